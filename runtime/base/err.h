@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A code for the machine and a sentence for the human, without allocation.
+ *
+ *     if (n > max)
+ *         return err_set(err, -EINVAL, "spec.workers: %u exceeds %u", n, max);
+ *
+ * The sentence is written once, where the cause is known: it names the field, the value and
+ * what is allowed, in lower case, without full stop. Callers pass it on or put context before it. */
+#ifndef RUNTIME_BASE_ERR_H
+#define RUNTIME_BASE_ERR_H
+
+struct err {
+    int code;       /* 0 or a negative errno */
+    char text[480]; /* always NUL-terminated; cut at the end when too long */
+};
+
+#define ERR_INIT {0}
+
+/* Sets code and text, returns code. err may be NULL. */
+int err_set(struct err *err, int code, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* As err_set, with ": strerror(errnum)" after the text; returns -errnum. */
+int err_errno(struct err *err, int errnum, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* Puts "context: " before the text that is there; returns err->code (0 when err is NULL). */
+int err_prefix(struct err *err, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+
+#endif

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The job token: 32 random bytes. In a file or pipe it is 64 hex digits and a newline; a Secret may
+ * hold any 16 to 4096 bytes, which are hashed. The only file of contract/ that touches files. */
+#ifndef RUNTIME_CONTRACT_TOKEN_H
+#define RUNTIME_CONTRACT_TOKEN_H
+
+#include <stdint.h>
+
+#include "runtime/base/err.h"
+#include "runtime/contract/contract.h"
+
+struct token {
+    uint8_t key[32];
+};
+int token_random(struct token *ret, struct err *err);
+/* Mode must not allow others to write; -EACCES with a sentence when the file is world-readable. */
+int token_read_file(const char *path, struct token *ret, struct err *err);
+int token_write_file(const char *path, const struct token *t, struct err *err); /* 0600 */
+/* The place's token, whatever its source; TOKEN_FD is read once and closed. */
+int token_from_contract(const struct contract *c, struct token *ret, struct err *err);
+void token_wipe(struct token *t);
+
+#endif

@@ -1,0 +1,2 @@
+$(eval $(call archive,core,$(wildcard runtime/core/*.c)))
+$(eval $(call unit,core,core base))

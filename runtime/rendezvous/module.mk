@@ -1,0 +1,2 @@
+$(eval $(call archive,rendezvous,$(wildcard runtime/rendezvous/*.c)))
+$(eval $(call unit,rendezvous,rendezvous contract base,))

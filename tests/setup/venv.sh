@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# venv.sh NAME: prints the path of a virtual environment that holds tests/setup/venv/NAME.txt,
+# made in the cache when missing. Keyed by the content of that file. First line
+# "# python: /usr/bin/python3" chooses the interpreter, "# system-site-packages" lets Debian's through,
+# "# no-deps" installs without dependencies.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+name=$1
+req=$here/venv/$name.txt
+cache=${RM_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/ringmaster}/venv
+key=$(sha256sum "$req" | cut -c1-12)
+dir=$cache/$name-$key
+mkdir -p "$cache"
+exec 9>"$cache/$name.lock"
+flock 9
+if [ ! -e "$dir/.done" ]; then
+    py=$(sed -n 's/^# python: //p' "$req" | head -1); py=${py:-/usr/bin/python3}
+    opts=(); grep -q '^# system-site-packages' "$req" && opts+=(--system-site-packages)
+    pip=(); grep -q '^# no-deps' "$req" && pip+=(--no-deps)
+    echo "ringmaster: making the Python environment '$name' (once; $(sed -n 's/^# time: //p' "$req" | head -1))" >&2
+    rm -rf "$dir"
+    "$py" -m venv "${opts[@]}" "$dir" >&2
+    "$dir/bin/python" -m pip install -q --disable-pip-version-check "${pip[@]}" -r "$req" >&2
+    touch "$dir/.done"
+fi
+ln -sfn "$name-$key" "$cache/$name"
+echo "$dir"
