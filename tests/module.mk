@@ -1,0 +1,9 @@
+.PHONY: test test-full asan tsan
+test: ## run every suite of tests/suites, within 20 minutes warm and 60 cold
+	@tests/run.py
+test-full: ## the same and the long rows: second framework and Kubernetes versions
+	@tests/run.py --full
+asan: ## unit tests under AddressSanitizer and UndefinedBehaviorSanitizer
+	@$(MAKE) --no-print-directory V=asan unit
+tsan: ## unit tests of concurrent parts under ThreadSanitizer
+	@$(MAKE) --no-print-directory V=tsan unit
