@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the suites of tests/suites one after another and adds them up.
 
-Each line of tests/suites is `name budget_seconds command`. A suite that exceeds its budget is killed
+Each line of tests/suites is `name budget_seconds command`. A suite over its budget is killed
 with everything it started and counts as one failure; rows named `setup-*` prepare (build, download)
 and count as no test, but fail the run. A suite's output is TAP, prove's summary, or a line
 `N passed, N failed, N skipped`; it is kept in build/logs/NAME.log and its tail is shown when it
@@ -185,7 +185,7 @@ def main(argv: list[str]) -> int:
     print("\nsuite              passed failed skipped   seconds  budget")
     for name, got, wall_s, budget_s, why in table:
         print(
-            f"{name:<18} {got.passed:>6} {got.failed:>6} {got.skipped:>7} {wall_s:>9.1f} {budget_s:>7}  {why}"
+            f"{name:<18} {got.passed:>6} {got.failed:>6} {got.skipped:>7} {wall_s:>9.1f} {budget_s:>7} {why}"
         )
     for name, got, *_ in table:
         for reason in got.reasons:

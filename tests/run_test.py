@@ -29,9 +29,7 @@ class CountTest(unittest.TestCase):
         self.assertEqual(run.count(text).reasons, ["no GPU here"])
 
     def test_prove_summary(self) -> None:
-        good = (
-            "a.t .. ok\nAll tests successful.\nFiles=2, Tests=10,  0 wallclock secs\nResult: PASS\n"
-        )
+        good = "a.t .. ok\nAll tests successful.\nFiles=2, Tests=10,  0 wallclock secs\nResult: PASS\n"
         self.assertEqual(numbers(good), (10, 0, 0))
         bad = "b.t .. \nFailed 2/5 subtests\nFiles=2, Tests=10,  0 wallclock secs\nResult: FAIL\n"
         self.assertEqual(numbers(bad), (8, 2, 0))
@@ -41,9 +39,7 @@ class CountTest(unittest.TestCase):
         self.assertEqual(numbers(text)[1], 1)
 
     def test_plain_line_wins(self) -> None:
-        self.assertEqual(
-            numbers("ok 1 - noise\npytest: 7 passed, 1 failed, 2 skipped\n"), (7, 1, 2)
-        )
+        self.assertEqual(numbers("ok 1 - noise\npytest: 7 passed, 1 failed, 2 skipped\n"), (7, 1, 2))
 
     def test_prose_with_numbers_is_not_counted(self) -> None:
         self.assertEqual(numbers("okay then\nnothing is ok here\n"), (0, 0, 0))
