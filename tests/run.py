@@ -185,7 +185,8 @@ def main(argv: list[str]) -> int:
     print("\nsuite              passed failed skipped   seconds  budget")
     for name, got, wall_s, budget_s, why in table:
         print(
-            f"{name:<18} {got.passed:>6} {got.failed:>6} {got.skipped:>7} {wall_s:>9.1f} {budget_s:>7} {why}"
+            f"{name:<18} {got.passed:>6} {got.failed:>6} {got.skipped:>7}"
+            f" {wall_s:>9.1f} {budget_s:>7}  {why}"
         )
     for name, got, *_ in table:
         for reason in got.reasons:
