@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Sizes and names of element types, reduce operations and collectives.
+ *
+ * One table a kind, indexed by the wire value; a value out of range (it may come from a
+ * peer or from a binding) gives size 0 or the name "unknown", never undefined
+ * behaviour. Called by the core, the API and every backend. Pure. */
+#include "runtime/core/types.h"
+
+static const struct {
+    const char *name;
+    size_t size_bytes;
+    bool is_reducible;
+} dtypes[DT_COUNT] = {
+    [DT_U8] = {"uint8", 1, false},     [DT_I8] = {"int8", 1, false},
+    [DT_U16] = {"uint16", 2, false},   [DT_I16] = {"int16", 2, false},
+    [DT_I32] = {"int32", 4, true},     [DT_I64] = {"int64", 8, true},
+    [DT_F16] = {"float16", 2, true},   [DT_F32] = {"float32", 4, true},
+    [DT_F64] = {"float64", 8, true},   [DT_BOOL] = {"bool", 1, false},
+    [DT_BF16] = {"bfloat16", 2, true},
+};
+
+static const char *const op_names[OP_COUNT] = {
+    [OP_AVERAGE] = "AVERAGE", [OP_SUM] = "SUM", [OP_ADASUM] = "ADASUM",
+    [OP_MIN] = "MIN",         [OP_MAX] = "MAX", [OP_PRODUCT] = "PRODUCT",
+};
+
+static const char *const coll_names[COLL_COUNT] = {
+    [COLL_ALLREDUCE] = "ALLREDUCE",
+    [COLL_ALLGATHER] = "ALLGATHER",
+    [COLL_BROADCAST] = "BROADCAST",
+    [COLL_BARRIER] = "BARRIER",
+};
+
+size_t dtype_size(enum dtype t)
+{
+    return (unsigned)t < DT_COUNT ? dtypes[t].size_bytes : 0;
+}
+
+const char *dtype_name(enum dtype t)
+{
+    return (unsigned)t < DT_COUNT ? dtypes[t].name : "unknown";
+}
+
+bool dtype_reducible(enum dtype t)
+{
+    return (unsigned)t < DT_COUNT && dtypes[t].is_reducible;
+}
+
+const char *reduce_op_name(enum reduce_op op)
+{
+    return (unsigned)op < OP_COUNT ? op_names[op] : "unknown";
+}
+
+bool reduce_op_supported(enum reduce_op op)
+{
+    return op == OP_SUM || op == OP_AVERAGE;
+}
+
+const char *collective_name(enum collective c)
+{
+    return (unsigned)c < COLL_COUNT ? coll_names[c] : "unknown";
+}
