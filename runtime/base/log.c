@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Log lines to stderr, each by one write(2) so that lines of several processes do not
+ * mix. The mutable globals are the level, the form and the tag; they are set at start,
+ * before threads. The level is atomic because tests and HVD_LOG_LEVEL change it late.
+ * Lines are cut at LINE_BYTES. */
+#include "runtime/base/log.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "runtime/base/clock.h"
+#include "runtime/base/mem.h"
+
+#define LINE_BYTES 2048
+
+static atomic_int min_level = LOG_INFO;
+static atomic_bool is_json;
+static char tag_program[32] = "ringmaster";
+static char tag_detail[96];
+
+void log_set_level(enum log_level min)
+{
+    atomic_store_explicit(&min_level, (int)min, memory_order_relaxed);
+}
+
+int log_level_parse(const char *s, enum log_level *ret)
+{
+    static const struct {
+        const char *name;
+        enum log_level level;
+    } names[] = {
+        {"trace", LOG_DEBUG},  {"debug", LOG_DEBUG}, {"info", LOG_INFO},
+        {"warning", LOG_WARN}, {"warn", LOG_WARN},   {"error", LOG_ERROR},
+        {"fatal", LOG_ERROR},
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+        if (strcasecmp(s, names[i].name) == 0) {
+            *ret = names[i].level;
+            return 0;
+        }
+    }
+    return -EINVAL;
+}
+
+void log_set_json(bool on)
+{
+    atomic_store_explicit(&is_json, on, memory_order_relaxed);
+}
+
+void log_set_tag(const char *program, const char *detail)
+{
+    (void)snprintf(tag_program, sizeof(tag_program), "%s", program); /* cut is fine */
+    (void)snprintf(tag_detail, sizeof(tag_detail), "%s", detail ? detail : "");
+}
+
+bool log_enabled(enum log_level level)
+{
+    return (int)level >= atomic_load_explicit(&min_level, memory_order_relaxed);
+}
+
+/* Appends s to buf as the inside of a JSON string; keeps room for the closing of the
+ * object. */
+static size_t add_json(char *buf, size_t n, size_t cap, const char *s)
+{
+    for (; *s && n + 8 < cap; s++) {
+        unsigned char c = (unsigned char)*s;
+
+        if (c == '"' || c == '\\') {
+            buf[n++] = '\\';
+            buf[n++] = (char)c;
+        } else if (c < 0x20) {
+            n += (size_t)snprintf(buf + n, 8, "\\u%04x", c);
+        } else {
+            buf[n++] = (char)c;
+        }
+    }
+    return n;
+}
+
+static size_t add_text(char *buf, size_t n, size_t cap, const char *s)
+{
+    /* A newline inside a value must not start what looks like another event. */
+    for (; *s && n + 2 < cap; s++)
+        buf[n++] = (unsigned char)*s < 0x20 ? ' ' : *s;
+    return n;
+}
+
+static size_t render_json(char *buf,
+                          size_t cap,
+                          const char *stamp,
+                          const char *level,
+                          const char *msg,
+                          const char *data)
+{
+    const struct {
+        const char *key, *value;
+    } parts[] = {
+        {"{\"time\":\"", stamp},
+        {"\",\"level\":\"", level},
+        {"\",\"program\":\"", tag_program},
+        {"\",\"tag\":\"", tag_detail},
+        {"\",\"msg\":\"", msg},
+        {"\",\"data\":\"", data},
+    };
+    size_t n = 0;
+    const size_t room = cap - 8;
+
+    for (size_t i = 0; i < ARRAY_LEN(parts); i++) {
+        size_t k = strlen(parts[i].key);
+
+        if (n + k >= room)
+            break;
+        memcpy(buf + n, parts[i].key, k);
+        n = add_json(buf, n + k, room, parts[i].value);
+    }
+    memcpy(buf + n, "\"}\n", 3);
+    return n + 3;
+}
+
+static size_t render_text(char *buf,
+                          size_t cap,
+                          const char *stamp,
+                          char level,
+                          const char *msg,
+                          const char *data)
+{
+    int k =
+        snprintf(buf, cap - 1, tag_detail[0] ? "%s %c %s[%s]: " : "%s %c %s%s: ", stamp,
+                 level, tag_program, tag_detail);
+    size_t n = k < 0 ? 0 : (size_t)k;
+
+    n = add_text(buf, n, cap, msg);
+    if (data[0]) {
+        n = add_text(buf, n, cap, " ");
+        n = add_text(buf, n, cap, data);
+    }
+    buf[n++] = '\n';
+    return n;
+}
+
+void log_event(enum log_level level, const char *msg, const char *fmt, ...)
+{
+    static const char *const names[] = {"debug", "info", "warn", "error"};
+    char data[LINE_BYTES / 2], line[LINE_BYTES], stamp[40], second[24];
+    int saved_errno = errno;
+    va_list ap;
+
+    if (!log_enabled(level))
+        return;
+    va_start(ap, fmt);
+    if (vsnprintf(data, sizeof(data), fmt, ap) < 0)
+        data[0] = '\0';
+    va_end(ap);
+
+    uint64_t us = clock_wall_us();
+    (void)clock_rfc3339(us / 1000000u, second, sizeof(second));
+    second[strcspn(second, "Z")] = '\0';
+    (void)snprintf(stamp, sizeof(stamp), "%s.%03uZ", second,
+                   (unsigned)(us / 1000u % 1000u)); /* always fits */
+
+    size_t n = atomic_load_explicit(&is_json, memory_order_relaxed)
+                   ? render_json(line, sizeof(line), stamp, names[level], msg, data)
+                   : render_text(line, sizeof(line), stamp, "DIWE"[level], msg, data);
+    ssize_t k;
+    do
+        k = write(STDERR_FILENO, line, n);
+    while (k < 0 && errno == EINTR);
+    errno = saved_errno; /* nobody can act on a log line that could not be written */
+}
