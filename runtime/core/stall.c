@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A live peer that is late is waited for; what people need is to hear who and for what.
+ * Rank 0's coordinator calls this between steps. Tensors are walked from the oldest, so
+ * the walk ends at the first one that is young. */
+#include "runtime/core/stall.h"
+
+enum { SHOW_TENSORS = 6, SHOW_RANKS = 16 };
+static const uint64_t NS_IN_S = 1000000000ull;
+
+struct walk {
+    const struct stall *s;
+    uint64_t now_ns, next_ns;
+    bool report, must_fail;
+    size_t n_old;
+    struct strbuf *out;
+};
+
+static uint64_t earlier(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+static void put_ranks(struct strbuf *out, const struct negotiate_view *v)
+{
+    uint32_t shown = 0, missing = v->n_ranks - v->n_seen;
+
+    strbuf_puts(out, missing == 1 ? "rank " : "ranks ");
+    for (uint32_t r = 0; r < v->n_ranks && shown < SHOW_RANKS; r++)
+        if (!negotiate_has_seen(v->seen, r))
+            strbuf_printf(out, "%s%u", shown++ ? ", " : "", r);
+    if (missing > shown)
+        strbuf_printf(out, " and %u more", missing - shown);
+}
+
+static bool find_due(void *arg, const struct negotiate_view *v)
+{
+    struct walk *w = arg;
+    uint64_t age = w->now_ns - v->since_ns;
+
+    if (w->s->fail_ns > 0 && age >= w->s->fail_ns)
+        w->must_fail = true;
+    else if (w->s->fail_ns > 0)
+        w->next_ns = earlier(w->next_ns, v->since_ns + w->s->fail_ns);
+    if (w->s->warn_ns > 0) {
+        uint64_t due = v->since_ns + w->s->warn_ns;
+
+        if (w->s->last_ns > 0 && due < w->s->last_ns + w->s->warn_ns)
+            due = w->s->last_ns + w->s->warn_ns;
+        if (due <= w->now_ns)
+            w->report = true;
+        else
+            w->next_ns = earlier(w->next_ns, due);
+    }
+    return false; /* the oldest one decides */
+}
+
+static bool show(void *arg, const struct negotiate_view *v)
+{
+    struct walk *w = arg;
+    uint64_t age = w->now_ns - v->since_ns;
+    uint64_t old = w->must_fail ? w->s->fail_ns : w->s->warn_ns;
+
+    if (age < old)
+        return false;
+    if (w->n_old++ < SHOW_TENSORS) {
+        strbuf_printf(w->out, "%stensor \"%s\" (%s) waits since %llu s for ",
+                      w->n_old > 1 ? "; " : "", v->name, collective_name(v->coll),
+                      (unsigned long long)(age / NS_IN_S));
+        put_ranks(w->out, v);
+    }
+    return true;
+}
+
+enum stall_act stall_step(struct stall *s,
+                          const struct negotiate *n,
+                          uint64_t now_ns,
+                          struct strbuf *out,
+                          uint64_t *ret_next_ns)
+{
+    struct walk w = {.s = s, .now_ns = now_ns, .next_ns = UINT64_MAX, .out = out};
+
+    negotiate_walk(n, find_due, &w);
+    if (w.report || w.must_fail) {
+        negotiate_walk(n, show, &w);
+        if (w.n_old > SHOW_TENSORS)
+            strbuf_printf(out, " (and %zu more tensors)", w.n_old - SHOW_TENSORS);
+        s->last_ns = now_ns;
+        if (s->warn_ns > 0)
+            w.next_ns = earlier(w.next_ns, now_ns + s->warn_ns);
+    }
+    *ret_next_ns = w.next_ns;
+    if (w.must_fail)
+        return STALL_FAIL;
+    return w.report ? STALL_WARN : STALL_NONE;
+}
