@@ -13,6 +13,7 @@
 #include "runtime/base/err.h"
 #include "runtime/base/strbuf.h"
 #include "runtime/core/types.h"
+#include "runtime/core/wire.h"
 
 #define MESSAGE_VERSION   1
 #define MESSAGE_MAX_BYTES (16u << 20)
@@ -61,8 +62,7 @@ void message_put_request(struct strbuf *b, const struct request *r);
 void message_put_response(struct strbuf *b, const struct response *r);
 
 struct message_reader {
-    const uint8_t *p;
-    size_t n, at;
+    struct wire_reader in;
     enum message_kind kind;
 };
 /* p must outlive the reader. -EPROTO other version, -EBADMSG malformed. */
