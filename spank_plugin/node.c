@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Once per node and step, before any task: /run/ringmaster/<job>.<step>.<node
+ * number>/{token,hosts}.
+ *
+ * /run because it is a memory file system that root owns: the path cannot be swapped
+ * under us, and job containers that give each job its own /tmp (job_container/tmpfs)
+ * leave it alone. The number of the node is in the name because several slurmd may
+ * share one machine. The directory ends with the step (exit); after a crash of
+ * slurmstepd it is found and emptied by the next step of that name or goes with the
+ * next boot.
+ *
+ * Root removes what a user may have changed: it opens the directory without following
+ * links and unlinks names inside it only. */
+#include "spank_plugin/node.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "runtime/base/fd.h"
+#include "runtime/base/mem.h"
+#include "spank_plugin/layout.h"
+#include "spank_plugin/seal.h"
+#include "spank_plugin/ticket.h"
+
+#define MAX_HOSTFILE_BYTES (32u << 20)
+
+static int open_dir_at(int at, const char *path)
+{
+    return openat(at, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+}
+
+/* Files only; a directory that the user made in it stays, and so does ours then. */
+static void remove_dir(const char *base, const char *name)
+{
+    CLEANUP(fd_close) int base_fd = open_dir_at(AT_FDCWD, base);
+    if (base_fd < 0)
+        return;
+    int fd = open_dir_at(base_fd, name);
+    DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
+    if (!dir) {
+        fd_close(&fd);
+        return;
+    }
+    for (struct dirent *e; (e = readdir(dir)) != NULL;)
+        (void)unlinkat(fd, e->d_name, 0); /* "." and ".." fail, as they should */
+    (void)closedir(dir);
+    (void)unlinkat(base_fd, name, AT_REMOVEDIR); /* the next step of this name tells */
+}
+
+int node_side_make_dir(struct node_side *n,
+                       const char *base,
+                       const struct slurm_step *step,
+                       struct err *err)
+{
+    char path[sizeof(n->base) + sizeof(n->name) + 1];
+    (void)snprintf(n->base, sizeof(n->base), "%s", base);
+    (void)snprintf(n->name, sizeof(n->name), "%u.%u.%u", step->job_id, step->step_id,
+                   step->node_id);
+    (void)snprintf(path, sizeof(path), "%s/%s", n->base, n->name);
+    if (mkdir(n->base, 0755) != 0 && errno != EEXIST)
+        return err_errno(err, errno, "cannot make %s (plugstack.conf: run_dir)",
+                         n->base);
+    int rc = mkdir(path, 0700);
+    if (rc != 0 && errno == EEXIST) {
+        remove_dir(n->base, n->name);
+        rc = mkdir(path, 0700);
+    }
+    if (rc != 0)
+        return err_errno(err, errno, "cannot make %s", path);
+    n->has_dir = true;
+    if (lchown(path, step->uid, step->gid) != 0)
+        return err_errno(err, errno, "cannot give %s to user %u", path,
+                         (unsigned)step->uid);
+    (void)snprintf(n->token_file, sizeof(n->token_file), "%s/token", path);
+    (void)snprintf(n->hostfile, sizeof(n->hostfile), "%s/hosts", path);
+    return 0;
+}
+
+static int open_ticket(struct spank_handle *sp, struct ticket *ret, struct err *err)
+{
+    const char *cred = slurm_io_getenv(sp, TICKET_ENV);
+    AUTOFREE void *text = NULL;
+    size_t n = 0;
+    if (!cred)
+        return err_set(err, -ENOENT,
+                       "srun sent no job token (%s is not set): spank_hvd.so is "
+                       "missing in the plugstack.conf where srun ran",
+                       TICKET_ENV);
+    int rc = seal_open(slurm_io_auth_info(), cred, &text, &n, err);
+    if (rc)
+        return rc;
+    rc = ticket_parse(text, n, ret, err);
+    explicit_bzero(text, n);
+    return rc;
+}
+
+int node_side_fill(struct node_side *n, struct spank_handle *sp, struct err *err)
+{
+    struct ticket t;
+    CLEANUP(strbuf_release) struct strbuf hosts;
+    strbuf_init(&hosts, MAX_HOSTFILE_BYTES);
+    int rc = open_ticket(sp, &t, err);
+    if (rc)
+        return rc;
+    n->rdv_port = t.port;
+    n->master_port = ticket_master_port(&t);
+    rc = token_write_file(n->token_file, &t.token, err);
+    token_wipe(&t.token);
+    if (!rc)
+        rc = layout_hostfile(slurm_io_getenv, sp, &hosts, err);
+    if (!rc)
+        rc = fd_write_file(n->hostfile, strbuf_str(&hosts), hosts.n, 0644, err);
+    return rc;
+}
+
+void node_side_release(struct node_side *n)
+{
+    if (n->has_dir)
+        remove_dir(n->base, n->name);
+    n->has_dir = false;
+}

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A node's side of a step: the directory that holds its token and hostfile. In
+ * slurmstepd. */
+#ifndef SPANK_PLUGIN_NODE_H
+#define SPANK_PLUGIN_NODE_H
+
+#include <stdint.h>
+
+#include "runtime/base/err.h"
+#include "runtime/contract/contract.h"
+#include "spank_plugin/slurm_io.h"
+
+struct node_side {
+    char base[256], name[64];
+    char token_file[CONTRACT_PATH_MAX], hostfile[CONTRACT_PATH_MAX];
+    uint16_t rdv_port, master_port;
+    bool has_dir;
+};
+/* init_post_opt, as root: makes BASE (0755) and BASE/JOB.STEP.NODE (0700, the user's),
+ * emptying what a crashed predecessor of the same name left. */
+int node_side_make_dir(struct node_side *n,
+                       const char *base,
+                       const struct slurm_step *step,
+                       struct err *err);
+/* user_init, as the user: opens the ticket, writes token and hostfile. */
+int node_side_fill(struct node_side *n, struct spank_handle *sp, struct err *err);
+/* exit, as root: removes the directory. Accepts any state. */
+void node_side_release(struct node_side *n);
+
+#endif

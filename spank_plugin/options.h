@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* --hvd[=key=value,...] and the arguments of the plugin's line in plugstack.conf. Pure.
+ */
+#ifndef SPANK_PLUGIN_OPTIONS_H
+#define SPANK_PLUGIN_OPTIONS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "runtime/base/err.h"
+
+#define OPTIONS_HELP                                                                   \
+    "[hvd] run the tasks as one Horovod job: ranks, rendezvous and runtime are set "   \
+    "up "                                                                              \
+    "(keys: timeout=DURATION, iface=NAME, verbose)"
+
+/* What the user asks for one step. */
+struct step_options {
+    uint64_t start_timeout_ms; /* 0: the runtime's default */
+    char iface[64];            /* "": by the route to srun */
+    bool is_verbose;
+};
+/* arg as Slurm gives it: NULL, "" and "(null)" (sbatch and salloc forward an absent
+ * value so) mean no keys. -EINVAL with a sentence that names the key, the value and
+ * what is allowed; *ret is then unchanged. */
+int step_options_parse(const char *arg, struct step_options *ret, struct err *err);
+
+/* What the administrator says for all steps. */
+struct plugin_config {
+    char dir[512]; /* the installed runtime: python/ and bin/ are put before the user's
+                      paths */
+    bool dir_required; /* named in plugstack.conf: it must be there */
+    char run_dir[256]; /* where each step has its directory on each node */
+};
+int plugin_config_parse(int argc,
+                        char *const *argv,
+                        struct plugin_config *ret,
+                        struct err *err);
+
+#endif

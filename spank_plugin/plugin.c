@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* spank_hvd.so: `srun --hvd python train.py`. This file only dispatches Slurm's
+ * callbacks by context.
+ *
+ *   srun              init           register --hvd
+ *                     init_post_opt  srun.c: bind the rendezvous, seal the ticket
+ *                     local_user_init  srun.c: serve
+ *                     exit           srun.c: stop
+ *   sbatch, salloc    init           register --hvd (Slurm forwards it to every srun of
+ * the job) slurmstepd, root  init_post_opt  node.c: the step's directory user user_init
+ * node.c: token and hostfile user   task_init      task.c: the environment, once per
+ * task root   exit           node.c: remove the directory slurmd, prolog, epilog
+ * nothing
+ *
+ * Invariants: without --hvd nothing happens after init. What fails on a node is kept in
+ * node_err and reported by task_init, the one callback whose failure Slurm shows to the
+ * user. The struct below is the plugin's one mutable global; Slurm calls from one
+ * thread per process. */
+#include <errno.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+/* Slurm looks the callbacks up by name: everything else of ours is hidden */
+#pragma GCC visibility push(default)
+#include <slurm/spank.h>
+
+SPANK_PLUGIN(hvd, 1)
+#pragma GCC visibility pop
+
+#include "spank_plugin/node.h"
+#include "spank_plugin/options.h"
+#include "spank_plugin/slurm_io.h"
+#include "spank_plugin/srun.h"
+#include "spank_plugin/task.h"
+
+static struct {
+    bool is_on; /* --hvd was given */
+    struct step_options opt;
+    struct plugin_config cfg;
+    struct err cfg_err;
+    struct srun_side srun;
+    struct node_side node;
+    struct err node_err;
+} plugin = {.srun = {.listen_fd = -1}};
+
+/* In srun once, in slurmstepd twice (once from Slurm 24.05). */
+static int on_option(int val, const char *arg, int remote)
+{
+    struct err err = ERR_INIT;
+    (void)val;
+    if (step_options_parse(arg, &plugin.opt, &err)) {
+        if (remote)
+            plugin.node_err = err;
+        else
+            slurm_io_error("%s", err.text);
+        return -1;
+    }
+    plugin.is_on = true;
+    return 0;
+}
+
+/* Slurm's struct has no const; it copies the texts when the option is registered */
+static char option_name[] = "hvd", option_arg[] = "[KEY=VALUE,...]",
+            option_help[] = OPTIONS_HELP;
+static struct spank_option option = {
+    .name = option_name,
+    .arginfo = option_arg,
+    .usage = option_help,
+    .has_arg = 2, /* optional */
+    .cb = on_option,
+};
+
+int slurm_spank_init(spank_t sp, int argc, char *argv[])
+{
+    switch (spank_context()) {
+    case S_CTX_LOCAL:
+    case S_CTX_ALLOCATOR:
+    case S_CTX_REMOTE:
+        break;
+    case S_CTX_ERROR:
+    case S_CTX_SLURMD:
+    case S_CTX_JOB_SCRIPT:
+        return 0;
+    }
+    spank_err_t rc = spank_option_register(sp, &option);
+    if (rc != ESPANK_SUCCESS) {
+        slurm_io_error("cannot register --hvd: %s", spank_strerror(rc));
+        return -1;
+    }
+    /* a mistake in plugstack.conf must not break steps that do not use us: it is told
+     * later */
+    (void)plugin_config_parse(argc, argv, &plugin.cfg, &plugin.cfg_err);
+    return 0;
+}
+
+static int fail(const struct err *err)
+{
+    slurm_io_error("%s", err->text);
+    return -1;
+}
+
+static int srun_post_opt(void)
+{
+    struct err err = ERR_INIT;
+    if (plugin.cfg_err.code)
+        return fail(&plugin.cfg_err);
+    plugin.srun.is_verbose = plugin.opt.is_verbose;
+    if (srun_side_prepare(&plugin.srun, &err))
+        return fail(&err);
+    slurm_io_kill_on_bad_exit();
+    return 0;
+}
+
+static void node_post_opt(spank_t sp)
+{
+    struct slurm_step step;
+    struct err *err = &plugin.node_err;
+    if (err->code || slurm_io_step(sp, &step, err))
+        return;
+    if (!slurm_io_runs_tasks(&step)) {
+        plugin.is_on = false;
+        return;
+    }
+    if (plugin.cfg_err.code)
+        *err = plugin.cfg_err;
+    else
+        (void)node_side_make_dir(&plugin.node, plugin.cfg.run_dir, &step, err);
+}
+
+int slurm_spank_init_post_opt(spank_t sp, int argc, char *argv[])
+{
+    (void)argc;
+    (void)argv;
+    if (!plugin.is_on)
+        return 0;
+    if (spank_context() == S_CTX_LOCAL)
+        return srun_post_opt();
+    if (spank_context() == S_CTX_REMOTE)
+        node_post_opt(sp);
+    return 0;
+}
+
+int slurm_spank_local_user_init(spank_t sp, int argc, char *argv[])
+{
+    struct err err = ERR_INIT;
+    (void)argc;
+    (void)argv;
+    if (plugin.is_on && srun_side_serve(&plugin.srun, sp, &err))
+        return fail(&err);
+    return 0;
+}
+
+int slurm_spank_user_init(spank_t sp, int argc, char *argv[])
+{
+    (void)argc;
+    (void)argv;
+    if (plugin.is_on && !plugin.node_err.code)
+        (void)node_side_fill(&plugin.node, sp, &plugin.node_err);
+    return 0;
+}
+
+int slurm_spank_task_init(spank_t sp, int argc, char *argv[])
+{
+    struct err err = ERR_INIT;
+    (void)argc;
+    (void)argv;
+    if (!plugin.is_on)
+        return 0;
+    if (plugin.node_err.code)
+        return task_is_speaker(sp) ? fail(&plugin.node_err) : -1;
+    if (task_setup(sp, &plugin.node, &plugin.cfg, &plugin.opt, &err))
+        return task_is_speaker(sp) ? fail(&err) : -1;
+    return 0;
+}
+
+int slurm_spank_exit(spank_t sp, int argc, char *argv[])
+{
+    (void)sp;
+    (void)argc;
+    (void)argv;
+    srun_side_release(&plugin.srun);
+    node_side_release(&plugin.node);
+    return 0;
+}

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* munge as an envelope. munged encrypts the payload with the cluster's key and, by the
+ * UID restriction, refuses to decode it for anybody but that user (root of a node with
+ * the key could; root can read the token anyway). So the credential may travel in an
+ * environment variable and through Slurm's launch message, which is not encrypted
+ * before Slurm 25.
+ *
+ * "Expired" and "replayed" are fine: a step may wait in the queue for hours after srun
+ * made the credential, and all nodes that share a munged decode the same one. munge
+ * returns the payload with these two errors and with "rewound" (clock skew); the uid is
+ * checked in each case. */
+#include "spank_plugin/seal.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <munge.h>
+
+#include "runtime/base/mem.h"
+
+static void ctx_free(munge_ctx_t *ctx)
+{
+    if (*ctx)
+        munge_ctx_destroy(*ctx);
+}
+
+/* AuthInfo is a list: "ttl=60,socket=/run/munge/munge.socket.2". False: name too long.
+ */
+static int socket_of(const char *auth_info, char *ret, size_t size_bytes)
+{
+    ret[0] = '\0';
+    for (const char *p = auth_info; p && *p; p += strcspn(p, ","), p += *p == ',') {
+        if (strncmp(p, "socket=", 7) != 0)
+            continue;
+        size_t n = strcspn(p + 7, ",");
+        if (n >= size_bytes)
+            return -ENAMETOOLONG;
+        memcpy(ret, p + 7, n);
+        ret[n] = '\0';
+    }
+    return 0;
+}
+
+static munge_ctx_t ctx_new(const char *auth_info, struct err *err)
+{
+    char path[256];
+    if (socket_of(auth_info, path, sizeof(path))) {
+        (void)err_set(err, -ENAMETOOLONG,
+                      "slurm.conf: AuthInfo: the socket's name is longer "
+                      "than %zu bytes",
+                      sizeof(path) - 1);
+        return NULL;
+    }
+    munge_ctx_t ctx = munge_ctx_create();
+    if (!ctx) {
+        (void)err_set(err, -ENOMEM, "munge: out of memory");
+        return NULL;
+    }
+    if (path[0] && munge_ctx_set(ctx, MUNGE_OPT_SOCKET, path) != EMUNGE_SUCCESS) {
+        (void)err_set(err, -EINVAL, "munge: %s", munge_ctx_strerror(ctx));
+        munge_ctx_destroy(ctx);
+        return NULL;
+    }
+    return ctx;
+}
+
+static int
+munge_failed(munge_ctx_t ctx, munge_err_t rc, const char *what, struct err *err)
+{
+    const char *text = munge_ctx_strerror(ctx);
+    return err_set(err, rc == EMUNGE_CRED_UNAUTHORIZED ? -EACCES : -EIO,
+                   "munge cannot %s the job token: %s (--hvd needs munged on the login "
+                   "and compute nodes)",
+                   what, text ? text : munge_strerror(rc));
+}
+
+int seal_close(
+    const char *auth_info, const void *p, size_t n, char **ret_cred, struct err *err)
+{
+    CLEANUP(ctx_free) munge_ctx_t ctx = ctx_new(auth_info, err);
+    if (!ctx)
+        return err ? err->code : -EIO;
+    char *cred = NULL;
+    munge_err_t rc = munge_ctx_set(ctx, MUNGE_OPT_UID_RESTRICTION, geteuid());
+    if (rc == EMUNGE_SUCCESS)
+        rc = munge_encode(&cred, ctx, p, (int)n);
+    if (rc != EMUNGE_SUCCESS)
+        return munge_failed(ctx, rc, "encrypt", err);
+    char *copy = mem_strdup(cred);
+    free(cred); /* munge's, by malloc */
+    if (!copy)
+        return err_set(err, -ENOMEM, "out of memory");
+    *ret_cred = copy;
+    return 0;
+}
+
+int seal_open(const char *auth_info,
+              const char *cred,
+              void **ret_p,
+              size_t *ret_n,
+              struct err *err)
+{
+    CLEANUP(ctx_free) munge_ctx_t ctx = ctx_new(auth_info, err);
+    if (!ctx)
+        return err ? err->code : -EIO;
+    void *p = NULL;
+    int n = 0;
+    uid_t uid = (uid_t)-1;
+    gid_t gid;
+    munge_err_t rc = munge_decode(cred, ctx, &p, &n, &uid, &gid);
+    bool has_payload = rc == EMUNGE_SUCCESS || rc == EMUNGE_CRED_EXPIRED
+                       || rc == EMUNGE_CRED_REPLAYED || rc == EMUNGE_CRED_REWOUND;
+    int ret = 0;
+    if (!has_payload)
+        ret = munge_failed(ctx, rc, "decrypt", err);
+    else if (uid != geteuid())
+        ret = err_set(err, -EACCES,
+                      "the job token was made by user %u, not by this step's user %u",
+                      (unsigned)uid, (unsigned)geteuid());
+    void *copy = ret ? NULL : mem_alloc((size_t)n + 1);
+    if (!ret && !copy)
+        ret = err_set(err, -ENOMEM, "out of memory");
+    if (!ret) {
+        memcpy(copy, p, (size_t)n);
+        *ret_n = (size_t)n;
+        *ret_p = copy;
+    }
+    if (p) {
+        explicit_bzero(p, (size_t)n);
+        free(p);
+    }
+    return ret;
+}

@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The only reader of Slurm's items, environment and configuration.
+ *
+ * slurm.conf: libslurm keeps the parsed file in the global `slurm_conf`, whose type is
+ * public and whose symbol every Slurm program exports. It is referenced weakly: a Slurm
+ * without it costs the features (SrunPortRange, AuthInfo's socket, ending the step at
+ * the first failed task), never a load error. The layout of that struct changes between
+ * releases; so does the whole SPANK ABI, and Slurm itself refuses a plugin that was
+ * compiled for another release.
+ *
+ * Not used on purpose: spank_job_control_getenv (crashes slurmstepd in a prolog,
+ * Slurm 22.05 to 25.11) and the items S_TASK_GLOBAL_ID, S_JOB_TOTAL_TASK_COUNT for
+ * ranks (in a heterogeneous step they count one component; SLURM_PROCID and
+ * SLURM_STEP_NUM_TASKS count the step). */
+#include "spank_plugin/slurm_io.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <slurm/slurm.h>
+#include <slurm/spank.h>
+
+extern slurm_conf_t slurm_conf __attribute__((weak));
+
+static int item_failed(const char *name, spank_err_t rc, struct err *err)
+{
+    return err_set(err, -ENOENT, "Slurm does not tell %s: %s", name,
+                   spank_strerror(rc));
+}
+
+int slurm_io_step(struct spank_handle *sp, struct slurm_step *ret, struct err *err)
+{
+    struct slurm_step s = {0};
+    spank_err_t rc = spank_get_item(sp, S_JOB_ID, &s.job_id);
+    if (rc != ESPANK_SUCCESS)
+        return item_failed("the job id", rc, err);
+    rc = spank_get_item(sp, S_JOB_STEPID, &s.step_id);
+    if (rc != ESPANK_SUCCESS)
+        return item_failed("the step id", rc, err);
+    rc = spank_get_item(sp, S_JOB_UID, &s.uid);
+    if (rc != ESPANK_SUCCESS)
+        return item_failed("the user of the job", rc, err);
+    rc = spank_get_item(sp, S_JOB_GID, &s.gid);
+    if (rc != ESPANK_SUCCESS)
+        return item_failed("the group of the job", rc, err);
+    rc = spank_get_item(sp, S_JOB_TOTAL_TASK_COUNT, &s.n_tasks);
+    if (rc != ESPANK_SUCCESS)
+        return item_failed("the number of tasks", rc, err);
+    if (spank_context() == S_CTX_REMOTE) {
+        rc = spank_get_item(sp, S_JOB_NODEID, &s.node_id);
+        if (rc != ESPANK_SUCCESS)
+            return item_failed("the node's number", rc, err);
+    }
+    *ret = s;
+    return 0;
+}
+
+bool slurm_io_runs_tasks(const struct slurm_step *s)
+{
+    return s->step_id != SLURM_BATCH_SCRIPT && s->step_id != SLURM_EXTERN_CONT
+           && s->step_id != SLURM_INTERACTIVE_STEP && s->step_id != SLURM_PENDING_STEP;
+}
+
+char **slurm_io_environ(struct spank_handle *sp)
+{
+    char **env = NULL;
+    return spank_get_item(sp, S_JOB_ENV, &env) == ESPANK_SUCCESS ? env : NULL;
+}
+
+const char *slurm_io_getenv(void *sp, const char *name)
+{
+    /* the array itself, not spank_getenv(): node lists have no upper length */
+    char **env = slurm_io_environ(sp);
+    size_t n = strlen(name);
+    for (; env && *env; env++)
+        if (strncmp(*env, name, n) == 0 && (*env)[n] == '=')
+            return *env + n + 1;
+    return NULL;
+}
+
+int slurm_io_setenv(struct spank_handle *sp,
+                    const char *name,
+                    const char *value,
+                    struct err *err)
+{
+    spank_err_t rc = spank_setenv(sp, name, value, 1);
+    if (rc != ESPANK_SUCCESS)
+        return err_set(err, -ENOMEM, "Slurm does not set %s: %s", name,
+                       spank_strerror(rc));
+    return 0;
+}
+
+void slurm_io_unsetenv(struct spank_handle *sp, const char *name)
+{
+    (void)spank_unsetenv(sp, name); /* not there is as good as removed */
+}
+
+const char *slurm_io_auth_info(void)
+{
+    return &slurm_conf ? slurm_conf.authinfo : NULL;
+}
+
+const uint16_t *slurm_io_ports(void)
+{
+    return &slurm_conf ? slurm_conf.srun_port_range : NULL;
+}
+
+void slurm_io_kill_on_bad_exit(void)
+{
+    if (&slurm_conf)
+        slurm_conf.kill_on_bad_exit = 1;
+}
+
+void slurm_io_error(const char *fmt, ...)
+{
+    char line[1024];
+    va_list ap;
+    va_start(ap, fmt);
+    (void)vsnprintf(line, sizeof(line), fmt, ap);
+    va_end(ap);
+    slurm_error("hvd: %s", line);
+}
+
+void slurm_io_say(const char *fmt, ...)
+{
+    char line[1024];
+    va_list ap;
+    va_start(ap, fmt);
+    (void)vsnprintf(line, sizeof(line), fmt, ap);
+    va_end(ap);
+    slurm_spank_log("hvd: %s", line);
+}

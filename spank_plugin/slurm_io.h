@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Everything that we ask of Slurm, in our own types: items and environment of a step,
+ * its configuration, messages to the user. slurm_io.c and plugin.c alone see Slurm's
+ * headers. */
+#ifndef SPANK_PLUGIN_SLURM_IO_H
+#define SPANK_PLUGIN_SLURM_IO_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "runtime/base/err.h"
+
+struct spank_handle; /* Slurm's spank_t is a pointer to it */
+
+struct slurm_step {
+    uint32_t job_id, step_id;
+    uint32_t node_id; /* of this component of the step; srun: 0 */
+    uint32_t n_tasks; /* of this component of the step */
+    uid_t uid;
+    gid_t gid;
+};
+/* In srun (local_user_init) and slurmstepd. -ENOENT with a sentence when Slurm has no
+ * such item. */
+int slurm_io_step(struct spank_handle *sp, struct slurm_step *ret, struct err *err);
+/* False for the batch script, the external step and an interactive shell: no tasks of a
+ * job. */
+bool slurm_io_runs_tasks(const struct slurm_step *s);
+
+/* The step's environment in slurmstepd. A getenv_fn of the contract; arg is the handle.
+ * The value is valid until the next change of the environment. */
+const char *slurm_io_getenv(void *sp, const char *name);
+/* NULL-terminated NAME=VALUE list, valid until the next change; NULL when there is
+ * none. */
+char **slurm_io_environ(struct spank_handle *sp);
+int slurm_io_setenv(struct spank_handle *sp,
+                    const char *name,
+                    const char *value,
+                    struct err *err);
+void slurm_io_unsetenv(struct spank_handle *sp, const char *name);
+
+/* From slurm.conf; NULL or 0 when not set there. */
+const char *slurm_io_auth_info(void); /* AuthInfo=socket=... */
+const uint16_t *
+slurm_io_ports(void); /* SrunPortRange: first and last port; NULL: any */
+/* srun only: what --kill-on-bad-exit does, as if KillOnBadExit=1 were in slurm.conf;
+ * the user's own --kill-on-bad-exit=0 or SLURM_KILL_BAD_EXIT=0 still wins. */
+void slurm_io_kill_on_bad_exit(void);
+
+/* One line on the user's terminal, with "hvd: " before it; from srun, sbatch, salloc
+ * and, from user_init on, from the nodes. */
+void slurm_io_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+void slurm_io_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+
+#endif

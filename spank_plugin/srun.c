@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* srun holds the rendezvous: it outlives no task and no task outlives it, its address
+ * is known to every node (SLURM_LAUNCH_NODE_IPADDR), and a port that it has bound
+ * cannot be taken by anybody else: no guessed port, no race, no assumption about which
+ * node has rank 0.
+ *
+ * Two moments. The ticket (token and port) goes into the environment in init_post_opt,
+ * because Slurm copies the environment for the components of a heterogeneous step
+ * before it calls local_user_init, which it then calls for one of them only. The server
+ * starts in local_user_init, when job, step and size are known; connections that came
+ * earlier would wait in the listen queue.
+ *
+ * The server's thread has all signals blocked: srun's own handling of Ctrl-C is not
+ * touched. */
+#include "spank_plugin/srun.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/fd.h"
+#include "runtime/base/mem.h"
+#include "runtime/base/parse.h"
+#include "runtime/rendezvous/rendezvous.h"
+#include "spank_plugin/layout.h"
+#include "spank_plugin/seal.h"
+#include "spank_plugin/slurm_io.h"
+
+static const char *own_env(void *arg, const char *name)
+{
+    (void)arg;
+    return getenv(name);
+}
+
+void srun_side_init(struct srun_side *s)
+{
+    memset(s, 0, sizeof(*s));
+    s->listen_fd = -1;
+}
+
+/* On all addresses: which of srun's the nodes can reach is known to them alone. IPv4
+ * only where the kernel has no IPv6. */
+static int listen_on(uint16_t port, struct srun_side *s, struct err *err)
+{
+    if (tcp_listen("::", port, &s->listen_fd, &s->ticket.port, err) == 0)
+        return 0;
+    return tcp_listen("0.0.0.0", port, &s->listen_fd, &s->ticket.port, err);
+}
+
+static int listen_in_range(struct srun_side *s, struct err *err)
+{
+    const uint16_t *range = slurm_io_ports();
+    if (!range || range[0] == 0)
+        return listen_on(0, s, err);
+    /* from a random start: other sruns of this host begin elsewhere */
+    uint32_t n = (uint32_t)range[1] - range[0] + 1;
+    uint32_t start = (uint32_t)(s->ticket.token.key[0] << 8 | s->ticket.token.key[1]);
+    for (uint32_t i = 0; i < n; i++)
+        if (listen_on((uint16_t)(range[0] + (start + i) % n), s, err) == 0)
+            return 0;
+    return err_set(
+        err, -EADDRINUSE,
+        "slurm.conf: SrunPortRange=%u-%u: no port is free for the rendezvous", range[0],
+        range[1]);
+}
+
+int srun_side_prepare(struct srun_side *s, struct err *err)
+{
+    char text[TICKET_MAX_BYTES];
+    AUTOFREE char *cred = NULL;
+    int rc = token_random(&s->ticket.token, err);
+    if (!rc)
+        rc = listen_in_range(s, err);
+    if (rc)
+        return rc;
+    ticket_render(&s->ticket, text);
+    rc = seal_close(slurm_io_auth_info(), text, strlen(text), &cred, err);
+    explicit_bzero(text, sizeof(text));
+    if (rc)
+        return rc;
+    if (setenv(TICKET_ENV, cred, 1) != 0)
+        return err_set(err, -ENOMEM, "out of memory");
+    return 0;
+}
+
+/* Slurm's item counts one component of a heterogeneous step; SLURM_NTASKS, which srun
+ * itself has just set, counts them all. */
+static int step_size(const struct slurm_step *step, uint32_t *ret, struct err *err)
+{
+    const char *n = getenv("SLURM_NTASKS");
+    *ret = step->n_tasks;
+    if (!getenv("SLURM_HET_SIZE") || !n)
+        return 0;
+    return parse_u32("SLURM_NTASKS", n, 1, WORLD_MAX_RANKS, ret, err);
+}
+
+int srun_side_serve(struct srun_side *s, struct spank_handle *sp, struct err *err)
+{
+    struct slurm_step step;
+    char job_id[JOB_ID_MAX];
+    uint32_t size;
+    if (s->server || s->listen_fd < 0)
+        return 0;
+    int rc = slurm_io_step(sp, &step, err);
+    if (!rc)
+        rc = step_size(&step, &size, err);
+    if (!rc)
+        rc = layout_job_id(own_env, NULL, job_id, sizeof(job_id), err);
+    if (rc)
+        return rc;
+    struct auth_id id = {.token = &s->ticket.token, .job_id = job_id, .generation = 0};
+    rc = rdv_server_start(s->listen_fd, &id, size, &s->server, err);
+    if (rc)
+        return rc;
+    s->listen_fd = -1;
+    if (s->is_verbose)
+        slurm_io_say("%s: rendezvous for %u tasks at port %u", job_id, size,
+                     s->ticket.port);
+    return 0;
+}
+
+void srun_side_release(struct srun_side *s)
+{
+    rdv_server_stop(s->server);
+    s->server = NULL;
+    fd_close(&s->listen_fd);
+    token_wipe(&s->ticket.token);
+}

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* srun's side: the rendezvous of the step and the ticket that tells the tasks about it.
+ */
+#ifndef SPANK_PLUGIN_SRUN_H
+#define SPANK_PLUGIN_SRUN_H
+
+#include <stdbool.h>
+
+#include "spank_plugin/ticket.h"
+
+struct rdv_server;
+struct spank_handle;
+
+struct srun_side {
+    struct ticket ticket;
+    int listen_fd; /* -1: none, or the server has it */
+    struct rdv_server *server;
+    bool is_verbose;
+};
+void srun_side_init(struct srun_side *s);
+/* init_post_opt: binds a port and puts the sealed ticket into srun's environment. */
+int srun_side_prepare(struct srun_side *s, struct err *err);
+/* local_user_init: serves; the step's size is known now. Repeated calls do nothing. */
+int srun_side_serve(struct srun_side *s, struct spank_handle *sp, struct err *err);
+/* exit. Accepts any state; bounded. */
+void srun_side_release(struct srun_side *s);
+
+#endif

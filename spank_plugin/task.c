@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The task's environment: minus what outer launchers left, minus the ticket, plus the
+ * contract, plus the runtime's folders before the user's in PATH and PYTHONPATH. Called
+ * by plugin.c in task_init, where the environment is complete and where a failure (-1)
+ * reaches the user with its sentence; in the earlier callbacks Slurm 22.05 swallows
+ * both. */
+#include "spank_plugin/task.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "runtime/base/mem.h"
+#include "runtime/base/strbuf.h"
+#include "spank_plugin/layout.h"
+#include "spank_plugin/ticket.h"
+
+#define MAX_PATH_BYTES (1u << 20)
+
+bool task_is_speaker(struct spank_handle *sp)
+{
+    const char *id = slurm_io_getenv(sp, "SLURM_LOCALID");
+    return !id || strcmp(id, "0") == 0;
+}
+
+/* Slurm is the launcher here: its own variables, and those of a PMI that it offers
+ * beside us, stay. */
+static bool is_slurms_own(const char *name)
+{
+    static const char *const prefixes[] = {"SLURM", "SRUN", "PMI", "PMIX"};
+    for (size_t i = 0; i < ARRAY_LEN(prefixes); i++)
+        if (strncmp(name, prefixes[i], strlen(prefixes[i])) == 0)
+            return true;
+    return false;
+}
+
+/* Removing moves the array: start again after each one. */
+static void remove_inherited(struct spank_handle *sp)
+{
+    char name[128];
+    char **env = slurm_io_environ(sp);
+    while (env && *env) {
+        size_t n = strcspn(*env, "=");
+        env++;
+        if (n >= sizeof(name))
+            continue;
+        memcpy(name, env[-1], n);
+        name[n] = '\0';
+        if (contract_is_inherited(name) && !is_slurms_own(name)) {
+            slurm_io_unsetenv(sp, name);
+            env = slurm_io_environ(sp);
+        }
+    }
+}
+
+static int prepend_path(struct spank_handle *sp,
+                        const char *name,
+                        const char *dir,
+                        const char *sub,
+                        struct err *err)
+{
+    CLEANUP(strbuf_release) struct strbuf b;
+    strbuf_init(&b, MAX_PATH_BYTES);
+    const char *old = slurm_io_getenv(sp, name);
+    strbuf_printf(&b, "%s/%s", dir, sub);
+    if (old && *old)
+        strbuf_printf(&b, ":%s", old);
+    if (strbuf_status(&b))
+        return err_set(err, -E2BIG, "%s is longer than %u bytes", name, MAX_PATH_BYTES);
+    return slurm_io_setenv(sp, name, strbuf_str(&b), err);
+}
+
+static int
+add_runtime(struct spank_handle *sp, const struct plugin_config *cfg, struct err *err)
+{
+    char python[sizeof(cfg->dir) + 16];
+    (void)snprintf(python, sizeof(python), "%s/python", cfg->dir);
+    if (access(python, R_OK | X_OK) != 0) {
+        if (!cfg->dir_required)
+            return 0; /* nothing installed there: the user brings the package along */
+        return err_errno(err, errno, "plugstack.conf: dir=%s: %s", cfg->dir, python);
+    }
+    int rc = prepend_path(sp, "PYTHONPATH", cfg->dir, "python", err);
+    return rc ? rc : prepend_path(sp, "PATH", cfg->dir, "bin", err);
+}
+
+static int
+add_options(struct spank_handle *sp, const struct step_options *opt, struct err *err)
+{
+    char seconds[32];
+    if (opt->start_timeout_ms == 0)
+        return 0;
+    (void)snprintf(seconds, sizeof(seconds), "%llu",
+                   (unsigned long long)(opt->start_timeout_ms + 999) / 1000);
+    return slurm_io_setenv(sp, "HVD_START_TIMEOUT", seconds, err);
+}
+
+int task_setup(struct spank_handle *sp,
+               const struct node_side *node,
+               const struct plugin_config *cfg,
+               const struct step_options *opt,
+               struct err *err)
+{
+    const struct layout_paths paths = {
+        .token_file = node->token_file,
+        .hostfile = node->hostfile,
+        .iface = opt->iface,
+        .rdv_port = node->rdv_port,
+        .master_port = node->master_port,
+    };
+    struct contract c;
+    int rc = layout_contract(slurm_io_getenv, sp, &paths, &c, err);
+    if (rc)
+        return rc;
+    AUTOFREE struct env_pair *env = mem_calloc(CONTRACT_MAX_ENV, sizeof(*env));
+    if (!env)
+        return err_set(err, -ENOMEM, "out of memory");
+    size_t n = 0;
+    rc = contract_render(&c, env, &n, err);
+    if (rc)
+        return rc;
+    remove_inherited(sp);
+    slurm_io_unsetenv(sp, TICKET_ENV);
+    for (size_t i = 0; i < n && !rc; i++)
+        rc = slurm_io_setenv(sp, env[i].name, env[i].value, err);
+    if (!rc)
+        rc = add_runtime(sp, cfg, err);
+    if (!rc)
+        rc = add_options(sp, opt, err);
+    if (!rc && opt->is_verbose && c.place.local_rank == 0)
+        slurm_io_say("%s: %u of %u tasks here, the first is rank %u; rendezvous at %s "
+                     "port %u",
+                     c.hostname, c.place.local_size, c.place.size, c.place.rank,
+                     c.rdv_host, c.rdv_port);
+    return rc;
+}

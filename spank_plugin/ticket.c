@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* "hvd-step/1 port=40123 token=<64 hex digits>". Written by srun.c, read by node.c. The
+ * version is there because login nodes and compute nodes are upgraded at different
+ * times. */
+#include "spank_plugin/ticket.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "runtime/base/parse.h"
+#include "runtime/base/sha256.h"
+
+#define MAGIC "hvd-step/1 "
+
+void ticket_render(const struct ticket *t, char ret[TICKET_MAX_BYTES])
+{
+    char hex[2 * sizeof(t->token.key) + 1];
+    hex_encode(t->token.key, sizeof(t->token.key), hex);
+    (void)snprintf(ret, TICKET_MAX_BYTES, MAGIC "port=%u token=%s", (unsigned)t->port,
+                   hex);
+    explicit_bzero(hex, sizeof(hex));
+}
+
+int ticket_parse(const char *text, size_t n, struct ticket *ret, struct err *err)
+{
+    char buf[TICKET_MAX_BYTES], port[8], hex[2 * sizeof(ret->token.key) + 2];
+    struct ticket t = {0};
+    if (n >= sizeof(buf) || n < strlen(MAGIC)
+        || memcmp(text, MAGIC, strlen(MAGIC)) != 0)
+        return err_set(err, -EINVAL,
+                       "%s was not made by this version of spank_hvd.so; the same "
+                       "version must be installed on the login and compute nodes",
+                       TICKET_ENV);
+    memcpy(buf, text, n);
+    buf[n] = '\0';
+    uint32_t number;
+    int end = 0;
+    int rc = -EINVAL;
+    if (sscanf(buf + strlen(MAGIC), "port=%7[0-9] token=%65[0-9a-f]%n", port, hex, &end)
+            == 2
+        && buf[strlen(MAGIC) + (size_t)end] == '\0'
+        && parse_u32("port", port, 1, 65535, &number, NULL) == 0
+        && hex_decode(hex, t.token.key, sizeof(t.token.key)) == 0) {
+        t.port = (uint16_t)number;
+        *ret = t;
+        rc = 0;
+    }
+    explicit_bzero(buf, sizeof(buf));
+    explicit_bzero(hex, sizeof(hex));
+    explicit_bzero(&t, sizeof(t));
+    return rc ? err_set(err, rc, "%s is damaged", TICKET_ENV) : 0;
+}
+
+uint16_t ticket_master_port(const struct ticket *t)
+{
+    uint8_t sum[SHA256_BYTES];
+    struct sha256 s;
+    sha256_init(&s);
+    sha256_add(&s, "master port",
+               11); /* so that the port tells nothing about the token */
+    sha256_add(&s, t->token.key, sizeof(t->token.key));
+    sha256_end(&s, sum);
+    return (uint16_t)(20000 + (sum[0] << 8 | sum[1]) % 10000);
+}

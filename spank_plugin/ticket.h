@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What srun tells the nodes about one step: the port of its rendezvous and the job
+ * token. The text travels inside a munge credential that only the step's user can open.
+ * Pure. */
+#ifndef SPANK_PLUGIN_TICKET_H
+#define SPANK_PLUGIN_TICKET_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "runtime/base/err.h"
+#include "runtime/contract/token.h"
+
+/* Slurm always hands SLURM_* variables to tasks, with --export=NONE too; task_init
+ * removes it. */
+#define TICKET_ENV       "SLURM_HVD_STEP"
+#define TICKET_MAX_BYTES 128
+
+struct ticket {
+    struct token token;
+    uint16_t port;
+};
+void ticket_render(const struct ticket *t, char ret[TICKET_MAX_BYTES]);
+/* n bytes, not necessarily terminated. -EINVAL: not a ticket of this version. */
+int ticket_parse(const char *text, size_t n, struct ticket *ret, struct err *err);
+
+/* A port for MASTER_PORT (torch.distributed of the user's own), the same on all nodes:
+ * derived from the token, 20000 to 29999, below the ephemeral range. Nothing of ours
+ * listens there. */
+uint16_t ticket_master_port(const struct ticket *t);
+
+#endif
