@@ -11,11 +11,12 @@ bytes: owners, times and order are fixed. `ctr images import`, `podman load` and
   --link TARGET=DEST   a symbolic link
   --dir DEST[:MODE]    an empty folder, mode in octal
   --tar FILE           a root file system's tar archive, for the whole layer; owners are kept,
-                       /dev and package caches are left out
+                       /dev and package caches are left out, and what --exclude GLOB names
   --user UID[:GID]     --entrypoint ARG (repeat)    --env NAME=VALUE (repeat)
   --label NAME=VALUE (repeat)
 """
 import argparse
+import fnmatch
 import hashlib
 import io
 import json
@@ -27,6 +28,10 @@ import tempfile
 EPOCH = int(os.environ.get("SOURCE_DATE_EPOCH", "1"))
 DROPPED = ("dev/", "proc/", "sys/", "var/cache/apt/", "var/lib/apt/lists/", "var/log/")
 PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+def without_dot(path):
+    return path[2:] if path.startswith("./") else path.lstrip("/")
 
 
 class Layer:
@@ -68,15 +73,16 @@ class Layer:
                 else:
                     self.add_file(src, to)
 
-    def add_tar(self, path):
+    def add_tar(self, path, excluded):
         with tarfile.open(path) as source:
             for info in source:
-                name = info.name.lstrip("./")
-                if not name or name.startswith(DROPPED) or info.isdev():
+                name = without_dot(info.name)
+                if name in ("", ".") or name.startswith(DROPPED) or info.isdev() or \
+                        any(fnmatch.fnmatchcase(name, glob) for glob in excluded):
                     continue
                 info.name = name
                 if info.islnk():
-                    info.linkname = info.linkname.lstrip("./")
+                    info.linkname = without_dot(info.linkname)
                 info.mtime = EPOCH
                 info.uname = info.gname = ""
                 self.tar.addfile(info, source.extractfile(info) if info.isreg() else None)
@@ -95,7 +101,7 @@ def arguments():
     parser.add_argument("name")
     for option in ("file", "tree", "link", "label"):
         parser.add_argument("--" + option, type=pair, action="append", default=[])
-    for option in ("entrypoint", "env", "dir"):
+    for option in ("entrypoint", "env", "dir", "exclude"):
         parser.add_argument("--" + option, action="append", default=[])
     parser.add_argument("--tar")
     parser.add_argument("--user", default="")
@@ -105,7 +111,7 @@ def arguments():
 def make_layer(args, out):
     layer = Layer(out)
     if args.tar:
-        layer.add_tar(args.tar)
+        layer.add_tar(args.tar, args.exclude)
     for item in args.dir:
         path, _, mode = item.partition(":")
         layer.add(path, tarfile.DIRTYPE, int(mode or "755", 8))

@@ -4,6 +4,7 @@
 # "scheduler" is the third argument, the scheduler. TLS everywhere, RBAC and the Node
 # authorizer, an audit log of every request.
 export RM_RUN=$1
+# shellcheck source-path=SCRIPTDIR source=lib.sh
 . "$(dirname "$0")/lib.sh"
 export API_URL=https://$CP_IP:6443
 P=$RM_RUN/pki

@@ -3,6 +3,7 @@
 # Process 1 of the box "dns": CoreDNS beside the control plane, behind the Service kube-dns
 # (dns.yaml), so that it needs no image.
 export RM_RUN=$1
+# shellcheck source-path=SCRIPTDIR source=lib.sh
 . "$(dirname "$0")/lib.sh"
 cat >"$RM_RUN/Corefile" <<EOF
 .:53 {

@@ -5,8 +5,10 @@
 # covered by folders of this node in the box's own mount namespace, so that nodes do not meet
 # there and nothing of theirs stays on the machine.
 export RM_RUN=$1
+# shellcheck source-path=SCRIPTDIR source=lib.sh
 . "$(dirname "$0")/lib.sh"
 N=$3
+STORE=$4 # a containerd root to start from, or empty: see images/store.sh
 D=$RM_RUN/$N
 P=$RM_RUN/pki
 
@@ -91,6 +93,17 @@ else
     done
 fi
 
+if [ -n "$STORE" ] && [ ! -e "$D/containerd" ]; then
+    # Hard links do not cross file systems; then it is a slower real copy.
+    cp -al "$STORE" "$D/containerd.new" 2>/dev/null || {
+        rm -rf "$D/containerd.new"
+        cp -a "$STORE" "$D/containerd.new"
+    }
+    find "$D/containerd.new" -maxdepth 2 -name '*.db' | while read -r db; do
+        cp --remove-destination "$STORE/${db#"$D/containerd.new/"}" "$db"
+    done
+    mv "$D/containerd.new" "$D/containerd"
+fi
 daemon "containerd-$N" containerd -c "$D/containerd.toml"
 wait_for 60 "containerd of $N" ctr -a "$D/containerd.sock" version
 ctr -a "$D/containerd.sock" -n k8s.io images import "$RM_RUN/pause.tar" >/dev/null

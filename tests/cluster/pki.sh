@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # pki.sh: one CA, a certificate for each component, and their kubeconfig files, in
 # $RM_RUN/pki. EC P-256 keys, a few milliseconds each. What exists is kept.
+# shellcheck source-path=SCRIPTDIR source=lib.sh
 . "$(dirname "$0")/lib.sh"
 mkdir -p "$RM_RUN/pki"
 cd "$RM_RUN/pki"
