@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Mutual authentication of every connection that we open: HMAC-SHA-256 over both nonces, both
- * roles, the job and its generation, with the job token as key; and the MAC of control frames.
+/* Mutual authentication of every connection that we open: HMAC-SHA-256 over both
+ * nonces, both roles, the job and its generation, with the job token as key; and the
+ * MAC of control frames.
  *
  *   C->S  "HVD1" version role_c job_hash generation nonce_c
- *   S->C  "HVD1" version role_s nonce_s mac_s = HMAC(token, "S" | all of the above)
- *   C->S  mac_c = HMAC(token, "C" | all of the above)
+ *   S->C  "HVD1" version role_s status generation nonce_s mac_s = HMAC(token, "S" | all
+ * of the above) C->S  mac_c = HMAC(token, "C" | all of the above)
  *
- * A peer of another job, generation, version or token is refused, and the one who can tell says
- * which of the four it was. Session keys for frames are HMAC(token, "K" role | nonces). */
+ * A peer of another job, generation, version or token is refused, and the one who can
+ * tell says which of the four it was. Session keys for frames are HMAC(token, "KC" or
+ * "KS" | transcript), one for each direction. auth_wire.h has the bytes. */
 #ifndef RUNTIME_RENDEZVOUS_AUTH_H
 #define RUNTIME_RENDEZVOUS_AUTH_H
 
@@ -21,14 +23,14 @@
 #define AUTH_VERSION 1
 
 enum auth_role { /* part of the MAC: a connection meant for one purpose fits no other */
-    ROLE_RENDEZVOUS_CLIENT = 1,
-    ROLE_RENDEZVOUS_SERVER,
-    ROLE_CONTROL,
-    ROLE_COORDINATOR,
-    ROLE_DATA,
-    ROLE_SHM,
-    ROLE_AGENT,
-    ROLE_AGENT_HUB,
+                 ROLE_RENDEZVOUS_CLIENT = 1,
+                 ROLE_RENDEZVOUS_SERVER,
+                 ROLE_CONTROL,
+                 ROLE_COORDINATOR,
+                 ROLE_DATA,
+                 ROLE_SHM,
+                 ROLE_AGENT,
+                 ROLE_AGENT_HUB,
 };
 
 struct auth_id {
@@ -41,14 +43,22 @@ struct auth_session { /* keys of one connection; sequence numbers against replay
     uint64_t n_sent, n_received;
 };
 
-/* Both block until deadline_ns (absolute, monotonic). 0; -EACCES wrong token; -ESTALE other
- * generation; -EPROTO other job, version or role, or not our protocol; -ETIMEDOUT; -errno.
- * ret may be NULL. The caller keeps fd and closes it on failure. */
-int auth_client(int fd, const struct auth_id *id, enum auth_role mine,
-                enum auth_role theirs, uint64_t deadline_ns, struct auth_session *ret,
+/* Both block until deadline_ns (absolute, monotonic). 0; -EACCES wrong token; -ESTALE
+ * other generation; -EPROTO other job, version or role, or not our protocol;
+ * -ETIMEDOUT; -errno. ret may be NULL. The caller keeps fd and closes it on failure. */
+int auth_client(int fd,
+                const struct auth_id *id,
+                enum auth_role mine,
+                enum auth_role theirs,
+                uint64_t deadline_ns,
+                struct auth_session *ret,
                 struct err *err);
-int auth_server(int fd, const struct auth_id *id, enum auth_role mine,
-                enum auth_role theirs, uint64_t deadline_ns, struct auth_session *ret,
+int auth_server(int fd,
+                const struct auth_id *id,
+                enum auth_role mine,
+                enum auth_role theirs,
+                uint64_t deadline_ns,
+                struct auth_session *ret,
                 struct err *err);
 
 #endif

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where the members of a world meet: an all-gather of small blobs, in numbered rounds, through one
- * server that any launcher embeds (hvd-agent of worker 0, horovodrun, srun's plugin, or rank 0
- * itself under a foreign launcher). Every member sends its blob; when all have, everyone gets all.
- * Connections are authenticated (auth.h, ROLE_RENDEZVOUS_*). */
+/* Where the members of a world meet: an all-gather of small blobs, in numbered rounds,
+ * through one server that any launcher embeds (hvd-agent of worker 0, horovodrun,
+ * srun's plugin, or rank 0 itself under a foreign launcher). Every member sends its
+ * blob; when all have, everyone gets all. Connections are authenticated (auth.h,
+ * ROLE_RENDEZVOUS_*). */
 #ifndef RUNTIME_RENDEZVOUS_RENDEZVOUS_H
 #define RUNTIME_RENDEZVOUS_RENDEZVOUS_H
 
@@ -10,36 +11,55 @@
 
 #define RDV_MAX_BLOB_BYTES 65536
 
-/* --- server: one background thread, made by start and joined by stop ------------------------- */
+/* --- server: one background thread, made by start and joined by stop
+ * ------------------------- */
 struct rdv_server;
 
-/* Serves worlds of `size` members of this job and generation on listen_fd (taken over on
- * success). Members may come late; the server waits as long as it lives. A member that connects again
- * (restarted before its round ended) replaces its earlier self; a member whose rank is out of range
- * or whose size differs is refused with a sentence. All threads and descriptors are CLOEXEC and
- * signal-blocked, so that it can live in srun or Python. */
-int rdv_server_start(int listen_fd, const struct auth_id *id, uint32_t size,
-                     struct rdv_server **ret, struct err *err);
+/* Serves worlds of `size` members of this job and generation on listen_fd (taken over
+ * on success). Members may come late; the server waits as long as it lives. A member
+ * that connects again (restarted before its round ended) replaces its earlier self; a
+ * member whose rank is out of range or whose size differs is refused with a sentence.
+ * All threads and descriptors are CLOEXEC and signal-blocked, so that it can live in
+ * srun or Python. */
+int rdv_server_start(int listen_fd,
+                     const struct auth_id *id,
+                     uint32_t size,
+                     struct rdv_server **ret,
+                     struct err *err);
 /* How many distinct members have checked in to round 0 so far; any thread. */
 uint32_t rdv_server_joined(const struct rdv_server *s);
-/* Ends the current and all later rounds with this cause: every waiting member gets it as its
- * error. For a launcher that saw a rank die before the world was formed. Any thread. */
+/* Ends the current and all later rounds with this cause: every waiting member gets it
+ * as its error. For a launcher that saw a rank die before the world was formed. Any
+ * thread. */
 void rdv_server_fail(struct rdv_server *s, const char *cause);
-void rdv_server_stop(struct rdv_server *s); /* accepts NULL; bounded, joins the thread */
+void rdv_server_stop(
+    struct rdv_server *s); /* accepts NULL; bounded, joins the thread */
 
-/* --- client ----------------------------------------------------------------------------------- */
+/* --- client
+ * -----------------------------------------------------------------------------------
+ */
 struct rdv_client;
 
 /* Connects (with retry until the deadline) and authenticates. */
-int rdv_client_connect(const char *host, uint16_t port, const struct auth_id *id,
-                       uint32_t rank, uint32_t size, uint64_t deadline_ns,
-                       struct rdv_client **ret, struct err *err);
-/* One round: gives blob (n <= RDV_MAX_BLOB_BYTES), gets everyone's in rank order. ret_blobs is an
- * array of size pointers into one allocation, ret_sizes the lengths; free *ret_blobs with mem_free
- * (one call frees both arrays and all blobs). -ETIMEDOUT with "waited 30 s for ranks 1, 3, 5 (of
- * 8)": the server tells who is missing; -ECANCELED with the cause given to rdv_server_fail. */
-int rdv_client_exchange(struct rdv_client *c, const void *blob, uint32_t n,
-                        uint64_t deadline_ns, uint8_t ***ret_blobs, uint32_t **ret_sizes,
+int rdv_client_connect(const char *host,
+                       uint16_t port,
+                       const struct auth_id *id,
+                       uint32_t rank,
+                       uint32_t size,
+                       uint64_t deadline_ns,
+                       struct rdv_client **ret,
+                       struct err *err);
+/* One round: gives blob (n <= RDV_MAX_BLOB_BYTES), gets everyone's in rank order.
+ * ret_blobs is an array of size pointers into one allocation, ret_sizes the lengths;
+ * free *ret_blobs with mem_free (one call frees both arrays and all blobs). -ETIMEDOUT
+ * with "waited 30 s for ranks 1, 3, 5 (of 8)": the server tells who is missing;
+ * -ECANCELED with the cause given to rdv_server_fail. */
+int rdv_client_exchange(struct rdv_client *c,
+                        const void *blob,
+                        uint32_t n,
+                        uint64_t deadline_ns,
+                        uint8_t ***ret_blobs,
+                        uint32_t **ret_sizes,
                         struct err *err);
 /* Address of our end of the connection: the interface is the route to the peer. */
 const char *rdv_client_local_addr(const struct rdv_client *c);

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The handshake over one descriptor, blocking until a deadline. The bytes and the
+ * judgement are in auth_wire.c; here is only their transport and what a broken
+ * transport means. */
+#include <errno.h>
+#include <string.h>
+
+#include "runtime/base/fd.h"
+#include "runtime/base/sha256.h"
+#include "runtime/rendezvous/auth_wire.h"
+
+static int transport(int rc, const char *what, struct err *err)
+{
+    if (rc == 0)
+        return 0;
+    if (rc == -ETIMEDOUT)
+        return err_set(err, rc, "peer was silent during the handshake (%s)", what);
+    if (rc == -EPIPE)
+        return err_set(err, rc, "peer closed during the handshake (%s)", what);
+    return err_errno(err, -rc, "handshake (%s)", what);
+}
+
+static int fresh_nonce(uint8_t nonce[AUTH_NONCE_BYTES], struct err *err)
+{
+    int rc = random_bytes(nonce, AUTH_NONCE_BYTES);
+
+    return rc ? err_errno(err, -rc, "no random bytes from the system") : 0;
+}
+
+int auth_client(int fd,
+                const struct auth_id *id,
+                enum auth_role mine,
+                enum auth_role theirs,
+                uint64_t deadline_ns,
+                struct auth_session *ret,
+                struct err *err)
+{
+    uint8_t nonce[AUTH_NONCE_BYTES], hello[AUTH_HELLO_BYTES], reply[AUTH_REPLY_BYTES];
+    uint8_t proof[AUTH_PROOF_BYTES];
+    int rc = fresh_nonce(nonce, err);
+
+    if (rc)
+        return rc;
+    auth_wire_hello(id, mine, nonce, hello);
+    rc = fd_write_full(fd, hello, sizeof(hello), deadline_ns);
+    if (rc)
+        return transport(rc, "sending hello", err);
+    rc = fd_read_full(fd, reply, sizeof(reply), deadline_ns);
+    if (rc)
+        return transport(rc, "waiting for its reply", err);
+    int verdict = auth_wire_proof(id, theirs, hello, reply, proof, err);
+    if (verdict && verdict != -EACCES)
+        return verdict;
+    /* After -EACCES the proof is zeros: the server learns why, and learns nothing else.
+     */
+    rc = fd_write_full(fd, proof, sizeof(proof), deadline_ns);
+    if (verdict)
+        return verdict;
+    if (rc)
+        return transport(rc, "sending proof", err);
+    if (ret)
+        auth_wire_session(id, hello, reply, false, ret);
+    return 0;
+}
+
+int auth_server(int fd,
+                const struct auth_id *id,
+                enum auth_role mine,
+                enum auth_role theirs,
+                uint64_t deadline_ns,
+                struct auth_session *ret,
+                struct err *err)
+{
+    uint8_t nonce[AUTH_NONCE_BYTES], hello[AUTH_HELLO_BYTES], reply[AUTH_REPLY_BYTES];
+    uint8_t proof[AUTH_PROOF_BYTES];
+    int rc = fresh_nonce(nonce, err);
+
+    if (rc)
+        return rc;
+    rc = fd_read_full(fd, hello, sizeof(hello), deadline_ns);
+    if (rc)
+        return transport(rc, "waiting for its hello", err);
+    int verdict = auth_wire_reply(id, mine, theirs, hello, nonce, reply, err);
+    rc = fd_write_full(fd, reply, sizeof(reply), deadline_ns);
+    if (verdict)
+        return verdict;
+    if (rc)
+        return transport(rc, "sending reply", err);
+    rc = fd_read_full(fd, proof, sizeof(proof), deadline_ns);
+    if (rc)
+        return transport(rc, "waiting for its proof", err);
+    rc = auth_wire_check(id, hello, reply, proof, err);
+    if (rc)
+        return rc;
+    if (ret)
+        auth_wire_session(id, hello, reply, true, ret);
+    return 0;
+}

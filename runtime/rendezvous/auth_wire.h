@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The bytes of the handshake of auth.h as values: no socket, no clock, no randomness.
+ * auth.c moves them over a blocking descriptor, server.c over many non-blocking ones,
+ * the fuzzer over none. All integers are big-endian.
+ *
+ *   hello  76  "HVD1" version:1 role:1 zero:2 job_hash:32 generation:4 nonce_c:32
+ *   reply  76  "HVD1" version:1 role:1 status:1 zero:1 generation:4 nonce_s:32 mac_s:32
+ *   proof  32  mac_c; 32 zero bytes say "your token is not mine" */
+#ifndef RUNTIME_RENDEZVOUS_AUTH_WIRE_H
+#define RUNTIME_RENDEZVOUS_AUTH_WIRE_H
+
+#include "runtime/rendezvous/auth.h"
+
+#define AUTH_NONCE_BYTES 32
+#define AUTH_HELLO_BYTES 76
+#define AUTH_REPLY_BYTES 76
+#define AUTH_PROOF_BYTES 32
+
+void auth_wire_hello(const struct auth_id *id,
+                     enum auth_role mine,
+                     const uint8_t nonce[AUTH_NONCE_BYTES],
+                     uint8_t ret[AUTH_HELLO_BYTES]);
+/* Server: judges a hello. ret is what to send in any case. 0, -ESTALE or -EPROTO with
+ * err. */
+int auth_wire_reply(const struct auth_id *id,
+                    enum auth_role mine,
+                    enum auth_role theirs,
+                    const uint8_t hello[AUTH_HELLO_BYTES],
+                    const uint8_t nonce[AUTH_NONCE_BYTES],
+                    uint8_t ret[AUTH_REPLY_BYTES],
+                    struct err *err);
+/* Client: judges a reply to its hello. proof is what to send: zeros after -EACCES;
+ * nothing is to be sent after other failures. */
+int auth_wire_proof(const struct auth_id *id,
+                    enum auth_role theirs,
+                    const uint8_t hello[AUTH_HELLO_BYTES],
+                    const uint8_t reply[AUTH_REPLY_BYTES],
+                    uint8_t proof[AUTH_PROOF_BYTES],
+                    struct err *err);
+/* Server: judges the proof. 0 or -EACCES. */
+int auth_wire_check(const struct auth_id *id,
+                    const uint8_t hello[AUTH_HELLO_BYTES],
+                    const uint8_t reply[AUTH_REPLY_BYTES],
+                    const uint8_t proof[AUTH_PROOF_BYTES],
+                    struct err *err);
+void auth_wire_session(const struct auth_id *id,
+                       const uint8_t hello[AUTH_HELLO_BYTES],
+                       const uint8_t reply[AUTH_REPLY_BYTES],
+                       bool is_server,
+                       struct auth_session *ret);
+
+#endif
