@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The address towards the rendezvous is the right one but in one case: a rank on the
+ * rendezvous' own host may have reached it through loopback (Debian maps a host's own
+ * name to 127.0.1.1), and nobody else could reach it there. world.c then asks for the
+ * address towards another member. */
+#include "runtime/control/addr.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <ifaddrs.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "runtime/base/fd.h"
+#include "runtime/base/mem.h"
+#include "runtime/base/strbuf.h"
+
+bool addr_is_loopback(const char *addr)
+{
+    return strncmp(addr, "127.", 4) == 0 || strcmp(addr, "::1") == 0
+           || strncmp(addr, "::ffff:127.", 11) == 0;
+}
+
+int addr_towards(const char *peer, char *ret, size_t size, struct err *err)
+{
+    struct addrinfo hints = {.ai_socktype = SOCK_DGRAM, .ai_flags = AI_NUMERICHOST},
+                    *ai;
+    CLEANUP(fd_close) int fd = -1;
+    int r = getaddrinfo(peer, "9", &hints, &ai);
+
+    if (r != 0)
+        return err_set(err, -EINVAL, "\"%s\" is not a numeric address", peer);
+    fd = socket(ai->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    r = fd < 0 || connect(fd, ai->ai_addr, ai->ai_addrlen) < 0 ? -errno : 0;
+    freeaddrinfo(ai);
+    if (r == 0)
+        r = tcp_local_addr(fd, ret, size);
+    return r < 0 ? err_errno(err, -r, "no route to %s", peer) : 0;
+}
+
+static int text_of(const struct sockaddr *sa, char *ret, size_t size)
+{
+    socklen_t len = sa->sa_family == AF_INET ? sizeof(struct sockaddr_in)
+                                             : sizeof(struct sockaddr_in6);
+
+    return getnameinfo(sa, len, ret, (socklen_t)size, NULL, 0, NI_NUMERICHOST) == 0
+               ? 0
+               : -EINVAL;
+}
+
+int addr_of_iface(const char *name, char *ret, size_t size, struct err *err)
+{
+    CLEANUP(strbuf_release) struct strbuf seen = {0};
+    struct ifaddrs *all;
+    int r = -ENODEV;
+
+    if (getifaddrs(&all) < 0)
+        return err_errno(err, errno, "getifaddrs");
+    strbuf_init(&seen, 200);
+    for (int family = AF_INET; r < 0; family = AF_INET6) {
+        for (const struct ifaddrs *i = all; i && r < 0; i = i->ifa_next) {
+            if (!i->ifa_addr || i->ifa_addr->sa_family != family)
+                continue;
+            if (strcmp(i->ifa_name, name) == 0)
+                r = text_of(i->ifa_addr, ret, size);
+            else
+                strbuf_printf(&seen, "%s%s", seen.n ? ", " : "", i->ifa_name);
+        }
+        if (family == AF_INET6)
+            break;
+    }
+    freeifaddrs(all);
+    if (r < 0)
+        return err_set(
+            err, r,
+            "HOROVOD_GLOO_IFACE: no interface \"%s\" with an address, there are %s",
+            name, strbuf_str(&seen));
+    return 0;
+}

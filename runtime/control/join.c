@@ -1,0 +1,309 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Connecting the star. Rank 0 listens on an abstract Unix socket of random name and on
+ * a TCP port of its interface; the others try the first (it exists only in the same
+ * network namespace of the same machine), then the second. Both are authenticated with
+ * the job token (auth.h) before anything else is said; then JOIN with the rank,
+ * answered by WELCOME, or by ABORT with a sentence.
+ *
+ * Rank 0 serves one newcomer at a time and gives each AUTH_LIMIT: a stranger that
+ * connects and says nothing delays the start, but cannot prevent it. */
+#include "runtime/control/control.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include "runtime/base/clock.h"
+#include "runtime/base/fd.h"
+#include "runtime/base/log.h"
+#include "runtime/base/mem.h"
+#include "runtime/control/star.h"
+#include "runtime/core/wire.h"
+
+static const uint64_t AUTH_LIMIT_NS = 3 * NS_PER_S;
+enum { BACKLOG = 512 };
+
+static uint64_t earlier(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+static socklen_t unix_addr(const char *name, struct sockaddr_un *ret)
+{
+    *ret = (struct sockaddr_un){.sun_family = AF_UNIX}; /* sun_path[0] = 0: abstract */
+    memcpy(ret->sun_path + 1, name, strlen(name));
+    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(name));
+}
+
+static int listen_unix(struct control *c)
+{
+    struct sockaddr_un sa;
+    uint8_t raw[16];
+    socklen_t len;
+    int r = random_bytes(raw, sizeof(raw));
+
+    if (r < 0)
+        return r;
+    memcpy(c->unix_name, "hvd-", 4);
+    hex_encode(raw, sizeof(raw), c->unix_name + 4);
+    len = unix_addr(c->unix_name, &sa);
+    c->unix_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (c->unix_fd < 0)
+        return -errno;
+    if (bind(c->unix_fd, (struct sockaddr *)&sa, len) < 0
+        || listen(c->unix_fd, BACKLOG) < 0)
+        return -errno;
+    return 0;
+}
+
+int control_listen(struct control *c, struct err *err)
+{
+    int r;
+
+    if (!star_is_root(c) || c->n_peers == 0)
+        return 0;
+    if (listen_unix(c) < 0) { /* no Unix sockets here (a sandbox): TCP serves all */
+        fd_close(&c->unix_fd);
+        c->unix_name[0] = 0;
+    }
+    r = tcp_listen(c->addr, 0, &c->tcp_fd, &c->port, err);
+    return r < 0 ? err_prefix(err, "control channel of rank 0") : 0;
+}
+
+void control_hello(const struct control *c, struct strbuf *out)
+{
+    wire_put_text(out, c->addr, sizeof(c->addr));
+    wire_put(out, c->port, 2);
+    wire_put_text(out, c->unix_name, sizeof(c->unix_name));
+}
+
+/* --- rank 0 --- */
+
+static int take_newcomer(struct control *c,
+                         struct frame_conn *conn,
+                         bool is_unix,
+                         uint64_t deadline_ns,
+                         struct err *err)
+{
+    enum frame_type type;
+    const uint8_t *p;
+    size_t n;
+    uint64_t rank;
+    struct wire_reader in;
+    int r = frame_recv_until(conn, deadline_ns, &type, &p, &n);
+
+    if (r < 0)
+        return err_errno(err, -r, "waiting for its rank");
+    in = (struct wire_reader){.p = p, .n = n};
+    if (type != FRAME_JOIN || !wire_get(&in, 4, &rank))
+        return err_set(err, -EPROTO, "expected its rank");
+    if (rank == 0 || rank >= c->cfg.size || c->peers[rank].conn.fd >= 0) {
+        (void)err_set(err, -EPROTO, "rank %u is %s", (unsigned)rank,
+                      rank < c->cfg.size ? "connected already" : "not in this world");
+        (void)frame_send(conn, FRAME_ABORT, err->text, strlen(err->text));
+        return err->code;
+    }
+    r = frame_send(conn, FRAME_WELCOME, NULL, 0);
+    if (r < 0)
+        return err_errno(err, -r, "welcoming rank %u", (unsigned)rank);
+    return star_adopt(c, (uint32_t)rank, conn, is_unix, err);
+}
+
+static void greet(struct control *c, int fd, bool is_unix, uint64_t deadline_ns)
+{
+    uint64_t limit = earlier(deadline_ns, clock_now_ns() + AUTH_LIMIT_NS);
+    struct auth_session session;
+    struct frame_conn conn;
+    struct err err = ERR_INIT;
+    char from[64] = "this host";
+    int r = auth_server(fd, &c->cfg.id, ROLE_COORDINATOR, ROLE_CONTROL, limit, &session,
+                        &err);
+
+    if (!is_unix)
+        (void)tcp_peer_addr(fd, from, sizeof(from));
+    frame_init(&conn);
+    if (r == 0) {
+        frame_open(&conn, fd, &session);
+        fd = -1;
+        r = take_newcomer(c, &conn, is_unix, limit, &err);
+    }
+    if (r < 0)
+        log_warn("control connection refused, waiting for the others",
+                 "from=%s cause=\"%s\"", from, err.text);
+    frame_release(&conn);
+    fd_close(&fd);
+}
+
+static void accept_some(struct control *c, uint64_t deadline_ns)
+{
+    int fd;
+
+    while (c->unix_fd >= 0
+           && (fd = accept4(c->unix_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK)) >= 0)
+        greet(c, fd, true, deadline_ns);
+    while (tcp_accept(c->tcp_fd, &fd) == 0)
+        greet(c, fd, false, deadline_ns);
+}
+
+static uint32_t missing(const struct control *c, struct strbuf *names)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 1; i < c->n_peers; i++) {
+        if (c->peers[i].conn.fd >= 0)
+            continue;
+        if (n++ < 16)
+            strbuf_printf(names, "%s%u", n > 1 ? ", " : "", i);
+    }
+    return n;
+}
+
+static int accept_all(struct control *c, uint64_t deadline_ns, struct err *err)
+{
+    for (;;) {
+        CLEANUP(strbuf_release) struct strbuf names = {0};
+        struct pollfd pfd[2] = {{.fd = c->tcp_fd, .events = POLLIN},
+                                {.fd = c->unix_fd, .events = POLLIN}};
+        uint32_t n;
+
+        strbuf_init(&names, 512);
+        n = missing(c, &names);
+        if (n == 0)
+            break;
+        if (clock_now_ns() >= deadline_ns)
+            return err_set(
+                err, -ETIMEDOUT,
+                "rank 0 waited in vain for the control connection of %u rank%s: %s", n,
+                n > 1 ? "s" : "", strbuf_str(&names));
+        (void)poll(pfd, 2,
+                   clock_left_ms(deadline_ns)); /* EINTR: the loop looks again */
+        accept_some(c, deadline_ns);
+    }
+    fd_close(&c->tcp_fd);
+    fd_close(&c->unix_fd);
+    return 0;
+}
+
+/* --- the others --- */
+
+static int open_conn(struct control *c,
+                     int fd,
+                     uint64_t deadline_ns,
+                     struct frame_conn *ret,
+                     struct err *err)
+{
+    CLEANUP(fd_close) int own = fd;
+    struct auth_session session;
+    int r = auth_client(own, &c->cfg.id, ROLE_CONTROL, ROLE_COORDINATOR, deadline_ns,
+                        &session, err);
+
+    if (r < 0)
+        return r;
+    frame_open(ret, own, &session);
+    own = -1;
+    return 0;
+}
+
+static int try_unix(struct control *c,
+                    const char *name,
+                    uint64_t deadline_ns,
+                    struct frame_conn *ret)
+{
+    CLEANUP(fd_close) int fd = -1;
+    struct sockaddr_un sa;
+    socklen_t len = unix_addr(name, &sa);
+    int own;
+
+    if (!name[0])
+        return -ENOENT;
+    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0 || connect(fd, (struct sockaddr *)&sa, len) < 0)
+        return -errno;
+    own = fd;
+    fd = -1;
+    return open_conn(c, own, deadline_ns, ret, NULL);
+}
+
+static int reach_root(struct control *c,
+                      const uint8_t *hello0,
+                      size_t n,
+                      uint64_t deadline_ns,
+                      struct frame_conn *ret,
+                      bool *ret_unix,
+                      struct err *err)
+{
+    struct wire_reader in = {.p = hello0, .n = n};
+    char addr[sizeof(c->addr)], name[UNIX_NAME_BYTES];
+    uint64_t port;
+    int fd, r;
+
+    if (!wire_get_text(&in, addr, sizeof(addr)) || !wire_get(&in, 2, &port)
+        || !wire_get_text(&in, name, sizeof(name)))
+        return err_set(err, -EPROTO, "rank 0 says hello in a form that is not ours");
+    *ret_unix = try_unix(c, name, deadline_ns, ret) == 0;
+    if (*ret_unix)
+        return 0;
+    r = tcp_connect(addr, (uint16_t)port, deadline_ns, true, &fd, err);
+    if (r == 0)
+        r = open_conn(c, fd, deadline_ns, ret, err);
+    return r < 0 ? err_prefix(err, "control channel to rank 0") : 0;
+}
+
+static int join_root(struct control *c,
+                     struct frame_conn *conn,
+                     uint64_t deadline_ns,
+                     struct err *err)
+{
+    uint32_t rank = c->cfg.rank;
+    uint8_t raw[4] = {(uint8_t)rank, (uint8_t)(rank >> 8), (uint8_t)(rank >> 16),
+                      (uint8_t)(rank >> 24)};
+    enum frame_type type;
+    const uint8_t *p;
+    size_t n;
+    int r = frame_send(conn, FRAME_JOIN, raw, sizeof(raw));
+
+    r = r < 0 ? r : frame_recv_until(conn, deadline_ns, &type, &p, &n);
+    if (r < 0)
+        return err_errno(err, -r, "control channel: rank 0 did not welcome rank %u",
+                         rank);
+    if (type == FRAME_ABORT)
+        return err_set(err, -EPROTO, "control channel: rank 0 refused: %.*s",
+                       (int)(n < 400 ? n : 400), (const char *)p);
+    if (type != FRAME_WELCOME)
+        return err_set(err, -EPROTO,
+                       "control channel: rank 0 sent frame %d, not a welcome",
+                       (int)type);
+    return 0;
+}
+
+int control_join(struct control *c,
+                 const uint8_t *hello0,
+                 size_t n,
+                 uint64_t deadline_ns,
+                 struct err *err)
+{
+    struct frame_conn conn;
+    bool is_unix = false;
+    int r;
+
+    if (c->n_peers == 0)
+        return 0;
+    if (star_is_root(c)) {
+        r = accept_all(c, deadline_ns, err);
+    } else {
+        frame_init(&conn);
+        r = reach_root(c, hello0, n, deadline_ns, &conn, &is_unix, err);
+        r = r < 0 ? r : join_root(c, &conn, deadline_ns, err);
+        r = r < 0 ? r : star_adopt(c, 0, &conn, is_unix, err);
+        frame_release(&conn);
+    }
+    c->is_fresh = true;
+    c->pumped_ns = c->beat_ns = clock_now_ns();
+    for (uint32_t i = 0; i < c->n_peers; i++)
+        c->peers[i].heard_ns = c->pumped_ns;
+    return r;
+}
