@@ -15,3 +15,4 @@ ifneq ($(filter plain,$(V)),)
 ALL_BINS += $(O)/lib/spank_hvd.so
 endif
 endif
+$(eval $(call unit,spank,spank contract base))

@@ -5,6 +5,7 @@
 RUN=${RM_SLURM_RUN:-/run/ringmaster-slurm}
 # network namespaces are named after the run directory, so that two clusters can stand side by side
 NSP=rms$(printf %s "$RUN" | cksum | cut -c1-5)
+# shellcheck disable=SC2034 # used by up
 NET=10.231.8 # exists inside our own namespaces only
 
 say() { echo "slurm: $*" >&2; }

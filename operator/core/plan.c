@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The decision.
+ *
+ *   job being deleted                  nothing: garbage collection does it
+ *   stored status says finished        clean up pods by runPolicy.cleanPodPolicy
+ *   verdict finished, not yet stored   nothing: the verdict is stored first, because clean-up
+ *                                      removes what it was derived from
+ *   not all objects made               Secret and Service, then all missing workers at once
+ *   else                               nothing to do but to watch
+ *
+ * A restart at any point comes back to the same plan less what was done. Pure. */
+#include "operator/core/plan.h"
+
+#include <errno.h>
+
+#include "runtime/base/mem.h"
+
+const char *verb_name(enum verb v)
+{
+    static const char *const names[] = {[VERB_CREATE_SECRET] = "create secret",
+                                        [VERB_CREATE_SERVICE] = "create service",
+                                        [VERB_CREATE_WORKER] = "create worker",
+                                        [VERB_DELETE_WORKER] = "delete worker"};
+
+    return names[v];
+}
+
+static void add(struct plan *p, enum verb verb, uint32_t stage, uint32_t index,
+                const char *uid)
+{
+    p->v[p->n++] =
+        (struct action){.verb = verb, .stage = stage, .index = index, .uid = uid};
+}
+
+static bool must_clean(enum clean_policy policy, enum pod_phase phase)
+{
+    bool has_ended = phase == POD_SUCCEEDED || phase == POD_FAILED;
+
+    switch (policy) {
+    case CLEAN_NONE:
+        return false;
+    case CLEAN_RUNNING:
+        return !has_ended;
+    case CLEAN_ALL:
+        return true;
+    }
+    return false;
+}
+
+static void plan_cleanup(const struct job *job, const struct observed *seen,
+                         struct plan *p)
+{
+    for (uint32_t i = 0; i < seen->n; i++) {
+        const struct pod *pod = seen->w[i].pod;
+
+        if (seen->w[i].state == WORKER_SEEN && !pod->is_deleting
+            && must_clean(job->clean, pod->phase))
+            add(p, VERB_DELETE_WORKER, 0, i, pod->uid);
+    }
+}
+
+static void plan_create(const struct observed *seen, struct plan *p)
+{
+    if (!seen->has_secret)
+        add(p, VERB_CREATE_SECRET, 0, 0, NULL);
+    if (!seen->has_service)
+        add(p, VERB_CREATE_SERVICE, 0, 0, NULL);
+    for (uint32_t i = 0; i < seen->n; i++) {
+        if (seen->w[i].state == WORKER_ABSENT)
+            add(p, VERB_CREATE_WORKER, 1, i, NULL);
+    }
+}
+
+int plan_make(const struct job *job, const struct observed *seen,
+              const struct verdict *v, struct arena *a, struct plan *ret)
+{
+    struct plan p = {.v = arena_calloc(a, seen->n + 2u, sizeof(*p.v))};
+
+    if (!p.v)
+        return -ENOMEM;
+    if (job->is_deleting) {
+        *ret = p;
+        return 0;
+    }
+    if (v->was_finished)
+        plan_cleanup(job, seen, &p);
+    else if (v->state == STATE_PENDING && !v->is_created)
+        plan_create(seen, &p);
+    for (uint32_t i = 0; i < seen->n; i++) {
+        if (seen->w[i].state == WORKER_EXPECTED)
+            p.requeue_ms = EXPECT_TIMEOUT_MS;
+    }
+    *ret = p;
+    return 0;
+}

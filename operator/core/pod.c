@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Pod object -> struct pod.
+ *
+ * The agent is the main process of container 0 and writes the first failure of the job into its
+ * termination message; an init container may fail before, and the pod as a whole may be ended by
+ * the kubelet (status.reason "Evicted") or by the control plane (condition DisruptionTarget).
+ * Texts are bounded by POD_TEXT_MAX. Pure; called by the store and by the golden tests. */
+#include "operator/core/pod.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "operator/core/job.h"
+#include "operator/core/timestamp.h"
+#include "runtime/base/mem.h"
+
+static const size_t text_fields[] = {
+    offsetof(struct pod, ns),          offsetof(struct pod, name),
+    offsetof(struct pod, uid),         offsetof(struct pod, owner_uid),
+    offsetof(struct pod, job_name),    offsetof(struct pod, node),
+    offsetof(struct pod, reason),      offsetof(struct pod, message),
+    offsetof(struct pod, waiting),     offsetof(struct pod, exit_container),
+    offsetof(struct pod, exit_reason), offsetof(struct pod, exit_text),
+};
+
+static char **field(struct pod *p, size_t i)
+{
+    return (char **)(void *)((char *)p + text_fields[i]);
+}
+
+static char *const *const_field(const struct pod *p, size_t i)
+{
+    return (char *const *)(const void *)((const char *)p + text_fields[i]);
+}
+
+/* The tree is not changed through it; the field is char * because a copy owns it. */
+static char *text(const struct node *o, const char *path)
+{
+    const char *s = node_str(o, path);
+
+    return (char *)(uintptr_t)(s ? s : "");
+}
+
+static enum pod_phase phase_of(const char *s)
+{
+    static const char *const names[] = {[POD_PENDING] = "Pending",
+                                        [POD_RUNNING] = "Running",
+                                        [POD_SUCCEEDED] = "Succeeded",
+                                        [POD_FAILED] = "Failed"};
+
+    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+        if (strcmp(names[i], s) == 0)
+            return (enum pod_phase)i;
+    }
+    return *s ? POD_UNKNOWN : POD_PENDING;
+}
+
+static void read_owner(const struct node *object, struct pod *p)
+{
+    const struct node *owners = node_at(object, "metadata.ownerReferences");
+
+    for (const struct node *c = owners ? owners->first : NULL; c; c = c->next) {
+        if (node_bool(c, "controller", false))
+            p->owner_uid = text(c, "uid");
+    }
+}
+
+static void read_conditions(const struct node *object, struct pod *p)
+{
+    const struct node *conditions = node_at(object, "status.conditions");
+
+    for (const struct node *c = conditions ? conditions->first : NULL; c; c = c->next) {
+        const char *type = text(c, "type");
+        bool is_true = strcmp(text(c, "status"), "True") == 0;
+
+        if (strcmp(type, "Ready") == 0)
+            p->is_ready = is_true;
+        if (strcmp(type, "DisruptionTarget") == 0 && is_true && !*p->reason) {
+            p->reason = text(c, "reason");
+            p->message = text(c, "message");
+        }
+        if (strcmp(type, "PodScheduled") == 0 && !is_true && *text(c, "message"))
+            p->waiting = text(c, "message");
+    }
+}
+
+static void read_exit(const struct node *status, bool is_init, struct pod *p)
+{
+    const struct node *t = node_at(status, "state.terminated");
+
+    p->has_exit = true;
+    p->is_init_exit = is_init;
+    p->exit_container = text(status, "name");
+    p->exit_code = (int)node_int(t, "exitCode", 0);
+    p->exit_signal = (int)node_int(t, "signal", 0);
+    p->exit_reason = text(t, "reason");
+    p->exit_text = text(t, "message");
+    if (timestamp_parse_us(text(t, "finishedAt"), &p->exit_wall_us) < 0)
+        p->exit_wall_us = 0;
+}
+
+/* The bad exit that counts: an init container's, then container main's (where the agent is), then
+ * any other's. */
+static void read_containers(const struct node *list, const char *main_name, bool is_init,
+                            struct pod *p)
+{
+    for (const struct node *c = list ? list->first : NULL; c; c = c->next) {
+        const struct node *t = node_at(c, "state.terminated");
+        bool is_main = !is_init && strcmp(text(c, "name"), main_name) == 0;
+
+        if (t && (node_int(t, "exitCode", 0) != 0 || is_main)
+            && (!p->has_exit || (is_main && !p->is_init_exit)))
+            read_exit(c, is_init, p);
+        if (!*p->waiting && *text(c, "state.waiting.message"))
+            p->waiting = text(c, "state.waiting.message");
+        else if (!*p->waiting && *text(c, "state.waiting.reason"))
+            p->waiting = text(c, "state.waiting.reason");
+    }
+}
+
+int pod_decode(const struct node *object, struct pod *ret, struct err *err)
+{
+    const struct node *labels = node_at(object, "metadata.labels");
+    const struct node *job_label = node_get(labels, LABEL_JOB_NAME);
+    const struct node *main_c = node_item(node_at(object, "spec.containers"), 0);
+    struct pod p = {0};
+
+    for (size_t i = 0; i < ARRAY_LEN(text_fields); i++)
+        *field(&p, i) = text(NULL, "");
+    p.ns = text(object, "metadata.namespace");
+    p.name = text(object, "metadata.name");
+    p.uid = text(object, "metadata.uid");
+    if (!*p.ns || !*p.name || !*p.uid)
+        return err_set(err, -EINVAL, "pod without name, namespace or uid");
+    if (job_label && job_label->type == NODE_STRING)
+        p.job_name = text(job_label, "");
+    p.node = text(object, "spec.nodeName");
+    p.phase = phase_of(text(object, "status.phase"));
+    p.reason = text(object, "status.reason");
+    p.message = text(object, "status.message");
+    read_owner(object, &p);
+    read_conditions(object, &p);
+    read_containers(node_at(object, "status.initContainerStatuses"), "", true, &p);
+    read_containers(node_at(object, "status.containerStatuses"), text(main_c, "name"),
+                    false, &p);
+    p.is_deleting = *text(object, "metadata.deletionTimestamp") != '\0';
+    if (p.is_deleting
+        && timestamp_parse_us(text(object, "metadata.deletionTimestamp"),
+                              &p.delete_wall_us)
+               == 0) {
+        uint64_t grace_us =
+            (uint64_t)node_int(object, "metadata.deletionGracePeriodSeconds", 0)
+            * 1000000u;
+
+        p.delete_wall_us -= grace_us < p.delete_wall_us ? grace_us : p.delete_wall_us;
+    }
+    *ret = p;
+    return 0;
+}
+
+int pod_copy(const struct pod *from, struct pod *ret)
+{
+    struct pod p = *from;
+
+    for (size_t i = 0; i < ARRAY_LEN(text_fields); i++)
+        *field(&p, i) = NULL;
+    for (size_t i = 0; i < ARRAY_LEN(text_fields); i++) {
+        char *copy = mem_strndup(*const_field(from, i), POD_TEXT_MAX);
+
+        if (!copy) {
+            pod_release(&p);
+            return -ENOMEM;
+        }
+        *field(&p, i) = copy;
+    }
+    *ret = p;
+    return 0;
+}
+
+void pod_release(struct pod *p)
+{
+    for (size_t i = 0; i < ARRAY_LEN(text_fields); i++) {
+        mem_free(*field(p, i));
+        *field(p, i) = NULL;
+    }
+}
+
+bool pod_equal(const struct pod *a, const struct pod *b)
+{
+    for (size_t i = 0; i < ARRAY_LEN(text_fields); i++) {
+        if (strncmp(*const_field(a, i), *const_field(b, i), POD_TEXT_MAX) != 0)
+            return false;
+    }
+    return a->phase == b->phase && a->is_ready == b->is_ready
+           && a->is_deleting == b->is_deleting && a->has_exit == b->has_exit
+           && a->exit_code == b->exit_code && a->exit_signal == b->exit_signal;
+}

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What we keep of a worker pod: a few hundred bytes out of the ten thousand that the API sends. */
+#ifndef OPERATOR_CORE_POD_H
+#define OPERATOR_CORE_POD_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "operator/doc/node.h"
+#include "runtime/base/err.h"
+
+#define POD_TEXT_MAX 4096 /* of a termination message; Kubernetes' own limit */
+
+enum pod_phase { POD_PENDING, POD_RUNNING, POD_SUCCEEDED, POD_FAILED, POD_UNKNOWN };
+
+struct pod { /* no field is NULL except where said */
+    char *ns, *name, *uid;
+    char *owner_uid; /* of the controlling owner; "" if none */
+    char *job_name;  /* by label */
+    char *node;      /* "" until bound */
+    char *reason;    /* why the pod as a whole ended: "Evicted", a DisruptionTarget's reason; "" */
+    char *message;   /* belongs to reason */
+    char *waiting;   /* why it does not run yet, "ErrImagePull: ..."; "" */
+    char *exit_container; /* the container that ended badly, or container 0; "" */
+    char *exit_reason;    /* "Error", "OOMKilled"; "" */
+    char *exit_text;      /* its termination message; "" */
+    enum pod_phase phase;
+    bool is_ready, is_deleting, has_exit, is_init_exit;
+    int exit_code, exit_signal;
+    uint64_t exit_wall_us;   /* 0: unknown. Kubernetes gives whole seconds */
+    uint64_t delete_wall_us; /* when deletion was asked for; 0: it was not */
+};
+
+/* Fills *ret with pointers into the document: valid as long as it is. -EINVAL without a name. */
+int pod_decode(const struct node *object, struct pod *ret, struct err *err);
+int pod_copy(const struct pod *from, struct pod *ret); /* owned strings; -ENOMEM */
+void pod_release(struct pod *p);                       /* of a copy; accepts a zeroed struct */
+bool pod_equal(const struct pod *a, const struct pod *b);
+
+#endif

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* List and watch.
+ *
+ *   LISTING --listed--> WATCHING --end--> WATCHING (again, from the last resourceVersion)
+ *      |  ^                |  |
+ *      |  '---expired------'  '--error, or end too soon--> BACKOFF --timer--> WATCHING
+ *      '--error, expired--> BACKOFF --timer--> LISTING
+ *
+ * 410 in a watch lists again at once: the server is well, only our place in its history is gone.
+ * 410 while paging backs off, or a server that expires tokens quickly would be hammered. */
+#include "operator/core/reflector.h"
+
+#include "runtime/base/mem.h"
+
+struct edge {
+    enum refl_state from;
+    enum refl_event ev;
+    enum refl_state to;
+    int need_list; /* of BACKOFF */
+};
+
+static const struct edge edges[] = {
+    {REFL_LISTING, REFL_LISTED, REFL_WATCHING, 0},
+    {REFL_LISTING, REFL_EXPIRED, REFL_BACKOFF, 1},
+    {REFL_LISTING, REFL_ERROR, REFL_BACKOFF, 1},
+    {REFL_WATCHING, REFL_WATCH_END, REFL_WATCHING, 0},
+    {REFL_WATCHING, REFL_EXPIRED, REFL_LISTING, 0},
+    {REFL_WATCHING, REFL_ERROR, REFL_BACKOFF, 0},
+    {REFL_BACKOFF, REFL_TIMER, REFL_WATCHING, 0}, /* or LISTING: need_list */
+};
+
+void reflector_init(struct reflector *r)
+{
+    *r = (struct reflector){.state = REFL_LISTING, .backoff_ns = REFL_FIRST_BACKOFF_NS};
+}
+
+static void back_off(struct reflector *r, int need_list, uint64_t now_ns,
+                     uint32_t random32)
+{
+    uint64_t jitter_ns = r->backoff_ns / 2 * random32 / UINT32_MAX;
+
+    r->need_list = need_list;
+    r->wake_ns = now_ns + r->backoff_ns + jitter_ns;
+    r->backoff_ns *= 2;
+    if (r->backoff_ns > REFL_MAX_BACKOFF_NS)
+        r->backoff_ns = REFL_MAX_BACKOFF_NS;
+}
+
+enum refl_state reflector_next(struct reflector *r, enum refl_event ev, int was_short,
+                               uint64_t now_ns, uint32_t random32)
+{
+    if (r->state == REFL_WATCHING && ev == REFL_WATCH_END && was_short)
+        ev = REFL_ERROR;
+    for (size_t i = 0; i < ARRAY_LEN(edges); i++) {
+        const struct edge *e = &edges[i];
+
+        if (e->from != r->state || e->ev != ev)
+            continue;
+        r->state = e->to;
+        if (e->from == REFL_BACKOFF && r->need_list)
+            r->state = REFL_LISTING;
+        if (e->to == REFL_BACKOFF)
+            back_off(r, e->need_list, now_ns, random32);
+        if (ev == REFL_LISTED || (ev == REFL_WATCH_END && !was_short))
+            r->backoff_ns = REFL_FIRST_BACKOFF_NS;
+        if (ev != REFL_LISTED && e->to != REFL_BACKOFF)
+            r->n_restarts++;
+        break;
+    }
+    return r->state;
+}

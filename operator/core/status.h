@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Verdict -> the job's .status, and the Events that go with a change. Pure. */
+#ifndef OPERATOR_CORE_STATUS_H
+#define OPERATOR_CORE_STATUS_H
+
+#include "operator/core/verdict.h"
+
+/* The whole new status. Times of what did not change are kept from job->status, so that an
+ * unchanged world gives a tree that is node_equal to the stored one. */
+struct node *status_make(struct build *b, const struct job *job, const struct verdict *v,
+                         const struct outcome *outcome, uint64_t now_wall_s);
+
+struct event_note {
+    bool is_warning;
+    bool is_once;       /* at most one of this reason in a job's life */
+    const char *reason; /* CamelCase */
+    const char *message;
+};
+#define STATUS_MAX_EVENTS 5
+
+/* What changed between the stored status and v, as sentences for `kubectl describe`. The texts
+ * live as long as job, v and outcome. Returns the number of notes. */
+size_t status_events(const struct job *job, const struct verdict *v,
+                     const struct outcome *outcome,
+                     struct event_note ret[STATUS_MAX_EVENTS]);
+
+#endif

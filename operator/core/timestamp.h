@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* RFC 3339 as Kubernetes writes it: UTC, whole seconds or microseconds. Pure, no tzdata. */
+#ifndef OPERATOR_CORE_TIMESTAMP_H
+#define OPERATOR_CORE_TIMESTAMP_H
+
+#include <stdint.h>
+
+#define TIMESTAMP_SIZE 32
+
+/* "2026-11-21T11:22:33Z" or with 1 to 9 digits of fraction. -EINVAL otherwise. */
+int timestamp_parse_us(const char *s, uint64_t *ret_wall_us);
+char *timestamp_format_s(uint64_t wall_s, char ret[TIMESTAMP_SIZE]);
+char *timestamp_format_us(uint64_t wall_us, char ret[TIMESTAMP_SIZE]); /* six digits */
+
+#endif

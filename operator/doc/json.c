@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* JSON in and out.
+ *
+ * Reading: jansson parses (it is the one who knows surrogates, escapes and numbers), then its tree
+ * is copied into the arena and dropped at once, so that the rest of the operator has one tree type
+ * and one way to release it. Writing: ours, because nodes keep their order and the output must be
+ * the same byte for byte on every run (golden files, "patch only on change").
+ * Invariant: depth is bounded by NODE_MAX_DEPTH, so the recursion is, too. */
+#include "operator/doc/json.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+
+#include <jansson.h>
+
+#include "runtime/base/mem.h"
+
+static struct node *convert(struct build *b, const json_t *j, unsigned depth);
+
+static struct node *convert_object(struct build *b, const json_t *j, unsigned depth)
+{
+    struct node *o = node_object(b);
+    const char *key;
+    json_t *value;
+    void *it;
+
+    /* json_object_foreach takes a non-const pointer in this version of jansson */
+    for (it = json_object_iter((json_t *)(uintptr_t)j); it;
+         it = json_object_iter_next((json_t *)(uintptr_t)j, it)) {
+        key = json_object_iter_key(it);
+        value = json_object_iter_value(it);
+        node_set(b, o, key, convert(b, value, depth + 1));
+    }
+    return o;
+}
+
+static struct node *convert(struct build *b, const json_t *j, unsigned depth)
+{
+    struct node *n = NULL;
+
+    if (depth > NODE_MAX_DEPTH) {
+        b->status = -EINVAL;
+        return NULL;
+    }
+    switch (json_typeof(j)) {
+    case JSON_NULL:
+        return node_null(b);
+    case JSON_TRUE:
+    case JSON_FALSE:
+        return node_boolean(b, json_is_true(j));
+    case JSON_INTEGER:
+        return node_number(b, json_integer_value(j));
+    case JSON_REAL:
+        return node_real(b, json_real_value(j));
+    case JSON_STRING:
+        return node_string(b, json_string_value(j));
+    case JSON_ARRAY:
+        n = node_array(b);
+        for (size_t i = 0; i < json_array_size(j) && !b->status; i++)
+            node_add(b, n, convert(b, json_array_get(j, i), depth + 1));
+        return n;
+    case JSON_OBJECT:
+        return convert_object(b, j, depth);
+    }
+    return n;
+}
+
+int json_read(struct arena *a, const char *text, size_t n, const struct node **ret,
+              struct err *err)
+{
+    struct build b = {.arena = a};
+    json_error_t e;
+    json_t *j = json_loadb(text, n, 0, &e);
+    struct node *root;
+
+    if (!j && json_error_code(&e) == json_error_out_of_memory)
+        return err_set(err, -ENOMEM, "json: out of memory");
+    if (!j)
+        return err_set(err, -EINVAL, "json: line %d column %d: %s", e.line, e.column,
+                       e.text);
+    root = convert(&b, j, 0);
+    json_decref(j);
+    if (b.status == -EINVAL)
+        return err_set(err, -EINVAL, "json: nested deeper than %d levels",
+                       NODE_MAX_DEPTH);
+    if (b.status)
+        return err_set(err, b.status, "json: does not fit in %zu bytes", a->max_bytes);
+    *ret = root;
+    return 0;
+}
+
+static void write_string(const char *s, struct strbuf *out)
+{
+    strbuf_putc(out, '"');
+    for (; *s; s++) {
+        unsigned char c = (unsigned char)*s;
+
+        if (c == '"' || c == '\\')
+            strbuf_printf(out, "\\%c", c);
+        else if (c == '\n')
+            strbuf_puts(out, "\\n");
+        else if (c < 0x20 || c == 0x7f)
+            strbuf_printf(out, "\\u%04x", c);
+        else
+            strbuf_putc(out, (char)c);
+    }
+    strbuf_putc(out, '"');
+}
+
+static void newline(struct strbuf *out, int indent)
+{
+    if (indent >= 0)
+        strbuf_printf(out, "\n%*s", indent * 2, "");
+}
+
+/* indent < 0: compact */
+static void write_node(const struct node *n, struct strbuf *out, int indent)
+{
+    int inner = indent < 0 ? indent : indent + 1;
+    bool is_object = n->type == NODE_OBJECT;
+
+    switch (n->type) {
+    case NODE_NULL:
+        strbuf_puts(out, "null");
+        return;
+    case NODE_BOOL:
+        strbuf_puts(out, n->u.b ? "true" : "false");
+        return;
+    case NODE_INT:
+        strbuf_printf(out, "%" PRId64, n->u.i);
+        return;
+    case NODE_REAL: /* JSON has no NaN: null is what every other writer gives */
+        if (isfinite(n->u.d))
+            strbuf_printf(out, "%.17g", n->u.d);
+        else
+            strbuf_puts(out, "null");
+        return;
+    case NODE_STRING:
+        write_string(n->u.s, out);
+        return;
+    case NODE_ARRAY:
+    case NODE_OBJECT:
+        break;
+    }
+    strbuf_putc(out, is_object ? '{' : '[');
+    for (const struct node *c = n->first; c; c = c->next) {
+        newline(out, inner);
+        if (is_object) {
+            write_string(c->key, out);
+            strbuf_puts(out, indent < 0 ? ":" : ": ");
+        }
+        write_node(c, out, inner);
+        if (c->next)
+            strbuf_putc(out, ',');
+    }
+    if (n->first)
+        newline(out, indent);
+    strbuf_putc(out, is_object ? '}' : ']');
+}
+
+void json_write(const struct node *n, struct strbuf *out)
+{
+    write_node(n, out, -1);
+}
+
+void json_write_pretty(const struct node *n, struct strbuf *out)
+{
+    write_node(n, out, 0);
+    strbuf_putc(out, '\n');
+}

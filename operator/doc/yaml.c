@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* YAML reader on libyaml's event stream.
+ *
+ * A stack of open containers (bounded by NODE_MAX_DEPTH) receives each finished value; in a mapping
+ * every other scalar is the key of the next value. Aliases are refused rather than expanded: a
+ * kubeconfig needs none, and they are the way a short text becomes a large tree. */
+#include "operator/doc/yaml.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <yaml.h>
+
+#include "runtime/base/mem.h"
+
+struct reader {
+    struct build b;
+    struct node *open[NODE_MAX_DEPTH];
+    const char *key[NODE_MAX_DEPTH]; /* mapping waits for the value of this key */
+    size_t depth;
+    struct node *root;
+    unsigned documents;
+    struct err *err;
+};
+
+static int fail(struct reader *r, const yaml_mark_t *at, const char *what)
+{
+    return err_set(r->err, -EINVAL, "yaml: line %zu: %s", at->line + 1, what);
+}
+
+static bool is_number(const char *s, int64_t *ret)
+{
+    const char *p = s + (*s == '-');
+    char *end;
+
+    if (*p < '0' || *p > '9' || (p[0] == '0' && p[1] != '\0'))
+        return false;
+    errno = 0;
+    *ret = strtoll(s, &end, 10);
+    return *end == '\0' && errno == 0;
+}
+
+static bool is_real(const char *s, double *ret)
+{
+    char *end;
+
+    if (strspn(s, "-+0123456789.eE") != strlen(s) || !strpbrk(s, "0123456789")
+        || !strpbrk(s, ".eE"))
+        return false;
+    *ret = strtod(s, &end);
+    return *end == '\0';
+}
+
+static struct node *scalar(struct reader *r, const char *s, bool is_plain)
+{
+    int64_t i;
+    double d;
+
+    if (!is_plain)
+        return node_string(&r->b, s);
+    if (!*s || !strcmp(s, "null") || !strcmp(s, "~"))
+        return node_null(&r->b);
+    if (!strcmp(s, "true") || !strcmp(s, "false"))
+        return node_boolean(&r->b, *s == 't');
+    if (is_number(s, &i))
+        return node_number(&r->b, i);
+    if (is_real(s, &d))
+        return node_real(&r->b, d);
+    return node_string(&r->b, s);
+}
+
+static int put(struct reader *r, struct node *n, const yaml_mark_t *at)
+{
+    struct node *parent = r->depth ? r->open[r->depth - 1] : NULL;
+
+    if (!n)
+        return err_set(r->err, -ENOMEM, "yaml: does not fit in %zu bytes",
+                       r->b.arena->max_bytes);
+    if (!parent) {
+        r->root = n;
+    } else if (parent->type == NODE_ARRAY) {
+        node_add(&r->b, parent, n);
+    } else {
+        const char **key = &r->key[r->depth - 1];
+
+        if (node_get(parent, *key))
+            return fail(r, at, "the same key twice in one mapping");
+        node_set(&r->b, parent, *key, n);
+        *key = NULL;
+    }
+    return r->b.status;
+}
+
+static bool wants_key(const struct reader *r)
+{
+    return r->depth && r->open[r->depth - 1]->type == NODE_OBJECT
+           && !r->key[r->depth - 1];
+}
+
+static int push(struct reader *r, enum node_type type, const yaml_mark_t *at)
+{
+    struct node *n;
+    int rc;
+
+    if (wants_key(r))
+        return fail(r, at, "a key must be a scalar");
+    if (r->depth == NODE_MAX_DEPTH)
+        return fail(r, at, "nested too deep");
+    n = type == NODE_ARRAY ? node_array(&r->b) : node_object(&r->b);
+    rc = put(r, n, at);
+    if (rc < 0)
+        return rc;
+    r->key[r->depth] = NULL;
+    r->open[r->depth++] = n;
+    return 0;
+}
+
+static int on_scalar(struct reader *r, const yaml_event_t *e)
+{
+    const char *s = (const char *)e->data.scalar.value;
+
+    if (strlen(s) != e->data.scalar.length)
+        return fail(r, &e->start_mark, "a NUL byte in a scalar");
+    if (e->data.scalar.anchor || e->data.scalar.tag)
+        return fail(r, &e->start_mark, "anchors and tags are not supported");
+    if (wants_key(r)) {
+        char *copy = arena_strdup(r->b.arena, s);
+
+        r->key[r->depth - 1] = copy;
+        return copy ? 0 : err_set(r->err, -ENOMEM, "yaml: out of memory");
+    }
+    return put(r, scalar(r, s, e->data.scalar.style == YAML_PLAIN_SCALAR_STYLE),
+               &e->start_mark);
+}
+
+static int on_event(struct reader *r, const yaml_event_t *e)
+{
+    switch (e->type) {
+    case YAML_DOCUMENT_START_EVENT:
+        if (r->documents++)
+            return fail(r, &e->start_mark, "only one document is allowed");
+        return 0;
+    case YAML_ALIAS_EVENT:
+        return fail(r, &e->start_mark, "aliases are not supported");
+    case YAML_SCALAR_EVENT:
+        return on_scalar(r, e);
+    case YAML_SEQUENCE_START_EVENT:
+        if (e->data.sequence_start.anchor)
+            return fail(r, &e->start_mark, "anchors are not supported");
+        return push(r, NODE_ARRAY, &e->start_mark);
+    case YAML_MAPPING_START_EVENT:
+        if (e->data.mapping_start.anchor)
+            return fail(r, &e->start_mark, "anchors are not supported");
+        return push(r, NODE_OBJECT, &e->start_mark);
+    case YAML_SEQUENCE_END_EVENT:
+    case YAML_MAPPING_END_EVENT:
+        r->depth--;
+        return 0;
+    case YAML_NO_EVENT:
+    case YAML_STREAM_START_EVENT:
+    case YAML_STREAM_END_EVENT:
+    case YAML_DOCUMENT_END_EVENT:
+        return 0;
+    }
+    return 0;
+}
+
+static int read_events(yaml_parser_t *p, struct reader *r)
+{
+    bool is_end = false;
+    int rc = 0;
+
+    while (rc == 0 && !is_end) {
+        yaml_event_t e;
+
+        if (!yaml_parser_parse(p, &e)) {
+            if (p->error == YAML_MEMORY_ERROR)
+                return err_set(r->err, -ENOMEM, "yaml: out of memory");
+            return fail(r, &p->problem_mark, p->problem ? p->problem : "bad syntax");
+        }
+        is_end = e.type == YAML_STREAM_END_EVENT;
+        rc = on_event(r, &e);
+        yaml_event_delete(&e);
+    }
+    return rc;
+}
+
+int yaml_read(struct arena *a, const char *text, size_t n, const struct node **ret,
+              struct err *err)
+{
+    AUTOFREE struct reader *r = mem_zalloc(sizeof(*r));
+    yaml_parser_t p;
+    int rc;
+
+    if (!r || !yaml_parser_initialize(&p))
+        return err_set(err, -ENOMEM, "yaml: out of memory");
+    r->b.arena = a;
+    r->err = err;
+    yaml_parser_set_input_string(&p, (const unsigned char *)text, n);
+    rc = read_events(&p, r);
+    yaml_parser_delete(&p);
+    if (rc == 0 && !r->root)
+        rc = (r->root = node_null(&r->b)) ? 0 : -ENOMEM;
+    if (rc == 0)
+        *ret = r->root;
+    return rc;
+}

@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The shared segment: geometry, publishing progress, waiting for it.
+ *
+ * Invariants
+ *   - seq of a line is stored by its own rank only and never decreases (modulo 2^32; positions that
+ *     are compared are less than 2^31 apart).
+ *   - What a rank wrote into its data area before shm_publish(p) is visible to who has seen p:
+ *     the store is seq_cst (so also release), the load acquire.
+ *   - No wake-up is lost: the publisher stores seq and then loads waiters, the sleeper adds itself to
+ *     waiters and then loads seq (in futex_wait), both seq_cst, so one of them sees the other. A sleep
+ *     lasts WAIT_SLICE_NS at most in any case.
+ *   - data of one rank is written by that rank only.
+ *
+ * Called by shm_coll.c (collectives), shm_join.c (makes and maps it), cpu.c. */
+#include "runtime/backend/cpu/shm.h"
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "runtime/base/clock.h"
+#include "runtime/base/mem.h"
+
+#define SHM_MAGIC 0x48564453484d3031ull /* "HVDSHM01" */
+
+static size_t control_bytes(uint32_t n)
+{
+    size_t b = sizeof(struct shm_header) + (size_t)n * sizeof(struct shm_line);
+    return (b + 4095) & ~(size_t)4095;
+}
+
+size_t shm_size(uint32_t n, uint32_t *ret_small, uint32_t *ret_slot)
+{
+    uint32_t slot  = SHM_SLOT_MAX;
+    uint32_t small = SHM_SMALL_MAX;
+    while (slot > SHM_SLOT_MIN && (uint64_t)n * 2 * slot > SHM_MAX_BYTES)
+        slot /= 2;
+    while (small > 256 && (uint64_t)n * 2 * small > SHM_MAX_BYTES / 8)
+        small /= 2;
+    *ret_small = small;
+    *ret_slot  = slot;
+    return control_bytes(n) + (size_t)n * 2 * (slot + small);
+}
+
+void shm_format(void *mem, uint32_t n)
+{
+    struct shm_header *h = mem;
+    h->n                 = n;
+    shm_size(n, &h->small_bytes, &h->slot_bytes);
+    h->magic = SHM_MAGIC;
+}
+
+int shm_attach(struct shm *s, void *mem, size_t n_bytes, uint32_t n, uint32_t me,
+               const uint32_t *lines, const uint32_t *ranks, const struct waiter *w)
+{
+    struct shm_header *h = mem;
+    uint32_t small, slot;
+    if (n_bytes < sizeof *h || h->magic != SHM_MAGIC || h->n > SHM_MAX_RANKS
+        || n_bytes < shm_size(h->n, &small, &slot) || small != h->small_bytes
+        || slot != h->slot_bytes)
+        return -EPROTO;
+    memset(s, 0, sizeof *s);
+    s->line_of = mem_calloc(n, sizeof *s->line_of);
+    s->rank_of = mem_calloc(n, sizeof *s->rank_of);
+    s->src     = mem_calloc(n, sizeof *s->src);
+    if (s->line_of == NULL || s->rank_of == NULL || s->src == NULL) {
+        shm_detach(s);
+        return -ENOMEM;
+    }
+    memcpy(s->line_of, lines, n * sizeof *lines);
+    memcpy(s->rank_of, ranks, n * sizeof *ranks);
+    s->h       = h;
+    s->n_bytes = n_bytes;
+    s->n       = n;
+    s->me      = me;
+    s->w       = w;
+    atomic_store_explicit(&h->lines[lines[me]].state, SHM_HERE, memory_order_release);
+    return 0;
+}
+
+void shm_detach(struct shm *s)
+{
+    if (s->h != NULL) {
+        struct shm_line *l = &s->h->lines[s->line_of[s->me]];
+        /* pairs with the acquire load in shm_has_left: seq is final once LEFT is seen */
+        atomic_store_explicit(&l->state, SHM_LEFT, memory_order_release);
+    }
+    mem_free(s->line_of);
+    mem_free(s->rank_of);
+    mem_free(s->src);
+    memset(s, 0, sizeof *s);
+}
+
+int64_t shm_lost(const struct shm *s)
+{
+    return (int64_t)atomic_load_explicit(&s->h->lost, memory_order_relaxed) - 1;
+}
+
+void shm_report_lost(struct shm *s, uint32_t rank)
+{
+    uint32_t none = 0;
+    atomic_compare_exchange_strong_explicit(&s->h->lost,
+                                            &none,
+                                            rank + 1,
+                                            memory_order_relaxed,
+                                            memory_order_relaxed);
+}
+
+bool shm_has_left(const struct shm *s, uint32_t rank)
+{
+    for (uint32_t i = 0; i < s->n; i++)
+        if (s->rank_of[i] == rank)
+            return atomic_load_explicit(&s->h->lines[s->line_of[i]].state,
+                                        memory_order_acquire)
+                   == SHM_LEFT;
+    return false;
+}
+
+static uint8_t *area(const struct shm *s, uint32_t member)
+{
+    size_t each = 2 * ((size_t)s->h->slot_bytes + s->h->small_bytes);
+    return (uint8_t *)s->h + control_bytes(s->h->n) + s->line_of[member] * each;
+}
+
+uint8_t *shm_slot(const struct shm *s, uint32_t member, unsigned turn)
+{
+    return area(s, member) + (size_t)(turn & 1) * s->h->slot_bytes;
+}
+
+uint8_t *shm_small(const struct shm *s, uint32_t member, unsigned turn)
+{
+    return area(s, member) + 2 * (size_t)s->h->slot_bytes
+           + (size_t)(turn & 1) * s->h->small_bytes;
+}
+
+static long futex(_Atomic uint32_t *word, int op, uint32_t v, const struct timespec *t)
+{
+    return syscall(SYS_futex, word, op, v, t, NULL, 0);
+}
+
+void shm_publish(struct shm *s, uint32_t seq)
+{
+    struct shm_line *l = &s->h->lines[s->line_of[s->me]];
+    atomic_store_explicit(&l->seq, seq, memory_order_seq_cst);
+    if (atomic_load_explicit(&l->waiters, memory_order_seq_cst) != 0)
+        (void)futex(&l->seq, FUTEX_WAKE, INT32_MAX, NULL); /* cannot fail */
+}
+
+/* True when counter value `have` has reached `want`; both wrap. */
+static bool reached(struct shm_line *l, uint32_t want)
+{
+    uint32_t have = atomic_load_explicit(&l->seq, memory_order_acquire);
+    return (int32_t)(have - want) >= 0;
+}
+
+static void sleep_on(struct shm_line *l, uint32_t want)
+{
+    const struct timespec slice = {0, (long)WAIT_SLICE_NS};
+    atomic_fetch_add_explicit(&l->waiters, 1, memory_order_seq_cst);
+    uint32_t have = atomic_load_explicit(&l->seq, memory_order_seq_cst);
+    if ((int32_t)(have - want) < 0)
+        (void)futex(&l->seq, FUTEX_WAIT, have, &slice); /* any outcome: look again */
+    atomic_fetch_sub_explicit(&l->waiters, 1, memory_order_relaxed);
+}
+
+static int wait_slow(struct shm *s, uint32_t member, uint32_t seq, struct err *err)
+{
+    struct shm_line *l = &s->h->lines[s->line_of[member]];
+    uint64_t until     = clock_now_ns() + WAIT_YIELD_NS;
+    do {
+        sched_yield();
+        if (reached(l, seq))
+            return 0;
+    } while (clock_now_ns() < until);
+    for (;;) {
+        int rc = s->w->check(s->w->arg, s->rank_of[member], err);
+        if (reached(l, seq)) /* a peer may have published and then left */
+            return 0;
+        if (rc < 0)
+            return rc;
+        sleep_on(l, seq);
+        if (reached(l, seq))
+            return 0;
+    }
+}
+
+int shm_wait(struct shm *s, uint32_t member, uint32_t seq, struct err *err)
+{
+    struct shm_line *l = &s->h->lines[s->line_of[member]];
+    for (uint32_t i = 0; i <= s->w->n_spins; i++) {
+        if (reached(l, seq))
+            return 0;
+        cpu_relax();
+    }
+    return wait_slow(s, member, seq, err);
+}
+
+int shm_wait_all(struct shm *s, uint32_t seq, struct err *err)
+{
+    for (uint32_t j = 0; j < s->n; j++) {
+        int rc = j == s->me ? 0 : shm_wait(s, j, seq, err);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}

@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Found out before anything is started, because the sentence of a failed exec would
+ * come from every rank at once and "No such file or directory" names no file. Called by
+ * agent.c and horovodrun.c. */
+#include "runtime/launch/command.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define DEFAULT_SEARCH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+/* 0 executable file, 126 there but not executable, 127 not there. */
+static int probe(const char *path)
+{
+    struct stat st;
+    if (stat(path, &st) < 0)
+        return errno == EACCES ? 126 : 127;
+    return S_ISREG(st.st_mode) && access(path, X_OK) == 0 ? 0 : 126;
+}
+
+static int search_path(const char *name, const char *search, char *ret_path)
+{
+    int worst = 127;
+    for (const char *p = search;; p++) {
+        size_t len = strcspn(p, ":");
+        int n = snprintf(ret_path, PATH_MAX, "%.*s%s%s", (int)len, p, len ? "/" : "./",
+                         name);
+        int code = n < 0 || n >= PATH_MAX ? 127 : probe(ret_path);
+        if (!code)
+            return 0;
+        if (code == 126)
+            worst = 126;
+        p += len;
+        if (!*p)
+            return worst;
+    }
+}
+
+static int refuse(const char *path, int code, struct err *err)
+{
+    struct stat st;
+    if (code == 127)
+        (void)err_set(err, -ENOENT, "command %s does not exist", path);
+    else if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
+        (void)err_set(err, -EACCES, "command %s is a folder", path);
+    else
+        (void)err_set(err, -EACCES, "command %s is not executable (chmod +x)", path);
+    return code;
+}
+
+static int refuse_name(const char *name, const char *search, int code, struct err *err)
+{
+    static const char *const other[] = {"python3", "python", "python3.12", "python3.11",
+                                        "python3.10"};
+    char found[PATH_MAX];
+    if (code == 126) {
+        (void)err_set(err, -EACCES,
+                      "command %s is in PATH but not executable (chmod +x)", name);
+        return code;
+    }
+    for (size_t i = 0;
+         !strncmp(name, "python", 6) && i < sizeof(other) / sizeof(*other); i++)
+        if (strcmp(name, other[i]) != 0 && search_path(other[i], search, found) == 0) {
+            (void)err_set(err, -ENOENT,
+                          "command %s was not found in PATH (%.120s); there is %s",
+                          name, search, found);
+            return code;
+        }
+    (void)err_set(err, -ENOENT, "command %s was not found in PATH (%.240s)", name,
+                  search);
+    return code;
+}
+
+int command_find(const char *name, const char *search, char *ret_path, struct err *err)
+{
+    char path[PATH_MAX];
+    if (!*name) {
+        (void)err_set(err, -ENOENT, "the command is an empty word");
+        return 127;
+    }
+    if (strchr(name, '/')) {
+        int code = probe(name);
+        if (code)
+            return refuse(name, code, err);
+        (void)snprintf(ret_path, PATH_MAX, "%s", name);
+        return 0;
+    }
+    search = search ? search : DEFAULT_SEARCH;
+    int code = search_path(name, search, path);
+    if (code)
+        return refuse_name(name, search, code, err);
+    memcpy(ret_path, path, strlen(path) + 1);
+    return 0;
+}
+
+static bool is_python(const char *word)
+{
+    const char *base = strrchr(word, '/');
+    base = base ? base + 1 : word;
+    if (strncmp(base, "python", 6) != 0)
+        return false;
+    for (base += 6; *base; base++)
+        if (!isdigit((unsigned char)*base) && *base != '.')
+            return false;
+    return true;
+}
+
+void command_python_warning(char *const *argv, char *ret, size_t size_bytes)
+{
+    ret[0] = '\0';
+    if (!argv[0] || !is_python(argv[0]))
+        return;
+    for (int i = 1; argv[i] && argv[i][0] == '-' && argv[i][1] && argv[i][1] != '-';
+         i++) {
+        for (const char *p = argv[i] + 1; *p; p++) {
+            if (*p == 'c' || *p == 'm') /* the rest is the program */
+                return;
+            if (*p == 'I' || *p == 'E') {
+                (void)snprintf(
+                    ret, size_bytes,
+                    "%s -%c ignores PYTHONPATH, so that \"import horovod\" does not "
+                    "find this runtime; leave out -%c or install the wheel "
+                    "ringmaster-horovod in the image",
+                    argv[0], *p, *p);
+                return;
+            }
+            if (*p == 'W'
+                || *p == 'X') { /* takes a value: the rest, or the next word */
+                i += p[1] == '\0' && argv[i + 1] != NULL;
+                break;
+            }
+        }
+    }
+}

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One job of processes:
+ *
+ *              SIGNAL (forwarded)           DEADLINE / second SIGNAL (SIGKILL)
+ *   RUNNING ------------------------> ASKED ---------------------------------> KILLED
+ *      |  STOP (SIGTERM)                | STOP (SIGTERM)                          |
+ *      '--------------------------> STOPPING -- DEADLINE / SIGNAL (SIGKILL) ------'
+ *
+ *   ALL_EXITED leads from everywhere to ENDED; KILLED gives up at its deadline and ends
+ * too.
+ *
+ * A forwarded signal is the user's: ranks may save a checkpoint and end by themselves.
+ * A STOP is ours: a rank has failed, the others get SIGTERM and 5 seconds. Called by
+ * engine.c. */
+#include "runtime/launch/core/job.h"
+
+#include <signal.h>
+#include <string.h>
+
+#define MS 1000000ull
+
+void job_init(struct job *j, uint64_t ask_grace_ns)
+{
+    memset(j, 0, sizeof(*j));
+    j->state = JOB_RUNNING;
+    j->ask_grace_ns = ask_grace_ns;
+    j->deadline_ns = UINT64_MAX;
+}
+
+enum job_state job_next(enum job_state s, enum job_event e)
+{
+    static const enum job_state edge[JOB_ENDED + 1][JOB_ALL_EXITED + 1] = {
+        /*                 SIGNAL      STOP          DEADLINE      ALL_EXITED */
+        [JOB_RUNNING] = {JOB_ASKED, JOB_STOPPING, JOB_RUNNING, JOB_ENDED},
+        [JOB_ASKED] = {JOB_KILLED, JOB_STOPPING, JOB_KILLED, JOB_ENDED},
+        [JOB_STOPPING] = {JOB_KILLED, JOB_STOPPING, JOB_KILLED, JOB_ENDED},
+        [JOB_KILLED] = {JOB_KILLED, JOB_KILLED, JOB_ENDED, JOB_ENDED},
+        [JOB_ENDED] = {JOB_ENDED, JOB_ENDED, JOB_ENDED, JOB_ENDED},
+    };
+    return edge[s][e];
+}
+
+int job_apply(struct job *j, enum job_event e, int sig, uint64_t now_ns)
+{
+    enum job_state next = job_next(j->state, e);
+    if (next == j->state)
+        return 0;
+    j->state = next;
+    switch (next) {
+    case JOB_ASKED:
+        j->asked_signal = sig;
+        j->deadline_ns =
+            j->ask_grace_ns == UINT64_MAX ? UINT64_MAX : now_ns + j->ask_grace_ns;
+        return sig;
+    case JOB_STOPPING:
+        j->deadline_ns = now_ns + JOB_STOP_GRACE_MS * MS;
+        return SIGTERM;
+    case JOB_KILLED:
+        j->deadline_ns = now_ns + JOB_KILL_PATIENCE_MS * MS;
+        return SIGKILL;
+    case JOB_RUNNING:
+    case JOB_ENDED:
+        j->deadline_ns = UINT64_MAX;
+        return 0;
+    }
+    return 0;
+}

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* When one rank dies the others fail a moment later, because a collective lost its
+ * peer, and on a loaded machine the report of a consequence may overtake the report of
+ * its cause. So the reports of a short window are compared before the job is stopped:
+ *
+ *   0  a rank that another report names as lost                           (testimony)
+ *   1  SIGKILL, SIGSEGV, ..., exit codes other than 1, a lost worker      (own cause)
+ *   2  exit code 1, SIGABRT, SIGTERM: what a cause and a consequence both look like
+ *   3  a rank whose own last lines name another rank as lost              (consequence)
+ *
+ * The lowest class wins; within a class the earliest, by the host's own clock on one
+ * host and by arrival between hosts (clocks of hosts differ by more than the window).
+ * While the best report blames a rank that has not been reported yet, the decision
+ * waits longer for that rank: it may still be unwinding. Called by horovodrun.c for one
+ * host and by hub.c for a job. */
+#include "runtime/launch/core/verdict.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/mem.h"
+
+#define MS 1000000ull
+
+void verdict_init(struct verdict *v)
+{
+    memset(v, 0, sizeof(*v));
+}
+
+void verdict_release(struct verdict *v)
+{
+    mem_free(v->v);
+    memset(v, 0, sizeof(*v));
+}
+
+int verdict_add(struct verdict *v, const struct report *r, uint64_t now_ns)
+{
+    void *p = v->v;
+    int rc = mem_grow(&p, v->n, &v->cap, sizeof(*v->v), VERDICT_MAX_REPORTS);
+    v->v = p;
+    if (rc == -E2BIG)
+        return 0;
+    if (rc < 0)
+        return rc;
+    if (!v->n)
+        v->first_ns = now_ns;
+    v->v[v->n++] = *r;
+    return 0;
+}
+
+static bool covers(const struct report *r, int32_t rank)
+{
+    return rank >= 0 && (uint32_t)rank >= r->first_rank
+           && (uint32_t)rank - r->first_rank < r->n_ranks;
+}
+
+static bool is_blamed(const struct verdict *v, const struct report *r)
+{
+    for (size_t i = 0; i < v->n; i++)
+        if (&v->v[i] != r && covers(r, v->v[i].blames))
+            return true;
+    return false;
+}
+
+static bool has_reported(const struct verdict *v, int32_t rank)
+{
+    for (size_t i = 0; i < v->n; i++)
+        if (covers(&v->v[i], rank))
+            return true;
+    return false;
+}
+
+static int report_class(const struct verdict *v, const struct report *r)
+{
+    if (is_blamed(v, r))
+        return 0;
+    if (r->blames >= 0)
+        return 3;
+    if (r->f.signal)
+        return r->f.signal == SIGABRT || r->f.signal == SIGTERM ? 2 : 1;
+    return r->f.exit_code == 1 || r->f.exit_code == 128 + SIGABRT
+                   || r->f.exit_code == 128 + SIGTERM
+               ? 2
+               : 1;
+}
+
+const struct report *verdict_pick(const struct verdict *v)
+{
+    const struct report *best = NULL;
+    int best_class = 0;
+    for (size_t i = 0; i < v->n; i++) {
+        const struct report *r = &v->v[i];
+        int class = report_class(v, r);
+        bool is_earlier = best && !strcmp(best->f.host, r->f.host)
+                          && r->f.at_wall_us < best->f.at_wall_us;
+        if (!best || class < best_class || (class == best_class && is_earlier)) {
+            best = r;
+            best_class = class;
+        }
+    }
+    return best;
+}
+
+uint64_t verdict_deadline_ns(const struct verdict *v)
+{
+    const struct report *best = verdict_pick(v);
+    if (!best)
+        return UINT64_MAX;
+    bool waits_for_blamed = best->blames >= 0 && !has_reported(v, best->blames);
+    return v->first_ns + (waits_for_blamed ? VERDICT_BLAME_MS : VERDICT_WINDOW_MS) * MS;
+}
+
+int32_t blame_scan(const char *tail, int32_t self)
+{
+    static const char mark[] = "lost rank ";
+    int32_t found = -1;
+    for (const char *p = tail; (p = strstr(p, mark)); p++) {
+        const char *digits = p + sizeof(mark) - 1;
+        char *end;
+        long rank = strtol(digits, &end, 10);
+        if (end != digits && *digits >= '0' && *digits <= '9' && rank < INT32_MAX
+            && rank != self)
+            found = (int32_t)rank;
+    }
+    return found;
+}
+
+int failure_exit_code(const struct failure *f)
+{
+    if (f->signal > 0 && f->signal < 128)
+        return 128 + f->signal;
+    int code = f->exit_code & 255;
+    return code ? code : 125;
+}
+
+void report_message(const struct report *r, struct strbuf *out)
+{
+    failure_render(&r->f, out);
+    const char *tail = r->tail;
+    size_t room = out->n < MESSAGE_MAX_BYTES ? MESSAGE_MAX_BYTES - out->n : 0;
+    while (strlen(tail) > room) {
+        const char *next = strchr(tail, '\n');
+        tail = next ? next + 1 : tail + strlen(tail);
+    }
+    strbuf_puts(out, tail);
+}

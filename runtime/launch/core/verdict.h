@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which failure was the first? Pure; time comes in. */
+#ifndef RUNTIME_LAUNCH_CORE_VERDICT_H
+#define RUNTIME_LAUNCH_CORE_VERDICT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "runtime/contract/failure.h"
+
+#define MESSAGE_MAX_BYTES   4096 /* a pod's termination message */
+#define TAIL_MAX_BYTES      3072
+#define VERDICT_MAX_REPORTS 256
+#define VERDICT_WINDOW_MS   300 /* how long consequences may overtake their cause */
+#define VERDICT_BLAME_MS                                                               \
+    2000 /* how long a rank that others name as lost may take to end */
+
+struct report {
+    struct failure f;
+    uint32_t first_rank, n_ranks; /* the ranks that it is about; n_ranks 0: none */
+    int32_t blames;               /* the rank that it names as lost, -1: none */
+    char tail[TAIL_MAX_BYTES];    /* last lines, whole, each with newline */
+};
+
+struct verdict {
+    struct report *v;
+    size_t n, cap;
+    uint64_t first_ns;
+};
+
+void verdict_init(struct verdict *v);
+void verdict_release(struct verdict *v);
+/* In order of arrival. Reports beyond the bound are dropped (0): they are consequences.
+ */
+int verdict_add(struct verdict *v, const struct report *r, uint64_t now_ns);
+/* When to decide: UINT64_MAX without reports; sooner or later as reports come in. */
+uint64_t verdict_deadline_ns(const struct verdict *v);
+const struct report *verdict_pick(const struct verdict *v); /* NULL without reports */
+
+/* Reads in a rank's last lines which rank its error names as lost ("lost rank 3 ...");
+ * -1: none. A rank does not blame itself. */
+int32_t blame_scan(const char *tail, int32_t self);
+/* What the launcher exits with: the code, 128 + signal, 125 for our own failures. Never
+ * 0. */
+int failure_exit_code(const struct failure *f);
+/* The failure line and the tail: at most MESSAGE_MAX_BYTES, the oldest lines left out.
+ */
+void report_message(const struct report *r, struct strbuf *out);
+
+#endif

@@ -1,0 +1,341 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The loop over one poll(): signals, rank pipes, our own stdout, and the caller's
+ * descriptors.
+ *
+ *   signalfd -> reap -> rank ended -> event (failure with last lines) -> caller ->
+ * engine_stop
+ *            -> stop signal -> job_apply -> forwarded to all process groups
+ *   deadline -> job_apply -> SIGKILL
+ *
+ * Children that ended in the same wake-up cannot be told apart in time; they carry the
+ * same wall time and verdict.c decides. A rank's group is killed when the job has
+ * ended, so that nothing that a rank started is left behind. Invariant: pid > 0 exactly
+ * while a rank runs; group > 0 while its process group may have members. Called by
+ * agent.c and horovodrun.c. */
+#include "runtime/launch/engine.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "runtime/base/clock.h"
+#include "runtime/base/mem.h"
+#include "runtime/launch/output.h"
+#include "runtime/launch/spawn.h"
+
+#define FINISH_OUTPUT_NS                                                               \
+    (2 * NS_PER_S) /* a slow reader of our output gets this long at the end */
+
+struct rank {
+    pid_t pid, group;
+    int status;
+    uint64_t ended_wall_us;
+    bool is_told; /* the caller has seen its end */
+    bool was_asked;
+};
+
+struct engine {
+    struct engine_config c;
+    struct signals *signals;
+    struct guard *guard;
+    struct job job;
+    struct output output;
+    struct rank *ranks;
+    struct pollfd *fds; /* room for the caller's 8, signals and output */
+    uint32_t n_running;
+    int untold_signal;
+};
+
+#define CALLER_FDS 8
+
+int engine_new(const struct engine_config *c,
+               struct signals *signals,
+               struct guard *guard,
+               struct engine **ret,
+               struct err *err)
+{
+    struct engine *e = mem_zalloc(sizeof(*e));
+    AUTOFREE uint32_t *numbers = mem_calloc(c->n + 1, sizeof(*numbers));
+    if (!e || !numbers) {
+        mem_free(e);
+        return err_set(err, -ENOMEM, "out of memory for %u ranks", c->n);
+    }
+    e->c = *c;
+    e->signals = signals;
+    e->guard = guard;
+    job_init(&e->job, c->ask_grace_ns);
+    e->ranks = mem_calloc(c->n + 1, sizeof(*e->ranks));
+    e->fds = mem_calloc((size_t)c->n * 2 + 3 + CALLER_FDS, sizeof(*e->fds));
+    for (uint32_t i = 0; i < c->n; i++)
+        numbers[i] = c->ranks[i].place.rank;
+    struct output_config oc = {.n = c->n,
+                               .ranks = numbers,
+                               .size = c->size,
+                               .out_fd = c->out_fd,
+                               .err_fd = c->err_fd,
+                               .with_timestamp = c->with_timestamp,
+                               .dir = c->output_dir};
+    int rc = e->ranks && e->fds
+                 ? output_init(&e->output, &oc, err)
+                 : err_set(err, -ENOMEM, "out of memory for %u ranks", c->n);
+    if (rc < 0) {
+        engine_free(e);
+        return rc;
+    }
+    *ret = e;
+    return 0;
+}
+
+/* Sends sig to every process group that may have members. */
+static void signal_groups(struct engine *e, int sig)
+{
+    for (uint32_t i = 0; i < e->c.n; i++)
+        if (e->ranks[i].group > 0)
+            (void)kill(-e->ranks[i].group, sig); /* ESRCH: ended meanwhile */
+}
+
+static void apply(struct engine *e, enum job_event event, int sig)
+{
+    int out = job_apply(&e->job, event, sig, clock_now_ns());
+    if (out)
+        signal_groups(e, out);
+    if (out && out != SIGKILL)
+        signal_groups(e, SIGCONT); /* a stopped process cannot react */
+}
+
+void engine_free(struct engine *e)
+{
+    if (!e)
+        return;
+    if (e->ranks) {
+        signal_groups(e, SIGKILL);
+        for (uint32_t i = 0; i < e->c.n; i++) {
+            if (e->ranks[i].pid > 0 && e->job.state != JOB_ENDED)
+                (void)waitpid(e->ranks[i].pid, NULL, 0);
+            if (e->ranks[i].group > 0)
+                guard_remove(e->guard, e->ranks[i].group);
+        }
+    }
+    if (e->c.n && e->ranks)
+        output_release(&e->output);
+    mem_free(e->ranks);
+    mem_free(e->fds);
+    mem_free(e);
+}
+
+static int build_environment(const struct engine *e,
+                             uint32_t i,
+                             struct environment *env,
+                             struct err *err)
+{
+    environment_init(env);
+    environment_inherit(env, e->c.env);
+    environment_runtime(env, e->c.dir);
+    environment_default(env, "PYTHONUNBUFFERED", "1");
+    if (e->c.log_level)
+        environment_set(env, "HOROVOD_LOG_LEVEL", e->c.log_level);
+    if (e->c.start_timeout)
+        environment_set(env, "HOROVOD_START_TIMEOUT", e->c.start_timeout);
+    return environment_contract(env, &e->c.ranks[i], err);
+}
+
+static int start_rank(struct engine *e, uint32_t i, struct err *err)
+{
+    CLEANUP(environment_release) struct environment env;
+    int rc = build_environment(e, i, &env, err);
+    if (rc < 0)
+        return rc;
+    struct spawn s = {.path = e->c.path,
+                      .argv = e->c.argv,
+                      .envp = env.v,
+                      .keeps_stdin = e->c.ranks[i].place.rank == 0 && !isatty(0),
+                      .signals = e->signals};
+    struct child child;
+    rc = spawn_child(&s, &child, err);
+    if (rc < 0)
+        return rc;
+    guard_add(e->guard, child.pid);
+    e->ranks[i].pid = e->ranks[i].group = child.pid;
+    e->n_running++;
+    output_attach(&e->output, i, child.stdout_fd, child.stderr_fd);
+    return 0;
+}
+
+int engine_start(struct engine *e, int *ret_code, struct err *err)
+{
+    for (uint32_t i = 0; i < e->c.n; i++) {
+        int rc = start_rank(e, i, err);
+        if (rc < 0) {
+            *ret_code = rc == -ENOENT                     ? 127
+                        : rc == -EACCES || rc == -ENOEXEC ? 126
+                                                          : 125;
+            return rc;
+        }
+    }
+    if (!e->n_running)
+        apply(e, JOB_ALL_EXITED, 0);
+    return 0;
+}
+
+static void rank_ended(struct engine *e, uint32_t i, int status, uint64_t wall_us)
+{
+    struct rank *r = &e->ranks[i];
+    r->pid = 0;
+    r->status = status;
+    r->ended_wall_us = wall_us;
+    r->was_asked = e->job.state != JOB_RUNNING;
+    e->n_running--;
+    if (kill(-r->group, 0) < 0 && errno == ESRCH) {
+        guard_remove(e->guard, r->group);
+        r->group = 0; /* empty: the number may come back as somebody else's */
+    }
+    output_rank_ended(&e->output, i);
+}
+
+static void reap(struct engine *e)
+{
+    int status;
+    pid_t pid;
+    uint64_t wall_us = clock_wall_us();
+    while ((pid = signals_reap(&status)) > 0) {
+        if (pid == e->guard->pid)
+            e->guard->pid = 0;
+        for (uint32_t i = 0; i < e->c.n; i++)
+            if (e->ranks[i].pid == pid) {
+                rank_ended(e, i, status, wall_us);
+                break;
+            }
+    }
+}
+
+static void serve_signals(struct engine *e)
+{
+    bool has_children = false;
+    int sig;
+    while ((sig = signals_next(e->signals)) > 0) {
+        if (sig == SIGCHLD) {
+            has_children = true;
+        } else if (signals_is_stop(sig)) {
+            if (e->job.state == JOB_RUNNING)
+                e->untold_signal = sig;
+            apply(e, JOB_SIGNAL, sig);
+        } else {
+            signal_groups(e, sig); /* SIGUSR1, SIGUSR2: the script's own affair */
+        }
+    }
+    if (has_children)
+        reap(e);
+}
+
+static void end(struct engine *e)
+{
+    apply(e, JOB_ALL_EXITED, 0);
+    signal_groups(e, SIGKILL);
+    for (uint32_t i = 0; i < e->c.n; i++)
+        if (e->ranks[i].group > 0) {
+            guard_remove(e->guard, e->ranks[i].group);
+            e->ranks[i].group = 0;
+        }
+    output_finish(&e->output, clock_now_ns() + FINISH_OUTPUT_NS);
+}
+
+void engine_step(struct engine *e, struct pollfd *fds, nfds_t n, uint64_t deadline_ns)
+{
+    nfds_t n_all = 0, n_output;
+    e->fds[n_all++] = (struct pollfd){.fd = e->signals->fd, .events = POLLIN};
+    for (nfds_t i = 0; i < n && i < CALLER_FDS; i++)
+        e->fds[n_all++] = fds[i];
+    n_output = output_pollfds(&e->output, e->fds + n_all);
+    if (e->job.deadline_ns < deadline_ns)
+        deadline_ns = e->job.deadline_ns;
+    int ready = poll(e->fds, n_all + n_output, clock_left_ms(deadline_ns));
+    if (ready <= 0)
+        for (nfds_t i = 0; i < n_all + n_output; i++)
+            e->fds[i].revents = 0;
+    for (nfds_t i = 0; i < n && i < CALLER_FDS; i++)
+        fds[i].revents = e->fds[1 + i].revents;
+    output_serve(&e->output, e->fds + n_all, n_output);
+    serve_signals(e);
+    if (clock_now_ns() >= e->job.deadline_ns)
+        apply(e, JOB_DEADLINE, 0);
+    if (!e->n_running && e->job.state != JOB_ENDED)
+        end(e);
+}
+
+static void fill_report(const struct engine *e, uint32_t i, struct report *r)
+{
+    const struct rank *rank = &e->ranks[i];
+    struct strbuf tail;
+    memset(r, 0, sizeof(*r));
+    r->first_rank = e->c.ranks[i].place.rank;
+    r->n_ranks = 1;
+    r->f.rank = (int32_t)r->first_rank;
+    (void)snprintf(r->f.host, sizeof(r->f.host), "%s", e->c.ranks[i].hostname);
+    if (WIFSIGNALED(rank->status))
+        r->f.signal = WTERMSIG(rank->status);
+    else
+        r->f.exit_code = WEXITSTATUS(rank->status);
+    r->f.at_wall_us = rank->ended_wall_us;
+    strbuf_init(&tail, TAIL_MAX_BYTES - 1);
+    tail_render(&e->output.ranks[i].tail, TAIL_MAX_BYTES - 1, &tail);
+    (void)snprintf(r->tail, sizeof(r->tail), "%s", strbuf_str(&tail));
+    strbuf_release(&tail);
+    r->blames = blame_scan(r->tail, r->f.rank);
+}
+
+bool engine_next(struct engine *e, struct engine_event *ret)
+{
+    memset(ret, 0, offsetof(struct engine_event, report));
+    if (e->untold_signal) {
+        ret->kind = ENGINE_SIGNAL;
+        ret->signal = e->untold_signal;
+        e->untold_signal = 0;
+        return true;
+    }
+    for (uint32_t i = 0; i < e->c.n; i++) {
+        struct rank *r = &e->ranks[i];
+        if (!r->ended_wall_us || r->is_told)
+            continue;
+        r->is_told = true;
+        ret->index = i;
+        ret->was_asked = r->was_asked;
+        ret->kind = r->status == 0 ? ENGINE_RANK_OK : ENGINE_RANK_FAILED;
+        if (r->status != 0)
+            fill_report(e, i, &ret->report);
+        return true;
+    }
+    return false;
+}
+
+void engine_stop(struct engine *e)
+{
+    apply(e, JOB_STOP, 0);
+}
+
+bool engine_has_ended(const struct engine *e)
+{
+    return e->job.state == JOB_ENDED;
+}
+
+uint32_t engine_running(const struct engine *e)
+{
+    return e->n_running;
+}
+
+int engine_asked_signal(const struct engine *e)
+{
+    return e->job.asked_signal;
+}
+
+int engine_search_path(const struct engine_config *c, char *ret, size_t size_bytes)
+{
+    CLEANUP(environment_release) struct environment env;
+    environment_init(&env);
+    environment_inherit(&env, c->env);
+    environment_runtime(&env, c->dir);
+    const char *path = environment_get(&env, "PATH");
+    (void)snprintf(ret, size_bytes, "%s", path ? path : "");
+    return env.status;
+}

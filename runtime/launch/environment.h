@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The environment of what a launcher starts. */
+#ifndef RUNTIME_LAUNCH_ENVIRONMENT_H
+#define RUNTIME_LAUNCH_ENVIRONMENT_H
+
+#include <stddef.h>
+
+#include "runtime/contract/contract.h"
+
+struct environment {
+    char **v; /* NULL-terminated "NAME=value", for execve */
+    size_t n, cap;
+    int status; /* 0 or -ENOMEM; checked once at the end */
+};
+
+void environment_init(struct environment *e);
+void environment_release(struct environment *e);
+/* Everything of from except the sets of outer launchers (contract_inherited) and what
+ * the operator told the agent alone. */
+void environment_inherit(struct environment *e, char *const *from);
+void environment_set(struct environment *e, const char *name, const char *value);
+void environment_default(struct environment *e, const char *name, const char *value);
+void environment_prepend(struct environment *e, const char *name, const char *dir);
+const char *environment_get(const struct environment *e, const char *name);
+/* The contract of one rank. */
+int environment_contract(struct environment *e,
+                         const struct contract *c,
+                         struct err *err);
+/* dir/python before PYTHONPATH and dir/bin before PATH; "": nothing. */
+void environment_runtime(struct environment *e, const char *dir);
+
+#endif

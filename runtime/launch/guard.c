@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A rank dies with its launcher by PR_SET_PDEATHSIG, but what the rank itself started
+ * (the python below a shell, DataLoader workers) does not. The guard holds one end of a
+ * pipe; when the launcher is gone, however it went, the pipe ends and the guard kills
+ * the process groups that are left and removes the scratch folder. It has no other
+ * descriptor and its own group, so it neither holds the terminal nor dies of Ctrl-C. As
+ * PID 1 of a pod the agent needs none: the kernel kills the whole pod. Called by
+ * engine.c. */
+#include "runtime/launch/guard.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "runtime/base/clock.h"
+#include "runtime/base/fd.h"
+#include "runtime/base/mem.h"
+
+#define GUARD_MAX_GROUPS 8192
+
+struct groups {
+    int32_t v[GUARD_MAX_GROUPS];
+    size_t n;
+};
+
+static void groups_apply(struct groups *g, int32_t word)
+{
+    if (word > 0 && g->n < GUARD_MAX_GROUPS)
+        g->v[g->n++] = word;
+    for (size_t i = 0; word < 0 && i < g->n; i++)
+        if (g->v[i] == -word) {
+            g->v[i] = g->v[--g->n];
+            return;
+        }
+}
+
+static void close_all_but(int fd)
+{
+    /* close_range is Linux 5.9; older kernels get the loop */
+    if (fd > 0)
+        (void)syscall(SYS_close_range, 0u, (unsigned)fd - 1, 0u);
+    if (syscall(SYS_close_range, (unsigned)fd + 1, ~0u, 0u) == 0)
+        return;
+    for (int i = 0; i < 65536; i++)
+        if (i != fd)
+            (void)close(i);
+}
+
+static void guard_main(int fd, const struct scratch *scratch)
+{
+    struct groups *g = mem_zalloc(sizeof(*g));
+    int32_t word;
+    ssize_t n;
+    if (!g)
+        return;
+    do {
+        n = read(fd, &word, sizeof(word));
+        if (n == (ssize_t)sizeof(word))
+            groups_apply(g, word);
+    } while (n == (ssize_t)sizeof(word) || (n < 0 && errno == EINTR));
+    for (size_t i = 0; i < g->n; i++)
+        (void)kill(-g->v[i], SIGKILL); /* it may have ended by itself */
+    scratch_remove(scratch);
+    mem_free(g);
+}
+
+int guard_start(struct guard *g, const struct scratch *scratch, struct err *err)
+{
+    int fd[2];
+    memset(g, 0, sizeof(*g));
+    g->fd = -1;
+    if (pipe2(fd, O_CLOEXEC) < 0)
+        return err_errno(err, errno, "pipe for the guard process");
+    pid_t pid = fork();
+    if (pid < 0) {
+        int saved = errno;
+        (void)close(fd[0]);
+        (void)close(fd[1]);
+        return err_errno(err, saved, "cannot start the guard process");
+    }
+    if (pid == 0) {
+        (void)setpgid(0, 0);
+        (void)prctl(PR_SET_NAME, "hvd-guard", 0, 0, 0);
+        close_all_but(fd[0]);
+        guard_main(fd[0], scratch);
+        _exit(0);
+    }
+    (void)close(fd[0]);
+    g->pid = pid;
+    g->fd = fd[1];
+    return 0;
+}
+
+static void guard_send(struct guard *g, int32_t word)
+{
+    if (g->pid) /* a broken pipe means that the guard was killed: the ranks still have
+                   pdeathsig */
+        (void)fd_write_full(g->fd, &word, sizeof(word), clock_now_ns() + NS_PER_S);
+}
+
+void guard_add(struct guard *g, pid_t group)
+{
+    guard_send(g, (int32_t)group);
+}
+
+void guard_remove(struct guard *g, pid_t group)
+{
+    guard_send(g, -(int32_t)group);
+}
+
+void guard_stop(struct guard *g)
+{
+    if (!g->pid)
+        return;
+    fd_close(&g->fd);
+    (void)waitpid(g->pid, NULL, 0); /* ends at once: its pipe has ended */
+    g->pid = 0;
+}

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A small process that outlives the launcher's SIGKILL and cleans up after it. */
+#ifndef RUNTIME_LAUNCH_GUARD_H
+#define RUNTIME_LAUNCH_GUARD_H
+
+#include <sys/types.h>
+
+#include "runtime/base/err.h"
+#include "runtime/launch/scratch.h"
+
+struct guard {
+    pid_t pid; /* 0: none */
+    int fd;    /* our end of its pipe */
+};
+
+/* Call before any thread is made. scratch: removed by the guard when we die. */
+int guard_start(struct guard *g, const struct scratch *scratch, struct err *err);
+void guard_add(struct guard *g, pid_t group);
+void guard_remove(struct guard *g, pid_t group); /* the group is empty */
+/* Ends it; waits for it. Groups that were not removed are killed. Accepts a zeroed
+ * struct. */
+void guard_stop(struct guard *g);
+
+#endif

@@ -1,0 +1,357 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* horovodrun -np N command: options -> host list (localhost) -> places -> contracts, a
+ * rendezvous server on 127.0.0.1, token and hostfile in a scratch folder, then the
+ * engine's loop. On the first failure the reports of a short window are compared
+ * (verdict.c), the other ranks are stopped, and the sentence about the first one and
+ * its last lines are printed. Exit codes: the first failing rank's, 128 + signal,
+ * 127/126 command, 2 command line, 125 own failure. */
+#include "runtime/launch/horovodrun.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "runtime/base/clock.h"
+#include "runtime/base/fd.h"
+#include "runtime/base/log.h"
+#include "runtime/base/mem.h"
+#include "runtime/base/sha256.h"
+#include "runtime/contract/hostlist.h"
+#include "runtime/contract/places.h"
+#include "runtime/launch/command.h"
+#include "runtime/launch/core/options.h"
+#include "runtime/launch/engine.h"
+#include "runtime/launch/scratch.h"
+#include "runtime/launch/self.h"
+#include "runtime/rendezvous/rendezvous.h"
+
+#define EXIT_OWN    125
+#define EXIT_USAGE  2
+#define VERSION_TEXT "0.28.1+ringmaster." HVD_VERSION_STRING /* as horovod.__version__ */
+#define ASK_GRACE_S 30 /* Ctrl-C or SIGTERM: ranks may save a checkpoint this long */
+
+struct launch {
+    const char *program;
+    struct run_options o;
+    struct hostlist hosts;
+    uint32_t np;
+    char dir[PATH_MAX], path[PATH_MAX], job_id[JOB_ID_MAX], timeout_s[32];
+    struct token token;
+    struct scratch scratch;
+    struct signals signals;
+    struct guard guard;
+    struct rdv_server *server;
+    uint16_t port;
+    struct contract *ranks;
+    struct engine *engine;
+    struct verdict verdict;
+};
+
+static bool is_local(const char *name)
+{
+    char own[HOST_NAME_MAX_BYTES] = "";
+    (void)gethostname(own, sizeof(own) - 1);
+    return !strcmp(name, "localhost") || !strcmp(name, "127.0.0.1")
+           || !strcmp(name, "::1") || !strcmp(name, own);
+}
+
+static int read_hosts(struct launch *l, struct err *err)
+{
+    const struct run_options *o = &l->o;
+    if (o->hosts && o->hostfile)
+        return err_set(err, -EINVAL, "-H and -hostfile exclude each other");
+    if (!o->hosts && !o->hostfile) {
+        if (!o->np)
+            return err_set(err, -EINVAL,
+                           "-np is missing: how many processes? (see --help)");
+        return hostlist_append(&l->hosts, "localhost", o->np, err);
+    }
+    if (o->hosts) {
+        int rc = hostlist_parse_hosts(o->hosts, &l->hosts, err);
+        return rc < 0 ? (err_prefix(err, "-H"), rc) : 0;
+    }
+    AUTOFREE char *text = NULL;
+    int rc = fd_read_file(o->hostfile, 16u << 20, &text, NULL, err);
+    if (rc < 0)
+        return rc;
+    rc = hostlist_parse_hostfile(text, &l->hosts, err);
+    return rc < 0 ? (err_prefix(err, "%s", o->hostfile), rc) : 0;
+}
+
+static int check_hosts(const struct launch *l, struct err *err)
+{
+    for (size_t i = 0; i < l->hosts.n; i++)
+        if (!is_local(l->hosts.v[i].name))
+            return err_set(
+                err, -EINVAL,
+                "host %s: this version starts ranks on localhost only; for several "
+                "hosts use Kubernetes (HorovodJob) or srun --hvd",
+                l->hosts.v[i].name);
+    if (l->hosts.n > 1)
+        return err_set(err, -EINVAL, "hosts %s and %s are both this host",
+                       l->hosts.v[0].name, l->hosts.v[1].name);
+    return 0;
+}
+
+static int check_usage(struct launch *l, struct err *err)
+{
+    enum log_level level = LOG_WARN;
+    int rc = read_hosts(l, err);
+    if (rc < 0 || (rc = check_hosts(l, err)) < 0)
+        return rc;
+    uint64_t slots = hostlist_slots(&l->hosts);
+    if (slots > OPTIONS_MAX_NP)
+        return err_set(err, -EINVAL, "%llu slots exceed %d on one host",
+                       (unsigned long long)slots, OPTIONS_MAX_NP);
+    l->np = l->o.np ? l->o.np : (uint32_t)slots;
+    if (l->o.log_level && log_level_parse(l->o.log_level, &level) < 0)
+        return err_set(
+            err, -EINVAL,
+            "--log-level: %s is none of TRACE DEBUG INFO WARNING ERROR FATAL",
+            l->o.log_level);
+    if (l->o.verbose && level > LOG_INFO)
+        level = LOG_INFO;
+    log_set_level(level);
+    if (!l->o.command[0])
+        return err_set(err, -EINVAL,
+                       "the command is missing: %s -np %u python train.py", l->program,
+                       l->np);
+    return 0;
+}
+
+static int make_contracts(struct launch *l, struct err *err)
+{
+    AUTOFREE struct place *places = mem_calloc(l->np, sizeof(*places));
+    l->ranks = mem_calloc(l->np, sizeof(*l->ranks));
+    if (!places || !l->ranks)
+        return err_set(err, -ENOMEM, "out of memory for %u ranks", l->np);
+    int rc = places_assign(&l->hosts, l->np, places, err);
+    for (uint32_t i = 0; rc == 0 && i < l->np; i++) {
+        struct contract *c = &l->ranks[i];
+        contract_init(c);
+        c->launcher = LAUNCHER_RINGMASTER;
+        c->place = places[i];
+        c->rdv_port = l->port;
+        c->token_source = TOKEN_FILE;
+        (void)snprintf(c->hostname, sizeof(c->hostname), "%s", l->hosts.v[0].name);
+        (void)snprintf(c->rdv_host, sizeof(c->rdv_host), "127.0.0.1");
+        (void)snprintf(c->job_id, sizeof(c->job_id), "%s", l->job_id);
+        (void)snprintf(c->token_file, sizeof(c->token_file), "%s",
+                       l->scratch.token_file);
+        (void)snprintf(c->hostfile, sizeof(c->hostfile), "%s", l->scratch.hostfile);
+    }
+    return rc;
+}
+
+/* A port that was free a moment ago, for scripts that use torch.distributed beside us.
+ */
+static void set_master(struct launch *l)
+{
+    int fd = -1;
+    uint16_t port = 0;
+    if (tcp_listen("127.0.0.1", 0, &fd, &port, NULL) < 0)
+        return;
+    fd_close(&fd);
+    for (uint32_t i = 0; i < l->np; i++) {
+        (void)snprintf(l->ranks[i].master_addr, sizeof(l->ranks[i].master_addr),
+                       "127.0.0.1");
+        l->ranks[i].master_port = port;
+    }
+}
+
+static int start_server(struct launch *l, struct err *err)
+{
+    int fd = -1;
+    uint8_t bytes[8];
+    char hex[2 * sizeof(bytes) + 1];
+    int rc = random_bytes(bytes, sizeof(bytes));
+    if (rc < 0)
+        return err_errno(err, -rc, "no random bytes from the system");
+    hex_encode(bytes, sizeof(bytes), hex);
+    (void)snprintf(l->job_id, sizeof(l->job_id), "horovodrun/%s", hex);
+    if ((rc = token_random(&l->token, err)) < 0
+        || (rc = tcp_listen("127.0.0.1", 0, &fd, &l->port, err)) < 0)
+        return rc;
+    struct auth_id id = {.token = &l->token, .job_id = l->job_id, .generation = 0};
+    rc = rdv_server_start(fd, &id, l->np, &l->server, err);
+    if (rc < 0)
+        fd_close(&fd);
+    return rc;
+}
+
+/* Order matters: the guard is forked before the server's thread is made. */
+static int prepare(struct launch *l,
+                   char *const *env,
+                   struct engine_config *c,
+                   int *ret_code,
+                   struct err *err)
+{
+    char search[32768];
+    *c = (struct engine_config){.size = l->np,
+                                .n = l->np,
+                                .argv = l->o.command,
+                                .env = env,
+                                .path = l->path,
+                                .dir = l->dir,
+                                .output_dir = l->o.output_dir,
+                                .with_timestamp = l->o.with_timestamp,
+                                .out_fd = 1,
+                                .err_fd = 2,
+                                .ask_grace_ns = ASK_GRACE_S * NS_PER_S,
+                                .log_level = l->o.log_level,
+                                .start_timeout = *l->timeout_s ? l->timeout_s : NULL};
+    (void)engine_search_path(c, search, sizeof(search));
+    int rc = command_find(l->o.command[0], *search ? search : NULL, l->path, err);
+    if (rc > 0) {
+        *ret_code = rc;
+        return -ENOENT;
+    }
+    if ((rc = scratch_make(&l->scratch, "", err)) < 0
+        || (rc = guard_start(&l->guard, &l->scratch, err)) < 0
+        || (rc = start_server(l, err)) < 0
+        || (rc = scratch_write(&l->scratch, &l->token, &l->hosts, err)) < 0
+        || (rc = make_contracts(l, err)) < 0)
+        return rc;
+    set_master(l);
+    c->ranks = l->ranks;
+    if ((rc = engine_new(c, &l->signals, &l->guard, &l->engine, err)) < 0)
+        return rc;
+    return engine_start(l->engine, ret_code, err);
+}
+
+static void stop_for(struct launch *l)
+{
+    char sentence[480];
+    const struct report *first = verdict_pick(&l->verdict);
+    failure_sentence(&first->f, sentence, sizeof(sentence));
+    rdv_server_fail(l->server, sentence);
+    engine_stop(l->engine);
+}
+
+static void run(struct launch *l, struct engine_event *ev)
+{
+    bool is_decided = false;
+    while (!engine_has_ended(l->engine)) {
+        uint64_t due = is_decided ? UINT64_MAX : verdict_deadline_ns(&l->verdict);
+        engine_step(l->engine, NULL, 0, due);
+        while (engine_next(l->engine, ev)) {
+            if (ev->kind == ENGINE_SIGNAL)
+                log_info("signal forwarded", "signal=%s", signal_name(ev->signal));
+            if (ev->kind == ENGINE_RANK_OK)
+                log_info("rank ended", "rank=%u code=0",
+                         l->ranks[ev->index].place.rank);
+            if (ev->kind == ENGINE_RANK_FAILED && !is_decided && !ev->was_asked)
+                (void)verdict_add(&l->verdict, &ev->report, clock_now_ns());
+        }
+        if (!is_decided && clock_now_ns() >= verdict_deadline_ns(&l->verdict)) {
+            is_decided = true;
+            stop_for(l);
+        }
+    }
+}
+
+static void print_lines(const char *program, const struct report *r)
+{
+    char sentence[480];
+    failure_sentence(&r->f, sentence, sizeof(sentence));
+    fprintf(stderr, "%s: %s\n", program, sentence);
+    if (!*r->tail)
+        return;
+    fprintf(stderr, "%s: the last lines of rank %d:\n", program, r->f.rank);
+    for (const char *p = r->tail; *p;) {
+        size_t n = strcspn(p, "\n");
+        fprintf(stderr, "    %.*s\n", (int)n, p);
+        p += n + (p[n] == '\n');
+    }
+}
+
+static int outcome(struct launch *l)
+{
+    const struct report *first = verdict_pick(&l->verdict);
+    int sig = engine_asked_signal(l->engine);
+    if (first) {
+        print_lines(l->program, first);
+        return failure_exit_code(&first->f);
+    }
+    if (engine_running(l->engine))
+        fprintf(stderr, "%s: %u ranks cannot be killed: they hang in the kernel\n",
+                l->program, engine_running(l->engine));
+    if (sig) {
+        fprintf(stderr, "%s: stopped by %s\n", l->program, signal_name(sig));
+        return 128 + sig;
+    }
+    return engine_running(l->engine) ? EXIT_OWN : 0;
+}
+
+static void release(struct launch *l)
+{
+    engine_free(l->engine);
+    rdv_server_stop(l->server);
+    guard_stop(&l->guard);
+    scratch_remove(&l->scratch);
+    verdict_release(&l->verdict);
+    hostlist_release(&l->hosts);
+    mem_free(l->ranks);
+    token_wipe(&l->token);
+    signals_release(&l->signals);
+}
+
+static int launch(struct launch *l, char *const *env, struct err *err)
+{
+    struct engine_config c;
+    char warning[400];
+    int code = EXIT_OWN;
+    int rc = signals_init(&l->signals, err);
+    if (rc < 0)
+        return EXIT_OWN;
+    self_runtime(l->dir, sizeof(l->dir));
+    if (l->o.start_timeout_ms)
+        (void)snprintf(l->timeout_s, sizeof(l->timeout_s), "%llu",
+                       (unsigned long long)(l->o.start_timeout_ms + 999) / 1000);
+    command_python_warning(l->o.command, warning, sizeof(warning));
+    if (*warning && *l->dir)
+        fprintf(stderr, "%s: warning: %s\n", l->program, warning);
+    AUTOFREE struct engine_event *ev = mem_zalloc(sizeof(*ev));
+    if (!ev)
+        return err_set(err, -ENOMEM, "out of memory"), EXIT_OWN;
+    if (prepare(l, env, &c, &code, err) < 0)
+        return code;
+    log_info("started", "np=%u command=\"%s\" runtime=\"%s\"", l->np, l->path, l->dir);
+    run(l, ev);
+    return outcome(l);
+}
+
+int horovodrun(int argc, char *const *argv, char *const *env)
+{
+    struct err err = ERR_INIT;
+    AUTOFREE struct launch *l = mem_zalloc(sizeof(*l));
+    const char *slash = strrchr(argc ? argv[0] : "horovodrun", '/');
+    if (!l)
+        return EXIT_OWN;
+    l->program = slash ? slash + 1 : argc ? argv[0] : "horovodrun";
+    l->signals.fd = -1;
+    log_set_tag(l->program, NULL);
+    int code = EXIT_USAGE;
+    if (options_parse(argc, argv, &l->o, &err) < 0)
+        goto out;
+    if (l->o.wants_help || l->o.wants_version) {
+        struct strbuf help;
+        strbuf_init(&help, 65536);
+        options_help(l->program, &help);
+        puts(l->o.wants_help ? strbuf_str(&help) : VERSION_TEXT);
+        strbuf_release(&help);
+        return 0;
+    }
+    if (check_usage(l, &err) < 0)
+        goto out;
+    code = launch(l, env, &err);
+out:
+    release(l);
+    if (err.code)
+        fprintf(stderr, "%s: %s\n", l->program, err.text);
+    return code;
+}

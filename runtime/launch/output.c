@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Rank pipes -> lines -> prefix -> our stdout or stderr, and the last lines for failure
+ * reports.
+ *
+ *   rank pipe --read 64 KiB--> lines --line--> tail (last 20)
+ *                  |                  '------> sink queue --POLLOUT, <= PIPE_BUF--> our
+ * stdout
+ *                  '--> DIR/rank.N/stdout, as it is
+ *
+ * The launcher must stay able to hear Ctrl-C and dying ranks while whoever reads our
+ * output is slow. O_NONBLOCK would change the descriptor of the shell that we share it
+ * with, so pipes are written in pieces of PIPE_BUF after poll said that such a piece
+ * fits; when the queue is long, rank pipes are not read. A reader that went away costs
+ * the output, not the training. Called by engine.c. */
+#include "runtime/launch/output.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "runtime/base/clock.h"
+#include "runtime/base/fd.h"
+#include "runtime/base/mem.h"
+
+#define QUEUE_HIGH_BYTES (256u << 10) /* beyond this, ranks are not read */
+#define QUEUE_MAX_BYTES  (4u << 20)
+#define READ_BYTES       65536
+
+static void sink_init(struct sink *s, int fd)
+{
+    struct stat st;
+    memset(s, 0, sizeof(*s));
+    s->fd = fd;
+    s->is_pipe = fstat(fd, &st) < 0 || !S_ISREG(st.st_mode);
+    strbuf_init(&s->queue, QUEUE_MAX_BYTES);
+}
+
+static void queue_drop(struct strbuf *q, size_t n)
+{
+    memmove(q->p, q->p + n, q->n - n);
+    q->n -= n;
+    q->p[q->n] = '\0';
+}
+
+static bool sink_ready(const struct sink *s)
+{
+    struct pollfd p = {.fd = s->fd, .events = POLLOUT};
+    return !s->is_pipe || poll(&p, 1, 0) > 0;
+}
+
+static void sink_flush(struct sink *s)
+{
+    size_t done = 0;
+    while (done < s->queue.n && !s->is_broken && sink_ready(s)) {
+        size_t n = s->queue.n - done;
+        if (s->is_pipe && n > PIPE_BUF)
+            n = PIPE_BUF;
+        ssize_t w = write(s->fd, s->queue.p + done, n);
+        if (w > 0)
+            done += (size_t)w;
+        else if (w < 0 && errno == EAGAIN)
+            break;
+        else if (w < 0 && errno != EINTR)
+            s->is_broken = true;
+    }
+    if (s->is_broken)
+        done = s->queue.n;
+    if (done)
+        queue_drop(&s->queue, done);
+}
+
+static void put_line(void *arg, const char *text, size_t n)
+{
+    struct rank_stream *s = arg;
+    struct rank_output *r = s->rank;
+    int which = s == &r->stream[1];
+    struct sink *sink = &r->output->sink[which];
+    tail_add(&r->tail, text, n);
+    if (sink->is_broken)
+        return;
+    if (r->output->with_timestamp) {
+        time_t now = time(NULL);
+        struct tm tm;
+        char when[32] = "";
+        if (localtime_r(&now, &tm))
+            (void)strftime(when, sizeof(when), "%a %b %e %H:%M:%S %Y", &tm);
+        strbuf_puts(&sink->queue, when);
+    }
+    strbuf_printf(&sink->queue, "[%u]<%s>:", r->rank, which ? "stderr" : "stdout");
+    strbuf_add(&sink->queue, text, n);
+    strbuf_putc(&sink->queue, '\n');
+    if (strbuf_status(&sink->queue) < 0) /* memory is out: lose lines, not the job */
+        sink->queue.status = 0;
+}
+
+static int
+open_files(struct rank_output *r, const char *dir, uint32_t size, struct err *err)
+{
+    char path[PATH_MAX];
+    int width = 1;
+    for (uint32_t top = size ? size - 1 : 0; top >= 10; top /= 10)
+        width++;
+    if (mkdir(dir, 0777) < 0 && errno != EEXIST)
+        return err_errno(err, errno, "--output-filename: cannot make the directory %s",
+                         dir);
+    int n = snprintf(path, sizeof(path), "%s/rank.%0*u", dir, width, r->rank);
+    if (n < 0 || (size_t)n + 8 >= sizeof(path))
+        return err_set(err, -ENAMETOOLONG, "--output-filename: the path is too long");
+    if (mkdir(path, 0777) < 0 && errno != EEXIST)
+        return err_errno(err, errno, "--output-filename: cannot make the directory %s",
+                         path);
+    for (int k = 0; k < 2; k++) {
+        strcpy(path + n, k ? "/stderr" : "/stdout");
+        r->stream[k].file_fd =
+            open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+        if (r->stream[k].file_fd < 0)
+            return err_errno(err, errno, "--output-filename: cannot write %s", path);
+    }
+    return 0;
+}
+
+int output_init(struct output *o, const struct output_config *c, struct err *err)
+{
+    memset(o, 0, sizeof(*o));
+    o->ranks = mem_calloc(c->n ? c->n : 1, sizeof(*o->ranks));
+    if (!o->ranks)
+        return err_set(err, -ENOMEM, "out of memory for the output of %u ranks", c->n);
+    o->n = c->n;
+    o->with_timestamp = c->with_timestamp;
+    sink_init(&o->sink[0], c->out_fd);
+    sink_init(&o->sink[1], c->err_fd);
+    for (uint32_t i = 0; i < c->n; i++) {
+        struct rank_output *r = &o->ranks[i];
+        r->rank = c->ranks[i];
+        r->output = o;
+        for (int k = 0; k < 2; k++) {
+            lines_init(&r->stream[k].lines);
+            r->stream[k].fd = r->stream[k].file_fd = -1;
+            r->stream[k].rank = r;
+        }
+    }
+    for (uint32_t i = 0; i < c->n && c->dir; i++) {
+        int rc = open_files(&o->ranks[i], c->dir, c->size, err);
+        if (rc < 0) {
+            output_release(o);
+            return rc;
+        }
+    }
+    return 0;
+}
+
+void output_release(struct output *o)
+{
+    for (uint32_t i = 0; i < o->n; i++) {
+        for (int k = 0; k < 2; k++) {
+            fd_close(&o->ranks[i].stream[k].fd);
+            fd_close(&o->ranks[i].stream[k].file_fd);
+            lines_release(&o->ranks[i].stream[k].lines);
+        }
+    }
+    mem_free(o->ranks);
+    strbuf_release(&o->sink[0].queue);
+    strbuf_release(&o->sink[1].queue);
+    memset(o, 0, sizeof(*o));
+}
+
+void output_attach(struct output *o, uint32_t i, int stdout_fd, int stderr_fd)
+{
+    (void)fd_nonblock(stdout_fd, true); /* fails for no pipe */
+    (void)fd_nonblock(stderr_fd, true);
+    o->ranks[i].stream[0].fd = stdout_fd;
+    o->ranks[i].stream[1].fd = stderr_fd;
+}
+
+nfds_t output_pollfds(const struct output *o, struct pollfd *p)
+{
+    nfds_t n = 0;
+    for (int k = 0; k < 2; k++) {
+        bool is_waiting = o->sink[k].queue.n > 0;
+        p[n++] =
+            (struct pollfd){.fd = is_waiting ? o->sink[k].fd : -1, .events = POLLOUT};
+    }
+    for (uint32_t i = 0; i < o->n; i++)
+        for (int k = 0; k < 2; k++) {
+            bool is_held = o->sink[k].queue.n > QUEUE_HIGH_BYTES;
+            int fd = is_held ? -1 : o->ranks[i].stream[k].fd;
+            p[n++] = (struct pollfd){.fd = fd, .events = POLLIN};
+        }
+    return n;
+}
+
+static void stream_end(struct rank_stream *s)
+{
+    lines_end(&s->lines, put_line, s);
+    fd_close(&s->fd);
+}
+
+/* One read. Returns bytes, 0 when nothing is there or the pipe has ended. */
+static size_t stream_read(struct rank_stream *s)
+{
+    char buf[READ_BYTES];
+    ssize_t n = read(s->fd, buf, sizeof(buf));
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return 0;
+    if (n <= 0) {
+        stream_end(s);
+        return 0;
+    }
+    if (s->file_fd >= 0
+        && fd_write_full(s->file_fd, buf, (size_t)n, clock_now_ns() + 60 * NS_PER_S)
+               < 0)
+        fd_close(&s->file_fd); /* disk full: the console still has it */
+    (void)lines_feed(&s->lines, buf, (size_t)n, put_line, s);
+    return (size_t)n;
+}
+
+void output_serve(struct output *o, const struct pollfd *p, nfds_t n)
+{
+    for (nfds_t j = 2; j < n; j++)
+        if (p[j].fd >= 0 && p[j].revents)
+            (void)stream_read(&o->ranks[(j - 2) / 2].stream[(j - 2) % 2]);
+    sink_flush(&o->sink[0]);
+    sink_flush(&o->sink[1]);
+}
+
+void output_rank_ended(struct output *o, uint32_t i)
+{
+    for (int k = 0; k < 2; k++) {
+        struct rank_stream *s = &o->ranks[i].stream[k];
+        size_t budget = 1 << 20; /* a child that lives on may write forever */
+        for (size_t n = 1; s->fd >= 0 && n && budget > n; budget -= n)
+            n = stream_read(s);
+        lines_end(&s->lines, put_line, s);
+    }
+    sink_flush(&o->sink[0]);
+    sink_flush(&o->sink[1]);
+}
+
+void output_finish(struct output *o, uint64_t deadline_ns)
+{
+    for (uint32_t i = 0; i < o->n; i++)
+        output_rank_ended(o, i);
+    for (int k = 0; k < 2; k++)
+        while (o->sink[k].queue.n && fd_wait(o->sink[k].fd, POLLOUT, deadline_ns) > 0)
+            sink_flush(&o->sink[k]);
+}

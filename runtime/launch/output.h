@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Forwards what ranks write, line by line, as horovodrun does: "[1]<stdout>:text". One
+ * thread. */
+#ifndef RUNTIME_LAUNCH_OUTPUT_H
+#define RUNTIME_LAUNCH_OUTPUT_H
+
+#include <poll.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "runtime/base/err.h"
+#include "runtime/base/strbuf.h"
+#include "runtime/launch/core/lines.h"
+
+struct sink { /* our own stdout or stderr; never blocks the loop */
+    int fd;
+    bool is_pipe, is_broken;
+    struct strbuf queue;
+};
+
+struct rank_stream {
+    int fd;      /* our end of the rank's pipe, -1 when closed */
+    int file_fd; /* --output-filename, -1: none */
+    struct lines lines;
+    struct rank_output *rank;
+};
+struct rank_output {
+    uint32_t rank;
+    struct rank_stream stream[2]; /* 0 stdout, 1 stderr */
+    struct tail tail;
+    struct output *output;
+};
+struct output {
+    struct sink sink[2];
+    struct rank_output *ranks;
+    uint32_t n;
+    bool with_timestamp;
+};
+
+struct output_config {
+    uint32_t n;            /* ranks of this launcher */
+    const uint32_t *ranks; /* their numbers */
+    uint32_t size;         /* of the world: how wide rank numbers are in file names */
+    int out_fd, err_fd;
+    bool with_timestamp;
+    const char *dir; /* --output-filename; NULL: none */
+};
+int output_init(struct output *o, const struct output_config *c, struct err *err);
+void output_release(struct output *o); /* accepts a zeroed struct */
+/* Takes over both descriptors (our ends, made non-blocking here). */
+void output_attach(struct output *o, uint32_t i, int stdout_fd, int stderr_fd);
+/* Adds what is to be polled; p has room for 2n + 2 entries. Pipes are left out while
+ * our own reader is slow, so that the ranks wait and memory stays bounded. */
+nfds_t output_pollfds(const struct output *o, struct pollfd *p);
+/* Serves what poll reported. */
+void output_serve(struct output *o, const struct pollfd *p, nfds_t n);
+/* A rank has ended: reads what its pipes hold now and ends a line without newline. */
+void output_rank_ended(struct output *o, uint32_t i);
+/* Reads and writes out what is left, at most until the deadline. */
+void output_finish(struct output *o, uint64_t deadline_ns);
+
+#endif

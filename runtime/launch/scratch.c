@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The token reaches ranks as a file of mode 0600 in a folder of mode 0700, not as an
+ * inherited descriptor: a training script that starts another (subprocess closes
+ * descriptors) or is run twice in one shell line would find the descriptor closed or
+ * empty. The folder goes with the launcher, and with its guard when the launcher is
+ * killed. In a pod with a read-only root the first writable of several places is taken.
+ * Called by agent.c and horovodrun.c. */
+#include "runtime/launch/scratch.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "runtime/base/fd.h"
+#include "runtime/base/mem.h"
+#include "runtime/base/sha256.h"
+
+static bool make_in(struct scratch *s, const char *parent)
+{
+    uint8_t bytes[6];
+    char hex[2 * sizeof(bytes) + 1];
+    if (!*parent || random_bytes(bytes, sizeof(bytes)) < 0)
+        return false;
+    hex_encode(bytes, sizeof(bytes), hex);
+    int n = snprintf(s->dir, sizeof(s->dir), "%s/hvd-%s", parent, hex);
+    if (n < 0 || (size_t)n >= sizeof(s->dir) || mkdir(s->dir, 0700) < 0)
+        return false;
+    (void)snprintf(s->token_file, sizeof(s->token_file), "%s/token", s->dir);
+    (void)snprintf(s->hostfile, sizeof(s->hostfile), "%s/hostfile", s->dir);
+    return true;
+}
+
+int scratch_make(struct scratch *s, const char *extra_dir, struct err *err)
+{
+    const char *tmp = getenv("TMPDIR");
+    const char *places[] = {tmp ? tmp : "", "/tmp", "/dev/shm", extra_dir};
+    memset(s, 0, sizeof(*s));
+    for (size_t i = 0; i < ARRAY_LEN(places); i++)
+        if (make_in(s, places[i]))
+            return 0;
+    s->dir[0] = '\0';
+    return err_set(
+        err, -EROFS,
+        "no writable folder for the hostfile among $TMPDIR (%s), /tmp, /dev/shm%s%s; "
+        "in a pod with a read-only root mount an emptyDir at /tmp",
+        tmp ? tmp : "not set", *extra_dir ? ", " : "", extra_dir);
+}
+
+int scratch_write(const struct scratch *s,
+                  const struct token *token,
+                  const struct hostlist *hosts,
+                  struct err *err)
+{
+    struct strbuf text;
+    strbuf_init(&text, 64u << 20);
+    hostlist_render_hostfile(hosts, &text);
+    int rc = strbuf_status(&text);
+    if (rc < 0)
+        rc = err_set(err, rc, "out of memory for a hostfile of %zu hosts", hosts->n);
+    else
+        rc = fd_write_file(s->hostfile, strbuf_str(&text), text.n, 0644, err);
+    strbuf_release(&text);
+    return rc < 0 ? rc : token_write_file(s->token_file, token, err);
+}
+
+void scratch_remove(const struct scratch *s)
+{
+    if (!*s->dir)
+        return;
+    (void)unlink(s->token_file); /* may not have been written yet */
+    (void)unlink(s->hostfile);
+    (void)rmdir(s->dir);
+}

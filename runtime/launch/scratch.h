@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A private folder with what ranks read: the token (0600) and the hostfile. */
+#ifndef RUNTIME_LAUNCH_SCRATCH_H
+#define RUNTIME_LAUNCH_SCRATCH_H
+
+#include "runtime/contract/contract.h"
+#include "runtime/contract/hostlist.h"
+#include "runtime/contract/token.h"
+
+struct scratch {
+    char dir[CONTRACT_PATH_MAX - 32]; /* "": none */
+    char token_file[CONTRACT_PATH_MAX], hostfile[CONTRACT_PATH_MAX];
+};
+
+/* In $TMPDIR, /tmp, /dev/shm or extra_dir ("": none), whichever is writable first. */
+int scratch_make(struct scratch *s, const char *extra_dir, struct err *err);
+int scratch_write(const struct scratch *s,
+                  const struct token *token,
+                  const struct hostlist *hosts,
+                  struct err *err);
+void scratch_remove(const struct scratch *s);
+
+#endif

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One signalfd instead of handlers: the loop hears of signals in order and between two
+ * steps. As PID 1 of a pod the kernel drops signals without handler, but not blocked
+ * ones, so this works there too. Called by engine.c, agent.c and horovodrun.c. */
+#include "runtime/launch/signals.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "runtime/base/fd.h"
+#include "runtime/base/mem.h"
+
+static const int taken[] = {SIGCHLD, SIGTERM, SIGINT, SIGHUP,
+                            SIGQUIT, SIGUSR1, SIGUSR2};
+
+int signals_init(struct signals *s, struct err *err)
+{
+    sigset_t set;
+    memset(s, 0, sizeof(*s));
+    sigemptyset(&set);
+    for (size_t i = 0; i < ARRAY_LEN(taken); i++)
+        sigaddset(&set, taken[i]);
+    (void)signal(SIGCHLD, SIG_DFL); /* inherited SIG_IGN would lose exit codes */
+    (void)signal(SIGPIPE, SIG_IGN);
+    if (sigprocmask(SIG_BLOCK, &set, &s->before) < 0)
+        return err_errno(err, errno, "cannot block signals");
+    s->fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    if (s->fd < 0)
+        return err_errno(err, errno, "signalfd");
+    return 0;
+}
+
+void signals_release(struct signals *s)
+{
+    fd_close(&s->fd);
+}
+
+int signals_next(struct signals *s)
+{
+    struct signalfd_siginfo info;
+    ssize_t n = read(s->fd, &info, sizeof(info));
+    return n == (ssize_t)sizeof(info) ? (int)info.ssi_signo : 0;
+}
+
+bool signals_is_stop(int sig)
+{
+    return sig == SIGTERM || sig == SIGINT || sig == SIGHUP || sig == SIGQUIT;
+}
+
+void signals_restore(const struct signals *s)
+{
+    (void)signal(SIGPIPE, SIG_DFL);
+    (void)sigprocmask(SIG_SETMASK, &s->before, NULL);
+}
+
+pid_t signals_reap(int *ret_status)
+{
+    pid_t pid;
+    do
+        pid = waitpid(-1, ret_status, WNOHANG);
+    while (pid < 0 && errno == EINTR);
+    return pid > 0 ? pid : 0;
+}

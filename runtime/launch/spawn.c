@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* fork and exec. Everything that allocates (environment, path) is ready before fork,
+ * because threads of ours may hold libc's locks at that moment: between fork and exec
+ * the child makes async-signal-safe calls only. A CLOEXEC pipe tells the parent whether
+ * exec happened and, if not, why. Called by engine.c. */
+#include "runtime/launch/spawn.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "runtime/base/clock.h"
+#include "runtime/base/fd.h"
+
+struct pipes {
+    int out[2], err[2], exec[2];
+};
+
+static void pipes_close(struct pipes *p)
+{
+    for (int k = 0; k < 2; k++) {
+        fd_close(&p->out[k]);
+        fd_close(&p->err[k]);
+        fd_close(&p->exec[k]);
+    }
+}
+
+static int pipes_open(struct pipes *p, struct err *err)
+{
+    memset(p, 0xff, sizeof(*p)); /* all -1 */
+    if (pipe2(p->out, O_CLOEXEC) < 0 || pipe2(p->err, O_CLOEXEC) < 0
+        || pipe2(p->exec, O_CLOEXEC) < 0) {
+        int saved = errno;
+        pipes_close(p);
+        return err_errno(err, saved, "pipes of a rank (see ulimit -n)");
+    }
+    return 0;
+}
+
+static void exec_shell(const struct spawn *s)
+{
+    char *argv[256];
+    char shell[] = "/bin/sh";
+    size_t n = 0;
+    union { /* execve's prototype is older than const */
+        const char *in;
+        char *out;
+    } path = {.in = s->path};
+    argv[n++] = shell;
+    argv[n++] = path.out;
+    for (size_t i = 1; s->argv[i] && n < 255; i++)
+        argv[n++] = s->argv[i];
+    argv[n] = NULL;
+    (void)execve(shell, argv, s->envp);
+}
+
+static void child_main(const struct spawn *s, const struct pipes *p, pid_t parent)
+{
+    (void)setpgid(0, 0);
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+    if (getppid() != parent) /* it died before prctl */
+        _exit(125);
+    if (!s->keeps_stdin) {
+        int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+        if (null >= 0)
+            (void)dup2(null, 0);
+    }
+    if (dup2(p->out[1], 1) < 0 || dup2(p->err[1], 2) < 0)
+        _exit(125);
+    signals_restore(s->signals);
+    (void)execve(s->path, s->argv, s->envp);
+    if (errno == ENOEXEC) /* a script without "#!", as execvp and every shell run it */
+        exec_shell(s);
+    int why = errno;
+    (void)!write(p->exec[1], &why, sizeof(why));
+    _exit(127);
+}
+
+int spawn_child(const struct spawn *s, struct child *ret, struct err *err)
+{
+    struct pipes p;
+    pid_t parent = getpid();
+    int rc = pipes_open(&p, err);
+    if (rc < 0)
+        return rc;
+    pid_t pid = fork();
+    if (pid == 0)
+        child_main(s, &p, parent);
+    if (pid < 0) {
+        int saved = errno;
+        pipes_close(&p);
+        return err_errno(err, saved,
+                         "cannot start a process (see ulimit -u, pids.max)");
+    }
+    (void)setpgid(pid, pid); /* also here: whoever is first */
+    fd_close(&p.exec[1]);
+    int why = 0;
+    if (fd_read_full(p.exec[0], &why, sizeof(why), clock_now_ns() + 60 * NS_PER_S)
+        == 0) {
+        (void)waitpid(pid, NULL, 0); /* it is in _exit */
+        pipes_close(&p);
+        if (why == ENOENT)
+            return err_set(
+                err, -why,
+                "command %s: its interpreter (the first line after #!, or the ELF "
+                "loader) does not exist",
+                s->path);
+        return err_errno(err, why, "command %s cannot be executed", s->path);
+    }
+    ret->pid = pid;
+    ret->stdout_fd = p.out[0];
+    ret->stderr_fd = p.err[0];
+    p.out[0] = p.err[0] = -1;
+    pipes_close(&p);
+    return 0;
+}

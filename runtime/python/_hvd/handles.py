@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Handles of pending operations, and the references that keep their memory alive.
+
+A handle is the runtime's number. From submit until the operation has ended this module holds
+everything whose memory the runtime reads or writes, so that a tensor may go out of scope while it
+travels. ``finish`` waits, hands the operation's result on and forgets the handle.
+"""
+import itertools
+
+from _hvd import _native
+
+# handle -> (what must stay alive, function that turns the ended operation into its result)
+_pending = {}
+_counters = {}
+
+
+def auto_name(kind):
+    """Name of an operation that the user gave none: counted per kind, thus equal on all ranks."""
+    counter = _counters.setdefault(kind, itertools.count(1))
+    return f'{kind}.noname.{next(counter)}'
+
+
+def forget():
+    """A new world begins: automatic names count from one again on every rank."""
+    _counters.clear()
+    _pending.clear()
+
+
+def track(handle, keep, result):
+    """Keeps `keep` alive until finish(handle), which returns result(handle)."""
+    _pending[handle] = (keep, result)
+    return handle
+
+
+def poll(handle):
+    """True when the operation has ended, in success or failure; never blocks."""
+    return _native.poll(handle)
+
+
+def finish(handle):
+    """Waits for the operation and returns its result. None for a handle that is not pending."""
+    entry = _pending.get(handle)
+    if entry is None:
+        return None
+    try:
+        _native.wait(handle)
+        return entry[1](handle)
+    finally:
+        # A signal handler's exception (Ctrl-C) may have ended the wait and not the operation: then
+        # its tensors must live on, and the handle stays pending.
+        if _native.poll(handle):
+            _pending.pop(handle, None)
+            _native.release(handle)

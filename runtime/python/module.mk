@@ -1,0 +1,48 @@
+# The Python packages: $(O)/python/ is a complete tree for PYTHONPATH; `make stage-python` puts
+# the portable one into $(BUILD)/stage/python, `make wheel` packs it.
+HVD_LIB   ?= $(O)/lib/libhvd.so
+PY_SRC    := $(sort $(shell find runtime/python/_hvd runtime/python/horovod runtime/python/perseus -name '*.py'))
+PY_OUT    := $(patsubst runtime/python/%,$(O)/python/%,$(PY_SRC)) $(O)/python/_hvd/_version.py
+PY_EXT    := $(O)/python/_hvd/_native.abi3.so
+PY_LIBS   := $(O)/python/_hvd/libhvd.so $(O)/python/_hvd/libhvd_tf.so
+PY_TREE   := $(PY_OUT) $(PY_EXT) $(PY_LIBS)
+# Headers of any CPython 3.8 or later will do; -idirafter: Debian's pyconfig.h lies under /usr/include,
+# whose libc headers must not come before the portable compiler's.
+PY_INCLUDE ?= $(firstword $(wildcard /usr/include/python3.[0-9]*))
+
+$(O)/runtime/python/ext/native.o: XFLAGS := -DPy_LIMITED_API=0x03080000 -isystem $(PY_INCLUDE) -idirafter /usr/include
+$(PY_EXT): $(O)/runtime/python/ext/native.o $(HVD_LIB) runtime/python/ext/native.map
+	@mkdir -p $(@D)
+	$(CC) -shared $(LDFLAGS) -Wl,-rpath,'$$ORIGIN' -Wl,--version-script=runtime/python/ext/native.map \
+	    -o $@ $(O)/runtime/python/ext/native.o $(HVD_LIB)
+-include $(O)/runtime/python/ext/native.d
+
+$(O)/python/_hvd/libhvd.so: $(HVD_LIB)
+	@mkdir -p $(@D)
+	cp $< $@
+$(O)/python/_hvd/libhvd_tf.so: $(O)/lib/libhvd_tf.so
+	@mkdir -p $(@D)
+	cp $< $@
+$(O)/python/%.py: runtime/python/%.py
+	@mkdir -p $(@D)
+	cp $< $@
+$(O)/python/_hvd/_version.py: Makefile runtime/python/module.mk
+	@mkdir -p $(@D)
+	printf '%s\n' '# SPDX-License-Identifier: Apache-2.0' '"""Written by the build."""' \
+	    "RINGMASTER_VERSION = '$(VERSION)'" "__version__ = '0.28.1+ringmaster.$(VERSION)'" > $@
+ALL_BINS += $(PY_TREE)
+
+PY_STAGE := $(BUILD)/stage/python
+WHEEL    := $(BUILD)/ringmaster_horovod-$(VERSION)-cp38-abi3-manylinux2014_x86_64.whl
+
+.PHONY: python stage-python wheel
+python: $(PY_TREE) ## the Python packages of variant V in $(BUILD)/$(V)/python
+stage-python: ## the portable Python packages in $(BUILD)/stage/python
+	@tests/setup/deb.sh build
+	@tests/setup/venv.sh zig >/dev/null
+	@$(MAKE) --no-print-directory V=portable python
+	@/usr/bin/python3 runtime/python/stage.py $(BUILD)/portable/python $(PY_STAGE) \
+	    $(patsubst runtime/python/%,%,$(PY_SRC)) _hvd/_version.py _hvd/_native.abi3.so \
+	    _hvd/libhvd.so _hvd/libhvd_tf.so
+wheel: stage-python ## the wheel, with the launchers that have been staged
+	@/usr/bin/python3 runtime/python/mkwheel.py $(PY_STAGE) $(BUILD)/stage/bin $(VERSION) $(WHEEL)

@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Slurm's environment of one task -> place, hostfile, job id, master. The environments
+ * are as seen on a real Slurm 22.05 (tests/slurm compares the same layouts there, task
+ * by task). */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "runtime/base/mem.h"
+#include "spank_plugin/layout.h"
+
+struct var {
+    const char *name, *value;
+};
+struct task_env {
+    struct var v[16];
+};
+
+static const char *get(void *arg, const char *name)
+{
+    const struct task_env *e = arg;
+    for (size_t i = 0; i < ARRAY_LEN(e->v) && e->v[i].name; i++)
+        if (strcmp(e->v[i].name, name) == 0)
+            return e->v[i].value;
+    return NULL;
+}
+
+static struct task_env task(const char *nodes,
+                            const char *counts,
+                            const char *size,
+                            const char *rank,
+                            const char *node,
+                            const char *local)
+{
+    struct task_env e = {{
+        {"SLURM_STEP_NODELIST", nodes},
+        {"SLURM_STEP_TASKS_PER_NODE", counts},
+        {"SLURM_STEP_NUM_TASKS", size},
+        {"SLURM_PROCID", rank},
+        {"SLURM_NODEID", node},
+        {"SLURM_LOCALID", local},
+        {"SLURM_JOB_ID", "42"},
+        {"SLURM_STEP_ID", "3"},
+        {"SLURM_LAUNCH_NODE_IPADDR", "10.0.0.9"},
+    }};
+    return e;
+}
+
+static const struct layout_paths paths = {
+    .token_file = "/run/x/token",
+    .hostfile = "/run/x/hosts",
+    .iface = "ib0",
+    .rdv_port = 40001,
+    .master_port = 20007,
+};
+
+static void places_of_all_layouts(void **state)
+{
+    static const struct {
+        const char *nodes, *counts, *size, *rank, *node, *local;
+        struct place
+            want; /* rank size local_rank local_size cross_rank cross_size host */
+        const char *host;
+    } rows[] = {
+        /* -N2 -n4 --ntasks-per-node=2 */
+        {"node[1-2]", "2(x2)", "4", "0", "0", "0", {0, 4, 0, 2, 0, 2, 0}, "node1"},
+        {"node[1-2]", "2(x2)", "4", "3", "1", "1", {3, 4, 1, 2, 1, 2, 1}, "node2"},
+        /* ragged 5,1: only local rank 0 has a peer on the other node */
+        {"node[1-2]", "5,1", "6", "4", "0", "4", {4, 6, 4, 5, 0, 1, 0}, "node1"},
+        {"node[1-2]", "5,1", "6", "5", "1", "0", {5, 6, 0, 1, 1, 2, 1}, "node2"},
+        /* ragged the other way round: cross rank skips the short node */
+        {"n[1-3]", "1,3,2", "6", "5", "2", "1", {5, 6, 1, 2, 1, 2, 2}, "n3"},
+        {"n[1-3]", "1,3,2", "6", "3", "1", "2", {3, 6, 2, 3, 0, 1, 1}, "n2"},
+        /* cyclic: ranks alternate, Slurm's numbers are kept */
+        {"node[1-2]", "2(x2)", "4", "1", "1", "0", {1, 4, 0, 2, 1, 2, 1}, "node2"},
+        {"node[1-2]", "2(x2)", "4", "2", "0", "1", {2, 4, 1, 2, 0, 2, 0}, "node1"},
+        /* arbitrary: rank 0 on the second node */
+        {"node[1-2]", "1,2", "3", "0", "1", "0", {0, 3, 0, 2, 1, 2, 1}, "node2"},
+        /* one node, one task */
+        {"gpu07", "1", "1", "0", "0", "0", {0, 1, 0, 1, 0, 1, 0}, "gpu07"},
+        /* heterogeneous step: the variables span both components */
+        {"node[1-2]", "2,3", "5", "4", "1", "2", {4, 5, 2, 3, 0, 1, 1}, "node2"},
+    };
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct task_env e = task(rows[i].nodes, rows[i].counts, rows[i].size,
+                                 rows[i].rank, rows[i].node, rows[i].local);
+        struct contract c;
+        struct err err = ERR_INIT;
+        assert_int_equal(layout_contract(get, &e, &paths, &c, &err), 0);
+        assert_memory_equal(&c.place, &rows[i].want, sizeof(c.place));
+        assert_string_equal(c.hostname, rows[i].host);
+        assert_string_equal(c.rdv_host, "10.0.0.9");
+        assert_int_equal(c.rdv_port, 40001);
+        assert_string_equal(c.job_id, "slurm.42.3");
+        assert_string_equal(c.token_file, "/run/x/token");
+        assert_string_equal(c.iface, "ib0");
+        assert_false(c.rank0_serves);
+    }
+}
+
+static const char *rendered(const struct env_pair *v, size_t n, const char *name)
+{
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(v[i].name, name) == 0)
+            return v[i].value;
+    return NULL;
+}
+
+static struct {
+    const struct env_pair *v;
+    size_t n;
+} world;
+static const char *get_rendered(void *arg, const char *name)
+{
+    (void)arg;
+    return rendered(world.v, world.n, name);
+}
+
+static void what_a_task_gets_is_what_hvd_init_reads(void **state)
+{
+    struct task_env e = task("node[1-2]", "5,1", "6", "5", "1", "0");
+    struct env_pair env[CONTRACT_MAX_ENV];
+    struct contract c, back;
+    struct err err = ERR_INIT;
+    size_t n;
+    (void)state;
+    assert_int_equal(layout_contract(get, &e, &paths, &c, &err), 0);
+    assert_int_equal(contract_render(&c, env, &n, &err), 0);
+    assert_string_equal(rendered(env, n, "HOROVOD_RANK"), "5");
+    assert_string_equal(rendered(env, n, "HOROVOD_CROSS_SIZE"), "2");
+    world.v = env;
+    world.n = n;
+    assert_int_equal(contract_parse(get_rendered, NULL, &back, &err), 0);
+    assert_memory_equal(&back.place.rank, &c.place.rank, 6 * sizeof(uint32_t));
+    assert_string_equal(back.rdv_host, c.rdv_host);
+    assert_int_equal(back.rdv_port, c.rdv_port);
+    assert_string_equal(back.job_id, c.job_id);
+    assert_string_equal(back.token_file, c.token_file);
+    for (size_t i = 0; i < n; i++)
+        assert_true(strncmp(env[i].name, "SLURM_", 6) != 0);
+}
+
+static void master_is_the_node_of_rank_0(void **state)
+{
+    struct task_env e = task("node[1-2]", "1,2", "3", "2", "1", "1");
+    struct contract c;
+    struct err err = ERR_INIT;
+    (void)state;
+    assert_int_equal(layout_contract(get, &e, &paths, &c, &err), 0);
+    assert_string_equal(c.master_addr, "node1");
+    e.v[9] = (struct var){"SLURM_DISTRIBUTION", "arbitrary"};
+    e.v[10] = (struct var){"SLURM_ARBITRARY_NODELIST", "node2,node1,node2"};
+    assert_int_equal(layout_contract(get, &e, &paths, &c, &err), 0);
+    assert_string_equal(c.master_addr, "node2");
+    assert_int_equal(c.master_port, 20007);
+}
+
+static void contradictions_show_both_values(void **state)
+{
+    static const struct {
+        struct var change;
+        const char *in_text, *also;
+    } rows[] = {
+        {{"SLURM_PROCID", "4"}, "SLURM_PROCID", "\"4\""},
+        {{"SLURM_LOCALID", "2"}, "SLURM_LOCALID", "\"2\""},
+        {{"SLURM_NODEID", "2"}, "SLURM_NODEID", "\"2\""},
+        {{"SLURM_STEP_NUM_TASKS", "5"}, "SLURM_STEP_NUM_TASKS=5", "sums up to 4"},
+        {{"SLURM_STEP_TASKS_PER_NODE", "2"}, "has 2 nodes", "counts 1"},
+        {{"SLURM_STEP_TASKS_PER_NODE", "4,0"}, "no task on node2", "SLURM_NODEID=1"},
+        {{"SLURM_STEP_TASKS_PER_NODE", "2(x"}, "2(x", ""},
+        {{"SLURM_STEP_NODELIST", "node[1-"}, "node[1-", ""},
+        {{"SLURM_PROCID", NULL}, "SLURM_PROCID is not set", "srun"},
+        {{"SLURM_LAUNCH_NODE_IPADDR", NULL}, "SLURM_LAUNCH_NODE_IPADDR", "not set"},
+        {{"SLURM_JOB_ID", "x"}, "SLURM_JOB_ID", "\"x\""},
+    };
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct task_env e = task("node[1-2]", "2(x2)", "4", "3", "1", "1");
+        struct contract c;
+        struct err err = ERR_INIT;
+        for (size_t k = 0; e.v[k].name; k++)
+            if (strcmp(e.v[k].name, rows[i].change.name) == 0)
+                e.v[k].value = rows[i].change.value;
+        assert_true(layout_contract(get, &e, &paths, &c, &err) < 0);
+        assert_non_null(strstr(err.text, rows[i].in_text));
+        assert_non_null(strstr(err.text, rows[i].also));
+    }
+}
+
+static void hostfile_has_all_nodes_in_order(void **state)
+{
+    struct task_env e = task("gpu[01-02],login", "2(x2),1", "5", "0", "0", "0");
+    struct err err = ERR_INIT;
+    struct strbuf b;
+    (void)state;
+    strbuf_init(&b, 1000);
+    assert_int_equal(layout_hostfile(get, &e, &b, &err), 0);
+    assert_string_equal(strbuf_str(&b),
+                        "gpu01 slots=2\ngpu02 slots=2\nlogin slots=1\n");
+    strbuf_release(&b);
+    strbuf_init(&b, 10);
+    assert_true(layout_hostfile(get, &e, &b, &err) < 0);
+    strbuf_release(&b);
+}
+
+static void survives_every_failed_allocation(void **state)
+{
+    struct task_env e = task("node[1-2]", "2(x2)", "4", "3", "1", "1");
+    (void)state;
+    for (long n = 0;; n++) {
+        struct contract c;
+        struct err err = ERR_INIT;
+        mem_fail_after(n);
+        int rc = layout_contract(get, &e, &paths, &c, &err);
+        bool fired = mem_fail_fired();
+        mem_fail_after(-1);
+        if (!fired) {
+            assert_int_equal(rc, 0);
+            assert_true(n > 0);
+            return;
+        }
+        assert_int_equal(rc, -ENOMEM);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(places_of_all_layouts),
+        cmocka_unit_test(what_a_task_gets_is_what_hvd_init_reads),
+        cmocka_unit_test(master_is_the_node_of_rank_0),
+        cmocka_unit_test(contradictions_show_both_values),
+        cmocka_unit_test(hostfile_has_all_nodes_in_order),
+        cmocka_unit_test(survives_every_failed_allocation),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* --hvd[=...] and plugstack.conf: what is accepted, and the sentence for what is not.
+ */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "runtime/base/mem.h"
+#include "spank_plugin/options.h"
+
+static void absent_empty_and_null_text_are_alike(void **state)
+{
+    const char *const texts[] = {NULL, "", "(null)"};
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
+        struct step_options o = {
+            .start_timeout_ms = 7, .iface = "x", .is_verbose = true};
+        struct err err = ERR_INIT;
+        assert_int_equal(step_options_parse(texts[i], &o, &err), 0);
+        assert_int_equal(o.start_timeout_ms, 0);
+        assert_string_equal(o.iface, "");
+        assert_false(o.is_verbose);
+    }
+}
+
+static void all_keys_are_read(void **state)
+{
+    struct step_options o;
+    struct err err = ERR_INIT;
+    (void)state;
+    assert_int_equal(step_options_parse("timeout=2m,iface=ib0,verbose", &o, &err), 0);
+    assert_int_equal(o.start_timeout_ms, 120000);
+    assert_string_equal(o.iface, "ib0");
+    assert_true(o.is_verbose);
+    assert_int_equal(step_options_parse("verbose=no", &o, &err), 0);
+    assert_false(o.is_verbose);
+    assert_int_equal(o.start_timeout_ms, 0); /* nothing left of the call before */
+}
+
+static void bad_values_are_refused_with_the_key_and_what_is_allowed(void **state)
+{
+    static const struct {
+        const char *arg, *in_text, *also;
+    } rows[] = {
+        {"tiemout=3", "\"tiemout\" is not a key",
+         "timeout=DURATION, iface=NAME and verbose"},
+        {"timeout", "timeout needs a value", "timeout=10m"},
+        {"timeout=soon", "timeout", "\"soon\""},
+        {"timeout=0", "timeout", "\"0\""},
+        {"iface=", "iface", "network interface"},
+        {"iface=eth0/1", "eth0/1", "network interface"},
+        {"iface=a-name-of-16-chr", "a-name-of-16-chr", "1 to 15 characters"},
+        {"verbose=maybe", "verbose", "\"maybe\""},
+        {"verbose,", "\"\" is not a key", "allowed"},
+        {",", "\"\" is not a key", "allowed"},
+    };
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct step_options o = {.start_timeout_ms = 7};
+        struct err err = ERR_INIT;
+        assert_true(step_options_parse(rows[i].arg, &o, &err) < 0);
+        assert_non_null(strstr(err.text, rows[i].in_text));
+        assert_non_null(strstr(err.text, rows[i].also));
+        assert_int_equal(o.start_timeout_ms, 7); /* untouched on failure */
+    }
+}
+
+static void overlong_value_is_refused(void **state)
+{
+    char text[2000];
+    struct step_options o;
+    struct err err = ERR_INIT;
+    (void)state;
+    memset(text, 'a', sizeof(text) - 1);
+    text[sizeof(text) - 1] = '\0';
+    assert_int_equal(step_options_parse(text, &o, &err), -EINVAL);
+    assert_non_null(strstr(err.text, "1023 bytes"));
+}
+
+static void plugstack_defaults_and_paths(void **state)
+{
+    char dir[] = "dir=/srv/rm", run[] = "run_dir=/run/x";
+    char *const argv[] = {dir, run};
+    struct plugin_config c;
+    struct err err = ERR_INIT;
+    (void)state;
+    assert_int_equal(plugin_config_parse(0, NULL, &c, &err), 0);
+    assert_string_equal(c.dir, "/opt/ringmaster");
+    assert_false(c.dir_required);
+    assert_string_equal(c.run_dir, "/run/ringmaster");
+    assert_int_equal(plugin_config_parse(2, argv, &c, &err), 0);
+    assert_string_equal(c.dir, "/srv/rm");
+    assert_true(c.dir_required);
+    assert_string_equal(c.run_dir, "/run/x");
+}
+
+static void plugstack_mistakes_are_named(void **state)
+{
+    static const struct {
+        const char *arg, *in_text;
+    } rows[] = {
+        {"dri=/x",
+         "\"dri=/x\" is not an argument of spank_hvd.so; allowed are dir=PATH"},
+        {"dir=opt", "dir: \"opt\" is not an absolute path"},
+        {"dir=/a:/b", "dir: \"/a:/b\""},
+        {"run_dir=", "run_dir: \"\""},
+    };
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        char text[64];
+        char *const argv[] = {strcpy(text, rows[i].arg)};
+        struct plugin_config c = {.dir = "unchanged"};
+        struct err err = ERR_INIT;
+        assert_int_equal(plugin_config_parse(1, argv, &c, &err), -EINVAL);
+        assert_non_null(strstr(err.text, rows[i].in_text));
+        assert_string_equal(c.dir, "unchanged");
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(absent_empty_and_null_text_are_alike),
+        cmocka_unit_test(all_keys_are_read),
+        cmocka_unit_test(bad_values_are_refused_with_the_key_and_what_is_allowed),
+        cmocka_unit_test(overlong_value_is_refused),
+        cmocka_unit_test(plugstack_defaults_and_paths),
+        cmocka_unit_test(plugstack_mistakes_are_named),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
