@@ -4,15 +4,16 @@
 The same input gives the same bytes: sorted names, one fixed time stamp, fixed modes. The launchers
 horovodrun and perseusrun come along as scripts when BIN_DIR has them.
 """
+
 import base64
 import hashlib
 import os
 import sys
 import zipfile
 
-TAG = 'cp38-abi3-manylinux2014_x86_64'
+TAG = "cp38-abi3-manylinux2014_x86_64"
 EPOCH = (2020, 1, 1, 0, 0, 0)
-LAUNCHERS = ('horovodrun', 'perseusrun')
+LAUNCHERS = ("horovodrun", "perseusrun")
 
 METADATA = """\
 Metadata-Version: 2.1
@@ -41,21 +42,21 @@ def collect(tree, bin_dir, version):
     """{name in the wheel: (bytes, mode)}"""
     files = {}
     for directory, subdirs, names in os.walk(tree):
-        subdirs[:] = [d for d in subdirs if d != '__pycache__']
+        subdirs[:] = [d for d in subdirs if d != "__pycache__"]
         for name in names:
             path = os.path.join(directory, name)
-            mode = 0o755 if name.endswith('.so') else 0o644
-            with open(path, 'rb') as f:
+            mode = 0o755 if name.endswith(".so") else 0o644
+            with open(path, "rb") as f:
                 files[os.path.relpath(path, tree)] = (f.read(), mode)
     for name in LAUNCHERS:
         path = os.path.join(bin_dir, name)
         if os.path.exists(path):
-            with open(path, 'rb') as f:
-                files[f'ringmaster_horovod-{version}.data/scripts/{name}'] = (f.read(), 0o755)
-    info = f'ringmaster_horovod-{version}.dist-info'
-    files[f'{info}/METADATA'] = (METADATA.format(version=version).encode(), 0o644)
-    files[f'{info}/WHEEL'] = (WHEEL.format(version=version, tag=TAG).encode(), 0o644)
-    files[f'{info}/top_level.txt'] = (b'_hvd\nhorovod\nperseus\n', 0o644)
+            with open(path, "rb") as f:
+                files[f"ringmaster_horovod-{version}.data/scripts/{name}"] = (f.read(), 0o755)
+    info = f"ringmaster_horovod-{version}.dist-info"
+    files[f"{info}/METADATA"] = (METADATA.format(version=version).encode(), 0o644)
+    files[f"{info}/WHEEL"] = (WHEEL.format(version=version, tag=TAG).encode(), 0o644)
+    files[f"{info}/top_level.txt"] = (b"_hvd\nhorovod\nperseus\n", 0o644)
     return files, info
 
 
@@ -63,20 +64,20 @@ def record_of(files, info):
     lines = []
     for name in sorted(files):
         content = files[name][0]
-        digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b'=').decode()
-        lines.append(f'{name},sha256={digest},{len(content)}')
-    lines.append(f'{info}/RECORD,,')
-    return ('\n'.join(lines) + '\n').encode()
+        digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
+        lines.append(f"{name},sha256={digest},{len(content)}")
+    lines.append(f"{info}/RECORD,,")
+    return ("\n".join(lines) + "\n").encode()
 
 
 def main():
     tree, bin_dir, version, wheel = sys.argv[1:]
     files, info = collect(tree, bin_dir, version)
     order = sorted(files)
-    files[f'{info}/RECORD'] = (record_of(files, info), 0o644)
-    partial = wheel + '.new'
-    with zipfile.ZipFile(partial, 'w', zipfile.ZIP_DEFLATED) as z:
-        for name in [*order, f'{info}/RECORD']:
+    files[f"{info}/RECORD"] = (record_of(files, info), 0o644)
+    partial = wheel + ".new"
+    with zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED) as z:
+        for name in [*order, f"{info}/RECORD"]:
             content, mode = files[name]
             entry = zipfile.ZipInfo(name, EPOCH)
             entry.create_system = 3
@@ -87,5 +88,5 @@ def main():
     print(wheel)
 
 
-if __name__ == '__main__':
+if __name__ == "__main__":
     main()

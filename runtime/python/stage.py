@@ -2,6 +2,7 @@
 """stage.py FROM TO FILE...: makes TO hold exactly these files of FROM, libraries stripped of debug
 information. Files that are already there and newer are kept, so that it costs nothing when nothing
 has changed; files that are no longer wanted are removed."""
+
 import os
 import shutil
 import subprocess
@@ -12,11 +13,11 @@ def place(source, target):
     if os.path.exists(target) and os.path.getmtime(target) >= os.path.getmtime(source):
         return
     os.makedirs(os.path.dirname(target), exist_ok=True)
-    partial = target + '.new'
+    partial = target + ".new"
     shutil.copyfile(source, partial)
-    if target.endswith('.so'):
-        subprocess.run(['strip', '--strip-debug', partial], check=True)
-    os.chmod(partial, 0o755 if target.endswith('.so') else 0o644)
+    if target.endswith(".so"):
+        subprocess.run(["strip", "--strip-debug", partial], check=True)
+    os.chmod(partial, 0o755 if target.endswith(".so") else 0o644)
     os.replace(partial, target)
 
 
@@ -32,5 +33,5 @@ def main():
                 os.remove(path)
 
 
-if __name__ == '__main__':
+if __name__ == "__main__":
     main()

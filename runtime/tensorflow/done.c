@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* done.c: clones a libstdc++ std::function<void()> from C; see done.h for why and the layout.
+/* done.c: clones a libstdc++ std::function<void()> from C; see done.h for why and the
+ * layout.
  *
- * C, not C++: the portable compiler brings libc++, whose std::function is another type, and whose
- * run-time library must not enter a process that has libstdc++. Called by hvd_tf.c only. */
+ * C, not C++: the portable compiler brings libc++, whose std::function is another type,
+ * and whose run-time library must not enter a process that has libstdc++. Called by
+ * hvd_tf.c only. */
 #include "runtime/tensorflow/done.h"
 
 #include <dlfcn.h>
@@ -24,8 +26,8 @@ bool done_is_clonable(const struct TF_AsyncOpKernelDoneCallback *callback)
 
     if (!d->manager || !d->invoker)
         return false;
-    return dladdr((const void *)(uintptr_t)d->manager, &manager) &&
-           dladdr((const void *)(uintptr_t)d->invoker, &invoker);
+    return dladdr((const void *)(uintptr_t)d->manager, &manager)
+           && dladdr((const void *)(uintptr_t)d->invoker, &invoker);
 }
 
 struct done *done_clone(const struct TF_AsyncOpKernelDoneCallback *callback)

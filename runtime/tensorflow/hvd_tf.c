@@ -1,25 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hvd_tf.c: TensorFlow operations over libhvd.so, on TensorFlow's C kernel API.
  *
- * One binary for all TensorFlow versions: pure C, no TensorFlow header, linked by soname alone.
- * tf.load_op_library() loads it, which runs register_all(). Python side: _hvd/tensorflow.
+ * One binary for all TensorFlow versions: pure C, no TensorFlow header, linked by
+ * soname alone. tf.load_op_library() loads it, which runs register_all(). Python side:
+ * _hvd/tensorflow.
  *
- *   HvdAllreduce   tensor -> sum, on CPU, asynchronous: compute() submits and returns; the
- *                  runtime's completion callback sets the status and calls TensorFlow's `done`.
- *   HvdSelfTest    x -> x + 1, completed by another thread after compute() has returned: run at
- *                  import to prove that the clone of `done` works in this TensorFlow (done.h).
+ *   HvdAllreduce   tensor -> sum, on CPU, asynchronous: compute() submits and returns;
+ * the runtime's completion callback sets the status and calls TensorFlow's `done`.
+ *   HvdSelfTest    x -> x + 1, completed by another thread after compute() has
+ * returned: run at import to prove that the clone of `done` works in this TensorFlow
+ * (done.h).
  *
- * When the self-test says no, Python sets the attribute `blocking`: compute() then waits for the
- * operation and completes before it returns, and Python chains the operations of a graph by control
- * dependencies, because blocking operations in free order would deadlock between ranks.
+ * When the self-test says no, Python sets the attribute `blocking`: compute() then
+ * waits for the operation and completes before it returns, and Python chains the
+ * operations of a graph by control dependencies, because blocking operations in free
+ * order would deadlock between ranks.
  *
- * Names. A collective needs one name on all ranks: the attribute tensor_name, else, in a graph, the
- * node's name (unique in the graph, equal on all ranks), else, eagerly, a count of this process.
+ * Names. A collective needs one name on all ranks: the attribute tensor_name, else, in
+ * a graph, the node's name (unique in the graph, equal on all ranks), else, eagerly, a
+ * count of this process.
  *
- * Invariants: a job owns references to both tensors until the operation has ended. `refs` is 2 when
- * the submitter and the callback both still need the job; the later of them releases the handle, as
- * the callback may run before the submitter knows its handle. The one mutable global is the
- * counter of eager names. */
+ * Invariants: a job owns references to both tensors until the operation has ended.
+ * `refs` is 2 when the submitter and the callback both still need the job; the later of
+ * them releases the handle, as the callback may run before the submitter knows its
+ * handle. The one mutable global is the counter of eager names. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -34,35 +38,53 @@
 
 static atomic_ulong eager_count;
 
-/* --- helpers ---------------------------------------------------------------------------------- */
+/* --- helpers
+ * ---------------------------------------------------------------------------------- */
 
 static int hvd_dtype_from(int tf_type)
 {
     switch (tf_type) {
-    case TF_FLOAT: return HVD_FLOAT32;
-    case TF_DOUBLE: return HVD_FLOAT64;
-    case TF_INT32: return HVD_INT32;
-    case TF_UINT8: return HVD_UINT8;
-    case TF_INT16: return HVD_INT16;
-    case TF_INT8: return HVD_INT8;
-    case TF_INT64: return HVD_INT64;
-    case TF_BOOL: return HVD_BOOL;
-    case TF_BFLOAT16: return HVD_BFLOAT16;
-    case TF_UINT16: return HVD_UINT16;
-    case TF_HALF: return HVD_FLOAT16;
-    default: return -1; /* not our enum: TensorFlow has more types */
+    case TF_FLOAT:
+        return HVD_FLOAT32;
+    case TF_DOUBLE:
+        return HVD_FLOAT64;
+    case TF_INT32:
+        return HVD_INT32;
+    case TF_UINT8:
+        return HVD_UINT8;
+    case TF_INT16:
+        return HVD_INT16;
+    case TF_INT8:
+        return HVD_INT8;
+    case TF_INT64:
+        return HVD_INT64;
+    case TF_BOOL:
+        return HVD_BOOL;
+    case TF_BFLOAT16:
+        return HVD_BFLOAT16;
+    case TF_UINT16:
+        return HVD_UINT16;
+    case TF_HALF:
+        return HVD_FLOAT16;
+    default:
+        return -1; /* not our enum: TensorFlow has more types */
     }
 }
 
 static int tf_code_from(int status)
 {
     switch (status) {
-    case HVD_INVALID_ARGUMENT: return TF_INVALID_ARGUMENT;
+    case HVD_INVALID_ARGUMENT:
+        return TF_INVALID_ARGUMENT;
     case HVD_NOT_INITIALIZED:
-    case HVD_PRECONDITION: return TF_FAILED_PRECONDITION;
-    case HVD_ABORTED: return TF_ABORTED;
-    case HVD_NO_MEMORY: return TF_RESOURCE_EXHAUSTED;
-    default: return TF_UNKNOWN; /* what Horovod's operations give for the rest */
+    case HVD_PRECONDITION:
+        return TF_FAILED_PRECONDITION;
+    case HVD_ABORTED:
+        return TF_ABORTED;
+    case HVD_NO_MEMORY:
+        return TF_RESOURCE_EXHAUSTED;
+    default:
+        return TF_UNKNOWN; /* what Horovod's operations give for the rest */
     }
 }
 
@@ -84,7 +106,8 @@ static const char *hvd_sentence(int status)
     return text && text[0] ? text : "libhvd failed without a sentence";
 }
 
-/* --- HvdAllreduce ------------------------------------------------------------------------------ */
+/* --- HvdAllreduce
+ * ------------------------------------------------------------------------------ */
 
 struct kernel {
     int32_t op;
@@ -106,7 +129,8 @@ struct job {
 };
 
 /* Reads tensor_name, or takes the node's name in a graph. */
-static void kernel_read_name(struct kernel *k, struct TF_OpKernelConstruction *c,
+static void kernel_read_name(struct kernel *k,
+                             struct TF_OpKernelConstruction *c,
                              struct TF_Status *s)
 {
     char given[NAME_MAX_BYTES] = "";
@@ -117,11 +141,13 @@ static void kernel_read_name(struct kernel *k, struct TF_OpKernelConstruction *c
     if (TF_GetCode(s) != TF_OK)
         return;
     if (length >= NAME_MAX_BYTES - 16) {
-        TF_SetStatus(s, TF_INVALID_ARGUMENT, "allreduce: name is longer than 495 bytes");
+        TF_SetStatus(s, TF_INVALID_ARGUMENT,
+                     "allreduce: name is longer than 495 bytes");
         return;
     }
     if (length > 0)
-        TF_OpKernelConstruction_GetAttrString(c, "tensor_name", given, sizeof(given) - 1, s);
+        TF_OpKernelConstruction_GetAttrString(c, "tensor_name", given,
+                                              sizeof(given) - 1, s);
     if (TF_GetCode(s) != TF_OK)
         return;
     node = TF_OpKernelConstruction_GetName(c);
@@ -217,8 +243,8 @@ static int job_tensors(struct job *j, struct hvd_tensor *t, int64_t *shape)
     }
     for (int i = 0; i < t->ndim; i++)
         shape[i] = TF_Dim(j->input, i);
-    j->output = TF_AllocateOutput(j->context, 0, TF_TensorType(j->input), shape, t->ndim,
-                                  TF_TensorByteSize(j->input), s);
+    j->output = TF_AllocateOutput(j->context, 0, TF_TensorType(j->input), shape,
+                                  t->ndim, TF_TensorByteSize(j->input), s);
     if (TF_GetCode(s) != TF_OK)
         goto out;
     t->shape = shape;
@@ -232,7 +258,8 @@ out:
     return result;
 }
 
-static void allreduce_compute(void *kernel, struct TF_OpKernelContext *context,
+static void allreduce_compute(void *kernel,
+                              struct TF_OpKernelContext *context,
                               struct TF_AsyncOpKernelDoneCallback *callback)
 {
     const struct kernel *k = kernel;
@@ -284,7 +311,8 @@ static void allreduce_compute(void *kernel, struct TF_OpKernelContext *context,
     job_unref(j);
 }
 
-/* --- HvdSelfTest -------------------------------------------------------------------------------- */
+/* --- HvdSelfTest
+ * -------------------------------------------------------------------------------- */
 
 struct self_test {
     pthread_mutex_t returned; /* held by compute() until it is about to return */
@@ -324,7 +352,8 @@ static void *self_test_thread(void *arg)
     return NULL;
 }
 
-static void self_test_compute(void *kernel, struct TF_OpKernelContext *context,
+static void self_test_compute(void *kernel,
+                              struct TF_OpKernelContext *context,
                               struct TF_AsyncOpKernelDoneCallback *callback)
 {
     struct self_test *t = calloc(1, sizeof(*t));
@@ -355,7 +384,8 @@ static void self_test_compute(void *kernel, struct TF_OpKernelContext *context,
     pthread_mutex_unlock(returned);
 }
 
-/* --- registration ------------------------------------------------------------------------------- */
+/* --- registration
+ * ------------------------------------------------------------------------------- */
 
 static void shape_as_input(struct TF_ShapeInferenceContext *c, struct TF_Status *s)
 {
@@ -367,9 +397,13 @@ static void shape_as_input(struct TF_ShapeInferenceContext *c, struct TF_Status 
     TF_DeleteShapeHandle(shape);
 }
 
-static void register_op(const char *name, const char *input, const char *output,
-                        const char *const *attrs, tf_create_fn create,
-                        tf_async_compute_fn compute, tf_delete_fn delete)
+static void register_op(const char *name,
+                        const char *input,
+                        const char *output,
+                        const char *const *attrs,
+                        tf_create_fn create,
+                        tf_async_compute_fn compute,
+                        tf_delete_fn delete)
 {
     struct TF_OpDefinitionBuilder *b = TF_NewOpDefinitionBuilder(name);
     struct TF_Status *s = TF_NewStatus();
@@ -404,8 +438,8 @@ __attribute__((constructor)) static void register_all(void)
     };
     static const char *const no_attrs[] = {NULL};
 
-    register_op("HvdAllreduce", "tensor: T", "sum: T", allreduce_attrs, allreduce_create,
-                allreduce_compute, allreduce_delete);
-    register_op("HvdSelfTest", "x: int32", "y: int32", no_attrs, NULL, self_test_compute,
-                NULL);
+    register_op("HvdAllreduce", "tensor: T", "sum: T", allreduce_attrs,
+                allreduce_create, allreduce_compute, allreduce_delete);
+    register_op("HvdSelfTest", "x: int32", "y: int32", no_attrs, NULL,
+                self_test_compute, NULL);
 }

@@ -4,35 +4,36 @@
 A missing function must never be replaced by something that trains differently, and must not look
 like a typing error of the user's either. So every public name exists and says what it is.
 """
+
 from _hvd._version import RINGMASTER_VERSION
 
 
-def refuse(what, instead=''):
+def refuse(what, instead=""):
     """Raises NotImplementedError: "hvd.join() is not in Ringmaster 0.1.0 yet"."""
-    text = f'{what} is not in Ringmaster {RINGMASTER_VERSION} yet'
-    raise NotImplementedError(f'{text}; {instead}' if instead else text)
+    text = f"{what} is not in Ringmaster {RINGMASTER_VERSION} yet"
+    raise NotImplementedError(f"{text}; {instead}" if instead else text)
 
 
-def absent_function(module, name, instead=''):
+def absent_function(module, name, instead=""):
     """A function of that name which refuses whatever it is called with."""
 
     def function(*args, **kwargs):
-        refuse(f'{module}.{name}()', instead)
+        refuse(f"{module}.{name}()", instead)
 
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = f'Not in this version: raises NotImplementedError. {instead}'.strip()
+    function.__doc__ = f"Not in this version: raises NotImplementedError. {instead}".strip()
     function.hvd_absent = True
     return function
 
 
-def absent_class(module, name, instead=''):
+def absent_class(module, name, instead=""):
     """A class of that name which refuses to be instantiated (isinstance() with it works)."""
 
     def __new__(cls, *args, **kwargs):
-        refuse(f'{module}.{name}', instead)
+        refuse(f"{module}.{name}", instead)
 
-    doc = f'Not in this version: raises NotImplementedError. {instead}'.strip()
-    return type(name, (), {'__new__': __new__, '__doc__': doc, 'hvd_absent': True})
+    doc = f"Not in this version: raises NotImplementedError. {instead}".strip()
+    return type(name, (), {"__new__": __new__, "__doc__": doc, "hvd_absent": True})
 
 
 class AbsentModule:
@@ -40,11 +41,11 @@ class AbsentModule:
 
     hvd_absent = True
 
-    def __init__(self, name, instead=''):
+    def __init__(self, name, instead=""):
         self._name = name
         self._instead = instead
 
     def __getattr__(self, attribute):
-        if attribute.startswith('__'):  # introspection (copy, pickle, inspect), not the user
+        if attribute.startswith("__"):  # introspection (copy, pickle, inspect), not the user
             raise AttributeError(attribute)
-        refuse(f'{self._name}.{attribute}', self._instead)
+        refuse(f"{self._name}.{attribute}", self._instead)

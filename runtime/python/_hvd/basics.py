@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Life, place and build queries: the functions that every ``hvd`` module has in common."""
+
 import atexit
 import threading
 
@@ -22,9 +23,9 @@ def init(comm=None, process_sets=None):
     """Finds this process' place in the job and meets the other ranks. Idempotent."""
     global _exit_hook_registered
     if comm is not None:
-        refuse('hvd.init(comm=...)', 'call hvd.init() without arguments: all started ranks take part')
+        refuse("hvd.init(comm=...)", "call hvd.init() without arguments: all started ranks take part")
     if process_sets:
-        refuse('hvd.init(process_sets=...)', 'only hvd.global_process_set works')
+        refuse("hvd.init(process_sets=...)", "only hvd.global_process_set works")
     with _lock:
         if _native.is_initialized():
             return
@@ -75,11 +76,11 @@ def is_homogeneous():
 
 
 def start_timeline(file_path, mark_cycles=False):
-    refuse('hvd.start_timeline()')
+    refuse("hvd.start_timeline()")
 
 
 def stop_timeline():
-    refuse('hvd.stop_timeline()')
+    refuse("hvd.stop_timeline()")
 
 
 # Build queries. Scripts branch on them, so each tells the truth about this runtime and not about
@@ -88,8 +89,8 @@ def stop_timeline():
 
 def mpi_threads_supported():
     if not _native.is_initialized():
-        raise ValueError('Horovod has not been initialized; use hvd.init().')
-    raise ValueError('Horovod MPI is not enabled; Please make sure it is installed and enabled.')
+        raise ValueError("Horovod has not been initialized; use hvd.init().")
+    raise ValueError("Horovod MPI is not enabled; Please make sure it is installed and enabled.")
 
 
 def mpi_enabled():
@@ -135,11 +136,11 @@ def reduce_op_from(op, average):
 
     if op is not None:
         if average is not None:
-            raise ValueError('The op parameter supersedes average. Please provide only one of them.')
+            raise ValueError("The op parameter supersedes average. Please provide only one of them.")
         return op
     if average is not None:
         warnings.warn(
-            'Parameter `average` has been replaced with `op` and will be removed in v1.0',
+            "Parameter `average` has been replaced with `op` and will be removed in v1.0",
             DeprecationWarning,
             stacklevel=3,
         )
@@ -151,16 +152,39 @@ def check_reduce_op(op):
     """Passes what the runtime reduces with; a sentence for the rest."""
     if op in (Average, Sum):
         return op
-    names = {Adasum: 'Adasum', Min: 'Min', Max: 'Max', Product: 'Product'}
+    names = {Adasum: "Adasum", Min: "Min", Max: "Max", Product: "Product"}
     if op in names:
-        refuse(f'allreduce with op=hvd.{names[op]}', 'op=hvd.Average and op=hvd.Sum work')
-    raise ValueError(f'op must be hvd.Average or hvd.Sum, not {op!r}')
+        refuse(f"allreduce with op=hvd.{names[op]}", "op=hvd.Average and op=hvd.Sum work")
+    raise ValueError(f"op must be hvd.Average or hvd.Sum, not {op!r}")
 
 
 __all__ = [
-    'Adasum', 'Average', 'Max', 'Min', 'Product', 'Sum',
-    'ccl_built', 'cross_rank', 'cross_size', 'cuda_built', 'ddl_built', 'gloo_built',
-    'gloo_enabled', 'init', 'is_homogeneous', 'is_initialized', 'local_rank', 'local_size',
-    'mpi_built', 'mpi_enabled', 'mpi_threads_supported', 'nccl_built', 'rank', 'rocm_built',
-    'shutdown', 'size', 'start_timeline', 'stop_timeline',
-]  # fmt: skip
+    "Adasum",
+    "Average",
+    "Max",
+    "Min",
+    "Product",
+    "Sum",
+    "ccl_built",
+    "cross_rank",
+    "cross_size",
+    "cuda_built",
+    "ddl_built",
+    "gloo_built",
+    "gloo_enabled",
+    "init",
+    "is_homogeneous",
+    "is_initialized",
+    "local_rank",
+    "local_size",
+    "mpi_built",
+    "mpi_enabled",
+    "mpi_threads_supported",
+    "nccl_built",
+    "rank",
+    "rocm_built",
+    "shutdown",
+    "size",
+    "start_timeline",
+    "stop_timeline",
+]

@@ -8,21 +8,22 @@ Two cases look alike and are not:
 * Both were installed by pip into one site-packages: both own ``horovod/__init__.py``, the later one
   has overwritten files of the earlier one, and what would run is a mixture. That is refused.
 """
+
 import glob
 import os
 
 MIXED = (
     "Ringmaster's horovod and the package horovod {found} are both installed in {where} and "
     "overwrite each other's files; remove both and install one: "
-    'pip uninstall -y horovod ringmaster-horovod && pip install ringmaster-horovod'
+    "pip uninstall -y horovod ringmaster-horovod && pip install ringmaster-horovod"
 )
 
 
 def find_real_horovod(directory):
     """Version of a real Horovod installed in this directory, or None."""
-    for pattern in ('horovod-*.dist-info', 'horovod-*.egg-info'):
+    for pattern in ("horovod-*.dist-info", "horovod-*.egg-info"):
         for path in sorted(glob.glob(os.path.join(glob.escape(directory), pattern))):
-            return os.path.basename(path)[len('horovod-') :].rsplit('.', 1)[0]
+            return os.path.basename(path)[len("horovod-") :].rsplit(".", 1)[0]
     return None
 
 

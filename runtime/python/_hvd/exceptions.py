@@ -19,10 +19,10 @@ class HostsUpdatedInterrupt(RuntimeError):
 
 def get_version_mismatch_message(name, version, installed_version):
     return (
-        f'Framework {name} installed with version {installed_version} but found version '
-        f'{version}.\n             This can result in unexpected behavior including runtime '
-        'errors.\n             Reinstall Horovod using `pip install --no-cache-dir` to build '
-        'with the new version.'
+        f"Framework {name} installed with version {installed_version} but found version "
+        f"{version}.\n             This can result in unexpected behavior including runtime "
+        "errors.\n             Reinstall Horovod using `pip install --no-cache-dir` to build "
+        "with the new version."
     )
 
 

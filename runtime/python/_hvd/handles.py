@@ -5,6 +5,7 @@ A handle is the runtime's number. From submit until the operation has ended this
 everything whose memory the runtime reads or writes, so that a tensor may go out of scope while it
 travels. ``finish`` waits, hands the operation's result on and forgets the handle.
 """
+
 import itertools
 
 from _hvd import _native
@@ -17,7 +18,7 @@ _counters = {}
 def auto_name(kind):
     """Name of an operation that the user gave none: counted per kind, thus equal on all ranks."""
     counter = _counters.setdefault(kind, itertools.count(1))
-    return f'{kind}.noname.{next(counter)}'
+    return f"{kind}.noname.{next(counter)}"
 
 
 def forget():

@@ -3,6 +3,7 @@
 
 Bytes travel as uint8 arrays; lengths are 64 bits wide, so objects may exceed 2 GiB.
 """
+
 import pickle
 
 from _hvd import _native, handles
@@ -24,8 +25,8 @@ def _dumps(obj):
         return pickle.dumps(obj, protocol=4)
     except Exception as e:
         raise type(e)(
-            f'cannot pickle this {type(obj).__name__}: {e}; '
-            'install cloudpickle to send lambdas and local classes'
+            f"cannot pickle this {type(obj).__name__}: {e}; "
+            "install cloudpickle to send lambdas and local classes"
         ) from e
 
 
@@ -52,29 +53,29 @@ def _allgather(name, buffer, dtype, shape, set_id):
 def broadcast_object(obj, root_rank=0, name=None, process_set=global_process_set):
     """The root rank's obj, on every rank."""
     set_id = process_set_id(process_set)
-    name = name or handles.auto_name('broadcast_object')
+    name = name or handles.auto_name("broadcast_object")
     is_root = _native.rank() == root_rank
     content = bytearray(_dumps(obj)) if is_root else bytearray()
-    length = bytearray(len(content).to_bytes(8, 'little'))
-    _broadcast(name + '.sz', length, root_rank, set_id)
+    length = bytearray(len(content).to_bytes(8, "little"))
+    _broadcast(name + ".sz", length, root_rank, set_id)
     if not is_root:
-        content = bytearray(int.from_bytes(length, 'little'))
-    _broadcast(name + '.data', content, root_rank, set_id)
+        content = bytearray(int.from_bytes(length, "little"))
+    _broadcast(name + ".data", content, root_rank, set_id)
     return obj if is_root else pickle.loads(content)
 
 
 def allgather_object(obj, name=None, process_set=global_process_set):
     """List of every rank's obj, in rank order."""
     set_id = process_set_id(process_set)
-    name = name or handles.auto_name('allgather_object')
+    name = name or handles.auto_name("allgather_object")
     content = bytearray(_dumps(obj))
-    length = bytearray(len(content).to_bytes(8, 'little'))
-    lengths = _allgather(name + '.sz', length, _INT64, (1,), set_id)
-    everything = memoryview(_allgather(name + '.data', content, _UINT8, (len(content),), set_id))
+    length = bytearray(len(content).to_bytes(8, "little"))
+    lengths = _allgather(name + ".sz", length, _INT64, (1,), set_id)
+    everything = memoryview(_allgather(name + ".data", content, _UINT8, (len(content),), set_id))
     objects = []
     start = 0
     for i in range(0, len(lengths), 8):
-        end = start + int.from_bytes(lengths[i : i + 8], 'little')
+        end = start + int.from_bytes(lengths[i : i + 8], "little")
         objects.append(pickle.loads(everything[start:end]))
         start = end
     return objects

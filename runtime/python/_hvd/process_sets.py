@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Process sets: in this version the one that always exists, of all ranks (id 0)."""
+
 from _hvd import _native
 from _hvd.absent import refuse
 
@@ -8,10 +9,9 @@ class ProcessSet:
     """A set of ranks that run collectives among themselves."""
 
     def __init__(self, ranks_or_comm):
-        if isinstance(ranks_or_comm, (str, bytes)) or not hasattr(ranks_or_comm, '__iter__'):
+        if isinstance(ranks_or_comm, (str, bytes)) or not hasattr(ranks_or_comm, "__iter__"):
             raise ValueError(
-                'ProcessSet should be initialized with a list of process ranks, '
-                f'not {ranks_or_comm!r}'
+                f"ProcessSet should be initialized with a list of process ranks, not {ranks_or_comm!r}"
             )
         self.ranks = sorted(ranks_or_comm)
         self.mpi_comm = None
@@ -32,7 +32,7 @@ class ProcessSet:
         return None if self.process_set_id is None else _native.rank() in self.ranks
 
     def __str__(self):
-        return f'ProcessSet(process_set_id={self.process_set_id}, ranks={self.ranks})'
+        return f"ProcessSet(process_set_id={self.process_set_id}, ranks={self.ranks})"
 
 
 class _GlobalProcessSet(ProcessSet):
@@ -56,7 +56,7 @@ class _GlobalProcessSet(ProcessSet):
         return True
 
     def __str__(self):
-        return 'ProcessSet(process_set_id=0, all ranks)'
+        return "ProcessSet(process_set_id=0, all ranks)"
 
 
 global_process_set = _GlobalProcessSet()
@@ -67,16 +67,16 @@ def process_set_id(process_set):
     if process_set is global_process_set:
         return 0
     if isinstance(process_set, ProcessSet):
-        refuse('a process set other than hvd.global_process_set')
-    raise TypeError(f'process_set must be a hvd.ProcessSet, not {type(process_set).__name__}')
+        refuse("a process set other than hvd.global_process_set")
+    raise TypeError(f"process_set must be a hvd.ProcessSet, not {type(process_set).__name__}")
 
 
 def add_process_set(process_set):
-    refuse('hvd.add_process_set()', 'only hvd.global_process_set works')
+    refuse("hvd.add_process_set()", "only hvd.global_process_set works")
 
 
 def remove_process_set(process_set):
     """False for the global process set, as in Horovod."""
     if process_set is global_process_set:
         return False
-    return refuse('hvd.remove_process_set()', 'only hvd.global_process_set works')
+    return refuse("hvd.remove_process_set()", "only hvd.global_process_set works")

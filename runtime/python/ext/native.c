@@ -1,24 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* native.c: the Python extension _hvd._native, a thin skin over libhvd.so (hvd.h).
  *
- * Design. Framework code in Python passes addresses, shapes and dtypes as integers (a tensor's
- * data_ptr()), so one build serves every PyTorch and every CPython from 3.8 (limited API, abi3).
- * No logic lives here: arguments are converted, one hvd_* function is called, its status becomes a
- * Python exception with the runtime's own sentence.
+ * Design. Framework code in Python passes addresses, shapes and dtypes as integers (a
+ * tensor's data_ptr()), so one build serves every PyTorch and every CPython from 3.8
+ * (limited API, abi3). No logic lives here: arguments are converted, one hvd_* function
+ * is called, its status becomes a Python exception with the runtime's own sentence.
  *
- * METH_VARARGS, not METH_FASTCALL: the fast calling convention entered the limited API only with
- * Python 3.10, and we promise 3.8. The price is one small tuple per call (about 30 ns).
+ * METH_VARARGS, not METH_FASTCALL: the fast calling convention entered the limited API
+ * only with Python 3.10, and we promise 3.8. The price is one small tuple per call
+ * (about 30 ns).
  *
  * Invariants
- *  - The GIL is released wherever the runtime may block: init, shutdown, wait, copy. wait() sleeps
- *    in slices of WAIT_SLICE_MS and looks for signals between them, so that Ctrl-C works.
- *  - Tensors behind addresses are kept alive by the caller (_hvd/handles.py) until its handle ended.
- *  - All state is in the module object; there are no globals. libhvd.so is found beside this file
+ *  - The GIL is released wherever the runtime may block: init, shutdown, wait, copy.
+ * wait() sleeps in slices of WAIT_SLICE_MS and looks for signals between them, so that
+ * Ctrl-C works.
+ *  - Tensors behind addresses are kept alive by the caller (_hvd/handles.py) until its
+ * handle ended.
+ *  - All state is in the module object; there are no globals. libhvd.so is found beside
+ * this file
  *    ($ORIGIN) and is the same instance that libhvd_tf.so uses.
  *
- * Statuses to exceptions: HVD_NOT_INITIALIZED and, when submitting, HVD_INVALID_ARGUMENT are
- * ValueError (as Horovod's); HVD_NO_MEMORY is MemoryError; everything else is
- * HorovodInternalError. Called by _hvd/basics.py, _hvd/handles.py and _hvd/torch. */
+ * Statuses to exceptions: HVD_NOT_INITIALIZED and, when submitting,
+ * HVD_INVALID_ARGUMENT are ValueError (as Horovod's); HVD_NO_MEMORY is MemoryError;
+ * everything else is HorovodInternalError. Called by _hvd/basics.py, _hvd/handles.py
+ * and _hvd/torch. */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <stdint.h>
@@ -58,7 +63,8 @@ static PyObject *raise_status(PyObject *module, int status, int is_submit)
     return NULL;
 }
 
-/* --- life and place ------------------------------------------------------------------------- */
+/* --- life and place
+ * ------------------------------------------------------------------------- */
 
 static PyObject *py_init(PyObject *module, PyObject *args)
 {
@@ -69,11 +75,8 @@ static PyObject *py_init(PyObject *module, PyObject *args)
     if (!PyArg_ParseTuple(args, "K", &start_timeout_ms))
         return NULL;
     config.start_timeout_ms = start_timeout_ms;
-    Py_BEGIN_ALLOW_THREADS
-    status = hvd_init(&config);
-    Py_END_ALLOW_THREADS
-    if (status != HVD_OK)
-        return raise_status(module, status, 1);
+    Py_BEGIN_ALLOW_THREADS status = hvd_init(&config);
+    Py_END_ALLOW_THREADS if (status != HVD_OK) return raise_status(module, status, 1);
     Py_RETURN_NONE;
 }
 
@@ -82,11 +85,8 @@ static PyObject *py_shutdown(PyObject *module, PyObject *unused)
     int status;
 
     (void)unused;
-    Py_BEGIN_ALLOW_THREADS
-    status = hvd_shutdown();
-    Py_END_ALLOW_THREADS
-    if (status != HVD_OK)
-        return raise_status(module, status, 0);
+    Py_BEGIN_ALLOW_THREADS status = hvd_shutdown();
+    Py_END_ALLOW_THREADS if (status != HVD_OK) return raise_status(module, status, 0);
     Py_RETURN_NONE;
 }
 
@@ -104,11 +104,11 @@ static PyObject *place_value(PyObject *module, int value)
     return PyLong_FromLong(value);
 }
 
-#define PLACE(NAME)                                                                      \
-    static PyObject *py_##NAME(PyObject *module, PyObject *unused)                       \
-    {                                                                                    \
-        (void)unused;                                                                    \
-        return place_value(module, hvd_##NAME());                                        \
+#define PLACE(NAME)                                                                    \
+    static PyObject *py_##NAME(PyObject *module, PyObject *unused)                     \
+    {                                                                                  \
+        (void)unused;                                                                  \
+        return place_value(module, hvd_##NAME());                                      \
     }
 PLACE(rank)
 PLACE(size)
@@ -138,9 +138,11 @@ static PyObject *py_version(PyObject *module, PyObject *unused)
     return PyUnicode_FromString(hvd_version());
 }
 
-/* --- submitting ------------------------------------------------------------------------------ */
+/* --- submitting
+ * ------------------------------------------------------------------------------ */
 
-/* Fills shape from a tuple of ints (torch.Size is one) and sets *ret_ndim; 0 or -1 with an exception. */
+/* Fills shape from a tuple of ints (torch.Size is one) and sets *ret_ndim; 0 or -1 with
+ * an exception. */
 static int shape_from(PyObject *tuple, int64_t *shape, int *ret_ndim)
 {
     Py_ssize_t n;
@@ -151,8 +153,9 @@ static int shape_from(PyObject *tuple, int64_t *shape, int *ret_ndim)
     }
     n = PyTuple_Size(tuple);
     if (n > HVD_MAX_DIMS) {
-        PyErr_Format(PyExc_ValueError, "tensor has %zd dimensions; at most %d are supported",
-                     n, HVD_MAX_DIMS);
+        PyErr_Format(PyExc_ValueError,
+                     "tensor has %zd dimensions; at most %d are supported", n,
+                     HVD_MAX_DIMS);
         return -1;
     }
     for (Py_ssize_t i = 0; i < n; i++) {
@@ -187,8 +190,9 @@ static PyObject *py_allreduce(PyObject *module, PyObject *args)
     double prescale, postscale;
     hvd_handle handle = 0;
 
-    if (!PyArg_ParseTuple(args, "sKKiOiddi:allreduce", &t.name, &data, &output, &t.dtype,
-                          &shape_tuple, &op, &prescale, &postscale, &process_set))
+    if (!PyArg_ParseTuple(args, "sKKiOiddi:allreduce", &t.name, &data, &output,
+                          &t.dtype, &shape_tuple, &op, &prescale, &postscale,
+                          &process_set))
         return NULL;
     if (shape_from(shape_tuple, shape, &t.ndim))
         return NULL;
@@ -207,8 +211,8 @@ static PyObject *py_allgather(PyObject *module, PyObject *args)
     int process_set, status;
     hvd_handle handle = 0;
 
-    if (!PyArg_ParseTuple(args, "sKiOi:allgather", &t.name, &data, &t.dtype, &shape_tuple,
-                          &process_set))
+    if (!PyArg_ParseTuple(args, "sKiOi:allgather", &t.name, &data, &t.dtype,
+                          &shape_tuple, &process_set))
         return NULL;
     if (shape_from(shape_tuple, shape, &t.ndim))
         return NULL;
@@ -249,7 +253,8 @@ static PyObject *py_barrier(PyObject *module, PyObject *args)
     return handle_or_raise(module, status, handle);
 }
 
-/* --- ending ---------------------------------------------------------------------------------- */
+/* --- ending
+ * ---------------------------------------------------------------------------------- */
 
 static PyObject *py_poll(PyObject *module, PyObject *args)
 {
@@ -261,8 +266,8 @@ static PyObject *py_poll(PyObject *module, PyObject *args)
     return PyBool_FromLong(hvd_poll(handle) != HVD_IN_PROGRESS);
 }
 
-/* wait(handle): returns None at the end of the operation or raises; a signal handler's exception
- * (KeyboardInterrupt) passes and the operation goes on. */
+/* wait(handle): returns None at the end of the operation or raises; a signal handler's
+ * exception (KeyboardInterrupt) passes and the operation goes on. */
 static PyObject *py_wait(PyObject *module, PyObject *args)
 {
     long long handle;
@@ -271,11 +276,8 @@ static PyObject *py_wait(PyObject *module, PyObject *args)
     if (!PyArg_ParseTuple(args, "L:wait", &handle))
         return NULL;
     for (;;) {
-        Py_BEGIN_ALLOW_THREADS
-        status = hvd_wait(handle, WAIT_SLICE_MS);
-        Py_END_ALLOW_THREADS
-        if (status != HVD_TIMEOUT)
-            break;
+        Py_BEGIN_ALLOW_THREADS status = hvd_wait(handle, WAIT_SLICE_MS);
+        Py_END_ALLOW_THREADS if (status != HVD_TIMEOUT) break;
         if (PyErr_CheckSignals())
             return NULL;
     }
@@ -323,7 +325,8 @@ static PyObject *py_release(PyObject *module, PyObject *args)
     Py_RETURN_NONE;
 }
 
-/* --- memory ---------------------------------------------------------------------------------- */
+/* --- memory
+ * ---------------------------------------------------------------------------------- */
 
 static PyObject *py_address(PyObject *module, PyObject *args)
 {
@@ -348,14 +351,14 @@ static PyObject *py_copy(PyObject *module, PyObject *args)
     if (!PyArg_ParseTuple(args, "KKK:copy", &to, &from, &n))
         return NULL;
     if (n) {
-        Py_BEGIN_ALLOW_THREADS
-        memcpy(address_of(to), address_of(from), (size_t)n);
+        Py_BEGIN_ALLOW_THREADS memcpy(address_of(to), address_of(from), (size_t)n);
         Py_END_ALLOW_THREADS
     }
     Py_RETURN_NONE;
 }
 
-/* --- the module ------------------------------------------------------------------------------ */
+/* --- the module
+ * ------------------------------------------------------------------------------ */
 
 static PyMethodDef methods[] = {
     {"init", py_init, METH_VARARGS, "init(start_timeout_ms): 0 for the default"},
@@ -368,10 +371,12 @@ static PyMethodDef methods[] = {
     {"cross_rank", py_cross_rank, METH_NOARGS, NULL},
     {"cross_size", py_cross_size, METH_NOARGS, NULL},
     {"is_homogeneous", py_is_homogeneous, METH_NOARGS, NULL},
-    {"describe", py_describe, METH_NOARGS, "one line of JSON about this process' world"},
+    {"describe", py_describe, METH_NOARGS,
+     "one line of JSON about this process' world"},
     {"version", py_version, METH_NOARGS, NULL},
     {"allreduce", py_allreduce, METH_VARARGS,
-     "allreduce(name, data, output, dtype, shape, op, prescale, postscale, process_set)"},
+     "allreduce(name, data, output, dtype, shape, op, prescale, postscale, "
+     "process_set)"},
     {"allgather", py_allgather, METH_VARARGS,
      "allgather(name, data, dtype, shape, process_set)"},
     {"broadcast", py_broadcast, METH_VARARGS,

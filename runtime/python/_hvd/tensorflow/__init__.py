@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """``import horovod.tensorflow as hvd``: everything of it."""
+
 import tensorflow as tf
 
 from _hvd import __version__
@@ -21,11 +22,19 @@ from _hvd.tensorflow.compression import Compression
 from _hvd.tensorflow.mpi_ops import allreduce_op, completion_mode
 
 
-def allreduce(tensor, average=None, device_dense='', device_sparse='',
-              compression=Compression.none, op=None,
-              prescale_factor=1.0, postscale_factor=1.0,
-              name=None, process_set=global_process_set,
-              ignore_name_scope=False):  # fmt: skip
+def allreduce(
+    tensor,
+    average=None,
+    device_dense="",
+    device_sparse="",
+    compression=Compression.none,
+    op=None,
+    prescale_factor=1.0,
+    postscale_factor=1.0,
+    name=None,
+    process_set=global_process_set,
+    ignore_name_scope=False,
+):
     """Average (op=Average, the default) or sum of a dense tensor over all ranks.
 
     Works eagerly, in tf.function and in v1 graphs, and has a gradient. In graphs the node's name
@@ -34,7 +43,7 @@ def allreduce(tensor, average=None, device_dense='', device_sparse='',
     op = check_reduce_op(reduce_op_from(op, average))
     set_id = process_set_id(process_set)
     if isinstance(tensor, tf.IndexedSlices):
-        refuse('allreduce of tf.IndexedSlices', 'use tf.convert_to_tensor(gradient)')
+        refuse("allreduce of tf.IndexedSlices", "use tf.convert_to_tensor(gradient)")
     with tf.device(device_dense):
         tensor = tf.convert_to_tensor(tensor)
         compressed, ctx = compression.compress(tensor)
@@ -44,37 +53,68 @@ def allreduce(tensor, average=None, device_dense='', device_sparse='',
 
 def _eager_only(name, session):
     if session is not None or not tf.executing_eagerly():
-        refuse(f'hvd.{name}() in a graph or session', 'call it eagerly')
+        refuse(f"hvd.{name}() in a graph or session", "call it eagerly")
 
 
 def broadcast_object(obj, root_rank=0, session=None, name=None, process_set=global_process_set):
     """The root rank's obj, on every rank."""
-    _eager_only('broadcast_object', session)
+    _eager_only("broadcast_object", session)
     return _broadcast_object(obj, root_rank, name, process_set)
 
 
 def allgather_object(obj, session=None, name=None, process_set=global_process_set):
     """List of every rank's obj, in rank order."""
-    _eager_only('allgather_object', session)
+    _eager_only("allgather_object", session)
     return _allgather_object(obj, name, process_set)
 
 
 _ABSENT = [
-    'DistributedGradientTape', 'DistributedOptimizer', 'PartialDistributedGradientTape',
-    'allgather', 'alltoall', 'broadcast', 'broadcast_', 'broadcast_global_variables',
-    'broadcast_object_fn', 'broadcast_variables', 'check_num_rank_power_of_2',
-    'grouped_allgather', 'grouped_allreduce', 'grouped_reducescatter', 'join', 'local_rank_op',
-    'local_size_op', 'process_set_included_op', 'rank_op', 'reducescatter', 'size_op',
-]  # fmt: skip
+    "DistributedGradientTape",
+    "DistributedOptimizer",
+    "PartialDistributedGradientTape",
+    "allgather",
+    "alltoall",
+    "broadcast",
+    "broadcast_",
+    "broadcast_global_variables",
+    "broadcast_object_fn",
+    "broadcast_variables",
+    "check_num_rank_power_of_2",
+    "grouped_allgather",
+    "grouped_allreduce",
+    "grouped_reducescatter",
+    "join",
+    "local_rank_op",
+    "local_size_op",
+    "process_set_included_op",
+    "rank_op",
+    "reducescatter",
+    "size_op",
+]
 for _name in _ABSENT:
-    globals()[_name] = absent_function('hvd', _name)
-BroadcastGlobalVariablesHook = absent_class('hvd', 'BroadcastGlobalVariablesHook')
-SyncBatchNormalization = absent_class('hvd', 'SyncBatchNormalization')
-elastic = AbsentModule('hvd.elastic')
+    globals()[_name] = absent_function("hvd", _name)
+BroadcastGlobalVariablesHook = absent_class("hvd", "BroadcastGlobalVariablesHook")
+SyncBatchNormalization = absent_class("hvd", "SyncBatchNormalization")
+elastic = AbsentModule("hvd.elastic")
 
 __all__ = sorted(
-    ['__version__', 'BroadcastGlobalVariablesHook', 'Compression', 'HorovodInternalError',
-     'HostsUpdatedInterrupt', 'ProcessSet', 'SyncBatchNormalization', 'add_process_set',
-     'allgather_object', 'allreduce', 'broadcast_object', 'completion_mode', 'elastic',
-     'global_process_set', 'remove_process_set', *_ABSENT, *_basics]
-)  # fmt: skip
+    [
+        "__version__",
+        "BroadcastGlobalVariablesHook",
+        "Compression",
+        "HorovodInternalError",
+        "HostsUpdatedInterrupt",
+        "ProcessSet",
+        "SyncBatchNormalization",
+        "add_process_set",
+        "allgather_object",
+        "allreduce",
+        "broadcast_object",
+        "completion_mode",
+        "elastic",
+        "global_process_set",
+        "remove_process_set",
+        *_ABSENT,
+        *_basics,
+    ]
+)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Gradient compression on the wire. Users may pass any class with these two static methods."""
+
 import tensorflow as tf
 
 

@@ -6,6 +6,7 @@ versions. It completes asynchronously through a copy of TensorFlow's completion 
 that copy works in this TensorFlow is tried once at import. Where it does not, operations block
 instead, and those of one graph are chained so that all ranks run them in one order.
 """
+
 import os
 import re
 import weakref
@@ -14,16 +15,16 @@ import tensorflow as tf
 from tensorflow.python.framework import ops
 
 _library = tf.load_op_library(
-    os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), 'libhvd_tf.so')
+    os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "libhvd_tf.so")
 )
 
 
 def _self_test():
     """Does the asynchronous operation complete, eagerly and in a graph?"""
-    if os.environ.get('HVD_TF_BLOCKING') == '1':
+    if os.environ.get("HVD_TF_BLOCKING") == "1":
         return False
     try:
-        with tf.device('CPU:0'), tf.init_scope():
+        with tf.device("CPU:0"), tf.init_scope():
             eager = _library.hvd_self_test(x=41)
             graph = tf.function(lambda x: _library.hvd_self_test(x=x))(tf.constant(41))
             return int(eager) == 42 and int(graph) == 42
@@ -37,28 +38,33 @@ _last_in_graph = weakref.WeakKeyDictionary()
 
 def completion_mode():
     """'asynchronous', or 'blocking' when this TensorFlow failed the self-test."""
-    return 'asynchronous' if _is_async else 'blocking'
+    return "asynchronous" if _is_async else "blocking"
 
 
 def _normalize_name(name):
     """Normalizes operation name to TensorFlow rules."""
-    return re.sub('[^a-zA-Z0-9_]', '_', name)
+    return re.sub("[^a-zA-Z0-9_]", "_", name)
 
 
 def _apply(tensor, name, node_name, op, prescale_factor, postscale_factor, set_id):
     return _library.hvd_allreduce(
-        tensor=tensor, reduce_op=op, process_set_id=set_id,
-        prescale_factor=prescale_factor, postscale_factor=postscale_factor,
-        tensor_name=name or '', eager=tf.executing_eagerly(), blocking=not _is_async,
+        tensor=tensor,
+        reduce_op=op,
+        process_set_id=set_id,
+        prescale_factor=prescale_factor,
+        postscale_factor=postscale_factor,
+        tensor_name=name or "",
+        eager=tf.executing_eagerly(),
+        blocking=not _is_async,
         name=node_name,
-    )  # fmt: skip
+    )
 
 
 def allreduce_op(tensor, name, op, prescale_factor, postscale_factor, set_id):
     """The raw operation on a dense tensor. name: None for an automatic one."""
     if tf.executing_eagerly():
         return _apply(tensor, name, None, op, prescale_factor, postscale_factor, set_id)
-    node_name = f'HorovodAllreduce_{_normalize_name(name or tensor.name)}'
+    node_name = f"HorovodAllreduce_{_normalize_name(name or tensor.name)}"
     args = (tensor, name, node_name, op, prescale_factor, postscale_factor, set_id)
     if _is_async:
         return _apply(*args)
@@ -70,18 +76,18 @@ def allreduce_op(tensor, name, op, prescale_factor, postscale_factor, set_id):
     return result
 
 
-@ops.RegisterGradient('HvdAllreduce')
+@ops.RegisterGradient("HvdAllreduce")
 def _allreduce_grad(op, grad):
     """The gradient of an allreduce is the same allreduce of the gradient."""
-    name = op.get_attr('tensor_name')
+    name = op.get_attr("tensor_name")
     return allreduce_op(
         grad,
-        name.decode() + '.grad' if name else None,
-        op.get_attr('reduce_op'),
-        op.get_attr('prescale_factor'),
-        op.get_attr('postscale_factor'),
-        op.get_attr('process_set_id'),
+        name.decode() + ".grad" if name else None,
+        op.get_attr("reduce_op"),
+        op.get_attr("prescale_factor"),
+        op.get_attr("postscale_factor"),
+        op.get_attr("process_set_id"),
     )
 
 
-__all__ = ['completion_mode']
+__all__ = ["completion_mode"]

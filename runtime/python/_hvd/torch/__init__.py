@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """``import horovod.torch as hvd``: everything of it."""
+
 from _hvd import __version__
 from _hvd.absent import AbsentModule, absent_class
 from _hvd.basics import *
@@ -18,11 +19,24 @@ from _hvd.torch.mpi_ops import *
 from _hvd.torch.mpi_ops import __all__ as _ops
 from _hvd.torch.optimizer import DistributedOptimizer
 
-elastic = AbsentModule('hvd.elastic')
-SyncBatchNorm = absent_class('hvd', 'SyncBatchNorm')
+elastic = AbsentModule("hvd.elastic")
+SyncBatchNorm = absent_class("hvd", "SyncBatchNorm")
 
 __all__ = sorted(
-    ['__version__', 'Compression', 'DistributedOptimizer', 'HorovodInternalError',
-     'HostsUpdatedInterrupt', 'ProcessSet', 'SyncBatchNorm', 'add_process_set', 'elastic',
-     'global_process_set', 'remove_process_set', *_basics, *_functions, *_ops]
-)  # fmt: skip
+    [
+        "__version__",
+        "Compression",
+        "DistributedOptimizer",
+        "HorovodInternalError",
+        "HostsUpdatedInterrupt",
+        "ProcessSet",
+        "SyncBatchNorm",
+        "add_process_set",
+        "elastic",
+        "global_process_set",
+        "remove_process_set",
+        *_basics,
+        *_functions,
+        *_ops,
+    ]
+)

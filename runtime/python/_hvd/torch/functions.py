@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Starting all ranks from one rank's state: parameters, optimizer state, any object."""
+
 import copy
 
 import torch
@@ -8,22 +9,20 @@ from _hvd.objects import allgather_object, broadcast_object
 from _hvd.torch.mpi_ops import broadcast_async_, synchronize
 
 __all__ = [
-    'allgather_object',
-    'broadcast_object',
-    'broadcast_optimizer_state',
-    'broadcast_parameters',
+    "allgather_object",
+    "broadcast_object",
+    "broadcast_optimizer_state",
+    "broadcast_parameters",
 ]
 
 
 def _named(params):
     """[(name, tensor)] from whatever a user has: a state_dict, pairs, tensors, a generator."""
-    if hasattr(params, 'items'):
+    if hasattr(params, "items"):
         return sorted(params.items())
-    if isinstance(params, (str, bytes, torch.Tensor)) or not hasattr(params, '__iter__'):
-        raise ValueError(f'invalid params of type: {type(params)}')
-    return [
-        item if isinstance(item, tuple) else (f'param.{i}', item) for i, item in enumerate(params)
-    ]
+    if isinstance(params, (str, bytes, torch.Tensor)) or not hasattr(params, "__iter__"):
+        raise ValueError(f"invalid params of type: {type(params)}")
+    return [item if isinstance(item, tuple) else (f"param.{i}", item) for i, item in enumerate(params)]
 
 
 def broadcast_parameters(params, root_rank):
@@ -84,19 +83,17 @@ def broadcast_optimizer_state(optimizer, root_rank, model=None):
 
     if isinstance(optimizer, torch.optim.LBFGS):
         # its state holds closures' results and cannot be laid over another rank's
-        raise ValueError('cannot broadcast torch.optim.LBFGS state')
+        raise ValueError("cannot broadcast torch.optim.LBFGS state")
     is_root = _native.rank() == root_rank
     tensors = []
     structure = _take_tensors(optimizer.state_dict(), tensors) if is_root else None
-    structure = broadcast_object(structure, root_rank, name='optimizer_state')
+    structure = broadcast_object(structure, root_rank, name="optimizer_state")
     if is_root:
         tensors = [t.detach() for t in tensors]
     else:
         tensors = []
         structure = _put_tensors(structure, tensors)
-    pending = [
-        broadcast_async_(t, root_rank, name=f'optimizer_state.{i}') for i, t in enumerate(tensors)
-    ]
+    pending = [broadcast_async_(t, root_rank, name=f"optimizer_state.{i}") for i, t in enumerate(tensors)]
     for handle in pending:
         synchronize(handle)
     if not is_root:

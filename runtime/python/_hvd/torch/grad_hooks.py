@@ -5,9 +5,10 @@ torch 2.1 and later have a public hook for it. Before that, the node that accumu
 is reached through a throw-away view of the parameter; the node lives only as long as somebody holds
 it, so it is returned as part of the registration.
 """
+
 import torch
 
-HAS_PUBLIC_HOOK = hasattr(torch.Tensor, 'register_post_accumulate_grad_hook')
+HAS_PUBLIC_HOOK = hasattr(torch.Tensor, "register_post_accumulate_grad_hook")
 
 
 def on_gradient(parameter, function, use_public_hook=HAS_PUBLIC_HOOK):

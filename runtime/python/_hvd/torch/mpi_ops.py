@@ -6,6 +6,7 @@ operation has ended. Tensors that are not contiguous travel as a contiguous copy
 written back at the end. Operations of equal name on all ranks form one collective, so automatic
 names are counted per kind and agree as long as all ranks call in the same order.
 """
+
 import torch
 
 from _hvd import _native, handles
@@ -32,31 +33,38 @@ _DTYPES = {
 def _dtype_of(tensor):
     """The runtime's number of the tensor's dtype; refuses tensors that cannot travel."""
     if not isinstance(tensor, torch.Tensor):
-        raise TypeError(f'expected a torch.Tensor, not {type(tensor).__name__}')
+        raise TypeError(f"expected a torch.Tensor, not {type(tensor).__name__}")
     if tensor.layout != torch.strided:
         raise NotImplementedError(
-            'sparse tensors are not supported yet; use sparse_as_dense=True or tensor.to_dense()'
+            "sparse tensors are not supported yet; use sparse_as_dense=True or tensor.to_dense()"
         )
-    if tensor.device.type != 'cpu':
+    if tensor.device.type != "cpu":
         raise NotImplementedError(
-            f'tensors on {tensor.device.type} are not supported yet (this one is on '
-            f'{tensor.device}); move it with tensor.cpu()'
+            f"tensors on {tensor.device.type} are not supported yet (this one is on "
+            f"{tensor.device}); move it with tensor.cpu()"
         )
     number = _DTYPES.get(tensor.dtype)
     if number is None:
-        raise ValueError(f'Tensor type {tensor.type()} is not supported.')
+        raise ValueError(f"Tensor type {tensor.type()} is not supported.")
     return number
 
 
 def _name(kind, name):
-    return handles.auto_name(kind) if name is None else f'{kind}.{name}'
+    return handles.auto_name(kind) if name is None else f"{kind}.{name}"
 
 
 def _submit_allreduce(tensor, output, name, op, prescale, postscale, set_id):
     return _native.allreduce(
-        name, tensor.data_ptr(), output.data_ptr(), _dtype_of(tensor), tuple(tensor.shape),
-        op, prescale, postscale, set_id,
-    )  # fmt: skip
+        name,
+        tensor.data_ptr(),
+        output.data_ptr(),
+        _dtype_of(tensor),
+        tuple(tensor.shape),
+        op,
+        prescale,
+        postscale,
+        set_id,
+    )
 
 
 def _copy_back(destination, source):
@@ -71,9 +79,15 @@ def _copy_back(destination, source):
 # --- allreduce -----------------------------------------------------------------------------------
 
 
-def allreduce_async(tensor, average=None, name=None, op=None,
-                    prescale_factor=1.0, postscale_factor=1.0,
-                    process_set=global_process_set):  # fmt: skip
+def allreduce_async(
+    tensor,
+    average=None,
+    name=None,
+    op=None,
+    prescale_factor=1.0,
+    postscale_factor=1.0,
+    process_set=global_process_set,
+):
     """Starts averaging or summing over all ranks into a new tensor; returns a handle."""
     op = check_reduce_op(reduce_op_from(op, average))
     set_id = process_set_id(process_set)
@@ -81,23 +95,27 @@ def allreduce_async(tensor, average=None, name=None, op=None,
     source = tensor.detach().contiguous()
     output = torch.empty_like(source)
     handle = _submit_allreduce(
-        source, output, _name('allreduce', name), op, prescale_factor, postscale_factor, set_id
+        source, output, _name("allreduce", name), op, prescale_factor, postscale_factor, set_id
     )
     return handles.track(handle, (source, output), lambda h: output)
 
 
-def allreduce_async_(tensor, average=None, name=None, op=None,
-                     prescale_factor=1.0, postscale_factor=1.0,
-                     process_set=global_process_set):  # fmt: skip
+def allreduce_async_(
+    tensor,
+    average=None,
+    name=None,
+    op=None,
+    prescale_factor=1.0,
+    postscale_factor=1.0,
+    process_set=global_process_set,
+):
     """Starts averaging or summing over all ranks in place; returns a handle."""
     op = check_reduce_op(reduce_op_from(op, average))
     set_id = process_set_id(process_set)
     _dtype_of(tensor)
-    name = _name('allreduce', name)
+    name = _name("allreduce", name)
     if tensor.is_contiguous():
-        handle = _submit_allreduce(
-            tensor, tensor, name, op, prescale_factor, postscale_factor, set_id
-        )
+        handle = _submit_allreduce(tensor, tensor, name, op, prescale_factor, postscale_factor, set_id)
         return handles.track(handle, tensor, lambda h: tensor)
     work = tensor.detach().contiguous()
     handle = _submit_allreduce(work, work, name, op, prescale_factor, postscale_factor, set_id)
@@ -115,9 +133,7 @@ class HorovodAllreduce(torch.autograd.Function):
         ctx.postscale_factor = postscale_factor
         ctx.process_set = process_set
         return synchronize(
-            allreduce_async(
-                tensor, average, name, op, prescale_factor, postscale_factor, process_set
-            )
+            allreduce_async(tensor, average, name, op, prescale_factor, postscale_factor, process_set)
         )
 
     @staticmethod
@@ -133,9 +149,16 @@ class HorovodAllreduce(torch.autograd.Function):
         return grad, None, None, None, None, None, None
 
 
-def allreduce(tensor, average=None, name=None, compression=Compression.none, op=None,
-              prescale_factor=1.0, postscale_factor=1.0,
-              process_set=global_process_set):  # fmt: skip
+def allreduce(
+    tensor,
+    average=None,
+    name=None,
+    compression=Compression.none,
+    op=None,
+    prescale_factor=1.0,
+    postscale_factor=1.0,
+    process_set=global_process_set,
+):
     """Average (op=Average, the default) or sum of a tensor over all ranks, as a new tensor."""
     compressed, ctx = compression.compress(tensor)
     reduced = HorovodAllreduce.apply(
@@ -144,14 +167,18 @@ def allreduce(tensor, average=None, name=None, compression=Compression.none, op=
     return compression.decompress(reduced, ctx)
 
 
-def allreduce_(tensor, average=None, name=None, op=None,
-               prescale_factor=1.0, postscale_factor=1.0,
-               process_set=global_process_set):  # fmt: skip
+def allreduce_(
+    tensor,
+    average=None,
+    name=None,
+    op=None,
+    prescale_factor=1.0,
+    postscale_factor=1.0,
+    process_set=global_process_set,
+):
     """Average or sum of a tensor over all ranks, in place."""
     return synchronize(
-        allreduce_async_(
-            tensor, average, name, op, prescale_factor, postscale_factor, process_set
-        )
+        allreduce_async_(tensor, average, name, op, prescale_factor, postscale_factor, process_set)
     )
 
 
@@ -164,7 +191,7 @@ def allgather_async(tensor, name=None, process_set=global_process_set):
     dtype = _dtype_of(tensor)
     source = tensor.detach().contiguous()
     handle = _native.allgather(
-        _name('allgather', name), source.data_ptr(), dtype, tuple(source.shape), set_id
+        _name("allgather", name), source.data_ptr(), dtype, tuple(source.shape), set_id
     )
 
     def result(ended):
@@ -204,9 +231,14 @@ def allgather(tensor, name=None, process_set=global_process_set):
 
 def _submit_broadcast(tensor, output, name, root_rank, set_id):
     return _native.broadcast(
-        name, tensor.data_ptr(), output.data_ptr(), _dtype_of(tensor), tuple(tensor.shape),
-        root_rank, set_id,
-    )  # fmt: skip
+        name,
+        tensor.data_ptr(),
+        output.data_ptr(),
+        _dtype_of(tensor),
+        tuple(tensor.shape),
+        root_rank,
+        set_id,
+    )
 
 
 def broadcast_async(tensor, root_rank, name=None, process_set=global_process_set):
@@ -215,7 +247,7 @@ def broadcast_async(tensor, root_rank, name=None, process_set=global_process_set
     _dtype_of(tensor)
     source = tensor.detach().contiguous()
     output = torch.empty_like(source)
-    handle = _submit_broadcast(source, output, _name('broadcast', name), root_rank, set_id)
+    handle = _submit_broadcast(source, output, _name("broadcast", name), root_rank, set_id)
     return handles.track(handle, (source, output), lambda h: output)
 
 
@@ -223,7 +255,7 @@ def broadcast_async_(tensor, root_rank, name=None, process_set=global_process_se
     """Starts sending the root rank's tensor to all ranks, in place; returns a handle."""
     set_id = process_set_id(process_set)
     _dtype_of(tensor)
-    name = _name('broadcast', name)
+    name = _name("broadcast", name)
     if tensor.is_contiguous():
         handle = _submit_broadcast(tensor, tensor, name, root_rank, set_id)
         return handles.track(handle, tensor, lambda h: tensor)
@@ -264,7 +296,7 @@ def broadcast_(tensor, root_rank, name=None, process_set=global_process_set):
 
 def barrier(process_set=global_process_set):
     """Returns when all ranks have called it."""
-    handle = _native.barrier(handles.auto_name('barrier'), process_set_id(process_set))
+    handle = _native.barrier(handles.auto_name("barrier"), process_set_id(process_set))
     handles.finish(handles.track(handle, None, lambda h: None))
 
 
@@ -278,30 +310,51 @@ def synchronize(handle):
     return handles.finish(handle)
 
 
-def _absent(name, instead=''):
-    return absent_function('hvd', name, instead)
+def _absent(name, instead=""):
+    return absent_function("hvd", name, instead)
 
 
-alltoall = _absent('alltoall')
-alltoall_async = _absent('alltoall_async')
-grouped_allgather = _absent('grouped_allgather', 'call hvd.allgather for each tensor')
-grouped_allgather_async = _absent('grouped_allgather_async', 'call hvd.allgather_async')
-grouped_allreduce = _absent('grouped_allreduce', 'call hvd.allreduce for each tensor')
-grouped_allreduce_ = _absent('grouped_allreduce_', 'call hvd.allreduce_ for each tensor')
-grouped_allreduce_async = _absent('grouped_allreduce_async', 'call hvd.allreduce_async')
-grouped_allreduce_async_ = _absent('grouped_allreduce_async_', 'call hvd.allreduce_async_')
-grouped_reducescatter = _absent('grouped_reducescatter')
-grouped_reducescatter_async = _absent('grouped_reducescatter_async')
-join = _absent('join')
-reducescatter = _absent('reducescatter')
-reducescatter_async = _absent('reducescatter_async')
-sparse_allreduce_async = _absent('sparse_allreduce_async', 'use tensor.to_dense()')
+alltoall = _absent("alltoall")
+alltoall_async = _absent("alltoall_async")
+grouped_allgather = _absent("grouped_allgather", "call hvd.allgather for each tensor")
+grouped_allgather_async = _absent("grouped_allgather_async", "call hvd.allgather_async")
+grouped_allreduce = _absent("grouped_allreduce", "call hvd.allreduce for each tensor")
+grouped_allreduce_ = _absent("grouped_allreduce_", "call hvd.allreduce_ for each tensor")
+grouped_allreduce_async = _absent("grouped_allreduce_async", "call hvd.allreduce_async")
+grouped_allreduce_async_ = _absent("grouped_allreduce_async_", "call hvd.allreduce_async_")
+grouped_reducescatter = _absent("grouped_reducescatter")
+grouped_reducescatter_async = _absent("grouped_reducescatter_async")
+join = _absent("join")
+reducescatter = _absent("reducescatter")
+reducescatter_async = _absent("reducescatter_async")
+sparse_allreduce_async = _absent("sparse_allreduce_async", "use tensor.to_dense()")
 
 __all__ = [
-    'allgather', 'allgather_async', 'allreduce', 'allreduce_', 'allreduce_async',
-    'allreduce_async_', 'alltoall', 'alltoall_async', 'barrier', 'broadcast', 'broadcast_',
-    'broadcast_async', 'broadcast_async_', 'grouped_allgather', 'grouped_allgather_async',
-    'grouped_allreduce', 'grouped_allreduce_', 'grouped_allreduce_async',
-    'grouped_allreduce_async_', 'grouped_reducescatter', 'grouped_reducescatter_async', 'join',
-    'poll', 'reducescatter', 'reducescatter_async', 'sparse_allreduce_async', 'synchronize',
-]  # fmt: skip
+    "allgather",
+    "allgather_async",
+    "allreduce",
+    "allreduce_",
+    "allreduce_async",
+    "allreduce_async_",
+    "alltoall",
+    "alltoall_async",
+    "barrier",
+    "broadcast",
+    "broadcast_",
+    "broadcast_async",
+    "broadcast_async_",
+    "grouped_allgather",
+    "grouped_allgather_async",
+    "grouped_allreduce",
+    "grouped_allreduce_",
+    "grouped_allreduce_async",
+    "grouped_allreduce_async_",
+    "grouped_reducescatter",
+    "grouped_reducescatter_async",
+    "join",
+    "poll",
+    "reducescatter",
+    "reducescatter_async",
+    "sparse_allreduce_async",
+    "synchronize",
+]

@@ -14,6 +14,7 @@ Invariants
    error is raised, so the optimizer can be reset by load_state_dict().
  - Hooks hold the optimizer weakly: one that was dropped and replaced reduces nothing any more.
 """
+
 import functools
 import warnings
 import weakref
@@ -44,28 +45,28 @@ def _check_names(named_parameters, param_groups):
     """named_parameters as {parameter: name}, or Horovod's ValueErrors."""
     if named_parameters is None:
         return {
-            p: f'allreduce.noname.{g}.{i}'
+            p: f"allreduce.noname.{g}.{i}"
             for g, group in enumerate(param_groups)
-            for i, p in enumerate(group['params'])
+            for i, p in enumerate(group["params"])
         }
     named_parameters = list(named_parameters)
     if any(not isinstance(p, tuple) for p in named_parameters):
         raise ValueError(
-            'named_parameters should be a sequence of tuples (name, parameter), usually '
-            'produced by model.named_parameters().'
+            "named_parameters should be a sequence of tuples (name, parameter), usually "
+            "produced by model.named_parameters()."
         )
     dups = _find_duplicates([k for k, _ in named_parameters])
     if dups:
         raise ValueError(
-            'Parameter names in named_parameters must be unique. '
-            f'Found duplicates: {", ".join(sorted(dups))}'
+            "Parameter names in named_parameters must be unique. "
+            f"Found duplicates: {', '.join(sorted(dups))}"
         )
-    all_ids = {id(p) for group in param_groups for p in group['params']}
+    all_ids = {id(p) for group in param_groups for p in group["params"]}
     unnamed = all_ids - {id(p) for _, p in named_parameters}
     if unnamed:
         raise ValueError(
-            'named_parameters was specified, but one or more model parameters were not named. '
-            f'Python object ids: {", ".join(str(i) for i in sorted(unnamed))}'
+            "named_parameters was specified, but one or more model parameters were not named. "
+            f"Python object ids: {', '.join(str(i) for i in sorted(unnamed))}"
         )
     return {p: name for name, p in named_parameters}
 
@@ -73,8 +74,16 @@ def _check_names(named_parameters, param_groups):
 class _DistributedOptimizer:
     """Mixed in before the user's optimizer class; see DistributedOptimizer()."""
 
-    def _hvd_setup(self, named_parameters, compression, backward_passes_per_step, op,
-                   gradient_predivide_factor, sparse_as_dense, process_set):  # fmt: skip
+    def _hvd_setup(
+        self,
+        named_parameters,
+        compression,
+        backward_passes_per_step,
+        op,
+        gradient_predivide_factor,
+        sparse_as_dense,
+        process_set,
+    ):
         self._parameter_names = _check_names(named_parameters, self.param_groups)
         self._compression = compression
         self.backward_passes_per_step = backward_passes_per_step
@@ -90,7 +99,7 @@ class _DistributedOptimizer:
         self._is_distributed = basics.size() > 1
         if self._is_distributed:
             for group in self.param_groups:
-                self._register_hooks(group['params'])
+                self._register_hooks(group["params"])
 
     def _register_hooks(self, params):
         for p in params:
@@ -111,8 +120,8 @@ class _DistributedOptimizer:
     def _gradient_ready(self, p):
         if self._handles.get(p, (None,))[0] is not None and self._allreduce_delay[p] <= 0:
             raise AssertionError(
-                'Gradients were computed more than backward_passes_per_step times before call '
-                'to step(). Increase backward_passes_per_step to accumulate gradients locally.'
+                "Gradients were computed more than backward_passes_per_step times before call "
+                "to step(). Increase backward_passes_per_step to accumulate gradients locally."
             )
         assert not p.grad.requires_grad
         assert self._allreduce_delay[p] > 0
@@ -127,7 +136,7 @@ class _DistributedOptimizer:
             p.grad = torch.zeros_like(p)
         if p.grad.is_sparse:
             if not self.sparse_as_dense:
-                refuse('the reduction of sparse gradients', 'pass sparse_as_dense=True')
+                refuse("the reduction of sparse gradients", "pass sparse_as_dense=True")
             p.grad = p.grad.to_dense()
         compressed, ctx = self._compression.compress(p.grad)
         factor = self.gradient_predivide_factor if self.op == Average else 1.0
@@ -157,14 +166,14 @@ class _DistributedOptimizer:
     def add_param_group(self, param_group):
         """Parameters added after wrapping are reduced too (Horovod leaves them out silently)."""
         super().add_param_group(param_group)
-        names = getattr(self, '_parameter_names', None)
+        names = getattr(self, "_parameter_names", None)
         if names is None:
             return  # called by a base class' constructor, before _hvd_setup
         group = len(self.param_groups) - 1
-        for i, p in enumerate(self.param_groups[-1]['params']):
-            names.setdefault(p, f'allreduce.noname.{group}.{i}')
+        for i, p in enumerate(self.param_groups[-1]["params"]):
+            names.setdefault(p, f"allreduce.noname.{group}.{i}")
         if self._is_distributed:
-            self._register_hooks(self.param_groups[-1]['params'])
+            self._register_hooks(self.param_groups[-1]["params"])
 
     def synchronize(self):
         """Waits for the reduction of all gradients; submits those that were not computed."""
@@ -205,10 +214,10 @@ class _DistributedOptimizer:
         if self._should_synchronize:
             if self._synchronized:
                 warnings.warn(
-                    'optimizer.step() called without optimizer.skip_synchronize() context after '
-                    'optimizer.synchronize(). This can cause training slowdown. You may want to '
-                    'consider using optimizer.skip_synchronize() context if you use '
-                    'optimizer.synchronize() in your code.',
+                    "optimizer.step() called without optimizer.skip_synchronize() context after "
+                    "optimizer.synchronize(). This can cause training slowdown. You may want to "
+                    "consider using optimizer.skip_synchronize() context if you use "
+                    "optimizer.synchronize() in your code.",
                     stacklevel=2,
                 )
             self.synchronize()
@@ -218,9 +227,9 @@ class _DistributedOptimizer:
     def zero_grad(self, *args, **kwargs):
         if self._handles:
             raise AssertionError(
-                'optimizer.zero_grad() was called after loss.backward() but before '
-                'optimizer.step() or optimizer.synchronize(). This is prohibited as it can cause '
-                'a race condition.'
+                "optimizer.zero_grad() was called after loss.backward() but before "
+                "optimizer.step() or optimizer.synchronize(). This is prohibited as it can cause "
+                "a race condition."
             )
         return super().zero_grad(*args, **kwargs)
 
@@ -228,17 +237,21 @@ class _DistributedOptimizer:
 @functools.lru_cache(maxsize=None)
 def _distributed_class(base):
     """A class named like the user's, so that its name in checkpoints and logs stays."""
-    return type(base.__name__, (_DistributedOptimizer, base), {'__module__': base.__module__})
+    return type(base.__name__, (_DistributedOptimizer, base), {"__module__": base.__module__})
 
 
-def DistributedOptimizer(optimizer, named_parameters=None,
-                         compression=Compression.none,
-                         backward_passes_per_step=1,
-                         op=Average,
-                         gradient_predivide_factor=1.0,
-                         num_groups=0, groups=None,
-                         sparse_as_dense=False,
-                         process_set=global_process_set):  # fmt: skip
+def DistributedOptimizer(
+    optimizer,
+    named_parameters=None,
+    compression=Compression.none,
+    backward_passes_per_step=1,
+    op=Average,
+    gradient_predivide_factor=1.0,
+    num_groups=0,
+    groups=None,
+    sparse_as_dense=False,
+    process_set=global_process_set,
+):
     """Wraps a torch optimizer so that step() applies gradients reduced over all ranks.
 
     named_parameters: model.named_parameters(); gives the operations the names that error messages
@@ -247,11 +260,11 @@ def DistributedOptimizer(optimizer, named_parameters=None,
     the sum and by size/factor after it.
     """
     if gradient_predivide_factor != 1.0 and op != Average:
-        raise ValueError('gradient_predivide_factor not supported with op != Average')
+        raise ValueError("gradient_predivide_factor not supported with op != Average")
     if backward_passes_per_step <= 0:
-        raise ValueError('backward_passes_per_step must be > 0')
+        raise ValueError("backward_passes_per_step must be > 0")
     if num_groups or groups:
-        refuse('DistributedOptimizer(groups=...)', 'leave it out: results do not depend on it')
+        refuse("DistributedOptimizer(groups=...)", "leave it out: results do not depend on it")
     if op == Adasum and basics.size() == 1:
         op = Average  # with one rank they are the same, and Horovod takes this way too
     check_reduce_op(op)
@@ -261,9 +274,14 @@ def DistributedOptimizer(optimizer, named_parameters=None,
     wrapped.__dict__.update(optimizer.__dict__)
     # A scheduler made before wrapping has put its own `step` into the instance: kept, it would call
     # the unwrapped optimizer and train without synchronisation.
-    wrapped.__dict__.pop('step', None)
+    wrapped.__dict__.pop("step", None)
     wrapped._hvd_setup(
-        named_parameters, compression, backward_passes_per_step, op,
-        gradient_predivide_factor, sparse_as_dense, process_set,
-    )  # fmt: skip
+        named_parameters,
+        compression,
+        backward_passes_per_step,
+        op,
+        gradient_predivide_factor,
+        sparse_as_dense,
+        process_set,
+    )
     return wrapped

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Names of ``_hvd.exceptions``."""
+
 from _hvd.exceptions import (
     HorovodInternalError,
     HorovodVersionMismatchError,
@@ -8,8 +9,8 @@ from _hvd.exceptions import (
 )
 
 __all__ = [
-    'HorovodInternalError',
-    'HorovodVersionMismatchError',
-    'HostsUpdatedInterrupt',
-    'get_version_mismatch_message',
+    "HorovodInternalError",
+    "HorovodVersionMismatchError",
+    "HostsUpdatedInterrupt",
+    "get_version_mismatch_message",
 ]
