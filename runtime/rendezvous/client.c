@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A member's side of the rendezvous: connect, prove, JOIN, then one PUT and its answer
+ * a round. Blocking with deadlines; used by one thread at a time.
+ *
+ * The server is the judge of a member's deadline, because it knows who is missing: PUT
+ * carries the milliseconds left, and the client itself waits GRACE_MS longer for the
+ * sentence. A server that stays silent beyond that is told as such. After an answer
+ * other than ALL, CANCELED or TIMEOUT, and after every broken transfer, the connection
+ * is of no more use (is_broken). */
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "runtime/base/clock.h"
+#include "runtime/base/fd.h"
+#include "runtime/base/mem.h"
+#include "runtime/rendezvous/rdv_wire.h"
+
+#define GRACE_MS       1000u
+#define RETRY_PAUSE_MS 100u
+
+struct rdv_client {
+    int fd;
+    uint32_t rank, size, round;
+    bool is_broken;
+    struct auth_session session;
+    char local_addr[64];
+    char server[HOST_NAME_MAX_BYTES + 16]; /* "host port n" for sentences */
+};
+
+static uint64_t later(uint64_t deadline_ns, uint64_t ms)
+{
+    return deadline_ns > UINT64_MAX - ms * NS_PER_MS ? UINT64_MAX
+                                                     : deadline_ns + ms * NS_PER_MS;
+}
+
+static int transport(struct rdv_client *c, int rc, struct err *err)
+{
+    c->is_broken = true;
+    if (rc == -ETIMEDOUT)
+        return err_set(err, rc, "rendezvous server %s does not answer (rank %u)",
+                       c->server, c->rank);
+    if (rc == -EPIPE)
+        return err_set(err, rc,
+                       "rendezvous server %s closed the connection (rank %u): it has "
+                       "ended or was restarted",
+                       c->server, c->rank);
+    return err_errno(err, -rc, "rendezvous server %s (rank %u)", c->server, c->rank);
+}
+
+static int send_frame(struct rdv_client *c,
+                      enum rdv_type type,
+                      const uint8_t *payload,
+                      uint32_t n,
+                      uint64_t deadline_ns)
+{
+    uint8_t head[RDV_HEADER_BYTES], mac[RDV_MAC_BYTES], digest[SHA256_BYTES];
+
+    rdv_header(type, n, head);
+    sha256(payload, n, digest);
+    rdv_mac_send(&c->session, head, digest, mac);
+    int rc = fd_write_full(c->fd, head, sizeof(head), deadline_ns);
+    if (rc == 0)
+        rc = fd_write_full(c->fd, payload, n, deadline_ns);
+    if (rc == 0)
+        rc = fd_write_full(c->fd, mac, sizeof(mac), deadline_ns);
+    return rc;
+}
+
+/* One frame; the payload lies room_before bytes into *ret_buf, which the caller frees.
+ */
+static int recv_frame(struct rdv_client *c,
+                      uint64_t deadline_ns,
+                      size_t room_before,
+                      enum rdv_type *ret_type,
+                      uint8_t **ret_buf,
+                      uint32_t *ret_n,
+                      struct err *err)
+{
+    uint8_t head[RDV_HEADER_BYTES], mac[RDV_MAC_BYTES];
+    enum rdv_type type;
+    uint32_t n = 0;
+    int rc = fd_read_full(c->fd, head, sizeof(head), deadline_ns);
+
+    if (rc)
+        return transport(c, rc, err);
+    c->is_broken = true; /* until the frame is whole */
+    rc = rdv_header_from_server(head, c->size, &type, &n, err);
+    if (rc)
+        return rc;
+    AUTOFREE uint8_t *buf = mem_alloc(room_before + n);
+    if (!buf)
+        return err_set(err, -ENOMEM, "out of memory for %u bytes of the rendezvous", n);
+    rc = fd_read_full(c->fd, buf + room_before, n, deadline_ns);
+    if (rc == 0)
+        rc = fd_read_full(c->fd, mac, sizeof(mac), deadline_ns);
+    if (rc)
+        return transport(c, rc, err);
+    rc = rdv_mac_check(&c->session, head, buf + room_before, n, mac, err);
+    if (rc)
+        return rc;
+    c->is_broken = false;
+    *ret_type = type;
+    *ret_n = n;
+    *ret_buf = TAKE(buf);
+    return 0;
+}
+
+static int refused(struct rdv_client *c, const uint8_t *p, uint32_t n, struct err *err)
+{
+    int rc = rdv_refused_parse(p, n, err);
+
+    c->is_broken = rc != -ETIMEDOUT && rc != -ECANCELED;
+    return rc;
+}
+
+static int join(struct rdv_client *c, uint64_t deadline_ns, struct err *err)
+{
+    uint8_t payload[8];
+    AUTOFREE uint8_t *answer = NULL;
+    enum rdv_type type;
+    uint32_t n;
+
+    rdv_put_u32(payload, c->rank);
+    rdv_put_u32(payload + 4, c->size);
+    int rc = send_frame(c, RDV_JOIN, payload, sizeof(payload), deadline_ns);
+    if (rc)
+        return transport(c, rc, err);
+    rc = recv_frame(c, deadline_ns, 0, &type, &answer, &n, err);
+    if (rc)
+        return rc;
+    if (type == RDV_REFUSED)
+        return refused(c, answer, n, err);
+    if (type != RDV_WELCOME)
+        return err_set(err, -EPROTO, "rendezvous server answered JOIN by %u", type);
+    return 0;
+}
+
+/* One attempt. -EPIPE when the server closed early: it may just be going up or down. */
+static int open_once(struct rdv_client *c,
+                     const char *host,
+                     uint16_t port,
+                     const struct auth_id *id,
+                     uint64_t deadline_ns,
+                     struct err *err)
+{
+    int rc = tcp_connect(host, port, deadline_ns, true, &c->fd, err);
+
+    if (rc)
+        return err_prefix(err, "rendezvous server");
+    rc = auth_client(c->fd, id, ROLE_RENDEZVOUS_CLIENT, ROLE_RENDEZVOUS_SERVER,
+                     deadline_ns, &c->session, err);
+    if (rc) {
+        (void)err_prefix(err, "rendezvous server %s", c->server); /* keeps the code */
+        return rc;
+    }
+    (void)tcp_local_addr(c->fd, c->local_addr, sizeof(c->local_addr)); /* or "" */
+    return join(c, deadline_ns, err);
+}
+
+int rdv_client_connect(const char *host,
+                       uint16_t port,
+                       const struct auth_id *id,
+                       uint32_t rank,
+                       uint32_t size,
+                       uint64_t deadline_ns,
+                       struct rdv_client **ret,
+                       struct err *err)
+{
+    struct rdv_client *c = mem_zalloc(sizeof(*c));
+    int rc;
+
+    if (!c)
+        return err_set(err, -ENOMEM, "out of memory for the rendezvous client");
+    c->fd = -1;
+    c->rank = rank;
+    c->size = size;
+    (void)snprintf(c->server, sizeof(c->server), "%.255s port %u", host,
+                   port); /* fits */
+    for (;;) {
+        rc = open_once(c, host, port, id, deadline_ns, err);
+        if (rc != -EPIPE || clock_left_ms(deadline_ns) == 0)
+            break;
+        fd_close(&c->fd);
+        memset(&c->session, 0, sizeof(c->session));
+        (void)poll(NULL, 0, RETRY_PAUSE_MS); /* cut short by a signal: try earlier */
+    }
+    if (rc) {
+        rdv_client_close(c);
+        return rc;
+    }
+    *ret = c;
+    return 0;
+}
+
+static int put(struct rdv_client *c, const void *blob, uint32_t n, uint64_t deadline_ns)
+{
+    AUTOFREE uint8_t *payload = mem_alloc(8 + (size_t)n);
+    int left_ms = clock_left_ms(deadline_ns);
+
+    if (!payload)
+        return -ENOMEM;
+    rdv_put_u32(payload, c->round);
+    rdv_put_u32(payload + 4, left_ms < 0 ? RDV_WAIT_FOREVER : (uint32_t)left_ms);
+    if (n)
+        memcpy(payload + 8, blob, n);
+    return send_frame(c, RDV_PUT, payload, 8 + n, later(deadline_ns, GRACE_MS));
+}
+
+int rdv_client_exchange(struct rdv_client *c,
+                        const void *blob,
+                        uint32_t n,
+                        uint64_t deadline_ns,
+                        uint8_t ***ret_blobs,
+                        uint32_t **ret_sizes,
+                        struct err *err)
+{
+    const size_t room = (size_t)c->size * (sizeof(uint8_t *) + sizeof(uint32_t));
+    AUTOFREE uint8_t *buf = NULL;
+    enum rdv_type type;
+    uint32_t got = 0;
+
+    if (n > RDV_MAX_BLOB_BYTES)
+        return err_set(err, -EINVAL, "rendezvous blob of %u bytes exceeds %u", n,
+                       RDV_MAX_BLOB_BYTES);
+    if (c->is_broken)
+        return err_set(err, -EPIPE, "the connection to rendezvous server %s is broken",
+                       c->server);
+    int rc = put(c, blob, n, deadline_ns);
+    if (rc == -ENOMEM)
+        return err_set(err, rc, "out of memory for a rendezvous blob");
+    if (rc && rc != -EPIPE) /* after EPIPE the server's last words may still be there */
+        return transport(c, rc, err);
+    rc = recv_frame(c, later(deadline_ns, GRACE_MS), room, &type, &buf, &got, err);
+    if (rc)
+        return rc;
+    if (type == RDV_REFUSED)
+        return refused(c, buf + room, got, err);
+    c->is_broken = type != RDV_ALL;
+    if (c->is_broken)
+        return err_set(err, -EPROTO, "rendezvous server answered PUT by %u", type);
+
+    uint8_t **blobs = (uint8_t **)(void *)buf;
+    uint32_t *sizes = (uint32_t *)(void *)(buf + c->size * sizeof(uint8_t *));
+    rc = rdv_all_parse(buf + room, got, c->round, c->size, blobs, sizes, err);
+    if (rc) {
+        c->is_broken = true;
+        return rc;
+    }
+    c->round++;
+    buf = NULL; /* handed over as *ret_blobs */
+    *ret_blobs = blobs;
+    *ret_sizes = sizes;
+    return 0;
+}
+
+const char *rdv_client_local_addr(const struct rdv_client *c)
+{
+    return c->local_addr;
+}
+
+void rdv_client_close(struct rdv_client *c)
+{
+    if (!c)
+        return;
+    fd_close(&c->fd);
+    memset(&c->session, 0, sizeof(c->session));
+    mem_free(c);
+}

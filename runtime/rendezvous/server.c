@@ -1,0 +1,500 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The rendezvous server: one thread around epoll that owns every connection and the
+ * world.
+ *
+ *   listen_fd --accept--> rdv_conn (handshake, frames: conn.c) --on_frame--> rdv_world
+ * (world.c) other threads: rdv_server_fail, rdv_server_stop --lock, wake_fd--> the
+ * thread
+ *
+ * Every answer is exactly one: PUT is answered by ALL, or by REFUSED (deadline of the
+ * member, failure, stop). Connections that are no members yet have 10 s and are bounded
+ * in number: when descriptors or the bound run out, the oldest of them goes, members
+ * never. On stop, members that wait are told, then what is queued is flushed for at
+ * most STOP_FLUSH_MS, so that a world whose server lives in rank 0 ends its last round
+ * even when rank 0 is in a hurry.
+ *
+ * Threads: `lock` guards is_stopping and cause; n_seen is atomic (relaxed: a count for
+ * people); everything else belongs to the thread once it runs. */
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "runtime/base/clock.h"
+#include "runtime/base/fd.h"
+#include "runtime/base/mem.h"
+#include "runtime/rendezvous/conn.h"
+
+#define STOP_FLUSH_MS 2000u
+#define MAX_STRANGERS                                                                  \
+    512u /* connections that are no members, beyond one for each rank */
+#define EVENTS_A_TURN   64
+#define ACCEPTS_A_TURN  64
+#define LISTEN_PAUSE_MS 100u
+
+struct rdv_server {
+    /* set before the thread starts */
+    struct token token;
+    char *job_id;
+    struct auth_id id;
+    int listen_fd, epoll_fd, wake_fd;
+    pthread_t thread;
+    /* under lock */
+    pthread_mutex_t lock;
+    bool is_stopping;
+    char *cause;
+    /* any thread */
+    _Atomic uint32_t n_seen;
+    /* the thread's own */
+    struct rdv_world world;
+    struct rdv_conn *first; /* newest first */
+    uint32_t n_strangers;
+    bool is_failed;
+    char why[RDV_MAX_TEXT_BYTES + 1];
+    uint64_t listen_again_ns; /* 0: listening */
+};
+
+/* --- the thread: events
+ * ----------------------------------------------------------------------- */
+
+static void send_round(struct rdv_server *s, struct rdv_msg *msg)
+{
+    for (uint32_t i = 0; i < s->world.size; i++)
+        if (s->world.v[i].owner)
+            rdv_conn_send(s->world.v[i].owner, RDV_ALL, msg);
+    rdv_msg_unref(msg);
+}
+
+/* Every member that waits gets code and text; its blob is withdrawn. */
+static void refuse_waiting(struct rdv_server *s, enum rdv_code code, const char *text)
+{
+    for (uint32_t i = 0; i < s->world.size; i++) {
+        if (!s->world.v[i].has_put)
+            continue;
+        rdv_world_withdraw(&s->world, i);
+        rdv_conn_refuse(s->world.v[i].owner, code, text);
+    }
+}
+
+static void on_join(struct rdv_server *s,
+                    struct rdv_conn *c,
+                    const uint8_t *p,
+                    uint32_t n,
+                    uint64_t now_ns)
+{
+    struct err err = ERR_INIT;
+    uint32_t rank, size;
+    void *old = NULL;
+    int rc = c->is_member ? err_set(&err, -EPROTO, "JOIN came twice")
+                          : rdv_join_parse(p, n, &rank, &size, &err);
+
+    if (rc == 0)
+        rc = rdv_world_join(&s->world, rank, size, c, &old, &err);
+    if (rc) {
+        rdv_conn_refuse(c, RDV_CODE_INVALID, err.text);
+        rdv_conn_drain(c, now_ns);
+        return;
+    }
+    if (old) {
+        struct rdv_conn *o = old;
+        char text[256];
+
+        (void)snprintf(text, sizeof(text),
+                       "rank %u connected again from %s and replaces the one from %s "
+                       "(two processes with one rank?)",
+                       rank, c->addr, o->addr); /* always fits */
+        o->is_member = false;
+        s->n_strangers++;
+        rdv_conn_refuse(o, RDV_CODE_STALE, text);
+        rdv_conn_drain(o, now_ns);
+    }
+    c->is_member = true;
+    c->rank = rank;
+    s->n_strangers--;
+    atomic_store_explicit(&s->n_seen, s->world.n_seen, memory_order_relaxed);
+    rdv_conn_send(c, RDV_WELCOME, NULL);
+}
+
+static void on_put(struct rdv_server *s,
+                   struct rdv_conn *c,
+                   const uint8_t *p,
+                   uint32_t n,
+                   uint64_t now_ns)
+{
+    struct err err = ERR_INIT;
+    struct rdv_put put;
+    int rc = !c->is_member ? err_set(&err, -EPROTO, "PUT came before JOIN")
+                           : rdv_put_parse(p, n, &put, &err);
+
+    if (rc == 0 && s->is_failed) {
+        rdv_conn_refuse(c, RDV_CODE_CANCELED, s->why);
+        return;
+    }
+    if (rc == 0)
+        rc = rdv_world_put(&s->world, c->rank, &put, now_ns, &err);
+    if (rc) {
+        rdv_conn_refuse(c, rc == -ESTALE ? RDV_CODE_STALE : RDV_CODE_INVALID, err.text);
+        rdv_conn_drain(c, now_ns);
+        return;
+    }
+    if (!rdv_world_is_full(&s->world))
+        return;
+    struct rdv_msg *msg = rdv_world_finish(&s->world);
+    if (msg)
+        send_round(s, msg);
+    else
+        refuse_waiting(s, RDV_CODE_CANCELED,
+                       "the rendezvous server ran out of memory for a round");
+}
+
+static void on_frame(void *arg,
+                     struct rdv_conn *c,
+                     enum rdv_type type,
+                     const uint8_t *payload,
+                     uint32_t n)
+{
+    struct rdv_server *s = arg;
+    uint64_t now_ns = clock_now_ns();
+
+    if (type == RDV_JOIN)
+        on_join(s, c, payload, n, now_ns);
+    else
+        on_put(s, c, payload, n, now_ns); /* rdv_header_from_member lets only two in */
+}
+
+/* The oldest stranger makes room; false when there is none. */
+static bool drop_oldest_stranger(struct rdv_server *s)
+{
+    struct rdv_conn *oldest = NULL;
+
+    for (struct rdv_conn *c = s->first; c; c = c->next)
+        if (!c->is_member && !c->is_dead)
+            oldest = c; /* the list is newest first */
+    if (oldest)
+        oldest->is_dead = true;
+    return oldest != NULL;
+}
+
+static void listen_pause(struct rdv_server *s, uint64_t now_ns)
+{
+    (void)epoll_ctl(s->epoll_fd, EPOLL_CTL_DEL, s->listen_fd,
+                    NULL); /* it is in there */
+    s->listen_again_ns = now_ns + LISTEN_PAUSE_MS * NS_PER_MS;
+}
+
+static int watch(struct rdv_server *s, int op, int fd, uint32_t events, void *tag)
+{
+    struct epoll_event ev = {.events = events, .data.ptr = tag};
+
+    return epoll_ctl(s->epoll_fd, op, fd, &ev) < 0 ? -errno : 0;
+}
+
+static void accept_some(struct rdv_server *s, uint64_t now_ns)
+{
+    for (int i = 0; i < ACCEPTS_A_TURN; i++) {
+        int fd = -1;
+        int rc = tcp_accept(s->listen_fd, &fd);
+
+        if (rc == -EAGAIN)
+            return;
+        if (rc) { /* EMFILE and its like: room comes from a stranger, or with time */
+            (void)drop_oldest_stranger(s);
+            listen_pause(s, now_ns);
+            return;
+        }
+        struct rdv_conn *c = rdv_conn_new(fd, now_ns);
+        if (!c) {
+            fd_close(&fd);
+            return;
+        }
+        c->events = EPOLLIN;
+        if (watch(s, EPOLL_CTL_ADD, fd, c->events, c)) {
+            rdv_conn_free(c);
+            return;
+        }
+        c->next = s->first;
+        s->first = c;
+        if (++s->n_strangers > MAX_STRANGERS + s->world.size)
+            (void)drop_oldest_stranger(s);
+    }
+}
+
+/* Frees the dead, tells epoll what the living want. */
+static void reap(struct rdv_server *s)
+{
+    for (struct rdv_conn **at = &s->first; *at;) {
+        struct rdv_conn *c = *at;
+
+        if (!c->is_dead && c->events != rdv_conn_events(c)) {
+            c->events = rdv_conn_events(c);
+            c->is_dead = watch(s, EPOLL_CTL_MOD, c->fd, c->events, c) != 0;
+        }
+        if (!c->is_dead) {
+            at = &c->next;
+            continue;
+        }
+        if (c->is_member)
+            rdv_world_leave(&s->world, c->rank, c);
+        else
+            s->n_strangers--;
+        *at = c->next;
+        rdv_conn_free(c); /* closing takes it out of epoll */
+    }
+}
+
+/* Ends what is over; returns the next deadline. */
+static uint64_t expire(struct rdv_server *s, uint64_t now_ns)
+{
+    uint64_t next = s->listen_again_ns ? s->listen_again_ns : UINT64_MAX;
+
+    for (struct rdv_conn *c = s->first; c; c = c->next) {
+        if (c->is_member || c->is_dead)
+            continue;
+        if (c->deadline_ns <= now_ns)
+            c->is_dead = true;
+        else if (c->deadline_ns < next)
+            next = c->deadline_ns;
+    }
+    for (uint32_t i = 0; s->world.n_put && i < s->world.size; i++) {
+        struct rdv_member *m = &s->world.v[i];
+
+        if (!m->has_put)
+            continue;
+        if (m->deadline_ns > now_ns) {
+            next = m->deadline_ns < next ? m->deadline_ns : next;
+            continue;
+        }
+        char who[320], text[RDV_MAX_TEXT_BYTES];
+        rdv_world_missing(&s->world, who, sizeof(who));
+        (void)snprintf(text, sizeof(text), "waited %g s for %s",
+                       (double)m->wait_ms / 1000.0, who); /* fits: who is shorter */
+        rdv_world_withdraw(&s->world, i);
+        rdv_conn_refuse(m->owner, RDV_CODE_TIMEOUT, text);
+    }
+    return next;
+}
+
+/* Takes over what other threads have asked for; true: stop. */
+static bool take_orders(struct rdv_server *s)
+{
+    uint64_t count;
+    bool is_new_cause = false;
+
+    if (read(s->wake_fd, &count, sizeof(count)) < 0) {
+        /* EAGAIN: nobody has rung; the flags are looked at all the same. */
+    }
+    (void)pthread_mutex_lock(&s->lock); /* a default mutex does not fail */
+    bool stop = s->is_stopping;
+    if (s->cause && !s->is_failed) {
+        (void)snprintf(s->why, sizeof(s->why), "%s", s->cause); /* cut is fine */
+        is_new_cause = true;
+    }
+    (void)pthread_mutex_unlock(&s->lock);
+    if (is_new_cause) {
+        s->is_failed = true;
+        refuse_waiting(s, RDV_CODE_CANCELED, s->why);
+    }
+    return stop;
+}
+
+static void handle(struct rdv_server *s, const struct epoll_event *ev, uint64_t now_ns)
+{
+    struct rdv_conn *c = ev->data.ptr;
+
+    if (ev->data.ptr == &s->wake_fd)
+        return; /* take_orders looks every turn */
+    if (ev->data.ptr == &s->listen_fd) {
+        accept_some(s, now_ns);
+        return;
+    }
+    if (c->is_dead)
+        return;
+    if (ev->events & EPOLLOUT)
+        rdv_conn_flush(c);
+    if (ev->events & (EPOLLIN | EPOLLHUP | EPOLLERR))
+        rdv_conn_read(c, &s->id, now_ns, on_frame, s);
+}
+
+static bool has_output(const struct rdv_server *s)
+{
+    for (const struct rdv_conn *c = s->first; c; c = c->next)
+        if (c->is_member && c->out_first)
+            return true;
+    return false;
+}
+
+static void turn(struct rdv_server *s, uint64_t deadline_ns)
+{
+    struct epoll_event ev[EVENTS_A_TURN];
+    uint64_t now_ns = clock_now_ns();
+    uint64_t next = expire(s, now_ns);
+
+    reap(s);
+    if (next > deadline_ns)
+        next = deadline_ns;
+    int n = epoll_wait(s->epoll_fd, ev, EVENTS_A_TURN, clock_left_ms(next));
+    now_ns = clock_now_ns();
+    if (s->listen_again_ns && s->listen_again_ns <= now_ns) {
+        s->listen_again_ns = 0;
+        if (watch(s, EPOLL_CTL_ADD, s->listen_fd, EPOLLIN, &s->listen_fd))
+            listen_pause(s, now_ns);
+    }
+    for (int i = 0; i < n; i++)
+        handle(s, &ev[i], now_ns);
+}
+
+static void *server_main(void *arg)
+{
+    struct rdv_server *s = arg;
+
+    while (!take_orders(s))
+        turn(s, UINT64_MAX);
+    if (!s->is_failed)
+        (void)snprintf(s->why, sizeof(s->why),
+                       "the launcher has ended the rendezvous"); /* fits */
+    s->is_failed = true;
+    refuse_waiting(s, RDV_CODE_CANCELED, s->why);
+
+    uint64_t until = clock_now_ns() + STOP_FLUSH_MS * NS_PER_MS;
+    while (has_output(s) && clock_left_ms(until) > 0) {
+        turn(s, until);
+        (void)take_orders(s); /* empties the bell */
+    }
+    return NULL;
+}
+
+/* --- other threads
+ * ---------------------------------------------------------------------------- */
+
+static void server_free(struct rdv_server *s)
+{
+    if (!s)
+        return;
+    while (s->first) {
+        struct rdv_conn *c = s->first;
+
+        s->first = c->next;
+        rdv_conn_free(c);
+    }
+    rdv_world_release(&s->world);
+    fd_close(&s->listen_fd);
+    fd_close(&s->epoll_fd);
+    fd_close(&s->wake_fd);
+    (void)pthread_mutex_destroy(&s->lock); /* nobody holds it any more */
+    token_wipe(&s->token);
+    mem_free(s->job_id);
+    mem_free(s->cause);
+    mem_free(s);
+}
+
+static int server_open(struct rdv_server *s, struct err *err)
+{
+    s->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    if (s->epoll_fd < 0)
+        return err_errno(err, errno, "epoll");
+    s->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (s->wake_fd < 0)
+        return err_errno(err, errno, "eventfd");
+    int rc = watch(s, EPOLL_CTL_ADD, s->wake_fd, EPOLLIN, &s->wake_fd);
+    if (rc == 0)
+        rc = watch(s, EPOLL_CTL_ADD, s->listen_fd, EPOLLIN, &s->listen_fd);
+    if (rc)
+        return err_errno(err, -rc, "epoll_ctl");
+    return 0;
+}
+
+/* Signals stay with the host's threads: this thread takes none. */
+static int thread_start(struct rdv_server *s)
+{
+    sigset_t all, old;
+
+    (void)sigfillset(&all); /* cannot fail */
+    int rc = pthread_sigmask(SIG_SETMASK, &all, &old);
+    if (rc)
+        return rc;
+    rc = pthread_create(&s->thread, NULL, server_main, s);
+    (void)pthread_sigmask(SIG_SETMASK, &old, NULL); /* back to what it was */
+    return rc;
+}
+
+int rdv_server_start(int listen_fd,
+                     const struct auth_id *id,
+                     uint32_t size,
+                     struct rdv_server **ret,
+                     struct err *err)
+{
+    struct rdv_server *s = mem_zalloc(sizeof(*s));
+
+    if (!s)
+        return err_set(err, -ENOMEM, "out of memory for the rendezvous server");
+    s->listen_fd = listen_fd;
+    s->epoll_fd = s->wake_fd = -1;
+    s->token = *id->token;
+    s->job_id = mem_strdup(id->job_id);
+    s->id = (struct auth_id){&s->token, s->job_id, id->generation};
+    (void)pthread_mutex_init(&s->lock,
+                             NULL); /* a default mutex: cannot fail on Linux */
+
+    int rc = s->job_id ? 0 : err_set(err, -ENOMEM, "out of memory for the job's name");
+    if (rc == 0)
+        rc = rdv_world_init(&s->world, size, err);
+    if (rc == 0)
+        rc = fd_nonblock(listen_fd, true);
+    if (rc == 0)
+        rc = server_open(s, err);
+    if (rc == 0) {
+        rc = -thread_start(s);
+        if (rc)
+            (void)err_errno(err, -rc, "cannot start the rendezvous thread");
+    }
+    if (rc) {
+        s->listen_fd = -1; /* stays the caller's */
+        server_free(s);
+        return rc;
+    }
+    *ret = s;
+    return 0;
+}
+
+uint32_t rdv_server_joined(const struct rdv_server *s)
+{
+    return atomic_load_explicit(&s->n_seen, memory_order_relaxed);
+}
+
+static void ring(struct rdv_server *s)
+{
+    uint64_t one = 1;
+
+    if (write(s->wake_fd, &one, sizeof(one)) < 0) {
+        /* Only EAGAIN, at 2^64 - 2 rings that nobody has heard: it is awake. */
+    }
+}
+
+void rdv_server_fail(struct rdv_server *s, const char *cause)
+{
+    (void)pthread_mutex_lock(&s->lock); /* a default mutex does not fail */
+    if (!s->cause) {
+        s->cause = mem_strndup(cause, RDV_MAX_TEXT_BYTES);
+        if (!s->cause) /* the cause is lost, the failure is not */
+            s->is_stopping = true;
+    }
+    (void)pthread_mutex_unlock(&s->lock);
+    ring(s);
+}
+
+void rdv_server_stop(struct rdv_server *s)
+{
+    if (!s)
+        return;
+    (void)pthread_mutex_lock(&s->lock); /* a default mutex does not fail */
+    s->is_stopping = true;
+    (void)pthread_mutex_unlock(&s->lock);
+    ring(s);
+    (void)pthread_join(s->thread, NULL); /* bounded by STOP_FLUSH_MS */
+    server_free(s);
+}

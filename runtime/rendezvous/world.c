@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The all-gather itself: members give a blob each; when all have, the round is one
+ * message for everybody and the next begins.
+ *
+ * Invariants: n_put is the number of members with has_put; n_bytes the sum of their
+ * blobs; a member with has_put has an owner (a blob whose giver has gone is withdrawn
+ * at once, because its next self may give another). Rounds only go up; who comes back
+ * after its round has ended is told so, since the others already work with what its
+ * earlier self had given. */
+#include "runtime/rendezvous/world.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "runtime/base/clock.h"
+#include "runtime/base/mem.h"
+
+#define MISSING_NAMED 16 /* so many ranges are written out, the rest is counted */
+
+struct rdv_msg *rdv_msg_new(uint32_t n)
+{
+    struct rdv_msg *m = mem_alloc(sizeof(*m) + n);
+
+    if (!m)
+        return NULL;
+    m->n_refs = 1;
+    m->n = n;
+    return m;
+}
+
+void rdv_msg_seal(struct rdv_msg *m)
+{
+    sha256(m->data, m->n, m->digest);
+}
+
+void rdv_msg_unref(struct rdv_msg *m)
+{
+    if (m && --m->n_refs == 0)
+        mem_free(m);
+}
+
+int rdv_world_init(struct rdv_world *w, uint32_t size, struct err *err)
+{
+    memset(w, 0, sizeof(*w));
+    if (size == 0 || size > WORLD_MAX_RANKS)
+        return err_set(err, -EINVAL, "rendezvous for %u ranks, allowed are 1 to %u",
+                       size, WORLD_MAX_RANKS);
+    w->v = mem_calloc(size, sizeof(*w->v));
+    if (!w->v)
+        return err_set(err, -ENOMEM, "out of memory for %u members", size);
+    w->size = size;
+    return 0;
+}
+
+void rdv_world_release(struct rdv_world *w)
+{
+    for (uint32_t i = 0; w->v && i < w->size; i++)
+        mem_free(w->v[i].blob);
+    mem_free(w->v);
+    w->v = NULL;
+    w->size = 0;
+}
+
+int rdv_world_join(struct rdv_world *w,
+                   uint32_t rank,
+                   uint32_t size,
+                   void *owner,
+                   void **ret_old,
+                   struct err *err)
+{
+    if (size != w->size)
+        return err_set(err, -EINVAL,
+                       "rank %u comes with size %u, but this world has size %u", rank,
+                       size, w->size);
+    if (rank >= size)
+        return err_set(err, -EINVAL, "rank %u is not below size %u", rank, size);
+
+    struct rdv_member *m = &w->v[rank];
+    *ret_old = m->owner;
+    rdv_world_withdraw(w, rank);
+    m->owner = owner;
+    if (!m->was_seen) {
+        m->was_seen = true;
+        w->n_seen++;
+    }
+    return 0;
+}
+
+void rdv_world_leave(struct rdv_world *w, uint32_t rank, const void *owner)
+{
+    if (w->v[rank].owner != owner)
+        return;
+    rdv_world_withdraw(w, rank);
+    w->v[rank].owner = NULL;
+}
+
+void rdv_world_withdraw(struct rdv_world *w, uint32_t rank)
+{
+    struct rdv_member *m = &w->v[rank];
+
+    if (!m->has_put)
+        return;
+    w->n_put--;
+    w->n_bytes -= m->n;
+    mem_free(m->blob);
+    m->blob = NULL;
+    m->n = 0;
+    m->has_put = false;
+}
+
+int rdv_world_put(struct rdv_world *w,
+                  uint32_t rank,
+                  const struct rdv_put *put,
+                  uint64_t now_ns,
+                  struct err *err)
+{
+    struct rdv_member *m = &w->v[rank];
+
+    if (m->has_put || put->round > w->round)
+        return err_set(err, -EPROTO, "rank %u gives to round %u, but round %u is open",
+                       rank, put->round, w->round);
+    if (put->round < w->round)
+        return err_set(err, -ESTALE,
+                       "rank %u asks for round %u, which has ended (round %u is open): "
+                       "it was restarted after the others had met",
+                       rank, put->round, w->round);
+    if (w->n_bytes + put->n > RDV_MAX_ROUND_BYTES)
+        return err_set(err, -E2BIG,
+                       "round %u would exceed %u bytes with the %u of rank %u",
+                       w->round, RDV_MAX_ROUND_BYTES, put->n, rank);
+    m->blob = mem_alloc(put->n);
+    if (!m->blob)
+        return err_set(err, -ENOMEM, "out of memory for the blob of rank %u", rank);
+    if (put->n)
+        memcpy(m->blob, put->blob, put->n);
+    m->n = put->n;
+    m->has_put = true;
+    m->wait_ms = put->wait_ms;
+    m->deadline_ns = put->wait_ms == RDV_WAIT_FOREVER
+                         ? UINT64_MAX
+                         : now_ns + put->wait_ms * NS_PER_MS;
+    w->n_put++;
+    w->n_bytes += put->n;
+    return 0;
+}
+
+bool rdv_world_is_full(const struct rdv_world *w)
+{
+    return w->n_put == w->size;
+}
+
+struct rdv_msg *rdv_world_finish(struct rdv_world *w)
+{
+    size_t at = 8 + (size_t)w->size * 4;
+    struct rdv_msg *msg = rdv_msg_new((uint32_t)(at + w->n_bytes));
+
+    if (!msg)
+        return NULL;
+    rdv_put_u32(msg->data, w->round);
+    rdv_put_u32(msg->data + 4, w->size);
+    for (uint32_t i = 0; i < w->size; i++) {
+        struct rdv_member *m = &w->v[i];
+
+        rdv_put_u32(msg->data + 8 + (size_t)i * 4, m->n);
+        if (m->n)
+            memcpy(msg->data + at, m->blob, m->n);
+        at += m->n;
+        rdv_world_withdraw(w, i);
+    }
+    rdv_msg_seal(msg);
+    w->round++;
+    return msg;
+}
+
+/* --- who is missing, as text
+ * ------------------------------------------------------------------ */
+
+enum missing { MISSING_ANY, MISSING_LOST, MISSING_LATE };
+
+static bool is_missing(const struct rdv_member *m, enum missing kind)
+{
+    if (m->has_put)
+        return false;
+    switch (kind) {
+    case MISSING_LOST:
+        return m->was_seen && !m->owner;
+    case MISSING_LATE:
+        return m->owner != NULL;
+    case MISSING_ANY:
+        break;
+    }
+    return true;
+}
+
+static size_t add(char *ret, size_t n, size_t size_bytes, const char *s)
+{
+    int k = snprintf(ret + n, size_bytes - n, "%s", s);
+
+    return k < 0 || (size_t)k >= size_bytes - n ? size_bytes - 1 : n + (size_t)k;
+}
+
+/* "1, 3-5, 9" of one kind; returns how many ranks there are. */
+static uint32_t
+list(const struct rdv_world *w, enum missing kind, char *ret, size_t size_bytes)
+{
+    uint32_t n_ranks = 0, n_ranges = 0, rest = 0;
+    size_t n = 0;
+
+    ret[0] = '\0';
+    for (uint32_t i = 0; i < w->size; i++) {
+        if (!is_missing(&w->v[i], kind))
+            continue;
+
+        uint32_t end = i;
+        while (end + 1 < w->size && is_missing(&w->v[end + 1], kind))
+            end++;
+        n_ranks += end - i + 1;
+        if (n_ranges++ < MISSING_NAMED) {
+            char one[32];
+            const char *comma = n ? ", " : "";
+
+            if (end == i)
+                (void)snprintf(one, sizeof(one), "%s%u", comma, i);
+            else
+                (void)snprintf(one, sizeof(one), end == i + 1 ? "%s%u, %u" : "%s%u-%u",
+                               comma, i, end);
+            n = add(ret, n, size_bytes, one);
+        } else {
+            rest += end - i + 1;
+        }
+        i = end;
+    }
+    if (rest) {
+        char more[32];
+
+        (void)snprintf(more, sizeof(more), " and %u more", rest); /* always fits */
+        (void)add(ret, n, size_bytes, more);
+    }
+    return n_ranks;
+}
+
+void rdv_world_missing(const struct rdv_world *w, char *ret, size_t size_bytes)
+{
+    char any[160], part[160];
+    uint32_t n_any = list(w, MISSING_ANY, any, sizeof(any));
+    int k = snprintf(ret, size_bytes, "rank%s %s (of %u)", n_any == 1 ? "" : "s", any,
+                     w->size);
+    size_t n = k < 0 || (size_t)k >= size_bytes ? size_bytes - 1 : (size_t)k;
+
+    if (list(w, MISSING_LOST, part, sizeof(part))) {
+        n = add(ret, n, size_bytes, "; had connected and was lost: ");
+        n = add(ret, n, size_bytes, part);
+    }
+    if (list(w, MISSING_LATE, part, sizeof(part))) {
+        n = add(ret, n, size_bytes, "; connected but not yet there: ");
+        (void)add(ret, n, size_bytes, part);
+    }
+}
