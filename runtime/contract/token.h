@@ -13,7 +13,8 @@ struct token {
     uint8_t key[32];
 };
 int token_random(struct token *ret, struct err *err);
-/* Mode must not allow others to write; -EACCES with a sentence when the file is world-readable. */
+/* -EACCES with a sentence when others may write the file, or read it; reading is allowed where the
+ * file system is mounted read-only, as Secret volumes are (the pod is the border there). */
 int token_read_file(const char *path, struct token *ret, struct err *err);
 int token_write_file(const char *path, const struct token *t, struct err *err); /* 0600 */
 /* The place's token, whatever its source; TOKEN_FD is read once and closed. */
