@@ -1,0 +1,74 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Who may include whom. The table is the architecture: a folder may include its own headers and those
+# of the folders named. A header from outside (not libc, not the kernel's) appears in no .h of ours and in at
+# most two .c files.
+. "$(dirname "$0")/lib.sh"
+
+# folder            may include, besides its own
+table='
+runtime/base        -
+runtime/contract    runtime/base
+runtime/rendezvous  runtime/base runtime/contract
+runtime/core        runtime/base runtime/contract
+runtime/backend     runtime/base runtime/core runtime/contract runtime/rendezvous
+runtime/control     runtime/base runtime/contract runtime/core runtime/rendezvous
+runtime/api         runtime/base runtime/contract runtime/core runtime/rendezvous runtime/control runtime/backend hvd.h
+runtime/launch      runtime/base runtime/contract runtime/rendezvous
+runtime/python      hvd.h
+runtime/tensorflow  hvd.h
+operator/doc        runtime/base
+operator/core       runtime/base runtime/contract operator/doc
+operator/kube       runtime/base operator/doc
+operator            runtime/base runtime/contract runtime/rendezvous operator/core operator/kube operator/doc
+spank_plugin        runtime/base runtime/contract runtime/rendezvous
+'
+mapfile -t sources < <(files 'runtime/*.c' 'runtime/*.h' 'operator/*.c' 'operator/*.h' 'spank_plugin/*.c' 'spank_plugin/*.h')
+[ ${#sources[@]} -gt 0 ] || skip "no C sources"
+
+list=$(mktemp) std=$(mktemp)
+trap 'rm -f "$list" "$std"' EXIT
+# FILE LINE KIND HEADER
+awk '/^[ \t]*#[ \t]*include[ \t]*["<]/ {
+        split($0, p, /["<>]/)
+        print FILENAME, FNR, (index($0, "<") ? "sys" : "own"), p[2]
+     }' "${sources[@]}" >"$list"
+
+while read -r file line kind header; do
+    [ "$kind" = own ] || continue
+    rule=$(awk -v f="$file" 'NF && index(f, $1 "/") == 1 && length($1) > n {n = length($1); r = $0} END {print r}' <<<"$table")
+    # shellcheck disable=SC2086 # a list of words
+    set -- $rule
+    ok=no
+    for folder in "$@"; do
+        if [ "$header" = "$folder" ] || [ "${header#"$folder"/}" != "$header" ]; then ok=yes; fi
+    done
+    # a header beside the file, without folder: generated tables and the like
+    if [ "$ok" = no ] && [ -f "$(dirname "$file")/$header" ]; then ok=yes; fi
+    if [ "$ok" = no ] && ! allowed include "$file:$header"; then
+        finding "$file:$line: includes \"$header\"; ${1:-this folder} may include only its own and: ${*:2}"
+    fi
+done <"$list"
+
+if command -v dpkg >/dev/null && command -v gcc >/dev/null; then
+    {
+        dpkg -L libc6-dev linux-libc-dev | sed -nE 's,^/usr/include/(x86_64-linux-gnu/|aarch64-linux-gnu/)?(.*\.h)$,\2,p'
+        find "$(gcc -print-file-name=include)" -name '*.h' -printf '%P\n'
+    } | sort -u >"$std"
+    while read -r file line kind header; do
+        [ "$kind" = sys ] || continue
+        grep -qxF "$header" "$std" && continue
+        case "$file" in
+            *.h) allowed include "$file:$header" || finding "$file:$line: third-party <$header> in a header of ours" ;;
+            *.c) echo "$header $file" >>"$list.third" ;;
+        esac
+    done <"$list"
+    if [ -f "$list.third" ]; then
+        while read -r header count; do
+            [ "$count" -le 2 ] || allowed header "$header" \
+                || finding "<$header> appears in $count .c files, at most two: $(awk -v h="$header" '$1 == h {print $2}' "$list.third" | sort -u | tr '\n' ' ')"
+        done < <(sort -u "$list.third" | awk '{n[$1]++} END {for (h in n) print h, n[h]}')
+        rm -f "$list.third"
+    fi
+fi
+finish

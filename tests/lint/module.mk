@@ -1,0 +1,21 @@
+# make lint: everything that a tool can check (tests/lint/*.sh); incremental where it is slow
+LINT_C := $(shell git ls-files -- 'runtime/*.c' 'operator/*.c' 'spank_plugin/*.c' 2>/dev/null)
+LINT_C := $(wildcard $(LINT_C))
+LINT_PURE := $(filter runtime/core/%.c operator/core/%.c runtime/contract/%.c runtime/base/%.c,$(LINT_C))
+LINT_FLAGS = -std=gnu11 -I. -Iruntime/include -D_GNU_SOURCE '-DHVD_VERSION_STRING="0"' $(shell python3-config --includes 2>/dev/null)
+LINT_TIDY := $(patsubst %.c,$(BUILD)/lint/%.tidy,$(LINT_C))
+
+$(BUILD)/lint/%.tidy: %.c .clang-tidy tests/lint/tidy.sh
+	@tests/lint/tidy.sh $< $@ $(LINT_FLAGS)
+-include $(wildcard $(LINT_TIDY:.tidy=.d))
+
+.PHONY: lint lint-tidy lint-pure lint-selftest
+lint-tidy: $(LINT_TIDY)
+lint-pure: $(patsubst %.c,$(O)/%.o,$(LINT_PURE))
+lint: ## run all checks of tests/lint (formatting, layers, purity, sizes, symbols, tidy, shell, Python, docs)
+	@tests/setup/deb.sh lint
+	@$(MAKE) --no-print-directory -s lint-pure
+	@if command -v clang-tidy >/dev/null; then $(MAKE) --no-print-directory -s -j2 lint-tidy; fi
+	@tests/lint/run.sh
+lint-selftest: ## plant one offence per check and see that it is found
+	@tests/lint/selftest.sh

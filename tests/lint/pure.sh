@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# The objects of core/ folders and of the contract are pure: every symbol they take from outside is one
+# of pure.allow (libc functions without clock, files, environment, sockets, threads, randomness) or
+# comes from a pure module of ours. contract/token.c is the one file of the contract that reads files.
+. "$(dirname "$0")/lib.sh"
+need nm
+O=$BUILD/${V:-plain}
+mapfile -t core < <(files 'runtime/core/*.c' 'operator/core/*.c' 'runtime/contract/*.c')
+mapfile -t base < <(files runtime/base/{err,mem,arena,strbuf,parse,sha256}.c)
+[ ${#core[@]} -gt 0 ] || skip "no core folder yet"
+objects() { local f; for f in "$@"; do printf '%s\n' "$O/${f%.c}.o"; done; }
+mapfile -t all_o < <(objects "${core[@]}" "${base[@]}")
+for o in "${all_o[@]}"; do [ -f "$o" ] || skip "$o is not built (make lint builds it)"; done
+
+known=$(mktemp)
+trap 'rm -f "$known"' EXIT
+# what pure modules offer, less what is not pure in them
+nm -A --defined-only "${all_o[@]}" | awk '{print $NF}' | grep -vxE 'random_bytes|mem_fail_(after|fired)|token_.*' >"$known"
+grep -vE '^(#|$)' "$LINT/pure.allow" >>"$known"
+for f in "${core[@]}"; do
+    [ "$f" = runtime/contract/token.c ] && continue
+    while read -r sym; do
+        grep -qxF "$sym" "$known" && continue
+        allowed symbol "$f:$sym" && continue
+        finding "$f: needs $sym: core folders and the contract have no clock, files, environment, sockets, threads, randomness"
+    done < <(nm -u "$O/${f%.c}.o" | awk '{print $NF}')
+done
+finish

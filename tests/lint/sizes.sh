@@ -1,0 +1,42 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Files of at most 600 lines, functions of at most 80 lines and complexity 20 (pmccabe's first column:
+# a switch counts once). Exceptions and exceptions that are no longer needed: tests/lint/allow.
+. "$(dirname "$0")/lib.sh"
+need pmccabe
+MAX_FILE=600 MAX_FUNCTION=80 MAX_COMPLEXITY=20
+over=$(mktemp)
+trap 'rm -f "$over"' EXIT
+
+while IFS= read -r f; do
+    n=$(wc -l <"$f")
+    [ "$n" -le $MAX_FILE ] && continue
+    echo "lines $f" >>"$over"
+    allowed lines "$f" || finding "$f: $n lines, at most $MAX_FILE"
+done < <(files '*.c' '*.h' '*.py' '*.sh' '*.mk' Makefile)
+
+mapfile -t sources < <(files '*.c')
+if [ ${#sources[@]} -gt 0 ]; then
+    while IFS=$'\t' read -r complexity _ _ _ lines where; do
+        name=${where##*: }
+        file=${where%%(*}
+        [ "$complexity" -le $MAX_COMPLEXITY ] && [ "$lines" -le $MAX_FUNCTION ] && continue
+        # a test's table of rows is data, not code
+        case "$file" in tests/unit/*) [ "$complexity" -le $MAX_COMPLEXITY ] && continue ;; esac
+        echo "function $file:$name" >>"$over"
+        allowed function "$file:$name" && continue
+        finding "$file: $name: $lines lines (at most $MAX_FUNCTION), complexity $complexity (at most $MAX_COMPLEXITY)"
+    done < <(pmccabe "${sources[@]}" 2>/dev/null)
+fi
+
+if [ -f tests/lint/allow ]; then
+    while read -r check key hash reason; do
+        case "$check" in '' | '#'*) continue ;; esac
+        if [ "$hash" != '#' ] || [ -z "$reason" ]; then
+            finding "tests/lint/allow: \"$check $key\" has no reason (CHECK KEY # reason)"
+        elif [ "$check" = lines ] || [ "$check" = function ]; then
+            grep -qxF "$check $key" "$over" || finding "tests/lint/allow: \"$check $key\" is not needed any more"
+        fi
+    done <tests/lint/allow
+fi
+finish

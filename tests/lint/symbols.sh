@@ -1,0 +1,58 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# What the shipped objects promise to the dynamic linker: libhvd.so exports hvd_* alone and needs libc alone;
+# portable builds need no newer glibc than 2.17; the agent and launchers are static; the plugin
+# exports what Slurm looks up and nothing else. Looks at what is built.
+. "$(dirname "$0")/lib.sh"
+need objdump
+seen=0
+built() { # PATH: there, and counted
+    [ -f "$1" ] || return 1
+    seen=$((seen + 1))
+}
+exports() { nm -D --defined-only "$1" | awk '{print $NF}' | sed 's/@.*//'; }
+needed() { objdump -p "$1" | awk '$1 == "NEEDED" {print $2}'; }
+
+check_exports() { # FILE REGEX
+    local sym
+    for sym in $(exports "$1" | grep -vxE "$2" || true); do finding "$1: exports $sym; only $2 may be"; done
+}
+check_glibc() { # FILE: versions above 2.17
+    local v
+    for v in $(objdump -T "$1" | grep -oE 'GLIBC_[0-9.]+' | sort -uV); do
+        if [ "$(printf '%s\n2.17\n' "${v#GLIBC_}" | sort -V | tail -1)" != 2.17 ]; then
+            finding "$1: needs $v, portable objects at most GLIBC_2.17: $(objdump -T "$1" | awk -v v="$v" 'index($0, v) {print $NF}' | tr '\n' ' ')"
+        fi
+    done
+}
+check_needed() { # FILE REGEX
+    local lib
+    for lib in $(needed "$1" | grep -vxE "$2" || true); do finding "$1: needs $lib; only $2 may be"; done
+}
+check_static() { # FILE
+    if objdump -p "$1" | grep -q 'NEEDED'; then finding "$1: is not static: needs $(needed "$1" | tr '\n' ' ')"; fi
+}
+
+for so in "$BUILD"/{plain,portable}/lib/libhvd.so "$BUILD/stage/lib/libhvd.so"; do
+    built "$so" || continue
+    check_exports "$so" 'hvd_[a-z0-9_]+'
+    check_needed "$so" '(libc|libm|libpthread|libdl|librt|ld-linux[-a-z0-9_]*)\.so\.[0-9]+'
+    case "$so" in */plain/*) ;; *) check_glibc "$so" ;; esac
+done
+while IFS= read -r -d '' f; do
+    case "$f" in *.so) built "$f" && check_glibc "$f" ;; esac
+done < <(find "$BUILD/stage" -type f -name '*.so' -print0 2>/dev/null)
+for prog in hvd-agent horovodrun perseusrun; do
+    f=$BUILD/stage/bin/$prog
+    if built "$f" && [ "$(head -c4 "$f" | tail -c3)" = ELF ]; then check_static "$f"; fi
+done
+if built "$BUILD/plain/lib/spank_hvd.so"; then
+    check_exports "$BUILD/plain/lib/spank_hvd.so" 'slurm_spank_[a-z_]+|plugin_(name|type|version)|spank_plugin_version'
+    # every function of ours that it calls must be inside: Slurm would find out only at load time
+    for sym in $(nm -D -u "$BUILD/plain/lib/spank_hvd.so" | awk '{print $NF}' | sed 's/@.*//' \
+        | grep -E '^(contract|layout|token|rdv|auth|hostlist|places|strbuf|mem|err|fd|tcp|parse|sha256|hex|srun|node|task|seal|ticket)_' || true); do
+        finding "$BUILD/plain/lib/spank_hvd.so: $sym is undefined"
+    done
+fi
+[ "$seen" -gt 0 ] || skip "nothing is built: make all, make stage"
+finish
