@@ -38,7 +38,8 @@ class Layer:
     """A tar file under construction, with parent folders made as they are needed."""
 
     def __init__(self, out):
-        self.tar = tarfile.open(fileobj=out, mode="w", format=tarfile.PAX_FORMAT)
+        self.tar = tarfile.open(fileobj=out, mode="w",  # noqa: SIM115 (closed by make_layer)
+                                format=tarfile.PAX_FORMAT)
         self.seen = set()
 
     def add(self, path, kind, mode, data=None, size=0, link=""):
@@ -91,7 +92,7 @@ class Layer:
 def pair(text):
     left, found, right = text.partition("=")
     if not found or not left or not right:
-        raise argparse.ArgumentTypeError("'%s' is not of the form A=B" % text)
+        raise argparse.ArgumentTypeError(f"'{text}' is not of the form A=B")
     return left, right
 
 
@@ -135,7 +136,7 @@ def digest_of(stream):
 def main():
     args = arguments()
     if ":" not in args.name.rsplit("/", 1)[-1]:
-        sys.exit("oci.py: the image name '%s' has no tag" % args.name)
+        sys.exit(f"oci.py: the image name '{args.name}' has no tag")
     folder = os.path.dirname(os.path.abspath(args.out))
     with tempfile.TemporaryFile(dir=folder) as layer:
         make_layer(args, layer)

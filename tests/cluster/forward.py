@@ -47,7 +47,7 @@ def main():
     listener = socket.create_server(("127.0.0.1", 0), backlog=128)
     listener.set_inheritable(True)
     with open(url_file + ".new", "w") as f:
-        f.write("https://127.0.0.1:%d\n" % listener.getsockname()[1])
+        f.write(f"https://127.0.0.1:{listener.getsockname()[1]}\n")
     os.rename(url_file + ".new", url_file)
     os.execvp("nsenter", ["nsenter", "--net=" + netns, "--", sys.executable, __file__,
                           "--inside", str(listener.fileno()), address, port])

@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the end-to-end tests share: kubectl, waiting with a deadline, HorovodJobs, TAP.
+
+The tests talk to the cluster as a person would, through kubectl, and look at processes through
+/proc, because the nodes are namespaces of this machine.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+import traceback
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+RUN = Path(os.environ.get("RM_RUN", "/tmp/ringmaster-cluster"))
+IMAGE = "localhost/train-torch:1"
+SEED = int(os.environ.get("E2E_SEED", random.SystemRandom().randrange(1 << 32)))
+
+
+class Late(AssertionError):
+    """A wait that met its deadline; says what was there instead."""
+
+
+class Refused(Exception):
+    """kubectl exited non-zero; the text is its standard error."""
+
+
+def kubectl(*args: str, stdin: str | None = None, timeout: float = 60) -> str:
+    """Runs kubectl as administrator; returns its standard output."""
+    done = subprocess.run(
+        [str(RUN / "bin/kubectl"), "--kubeconfig", str(RUN / "admin.kubeconfig"), *args],
+        input=stdin, capture_output=True, text=True, timeout=timeout, check=False)
+    if done.returncode != 0:
+        raise Refused(done.stderr.strip())
+    return done.stdout
+
+
+def get(kind: str, name: str, ns: str) -> dict | None:
+    """One object, None when there is none."""
+    text = kubectl("get", kind, name, "-n", ns, "-o", "json", "--ignore-not-found")
+    return json.loads(text) if text else None
+
+
+def items(kind: str, ns: str, *args: str) -> list[dict]:
+    return json.loads(kubectl("get", kind, "-n", ns, "-o", "json", *args))["items"]
+
+
+def wait(what: str, look, seconds: float):
+    """Calls look() until it returns something true and returns that; fails at the deadline."""
+    deadline = time.monotonic() + seconds
+    while True:
+        seen = look()
+        if seen:
+            return seen
+        if time.monotonic() > deadline:
+            raise Late(f"{what}: not so after {seconds:.0f} s")
+        time.sleep(0.3)
+
+
+def expect(claim: bool, text: str, *seen) -> None:
+    """A check that shows what was seen when it fails."""
+    if not claim:
+        shown = "\n".join(s if isinstance(s, str) else json.dumps(s, indent=1) for s in seen)
+        raise AssertionError(f"{text}\n{shown}" if shown else text)
+
+
+def pod_template(command: list[str], **pod_spec) -> dict:
+    container = {"name": "main", "image": IMAGE, "command": command,
+                 "env": [{"name": "OMP_NUM_THREADS", "value": "1"}]}
+    container.update(pod_spec.pop("container", {}))
+    return {"spec": {"terminationGracePeriodSeconds": 2, "containers": [container], **pod_spec}}
+
+
+def horovodjob(name: str, command: list[str], workers: int = 2, slots: int = 1,
+               **pod_spec) -> dict:
+    """A small job; pod_spec is merged into the pod's spec, `container` into its container."""
+    return {"apiVersion": "ringmaster.dev/v1beta1", "kind": "HorovodJob",
+            "metadata": {"name": name},
+            "spec": {"slotsPerWorker": slots,
+                     "runPolicy": {"cleanPodPolicy": "None"},
+                     "replicaSpecs": {"Worker": {"replicas": workers,
+                                                 "template": pod_template(command, **pod_spec)}}}}
+
+
+def apply(obj: dict, ns: str) -> str:
+    return kubectl("apply", "-n", ns, "-f", "-", stdin=json.dumps(obj))
+
+
+def namespace(name: str, **labels: str) -> str:
+    """A namespace for one test, empty: what an earlier run left is deleted first."""
+    kubectl("delete", "namespace", name, "--ignore-not-found", timeout=120)
+    kubectl("create", "namespace", name)
+    for key, value in labels.items():
+        kubectl("label", "namespace", name, f"pod-security.kubernetes.io/{key}={value}")
+    wait("the namespace's service account", lambda: get("serviceaccount", "default", name), 20)
+    return name
+
+
+def status_of(name: str, ns: str) -> dict:
+    return (get("horovodjob", name, ns) or {}).get("status", {})
+
+
+def condition(status: dict, kind: str) -> dict:
+    return next((c for c in status.get("conditions", []) if c["type"] == kind), {})
+
+
+def wait_state(name: str, ns: str, *states: str, seconds: float = 90) -> dict:
+    """Waits for one of the states and returns the status; another final state fails at once."""
+    last: dict = {}
+
+    def look():
+        nonlocal last
+        last = status_of(name, ns)
+        state = last.get("state")
+        if state in ("Succeeded", "Failed") and state not in states:
+            raise AssertionError(f"job {name} is {state}, not {' or '.join(states)}\n"
+                                 + json.dumps(last, indent=1) + "\n" + diagnosis(name, ns))
+        return state in states and last
+
+    try:
+        return wait(f"job {name} {' or '.join(states)}", look, seconds)
+    except Late as late:
+        raise Late(f"{late}\n{json.dumps(last, indent=1)}\n{diagnosis(name, ns)}") from None
+
+
+def diagnosis(name: str, ns: str) -> str:
+    """What a person would look at next: pods, events and the ends of the logs."""
+    parts = []
+    for args in (("get", "pods", "-o", "wide"), ("get", "events"),
+                 ("logs", "-l", f"ringmaster.dev/job-name={name}", "--tail", "15",
+                  "--all-containers", "--prefix")):
+        try:
+            parts.append(kubectl(*args, "-n", ns))
+        except (Refused, subprocess.TimeoutExpired) as e:
+            parts.append(str(e))
+    return "\n".join(parts)
+
+
+def workers(name: str, ns: str) -> list[dict]:
+    return items("pods", ns, "-l", f"ringmaster.dev/job-name={name}")
+
+
+def processes(program: str) -> list[int]:
+    """Process ids, as this machine numbers them, whose argv[0] ends in /program or is it."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            argv0 = (entry / "cmdline").read_bytes().split(b"\0")[0].decode(errors="replace")
+        except OSError:
+            continue
+        if argv0.rsplit("/", 1)[-1] == program:
+            found.append(int(entry.name))
+    return found
+
+
+def in_this_cluster(pid: int) -> bool:
+    """True for a process in a container of one of our nodes (their cgroups carry our id)."""
+    import hashlib
+    mark = "rm-" + hashlib.sha256(str(RUN.resolve()).encode()).hexdigest()[:6] + "-n"
+    try:
+        return mark in Path(f"/proc/{pid}/cgroup").read_text()
+    except OSError:
+        return False
+
+
+def memory_kib(pid: int, field: str) -> int:
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith(field + ":"):
+            return int(line.split()[1])
+    raise AssertionError(f"/proc/{pid}/status has no {field}")
+
+
+class Suite:
+    """Collects tests by decorator, runs those asked for, prints TAP."""
+
+    def __init__(self) -> None:
+        self.tests: list = []
+
+    def test(self, function):
+        self.tests.append(function)
+        return function
+
+    def main(self, wanted: list[str]) -> int:
+        chosen = [t for t in self.tests if not wanted or t.__name__ in wanted]
+        unknown = set(wanted) - {t.__name__ for t in self.tests}
+        if unknown:
+            print(f"no test {', '.join(sorted(unknown))}; there are: "
+                  + ", ".join(t.__name__ for t in self.tests), file=sys.stderr)
+            return 2
+        print(f"# seed {SEED} (E2E_SEED={SEED} repeats the choices)", flush=True)
+        failed = 0
+        for number, test in enumerate(chosen, 1):
+            start = time.monotonic()
+            try:
+                test()
+                word, why = "ok", ""
+            except Exception as e:  # every failure becomes a line of TAP
+                word, failed = "not ok", failed + 1
+                why = str(e) if isinstance(e, (AssertionError, Refused)) \
+                    else traceback.format_exc()
+            took = time.monotonic() - start
+            print(f"{word} {number} - {test.__name__.replace('_', ' ')} ({took:.1f} s)",
+                  flush=True)
+            for line in why.splitlines():
+                print("# " + line, flush=True)
+        print(f"1..{len(chosen)}", flush=True)
+        return 1 if failed else 0

@@ -1,0 +1,318 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""End-to-end tests on the two-node cluster, in TAP. usage: e2e.py [TEST ...]
+
+run.sh brings the cluster up, installs the operator as shipped and calls this. Each test has a
+namespace of its own, so that one can be repeated alone while the cluster stays.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+
+from cluster import (
+    ROOT,
+    SEED,
+    Refused,
+    Suite,
+    apply,
+    condition,
+    expect,
+    get,
+    horovodjob,
+    in_this_cluster,
+    items,
+    kubectl,
+    memory_kib,
+    namespace,
+    processes,
+    wait,
+    wait_state,
+    workers,
+)
+
+suite = Suite()
+choose = random.Random(SEED)
+RSS_LIMIT_KIB = 20 * 1024
+
+
+def operator_pod() -> dict:
+    pods = json.loads(kubectl("get", "pods", "-A", "-o", "json", "-l",
+                              "app.kubernetes.io/name=hvd-operator"))["items"]
+    expect(len(pods) == 1, "one operator pod", [p["metadata"]["name"] for p in pods])
+    return pods[0]
+
+
+def operator_pid() -> int:
+    found = [p for p in processes("hvd-operator") if in_this_cluster(p)]
+    expect(len(found) == 1, "one hvd-operator process in this cluster", str(found))
+    return found[0]
+
+
+def demo(ns: str, state: str, *more_args: str) -> dict:
+    """Applies the shipped example, with more arguments for the script; waits for its end."""
+    example = ROOT / "manifests/examples/horovodjob.yaml"
+    docs = json.loads(kubectl("create", "--dry-run=client", "-o", "json", "-n", ns, "-f",
+                              str(example)))
+    container = docs["spec"]["replicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]
+    container["args"] = container.get("args", []) + list(more_args)
+    name = docs["metadata"]["name"]
+    apply({k: docs[k] for k in ("apiVersion", "kind", "spec")} | {"metadata": {"name": name}}, ns)
+    return wait_state(name, ns, state, seconds=180)
+
+
+def accuracy(log: str) -> float:
+    found = re.findall(r"accuracy[^0-9]*([01]\.\d+)", log)
+    expect(bool(found), "the log tells the held-out accuracy", log)
+    return float(found[-1])
+
+
+# --- the demo ---------------------------------------------------------------------------
+@suite.test
+def the_demo_job_learns_all_ten_digits() -> None:
+    ns = namespace("e2e-demo")
+    status = demo(ns, "Succeeded")
+    for kind in ("Created", "Succeeded"):
+        expect(condition(status, kind).get("status") == "True", f"condition {kind}", status)
+    expect(condition(status, "Running").get("status") == "False", "Running is over", status)
+    expect(status["replicaStatuses"]["Worker"] == {"active": 0, "succeeded": 2, "failed": 0},
+           "replicaStatuses", status)
+    expect(status.get("observedGeneration") == 1, "observedGeneration", status)
+    expect("startTime" in status and "completionTime" in status, "times", status)
+    log = kubectl("logs", "demo-worker-0", "-n", ns)
+    expect(accuracy(log) >= 0.97, "held-out accuracy is at least 0.97", log)
+    expect("identical weights" in log, "both workers hold identical weights", log)
+    nodes = {p["spec"]["nodeName"] for p in workers("demo", ns)}
+    expect(nodes == {"n0", "n1"}, "one worker on each node", str(nodes))
+
+
+@suite.test
+def kubectl_get_and_events_tell_the_job_s_story() -> None:
+    ns = "e2e-demo"
+    head, row = kubectl("get", "horovodjob", "demo", "-n", ns).splitlines()
+    expect(head.split() == ["NAME", "STATE", "WORKERS", "AGE"], "printer columns", head)
+    expect(row.split()[:3] == ["demo", "Succeeded", "0/2"], "printed row", row)
+    expect("demo" in kubectl("get", "hvdjob", "-n", ns), "the short name works")
+    reasons = [e["reason"] for e in items("events", ns)
+               if e["involvedObject"]["kind"] == "HorovodJob"]
+    for reason in ("JobCreated", "JobRunning", "JobSucceeded"):
+        expect(reasons.count(reason) == 1, f"one event {reason}", str(reasons))
+
+
+@suite.test
+def the_token_is_nowhere_but_in_its_secret() -> None:
+    ns = "e2e-demo"
+    data = (get("secret", "demo-token", ns) or {}).get("data", {})
+    expect(len(data) == 1, "Secret demo-token has one key", str(list(data)))
+    encoded = next(iter(data.values()))
+    token = base64.b64decode(encoded)
+    expect(len(token) >= 32, "the token has 32 bytes or more", str(len(token)))
+    pod = operator_pod()
+    seen = {
+        "the operator's log": kubectl("logs", "-n", pod["metadata"]["namespace"],
+                                      pod["metadata"]["name"]),
+        "the agents' logs": "".join(
+            kubectl("logs", "-n", ns, p["metadata"]["name"], "--all-containers")
+            for p in workers("demo", ns)),
+        "pods, events and the job": kubectl("get", "pods,events,horovodjobs,services", "-n", ns,
+                                            "-o", "json"),
+    }
+    needles = {encoded, token.hex(), token.decode("latin1").strip()}
+    for where, text in seen.items():
+        expect(not any(n in text for n in needles), f"no token in {where}")
+
+
+@suite.test
+def the_operator_stays_under_20_mib() -> None:
+    pid = operator_pid()
+    rss, peak = memory_kib(pid, "VmRSS"), memory_kib(pid, "VmHWM")
+    print(f"# operator: RSS {rss} KiB, peak {peak} KiB")
+    expect(peak < RSS_LIMIT_KIB, f"peak RSS {peak} KiB is under {RSS_LIMIT_KIB} KiB")
+
+
+@suite.test
+def without_averaging_the_digits_are_not_learnt() -> None:
+    ns = namespace("e2e-alone")
+    demo(ns, "Failed", "--no-average")  # the script itself says that its target was missed
+    log = kubectl("logs", "demo-worker-0", "-n", ns)
+    expect(accuracy(log) < 0.65, "held-out accuracy is below 0.65", log)
+
+
+# --- failures ---------------------------------------------------------------------------
+# Every rank trains; at step 5 one goes in the given way, and the others then fail by the error
+# that this gives them.
+FAILING = """
+import os, sys, torch, horovod.torch as hvd
+hvd.init()
+for step in range(100000):
+    if step == 5 and hvd.rank() == int(sys.argv[1]):
+        print("rank", hvd.rank(), "goes by", *sys.argv[2:], flush=True)
+        if sys.argv[2] == "exit":
+            os._exit(int(sys.argv[3]))
+        os.kill(os.getpid(), int(sys.argv[3]))
+    hvd.allreduce(torch.ones(4), name="x")
+"""
+
+
+def first_failure(ns: str, how: str, number: int) -> None:
+    rank = choose.randrange(4)
+    print(f"# rank {rank} goes by {how} {number}")
+    apply(horovodjob("fails", ["python3", "-c", FAILING, str(rank), how, str(number)], slots=2), ns)
+    status = wait_state("fails", ns, "Failed", seconds=120)
+    failure, message = status.get("failure", {}), condition(status, "Failed").get("message", "")
+    pod = f"fails-worker-{rank // 2}"
+    node = next(p["spec"]["nodeName"] for p in workers("fails", ns)
+                if p["metadata"]["name"] == pod)
+    wanted = {"rank": rank, "pod": pod, "node": node,
+              "exitCode" if how == "exit" else "signal": number}
+    seen = {k: failure.get(k) for k in wanted}
+    expect(seen == wanted, f"status.failure names the first: {wanted}", status)
+    for part in (f"rank {rank}", pod, node,
+                 f"code {number}" if how == "exit" else signal.Signals(number).name):
+        expect(part in message, f"the condition's message says '{part}'", message)
+    expect(f"rank {rank} goes by {how}" in failure.get("output", ""),
+           "status.failure.output has the rank's last lines", failure)
+
+
+@suite.test
+def the_first_rank_that_exits_3_is_named() -> None:
+    first_failure(namespace("e2e-exit"), "exit", 3)
+
+
+@suite.test
+def the_first_rank_that_a_signal_kills_is_named() -> None:
+    first_failure(namespace("e2e-signal"), "signal",
+                  choose.choice([signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS]))
+
+
+@suite.test
+def a_deleted_worker_fails_the_job_and_is_named() -> None:
+    ns = namespace("e2e-deleted")
+    apply(horovodjob("gone", ["sleep", "1000"]), ns)
+    wait_state("gone", ns, "Running")
+    kubectl("delete", "pod", "gone-worker-1", "-n", ns, "--wait=false")
+    status = wait_state("gone", ns, "Failed", seconds=60)
+    failed = condition(status, "Failed")
+    expect(failed.get("reason") == "WorkerDeleted", "reason WorkerDeleted", status)
+    expect("gone-worker-1" in failed.get("message", ""), "the message names the pod", status)
+    expect(status.get("failure", {}).get("pod") == "gone-worker-1", "failure.pod", status)
+
+
+# --- specs that are refused -------------------------------------------------------------
+def changed(name: str = "bad", **changes) -> dict:
+    """A good job with paths replaced: changed(**{"spec.slotsPerWorker": -1}); None removes."""
+    job = horovodjob(name, ["true"])
+    for path, value in changes.items():
+        at = job
+        *parents, last = path.split(".")
+        for key in parents:
+            at = at[int(key)] if key.isdigit() else at[key]
+        if value is None:
+            del at[last]
+        else:
+            at[last] = value
+    return job
+
+
+WORKER = "spec.replicaSpecs.Worker"
+POD = WORKER + ".template.spec"
+BAD_SPECS = [
+    ("zero workers", changed(**{WORKER + ".replicas": 0}), WORKER + ".replicas"),
+    ("name too long", changed("a" * 60), "name"),
+    ("no container", changed(**{POD + ".containers": []}), "containers"),
+    ("no command", changed(**{POD + ".containers.0.command": None}), "command"),
+    ("negative slots", changed(**{"spec.slotsPerWorker": -1}), "spec.slotsPerWorker"),
+    ("slots of the wrong type", changed(**{"spec.slotsPerWorker": "two"}), "slotsPerWorker"),
+    ("replicas of the wrong type", changed(**{WORKER + ".replicas": [2]}), "replicas"),
+    ("an unknown field", changed(**{"spec.slotsPerWorkr": 2}), "slotsPerWorkr"),
+]
+
+
+@suite.test
+def bad_specs_are_refused_with_the_field_s_name() -> None:
+    ns = namespace("e2e-bad")
+    accepted = []
+    for what, job, field in BAD_SPECS:
+        try:
+            apply(job, ns)
+            accepted.append(what)
+        except Refused as e:
+            sentence = str(e)
+            print(f"# {what}: {sentence.splitlines()[-1]}")
+            if field not in sentence:
+                accepted.append(f"{what}: the sentence does not name {field}: {sentence}")
+    expect(not accepted, "refused, each with its field named", *accepted)
+    expect(not items("horovodjobs", ns), "nothing was stored")
+
+
+# --- the operator -----------------------------------------------------------------------
+@suite.test
+def a_killed_operator_still_ends_the_job_right() -> None:
+    ns = namespace("e2e-killed")
+    script = "while [ ! -e /tmp/go ]; do sleep 0.2; done"
+    apply(horovodjob("goes-on", ["sh", "-c", script]), ns)
+    wait_state("goes-on", ns, "Running")
+    before = {p["metadata"]["name"]: p["metadata"]["uid"] for p in workers("goes-on", ns)}
+    pid = operator_pid()
+    os.kill(pid, signal.SIGKILL)
+    wait("the operator's process gone", lambda: pid not in processes("hvd-operator"), 20)
+    # The job ends while the operator is away or just back: both are right.
+    for name in before:
+        kubectl("exec", "-n", ns, name, "--", "touch", "/tmp/go")
+    wait_state("goes-on", ns, "Succeeded", seconds=90)
+    after = {p["metadata"]["name"]: p["metadata"]["uid"] for p in workers("goes-on", ns)}
+    expect(after == before, "the same two pods, nothing doubled", before, after)
+    reasons = [e["reason"] for e in items("events", ns)
+               if e["involvedObject"]["kind"] == "HorovodJob"]
+    expect(all(reasons.count(r) <= 1 for r in reasons), "no event twice", str(reasons))
+
+
+@suite.test
+def a_restricted_namespace_and_any_uid_will_do() -> None:
+    ns = namespace("e2e-restricted", enforce="restricted")
+    script = 'import os, _hvd; print("uid", os.getuid(), "rank", os.environ["HOROVOD_RANK"])'
+    apply(horovodjob(
+        "strict", ["python3", "-c", script],
+        securityContext={"runAsNonRoot": True, "runAsUser": 12345, "runAsGroup": 12345,
+                         "seccompProfile": {"type": "RuntimeDefault"}},
+        container={"securityContext": {"allowPrivilegeEscalation": False,
+                                       "readOnlyRootFilesystem": True,
+                                       "capabilities": {"drop": ["ALL"]}}}), ns)
+    wait_state("strict", ns, "Succeeded", seconds=60)
+    for i in range(2):
+        log = kubectl("logs", "-n", ns, f"strict-worker-{i}")
+        expect(f"uid 12345 rank {i}" in log, f"worker {i} ran as 12345", log)
+
+
+@suite.test
+def kubernetes_sweeps_up_after_a_deleted_job() -> None:
+    ns = namespace("e2e-sweep")
+    apply(horovodjob("swept", ["sleep", "1000"]), ns)
+    wait_state("swept", ns, "Running")
+    kubectl("delete", "horovodjob", "swept", "-n", ns)
+    kinds = "pods,services,secrets"
+    wait("pods, Service and Secret gone", lambda: not items(kinds, ns), 60)
+
+
+@suite.test
+def the_operator_was_never_restarted_by_a_crash() -> None:
+    status = operator_pod()["status"]["containerStatuses"][0]
+    restarts = status["restartCount"]
+    last = status.get("lastState", {}).get("terminated", {})
+    expect(restarts <= 1, "at most the one restart of our own kill", status)
+    expect(not last or last.get("exitCode") == 137, "and that by SIGKILL", status)
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(suite.main(sys.argv[1:]))
+    except subprocess.TimeoutExpired as late:
+        print(f"Bail out! {late}")
+        sys.exit(1)
