@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The kernels' one source, included by kernels_base.c and kernels_avx2.c, which define
  *     TABLE             name of the table
- *     widen_f16(float *, const uint16_t *, size_t), narrow_f16(uint16_t *, const float *, size_t)
+ *     widen_f16(float *, const uint16_t *, size_t), narrow_f16(uint16_t *, const float
+ * *, size_t)
  *
- * Design: a block of BLOCK elements is summed in a local array that stays in the L1 cache, then
- * finished and stored to one or two places. The local array is what makes every loop vectorise:
- * it aliases nothing, so destinations may equal sources. */
+ * Design: a block of BLOCK elements is summed in a local array that stays in the L1
+ * cache, then finished and stored to one or two places. The local array is what makes
+ * every loop vectorise: it aliases nothing, so destinations may equal sources. */
 
 #include <string.h>
 
@@ -86,10 +87,10 @@ static void i32_finish(uint32_t *acc, size_t n, const struct finish *f)
     if (f->factor != 1.0)
         for (size_t i = 0; i < n; i++) {
             double x = (double)(int32_t)acc[i] * f->factor;
-            acc[i]   = (uint32_t)(x >= 0x1p31    ? INT32_MAX
-                                  : x <= -0x1p31 ? INT32_MIN
-                                  : x != x       ? 0
-                                                 : (int32_t)x);
+            acc[i] = (uint32_t)(x >= 0x1p31    ? INT32_MAX
+                                : x <= -0x1p31 ? INT32_MIN
+                                : x != x       ? 0
+                                               : (int32_t)x);
         }
 }
 
@@ -101,10 +102,10 @@ static void i64_finish(uint64_t *acc, size_t n, const struct finish *f)
     if (f->factor != 1.0)
         for (size_t i = 0; i < n; i++) {
             double x = (double)(int64_t)acc[i] * f->factor;
-            acc[i]   = (uint64_t)(x >= 0x1p63    ? INT64_MAX
-                                  : x <= -0x1p63 ? INT64_MIN
-                                  : x != x       ? 0
-                                                 : (int64_t)x);
+            acc[i] = (uint64_t)(x >= 0x1p63    ? INT64_MAX
+                                : x <= -0x1p63 ? INT64_MIN
+                                : x != x       ? 0
+                                               : (int64_t)x);
         }
 }
 
@@ -144,6 +145,6 @@ DEFINE_SUM16(f16)
 DEFINE_SUM16(bf16)
 
 const struct kernel TABLE[DT_COUNT] = {
-    [DT_I32] = {4, i32_sum},  [DT_I64] = {8, i64_sum}, [DT_F16] = {2, f16_sum},
-    [DT_F32] = {4, f32_sum},  [DT_F64] = {8, f64_sum}, [DT_BF16] = {2, bf16_sum},
+    [DT_I32] = {4, i32_sum}, [DT_I64] = {8, i64_sum}, [DT_F16] = {2, f16_sum},
+    [DT_F32] = {4, f32_sum}, [DT_F64] = {8, f64_sum}, [DT_BF16] = {2, bf16_sum},
 };

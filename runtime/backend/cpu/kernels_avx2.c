@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The kernels for CPUs with AVX2 and F16C. module.mk compiles this file with -mavx2 -mf16c;
- * where the compiler does not (another machine) the table is empty. Only reduce.c may use it, after
- * asking the CPU. Without FMA, so that both builds give the same bits. Pure. */
+/* The kernels for CPUs with AVX2 and F16C. module.mk compiles this file with -mavx2
+ * -mf16c; where the compiler does not (another machine) the table is empty. Only
+ * reduce.c may use it, after asking the CPU. Without FMA, so that both builds give the
+ * same bits. Pure. */
 #include "runtime/backend/cpu/reduce.h"
 
 #if defined(__AVX2__) && defined(__F16C__)
@@ -14,7 +15,8 @@ static void widen_f16(float *restrict d, const uint16_t *restrict s, size_t n)
 {
     size_t i = 0;
     for (; i + 8 <= n; i += 8)
-        _mm256_storeu_ps(d + i, _mm256_cvtph_ps(_mm_loadu_si128((const void *)(s + i))));
+        _mm256_storeu_ps(d + i,
+                         _mm256_cvtph_ps(_mm_loadu_si128((const void *)(s + i))));
     for (; i < n; i++)
         d[i] = f32_of_f16(s[i]);
 }
@@ -23,9 +25,8 @@ static void narrow_f16(uint16_t *restrict d, const float *restrict s, size_t n)
 {
     size_t i = 0;
     for (; i + 8 <= n; i += 8)
-        _mm_storeu_si128(
-            (void *)(d + i),
-            _mm256_cvtps_ph(_mm256_loadu_ps(s + i), _MM_FROUND_TO_NEAREST_INT));
+        _mm_storeu_si128((void *)(d + i), _mm256_cvtps_ph(_mm256_loadu_ps(s + i),
+                                                          _MM_FROUND_TO_NEAREST_INT));
     for (; i < n; i++)
         d[i] = f16_of_f32(s[i]);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The kernels for any CPU the build targets (SSE2 on x86-64). See kernels.inc.h. Pure. */
+/* The kernels for any CPU the build targets (SSE2 on x86-64). See kernels.inc.h. Pure.
+ */
 #include <stddef.h>
 #include <stdint.h>
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Picks the kernel build for this CPU and turns (op, postscale) into a finish.
  *
- * The CPU is asked by CPUID directly: it costs nothing at this rate (once a batch) and needs no
- * compiler run-time object, which differs between gcc, clang and zig. Called by coll.c. */
+ * The CPU is asked by CPUID directly: it costs nothing at this rate (once a batch) and
+ * needs no compiler run-time object, which differs between gcc, clang and zig. Called
+ * by coll.c. */
 #include "runtime/backend/cpu/reduce.h"
 
 #if defined(__x86_64__)
@@ -15,7 +16,7 @@ static bool cpu_has_avx2_f16c(void)
     if (!__get_cpuid(1, &a, &b, &c, &d))
         return false;
     bool osxsave = c & (1u << 27);
-    bool f16c    = c & (1u << 29);
+    bool f16c = c & (1u << 29);
     if (!osxsave || !f16c)
         return false;
     unsigned lo, hi;
@@ -46,8 +47,8 @@ const struct kernel *kernel_for(enum dtype t, bool wide)
     return wide && kernel_has_wide() ? &kernels_avx2[t] : &kernels_base[t];
 }
 
-struct finish finish_of(enum dtype t, enum reduce_op op, double postscale,
-                        uint32_t n_ranks)
+struct finish
+finish_of(enum dtype t, enum reduce_op op, double postscale, uint32_t n_ranks)
 {
     struct finish f = {postscale, 1};
     if (op != OP_AVERAGE)

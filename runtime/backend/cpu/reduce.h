@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reduction kernels: one row a dtype, in two builds of the same source (baseline x86-64 or other
- * machine, and AVX2 + F16C) of which the running CPU picks one. Pure. */
+/* Reduction kernels: one row a dtype, in two builds of the same source (baseline x86-64
+ * or other machine, and AVX2 + F16C) of which the running CPU picks one. Pure. */
 #ifndef RUNTIME_BACKEND_CPU_REDUCE_H
 #define RUNTIME_BACKEND_CPU_REDUCE_H
 
@@ -8,32 +8,38 @@
 
 #include "runtime/core/types.h"
 
-/* What happens to a complete sum. Floating point: times factor (divisor is folded in). Integers:
- * divided by divisor toward zero, then times factor in double, toward zero and saturating. */
+/* What happens to a complete sum. Floating point: times factor (divisor is folded in).
+ * Integers: divided by divisor toward zero, then times factor in double, toward zero
+ * and saturating. */
 struct finish {
     double factor;
     uint64_t divisor;
 };
 #define FINISH_NONE ((struct finish){1.0, 1})
-struct finish finish_of(enum dtype t, enum reduce_op op, double postscale,
-                        uint32_t n_ranks);
+struct finish
+finish_of(enum dtype t, enum reduce_op op, double postscale, uint32_t n_ranks);
 
 struct kernel {
     size_t elem_bytes;
-    /* dst[i] = finish(src[0][i] + ... + src[n_src - 1][i]), also to dst2 unless NULL. Destinations
-     * may equal a source exactly, not overlap it otherwise. n_src >= 1. 16-bit floats are summed in
-     * float32 and rounded once; integers wrap. */
-    void (*sum)(void *dst, void *dst2, const void *const *src, size_t n_src, size_t n,
+    /* dst[i] = finish(src[0][i] + ... + src[n_src - 1][i]), also to dst2 unless NULL.
+     * Destinations may equal a source exactly, not overlap it otherwise. n_src >= 1.
+     * 16-bit floats are summed in float32 and rounded once; integers wrap. */
+    void (*sum)(void *dst,
+                void *dst2,
+                const void *const *src,
+                size_t n_src,
+                size_t n,
                 const struct finish *f);
 };
 
-/* The row of dtype t, NULL when it is not reducible. wide: use AVX2 if this CPU has it (tests
- * ask for both). */
+/* The row of dtype t, NULL when it is not reducible. wide: use AVX2 if this CPU has it
+ * (tests ask for both). */
 const struct kernel *kernel_for(enum dtype t, bool wide);
 bool kernel_has_wide(void);
 
 /* The two tables, by dtype; for reduce.c. */
 extern const struct kernel kernels_base[DT_COUNT];
-extern const struct kernel kernels_avx2[DT_COUNT]; /* all zero where it cannot be built */
+extern const struct kernel
+    kernels_avx2[DT_COUNT]; /* all zero where it cannot be built */
 
 #endif

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Virtual vectors and their cursors.
  *
- * A batch of many small tensors and one of a single large tensor are the same thing to the
- * algorithms: n_bytes bytes, of which the next run is asked for. Cursors only move forward and
- * never point at an exhausted or empty piece after cursor_next(), so a batch with empty tensors
- * costs nothing. Called by shm_coll.c, net.c, net_coll.c. Pure. */
+ * A batch of many small tensors and one of a single large tensor are the same thing to
+ * the algorithms: n_bytes bytes, of which the next run is asked for. Cursors only move
+ * forward and never point at an exhausted or empty piece after cursor_next(), so a
+ * batch with empty tensors costs nothing. Called by shm_coll.c, net.c, net_coll.c.
+ * Pure. */
 #include "runtime/backend/cpu/vec.h"
 
 #include <string.h>
@@ -22,8 +23,8 @@ struct cursor cursor_at(const struct vec *v)
     return (struct cursor){.v = v->v, .n = v->n};
 }
 
-uint64_t cursor_next(struct cursor *c, uint64_t max, const uint8_t **ret_in,
-                     uint8_t **ret_out)
+uint64_t
+cursor_next(struct cursor *c, uint64_t max, const uint8_t **ret_in, uint8_t **ret_out)
 {
     while (c->i < c->n && c->off == c->v[c->i].n) {
         c->i++;
@@ -32,9 +33,9 @@ uint64_t cursor_next(struct cursor *c, uint64_t max, const uint8_t **ret_in,
     if (c->i == c->n || max == 0)
         return 0;
     const struct piece *p = &c->v[c->i];
-    uint64_t n            = p->n - c->off < max ? p->n - c->off : max;
-    *ret_in               = p->in ? p->in + c->off : NULL;
-    *ret_out              = p->out ? p->out + c->off : NULL;
+    uint64_t n = p->n - c->off < max ? p->n - c->off : max;
+    *ret_in = p->in ? p->in + c->off : NULL;
+    *ret_out = p->out ? p->out + c->off : NULL;
     c->off += n;
     return n;
 }
@@ -93,26 +94,30 @@ void cursor_copy(struct cursor *c, uint64_t n)
     }
 }
 
-size_t cursor_iov(const struct cursor *c, int is_send, struct iovec *iov,
-                  size_t max_iov, uint64_t max_bytes)
+size_t cursor_iov(const struct cursor *c,
+                  int is_send,
+                  struct iovec *iov,
+                  size_t max_iov,
+                  uint64_t max_bytes)
 {
     struct cursor k = *c;
-    size_t n        = 0;
+    size_t n = 0;
     while (n < max_iov && max_bytes > 0) {
         const uint8_t *in = NULL;
-        uint8_t *out      = NULL;
-        uint64_t m        = cursor_next(&k, max_bytes, &in, &out);
+        uint8_t *out = NULL;
+        uint64_t m = cursor_next(&k, max_bytes, &in, &out);
         if (m == 0)
             break;
-        /* sendmsg() takes the iovec of a const buffer as void *: the union avoids a cast */
+        /* sendmsg() takes the iovec of a const buffer as void *: the union avoids a
+         * cast */
         union {
             const uint8_t *c;
             uint8_t *m;
-        } p               = {.m = out};
+        } p = {.m = out};
         if (is_send)
             p.c = in;
         iov[n].iov_base = p.m;
-        iov[n].iov_len  = (size_t)m;
+        iov[n].iov_len = (size_t)m;
         n++;
         max_bytes -= m;
     }

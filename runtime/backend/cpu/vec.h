@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A virtual vector: the tensors of a batch seen as one run of bytes, walked by forward-only
- * cursors. It lets a fused batch be packed straight into shared memory or into a socket's iovec,
- * without a fusion buffer. */
+/* A virtual vector: the tensors of a batch seen as one run of bytes, walked by
+ * forward-only cursors. It lets a fused batch be packed straight into shared memory or
+ * into a socket's iovec, without a fusion buffer. */
 #ifndef RUNTIME_BACKEND_CPU_VEC_H
 #define RUNTIME_BACKEND_CPU_VEC_H
 
@@ -28,17 +28,21 @@ struct cursor {
 };
 struct cursor cursor_at(const struct vec *v);
 /* The next contiguous run, at most max bytes; 0 at the end. Advances. */
-uint64_t cursor_next(struct cursor *c, uint64_t max, const uint8_t **ret_in,
-                     uint8_t **ret_out);
+uint64_t
+cursor_next(struct cursor *c, uint64_t max, const uint8_t **ret_in, uint8_t **ret_out);
 void cursor_skip(struct cursor *c, uint64_t n);
 /* Copies the next n bytes: vector -> p (pack) or p -> vector (unpack); advance. */
 void cursor_pack(struct cursor *c, uint8_t *p, uint64_t n);
 void cursor_unpack(struct cursor *c, const uint8_t *p, uint64_t n);
 /* in -> out for the next n bytes, where they differ. */
 void cursor_copy(struct cursor *c, uint64_t n);
-/* Describes the next bytes (at most max_bytes, max_iov entries) without advancing; from the in
- * side for sending, the out side for receiving. Returns the number of entries. */
-size_t cursor_iov(const struct cursor *c, int is_send, struct iovec *iov,
-                  size_t max_iov, uint64_t max_bytes);
+/* Describes the next bytes (at most max_bytes, max_iov entries) without advancing; from
+ * the in side for sending, the out side for receiving. Returns the number of entries.
+ */
+size_t cursor_iov(const struct cursor *c,
+                  int is_send,
+                  struct iovec *iov,
+                  size_t max_iov,
+                  uint64_t max_bytes);
 
 #endif
