@@ -2,13 +2,13 @@
 /* The shared segment: geometry, publishing progress, waiting for it.
  *
  * Invariants
- *   - seq of a line is stored by its own rank only and never decreases (modulo 2^32; positions that
- *     are compared are less than 2^31 apart).
- *   - What a rank wrote into its data area before shm_publish(p) is visible to who has seen p:
- *     the store is seq_cst (so also release), the load acquire.
- *   - No wake-up is lost: the publisher stores seq and then loads waiters, the sleeper adds itself to
- *     waiters and then loads seq (in futex_wait), both seq_cst, so one of them sees the other. A sleep
- *     lasts WAIT_SLICE_NS at most in any case.
+ *   - seq of a line is stored by its own rank only and never decreases (modulo 2^32;
+ * positions that are compared are less than 2^31 apart).
+ *   - What a rank wrote into its data area before shm_publish(p) is visible to who has
+ * seen p: the store is seq_cst (so also release), the load acquire.
+ *   - No wake-up is lost: the publisher stores seq and then loads waiters, the sleeper
+ * adds itself to waiters and then loads seq (in futex_wait), both seq_cst, so one of
+ * them sees the other. A sleep lasts WAIT_SLICE_NS at most in any case.
  *   - data of one rank is written by that rank only.
  *
  * Called by shm_coll.c (collectives), shm_join.c (makes and maps it), cpu.c. */
@@ -36,27 +36,33 @@ static size_t control_bytes(uint32_t n)
 
 size_t shm_size(uint32_t n, uint32_t *ret_small, uint32_t *ret_slot)
 {
-    uint32_t slot  = SHM_SLOT_MAX;
+    uint32_t slot = SHM_SLOT_MAX;
     uint32_t small = SHM_SMALL_MAX;
     while (slot > SHM_SLOT_MIN && (uint64_t)n * 2 * slot > SHM_MAX_BYTES)
         slot /= 2;
     while (small > 256 && (uint64_t)n * 2 * small > SHM_MAX_BYTES / 8)
         small /= 2;
     *ret_small = small;
-    *ret_slot  = slot;
+    *ret_slot = slot;
     return control_bytes(n) + (size_t)n * 2 * (slot + small);
 }
 
 void shm_format(void *mem, uint32_t n)
 {
     struct shm_header *h = mem;
-    h->n                 = n;
+    h->n = n;
     shm_size(n, &h->small_bytes, &h->slot_bytes);
     h->magic = SHM_MAGIC;
 }
 
-int shm_attach(struct shm *s, void *mem, size_t n_bytes, uint32_t n, uint32_t me,
-               const uint32_t *lines, const uint32_t *ranks, const struct waiter *w)
+int shm_attach(struct shm *s,
+               void *mem,
+               size_t n_bytes,
+               uint32_t n,
+               uint32_t me,
+               const uint32_t *lines,
+               const uint32_t *ranks,
+               const struct waiter *w)
 {
     struct shm_header *h = mem;
     uint32_t small, slot;
@@ -67,18 +73,18 @@ int shm_attach(struct shm *s, void *mem, size_t n_bytes, uint32_t n, uint32_t me
     memset(s, 0, sizeof *s);
     s->line_of = mem_calloc(n, sizeof *s->line_of);
     s->rank_of = mem_calloc(n, sizeof *s->rank_of);
-    s->src     = mem_calloc(n, sizeof *s->src);
+    s->src = mem_calloc(n, sizeof *s->src);
     if (s->line_of == NULL || s->rank_of == NULL || s->src == NULL) {
         shm_detach(s);
         return -ENOMEM;
     }
     memcpy(s->line_of, lines, n * sizeof *lines);
     memcpy(s->rank_of, ranks, n * sizeof *ranks);
-    s->h       = h;
+    s->h = h;
     s->n_bytes = n_bytes;
-    s->n       = n;
-    s->me      = me;
-    s->w       = w;
+    s->n = n;
+    s->me = me;
+    s->w = w;
     atomic_store_explicit(&h->lines[lines[me]].state, SHM_HERE, memory_order_release);
     return 0;
 }
@@ -87,7 +93,8 @@ void shm_detach(struct shm *s)
 {
     if (s->h != NULL) {
         struct shm_line *l = &s->h->lines[s->line_of[s->me]];
-        /* pairs with the acquire load in shm_has_left: seq is final once LEFT is seen */
+        /* pairs with the acquire load in shm_has_left: seq is final once LEFT is seen
+         */
         atomic_store_explicit(&l->state, SHM_LEFT, memory_order_release);
     }
     mem_free(s->line_of);
@@ -104,11 +111,8 @@ int64_t shm_lost(const struct shm *s)
 void shm_report_lost(struct shm *s, uint32_t rank)
 {
     uint32_t none = 0;
-    atomic_compare_exchange_strong_explicit(&s->h->lost,
-                                            &none,
-                                            rank + 1,
-                                            memory_order_relaxed,
-                                            memory_order_relaxed);
+    atomic_compare_exchange_strong_explicit(&s->h->lost, &none, rank + 1,
+                                            memory_order_relaxed, memory_order_relaxed);
 }
 
 bool shm_has_left(const struct shm *s, uint32_t rank)
@@ -171,7 +175,7 @@ static void sleep_on(struct shm_line *l, uint32_t want)
 static int wait_slow(struct shm *s, uint32_t member, uint32_t seq, struct err *err)
 {
     struct shm_line *l = &s->h->lines[s->line_of[member]];
-    uint64_t until     = clock_now_ns() + WAIT_YIELD_NS;
+    uint64_t until = clock_now_ns() + WAIT_YIELD_NS;
     do {
         sched_yield();
         if (reached(l, seq))

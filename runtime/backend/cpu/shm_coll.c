@@ -1,32 +1,35 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Collectives over one shared segment.
  *
- * Small allreduce (one shot): everyone copies its whole message into its small buffer, publishes,
- * waits for all and sums all n. Two buffers alternate: who publishes message i + 1 has read message
- * i of everyone, and message i + 2 is written only after all have published i + 1.
+ * Small allreduce (one shot): everyone copies its whole message into its small buffer,
+ * publishes, waits for all and sums all n. Two buffers alternate: who publishes message
+ * i + 1 has read message i of everyone, and message i + 2 is written only after all
+ * have published i + 1.
  *
- * Large allreduce (pipelined reduce-scatter + allgather): chunk k of K is cut into n parts.
- *   A(k)  copy the parts that others reduce into our slot k % 2
- *   B(k)  wait for A(k) of all; sum our part from our input and n - 1 slots, into our output and
- *         our slot
- *   C(k)  wait for B(k) of all; copy the other parts from their slots into our output
- * in the order A0 A1 B0 C0 A2 B1 C1 A3 ..., so that a peer's next chunk is there before it is needed.
- * Positions after the operation's base: A(0) = 1, A(k) = 3k - 1, B(k) = 3k + 3, C(k) = 3k + 4.
- * A slot is written again when all have passed C of the chunk that lay in it (free_at). The data of a
- * chunk crosses the cache twice, memory once: slots stay in the last-level cache.
+ * Large allreduce (pipelined reduce-scatter + allgather): chunk k of K is cut into n
+ * parts. A(k)  copy the parts that others reduce into our slot k % 2 B(k)  wait for
+ * A(k) of all; sum our part from our input and n - 1 slots, into our output and our
+ * slot C(k)  wait for B(k) of all; copy the other parts from their slots into our
+ * output in the order A0 A1 B0 C0 A2 B1 C1 A3 ..., so that a peer's next chunk is there
+ * before it is needed. Positions after the operation's base: A(0) = 1, A(k) = 3k - 1,
+ * B(k) = 3k + 3, C(k) = 3k + 4. A slot is written again when all have passed C of the
+ * chunk that lay in it (free_at). The data of a chunk crosses the cache twice, memory
+ * once: slots stay in the last-level cache.
  *
- * Broadcast: root copies chunk k into slot k % 2 and publishes k + 1; a receiver publishes k + 1 when it
- * has read it. Allgather: A(0) = 1, A(k) = 2k, C(k) = 2k + 3, everyone's slots carry its own data.
+ * Broadcast: root copies chunk k into slot k % 2 and publishes k + 1; a receiver
+ * publishes k + 1 when it has read it. Allgather: A(0) = 1, A(k) = 2k, C(k) = 2k + 3,
+ * everyone's slots carry its own data.
  *
- * Every operation ends with every member having published the same position, the next base. Called by
- * coll.c; tested with threads under TSan on plain memory. */
+ * Every operation ends with every member having published the same position, the next
+ * base. Called by coll.c; tested with threads under TSan on plain memory. */
 #include "runtime/backend/cpu/shm.h"
 
 #include <string.h>
 
 #define PART_ALIGN 64u
 
-/* A slot that was used long ago must not appear to be freed in the future when counters wrap. */
+/* A slot that was used long ago must not appear to be freed in the future when counters
+ * wrap. */
 static void begin(struct shm *s)
 {
     const uint32_t far = 1u << 20;
@@ -52,8 +55,8 @@ int shm_barrier(struct shm *s, struct err *err)
 }
 
 /* dst (packed) = prescale * next n bytes of the vector. */
-static void pack_scaled(struct cursor *c, uint8_t *dst, uint64_t n,
-                        const struct reduction *r)
+static void
+pack_scaled(struct cursor *c, uint8_t *dst, uint64_t n, const struct reduction *r)
 {
     if (r->prescale == 1.0) {
         cursor_pack(c, dst, n);
@@ -63,7 +66,7 @@ static void pack_scaled(struct cursor *c, uint8_t *dst, uint64_t n,
     const uint8_t *in;
     uint8_t *out;
     while (n > 0) {
-        uint64_t m      = cursor_next(c, n, &in, &out);
+        uint64_t m = cursor_next(c, n, &in, &out);
         const void *src = in;
         if (m == 0)
             return;
@@ -73,12 +76,14 @@ static void pack_scaled(struct cursor *c, uint8_t *dst, uint64_t n,
     }
 }
 
-static int allreduce_small(struct shm *s, const struct vec *v,
-                           const struct reduction *r, bool to_first_only,
+static int allreduce_small(struct shm *s,
+                           const struct vec *v,
+                           const struct reduction *r,
+                           bool to_first_only,
                            struct err *err)
 {
-    uint32_t last    = s->base + 1;
-    unsigned turn    = s->small_turn++;
+    uint32_t last = s->base + 1;
+    unsigned turn = s->small_turn++;
     struct cursor in = cursor_at(v);
     pack_scaled(&in, shm_small(s, s->me, turn), v->n_bytes, r);
     shm_publish(s, last);
@@ -101,7 +106,8 @@ static int allreduce_small(struct shm *s, const struct vec *v,
     return 0;
 }
 
-/* --- large allreduce --------------------------------------------------------------------------- */
+/* --- large allreduce
+ * --------------------------------------------------------------------------- */
 
 struct pipe { /* one large allreduce */
     struct shm *s;
@@ -123,10 +129,10 @@ static uint64_t chunk_len(const struct pipe *p, uint64_t k)
 static uint64_t part(const struct pipe *p, uint64_t len, uint32_t j, uint64_t *ret_off)
 {
     uint64_t each = (len + p->s->n - 1) / p->s->n;
-    each          = (each + PART_ALIGN - 1) & ~(uint64_t)(PART_ALIGN - 1);
+    each = (each + PART_ALIGN - 1) & ~(uint64_t)(PART_ALIGN - 1);
     uint64_t from = (uint64_t)j * each < len ? (uint64_t)j * each : len;
-    uint64_t to   = from + each < len ? from + each : len;
-    *ret_off      = from;
+    uint64_t to = from + each < len ? from + each : len;
+    *ret_off = from;
     return to - from;
 }
 
@@ -134,7 +140,7 @@ static int phase_a(struct pipe *p, uint64_t k, struct err *err)
 {
     struct shm *s = p->s;
     unsigned turn = p->turn + (unsigned)(k & 1);
-    int rc        = shm_wait_all(s, s->free_at[turn & 1], err);
+    int rc = shm_wait_all(s, s->free_at[turn & 1], err);
     if (rc < 0)
         return rc;
     uint64_t len = chunk_len(p, k), off;
@@ -168,12 +174,8 @@ static int phase_b(struct pipe *p, uint64_t k, struct err *err)
             s->src[j] = shm_slot(s, j, turn) + off + done;
         if (p->r->prescale == 1.0)
             s->src[s->me] = in;
-        p->r->k->sum(out,
-                     shm_slot(s, s->me, turn) + off + done,
-                     s->src,
-                     s->n,
-                     m / p->r->k->elem_bytes,
-                     &p->r->finish);
+        p->r->k->sum(out, shm_slot(s, s->me, turn) + off + done, s->src, s->n,
+                     m / p->r->k->elem_bytes, &p->r->finish);
         done += m;
     }
     cursor_skip(&p->b, len - off - own);
@@ -183,10 +185,10 @@ static int phase_b(struct pipe *p, uint64_t k, struct err *err)
 
 static int phase_c(struct pipe *p, uint64_t k, struct err *err)
 {
-    struct shm *s   = p->s;
-    unsigned turn   = p->turn + (unsigned)(k & 1);
+    struct shm *s = p->s;
+    unsigned turn = p->turn + (unsigned)(k & 1);
     uint32_t b_done = s->base + (uint32_t)(3 * k + 3);
-    uint64_t len    = chunk_len(p, k), off;
+    uint64_t len = chunk_len(p, k), off;
     for (uint32_t j = 0; j < s->n && p->reads; j++) {
         uint64_t m = part(p, len, j, &off);
         if (j == s->me) {
@@ -198,25 +200,27 @@ static int phase_c(struct pipe *p, uint64_t k, struct err *err)
             return rc;
         cursor_unpack(&p->c, shm_slot(s, j, turn) + off, m);
     }
-    uint32_t c_done       = s->base + (uint32_t)(3 * k + 4);
+    uint32_t c_done = s->base + (uint32_t)(3 * k + 4);
     s->free_at[turn & 1] = c_done;
     shm_publish(s, c_done);
     return 0;
 }
 
-static int allreduce_large(struct shm *s, const struct vec *v,
-                           const struct reduction *r, bool to_first_only,
+static int allreduce_large(struct shm *s,
+                           const struct vec *v,
+                           const struct reduction *r,
+                           bool to_first_only,
                            struct err *err)
 {
-    struct pipe p = {.s           = s,
-                     .r           = r,
-                     .v           = v,
+    struct pipe p = {.s = s,
+                     .r = r,
+                     .v = v,
                      .chunk_bytes = s->h->slot_bytes,
-                     .a           = cursor_at(v),
-                     .b           = cursor_at(v),
-                     .c           = cursor_at(v),
-                     .turn        = s->turn,
-                     .reads       = !to_first_only || s->me == 0};
+                     .a = cursor_at(v),
+                     .b = cursor_at(v),
+                     .c = cursor_at(v),
+                     .turn = s->turn,
+                     .reads = !to_first_only || s->me == 0};
     p.n_chunks = (v->n_bytes + p.chunk_bytes - 1) / p.chunk_bytes;
     begin(s);
     int rc = phase_a(&p, 0, err);
@@ -235,8 +239,11 @@ static int allreduce_large(struct shm *s, const struct vec *v,
     return 0;
 }
 
-int shm_allreduce(struct shm *s, const struct vec *v, const struct reduction *r,
-                  bool to_first_only, struct err *err)
+int shm_allreduce(struct shm *s,
+                  const struct vec *v,
+                  const struct reduction *r,
+                  bool to_first_only,
+                  struct err *err)
 {
     if (v->n_bytes == 0)
         return 0;
@@ -245,15 +252,20 @@ int shm_allreduce(struct shm *s, const struct vec *v, const struct reduction *r,
     return allreduce_large(s, v, r, to_first_only, err);
 }
 
-/* --- broadcast and allgather ------------------------------------------------------------------- */
+/* --- broadcast and allgather
+ * ------------------------------------------------------------------- */
 
-static int broadcast_chunk(struct shm *s, struct cursor *c, uint64_t m, uint32_t root,
-                           uint32_t pos, struct err *err)
+static int broadcast_chunk(struct shm *s,
+                           struct cursor *c,
+                           uint64_t m,
+                           uint32_t root,
+                           uint32_t pos,
+                           struct err *err)
 {
     unsigned turn = s->turn & 1;
     uint8_t *slot = shm_slot(s, root, turn);
-    int rc        = s->me == root ? shm_wait_all(s, s->free_at[turn], err)
-                                  : shm_wait(s, root, pos, err);
+    int rc = s->me == root ? shm_wait_all(s, s->free_at[turn], err)
+                           : shm_wait(s, root, pos, err);
     if (rc < 0)
         return rc;
     if (s->me == root) {
@@ -273,11 +285,11 @@ static int broadcast_chunk(struct shm *s, struct cursor *c, uint64_t m, uint32_t
 int shm_broadcast(struct shm *s, const struct vec *v, uint32_t root, struct err *err)
 {
     struct cursor c = cursor_at(v);
-    uint32_t pos    = s->base;
+    uint32_t pos = s->base;
     begin(s);
     for (uint64_t done = 0, m; done < v->n_bytes; done += m) {
-        m      = v->n_bytes - done;
-        m      = m < s->h->slot_bytes ? m : s->h->slot_bytes;
+        m = v->n_bytes - done;
+        m = m < s->h->slot_bytes ? m : s->h->slot_bytes;
         int rc = broadcast_chunk(s, &c, m, root, ++pos, err);
         if (rc < 0)
             return rc;
@@ -294,13 +306,17 @@ static uint64_t nth_chunk(const struct vec *v, uint64_t k, uint64_t chunk)
     return v->n_bytes - from < chunk ? v->n_bytes - from : chunk;
 }
 
-static int gather_put(struct shm *s, const struct vec *own, struct cursor *c,
-                      uint64_t k, unsigned turn, struct err *err)
+static int gather_put(struct shm *s,
+                      const struct vec *own,
+                      struct cursor *c,
+                      uint64_t k,
+                      unsigned turn,
+                      struct err *err)
 {
     int rc = shm_wait_all(s, s->free_at[turn & 1], err);
     if (rc < 0)
         return rc;
-    uint64_t m         = nth_chunk(own, k, s->h->slot_bytes);
+    uint64_t m = nth_chunk(own, k, s->h->slot_bytes);
     struct cursor copy = *c;
     cursor_pack(c, shm_slot(s, s->me, turn), m);
     shm_publish(s, s->base + (uint32_t)(k == 0 ? 1 : 2 * k));
@@ -308,21 +324,21 @@ static int gather_put(struct shm *s, const struct vec *own, struct cursor *c,
     return 0;
 }
 
-static int gather_get(struct shm *s, const struct vec *v, uint64_t k, unsigned turn,
-                      struct err *err)
+static int gather_get(
+    struct shm *s, const struct vec *v, uint64_t k, unsigned turn, struct err *err)
 {
     uint32_t there = s->base + (uint32_t)(k == 0 ? 1 : 2 * k);
     for (uint32_t i = 1; i < s->n; i++) {
         uint32_t j = (s->me + i) % s->n; /* not all read the same slot at once */
         uint64_t m = nth_chunk(&v[j], k, s->h->slot_bytes);
-        int rc     = shm_wait(s, j, there, err);
+        int rc = shm_wait(s, j, there, err);
         if (rc < 0)
             return rc;
         struct cursor c = cursor_at(&v[j]);
         cursor_skip(&c, k * s->h->slot_bytes);
         cursor_unpack(&c, shm_slot(s, j, turn), m);
     }
-    uint32_t done        = s->base + (uint32_t)(2 * k + 3);
+    uint32_t done = s->base + (uint32_t)(2 * k + 3);
     s->free_at[turn & 1] = done;
     shm_publish(s, done);
     return 0;
@@ -335,7 +351,7 @@ int shm_allgather(struct shm *s, const struct vec *v, struct err *err)
         max = v[j].n_bytes > max ? v[j].n_bytes : max;
     uint64_t n_chunks = (max + s->h->slot_bytes - 1) / s->h->slot_bytes;
     struct cursor own = cursor_at(&v[s->me]);
-    unsigned turn     = s->turn;
+    unsigned turn = s->turn;
     if (n_chunks == 0)
         return 0;
     begin(s);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How a rank waits for another one: spin, then yield, then sleep, never longer than WAIT_SLICE_NS
- * without asking whether waiting still makes sense. */
+/* How a rank waits for another one: spin, then yield, then sleep, never longer than
+ * WAIT_SLICE_NS without asking whether waiting still makes sense. */
 #ifndef RUNTIME_BACKEND_CPU_WAIT_H
 #define RUNTIME_BACKEND_CPU_WAIT_H
 
@@ -8,12 +8,14 @@
 
 #include "runtime/base/err.h"
 
-#define WAIT_SLICE_NS 5000000ull /* one sleep; abort and interrupts are seen this fast */
-#define WAIT_YIELD_NS 200000ull  /* how long to yield before the first sleep */
+#define WAIT_SLICE_NS                                                                  \
+    5000000ull                  /* one sleep; abort and interrupts are seen this fast */
+#define WAIT_YIELD_NS 200000ull /* how long to yield before the first sleep */
 
 struct waiter {
     uint32_t n_spins; /* 0 where more ranks than CPUs run */
-    /* Slow part of every wait: 0 to go on, or the reason to stop. rank: the global rank waited for. */
+    /* Slow part of every wait: 0 to go on, or the reason to stop. rank: the global rank
+     * waited for. */
     int (*check)(void *arg, uint32_t rank, struct err *err);
     void *arg;
 };
