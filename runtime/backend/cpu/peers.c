@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The describe blob.
  *
- * host_key is the digest of the boot id, the network namespace (abstract Unix sockets live in one) and
- * HVD_HOST_ID. It is only a hint whom to ask: "same host" means that the handshake of shm_join.c
- * worked. Called by cpu.c and group.c; environment read here:
- *   HVD_TRANSPORT  auto (default) or tcp: no shared memory, for tests and measurements
- *   HVD_HOST_ID    text; ranks with different values do not share memory, for tests and diagnosis */
+ * host_key is the digest of the boot id, the network namespace (abstract Unix sockets
+ * live in one) and HVD_HOST_ID. It is only a hint whom to ask: "same host" means that
+ * the handshake of shm_join.c worked. Called by cpu.c and group.c; environment read
+ * here: HVD_TRANSPORT  auto (default) or tcp: no shared memory, for tests and
+ * measurements HVD_HOST_ID    text; ranks with different values do not share memory,
+ * for tests and diagnosis */
 #include "runtime/backend/cpu/peers.h"
 
 #include <errno.h>
@@ -42,7 +43,7 @@ static int add_boot_id(struct sha256 *s, struct err *err)
 static void copy_host_name(char *ret)
 {
     const char *set = getenv("HOROVOD_HOSTNAME");
-    char name[256]  = "unknown";
+    char name[256] = "unknown";
     if (set != NULL && set[0] != '\0')
         snprintf(name, sizeof name, "%s", set);
     else if (gethostname(name, sizeof name - 1) != 0)
@@ -65,7 +66,7 @@ static int transport_is_auto(bool *ret, struct err *err)
 int peer_describe(struct peer *ret, struct err *err)
 {
     struct peer p = {.magic = PEER_MAGIC, .version = PEER_VERSION};
-    bool is_auto;
+    bool is_auto = true;
     int rc = transport_is_auto(&is_auto, err);
     if (rc < 0)
         return rc;
@@ -80,9 +81,9 @@ int peer_describe(struct peer *ret, struct err *err)
         sha256_add(&s, id, strlen(id));
     sha256_end(&s, p.host_key);
     copy_host_name(p.host);
-    p.pid    = (uint64_t)getpid();
+    p.pid = (uint64_t)getpid();
     p.pid_ns = ns_inode("/proc/self/ns/pid");
-    *ret     = p;
+    *ret = p;
     return 0;
 }
 
@@ -98,26 +99,20 @@ static bool is_text(const char *s, size_t max)
     return false;
 }
 
-int peer_parse(const uint8_t *blob, uint32_t n, uint32_t rank, struct peer *ret,
-               struct err *err)
+int peer_parse(
+    const uint8_t *blob, uint32_t n, uint32_t rank, struct peer *ret, struct err *err)
 {
     struct peer p;
     if (n != sizeof p)
-        return err_set(err,
-                       -EPROTO,
+        return err_set(err, -EPROTO,
                        "rank %u: backend description has %u bytes, not %zu; is "
                        "another version of the runtime installed there?",
-                       rank,
-                       n,
-                       sizeof p);
+                       rank, n, sizeof p);
     memcpy(&p, blob, sizeof p);
     if (p.magic != PEER_MAGIC || p.version != PEER_VERSION)
-        return err_set(err,
-                       -EPROTO,
-                       "rank %u: backend \"cpu\" version %u expected, got %u",
-                       rank,
-                       PEER_VERSION,
-                       p.version);
+        return err_set(err, -EPROTO,
+                       "rank %u: backend \"cpu\" version %u expected, got %u", rank,
+                       PEER_VERSION, p.version);
     if (!is_text(p.host, sizeof p.host) || !is_text(p.sock, sizeof p.sock)
         || !is_text(p.addr, sizeof p.addr))
         return err_set(err, -EPROTO, "rank %u: garbled backend description", rank);

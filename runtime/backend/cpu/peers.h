@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the ranks tell each other at the start (the describe blob), and what follows from it: which
- * ranks may share memory. */
+/* What the ranks tell each other at the start (the describe blob), and what follows
+ * from it: which ranks may share memory. */
 #ifndef RUNTIME_BACKEND_CPU_PEERS_H
 #define RUNTIME_BACKEND_CPU_PEERS_H
 
@@ -16,9 +16,10 @@
 /* One rank's blob; sent as it stands (all ranks of a world run on one byte order). */
 struct peer {
     uint32_t magic, version;
-    uint8_t host_key[32]; /* equal keys: worth trying to share memory */
+    uint8_t host_key[32];       /* equal keys: worth trying to share memory */
     char host[PEER_HOST_BYTES]; /* for sentences; printable, NUL-terminated */
-    char sock[PEER_SOCK_BYTES]; /* abstract Unix socket, without the leading NUL; "": none */
+    char sock[PEER_SOCK_BYTES]; /* abstract Unix socket, without the leading NUL; "":
+                                   none */
     char addr[PEER_ADDR_BYTES]; /* TCP */
     uint64_t pid, pid_ns;       /* equal in both: threads of one process (tests) */
     uint16_t port;
@@ -26,11 +27,12 @@ struct peer {
     uint8_t pad[5];
 };
 
-/* Fills all but sock, addr and port. Reads HVD_TRANSPORT, HVD_HOST_ID and HOROVOD_HOSTNAME. */
+/* Fills all but sock, addr and port. Reads HVD_TRANSPORT, HVD_HOST_ID and
+ * HOROVOD_HOSTNAME. */
 int peer_describe(struct peer *ret, struct err *err);
 /* Checks a blob from outside; the sentence names the rank. */
-int peer_parse(const uint8_t *blob, uint32_t n, uint32_t rank, struct peer *ret,
-               struct err *err);
+int peer_parse(
+    const uint8_t *blob, uint32_t n, uint32_t rank, struct peer *ret, struct err *err);
 bool peer_may_share(const struct peer *a, const struct peer *b);
 bool peer_same_process(const struct peer *a, const struct peer *b);
 

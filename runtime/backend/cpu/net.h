@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* TCP between the hosts' leaders: a full mesh, full-duplex transfers, and the
+ * collectives on them. */
+#ifndef RUNTIME_BACKEND_CPU_NET_H
+#define RUNTIME_BACKEND_CPU_NET_H
+
+#include <stdbool.h>
+
+#include "runtime/backend/cpu/peers.h"
+#include "runtime/backend/cpu/shm.h"
+#include "runtime/backend/cpu/vec.h"
+#include "runtime/backend/cpu/wait.h"
+#include "runtime/rendezvous/auth.h"
+
+#define NET_SMALL_BYTES   32768 /* up to here: fewest messages; above: fewest bytes */
+#define NET_SCRATCH_BYTES (256u << 10) /* what is received and not yet reduced */
+#define NET_STAGE_BYTES   (4u << 20)   /* where small tensors of a batch are packed */
+
+struct net_peer {
+    int fd; /* -1: ourselves */
+    uint32_t rank;
+    char host[PEER_HOST_BYTES];
+};
+struct net {
+    uint32_t n, me;
+    struct net_peer *peers; /* [n] */
+    const struct waiter *w;
+    uint8_t *scratch, *stage;
+    int64_t lost; /* global rank whose connection broke, -1: none */
+};
+
+/* Connects the mesh: each to those before it, accepting those after it, every
+ * connection authenticated as ROLE_DATA. peers[n] gives addresses; listen_fd stays the
+ * caller's. */
+struct net_join {
+    const struct auth_id *id;
+    const struct waiter *w;
+    uint64_t deadline_ns;
+    uint64_t peer_timeout_ns; /* for the kernel: unanswered data means a lost peer */
+    uint32_t n, me;
+    const uint32_t *ranks;      /* [n] ascending */
+    const struct peer *by_rank; /* indexed by global rank */
+};
+int net_connect(struct net *net,
+                const struct net_join *j,
+                int listen_fd,
+                struct err *err);
+void net_close(struct net *net); /* accepts a struct whose peers are NULL */
+
+/* Sends n_send bytes to member `to` and receives n_recv bytes from member `from` at the
+ * same time; either may be 0. Bytes come from the in side and go to the out side of the
+ * cursors. */
+int net_xfer(struct net *net,
+             uint32_t to,
+             struct cursor *send,
+             uint64_t n_send,
+             uint32_t from,
+             struct cursor *recv,
+             uint64_t n_recv,
+             struct err *err);
+/* The same with flat buffers; what is received is added to acc. */
+int net_xfer_sum(struct net *net,
+                 uint32_t to,
+                 const void *send,
+                 uint64_t n_send,
+                 uint32_t from,
+                 void *acc,
+                 uint64_t n_recv,
+                 const struct kernel *k,
+                 struct err *err);
+
+/* Collectives among all n members; as those of shm.h. */
+int net_allreduce(struct net *net,
+                  const struct vec *v,
+                  const struct reduction *r,
+                  struct err *err);
+int net_broadcast(struct net *net, const struct vec *v, uint32_t root, struct err *err);
+/* v[j]: member j's block as pieces of the output (in == out everywhere). */
+int net_allgather(struct net *net, const struct vec *v, struct err *err);
+int net_barrier(struct net *net, struct err *err);
+
+#endif
