@@ -9,13 +9,14 @@
  *                                       <-    the memfd by SCM_RIGHTS
  *   map, lock own byte, "done"          ->    ok[line]
  *
- * The segment is an unnamed memfd of fixed size (sealed against resizing, so that no peer can make
- * our access fault): nothing in /dev/shm, nothing to sweep.
+ * The segment is an unnamed memfd of fixed size (sealed against resizing, so that no
+ * peer can make our access fault): nothing in /dev/shm, nothing to sweep.
  *
- * Liveness: every member holds a POSIX record lock on byte `line` of the memfd. Such a lock belongs
- * to the process, is dropped by the kernel when it ends, and is not inherited by fork, which an open
- * socket would be (a DataLoader worker would keep a dead rank's connection open). For the same reason
- * nobody may close another descriptor of this memfd in the process: that would drop the lock.
+ * Liveness: every member holds a POSIX record lock on byte `line` of the memfd. Such a
+ * lock belongs to the process, is dropped by the kernel when it ends, and is not
+ * inherited by fork, which an open socket would be (a DataLoader worker would keep a
+ * dead rank's connection open). For the same reason nobody may close another descriptor
+ * of this memfd in the process: that would drop the lock.
  *
  * Called by group.c. */
 #include "runtime/backend/cpu/shm_join.h"
@@ -44,7 +45,8 @@
 #define F_ADD_SEALS_       1033
 #define SEALS_RESIZE       (1 | 2 | 4) /* SEAL, SHRINK, GROW */
 
-#define AUTH_SLICE_NS (5 * NS_PER_S) /* one connection may not hold up the others for longer */
+#define AUTH_SLICE_NS                                                                  \
+    (5 * NS_PER_S) /* one connection may not hold up the others for longer */
 
 void shm_map_release(struct shm_map *m)
 {
@@ -58,7 +60,7 @@ static socklen_t abstract_addr(const char *name, struct sockaddr_un *ret)
 {
     memset(ret, 0, sizeof *ret);
     ret->sun_family = AF_UNIX;
-    size_t n        = strnlen(name, sizeof ret->sun_path - 1);
+    size_t n = strnlen(name, sizeof ret->sun_path - 1);
     memcpy(ret->sun_path + 1, name, n); /* sun_path[0] stays NUL: abstract */
     return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + n);
 }
@@ -72,7 +74,8 @@ int shm_listen(int *ret_fd, char *ret_name, size_t name_bytes, struct err *err)
         return err_errno(err, -rc, "random bytes");
     hex_encode(rnd, sizeof rnd, hex);
     snprintf(ret_name, name_bytes, "ringmaster-%s", hex);
-    CLEANUP(fd_close) int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    CLEANUP(fd_close)
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
         return err_errno(err, errno, "Unix socket");
     struct sockaddr_un sa;
@@ -82,7 +85,7 @@ int shm_listen(int *ret_fd, char *ret_name, size_t name_bytes, struct err *err)
     if (listen(fd, SHM_MAX_RANKS) != 0)
         return err_errno(err, errno, "listen on abstract Unix socket");
     *ret_fd = fd;
-    fd      = -1;
+    fd = -1;
     return 0;
 }
 
@@ -93,11 +96,9 @@ static int check_user(int fd, struct err *err)
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &c, &n) != 0)
         return err_errno(err, errno, "SO_PEERCRED");
     if (c.uid != geteuid())
-        return err_set(err,
-                       -EACCES,
+        return err_set(err, -EACCES,
                        "shared memory: the peer runs as user %u, we as %u",
-                       (unsigned)c.uid,
-                       (unsigned)geteuid());
+                       (unsigned)c.uid, (unsigned)geteuid());
     return 0;
 }
 
@@ -115,8 +116,8 @@ bool shm_is_alive(const struct shm_map *m, uint32_t line)
     return fcntl(m->fd, F_GETLK, &l) != 0 || l.l_type != F_UNLCK;
 }
 
-static int map_fd(int fd, size_t n_bytes, uint32_t line, struct shm_map *ret,
-                  struct err *err)
+static int
+map_fd(int fd, size_t n_bytes, uint32_t line, struct shm_map *ret, struct err *err)
 {
     void *mem = mmap(NULL, n_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (mem == MAP_FAILED)
@@ -133,9 +134,10 @@ static int map_fd(int fd, size_t n_bytes, uint32_t line, struct shm_map *ret,
 static int make_segment(const struct shm_join *j, struct shm_map *ret, struct err *err)
 {
     uint32_t small, slot;
-    size_t n_bytes           = shm_size(j->n, &small, &slot);
-    CLEANUP(fd_close) int fd = (int)syscall(
-        SYS_memfd_create, "ringmaster", MFD_CLOEXEC_ | MFD_ALLOW_SEALING_);
+    size_t n_bytes = shm_size(j->n, &small, &slot);
+    CLEANUP(fd_close)
+    int fd =
+        (int)syscall(SYS_memfd_create, "ringmaster", MFD_CLOEXEC_ | MFD_ALLOW_SEALING_);
     if (fd < 0)
         return err_errno(err, errno, "memfd_create");
     if (ftruncate(fd, (off_t)n_bytes) != 0)
@@ -152,21 +154,21 @@ static int make_segment(const struct shm_join *j, struct shm_map *ret, struct er
 
 static int send_fd(int sock, int fd, uint64_t deadline_ns)
 {
-    char byte        = 'M';
+    char byte = 'M';
     struct iovec iov = {&byte, 1};
     union {
         char buf[CMSG_SPACE(sizeof(int))];
         struct cmsghdr align;
     } u;
     memset(&u, 0, sizeof u);
-    struct msghdr m   = {.msg_iov        = &iov,
-                         .msg_iovlen     = 1,
-                         .msg_control    = u.buf,
-                         .msg_controllen = sizeof u.buf};
+    struct msghdr m = {.msg_iov = &iov,
+                       .msg_iovlen = 1,
+                       .msg_control = u.buf,
+                       .msg_controllen = sizeof u.buf};
     struct cmsghdr *c = CMSG_FIRSTHDR(&m);
-    c->cmsg_level     = SOL_SOCKET;
-    c->cmsg_type      = SCM_RIGHTS;
-    c->cmsg_len       = CMSG_LEN(sizeof(int));
+    c->cmsg_level = SOL_SOCKET;
+    c->cmsg_type = SCM_RIGHTS;
+    c->cmsg_len = CMSG_LEN(sizeof(int));
     memcpy(CMSG_DATA(c), &fd, sizeof fd);
     for (;;) {
         if (sendmsg(sock, &m, MSG_NOSIGNAL | MSG_DONTWAIT) == 1)
@@ -187,9 +189,9 @@ static int receive_fd(int sock, uint64_t deadline_ns, int *ret_fd)
         char buf[CMSG_SPACE(sizeof(int))];
         struct cmsghdr align;
     } u;
-    struct msghdr m = {.msg_iov        = &iov,
-                       .msg_iovlen     = 1,
-                       .msg_control    = u.buf,
+    struct msghdr m = {.msg_iov = &iov,
+                       .msg_iovlen = 1,
+                       .msg_control = u.buf,
                        .msg_controllen = sizeof u.buf};
     for (;;) {
         ssize_t n = recvmsg(sock, &m, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
@@ -218,11 +220,15 @@ static uint64_t slice(uint64_t deadline_ns)
 }
 
 /* One accepted connection; *ret_line is who it was. */
-static int serve_one(const struct shm_join *j, int sock, const struct shm_map *m,
-                     const bool *has_it, uint32_t *ret_line, struct err *err)
+static int serve_one(const struct shm_join *j,
+                     int sock,
+                     const struct shm_map *m,
+                     const bool *has_it,
+                     uint32_t *ret_line,
+                     struct err *err)
 {
     uint64_t until = slice(j->deadline_ns);
-    int rc         = check_user(sock, err);
+    int rc = check_user(sock, err);
     if (rc == 0)
         rc = auth_server(sock, j->id, ROLE_SHM, ROLE_SHM, until, NULL, err);
     if (rc < 0)
@@ -236,7 +242,7 @@ static int serve_one(const struct shm_join *j, int sock, const struct shm_map *m
     if (line == j->n || has_it[line])
         return err_set(err, -EPROTO, "shared memory: rank %u is not expected", rank);
     char done = 0;
-    rc        = send_fd(sock, m->fd, until);
+    rc = send_fd(sock, m->fd, until);
     if (rc == 0)
         rc = fd_read_full(sock, &done, 1, until);
     if (rc < 0 || done != 'D')
@@ -245,11 +251,14 @@ static int serve_one(const struct shm_join *j, int sock, const struct shm_map *m
     return 0;
 }
 
-int shm_join_lead(const struct shm_join *j, int listen_fd, struct shm_map *ret,
-                  bool *ret_ok, struct err *err)
+int shm_join_lead(const struct shm_join *j,
+                  int listen_fd,
+                  struct shm_map *ret,
+                  bool *ret_ok,
+                  struct err *err)
 {
     struct shm_map m = {.fd = -1};
-    int rc           = make_segment(j, &m, err);
+    int rc = make_segment(j, &m, err);
     if (rc < 0)
         return rc;
     memset(ret_ok, 0, j->n * sizeof *ret_ok);
@@ -263,13 +272,15 @@ int shm_join_lead(const struct shm_join *j, int listen_fd, struct shm_map *ret,
             shm_map_release(&m);
             return rc;
         }
-        CLEANUP(fd_close) int sock = accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        CLEANUP(fd_close)
+        int sock = accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (sock < 0) {
-            (void)fd_wait(listen_fd, POLLIN, now + WAIT_SLICE_NS); /* look again anyway */
+            (void)fd_wait(listen_fd, POLLIN,
+                          now + WAIT_SLICE_NS); /* look again anyway */
             continue;
         }
         struct err why = ERR_INIT;
-        uint32_t line;
+        uint32_t line = 0;
         if (serve_one(j, sock, &m, ret_ok, &line, &why) == 0) {
             ret_ok[line] = true;
             n_ok++;
@@ -282,22 +293,21 @@ int shm_join_lead(const struct shm_join *j, int listen_fd, struct shm_map *ret,
 }
 
 /* fd is taken over on success. */
-static int take_segment(const struct shm_join *j, int fd, struct shm_map *ret,
-                        struct err *err)
+static int
+take_segment(const struct shm_join *j, int fd, struct shm_map *ret, struct err *err)
 {
     uint32_t small, slot;
     size_t n_bytes = shm_size(j->n, &small, &slot);
-    off_t size     = lseek(fd, 0, SEEK_END);
+    off_t size = lseek(fd, 0, SEEK_END);
     if (size < 0 || (size_t)size != n_bytes)
-        return err_set(err,
-                       -EPROTO,
-                       "shared segment has %lld bytes, expected %zu",
-                       (long long)size,
-                       n_bytes);
+        return err_set(err, -EPROTO, "shared segment has %lld bytes, expected %zu",
+                       (long long)size, n_bytes);
     return map_fd(fd, n_bytes, j->line, ret, err);
 }
 
-int shm_join_follow(const struct shm_join *j, const char *name, struct shm_map *ret,
+int shm_join_follow(const struct shm_join *j,
+                    const char *name,
+                    struct shm_map *ret,
                     struct err *err)
 {
     CLEANUP(fd_close) int sock = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);

@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The cpu backend: the ops table.
+ *
+ * post() runs a batch to its end in the calling thread; poll() only tells the last
+ * ticket. An error breaks the object for good (later posts repeat the first sentence):
+ * after a failed collective ranks no longer agree on positions in the segment or in the
+ * byte streams.
+ *
+ * Every wait anywhere below asks check(): aborted? interrupted by the surroundings? has
+ * a rank of this host been reported lost, or left, or ended without a word?
+ *
+ * Called by the coordinator through backend_cpu. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "runtime/backend/cpu/cpu.h"
+#include "runtime/base/fd.h"
+#include "runtime/base/mem.h"
+
+static struct cpu *self(struct backend *b)
+{
+    return (struct cpu *)b; /* b is the first member */
+}
+
+static int lost(const struct cpu *c, uint32_t rank, const char *how, struct err *err)
+{
+    return err_set(err, -ECONNRESET, "lost rank %u (host %s): %s", rank,
+                   c->peers[rank].host, how);
+}
+
+static int check_local_peer(struct cpu *c, uint32_t rank, struct err *err)
+{
+    int64_t known = shm_lost(&c->shm);
+    if (known >= 0 && known < c->env.size)
+        return lost(c, (uint32_t)known, "connection closed", err);
+    if (rank == c->env.rank || c->host_of[rank] != c->host)
+        return 0;
+    if (shm_has_left(&c->shm, rank)) {
+        shm_report_lost(&c->shm, rank);
+        return lost(c, rank, "it has shut down", err);
+    }
+    uint32_t line = c->shm.line_of[c->local_of[rank]];
+    if (!peer_same_process(&c->peers[rank], &c->peers[c->env.rank])
+        && !shm_is_alive(&c->map, line)) {
+        shm_report_lost(&c->shm, rank);
+        return lost(c, rank, "connection closed", err);
+    }
+    return 0;
+}
+
+static int check(void *arg, uint32_t rank, struct err *err)
+{
+    struct cpu *c = arg;
+    if (atomic_load_explicit(&c->is_aborted, memory_order_relaxed))
+        return err_set(err, -ECANCELED, "aborted");
+    int rc = c->env.interrupted == NULL ? 0 : c->env.interrupted(c->env.arg, err);
+    if (rc < 0)
+        return rc;
+    return c->shm.h == NULL ? 0 : check_local_peer(c, rank, err);
+}
+
+static void cpu_close(struct backend *b)
+{
+    struct cpu *c = self(b);
+    if (c == NULL)
+        return;
+    shm_detach(&c->shm);
+    shm_map_release(&c->map);
+    net_close(&c->net);
+    fd_close(&c->unix_fd);
+    fd_close(&c->tcp_fd);
+    mem_free(c->peers);
+    mem_free(c->host_of);
+    mem_free(c->local_of);
+    mem_free(c->order);
+    mem_free(c->host_start);
+    mem_free(c->pieces);
+    mem_free(c->vecs);
+    mem_free(c);
+}
+
+static int listen_all(struct cpu *c, struct peer *me, struct err *err)
+{
+    const char *addr = c->env.local_addr;
+    if (addr == NULL || addr[0] == '\0')
+        addr = "127.0.0.1";
+    if (strlen(addr) >= sizeof me->addr)
+        return err_set(err, -EINVAL, "local address \"%.80s\" is too long", addr);
+    snprintf(me->addr, sizeof me->addr, "%s", addr);
+    int rc = tcp_listen(addr, 0, &c->tcp_fd, &me->port, err);
+    if (rc < 0 || !me->wants_shm)
+        return rc;
+    if (shm_listen(&c->unix_fd, me->sock, sizeof me->sock, NULL) < 0)
+        me->wants_shm = 0; /* no Unix sockets here: TCP works */
+    return 0;
+}
+
+static int cpu_describe(const struct backend_env *env,
+                        struct backend **ret,
+                        void **ret_blob,
+                        uint32_t *ret_n,
+                        struct err *err)
+{
+    struct cpu *c = mem_zalloc(sizeof *c);
+    AUTOFREE struct peer *me = mem_zalloc(sizeof *me);
+    if (c == NULL || me == NULL) {
+        mem_free(c);
+        return err_set(err, -ENOMEM, "no memory for the cpu backend");
+    }
+    c->b.ops = &backend_cpu;
+    c->env = *env;
+    c->w = (struct waiter){.check = check, .arg = c};
+    c->unix_fd = c->tcp_fd = c->map.fd = -1;
+    size_t n = env->size;
+    c->peers = mem_calloc(n, sizeof *c->peers);
+    c->host_of = mem_calloc(n, sizeof *c->host_of);
+    c->local_of = mem_calloc(n, sizeof *c->local_of);
+    c->order = mem_calloc(n, sizeof *c->order);
+    c->host_start = mem_calloc(n + 1, sizeof *c->host_start);
+    c->vecs = mem_calloc(n, sizeof *c->vecs);
+    int rc = 0;
+    if (c->peers == NULL || c->host_of == NULL || c->local_of == NULL
+        || c->order == NULL || c->host_start == NULL || c->vecs == NULL)
+        rc = err_set(err, -ENOMEM, "no memory for %u ranks", env->size);
+    if (rc == 0)
+        rc = peer_describe(me, err);
+    if (rc == 0 && env->size > 1)
+        rc = listen_all(c, me, err);
+    if (rc < 0) {
+        cpu_close(&c->b);
+        return rc;
+    }
+    *ret = &c->b;
+    *ret_n = sizeof *me;
+    *ret_blob = TAKE(me);
+    return 0;
+}
+
+static int cpu_connect(struct backend *b,
+                       uint8_t *const *blobs,
+                       const uint32_t *sizes,
+                       struct err *err)
+{
+    struct cpu *c = self(b);
+    int rc = 0;
+    for (uint32_t r = 0; r < c->env.size && rc == 0; r++)
+        rc = peer_parse(blobs[r], sizes[r], r, &c->peers[r], err);
+    if (rc == 0)
+        rc = group_connect(c, err);
+    fd_close(&c->unix_fd);
+    fd_close(&c->tcp_fd);
+    if (rc < 0)
+        (void)err_set(&c->broken, rc, "not connected");
+    return rc;
+}
+
+static int cpu_post(struct backend *b,
+                    const struct batch *batch,
+                    void *ready_event,
+                    uint64_t *ret_ticket,
+                    struct err *err)
+{
+    struct cpu *c = self(b);
+    (void)ready_event; /* host memory is ready when it is posted */
+    if (c->broken.code != 0)
+        return err_set(err, -EPIPE, "%s", c->broken.text);
+    struct err why = ERR_INIT;
+    int rc = coll_run(c, batch, &why);
+    if (rc < 0) {
+        if (c->net.peers != NULL && c->net.lost >= 0 && c->shm.h != NULL)
+            shm_report_lost(&c->shm, (uint32_t)c->net.lost);
+        c->broken = why;
+        return err_set(err, rc, "%s", why.text);
+    }
+    *ret_ticket = ++c->n_posted;
+    return 0;
+}
+
+static int cpu_poll(struct backend *b, uint64_t *ret_done, struct err *err)
+{
+    struct cpu *c = self(b);
+    if (c->broken.code != 0)
+        return err_set(err, -EPIPE, "%s", c->broken.text);
+    *ret_done = c->n_posted;
+    return 0;
+}
+
+static void cpu_abort(struct backend *b)
+{
+    /* relaxed: waits look every WAIT_SLICE_NS, nothing else is passed on */
+    atomic_store_explicit(&self(b)->is_aborted, true, memory_order_relaxed);
+}
+
+const struct backend_ops backend_cpu = {
+    .name = "cpu",
+    .describe = cpu_describe,
+    .connect = cpu_connect,
+    .post = cpu_post,
+    .poll = cpu_poll,
+    .abort = cpu_abort,
+    .close = cpu_close,
+};

@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From everyone's blobs to hosts: who shares memory with whom, agreed by all.
+ *
+ *   1. candidates: ranks whose blobs have the same host key; the lowest of them leads
+ *   2. the leader makes a segment and hands it out (shm_join.c), bounded by JOIN_NS
+ *   3. one exchange: every rank says whom it has: the leader its followers, a follower
+ * its leader. A rank belongs to its leader's host if both say so; else it is a host of
+ * its own and uses TCP, and says so in the log. All compute the same outcome from the
+ * same blobs.
+ *   4. the leaders connect the TCP mesh (net_join.c)
+ *
+ * Called by cpu.c. */
+#include <errno.h>
+#include <sched.h>
+#include <string.h>
+
+#include "runtime/backend/cpu/cpu.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/fd.h"
+#include "runtime/base/log.h"
+#include "runtime/base/mem.h"
+
+#define JOIN_NS  (10 * NS_PER_S)
+#define MAX_SPIN 2000
+
+static bool has_bit(const uint8_t *bits, uint32_t i)
+{
+    return bits[i / 8] >> (i % 8) & 1;
+}
+
+static void set_bit(uint8_t *bits, uint32_t i)
+{
+    bits[i / 8] |= (uint8_t)(1u << (i % 8));
+}
+
+/* Candidate leader of a rank: the lowest it may share memory with; itself if none. */
+static uint32_t leader_of(const struct cpu *c, uint32_t rank)
+{
+    for (uint32_t s = 0; s < rank; s++)
+        if (peer_may_share(&c->peers[s], &c->peers[rank]))
+            return s;
+    return rank;
+}
+
+static uint32_t candidates(const struct cpu *c,
+                           uint32_t leader,
+                           uint32_t *ret_ranks,
+                           uint32_t *ret_line)
+{
+    uint32_t n = 0;
+    for (uint32_t r = leader; r < c->env.size; r++) {
+        if (r != leader && !peer_may_share(&c->peers[leader], &c->peers[r]))
+            continue;
+        if (r == c->env.rank)
+            *ret_line = n;
+        ret_ranks[n++] = r;
+    }
+    return n;
+}
+
+/* Step 2. bits: whom we have. Failure is not an error: it means TCP. */
+static void try_segment(struct cpu *c,
+                        const struct shm_join *j,
+                        const struct waiter *w,
+                        uint8_t *bits)
+{
+    struct err why = ERR_INIT;
+    AUTOFREE bool *has = mem_calloc(j->n, sizeof *has);
+    struct shm_join k = *j;
+    int rc;
+    k.w = w;
+    if (has == NULL) {
+        rc = err_set(&why, -ENOMEM, "no memory");
+    } else if (j->line == 0) {
+        rc = shm_join_lead(&k, c->unix_fd, &c->map, has, &why);
+        for (uint32_t i = 0; rc == 0 && i < j->n; i++)
+            if (has[i])
+                set_bit(bits, j->ranks[i]);
+    } else {
+        rc = shm_join_follow(&k, c->peers[j->ranks[0]].sock, &c->map, &why);
+        if (rc == 0)
+            set_bit(bits, j->ranks[0]);
+    }
+    if (rc < 0)
+        log_warn("no shared memory with this host's ranks, using TCP",
+                 "rank=%u leader=%u cause=\"%s\"", c->env.rank, j->ranks[0], why.text);
+}
+
+/* Step 3: fills host_of with the leader's rank for now. */
+static int agree(struct cpu *c, const uint8_t *bits, uint32_t n_bits, struct err *err)
+{
+    AUTOFREE uint8_t **all = NULL;
+    uint32_t *sizes;
+    int rc = c->env.exchange(c->env.arg, bits, n_bits, &all, &sizes, err);
+    if (rc < 0)
+        return rc;
+    for (uint32_t r = 0; r < c->env.size; r++)
+        if (sizes[r] != n_bits)
+            return err_set(err, -EPROTO,
+                           "rank %u: %u bytes about its neighbours, expected %u", r,
+                           sizes[r], n_bits);
+    for (uint32_t r = 0; r < c->env.size; r++) {
+        uint32_t l = leader_of(c, r);
+        bool is_ok = l == r || (has_bit(all[l], r) && has_bit(all[r], l));
+        c->host_of[r] = is_ok ? l : r;
+        if (!is_ok && (r == c->env.rank || l == c->env.rank))
+            log_warn("shared memory handshake failed, using TCP",
+                     "rank=%u leader=%u host=%s", r, l, c->peers[r].host);
+    }
+    return 0;
+}
+
+/* Numbers the hosts by leader and lists the ranks host by host. */
+static void number_hosts(struct cpu *c)
+{
+    uint32_t n = 0;
+    for (uint32_t l = 0; l < c->env.size; l++) {
+        if (c->host_of[l] != l)
+            continue;
+        c->host_start[c->n_hosts] = n;
+        for (uint32_t r = l; r < c->env.size; r++)
+            if (c->host_of[r] == l) {
+                c->local_of[r] = n - c->host_start[c->n_hosts];
+                c->order[n++] = r;
+            }
+        c->n_hosts++;
+    }
+    c->host_start[c->n_hosts] = n;
+    for (uint32_t h = 0; h < c->n_hosts; h++)
+        for (uint32_t i = c->host_start[h]; i < c->host_start[h + 1]; i++)
+            c->host_of[c->order[i]] = h;
+    c->host = c->host_of[c->env.rank];
+    c->local = c->local_of[c->env.rank];
+    c->n_local = c->host_start[c->host + 1] - c->host_start[c->host];
+}
+
+static int enter_segment(struct cpu *c, const struct shm_join *j, struct err *err)
+{
+    const uint32_t *ranks = c->order + c->host_start[c->host];
+    AUTOFREE uint32_t *lines = mem_calloc(c->n_local, sizeof *lines);
+    if (lines == NULL)
+        return err_set(err, -ENOMEM, "no memory");
+    for (uint32_t i = 0, k = 0; i < c->n_local; i++) {
+        while (j->ranks[k] != ranks[i]) /* both ascend; members are candidates */
+            k++;
+        lines[i] = k;
+    }
+    int rc = shm_attach(&c->shm, c->map.mem, c->map.n_bytes, c->n_local, c->local,
+                        lines, ranks, &c->w);
+    if (rc < 0)
+        return err_set(err, rc, "shared segment of %zu bytes is garbled",
+                       c->map.n_bytes);
+    return 0;
+}
+
+static int connect_leaders(struct cpu *c, const struct waiter *w, struct err *err)
+{
+    AUTOFREE uint32_t *leaders = mem_calloc(c->n_hosts, sizeof *leaders);
+    if (leaders == NULL)
+        return err_set(err, -ENOMEM, "no memory");
+    for (uint32_t h = 0; h < c->n_hosts; h++)
+        leaders[h] = c->order[c->host_start[h]];
+    struct net_join j = {.id = &c->env.id,
+                         .w = w,
+                         .deadline_ns = c->env.deadline_ns,
+                         .peer_timeout_ns = c->env.peer_timeout_ns,
+                         .n = c->n_hosts,
+                         .me = c->host,
+                         .ranks = leaders,
+                         .by_rank = c->peers};
+    int rc = net_connect(&c->net, &j, c->tcp_fd, err);
+    c->net.w = &c->w;
+    return rc;
+}
+
+/* Spinning helps only where every rank of the machine has a CPU. */
+static uint32_t spins(const struct cpu *c)
+{
+    cpu_set_t set;
+    uint32_t n_here = 0;
+    for (uint32_t r = 0; r < c->env.size; r++)
+        n_here += memcmp(c->peers[r].host_key, c->peers[c->env.rank].host_key,
+                         sizeof c->peers[r].host_key)
+                  == 0;
+    if (sched_getaffinity(0, sizeof set, &set) != 0)
+        return 0;
+    return n_here <= (uint32_t)CPU_COUNT(&set) ? MAX_SPIN : 0;
+}
+
+static int check_abort_only(void *arg, uint32_t rank, struct err *err)
+{
+    struct cpu *c = arg;
+    (void)rank; /* nobody is waited for in particular */
+    if (atomic_load_explicit(&c->is_aborted, memory_order_relaxed))
+        return err_set(err, -ECANCELED, "aborted while connecting");
+    return 0;
+}
+
+int group_connect(struct cpu *c, struct err *err)
+{
+    uint32_t size = c->env.size, n_bits = (size + 7) / 8;
+    struct waiter w = {.check = check_abort_only, .arg = c};
+    AUTOFREE uint32_t *ranks = mem_calloc(size, sizeof *ranks);
+    AUTOFREE uint8_t *bits = mem_zalloc(n_bits);
+    if (ranks == NULL || bits == NULL)
+        return err_set(err, -ENOMEM, "no memory for %u ranks", size);
+    struct shm_join j = {.id = &c->env.id, .rank = c->env.rank, .ranks = ranks};
+    j.n = candidates(c, leader_of(c, c->env.rank), ranks, &j.line);
+    j.deadline_ns = clock_now_ns() + JOIN_NS;
+    if (j.deadline_ns > c->env.deadline_ns)
+        j.deadline_ns = c->env.deadline_ns;
+    if (j.n > 1 && j.n <= SHM_MAX_RANKS)
+        try_segment(c, &j, &w, bits);
+    int rc = size > 1 ? agree(c, bits, n_bits, err) : 0;
+    if (rc < 0)
+        return rc;
+    number_hosts(c);
+    c->w.n_spins = spins(c);
+    if (c->n_local > 1)
+        rc = enter_segment(c, &j, err);
+    else
+        shm_map_release(&c->map);
+    if (rc == 0 && c->n_hosts > 1 && c->local == 0)
+        rc = connect_leaders(c, &w, err);
+    return rc;
+}
