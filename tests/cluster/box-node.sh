@@ -82,7 +82,6 @@ syncFrequency: 1m
 EOF
 
 if [ -e /sys/fs/cgroup/cgroup.controllers ]; then
-    echo "+cpu +memory +pids +cpuset" >/sys/fs/cgroup/cgroup.subtree_control
     mkdir -p "/sys/fs/cgroup/$ID-$N"
 else
     for c in cpu cpuacct cpuset memory devices freezer blkio pids hugetlb systemd; do

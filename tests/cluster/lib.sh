@@ -158,11 +158,13 @@ take_lock() {
         flock -w 300 9 || die "another up or down has held $RM_RUN.lock for 5 minutes"
     }
 }
-# Two checkouts share the default RM_RUN: the one that started the cluster owns it.
+# Two checkouts share the default RM_RUN: the one that started the cluster owns it, for as long
+# as that checkout exists.
 need_owner() {
     local owner
     [ -e "$RM_RUN/owner" ] || return 0
     owner=$(cat "$RM_RUN/owner")
-    [ "$owner" = "$REPO" ] ||
+    [ "$owner" = "$REPO" ] || [ ! -d "$owner" ] ||
         die "the cluster at $RM_RUN belongs to the checkout $owner: take it down there (tests/cluster/down), or set RM_RUN to another directory"
 }
+is_ours() { [ "$(cat "$RM_RUN/owner" 2>/dev/null)" = "$REPO" ]; }
