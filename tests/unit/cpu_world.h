@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A world of forked ranks for the tests of the cpu backend: describe, exchange,
+ * connect, then a body per rank. The exchange goes through shared anonymous memory, so
+ * that these tests stand on the backend alone. Every wait has a deadline; a rank that
+ * fails leaves a sentence for the parent. */
+#ifndef TESTS_UNIT_CPU_WORLD_H
+#define TESTS_UNIT_CPU_WORLD_H
+
+#include <errno.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "runtime/backend/backend.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/mem.h"
+
+enum { WORLD_MAX = 8, WORLD_ROUNDS = 3, WORLD_BLOB = 1024 };
+
+struct world_mem { /* shared by parent and ranks */
+    atomic_uint n_in[WORLD_ROUNDS];
+    uint32_t len[WORLD_ROUNDS][WORLD_MAX];
+    uint8_t blob[WORLD_ROUNDS][WORLD_MAX][WORLD_BLOB];
+    char said[WORLD_MAX][640];
+    atomic_ulong when[WORLD_MAX]; /* free for bodies: times in ns */
+    atomic_uint flag;             /* free for bodies */
+    atomic_uint arrived;          /* for world_meet() */
+};
+
+struct rank {
+    struct world_mem *m;
+    uint32_t rank, size;
+    unsigned round;
+    struct backend *b;
+    struct backend_env env;
+    struct token token;
+    const void *arg;
+};
+
+struct world {
+    uint32_t size;
+    const char *host_id[WORLD_MAX]; /* HVD_HOST_ID by rank; NULL: none */
+    bool tcp;                       /* HVD_TRANSPORT=tcp */
+    int other_token;                /* rank with another job token, -1: none */
+    int (*body)(struct rank *r);    /* 0, or the rank has said why */
+    int (*interrupted)(void *arg, struct err *err);
+    int connect_fails; /* 1: connect() must fail, its sentence is kept in said */
+    uint32_t timeout_s;
+    uint64_t connect_ms; /* deadline of connect; 0: 20 s */
+    const void *arg;
+    char said[WORLD_MAX][640]; /* out */
+    uint64_t when[WORLD_MAX];  /* out */
+    int status[WORLD_MAX];     /* out: as of waitpid */
+};
+
+#define SAY(r, ...)                                                                    \
+    (snprintf((r)->m->said[(r)->rank], sizeof(r)->m->said[0], __VA_ARGS__), 1)
+
+static int world_exchange(void *arg,
+                          const void *blob,
+                          uint32_t n,
+                          uint8_t ***ret_blobs,
+                          uint32_t **ret_sizes,
+                          struct err *err)
+{
+    struct rank *r = arg;
+    unsigned k = r->round++;
+    if (k >= WORLD_ROUNDS || n > WORLD_BLOB)
+        return err_set(err, -E2BIG, "round %u, %u bytes", k, n);
+    memcpy(r->m->blob[k][r->rank], blob, n);
+    r->m->len[k][r->rank] = n;
+    atomic_fetch_add(&r->m->n_in[k], 1);
+    while (atomic_load(&r->m->n_in[k]) < r->size) {
+        if (clock_now_ns() > r->env.deadline_ns)
+            return err_set(err, -ETIMEDOUT, "round %u", k);
+        sched_yield();
+    }
+    uint8_t **all = mem_calloc(1, r->size * (sizeof *all + sizeof(uint32_t)));
+    if (all == NULL)
+        return err_set(err, -ENOMEM, "no memory");
+    uint32_t *sizes = (uint32_t *)(all + r->size);
+    for (uint32_t i = 0; i < r->size; i++) {
+        all[i] = r->m->blob[k][i];
+        sizes[i] = r->m->len[k][i];
+    }
+    *ret_blobs = all;
+    *ret_sizes = sizes;
+    return 0;
+}
+
+/* All ranks that have not ended: a barrier beside the backend. */
+static inline void world_meet(struct rank *r, uint32_t n)
+{
+    atomic_fetch_add(&r->m->arrived, 1);
+    while (atomic_load(&r->m->arrived) < n && clock_now_ns() < r->env.deadline_ns)
+        sched_yield();
+}
+
+static int rank_connect(struct rank *r, const struct world *w, struct err *err)
+{
+    void *blob;
+    uint32_t n, *sizes;
+    int rc = backend_cpu.describe(&r->env, &r->b, &blob, &n, err);
+    if (rc < 0)
+        return rc;
+    uint8_t **all;
+    rc = world_exchange(r, blob, n, &all, &sizes, err);
+    mem_free(blob);
+    if (rc < 0)
+        return rc;
+    rc = backend_cpu.connect(r->b, all, sizes, err);
+    mem_free(all);
+    (void)w;
+    return rc;
+}
+
+static int rank_main(struct world_mem *m, const struct world *w, uint32_t me)
+{
+    struct rank r = {.m = m, .rank = me, .size = w->size, .arg = w->arg};
+    struct err err = ERR_INIT;
+    memset(r.token.key, w->other_token == (int)me ? 2 : 1, sizeof r.token.key);
+    char host[32];
+    snprintf(host, sizeof host, "%s", w->host_id[me] ? w->host_id[me] : "h");
+    setenv("HOROVOD_HOSTNAME", host, 1);
+    if (w->host_id[me])
+        setenv("HVD_HOST_ID", w->host_id[me], 1);
+    if (w->tcp)
+        setenv("HVD_TRANSPORT", "tcp", 1);
+    uint64_t ms = w->connect_ms ? w->connect_ms : 20000;
+    r.env = (struct backend_env){
+        .rank = me,
+        .size = w->size,
+        .id = {.token = &r.token, .job_id = "test/job/1", .generation = 0},
+        .local_addr = "127.0.0.1",
+        .deadline_ns = clock_now_ns() + ms * NS_PER_MS,
+        .peer_timeout_ns = 30 * NS_PER_S,
+        .exchange = world_exchange,
+        .interrupted = w->interrupted,
+        .arg = &r,
+    };
+    int rc = rank_connect(&r, w, &err);
+    if (rc < 0 || w->connect_fails) {
+        (void)SAY(&r, "%s", rc < 0 ? err.text : "connected");
+        backend_cpu.close(r.b);
+        return w->connect_fails && rc < 0 ? 0 : 1;
+    }
+    r.env.deadline_ns = clock_now_ns() + w->timeout_s * NS_PER_S;
+    rc = w->body(&r);
+    backend_cpu.close(r.b);
+    return rc;
+}
+
+/* 0 when every rank's body gave 0; else the first sentence is printed. A rank that was
+ * killed by SIGKILL (by a test's intent) does not count as failed. */
+static int world_run(struct world *w)
+{
+    struct world_mem *m = mmap(NULL, sizeof *m, PROT_READ | PROT_WRITE,
+                               MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    pid_t pid[WORLD_MAX];
+    int failed = 0;
+    if (m == MAP_FAILED)
+        return 1;
+    fflush(NULL);
+    for (uint32_t i = 0; i < w->size; i++) {
+        pid[i] = fork();
+        if (pid[i] == 0) {
+            alarm(w->timeout_s + 30); /* a hang ends as SIGALRM, which fails the test */
+            _exit(rank_main(m, w, i));
+        }
+    }
+    for (uint32_t i = 0; i < w->size; i++) {
+        if (waitpid(pid[i], &w->status[i], 0) != pid[i])
+            failed = 1;
+        int st = w->status[i];
+        memcpy(w->said[i], m->said[i], sizeof w->said[i]);
+        w->when[i] = atomic_load(&m->when[i]);
+        if ((WIFEXITED(st) && WEXITSTATUS(st) == 0)
+            || (WIFSIGNALED(st) && WTERMSIG(st) == SIGKILL))
+            continue;
+        failed = 1;
+        fprintf(stderr, "# rank %u: status 0x%x: %s\n", i, (unsigned)st, m->said[i]);
+    }
+    munmap(m, sizeof *m);
+    return failed;
+}
+
+static inline int run_batch(struct rank *r, struct batch *b, struct err *err)
+{
+    uint64_t ticket = 0, done = 0;
+    if (b->prescale == 0)
+        b->prescale = 1;
+    if (b->postscale == 0)
+        b->postscale = 1;
+    int rc = backend_cpu.post(r->b, b, NULL, &ticket, err);
+    if (rc < 0)
+        return rc;
+    rc = backend_cpu.poll(r->b, &done, err);
+    return rc < 0 ? rc : done >= ticket ? 0 : -EINPROGRESS;
+}
+
+#endif
