@@ -381,7 +381,7 @@ static void write_one(const struct negotiate *n,
 }
 
 /* Up to this many tensors are looked at together for one batch. */
-enum { WINDOW = 256 };
+enum { WINDOW = 256, WRITE_AIM = 1 << 18 };
 
 static size_t take_window(const struct negotiate *n, const struct request **window)
 {
@@ -403,7 +403,7 @@ int negotiate_write(struct negotiate *n,
 
     if (n->ready.n > 0)
         message_begin(out, MESSAGE_RESPONSES);
-    while (n->ready.n > 0) {
+    while (n->ready.n > 0 && out->n < WRITE_AIM) {
         size_t take = fusion_take(window, take_window(n, window), limit_bytes);
 
         if (take == 0)

@@ -1,0 +1,414 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Who runs the coordinator, and how it sleeps. What one step does is step.c.
+ *
+ * The seat. Exactly one thread at a time runs steps: it sits in the seat (an atomic
+ * flag, no mutex: callbacks run in the seat and may call everything but wait and
+ * shutdown). A thread in hvd_wait takes the seat when it is free, so that a synchronous
+ * operation needs no thread switch; otherwise it sleeps on done_cond until its op has
+ * ended or the seat is free. The background thread sits only when nobody waits, and
+ * naps while somebody does: short naps, doubled while one wait lasts.
+ *
+ * Sleeping. A thread that blocks for arriving frames counts itself in n_polling first
+ * and looks at the queue after; a submitter pushes first and looks at n_polling after
+ * (all seq_cst): one of the two sees the other, so no submission sleeps. While the
+ * background thread naps and nobody waits, a lone submission is left for the hvd_wait
+ * that usually follows; the nap's end (NAP_MIN_NS) bounds its delay, and a second one
+ * ends the nap at once.
+ *
+ * Order of locks: none is held while another is taken; see runtime/README.md. */
+#include "runtime/api/coordinator.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "runtime/base/clock.h"
+#include "runtime/base/mem.h"
+
+static const uint64_t NAP_MIN_NS = 500000, NAP_MAX_NS = 50 * NS_PER_MS;
+static const uint64_t SPIN_NS = 100000, SPIN_SHARED_NS = 20000;
+static const uint64_t FOREVER_NS = 3600 * NS_PER_S;
+
+static struct timespec to_timespec(uint64_t ns)
+{
+    return (struct timespec){.tv_sec = (time_t)(ns / NS_PER_S),
+                             .tv_nsec = (long)(ns % NS_PER_S)};
+}
+
+static uint64_t earlier(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+static bool is_over(const struct coordinator *co)
+{
+    int life = atomic_load_explicit(&co->life, memory_order_acquire);
+
+    return life == LIFE_DOWN || life == LIFE_ABORTED;
+}
+
+/* --- the seat --- */
+
+static bool seat_take(struct coordinator *co)
+{
+    int free_seat = 0;
+
+    return atomic_load_explicit(&co->seat, memory_order_relaxed) == 0
+           && atomic_compare_exchange_strong(&co->seat, &free_seat, 1);
+}
+
+void coordinator_wake_sleepers(struct coordinator *co)
+{
+    if (atomic_load(&co->n_sleepers) == 0)
+        return;
+    (void)pthread_mutex_lock(&co->lock);
+    (void)pthread_cond_broadcast(&co->done_cond);
+    (void)pthread_mutex_unlock(&co->lock);
+}
+
+static void seat_leave(struct coordinator *co)
+{
+    atomic_store(&co->seat, 0);
+    coordinator_wake_sleepers(co);
+}
+
+/* Until op (may be NULL) has ended, the seat is free, or the deadline. */
+static void
+sleep_beside_seat(struct coordinator *co, const struct op *op, uint64_t deadline_ns)
+{
+    struct timespec ts = to_timespec(earlier(deadline_ns, clock_now_ns() + FOREVER_NS));
+    int r = 0;
+
+    (void)pthread_mutex_lock(&co->lock);
+    atomic_fetch_add(&co->n_sleepers, 1);
+    while (r == 0 && atomic_load(&co->seat) != 0
+           && (!op || op_status(op) == HVD_IN_PROGRESS))
+        r = pthread_cond_timedwait(&co->done_cond, &co->lock, &ts);
+    atomic_fetch_sub(&co->n_sleepers, 1);
+    (void)pthread_mutex_unlock(&co->lock);
+}
+
+/* --- sleeping --- */
+
+static void block_for_frames(struct coordinator *co, uint64_t deadline_ns)
+{
+    struct epoll_event ev;
+
+    atomic_fetch_add(&co->n_polling, 1);
+    if (atomic_load(&co->queue.n_new) == 0)
+        (void)epoll_wait(control_epoll_fd(co->control), &ev, 1,
+                         clock_left_ms(deadline_ns));
+    atomic_fetch_sub(&co->n_polling, 1);
+}
+
+static void nap(struct coordinator *co, uint64_t ns)
+{
+    uint64_t until = clock_now_ns() + ns;
+    struct timespec ts = to_timespec(until);
+
+    (void)pthread_mutex_lock(&co->lock);
+    atomic_store(&co->nap_until_ns, until);
+    if (!co->must_stop)
+        (void)pthread_cond_timedwait(&co->nap_cond, &co->lock, &ts); /* early is fine */
+    atomic_store(&co->nap_until_ns, 0);
+    (void)pthread_mutex_unlock(&co->lock);
+}
+
+static void end_nap(struct coordinator *co)
+{
+    (void)pthread_mutex_lock(&co->lock);
+    (void)pthread_cond_signal(&co->nap_cond);
+    (void)pthread_mutex_unlock(&co->lock);
+}
+
+int coordinator_submit(struct coordinator *co, struct op *op, struct err *err)
+{
+    int r;
+
+    op->co = co;
+    atomic_fetch_add_explicit(&co->refs, 1, memory_order_relaxed);
+    r = tensor_queue_push(&co->queue, op, err);
+    if (r < 0)
+        return r;
+    if (atomic_load(&co->n_polling) > 0)
+        control_wake(co->control);
+    else if (atomic_load(&co->nap_until_ns) > 0 && atomic_load(&co->n_waiters) == 0
+             && atomic_load(&co->queue.n_outstanding) > 1)
+        end_nap(co);
+    return 0;
+}
+
+/* --- waiting --- */
+
+static void drive(struct coordinator *co, const struct op *op, uint64_t deadline_ns)
+{
+    uint64_t spin_ns = co->should_yield ? SPIN_SHARED_NS : SPIN_NS;
+    uint64_t spin_until = clock_now_ns() + spin_ns;
+
+    while (op_status(op) == HVD_IN_PROGRESS) {
+        uint64_t now;
+
+        if (step_once(co)) {
+            spin_until = clock_now_ns() + spin_ns;
+            continue;
+        }
+        now = clock_now_ns();
+        if (now >= deadline_ns || is_over(co))
+            return;
+        if (now < spin_until) {
+            if (co->should_yield)
+                (void)sched_yield();
+            continue;
+        }
+        block_for_frames(co, earlier(deadline_ns, atomic_load(&co->next_ns)));
+    }
+}
+
+int coordinator_wait(struct coordinator *co, struct op *op, uint64_t deadline_ns)
+{
+    uint64_t now;
+
+    if (op_status(op) != HVD_IN_PROGRESS)
+        return op_status(op);
+    atomic_fetch_add(&co->n_waiters, 1);
+    atomic_fetch_add(&co->n_waits, 1);
+    do {
+        if (seat_take(co)) {
+            drive(co, op, deadline_ns);
+            seat_leave(co);
+        } else {
+            sleep_beside_seat(co, op, deadline_ns);
+        }
+        now = clock_now_ns();
+    } while (op_status(op) == HVD_IN_PROGRESS && now < deadline_ns);
+    atomic_store(&co->last_wait_ns, now);
+    if (atomic_fetch_sub(&co->n_waiters, 1) == 1
+        && atomic_load(&co->nap_until_ns) > now + 2 * NAP_MIN_NS)
+        end_nap(co);
+    return op_status(op);
+}
+
+/* --- the background thread --- */
+
+static bool should_stop(struct coordinator *co)
+{
+    bool r;
+
+    (void)pthread_mutex_lock(&co->lock);
+    r = co->must_stop;
+    (void)pthread_mutex_unlock(&co->lock);
+    return r;
+}
+
+/* One round; the nap it took, 0 if it worked. */
+static uint64_t
+background_round(struct coordinator *co, uint64_t last_nap_ns, uint32_t *seen)
+{
+    uint32_t waits = atomic_load(&co->n_waits);
+    bool is_same = waits == *seen;
+    uint64_t ns = NAP_MIN_NS;
+
+    *seen = waits;
+    if (is_over(co)) {
+        nap(co, FOREVER_NS);
+        return NAP_MIN_NS;
+    }
+    if (atomic_load(&co->n_waiters) > 0) {
+        if (is_same && last_nap_ns > 0)
+            ns = earlier(last_nap_ns * 2, NAP_MAX_NS);
+        nap(co, ns);
+        return ns;
+    }
+    if (clock_now_ns() < atomic_load(&co->last_wait_ns) + NAP_MIN_NS
+        && atomic_load(&co->queue.n_outstanding) <= 1) {
+        nap(co, ns);
+        return ns;
+    }
+    block_for_frames(co, atomic_load(&co->next_ns));
+    if (atomic_load(&co->n_waiters) > 0)
+        return 0;
+    if (!seat_take(co)) {
+        nap(co, ns);
+        return ns;
+    }
+    while (step_once(co) && atomic_load(&co->n_waiters) == 0)
+        ;
+    seat_leave(co);
+    return 0;
+}
+
+static void *background(void *arg)
+{
+    struct coordinator *co = arg;
+    uint64_t nap_ns = 0;
+    uint32_t seen = 0;
+
+    (void)pthread_setname_np(pthread_self(), "hvd-coordinator");
+    while (!should_stop(co))
+        nap_ns = background_round(co, nap_ns, &seen);
+    (void)pthread_mutex_lock(&co->lock);
+    co->has_stopped = true;
+    (void)pthread_cond_broadcast(&co->done_cond);
+    (void)pthread_mutex_unlock(&co->lock);
+    coordinator_unref(co);
+    return NULL;
+}
+
+/* --- life --- */
+
+static void init_cond(pthread_cond_t *c)
+{
+    pthread_condattr_t attr;
+
+    (void)pthread_condattr_init(&attr);
+    (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    (void)pthread_cond_init(c, &attr);
+    (void)pthread_condattr_destroy(&attr);
+}
+
+int coordinator_new(uint32_t rank,
+                    uint32_t size,
+                    uint32_t local_size,
+                    const struct settings *s,
+                    struct coordinator **ret,
+                    struct err *err)
+{
+    struct coordinator *co = mem_zalloc(sizeof(*co));
+    long n_cpus = sysconf(_SC_NPROCESSORS_ONLN);
+
+    if (!co)
+        return err_set(err, -ENOMEM, "out of memory");
+    atomic_init(&co->refs, 1);
+    co->rank = rank;
+    co->size = size;
+    co->settings = *s;
+    co->should_yield = n_cpus > 0 && local_size > (uint32_t)n_cpus;
+    co->stall.warn_ns = s->stall_warn_ns;
+    co->stall.fail_ns = s->stall_fail_ns;
+    co->stall_next_ns = UINT64_MAX;
+    atomic_init(&co->next_ns, 0);
+    tensor_queue_init(&co->queue);
+    strbuf_init(&co->out, MESSAGE_MAX_BYTES);
+    (void)pthread_mutex_init(&co->lock, NULL);
+    init_cond(&co->done_cond);
+    init_cond(&co->nap_cond);
+    co->counts = mem_calloc(size, sizeof(*co->counts));
+    if (!co->counts || (rank == 0 && negotiate_new(size, &co->negotiate) < 0)) {
+        coordinator_unref(co);
+        return err_set(err, -ENOMEM, "out of memory");
+    }
+    *ret = co;
+    return 0;
+}
+
+void coordinator_unref(struct coordinator *co)
+{
+    /* acq_rel: the last one sees what all others have done */
+    if (!co || atomic_fetch_sub_explicit(&co->refs, 1, memory_order_acq_rel) != 1)
+        return;
+    step_release(co);
+    negotiate_free(co->negotiate);
+    tensor_queue_release(&co->queue);
+    strbuf_release(&co->out);
+    mem_free(co->counts);
+    mem_free(co->batch_ops);
+    mem_free(co->batch_items);
+    (void)pthread_cond_destroy(&co->done_cond);
+    (void)pthread_cond_destroy(&co->nap_cond);
+    (void)pthread_mutex_destroy(&co->lock);
+    mem_free(co);
+}
+
+int coordinator_start(struct coordinator *co, struct err *err)
+{
+    sigset_t all, old;
+    int r;
+
+    atomic_store(&co->life, (int)life_next(LIFE_JOINING, LIFE_EV_JOINED));
+    atomic_fetch_add(&co->refs, 1); /* the thread's */
+    (void)sigfillset(&all);         /* signals belong to the host program's threads */
+    (void)pthread_sigmask(SIG_SETMASK, &all, &old);
+    r = pthread_create(&co->thread, NULL, background, co);
+    (void)pthread_sigmask(SIG_SETMASK, &old, NULL);
+    if (r != 0) {
+        coordinator_unref(co);
+        return err_errno(err, r, "cannot start the coordinator's thread");
+    }
+    co->has_thread = true;
+    return 0;
+}
+
+static bool stop_thread(struct coordinator *co, uint64_t deadline_ns)
+{
+    struct timespec ts = to_timespec(deadline_ns);
+    bool stopped;
+    int r = 0;
+
+    if (!co->has_thread)
+        return true;
+    (void)pthread_mutex_lock(&co->lock);
+    co->must_stop = true;
+    (void)pthread_cond_broadcast(&co->nap_cond);
+    (void)pthread_mutex_unlock(&co->lock);
+    control_wake(co->control);
+    (void)pthread_mutex_lock(&co->lock);
+    while (!co->has_stopped && r == 0)
+        r = pthread_cond_timedwait(&co->done_cond, &co->lock, &ts);
+    stopped = co->has_stopped;
+    (void)pthread_mutex_unlock(&co->lock);
+    (void)(stopped ? pthread_join(co->thread, NULL) : pthread_detach(co->thread));
+    co->has_thread = false;
+    return stopped;
+}
+
+/* Into the seat, for good. At half of the time the one who sits there is asked to
+ * hurry. */
+static bool seat_take_for_good(struct coordinator *co, uint64_t deadline_ns)
+{
+    uint64_t now = clock_now_ns(),
+             half = now + (deadline_ns > now ? (deadline_ns - now) / 2 : 0);
+
+    atomic_fetch_add(&co->n_waiters, 1); /* the background thread steps aside */
+    while (!seat_take(co)) {
+        now = clock_now_ns();
+        if (now >= deadline_ns)
+            return false;
+        if (now >= half)
+            atomic_store(&co->is_hurried, true);
+        sleep_beside_seat(co, NULL, now < half ? half : deadline_ns);
+    }
+    return true;
+}
+
+bool coordinator_leave(struct coordinator *co,
+                       enum leave_reason why,
+                       uint64_t deadline_ns)
+{
+    uint64_t now = clock_now_ns();
+    /* A third of the time is kept for the thread. */
+    uint64_t talk_until = now + (deadline_ns > now ? (deadline_ns - now) / 3 * 2 : 0);
+    struct err cause = ERR_INIT;
+    int life;
+
+    tensor_queue_close(&co->queue, HVD_PRECONDITION,
+                       "Horovod has been shut down: this rank called shutdown()");
+    if (!seat_take_for_good(co, talk_until))
+        return false;
+    life = (int)life_next((enum life)atomic_load(&co->life), LIFE_EV_LEAVE);
+    atomic_store(&co->life, life);
+    control_leave(co->control, why);
+    while (!is_over(co) && !co->is_stuck && clock_now_ns() < talk_until)
+        if (!step_once(co))
+            block_for_frames(co, earlier(talk_until, atomic_load(&co->next_ns)));
+    (void)coordinator_status(co, &cause);
+    if (!is_over(co))
+        atomic_store(&co->life,
+                     LIFE_DOWN); /* nobody answers: the end comes without an echo */
+    step_fail_all(co, HVD_PRECONDITION,
+                  "Horovod has been shut down: this rank called shutdown()");
+    coordinator_wake_sleepers(co);
+    return stop_thread(co, deadline_ns);
+}

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The coordinator of one world on one rank: carries operations from the tensor queue
+ * through negotiation to the backend and back to their waiters. */
+#ifndef RUNTIME_API_COORDINATOR_H
+#define RUNTIME_API_COORDINATOR_H
+
+#include "runtime/api/settings.h"
+#include "runtime/api/tensor_queue.h"
+#include "runtime/backend/backend.h"
+#include "runtime/control/control.h"
+#include "runtime/core/lifecycle.h"
+#include "runtime/core/negotiate.h"
+#include "runtime/core/stall.h"
+
+struct todo; /* a message of responses that waits to be carried out */
+
+struct coordinator {
+    _Atomic uint32_t refs; /* the world and every op */
+    /* Constant between start and the end of coordinator_leave. */
+    uint32_t rank, size;
+    struct settings settings;
+    struct control *control; /* the world's */
+    struct backend *backend; /* the world's */
+    bool should_yield;       /* more ranks than processors: spinning gives way */
+
+    struct tensor_queue queue; /* own lock */
+
+    /* Owned by whoever sits in the seat. */
+    struct negotiate *negotiate; /* rank 0 */
+    struct stall stall;
+    uint64_t stall_next_ns;
+    struct todo *todo_head, *todo_tail;
+    struct strbuf out;
+    uint64_t *counts; /* scratch: one per rank */
+    struct op **batch_ops;
+    struct batch_item *batch_items;
+    size_t n_batch, ops_cap, items_cap;
+    bool is_stuck; /* the backend has failed; nothing is posted any more */
+    bool has_end;  /* end_text is set: after the last response the world ends */
+    char end_text[MESSAGE_TEXT_MAX];
+
+    /* Any thread. */
+    _Atomic int life;        /* enum life; written in the seat */
+    _Atomic bool is_hurried; /* leaving: the backend shall give up */
+    _Atomic int seat;        /* 1: taken */
+    _Atomic uint32_t n_waiters, n_waits, n_polling, n_sleepers;
+    _Atomic uint64_t last_wait_ns, next_ns, nap_until_ns;
+    pthread_mutex_t lock;        /* leaf lock of the two conditions */
+    pthread_cond_t done_cond;    /* an op ended, or the seat is free */
+    pthread_cond_t nap_cond;     /* the background thread shall look again */
+    bool must_stop, has_stopped; /* lock */
+    bool has_thread;
+    pthread_t thread;
+};
+
+/* control and backend may still be NULL and be set until coordinator_start. */
+int coordinator_new(uint32_t rank,
+                    uint32_t size,
+                    uint32_t local_size,
+                    const struct settings *s,
+                    struct coordinator **ret,
+                    struct err *err);
+void coordinator_unref(struct coordinator *co); /* accepts NULL */
+/* The world is READY; starts the background thread. */
+int coordinator_start(struct coordinator *co, struct err *err);
+
+/* Any thread. 0, or a negative enum hvd_status with its sentence. Sets op->co. */
+int coordinator_submit(struct coordinator *co, struct op *op, struct err *err);
+/* Any thread but not in a callback. The op's status, HVD_IN_PROGRESS at the deadline.
+ */
+int coordinator_wait(struct coordinator *co, struct op *op, uint64_t deadline_ns);
+
+/* Ends this rank's part: goodbye, carry out what was promised, fail the rest, stop the
+ * thread. Afterwards nobody uses control and backend any more. False: the thread did
+ * not stop in time (it is inside a callback that hangs); then control and backend must
+ * not be closed. */
+bool coordinator_leave(struct coordinator *co,
+                       enum leave_reason why,
+                       uint64_t deadline_ns);
+/* ABORTED, or DOWN: the sentence that new work gets. */
+int coordinator_status(struct coordinator *co, struct err *err);
+
+/* backend_env's and control's callbacks; arg is the coordinator. */
+int coordinator_interrupted(void *arg, struct err *err);
+int coordinator_on_up(
+    void *arg, uint32_t rank, const uint8_t *p, size_t n, struct err *err);
+int coordinator_on_down(void *arg, const uint8_t *p, size_t n, struct err *err);
+void coordinator_on_ended(void *arg, const char *who);
+
+/* --- step.c, for coordinator.c: in the seat only --- */
+bool step_once(
+    struct coordinator *co); /* true: something moved, look again before sleeping */
+void step_release(struct coordinator *co);
+void step_fail_all(struct coordinator *co, int status, const char *text);
+void coordinator_wake_sleepers(struct coordinator *co);
+
+#endif

@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The process' runtime: init, shutdown, fork and exit.
+ *
+ * The one mutable global of the library is `runtime` below. Its locks:
+ *   life_lock   init and shutdown, whole; nothing else waits for it
+ *   lock        leaf lock around `world` and its reference count; also held across
+ * fork, so that the child finds it free
+ *
+ * Fork: the child finds the runtime absent (is_forked, which every entry looks at
+ * before any lock) and has closed its copies of the control connections: otherwise a
+ * DataLoader worker that survives its parent would hide the parent's death from the
+ * other ranks. Exit: a destructor says goodbye as "exited", bounded by EXIT_LIMIT_NS;
+ * nothing is waited for that needs another rank to act. The library is linked nodelete,
+ * so it is never unmapped before. */
+#include "runtime/api/runtime.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "runtime/base/clock.h"
+#include "runtime/base/log.h"
+
+static const uint64_t SHUTDOWN_LIMIT_NS = 5 * NS_PER_S, EXIT_LIMIT_NS = 4 * NS_PER_S;
+
+static struct {
+    pthread_mutex_t life_lock;
+    pthread_mutex_t lock;
+    struct world *world; /* lock */
+    struct handles handles;
+    struct own_server own;  /* life_lock */
+    bool has_fork_handlers; /* life_lock */
+    _Atomic bool is_forked;
+} runtime = {.life_lock = PTHREAD_MUTEX_INITIALIZER,
+             .lock = PTHREAD_MUTEX_INITIALIZER,
+             .handles = HANDLES_INIT};
+
+struct handles *runtime_handles(void)
+{
+    return &runtime.handles;
+}
+
+bool runtime_is_forked(void)
+{
+    return atomic_load_explicit(&runtime.is_forked, memory_order_relaxed);
+}
+
+static int forked(struct err *err)
+{
+    return err_set(
+        err, HVD_NOT_INITIALIZED,
+        "this process was forked after hvd.init(): it has no rank of its own; start "
+        "it with the \"spawn\" method, or fork before hvd.init()");
+}
+
+/* --- fork --- */
+
+static void before_fork(void)
+{
+    (void)pthread_mutex_lock(&runtime.lock);
+}
+
+static void after_fork_parent(void)
+{
+    (void)pthread_mutex_unlock(&runtime.lock);
+}
+
+static void after_fork_child(void)
+{
+    if (runtime.world && !runtime_is_forked()) {
+        atomic_store(&runtime.is_forked, true);
+        control_forked(runtime.world->control);
+    }
+    (void)pthread_mutex_unlock(&runtime.lock);
+}
+
+/* --- the world --- */
+
+static int to_status(int r)
+{
+    switch (r) {
+    case -EINVAL:
+    case -ERANGE:
+        return HVD_INVALID_ARGUMENT;
+    case -ENOMEM:
+        return HVD_NO_MEMORY;
+    case -ETIMEDOUT:
+        return HVD_TIMEOUT;
+    case -ECONNABORTED:
+    case -ECANCELED:
+        return HVD_ABORTED;
+    default:
+        return HVD_INTERNAL;
+    }
+}
+
+int runtime_get(struct world **ret, struct err *err)
+{
+    struct world *w;
+
+    if (runtime_is_forked())
+        return forked(err);
+    (void)pthread_mutex_lock(&runtime.lock);
+    w = runtime.world;
+    if (w)
+        w->refs++;
+    (void)pthread_mutex_unlock(&runtime.lock);
+    if (!w)
+        return err_set(err, HVD_NOT_INITIALIZED,
+                       "Horovod has not been initialized; use hvd.init().");
+    *ret = w;
+    return 0;
+}
+
+void runtime_put(struct world *w)
+{
+    bool is_last;
+
+    if (!w)
+        return;
+    (void)pthread_mutex_lock(&runtime.lock);
+    is_last = --w->refs == 0;
+    (void)pthread_mutex_unlock(&runtime.lock);
+    if (is_last)
+        world_free(w);
+}
+
+static int init_locked(uint64_t start_timeout_ns, struct err *err)
+{
+    struct world *w;
+    int r;
+
+    if (runtime_get(&w, NULL) == 0) {
+        r = coordinator_status(w->co, err);
+        runtime_put(w);
+        /* A world whose members have begun to leave is still the one that was asked
+         * for. */
+        return r == HVD_ABORTED
+                   ? err_prefix(err, "call shutdown() before init(); the last world "
+                                     "is broken")
+                   : 0;
+    }
+    if (!runtime.has_fork_handlers
+        && pthread_atfork(before_fork, after_fork_parent, after_fork_child) != 0)
+        return err_set(err, HVD_NO_MEMORY, "out of memory");
+    runtime.has_fork_handlers = true;
+    r = world_form(start_timeout_ns, &runtime.own, &w, err);
+    if (r < 0) {
+        err->code = to_status(r);
+        return err->code;
+    }
+    (void)pthread_mutex_lock(&runtime.lock);
+    runtime.world = w;
+    (void)pthread_mutex_unlock(&runtime.lock);
+    return 0;
+}
+
+int runtime_init(uint64_t start_timeout_ns, struct err *err)
+{
+    int r;
+
+    if (runtime_is_forked())
+        return forked(err);
+    if (op_in_callback())
+        return err_set(err, HVD_INVALID_ARGUMENT, "hvd_init: called inside a callback");
+    (void)pthread_mutex_lock(&runtime.life_lock);
+    r = init_locked(start_timeout_ns, err);
+    (void)pthread_mutex_unlock(&runtime.life_lock);
+    return r;
+}
+
+static void leave(enum leave_reason why, uint64_t limit_ns)
+{
+    struct world *w;
+
+    (void)pthread_mutex_lock(&runtime.lock);
+    w = runtime.world;
+    runtime.world = NULL;
+    (void)pthread_mutex_unlock(&runtime.lock);
+    if (!w)
+        return;
+    if (!coordinator_leave(w->co, why, clock_now_ns() + limit_ns)) {
+        w->is_leaked = true;
+        log_warn(
+            "the coordinator did not stop in time, its connections stay open until the "
+            "process ends",
+            "limit_s=%u", (unsigned)(limit_ns / NS_PER_S));
+    }
+    runtime_put(w);
+}
+
+int runtime_shutdown(struct err *err)
+{
+    if (runtime_is_forked())
+        return forked(err);
+    if (op_in_callback())
+        return err_set(err, HVD_INVALID_ARGUMENT,
+                       "hvd_shutdown: called inside a callback");
+    (void)pthread_mutex_lock(&runtime.life_lock);
+    leave(LEAVE_SHUTDOWN, SHUTDOWN_LIMIT_NS);
+    (void)pthread_mutex_unlock(&runtime.life_lock);
+    return 0;
+}
+
+__attribute__((destructor)) static void at_exit(void)
+{
+    if (runtime_is_forked() || pthread_mutex_trylock(&runtime.life_lock) != 0)
+        return; /* another thread is in init or shutdown: the kernel closes what it
+                   holds */
+    leave(LEAVE_EXIT, EXIT_LIMIT_NS);
+    (void)pthread_mutex_unlock(&runtime.life_lock);
+}

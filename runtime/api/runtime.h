@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The one runtime of a process: at most one world at a time, handles that outlive it.
+ */
+#ifndef RUNTIME_API_RUNTIME_H
+#define RUNTIME_API_RUNTIME_H
+
+#include "runtime/api/handle.h"
+#include "runtime/api/world.h"
+
+/* All return 0 or a negative enum hvd_status with its sentence; any thread. */
+int runtime_init(uint64_t start_timeout_ns, struct err *err);
+int runtime_shutdown(struct err *err);
+/* The world, with a reference that runtime_put gives back. HVD_NOT_INITIALIZED
+ * otherwise. */
+int runtime_get(struct world **ret, struct err *err);
+void runtime_put(struct world *w); /* accepts NULL */
+bool runtime_is_forked(
+    void); /* this is a child of a process that had called hvd_init */
+struct handles *runtime_handles(void);
+
+#endif

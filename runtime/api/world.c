@@ -1,0 +1,391 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How a world forms:
+ *
+ *   environment -> settings, contract (the nearest launcher) -> token
+ *   rendezvous, round 1: host, pid, local size, address        everyone knows everyone
+ *   round 2: how rank 0 is reached for control, and the backend's own description
+ *   control_join (star), backend connect (more rounds if it asks), READY
+ *
+ * Two rounds, because an address that is good for a rank itself (loopback to a
+ * rendezvous on the same host) may be none for the others: round 1 shows it, round 2
+ * tells the corrected one. A world of one rank meets nobody and opens no socket. Called
+ * by runtime.c under its init lock. */
+#include "runtime/api/world.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "runtime/base/clock.h"
+#include "runtime/base/fd.h"
+#include "runtime/base/log.h"
+#include "runtime/base/mem.h"
+#include "runtime/contract/discover.h"
+#include "runtime/control/addr.h"
+#include "runtime/core/wire.h"
+
+struct forming { /* what is only needed on the way */
+    struct world *w;
+    struct rdv_client *rdv;
+    uint64_t deadline_ns;
+};
+
+static const char *env_get(void *arg, const char *name)
+{
+    (void)arg;
+    return getenv(name);
+}
+
+static int read_place(struct world *w, struct err *err)
+{
+    char tag[32], why[512] = "";
+    int r = settings_read(env_get, NULL, &w->settings, err);
+
+    if (r < 0)
+        return r;
+    log_set_level(w->settings.log_level);
+    r = discover(env_get, NULL, &w->contract, why, sizeof(why), err);
+    if (r < 0)
+        return r;
+    (void)snprintf(tag, sizeof(tag), "rank %u", w->contract.place.rank);
+    log_set_tag("ringmaster", tag);
+    log_info("found this process' place", "%s", why);
+    if (w->contract.place.size == 1)
+        return 0;
+    if (w->contract.token_source == TOKEN_WEAK && w->contract.place.rank == 0)
+        log_warn(
+            "the launcher gives no secret: ranks recognise each other, but somebody on "
+            "this network who guesses the job's parameters could join it",
+            "launcher=%s", launcher_name(w->contract.launcher));
+    return token_from_contract(&w->contract, &w->token, err);
+}
+
+/* --- meeting --- */
+
+static int serve(const struct world *w, struct own_server *own, struct err *err)
+{
+    const struct contract *c = &w->contract;
+    struct auth_id id = {&w->token, c->job_id, c->generation};
+    uint16_t port;
+    int fd, r;
+
+    if (!c->rank0_serves || c->place.rank != 0
+        || (own->server && own->port == c->rdv_port))
+        return 0;
+    rdv_server_stop(TAKE(own->server));
+    r = tcp_listen("::", c->rdv_port, &fd, &port, err);
+    if (r < 0) /* a machine without IPv6 */
+        r = tcp_listen("0.0.0.0", c->rdv_port, &fd, &port, err);
+    if (r < 0)
+        return err_prefix(err, "rank 0 serves the rendezvous");
+    r = rdv_server_start(fd, &id, c->place.size, &own->server, err);
+    if (r < 0)
+        fd_close(&fd);
+    own->port = c->rdv_port;
+    return r;
+}
+
+/* backend_env's exchange; arg is the world. */
+static int exchange(void *arg,
+                    const void *blob,
+                    uint32_t n,
+                    uint8_t ***ret_blobs,
+                    uint32_t **ret_sizes,
+                    struct err *err)
+{
+    const struct forming *f = ((struct world *)arg)->forming;
+    uint8_t **blobs;
+    uint32_t *sizes;
+
+    if (!f)
+        return err_set(err, -EINVAL, "exchange after the world has formed");
+    if (f->rdv)
+        return rdv_client_exchange(f->rdv, blob, n, f->deadline_ns, ret_blobs,
+                                   ret_sizes, err);
+    /* Alone: everyone's blobs are mine, in the same one allocation. */
+    blobs = mem_alloc(sizeof(*blobs) + sizeof(*sizes) + n);
+    if (!blobs)
+        return err_set(err, -ENOMEM, "out of memory");
+    sizes = (uint32_t *)(void *)(blobs + 1);
+    blobs[0] = (uint8_t *)(sizes + 1);
+    sizes[0] = n;
+    if (n > 0)
+        memcpy(blobs[0], blob, n);
+    *ret_blobs = blobs;
+    *ret_sizes = sizes;
+    return 0;
+}
+
+static int interrupted(void *arg, struct err *err)
+{
+    return coordinator_interrupted(((struct world *)arg)->co, err);
+}
+
+static void put_member(const struct world *w, struct strbuf *out)
+{
+    wire_put_text(out, w->contract.hostname, HOST_NAME_MAX_BYTES);
+    wire_put(out, (uint64_t)getpid(), 4);
+    wire_put(out, w->contract.place.local_size, 4);
+    wire_put_text(out, w->local_addr, sizeof(w->local_addr));
+}
+
+static bool get_member(
+    const uint8_t *p, size_t n, struct control_member *m, char *addr, size_t addr_size)
+{
+    struct wire_reader in = {.p = p, .n = n};
+    uint64_t pid, local;
+
+    if (!wire_get_text(&in, m->host, sizeof(m->host)) || !wire_get(&in, 4, &pid)
+        || !wire_get(&in, 4, &local) || !wire_get_text(&in, addr, addr_size))
+        return false;
+    m->pid = (uint32_t)pid;
+    m->local_size = (uint32_t)local;
+    return true;
+}
+
+/* Round 1. */
+static int meet(struct forming *f, struct err *err)
+{
+    struct world *w = f->w;
+    CLEANUP(strbuf_release) struct strbuf mine = {0};
+    AUTOFREE uint8_t **blobs = NULL;
+    char addr[64], other[64] = "";
+    uint32_t *sizes;
+    int r;
+
+    strbuf_init(&mine, 4096);
+    put_member(w, &mine);
+    r = strbuf_status(&mine) < 0
+            ? err_set(err, -ENOMEM, "out of memory")
+            : exchange(w, mine.p, (uint32_t)mine.n, &blobs, &sizes, err);
+    if (r < 0)
+        return r;
+    w->is_homogeneous = true;
+    for (uint32_t i = 0; i < w->contract.place.size; i++) {
+        if (!get_member(blobs[i], sizes[i], &w->members[i], addr, sizeof(addr)))
+            return err_set(err, -EPROTO,
+                           "rank %u says hello in a form that is not ours", i);
+        if (w->members[i].local_size != w->members[0].local_size)
+            w->is_homogeneous = false;
+        if (!other[0] && !addr_is_loopback(addr))
+            (void)snprintf(other, sizeof(other), "%s", addr);
+    }
+    if (other[0] && addr_is_loopback(w->local_addr))
+        return addr_towards(other, w->local_addr, sizeof(w->local_addr), err);
+    return 0;
+}
+
+/* --- connecting --- */
+
+static int open_parts(struct world *w, struct err *err)
+{
+    const struct place *p = &w->contract.place;
+    struct control_config cfg = {
+        .rank = p->rank,
+        .size = p->size,
+        .id = w->env.id,
+        .peer_timeout_ns = w->settings.peer_timeout_ns,
+        .members = w->members,
+        .handlers = {coordinator_on_up, coordinator_on_down, coordinator_on_ended,
+                     NULL},
+    };
+    int r = coordinator_new(p->rank, p->size, p->local_size, &w->settings, &w->co, err);
+
+    if (r < 0)
+        return r;
+    cfg.handlers.arg = w->co;
+    r = control_open(&cfg, w->local_addr, &w->control, err);
+    if (r < 0)
+        return r;
+    w->co->control = w->control;
+    return control_listen(w->control, err);
+}
+
+static int split(uint8_t *const *blobs,
+                 const uint32_t *sizes,
+                 uint32_t size,
+                 const uint8_t **ret_hello0,
+                 size_t *ret_n0,
+                 uint8_t ***ret_blobs,
+                 uint32_t **ret_sizes,
+                 struct err *err)
+{
+    uint8_t **b = mem_calloc(size, sizeof(*b));
+    uint32_t *s = mem_calloc(size, sizeof(*s));
+
+    for (uint32_t i = 0; b && s && i < size; i++) {
+        struct wire_reader in = {.p = blobs[i], .n = sizes[i]};
+        const uint8_t *hello;
+        uint64_t n;
+
+        if (!wire_get(&in, 2, &n) || !wire_get_bytes(&in, n, &hello)) {
+            mem_free(b);
+            mem_free(s);
+            return err_set(err, -EPROTO,
+                           "rank %u describes itself in a form that is not ours", i);
+        }
+        if (i == 0) {
+            *ret_hello0 = hello;
+            *ret_n0 = n;
+        }
+        b[i] = blobs[i] + in.at;
+        s[i] = (uint32_t)(in.n - in.at);
+    }
+    if (!b || !s) {
+        mem_free(b);
+        mem_free(s);
+        return err_set(err, -ENOMEM, "out of memory");
+    }
+    *ret_blobs = b;
+    *ret_sizes = s;
+    return 0;
+}
+
+static int pack_round2(struct world *w, struct strbuf *out, struct err *err)
+{
+    CLEANUP(strbuf_release) struct strbuf hello = {0};
+    AUTOFREE void *blob = NULL;
+    uint32_t n;
+    int r = backend_cpu.describe(&w->env, &w->backend, &blob, &n, err);
+
+    if (r < 0)
+        return err_prefix(err, "backend %s", backend_cpu.name);
+    w->co->backend = w->backend;
+    strbuf_init(&hello, 1024);
+    control_hello(w->control, &hello);
+    strbuf_init(out, RDV_MAX_BLOB_BYTES);
+    wire_put(out, hello.n, 2);
+    strbuf_add(out, strbuf_str(&hello), hello.n);
+    strbuf_add(out, blob, n);
+    if (strbuf_status(out) < 0 || strbuf_status(&hello) < 0)
+        return err_set(err, -E2BIG, "this rank's description does not fit %u bytes",
+                       RDV_MAX_BLOB_BYTES);
+    return 0;
+}
+
+/* Round 2 and what follows from it. */
+static int connect_all(struct forming *f, struct err *err)
+{
+    struct world *w = f->w;
+    CLEANUP(strbuf_release) struct strbuf mine = {0};
+    AUTOFREE uint8_t **all = NULL;
+    AUTOFREE uint8_t **blobs = NULL;
+    AUTOFREE uint32_t *blob_sizes = NULL;
+    const uint8_t *hello0 = NULL;
+    uint32_t *sizes;
+    size_t n0 = 0;
+    int r = pack_round2(w, &mine, err);
+
+    r = r < 0 ? r : exchange(w, mine.p, (uint32_t)mine.n, &all, &sizes, err);
+    r = r < 0 ? r
+              : split(all, sizes, w->contract.place.size, &hello0, &n0, &blobs,
+                      &blob_sizes, err);
+    r = r < 0 ? r : control_join(w->control, hello0, n0, f->deadline_ns, err);
+    if (r < 0)
+        return r;
+    r = w->backend->ops->connect(w->backend, blobs, blob_sizes, err);
+    if (r < 0)
+        control_abort(w->control,
+                      err->text); /* the others are connecting to us: tell them why */
+    return r;
+}
+
+static int join_others(struct forming *f, struct own_server *own, struct err *err)
+{
+    struct world *w = f->w;
+    const struct contract *c = &w->contract;
+    int r = serve(w, own, err);
+
+    if (r < 0)
+        return r;
+    r = rdv_client_connect(c->rdv_host, c->rdv_port, &w->env.id, c->place.rank,
+                           c->place.size, f->deadline_ns, &f->rdv, err);
+    if (r < 0)
+        return r;
+    if (c->iface[0])
+        return addr_of_iface(c->iface, w->local_addr, sizeof(w->local_addr), err);
+    (void)snprintf(w->local_addr, sizeof(w->local_addr), "%s",
+                   rdv_client_local_addr(f->rdv));
+    return 0;
+}
+
+static int form(struct forming *f, struct own_server *own, struct err *err)
+{
+    struct world *w = f->w;
+    const struct place *p = &w->contract.place;
+    int r = 0;
+
+    w->members = mem_calloc(p->size, sizeof(*w->members));
+    if (!w->members)
+        return err_set(err, -ENOMEM, "out of memory");
+    w->env = (struct backend_env){
+        .rank = p->rank,
+        .size = p->size,
+        .id = {&w->token, w->contract.job_id, w->contract.generation},
+        .local_addr = w->local_addr,
+        .deadline_ns = f->deadline_ns,
+        /* The control channel judges silence first and names the one who is silent;
+         * this is the net below it. */
+        .peer_timeout_ns = 2 * w->settings.peer_timeout_ns + 5 * NS_PER_S,
+        .exchange = exchange,
+        .interrupted = interrupted,
+        .arg = w,
+    };
+    (void)snprintf(w->local_addr, sizeof(w->local_addr), "127.0.0.1");
+    if (p->size > 1)
+        r = join_others(f, own, err);
+    r = r < 0 ? r : meet(f, err);
+    r = r < 0 ? r : open_parts(w, err);
+    r = r < 0 ? r : connect_all(f, err);
+    return r < 0 ? r : coordinator_start(w->co, err);
+}
+
+int world_form(uint64_t start_timeout_ns,
+               struct own_server *own,
+               struct world **ret,
+               struct err *err)
+{
+    struct world *w = mem_zalloc(sizeof(*w));
+    struct forming f = {.w = w};
+    int r;
+
+    if (!w)
+        return err_set(err, -ENOMEM, "out of memory");
+    w->refs = 1;
+    w->forming = &f;
+    contract_init(&w->contract);
+    r = read_place(w, err);
+    if (r == 0) {
+        f.deadline_ns =
+            clock_now_ns()
+            + (start_timeout_ns > 0 ? start_timeout_ns : w->settings.start_timeout_ns);
+        r = form(&f, own, err);
+        rdv_client_close(f.rdv);
+    }
+    w->forming = NULL;
+    if (r < 0) {
+        world_free(w);
+        return r;
+    }
+    log_info("the world has formed", "rank=%u size=%u host=%s", w->contract.place.rank,
+             w->contract.place.size, w->contract.hostname);
+    *ret = w;
+    return 0;
+}
+
+void world_free(struct world *w)
+{
+    if (!w)
+        return;
+    if (w->is_leaked)
+        return;
+    if (w->backend)
+        w->backend->ops->close(w->backend);
+    control_close(w->control);
+    coordinator_unref(w->co);
+    token_wipe(&w->token);
+    mem_free(w->members);
+    mem_free(w);
+}

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One world: from the launch contract to connected ranks, and back to nothing. */
+#ifndef RUNTIME_API_WORLD_H
+#define RUNTIME_API_WORLD_H
+
+#include "runtime/api/coordinator.h"
+#include "runtime/contract/contract.h"
+#include "runtime/rendezvous/rendezvous.h"
+
+struct forming;
+
+struct world {
+    uint32_t refs; /* the runtime's lock */
+    /* Constant once formed. */
+    struct contract contract;
+    struct settings settings;
+    struct token token;
+    struct control_member *members; /* by rank */
+    bool is_homogeneous;
+    char local_addr[64];
+    struct backend_env env;
+    struct backend *backend;
+    struct control *control;
+    struct coordinator *co;
+    struct forming *forming; /* while it forms */
+    bool is_leaked;          /* its thread hangs: control and backend stay open */
+};
+
+/* The rendezvous server that rank 0 runs itself where the launcher has none. It
+ * outlives worlds: a rank that starts its next world may be ahead of rank 0. */
+struct own_server {
+    struct rdv_server *server;
+    uint16_t port;
+};
+
+/* Blocks until all ranks are there or the time is over. start_timeout_ns 0: the
+ * settings'. */
+int world_form(uint64_t start_timeout_ns,
+               struct own_server *own,
+               struct world **ret,
+               struct err *err);
+void world_free(
+    struct world *w); /* after coordinator_leave; accepts half-built ones and NULL */
+
+#endif
