@@ -41,7 +41,7 @@ static int err_vset(struct err *err, int code, const char *fmt, va_list ap)
     return code;
 }
 
-int err_set(struct err *err, int code, const char *fmt, ...)
+int(err_set)(struct err *err, int code, const char *fmt, ...)
 {
     va_list ap;
 
@@ -51,7 +51,7 @@ int err_set(struct err *err, int code, const char *fmt, ...)
     return code;
 }
 
-int err_errno(struct err *err, int errnum, const char *fmt, ...)
+int(err_errno)(struct err *err, int errnum, const char *fmt, ...)
 {
     va_list ap;
     char buf[128];

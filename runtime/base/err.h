@@ -4,8 +4,9 @@
  *     if (n > max)
  *         return err_set(err, -EINVAL, "spec.workers: %u exceeds %u", n, max);
  *
- * The sentence is written once, where the cause is known: it names the field, the value and
- * what is allowed, in lower case, without full stop. Callers pass it on or put context before it. */
+ * The sentence is written once, where the cause is known: it names the field, the value
+ * and what is allowed, in lower case, without full stop. Callers pass it on or put
+ * context before it. */
 #ifndef RUNTIME_BASE_ERR_H
 #define RUNTIME_BASE_ERR_H
 
@@ -14,7 +15,10 @@ struct err {
     char text[480]; /* always NUL-terminated; cut at the end when too long */
 };
 
-#define ERR_INIT {0}
+#define ERR_INIT                                                                       \
+    {                                                                                  \
+        0                                                                              \
+    }
 
 /* Sets code and text, returns code. err may be NULL. */
 int err_set(struct err *err, int code, const char *fmt, ...)
@@ -24,8 +28,25 @@ int err_set(struct err *err, int code, const char *fmt, ...)
 int err_errno(struct err *err, int errnum, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Puts "context: " before the text that is there; returns err->code (0 when err is NULL). */
+/* Puts "context: " before the text that is there; returns err->code (0 when err is
+ * NULL). */
 int err_prefix(struct err *err, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
+
+/* The same, visible to compiler and analyzer: "returns code" is then known where it is
+ * called, and a variable that is set only on success is no longer "maybe uninitialized"
+ * after it. */
+#define err_set(err, code, ...)                                                        \
+    __extension__({                                                                    \
+        int code_ = (code);                                                            \
+        (void)err_set((err), code_, __VA_ARGS__);                                      \
+        code_;                                                                         \
+    })
+#define err_errno(err, errnum, ...)                                                    \
+    __extension__({                                                                    \
+        int errnum_ = (errnum);                                                        \
+        (void)err_errno((err), errnum_, __VA_ARGS__);                                  \
+        -errnum_;                                                                      \
+    })
 
 #endif
