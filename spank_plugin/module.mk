@@ -15,4 +15,17 @@ ifneq ($(filter plain,$(V)),)
 ALL_BINS += $(O)/lib/spank_hvd.so
 endif
 endif
-$(eval $(call unit,spank,spank contract base))
+
+# the plugin's callbacks against a fake Slurm; the real one is in tests/slurm
+ifeq ($(SPANK_HAVE),yes)
+$(eval $(call archive,spankfake,spank_plugin/plugin.c spank_plugin/slurm_io.c tests/fakes/spank_fake.c))
+$(eval $(call unit,spank,spankfake spank rendezvous contract base))
+endif
+
+SLURM_LIBDIR ?= /usr/lib/slurm
+MANDIR       ?= /usr/share/man
+.PHONY: install-spank
+install-spank: $(O)/lib/spank_hvd.so ## install spank_hvd.so and its manual (DESTDIR, SLURM_LIBDIR, MANDIR)
+	install -D -m 644 $(O)/lib/spank_hvd.so $(DESTDIR)$(SLURM_LIBDIR)/spank_hvd.so
+	install -D -m 644 spank_plugin/spank_hvd.8 $(DESTDIR)$(MANDIR)/man8/spank_hvd.8
+	@echo "now add the line of spank_plugin/plugstack.conf.example to plugstack.conf"

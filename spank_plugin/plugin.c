@@ -33,7 +33,7 @@ SPANK_PLUGIN(hvd, 1)
 #include "spank_plugin/srun.h"
 #include "spank_plugin/task.h"
 
-static struct {
+static struct plugin {
     bool is_on; /* --hvd was given */
     struct step_options opt;
     struct plugin_config cfg;
@@ -41,7 +41,7 @@ static struct {
     struct srun_side srun;
     struct node_side node;
     struct err node_err;
-} plugin = {.srun = {.listen_fd = -1}};
+} plugin;
 
 /* In srun once, in slurmstepd twice (once from Slurm 24.05). */
 static int on_option(int val, const char *arg, int remote)
@@ -82,6 +82,7 @@ int slurm_spank_init(spank_t sp, int argc, char *argv[])
     case S_CTX_JOB_SCRIPT:
         return 0;
     }
+    plugin = (struct plugin){.srun = {.listen_fd = -1}};
     spank_err_t rc = spank_option_register(sp, &option);
     if (rc != ESPANK_SUCCESS) {
         slurm_io_error("cannot register --hvd: %s", spank_strerror(rc));

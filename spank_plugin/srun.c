@@ -32,12 +32,6 @@ static const char *own_env(void *arg, const char *name)
     return getenv(name);
 }
 
-void srun_side_init(struct srun_side *s)
-{
-    memset(s, 0, sizeof(*s));
-    s->listen_fd = -1;
-}
-
 /* On all addresses: which of srun's the nodes can reach is known to them alone. IPv4
  * only where the kernel has no IPv6. */
 static int listen_on(uint16_t port, struct srun_side *s, struct err *err)

@@ -11,13 +11,13 @@
 struct rdv_server;
 struct spank_handle;
 
+/* Start with listen_fd -1 and the rest zero. */
 struct srun_side {
     struct ticket ticket;
     int listen_fd; /* -1: none, or the server has it */
     struct rdv_server *server;
     bool is_verbose;
 };
-void srun_side_init(struct srun_side *s);
 /* init_post_opt: binds a port and puts the sealed ticket into srun's environment. */
 int srun_side_prepare(struct srun_side *s, struct err *err);
 /* local_user_init: serves; the step's size is known now. Repeated calls do nothing. */

@@ -93,7 +93,7 @@ add_options(struct spank_handle *sp, const struct step_options *opt, struct err 
         return 0;
     (void)snprintf(seconds, sizeof(seconds), "%llu",
                    (unsigned long long)(opt->start_timeout_ms + 999) / 1000);
-    return slurm_io_setenv(sp, "HVD_START_TIMEOUT", seconds, err);
+    return slurm_io_setenv(sp, "HOROVOD_START_TIMEOUT", seconds, err);
 }
 
 int task_setup(struct spank_handle *sp,

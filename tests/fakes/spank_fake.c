@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* See spank_fake.h. Mutable globals: the one fake Slurm of the test program. */
+#include "tests/fakes/spank_fake.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <slurm/slurm.h>
+#include <slurm/spank.h>
+
+#include "runtime/base/mem.h"
+#include "spank_plugin/seal.h"
+
+struct spank_handle fake;
+slurm_conf_t slurm_conf;
+static struct spank_option *option;
+static char messages[8192];
+static int n_messages;
+static uid_t seal_user;
+
+void fake_reset(int context)
+{
+    for (char **e = fake.env; *e; e++)
+        free(*e);
+    memset(&fake, 0, sizeof(fake));
+    memset(&slurm_conf, 0, sizeof(slurm_conf));
+    fake.context = context;
+    fake.has_items = true;
+    option = NULL;
+    messages[0] = '\0';
+    n_messages = 0;
+    seal_user = geteuid();
+}
+
+static char **slot(const char *name)
+{
+    size_t n = strlen(name);
+    char **e = fake.env;
+    while (*e && !(strncmp(*e, name, n) == 0 && (*e)[n] == '='))
+        e++;
+    return e;
+}
+
+void fake_env(const char *name, const char *value)
+{
+    char **e = slot(name);
+    free(*e);
+    if (!value) {
+        for (; *e; e++)
+            e[0] = e[1];
+        return;
+    }
+    size_t n = strlen(name) + strlen(value) + 2;
+    *e = malloc(n);
+    if (!*e || e == fake.env + FAKE_MAX_ENV)
+        abort();
+    (void)snprintf(*e, n, "%s=%s", name, value);
+}
+
+const char *fake_getenv(const char *name)
+{
+    char **e = slot(name);
+    return *e ? *e + strlen(name) + 1 : NULL;
+}
+
+int fake_option(const char *arg, int remote)
+{
+    return option->cb(option->val, arg, remote);
+}
+
+bool fake_option_is_registered(void)
+{
+    return option != NULL;
+}
+
+const char *fake_messages(void)
+{
+    return messages;
+}
+
+int fake_message_count(void)
+{
+    return n_messages;
+}
+
+int fake_kill_on_bad_exit(void)
+{
+    return slurm_conf.kill_on_bad_exit;
+}
+
+void fake_seal_user(uid_t uid)
+{
+    seal_user = uid;
+}
+
+/* --- Slurm's functions
+ * -------------------------------------------------------------------------- */
+
+static void add_message(const char *fmt, va_list ap)
+{
+    size_t n = strlen(messages);
+    (void)vsnprintf(messages + n, sizeof(messages) - n, fmt, ap);
+    n = strlen(messages);
+    (void)snprintf(messages + n, sizeof(messages) - n, "\n");
+    n_messages++;
+}
+
+void slurm_error(const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    add_message(fmt, ap);
+    va_end(ap);
+}
+
+void slurm_spank_log(const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    add_message(fmt, ap);
+    va_end(ap);
+}
+
+spank_context_t spank_context(void)
+{
+    return (spank_context_t)fake.context;
+}
+
+const char *spank_strerror(spank_err_t err)
+{
+    return err == ESPANK_SUCCESS ? "Success" : "Not available in this callback";
+}
+
+spank_err_t spank_option_register(spank_t sp, struct spank_option *opt)
+{
+    (void)sp;
+    option = opt;
+    return ESPANK_SUCCESS;
+}
+
+spank_err_t spank_get_item(spank_t sp, spank_item_t item, ...)
+{
+    spank_err_t rc = sp->has_items ? ESPANK_SUCCESS : ESPANK_NOT_AVAIL;
+    va_list ap;
+    va_start(ap, item);
+    void *ret = va_arg(ap, void *);
+    va_end(ap);
+    if (rc == ESPANK_SUCCESS && item == S_JOB_ID)
+        *(uint32_t *)ret = sp->job_id;
+    else if (rc == ESPANK_SUCCESS && item == S_JOB_STEPID)
+        *(uint32_t *)ret = sp->step_id;
+    else if (rc == ESPANK_SUCCESS && item == S_JOB_NODEID)
+        *(uint32_t *)ret = sp->node_id;
+    else if (rc == ESPANK_SUCCESS && item == S_JOB_TOTAL_TASK_COUNT)
+        *(uint32_t *)ret = sp->n_tasks;
+    else if (rc == ESPANK_SUCCESS && item == S_JOB_UID)
+        *(uid_t *)ret = geteuid();
+    else if (rc == ESPANK_SUCCESS && item == S_JOB_GID)
+        *(gid_t *)ret = getegid();
+    else if (rc == ESPANK_SUCCESS && item == S_JOB_ENV && sp->context == S_CTX_REMOTE)
+        *(char ***)ret = sp->env;
+    else
+        rc = ESPANK_NOT_AVAIL;
+    return rc;
+}
+
+spank_err_t spank_setenv(spank_t sp, const char *name, const char *value, int overwrite)
+{
+    (void)sp;
+    (void)overwrite;
+    fake_env(name, value);
+    return ESPANK_SUCCESS;
+}
+
+spank_err_t spank_unsetenv(spank_t sp, const char *name)
+{
+    (void)sp;
+    fake_env(name, NULL);
+    return ESPANK_SUCCESS;
+}
+
+/* --- munge
+ * ---------------------------------------------------------------------------------------
+ */
+
+int seal_close(
+    const char *auth_info, const void *p, size_t n, char **ret_cred, struct err *err)
+{
+    (void)auth_info;
+    char *cred = mem_alloc(n + 64);
+    if (!cred)
+        return err_set(err, -ENOMEM, "out of memory");
+    (void)snprintf(cred, n + 64, "FAKE:%u:%.*s", (unsigned)seal_user, (int)n,
+                   (const char *)p);
+    *ret_cred = cred;
+    return 0;
+}
+
+int seal_open(const char *auth_info,
+              const char *cred,
+              void **ret_p,
+              size_t *ret_n,
+              struct err *err)
+{
+    unsigned uid;
+    int at = 0;
+    (void)auth_info;
+    if (sscanf(cred, "FAKE:%u:%n", &uid, &at) != 1)
+        return err_set(err, -EIO,
+                       "munge cannot decrypt the job token: Invalid credential");
+    if (uid != (unsigned)geteuid())
+        return err_set(err, -EACCES, "the job token was made by user %u", uid);
+    *ret_n = strlen(cred + at);
+    *ret_p = mem_strdup(cred + at);
+    return *ret_p ? 0 : err_set(err, -ENOMEM, "out of memory");
+}

@@ -1,0 +1,220 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# spank_hvd.so on a real Slurm of two nodes. TAP. Needs root, Slurm and munge (tests/setup/deb.sh slurm), a built
+# plugin (BUILD=... make), and for the training tests the installed tree (make stage) and python3-torch.
+set -uo pipefail
+HERE=$(cd "$(dirname "$0")" && pwd)
+ROOT=$(cd "$HERE/../.." && pwd)
+# shellcheck source=tests/slurm/lib.sh
+. "$HERE/lib.sh"
+BUILD=$(cd "$ROOT" && realpath -m "${BUILD:-build}")
+PLUGIN=$BUILD/plain/lib/spank_hvd.so
+STAGE=$BUILD/stage
+n=0 failed=0
+
+ok() { n=$((n + 1)); echo "ok $n - $1"; }
+skip() { n=$((n + 1)); echo "ok $n - $1 # SKIP $2"; }
+not_ok() {
+    n=$((n + 1)) failed=$((failed + 1))
+    echo "not ok $n - $1"
+    sed 's/^/#   /' <<<"$2"
+}
+is() { # NAME EXPECTED ACTUAL
+    if [ "$2" = "$3" ]; then ok "$1"; else not_ok "$1" "expected:"$'\n'"$2"$'\n'"got:"$'\n'"$3"; fi
+}
+has() { # NAME ACTUAL WORD...: each word is in it
+    local name=$1 text=$2 w
+    shift 2
+    for w in "$@"; do
+        [[ $text == *"$w"* ]] || { not_ok "$name" "not there: $w"$'\n'"in: $text"; return; }
+    done
+    ok "$name"
+}
+bail() {
+    for t in "${planned[@]}"; do skip "$t" "$1"; done
+    echo "1..$n"
+    exit 0
+}
+ctl() { timeout 60 "$HERE/on" ctl "$@"; }
+srun() { ctl srun -Q "$@"; }
+plugstack() { echo "required $RUN/plugin/spank_hvd.so $*" >"$RUN/etc/plugstack.conf"; }
+
+# --- what this machine allows -------------------------------------------------------------------
+planned=("spank_hvd.so on a real Slurm")
+[ "$(id -u)" = 0 ] || bail "needs root: nodes are network and PID namespaces"
+for p in slurmctld slurmd srun munged; do
+    command -v "$p" >/dev/null || bail "$p is not installed (tests/setup/deb.sh slurm)"
+done
+unshare --net --mount --pid --fork true 2>/dev/null || bail "this machine does not allow namespaces"
+[ -f "$PLUGIN" ] || { echo "Bail out! $PLUGIN is not built (make all)"; exit 1; }
+
+trap '"$HERE/down" >&2' EXIT
+"$HERE/down" >&2
+"$HERE/up" 2 || { echo "Bail out! Slurm did not start"; exit 1; }
+install -d "$RUN/plugin"
+cp "$PLUGIN" "$RUN/plugin/"
+if [ -d "$STAGE/python" ]; then cp -r "$STAGE" "$RUN/stage"; fi
+RUNDIR=$RUN/steps # of the plugin; the default would be shared with a Slurm of this machine
+install -d "$RUN/empty"
+conf=(run_dir="$RUNDIR" dir="$RUN/empty")
+install -d "$RUN/empty/python" "$RUN/empty/bin"
+plugstack "${conf[@]}"
+
+cat >"$RUN/place" <<'P'
+#!/bin/bash
+echo "$HOROVOD_RANK/$HOROVOD_SIZE local $HOROVOD_LOCAL_RANK/$HOROVOD_LOCAL_SIZE cross $HOROVOD_CROSS_RANK/$HOROVOD_CROSS_SIZE $HOROVOD_HOSTNAME=$(hostname)"
+P
+chmod 755 "$RUN/place"
+sorted() { sort -n | sed '/^$/d'; }
+
+# --- layouts ------------------------------------------------------------------------------------
+is 'two tasks on each of two nodes' "0/4 local 0/2 cross 0/2 node1=node1
+1/4 local 1/2 cross 0/2 node1=node1
+2/4 local 0/2 cross 1/2 node2=node2
+3/4 local 1/2 cross 1/2 node2=node2" "$(srun --hvd -N2 -n4 --ntasks-per-node=2 "$RUN/place" 2>&1 | sorted)"
+
+is 'ragged 5,1: the second node has a peer for local rank 0 only' "0/6 local 0/5 cross 0/2 node1=node1
+1/6 local 1/5 cross 0/1 node1=node1
+2/6 local 2/5 cross 0/1 node1=node1
+3/6 local 3/5 cross 0/1 node1=node1
+4/6 local 4/5 cross 0/1 node1=node1
+5/6 local 0/1 cross 1/2 node2=node2" "$(srun --hvd -N2 -n6 "$RUN/place" 2>&1 | sorted)"
+
+is 'cyclic: ranks are those of Slurm' "0/4 local 0/2 cross 0/2 node1=node1
+1/4 local 0/2 cross 1/2 node2=node2
+2/4 local 1/2 cross 0/2 node1=node1
+3/4 local 1/2 cross 1/2 node2=node2" "$(srun --hvd -N2 -n4 --ntasks-per-node=2 --distribution=cyclic "$RUN/place" 2>&1 | sorted)"
+
+printf 'node2\nnode1\nnode2\n' >"$RUN/arbitrary"
+is 'arbitrary: rank 0 on the second node' "0/3 local 0/2 cross 1/2 node2=node2
+1/3 local 0/1 cross 0/2 node1=node1
+2/3 local 1/2 cross 0/1 node2=node2" "$(SLURM_HOSTFILE=$RUN/arbitrary srun --hvd -n3 --distribution=arbitrary "$RUN/place" 2>&1 | sorted)"
+is 'arbitrary: MASTER_ADDR is the node of rank 0' "node2" \
+    "$(SLURM_HOSTFILE=$RUN/arbitrary srun --hvd -n3 --distribution=arbitrary bash -c 'echo $MASTER_ADDR' 2>&1 | sort -u)"
+
+is 'one node' "0/3 local 0/3 cross 0/1 node1=node1
+1/3 local 1/3 cross 0/1 node1=node1
+2/3 local 2/3 cross 0/1 node1=node1" "$(srun --hvd -N1 -n3 -w node1 "$RUN/place" 2>&1 | sorted)"
+
+is 'one task' "0/1 local 0/1 cross 0/1 node2=node2" "$(srun --hvd -n1 -w node2 "$RUN/place" 2>&1)"
+
+is 'heterogeneous step: one world over both components' "0/5 local 0/2 cross 0/2 node1=node1
+1/5 local 1/2 cross 0/2 node1=node1
+2/5 local 0/3 cross 1/2 node2=node2
+3/5 local 1/3 cross 1/2 node2=node2
+4/5 local 2/3 cross 0/1 node2=node2" "$(srun --hvd -w node1 -n2 "$RUN/place" : -w node2 -n3 "$RUN/place" 2>&1 | sorted)"
+
+# --- jobs ---------------------------------------------------------------------------------------
+cat >"$RUN/job.sh" <<J
+#!/bin/bash
+#SBATCH --hvd
+env | grep -E '^(HOROVOD|HVD)_' && echo "the batch script itself must see nothing"
+for i in 1 2; do
+    srun -n2 bash -c 'echo \$HOROVOD_RANK/\$HOROVOD_SIZE \$HVD_JOB_ID | sed s/[0-9]*\\\\.//'
+done
+J
+is '#SBATCH --hvd: every srun of the job is a world of its own' "0/2 slurm.0
+0/2 slurm.1
+1/2 slurm.0
+1/2 slurm.1" "$(ctl sbatch -Q --wait -N2 -n2 -o "$RUN/job.out" "$RUN/job.sh" 2>&1; sort "$RUN/job.out")"
+
+is 'salloc --hvd forwards to srun' "0/2
+1/2" "$(ctl salloc -Q --hvd -N2 -n2 srun bash -c 'echo $HOROVOD_RANK/$HOROVOD_SIZE' 2>&1 | sort)"
+
+# --- the contract beside the ranks ----------------------------------------------------------------
+out=$(srun --hvd -N2 -n2 bash -c 'echo "$(stat -c "%a %U" "$HVD_TOKEN_FILE" "$(dirname "$HVD_TOKEN_FILE")" | tr "\n" " ")$(tr "\n" " " <"$HVD_HOSTFILE")"' 2>&1 | sort -u)
+is 'token file 0600 in a directory 0700; hostfile of the whole step' '600 root 700 root node1 slots=1 node2 slots=1 ' "$out"
+is 'both nodes have the same token' 1 "$(srun --hvd -N2 -n2 bash -c 'cat "$HVD_TOKEN_FILE"' | sort -u | wc -l)"
+is 'each step has another token' 2 "$({ srun --hvd -n1 bash -c 'cat "$HVD_TOKEN_FILE"'; srun --hvd -n1 bash -c 'cat "$HVD_TOKEN_FILE"'; } | sort -u | wc -l)"
+is 'the token is in no environment value and no argument' '' \
+    "$(srun --hvd -n1 bash -c 't=$(cat "$HVD_TOKEN_FILE"); env | grep -F "$t"; tr "\0" "\n" </proc/$PPID/environ | grep -F "$t"; tr "\0" "\n" </proc/$PPID/cmdline | grep -F "$t"; env | grep SLURM_HVD' 2>&1)"
+token=$(srun --hvd -n1 bash -c 'cat "$HVD_TOKEN_FILE"')
+is 'the token is in no log' '' "$(grep -rlF "$token" "$RUN/log" "$RUN/state" 2>&1)"
+is 'nothing is left in the run directory' '' "$(within 5 rmdir "$RUNDIR" 2>/dev/null || ls -R "$RUNDIR")"
+out=$(srun --hvd -N2 -n2 bash -c 'timeout 5 bash -c "exec 3<>/dev/tcp/$HVD_RENDEZVOUS_ADDR/$HVD_RENDEZVOUS_PORT" && echo reached' 2>&1 | sort | uniq -c | tr -s ' ')
+is 'the rendezvous in srun is reachable from both nodes' ' 2 reached' "$out"
+is 'a set of an outer launcher does not survive' '0 - -' \
+    "$(ctl env RANK=7 OMPI_COMM_WORLD_RANK=7 HOROVOD_RANK=9 OMPI_COMM_WORLD_SIZE=9 srun -Q --hvd -n1 bash -c 'echo $HOROVOD_RANK ${OMPI_COMM_WORLD_RANK:--} ${OMPI_COMM_WORLD_SIZE:--}' 2>&1)"
+is 'Slurm'"'"'s own variables stay' '1 2' "$(srun --hvd -N2 -n2 bash -c 'echo $SLURM_PROCID $SLURM_NTASKS' | sort | tail -1)"
+is 'the runtime comes first in PATH and PYTHONPATH' "$RUN/empty/python:/mine $RUN/empty/bin" \
+    "$(ctl env PYTHONPATH=/mine srun -Q --hvd -n1 bash -c 'echo $PYTHONPATH ${PATH%%:*}' 2>&1)"
+is '--export=NONE' '0/2
+1/2' "$(srun --hvd --export=NONE -N2 -n2 /bin/bash -c 'echo $HOROVOD_RANK/$HOROVOD_SIZE' 2>&1 | sort)"
+is 'timeout= and iface= reach the task' '90 eth0' \
+    "$(srun --hvd=timeout=90,iface=eth0 -n1 bash -c 'echo $HOROVOD_START_TIMEOUT $HOROVOD_GLOO_IFACE' 2>&1)"
+has 'verbose says where and how many' "$(srun --hvd=verbose -N2 -n2 true 2>&1)" 'rendezvous for 2 tasks' 'node1: 1 of 2 tasks here' 'node2: 1 of 2 tasks here'
+
+# --- users ----------------------------------------------------------------------------------------
+is 'an unprivileged user' '0/2 600 nobody
+1/2 600 nobody' "$(UID_GID=65534:65534 srun --hvd -N2 -n2 bash -c 'echo $HOROVOD_RANK/$HOROVOD_SIZE $(stat -c "%a %U" $HVD_TOKEN_FILE)' 2>&1 | sort)"
+is 'another user cannot read the token' 'Permission denied' \
+    "$(srun --hvd -n1 bash -c 'setpriv --reuid=65534 --clear-groups cat $HVD_TOKEN_FILE 2>&1 | grep -o "Permission denied"' 2>&1)"
+
+# --- mistakes -------------------------------------------------------------------------------------
+out=$(srun --hvd=tiemout=3 -n1 echo ran 2>&1)
+is 'a bad key ends srun' 255 "$(srun --hvd=tiemout=3 -n1 true 2>/dev/null; echo $?)"
+has 'a bad key is named, with what is allowed' "$out" '"tiemout" is not a key' 'timeout=DURATION, iface=NAME and verbose'
+has 'a bad value is named' "$(srun --hvd=timeout=soon -n1 true 2>&1)" '"soon"'
+has 'sbatch refuses it at submission' "$(ctl sbatch --hvd=nope "$RUN/job.sh" 2>&1)" '"nope" is not a key'
+plugstack rundir=/x
+is 'a mistake in plugstack.conf does not touch other steps' 'fine' "$(srun -n1 echo fine 2>&1)"
+has 'a mistake in plugstack.conf is named when --hvd is used' "$(srun --hvd -n1 true 2>&1)" '"rundir=/x" is not an argument' 'run_dir=PATH'
+plugstack "${conf[0]}" dir=/no/such/dir
+out=$(srun --hvd -N2 -n4 --ntasks-per-node=2 echo ran 2>&1)
+rc=$?
+has 'a missing runtime directory is named' "$out" 'dir=/no/such/dir' 'No such file'
+is 'and said once a node, no task runs, srun fails' '2 0 1' \
+    "$(grep -c 'dir=/no/such/dir' <<<"$out") $(grep -c '^ran' <<<"$out") $([ $rc -ne 0 ] && echo 1)"
+plugstack "${conf[@]}"
+out=$(ctl env SLURM_HVD_STEP=MUNGE:forged: srun -Q --hvd -n1 bash -c 'echo ran $HOROVOD_RANK' 2>&1)
+is 'a ticket of the environment is replaced' 'ran 0' "$out"
+
+# --- without --hvd ----------------------------------------------------------------------------------
+is 'a step without --hvd sees nothing of us' '' "$(srun -N2 -n2 bash -c 'env | grep -E "HOROVOD|HVD"; true' 2>&1)"
+is 'a step without --hvd goes on when a task fails' 'done' \
+    "$(srun -N2 -n2 bash -c '[ $SLURM_PROCID = 0 ] && exit 3; read -rt 1 <> <(:); echo done' 2>/dev/null)"
+
+# --- failures -----------------------------------------------------------------------------------------
+ends() { # NAME COMMAND TEXT...: rank 1 runs COMMAND, the others would stay for a minute
+    local name=$1 cmd=$2 start=$SECONDS out
+    shift 2
+    out=$(srun --hvd -N2 -n4 bash -c "[ \$HOROVOD_RANK = 1 ] && { $cmd; }; exec sleep 61.7" 2>&1)
+    local rc=$?
+    if [ $((SECONDS - start)) -ge 15 ] || [ $rc -eq 0 ]; then
+        not_ok "$name" "took $((SECONDS - start)) s, srun's exit code $rc"$'\n'"$out"
+    else
+        has "$name" "$out" "$@"
+    fi
+}
+ends 'a task exits 3: the step ends at once and srun names it' 'exit 3' 'task 1: Exited with exit code 3'
+ends 'a task is killed: the step ends at once and srun names it' 'kill -9 $$' 'task 1: Killed'
+no_sleeper() { ! grep -lzxF 61.7 /proc/[0-9]*/cmdline >/dev/null 2>&1; }
+if within 10 no_sleeper; then ok 'no task is left'; else not_ok 'no task is left' "$(grep -lzxF 61.7 /proc/[0-9]*/cmdline)"; fi
+out=$(srun --hvd --kill-on-bad-exit=0 -N2 -n2 bash -c '[ $HOROVOD_RANK = 1 ] && exit 3; read -rt 1 <> <(:); echo done' 2>/dev/null)
+is 'the user may say --kill-on-bad-exit=0' 'done' "$out"
+
+# --- training -----------------------------------------------------------------------------------------
+train="$ROOT/runtime/examples/train_digits.py"
+why=
+[ -d "$RUN/stage/python" ] || why="no installed tree in $STAGE (make stage)"
+[ -f "$train" ] || why="runtime/examples/train_digits.py is not there"
+/usr/bin/python3 -c 'import torch, sklearn' 2>/dev/null || why="python3-torch or python3-sklearn is not installed (tests/setup/deb.sh torch)"
+accuracy_ok() { # OUTPUT: the last number after "accuracy" is at least 0.97
+    awk '/accuracy/ {for (i = 1; i <= NF; i++) if ($i ~ /^[01]\.[0-9]+/) a = $i} END {exit !(a >= 0.97)}' <<<"$1"
+}
+trains() { # NAME ARGS...
+    local name=$1 out rc
+    shift
+    if [ -n "$why" ]; then skip "$name" "$why"; return; fi
+    out=$(timeout 240 "$HERE/on" ctl srun -Q "$@" -N2 -n4 --ntasks-per-node=2 /usr/bin/env OMP_NUM_THREADS=1 /usr/bin/python3 "$RUN/train_digits.py" 2>&1)
+    rc=$?
+    if [ $rc -eq 0 ] && accuracy_ok "$out"; then ok "$name"; else not_ok "$name" "exit code $rc"$'\n'"$(tail -30 <<<"$out")"; fi
+}
+[ -f "$train" ] && cp "$train" "$RUN/train_digits.py"
+plugstack "run_dir=$RUNDIR" "dir=$RUN/stage"
+trains 'srun --hvd trains the demo on 2 nodes x 2 tasks' --hvd
+: >"$RUN/etc/plugstack.conf"
+PYTHONPATH=$RUN/stage/python trains 'bare srun without the plugin trains too'
+
+echo "1..$n"
+[ "$failed" -eq 0 ]

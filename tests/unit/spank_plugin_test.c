@@ -1,0 +1,374 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The callbacks of spank_hvd.so in the order in which Slurm makes them, against
+ * tests/fakes/spank_fake.c. */
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+#include <slurm/slurm.h>
+#include <slurm/spank.h>
+
+#include "runtime/base/clock.h"
+#include "runtime/base/fd.h"
+#include "runtime/base/mem.h"
+#include "runtime/rendezvous/rendezvous.h"
+#include "spank_plugin/ticket.h"
+#include "tests/fakes/spank_fake.h"
+
+extern slurm_conf_t slurm_conf; /* the fake's */
+
+static char run_dir[64], run_dir_arg[80];
+static char *args[1] = {run_dir_arg};
+
+static int make_run_dir(void **state)
+{
+    (void)state;
+    (void)snprintf(run_dir, sizeof(run_dir), "/tmp/spank-test-XXXXXX");
+    if (!mkdtemp(run_dir))
+        return -1;
+    (void)snprintf(run_dir_arg, sizeof(run_dir_arg), "run_dir=%s", run_dir);
+    return 0;
+}
+static int drop_run_dir(void **state)
+{
+    (void)state;
+    fake_reset(S_CTX_ERROR);
+    return rmdir(
+        run_dir); /* fails, and so does the group, when a step left something */
+}
+
+static int init(int context)
+{
+    fake_reset(context);
+    fake.job_id = 42;
+    fake.step_id = 0;
+    fake.n_tasks = 2;
+    (void)unsetenv(TICKET_ENV);
+    return slurm_spank_init(&fake, 1, args);
+}
+
+/* srun up to the launch, with the ticket in *ret. */
+static void start_srun(const char *arg, struct ticket *ret)
+{
+    struct err err = ERR_INIT;
+    (void)setenv("SLURM_JOB_ID", "42", 1);
+    (void)setenv("SLURM_STEP_ID", "0", 1);
+    (void)unsetenv("SLURM_HET_SIZE");
+    (void)unsetenv("SLURM_NTASKS");
+    assert_int_equal(init(S_CTX_LOCAL), 0);
+    assert_int_equal(fake_option(arg, 0), 0);
+    assert_int_equal(slurm_spank_init_post_opt(&fake, 1, args), 0);
+    const char *cred = getenv(TICKET_ENV);
+    assert_non_null(cred);
+    const char *text = strstr(cred, "hvd-step");
+    assert_int_equal(ticket_parse(text, strlen(text), ret, &err), 0);
+}
+
+/* A member of the world meets srun's server. */
+static int join(const struct ticket *t, uint32_t size, struct err *err)
+{
+    struct auth_id id = {.token = &t->token, .job_id = "slurm.42.0", .generation = 0};
+    struct rdv_client *c = NULL;
+    uint64_t deadline = clock_now_ns() + 5 * NS_PER_S;
+    int rc = rdv_client_connect("127.0.0.1", t->port, &id, 0, size, deadline, &c, err);
+    rdv_client_close(c);
+    return rc;
+}
+
+static void srun_serves_a_rendezvous_under_the_tickets_token(void **state)
+{
+    struct ticket t;
+    struct err err = ERR_INIT;
+    (void)state;
+    start_srun(NULL, &t);
+    assert_int_equal(slurm_spank_local_user_init(&fake, 1, args), 0);
+    assert_int_equal(slurm_spank_local_user_init(&fake, 1, args),
+                     0); /* once a component */
+    assert_int_equal(join(&t, 2, &err), 0);
+    t.token.key[0] ^= 1;
+    assert_int_equal(join(&t, 2, &err), -EACCES);
+    t.token.key[0] ^= 1;
+    assert_int_equal(slurm_spank_exit(&fake, 1, args), 0);
+    assert_true(join(&t, 2, &err) < 0);
+    assert_int_equal(fake_message_count(), 0);
+}
+
+static void size_of_a_heterogeneous_step_is_that_of_all_components(void **state)
+{
+    struct ticket t;
+    struct err err = ERR_INIT;
+    (void)state;
+    start_srun(NULL, &t);
+    (void)setenv("SLURM_HET_SIZE", "2", 1);
+    (void)setenv("SLURM_NTASKS", "5", 1);
+    assert_int_equal(slurm_spank_local_user_init(&fake, 1, args), 0);
+    assert_int_equal(join(&t, 5, &err), 0);
+    assert_true(join(&t, 2, &err) < 0);
+    assert_int_equal(slurm_spank_exit(&fake, 1, args), 0);
+    (void)unsetenv("SLURM_HET_SIZE");
+}
+
+static void a_failed_task_shall_end_the_step(void **state)
+{
+    struct ticket t;
+    (void)state;
+    start_srun("", &t);
+    assert_int_equal(fake_kill_on_bad_exit(), 1);
+    assert_int_equal(slurm_spank_exit(&fake, 1, args), 0);
+}
+
+static void srun_keeps_to_srun_port_range(void **state)
+{
+    static uint16_t range[2];
+    struct ticket t;
+    (void)state;
+    start_srun(NULL, &t); /* a free port, found by asking */
+    range[0] = range[1] = t.port;
+    assert_int_equal(slurm_spank_exit(&fake, 1, args), 0);
+    assert_int_equal(init(S_CTX_LOCAL), 0);
+    slurm_conf.srun_port_range = range;
+    assert_int_equal(fake_option(NULL, 0), 0);
+    assert_int_equal(slurm_spank_init_post_opt(&fake, 1, args), 0);
+    assert_non_null(strstr(getenv(TICKET_ENV), "port="));
+    assert_int_equal(atoi(strstr(getenv(TICKET_ENV), "port=") + 5), range[0]);
+
+    int fd = -1; /* and it says so when the range is used up */
+    uint16_t port;
+    struct err err = ERR_INIT;
+    assert_int_equal(slurm_spank_exit(&fake, 1, args), 0);
+    assert_int_equal(tcp_listen("::", range[0], &fd, &port, &err), 0);
+    assert_int_equal(init(S_CTX_LOCAL), 0);
+    slurm_conf.srun_port_range = range;
+    assert_int_equal(fake_option(NULL, 0), 0);
+    assert_int_equal(slurm_spank_init_post_opt(&fake, 1, args), -1);
+    assert_non_null(strstr(fake_messages(), "SrunPortRange"));
+    fd_close(&fd);
+    assert_int_equal(slurm_spank_exit(&fake, 1, args), 0);
+}
+
+static void without_the_option_nothing_happens(void **state)
+{
+    const int contexts[] = {S_CTX_LOCAL, S_CTX_ALLOCATOR, S_CTX_REMOTE};
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(contexts); i++) {
+        assert_int_equal(init(contexts[i]), 0);
+        assert_true(fake_option_is_registered());
+        assert_int_equal(slurm_spank_init_post_opt(&fake, 1, args), 0);
+        assert_int_equal(slurm_spank_local_user_init(&fake, 1, args), 0);
+        assert_int_equal(slurm_spank_user_init(&fake, 1, args), 0);
+        assert_int_equal(slurm_spank_task_init(&fake, 1, args), 0);
+        assert_int_equal(slurm_spank_exit(&fake, 1, args), 0);
+        assert_null(fake.env[0]);
+        assert_null(getenv(TICKET_ENV));
+        assert_int_equal(fake_kill_on_bad_exit(), 0);
+        assert_int_equal(fake_message_count(), 0);
+    }
+}
+
+static void slurmd_and_prolog_get_no_option(void **state)
+{
+    (void)state;
+    assert_int_equal(init(S_CTX_SLURMD), 0);
+    assert_false(fake_option_is_registered());
+    assert_int_equal(init(S_CTX_JOB_SCRIPT), 0);
+    assert_false(fake_option_is_registered());
+}
+
+static void a_bad_option_is_told_at_once(void **state)
+{
+    (void)state;
+    assert_int_equal(init(S_CTX_ALLOCATOR), 0);
+    assert_int_equal(fake_option("nope", 0), -1);
+    assert_non_null(strstr(fake_messages(), "hvd: --hvd: \"nope\" is not a key"));
+}
+
+static void a_mistake_in_plugstack_conf_waits_for_the_option(void **state)
+{
+    char bad[] = "rundir=/x";
+    char *argv[] = {bad};
+    (void)state;
+    fake_reset(S_CTX_LOCAL);
+    assert_int_equal(slurm_spank_init(&fake, 1, argv), 0);
+    assert_int_equal(slurm_spank_init_post_opt(&fake, 1, argv), 0);
+    assert_int_equal(fake_message_count(), 0);
+    assert_int_equal(fake_option(NULL, 0), 0);
+    assert_int_equal(slurm_spank_init_post_opt(&fake, 1, argv), -1);
+    assert_non_null(strstr(fake_messages(), "rundir=/x"));
+}
+
+/* --- the nodes
+ * --------------------------------------------------------------------------------- */
+
+static void start_node(const char *cred)
+{
+    assert_int_equal(init(S_CTX_REMOTE), 0);
+    fake.node_id = 1;
+    fake_env("SLURM_STEP_NODELIST", "node[1-2]");
+    fake_env("SLURM_STEP_TASKS_PER_NODE", "1(x2)");
+    fake_env("SLURM_JOB_ID", "42");
+    fake_env("SLURM_STEP_ID", "0");
+    if (cred)
+        fake_env(TICKET_ENV, cred);
+    assert_int_equal(fake_option("(null)", 1), 0);
+    assert_int_equal(fake_option("(null)", 1), 0); /* twice, as Slurm up to 23.11 */
+    assert_int_equal(slurm_spank_init_post_opt(&fake, 1, args), 0);
+    assert_int_equal(slurm_spank_user_init(&fake, 1, args), 0);
+    fake_env("SLURM_STEP_NUM_TASKS", "2");
+    fake_env("SLURM_PROCID", "1");
+    fake_env("SLURM_NODEID", "1");
+    fake_env("SLURM_LOCALID", "0");
+    fake_env("SLURM_LAUNCH_NODE_IPADDR", "10.0.0.9");
+}
+
+static char *sealed_ticket(void)
+{
+    static char cred[TICKET_MAX_BYTES + 64];
+    struct ticket t = {.port = 4711};
+    char text[TICKET_MAX_BYTES];
+    memset(t.token.key, 0xab, sizeof(t.token.key));
+    ticket_render(&t, text);
+    (void)snprintf(cred, sizeof(cred), "FAKE:%u:%s", (unsigned)geteuid(), text);
+    return cred;
+}
+
+static void a_task_gets_the_contract_and_no_ticket(void **state)
+{
+    struct stat st;
+    char *text = NULL;
+    size_t n;
+    struct err err = ERR_INIT;
+    (void)state;
+    start_node(sealed_ticket());
+    fake_env("HOROVOD_RANK", "9"); /* of an outer launcher */
+    fake_env("OMPI_COMM_WORLD_RANK", "9");
+    fake_env("PMI_RANK", "1"); /* Slurm's own, beside us */
+    fake_env("MINE", "1");
+    assert_int_equal(slurm_spank_task_init(&fake, 1, args), 0);
+    assert_string_equal(fake_getenv("HOROVOD_RANK"), "1");
+    assert_string_equal(fake_getenv("HOROVOD_SIZE"), "2");
+    assert_string_equal(fake_getenv("MINE"), "1");
+    assert_string_equal(fake_getenv("PMI_RANK"), "1");
+    assert_string_equal(fake_getenv("SLURM_PROCID"), "1");
+    assert_null(fake_getenv("OMPI_COMM_WORLD_RANK"));
+    assert_null(fake_getenv(TICKET_ENV));
+    const char *token = fake_getenv("HVD_TOKEN_FILE");
+    assert_int_equal(stat(token, &st), 0);
+    assert_int_equal(st.st_mode & 07777, 0600);
+    for (char **e = fake.env; *e; e++)
+        assert_null(strstr(*e, "abababab"));
+    assert_int_equal(fd_read_file(fake_getenv("HVD_HOSTFILE"), 1000, &text, &n, &err),
+                     0);
+    assert_string_equal(text, "node1 slots=1\nnode2 slots=1\n");
+    mem_free(text);
+    char kept[256];
+    (void)snprintf(kept, sizeof(kept), "%s", token);
+    assert_int_equal(slurm_spank_exit(&fake, 1, args), 0);
+    assert_int_equal(access(kept, F_OK), -1);
+}
+
+static void what_fails_on_the_node_is_told_by_the_first_task(void **state)
+{
+    char forged[] = "MUNGE:AwQFAAC:", other[200];
+    char *const creds[] = {NULL, forged, other};
+    const char *const want[] = {"srun sent no job token", "Invalid credential",
+                                "was made by user 12345"};
+    (void)state;
+    (void)snprintf(other, sizeof(other), "FAKE:12345:%s",
+                   strchr(sealed_ticket() + 5, ':') + 1);
+    for (size_t i = 0; i < ARRAY_LEN(creds); i++) {
+        start_node(creds[i]);
+        assert_int_equal(fake_message_count(), 0); /* earlier callbacks are not heard */
+        assert_int_equal(slurm_spank_task_init(&fake, 1, args), -1);
+        assert_non_null(strstr(fake_messages(), want[i]));
+        fake_env("SLURM_LOCALID", "1");
+        assert_int_equal(slurm_spank_task_init(&fake, 1, args), -1);
+        assert_int_equal(fake_message_count(), 1);
+        assert_int_equal(slurm_spank_exit(&fake, 1, args), 0);
+    }
+}
+
+static void batch_extern_and_interactive_steps_are_left_alone(void **state)
+{
+    const uint32_t steps[] = {SLURM_BATCH_SCRIPT, SLURM_EXTERN_CONT,
+                              SLURM_INTERACTIVE_STEP};
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(steps); i++) {
+        assert_int_equal(init(S_CTX_REMOTE), 0);
+        fake.step_id = steps[i];
+        assert_int_equal(fake_option("(null)", 1), 0);
+        assert_int_equal(slurm_spank_init_post_opt(&fake, 1, args), 0);
+        assert_int_equal(slurm_spank_user_init(&fake, 1, args), 0);
+        assert_int_equal(slurm_spank_task_init(&fake, 1, args), 0);
+        assert_null(fake.env[0]);
+        assert_int_equal(fake_message_count(), 0);
+        assert_int_equal(slurm_spank_exit(&fake, 1, args), 0);
+    }
+}
+
+static void a_directory_left_by_a_crash_is_taken_over(void **state)
+{
+    char dir[128], file[160];
+    (void)state;
+    (void)snprintf(dir, sizeof(dir), "%s/42.0.1", run_dir);
+    (void)snprintf(file, sizeof(file), "%s/token", dir);
+    assert_int_equal(mkdir(dir, 0755), 0);
+    int fd = open(file, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+    assert_true(fd >= 0);
+    (void)close(fd);
+    struct stat st;
+    start_node(sealed_ticket());
+    assert_int_equal(slurm_spank_task_init(&fake, 1, args), 0);
+    assert_int_equal(stat(dir, &st), 0);
+    assert_int_equal(st.st_mode & 07777, 0700);
+    assert_int_equal(slurm_spank_exit(&fake, 1, args), 0);
+}
+
+static void a_link_in_place_of_the_directory_is_not_followed(void **state)
+{
+    char dir[128], outside[128], file[160];
+    (void)state;
+    (void)snprintf(outside, sizeof(outside), "%s-outside", run_dir);
+    (void)snprintf(file, sizeof(file), "%s/precious", outside);
+    (void)snprintf(dir, sizeof(dir), "%s/42.0.1", run_dir);
+    assert_int_equal(mkdir(outside, 0700), 0);
+    int fd = open(file, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    assert_true(fd >= 0);
+    (void)close(fd);
+    assert_int_equal(symlink(outside, dir), 0);
+    start_node(sealed_ticket());
+    assert_int_equal(slurm_spank_task_init(&fake, 1, args), -1);
+    assert_non_null(strstr(fake_messages(), "cannot make"));
+    assert_int_equal(slurm_spank_exit(&fake, 1, args), 0);
+    assert_int_equal(unlink(file), 0); /* it is still there */
+    assert_int_equal(rmdir(outside), 0);
+    assert_int_equal(unlink(dir), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(srun_serves_a_rendezvous_under_the_tickets_token),
+        cmocka_unit_test(size_of_a_heterogeneous_step_is_that_of_all_components),
+        cmocka_unit_test(a_failed_task_shall_end_the_step),
+        cmocka_unit_test(srun_keeps_to_srun_port_range),
+        cmocka_unit_test(without_the_option_nothing_happens),
+        cmocka_unit_test(slurmd_and_prolog_get_no_option),
+        cmocka_unit_test(a_bad_option_is_told_at_once),
+        cmocka_unit_test(a_mistake_in_plugstack_conf_waits_for_the_option),
+        cmocka_unit_test(a_task_gets_the_contract_and_no_ticket),
+        cmocka_unit_test(what_fails_on_the_node_is_told_by_the_first_task),
+        cmocka_unit_test(batch_extern_and_interactive_steps_are_left_alone),
+        cmocka_unit_test(a_directory_left_by_a_crash_is_taken_over),
+        cmocka_unit_test(a_link_in_place_of_the_directory_is_not_followed),
+    };
+    return cmocka_run_group_tests(tests, make_run_dir, drop_run_dir);
+}
