@@ -12,6 +12,11 @@
 
 #include "runtime/base/mem.h"
 
+enum {
+    AFTER_TEXT = 1,
+    AFTER_EMPTY
+}; /* what the carriage return before this byte ended */
+
 void lines_init(struct lines *l)
 {
     memset(l, 0, sizeof(*l));
@@ -71,6 +76,8 @@ int lines_feed(struct lines *l, const char *p, size_t n, line_fn fn, void *arg)
     int rc = 0;
     while (n) {
         if (l->after_cr && *p == '\n') { /* the second half of "\r\n" */
+            if (l->after_cr == AFTER_EMPTY)
+                fn(arg, p, 0);
             l->after_cr = 0;
             p++, n--;
             continue;
@@ -85,7 +92,7 @@ int lines_feed(struct lines *l, const char *p, size_t n, line_fn fn, void *arg)
                 break;
             len = 0;
         }
-        int is_cr = p[len] == '\r';
+        int is_cr = p[len] == '\r', is_empty = !len && !l->n;
         if (l->n) {
             int added = part_add(l, p, len, fn, arg);
             rc = rc ? rc : added;
@@ -93,7 +100,7 @@ int lines_feed(struct lines *l, const char *p, size_t n, line_fn fn, void *arg)
         } else if (len || !is_cr) {
             fn(arg, p, len);
         }
-        l->after_cr = is_cr;
+        l->after_cr = is_cr ? is_empty ? AFTER_EMPTY : AFTER_TEXT : 0;
         p += len + 1, n -= len + 1;
     }
     return rc;

@@ -15,7 +15,8 @@ typedef void (*line_fn)(void *arg, const char *text, size_t n);
 struct lines {
     char *part; /* the unfinished line */
     size_t n, cap;
-    int after_cr; /* the last byte was a carriage return: a newline now belongs to it */
+    int after_cr; /* not 0: the last byte was a carriage return, and a newline belongs
+                     to it */
 };
 
 void lines_init(struct lines *l);

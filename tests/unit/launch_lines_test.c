@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* lines.c: line ends, pieces, the tail; each case at every way to cut the input in two.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "runtime/base/mem.h"
+#include "runtime/launch/core/lines.h"
+
+static void collect(void *arg, const char *text, size_t n)
+{
+    struct strbuf *out = arg;
+    strbuf_putc(out, '<');
+    strbuf_add(out, text, n);
+    strbuf_putc(out, '>');
+}
+
+static void lines_end_at_newline_and_carriage_return_however_they_arrive(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *in, *out;
+    } table[] = {
+        {"", ""},
+        {"a\n", "<a>"},
+        {"a", "<a>"},
+        {"\n", "<>"},
+        {"a\n\nb\n", "<a><><b>"},
+        {"a\r\nb\r\n", "<a><b>"},
+        {"10%\r20%\r30%\n", "<10%><20%><30%>"},
+        {"\rx\r", "<x>"},
+        {"a\r\n\r\nb", "<a><><b>"},
+        {"a\r\r\nb", "<a><><b>"},
+        {"a\r\r\rb", "<a><b>"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(table); i++) {
+        size_t n = strlen(table[i].in);
+        for (size_t cut = 0; cut <= n; cut++) {
+            struct lines l;
+            struct strbuf out;
+            lines_init(&l);
+            strbuf_init(&out, 1000);
+            assert_int_equal(lines_feed(&l, table[i].in, cut, collect, &out), 0);
+            assert_int_equal(lines_feed(&l, table[i].in + cut, n - cut, collect, &out),
+                             0);
+            lines_end(&l, collect, &out);
+            assert_string_equal(strbuf_str(&out), table[i].out);
+            strbuf_release(&out);
+            lines_release(&l);
+        }
+    }
+}
+
+struct sizes {
+    size_t v[8], n, total;
+};
+
+static void measure(void *arg, const char *text, size_t n)
+{
+    struct sizes *s = arg;
+    (void)text;
+    assert_true(s->n < 8);
+    s->v[s->n++] = n;
+    s->total += n;
+}
+
+static void a_long_line_comes_in_pieces_and_nothing_is_lost(void **state)
+{
+    static char big[3 * LINE_MAX_BYTES];
+    static const size_t step[] = {1000, LINE_MAX_BYTES - 1, LINE_MAX_BYTES,
+                                  sizeof(big)};
+    (void)state;
+    memset(big, 'x', sizeof(big));
+    big[sizeof(big) - 1] = '\n';
+    for (size_t k = 0; k < ARRAY_LEN(step); k++) {
+        struct lines l;
+        struct sizes s = {0};
+        lines_init(&l);
+        for (size_t at = 0; at < sizeof(big); at += step[k]) {
+            size_t n = sizeof(big) - at < step[k] ? sizeof(big) - at : step[k];
+            assert_int_equal(lines_feed(&l, big + at, n, measure, &s), 0);
+        }
+        lines_end(&l, measure, &s);
+        assert_int_equal(s.total, sizeof(big) - 1);
+        assert_int_equal(s.n, 3);
+        for (size_t i = 0; i < s.n; i++)
+            assert_true(s.v[i] <= LINE_MAX_BYTES);
+        assert_true(l.cap <= 2 * LINE_MAX_BYTES);
+        lines_release(&l);
+    }
+}
+
+static void out_of_memory_hands_the_bytes_on(void **state)
+{
+    struct lines l;
+    struct sizes s = {0};
+    (void)state;
+    lines_init(&l);
+    mem_fail_after(0);
+    assert_int_equal(lines_feed(&l, "abc", 3, measure, &s), -12);
+    mem_fail_after(-1);
+    assert_int_equal(s.total, 3);
+    lines_release(&l);
+}
+
+static void the_tail_keeps_the_last_lines(void **state)
+{
+    static struct tail t;
+    struct strbuf out;
+    (void)state;
+    for (int i = 0; i < 25; i++) {
+        char line[8] = {'l', (char)('a' + i)};
+        tail_add(&t, line, 2);
+    }
+    strbuf_init(&out, 4096);
+    tail_render(&t, 4096, &out);
+    assert_int_equal(out.n, 20 * 3);
+    assert_memory_equal(strbuf_str(&out), "lf\n", 3);
+    assert_string_equal(strbuf_str(&out) + 57, "ly\n");
+    strbuf_clear(&out);
+    tail_render(&t, 8, &out); /* whole lines only */
+    assert_string_equal(strbuf_str(&out), "lx\nly\n");
+    strbuf_release(&out);
+}
+
+static void the_tail_is_safe_to_print(void **state)
+{
+    static struct tail t;
+    char big[TAIL_LINE_BYTES + 50];
+    struct strbuf out;
+    (void)state;
+    tail_add(&t, "\x1b[2J\tx\x7f", 7);
+    memset(big, 'y', sizeof(big));
+    tail_add(&t, big, sizeof(big));
+    strbuf_init(&out, 4096);
+    tail_render(&t, 4096, &out);
+    assert_memory_equal(strbuf_str(&out), "?[2J\tx?\n", 8);
+    assert_int_equal(out.n, 8 + TAIL_LINE_BYTES + 1);
+    strbuf_release(&out);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(lines_end_at_newline_and_carriage_return_however_they_arrive),
+        cmocka_unit_test(a_long_line_comes_in_pieces_and_nothing_is_lost),
+        cmocka_unit_test(out_of_memory_hands_the_bytes_on),
+        cmocka_unit_test(the_tail_keeps_the_last_lines),
+        cmocka_unit_test(the_tail_is_safe_to_print),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* meet.c and message.c: the hub's decisions, and what it says and hears as bytes. */
+#include <errno.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "runtime/base/mem.h"
+#include "runtime/launch/core/meet.h"
+
+#define S  1000000000ull
+#define MS 1000000ull
+
+static void start(struct meet *m, uint32_t workers, uint32_t slots)
+{
+    struct err err = ERR_INIT;
+    assert_int_equal(meet_init(m, workers, slots, 0, 60, 0, &err), 0);
+}
+
+static int come(struct meet *m, uint32_t i, struct err *err)
+{
+    char address[32];
+    struct hello h = {
+        .worker = i, .workers = m->workers, .slots = m->slots, .np = m->np};
+    (void)snprintf(h.host, sizeof(h.host), "w-%u", i);
+    (void)snprintf(address, sizeof(address), "10.0.0.%u", i);
+    return meet_hello(m, &h, address, err);
+}
+
+static void all_come(struct meet *m)
+{
+    struct err err = ERR_INIT;
+    for (uint32_t i = 0; i < m->workers; i++)
+        assert_int_equal(come(m, i, &err), 0);
+    assert_int_equal(meet_due(m, 1, 0), MEET_RUNNING);
+    meet_enter(m, MEET_RUNNING);
+}
+
+static struct report failure_of(int32_t rank, int code)
+{
+    struct report r;
+    memset(&r, 0, sizeof(r));
+    r.f.rank = rank;
+    r.f.exit_code = code;
+    r.blames = -1;
+    r.first_rank = (uint32_t)rank;
+    r.n_ranks = 1;
+    strcpy(r.f.host, "w");
+    return r;
+}
+
+static void it_starts_when_all_are_here_and_never_before(void **state)
+{
+    struct meet m;
+    struct err err = ERR_INIT;
+    (void)state;
+    start(&m, 3, 1);
+    assert_int_equal(come(&m, 2, &err), 0);
+    assert_int_equal(come(&m, 0, &err), 0);
+    assert_int_equal(come(&m, 2, &err), 0); /* its pod was started anew */
+    assert_int_equal(meet_due(&m, 1, 1), MEET_WAITING);
+    meet_lost(&m, 2, "x", 1, 1); /* before the start nobody is lost for good */
+    assert_int_equal(come(&m, 1, &err), 0);
+    assert_int_equal(meet_due(&m, 1, 1), MEET_WAITING);
+    assert_int_equal(come(&m, 2, &err), 0);
+    assert_int_equal(meet_due(&m, 1, 1), MEET_RUNNING);
+    meet_release(&m);
+}
+
+static void it_finishes_when_all_are_done(void **state)
+{
+    struct meet m;
+    (void)state;
+    start(&m, 2, 1);
+    all_come(&m);
+    meet_done(&m, 1);
+    meet_lost(&m, 1, "gone", 1, 1); /* its work is done */
+    assert_int_equal(meet_due(&m, 1, 1), MEET_RUNNING);
+    meet_done(&m, 0);
+    assert_int_equal(meet_due(&m, 1, 1), MEET_FINISHED);
+    meet_enter(&m, MEET_FINISHED);
+    assert_int_equal(meet_due(&m, 1, 1), MEET_FINISHED);
+    assert_int_equal(meet_deadline_ns(&m), UINT64_MAX);
+    meet_release(&m);
+}
+
+static void a_failure_stops_it_after_the_window(void **state)
+{
+    struct meet m;
+    struct report r = failure_of(1, 3), later = failure_of(0, 3);
+    (void)state;
+    start(&m, 2, 1);
+    all_come(&m);
+    meet_failed(&m, &r, 10 * S);
+    assert_int_equal(meet_due(&m, 1, 10 * S), MEET_RUNNING);
+    assert_int_equal(meet_deadline_ns(&m), 10 * S + VERDICT_WINDOW_MS * MS);
+    meet_failed(&m, &later, 10 * S + 1);
+    assert_int_equal(meet_due(&m, 1, meet_deadline_ns(&m)), MEET_STOPPED);
+    assert_int_equal(meet_first(&m)->f.rank, 1);
+    meet_enter(&m, MEET_STOPPED);
+    meet_lost(&m, 0, "stopped", 1, 11 * S); /* no new failure */
+    assert_int_equal(m.verdict.n, 2);
+    meet_release(&m);
+}
+
+static void a_lost_worker_is_named_with_its_ranks(void **state)
+{
+    struct meet m;
+    (void)state;
+    start(&m, 3, 4);
+    all_come(&m);
+    meet_lost(&m, 2, "its agent ended", 99, S);
+    const struct report *r = meet_first(&m);
+    assert_non_null(r);
+    assert_int_equal(r->first_rank, 8);
+    assert_int_equal(r->n_ranks, 4);
+    assert_int_equal(r->f.rank, -1);
+    assert_string_equal(r->f.why, "worker 2 (w-2) was lost: its agent ended");
+    meet_release(&m);
+}
+
+static void missing_workers_are_named_at_the_timeout(void **state)
+{
+    struct meet m;
+    struct err err = ERR_INIT;
+    (void)state;
+    start(&m, 20, 1);
+    assert_int_equal(come(&m, 0, &err), 0);
+    assert_int_equal(meet_due(&m, 1, 60 * S - 1), MEET_WAITING);
+    assert_int_equal(meet_deadline_ns(&m), 60 * S);
+    assert_int_equal(meet_due(&m, 1, 60 * S), MEET_STOPPED);
+    assert_string_equal(
+        meet_first(&m)->f.why,
+        "waited 60 s for workers 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12 and 7 more "
+        "of 20, which did not come: look at their pods");
+    meet_release(&m);
+    start(&m, 2, 1);
+    assert_int_equal(come(&m, 0, &err), 0);
+    assert_int_equal(meet_due(&m, 1, 60 * S), MEET_STOPPED);
+    assert_string_equal(
+        meet_first(&m)->f.why,
+        "waited 60 s for worker 1 of 2, which did not come: look at its pod");
+    meet_release(&m);
+}
+
+static void strangers_are_refused_with_a_sentence(void **state)
+{
+    struct meet m;
+    struct err err = ERR_INIT;
+    struct hello h = {.worker = 1, .workers = 2, .slots = 2, .host = "w-1"};
+    (void)state;
+    start(&m, 2, 1);
+    assert_int_equal(come(&m, 2, &err), -EINVAL);
+    assert_string_equal(err.text, "worker index 2 is not below the job's 2 workers");
+    assert_int_equal(meet_hello(&m, &h, "a", &err), -EINVAL);
+    assert_non_null(strstr(err.text, "2 slots"));
+    all_come(&m);
+    assert_int_equal(come(&m, 1, &err), -EALREADY);
+    assert_string_equal(err.text,
+                        "the job has already started; worker 1 cannot join it now");
+    meet_release(&m);
+}
+
+static void hosts_of_one_name_are_told_apart(void **state)
+{
+    struct meet m;
+    struct err err = ERR_INIT;
+    CLEANUP(hostlist_release) struct hostlist hl;
+    (void)state;
+    start(&m, 4, 2);
+    all_come(&m);
+    strcpy(m.members[1].host, "node");
+    strcpy(m.members[2].host, "node");
+    strcpy(m.members[3].host, "node");
+    strcpy(m.members[3].address, "10.0.0.2"); /* as worker 2's */
+    hostlist_init(&hl);
+    assert_int_equal(meet_hosts(&m, &hl, &err), 0);
+    assert_string_equal(hl.v[0].name, "w-0");
+    assert_string_equal(hl.v[1].name, "10.0.0.1");
+    assert_string_equal(hl.v[2].name, "worker-2");
+    assert_string_equal(hl.v[3].name, "worker-3");
+    assert_int_equal(hl.v[3].slots, 2);
+    meet_release(&m);
+}
+
+static void messages_come_back_as_they_were_and_not_when_cut(void **state)
+{
+    struct err err = ERR_INIT;
+    struct strbuf b;
+    struct hello h = {3, 4, 8, 30, "demo-worker-3"}, h2;
+    struct table t = {.rdv_port = 41234, .master_port = 29500, .address = "10.1.2.3"},
+                 t2;
+    struct report r = failure_of(5, 3), r2;
+    (void)state;
+    strcpy(r.tail, "one\ntwo\n");
+    strbuf_init(&b, 100000);
+    hello_write(&h, &b);
+    for (size_t n = 0; n < b.n; n++)
+        assert_int_equal(hello_read((const uint8_t *)b.p, n, &h2, &err), -EPROTO);
+    assert_int_equal(hello_read((const uint8_t *)b.p, b.n, &h2, &err), 0);
+    assert_int_equal(h2.np, 30);
+    assert_string_equal(h2.host, h.host);
+    strbuf_clear(&b);
+    hostlist_init(&t.hosts);
+    assert_int_equal(hostlist_append(&t.hosts, "a", 8, &err), 0);
+    assert_int_equal(hostlist_append(&t.hosts, "b", 4, &err), 0);
+    table_write(&t, &b);
+    for (size_t n = 0; n < b.n; n++)
+        assert_int_equal(table_read((const uint8_t *)b.p, n, &t2, &err), -EPROTO);
+    assert_int_equal(table_read((const uint8_t *)b.p, b.n, &t2, &err), 0);
+    assert_int_equal(t2.rdv_port, 41234);
+    assert_int_equal(t2.hosts.n, 2);
+    assert_string_equal(t2.hosts.v[1].name, "b");
+    table_release(&t);
+    table_release(&t2);
+    strbuf_clear(&b);
+    r.blames = 2;
+    report_write(&r, &b);
+    for (size_t n = 0; n < b.n; n++)
+        assert_true(report_read((const uint8_t *)b.p, n, &r2, &err) < 0);
+    assert_int_equal(report_read((const uint8_t *)b.p, b.n, &r2, &err), 0);
+    assert_int_equal(r2.blames, 2);
+    assert_int_equal(r2.f.exit_code, 3);
+    assert_string_equal(r2.tail, "one\ntwo\n");
+    strbuf_release(&b);
+}
+
+static void host_names_that_would_break_a_hostfile_are_refused(void **state)
+{
+    static const char *const bad[] = {"", "a b", "a\nb", "a,b", "a/b", "\xc3\xa4"};
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+        struct err err = ERR_INIT;
+        struct hello h = {0}, back;
+        struct strbuf b;
+        strcpy(h.host, bad[i]);
+        strbuf_init(&b, 1000);
+        hello_write(&h, &b);
+        assert_int_equal(hello_read((const uint8_t *)b.p, b.n, &back, &err), -EPROTO);
+        strbuf_release(&b);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(it_starts_when_all_are_here_and_never_before),
+        cmocka_unit_test(it_finishes_when_all_are_done),
+        cmocka_unit_test(a_failure_stops_it_after_the_window),
+        cmocka_unit_test(a_lost_worker_is_named_with_its_ranks),
+        cmocka_unit_test(missing_workers_are_named_at_the_timeout),
+        cmocka_unit_test(strangers_are_refused_with_a_sentence),
+        cmocka_unit_test(hosts_of_one_name_are_told_apart),
+        cmocka_unit_test(messages_come_back_as_they_were_and_not_when_cut),
+        cmocka_unit_test(host_names_that_would_break_a_hostfile_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* verdict.c: who was first, whatever the order of arrival; exit codes; the termination
+ * message. */
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "runtime/base/mem.h"
+#include "runtime/launch/core/verdict.h"
+
+#define MS 1000000ull
+
+static struct report
+make(int32_t rank, int code, int sig, int32_t blames, uint64_t at_us)
+{
+    struct report r;
+    memset(&r, 0, sizeof(r));
+    r.f.rank = rank;
+    r.f.exit_code = code;
+    r.f.signal = sig;
+    r.f.at_wall_us = at_us;
+    r.blames = blames;
+    r.first_rank = rank < 0 ? 0 : (uint32_t)rank;
+    r.n_ranks = rank < 0 ? 0 : 1;
+    (void)snprintf(r.f.host, sizeof(r.f.host), "host-%d", rank);
+    return r;
+}
+
+static void the_cause_wins_in_every_order_of_arrival(void **state)
+{
+    (void)state;
+    static const struct {
+        int code, sig;
+        int32_t blames;
+    } cause[] = {{3, 0, -1},       {0, SIGKILL, -1}, {0, SIGSEGV, -1}, {1, 0, -1},
+                 {0, SIGABRT, -1}, {0, SIGTERM, -1}, {143, 0, -1}};
+    static const int order[6][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2},
+                                    {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
+    for (size_t c = 0; c < ARRAY_LEN(cause); c++)
+        for (size_t o = 0; o < 6; o++) {
+            /* rank 1 is the cause; 0 and 2 say so in their last lines */
+            struct report all[3] = {make(0, 1, 0, 1, 20),
+                                    make(1, cause[c].code, cause[c].sig, -1, 10),
+                                    make(2, 1, 0, 1, 30)};
+            struct verdict v;
+            verdict_init(&v);
+            for (int i = 0; i < 3; i++)
+                assert_int_equal(verdict_add(&v, &all[order[o][i]], (uint64_t)i * MS),
+                                 0);
+            assert_int_equal(verdict_pick(&v)->f.rank, 1);
+            verdict_release(&v);
+        }
+}
+
+static void a_plain_exit_1_gives_way_to_a_signal_only(void **state)
+{
+    struct verdict v;
+    (void)state;
+    struct report plain = make(0, 1, 0, -1, 1), killed = make(1, 0, SIGKILL, -1, 2),
+                  aborted = make(2, 0, SIGABRT, -1, 3), other = make(3, 7, 0, -1, 4);
+    verdict_init(&v);
+    (void)verdict_add(&v, &plain, 0);
+    (void)verdict_add(&v, &aborted, 1);
+    assert_int_equal(verdict_pick(&v)->f.rank,
+                     0); /* both could be consequences: the earlier */
+    (void)verdict_add(&v, &killed, 2);
+    (void)verdict_add(&v, &other, 3);
+    assert_int_equal(verdict_pick(&v)->f.rank, 1);
+    verdict_release(&v);
+}
+
+static void on_one_host_its_clock_decides(void **state)
+{
+    struct verdict v;
+    (void)state;
+    struct report a = make(0, 3, 0, -1, 500), b = make(1, 4, 0, -1, 400);
+    strcpy(b.f.host, a.f.host);
+    verdict_init(&v);
+    (void)verdict_add(&v, &a, 0);
+    (void)verdict_add(&v, &b, 1);
+    assert_int_equal(verdict_pick(&v)->f.rank, 1);
+    strcpy(v.v[1].f.host, "elsewhere"); /* clocks of hosts do not compare */
+    assert_int_equal(verdict_pick(&v)->f.rank, 0);
+    verdict_release(&v);
+}
+
+static void a_lost_worker_is_what_its_blamed_ranks_mean(void **state)
+{
+    struct verdict v;
+    (void)state;
+    struct report lost = make(-1, 125, 0, -1, 900), early = make(0, 1, 0, 5, 1),
+                  plain = make(1, 2, 0, -1, 2);
+    lost.first_rank = 4;
+    lost.n_ranks = 4;
+    verdict_init(&v);
+    (void)verdict_add(&v, &early, 0);
+    (void)verdict_add(&v, &plain, 1);
+    assert_int_equal(verdict_pick(&v)->f.rank, 1);
+    (void)verdict_add(&v, &lost, 2);
+    assert_int_equal(verdict_pick(&v)->f.rank, -1);
+    verdict_release(&v);
+}
+
+static void the_decision_waits_for_a_blamed_rank(void **state)
+{
+    struct verdict v;
+    (void)state;
+    struct report early = make(0, 1, 0, 1, 1), cause = make(1, 1, 0, -1, 2);
+    verdict_init(&v);
+    assert_int_equal(verdict_deadline_ns(&v), UINT64_MAX);
+    assert_null(verdict_pick(&v));
+    (void)verdict_add(&v, &early, 1000 * MS);
+    assert_int_equal(verdict_deadline_ns(&v), (1000ull + VERDICT_BLAME_MS) * MS);
+    (void)verdict_add(&v, &cause, 1100 * MS);
+    assert_int_equal(verdict_deadline_ns(&v), (1000ull + VERDICT_WINDOW_MS) * MS);
+    verdict_release(&v);
+}
+
+static void reports_are_bounded(void **state)
+{
+    struct verdict v;
+    (void)state;
+    verdict_init(&v);
+    for (int i = 0; i < VERDICT_MAX_REPORTS + 50; i++) {
+        struct report r = make(i, 1, 0, -1, 1);
+        assert_int_equal(verdict_add(&v, &r, 0), 0);
+    }
+    assert_int_equal(v.n, VERDICT_MAX_REPORTS);
+    verdict_release(&v);
+}
+
+static void blame_is_read_from_the_last_lines(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *tail;
+        int32_t self, blames;
+    } table[] = {
+        {"", 0, -1},
+        {"ValueError: rank 3 is odd\n", 0, -1},
+        {"HorovodInternalError: lost rank 3 (host b): connection reset\n", 0, 3},
+        {"lost rank 3\n", 3, -1},
+        {"lost rank -3\nlost rank x\nlost rank \n", 0, -1},
+        {"lost rank 99999999999999\n", 0, -1},
+        {"lost rank 2\nlater: lost rank 4\n", 0, 4},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(table); i++)
+        assert_int_equal(blame_scan(table[i].tail, table[i].self), table[i].blames);
+}
+
+static void exit_codes_are_those_of_a_shell(void **state)
+{
+    (void)state;
+    struct failure f = {.exit_code = 3};
+    assert_int_equal(failure_exit_code(&f), 3);
+    f = (struct failure){.signal = SIGKILL};
+    assert_int_equal(failure_exit_code(&f), 137);
+    f = (struct failure){.exit_code = 0};
+    assert_int_equal(failure_exit_code(&f), 125);
+    f = (struct failure){.exit_code = 256};
+    assert_int_equal(failure_exit_code(&f), 125);
+}
+
+static void a_message_fits_and_keeps_the_newest_lines(void **state)
+{
+    struct strbuf out;
+    struct report r = make(1, 3, 0, -1, 77);
+    struct failure back;
+    struct err err = ERR_INIT;
+    (void)state;
+    memset(r.f.why, 'w', sizeof(r.f.why) - 1);
+    size_t n = 0;
+    for (int i = 0; n + 100 < sizeof(r.tail); i++)
+        n += (size_t)sprintf(r.tail + n, "line %02d %090d\n", i, 0);
+    strbuf_init(&out, 2 * MESSAGE_MAX_BYTES);
+    report_message(&r, &out);
+    assert_true(out.n <= MESSAGE_MAX_BYTES);
+    assert_int_equal(failure_parse(strbuf_str(&out), &back, &err), 0);
+    assert_int_equal(back.rank, 1);
+    assert_int_equal(back.exit_code, 3);
+    assert_int_equal(back.at_wall_us, 77);
+    const char *last = strrchr(r.tail, 'l');
+    assert_string_equal(strbuf_str(&out) + out.n - strlen(last), last);
+    strbuf_release(&out);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_cause_wins_in_every_order_of_arrival),
+        cmocka_unit_test(a_plain_exit_1_gives_way_to_a_signal_only),
+        cmocka_unit_test(on_one_host_its_clock_decides),
+        cmocka_unit_test(a_lost_worker_is_what_its_blamed_ranks_mean),
+        cmocka_unit_test(the_decision_waits_for_a_blamed_rank),
+        cmocka_unit_test(reports_are_bounded),
+        cmocka_unit_test(blame_is_read_from_the_last_lines),
+        cmocka_unit_test(exit_codes_are_those_of_a_shell),
+        cmocka_unit_test(a_message_fits_and_keeps_the_newest_lines),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
