@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Length-prefixed frames with a MAC and a sequence number, so that nobody on the pod
+ * network can insert, change, drop or repeat one. Buffers are bounded: the peer's
+ * frames by what it may send, ours by OUT_MAX_BYTES, beyond which a peer that does not
+ * read counts as gone. Called by hub.c and agent.c. */
+#include "runtime/launch/channel.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "runtime/base/fd.h"
+#include "runtime/base/sha256.h"
+
+#define HEADER_BYTES  5
+#define OUT_MAX_BYTES (64u << 20)
+
+void channel_init(struct channel *c,
+                  int fd,
+                  const struct auth_session *session,
+                  size_t max_payload_bytes,
+                  uint64_t now_ns)
+{
+    memset(c, 0, sizeof(*c));
+    c->fd = fd;
+    c->session = *session;
+    c->max_payload_bytes = max_payload_bytes;
+    c->heard_ns = c->sent_ns = now_ns;
+    strbuf_init(&c->in, 2 * (max_payload_bytes + HEADER_BYTES + SHA256_BYTES) + 65536);
+    strbuf_init(&c->out, OUT_MAX_BYTES);
+}
+
+void channel_release(struct channel *c)
+{
+    fd_close(&c->fd);
+    strbuf_release(&c->in);
+    strbuf_release(&c->out);
+    memset(&c->session, 0, sizeof(c->session));
+}
+
+static void mac(const uint8_t key[32],
+                uint64_t sequence,
+                const uint8_t *frame,
+                size_t n,
+                uint8_t ret[SHA256_BYTES])
+{
+    struct hmac m;
+    uint8_t number[8];
+    for (int i = 0; i < 8; i++)
+        number[i] = (uint8_t)(sequence >> (56 - 8 * i));
+    hmac_init(&m, key, 32);
+    hmac_add(&m, number, sizeof(number));
+    hmac_add(&m, frame, n);
+    hmac_end(&m, ret);
+}
+
+static void drop_front(struct strbuf *b, size_t n)
+{
+    memmove(b->p, b->p + n, b->n - n);
+    b->n -= n;
+    b->p[b->n] = '\0';
+}
+
+static int flush(struct channel *c)
+{
+    size_t done = 0;
+    int rc = 0;
+    while (done < c->out.n) {
+        ssize_t n =
+            send(c->fd, c->out.p + done, c->out.n - done, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (n >= 0) {
+            done += (size_t)n;
+        } else if (errno != EINTR) {
+            rc = errno == EAGAIN ? 0 : -errno;
+            break;
+        }
+    }
+    if (done)
+        drop_front(&c->out, done);
+    return rc;
+}
+
+int channel_send(
+    struct channel *c, uint8_t type, const void *p, size_t n, uint64_t now_ns)
+{
+    uint8_t sum[SHA256_BYTES];
+    size_t start = c->out.n;
+    uint8_t header[HEADER_BYTES] = {(uint8_t)(n >> 24), (uint8_t)(n >> 16),
+                                    (uint8_t)(n >> 8), (uint8_t)n, type};
+    strbuf_add(&c->out, header, sizeof(header));
+    strbuf_add(&c->out, p, n);
+    if (strbuf_status(&c->out) == 0) {
+        mac(c->session.send_key, c->session.n_sent++, (const uint8_t *)c->out.p + start,
+            n + HEADER_BYTES, sum);
+        strbuf_add(&c->out, sum, sizeof(sum));
+    }
+    if (strbuf_status(&c->out) < 0)
+        return strbuf_status(&c->out);
+    c->sent_ns = now_ns;
+    return flush(c);
+}
+
+short channel_events(const struct channel *c)
+{
+    return (short)(POLLIN | (c->out.n ? POLLOUT : 0));
+}
+
+int channel_serve(struct channel *c, uint64_t now_ns)
+{
+    char buf[16384];
+    int rc = flush(c);
+    while (rc == 0 && !c->has_ended && c->in.n <= c->max_payload_bytes + 16384) {
+        ssize_t n = recv(c->fd, buf, sizeof(buf), MSG_DONTWAIT);
+        if (n > 0) {
+            c->heard_ns = now_ns;
+            strbuf_add(&c->in, buf, (size_t)n);
+            rc = strbuf_status(&c->in);
+        } else if (n == 0) {
+            c->has_ended = true;
+        } else if (errno == EAGAIN) {
+            break;
+        } else if (errno != EINTR) {
+            rc = -errno;
+        }
+    }
+    return rc < 0 ? rc : c->has_ended ? -EPIPE : 0;
+}
+
+int channel_next(struct channel *c, struct frame *ret, struct err *err)
+{
+    const uint8_t *p = (const uint8_t *)c->in.p;
+    uint8_t sum[SHA256_BYTES];
+    if (c->in.n < HEADER_BYTES)
+        return 0;
+    size_t n = (size_t)p[0] << 24 | (size_t)p[1] << 16 | (size_t)p[2] << 8 | p[3];
+    if (n > c->max_payload_bytes)
+        return err_set(err, -EPROTO, "a frame of %zu bytes exceeds %zu", n,
+                       c->max_payload_bytes);
+    if (c->in.n < HEADER_BYTES + n + SHA256_BYTES)
+        return 0;
+    mac(c->session.recv_key, c->session.n_received, p, HEADER_BYTES + n, sum);
+    if (!mac_equal(sum, p + HEADER_BYTES + n))
+        return err_set(err, -EACCES, "a frame's authentication code is wrong");
+    c->session.n_received++;
+    ret->type = p[4];
+    ret->p = p + HEADER_BYTES;
+    ret->n = n;
+    return 1;
+}
+
+void channel_drop(struct channel *c, const struct frame *f)
+{
+    drop_front(&c->in, HEADER_BYTES + f->n + SHA256_BYTES);
+}
+
+int channel_tick(struct channel *c,
+                 uint8_t ping_type,
+                 uint64_t timeout_ns,
+                 uint64_t now_ns,
+                 uint64_t *ret_next_ns)
+{
+    uint64_t interval = timeout_ns / 6;
+    if (now_ns >= c->heard_ns + timeout_ns)
+        return -ETIMEDOUT;
+    if (now_ns >= c->sent_ns + interval) {
+        int rc = channel_send(c, ping_type, NULL, 0, now_ns);
+        if (rc < 0)
+            return rc;
+    }
+    uint64_t ping = c->sent_ns + interval, silent = c->heard_ns + timeout_ns;
+    *ret_next_ns = ping < silent ? ping : silent;
+    return 0;
+}
