@@ -29,9 +29,10 @@
 #include "runtime/launch/self.h"
 #include "runtime/rendezvous/rendezvous.h"
 
-#define EXIT_OWN    125
-#define EXIT_USAGE  2
-#define VERSION_TEXT "0.28.1+ringmaster." HVD_VERSION_STRING /* as horovod.__version__ */
+#define EXIT_OWN   125
+#define EXIT_USAGE 2
+#define VERSION_TEXT                                                                   \
+    "0.28.1+ringmaster." HVD_VERSION_STRING /* as horovod.__version__ */
 #define ASK_GRACE_S 30 /* Ctrl-C or SIGTERM: ranks may save a checkpoint this long */
 
 struct launch {
@@ -107,6 +108,9 @@ static int check_usage(struct launch *l, struct err *err)
     if (slots > OPTIONS_MAX_NP)
         return err_set(err, -EINVAL, "%llu slots exceed %d on one host",
                        (unsigned long long)slots, OPTIONS_MAX_NP);
+    if (l->o.np > slots)
+        return err_set(err, -EINVAL, "-np %u exceeds the %llu slots of the host list",
+                       l->o.np, (unsigned long long)slots);
     l->np = l->o.np ? l->o.np : (uint32_t)slots;
     if (l->o.log_level && log_level_parse(l->o.log_level, &level) < 0)
         return err_set(

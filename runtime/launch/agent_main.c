@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Entry point of hvd-agent: the command line alone. */
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "runtime/launch/agent.h"
+
+static const char usage[] =
+    "usage: hvd-agent run [--] command [arguments]\n"
+    "       hvd-agent install DEST\n"
+    "       hvd-agent --version | --help\n\n"
+    "run      starts this worker's ranks of the command and waits for the job's end; "
+    "the\n"
+    "         place in the job comes from HVD_* in the environment, see hvd-agent(1)\n"
+    "install  copies the runtime (the folder above this program's bin/) to DEST\n";
+
+static int refuse(const char *what, const char *word)
+{
+    fprintf(stderr, "hvd-agent: %s%s (see hvd-agent --help)\n", what, word);
+    return 2;
+}
+
+int main(int argc, char **argv)
+{
+    const char *command = argc > 1 ? argv[1] : "";
+    if (!strcmp(command, "--help") || !strcmp(command, "-h")
+        || !strcmp(command, "help"))
+        return fputs(usage, stdout) < 0;
+    if (!strcmp(command, "--version"))
+        return puts(HVD_VERSION_STRING) < 0;
+    if (!strcmp(command, "install")) {
+        if (argc != 3)
+            return refuse("install takes one folder: hvd-agent install DEST", "");
+        return agent_install(argv[2]);
+    }
+    if (!strcmp(command, "run")) {
+        int first = argc > 2 && !strcmp(argv[2], "--") ? 3 : 2;
+        if (argc > 2 && first == 2 && argv[2][0] == '-')
+            return refuse("unknown option of run: ", argv[2]);
+        if (!argv[first])
+            return refuse("run needs a command: hvd-agent run -- python train.py", "");
+        return agent_run(argv + first, environ);
+    }
+    return *command ? refuse("unknown command ", command)
+                    : refuse("a command is missing: run or install", "");
+}

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Pods start in any order and names appear late, so everything that time may heal is
+ * tried again: a name that does not resolve, a refused connection, a connection cut in
+ * the handshake, and a server of another job (a stale address of a pod that is gone). A
+ * wrong token or another generation of the same job is final. The thread is the only
+ * user of the struct until it writes to the pipe. An agent that is told to end
+ * meanwhile just exits. Called by agent.c. */
+#include "runtime/launch/dial.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "runtime/base/clock.h"
+#include "runtime/base/fd.h"
+#include "runtime/base/log.h"
+#include "runtime/base/mem.h"
+#include "runtime/contract/hostlist.h"
+
+#define SLICE_NS     (10 * NS_PER_S) /* one line of progress per slice */
+#define HANDSHAKE_NS (10 * NS_PER_S)
+#define PAUSE_MS     200
+
+struct dial {
+    pthread_t thread;
+    char host[HOST_NAME_MAX_BYTES];
+    uint16_t port;
+    struct auth_id id;
+    uint64_t deadline_ns;
+    int pipe[2];
+    int rc, fd; /* the answer */
+    struct auth_session session;
+    struct err err;
+};
+
+static int try_once(struct dial *d)
+{
+    uint64_t now = clock_now_ns(), slice = now + SLICE_NS;
+    int fd = -1;
+    d->err = (struct err)ERR_INIT;
+    int rc =
+        tcp_connect(d->host, d->port, slice < d->deadline_ns ? slice : d->deadline_ns,
+                    true, &fd, &d->err);
+    if (rc < 0)
+        return rc;
+    rc = auth_client(fd, &d->id, ROLE_AGENT, ROLE_AGENT_HUB,
+                     clock_now_ns() + HANDSHAKE_NS, &d->session, &d->err);
+    if (rc < 0)
+        fd_close(&fd);
+    else
+        d->fd = fd;
+    return rc;
+}
+
+static void *dial_main(void *arg)
+{
+    struct dial *d = arg;
+    for (;;) {
+        d->rc = try_once(d);
+        if (d->rc == 0 || d->rc == -EACCES || d->rc == -ESTALE
+            || clock_now_ns() >= d->deadline_ns)
+            break;
+        log_info("worker 0 cannot be reached yet", "address=%s port=%u cause=\"%s\"",
+                 d->host, d->port, d->err.text);
+        (void)fd_wait(-1, 0, clock_now_ns() + PAUSE_MS * NS_PER_MS);
+    }
+    (void)!write(d->pipe[1], "", 1); /* the reader is this process */
+    return NULL;
+}
+
+static void dial_free(struct dial *d)
+{
+    fd_close(&d->pipe[0]);
+    fd_close(&d->pipe[1]);
+    mem_free(d);
+}
+
+int dial_start(const char *host,
+               uint16_t port,
+               const struct auth_id *id,
+               uint64_t deadline_ns,
+               struct dial **ret,
+               struct err *err)
+{
+    struct dial *d = mem_zalloc(sizeof(*d));
+    if (!d)
+        return err_set(err, -ENOMEM, "out of memory");
+    (void)snprintf(d->host, sizeof(d->host), "%s", host);
+    d->port = port;
+    d->id = *id;
+    d->deadline_ns = deadline_ns;
+    d->fd = d->pipe[0] = d->pipe[1] = -1;
+    int rc = pipe2(d->pipe, O_CLOEXEC) < 0 ? -errno : 0;
+    if (rc == 0)
+        rc = -pthread_create(&d->thread, NULL, dial_main, d);
+    if (rc < 0) {
+        dial_free(d);
+        return err_errno(err, -rc, "cannot start the thread that reaches worker 0");
+    }
+    *ret = d;
+    return 0;
+}
+
+int dial_fd(const struct dial *d)
+{
+    return d->pipe[0];
+}
+
+int dial_end(struct dial *d, int *ret_fd, struct auth_session *ret, struct err *err)
+{
+    (void)pthread_join(d->thread, NULL);
+    int rc = d->rc;
+    if (rc == 0) {
+        *ret_fd = d->fd;
+        *ret = d->session;
+    } else {
+        (void)err_set(err, rc, "%s", d->err.text);
+    }
+    dial_free(d);
+    return rc;
+}

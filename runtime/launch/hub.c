@@ -1,0 +1,563 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One thread, one poll(): the listening socket, every agent's connection, a pipe to end
+ * it.
+ *
+ *   accept -> handshake (non-blocking, auth_wire.h, 10 s) -> frames -> meet.c ->
+ * TABLE/STOP/FINISH
+ *
+ * The hub also embeds the rendezvous server of the ranks, on a port of its own. When it
+ * has told all agents how the job ends, it waits for them to close: a socket closed
+ * here first, with a heartbeat still unread, would throw away the very message. The
+ * thread owns everything but the wake-up pipe; hub_start and hub_finish are the main
+ * thread's. Called by agent.c. */
+#include "runtime/launch/hub.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "runtime/base/clock.h"
+#include "runtime/base/fd.h"
+#include "runtime/base/log.h"
+#include "runtime/base/mem.h"
+#include "runtime/base/sha256.h"
+#include "runtime/launch/channel.h"
+#include "runtime/launch/core/meet.h"
+#include "runtime/rendezvous/auth_wire.h"
+#include "runtime/rendezvous/rendezvous.h"
+
+#define HANDSHAKE_NS (10 * NS_PER_S)
+#define PROGRESS_NS  (10 * NS_PER_S)
+#define LINGER_NS                                                                      \
+    (20 * NS_PER_S)      /* for agents to stop their ranks: 5 s + 10 s, and close */
+#define SPARE_CONNS   64 /* strangers and restarts, beside one per worker */
+#define ADDRESS_BYTES 64
+
+enum phase { PHASE_HELLO, PHASE_PROOF, PHASE_OPEN };
+
+struct conn {
+    int fd; /* while shaking hands; later the channel's */
+    enum phase phase;
+    uint64_t deadline_ns;
+    uint8_t hello[AUTH_HELLO_BYTES], reply[AUTH_REPLY_BYTES], proof[AUTH_PROOF_BYTES];
+    size_t n;
+    struct channel channel;
+    int64_t worker; /* -1: has not introduced itself */
+    bool is_closing;
+    char address[ADDRESS_BYTES];
+};
+
+struct hub {
+    pthread_t thread;
+    struct agent_env env;
+    struct token token;
+    uint64_t peer_timeout_ns, progress_ns, linger_ns;
+    int listen_fd, wake[2];
+    uint16_t rdv_port, master_port;
+    char own_address[ADDRESS_BYTES]; /* as other workers reach us; 127.0.0.1 until one
+                                        came */
+    struct rdv_server *server;
+    struct meet meet;
+    struct conn **conns;
+    struct pollfd *fds;
+    size_t n, max;
+};
+
+static struct auth_id hub_id(const struct hub *h)
+{
+    return (struct auth_id){
+        .token = &h->token, .job_id = h->env.job_id, .generation = h->env.generation};
+}
+
+/* "::ffff:10.0.0.1" of a dual-stack socket -> "10.0.0.1". */
+static void plain_address(char *s)
+{
+    if (!strncmp(s, "::ffff:", 7) && strchr(s, '.'))
+        memmove(s, s + 7, strlen(s + 7) + 1);
+}
+
+static void conn_free(struct conn *c)
+{
+    if (c->phase == PHASE_OPEN)
+        channel_release(&c->channel);
+    else
+        fd_close(&c->fd);
+    mem_free(c);
+}
+
+static void conn_close(struct hub *h, struct conn *c, const char *why)
+{
+    if (c->is_closing)
+        return;
+    c->is_closing = true;
+    if (c->worker < 0)
+        return;
+    if (h->meet.state == MEET_WAITING || h->meet.state == MEET_RUNNING)
+        log_warn("worker's connection lost", "worker=%u address=%s cause=\"%s\"",
+                 (unsigned)c->worker, c->address, why);
+    meet_lost(&h->meet, (uint32_t)c->worker, why, clock_wall_us(), clock_now_ns());
+}
+
+static void accept_all(struct hub *h)
+{
+    int fd;
+    while (h->n < h->max && tcp_accept(h->listen_fd, &fd) == 0) {
+        struct conn *c = mem_zalloc(sizeof(*c));
+        if (!c) {
+            (void)close(fd);
+            return;
+        }
+        c->fd = fd;
+        c->worker = -1;
+        c->deadline_ns = clock_now_ns() + HANDSHAKE_NS;
+        if (tcp_peer_addr(fd, c->address, sizeof(c->address)) < 0)
+            (void)snprintf(c->address, sizeof(c->address), "127.0.0.1");
+        plain_address(c->address);
+        h->conns[h->n++] = c;
+    }
+}
+
+/* The address that other workers can use for this host: our end of their connection. */
+static void learn_own_address(struct hub *h, int fd)
+{
+    char own[ADDRESS_BYTES];
+    if (tcp_local_addr(fd, own, sizeof(own)) < 0)
+        return;
+    plain_address(own);
+    if (strncmp(own, "127.", 4) != 0 && strcmp(own, "::1") != 0)
+        (void)snprintf(h->own_address, sizeof(h->own_address), "%s", own);
+}
+
+/* Reads up to want bytes of a handshake message. 1 complete, 0 more to come, -errno. */
+static int read_part(struct conn *c, uint8_t *p, size_t want)
+{
+    ssize_t n = read(c->fd, p + c->n, want - c->n);
+    if (n < 0)
+        return errno == EAGAIN || errno == EINTR ? 0 : -errno;
+    if (n == 0)
+        return -EPIPE;
+    c->n += (size_t)n;
+    return c->n == want;
+}
+
+static int shake_hello(struct hub *h, struct conn *c, struct err *err)
+{
+    struct auth_id id = hub_id(h);
+    uint8_t nonce[AUTH_NONCE_BYTES];
+    int rc = read_part(c, c->hello, sizeof(c->hello));
+    if (rc <= 0)
+        return rc;
+    if ((rc = random_bytes(nonce, sizeof(nonce))) < 0)
+        return rc;
+    rc = auth_wire_reply(&id, ROLE_AGENT_HUB, ROLE_AGENT, c->hello, nonce, c->reply,
+                         err);
+    /* 76 bytes fit the empty buffer of a new connection */
+    if (write(c->fd, c->reply, sizeof(c->reply)) != (ssize_t)sizeof(c->reply)
+        && rc == 0)
+        rc = -EPIPE;
+    c->n = 0;
+    c->phase = PHASE_PROOF;
+    return rc;
+}
+
+static int shake_proof(struct hub *h, struct conn *c, struct err *err)
+{
+    struct auth_id id = hub_id(h);
+    struct auth_session session;
+    int rc = read_part(c, c->proof, sizeof(c->proof));
+    if (rc <= 0)
+        return rc;
+    rc = auth_wire_check(&id, c->hello, c->reply, c->proof, err);
+    if (rc < 0)
+        return rc;
+    auth_wire_session(&id, c->hello, c->reply, true, &session);
+    channel_init(&c->channel, c->fd, &session, MESSAGE_TO_HUB_MAX_BYTES,
+                 clock_now_ns());
+    memset(&session, 0, sizeof(session));
+    c->phase = PHASE_OPEN;
+    c->deadline_ns = UINT64_MAX;
+    learn_own_address(h, c->fd);
+    return 0;
+}
+
+static void shake_hands(struct hub *h, struct conn *c)
+{
+    struct err err = ERR_INIT;
+    int rc =
+        c->phase == PHASE_HELLO ? shake_hello(h, c, &err) : shake_proof(h, c, &err);
+    if (rc >= 0)
+        return;
+    if (err.code)
+        log_warn("connection refused", "address=%s cause=\"%s\"", c->address, err.text);
+    conn_close(h, c, err.text);
+}
+
+static void refuse(struct conn *c, const char *sentence)
+{
+    (void)channel_send(&c->channel, MESSAGE_REFUSED, sentence, strlen(sentence),
+                       clock_now_ns());
+    log_warn("worker refused", "address=%s cause=\"%s\"", c->address, sentence);
+}
+
+static int
+take_hello(struct hub *h, struct conn *c, const struct frame *f, struct err *err)
+{
+    struct hello hello;
+    int rc = hello_read(f->p, f->n, &hello, err);
+    if (rc < 0)
+        return rc;
+    rc = meet_hello(&h->meet, &hello, c->address, err);
+    if (rc < 0) {
+        refuse(c, err->text);
+        return 0; /* it closes when it has read that */
+    }
+    for (size_t i = 0; i < h->n; i++)
+        if (h->conns[i] != c && h->conns[i]->worker == hello.worker) {
+            h->conns[i]->worker = -1; /* its earlier self: no loss */
+            refuse(h->conns[i], "another agent of this worker has taken this place");
+        }
+    c->worker = hello.worker;
+    log_info("worker is here", "worker=%u host=%s address=%s present=%u of=%u",
+             hello.worker, hello.host, c->address, meet_present(&h->meet),
+             h->meet.workers);
+    return 0;
+}
+
+static int take_failed(struct hub *h, const struct frame *f, struct err *err)
+{
+    AUTOFREE struct report *r = mem_alloc(sizeof(*r));
+    if (!r)
+        return err_set(err, -ENOMEM, "out of memory for a failure report");
+    int rc = report_read(f->p, f->n, r, err);
+    if (rc == 0)
+        meet_failed(&h->meet, r, clock_now_ns());
+    return rc;
+}
+
+static int
+take_frame(struct hub *h, struct conn *c, const struct frame *f, struct err *err)
+{
+    switch (f->type) {
+    case MESSAGE_HELLO:
+        return take_hello(h, c, f, err);
+    case MESSAGE_FAILED:
+        return take_failed(h, f, err);
+    case MESSAGE_DONE:
+        if (c->worker >= 0)
+            meet_done(&h->meet, (uint32_t)c->worker);
+        return 0;
+    case MESSAGE_PING:
+        return 0;
+    }
+    return err_set(err, -EPROTO, "message %u is not for the hub", f->type);
+}
+
+static void serve_conn(struct hub *h, struct conn *c)
+{
+    struct err err = ERR_INIT;
+    struct frame f;
+    int gone = channel_serve(&c->channel, clock_now_ns()), rc;
+    while ((rc = channel_next(&c->channel, &f, &err)) > 0) {
+        rc = take_frame(h, c, &f, &err);
+        channel_drop(&c->channel, &f);
+        if (rc < 0)
+            break;
+    }
+    if (rc < 0)
+        conn_close(h, c, err.text);
+    else if (gone < 0)
+        conn_close(h, c, gone == -EPIPE ? "its agent ended" : strerror(-gone));
+}
+
+/* Heartbeats and handshake deadlines; returns when to look again. */
+static uint64_t tick(struct hub *h, uint64_t now_ns)
+{
+    uint64_t due = UINT64_MAX;
+    for (size_t i = 0; i < h->n; i++) {
+        struct conn *c = h->conns[i];
+        uint64_t next = c->deadline_ns;
+        char why[64];
+        if (c->phase != PHASE_OPEN && now_ns >= c->deadline_ns)
+            conn_close(h, c, "no handshake");
+        if (c->phase == PHASE_OPEN && !c->is_closing
+            && channel_tick(&c->channel, MESSAGE_PING, h->peer_timeout_ns, now_ns,
+                            &next)
+                   < 0) {
+            (void)snprintf(why, sizeof(why), "silent for %llu s",
+                           (unsigned long long)(h->peer_timeout_ns / NS_PER_S));
+            conn_close(h, c, why);
+        }
+        if (!c->is_closing && next < due)
+            due = next;
+    }
+    return due;
+}
+
+static void
+send_all(struct hub *h, enum message_type type, const struct strbuf *payload)
+{
+    for (size_t i = 0; i < h->n; i++)
+        if (h->conns[i]->phase == PHASE_OPEN && !h->conns[i]->is_closing)
+            (void)channel_send(&h->conns[i]->channel, (uint8_t)type,
+                               strbuf_str(payload), payload->n,
+                               clock_now_ns()); /* a lost one shows at its next poll */
+}
+
+static int start_rendezvous(struct hub *h, struct err *err)
+{
+    struct auth_id id = hub_id(h);
+    uint32_t np = h->env.np ? h->env.np : h->env.num_workers * h->env.slots;
+    int fd = -1, rc = tcp_listen("::", 0, &fd, &h->rdv_port, NULL);
+    if (rc < 0 && (rc = tcp_listen("0.0.0.0", 0, &fd, &h->rdv_port, err)) < 0)
+        return rc;
+    rc = rdv_server_start(fd, &id, np, &h->server, err);
+    if (rc < 0) {
+        fd_close(&fd);
+        return rc;
+    }
+    /* a port that was free a moment ago, for torch.distributed beside us */
+    if (tcp_listen("0.0.0.0", 0, &fd, &h->master_port, NULL) == 0)
+        fd_close(&fd);
+    return 0;
+}
+
+static int send_table(struct hub *h, struct err *err)
+{
+    struct strbuf payload;
+    struct table t = {.rdv_port = h->rdv_port, .master_port = h->master_port};
+    (void)snprintf(t.address, sizeof(t.address), "%s", h->own_address);
+    (void)snprintf(h->meet.members[0].address, sizeof(h->meet.members[0].address), "%s",
+                   h->own_address);
+    hostlist_init(&t.hosts);
+    strbuf_init(&payload, MESSAGE_TO_AGENT_MAX_BYTES);
+    int rc = meet_hosts(&h->meet, &t.hosts, err);
+    if (rc == 0) {
+        table_write(&t, &payload);
+        rc = strbuf_status(&payload) < 0
+                 ? err_set(err, -ENOMEM, "out of memory for the host table")
+                 : 0;
+    }
+    if (rc == 0)
+        send_all(h, MESSAGE_TABLE, &payload);
+    table_release(&t);
+    strbuf_release(&payload);
+    return rc;
+}
+
+static void send_stop(struct hub *h)
+{
+    struct strbuf payload;
+    char sentence[480];
+    const struct report *first = meet_first(&h->meet);
+    failure_sentence(&first->f, sentence, sizeof(sentence));
+    if (h->server)
+        rdv_server_fail(h->server, sentence);
+    strbuf_init(&payload, MESSAGE_TO_AGENT_MAX_BYTES);
+    report_write(first, &payload);
+    send_all(h, MESSAGE_STOP, &payload);
+    strbuf_release(&payload);
+}
+
+static void fail_own(struct hub *h, const struct err *err)
+{
+    AUTOFREE struct report *r = mem_zalloc(sizeof(*r));
+    if (!r)
+        return;
+    r->f.rank = r->blames = -1;
+    r->f.exit_code = 125;
+    r->f.at_wall_us = clock_wall_us();
+    (void)snprintf(r->f.host, sizeof(r->f.host), "%s", h->meet.members[0].host);
+    (void)snprintf(r->f.why, sizeof(r->f.why), "%.230s", err->text);
+    meet_failed(&h->meet, r, clock_now_ns());
+}
+
+static void decide(struct hub *h)
+{
+    struct err err = ERR_INIT;
+    struct strbuf none = {0};
+    enum meet_state due = meet_due(&h->meet, clock_wall_us(), clock_now_ns());
+    if (due == h->meet.state)
+        return;
+    meet_enter(&h->meet, due);
+    switch (due) {
+    case MEET_RUNNING:
+        if (start_rendezvous(h, &err) < 0 || send_table(h, &err) < 0)
+            fail_own(h, &err);
+        break;
+    case MEET_STOPPED:
+        send_stop(h);
+        break;
+    case MEET_FINISHED:
+        send_all(h, MESSAGE_FINISH, &none);
+        break;
+    case MEET_WAITING:
+        break;
+    }
+    if (due == MEET_STOPPED || due == MEET_FINISHED)
+        h->linger_ns = clock_now_ns() + LINGER_NS;
+}
+
+static void say_progress(struct hub *h, uint64_t now_ns)
+{
+    struct strbuf who;
+    if (h->meet.state != MEET_WAITING || now_ns < h->progress_ns)
+        return;
+    h->progress_ns = now_ns + PROGRESS_NS;
+    strbuf_init(&who, 200);
+    meet_missing(&h->meet, &who);
+    if (who.n)
+        log_info("waiting for workers", "missing=\"%s\" present=%u of=%u",
+                 strbuf_str(&who), meet_present(&h->meet), h->meet.workers);
+    strbuf_release(&who);
+}
+
+static void sweep(struct hub *h)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < h->n; i++) {
+        if (h->conns[i]->is_closing)
+            conn_free(h->conns[i]);
+        else
+            h->conns[kept++] = h->conns[i];
+    }
+    h->n = kept;
+}
+
+static uint64_t min_u64(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* One turn; false when the thread is to end. */
+static bool turn(struct hub *h)
+{
+    bool has_ended = h->meet.state == MEET_STOPPED || h->meet.state == MEET_FINISHED;
+    uint64_t now = clock_now_ns(), due = tick(h, now);
+    if (has_ended && (!h->n || now >= h->linger_ns))
+        return false;
+    due = min_u64(due, meet_deadline_ns(&h->meet));
+    due = min_u64(due, has_ended ? h->linger_ns : UINT64_MAX);
+    due = min_u64(due, h->meet.state == MEET_WAITING ? h->progress_ns : UINT64_MAX);
+    h->fds[0] = (struct pollfd){.fd = h->wake[0], .events = POLLIN};
+    h->fds[1] =
+        (struct pollfd){.fd = h->n < h->max ? h->listen_fd : -1, .events = POLLIN};
+    for (size_t i = 0; i < h->n; i++) {
+        struct conn *c = h->conns[i];
+        bool is_open = c->phase == PHASE_OPEN;
+        h->fds[2 + i] =
+            (struct pollfd){.fd = is_open ? c->channel.fd : c->fd,
+                            .events = is_open ? channel_events(&c->channel) : POLLIN};
+    }
+    size_t polled = h->n;
+    int ready = poll(h->fds, 2 + polled, clock_left_ms(due));
+    if (ready > 0 && h->fds[0].revents)
+        return false;
+    for (size_t i = 0; ready > 0 && i < polled; i++) {
+        if (!h->fds[2 + i].revents || h->conns[i]->is_closing)
+            continue;
+        if (h->conns[i]->phase == PHASE_OPEN)
+            serve_conn(h, h->conns[i]);
+        else
+            shake_hands(h, h->conns[i]);
+    }
+    if (ready > 0 && h->fds[1].revents)
+        accept_all(h);
+    say_progress(h, clock_now_ns());
+    decide(h);
+    sweep(h);
+    return true;
+}
+
+static void *hub_main(void *arg)
+{
+    struct hub *h = arg;
+    while (turn(h))
+        ;
+    return NULL;
+}
+
+static void hub_free(struct hub *h)
+{
+    for (size_t i = 0; i < h->n; i++)
+        conn_free(h->conns[i]);
+    rdv_server_stop(h->server);
+    fd_close(&h->listen_fd);
+    fd_close(&h->wake[0]);
+    fd_close(&h->wake[1]);
+    meet_release(&h->meet);
+    token_wipe(&h->token);
+    mem_free(h->conns);
+    mem_free(h->fds);
+    mem_free(h);
+}
+
+static int hub_open(struct hub *h, struct err *err)
+{
+    const struct agent_env *a = &h->env;
+    uint16_t port;
+    int rc = meet_init(&h->meet, a->num_workers, a->slots, a->np, a->start_timeout_s,
+                       clock_now_ns(), err);
+    if (rc < 0)
+        return rc;
+    h->max = (size_t)a->num_workers + SPARE_CONNS;
+    h->conns = mem_calloc(h->max, sizeof(struct conn *));
+    h->fds = mem_calloc(h->max + 2, sizeof(*h->fds));
+    if (!h->conns || !h->fds)
+        return err_set(err, -ENOMEM, "out of memory for %u workers", a->num_workers);
+    if (tcp_listen("::", a->checkin_port, &h->listen_fd, &port, NULL) < 0) {
+        rc = tcp_listen("0.0.0.0", a->checkin_port, &h->listen_fd, &port, err);
+        if (rc < 0)
+            return err_prefix(err, "agents cannot meet on port %u (HVD_CHECKIN_PORT)",
+                              a->checkin_port);
+    }
+    if (pipe2(h->wake, O_CLOEXEC) < 0)
+        return err_errno(err, errno, "pipe of the hub");
+    return 0;
+}
+
+int hub_start(const struct agent_env *env,
+              const struct token *token,
+              uint64_t peer_timeout_ns,
+              struct hub **ret,
+              struct err *err)
+{
+    struct hub *h = mem_zalloc(sizeof(*h));
+    if (!h)
+        return err_set(err, -ENOMEM, "out of memory for the hub");
+    h->env = *env;
+    h->token = *token;
+    h->peer_timeout_ns = peer_timeout_ns;
+    h->listen_fd = h->wake[0] = h->wake[1] = -1;
+    h->progress_ns = clock_now_ns() + PROGRESS_NS;
+    (void)snprintf(h->own_address, sizeof(h->own_address), "127.0.0.1");
+    int rc = hub_open(h, err);
+    if (rc == 0 && (rc = -pthread_create(&h->thread, NULL, hub_main, h)) < 0)
+        (void)err_errno(err, -rc, "cannot start the hub's thread");
+    if (rc < 0) {
+        hub_free(h);
+        return rc;
+    }
+    *ret = h;
+    return 0;
+}
+
+void hub_finish(struct hub *h, uint64_t deadline_ns)
+{
+    if (!h)
+        return;
+    /* the thread ends by itself when all agents have gone; the pipe is for when they do
+     * not */
+    struct timespec until;
+    (void)clock_gettime(CLOCK_REALTIME, &until);
+    uint64_t now = clock_now_ns(), left = deadline_ns > now ? deadline_ns - now : 0;
+    until.tv_sec += (time_t)(left / NS_PER_S);
+    if (pthread_timedjoin_np(h->thread, NULL, &until) != 0) {
+        (void)!write(h->wake[1], "", 1);
+        (void)pthread_join(h->thread, NULL);
+    }
+    hub_free(h);
+}

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A few lines of TAP for tests of whole programs: each test is a function, every wait has a deadline."""
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+
+DEADLINE_S = float(os.environ.get("LAUNCH_TEST_DEADLINE", "30"))
+
+
+class Skip(Exception):
+    """The reason why a test cannot run here."""
+
+
+def wait_until(what, condition, deadline_s=DEADLINE_S):
+    """Waits for a condition that another process makes true."""
+    end = time.monotonic() + deadline_s
+    while time.monotonic() < end:
+        value = condition()
+        if value:
+            return value
+        time.sleep(0.005)
+    raise AssertionError(f"not within {deadline_s} s: {what}")
+
+
+def is_alive(pid):
+    """Whether a process runs (a zombie does not)."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as f:
+            return f.read().rsplit(")", 1)[1].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def read(path):
+    """A file's text; empty while it does not exist."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as f:
+            return f.read()
+    except FileNotFoundError:
+        return ""
+
+
+class Program:
+    """A running program whose output goes to files, so that nobody has to read it meanwhile."""
+
+    def __init__(self, argv, env, folder, name, **more):
+        self.name = name
+        self.out_path = os.path.join(folder, name + ".out")
+        self.err_path = os.path.join(folder, name + ".err")
+        more.setdefault("stdin", subprocess.DEVNULL)
+        with open(self.out_path, "wb") as out, open(self.err_path, "wb") as err:
+            more.setdefault("stdout", out)
+            self.process = subprocess.Popen(argv, env=env, stderr=err, **more)
+        self.pid = self.process.pid
+
+    def end(self, deadline_s=DEADLINE_S):
+        """Its exit code as a shell would show it."""
+        try:
+            code = self.process.wait(deadline_s)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            raise AssertionError(f"{self.name} did not end within {deadline_s} s:\n{self.err}") from None
+        return code if code >= 0 else 128 - code
+
+    def signal(self, number):
+        self.process.send_signal(number)
+
+    @property
+    def out(self):
+        return read(self.out_path)
+
+    @property
+    def err(self):
+        return read(self.err_path)
+
+
+def same(got, wanted, what=""):
+    assert got == wanted, f"{what}: got {got!r}, wanted {wanted!r}"
+
+
+def has(text, part):
+    assert part in text, f"{part!r} is not in:\n{text}"
+
+
+def run_all(tests):
+    """Runs the functions; each gets a fresh folder. Returns the program's exit code."""
+    chosen = [t for t in tests if not sys.argv[1:] or any(a in t.__name__ for a in sys.argv[1:])]
+    print(f"1..{len(chosen)}", flush=True)
+    failed = 0
+    for number, test in enumerate(chosen, 1):
+        name = test.__name__.replace("test_", "", 1)
+        start = time.monotonic()
+        with tempfile.TemporaryDirectory(prefix="launch-") as folder:
+            try:
+                test(folder)
+                result = f"ok {number} - {name}"
+            except Skip as reason:
+                result = f"ok {number} - {name} # SKIP {reason}"
+            except Exception:  # noqa: BLE001 - a test may fail in any way
+                failed += 1
+                result = f"not ok {number} - {name}\n" + "".join(
+                    f"# {line}\n" for line in traceback.format_exc().splitlines())
+        print(result.rstrip("\n"), flush=True)
+        if os.environ.get("LAUNCH_TEST_TIMES"):
+            print(f"# {time.monotonic() - start:.2f} s", flush=True)
+    return 1 if failed else 0
+
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
