@@ -30,6 +30,6 @@ void failure_render(const struct failure *f, struct strbuf *out); /* with newlin
 int failure_parse(const char *text, struct failure *ret, struct err *err);
 /* "rank 1 on demo-worker-1 exited with code 3" / "... was killed by signal 9 (SIGKILL)". */
 void failure_sentence(const struct failure *f, char *ret, size_t size_bytes);
-const char *signal_name(int sig); /* "SIGKILL"; "signal 42" for unnamed ones */
+const char *signal_name(int sig); /* "SIGKILL"; "real-time signal"; "unknown signal" */
 
 #endif

@@ -26,5 +26,11 @@ int places_at(const struct hostlist *hosts, uint32_t np, size_t h, uint32_t loca
               struct place *ret, struct err *err);
 /* Checks ranges (rank < size, ...); the sentence names the two fields that contradict. */
 int place_check(const struct place *p, struct err *err);
+/* The same with the names that the user knows ("WORLD_SIZE" rather than "size"). */
+struct place_names {
+    const char *rank, *size, *local_rank, *local_size, *cross_rank, *cross_size;
+};
+int place_check_named(const struct place *p, const struct place_names *n,
+                      struct err *err);
 
 #endif
