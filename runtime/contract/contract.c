@@ -1,0 +1,382 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Rendering and reading of the launch contract; README.md is its specification,
+ * env_table.h its names. Reading is strict: a set is whole or it is an error that names
+ * what is missing, because a process that guesses its rank trains the wrong model in
+ * silence. Property, tested: for every contract that contract_render accepts,
+ * contract_parse gives it back.
+ *
+ * NCCL_SOCKET_IFNAME and what follows is for other libraries; of the interface only
+ * HOROVOD_GLOO_IFACE is read back. */
+#include "runtime/contract/contract.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "runtime/base/mem.h"
+#include "runtime/base/parse.h"
+#include "runtime/contract/env_table.h"
+
+#define NAME_OF(name, writer, meaning) #name,
+#define PATTERN_OF(pattern)            pattern,
+
+const char *const contract_inherited[] = {
+    CONTRACT_ENV(NAME_OF) CONTRACT_ENV_OTHERS(NAME_OF) FOREIGN_ENV(PATTERN_OF) NULL};
+
+static const struct place_names horovod_names = {
+    "HOROVOD_RANK",       "HOROVOD_SIZE",       "HOROVOD_LOCAL_RANK",
+    "HOROVOD_LOCAL_SIZE", "HOROVOD_CROSS_RANK", "HOROVOD_CROSS_SIZE"};
+
+bool contract_is_inherited(const char *name)
+{
+    for (const char *const *p = contract_inherited; *p; p++) {
+        size_t n = strlen(*p);
+
+        if ((*p)[n - 1] == '*' ? strncmp(*p, name, n - 1) == 0 : strcmp(*p, name) == 0)
+            return true;
+    }
+    return false;
+}
+
+const char *launcher_name(enum launcher l)
+{
+    switch (l) {
+    case LAUNCHER_NONE:
+        return "none";
+    case LAUNCHER_RINGMASTER:
+        return "horovod";
+    case LAUNCHER_TORCHRUN:
+        return "torchrun";
+    case LAUNCHER_OPENMPI:
+        return "openmpi";
+    case LAUNCHER_SLURM:
+        return "slurm";
+    }
+    return "unknown";
+}
+
+void contract_init(struct contract *c)
+{
+    memset(c, 0, sizeof(*c));
+    c->launcher = LAUNCHER_NONE;
+    c->place.size = c->place.local_size = c->place.cross_size = 1;
+    c->token_source = TOKEN_NONE;
+    c->token_fd = -1;
+    memcpy(c->hostname, "localhost", sizeof("localhost"));
+}
+
+/* What both directions ask of a contract; the names are the variables'. */
+static int check(const struct contract *c, struct err *err)
+{
+    int rc = place_check_named(&c->place, &horovod_names, err);
+
+    if (rc)
+        return rc;
+    for (const char *p = c->job_id; *p; p++)
+        if ((unsigned char)*p < 0x20 || *p == 0x7f)
+            return err_set(err, -EINVAL, "HVD_JOB_ID has a control character");
+    if (c->token_source == TOKEN_FD && c->token_fd < 0)
+        return err_set(err, -EINVAL, "HVD_TOKEN_FD=%d is no descriptor", c->token_fd);
+    if (c->token_source == TOKEN_FILE && !c->token_file[0])
+        return err_set(err, -EINVAL, "HVD_TOKEN_FILE is empty");
+    if (c->place.size == 1)
+        return 0;
+    if (!c->rdv_host[0] || c->rdv_port == 0)
+        return err_set(err, -EINVAL,
+                       "HOROVOD_SIZE=%u needs HVD_RENDEZVOUS_ADDR and "
+                       "HVD_RENDEZVOUS_PORT, which are \"%s\" and %u",
+                       c->place.size, c->rdv_host, c->rdv_port);
+    if (!c->job_id[0])
+        return err_set(err, -EINVAL, "HOROVOD_SIZE=%u needs HVD_JOB_ID", c->place.size);
+    if (c->token_source == TOKEN_NONE)
+        return err_set(err, -EINVAL,
+                       "HOROVOD_SIZE=%u needs HVD_TOKEN_FILE or HVD_TOKEN_FD",
+                       c->place.size);
+    return 0;
+}
+
+/* --- rendering
+ * -------------------------------------------------------------------------------- */
+
+struct writer {
+    struct env_pair *v;
+    size_t n;
+};
+
+static void put(struct writer *w, const char *name, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* Every field that a value is made of is shorter than the value's room. */
+static void put(struct writer *w, const char *name, const char *fmt, ...)
+{
+    struct env_pair *e = &w->v[w->n++];
+    va_list ap;
+
+    (void)snprintf(e->name, sizeof(e->name), "%s", name);
+    va_start(ap, fmt);
+    (void)vsnprintf(e->value, sizeof(e->value), fmt, ap);
+    va_end(ap);
+}
+
+static void put_if(struct writer *w, const char *name, const char *value)
+{
+    if (value[0])
+        put(w, name, "%s", value);
+}
+
+static void put_place(struct writer *w, const struct contract *c)
+{
+    put(w, "HOROVOD_RANK", "%u", c->place.rank);
+    put(w, "HOROVOD_SIZE", "%u", c->place.size);
+    put(w, "HOROVOD_LOCAL_RANK", "%u", c->place.local_rank);
+    put(w, "HOROVOD_LOCAL_SIZE", "%u", c->place.local_size);
+    put(w, "HOROVOD_CROSS_RANK", "%u", c->place.cross_rank);
+    put(w, "HOROVOD_CROSS_SIZE", "%u", c->place.cross_size);
+    put(w, "HVD_HOST_INDEX", "%u", c->place.host);
+    put_if(w, "HOROVOD_HOSTNAME", c->hostname);
+}
+
+static void put_meeting(struct writer *w, const struct contract *c)
+{
+    put_if(w, "HVD_JOB_ID", c->job_id);
+    put(w, "HVD_GENERATION", "%u", c->generation);
+    if (c->rdv_host[0]) {
+        put(w, "HVD_RENDEZVOUS_ADDR", "%s", c->rdv_host);
+        put(w, "HVD_RENDEZVOUS_PORT", "%u", c->rdv_port);
+    }
+    if (c->rank0_serves)
+        put(w, "HVD_RENDEZVOUS_RANK0", "1");
+    if (c->token_source == TOKEN_FILE)
+        put(w, "HVD_TOKEN_FILE", "%s", c->token_file);
+    if (c->token_source == TOKEN_FD)
+        put(w, "HVD_TOKEN_FD", "%d", c->token_fd);
+    put_if(w, "HVD_HOSTFILE", c->hostfile);
+}
+
+/* Only with an address: RANK without MASTER_ADDR would mislead torch.distributed. */
+static void put_others(struct writer *w, const struct contract *c)
+{
+    bool is_v6 = strchr(c->master_addr, ':') != NULL;
+
+    put_if(w, "HOROVOD_GLOO_IFACE", c->iface);
+    put_if(w, "NCCL_SOCKET_IFNAME", c->iface);
+    put_if(w, "GLOO_SOCKET_IFNAME", c->iface);
+    if (!c->master_addr[0])
+        return;
+    put(w, "MASTER_ADDR", "%s", c->master_addr);
+    put(w, "MASTER_PORT", "%u", c->master_port);
+    put(w, "RANK", "%u", c->place.rank);
+    put(w, "WORLD_SIZE", "%u", c->place.size);
+    put(w, "LOCAL_RANK", "%u", c->place.local_rank);
+    put(w, "LOCAL_WORLD_SIZE", "%u", c->place.local_size);
+    put(w, "GROUP_RANK", "%u", c->place.host);
+    put(w, "ROLE_RANK", "%u", c->place.rank);
+    put(w, "ROLE_WORLD_SIZE", "%u", c->place.size);
+    put(w, "JAX_COORDINATOR_ADDRESS", is_v6 ? "[%s]:%u" : "%s:%u", c->master_addr,
+        c->master_port);
+    put(w, "JAX_NUM_PROCESSES", "%u", c->place.size);
+    put(w, "JAX_PROCESS_ID", "%u", c->place.rank);
+}
+
+int contract_render(const struct contract *c,
+                    struct env_pair *ret,
+                    size_t *ret_n,
+                    struct err *err)
+{
+    struct writer w = {.v = ret};
+
+    if (c->token_source == TOKEN_WEAK)
+        return err_set(err, -EINVAL, "a launch contract needs a real job token");
+    if (c->master_addr[0] && c->master_port == 0)
+        return err_set(err, -EINVAL, "MASTER_ADDR=%.80s needs MASTER_PORT",
+                       c->master_addr);
+    int rc = check(c, err);
+    if (rc)
+        return rc;
+    put_place(&w, c);
+    put_meeting(&w, c);
+    put_others(&w, c);
+    *ret_n = w.n;
+    return 0;
+}
+
+/* --- reading
+ * ---------------------------------------------------------------------------------- */
+
+struct reader {
+    getenv_fn get;
+    void *arg;
+    struct err *err;
+};
+
+/* An empty value is an absent one: Kubernetes and shells make them without meaning it.
+ */
+static const char *look(const struct reader *r, const char *name)
+{
+    const char *s = r->get(r->arg, name);
+
+    return s && *s ? s : NULL;
+}
+
+static int need_u32(
+    const struct reader *r, const char *name, uint32_t min, uint32_t max, uint32_t *ret)
+{
+    const char *s = look(r, name);
+
+    if (!s)
+        return err_set(r->err, -EINVAL,
+                       "%s is unset, but HOROVOD_RANK or HOROVOD_SIZE is set: the set "
+                       "of variables is incomplete",
+                       name);
+    return parse_u32(name, s, min, max, ret, r->err) ? -EINVAL : 0;
+}
+
+static int
+copy_text(const struct reader *r, const char *name, char *ret, size_t size_bytes)
+{
+    const char *s = look(r, name);
+
+    ret[0] = '\0';
+    if (!s)
+        return 0;
+    size_t n = strlen(s);
+    if (n >= size_bytes)
+        return err_set(r->err, -EINVAL, "%s has %zu bytes, allowed are %zu", name, n,
+                       size_bytes - 1);
+    memcpy(ret, s, n + 1);
+    return 0;
+}
+
+static int
+opt_u32(const struct reader *r, const char *name, uint32_t max, uint32_t *ret)
+{
+    const char *s = look(r, name);
+
+    if (!s)
+        return 0;
+    return parse_u32(name, s, 0, max, ret, r->err) ? -EINVAL : 0;
+}
+
+static int opt_port(const struct reader *r, const char *name, uint16_t *ret)
+{
+    uint32_t port = 0;
+    const char *s = look(r, name);
+
+    if (!s)
+        return 0;
+    if (parse_u32(name, s, 1, 65535, &port, r->err))
+        return -EINVAL;
+    *ret = (uint16_t)port;
+    return 0;
+}
+
+static int read_place(const struct reader *r, struct place *p)
+{
+    const uint32_t max = WORLD_MAX_RANKS;
+    int rc = need_u32(r, "HOROVOD_RANK", 0, max - 1, &p->rank);
+
+    if (rc == 0)
+        rc = need_u32(r, "HOROVOD_SIZE", 1, max, &p->size);
+    if (rc == 0)
+        rc = need_u32(r, "HOROVOD_LOCAL_RANK", 0, max - 1, &p->local_rank);
+    if (rc == 0)
+        rc = need_u32(r, "HOROVOD_LOCAL_SIZE", 1, max, &p->local_size);
+    if (rc == 0)
+        rc = need_u32(r, "HOROVOD_CROSS_RANK", 0, max - 1, &p->cross_rank);
+    if (rc == 0)
+        rc = need_u32(r, "HOROVOD_CROSS_SIZE", 1, max, &p->cross_size);
+    p->host = p->cross_rank; /* right for hosts of one size */
+    if (rc == 0)
+        rc = opt_u32(r, "HVD_HOST_INDEX", HOSTLIST_MAX_HOSTS - 1, &p->host);
+    return rc;
+}
+
+static int read_token(const struct reader *r, struct contract *c)
+{
+    uint32_t fd = 0;
+    const char *s = look(r, "HVD_TOKEN_FD");
+
+    if (s && look(r, "HVD_TOKEN_FILE"))
+        return err_set(r->err, -EINVAL,
+                       "HVD_TOKEN_FILE=%.200s and HVD_TOKEN_FD=%.20s are both set",
+                       look(r, "HVD_TOKEN_FILE"), s);
+    if (s) {
+        if (parse_u32("HVD_TOKEN_FD", s, 0, INT32_MAX, &fd, r->err))
+            return -EINVAL;
+        c->token_source = TOKEN_FD;
+        c->token_fd = (int)fd;
+        return 0;
+    }
+    int rc = copy_text(r, "HVD_TOKEN_FILE", c->token_file, sizeof(c->token_file));
+    if (rc == 0 && c->token_file[0])
+        c->token_source = TOKEN_FILE;
+    return rc;
+}
+
+static int read_meeting(const struct reader *r, struct contract *c)
+{
+    const char *serves = look(r, "HVD_RENDEZVOUS_RANK0");
+    int rc = copy_text(r, "HVD_RENDEZVOUS_ADDR", c->rdv_host, sizeof(c->rdv_host));
+
+    if (rc == 0 && !c->rdv_host[0] && c->place.size > 1
+        && look(r, "HOROVOD_GLOO_RENDEZVOUS_ADDR"))
+        return err_set(
+            r->err, -EINVAL,
+            "HOROVOD_GLOO_RENDEZVOUS_ADDR=%.80s without HVD_RENDEZVOUS_ADDR: "
+            "the original horovodrun has started this process; start it by "
+            "Ringmaster's horovodrun, which comes before it in PATH after "
+            "installation",
+            look(r, "HOROVOD_GLOO_RENDEZVOUS_ADDR"));
+    if (rc == 0)
+        rc = opt_port(r, "HVD_RENDEZVOUS_PORT", &c->rdv_port);
+    if (rc == 0 && serves
+        && parse_bool("HVD_RENDEZVOUS_RANK0", serves, &c->rank0_serves, r->err))
+        rc = -EINVAL;
+    if (rc == 0)
+        rc = copy_text(r, "HVD_JOB_ID", c->job_id, sizeof(c->job_id));
+    if (rc == 0)
+        rc = opt_u32(r, "HVD_GENERATION", UINT32_MAX, &c->generation);
+    return rc;
+}
+
+static int read_others(const struct reader *r, struct contract *c)
+{
+    int rc = copy_text(r, "HVD_HOSTFILE", c->hostfile, sizeof(c->hostfile));
+
+    if (rc == 0)
+        rc = copy_text(r, "HOROVOD_HOSTNAME", c->hostname, sizeof(c->hostname));
+    if (rc == 0)
+        rc = copy_text(r, "HOROVOD_GLOO_IFACE", c->iface, sizeof(c->iface));
+    if (rc == 0)
+        rc = copy_text(r, "MASTER_ADDR", c->master_addr, sizeof(c->master_addr));
+    if (rc == 0 && c->master_addr[0])
+        rc = opt_port(r, "MASTER_PORT", &c->master_port);
+    return rc;
+}
+
+int contract_parse(getenv_fn get, void *arg, struct contract *ret, struct err *err)
+{
+    const struct reader r = {get, arg, err};
+    struct contract c;
+
+    if (!look(&r, "HOROVOD_RANK") && !look(&r, "HOROVOD_SIZE"))
+        return err_set(err, -ENOENT, "HOROVOD_RANK and HOROVOD_SIZE are unset");
+    contract_init(&c);
+    c.launcher = LAUNCHER_RINGMASTER;
+    int rc = read_place(&r, &c.place);
+    if (rc == 0)
+        rc = place_check_named(&c.place, &horovod_names, err);
+    if (rc == 0)
+        rc = read_meeting(&r, &c);
+    if (rc == 0)
+        rc = read_token(&r, &c);
+    if (rc == 0)
+        rc = read_others(&r, &c);
+    if (rc == 0)
+        rc = check(&c, err);
+    if (rc)
+        return rc;
+    *ret = c;
+    return 0;
+}

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What torchrun's, Open MPI's and Slurm's readers have in common: numbers by name, and
+ * the meeting point. None of these launchers gives its processes a secret or a port of
+ * ours, so both are derived from what they tell every rank alike: rank 0 listens on a
+ * port that is a hash of the job, and the token keeps jobs apart without keeping
+ * attackers out (TOKEN_WEAK). */
+#include "runtime/contract/foreign.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "runtime/base/parse.h"
+#include "runtime/base/sha256.h"
+
+#define PORT_FIRST 20000u
+#define PORT_COUNT 20000u
+
+const char *env_look(const struct env_reader *r, const char *name)
+{
+    const char *s = r->get(r->arg, name);
+
+    return s && *s ? s : NULL;
+}
+
+int foreign_opt(const struct env_reader *r,
+                const char *name,
+                uint32_t min,
+                uint32_t max,
+                uint32_t *ret)
+{
+    const char *s = env_look(r, name);
+
+    if (!s)
+        return 0;
+    return parse_u32(name, s, min, max, ret, r->err) ? -EINVAL : 0;
+}
+
+int foreign_need(const struct env_reader *r,
+                 const char *name,
+                 uint32_t min,
+                 uint32_t max,
+                 uint32_t *ret)
+{
+    if (!env_look(r, name))
+        return err_set(r->err, -EINVAL,
+                       "%s is unset, although its launcher sets it for every process",
+                       name);
+    return foreign_opt(r, name, min, max, ret);
+}
+
+int foreign_meet(const struct env_reader *r,
+                 struct contract *c,
+                 const char *host,
+                 const char *seed,
+                 uint32_t not_port)
+{
+    uint8_t h[SHA256_BYTES];
+
+    if (c->place.size == 1)
+        return 0;
+    if (strlen(host) >= sizeof(c->rdv_host) || strlen(seed) >= sizeof(c->weak_seed))
+        return err_set(r->err, -EINVAL,
+                       "rank 0's host \"%.80s\" or the job \"%.80s\" is too long", host,
+                       seed);
+    (void)snprintf(c->rdv_host, sizeof(c->rdv_host), "%s", host);   /* measured */
+    (void)snprintf(c->weak_seed, sizeof(c->weak_seed), "%s", seed); /* measured */
+    (void)snprintf(c->job_id, sizeof(c->job_id), "%.*s", JOB_ID_MAX - 1, seed);
+    sha256(seed, strlen(seed), h);
+    uint32_t v =
+        (uint32_t)h[0] << 24 | (uint32_t)h[1] << 16 | (uint32_t)h[2] << 8 | h[3];
+    uint32_t port = PORT_FIRST + v % PORT_COUNT;
+    if (port == not_port)
+        port = PORT_FIRST + (port - PORT_FIRST + 1) % PORT_COUNT;
+    c->rdv_port = (uint16_t)port;
+    c->rank0_serves = true;
+    c->token_source = TOKEN_WEAK;
+    return 0;
+}

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Open MPI's mpirun on one host, from its variables alone (without libpmix, which comes
+ * later):
+ *
+ *   OMPI_COMM_WORLD_{RANK,SIZE,LOCAL_RANK,LOCAL_SIZE} and the name of the job, which is
+ * the same for all its processes: PMIX_NAMESPACE or OMPI_MCA_ess_base_jobid, with
+ * mpirun's own address where it is given (OMPI_MCA_orte_hnp_uri), so that two mpiruns
+ * never share a seed.
+ *
+ * Over several hosts these say nothing about where rank 0 is: a clear error. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "runtime/contract/foreign.h"
+
+static bool is_present(const struct env_reader *r)
+{
+    return env_look(r, "OMPI_COMM_WORLD_RANK") && env_look(r, "OMPI_COMM_WORLD_SIZE");
+}
+
+static int read_place(const struct env_reader *r, struct place *p)
+{
+    static const struct place_names names = {"OMPI_COMM_WORLD_RANK",
+                                             "OMPI_COMM_WORLD_SIZE",
+                                             "OMPI_COMM_WORLD_LOCAL_RANK",
+                                             "OMPI_COMM_WORLD_LOCAL_SIZE",
+                                             "cross_rank",
+                                             "cross_size"};
+    const uint32_t max = WORLD_MAX_RANKS;
+
+    *p = (struct place){.cross_size = 1};
+    int rc = foreign_need(r, names.rank, 0, max - 1, &p->rank);
+    if (rc == 0)
+        rc = foreign_need(r, names.size, 1, max, &p->size);
+    if (rc == 0)
+        rc = foreign_need(r, names.local_rank, 0, max - 1, &p->local_rank);
+    if (rc == 0)
+        rc = foreign_need(r, names.local_size, 1, max, &p->local_size);
+    return rc ? rc : place_check_named(p, &names, r->err);
+}
+
+static int read_openmpi(const struct env_reader *r, struct contract *c)
+{
+    const char *job = env_look(r, "PMIX_NAMESPACE");
+    const char *uri = env_look(r, "OMPI_MCA_orte_hnp_uri");
+    char seed[sizeof(c->weak_seed)];
+    int rc = read_place(r, &c->place);
+
+    if (rc)
+        return rc;
+    if (c->place.local_size != c->place.size)
+        return err_set(r->err, -EINVAL,
+                       "OMPI_COMM_WORLD_LOCAL_SIZE=%u of OMPI_COMM_WORLD_SIZE=%u: Open "
+                       "MPI over several hosts needs PMIx, which is not supported yet; "
+                       "use horovodrun, srun --hvd or torchrun there",
+                       c->place.local_size, c->place.size);
+    if (!job)
+        job = env_look(r, "OMPI_MCA_ess_base_jobid");
+    if (!job && c->place.size > 1)
+        return err_set(r->err, -EINVAL,
+                       "OMPI_COMM_WORLD_SIZE=%u, but neither PMIX_NAMESPACE nor "
+                       "OMPI_MCA_ess_base_jobid names the job",
+                       c->place.size);
+    (void)snprintf(seed, sizeof(seed), "openmpi/%.80s/%.140s", job ? job : "",
+                   uri ? uri : ""); /* cut to what fits: the same for all ranks */
+    for (char *p = seed; *p; p++)
+        if ((unsigned char)*p < 0x20 || *p == 0x7f)
+            *p = '_';
+    return foreign_meet(r, c, "127.0.0.1", seed, 0);
+}
+
+const struct foreign foreign_openmpi = {LAUNCHER_OPENMPI,
+                                        "OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE",
+                                        is_present, read_openmpi};
