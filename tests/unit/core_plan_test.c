@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The small pure modules of the coordinator: fusion, life cycle, stall report, names.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "runtime/base/mem.h"
+#include "runtime/core/fusion.h"
+#include "runtime/core/lifecycle.h"
+#include "runtime/core/nametab.h"
+#include "runtime/core/stall.h"
+
+static struct request tensor(enum collective coll, enum dtype dtype, int64_t n)
+{
+    return (struct request){.coll = coll,
+                            .dtype = dtype,
+                            .op = OP_SUM,
+                            .prescale = 1,
+                            .postscale = 1,
+                            .ndim = 1,
+                            .shape = {n}};
+}
+
+static size_t fuse(const struct request *v, size_t n, uint64_t limit)
+{
+    const struct request *p[8] = {NULL};
+
+    for (size_t i = 0; i < n; i++)
+        p[i] = &v[i];
+    return fusion_take(p, n, limit);
+}
+
+static void fusion_takes_what_fits(void **state)
+{
+    struct request v[4];
+
+    (void)state;
+    for (size_t i = 0; i < 4; i++)
+        v[i] = tensor(COLL_ALLREDUCE, DT_F32, 10); /* 40 bytes */
+    assert_int_equal(fuse(v, 0, 1000), 0);
+    assert_int_equal(fuse(v, 4, 1000), 4);
+    assert_int_equal(fuse(v, 4, 160), 4);
+    assert_int_equal(fuse(v, 4, 159), 3);
+    assert_int_equal(fuse(v, 4, 40), 1);
+    assert_int_equal(fuse(v, 4, 39), 1); /* above the limit: alone */
+    assert_int_equal(fuse(v, 4, 0), 1);  /* off */
+    v[2] = tensor(COLL_ALLREDUCE, DT_F16, 10);
+    assert_int_equal(fuse(v, 4, 1000), 2);
+    v[2] = tensor(COLL_BROADCAST, DT_F32, 10);
+    assert_int_equal(fuse(v, 4, 1000), 2);
+    v[2] = tensor(COLL_ALLREDUCE, DT_F32, 10);
+    v[2].op = OP_AVERAGE;
+    assert_int_equal(fuse(v, 4, 1000), 2);
+    v[2].op = OP_SUM;
+    v[2].postscale = 0.5;
+    assert_int_equal(fuse(v, 4, 1000), 2);
+    v[0] = tensor(COLL_ALLGATHER, DT_F32, 10);
+    assert_int_equal(fuse(v, 4, 1000), 1);
+    v[0] = tensor(COLL_ALLREDUCE, DT_F32, 0); /* empty tensors cost nothing */
+    assert_int_equal(fuse(v, 2, 40), 2);
+}
+
+/* The whole table, absent edges too. */
+static void lifecycle_has_these_edges_and_no_others(void **state)
+{
+    static const enum life want[LIFE_COUNT][LIFE_EV_COUNT] = {
+        /*                  joined         leave           ended          failed */
+        [LIFE_JOINING] = {LIFE_READY, LIFE_DRAINING, LIFE_JOINING, LIFE_ABORTED},
+        [LIFE_READY] = {LIFE_READY, LIFE_DRAINING, LIFE_DOWN, LIFE_ABORTED},
+        [LIFE_DRAINING] = {LIFE_DRAINING, LIFE_DRAINING, LIFE_DOWN, LIFE_ABORTED},
+        [LIFE_DOWN] = {LIFE_DOWN, LIFE_DOWN, LIFE_DOWN, LIFE_DOWN},
+        [LIFE_ABORTED] = {LIFE_ABORTED, LIFE_ABORTED, LIFE_ABORTED, LIFE_ABORTED},
+    };
+
+    (void)state;
+    for (int l = 0; l < LIFE_COUNT; l++) {
+        for (int e = 0; e < LIFE_EV_COUNT; e++)
+            assert_int_equal(life_next((enum life)l, (enum life_event)e), want[l][e]);
+        assert_int_equal(life_accepts((enum life)l), l == LIFE_READY);
+        assert_string_not_equal(life_name((enum life)l), "?");
+    }
+}
+
+enum { S = 1000000000 };
+
+static void stall_names_tensors_and_missing_ranks(void **state)
+{
+    CLEANUP(strbuf_release) struct strbuf out = {0};
+    struct stall s = {.warn_ns = 60ull * S};
+    struct request a = tensor(COLL_ALLREDUCE, DT_F32, 1), b = a;
+    struct negotiate *n;
+    uint64_t next;
+
+    (void)state;
+    strbuf_init(&out, 4096);
+    (void)snprintf(a.name, sizeof(a.name), "a");
+    (void)snprintf(b.name, sizeof(b.name), "b");
+    assert_int_equal(negotiate_new(4, &n), 0);
+    assert_int_equal(stall_step(&s, n, 100ull * S, &out, &next), STALL_NONE);
+    assert_true(next == UINT64_MAX);
+    assert_int_equal(negotiate_add(n, 0, &a, 100ull * S, NULL), 0);
+    assert_int_equal(negotiate_add(n, 2, &a, 100ull * S, NULL), 0);
+    assert_int_equal(negotiate_add(n, 1, &b, 110ull * S, NULL), 0);
+    assert_int_equal(stall_step(&s, n, 159ull * S, &out, &next), STALL_NONE);
+    assert_int_equal(next, 160ull * S);
+    assert_int_equal(stall_step(&s, n, 161ull * S, &out, &next), STALL_WARN);
+    assert_string_equal(strbuf_str(&out),
+                        "tensor \"a\" (ALLREDUCE) waits since 61 s for ranks 1, 3");
+    assert_int_equal(next, 221ull * S);
+    strbuf_clear(&out);
+    assert_int_equal(stall_step(&s, n, 200ull * S, &out, &next), STALL_NONE);
+    assert_int_equal(stall_step(&s, n, 221ull * S, &out, &next), STALL_WARN);
+    assert_string_equal(strbuf_str(&out),
+                        "tensor \"a\" (ALLREDUCE) waits since 121 s for ranks 1, 3; "
+                        "tensor \"b\" (ALLREDUCE) waits since 111 s for ranks 0, 2, 3");
+    negotiate_free(n);
+}
+
+static void stall_can_end_the_world(void **state)
+{
+    CLEANUP(strbuf_release) struct strbuf out = {0};
+    struct stall s = {.warn_ns = 0, .fail_ns = 5ull * S};
+    struct request a = tensor(COLL_BARRIER, DT_F32, 1);
+    struct negotiate *n;
+    uint64_t next;
+
+    (void)state;
+    strbuf_init(&out, 4096);
+    (void)snprintf(a.name, sizeof(a.name), "a");
+    assert_int_equal(negotiate_new(2, &n), 0);
+    assert_int_equal(negotiate_add(n, 0, &a, 1ull * S, NULL), 0);
+    assert_int_equal(stall_step(&s, n, 5ull * S, &out, &next), STALL_NONE);
+    assert_int_equal(next, 6ull * S);
+    assert_int_equal(stall_step(&s, n, 6ull * S, &out, &next), STALL_FAIL);
+    assert_string_equal(strbuf_str(&out),
+                        "tensor \"a\" (BARRIER) waits since 5 s for rank 1");
+    negotiate_free(n);
+}
+
+static void nametab_finds_thousands_and_forgets_them(void **state)
+{
+    enum { N = 5000 };
+    static struct nametab_node node[N];
+    static char name[N][16];
+    struct nametab t = {0};
+
+    (void)state;
+    for (int i = 0; i < N; i++) {
+        (void)snprintf(name[i], sizeof(name[i]), "grad/%d", i);
+        node[i].name = name[i];
+        assert_int_equal(nametab_add(&t, &node[i]), 0);
+    }
+    for (int i = 0; i < N; i++)
+        assert_ptr_equal(nametab_find(&t, name[i]), &node[i]);
+    for (int i = 0; i < N; i += 2)
+        nametab_remove(&t, &node[i]);
+    for (int i = 0; i < N; i++)
+        assert_ptr_equal(nametab_find(&t, name[i]), i % 2 ? &node[i] : NULL);
+    assert_int_equal(t.n, N / 2);
+    nametab_release(&t);
+}
+
+static void long_names_are_shown_short(void **state)
+{
+    char name[TENSOR_NAME_MAX], buf[NAME_SHOWN_MAX];
+
+    (void)state;
+    assert_string_equal(name_shown("x", buf), "\"x\"");
+    memset(name, 'a', sizeof(name));
+    memcpy(name + sizeof(name) - 5, "/end", 5);
+    (void)name_shown(name, buf);
+    assert_true(strlen(buf) < NAME_SHOWN_MAX);
+    assert_non_null(strstr(buf, "aaa...a"));
+    assert_non_null(strstr(buf, "/end\""));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(fusion_takes_what_fits),
+        cmocka_unit_test(lifecycle_has_these_edges_and_no_others),
+        cmocka_unit_test(stall_names_tensors_and_missing_ranks),
+        cmocka_unit_test(stall_can_end_the_world),
+        cmocka_unit_test(nametab_finds_thousands_and_forgets_them),
+        cmocka_unit_test(long_names_are_shown_short),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
