@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* API object -> struct job.
  *
- * The CRD's schema refuses most of what is refused here; this is for objects stored under an older
- * or a relaxed schema, and for a CRD newer than this operator: a field that we do not know is a
- * problem that the user is told about, never something silently ignored. All problems are
- * collected, so that one look is enough. Pure; called by the reconcile shell and the fuzz target. */
+ * The CRD's schema refuses most of what is refused here; this is for objects stored
+ * under an older or a relaxed schema, and for a CRD newer than this operator: a field
+ * that we do not know is a problem that the user is told about, never something
+ * silently ignored. All problems are collected, so that one look is enough. Pure;
+ * called by the reconcile shell and the fuzz target. */
 #include "operator/core/job.h"
 
 #include <errno.h>
@@ -35,14 +36,18 @@ int job_decode_meta(const struct node *object, struct job *ret, struct err *err)
     return 0;
 }
 
-static void problem_type(struct strbuf *p, const char *path, const struct node *n,
-                         const char *want)
+static void
+problem_type(struct strbuf *p, const char *path, const struct node *n, const char *want)
 {
     strbuf_printf(p, "%s: must be %s, is %s\n", path, want, node_type_name(n->type));
 }
 
-static uint32_t ranged(const struct node *o, const char *key, const char *path,
-                       uint32_t dflt, uint32_t max, struct strbuf *p)
+static uint32_t ranged(const struct node *o,
+                       const char *key,
+                       const char *path,
+                       uint32_t dflt,
+                       uint32_t max,
+                       struct strbuf *p)
 {
     const struct node *n = node_get(o, key);
 
@@ -60,8 +65,11 @@ static uint32_t ranged(const struct node *o, const char *key, const char *path,
 }
 
 /* The object at o[key], NULL if absent; anything but an object is a problem. */
-static const struct node *section(const struct node *o, const char *key,
-                                  const char *path, bool is_required, struct strbuf *p)
+static const struct node *section(const struct node *o,
+                                  const char *key,
+                                  const char *path,
+                                  bool is_required,
+                                  struct strbuf *p)
 {
     const struct node *n = node_get(o, key);
 
@@ -75,8 +83,10 @@ static const struct node *section(const struct node *o, const char *key,
     return NULL;
 }
 
-static void refuse_unknown(const struct node *o, const char *path,
-                           const char *const *known, struct strbuf *p)
+static void refuse_unknown(const struct node *o,
+                           const char *path,
+                           const char *const *known,
+                           struct strbuf *p)
 {
     for (const struct node *c = o ? o->first : NULL; c; c = c->next) {
         size_t i = 0;
@@ -112,7 +122,8 @@ static enum clean_policy clean_policy(const struct node *run, struct strbuf *p)
     return CLEAN_RUNNING;
 }
 
-void job_decode_spec(const struct node *object, struct job *ret,
+void job_decode_spec(const struct node *object,
+                     struct job *ret,
                      struct strbuf *problems)
 {
     static const char *const in_spec[] = {"slotsPerWorker", "runPolicy", "replicaSpecs",

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the CRD's schema and CEL rules cannot see: collisions between the user's pod template and
- * what the operator adds to it, and the rules of the schema once more for objects that were stored
- * without it. Everything else about a pod is left to the API server, which is asked with strict
- * field validation when the pods are created.
+/* What the CRD's schema and CEL rules cannot see: collisions between the user's pod
+ * template and what the operator adds to it, and the rules of the schema once more for
+ * objects that were stored without it. Everything else about a pod is left to the API
+ * server, which is asked with strict field validation when the pods are created.
  *
  * Every problem is one line; the caller shows them all. Pure. */
 #include <inttypes.h>
@@ -42,8 +42,11 @@ static void check_name(const struct job *job, struct strbuf *p)
 }
 
 /* No element of array may have key == taken. */
-static void check_taken(const struct node *array, const char *path, const char *key,
-                        const char *taken, struct strbuf *p)
+static void check_taken(const struct node *array,
+                        const char *path,
+                        const char *key,
+                        const char *taken,
+                        struct strbuf *p)
 {
     size_t i = 0;
 
@@ -87,14 +90,15 @@ static void check_command(const struct node *container, struct strbuf *p)
     }
     for (const struct node *c = command->first; c; c = c->next, i++) {
         if (c->type != NODE_STRING)
-            strbuf_printf(p, SPEC ".containers[0].command[%zu]: must be a string, is "
-                                  "%s\n",
+            strbuf_printf(p,
+                          SPEC ".containers[0].command[%zu]: must be a string, is "
+                               "%s\n",
                           i, node_type_name(c->type));
     }
 }
 
-static void check_array(const struct node *o, const char *key, const char *path,
-                        struct strbuf *p)
+static void
+check_array(const struct node *o, const char *key, const char *path, struct strbuf *p)
 {
     const struct node *n = node_get(o, key);
 
@@ -140,8 +144,9 @@ static void check_labels(const struct node *meta, struct strbuf *p)
         const struct node *o = node_get(meta, names[i]);
 
         if (o && o->type != NODE_OBJECT)
-            strbuf_printf(p, "spec.replicaSpecs.Worker.template.metadata.%s: must be "
-                             "an object, is %s\n",
+            strbuf_printf(p,
+                          "spec.replicaSpecs.Worker.template.metadata.%s: must be "
+                          "an object, is %s\n",
                           names[i], node_type_name(o->type));
     }
 }

@@ -2,13 +2,15 @@
 /* Builders of what a HorovodJob owns: Secret, headless Service, worker pods.
  *
  * Invariants
- *  1. Every object carries the controller's owner reference with the job's uid: garbage collection
- *     removes it with the job, and adoption compares this uid.
- *  2. The user's pod template passes through; we add to it and change only restartPolicy, hostname
- *     and subdomain, and the command of container 0, which we put behind `hvd-agent run --`.
+ *  1. Every object carries the controller's owner reference with the job's uid: garbage
+ * collection removes it with the job, and adoption compares this uid.
+ *  2. The user's pod template passes through; we add to it and change only
+ * restartPolicy, hostname and subdomain, and the command of container 0, which we put
+ * behind `hvd-agent run --`.
  *  3. What we add satisfies the `restricted` pod security standard by itself.
  *  4. The token is in the Secret's data and nowhere else.
- * The names are fixed by the job's name, so that a second creation is seen by the API server. */
+ * The names are fixed by the job's name, so that a second creation is seen by the API
+ * server. */
 #include "operator/core/objects.h"
 
 #include <errno.h>
@@ -23,7 +25,8 @@
 #define DEFAULT_TERMINATION_LOG "/dev/termination-log"
 #define INSTALL_UID             65532 /* where the pod does not choose one */
 
-void object_worker_name(const struct job *job, uint32_t index,
+void object_worker_name(const struct job *job,
+                        uint32_t index,
                         char ret[OBJECT_NAME_SIZE])
 {
     (void)snprintf(ret, OBJECT_NAME_SIZE, "%.63s-worker-%u", job->name, index);
@@ -41,8 +44,11 @@ static void set_labels(struct build *b, struct node *meta, const struct job *job
     node_set_str(b, labels, LABEL_JOB_NAME, job->name);
 }
 
-static struct node *object_new(struct build *b, const char *kind, const struct job *job,
-                               const char *name, struct node *meta)
+static struct node *object_new(struct build *b,
+                               const char *kind,
+                               const struct job *job,
+                               const char *name,
+                               struct node *meta)
 {
     struct node *o = node_object(b);
     struct node *owners = node_array(b), *owner = node_object(b);
@@ -63,8 +69,8 @@ static struct node *object_new(struct build *b, const char *kind, const struct j
     return o;
 }
 
-struct node *object_secret(struct build *b, const struct job *job,
-                           const uint8_t token[32])
+struct node *
+object_secret(struct build *b, const struct job *job, const uint8_t token[32])
 {
     char name[OBJECT_NAME_SIZE], text[2 * 32 + 2], encoded[BASE64_SIZE(sizeof(text))];
     struct node *o, *data = node_object(b);
@@ -102,14 +108,15 @@ struct node *object_service(struct build *b, const struct job *job)
     return o;
 }
 
-/* --- the worker pod ---------------------------------------------------------------- */
+/* --- the worker pod ----------------------------------------------------------------
+ */
 
 bool object_env_is_reserved(const char *name)
 {
     static const char *const set[] = {
-        "HVD_JOB_ID",        "HVD_GENERATION",       "HVD_WORKER_INDEX",
-        "HVD_NUM_WORKERS",   "HVD_SLOTS_PER_WORKER", "HVD_CHECKIN_ADDR",
-        "HVD_CHECKIN_PORT",  "HVD_TOKEN_FILE",       "HVD_DIR",
+        "HVD_JOB_ID",         "HVD_GENERATION",       "HVD_WORKER_INDEX",
+        "HVD_NUM_WORKERS",    "HVD_SLOTS_PER_WORKER", "HVD_CHECKIN_ADDR",
+        "HVD_CHECKIN_PORT",   "HVD_TOKEN_FILE",       "HVD_DIR",
         "HVD_TERMINATION_LOG"};
 
     for (size_t i = 0; i < ARRAY_LEN(set); i++) {
@@ -132,8 +139,10 @@ static bool has_env(const struct node *container, const char *name)
     return false;
 }
 
-static void fill_agent_env(struct agent_env *a, const struct job *job,
-                           const struct object_config *cfg, uint32_t index,
+static void fill_agent_env(struct agent_env *a,
+                           const struct job *job,
+                           const struct object_config *cfg,
+                           uint32_t index,
                            const struct node *container)
 {
     const char *log = node_str(container, "terminationMessagePath");
@@ -148,9 +157,9 @@ static void fill_agent_env(struct agent_env *a, const struct job *job,
     };
     (void)snprintf(a->job_id, sizeof(a->job_id), "%s/%s/%s", job->ns, job->name,
                    job->uid);
-    (void)snprintf(a->checkin_addr, sizeof(a->checkin_addr), "%s-worker-0.%s.%s.svc%s%s",
-                   job->name, job->name, job->ns, has_domain ? "." : "",
-                   has_domain ? cfg->cluster_domain : "");
+    (void)snprintf(a->checkin_addr, sizeof(a->checkin_addr),
+                   "%s-worker-0.%s.%s.svc%s%s", job->name, job->name, job->ns,
+                   has_domain ? "." : "", has_domain ? cfg->cluster_domain : "");
     (void)snprintf(a->token_file, sizeof(a->token_file), "%s", AGENT_TOKEN_PATH);
     (void)snprintf(a->dir, sizeof(a->dir), "%s", MOUNT_RUNTIME);
     (void)snprintf(a->termination_log, sizeof(a->termination_log), "%s",
@@ -158,7 +167,9 @@ static void fill_agent_env(struct agent_env *a, const struct job *job,
 }
 
 /* Ours come first, so that the user's own may refer to them as $(NAME). */
-static int add_env(struct build *b, struct node *container, const struct agent_env *a,
+static int add_env(struct build *b,
+                   struct node *container,
+                   const struct agent_env *a,
                    struct err *err)
 {
     AUTOFREE struct env_pair *pair = mem_calloc(CONTRACT_MAX_ENV, sizeof(*pair));
@@ -196,8 +207,11 @@ static void wrap_command(struct build *b, struct node *container)
     node_set(b, container, "command", command);
 }
 
-static void add_mount(struct build *b, struct node *container, const char *name,
-                      const char *path, bool read_only)
+static void add_mount(struct build *b,
+                      struct node *container,
+                      const char *name,
+                      const char *path,
+                      bool read_only)
 {
     struct node *m = node_object(b);
 
@@ -208,9 +222,10 @@ static void add_mount(struct build *b, struct node *container, const char *name,
     node_add(b, node_child(b, container, "volumeMounts", NODE_ARRAY), m);
 }
 
-/* A Secret's files belong to root and to the pod's fsGroup. With an fsGroup the group may read and
- * nobody else; without one a process that is not root could only read what everybody in the
- * container may read. The volume is a read-only tmpfs that only this pod mounts. */
+/* A Secret's files belong to root and to the pod's fsGroup. With an fsGroup the group
+ * may read and nobody else; without one a process that is not root could only read what
+ * everybody in the container may read. The volume is a read-only tmpfs that only this
+ * pod mounts. */
 static void add_volumes(struct build *b, struct node *spec, const struct job *job)
 {
     bool has_group = node_at(spec, "securityContext.fsGroup") != NULL;
@@ -230,8 +245,11 @@ static void add_volumes(struct build *b, struct node *spec, const struct job *jo
     node_add(b, volumes, token);
 }
 
-static void set_quantities(struct build *b, struct node *resources, const char *key,
-                           const char *cpu, const char *memory)
+static void set_quantities(struct build *b,
+                           struct node *resources,
+                           const char *key,
+                           const char *cpu,
+                           const char *memory)
 {
     struct node *q = node_object(b);
 
@@ -258,7 +276,8 @@ static struct node *restricted_context(struct build *b, const struct node *spec)
     return c;
 }
 
-static void add_init(struct build *b, struct node *spec, const struct object_config *cfg)
+static void
+add_init(struct build *b, struct node *spec, const struct object_config *cfg)
 {
     struct node *c = node_object(b), *command = node_array(b);
     struct node *resources = node_object(b);
@@ -296,8 +315,10 @@ static struct node *pod_metadata(struct build *b, const struct job *job, uint32_
     return meta;
 }
 
-struct node *object_worker(struct build *b, const struct job *job,
-                           const struct object_config *cfg, uint32_t index,
+struct node *object_worker(struct build *b,
+                           const struct job *job,
+                           const struct object_config *cfg,
+                           uint32_t index,
                            struct err *err)
 {
     char name[OBJECT_NAME_SIZE];

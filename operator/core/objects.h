@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The Kubernetes objects of a HorovodJob, built as trees. Pure and deterministic: the same input
- * gives the same bytes, so creating twice is recognised as "already exists". */
+/* The Kubernetes objects of a HorovodJob, built as trees. Pure and deterministic: the
+ * same input gives the same bytes, so creating twice is recognised as "already exists".
+ */
 #ifndef OPERATOR_CORE_OBJECTS_H
 #define OPERATOR_CORE_OBJECTS_H
 
@@ -20,21 +21,24 @@ struct object_config {
     const char *cluster_domain; /* "" or e.g. "cluster.local" */
 };
 
-void object_worker_name(const struct job *job, uint32_t index,
+void object_worker_name(const struct job *job,
+                        uint32_t index,
                         char ret[OBJECT_NAME_SIZE]);
 void object_secret_name(const struct job *job, char ret[OBJECT_NAME_SIZE]);
 
 /* NULL when memory is out (b->status). token is 32 random bytes. */
-struct node *object_secret(struct build *b, const struct job *job,
-                           const uint8_t token[32]);
+struct node *
+object_secret(struct build *b, const struct job *job, const uint8_t token[32]);
 struct node *object_service(struct build *b, const struct job *job);
 /* The index-th worker. Needs a job that passed job_validate. */
-struct node *object_worker(struct build *b, const struct job *job,
-                           const struct object_config *cfg, uint32_t index,
+struct node *object_worker(struct build *b,
+                           const struct job *job,
+                           const struct object_config *cfg,
+                           uint32_t index,
                            struct err *err);
 
-/* A variable that the operator sets and a template must not. HVD_START_TIMEOUT may be set by the
- * user and then wins. */
+/* A variable that the operator sets and a template must not. HVD_START_TIMEOUT may be
+ * set by the user and then wins. */
 bool object_env_is_reserved(const char *name);
 
 #endif

@@ -23,8 +23,8 @@ struct worker {
 };
 
 struct observed {
-    const struct worker *w; /* by replica index */
-    uint32_t n;             /* the job's replicas */
+    const struct worker *w;       /* by replica index */
+    uint32_t n;                   /* the job's replicas */
     bool has_secret, has_service; /* known to exist and to be ours */
 };
 

@@ -3,10 +3,9 @@
  *
  *   job being deleted                  nothing: garbage collection does it
  *   stored status says finished        clean up pods by runPolicy.cleanPodPolicy
- *   verdict finished, not yet stored   nothing: the verdict is stored first, because clean-up
- *                                      removes what it was derived from
- *   not all objects made               Secret and Service, then all missing workers at once
- *   else                               nothing to do but to watch
+ *   verdict finished, not yet stored   nothing: the verdict is stored first, because
+ * clean-up removes what it was derived from not all objects made               Secret
+ * and Service, then all missing workers at once else nothing to do but to watch
  *
  * A restart at any point comes back to the same plan less what was done. Pure. */
 #include "operator/core/plan.h"
@@ -25,8 +24,8 @@ const char *verb_name(enum verb v)
     return names[v];
 }
 
-static void add(struct plan *p, enum verb verb, uint32_t stage, uint32_t index,
-                const char *uid)
+static void
+add(struct plan *p, enum verb verb, uint32_t stage, uint32_t index, const char *uid)
 {
     p->v[p->n++] =
         (struct action){.verb = verb, .stage = stage, .index = index, .uid = uid};
@@ -47,16 +46,26 @@ static bool must_clean(enum clean_policy policy, enum pod_phase phase)
     return false;
 }
 
-static void plan_cleanup(const struct job *job, const struct observed *seen,
-                         struct plan *p)
+/* The uid is copied: the snapshot's pods live only until the shell waits for an answer.
+ */
+static int plan_cleanup(const struct job *job,
+                        const struct observed *seen,
+                        struct arena *a,
+                        struct plan *p)
 {
     for (uint32_t i = 0; i < seen->n; i++) {
         const struct pod *pod = seen->w[i].pod;
 
         if (seen->w[i].state == WORKER_SEEN && !pod->is_deleting
-            && must_clean(job->clean, pod->phase))
-            add(p, VERB_DELETE_WORKER, 0, i, pod->uid);
+            && must_clean(job->clean, pod->phase)) {
+            const char *uid = arena_strdup(a, pod->uid);
+
+            if (!uid)
+                return -ENOMEM;
+            add(p, VERB_DELETE_WORKER, 0, i, uid);
+        }
     }
+    return 0;
 }
 
 static void plan_create(const struct observed *seen, struct plan *p)
@@ -71,8 +80,11 @@ static void plan_create(const struct observed *seen, struct plan *p)
     }
 }
 
-int plan_make(const struct job *job, const struct observed *seen,
-              const struct verdict *v, struct arena *a, struct plan *ret)
+int plan_make(const struct job *job,
+              const struct observed *seen,
+              const struct verdict *v,
+              struct arena *a,
+              struct plan *ret)
 {
     struct plan p = {.v = arena_calloc(a, seen->n + 2u, sizeof(*p.v))};
 
@@ -82,9 +94,9 @@ int plan_make(const struct job *job, const struct observed *seen,
         *ret = p;
         return 0;
     }
-    if (v->was_finished)
-        plan_cleanup(job, seen, &p);
-    else if (v->state == STATE_PENDING && !v->is_created)
+    if (v->was_finished && plan_cleanup(job, seen, a, &p) < 0)
+        return -ENOMEM;
+    if (!v->was_finished && v->state == STATE_PENDING && !v->is_created)
         plan_create(seen, &p);
     for (uint32_t i = 0; i < seen->n; i++) {
         if (seen->w[i].state == WORKER_EXPECTED)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What to do next for one job. A plan is data; apply.c carries it out, stage after stage, and
- * carrying out the same plan twice changes nothing. Pure. */
+/* What to do next for one job. A plan is data; apply.c carries it out, stage after
+ * stage, and carrying out the same plan twice changes nothing. Pure. */
 #ifndef OPERATOR_CORE_PLAN_H
 #define OPERATOR_CORE_PLAN_H
 
@@ -8,25 +8,36 @@
 
 #include "operator/core/verdict.h"
 
-enum verb { VERB_CREATE_SECRET, VERB_CREATE_SERVICE, VERB_CREATE_WORKER, VERB_DELETE_WORKER };
+enum verb {
+    VERB_CREATE_SECRET,
+    VERB_CREATE_SERVICE,
+    VERB_CREATE_WORKER,
+    VERB_DELETE_WORKER
+};
 const char *verb_name(enum verb v); /* "create secret", ... */
 
 struct action {
     enum verb verb;
-    uint32_t stage; /* actions of one stage may run at once; the next stage waits for them */
-    uint32_t index; /* replica, for workers */
+    uint32_t
+        stage; /* actions of one stage may run at once; the next stage waits for them */
+    uint32_t index;  /* replica, for workers */
     const char *uid; /* DELETE: only this very pod */
 };
 
 struct plan {
     struct action *v;
     size_t n;
-    uint64_t requeue_ms; /* look again after this time even if nothing happens; 0: need not */
+    uint64_t requeue_ms; /* look again after this time even if nothing happens; 0: need
+                            not */
 };
 
-#define EXPECT_TIMEOUT_MS 60000 /* a created pod that no watch showed by then is absent */
+#define EXPECT_TIMEOUT_MS                                                              \
+    60000 /* a created pod that no watch showed by then is absent */
 
-int plan_make(const struct job *job, const struct observed *seen,
-              const struct verdict *v, struct arena *a, struct plan *ret);
+int plan_make(const struct job *job,
+              const struct observed *seen,
+              const struct verdict *v,
+              struct arena *a,
+              struct plan *ret);
 
 #endif

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Pod object -> struct pod.
  *
- * The agent is the main process of container 0 and writes the first failure of the job into its
- * termination message; an init container may fail before, and the pod as a whole may be ended by
- * the kubelet (status.reason "Evicted") or by the control plane (condition DisruptionTarget).
- * Texts are bounded by POD_TEXT_MAX. Pure; called by the store and by the golden tests. */
+ * The agent is the main process of container 0 and writes the first failure of the job
+ * into its termination message; an init container may fail before, and the pod as a
+ * whole may be ended by the kubelet (status.reason "Evicted") or by the control plane
+ * (condition DisruptionTarget). Texts are bounded by POD_TEXT_MAX. Pure; called by the
+ * store and by the golden tests. */
 #include "operator/core/pod.h"
 
 #include <errno.h>
@@ -100,9 +101,11 @@ static void read_exit(const struct node *status, bool is_init, struct pod *p)
         p->exit_wall_us = 0;
 }
 
-/* The bad exit that counts: an init container's, then container main's (where the agent is), then
- * any other's. */
-static void read_containers(const struct node *list, const char *main_name, bool is_init,
+/* The bad exit that counts: an init container's, then container main's (where the agent
+ * is), then any other's. */
+static void read_containers(const struct node *list,
+                            const char *main_name,
+                            bool is_init,
                             struct pod *p)
 {
     for (const struct node *c = list ? list->first : NULL; c; c = c->next) {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What we keep of a worker pod: a few hundred bytes out of the ten thousand that the API sends. */
+/* What we keep of a worker pod: a few hundred bytes out of the ten thousand that the
+ * API sends. */
 #ifndef OPERATOR_CORE_POD_H
 #define OPERATOR_CORE_POD_H
 
@@ -18,7 +19,8 @@ struct pod { /* no field is NULL except where said */
     char *owner_uid; /* of the controlling owner; "" if none */
     char *job_name;  /* by label */
     char *node;      /* "" until bound */
-    char *reason;    /* why the pod as a whole ended: "Evicted", a DisruptionTarget's reason; "" */
+    char *reason;    /* why the pod as a whole ended: "Evicted", a DisruptionTarget's
+                        reason; "" */
     char *message;   /* belongs to reason */
     char *waiting;   /* why it does not run yet, "ErrImagePull: ..."; "" */
     char *exit_container; /* the container that ended badly, or container 0; "" */
@@ -31,10 +33,11 @@ struct pod { /* no field is NULL except where said */
     uint64_t delete_wall_us; /* when deletion was asked for; 0: it was not */
 };
 
-/* Fills *ret with pointers into the document: valid as long as it is. -EINVAL without a name. */
+/* Fills *ret with pointers into the document: valid as long as it is. -EINVAL without a
+ * name. */
 int pod_decode(const struct node *object, struct pod *ret, struct err *err);
 int pod_copy(const struct pod *from, struct pod *ret); /* owned strings; -ENOMEM */
-void pod_release(struct pod *p);                       /* of a copy; accepts a zeroed struct */
+void pod_release(struct pod *p); /* of a copy; accepts a zeroed struct */
 bool pod_equal(const struct pod *a, const struct pod *b);
 
 #endif

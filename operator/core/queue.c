@@ -5,8 +5,8 @@
  *                       ^                     |  add while working: due remembered
  *                       '---- done(failed) or remembered due ----'
  *
- * A vector scanned linearly: a key is here only while a job needs attention, which is tens at a
- * time. A key stays known while it is failing, so that its back-off grows. */
+ * A vector scanned linearly: a key is here only while a job needs attention, which is
+ * tens at a time. A key stays known while it is failing, so that its back-off grows. */
 #include "operator/core/queue.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Work queue of keys ("ns/name"): each key at most once, never two at work on one key, per-key
- * exponential back-off. Time comes in; nothing here waits. Pure, one thread. */
+/* Work queue of keys ("ns/name"): each key at most once, never two at work on one key,
+ * per-key exponential back-off. Time comes in; nothing here waits. Pure, one thread. */
 #ifndef OPERATOR_CORE_QUEUE_H
 #define OPERATOR_CORE_QUEUE_H
 
@@ -15,14 +15,14 @@ struct queue;
 
 struct queue *queue_new(void);
 void queue_free(struct queue *q);
-/* Wants the key worked on at due_ns; an earlier wish wins. While the key is at work the wish is
- * remembered. -ENOMEM. */
+/* Wants the key worked on at due_ns; an earlier wish wins. While the key is at work the
+ * wish is remembered. -ENOMEM. */
 int queue_add(struct queue *q, const char *key, uint64_t due_ns);
 /* The key that is due, longest waiting first, now marked as at work; NULL when none is.
  * The string is valid until queue_done. */
 const char *queue_take(struct queue *q, uint64_t now_ns);
-/* The work is done. failed: again after this key's back-off; else the back-off starts afresh.
- * Returns the delay in ns, 0 when it is not queued for retry. */
+/* The work is done. failed: again after this key's back-off; else the back-off starts
+ * afresh. Returns the delay in ns, 0 when it is not queued for retry. */
 uint64_t queue_done(struct queue *q, const char *key, bool failed, uint64_t now_ns);
 /* When the next key is due; UINT64_MAX when nothing waits. */
 uint64_t queue_next_ns(const struct queue *q);

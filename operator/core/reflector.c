@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* List and watch.
  *
- *   LISTING --listed--> WATCHING --end--> WATCHING (again, from the last resourceVersion)
- *      |  ^                |  |
- *      |  '---expired------'  '--error, or end too soon--> BACKOFF --timer--> WATCHING
+ *   LISTING --listed--> WATCHING --end--> WATCHING (again, from the last
+ * resourceVersion) |  ^                |  | |  '---expired------'  '--error, or end too
+ * soon--> BACKOFF --timer--> WATCHING
  *      '--error, expired--> BACKOFF --timer--> LISTING
  *
- * 410 in a watch lists again at once: the server is well, only our place in its history is gone.
- * 410 while paging backs off, or a server that expires tokens quickly would be hammered. */
+ * 410 in a watch lists again at once: the server is well, only our place in its history
+ * is gone. 410 while paging backs off, or a server that expires tokens quickly would be
+ * hammered. */
 #include "operator/core/reflector.h"
 
 #include "runtime/base/mem.h"
@@ -34,8 +35,8 @@ void reflector_init(struct reflector *r)
     *r = (struct reflector){.state = REFL_LISTING, .backoff_ns = REFL_FIRST_BACKOFF_NS};
 }
 
-static void back_off(struct reflector *r, int need_list, uint64_t now_ns,
-                     uint32_t random32)
+static void
+back_off(struct reflector *r, int need_list, uint64_t now_ns, uint32_t random32)
 {
     uint64_t jitter_ns = r->backoff_ns / 2 * random32 / UINT32_MAX;
 
@@ -46,8 +47,11 @@ static void back_off(struct reflector *r, int need_list, uint64_t now_ns,
         r->backoff_ns = REFL_MAX_BACKOFF_NS;
 }
 
-enum refl_state reflector_next(struct reflector *r, enum refl_event ev, int was_short,
-                               uint64_t now_ns, uint32_t random32)
+enum refl_state reflector_next(struct reflector *r,
+                               enum refl_event ev,
+                               int was_short,
+                               uint64_t now_ns,
+                               uint32_t random32)
 {
     if (r->state == REFL_WATCHING && ev == REFL_WATCH_END && was_short)
         ev = REFL_ERROR;

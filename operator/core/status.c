@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The status that users, kubectl and other controllers read.
  *
- * Conditions appear in the order Created, Running, then Succeeded or Failed, and are never removed.
- * lastTransitionTime moves only when the condition's status does. state and workers are there for
- * the printer columns; all else is for programs. Pure; called by the reconcile shell. */
+ * Conditions appear in the order Created, Running, then Succeeded or Failed, and are
+ * never removed. lastTransitionTime moves only when the condition's status does. state
+ * and workers are there for the printer columns; all else is for programs. Pure; called
+ * by the reconcile shell. */
 #include "operator/core/status.h"
 
 #include <errno.h>
@@ -25,8 +26,8 @@ struct writer {
 };
 
 /* At most max bytes of s, cut at a character's start. */
-static void set_text(struct build *b, struct node *o, const char *key, const char *s,
-                     size_t max)
+static void
+set_text(struct build *b, struct node *o, const char *key, const char *s, size_t max)
 {
     size_t n = strlen(s);
     AUTOFREE char *copy = NULL;
@@ -48,8 +49,12 @@ static void set_text(struct build *b, struct node *o, const char *key, const cha
     node_set_str(b, o, key, copy);
 }
 
-static void put_condition(struct writer *w, struct node *list, const char *type,
-                          bool is_true, const char *reason, const char *message)
+static void put_condition(struct writer *w,
+                          struct node *list,
+                          const char *type,
+                          bool is_true,
+                          const char *reason,
+                          const char *message)
 {
     const struct node *old = condition_find(w->job->status, type);
     const char *status = is_true ? "True" : "False";
@@ -137,7 +142,8 @@ static void put_time(struct writer *w, struct node *status, const char *key)
     node_set_str(w->b, status, key, old ? old : w->now);
 }
 
-/* Counts of a finished job stay: clean-up takes away the pods that they were counted from. */
+/* Counts of a finished job stay: clean-up takes away the pods that they were counted
+ * from. */
 static void put_counts(struct writer *w, struct node *status)
 {
     const struct verdict *v = w->v;
@@ -160,8 +166,11 @@ static void put_counts(struct writer *w, struct node *status)
     node_set(w->b, status, "replicaStatuses", sets);
 }
 
-struct node *status_make(struct build *b, const struct job *job, const struct verdict *v,
-                         const struct outcome *outcome, uint64_t now_wall_s)
+struct node *status_make(struct build *b,
+                         const struct job *job,
+                         const struct verdict *v,
+                         const struct outcome *outcome,
+                         uint64_t now_wall_s)
 {
     struct writer w = {.b = b, .job = job, .v = v, .outcome = outcome};
     struct node *status = node_object(b);
@@ -182,7 +191,8 @@ struct node *status_make(struct build *b, const struct job *job, const struct ve
     return b->status ? NULL : status;
 }
 
-size_t status_events(const struct job *job, const struct verdict *v,
+size_t status_events(const struct job *job,
+                     const struct verdict *v,
                      const struct outcome *outcome,
                      struct event_note ret[STATUS_MAX_EVENTS])
 {
@@ -205,8 +215,7 @@ size_t status_events(const struct job *job, const struct verdict *v,
                                        .reason = v->reason,
                                        .message = v->message};
     if (outcome->trouble == TROUBLE_RETRY && !v->was_finished)
-        ret[n++] = (struct event_note){.is_warning = true,
-                                       .reason = outcome->reason,
-                                       .message = outcome->message};
+        ret[n++] = (struct event_note){
+            .is_warning = true, .reason = outcome->reason, .message = outcome->message};
     return n;
 }

@@ -5,10 +5,13 @@
 
 #include "operator/core/verdict.h"
 
-/* The whole new status. Times of what did not change are kept from job->status, so that an
- * unchanged world gives a tree that is node_equal to the stored one. */
-struct node *status_make(struct build *b, const struct job *job, const struct verdict *v,
-                         const struct outcome *outcome, uint64_t now_wall_s);
+/* The whole new status. Times of what did not change are kept from job->status, so that
+ * an unchanged world gives a tree that is node_equal to the stored one. */
+struct node *status_make(struct build *b,
+                         const struct job *job,
+                         const struct verdict *v,
+                         const struct outcome *outcome,
+                         uint64_t now_wall_s);
 
 struct event_note {
     bool is_warning;
@@ -18,9 +21,10 @@ struct event_note {
 };
 #define STATUS_MAX_EVENTS 5
 
-/* What changed between the stored status and v, as sentences for `kubectl describe`. The texts
- * live as long as job, v and outcome. Returns the number of notes. */
-size_t status_events(const struct job *job, const struct verdict *v,
+/* What changed between the stored status and v, as sentences for `kubectl describe`.
+ * The texts live as long as job, v and outcome. Returns the number of notes. */
+size_t status_events(const struct job *job,
+                     const struct verdict *v,
                      const struct outcome *outcome,
                      struct event_note ret[STATUS_MAX_EVENTS]);
 

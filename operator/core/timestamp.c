@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calendar arithmetic on the proleptic Gregorian calendar (days from 0000-03-01, so that leap days
- * end a year). base/clock has the formatter for logs; this one parses, and stays pure. */
+/* Calendar arithmetic on the proleptic Gregorian calendar (days from 0000-03-01, so
+ * that leap days end a year). base/clock has the formatter for logs; this one parses,
+ * and stays pure. */
 #include "operator/core/timestamp.h"
 
 #include <errno.h>
@@ -91,8 +92,8 @@ char *timestamp_format_s(uint64_t wall_s, char ret[TIMESTAMP_SIZE])
     uint32_t y, m, d, in_day = (uint32_t)(wall_s % DAY_S);
 
     date_from_days(wall_s / DAY_S, &y, &m, &d);
-    (void)snprintf(ret, TIMESTAMP_SIZE, "%04u-%02u-%02uT%02u:%02u:%02uZ", y % 10000, m, d,
-                   in_day / 3600, in_day / 60 % 60, in_day % 60);
+    (void)snprintf(ret, TIMESTAMP_SIZE, "%04u-%02u-%02uT%02u:%02u:%02uZ", y % 10000, m,
+                   d, in_day / 3600, in_day / 60 % 60, in_day % 60);
     return ret;
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* RFC 3339 as Kubernetes writes it: UTC, whole seconds or microseconds. Pure, no tzdata. */
+/* RFC 3339 as Kubernetes writes it: UTC, whole seconds or microseconds. Pure, no
+ * tzdata. */
 #ifndef OPERATOR_CORE_TIMESTAMP_H
 #define OPERATOR_CORE_TIMESTAMP_H
 

@@ -5,15 +5,14 @@
  *      '---------- a worker failed, was deleted, or the spec is refused ----> FAILED
  *
  * Rules
- *  1. A finished job stays as it is: what the stored status says wins over any observation. Only
- *     the cause may still be replaced, by one that happened earlier.
- *  2. The cause is the earliest failure that anybody reports. An agent's line in a termination
- *     message has microseconds; the kubelet's times are whole seconds, so a failure known only by
- *     them counts as late within its second, and a deletion as early (it comes before what it
- *     causes).
- *  3. A worker that is missing although all were created once was deleted. Before that moment a
- *     missing worker is simply created.
- * Pure; called by the reconcile shell. */
+ *  1. A finished job stays as it is: what the stored status says wins over any
+ * observation. Only the cause may still be replaced, by one that happened earlier.
+ *  2. The cause is the earliest failure that anybody reports. An agent's line in a
+ * termination message has microseconds; the kubelet's times are whole seconds, so a
+ * failure known only by them counts as late within its second, and a deletion as early
+ * (it comes before what it causes).
+ *  3. A worker that is missing although all were created once was deleted. Before that
+ * moment a missing worker is simply created. Pure; called by the reconcile shell. */
 #include "operator/core/verdict.h"
 
 #include <errno.h>
@@ -95,7 +94,8 @@ static const char *on_node(struct search *s, const char *node)
     return *node ? keep(s, arena_printf(s->arena, " (node %s)", node)) : "";
 }
 
-/* --- one candidate per way to fail ------------------------------------------------- */
+/* --- one candidate per way to fail -------------------------------------------------
+ */
 
 static const char *second_line(const char *text)
 {
@@ -124,16 +124,17 @@ static void offer_report(struct search *s, const struct pod *p, const struct fai
     c.reason = is_oom ? "OOMKilled" : "WorkerFailed";
     c.output = second_line(*where->exit_text ? where->exit_text : p->exit_text);
     failure_sentence(f, sentence, sizeof(sentence));
-    c.message = keep(s, arena_printf(s->arena, "%s%s%s%s%s", sentence,
-                                     on_node(s, where->node),
-                                     is_oom ? ": out of memory: the container's "
-                                              "memory limit was reached"
-                                            : "",
-                                     *f->why ? ": " : "", f->why));
+    c.message =
+        keep(s, arena_printf(s->arena, "%s%s%s%s%s", sentence, on_node(s, where->node),
+                             is_oom ? ": out of memory: the container's "
+                                      "memory limit was reached"
+                                    : "",
+                             *f->why ? ": " : "", f->why));
     offer(s, &c);
 }
 
-/* A container's exit without a report: the agent itself was killed, or never started. */
+/* A container's exit without a report: the agent itself was killed, or never started.
+ */
 static void offer_exit(struct search *s, const struct pod *p)
 {
     struct cause c = {.rank = -1, .pod = p->name, .node = p->node, .has_exit = true};
@@ -182,16 +183,17 @@ static void offer_deleted(struct search *s, uint32_t index, const struct pod *p)
     c.pod = keep(s, arena_strdup(s->arena, name));
     c.reason = p && *p->reason ? p->reason : "WorkerDeleted";
     c.at_wall_us = p ? p->delete_wall_us : 0;
-    c.message = keep(s, arena_printf(s->arena,
-                                     "worker pod %s%s was deleted before the job had "
-                                     "finished%s%s",
-                                     name, on_node(s, c.node),
-                                     p && *p->message ? ": " : "",
-                                     p ? p->message : ""));
+    c.message =
+        keep(s, arena_printf(s->arena,
+                             "worker pod %s%s was deleted before the job had "
+                             "finished%s%s",
+                             name, on_node(s, c.node), p && *p->message ? ": " : "",
+                             p ? p->message : ""));
     offer(s, &c);
 }
 
-/* --- counting and deciding --------------------------------------------------------- */
+/* --- counting and deciding ---------------------------------------------------------
+ */
 
 static void look_at_failed(struct search *s, const struct pod *p)
 {
@@ -258,8 +260,8 @@ static void settle_finished(struct search *s)
 {
     struct verdict *v = s->v;
     const struct node *status = s->job->status;
-    const struct node *c = condition_find(
-        status, v->state == STATE_FAILED ? "Failed" : "Succeeded");
+    const struct node *c =
+        condition_find(status, v->state == STATE_FAILED ? "Failed" : "Succeeded");
     uint64_t stored_us = 0;
 
     v->reason = or_empty(node_str(c, "reason"));
@@ -267,7 +269,8 @@ static void settle_finished(struct search *s)
     if (!v->has_cause)
         return;
     if (v->state == STATE_FAILED && node_get(status, "failure")
-        && timestamp_parse_us(or_empty(node_str(status, "failure.time")), &stored_us) == 0
+        && timestamp_parse_us(or_empty(node_str(status, "failure.time")), &stored_us)
+               == 0
         && v->cause.at_wall_us != 0 && v->cause.at_wall_us < stored_us) {
         v->reason = v->cause.reason;
         v->message = v->cause.message;
@@ -311,14 +314,17 @@ static void decide(struct search *s, const struct outcome *outcome)
     } else {
         v->state = STATE_PENDING;
         v->reason = "WorkersNotRunning";
-        v->message = keep(s, arena_printf(s->arena, "%u of %u workers run%s%s",
-                                          v->running, n, *v->waiting ? ": " : "",
-                                          v->waiting));
+        v->message =
+            keep(s, arena_printf(s->arena, "%u of %u workers run%s%s", v->running, n,
+                                 *v->waiting ? ": " : "", v->waiting));
     }
 }
 
-int verdict_make(const struct job *job, const struct observed *seen,
-                 const struct outcome *outcome, struct arena *a, struct verdict *ret)
+int verdict_make(const struct job *job,
+                 const struct observed *seen,
+                 const struct outcome *outcome,
+                 struct arena *a,
+                 struct verdict *ret)
 {
     struct verdict v = {.waiting = "", .reason = "", .message = ""};
     struct search s = {.job = job, .seen = seen, .arena = a, .v = &v};
@@ -326,8 +332,8 @@ int verdict_make(const struct job *job, const struct observed *seen,
 
     v.was_finished = has_failed || condition_is_true(job->status, "Succeeded");
     v.state = has_failed ? STATE_FAILED : STATE_SUCCEEDED;
-    v.is_created = condition_is_true(job->status, "Created")
-                   || (seen->n > 0 && all_made(seen));
+    v.is_created =
+        condition_is_true(job->status, "Created") || (seen->n > 0 && all_made(seen));
     for (uint32_t i = 0; i < seen->n; i++)
         look_at(&s, i);
     if (v.was_finished)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the observations say about a job: its state, counts and, when it failed, the first cause.
- * Pure. */
+/* What the observations say about a job: its state, counts and, when it failed, the
+ * first cause. Pure. */
 #ifndef OPERATOR_CORE_VERDICT_H
 #define OPERATOR_CORE_VERDICT_H
 
@@ -12,11 +12,12 @@ enum job_state { STATE_PENDING, STATE_RUNNING, STATE_SUCCEEDED, STATE_FAILED };
 #define STATE_COUNT 4
 const char *state_name(enum job_state s);
 
-struct cause { /* texts live in the arena or in the observed pods */
-    int32_t rank;        /* -1: no rank is known */
-    const char *pod;     /* "" if none */
-    const char *node;    /* "" if unknown */
-    const char *reason;  /* CamelCase: WorkerFailed, WorkerDeleted, OOMKilled, Evicted, ... */
+struct cause {        /* texts live in the arena or in the observed pods */
+    int32_t rank;     /* -1: no rank is known */
+    const char *pod;  /* "" if none */
+    const char *node; /* "" if unknown */
+    const char
+        *reason; /* CamelCase: WorkerFailed, WorkerDeleted, OOMKilled, Evicted, ... */
     const char *message; /* one sentence */
     const char *output;  /* last lines of what failed, "" if unknown */
     bool has_exit;
@@ -26,10 +27,11 @@ struct cause { /* texts live in the arena or in the observed pods */
 
 struct verdict {
     enum job_state state;
-    bool is_created;      /* every object was made */
-    bool was_finished;    /* the stored status says so already; state never changes again */
+    bool is_created; /* every object was made */
+    bool
+        was_finished; /* the stored status says so already; state never changes again */
     uint32_t running, ready, succeeded, failed; /* worker pods by phase */
-    const char *reason, *message; /* of the state's condition */
+    const char *reason, *message;               /* of the state's condition */
     bool has_cause;
     struct cause cause;
     const char *waiting; /* why the first worker that does not run does not; "" */
@@ -40,7 +42,10 @@ bool condition_is_true(const struct node *status, const char *type);
 const struct node *condition_find(const struct node *status, const char *type);
 
 /* -ENOMEM when the arena is out. */
-int verdict_make(const struct job *job, const struct observed *seen,
-                 const struct outcome *outcome, struct arena *a, struct verdict *ret);
+int verdict_make(const struct job *job,
+                 const struct observed *seen,
+                 const struct outcome *outcome,
+                 struct arena *a,
+                 struct verdict *ret);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Base64 for Secret data (out) and kubeconfig's *-data fields (in). Decoding is strict: padding
- * only at the end, no stray bits checked beyond that. */
+/* Base64 for Secret data (out) and kubeconfig's *-data fields (in). Decoding is strict:
+ * padding only at the end, no stray bits checked beyond that. */
 #include "operator/doc/base64.h"
 
 #include <errno.h>

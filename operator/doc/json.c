@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* JSON in and out.
  *
- * Reading: jansson parses (it is the one who knows surrogates, escapes and numbers), then its tree
- * is copied into the arena and dropped at once, so that the rest of the operator has one tree type
- * and one way to release it. Writing: ours, because nodes keep their order and the output must be
- * the same byte for byte on every run (golden files, "patch only on change").
- * Invariant: depth is bounded by NODE_MAX_DEPTH, so the recursion is, too. */
+ * Reading: jansson parses (it is the one who knows surrogates, escapes and numbers),
+ * then its tree is copied into the arena and dropped at once, so that the rest of the
+ * operator has one tree type and one way to release it. Writing: ours, because nodes
+ * keep their order and the output must be the same byte for byte on every run (golden
+ * files, "patch only on change"). Invariant: depth is bounded by NODE_MAX_DEPTH, so the
+ * recursion is, too. */
 #include "operator/doc/json.h"
 
 #include <errno.h>
@@ -67,8 +68,8 @@ static struct node *convert(struct build *b, const json_t *j, unsigned depth)
     return n;
 }
 
-int json_read(struct arena *a, const char *text, size_t n, const struct node **ret,
-              struct err *err)
+int json_read(
+    struct arena *a, const char *text, size_t n, struct node **ret, struct err *err)
 {
     struct build b = {.arena = a};
     json_error_t e;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* JSON text <-> node tree. The reader is jansson; jansson's header stays inside json.c. */
+/* JSON text <-> node tree. The reader is jansson; jansson's header stays inside json.c.
+ */
 #ifndef OPERATOR_DOC_JSON_H
 #define OPERATOR_DOC_JSON_H
 
@@ -9,10 +10,11 @@
 #include "runtime/base/err.h"
 #include "runtime/base/strbuf.h"
 
-/* One JSON object or array that fills text[0..n). -EINVAL with line and column on bad syntax or
- * more than NODE_MAX_DEPTH levels; -ENOMEM when memory or the arena's bound is out. */
-int json_read(struct arena *a, const char *text, size_t n, const struct node **ret,
-              struct err *err);
+/* One JSON object or array that fills text[0..n). -EINVAL with line and column on bad
+ * syntax or more than NODE_MAX_DEPTH levels; -ENOMEM when memory or the arena's bound
+ * is out. */
+int json_read(
+    struct arena *a, const char *text, size_t n, struct node **ret, struct err *err);
 /* Compact, or indented by two spaces. Status of the buffer tells about memory. */
 void json_write(const struct node *n, struct strbuf *out);
 void json_write_pretty(const struct node *n, struct strbuf *out);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The tree behind every document of the operator: API objects, kubeconfig, status.
  *
- * Children are a singly linked list in order of insertion; look-up is linear, because the objects
- * of Kubernetes have few keys per level. Memory comes from one arena per unit of work, so nothing
- * here frees. Called by doc/json, doc/yaml and everything in core/. */
+ * Children are a singly linked list in order of insertion; look-up is linear, because
+ * the objects of Kubernetes have few keys per level. Memory comes from one arena per
+ * unit of work, so nothing here frees. Called by doc/json, doc/yaml and everything in
+ * core/. */
 #include "operator/doc/node.h"
 
 #include <errno.h>
@@ -282,6 +283,24 @@ void node_set(struct build *b, struct node *o, const char *key, struct node *val
         append(o, value);
 }
 
+void node_drop(struct node *o, const char *key)
+{
+    struct node *prev = NULL;
+
+    for (struct node *c = o ? o->first : NULL; c; prev = c, c = c->next) {
+        if (strcmp(c->key, key) != 0)
+            continue;
+        if (prev)
+            prev->next = c->next;
+        else
+            o->first = c->next;
+        if (o->last == c)
+            o->last = prev;
+        o->n--;
+        return;
+    }
+}
+
 void node_set_str(struct build *b, struct node *o, const char *key, const char *value)
 {
     node_set(b, o, key, node_string(b, value));
@@ -319,8 +338,8 @@ void node_add_str(struct build *b, struct node *array, const char *value)
     node_add(b, array, node_string(b, value));
 }
 
-struct node *node_child(struct build *b, struct node *o, const char *key,
-                        enum node_type type)
+struct node *
+node_child(struct build *b, struct node *o, const char *key, enum node_type type)
 {
     struct node *c = o ? find(o, key) : NULL;
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One tree type for JSON and YAML. Every node and string lives in the builder's arena and dies with
- * it. Readers accept NULL and a wrong type and answer "absent", so a path can be asked in one line.
+/* One tree type for JSON and YAML. Every node and string lives in the builder's arena
+ * and dies with it. Readers accept NULL and a wrong type and answer "absent", so a path
+ * can be asked in one line.
  *
  *     struct build b = {.arena = &a};
  *     struct node *o = node_object(&b);
@@ -54,8 +55,9 @@ bool node_bool(const struct node *o, const char *path, bool dflt);
 /* Same value; the order of keys in objects does not matter, 1 and 1.0 differ. */
 bool node_equal(const struct node *a, const struct node *b);
 
-/* Building. A failure sets b->status to -ENOMEM and makes the call return NULL; every call accepts
- * a NULL node and then does nothing. Strings are copied. A node belongs to one parent only. */
+/* Building. A failure sets b->status to -ENOMEM and makes the call return NULL; every
+ * call accepts a NULL node and then does nothing. Strings are copied. A node belongs to
+ * one parent only. */
 struct build {
     struct arena *arena;
     int status;
@@ -67,7 +69,8 @@ struct node *node_number(struct build *b, int64_t i);
 struct node *node_real(struct build *b, double d);
 struct node *node_boolean(struct build *b, bool v);
 struct node *node_null(struct build *b);
-struct node *node_copy(struct build *b, const struct node *n); /* deep; key not copied */
+struct node *node_copy(struct build *b,
+                       const struct node *n); /* deep; key not copied */
 void node_set(struct build *b, struct node *o, const char *key, struct node *value);
 void node_set_str(struct build *b, struct node *o, const char *key, const char *value);
 void node_set_int(struct build *b, struct node *o, const char *key, int64_t value);
@@ -75,8 +78,10 @@ void node_set_bool(struct build *b, struct node *o, const char *key, bool value)
 void node_add(struct build *b, struct node *array, struct node *value);
 void node_add_first(struct build *b, struct node *array, struct node *value);
 void node_add_str(struct build *b, struct node *array, const char *value);
+void node_drop(struct node *o,
+               const char *key); /* forgets the child, if there is one */
 /* The child of that name and type, made when absent or of another type. */
-struct node *node_child(struct build *b, struct node *o, const char *key,
-                        enum node_type type);
+struct node *
+node_child(struct build *b, struct node *o, const char *key, enum node_type type);
 
 #endif

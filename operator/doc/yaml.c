@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* YAML reader on libyaml's event stream.
  *
- * A stack of open containers (bounded by NODE_MAX_DEPTH) receives each finished value; in a mapping
- * every other scalar is the key of the next value. Aliases are refused rather than expanded: a
- * kubeconfig needs none, and they are the way a short text becomes a large tree. */
+ * A stack of open containers (bounded by NODE_MAX_DEPTH) receives each finished value;
+ * in a mapping every other scalar is the key of the next value. Aliases are refused
+ * rather than expanded: a kubeconfig needs none, and they are the way a short text
+ * becomes a large tree. */
 #include "operator/doc/yaml.h"
 
 #include <errno.h>
@@ -186,8 +187,8 @@ static int read_events(yaml_parser_t *p, struct reader *r)
     return rc;
 }
 
-int yaml_read(struct arena *a, const char *text, size_t n, const struct node **ret,
-              struct err *err)
+int yaml_read(
+    struct arena *a, const char *text, size_t n, struct node **ret, struct err *err)
 {
     AUTOFREE struct reader *r = mem_zalloc(sizeof(*r));
     yaml_parser_t p;

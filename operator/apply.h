@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Carries out a plan: stage after stage, the actions of a stage side by side. */
+#ifndef OPERATOR_APPLY_H
+#define OPERATOR_APPLY_H
+
+#include "operator/core/plan.h"
+#include "operator/operator.h"
+
+struct apply;
+typedef void (*apply_done_fn)(void *arg, const struct outcome *outcome);
+
+/* Starts; done is called exactly once, perhaps before this returns. job, plan and arena
+ * must live until then, and everything made here lives in the arena. The first trouble
+ * stops what has not been started. The store learns of every object that the API server
+ * confirms. */
+void apply_start(struct operator* op,
+                 const char *key,
+                 const struct job *job,
+                 const struct plan *plan,
+                 struct arena *arena,
+                 apply_done_fn done,
+                 void *arg);
+
+#endif

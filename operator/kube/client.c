@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The client.
+ *
+ *   kube_submit -> waiting (FIFO) --token bucket, MAX_IN_FLIGHT--> http -> done
+ *   kube_watch  -> http (a connection of its own) -> lines -> done
+ *
+ * 429 pauses the whole bucket for as long as the server asks, then the caller decides
+ * about its request. Writes are numbered for the crash points. Requests are owned by
+ * the client until their callback has returned. */
+#include "operator/kube/client.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "operator/kube/fault.h"
+#include "operator/kube/limit.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/mem.h"
+
+#define MAX_IN_FLIGHT      8
+#define REQUEST_TIMEOUT_MS 30000u
+#define MAX_ANSWER_BYTES   (64u << 20)
+#define MAX_LINE_BYTES     (8u << 20)
+#define MAX_PATH_BYTES     8192u
+
+struct request {
+    struct request *next;
+    struct kube *kube;
+    const char *method; /* one of the constants below */
+    char *path, *body;
+    size_t body_n;
+    uint64_t write_number; /* 0: not a write */
+    kube_done_fn done;
+    void *arg;
+};
+
+struct watch {
+    struct watch *next;
+    struct kube *kube;
+    struct stream stream;
+    stream_line_fn line;
+    kube_done_fn done;
+    void *arg;
+};
+
+struct kube {
+    struct http *http;
+    struct kube_options options;
+    struct limit limit;
+    struct request *waiting, *last, *flying;
+    struct watch *watches;
+    unsigned n_flying;
+    uint64_t n_writes;
+};
+
+static void request_free(struct request *r)
+{
+    mem_free(r->path);
+    if (r->body)
+        explicit_bzero(r->body, r->body_n); /* a Secret may be in it */
+    mem_free(r->body);
+    mem_free(r);
+}
+
+int kube_new(const struct kube_config *config,
+             const struct kube_options *options,
+             struct kube **ret,
+             struct err *err)
+{
+    struct kube *k = mem_zalloc(sizeof(*k));
+    int rc;
+
+    if (!k)
+        return err_set(err, -ENOMEM, "out of memory");
+    k->options = *options;
+    limit_init(&k->limit, options->qps, options->burst, clock_now_ns());
+    rc = http_new(config, "hvd-operator/" HVD_VERSION_STRING, &k->http, err);
+    if (rc < 0) {
+        mem_free(k);
+        return rc;
+    }
+    *ret = k;
+    return 0;
+}
+
+static void free_requests(struct request *r)
+{
+    while (r) {
+        struct request *next = r->next;
+
+        request_free(r);
+        r = next;
+    }
+}
+
+void kube_free(struct kube *k)
+{
+    if (!k)
+        return;
+    http_free(k->http);
+    free_requests(k->waiting);
+    free_requests(k->flying);
+    while (k->watches) {
+        struct watch *w = k->watches;
+
+        k->watches = w->next;
+        stream_release(&w->stream);
+        mem_free(w);
+    }
+    mem_free(k);
+}
+
+struct http *kube_http(struct kube *k)
+{
+    return k->http;
+}
+
+static const char *method_constant(const char *m)
+{
+    static const char *const known[] = {"GET", "POST", "PATCH", "DELETE"};
+
+    for (size_t i = 0; i < ARRAY_LEN(known); i++) {
+        if (strcmp(known[i], m) == 0)
+            return known[i];
+    }
+    return NULL;
+}
+
+static char *make_path(enum kube_kind kind,
+                       const char *ns,
+                       const char *name,
+                       const char *sub,
+                       const char *query)
+{
+    struct strbuf b;
+    char *s;
+
+    strbuf_init(&b, MAX_PATH_BYTES);
+    kube_path(&b, kind, ns, name, sub);
+    if (query)
+        strbuf_puts(&b, query);
+    s = strbuf_take(&b);
+    strbuf_release(&b);
+    return s;
+}
+
+int kube_submit(struct kube *k, const struct kube_request *rq, struct err *err)
+{
+    struct request *r = mem_zalloc(sizeof(*r));
+
+    if (!r)
+        return err_set(err, -ENOMEM, "out of memory");
+    r->kube = k;
+    r->method = method_constant(rq->method);
+    r->path = make_path(rq->kind, rq->ns, rq->name, rq->sub, rq->query);
+    r->body = rq->body ? mem_strndup(rq->body, rq->body_n) : NULL;
+    r->body_n = rq->body_n;
+    r->done = rq->done;
+    r->arg = rq->arg;
+    if (!r->method || !r->path || (rq->body && !r->body)) {
+        request_free(r);
+        return err_set(err, -ENOMEM, "request: out of memory or name too long");
+    }
+    if (k->last)
+        k->last->next = r;
+    else
+        k->waiting = r;
+    k->last = r;
+    return 0;
+}
+
+static void unlink_flying(struct kube *k, struct request *r)
+{
+    struct request **p = &k->flying;
+
+    while (*p != r)
+        p = &(*p)->next;
+    *p = r->next;
+    k->n_flying--;
+}
+
+static void on_done(void *arg, const struct http_reply *http)
+{
+    struct request *r = arg;
+    struct kube *k = r->kube;
+    struct kube_reply reply = {.body = http->body, .n = http->n};
+
+    answer_read(http, &reply.answer);
+    if (r->write_number)
+        fault_after_write(r->write_number);
+    if (k->options.seen)
+        k->options.seen(k->options.seen_arg, r->method, http->status);
+    if (reply.answer.cls == ANSWER_THROTTLED)
+        limit_pause(&k->limit,
+                    clock_now_ns()
+                        + (reply.answer.retry_after_s ? reply.answer.retry_after_s : 1u)
+                              * NS_PER_S);
+    unlink_flying(k, r);
+    r->done(r->arg, &reply);
+    request_free(r);
+}
+
+static void send_one(struct kube *k, struct request *r)
+{
+    struct http_request rq = {.method = r->method,
+                              .path = r->path,
+                              .body = r->body,
+                              .body_n = r->body_n,
+                              .timeout_ms = REQUEST_TIMEOUT_MS,
+                              .max_body = MAX_ANSWER_BYTES,
+                              .done = on_done,
+                              .arg = r};
+    struct http_reply failed = {0};
+
+    if (r->body)
+        rq.content_type = strcmp(r->method, "PATCH") == 0
+                              ? "application/merge-patch+json"
+                              : "application/json";
+    if (strcmp(r->method, "GET") != 0) {
+        r->write_number = ++k->n_writes;
+        fault_before_write(r->write_number);
+    }
+    r->next = k->flying;
+    k->flying = r;
+    k->n_flying++;
+    if (http_start(k->http, &rq, NULL, &failed.err) < 0) {
+        failed.body = "";
+        on_done(r, &failed);
+    }
+}
+
+void kube_tick(struct kube *k, uint64_t now_ns)
+{
+    while (k->waiting && k->n_flying < MAX_IN_FLIGHT && limit_take(&k->limit, now_ns)) {
+        struct request *r = k->waiting;
+
+        k->waiting = r->next;
+        if (!k->waiting)
+            k->last = NULL;
+        send_one(k, r);
+    }
+}
+
+uint64_t kube_next_ns(const struct kube *k)
+{
+    if (!k->waiting || k->n_flying >= MAX_IN_FLIGHT)
+        return UINT64_MAX;
+    return limit_ready_ns(&k->limit);
+}
+
+/* --- watches -----------------------------------------------------------------------
+ */
+
+static int on_chunk(void *arg, const char *p, size_t n)
+{
+    struct watch *w = arg;
+
+    return stream_feed(&w->stream, p, n, w->line, w->arg);
+}
+
+static void on_watch_done(void *arg, const struct http_reply *http)
+{
+    struct watch *w = arg, **p = &w->kube->watches;
+    struct kube_reply reply = {.body = http->body, .n = http->n};
+
+    answer_read(http, &reply.answer);
+    if (w->kube->options.seen)
+        w->kube->options.seen(w->kube->options.seen_arg, "WATCH", http->status);
+    while (*p != w)
+        p = &(*p)->next;
+    *p = w->next;
+    w->done(w->arg, &reply);
+    stream_release(&w->stream);
+    mem_free(w);
+}
+
+int kube_watch(struct kube *k, const struct kube_watch *spec, struct err *err)
+{
+    AUTOFREE char *path = make_path(spec->kind, spec->ns, NULL, NULL, spec->query);
+    struct watch *w = mem_zalloc(sizeof(*w));
+    struct http_request rq = {.method = "GET",
+                              .path = path,
+                              .idle_ms = spec->idle_ms,
+                              .max_body = 1u << 20,
+                              .done = on_watch_done,
+                              .chunk = on_chunk,
+                              .arg = w};
+    int rc = w && path ? 0 : err_set(err, -ENOMEM, "out of memory");
+
+    if (rc == 0) {
+        w->kube = k;
+        w->line = spec->line;
+        w->done = spec->done;
+        w->arg = spec->arg;
+        stream_init(&w->stream, MAX_LINE_BYTES);
+        rc = http_start(k->http, &rq, NULL, err);
+    }
+    if (rc < 0) {
+        mem_free(w);
+        return rc;
+    }
+    w->next = k->watches;
+    k->watches = w;
+    return 0;
+}

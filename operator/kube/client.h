@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Requests to the API server by kind, name and verb: queued, rate-limited, at most a
+ * few in flight; and watches, which are neither. One thread; answers come from
+ * http_run. */
+#ifndef OPERATOR_KUBE_CLIENT_H
+#define OPERATOR_KUBE_CLIENT_H
+
+#include "operator/kube/answer.h"
+#include "operator/kube/http.h"
+#include "operator/kube/path.h"
+#include "operator/kube/stream.h"
+
+struct kube;
+
+struct kube_reply {
+    struct answer answer;
+    const char *body; /* valid during the callback */
+    size_t n;
+};
+typedef void (*kube_done_fn)(void *arg, const struct kube_reply *reply);
+
+struct kube_request {
+    const char *method; /* GET POST PATCH DELETE */
+    enum kube_kind kind;
+    const char *ns, *name, *sub; /* see kube_path */
+    const char *query;           /* "?a=b", made by kube_query; NULL for none */
+    const char *body;            /* copied; NULL for none. A PATCH is a merge patch */
+    size_t body_n;
+    kube_done_fn done;
+    void *arg;
+};
+
+/* Told about every answer; for metrics. */
+typedef void (*kube_seen_fn)(void *arg, const char *method, int http);
+
+struct kube_options {
+    uint32_t qps, burst;
+    kube_seen_fn seen; /* may be NULL */
+    void *seen_arg;
+};
+
+int kube_new(const struct kube_config *config,
+             const struct kube_options *options,
+             struct kube **ret,
+             struct err *err);
+void kube_free(struct kube *k); /* open requests are dropped without a callback */
+struct http *kube_http(struct kube *k);
+
+/* Queues a request; done is called exactly once unless this fails. */
+int kube_submit(struct kube *k, const struct kube_request *rq, struct err *err);
+/* Opens a watch at once. line is called for each event, done when it has ended. */
+struct kube_watch {
+    enum kube_kind kind;
+    const char *ns, *query;
+    uint64_t idle_ms;
+    stream_line_fn line;
+    kube_done_fn done;
+    void *arg;
+};
+int kube_watch(struct kube *k, const struct kube_watch *w, struct err *err);
+
+void kube_tick(struct kube *k, uint64_t now_ns); /* sends what may be sent now */
+uint64_t
+kube_next_ns(const struct kube *k); /* when kube_tick has work; UINT64_MAX: none */
+
+#endif

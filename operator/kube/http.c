@@ -1,0 +1,518 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Requests and streams on one curl multi handle.
+ *
+ * Each request is a struct call with an easy handle from a small pool; connections are
+ * kept alive by the multi handle. HTTP/1.1 on purpose: a watch has a connection of its
+ * own, so a dead one is noticed by TCP (keep-alive, TCP_USER_TIMEOUT) and hurts nobody
+ * else.
+ *
+ * Invariants
+ *  1. done is called exactly once for a call that was not cancelled, from http_run
+ * only.
+ *  2. A call is out of the list and its easy handle back in the pool before done runs,
+ * so done may start the next request on the same connection.
+ *  3. Every call has an end: timeout_ms for requests, idle_ms for streams.
+ *  4. Peer and host name are verified; no option switches that off.
+ * Called by kube/client and, for waiting, by the loop. */
+#include "operator/kube/http.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <curl/curl.h>
+
+#include "operator/kube/bearer.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/mem.h"
+#include "runtime/base/strbuf.h"
+
+#define MAX_WAIT_FDS       8
+#define MAX_POOL           8
+#define MAX_CONNECTIONS    16
+#define CONNECT_TIMEOUT_MS 10000L
+#define DEAD_PEER_MS       40000u
+
+struct call {
+    struct call *next;
+    struct http *http;
+    uint64_t id;
+    CURL *easy;
+    struct curl_slist *headers;
+    struct strbuf body;
+    http_done_fn done;
+    http_chunk_fn chunk;
+    void *arg;
+    uint64_t idle_ns, heard_ns;
+    int chunk_rc; /* what the chunk callback ended the stream with */
+    uint32_t retry_after_s;
+    char why[CURL_ERROR_SIZE];
+};
+
+struct http {
+    const struct kube_config *config;
+    CURLM *multi;
+    CURL *pool[MAX_POOL];
+    size_t n_pool;
+    struct call *calls;
+    size_t n_active;
+    uint64_t last_id;
+    struct bearer bearer;
+    char *base_url;                /* the server as it is put into URLs */
+    struct curl_slist *connect_to; /* with tls_server_name: where that name really is */
+    char *user_agent;
+};
+
+/* --- set-up ------------------------------------------------------------------------
+ */
+
+/* With tls-server-name the URL carries the name of the certificate (SNI, Host,
+ * verification), and CONNECT_TO says where to go: "::host:port". */
+static int make_urls(struct http *h, struct err *err)
+{
+    const char *server = h->config->server;
+    const char *host = strstr(server, "://"), *end;
+    struct strbuf url, to;
+
+    h->base_url = mem_strdup(server);
+    if (h->config->tls_server_name && host) {
+        host += 3;
+        end = host + strcspn(host, "/");
+        strbuf_init(&url, 2048);
+        strbuf_init(&to, 2048);
+        strbuf_printf(&to, "::%.*s%s", (int)(end - host), host,
+                      memchr(host, ':', (size_t)(end - host)) ? "" : ":443");
+        strbuf_printf(&url, "https://%s%s", h->config->tls_server_name, end);
+        mem_free(h->base_url);
+        h->base_url = strbuf_take(&url);
+        h->connect_to = curl_slist_append(NULL, strbuf_str(&to));
+        strbuf_release(&url);
+        strbuf_release(&to);
+        if (!h->connect_to)
+            return err_set(err, -ENOMEM, "out of memory");
+    }
+    return h->base_url ? 0 : err_set(err, -ENOMEM, "out of memory");
+}
+
+int http_new(const struct kube_config *config,
+             const char *user_agent,
+             struct http **ret,
+             struct err *err)
+{
+    struct http *h = mem_zalloc(sizeof(*h));
+    int rc;
+
+    if (!h || curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK) {
+        mem_free(h);
+        return err_set(err, -ENOMEM, "libcurl does not start");
+    }
+    h->config = config;
+    h->multi = curl_multi_init();
+    h->user_agent = mem_strdup(user_agent);
+    rc = bearer_init(&h->bearer, config->token, config->token_file);
+    if (rc == 0)
+        rc = make_urls(h, err);
+    if (rc < 0 || !h->multi || !h->user_agent) {
+        http_free(h);
+        return err_set(err, -ENOMEM, "out of memory");
+    }
+    curl_multi_setopt(h->multi, CURLMOPT_MAX_HOST_CONNECTIONS, (long)MAX_CONNECTIONS);
+    curl_multi_setopt(h->multi, CURLMOPT_PIPELINING, (long)CURLPIPE_NOTHING);
+    *ret = h;
+    return 0;
+}
+
+static void put_easy(struct http *h, CURL *easy)
+{
+    if (!easy)
+        return;
+    if (h->n_pool == MAX_POOL) {
+        curl_easy_cleanup(easy);
+        return;
+    }
+    curl_easy_reset(easy);
+    h->pool[h->n_pool++] = easy;
+}
+
+static void call_free(struct call *c)
+{
+    if (c->easy)
+        put_easy(c->http, c->easy);
+    curl_slist_free_all(c->headers);
+    strbuf_release(&c->body);
+    mem_free(c);
+}
+
+void http_free(struct http *h)
+{
+    if (!h)
+        return;
+    while (h->calls)
+        http_cancel(h, h->calls->id);
+    for (size_t i = 0; i < h->n_pool; i++)
+        curl_easy_cleanup(h->pool[i]);
+    if (h->multi)
+        curl_multi_cleanup(h->multi);
+    bearer_release(&h->bearer);
+    mem_free(h->base_url);
+    curl_slist_free_all(h->connect_to);
+    mem_free(h->user_agent);
+    mem_free(h);
+    curl_global_cleanup();
+}
+
+size_t http_n_active(const struct http *h)
+{
+    return h->n_active;
+}
+
+/* --- callbacks from libcurl --------------------------------------------------------
+ */
+
+static size_t on_data(char *p, size_t size, size_t n, void *arg)
+{
+    struct call *c = arg;
+    long status = 0;
+
+    n *= size;
+    c->heard_ns = clock_now_ns();
+    curl_easy_getinfo(c->easy, CURLINFO_RESPONSE_CODE, &status);
+    if (c->chunk && status >= 200 && status < 300) {
+        c->chunk_rc = c->chunk(c->arg, p, n);
+        return c->chunk_rc < 0 ? 0 : n;
+    }
+    strbuf_add(&c->body, p, n);
+    c->chunk_rc = strbuf_status(&c->body);
+    return c->chunk_rc < 0 ? 0 : n;
+}
+
+static size_t on_header(char *p, size_t size, size_t n, void *arg)
+{
+    static const char name[] = "retry-after:";
+    struct call *c = arg;
+    char text[32];
+    size_t len = n * size;
+
+    if (len > sizeof(name) - 1 && len < sizeof(text) + sizeof(name) - 1
+        && strncasecmp(p, name, sizeof(name) - 1) == 0) {
+        unsigned long v;
+
+        memcpy(text, p + sizeof(name) - 1, len - (sizeof(name) - 1));
+        text[len - (sizeof(name) - 1)] = '\0';
+        v = strtoul(text, NULL, 10); /* a date gives 0: then our own back-off is used */
+        c->retry_after_s = v > 300 ? 300 : (uint32_t)v;
+    }
+    return len;
+}
+
+static int on_socket(void *arg, curl_socket_t fd, curlsocktype purpose)
+{
+    unsigned ms = DEAD_PEER_MS;
+
+    (void)arg;
+    (void)purpose; /* failing here means an old kernel: keep-alive then does it alone */
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof(ms));
+    return CURL_SOCKOPT_OK;
+}
+
+/* --- starting and ending -----------------------------------------------------------
+ */
+
+static int add_header(struct call *c, const char *name, const char *value)
+{
+    struct curl_slist *list;
+    struct strbuf b;
+
+    strbuf_init(&b, 128u << 10);
+    strbuf_printf(&b, "%s: %s", name, value);
+    list = strbuf_status(&b) ? NULL : curl_slist_append(c->headers, strbuf_str(&b));
+    if (b.p)
+        explicit_bzero(b.p, b.n);
+    strbuf_release(&b);
+    if (!list)
+        return -ENOMEM;
+    c->headers = list;
+    return 0;
+}
+
+static int set_headers(struct call *c, const struct http_request *rq, struct err *err)
+{
+    AUTOFREE char *bearer = NULL;
+    const char *token;
+    struct strbuf b;
+    int rc = bearer_get(&c->http->bearer, clock_now_ns(), &token, err);
+
+    if (rc < 0)
+        return rc;
+    rc = add_header(c, "Accept", "application/json");
+    if (rc == 0)
+        rc = add_header(c, "Expect", "");
+    if (rc == 0 && rq->content_type)
+        rc = add_header(c, "Content-Type", rq->content_type);
+    if (rc == 0 && token) {
+        strbuf_init(&b, 128u << 10);
+        strbuf_printf(&b, "Bearer %s", token);
+        bearer = strbuf_take(&b);
+        strbuf_release(&b);
+        rc = bearer ? add_header(c, "Authorization", bearer) : -ENOMEM;
+        if (bearer)
+            explicit_bzero(bearer, strlen(bearer));
+    }
+    return rc < 0 ? err_set(err, rc, "out of memory") : 0;
+}
+
+static void set_blob(CURL *e, CURLoption option, const char *pem)
+{
+    struct curl_blob blob = {.data = (void *)(uintptr_t)pem, .flags = CURL_BLOB_COPY};
+
+    if (!pem)
+        return;
+    blob.len = strlen(pem);
+    curl_easy_setopt(e, option, &blob);
+}
+
+static void set_tls(struct http *h, CURL *e)
+{
+    const struct kube_config *k = h->config;
+
+    curl_easy_setopt(e, CURLOPT_SSL_VERIFYPEER, 1L);
+    curl_easy_setopt(e, CURLOPT_SSL_VERIFYHOST, 2L);
+    curl_easy_setopt(e, CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2);
+    set_blob(e, CURLOPT_CAINFO_BLOB, k->ca_pem);
+    if (k->ca_file)
+        curl_easy_setopt(e, CURLOPT_CAINFO, k->ca_file);
+    if (k->cert_pem) {
+        curl_easy_setopt(e, CURLOPT_SSLCERTTYPE, "PEM");
+        curl_easy_setopt(e, CURLOPT_SSLKEYTYPE, "PEM");
+        set_blob(e, CURLOPT_SSLCERT_BLOB, k->cert_pem);
+        set_blob(e, CURLOPT_SSLKEY_BLOB, k->key_pem);
+    }
+}
+
+static void set_transport(struct call *c, const struct http_request *rq)
+{
+    CURL *e = c->easy;
+
+    curl_easy_setopt(e, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
+    curl_easy_setopt(e, CURLOPT_NOSIGNAL, 1L);
+    curl_easy_setopt(e, CURLOPT_NOPROGRESS, 1L);
+    curl_easy_setopt(e, CURLOPT_FOLLOWLOCATION, 0L);
+    curl_easy_setopt(e, CURLOPT_PROTOCOLS_STR, "http,https");
+    curl_easy_setopt(e, CURLOPT_CONNECTTIMEOUT_MS, CONNECT_TIMEOUT_MS);
+    curl_easy_setopt(e, CURLOPT_TIMEOUT_MS, (long)rq->timeout_ms);
+    curl_easy_setopt(e, CURLOPT_TCP_KEEPALIVE, 1L);
+    curl_easy_setopt(e, CURLOPT_TCP_KEEPIDLE, 30L);
+    curl_easy_setopt(e, CURLOPT_TCP_KEEPINTVL, 10L);
+    curl_easy_setopt(e, CURLOPT_BUFFERSIZE, 16384L);
+    curl_easy_setopt(e, CURLOPT_SOCKOPTFUNCTION, on_socket);
+    curl_easy_setopt(e, CURLOPT_USERAGENT, c->http->user_agent);
+    curl_easy_setopt(e, CURLOPT_ERRORBUFFER, c->why);
+    curl_easy_setopt(e, CURLOPT_PRIVATE, c);
+    curl_easy_setopt(e, CURLOPT_WRITEFUNCTION, on_data);
+    curl_easy_setopt(e, CURLOPT_WRITEDATA, c);
+    curl_easy_setopt(e, CURLOPT_HEADERFUNCTION, on_header);
+    curl_easy_setopt(e, CURLOPT_HEADERDATA, c);
+    if (c->http->config->proxy_url)
+        curl_easy_setopt(e, CURLOPT_PROXY, c->http->config->proxy_url);
+}
+
+static int set_request(struct call *c, const struct http_request *rq, struct err *err)
+{
+    CURL *e = c->easy;
+    struct strbuf url;
+    CURLcode rc;
+
+    strbuf_init(&url, 16384);
+    strbuf_printf(&url, "%s%s", c->http->base_url, rq->path);
+    rc = strbuf_status(&url) ? CURLE_OUT_OF_MEMORY
+                             : curl_easy_setopt(e, CURLOPT_URL, strbuf_str(&url));
+    strbuf_release(&url);
+    if (rc == CURLE_OK)
+        rc = curl_easy_setopt(e, CURLOPT_CUSTOMREQUEST, rq->method);
+    if (rc == CURLE_OK && rq->body) {
+        curl_easy_setopt(e, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)rq->body_n);
+        rc = curl_easy_setopt(e, CURLOPT_COPYPOSTFIELDS, rq->body);
+    }
+    if (rc == CURLE_OK && c->http->connect_to)
+        rc = curl_easy_setopt(e, CURLOPT_CONNECT_TO, c->http->connect_to);
+    if (rc != CURLE_OK)
+        return err_set(err, -EINVAL, "%s %s: %s", rq->method, rq->path,
+                       curl_easy_strerror(rc));
+    curl_easy_setopt(e, CURLOPT_HTTPHEADER, c->headers);
+    return 0;
+}
+
+int http_start(struct http *h,
+               const struct http_request *rq,
+               uint64_t *ret_id,
+               struct err *err)
+{
+    struct call *c = mem_zalloc(sizeof(*c));
+    int rc;
+
+    if (!c)
+        return err_set(err, -ENOMEM, "out of memory");
+    c->http = h;
+    c->done = rq->done;
+    c->chunk = rq->chunk;
+    c->arg = rq->arg;
+    c->idle_ns = rq->idle_ms * NS_PER_MS;
+    c->heard_ns = clock_now_ns();
+    strbuf_init(&c->body, rq->max_body);
+    c->easy = h->n_pool ? h->pool[--h->n_pool] : curl_easy_init();
+    rc = c->easy ? set_headers(c, rq, err) : err_set(err, -ENOMEM, "out of memory");
+    if (rc == 0) {
+        set_transport(c, rq);
+        set_tls(h, c->easy);
+        rc = set_request(c, rq, err);
+    }
+    if (rc == 0 && curl_multi_add_handle(h->multi, c->easy) != CURLM_OK)
+        rc = err_set(err, -ENOMEM, "libcurl takes no more requests");
+    if (rc < 0) {
+        call_free(c);
+        return rc;
+    }
+    c->id = ++h->last_id;
+    c->next = h->calls;
+    h->calls = c;
+    h->n_active++;
+    if (ret_id)
+        *ret_id = c->id;
+    return 0;
+}
+
+static void unlink_call(struct http *h, struct call *c)
+{
+    struct call **p = &h->calls;
+
+    while (*p != c)
+        p = &(*p)->next;
+    *p = c->next;
+    h->n_active--;
+    curl_multi_remove_handle(h->multi, c->easy);
+}
+
+void http_cancel(struct http *h, uint64_t id)
+{
+    struct call *c = h->calls;
+
+    while (c && c->id != id)
+        c = c->next;
+    if (!c)
+        return;
+    unlink_call(h, c);
+    call_free(c);
+}
+
+/* Ends c: hands the easy handle back, then tells the caller. */
+static void finish(struct http *h, struct call *c, struct http_reply *r)
+{
+    if (r->status == 401)
+        bearer_stale(&h->bearer);
+    unlink_call(h, c);
+    put_easy(h, c->easy);
+    c->easy = NULL;
+    r->body = strbuf_str(&c->body);
+    r->n = c->body.n;
+    r->retry_after_s = c->retry_after_s;
+    c->done(c->arg, r);
+    call_free(c);
+}
+
+static void on_curl_done(struct http *h, CURLMsg *m)
+{
+    struct http_reply r = {0};
+    struct call *c = NULL;
+    long status = 0;
+    char *p = NULL;
+
+    curl_easy_getinfo(m->easy_handle, CURLINFO_PRIVATE, &p);
+    curl_easy_getinfo(m->easy_handle, CURLINFO_RESPONSE_CODE, &status);
+    c = (struct call *)(void *)p;
+    if (m->data.result == CURLE_OK)
+        r.status = (int)status;
+    else if (c->chunk_rc < 0)
+        (void)err_set(&r.err, c->chunk_rc, "%s",
+                      c->chunk_rc == -E2BIG ? "the answer is too large"
+                                            : strerror(-c->chunk_rc));
+    else
+        (void)err_set(&r.err,
+                      m->data.result == CURLE_OPERATION_TIMEDOUT ? -ETIMEDOUT : -EIO,
+                      "%s: %s", h->config->server,
+                      *c->why ? c->why : curl_easy_strerror(m->data.result));
+    finish(h, c, &r);
+}
+
+static struct call *find_silent(struct http *h, uint64_t now_ns)
+{
+    struct call *c = h->calls;
+
+    while (c && (c->idle_ns == 0 || now_ns - c->heard_ns < c->idle_ns))
+        c = c->next;
+    return c;
+}
+
+static uint64_t idle_deadline(const struct http *h)
+{
+    uint64_t first = UINT64_MAX;
+
+    for (const struct call *c = h->calls; c; c = c->next) {
+        if (c->idle_ns && c->heard_ns + c->idle_ns < first)
+            first = c->heard_ns + c->idle_ns;
+    }
+    return first;
+}
+
+static void dispatch(struct http *h)
+{
+    struct call *silent;
+    CURLMsg *m;
+    int left;
+
+    while ((m = curl_multi_info_read(h->multi, &left))) {
+        if (m->msg == CURLMSG_DONE)
+            on_curl_done(h, m);
+    }
+    while ((silent = find_silent(h, clock_now_ns()))) {
+        struct http_reply r = {0};
+
+        (void)err_set(&r.err, -ETIMEDOUT, "%s: nothing heard for %llu s",
+                      h->config->server,
+                      (unsigned long long)(silent->idle_ns / NS_PER_S));
+        finish(h, silent, &r);
+    }
+}
+
+int http_run(struct http *h,
+             uint64_t deadline_ns,
+             struct pollfd *fds,
+             size_t n_fds,
+             struct err *err)
+{
+    struct curl_waitfd w[MAX_WAIT_FDS];
+    uint64_t idle_ns = idle_deadline(h);
+    int ms, running;
+    CURLMcode rc;
+
+    if (n_fds > MAX_WAIT_FDS)
+        return err_set(err, -EINVAL, "too many descriptors to wait for");
+    for (size_t i = 0; i < n_fds; i++)
+        w[i] = (struct curl_waitfd){.fd = fds[i].fd, .events = CURL_WAIT_POLLIN};
+    ms = clock_left_ms(deadline_ns < idle_ns ? deadline_ns : idle_ns);
+    rc = curl_multi_perform(h->multi, &running);
+    if (rc == CURLM_OK)
+        rc = curl_multi_poll(h->multi, w, (unsigned)n_fds, ms < 0 ? INT_MAX : ms, NULL);
+    if (rc == CURLM_OK)
+        rc = curl_multi_perform(h->multi, &running);
+    if (rc != CURLM_OK)
+        return err_set(err, -EIO, "libcurl: %s", curl_multi_strerror(rc));
+    for (size_t i = 0; i < n_fds; i++)
+        fds[i].revents = w[i].revents & CURL_WAIT_POLLIN ? POLLIN : 0;
+    dispatch(h);
+    return 0;
+}

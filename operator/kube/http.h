@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* HTTP to one API server: many requests and a few streams at once, in one thread, over
+ * kept-alive connections. TLS is always verified. libcurl stays inside http.c. */
+#ifndef OPERATOR_KUBE_HTTP_H
+#define OPERATOR_KUBE_HTTP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "operator/kube/config.h"
+#include "runtime/base/err.h"
+
+struct http_reply {
+    int status;       /* HTTP status; 0 when there was no whole answer */
+    struct err err;   /* why not */
+    const char *body; /* NUL-terminated; valid during the callback. Empty for streams */
+    size_t n;
+    uint32_t retry_after_s; /* from the header of that name; 0: none */
+};
+/* Exactly once per started request, unless it was cancelled. May start and cancel
+ * others. */
+typedef void (*http_done_fn)(void *arg, const struct http_reply *reply);
+/* A piece of a 2xx answer's body. Negative ends the stream: done is called with that
+ * code. Must not start or cancel requests. */
+typedef int (*http_chunk_fn)(void *arg, const char *p, size_t n);
+
+struct http_request {
+    const char *method, *path; /* path with query, as sent */
+    const char *content_type;  /* of body; NULL without body */
+    const char *body;          /* copied */
+    size_t body_n;
+    uint64_t timeout_ms; /* whole request; 0: none (streams) */
+    uint64_t idle_ms;    /* streams: nothing heard for so long is an error; 0: none */
+    size_t max_body;     /* a longer answer is an error */
+    http_done_fn done;
+    http_chunk_fn chunk; /* NULL: the body is gathered for done */
+    void *arg;
+};
+
+struct http;
+/* config must live as long as the handle. */
+int http_new(const struct kube_config *config,
+             const char *user_agent,
+             struct http **ret,
+             struct err *err);
+void http_free(struct http *h); /* no callbacks; accepts NULL */
+/* ret_id may be NULL; ids are never 0 and never used twice. */
+int http_start(struct http *h,
+               const struct http_request *rq,
+               uint64_t *ret_id,
+               struct err *err);
+void http_cancel(struct http *h,
+                 uint64_t id); /* no callback; unknown ids are ignored */
+size_t http_n_active(const struct http *h);
+
+struct pollfd;
+/* Waits at most until deadline_ns for the network or one of fds (revents set), then
+ * runs what is ready and calls callbacks. The only place that waits. */
+int http_run(struct http *h,
+             uint64_t deadline_ns,
+             struct pollfd *fds,
+             size_t n_fds,
+             struct err *err);
+
+#endif

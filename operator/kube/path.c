@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* URL paths of the five kinds that the operator deals with. Names come from outside (a
+ * namespace flag, an object), so every element is encoded: nothing can climb out of its
+ * place. */
+#include "operator/kube/path.h"
+
+#include <string.h>
+
+#include "runtime/base/mem.h"
+
+static const struct {
+    const char *name, *prefix, *plural;
+} kinds[] = {
+    [KUBE_JOB] = {"HorovodJob", "/apis/ringmaster.dev/v1beta1", "horovodjobs"},
+    [KUBE_POD] = {"Pod", "/api/v1", "pods"},
+    [KUBE_SERVICE] = {"Service", "/api/v1", "services"},
+    [KUBE_SECRET] = {"Secret", "/api/v1", "secrets"},
+    [KUBE_EVENT] = {"Event", "/api/v1", "events"},
+};
+_Static_assert(ARRAY_LEN(kinds) == KUBE_KIND_COUNT, "one row per kind");
+
+const char *kube_kind_name(enum kube_kind k)
+{
+    return kinds[k].name;
+}
+
+static void encode(struct strbuf *out, const char *s)
+{
+    for (; *s; s++) {
+        unsigned char c = (unsigned char)*s;
+
+        if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9')
+            || strchr("-_~", c))
+            strbuf_putc(out, *s);
+        else if (c == '.' && s[1] != '.' && s[1] != '\0') /* never ".." or "." alone */
+            strbuf_putc(out, '.');
+        else
+            strbuf_printf(out, "%%%02X", c);
+    }
+}
+
+void kube_path(struct strbuf *out,
+               enum kube_kind kind,
+               const char *ns,
+               const char *name,
+               const char *sub)
+{
+    strbuf_puts(out, kinds[kind].prefix);
+    if (ns) {
+        strbuf_puts(out, "/namespaces/");
+        encode(out, ns);
+    }
+    strbuf_printf(out, "/%s", kinds[kind].plural);
+    if (name) {
+        strbuf_putc(out, '/');
+        encode(out, name);
+    }
+    if (sub)
+        strbuf_printf(out, "/%s", sub);
+}
+
+void kube_query(struct strbuf *out, const char *key, const char *value)
+{
+    if (!value)
+        return;
+    strbuf_printf(out, "%c%s=", strchr(strbuf_str(out), '?') ? '&' : '?', key);
+    encode(out, value);
+}

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Kind and name -> URL path, each element percent-encoded. Pure. */
+#ifndef OPERATOR_KUBE_PATH_H
+#define OPERATOR_KUBE_PATH_H
+
+#include "runtime/base/strbuf.h"
+
+enum kube_kind { KUBE_JOB, KUBE_POD, KUBE_SERVICE, KUBE_SECRET, KUBE_EVENT };
+#define KUBE_KIND_COUNT 5
+const char *kube_kind_name(enum kube_kind k); /* "HorovodJob", "Pod", ... */
+
+/* ns NULL: all namespaces. name NULL: the collection. sub: "status" or NULL. */
+void kube_path(struct strbuf *out,
+               enum kube_kind kind,
+               const char *ns,
+               const char *name,
+               const char *sub);
+/* "&key=value" with value encoded; the first parameter gets '?'. value NULL: nothing.
+ */
+void kube_query(struct strbuf *out, const char *key, const char *value);
+
+#endif

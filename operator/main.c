@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* hvd-operator: arguments, signals and wiring; no decisions.
+ *
+ *   watch jobs --.                      .--> apply --> API server
+ *                +--> store --> queue --+
+ *   watch pods --'                      '--> record, status patch
+ *
+ * Exit codes: 0 asked to stop; 1 cannot work (the sentence is logged); 2 wrong usage.
+ */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+
+#include "operator/loop.h"
+#include "operator/options.h"
+#include "operator/record.h"
+#include "operator/sync.h"
+#include "operator/watch.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/fd.h"
+#include "runtime/base/log.h"
+#include "runtime/base/mem.h"
+
+bool operator_is_synced(const struct operator* op)
+{
+    return watcher_is_synced(op->jobs) && watcher_is_synced(op->pods);
+}
+
+void operator_wake(struct operator* op, const char *key)
+{
+    if (*key && queue_add(op->queue, key, clock_now_ns()) < 0)
+        log_warn("out of memory, the next event will wake it", "job=%s", key);
+}
+
+static void wake(void *arg, const char *key)
+{
+    operator_wake(arg, key);
+}
+
+/* --- sinks -------------------------------------------------------------------------
+ */
+
+static void jobs_begin(void *arg)
+{
+    store_begin_jobs(((struct operator*)arg)->store);
+}
+
+static void jobs_end(void *arg)
+{
+    struct operator* op = arg;
+
+    store_end_jobs(op->store);
+    store_each_job(op->store, wake, op);
+}
+
+static void jobs_put(void *arg, struct node *object)
+{
+    struct operator* op = arg;
+    char key[STORE_KEY_SIZE];
+    struct err err = ERR_INIT;
+
+    if (store_put_job(op->store, object, key, &err) < 0)
+        log_warn("job skipped", "cause=\"%s\"", err.code ? err.text : "out of memory");
+    else
+        operator_wake(op, key);
+}
+
+static void jobs_drop(void *arg, const char *ns, const char *name)
+{
+    store_drop_job(((struct operator*)arg)->store, ns, name);
+}
+
+static void pods_begin(void *arg)
+{
+    store_begin_pods(((struct operator*)arg)->store);
+}
+
+static void pods_end(void *arg)
+{
+    store_end_pods(((struct operator*)arg)->store, wake, arg);
+}
+
+static void pods_put(void *arg, struct node *object)
+{
+    struct operator* op = arg;
+    char key[STORE_KEY_SIZE];
+    struct err err = ERR_INIT;
+    struct pod pod;
+
+    if (pod_decode(object, &pod, &err) < 0 || store_put_pod(op->store, &pod, key) < 0)
+        log_warn("pod skipped", "cause=\"%s\"", err.code ? err.text : "out of memory");
+    else
+        operator_wake(op, key);
+}
+
+static void pods_drop(void *arg, const char *ns, const char *name)
+{
+    struct operator* op = arg;
+    char key[STORE_KEY_SIZE];
+
+    store_drop_pod(op->store, ns, name, key);
+    operator_wake(op, key);
+}
+
+/* --- wiring ------------------------------------------------------------------------
+ */
+
+static void on_answer(void *arg, const char *method, int http)
+{
+    metrics_request(&((struct operator*)arg)->metrics, method, http);
+}
+
+static int make_watches(struct operator* op, const char *ns)
+{
+    struct watch_sink jobs = {jobs_begin, jobs_end, jobs_put, jobs_drop, op};
+    struct watch_sink pods = {pods_begin, pods_end, pods_put, pods_drop, op};
+    int rc = watcher_new(op->kube, KUBE_JOB, ns, NULL, &jobs, &op->jobs);
+
+    if (rc == 0)
+        rc = watcher_new(op->kube, KUBE_POD, ns, LABEL_JOB_NAME, &pods, &op->pods);
+    return rc;
+}
+
+static int wire(struct operator* op,
+                const struct kube_config *config,
+                const struct options *o,
+                struct err *err)
+{
+    struct kube_options k = {
+        .qps = o->qps, .burst = o->burst, .seen = on_answer, .seen_arg = op};
+    int rc;
+
+    op->objects.runtime_image = o->runtime_image;
+    op->objects.cluster_domain = o->cluster_domain;
+    op->started_ns = clock_now_ns();
+    rc = kube_new(config, &k, &op->kube, err);
+    if (rc < 0)
+        return rc;
+    op->store = store_new();
+    op->queue = queue_new();
+    op->record = record_new(op->kube);
+    if (!op->store || !op->queue || !op->record || make_watches(op, o->ns) < 0)
+        return err_set(err, -ENOMEM, "out of memory");
+    return 0;
+}
+
+static void unwire(struct operator* op)
+{
+    kube_free(op->kube); /* first: no callback comes after it */
+    sync_drop_all(op);
+    watcher_free(op->jobs);
+    watcher_free(op->pods);
+    record_free(op->record);
+    queue_free(op->queue);
+    store_free(op->store);
+}
+
+static int
+load_config(const struct options *o, struct kube_config *ret, struct err *err)
+{
+    const char *list = getenv("KUBECONFIG");
+
+    if (o->kubeconfig || (list && *list))
+        return kube_config_load(o->kubeconfig, list, getenv("HOME"), ret, err);
+    return kube_config_incluster(getenv("KUBERNETES_SERVICE_HOST"),
+                                 getenv("KUBERNETES_SERVICE_PORT"), INCLUSTER_DIR, ret,
+                                 err);
+}
+
+static int open_signals(struct err *err)
+{
+    sigset_t set;
+    int fd;
+
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGINT);
+    (void)signal(SIGPIPE, SIG_IGN);
+    if (sigprocmask(SIG_BLOCK, &set, NULL) < 0)
+        return err_errno(err, errno, "sigprocmask");
+    fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    return fd < 0 ? err_errno(err, errno, "signalfd") : fd;
+}
+
+static int run(const struct options *o, struct err *err)
+{
+    CLEANUP(kube_config_release) struct kube_config config = {0};
+    CLEANUP(fd_close) int signal_fd = -1;
+    struct operator op = {0};
+    struct serve *serve = NULL;
+    int rc;
+
+    signal_fd = open_signals(err);
+    rc = signal_fd < 0 ? signal_fd : load_config(o, &config, err);
+    if (rc == 0)
+        rc = wire(&op, &config, o, err);
+    if (rc == 0)
+        rc = serve_new(&op, (uint16_t)o->http_port, &serve, err);
+    if (rc == 0) {
+        log_info("hvd-operator starts",
+                 "version=%s server=%s namespace=%s runtime_image=%s http_port=%u",
+                 HVD_VERSION_STRING, config.server, o->ns ? o->ns : "(all)",
+                 o->runtime_image, o->http_port);
+        rc = loop_run(&op, serve, signal_fd, err);
+    }
+    serve_free(serve);
+    unwire(&op);
+    return rc;
+}
+
+static int print(void (*make)(struct strbuf *))
+{
+    struct strbuf b;
+    int rc;
+
+    strbuf_init(&b, 65536);
+    make(&b);
+    rc = strbuf_status(&b) || fputs(strbuf_str(&b), stdout) < 0;
+    strbuf_release(&b);
+    return rc;
+}
+
+int main(int argc, char **argv)
+{
+    struct err err = ERR_INIT;
+    struct options o;
+
+    log_set_tag("hvd-operator", NULL);
+    if (options_parse(argc, argv, &o, &err) < 0) {
+        (void)fprintf(stderr, "hvd-operator: %s\n", err.text);
+        return 2;
+    }
+    log_set_level(o.log_level);
+    log_set_json(o.log_json);
+    switch (o.what) {
+    case OPTIONS_HELP:
+        return print(options_help);
+    case OPTIONS_MAN:
+        return print(options_man);
+    case OPTIONS_VERSION:
+        return puts("hvd-operator " HVD_VERSION_STRING) < 0;
+    case OPTIONS_RUN:
+        break;
+    }
+    if (run(&o, &err) < 0) {
+        log_error("hvd-operator stops", "cause=\"%s\"", err.text);
+        return 1;
+    }
+    return 0;
+}

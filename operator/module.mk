@@ -1,0 +1,13 @@
+# The operator. opcore is pure (doc/ and core/); opkube talks to the API server; the shell is the
+# program. hvd-operator-faults is the same program with crash points (tests only, never shipped).
+OPERATOR_SHELL := operator/apply.c operator/loop.c operator/main.c operator/options.c \
+                  operator/record.c operator/serve.c operator/sync.c operator/watch.c
+OPERATOR_LIBS  := -lcurl -ljansson -lyaml -lmicrohttpd
+
+$(eval $(call archive,opcore,$(wildcard operator/doc/*.c operator/core/*.c)))
+$(eval $(call archive,opkube,$(filter-out operator/kube/fault_%,$(wildcard operator/kube/*.c))))
+$(eval $(call program,hvd-operator,$(OPERATOR_SHELL) operator/kube/fault_none.c,opkube opcore contract base,$(OPERATOR_LIBS)))
+$(eval $(call program,hvd-operator-faults,$(OPERATOR_SHELL) operator/kube/fault_env.c,opkube opcore contract base,$(OPERATOR_LIBS)))
+ALL_BINS += $(O)/bin/hvd-operator
+
+$(eval $(call unit,op,opkube opcore contract base,$(OPERATOR_LIBS) $(O)/operator/kube/fault_none.o))

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The parts of the running operator, wired together by main.c. One thread owns all of
+ * it. */
+#ifndef OPERATOR_OPERATOR_H
+#define OPERATOR_OPERATOR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "operator/core/metrics.h"
+#include "operator/core/objects.h"
+#include "operator/core/queue.h"
+#include "operator/core/store.h"
+#include "operator/kube/client.h"
+
+struct watcher;
+struct record;
+struct sync;
+
+struct operator
+{
+    struct object_config objects;
+    struct kube *kube;
+    struct store *store;
+    struct queue *queue;
+    struct watcher *jobs, *pods;
+    struct record *record;
+    struct metrics metrics;
+    struct sync *syncs; /* at work now; see sync.c */
+    size_t n_syncs;
+    uint64_t started_ns;
+};
+
+/* Every watch has filled the cache once: only then may anything be decided. */
+bool operator_is_synced(const struct operator* op);
+/* One of our keys wants attention now. Out of memory is logged: the next event asks
+ * again. */
+void operator_wake(struct operator* op, const char *key);
+
+#endif

@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Events.
+ *
+ * name = <job>.<16 hex digits of SHA-256(uid, reason [, message])>: a life-cycle event
+ * (is_once) has one name in a job's life; a warning has one per text. POST; where it
+ * exists already, a life-cycle event is done and a warning is patched (count,
+ * lastTimestamp), at most once in 30 s per name. The table of recent names is a cache
+ * of fixed size: losing an entry costs one request. */
+#include "operator/record.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "operator/core/timestamp.h"
+#include "operator/doc/json.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/log.h"
+#include "runtime/base/mem.h"
+#include "runtime/base/sha256.h"
+
+#define EVENT_NAME_SIZE   128
+#define EVENT_TEXT_MAX    1024
+#define RECENT_SIZE       128
+#define REPEAT_AFTER_NS   (30 * NS_PER_S)
+#define EVENT_ARENA_BYTES (64u << 10)
+#define COMPONENT         "hvd-operator"
+
+struct recent {
+    char name[EVENT_NAME_SIZE];
+    uint64_t told_ns;
+    uint32_t count;
+};
+
+struct record {
+    struct kube *kube;
+    struct recent recent[RECENT_SIZE];
+    size_t next;
+};
+
+struct post {
+    struct record *record;
+    bool is_once;
+    char ns[256], name[EVENT_NAME_SIZE];
+    record_done_fn done;
+    void *arg;
+};
+
+struct record *record_new(struct kube *kube)
+{
+    struct record *r = mem_zalloc(sizeof(*r));
+
+    if (r)
+        r->kube = kube;
+    return r;
+}
+
+void record_free(struct record *r)
+{
+    mem_free(r);
+}
+
+static void make_name(const struct job *job,
+                      const struct event_note *note,
+                      char ret[EVENT_NAME_SIZE])
+{
+    uint8_t digest[SHA256_BYTES];
+    char hex[2 * 8 + 1];
+    struct sha256 s;
+
+    sha256_init(&s);
+    sha256_add(&s, job->uid, strlen(job->uid) + 1);
+    sha256_add(&s, note->reason, strlen(note->reason) + 1);
+    if (!note->is_once)
+        sha256_add(&s, note->message, strlen(note->message));
+    sha256_end(&s, digest);
+    hex_encode(digest, 8, hex);
+    (void)snprintf(ret, EVENT_NAME_SIZE, "%.63s.%s", job->name, hex);
+}
+
+static struct recent *recall(struct record *r, const char *name)
+{
+    for (size_t i = 0; i < RECENT_SIZE; i++) {
+        if (strcmp(r->recent[i].name, name) == 0)
+            return &r->recent[i];
+    }
+    return NULL;
+}
+
+static struct recent *remember(struct record *r, const char *name)
+{
+    struct recent *x = &r->recent[r->next++ % RECENT_SIZE];
+
+    *x = (struct recent){.count = 1};
+    (void)snprintf(x->name, sizeof(x->name), "%s", name);
+    return x;
+}
+
+static struct node *event_object(struct build *b,
+                                 const struct job *job,
+                                 const struct event_note *note,
+                                 const char *name)
+{
+    struct node *o = node_object(b), *meta = node_object(b), *about = node_object(b);
+    struct node *source = node_object(b);
+    char now[TIMESTAMP_SIZE], text[EVENT_TEXT_MAX];
+
+    timestamp_format_s(clock_wall_s(), now);
+    (void)snprintf(text, sizeof(text), "%s", note->message);
+    node_set_str(b, meta, "name", name);
+    node_set_str(b, meta, "namespace", job->ns);
+    node_set_str(b, about, "apiVersion", JOB_API_VERSION);
+    node_set_str(b, about, "kind", JOB_KIND);
+    node_set_str(b, about, "namespace", job->ns);
+    node_set_str(b, about, "name", job->name);
+    node_set_str(b, about, "uid", job->uid);
+    node_set_str(b, source, "component", COMPONENT);
+    node_set_str(b, o, "apiVersion", "v1");
+    node_set_str(b, o, "kind", "Event");
+    node_set(b, o, "metadata", meta);
+    node_set(b, o, "involvedObject", about);
+    node_set_str(b, o, "type", note->is_warning ? "Warning" : "Normal");
+    node_set_str(b, o, "reason", note->reason);
+    node_set_str(b, o, "message", text);
+    node_set(b, o, "source", source);
+    node_set_str(b, o, "reportingComponent", COMPONENT);
+    node_set_str(b, o, "firstTimestamp", now);
+    node_set_str(b, o, "lastTimestamp", now);
+    node_set_int(b, o, "count", 1);
+    return b->status ? NULL : o;
+}
+
+static void finish(struct post *p)
+{
+    record_done_fn done = p->done;
+    void *arg = p->arg;
+
+    mem_free(p);
+    done(arg);
+}
+
+static void on_patched(void *arg, const struct kube_reply *r)
+{
+    struct post *p = arg;
+
+    if (r->answer.cls != ANSWER_OK && r->answer.cls != ANSWER_NOT_FOUND)
+        log_debug("event not counted", "event=%s cause=\"%s\"", p->name,
+                  r->answer.message);
+    finish(p);
+}
+
+static void patch_count(struct post *p, uint32_t count)
+{
+    char now[TIMESTAMP_SIZE], body[128];
+    struct err err = ERR_INIT;
+    struct kube_request rq = {.method = "PATCH",
+                              .kind = KUBE_EVENT,
+                              .ns = p->ns,
+                              .name = p->name,
+                              .body = body,
+                              .done = on_patched,
+                              .arg = p};
+
+    timestamp_format_s(clock_wall_s(), now);
+    rq.body_n = (size_t)snprintf(body, sizeof(body),
+                                 "{\"count\":%u,\"lastTimestamp\":\"%s\"}", count, now);
+    if (kube_submit(p->record->kube, &rq, &err) < 0)
+        finish(p);
+}
+
+static void on_posted(void *arg, const struct kube_reply *r)
+{
+    struct post *p = arg;
+    struct recent *x = recall(p->record, p->name);
+
+    if (r->answer.cls == ANSWER_EXISTS && !p->is_once) {
+        patch_count(p, x ? ++x->count : 2);
+        return;
+    }
+    if (r->answer.cls != ANSWER_OK && r->answer.cls != ANSWER_EXISTS)
+        log_warn("event not written, going on", "event=%s/%s cause=\"%s\"", p->ns,
+                 p->name, r->answer.message);
+    finish(p);
+}
+
+static int send_event(struct record *r,
+                      const struct job *job,
+                      const struct event_note *note,
+                      struct post *p,
+                      struct err *err)
+{
+    struct kube_request rq = {.method = "POST",
+                              .kind = KUBE_EVENT,
+                              .ns = job->ns,
+                              .done = on_posted,
+                              .arg = p};
+    struct strbuf body;
+    struct arena arena;
+    struct build b = {.arena = &arena};
+    struct node *o;
+    int rc;
+
+    arena_init(&arena, EVENT_ARENA_BYTES);
+    strbuf_init(&body, EVENT_ARENA_BYTES);
+    o = event_object(&b, job, note, p->name);
+    if (o)
+        json_write(o, &body);
+    rq.body = strbuf_str(&body);
+    rq.body_n = body.n;
+    rc = !o || strbuf_status(&body) ? err_set(err, -ENOMEM, "out of memory")
+                                    : kube_submit(r->kube, &rq, err);
+    strbuf_release(&body);
+    arena_release(&arena);
+    return rc;
+}
+
+void record_event(struct record *r,
+                  const struct job *job,
+                  const struct event_note *note,
+                  record_done_fn done,
+                  void *arg)
+{
+    struct post *p = mem_zalloc(sizeof(*p));
+    uint64_t now_ns = clock_now_ns();
+    struct err err = ERR_INIT;
+    struct recent *x;
+
+    if (!p) {
+        done(arg);
+        return;
+    }
+    *p = (struct post){.record = r, .is_once = note->is_once, .done = done, .arg = arg};
+    (void)snprintf(p->ns, sizeof(p->ns), "%s", job->ns);
+    make_name(job, note, p->name);
+    x = recall(r, p->name);
+    if (x && (note->is_once || now_ns - x->told_ns < REPEAT_AFTER_NS)) {
+        finish(p);
+        return;
+    }
+    if (x) {
+        x->told_ns = now_ns;
+        patch_count(p, ++x->count);
+        return;
+    }
+    remember(r, p->name)->told_ns = now_ns;
+    if (send_event(r, job, note, p, &err) < 0) {
+        log_warn("event not written, going on", "event=%s cause=\"%s\"", p->name,
+                 err.text);
+        finish(p);
+    }
+}

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Kubernetes Events about a job, each told once: names are derived from the job and the
+ * text, so that a restart finds the event already there, and a repeated warning raises
+ * its count. */
+#ifndef OPERATOR_RECORD_H
+#define OPERATOR_RECORD_H
+
+#include "operator/core/status.h"
+#include "operator/kube/client.h"
+
+struct record;
+typedef void (*record_done_fn)(void *arg);
+
+struct record *record_new(struct kube *kube);
+void record_free(struct record *r); /* after kube_free */
+/* Sends what is to be sent; done is called exactly once, perhaps before this returns,
+ * whether or not the event was accepted (an event that cannot be written is logged and
+ * stops nothing). */
+void record_event(struct record *r,
+                  const struct job *job,
+                  const struct event_note *note,
+                  record_done_fn done,
+                  void *arg);
+
+#endif

@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The small HTTP server. GET and HEAD only; three paths; nothing of the request but its
+ * path is looked at. libmicrohttpd runs in external-epoll mode: the loop waits for its
+ * one descriptor. */
+#include "operator/serve.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <microhttpd.h>
+
+#include "operator/watch.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/fd.h"
+#include "runtime/base/mem.h"
+
+#define MAX_CLIENTS       32
+#define CLIENT_TIMEOUT_S  10
+#define MAX_METRICS_BYTES (64u << 10)
+
+struct serve {
+    const struct operator* op;
+    struct MHD_Daemon *daemon;
+};
+
+static uint64_t rss_bytes(void)
+{
+    AUTOFREE char *text = NULL;
+    unsigned long total, resident;
+    size_t n;
+
+    if (fd_read_file("/proc/self/statm", 256, &text, &n, NULL) < 0
+        || sscanf(text, "%lu %lu", &total, &resident) != 2)
+        return 0;
+    return (uint64_t)resident * 4096u;
+}
+
+static uint64_t silence_ns(const struct operator* op, uint64_t now_ns)
+{
+    uint64_t jobs = watcher_heard_ns(op->jobs), pods = watcher_heard_ns(op->pods);
+    uint64_t first = jobs < pods ? jobs : pods;
+
+    return now_ns - (first ? first : op->started_ns);
+}
+
+static void render_metrics(const struct operator* op, struct strbuf *out)
+{
+    uint64_t now_ns = clock_now_ns();
+    struct metrics m = op->metrics;
+    struct gauges g = {
+        .pods = store_n_pods(op->store),
+        .queue_depth = queue_depth(op->queue),
+        .watch_restarts =
+            (uint64_t)watcher_n_restarts(op->jobs) + watcher_n_restarts(op->pods),
+        .rss_bytes = rss_bytes(),
+        .uptime_s = (now_ns - op->started_ns) / NS_PER_S,
+        .oldest_watch_ns = silence_ns(op, now_ns),
+        .is_synced = operator_is_synced(op),
+    };
+
+    m.watch_events = watcher_n_events(op->jobs) + watcher_n_events(op->pods);
+    for (int i = 0; i < STATE_COUNT; i++)
+        g.jobs[i] = store_n_jobs(op->store, (enum job_state)i);
+    metrics_render(&m, &g, out);
+}
+
+static unsigned render_ready(const struct operator* op, struct strbuf *out)
+{
+    const char *why = watcher_trouble(op->jobs);
+
+    if (operator_is_synced(op)) {
+        strbuf_puts(out, "ok\n");
+        return MHD_HTTP_OK;
+    }
+    if (!*why)
+        why = watcher_trouble(op->pods);
+    strbuf_printf(out, "not ready: %s\n", *why ? why : "the caches are being filled");
+    return MHD_HTTP_SERVICE_UNAVAILABLE;
+}
+
+static unsigned render(const struct operator* op, const char *path, struct strbuf *out)
+{
+    if (strcmp(path, "/metrics") == 0)
+        render_metrics(op, out);
+    else if (strcmp(path, "/healthz") == 0)
+        strbuf_puts(out, "ok\n");
+    else if (strcmp(path, "/readyz") == 0)
+        return render_ready(op, out);
+    else {
+        strbuf_puts(out, "not here: try /healthz, /readyz or /metrics\n");
+        return MHD_HTTP_NOT_FOUND;
+    }
+    return MHD_HTTP_OK;
+}
+
+static enum MHD_Result on_request(void *arg,
+                                  struct MHD_Connection *c,
+                                  const char *url,
+                                  const char *method,
+                                  const char *version,
+                                  const char *data,
+                                  size_t *n_data,
+                                  void **state)
+{
+    const struct serve *s = arg;
+    struct MHD_Response *r;
+    enum MHD_Result rc;
+    struct strbuf out;
+    unsigned status = MHD_HTTP_METHOD_NOT_ALLOWED;
+
+    (void)version;
+    (void)data;
+    (void)state;
+    if (*n_data > 0) { /* a body is read and thrown away */
+        *n_data = 0;
+        return MHD_YES;
+    }
+    strbuf_init(&out, MAX_METRICS_BYTES);
+    if (strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0)
+        status = render(s->op, url, &out);
+    if (strbuf_status(&out))
+        status = MHD_HTTP_INTERNAL_SERVER_ERROR;
+    r = MHD_create_response_from_buffer(out.n, (void *)(uintptr_t)strbuf_str(&out),
+                                        MHD_RESPMEM_MUST_COPY);
+    strbuf_release(&out);
+    if (!r)
+        return MHD_NO;
+    (void)MHD_add_response_header(r, "Content-Type", "text/plain; version=0.0.4");
+    rc = MHD_queue_response(c, status, r);
+    MHD_destroy_response(r);
+    return rc;
+}
+
+int serve_new(const struct operator* op,
+              uint16_t port,
+              struct serve **ret,
+              struct err *err)
+{
+    struct serve *s = mem_zalloc(sizeof(*s));
+
+    if (!s)
+        return err_set(err, -ENOMEM, "out of memory");
+    s->op = op;
+    s->daemon = MHD_start_daemon(
+        MHD_USE_EPOLL | MHD_USE_DUAL_STACK, port, NULL, NULL, on_request, s,
+        MHD_OPTION_CONNECTION_LIMIT, (unsigned)MAX_CLIENTS,
+        MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)CLIENT_TIMEOUT_S,
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)8192, MHD_OPTION_END);
+    if (!s->daemon) /* no IPv6 on this host */
+        s->daemon = MHD_start_daemon(MHD_USE_EPOLL, port, NULL, NULL, on_request, s,
+                                     MHD_OPTION_CONNECTION_LIMIT, (unsigned)MAX_CLIENTS,
+                                     MHD_OPTION_CONNECTION_TIMEOUT,
+                                     (unsigned)CLIENT_TIMEOUT_S, MHD_OPTION_END);
+    if (!s->daemon) {
+        int e = errno;
+
+        mem_free(s);
+        return err_errno(err, e ? e : EADDRINUSE, "--http-port: cannot listen on %u",
+                         port);
+    }
+    *ret = s;
+    return 0;
+}
+
+void serve_free(struct serve *s)
+{
+    if (!s)
+        return;
+    MHD_stop_daemon(s->daemon);
+    mem_free(s);
+}
+
+int serve_fd(const struct serve *s)
+{
+    const union MHD_DaemonInfo *i =
+        MHD_get_daemon_info(s->daemon, MHD_DAEMON_INFO_EPOLL_FD);
+
+    return i ? i->epoll_fd : -1;
+}
+
+uint64_t serve_next_ns(const struct serve *s, uint64_t now_ns)
+{
+    MHD_UNSIGNED_LONG_LONG ms;
+
+    return MHD_get_timeout(s->daemon, &ms) == MHD_YES ? now_ns + ms * NS_PER_MS
+                                                      : UINT64_MAX;
+}
+
+void serve_run(struct serve *s)
+{
+    (void)MHD_run(s->daemon);
+}

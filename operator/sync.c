@@ -1,0 +1,344 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The reconcile shell.
+ *
+ *   store --JSON--> job --> verdict --> plan --> apply (async) --> observe again -->
+ * status
+ *        --> events (async) --> status patch (async) --> store, queue_done
+ *
+ * Invariants
+ *  1. Everything a sync needs lives in its arena; of the store it keeps nothing across
+ * a wait: the snapshot is taken again after apply.
+ *  2. Events go out before the status that they announce, under names that make
+ * repeating them harmless: a crash in between loses nothing and doubles nothing.
+ *  3. The status is written only when it differs, under the resourceVersion it was
+ * derived from.
+ *  4. One sync per key at a time (the queue sees to it). */
+#include "operator/sync.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "operator/apply.h"
+#include "operator/core/plan.h"
+#include "operator/core/status.h"
+#include "operator/doc/json.h"
+#include "operator/record.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/log.h"
+#include "runtime/base/mem.h"
+
+#define SYNC_ARENA_BYTES   (64u << 20)
+#define MAX_PROBLEMS_BYTES 4096u
+#define MAX_PATCH_BYTES    (1u << 20)
+
+struct sync {
+    struct sync *next;
+    struct operator* op;
+    char key[STORE_KEY_SIZE];
+    struct arena arena;
+    const struct node *object;
+    struct job job;
+    struct plan plan;
+    struct outcome outcome;
+    struct verdict verdict;
+    struct node *status; /* to be written */
+    unsigned n_events_open;
+    bool is_refused; /* the spec has problems */
+    bool has_failed;
+    uint64_t started_ns;
+};
+
+static void sync_free(struct sync *s)
+{
+    struct sync **p = &s->op->syncs;
+
+    while (*p != s)
+        p = &(*p)->next;
+    *p = s->next;
+    s->op->n_syncs--;
+    arena_release(&s->arena);
+    mem_free(s);
+}
+
+void sync_drop_all(struct operator* op)
+{
+    while (op->syncs)
+        sync_free(op->syncs);
+}
+
+/* The end of every sync. why NULL: well; else tried again with back-off. */
+static void finish(struct sync *s, const char *why)
+{
+    struct operator* op = s->op;
+    uint64_t now_ns = clock_now_ns(), delay_ns;
+
+    metrics_sync(&op->metrics, !why, now_ns - s->started_ns);
+    delay_ns = queue_done(op->queue, s->key, why != NULL, now_ns);
+    if (why)
+        log_warn("sync failed", "job=%s retry_ms=%llu cause=\"%s\"", s->key,
+                 (unsigned long long)(delay_ns / NS_PER_MS), why);
+    else if (s->plan.requeue_ms
+             && queue_add(op->queue, s->key, now_ns + s->plan.requeue_ms * NS_PER_MS)
+                    < 0)
+        log_warn("job not queued again, the next event will", "job=%s", s->key);
+    sync_free(s);
+}
+
+static void finish_with_outcome(struct sync *s)
+{
+    finish(s, s->outcome.trouble == TROUBLE_RETRY ? s->outcome.message : NULL);
+}
+
+/* --- writing the status ------------------------------------------------------------
+ */
+
+static void log_change(const struct sync *s)
+{
+    const char *old = node_str(s->job.status, "state");
+    const char *now = state_name(s->verdict.state);
+
+    if (old && strcmp(old, now) == 0)
+        return;
+    if (s->verdict.state == STATE_FAILED)
+        log_info("job failed", "job=%s reason=%s cause=\"%s\"", s->key,
+                 s->verdict.reason, s->verdict.message);
+    else
+        log_info("job changed", "job=%s from=%s to=%s", s->key, old ? old : "new", now);
+}
+
+static void store_answer(struct sync *s, const struct kube_reply *r)
+{
+    char key[STORE_KEY_SIZE];
+    struct node *object;
+
+    if (json_read(&s->arena, r->body, r->n, &object, NULL) == 0
+        && store_put_job(s->op->store, object, key, NULL) == 0)
+        operator_wake(s->op, key); /* clean-up follows a stored end */
+}
+
+static void on_status_written(void *arg, const struct kube_reply *r)
+{
+    struct sync *s = arg;
+
+    switch (r->answer.cls) {
+    case ANSWER_OK:
+        if (!s->verdict.was_finished)
+            s->op->metrics.jobs_finished[s->verdict.state]++;
+        store_answer(s, r);
+        finish_with_outcome(s);
+        return;
+    case ANSWER_NOT_FOUND: /* deleted meanwhile; the watch tells the rest */
+        finish(s, NULL);
+        return;
+    case ANSWER_CONFLICT:
+        finish(s, "the job was changed meanwhile");
+        return;
+    case ANSWER_EXISTS:
+    case ANSWER_GONE:
+    case ANSWER_INVALID:
+    case ANSWER_FORBIDDEN:
+    case ANSWER_THROTTLED:
+    case ANSWER_UNAVAILABLE:
+        finish(s, r->answer.message);
+        return;
+    }
+}
+
+static void write_status(struct sync *s)
+{
+    struct build b = {.arena = &s->arena};
+    struct node *patch = node_object(&b);
+    struct node *meta = node_child(&b, patch, "metadata", NODE_OBJECT);
+    struct err err = ERR_INIT;
+    struct kube_request rq = {.method = "PATCH",
+                              .kind = KUBE_JOB,
+                              .ns = s->job.ns,
+                              .name = s->job.name,
+                              .sub = "status",
+                              .done = on_status_written,
+                              .arg = s};
+    struct strbuf body;
+    int rc;
+
+    if (s->job.resource_version)
+        node_set_str(&b, meta, "resourceVersion", s->job.resource_version);
+    node_set_str(&b, meta, "uid", s->job.uid);
+    node_set(&b, patch, "status", s->status);
+    strbuf_init(&body, MAX_PATCH_BYTES);
+    if (b.status == 0)
+        json_write(patch, &body);
+    rq.body = strbuf_str(&body);
+    rq.body_n = body.n;
+    rc = b.status || strbuf_status(&body) ? err_set(&err, -ENOMEM, "out of memory")
+                                          : kube_submit(s->op->kube, &rq, &err);
+    strbuf_release(&body);
+    if (rc < 0)
+        finish(s, err.text);
+    else
+        log_change(s);
+}
+
+static void on_event_told(void *arg)
+{
+    struct sync *s = arg;
+
+    if (--s->n_events_open == 0) {
+        if (s->status)
+            write_status(s);
+        else
+            finish_with_outcome(s);
+    }
+}
+
+static void tell_events(struct sync *s)
+{
+    struct event_note note[STATUS_MAX_EVENTS];
+    size_t n = status_events(&s->job, &s->verdict, &s->outcome, note);
+
+    s->n_events_open = 1; /* held while the loop runs: done may be called at once */
+    for (size_t i = 0; i < n; i++) {
+        s->n_events_open++;
+        record_event(s->op->record, &s->job, &note[i], on_event_told, s);
+    }
+    on_event_told(s);
+}
+
+/* --- deciding ----------------------------------------------------------------------
+ */
+
+static int look(struct sync *s, struct observed *ret_seen)
+{
+    int rc = store_observe(s->op->store, s->key, &s->job, clock_now_ns(), &s->arena,
+                           ret_seen);
+
+    if (rc == 0)
+        rc = verdict_make(&s->job, ret_seen, &s->outcome, &s->arena, &s->verdict);
+    return rc;
+}
+
+static void on_applied(void *arg, const struct outcome *outcome)
+{
+    struct build b = {0};
+    struct observed seen;
+    struct sync *s = arg;
+    struct node *status;
+    int rc;
+
+    if (!s->is_refused)
+        s->outcome = *outcome;
+    b.arena = &s->arena;
+    rc = look(s, &seen);
+    if (rc == -ENOENT) { /* deleted while we worked */
+        finish(s, NULL);
+        return;
+    }
+    status = rc < 0
+                 ? NULL
+                 : status_make(&b, &s->job, &s->verdict, &s->outcome, clock_wall_s());
+    if (!status) {
+        finish(s, "out of memory");
+        return;
+    }
+    if (s->plan.requeue_ms == 0) {
+        for (uint32_t i = 0; i < seen.n; i++) {
+            if (seen.w[i].state == WORKER_EXPECTED)
+                s->plan.requeue_ms = EXPECT_TIMEOUT_MS;
+        }
+    }
+    s->status = node_equal(status, s->job.status) ? NULL : status;
+    tell_events(s);
+}
+
+/* The problems of the spec, if any, as an outcome that fails the job. */
+static int check_spec(struct sync *s)
+{
+    struct strbuf p;
+    char *text;
+
+    strbuf_init(&p, MAX_PROBLEMS_BYTES);
+    job_decode_spec(s->object, &s->job, &p);
+    job_validate(&s->job, &p);
+    if (p.n == 0 && strbuf_status(&p) == 0) {
+        strbuf_release(&p);
+        return 0;
+    }
+    text = arena_strdup(&s->arena, strbuf_str(&p));
+    strbuf_release(&p);
+    if (!text)
+        return -ENOMEM;
+    for (char *c = text; *c; c++) { /* one line a problem -> one sentence each */
+        if (*c == '\n')
+            *c = c[1] ? ';' : '\0';
+    }
+    s->is_refused = true;
+    s->outcome = (struct outcome){
+        .trouble = TROUBLE_REJECTED, .reason = "InvalidSpec", .message = text};
+    return 0;
+}
+
+static int decide(struct sync *s)
+{
+    struct observed seen;
+    int rc;
+
+    s->outcome = (struct outcome){.trouble = TROUBLE_NONE, .reason = "", .message = ""};
+    rc = check_spec(s);
+    if (rc == 0)
+        rc = look(s, &seen);
+    if (rc == 0 && s->is_refused && s->verdict.was_finished) {
+        s->is_refused = false;
+        s->outcome.trouble = TROUBLE_NONE;
+    }
+    if (rc == 0 && !s->is_refused)
+        rc = plan_make(&s->job, &seen, &s->verdict, &s->arena, &s->plan);
+    return rc;
+}
+
+static int read_job(struct sync *s, struct err *err)
+{
+    size_t n = 0;
+    const char *text = store_job_text(s->op->store, s->key, &n);
+    struct node *object;
+    int rc;
+
+    if (!text)
+        return -ENOENT;
+    rc = json_read(&s->arena, text, n, &object, err);
+    if (rc == 0)
+        rc = job_decode_meta(object, &s->job, err);
+    s->object = object;
+    return rc;
+}
+
+void sync_start(struct operator* op, const char *key)
+{
+    struct sync *s = mem_zalloc(sizeof(*s));
+    struct err err = ERR_INIT;
+    int rc;
+
+    if (!s) {
+        (void)queue_done(op->queue, key, true, clock_now_ns());
+        return;
+    }
+    s->op = op;
+    s->started_ns = clock_now_ns();
+    (void)snprintf(s->key, sizeof(s->key), "%s", key);
+    arena_init(&s->arena, SYNC_ARENA_BYTES);
+    s->next = op->syncs;
+    op->syncs = s;
+    op->n_syncs++;
+    rc = read_job(s, &err);
+    if (rc == -ENOENT || (rc == 0 && s->job.is_deleting)) {
+        finish(s, NULL);
+        return;
+    }
+    if (rc == 0)
+        rc = decide(s);
+    if (rc == -ENOENT)
+        finish(s, NULL);
+    else if (rc < 0)
+        finish(s, err.code ? err.text : "out of memory");
+    else
+        apply_start(op, s->key, &s->job, &s->plan, &s->arena, on_applied, s);
+}

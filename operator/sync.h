@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One look at one job: snapshot -> verdict -> plan -> apply -> status. */
+#ifndef OPERATOR_SYNC_H
+#define OPERATOR_SYNC_H
+
+#include "operator/operator.h"
+
+#define SYNC_MAX_AT_ONCE 16
+
+/* key was just taken from the queue; queue_done is called for it when the sync ends. */
+void sync_start(struct operator* op, const char *key);
+/* After kube_free, when no callback can come any more: drops what was at work. */
+void sync_drop_all(struct operator* op);
+
+#endif

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One kind of object, listed and watched for ever. */
+#ifndef OPERATOR_WATCH_H
+#define OPERATOR_WATCH_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "operator/doc/node.h"
+#include "operator/kube/client.h"
+
+/* What the watcher does with what it hears. Called from http_run; must not start
+ * requests. */
+struct watch_sink {
+    void (*begin_list)(void *arg);
+    void (*end_list)(void *arg);
+    void (*put)(void *arg, struct node *object); /* the tree lives during the call */
+    void (*drop)(void *arg, const char *ns, const char *name);
+    void *arg;
+};
+
+struct watcher;
+/* ns NULL: the whole cluster. selector NULL: all objects. */
+int watcher_new(struct kube *kube,
+                enum kube_kind kind,
+                const char *ns,
+                const char *selector,
+                const struct watch_sink *sink,
+                struct watcher **ret);
+void watcher_free(struct watcher *w); /* after kube_free: its callbacks are gone then */
+/* idle_ms: a watch that is silent for so long is taken for dead; page: objects per list
+ * answer. */
+void watcher_tune(struct watcher *w, uint64_t idle_ms, unsigned page);
+void watcher_tick(struct watcher *w,
+                  uint64_t now_ns); /* starts what is to be started */
+uint64_t watcher_next_ns(const struct watcher *w);
+bool watcher_is_synced(const struct watcher *w); /* one list has been read to its end */
+uint64_t watcher_heard_ns(const struct watcher *w);
+uint32_t watcher_n_restarts(const struct watcher *w);
+uint64_t watcher_n_events(const struct watcher *w);
+const char *watcher_trouble(const struct watcher *w); /* last error, "" when well */
+
+#endif
