@@ -82,7 +82,7 @@ static int allreduce_mixed(struct cpu *c,
 static int allreduce(struct cpu *c, const struct batch *b, struct err *err)
 {
     struct reduction r = {
-        .k = kernel_for(b->dtype, true),
+        .k = kernel_for(b->dtype, c->is_wide),
         .prescale = b->prescale,
         .finish = finish_of(b->dtype, b->op, b->postscale, c->env.size),
     };

@@ -17,6 +17,7 @@ struct cpu {
     struct waiter w;
     atomic_bool is_aborted; /* any thread; all else belongs to the driving thread */
     uint64_t n_posted;
+    bool is_wide;      /* which kernels */
     struct err broken; /* code != 0: every further post fails with it */
 
     int unix_fd, tcp_fd; /* listening; only until connected */

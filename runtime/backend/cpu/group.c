@@ -2,7 +2,8 @@
 /* From everyone's blobs to hosts: who shares memory with whom, agreed by all.
  *
  *   1. candidates: ranks whose blobs have the same host key; the lowest of them leads
- *   2. the leader makes a segment and hands it out (shm_join.c), bounded by JOIN_NS
+ *   2. the leader makes a segment and hands it out (shm_join.c), bounded by JOIN_NS and
+ * half of the start timeout
  *   3. one exchange: every rank says whom it has: the leader its followers, a follower
  * its leader. A rank belongs to its leader's host if both say so; else it is a host of
  * its own and uses TCP, and says so in the log. All compute the same outcome from the
@@ -21,7 +22,7 @@
 #include "runtime/base/mem.h"
 
 #define JOIN_NS  (10 * NS_PER_S)
-#define MAX_SPIN 2000
+#define MAX_SPIN 64 /* about 3 us: a peer on our own CPU needs us to yield */
 
 static bool has_bit(const uint8_t *bits, uint32_t i)
 {
@@ -196,6 +197,14 @@ static int check_abort_only(void *arg, uint32_t rank, struct err *err)
     return 0;
 }
 
+/* Half of what is left of the start timeout at most: TCP needs some, too. */
+static uint64_t join_deadline(const struct cpu *c)
+{
+    uint64_t now = clock_now_ns();
+    uint64_t left = c->env.deadline_ns > now ? (c->env.deadline_ns - now) / 2 : 0;
+    return now + (left < JOIN_NS ? left : JOIN_NS);
+}
+
 int group_connect(struct cpu *c, struct err *err)
 {
     uint32_t size = c->env.size, n_bits = (size + 7) / 8;
@@ -206,9 +215,7 @@ int group_connect(struct cpu *c, struct err *err)
         return err_set(err, -ENOMEM, "no memory for %u ranks", size);
     struct shm_join j = {.id = &c->env.id, .rank = c->env.rank, .ranks = ranks};
     j.n = candidates(c, leader_of(c, c->env.rank), ranks, &j.line);
-    j.deadline_ns = clock_now_ns() + JOIN_NS;
-    if (j.deadline_ns > c->env.deadline_ns)
-        j.deadline_ns = c->env.deadline_ns;
+    j.deadline_ns = join_deadline(c);
     if (j.n > 1 && j.n <= SHM_MAX_RANKS)
         try_segment(c, &j, &w, bits);
     int rc = size > 1 ? agree(c, bits, n_bits, err) : 0;

@@ -22,8 +22,8 @@
 
 #define XFER_IOV   64
 #define XFER_CHUNK (256u << 10) /* per call, so that both directions get their turn */
-#define SPIN_DIV                                                                       \
-    16 /* a failed recv() costs as much as that many turns of an idle loop */
+/* A failed recv() costs as much as that many turns of an idle loop. */
+#define SPIN_DIV   4
 
 /* Where received bytes go: straight to the cursor, or through scratch into a sum. */
 struct sink {

@@ -44,7 +44,7 @@ const struct kernel *kernel_for(enum dtype t, bool wide)
 {
     if (!dtype_reducible(t))
         return NULL;
-    return wide && kernel_has_wide() ? &kernels_avx2[t] : &kernels_base[t];
+    return wide ? &kernels_avx2[t] : &kernels_base[t];
 }
 
 struct finish

@@ -32,10 +32,11 @@ struct kernel {
                 const struct finish *f);
 };
 
-/* The row of dtype t, NULL when it is not reducible. wide: use AVX2 if this CPU has it
- * (tests ask for both). */
-const struct kernel *kernel_for(enum dtype t, bool wide);
+/* Does this CPU run the wide (AVX2) build? Slow: ask once. */
 bool kernel_has_wide(void);
+/* The row of dtype t, NULL when it is not reducible. wide: only if kernel_has_wide().
+ */
+const struct kernel *kernel_for(enum dtype t, bool wide);
 
 /* The two tables, by dtype; for reduce.c. */
 extern const struct kernel kernels_base[DT_COUNT];
