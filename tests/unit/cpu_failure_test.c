@@ -1,0 +1,349 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the survivors see: a killed peer, a peer that leaves, abort from another thread,
+ * an interrupt by the surroundings, a stranger without the job's token, a description
+ * from another version. */
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "tests/unit/cpu_world.h"
+
+enum { N_FLOATS = 1 << 20 };
+
+/* Allreduces until one fails; ret_ns: when. The sentence is left in said. */
+static int loop_until_failure(struct rank *r, uint64_t *ret_ns)
+{
+    struct err err = ERR_INIT;
+    float *x = calloc(N_FLOATS, sizeof *x);
+    struct batch_item it = {.in = x, .out = x, .count = N_FLOATS};
+    struct batch b = {.coll = COLL_ALLREDUCE,
+                      .dtype = DT_F32,
+                      .op = OP_SUM,
+                      .items = &it,
+                      .n_items = 1};
+    int rc = 0;
+    while (rc == 0 && clock_now_ns() < r->env.deadline_ns) {
+        atomic_fetch_add(&r->m->flag, 1);
+        rc = run_batch(r, &b, &err);
+    }
+    *ret_ns = clock_now_ns();
+    (void)SAY(r, "%s", err.text);
+    if (rc < 0) { /* broken for good, with the same sentence */
+        struct err again = ERR_INIT;
+        if (run_batch(r, &b, &again) != -EPIPE || strcmp(again.text, err.text) != 0)
+            rc = 0;
+    }
+    free(x);
+    return rc < 0 ? 0 : SAY(r, "no failure: %s", err.text);
+}
+
+static int body_kill_last(struct rank *r)
+{
+    uint64_t ns;
+    if (r->rank == r->size - 1) {
+        struct rank *volatile self = r;
+        pid_t me = getpid();
+        if (fork()
+            == 0) { /* a forked child must not keep its dead parent alive for others */
+            while (atomic_load(&self->m->flag) < 20 * self->size)
+                sched_yield();
+            atomic_store(&self->m->when[self->rank], clock_now_ns());
+            kill(me, SIGKILL);
+            while (atomic_load(&self->m->arrived) < self->size - 1
+                   && clock_now_ns() < r->env.deadline_ns)
+                sched_yield();
+            _exit(0);
+        }
+    }
+    int rc = loop_until_failure(r, &ns);
+    atomic_store(&r->m->when[r->rank], ns);
+    atomic_fetch_add(&r->m->arrived, 1);
+    return rc;
+}
+
+static void check_survivors(struct world *w, const char *says)
+{
+    uint32_t dead = w->size - 1;
+    assert_true(WIFSIGNALED(w->status[dead]));
+    for (uint32_t i = 0; i < dead; i++) {
+        assert_string_equal(w->said[i], says);
+        assert_true(w->when[i] > w->when[dead]);
+        assert_true(w->when[i] - w->when[dead] < NS_PER_S);
+    }
+}
+
+static void killed_peer_is_named_within_a_second_shm(void **state)
+{
+    (void)state;
+    struct world w = {
+        .size = 4, .body = body_kill_last, .timeout_s = 20, .other_token = -1};
+    assert_int_equal(world_run(&w), 0);
+    check_survivors(&w, "lost rank 3 (host h): connection closed");
+}
+
+static int body_kill_last_tcp(struct rank *r)
+{
+    uint64_t ns;
+    struct err err = ERR_INIT;
+    float x = 0;
+    struct batch_item it = {.in = &x, .out = &x, .count = 1};
+    struct batch b = {.coll = COLL_ALLREDUCE,
+                      .dtype = DT_F32,
+                      .op = OP_SUM,
+                      .items = &it,
+                      .n_items = 1};
+    if (run_batch(r, &b, &err) < 0)
+        return SAY(r, "%s", err.text);
+    if (r->rank == r->size - 1) {
+        atomic_store(&r->m->when[r->rank], clock_now_ns());
+        raise(SIGKILL);
+    }
+    int rc = loop_until_failure(r, &ns);
+    atomic_store(&r->m->when[r->rank], ns);
+    world_meet(r, r->size - 1); /* else the first to leave is taken for a lost one */
+    return rc;
+}
+
+static void killed_peer_is_named_within_a_second_tcp(void **state)
+{
+    (void)state;
+    struct world w = {.size = 3,
+                      .tcp = true,
+                      .body = body_kill_last_tcp,
+                      .timeout_s = 20,
+                      .other_token = -1};
+    assert_int_equal(world_run(&w), 0);
+    for (int i = 0; i < 2; i++)
+        assert_non_null(strstr(w.said[i], "lost rank 2 (host h): "));
+    assert_true(w.when[0] - w.when[2] < NS_PER_S);
+    assert_true(w.when[1] - w.when[2] < NS_PER_S);
+}
+
+/* Leader b of host b dies: the followers on host a hear of it through their leader. */
+static void lost_host_is_named_to_followers(void **state)
+{
+    (void)state;
+    struct world w = {.size = 4,
+                      .host_id = {"a", "a", "a", "b"},
+                      .body = body_kill_last_tcp,
+                      .timeout_s = 20,
+                      .other_token = -1};
+    assert_int_equal(world_run(&w), 0);
+    for (int i = 0; i < 3; i++) {
+        assert_non_null(strstr(w.said[i], "lost rank 3 (host b): "));
+        assert_true(w.when[i] - w.when[3] < NS_PER_S);
+    }
+}
+
+static int body_last_leaves(struct rank *r)
+{
+    uint64_t ns;
+    if (r->rank == r->size - 1)
+        return 0;
+    int rc = loop_until_failure(r, &ns);
+    world_meet(r, r->size - 1);
+    return rc;
+}
+
+static void peer_that_leaves_is_named(void **state)
+{
+    (void)state;
+    struct world w = {
+        .size = 3, .body = body_last_leaves, .timeout_s = 20, .other_token = -1};
+    assert_int_equal(world_run(&w), 0);
+    assert_non_null(strstr(w.said[0], "lost rank 2 (host h): "));
+    assert_non_null(strstr(w.said[1], "lost rank 2 (host h): "));
+}
+
+/* --- abort and interrupt: rank 0 waits for a rank that is late
+ * ---------------------------------- */
+
+static void *abort_soon(void *arg)
+{
+    struct rank *r = arg;
+    while (atomic_load(&r->m->flag) == 0)
+        sched_yield();
+    usleep(30000); /* not to synchronise: lets the wait reach its sleeping part */
+    atomic_store(&r->m->when[0], clock_now_ns());
+    backend_cpu.abort(r->b);
+    backend_cpu.abort(r->b);
+    return NULL;
+}
+
+static int body_abort(struct rank *r)
+{
+    if (r->rank != 0) {
+        world_meet(r, 2); /* live, but late */
+        return 0;
+    }
+    pthread_t t;
+    uint64_t ns;
+    if (pthread_create(&t, NULL, abort_soon, r) != 0)
+        return SAY(r, "no thread");
+    int rc = loop_until_failure(r, &ns);
+    pthread_join(t, NULL);
+    uint64_t took = ns - atomic_load(&r->m->when[0]);
+    atomic_store(&r->m->when[0], took);
+    world_meet(r, 2);
+    return rc;
+}
+
+static void abort_ends_a_wait_soon(void **state)
+{
+    (void)state;
+    for (int tcp = 0; tcp < 2; tcp++) {
+        struct world w = {.size = 2,
+                          .tcp = tcp,
+                          .body = body_abort,
+                          .timeout_s = 20,
+                          .other_token = -1};
+        assert_int_equal(world_run(&w), 0);
+        assert_string_equal(w.said[0], "aborted");
+        assert_true(w.when[0]
+                    < 200 * NS_PER_MS); /* 10 ms, and room for a busy machine */
+    }
+}
+
+static int interrupt_after_flag(void *arg, struct err *err)
+{
+    struct rank *r = arg;
+    if (r->rank == 0 && atomic_load(&r->m->flag) > 0)
+        return err_set(err, -ECONNABORTED, "lost rank 9 (host z): killed by signal 9");
+    return 0;
+}
+
+static int body_interrupt(struct rank *r)
+{
+    uint64_t ns;
+    int rc = 0;
+    if (r->rank == 0)
+        rc = loop_until_failure(r, &ns);
+    world_meet(r, 2);
+    return rc;
+}
+
+static void interrupt_passes_its_sentence_on(void **state)
+{
+    (void)state;
+    for (int tcp = 0; tcp < 2; tcp++) {
+        struct world w = {.size = 2,
+                          .tcp = tcp,
+                          .body = body_interrupt,
+                          .interrupted = interrupt_after_flag,
+                          .timeout_s = 20,
+                          .other_token = -1};
+        assert_int_equal(world_run(&w), 0);
+        assert_string_equal(w.said[0], "lost rank 9 (host z): killed by signal 9");
+    }
+}
+
+/* --- connecting
+ * ---------------------------------------------------------------------------------- */
+
+static int body_nothing(struct rank *r)
+{
+    (void)r;
+    return 0;
+}
+
+/* Wrong token on one of two: no shared memory (told in the log), no TCP: a sentence for
+ * both. */
+static void stranger_without_token_is_refused(void **state)
+{
+    (void)state;
+    for (int tcp = 0; tcp < 2; tcp++) {
+        struct world w = {.size = 2,
+                          .tcp = tcp,
+                          .body = body_nothing,
+                          .connect_fails = 1,
+                          .connect_ms = 1500,
+                          .timeout_s = 20,
+                          .other_token = 1};
+        assert_int_equal(world_run(&w), 0);
+        assert_non_null(strstr(w.said[0], "no data connection from rank 1"));
+        assert_non_null(strstr(w.said[0], "token"));
+        assert_non_null(strstr(w.said[1], "connect to rank 0 (host h)"));
+    }
+}
+
+static void bad_transport_is_named(void **state)
+{
+    (void)state;
+    struct backend_env env = {.rank = 0, .size = 2};
+    struct backend *b = NULL;
+    struct err err = ERR_INIT;
+    void *blob;
+    uint32_t n;
+    setenv("HVD_TRANSPORT", "infiniband", 1);
+    assert_int_equal(backend_cpu.describe(&env, &b, &blob, &n, &err), -EINVAL);
+    unsetenv("HVD_TRANSPORT");
+    assert_string_equal(err.text, "HVD_TRANSPORT: \"infiniband\" is not auto or tcp");
+    backend_cpu.close(b); /* accepts NULL */
+}
+
+static void foreign_description_is_refused(void **state)
+{
+    (void)state;
+    struct backend_env env = {.rank = 0, .size = 1, .deadline_ns = UINT64_MAX};
+    struct backend *b = NULL;
+    struct err err = ERR_INIT;
+    void *blob;
+    uint32_t n;
+    assert_int_equal(backend_cpu.describe(&env, &b, &blob, &n, &err), 0);
+    uint8_t *blobs[] = {blob};
+    uint32_t cut = n - 1;
+    assert_int_equal(backend_cpu.connect(b, blobs, &cut, &err), -EPROTO);
+    assert_non_null(strstr(err.text, "rank 0: backend description has"));
+    blobs[0][4] ^= 1; /* version */
+    assert_int_equal(backend_cpu.connect(b, blobs, &n, &err), -EPROTO);
+    assert_non_null(strstr(err.text, "version 1 expected, got 0"));
+    struct batch batch = {.coll = COLL_BARRIER};
+    uint64_t ticket;
+    assert_int_equal(backend_cpu.post(b, &batch, NULL, &ticket, &err), -EPIPE);
+    backend_cpu.close(b);
+    mem_free(blob);
+}
+
+static void memory_running_out_is_an_error(void **state)
+{
+    (void)state;
+    struct backend_env env = {.rank = 0, .size = 1, .deadline_ns = UINT64_MAX};
+    for (long k = 0;; k++) {
+        struct backend *b = NULL;
+        struct err err = ERR_INIT;
+        void *blob = NULL;
+        uint32_t n = 0;
+        mem_fail_after(k);
+        int rc = backend_cpu.describe(&env, &b, &blob, &n, &err);
+        bool fired = mem_fail_fired();
+        mem_fail_after(-1);
+        if (rc == 0) {
+            backend_cpu.close(b);
+            mem_free(blob);
+        }
+        if (!fired)
+            break;
+        assert_true(k < 100);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(killed_peer_is_named_within_a_second_shm),
+        cmocka_unit_test(killed_peer_is_named_within_a_second_tcp),
+        cmocka_unit_test(lost_host_is_named_to_followers),
+        cmocka_unit_test(peer_that_leaves_is_named),
+        cmocka_unit_test(abort_ends_a_wait_soon),
+        cmocka_unit_test(interrupt_passes_its_sentence_on),
+        cmocka_unit_test(stranger_without_token_is_refused),
+        cmocka_unit_test(bad_transport_is_named),
+        cmocka_unit_test(foreign_description_is_refused),
+        cmocka_unit_test(memory_running_out_is_an_error),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The shared memory collectives with threads as ranks on plain memory, so that
+ * ThreadSanitizer sees every access; and what the segment itself promises: geometry,
+ * wrap-around, lost and left ranks. */
+#include <errno.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "runtime/backend/cpu/shm.h"
+#include "runtime/base/clock.h"
+
+enum { MAX_RANKS = 4 };
+
+struct actor {
+    uint32_t me, n;
+    void *mem;
+    size_t n_bytes;
+    uint32_t start; /* position of everyone's counters at the start */
+    atomic_uint *stop;
+    char said[200];
+};
+
+static int go_on(void *arg, uint32_t rank, struct err *err)
+{
+    struct actor *a = arg;
+    (void)rank;
+    if (atomic_load(a->stop))
+        return err_set(err, -ECANCELED, "stopped");
+    return 0;
+}
+
+static int
+check(struct actor *a, const float *x, uint64_t n, float base, const char *what)
+{
+    for (uint64_t i = 0; i < n; i++)
+        if (x[i] != base + (float)(a->n * (i % 13))) {
+            snprintf(a->said, sizeof a->said, "%s rank %u n %llu: [%llu] is %g", what,
+                     a->me, (unsigned long long)n, (unsigned long long)i, (double)x[i]);
+            return -1;
+        }
+    return 0;
+}
+
+static int one_round(struct actor *a, struct shm *s, uint64_t n, float *x, float *all)
+{
+    struct reduction r = {kernel_for(DT_F32, false), 1.0, FINISH_NONE};
+    struct err err = ERR_INIT;
+    float base = (float)(a->n * (a->n + 1)) / 2;
+    for (uint64_t i = 0; i < n; i++)
+        x[i] = (float)(a->me + 1) + (float)(i % 13);
+    struct piece p[] = {
+        {(uint8_t *)x, (uint8_t *)x, n / 3 * 4},
+        {(uint8_t *)(x + n / 3), (uint8_t *)(x + n / 3), (n - n / 3) * 4}};
+    struct vec v = vec_of(p, 2), parts[MAX_RANKS];
+    struct piece q[MAX_RANKS];
+    if (shm_allreduce(s, &v, &r, false, &err) < 0 || check(a, x, n, base, "sum") < 0)
+        return -1;
+    if (shm_broadcast(s, &v, a->n - 1, &err) < 0 || check(a, x, n, base, "bcast") < 0)
+        return -1;
+    for (uint32_t j = 0; j < a->n; j++) {
+        q[j] = (struct piece){(uint8_t *)x, (uint8_t *)(all + j * n), n * 4};
+        parts[j] = vec_of(&q[j], 1);
+    }
+    if (shm_allgather(s, parts, &err) < 0)
+        return -1;
+    for (uint32_t j = 0; j < a->n; j++)
+        if (check(a, all + j * n, n, base, "gather") < 0)
+            return -1;
+    return shm_barrier(s, &err);
+}
+
+static void *act(void *arg)
+{
+    static const uint64_t sizes[] = {1, 5, 1000, 8192, 8193, 70000, 600001, 3};
+    struct actor *a = arg;
+    struct shm s;
+    uint32_t lines[MAX_RANKS] = {0, 1, 2, 3}, ranks[MAX_RANKS] = {0, 1, 2, 3};
+    struct waiter w = {.n_spins = 10, .check = go_on, .arg = a};
+    if (shm_attach(&s, a->mem, a->n_bytes, a->n, a->me, lines, ranks, &w) < 0) {
+        snprintf(a->said, sizeof a->said, "attach");
+        return NULL;
+    }
+    s.base = a->start;
+    shm_publish(&s, a->start);
+    float *x = malloc(600001 * 4), *all = malloc(600001 * 4 * MAX_RANKS);
+    for (int round = 0; round < 3; round++)
+        for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++)
+            if (a->said[0] == '\0' && one_round(a, &s, sizes[k], x, all) < 0) {
+                if (a->said[0] == '\0')
+                    snprintf(a->said, sizeof a->said, "failed");
+                atomic_store(a->stop, 1);
+            }
+    free(x);
+    free(all);
+    shm_detach(&s);
+    return NULL;
+}
+
+static void run_actors(uint32_t n, uint32_t start)
+{
+    uint32_t small, slot;
+    size_t n_bytes = shm_size(n, &small, &slot);
+    void *mem = aligned_alloc(4096, (n_bytes + 4095) & ~(size_t)4095);
+    struct actor a[MAX_RANKS];
+    pthread_t t[MAX_RANKS];
+    atomic_uint stop = 0;
+    memset(mem, 0, n_bytes);
+    shm_format(mem, n);
+    memset(a, 0, sizeof a);
+    for (uint32_t i = 0; i < n; i++) /* as if so many operations had been */
+        atomic_store(&((struct shm_header *)mem)->lines[i].seq, start);
+    for (uint32_t i = 0; i < n; i++) {
+        a[i].me = i;
+        a[i].n = n;
+        a[i].mem = mem;
+        a[i].n_bytes = n_bytes;
+        a[i].start = start;
+        a[i].stop = &stop;
+        assert_int_equal(pthread_create(&t[i], NULL, act, &a[i]), 0);
+    }
+    for (uint32_t i = 0; i < n; i++)
+        pthread_join(t[i], NULL);
+    for (uint32_t i = 0; i < n; i++)
+        assert_string_equal(a[i].said, "");
+    free(mem);
+}
+
+static void collectives_of_threads(void **state)
+{
+    (void)state;
+    for (uint32_t n = 2; n <= MAX_RANKS; n++)
+        run_actors(n, 0);
+}
+
+static void counters_may_wrap(void **state)
+{
+    (void)state;
+    run_actors(3, UINT32_MAX - 40);
+    run_actors(2, INT32_MAX - 40);
+    run_actors(2, 1u << 31);
+}
+
+static void segment_stays_in_its_bounds(void **state)
+{
+    (void)state;
+    for (uint32_t n = 1; n <= SHM_MAX_RANKS; n = n < 16 ? n + 1 : n * 2) {
+        uint32_t small, slot;
+        size_t b = shm_size(n, &small, &slot);
+        assert_true(b <= 10u << 20);
+        assert_true(slot >= SHM_SLOT_MIN && slot % 64 == 0 && small % 64 == 0);
+    }
+}
+
+static void garbled_segment_is_refused(void **state)
+{
+    (void)state;
+    uint32_t small, slot, lines[2] = {0, 1};
+    size_t n_bytes = shm_size(2, &small, &slot);
+    void *mem = calloc(1, n_bytes);
+    struct shm s;
+    struct waiter w = {0};
+    assert_int_equal(shm_attach(&s, mem, n_bytes, 2, 0, lines, lines, &w), -EPROTO);
+    shm_format(mem, 2);
+    ((struct shm_header *)mem)->slot_bytes += 64;
+    assert_int_equal(shm_attach(&s, mem, n_bytes, 2, 0, lines, lines, &w), -EPROTO);
+    shm_format(mem, 2);
+    assert_int_equal(shm_attach(&s, mem, n_bytes - 1, 2, 0, lines, lines, &w), -EPROTO);
+    assert_int_equal(shm_attach(&s, mem, n_bytes, 2, 0, lines, lines, &w), 0);
+    shm_detach(&s);
+    shm_detach(&s); /* accepts a zeroed struct */
+    free(mem);
+}
+
+static void first_report_of_a_loss_stays(void **state)
+{
+    (void)state;
+    uint32_t small, slot, lines[2] = {0, 1}, ranks[2] = {4, 9};
+    size_t n_bytes = shm_size(2, &small, &slot);
+    void *mem = calloc(1, n_bytes);
+    struct shm s, t;
+    struct waiter w = {0};
+    shm_format(mem, 2);
+    assert_int_equal(shm_attach(&s, mem, n_bytes, 2, 0, lines, ranks, &w), 0);
+    assert_int_equal(shm_attach(&t, mem, n_bytes, 2, 1, lines, ranks, &w), 0);
+    assert_int_equal(shm_lost(&s), -1);
+    shm_report_lost(&s, 9);
+    shm_report_lost(&t, 4);
+    assert_int_equal(shm_lost(&t), 9);
+    assert_false(shm_has_left(&s, 9));
+    shm_detach(&t);
+    assert_true(shm_has_left(&s, 9));
+    assert_false(shm_has_left(&s, 4));
+    shm_detach(&s);
+    free(mem);
+}
+
+static int stop_at_once(void *arg, uint32_t rank, struct err *err)
+{
+    (void)arg;
+    return err_set(err, -ECANCELED, "stopped waiting for %u", rank);
+}
+
+static void wait_returns_what_check_says(void **state)
+{
+    (void)state;
+    uint32_t small, slot, lines[2] = {0, 1}, ranks[2] = {4, 9};
+    size_t n_bytes = shm_size(2, &small, &slot);
+    void *mem = calloc(1, n_bytes);
+    struct shm s;
+    struct err err = ERR_INIT;
+    struct waiter w = {.check = stop_at_once};
+    shm_format(mem, 2);
+    assert_int_equal(shm_attach(&s, mem, n_bytes, 2, 0, lines, ranks, &w), 0);
+    assert_int_equal(shm_barrier(&s, &err), -ECANCELED);
+    assert_string_equal(err.text, "stopped waiting for 9");
+    atomic_store(&s.h->lines[1].seq, 1); /* there already: check is not asked */
+    assert_int_equal(shm_wait(&s, 1, 1, &err), 0);
+    shm_detach(&s);
+    free(mem);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(collectives_of_threads),
+        cmocka_unit_test(counters_may_wrap),
+        cmocka_unit_test(segment_stays_in_its_bounds),
+        cmocka_unit_test(garbled_segment_is_refused),
+        cmocka_unit_test(first_report_of_a_loss_stays),
+        cmocka_unit_test(wait_returns_what_check_says),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
