@@ -1,0 +1,504 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* libhvd as its users see it: real processes, results computed here. */
+#include <pthread.h>
+
+#include "tests/unit/hvd_world.h"
+
+/* --- each collective --- */
+
+static void allreduce_body(int rank, int size)
+{
+    static const int64_t sizes[] = {0, 1, 7, 1000, (1 << 20) + 3};
+
+    CHECK_OK(hvd_init(NULL));
+    CHECK(hvd_rank() == rank && hvd_size() == size, "rank %d size %d", hvd_rank(),
+          hvd_size());
+    for (size_t i = 0; i < ARRAY_LEN(sizes); i++) {
+        int64_t n = sizes[i];
+        double *v = mem_calloc((size_t)n + 1, sizeof(*v));
+        struct hvd_tensor t = tensor1("v", HVD_FLOAT64, v, v, &n);
+        hvd_handle h;
+
+        for (int64_t k = 0; k < n; k++)
+            v[k] = (double)(k % 1000) + rank;
+        CHECK_OK(hvd_allreduce_async(&t, HVD_SUM, 1, 1, 0, &h));
+        CHECK_OK(finish(h));
+        for (int64_t k = 0; k < n; k++) {
+            double want = (double)(k % 1000) * size + size * (size - 1) / 2.0;
+
+            CHECK(v[k] == want, "n %lld at %lld: %g, not %g", (long long)n,
+                  (long long)k, v[k], want);
+        }
+        for (int64_t k = 0; k < n; k++)
+            v[k] = 2.0 * rank;
+        CHECK_OK(hvd_allreduce_async(&t, HVD_AVERAGE, 3, 0.5, 0, &h));
+        CHECK_OK(finish(h));
+        for (int64_t k = 0; k < n; k++)
+            CHECK(v[k] == 1.5 * (size - 1), "average %g", v[k]);
+        mem_free(v);
+    }
+    CHECK_OK(hvd_shutdown());
+}
+
+static void broadcast_body(int rank, int size)
+{
+    CHECK_OK(hvd_init(NULL));
+    for (int root = 0; root < size; root++) {
+        int64_t shape[2] = {3, 5};
+        int32_t v[15], out[15];
+        struct hvd_tensor t = tensor1("b", HVD_INT32, v, out, shape);
+        hvd_handle h;
+
+        t.ndim = 2;
+        for (int k = 0; k < 15; k++)
+            v[k] = rank * 100 + k;
+        CHECK_OK(hvd_broadcast_async(&t, root, 0, &h));
+        CHECK_OK(finish(h));
+        for (int k = 0; k < 15; k++)
+            CHECK(out[k] == root * 100 + k, "root %d: %d", root, out[k]);
+    }
+    CHECK_OK(hvd_shutdown());
+}
+
+static void *alloc_out(void *arg, int ndim, const int64_t *shape, size_t bytes)
+{
+    int64_t *seen = arg;
+
+    seen[0] = ndim;
+    seen[1] = shape[0];
+    seen[2] = (int64_t)bytes;
+    return malloc(bytes + 1);
+}
+
+static void allgather_body(int rank, int size)
+{
+    int64_t rows = 0, seen[3], shape[2] = {rank, 3};
+    float v[3 * WORLD_MAX], *out;
+    struct hvd_tensor t;
+    int64_t got_shape[HVD_MAX_DIMS];
+    hvd_handle h;
+    void *data;
+    int ndim;
+
+    CHECK_OK(hvd_init(NULL));
+    for (int r = 0; r < size; r++)
+        rows += r;
+    t = tensor1("g", HVD_FLOAT32, v, NULL, shape);
+    t.ndim = 2;
+    for (int k = 0; k < 3 * rank; k++)
+        v[k] = (float)(rank * 1000 + k);
+    for (int with_alloc = 0; with_alloc < 2; with_alloc++) {
+        CHECK_OK(hvd_allgather_async(&t, with_alloc ? alloc_out : NULL, seen, 0, &h));
+        CHECK_OK(hvd_wait(h, -1));
+        CHECK_OK(hvd_result(h, &data, &ndim, got_shape));
+        CHECK(ndim == 2 && got_shape[0] == rows && got_shape[1] == 3, "shape %d %lld",
+              ndim, (long long)got_shape[0]);
+        if (with_alloc)
+            CHECK(seen[0] == 2 && seen[1] == rows && seen[2] == rows * 12,
+                  "alloc saw %lld %lld", (long long)seen[1], (long long)seen[2]);
+        out = data;
+        for (int r = 0; r < size; r++)
+            for (int k = 0; k < 3 * r; k++, out++)
+                CHECK(*out == (float)(r * 1000 + k), "rank %d at %d: %g", r, k,
+                      (double)*out);
+        CHECK_OK(hvd_release(h));
+        if (with_alloc)
+            free(data);
+    }
+    CHECK_OK(hvd_shutdown());
+}
+
+static void allreduce_sums_and_averages(void **state)
+{
+    (void)state;
+    for (int n = 1; n <= 4; n++)
+        world_run(n, allreduce_body);
+}
+
+static void broadcast_reaches_all(void **state)
+{
+    (void)state;
+    for (int n = 1; n <= 3; n++)
+        world_run(n, broadcast_body);
+}
+
+static void allgather_concatenates_uneven_rows(void **state)
+{
+    (void)state;
+    for (int n = 1; n <= 4; n++)
+        world_run(n, allgather_body);
+}
+
+/* A rank enters the barrier only when the parent lets it: nobody is through before. */
+static void barrier_body(int rank, int size)
+{
+    struct hvd_tensor t = {.size_bytes = sizeof(t), .name = "bar", .device = -1};
+    hvd_handle h;
+
+    (void)size;
+    CHECK_OK(hvd_init(NULL));
+    if (rank == 1) {
+        stage_set(rank, 1);
+        go_wait(1);
+    }
+    CHECK_OK(hvd_barrier_async(&t, 0, &h));
+    if (rank == 0) {
+        CHECK(hvd_wait(h, 50) == HVD_TIMEOUT, "barrier ended early");
+        CHECK(hvd_poll(h) == HVD_IN_PROGRESS, "poll");
+        stage_set(rank, 1);
+    }
+    CHECK_OK(finish(h));
+    CHECK_OK(hvd_shutdown());
+}
+
+static void barrier_waits_for_the_last(void **state)
+{
+    struct proc_world w;
+
+    (void)state;
+    world_start(&w, 3, barrier_body);
+    stage_wait(0, 1);
+    go_set(1);
+    world_end(&w, -1);
+}
+
+/* --- ways to submit and to wait --- */
+
+static void orders_body(int rank, int size)
+{
+    enum { N = 50 };
+    hvd_handle h[N];
+    float v[N];
+    char name[32];
+
+    CHECK_OK(hvd_init(NULL));
+    for (int round = 0; round < 20; round++) {
+        for (int i = 0; i < N;
+             i++) { /* 7 and 13 are coprime to 50: orders differ by rank */
+            int k = (i * (rank % 2 ? 7 : 13) + rank * 11 + round) % N;
+
+            v[k] = (float)(k + rank);
+            (void)snprintf(name, sizeof(name), "t%d", k);
+            CHECK_OK(sum_async(name, &v[k], 1, &h[k]));
+        }
+        for (int k = N - 1; k >= 0; k--) {
+            CHECK_OK(finish(h[k]));
+            CHECK(v[k] == (float)(k * size + size * (size - 1) / 2), "t%d: %g", k,
+                  (double)v[k]);
+        }
+    }
+    CHECK_OK(hvd_shutdown());
+}
+
+static void ranks_may_submit_in_any_order(void **state)
+{
+    (void)state;
+    world_run(4, orders_body);
+}
+
+struct seen {
+    _Atomic int calls;
+    int status;
+    bool has_error;
+};
+
+static void on_done(void *arg, int status, const char *error)
+{
+    struct seen *s = arg;
+
+    s->status = status;
+    s->has_error = error != NULL;
+    atomic_fetch_add(&s->calls, 1);
+}
+
+static void callback_body(int rank, int size)
+{
+    struct seen s = {0};
+    float v = (float)rank;
+    int64_t n = 1;
+    struct hvd_tensor t = tensor1("c", HVD_FLOAT32, &v, &v, &n);
+    hvd_handle h;
+
+    (void)size;
+    t.done = on_done;
+    t.done_arg = &s;
+    CHECK_OK(hvd_init(NULL));
+    CHECK_OK(hvd_allreduce_async(&t, HVD_SUM, 1, 1, 0, &h));
+    while (hvd_poll(h)
+           == HVD_IN_PROGRESS) /* nobody waits: the background thread does it */
+        (void)sched_yield();
+    CHECK(hvd_poll(h) == HVD_OK, "%s", hvd_last_error());
+    CHECK(atomic_load(&s.calls) == 1 && s.status == HVD_OK && !s.has_error,
+          "calls %d status %d", atomic_load(&s.calls), s.status);
+    CHECK_OK(hvd_wait(h, -1));
+    CHECK(atomic_load(&s.calls) == 1, "called twice");
+    CHECK_OK(hvd_release(h));
+    CHECK(hvd_poll(h) == HVD_INVALID_ARGUMENT, "released handle still known");
+    CHECK(strstr(hvd_last_error(), "unknown or released"), "%s", hvd_last_error());
+    CHECK(hvd_release(h) == HVD_INVALID_ARGUMENT, "released twice");
+    CHECK_OK(hvd_shutdown());
+}
+
+static void callback_runs_once_and_poll_sees_the_end(void **state)
+{
+    (void)state;
+    world_run(2, callback_body);
+}
+
+/* Inside a callback: submitting is allowed, also the same name; waiting and shutdown
+ * are refused. */
+static hvd_handle chained;
+static float chained_value = 1;
+static _Atomic int chained_results;
+
+static void chain(void *arg, int status, const char *error)
+{
+    int r = 0;
+
+    (void)error;
+    if (status == HVD_OK && sum_async("c", &chained_value, 1, &chained) == HVD_OK)
+        r |= 1;
+    if (hvd_wait(chained, -1) == HVD_INVALID_ARGUMENT)
+        r |= 2;
+    if (hvd_shutdown() == HVD_INVALID_ARGUMENT)
+        r |= 4;
+    (void)arg;
+    atomic_store(&chained_results, r);
+}
+
+static void chain_body(int rank, int size)
+{
+    float v = (float)rank;
+    int64_t n = 1;
+    struct hvd_tensor t = tensor1("c", HVD_FLOAT32, &v, &v, &n);
+    hvd_handle h;
+
+    t.done = chain;
+    CHECK_OK(hvd_init(NULL));
+    CHECK_OK(hvd_allreduce_async(&t, HVD_SUM, 1, 1, 0, &h));
+    CHECK_OK(finish(h));
+    CHECK(atomic_load(&chained_results) == 7, "%d", atomic_load(&chained_results));
+    CHECK_OK(finish(chained));
+    CHECK(chained_value == (float)size, "%g", (double)chained_value);
+    CHECK_OK(hvd_shutdown());
+}
+
+static void callbacks_may_submit_but_not_wait(void **state)
+{
+    (void)state;
+    world_run(2, chain_body);
+}
+
+/* --- threads --- */
+
+struct thread_arg {
+    int id, rank, size, bad;
+};
+
+static void *submitter(void *arg)
+{
+    struct thread_arg *a = arg;
+    char name[32];
+
+    for (int i = 0; i < 200; i++) {
+        float v = (float)(a->id + a->rank);
+        hvd_handle h;
+
+        (void)snprintf(name, sizeof(name), "th%d/%d", a->id, i % 3);
+        if (sum_async(name, &v, 1, &h) != HVD_OK)
+            a->bad++;
+        else if (i % 2)
+            a->bad += hvd_wait(h, -1) != HVD_OK;
+        else
+            while (hvd_poll(h) == HVD_IN_PROGRESS)
+                (void)sched_yield();
+        a->bad += hvd_wait(h, -1) != HVD_OK;
+        a->bad += v != (float)(a->id * a->size + a->size * (a->size - 1) / 2);
+        (void)hvd_release(h);
+    }
+    return NULL;
+}
+
+static void threads_body(int rank, int size)
+{
+    struct thread_arg a[4];
+    pthread_t th[4];
+
+    CHECK_OK(hvd_init(NULL));
+    for (int i = 0; i < 4; i++) {
+        a[i] = (struct thread_arg){.id = i, .rank = rank, .size = size};
+        CHECK(pthread_create(&th[i], NULL, submitter, &a[i]) == 0, "pthread_create");
+    }
+    for (int i = 0; i < 4; i++) {
+        (void)pthread_join(th[i], NULL);
+        CHECK(a[i].bad == 0, "thread %d: %d wrong", i, a[i].bad);
+    }
+    CHECK_OK(hvd_shutdown());
+}
+
+static void many_threads_submit_and_wait(void **state)
+{
+    (void)state;
+    world_run(2, threads_body);
+}
+
+/* --- worlds one after another --- */
+
+static void again_body(int rank, int size)
+{
+    CHECK(hvd_is_initialized() == 0, "before");
+    CHECK(hvd_rank() == HVD_NOT_INITIALIZED, "rank");
+    for (int i = 0; i < 5; i++) {
+        float v = (float)rank;
+
+        CHECK_OK(hvd_init(NULL));
+        CHECK_OK(hvd_init(NULL)); /* twice is fine */
+        CHECK(hvd_is_initialized() == 1, "after");
+        CHECK_OK(sum_now("x", &v, 1));
+        CHECK(v == (float)(size * (size - 1) / 2), "%g", (double)v);
+        CHECK_OK(hvd_shutdown());
+        CHECK_OK(hvd_shutdown());
+        CHECK(sum_now("x", &v, 1) == HVD_NOT_INITIALIZED, "after shutdown");
+    }
+}
+
+static void shutdown_and_init_make_a_new_world(void **state)
+{
+    (void)state;
+    for (int n = 1; n <= 3; n++)
+        world_run(n, again_body);
+}
+
+/* The last operation before shutdown ends well on every rank, whoever is quick. */
+static void quick_exit_body(int rank, int size)
+{
+    static float v[50000];
+
+    for (int i = 0; i < 15; i++) {
+        CHECK_OK(hvd_init(NULL));
+        CHECK_OK(sum_now("x", v, ARRAY_LEN(v)));
+        if (rank == i % size)
+            CHECK_OK(hvd_shutdown());
+        CHECK_OK(hvd_shutdown());
+    }
+}
+
+static void a_quick_shutdown_spoils_nothing(void **state)
+{
+    (void)state;
+    world_run(3, quick_exit_body);
+}
+
+static void alone_body(int rank, int size)
+{
+    char buf[512], path[64], link[64];
+    ssize_t n;
+
+    (void)rank;
+    (void)size;
+    CHECK_OK(hvd_init(NULL));
+    for (int fd = 0; fd < 64; fd++) {
+        (void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+        n = readlink(path, link, sizeof(link) - 1);
+        link[n > 0 ? n : 0] = 0;
+        CHECK(strncmp(link, "socket:", 7) != 0
+                  || fd == atoi(getenv("TEST_PARENT_SOCKET")),
+              "fd %d is %s", fd, link);
+    }
+    CHECK(hvd_describe(buf, sizeof(buf)) < sizeof(buf), "%s", buf);
+    CHECK(strstr(buf, "\"size\":1") && strstr(buf, "\"control\":[\"self\"]"), "%s",
+          buf);
+    CHECK_OK(hvd_shutdown());
+}
+
+static void alone_body_counted(int rank, int size)
+{
+    char path[64], link[64], own[16] = "-1";
+
+    for (int fd = 0; fd < 64; fd++) { /* the parent's rendezvous socket is inherited */
+        ssize_t n;
+
+        (void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+        n = readlink(path, link, sizeof(link) - 1);
+        link[n > 0 ? n : 0] = 0;
+        if (strncmp(link, "socket:", 7) == 0)
+            (void)close(fd);
+    }
+    (void)setenv("TEST_PARENT_SOCKET", own, 1);
+    alone_body(rank, size);
+}
+
+static void a_world_of_one_opens_no_socket(void **state)
+{
+    (void)state;
+    world_run(1, alone_body_counted);
+}
+
+/* --- stress --- */
+
+static void stress_body(int rank, int size)
+{
+    enum { OPS = 2000, WINDOW = 16 };
+    static float buf[WINDOW][3000];
+    hvd_handle h[WINDOW] = {0};
+    uint64_t s = 12345; /* the same on all ranks: sizes; orders differ below */
+    uint64_t mine = 99 + (uint64_t)rank;
+    int64_t n[WINDOW];
+    char name[32];
+
+    CHECK_OK(hvd_init(NULL));
+    for (int base = 0; base < OPS; base += WINDOW) {
+        int order[WINDOW];
+
+        for (int i = 0; i < WINDOW; i++) {
+            int j;
+
+            s = s * 6364136223846793005ull + 1442695040888963407ull;
+            mine = mine * 6364136223846793005ull + 1442695040888963407ull;
+            n[i] = (int64_t)(s >> 40) % 3000;
+            j = (int)((mine >> 33) % (uint64_t)(i + 1));
+            order[i] = order[j];
+            order[j] = i;
+        }
+        for (int k = 0; k < WINDOW; k++) {
+            int i = order[k];
+
+            for (int64_t e = 0; e < n[i]; e++)
+                buf[i][e] = (float)(e % 100 + rank);
+            (void)snprintf(name, sizeof(name), "op/%d", base + i);
+            CHECK_OK(sum_async(name, buf[i], n[i], &h[i]));
+        }
+        for (int i = 0; i < WINDOW; i++) {
+            CHECK_OK(finish(h[i]));
+            for (int64_t e = 0; e < n[i]; e++)
+                CHECK(buf[i][e] == (float)((e % 100) * size + size * (size - 1) / 2),
+                      "op %d", base + i);
+        }
+    }
+    CHECK_OK(hvd_shutdown());
+}
+
+static void two_thousand_operations_in_random_orders(void **state)
+{
+    (void)state;
+    world_run(4, stress_body);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_world_of_one_opens_no_socket),
+        cmocka_unit_test(allreduce_sums_and_averages),
+        cmocka_unit_test(broadcast_reaches_all),
+        cmocka_unit_test(allgather_concatenates_uneven_rows),
+        cmocka_unit_test(barrier_waits_for_the_last),
+        cmocka_unit_test(ranks_may_submit_in_any_order),
+        cmocka_unit_test(callback_runs_once_and_poll_sees_the_end),
+        cmocka_unit_test(callbacks_may_submit_but_not_wait),
+        cmocka_unit_test(many_threads_submit_and_wait),
+        cmocka_unit_test(shutdown_and_init_make_a_new_world),
+        cmocka_unit_test(a_quick_shutdown_spoils_nothing),
+        cmocka_unit_test(two_thousand_operations_in_random_orders),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,505 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What people see when something goes wrong: which sentence, on which rank, how soon.
+ */
+#include <fcntl.h>
+
+#include "tests/unit/hvd_world.h"
+
+static uint64_t after_ns(uint64_t t0, uint64_t t)
+{
+    return t > t0 ? t - t0 : 0;
+}
+
+/* Keeps the end of an operation for the parent. */
+static void report(int rank, int status)
+{
+    struct rank_report *r = &shared->r[rank];
+
+    r->status = status;
+    r->failed_ns = clock_now_ns();
+    if (status < 0 && hvd_last_error()[0])
+        (void)snprintf(r->text, sizeof(r->text), "%s", hvd_last_error());
+    stage_set(rank, 100);
+}
+
+/* --- a rank dies --- */
+
+enum when { WHEN_IDLE, WHEN_OTHERS_WAIT, WHEN_BUSY };
+static enum when when;
+static int victim;
+
+static void mortal_body(int rank, int size)
+{
+    static float big[200000];
+    float v = 1;
+    int r = HVD_OK;
+
+    (void)size;
+    CHECK_OK(hvd_init(NULL));
+    CHECK_OK(sum_now("first", &v, 1));
+    if (rank == victim && when != WHEN_BUSY) {
+        stage_set(rank, 1);
+        for (;;)
+            (void)pause();
+    }
+    stage_set(rank, 1);
+    if (when == WHEN_IDLE)
+        go_wait(1); /* the parent has killed the victim */
+    while (r == HVD_OK)
+        r = when == WHEN_BUSY ? sum_now("big", big, ARRAY_LEN(big))
+                              : sum_now("x", &v, 1);
+    if (shared->r[rank].text[0] == 0) /* refused at submission */
+        (void)snprintf(shared->r[rank].text, 512, "%s", hvd_last_error());
+    report(rank, r);
+    CHECK(sum_now("later", &v, 1) == HVD_ABORTED, "later call");
+    CHECK(strcmp(hvd_last_error(), shared->r[rank].text) == 0, "later call: %s",
+          hvd_last_error());
+    CHECK(hvd_init(NULL) == HVD_ABORTED, "init of a broken world");
+    CHECK(strstr(hvd_last_error(), "call shutdown() before init()"), "%s",
+          hvd_last_error());
+    CHECK_OK(hvd_shutdown());
+}
+
+static void kill_one(int who, enum when at)
+{
+    struct proc_world w;
+    char want[128];
+    uint64_t t0;
+
+    victim = who;
+    when = at;
+    world_start(&w, 3, mortal_body);
+    for (int r = 0; r < 3; r++)
+        stage_wait(r, 1);
+    (void)snprintf(want, sizeof(want),
+                   "rank %d (host testhost, pid %d) was lost: connection closed", who,
+                   (int)w.pid[who]);
+    t0 = clock_now_ns();
+    assert_int_equal(kill(w.pid[who], SIGKILL), 0);
+    if (at == WHEN_IDLE)
+        go_set(1);
+    world_end(&w, who);
+    for (int r = 0; r < 3; r++) {
+        if (r == who)
+            continue;
+        assert_int_equal(shared->r[r].status, HVD_ABORTED);
+        assert_string_equal(shared->r[r].text, want);
+        assert_true(after_ns(t0, shared->r[r].failed_ns) < NS_PER_S);
+    }
+}
+
+static void a_killed_rank_is_named_when_idle(void **state)
+{
+    (void)state;
+    for (int r = 0; r < 3; r++)
+        kill_one(r, WHEN_IDLE);
+}
+
+static void a_killed_rank_is_named_when_others_wait_for_it(void **state)
+{
+    (void)state;
+    for (int r = 0; r < 3; r++)
+        kill_one(r, WHEN_OTHERS_WAIT);
+}
+
+static void a_killed_rank_is_named_inside_operations(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; i++)
+        for (int r = 0; r < 3; r++)
+            kill_one(r, WHEN_BUSY);
+}
+
+/* A forked worker of the dead rank holds copies of its sockets; the death must be seen
+ * all the same. */
+static void forker_body(int rank, int size)
+{
+    float v = 1;
+    int r = HVD_OK;
+
+    (void)size;
+    CHECK_OK(hvd_init(NULL));
+    CHECK_OK(sum_now("first", &v, 1));
+    if (rank == victim) {
+        if (fork() == 0) {
+            (void)alarm(5);
+            stage_set(rank, 1);
+            for (;;)
+                (void)pause();
+        }
+        for (;;)
+            (void)pause();
+    }
+    while (r == HVD_OK)
+        r = sum_now("x", &v, 1);
+    report(rank, r);
+    (void)hvd_shutdown();
+}
+
+static void a_surviving_child_does_not_hide_the_death(void **state)
+{
+    (void)state;
+    for (victim = 0; victim < 2; victim++) {
+        struct proc_world w;
+        uint64_t t0;
+
+        world_start(&w, 2, forker_body);
+        stage_wait(victim, 1);
+        t0 = clock_now_ns();
+        assert_int_equal(kill(w.pid[victim], SIGKILL), 0);
+        world_end(&w, victim);
+        assert_int_equal(shared->r[!victim].status, HVD_ABORTED);
+        assert_true(after_ns(t0, shared->r[!victim].failed_ns) < NS_PER_S);
+    }
+}
+
+/* --- silence --- */
+
+static void a_stopped_rank_is_named_after_the_peer_timeout(void **state)
+{
+    (void)state;
+    (void)setenv("HVD_PEER_TIMEOUT", "1", 1);
+    for (int who = 0; who < 3; who += 2) {
+        struct proc_world w;
+        char want[128];
+        uint64_t t0, t;
+
+        victim = who;
+        when = WHEN_OTHERS_WAIT;
+        world_start(&w, 3, mortal_body);
+        for (int r = 0; r < 3; r++)
+            stage_wait(r, 1);
+        (void)snprintf(want, sizeof(want),
+                       "rank %d (host testhost, pid %d) was lost: silent for 1 s "
+                       "(HVD_PEER_TIMEOUT)",
+                       who, (int)w.pid[who]);
+        t0 = clock_now_ns();
+        assert_int_equal(kill(w.pid[who], SIGSTOP), 0);
+        for (int r = 0; r < 3; r++) {
+            if (r == who)
+                continue;
+            stage_wait(r, 100);
+            assert_string_equal(shared->r[r].text, want);
+            t = after_ns(t0, shared->r[r].failed_ns);
+            assert_true(t > NS_PER_S / 2 && t < 3 * NS_PER_S);
+        }
+        assert_int_equal(kill(w.pid[who], SIGKILL), 0);
+        world_end(&w, who);
+    }
+    (void)unsetenv("HVD_PEER_TIMEOUT");
+}
+
+/* A rank that computes for longer than the timeout, its background thread alive, is
+ * waited for. */
+static void late_body(int rank, int size)
+{
+    uint64_t until;
+    float v = 1;
+
+    CHECK_OK(hvd_init(NULL));
+    CHECK_OK(sum_now("first", &v, 1));
+    until = clock_now_ns() + 2 * NS_PER_S;
+    v = 1;
+    while (rank == 1 && clock_now_ns() < until)
+        (void)sched_yield();
+    CHECK_OK(sum_now("x", &v, 1));
+    CHECK(v == (float)size, "%g", (double)v);
+    CHECK_OK(hvd_shutdown());
+}
+
+static void a_late_rank_is_waited_for(void **state)
+{
+    (void)state;
+    (void)setenv("HVD_PEER_TIMEOUT", "0.8", 1);
+    world_run(2, late_body);
+    (void)unsetenv("HVD_PEER_TIMEOUT");
+}
+
+/* --- a rank leaves --- */
+
+static bool leave_by_exit;
+
+static void leaver_body(int rank, int size)
+{
+    float v = 1;
+    hvd_handle h;
+
+    (void)size;
+    CHECK_OK(hvd_init(NULL));
+    CHECK_OK(sum_now("first", &v, 1));
+    if (rank == victim) {
+        go_wait(1); /* the others have submitted */
+        if (leave_by_exit)
+            exit(0);
+        CHECK_OK(hvd_shutdown());
+        return;
+    }
+    CHECK_OK(sum_async("x", &v, 1, &h));
+    stage_set(rank, 1);
+    report(rank, finish(h));
+    CHECK(sum_now("later", &v, 1) == HVD_PRECONDITION, "later");
+    CHECK(strstr(hvd_last_error(), "Horovod has been shut down"), "%s",
+          hvd_last_error());
+    CHECK_OK(hvd_shutdown());
+}
+
+static void leaving_tells_the_others_who(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 6; i++) {
+        struct proc_world w;
+        char want[160];
+
+        victim = i / 2;
+        leave_by_exit = i % 2;
+        world_start(&w, 3, leaver_body);
+        for (int r = 0; r < 3; r++)
+            if (r != victim)
+                stage_wait(r, 1);
+        (void)snprintf(want, sizeof(want),
+                       "Horovod has been shut down: rank %d (host testhost, pid %d) %s",
+                       victim, (int)w.pid[victim],
+                       leave_by_exit ? "exited" : "called shutdown()");
+        go_set(1);
+        world_end(&w, -1);
+        for (int r = 0; r < 3; r++) {
+            if (r == victim)
+                continue;
+            assert_int_equal(shared->r[r].status, HVD_PRECONDITION);
+            assert_string_equal(shared->r[r].text, want);
+        }
+    }
+}
+
+static void own_pending_body(int rank, int size)
+{
+    float v = 1;
+    hvd_handle h;
+
+    (void)size;
+    CHECK_OK(hvd_init(NULL));
+    if (rank == 0) {
+        CHECK_OK(sum_async("x", &v, 1, &h));
+        CHECK_OK(hvd_shutdown());
+        CHECK(hvd_poll(h) == HVD_PRECONDITION, "poll %d", hvd_poll(h));
+        CHECK(strstr(hvd_last_error(), "Horovod has been shut down"), "%s",
+              hvd_last_error());
+        CHECK_OK(hvd_release(h));
+    }
+    CHECK_OK(hvd_shutdown());
+}
+
+static void shutdown_ends_own_pending_operations(void **state)
+{
+    (void)state;
+    world_run(2, own_pending_body);
+}
+
+/* --- fork --- */
+
+static void fork_body(int rank, int size)
+{
+    float v = 1;
+    int status = 0;
+    pid_t pid;
+
+    CHECK_OK(hvd_init(NULL));
+    CHECK_OK(sum_now("first", &v, 1));
+    pid = fork();
+    if (pid == 0) {
+        int bad = hvd_is_initialized() != 0 || hvd_rank() != HVD_NOT_INITIALIZED
+                  || !strstr(hvd_last_error(), "forked after hvd.init()")
+                  || sum_now("x", &v, 1) != HVD_NOT_INITIALIZED
+                  || hvd_init(NULL) != HVD_NOT_INITIALIZED
+                  || hvd_shutdown() != HVD_NOT_INITIALIZED;
+
+        exit(bad); /* through the destructor, which must leave the parent's world alone
+                    */
+    }
+    CHECK(waitpid(pid, &status, 0) == pid && status == 0, "child: 0x%x", status);
+    v = (float)rank;
+    CHECK_OK(sum_now("second", &v, 1));
+    CHECK(v == (float)(size * (size - 1) / 2), "%g", (double)v);
+    CHECK_OK(hvd_shutdown());
+}
+
+static void a_forked_child_finds_the_runtime_absent(void **state)
+{
+    (void)state;
+    world_run(2, fork_body);
+}
+
+/* --- mistakes --- */
+
+static void duplicate_body(int rank, int size)
+{
+    float v = 1, u = 1;
+    hvd_handle h, h2;
+
+    (void)size;
+    CHECK_OK(hvd_init(NULL));
+    if (rank == 0) {
+        CHECK_OK(sum_async("x", &v, 1, &h));
+        CHECK(sum_async("x", &u, 1, &h2) == HVD_INVALID_ARGUMENT, "duplicate taken");
+        CHECK(strstr(hvd_last_error(),
+                     "Requested to allreduce, allgather, or broadcast a tensor "
+                     "with the same name as another tensor that is currently "
+                     "being processed: \"x\""),
+              "%s", hvd_last_error());
+        stage_set(0, 1);
+        CHECK_OK(finish(h));
+    } else {
+        futex_wait_until(&shared->r[0].stage, 1, clock_now_ns() + 10 * NS_PER_S);
+        CHECK_OK(sum_now("x", &v, 1));
+    }
+    CHECK(v == 2, "%g", (double)v);
+    CHECK_OK(sum_now("x", &v, 1)); /* the name is free again */
+    CHECK_OK(hvd_shutdown());
+}
+
+static void a_pending_name_is_refused(void **state)
+{
+    (void)state;
+    world_run(2, duplicate_body);
+}
+
+static void mismatch_body(int rank, int size)
+{
+    static const char want[] =
+        "Mismatched data types: tensor \"grad/0\": rank 0 has float32, rank 2 "
+        "has float64";
+    double d[4] = {0};
+    int64_t n = 4;
+    struct hvd_tensor t =
+        tensor1("grad/0", rank == 2 ? HVD_FLOAT64 : HVD_FLOAT32, d, d, &n);
+    float v = 1;
+    hvd_handle h;
+
+    CHECK_OK(hvd_init(NULL));
+    CHECK_OK(hvd_allreduce_async(&t, HVD_SUM, 1, 1, 0, &h));
+    if (rank
+        == 2) /* the first two arrive first, so that rank 2 is the one that differs */
+        CHECK(hvd_wait(h, 20000) == HVD_INVALID_ARGUMENT, "%s", hvd_last_error());
+    else
+        CHECK(hvd_wait(h, 20000) == HVD_INVALID_ARGUMENT, "%s", hvd_last_error());
+    CHECK(strncmp(hvd_last_error(), want, 40) == 0
+              && strstr(hvd_last_error(), "rank 2 has float64"),
+          "%s", hvd_last_error());
+    CHECK_OK(hvd_release(h));
+    CHECK_OK(sum_now("grad/0", &v, 1)); /* the world goes on */
+    CHECK(v == (float)size, "%g", (double)v);
+    CHECK_OK(hvd_shutdown());
+}
+
+static void a_mismatch_fails_that_operation_everywhere(void **state)
+{
+    (void)state;
+    world_run(3, mismatch_body);
+}
+
+static void arguments_body(int rank, int size)
+{
+    float v = 1;
+    int64_t n = 1, bad = -1;
+    struct hvd_tensor t = tensor1("x", HVD_FLOAT32, &v, &v, &n), u = t;
+    hvd_handle h;
+
+    (void)rank;
+    (void)size;
+    CHECK_OK(hvd_init(NULL));
+    CHECK(hvd_allreduce_async(&t, HVD_SUM, 1, 1, 3, &h) == HVD_INVALID_ARGUMENT,
+          "process set");
+    CHECK(strstr(hvd_last_error(), "process_set: 3, only 0"), "%s", hvd_last_error());
+    CHECK(hvd_allreduce_async(&t, 17, 1, 1, 0, &h) == HVD_INVALID_ARGUMENT, "op");
+    u.name = "";
+    CHECK(hvd_allreduce_async(&u, HVD_SUM, 1, 1, 0, &h) == HVD_INVALID_ARGUMENT,
+          "name");
+    u = t;
+    u.shape = &bad;
+    CHECK(hvd_allreduce_async(&u, HVD_SUM, 1, 1, 0, &h) == HVD_INVALID_ARGUMENT,
+          "shape");
+    CHECK(strstr(hvd_last_error(), "tensor \"x\": shape: dimension 0 is -1"), "%s",
+          hvd_last_error());
+    u = t;
+    u.data = NULL;
+    CHECK(hvd_allreduce_async(&u, HVD_SUM, 1, 1, 0, &h) == HVD_INVALID_ARGUMENT,
+          "data");
+    u = t;
+    u.device = 0;
+    CHECK(hvd_allreduce_async(&u, HVD_SUM, 1, 1, 0, &h) == HVD_INVALID_ARGUMENT,
+          "device");
+    CHECK(hvd_allreduce_async(NULL, HVD_SUM, 1, 1, 0, &h) == HVD_INVALID_ARGUMENT,
+          "NULL");
+    CHECK(hvd_allreduce_async(&t, HVD_SUM, 1, 1, 0, NULL) == HVD_INVALID_ARGUMENT,
+          "handle");
+    CHECK(hvd_wait(0, 0) == HVD_INVALID_ARGUMENT, "handle 0");
+    CHECK(hvd_broadcast_async(&t, -1, 0, &h) == HVD_INVALID_ARGUMENT, "root");
+    CHECK_OK(hvd_shutdown());
+}
+
+static void bad_arguments_are_refused_with_a_sentence(void **state)
+{
+    (void)state;
+    world_run(1, arguments_body);
+}
+
+static void settings_body(int rank, int size)
+{
+    (void)rank;
+    (void)size;
+    (void)setenv("HVD_PEER_TIMEOUT", "soon", 1);
+    CHECK(hvd_init(NULL) == HVD_INVALID_ARGUMENT, "soon");
+    CHECK(strstr(hvd_last_error(), "HVD_PEER_TIMEOUT")
+              && strstr(hvd_last_error(), "soon"),
+          "%s", hvd_last_error());
+    (void)setenv("HVD_PEER_TIMEOUT", "30", 1);
+    (void)setenv("HOROVOD_LOG_LEVEL", "loud", 1);
+    CHECK(hvd_init(NULL) == HVD_INVALID_ARGUMENT, "loud");
+    CHECK(strstr(hvd_last_error(), "HOROVOD_LOG_LEVEL: \"loud\""), "%s",
+          hvd_last_error());
+}
+
+static void bad_settings_are_refused_by_name(void **state)
+{
+    (void)state;
+    world_run(1, settings_body);
+}
+
+static void missing_body(int rank, int size)
+{
+    struct hvd_config c = {.size_bytes = sizeof(c), .start_timeout_ms = 700};
+
+    (void)size;
+    if (rank == 1)
+        return;
+    CHECK(hvd_init(&c) == HVD_TIMEOUT, "%s", hvd_last_error());
+    CHECK(strstr(hvd_last_error(), "rank 1"), "%s", hvd_last_error());
+    CHECK(hvd_is_initialized() == 0, "initialized");
+}
+
+static void a_rank_that_never_comes_is_named(void **state)
+{
+    (void)state;
+    world_run(3, missing_body);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_killed_rank_is_named_when_idle),
+        cmocka_unit_test(a_killed_rank_is_named_when_others_wait_for_it),
+        cmocka_unit_test(a_killed_rank_is_named_inside_operations),
+        cmocka_unit_test(a_surviving_child_does_not_hide_the_death),
+        cmocka_unit_test(a_stopped_rank_is_named_after_the_peer_timeout),
+        cmocka_unit_test(a_late_rank_is_waited_for),
+        cmocka_unit_test(leaving_tells_the_others_who),
+        cmocka_unit_test(shutdown_ends_own_pending_operations),
+        cmocka_unit_test(a_forked_child_finds_the_runtime_absent),
+        cmocka_unit_test(a_pending_name_is_refused),
+        cmocka_unit_test(a_mismatch_fails_that_operation_everywhere),
+        cmocka_unit_test(bad_arguments_are_refused_with_a_sentence),
+        cmocka_unit_test(bad_settings_are_refused_by_name),
+        cmocka_unit_test(a_rank_that_never_comes_is_named),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A world of real processes for the hvd_*_test.c programs: the parent serves the
+ * rendezvous and writes the token, each child is one rank that finds its place in the
+ * environment as everywhere else. Children report through shared memory, since cmocka
+ * asserts belong to the parent; each has an alarm, so that nothing can hang for longer
+ * than CHILD_LIMIT_S. */
+#ifndef TESTS_UNIT_HVD_WORLD_H
+#define TESTS_UNIT_HVD_WORLD_H
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "runtime/base/clock.h"
+#include "runtime/base/fd.h"
+#include "runtime/base/mem.h"
+#include "runtime/contract/contract.h"
+#include "runtime/contract/token.h"
+#include "runtime/include/hvd.h"
+#include "runtime/rendezvous/rendezvous.h"
+
+enum { WORLD_MAX = 8, CHILD_LIMIT_S = 40 };
+
+struct rank_report {
+    _Atomic uint32_t stage; /* futex */
+    int status;             /* of the operation that is tested */
+    uint64_t failed_ns;     /* when it failed */
+    char text[512];         /* its sentence */
+    char check[512];        /* what a CHECK found wrong, "" if nothing */
+};
+struct shared {
+    struct rank_report r[WORLD_MAX];
+    _Atomic uint32_t go; /* futex; the parent's */
+};
+static struct shared *shared;
+
+typedef void (*rank_fn)(int rank, int size);
+
+struct proc_world {
+    int size;
+    pid_t pid[WORLD_MAX];
+    struct rdv_server *server;
+    struct token token;
+    char token_file[64];
+};
+
+__attribute__((format(printf, 3, 4), noreturn)) static void
+check_failed(int line, const char *what, const char *fmt, ...)
+{
+    char *buf = shared->r[atoi(getenv("HOROVOD_RANK"))].check;
+    int at = snprintf(buf, 512, "line %d: %.200s; ", line, what);
+    va_list ap;
+
+    va_start(ap, fmt);
+    (void)vsnprintf(buf + at, (size_t)(512 - at), fmt, ap);
+    va_end(ap);
+    _exit(77);
+}
+#define CHECK(cond, ...)                                                               \
+    do {                                                                               \
+        if (!(cond))                                                                   \
+            check_failed(__LINE__, #cond, __VA_ARGS__);                                \
+    } while (0)
+#define CHECK_OK(call) CHECK((call) == HVD_OK, "%s", hvd_last_error())
+
+static void
+futex_wait_until(_Atomic uint32_t *f, uint32_t at_least, uint64_t deadline_ns)
+{
+    uint32_t v;
+
+    while ((v = atomic_load(f)) < at_least) {
+        struct timespec ts = {.tv_nsec = 100000000};
+
+        if (clock_now_ns() > deadline_ns)
+            return;
+        (void)syscall(SYS_futex, f, FUTEX_WAIT, v, &ts, NULL, 0);
+    }
+}
+
+static void futex_set(_Atomic uint32_t *f, uint32_t v)
+{
+    atomic_store(f, v);
+    (void)syscall(SYS_futex, f, FUTEX_WAKE, 1000, NULL, NULL, 0);
+}
+
+/* Child: "I am at this stage". Parent: wait until rank r is there. */
+static void stage_set(int rank, uint32_t v)
+{
+    futex_set(&shared->r[rank].stage, v);
+}
+static inline void stage_wait(int rank, uint32_t v)
+{
+    futex_wait_until(&shared->r[rank].stage, v, clock_now_ns() + 20 * NS_PER_S);
+    assert_true(atomic_load(&shared->r[rank].stage) >= v);
+}
+static inline void go_set(uint32_t v)
+{
+    futex_set(&shared->go, v);
+}
+static inline void go_wait(uint32_t v)
+{
+    futex_wait_until(&shared->go, v, clock_now_ns() + 20 * NS_PER_S);
+}
+
+static void set_place(const struct proc_world *w, uint16_t port, int rank)
+{
+    static struct env_pair env[CONTRACT_MAX_ENV]; /* too large for a stack */
+    struct contract c;
+    struct err err = ERR_INIT;
+    size_t n;
+
+    contract_init(&c);
+    c.launcher = LAUNCHER_RINGMASTER;
+    c.place = (struct place){.rank = (uint32_t)rank,
+                             .size = (uint32_t)w->size,
+                             .local_rank = (uint32_t)rank,
+                             .local_size = (uint32_t)w->size,
+                             .cross_rank = 0,
+                             .cross_size = 1};
+    (void)snprintf(c.hostname, sizeof(c.hostname), "testhost");
+    (void)snprintf(c.rdv_host, sizeof(c.rdv_host), "127.0.0.1");
+    c.rdv_port = port;
+    (void)snprintf(c.job_id, sizeof(c.job_id), "unit/test");
+    c.token_source = TOKEN_FILE;
+    (void)snprintf(c.token_file, sizeof(c.token_file), "%s", w->token_file);
+    if (contract_render(&c, env, &n, &err) < 0) {
+        (void)fprintf(stderr, "contract_render: %s\n", err.text);
+        _exit(78);
+    }
+    for (size_t i = 0; i < n; i++)
+        (void)setenv(env[i].name, env[i].value, 1);
+}
+
+static inline void world_start(struct proc_world *w, int size, rank_fn fn)
+{
+    struct err err = ERR_INIT;
+    struct auth_id id = {&w->token, "unit/test", 0};
+    uint16_t port;
+    int fd;
+
+    memset(w, 0, sizeof(*w));
+    w->size = size;
+    if (shared)
+        (void)munmap(shared, sizeof(*shared));
+    shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,
+                  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_not_equal(shared, MAP_FAILED);
+    assert_int_equal(token_random(&w->token, &err), 0);
+    (void)snprintf(w->token_file, sizeof(w->token_file), "/tmp/hvd-unit-%d.token",
+                   (int)getpid());
+    if (token_write_file(w->token_file, &w->token, &err) < 0)
+        fail_msg("%s", err.text);
+    assert_int_equal(tcp_listen("127.0.0.1", 0, &fd, &port, &err), 0);
+    if (rdv_server_start(fd, &id, (uint32_t)size, &w->server, &err) < 0)
+        fail_msg("%s", err.text);
+    (void)fflush(stdout);
+    (void)fflush(stderr);
+    for (int r = 0; r < size; r++) {
+        w->pid[r] = fork();
+        assert_true(w->pid[r] >= 0);
+        if (w->pid[r] == 0) {
+            (void)alarm(CHILD_LIMIT_S);
+            set_place(w, port, r);
+            fn(r, size);
+            _exit(0);
+        }
+    }
+}
+
+/* Waits for all; killed[r] of a rank that was to die by a signal, -1 for none. */
+static inline void world_end(struct proc_world *w, int dead_rank)
+{
+    int bad = 0;
+
+    for (int r = 0; r < w->size; r++) {
+        int status = 0;
+
+        (void)waitpid(w->pid[r], &status, 0);
+        if (r == dead_rank)
+            continue;
+        if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
+            print_error("rank %d: status 0x%x%s%s: %s\n", r, status,
+                        WIFSIGNALED(status) ? ", signal " : "",
+                        WIFSIGNALED(status) ? strsignal(WTERMSIG(status)) : "",
+                        shared->r[r].check);
+            bad++;
+        }
+    }
+    rdv_server_stop(w->server);
+    (void)unlink(w->token_file);
+    assert_int_equal(bad, 0);
+}
+
+static inline void world_run(int size, rank_fn fn)
+{
+    struct proc_world w;
+
+    world_start(&w, size, fn);
+    world_end(&w, -1);
+}
+
+/* --- short forms for ranks --- */
+
+static inline struct hvd_tensor
+tensor1(const char *name, int dtype, const void *data, void *out, const int64_t *n)
+{
+    return (struct hvd_tensor){.size_bytes = sizeof(struct hvd_tensor),
+                               .name = name,
+                               .data = data,
+                               .output = out,
+                               .dtype = dtype,
+                               .ndim = 1,
+                               .shape = n,
+                               .device = -1};
+}
+
+static inline int sum_async(const char *name, float *v, int64_t n, hvd_handle *h)
+{
+    struct hvd_tensor t = tensor1(name, HVD_FLOAT32, v, v, &n);
+
+    return hvd_allreduce_async(&t, HVD_SUM, 1, 1, 0, h);
+}
+
+static inline int finish(hvd_handle h)
+{
+    char text[512];
+    int r = hvd_wait(h, -1);
+
+    if (r != HVD_OK) { /* keep the sentence over the release */
+        (void)snprintf(text, sizeof(text), "%s", hvd_last_error());
+        (void)hvd_release(h);
+        (void)snprintf(shared->r[atoi(getenv("HOROVOD_RANK"))].text, 512, "%s", text);
+        return r;
+    }
+    return hvd_release(h);
+}
+
+static inline int sum_now(const char *name, float *v, int64_t n)
+{
+    hvd_handle h;
+    int r = sum_async(name, v, n, &h);
+
+    return r < 0 ? r : finish(h);
+}
+
+static inline int barrier_now(const char *name)
+{
+    struct hvd_tensor t = {.size_bytes = sizeof(t), .name = name, .device = -1};
+    hvd_handle h;
+    int r = hvd_barrier_async(&t, 0, &h);
+
+    return r < 0 ? r : finish(h);
+}
+
+#endif
