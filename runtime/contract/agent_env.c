@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "runtime/base/parse.h"
+#include "runtime/contract/env_reader.h"
 
 /* One check for both directions. */
 static int check(const struct agent_env *a, struct err *err)
@@ -90,95 +90,55 @@ int agent_env_render(const struct agent_env *a,
     return 0;
 }
 
-struct reader {
-    getenv_fn get;
-    void *arg;
-    struct err *err;
-};
-
-static const char *look(const struct reader *r, const char *name)
+static int read_numbers(const struct env_reader *r, struct agent_env *a)
 {
-    const char *s = r->get(r->arg, name);
-
-    return s && *s ? s : NULL;
-}
-
-static int number(const struct reader *r, const char *name, uint32_t max, uint32_t *ret)
-{
-    const char *s = look(r, name);
-
-    if (!s)
-        return 0; /* the default is there */
-    return parse_u32(name, s, 0, max, ret, r->err) ? -EINVAL : 0;
-}
-
-static int text(const struct reader *r,
-                const char *name,
-                const char *or_else,
-                char *ret,
-                size_t size_bytes)
-{
-    const char *s = look(r, name);
-    size_t n;
-
-    if (!s)
-        s = or_else;
-    n = strlen(s);
-    if (n >= size_bytes)
-        return err_set(r->err, -EINVAL, "%s has %zu bytes, allowed are %zu", name, n,
-                       size_bytes - 1);
-    memcpy(ret, s, n + 1);
-    return 0;
-}
-
-static int read_numbers(const struct reader *r, struct agent_env *a)
-{
-    uint32_t port = AGENT_DEFAULT_PORT;
     int rc;
 
-    if (!look(r, "HVD_WORKER_INDEX") || !look(r, "HVD_NUM_WORKERS"))
+    if (!env_look(r, "HVD_WORKER_INDEX") || !env_look(r, "HVD_NUM_WORKERS"))
         return err_set(
             r->err, -EINVAL, "%s is unset: the operator sets it for every worker",
-            look(r, "HVD_WORKER_INDEX") ? "HVD_NUM_WORKERS" : "HVD_WORKER_INDEX");
+            env_look(r, "HVD_WORKER_INDEX") ? "HVD_NUM_WORKERS" : "HVD_WORKER_INDEX");
     a->slots = 1;
+    a->checkin_port = AGENT_DEFAULT_PORT;
     a->start_timeout_s = AGENT_DEFAULT_START_TIMEOUT_S;
-    rc = number(r, "HVD_GENERATION", UINT32_MAX, &a->generation);
+    rc = env_u32(r, "HVD_GENERATION", 0, UINT32_MAX, &a->generation);
     if (rc == 0)
-        rc = number(r, "HVD_WORKER_INDEX", HOSTLIST_MAX_HOSTS - 1, &a->worker_index);
+        rc =
+            env_u32(r, "HVD_WORKER_INDEX", 0, HOSTLIST_MAX_HOSTS - 1, &a->worker_index);
     if (rc == 0)
-        rc = number(r, "HVD_NUM_WORKERS", HOSTLIST_MAX_HOSTS, &a->num_workers);
+        rc = env_u32(r, "HVD_NUM_WORKERS", 0, HOSTLIST_MAX_HOSTS, &a->num_workers);
     if (rc == 0)
-        rc = number(r, "HVD_SLOTS_PER_WORKER", HOST_MAX_SLOTS, &a->slots);
+        rc = env_u32(r, "HVD_SLOTS_PER_WORKER", 0, HOST_MAX_SLOTS, &a->slots);
     if (rc == 0)
-        rc = number(r, "HVD_NP", WORLD_MAX_RANKS, &a->np);
+        rc = env_u32(r, "HVD_NP", 0, WORLD_MAX_RANKS, &a->np);
     if (rc == 0)
-        rc = number(r, "HVD_CHECKIN_PORT", 65535, &port);
+        rc = env_port(r, "HVD_CHECKIN_PORT", &a->checkin_port);
     if (rc == 0)
-        rc = number(r, "HVD_START_TIMEOUT", UINT32_MAX, &a->start_timeout_s);
-    a->checkin_port = (uint16_t)port;
+        rc = env_u32(r, "HVD_START_TIMEOUT", 0, UINT32_MAX, &a->start_timeout_s);
     return rc;
 }
 
-static int read_texts(const struct reader *r, struct agent_env *a)
+static int read_texts(const struct env_reader *r, struct agent_env *a)
 {
-    int rc = text(r, "HVD_JOB_ID", "", a->job_id, sizeof(a->job_id));
+    int rc = env_text(r, "HVD_JOB_ID", "", a->job_id, sizeof(a->job_id));
 
     if (rc == 0)
-        rc = text(r, "HVD_CHECKIN_ADDR", "", a->checkin_addr, sizeof(a->checkin_addr));
+        rc = env_text(r, "HVD_CHECKIN_ADDR", "", a->checkin_addr,
+                      sizeof(a->checkin_addr));
     if (rc == 0)
-        rc = text(r, "HVD_TOKEN_FILE", AGENT_TOKEN_PATH, a->token_file,
-                  sizeof(a->token_file));
+        rc = env_text(r, "HVD_TOKEN_FILE", AGENT_TOKEN_PATH, a->token_file,
+                      sizeof(a->token_file));
     if (rc == 0)
-        rc = text(r, "HVD_DIR", AGENT_DEFAULT_DIR, a->dir, sizeof(a->dir));
+        rc = env_text(r, "HVD_DIR", AGENT_DEFAULT_DIR, a->dir, sizeof(a->dir));
     if (rc == 0)
-        rc = text(r, "HVD_TERMINATION_LOG", "", a->termination_log,
-                  sizeof(a->termination_log));
+        rc = env_text(r, "HVD_TERMINATION_LOG", "", a->termination_log,
+                      sizeof(a->termination_log));
     return rc;
 }
 
 int agent_env_parse(getenv_fn get, void *arg, struct agent_env *ret, struct err *err)
 {
-    const struct reader r = {get, arg, err};
+    const struct env_reader r = {get, arg, err};
     struct agent_env a;
 
     memset(&a, 0, sizeof(a));

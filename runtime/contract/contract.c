@@ -16,6 +16,7 @@
 
 #include "runtime/base/mem.h"
 #include "runtime/base/parse.h"
+#include "runtime/contract/env_reader.h"
 #include "runtime/contract/env_table.h"
 
 #define NAME_OF(name, writer, meaning) #name,
@@ -204,103 +205,39 @@ int contract_render(const struct contract *c,
 /* --- reading
  * ---------------------------------------------------------------------------------- */
 
-struct reader {
-    getenv_fn get;
-    void *arg;
-    struct err *err;
-};
+static const char whole[] =
+    "but HOROVOD_RANK or HOROVOD_SIZE is set: the set of variables is incomplete";
 
-/* An empty value is an absent one: Kubernetes and shells make them without meaning it.
- */
-static const char *look(const struct reader *r, const char *name)
-{
-    const char *s = r->get(r->arg, name);
-
-    return s && *s ? s : NULL;
-}
-
-static int need_u32(
-    const struct reader *r, const char *name, uint32_t min, uint32_t max, uint32_t *ret)
-{
-    const char *s = look(r, name);
-
-    if (!s)
-        return err_set(r->err, -EINVAL,
-                       "%s is unset, but HOROVOD_RANK or HOROVOD_SIZE is set: the set "
-                       "of variables is incomplete",
-                       name);
-    return parse_u32(name, s, min, max, ret, r->err) ? -EINVAL : 0;
-}
-
-static int
-copy_text(const struct reader *r, const char *name, char *ret, size_t size_bytes)
-{
-    const char *s = look(r, name);
-
-    ret[0] = '\0';
-    if (!s)
-        return 0;
-    size_t n = strlen(s);
-    if (n >= size_bytes)
-        return err_set(r->err, -EINVAL, "%s has %zu bytes, allowed are %zu", name, n,
-                       size_bytes - 1);
-    memcpy(ret, s, n + 1);
-    return 0;
-}
-
-static int
-opt_u32(const struct reader *r, const char *name, uint32_t max, uint32_t *ret)
-{
-    const char *s = look(r, name);
-
-    if (!s)
-        return 0;
-    return parse_u32(name, s, 0, max, ret, r->err) ? -EINVAL : 0;
-}
-
-static int opt_port(const struct reader *r, const char *name, uint16_t *ret)
-{
-    uint32_t port = 0;
-    const char *s = look(r, name);
-
-    if (!s)
-        return 0;
-    if (parse_u32(name, s, 1, 65535, &port, r->err))
-        return -EINVAL;
-    *ret = (uint16_t)port;
-    return 0;
-}
-
-static int read_place(const struct reader *r, struct place *p)
+static int read_place(const struct env_reader *r, struct place *p)
 {
     const uint32_t max = WORLD_MAX_RANKS;
-    int rc = need_u32(r, "HOROVOD_RANK", 0, max - 1, &p->rank);
+    int rc = env_need_u32(r, "HOROVOD_RANK", 0, max - 1, &p->rank, whole);
 
     if (rc == 0)
-        rc = need_u32(r, "HOROVOD_SIZE", 1, max, &p->size);
+        rc = env_need_u32(r, "HOROVOD_SIZE", 1, max, &p->size, whole);
     if (rc == 0)
-        rc = need_u32(r, "HOROVOD_LOCAL_RANK", 0, max - 1, &p->local_rank);
+        rc = env_need_u32(r, "HOROVOD_LOCAL_RANK", 0, max - 1, &p->local_rank, whole);
     if (rc == 0)
-        rc = need_u32(r, "HOROVOD_LOCAL_SIZE", 1, max, &p->local_size);
+        rc = env_need_u32(r, "HOROVOD_LOCAL_SIZE", 1, max, &p->local_size, whole);
     if (rc == 0)
-        rc = need_u32(r, "HOROVOD_CROSS_RANK", 0, max - 1, &p->cross_rank);
+        rc = env_need_u32(r, "HOROVOD_CROSS_RANK", 0, max - 1, &p->cross_rank, whole);
     if (rc == 0)
-        rc = need_u32(r, "HOROVOD_CROSS_SIZE", 1, max, &p->cross_size);
+        rc = env_need_u32(r, "HOROVOD_CROSS_SIZE", 1, max, &p->cross_size, whole);
     p->host = p->cross_rank; /* right for hosts of one size */
     if (rc == 0)
-        rc = opt_u32(r, "HVD_HOST_INDEX", HOSTLIST_MAX_HOSTS - 1, &p->host);
+        rc = env_u32(r, "HVD_HOST_INDEX", 0, HOSTLIST_MAX_HOSTS - 1, &p->host);
     return rc;
 }
 
-static int read_token(const struct reader *r, struct contract *c)
+static int read_token(const struct env_reader *r, struct contract *c)
 {
     uint32_t fd = 0;
-    const char *s = look(r, "HVD_TOKEN_FD");
+    const char *s = env_look(r, "HVD_TOKEN_FD");
 
-    if (s && look(r, "HVD_TOKEN_FILE"))
+    if (s && env_look(r, "HVD_TOKEN_FILE"))
         return err_set(r->err, -EINVAL,
                        "HVD_TOKEN_FILE=%.200s and HVD_TOKEN_FD=%.20s are both set",
-                       look(r, "HVD_TOKEN_FILE"), s);
+                       env_look(r, "HVD_TOKEN_FILE"), s);
     if (s) {
         if (parse_u32("HVD_TOKEN_FD", s, 0, INT32_MAX, &fd, r->err))
             return -EINVAL;
@@ -308,59 +245,59 @@ static int read_token(const struct reader *r, struct contract *c)
         c->token_fd = (int)fd;
         return 0;
     }
-    int rc = copy_text(r, "HVD_TOKEN_FILE", c->token_file, sizeof(c->token_file));
+    int rc = env_text(r, "HVD_TOKEN_FILE", "", c->token_file, sizeof(c->token_file));
     if (rc == 0 && c->token_file[0])
         c->token_source = TOKEN_FILE;
     return rc;
 }
 
-static int read_meeting(const struct reader *r, struct contract *c)
+static int read_meeting(const struct env_reader *r, struct contract *c)
 {
-    const char *serves = look(r, "HVD_RENDEZVOUS_RANK0");
-    int rc = copy_text(r, "HVD_RENDEZVOUS_ADDR", c->rdv_host, sizeof(c->rdv_host));
+    const char *serves = env_look(r, "HVD_RENDEZVOUS_RANK0");
+    int rc = env_text(r, "HVD_RENDEZVOUS_ADDR", "", c->rdv_host, sizeof(c->rdv_host));
 
     if (rc == 0 && !c->rdv_host[0] && c->place.size > 1
-        && look(r, "HOROVOD_GLOO_RENDEZVOUS_ADDR"))
+        && env_look(r, "HOROVOD_GLOO_RENDEZVOUS_ADDR"))
         return err_set(
             r->err, -EINVAL,
             "HOROVOD_GLOO_RENDEZVOUS_ADDR=%.80s without HVD_RENDEZVOUS_ADDR: "
             "the original horovodrun has started this process; start it by "
             "Ringmaster's horovodrun, which comes before it in PATH after "
             "installation",
-            look(r, "HOROVOD_GLOO_RENDEZVOUS_ADDR"));
+            env_look(r, "HOROVOD_GLOO_RENDEZVOUS_ADDR"));
     if (rc == 0)
-        rc = opt_port(r, "HVD_RENDEZVOUS_PORT", &c->rdv_port);
+        rc = env_port(r, "HVD_RENDEZVOUS_PORT", &c->rdv_port);
     if (rc == 0 && serves
         && parse_bool("HVD_RENDEZVOUS_RANK0", serves, &c->rank0_serves, r->err))
         rc = -EINVAL;
     if (rc == 0)
-        rc = copy_text(r, "HVD_JOB_ID", c->job_id, sizeof(c->job_id));
+        rc = env_text(r, "HVD_JOB_ID", "", c->job_id, sizeof(c->job_id));
     if (rc == 0)
-        rc = opt_u32(r, "HVD_GENERATION", UINT32_MAX, &c->generation);
+        rc = env_u32(r, "HVD_GENERATION", 0, UINT32_MAX, &c->generation);
     return rc;
 }
 
-static int read_others(const struct reader *r, struct contract *c)
+static int read_others(const struct env_reader *r, struct contract *c)
 {
-    int rc = copy_text(r, "HVD_HOSTFILE", c->hostfile, sizeof(c->hostfile));
+    int rc = env_text(r, "HVD_HOSTFILE", "", c->hostfile, sizeof(c->hostfile));
 
     if (rc == 0)
-        rc = copy_text(r, "HOROVOD_HOSTNAME", c->hostname, sizeof(c->hostname));
+        rc = env_text(r, "HOROVOD_HOSTNAME", "", c->hostname, sizeof(c->hostname));
     if (rc == 0)
-        rc = copy_text(r, "HOROVOD_GLOO_IFACE", c->iface, sizeof(c->iface));
+        rc = env_text(r, "HOROVOD_GLOO_IFACE", "", c->iface, sizeof(c->iface));
     if (rc == 0)
-        rc = copy_text(r, "MASTER_ADDR", c->master_addr, sizeof(c->master_addr));
+        rc = env_text(r, "MASTER_ADDR", "", c->master_addr, sizeof(c->master_addr));
     if (rc == 0 && c->master_addr[0])
-        rc = opt_port(r, "MASTER_PORT", &c->master_port);
+        rc = env_port(r, "MASTER_PORT", &c->master_port);
     return rc;
 }
 
 int contract_parse(getenv_fn get, void *arg, struct contract *ret, struct err *err)
 {
-    const struct reader r = {get, arg, err};
+    const struct env_reader r = {get, arg, err};
     struct contract c;
 
-    if (!look(&r, "HOROVOD_RANK") && !look(&r, "HOROVOD_SIZE"))
+    if (!env_look(&r, "HOROVOD_RANK") && !env_look(&r, "HOROVOD_SIZE"))
         return err_set(err, -ENOENT, "HOROVOD_RANK and HOROVOD_SIZE are unset");
     contract_init(&c);
     c.launcher = LAUNCHER_RINGMASTER;

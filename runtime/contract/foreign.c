@@ -10,31 +10,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "runtime/base/parse.h"
 #include "runtime/base/sha256.h"
 
 #define PORT_FIRST 20000u
 #define PORT_COUNT 20000u
-
-const char *env_look(const struct env_reader *r, const char *name)
-{
-    const char *s = r->get(r->arg, name);
-
-    return s && *s ? s : NULL;
-}
-
-int foreign_opt(const struct env_reader *r,
-                const char *name,
-                uint32_t min,
-                uint32_t max,
-                uint32_t *ret)
-{
-    const char *s = env_look(r, name);
-
-    if (!s)
-        return 0;
-    return parse_u32(name, s, min, max, ret, r->err) ? -EINVAL : 0;
-}
 
 int foreign_need(const struct env_reader *r,
                  const char *name,
@@ -42,11 +21,8 @@ int foreign_need(const struct env_reader *r,
                  uint32_t max,
                  uint32_t *ret)
 {
-    if (!env_look(r, name))
-        return err_set(r->err, -EINVAL,
-                       "%s is unset, although its launcher sets it for every process",
-                       name);
-    return foreign_opt(r, name, min, max, ret);
+    return env_need_u32(r, name, min, max, ret,
+                        "although its launcher sets it for every process");
 }
 
 int foreign_meet(const struct env_reader *r,

@@ -3,15 +3,7 @@
 #ifndef RUNTIME_CONTRACT_FOREIGN_H
 #define RUNTIME_CONTRACT_FOREIGN_H
 
-#include "runtime/contract/contract.h"
-
-struct env_reader {
-    getenv_fn get;
-    void *arg;
-    struct err *err;
-};
-/* The value, or NULL; an empty value is an absent one. */
-const char *env_look(const struct env_reader *r, const char *name);
+#include "runtime/contract/env_reader.h"
 
 struct foreign {
     enum launcher launcher;
@@ -22,11 +14,9 @@ struct foreign {
 };
 extern const struct foreign foreign_torchrun, foreign_openmpi, foreign_slurm;
 
-/* Shared by the three: a number that must be there; one that may be; a place that fits itself. */
+/* A number that the launcher sets for every process. */
 int foreign_need(const struct env_reader *r, const char *name, uint32_t min,
                  uint32_t max, uint32_t *ret);
-int foreign_opt(const struct env_reader *r, const char *name, uint32_t min,
-                uint32_t max, uint32_t *ret);
 /* Rank 0 serves at host and a port from 20000 to 39999 that is a hash of seed and never `not`; the
  * token is weak and made of the seed. For size 1 nothing is set. */
 int foreign_meet(const struct env_reader *r, struct contract *c, const char *host,

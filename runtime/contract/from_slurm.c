@@ -134,7 +134,7 @@ static int read_slurm(const struct env_reader *r, struct contract *c)
     if (rc == 0)
         rc = check_rank0(r, &s, &c->place);
     if (rc == 0)
-        rc = foreign_opt(r, "SLURM_RESTART_COUNT", 0, UINT32_MAX, &c->generation);
+        rc = env_u32(r, "SLURM_RESTART_COUNT", 0, UINT32_MAX, &c->generation);
     if (rc)
         return rc;
     (void)snprintf(c->hostname, sizeof(c->hostname), "%s",

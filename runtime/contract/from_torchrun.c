@@ -30,9 +30,9 @@ static int read_place(const struct env_reader *r, struct place *p)
     if (rc == 0)
         rc = foreign_need(r, "WORLD_SIZE", 1, max, &p->size);
     if (rc == 0)
-        rc = foreign_opt(r, "LOCAL_WORLD_SIZE", 1, max, &p->local_size);
+        rc = env_u32(r, "LOCAL_WORLD_SIZE", 1, max, &p->local_size);
     if (rc == 0)
-        rc = foreign_opt(r, "LOCAL_RANK", 0, max - 1, &p->local_rank);
+        rc = env_u32(r, "LOCAL_RANK", 0, max - 1, &p->local_rank);
     if (rc)
         return rc;
     if (env_look(r, "LOCAL_RANK") && !env_look(r, "LOCAL_WORLD_SIZE"))
@@ -41,9 +41,9 @@ static int read_place(const struct env_reader *r, struct place *p)
                        p->local_rank);
     p->cross_rank = p->rank / p->local_size;
     p->cross_size = (p->size + p->local_size - 1) / p->local_size;
-    rc = foreign_opt(r, "GROUP_RANK", 0, max - 1, &p->cross_rank);
+    rc = env_u32(r, "GROUP_RANK", 0, max - 1, &p->cross_rank);
     if (rc == 0)
-        rc = foreign_opt(r, "GROUP_WORLD_SIZE", 1, max, &p->cross_size);
+        rc = env_u32(r, "GROUP_WORLD_SIZE", 1, max, &p->cross_size);
     p->host = p->cross_rank;
     return rc ? rc : place_check_named(p, &names, r->err);
 }
@@ -58,8 +58,7 @@ static int read_torchrun(const struct env_reader *r, struct contract *c)
     if (rc == 0)
         rc = foreign_need(r, "MASTER_PORT", 1, 65535, &port);
     if (rc == 0)
-        rc =
-            foreign_opt(r, "TORCHELASTIC_RESTART_COUNT", 0, UINT32_MAX, &c->generation);
+        rc = env_u32(r, "TORCHELASTIC_RESTART_COUNT", 0, UINT32_MAX, &c->generation);
     if (rc)
         return rc;
     id = env_look(r, "TORCHELASTIC_RUN_ID");
