@@ -21,6 +21,7 @@
 #include "runtime/base/mem.h"
 #include "runtime/base/parse.h"
 #include "runtime/contract/hostlist.h"
+#include "spank_plugin/ticket.h"
 
 struct step_nodes {
     struct hostlist hosts;
@@ -160,12 +161,12 @@ static int read_master(getenv_fn get,
     CLEANUP(hostlist_release) struct hostlist dealt;
     hostlist_init(&dealt);
     const char *how = get(arg, "SLURM_DISTRIBUTION");
-    const char *list = get(arg, "SLURM_ARBITRARY_NODELIST");
+    const char *list = get(arg, FIRST_HOST_ENV);
     const char *name = nodes->hosts.v[0].name;
     if (how && strcmp(how, "arbitrary") == 0 && list && *list) {
         int rc = hostlist_parse_slurm(list, &dealt, err);
         if (rc)
-            return err_prefix(err, "SLURM_ARBITRARY_NODELIST");
+            return err_prefix(err, FIRST_HOST_ENV);
         name = dealt.v[0].name;
     }
     (void)snprintf(ret, HOST_NAME_MAX_BYTES, "%s", name);

@@ -26,6 +26,8 @@
 #include "spank_plugin/seal.h"
 #include "spank_plugin/slurm_io.h"
 
+#define MAX_HOSTFILE_BYTES (4u << 20)
+
 static const char *own_env(void *arg, const char *name)
 {
     (void)arg;
@@ -58,6 +60,23 @@ static int listen_in_range(struct srun_side *s, struct err *err)
         range[1]);
 }
 
+/* The first name in SLURM_HOSTFILE, as far as it can be read; Slurm itself complains if
+ * not. */
+static int announce_first_host(struct err *err)
+{
+    const char *path = getenv("SLURM_HOSTFILE");
+    AUTOFREE char *text = NULL;
+    size_t n;
+    (void)unsetenv(FIRST_HOST_ENV); /* an outer srun's */
+    if (!path || fd_read_file(path, MAX_HOSTFILE_BYTES, &text, &n, NULL))
+        return 0;
+    char *name = text + strspn(text, " \t\n");
+    name[strcspn(name, " \t\n*#")] = '\0';
+    if (*name && setenv(FIRST_HOST_ENV, name, 1) != 0)
+        return err_set(err, -ENOMEM, "out of memory");
+    return 0;
+}
+
 int srun_side_prepare(struct srun_side *s, struct err *err)
 {
     char text[TICKET_MAX_BYTES];
@@ -74,7 +93,7 @@ int srun_side_prepare(struct srun_side *s, struct err *err)
         return rc;
     if (setenv(TICKET_ENV, cred, 1) != 0)
         return err_set(err, -ENOMEM, "out of memory");
-    return 0;
+    return announce_first_host(err);
 }
 
 /* Slurm's item counts one component of a heterogeneous step; SLURM_NTASKS, which srun

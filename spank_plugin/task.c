@@ -122,6 +122,7 @@ int task_setup(struct spank_handle *sp,
         return rc;
     remove_inherited(sp);
     slurm_io_unsetenv(sp, TICKET_ENV);
+    slurm_io_unsetenv(sp, FIRST_HOST_ENV);
     for (size_t i = 0; i < n && !rc; i++)
         rc = slurm_io_setenv(sp, env[i].name, env[i].value, err);
     if (!rc)

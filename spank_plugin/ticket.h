@@ -15,6 +15,9 @@
  * removes it. */
 #define TICKET_ENV       "SLURM_HVD_STEP"
 #define TICKET_MAX_BYTES 128
+/* Beside it, when tasks are dealt by hand (SLURM_HOSTFILE): the node of rank 0, no
+ * secret. */
+#define FIRST_HOST_ENV   "SLURM_HVD_FIRST_HOST"
 
 struct ticket {
     struct token token;

@@ -156,7 +156,7 @@ static void master_is_the_node_of_rank_0(void **state)
     assert_int_equal(layout_contract(get, &e, &paths, &c, &err), 0);
     assert_string_equal(c.master_addr, "node1");
     e.v[9] = (struct var){"SLURM_DISTRIBUTION", "arbitrary"};
-    e.v[10] = (struct var){"SLURM_ARBITRARY_NODELIST", "node2,node1,node2"};
+    e.v[10] = (struct var){"SLURM_HVD_FIRST_HOST", "node2"};
     assert_int_equal(layout_contract(get, &e, &paths, &c, &err), 0);
     assert_string_equal(c.master_addr, "node2");
     assert_int_equal(c.master_port, 20007);
