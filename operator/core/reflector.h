@@ -25,7 +25,7 @@ enum refl_event {
 
 #define REFL_FIRST_BACKOFF_NS                                                          \
     800000000ull /* doubled each time, plus up to half as jitter */
-#define REFL_MAX_BACKOFF_NS 30000000000ull
+#define REFL_MAX_BACKOFF_NS 10000000000ull
 
 struct reflector {
     enum refl_state state;
