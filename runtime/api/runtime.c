@@ -27,7 +27,7 @@ static struct {
     pthread_mutex_t lock;
     struct world *world; /* lock */
     struct handles handles;
-    struct own_server own;  /* life_lock */
+    struct meeting meeting; /* life_lock */
     bool has_fork_handlers; /* life_lock */
     _Atomic bool is_forked;
 } runtime = {.life_lock = PTHREAD_MUTEX_INITIALIZER,
@@ -143,7 +143,7 @@ static int init_locked(uint64_t start_timeout_ns, struct err *err)
         && pthread_atfork(before_fork, after_fork_parent, after_fork_child) != 0)
         return err_set(err, HVD_NO_MEMORY, "out of memory");
     runtime.has_fork_handlers = true;
-    r = world_form(start_timeout_ns, &runtime.own, &w, err);
+    r = world_form(start_timeout_ns, &runtime.meeting, &w, err);
     if (r < 0) {
         err->code = to_status(r);
         return err->code;

@@ -64,26 +64,40 @@ static int read_place(struct world *w, struct err *err)
 
 /* --- meeting --- */
 
-static int serve(const struct world *w, struct own_server *own, struct err *err)
+static bool is_same_place(const struct meeting *m, const struct contract *c)
+{
+    return m->port == c->rdv_port && strcmp(m->host, c->rdv_host) == 0
+           && m->size == c->place.size && m->generation == c->generation;
+}
+
+/* Another place than last time: its rounds start at 0, and our old server goes. */
+static void choose_place(struct meeting *m, const struct contract *c)
+{
+    if (is_same_place(m, c))
+        return;
+    rdv_server_stop(m->server);
+    *m = (struct meeting){
+        .port = c->rdv_port, .size = c->place.size, .generation = c->generation};
+    (void)snprintf(m->host, sizeof(m->host), "%s", c->rdv_host);
+}
+
+static int serve(const struct world *w, struct meeting *m, struct err *err)
 {
     const struct contract *c = &w->contract;
     struct auth_id id = {&w->token, c->job_id, c->generation};
     uint16_t port;
     int fd, r;
 
-    if (!c->rank0_serves || c->place.rank != 0
-        || (own->server && own->port == c->rdv_port))
+    if (!c->rank0_serves || c->place.rank != 0 || m->server)
         return 0;
-    rdv_server_stop(TAKE(own->server));
     r = tcp_listen("::", c->rdv_port, &fd, &port, err);
     if (r < 0) /* a machine without IPv6 */
         r = tcp_listen("0.0.0.0", c->rdv_port, &fd, &port, err);
     if (r < 0)
         return err_prefix(err, "rank 0 serves the rendezvous");
-    r = rdv_server_start(fd, &id, c->place.size, &own->server, err);
+    r = rdv_server_start(fd, &id, c->place.size, &m->server, err);
     if (r < 0)
         fd_close(&fd);
-    own->port = c->rdv_port;
     return r;
 }
 
@@ -292,18 +306,21 @@ static int connect_all(struct forming *f, struct err *err)
     return r;
 }
 
-static int join_others(struct forming *f, struct own_server *own, struct err *err)
+static int join_others(struct forming *f, struct meeting *meeting, struct err *err)
 {
     struct world *w = f->w;
     const struct contract *c = &w->contract;
-    int r = serve(w, own, err);
+    int r;
 
+    choose_place(meeting, c);
+    r = serve(w, meeting, err);
     if (r < 0)
         return r;
     r = rdv_client_connect(c->rdv_host, c->rdv_port, &w->env.id, c->place.rank,
                            c->place.size, f->deadline_ns, &f->rdv, err);
     if (r < 0)
         return r;
+    rdv_client_start_at(f->rdv, meeting->n_rounds);
     if (c->iface[0])
         return addr_of_iface(c->iface, w->local_addr, sizeof(w->local_addr), err);
     (void)snprintf(w->local_addr, sizeof(w->local_addr), "%s",
@@ -311,7 +328,7 @@ static int join_others(struct forming *f, struct own_server *own, struct err *er
     return 0;
 }
 
-static int form(struct forming *f, struct own_server *own, struct err *err)
+static int form(struct forming *f, struct meeting *meeting, struct err *err)
 {
     struct world *w = f->w;
     const struct place *p = &w->contract.place;
@@ -335,7 +352,7 @@ static int form(struct forming *f, struct own_server *own, struct err *err)
     };
     (void)snprintf(w->local_addr, sizeof(w->local_addr), "127.0.0.1");
     if (p->size > 1)
-        r = join_others(f, own, err);
+        r = join_others(f, meeting, err);
     r = r < 0 ? r : meet(f, err);
     r = r < 0 ? r : open_parts(w, err);
     r = r < 0 ? r : connect_all(f, err);
@@ -343,7 +360,7 @@ static int form(struct forming *f, struct own_server *own, struct err *err)
 }
 
 int world_form(uint64_t start_timeout_ns,
-               struct own_server *own,
+               struct meeting *meeting,
                struct world **ret,
                struct err *err)
 {
@@ -361,7 +378,9 @@ int world_form(uint64_t start_timeout_ns,
         f.deadline_ns =
             clock_now_ns()
             + (start_timeout_ns > 0 ? start_timeout_ns : w->settings.start_timeout_ns);
-        r = form(&f, own, err);
+        r = form(&f, meeting, err);
+        if (f.rdv)
+            meeting->n_rounds = rdv_client_round(f.rdv);
         rdv_client_close(f.rdv);
     }
     w->forming = NULL;

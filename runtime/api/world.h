@@ -26,17 +26,21 @@ struct world {
     bool is_leaked;          /* its thread hangs: control and backend stay open */
 };
 
-/* The rendezvous server that rank 0 runs itself where the launcher has none. It
- * outlives worlds: a rank that starts its next world may be ahead of rank 0. */
-struct own_server {
+/* What is kept of the meeting place from one world to the next. */
+struct meeting {
+    /* Rank 0's own server where the launcher has none. It outlives worlds: a rank that
+     * starts its next world may be ahead of rank 0. */
     struct rdv_server *server;
+    /* Where the last world has met, and how many rounds that server has seen. */
+    char host[HOST_NAME_MAX_BYTES];
     uint16_t port;
+    uint32_t size, generation, n_rounds;
 };
 
 /* Blocks until all ranks are there or the time is over. start_timeout_ns 0: the
  * settings'. */
 int world_form(uint64_t start_timeout_ns,
-               struct own_server *own,
+               struct meeting *meeting,
                struct world **ret,
                struct err *err);
 void world_free(

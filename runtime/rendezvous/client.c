@@ -255,6 +255,16 @@ int rdv_client_exchange(struct rdv_client *c,
     return 0;
 }
 
+uint32_t rdv_client_round(const struct rdv_client *c)
+{
+    return c->round;
+}
+
+void rdv_client_start_at(struct rdv_client *c, uint32_t round)
+{
+    c->round = round;
+}
+
 const char *rdv_client_local_addr(const struct rdv_client *c)
 {
     return c->local_addr;

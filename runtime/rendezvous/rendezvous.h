@@ -61,6 +61,12 @@ int rdv_client_exchange(struct rdv_client *c,
                         uint8_t ***ret_blobs,
                         uint32_t **ret_sizes,
                         struct err *err);
+/* A server counts its rounds on over worlds, so that a member that was restarted after
+ * the others had met is told so. A process that forms another world with the same
+ * server therefore starts where its last one ended. */
+uint32_t rdv_client_round(const struct rdv_client *c); /* the next one */
+void rdv_client_start_at(struct rdv_client *c,
+                         uint32_t round); /* before any exchange */
 /* Address of our end of the connection: the interface is the route to the peer. */
 const char *rdv_client_local_addr(const struct rdv_client *c);
 void rdv_client_close(struct rdv_client *c); /* accepts NULL */

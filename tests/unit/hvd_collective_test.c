@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* libhvd as its users see it: real processes, results computed here. */
 #include <pthread.h>
+#include <sched.h>
 
 #include "tests/unit/hvd_world.h"
 
