@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Descriptors, files, TCP, clock and log. Deadlines here are short where the test is
+ * that they fire, and long where they must not. */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "runtime/base/clock.h"
+#include "runtime/base/fd.h"
+#include "runtime/base/log.h"
+#include "runtime/base/mem.h"
+
+static uint64_t in_ms(uint64_t ms)
+{
+    return clock_now_ns() + ms * NS_PER_MS;
+}
+
+static void read_ends_at_the_deadline_and_at_eof(void **state)
+{
+    int p[2];
+    char buf[8];
+
+    (void)state;
+    assert_int_equal(pipe(p), 0);
+    assert_int_equal(fd_write_full(p[1], "abc", 3, in_ms(10000)), 0);
+    uint64_t start = clock_now_ns();
+    assert_int_equal(fd_read_full(p[0], buf, 4, in_ms(30)), -ETIMEDOUT);
+    assert_true(clock_now_ns() - start >= 30 * NS_PER_MS);
+    assert_int_equal(fd_write_full(p[1], "x", 1, in_ms(10000)), 0);
+    fd_close(&p[1]);
+    assert_int_equal(p[1], -1);
+    assert_int_equal(fd_read_full(p[0], buf, 2, in_ms(10000)), -EPIPE);
+    assert_int_equal(fd_read_full(p[0], buf, 0, 0), 0);
+    fd_close(&p[0]);
+    fd_close(&p[0]);
+}
+
+static void write_raises_no_signal_and_ends_at_the_deadline(void **state)
+{
+    int s[2];
+    static char big[8 << 20];
+
+    (void)state;
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, s), 0); /* blocking */
+    assert_int_equal(fd_write_full(s[0], big, sizeof(big), in_ms(30)), -ETIMEDOUT);
+    fd_close(&s[1]);
+    assert_int_equal(fd_write_full(s[0], big, sizeof(big), in_ms(10000)), -EPIPE);
+    fd_close(&s[0]);
+    assert_int_equal(fd_wait(-1, POLLIN, in_ms(10)), -ETIMEDOUT);
+}
+
+static void flags(void **state)
+{
+    int p[2];
+
+    (void)state;
+    assert_int_equal(pipe(p), 0);
+    assert_int_equal(fd_nonblock(p[0], true), 0);
+    assert_true(fcntl(p[0], F_GETFL) & O_NONBLOCK);
+    assert_int_equal(fd_nonblock(p[0], false), 0);
+    assert_false(fcntl(p[0], F_GETFL) & O_NONBLOCK);
+    assert_int_equal(fd_cloexec(p[0]), 0);
+    assert_true(fcntl(p[0], F_GETFD) & FD_CLOEXEC);
+    fd_close(&p[0]);
+    fd_close(&p[1]);
+    assert_int_equal(fd_cloexec(-1), -EBADF);
+}
+
+static void files_whole_and_bounded(void **state)
+{
+    char dir[] = "/tmp/base_fd_test.XXXXXX", path[64];
+    AUTOFREE char *text = NULL;
+    static char big[10000];
+    struct err e = ERR_INIT;
+    struct stat st;
+    size_t n = 0;
+
+    (void)state;
+    assert_non_null(mkdtemp(dir));
+    (void)snprintf(path, sizeof(path), "%s/f", dir);
+    memset(big, 'b', sizeof(big));
+    assert_int_equal(fd_write_file(path, big, sizeof(big), 0640, &e), 0);
+    assert_int_equal(stat(path, &st), 0);
+    assert_int_equal(st.st_mode & 07777, 0640);
+    assert_int_equal(fd_read_file(path, sizeof(big), &text, &n, &e), 0);
+    assert_int_equal(n, sizeof(big));
+    assert_memory_equal(text, big, n);
+    assert_int_equal(text[n], '\0');
+    char *untouched = NULL;
+    assert_int_equal(fd_read_file(path, sizeof(big) - 1, &untouched, &n, &e), -EFBIG);
+    assert_null(untouched);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(fd_read_file(path, 10, &untouched, &n, &e), -ENOENT);
+    assert_non_null(strstr(e.text, path));
+    assert_int_equal(rmdir(dir), 0); /* no temporary file is left */
+    assert_int_equal(fd_write_file(path, "x", 1, 0600, &e), -ENOENT);
+}
+
+static void tcp_both_ends(void **state)
+{
+    struct err e = ERR_INIT;
+    int l = -1, c = -1, a = -1;
+    uint16_t port = 0;
+    char addr[64], buf[5];
+
+    (void)state;
+    assert_int_equal(tcp_listen("127.0.0.1", 0, &l, &port, &e), 0);
+    assert_true(port > 0);
+    assert_int_equal(tcp_accept(l, &a), -EAGAIN);
+    assert_int_equal(tcp_connect("localhost", port, in_ms(10000), false, &c, &e), 0);
+    assert_true(fd_wait(l, POLLIN, in_ms(10000)) > 0);
+    assert_int_equal(tcp_accept(l, &a), 0);
+    assert_true(fcntl(a, F_GETFD) & FD_CLOEXEC);
+    assert_true(fcntl(c, F_GETFL) & O_NONBLOCK);
+    assert_int_equal(fd_write_full(c, "hello", 5, in_ms(10000)), 0);
+    assert_int_equal(fd_read_full(a, buf, 5, in_ms(10000)), 0);
+    assert_memory_equal(buf, "hello", 5);
+    assert_int_equal(tcp_peer_addr(a, addr, sizeof(addr)), 0);
+    assert_string_equal(addr, "127.0.0.1");
+    assert_int_equal(tcp_local_addr(c, addr, sizeof(addr)), 0);
+    assert_string_equal(addr, "127.0.0.1");
+    fd_close(&a);
+    fd_close(&c);
+
+    int taken = -1;
+    assert_int_equal(tcp_listen("127.0.0.1", port, &taken, NULL, &e), -EADDRINUSE);
+    assert_non_null(strstr(e.text, "127.0.0.1"));
+    fd_close(&l);
+}
+
+static void dual_stack_shows_ipv4_as_ipv4(void **state)
+{
+    int l = -1, c = -1, a = -1;
+    uint16_t port = 0;
+    char addr[64];
+
+    (void)state;
+    assert_int_equal(tcp_listen("::", 0, &l, &port, NULL), 0);
+    assert_int_equal(tcp_connect("127.0.0.1", port, in_ms(10000), false, &c, NULL), 0);
+    assert_true(fd_wait(l, POLLIN, in_ms(10000)) > 0);
+    assert_int_equal(tcp_accept(l, &a), 0);
+    assert_int_equal(tcp_peer_addr(a, addr, sizeof(addr)), 0);
+    assert_string_equal(addr, "127.0.0.1");
+    fd_close(&a);
+    fd_close(&c);
+    fd_close(&l);
+}
+
+struct late {
+    uint16_t port;
+    int fd;
+};
+
+/* Listens once the other side has been refused: it cannot tell us, so it is given 100
+ * ms. */
+static void *listen_late(void *arg)
+{
+    struct late *late = arg;
+
+    (void)poll(NULL, 0, 100);
+    assert_int_equal(tcp_listen("127.0.0.1", late->port, &late->fd, NULL, NULL), 0);
+    return NULL;
+}
+
+static void connect_retries_until_somebody_listens(void **state)
+{
+    struct late late = {.fd = -1};
+    int fd = -1, c = -1;
+    struct err e = ERR_INIT;
+    pthread_t t;
+
+    (void)state;
+    assert_int_equal(tcp_listen("127.0.0.1", 0, &fd, &late.port, NULL), 0);
+    fd_close(&fd);
+    assert_int_equal(tcp_connect("127.0.0.1", late.port, in_ms(10000), false, &c, &e),
+                     -ECONNREFUSED);
+    assert_int_equal(tcp_connect("127.0.0.1", late.port, in_ms(50), true, &c, &e),
+                     -ETIMEDOUT);
+    assert_non_null(strstr(e.text, "refused"));
+    assert_int_equal(pthread_create(&t, NULL, listen_late, &late), 0);
+    assert_int_equal(tcp_connect("127.0.0.1", late.port, in_ms(10000), true, &c, &e),
+                     0);
+    assert_int_equal(pthread_join(t, NULL), 0);
+    fd_close(&c);
+    fd_close(&late.fd);
+}
+
+static void clock_reads_and_rounds_up(void **state)
+{
+    char buf[21];
+
+    (void)state;
+    assert_int_equal(clock_left_ms(UINT64_MAX), -1);
+    assert_int_equal(clock_left_ms(0), 0);
+    assert_int_equal(clock_left_ms(clock_now_ns() + 100000 * NS_PER_S * 1000), INT_MAX);
+    int ms = clock_left_ms(clock_now_ns() + 5 * NS_PER_S);
+    assert_true(ms > 4000 && ms <= 5000);
+    assert_string_equal(clock_rfc3339(1795260153, buf, sizeof(buf)),
+                        "2026-11-21T11:22:33Z");
+    assert_string_equal(clock_rfc3339(0, buf, sizeof(buf)), "1970-01-01T00:00:00Z");
+    assert_true(clock_wall_s() > 1700000000);
+}
+
+/* What one log call writes to stderr. */
+static size_t logged(bool json, char *buf, size_t size)
+{
+    int p[2], saved = dup(STDERR_FILENO);
+
+    assert_int_equal(pipe(p), 0);
+    assert_true(dup2(p[1], STDERR_FILENO) >= 0);
+    log_set_json(json);
+    log_set_level(LOG_INFO);
+    log_set_tag("ringmaster", "rank 3");
+    log_debug("not shown", "n=%d", 1);
+    log_warn("worker lost", "job=%s cause=\"%s\"", "a/b", "x\ny");
+    assert_true(dup2(saved, STDERR_FILENO) >= 0);
+    fd_close(&saved);
+    fd_close(&p[1]);
+    ssize_t n = read(p[0], buf, size - 1);
+    assert_true(n > 0);
+    buf[n] = '\0';
+    fd_close(&p[0]);
+    return (size_t)n;
+}
+
+static void one_event_is_one_line(void **state)
+{
+    char line[2048];
+    enum log_level level;
+
+    (void)state;
+    size_t n = logged(false, line, sizeof(line));
+    assert_string_equal(strchr(line, ' '),
+                        " W ringmaster[rank 3]: worker lost job=a/b cause=\"x y\"\n");
+    assert_ptr_equal(strchr(line, '\n'), line + n - 1);
+    n = logged(true, line, sizeof(line));
+    assert_non_null(strstr(line, "\"level\":\"warn\""));
+    assert_non_null(strstr(line, "\"data\":\"job=a/b cause=\\\"x\\u000ay\\\"\"}\n"));
+    assert_ptr_equal(strchr(line, '\n'), line + n - 1);
+    assert_int_equal(log_level_parse("WARNING", &level), 0);
+    assert_int_equal(level, LOG_WARN);
+    assert_int_equal(log_level_parse("loud", &level), -EINVAL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(read_ends_at_the_deadline_and_at_eof),
+        cmocka_unit_test(write_raises_no_signal_and_ends_at_the_deadline),
+        cmocka_unit_test(flags),
+        cmocka_unit_test(files_whole_and_bounded),
+        cmocka_unit_test(tcp_both_ends),
+        cmocka_unit_test(dual_stack_shows_ipv4_as_ipv4),
+        cmocka_unit_test(connect_retries_until_somebody_listens),
+        cmocka_unit_test(clock_reads_and_rounds_up),
+        cmocka_unit_test(one_event_is_one_line),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

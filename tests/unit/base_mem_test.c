@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* mem, arena and strbuf: bounds, overflow, and what happens when memory is out. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "runtime/base/arena.h"
+#include "runtime/base/strbuf.h"
+#include "tests/unit/torture.h"
+
+static void sizes_that_overflow_give_null(void **state)
+{
+    (void)state;
+    assert_null(mem_calloc(SIZE_MAX / 2, 3));
+    assert_null(mem_realloc_array(NULL, SIZE_MAX / 2, 3));
+}
+
+static void nth_allocation_fails_once(void **state)
+{
+    (void)state;
+    mem_fail_after(1);
+    void *a = mem_alloc(1);
+    assert_non_null(a);
+    assert_false(mem_fail_fired());
+    assert_null(mem_zalloc(1));
+    assert_true(mem_fail_fired());
+    void *b = mem_alloc(1);
+    assert_non_null(b);
+    mem_free(a);
+    mem_free(b);
+    mem_fail_after(-1);
+}
+
+static void vector_grows_to_its_bound(void **state)
+{
+    void *v = NULL;
+    size_t cap = 0;
+
+    (void)state;
+    for (size_t n = 0; n < 19; n++) {
+        assert_int_equal(mem_grow(&v, n, &cap, sizeof(int), 19), 0);
+        assert_true(cap > n && cap <= 19);
+        ((int *)v)[n] = (int)n;
+    }
+    assert_int_equal(mem_grow(&v, 19, &cap, sizeof(int), 19), -E2BIG);
+    for (int n = 0; n < 19; n++)
+        assert_int_equal(((int *)v)[n], n);
+    mem_free(v);
+}
+
+static void take_leaves_null_behind(void **state)
+{
+    AUTOFREE char *s = mem_strdup("abc");
+    AUTOFREE char *t = TAKE(s);
+
+    (void)state;
+    assert_null(s);
+    assert_string_equal(t, "abc");
+    AUTOFREE char *u = mem_strndup("abcdef", 2);
+    assert_string_equal(u, "ab");
+}
+
+static void arena_is_aligned_zeroed_and_bounded(void **state)
+{
+    struct arena a;
+
+    (void)state;
+    arena_init(&a, 20000);
+    for (size_t n = 1; n < 100; n++) {
+        unsigned char *p = arena_alloc(&a, n);
+
+        assert_non_null(p);
+        assert_int_equal((uintptr_t)p % 16, 0);
+        for (size_t i = 0; i < n; i++)
+            assert_int_equal(p[i], 0);
+        memset(p, 0xff, n);
+    }
+    assert_non_null(arena_alloc(&a, 9000)); /* more than a block */
+    assert_null(arena_alloc(&a, 20000));
+    assert_null(arena_alloc(&a, SIZE_MAX));
+    assert_null(arena_calloc(&a, SIZE_MAX / 2, 4));
+    assert_string_equal(arena_printf(&a, "%s-%d", "x", 7), "x-7");
+    assert_string_equal(arena_strdup(&a, "abc"), "abc");
+    arena_release(&a);
+    assert_non_null(arena_alloc(&a, 20000)); /* reusable, with its whole bound */
+    arena_release(&a);
+    arena_release(&a);
+}
+
+static void strbuf_appends_until_its_bound(void **state)
+{
+    struct strbuf b;
+
+    (void)state;
+    strbuf_init(&b, 10);
+    assert_string_equal(strbuf_str(&b), "");
+    strbuf_puts(&b, "abc");
+    strbuf_printf(&b, "%d", 1234567);
+    assert_string_equal(strbuf_str(&b), "abc1234567");
+    assert_int_equal(strbuf_status(&b), 0);
+    strbuf_putc(&b, 'x');
+    assert_int_equal(strbuf_status(&b), -E2BIG);
+    assert_string_equal(strbuf_str(&b), "abc1234567"); /* never half an append */
+    assert_null(strbuf_take(&b));
+    strbuf_clear(&b);
+    strbuf_add(&b, "q\0r", 3);
+    assert_int_equal(b.n, 3);
+    char *p = strbuf_take(&b);
+    assert_memory_equal(p, "q\0r", 4);
+    mem_free(p);
+    strbuf_release(&b);
+}
+
+static int build(void *arg)
+{
+    CLEANUP(strbuf_release) struct strbuf b;
+
+    (void)arg;
+    strbuf_init(&b, 100000);
+    for (int i = 0; i < 1000; i++)
+        strbuf_printf(&b, "%d,", i);
+    int rc = strbuf_status(&b);
+    if (rc == 0)
+        assert_int_equal(b.n, 3890);
+    return rc;
+}
+
+static int build_in_arena(void *arg)
+{
+    CLEANUP(arena_release) struct arena a;
+
+    (void)arg;
+    arena_init(&a, 100000);
+    for (int i = 0; i < 1000; i++)
+        if (!arena_printf(&a, "%d", i))
+            return -ENOMEM;
+    return 0;
+}
+
+static void lack_of_memory_marks_and_leaks_nothing(void **state)
+{
+    (void)state;
+    torture(build, NULL);
+    torture(build_in_arena, NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sizes_that_overflow_give_null),
+        cmocka_unit_test(nth_allocation_fails_once),
+        cmocka_unit_test(vector_grows_to_its_bound),
+        cmocka_unit_test(take_leaves_null_behind),
+        cmocka_unit_test(arena_is_aligned_zeroed_and_bounded),
+        cmocka_unit_test(strbuf_appends_until_its_bound),
+        cmocka_unit_test(lack_of_memory_marks_and_leaks_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The torture loop: runs fn again and again, the first time with the first allocation
+ * failing, then with the second, until none fails. fn must say -ENOMEM each time it was
+ * hit and 0 at the end; what it leaves behind is the sanitizer's to see. Include after
+ * cmocka.h. */
+#ifndef TESTS_UNIT_TORTURE_H
+#define TESTS_UNIT_TORTURE_H
+
+#include <errno.h>
+#include <stdbool.h>
+
+#include "runtime/base/mem.h"
+
+#define TORTURE_MAX                                                                    \
+    5000 /* allocations of one run; more is a test that means too much */
+
+static inline void torture(int (*fn)(void *arg), void *arg)
+{
+    for (long n = 0; n < TORTURE_MAX; n++) {
+        mem_fail_after(n);
+        int rc = fn(arg);
+        bool was_hit = mem_fail_fired();
+        mem_fail_after(-1);
+        if (!was_hit) {
+            assert_int_equal(rc, 0);
+            assert_true(n > 0); /* no allocation at all: the loop would prove nothing */
+            return;
+        }
+        assert_int_equal(rc, -ENOMEM);
+    }
+    fail_msg("no end after %d allocations", TORTURE_MAX);
+}
+
+#endif
