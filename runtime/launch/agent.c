@@ -438,7 +438,7 @@ static int end(struct agent *a, enum outcome o)
     report_message(&a->first, &message);
     write_termination(a, strbuf_str(&message), message.n);
     strbuf_release(&message);
-    failure_sentence(&a->first.f, sentence, sizeof(sentence));
+    report_sentence(&a->first, sentence, sizeof(sentence));
     fprintf(stderr, "%s: %s\n", a->title, sentence);
     if (*a->first.tail)
         fprintf(stderr, "%s: the last lines of rank %d:\n%s", a->title, a->first.f.rank,

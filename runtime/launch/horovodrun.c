@@ -227,13 +227,12 @@ static int prepare(struct launch *l,
     return engine_start(l->engine, ret_code, err);
 }
 
-static void stop_for(struct launch *l)
+/* Ranks that wait for the world to form hear at once who will not come. */
+static void tell_waiting(struct launch *l)
 {
     char sentence[480];
-    const struct report *first = verdict_pick(&l->verdict);
-    failure_sentence(&first->f, sentence, sizeof(sentence));
+    report_sentence(verdict_pick(&l->verdict), sentence, sizeof(sentence));
     rdv_server_fail(l->server, sentence);
-    engine_stop(l->engine);
 }
 
 static void run(struct launch *l, struct engine_event *ev)
@@ -248,12 +247,13 @@ static void run(struct launch *l, struct engine_event *ev)
             if (ev->kind == ENGINE_RANK_OK)
                 log_info("rank ended", "rank=%u code=0",
                          l->ranks[ev->index].place.rank);
-            if (ev->kind == ENGINE_RANK_FAILED && !is_decided && !ev->was_asked)
-                (void)verdict_add(&l->verdict, &ev->report, clock_now_ns());
+            if (ev->kind == ENGINE_RANK_FAILED && !is_decided && !ev->was_asked
+                && verdict_add(&l->verdict, &ev->report, clock_now_ns()) == 0)
+                tell_waiting(l);
         }
         if (!is_decided && clock_now_ns() >= verdict_deadline_ns(&l->verdict)) {
             is_decided = true;
-            stop_for(l);
+            engine_stop(l->engine);
         }
     }
 }
@@ -261,7 +261,7 @@ static void run(struct launch *l, struct engine_event *ev)
 static void print_lines(const char *program, const struct report *r)
 {
     char sentence[480];
-    failure_sentence(&r->f, sentence, sizeof(sentence));
+    report_sentence(r, sentence, sizeof(sentence));
     fprintf(stderr, "%s: %s\n", program, sentence);
     if (!*r->tail)
         return;

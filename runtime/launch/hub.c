@@ -62,6 +62,7 @@ struct hub {
                                         came */
     struct rdv_server *server;
     struct meet meet;
+    size_t n_told; /* failures that the rendezvous has heard of */
     struct conn **conns;
     struct pollfd *fds;
     size_t n, max;
@@ -238,6 +239,18 @@ static int take_failed(struct hub *h, const struct frame *f, struct err *err)
     return rc;
 }
 
+/* Ranks that wait for the world to form hear at once who will not come. */
+static void tell_waiting(struct hub *h)
+{
+    char sentence[480];
+    const struct report *first = meet_first(&h->meet);
+    if (!first || !h->server || h->meet.verdict.n == h->n_told)
+        return;
+    h->n_told = h->meet.verdict.n;
+    report_sentence(first, sentence, sizeof(sentence));
+    rdv_server_fail(h->server, sentence);
+}
+
 static int
 take_frame(struct hub *h, struct conn *c, const struct frame *f, struct err *err)
 {
@@ -351,11 +364,7 @@ static int send_table(struct hub *h, struct err *err)
 static void send_stop(struct hub *h)
 {
     struct strbuf payload;
-    char sentence[480];
     const struct report *first = meet_first(&h->meet);
-    failure_sentence(&first->f, sentence, sizeof(sentence));
-    if (h->server)
-        rdv_server_fail(h->server, sentence);
     strbuf_init(&payload, MESSAGE_TO_AGENT_MAX_BYTES);
     report_write(first, &payload);
     send_all(h, MESSAGE_STOP, &payload);
@@ -467,6 +476,7 @@ static bool turn(struct hub *h)
     if (ready > 0 && h->fds[1].revents)
         accept_all(h);
     say_progress(h, clock_now_ns());
+    tell_waiting(h);
     decide(h);
     sweep(h);
     return true;

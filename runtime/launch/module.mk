@@ -6,4 +6,4 @@ $(eval $(call archive,launch,$(LAUNCH_SRC)))
 $(eval $(call program,hvd-agent,runtime/launch/agent_main.c,$(LAUNCH_LIBS),))
 $(eval $(call program,horovodrun,runtime/launch/horovodrun_main.c,$(LAUNCH_LIBS),))
 $(eval $(call unit,launch,$(LAUNCH_LIBS)))
-#ALL_BINS += $(O)/bin/hvd-agent $(O)/bin/horovodrun
+ALL_BINS += $(O)/bin/hvd-agent $(O)/bin/horovodrun

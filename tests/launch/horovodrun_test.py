@@ -22,7 +22,7 @@ HOROVODRUN = os.path.join(BIN, "horovodrun")
 
 FOREIGN = {  # what outer launchers leave behind
     "OMPI_COMM_WORLD_RANK": "5", "OMPI_COMM_WORLD_SIZE": "9", "PMI_RANK": "5", "PMI_SIZE": "9", "PMIX_RANK": "5",
-    "SLURM_PROCID": "5", "SLURM_NTASKS": "9", "SLURM_JOB_ID": "77", "SLURM_STEP_ID": "0", "RANK": "5",
+    "SLURM_PROCID": "5", "SLURM_NTASKS": "9", "SLURM_STEP_ID": "0", "RANK": "5",
     "WORLD_SIZE": "9", "LOCAL_RANK": "5", "HOROVOD_RANK": "5", "HOROVOD_SIZE": "9", "TORCHELASTIC_RUN_ID": "x",
     "HVD_TOKEN_FILE": "/nowhere", "HVD_JOB_ID": "other",
 }

@@ -17,6 +17,7 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -112,19 +113,43 @@ uint64_t verdict_deadline_ns(const struct verdict *v)
     return v->first_ns + (waits_for_blamed ? VERDICT_BLAME_MS : VERDICT_WINDOW_MS) * MS;
 }
 
+/* p is behind "rank N": does " on HOST was lost" or the like follow? */
+static bool is_end_of_rank(const char *p)
+{
+    static const char *const ends[] = {" was lost", " exited with code ",
+                                       " was killed by signal "};
+    if (strncmp(p, " on ", 4) != 0)
+        return false;
+    p += 4 + strcspn(p + 4, " \n");
+    for (size_t i = 0; i < ARRAY_LEN(ends); i++)
+        if (!strncmp(p, ends[i], strlen(ends[i])))
+            return true;
+    return false;
+}
+
 int32_t blame_scan(const char *tail, int32_t self)
 {
-    static const char mark[] = "lost rank ";
+    static const char mark[] = "rank ", before[] = "lost ";
     int32_t found = -1;
     for (const char *p = tail; (p = strstr(p, mark)); p++) {
         const char *digits = p + sizeof(mark) - 1;
         char *end;
-        long rank = strtol(digits, &end, 10);
-        if (end != digits && *digits >= '0' && *digits <= '9' && rank < INT32_MAX
-            && rank != self)
+        long rank = *digits >= '0' && *digits <= '9' ? strtol(digits, &end, 10) : -1;
+        if (rank < 0 || rank >= INT32_MAX || rank == self)
+            continue;
+        bool is_lost = p - tail >= 5 && !strncmp(p - 5, before, 5);
+        if (is_lost || is_end_of_rank(end))
             found = (int32_t)rank;
     }
     return found;
+}
+
+void report_sentence(const struct report *r, char *ret, size_t size_bytes)
+{
+    if (r->f.rank < 0 && *r->f.why)
+        (void)snprintf(ret, size_bytes, "%s", r->f.why);
+    else
+        failure_sentence(&r->f, ret, size_bytes);
 }
 
 int failure_exit_code(const struct failure *f)

@@ -44,6 +44,8 @@ int32_t blame_scan(const char *tail, int32_t self);
 /* What the launcher exits with: the code, 128 + signal, 125 for our own failures. Never
  * 0. */
 int failure_exit_code(const struct failure *f);
+/* For people: failure_sentence, or the reason where it was no rank. */
+void report_sentence(const struct report *r, char *ret, size_t size_bytes);
 /* The failure line and the tail: at most MESSAGE_MAX_BYTES, the oldest lines left out.
  */
 void report_message(const struct report *r, struct strbuf *out);

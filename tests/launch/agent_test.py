@@ -1,0 +1,573 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""hvd-agent as a whole: several agents on this machine, each as another worker. TAP.
+
+usage: agent_test.py [PART OF A NAME ...]     BIN: folder of the programs (default: $BUILD/plain/bin)
+"""
+
+import os
+import random
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+from tap import Program, Skip, has, is_alive, read, run_all, same, wait_until
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+BIN = os.path.abspath(os.environ.get("BIN", os.path.join(ROOT, os.environ.get("BUILD", "build"), "plain/bin")))
+AGENT = os.path.join(BIN, "hvd-agent")
+SEED = int(os.environ.get("SEED", random.randrange(1 << 30)))
+UP = ': > {0}/up.$HOROVOD_RANK; '
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+class Job:
+    """The agents of one job; each worker has a termination log of its own."""
+
+    def __init__(self, folder, workers, slots=1, **more):
+        self.folder, self.workers, self.slots, self.agents = folder, workers, slots, {}
+        self.token = os.path.join(folder, "token")
+        with open(os.open(self.token, os.O_WRONLY | os.O_CREAT, 0o600), "w", encoding="ascii") as f:
+            f.write("5e" * 32 + "\n")
+        self.env = {k: v for k, v in os.environ.items() if not k.startswith(("HOROVOD_", "HVD_"))}
+        self.env.update(
+            HVD_JOB_ID="ns/demo/uid", HVD_GENERATION="0", HVD_NUM_WORKERS=str(workers), HVD_SLOTS_PER_WORKER=str(slots),
+            HVD_CHECKIN_ADDR="127.0.0.1", HVD_CHECKIN_PORT=str(free_port()), HVD_TOKEN_FILE=self.token,
+            HVD_START_TIMEOUT="30", HVD_DIR=os.path.join(folder, "runtime"), TMPDIR=folder)
+        self.env.update(more)
+
+    def start(self, index, *command, name=None, prefix=(), **more):
+        name = name or f"worker{index}"
+        env = dict(self.env, HVD_WORKER_INDEX=str(index), HVD_TERMINATION_LOG=f"{self.folder}/{name}.log", **more)
+        self.agents[index] = Program([*prefix, AGENT, "run", "--", *command], env, self.folder, name)
+        return self.agents[index]
+
+    def start_all(self, *command, **more):
+        for i in range(self.workers):
+            self.start(i, *command, **more)
+        return self
+
+    def end(self, deadline_s=30):
+        return [self.agents[i].end(deadline_s) for i in sorted(self.agents)]
+
+    def log(self, index):
+        return read(f"{self.folder}/worker{index}.log")
+
+    def ranks_up(self, n):
+        wait_until("ranks are up", lambda: all(os.path.exists(f"{self.folder}/up.{i}") for i in range(n)))
+
+    def errors(self):
+        return "".join(f"--- worker {i}\n{a.err}" for i, a in sorted(self.agents.items()))
+
+    def logs_name(self, pattern, indices=None):
+        """All termination logs are the same failure and match; returns the first."""
+        texts = [self.log(i) for i in (indices if indices is not None else range(self.workers))]
+        for text in texts:
+            assert re.match(pattern, text), f"{pattern!r} does not match {text!r}\n{self.errors()}"
+            same(text, texts[0], "termination logs differ")
+            assert len(text.encode()) <= 4096
+        return texts[0]
+
+
+def failure(rank, exit_code=0, number=0):
+    return rf"ringmaster-failure/1 rank={rank} host=\S+ exit={exit_code} signal={int(number)} at=\d+ why="
+
+
+def loop(folder):
+    return UP.format(folder) + "while :; do sleep 0.02; done"
+
+
+def test_all_ranks_of_all_workers_run(folder):
+    job = Job(folder, 3, 2).start_all("sh", "-c", f'env -0 > {folder}/env.$HOROVOD_RANK; cat "$HVD_HOSTFILE" > '
+                                      f'{folder}/hosts.$HOROVOD_RANK; echo hello; exec {BIN}/launch-rank')
+    same(job.end(), [0, 0, 0], job.errors())
+    for rank in range(6):
+        env = dict(p.split("=", 1) for p in read(f"{folder}/env.{rank}").split("\0") if p)
+        for name, value in {"HOROVOD_RANK": rank, "HOROVOD_SIZE": 6, "HOROVOD_LOCAL_RANK": rank % 2,
+                            "HOROVOD_LOCAL_SIZE": 2, "HOROVOD_CROSS_RANK": rank // 2, "HOROVOD_CROSS_SIZE": 3,
+                            "HOROVOD_HOSTNAME": f"worker-{rank // 2}", "RANK": rank, "WORLD_SIZE": 6,
+                            "HVD_JOB_ID": "ns/demo/uid"}.items():
+            same(env.get(name), str(value), f"{name} of rank {rank}")
+        same(env["PYTHONPATH"].split(":")[0], f"{folder}/runtime/python")
+        same(env["PATH"].split(":")[0], f"{folder}/runtime/bin")
+        for name in "HVD_WORKER_INDEX", "HVD_CHECKIN_ADDR", "HVD_TERMINATION_LOG":
+            assert name not in env, name
+        same(read(f"{folder}/hosts.{rank}"), "worker-0 slots=2\nworker-1 slots=2\nworker-2 slots=2\n")
+        has(job.agents[rank // 2].out, f"[{rank}]<stdout>:hello\n")
+        has(job.agents[rank // 2].out, f"[{rank}]<stdout>:rank {rank} of 6 met ranks that add up to 15\n")
+    same([job.log(i) for i in range(3)], ["", "", ""], "termination logs of a good job")
+    same([n for n in os.listdir(folder) if n.startswith("hvd-")], [], "scratch")
+
+
+def test_one_worker_is_a_job(folder):
+    job = Job(folder, 1, 2).start_all(f"{BIN}/launch-rank")
+    same(job.end(), [0], job.errors())
+
+
+def test_workers_come_in_any_order_and_late(folder):
+    job = Job(folder, 3)
+    for i in 2, 1:
+        job.start(i, f"{BIN}/launch-rank")
+    wait_until("worker 1 and 2 wait", lambda: all(job.agents[i].process.poll() is None for i in (1, 2)))
+    job.start(0, f"{BIN}/launch-rank")
+    same(job.end(), [0, 0, 0], job.errors())
+
+
+def test_no_rank_starts_before_all_are_here(folder):
+    job = Job(folder, 2)
+    job.start(0, "sh", "-c", f": > {folder}/up.0")
+    wait_until("the hub listens", lambda: "worker is here" in job.agents[0].err)
+    assert not os.path.exists(f"{folder}/up.0")
+    job.start(1, "true")
+    same(job.end(), [0, 0], job.errors())
+    assert os.path.exists(f"{folder}/up.0")
+
+
+def test_a_worker_that_starts_anew_before_the_start_is_no_failure(folder):
+    job = Job(folder, 3)
+    job.start(0, "true")
+    first = job.start(1, "true")
+    wait_until("worker 1 is here", lambda: "worker is here worker=1" in job.agents[0].err)
+    first.signal(signal.SIGKILL)
+    wait_until("its loss is seen", lambda: "connection lost" in job.agents[0].err)
+    job.start(1, "true", name="worker1b")
+    job.start(2, "true")
+    same(job.end(), [0, 0, 0], job.errors())
+
+
+def test_a_hub_that_starts_anew_before_the_start_is_no_failure(folder):
+    job = Job(folder, 3)
+    first = job.start(0, "true", name="first")
+    job.start(1, "true")
+    wait_until("worker 1 is here", lambda: "worker is here worker=1" in first.err)
+    first.signal(signal.SIGKILL)
+    same(first.end(), 137)
+    job.start(0, "true")
+    job.start(2, "true")
+    same(job.end(), [0, 0, 0], job.errors())
+
+
+def test_a_missing_worker_is_named(folder):
+    job = Job(folder, 4, HVD_START_TIMEOUT="1")
+    for i in 0, 2:
+        job.start(i, "true")
+    same(job.end(), [125, 125], job.errors())
+    text = job.logs_name(failure(-1, 125), [0, 2])
+    has(text, 'why="waited 1 s for workers 1, 3 of 4, which did not come: look at their pods"')
+    has(job.agents[2].err, "hvd-agent[worker 2]: waited 1 s for workers 1, 3 of 4")
+
+
+def test_a_missing_worker_0_is_named(folder):
+    job = Job(folder, 2, HVD_START_TIMEOUT="1")
+    job.start(1, "true")
+    same(job.end(), [125], job.errors())
+    has(job.log(1), "worker 1 could not reach worker 0 at 127.0.0.1:")
+
+
+def test_a_wrong_token_is_refused(folder):
+    job = Job(folder, 2, HVD_START_TIMEOUT="2")
+    other = os.path.join(folder, "other")
+    with open(os.open(other, os.O_WRONLY | os.O_CREAT, 0o600), "w", encoding="ascii") as f:
+        f.write("ab" * 32 + "\n")
+    job.start(0, "true")
+    begin = time.monotonic()
+    same(job.start(1, "true", HVD_TOKEN_FILE=other).end(), 125)
+    assert time.monotonic() - begin < 1.5, "it should not try again"
+    has(job.log(1), "token")
+    same(job.agents[0].end(), 125)
+    has(job.log(0), "waited 2 s for worker 1 of 2")
+
+
+def test_another_generation_is_refused(folder):
+    job = Job(folder, 2, HVD_START_TIMEOUT="2")
+    job.start(0, "true")
+    same(job.start(1, "true", HVD_GENERATION="7").end(), 125)
+    has(job.log(1), "generation")
+    job.agents[0].end()
+
+
+def test_workers_that_were_told_different_jobs_say_so(folder):
+    job = Job(folder, 2, HVD_START_TIMEOUT="2")
+    job.start(0, "true")
+    same(job.start(1, "true", HVD_SLOTS_PER_WORKER="4").end(), 125)
+    has(job.log(1), "worker 0 refused worker 1: worker 1 was told 2 workers, 4 slots")
+    job.agents[0].end()
+
+
+def test_strangers_do_not_disturb(folder):
+    job = Job(folder, 2, 1)
+    job.start(0, f"{BIN}/launch-rank")
+    port = int(job.env["HVD_CHECKIN_PORT"])
+    strangers = []
+
+    def reach():
+        try:
+            strangers.append(socket.create_connection(("127.0.0.1", port), 1))
+            return True
+        except OSError:
+            return False
+    wait_until("the hub listens", reach)
+    for i in range(20):
+        assert reach()
+        if i % 2:
+            strangers[-1].sendall(os.urandom(i * 20))
+    job.start(1, f"{BIN}/launch-rank")
+    same(job.end(), [0, 0], job.errors())
+    for s in strangers:
+        s.close()
+
+
+def check_random_failure(folder, seed):
+    rng = random.Random(seed)
+    workers, slots = rng.choice([(2, 2), (3, 1), (4, 2), (1, 3)])
+    bad = rng.randrange(workers * slots)
+    number = rng.choice([0, 0, signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM, signal.SIGABRT, signal.SIGBUS])
+    code = 0 if number else 3
+    end = f"kill -{int(number)} $$" if number else "exit 3"
+    delay = rng.choice(["0", "0", "0.02", "0.1"])
+    blames = rng.choice([f"lost rank {bad} (host x): connection closed", f"rank {bad} on x was lost: closed"])
+    job = Job(folder, workers, slots).start_all(
+        "sh", "-c", UP.format(folder) + f'while [ $(ls {folder}/up.* | wc -l) -lt {workers * slots} ]; do sleep 0.02; done; '
+        f'if [ $HOROVOD_RANK = {bad} ]; then echo "the cause"; sleep {rng.choice(["0", "0.1"])}; : > {folder}/dead; {end}; fi; '
+        f'while [ ! -e {folder}/dead ]; do sleep 0.01; done; sleep {delay}; echo "{blames}" >&2; exit 1')
+    wanted = 128 + number if number else 3
+    same(job.end(), [wanted] * workers, f"seed {seed}: {job.errors()}")
+    text = job.logs_name(failure(bad, code, number))
+    has(text, "the cause\n")
+    for agent in job.agents.values():
+        has(agent.err, f"rank {bad} on ")
+
+
+def test_the_first_failure_is_named_everywhere(folder):
+    print(f"# SEED={SEED}")
+    for i in range(8):
+        sub = os.path.join(folder, str(i))
+        os.mkdir(sub)
+        check_random_failure(sub, SEED + i)
+
+
+def test_a_failing_job_ends_within_a_second(folder):
+    job = Job(folder, 3, 2).start_all("sh", "-c", UP.format(folder) + "exec sleep 600")
+    job.ranks_up(6)
+    victim = subprocess.run(["pgrep", "-P", str(job.agents[1].pid), "sleep"], capture_output=True, text=True,
+                            check=True).stdout.split()[0]
+    begin = time.monotonic()
+    os.kill(int(victim), signal.SIGKILL)
+    same(job.end(), [137] * 3, job.errors())
+    took = time.monotonic() - begin
+    print(f"# {took * 1000:.0f} ms from a killed rank to the end of all agents")
+    assert took < 1.5, took
+    job.logs_name(failure("[23]", 0, 9))
+
+
+def test_a_killed_agent_is_named_with_its_worker(folder):
+    job = Job(folder, 3).start_all("sh", "-c", f"echo $$ > {folder}/pid.$HOROVOD_RANK; " + loop(folder))
+    job.ranks_up(3)
+    job.agents[2].signal(signal.SIGKILL)
+    same(job.end(), [125, 125, 137], job.errors())
+    text = job.logs_name(failure(-1, 125), [0, 1])
+    has(text, "worker 2 (")
+    has(text, ") was lost: its agent ended")
+    wait_until("its rank is gone", lambda: not is_alive(int(read(f"{folder}/pid.2"))), 5)
+
+
+def test_a_killed_hub_is_named_by_all_others(folder):
+    job = Job(folder, 3).start_all("sh", "-c", loop(folder))
+    job.ranks_up(3)
+    job.agents[0].signal(signal.SIGKILL)
+    same(job.end(), [137, 125, 125], job.errors())
+    for i in 1, 2:
+        assert re.match(failure(-1, 125) + r'"worker 0 \(127.0.0.1\) was lost: ', job.log(i)), job.log(i)
+
+
+def test_a_silent_worker_is_lost(folder):
+    job = Job(folder, 3, HVD_PEER_TIMEOUT="1").start_all("sh", "-c", loop(folder))
+    job.ranks_up(3)
+    job.agents[1].signal(signal.SIGSTOP)
+    same([job.agents[0].end(), job.agents[2].end()], [125, 125], job.errors())
+    has(job.logs_name(failure(-1, 125), [0, 2]), "was lost: silent for 1 s")
+    job.agents[1].signal(signal.SIGCONT)
+    job.agents[1].end()
+
+
+def test_a_silent_hub_is_lost(folder):
+    job = Job(folder, 2, HVD_PEER_TIMEOUT="1").start_all("sh", "-c", loop(folder))
+    job.ranks_up(2)
+    job.agents[0].signal(signal.SIGSTOP)
+    same(job.agents[1].end(), 125, job.errors())
+    has(job.log(1), "worker 0 (127.0.0.1) was lost: silent for 1 s")
+    job.agents[0].signal(signal.SIGKILL)
+    job.agents[0].end()
+
+
+def test_a_quiet_job_outlives_the_peer_timeout(folder):
+    job = Job(folder, 2, HVD_PEER_TIMEOUT="0.5").start_all("sleep", "1.6")
+    same(job.end(), [0, 0], job.errors())
+
+
+def test_a_bad_command_ends_all_workers(folder):
+    job = Job(folder, 3)
+    job.start(0, "true")
+    job.start(1, "no-such-program")
+    job.start(2, "true")
+    same(job.end(), [127] * 3, job.errors())
+    has(job.logs_name(failure(-1, 127)), "command no-such-program was not found in PATH")
+
+
+def test_a_bad_command_of_worker_0_ends_all_workers(folder):
+    job = Job(folder, 2)
+    job.start(0, folder)
+    job.start(1, "sh", "-c", loop(folder))
+    same(job.end(), [126] * 2, job.errors())
+    has(job.logs_name(failure(-1, 126)), "is a folder")
+
+
+def test_a_missing_interpreter_ends_all_workers(folder):
+    bad = os.path.join(folder, "bad")
+    with open(bad, "w", encoding="ascii") as f:
+        f.write("#!/no/such/interpreter\n")
+    os.chmod(bad, 0o755)
+    job = Job(folder, 2)
+    job.start(0, "sh", "-c", loop(folder))
+    job.start(1, bad)
+    same(job.end(), [127] * 2, job.errors())
+    has(job.logs_name(failure(-1, 127)), "its interpreter")
+
+
+def test_a_python_that_ignores_pythonpath_is_warned_about(folder):
+    for option, warns in (("-I", True), ("-uE", True), ("-u", False)):
+        job = Job(folder, 1)
+        job.start(0, sys.executable, option, "-c", "pass")
+        same(job.end(), [0], job.errors())
+        same("ignores PYTHONPATH" in job.agents[0].err, warns, option)
+
+
+def test_sigterm_is_forwarded_and_named(folder):
+    job = Job(folder, 2).start_all("bash", "-c", f'trap "echo saved; exit 9" TERM; {loop(folder)}')
+    job.ranks_up(2)
+    job.agents[1].signal(signal.SIGTERM)
+    same(job.end(), [143] * 2, job.errors())
+    has(job.agents[1].out, "[1]<stdout>:saved")
+    has(job.logs_name(failure(-1, 0, signal.SIGTERM)), "worker 1 received SIGTERM")
+
+
+def test_ranks_that_end_well_after_sigterm_are_a_success(folder):
+    job = Job(folder, 2).start_all("bash", "-c", f'trap "exit 0" TERM; {loop(folder)}')
+    job.ranks_up(2)
+    for agent in job.agents.values():
+        agent.signal(signal.SIGTERM)
+    same(job.end(), [0, 0], job.errors())
+
+
+def test_sigterm_before_the_start_ends_the_agent(folder):
+    job = Job(folder, 2)
+    for i in 0, 1:
+        agent = job.start(i, "true", HVD_NUM_WORKERS="3")
+    wait_until("both are here", lambda: "worker is here worker=1" in job.agents[0].err)
+    begin = time.monotonic()
+    agent.signal(signal.SIGTERM)
+    same(agent.end(), 143)
+    assert time.monotonic() - begin < 3
+    has(job.log(1), "worker 1 received SIGTERM before the job started")
+    same(job.agents[0].end(), 143, job.errors())
+
+
+def test_sigterm_while_worker_0_is_missing_ends_the_agent(folder):
+    job = Job(folder, 2)
+    agent = job.start(1, "true", HVD_CHECKIN_ADDR="127.0.0.1")
+    wait_until("it listens to signals", lambda: f"{1 << (signal.SIGTERM - 1):x}"[0] and "SigBlk" in read(
+        f"/proc/{agent.pid}/status") and int(re.search(r"SigBlk:\s+(\S+)", read(
+            f"/proc/{agent.pid}/status"))[1], 16) & 1 << (signal.SIGTERM - 1))
+    agent.signal(signal.SIGTERM)
+    same(agent.end(5), 143)
+
+
+def test_workers_end_together(folder):
+    job = Job(folder, 2)
+    job.start(0, "true")
+    job.start(1, "sh", "-c", f"while [ ! -e {folder}/go ]; do sleep 0.02; done")
+    wait_until("both run", lambda: all("ranks started" in a.err for a in job.agents.values()))
+    try:
+        job.agents[0].process.wait(0.5)
+        raise AssertionError("worker 0 did not wait for worker 1")
+    except subprocess.TimeoutExpired:
+        pass
+    open(f"{folder}/go", "w", encoding="ascii").close()
+    same(job.end(), [0, 0], job.errors())
+
+
+def test_fewer_ranks_than_slots(folder):
+    for np, sum_ in ((3, 3), (1, 0)):
+        job = Job(folder, 2, 2, HVD_NP=str(np)).start_all(f"{BIN}/launch-rank")
+        same(job.end(), [0, 0], job.errors())
+        lines = sorted(line for a in job.agents.values() for line in a.out.splitlines())
+        if np > 1:
+            same(lines, [f"[{i}]<stdout>:rank {i} of {np} met ranks that add up to {sum_}" for i in range(np)])
+
+
+def test_a_worker_cannot_join_a_running_job(folder):
+    job = Job(folder, 2).start_all("sh", "-c", loop(folder))
+    job.ranks_up(2)
+    late = job.start(1, "true", name="late")
+    same(late.end(), 125)
+    has(read(f"{folder}/late.log"), "the job has already started")
+    same(all(job.agents[0].process.poll() is None for _ in (0,)), True)
+    job.agents[0].signal(signal.SIGTERM)
+    job.agents[0].end()
+
+
+def test_pid_1_reaps_orphans_and_hears_signals(folder):
+    if os.geteuid() != 0:
+        raise Skip("needs root for a PID namespace")
+    probe = subprocess.run(["unshare", "--pid", "--fork", "true"], capture_output=True, check=False)
+    if probe.returncode:
+        raise Skip("PID namespaces are not allowed here")
+    job = Job(folder, 1)
+    # ten orphans, adopted by PID 1, then no zombie may be left
+    agent = job.start(0, "bash", "-c",
+                      "for i in 1 2 3 4 5 6 7 8 9 10; do (sh -c 'exec true' & exec true) ; done; "
+                      f"for i in $(seq 100); do z=$(grep -l '^State:.Z' /proc/[0-9]*/status 2>/dev/null | wc -l); "
+                      f"[ $z = 0 ] && break; sleep 0.05; done; echo zombies=$z pid1=$(tr '\\0' ' ' < /proc/1/cmdline); "
+                      + loop(folder), prefix=("unshare", "--pid", "--fork", "--mount-proc", "--kill-child"))
+    job.ranks_up(1)
+    has(agent.out, "zombies=0 pid1=" + AGENT)
+    inner = wait_until("the agent", lambda: subprocess.run(
+        ["pgrep", "-P", str(agent.pid)], capture_output=True, text=True, check=False).stdout.split())
+    os.kill(int(inner[0]), signal.SIGTERM)
+    same(agent.end(5), 143)
+    has(job.log(0), "worker 0 received SIGTERM")
+
+
+def test_a_read_only_tmp_is_worked_around(folder):
+    job = Job(folder, 1, TMPDIR="/proc/nowhere").start_all("sh", "-c", 'cat "$HVD_HOSTFILE"')
+    same(job.end(), [0], job.errors())
+    has(job.agents[0].out, "slots=1")
+
+
+def test_wrong_settings_are_named(folder):
+    for name, value in (("HVD_WORKER_INDEX", "5"), ("HVD_JOB_ID", ""), ("HVD_TOKEN_FILE", "/no/such/token"),
+                        ("HVD_PEER_TIMEOUT", "soon")):
+        job = Job(folder, 2)
+        env = {name: value}
+        index = 0
+        if name == "HVD_WORKER_INDEX":
+            env, index = {}, 5
+        agent = job.start(index, "true", **env)
+        same(agent.end(), 125)
+        has(agent.err, value if name == "HVD_TOKEN_FILE" else name)
+
+
+def test_command_line_mistakes_are_refused(folder):
+    for words, part in (([], "a command is missing"), (["walk"], "unknown command walk"), (["run"], "run needs a command"),
+                        (["run", "--fast", "x"], "unknown option of run: --fast"), (["install"], "install takes one")):
+        program = Program([AGENT, *words], dict(os.environ), folder, "usage")
+        same(program.end(), 2)
+        has(program.err, part)
+    same(subprocess.run([AGENT, "--help"], capture_output=True, check=False).returncode, 0)
+
+
+# --- install --------------------------------------------------------------------------------
+
+
+def make_tree(folder):
+    tree = os.path.join(folder, "tree")
+    os.makedirs(f"{tree}/bin")
+    os.makedirs(f"{tree}/python/_hvd")
+    shutil.copy(AGENT, f"{tree}/bin/hvd-agent")
+    os.symlink("hvd-agent", f"{tree}/bin/link")
+    with open(f"{tree}/python/_hvd/data", "wb") as f:
+        f.write(os.urandom(700_000))
+    open(f"{tree}/python/empty", "w", encoding="ascii").close()
+    os.chmod(f"{tree}/python/_hvd/data", 0o444)
+    os.chmod(folder, 0o755)
+    os.chmod(f"{tree}/python/_hvd", 0o755)
+    return tree
+
+
+def listing(tree):
+    out = {}
+    for base, folders, files in os.walk(tree):
+        for name in folders + files:
+            path = os.path.join(base, name)
+            st = os.lstat(path)
+            content = os.readlink(path) if os.path.islink(path) else None
+            if os.path.isfile(path) and content is None:
+                with open(path, "rb") as f:
+                    content = hash(f.read())
+            out[os.path.relpath(path, tree)] = (st.st_mode, content)
+    return out
+
+
+def test_install_copies_the_tree_twice_the_same(folder):
+    tree, dest = make_tree(folder), os.path.join(folder, "dest")
+    for _ in range(2):
+        program = Program([f"{tree}/bin/hvd-agent", "install", dest], {}, folder, "install")
+        same(program.end(), 0, program.err)
+        same(program.out.count("\n"), 1)
+        assert re.search(r"installed .*tree to .*dest: 4 files, \d+ bytes in \d+ ms", program.out), program.out
+        same(listing(dest), listing(tree))
+
+
+def test_install_replaces_a_program_that_runs(folder):
+    tree, dest = make_tree(folder), os.path.join(folder, "dest")
+    subprocess.run([f"{tree}/bin/hvd-agent", "install", dest], check=True, stdout=subprocess.DEVNULL)
+    env = {"HVD_JOB_ID": "x", "HVD_WORKER_INDEX": "1", "HVD_NUM_WORKERS": "2", "HVD_CHECKIN_ADDR": "127.0.0.1",
+           "HVD_CHECKIN_PORT": str(free_port()), "HVD_TOKEN_FILE": Job(folder, 1).token, "HVD_DIR": dest}
+    running = Program([f"{dest}/bin/hvd-agent", "run", "true"], env, folder, "running")
+    wait_until("it runs", lambda: "hvd-agent" in read(f"/proc/{running.pid}/comm"))
+    subprocess.run([f"{tree}/bin/hvd-agent", "install", dest], check=True, stdout=subprocess.DEVNULL)
+    same(running.process.poll(), None)
+    running.signal(signal.SIGKILL)
+    running.end()
+
+
+def test_install_refuses_its_own_tree_and_unwritable_places(folder):
+    tree = make_tree(folder)
+    program = Program([f"{tree}/bin/hvd-agent", "install", f"{tree}/inner"], {}, folder, "install")
+    same(program.end(), 1)
+    has(program.err, "which is to be copied")
+    program = Program([f"{tree}/bin/hvd-agent", "install", "/proc/nowhere"], {}, folder, "install")
+    same(program.end(), 1)
+    has(program.err, "cannot create /proc/nowhere")
+
+
+def test_install_works_as_any_user(folder):
+    if os.geteuid() != 0:
+        raise Skip("needs root to become another user")
+    tree, dest = make_tree(folder), os.path.join(folder, "dest")
+    os.mkdir(dest)
+    os.chmod(dest, 0o777)
+    program = Program([f"{tree}/bin/hvd-agent", "install", dest], {}, folder, "install", user=12345, group=0,
+                      extra_groups=[])
+    same(program.end(), 0, program.err)
+    same(listing(dest), listing(tree))
+
+
+def test_the_static_agent_needs_no_libc(folder):
+    static = os.environ.get("STATIC_BIN", os.path.join(BIN, "../../stage/bin"))
+    if not os.path.exists(f"{static}/hvd-agent"):
+        raise Skip("the static build is not there (make stage)")
+    if os.geteuid() != 0:
+        raise Skip("needs root for chroot")
+    root = os.path.join(folder, "root")
+    os.makedirs(f"{root}/opt/bin")
+    os.mkdir(f"{root}/proc")
+    shutil.copy(f"{static}/hvd-agent", f"{root}/opt/bin/hvd-agent")
+    done = subprocess.run(["unshare", "--mount", "sh", "-c",
+                           'mount --bind /proc "$1/proc" && exec chroot "$1" /opt/bin/hvd-agent install /dest', "-", root],
+                          capture_output=True, text=True, check=False)
+    same(done.returncode, 0, done.stderr)
+    assert os.path.exists(f"{root}/dest/bin/hvd-agent")
+
+
+if __name__ == "__main__":
+    sys.exit(run_all([f for n, f in list(globals().items()) if n.startswith("test_")]))
