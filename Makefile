@@ -45,6 +45,9 @@ CC     := $(CC_$(V))
 CFLAGS += $(CFLAGS_$(V))
 LDFLAGS += $(LDFLAGS_$(V))
 
+# VERBOSE=1 shows the commands.
+Q := $(if $(VERBOSE),,@)
+
 ALL_BINS   :=
 UNIT_TESTS :=
 
@@ -61,7 +64,8 @@ endef
 define program
 $(O)/bin/$(1): $(patsubst %.c,$(O)/%.o,$(2)) $(foreach a,$(3),$(O)/lib$(a).a)
 	@mkdir -p $$(@D)
-	$$(CC) $$(LDFLAGS) -o $$@ $$^ $(4)
+	@echo "  LD    $$@"
+	$$(Q)$$(CC) $$(LDFLAGS) -o $$@ $$^ $(4)
 $(foreach s,$(2),$(eval $(O)/$(s:.c=.o): XFLAGS := $(5)))
 -include $(patsubst %.c,$(O)/%.d,$(2))
 endef
@@ -70,7 +74,8 @@ endef
 define shared
 $(O)/lib/$(1): $(patsubst %.c,$(O)/%.o,$(2)) $(foreach a,$(3),$(O)/lib$(a).a) $(5)
 	@mkdir -p $$(@D)
-	$$(CC) -shared $$(LDFLAGS) -Wl,-soname,$(1) -Wl,--version-script=$(5) -o $$@ \
+	@echo "  LD    $$@"
+	$$(Q)$$(CC) -shared $$(LDFLAGS) -Wl,-soname,$(1) -Wl,--version-script=$(5) -o $$@ \
 	    $(patsubst %.c,$(O)/%.o,$(2)) $(foreach a,$(3),$(O)/lib$(a).a) $(4)
 $(foreach s,$(2),$(eval $(O)/$(s:.c=.o): XFLAGS := $(6)))
 -include $(patsubst %.c,$(O)/%.d,$(2))
@@ -83,14 +88,16 @@ endef
 define unit1
 $(O)/unit/$(1): $(patsubst %.c,$(O)/%.o,$(2)) $(foreach a,$(3),$(O)/lib$(a).a)
 	@mkdir -p $$(@D)
-	$$(CC) $$(LDFLAGS) -o $$@ $$^ -lcmocka $(4)
+	@echo "  LD    $$@"
+	$$(Q)$$(CC) $$(LDFLAGS) -o $$@ $$^ -lcmocka $(4)
 -include $(patsubst %.c,$(O)/%.d,$(2))
 UNIT_TESTS += $(O)/unit/$(1)
 endef
 
 $(O)/%.o: %.c
 	@mkdir -p $(@D)
-	$(CC) $(CPPFLAGS) $(CFLAGS) $(XFLAGS) -MMD -MP -c -o $@ $<
+	@echo "  CC    $(V) $<"
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(XFLAGS) -MMD -MP -c -o $@ $<
 
 .DEFAULT_GOAL := all
 include $(sort $(wildcard tests/module.mk runtime/*/module.mk runtime/*/*/module.mk operator/module.mk spank_plugin/module.mk manifests/images/module.mk tests/*/module.mk))
