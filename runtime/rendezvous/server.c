@@ -243,7 +243,10 @@ static void reap(struct rdv_server *s)
         else
             s->n_strangers--;
         *at = c->next;
-        rdv_conn_free(c); /* closing takes it out of epoll */
+        /* Closing alone leaves it in epoll while a process that was forked meanwhile
+         * holds a copy of the descriptor. */
+        (void)epoll_ctl(s->epoll_fd, EPOLL_CTL_DEL, c->fd, NULL);
+        rdv_conn_free(c);
     }
 }
 
