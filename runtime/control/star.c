@@ -80,6 +80,14 @@ int star_adopt(struct control *c,
     return 0;
 }
 
+/* Closing alone leaves it in epoll while a forked process holds a copy of the
+ * descriptor. */
+static void drop(struct control *c, struct star_peer *p)
+{
+    (void)epoll_ctl(c->epoll_fd, EPOLL_CTL_DEL, p->conn.fd, NULL);
+    frame_release(&p->conn);
+}
+
 static void settle(struct control *c, const char *text);
 
 static void lost(struct control *c, uint32_t index, int r)
@@ -89,7 +97,7 @@ static void lost(struct control *c, uint32_t index, int r)
 
     if (p->conn.fd < 0)
         return;
-    frame_release(&p->conn); /* close takes it out of the epoll set */
+    drop(c, p);
     if (p->has_left || c->is_ended || c->is_broken)
         return;
     who(c, peer_rank(c, index), name, sizeof(name));
@@ -362,7 +370,7 @@ static void check_silence(struct control *c, uint64_t now_ns)
         (void)snprintf(text, sizeof(text),
                        "%s was lost: silent for %.3g s (HVD_PEER_TIMEOUT)", name,
                        (double)limit / 1e9);
-        frame_release(&p->conn);
+        drop(c, p);
         settle(c, text);
         return;
     }

@@ -145,7 +145,7 @@ static void nametab_finds_thousands_and_forgets_them(void **state)
 {
     enum { N = 5000 };
     static struct nametab_node node[N];
-    static char name[N][16];
+    static char name[N][32];
     struct nametab t = {0};
 
     (void)state;

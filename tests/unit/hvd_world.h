@@ -163,8 +163,6 @@ static inline void world_start(struct proc_world *w, int size, rank_fn fn)
     if (token_write_file(w->token_file, &w->token, &err) < 0)
         fail_msg("%s", err.text);
     assert_int_equal(tcp_listen("127.0.0.1", 0, &fd, &port, &err), 0);
-    if (rdv_server_start(fd, &id, (uint32_t)size, &w->server, &err) < 0)
-        fail_msg("%s", err.text);
     (void)fflush(stdout);
     (void)fflush(stderr);
     for (int r = 0; r < size; r++) {
@@ -177,6 +175,10 @@ static inline void world_start(struct proc_world *w, int size, rank_fn fn)
             _exit(0);
         }
     }
+    /* After the forks: a child of a process with threads is none that TSan can follow.
+     */
+    if (rdv_server_start(fd, &id, (uint32_t)size, &w->server, &err) < 0)
+        fail_msg("%s", err.text);
 }
 
 /* Waits for all; killed[r] of a rank that was to die by a signal, -1 for none. */
