@@ -189,7 +189,9 @@ static enum outcome take_frame(struct agent *a, const struct frame *f)
         (void)snprintf(why, sizeof(why), "worker 0 refused worker %u: %.*s",
                        a->env.worker_index, (int)(f->n < 190 ? f->n : 190),
                        (const char *)f->p);
-        return fail(a, 125, why);
+        (void)fail(a, 125, why);
+        a->is_own = false; /* the job goes on without us */
+        return FAILED;
     }
     case MESSAGE_FINISH:
         return FINISHED;
@@ -393,10 +395,10 @@ static enum outcome run_ranks(struct agent *a)
         o = tick_hub(a, &next);
         if (o != GOING)
             break;
+        say_done(a);
         struct pollfd p = {.fd = a->channel.fd, .events = channel_events(&a->channel)};
         engine_step(a->engine, &p, 1, next);
         take_events(a);
-        say_done(a);
         o = serve_hub(a);
     }
     if (o == HUB_GONE && a->is_done_sent && !a->has_reported)

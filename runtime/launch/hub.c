@@ -33,7 +33,9 @@
 #define HANDSHAKE_NS (10 * NS_PER_S)
 #define PROGRESS_NS  (10 * NS_PER_S)
 #define LINGER_NS                                                                      \
-    (20 * NS_PER_S)      /* for agents to stop their ranks: 5 s + 10 s, and close */
+    (20 * NS_PER_S) /* for agents to stop their ranks: 5 s + 10 s, and close */
+#define ABSENT_NS                                                                      \
+    (5 * NS_PER_S)       /* for agents that come after a failure before the start */
 #define SPARE_CONNS   64 /* strangers and restarts, beside one per worker */
 #define ADDRESS_BYTES 64
 
@@ -47,7 +49,7 @@ struct conn {
     size_t n;
     struct channel channel;
     int64_t worker; /* -1: has not introduced itself */
-    bool is_closing;
+    bool is_closing, is_refused;
     char address[ADDRESS_BYTES];
 };
 
@@ -55,14 +57,15 @@ struct hub {
     pthread_t thread;
     struct agent_env env;
     struct token token;
-    uint64_t peer_timeout_ns, progress_ns, linger_ns;
+    uint64_t peer_timeout_ns, progress_ns, linger_ns, absent_ns;
     int listen_fd, wake[2];
     uint16_t rdv_port, master_port;
     char own_address[ADDRESS_BYTES]; /* as other workers reach us; 127.0.0.1 until one
                                         came */
     struct rdv_server *server;
     struct meet meet;
-    size_t n_told; /* failures that the rendezvous has heard of */
+    uint32_t n_broken; /* agents that have failed before they were here */
+    size_t n_told;     /* failures that the rendezvous has heard of */
     struct conn **conns;
     struct pollfd *fds;
     size_t n, max;
@@ -199,9 +202,20 @@ static void shake_hands(struct hub *h, struct conn *c)
 
 static void refuse(struct conn *c, const char *sentence)
 {
+    c->is_refused = true;
     (void)channel_send(&c->channel, MESSAGE_REFUSED, sentence, strlen(sentence),
                        clock_now_ns());
     log_warn("worker refused", "address=%s cause=\"%s\"", c->address, sentence);
+}
+
+static void send_stop_to(struct hub *h, struct conn *c)
+{
+    struct strbuf payload;
+    strbuf_init(&payload, MESSAGE_TO_AGENT_MAX_BYTES);
+    report_write(meet_first(&h->meet), &payload);
+    (void)channel_send(&c->channel, MESSAGE_STOP, strbuf_str(&payload), payload.n,
+                       clock_now_ns()); /* a lost one shows at its next poll */
+    strbuf_release(&payload);
 }
 
 static int
@@ -222,6 +236,10 @@ take_hello(struct hub *h, struct conn *c, const struct frame *f, struct err *err
             refuse(h->conns[i], "another agent of this worker has taken this place");
         }
     c->worker = hello.worker;
+    if (h->meet.state == MEET_STOPPED) {
+        send_stop_to(h, c);
+        return 0;
+    }
     log_info("worker is here", "worker=%u host=%s address=%s present=%u of=%u",
              hello.worker, hello.host, c->address, meet_present(&h->meet),
              h->meet.workers);
@@ -258,7 +276,8 @@ take_frame(struct hub *h, struct conn *c, const struct frame *f, struct err *err
     case MESSAGE_HELLO:
         return take_hello(h, c, f, err);
     case MESSAGE_FAILED:
-        return take_failed(h, f, err);
+        h->n_broken += c->worker < 0;
+        return c->is_refused ? 0 : take_failed(h, f, err);
     case MESSAGE_DONE:
         if (c->worker >= 0)
             meet_done(&h->meet, (uint32_t)c->worker);
@@ -363,12 +382,9 @@ static int send_table(struct hub *h, struct err *err)
 
 static void send_stop(struct hub *h)
 {
-    struct strbuf payload;
-    const struct report *first = meet_first(&h->meet);
-    strbuf_init(&payload, MESSAGE_TO_AGENT_MAX_BYTES);
-    report_write(first, &payload);
-    send_all(h, MESSAGE_STOP, &payload);
-    strbuf_release(&payload);
+    for (size_t i = 0; i < h->n; i++)
+        if (h->conns[i]->phase == PHASE_OPEN && !h->conns[i]->is_closing)
+            send_stop_to(h, h->conns[i]);
 }
 
 static void fail_own(struct hub *h, const struct err *err)
@@ -388,10 +404,14 @@ static void decide(struct hub *h)
 {
     struct err err = ERR_INIT;
     struct strbuf none = {0};
-    enum meet_state due = meet_due(&h->meet, clock_wall_us(), clock_now_ns());
-    if (due == h->meet.state)
+    uint64_t now = clock_now_ns();
+    enum meet_state before = h->meet.state;
+    enum meet_state due = meet_due(&h->meet, clock_wall_us(), now);
+    if (due == before)
         return;
     meet_enter(&h->meet, due);
+    if (before == MEET_WAITING && now < h->meet.start_deadline_ns)
+        h->absent_ns = now + ABSENT_NS;
     switch (due) {
     case MEET_RUNNING:
         if (start_rendezvous(h, &err) < 0 || send_table(h, &err) < 0)
@@ -407,7 +427,7 @@ static void decide(struct hub *h)
         break;
     }
     if (due == MEET_STOPPED || due == MEET_FINISHED)
-        h->linger_ns = clock_now_ns() + LINGER_NS;
+        h->linger_ns = now + LINGER_NS;
 }
 
 static void say_progress(struct hub *h, uint64_t now_ns)
@@ -441,15 +461,27 @@ static uint64_t min_u64(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
+/* Every agent has heard how the job ended: the connected ones have closed, and those
+ * that were not here yet when a worker could not even start had time to come. */
+static bool is_all_said(const struct hub *h, uint64_t now_ns)
+{
+    for (size_t i = 0; i < h->n; i++)
+        if (h->conns[i]->phase == PHASE_OPEN)
+            return false;
+    return now_ns >= h->absent_ns
+           || meet_present(&h->meet) + h->n_broken >= h->meet.workers;
+}
+
 /* One turn; false when the thread is to end. */
 static bool turn(struct hub *h)
 {
     bool has_ended = h->meet.state == MEET_STOPPED || h->meet.state == MEET_FINISHED;
     uint64_t now = clock_now_ns(), due = tick(h, now);
-    if (has_ended && (!h->n || now >= h->linger_ns))
+    if (has_ended && (now >= h->linger_ns || is_all_said(h, now)))
         return false;
     due = min_u64(due, meet_deadline_ns(&h->meet));
     due = min_u64(due, has_ended ? h->linger_ns : UINT64_MAX);
+    due = min_u64(due, has_ended && now < h->absent_ns ? h->absent_ns : UINT64_MAX);
     due = min_u64(due, h->meet.state == MEET_WAITING ? h->progress_ns : UINT64_MAX);
     h->fds[0] = (struct pollfd){.fd = h->wake[0], .events = POLLIN};
     h->fds[1] =

@@ -66,7 +66,7 @@ int meet_hello(struct meet *m,
             "worker %u was told %u workers, %u slots, %u ranks; worker 0 was told %u, "
             "%u, %u: they belong to different versions of the job",
             h->worker, h->workers, h->slots, h->np, m->workers, m->slots, m->np);
-    if (m->state != MEET_WAITING)
+    if (m->state == MEET_RUNNING || m->state == MEET_FINISHED)
         return err_set(err, -EALREADY,
                        "the job has already %s; worker %u cannot join it now",
                        m->state == MEET_RUNNING ? "started" : "ended", h->worker);
