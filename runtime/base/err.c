@@ -74,7 +74,7 @@ int err_prefix(struct err *err, const char *fmt, ...)
     char old[sizeof(err->text)];
 
     if (!err)
-        return 0;
+        return -EIO;
     memcpy(old, err->text, sizeof(old));
     va_start(ap, fmt);
     (void)err_vset(err, err->code, fmt, ap); /* returns code */

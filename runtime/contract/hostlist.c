@@ -182,9 +182,11 @@ static int split_host(const char *s,
                        n < 80 ? (int)n : 80, s);
     memcpy(count, rest + 1, rest_n - 1);
     count[rest_n - 1] = '\0';
-    if (parse_u32("slots", count, 1, HOST_MAX_SLOTS, ret_slots, err))
-        return err_prefix(err, "host %.80s", name);
-    return 0;
+    if (parse_u32("slots", count, 1, HOST_MAX_SLOTS, ret_slots, err) == 0)
+        return 0;
+    (void)err_prefix(err, "host %.80s",
+                     name); /* a number out of range is syntax here */
+    return -EINVAL;
 }
 
 static int parse_hosts(const char *s, struct hostlist *ret, struct err *err)
@@ -236,6 +238,7 @@ struct line {
 static int parse_option(const char *s, size_t n, struct line *l, struct err *err)
 {
     char text[32];
+    int rc;
 
     if (n < sizeof(text)) {
         memcpy(text, s, n);
@@ -244,13 +247,15 @@ static int parse_option(const char *s, size_t n, struct line *l, struct err *err
             if (l->has_slots)
                 return err_set(err, -EINVAL, "slots are given twice");
             l->has_slots = true;
-            return parse_u32("slots", text + 6, 1, HOST_MAX_SLOTS, &l->slots, err);
+            rc = parse_u32("slots", text + 6, 1, HOST_MAX_SLOTS, &l->slots, err);
+            return rc ? -EINVAL : 0;
         }
         if (strncmp(text, "max_slots=", 10) == 0
             || strncmp(text, "max-slots=", 10) == 0) {
             l->has_max = true;
-            return parse_u32("max_slots", text + 10, 1, HOST_MAX_SLOTS, &l->max_slots,
-                             err);
+            rc = parse_u32("max_slots", text + 10, 1, HOST_MAX_SLOTS, &l->max_slots,
+                           err);
+            return rc ? -EINVAL : 0;
         }
     }
     return err_set(err, -EINVAL, "\"%.*s\" is neither slots=N nor max_slots=N",

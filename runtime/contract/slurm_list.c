@@ -105,7 +105,9 @@ expand(struct expansion *x, size_t n, const char *s, const char *end, unsigned d
     if (s == end) {
         x->name[n] = '\0';
         int rc = hostlist_append(x->out, x->name, 0, x->err);
-        return rc ? err_prefix(x->err, "node list"), rc : 0;
+        if (rc)
+            (void)err_prefix(x->err, "node list"); /* rc is returned */
+        return rc;
     }
     if (depth == MAX_BRACKETS)
         return bad(x, s, "more than 8 brackets in one name");

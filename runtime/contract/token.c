@@ -106,8 +106,10 @@ int token_read_file(const char *path, struct token *ret, struct err *err)
                        path, (unsigned)(st.st_mode & 07777),
                        bad & S_IWOTH ? "change" : "read");
     int rc = fd_read_file(path, TOKEN_MAX_BYTES + 16, &text, &n, err);
-    if (rc)
-        return err_prefix(err, "job token");
+    if (rc) {
+        (void)err_prefix(err, "job token"); /* rc is returned */
+        return rc;
+    }
     return token_from_text(path, text, n, ret, err);
 }
 
@@ -120,7 +122,9 @@ int token_write_file(const char *path, const struct token *t, struct err *err)
     int rc = fd_write_file(path, hex, sizeof(hex) - 1, 0600, err);
     memset(hex, 0, sizeof(hex));
     __asm__ volatile("" : : "r"(hex) : "memory");
-    return rc ? err_prefix(err, "job token") : 0;
+    if (rc)
+        (void)err_prefix(err, "job token"); /* rc is returned */
+    return rc;
 }
 
 static int token_read_fd(int fd, struct token *ret, struct err *err)

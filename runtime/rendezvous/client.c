@@ -147,8 +147,10 @@ static int open_once(struct rdv_client *c,
 {
     int rc = tcp_connect(host, port, deadline_ns, true, &c->fd, err);
 
-    if (rc)
-        return err_prefix(err, "rendezvous server");
+    if (rc) {
+        (void)err_prefix(err, "rendezvous server"); /* rc is returned */
+        return rc;
+    }
     rc = auth_client(c->fd, id, ROLE_RENDEZVOUS_CLIENT, ROLE_RENDEZVOUS_SERVER,
                      deadline_ns, &c->session, err);
     if (rc) {

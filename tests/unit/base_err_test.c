@@ -40,7 +40,7 @@ static void prefix_keeps_code(void **state)
     (void)err_set(&e, -ERANGE, "too large");
     assert_int_equal(err_prefix(&e, "line %d", 4), -ERANGE);
     assert_string_equal(e.text, "line 4: too large");
-    assert_int_equal(err_prefix(NULL, "x"), 0);
+    assert_int_equal(err_prefix(NULL, "x"), -EIO);
 }
 
 static void long_text_is_cut_and_terminated(void **state)

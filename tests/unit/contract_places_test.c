@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Placement against a table made by hand and against a reference that counts by the
+ * definition. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "runtime/contract/places.h"
+#include "tests/unit/seeded.h"
+#include "tests/unit/torture.h"
+
+static void ragged_hosts_by_hand(void **state)
+{
+    CLEANUP(hostlist_release) struct hostlist hl = {0};
+    struct place p[5];
+    static const struct place want[] = {
+        /* rank size lrank lsize crank csize host */
+        {0, 5, 0, 2, 0, 3, 0}, {1, 5, 1, 2, 0, 2, 0}, {2, 5, 0, 1, 1, 3, 1},
+        {3, 5, 0, 2, 2, 3, 2}, {4, 5, 1, 2, 1, 2, 2},
+    };
+
+    (void)state;
+    assert_int_equal(hostlist_parse_hosts("a:2,b:1,c:4", &hl, NULL), 0);
+    assert_int_equal(places_assign(&hl, 5, p, NULL), 0);
+    assert_memory_equal(p, want, sizeof(want));
+}
+
+static void too_few_slots_says_both_numbers(void **state)
+{
+    CLEANUP(hostlist_release) struct hostlist hl = {0};
+    struct err e = ERR_INIT;
+    struct place p[8];
+
+    (void)state;
+    assert_int_equal(places_assign(&hl, 0, p, &e), -EINVAL);
+    assert_int_equal(hostlist_parse_hosts("a:2,b:1", &hl, NULL), 0);
+    assert_int_equal(places_assign(&hl, 4, p, &e), -EINVAL);
+    assert_string_equal(e.text,
+                        "4 processes are asked for, but the 2 hosts have 3 slots");
+    assert_int_equal(places_at(&hl, 2, 1, 0, p, &e), -EINVAL); /* host b has no rank */
+    assert_int_equal(places_at(&hl, 0, 0, 2, p, &e), -EINVAL);
+    assert_int_equal(places_at(&hl, 0, 2, 0, p, &e), -EINVAL);
+}
+
+/* By the definition, one rank at a time: slow and plain. */
+static struct place reference(const struct hostlist *hl, uint32_t size, uint32_t rank)
+{
+    struct place p = {.rank = rank, .size = size};
+    uint32_t used[64] = {0}, left = size, seen = 0;
+
+    for (size_t h = 0; h < hl->n; h++) {
+        used[h] = hl->v[h].slots < left ? hl->v[h].slots : left;
+        left -= used[h];
+    }
+    for (size_t h = 0; h < hl->n; h++) {
+        if (rank >= seen && rank < seen + used[h]) {
+            p.host = (uint32_t)h;
+            p.local_rank = rank - seen;
+            p.local_size = used[h];
+        }
+        seen += used[h];
+    }
+    for (size_t h = 0; h < hl->n; h++) {
+        if (used[h] <= p.local_rank)
+            continue;
+        p.cross_size++;
+        if (h < p.host)
+            p.cross_rank++;
+    }
+    return p;
+}
+
+static void random_hosts_against_the_definition(void **state)
+{
+    struct seeded r = {.state = 7};
+
+    (void)state;
+    for (int round = 0; round < 2000; round++) {
+        CLEANUP(hostlist_release) struct hostlist hl = {0};
+        uint32_t n = 1 + seeded_below(&r, 12);
+        struct place p[12 * 8], q;
+
+        for (uint32_t h = 0; h < n; h++)
+            assert_int_equal(
+                hostlist_append(&hl, "same",
+                                h ? seeded_below(&r, 8) : 1 + seeded_below(&r, 8),
+                                NULL),
+                0);
+        uint32_t slots = (uint32_t)hostlist_slots(&hl);
+        uint32_t np = seeded_below(&r, slots + 1), size = np ? np : slots;
+        assert_int_equal(places_assign(&hl, np, p, NULL), 0);
+        for (uint32_t i = 0; i < size; i++) {
+            struct place want = reference(&hl, size, i);
+
+            assert_memory_equal(&p[i], &want, sizeof(want));
+            assert_int_equal(place_check(&p[i], NULL), 0);
+            assert_int_equal(places_at(&hl, np, want.host, want.local_rank, &q, NULL),
+                             0);
+            assert_memory_equal(&q, &want, sizeof(want));
+        }
+    }
+}
+
+static void ranks_stay_when_hosts_are_added(void **state)
+{
+    CLEANUP(hostlist_release) struct hostlist hl = {0};
+    struct place before[7], after[12];
+
+    (void)state;
+    assert_int_equal(hostlist_parse_hosts("a:4,b:3", &hl, NULL), 0);
+    assert_int_equal(places_assign(&hl, 0, before, NULL), 0);
+    assert_int_equal(hostlist_append(&hl, "c", 5, NULL), 0);
+    assert_int_equal(places_assign(&hl, 0, after, NULL), 0);
+    for (int i = 0; i < 7; i++) {
+        assert_int_equal(after[i].host, before[i].host);
+        assert_int_equal(after[i].local_rank, before[i].local_rank);
+        assert_int_equal(after[i].cross_rank, before[i].cross_rank);
+    }
+}
+
+static void contradictions_name_two_fields(void **state)
+{
+    static const struct {
+        struct place p;
+        const char *says;
+    } t[] = {
+        {{4, 4, 0, 1, 0, 4, 0}, "rank=4 is not below size=4"},
+        {{0, 0, 0, 1, 0, 1, 0}, "rank=0 is not below size=0"},
+        {{0, 4, 2, 2, 0, 2, 0}, "local_rank=2 is not below local_size=2"},
+        {{0, 4, 0, 2, 2, 2, 0}, "cross_rank=2 is not below cross_size=2"},
+        {{0, 4, 0, 5, 0, 1, 0}, "local_size=5 exceeds size=4"},
+        {{0, 4, 0, 1, 0, 5, 0}, "cross_size=5 exceeds size=4"},
+        {{0, WORLD_MAX_RANKS + 1, 0, 1, 0, 1, 0}, "exceeds the limit=1048576"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(t); i++) {
+        struct err e = ERR_INIT;
+
+        assert_int_equal(place_check(&t[i].p, &e), -EINVAL);
+        assert_non_null(strstr(e.text, t[i].says));
+    }
+}
+
+static int assign(void *arg)
+{
+    struct place p[7];
+
+    return places_assign(arg, 0, p, NULL);
+}
+
+static void lack_of_memory_is_told(void **state)
+{
+    CLEANUP(hostlist_release) struct hostlist hl = {0};
+
+    (void)state;
+    assert_int_equal(hostlist_parse_hosts("a:4,b:3", &hl, NULL), 0);
+    torture(assign, &hl);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ragged_hosts_by_hand),
+        cmocka_unit_test(too_few_slots_says_both_numbers),
+        cmocka_unit_test(random_hosts_against_the_definition),
+        cmocka_unit_test(ranks_stay_when_hosts_are_added),
+        cmocka_unit_test(contradictions_name_two_fields),
+        cmocka_unit_test(lack_of_memory_is_told),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
