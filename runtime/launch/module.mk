@@ -7,3 +7,39 @@ $(eval $(call program,hvd-agent,runtime/launch/agent_main.c,$(LAUNCH_LIBS),))
 $(eval $(call program,horovodrun,runtime/launch/horovodrun_main.c,$(LAUNCH_LIBS),))
 $(eval $(call unit,launch,$(LAUNCH_LIBS)))
 ALL_BINS += $(O)/bin/hvd-agent $(O)/bin/horovodrun
+
+# The installed tree, as it is under /opt/ringmaster in the runtime image. The launchers are static
+# (musl): they start in any image, also one without libc, and what they need of libc is little.
+STAGE := $(BUILD)/stage
+STATIC_BINS := $(BUILD)/static/bin/hvd-agent $(BUILD)/static/bin/horovodrun
+.PHONY: stage stage-bin install demo-local
+stage-bin:
+	@tests/setup/deb.sh build
+	@tests/setup/venv.sh zig >/dev/null
+	@$(MAKE) --no-print-directory V=static $(STATIC_BINS)
+	@mkdir -p $(STAGE)/bin
+	@for p in hvd-agent horovodrun; do \
+	    strip -o $(STAGE)/bin/.$$p $(BUILD)/static/bin/$$p && mv -f $(STAGE)/bin/.$$p $(STAGE)/bin/$$p; done
+	@ln -sfn horovodrun $(STAGE)/bin/perseusrun
+stage: stage-bin stage-python ## the installed tree: portable runtime and launchers in $(BUILD)/stage
+	@mkdir -p $(STAGE)/lib
+	@cmp -s $(STAGE)/python/_hvd/libhvd.so $(STAGE)/lib/libhvd.so \
+	    || cp $(STAGE)/python/_hvd/libhvd.so $(STAGE)/lib/libhvd.so
+
+PREFIX ?= /usr/local
+# The tree goes to PREFIX/lib/ringmaster whole, since its parts find each other by their places.
+install: stage ## install runtime and launchers to PREFIX (default /usr/local), under DESTDIR
+	@$(STAGE)/bin/hvd-agent --version >/dev/null
+	@mkdir -p $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/ringmaster \
+	    $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(PREFIX)/share/man/man1
+	@$(STAGE)/bin/hvd-agent install $(DESTDIR)$(PREFIX)/lib/ringmaster
+	@for p in horovodrun perseusrun hvd-agent; do \
+	    ln -sfn ../lib/ringmaster/bin/$$p $(DESTDIR)$(PREFIX)/bin/$$p; done
+	@ln -sfn ringmaster/lib/libhvd.so $(DESTDIR)$(PREFIX)/lib/libhvd.so
+	@install -m 644 runtime/include/hvd.h $(DESTDIR)$(PREFIX)/include/hvd.h
+	@install -m 644 runtime/launch/horovodrun.1 runtime/launch/hvd-agent.1 \
+	    $(DESTDIR)$(PREFIX)/share/man/man1/
+	@ln -sfn horovodrun.1 $(DESTDIR)$(PREFIX)/share/man/man1/perseusrun.1
+
+demo-local: ## train a model on 2 ranks of this machine with horovodrun, without a cluster
+	@runtime/launch/demo-local.sh $(STAGE) "$(MAKE)"
