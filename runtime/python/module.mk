@@ -13,22 +13,23 @@ PY_INCLUDE ?= $(firstword $(wildcard /usr/include/python3.[0-9]*))
 $(O)/runtime/python/ext/native.o: XFLAGS := -DPy_LIMITED_API=0x03080000 -isystem $(PY_INCLUDE) -idirafter /usr/include
 $(PY_EXT): $(O)/runtime/python/ext/native.o $(HVD_LIB) runtime/python/ext/native.map
 	@mkdir -p $(@D)
-	$(CC) -shared $(LDFLAGS) -Wl,-rpath,'$$ORIGIN' -Wl,--version-script=runtime/python/ext/native.map \
+	@echo "  LD    $@"
+	$(Q)$(CC) -shared $(LDFLAGS) -Wl,-rpath,'$$ORIGIN' -Wl,--version-script=runtime/python/ext/native.map \
 	    -o $@ $(O)/runtime/python/ext/native.o $(HVD_LIB)
 -include $(O)/runtime/python/ext/native.d
 
 $(O)/python/_hvd/libhvd.so: $(HVD_LIB)
 	@mkdir -p $(@D)
-	cp $< $@
+	@cp $< $@
 $(O)/python/_hvd/libhvd_tf.so: $(O)/lib/libhvd_tf.so
 	@mkdir -p $(@D)
-	cp $< $@
+	@cp $< $@
 $(O)/python/%.py: runtime/python/%.py
 	@mkdir -p $(@D)
-	cp $< $@
+	@cp $< $@
 $(O)/python/_hvd/_version.py: Makefile runtime/python/module.mk
 	@mkdir -p $(@D)
-	printf '%s\n' '# SPDX-License-Identifier: Apache-2.0' '"""Written by the build."""' \
+	@printf '%s\n' '# SPDX-License-Identifier: Apache-2.0' '"""Written by the build."""' \
 	    "RINGMASTER_VERSION = '$(VERSION)'" "__version__ = '0.28.1+ringmaster.$(VERSION)'" > $@
 ALL_BINS += $(PY_TREE)
 

@@ -8,7 +8,7 @@
  *   HvdAllreduce   tensor -> sum, on CPU, asynchronous: compute() submits and returns;
  * the runtime's completion callback sets the status and calls TensorFlow's `done`.
  *   HvdSelfTest    x -> x + 1, completed by another thread after compute() has
- * returned: run at import to prove that the clone of `done` works in this TensorFlow
+ * returned: run at first use to prove that the clone of `done` works in this TensorFlow
  * (done.h).
  *
  * When the self-test says no, Python sets the attribute `blocking`: compute() then

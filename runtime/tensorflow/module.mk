@@ -4,11 +4,13 @@ TF_OBJ    := $(O)/runtime/tensorflow/hvd_tf.o $(O)/runtime/tensorflow/done.o
 
 $(O)/stub/$(TF_SONAME): $(O)/runtime/tensorflow/tf_stub.o
 	@mkdir -p $(@D)
-	$(CC) -shared -Wl,-soname,$(TF_SONAME) -o $@ $<
+	@echo "  LD    $@"
+	$(Q)$(CC) -shared -Wl,-soname,$(TF_SONAME) -o $@ $<
 
 $(O)/lib/libhvd_tf.so: $(TF_OBJ) $(O)/stub/$(TF_SONAME) $(HVD_LIB) runtime/tensorflow/libhvd_tf.map
 	@mkdir -p $(@D)
-	$(CC) -shared $(LDFLAGS) -Wl,-soname,libhvd_tf.so -Wl,-rpath,'$$ORIGIN' \
+	@echo "  LD    $@"
+	$(Q)$(CC) -shared $(LDFLAGS) -Wl,-soname,libhvd_tf.so -Wl,-rpath,'$$ORIGIN' \
 	    -Wl,--version-script=runtime/tensorflow/libhvd_tf.map -o $@ $(TF_OBJ) \
 	    $(O)/stub/$(TF_SONAME) $(HVD_LIB) -ldl
 -include $(TF_OBJ:.o=.d)

@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The TensorFlow operation behind allreduce, its gradient, and the load-time self-test.
+"""The TensorFlow operation behind allreduce, its gradient, and the self-test of completion.
 
 The operation lives in libhvd_tf.so (runtime/tensorflow/hvd_tf.c), one binary for all TensorFlow
 versions. It completes asynchronously through a copy of TensorFlow's completion callback; whether
-that copy works in this TensorFlow is tried once at import. Where it does not, operations block
-instead, and those of one graph are chained so that all ranks run them in one order.
+that copy works in this TensorFlow is tried once, at the first operation: trying it at import would
+start TensorFlow's devices before the script could choose its GPU by hvd.local_rank(). Where it does
+not work, operations block instead, and those of one graph are chained so that all ranks run them in
+one order.
 """
 
+import functools
 import os
 import re
 import weakref
@@ -19,26 +22,38 @@ _library = tf.load_op_library(
 )
 
 
-def _self_test():
-    """Does the asynchronous operation complete, eagerly and in a graph?"""
+@functools.lru_cache(maxsize=None)
+def _is_async():
+    """Does the asynchronous operation complete, eagerly and in a graph? Tried once."""
     if os.environ.get("HVD_TF_BLOCKING") == "1":
         return False
     try:
-        with tf.device("CPU:0"), tf.init_scope():
-            eager = _library.hvd_self_test(x=41)
-            graph = tf.function(lambda x: _library.hvd_self_test(x=x))(tf.constant(41))
+        with tf.init_scope():
+            if not tf.executing_eagerly():
+                return _session_test()
+            with tf.device("CPU:0"):
+                eager = _library.hvd_self_test(x=41)
+                graph = tf.function(lambda x: _library.hvd_self_test(x=x))(tf.constant(41))
             return int(eager) == 42 and int(graph) == 42
     except tf.errors.OpError:
         return False
 
 
-_is_async = _self_test()
+def _session_test():
+    """The same where eager execution is off; opens no GPU."""
+    v1 = tf.compat.v1
+    with tf.Graph().as_default():
+        result = _library.hvd_self_test(x=41)
+        with v1.Session(config=v1.ConfigProto(device_count={"GPU": 0})) as session:
+            return int(session.run(result)) == 42
+
+
 _last_in_graph = weakref.WeakKeyDictionary()
 
 
 def completion_mode():
     """'asynchronous', or 'blocking' when this TensorFlow failed the self-test."""
-    return "asynchronous" if _is_async else "blocking"
+    return "asynchronous" if _is_async() else "blocking"
 
 
 def _normalize_name(name):
@@ -55,7 +70,7 @@ def _apply(tensor, name, node_name, op, prescale_factor, postscale_factor, set_i
         postscale_factor=postscale_factor,
         tensor_name=name or "",
         eager=tf.executing_eagerly(),
-        blocking=not _is_async,
+        blocking=not _is_async(),
         name=node_name,
     )
 
@@ -66,7 +81,7 @@ def allreduce_op(tensor, name, op, prescale_factor, postscale_factor, set_id):
         return _apply(tensor, name, None, op, prescale_factor, postscale_factor, set_id)
     node_name = f"HorovodAllreduce_{_normalize_name(name or tensor.name)}"
     args = (tensor, name, node_name, op, prescale_factor, postscale_factor, set_id)
-    if _is_async:
+    if _is_async():
         return _apply(*args)
     graph = tf.compat.v1.get_default_graph()
     before = _last_in_graph.get(graph)

@@ -259,6 +259,8 @@ def DistributedOptimizer(
     gradients are reduced. gradient_predivide_factor: with op=Average, divides by the factor before
     the sum and by size/factor after it.
     """
+    if isinstance(optimizer, _DistributedOptimizer):
+        raise ValueError("this optimizer is a DistributedOptimizer already; wrap it once")
     if gradient_predivide_factor != 1.0 and op != Average:
         raise ValueError("gradient_predivide_factor not supported with op != Average")
     if backward_passes_per_step <= 0:

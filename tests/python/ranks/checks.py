@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""For scripts that all ranks of a job run: collects checks and reports them to the test.
+
+A check is a function marked with @check; all ranks run all of them in order of definition. What each
+said goes to $CHECKS_DIR/RANK.json as {name: error or null}.
+"""
+
+import json
+import os
+import sys
+import traceback
+
+_checks = []
+
+
+def check(function):
+    _checks.append(function)
+    return function
+
+
+def expect_error(types, words, function, *args, **kwargs):
+    """function must raise one of types with all words in its text; returns the text."""
+    try:
+        function(*args, **kwargs)
+    except types as e:
+        missing = [w for w in words if w.lower() not in str(e).lower()]
+        assert not missing, f"{type(e).__name__}: {e!s:.600}\nlacks {missing}"
+        return str(e)
+    raise AssertionError(f"no {types} was raised")
+
+
+def main(rank):
+    """Runs the checks; exits 0 when this rank's were all good."""
+    said = {}
+    path = os.path.join(os.environ["CHECKS_DIR"], f"{rank}.json")
+    for function in _checks:
+        try:
+            function()
+            said[function.__name__] = None
+        except Exception:
+            said[function.__name__] = traceback.format_exc()
+        with open(path + ".new", "w") as f:
+            json.dump(said, f)
+        os.replace(path + ".new", path)
+    sys.exit(1 if any(said.values()) else 0)

@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How ranks end: life.py MODE. The test looks at exit codes, times and the printed lines."""
+
+import os
+import signal
+import sys
+import time
+
+import horovod.torch as hvd
+import torch
+
+
+def until_it_fails():
+    """Allreduces until the runtime refuses; prints its sentence and when that was."""
+    try:
+        while True:
+            hvd.allreduce(torch.ones(1000), name="loop")
+    except hvd.HorovodInternalError as e:
+        print(f"FAILED at={time.time():.3f} {e}", flush=True)
+
+
+def killed():
+    for _ in range(3):
+        hvd.allreduce(torch.ones(1000), name="loop")
+    if hvd.rank() == 1:
+        print(f"DYING at={time.time():.3f}", flush=True)
+        os.kill(os.getpid(), signal.SIGKILL)
+    until_it_fails()
+
+
+def killed_with_many_pending():
+    handles = [hvd.allreduce_async(torch.ones(10), name=f"pending.{i}") for i in range(50)]
+    for handle in handles:
+        hvd.synchronize(handle)
+    hvd.barrier()
+    if hvd.rank() == 1:
+        print(f"DYING at={time.time():.3f}", flush=True)
+        os.kill(os.getpid(), signal.SIGKILL)
+    handles = [hvd.allreduce_async(torch.ones(10), name=f"pending.{i}") for i in range(50)]
+    failed = 0
+    for handle in handles:
+        try:
+            hvd.synchronize(handle)
+        except hvd.HorovodInternalError as e:
+            failed += 1
+            error = e
+    print(f"FAILED at={time.time():.3f} {error}", flush=True)
+    print(f"all {failed} failed", flush=True)
+
+
+def leaves_early():
+    hvd.allreduce(torch.ones(3))
+    if hvd.rank() == 1:
+        print(f"DYING at={time.time():.3f}", flush=True)
+        return
+    until_it_fails()
+
+
+def exits_3():
+    hvd.allreduce(torch.ones(3))
+    sys.exit(3)
+
+
+def raises():
+    hvd.allreduce(torch.ones(3))
+    raise RuntimeError("a bug of the user's")
+
+
+def exits_with_pending():
+    if hvd.rank() == 0:
+        hvd.allreduce_async(torch.ones(3), name="never answered")
+    hvd.broadcast_object(1)
+    sys.exit(4)
+
+
+def shuts_down_and_starts_again():
+    for _ in range(3):
+        hvd.init()
+        assert hvd.allreduce(torch.tensor(1.0), op=hvd.Sum).item() == hvd.size()
+        hvd.shutdown()
+        hvd.shutdown()
+        assert not hvd.is_initialized()
+        try:
+            hvd.rank()
+        except ValueError as e:
+            assert "use hvd.init()" in str(e)
+        else:
+            raise AssertionError("rank() without init")
+        try:
+            hvd.allreduce(torch.tensor(1.0))
+        except ValueError as e:
+            assert "use hvd.init()" in str(e)
+        else:
+            raise AssertionError("allreduce without init")
+    print("AGAIN", flush=True)
+
+
+class Numbers(torch.utils.data.Dataset):
+    def __len__(self):
+        return 32
+
+    def __getitem__(self, i):
+        assert not hvd.is_initialized(), "a forked worker believes that it is a rank"
+        try:
+            hvd.rank()
+        except ValueError:
+            return i
+        raise AssertionError("rank() works in a forked worker")
+
+
+def data_loader():
+    total = 0
+    for _ in range(2):
+        for batch in torch.utils.data.DataLoader(Numbers(), batch_size=8, num_workers=2):
+            total += hvd.allreduce(batch.sum(), op=hvd.Sum, name="sum").item()
+    assert total == 2 * hvd.size() * sum(range(32)), total
+    pid = os.fork()
+    if pid == 0:
+        sys.exit(0)  # a child's ordinary exit must not end the parent's world
+    assert os.waitpid(pid, 0)[1] == 0
+    assert hvd.allreduce(torch.ones(1), op=hvd.Sum).item() == hvd.size()
+    print("LOADED", flush=True)
+
+
+hvd.init()
+{
+    "killed": killed,
+    "killed-pending": killed_with_many_pending,
+    "leaves-early": leaves_early,
+    "exit-3": exits_3,
+    "raise": raises,
+    "exit-pending": exits_with_pending,
+    "again": shuts_down_and_starts_again,
+    "data-loader": data_loader,
+}[sys.argv[1]]()

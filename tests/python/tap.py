@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""tap.py [NAME...]: runs test_NAME.py of this folder and prints TAP.
+
+Job tests produce one TAP line per check and rank program: a test method may call
+self.points([(name, error or None, skip reason or None)]) instead of asserting.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import time
+import traceback
+import unittest
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+
+
+class Tap(unittest.TestResult):
+    def __init__(self):
+        super().__init__()
+        self.count = self.bad = 0
+
+    def startTest(self, test):
+        super().startTest(test)
+        self.began = time.monotonic()
+
+    def line(self, ok, name, skip=None):
+        self.count += 1
+        self.bad += not ok
+        tail = f" # SKIP {skip}" if skip else ""
+        print(f"{'ok' if ok else 'not ok'} {self.count} - {name}{tail}", flush=True)
+
+    def detail(self, text):
+        for line in text.rstrip().splitlines():
+            print(f"#   {line}", flush=True)
+
+    @staticmethod
+    def name(test):
+        text = test.id().split(".", 1)[-1] if hasattr(test, "_testMethodName") else str(test)
+        return text.replace("#", "")
+
+    def addSuccess(self, test):
+        points = getattr(test, "hvd_points", [])
+        for name, error, skip in points:
+            self.line(error is None, name, skip)
+            if error:
+                self.detail(error)
+        took = time.monotonic() - self.began
+        self.line(True, f"{self.name(test)} ({took:.1f} s)")
+
+    def fault(self, test, err):
+        self.line(False, self.name(test))
+        self.detail("".join(traceback.format_exception(*err)))
+
+    addError = addFailure = fault
+
+    def addSkip(self, test, reason):
+        self.line(True, self.name(test), reason)
+
+    def addSubTest(self, test, subtest, err):
+        if err is not None:
+            self.fault(subtest, err)
+
+
+def main():
+    sys.path.insert(0, str(HERE))
+    names = sys.argv[1:]
+    suite = unittest.TestSuite()
+    for name in names:
+        module = importlib.import_module(f"test_{name}")
+        suite.addTests(unittest.defaultTestLoader.loadTestsFromModule(module))
+    result = Tap()
+    suite.run(result)
+    print(f"1..{result.count}", flush=True)
+    return 1 if result.bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

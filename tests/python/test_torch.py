@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""horovod.torch on 1 to 4 ranks with Debian's PyTorch 1.13 (or HVD_TEST_PYTHON's)."""
+
+import os
+
+from job import DEBIAN_PYTHON, JobTest
+
+PYTHON = os.environ.get("HVD_TEST_PYTHON", DEBIAN_PYTHON)
+
+
+class Torch(JobTest):
+    def test_collectives_1(self):
+        self.run_checks(1, "collectives.py", python=PYTHON)
+
+    def test_collectives_2(self):
+        self.run_checks(2, "collectives.py", python=PYTHON)
+
+    def test_collectives_3(self):
+        self.run_checks(3, "collectives.py", python=PYTHON)
+
+    def test_collectives_4(self):
+        self.run_checks(4, "collectives.py", python=PYTHON)
+
+    def test_optimizer_1(self):
+        self.run_checks(1, "optimizer.py", "public", python=PYTHON)
+
+    def test_optimizer_2(self):
+        self.run_checks(2, "optimizer.py", "public", python=PYTHON)
+
+    def test_optimizer_4(self):
+        self.run_checks(4, "optimizer.py", "public", python=PYTHON)
+
+    def test_optimizer_2_legacy_hooks(self):
+        self.run_checks(2, "optimizer.py", "legacy", python=PYTHON, label="optimizer.py, legacy hooks")

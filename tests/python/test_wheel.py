@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The wheel: its record, its promises to the dynamic linker, installation, and an older system.
+
+The older system is Debian 11 (glibc 2.31, Python 3.9), the oldest that Debian's mirrors still have.
+That the objects load with the glibc of 2018 (2.27, 2.28) and of manylinux2014 (2.17) is shown by
+their symbol versions: none above GLIBC_2.17.
+"""
+
+import base64
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import unittest
+import zipfile
+from pathlib import Path
+
+from job import BUILD, DEBIAN_PYTHON, ROOT, STAGE, command
+
+CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "ringmaster"
+ALLOWED = re.compile(r"(libc|libm|libdl|libpthread|librt|ld-linux-x86-64)\.so\.\d+|libhvd\.so")
+USE = """if 1:
+    import _hvd, horovod, perseus, horovod.common.exceptions
+    import _hvd.basics as hvd, _hvd.objects as o
+    hvd.init()
+    assert (hvd.rank(), hvd.size()) == (0, 1)
+    assert o.broadcast_object([1, 2]) == [1, 2] and o.allgather_object("x") == ["x"]
+    hvd.shutdown()
+    print("WORKS", horovod.__version__)
+"""
+
+
+def the_wheel():
+    found = sorted(BUILD.glob("ringmaster_horovod-*.whl"))
+    assert len(found) == 1, f"want one wheel in {BUILD}, found {found}"
+    return found[0]
+
+
+def output_of(*argv):
+    return subprocess.run(argv, stdout=subprocess.PIPE, text=True, check=True, timeout=60).stdout
+
+
+class Wheel(unittest.TestCase):
+    def test_record_lists_every_file_with_its_hash(self):
+        with zipfile.ZipFile(the_wheel()) as z:
+            record = next(n for n in z.namelist() if n.endswith("/RECORD"))
+            lines = z.read(record).decode().splitlines()
+            listed = dict(line.split(",", 1) for line in lines)
+            self.assertEqual(sorted(listed), sorted(z.namelist()))
+            self.assertEqual(listed.pop(record), ",")
+            for name, rest in listed.items():
+                content = z.read(name)
+                digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
+                self.assertEqual(rest, f"sha256={digest},{len(content)}", name)
+
+    def test_same_input_gives_the_same_bytes(self):
+        with tempfile.TemporaryDirectory() as directory:
+            again = Path(directory) / "again.whl"
+            version = the_wheel().name.split("-")[1]
+            tool = ROOT / "runtime/python/mkwheel.py"
+            ended = command([DEBIAN_PYTHON, tool, STAGE / "python", STAGE / "bin", version, again])
+            self.assertEqual(ended.code, 0, ended)
+            self.assertEqual(again.read_bytes(), the_wheel().read_bytes())
+
+    def test_installs_without_network_and_compiler_and_works(self):
+        with tempfile.TemporaryDirectory() as directory:
+            env = Path(directory) / "env"
+            self.assertEqual(command([DEBIAN_PYTHON, "-m", "venv", env]).code, 0)
+            pip = [env / "bin/python", "-m", "pip", "install", "--no-index", "--disable-pip-version-check"]
+            ended = command([*pip, the_wheel()], PYTHONPATH="")
+            self.assertEqual(ended.code, 0, ended)
+            ended = command([env / "bin/python", "-c", USE], PYTHONPATH="", cwd=directory)
+            self.assertIn("WORKS 0.28.1+ringmaster", ended.out)
+            for launcher in ("horovodrun", "perseusrun"):
+                ended = command([env / "bin" / launcher, "--version"])
+                self.assertEqual(ended.code, 0, ended)
+            job = [env / "bin/horovodrun", "-np", 2, env / "bin/python", "-c"]
+            code = (
+                "import _hvd.basics as h, _hvd.objects as o; h.init(); print(o.allgather_object(h.rank()))"
+            )
+            ended = command([*job, code], PYTHONPATH="", cwd=directory)
+            self.assertEqual(ended.code, 0, ended)
+            self.assertEqual(ended.out.count("[0, 1]"), 2, ended)
+
+
+class Objects(unittest.TestCase):
+    def objects(self):
+        found = sorted((STAGE / "python/_hvd").glob("*.so"))
+        self.assertEqual([p.name for p in found], ["_native.abi3.so", "libhvd.so", "libhvd_tf.so"])
+        return found
+
+    def test_no_symbol_needs_a_glibc_newer_than_2_17(self):
+        for path in self.objects():
+            versions = set(re.findall(r"GLIBC_(\d+)\.(\d+)", output_of("objdump", "-T", path)))
+            self.assertTrue(versions, path)
+            newest = max((int(a), int(b)) for a, b in versions)
+            self.assertLessEqual(newest, (2, 17), f"{path} needs GLIBC {newest}")
+
+    def test_only_libc_and_ourselves_are_needed(self):
+        for path in self.objects():
+            needed = re.findall(r"NEEDED +(\S+)", output_of("objdump", "-p", path))
+            for name in needed:
+                if path.name == "libhvd_tf.so" and name == "libtensorflow_framework.so.2":
+                    continue
+                self.assertRegex(name, f"^({ALLOWED.pattern})$", path)
+            if path.name != "libhvd.so":
+                self.assertIn("libhvd.so", needed, path)
+                self.assertIn("$ORIGIN", output_of("objdump", "-p", path))
+
+    def test_exports_are_few(self):
+        for path, wanted in zip(self.objects(), ("PyInit__native$", "hvd_[a-z_]+$", "$")):
+            names = output_of("nm", "-D", "--defined-only", path).split()[2::3]
+            for name in names:
+                self.assertRegex(name, wanted, path)
+
+    def test_extension_uses_the_limited_api_alone(self):
+        names = output_of("nm", "-D", "-u", self.objects()[0]).split()
+        late = {"PyObject_GetBuffer", "PyObject_Vectorcall", "PyModule_AddType", "PyUnicode_AsUTF8AndSize"}
+        self.assertTrue({"PyArg_ParseTuple", "PyModule_GetState"} <= set(names))
+        self.assertFalse(late & set(names))
+
+
+class OlderSystem(unittest.TestCase):
+    def test_loads_with_glibc_2_31_and_python_3_9(self):
+        if os.geteuid():
+            self.skipTest("needs root for chroot")
+        if not shutil.which("mmdebstrap"):
+            self.skipTest("mmdebstrap is not installed (tests/setup/deb.sh cluster)")
+        with tempfile.TemporaryDirectory() as directory:
+            root = Path(directory)
+            subprocess.run(["tar", "-xf", self.root_archive(), "-C", root], check=True, timeout=120)
+            target = root / "opt/site"
+            target.mkdir(parents=True)
+            with zipfile.ZipFile(the_wheel()) as z:
+                z.extractall(target)
+            ended = command(["chroot", root, "/usr/bin/python3", "-c", USE], PYTHONPATH="/opt/site")
+            self.assertIn("WORKS 0.28.1+ringmaster", ended.out)
+            glibc = "import os; print(os.confstr('CS_GNU_LIBC_VERSION'))"
+            ended = command(["chroot", root, "/usr/bin/python3", "-c", glibc])
+            self.assertIn("glibc 2.31", ended.out)
+
+    def root_archive(self):
+        """A Debian 11 root with Python, made once (about half a minute, 40 MB down)."""
+        archive = CACHE / "root-debian11.tar"
+        if not archive.exists():
+            CACHE.mkdir(parents=True, exist_ok=True)
+            partial = archive.with_suffix(f".{os.getpid()}")
+            made = subprocess.run(
+                [
+                    "mmdebstrap",
+                    "--quiet",
+                    "--variant=minbase",
+                    "--format=tar",
+                    "--include=python3",
+                    "bullseye",
+                    partial,
+                ],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                timeout=300,
+                check=False,
+            )
+            if made.returncode:
+                partial.unlink(missing_ok=True)
+                self.skipTest(f"no Debian 11 root can be made: {made.stdout.strip()[-200:]}")
+            partial.rename(archive)
+        return archive
