@@ -39,8 +39,8 @@ static inline void fake_set(struct fake_env *e, const char *name, const char *va
     }
     if (i == e->n)
         e->n++;
-    (void)snprintf(e->v[i].name, sizeof(e->v[i].name), "%s", name);
-    (void)snprintf(e->v[i].value, sizeof(e->v[i].value), "%s", value);
+    (void)snprintf(e->v[i].name, sizeof(e->v[i].name), "%.47s", name);
+    (void)snprintf(e->v[i].value, sizeof(e->v[i].value), "%.1023s", value);
 }
 
 /* "A=1 B=x C=": a blank separates, an empty value unsets. */

@@ -1,0 +1,339 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Who has started this process: each launcher alone, launchers inside launchers, and
+ * sets that contradict themselves. The variables are those that the real ones were seen
+ * to set. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "runtime/base/mem.h"
+#include "runtime/contract/discover.h"
+#include "runtime/contract/token.h"
+#include "tests/unit/fake_env.h"
+#include "tests/unit/torture.h"
+
+#define OURS                                                                           \
+    "HOROVOD_RANK=3 HOROVOD_SIZE=4 HOROVOD_LOCAL_RANK=1 HOROVOD_LOCAL_SIZE=2 "         \
+    "HOROVOD_CROSS_RANK=1 HOROVOD_CROSS_SIZE=2 HVD_HOST_INDEX=1 "                      \
+    "HVD_JOB_ID=ns/demo/uid "                                                          \
+    "HVD_RENDEZVOUS_ADDR=10.0.0.1 HVD_RENDEZVOUS_PORT=4000 HVD_TOKEN_FILE=/t "         \
+    "MASTER_ADDR=10.0.0.1 MASTER_PORT=29500 RANK=3 WORLD_SIZE=4 LOCAL_RANK=1 "         \
+    "LOCAL_WORLD_SIZE=2 GROUP_RANK=1 "
+#define TORCHRUN                                                                       \
+    "RANK=5 WORLD_SIZE=8 LOCAL_RANK=1 LOCAL_WORLD_SIZE=4 GROUP_RANK=1 "                \
+    "GROUP_WORLD_SIZE=2 MASTER_ADDR=nodeA MASTER_PORT=29500 TORCHELASTIC_RUN_ID=none " \
+    "TORCHELASTIC_RESTART_COUNT=2 "
+#define OPENMPI                                                                        \
+    "OMPI_COMM_WORLD_RANK=2 OMPI_COMM_WORLD_SIZE=3 OMPI_COMM_WORLD_LOCAL_RANK=2 "      \
+    "OMPI_COMM_WORLD_LOCAL_SIZE=3 PMIX_NAMESPACE=3148349441 "                          \
+    "OMPI_MCA_ess_base_jobid=3148349441 OMPI_MCA_orte_hnp_uri=4803.0;tcp://1:33 "
+#define SLURM                                                                          \
+    "SLURM_JOB_ID=77 SLURM_STEP_ID=0 SLURM_PROCID=3 SLURM_STEP_NUM_TASKS=5 "           \
+    "SLURM_LOCALID=1 SLURM_NODEID=1 SLURM_STEP_NODELIST=node[1-3] "                    \
+    "SLURM_STEP_TASKS_PER_NODE=2(x2),1 SLURM_NTASKS=5 "
+
+struct found {
+    struct contract c;
+    char why[256];
+    struct err e;
+    int rc;
+};
+
+static struct found find(const char *env_text)
+{
+    static struct fake_env env;
+    struct found f = {.e = ERR_INIT};
+
+    env.n = 0;
+    fake_set_all(&env, env_text);
+    f.rc = discover(fake_get, &env, &f.c, f.why, sizeof(f.why), &f.e);
+    if (f.rc)
+        print_message("# refused: %s\n", f.e.text);
+    return f;
+}
+
+static void is_place(const struct place *p,
+                     uint32_t rank,
+                     uint32_t size,
+                     uint32_t lr,
+                     uint32_t ls,
+                     uint32_t cr,
+                     uint32_t cs)
+{
+    const struct place want = {rank, size, lr, ls, cr, cs, p->host};
+
+    assert_memory_equal(p, &want, sizeof(want));
+}
+
+static void nobody_means_alone(void **state)
+{
+    struct found f = find("PATH=/bin");
+
+    (void)state;
+    assert_int_equal(f.rc, 0);
+    assert_int_equal(f.c.launcher, LAUNCHER_NONE);
+    is_place(&f.c.place, 0, 1, 0, 1, 0, 1);
+    assert_string_equal(f.why, "a single process: no launcher was found");
+}
+
+static void each_launcher_alone(void **state)
+{
+    struct found f = find(OURS);
+
+    (void)state;
+    assert_int_equal(f.rc, 0);
+    assert_int_equal(f.c.launcher, LAUNCHER_RINGMASTER);
+    is_place(&f.c.place, 3, 4, 1, 2, 1, 2);
+    assert_int_equal(f.c.rdv_port, 4000);
+    assert_false(f.c.rank0_serves);
+    assert_string_equal(
+        f.why,
+        "rank 3 of 4 from horovod: HOROVOD_RANK, HOROVOD_SIZE, meeting at 10.0.0.1");
+
+    f = find(TORCHRUN);
+    assert_int_equal(f.rc, 0);
+    assert_int_equal(f.c.launcher, LAUNCHER_TORCHRUN);
+    is_place(&f.c.place, 5, 8, 1, 4, 1, 2);
+    assert_string_equal(f.c.rdv_host, "nodeA");
+    assert_int_not_equal(f.c.rdv_port, 29500);
+    assert_in_range(f.c.rdv_port, 20000, 39999);
+    assert_true(f.c.rank0_serves);
+    assert_int_equal(f.c.token_source, TOKEN_WEAK);
+    assert_int_equal(f.c.generation, 2);
+    assert_string_equal(f.c.master_addr, "nodeA");
+
+    f = find(OPENMPI);
+    assert_int_equal(f.rc, 0);
+    assert_int_equal(f.c.launcher, LAUNCHER_OPENMPI);
+    is_place(&f.c.place, 2, 3, 2, 3, 0, 1);
+    assert_string_equal(f.c.rdv_host, "127.0.0.1");
+    assert_true(f.c.rank0_serves);
+
+    f = find(SLURM);
+    assert_int_equal(f.rc, 0);
+    assert_int_equal(f.c.launcher, LAUNCHER_SLURM);
+    is_place(&f.c.place, 3, 5, 1, 2, 1, 2);
+    assert_string_equal(f.c.rdv_host, "node1");
+    assert_string_equal(f.c.hostname, "node2");
+    assert_in_range(f.c.rdv_port, 20000, 39999);
+    assert_true(f.c.rank0_serves);
+}
+
+static void the_nearest_launcher_wins(void **state)
+{
+    static const struct {
+        const char *what, *env;
+        enum launcher want;
+    } t[] = {
+        {"torchrun inside srun", SLURM TORCHRUN, LAUNCHER_TORCHRUN},
+        {"mpirun inside an allocation: its daemon is a step", SLURM OPENMPI,
+         LAUNCHER_OPENMPI},
+        {"torchrun inside mpirun", OPENMPI TORCHRUN, LAUNCHER_TORCHRUN},
+        {"mpirun inside a task of ours", OURS OPENMPI, LAUNCHER_OPENMPI},
+        {"torchrun inside a task of ours", OURS TORCHRUN, LAUNCHER_TORCHRUN},
+        {"bare srun inside a task of ours", OURS SLURM, LAUNCHER_SLURM},
+        {"srun --hvd: Slurm's own set stands beside ours",
+         SLURM OURS "SLURM_STEP_NUM_TASKS=4", LAUNCHER_RINGMASTER},
+        {"ours from a batch script", "SLURM_JOB_ID=77 SLURM_NODEID=0 " OURS,
+         LAUNCHER_RINGMASTER},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(t); i++) {
+        struct found f = find(t[i].env);
+
+        if (f.rc || f.c.launcher != t[i].want)
+            print_error("%s: %s\n", t[i].what, launcher_name(f.c.launcher));
+        assert_int_equal(f.rc, 0);
+        assert_int_equal(f.c.launcher, t[i].want);
+    }
+}
+
+/* What our launchers remove makes the rule above true: start a process of ours inside
+ * each other. */
+static void ours_inside_any_is_found_as_ours(void **state)
+{
+    static const char *const outer[] = {TORCHRUN, OPENMPI, SLURM, OURS};
+    static struct env_pair v[CONTRACT_MAX_ENV];
+    static struct fake_env env;
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(outer); i++) {
+        struct contract c, got;
+        struct err e = ERR_INIT;
+        char why[256];
+        size_t n = 0;
+
+        contract_init(&c);
+        c.launcher = LAUNCHER_RINGMASTER;
+        c.place = (struct place){1, 2, 1, 2, 0, 1, 0};
+        c.token_source = TOKEN_FD;
+        c.token_fd = 5;
+        c.rdv_port = 9;
+        (void)snprintf(c.rdv_host, sizeof(c.rdv_host), "h");
+        (void)snprintf(c.job_id, sizeof(c.job_id), "j");
+        assert_int_equal(contract_render(&c, v, &n, &e), 0);
+        env.n = 0;
+        fake_set_all(&env, outer[i]);
+        fake_start(&env, v, n);
+        assert_int_equal(discover(fake_get, &env, &got, why, sizeof(why), &e), 0);
+        assert_int_equal(got.launcher, LAUNCHER_RINGMASTER);
+        assert_memory_equal(&got.place, &c.place, sizeof(c.place));
+    }
+}
+
+static void the_batch_script_and_shells_are_no_tasks(void **state)
+{
+    static const char *const steps[] = {"4294967291", "4294967290", "4294967292",
+                                        "4294967295", "batch",      ""};
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(steps); i++) {
+        char env[1024];
+
+        (void)snprintf(env, sizeof(env), "%sSLURM_STEP_ID=%s", SLURM, steps[i]);
+        struct found f = find(env);
+        assert_int_equal(f.rc, 0);
+        assert_int_equal(f.c.launcher, LAUNCHER_NONE);
+    }
+    struct found f =
+        find("SLURM_JOB_ID=77 SLURM_PROCID=0 SLURM_NTASKS=4 SLURM_STEP_ID=0");
+    assert_int_equal(f.c.launcher, LAUNCHER_NONE); /* SLURM_STEP_NUM_TASKS is missing */
+}
+
+static void torchs_set_without_its_local_half(void **state)
+{
+    struct found f =
+        find("RANK=2 WORLD_SIZE=3 MASTER_ADDR=j-master-0 MASTER_PORT=23456");
+
+    (void)state;
+    assert_int_equal(f.rc, 0); /* PyTorchJob: one process a pod */
+    is_place(&f.c.place, 2, 3, 0, 1, 2, 3);
+    f = find("RANK=0 WORLD_SIZE=1 MASTER_ADDR=h MASTER_PORT=1");
+    assert_int_equal(f.rc, 0);
+    assert_string_equal(f.c.rdv_host, "");
+    f = find("RANK=0 WORLD_SIZE=1");
+    assert_int_equal(f.rc, 0);
+    f = find("RANK=0");
+    assert_int_equal(f.rc, 0);
+    f = find("RANK=0 WORLD_SIZE=2 " OPENMPI); /* a script's own export under mpirun */
+    assert_int_equal(f.c.launcher, LAUNCHER_OPENMPI);
+}
+
+static void contradictions_show_both_values(void **state)
+{
+    static const struct {
+        const char *env, *says;
+    } t[] = {
+        {OURS "HOROVOD_RANK=4", "HOROVOD_RANK=4 is not below HOROVOD_SIZE=4"},
+        {TORCHRUN "RANK=8", "RANK=8 is not below WORLD_SIZE=8"},
+        {TORCHRUN "LOCAL_RANK=4", "LOCAL_RANK=4 is not below LOCAL_WORLD_SIZE=4"},
+        {TORCHRUN "LOCAL_WORLD_SIZE=",
+         "LOCAL_RANK=1 is set but LOCAL_WORLD_SIZE is not"},
+        {TORCHRUN "GROUP_RANK=2", "GROUP_RANK=2 is not below GROUP_WORLD_SIZE=2"},
+        {TORCHRUN "MASTER_PORT=0", "MASTER_PORT: \"0\""},
+        {"RANK=0 WORLD_SIZE=2", "RANK=0 and WORLD_SIZE=2 are set, but MASTER_ADDR"},
+        {OPENMPI "OMPI_COMM_WORLD_RANK=3",
+         "OMPI_COMM_WORLD_RANK=3 is not below OMPI_COMM_WORLD_SIZE=3"},
+        {OPENMPI "OMPI_COMM_WORLD_SIZE=6", "OMPI_COMM_WORLD_LOCAL_SIZE=3 of "
+                                           "OMPI_COMM_WORLD_SIZE=6"},
+        {OPENMPI "OMPI_COMM_WORLD_SIZE=6", "PMIx, which is not supported yet"},
+        {OPENMPI "PMIX_NAMESPACE= OMPI_MCA_ess_base_jobid=", "names the job"},
+        {OPENMPI "OMPI_COMM_WORLD_LOCAL_RANK=", "OMPI_COMM_WORLD_LOCAL_RANK is unset"},
+        {SLURM "SLURM_PROCID=5", "SLURM_PROCID=5 is not below SLURM_STEP_NUM_TASKS=5"},
+        {SLURM "SLURM_STEP_NUM_TASKS=6", "is 5 tasks, but SLURM_STEP_NUM_TASKS=6"},
+        {SLURM "SLURM_STEP_NODELIST=node[1-2]", "has 2 nodes"},
+        {SLURM "SLURM_STEP_NODELIST=node[", "SLURM_STEP_NODELIST: node list"},
+        {SLURM "SLURM_STEP_TASKS_PER_NODE=x", "SLURM_STEP_TASKS_PER_NODE: counts"},
+        {SLURM "SLURM_NODEID=3", "SLURM_NODEID=3 is not below the 3 nodes"},
+        {SLURM "SLURM_LOCALID=2", "no local rank 2"},
+        {SLURM "SLURM_LOCALID=", "SLURM_LOCALID is unset"},
+        {SLURM "SLURM_DISTRIBUTION=arbitrary", "use srun --hvd"},
+        {SLURM "SLURM_PROCID=0", "use srun --hvd"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(t); i++) {
+        struct found f = find(t[i].env);
+
+        if (f.rc != -EINVAL || !strstr(f.e.text, t[i].says))
+            print_error("%s\n  wanted: %s\n", t[i].env, t[i].says);
+        assert_int_equal(f.rc, -EINVAL);
+        assert_non_null(strstr(f.e.text, t[i].says));
+    }
+}
+
+/* All ranks of a job derive one meeting point and one token, another job others. */
+static void ranks_agree_and_jobs_differ(void **state)
+{
+    static const struct {
+        const char *env, *other_rank, *other_job;
+    } t[] = {
+        {TORCHRUN, "RANK=0 LOCAL_RANK=0 GROUP_RANK=0", "MASTER_PORT=29501"},
+        {OPENMPI, "OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_LOCAL_RANK=0",
+         "PMIX_NAMESPACE=3148349442"},
+        {SLURM, "SLURM_PROCID=4 SLURM_NODEID=2 SLURM_LOCALID=0", "SLURM_STEP_ID=1"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(t); i++) {
+        char env[2048];
+        struct token ta, tb, tc;
+        struct found a = find(t[i].env);
+
+        (void)snprintf(env, sizeof(env), "%s %s", t[i].env, t[i].other_rank);
+        struct found b = find(env);
+        (void)snprintf(env, sizeof(env), "%s %s", t[i].env, t[i].other_job);
+        struct found c = find(env);
+        assert_int_equal(a.rc | b.rc | c.rc, 0);
+        assert_string_equal(a.c.rdv_host, b.c.rdv_host);
+        assert_int_equal(a.c.rdv_port, b.c.rdv_port);
+        assert_string_equal(a.c.job_id, b.c.job_id);
+        assert_int_equal(token_from_contract(&a.c, &ta, NULL), 0);
+        assert_int_equal(token_from_contract(&b.c, &tb, NULL), 0);
+        assert_int_equal(token_from_contract(&c.c, &tc, NULL), 0);
+        assert_memory_equal(&ta, &tb, sizeof(ta));
+        assert_memory_not_equal(&ta, &tc, sizeof(ta));
+        assert_string_not_equal(a.c.job_id, c.c.job_id);
+    }
+}
+
+static int discover_slurm(void *arg)
+{
+    struct contract c;
+    char why[256];
+
+    return discover(fake_get, arg, &c, why, sizeof(why), NULL);
+}
+
+static void lack_of_memory_is_told(void **state)
+{
+    static struct fake_env env;
+
+    (void)state;
+    env.n = 0;
+    fake_set_all(&env, SLURM);
+    torture(discover_slurm, &env);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(nobody_means_alone),
+        cmocka_unit_test(each_launcher_alone),
+        cmocka_unit_test(the_nearest_launcher_wins),
+        cmocka_unit_test(ours_inside_any_is_found_as_ours),
+        cmocka_unit_test(the_batch_script_and_shells_are_no_tasks),
+        cmocka_unit_test(torchs_set_without_its_local_half),
+        cmocka_unit_test(contradictions_show_both_values),
+        cmocka_unit_test(ranks_agree_and_jobs_differ),
+        cmocka_unit_test(lack_of_memory_is_told),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

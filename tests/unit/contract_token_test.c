@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "runtime/base/fd.h"
+#include "runtime/base/mem.h"
+#include "runtime/contract/token.h"
+#include "tests/unit/torture.h"
+
+static char dir[] = "/tmp/contract_token_test.XXXXXX";
+static char path[64];
+
+static int set_up(void **state)
+{
+    (void)state;
+    if (!mkdtemp(dir))
+        return -1;
+    (void)snprintf(path, sizeof(path), "%s/token", dir);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    (void)unlink(path);
+    return rmdir(dir);
+}
+
+static void write_mode(const char *text, size_t n, mode_t mode)
+{
+    assert_int_equal(fd_write_file(path, text, n, mode, NULL), 0);
+}
+
+static void written_and_read_back_with_mode_0600(void **state)
+{
+    struct token a, b;
+    struct stat st;
+    struct err e = ERR_INIT;
+
+    (void)state;
+    assert_int_equal(token_random(&a, &e), 0);
+    assert_int_equal(token_write_file(path, &a, &e), 0);
+    assert_int_equal(stat(path, &st), 0);
+    assert_int_equal(st.st_mode & 07777, 0600);
+    assert_int_equal(st.st_size, 65);
+    assert_int_equal(token_read_file(path, &b, &e), 0);
+    assert_memory_equal(&a, &b, sizeof(a));
+    struct token c;
+    assert_int_equal(token_random(&c, &e), 0);
+    assert_memory_not_equal(&a, &c, sizeof(a));
+    token_wipe(&a);
+    assert_memory_equal(&a, &(struct token){{0}}, sizeof(a));
+}
+
+static void a_secret_of_any_bytes(void **state)
+{
+    char big[5000];
+    struct token a, b;
+    struct err e = ERR_INIT;
+
+    (void)state;
+    write_mode("correct horse battery\n", 22, 0600);
+    assert_int_equal(token_read_file(path, &a, &e), 0);
+    write_mode("correct horse battery", 21, 0640);
+    assert_int_equal(token_read_file(path, &b, &e), 0);
+    assert_memory_equal(&a, &b, sizeof(a)); /* the newline does not count */
+    write_mode("correct horse batterz", 21, 0600);
+    assert_int_equal(token_read_file(path, &b, &e), 0);
+    assert_memory_not_equal(&a, &b, sizeof(a));
+    write_mode("0123456789abcdef\0more", 21, 0600); /* a NUL counts as any byte */
+    assert_int_equal(token_read_file(path, &a, &e), 0);
+    write_mode("0123456789abcdef\0mord", 21, 0600);
+    assert_int_equal(token_read_file(path, &b, &e), 0);
+    assert_memory_not_equal(&a, &b, sizeof(a));
+    write_mode("fifteen bytes..\n", 16, 0600);
+    assert_int_equal(token_read_file(path, &b, &e), -EINVAL);
+    assert_non_null(strstr(e.text, "has 15 bytes, allowed are 16 to 4096"));
+    memset(big, 'x', sizeof(big));
+    write_mode(big, 4096, 0600);
+    assert_int_equal(token_read_file(path, &b, &e), 0);
+    write_mode(big, 4097, 0600);
+    assert_int_equal(token_read_file(path, &b, &e), -EINVAL);
+    write_mode(big, 5000, 0600);
+    assert_int_equal(token_read_file(path, &b, &e), -EFBIG);
+}
+
+static void a_file_for_everyone_is_refused(void **state)
+{
+    struct token t;
+    struct err e = ERR_INIT;
+
+    (void)state;
+    write_mode("0123456789abcdef", 16, 0644);
+    assert_int_equal(token_read_file(path, &t, &e), -EACCES);
+    assert_non_null(strstr(e.text, "mode 0644, which lets every user read it"));
+    write_mode("0123456789abcdef", 16, 0602);
+    assert_int_equal(token_read_file(path, &t, &e), -EACCES);
+    assert_non_null(strstr(e.text, "lets every user change it"));
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(token_read_file(path, &t, &e), -ENOENT);
+    assert_non_null(strstr(e.text, path));
+}
+
+static void a_descriptor_is_read_once_and_closed(void **state)
+{
+    struct contract c;
+    struct token a, b;
+    struct err e = ERR_INIT;
+    char hex[65];
+    int p[2];
+
+    (void)state;
+    contract_init(&c);
+    assert_int_equal(token_random(&a, &e), 0);
+    for (int i = 0; i < 32; i++)
+        (void)snprintf(hex + 2 * i, 3, "%02x", a.key[i]);
+    assert_int_equal(pipe(p), 0);
+    assert_int_equal(write(p[1], hex, 64), 64);
+    fd_close(&p[1]);
+    c.token_source = TOKEN_FD;
+    c.token_fd = p[0];
+    assert_int_equal(token_from_contract(&c, &b, &e), 0);
+    assert_memory_equal(&a, &b, sizeof(a));
+    assert_int_equal(fcntl(p[0], F_GETFD), -1);
+    assert_int_equal(token_from_contract(&c, &b, &e), -EBADF);
+}
+
+static void no_token_is_enough_for_one_rank_only(void **state)
+{
+    struct contract c;
+    struct token t;
+    struct err e = ERR_INIT;
+
+    (void)state;
+    contract_init(&c);
+    assert_int_equal(token_from_contract(&c, &t, &e), 0);
+    c.place.size = 2;
+    assert_int_equal(token_from_contract(&c, &t, &e), -EINVAL);
+    assert_non_null(strstr(e.text, "HVD_TOKEN_FILE"));
+}
+
+static int read_it(void *arg)
+{
+    struct token t;
+
+    (void)arg;
+    return token_read_file(path, &t, NULL);
+}
+
+static void lack_of_memory_is_told(void **state)
+{
+    (void)state;
+    write_mode("0123456789abcdef", 16, 0600);
+    torture(read_it, NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(written_and_read_back_with_mode_0600),
+        cmocka_unit_test(a_secret_of_any_bytes),
+        cmocka_unit_test(a_file_for_everyone_is_refused),
+        cmocka_unit_test(a_descriptor_is_read_once_and_closed),
+        cmocka_unit_test(no_token_is_enough_for_one_rank_only),
+        cmocka_unit_test(lack_of_memory_is_told),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
