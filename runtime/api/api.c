@@ -4,7 +4,7 @@
  * shape, operation, root) is judged by negotiation, so that the operation fails on
  * every rank instead of hanging on some. The thread-local error text is the only state
  * here. */
-#include "runtime/include/hvd.h"
+#include "hvd.h"
 
 #include <errno.h>
 #include <stdio.h>

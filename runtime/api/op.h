@@ -7,7 +7,7 @@
 
 #include "runtime/core/message.h"
 #include "runtime/core/nametab.h"
-#include "runtime/include/hvd.h"
+#include "hvd.h"
 
 struct coordinator;
 

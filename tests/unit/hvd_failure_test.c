@@ -285,7 +285,9 @@ static void own_pending_body(int rank, int size)
         CHECK(strstr(hvd_last_error(), "Horovod has been shut down"), "%s",
               hvd_last_error());
         CHECK_OK(hvd_release(h));
+        stage_set(0, 1);
     }
+    futex_wait_until(&shared->r[0].stage, 1, clock_now_ns() + 10 * NS_PER_S);
     CHECK_OK(hvd_shutdown());
 }
 

@@ -28,7 +28,7 @@
 #include "runtime/base/mem.h"
 #include "runtime/contract/contract.h"
 #include "runtime/contract/token.h"
-#include "runtime/include/hvd.h"
+#include "hvd.h"
 #include "runtime/rendezvous/rendezvous.h"
 
 enum { WORLD_MAX = 8, CHILD_LIMIT_S = 40 };
@@ -96,7 +96,7 @@ static void futex_set(_Atomic uint32_t *f, uint32_t v)
 }
 
 /* Child: "I am at this stage". Parent: wait until rank r is there. */
-static void stage_set(int rank, uint32_t v)
+static inline void stage_set(int rank, uint32_t v)
 {
     futex_set(&shared->r[rank].stage, v);
 }
