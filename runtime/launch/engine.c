@@ -118,8 +118,7 @@ void engine_free(struct engine *e)
                 guard_remove(e->guard, e->ranks[i].group);
         }
     }
-    if (e->c.n && e->ranks)
-        output_release(&e->output);
+    output_release(&e->output);
     mem_free(e->ranks);
     mem_free(e->fds);
     mem_free(e);

@@ -113,14 +113,19 @@ uint64_t verdict_deadline_ns(const struct verdict *v)
     return v->first_ns + (waits_for_blamed ? VERDICT_BLAME_MS : VERDICT_WINDOW_MS) * MS;
 }
 
-/* p is behind "rank N": does " on HOST was lost" or the like follow? */
+/* p is behind "rank N": does " on HOST" or " (host ...)" follow, and then how it went?
+ */
 static bool is_end_of_rank(const char *p)
 {
     static const char *const ends[] = {" was lost", " exited with code ",
-                                       " was killed by signal "};
-    if (strncmp(p, " on ", 4) != 0)
+                                       " was killed by signal ", " called shutdown()"};
+    if (!strncmp(p, " on ", 4))
+        p += 4 + strcspn(p + 4, " \n");
+    else if (!strncmp(p, " (host ", 7))
+        p += 7 + strcspn(p + 7, ")\n");
+    else
         return false;
-    p += 4 + strcspn(p + 4, " \n");
+    p += *p == ')';
     for (size_t i = 0; i < ARRAY_LEN(ends); i++)
         if (!strncmp(p, ends[i], strlen(ends[i])))
             return true;

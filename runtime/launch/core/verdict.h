@@ -38,8 +38,10 @@ int verdict_add(struct verdict *v, const struct report *r, uint64_t now_ns);
 uint64_t verdict_deadline_ns(const struct verdict *v);
 const struct report *verdict_pick(const struct verdict *v); /* NULL without reports */
 
-/* Reads in a rank's last lines which rank its error names as lost ("lost rank 3 ...");
- * -1: none. A rank does not blame itself. */
+/* Reads in a rank's last lines which rank its error names as gone, in the runtime's
+ * words: "lost rank 3", "rank 3 (host b, pid 7) was lost" or "called shutdown()", "rank
+ * 3 on b exited with code 3" or "was killed by signal 9"; -1: none. A rank does not
+ * blame itself. */
 int32_t blame_scan(const char *tail, int32_t self);
 /* What the launcher exits with: the code, 128 + signal, 125 for our own failures. Never
  * 0. */
