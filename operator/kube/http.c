@@ -504,9 +504,9 @@ int http_run(struct http *h,
     for (size_t i = 0; i < n_fds; i++)
         w[i] = (struct curl_waitfd){.fd = fds[i].fd, .events = CURL_WAIT_POLLIN};
     ms = clock_left_ms(deadline_ns < idle_ns ? deadline_ns : idle_ns);
-    rc = curl_multi_perform(h->multi, &running);
-    if (rc == CURLM_OK)
-        rc = curl_multi_poll(h->multi, w, (unsigned)n_fds, ms < 0 ? INT_MAX : ms, NULL);
+    /* no curl_multi_perform before the wait: it could run a callback that makes the
+     * deadline stale. What was just started makes the poll return at once. */
+    rc = curl_multi_poll(h->multi, w, (unsigned)n_fds, ms < 0 ? INT_MAX : ms, NULL);
     if (rc == CURLM_OK)
         rc = curl_multi_perform(h->multi, &running);
     if (rc != CURLM_OK)

@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A small client of the API server for the operator's tests: what a test does as administrator, over
+one TLS connection, because kubectl would take longer to start than the operator to finish.
+"""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import json
+import os
+import ssl
+import subprocess
+import tempfile
+import time
+import traceback
+from pathlib import Path
+from urllib.parse import urlsplit
+
+JOBS = "/apis/ringmaster.dev/v1beta1/namespaces/{ns}/horovodjobs"
+CORE = "/api/v1/namespaces/{ns}/"
+
+
+class Refused(Exception):
+    """An answer of 400 and more; the text is the server's sentence."""
+
+    def __init__(self, code: int, text: str):
+        super().__init__(text)
+        self.code = code
+
+
+class Api:
+    def __init__(self, kubectl: str, kubeconfig: str):
+        view = json.loads(subprocess.run(
+            [kubectl, "--kubeconfig", kubeconfig, "config", "view", "--raw", "-o", "json"],
+            check=True, capture_output=True, text=True, timeout=60).stdout)
+        cluster, user = view["clusters"][0]["cluster"], view["users"][0]["user"]
+        self.server = cluster["server"]
+        self.ca = base64.b64decode(cluster["certificate-authority-data"]).decode()
+        self.tls = ssl.create_default_context(cadata=self.ca)
+        with tempfile.NamedTemporaryFile(mode="wb") as pem:  # mode 0600
+            for key in ("client-certificate-data", "client-key-data"):
+                pem.write(base64.b64decode(user[key]) + b"\n")
+            pem.flush()
+            self.tls.load_cert_chain(pem.name)
+        self.connection: http.client.HTTPSConnection | None = None
+
+    def call(self, method: str, path: str, body: dict | None = None,
+             content: str = "application/json") -> dict:
+        for attempt in (1, 2):
+            if not self.connection:
+                at = urlsplit(self.server)
+                self.connection = http.client.HTTPSConnection(
+                    at.hostname or "", at.port, context=self.tls, timeout=20)
+            try:
+                self.connection.request(
+                    method, path, json.dumps(body) if body is not None else None,
+                    {"Content-Type": content, "Accept": "application/json"})
+                answer = self.connection.getresponse()
+                text = answer.read().decode()
+                break
+            except (ConnectionError, http.client.RemoteDisconnected):
+                self.connection = None  # kept alive too long
+                if attempt == 2:
+                    raise
+        out = json.loads(text) if text[:1] == "{" else {"text": text}
+        if answer.status >= 400:
+            raise Refused(answer.status, out.get("message", text))
+        return out
+
+    # --- by kind -------------------------------------------------------------------------
+    def namespace(self, name: str, **labels: str) -> str:
+        self.call("POST", "/api/v1/namespaces",
+                  {"metadata": {"name": name, "labels": labels}})
+        wait(f"service account of {name}",
+             lambda: self.items(name, "serviceaccounts"), 20)
+        return name
+
+    def items(self, ns: str, plural: str) -> list[dict]:
+        path = JOBS if plural == "horovodjobs" else CORE + plural
+        return self.call("GET", path.format(ns=ns))["items"]
+
+    def get(self, ns: str, plural: str, name: str) -> dict | None:
+        path = JOBS if plural == "horovodjobs" else CORE + plural
+        try:
+            return self.call("GET", path.format(ns=ns) + "/" + name)
+        except Refused as e:
+            if e.code == 404:
+                return None
+            raise
+
+    def make(self, ns: str, job: dict) -> dict:
+        return self.call("POST", JOBS.format(ns=ns) + "?fieldValidation=Strict", job)
+
+    def status(self, ns: str, name: str) -> dict:
+        return (self.get(ns, "horovodjobs", name) or {}).get("status", {})
+
+    def pods(self, ns: str) -> dict[str, str]:
+        return {p["metadata"]["name"]: p["metadata"]["uid"] for p in self.items(ns, "pods")}
+
+    def reasons(self, ns: str) -> list[str]:
+        return sorted(e["reason"] for e in self.items(ns, "events")
+                      if e["involvedObject"]["kind"] == "HorovodJob")
+
+    def set_pod(self, ns: str, name: str, phase: str, **container: object) -> None:
+        """Plays the kubelet: phase, and the state of the pod's container."""
+        state = container or {"running": {"startedAt": "2026-01-01T00:00:00Z"}}
+        status = {"phase": phase,
+                  "conditions": [{"type": "Ready", "status": str(phase == "Running")}],
+                  "containerStatuses": [{
+                      "name": "train", "ready": phase == "Running", "restartCount": 0,
+                      "image": "i", "imageID": "", "state": state}]}
+        self.patch_pod(ns, name, status)
+
+    def patch_pod(self, ns: str, name: str, status: dict) -> None:
+        self.call("PATCH", CORE.format(ns=ns) + f"pods/{name}/status", {"status": status},
+                  "application/merge-patch+json")
+
+    def bind(self, ns: str, name: str, node: str) -> None:
+        """Plays the scheduler."""
+        self.call("POST", CORE.format(ns=ns) + f"pods/{name}/binding",
+                  {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name},
+                   "target": {"apiVersion": "v1", "kind": "Node", "name": node}})
+
+    def delete(self, ns: str, plural: str, name: str, grace: int | None = None) -> None:
+        path = JOBS if plural == "horovodjobs" else CORE + plural
+        query = "" if grace is None else f"?gracePeriodSeconds={grace}"
+        self.call("DELETE", path.format(ns=ns) + f"/{name}{query}")
+
+
+def wait(what: str, look, seconds: float = 20):
+    """Calls look() until it returns something true and returns that; fails at the deadline."""
+    deadline = time.monotonic() + seconds
+    while True:
+        seen = look()
+        if seen:
+            return seen
+        if time.monotonic() > deadline:
+            raise AssertionError(f"{what}: not so after {seconds:.0f} s")
+        time.sleep(0.02)
+
+
+def expect(claim: bool, text: str, *seen) -> None:
+    if not claim:
+        shown = "\n".join(s if isinstance(s, str) else json.dumps(s, indent=1) for s in seen)
+        raise AssertionError(f"{text}\n{shown}" if shown else text)
+
+
+def condition(status: dict, kind: str) -> dict:
+    return next((c for c in status.get("conditions", []) if c["type"] == kind), {})
+
+
+class Operator:
+    """hvd-operator as a process, under the rights that the manifests give it."""
+
+    def __init__(self, program: Path, kubeconfig: Path, log: Path, *args: str,
+                 crash: str | None = None):
+        self.log = log
+        env = {k: v for k, v in os.environ.items() if k not in ("KUBECONFIG", "HVD_CRASH")}
+        if crash:
+            env["HVD_CRASH"] = crash
+        with log.open("ab") as out:
+            self.process = subprocess.Popen(
+                [str(program), "--kubeconfig", str(kubeconfig), "--kube-api-qps", "1000",
+                 "--kube-api-burst", "1000", "--log-level", "debug", *args],
+                env=env, stdout=out, stderr=out)
+
+    def ended(self) -> bool:
+        return self.process.poll() is not None
+
+    def stop(self) -> int:
+        if not self.ended():
+            self.process.terminate()
+        return self.process.wait(20)
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait(20)
+
+    def rss_kib(self) -> int:
+        for line in Path(f"/proc/{self.process.pid}/status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1])
+        return 0
+
+
+class Suite:
+    """Tests in TAP, in the order of their definition."""
+
+    def __init__(self):
+        self.tests = []
+
+    def test(self, function):
+        self.tests.append(function)
+        return function
+
+    def main(self, names: list[str]) -> int:
+        chosen = [t for t in self.tests if not names or t.__name__ in names]
+        print(f"1..{len(chosen)}", flush=True)
+        failed = 0
+        for n, test in enumerate(chosen, 1):
+            start = time.monotonic()
+            try:
+                test()
+                verdict = "ok"
+            except Exception:  # noqa: BLE001: any exception is a failed test
+                failed += 1
+                verdict = "not ok"
+                print("# " + traceback.format_exc().replace("\n", "\n# "))
+            print(f"{verdict} {n} - {test.__name__} # {time.monotonic() - start:.1f} s",
+                  flush=True)
+        return 1 if failed else 0

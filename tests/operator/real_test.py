@@ -1,0 +1,511 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""hvd-operator against a real etcd and kube-apiserver, in TAP. usage: real_test.py [TEST ...]
+
+No kubelet: the test plays scheduler and kubelet by patching pods, so that every state can be
+reached, in any order, within milliseconds. The operator runs as a process under the service account
+and the ClusterRole of manifests/, so that a missing right fails here. run.sh starts the cluster.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from api import CORE, JOBS, Api, Operator, Refused, Suite, condition, expect, wait
+
+ROOT = Path(__file__).resolve().parents[2]
+RUN = Path(os.environ["RM_RUN"])
+BIN = Path(os.environ["BIN"])
+KUBECTL = str(RUN / "bin/kubectl")
+LOG = RUN / "log/operator-under-test.log"
+KUBECONFIG = RUN / "operator.kubeconfig"
+suite = Suite()
+
+
+def administer(*args: str) -> str:
+    return subprocess.run([KUBECTL, "--kubeconfig", str(RUN / "admin.kubeconfig"), *args],
+                          check=True, capture_output=True, text=True, timeout=60).stdout
+
+
+def install() -> None:
+    """What manifests/ installs, but for the Deployment, and a kubeconfig of its account."""
+    for part in ("namespace.yaml", "crd", "rbac"):
+        administer("apply", "-f", str(ROOT / "manifests" / part))
+    administer("wait", "--for=condition=Established", "--timeout=30s",
+               "crd/horovodjobs.ringmaster.dev")
+    token = administer("create", "token", "hvd-operator", "-n", "ringmaster",
+                       "--duration=2h").strip()
+    (RUN / "operator.token").write_text(token + "\n")
+    (RUN / "operator-ca.crt").write_text(api.ca)
+    KUBECONFIG.write_text(f"""\
+apiVersion: v1
+kind: Config
+current-context: c
+contexts: [{{name: c, context: {{cluster: k, user: u}}}}]
+clusters: [{{name: k, cluster: {{server: "{api.server}", certificate-authority: operator-ca.crt}}}}]
+users: [{{name: u, user: {{tokenFile: operator.token}}}}]
+""")
+
+
+def operator(crash: str | None = None) -> Operator:
+    name = "hvd-operator-faults" if crash else "hvd-operator"
+    return Operator(BIN / name, KUBECONFIG, LOG, "--http-port", "0", crash=crash)
+
+
+def job(name: str = "j", workers: int = 2, clean: str | None = None, **pod) -> dict:
+    spec = {"containers": [{"name": "train", "image": "i", "command": ["c", "x"]}], **pod}
+    out = {"apiVersion": "ringmaster.dev/v1beta1", "kind": "HorovodJob",
+           "metadata": {"name": name},
+           "spec": {"replicaSpecs": {"Worker": {"replicas": workers,
+                                                "template": {"spec": spec}}}}}
+    if clean:
+        out["spec"]["runPolicy"] = {"cleanPodPolicy": clean}
+    return out
+
+
+def all_there(ns: str, n: int = 2) -> dict[str, str]:
+    return wait(f"{n} pods", lambda: len(api.pods(ns)) == n and api.pods(ns))
+
+
+def state(ns: str, wanted: str, name: str = "j") -> dict:
+    def look():
+        status = api.status(ns, name)
+        return status if status.get("state") == wanted else None
+    try:
+        return wait(f"state {wanted}", look)
+    except AssertionError as e:
+        raise AssertionError(f"{e}\n{json.dumps(api.status(ns, name), indent=1)}") from None
+
+
+def running(ns: str, n: int = 2) -> dict[str, str]:
+    """Both workers bound and running."""
+    pods = all_there(ns, n)
+    for i in range(n):
+        api.bind(ns, f"j-worker-{i}", f"node-{i}")
+        api.set_pod(ns, f"j-worker-{i}", "Running")
+    return pods
+
+
+def ended(code: int, message: str = "", reason: str = "Error",
+          at: str = "2026-01-01T00:01:00Z") -> dict:
+    return {"terminated": {"exitCode": code, "message": message, "reason": reason,
+                           "finishedAt": at, "startedAt": at}}
+
+
+def report(rank: int, host: str, at_us: int, code: int = 3, sig: int = 0) -> str:
+    return (f"ringmaster-failure/1 rank={rank} host={host} exit={code} signal={sig} "
+            f"at={at_us} why=\"\"\nlast line of rank {rank}\n")
+
+
+# --- life cycle -------------------------------------------------------------------------
+@suite.test
+def every_object_is_made_once_and_belongs_to_the_job() -> None:
+    ns = api.namespace("t-objects")
+    uid = api.make(ns, job())["metadata"]["uid"]
+    all_there(ns)
+    wait("condition Created", lambda: condition(api.status(ns, "j"), "Created").get("status")
+         == "True")
+    objects = api.items(ns, "pods") + [api.get(ns, "services", "j"), api.get(ns, "secrets", "j-token")]
+    for o in objects:
+        owner = o["metadata"]["ownerReferences"][0]
+        expect(owner["uid"] == uid and owner["controller"], "owned by the job", o["metadata"])
+        expect(o["metadata"]["labels"]["ringmaster.dev/job-name"] == "j", "labelled", o["metadata"])
+    expect(objects[-2]["spec"]["clusterIP"] == "None", "the Service is headless")
+    expect(objects[-2]["spec"]["publishNotReadyAddresses"], "and publishes early")
+    expect(api.reasons(ns) == ["JobCreated"], "one event", api.reasons(ns))
+
+
+@suite.test
+def a_job_that_succeeds_goes_through_its_states() -> None:
+    ns = api.namespace("t-succeeds")
+    api.make(ns, job(clean="None"))
+    before = running(ns)
+    status = state(ns, "Running")
+    expect(status["workers"] == "2/2", "both are ready", status)
+    expect(condition(status, "Running")["status"] == "True", "condition Running", status)
+    for name in before:
+        api.set_pod(ns, name, "Succeeded", **ended(0, reason="Completed"))
+    status = state(ns, "Succeeded")
+    expect(status["replicaStatuses"]["Worker"] == {"active": 0, "succeeded": 2, "failed": 0},
+           "counts", status)
+    expect(status["observedGeneration"] == 1 and status["completionTime"], "times", status)
+    expect(condition(status, "Running")["status"] == "False", "Running is over", status)
+    expect(api.pods(ns) == before, "cleanPodPolicy None keeps the pods")
+    expect(api.reasons(ns) == ["JobCreated", "JobRunning", "JobSucceeded"], "events",
+           api.reasons(ns))
+
+
+@suite.test
+def the_earliest_failure_is_named_and_running_workers_are_stopped() -> None:
+    ns = api.namespace("t-fails")
+    api.make(ns, job(workers=3, clean="Running"))
+    running(ns, 3)
+    state(ns, "Running")
+    # worker 0 is seen first, but what it tells happened on worker 2, earlier than worker 1's
+    api.set_pod(ns, "j-worker-0", "Failed",
+                **ended(1, report(1, "j-worker-1", 1767225660000500)))
+    state(ns, "Failed")
+    api.set_pod(ns, "j-worker-2", "Failed",
+                **ended(3, report(2, "j-worker-2", 1767225660000400, 0, 9)))
+    status = wait("the earlier cause", lambda: (
+        api.status(ns, "j").get("failure", {}).get("rank") == 2 and api.status(ns, "j")))
+    wanted = {"rank": 2, "pod": "j-worker-2", "node": "node-2", "signal": 9,
+              "output": "last line of rank 2\n", "time": "2026-01-01T00:01:00.000400Z"}
+    seen = {k: status["failure"].get(k) for k in wanted}
+    expect(seen == wanted, "status.failure", status)
+    message = condition(status, "Failed")["message"]
+    for part in ("rank 2", "j-worker-2", "SIGKILL", "node-2"):
+        expect(part in message, f"the message says {part}", message)
+    wait("the running worker is asked to stop", lambda: not api.get(ns, "pods", "j-worker-1")
+         or "deletionTimestamp" in api.get(ns, "pods", "j-worker-1")["metadata"])
+    expect(api.get(ns, "pods", "j-worker-0") is not None, "ended workers keep their logs")
+
+
+@suite.test
+def clean_pod_policy_all_deletes_every_pod_and_keeps_the_cause() -> None:
+    ns = api.namespace("t-clean-all")
+    api.make(ns, job(clean="All"))
+    all_there(ns)
+    api.set_pod(ns, "j-worker-1", "Failed", **ended(137, reason="OOMKilled"))
+    status = state(ns, "Failed")
+    expect(condition(status, "Failed")["reason"] == "OOMKilled", "reason", status)
+    wait("no pod is left", lambda: not api.pods(ns))
+    after = api.status(ns, "j")
+    expect(after["failure"] == status["failure"], "the cause stays", after)
+    expect(after["replicaStatuses"]["Worker"]["failed"] == 1, "the counts stay", after)
+
+
+@suite.test
+def a_deleted_worker_fails_the_job_and_is_named() -> None:
+    ns = api.namespace("t-deleted")
+    api.make(ns, job())
+    running(ns)
+    state(ns, "Running")
+    api.delete(ns, "pods", "j-worker-1")
+    status = state(ns, "Failed")
+    expect(condition(status, "Failed")["reason"] == "WorkerDeleted", "reason", status)
+    expect(status["failure"]["pod"] == "j-worker-1", "pod", status)
+    expect(status["failure"]["node"] == "node-1", "node", status)
+    expect(len(api.pods(ns)) <= 2, "it is not made again")
+
+
+@suite.test
+def a_worker_deleted_while_the_operator_was_away_is_noticed() -> None:
+    global op
+    ns = api.namespace("t-deleted-away")
+    api.make(ns, job())
+    running(ns)
+    state(ns, "Running")
+    op.kill()
+    api.delete(ns, "pods", "j-worker-0", grace=0)
+    op = operator()
+    status = state(ns, "Failed")
+    expect(condition(status, "Failed")["reason"] == "WorkerDeleted", "reason", status)
+    expect(status["failure"]["pod"] == "j-worker-0", "pod", status)
+
+
+@suite.test
+def an_evicted_worker_fails_the_job_with_kubernetes_reason() -> None:
+    ns = api.namespace("t-evicted")
+    api.make(ns, job())
+    running(ns)
+    state(ns, "Running")
+    api.patch_pod(ns, "j-worker-0", {"phase": "Failed", "reason": "Evicted",
+                                     "message": "The node was low on resource: memory."})
+    status = state(ns, "Failed")
+    expect(condition(status, "Failed")["reason"] == "Evicted", "reason", status)
+    expect("low on resource" in status["failure"]["message"], "the kubelet's sentence", status)
+
+
+@suite.test
+def why_a_worker_does_not_start_is_shown() -> None:
+    ns = api.namespace("t-waiting")
+    api.make(ns, job())
+    all_there(ns)
+    api.set_pod(ns, "j-worker-1", "Pending", waiting={
+        "reason": "ImagePullBackOff", "message": "Back-off pulling image \"i\""})
+    wait("condition Running tells it", lambda: "Back-off pulling image" in condition(
+        api.status(ns, "j"), "Running").get("message", ""))
+
+
+@suite.test
+def a_deleted_job_is_left_alone_and_can_be_made_again() -> None:
+    ns = api.namespace("t-again")
+    api.make(ns, job())
+    first = all_there(ns)
+    api.delete(ns, "horovodjobs", "j")
+    wait("garbage collection", lambda: not api.pods(ns) and not api.get(ns, "secrets", "j-token"))
+    api.make(ns, job())
+    second = all_there(ns)
+    expect(not set(first.values()) & set(second.values()), "new pods", first, second)
+    wait("it is Pending", lambda: api.status(ns, "j").get("state") == "Pending")
+
+
+# --- what is refused --------------------------------------------------------------------
+def changed(name: str = "bad", **changes) -> dict:
+    out = job(name)
+    for path, value in changes.items():
+        at = out
+        *parents, last = path.split(".")
+        for key in parents:
+            at = at[int(key)] if isinstance(at, list) else at.setdefault(key, {})
+        if value is None:
+            del at[last]
+        else:
+            at[last] = value
+    return out
+
+
+WORKER = "spec.replicaSpecs.Worker"
+POD = WORKER + ".template.spec"
+BAD = [
+    ("zero workers", changed(**{WORKER + ".replicas": 0}), [WORKER + ".replicas", "1"]),
+    ("too many workers", changed(**{WORKER + ".replicas": 8193}), [WORKER + ".replicas", "8192"]),
+    ("name too long", changed("a" * 60), ["metadata.name", "63 characters"]),
+    ("name too long for 100 workers", changed("a" * 54, **{WORKER + ".replicas": 100}),
+     ["metadata.name"]),
+    ("a dot in the name", changed("a.b"), ["metadata.name"]),
+    ("a digit first", changed("1a"), ["metadata.name"]),
+    ("no container", changed(**{POD + ".containers": []}), ["containers"]),
+    ("no command", changed(**{POD + ".containers.0.command": None}),
+     ["containers[0].command", "Kubernetes does not tell"]),
+    ("an empty command", changed(**{POD + ".containers.0.command": []}), ["command"]),
+    ("no image", changed(**{POD + ".containers.0.image": None}), ["image"]),
+    ("a bad container name", changed(**{POD + ".containers.0.name": "A b"}), ["containers[0].name"]),
+    ("negative slots", changed(**{"spec.slotsPerWorker": -1}), ["spec.slotsPerWorker", "1"]),
+    ("slots of the wrong type", changed(**{"spec.slotsPerWorker": "two"}),
+     ["spec.slotsPerWorker", "integer"]),
+    ("replicas of the wrong type", changed(**{WORKER + ".replicas": [2]}),
+     [WORKER + ".replicas", "integer"]),
+    ("a command of the wrong type", changed(**{POD + ".containers.0.command": "python"}),
+     ["command", "array"]),
+    ("an unknown policy", changed(**{"spec.runPolicy.cleanPodPolicy": "Some"}),
+     ["cleanPodPolicy", "Running"]),
+    ("an unknown field", changed(**{"spec.slotsPerWorkr": 2}), ["spec.slotsPerWorkr"]),
+    ("an unknown role", changed(**{"spec.replicaSpecs.Launcher": {}}), ["Launcher"]),
+    ("no workers at all", changed(**{WORKER: None}), ["Worker"]),
+    ("no spec", changed(spec=None), ["spec"]),
+]
+
+
+@suite.test
+def bad_specs_are_refused_with_the_field_s_name() -> None:
+    ns = api.namespace("t-bad")
+    wrong = []
+    for what, body, parts in BAD:
+        try:
+            api.make(ns, body)
+            wrong.append(f"{what}: accepted")
+        except Refused as e:
+            print(f"# {what}: {e}")
+            wrong += [f"{what}: no '{p}' in: {e}" for p in parts if p not in str(e)]
+    expect(not wrong, "refused, each with its field named", *wrong)
+    expect(not api.items(ns, "horovodjobs"), "nothing was stored")
+
+
+@suite.test
+def what_a_change_would_not_do_is_refused() -> None:
+    ns = api.namespace("t-immutable")
+    api.make(ns, job())
+    for path, value in (("spec.slotsPerWorker", 2), (WORKER + ".replicas", 3),
+                        (POD + ".nodeName", "x"), (POD + ".containers.0.image", "other")):
+        body = changed("j", **{path: value})
+        body["metadata"]["resourceVersion"] = api.get(ns, "horovodjobs", "j")[
+            "metadata"]["resourceVersion"]
+        try:
+            api.call("PUT", JOBS.format(ns=ns) + "/j", body)
+            raise AssertionError(f"{path} was changed")
+        except Refused as e:
+            expect("cannot be changed" in str(e) or "was changed meanwhile" in str(e), path, str(e))
+    # status writes move the resourceVersion, so this one is a patch
+    api.call("PATCH", JOBS.format(ns=ns) + "/j",
+             {"spec": {"runPolicy": {"cleanPodPolicy": "All"}}}, "application/merge-patch+json")
+
+
+@suite.test
+def what_only_the_operator_sees_fails_the_job_with_all_problems() -> None:
+    ns = api.namespace("t-invalid")
+    body = job(volumes=[{"name": "ringmaster-token", "emptyDir": {}}])
+    container = body["spec"]["replicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]
+    container["env"] = [{"name": "HVD_JOB_ID", "value": "x"}]
+    api.make(ns, body)
+    status = state(ns, "Failed")
+    failed = condition(status, "Failed")
+    expect(failed["reason"] == "InvalidSpec", "reason", status)
+    for part in ("volumes[0].name", "ringmaster-token", "env[0].name", "HVD_JOB_ID"):
+        expect(part in failed["message"], f"the message says {part}", failed["message"])
+    expect(not api.pods(ns), "no pod was made")
+
+
+@suite.test
+def a_misspelt_pod_field_fails_the_job_with_kubernetes_sentence() -> None:
+    ns = api.namespace("t-typo")
+    api.make(ns, job(nodeSelectr={"a": "b"}))
+    status = state(ns, "Failed")
+    failed = condition(status, "Failed")
+    expect(failed["reason"] == "InvalidPodTemplate", "reason", status)
+    expect("spec.nodeSelectr" in failed["message"], "the field", failed["message"])
+
+
+@suite.test
+def a_taken_name_is_told_and_waited_for() -> None:
+    ns = api.namespace("t-taken")
+    api.call("POST", CORE.format(ns=ns) + "secrets", {"metadata": {"name": "j-token"}})
+    api.make(ns, job())
+    status = wait("condition Created tells it", lambda: condition(
+        api.status(ns, "j"), "Created").get("reason") == "NameTaken" and api.status(ns, "j"))
+    expect("Secret j-token" in condition(status, "Created")["message"], "which one", status)
+    wait("an event tells it", lambda: "NameTaken" in api.reasons(ns))
+    expect(not api.pods(ns), "no pod without its Secret")
+    api.delete(ns, "secrets", "j-token")
+    all_there(ns)
+
+
+@suite.test
+def a_quota_is_told_and_waited_for() -> None:
+    ns = api.namespace("t-quota")
+    api.call("POST", CORE.format(ns=ns) + "resourcequotas",
+             {"metadata": {"name": "q"}, "spec": {"hard": {"pods": "1"}}})
+    wait("the quota is in force", lambda: api.get(ns, "resourcequotas", "q")
+         .get("status", {}).get("hard"))
+    api.make(ns, job())
+    status = wait("condition Created tells it", lambda: "exceeded quota" in condition(
+        api.status(ns, "j"), "Created").get("message", "") and api.status(ns, "j"))
+    expect(status["state"] == "Pending", "not failed", status)
+    api.delete(ns, "resourcequotas", "q")
+    all_there(ns)
+
+
+# --- crashes ----------------------------------------------------------------------------
+def play(ns: str, fails: bool, alive) -> None:
+    """The kubelet's part of one job: each step at most once, in order, while alive() says so."""
+    def pod(name):
+        return api.get(ns, "pods", name)
+
+    def phase(name):
+        return (pod(name) or {}).get("status", {}).get("phase")
+
+    wait("pods or crash", lambda: len(api.pods(ns)) == 2 or not alive())
+    if len(api.pods(ns)) < 2:
+        return
+    for i in range(2):
+        if phase(f"j-worker-{i}") == "Pending":
+            api.set_pod(ns, f"j-worker-{i}", "Running")
+    wait("Running or crash", lambda: api.status(ns, "j").get("state") != "Pending"
+         and api.status(ns, "j") or not alive())
+    if api.status(ns, "j").get("state") in (None, "Pending"):
+        return
+    if fails:
+        if phase("j-worker-1") == "Running":
+            api.set_pod(ns, "j-worker-1", "Failed",
+                        **ended(3, report(1, "j-worker-1", 1767225660000400)))
+        return
+    for i in range(2):
+        if phase(f"j-worker-{i}") == "Running":
+            api.set_pod(ns, f"j-worker-{i}", "Succeeded", **ended(0))
+
+
+def one_crash(when: str, number: int, fails: bool) -> bool:
+    """A job whose operator crashes once, then one that goes on. False: there was no such write."""
+    global op
+    op.stop()
+    ns = api.namespace(f"t-crash-{'f' if fails else 's'}-{when}-{number}")
+    api.make(ns, job(clean="Running" if fails else "All"))
+    first = operator(crash=f"{when}:{number}")
+    wanted = "Failed" if fails else "Succeeded"
+    play(ns, fails, lambda: not first.ended())
+
+    def settled():
+        status = api.status(ns, "j")
+        left = [p for p in api.items(ns, "pods") if "deletionTimestamp" not in p["metadata"]]
+        active = status.get("replicaStatuses", {}).get("Worker", {}).get("active")
+        return (status.get("state") == wanted and len(left) == (1 if fails else 0)
+                and active == 0)
+
+    wait("the end or the crash", lambda: settled() or first.ended())
+    crashed = first.ended()
+    seen = api.pods(ns)
+    first.stop()
+    op = operator()
+    play(ns, fails, lambda: True) if not settled() else None
+    try:
+        wait("the end", settled)
+    except AssertionError:
+        raise AssertionError(f"after crash {when}:{number}: {json.dumps(api.status(ns, 'j'))} "
+                             f"{list(api.pods(ns))}") from None
+    after = api.pods(ns)
+    expect(all(seen.get(n, u) == u for n, u in after.items()), "no pod was made again", seen, after)
+    reasons = api.reasons(ns)
+    end = "WorkerFailed" if fails else "JobSucceeded"
+    expect(reasons == sorted(["JobCreated", "JobRunning", end]),
+           f"each event once after crash {when}:{number}", reasons)
+    expect(len(api.items(ns, "services")) == 1, "one Service")
+    status = api.status(ns, "j")
+    expect(status["replicaStatuses"]["Worker"] == {
+        "active": 0, "succeeded": 0 if fails else 2, "failed": 1 if fails else 0},
+        f"counts after crash {when}:{number}", status)
+    return crashed
+
+
+def every_crash(fails: bool) -> None:
+    for when in ("before", "after"):
+        number = 1
+        while one_crash(when, number, fails):
+            number += 1
+            expect(number < 40, "the number of writes is bounded")
+        print(f"# {when}: {number - 1} writes")
+        expect(number > 8, "a job takes more than 8 writes", str(number))
+
+
+@suite.test
+def a_crash_around_any_write_of_a_job_that_succeeds_changes_nothing() -> None:
+    every_crash(fails=False)
+
+
+@suite.test
+def a_crash_around_any_write_of_a_job_that_fails_changes_nothing() -> None:
+    every_crash(fails=True)
+
+
+# --- the process ------------------------------------------------------------------------
+@suite.test
+def a_hundred_jobs_are_served_in_little_memory() -> None:
+    ns = api.namespace("t-many")
+    start = time.monotonic()
+    for i in range(100):
+        body = copy.deepcopy(job(f"j{i}"))
+        api.make(ns, body)
+    wait("all pods", lambda: len(api.items(ns, "pods")) == 200, 60)
+    wait("all statuses", lambda: all(
+        j.get("status", {}).get("state") == "Pending" for j in api.items(ns, "horovodjobs")), 60)
+    print(f"# 100 jobs of 2 workers in {time.monotonic() - start:.1f} s, "
+          f"peak RSS {op.rss_kib()} KiB")
+    expect(op.rss_kib() < 20 * 1024, "under 20 MiB", str(op.rss_kib()))
+
+
+@suite.test
+def it_stops_in_good_order_when_asked() -> None:
+    code = op.stop()
+    expect(code == 0, "exit code 0 after SIGTERM", str(code))
+    text = LOG.read_text()
+    secrets = [s for s in api.call("GET", "/api/v1/secrets")["items"]
+               if s["metadata"]["name"] == "j-token" and "data" in s]
+    expect(bool(secrets), "there are tokens to look for")
+    expect(not any(v in text for s in secrets for v in s["data"].values()), "no token in the log")
+
+
+if __name__ == "__main__":
+    api = Api(KUBECTL, str(RUN / "admin.kubeconfig"))
+    install()
+    op = operator()
+    try:
+        code = suite.main(sys.argv[1:])
+    finally:
+        op.stop()
+    sys.exit(code)
