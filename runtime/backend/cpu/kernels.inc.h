@@ -27,6 +27,7 @@ static void narrow_bf16(uint16_t *restrict d, const float *restrict s, size_t n)
         d[i] = bf16_of_f32(s[i]);
 }
 
+/* NOLINTBEGIN(bugprone-macro-parentheses): T is a type. */
 /* T: element in memory. Sums n elements at offset off of all sources into acc. */
 #define DEFINE_GATHER(name, T)                                                         \
     static void name##_gather(T *restrict acc, const void *const *src, size_t n_src,   \
@@ -63,6 +64,7 @@ static void narrow_bf16(uint16_t *restrict d, const float *restrict s, size_t n)
         }                                                                              \
     }
 
+/* NOLINTEND(bugprone-macro-parentheses) */
 static void f32_times(float *acc, size_t n, double factor)
 {
     float k = (float)factor;

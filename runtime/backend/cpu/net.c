@@ -16,8 +16,10 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <sched.h>
 #include <sys/socket.h>
 
+#include "runtime/base/clock.h"
 #include "runtime/base/mem.h"
 
 #define XFER_IOV   64
@@ -131,6 +133,7 @@ static int xfer(struct net *net,
                 struct err *err)
 {
     uint32_t idle = 0;
+    uint64_t until = 0; /* when yielding ends and sleeping begins */
     while (n_send > 0 || n_recv > 0) {
         int64_t out = 0, in = 0;
         if (n_send > 0)
@@ -145,11 +148,20 @@ static int xfer(struct net *net,
         n_recv -= (uint64_t)in;
         if (out > 0 || in > 0) {
             idle = 0;
-        } else if (idle++ >= net->w->n_spins / SPIN_DIV) {
-            int rc = sleep_until_ready(net, to, n_send > 0, from, n_recv > 0, err);
-            if (rc < 0)
-                return rc;
+            continue;
         }
+        if (idle++ < net->w->n_spins / SPIN_DIV)
+            continue;
+        uint64_t now = clock_now_ns();
+        if (idle == net->w->n_spins / SPIN_DIV + 1)
+            until = now + WAIT_YIELD_NS;
+        if (now < until) {
+            sched_yield();
+            continue;
+        }
+        int rc = sleep_until_ready(net, to, n_send > 0, from, n_recv > 0, err);
+        if (rc < 0)
+            return rc;
     }
     return 0;
 }

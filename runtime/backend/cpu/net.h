@@ -12,9 +12,10 @@
 #include "runtime/backend/cpu/wait.h"
 #include "runtime/rendezvous/auth.h"
 
-#define NET_SMALL_BYTES   32768 /* up to here: fewest messages; above: fewest bytes */
-#define NET_SCRATCH_BYTES (256u << 10) /* what is received and not yet reduced */
-#define NET_STAGE_BYTES   (4u << 20)   /* where small tensors of a batch are packed */
+#define NET_SMALL_BYTES      32768 /* up to here: fewest messages; above: fewest bytes */
+#define NET_SMALL_PAIR_BYTES (256u << 10) /* the same, where there are only two */
+#define NET_SCRATCH_BYTES    (256u << 10) /* what is received and not yet reduced */
+#define NET_STAGE_BYTES      (4u << 20) /* where small tensors of a batch are packed */
 
 struct net_peer {
     int fd; /* -1: ourselves */

@@ -142,8 +142,10 @@ static int allreduce_flat(struct net *net,
                           const struct reduction *r,
                           struct err *err)
 {
-    return n_bytes <= NET_SMALL_BYTES ? doubling(net, buf, n_bytes, r, err)
-                                      : ring(net, buf, n_bytes, r, err);
+    /* two members send the same bytes either way: once is better than twice */
+    uint64_t small = net->n == 2 ? NET_SMALL_PAIR_BYTES : NET_SMALL_BYTES;
+    return n_bytes <= small ? doubling(net, buf, n_bytes, r, err)
+                            : ring(net, buf, n_bytes, r, err);
 }
 
 /* dst = prescale * src. */

@@ -91,7 +91,7 @@ int shm_attach(struct shm *s,
 
 void shm_detach(struct shm *s)
 {
-    if (s->h != NULL) {
+    if (s->h != NULL && s->line_of != NULL) {
         struct shm_line *l = &s->h->lines[s->line_of[s->me]];
         /* pairs with the acquire load in shm_has_left: seq is final once LEFT is seen
          */

@@ -329,7 +329,7 @@ int shm_join_follow(const struct shm_join *j,
         rc = receive_fd(sock, j->deadline_ns, &fd);
     if (rc < 0)
         return err_errno(err, -rc, "shared segment from rank %u", j->ranks[0]);
-    struct shm_map m;
+    struct shm_map m = {.fd = -1};
     rc = take_segment(j, fd, &m, err);
     if (rc < 0)
         return rc;
