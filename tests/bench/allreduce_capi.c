@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Allreduce through libhvd.so's C API, started by horovodrun: hvd_allreduce_async +
+ * hvd_wait under measure.h. What it costs beyond allreduce_backend is queue,
+ * negotiation and wake-up. */
+#include "hvd.h"
+#include "tests/bench/measure.h"
+
+static void must(int rc, const char *what)
+{
+    if (rc >= 0)
+        return;
+    fprintf(stderr, "%s: %s\n", what, hvd_last_error());
+    exit(1);
+}
+
+static struct hvd_tensor
+tensor(const char *name, void *data, int dtype, const int64_t *n)
+{
+    return (struct hvd_tensor){.size_bytes = sizeof(struct hvd_tensor),
+                               .name = name,
+                               .data = data,
+                               .output = data,
+                               .dtype = dtype,
+                               .ndim = 1,
+                               .shape = n,
+                               .device = -1};
+}
+
+static void finish(hvd_handle h, const char *what)
+{
+    must(hvd_wait(h, -1), what);
+    must(hvd_release(h), what);
+}
+
+static void allreduce(void *ctx, float *x, size_t n)
+{
+    int64_t shape = (int64_t)n;
+    struct hvd_tensor t = tensor("sum", x, HVD_FLOAT32, &shape);
+    hvd_handle h = 0;
+    (void)ctx;
+    must(hvd_allreduce_async(&t, HVD_SUM, 1.0, 1.0, 0, &h), "allreduce");
+    finish(h, "allreduce");
+}
+
+static void barrier(void *ctx)
+{
+    struct hvd_tensor t = {.size_bytes = sizeof t, .name = "barrier", .device = -1};
+    hvd_handle h = 0;
+    (void)ctx;
+    must(hvd_barrier_async(&t, 0, &h), "barrier");
+    finish(h, "barrier");
+}
+
+static void max(void *ctx, double *x, int n)
+{
+    int64_t shape = n, out_shape[HVD_MAX_DIMS];
+    struct hvd_tensor t = tensor("max", x, HVD_FLOAT64, &shape);
+    hvd_handle h = 0;
+    void *all;
+    int ndim;
+    (void)ctx;
+    must(hvd_allgather_async(&t, NULL, NULL, 0, &h), "allgather");
+    must(hvd_wait(h, -1), "allgather");
+    must(hvd_result(h, &all, &ndim, out_shape), "allgather");
+    const double *v = all;
+    for (int64_t i = 0; i < out_shape[0]; i++)
+        if (v[i] > x[i % n])
+            x[i % n] = v[i];
+    must(hvd_release(h), "allgather");
+}
+
+int main(int argc, char **argv)
+{
+    must(hvd_init(NULL), "hvd_init");
+    struct peer_ops p = {.name = argc > 1 ? argv[1] : "libhvd",
+                         .rank = hvd_rank(),
+                         .size = hvd_size(),
+                         .allreduce = allreduce,
+                         .barrier = barrier,
+                         .max = max};
+    int rc = measure(&p);
+    (void)hvd_shutdown(); /* bounded; the figures are out */
+    return rc;
+}

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The MPI twin of the allreduce benchmarks: measure.h over MPI_Allreduce. Built by
+ * mpicc, started by mpirun. */
+#include <mpi.h>
+
+#include "tests/bench/measure.h"
+
+static void allreduce(void *ctx, float *x, size_t n)
+{
+    (void)ctx;
+    MPI_Allreduce(MPI_IN_PLACE, x, (int)n, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+}
+
+static void barrier(void *ctx)
+{
+    (void)ctx;
+    MPI_Barrier(MPI_COMM_WORLD);
+}
+
+static void max(void *ctx, double *x, int n)
+{
+    (void)ctx;
+    MPI_Allreduce(MPI_IN_PLACE, x, n, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+}
+
+int main(int argc, char **argv)
+{
+    MPI_Init(&argc, &argv);
+    struct peer_ops p = {
+        .name = "openmpi", .allreduce = allreduce, .barrier = barrier, .max = max};
+    MPI_Comm_rank(MPI_COMM_WORLD, &p.rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &p.size);
+    int rc = measure(&p);
+    MPI_Finalize();
+    return rc;
+}
