@@ -2,6 +2,7 @@
 /* The rendezvous with real sockets and threads: a server, members as threads, and peers
  * that misbehave. Waits are joins and reads with deadlines, never sleeps. */
 #include <errno.h>
+#include <poll.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -17,12 +18,14 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/fd.h"
 #include "runtime/base/mem.h"
+#include "runtime/rendezvous/auth_wire.h"
 #include "runtime/rendezvous/rdv_wire.h"
 
 #define MAX_MEMBERS 16
 #define LONG_MS     20000u
 
 static const struct token token_a = {{1, 2, 3}};
+static const struct token token_b = {{1, 2, 4}};
 
 struct world {
     struct rdv_server *server;
@@ -125,6 +128,17 @@ static void member_join(struct member *m)
     assert_int_equal(pthread_join(m->thread, NULL), 0);
 }
 
+/* Until n members have joined; the deadline is the test's own. */
+static void wait_joined(const struct world *w, uint32_t n)
+{
+    uint64_t deadline = in_ms(LONG_MS);
+
+    while (rdv_server_joined(w->server) < n) {
+        assert_true(clock_left_ms(deadline) > 0);
+        (void)poll(NULL, 0, 1); /* the count has no event of its own */
+    }
+}
+
 static void two_rounds_for_1_to_16_members(void **state)
 {
     static const uint32_t sizes[] = {1, 2, 3, 5, 8, 16};
@@ -147,10 +161,408 @@ static void two_rounds_for_1_to_16_members(void **state)
     }
 }
 
+static void a_late_member_completes_the_round(void **state)
+{
+    struct world w = world_up(3);
+    struct member m[3];
+
+    (void)state;
+    member_go(&m[0], &w, 0, 3, LONG_MS);
+    member_go(&m[2], &w, 2, 3, LONG_MS);
+    wait_joined(&w, 2);
+    member_go(&m[1], &w, 1, 3, LONG_MS);
+    for (int i = 0; i < 3; i++) {
+        member_join(&m[i]);
+        assert_int_equal(m[i].rc, 0);
+    }
+    rdv_server_stop(w.server);
+}
+
+static void members_may_come_before_the_server(void **state)
+{
+    struct world w = world_up(2);
+    struct member m[2];
+    struct err err = ERR_INIT;
+    int fd = -1;
+
+    (void)state;
+    rdv_server_stop(w.server); /* its port is free now, and known */
+    member_go(&m[0], &w, 0, 2, LONG_MS);
+    member_go(&m[1], &w, 1, 2, LONG_MS);
+    assert_int_equal(tcp_listen("127.0.0.1", w.port, &fd, NULL, &err), 0);
+    assert_int_equal(rdv_server_start(fd, &w.id, 2, &w.server, &err), 0);
+    for (int i = 0; i < 2; i++) {
+        member_join(&m[i]);
+        assert_int_equal(m[i].rc, 0);
+    }
+    rdv_server_stop(w.server);
+}
+
+static void strangers_are_refused_and_told_why(void **state)
+{
+    static const struct {
+        const struct token *token;
+        const char *job;
+        uint32_t generation, rank, size;
+        int rc;
+        const char *says;
+    } t[] = {
+        {&token_b, "ns/demo/uid", 0, 0, 2, -EACCES, "another token"},
+        {&token_a, "ns/other/uid", 0, 0, 2, -EPROTO,
+         "another job than \"ns/other/uid\""},
+        {&token_a, "ns/demo/uid", 1, 0, 2, -ESTALE,
+         "peer is of generation 0, this end of generation 1"},
+        {&token_a, "ns/demo/uid", 0, 2, 2, -EINVAL, "rank 2 is not below size 2"},
+        {&token_a, "ns/demo/uid", 0, 0, 3, -EINVAL,
+         "comes with size 3, but this world has size 2"},
+    };
+    struct world w = world_up(2);
+    struct member m[2];
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(t); i++) {
+        struct world as = {NULL, w.port, {t[i].token, t[i].job, t[i].generation}};
+        struct rdv_client *c = NULL;
+        struct err err = ERR_INIT;
+        int rc = connect_as(&as, t[i].rank, t[i].size, LONG_MS, &c, &err);
+
+        if (rc != t[i].rc || !strstr(err.text, t[i].says))
+            print_error("%zu: rc %d: %s\n", i, rc, err.text);
+        assert_int_equal(rc, t[i].rc);
+        assert_non_null(strstr(err.text, t[i].says));
+        assert_null(c);
+    }
+    assert_int_equal(rdv_server_joined(w.server), 0);
+    for (uint32_t r = 0; r < 2; r++) /* and the world goes on */
+        member_go(&m[r], &w, r, 2, LONG_MS);
+    for (int r = 0; r < 2; r++) {
+        member_join(&m[r]);
+        assert_int_equal(m[r].rc, 0);
+    }
+    rdv_server_stop(w.server);
+}
+
+static void silent_and_babbling_peers_block_nobody(void **state)
+{
+    static const char http[] =
+        "GET / HTTP/1.1\r\nHost: localhost\r\nUser-Agent: probe\r\n"
+        "Accept: everything, anything\r\n\r\n";
+    struct world w = world_up(4);
+    struct member m[4];
+    int silent[32], babble = -1;
+    char answer[AUTH_REPLY_BYTES + 1];
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(silent); i++)
+        assert_int_equal(
+            tcp_connect("127.0.0.1", w.port, in_ms(LONG_MS), false, &silent[i], NULL),
+            0);
+    for (size_t i = 1; i < ARRAY_LEN(silent); i += 2) /* half a hello */
+        assert_int_equal(fd_write_full(silent[i], "HVD1", 4, in_ms(LONG_MS)), 0);
+    assert_int_equal(
+        tcp_connect("127.0.0.1", w.port, in_ms(LONG_MS), false, &babble, NULL), 0);
+    assert_int_equal(fd_write_full(babble, http, sizeof(http) - 1, in_ms(LONG_MS)), 0);
+    for (uint32_t r = 0; r < 4; r++)
+        member_go(&m[r], &w, r, 4, LONG_MS);
+    for (int r = 0; r < 4; r++) {
+        member_join(&m[r]);
+        assert_int_equal(m[r].rc, 0);
+    }
+    /* The babbler got a refusal without a MAC and then the end. */
+    assert_int_equal(fd_read_full(babble, answer, AUTH_REPLY_BYTES, in_ms(LONG_MS)), 0);
+    assert_int_equal(fd_read_full(babble, answer, 1, in_ms(LONG_MS)), -EPIPE);
+    fd_close(&babble);
+    rdv_server_stop(w.server);
+    for (size_t i = 0; i < ARRAY_LEN(silent); i++)
+        fd_close(&silent[i]);
+}
+
+static void a_timeout_names_who_is_missing(void **state)
+{
+    struct world w = world_up(8);
+    struct rdv_client *c[8] = {NULL};
+    struct member m[8];
+    uint8_t **blobs = NULL;
+    uint32_t *sizes = NULL;
+    struct err err = ERR_INIT;
+
+    (void)state;
+    for (uint32_t r = 0; r < 8; r++) /* 1, 3 and 5 stay away, 6 and 7 join only */
+        if (r != 1 && r != 3 && r != 5)
+            assert_int_equal(connect_as(&w, r, 8, LONG_MS, &c[r], &err), 0);
+    rdv_client_close(TAKE(c[6]));
+    assert_int_equal(
+        rdv_client_exchange(c[0], "x", 1, in_ms(100), &blobs, &sizes, &err),
+        -ETIMEDOUT);
+    assert_null(blobs);
+    assert_non_null(strstr(err.text, "waited 0.1 s for ranks 1-7 (of 8)"));
+    assert_non_null(strstr(err.text, "; had connected and was lost: 6"));
+    assert_non_null(strstr(err.text, "; connected but not yet there: 2, 4, 7"));
+
+    /* Who gave up has given nothing; it may try again, and the round can still succeed.
+     */
+    for (uint32_t r = 0; r < 8; r++)
+        rdv_client_close(TAKE(c[r]));
+    for (uint32_t r = 0; r < 8; r++)
+        member_go(&m[r], &w, r, 8, LONG_MS);
+    for (int r = 0; r < 8; r++) {
+        member_join(&m[r]);
+        assert_int_equal(m[r].rc, 0);
+    }
+    rdv_server_stop(w.server);
+}
+
+static void one_missing_rank_is_named_alone(void **state)
+{
+    struct world w = world_up(2);
+    struct member m;
+
+    (void)state;
+    member_go(&m, &w, 1, 2, 200);
+    member_join(&m);
+    assert_int_equal(m.rc, -ETIMEDOUT);
+    assert_non_null(strstr(m.err.text, " s for rank 0 (of 2)"));
+    rdv_server_stop(w.server);
+}
+
+static void a_second_try_after_a_timeout_succeeds(void **state)
+{
+    struct world w = world_up(2);
+    struct rdv_client *c = NULL;
+    struct member m;
+    uint8_t blob[5000];
+    uint8_t **blobs = NULL;
+    uint32_t *sizes = NULL;
+    struct err err = ERR_INIT;
+
+    (void)state;
+    assert_int_equal(connect_as(&w, 0, 2, LONG_MS, &c, &err), 0);
+    assert_int_equal(rdv_client_exchange(c, "x", 1, in_ms(20), &blobs, &sizes, &err),
+                     -ETIMEDOUT);
+    member_go(&m, &w, 1, 2, LONG_MS);
+    for (uint32_t round = 0; round < 2; round++) {
+        uint32_t n = blob_for(0, round, blob);
+
+        assert_int_equal(
+            rdv_client_exchange(c, blob, n, in_ms(LONG_MS), &blobs, &sizes, &err), 0);
+        mem_free(blobs);
+    }
+    member_join(&m);
+    assert_int_equal(m.rc, 0);
+    assert_string_equal(rdv_client_local_addr(c), "127.0.0.1");
+    rdv_client_close(c);
+    rdv_server_stop(w.server);
+}
+
+static void a_rank_given_twice_is_told(void **state)
+{
+    struct world w = world_up(2);
+    struct rdv_client *first = NULL, *second = NULL;
+    struct member m[2];
+    uint8_t **blobs = NULL;
+    uint32_t *sizes = NULL;
+    struct err err = ERR_INIT;
+
+    (void)state;
+    assert_int_equal(connect_as(&w, 0, 2, LONG_MS, &first, &err), 0);
+    assert_int_equal(connect_as(&w, 0, 2, LONG_MS, &second, &err), 0);
+    assert_int_equal(
+        rdv_client_exchange(first, "x", 1, in_ms(LONG_MS), &blobs, &sizes, &err),
+        -ESTALE);
+    assert_non_null(strstr(err.text, "rank 0 connected again from 127.0.0.1"));
+    assert_int_equal(
+        rdv_client_exchange(first, "x", 1, in_ms(LONG_MS), &blobs, &sizes, &err),
+        -EPIPE);
+    assert_int_equal(rdv_server_joined(w.server), 1); /* distinct members */
+    rdv_client_close(first);
+    rdv_client_close(second);
+    for (uint32_t r = 0; r < 2; r++)
+        member_go(&m[r], &w, r, 2, LONG_MS);
+    for (int r = 0; r < 2; r++) {
+        member_join(&m[r]);
+        assert_int_equal(m[r].rc, 0);
+    }
+    rdv_server_stop(w.server);
+}
+
+static void a_member_that_dies_takes_its_blob_along(void **state)
+{
+    struct world w = world_up(2);
+    struct rdv_client *c = NULL;
+    struct member m[2];
+    uint8_t **blobs = NULL;
+    uint32_t *sizes = NULL;
+    struct err err = ERR_INIT;
+
+    (void)state;
+    /* Rank 1 gives "dead" and is gone before rank 0 comes; its next self gives
+     * something else. */
+    assert_int_equal(connect_as(&w, 1, 2, LONG_MS, &c, &err), 0);
+    assert_int_equal(rdv_client_exchange(c, "dead", 4, in_ms(20), &blobs, &sizes, &err),
+                     -ETIMEDOUT);
+    rdv_client_close(c);
+    for (uint32_t r = 0; r < 2; r++)
+        member_go(&m[r], &w, r, 2, LONG_MS);
+    for (int r = 0; r < 2; r++) {
+        member_join(&m[r]);
+        assert_int_equal(m[r].rc, 0); /* the blobs are checked there */
+    }
+    /* The rounds are over: who comes now is told so. */
+    struct member late;
+    member_go(&late, &w, 1, 2, LONG_MS);
+    member_join(&late);
+    assert_int_equal(late.rc, -ESTALE);
+    assert_non_null(strstr(late.err.text, "asks for round 0, which has ended"));
+    rdv_server_stop(w.server);
+}
+
+static void a_failure_reaches_waiting_and_later_members(void **state)
+{
+    struct world w = world_up(3);
+    struct member m[3];
+
+    (void)state;
+    member_go(&m[0], &w, 0, 3, LONG_MS);
+    member_go(&m[1], &w, 1, 3, LONG_MS);
+    wait_joined(&w, 2);
+    rdv_server_fail(w.server, "rank 2 on h exited with code 3");
+    rdv_server_fail(w.server, "a later cause does not count");
+    member_go(&m[2], &w, 2, 3, LONG_MS);
+    for (int r = 0; r < 3; r++) {
+        member_join(&m[r]);
+        assert_int_equal(m[r].rc, -ECANCELED);
+        assert_string_equal(m[r].err.text, "rank 2 on h exited with code 3");
+    }
+    rdv_server_stop(w.server);
+}
+
+static void stopping_tells_who_waits(void **state)
+{
+    struct world w = world_up(2);
+    struct member m;
+
+    (void)state;
+    member_go(&m, &w, 0, 2, LONG_MS);
+    wait_joined(&w, 1);
+    rdv_server_stop(w.server);
+    member_join(&m);
+    /* It was told, or its PUT was still on the way when the server closed. */
+    assert_true(m.rc == -ECANCELED || m.rc == -EPIPE);
+    rdv_server_stop(NULL);
+}
+
+/* Rank 0 in a hurry: it serves, has its own answer, and stops at once. */
+static void the_last_round_arrives_although_the_server_stops(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 50; i++) {
+        struct world w = world_up(4);
+        struct member m[4];
+
+        for (uint32_t r = 0; r < 4; r++)
+            member_go(&m[r], &w, r, 4, LONG_MS);
+        member_join(&m[0]);
+        assert_int_equal(m[0].rc, 0);
+        rdv_server_stop(w.server);
+        for (int r = 1; r < 4; r++) {
+            member_join(&m[r]);
+            assert_int_equal(m[r].rc, 0);
+        }
+    }
+}
+
+static void a_server_that_hangs_is_told_as_such(void **state)
+{
+    struct world w = {.id = {&token_a, "ns/demo/uid", 0}};
+    struct rdv_client *c = NULL;
+    struct err err = ERR_INIT;
+    int fd = -1;
+
+    (void)state;
+    assert_int_equal(tcp_listen("127.0.0.1", 0, &fd, &w.port, &err), 0);
+    assert_int_equal(connect_as(&w, 0, 2, 100, &c, &err), -ETIMEDOUT); /* no accept */
+    assert_non_null(strstr(err.text, "silent during the handshake"));
+    assert_non_null(strstr(err.text, "rendezvous server 127.0.0.1 port"));
+    fd_close(&fd);
+    assert_int_equal(connect_as(&w, 0, 2, 100, &c, &err), -ETIMEDOUT); /* no listener */
+    assert_non_null(strstr(err.text, "refused"));
+}
+
+static void the_thread_takes_no_signal_and_leaves_no_descriptor(void **state)
+{
+    (void)state;
+    int before = dup(0);
+    struct world w = world_up(2);
+    struct member m[2];
+    sigset_t mine, now;
+
+    assert_int_equal(pthread_sigmask(SIG_SETMASK, NULL, &mine), 0);
+    for (uint32_t r = 0; r < 2; r++)
+        member_go(&m[r], &w, r, 2, LONG_MS);
+    for (int r = 0; r < 2; r++)
+        member_join(&m[r]);
+    rdv_server_stop(w.server);
+    assert_int_equal(pthread_sigmask(SIG_SETMASK, NULL, &now), 0);
+    for (int sig = 1; sig < 32; sig++)
+        assert_int_equal(sigismember(&mine, sig), sigismember(&now, sig));
+    (void)close(before);
+    int after = dup(0);
+    assert_int_equal(before, after);
+    (void)close(after);
+}
+
+static void nonsense_arguments_are_refused(void **state)
+{
+    struct auth_id id = {&token_a, "j", 0};
+    struct rdv_server *s = NULL;
+    struct rdv_client *c = NULL;
+    struct world w;
+    struct err err = ERR_INIT;
+    static uint8_t big[RDV_MAX_BLOB_BYTES + 1];
+    uint8_t **blobs;
+    uint32_t *sizes;
+    uint16_t port;
+    int fd = -1;
+
+    (void)state;
+    assert_int_equal(tcp_listen("127.0.0.1", 0, &fd, &port, &err), 0);
+    assert_int_equal(rdv_server_start(fd, &id, 0, &s, &err), -EINVAL);
+    assert_null(s);
+    assert_int_equal(rdv_server_start(-1, &id, 1, &s, &err), -EBADF);
+    fd_close(&fd); /* was not taken over */
+    w = world_up(1);
+    assert_int_equal(connect_as(&w, 0, 1, LONG_MS, &c, &err), 0);
+    assert_int_equal(
+        rdv_client_exchange(c, big, sizeof(big), in_ms(1000), &blobs, &sizes, &err),
+        -EINVAL);
+    assert_int_equal(rdv_client_exchange(c, big, RDV_MAX_BLOB_BYTES, in_ms(LONG_MS),
+                                         &blobs, &sizes, &err),
+                     0);
+    assert_int_equal(sizes[0], RDV_MAX_BLOB_BYTES);
+    mem_free(blobs);
+    rdv_client_close(c);
+    rdv_server_stop(w.server);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(two_rounds_for_1_to_16_members),
+        cmocka_unit_test(a_late_member_completes_the_round),
+        cmocka_unit_test(members_may_come_before_the_server),
+        cmocka_unit_test(strangers_are_refused_and_told_why),
+        cmocka_unit_test(silent_and_babbling_peers_block_nobody),
+        cmocka_unit_test(a_timeout_names_who_is_missing),
+        cmocka_unit_test(one_missing_rank_is_named_alone),
+        cmocka_unit_test(a_second_try_after_a_timeout_succeeds),
+        cmocka_unit_test(a_rank_given_twice_is_told),
+        cmocka_unit_test(a_member_that_dies_takes_its_blob_along),
+        cmocka_unit_test(a_failure_reaches_waiting_and_later_members),
+        cmocka_unit_test(stopping_tells_who_waits),
+        cmocka_unit_test(the_last_round_arrives_although_the_server_stops),
+        cmocka_unit_test(a_server_that_hangs_is_told_as_such),
+        cmocka_unit_test(the_thread_takes_no_signal_and_leaves_no_descriptor),
+        cmocka_unit_test(nonsense_arguments_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
