@@ -24,35 +24,16 @@
 #include "runtime/base/fd.h"
 #include "runtime/base/log.h"
 #include "runtime/base/mem.h"
-#include "runtime/base/sha256.h"
-#include "runtime/launch/channel.h"
+#include "runtime/launch/conn.h"
 #include "runtime/launch/core/meet.h"
-#include "runtime/rendezvous/auth_wire.h"
 #include "runtime/rendezvous/rendezvous.h"
 
-#define HANDSHAKE_NS (10 * NS_PER_S)
-#define PROGRESS_NS  (10 * NS_PER_S)
+#define PROGRESS_NS (10 * NS_PER_S)
 #define LINGER_NS                                                                      \
     (20 * NS_PER_S) /* for agents to stop their ranks: 5 s + 10 s, and close */
 #define ABSENT_NS                                                                      \
-    (5 * NS_PER_S)       /* for agents that come after a failure before the start */
-#define SPARE_CONNS   64 /* strangers and restarts, beside one per worker */
-#define ADDRESS_BYTES 64
-
-enum phase { PHASE_HELLO, PHASE_PROOF, PHASE_OPEN };
-
-struct conn {
-    int fd; /* while shaking hands; later the channel's */
-    enum phase phase;
-    uint64_t deadline_ns;
-    uint8_t hello[AUTH_HELLO_BYTES], reply[AUTH_REPLY_BYTES], proof[AUTH_PROOF_BYTES];
-    size_t n;
-    struct channel channel;
-    int64_t worker; /* -1: has not introduced itself */
-    bool is_closing, is_refused;
-    char address[ADDRESS_BYTES];
-};
-
+    (5 * NS_PER_S)     /* for agents that come after a failure before the start */
+#define SPARE_CONNS 64 /* strangers and restarts, beside one per worker */
 struct hub {
     pthread_t thread;
     struct agent_env env;
@@ -60,8 +41,8 @@ struct hub {
     uint64_t peer_timeout_ns, progress_ns, linger_ns, absent_ns;
     int listen_fd, wake[2];
     uint16_t rdv_port, master_port;
-    char own_address[ADDRESS_BYTES]; /* as other workers reach us; 127.0.0.1 until one
-                                        came */
+    char own_address[CONN_ADDRESS_BYTES]; /* as other workers reach us; 127.0.0.1 until
+                                        one came */
     struct rdv_server *server;
     struct meet meet;
     uint32_t n_broken; /* agents that have failed before they were here */
@@ -75,22 +56,6 @@ static struct auth_id hub_id(const struct hub *h)
 {
     return (struct auth_id){
         .token = &h->token, .job_id = h->env.job_id, .generation = h->env.generation};
-}
-
-/* "::ffff:10.0.0.1" of a dual-stack socket -> "10.0.0.1". */
-static void plain_address(char *s)
-{
-    if (!strncmp(s, "::ffff:", 7) && strchr(s, '.'))
-        memmove(s, s + 7, strlen(s + 7) + 1);
-}
-
-static void conn_free(struct conn *c)
-{
-    if (c->phase == PHASE_OPEN)
-        channel_release(&c->channel);
-    else
-        fd_close(&c->fd);
-    mem_free(c);
 }
 
 static void conn_close(struct hub *h, struct conn *c, const char *why)
@@ -110,89 +75,20 @@ static void accept_all(struct hub *h)
 {
     int fd;
     while (h->n < h->max && tcp_accept(h->listen_fd, &fd) == 0) {
-        struct conn *c = mem_zalloc(sizeof(*c));
-        if (!c) {
-            (void)close(fd);
+        struct conn *c = conn_new(fd);
+        if (!c)
             return;
-        }
-        c->fd = fd;
-        c->worker = -1;
-        c->deadline_ns = clock_now_ns() + HANDSHAKE_NS;
-        if (tcp_peer_addr(fd, c->address, sizeof(c->address)) < 0)
-            (void)snprintf(c->address, sizeof(c->address), "127.0.0.1");
-        plain_address(c->address);
         h->conns[h->n++] = c;
     }
-}
-
-/* The address that other workers can use for this host: our end of their connection. */
-static void learn_own_address(struct hub *h, int fd)
-{
-    char own[ADDRESS_BYTES];
-    if (tcp_local_addr(fd, own, sizeof(own)) < 0)
-        return;
-    plain_address(own);
-    if (strncmp(own, "127.", 4) != 0 && strcmp(own, "::1") != 0)
-        (void)snprintf(h->own_address, sizeof(h->own_address), "%s", own);
-}
-
-/* Reads up to want bytes of a handshake message. 1 complete, 0 more to come, -errno. */
-static int read_part(struct conn *c, uint8_t *p, size_t want)
-{
-    ssize_t n = read(c->fd, p + c->n, want - c->n);
-    if (n < 0)
-        return errno == EAGAIN || errno == EINTR ? 0 : -errno;
-    if (n == 0)
-        return -EPIPE;
-    c->n += (size_t)n;
-    return c->n == want;
-}
-
-static int shake_hello(struct hub *h, struct conn *c, struct err *err)
-{
-    struct auth_id id = hub_id(h);
-    uint8_t nonce[AUTH_NONCE_BYTES];
-    int rc = read_part(c, c->hello, sizeof(c->hello));
-    if (rc <= 0)
-        return rc;
-    if ((rc = random_bytes(nonce, sizeof(nonce))) < 0)
-        return rc;
-    rc = auth_wire_reply(&id, ROLE_AGENT_HUB, ROLE_AGENT, c->hello, nonce, c->reply,
-                         err);
-    /* 76 bytes fit the empty buffer of a new connection */
-    if (write(c->fd, c->reply, sizeof(c->reply)) != (ssize_t)sizeof(c->reply)
-        && rc == 0)
-        rc = -EPIPE;
-    c->n = 0;
-    c->phase = PHASE_PROOF;
-    return rc;
-}
-
-static int shake_proof(struct hub *h, struct conn *c, struct err *err)
-{
-    struct auth_id id = hub_id(h);
-    struct auth_session session;
-    int rc = read_part(c, c->proof, sizeof(c->proof));
-    if (rc <= 0)
-        return rc;
-    rc = auth_wire_check(&id, c->hello, c->reply, c->proof, err);
-    if (rc < 0)
-        return rc;
-    auth_wire_session(&id, c->hello, c->reply, true, &session);
-    channel_init(&c->channel, c->fd, &session, MESSAGE_TO_HUB_MAX_BYTES,
-                 clock_now_ns());
-    memset(&session, 0, sizeof(session));
-    c->phase = PHASE_OPEN;
-    c->deadline_ns = UINT64_MAX;
-    learn_own_address(h, c->fd);
-    return 0;
 }
 
 static void shake_hands(struct hub *h, struct conn *c)
 {
     struct err err = ERR_INIT;
-    int rc =
-        c->phase == PHASE_HELLO ? shake_hello(h, c, &err) : shake_proof(h, c, &err);
+    struct auth_id id = hub_id(h);
+    int rc = conn_shake(c, &id, &err);
+    if (rc > 0)
+        conn_own_address(c, h->own_address, sizeof(h->own_address));
     if (rc >= 0)
         return;
     if (err.code)
@@ -472,27 +368,40 @@ static bool is_all_said(const struct hub *h, uint64_t now_ns)
            || meet_present(&h->meet) + h->n_broken >= h->meet.workers;
 }
 
+static uint64_t next_deadline(struct hub *h, bool has_ended, uint64_t now_ns)
+{
+    uint64_t due = min_u64(tick(h, now_ns), meet_deadline_ns(&h->meet));
+    if (h->meet.state == MEET_WAITING)
+        due = min_u64(due, h->progress_ns);
+    if (has_ended)
+        due = min_u64(due, h->linger_ns);
+    if (has_ended && now_ns < h->absent_ns)
+        due = min_u64(due, h->absent_ns);
+    return due;
+}
+
+static void fill_fds(struct hub *h)
+{
+    int listen_fd = h->n < h->max ? h->listen_fd : -1;
+    h->fds[0] = (struct pollfd){.fd = h->wake[0], .events = POLLIN};
+    h->fds[1] = (struct pollfd){.fd = listen_fd, .events = POLLIN};
+    for (size_t i = 0; i < h->n; i++) {
+        struct conn *c = h->conns[i];
+        h->fds[2 + i] = (struct pollfd){.fd = c->fd, .events = POLLIN};
+        if (c->phase == PHASE_OPEN)
+            h->fds[2 + i] = (struct pollfd){.fd = c->channel.fd,
+                                            .events = channel_events(&c->channel)};
+    }
+}
+
 /* One turn; false when the thread is to end. */
 static bool turn(struct hub *h)
 {
     bool has_ended = h->meet.state == MEET_STOPPED || h->meet.state == MEET_FINISHED;
-    uint64_t now = clock_now_ns(), due = tick(h, now);
+    uint64_t now = clock_now_ns(), due = next_deadline(h, has_ended, now);
     if (has_ended && (now >= h->linger_ns || is_all_said(h, now)))
         return false;
-    due = min_u64(due, meet_deadline_ns(&h->meet));
-    due = min_u64(due, has_ended ? h->linger_ns : UINT64_MAX);
-    due = min_u64(due, has_ended && now < h->absent_ns ? h->absent_ns : UINT64_MAX);
-    due = min_u64(due, h->meet.state == MEET_WAITING ? h->progress_ns : UINT64_MAX);
-    h->fds[0] = (struct pollfd){.fd = h->wake[0], .events = POLLIN};
-    h->fds[1] =
-        (struct pollfd){.fd = h->n < h->max ? h->listen_fd : -1, .events = POLLIN};
-    for (size_t i = 0; i < h->n; i++) {
-        struct conn *c = h->conns[i];
-        bool is_open = c->phase == PHASE_OPEN;
-        h->fds[2 + i] =
-            (struct pollfd){.fd = is_open ? c->channel.fd : c->fd,
-                            .events = is_open ? channel_events(&c->channel) : POLLIN};
-    }
+    fill_fds(h);
     size_t polled = h->n;
     int ready = poll(h->fds, 2 + polled, clock_left_ms(due));
     if (ready > 0 && h->fds[0].revents)

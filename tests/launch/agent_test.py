@@ -439,6 +439,7 @@ def test_pid_1_reaps_orphans_and_hears_signals(folder):
                       f"[ $z = 0 ] && break; sleep 0.05; done; echo zombies=$z pid1=$(tr '\\0' ' ' < /proc/1/cmdline); "
                       + loop(folder), prefix=("unshare", "--pid", "--fork", "--mount-proc", "--kill-child"))
     job.ranks_up(1)
+    wait_until("its line", lambda: "pid1=" in agent.out)
     has(agent.out, "zombies=0 pid1=" + AGENT)
     inner = wait_until("the agent", lambda: subprocess.run(
         ["pgrep", "-P", str(agent.pid)], capture_output=True, text=True, check=False).stdout.split())
