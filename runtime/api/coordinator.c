@@ -29,7 +29,7 @@
 #include "runtime/base/mem.h"
 
 static const uint64_t NAP_MIN_NS = 500000, NAP_MAX_NS = 50 * NS_PER_MS;
-static const uint64_t SPIN_NS = 100000, SPIN_SHARED_NS = 20000;
+static const uint64_t SPIN_NS = 100000, SPIN_CROWDED_NS = 20000;
 static const uint64_t FOREVER_NS = 3600 * NS_PER_S;
 
 static struct timespec to_timespec(uint64_t ns)
@@ -145,7 +145,7 @@ int coordinator_submit(struct coordinator *co, struct op *op, struct err *err)
 
 static void drive(struct coordinator *co, const struct op *op, uint64_t deadline_ns)
 {
-    uint64_t spin_ns = co->should_yield ? SPIN_SHARED_NS : SPIN_NS;
+    uint64_t spin_ns = co->is_crowded ? SPIN_CROWDED_NS : SPIN_NS;
     uint64_t spin_until = clock_now_ns() + spin_ns;
 
     while (op_status(op) == HVD_IN_PROGRESS) {
@@ -159,8 +159,7 @@ static void drive(struct coordinator *co, const struct op *op, uint64_t deadline
         if (now >= deadline_ns || is_over(co))
             return;
         if (now < spin_until) {
-            if (co->should_yield)
-                (void)sched_yield();
+            (void)sched_yield(); /* the peer may wait for this very processor */
             continue;
         }
         block_for_frames(co, earlier(deadline_ns, atomic_load(&co->next_ns)));
@@ -285,7 +284,7 @@ int coordinator_new(uint32_t rank,
     co->rank = rank;
     co->size = size;
     co->settings = *s;
-    co->should_yield = n_cpus > 0 && local_size > (uint32_t)n_cpus;
+    co->is_crowded = n_cpus > 0 && local_size > (uint32_t)n_cpus;
     co->stall.warn_ns = s->stall_warn_ns;
     co->stall.fail_ns = s->stall_fail_ns;
     co->stall_next_ns = UINT64_MAX;

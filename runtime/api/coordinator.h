@@ -21,7 +21,7 @@ struct coordinator {
     struct settings settings;
     struct control *control; /* the world's */
     struct backend *backend; /* the world's */
-    bool should_yield;       /* more ranks than processors: spinning gives way */
+    bool is_crowded;         /* more ranks than processors here: spin shortly */
 
     struct tensor_queue queue; /* own lock */
 

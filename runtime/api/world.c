@@ -38,7 +38,7 @@ static const char *env_get(void *arg, const char *name)
     return getenv(name);
 }
 
-static int read_place(struct world *w, struct err *err)
+static int read_place(struct world *w, struct meeting *meeting, struct err *err)
 {
     char tag[32], why[512] = "";
     int r = settings_read(env_get, NULL, &w->settings, err);
@@ -52,13 +52,18 @@ static int read_place(struct world *w, struct err *err)
     (void)snprintf(tag, sizeof(tag), "rank %u", w->contract.place.rank);
     log_set_tag("ringmaster", tag);
     log_info("found this process' place", "%s", why);
+    if (!w->contract.hostname[0]) /* foreign launchers do not say */
+        (void)gethostname(w->contract.hostname, sizeof(w->contract.hostname) - 1);
     if (w->contract.place.size == 1)
         return 0;
-    if (w->contract.token_source == TOKEN_WEAK && w->contract.place.rank == 0)
+    if (w->contract.token_source == TOKEN_WEAK && w->contract.place.rank == 0
+        && !meeting->has_warned) {
+        meeting->has_warned = true;
         log_warn(
             "the launcher gives no secret: ranks recognise each other, but somebody on "
             "this network who guesses the job's parameters could join it",
             "launcher=%s", launcher_name(w->contract.launcher));
+    }
     return token_from_contract(&w->contract, &w->token, err);
 }
 
@@ -373,7 +378,7 @@ int world_form(uint64_t start_timeout_ns,
     w->refs = 1;
     w->forming = &f;
     contract_init(&w->contract);
-    r = read_place(w, err);
+    r = read_place(w, meeting, err);
     if (r == 0) {
         f.deadline_ns =
             clock_now_ns()

@@ -31,6 +31,7 @@ struct meeting {
     /* Rank 0's own server where the launcher has none. It outlives worlds: a rank that
      * starts its next world may be ahead of rank 0. */
     struct rdv_server *server;
+    bool has_warned; /* of a launcher that gives no secret */
     /* Where the last world has met, and how many rounds that server has seen. */
     char host[HOST_NAME_MAX_BYTES];
     uint16_t port;
