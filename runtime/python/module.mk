@@ -45,5 +45,5 @@ stage-python: ## the portable Python packages in $(BUILD)/stage/python
 	@/usr/bin/python3 runtime/python/stage.py $(BUILD)/portable/python $(PY_STAGE) \
 	    $(patsubst runtime/python/%,%,$(PY_SRC)) _hvd/_version.py _hvd/_native.abi3.so \
 	    _hvd/libhvd.so _hvd/libhvd_tf.so
-wheel: stage-python ## the wheel, with the launchers that have been staged
+wheel: stage ## the wheel: Python packages and the launchers as scripts
 	@/usr/bin/python3 runtime/python/mkwheel.py $(PY_STAGE) $(BUILD)/stage/bin $(VERSION) $(WHEEL)

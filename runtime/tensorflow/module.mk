@@ -15,3 +15,6 @@ $(O)/lib/libhvd_tf.so: $(TF_OBJ) $(O)/stub/$(TF_SONAME) $(HVD_LIB) runtime/tenso
 	    $(O)/stub/$(TF_SONAME) $(HVD_LIB) -ldl
 -include $(TF_OBJ:.o=.d)
 ALL_BINS += $(O)/lib/libhvd_tf.so
+
+$(eval $(call archive,tfop,runtime/tensorflow/done.c))
+$(eval $(call unit,tfop,tfop,-ldl))

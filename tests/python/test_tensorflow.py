@@ -1,16 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The TensorFlow operation with PyPI's newest TensorFlow (HVD_TEST_TF: another environment)."""
-
-import os
+"""The TensorFlow operation with PyPI's newest TensorFlow."""
 
 from job import JobTest, venv
 
-TF = os.environ.get("HVD_TEST_TF", "tf")
+TF = "tf"
 
 
 class TensorFlow(JobTest):
     def run_np(self, n, mode, **options):
-        label = f"tensorflow {mode}" + (f" {TF}" if TF != "tf" else "")
+        label = f"tensorflow {mode}"
         options.update(python=venv(TF), label=label, timeout=150, WANT_MODE=mode)
         self.run_checks(n, "tensorflow_ops.py", **options)
 

@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""horovod.torch on 1 to 4 ranks with Debian's PyTorch 1.13 (or HVD_TEST_PYTHON's)."""
-
-import os
+"""horovod.torch on 1 to 4 ranks with Debian's PyTorch 1.13."""
 
 from job import DEBIAN_PYTHON, JobTest
 
-PYTHON = os.environ.get("HVD_TEST_PYTHON", DEBIAN_PYTHON)
+PYTHON = DEBIAN_PYTHON
 
 
 class Torch(JobTest):
