@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Runs the checks named (default: all) and prints TAP with the findings under each, then a summary.
+# shellcheck disable=SC2001
 set -uo pipefail
-cd "$(dirname "$0")"
+cd "$(dirname "$0")" || exit 1
 checks=("$@")
 [ ${#checks[@]} -gt 0 ] || checks=(layers pure sizes symbols format tidied cppcheck shell python docs words)
 passed=0 failed=0 skipped=0 n=0
