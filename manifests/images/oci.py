@@ -15,6 +15,7 @@ bytes: owners, times and order are fixed. `ctr images import`, `podman load` and
   --user UID[:GID]     --entrypoint ARG (repeat)    --env NAME=VALUE (repeat)
   --label NAME=VALUE (repeat)
 """
+
 import argparse
 import fnmatch
 import hashlib
@@ -38,8 +39,11 @@ class Layer:
     """A tar file under construction, with parent folders made as they are needed."""
 
     def __init__(self, out):
-        self.tar = tarfile.open(fileobj=out, mode="w",  # noqa: SIM115 (closed by make_layer)
-                                format=tarfile.PAX_FORMAT)
+        self.tar = tarfile.open(
+            fileobj=out,
+            mode="w",  # noqa: SIM115 (closed by make_layer)
+            format=tarfile.PAX_FORMAT,
+        )
         self.seen = set()
 
     def add(self, path, kind, mode, data=None, size=0, link=""):
@@ -78,8 +82,12 @@ class Layer:
         with tarfile.open(path) as source:
             for info in source:
                 name = without_dot(info.name)
-                if name in ("", ".") or name.startswith(DROPPED) or info.isdev() or \
-                        any(fnmatch.fnmatchcase(name, glob) for glob in excluded):
+                if (
+                    name in ("", ".")
+                    or name.startswith(DROPPED)
+                    or info.isdev()
+                    or any(fnmatch.fnmatchcase(name, glob) for glob in excluded)
+                ):
                     continue
                 info.name = name
                 if info.islnk():
@@ -148,36 +156,59 @@ def main():
             config["Entrypoint"] = args.entrypoint
         if args.label:
             config["Labels"] = dict(args.label)
-        config_blob = json.dumps({
-            "architecture": "amd64", "os": "linux", "config": config,
-            "rootfs": {"type": "layers", "diff_ids": ["sha256:" + layer_digest]},
-        }, sort_keys=True).encode()
+        config_blob = json.dumps(
+            {
+                "architecture": "amd64",
+                "os": "linux",
+                "config": config,
+                "rootfs": {"type": "layers", "diff_ids": ["sha256:" + layer_digest]},
+            },
+            sort_keys=True,
+        ).encode()
 
         def descriptor(kind, digest, size, **more):
-            return dict(mediaType="application/vnd.oci.image." + kind,
-                        digest="sha256:" + digest, size=size, **more)
+            return dict(
+                mediaType="application/vnd.oci.image." + kind, digest="sha256:" + digest, size=size, **more
+            )
 
         config_digest = hashlib.sha256(config_blob).hexdigest()
-        manifest_blob = json.dumps({
-            "schemaVersion": 2, "mediaType": "application/vnd.oci.image.manifest.v1+json",
-            "config": descriptor("config.v1+json", config_digest, len(config_blob)),
-            "layers": [descriptor("layer.v1.tar", layer_digest, layer_size)],
-        }, sort_keys=True).encode()
+        manifest_blob = json.dumps(
+            {
+                "schemaVersion": 2,
+                "mediaType": "application/vnd.oci.image.manifest.v1+json",
+                "config": descriptor("config.v1+json", config_digest, len(config_blob)),
+                "layers": [descriptor("layer.v1.tar", layer_digest, layer_size)],
+            },
+            sort_keys=True,
+        ).encode()
         manifest_digest = hashlib.sha256(manifest_blob).hexdigest()
-        index_blob = json.dumps({
-            "schemaVersion": 2, "mediaType": "application/vnd.oci.image.index.v1+json",
-            "manifests": [descriptor(
-                "manifest.v1+json", manifest_digest, len(manifest_blob),
-                platform={"architecture": "amd64", "os": "linux"},
-                annotations={"io.containerd.image.name": args.name,
-                             "org.opencontainers.image.ref.name": args.name.rsplit(":", 1)[1]})],
-        }, sort_keys=True).encode()
+        index_blob = json.dumps(
+            {
+                "schemaVersion": 2,
+                "mediaType": "application/vnd.oci.image.index.v1+json",
+                "manifests": [
+                    descriptor(
+                        "manifest.v1+json",
+                        manifest_digest,
+                        len(manifest_blob),
+                        platform={"architecture": "amd64", "os": "linux"},
+                        annotations={
+                            "io.containerd.image.name": args.name,
+                            "org.opencontainers.image.ref.name": args.name.rsplit(":", 1)[1],
+                        },
+                    )
+                ],
+            },
+            sort_keys=True,
+        ).encode()
 
         with tarfile.open(args.out + ".new", "w") as out:
+
             def blob(name, data, size):
                 info = tarfile.TarInfo(name)
                 info.size, info.mode, info.mtime = size, 0o644, EPOCH
                 out.addfile(info, data)
+
             layout = b'{"imageLayoutVersion": "1.0.0"}'
             blob("oci-layout", io.BytesIO(layout), len(layout))
             blob("index.json", io.BytesIO(index_blob), len(index_blob))

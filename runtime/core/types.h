@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Element types, operations and their names: the vocabulary shared by API, core and backends.
- * Values are wire and API values (hvd.h repeats them) and never change. */
+/* Element types, operations and their names: the vocabulary shared by API, core and
+ * backends. Values are wire and API values (hvd.h repeats them) and never change. */
 #ifndef RUNTIME_CORE_TYPES_H
 #define RUNTIME_CORE_TYPES_H
 
@@ -9,30 +9,37 @@
 #include <stdint.h>
 
 enum dtype { /* Horovod's order, bfloat16 appended */
-    DT_U8,
-    DT_I8,
-    DT_U16,
-    DT_I16,
-    DT_I32,
-    DT_I64,
-    DT_F16,
-    DT_F32,
-    DT_F64,
-    DT_BOOL,
-    DT_BF16,
-    DT_COUNT
+             DT_U8,
+             DT_I8,
+             DT_U16,
+             DT_I16,
+             DT_I32,
+             DT_I64,
+             DT_F16,
+             DT_F32,
+             DT_F64,
+             DT_BOOL,
+             DT_BF16,
+             DT_COUNT
 };
 enum reduce_op { OP_AVERAGE, OP_SUM, OP_ADASUM, OP_MIN, OP_MAX, OP_PRODUCT, OP_COUNT };
-enum collective { COLL_ALLREDUCE, COLL_ALLGATHER, COLL_BROADCAST, COLL_BARRIER, COLL_COUNT };
+enum collective {
+    COLL_ALLREDUCE,
+    COLL_ALLGATHER,
+    COLL_BROADCAST,
+    COLL_BARRIER,
+    COLL_COUNT
+};
 
 #define TENSOR_MAX_DIMS 8
 #define TENSOR_NAME_MAX 512
 
-size_t dtype_size(enum dtype t);       /* bytes; 0 for a value out of range */
-const char *dtype_name(enum dtype t);  /* "float32" */
-const char *reduce_op_name(enum reduce_op op);   /* "SUM" */
-const char *collective_name(enum collective c);  /* "ALLREDUCE" */
-/* What this version reduces: f16 bf16 f32 f64 i32 i64 (u8 i8 too for broadcast/allgather). */
+size_t dtype_size(enum dtype t);                /* bytes; 0 for a value out of range */
+const char *dtype_name(enum dtype t);           /* "float32" */
+const char *reduce_op_name(enum reduce_op op);  /* "SUM" */
+const char *collective_name(enum collective c); /* "ALLREDUCE" */
+/* What this version reduces: f16 bf16 f32 f64 i32 i64 (u8 i8 too for
+ * broadcast/allgather). */
 bool dtype_reducible(enum dtype t);
 bool reduce_op_supported(enum reduce_op op); /* SUM, AVERAGE so far */
 

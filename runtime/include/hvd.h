@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hvd.h: the C API of Ringmaster's collective runtime (libhvd.so).
  *
- * One process is one rank of one world. hvd_init() finds its place (HOROVOD_*, torchrun, Open MPI,
- * Slurm, single process), meets the other ranks and starts one background thread. Collectives are
- * submitted by name from any thread; ranks may submit in any order; tensors of equal name on all
- * ranks form one operation. A submitted operation ends exactly once: by its callback, by poll or by
- * wait, with a status and, on failure, a sentence that names the cause.
+ * One process is one rank of one world. hvd_init() finds its place (HOROVOD_*,
+ * torchrun, Open MPI, Slurm, single process), meets the other ranks and starts one
+ * background thread. Collectives are submitted by name from any thread; ranks may
+ * submit in any order; tensors of equal name on all ranks form one operation. A
+ * submitted operation ends exactly once: by its callback, by poll or by wait, with a
+ * status and, on failure, a sentence that names the cause.
  *
- * Every function is safe from any thread. Errors: 0 (HVD_OK) or a negative enum hvd_status; the
- * sentence of the calling thread's last failure is hvd_last_error(). */
+ * Every function is safe from any thread. Errors: 0 (HVD_OK) or a negative enum
+ * hvd_status; the sentence of the calling thread's last failure is hvd_last_error(). */
 #ifndef HVD_H
 #define HVD_H
 
@@ -22,54 +23,57 @@ extern "C" {
 #define HVD_API __attribute__((visibility("default")))
 
 enum hvd_status {
-    HVD_OK               = 0,
-    HVD_IN_PROGRESS      = 1,
-    HVD_NOT_INITIALIZED  = -1, /* hvd_init has not been called, or a forked child */
-    HVD_INVALID_ARGUMENT = -2, /* bad arguments, duplicate names, mismatch between ranks */
-    HVD_PRECONDITION     = -3, /* shut down while the operation was pending */
-    HVD_ABORTED          = -4, /* a rank was lost; the world is broken until shutdown + init */
-    HVD_TIMEOUT          = -5, /* hvd_wait's own deadline; the operation goes on */
-    HVD_NO_MEMORY        = -6,
-    HVD_INTERNAL         = -7
+    HVD_OK = 0,
+    HVD_IN_PROGRESS = 1,
+    HVD_NOT_INITIALIZED = -1, /* hvd_init has not been called, or a forked child */
+    HVD_INVALID_ARGUMENT =
+        -2,                /* bad arguments, duplicate names, mismatch between ranks */
+    HVD_PRECONDITION = -3, /* shut down while the operation was pending */
+    HVD_ABORTED = -4, /* a rank was lost; the world is broken until shutdown + init */
+    HVD_TIMEOUT = -5, /* hvd_wait's own deadline; the operation goes on */
+    HVD_NO_MEMORY = -6,
+    HVD_INTERNAL = -7
 };
 
 enum hvd_dtype {
-    HVD_UINT8    = 0,
-    HVD_INT8     = 1,
-    HVD_UINT16   = 2,
-    HVD_INT16    = 3,
-    HVD_INT32    = 4,
-    HVD_INT64    = 5,
-    HVD_FLOAT16  = 6,
-    HVD_FLOAT32  = 7,
-    HVD_FLOAT64  = 8,
-    HVD_BOOL     = 9,
+    HVD_UINT8 = 0,
+    HVD_INT8 = 1,
+    HVD_UINT16 = 2,
+    HVD_INT16 = 3,
+    HVD_INT32 = 4,
+    HVD_INT64 = 5,
+    HVD_FLOAT16 = 6,
+    HVD_FLOAT32 = 7,
+    HVD_FLOAT64 = 8,
+    HVD_BOOL = 9,
     HVD_BFLOAT16 = 10
 };
 
 enum hvd_op { /* as horovod's reduce_op numbers */
-    HVD_AVERAGE = 0,
-    HVD_SUM     = 1,
-    HVD_ADASUM  = 2,
-    HVD_MIN     = 3,
-    HVD_MAX     = 4,
-    HVD_PRODUCT = 5
+              HVD_AVERAGE = 0,
+              HVD_SUM = 1,
+              HVD_ADASUM = 2,
+              HVD_MIN = 3,
+              HVD_MAX = 4,
+              HVD_PRODUCT = 5
 };
 
 #define HVD_MAX_DIMS 8
 
-/* --- life ---------------------------------------------------------------------------------- */
+/* --- life
+ * ---------------------------------------------------------------------------------- */
 
-/* Versioned: set size_bytes to sizeof(struct hvd_config); later fields are taken as 0. NULL means
- * all defaults. */
+/* Versioned: set size_bytes to sizeof(struct hvd_config); later fields are taken as 0.
+ * NULL means all defaults. */
 struct hvd_config {
     size_t size_bytes;
     uint64_t start_timeout_ms; /* 0: HOROVOD_START_TIMEOUT or 30 s */
 };
 /* Idempotent. Blocks until the world has formed or the start timeout has passed. */
 HVD_API int hvd_init(const struct hvd_config *config);
-/* Ends this rank's part: pending operations fail with HVD_PRECONDITION; other ranks that still
- * submit get a sentence. Bounded by 5 s; needs no collective. Idempotent; hvd_init may follow. */
+/* Ends this rank's part: pending operations fail with HVD_PRECONDITION; other ranks
+ * that still submit get a sentence. Bounded by 5 s; needs no collective. Idempotent;
+ * hvd_init may follow. */
 HVD_API int hvd_shutdown(void);
 HVD_API int hvd_is_initialized(void); /* 1 or 0 */
 
@@ -82,22 +86,28 @@ HVD_API int hvd_cross_rank(void);
 HVD_API int hvd_cross_size(void);
 HVD_API int hvd_is_homogeneous(void);
 
-/* --- operations ------------------------------------------------------------------------------ */
+/* --- operations
+ * ------------------------------------------------------------------------------ */
 
 typedef int64_t hvd_handle; /* > 0 */
 
-/* Runs exactly once, on the runtime's thread or inside hvd_wait/hvd_poll of any thread, with no
- * lock of ours held; must not block and must not call hvd_wait. error is NULL on HVD_OK, valid
- * during the call. After it ran, the handle is still to be released. */
+/* Runs exactly once, on the runtime's thread or inside hvd_wait/hvd_poll of any thread,
+ * with no lock of ours held; must not block and must not call hvd_wait. error is NULL
+ * on HVD_OK, valid during the call. After it ran, the handle is still to be released.
+ */
 typedef void (*hvd_done_fn)(void *arg, int status, const char *error);
 
-/* Allgather's output, once its shape is known: returns memory of size_bytes (or NULL: the operation
- * fails with HVD_NO_MEMORY). Same calling rules as hvd_done_fn. */
-typedef void *(*hvd_alloc_fn)(void *arg, int ndim, const int64_t *shape, size_t size_bytes);
+/* Allgather's output, once its shape is known: returns memory of size_bytes (or NULL:
+ * the operation fails with HVD_NO_MEMORY). Same calling rules as hvd_done_fn. */
+typedef void *(*hvd_alloc_fn)(void *arg,
+                              int ndim,
+                              const int64_t *shape,
+                              size_t size_bytes);
 
-/* What every submit shares. name: unique among this rank's pending operations, at most 511 bytes.
- * data, output: host memory, valid until the operation has ended; output may equal data. shape has
- * ndim entries (0: scalar). device: -1 for host memory (others later). ready_event: NULL on CPU. */
+/* What every submit shares. name: unique among this rank's pending operations, at most
+ * 511 bytes. data, output: host memory, valid until the operation has ended; output may
+ * equal data. shape has ndim entries (0: scalar). device: -1 for host memory (others
+ * later). ready_event: NULL on CPU. */
 struct hvd_tensor {
     size_t size_bytes; /* sizeof(struct hvd_tensor) */
     const char *name;
@@ -112,39 +122,55 @@ struct hvd_tensor {
     void *done_arg;
 };
 
-/* Sum or average over all ranks: output = postscale * reduce(prescale * data). dtype f16 bf16 f32
- * f64 i32 i64; AVERAGE of integers divides toward zero. Returns HVD_OK and *ret_handle. */
-HVD_API int hvd_allreduce_async(const struct hvd_tensor *t, int op, double prescale,
-                                double postscale, int process_set, hvd_handle *ret_handle);
-/* Concatenation along dimension 0 in rank order; dimension 0 may differ by rank, the others must
- * not; a 0-d tensor is an error. t->output is not used: memory comes from alloc, or, with alloc
- * NULL, from the runtime: fetch it with hvd_result(), it lives until hvd_release(). */
-HVD_API int hvd_allgather_async(const struct hvd_tensor *t, hvd_alloc_fn alloc,
-                                void *alloc_arg, int process_set,
+/* Sum or average over all ranks: output = postscale * reduce(prescale * data). dtype
+ * f16 bf16 f32 f64 i32 i64; AVERAGE of integers divides toward zero. Returns HVD_OK and
+ * *ret_handle. */
+HVD_API int hvd_allreduce_async(const struct hvd_tensor *t,
+                                int op,
+                                double prescale,
+                                double postscale,
+                                int process_set,
+                                hvd_handle *ret_handle);
+/* Concatenation along dimension 0 in rank order; dimension 0 may differ by rank, the
+ * others must not; a 0-d tensor is an error. t->output is not used: memory comes from
+ * alloc, or, with alloc NULL, from the runtime: fetch it with hvd_result(), it lives
+ * until hvd_release(). */
+HVD_API int hvd_allgather_async(const struct hvd_tensor *t,
+                                hvd_alloc_fn alloc,
+                                void *alloc_arg,
+                                int process_set,
                                 hvd_handle *ret_handle);
 /* output on every rank = data of root_rank (a global rank). */
-HVD_API int hvd_broadcast_async(const struct hvd_tensor *t, int root_rank,
-                                int process_set, hvd_handle *ret_handle);
-/* Returns when all ranks have entered. t: only name and done are used; others may be 0. */
-HVD_API int hvd_barrier_async(const struct hvd_tensor *t, int process_set,
-                              hvd_handle *ret_handle);
+HVD_API int hvd_broadcast_async(const struct hvd_tensor *t,
+                                int root_rank,
+                                int process_set,
+                                hvd_handle *ret_handle);
+/* Returns when all ranks have entered. t: only name and done are used; others may be 0.
+ */
+HVD_API int
+hvd_barrier_async(const struct hvd_tensor *t, int process_set, hvd_handle *ret_handle);
 
 /* HVD_IN_PROGRESS, or the final status. Never blocks. */
 HVD_API int hvd_poll(hvd_handle h);
-/* Waits for the end; timeout_ms < 0: as long as it takes (the runtime's own failure detection
- * bounds it). HVD_TIMEOUT when the time is over. On failure hvd_last_error() has the sentence. */
+/* Waits for the end; timeout_ms < 0: as long as it takes (the runtime's own failure
+ * detection bounds it). HVD_TIMEOUT when the time is over. On failure hvd_last_error()
+ * has the sentence. */
 HVD_API int hvd_wait(hvd_handle h, int64_t timeout_ms);
-/* The output of an allgather that the runtime allocated; pointers valid until hvd_release. shape has
- * room for HVD_MAX_DIMS. HVD_IN_PROGRESS when not ended. */
-HVD_API int hvd_result(hvd_handle h, void **ret_data, int *ret_ndim, int64_t *ret_shape);
-/* Gives the handle back; a pending operation goes on and its buffers must stay valid until done. */
+/* The output of an allgather that the runtime allocated; pointers valid until
+ * hvd_release. shape has room for HVD_MAX_DIMS. HVD_IN_PROGRESS when not ended. */
+HVD_API int
+hvd_result(hvd_handle h, void **ret_data, int *ret_ndim, int64_t *ret_shape);
+/* Gives the handle back; a pending operation goes on and its buffers must stay valid
+ * until done. */
 HVD_API int hvd_release(hvd_handle h);
 
-/* Sentence of the calling thread's last failed call, "" if none. Valid until its next call. */
+/* Sentence of the calling thread's last failed call, "" if none. Valid until its next
+ * call. */
 HVD_API const char *hvd_last_error(void);
 HVD_API const char *hvd_version(void); /* "0.1.0" */
-/* One line of JSON about this process' world for --check-build, logs and tests: rank, size, launcher
- * found, transports by peer. At most n bytes with NUL; returns the length needed. */
+/* One line of JSON about this process' world for --check-build, logs and tests: rank,
+ * size, launcher found, transports by peer. At most n bytes with NUL; returns the
+ * length needed. */
 HVD_API size_t hvd_describe(char *buf, size_t n);
 
 #ifdef __cplusplus

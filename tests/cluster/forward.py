@@ -7,6 +7,7 @@ and connects each client to ADDRESS:PORT inside the network namespace NETNS. A s
 the namespace where it was made, so the program listens first, then starts itself again inside
 NETNS with the listening socket inherited.
 """
+
 import asyncio
 import os
 import socket
@@ -49,8 +50,20 @@ def main():
     with open(url_file + ".new", "w") as f:
         f.write(f"https://127.0.0.1:{listener.getsockname()[1]}\n")
     os.rename(url_file + ".new", url_file)
-    os.execvp("nsenter", ["nsenter", "--net=" + netns, "--", sys.executable, __file__,
-                          "--inside", str(listener.fileno()), address, port])
+    os.execvp(
+        "nsenter",
+        [
+            "nsenter",
+            "--net=" + netns,
+            "--",
+            sys.executable,
+            __file__,
+            "--inside",
+            str(listener.fileno()),
+            address,
+            port,
+        ],
+    )
 
 
 main()

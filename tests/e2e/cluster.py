@@ -34,7 +34,12 @@ def kubectl(*args: str, stdin: str | None = None, timeout: float = 60) -> str:
     """Runs kubectl as administrator; returns its standard output."""
     done = subprocess.run(
         [str(RUN / "bin/kubectl"), "--kubeconfig", str(RUN / "admin.kubeconfig"), *args],
-        input=stdin, capture_output=True, text=True, timeout=timeout, check=False)
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )
     if done.returncode != 0:
         raise Refused(done.stderr.strip())
     return done.stdout
@@ -70,21 +75,30 @@ def expect(claim: bool, text: str, *seen) -> None:
 
 
 def pod_template(command: list[str], **pod_spec) -> dict:
-    container = {"name": "main", "image": IMAGE, "command": command,
-                 "env": [{"name": "OMP_NUM_THREADS", "value": "1"}]}
+    container = {
+        "name": "main",
+        "image": IMAGE,
+        "command": command,
+        "env": [{"name": "OMP_NUM_THREADS", "value": "1"}],
+    }
     container.update(pod_spec.pop("container", {}))
     return {"spec": {"terminationGracePeriodSeconds": 2, "containers": [container], **pod_spec}}
 
 
-def horovodjob(name: str, command: list[str], workers: int = 2, slots: int = 1,
-               **pod_spec) -> dict:
+def horovodjob(name: str, command: list[str], workers: int = 2, slots: int = 1, **pod_spec) -> dict:
     """A small job; pod_spec is merged into the pod's spec, `container` into its container."""
-    return {"apiVersion": "ringmaster.dev/v1beta1", "kind": "HorovodJob",
-            "metadata": {"name": name},
-            "spec": {"slotsPerWorker": slots,
-                     "runPolicy": {"cleanPodPolicy": "None"},
-                     "replicaSpecs": {"Worker": {"replicas": workers,
-                                                 "template": pod_template(command, **pod_spec)}}}}
+    return {
+        "apiVersion": "ringmaster.dev/v1beta1",
+        "kind": "HorovodJob",
+        "metadata": {"name": name},
+        "spec": {
+            "slotsPerWorker": slots,
+            "runPolicy": {"cleanPodPolicy": "None"},
+            "replicaSpecs": {
+                "Worker": {"replicas": workers, "template": pod_template(command, **pod_spec)}
+            },
+        },
+    }
 
 
 def apply(obj: dict, ns: str) -> str:
@@ -118,8 +132,12 @@ def wait_state(name: str, ns: str, *states: str, seconds: float = 90) -> dict:
         last = status_of(name, ns)
         state = last.get("state")
         if state in ("Succeeded", "Failed") and state not in states:
-            raise AssertionError(f"job {name} is {state}, not {' or '.join(states)}\n"
-                                 + json.dumps(last, indent=1) + "\n" + diagnosis(name, ns))
+            raise AssertionError(
+                f"job {name} is {state}, not {' or '.join(states)}\n"
+                + json.dumps(last, indent=1)
+                + "\n"
+                + diagnosis(name, ns)
+            )
         return state in states and last
 
     try:
@@ -131,9 +149,11 @@ def wait_state(name: str, ns: str, *states: str, seconds: float = 90) -> dict:
 def diagnosis(name: str, ns: str) -> str:
     """What a person would look at next: pods, events and the ends of the logs."""
     parts = []
-    for args in (("get", "pods", "-o", "wide"), ("get", "events"),
-                 ("logs", "-l", f"ringmaster.dev/job-name={name}", "--tail", "15",
-                  "--all-containers", "--prefix")):
+    for args in (
+        ("get", "pods", "-o", "wide"),
+        ("get", "events"),
+        ("logs", "-l", f"ringmaster.dev/job-name={name}", "--tail", "15", "--all-containers", "--prefix"),
+    ):
         try:
             parts.append(kubectl(*args, "-n", ns))
         except (Refused, subprocess.TimeoutExpired) as e:
@@ -161,6 +181,7 @@ def processes(program: str) -> list[int]:
 def in_this_cluster(pid: int) -> bool:
     """True for a process in a container of one of our nodes (their cgroups carry our id)."""
     import hashlib
+
     mark = "rm-" + hashlib.sha256(str(RUN.resolve()).encode()).hexdigest()[:6] + "-n"
     try:
         return mark in Path(f"/proc/{pid}/cgroup").read_text()
@@ -189,8 +210,11 @@ class Suite:
         chosen = [t for t in self.tests if not wanted or t.__name__ in wanted]
         unknown = set(wanted) - {t.__name__ for t in self.tests}
         if unknown:
-            print(f"no test {', '.join(sorted(unknown))}; there are: "
-                  + ", ".join(t.__name__ for t in self.tests), file=sys.stderr)
+            print(
+                f"no test {', '.join(sorted(unknown))}; there are: "
+                + ", ".join(t.__name__ for t in self.tests),
+                file=sys.stderr,
+            )
             return 2
         print(f"# seed {SEED} (E2E_SEED={SEED} repeats the choices)", flush=True)
         failed = 0
@@ -201,11 +225,9 @@ class Suite:
                 word, why = "ok", ""
             except Exception as e:  # every failure becomes a line of TAP
                 word, failed = "not ok", failed + 1
-                why = str(e) if isinstance(e, (AssertionError, Refused)) \
-                    else traceback.format_exc()
+                why = str(e) if isinstance(e, (AssertionError, Refused)) else traceback.format_exc()
             took = time.monotonic() - start
-            print(f"{word} {number} - {test.__name__.replace('_', ' ')} ({took:.1f} s)",
-                  flush=True)
+            print(f"{word} {number} - {test.__name__.replace('_', ' ')} ({took:.1f} s)", flush=True)
             for line in why.splitlines():
                 print("# " + line, flush=True)
         print(f"1..{len(chosen)}", flush=True)

@@ -46,8 +46,9 @@ kills = 0  # of the operator, by tests of this run
 
 
 def operator_pod() -> dict:
-    pods = json.loads(kubectl("get", "pods", "-A", "-o", "json", "-l",
-                              "app.kubernetes.io/name=hvd-operator"))["items"]
+    pods = json.loads(
+        kubectl("get", "pods", "-A", "-o", "json", "-l", "app.kubernetes.io/name=hvd-operator")
+    )["items"]
     expect(len(pods) == 1, "one operator pod", [p["metadata"]["name"] for p in pods])
     return pods[0]
 
@@ -61,8 +62,7 @@ def operator_pid() -> int:
 def demo(ns: str, state: str, *more_args: str) -> dict:
     """Applies the shipped example, with more arguments for the script; waits for its end."""
     example = ROOT / "manifests/examples/horovodjob.yaml"
-    docs = json.loads(kubectl("create", "--dry-run=client", "-o", "json", "-n", ns, "-f",
-                              str(example)))
+    docs = json.loads(kubectl("create", "--dry-run=client", "-o", "json", "-n", ns, "-f", str(example)))
     container = docs["spec"]["replicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]
     container["args"] = container.get("args", []) + list(more_args)
     name = docs["metadata"]["name"]
@@ -84,8 +84,11 @@ def the_demo_job_learns_all_ten_digits() -> None:
     for kind in ("Created", "Succeeded"):
         expect(condition(status, kind).get("status") == "True", f"condition {kind}", status)
     expect(condition(status, "Running").get("status") == "False", "Running is over", status)
-    expect(status["replicaStatuses"]["Worker"] == {"active": 0, "succeeded": 2, "failed": 0},
-           "replicaStatuses", status)
+    expect(
+        status["replicaStatuses"]["Worker"] == {"active": 0, "succeeded": 2, "failed": 0},
+        "replicaStatuses",
+        status,
+    )
     expect(status.get("observedGeneration") == 1, "observedGeneration", status)
     expect("startTime" in status and "completionTime" in status, "times", status)
     log = kubectl("logs", "demo-worker-0", "-n", ns)
@@ -102,8 +105,7 @@ def kubectl_get_and_events_tell_the_job_s_story() -> None:
     expect(head.split() == ["NAME", "STATE", "WORKERS", "AGE"], "printer columns", head)
     expect(row.split()[:3] == ["demo", "Succeeded", "0/2"], "printed row", row)
     expect("demo" in kubectl("get", "hvdjob", "-n", ns), "the short name works")
-    reasons = [e["reason"] for e in items("events", ns)
-               if e["involvedObject"]["kind"] == "HorovodJob"]
+    reasons = [e["reason"] for e in items("events", ns) if e["involvedObject"]["kind"] == "HorovodJob"]
     for reason in ("JobCreated", "JobRunning", "JobSucceeded"):
         expect(reasons.count(reason) == 1, f"one event {reason}", str(reasons))
 
@@ -118,13 +120,14 @@ def the_token_is_nowhere_but_in_its_secret() -> None:
     expect(len(token) >= 32, "the token has 32 bytes or more", str(len(token)))
     pod = operator_pod()
     seen = {
-        "the operator's log": kubectl("logs", "-n", pod["metadata"]["namespace"],
-                                      pod["metadata"]["name"]),
+        "the operator's log": kubectl("logs", "-n", pod["metadata"]["namespace"], pod["metadata"]["name"]),
         "the agents' logs": "".join(
             kubectl("logs", "-n", ns, p["metadata"]["name"], "--all-containers")
-            for p in workers("demo", ns)),
-        "pods, events and the job": kubectl("get", "pods,events,horovodjobs,services", "-n", ns,
-                                            "-o", "json"),
+            for p in workers("demo", ns)
+        ),
+        "pods, events and the job": kubectl(
+            "get", "pods,events,horovodjobs,services", "-n", ns, "-o", "json"
+        ),
     }
     needles = {encoded, token.hex(), token.decode("latin1").strip()}
     for where, text in seen.items():
@@ -170,17 +173,22 @@ def first_failure(ns: str, how: str, number: int) -> None:
     status = wait_state("fails", ns, "Failed", seconds=120)
     failure, message = status.get("failure", {}), condition(status, "Failed").get("message", "")
     pod = f"fails-worker-{rank // 2}"
-    node = next(p["spec"]["nodeName"] for p in workers("fails", ns)
-                if p["metadata"]["name"] == pod)
-    wanted = {"rank": rank, "pod": pod, "node": node,
-              "exitCode" if how == "exit" else "signal": number}
+    node = next(p["spec"]["nodeName"] for p in workers("fails", ns) if p["metadata"]["name"] == pod)
+    wanted = {"rank": rank, "pod": pod, "node": node, "exitCode" if how == "exit" else "signal": number}
     seen = {k: failure.get(k) for k in wanted}
     expect(seen == wanted, f"status.failure names the first: {wanted}", status)
-    for part in (f"rank {rank}", pod, node,
-                 f"code {number}" if how == "exit" else signal.Signals(number).name):
+    for part in (
+        f"rank {rank}",
+        pod,
+        node,
+        f"code {number}" if how == "exit" else signal.Signals(number).name,
+    ):
         expect(part in message, f"the condition's message says '{part}'", message)
-    expect(f"rank {rank} goes by {how}" in failure.get("output", ""),
-           "status.failure.output has the rank's last lines", failure)
+    expect(
+        f"rank {rank} goes by {how}" in failure.get("output", ""),
+        "status.failure.output has the rank's last lines",
+        failure,
+    )
 
 
 @suite.test
@@ -190,8 +198,11 @@ def the_first_rank_that_exits_3_is_named() -> None:
 
 @suite.test
 def the_first_rank_that_a_signal_kills_is_named() -> None:
-    first_failure(namespace("e2e-signal"), "signal",
-                  choose.choice([signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS]))
+    first_failure(
+        namespace("e2e-signal"),
+        "signal",
+        choose.choice([signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS]),
+    )
 
 
 @suite.test
@@ -273,8 +284,7 @@ def a_killed_operator_still_ends_the_job_right() -> None:
     wait_state("goes-on", ns, "Succeeded", seconds=90)
     after = {p["metadata"]["name"]: p["metadata"]["uid"] for p in workers("goes-on", ns)}
     expect(after == before, "the same two pods, nothing doubled", before, after)
-    reasons = [e["reason"] for e in items("events", ns)
-               if e["involvedObject"]["kind"] == "HorovodJob"]
+    reasons = [e["reason"] for e in items("events", ns) if e["involvedObject"]["kind"] == "HorovodJob"]
     expect(all(reasons.count(r) <= 1 for r in reasons), "no event twice", str(reasons))
 
 
@@ -282,13 +292,26 @@ def a_killed_operator_still_ends_the_job_right() -> None:
 def a_restricted_namespace_and_any_uid_will_do() -> None:
     ns = namespace("e2e-restricted", enforce="restricted")
     script = 'import os, _hvd; print("uid", os.getuid(), "rank", os.environ["HOROVOD_RANK"])'
-    apply(horovodjob(
-        "strict", ["python3", "-c", script],
-        securityContext={"runAsNonRoot": True, "runAsUser": 12345, "runAsGroup": 12345,
-                         "seccompProfile": {"type": "RuntimeDefault"}},
-        container={"securityContext": {"allowPrivilegeEscalation": False,
-                                       "readOnlyRootFilesystem": True,
-                                       "capabilities": {"drop": ["ALL"]}}}), ns)
+    apply(
+        horovodjob(
+            "strict",
+            ["python3", "-c", script],
+            securityContext={
+                "runAsNonRoot": True,
+                "runAsUser": 12345,
+                "runAsGroup": 12345,
+                "seccompProfile": {"type": "RuntimeDefault"},
+            },
+            container={
+                "securityContext": {
+                    "allowPrivilegeEscalation": False,
+                    "readOnlyRootFilesystem": True,
+                    "capabilities": {"drop": ["ALL"]},
+                }
+            },
+        ),
+        ns,
+    )
     wait_state("strict", ns, "Succeeded", seconds=60)
     for i in range(2):
         log = kubectl("logs", "-n", ns, f"strict-worker-{i}")

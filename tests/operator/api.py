@@ -31,9 +31,15 @@ class Refused(Exception):
 
 class Api:
     def __init__(self, kubectl: str, kubeconfig: str):
-        view = json.loads(subprocess.run(
-            [kubectl, "--kubeconfig", kubeconfig, "config", "view", "--raw", "-o", "json"],
-            check=True, capture_output=True, text=True, timeout=60).stdout)
+        view = json.loads(
+            subprocess.run(
+                [kubectl, "--kubeconfig", kubeconfig, "config", "view", "--raw", "-o", "json"],
+                check=True,
+                capture_output=True,
+                text=True,
+                timeout=60,
+            ).stdout
+        )
         cluster, user = view["clusters"][0]["cluster"], view["users"][0]["user"]
         self.server = cluster["server"]
         self.ca = base64.b64decode(cluster["certificate-authority-data"]).decode()
@@ -45,17 +51,22 @@ class Api:
             self.tls.load_cert_chain(pem.name)
         self.connection: http.client.HTTPSConnection | None = None
 
-    def call(self, method: str, path: str, body: dict | None = None,
-             content: str = "application/json") -> dict:
+    def call(
+        self, method: str, path: str, body: dict | None = None, content: str = "application/json"
+    ) -> dict:
         for attempt in (1, 2):
             if not self.connection:
                 at = urlsplit(self.server)
                 self.connection = http.client.HTTPSConnection(
-                    at.hostname or "", at.port, context=self.tls, timeout=20)
+                    at.hostname or "", at.port, context=self.tls, timeout=20
+                )
             try:
                 self.connection.request(
-                    method, path, json.dumps(body) if body is not None else None,
-                    {"Content-Type": content, "Accept": "application/json"})
+                    method,
+                    path,
+                    json.dumps(body) if body is not None else None,
+                    {"Content-Type": content, "Accept": "application/json"},
+                )
                 answer = self.connection.getresponse()
                 text = answer.read().decode()
                 break
@@ -70,10 +81,8 @@ class Api:
 
     # --- by kind -------------------------------------------------------------------------
     def namespace(self, name: str, **labels: str) -> str:
-        self.call("POST", "/api/v1/namespaces",
-                  {"metadata": {"name": name, "labels": labels}})
-        wait(f"service account of {name}",
-             lambda: self.items(name, "serviceaccounts"), 20)
+        self.call("POST", "/api/v1/namespaces", {"metadata": {"name": name, "labels": labels}})
+        wait(f"service account of {name}", lambda: self.items(name, "serviceaccounts"), 20)
         return name
 
     def items(self, ns: str, plural: str) -> list[dict]:
@@ -99,28 +108,49 @@ class Api:
         return {p["metadata"]["name"]: p["metadata"]["uid"] for p in self.items(ns, "pods")}
 
     def reasons(self, ns: str) -> list[str]:
-        return sorted(e["reason"] for e in self.items(ns, "events")
-                      if e["involvedObject"]["kind"] == "HorovodJob")
+        return sorted(
+            e["reason"] for e in self.items(ns, "events") if e["involvedObject"]["kind"] == "HorovodJob"
+        )
 
     def set_pod(self, ns: str, name: str, phase: str, **container: object) -> None:
         """Plays the kubelet: phase, and the state of the pod's container."""
         state = container or {"running": {"startedAt": "2026-01-01T00:00:00Z"}}
-        status = {"phase": phase,
-                  "conditions": [{"type": "Ready", "status": str(phase == "Running")}],
-                  "containerStatuses": [{
-                      "name": "train", "ready": phase == "Running", "restartCount": 0,
-                      "image": "i", "imageID": "", "state": state}]}
+        status = {
+            "phase": phase,
+            "conditions": [{"type": "Ready", "status": str(phase == "Running")}],
+            "containerStatuses": [
+                {
+                    "name": "train",
+                    "ready": phase == "Running",
+                    "restartCount": 0,
+                    "image": "i",
+                    "imageID": "",
+                    "state": state,
+                }
+            ],
+        }
         self.patch_pod(ns, name, status)
 
     def patch_pod(self, ns: str, name: str, status: dict) -> None:
-        self.call("PATCH", CORE.format(ns=ns) + f"pods/{name}/status", {"status": status},
-                  "application/merge-patch+json")
+        self.call(
+            "PATCH",
+            CORE.format(ns=ns) + f"pods/{name}/status",
+            {"status": status},
+            "application/merge-patch+json",
+        )
 
     def bind(self, ns: str, name: str, node: str) -> None:
         """Plays the scheduler."""
-        self.call("POST", CORE.format(ns=ns) + f"pods/{name}/binding",
-                  {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name},
-                   "target": {"apiVersion": "v1", "kind": "Node", "name": node}})
+        self.call(
+            "POST",
+            CORE.format(ns=ns) + f"pods/{name}/binding",
+            {
+                "apiVersion": "v1",
+                "kind": "Binding",
+                "metadata": {"name": name},
+                "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+            },
+        )
 
     def delete(self, ns: str, plural: str, name: str, grace: int | None = None) -> None:
         path = JOBS if plural == "horovodjobs" else CORE + plural
@@ -153,17 +183,29 @@ def condition(status: dict, kind: str) -> dict:
 class Operator:
     """hvd-operator as a process, under the rights that the manifests give it."""
 
-    def __init__(self, program: Path, kubeconfig: Path, log: Path, *args: str,
-                 crash: str | None = None):
+    def __init__(self, program: Path, kubeconfig: Path, log: Path, *args: str, crash: str | None = None):
         self.log = log
         env = {k: v for k, v in os.environ.items() if k not in ("KUBECONFIG", "HVD_CRASH")}
         if crash:
             env["HVD_CRASH"] = crash
         with log.open("ab") as out:
             self.process = subprocess.Popen(
-                [str(program), "--kubeconfig", str(kubeconfig), "--kube-api-qps", "1000",
-                 "--kube-api-burst", "1000", "--log-level", "debug", *args],
-                env=env, stdout=out, stderr=out)
+                [
+                    str(program),
+                    "--kubeconfig",
+                    str(kubeconfig),
+                    "--kube-api-qps",
+                    "1000",
+                    "--kube-api-burst",
+                    "1000",
+                    "--log-level",
+                    "debug",
+                    *args,
+                ],
+                env=env,
+                stdout=out,
+                stderr=out,
+            )
 
     def ended(self) -> bool:
         return self.process.poll() is not None
@@ -207,6 +249,5 @@ class Suite:
                 failed += 1
                 verdict = "not ok"
                 print("# " + traceback.format_exc().replace("\n", "\n# "))
-            print(f"{verdict} {n} - {test.__name__} # {time.monotonic() - start:.1f} s",
-                  flush=True)
+            print(f"{verdict} {n} - {test.__name__} # {time.monotonic() - start:.1f} s", flush=True)
         return 1 if failed else 0
