@@ -215,8 +215,10 @@ static void count_pod(struct verdict *v, const struct pod *p)
     v->ready += p->phase == POD_RUNNING && p->is_ready && !p->is_deleting;
     v->succeeded += p->phase == POD_SUCCEEDED;
     v->failed += p->phase == POD_FAILED;
-    if (p->phase == POD_PENDING && *p->waiting && !*v->waiting)
+    if (p->phase == POD_PENDING && *p->waiting && !*v->waiting) {
         v->waiting = p->waiting;
+        v->waiting_pod = p->name;
+    }
 }
 
 static void look_at(struct search *s, uint32_t index)
@@ -326,7 +328,7 @@ int verdict_make(const struct job *job,
                  struct arena *a,
                  struct verdict *ret)
 {
-    struct verdict v = {.waiting = "", .reason = "", .message = ""};
+    struct verdict v = {.waiting = "", .waiting_pod = "", .reason = "", .message = ""};
     struct search s = {.job = job, .seen = seen, .arena = a, .v = &v};
     bool has_failed = condition_is_true(job->status, "Failed");
 

@@ -35,6 +35,7 @@ struct verdict {
     bool has_cause;
     struct cause cause;
     const char *waiting; /* why the first worker that does not run does not; "" */
+    const char *waiting_pod;
 };
 
 /* True when status holds the condition with status "True". */

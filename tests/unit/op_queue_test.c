@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Queue, token bucket and reflector: everything that takes time as an argument. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "operator/core/queue.h"
+#include "operator/core/reflector.h"
+#include "operator/kube/limit.h"
+#include "runtime/base/mem.h"
+
+static void a_key_is_there_once_and_never_worked_on_twice(void **state)
+{
+    struct queue *q = queue_new();
+
+    (void)state;
+    assert_int_equal(queue_next_ns(q), UINT64_MAX);
+    assert_int_equal(queue_add(q, "a", 10), 0);
+    assert_int_equal(queue_add(q, "a", 5), 0);
+    assert_int_equal(queue_add(q, "a", 20), 0);
+    assert_int_equal(queue_depth(q), 1);
+    assert_int_equal(queue_next_ns(q), 5); /* the earlier wish wins */
+    assert_null(queue_take(q, 4));
+    assert_string_equal(queue_take(q, 5), "a");
+    assert_int_equal(queue_add(q, "a", 6), 0); /* while at work */
+    assert_null(queue_take(q, 100));
+    assert_int_equal(queue_next_ns(q), UINT64_MAX);
+    assert_int_equal(queue_done(q, "a", false, 7), 0);
+    assert_string_equal(queue_take(q, 7), "a"); /* the wish was remembered */
+    assert_int_equal(queue_done(q, "a", false, 8), 0);
+    assert_null(queue_take(q, 1000));
+    assert_int_equal(queue_depth(q), 0);
+    queue_free(q);
+}
+
+static void the_longest_waiting_key_comes_first(void **state)
+{
+    struct queue *q = queue_new();
+
+    (void)state;
+    (void)queue_add(q, "late", 30);
+    (void)queue_add(q, "early", 10);
+    (void)queue_add(q, "middle", 20);
+    assert_string_equal(queue_take(q, 100), "early");
+    assert_string_equal(queue_take(q, 100), "middle");
+    assert_string_equal(queue_take(q, 100), "late");
+    queue_free(q);
+}
+
+static void failures_back_off_up_to_a_bound_and_success_forgets_them(void **state)
+{
+    struct queue *q = queue_new();
+    uint64_t now = 0, want = QUEUE_FIRST_RETRY_NS;
+
+    (void)state;
+    (void)queue_add(q, "a", 0);
+    for (int i = 0; i < 20; i++) {
+        assert_non_null(queue_take(q, now));
+        (void)queue_add(q, "a", now); /* an event does not break the back-off */
+        assert_int_equal(queue_done(q, "a", true, now), want);
+        assert_null(queue_take(q, now + want - 1));
+        now += want;
+        want = want * 2 > QUEUE_MAX_RETRY_NS ? QUEUE_MAX_RETRY_NS : want * 2;
+    }
+    assert_non_null(queue_take(q, now));
+    assert_int_equal(queue_done(q, "a", false, now), 0);
+    (void)queue_add(q, "a", now);
+    assert_non_null(queue_take(q, now));
+    assert_int_equal(queue_done(q, "a", true, now), QUEUE_FIRST_RETRY_NS);
+    queue_free(q);
+}
+
+static void the_bucket_allows_a_burst_and_then_the_rate(void **state)
+{
+    uint64_t now = 1000000000000ull;
+    struct limit l;
+
+    (void)state;
+    limit_init(&l, 10, 5, now);
+    for (int i = 0; i < 5; i++)
+        assert_true(limit_take(&l, now));
+    assert_false(limit_take(&l, now));
+    assert_int_equal(limit_ready_ns(&l), now + 100000000u);
+    assert_true(limit_take(&l, now + 100000000u));
+    assert_false(limit_take(&l, now + 100000001u));
+    now += 3600000000000ull; /* an hour saves up no more than the burst */
+    for (int i = 0; i < 5; i++)
+        assert_true(limit_take(&l, now));
+    assert_false(limit_take(&l, now));
+    limit_pause(&l, now + 7000000000u); /* Retry-After: 7 */
+    assert_false(limit_take(&l, now + 6999999999u));
+    assert_true(limit_take(&l, now + 7000000000u));
+}
+
+/* every pair, those without an edge too */
+static void the_reflector_takes_each_edge_and_no_other(void **state)
+{
+    static const enum refl_state same = (enum refl_state)99;
+    static const enum refl_state want[REFL_STATE_COUNT][REFL_EVENT_COUNT] = {
+        [REFL_LISTING] = {REFL_WATCHING, same, REFL_BACKOFF, REFL_BACKOFF, same},
+        [REFL_WATCHING] = {same, REFL_WATCHING, REFL_LISTING, REFL_BACKOFF, same},
+        [REFL_BACKOFF] = {same, same, same, same, REFL_WATCHING},
+    };
+
+    (void)state;
+    for (int s = 0; s < REFL_STATE_COUNT; s++) {
+        for (int e = 0; e < REFL_EVENT_COUNT; e++) {
+            struct reflector r, before;
+            enum refl_state got;
+
+            reflector_init(&r);
+            r.state = (enum refl_state)s;
+            before = r;
+            got = reflector_next(&r, (enum refl_event)e, 0, 1000, 0);
+            if (want[s][e] == same) {
+                assert_int_equal(got, s);
+                assert_memory_equal(&r, &before, sizeof(r));
+            } else {
+                assert_int_equal(got, want[s][e]);
+            }
+        }
+    }
+}
+
+static void the_reflector_backs_off_longer_and_resumes_where_it_was(void **state)
+{
+    struct reflector r;
+    uint64_t last = 0;
+
+    (void)state;
+    reflector_init(&r);
+    for (int i = 0; i < 10; i++) {
+        assert_int_equal(reflector_next(&r, REFL_ERROR, 0, 0, 0), REFL_BACKOFF);
+        assert_true(r.wake_ns >= last);
+        assert_true(r.wake_ns <= REFL_MAX_BACKOFF_NS);
+        last = r.wake_ns;
+        assert_int_equal(reflector_next(&r, REFL_TIMER, 0, 0, 0), REFL_LISTING);
+    }
+    assert_int_equal(last, REFL_MAX_BACKOFF_NS);
+    assert_int_equal(reflector_next(&r, REFL_LISTED, 0, 0, 0), REFL_WATCHING);
+    assert_int_equal(reflector_next(&r, REFL_ERROR, 0, 0, UINT32_MAX), REFL_BACKOFF);
+    assert_int_equal(r.wake_ns,
+                     REFL_FIRST_BACKOFF_NS * 3 / 2); /* afresh, full jitter */
+    assert_int_equal(reflector_next(&r, REFL_TIMER, 0, 0, 0), REFL_WATCHING);
+}
+
+static void a_watch_that_ends_at_once_is_backed_off(void **state)
+{
+    struct reflector r;
+
+    (void)state;
+    reflector_init(&r);
+    (void)reflector_next(&r, REFL_LISTED, 0, 0, 0);
+    assert_int_equal(reflector_next(&r, REFL_WATCH_END, 0, 0, 0), REFL_WATCHING);
+    assert_int_equal(reflector_next(&r, REFL_WATCH_END, 1, 0, 0), REFL_BACKOFF);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_key_is_there_once_and_never_worked_on_twice),
+        cmocka_unit_test(the_longest_waiting_key_comes_first),
+        cmocka_unit_test(failures_back_off_up_to_a_bound_and_success_forgets_them),
+        cmocka_unit_test(the_bucket_allows_a_burst_and_then_the_rate),
+        cmocka_unit_test(the_reflector_takes_each_edge_and_no_other),
+        cmocka_unit_test(the_reflector_backs_off_longer_and_resumes_where_it_was),
+        cmocka_unit_test(a_watch_that_ends_at_once_is_backed_off),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
