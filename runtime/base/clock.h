@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Time. Monotonic nanoseconds for deadlines and durations; wall time only for what people read. */
+/* Time. Monotonic nanoseconds for deadlines and durations; wall time only for what
+ * people read. */
 #ifndef RUNTIME_BASE_CLOCK_H
 #define RUNTIME_BASE_CLOCK_H
 
@@ -9,8 +10,8 @@
 #define NS_PER_MS 1000000ull
 #define NS_PER_S  1000000000ull
 
-uint64_t clock_now_ns(void);     /* CLOCK_MONOTONIC */
-uint64_t clock_wall_s(void);     /* seconds since the epoch */
+uint64_t clock_now_ns(void); /* CLOCK_MONOTONIC */
+uint64_t clock_wall_s(void); /* seconds since the epoch */
 uint64_t clock_wall_us(void);
 /* "2026-11-21T11:22:33Z"; buf at least 21 bytes; returns buf. */
 char *clock_rfc3339(uint64_t wall_s, char *buf, size_t size_bytes);

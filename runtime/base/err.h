@@ -28,8 +28,9 @@ int err_set(struct err *err, int code, const char *fmt, ...)
 int err_errno(struct err *err, int errnum, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Puts "context: " before the text that is there; returns err->code. Where err may be NULL, return
- * your own code: here it can only be -EIO, so that a failure never becomes a success. */
+/* Puts "context: " before the text that is there; returns err->code. Where err may be
+ * NULL, return your own code: here it can only be -EIO, so that a failure never becomes
+ * a success. */
 int err_prefix(struct err *err, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 

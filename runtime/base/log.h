@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One event a line: a constant message and key=value pairs.
  *     log_warn("worker lost", "job=%s rank=%u cause=\"%s\"", job, rank, err.text);
- * Goes to stderr as "2026-11-21T11:22:33.123Z W ringmaster[rank 0]: worker lost job=a/b rank=3"
- * or, after log_set_json(true), as one JSON object a line. The sink, level and tag are the mutable
- * globals of log.c; set them once at start. base/, contract/ and core/ never log. */
+ * Goes to stderr as "2026-11-21T11:22:33.123Z W ringmaster[rank 0]: worker lost job=a/b
+ * rank=3" or, after log_set_json(true), as one JSON object a line. The sink, level and
+ * tag are the mutable globals of log.c; set them once at start. base/, contract/ and
+ * core/ never log. */
 #ifndef RUNTIME_BASE_LOG_H
 #define RUNTIME_BASE_LOG_H
 
@@ -15,7 +16,8 @@ void log_set_level(enum log_level min);
 /* trace/debug/info/warning/error/fatal in any case -> level; -EINVAL otherwise. */
 int log_level_parse(const char *s, enum log_level *ret);
 void log_set_json(bool on);
-void log_set_tag(const char *program, const char *detail); /* copied; detail may be NULL */
+void log_set_tag(const char *program,
+                 const char *detail); /* copied; detail may be NULL */
 bool log_enabled(enum log_level level);
 void log_event(enum log_level level, const char *msg, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checked allocation that never aborts, cleanup attributes, and the hook that lets a test make
- * the n-th allocation fail. All of our code allocates through here. */
+/* Checked allocation that never aborts, cleanup attributes, and the hook that lets a
+ * test make the n-th allocation fail. All of our code allocates through here. */
 #ifndef RUNTIME_BASE_MEM_H
 #define RUNTIME_BASE_MEM_H
 
@@ -16,17 +16,18 @@ char *mem_strdup(const char *s);
 char *mem_strndup(const char *s, size_t max_bytes);
 void mem_free(void *p); /* accepts NULL */
 
-/* Makes room for one more element in a vector (v, n used, cap); doubles, at most max elements.
- * 0, -ENOMEM, or -E2BIG when n == max. */
+/* Makes room for one more element in a vector (v, n used, cap); doubles, at most max
+ * elements. 0, -ENOMEM, or -E2BIG when n == max. */
 int mem_grow(void **v, size_t n, size_t *cap, size_t elem_bytes, size_t max);
 
-/* Test hook (the one mutable global of mem.c): after n successful allocations the next one
- * fails, once. Negative n switches it off. mem_fail_fired() tells whether it happened. */
+/* Test hook (the one mutable global of mem.c): after n successful allocations the next
+ * one fails, once. Negative n switches it off. mem_fail_fired() tells whether it
+ * happened. */
 void mem_fail_after(long n);
 bool mem_fail_fired(void);
 
-/* CLEANUP(fn) T *x: fn(&x) runs when x leaves scope. AUTOFREE char *x: mem_free at scope end.
- * TAKE(x): hand x over; leaves NULL behind. */
+/* CLEANUP(fn) T *x: fn(&x) runs when x leaves scope. AUTOFREE char *x: mem_free at
+ * scope end. TAKE(x): hand x over; leaves NULL behind. */
 #define CLEANUP(fn) __attribute__((cleanup(fn)))
 void mem_freep(void *p); /* p points to the pointer */
 #define AUTOFREE CLEANUP(mem_freep)

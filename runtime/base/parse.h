@@ -10,16 +10,33 @@
 
 #include "runtime/base/err.h"
 
-int parse_u32(const char *field, const char *s, uint32_t min, uint32_t max,
-              uint32_t *ret, struct err *err);
-int parse_u64(const char *field, const char *s, uint64_t min, uint64_t max,
-              uint64_t *ret, struct err *err);
-int parse_i64(const char *field, const char *s, int64_t min, int64_t max, int64_t *ret,
+int parse_u32(const char *field,
+              const char *s,
+              uint32_t min,
+              uint32_t max,
+              uint32_t *ret,
+              struct err *err);
+int parse_u64(const char *field,
+              const char *s,
+              uint64_t min,
+              uint64_t max,
+              uint64_t *ret,
+              struct err *err);
+int parse_i64(const char *field,
+              const char *s,
+              int64_t min,
+              int64_t max,
+              int64_t *ret,
               struct err *err);
 /* 1/0/true/false/yes/no/on/off in any case. */
 int parse_bool(const char *field, const char *s, bool *ret, struct err *err);
-/* Seconds as a decimal number ("30", "0.5") with optional unit ms, s, m, h -> milliseconds. */
-int parse_duration_ms(const char *field, const char *s, uint64_t min_ms,
-                      uint64_t max_ms, uint64_t *ret, struct err *err);
+/* Seconds as a decimal number ("30", "0.5") with optional unit ms, s, m, h ->
+ * milliseconds. */
+int parse_duration_ms(const char *field,
+                      const char *s,
+                      uint64_t min_ms,
+                      uint64_t max_ms,
+                      uint64_t *ret,
+                      struct err *err);
 
 #endif

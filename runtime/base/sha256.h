@@ -31,6 +31,8 @@ int mac_equal(const uint8_t a[SHA256_BYTES], const uint8_t b[SHA256_BYTES]);
 /* getrandom(2) by syscall, /dev/urandom where the kernel lacks it. 0 or -errno. */
 int random_bytes(void *p, size_t n);
 void hex_encode(const void *p, size_t n, char *ret); /* 2n+1 bytes */
-int hex_decode(const char *s, void *ret, size_t n);  /* exactly 2n digits, else -EINVAL */
+int hex_decode(const char *s,
+               void *ret,
+               size_t n); /* exactly 2n digits, else -EINVAL */
 
 #endif

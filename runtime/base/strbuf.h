@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bounded string builder. An append that fails (memory, bound) marks the buffer; further appends
- * do nothing; strbuf_status() is checked once at the end. Storage of the struct is the caller's. */
+/* Bounded string builder. An append that fails (memory, bound) marks the buffer;
+ * further appends do nothing; strbuf_status() is checked once at the end. Storage of
+ * the struct is the caller's. */
 #ifndef RUNTIME_BASE_STRBUF_H
 #define RUNTIME_BASE_STRBUF_H
 
@@ -24,8 +25,10 @@ void strbuf_printf(struct strbuf *b, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 void strbuf_vprintf(struct strbuf *b, const char *fmt, va_list ap)
     __attribute__((format(printf, 2, 0)));
-const char *strbuf_str(const struct strbuf *b); /* never NULL; valid until the next append */
+const char *
+strbuf_str(const struct strbuf *b); /* never NULL; valid until the next append */
 int strbuf_status(const struct strbuf *b);
-char *strbuf_take(struct strbuf *b); /* caller frees with mem_free; NULL if status is not 0 */
+char *
+strbuf_take(struct strbuf *b); /* caller frees with mem_free; NULL if status is not 0 */
 
 #endif

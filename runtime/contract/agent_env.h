@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the operator tells the agent of a worker pod (and a test or a plain host may as well):
- * where the agents meet, how many workers and slots there are. Pure.
+/* What the operator tells the agent of a worker pod (and a test or a plain host may as
+ * well): where the agents meet, how many workers and slots there are. Pure.
  *
  *   HVD_JOB_ID=ns/name/uid HVD_GENERATION=0 HVD_WORKER_INDEX=1 HVD_NUM_WORKERS=2
  *   HVD_SLOTS_PER_WORKER=1 HVD_NP=2 (optional: fewer ranks than slots)
@@ -24,10 +24,12 @@ struct agent_env {
     uint16_t checkin_port;
     char token_file[CONTRACT_PATH_MAX];
     uint32_t start_timeout_s;
-    char dir[CONTRACT_PATH_MAX];             /* where `hvd-agent install` put the runtime */
+    char dir[CONTRACT_PATH_MAX]; /* where `hvd-agent install` put the runtime */
     char termination_log[CONTRACT_PATH_MAX]; /* "" : none */
 };
-int agent_env_render(const struct agent_env *a, struct env_pair *ret, size_t *ret_n,
+int agent_env_render(const struct agent_env *a,
+                     struct env_pair *ret,
+                     size_t *ret_n,
                      struct err *err);
 int agent_env_parse(getenv_fn get, void *arg, struct agent_env *ret, struct err *err);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The launch contract: what one training process is told by whoever starts it.
- * Writers: operator+agent, Slurm plugin, horovodrun. Reader: hvd_init. README.md beside this file
- * is the specification; env_table.h the one table of names. Pure. */
+ * Writers: operator+agent, Slurm plugin, horovodrun. Reader: hvd_init. README.md beside
+ * this file is the specification; env_table.h the one table of names. Pure. */
 #ifndef RUNTIME_CONTRACT_CONTRACT_H
 #define RUNTIME_CONTRACT_CONTRACT_H
 
@@ -13,15 +13,22 @@
 #include "runtime/contract/places.h"
 
 enum launcher { /* how the place was found; "nearest wins" is the order of discover.h */
-    LAUNCHER_NONE,      /* single process */
-    LAUNCHER_RINGMASTER, /* HOROVOD_*: our operator, plugin, horovodrun (or real horovodrun) */
-    LAUNCHER_TORCHRUN,
-    LAUNCHER_OPENMPI, /* Open MPI on one host, from OMPI_* alone */
-    LAUNCHER_SLURM,   /* bare srun, inside a real step */
+                LAUNCHER_NONE,       /* single process */
+                LAUNCHER_RINGMASTER, /* HOROVOD_*: our operator, plugin, horovodrun (or
+                                        real horovodrun) */
+                LAUNCHER_TORCHRUN,
+                LAUNCHER_OPENMPI, /* Open MPI on one host, from OMPI_* alone */
+                LAUNCHER_SLURM,   /* bare srun, inside a real step */
 };
-const char *launcher_name(enum launcher l); /* "horovod", "torchrun", "openmpi", "slurm", "none" */
+const char *
+launcher_name(enum launcher l); /* "horovod", "torchrun", "openmpi", "slurm", "none" */
 
-enum token_source { TOKEN_NONE, TOKEN_FILE, TOKEN_FD, TOKEN_WEAK /* derived, no secret */ };
+enum token_source {
+    TOKEN_NONE,
+    TOKEN_FILE,
+    TOKEN_FD,
+    TOKEN_WEAK /* derived, no secret */
+};
 
 #define CONTRACT_PATH_MAX 1024
 #define JOB_ID_MAX        192
@@ -30,9 +37,9 @@ struct contract {
     enum launcher launcher;
     struct place place;
     char hostname[HOST_NAME_MAX_BYTES]; /* HOROVOD_HOSTNAME */
-    /* Where ranks meet. rdv_host "" : size 1, nothing to meet. When rdv_is_local, this process'
-     * rank 0 must itself serve the rendezvous at that port (foreign launchers); otherwise the
-     * launcher, agent or srun serves it. */
+    /* Where ranks meet. rdv_host "" : size 1, nothing to meet. When rank0_serves, this
+     * process' rank 0 must itself serve the rendezvous at that port (foreign
+     * launchers); otherwise the launcher, agent or srun serves it. */
     char rdv_host[HOST_NAME_MAX_BYTES];
     uint16_t rdv_port;
     bool rank0_serves;
@@ -43,7 +50,7 @@ struct contract {
     int token_fd;                       /* HVD_TOKEN_FD, -1 if none */
     char weak_seed[256];                /* TOKEN_WEAK: what the token is derived from */
     char hostfile[CONTRACT_PATH_MAX];   /* HVD_HOSTFILE, "" if none */
-    char iface[64];                     /* HOROVOD_GLOO_IFACE / NCCL_SOCKET_IFNAME, "" if none */
+    char iface[64]; /* HOROVOD_GLOO_IFACE / NCCL_SOCKET_IFNAME, "" if none */
     char master_addr[HOST_NAME_MAX_BYTES]; /* torchrun's MASTER_ADDR for c10d users */
     uint16_t master_port;
 };
@@ -56,21 +63,26 @@ struct env_pair {
 };
 #define CONTRACT_MAX_ENV 48
 
-/* Everything a training process gets, as name/value pairs: HOROVOD_*, HVD_*, torchrun's and JAX's
- * sets, NCCL's interface. ret has room for CONTRACT_MAX_ENV; *ret_n is set. Never OMPI_*, PMI_*,
- * SLURM_*, TF_CONFIG, never the token. -EINVAL with a sentence when c contradicts itself. */
-int contract_render(const struct contract *c, struct env_pair *ret, size_t *ret_n,
+/* Everything a training process gets, as name/value pairs: HOROVOD_*, HVD_*, torchrun's
+ * and JAX's sets, NCCL's interface. ret has room for CONTRACT_MAX_ENV; *ret_n is set.
+ * Never OMPI_*, PMI_*, SLURM_*, TF_CONFIG, never the token. -EINVAL with a sentence
+ * when c contradicts itself. */
+int contract_render(const struct contract *c,
+                    struct env_pair *ret,
+                    size_t *ret_n,
                     struct err *err);
 
 /* Environment as a function, so that tests need no environ: value or NULL. */
 typedef const char *(*getenv_fn)(void *arg, const char *name);
 
-/* Reads the HOROVOD_* and HVD_* set back: parse(render(c)) == c. -ENOENT when HOROVOD_RANK and
- * HOROVOD_SIZE are both absent; -EINVAL with names and values when one set contradicts itself. */
+/* Reads the HOROVOD_* and HVD_* set back: parse(render(c)) == c. -ENOENT when
+ * HOROVOD_RANK and HOROVOD_SIZE are both absent; -EINVAL with names and values when one
+ * set contradicts itself. */
 int contract_parse(getenv_fn get, void *arg, struct contract *ret, struct err *err);
 
-/* Names of all variables that a launcher of ours removes from the environment of what it starts
- * before it adds its own: every set of an outer launcher. NULL-terminated; "X_*" means prefix. */
+/* Names of all variables that a launcher of ours removes from the environment of what
+ * it starts before it adds its own: every set of an outer launcher. NULL-terminated;
+ * "X_*" means prefix. */
 extern const char *const contract_inherited[];
 bool contract_is_inherited(const char *name);
 

@@ -1,17 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How hvd_init finds its place: the nearest launcher wins. HOROVOD_*, torchrun's set, Open MPI on
- * one host, a Slurm task inside a real step (never the batch script or an interactive shell), else
- * a single process. Foreign launchers leave no secret: the token is derived (TOKEN_WEAK) and the
- * caller warns once. Pure. */
+/* How hvd_init finds its place: the nearest launcher wins. HOROVOD_*, torchrun's set,
+ * Open MPI on one host, a Slurm task inside a real step (never the batch script or an
+ * interactive shell), else a single process. Foreign launchers leave no secret: the
+ * token is derived (TOKEN_WEAK) and the caller warns once. Pure. */
 #ifndef RUNTIME_CONTRACT_DISCOVER_H
 #define RUNTIME_CONTRACT_DISCOVER_H
 
 #include "runtime/contract/contract.h"
 
-/* *ret is complete on success. ret_why: one sentence for the log ("rank 1 of 4 from torchrun:
- * RANK, WORLD_SIZE, MASTER_ADDR=..."), at least 256 bytes.
- * -EINVAL when the nearest set contradicts itself: the sentence shows both values. */
-int discover(getenv_fn get, void *arg, struct contract *ret, char *ret_why,
-             size_t why_bytes, struct err *err);
+/* *ret is complete on success. ret_why: one sentence for the log ("rank 1 of 4 from
+ * torchrun: RANK, WORLD_SIZE, MASTER_ADDR=..."), at least 256 bytes. -EINVAL when the
+ * nearest set contradicts itself: the sentence shows both values. */
+int discover(getenv_fn get,
+             void *arg,
+             struct contract *ret,
+             char *ret_why,
+             size_t why_bytes,
+             struct err *err);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Values out of an environment that is a function. An empty value is an absent one: Kubernetes and
- * shells make them without meaning it. All failures are -EINVAL with a sentence in r->err. Pure. */
+/* Values out of an environment that is a function. An empty value is an absent one:
+ * Kubernetes and shells make them without meaning it. All failures are -EINVAL with a
+ * sentence in r->err. Pure. */
 #ifndef RUNTIME_CONTRACT_ENV_READER_H
 #define RUNTIME_CONTRACT_ENV_READER_H
 
@@ -14,14 +15,24 @@ struct env_reader {
 
 const char *env_look(const struct env_reader *r, const char *name); /* or NULL */
 /* An absent variable leaves *ret as it is (the default). */
-int env_u32(const struct env_reader *r, const char *name, uint32_t min, uint32_t max,
+int env_u32(const struct env_reader *r,
+            const char *name,
+            uint32_t min,
+            uint32_t max,
             uint32_t *ret);
 /* An absent one is an error: "NAME is unset, `why`". */
-int env_need_u32(const struct env_reader *r, const char *name, uint32_t min,
-                 uint32_t max, uint32_t *ret, const char *why);
+int env_need_u32(const struct env_reader *r,
+                 const char *name,
+                 uint32_t min,
+                 uint32_t max,
+                 uint32_t *ret,
+                 const char *why);
 int env_port(const struct env_reader *r, const char *name, uint16_t *ret);
 /* An absent one gives or_else. */
-int env_text(const struct env_reader *r, const char *name, const char *or_else,
-             char *ret, size_t size_bytes);
+int env_text(const struct env_reader *r,
+             const char *name,
+             const char *or_else,
+             char *ret,
+             size_t size_bytes);
 
 #endif

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The one table of the variables that carry the launch contract. Rendering, reading, removal of
- * inherited ones, the README and its test are all made from it.
+/* The one table of the variables that carry the launch contract. Rendering, reading,
+ * removal of inherited ones, the README and its test are all made from it.
  *
  *   X(name, who writes it, what it says)
  *
- * Writers: "every" launcher of ours (agent, horovodrun, Slurm plugin); "opt": every launcher, where
- * there is something to say; "operator": into a worker pod's container, for its agent. */
+ * Writers: "every" launcher of ours (agent, horovodrun, Slurm plugin); "opt": every
+ * launcher, where there is something to say; "operator": into a worker pod's container,
+ * for its agent. */
 #ifndef RUNTIME_CONTRACT_ENV_TABLE_H
 #define RUNTIME_CONTRACT_ENV_TABLE_H
 

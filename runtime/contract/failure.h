@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The first failure of a job, as one line that people and programs both read. The agent writes it
- * as the first line of the termination message of every worker, the last lines of the failing rank's output
- * follow; the operator reads it back; horovodrun prints it. Pure.
+/* The first failure of a job, as one line that people and programs both read. The agent
+ * writes it as the first line of the termination message of every worker, the last
+ * lines of the failing rank's output follow; the operator reads it back; horovodrun
+ * prints it. Pure.
  *
- *   ringmaster-failure/1 rank=1 host=demo-worker-1 exit=3 signal=0 at=1790000000123456 why="..."
+ *   ringmaster-failure/1 rank=1 host=demo-worker-1 exit=3 signal=0 at=1790000000123456
+ * why="..."
  *
- * at: wall microseconds when the failure was seen on its own host. rank -1: no rank but the
- * agent itself (a missing command, a start timeout). */
+ * at: wall microseconds when the failure was seen on its own host. rank -1: no rank but
+ * the agent itself (a missing command, a start timeout). */
 #ifndef RUNTIME_CONTRACT_FAILURE_H
 #define RUNTIME_CONTRACT_FAILURE_H
 
@@ -26,9 +28,11 @@ struct failure {
     char why[240]; /* one line, no control characters; "" allowed */
 };
 void failure_render(const struct failure *f, struct strbuf *out); /* with newline */
-/* Looks at the first line of text only. -ENOENT when it is no failure line, -EINVAL when cut. */
+/* Looks at the first line of text only. -ENOENT when it is no failure line, -EINVAL
+ * when cut. */
 int failure_parse(const char *text, struct failure *ret, struct err *err);
-/* "rank 1 on demo-worker-1 exited with code 3" / "... was killed by signal 9 (SIGKILL)". */
+/* "rank 1 on demo-worker-1 exited with code 3" / "... was killed by signal 9
+ * (SIGKILL)". */
 void failure_sentence(const struct failure *f, char *ret, size_t size_bytes);
 const char *signal_name(int sig); /* "SIGKILL"; "real-time signal"; "unknown signal" */
 

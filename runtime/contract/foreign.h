@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Launchers that are not ours, for discover.c: is it there, and what does it say? Pure. */
+/* Launchers that are not ours, for discover.c: is it there, and what does it say? Pure.
+ */
 #ifndef RUNTIME_CONTRACT_FOREIGN_H
 #define RUNTIME_CONTRACT_FOREIGN_H
 
@@ -9,17 +10,24 @@ struct foreign {
     enum launcher launcher;
     const char *from; /* names of the variables, for the log */
     bool (*is_present)(const struct env_reader *r);
-    /* Completes ret, which contract_init has prepared. 0 or -EINVAL with the sentence. */
+    /* Completes ret, which contract_init has prepared. 0 or -EINVAL with the sentence.
+     */
     int (*read)(const struct env_reader *r, struct contract *ret);
 };
 extern const struct foreign foreign_torchrun, foreign_openmpi, foreign_slurm;
 
 /* A number that the launcher sets for every process. */
-int foreign_need(const struct env_reader *r, const char *name, uint32_t min,
-                 uint32_t max, uint32_t *ret);
-/* Rank 0 serves at host and a port from 20000 to 39999 that is a hash of seed and never `not`; the
- * token is weak and made of the seed. For size 1 nothing is set. */
-int foreign_meet(const struct env_reader *r, struct contract *c, const char *host,
-                 const char *seed, uint32_t not_port);
+int foreign_need(const struct env_reader *r,
+                 const char *name,
+                 uint32_t min,
+                 uint32_t max,
+                 uint32_t *ret);
+/* Rank 0 serves at host and a port from 20000 to 39999 that is a hash of seed and never
+ * `not`; the token is weak and made of the seed. For size 1 nothing is set. */
+int foreign_meet(const struct env_reader *r,
+                 struct contract *c,
+                 const char *host,
+                 const char *seed,
+                 uint32_t not_port);
 
 #endif

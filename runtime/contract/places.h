@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Placement: who is which rank. Horovod's meaning: hosts in order, slots filled host by host;
- * local_rank counts on one host, cross_rank counts the hosts that have this local_rank. */
+/* Placement: who is which rank. Horovod's meaning: hosts in order, slots filled host by
+ * host; local_rank counts on one host, cross_rank counts the hosts that have this
+ * local_rank. */
 #ifndef RUNTIME_CONTRACT_PLACES_H
 #define RUNTIME_CONTRACT_PLACES_H
 
@@ -17,20 +18,29 @@ struct place {
     uint32_t host; /* index in the host list */
 };
 
-/* Fills ret[0..np) from the first np slots; np == 0 means all slots. -EINVAL when hosts have
- * fewer than np slots (the sentence gives both numbers), or there is no slot at all. */
-int places_assign(const struct hostlist *hosts, uint32_t np, struct place *ret,
+/* Fills ret[0..np) from the first np slots; np == 0 means all slots. -EINVAL when hosts
+ * have fewer than np slots (the sentence gives both numbers), or there is no slot at
+ * all. */
+int places_assign(const struct hostlist *hosts,
+                  uint32_t np,
+                  struct place *ret,
                   struct err *err);
 /* The place of the local_rank-th process on host h, without filling the whole table. */
-int places_at(const struct hostlist *hosts, uint32_t np, size_t h, uint32_t local_rank,
-              struct place *ret, struct err *err);
-/* Checks ranges (rank < size, ...); the sentence names the two fields that contradict. */
+int places_at(const struct hostlist *hosts,
+              uint32_t np,
+              size_t h,
+              uint32_t local_rank,
+              struct place *ret,
+              struct err *err);
+/* Checks ranges (rank < size, ...); the sentence names the two fields that contradict.
+ */
 int place_check(const struct place *p, struct err *err);
 /* The same with the names that the user knows ("WORLD_SIZE" rather than "size"). */
 struct place_names {
     const char *rank, *size, *local_rank, *local_size, *cross_rank, *cross_size;
 };
-int place_check_named(const struct place *p, const struct place_names *n,
+int place_check_named(const struct place *p,
+                      const struct place_names *n,
                       struct err *err);
 
 #endif

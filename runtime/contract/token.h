@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The job token: 32 random bytes. In a file or pipe it is 64 hex digits and a newline; a Secret may
- * hold any 16 to 4096 bytes, which are hashed. The only file of contract/ that touches files. */
+/* The job token: 32 random bytes. In a file or pipe it is 64 hex digits and a newline;
+ * a Secret may hold any 16 to 4096 bytes, which are hashed. The only file of contract/
+ * that touches files. */
 #ifndef RUNTIME_CONTRACT_TOKEN_H
 #define RUNTIME_CONTRACT_TOKEN_H
 
@@ -13,10 +14,13 @@ struct token {
     uint8_t key[32];
 };
 int token_random(struct token *ret, struct err *err);
-/* -EACCES with a sentence when others may write the file, or read it; reading is allowed where the
- * file system is mounted read-only, as Secret volumes are (the pod is the border there). */
+/* -EACCES with a sentence when others may write the file, or read it; reading is
+ * allowed where the file system is mounted read-only, as Secret volumes are (the pod is
+ * the border there). */
 int token_read_file(const char *path, struct token *ret, struct err *err);
-int token_write_file(const char *path, const struct token *t, struct err *err); /* 0600 */
+int token_write_file(const char *path,
+                     const struct token *t,
+                     struct err *err); /* 0600 */
 /* The place's token, whatever its source; TOKEN_FD is read once and closed. */
 int token_from_contract(const struct contract *c, struct token *ret, struct err *err);
 void token_wipe(struct token *t);
