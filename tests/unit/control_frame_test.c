@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Frames of the control channel over a real socket: whole, cut, bent, replayed, too
+ * large. */
+#include <errno.h>
+#include <poll.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "runtime/base/clock.h"
+#include "runtime/base/fd.h"
+#include "runtime/base/mem.h"
+#include "runtime/control/addr.h"
+#include "runtime/control/frame.h"
+
+struct ends {
+    struct frame_conn a, b;
+};
+
+static void open_ends(struct ends *e)
+{
+    struct auth_session s = {0}, t = {0};
+    int fd[2];
+
+    memset(s.send_key, 1, sizeof(s.send_key));
+    memset(s.recv_key, 2, sizeof(s.recv_key));
+    memcpy(t.send_key, s.recv_key, sizeof(s.recv_key));
+    memcpy(t.recv_key, s.send_key, sizeof(s.send_key));
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fd), 0);
+    frame_open(&e->a, fd[0], &s);
+    frame_open(&e->b, fd[1], &t);
+}
+
+static void close_ends(struct ends *e)
+{
+    frame_release(&e->a);
+    frame_release(&e->b);
+}
+
+static void frames_arrive_in_order_both_ways(void **state)
+{
+    enum frame_type type;
+    const uint8_t *p;
+    struct ends e;
+    size_t n;
+
+    (void)state;
+    open_ends(&e);
+    assert_int_equal(frame_recv(&e.b, &type, &p, &n), 0);
+    assert_int_equal(frame_send(&e.a, FRAME_UP, "one", 3), 0);
+    assert_int_equal(frame_send(&e.a, FRAME_HEARTBEAT, NULL, 0), 0);
+    assert_int_equal(frame_send(&e.b, FRAME_DOWN, "back", 4), 0);
+    /* after "nothing there" the socket is not asked again until told */
+    assert_int_equal(frame_recv(&e.b, &type, &p, &n), 0);
+    frame_readable(&e.b);
+    assert_int_equal(frame_recv(&e.b, &type, &p, &n), 1);
+    assert_int_equal(type, FRAME_UP);
+    assert_int_equal(n, 3);
+    assert_memory_equal(p, "one", 3);
+    assert_int_equal(frame_recv(&e.b, &type, &p, &n), 1);
+    assert_int_equal(type, FRAME_HEARTBEAT);
+    assert_int_equal(n, 0);
+    assert_int_equal(frame_recv(&e.b, &type, &p, &n), 0);
+    assert_int_equal(frame_recv(&e.a, &type, &p, &n), 1);
+    assert_memory_equal(p, "back", 4);
+    frame_release(&e.a);
+    frame_readable(&e.b);
+    assert_int_equal(frame_recv(&e.b, &type, &p, &n), -EPIPE);
+    close_ends(&e);
+}
+
+static void a_frame_larger_than_the_socket_is_kept_and_sent(void **state)
+{
+    enum { N = 3 << 20 };
+    AUTOFREE uint8_t *big = mem_alloc(N);
+    enum frame_type type;
+    const uint8_t *p;
+    struct ends e;
+    size_t n;
+    int r = 0;
+
+    (void)state;
+    assert_non_null(big);
+    for (size_t i = 0; i < N; i++)
+        big[i] = (uint8_t)(i * 7);
+    open_ends(&e);
+    assert_int_equal(frame_send(&e.a, FRAME_DOWN, big, N), 0);
+    assert_true(frame_wants_write(&e.a));
+    while (r == 0) {
+        assert_int_equal(frame_flush(&e.a), 0);
+        frame_readable(&e.b);
+        r = frame_recv(&e.b, &type, &p, &n);
+    }
+    assert_int_equal(r, 1);
+    assert_int_equal(n, N);
+    assert_memory_equal(p, big, N);
+    assert_false(frame_wants_write(&e.a));
+    /* the buffers shrink again */
+    assert_true(e.a.out_cap <= 65536);
+    frame_readable(&e.b);
+    assert_int_equal(frame_recv(&e.b, &type, &p, &n), 0);
+    assert_true(e.b.in_cap <= 65536);
+    assert_int_equal(frame_send(&e.a, FRAME_DOWN, big, FRAME_MAX_BYTES + 1), -EMSGSIZE);
+    close_ends(&e);
+}
+
+/* Bytes of one frame as they go over the wire. */
+static size_t capture(uint8_t *buf, size_t size)
+{
+    struct ends e;
+    ssize_t n;
+
+    open_ends(&e);
+    assert_int_equal(frame_send(&e.a, FRAME_UP, "payload", 7), 0);
+    n = read(e.b.fd, buf, size);
+    close_ends(&e);
+    assert_int_equal(n, 8 + 7 + FRAME_MAC_BYTES);
+    return (size_t)n;
+}
+
+static int feed(const uint8_t *p, size_t n, int times)
+{
+    enum frame_type type;
+    const uint8_t *q;
+    struct ends e;
+    size_t k;
+    int r = 1;
+
+    open_ends(&e);
+    for (int i = 0; i < times; i++)
+        assert_int_equal(write(e.a.fd, p, n), n);
+    for (int i = 0; i < times && r == 1; i++)
+        r = frame_recv(&e.b, &type, &q, &k);
+    close_ends(&e);
+    return r;
+}
+
+static void every_bent_byte_is_refused(void **state)
+{
+    uint8_t f[64];
+    size_t n = capture(f, sizeof(f));
+
+    (void)state;
+    assert_int_equal(feed(f, n, 1), 1);
+    for (size_t i = 0; i < n; i++) {
+        f[i] ^= 0x41;
+        assert_int_not_equal(feed(f, n, 1),
+                             1); /* refused, or incomplete by a bent length */
+        f[i] ^= 0x41;
+        if (i > 0)
+            assert_int_equal(feed(f, i, 1), 0); /* cut: incomplete */
+    }
+    assert_int_equal(feed(f, n, 2), -EBADMSG); /* replayed */
+}
+
+static void an_absurd_length_costs_no_memory(void **state)
+{
+    static const uint8_t f[8] = {0xff, 0xff, 0xff, 0xff, FRAME_UP};
+
+    (void)state;
+    assert_int_equal(feed(f, sizeof(f), 1), -EBADMSG);
+}
+
+static void waiting_ends_at_the_deadline(void **state)
+{
+    uint64_t t0 = clock_now_ns();
+    enum frame_type type;
+    const uint8_t *p;
+    struct ends e;
+    size_t n;
+
+    (void)state;
+    open_ends(&e);
+    assert_int_equal(frame_recv_until(&e.b, t0 + 30 * NS_PER_MS, &type, &p, &n),
+                     -ETIMEDOUT);
+    assert_true(clock_now_ns() - t0 >= 30 * NS_PER_MS);
+    close_ends(&e);
+}
+
+static void addresses_of_this_machine(void **state)
+{
+    char buf[64];
+    struct err err = ERR_INIT;
+
+    (void)state;
+    assert_true(addr_is_loopback("127.0.1.1"));
+    assert_true(addr_is_loopback("::1"));
+    assert_false(addr_is_loopback("10.0.0.1"));
+    assert_int_equal(addr_towards("127.0.0.1", buf, sizeof(buf), &err), 0);
+    assert_string_equal(buf, "127.0.0.1");
+    assert_int_equal(addr_towards("not a number", buf, sizeof(buf), &err), -EINVAL);
+    assert_int_equal(addr_of_iface("lo", buf, sizeof(buf), &err), 0);
+    assert_string_equal(buf, "127.0.0.1");
+    assert_int_equal(addr_of_iface("nope0", buf, sizeof(buf), &err), -ENODEV);
+    assert_non_null(
+        strstr(err.text, "no interface \"nope0\" with an address, there are lo"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(frames_arrive_in_order_both_ways),
+        cmocka_unit_test(a_frame_larger_than_the_socket_is_kept_and_sent),
+        cmocka_unit_test(every_bent_byte_is_refused),
+        cmocka_unit_test(an_absurd_length_costs_no_memory),
+        cmocka_unit_test(waiting_ends_at_the_deadline),
+        cmocka_unit_test(addresses_of_this_machine),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
