@@ -18,10 +18,12 @@ import time
 from tap import Program, Skip, has, is_alive, read, run_all, same, wait_until
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-BIN = os.path.abspath(os.environ.get("BIN", os.path.join(ROOT, os.environ.get("BUILD", "build"), "plain/bin")))
+BIN = os.path.abspath(
+    os.environ.get("BIN", os.path.join(ROOT, os.environ.get("BUILD", "build"), "plain/bin"))
+)
 AGENT = os.path.join(BIN, "hvd-agent")
 SEED = int(os.environ.get("SEED", random.randrange(1 << 30)))
-UP = ': > {0}/up.$HOROVOD_RANK; '
+UP = ": > {0}/up.$HOROVOD_RANK; "
 
 
 def free_port():
@@ -40,14 +42,24 @@ class Job:
             f.write("5e" * 32 + "\n")
         self.env = {k: v for k, v in os.environ.items() if not k.startswith(("HOROVOD_", "HVD_"))}
         self.env.update(
-            HVD_JOB_ID="ns/demo/uid", HVD_GENERATION="0", HVD_NUM_WORKERS=str(workers), HVD_SLOTS_PER_WORKER=str(slots),
-            HVD_CHECKIN_ADDR="127.0.0.1", HVD_CHECKIN_PORT=str(free_port()), HVD_TOKEN_FILE=self.token,
-            HVD_START_TIMEOUT="30", HVD_DIR=os.path.join(folder, "runtime"), TMPDIR=folder)
+            HVD_JOB_ID="ns/demo/uid",
+            HVD_GENERATION="0",
+            HVD_NUM_WORKERS=str(workers),
+            HVD_SLOTS_PER_WORKER=str(slots),
+            HVD_CHECKIN_ADDR="127.0.0.1",
+            HVD_CHECKIN_PORT=str(free_port()),
+            HVD_TOKEN_FILE=self.token,
+            HVD_START_TIMEOUT="30",
+            HVD_DIR=os.path.join(folder, "runtime"),
+            TMPDIR=folder,
+        )
         self.env.update(more)
 
     def start(self, index, *command, name=None, prefix=(), **more):
         name = name or f"worker{index}"
-        env = dict(self.env, HVD_WORKER_INDEX=str(index), HVD_TERMINATION_LOG=f"{self.folder}/{name}.log", **more)
+        env = dict(
+            self.env, HVD_WORKER_INDEX=str(index), HVD_TERMINATION_LOG=f"{self.folder}/{name}.log", **more
+        )
         self.agents[index] = Program([*prefix, AGENT, "run", "--", *command], env, self.folder, name)
         return self.agents[index]
 
@@ -87,15 +99,27 @@ def loop(folder):
 
 
 def test_all_ranks_of_all_workers_run(folder):
-    job = Job(folder, 3, 2).start_all("sh", "-c", f'env -0 > {folder}/env.$HOROVOD_RANK; cat "$HVD_HOSTFILE" > '
-                                      f'{folder}/hosts.$HOROVOD_RANK; echo hello; exec {BIN}/launch-rank')
+    job = Job(folder, 3, 2).start_all(
+        "sh",
+        "-c",
+        f'env -0 > {folder}/env.$HOROVOD_RANK; cat "$HVD_HOSTFILE" > '
+        f"{folder}/hosts.$HOROVOD_RANK; echo hello; exec {BIN}/launch-rank",
+    )
     same(job.end(), [0, 0, 0], job.errors())
     for rank in range(6):
         env = dict(p.split("=", 1) for p in read(f"{folder}/env.{rank}").split("\0") if p)
-        for name, value in {"HOROVOD_RANK": rank, "HOROVOD_SIZE": 6, "HOROVOD_LOCAL_RANK": rank % 2,
-                            "HOROVOD_LOCAL_SIZE": 2, "HOROVOD_CROSS_RANK": rank // 2, "HOROVOD_CROSS_SIZE": 3,
-                            "HOROVOD_HOSTNAME": f"worker-{rank // 2}", "RANK": rank, "WORLD_SIZE": 6,
-                            "HVD_JOB_ID": "ns/demo/uid"}.items():
+        for name, value in {
+            "HOROVOD_RANK": rank,
+            "HOROVOD_SIZE": 6,
+            "HOROVOD_LOCAL_RANK": rank % 2,
+            "HOROVOD_LOCAL_SIZE": 2,
+            "HOROVOD_CROSS_RANK": rank // 2,
+            "HOROVOD_CROSS_SIZE": 3,
+            "HOROVOD_HOSTNAME": f"worker-{rank // 2}",
+            "RANK": rank,
+            "WORLD_SIZE": 6,
+            "HVD_JOB_ID": "ns/demo/uid",
+        }.items():
             same(env.get(name), str(value), f"{name} of rank {rank}")
         same(env["PYTHONPATH"].split(":")[0], f"{folder}/runtime/python")
         same(env["PATH"].split(":")[0], f"{folder}/runtime/bin")
@@ -215,6 +239,7 @@ def test_strangers_do_not_disturb(folder):
             return True
         except OSError:
             return False
+
     wait_until("the hub listens", reach)
     for i in range(20):
         assert reach()
@@ -230,15 +255,23 @@ def check_random_failure(folder, seed):
     rng = random.Random(seed)
     workers, slots = rng.choice([(2, 2), (3, 1), (4, 2), (1, 3)])
     bad = rng.randrange(workers * slots)
-    number = rng.choice([0, 0, signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM, signal.SIGABRT, signal.SIGBUS])
+    number = rng.choice(
+        [0, 0, signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM, signal.SIGABRT, signal.SIGBUS]
+    )
     code = 0 if number else 3
     end = f"kill -{int(number)} $$" if number else "exit 3"
     delay = rng.choice(["0", "0", "0.02", "0.1"])
-    blames = rng.choice([f"lost rank {bad} (host x): connection closed", f"rank {bad} on x was lost: closed"])
+    blames = rng.choice(
+        [f"lost rank {bad} (host x): connection closed", f"rank {bad} on x was lost: closed"]
+    )
     job = Job(folder, workers, slots).start_all(
-        "sh", "-c", UP.format(folder) + f'while [ $(ls {folder}/up.* | wc -l) -lt {workers * slots} ]; do sleep 0.02; done; '
+        "sh",
+        "-c",
+        UP.format(folder)
+        + f"while [ $(ls {folder}/up.* | wc -l) -lt {workers * slots} ]; do sleep 0.02; done; "
         f'if [ $HOROVOD_RANK = {bad} ]; then echo "the cause"; sleep {rng.choice(["0", "0.1"])}; : > {folder}/dead; {end}; fi; '
-        f'while [ ! -e {folder}/dead ]; do sleep 0.01; done; sleep {delay}; echo "{blames}" >&2; exit 1')
+        f'while [ ! -e {folder}/dead ]; do sleep 0.01; done; sleep {delay}; echo "{blames}" >&2; exit 1',
+    )
     wanted = 128 + number if number else 3
     same(job.end(), [wanted] * workers, f"seed {seed}: {job.errors()}")
     text = job.logs_name(failure(bad, code, number))
@@ -258,8 +291,9 @@ def test_the_first_failure_is_named_everywhere(folder):
 def test_a_failing_job_ends_within_a_second(folder):
     job = Job(folder, 3, 2).start_all("sh", "-c", UP.format(folder) + "exec sleep 600")
     job.ranks_up(6)
-    victim = subprocess.run(["pgrep", "-P", str(job.agents[1].pid), "sleep"], capture_output=True, text=True,
-                            check=True).stdout.split()[0]
+    victim = subprocess.run(
+        ["pgrep", "-P", str(job.agents[1].pid), "sleep"], capture_output=True, text=True, check=True
+    ).stdout.split()[0]
     begin = time.monotonic()
     os.kill(int(victim), signal.SIGKILL)
     same(job.end(), [137] * 3, job.errors())
@@ -384,9 +418,15 @@ def test_sigterm_before_the_start_ends_the_agent(folder):
 def test_sigterm_while_worker_0_is_missing_ends_the_agent(folder):
     job = Job(folder, 2)
     agent = job.start(1, "true", HVD_CHECKIN_ADDR="127.0.0.1")
-    wait_until("it listens to signals", lambda: f"{1 << (signal.SIGTERM - 1):x}"[0] and "SigBlk" in read(
-        f"/proc/{agent.pid}/status") and int(re.search(r"SigBlk:\s+(\S+)", read(
-            f"/proc/{agent.pid}/status"))[1], 16) & 1 << (signal.SIGTERM - 1))
+    wait_until(
+        "it listens to signals",
+        lambda: (
+            f"{1 << (signal.SIGTERM - 1):x}"[0]
+            and "SigBlk" in read(f"/proc/{agent.pid}/status")
+            and int(re.search(r"SigBlk:\s+(\S+)", read(f"/proc/{agent.pid}/status"))[1], 16)
+            & 1 << (signal.SIGTERM - 1)
+        ),
+    )
     agent.signal(signal.SIGTERM)
     same(agent.end(5), 143)
 
@@ -411,7 +451,10 @@ def test_fewer_ranks_than_slots(folder):
         same(job.end(), [0, 0], job.errors())
         lines = sorted(line for a in job.agents.values() for line in a.out.splitlines())
         if np > 1:
-            same(lines, [f"[{i}]<stdout>:rank {i} of {np} met ranks that add up to {sum_}" for i in range(np)])
+            same(
+                lines,
+                [f"[{i}]<stdout>:rank {i} of {np} met ranks that add up to {sum_}" for i in range(np)],
+            )
 
 
 def test_a_worker_cannot_join_a_running_job(folder):
@@ -433,16 +476,25 @@ def test_pid_1_reaps_orphans_and_hears_signals(folder):
         raise Skip("PID namespaces are not allowed here")
     job = Job(folder, 1)
     # ten orphans, adopted by PID 1, then no zombie may be left
-    agent = job.start(0, "bash", "-c",
-                      "for i in 1 2 3 4 5 6 7 8 9 10; do (sh -c 'exec true' & exec true) ; done; "
-                      f"for i in $(seq 100); do z=$(grep -l '^State:.Z' /proc/[0-9]*/status 2>/dev/null | wc -l); "
-                      f"[ $z = 0 ] && break; sleep 0.05; done; echo zombies=$z pid1=$(tr '\\0' ' ' < /proc/1/cmdline); "
-                      + loop(folder), prefix=("unshare", "--pid", "--fork", "--mount-proc", "--kill-child"))
+    agent = job.start(
+        0,
+        "bash",
+        "-c",
+        "for i in 1 2 3 4 5 6 7 8 9 10; do (sh -c 'exec true' & exec true) ; done; "
+        "for i in $(seq 100); do z=$(grep -l '^State:.Z' /proc/[0-9]*/status 2>/dev/null | wc -l); "
+        "[ $z = 0 ] && break; sleep 0.05; done; echo zombies=$z pid1=$(tr '\\0' ' ' < /proc/1/cmdline); "
+        + loop(folder),
+        prefix=("unshare", "--pid", "--fork", "--mount-proc", "--kill-child"),
+    )
     job.ranks_up(1)
     wait_until("its line", lambda: "pid1=" in agent.out)
     has(agent.out, "zombies=0 pid1=" + AGENT)
-    inner = wait_until("the agent", lambda: subprocess.run(
-        ["pgrep", "-P", str(agent.pid)], capture_output=True, text=True, check=False).stdout.split())
+    inner = wait_until(
+        "the agent",
+        lambda: subprocess.run(
+            ["pgrep", "-P", str(agent.pid)], capture_output=True, text=True, check=False
+        ).stdout.split(),
+    )
     os.kill(int(inner[0]), signal.SIGTERM)
     same(agent.end(5), 143)
     has(job.log(0), "worker 0 received SIGTERM")
@@ -455,8 +507,12 @@ def test_a_read_only_tmp_is_worked_around(folder):
 
 
 def test_wrong_settings_are_named(folder):
-    for name, value in (("HVD_WORKER_INDEX", "5"), ("HVD_JOB_ID", ""), ("HVD_TOKEN_FILE", "/no/such/token"),
-                        ("HVD_PEER_TIMEOUT", "soon")):
+    for name, value in (
+        ("HVD_WORKER_INDEX", "5"),
+        ("HVD_JOB_ID", ""),
+        ("HVD_TOKEN_FILE", "/no/such/token"),
+        ("HVD_PEER_TIMEOUT", "soon"),
+    ):
         job = Job(folder, 2)
         env = {name: value}
         index = 0
@@ -468,8 +524,13 @@ def test_wrong_settings_are_named(folder):
 
 
 def test_command_line_mistakes_are_refused(folder):
-    for words, part in (([], "a command is missing"), (["walk"], "unknown command walk"), (["run"], "run needs a command"),
-                        (["run", "--fast", "x"], "unknown option of run: --fast"), (["install"], "install takes one")):
+    for words, part in (
+        ([], "a command is missing"),
+        (["walk"], "unknown command walk"),
+        (["run"], "run needs a command"),
+        (["run", "--fast", "x"], "unknown option of run: --fast"),
+        (["install"], "install takes one"),
+    ):
         program = Program([AGENT, *words], dict(os.environ), folder, "usage")
         same(program.end(), 2)
         has(program.err, part)
@@ -514,15 +575,24 @@ def test_install_copies_the_tree_twice_the_same(folder):
         program = Program([f"{tree}/bin/hvd-agent", "install", dest], {}, folder, "install")
         same(program.end(), 0, program.err)
         same(program.out.count("\n"), 1)
-        assert re.search(r"installed .*tree to .*dest: 4 files, \d+ bytes in \d+ ms", program.out), program.out
+        assert re.search(r"installed .*tree to .*dest: 4 files, \d+ bytes in \d+ ms", program.out), (
+            program.out
+        )
         same(listing(dest), listing(tree))
 
 
 def test_install_replaces_a_program_that_runs(folder):
     tree, dest = make_tree(folder), os.path.join(folder, "dest")
     subprocess.run([f"{tree}/bin/hvd-agent", "install", dest], check=True, stdout=subprocess.DEVNULL)
-    env = {"HVD_JOB_ID": "x", "HVD_WORKER_INDEX": "1", "HVD_NUM_WORKERS": "2", "HVD_CHECKIN_ADDR": "127.0.0.1",
-           "HVD_CHECKIN_PORT": str(free_port()), "HVD_TOKEN_FILE": Job(folder, 1).token, "HVD_DIR": dest}
+    env = {
+        "HVD_JOB_ID": "x",
+        "HVD_WORKER_INDEX": "1",
+        "HVD_NUM_WORKERS": "2",
+        "HVD_CHECKIN_ADDR": "127.0.0.1",
+        "HVD_CHECKIN_PORT": str(free_port()),
+        "HVD_TOKEN_FILE": Job(folder, 1).token,
+        "HVD_DIR": dest,
+    }
     running = Program([f"{dest}/bin/hvd-agent", "run", "true"], env, folder, "running")
     wait_until("it runs", lambda: "hvd-agent" in read(f"/proc/{running.pid}/comm"))
     subprocess.run([f"{tree}/bin/hvd-agent", "install", dest], check=True, stdout=subprocess.DEVNULL)
@@ -547,8 +617,15 @@ def test_install_works_as_any_user(folder):
     tree, dest = make_tree(folder), os.path.join(folder, "dest")
     os.mkdir(dest)
     os.chmod(dest, 0o777)
-    program = Program([f"{tree}/bin/hvd-agent", "install", dest], {}, folder, "install", user=12345, group=0,
-                      extra_groups=[])
+    program = Program(
+        [f"{tree}/bin/hvd-agent", "install", dest],
+        {},
+        folder,
+        "install",
+        user=12345,
+        group=0,
+        extra_groups=[],
+    )
     same(program.end(), 0, program.err)
     same(listing(dest), listing(tree))
 
@@ -563,9 +640,20 @@ def test_the_static_agent_needs_no_libc(folder):
     os.makedirs(f"{root}/opt/bin")
     os.mkdir(f"{root}/proc")
     shutil.copy(f"{static}/hvd-agent", f"{root}/opt/bin/hvd-agent")
-    done = subprocess.run(["unshare", "--mount", "sh", "-c",
-                           'mount --bind /proc "$1/proc" && exec chroot "$1" /opt/bin/hvd-agent install /dest', "-", root],
-                          capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [
+            "unshare",
+            "--mount",
+            "sh",
+            "-c",
+            'mount --bind /proc "$1/proc" && exec chroot "$1" /opt/bin/hvd-agent install /dest',
+            "-",
+            root,
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     same(done.returncode, 0, done.stderr)
     assert os.path.exists(f"{root}/dest/bin/hvd-agent")
 

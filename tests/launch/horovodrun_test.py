@@ -17,19 +17,37 @@ import time
 from tap import Program, has, is_alive, read, run_all, same, wait_until
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-BIN = os.path.abspath(os.environ.get("BIN", os.path.join(ROOT, os.environ.get("BUILD", "build"), "plain/bin")))
+BIN = os.path.abspath(
+    os.environ.get("BIN", os.path.join(ROOT, os.environ.get("BUILD", "build"), "plain/bin"))
+)
 HOROVODRUN = os.path.join(BIN, "horovodrun")
 
 FOREIGN = {  # what outer launchers leave behind
-    "OMPI_COMM_WORLD_RANK": "5", "OMPI_COMM_WORLD_SIZE": "9", "PMI_RANK": "5", "PMI_SIZE": "9", "PMIX_RANK": "5",
-    "SLURM_PROCID": "5", "SLURM_NTASKS": "9", "SLURM_STEP_ID": "0", "RANK": "5",
-    "WORLD_SIZE": "9", "LOCAL_RANK": "5", "HOROVOD_RANK": "5", "HOROVOD_SIZE": "9", "TORCHELASTIC_RUN_ID": "x",
-    "HVD_TOKEN_FILE": "/nowhere", "HVD_JOB_ID": "other",
+    "OMPI_COMM_WORLD_RANK": "5",
+    "OMPI_COMM_WORLD_SIZE": "9",
+    "PMI_RANK": "5",
+    "PMI_SIZE": "9",
+    "PMIX_RANK": "5",
+    "SLURM_PROCID": "5",
+    "SLURM_NTASKS": "9",
+    "SLURM_STEP_ID": "0",
+    "RANK": "5",
+    "WORLD_SIZE": "9",
+    "LOCAL_RANK": "5",
+    "HOROVOD_RANK": "5",
+    "HOROVOD_SIZE": "9",
+    "TORCHELASTIC_RUN_ID": "x",
+    "HVD_TOKEN_FILE": "/nowhere",
+    "HVD_JOB_ID": "other",
 }
 
 
 def environment(**more):
-    env = {k: v for k, v in os.environ.items() if not k.startswith(("HOROVOD_", "HVD_", "SLURM_", "OMPI_", "PMI"))}
+    env = {
+        k: v
+        for k, v in os.environ.items()
+        if not k.startswith(("HOROVOD_", "HVD_", "SLURM_", "OMPI_", "PMI"))
+    }
     env.update(more)
     return env
 
@@ -46,19 +64,38 @@ def run(folder, *words, code=0, **more):
 
 
 def environment_of_ranks(folder, n, env):
-    run(folder, "-np", str(n), "sh", "-c", f'env -0 > {folder}/env.$HOROVOD_RANK; cat "$HVD_HOSTFILE" > '
+    run(
+        folder,
+        "-np",
+        str(n),
+        "sh",
+        "-c",
+        f'env -0 > {folder}/env.$HOROVOD_RANK; cat "$HVD_HOSTFILE" > '
         f'{folder}/hosts; stat -c "%a %s" "$HVD_TOKEN_FILE" > {folder}/token; cat "$HVD_TOKEN_FILE" > {folder}/secret',
-        env=env)
+        env=env,
+    )
     return [dict(p.split("=", 1) for p in read(f"{folder}/env.{i}").split("\0") if p) for i in range(n)]
 
 
 def test_ranks_get_the_whole_contract(folder):
     for rank, env in enumerate(environment_of_ranks(folder, 3, environment(TMPDIR=folder))):
         r = str(rank)
-        for name, value in {"HOROVOD_RANK": r, "HOROVOD_SIZE": "3", "HOROVOD_LOCAL_RANK": r, "HOROVOD_LOCAL_SIZE": "3",
-                            "HOROVOD_CROSS_RANK": "0", "HOROVOD_CROSS_SIZE": "1", "HOROVOD_HOSTNAME": "localhost",
-                            "RANK": r, "WORLD_SIZE": "3", "LOCAL_RANK": r, "LOCAL_WORLD_SIZE": "3",
-                            "MASTER_ADDR": "127.0.0.1", "HVD_GENERATION": "0", "PYTHONUNBUFFERED": "1"}.items():
+        for name, value in {
+            "HOROVOD_RANK": r,
+            "HOROVOD_SIZE": "3",
+            "HOROVOD_LOCAL_RANK": r,
+            "HOROVOD_LOCAL_SIZE": "3",
+            "HOROVOD_CROSS_RANK": "0",
+            "HOROVOD_CROSS_SIZE": "1",
+            "HOROVOD_HOSTNAME": "localhost",
+            "RANK": r,
+            "WORLD_SIZE": "3",
+            "LOCAL_RANK": r,
+            "LOCAL_WORLD_SIZE": "3",
+            "MASTER_ADDR": "127.0.0.1",
+            "HVD_GENERATION": "0",
+            "PYTHONUNBUFFERED": "1",
+        }.items():
             same(env.get(name), value, name)
         assert 0 < int(env["MASTER_PORT"]) < 65536
         has(env["HVD_JOB_ID"], "horovodrun/")
@@ -67,7 +104,9 @@ def test_ranks_get_the_whole_contract(folder):
 
 
 def test_sets_of_outer_launchers_are_removed(folder):
-    for env in environment_of_ranks(folder, 2, environment(TMPDIR=folder, KEPT="yes", HOROVOD_CYCLE_TIME="3", **FOREIGN)):
+    for env in environment_of_ranks(
+        folder, 2, environment(TMPDIR=folder, KEPT="yes", HOROVOD_CYCLE_TIME="3", **FOREIGN)
+    ):
         same(env["KEPT"], "yes")
         same(env["HOROVOD_CYCLE_TIME"], "3", "a knob of the user")
         same(env["HOROVOD_SIZE"], "2")
@@ -77,8 +116,15 @@ def test_sets_of_outer_launchers_are_removed(folder):
 
 
 def test_the_token_is_in_no_argument_and_no_environment(folder):
-    program = start(folder, "-np", "2", "sh", "-c", f'cp "$HVD_TOKEN_FILE" {folder}/secret; : > {folder}/up.$HOROVOD_RANK; '
-                    f'while [ ! -e {folder}/go ]; do sleep 0.02; done')
+    program = start(
+        folder,
+        "-np",
+        "2",
+        "sh",
+        "-c",
+        f'cp "$HVD_TOKEN_FILE" {folder}/secret; : > {folder}/up.$HOROVOD_RANK; '
+        f"while [ ! -e {folder}/go ]; do sleep 0.02; done",
+    )
     wait_until("ranks are up", lambda: all(os.path.exists(f"{folder}/up.{i}") for i in range(2)))
     secret = read(f"{folder}/secret").strip()
     same(len(secret), 64)
@@ -95,40 +141,63 @@ def test_the_token_is_in_no_argument_and_no_environment(folder):
 
 def test_ranks_meet_at_the_rendezvous(folder):
     program = run(folder, "-np", "4", os.path.join(BIN, "launch-rank"))
-    same(sorted(program.out.splitlines()),
-         [f"[{i}]<stdout>:rank {i} of 4 met ranks that add up to 6" for i in range(4)])
+    same(
+        sorted(program.out.splitlines()),
+        [f"[{i}]<stdout>:rank {i} of 4 met ranks that add up to 6" for i in range(4)],
+    )
 
 
 def test_a_rank_that_waits_for_the_others_hears_who_died(folder):
-    program = run(folder, "-np", "2", "sh", "-c", f'[ $HOROVOD_RANK = 0 ] || exit 9; exec {BIN}/launch-rank', code=9)
+    program = run(
+        folder, "-np", "2", "sh", "-c", f"[ $HOROVOD_RANK = 0 ] || exit 9; exec {BIN}/launch-rank", code=9
+    )
     has(program.err, "rank 1 on localhost exited with code 9")
     has(program.err, "[0]<stderr>:rank: ")
 
 
 def test_output_is_prefixed_line_by_line(folder):
-    program = run(folder, "-np", "2", "sh", "-c", 'echo "out $HOROVOD_RANK"; echo "err $HOROVOD_RANK" >&2; echo; '
-                  'printf "10%%\\r20%%\\r\\nno newline"')
-    same(sorted(program.out.splitlines()),
-         sorted(f"[{i}]<stdout>:{t}" for i in (0, 1) for t in (f"out {i}", "", "10%", "20%", "no newline")))
+    program = run(
+        folder,
+        "-np",
+        "2",
+        "sh",
+        "-c",
+        'echo "out $HOROVOD_RANK"; echo "err $HOROVOD_RANK" >&2; echo; '
+        'printf "10%%\\r20%%\\r\\nno newline"',
+    )
+    same(
+        sorted(program.out.splitlines()),
+        sorted(f"[{i}]<stdout>:{t}" for i in (0, 1) for t in (f"out {i}", "", "10%", "20%", "no newline")),
+    )
     same(sorted(program.err.splitlines()), ["[0]<stderr>:err 0", "[1]<stderr>:err 1"])
 
 
 def test_the_time_can_be_put_before_the_prefix(folder):
     program = run(folder, "-np", "1", "-prefix-timestamp", "echo", "hello")
-    assert re.fullmatch(r"\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \d{4}\[0\]<stdout>:hello\n", program.out), program.out
+    assert re.fullmatch(r"\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \d{4}\[0\]<stdout>:hello\n", program.out), (
+        program.out
+    )
 
 
 def test_long_lines_are_bounded_and_complete(folder):
     program = run(folder, "-np", "2", sys.executable, "-c", "print('x' * 200000)")
     for rank in "0", "1":
-        pieces = [line.split(":", 1)[1] for line in program.out.splitlines() if line.startswith(f"[{rank}]")]
+        pieces = [
+            line.split(":", 1)[1] for line in program.out.splitlines() if line.startswith(f"[{rank}]")
+        ]
         same(sum(map(len, pieces)), 200000)
         assert max(map(len, pieces)) <= 65536
 
 
 def test_much_output_is_neither_lost_nor_mixed(folder):
-    program = run(folder, "-np", "4", sys.executable, "-c",
-                  "import os\nfor i in range(20000): print(os.environ['HOROVOD_RANK'], i)")
+    program = run(
+        folder,
+        "-np",
+        "4",
+        sys.executable,
+        "-c",
+        "import os\nfor i in range(20000): print(os.environ['HOROVOD_RANK'], i)",
+    )
     seen = {r: 0 for r in "0123"}
     for line in program.out.splitlines():
         match = re.fullmatch(r"\[(\d)\]<stdout>:(\d) (\d+)", line)
@@ -138,8 +207,16 @@ def test_much_output_is_neither_lost_nor_mixed(folder):
 
 
 def test_output_files_hold_the_bytes_as_they_are(folder):
-    program = run(folder, "-np", "11", "--output-filename", f"{folder}/logs", "sh", "-c",
-                  'printf "a\\rb$HOROVOD_RANK"; echo e >&2')
+    program = run(
+        folder,
+        "-np",
+        "11",
+        "--output-filename",
+        f"{folder}/logs",
+        "sh",
+        "-c",
+        'printf "a\\rb$HOROVOD_RANK"; echo e >&2',
+    )
     same(sorted(os.listdir(f"{folder}/logs")), [f"rank.{i:02}" for i in range(11)])
     with open(f"{folder}/logs/rank.07/stdout", "rb") as f:
         same(f.read(), b"a\rb7")
@@ -149,9 +226,15 @@ def test_output_files_hold_the_bytes_as_they_are(folder):
 
 def test_a_reader_that_is_slow_holds_the_ranks_but_not_the_launcher(folder):
     ours, theirs = os.pipe()
-    program = start(folder, "-np", "2", sys.executable, "-c",
-                    f"import os\nopen('{folder}/up.' + os.environ['HOROVOD_RANK'], 'w')\n"
-                    "while True: print('y' * 1000)", stdout=theirs)
+    program = start(
+        folder,
+        "-np",
+        "2",
+        sys.executable,
+        "-c",
+        f"import os\nopen('{folder}/up.' + os.environ['HOROVOD_RANK'], 'w')\nwhile True: print('y' * 1000)",
+        stdout=theirs,
+    )
     os.close(theirs)
     wait_until("ranks are up", lambda: all(os.path.exists(f"{folder}/up.{i}") for i in range(2)))
     status = wait_until("pages", lambda: read(f"/proc/{program.pid}/status"))
@@ -164,8 +247,15 @@ def test_a_reader_that_is_slow_holds_the_ranks_but_not_the_launcher(folder):
 def test_a_reader_that_went_away_does_not_end_the_training(folder):
     ours, theirs = os.pipe()
     os.close(ours)
-    run(folder, "-np", "1", "sh", "-c", f"for i in 1 2 3 4 5 6 7 8 9; do echo $i || exit 4; done; : > {folder}/done",
-        stdout=theirs)
+    run(
+        folder,
+        "-np",
+        "1",
+        "sh",
+        "-c",
+        f"for i in 1 2 3 4 5 6 7 8 9; do echo $i || exit 4; done; : > {folder}/done",
+        stdout=theirs,
+    )
     os.close(theirs)
     assert os.path.exists(f"{folder}/done")
 
@@ -179,10 +269,17 @@ def test_exit_codes_are_the_first_failing_ranks(folder):
 
 
 def test_the_first_failure_is_named_with_its_last_lines(folder):
-    program = run(folder, "-np", "4", "sh", "-c",
-                  f'if [ $HOROVOD_RANK = 2 ]; then for i in 1 2 3; do echo "line $i"; done; echo "the cause" >&2; '
-                  f': > {folder}/dead; exit 3; fi; while [ ! -e {folder}/dead ]; do sleep 0.01; done; sleep 0.05; '
-                  'echo "HorovodInternalError: lost rank 2 (localhost)" >&2; exit 1', code=3)
+    program = run(
+        folder,
+        "-np",
+        "4",
+        "sh",
+        "-c",
+        f'if [ $HOROVOD_RANK = 2 ]; then for i in 1 2 3; do echo "line $i"; done; echo "the cause" >&2; '
+        f": > {folder}/dead; exit 3; fi; while [ ! -e {folder}/dead ]; do sleep 0.01; done; sleep 0.05; "
+        'echo "HorovodInternalError: lost rank 2 (localhost)" >&2; exit 1',
+        code=3,
+    )
     has(program.err, "horovodrun: rank 2 on localhost exited with code 3\n")
     last = program.err.split("the last lines of rank 2:\n")[1]
     has(last, "    line 3\n")
@@ -190,32 +287,60 @@ def test_the_first_failure_is_named_with_its_last_lines(folder):
 
 
 def test_a_consequence_that_is_faster_than_its_cause_is_not_blamed(folder):
-    program = run(folder, "-np", "3", "sh", "-c",
-                  'if [ $HOROVOD_RANK = 1 ]; then sleep 0.6; exit 7; fi; echo "lost rank 1 (localhost)" >&2; exit 1', code=7)
+    program = run(
+        folder,
+        "-np",
+        "3",
+        "sh",
+        "-c",
+        'if [ $HOROVOD_RANK = 1 ]; then sleep 0.6; exit 7; fi; echo "lost rank 1 (localhost)" >&2; exit 1',
+        code=7,
+    )
     has(program.err, "horovodrun: rank 1 on localhost exited with code 7\n")
 
 
 def test_a_failure_stops_the_other_ranks(folder):
     begin = time.monotonic()
-    program = run(folder, "-np", "3", "sh", "-c", f'echo $$ > {folder}/pid.$HOROVOD_RANK; '
-                  '[ $HOROVOD_RANK = 1 ] && exit 3; trap "echo saved; exit 0" TERM; while :; do sleep 0.01; done', code=3)
+    program = run(
+        folder,
+        "-np",
+        "3",
+        "sh",
+        "-c",
+        f"echo $$ > {folder}/pid.$HOROVOD_RANK; "
+        '[ $HOROVOD_RANK = 1 ] && exit 3; trap "echo saved; exit 0" TERM; while :; do sleep 0.01; done',
+        code=3,
+    )
     assert time.monotonic() - begin < 3
     same(program.out.count("saved"), 2)
 
 
 def test_a_rank_that_ignores_sigterm_is_killed_after_the_grace(folder):
     begin = time.monotonic()
-    run(folder, "-np", "2", sys.executable, "-c",
+    run(
+        folder,
+        "-np",
+        "2",
+        sys.executable,
+        "-c",
         f"import os, signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nr = os.environ['HOROVOD_RANK']\n"
         f"open('{folder}/up.' + r, 'w')\nwhile r == '1' and not os.path.exists('{folder}/up.0'): time.sleep(0.01)\n"
-        "if r == '1': os._exit(3)\ntime.sleep(60)", code=3)
+        "if r == '1': os._exit(3)\ntime.sleep(60)",
+        code=3,
+    )
     took = time.monotonic() - begin
     assert 5 <= took < 8, took
 
 
 def test_ctrl_c_is_forwarded_and_ranks_may_clean_up(folder):
-    program = start(folder, "-np", "2", "bash", "-c", f'trap "echo bye; exit 0" INT; : > {folder}/up.$HOROVOD_RANK; '
-                    'while :; do sleep 0.01; done')
+    program = start(
+        folder,
+        "-np",
+        "2",
+        "bash",
+        "-c",
+        f'trap "echo bye; exit 0" INT; : > {folder}/up.$HOROVOD_RANK; while :; do sleep 0.01; done',
+    )
     wait_until("ranks are up", lambda: all(os.path.exists(f"{folder}/up.{i}") for i in range(2)))
     program.signal(signal.SIGINT)
     same(program.end(), 130)
@@ -224,10 +349,16 @@ def test_ctrl_c_is_forwarded_and_ranks_may_clean_up(folder):
 
 
 def test_a_second_ctrl_c_kills(folder):
-    program = start(folder, "-np", "2", sys.executable, "-c",
-                    "import os, signal, time\nsignal.signal(signal.SIGINT, lambda *a: open("
-                    f"'{folder}/heard.' + os.environ['HOROVOD_RANK'], 'w'))\n"
-                    f"open('{folder}/up.' + os.environ['HOROVOD_RANK'], 'w')\nwhile True: time.sleep(60)")
+    program = start(
+        folder,
+        "-np",
+        "2",
+        sys.executable,
+        "-c",
+        "import os, signal, time\nsignal.signal(signal.SIGINT, lambda *a: open("
+        f"'{folder}/heard.' + os.environ['HOROVOD_RANK'], 'w'))\n"
+        f"open('{folder}/up.' + os.environ['HOROVOD_RANK'], 'w')\nwhile True: time.sleep(60)",
+    )
     wait_until("ranks are up", lambda: all(os.path.exists(f"{folder}/up.{i}") for i in range(2)))
     program.signal(signal.SIGINT)
     wait_until("ranks have heard it", lambda: all(os.path.exists(f"{folder}/heard.{i}") for i in range(2)))
@@ -237,16 +368,24 @@ def test_a_second_ctrl_c_kills(folder):
 
 
 def test_usr1_reaches_the_ranks_and_stops_nothing(folder):
-    program = start(folder, "-np", "2", "bash", "-c", f'trap "echo saved; exit 0" USR1; : > {folder}/up.$HOROVOD_RANK; '
-                    'while :; do sleep 0.01; done')
+    program = start(
+        folder,
+        "-np",
+        "2",
+        "bash",
+        "-c",
+        f'trap "echo saved; exit 0" USR1; : > {folder}/up.$HOROVOD_RANK; while :; do sleep 0.01; done',
+    )
     wait_until("ranks are up", lambda: all(os.path.exists(f"{folder}/up.{i}") for i in range(2)))
     program.signal(signal.SIGUSR1)
     same(program.end(), 0)
     same(program.out.count("saved"), 2)
 
 
-TREE = ('echo $$ > {0}/pid.$HOROVOD_RANK; (trap "" TERM INT; echo $BASHPID > {0}/child.$HOROVOD_RANK; '
-        'while :; do sleep 0.05; done) & wait')
+TREE = (
+    'echo $$ > {0}/pid.$HOROVOD_RANK; (trap "" TERM INT; echo $BASHPID > {0}/child.$HOROVOD_RANK; '
+    "while :; do sleep 0.05; done) & wait"
+)
 
 
 def tree_pids(folder):
@@ -276,8 +415,12 @@ def test_children_of_ranks_end_with_the_job(folder):
 
 def test_ranks_inherit_no_descriptor(folder):
     ours, theirs = os.pipe()
-    program = run(folder, "-np", "2", sys.executable, "-c", "import os; print(len(os.listdir('/proc/self/fd')))")
-    same(set(line.split(":")[1] for line in program.out.splitlines()), {"4"})  # 0, 1, 2 and the listing itself
+    program = run(
+        folder, "-np", "2", sys.executable, "-c", "import os; print(len(os.listdir('/proc/self/fd')))"
+    )
+    same(
+        set(line.split(":")[1] for line in program.out.splitlines()), {"4"}
+    )  # 0, 1, 2 and the listing itself
     os.close(ours)
     os.close(theirs)
 
@@ -295,11 +438,12 @@ def test_a_missing_command_is_named(folder):
     with open(bad, "w", encoding="ascii") as f:
         f.write("#!/no/such/interpreter\n")
     for words, code, part in (
-            (["no-such-program"], 127, "command no-such-program was not found in PATH ("),
-            (["./no-such-file"], 127, "command ./no-such-file does not exist"),
-            ([folder], 126, f"command {folder} is a folder"),
-            ([bad], 126, f"command {bad} is not executable (chmod +x)"),
-            ([""], 127, "the command is an empty word")):
+        (["no-such-program"], 127, "command no-such-program was not found in PATH ("),
+        (["./no-such-file"], 127, "command ./no-such-file does not exist"),
+        ([folder], 126, f"command {folder} is a folder"),
+        ([bad], 126, f"command {bad} is not executable (chmod +x)"),
+        ([""], 127, "the command is an empty word"),
+    ):
         has(run(folder, "-np", "2", *words, code=code).err, "horovodrun: " + part)
     os.chmod(bad, 0o755)
     has(run(folder, "-np", "2", bad, code=127).err, "its interpreter (the first line after #!")
@@ -307,7 +451,9 @@ def test_a_missing_command_is_named(folder):
 
 def test_a_missing_python_is_told_what_is_there(folder):
     os.symlink(sys.executable, f"{folder}/python3")
-    program = run(folder, "-np", "1", "python", "x.py", code=127, env=environment(TMPDIR=folder, PATH=folder))
+    program = run(
+        folder, "-np", "1", "python", "x.py", code=127, env=environment(TMPDIR=folder, PATH=folder)
+    )
     has(program.err, f"command python was not found in PATH ({folder}")
     has(program.err, f"there is {folder}/python3")
 
@@ -325,15 +471,19 @@ def test_wrong_command_lines_are_refused_with_a_sentence(folder):
     with open(hostfile, "w", encoding="ascii") as f:
         f.write("localhost slots=2\n")
     for words, part in (
-            ([], "-np is missing"),
-            (["-np", "2"], "the command is missing"),
-            (["-np", "2", "-H", "elsewhere:2", "true"], "host elsewhere: this version starts ranks on localhost only"),
-            (["-np", "2", "-H", "localhost:2", "-hostfile", hostfile, "true"], "exclude each other"),
-            (["-np", "3", "-H", "localhost:2", "true"], "-np 3 exceeds the 2 slots"),
-            (["-np", "2", "-hostfile", folder + "/none", "true"], "/none"),
-            (["-np", "2", "-H", "localhost:two", "true"], "-H"),
-            (["-np", "2", "--log-level", "loud", "true"], "loud is none of TRACE DEBUG"),
-            (["--numproc", "2", "true"], "the nearest is --num-proc")):
+        ([], "-np is missing"),
+        (["-np", "2"], "the command is missing"),
+        (
+            ["-np", "2", "-H", "elsewhere:2", "true"],
+            "host elsewhere: this version starts ranks on localhost only",
+        ),
+        (["-np", "2", "-H", "localhost:2", "-hostfile", hostfile, "true"], "exclude each other"),
+        (["-np", "3", "-H", "localhost:2", "true"], "-np 3 exceeds the 2 slots"),
+        (["-np", "2", "-hostfile", folder + "/none", "true"], "/none"),
+        (["-np", "2", "-H", "localhost:two", "true"], "-H"),
+        (["-np", "2", "--log-level", "loud", "true"], "loud is none of TRACE DEBUG"),
+        (["--numproc", "2", "true"], "the nearest is --num-proc"),
+    ):
         program = run(folder, *words, code=2)
         has(program.err, part)
         same(program.err.count("\n"), 1, "one line")
@@ -355,14 +505,18 @@ def test_it_is_quick(folder):
         begin = time.monotonic()
         subprocess.run([HOROVODRUN, "-np", "2", "true"], check=True, env=environment(TMPDIR=folder))
         times.append(time.monotonic() - begin)
-    print(f"# horovodrun -np 2 true: best {min(times) * 1000:.1f} ms, median {sorted(times)[7] * 1000:.1f} ms")
+    print(
+        f"# horovodrun -np 2 true: best {min(times) * 1000:.1f} ms, median {sorted(times)[7] * 1000:.1f} ms"
+    )
     assert min(times) < float(os.environ.get("LAUNCH_TEST_QUICK_S", "0.05")), times
 
 
 def test_version_and_other_name(folder):
     has(run(folder, "--version").out, "0.28.1+ringmaster.")
     os.symlink(HOROVODRUN, f"{folder}/perseusrun")
-    program = Program([f"{folder}/perseusrun", "-np", "1", "sh", "-c", "exit 5"], environment(TMPDIR=folder), folder, "p")
+    program = Program(
+        [f"{folder}/perseusrun", "-np", "1", "sh", "-c", "exit 5"], environment(TMPDIR=folder), folder, "p"
+    )
     same(program.end(), 5)
     has(program.err, "perseusrun: rank 0 on localhost exited with code 5")
 
@@ -380,7 +534,9 @@ def test_every_option_is_in_help_and_manual(folder):
 
 
 def test_scratch_is_private(folder):
-    program = start(folder, "-np", "1", "sh", "-c", f": > {folder}/up; while [ ! -e {folder}/go ]; do sleep 0.02; done")
+    program = start(
+        folder, "-np", "1", "sh", "-c", f": > {folder}/up; while [ ! -e {folder}/go ]; do sleep 0.02; done"
+    )
     wait_until("rank is up", lambda: os.path.exists(f"{folder}/up"))
     scratch = [n for n in os.listdir(folder) if n.startswith("hvd-")]
     same(len(scratch), 1)

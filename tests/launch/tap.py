@@ -102,10 +102,11 @@ def run_all(tests):
                 result = f"ok {number} - {name}"
             except Skip as reason:
                 result = f"ok {number} - {name} # SKIP {reason}"
-            except Exception:  # noqa: BLE001 - a test may fail in any way
+            except Exception:
                 failed += 1
                 result = f"not ok {number} - {name}\n" + "".join(
-                    f"# {line}\n" for line in traceback.format_exc().splitlines())
+                    f"# {line}\n" for line in traceback.format_exc().splitlines()
+                )
         print(result.rstrip("\n"), flush=True)
         if os.environ.get("LAUNCH_TEST_TIMES"):
             print(f"# {time.monotonic() - start:.2f} s", flush=True)
