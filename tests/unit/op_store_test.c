@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The cache: versions, uids, relists, and what is remembered of pods that are gone. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "operator/core/plan.h"
+#include "operator/core/store.h"
+#include "operator/doc/json.h"
+#include "runtime/base/mem.h"
+#include "tests/unit/torture.h"
+
+#define SECOND_NS 1000000000ull
+
+struct world {
+    struct store *s;
+    struct arena a;
+    struct job job;
+    char key[STORE_KEY_SIZE];
+};
+
+static int put_job(struct world *w, const char *uid, int version)
+{
+    char text[512];
+    struct node *o;
+    int n = snprintf(text, sizeof(text),
+                     "{\"metadata\":{\"namespace\":\"ns\",\"name\":\"demo\",\"uid\":"
+                     "\"%s\",\"resourceVersion\":\"%d\",\"managedFields\":[{}],"
+                     "\"annotations\":{\"a\":\"b\"}},\"spec\":{}}",
+                     uid, version);
+    int rc = json_read(&w->a, text, (size_t)n, &o, NULL);
+
+    return rc == 0 ? store_put_job(w->s, o, w->key, NULL) : rc;
+}
+
+static int put_pod(struct world *w, int index, const char *owner, enum pod_phase phase)
+{
+    char text[512];
+    struct node *o;
+    struct pod p;
+    int n = snprintf(
+        text, sizeof(text),
+        "{\"metadata\":{\"namespace\":\"ns\",\"name\":\"demo-worker-%d\",\"uid\":\"p%"
+        "d\","
+        "\"labels\":{\"ringmaster.dev/job-name\":\"demo\"},\"ownerReferences\":[{"
+        "\"controller\":true,\"uid\":\"%s\"}]},\"status\":{\"phase\":\"%s\"}}",
+        index, index, owner, phase == POD_RUNNING ? "Running" : "Pending");
+    int rc = json_read(&w->a, text, (size_t)n, &o, NULL);
+
+    if (rc == 0)
+        rc = pod_decode(o, &p, NULL);
+    return rc == 0 ? store_put_pod(w->s, &p, w->key) : rc;
+}
+
+static struct observed observe(struct world *w, uint64_t now_ns)
+{
+    struct observed seen;
+
+    assert_int_equal(store_observe(w->s, "ns/demo", &w->job, now_ns, &w->a, &seen), 0);
+    return seen;
+}
+
+static int setup(void **state)
+{
+    struct world *w = mem_zalloc(sizeof(*w));
+
+    assert_non_null(w);
+    w->s = store_new();
+    arena_init(&w->a, 1u << 20);
+    w->job = (struct job){.ns = "ns", .name = "demo", .uid = "u1", .replicas = 2};
+    *state = w;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct world *w = *state;
+
+    store_free(w->s);
+    arena_release(&w->a);
+    mem_free(w);
+    return 0;
+}
+
+static void an_older_version_does_not_replace_a_newer(void **state)
+{
+    struct world *w = *state;
+    const char *text;
+    size_t n;
+
+    assert_int_equal(put_job(w, "u1", 10), 0);
+    assert_string_equal(w->key, "ns/demo");
+    assert_int_equal(put_job(w, "u1", 9), 0);
+    text = store_job_text(w->s, "ns/demo", &n);
+    assert_non_null(strstr(text, "\"resourceVersion\":\"10\""));
+    assert_null(strstr(text, "managedFields"));
+    assert_null(strstr(text, "annotations"));
+    assert_int_equal(put_job(w, "u2", 3), 0); /* another job of that name */
+    assert_non_null(strstr(store_job_text(w->s, "ns/demo", &n), "u2"));
+}
+
+static void pods_of_another_uid_are_not_seen(void **state)
+{
+    struct world *w = *state;
+    struct observed seen;
+
+    assert_int_equal(put_job(w, "u1", 1), 0);
+    assert_int_equal(put_pod(w, 0, "u0", POD_RUNNING), 0);
+    assert_int_equal(put_pod(w, 1, "u1", POD_RUNNING), 0);
+    seen = observe(w, 1);
+    assert_int_equal(seen.w[0].state, WORKER_ABSENT);
+    assert_int_equal(seen.w[1].state, WORKER_SEEN);
+    w->job.uid = "u2";
+    assert_int_equal(store_observe(w->s, "ns/demo", &w->job, 1, &w->a, &seen), -ENOENT);
+}
+
+static void a_created_pod_is_expected_for_a_while(void **state)
+{
+    struct world *w = *state;
+    uint64_t timeout_ns = EXPECT_TIMEOUT_MS * 1000000ull;
+
+    assert_int_equal(put_job(w, "u1", 1), 0);
+    store_expect_worker(w->s, "ns/demo", "u1", 1, SECOND_NS);
+    store_expect_worker(w->s, "ns/demo", "other", 0, SECOND_NS);
+    store_have_secret(w->s, "ns/demo", "u1");
+    assert_int_equal(observe(w, 2 * SECOND_NS).w[0].state, WORKER_ABSENT);
+    assert_int_equal(observe(w, 2 * SECOND_NS).w[1].state, WORKER_EXPECTED);
+    assert_true(observe(w, 2 * SECOND_NS).has_secret);
+    assert_false(observe(w, 2 * SECOND_NS).has_service);
+    assert_int_equal(observe(w, SECOND_NS + timeout_ns).w[1].state, WORKER_ABSENT);
+    assert_int_equal(put_job(w, "u2", 2), 0); /* notes belong to one uid */
+    w->job.uid = "u2";
+    assert_int_equal(observe(w, 2 * SECOND_NS).w[1].state, WORKER_ABSENT);
+    assert_false(observe(w, 2 * SECOND_NS).has_secret);
+}
+
+static void a_dropped_pod_is_remembered_as_gone(void **state)
+{
+    struct world *w = *state;
+    struct observed seen;
+
+    assert_int_equal(put_job(w, "u1", 1), 0);
+    assert_int_equal(put_pod(w, 1, "u1", POD_RUNNING), 0);
+    assert_string_equal(w->key, "ns/demo");
+    assert_int_equal(put_pod(w, 1, "u1", POD_RUNNING), 0);
+    assert_string_equal(w->key, ""); /* nothing new: nobody is woken */
+    store_drop_pod(w->s, "ns", "demo-worker-1", w->key);
+    assert_string_equal(w->key, "ns/demo");
+    seen = observe(w, 1);
+    assert_int_equal(seen.w[1].state, WORKER_GONE);
+    assert_int_equal(seen.w[1].pod->phase, POD_RUNNING);
+    store_drop_pod(w->s, "ns", "demo-worker-1", w->key);
+    assert_string_equal(w->key, "");
+}
+
+static void count_key(void *arg, const char *key)
+{
+    assert_string_equal(key, "ns/demo");
+    ++*(int *)arg;
+}
+
+static void a_relist_drops_what_it_does_not_have(void **state)
+{
+    struct world *w = *state;
+    int n = 0;
+
+    assert_int_equal(put_job(w, "u1", 1), 0);
+    assert_int_equal(put_pod(w, 0, "u1", POD_RUNNING), 0);
+    assert_int_equal(put_pod(w, 1, "u1", POD_RUNNING), 0);
+    store_begin_pods(w->s);
+    assert_int_equal(put_pod(w, 0, "u1", POD_RUNNING), 0);
+    store_end_pods(w->s, count_key, &n);
+    assert_int_equal(n, 1);
+    assert_int_equal(store_n_pods(w->s), 1);
+    assert_int_equal(observe(w, 1).w[0].state, WORKER_SEEN);
+    assert_int_equal(observe(w, 1).w[1].state, WORKER_GONE);
+    store_begin_jobs(w->s);
+    store_end_jobs(w->s);
+    assert_int_equal(store_n_jobs(w->s, STATE_PENDING), 0);
+}
+
+static int fill(void *arg)
+{
+    struct world w = {.s = store_new()};
+    int rc = w.s ? 0 : -ENOMEM;
+
+    (void)arg;
+    arena_init(&w.a, 1u << 20);
+    if (rc == 0)
+        rc = put_job(&w, "u1", 1);
+    if (rc == 0)
+        rc = put_pod(&w, 0, "u1", POD_RUNNING);
+    if (rc == 0)
+        rc = put_pod(&w, 1, "u1", POD_PENDING);
+    if (rc == 0)
+        rc = put_pod(&w, 1, "u1", POD_RUNNING);
+    store_free(w.s);
+    arena_release(&w.a);
+    return rc;
+}
+
+static void without_memory_nothing_breaks(void **state)
+{
+    (void)state;
+    torture(fill, NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(an_older_version_does_not_replace_a_newer,
+                                        setup, teardown),
+        cmocka_unit_test_setup_teardown(pods_of_another_uid_are_not_seen, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(a_created_pod_is_expected_for_a_while, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(a_dropped_pod_is_remembered_as_gone, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(a_relist_drops_what_it_does_not_have, setup,
+                                        teardown),
+        cmocka_unit_test(without_memory_nothing_breaks),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Lines out of chunks, URL paths, and what an answer means. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "operator/kube/answer.h"
+#include "operator/kube/path.h"
+#include "operator/kube/stream.h"
+#include "runtime/base/mem.h"
+
+static int take_line(void *arg, const char *line, size_t n)
+{
+    struct strbuf *b = arg;
+
+    strbuf_putc(b, '<');
+    strbuf_add(b, line, n);
+    strbuf_putc(b, '>');
+    return n == 4 && memcmp(line, "stop", 4) == 0 ? -ECANCELED : 0;
+}
+
+static void every_way_to_cut_gives_the_same_lines(void **state)
+{
+    static const char text[] = "{\"a\":1}\n\n{\"b\":2}\nlast";
+    size_t n = sizeof(text) - 1;
+
+    (void)state;
+    for (size_t i = 0; i <= n; i++) {
+        for (size_t j = i; j <= n; j++) {
+            struct strbuf got;
+            struct stream s;
+
+            strbuf_init(&got, 1024);
+            stream_init(&s, 64);
+            assert_int_equal(stream_feed(&s, text, i, take_line, &got), 0);
+            assert_int_equal(stream_feed(&s, text + i, j - i, take_line, &got), 0);
+            assert_int_equal(stream_feed(&s, text + j, n - j, take_line, &got), 0);
+            assert_string_equal(strbuf_str(&got), "<{\"a\":1}><{\"b\":2}>");
+            stream_release(&s);
+            strbuf_release(&got);
+        }
+    }
+}
+
+static void a_line_beyond_the_bound_is_an_error(void **state)
+{
+    struct strbuf got;
+    struct stream s;
+
+    (void)state;
+    strbuf_init(&got, 1024);
+    stream_init(&s, 8);
+    assert_int_equal(stream_feed(&s, "12345678\n", 9, take_line, &got), 0);
+    assert_int_equal(stream_feed(&s, "123456789\n", 10, take_line, &got), -E2BIG);
+    stream_clear(&s);
+    assert_int_equal(stream_feed(&s, "12345", 5, take_line, &got), 0);
+    assert_int_equal(stream_feed(&s, "67890", 5, take_line, &got), -E2BIG);
+    stream_clear(&s);
+    assert_int_equal(stream_feed(&s, "stop\nmore\n", 10, take_line, &got), -ECANCELED);
+    assert_string_equal(strbuf_str(&got), "<12345678><stop>");
+    stream_release(&s);
+    strbuf_release(&got);
+}
+
+static void paths_are_escaped(void **state)
+{
+    struct strbuf b;
+
+    (void)state;
+    strbuf_init(&b, 1024);
+    kube_path(&b, KUBE_POD, "ns", "demo-worker-0", NULL);
+    assert_string_equal(strbuf_str(&b), "/api/v1/namespaces/ns/pods/demo-worker-0");
+    strbuf_clear(&b);
+    kube_path(&b, KUBE_JOB, NULL, NULL, NULL);
+    assert_string_equal(strbuf_str(&b), "/apis/ringmaster.dev/v1beta1/horovodjobs");
+    kube_query(&b, "labelSelector", "a.b/c=d e");
+    kube_query(&b, "absent", NULL);
+    kube_query(&b, "limit", "5");
+    assert_string_equal(strbuf_str(&b), "/apis/ringmaster.dev/v1beta1/horovodjobs?"
+                                        "labelSelector=a.b%2Fc%3Dd%20e&limit=5");
+    strbuf_clear(&b);
+    kube_path(&b, KUBE_JOB, "../../secrets", "..", "status");
+    assert_string_equal(strbuf_str(&b),
+                        "/apis/ringmaster.dev/v1beta1/namespaces/%2E.%2F%2E.%2Fsecrets/"
+                        "horovodjobs/%2E%2E/status");
+    strbuf_release(&b);
+}
+
+static void an_answer_has_one_meaning(void **state)
+{
+    static const struct {
+        int http;
+        const char *body;
+        enum answer_class cls;
+        const char *says;
+    } t[] = {
+        {200, "{}", ANSWER_OK, ""},
+        {201, "{}", ANSWER_OK, ""},
+        {409, "{\"reason\":\"AlreadyExists\",\"message\":\"m\"}", ANSWER_EXISTS, "m"},
+        {409, "{\"reason\":\"Conflict\",\"message\":\"m\"}", ANSWER_CONFLICT, "m"},
+        {409, "", ANSWER_CONFLICT, "HTTP 409"},
+        {404, "page not found", ANSWER_NOT_FOUND, "HTTP 404"},
+        {410, "{\"message\":\"too old\"}", ANSWER_GONE, "too old"},
+        {422, "{\"message\":\"spec.x: bad\"}", ANSWER_INVALID, "spec.x: bad"},
+        {400, "{\"message\":\"strict\"}", ANSWER_INVALID, "strict"},
+        {401, "{\"message\":\"Unauthorized\"}", ANSWER_FORBIDDEN, "Unauthorized"},
+        {403, "{\"message\":\"exceeded quota\"}", ANSWER_FORBIDDEN, "exceeded quota"},
+        {429, "{\"details\":{\"retryAfterSeconds\":3}}", ANSWER_THROTTLED, "HTTP 429"},
+        {500, "[", ANSWER_UNAVAILABLE, "HTTP 500"},
+        {302, "", ANSWER_UNAVAILABLE, "HTTP 302"},
+        {0, "", ANSWER_UNAVAILABLE, "no route"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(t); i++) {
+        struct http_reply r = {
+            .status = t[i].http, .body = t[i].body, .n = strlen(t[i].body)};
+        struct answer a;
+
+        (void)err_set(&r.err, -EIO, "no route to host");
+        answer_read(&r, &a);
+        assert_int_equal(a.cls, t[i].cls);
+        if (!strstr(a.message, t[i].says))
+            fail_msg("HTTP %d says \"%s\"", t[i].http, a.message);
+        if (t[i].http == 429)
+            assert_int_equal(a.retry_after_s, 3);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_way_to_cut_gives_the_same_lines),
+        cmocka_unit_test(a_line_beyond_the_bound_is_an_error),
+        cmocka_unit_test(paths_are_escaped),
+        cmocka_unit_test(an_answer_has_one_meaning),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
