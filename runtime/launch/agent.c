@@ -207,6 +207,9 @@ static void hub_gone(struct agent *a, const char *why)
     (void)snprintf(text, sizeof(text), "worker 0 (%.100s) was lost: %.80s",
                    a->env.checkin_addr, why);
     (void)fail(a, 125, text);
+    if (a->table.hosts.n) /* it happened there, not here */
+        (void)snprintf(a->first.f.host, sizeof(a->first.f.host), "%s",
+                       a->table.hosts.v[0].name);
     a->is_connected = false;
     channel_release(&a->channel);
 }

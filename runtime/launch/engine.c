@@ -133,6 +133,7 @@ static int build_environment(const struct engine *e,
     environment_inherit(env, e->c.env);
     environment_runtime(env, e->c.dir);
     environment_default(env, "PYTHONUNBUFFERED", "1");
+    environment_default(env, "HOROVOD_START_TIMEOUT", ENGINE_START_TIMEOUT_S);
     if (e->c.log_level)
         environment_set(env, "HOROVOD_LOG_LEVEL", e->c.log_level);
     if (e->c.start_timeout)

@@ -36,6 +36,10 @@ struct engine_config {
     const char *log_level,
         *start_timeout; /* for the ranks' environment; NULL: as it is */
 };
+/* HOROVOD_START_TIMEOUT of the ranks unless the user sets it. The runtime's own default
+ * of 30 s is for ranks without a launcher; ours sees a rank die and tells the others,
+ * so that they can wait for one that imports its framework from a cold disk. */
+#define ENGINE_START_TIMEOUT_S "600"
 
 enum engine_event_kind {
     ENGINE_RANK_OK,     /* a rank exited with 0 */

@@ -5,6 +5,7 @@
 usage: agent_test.py [PART OF A NAME ...]     BIN: folder of the programs (default: $BUILD/plain/bin)
 """
 
+import functools
 import os
 import random
 import re
@@ -180,6 +181,57 @@ def test_a_hub_that_starts_anew_before_the_start_is_no_failure(folder):
     same(job.end(), [0, 0, 0], job.errors())
 
 
+def test_workers_on_different_hosts_find_each_other(folder):
+    if os.geteuid() != 0 or subprocess.run(["unshare", "--net", "true"], check=False).returncode:
+        raise Skip("needs root for network namespaces")
+    names = [f"hvd{os.getpid()}{c}" for c in "ab"]
+    run = functools.partial(subprocess.run, check=True, stdout=subprocess.DEVNULL)
+    try:
+        for name in names:
+            run(["ip", "netns", "add", name])
+            run(["ip", "-n", name, "link", "set", "lo", "up"])
+        run(
+            [
+                "ip",
+                "-n",
+                names[0],
+                "link",
+                "add",
+                "eth0",
+                "type",
+                "veth",
+                "peer",
+                "name",
+                "eth0",
+                "netns",
+                names[1],
+            ]
+        )
+        for i, name in enumerate(names):
+            run(["ip", "-n", name, "addr", "add", f"10.97.0.{i + 1}/24", "dev", "eth0"])
+            run(["ip", "-n", name, "link", "set", "eth0", "up"])
+        job = Job(folder, 2, 2, HVD_CHECKIN_ADDR="10.97.0.1")
+        for i, name in enumerate(names):
+            job.start(
+                i,
+                "sh",
+                "-c",
+                f"env > {folder}/env.$HOROVOD_RANK; exec {BIN}/launch-rank",
+                prefix=("ip", "netns", "exec", name),
+            )
+        same(job.end(), [0, 0], job.errors())
+        for rank in range(4):
+            env = read(f"{folder}/env.{rank}")
+            has(env, "HVD_RENDEZVOUS_ADDR=10.97.0.1\n")  # never 127.0.0.1, not even on worker 0
+            has(env, "MASTER_ADDR=10.97.0.1\n")
+            has(
+                env, f"HOROVOD_HOSTNAME=10.97.0.{rank // 2 + 1}\n"
+            )  # one host name, so addresses tell them apart
+    finally:
+        for name in names:
+            subprocess.run(["ip", "netns", "del", name], check=False)
+
+
 def test_a_missing_worker_is_named(folder):
     job = Job(folder, 4, HVD_START_TIMEOUT="1")
     for i in 0, 2:
@@ -320,6 +372,7 @@ def test_a_killed_hub_is_named_by_all_others(folder):
     job.agents[0].signal(signal.SIGKILL)
     same(job.end(), [137, 125, 125], job.errors())
     for i in 1, 2:
+        has(job.log(i), "host=worker-0 ")
         assert re.match(failure(-1, 125) + r'"worker 0 \(127.0.0.1\) was lost: ', job.log(i)), job.log(i)
 
 

@@ -30,7 +30,7 @@ static const struct option_row table[] = {
     {"-hostfile", "--hostfile", "FILE", KIND_TEXT, AT(hostfile),
      "the same from a file, lines \"HOST slots=N\""},
     {"--start-timeout", "", "SECONDS", KIND_SECONDS, AT(start_timeout_ms),
-     "how long ranks wait for each other at start (default: 30)"},
+     "how long ranks wait for each other at start (default: 600)"},
     {"--output-filename", "", "DIR", KIND_TEXT, AT(output_dir),
      "also write each rank's output to DIR/rank.N/stdout and stderr"},
     {"-prefix-timestamp", "--prefix-output-with-timestamp", "", KIND_FLAG,

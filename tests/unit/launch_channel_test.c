@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* channel.c over a socket pair: frames arrive whole and in order, and not when anything
+ * was changed, repeated or left out on the way; heartbeat and silence. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "runtime/base/mem.h"
+#include "runtime/launch/channel.h"
+
+#define S 1000000000ull
+
+struct pair {
+    struct channel a, b;
+    int tap[2]; /* what a sends comes out at tap[0]; what is written to tap[1] reaches b
+                 */
+};
+
+static void open_pair(struct pair *p, bool with_tap)
+{
+    struct auth_session a = {{1}, {2}, 0, 0}, b = {{2}, {1}, 0, 0};
+    int near[2], far[2];
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, near), 0);
+    p->tap[0] = p->tap[1] = -1;
+    far[1] = near[1];
+    if (with_tap) {
+        assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, far), 0);
+        p->tap[0] = near[1];
+        p->tap[1] = far[0];
+    }
+    channel_init(&p->a, near[0], &a, 1000, 0);
+    channel_init(&p->b, far[1], &b, 1000, 0);
+}
+
+static void close_pair(struct pair *p)
+{
+    channel_release(&p->a);
+    channel_release(&p->b);
+    for (int i = 0; i < 2; i++)
+        if (p->tap[i] >= 0)
+            (void)close(p->tap[i]);
+}
+
+static void frames_arrive_whole_and_in_order(void **state)
+{
+    struct pair p;
+    struct frame f;
+    struct err err = ERR_INIT;
+    char text[1000];
+    (void)state;
+    memset(text, 't', sizeof(text));
+    open_pair(&p, false);
+    assert_int_equal(channel_send(&p.a, 1, "one", 3, 5), 0);
+    assert_int_equal(channel_send(&p.a, 2, NULL, 0, 6), 0);
+    assert_int_equal(channel_send(&p.a, 3, text, sizeof(text), 7), 0);
+    assert_int_equal(channel_serve(&p.b, 9), 0);
+    assert_int_equal(p.b.heard_ns, 9);
+    assert_int_equal(channel_next(&p.b, &f, &err), 1);
+    assert_int_equal(f.type, 1);
+    assert_int_equal(f.n, 3);
+    assert_memory_equal(f.p, "one", 3);
+    channel_drop(&p.b, &f);
+    assert_int_equal(channel_next(&p.b, &f, &err), 1);
+    assert_int_equal(f.n, 0);
+    channel_drop(&p.b, &f);
+    assert_int_equal(channel_next(&p.b, &f, &err), 1);
+    assert_int_equal(f.n, sizeof(text));
+    channel_drop(&p.b, &f);
+    assert_int_equal(channel_next(&p.b, &f, &err), 0);
+    close_pair(&p);
+}
+
+static void frames_that_came_before_the_end_are_not_lost(void **state)
+{
+    struct pair p;
+    struct frame f;
+    struct err err = ERR_INIT;
+    (void)state;
+    open_pair(&p, false);
+    assert_int_equal(channel_send(&p.a, 1, "last", 4, 0), 0);
+    channel_release(&p.a);
+    p.a.fd = -1;
+    assert_int_equal(channel_serve(&p.b, 1), -EPIPE);
+    assert_int_equal(channel_next(&p.b, &f, &err), 1);
+    assert_memory_equal(f.p, "last", 4);
+    close_pair(&p);
+}
+
+/* Sends n frames through the tap and lets the test change the bytes between. */
+static size_t take_bytes(struct pair *p, int n, char *ret, size_t size)
+{
+    for (int i = 0; i < n; i++) {
+        char letter = (char)('a' + i);
+        assert_int_equal(channel_send(&p->a, 1, &letter, 1, 0), 0);
+    }
+    ssize_t got = read(p->tap[0], ret, size);
+    assert_true(got > 0);
+    return (size_t)got;
+}
+
+static void give_bytes(struct pair *p, const char *bytes, size_t n)
+{
+    assert_int_equal(write(p->tap[1], bytes, n), (ssize_t)n);
+    assert_int_equal(channel_serve(&p->b, 1), 0);
+}
+
+static void a_changed_byte_is_noticed_wherever_it_is(void **state)
+{
+    char bytes[200];
+    (void)state;
+    size_t n = 5 + 1 + 32;
+    for (size_t at = 0; at < n; at++) {
+        struct pair p;
+        struct frame f;
+        struct err err = ERR_INIT;
+        open_pair(&p, true);
+        assert_int_equal(take_bytes(&p, 1, bytes, sizeof(bytes)), n);
+        bytes[at] ^= 1;
+        give_bytes(&p, bytes, n);
+        int rc = channel_next(&p.b, &f, &err);
+        /* a length that grew asks for more bytes, which nobody can sign */
+        assert_true(rc == -EACCES || rc == -EPROTO || (rc == 0 && at == 2));
+        close_pair(&p);
+    }
+}
+
+static void a_repeated_or_missing_frame_is_noticed(void **state)
+{
+    char bytes[200];
+    struct pair p;
+    struct frame f;
+    struct err err = ERR_INIT;
+    (void)state;
+    open_pair(&p, true);
+    size_t n = take_bytes(&p, 1, bytes, sizeof(bytes));
+    give_bytes(&p, bytes, n);
+    assert_int_equal(channel_next(&p.b, &f, &err), 1);
+    channel_drop(&p.b, &f);
+    give_bytes(&p, bytes, n); /* again */
+    assert_int_equal(channel_next(&p.b, &f, &err), -EACCES);
+    close_pair(&p);
+    open_pair(&p, true);
+    n = take_bytes(&p, 2, bytes, sizeof(bytes));
+    give_bytes(&p, bytes + n / 2, n / 2); /* the second alone */
+    assert_int_equal(channel_next(&p.b, &f, &err), -EACCES);
+    close_pair(&p);
+}
+
+static void a_frame_sent_back_is_not_accepted(void **state)
+{
+    char bytes[200];
+    struct pair p;
+    struct frame f;
+    struct err err = ERR_INIT;
+    (void)state;
+    open_pair(&p, true);
+    size_t n = take_bytes(&p, 1, bytes, sizeof(bytes));
+    assert_int_equal(write(p.tap[0], bytes, n), (ssize_t)n);
+    assert_int_equal(channel_serve(&p.a, 1), 0);
+    assert_int_equal(channel_next(&p.a, &f, &err), -EACCES);
+    close_pair(&p);
+}
+
+static void a_long_frame_is_refused_by_its_header(void **state)
+{
+    struct pair p;
+    struct frame f;
+    struct err err = ERR_INIT;
+    (void)state;
+    open_pair(&p, true);
+    give_bytes(&p, "\x00\x00\x03\xe9\x01", 5); /* 1001 */
+    assert_int_equal(channel_next(&p.b, &f, &err), -EPROTO);
+    assert_string_equal(err.text, "a frame of 1001 bytes exceeds 1000");
+    close_pair(&p);
+}
+
+static void a_peer_that_does_not_read_costs_no_more_than_the_bound(void **state)
+{
+    struct pair p;
+    static char block[1 << 20];
+    int rc = 0, n = 0;
+    (void)state;
+    open_pair(&p, false);
+    while (rc == 0 && n < 200) {
+        rc = channel_send(&p.a, 1, block, sizeof(block), 0);
+        n++;
+    }
+    assert_int_equal(rc, -E2BIG);
+    assert_true(n < 70);
+    close_pair(&p);
+}
+
+static void silence_is_noticed_and_pings_prevent_it(void **state)
+{
+    struct pair p;
+    struct frame f;
+    struct err err = ERR_INIT;
+    uint64_t next = 0;
+    (void)state;
+    open_pair(&p, false);
+    assert_int_equal(channel_tick(&p.a, 9, 6 * S, S / 2, &next), 0);
+    assert_int_equal(next, 1 * S); /* a sixth of the timeout after the last send */
+    assert_int_equal(channel_serve(&p.b, S), 0);
+    assert_int_equal(channel_next(&p.b, &f, &err), 0); /* no ping yet */
+    assert_int_equal(channel_tick(&p.a, 9, 6 * S, S, &next), 0);
+    assert_int_equal(channel_serve(&p.b, S), 0);
+    assert_int_equal(channel_next(&p.b, &f, &err), 1);
+    assert_int_equal(f.type, 9);
+    assert_int_equal(channel_tick(&p.b, 9, 6 * S, 7 * S - 1, &next), 0);
+    assert_int_equal(channel_tick(&p.b, 9, 6 * S, 7 * S, &next), -ETIMEDOUT);
+    close_pair(&p);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(frames_arrive_whole_and_in_order),
+        cmocka_unit_test(frames_that_came_before_the_end_are_not_lost),
+        cmocka_unit_test(a_changed_byte_is_noticed_wherever_it_is),
+        cmocka_unit_test(a_repeated_or_missing_frame_is_noticed),
+        cmocka_unit_test(a_frame_sent_back_is_not_accepted),
+        cmocka_unit_test(a_long_frame_is_refused_by_its_header),
+        cmocka_unit_test(a_peer_that_does_not_read_costs_no_more_than_the_bound),
+        cmocka_unit_test(silence_is_noticed_and_pings_prevent_it),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
