@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 # Process 1 of the box "dns": CoreDNS beside the control plane, behind the Service kube-dns
-# (dns.yaml), so that it needs no image.
+# (dns.yaml), so that it needs no image. Names of the cluster are not cached, as kubeadm sets it up.
 export RM_RUN=$1
 # shellcheck source-path=SCRIPTDIR source=lib.sh
 . "$(dirname "$0")/lib.sh"
@@ -16,7 +16,10 @@ cat >"$RM_RUN/Corefile" <<EOF
         pods insecure
         ttl 5
     }
-    cache 5
+    cache 30 {
+        disable success cluster.local
+        disable denial cluster.local
+    }
     loadbalance
 }
 EOF

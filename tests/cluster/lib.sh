@@ -66,7 +66,7 @@ with_progress() {
         sleep 0.5
         if [ $((SECONDS - told)) -ge 20 ]; then
             told=$SECONDS
-            say "$what: $((SECONDS - start)) s so far ($(wc -l <"$log") lines of output)"
+            say "$what: $((SECONDS - start)) s so far; $(grep -v '^ *$' "$log" | tail -1 | cut -c1-70)"
         fi
     done
     wait "$pid" || rc=$?
