@@ -405,6 +405,19 @@ def test_a_killed_launcher_leaves_no_process_and_no_file(folder):
     wait_until("scratch is gone", lambda: not [n for n in os.listdir(folder) if n.startswith("hvd-")], 5)
 
 
+def test_ranks_die_with_the_launcher_even_without_its_guard(folder):
+    program = start(folder, "-np", "2", "sh", "-c", f"echo $$ > {folder}/pid.$HOROVOD_RANK; exec sleep 60")
+    wait_until("ranks are up", lambda: all(read(f"{folder}/pid.{i}").strip() for i in range(2)))
+    pids = [int(read(f"{folder}/pid.{i}")) for i in range(2)]
+    guards = subprocess.run(
+        ["pgrep", "-P", str(program.pid), "hvd-guard"], capture_output=True, text=True, check=True
+    )
+    os.kill(int(guards.stdout), signal.SIGKILL)
+    program.signal(signal.SIGKILL)
+    same(program.end(), 137)
+    wait_until("ranks are gone", lambda: not any(map(is_alive, pids)), 5)
+
+
 def test_children_of_ranks_end_with_the_job(folder):
     program = start(folder, "-np", "2", "bash", "-c", TREE.format(folder))
     pids = tree_pids(folder)
