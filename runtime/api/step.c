@@ -354,8 +354,7 @@ static int add_to_batch(struct coordinator *co,
                         struct err *err)
 {
     void *ops = co->batch_ops, *items = co->batch_items;
-    int r = mem_grow(&ops, co->n_batch, &co->ops_cap, sizeof(*co->batch_ops),
-                     SIZE_MAX / 64);
+    int r = mem_grow(&ops, co->n_batch, &co->ops_cap, sizeof(void *), SIZE_MAX / 64);
 
     co->batch_ops = ops;
     if (r == 0)

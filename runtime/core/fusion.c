@@ -4,16 +4,12 @@
  * never fill. Called by negotiate.c when it writes responses. */
 #include "runtime/core/fusion.h"
 
-#include <string.h>
-
 enum { MAX_TENSORS = 4096 }; /* bounds the work inside one batch */
 
 static bool fits(const struct request *a, const struct request *b)
 {
     return b->coll == COLL_ALLREDUCE && a->dtype == b->dtype && a->op == b->op
-           && a->process_set == b->process_set
-           && memcmp(&a->prescale, &b->prescale, sizeof(a->prescale)) == 0
-           && memcmp(&a->postscale, &b->postscale, sizeof(a->postscale)) == 0;
+           && a->process_set == b->process_set && request_same_scales(a, b);
 }
 
 size_t fusion_take(const struct request *const *v, size_t n, uint64_t limit_bytes)

@@ -98,6 +98,20 @@ int request_size(const struct request *r,
     return 0;
 }
 
+static uint64_t bits_of(double d)
+{
+    uint64_t v;
+
+    memcpy(&v, &d, sizeof(v));
+    return v;
+}
+
+bool request_same_scales(const struct request *a, const struct request *b)
+{
+    return bits_of(a->prescale) == bits_of(b->prescale)
+           && bits_of(a->postscale) == bits_of(b->postscale);
+}
+
 static bool get_params(struct message_reader *r, struct request *ret)
 {
     uint64_t coll, dtype, op, ndim, root, set;

@@ -56,6 +56,9 @@ int request_size(const struct request *r,
                  uint64_t *ret_bytes,
                  struct err *err);
 
+/* Bit for bit, so that a NaN agrees with itself. */
+bool request_same_scales(const struct request *a, const struct request *b);
+
 /* Writers append to b; its status tells about memory and its bound. */
 void message_begin(struct strbuf *b, enum message_kind kind);
 void message_put_request(struct strbuf *b, const struct request *r);

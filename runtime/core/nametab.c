@@ -29,7 +29,7 @@ static int grow(struct nametab *t)
 
     if (n > MAX_BUCKETS)
         return 0; /* longer chains, still correct */
-    v = mem_calloc(n, sizeof(*v));
+    v = mem_calloc(n, sizeof(void *));
     if (!v)
         return -ENOMEM;
     for (size_t i = 0; i < t->n_buckets; i++) {

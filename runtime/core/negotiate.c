@@ -157,8 +157,7 @@ static int check_scales(struct err *why, const struct pair *p)
 {
     char a[64], b[64];
 
-    if (memcmp(&p->a->prescale, &p->b->prescale, sizeof(double)) == 0
-        && memcmp(&p->a->postscale, &p->b->postscale, sizeof(double)) == 0)
+    if (request_same_scales(p->a, p->b))
         return 0;
     (void)snprintf(a, sizeof(a), "%.17g and %.17g", p->a->prescale, p->a->postscale);
     (void)snprintf(b, sizeof(b), "%.17g and %.17g", p->b->prescale, p->b->postscale);
