@@ -117,8 +117,8 @@ uint64_t verdict_deadline_ns(const struct verdict *v)
  */
 static bool is_end_of_rank(const char *p)
 {
-    static const char *const ends[] = {" was lost", " exited with code ",
-                                       " was killed by signal ", " called shutdown()"};
+    static const char *const ends[] = {" was lost", " exited", " was killed by signal ",
+                                       " called shutdown()"};
     if (!strncmp(p, " on ", 4))
         p += 4 + strcspn(p + 4, " \n");
     else if (!strncmp(p, " (host ", 7))
