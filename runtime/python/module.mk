@@ -14,7 +14,7 @@ $(O)/runtime/python/ext/native.o: XFLAGS := -DPy_LIMITED_API=0x03080000 -isystem
 $(PY_EXT): $(O)/runtime/python/ext/native.o $(HVD_LIB) runtime/python/ext/native.map
 	@mkdir -p $(@D)
 	@echo "  LD    $@"
-	$(Q)$(CC) -shared $(LDFLAGS) -Wl,-rpath,'$$ORIGIN' -Wl,--version-script=runtime/python/ext/native.map \
+	$(Q)$(CC) -shared $(LDFLAGS) -Wl,-rpath,'$$ORIGIN' -Wl,--disable-new-dtags -Wl,--version-script=runtime/python/ext/native.map \
 	    -o $@ $(O)/runtime/python/ext/native.o $(HVD_LIB)
 -include $(O)/runtime/python/ext/native.d
 

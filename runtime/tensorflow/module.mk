@@ -10,7 +10,7 @@ $(O)/stub/$(TF_SONAME): $(O)/runtime/tensorflow/tf_stub.o
 $(O)/lib/libhvd_tf.so: $(TF_OBJ) $(O)/stub/$(TF_SONAME) $(HVD_LIB) runtime/tensorflow/libhvd_tf.map
 	@mkdir -p $(@D)
 	@echo "  LD    $@"
-	$(Q)$(CC) -shared $(LDFLAGS) -Wl,-soname,libhvd_tf.so -Wl,-rpath,'$$ORIGIN' \
+	$(Q)$(CC) -shared $(LDFLAGS) -Wl,-soname,libhvd_tf.so -Wl,-rpath,'$$ORIGIN' -Wl,--disable-new-dtags \
 	    -Wl,--version-script=runtime/tensorflow/libhvd_tf.map -o $@ $(TF_OBJ) \
 	    $(O)/stub/$(TF_SONAME) $(HVD_LIB) -ldl
 -include $(TF_OBJ:.o=.d)

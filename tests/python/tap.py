@@ -41,16 +41,18 @@ class Tap(unittest.TestResult):
         text = test.id().split(".", 1)[-1] if hasattr(test, "_testMethodName") else str(test)
         return text.replace("#", "")
 
-    def addSuccess(self, test):
-        points = getattr(test, "hvd_points", [])
-        for name, error, skip in points:
+    def points(self, test):
+        for name, error, skip in getattr(test, "hvd_points", []):
             self.line(error is None, name, skip)
             if error:
                 self.detail(error)
-        took = time.monotonic() - self.began
-        self.line(True, f"{self.name(test)} ({took:.1f} s)")
+
+    def addSuccess(self, test):
+        self.points(test)
+        self.line(True, f"{self.name(test)} ({time.monotonic() - self.began:.1f} s)")
 
     def fault(self, test, err):
+        self.points(test)
         self.line(False, self.name(test))
         self.detail("".join(traceback.format_exception(*err)))
 

@@ -2,10 +2,14 @@
 """Deaths, exits and forks of ranks. Started by hand with torchrun's variables, so that no launcher
 stops the survivors and each rank's own behaviour shows."""
 
+import contextlib
 import re
+import signal
+import subprocess
+import time
 import unittest
 
-from job import bare_ranks, python
+from job import DEBIAN_PYTHON, bare_ranks, environment, python
 
 
 def at(word, ended):
@@ -68,6 +72,21 @@ class Life(unittest.TestCase):
         for ended in self.ranks(2, "data-loader"):
             self.assertEqual(ended.code, 0, ended)
             self.assertIn("LOADED", ended.out)
+
+    def test_ctrl_c_ends_a_rank_that_waits_for_others_in_init(self):
+        code = "import _hvd.basics as h; print('WAITING', flush=True); h.init()"
+        place = {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"}
+        env = environment(MASTER_ADDR="127.0.0.1", MASTER_PORT="9", **place)
+        process = subprocess.Popen([DEBIAN_PYTHON, "-c", code], env=env, stdout=subprocess.PIPE)
+        self.assertEqual(process.stdout.readline(), b"WAITING\n")
+        began = time.monotonic()
+        while process.poll() is None and time.monotonic() - began < 20:
+            process.send_signal(signal.SIGINT)  # again until it has come into init()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(0.2)
+        process.stdout.close()
+        self.assertIn(process.wait(30), (-signal.SIGINT, 130, 1))
+        self.assertLess(time.monotonic() - began, 10)
 
     def test_single_process_exits(self):
         code = "import sys, horovod.torch as hvd; hvd.init(); assert hvd.size() == 1; sys.exit(3)"

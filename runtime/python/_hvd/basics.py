@@ -2,7 +2,10 @@
 """Life, place and build queries: the functions that every ``hvd`` module has in common."""
 
 import atexit
+import contextlib
+import signal
 import threading
+import warnings
 
 from _hvd import _native, handles
 from _hvd.absent import refuse
@@ -19,6 +22,25 @@ _lock = threading.Lock()
 _exit_hook_registered = False
 
 
+@contextlib.contextmanager
+def _interruptible():
+    """Lets Ctrl-C end the process while init() waits for other ranks in C, deaf to Python's handler.
+
+    Only where Python's own handler would have raised KeyboardInterrupt: a handler of the user's stays.
+    """
+    is_ours = (
+        threading.current_thread() is threading.main_thread()
+        and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    )
+    if is_ours:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        if is_ours:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 def init(comm=None, process_sets=None):
     """Finds this process' place in the job and meets the other ranks. Idempotent."""
     global _exit_hook_registered
@@ -30,7 +52,8 @@ def init(comm=None, process_sets=None):
         if _native.is_initialized():
             return
         handles.forget()
-        _native.init(0)
+        with _interruptible():
+            _native.init(0)
         if not _exit_hook_registered:
             atexit.register(shutdown)
             _exit_hook_registered = True
@@ -132,8 +155,6 @@ def rocm_built():
 
 def reduce_op_from(op, average):
     """Horovod's rule for its old ``average`` argument."""
-    import warnings
-
     if op is not None:
         if average is not None:
             raise ValueError("The op parameter supersedes average. Please provide only one of them.")
