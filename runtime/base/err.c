@@ -84,3 +84,10 @@ int err_prefix(struct err *err, const char *fmt, ...)
     (void)snprintf(err->text + n, sizeof(err->text) - n, ": %s", old); /* cut at end */
     return err->code;
 }
+
+int err_recode(struct err *err, int code)
+{
+    if (err)
+        err->code = code;
+    return code;
+}

@@ -34,6 +34,10 @@ int err_errno(struct err *err, int errnum, const char *fmt, ...)
 int err_prefix(struct err *err, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 
+/* Another code for the text that is there (a number out of range is a syntax error to
+ * the caller, say); returns code. err may be NULL. */
+int err_recode(struct err *err, int code);
+
 /* The same, visible to compiler and analyzer: "returns code" is then known where it is
  * called, and a variable that is set only on success is no longer "maybe uninitialized"
  * after it. */

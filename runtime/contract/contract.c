@@ -81,13 +81,17 @@ static int check(const struct contract *c, struct err *err)
         return err_set(err, -EINVAL, "HVD_TOKEN_FD=%d is no descriptor", c->token_fd);
     if (c->token_source == TOKEN_FILE && !c->token_file[0])
         return err_set(err, -EINVAL, "HVD_TOKEN_FILE is empty");
+    if (c->rdv_host[0] && c->rdv_port == 0)
+        return err_set(err, -EINVAL,
+                       "HVD_RENDEZVOUS_ADDR=%.80s needs HVD_RENDEZVOUS_PORT",
+                       c->rdv_host);
     if (c->place.size == 1)
         return 0;
-    if (!c->rdv_host[0] || c->rdv_port == 0)
-        return err_set(err, -EINVAL,
-                       "HOROVOD_SIZE=%u needs HVD_RENDEZVOUS_ADDR and "
-                       "HVD_RENDEZVOUS_PORT, which are \"%s\" and %u",
-                       c->place.size, c->rdv_host, c->rdv_port);
+    if (!c->rdv_host[0])
+        return err_set(
+            err, -EINVAL,
+            "HOROVOD_SIZE=%u needs HVD_RENDEZVOUS_ADDR and HVD_RENDEZVOUS_PORT",
+            c->place.size);
     if (!c->job_id[0])
         return err_set(err, -EINVAL, "HOROVOD_SIZE=%u needs HVD_JOB_ID", c->place.size);
     if (c->token_source == TOKEN_NONE)
@@ -240,7 +244,7 @@ static int read_token(const struct env_reader *r, struct contract *c)
                        env_look(r, "HVD_TOKEN_FILE"), s);
     if (s) {
         if (parse_u32("HVD_TOKEN_FD", s, 0, INT32_MAX, &fd, r->err))
-            return -EINVAL;
+            return err_recode(r->err, -EINVAL);
         c->token_source = TOKEN_FD;
         c->token_fd = (int)fd;
         return 0;
@@ -267,9 +271,11 @@ static int read_meeting(const struct env_reader *r, struct contract *c)
             env_look(r, "HOROVOD_GLOO_RENDEZVOUS_ADDR"));
     if (rc == 0)
         rc = env_port(r, "HVD_RENDEZVOUS_PORT", &c->rdv_port);
+    if (!c->rdv_host[0])
+        c->rdv_port = 0; /* half a pair says nothing */
     if (rc == 0 && serves
         && parse_bool("HVD_RENDEZVOUS_RANK0", serves, &c->rank0_serves, r->err))
-        rc = -EINVAL;
+        rc = err_recode(r->err, -EINVAL);
     if (rc == 0)
         rc = env_text(r, "HVD_JOB_ID", "", c->job_id, sizeof(c->job_id));
     if (rc == 0)
@@ -289,6 +295,8 @@ static int read_others(const struct env_reader *r, struct contract *c)
         rc = env_text(r, "MASTER_ADDR", "", c->master_addr, sizeof(c->master_addr));
     if (rc == 0 && c->master_addr[0])
         rc = env_port(r, "MASTER_PORT", &c->master_port);
+    if (c->master_port == 0)
+        c->master_addr[0] = '\0'; /* half a pair says nothing */
     return rc;
 }
 

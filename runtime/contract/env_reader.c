@@ -24,7 +24,7 @@ int env_u32(const struct env_reader *r,
 
     if (!s)
         return 0;
-    return parse_u32(name, s, min, max, ret, r->err) ? -EINVAL : 0;
+    return parse_u32(name, s, min, max, ret, r->err) ? err_recode(r->err, -EINVAL) : 0;
 }
 
 int env_need_u32(const struct env_reader *r,
@@ -45,7 +45,7 @@ int env_port(const struct env_reader *r, const char *name, uint16_t *ret)
     const char *s = env_look(r, name);
 
     if (s && parse_u32(name, s, 1, 65535, &port, r->err))
-        return -EINVAL;
+        return err_recode(r->err, -EINVAL);
     *ret = (uint16_t)port;
     return 0;
 }

@@ -79,7 +79,7 @@ static int take_int(const char **s,
 
     if (rc == 0)
         rc = parse_i64(name, word, min, max, ret, err);
-    return rc ? -EINVAL : 0;
+    return rc ? err_recode(err, -EINVAL) : 0;
 }
 
 static int take_why(const char *s, char *ret, size_t size_bytes, struct err *err)
@@ -136,7 +136,7 @@ int failure_parse(const char *text, struct failure *ret, struct err *err)
     if (rc == 0)
         rc = take_word(&s, "at", at, sizeof(at), err);
     if (rc == 0 && parse_u64("at", at, 0, UINT64_MAX, &at_us, err))
-        rc = -EINVAL;
+        rc = err_recode(err, -EINVAL);
     if (rc == 0)
         rc = take_why(s, f.why, sizeof(f.why), err);
     if (rc)

@@ -186,7 +186,7 @@ static int split_host(const char *s,
         return 0;
     (void)err_prefix(err, "host %.80s",
                      name); /* a number out of range is syntax here */
-    return -EINVAL;
+    return err_recode(err, -EINVAL);
 }
 
 static int parse_hosts(const char *s, struct hostlist *ret, struct err *err)
@@ -248,14 +248,14 @@ static int parse_option(const char *s, size_t n, struct line *l, struct err *err
                 return err_set(err, -EINVAL, "slots are given twice");
             l->has_slots = true;
             rc = parse_u32("slots", text + 6, 1, HOST_MAX_SLOTS, &l->slots, err);
-            return rc ? -EINVAL : 0;
+            return rc ? err_recode(err, -EINVAL) : 0;
         }
         if (strncmp(text, "max_slots=", 10) == 0
             || strncmp(text, "max-slots=", 10) == 0) {
             l->has_max = true;
             rc = parse_u32("max_slots", text + 10, 1, HOST_MAX_SLOTS, &l->max_slots,
                            err);
-            return rc ? -EINVAL : 0;
+            return rc ? err_recode(err, -EINVAL) : 0;
         }
     }
     return err_set(err, -EINVAL, "\"%.*s\" is neither slots=N nor max_slots=N",

@@ -41,6 +41,10 @@ static void prefix_keeps_code(void **state)
     assert_int_equal(err_prefix(&e, "line %d", 4), -ERANGE);
     assert_string_equal(e.text, "line 4: too large");
     assert_int_equal(err_prefix(NULL, "x"), -EIO);
+    assert_int_equal(err_recode(&e, -EINVAL), -EINVAL);
+    assert_int_equal(e.code, -EINVAL);
+    assert_string_equal(e.text, "line 4: too large");
+    assert_int_equal(err_recode(NULL, -EINVAL), -EINVAL);
 }
 
 static void long_text_is_cut_and_terminated(void **state)
