@@ -8,8 +8,7 @@
 
 #include "runtime/base/mem.h"
 #include "runtime/core/negotiate.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+#include "tests/fuzz/fuzz.h"
 
 static void require(int is_true)
 {
@@ -47,17 +46,17 @@ static void requests(struct message_reader *in, uint32_t n_ranks)
     negotiate_free(n);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+FUZZ_TARGET(message)
 {
     struct message_reader in;
     struct response resp;
     uint64_t counts[8];
     uint32_t n_ranks;
 
-    if (size == 0)
+    if (n == 0)
         return 0;
     n_ranks = 1 + data[0] % ARRAY_LEN(counts);
-    if (message_open(&in, data + 1, size - 1, NULL) < 0)
+    if (message_open(&in, data + 1, n - 1, NULL) < 0)
         return 0;
     if (in.kind == MESSAGE_REQUESTS) {
         requests(&in, n_ranks);
