@@ -291,7 +291,7 @@ static int body_barrier(struct rank *r)
         if (run_batch(r, &b, &err) < 0) /* so that nobody counts ahead */
             return SAY(r, "barrier: %s", err.text);
     }
-    for (int i = 0; i < 300; i++) {
+    for (int i = 0; i < 120; i++) {
         int rc = allreduce_once(r, DT_F32, (uint64_t)(i % 40), OP_SUM, true, 1, 1);
         if (rc == 0 && i % 7 == 0)
             rc = broadcast_once(r, DT_F32, 20000, (uint32_t)i % r->size, true);
@@ -360,6 +360,80 @@ static void mixed_hosts(void **state)
     run(7, false, interleaved);
 }
 
+static int body_mixed_with_one_apart(struct rank *r)
+{
+    int rc = allreduce_once(r, DT_F32, 100000, OP_SUM, true, 1, 1);
+    if (rc == 0)
+        rc = broadcast_once(r, DT_U8, 100000, 1, true);
+    if (rc == 0)
+        rc = allgather_once(r, DT_F64, 1000);
+    return rc;
+}
+
+/* Another user's rank is refused shared memory; all agree that it is a host of its own.
+ */
+static void refused_rank_uses_tcp(void **state)
+{
+    (void)state;
+    if (geteuid() != 0)
+        skip(); /* another user's process needs root */
+    struct world w = {.size = 4,
+                      .uid = {0, 0, 65534, 0},
+                      .body = body_mixed_with_one_apart,
+                      .timeout_s = 30,
+                      .other_token = -1};
+    assert_int_equal(world_run(&w), 0);
+    w.uid[2] = 0, w.uid[0] = 65534; /* the leader itself is the odd one */
+    assert_int_equal(world_run(&w), 0);
+}
+
+/* Beyond what 32 bits count, in bytes and in elements of two bytes. */
+static int body_big(struct rank *r)
+{
+    const uint64_t n = (1ull << 31) + 3;
+    const uint16_t one = bf16_of_f32(1), two = bf16_of_f32(2);
+    struct err err = ERR_INIT;
+    uint16_t *x = malloc(n * 2);
+    struct batch_item it = {.in = x, .out = x, .count = n};
+    struct batch b = {.coll = COLL_BROADCAST,
+                      .dtype = DT_BF16,
+                      .op = OP_SUM,
+                      .items = &it,
+                      .n_items = 1};
+    if (x == NULL)
+        return SAY(r, "no memory");
+    for (uint64_t i = 0; i < n; i++)
+        x[i] = r->rank == 0 ? one : two;
+    if (run_batch(r, &b, &err) < 0)
+        return SAY(r, "broadcast: %s", err.text);
+    for (uint64_t i = 0; i < n; i++)
+        if (x[i] != one)
+            return SAY(r, "broadcast: element %llu", (unsigned long long)i);
+    b.coll = COLL_ALLREDUCE;
+    if (run_batch(r, &b, &err) < 0)
+        return SAY(r, "allreduce: %s", err.text);
+    for (uint64_t i = 0; i < n; i++)
+        if (x[i] != two)
+            return SAY(r, "allreduce: element %llu", (unsigned long long)i);
+    free(x);
+    return 0;
+}
+
+static void more_than_4_gib(void **state)
+{
+    (void)state;
+    if (getenv("HVD_TEST_BIG") == NULL)
+        skip(); /* 8 GiB of memory, a minute: HVD_TEST_BIG=1 */
+    for (int tcp = 0; tcp < 2; tcp++) {
+        struct world w = {.size = 2,
+                          .tcp = tcp,
+                          .body = body_big,
+                          .timeout_s = 300,
+                          .other_token = -1};
+        assert_int_equal(world_run(&w), 0);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -367,6 +441,8 @@ int main(void)
         cmocka_unit_test(shared_memory_2_3_4_7),
         cmocka_unit_test(tcp_2_3_4_7),
         cmocka_unit_test(mixed_hosts),
+        cmocka_unit_test(refused_rank_uses_tcp),
+        cmocka_unit_test(more_than_4_gib),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

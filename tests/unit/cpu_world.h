@@ -47,6 +47,7 @@ struct rank {
 struct world {
     uint32_t size;
     const char *host_id[WORLD_MAX]; /* HVD_HOST_ID by rank; NULL: none */
+    uid_t uid[WORLD_MAX];           /* not 0: effective user of the rank */
     bool tcp;                       /* HVD_TRANSPORT=tcp */
     int other_token;                /* rank with another job token, -1: none */
     int (*body)(struct rank *r);    /* 0, or the rank has said why */
@@ -125,6 +126,8 @@ static int rank_main(struct world_mem *m, const struct world *w, uint32_t me)
 {
     struct rank r = {.m = m, .rank = me, .size = w->size, .arg = w->arg};
     struct err err = ERR_INIT;
+    if (w->uid[me] != 0 && seteuid(w->uid[me]) != 0)
+        return SAY(&r, "seteuid");
     memset(r.token.key, w->other_token == (int)me ? 2 : 1, sizeof r.token.key);
     char host[32];
     snprintf(host, sizeof host, "%s", w->host_id[me] ? w->host_id[me] : "h");

@@ -104,8 +104,8 @@ static int agree(struct cpu *c, const uint8_t *bits, uint32_t n_bits, struct err
         uint32_t l = leader_of(c, r);
         bool is_ok = l == r || (has_bit(all[l], r) && has_bit(all[r], l));
         c->host_of[r] = is_ok ? l : r;
-        if (!is_ok && (r == c->env.rank || l == c->env.rank))
-            log_warn("shared memory handshake failed, using TCP",
+        if (!is_ok && r == c->env.rank && has_bit(bits, l)) /* else it has been said */
+            log_warn("this host's leader gave up on us, using TCP",
                      "rank=%u leader=%u host=%s", r, l, c->peers[r].host);
     }
     return 0;

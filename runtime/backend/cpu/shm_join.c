@@ -251,6 +251,24 @@ static int serve_one(const struct shm_join *j,
     return 0;
 }
 
+/* -ETIMEDOUT: nobody came before the deadline. */
+static int
+next_follower(const struct shm_join *j, int listen_fd, int *ret_sock, struct err *err)
+{
+    for (;;) {
+        uint64_t now = clock_now_ns();
+        int rc = j->w->check(j->w->arg, j->rank, err);
+        if (rc < 0)
+            return rc;
+        if (now >= j->deadline_ns)
+            return -ETIMEDOUT;
+        *ret_sock = accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        if (*ret_sock >= 0)
+            return 0;
+        (void)fd_wait(listen_fd, POLLIN, now + WAIT_SLICE_NS); /* look again anyway */
+    }
+}
+
 int shm_join_lead(const struct shm_join *j,
                   int listen_fd,
                   struct shm_map *ret,
@@ -263,27 +281,23 @@ int shm_join_lead(const struct shm_join *j,
         return rc;
     memset(ret_ok, 0, j->n * sizeof *ret_ok);
     ret_ok[j->line] = true;
-    for (uint32_t n_ok = 1; n_ok < j->n;) {
-        uint64_t now = clock_now_ns();
-        if (now >= j->deadline_ns)
-            break; /* the rest goes by TCP */
-        rc = j->w->check(j->w->arg, j->rank, err);
+    /* one that was refused will not come again: everyone is accounted for sooner */
+    for (uint32_t n_seen = 1; n_seen < j->n; n_seen++) {
+        CLEANUP(fd_close) int sock = -1;
+        rc = next_follower(j, listen_fd, &sock, err);
+        if (rc == -ETIMEDOUT) {
+            log_warn("not every rank of this host came for shared memory, they use TCP",
+                     "leader=%u came=%u expected=%u", j->rank, n_seen, j->n);
+            break;
+        }
         if (rc < 0) {
             shm_map_release(&m);
             return rc;
-        }
-        CLEANUP(fd_close)
-        int sock = accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-        if (sock < 0) {
-            (void)fd_wait(listen_fd, POLLIN,
-                          now + WAIT_SLICE_NS); /* look again anyway */
-            continue;
         }
         struct err why = ERR_INIT;
         uint32_t line = 0;
         if (serve_one(j, sock, &m, ret_ok, &line, &why) == 0) {
             ret_ok[line] = true;
-            n_ok++;
         } else {
             log_warn("shared memory handshake refused", "cause=\"%s\"", why.text);
         }
