@@ -28,7 +28,7 @@
 #define MAX_BODY_ARENA (16u << 20)
 
 struct apply {
-    struct operator* op;
+    struct controller *op;
     const char *key;
     const struct job *job;
     const struct plan *plan;
@@ -348,7 +348,7 @@ static void pump(struct apply *a)
         a->done(a->arg, &a->outcome);
 }
 
-void apply_start(struct operator* op,
+void apply_start(struct controller *op,
                  const char *key,
                  const struct job *job,
                  const struct plan *plan,

@@ -4,7 +4,7 @@
 #define OPERATOR_APPLY_H
 
 #include "operator/core/plan.h"
-#include "operator/operator.h"
+#include "operator/controller.h"
 
 struct apply;
 typedef void (*apply_done_fn)(void *arg, const struct outcome *outcome);
@@ -13,7 +13,7 @@ typedef void (*apply_done_fn)(void *arg, const struct outcome *outcome);
  * must live until then, and everything made here lives in the arena. The first trouble
  * stops what has not been started. The store learns of every object that the API server
  * confirms. */
-void apply_start(struct operator* op,
+void apply_start(struct controller *op,
                  const char *key,
                  const struct job *job,
                  const struct plan *plan,

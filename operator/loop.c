@@ -21,7 +21,7 @@ static uint64_t min_ns(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-static void start_due(struct operator* op, bool is_stopping)
+static void start_due(struct controller *op, bool is_stopping)
 {
     uint64_t now_ns = clock_now_ns();
     const char *key;
@@ -29,7 +29,7 @@ static void start_due(struct operator* op, bool is_stopping)
     if (!is_stopping) {
         watcher_tick(op->jobs, now_ns);
         watcher_tick(op->pods, now_ns);
-        while (operator_is_synced(op) && op->n_syncs < SYNC_MAX_AT_ONCE
+        while (controller_is_synced(op) && op->n_syncs < SYNC_MAX_AT_ONCE
                && (key = queue_take(op->queue, now_ns)))
             sync_start(op, key);
     }
@@ -37,7 +37,7 @@ static void start_due(struct operator* op, bool is_stopping)
 }
 
 static uint64_t
-next_due_ns(const struct operator* op, const struct serve *serve, bool is_stopping)
+next_due_ns(const struct controller *op, const struct serve *serve, bool is_stopping)
 {
     uint64_t next = kube_next_ns(op->kube);
 
@@ -46,12 +46,12 @@ next_due_ns(const struct operator* op, const struct serve *serve, bool is_stoppi
         return next;
     next = min_ns(next, watcher_next_ns(op->jobs));
     next = min_ns(next, watcher_next_ns(op->pods));
-    if (operator_is_synced(op) && op->n_syncs < SYNC_MAX_AT_ONCE)
+    if (controller_is_synced(op) && op->n_syncs < SYNC_MAX_AT_ONCE)
         next = min_ns(next, queue_next_ns(op->queue));
     return next;
 }
 
-int loop_run(struct operator* op, struct serve *serve, int signal_fd, struct err *err)
+int loop_run(struct controller *op, struct serve *serve, int signal_fd, struct err *err)
 {
     uint64_t drain_ns = 0; /* when stopping: no later than this */
     struct signalfd_siginfo info;

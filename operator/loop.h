@@ -4,11 +4,14 @@
 #ifndef OPERATOR_LOOP_H
 #define OPERATOR_LOOP_H
 
-#include "operator/operator.h"
+#include "operator/controller.h"
 #include "operator/serve.h"
 
 /* Runs until SIGTERM or SIGINT; then lets what is at work end, 5 s at most. signal_fd
  * is a signalfd of both. */
-int loop_run(struct operator* op, struct serve *serve, int signal_fd, struct err *err);
+int loop_run(struct controller *op,
+             struct serve *serve,
+             int signal_fd,
+             struct err *err);
 
 #endif

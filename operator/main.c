@@ -24,12 +24,12 @@
 #include "runtime/base/log.h"
 #include "runtime/base/mem.h"
 
-bool operator_is_synced(const struct operator* op)
+bool controller_is_synced(const struct controller *op)
 {
     return watcher_is_synced(op->jobs) && watcher_is_synced(op->pods);
 }
 
-void operator_wake(struct operator* op, const char *key)
+void controller_wake(struct controller *op, const char *key)
 {
     if (*key && queue_add(op->queue, key, clock_now_ns()) < 0)
         log_warn("out of memory, the next event will wake it", "job=%s", key);
@@ -37,7 +37,7 @@ void operator_wake(struct operator* op, const char *key)
 
 static void wake(void *arg, const char *key)
 {
-    operator_wake(arg, key);
+    controller_wake(arg, key);
 }
 
 /* --- sinks -------------------------------------------------------------------------
@@ -45,12 +45,12 @@ static void wake(void *arg, const char *key)
 
 static void jobs_begin(void *arg)
 {
-    store_begin_jobs(((struct operator*)arg)->store);
+    store_begin_jobs(((struct controller *)arg)->store);
 }
 
 static void jobs_end(void *arg)
 {
-    struct operator* op = arg;
+    struct controller *op = arg;
 
     store_end_jobs(op->store);
     store_each_job(op->store, wake, op);
@@ -58,34 +58,34 @@ static void jobs_end(void *arg)
 
 static void jobs_put(void *arg, struct node *object)
 {
-    struct operator* op = arg;
+    struct controller *op = arg;
     char key[STORE_KEY_SIZE];
     struct err err = ERR_INIT;
 
     if (store_put_job(op->store, object, key, &err) < 0)
         log_warn("job skipped", "cause=\"%s\"", err.code ? err.text : "out of memory");
     else
-        operator_wake(op, key);
+        controller_wake(op, key);
 }
 
 static void jobs_drop(void *arg, const char *ns, const char *name)
 {
-    store_drop_job(((struct operator*)arg)->store, ns, name);
+    store_drop_job(((struct controller *)arg)->store, ns, name);
 }
 
 static void pods_begin(void *arg)
 {
-    store_begin_pods(((struct operator*)arg)->store);
+    store_begin_pods(((struct controller *)arg)->store);
 }
 
 static void pods_end(void *arg)
 {
-    store_end_pods(((struct operator*)arg)->store, wake, arg);
+    store_end_pods(((struct controller *)arg)->store, wake, arg);
 }
 
 static void pods_put(void *arg, struct node *object)
 {
-    struct operator* op = arg;
+    struct controller *op = arg;
     char key[STORE_KEY_SIZE];
     struct err err = ERR_INIT;
     struct pod pod;
@@ -93,16 +93,16 @@ static void pods_put(void *arg, struct node *object)
     if (pod_decode(object, &pod, &err) < 0 || store_put_pod(op->store, &pod, key) < 0)
         log_warn("pod skipped", "cause=\"%s\"", err.code ? err.text : "out of memory");
     else
-        operator_wake(op, key);
+        controller_wake(op, key);
 }
 
 static void pods_drop(void *arg, const char *ns, const char *name)
 {
-    struct operator* op = arg;
+    struct controller *op = arg;
     char key[STORE_KEY_SIZE];
 
     store_drop_pod(op->store, ns, name, key);
-    operator_wake(op, key);
+    controller_wake(op, key);
 }
 
 /* --- wiring ------------------------------------------------------------------------
@@ -110,21 +110,23 @@ static void pods_drop(void *arg, const char *ns, const char *name)
 
 static void on_answer(void *arg, const char *method, int http)
 {
-    metrics_request(&((struct operator*)arg)->metrics, method, http);
+    metrics_request(&((struct controller *)arg)->metrics, method, http);
 }
 
-static int make_watches(struct operator* op, const char *ns)
+static int make_watches(struct controller *op, const struct options *o)
 {
     struct watch_sink jobs = {jobs_begin, jobs_end, jobs_put, jobs_drop, op};
     struct watch_sink pods = {pods_begin, pods_end, pods_put, pods_drop, op};
-    int rc = watcher_new(op->kube, KUBE_JOB, ns, NULL, &jobs, &op->jobs);
+    int rc = watcher_new(op->kube, KUBE_JOB, o->ns, NULL, o->watch_idle_ms, &jobs,
+                         &op->jobs);
 
     if (rc == 0)
-        rc = watcher_new(op->kube, KUBE_POD, ns, LABEL_JOB_NAME, &pods, &op->pods);
+        rc = watcher_new(op->kube, KUBE_POD, o->ns, LABEL_JOB_NAME, o->watch_idle_ms,
+                         &pods, &op->pods);
     return rc;
 }
 
-static int wire(struct operator* op,
+static int wire(struct controller *op,
                 const struct kube_config *config,
                 const struct options *o,
                 struct err *err)
@@ -142,12 +144,12 @@ static int wire(struct operator* op,
     op->store = store_new();
     op->queue = queue_new();
     op->record = record_new(op->kube);
-    if (!op->store || !op->queue || !op->record || make_watches(op, o->ns) < 0)
+    if (!op->store || !op->queue || !op->record || make_watches(op, o) < 0)
         return err_set(err, -ENOMEM, "out of memory");
     return 0;
 }
 
-static void unwire(struct operator* op)
+static void unwire(struct controller *op)
 {
     kube_free(op->kube); /* first: no callback comes after it */
     sync_drop_all(op);
@@ -189,7 +191,7 @@ static int run(const struct options *o, struct err *err)
 {
     CLEANUP(kube_config_release) struct kube_config config = {0};
     CLEANUP(fd_close) int signal_fd = -1;
-    struct operator op = {0};
+    struct controller op = {0};
     struct serve *serve = NULL;
     int rc;
 

@@ -19,6 +19,7 @@ enum option_key {
     KEY_HTTP_PORT,
     KEY_QPS,
     KEY_BURST,
+    KEY_WATCH_IDLE,
     KEY_LOG_LEVEL,
     KEY_LOG_JSON,
     KEY_VERSION,
@@ -45,6 +46,9 @@ static const struct option_row {
      "port of /healthz, /readyz and /metrics; default: 8080"},
     {KEY_QPS, "kube-api-qps", "N", "requests a second to the API server; default: 50"},
     {KEY_BURST, "kube-api-burst", "N", "requests that may come at once; default: 100"},
+    {KEY_WATCH_IDLE, "watch-idle-timeout", "TIME",
+     "a watch that is silent for so long is taken for dead and opened again; the API "
+     "server sends a sign of life every minute; default: 150s"},
     {KEY_LOG_LEVEL, "log-level", "LEVEL",
      "debug, info, warning or error; default: info"},
     {KEY_LOG_JSON, "log-json", NULL, "one JSON object a line"},
@@ -93,6 +97,9 @@ set(const struct option_row *row, const char *value, struct options *o, struct e
         return parse_u32("--kube-api-qps", value, 1, 100000, &o->qps, err);
     case KEY_BURST:
         return parse_u32("--kube-api-burst", value, 1, 100000, &o->burst, err);
+    case KEY_WATCH_IDLE:
+        return parse_duration_ms("--watch-idle-timeout", value, 1000, 3600000,
+                                 &o->watch_idle_ms, err);
     case KEY_LOG_LEVEL:
         return set_level(value, o, err);
     case KEY_LOG_JSON:
@@ -118,6 +125,7 @@ int options_parse(int argc, char **argv, struct options *ret, struct err *err)
                         .http_port = 8080,
                         .qps = 50,
                         .burst = 100,
+                        .watch_idle_ms = 150000,
                         .log_level = LOG_INFO};
 
     for (int i = 1; i < argc; i++) {

@@ -17,6 +17,7 @@ struct options {
     const char *runtime_image;
     const char *cluster_domain; /* "" by default */
     uint32_t http_port, qps, burst;
+    uint64_t watch_idle_ms;
     enum log_level log_level;
     bool log_json;
     enum { OPTIONS_RUN, OPTIONS_HELP, OPTIONS_VERSION, OPTIONS_MAN } what;

@@ -20,7 +20,7 @@
 #define MAX_METRICS_BYTES (64u << 10)
 
 struct serve {
-    const struct operator* op;
+    const struct controller *op;
     struct MHD_Daemon *daemon;
 };
 
@@ -36,7 +36,7 @@ static uint64_t rss_bytes(void)
     return (uint64_t)resident * 4096u;
 }
 
-static uint64_t silence_ns(const struct operator* op, uint64_t now_ns)
+static uint64_t silence_ns(const struct controller *op, uint64_t now_ns)
 {
     uint64_t jobs = watcher_heard_ns(op->jobs), pods = watcher_heard_ns(op->pods);
     uint64_t first = jobs < pods ? jobs : pods;
@@ -44,7 +44,7 @@ static uint64_t silence_ns(const struct operator* op, uint64_t now_ns)
     return now_ns - (first ? first : op->started_ns);
 }
 
-static void render_metrics(const struct operator* op, struct strbuf *out)
+static void render_metrics(const struct controller *op, struct strbuf *out)
 {
     uint64_t now_ns = clock_now_ns();
     struct metrics m = op->metrics;
@@ -56,7 +56,7 @@ static void render_metrics(const struct operator* op, struct strbuf *out)
         .rss_bytes = rss_bytes(),
         .uptime_s = (now_ns - op->started_ns) / NS_PER_S,
         .oldest_watch_ns = silence_ns(op, now_ns),
-        .is_synced = operator_is_synced(op),
+        .is_synced = controller_is_synced(op),
     };
 
     m.watch_events = watcher_n_events(op->jobs) + watcher_n_events(op->pods);
@@ -65,11 +65,11 @@ static void render_metrics(const struct operator* op, struct strbuf *out)
     metrics_render(&m, &g, out);
 }
 
-static unsigned render_ready(const struct operator* op, struct strbuf *out)
+static unsigned render_ready(const struct controller *op, struct strbuf *out)
 {
     const char *why = watcher_trouble(op->jobs);
 
-    if (operator_is_synced(op)) {
+    if (controller_is_synced(op)) {
         strbuf_puts(out, "ok\n");
         return MHD_HTTP_OK;
     }
@@ -79,7 +79,8 @@ static unsigned render_ready(const struct operator* op, struct strbuf *out)
     return MHD_HTTP_SERVICE_UNAVAILABLE;
 }
 
-static unsigned render(const struct operator* op, const char *path, struct strbuf *out)
+static unsigned
+render(const struct controller *op, const char *path, struct strbuf *out)
 {
     if (strcmp(path, "/metrics") == 0)
         render_metrics(op, out);
@@ -132,7 +133,7 @@ static enum MHD_Result on_request(void *arg,
     return rc;
 }
 
-int serve_new(const struct operator* op,
+int serve_new(const struct controller *op,
               uint16_t port,
               struct serve **ret,
               struct err *err)

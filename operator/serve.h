@@ -4,10 +4,10 @@
 #ifndef OPERATOR_SERVE_H
 #define OPERATOR_SERVE_H
 
-#include "operator/operator.h"
+#include "operator/controller.h"
 
 struct serve;
-int serve_new(const struct operator* op,
+int serve_new(const struct controller *op,
               uint16_t port,
               struct serve **ret,
               struct err *err);

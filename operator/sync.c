@@ -34,7 +34,7 @@
 
 struct sync {
     struct sync *next;
-    struct operator* op;
+    struct controller *op;
     char key[STORE_KEY_SIZE];
     struct arena arena;
     const struct node *object;
@@ -61,7 +61,7 @@ static void sync_free(struct sync *s)
     mem_free(s);
 }
 
-void sync_drop_all(struct operator* op)
+void sync_drop_all(struct controller *op)
 {
     while (op->syncs)
         sync_free(op->syncs);
@@ -70,7 +70,7 @@ void sync_drop_all(struct operator* op)
 /* The end of every sync. why NULL: well; else tried again with back-off. */
 static void finish(struct sync *s, const char *why)
 {
-    struct operator* op = s->op;
+    struct controller *op = s->op;
     uint64_t now_ns = clock_now_ns(), delay_ns;
 
     metrics_sync(&op->metrics, !why, now_ns - s->started_ns);
@@ -114,7 +114,7 @@ static void store_answer(struct sync *s, const struct kube_reply *r)
 
     if (json_read(&s->arena, r->body, r->n, &object, NULL) == 0
         && store_put_job(s->op->store, object, key, NULL) == 0)
-        operator_wake(s->op, key); /* clean-up follows a stored end */
+        controller_wake(s->op, key); /* clean-up follows a stored end */
 }
 
 static void on_status_written(void *arg, const struct kube_reply *r)
@@ -311,7 +311,7 @@ static int read_job(struct sync *s, struct err *err)
     return rc;
 }
 
-void sync_start(struct operator* op, const char *key)
+void sync_start(struct controller *op, const char *key)
 {
     struct sync *s = mem_zalloc(sizeof(*s));
     struct err err = ERR_INIT;

@@ -3,13 +3,13 @@
 #ifndef OPERATOR_SYNC_H
 #define OPERATOR_SYNC_H
 
-#include "operator/operator.h"
+#include "operator/controller.h"
 
 #define SYNC_MAX_AT_ONCE 16
 
 /* key was just taken from the queue; queue_done is called for it when the sync ends. */
-void sync_start(struct operator* op, const char *key);
+void sync_start(struct controller *op, const char *key);
 /* After kube_free, when no callback can come any more: drops what was at work. */
-void sync_drop_all(struct operator* op);
+void sync_drop_all(struct controller *op);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* List and watch: does what core/reflector.c says.
  *
- *   list   pages of `page` objects; begin_list before the first, end_list after the
+ *   list   pages of PAGE_LIMIT objects; begin_list before the first, end_list after the
  * last watch  from the last resourceVersion, with bookmarks, ended by the server after
  * 5 to 10 min
  *
@@ -25,9 +25,8 @@
 #include "runtime/base/mem.h"
 #include "runtime/base/sha256.h"
 
-#define DEFAULT_IDLE_MS 150000u /* bookmarks come about every minute */
-#define DEFAULT_PAGE    200u
-#define SHORT_WATCH_NS  1000000000ull
+#define PAGE_LIMIT     "200"
+#define SHORT_WATCH_NS 1000000000ull
 #define TREE_PER_BYTE                                                                  \
     24u /* a parsed tree needs less than so much memory per byte of JSON */
 #define TREE_MIN (256u << 10)
@@ -43,13 +42,13 @@ struct watcher {
     bool is_open, is_synced;
     bool has_expired; /* the watch sent ERROR 410 */
     uint64_t opened_ns, heard_ns, idle_ms, n_events, n_seen_this_watch;
-    unsigned page;
 };
 
 int watcher_new(struct kube *kube,
                 enum kube_kind kind,
                 const char *ns,
                 const char *selector,
+                uint64_t idle_ms,
                 const struct watch_sink *sink,
                 struct watcher **ret)
 {
@@ -62,8 +61,7 @@ int watcher_new(struct kube *kube,
     w->sink = *sink;
     w->ns = ns ? mem_strdup(ns) : NULL;
     w->selector = selector ? mem_strdup(selector) : NULL;
-    w->idle_ms = DEFAULT_IDLE_MS;
-    w->page = DEFAULT_PAGE;
+    w->idle_ms = idle_ms;
     reflector_init(&w->refl);
     if ((ns && !w->ns) || (selector && !w->selector)) {
         watcher_free(w);
@@ -81,12 +79,6 @@ void watcher_free(struct watcher *w)
     mem_free(w->selector);
     mem_free(w->resume);
     mem_free(w);
-}
-
-void watcher_tune(struct watcher *w, uint64_t idle_ms, unsigned page)
-{
-    w->idle_ms = idle_ms;
-    w->page = page;
 }
 
 bool watcher_is_synced(const struct watcher *w)
@@ -217,12 +209,10 @@ static int start_list(struct watcher *w, struct err *err)
     struct kube_request rq = {
         .method = "GET", .kind = w->kind, .ns = w->ns, .done = on_page, .arg = w};
     struct strbuf query;
-    char limit[16];
     int rc;
 
-    (void)snprintf(limit, sizeof(limit), "%u", w->page);
     strbuf_init(&query, 8192);
-    kube_query(&query, "limit", limit);
+    kube_query(&query, "limit", PAGE_LIMIT);
     kube_query(&query, "labelSelector", w->selector);
     kube_query(&query, "continue", w->resume);
     rq.query = strbuf_str(&query);

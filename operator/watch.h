@@ -20,17 +20,16 @@ struct watch_sink {
 };
 
 struct watcher;
-/* ns NULL: the whole cluster. selector NULL: all objects. */
+/* ns NULL: the whole cluster. selector NULL: all objects. A watch that is silent for
+ * idle_ms is taken for dead. */
 int watcher_new(struct kube *kube,
                 enum kube_kind kind,
                 const char *ns,
                 const char *selector,
+                uint64_t idle_ms,
                 const struct watch_sink *sink,
                 struct watcher **ret);
 void watcher_free(struct watcher *w); /* after kube_free: its callbacks are gone then */
-/* idle_ms: a watch that is silent for so long is taken for dead; page: objects per list
- * answer. */
-void watcher_tune(struct watcher *w, uint64_t idle_ms, unsigned page);
 void watcher_tick(struct watcher *w,
                   uint64_t now_ns); /* starts what is to be started */
 uint64_t watcher_next_ns(const struct watcher *w);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The parts of the running operator, wired together by main.c. One thread owns all of
  * it. */
-#ifndef OPERATOR_OPERATOR_H
-#define OPERATOR_OPERATOR_H
+#ifndef OPERATOR_CONTROLLER_H
+#define OPERATOR_CONTROLLER_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -18,8 +18,7 @@ struct watcher;
 struct record;
 struct sync;
 
-struct operator
-{
+struct controller {
     struct object_config objects;
     struct kube *kube;
     struct store *store;
@@ -33,9 +32,9 @@ struct operator
 };
 
 /* Every watch has filled the cache once: only then may anything be decided. */
-bool operator_is_synced(const struct operator* op);
+bool controller_is_synced(const struct controller *op);
 /* One of our keys wants attention now. Out of memory is logged: the next event asks
  * again. */
-void operator_wake(struct operator* op, const char *key);
+void controller_wake(struct controller *op, const char *key);
 
 #endif

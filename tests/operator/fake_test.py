@@ -1,0 +1,309 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""hvd-operator against an API server that misbehaves, in TAP: expired watches, throttling, errors,
+cut and silent connections. Needs no root and no network. usage: BIN=... fake_test.py [TEST ...]
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import tempfile
+import urllib.request
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "fakes"))
+from api import Operator, Suite, condition, expect, wait  # noqa: E402
+from kube_fake import Fake  # noqa: E402
+
+BIN = Path(os.environ["BIN"])
+suite = Suite()
+
+
+class World:
+    """A fake and an operator on it."""
+
+    def __init__(self, hook=None, jobs: int = 1, port: int = 0):
+        self.fake = Fake()
+        self.dir = Path(tempfile.mkdtemp(prefix="op-fake-"))
+        (self.dir / "kubeconfig").write_text(
+            "current-context: c\ncontexts: [{name: c, context: {cluster: k}}]\n"
+            f"clusters: [{{name: k, cluster: {{server: '{self.fake.url}'}}}}]\n")
+        for i in range(jobs):
+            self.fake.put("horovodjobs", {
+                "metadata": {"name": f"j{i}", "generation": 1},
+                "spec": {"replicaSpecs": {"Worker": {"replicas": 2, "template": {"spec": {
+                    "containers": [{"name": "c", "image": "i", "command": ["x"]}]}}}}}})
+        if hook:
+            self.fake.hook = lambda *a: hook(self, *a)
+        self.operator = Operator(BIN / "hvd-operator", self.dir / "kubeconfig", self.dir / "log",
+                                 "--http-port", str(port), "--watch-idle-timeout", "1s")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, *_):
+        code = self.operator.stop()
+        self.fake.stop()
+        log = (self.dir / "log").read_text()
+        shutil.rmtree(self.dir)
+        if kind:
+            print("# " + log.replace("\n", "\n# "))
+        else:
+            expect(code == 0, f"the operator ends well, not with {code}", log)
+
+    def state(self, name: str = "j0") -> str | None:
+        return self.fake.objects["horovodjobs"][f"ns/{name}"].get("status", {}).get("state")
+
+    def run_pods(self, n: int = 2, name: str = "j0") -> None:
+        wait("pods", lambda: len(self.fake.objects["pods"]) >= n or self.operator.ended())
+        for i in range(n):
+            pod = json.loads(json.dumps(self.fake.objects["pods"][f"ns/{name}-worker-{i}"]))
+            pod["status"] = {"phase": "Running"}
+            self.fake.put("pods", pod)
+
+    def goes_on(self) -> None:
+        """The proof that the operator still hears and acts."""
+        self.run_pods()
+        wait("the job is Running", lambda: self.state() == "Running")
+
+
+@suite.test
+def a_well_behaved_server_is_served() -> None:
+    with World() as w:
+        w.goes_on()
+        expect(w.fake.count("POST", "pods") == 2, "two pods were asked for")
+        expect(w.fake.count("GET", "pods", False) == 1, "one list")
+
+
+@suite.test
+def an_expired_watch_is_listed_again_and_nothing_is_missed() -> None:
+    expired = []
+
+    def hook(w, h, method, plural, query):
+        if plural == "pods" and "watch" in query and not expired:
+            expired.append(query["resourceVersion"])
+            w.fake.begin_watch(h)
+            w.fake.event(h, "ERROR", {"kind": "Status", "code": 410, "reason": "Expired",
+                                      "message": "too old resource version"})
+            w.fake.chunk(h, b"")
+            return True
+        return False
+
+    with World(hook) as w:
+        w.goes_on()
+        expect(len(expired) == 1, "it was told once", expired)
+        expect(w.fake.count("GET", "pods", False) == 2, "and listed a second time")
+
+
+@suite.test
+def http_410_on_a_watch_is_the_same() -> None:
+    told = []
+
+    def hook(w, h, method, plural, query):
+        if plural == "horovodjobs" and "watch" in query and not told:
+            told.append(1)
+            w.fake.answer(h, 410, '{"code": 410, "message": "gone"}')
+            return True
+        return False
+
+    with World(hook) as w:
+        w.goes_on()
+        expect(w.fake.count("GET", "horovodjobs", False) == 2, "listed twice")
+
+
+@suite.test
+def a_bookmark_moves_the_place_where_the_next_watch_begins() -> None:
+    places = []
+
+    def hook(w, h, method, plural, query):
+        if plural == "pods" and "watch" in query:
+            places.append(int(query["resourceVersion"]))
+            if len(places) == 1:
+                w.fake.begin_watch(h)
+                w.fake.event(h, "BOOKMARK", {"kind": "Pod", "metadata": {
+                    "resourceVersion": "5000"}})
+                w.fake.chunk(h, b"")
+                return True
+        return False
+
+    with World(hook) as w:
+        wait("the second watch", lambda: len(places) > 1)
+        expect(places[1] == 5000, "it begins at the bookmark", str(places))
+
+
+@suite.test
+def a_throttling_server_is_left_in_peace_for_as_long_as_it_asks() -> None:
+    import time
+    times = []
+
+    def hook(w, h, method, plural, query):
+        if method == "POST" and plural == "secrets":
+            times.append(time.monotonic())
+            if len(times) == 1:
+                w.fake.answer(h, 429, '{"message": "slow down"}', Retry_After="2")
+                return True
+        return False
+
+    with World(hook) as w:
+        w.goes_on()
+        expect(times[1] - times[0] >= 1.9, "two seconds between the tries", str(times))
+
+
+@suite.test
+def a_server_error_is_tried_again_and_shown_meanwhile() -> None:
+    failed = []
+
+    def hook(w, h, method, plural, query):
+        if method == "POST" and plural == "pods" and len(failed) < 2:
+            failed.append(1)
+            w.fake.answer(h, 500, '{"message": "etcd is away"}')
+            return True
+        return False
+
+    with World(hook) as w:
+        w.goes_on()
+        told = [o for _, p, _, o in w.fake.log if p == "horovodjobs"
+                and "etcd is away" in condition(o.get("status", {}), "Created").get("message", "")]
+        expect(bool(told), "condition Created told it")
+        expect(len(w.fake.objects["pods"]) == 2, "two pods in the end")
+
+
+@suite.test
+def a_conflict_on_the_status_is_tried_again() -> None:
+    refused = []
+
+    def hook(w, h, method, plural, query):
+        if method == "PATCH" and not refused:
+            refused.append(1)
+            w.fake.answer(h, 409, '{"reason": "Conflict", "message": "modified"}')
+            return True
+        return False
+
+    with World(hook) as w:
+        w.goes_on()
+        expect(bool(refused), "there was a conflict")
+
+
+@suite.test
+def a_lost_answer_does_not_double_a_pod() -> None:
+    cut = []
+
+    def hook(w, h, method, plural, query):
+        if method == "POST" and plural == "pods" and len(cut) < 2:
+            cut.append(1)
+            w.fake.put("pods", {"metadata": {  # it was made, and the answer never arrives
+                "name": f"j0-worker-{len(cut) - 1}", "labels": {"ringmaster.dev/job-name": "j0"},
+                "ownerReferences": [{"controller": True, "uid": w.fake.objects["horovodjobs"][
+                    "ns/j0"]["metadata"]["uid"]}]}, "status": {"phase": "Pending"}})
+            h.close_connection = True
+            h.connection.close()
+            return True
+        return False
+
+    with World(hook) as w:
+        w.goes_on()
+        expect(len(w.fake.objects["pods"]) == 2, "two pods", str(list(w.fake.objects["pods"])))
+
+
+@suite.test
+def a_watch_cut_in_the_middle_of_an_event_is_opened_again() -> None:
+    cut = []
+
+    def hook(w, h, method, plural, query):
+        if plural == "pods" and "watch" in query and not cut:
+            cut.append(1)
+            w.fake.begin_watch(h)
+            h.wfile.write(b"40\r\n{\"type\": \"ADD")  # a chunk that never ends
+            h.wfile.flush()
+            h.close_connection = True
+            h.connection.close()
+            return True
+        return False
+
+    with World(hook) as w:
+        w.goes_on()
+        expect(w.fake.count("GET", "pods", True) >= 2, "a second watch")
+
+
+@suite.test
+def a_silent_watch_is_taken_for_dead() -> None:
+    silent = []
+
+    def hook(w, h, method, plural, query):
+        if plural == "pods" and "watch" in query and not silent:
+            silent.append(h)
+            w.fake.begin_watch(h)  # and never a word: the other side is gone without a FIN
+            while not w.fake.stopping:
+                with w.fake.changed:
+                    w.fake.changed.wait(1)
+            return True
+        return False
+
+    with World(hook) as w:
+        w.goes_on()
+        expect(len(silent) == 1, "there was one")
+
+
+@suite.test
+def a_garbled_event_and_a_nameless_pod_stop_nothing() -> None:
+    sent = []
+
+    def hook(w, h, method, plural, query):
+        if plural == "pods" and "watch" in query and len(sent) < 2:
+            sent.append(1)
+            w.fake.begin_watch(h)
+            if len(sent) == 1:
+                w.fake.event(h, "ADDED", {"metadata": {}})
+                w.fake.event(h, "ADDED", {"metadata": {"name": 5}})
+            w.fake.chunk(h, b"{garbage}\n")
+            return True
+        return False
+
+    with World(hook) as w:
+        w.goes_on()
+
+
+@suite.test
+def readiness_tells_what_is_missing_and_metrics_count() -> None:
+    import socket
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port = s.getsockname()[1]
+    allow = []
+
+    def hook(w, h, method, plural, query):
+        if plural == "horovodjobs" and not allow:
+            w.fake.answer(h, 404, "404 page not found")
+            return True
+        return False
+
+    def fetch(path: str) -> tuple[int, str]:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as r:
+                return r.status, r.read().decode()
+        except urllib.error.HTTPError as e:
+            return e.code, e.read().decode()
+        except urllib.error.URLError:
+            return 0, ""
+
+    with World(hook, port=port) as w:
+        wait("/readyz names the CRD",
+             lambda: fetch("/readyz")[0] == 503 and "manifests/crd" in fetch("/readyz")[1])
+        expect(fetch("/healthz") == (200, "ok\n"), "healthy all the same")
+        expect(fetch("/nothing")[0] == 404, "another path")
+        allow.append(1)
+        wait("/readyz", lambda: fetch("/readyz") == (200, "ok\n"))
+        w.goes_on()
+        text = fetch("/metrics")[1]
+        for line in ('hvd_operator_jobs{state="Running"} 1', "hvd_operator_pods 2",
+                     "hvd_operator_synced 1",
+                     'hvd_operator_api_requests_total{method="GET",code="4xx"}'):
+            expect(line in text, f"metrics have {line}", text)
+
+
+if __name__ == "__main__":
+    import urllib.error
+    sys.exit(suite.main(sys.argv[1:]))
