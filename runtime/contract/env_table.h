@@ -73,8 +73,9 @@
  * Of Slurm only what names a task or step goes; the job's own (SLURM_JOB_ID ...) stays readable. */
 #define FOREIGN_ENV(X)                                                                        \
     X("TORCHELASTIC_*") X("GROUP_WORLD_SIZE") X("ROLE_NAME")                                  \
-    X("OMPI_COMM_WORLD_*") X("OMPI_MCA_ess_*") X("OMPI_MCA_orte_*") X("OMPI_MCA_pmix_*")      \
-    X("OMPI_UNIVERSE_SIZE") X("OMPI_APP_CTX_*") X("OMPI_FIRST_RANKS") X("OMPI_FILE_LOCATION") \
+    X("OMPI_COMM_WORLD_*") X("OMPI_MCA_ess") X("OMPI_MCA_ess_*") X("OMPI_MCA_pmix")           \
+    X("OMPI_MCA_pmix_*") X("OMPI_MCA_orte_*") X("OMPI_UNIVERSE_SIZE") X("OMPI_COMMAND")       \
+    X("OMPI_NUM_APP_CTX") X("OMPI_APP_CTX_*") X("OMPI_FIRST_RANKS") X("OMPI_FILE_LOCATION")   \
     X("PMIX_*") X("PRTE_*") X("PMI_*") X("HYDRA_*") X("MPI_LOCALRANKID")                      \
     X("MPI_LOCALNRANKS") X("MV2_COMM_WORLD_*") X("JSM_NAMESPACE_*")                           \
     X("SLURM_PROCID") X("SLURM_LOCALID") X("SLURM_NODEID") X("SLURM_GTIDS")                   \

@@ -28,21 +28,28 @@ int foreign_need(const struct env_reader *r,
 int foreign_meet(const struct env_reader *r,
                  struct contract *c,
                  const char *host,
-                 const char *seed,
+                 const char *job,
+                 const char *secret,
                  uint32_t not_port)
 {
     uint8_t h[SHA256_BYTES];
 
     if (c->place.size == 1)
         return 0;
-    if (strlen(host) >= sizeof(c->rdv_host) || strlen(seed) >= sizeof(c->weak_seed))
+    if (strlen(host) >= sizeof(c->rdv_host) || strlen(job) >= sizeof(c->job_id)
+        || strlen(job) + strlen(secret) + 1 >= sizeof(c->weak_seed))
         return err_set(r->err, -EINVAL,
                        "rank 0's host \"%.80s\" or the job \"%.80s\" is too long", host,
-                       seed);
-    (void)snprintf(c->rdv_host, sizeof(c->rdv_host), "%s", host);   /* measured */
-    (void)snprintf(c->weak_seed, sizeof(c->weak_seed), "%s", seed); /* measured */
-    (void)snprintf(c->job_id, sizeof(c->job_id), "%.*s", JOB_ID_MAX - 1, seed);
-    sha256(seed, strlen(seed), h);
+                       job);
+    for (const char *p = job; *p; p++)
+        if ((unsigned char)*p < 0x20 || *p == 0x7f)
+            return err_set(r->err, -EINVAL, "the job \"%.80s\" has a control character",
+                           job);
+    /* All lengths are measured above. */
+    (void)snprintf(c->rdv_host, sizeof(c->rdv_host), "%s", host);
+    (void)snprintf(c->job_id, sizeof(c->job_id), "%s", job);
+    (void)snprintf(c->weak_seed, sizeof(c->weak_seed), "%s/%s", job, secret);
+    sha256(job, strlen(job), h);
     uint32_t v =
         (uint32_t)h[0] << 24 | (uint32_t)h[1] << 16 | (uint32_t)h[2] << 8 | h[3];
     uint32_t port = PORT_FIRST + v % PORT_COUNT;

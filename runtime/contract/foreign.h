@@ -22,12 +22,15 @@ int foreign_need(const struct env_reader *r,
                  uint32_t min,
                  uint32_t max,
                  uint32_t *ret);
-/* Rank 0 serves at host and a port from 20000 to 39999 that is a hash of seed and never
- * `not`; the token is weak and made of the seed. For size 1 nothing is set. */
+/* Rank 0 serves at host and a port from 20000 to 39999 that is a hash of the job and
+ * never not_port. The weak token is made of the job's name and, where the launcher
+ * gives all ranks something that is not public, of `secret` ("": nothing). For size 1
+ * nothing is set. */
 int foreign_meet(const struct env_reader *r,
                  struct contract *c,
                  const char *host,
-                 const char *seed,
+                 const char *job,
+                 const char *secret,
                  uint32_t not_port);
 
 #endif

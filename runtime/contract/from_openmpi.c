@@ -40,11 +40,17 @@ static int read_place(const struct env_reader *r, struct place *p)
     return rc ? rc : place_check_named(p, &names, r->err);
 }
 
+static const char *or_nothing(const char *s)
+{
+    return s ? s : "";
+}
+
 static int read_openmpi(const struct env_reader *r, struct contract *c)
 {
-    const char *job = env_look(r, "PMIX_NAMESPACE");
-    const char *uri = env_look(r, "OMPI_MCA_orte_hnp_uri");
-    char seed[sizeof(c->weak_seed)];
+    const char *name = env_look(r, "PMIX_NAMESPACE");
+    const char *uri = or_nothing(env_look(r, "OMPI_MCA_orte_hnp_uri"));
+    const char *key = or_nothing(env_look(r, "OMPI_MCA_orte_precondition_transports"));
+    char job[JOB_ID_MAX], secret[40];
     int rc = read_place(r, &c->place);
 
     if (rc)
@@ -55,19 +61,17 @@ static int read_openmpi(const struct env_reader *r, struct contract *c)
                        "MPI over several hosts needs PMIx, which is not supported yet; "
                        "use horovodrun, srun --hvd or torchrun there",
                        c->place.local_size, c->place.size);
-    if (!job)
-        job = env_look(r, "OMPI_MCA_ess_base_jobid");
-    if (!job && c->place.size > 1)
+    if (!name)
+        name = env_look(r, "OMPI_MCA_ess_base_jobid");
+    if (!name && c->place.size > 1)
         return err_set(r->err, -EINVAL,
                        "OMPI_COMM_WORLD_SIZE=%u, but neither PMIX_NAMESPACE nor "
                        "OMPI_MCA_ess_base_jobid names the job",
                        c->place.size);
-    (void)snprintf(seed, sizeof(seed), "openmpi/%.80s/%.140s", job ? job : "",
-                   uri ? uri : ""); /* cut to what fits: the same for all ranks */
-    for (char *p = seed; *p; p++)
-        if ((unsigned char)*p < 0x20 || *p == 0x7f)
-            *p = '_';
-    return foreign_meet(r, c, "127.0.0.1", seed, 0);
+    /* Cut to what fits, which is the same for all ranks. */
+    (void)snprintf(job, sizeof(job), "openmpi/%.40s/%.100s", or_nothing(name), uri);
+    (void)snprintf(secret, sizeof(secret), "%s", key);
+    return foreign_meet(r, c, "127.0.0.1", job, secret, 0);
 }
 
 const struct foreign foreign_openmpi = {LAUNCHER_OPENMPI,

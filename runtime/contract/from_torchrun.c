@@ -51,7 +51,7 @@ static int read_place(const struct env_reader *r, struct place *p)
 static int read_torchrun(const struct env_reader *r, struct contract *c)
 {
     const char *addr = env_look(r, "MASTER_ADDR"), *id;
-    char seed[sizeof(c->weak_seed)];
+    char job[JOB_ID_MAX];
     uint32_t port = 0;
     int rc = read_place(r, &c->place);
 
@@ -62,14 +62,14 @@ static int read_torchrun(const struct env_reader *r, struct contract *c)
     if (rc)
         return rc;
     id = env_look(r, "TORCHELASTIC_RUN_ID");
-    int k = snprintf(seed, sizeof(seed), "torchrun/%.100s/%s:%u", id ? id : "none",
-                     addr, port);
-    if (k < 0 || (size_t)k >= sizeof(seed))
+    int k = snprintf(job, sizeof(job), "torchrun/%.80s/%s:%u", id ? id : "none", addr,
+                     port);
+    if (k < 0 || (size_t)k >= sizeof(job))
         return err_set(r->err, -EINVAL, "MASTER_ADDR=%.80s... is too long", addr);
     (void)snprintf(c->master_addr, sizeof(c->master_addr), "%s", addr); /* as above */
     c->master_port = (uint16_t)port;
     c->hostname[0] = '\0'; /* torchrun does not say: the caller asks the system */
-    return foreign_meet(r, c, addr, seed, port);
+    return foreign_meet(r, c, addr, job, "", port);
 }
 
 const struct foreign foreign_torchrun = {

@@ -304,6 +304,24 @@ static void ranks_agree_and_jobs_differ(void **state)
     }
 }
 
+/* mpirun's random key makes the token, and shows neither in the job's name nor in the
+ * log. */
+static void open_mpis_key_is_used_and_not_shown(void **state)
+{
+    struct found a = find(OPENMPI "OMPI_MCA_orte_precondition_transports=a5da-fafc");
+    struct found b = find(OPENMPI "OMPI_MCA_orte_precondition_transports=a5da-fafd");
+    struct token ta, tb;
+
+    (void)state;
+    assert_int_equal(a.rc | b.rc, 0);
+    assert_string_equal(a.c.job_id, b.c.job_id);
+    assert_null(strstr(a.c.job_id, "a5da"));
+    assert_null(strstr(a.why, "a5da"));
+    assert_int_equal(token_from_contract(&a.c, &ta, NULL), 0);
+    assert_int_equal(token_from_contract(&b.c, &tb, NULL), 0);
+    assert_memory_not_equal(&ta, &tb, sizeof(ta));
+}
+
 static int discover_slurm(void *arg)
 {
     struct contract c;
@@ -333,6 +351,7 @@ int main(void)
         cmocka_unit_test(torchs_set_without_its_local_half),
         cmocka_unit_test(contradictions_show_both_values),
         cmocka_unit_test(ranks_agree_and_jobs_differ),
+        cmocka_unit_test(open_mpis_key_is_used_and_not_shown),
         cmocka_unit_test(lack_of_memory_is_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
