@@ -14,6 +14,8 @@
 # The variables below are for the scripts that source this file.
 # shellcheck disable=SC2034
 set -euo pipefail
+# No script of ours ends without a word.
+trap 'echo "cluster: ${BASH_SOURCE[0]##*/} line $LINENO failed: $BASH_COMMAND" >&2' ERR
 
 CLUSTER_DIR=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 REPO=$(cd "$CLUSTER_DIR/../.." && pwd)

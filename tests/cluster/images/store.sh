@@ -29,7 +29,7 @@ disabled_plugins = ["io.containerd.grpc.v1.cri"]
 EOF
     containerd -c "$work/config.toml" >"$work/log" 2>&1 8>&- 9>&- &
     pid=$!
-    trap 'kill $pid 2>/dev/null; wait $pid; rm -rf "$work"' EXIT
+    trap 'kill $pid 2>/dev/null || true; wait $pid || true; rm -rf "$work"' EXIT
     wait_for 30 "a containerd to unpack with" ctr -a "$work/sock" version
     for archive in "$@"; do
         with_progress "unpacking $(basename "$archive")" \
