@@ -214,6 +214,23 @@ trains() { # NAME ARGS...
 [ -f "$train" ] && cp "$train" "$RUN/train_digits.py"
 plugstack "run_dir=$RUNDIR" "dir=$RUN/stage"
 trains 'srun --hvd trains the demo on 2 nodes x 2 tasks' --hvd
+dies() { # NAME HOW SRUN-OPTION WORD...: the ranks' last words
+    local name=$1 how=$2 opt=$3 out rc start=$SECONDS
+    shift 3
+    if [ -n "$why" ]; then skip "$name" "$why"; return; fi
+    out=$(timeout 100 "$HERE/on" ctl srun -Q "$opt" --kill-on-bad-exit=0 -N2 -n4 --ntasks-per-node=2 /usr/bin/python3 "$RUN/die.py" "$how" 2>&1)
+    rc=$?
+    if [ $rc -eq 0 ] || [ $rc -eq 124 ]; then
+        not_ok "$name" "exit code $rc after $((SECONDS - start)) s"$'\n'"$(tail -30 <<<"$out")"
+    else
+        has "$name" "$(grep -E 'Error|srun:' <<<"$out" | sort | uniq -c | tr -s ' ')" "$@"
+    fi
+}
+cp "$HERE/die.py" "$RUN/die.py"
+dies 'a rank is killed in training: the three others name it and its host' kill --hvd \
+    ' 3 _hvd.exceptions.HorovodInternalError: rank 1 (host node1' 'task 1: Killed'
+dies 'a rank exits before hvd.init: the others say for whom they waited' before --hvd=timeout=20 \
+    'for rank 1 (of 4)' 'task 1: Exited with exit code 3'
 : >"$RUN/etc/plugstack.conf"
 PYTHONPATH=$RUN/stage/python trains 'bare srun without the plugin trains too'
 

@@ -168,16 +168,18 @@ static void contradictions_show_both_values(void **state)
         struct var change;
         const char *in_text, *also;
     } rows[] = {
-        {{"SLURM_PROCID", "4"}, "SLURM_PROCID", "\"4\""},
-        {{"SLURM_LOCALID", "2"}, "SLURM_LOCALID", "\"2\""},
-        {{"SLURM_NODEID", "2"}, "SLURM_NODEID", "\"2\""},
-        {{"SLURM_STEP_NUM_TASKS", "5"}, "SLURM_STEP_NUM_TASKS=5", "sums up to 4"},
-        {{"SLURM_STEP_TASKS_PER_NODE", "2"}, "has 2 nodes", "counts 1"},
-        {{"SLURM_STEP_TASKS_PER_NODE", "4,0"}, "no task on node2", "SLURM_NODEID=1"},
-        {{"SLURM_STEP_TASKS_PER_NODE", "2(x"}, "2(x", ""},
-        {{"SLURM_STEP_NODELIST", "node[1-"}, "node[1-", ""},
-        {{"SLURM_PROCID", NULL}, "SLURM_PROCID is not set", "srun"},
-        {{"SLURM_LAUNCH_NODE_IPADDR", NULL}, "SLURM_LAUNCH_NODE_IPADDR", "not set"},
+        {{"SLURM_PROCID", "4"}, "SLURM_PROCID=4", "SLURM_STEP_NUM_TASKS=4"},
+        {{"SLURM_LOCALID", "2"}, "has 2 of the 4 ranks", "no local rank 2"},
+        {{"SLURM_NODEID", "2"}, "SLURM_NODEID=2", "2 nodes"},
+        {{"SLURM_STEP_NUM_TASKS", "5"}, "SLURM_STEP_NUM_TASKS=5", "2(x2) is 4 tasks"},
+        {{"SLURM_STEP_TASKS_PER_NODE", "2"}, "has 2 nodes", "has 1 counts"},
+        {{"SLURM_STEP_TASKS_PER_NODE", "4,0"},
+         "has 0 of the 4 ranks",
+         "no local rank 1"},
+        {{"SLURM_STEP_TASKS_PER_NODE", "2(x"}, "SLURM_STEP_TASKS_PER_NODE", "2(x"},
+        {{"SLURM_STEP_NODELIST", "node[1-"}, "SLURM_STEP_NODELIST", "node[1-"},
+        {{"SLURM_PROCID", NULL}, "SLURM_PROCID is unset", "srun"},
+        {{"SLURM_LAUNCH_NODE_IPADDR", NULL}, "SLURM_LAUNCH_NODE_IPADDR", "unset"},
         {{"SLURM_JOB_ID", "x"}, "SLURM_JOB_ID", "\"x\""},
     };
     (void)state;
