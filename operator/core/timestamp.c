@@ -5,6 +5,8 @@
 #include "operator/core/timestamp.h"
 
 #include <errno.h>
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -33,17 +35,13 @@ static void date_from_days(uint64_t days, uint32_t *y, uint32_t *m, uint32_t *d)
     *y = year + era * 400 + (*m <= 2);
 }
 
-static int digits(const char *s, unsigned n, uint32_t *ret)
+static uint32_t digits(const char *s, unsigned n)
 {
     uint32_t v = 0;
 
-    for (unsigned i = 0; i < n; i++) {
-        if (s[i] < '0' || s[i] > '9')
-            return -EINVAL;
+    for (unsigned i = 0; i < n; i++)
         v = v * 10 + (uint32_t)(s[i] - '0');
-    }
-    *ret = v;
-    return 0;
+    return v;
 }
 
 /* ".123456Z" or "Z" -> microseconds. */
@@ -67,23 +65,46 @@ static int fraction(const char *s, uint32_t *ret_us)
     return 0;
 }
 
+struct date {
+    uint32_t y, mo, d, h, mi, s, us;
+};
+
+static bool is_shaped(const char *s)
+{
+    static const char shape[] = "dddd-dd-ddTdd:dd:dd";
+
+    for (size_t i = 0; i < sizeof(shape) - 1; i++) {
+        bool is_digit = s[i] >= '0' && s[i] <= '9';
+
+        if (shape[i] == 'd' ? !is_digit : s[i] != shape[i])
+            return false;
+    }
+    return true;
+}
+
+static bool is_in_range(const struct date *t)
+{
+    return t->y >= 1970 && t->mo >= 1 && t->mo <= 12 && t->d >= 1 && t->d <= 31
+           && t->h <= 23 && t->mi <= 59 && t->s <= 60;
+}
+
 int timestamp_parse_us(const char *s, uint64_t *ret_wall_us)
 {
-    uint32_t y, mo, d, h, mi, sec, us;
+    struct date t;
     uint64_t total;
 
-    if (strlen(s) < 20 || s[4] != '-' || s[7] != '-' || s[10] != 'T' || s[13] != ':'
-        || s[16] != ':')
+    if (!is_shaped(s))
         return -EINVAL;
-    if (digits(s, 4, &y) < 0 || digits(s + 5, 2, &mo) < 0 || digits(s + 8, 2, &d) < 0
-        || digits(s + 11, 2, &h) < 0 || digits(s + 14, 2, &mi) < 0
-        || digits(s + 17, 2, &sec) < 0 || fraction(s + 19, &us) < 0)
+    t.y = digits(s, 4);
+    t.mo = digits(s + 5, 2);
+    t.d = digits(s + 8, 2);
+    t.h = digits(s + 11, 2);
+    t.mi = digits(s + 14, 2);
+    t.s = digits(s + 17, 2);
+    if (fraction(s + 19, &t.us) < 0 || !is_in_range(&t))
         return -EINVAL;
-    if (y < 1970 || mo < 1 || mo > 12 || d < 1 || d > 31 || h > 23 || mi > 59
-        || sec > 60)
-        return -EINVAL;
-    total = days_from_date(y, mo, d) * DAY_S + h * 3600u + mi * 60u + sec;
-    *ret_wall_us = total * 1000000u + us;
+    total = days_from_date(t.y, t.mo, t.d) * DAY_S + t.h * 3600u + t.mi * 60u + t.s;
+    *ret_wall_us = total * 1000000u + t.us;
     return 0;
 }
 
