@@ -56,7 +56,8 @@ static bool seat_take(struct coordinator *co)
 {
     int free_seat = 0;
 
-    return atomic_load_explicit(&co->seat, memory_order_relaxed) == 0
+    return !atomic_load_explicit(&co->is_leaving, memory_order_relaxed)
+           && atomic_load_explicit(&co->seat, memory_order_relaxed) == 0
            && atomic_compare_exchange_strong(&co->seat, &free_seat, 1);
 }
 
@@ -156,7 +157,7 @@ static void drive(struct coordinator *co, const struct op *op, uint64_t deadline
             continue;
         }
         now = clock_now_ns();
-        if (now >= deadline_ns || is_over(co))
+        if (now >= deadline_ns || is_over(co) || atomic_load(&co->is_leaving))
             return;
         if (now < spin_until) {
             (void)sched_yield(); /* the peer may wait for this very processor */
@@ -363,15 +364,20 @@ static bool stop_thread(struct coordinator *co, uint64_t deadline_ns)
     return stopped;
 }
 
-/* Into the seat, for good. At half of the time the one who sits there is asked to
- * hurry. */
+/* Into the seat, for good: whoever sits there stands up, the background thread steps
+ * aside. At half of the time a backend that keeps somebody in the seat is told to give
+ * up. */
 static bool seat_take_for_good(struct coordinator *co, uint64_t deadline_ns)
 {
-    uint64_t now = clock_now_ns(),
-             half = now + (deadline_ns > now ? (deadline_ns - now) / 2 : 0);
+    uint64_t now = clock_now_ns();
+    uint64_t half = now + (deadline_ns > now ? (deadline_ns - now) / 2 : 0);
+    int free_seat = 0;
 
-    atomic_fetch_add(&co->n_waiters, 1); /* the background thread steps aside */
-    while (!seat_take(co)) {
+    atomic_fetch_add(&co->n_waiters, 1);
+    atomic_store(&co->is_leaving, true);
+    control_wake(co->control);
+    while (!atomic_compare_exchange_strong(&co->seat, &free_seat, 1)) {
+        free_seat = 0;
         now = clock_now_ns();
         if (now >= deadline_ns)
             return false;

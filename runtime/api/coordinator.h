@@ -41,6 +41,7 @@ struct coordinator {
 
     /* Any thread. */
     _Atomic int life;        /* enum life; written in the seat */
+    _Atomic bool is_leaving; /* the seat is wanted for good */
     _Atomic bool is_hurried; /* leaving: the backend shall give up */
     _Atomic int seat;        /* 1: taken */
     _Atomic uint32_t n_waiters, n_waits, n_polling, n_sleepers;

@@ -100,6 +100,10 @@ static void lost(struct control *c, uint32_t index, int r)
     drop(c, p);
     if (p->has_left || c->is_ended || c->is_broken)
         return;
+    if (c->suspect_until_ns > 0 && c->suspect_rank == peer_rank(c, index)) {
+        settle(c, c->suspicion); /* it told why it goes */
+        return;
+    }
     who(c, peer_rank(c, index), name, sizeof(name));
     if (r == -EPIPE || r == -ECONNRESET)
         (void)snprintf(text, sizeof(text), "%s was lost: connection closed", name);
@@ -192,16 +196,30 @@ void control_leave(struct control *c, enum leave_reason why)
     end(c, text);
 }
 
-void control_suspect(struct control *c, const char *sentence)
+/* Rank 0 puts before the sentence whose it is. */
+static void suspect(struct control *c, uint32_t rank, const char *sentence)
 {
+    char name[HOST_NAME_MAX_BYTES + 64];
+
     if (c->is_broken || c->suspect_until_ns > 0)
         return;
-    (void)snprintf(c->suspicion, sizeof(c->suspicion), "%s",
-                   c->is_ended ? c->who_ended : sentence);
+    who(c, rank, name, sizeof(name));
+    if (c->is_ended)
+        (void)snprintf(c->suspicion, sizeof(c->suspicion), "%s", c->who_ended);
+    else if (star_is_root(c))
+        (void)snprintf(c->suspicion, sizeof(c->suspicion), "%s: %s", name, sentence);
+    else
+        (void)snprintf(c->suspicion, sizeof(c->suspicion), "%s", sentence);
+    c->suspect_rank = rank;
     c->suspect_until_ns =
         clock_now_ns() + (star_is_root(c) ? SUSPECT_GRACE_ROOT_NS : SUSPECT_GRACE_NS);
     if (!star_is_root(c))
         (void)tell(c, 0, FRAME_SUSPECT, c->suspicion, strlen(c->suspicion));
+}
+
+void control_suspect(struct control *c, const char *sentence)
+{
+    suspect(c, c->cfg.rank, sentence);
 }
 
 void control_abort(struct control *c, const char *cause)
@@ -222,13 +240,14 @@ static void text_of(const uint8_t *p, size_t n, char *buf, size_t size)
     buf[k] = 0;
 }
 
-static void on_text(struct control *c, enum frame_type type, const uint8_t *p, size_t n)
+static void on_text(
+    struct control *c, uint32_t index, enum frame_type type, const uint8_t *p, size_t n)
 {
     char text[480];
 
     text_of(p, n, text, sizeof(text));
     if (type == FRAME_SUSPECT)
-        control_suspect(c, text);
+        suspect(c, peer_rank(c, index), text);
     else if (type == FRAME_ABORT)
         settle(c, text);
     else
@@ -280,13 +299,13 @@ static int on_frame(
     case FRAME_SUSPECT:
         if (!root)
             return -EBADMSG;
-        on_text(c, type, p, n);
+        on_text(c, index, type, p, n);
         return 0;
     case FRAME_ABORT:
     case FRAME_ENDED:
         if (root)
             return -EBADMSG;
-        on_text(c, type, p, n);
+        on_text(c, index, type, p, n);
         return 0;
     case FRAME_LEAVE:
         return root ? on_leave(c, index, p, n) : -EBADMSG;

@@ -24,6 +24,7 @@ struct control {
     uint32_t n_peers;
     uint64_t pumped_ns, beat_ns, beat_every_ns;
     uint64_t suspect_until_ns; /* 0: no suspicion */
+    uint32_t suspect_rank;     /* who has it */
     char suspicion[480], who_ended[480];
     bool has_left, is_ended, is_broken;
     bool is_fresh; /* just joined: frames may wait in the buffers already */
