@@ -24,7 +24,10 @@
     X(handshake)                                                                       \
     X(message)                                                                         \
     X(frames)                                                                          \
-    X(world)
+    X(world)                                                                           \
+    X(job)                                                                             \
+    X(watch)                                                                           \
+    X(kubeconfig)
 
 #ifdef FUZZ_REPLAY
 #define FUZZ_TARGET(name)                                                              \

@@ -1,7 +1,8 @@
 # Fuzz targets: under V=fuzz one libFuzzer program each; else one replay program over the corpus.
 FUZZ_SECONDS ?= 30
 FUZZ_NAMES   := $(patsubst tests/fuzz/%_fuzz.c,%,$(wildcard tests/fuzz/*_fuzz.c))
-FUZZ_LIBS    := $(O)/libcore.a $(O)/librendezvous.a $(O)/libcontract.a $(O)/libbase.a
+FUZZ_LIBS    := $(O)/libopkube.a $(O)/libopcore.a $(O)/libcore.a $(O)/librendezvous.a $(O)/libcontract.a $(O)/libbase.a
+FUZZ_LDLIBS  := -lcurl -ljansson -lyaml
 FUZZ_OBJS    := $(FUZZ_NAMES:%=$(O)/tests/fuzz/%_fuzz.o)
 
 $(FUZZ_OBJS): XFLAGS := $(if $(filter fuzz,$(V)),,-DFUZZ_REPLAY)
@@ -10,12 +11,12 @@ $(FUZZ_OBJS): XFLAGS := $(if $(filter fuzz,$(V)),,-DFUZZ_REPLAY)
 $(FUZZ_NAMES:%=$(O)/fuzz/%): $(O)/fuzz/%: $(O)/tests/fuzz/%_fuzz.o $(FUZZ_LIBS)
 	@mkdir -p $(@D)
 	@echo "  LD    $@"
-	$(Q)$(CC) $(LDFLAGS) -fsanitize=fuzzer -o $@ $^
+	$(Q)$(CC) $(LDFLAGS) -fsanitize=fuzzer -o $@ $^ $(FUZZ_LDLIBS)
 
 $(O)/fuzz/replay: $(O)/tests/fuzz/replay.o $(FUZZ_OBJS) $(FUZZ_LIBS)
 	@mkdir -p $(@D)
 	@echo "  LD    $@"
-	$(Q)$(CC) $(LDFLAGS) -o $@ $^
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(FUZZ_LDLIBS)
 
 .PHONY: fuzz fuzz-build fuzz-run fuzz-replay
 fuzz: ## run each fuzz target for FUZZ_SECONDS (30), starting from the corpus
