@@ -84,8 +84,11 @@ class Fake:
 
     def count(self, method: str, plural: str, watch: bool | None = None) -> int:
         with self.changed:
-            return sum(1 for m, p, q in self.requests
-                       if m == method and p == plural and (watch is None or ("watch" in q) == watch))
+            return sum(
+                1
+                for m, p, q in self.requests
+                if m == method and p == plural and (watch is None or ("watch" in q) == watch)
+            )
 
     # --- requests --------------------------------------------------------------------------
     def serve(self, h, method: str) -> None:
@@ -93,7 +96,7 @@ class Fake:
         query = {k: v[0] for k, v in parse_qs(at.query).items()}
         parts = at.path.split("/")
         plural = next(p for p in parts if p in PLURALS)
-        rest = parts[parts.index(plural) + 1:]
+        rest = parts[parts.index(plural) + 1 :]
         body = h.rfile.read(int(h.headers.get("Content-Length") or 0))
         with self.changed:
             self.requests.append((method, plural, query))
@@ -103,8 +106,10 @@ class Fake:
             self.watch(h, plural, int(query["resourceVersion"]))
         elif method == "GET" and not rest:
             with self.changed:
-                out = {"items": list(self.objects[plural].values()),
-                       "metadata": {"resourceVersion": str(self.version)}}
+                out = {
+                    "items": list(self.objects[plural].values()),
+                    "metadata": {"resourceVersion": str(self.version)},
+                }
                 text = json.dumps(out)
             self.answer(h, 200, text)
         else:

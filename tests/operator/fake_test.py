@@ -15,8 +15,8 @@ import urllib.request
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "fakes"))
-from api import Operator, Suite, condition, expect, wait  # noqa: E402
-from kube_fake import Fake  # noqa: E402
+from api import Operator, Suite, condition, expect, wait
+from kube_fake import Fake
 
 BIN = Path(os.environ["BIN"])
 suite = Suite()
@@ -30,16 +30,36 @@ class World:
         self.dir = Path(tempfile.mkdtemp(prefix="op-fake-"))
         (self.dir / "kubeconfig").write_text(
             "current-context: c\ncontexts: [{name: c, context: {cluster: k}}]\n"
-            f"clusters: [{{name: k, cluster: {{server: '{self.fake.url}'}}}}]\n")
+            f"clusters: [{{name: k, cluster: {{server: '{self.fake.url}'}}}}]\n"
+        )
         for i in range(jobs):
-            self.fake.put("horovodjobs", {
-                "metadata": {"name": f"j{i}", "generation": 1},
-                "spec": {"replicaSpecs": {"Worker": {"replicas": 2, "template": {"spec": {
-                    "containers": [{"name": "c", "image": "i", "command": ["x"]}]}}}}}})
+            self.fake.put(
+                "horovodjobs",
+                {
+                    "metadata": {"name": f"j{i}", "generation": 1},
+                    "spec": {
+                        "replicaSpecs": {
+                            "Worker": {
+                                "replicas": 2,
+                                "template": {
+                                    "spec": {"containers": [{"name": "c", "image": "i", "command": ["x"]}]}
+                                },
+                            }
+                        }
+                    },
+                },
+            )
         if hook:
             self.fake.hook = lambda *a: hook(self, *a)
-        self.operator = Operator(BIN / "hvd-operator", self.dir / "kubeconfig", self.dir / "log",
-                                 "--http-port", str(port), "--watch-idle-timeout", "1s")
+        self.operator = Operator(
+            BIN / "hvd-operator",
+            self.dir / "kubeconfig",
+            self.dir / "log",
+            "--http-port",
+            str(port),
+            "--watch-idle-timeout",
+            "1s",
+        )
 
     def __enter__(self):
         return self
@@ -86,8 +106,11 @@ def an_expired_watch_is_listed_again_and_nothing_is_missed() -> None:
         if plural == "pods" and "watch" in query and not expired:
             expired.append(query["resourceVersion"])
             w.fake.begin_watch(h)
-            w.fake.event(h, "ERROR", {"kind": "Status", "code": 410, "reason": "Expired",
-                                      "message": "too old resource version"})
+            w.fake.event(
+                h,
+                "ERROR",
+                {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old resource version"},
+            )
             w.fake.chunk(h, b"")
             return True
         return False
@@ -123,13 +146,12 @@ def a_bookmark_moves_the_place_where_the_next_watch_begins() -> None:
             places.append(int(query["resourceVersion"]))
             if len(places) == 1:
                 w.fake.begin_watch(h)
-                w.fake.event(h, "BOOKMARK", {"kind": "Pod", "metadata": {
-                    "resourceVersion": "5000"}})
+                w.fake.event(h, "BOOKMARK", {"kind": "Pod", "metadata": {"resourceVersion": "5000"}})
                 w.fake.chunk(h, b"")
                 return True
         return False
 
-    with World(hook) as w:
+    with World(hook):
         wait("the second watch", lambda: len(places) > 1)
         expect(places[1] == 5000, "it begins at the bookmark", str(places))
 
@@ -137,6 +159,7 @@ def a_bookmark_moves_the_place_where_the_next_watch_begins() -> None:
 @suite.test
 def a_throttling_server_is_left_in_peace_for_as_long_as_it_asks() -> None:
     import time
+
     times = []
 
     def hook(w, h, method, plural, query):
@@ -165,8 +188,12 @@ def a_server_error_is_tried_again_and_shown_meanwhile() -> None:
 
     with World(hook) as w:
         w.goes_on()
-        told = [o for _, p, _, o in w.fake.log if p == "horovodjobs"
-                and "etcd is away" in condition(o.get("status", {}), "Created").get("message", "")]
+        told = [
+            o
+            for _, p, _, o in w.fake.log
+            if p == "horovodjobs"
+            and "etcd is away" in condition(o.get("status", {}), "Created").get("message", "")
+        ]
         expect(bool(told), "condition Created told it")
         expect(len(w.fake.objects["pods"]) == 2, "two pods in the end")
 
@@ -194,10 +221,22 @@ def a_lost_answer_does_not_double_a_pod() -> None:
     def hook(w, h, method, plural, query):
         if method == "POST" and plural == "pods" and len(cut) < 2:
             cut.append(1)
-            w.fake.put("pods", {"metadata": {  # it was made, and the answer never arrives
-                "name": f"j0-worker-{len(cut) - 1}", "labels": {"ringmaster.dev/job-name": "j0"},
-                "ownerReferences": [{"controller": True, "uid": w.fake.objects["horovodjobs"][
-                    "ns/j0"]["metadata"]["uid"]}]}, "status": {"phase": "Pending"}})
+            w.fake.put(
+                "pods",
+                {
+                    "metadata": {  # it was made, and the answer never arrives
+                        "name": f"j0-worker-{len(cut) - 1}",
+                        "labels": {"ringmaster.dev/job-name": "j0"},
+                        "ownerReferences": [
+                            {
+                                "controller": True,
+                                "uid": w.fake.objects["horovodjobs"]["ns/j0"]["metadata"]["uid"],
+                            }
+                        ],
+                    },
+                    "status": {"phase": "Pending"},
+                },
+            )
             h.close_connection = True
             h.connection.close()
             return True
@@ -216,7 +255,7 @@ def a_watch_cut_in_the_middle_of_an_event_is_opened_again() -> None:
         if plural == "pods" and "watch" in query and not cut:
             cut.append(1)
             w.fake.begin_watch(h)
-            h.wfile.write(b"40\r\n{\"type\": \"ADD")  # a chunk that never ends
+            h.wfile.write(b'40\r\n{"type": "ADD')  # a chunk that never ends
             h.wfile.flush()
             h.close_connection = True
             h.connection.close()
@@ -269,6 +308,7 @@ def a_garbled_event_and_a_nameless_pod_stop_nothing() -> None:
 @suite.test
 def readiness_tells_what_is_missing_and_metrics_count() -> None:
     import socket
+
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         port = s.getsockname()[1]
@@ -290,20 +330,26 @@ def readiness_tells_what_is_missing_and_metrics_count() -> None:
             return 0, ""
 
     with World(hook, port=port) as w:
-        wait("/readyz names the CRD",
-             lambda: fetch("/readyz")[0] == 503 and "manifests/crd" in fetch("/readyz")[1])
+        wait(
+            "/readyz names the CRD",
+            lambda: fetch("/readyz")[0] == 503 and "manifests/crd" in fetch("/readyz")[1],
+        )
         expect(fetch("/healthz") == (200, "ok\n"), "healthy all the same")
         expect(fetch("/nothing")[0] == 404, "another path")
         allow.append(1)
         wait("/readyz", lambda: fetch("/readyz") == (200, "ok\n"))
         w.goes_on()
         text = fetch("/metrics")[1]
-        for line in ('hvd_operator_jobs{state="Running"} 1', "hvd_operator_pods 2",
-                     "hvd_operator_synced 1",
-                     'hvd_operator_api_requests_total{method="GET",code="4xx"}'):
+        for line in (
+            'hvd_operator_jobs{state="Running"} 1',
+            "hvd_operator_pods 2",
+            "hvd_operator_synced 1",
+            'hvd_operator_api_requests_total{method="GET",code="4xx"}',
+        ):
             expect(line in text, f"metrics have {line}", text)
 
 
 if __name__ == "__main__":
     import urllib.error
+
     sys.exit(suite.main(sys.argv[1:]))

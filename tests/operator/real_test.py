@@ -29,18 +29,21 @@ suite = Suite()
 
 
 def administer(*args: str) -> str:
-    return subprocess.run([KUBECTL, "--kubeconfig", str(RUN / "admin.kubeconfig"), *args],
-                          check=True, capture_output=True, text=True, timeout=60).stdout
+    return subprocess.run(
+        [KUBECTL, "--kubeconfig", str(RUN / "admin.kubeconfig"), *args],
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    ).stdout
 
 
 def install() -> None:
     """What manifests/ installs, but for the Deployment, and a kubeconfig of its account."""
     for part in ("namespace.yaml", "crd", "rbac"):
         administer("apply", "-f", str(ROOT / "manifests" / part))
-    administer("wait", "--for=condition=Established", "--timeout=30s",
-               "crd/horovodjobs.ringmaster.dev")
-    token = administer("create", "token", "hvd-operator", "-n", "ringmaster",
-                       "--duration=2h").strip()
+    administer("wait", "--for=condition=Established", "--timeout=30s", "crd/horovodjobs.ringmaster.dev")
+    token = administer("create", "token", "hvd-operator", "-n", "ringmaster", "--duration=2h").strip()
     (RUN / "operator.token").write_text(token + "\n")
     (RUN / "operator-ca.crt").write_text(api.ca)
     KUBECONFIG.write_text(f"""\
@@ -60,10 +63,12 @@ def operator(crash: str | None = None) -> Operator:
 
 def job(name: str = "j", workers: int = 2, clean: str | None = None, **pod) -> dict:
     spec = {"containers": [{"name": "train", "image": "i", "command": ["c", "x"]}], **pod}
-    out = {"apiVersion": "ringmaster.dev/v1beta1", "kind": "HorovodJob",
-           "metadata": {"name": name},
-           "spec": {"replicaSpecs": {"Worker": {"replicas": workers,
-                                                "template": {"spec": spec}}}}}
+    out = {
+        "apiVersion": "ringmaster.dev/v1beta1",
+        "kind": "HorovodJob",
+        "metadata": {"name": name},
+        "spec": {"replicaSpecs": {"Worker": {"replicas": workers, "template": {"spec": spec}}}},
+    }
     if clean:
         out["spec"]["runPolicy"] = {"cleanPodPolicy": clean}
     return out
@@ -77,6 +82,7 @@ def state(ns: str, wanted: str, name: str = "j") -> dict:
     def look():
         status = api.status(ns, name)
         return status if status.get("state") == wanted else None
+
     try:
         return wait(f"state {wanted}", look)
     except AssertionError as e:
@@ -92,15 +98,23 @@ def running(ns: str, n: int = 2) -> dict[str, str]:
     return pods
 
 
-def ended(code: int, message: str = "", reason: str = "Error",
-          at: str = "2026-01-01T00:01:00Z") -> dict:
-    return {"terminated": {"exitCode": code, "message": message, "reason": reason,
-                           "finishedAt": at, "startedAt": at}}
+def ended(code: int, message: str = "", reason: str = "Error", at: str = "2026-01-01T00:01:00Z") -> dict:
+    return {
+        "terminated": {
+            "exitCode": code,
+            "message": message,
+            "reason": reason,
+            "finishedAt": at,
+            "startedAt": at,
+        }
+    }
 
 
 def report(rank: int, host: str, at_us: int, code: int = 3, sig: int = 0) -> str:
-    return (f"ringmaster-failure/1 rank={rank} host={host} exit={code} signal={sig} "
-            f"at={at_us} why=\"\"\nlast line of rank {rank}\n")
+    return (
+        f"ringmaster-failure/1 rank={rank} host={host} exit={code} signal={sig} "
+        f'at={at_us} why=""\nlast line of rank {rank}\n'
+    )
 
 
 # --- life cycle -------------------------------------------------------------------------
@@ -109,8 +123,7 @@ def every_object_is_made_once_and_belongs_to_the_job() -> None:
     ns = api.namespace("t-objects")
     uid = api.make(ns, job())["metadata"]["uid"]
     all_there(ns)
-    wait("condition Created", lambda: condition(api.status(ns, "j"), "Created").get("status")
-         == "True")
+    wait("condition Created", lambda: condition(api.status(ns, "j"), "Created").get("status") == "True")
     objects = api.items(ns, "pods") + [api.get(ns, "services", "j"), api.get(ns, "secrets", "j-token")]
     for o in objects:
         owner = o["metadata"]["ownerReferences"][0]
@@ -132,13 +145,13 @@ def a_job_that_succeeds_goes_through_its_states() -> None:
     for name in before:
         api.set_pod(ns, name, "Succeeded", **ended(0, reason="Completed"))
     status = state(ns, "Succeeded")
-    expect(status["replicaStatuses"]["Worker"] == {"active": 0, "succeeded": 2, "failed": 0},
-           "counts", status)
+    expect(
+        status["replicaStatuses"]["Worker"] == {"active": 0, "succeeded": 2, "failed": 0}, "counts", status
+    )
     expect(status["observedGeneration"] == 1 and status["completionTime"], "times", status)
     expect(condition(status, "Running")["status"] == "False", "Running is over", status)
     expect(api.pods(ns) == before, "cleanPodPolicy None keeps the pods")
-    expect(api.reasons(ns) == ["JobCreated", "JobRunning", "JobSucceeded"], "events",
-           api.reasons(ns))
+    expect(api.reasons(ns) == ["JobCreated", "JobRunning", "JobSucceeded"], "events", api.reasons(ns))
 
 
 @suite.test
@@ -148,22 +161,33 @@ def the_earliest_failure_is_named_and_running_workers_are_stopped() -> None:
     running(ns, 3)
     state(ns, "Running")
     # worker 0 is seen first, but what it tells happened on worker 2, earlier than worker 1's
-    api.set_pod(ns, "j-worker-0", "Failed",
-                **ended(1, report(1, "j-worker-1", 1767225660000500)))
+    api.set_pod(ns, "j-worker-0", "Failed", **ended(1, report(1, "j-worker-1", 1767225660000500)))
     state(ns, "Failed")
-    api.set_pod(ns, "j-worker-2", "Failed",
-                **ended(3, report(2, "j-worker-2", 1767225660000400, 0, 9)))
-    status = wait("the earlier cause", lambda: (
-        api.status(ns, "j").get("failure", {}).get("rank") == 2 and api.status(ns, "j")))
-    wanted = {"rank": 2, "pod": "j-worker-2", "node": "node-2", "signal": 9,
-              "output": "last line of rank 2\n", "time": "2026-01-01T00:01:00.000400Z"}
+    api.set_pod(ns, "j-worker-2", "Failed", **ended(3, report(2, "j-worker-2", 1767225660000400, 0, 9)))
+    status = wait(
+        "the earlier cause",
+        lambda: api.status(ns, "j").get("failure", {}).get("rank") == 2 and api.status(ns, "j"),
+    )
+    wanted = {
+        "rank": 2,
+        "pod": "j-worker-2",
+        "node": "node-2",
+        "signal": 9,
+        "output": "last line of rank 2\n",
+        "time": "2026-01-01T00:01:00.000400Z",
+    }
     seen = {k: status["failure"].get(k) for k in wanted}
     expect(seen == wanted, "status.failure", status)
     message = condition(status, "Failed")["message"]
     for part in ("rank 2", "j-worker-2", "SIGKILL", "node-2"):
         expect(part in message, f"the message says {part}", message)
-    wait("the running worker is asked to stop", lambda: not api.get(ns, "pods", "j-worker-1")
-         or "deletionTimestamp" in api.get(ns, "pods", "j-worker-1")["metadata"])
+    wait(
+        "the running worker is asked to stop",
+        lambda: (
+            not api.get(ns, "pods", "j-worker-1")
+            or "deletionTimestamp" in api.get(ns, "pods", "j-worker-1")["metadata"]
+        ),
+    )
     expect(api.get(ns, "pods", "j-worker-0") is not None, "ended workers keep their logs")
 
 
@@ -216,8 +240,11 @@ def an_evicted_worker_fails_the_job_with_kubernetes_reason() -> None:
     api.make(ns, job())
     running(ns)
     state(ns, "Running")
-    api.patch_pod(ns, "j-worker-0", {"phase": "Failed", "reason": "Evicted",
-                                     "message": "The node was low on resource: memory."})
+    api.patch_pod(
+        ns,
+        "j-worker-0",
+        {"phase": "Failed", "reason": "Evicted", "message": "The node was low on resource: memory."},
+    )
     status = state(ns, "Failed")
     expect(condition(status, "Failed")["reason"] == "Evicted", "reason", status)
     expect("low on resource" in status["failure"]["message"], "the kubelet's sentence", status)
@@ -228,10 +255,16 @@ def why_a_worker_does_not_start_is_shown() -> None:
     ns = api.namespace("t-waiting")
     api.make(ns, job())
     all_there(ns)
-    api.set_pod(ns, "j-worker-1", "Pending", waiting={
-        "reason": "ImagePullBackOff", "message": "Back-off pulling image \"i\""})
-    wait("condition Running tells it", lambda: "Back-off pulling image" in condition(
-        api.status(ns, "j"), "Running").get("message", ""))
+    api.set_pod(
+        ns,
+        "j-worker-1",
+        "Pending",
+        waiting={"reason": "ImagePullBackOff", "message": 'Back-off pulling image "i"'},
+    )
+    wait(
+        "condition Running tells it",
+        lambda: "Back-off pulling image" in condition(api.status(ns, "j"), "Running").get("message", ""),
+    )
 
 
 @suite.test
@@ -268,25 +301,39 @@ BAD = [
     ("zero workers", changed(**{WORKER + ".replicas": 0}), [WORKER + ".replicas", "1"]),
     ("too many workers", changed(**{WORKER + ".replicas": 8193}), [WORKER + ".replicas", "8192"]),
     ("name too long", changed("a" * 60), ["metadata.name", "63 characters"]),
-    ("name too long for 100 workers", changed("a" * 54, **{WORKER + ".replicas": 100}),
-     ["metadata.name"]),
+    ("name too long for 100 workers", changed("a" * 54, **{WORKER + ".replicas": 100}), ["metadata.name"]),
     ("a dot in the name", changed("a.b"), ["metadata.name"]),
     ("a digit first", changed("1a"), ["metadata.name"]),
     ("no container", changed(**{POD + ".containers": []}), ["containers"]),
-    ("no command", changed(**{POD + ".containers.0.command": None}),
-     ["containers[0].command", "Kubernetes does not tell"]),
+    (
+        "no command",
+        changed(**{POD + ".containers.0.command": None}),
+        ["containers[0].command", "Kubernetes does not tell"],
+    ),
     ("an empty command", changed(**{POD + ".containers.0.command": []}), ["command"]),
     ("no image", changed(**{POD + ".containers.0.image": None}), ["image"]),
     ("a bad container name", changed(**{POD + ".containers.0.name": "A b"}), ["containers[0].name"]),
     ("negative slots", changed(**{"spec.slotsPerWorker": -1}), ["spec.slotsPerWorker", "1"]),
-    ("slots of the wrong type", changed(**{"spec.slotsPerWorker": "two"}),
-     ["spec.slotsPerWorker", "integer"]),
-    ("replicas of the wrong type", changed(**{WORKER + ".replicas": [2]}),
-     [WORKER + ".replicas", "integer"]),
-    ("a command of the wrong type", changed(**{POD + ".containers.0.command": "python"}),
-     ["command", "array"]),
-    ("an unknown policy", changed(**{"spec.runPolicy.cleanPodPolicy": "Some"}),
-     ["cleanPodPolicy", "Running"]),
+    (
+        "slots of the wrong type",
+        changed(**{"spec.slotsPerWorker": "two"}),
+        ["spec.slotsPerWorker", "integer"],
+    ),
+    (
+        "replicas of the wrong type",
+        changed(**{WORKER + ".replicas": [2]}),
+        [WORKER + ".replicas", "integer"],
+    ),
+    (
+        "a command of the wrong type",
+        changed(**{POD + ".containers.0.command": "python"}),
+        ["command", "array"],
+    ),
+    (
+        "an unknown policy",
+        changed(**{"spec.runPolicy.cleanPodPolicy": "Some"}),
+        ["cleanPodPolicy", "Running"],
+    ),
     ("an unknown field", changed(**{"spec.slotsPerWorkr": 2}), ["spec.slotsPerWorkr"]),
     ("an unknown role", changed(**{"spec.replicaSpecs.Launcher": {}}), ["Launcher"]),
     ("no workers at all", changed(**{WORKER: None}), ["Worker"]),
@@ -313,10 +360,12 @@ def bad_specs_are_refused_with_the_field_s_name() -> None:
 def what_a_change_would_not_do_is_refused() -> None:
     ns = api.namespace("t-immutable")
     api.make(ns, job())
-    for path, value in (("spec.slotsPerWorker", 2), (WORKER + ".replicas", 3),
-                        (POD + ".nodeName", "x"),
-                        (POD + ".containers", [{"name": "train", "image": "other",
-                                                "command": ["c", "x"]}])):
+    for path, value in (
+        ("spec.slotsPerWorker", 2),
+        (WORKER + ".replicas", 3),
+        (POD + ".nodeName", "x"),
+        (POD + ".containers", [{"name": "train", "image": "other", "command": ["c", "x"]}]),
+    ):
         patch: dict = {}
         at = patch
         *parents, last = path.split(".")
@@ -328,8 +377,12 @@ def what_a_change_would_not_do_is_refused() -> None:
             raise AssertionError(f"{path} was changed")
         except Refused as e:
             expect("cannot be changed" in str(e), path, str(e))
-    api.call("PATCH", JOBS.format(ns=ns) + "/j",
-             {"spec": {"runPolicy": {"cleanPodPolicy": "All"}}}, "application/merge-patch+json")
+    api.call(
+        "PATCH",
+        JOBS.format(ns=ns) + "/j",
+        {"spec": {"runPolicy": {"cleanPodPolicy": "All"}}},
+        "application/merge-patch+json",
+    )
 
 
 @suite.test
@@ -362,8 +415,12 @@ def a_taken_name_is_told_and_waited_for() -> None:
     ns = api.namespace("t-taken")
     api.call("POST", CORE.format(ns=ns) + "secrets", {"metadata": {"name": "j-token"}})
     api.make(ns, job())
-    status = wait("condition Created tells it", lambda: condition(
-        api.status(ns, "j"), "Created").get("reason") == "NameTaken" and api.status(ns, "j"))
+    status = wait(
+        "condition Created tells it",
+        lambda: (
+            condition(api.status(ns, "j"), "Created").get("reason") == "NameTaken" and api.status(ns, "j")
+        ),
+    )
     expect("Secret j-token" in condition(status, "Created")["message"], "which one", status)
     wait("an event tells it", lambda: "NameTaken" in api.reasons(ns))
     expect(not api.pods(ns), "no pod without its Secret")
@@ -374,13 +431,20 @@ def a_taken_name_is_told_and_waited_for() -> None:
 @suite.test
 def a_quota_is_told_and_waited_for() -> None:
     ns = api.namespace("t-quota")
-    api.call("POST", CORE.format(ns=ns) + "resourcequotas",
-             {"metadata": {"name": "q"}, "spec": {"hard": {"pods": "1"}}})
-    wait("the quota is in force", lambda: api.get(ns, "resourcequotas", "q")
-         .get("status", {}).get("hard"))
+    api.call(
+        "POST",
+        CORE.format(ns=ns) + "resourcequotas",
+        {"metadata": {"name": "q"}, "spec": {"hard": {"pods": "1"}}},
+    )
+    wait("the quota is in force", lambda: api.get(ns, "resourcequotas", "q").get("status", {}).get("hard"))
     api.make(ns, job())
-    status = wait("condition Created tells it", lambda: "exceeded quota" in condition(
-        api.status(ns, "j"), "Created").get("message", "") and api.status(ns, "j"))
+    status = wait(
+        "condition Created tells it",
+        lambda: (
+            "exceeded quota" in condition(api.status(ns, "j"), "Created").get("message", "")
+            and api.status(ns, "j")
+        ),
+    )
     expect(status["state"] == "Pending", "not failed", status)
     api.delete(ns, "resourcequotas", "q")
     all_there(ns)
@@ -389,6 +453,7 @@ def a_quota_is_told_and_waited_for() -> None:
 # --- crashes ----------------------------------------------------------------------------
 def play(ns: str, fails: bool, alive) -> None:
     """The kubelet's part of one job: each step at most once, in order, while alive() says so."""
+
     def pod(name):
         return api.get(ns, "pods", name)
 
@@ -404,14 +469,15 @@ def play(ns: str, fails: bool, alive) -> None:
     for i in range(2):
         if phase(f"j-worker-{i}") == "Pending":
             api.set_pod(ns, f"j-worker-{i}", "Running")
-    wait("Running or crash", lambda: api.status(ns, "j").get("state") != "Pending"
-         and api.status(ns, "j") or not alive())
+    wait(
+        "Running or crash",
+        lambda: api.status(ns, "j").get("state") != "Pending" and api.status(ns, "j") or not alive(),
+    )
     if api.status(ns, "j").get("state") in (None, "Pending"):
         return
     if fails:
         if phase("j-worker-1") == "Running":
-            api.set_pod(ns, "j-worker-1", "Failed",
-                        **ended(3, report(1, "j-worker-1", 1767225660000400)))
+            api.set_pod(ns, "j-worker-1", "Failed", **ended(3, report(1, "j-worker-1", 1767225660000400)))
         return
     for i in range(2):
         if phase(f"j-worker-{i}") == "Running":
@@ -432,8 +498,7 @@ def one_crash(when: str, number: int, fails: bool) -> bool:
         status = api.status(ns, "j")
         left = [p for p in api.items(ns, "pods") if "deletionTimestamp" not in p["metadata"]]
         active = status.get("replicaStatuses", {}).get("Worker", {}).get("active")
-        return (status.get("state") == wanted and len(left) == (1 if fails else 0)
-                and active == 0)
+        return status.get("state") == wanted and len(left) == (1 if fails else 0) and active == 0
 
     wait("the end or the crash", lambda: settled() or first.ended())
     crashed = first.ended()
@@ -444,19 +509,26 @@ def one_crash(when: str, number: int, fails: bool) -> bool:
     try:
         wait("the end", settled)
     except AssertionError:
-        raise AssertionError(f"after crash {when}:{number}: {json.dumps(api.status(ns, 'j'))} "
-                             f"{list(api.pods(ns))}") from None
+        raise AssertionError(
+            f"after crash {when}:{number}: {json.dumps(api.status(ns, 'j'))} {list(api.pods(ns))}"
+        ) from None
     after = api.pods(ns)
     expect(all(seen.get(n, u) == u for n, u in after.items()), "no pod was made again", seen, after)
     reasons = api.reasons(ns)
     end = "WorkerFailed" if fails else "JobSucceeded"
-    expect(reasons == sorted(["JobCreated", "JobRunning", end]),
-           f"each event once after crash {when}:{number}", reasons)
+    expect(
+        reasons == sorted(["JobCreated", "JobRunning", end]),
+        f"each event once after crash {when}:{number}",
+        reasons,
+    )
     expect(len(api.items(ns, "services")) == 1, "one Service")
     status = api.status(ns, "j")
-    expect(status["replicaStatuses"]["Worker"] == {
-        "active": 0, "succeeded": 0 if fails else 2, "failed": 1 if fails else 0},
-        f"counts after crash {when}:{number}", status)
+    expect(
+        status["replicaStatuses"]["Worker"]
+        == {"active": 0, "succeeded": 0 if fails else 2, "failed": 1 if fails else 0},
+        f"counts after crash {when}:{number}",
+        status,
+    )
     return crashed
 
 
@@ -489,10 +561,12 @@ def a_hundred_jobs_are_served_in_little_memory() -> None:
         body = copy.deepcopy(job(f"j{i}"))
         api.make(ns, body)
     wait("all pods", lambda: len(api.items(ns, "pods")) == 200, 60)
-    wait("all statuses", lambda: all(
-        j.get("status", {}).get("state") == "Pending" for j in api.items(ns, "horovodjobs")), 60)
-    print(f"# 100 jobs of 2 workers in {time.monotonic() - start:.1f} s, "
-          f"peak RSS {op.rss_kib()} KiB")
+    wait(
+        "all statuses",
+        lambda: all(j.get("status", {}).get("state") == "Pending" for j in api.items(ns, "horovodjobs")),
+        60,
+    )
+    print(f"# 100 jobs of 2 workers in {time.monotonic() - start:.1f} s, peak RSS {op.rss_kib()} KiB")
     expect(op.rss_kib() < 20 * 1024, "under 20 MiB", str(op.rss_kib()))
 
 
@@ -501,8 +575,11 @@ def it_stops_in_good_order_when_asked() -> None:
     code = op.stop()
     expect(code == 0, "exit code 0 after SIGTERM", str(code))
     text = LOG.read_text()
-    secrets = [s for s in api.call("GET", "/api/v1/secrets")["items"]
-               if s["metadata"]["name"] == "j-token" and "data" in s]
+    secrets = [
+        s
+        for s in api.call("GET", "/api/v1/secrets")["items"]
+        if s["metadata"]["name"] == "j-token" and "data" in s
+    ]
     expect(bool(secrets), "there are tokens to look for")
     expect(not any(v in text for s in secrets for v in s["data"].values()), "no token in the log")
 
