@@ -30,6 +30,7 @@ SKIP = re.compile(r"#\s*skip\b[:\s]*(.*)", re.IGNORECASE)
 PLAIN = re.compile(r"^(?:\w+:\s*)?(\d+) passed, (\d+) failed(?:, (\d+) skipped)?\s*$")
 PROVE = re.compile(r"^Files=\d+, Tests=(\d+),")
 PROVE_FAILED = re.compile(r"\bFailed (\d+)/\d+ subtests")
+PROVE_SKIPPED = re.compile(r"\.\. skipped: (.*)$")
 PROVE_BAD = re.compile(r"(Non-zero exit status|No plan found|Bad plan|Parse errors)")
 
 
@@ -60,6 +61,9 @@ def count(text: str) -> Count:
             prove = (prove or 0) + int(m[1])
         elif m := PROVE_FAILED.search(line):
             prove_failed += int(m[1])
+        elif m := PROVE_SKIPPED.search(line):
+            tap.skipped += 1
+            tap.reasons.append(m[1].strip())
         elif m := TAP.match(line):
             skip = SKIP.search(m[2])
             if skip:
@@ -78,7 +82,7 @@ def count(text: str) -> Count:
         total = Count()
         total.skipped, total.reasons = tap.skipped, tap.reasons
         total.failed = max(prove_failed, 1 if prove_bad else 0)
-        total.passed = max(prove - prove_failed - total.skipped, 0)
+        total.passed = max(prove - prove_failed, 0)
         return total
     return tap
 

@@ -33,6 +33,9 @@ class CountTest(unittest.TestCase):
         self.assertEqual(numbers(good), (10, 0, 0))
         bad = "b.t .. \nFailed 2/5 subtests\nFiles=2, Tests=10,  0 wallclock secs\nResult: FAIL\n"
         self.assertEqual(numbers(bad), (8, 2, 0))
+        some = "a.t .. skipped: no GPU here\nb.t .. ok\nFiles=2, Tests=3,  0 wallclock secs\n"
+        self.assertEqual(numbers(some), (3, 0, 1))
+        self.assertEqual(run.count(some).reasons, ["no GPU here"])
 
     def test_crashed_program_under_prove_is_a_failure(self) -> None:
         text = "b.t .. ok\n  Non-zero exit status: 134\n  Parse errors: No plan found\nFiles=1, Tests=3, \n"

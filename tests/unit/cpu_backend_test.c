@@ -371,12 +371,10 @@ static int body_mixed_with_one_apart(struct rank *r)
 }
 
 /* Another user's rank is refused shared memory; all agree that it is a host of its own.
- */
-static void refused_rank_uses_tcp(void **state)
+ * To be another user's, a process of the test needs root. */
+static void needs_root_refused_rank_uses_tcp(void **state)
 {
     (void)state;
-    if (geteuid() != 0)
-        skip(); /* another user's process needs root */
     struct world w = {.size = 4,
                       .uid = {0, 0, 65534, 0},
                       .body = body_mixed_with_one_apart,
@@ -419,11 +417,9 @@ static int body_big(struct rank *r)
     return 0;
 }
 
-static void more_than_4_gib(void **state)
+static void needs_memory_beyond_4_gib(void **state)
 {
     (void)state;
-    if (getenv("HVD_TEST_BIG") == NULL)
-        skip(); /* 8 GiB of memory, a minute: HVD_TEST_BIG=1 */
     for (int tcp = 0; tcp < 2; tcp++) {
         struct world w = {.size = 2,
                           .tcp = tcp,
@@ -441,8 +437,15 @@ int main(void)
         cmocka_unit_test(shared_memory_2_3_4_7),
         cmocka_unit_test(tcp_2_3_4_7),
         cmocka_unit_test(mixed_hosts),
-        cmocka_unit_test(refused_rank_uses_tcp),
-        cmocka_unit_test(more_than_4_gib),
+        cmocka_unit_test(needs_root_refused_rank_uses_tcp),
+        cmocka_unit_test(needs_memory_beyond_4_gib), /* 8 GiB, a minute: test-full */
     };
+
+    if (getenv("HVD_TEST_BIG") != NULL)
+        cmocka_set_test_filter("needs_memory_*");
+    else if (geteuid() == 0)
+        cmocka_set_skip_filter("needs_memory_*");
+    else
+        cmocka_set_skip_filter("needs_*");
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

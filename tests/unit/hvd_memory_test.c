@@ -52,8 +52,6 @@ static void measured_body(int rank, int size)
 static void the_library_adds_less_than_16_mib(void **state)
 {
     (void)state;
-    if (IS_SANITIZED)
-        skip();
     world_run(2, measured_body);
     for (int r = 0; r < 2; r++)
         assert_in_range(shared->r[r].status, 0, 16 * 1024 - 1);
@@ -64,5 +62,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_library_adds_less_than_16_mib),
     };
+
+    if (IS_SANITIZED) {
+        (void)printf("1..0 # SKIP a sanitizer's own memory would be measured\n");
+        return 0;
+    }
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
