@@ -273,7 +273,8 @@ def a_deleted_job_is_left_alone_and_can_be_made_again() -> None:
     api.make(ns, job())
     first = all_there(ns)
     api.delete(ns, "horovodjobs", "j")
-    wait("garbage collection", lambda: not api.pods(ns) and not api.get(ns, "secrets", "j-token"))
+    # Kubernetes' garbage collector looks for new kinds, such as ours, each 30 s only.
+    wait("garbage collection", lambda: not api.pods(ns) and not api.get(ns, "secrets", "j-token"), 70)
     api.make(ns, job())
     second = all_there(ns)
     expect(not set(first.values()) & set(second.values()), "new pods", first, second)
