@@ -129,7 +129,8 @@ int options_parse(int argc, char **argv, struct options *ret, struct err *err)
                         .log_level = LOG_INFO};
 
     for (int i = 1; i < argc; i++) {
-        const char *s = argv[i], *value = NULL;
+        const char *s = argv[i], *value = "";
+        bool has_value;
         const struct option_row *row = NULL;
         size_t dashes = strspn(s, "-"), n;
         int rc;
@@ -139,13 +140,16 @@ int options_parse(int argc, char **argv, struct options *ret, struct err *err)
             row = find(s + dashes, n);
         if (!row)
             return err_set(err, -EINVAL, "%s: no such option; see --help", s);
-        if (s[dashes + n] == '=')
+        has_value = s[dashes + n] == '=';
+        if (has_value)
             value = s + dashes + n + 1;
-        if (!row->arg && value)
+        if (!row->arg && has_value)
             return err_set(err, -EINVAL, "--%s takes no value", row->name);
-        if (row->arg && !value && i + 1 < argc)
+        if (row->arg && !has_value && i + 1 < argc) {
             value = argv[++i];
-        if (row->arg && !value)
+            has_value = true;
+        }
+        if (row->arg && !has_value)
             return err_set(err, -EINVAL, "--%s needs a value: %s", row->name, row->arg);
         rc = set(row, value, &o, err);
         if (rc < 0)

@@ -39,11 +39,8 @@ class Layer:
     """A tar file under construction, with parent folders made as they are needed."""
 
     def __init__(self, out):
-        self.tar = tarfile.open(
-            fileobj=out,
-            mode="w",  # noqa: SIM115 (closed by make_layer)
-            format=tarfile.PAX_FORMAT,
-        )
+        # closed by make_layer
+        self.tar = tarfile.TarFile(fileobj=out, mode="w", format=tarfile.PAX_FORMAT)
         self.seen = set()
 
     def add(self, path, kind, mode, data=None, size=0, link=""):

@@ -57,7 +57,7 @@ struct kube_watch {
     kube_done_fn done;
     void *arg;
 };
-int kube_watch(struct kube *k, const struct kube_watch *w, struct err *err);
+int kube_watch(struct kube *k, const struct kube_watch *spec, struct err *err);
 
 void kube_tick(struct kube *k, uint64_t now_ns); /* sends what may be sent now */
 uint64_t

@@ -388,11 +388,11 @@ int http_start(struct http *h,
 
 static void unlink_call(struct http *h, struct call *c)
 {
-    struct call **p = &h->calls;
-
-    while (*p != c)
-        p = &(*p)->next;
-    *p = c->next;
+    for (struct call **p = &h->calls; *p; p = &(*p)->next)
+        if (*p == c) {
+            *p = c->next;
+            break;
+        }
     h->n_active--;
     curl_multi_remove_handle(h->multi, c->easy);
 }

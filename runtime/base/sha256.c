@@ -219,6 +219,7 @@ int hex_decode(const char *s, void *ret, size_t n)
         if (hex_digit(s[i]) < 0)
             return -EINVAL;
     for (size_t i = 0; i < n; i++)
-        out[i] = (uint8_t)(hex_digit(s[2 * i]) << 4 | hex_digit(s[2 * i + 1]));
+        out[i] = (uint8_t)((unsigned)hex_digit(s[2 * i]) << 4
+                           | (unsigned)hex_digit(s[2 * i + 1]));
     return 0;
 }

@@ -47,7 +47,7 @@ static int resolve(
 
 static uint16_t bound_port(int fd)
 {
-    struct sockaddr_storage ss;
+    struct sockaddr_storage ss = {0};
     socklen_t n = sizeof(ss);
 
     if (getsockname(fd, (struct sockaddr *)&ss, &n) < 0)

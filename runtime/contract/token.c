@@ -35,7 +35,7 @@ void token_wipe(struct token *t)
 
 int token_random(struct token *ret, struct err *err)
 {
-    struct token t;
+    struct token t = {0};
     int rc = random_bytes(t.key, sizeof(t.key));
 
     if (rc)

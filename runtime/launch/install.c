@@ -197,7 +197,7 @@ int install_tree(const char *from,
 int agent_install(const char *dest)
 {
     struct err err = ERR_INIT;
-    struct install_result result;
+    struct install_result result = {0};
     char from[PATH_MAX];
     uint64_t start = clock_now_ns();
     if (self_tree(from, sizeof(from), &err) < 0

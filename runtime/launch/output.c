@@ -115,7 +115,7 @@ open_files(struct rank_output *r, const char *dir, uint32_t size, struct err *er
         return err_errno(err, errno, "--output-filename: cannot make the directory %s",
                          path);
     for (int k = 0; k < 2; k++) {
-        strcpy(path + n, k ? "/stderr" : "/stdout");
+        memcpy(path + n, k ? "/stderr" : "/stdout", sizeof("/stderr"));
         r->stream[k].file_fd =
             open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
         if (r->stream[k].file_fd < 0)

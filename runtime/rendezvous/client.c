@@ -119,7 +119,7 @@ static int join(struct rdv_client *c, uint64_t deadline_ns, struct err *err)
 {
     uint8_t payload[8];
     AUTOFREE uint8_t *answer = NULL;
-    enum rdv_type type;
+    enum rdv_type type = RDV_REFUSED;
     uint32_t n;
 
     rdv_put_u32(payload, c->rank);
@@ -220,7 +220,7 @@ int rdv_client_exchange(struct rdv_client *c,
 {
     const size_t room = (size_t)c->size * (sizeof(uint8_t *) + sizeof(uint32_t));
     AUTOFREE uint8_t *buf = NULL;
-    enum rdv_type type;
+    enum rdv_type type = RDV_REFUSED;
     uint32_t got = 0;
 
     if (n > RDV_MAX_BLOB_BYTES)

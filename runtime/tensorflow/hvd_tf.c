@@ -162,10 +162,13 @@ static void *allreduce_create(struct TF_OpKernelConstruction *c)
     struct kernel *k = calloc(1, sizeof(*k));
     struct TF_Status *s = TF_NewStatus();
 
-    if (!k)
+    if (!k) {
         TF_SetStatus(s, TF_RESOURCE_EXHAUSTED, "allreduce: out of memory");
-    if (TF_GetCode(s) == TF_OK)
-        TF_OpKernelConstruction_GetAttrInt32(c, "reduce_op", &k->op, s);
+        TF_OpKernelConstruction_Failure(c, s);
+        TF_DeleteStatus(s);
+        return NULL;
+    }
+    TF_OpKernelConstruction_GetAttrInt32(c, "reduce_op", &k->op, s);
     if (TF_GetCode(s) == TF_OK)
         TF_OpKernelConstruction_GetAttrInt32(c, "process_set_id", &k->process_set, s);
     if (TF_GetCode(s) == TF_OK)
@@ -189,10 +192,10 @@ static void allreduce_delete(void *kernel)
     free(kernel);
 }
 
-static void job_unref(struct job *j)
+static void job_unref(struct job *j, int n)
 {
     /* acq_rel: the later of submitter and callback sees what the earlier one wrote */
-    if (atomic_fetch_sub_explicit(&j->refs, 1, memory_order_acq_rel) != 1)
+    if (atomic_fetch_sub_explicit(&j->refs, n, memory_order_acq_rel) != n)
         return;
     if (j->handle > 0)
         (void)hvd_release(j->handle); /* nothing to do about an error here */
@@ -219,7 +222,7 @@ static void allreduce_done(void *arg, int status, const char *error)
     if (status != HVD_OK)
         fail(j->context, tf_code_from(status), error ? error : "allreduce failed");
     job_end(j, NULL);
-    job_unref(j);
+    job_unref(j, 1);
 }
 
 /* Takes input and makes output; 0 or -1 after telling the context why. */
@@ -304,11 +307,12 @@ static void allreduce_compute(void *kernel,
         status = hvd_wait(j->handle, -1);
     if (status != HVD_OK)
         fail(context, tf_code_from(status), hvd_sentence(status));
-    if (status != HVD_OK || k->is_blocking) {
-        job_end(j, callback);
-        job_unref(j); /* no callback will come: its reference too */
+    if (status == HVD_OK && !k->is_blocking) {
+        job_unref(j, 1);
+        return;
     }
-    job_unref(j);
+    job_end(j, callback);
+    job_unref(j, 2); /* no callback will come: its reference too */
 }
 
 /* --- HvdSelfTest
