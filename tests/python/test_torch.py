@@ -20,10 +20,14 @@ class Torch(JobTest):
         self.run_checks(4, "collectives.py", python=PYTHON)
 
     def test_collectives_over_tcp_2(self):
-        self.run_checks(2, "collectives.py", python=PYTHON, label="collectives.py, TCP", HVD_TRANSPORT="tcp")
+        self.run_checks(
+            2, "collectives.py", python=PYTHON, label="collectives.py, TCP", HVD_TRANSPORT="tcp"
+        )
 
     def test_collectives_over_tcp_3(self):
-        self.run_checks(3, "collectives.py", python=PYTHON, label="collectives.py, TCP", HVD_TRANSPORT="tcp")
+        self.run_checks(
+            3, "collectives.py", python=PYTHON, label="collectives.py, TCP", HVD_TRANSPORT="tcp"
+        )
 
     def test_optimizer_1(self):
         self.run_checks(1, "optimizer.py", "public", python=PYTHON)
