@@ -6,8 +6,9 @@ OPERATOR_LIBS  := -lcurl -ljansson -lyaml -lmicrohttpd
 
 $(eval $(call archive,opcore,$(wildcard operator/doc/*.c operator/core/*.c)))
 $(eval $(call archive,opkube,$(filter-out operator/kube/fault_%,$(wildcard operator/kube/*.c))))
-$(eval $(call program,hvd-operator,$(OPERATOR_SHELL) operator/kube/fault_none.c,opkube opcore contract base,$(OPERATOR_LIBS)))
+$(eval $(call archive,opnofault,operator/kube/fault_none.c))
+$(eval $(call program,hvd-operator,$(OPERATOR_SHELL),opkube opnofault opcore contract base,$(OPERATOR_LIBS)))
 $(eval $(call program,hvd-operator-faults,$(OPERATOR_SHELL) operator/kube/fault_env.c,opkube opcore contract base,$(OPERATOR_LIBS)))
 ALL_BINS += $(O)/bin/hvd-operator
 
-$(eval $(call unit,op,opkube opcore contract base,$(OPERATOR_LIBS) $(O)/operator/kube/fault_none.o))
+$(eval $(call unit,op,opkube opnofault opcore contract base,$(OPERATOR_LIBS)))
