@@ -1,7 +1,7 @@
 .PHONY: test test-full asan tsan
 test: ## run every suite of tests/suites, within 20 minutes warm and 60 cold
 	@tests/run.py
-test-full: ## the same and the long rows: second framework and Kubernetes versions
+test-full: ## the same and the long rows: other PyTorch and TensorFlow, tensors over 4 GiB
 	@tests/run.py --full
 asan: ## unit tests under AddressSanitizer and UndefinedBehaviorSanitizer
 	@$(MAKE) --no-print-directory V=asan unit
