@@ -91,18 +91,25 @@ def horovodrun(n, script, *args, python=DEBIAN_PYTHON, timeout=120, **extra):
     return command([HOROVODRUN, "-np", n, python, path, *args], timeout=timeout, **extra)
 
 
-def bare_ranks(n, script, *args, python=DEBIAN_PYTHON, timeout=120):
-    """Starts n ranks by hand with torchrun's variables only; returns their ends in rank order."""
+def bare_ranks(n, script, *args, hosts=None, python=DEBIAN_PYTHON, timeout=120, **extra):
+    """Starts n ranks by hand with torchrun's variables only; returns their ends in rank order.
+
+    hosts: a Hosts with equal numbers of ranks on each, in rank order; none: all on this host.
+    """
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         port = s.getsockname()[1]
-    common = {"WORLD_SIZE": n, "LOCAL_WORLD_SIZE": n, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    here = n // len(hosts.names) if hosts else n
+    common = {"WORLD_SIZE": n, "LOCAL_WORLD_SIZE": here, "MASTER_PORT": port}
+    common["MASTER_ADDR"] = hosts.address(0) if hosts else "127.0.0.1"
     processes = []
     for rank in range(n):
-        env = environment(**{k: str(v) for k, v in dict(common, RANK=rank, LOCAL_RANK=rank).items()})
+        place = dict(common, RANK=rank, LOCAL_RANK=rank % here)
+        env = environment(**{k: str(v) for k, v in place.items()}, **extra)
+        prefix = ["ip", "netns", "exec", hosts.names[rank // here]] if hosts else []
         processes.append(
             subprocess.Popen(
-                [python, str(RANKS / script), *args],
+                [*prefix, python, str(RANKS / script), *args],
                 env=env,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
@@ -121,16 +128,64 @@ def bare_ranks(n, script, *args, python=DEBIAN_PYTHON, timeout=120):
     return ends
 
 
+class Hosts:
+    """Network namespaces that stand for hosts, on one bridge; needs root. Use with `with`."""
+
+    def __init__(self, n):
+        self.names = [f"hvdpy{os.getpid()}h{i}" for i in range(n)]
+        self.bridge = f"hvdpy{os.getpid()}br"
+
+    @staticmethod
+    def address(i):
+        return f"10.98.0.{i + 1}"
+
+    @staticmethod
+    def ip(*words):
+        subprocess.run(["ip", *words], check=True, timeout=20)
+
+    def __enter__(self):
+        if os.geteuid() != 0 or subprocess.run(["unshare", "--net", "true"], check=False).returncode:
+            raise unittest.SkipTest("network namespaces need root")
+        try:
+            self.ip("netns", "add", self.bridge)
+            self.ip("-n", self.bridge, "link", "add", "br0", "up", "type", "bridge")
+            for i, name in enumerate(self.names):
+                self.ip("netns", "add", name)
+                self.ip("-n", name, "link", "set", "lo", "up")
+                end = ["type", "veth", "peer", "name", f"port{i}", "netns", self.bridge]
+                self.ip("-n", name, "link", "add", "eth0", *end)
+                self.ip("-n", self.bridge, "link", "set", f"port{i}", "master", "br0", "up")
+                self.ip("-n", name, "addr", "add", f"{self.address(i)}/24", "dev", "eth0")
+                self.ip("-n", name, "link", "set", "eth0", "up")
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        for name in [*self.names, self.bridge]:
+            subprocess.run(["ip", "netns", "del", name], check=False, stderr=subprocess.DEVNULL, timeout=20)
+
+
 class JobTest(unittest.TestCase):
     """A test that starts jobs whose ranks run many checks (ranks/checks.py)."""
 
     def setUp(self):
         self.hvd_points = []
 
-    def run_checks(self, n, script, *args, label=None, **options):
-        """Runs a checks script on n ranks; each check becomes a TAP line, good when all ranks say so."""
+    def run_checks(self, n, script, *args, label=None, hosts=None, **options):
+        """Runs a checks script on n ranks; each check becomes a TAP line, good when all ranks say so.
+
+        hosts: the number of namespaces that the ranks are spread over; none: horovodrun on this host.
+        """
         with tempfile.TemporaryDirectory() as directory:
-            ended = horovodrun(n, script, *args, CHECKS_DIR=directory, **options)
+            options.update(CHECKS_DIR=directory, CHECKS_HOSTS=str(hosts or 1))
+            if hosts:
+                with Hosts(hosts) as spread:
+                    ends = bare_ranks(n, script, *args, hosts=spread, **options)
+            else:
+                ends = [horovodrun(n, script, *args, **options)]
+            ended = "\n".join(str(end) for end in ends)
             ranks = [Path(directory) / f"{rank}.json" for rank in range(n)]
             if not all(p.exists() for p in ranks):
                 self.fail(f"{script}: a rank has not reported; {ended}")
@@ -139,7 +194,7 @@ class JobTest(unittest.TestCase):
             said = [r.get(name, "was not reached") for r in reports]
             bad = [f"rank {i}: {text}" for i, text in enumerate(said) if text]
             self.hvd_points.append((f"{label or script} np={n}: {name}", "\n".join(bad) or None, None))
-        self.assertEqual(ended.code, 0, f"{script}: {ended}")
+        self.assertEqual([end.code for end in ends], [0] * len(ends), f"{script}: {ended}")
         self.assertTrue(reports[0], f"{script} ran no check")
 
 
