@@ -12,3 +12,14 @@ $(eval $(call program,hvd-operator-faults,$(OPERATOR_SHELL) operator/kube/fault_
 ALL_BINS += $(O)/bin/hvd-operator
 
 $(eval $(call unit,op,opkube opnofault opcore contract base,$(OPERATOR_LIBS)))
+
+.PHONY: install-operator man-operator
+install: install-operator
+install-operator: $(O)/bin/hvd-operator ## install hvd-operator and its manual to PREFIX, under DESTDIR
+	@install -D -m 755 $< $(DESTDIR)$(PREFIX)/bin/hvd-operator
+	@install -D -m 644 operator/hvd-operator.8 $(DESTDIR)$(PREFIX)/share/man/man8/hvd-operator.8
+# tests/operator/fake_test.py fails where the page and the table differ
+man-operator: $(O)/bin/hvd-operator ## write the options of hvd-operator.8 again, from the program's table
+	@{ sed '/^\.\\" from the table/q' operator/hvd-operator.8; $< --man-options; \
+	    sed -n '/^\.\\" end of the list/,$$p' operator/hvd-operator.8; } >$(O)/hvd-operator.8
+	@cp $(O)/hvd-operator.8 operator/hvd-operator.8

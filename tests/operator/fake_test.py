@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
+import subprocess
 import sys
 import tempfile
 import urllib.request
@@ -18,6 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "fakes"))
 from api import Operator, Suite, condition, expect, wait
 from kube_fake import Fake
 
+ROOT = Path(__file__).resolve().parents[2]
 BIN = Path(os.environ["BIN"])
 suite = Suite()
 
@@ -347,6 +350,21 @@ def readiness_tells_what_is_missing_and_metrics_count() -> None:
             'hvd_operator_api_requests_total{method="GET",code="4xx"}',
         ):
             expect(line in text, f"metrics have {line}", text)
+        served = set(re.findall(r"^# TYPE (\S+) (\S+)$", text, re.MULTILINE))
+        readme = (ROOT / "operator/README.md").read_text()
+        rows = readme.split("<!-- metrics")[1].split("<!-- end of metrics")[0]
+        told = set(re.findall(r"^\| `(\S+)` \| (\S+) \|", rows, re.MULTILINE))
+        expect(told == served, "operator/README.md has each metric with its type", str(told ^ served))
+
+
+@suite.test
+def the_manual_has_the_program_s_own_options() -> None:
+    table = subprocess.run(
+        [str(BIN / "hvd-operator"), "--man-options"], check=True, capture_output=True, text=True, timeout=20
+    ).stdout
+    expect(table.count("\n.It ") > 5, "there are options", table)
+    page = (ROOT / "operator/hvd-operator.8").read_text()
+    expect(table in page, "operator/hvd-operator.8 has them (make man-operator)", table)
 
 
 if __name__ == "__main__":
