@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # make-horovodjob.sh: writes horovodjob.yaml, the example with the training script inside, to
-# standard output. The test tests/operator/manifests_test.py compares it with the file.
+# standard output. tests/lint/docs.sh compares it with the file.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
 cat <<'EOF'

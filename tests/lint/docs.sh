@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Man pages (mandoc -Tlint, warnings and worse), spelling of prose and comments (codespell), relative links
-# of Markdown files.
+# of Markdown files, the tables of operator/README.md against the code, the example job against its script.
 . "$(dirname "$0")/lib.sh"
 need mandoc
 need codespell
@@ -20,4 +20,31 @@ while IFS= read -r f; do
         [ -e "$(dirname "$f")/$target" ] || finding "$f: link to $target, which is not there"
     done < <(grep -oE '\]\([^)]+\)' "$f" | sed -E 's/^\]\(//; s/\)$//' | grep -vE '^(https?:|mailto:|#)' || true)
 done < <(files '*.md')
+
+# same README MARK: the names on stdin are the first column of the table between the comments of MARK
+same() {
+    local side name
+    while IFS=$'\t' read -r side name; do
+        case $side in
+            code) finding "$1: $2: $name is in the code and not in the table" ;;
+            *) finding "$1: $2: $name is in the table and not in the code" ;;
+        esac
+    done < <(comm -3 <(sort -u) <(sed -n "/^<!-- $2:/,/^<!-- end of $2/s/^| \`\([^\`]*\)\`.*/\1/p" "$1" | sort -u) \
+        | sed -e 's/^\t/table\t/; t' -e 's/^/code\t/')
+}
+readme=operator/README.md
+mapfile -t tell < <(files operator/apply.c operator/sync.c operator/core/status.c operator/core/verdict.c)
+if [ -f $readme ] && [ ${#tell[@]} -gt 0 ]; then
+    # each word there in CamelCase is a reason, but for types, states and kinds
+    same $readme reasons < <(grep -hoE '"[A-Z][A-Za-z]*[a-z]"' "${tell[@]}" | tr -d '"' \
+        | grep -vxE 'Created|Running|Succeeded|Failed|Pending|True|False|Worker' || true)
+fi
+if [ -f $readme ] && [ -f operator/core/metrics.c ]; then
+    same $readme metrics < <(grep -oE '"(hvd_operator|process)_[a-z_]+"' operator/core/metrics.c | tr -d '"')
+fi
+
+example=manifests/examples/horovodjob.yaml
+if [ -f $example ] && ! manifests/examples/make-horovodjob.sh | cmp -s - $example; then
+    finding "$example: is not what manifests/examples/make-horovodjob.sh writes"
+fi
 finish

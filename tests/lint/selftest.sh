@@ -137,6 +137,28 @@ expect docs 'spelling' 'README.md:2'
 clean
 printf '%s\n' '# Title' '[gone](no/such/file.md)' | put README.md
 expect docs 'dead link' 'link to no/such/file.md'
+told() { # the operator's tables, and code with the same names; the offence is put over it
+    clean
+    printf '%s\n' "$head" 'const char *f(void) { return "TokenLost"; }' | put operator/core/status.c
+    printf '%s\n' "$head" 'const char *g(void) { return "hvd_operator_jobs"; }' | put operator/core/metrics.c
+    printf '%s\n' '<!-- reasons: -->' '| `TokenLost` | x |' '<!-- end of reasons -->' '<!-- metrics: -->' \
+        '| `hvd_operator_jobs` | x |' '<!-- end of metrics -->' | put operator/README.md
+}
+told
+out=$("$LINT/docs.sh" 2>&1) && ok 'docs: tables that have what the code has are fine' || not_ok 'docs: tables that have what the code has are fine' "$out"
+printf '%s\n' "$head" 'const char *f(int x) { return x ? "TokenLost" : "NodeLost"; }' | put operator/core/status.c
+expect docs 'reason that is not told' 'reasons: NodeLost is in the code'
+told
+printf '%s\n' "$head" 'const char *f(void) { return ""; }' | put operator/core/status.c
+expect docs 'reason that is gone' 'reasons: TokenLost is in the table'
+told
+printf '%s\n' "$head" 'const char *g(void) { return "hvd_operator_jobs_total"; }' | put operator/core/metrics.c
+expect docs 'metric under another name' 'metrics: hvd_operator_jobs is in the table'
+clean
+printf '%s\n' '#!/usr/bin/env bash' '# SPDX-License-Identifier: Apache-2.0' 'echo two' | put manifests/examples/make-horovodjob.sh
+chmod +x "$tree/manifests/examples/make-horovodjob.sh"
+echo one | put manifests/examples/horovodjob.yaml
+expect docs 'example that is not what its script writes' 'horovodjob.yaml: is not what'
 clean
 printf '%s\n' "$head" '/* TODO tidy up */' | put runtime/core/two.h
 expect words 'note without an issue number' 'runtime/core/two.h:2: todo-without-issue'
