@@ -88,6 +88,13 @@ static void drop(struct control *c, struct star_peer *p)
     frame_release(&p->conn);
 }
 
+/* The peer has closed. Its last words (ABORT, ENDED) may wait here unread: they come
+ * before the judgement that it was lost. */
+static bool is_gone(int r)
+{
+    return r == -EPIPE || r == -ECONNRESET;
+}
+
 static void settle(struct control *c, const char *text);
 
 static void lost(struct control *c, uint32_t index, int r)
@@ -105,7 +112,7 @@ static void lost(struct control *c, uint32_t index, int r)
         return;
     }
     who(c, peer_rank(c, index), name, sizeof(name));
-    if (r == -EPIPE || r == -ECONNRESET)
+    if (is_gone(r))
         (void)snprintf(text, sizeof(text), "%s was lost: connection closed", name);
     else if (r == -EBADMSG)
         (void)snprintf(text, sizeof(text),
@@ -123,11 +130,12 @@ tell(struct control *c, uint32_t index, enum frame_type type, const void *p, siz
     if (c->peers[index].conn.fd < 0)
         return 0;
     r = frame_send(&c->peers[index].conn, type, p, n);
-    if (r < 0)
+    if (r < 0 && !is_gone(r)) {
         lost(c, index, r);
-    else
-        watch(c, index);
-    return r;
+        return r;
+    }
+    watch(c, index); /* what a closed socket did not take brings the pump back to it */
+    return 0;
 }
 
 static int tell_all(struct control *c, enum frame_type type, const void *p, size_t n)
@@ -360,6 +368,8 @@ static void read_all(struct control *c, uint64_t now_ns)
             if (ev[i].events & EPOLLOUT) {
                 int r = frame_flush(&c->peers[index].conn);
 
+                if (r < 0 && is_gone(r))
+                    read_peer(c, index, now_ns);
                 if (r < 0)
                     lost(c, index, r);
                 watch(c, index);
