@@ -52,9 +52,14 @@ static uint16_t bound_port(int fd)
 
     if (getsockname(fd, (struct sockaddr *)&ss, &n) < 0)
         return 0;
-    if (ss.ss_family == AF_INET6)
-        return ntohs(((struct sockaddr_in6 *)&ss)->sin6_port);
-    return ntohs(((struct sockaddr_in *)&ss)->sin_port);
+    if (ss.ss_family == AF_INET6) {
+        struct sockaddr_in6 in6 = {0};
+        memcpy(&in6, &ss, sizeof(in6));
+        return ntohs(in6.sin6_port);
+    }
+    struct sockaddr_in in = {0};
+    memcpy(&in, &ss, sizeof(in));
+    return ntohs(in.sin_port);
 }
 
 static int listen_one(const struct addrinfo *ai)

@@ -120,7 +120,7 @@ static int join(struct rdv_client *c, uint64_t deadline_ns, struct err *err)
     uint8_t payload[8];
     AUTOFREE uint8_t *answer = NULL;
     enum rdv_type type = RDV_REFUSED;
-    uint32_t n;
+    uint32_t n = 0;
 
     rdv_put_u32(payload, c->rank);
     rdv_put_u32(payload + 4, c->size);
