@@ -20,12 +20,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "operator/core/keyed.h"
 #include "operator/core/objects.h"
 #include "operator/core/plan.h"
 #include "operator/doc/json.h"
 #include "runtime/base/mem.h"
 
-#define STORE_MAX        1000000u
 #define MAX_OBJECT_BYTES (4u << 20)
 #define NS_PER_MS_       1000000ull
 
@@ -50,74 +50,9 @@ struct pod_entry {
     bool is_marked;
 };
 
-struct vec { /* of pointers to things whose first member is the key */
-    void **v;
-    size_t n, cap;
-};
-
 struct store {
-    struct vec jobs, pods;
+    struct keyed jobs, pods;
 };
-
-static const char *key_of(const void *entry)
-{
-    return *(char *const *)entry;
-}
-
-/* Index of key, or where it would be. */
-static size_t vec_at(const struct vec *v, const char *key, bool *ret_found)
-{
-    size_t lo = 0, hi = v->n;
-
-    while (lo < hi) {
-        size_t mid = (lo + hi) / 2;
-        int c = strcmp(key_of(v->v[mid]), key);
-
-        if (c == 0) {
-            *ret_found = true;
-            return mid;
-        }
-        if (c < 0)
-            lo = mid + 1;
-        else
-            hi = mid;
-    }
-    *ret_found = false;
-    return lo;
-}
-
-static void *vec_find(const struct vec *v, const char *key)
-{
-    bool found;
-    size_t i = vec_at(v, key, &found);
-
-    return found ? v->v[i] : NULL;
-}
-
-static int vec_insert(struct vec *v, void *entry)
-{
-    bool found;
-    size_t i = vec_at(v, key_of(entry), &found);
-    void *p = v->v;
-    int rc = mem_grow(&p, v->n, &v->cap, sizeof(*v->v), STORE_MAX);
-
-    if (rc < 0)
-        return rc;
-    v->v = p;
-    memmove(&v->v[i + 1], &v->v[i], (v->n - i) * sizeof(*v->v));
-    v->v[i] = entry;
-    v->n++;
-    return 0;
-}
-
-static void vec_remove(struct vec *v, const void *entry)
-{
-    bool found;
-    size_t i = vec_at(v, key_of(entry), &found);
-
-    memmove(&v->v[i], &v->v[i + 1], (v->n - i - 1) * sizeof(*v->v));
-    v->n--;
-}
 
 static void notes_release(struct job_entry *j)
 {
@@ -166,8 +101,8 @@ void store_free(struct store *s)
         job_entry_free(s->jobs.v[i]);
     for (size_t i = 0; i < s->pods.n; i++)
         pod_entry_free(s->pods.v[i]);
-    mem_free(s->jobs.v);
-    mem_free(s->pods.v);
+    keyed_release(&s->jobs);
+    keyed_release(&s->pods);
     mem_free(s);
 }
 
@@ -194,7 +129,7 @@ static enum job_state state_of(const struct node *object)
 
 static struct job_entry *job_entry_at(struct store *s, const char *key)
 {
-    struct job_entry *j = vec_find(&s->jobs, key);
+    struct job_entry *j = keyed_find(&s->jobs, key);
 
     if (j)
         return j;
@@ -202,7 +137,7 @@ static struct job_entry *job_entry_at(struct store *s, const char *key)
     if (!j)
         return NULL;
     j->key = mem_strdup(key);
-    if (!j->key || vec_insert(&s->jobs, j) < 0) {
+    if (!j->key || keyed_insert(&s->jobs, j) < 0) {
         job_entry_free(j);
         return NULL;
     }
@@ -277,10 +212,10 @@ void store_drop_job(struct store *s, const char *ns, const char *name)
 
     if (store_key(ns, name, key) < 0)
         return;
-    j = vec_find(&s->jobs, key);
+    j = keyed_find(&s->jobs, key);
     if (!j)
         return;
-    vec_remove(&s->jobs, j);
+    keyed_remove(&s->jobs, j);
     job_entry_free(j);
 }
 
@@ -307,7 +242,7 @@ void store_end_jobs(struct store *s)
 
 const char *store_job_text(const struct store *s, const char *key, size_t *ret_n)
 {
-    const struct job_entry *j = vec_find(&s->jobs, key);
+    const struct job_entry *j = keyed_find(&s->jobs, key);
 
     if (!j || !j->text)
         return NULL;
@@ -360,7 +295,7 @@ job_of_pod(struct store *s, const struct pod *p, char ret_key[STORE_KEY_SIZE])
         *ret_key = '\0';
         return NULL;
     }
-    return vec_find(&s->jobs, ret_key);
+    return keyed_find(&s->jobs, ret_key);
 }
 
 int store_put_pod(struct store *s, const struct pod *pod, char ret_key[STORE_KEY_SIZE])
@@ -373,7 +308,7 @@ int store_put_pod(struct store *s, const struct pod *pod, char ret_key[STORE_KEY
     *ret_key = '\0';
     if (rc < 0)
         return rc;
-    e = vec_find(&s->pods, key);
+    e = keyed_find(&s->pods, key);
     if (e)
         e->is_marked = true;
     if (e && pod_equal(&e->pod, pod))
@@ -391,7 +326,7 @@ int store_put_pod(struct store *s, const struct pod *pod, char ret_key[STORE_KEY
             e->is_marked = true;
             e->key = mem_strdup(key);
         }
-        if (!e || !e->key || vec_insert(&s->pods, e) < 0) {
+        if (!e || !e->key || keyed_insert(&s->pods, e) < 0) {
             if (!e)
                 pod_release(&copy);
             pod_entry_free(e);
@@ -439,10 +374,10 @@ void store_drop_pod(struct store *s,
     *ret_key = '\0';
     if (store_key(ns, name, key) < 0)
         return;
-    e = vec_find(&s->pods, key);
+    e = keyed_find(&s->pods, key);
     if (!e)
         return;
-    vec_remove(&s->pods, e);
+    keyed_remove(&s->pods, e);
     bury(s, e, ret_key);
 }
 
@@ -476,7 +411,7 @@ void store_end_pods(struct store *s, store_key_fn changed, void *arg)
 
 static struct job_entry *entry_of(struct store *s, const char *key, const char *uid)
 {
-    struct job_entry *j = vec_find(&s->jobs, key);
+    struct job_entry *j = keyed_find(&s->jobs, key);
 
     return j && j->uid && strcmp(j->uid, uid) == 0 ? j : NULL;
 }
@@ -493,7 +428,7 @@ static struct worker look(const struct store *s,
 
     object_worker_name(job, index, name);
     if (store_key(job->ns, name, key) == 0)
-        e = vec_find(&s->pods, key);
+        e = keyed_find(&s->pods, key);
     if (e && strcmp(e->pod.owner_uid, job->uid) == 0)
         return (struct worker){.state = WORKER_SEEN, .pod = &e->pod};
     if (note && note->gone)
@@ -571,5 +506,5 @@ size_t store_n_pods(const struct store *s)
 void store_each_job(const struct store *s, store_key_fn fn, void *arg)
 {
     for (size_t i = 0; i < s->jobs.n; i++)
-        fn(arg, key_of(s->jobs.v[i]));
+        fn(arg, keyed_key(s->jobs.v[i]));
 }

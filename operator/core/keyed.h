@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A vector of pointers sorted by key, for the store. The first member of what is
+ * pointed to is the key, a char *; who puts an entry in keeps owning it. Pure. */
+#ifndef OPERATOR_CORE_KEYED_H
+#define OPERATOR_CORE_KEYED_H
+
+#include <stddef.h>
+
+struct keyed { /* zeroed: empty */
+    void **v;
+    size_t n, cap;
+};
+void keyed_release(struct keyed *k); /* the vector, not the entries */
+
+const char *keyed_key(const void *entry);
+void *keyed_find(const struct keyed *k, const char *key); /* NULL if absent */
+/* The key must not be there yet. -ENOMEM, or -E2BIG at a million entries. */
+int keyed_insert(struct keyed *k, void *entry);
+void keyed_remove(struct keyed *k, const void *entry); /* must be there */
+
+#endif
