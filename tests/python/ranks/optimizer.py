@@ -6,6 +6,7 @@ argv[1]: "public" or "legacy", the way gradients are waited for (torch before 2.
 
 import sys
 import warnings
+from collections import namedtuple
 
 import horovod.torch as hvd
 import torch
@@ -21,6 +22,7 @@ hvd.init()
 torch.set_num_threads(1)
 R, N = hvd.rank(), hvd.size()
 BATCH = 6
+Pair = namedtuple("Pair", "a b")
 
 
 def model(seed=7):
@@ -288,6 +290,108 @@ def optimizer_state_is_the_roots_without_a_step():
     assert hvd.allgather_object(sums) == [sums] * N
     lbfgs = torch.optim.LBFGS(m.parameters())
     expect_error(ValueError, ["LBFGS"], hvd.broadcast_optimizer_state, lbfgs, 0)
+
+
+def same_everywhere(value):
+    said = hvd.allgather_object(value)
+    assert said == [said[0]] * N, said
+
+
+@check
+def a_scheduler_made_before_the_broadcast_still_sets_the_rate():
+    m = model()
+    plain = sgd(m.parameters())
+    scheduler = torch.optim.lr_scheduler.StepLR(plain, 1, gamma=0.5)
+    optimizer = hvd.DistributedOptimizer(plain, named_parameters=m.named_parameters())
+    hvd.broadcast_optimizer_state(optimizer, root_rank=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for step in range(3):
+            optimizer.zero_grad()
+            loss_of(m, batch(step, R)).backward()
+            optimizer.step()
+            scheduler.step()
+    same_everywhere((optimizer.param_groups[0]["lr"], [p.sum().item() for p in m.parameters()]))
+    assert optimizer.param_groups[0]["lr"] == 0.1 * 0.5**3
+    assert optimizer.param_groups[0] is plain.param_groups[0]
+
+
+@check
+def optimizer_state_keeps_the_roots_types():
+    p = torch.nn.Parameter(torch.ones(3, dtype=torch.float16))
+    optimizer = torch.optim.SGD([p], lr=0.1, momentum=0.9)
+    master = torch.full((3,), 0.1234567)
+    if R == 0:
+        optimizer.state[p] = {"momentum_buffer": master, "nothing": None, "step": 3}
+        optimizer.state["of no parameter"] = 4
+    hvd.broadcast_optimizer_state(optimizer, root_rank=0)
+    assert optimizer.state[p]["momentum_buffer"].dtype == torch.float32
+    assert torch.equal(optimizer.state[p]["momentum_buffer"], master)
+    assert optimizer.state[p]["nothing"] is None and optimizer.state[p]["step"] == 3
+    assert optimizer.state["of no parameter"] == 4
+
+
+@check
+def named_tuples_in_state_and_options_travel():
+    p = torch.nn.Parameter(torch.ones(3))
+    optimizer = torch.optim.SGD([p], lr=0.1)
+    if R == 0:
+        optimizer.param_groups[0]["pair"] = Pair(1, None)
+        optimizer.state[p] = {"pair": Pair(torch.full((2,), 5.0), [torch.tensor(7)])}
+    hvd.broadcast_optimizer_state(optimizer, root_rank=0)
+    assert optimizer.param_groups[0]["pair"] == Pair(1, None)
+    got = optimizer.state[p]["pair"]
+    assert isinstance(got, Pair), type(got)
+    assert got.a.tolist() == [5.0, 5.0] and got.b[0].item() == 7, got
+
+
+@check
+def a_fresh_root_empties_the_others_state_and_options():
+    m = model()
+    optimizer = adam(m.parameters())
+    if R != 0:
+        loss_of(m, joined(0)).backward()
+        optimizer.step()
+        optimizer.param_groups[0].update(lr=9.0, betas=(0.5, 0.5), only_here=1)
+    hvd.broadcast_optimizer_state(optimizer, root_rank=0)
+    assert not optimizer.state_dict()["state"], "state of its own is left"
+    group = optimizer.param_groups[0]
+    assert (group["lr"], group["betas"]) == (0.01, (0.9, 0.999)), group
+    assert "only_here" not in group
+    assert group["params"][0] is m[0].weight
+
+
+@check
+def all_options_of_all_groups_are_the_roots():
+    m = model()
+    groups = [{"params": m[0].parameters(), "lr": 0.5}, {"params": m[2].parameters(), "betas": (0.7, 0.8)}]
+    optimizer = torch.optim.Adam(groups, lr=0.01 * (R + 1), weight_decay=0.1 * R, amsgrad=R == 1)
+    if R == 0:
+        optimizer.param_groups[1]["extra"] = None
+        loss_of(m, joined(0)).backward()
+        optimizer.step()
+    hvd.broadcast_optimizer_state(optimizer, root_rank=0)
+    rows = [{k: v for k, v in g.items() if k != "params"} for g in optimizer.param_groups]
+    same_everywhere(rows)
+    assert rows[0]["lr"] == 0.5 and rows[1]["lr"] == 0.01 and rows[1]["betas"] == (0.7, 0.8)
+    assert rows[1]["extra"] is None and rows[0]["weight_decay"] == 0.0
+    same_everywhere([float(s["exp_avg_sq"].sum()) for s in optimizer.state_dict()["state"].values()])
+    if R != 0:  # momentum goes on from the root's: the next step is the same everywhere
+        loss_of(m, joined(0)).backward()
+    hvd.broadcast_parameters(m.state_dict(), 0)
+    optimizer.step()
+    same_everywhere([float(p.sum()) for p in m.parameters()])
+
+
+@check
+def optimizers_that_differ_are_told_apart():
+    m = model()
+    optimizer = sgd(m.parameters() if R == 0 else m[0].parameters())
+    if R == 0:
+        hvd.broadcast_optimizer_state(optimizer, 0)
+    else:
+        words = ["[2] parameters", "[4]", "same optimizer on every rank"]
+        expect_error(ValueError, words, hvd.broadcast_optimizer_state, optimizer, 0)
 
 
 @check

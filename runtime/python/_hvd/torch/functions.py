@@ -48,16 +48,29 @@ class _TensorPlace:
         self.dtype = tensor.dtype
 
 
+def _rebuilt(value, replace):
+    """value with replace() applied to all that it holds; value itself where that changes nothing."""
+    if isinstance(value, dict):
+        items = {k: replace(v) for k, v in value.items()}
+        if all(items[k] is v for k, v in value.items()):
+            return value
+        new = copy.copy(value)  # keeps the class: OrderedDict, defaultdict
+        new.update(items)
+        return new
+    if isinstance(value, (list, tuple)):
+        items = [replace(v) for v in value]
+        if all(a is b for a, b in zip(items, value)):
+            return value
+        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
+    return value
+
+
 def _take_tensors(value, found):
     """value with each tensor replaced by a _TensorPlace and appended to found."""
     if isinstance(value, torch.Tensor):
-        found.append(value)
+        found.append(value.detach())
         return _TensorPlace(value)
-    if isinstance(value, dict):
-        return {k: _take_tensors(v, found) for k, v in value.items()}
-    if isinstance(value, (list, tuple)):
-        return type(value)(_take_tensors(v, found) for v in value)
-    return value
+    return _rebuilt(value, lambda v: _take_tensors(v, found))
 
 
 def _put_tensors(value, found):
@@ -66,18 +79,52 @@ def _put_tensors(value, found):
         tensor = torch.empty(value.shape, dtype=value.dtype)
         found.append(tensor)
         return tensor
-    if isinstance(value, dict):
-        return {k: _put_tensors(v, found) for k, v in value.items()}
-    if isinstance(value, (list, tuple)):
-        return type(value)(_put_tensors(v, found) for v in value)
-    return value
+    return _rebuilt(value, lambda v: _put_tensors(v, found))
+
+
+def _parameters(optimizer):
+    return [p for group in optimizer.param_groups for p in group["params"]]
+
+
+def _snapshot(optimizer):
+    """What differs between ranks, with parameters as numbers: group sizes and options, state."""
+    number = {p: i for i, p in enumerate(_parameters(optimizer))}
+    return {
+        "sizes": [len(group["params"]) for group in optimizer.param_groups],
+        "options": [{k: v for k, v in g.items() if k != "params"} for g in optimizer.param_groups],
+        "of_params": {number[k]: v for k, v in optimizer.state.items() if k in number},
+        "of_others": {k: v for k, v in optimizer.state.items() if not isinstance(k, torch.Tensor)},
+    }
+
+
+def _lay_over(optimizer, snapshot):
+    """Makes the optimizer what the snapshot was taken of, inside its own dicts.
+
+    Not by load_state_dict(): that replaces the groups, which a scheduler that was made before goes on
+    to write to, and casts state to its parameter's dtype. Both would set this rank apart from the root.
+    """
+    sizes = [len(group["params"]) for group in optimizer.param_groups]
+    if sizes != snapshot["sizes"]:
+        raise ValueError(
+            f"this rank's optimizer has groups of {sizes} parameters, the root rank's has groups of "
+            f"{snapshot['sizes']}: make the same optimizer on every rank"
+        )
+    for group, options in zip(optimizer.param_groups, snapshot["options"]):
+        for key in [k for k in group if k != "params" and k not in options]:
+            del group[key]
+        group.update(options)
+    params = _parameters(optimizer)
+    optimizer.state.clear()
+    optimizer.state.update({params[i]: v for i, v in snapshot["of_params"].items()})
+    optimizer.state.update(snapshot["of_others"])
 
 
 def broadcast_optimizer_state(optimizer, root_rank, model=None):
     """Overwrites the optimizer's state and options on every rank with the root rank's.
 
-    The root's state_dict travels as a structure and its tensors after it, so a rank whose state is
-    still empty (nothing stepped yet) needs no made-up step to create it, as Horovod takes.
+    The root's state travels as a structure and its tensors after it, so a rank whose state is still
+    empty (nothing stepped yet) needs no made-up step to create it, as Horovod takes. State that only
+    this rank has is dropped. A rank where this fails keeps what it had.
     """
     from _hvd import _native
 
@@ -86,15 +133,12 @@ def broadcast_optimizer_state(optimizer, root_rank, model=None):
         raise ValueError("cannot broadcast torch.optim.LBFGS state")
     is_root = _native.rank() == root_rank
     tensors = []
-    structure = _take_tensors(optimizer.state_dict(), tensors) if is_root else None
-    structure = broadcast_object(structure, root_rank, name="optimizer_state")
-    if is_root:
-        tensors = [t.detach() for t in tensors]
-    else:
-        tensors = []
-        structure = _put_tensors(structure, tensors)
+    snapshot = _take_tensors(_snapshot(optimizer), tensors) if is_root else None
+    snapshot = broadcast_object(snapshot, root_rank, name="optimizer_state")
+    if not is_root:
+        snapshot = _put_tensors(snapshot, tensors)
     pending = [broadcast_async_(t, root_rank, name=f"optimizer_state.{i}") for i, t in enumerate(tensors)]
     for handle in pending:
         synchronize(handle)
     if not is_root:
-        optimizer.load_state_dict(copy.deepcopy(structure))
+        _lay_over(optimizer, snapshot)
