@@ -12,6 +12,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "operator/doc/object.h"
 #include "runtime/base/mem.h"
 
 int job_decode_meta(const struct node *object, struct job *ret, struct err *err)
@@ -131,9 +132,14 @@ void job_decode_spec(const struct node *object,
     static const char *const in_run[] = {"cleanPodPolicy", NULL};
     static const char *const in_replicas[] = {"Worker", NULL};
     static const char *const in_worker[] = {"replicas", "template", NULL};
-    const struct node *spec = section(object, "spec", "spec", true, problems);
-    const struct node *run, *sets, *worker;
+    const char *flaw = node_str(object, OBJECT_UNREADABLE);
+    const struct node *spec, *run, *sets, *worker;
 
+    if (flaw) { /* the rest would be about what is left of it */
+        strbuf_printf(problems, "spec: %s\n", flaw);
+        return;
+    }
+    spec = section(object, "spec", "spec", true, problems);
     if (!spec)
         return;
     run = section(spec, "runPolicy", "spec.runPolicy", false, problems);

@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Brackets and strings, nothing more.
+ *
+ * The API server takes things that our reader does not: it nests to 10000 levels, knows
+ * integers only as long as they fit and makes fractions of the others, and a NUL is a
+ * character to it. Nothing here recurses and nothing is looked at twice, so the time is
+ * linear in the text, whatever its shape. Called by doc/object and watch.c. */
+#include "operator/doc/jsontext.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool is_blank(char c)
+{
+    return c == ' ' || c == '\t' || c == '\n' || c == '\r';
+}
+
+static const char *skip_blanks(const char *p, const char *end)
+{
+    while (p < end && is_blank(*p))
+        p++;
+    return p;
+}
+
+/* p at the opening quote. NULL: it does not end. */
+static const char *skip_string(const char *p, const char *end)
+{
+    p++;
+    while (p < end && *p != '"') {
+        if (*p == '\\' && end - p < 2)
+            return NULL;
+        p += *p == '\\' ? 2 : 1;
+    }
+    return p < end ? p + 1 : NULL;
+}
+
+static const char *skip_container(const char *p, const char *end)
+{
+    size_t depth = 0;
+
+    while (p && p < end) {
+        if (*p == '"') {
+            p = skip_string(p, end);
+            continue;
+        }
+        if (*p == '{' || *p == '[')
+            depth++;
+        if ((*p == '}' || *p == ']') && --depth == 0)
+            return p + 1;
+        p++;
+    }
+    return NULL;
+}
+
+static const char *skip_scalar(const char *p, const char *end)
+{
+    const char *start = p;
+
+    while (p < end && !is_blank(*p) && !strchr(",:[]{}\"", *p))
+        p++;
+    return p > start ? p : NULL;
+}
+
+static const char *skip_value(const char *p, const char *end)
+{
+    if (p >= end)
+        return NULL;
+    if (*p == '"')
+        return skip_string(p, end);
+    if (*p == '{' || *p == '[')
+        return skip_container(p, end);
+    return skip_scalar(p, end);
+}
+
+int json_walk(struct json_walk *w, struct span text)
+{
+    const char *end = text.p + text.n, *p = text.p ? skip_blanks(text.p, end) : end;
+
+    if (p >= end || (*p != '{' && *p != '['))
+        return -EINVAL;
+    *w = (struct json_walk){
+        .p = p + 1, .end = end, .close = (char)(*p == '{' ? '}' : ']')};
+    return 0;
+}
+
+int json_walk_next(struct json_walk *w, struct span *ret_key, struct span *ret_value)
+{
+    const char *p = skip_blanks(w->p, w->end), *after;
+    struct span key = {"", 0};
+
+    if (p < w->end && *p == w->close)
+        return 0;
+    if (w->is_started) {
+        if (p >= w->end || *p != ',')
+            return -EINVAL;
+        p = skip_blanks(p + 1, w->end);
+    }
+    if (w->close == '}') {
+        after = p < w->end && *p == '"' ? skip_string(p, w->end) : NULL;
+        if (!after)
+            return -EINVAL;
+        key = (struct span){p + 1, (size_t)(after - p) - 2};
+        p = skip_blanks(after, w->end);
+        if (p >= w->end || *p != ':')
+            return -EINVAL;
+        p = skip_blanks(p + 1, w->end);
+    }
+    after = skip_value(p, w->end);
+    if (!after)
+        return -EINVAL;
+    *ret_key = key;
+    *ret_value = (struct span){p, (size_t)(after - p)};
+    w->p = after;
+    w->is_started = true;
+    return 1;
+}
+
+bool span_is(struct span s, const char *text)
+{
+    return strlen(text) == s.n && memcmp(s.p, text, s.n) == 0;
+}
+
+struct span json_find(struct span object, const char *key)
+{
+    struct json_walk w;
+    struct span k, v;
+
+    if (json_walk(&w, object) == 0 && w.close == '}') {
+        while (json_walk_next(&w, &k, &v) > 0) {
+            if (span_is(k, key))
+                return v;
+        }
+    }
+    return (struct span){"", 0};
+}
+
+struct span json_find_text(struct span object, const char *key)
+{
+    struct span v = json_find(object, key);
+
+    if (v.n < 2 || *v.p != '"')
+        return (struct span){"", 0};
+    return (struct span){v.p + 1, v.n - 2};
+}
+
+size_t json_count(struct span text)
+{
+    const char *p = text.p, *end = text.p + text.n;
+    size_t n = 1;
+
+    while (p && p < end) {
+        if (*p == '"') {
+            p = skip_string(p, end);
+            continue;
+        }
+        n += *p == ',' || *p == '{' || *p == '[';
+        p++;
+    }
+    return n;
+}
+
+/* --- mending -----------------------------------------------------------------------
+ */
+
+static unsigned mend_string(const char *p, const char *end, struct strbuf *out)
+{
+    static const char nul[] = "\\u0000";
+    unsigned mends = 0;
+
+    while (p < end) {
+        size_t n = *p == '\\' ? 2 : 1;
+
+        if ((size_t)(end - p) >= sizeof(nul) - 1
+            && memcmp(p, nul, sizeof(nul) - 1) == 0) {
+            strbuf_puts(out, "\\ufffd");
+            mends = MEND_NUL;
+            n = sizeof(nul) - 1;
+        } else {
+            strbuf_add(out, p, n);
+        }
+        p += n;
+    }
+    return mends;
+}
+
+static bool is_big_integer(const char *p, size_t n)
+{
+    char text[24]; /* "-9223372036854775808" has 20 */
+
+    for (size_t i = 0; i < n; i++) {
+        if (p[i] != '-' && (p[i] < '0' || p[i] > '9'))
+            return false;
+    }
+    if (n >= sizeof(text))
+        return true;
+    memcpy(text, p, n);
+    text[n] = '\0';
+    errno = 0;
+    (void)strtoll(text, NULL, 10); /* only whether it fits is asked */
+    return errno == ERANGE;
+}
+
+static unsigned mend_scalar(const char *p, const char *end, struct strbuf *out)
+{
+    strbuf_add(out, p, (size_t)(end - p));
+    if ((*p != '-' && (*p < '0' || *p > '9')) || !is_big_integer(p, (size_t)(end - p)))
+        return 0;
+    strbuf_puts(out, "e0");
+    return MEND_NUMBER;
+}
+
+unsigned json_mend(struct span text, unsigned max_depth, struct strbuf *out)
+{
+    const char *p = text.p, *end = text.p + text.n;
+    unsigned mends = 0, depth = 0;
+
+    while (p < end) {
+        bool is_open = *p == '{' || *p == '[';
+        bool is_mark = is_open || is_blank(*p) || strchr(",:]}", *p);
+        const char *after = p + 1;
+
+        if (is_open && depth >= max_depth)
+            after = skip_container(p, end);
+        else if (!is_mark)
+            after = skip_value(p, end);
+        if (!after) { /* bad syntax: json_read will say where */
+            strbuf_add(out, p, (size_t)(end - p));
+            break;
+        }
+        if (is_open && depth >= max_depth) {
+            strbuf_puts(out, "null");
+            mends |= MEND_DEPTH;
+        } else if (is_mark) {
+            strbuf_putc(out, *p);
+            depth += is_open;
+            depth -= depth > 0 && (*p == '}' || *p == ']');
+        } else if (*p == '"') {
+            mends |= mend_string(p, after, out);
+        } else {
+            mends |= mend_scalar(p, after, out);
+        }
+        p = after;
+    }
+    return mends;
+}

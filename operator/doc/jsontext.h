@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* JSON as text: found in, counted and mended without a tree, so that one object that
+ * the reader refuses, or a page of many, need not be parsed whole. Only the structure
+ * is looked at; what is found may still be refused by json_read. Pure. */
+#ifndef OPERATOR_DOC_JSONTEXT_H
+#define OPERATOR_DOC_JSONTEXT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "runtime/base/strbuf.h"
+
+struct span { /* of the text it was found in */
+    const char *p;
+    size_t n;
+};
+
+/* Member after member of an object, or item after item of an array. */
+struct json_walk {
+    const char *p, *end;
+    char close; /* the bracket that ends it */
+    bool is_started;
+};
+int json_walk(struct json_walk *w, struct span text); /* -EINVAL: neither of them */
+/* 1: there is one more; 0: that was the last; -EINVAL: bad syntax. Keys come without
+ * their quotes and with their escapes; items have an empty one. */
+int json_walk_next(struct json_walk *w, struct span *ret_key, struct span *ret_value);
+
+/* The value of a member of an object; an empty span if there is none. */
+struct span json_find(struct span object, const char *key);
+/* The same, of a string: without quotes, escapes as they are. */
+struct span json_find_text(struct span object, const char *key);
+bool span_is(struct span s, const char *text);
+/* At least as many as there are values in it, containers included. */
+size_t json_count(struct span text);
+
+/* What json_mend had to change. */
+enum {
+    MEND_NUL = 1,    /* \u0000 in a string or key: now U+FFFD */
+    MEND_DEPTH = 2,  /* containers within max_depth others: now null */
+    MEND_NUMBER = 4, /* integers beyond 64 bits: now fractions */
+};
+/* Appends the text so that json_read takes it, if its syntax is right. */
+unsigned json_mend(struct span text, unsigned max_depth, struct strbuf *out);
+
+#endif

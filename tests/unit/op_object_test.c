@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* doc/jsontext and doc/object: what json_read refuses, found, mended and read. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "operator/core/job.h"
+#include "operator/doc/json.h"
+#include "operator/doc/object.h"
+#include "runtime/base/mem.h"
+#include "tests/unit/torture.h"
+
+#define META "\"metadata\":{\"namespace\":\"n\",\"name\":\"d\",\"uid\":\"u\"}"
+
+static struct span text_of(const char *s)
+{
+    return (struct span){s, strlen(s)};
+}
+
+static void members_are_found_without_a_tree(void **state)
+{
+    struct span o = text_of(" { \"a\\\"}\" : \"]}\", \"b\":[1,{\"c\":2} , \"x\" ],"
+                            "\"d\":{\"e\":\"f\\\\\"} } ");
+    struct span list = json_find(o, "b"), key, value;
+    struct json_walk w;
+
+    (void)state;
+    assert_true(span_is(list, "[1,{\"c\":2} , \"x\" ]"));
+    assert_true(span_is(json_find_text(json_find(o, "d"), "e"), "f\\\\"));
+    assert_int_equal(json_find(o, "c").n, 0);
+    assert_int_equal(json_find_text(o, "b").n, 0);
+    assert_int_equal(json_find(list, "c").n, 0);
+    assert_int_equal(json_walk(&w, list), 0);
+    assert_int_equal(json_walk_next(&w, &key, &value), 1);
+    assert_true(span_is(value, "1") && key.n == 0);
+    assert_int_equal(json_walk_next(&w, &key, &value), 1);
+    assert_true(span_is(value, "{\"c\":2}"));
+    assert_int_equal(json_walk_next(&w, &key, &value), 1);
+    assert_true(span_is(value, "\"x\""));
+    assert_int_equal(json_walk_next(&w, &key, &value), 0);
+    assert_int_equal(json_walk_next(&w, &key, &value), 0);
+    assert_int_equal(json_count(list), 5);
+}
+
+static void what_is_cut_off_is_no_member(void **state)
+{
+    static const char text[] = "{\"a\":[1,{\"b\":\"\\\"c\"}],\"d\":12}";
+
+    (void)state;
+    for (size_t n = 0; n < sizeof(text) - 1; n++) {
+        char *cut = mem_alloc(n + 1); /* of its own size: overruns are seen */
+        struct span key, value;
+        struct json_walk w;
+        int rc;
+
+        assert_non_null(cut);
+        memcpy(cut, text, n);
+        rc = json_walk(&w, (struct span){cut, n});
+        while (rc >= 0) {
+            rc = json_walk_next(&w, &key, &value);
+            assert_int_not_equal(rc, 0);
+        }
+        assert_int_equal(rc, -EINVAL);
+        mem_free(cut);
+    }
+}
+
+static void mending_changes_only_what_is_refused(void **state)
+{
+    static const struct {
+        const char *in, *out;
+        unsigned mends;
+    } t[] = {
+        {"{\"a\":[1, -2.5e3,true,null,\"\\u0001\\\\u0000\"]}",
+         "{\"a\":[1, -2.5e3,true,null,\"\\u0001\\\\u0000\"]}", 0},
+        {"[9223372036854775807,-9223372036854775808]",
+         "[9223372036854775807,-9223372036854775808]", 0},
+        {"[9223372036854775808, -18446744073709552000 ]",
+         "[9223372036854775808e0, -18446744073709552000e0 ]", MEND_NUMBER},
+        {"{\"\\u0000\":\"a\\\\\\u0000\"}", "{\"\\ufffd\":\"a\\\\\\ufffd\"}", MEND_NUL},
+        {"[[{\"a\":[{\"b\":\"]\"}]},[]]]", "[[{\"a\":null},[]]]", MEND_DEPTH},
+        {"[[[[", "[[[[", 0}, /* bad syntax stays */
+        {"[\"a", "[\"a", 0},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(t); i++) {
+        unsigned depth = i == 4 ? 3 : 100;
+        struct strbuf b;
+
+        strbuf_init(&b, 4096);
+        assert_int_equal(json_mend(text_of(t[i].in), depth, &b), t[i].mends);
+        assert_string_equal(strbuf_str(&b), t[i].out);
+        strbuf_release(&b);
+    }
+}
+
+/* A job whose template holds text; what it says about itself. */
+static struct node *read_job(struct arena *a, const char *text, size_t n)
+{
+    struct err err = ERR_INIT;
+    struct node *o = NULL, *again;
+    struct arena other;
+    struct strbuf b;
+
+    arena_init(a, OBJECT_MAX_BYTES);
+    if (object_read(a, (struct span){text, n}, &o, &err) < 0)
+        fail_msg("%s", err.text);
+    assert_string_equal(node_str(o, "metadata.name"), "d");
+    assert_string_equal(node_str(o, "status.state"), "Running");
+    strbuf_init(&b, 4u << 20);
+    json_write(o, &b);
+    arena_init(&other, OBJECT_MAX_BYTES); /* the store keeps text */
+    assert_int_equal(json_read(&other, b.p, b.n, &again, &err), 0);
+    arena_release(&other);
+    strbuf_release(&b);
+    return o;
+}
+
+static void expect_problem(const struct node *o, const char *want)
+{
+    struct strbuf problems;
+    struct job job = {0};
+
+    strbuf_init(&problems, 4096);
+    assert_int_equal(job_decode_meta(o, &job, NULL), 0);
+    job_decode_spec(o, &job, &problems);
+    if (want)
+        assert_string_equal(strbuf_str(&problems), want);
+    else
+        assert_null(strstr(strbuf_str(&problems), "spec:"));
+    strbuf_release(&problems);
+}
+
+static void a_job_that_cannot_be_taken_is_told_so(void **state)
+{
+    static const struct {
+        const char *open, *each, *close, *problem;
+        size_t n;
+    } t[] = {
+        {"[0", "", "]", NULL, 0},
+        {"", "[", "0", NULL, 98},
+        {"[18446744073709552000", "", "]", NULL, 0},
+        {"\"a\\u0000b", "", "\"",
+         "spec: holds the character NUL (\\u0000), which no pod can have\n", 0},
+        {"{\"a\\u0000b\":1", "", "}",
+         "spec: holds the character NUL (\\u0000), which no pod can have\n", 0},
+        {"", "[", "0", "spec: is nested deeper than 100 levels\n", 99},
+        {"", "[", "0", "spec: is nested deeper than 100 levels\n", 9999},
+        {"[0", ",0", "]", "spec: holds more than 100000 values\n", 400000},
+        {"[1e999", "", "]", "spec: cannot be read\n", 0},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(t); i++) {
+        struct strbuf b;
+        struct arena a;
+
+        strbuf_init(&b, 4u << 20);
+        strbuf_printf(&b, "{%s,\"spec\":{\"x\":%s", META, t[i].open);
+        for (size_t j = 0; j < t[i].n; j++)
+            strbuf_puts(&b, t[i].each);
+        strbuf_puts(&b, t[i].close);
+        for (size_t j = 0; *t[i].each == '[' && j < t[i].n; j++)
+            strbuf_putc(&b, ']');
+        strbuf_puts(&b, "},\"status\":{\"state\":\"Running\"}}");
+        assert_int_equal(strbuf_status(&b), 0);
+        expect_problem(read_job(&a, b.p, b.n), t[i].problem);
+        arena_release(&a);
+        strbuf_release(&b);
+    }
+}
+
+static void managed_fields_and_annotations_are_no_fault_of_the_spec(void **state)
+{
+    struct strbuf b;
+    struct arena a;
+    struct node *o;
+
+    (void)state;
+    strbuf_init(&b, 1u << 20);
+    strbuf_puts(&b, "{\"metadata\":{\"namespace\":\"n\",\"managedFields\":");
+    for (int i = 0; i < 150; i++)
+        strbuf_putc(&b, '[');
+    for (int i = 0; i < 150; i++)
+        strbuf_putc(&b, ']');
+    strbuf_puts(&b,
+                ",\"annotations\":{\"a\":\"\\u0000\"},\"name\":\"d\",\"uid\":\"u\"},"
+                "\"spec\":{\"x\":9007199254740993},"
+                "\"status\":{\"state\":\"Running\"}}");
+    o = read_job(&a, b.p, b.n);
+    assert_null(node_get(o, OBJECT_UNREADABLE));
+    assert_null(node_at(o, "metadata.managedFields"));
+    assert_string_equal(node_str(o, "metadata.annotations.a"), "\xef\xbf\xbd");
+    assert_true(node_int(o, "spec.x", 0) == 9007199254740993);
+    arena_release(&a);
+    strbuf_release(&b);
+}
+
+static void what_is_no_object_is_refused(void **state)
+{
+    static const char *const t[] = {"",
+                                    "{garbage}",
+                                    "[",
+                                    "7",
+                                    "{\"metadata\":5,\"x\":1",
+                                    "{\"metadata\":{\"name\":\"\xff\"}}"};
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(t); i++) {
+        struct err err = ERR_INIT;
+        struct node *o = NULL;
+        struct arena a;
+
+        arena_init(&a, OBJECT_MAX_BYTES);
+        assert_int_equal(object_read(&a, text_of(t[i]), &o, &err), -EINVAL);
+        assert_true(*err.text);
+        assert_null(o);
+        arena_release(&a);
+    }
+}
+
+static int rescue_one(void *arg)
+{
+    static const char text[] = "{" META ",\"spec\":{\"a\":\"\\u0000\"}}";
+    struct arena a;
+    struct node *o;
+    int rc;
+
+    (void)arg;
+    arena_init(&a, OBJECT_MAX_BYTES);
+    rc = object_read(&a, text_of(text), &o, NULL);
+    assert_true(rc < 0 || node_str(o, OBJECT_UNREADABLE));
+    arena_release(&a);
+    return rc;
+}
+
+static void out_of_memory_is_no_fault_of_the_object(void **state)
+{
+    (void)state;
+    torture(rescue_one, NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(members_are_found_without_a_tree),
+        cmocka_unit_test(what_is_cut_off_is_no_member),
+        cmocka_unit_test(mending_changes_only_what_is_refused),
+        cmocka_unit_test(a_job_that_cannot_be_taken_is_told_so),
+        cmocka_unit_test(managed_fields_and_annotations_are_no_fault_of_the_spec),
+        cmocka_unit_test(what_is_no_object_is_refused),
+        cmocka_unit_test(out_of_memory_is_no_fault_of_the_object),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
