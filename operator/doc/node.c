@@ -138,8 +138,11 @@ bool node_equal(const struct node *a, const struct node *b)
 
 static struct node *make(struct build *b, enum node_type type)
 {
-    struct node *n = b->status ? NULL : arena_alloc(b->arena, sizeof(*n));
+    struct node *n;
 
+    if (b->status) /* the first failure is the one that counts */
+        return NULL;
+    n = arena_alloc(b->arena, sizeof(*n));
     if (!n) {
         b->status = -ENOMEM;
         return NULL;

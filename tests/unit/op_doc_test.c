@@ -69,17 +69,21 @@ static void bad_json_is_refused_with_its_place(void **state)
 
 static void deep_json_is_refused(void **state)
 {
+    static const char begin[] = "{\"a\":", end[] = ",\"b\":{}}"; /* b: not -ENOMEM */
     char text[2 * NODE_MAX_DEPTH + 64];
     struct err e = ERR_INIT;
     struct arena a;
     struct node *n;
-    size_t depth = NODE_MAX_DEPTH + 5;
+    size_t depth = NODE_MAX_DEPTH + 5, at = sizeof(begin) - 1;
 
     (void)state;
-    memset(text, '[', depth);
-    memset(text + depth, ']', depth);
+    memcpy(text, begin, at);
+    memset(text + at, '[', depth);
+    memset(text + at + depth, ']', depth);
+    at += 2 * depth;
+    memcpy(text + at, end, sizeof(end) - 1);
     arena_init(&a, 1u << 20);
-    assert_int_equal(json_read(&a, text, 2 * depth, &n, &e), -EINVAL);
+    assert_int_equal(json_read(&a, text, at + sizeof(end) - 1, &n, &e), -EINVAL);
     assert_non_null(strstr(e.text, "deeper than"));
     arena_release(&a);
 }
