@@ -6,6 +6,7 @@
  * engine_stop
  *            -> stop signal -> job_apply -> forwarded to all process groups
  *   deadline -> job_apply -> SIGKILL
+ *   all ranks ended -> output drained, after a stop for 2 s at most -> JOB_ENDED
  *
  * Children that ended in the same wake-up cannot be told apart in time; they carry the
  * same wall time and verdict.c decides. A rank's group is killed when the job has
@@ -26,7 +27,7 @@
 #include "runtime/launch/spawn.h"
 
 #define FINISH_OUTPUT_NS                                                               \
-    (2 * NS_PER_S) /* a slow reader of our output gets this long at the end */
+    (2 * NS_PER_S) /* after a stop, a slow reader of our output gets this long */
 
 struct rank {
     pid_t pid, group;
@@ -45,6 +46,8 @@ struct engine {
     struct rank *ranks;
     struct pollfd *fds; /* room for the caller's 8, signals and output */
     uint32_t n_running;
+    bool is_draining; /* all ranks have ended, their output is not yet written */
+    uint64_t drain_deadline_ns;
     int untold_signal;
 };
 
@@ -229,16 +232,33 @@ static void serve_signals(struct engine *e)
         reap(e);
 }
 
-static void end(struct engine *e)
+/* Nothing that a rank has started outlives the job. */
+static void kill_groups(struct engine *e)
 {
-    apply(e, JOB_ALL_EXITED, 0);
     signal_groups(e, SIGKILL);
     for (uint32_t i = 0; i < e->c.n; i++)
         if (e->ranks[i].group > 0) {
             guard_remove(e->guard, e->ranks[i].group);
             e->ranks[i].group = 0;
         }
-    output_finish(&e->output, clock_now_ns() + FINISH_OUTPUT_NS);
+}
+
+/* No rank runs any more. A slow reader gets all the time that it needs, as from any
+ * program in a pipe, until somebody wants us to stop. */
+static void finish(struct engine *e)
+{
+    uint64_t now_ns = clock_now_ns();
+    if (!e->is_draining) {
+        e->is_draining = true;
+        e->drain_deadline_ns = UINT64_MAX;
+        kill_groups(e);
+    }
+    if (e->job.state != JOB_RUNNING && e->drain_deadline_ns == UINT64_MAX)
+        e->drain_deadline_ns = now_ns + FINISH_OUTPUT_NS;
+    if (!output_drain(&e->output) && now_ns < e->drain_deadline_ns)
+        return;
+    output_tell_lost(&e->output);
+    apply(e, JOB_ALL_EXITED, 0);
 }
 
 void engine_step(struct engine *e, struct pollfd *fds, nfds_t n, uint64_t deadline_ns)
@@ -250,6 +270,8 @@ void engine_step(struct engine *e, struct pollfd *fds, nfds_t n, uint64_t deadli
     n_output = output_pollfds(&e->output, e->fds + n_all);
     if (e->job.deadline_ns < deadline_ns)
         deadline_ns = e->job.deadline_ns;
+    if (e->is_draining && e->drain_deadline_ns < deadline_ns)
+        deadline_ns = e->drain_deadline_ns;
     int ready = poll(e->fds, n_all + n_output, clock_left_ms(deadline_ns));
     if (ready <= 0)
         for (nfds_t i = 0; i < n_all + n_output; i++)
@@ -261,7 +283,7 @@ void engine_step(struct engine *e, struct pollfd *fds, nfds_t n, uint64_t deadli
     if (clock_now_ns() >= e->job.deadline_ns)
         apply(e, JOB_DEADLINE, 0);
     if (!e->n_running && e->job.state != JOB_ENDED)
-        end(e);
+        finish(e);
 }
 
 static void fill_report(const struct engine *e, uint32_t i, struct report *r)

@@ -253,7 +253,8 @@ static void run(struct launch *l, struct engine_event *ev)
         }
         if (!is_decided && clock_now_ns() >= verdict_deadline_ns(&l->verdict)) {
             is_decided = true;
-            engine_stop(l->engine);
+            if (engine_running(l->engine)) /* else only its output is waited for */
+                engine_stop(l->engine);
         }
     }
 }

@@ -11,25 +11,37 @@
  * output is slow. O_NONBLOCK would change the descriptor of the shell that we share it
  * with, so pipes are written in pieces of PIPE_BUF after poll said that such a piece
  * fits; when the queue is long, rank pipes are not read. A reader that went away costs
- * the output, not the training. Called by engine.c. */
+ * the output, not the training. Nothing else is lost without a word: what is dropped at
+ * the end because somebody was in a hurry is counted by rank and told. Called by
+ * engine.c. */
 #include "runtime/launch/output.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "runtime/base/clock.h"
 #include "runtime/base/fd.h"
+#include "runtime/base/log.h"
 #include "runtime/base/mem.h"
 
 #define QUEUE_HIGH_BYTES (256u << 10) /* beyond this, ranks are not read */
-#define QUEUE_MAX_BYTES  (4u << 20)
-#define READ_BYTES       65536
+#define QUEUE_END_BYTES                                                                \
+    (32u << 20) /* nor those that have ended, for their last lines */
+#define READ_BYTES      65536
+/* A read of empty lines grows by their prefixes, at most this much a byte; and as much
+ * again may be written and not yet forgotten. */
+#define QUEUE_MAX_BYTES (2 * (QUEUE_END_BYTES + 64u * READ_BYTES))
+#define END_READ_BYTES                                                                 \
+    (1u                                                                                \
+     << 20) /* of a pipe whose rank has ended: what holds it open may write forever */
 
 static void sink_init(struct sink *s, int fd)
 {
@@ -40,11 +52,27 @@ static void sink_init(struct sink *s, int fd)
     strbuf_init(&s->queue, QUEUE_MAX_BYTES);
 }
 
-static void queue_drop(struct strbuf *q, size_t n)
+static size_t sink_waiting(const struct sink *s)
 {
+    return s->queue.n - s->n_sent;
+}
+
+/* Forgets lines that are written. Whole ones, so that the queue starts with a prefix;
+ * and many at once, because the rest moves. */
+static void sink_forget(struct sink *s)
+{
+    struct strbuf *q = &s->queue;
+    size_t n = s->n_sent;
+    if (n < q->n) {
+        const char *end = n > q->n / 2 ? memrchr(q->p, '\n', n) : NULL;
+        n = end ? (size_t)(end - q->p) + 1 : 0;
+    }
+    if (!n)
+        return;
     memmove(q->p, q->p + n, q->n - n);
     q->n -= n;
     q->p[q->n] = '\0';
+    s->n_sent -= n;
 }
 
 static bool sink_ready(const struct sink *s)
@@ -55,23 +83,21 @@ static bool sink_ready(const struct sink *s)
 
 static void sink_flush(struct sink *s)
 {
-    size_t done = 0;
-    while (done < s->queue.n && !s->is_broken && sink_ready(s)) {
-        size_t n = s->queue.n - done;
+    while (sink_waiting(s) && !s->is_broken && sink_ready(s)) {
+        size_t n = sink_waiting(s);
         if (s->is_pipe && n > PIPE_BUF)
             n = PIPE_BUF;
-        ssize_t w = write(s->fd, s->queue.p + done, n);
+        ssize_t w = write(s->fd, s->queue.p + s->n_sent, n);
         if (w > 0)
-            done += (size_t)w;
+            s->n_sent += (size_t)w;
         else if (w < 0 && errno == EAGAIN)
             break;
         else if (w < 0 && errno != EINTR)
             s->is_broken = true;
     }
     if (s->is_broken)
-        done = s->queue.n;
-    if (done)
-        queue_drop(&s->queue, done);
+        s->n_sent = s->queue.n;
+    sink_forget(s);
 }
 
 static void put_line(void *arg, const char *text, size_t n)
@@ -80,6 +106,7 @@ static void put_line(void *arg, const char *text, size_t n)
     struct rank_output *r = s->rank;
     int which = s == &r->stream[1];
     struct sink *sink = &r->output->sink[which];
+    size_t n_before = sink->queue.n;
     tail_add(&r->tail, text, n);
     if (sink->is_broken)
         return;
@@ -94,8 +121,11 @@ static void put_line(void *arg, const char *text, size_t n)
     strbuf_printf(&sink->queue, "[%u]<%s>:", r->rank, which ? "stderr" : "stdout");
     strbuf_add(&sink->queue, text, n);
     strbuf_putc(&sink->queue, '\n');
-    if (strbuf_status(&sink->queue) < 0) /* memory is out: lose lines, not the job */
+    if (strbuf_status(&sink->queue) < 0) { /* memory is out: lose lines, not the job */
         sink->queue.status = 0;
+        sink->queue.n = n_before; /* no half of a line */
+        s->n_lost += n;
+    }
 }
 
 static int
@@ -181,13 +211,12 @@ nfds_t output_pollfds(const struct output *o, struct pollfd *p)
 {
     nfds_t n = 0;
     for (int k = 0; k < 2; k++) {
-        bool is_waiting = o->sink[k].queue.n > 0;
-        p[n++] =
-            (struct pollfd){.fd = is_waiting ? o->sink[k].fd : -1, .events = POLLOUT};
+        int fd = sink_waiting(&o->sink[k]) ? o->sink[k].fd : -1;
+        p[n++] = (struct pollfd){.fd = fd, .events = POLLOUT};
     }
     for (uint32_t i = 0; i < o->n; i++)
         for (int k = 0; k < 2; k++) {
-            bool is_held = o->sink[k].queue.n > QUEUE_HIGH_BYTES;
+            bool is_held = sink_waiting(&o->sink[k]) > QUEUE_HIGH_BYTES;
             int fd = is_held ? -1 : o->ranks[i].stream[k].fd;
             p[n++] = (struct pollfd){.fd = fd, .events = POLLIN};
         }
@@ -219,33 +248,103 @@ static size_t stream_read(struct rank_stream *s)
     return (size_t)n;
 }
 
+/* Reads until nothing is there now, the budget is spent or the queue exceeds n_high.
+ * True when nothing is there. */
+static bool stream_empty(struct rank_stream *s, size_t *budget, size_t n_high)
+{
+    const struct sink *sink = &s->rank->output->sink[s == &s->rank->stream[1]];
+    while (s->fd >= 0 && *budget && sink_waiting(sink) <= n_high) {
+        size_t n = stream_read(s);
+        if (!n)
+            return true;
+        *budget -= n < *budget ? n : *budget;
+    }
+    return s->fd < 0 || !*budget;
+}
+
+static void flush(struct output *o)
+{
+    sink_flush(&o->sink[0]);
+    sink_flush(&o->sink[1]);
+}
+
 void output_serve(struct output *o, const struct pollfd *p, nfds_t n)
 {
     for (nfds_t j = 2; j < n; j++)
-        if (p[j].fd >= 0 && p[j].revents)
-            (void)stream_read(&o->ranks[(j - 2) / 2].stream[(j - 2) % 2]);
-    sink_flush(&o->sink[0]);
-    sink_flush(&o->sink[1]);
+        if (p[j].fd >= 0 && p[j].revents
+            && sink_waiting(&o->sink[j % 2]) <= QUEUE_HIGH_BYTES)
+            (void)stream_read(&o->ranks[(j - 2) / 2].stream[j % 2]);
+    flush(o);
 }
 
 void output_rank_ended(struct output *o, uint32_t i)
 {
     for (int k = 0; k < 2; k++) {
         struct rank_stream *s = &o->ranks[i].stream[k];
-        size_t budget = 1 << 20; /* a child that lives on may write forever */
-        for (size_t n = 1; s->fd >= 0 && n && budget > n; budget -= n)
-            n = stream_read(s);
-        lines_end(&s->lines, put_line, s);
+        size_t budget = END_READ_BYTES;
+        if (stream_empty(s, &budget, QUEUE_END_BYTES))
+            lines_end(&s->lines, put_line, s);
     }
-    sink_flush(&o->sink[0]);
-    sink_flush(&o->sink[1]);
+    flush(o);
 }
 
-void output_finish(struct output *o, uint64_t deadline_ns)
+bool output_drain(struct output *o)
+{
+    bool is_empty = true;
+    for (uint32_t i = 0; i < o->n; i++)
+        for (int k = 0; k < 2; k++) {
+            struct rank_stream *s = &o->ranks[i].stream[k];
+            if (!o->is_draining)
+                s->n_left = END_READ_BYTES;
+            if (stream_empty(s, &s->n_left, QUEUE_HIGH_BYTES))
+                stream_end(s);
+            else
+                is_empty = false;
+        }
+    o->is_draining = true;
+    flush(o);
+    return is_empty && !sink_waiting(&o->sink[0]) && !sink_waiting(&o->sink[1]);
+}
+
+static struct rank_stream *stream_of(struct output *o, uint32_t rank, int which)
 {
     for (uint32_t i = 0; i < o->n; i++)
-        output_rank_ended(o, i);
+        if (o->ranks[i].rank == rank)
+            return &o->ranks[i].stream[which];
+    return NULL;
+}
+
+/* Adds what waits in a sink to its ranks' losses, with the prefixes. */
+static void count_queue(struct output *o, int which)
+{
+    struct sink *sink = &o->sink[which];
+    for (size_t at = 0, n; at < sink->queue.n; at += n) {
+        const char *line = sink->queue.p + at;
+        const char *end = memchr(line, '\n', sink->queue.n - at);
+        const char *rank = memchr(line, '[', sink->queue.n - at); /* no '[' in a time */
+        n = end ? (size_t)(end - line) + 1 : sink->queue.n - at;
+        size_t n_sent = sink->n_sent > at ? sink->n_sent - at : 0;
+        struct rank_stream *s =
+            rank ? stream_of(o, (uint32_t)strtoul(rank + 1, NULL, 10), which) : NULL;
+        if (s && n_sent < n)
+            s->n_lost += n - n_sent;
+    }
+}
+
+void output_tell_lost(struct output *o)
+{
     for (int k = 0; k < 2; k++)
-        while (o->sink[k].queue.n && fd_wait(o->sink[k].fd, POLLOUT, deadline_ns) > 0)
-            sink_flush(&o->sink[k]);
+        count_queue(o, k);
+    for (uint32_t i = 0; i < o->n; i++)
+        for (int k = 0; k < 2; k++) {
+            struct rank_stream *s = &o->ranks[i].stream[k];
+            int unread = 0;
+            if (s->fd >= 0 && ioctl(s->fd, FIONREAD, &unread) == 0 && unread > 0)
+                s->n_lost += (size_t)unread;
+            /* where nobody takes our stderr either, there is nobody to tell */
+            if (s->n_lost && sink_ready(&o->sink[1]))
+                log_warn("output dropped, its reader is too slow",
+                         "rank=%u stream=%s bytes=%zu", o->ranks[i].rank,
+                         k ? "stderr" : "stdout", s->n_lost);
+        }
 }

@@ -15,13 +15,16 @@
 struct sink { /* our own stdout or stderr; never blocks the loop */
     int fd;
     bool is_pipe, is_broken;
-    struct strbuf queue;
+    struct strbuf queue; /* whole lines, each with its prefix */
+    size_t n_sent;       /* of the queue's first bytes */
 };
 
 struct rank_stream {
     int fd;      /* our end of the rank's pipe, -1 when closed */
     int file_fd; /* --output-filename, -1: none */
     struct lines lines;
+    size_t n_left; /* while draining: what may still be read */
+    size_t n_lost; /* bytes that nobody will see */
     struct rank_output *rank;
 };
 struct rank_output {
@@ -34,7 +37,7 @@ struct output {
     struct sink sink[2];
     struct rank_output *ranks;
     uint32_t n;
-    bool with_timestamp;
+    bool with_timestamp, is_draining;
 };
 
 struct output_config {
@@ -56,7 +59,10 @@ nfds_t output_pollfds(const struct output *o, struct pollfd *p);
 void output_serve(struct output *o, const struct pollfd *p, nfds_t n);
 /* A rank has ended: reads what its pipes hold now and ends a line without newline. */
 void output_rank_ended(struct output *o, uint32_t i);
-/* Reads and writes out what is left, at most until the deadline. */
-void output_finish(struct output *o, uint64_t deadline_ns);
+/* All ranks have ended: reads and writes what can be now. True when nothing is left;
+ * else call again when output_pollfds says so. */
+bool output_drain(struct output *o);
+/* The end: one warning for each stream whose bytes were not all written. */
+void output_tell_lost(struct output *o);
 
 #endif

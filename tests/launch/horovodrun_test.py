@@ -245,6 +245,51 @@ def test_a_reader_that_is_slow_holds_the_ranks_but_not_the_launcher(folder):
     os.close(ours)
 
 
+def test_a_slow_reader_gets_everything_after_the_ranks_have_ended(folder):
+    ours, theirs = os.pipe()
+    program = start(
+        folder, "-np", "1", "sh", "-c", f"echo $$ > {folder}/pid; seq 1 10000; exit 5", stdout=theirs
+    )
+    os.close(theirs)
+    wait_until(
+        "the rank has ended", lambda: read(f"{folder}/pid") and not is_alive(int(read(f"{folder}/pid")))
+    )
+    try:
+        raise AssertionError(f"it did not wait for its reader: {program.process.wait(2.5)}")
+    except subprocess.TimeoutExpired:
+        pass
+    with open(ours, encoding="ascii") as pipe:
+        same(pipe.read(), "".join(f"[0]<stdout>:{i}\n" for i in range(1, 10001)))
+    same(program.end(), 5)
+    assert "dropped" not in program.err, program.err
+
+
+def test_output_that_a_signal_cuts_off_is_told_by_rank(folder):
+    ours, theirs = os.pipe()
+    program = start(
+        folder,
+        "-np",
+        "2",
+        "sh",
+        "-c",
+        f"echo $$ > {folder}/pid.$HOROVOD_RANK; seq -f line-%g 1 $((5000 - 2000 * HOROVOD_RANK))",
+        stdout=theirs,
+    )
+    os.close(theirs)
+    pids = [f"{folder}/pid.{i}" for i in range(2)]
+    wait_until("the ranks have ended", lambda: all(read(p) and not is_alive(int(read(p))) for p in pids))
+    program.signal(signal.SIGTERM)
+    same(program.end(), 143)
+    with open(ours, encoding="ascii") as pipe:
+        got = pipe.read()
+    for rank, n in (0, 5000), (1, 3000):
+        whole = sum(len(f"[{rank}]<stdout>:line-{i}\n") for i in range(1, n + 1))
+        here = sum(len(s) for s in re.split(r"(?<=\n)", got) if s.startswith(f"[{rank}]"))
+        told = re.search(rf"output dropped.* rank={rank} stream=stdout bytes=(\d+)", program.err)
+        same((int(told[1]) if told else 0) + here, whole, f"rank {rank}: told and written:\n{program.err}")
+    has(program.err, "output dropped")
+
+
 def test_a_reader_that_went_away_does_not_end_the_training(folder):
     ours, theirs = os.pipe()
     os.close(ours)
