@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The loop that carries plans out.
  *
- *   POST 201                      the store expects it
- *   POST 409 AlreadyExists -> GET owner is this job's uid: as if created (we were here
- * before) else: NameTaken, tried again; whoever owns it is left alone POST 400 413 422
- * InvalidPodTemplate: the job fails with the server's sentence DELETE 200 404 409 gone,
- * or another pod of that name: nothing left to do anything else CreateFailed /
- * DeleteFailed, tried again with back-off
+ *   POST 201                   the store expects it
+ *   POST 409, GET 200          AlreadyExists. The owner is this job's uid: as if
+ * created (we were here before); else NameTaken, tried again, and whoever owns it is
+ * left alone POST 400 413 422           InvalidPodTemplate: the job fails with the
+ * server's sentence DELETE 200 404 409         gone, or another pod of that name:
+ * nothing left to do GET of an expected worker  404, or another's pod of that name: the
+ * store misses it; anything else, no answer too, says nothing against it anything else
+ * CreateFailed / DeleteFailed, tried again with back-off
  *
  * Bodies are rendered one at a time, just before they are sent: a thousand workers do
  * not need a thousand pods in memory. Pods are created with strict field validation, so
@@ -57,6 +59,7 @@ static enum kube_kind kind_of(enum verb v)
         return KUBE_SERVICE;
     case VERB_CREATE_WORKER:
     case VERB_DELETE_WORKER:
+    case VERB_LOOK_WORKER:
         return KUBE_POD;
     }
     return KUBE_POD;
@@ -74,6 +77,7 @@ name_of(const struct apply *a, const struct action *x, char ret[OBJECT_NAME_SIZE
         return;
     case VERB_CREATE_WORKER:
     case VERB_DELETE_WORKER:
+    case VERB_LOOK_WORKER:
         object_worker_name(a->job, x->index, ret);
         return;
     }
@@ -119,6 +123,7 @@ static void confirm(const struct step *s)
         store_have_service(a->op->store, a->key, a->job->uid);
         return;
     case VERB_CREATE_WORKER:
+    case VERB_LOOK_WORKER:
         store_expect_worker(a->op->store, a->key, a->job->uid, s->action->index,
                             clock_now_ns());
         return;
@@ -142,26 +147,40 @@ static const char *owner_uid(const struct node *object)
     return uid;
 }
 
-static void check_owner(struct step *s, const struct kube_reply *r)
+enum whose { WHOSE_OURS, WHOSE_ANOTHERS, WHOSE_UNREADABLE };
+
+static enum whose whose_is(const struct apply *a, const struct kube_reply *r)
 {
     struct arena arena;
     struct node *object = NULL;
     const char *uid;
+    enum whose w = WHOSE_UNREADABLE;
 
     arena_init(&arena, MAX_BODY_ARENA);
-    if (json_read(&arena, r->body, r->n, &object, NULL) < 0) {
-        trouble(s->a, TROUBLE_RETRY, "CreateFailed", s->action,
-                "the API server's answer is not JSON");
-    } else {
+    if (json_read(&arena, r->body, r->n, &object, NULL) == 0) {
         uid = owner_uid(object);
-        if (uid && strcmp(uid, s->a->job->uid) == 0)
-            confirm(s);
-        else
-            trouble(s->a, TROUBLE_RETRY, "NameTaken", s->action,
-                    "exists and does not belong to this job; delete it, or give the "
-                    "job another name");
+        w = uid && strcmp(uid, a->job->uid) == 0 ? WHOSE_OURS : WHOSE_ANOTHERS;
     }
     arena_release(&arena);
+    return w;
+}
+
+static void check_owner(const struct step *s, const struct kube_reply *r)
+{
+    switch (whose_is(s->a, r)) {
+    case WHOSE_OURS:
+        confirm(s);
+        return;
+    case WHOSE_ANOTHERS:
+        trouble(s->a, TROUBLE_RETRY, "NameTaken", s->action,
+                "exists and does not belong to this job; delete it, or give the job "
+                "another name");
+        return;
+    case WHOSE_UNREADABLE:
+        trouble(s->a, TROUBLE_RETRY, "CreateFailed", s->action,
+                "the API server's answer is not JSON");
+        return;
+    }
 }
 
 static void on_existing(void *arg, const struct kube_reply *r)
@@ -175,21 +194,41 @@ static void on_existing(void *arg, const struct kube_reply *r)
     step_done(s);
 }
 
-static void get_existing(struct step *s)
+/* No answer is no news: the worker stays expected, and is asked for again later. */
+static void on_looked(void *arg, const struct kube_reply *r)
+{
+    struct step *s = arg;
+    struct apply *a = s->a;
+
+    if (r->answer.cls == ANSWER_NOT_FOUND
+        || (r->answer.cls == ANSWER_OK && whose_is(a, r) == WHOSE_ANOTHERS))
+        store_miss_worker(a->op->store, a->key, a->job->uid, s->action->index);
+    else
+        confirm(s);
+    step_done(s);
+}
+
+static int get(struct step *s, kube_done_fn done, struct err *err)
 {
     struct apply *a = s->a;
     char name[OBJECT_NAME_SIZE];
-    struct err err = ERR_INIT;
     struct kube_request rq = {.method = "GET",
                               .kind = kind_of(s->action->verb),
                               .ns = a->job->ns,
                               .name = name,
-                              .done = on_existing,
+                              .done = done,
                               .arg = s};
 
     name_of(a, s->action, name);
-    if (kube_submit(a->op->kube, &rq, &err) < 0) {
-        trouble(a, TROUBLE_RETRY, "CreateFailed", s->action, err.text);
+    return kube_submit(a->op->kube, &rq, err);
+}
+
+static void get_existing(struct step *s)
+{
+    struct err err = ERR_INIT;
+
+    if (get(s, on_existing, &err) < 0) {
+        trouble(s->a, TROUBLE_RETRY, "CreateFailed", s->action, err.text);
         step_done(s);
     }
 }
@@ -258,6 +297,8 @@ static struct node *build_body(struct build *b,
         node_set_str(b, pre, "uid", x->uid);
         return o;
     }
+    case VERB_LOOK_WORKER: /* has none */
+        return NULL;
     }
     return NULL;
 }
@@ -295,14 +336,32 @@ static int submit(struct step *s, const struct strbuf *body, struct err *err)
     return kube_submit(s->a->op->kube, &rq, err);
 }
 
-static void start_step(struct apply *a, const struct action *x)
+/* Renders the body and sends it. */
+static int send(struct step *s, struct err *err)
 {
-    struct step *s = arena_alloc(a->arena, sizeof(*s));
-    struct err err = ERR_INIT;
     struct arena arena;
     struct build b = {.arena = &arena};
     struct strbuf body;
     struct node *o;
+    int rc;
+
+    arena_init(&arena, MAX_BODY_ARENA);
+    strbuf_init(&body, MAX_BODY_BYTES);
+    o = build_body(&b, s->a, s->action, err);
+    if (o)
+        json_write(o, &body);
+    rc = o ? submit(s, &body, err) : (err->code ? err->code : -ENOMEM);
+    if (body.p)
+        explicit_bzero(body.p, body.n);
+    strbuf_release(&body);
+    arena_release(&arena);
+    return rc;
+}
+
+static void start_step(struct apply *a, const struct action *x)
+{
+    struct step *s = arena_alloc(a->arena, sizeof(*s));
+    struct err err = ERR_INIT;
     int rc;
 
     if (!s) {
@@ -310,23 +369,14 @@ static void start_step(struct apply *a, const struct action *x)
         return;
     }
     *s = (struct step){.a = a, .action = x};
-    arena_init(&arena, MAX_BODY_ARENA);
-    strbuf_init(&body, MAX_BODY_BYTES);
-    o = build_body(&b, a, x, &err);
-    if (o)
-        json_write(o, &body);
     a->n_open++;
-    rc = o ? submit(s, &body, &err) : (err.code ? err.code : -ENOMEM);
+    rc = x->verb == VERB_LOOK_WORKER ? get(s, on_looked, &err) : send(s, &err);
     if (rc < 0) {
         trouble(a, rc == -EINVAL ? TROUBLE_REJECTED : TROUBLE_RETRY,
                 rc == -EINVAL ? "InvalidSpec" : "CreateFailed", x,
                 err.code ? err.text : "out of memory");
         a->n_open--;
     }
-    if (body.p)
-        explicit_bzero(body.p, body.n);
-    strbuf_release(&body);
-    arena_release(&arena);
 }
 
 static void pump(struct apply *a)

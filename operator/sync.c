@@ -240,12 +240,7 @@ static void on_applied(void *arg, const struct outcome *outcome)
         finish(s, "out of memory");
         return;
     }
-    if (s->plan.requeue_ms == 0) {
-        for (uint32_t i = 0; i < seen.n; i++) {
-            if (seen.w[i].state == WORKER_EXPECTED)
-                s->plan.requeue_ms = EXPECT_TIMEOUT_MS;
-        }
-    }
+    s->plan.requeue_ms = plan_requeue_ms(&seen, &s->verdict);
     s->status = node_equal(status, s->job.status) ? NULL : status;
     tell_events(s);
 }
@@ -277,6 +272,17 @@ static int check_spec(struct sync *s)
     return 0;
 }
 
+static void tell_overdue(const struct sync *s)
+{
+    unsigned n = 0;
+
+    for (size_t i = 0; i < s->plan.n; i++)
+        n += s->plan.v[i].verb == VERB_LOOK_WORKER;
+    if (n > 0)
+        log_warn("the watch has not shown created pods, asking for each",
+                 "job=%s pods=%u", s->key, n);
+}
+
 static int decide(struct sync *s)
 {
     struct observed seen;
@@ -292,6 +298,8 @@ static int decide(struct sync *s)
     }
     if (rc == 0 && !s->is_refused)
         rc = plan_make(&s->job, &seen, &s->verdict, &s->arena, &s->plan);
+    if (rc == 0)
+        tell_overdue(s);
     return rc;
 }
 

@@ -9,7 +9,11 @@
 #include "operator/core/pod.h"
 
 /* ABSENT --POST answered 201--> EXPECTED --watch--> SEEN --watch--> GONE
- *    '-------------------watch------------------------^                    */
+ *   ^ '-------------------watch-----------------------^
+ *   '----GET answered 404---------'
+ *
+ * Silence proves nothing: an expectation ends only when the watch shows the pod or the
+ * API server, asked for it, says that it is not there. */
 enum worker_state {
     WORKER_ABSENT,   /* not there as far as we know */
     WORKER_EXPECTED, /* we created it; the watch has not told us yet */
@@ -19,6 +23,7 @@ enum worker_state {
 
 struct worker {
     enum worker_state state;
+    bool is_overdue;       /* EXPECTED for so long that the API server is to be asked */
     const struct pod *pod; /* SEEN: now; GONE: as last seen; else NULL */
 };
 

@@ -4,8 +4,13 @@
  *   job being deleted                  nothing: garbage collection does it
  *   stored status says finished        clean up pods by runPolicy.cleanPodPolicy
  *   verdict finished, not yet stored   nothing: the verdict is stored first, because
- * clean-up removes what it was derived from not all objects made               Secret
- * and Service, then all missing workers at once else nothing to do but to watch
+ *                                      clean-up removes what it was derived from
+ *   not all objects made               Secret and Service, then all missing workers
+ *                                      at once
+ *   else                               nothing to do but to watch
+ *
+ * Of a job that is not finished, a worker whose creation the watch has not shown for
+ * long is asked for: only the answer may end the expectation.
  *
  * A restart at any point comes back to the same plan less what was done. Pure. */
 #include "operator/core/plan.h"
@@ -19,7 +24,8 @@ const char *verb_name(enum verb v)
     static const char *const names[] = {[VERB_CREATE_SECRET] = "create secret",
                                         [VERB_CREATE_SERVICE] = "create service",
                                         [VERB_CREATE_WORKER] = "create worker",
-                                        [VERB_DELETE_WORKER] = "delete worker"};
+                                        [VERB_DELETE_WORKER] = "delete worker",
+                                        [VERB_LOOK_WORKER] = "look for worker"};
 
     return names[v];
 }
@@ -80,6 +86,23 @@ static void plan_create(const struct observed *seen, struct plan *p)
     }
 }
 
+uint64_t plan_requeue_ms(const struct observed *seen, const struct verdict *v)
+{
+    for (uint32_t i = 0; i < seen->n && !v->was_finished; i++) {
+        if (seen->w[i].state == WORKER_EXPECTED)
+            return EXPECT_LOOK_MS;
+    }
+    return 0;
+}
+
+static void plan_look(const struct observed *seen, struct plan *p)
+{
+    for (uint32_t i = 0; i < seen->n; i++) {
+        if (seen->w[i].is_overdue)
+            add(p, VERB_LOOK_WORKER, 0, i, NULL);
+    }
+}
+
 int plan_make(const struct job *job,
               const struct observed *seen,
               const struct verdict *v,
@@ -96,12 +119,11 @@ int plan_make(const struct job *job,
     }
     if (v->was_finished && plan_cleanup(job, seen, a, &p) < 0)
         return -ENOMEM;
+    if (v->state == STATE_PENDING || v->state == STATE_RUNNING)
+        plan_look(seen, &p);
     if (!v->was_finished && v->state == STATE_PENDING && !v->is_created)
         plan_create(seen, &p);
-    for (uint32_t i = 0; i < seen->n; i++) {
-        if (seen->w[i].state == WORKER_EXPECTED)
-            p.requeue_ms = EXPECT_TIMEOUT_MS;
-    }
+    p.requeue_ms = plan_requeue_ms(seen, v);
     *ret = p;
     return 0;
 }

@@ -12,7 +12,8 @@ enum verb {
     VERB_CREATE_SECRET,
     VERB_CREATE_SERVICE,
     VERB_CREATE_WORKER,
-    VERB_DELETE_WORKER
+    VERB_DELETE_WORKER,
+    VERB_LOOK_WORKER /* is it still there? The watch has not shown it */
 };
 const char *verb_name(enum verb v); /* "create secret", ... */
 
@@ -31,8 +32,11 @@ struct plan {
                             not */
 };
 
-#define EXPECT_TIMEOUT_MS                                                              \
-    60000 /* a created pod that no watch showed by then is absent */
+#define EXPECT_LOOK_MS                                                                 \
+    10000 /* a created pod that no watch showed is asked for so often */
+
+/* When to look again though nothing happens: while a pod is expected; 0: need not. */
+uint64_t plan_requeue_ms(const struct observed *seen, const struct verdict *v);
 
 int plan_make(const struct job *job,
               const struct observed *seen,

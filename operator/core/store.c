@@ -12,7 +12,10 @@
  *  2. A pod is matched to a job by name and by the uid in its owner reference, never by
  * label alone.
  *  3. A job's version never goes back: the answer to a status patch may overtake the
- * watch. Called by watch.c (writes) and reconcile.c (reads). */
+ * watch.
+ *  4. A pod that we created is absent only when the API server has said so, never
+ * because the watch was silent (observed.h).
+ * Called by main.c (writes, from the watches), apply.c and sync.c. */
 #include "operator/core/store.h"
 
 #include <errno.h>
@@ -27,7 +30,7 @@
 #include "runtime/base/mem.h"
 
 #define MAX_OBJECT_BYTES (4u << 20)
-#define NS_PER_MS_       1000000ull
+#define LOOK_NS          (EXPECT_LOOK_MS * 1000000ull)
 
 struct note {
     uint64_t expected_ns; /* 0: not expected */
@@ -433,9 +436,9 @@ static struct worker look(const struct store *s,
         return (struct worker){.state = WORKER_SEEN, .pod = &e->pod};
     if (note && note->gone)
         return (struct worker){.state = WORKER_GONE, .pod = note->gone};
-    if (note && note->expected_ns
-        && now_ns - note->expected_ns < EXPECT_TIMEOUT_MS * NS_PER_MS_)
-        return (struct worker){.state = WORKER_EXPECTED};
+    if (note && note->expected_ns)
+        return (struct worker){.state = WORKER_EXPECTED,
+                               .is_overdue = now_ns - note->expected_ns >= LOOK_NS};
     return (struct worker){.state = WORKER_ABSENT};
 }
 
@@ -471,6 +474,17 @@ void store_expect_worker(
 
     if (note && !note->gone)
         note->expected_ns = now_ns ? now_ns : 1;
+}
+
+void store_miss_worker(struct store *s,
+                       const char *key,
+                       const char *uid,
+                       uint32_t index)
+{
+    struct job_entry *j = entry_of(s, key, uid);
+
+    if (j && index < j->n_notes)
+        j->note[index].expected_ns = 0;
 }
 
 void store_have_secret(struct store *s, const char *key, const char *uid)

@@ -58,9 +58,14 @@ int store_observe(struct store *s,
                   struct arena *a,
                   struct observed *ret);
 /* The API server has told us that it exists; no-op when the job is not there any more.
- */
+ * A worker stays expected until the watch shows it, or until store_miss_worker: the API
+ * server has told us that it does not exist. */
 void store_expect_worker(
     struct store *s, const char *key, const char *uid, uint32_t index, uint64_t now_ns);
+void store_miss_worker(struct store *s,
+                       const char *key,
+                       const char *uid,
+                       uint32_t index);
 void store_have_secret(struct store *s, const char *key, const char *uid);
 void store_have_service(struct store *s, const char *key, const char *uid);
 

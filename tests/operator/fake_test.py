@@ -290,6 +290,34 @@ def a_silent_watch_is_taken_for_dead() -> None:
 
 
 @suite.test
+def a_pod_that_no_watch_shows_is_asked_for_and_not_taken_for_deleted() -> None:
+    late = [True]
+
+    def hook(w, h, method, plural, query):
+        if plural == "pods" and "watch" in query and late:
+            w.fake.begin_watch(h)
+            while late and not w.fake.stopping:  # alive, and has nothing to tell
+                place = {"kind": "Pod", "metadata": {"resourceVersion": query["resourceVersion"]}}
+                w.fake.event(h, "BOOKMARK", place)
+                with w.fake.changed:
+                    w.fake.changed.wait(0.2)
+            w.fake.chunk(h, b"")
+            return True
+        return False
+
+    with World(hook, jobs=2) as w:
+        wait("pods", lambda: w.fake.count("POST", "pods") == 4)
+        w.fake.put("pods", w.fake.objects["pods"]["ns/j1-worker-1"], "DELETED")
+        wait("j1 knows of its loss", lambda: w.state("j1") == "Failed")
+        failed = condition(w.fake.objects["horovodjobs"]["ns/j1"]["status"], "Failed")
+        expect(failed["reason"] == "WorkerDeleted", "because the API server said so", failed)
+        wait("j0's pods were asked for", lambda: w.fake.count("GET", "pods", False) >= 5)
+        expect(w.state() == "Pending", "j0 waits on", w.state())
+        late.clear()
+        w.goes_on()
+
+
+@suite.test
 def a_garbled_event_and_a_nameless_pod_stop_nothing() -> None:
     sent = []
 

@@ -4,9 +4,10 @@
  *   tests/golden/plan/CASE/{job.yaml, observed.json} -> plan.txt, status.json
  *   tests/golden/objects/CASE/job.yaml               -> objects.json
  *
- * observed.json: {"now": s, "workers": ["absent" | "expected" | POD | {"gone": POD},
- * ...], "secret": bool, "service": bool, "outcome": {"trouble", "reason", "message"}}.
- * GOLDEN_UPDATE=1 writes what comes out; look at the diff before you commit it. */
+ * observed.json: {"now": s, "workers": ["absent" | "expected" | "overdue" | POD |
+ * {"gone": POD}, ...], "secret": bool, "service": bool, "outcome": {"trouble",
+ * "reason", "message"}}. GOLDEN_UPDATE=1 writes what comes out; look at the diff before
+ * you commit it. */
 #include <dirent.h>
 #include <errno.h>
 #include <setjmp.h>
@@ -95,7 +96,8 @@ static void load_worker(const struct node *w, struct arena *a, struct worker *re
 
     *ret = (struct worker){.state = WORKER_ABSENT};
     if (w->type == NODE_STRING) {
-        if (strcmp(w->u.s, "expected") == 0)
+        ret->is_overdue = strcmp(w->u.s, "overdue") == 0;
+        if (ret->is_overdue || strcmp(w->u.s, "expected") == 0)
             ret->state = WORKER_EXPECTED;
         else
             assert_string_equal(w->u.s, "absent");
@@ -155,7 +157,7 @@ static void print_plan(const struct fixture *f,
         const struct action *x = &p->v[i];
 
         strbuf_printf(out, "%u      %s", x->stage, verb_name(x->verb));
-        if (x->verb == VERB_CREATE_WORKER || x->verb == VERB_DELETE_WORKER)
+        if (x->verb != VERB_CREATE_SECRET && x->verb != VERB_CREATE_SERVICE)
             strbuf_printf(out, " %u", x->index);
         strbuf_printf(out, "%s%s\n", x->uid ? " uid=" : "", x->uid ? x->uid : "");
     }

@@ -120,10 +120,10 @@ static void pods_of_another_uid_are_not_seen(void **state)
     assert_int_equal(store_observe(w->s, "ns/demo", &w->job, 1, &w->a, &seen), -ENOENT);
 }
 
-static void a_created_pod_is_expected_for_a_while(void **state)
+static void a_created_pod_is_expected_until_it_is_missed(void **state)
 {
     struct world *w = *state;
-    uint64_t timeout_ns = EXPECT_TIMEOUT_MS * 1000000ull;
+    uint64_t look_ns = EXPECT_LOOK_MS * 1000000ull;
 
     assert_int_equal(put_job(w, "u1", 1), 0);
     store_expect_worker(w->s, "ns/demo", "u1", 1, SECOND_NS);
@@ -133,7 +133,17 @@ static void a_created_pod_is_expected_for_a_while(void **state)
     assert_int_equal(observe(w, 2 * SECOND_NS).w[1].state, WORKER_EXPECTED);
     assert_true(observe(w, 2 * SECOND_NS).has_secret);
     assert_false(observe(w, 2 * SECOND_NS).has_service);
-    assert_int_equal(observe(w, SECOND_NS + timeout_ns).w[1].state, WORKER_ABSENT);
+    assert_false(observe(w, 2 * SECOND_NS).w[1].is_overdue);
+    assert_true(observe(w, SECOND_NS + look_ns).w[1].is_overdue);
+    assert_int_equal(observe(w, 9999 * look_ns).w[1].state, WORKER_EXPECTED);
+    store_expect_worker(w->s, "ns/demo", "u1", 1, look_ns); /* asked for: it is there */
+    assert_false(observe(w, SECOND_NS + look_ns).w[1].is_overdue);
+    store_miss_worker(w->s, "ns/demo", "other", 1);
+    store_miss_worker(w->s, "ns/demo", "u1", 7);
+    assert_int_equal(observe(w, 2 * look_ns).w[1].state, WORKER_EXPECTED);
+    store_miss_worker(w->s, "ns/demo", "u1", 1);
+    assert_int_equal(observe(w, 2 * look_ns).w[1].state, WORKER_ABSENT);
+    store_expect_worker(w->s, "ns/demo", "u1", 1, SECOND_NS);
     assert_int_equal(put_job(w, "u2", 2), 0); /* notes belong to one uid */
     w->job.uid = "u2";
     assert_int_equal(observe(w, 2 * SECOND_NS).w[1].state, WORKER_ABSENT);
@@ -218,8 +228,8 @@ int main(void)
                                         setup, teardown),
         cmocka_unit_test_setup_teardown(pods_of_another_uid_are_not_seen, setup,
                                         teardown),
-        cmocka_unit_test_setup_teardown(a_created_pod_is_expected_for_a_while, setup,
-                                        teardown),
+        cmocka_unit_test_setup_teardown(a_created_pod_is_expected_until_it_is_missed,
+                                        setup, teardown),
         cmocka_unit_test_setup_teardown(a_dropped_pod_is_remembered_as_gone, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(a_relist_drops_what_it_does_not_have, setup,
