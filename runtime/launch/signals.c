@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One signalfd instead of handlers: the loop hears of signals in order and between two
  * steps. As PID 1 of a pod the kernel drops signals without handler, but not blocked
- * ones, so this works there too. Called by engine.c, agent.c and horovodrun.c. */
+ * ones, so this works there too. What nohup or a script's "&" had ignored is neither
+ * blocked nor forwarded: the kernel goes on to drop it, for us and for the ranks that
+ * inherit it. Called by engine.c, agent.c and horovodrun.c. */
 #include "runtime/launch/signals.h"
 
 #include <errno.h>
@@ -16,13 +18,24 @@
 static const int taken[] = {SIGCHLD, SIGTERM, SIGINT, SIGHUP,
                             SIGQUIT, SIGUSR1, SIGUSR2};
 
+/* A blocked signal is queued for a signalfd even while it is ignored, so an ignored one
+ * must not be blocked. SIGTERM is taken always: a job must be stoppable. */
+static bool stays_ignored(int sig)
+{
+    struct sigaction a;
+    return (sig == SIGHUP || sig == SIGINT || sig == SIGQUIT)
+           && sigaction(sig, NULL, &a) == 0 && !(a.sa_flags & SA_SIGINFO)
+           && a.sa_handler == SIG_IGN;
+}
+
 int signals_init(struct signals *s, struct err *err)
 {
     sigset_t set;
     memset(s, 0, sizeof(*s));
     sigemptyset(&set);
     for (size_t i = 0; i < ARRAY_LEN(taken); i++)
-        sigaddset(&set, taken[i]);
+        if (!stays_ignored(taken[i]))
+            sigaddset(&set, taken[i]);
     (void)signal(SIGCHLD, SIG_DFL); /* inherited SIG_IGN would lose exit codes */
     (void)signal(SIGPIPE, SIG_IGN);
     if (sigprocmask(SIG_BLOCK, &set, &s->before) < 0)

@@ -15,8 +15,8 @@ struct signals {
 };
 
 /* Blocks SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1 and SIGUSR2 in this and all
- * later threads and ignores SIGPIPE. Call before any thread is made. A signal that was
- * ignored when we were started (nohup) stays ignored. */
+ * later threads and ignores SIGPIPE. Call before any thread is made. SIGHUP, SIGINT and
+ * SIGQUIT stay ignored if they were when we were started (nohup). */
 int signals_init(struct signals *s, struct err *err);
 void signals_release(struct signals *s);
 int signals_next(struct signals *s); /* 0 when none waits */

@@ -394,6 +394,35 @@ def test_ctrl_c_is_forwarded_and_ranks_may_clean_up(folder):
     has(program.err, "horovodrun: stopped by SIGINT")
 
 
+def test_what_nohup_ignored_stays_ignored_in_launcher_and_ranks(folder):
+    ignored = signal.SIGHUP, signal.SIGINT, signal.SIGQUIT
+
+    def ignore():
+        for number in ignored:
+            signal.signal(number, signal.SIG_IGN)
+
+    program = start(
+        folder,
+        "-np",
+        "2",
+        "bash",
+        "-c",
+        f'trap "echo heard" HUP INT QUIT; : > {folder}/up.$HOROVOD_RANK; '
+        f"while [ ! -e {folder}/go ]; do sleep 0.01; done; grep SigIgn /proc/self/status",
+        preexec_fn=ignore,
+    )
+    wait_until("ranks are up", lambda: all(os.path.exists(f"{folder}/up.{i}") for i in range(2)))
+    for number in ignored:
+        program.signal(number)
+    open(f"{folder}/go", "w", encoding="ascii").close()
+    same(program.end(), 0)
+    assert "heard" not in program.out, program.out
+    masks = re.findall(r"SigIgn:\s+([0-9a-f]+)", program.out)
+    same(len(masks), 2)
+    for number in ignored:
+        assert all(int(mask, 16) >> (number - 1) & 1 for mask in masks), f"{number} in {masks}"
+
+
 def test_a_second_ctrl_c_kills(folder):
     program = start(
         folder,
