@@ -31,6 +31,8 @@
 static const uint64_t NAP_MIN_NS = 500000, NAP_MAX_NS = 50 * NS_PER_MS;
 static const uint64_t SPIN_NS = 100000, SPIN_CROWDED_NS = 20000;
 static const uint64_t FOREVER_NS = 3600 * NS_PER_S;
+static const char SHUT_DOWN_HERE[] =
+    "Horovod has been shut down: this rank called shutdown()";
 
 static struct timespec to_timespec(uint64_t ns)
 {
@@ -70,10 +72,30 @@ void coordinator_wake_sleepers(struct coordinator *co)
     (void)pthread_mutex_unlock(&co->lock);
 }
 
+/* The pump in the seat may have swallowed the wake-up of a submission that came after
+ * the step had looked, and a step may have brought the next date forward: whoever
+ * blocks for frames beside us must look again. */
+static void wake_poller(struct coordinator *co)
+{
+    if (atomic_load(&co->n_polling) > 0
+        && (atomic_load(&co->queue.n_new) > 0
+            || atomic_load(&co->next_ns) < atomic_load(&co->poll_until_ns)))
+        control_wake(co->control);
+}
+
+static void say_goodbye(struct coordinator *co);
+
 static void seat_leave(struct coordinator *co)
 {
+    int free_seat = 0;
+
     atomic_store(&co->seat, 0);
+    if (atomic_load(&co->is_abandoned)
+        && atomic_compare_exchange_strong(&co->seat, &free_seat, 1))
+        say_goodbye(
+            co); /* for the one who could not wait for us; the seat stays taken */
     coordinator_wake_sleepers(co);
+    wake_poller(co);
 }
 
 /* Until op (may be NULL) has ended, the seat is free, or the deadline. */
@@ -98,6 +120,7 @@ static void block_for_frames(struct coordinator *co, uint64_t deadline_ns)
 {
     struct epoll_event ev;
 
+    atomic_store(&co->poll_until_ns, deadline_ns);
     atomic_fetch_add(&co->n_polling, 1);
     if (atomic_load(&co->queue.n_new) == 0)
         (void)epoll_wait(control_epoll_fd(co->control), &ev, 1,
@@ -388,6 +411,16 @@ static bool seat_take_for_good(struct coordinator *co, uint64_t deadline_ns)
     return true;
 }
 
+/* In the seat, for good: the end of this rank's part. */
+static void say_goodbye(struct coordinator *co)
+{
+    if (!is_over(co)) {
+        control_leave(co->control, co->leave_why);
+        atomic_store(&co->life, LIFE_DOWN);
+    }
+    step_fail_all(co, HVD_PRECONDITION, SHUT_DOWN_HERE);
+}
+
 bool coordinator_leave(struct coordinator *co,
                        enum leave_reason why,
                        uint64_t deadline_ns)
@@ -398,10 +431,16 @@ bool coordinator_leave(struct coordinator *co,
     struct err cause = ERR_INIT;
     int life;
 
-    tensor_queue_close(&co->queue, HVD_PRECONDITION,
-                       "Horovod has been shut down: this rank called shutdown()");
-    if (!seat_take_for_good(co, talk_until))
+    tensor_queue_close(&co->queue, HVD_PRECONDITION, SHUT_DOWN_HERE);
+    co->leave_why = why;
+    if (!seat_take_for_good(co, talk_until)) {
+        int free_seat = 0;
+
+        atomic_store(&co->is_abandoned, true);
+        if (atomic_compare_exchange_strong(&co->seat, &free_seat, 1))
+            say_goodbye(co);
         return false;
+    }
     life = (int)life_next((enum life)atomic_load(&co->life), LIFE_EV_LEAVE);
     atomic_store(&co->life, life);
     control_leave(co->control, why);
@@ -412,8 +451,7 @@ bool coordinator_leave(struct coordinator *co,
     if (!is_over(co))
         atomic_store(&co->life,
                      LIFE_DOWN); /* nobody answers: the end comes without an echo */
-    step_fail_all(co, HVD_PRECONDITION,
-                  "Horovod has been shut down: this rank called shutdown()");
+    step_fail_all(co, HVD_PRECONDITION, SHUT_DOWN_HERE);
     coordinator_wake_sleepers(co);
     return stop_thread(co, deadline_ns);
 }

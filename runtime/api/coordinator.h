@@ -43,9 +43,12 @@ struct coordinator {
     _Atomic int life;        /* enum life; written in the seat */
     _Atomic bool is_leaving; /* the seat is wanted for good */
     _Atomic bool is_hurried; /* leaving: the backend shall give up */
-    _Atomic int seat;        /* 1: taken */
+    _Atomic bool
+        is_abandoned; /* leaving took too long: who frees the seat says goodbye */
+    enum leave_reason leave_why; /* set before is_abandoned */
+    _Atomic int seat;            /* 1: taken */
     _Atomic uint32_t n_waiters, n_waits, n_polling, n_sleepers;
-    _Atomic uint64_t last_wait_ns, next_ns, nap_until_ns;
+    _Atomic uint64_t last_wait_ns, next_ns, nap_until_ns, poll_until_ns;
     pthread_mutex_t lock;        /* leaf lock of the two conditions */
     pthread_cond_t done_cond;    /* an op ended, or the seat is free */
     pthread_cond_t nap_cond;     /* the background thread shall look again */

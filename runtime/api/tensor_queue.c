@@ -104,8 +104,13 @@ struct op *tensor_queue_evict(struct tensor_queue *q)
     (void)pthread_mutex_lock(&q->lock);
     q->head = q->tail = NULL;
     atomic_store_explicit(&q->n_new, 0, memory_order_seq_cst);
-    for (size_t i = 0; i < q->names.n_buckets && !node; i++)
-        node = q->names.v[i];
+    if (q->evict_at >= q->names.n_buckets)
+        q->evict_at = 0; /* the table was empty, or has grown since */
+    while (q->evict_at < q->names.n_buckets && !node) {
+        node = q->names.v[q->evict_at];
+        if (!node)
+            q->evict_at++;
+    }
     if (node) {
         nametab_remove(&q->names, node);
         atomic_fetch_sub_explicit(&q->n_outstanding, 1, memory_order_seq_cst);

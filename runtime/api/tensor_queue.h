@@ -17,6 +17,7 @@ struct tensor_queue {
     char closed_text[MESSAGE_TEXT_MAX];
     _Atomic uint32_t n_new;         /* changes under the lock, read without */
     _Atomic uint32_t n_outstanding; /* likewise: entries of names */
+    size_t evict_at;                /* lock; buckets before it are empty */
 };
 
 void tensor_queue_init(struct tensor_queue *q);

@@ -64,7 +64,16 @@ static int read_place(struct world *w, struct meeting *meeting, struct err *err)
             "this network who guesses the job's parameters could join it",
             "launcher=%s", launcher_name(w->contract.launcher));
     }
-    return token_from_contract(&w->contract, &w->token, err);
+    if (w->contract.token_source != TOKEN_FD)
+        return token_from_contract(&w->contract, &w->token, err);
+    if (!meeting->has_token) {
+        r = token_from_contract(&w->contract, &meeting->token, err);
+        if (r < 0)
+            return r;
+        meeting->has_token = true;
+    }
+    w->token = meeting->token;
+    return 0;
 }
 
 /* --- meeting --- */
@@ -81,8 +90,11 @@ static void choose_place(struct meeting *m, const struct contract *c)
     if (is_same_place(m, c))
         return;
     rdv_server_stop(m->server);
-    *m = (struct meeting){
-        .port = c->rdv_port, .size = c->place.size, .generation = c->generation};
+    m->server = NULL;
+    m->port = c->rdv_port;
+    m->size = c->place.size;
+    m->generation = c->generation;
+    m->n_rounds = 0;
     (void)snprintf(m->host, sizeof(m->host), "%s", c->rdv_host);
 }
 

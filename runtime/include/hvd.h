@@ -153,8 +153,9 @@ hvd_barrier_async(const struct hvd_tensor *t, int process_set, hvd_handle *ret_h
 /* HVD_IN_PROGRESS, or the final status. Never blocks. */
 HVD_API int hvd_poll(hvd_handle h);
 /* Waits for the end; timeout_ms < 0: as long as it takes (the runtime's own failure
- * detection bounds it). HVD_TIMEOUT when the time is over. On failure hvd_last_error()
- * has the sentence. */
+ * detection bounds it). HVD_TIMEOUT when the time is over; a waiter that carries out a
+ * collective itself returns only after that one, however short timeout_ms is (a silent
+ * peer ends it by HVD_PEER_TIMEOUT). On failure hvd_last_error() has the sentence. */
 HVD_API int hvd_wait(hvd_handle h, int64_t timeout_ms);
 /* The output of an allgather that the runtime allocated; pointers valid until
  * hvd_release. shape has room for HVD_MAX_DIMS. HVD_IN_PROGRESS when not ended. */

@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Who drives the coordinator when, and that nobody waits for nothing: submissions
+ * beside a waiting thread, callbacks that hang in the way of shutdown, a token that can
+ * be read once. */
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+
+#include "runtime/base/sha256.h"
+#include "tests/unit/hvd_world.h"
+
+/* --- a submission beside a thread that leaves the seat --- */
+
+enum { ROUNDS = 1500 };
+static const uint64_t TOO_LATE_NS = 2 * NS_PER_S;
+
+struct pair {
+    pthread_barrier_t both;
+    bool is_late; /* a submission that only its poller cared for was not carried out */
+};
+
+static void *polling_thread(void *arg)
+{
+    struct pair *p = arg;
+    unsigned seed = 1;
+    float v = 1;
+
+    for (int i = 0; i < ROUNDS; i++) {
+        uint64_t until;
+        hvd_handle h;
+
+        (void)pthread_barrier_wait(&p->both);
+        for (int k = rand_r(&seed) % 1600; k > 0; k--)
+            __asm__ volatile(
+                ""); /* meets the other thread at another place each time */
+        CHECK_OK(sum_async("b", &v, 1, &h));
+        until = clock_now_ns() + TOO_LATE_NS;
+        while (hvd_poll(h) == HVD_IN_PROGRESS && !p->is_late) {
+            (void)sched_yield();
+            p->is_late = clock_now_ns() > until;
+        }
+        CHECK_OK(finish(h));
+        (void)pthread_barrier_wait(&p->both);
+    }
+    return NULL;
+}
+
+static void beside_body(int rank, int size)
+{
+    struct pair p = {.is_late = false};
+    pthread_t t;
+    float v = 1;
+
+    (void)rank;
+    (void)size;
+    CHECK_OK(hvd_init(NULL));
+    CHECK(pthread_barrier_init(&p.both, NULL, 2) == 0, "barrier");
+    CHECK(pthread_create(&t, NULL, polling_thread, &p) == 0, "thread");
+    for (int i = 0; i < ROUNDS; i++) {
+        /* Longer than the background thread's nap: it blocks for frames then. */
+        uint64_t until = clock_now_ns() + (p.is_late ? 0 : 1200000);
+
+        while (clock_now_ns() < until)
+            (void)sched_yield();
+        (void)pthread_barrier_wait(&p.both);
+        CHECK_OK(sum_now("a", &v, 1));
+        (void)pthread_barrier_wait(&p.both);
+    }
+    (void)pthread_join(t, NULL);
+    CHECK(!p.is_late, "a submission waited for somebody to wait");
+    CHECK_OK(hvd_shutdown());
+}
+
+static void a_submission_needs_nobody_who_waits(void **state)
+{
+    (void)state;
+    world_run(1, beside_body);
+}
+
+/* --- a callback that hangs --- */
+
+static void hanging_callback(void *arg, int status, const char *error)
+{
+    (void)arg;
+    (void)status;
+    (void)error;
+    stage_set(0, 1);
+    go_wait(1);
+}
+
+static void *waiting_thread(void *arg)
+{
+    hvd_handle *h = arg;
+
+    shared->r[0].status = hvd_wait(*h, -1);
+    return NULL;
+}
+
+static void hanging_body(int rank, int size)
+{
+    const int64_t n = 1;
+    float v = 1, u = 1;
+    struct hvd_tensor t = tensor1("hangs", HVD_FLOAT32, &v, &v, &n);
+    hvd_handle h, never;
+    struct timespec before, after;
+    uint64_t cpu_ns;
+    pthread_t thread;
+
+    (void)size;
+    CHECK_OK(hvd_init(NULL));
+    if (rank == 1) {
+        CHECK_OK(sum_now("hangs", &v, 1));
+        stage_set(1, 1);
+        futex_wait_until(&shared->r[0].stage, 3, clock_now_ns() + 20 * NS_PER_S);
+        CHECK_OK(hvd_shutdown());
+        return;
+    }
+    CHECK_OK(sum_async("never", &u, 1, &never)); /* rank 1 does not submit it */
+    t.done = hanging_callback;
+    CHECK_OK(hvd_allreduce_async(&t, HVD_SUM, 1, 1, 0, &h));
+    futex_wait_until(&shared->r[0].stage, 1, clock_now_ns() + 20 * NS_PER_S);
+    CHECK(pthread_create(&thread, NULL, waiting_thread, &never) == 0, "thread");
+    (void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &before);
+    (void)hvd_shutdown(); /* gives up on the callback after some seconds */
+    go_set(1);
+    (void)pthread_join(thread, NULL);
+    (void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &after);
+    cpu_ns = (uint64_t)(after.tv_sec - before.tv_sec) * NS_PER_S
+             + (uint64_t)after.tv_nsec - (uint64_t)before.tv_nsec;
+    CHECK(shared->r[0].status == HVD_PRECONDITION, "status %d", shared->r[0].status);
+    CHECK(cpu_ns < NS_PER_S, "waiting took %.1f s of a processor",
+          (double)cpu_ns / 1e9);
+    stage_set(0, 3);
+}
+
+static void a_hanging_callback_holds_up_no_waiter_for_ever(void **state)
+{
+    (void)state;
+    world_run(2, hanging_body);
+}
+
+/* --- a token that can be read once --- */
+
+static void token_fd_body(int rank, int size)
+{
+    struct token token;
+    char number[16], hex[2 * sizeof(token.key) + 1];
+    struct err err = ERR_INIT;
+    float v = 1;
+    int p[2];
+
+    (void)rank;
+    (void)size;
+    CHECK(token_read_file(getenv("HVD_TOKEN_FILE"), &token, &err) == 0, "%s", err.text);
+    CHECK(pipe(p) == 0, "pipe");
+    hex_encode(token.key, sizeof(token.key), hex);
+    CHECK(write(p[1], hex, sizeof(hex) - 1) == sizeof(hex) - 1, "write");
+    (void)close(p[1]);
+    (void)snprintf(number, sizeof(number), "%d", p[0]);
+    (void)unsetenv("HVD_TOKEN_FILE");
+    (void)setenv("HVD_TOKEN_FD", number, 1);
+    for (int i = 0; i < 2; i++) {
+        int mine = -1;
+
+        CHECK_OK(hvd_init(NULL));
+        if (i == 0) { /* the number is the user's now */
+            mine = open("/dev/null", O_RDONLY | O_CLOEXEC);
+            mine = mine == p[0] ? mine : dup2(mine, p[0]);
+        }
+        CHECK(fcntl(p[0], F_GETFD) >= 0, "the user's descriptor %d was closed", p[0]);
+        CHECK_OK(sum_now("x", &v, 1));
+        CHECK_OK(barrier_now("end"));
+        CHECK_OK(hvd_shutdown());
+    }
+}
+
+static void a_token_descriptor_is_read_once(void **state)
+{
+    (void)state;
+    world_run(2, token_fd_body);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_submission_needs_nobody_who_waits),
+        cmocka_unit_test(a_hanging_callback_holds_up_no_waiter_for_ever),
+        cmocka_unit_test(a_token_descriptor_is_read_once),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
