@@ -139,6 +139,34 @@ static void lost_host_is_named_to_followers(void **state)
     }
 }
 
+/* It lives, its connections are whole, and it takes no part. */
+static int body_last_is_silent(struct rank *r)
+{
+    uint64_t ns = 0;
+    int rc = 0;
+
+    if (r->rank < r->size - 1)
+        rc = loop_until_failure(r, &ns);
+    world_meet(r, r->size);
+    return rc;
+}
+
+static void silent_peer_ends_the_wait(void **state)
+{
+    (void)state;
+    for (int tcp = 0; tcp < 2; tcp++) {
+        struct world w = {.size = 2,
+                          .tcp = tcp,
+                          .body = body_last_is_silent,
+                          .timeout_s = 20,
+                          .peer_timeout_ms = 300,
+                          .other_token = -1};
+        assert_int_equal(world_run(&w), 0);
+        assert_string_equal(w.said[0],
+                            "rank 1 was silent inside an operation for 0.3 s");
+    }
+}
+
 static int body_last_leaves(struct rank *r)
 {
     uint64_t ns;
@@ -337,6 +365,7 @@ int main(void)
         cmocka_unit_test(killed_peer_is_named_within_a_second_shm),
         cmocka_unit_test(killed_peer_is_named_within_a_second_tcp),
         cmocka_unit_test(lost_host_is_named_to_followers),
+        cmocka_unit_test(silent_peer_ends_the_wait),
         cmocka_unit_test(peer_that_leaves_is_named),
         cmocka_unit_test(abort_ends_a_wait_soon),
         cmocka_unit_test(interrupt_passes_its_sentence_on),

@@ -54,7 +54,8 @@ struct world {
     int (*interrupted)(void *arg, struct err *err);
     int connect_fails; /* 1: connect() must fail, its sentence is kept in said */
     uint32_t timeout_s;
-    uint64_t connect_ms; /* deadline of connect; 0: 20 s */
+    uint64_t connect_ms;      /* deadline of connect; 0: 20 s */
+    uint64_t peer_timeout_ms; /* 0: 30 s */
     const void *arg;
     char said[WORLD_MAX][640]; /* out */
     uint64_t when[WORLD_MAX];  /* out */
@@ -143,7 +144,8 @@ static int rank_main(struct world_mem *m, const struct world *w, uint32_t me)
         .id = {.token = &r.token, .job_id = "test/job/1", .generation = 0},
         .local_addr = "127.0.0.1",
         .deadline_ns = clock_now_ns() + ms * NS_PER_MS,
-        .peer_timeout_ns = 30 * NS_PER_S,
+        .peer_timeout_ns =
+            w->peer_timeout_ms ? w->peer_timeout_ms * NS_PER_MS : 30 * NS_PER_S,
         .exchange = world_exchange,
         .interrupted = w->interrupted,
         .arg = &r,

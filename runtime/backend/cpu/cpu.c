@@ -111,7 +111,8 @@ static int cpu_describe(const struct backend_env *env,
     c->b.ops = &backend_cpu;
     c->env = *env;
     c->is_wide = kernel_has_wide();
-    c->w = (struct waiter){.check = check, .arg = c};
+    c->w =
+        (struct waiter){.check = check, .arg = c, .patience_ns = env->peer_timeout_ns};
     c->unix_fd = c->tcp_fd = c->map.fd = -1;
     size_t n = env->size;
     c->peers = mem_calloc(n, sizeof *c->peers);

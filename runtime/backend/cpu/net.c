@@ -109,6 +109,7 @@ static int sleep_until_ready(struct net *net,
                              bool is_sending,
                              uint32_t from,
                              bool is_receiving,
+                             struct patience *patience,
                              struct err *err)
 {
     struct pollfd p[2];
@@ -120,7 +121,7 @@ static int sleep_until_ready(struct net *net,
     else if (is_receiving)
         p[n++] = (struct pollfd){.fd = net->peers[from].fd, .events = POLLIN};
     (void)poll(p, n, (int)(WAIT_SLICE_NS / 1000000)); /* whatever it says, try again */
-    return net->w->check(net->w->arg, net->peers[is_receiving ? from : to].rank, err);
+    return wait_check(net->w, patience, net->peers[is_receiving ? from : to].rank, err);
 }
 
 static int xfer(struct net *net,
@@ -134,6 +135,7 @@ static int xfer(struct net *net,
 {
     uint32_t idle = 0;
     uint64_t until = 0; /* when yielding ends and sleeping begins */
+    struct patience patience = {0};
     while (n_send > 0 || n_recv > 0) {
         int64_t out = 0, in = 0;
         if (n_send > 0)
@@ -148,6 +150,7 @@ static int xfer(struct net *net,
         n_recv -= (uint64_t)in;
         if (out > 0 || in > 0) {
             idle = 0;
+            patience = (struct patience){0};
             continue;
         }
         if (idle++ < net->w->n_spins / SPIN_DIV)
@@ -159,7 +162,8 @@ static int xfer(struct net *net,
             sched_yield();
             continue;
         }
-        int rc = sleep_until_ready(net, to, n_send > 0, from, n_recv > 0, err);
+        int rc =
+            sleep_until_ready(net, to, n_send > 0, from, n_recv > 0, &patience, err);
         if (rc < 0)
             return rc;
     }

@@ -176,13 +176,14 @@ static int wait_slow(struct shm *s, uint32_t member, uint32_t seq, struct err *e
 {
     struct shm_line *l = &s->h->lines[s->line_of[member]];
     uint64_t until = clock_now_ns() + WAIT_YIELD_NS;
+    struct patience patience = {0};
     do {
         sched_yield();
         if (reached(l, seq))
             return 0;
     } while (clock_now_ns() < until);
     for (;;) {
-        int rc = s->w->check(s->w->arg, s->rank_of[member], err);
+        int rc = wait_check(s->w, &patience, s->rank_of[member], err);
         if (reached(l, seq)) /* a peer may have published and then left */
             return 0;
         if (rc < 0)

@@ -18,7 +18,22 @@ struct waiter {
      * waited for. */
     int (*check)(void *arg, uint32_t rank, struct err *err);
     void *arg;
+    uint64_t patience_ns; /* how long a wait may see nothing happen; 0: for ever */
 };
+
+/* One wait; zeroed where it begins and wherever something has moved. Counts only the
+ * time in which this process ran: a slice in which it was stopped or starved counts as
+ * one. */
+struct patience {
+    uint64_t seen_ns, spent_ns;
+};
+
+/* The slow part of every wait: check(), or -ETIMEDOUT when rank was silent for too
+ * long. */
+int wait_check(const struct waiter *w,
+               struct patience *p,
+               uint32_t rank,
+               struct err *err);
 
 static inline void cpu_relax(void)
 {
