@@ -100,5 +100,8 @@ const char *name_shown(const char *name, char *buf)
         (void)snprintf(buf, NAME_SHOWN_MAX, "\"%s\"", name);
     else
         (void)snprintf(buf, NAME_SHOWN_MAX, "\"%.80s...%s\"", name, name + n - 38);
+    for (char *c = buf; *c; c++)
+        if ((unsigned char)*c < 0x20 || *c == 0x7f)
+            *c = '?'; /* a sentence stays one line */
     return buf;
 }

@@ -170,6 +170,8 @@ static void long_names_are_shown_short(void **state)
 
     (void)state;
     assert_string_equal(name_shown("x", buf), "\"x\"");
+    assert_string_equal(name_shown("a\nb\x1b", buf),
+                        "\"a?b?\""); /* one line, no escapes */
     memset(name, 'a', sizeof(name));
     memcpy(name + sizeof(name) - 5, "/end", 5);
     (void)name_shown(name, buf);
