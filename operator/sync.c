@@ -113,7 +113,7 @@ static void store_answer(struct sync *s, const struct kube_reply *r)
     struct node *object;
 
     if (json_read(&s->arena, r->body, r->n, &object, NULL) == 0
-        && store_put_job(s->op->store, object, key, NULL) == 0)
+        && store_take_answer(s->op->store, object, key, NULL) > 0)
         controller_wake(s->op, key); /* clean-up follows a stored end */
 }
 
@@ -128,7 +128,9 @@ static void on_status_written(void *arg, const struct kube_reply *r)
         store_answer(s, r);
         finish_with_outcome(s);
         return;
-    case ANSWER_NOT_FOUND: /* deleted meanwhile; the watch tells the rest */
+    case ANSWER_NOT_FOUND: /* deleted meanwhile, whatever the watch knows */
+        log_info("job is gone", "job=%s", s->key);
+        store_lose_job(s->op->store, s->key, s->job.uid);
         finish(s, NULL);
         return;
     case ANSWER_CONFLICT:

@@ -12,7 +12,7 @@
  *  2. A pod is matched to a job by name and by the uid in its owner reference, never by
  * label alone.
  *  3. A job's version never goes back: the answer to a status patch may overtake the
- * watch.
+ * watch. Only the watch brings a job in: an answer may also come after its end.
  *  4. A pod that we created is absent only when the API server has said so, never
  * because the watch was silent (observed.h).
  * Called by main.c (writes, from the watches), apply.c and sync.c. */
@@ -130,6 +130,18 @@ static enum job_state state_of(const struct node *object)
     return STATE_PENDING;
 }
 
+static struct job_entry *entry_of(struct store *s, const char *key, const char *uid)
+{
+    struct job_entry *j = keyed_find(&s->jobs, key);
+
+    return j && j->uid && strcmp(j->uid, uid) == 0 ? j : NULL;
+}
+
+static uint64_t version_of(const struct job *meta)
+{
+    return strtoull(meta->resource_version ? meta->resource_version : "0", NULL, 10);
+}
+
 static struct job_entry *job_entry_at(struct store *s, const char *key)
 {
     struct job_entry *j = keyed_find(&s->jobs, key);
@@ -162,8 +174,7 @@ put_job(struct store *s, const char *key, const struct job *meta, struct node *o
 {
     struct job_entry *j = job_entry_at(s, key);
     AUTOFREE char *uid = mem_strdup(meta->uid);
-    uint64_t version =
-        strtoull(meta->resource_version ? meta->resource_version : "0", NULL, 10);
+    uint64_t version = version_of(meta);
     struct strbuf b;
     size_t n;
     char *text;
@@ -208,6 +219,40 @@ int store_put_job(struct store *s,
     return put_job(s, ret_key, &meta, object);
 }
 
+int store_take_answer(struct store *s,
+                      struct node *object,
+                      char ret_key[STORE_KEY_SIZE],
+                      struct err *err)
+{
+    struct job_entry *j;
+    struct job meta;
+    int rc = job_decode_meta(object, &meta, err);
+
+    if (rc == 0)
+        rc = store_key(meta.ns, meta.name, ret_key);
+    if (rc < 0)
+        return rc;
+    j = entry_of(s, ret_key, meta.uid);
+    if (!j || version_of(&meta) <= j->version)
+        return 0;
+    rc = put_job(s, ret_key, &meta, object);
+    return rc < 0 ? rc : 1;
+}
+
+static void drop_entry(struct store *s, struct job_entry *j)
+{
+    keyed_remove(&s->jobs, j);
+    job_entry_free(j);
+}
+
+void store_lose_job(struct store *s, const char *key, const char *uid)
+{
+    struct job_entry *j = entry_of(s, key, uid);
+
+    if (j)
+        drop_entry(s, j);
+}
+
 void store_drop_job(struct store *s, const char *ns, const char *name)
 {
     char key[STORE_KEY_SIZE];
@@ -216,10 +261,8 @@ void store_drop_job(struct store *s, const char *ns, const char *name)
     if (store_key(ns, name, key) < 0)
         return;
     j = keyed_find(&s->jobs, key);
-    if (!j)
-        return;
-    keyed_remove(&s->jobs, j);
-    job_entry_free(j);
+    if (j)
+        drop_entry(s, j);
 }
 
 void store_begin_jobs(struct store *s)
@@ -411,13 +454,6 @@ void store_end_pods(struct store *s, store_key_fn changed, void *arg)
 
 /* --- snapshots ---------------------------------------------------------------------
  */
-
-static struct job_entry *entry_of(struct store *s, const char *key, const char *uid)
-{
-    struct job_entry *j = keyed_find(&s->jobs, key);
-
-    return j && j->uid && strcmp(j->uid, uid) == 0 ? j : NULL;
-}
 
 static struct worker look(const struct store *s,
                           struct job_entry *j,

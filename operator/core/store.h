@@ -29,6 +29,14 @@ int store_put_job(struct store *s,
                   struct node *object,
                   char ret_key[STORE_KEY_SIZE],
                   struct err *err);
+/* The API server's answer to a write of ours. It may come later than the watch's news,
+ * even later than those of the job's end: it is taken only while the job of that uid is
+ * there, in an older version. Returns 1 when it was taken, 0 when it tells nothing new,
+ * or as store_put_job. */
+int store_take_answer(struct store *s,
+                      struct node *object,
+                      char ret_key[STORE_KEY_SIZE],
+                      struct err *err);
 /* Puts, or marks as gone, a worker pod. ret_key names the job that it belongs to, ""
  * when nothing changed for anybody. */
 int store_put_pod(struct store *s, const struct pod *pod, char ret_key[STORE_KEY_SIZE]);
@@ -37,6 +45,8 @@ void store_drop_pod(struct store *s,
                     const char *name,
                     char ret_key[STORE_KEY_SIZE]);
 void store_drop_job(struct store *s, const char *ns, const char *name);
+/* As store_drop_job, of that uid only: the API server does not know it any more. */
+void store_lose_job(struct store *s, const char *key, const char *uid);
 
 /* A relist: begin, put all, end. What was not put is dropped; changed is told each
  * job's key. */

@@ -10,9 +10,11 @@ import json
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
+import urllib.error
 import urllib.request
 from pathlib import Path
 
@@ -23,6 +25,22 @@ from kube_fake import Fake
 ROOT = Path(__file__).resolve().parents[2]
 BIN = Path(os.environ["BIN"])
 suite = Suite()
+
+
+def free_port() -> int:
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def fetch(port: int, path: str) -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as r:
+            return r.status, r.read().decode()
+    except urllib.error.HTTPError as e:
+        return e.code, e.read().decode()
+    except urllib.error.URLError:
+        return 0, ""
 
 
 class World:
@@ -36,22 +54,7 @@ class World:
             f"clusters: [{{name: k, cluster: {{server: '{self.fake.url}'}}}}]\n"
         )
         for i in range(jobs):
-            self.fake.put(
-                "horovodjobs",
-                {
-                    "metadata": {"name": f"j{i}", "generation": 1},
-                    "spec": {
-                        "replicaSpecs": {
-                            "Worker": {
-                                "replicas": 2,
-                                "template": {
-                                    "spec": {"containers": [{"name": "c", "image": "i", "command": ["x"]}]}
-                                },
-                            }
-                        }
-                    },
-                },
-            )
+            self.fake.put("horovodjobs", self.job(f"j{i}"))
         if hook:
             self.fake.hook = lambda *a: hook(self, *a)
         self.operator = Operator(
@@ -63,6 +66,15 @@ class World:
             "--watch-idle-timeout",
             "1s",
         )
+
+    @staticmethod
+    def job(name: str, **pod: object) -> dict:
+        """With two workers; pod: more fields of the template's spec."""
+        spec = {"containers": [{"name": "c", "image": "i", "command": ["x"]}]} | pod
+        return {
+            "metadata": {"name": name, "generation": 1},
+            "spec": {"replicaSpecs": {"Worker": {"replicas": 2, "template": {"spec": spec}}}},
+        }
 
     def __enter__(self):
         return self
@@ -81,7 +93,10 @@ class World:
         return self.fake.objects["horovodjobs"][f"ns/{name}"].get("status", {}).get("state")
 
     def run_pods(self, n: int = 2, name: str = "j0") -> None:
-        wait("pods", lambda: len(self.fake.objects["pods"]) >= n or self.operator.ended())
+        def made() -> bool:
+            return all(f"ns/{name}-worker-{i}" in self.fake.objects["pods"] for i in range(n))
+
+        wait("pods", lambda: made() or self.operator.ended())
         for i in range(n):
             pod = json.loads(json.dumps(self.fake.objects["pods"][f"ns/{name}-worker-{i}"]))
             pod["status"] = {"phase": "Running"}
@@ -317,6 +332,54 @@ def a_pod_that_no_watch_shows_is_asked_for_and_not_taken_for_deleted() -> None:
         w.goes_on()
 
 
+def of_j0(port: int) -> bool:
+    """Does the operator still count job j0, which is Pending while j1 runs?"""
+    return 'hvd_operator_jobs{state="Pending"} 0' not in fetch(port, "/metrics")[1]
+
+
+@suite.test
+def an_answer_that_comes_after_the_job_s_end_does_not_bring_it_back() -> None:
+    port, told = free_port(), []
+
+    def hook(w, h, method, plural, query):
+        if method == "PATCH" and "/j0/" in h.path:
+            told.append(1)
+            job = json.loads(json.dumps(w.fake.objects["horovodjobs"]["ns/j0"]))
+            w.fake.put("horovodjobs", json.loads(json.dumps(job)), "DELETED")
+            wait("the operator knows", lambda: fetch(port, "/metrics")[0] == 200 and not of_j0(port))
+            job["metadata"]["resourceVersion"] = str(w.fake.version + 1)
+            w.fake.answer(h, 200, json.dumps(job | {"status": {"state": "Pending"}}))
+            return True
+        return False
+
+    with World(hook, jobs=1, port=port) as w:
+        wait("the late answer", lambda: told)
+        w.fake.put("pods", w.fake.objects["pods"]["ns/j0-worker-0"], "DELETED")  # its key is looked at
+        w.fake.put("horovodjobs", w.job("j1"))
+        w.run_pods(name="j1")
+        wait("j1 is Running", lambda: w.state("j1") == "Running")
+        wait("j0 is not counted", lambda: not of_j0(port))
+        expect(len(told) == 1, "and its status was not written again", told)
+
+
+@suite.test
+def a_job_that_the_api_server_does_not_know_any_more_is_forgotten() -> None:
+    port, told = free_port(), []
+
+    def hook(w, h, method, plural, query):
+        if method == "PATCH" and "/j0/" in h.path:
+            told.append(1)
+            w.fake.objects["horovodjobs"].pop("ns/j0", None)  # and no watch has told it yet
+        return False
+
+    with World(hook, jobs=1, port=port) as w:
+        w.fake.put("horovodjobs", w.job("j1"))
+        w.run_pods(name="j1")
+        wait("j1 is Running", lambda: w.state("j1") == "Running")
+        wait("j0 is not counted", lambda: not of_j0(port))
+        expect(len(told) == 1, "its status was written once", told)
+
+
 @suite.test
 def a_garbled_event_and_a_nameless_pod_stop_nothing() -> None:
     sent = []
@@ -338,11 +401,7 @@ def a_garbled_event_and_a_nameless_pod_stop_nothing() -> None:
 
 @suite.test
 def readiness_tells_what_is_missing_and_metrics_count() -> None:
-    import socket
-
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port = s.getsockname()[1]
+    port = free_port()
     allow = []
 
     def hook(w, h, method, plural, query):
@@ -351,26 +410,17 @@ def readiness_tells_what_is_missing_and_metrics_count() -> None:
             return True
         return False
 
-    def fetch(path: str) -> tuple[int, str]:
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as r:
-                return r.status, r.read().decode()
-        except urllib.error.HTTPError as e:
-            return e.code, e.read().decode()
-        except urllib.error.URLError:
-            return 0, ""
-
     with World(hook, port=port) as w:
         wait(
             "/readyz names the CRD",
-            lambda: fetch("/readyz")[0] == 503 and "manifests/crd" in fetch("/readyz")[1],
+            lambda: fetch(port, "/readyz")[0] == 503 and "manifests/crd" in fetch(port, "/readyz")[1],
         )
-        expect(fetch("/healthz") == (200, "ok\n"), "healthy all the same")
-        expect(fetch("/nothing")[0] == 404, "another path")
+        expect(fetch(port, "/healthz") == (200, "ok\n"), "healthy all the same")
+        expect(fetch(port, "/nothing")[0] == 404, "another path")
         allow.append(1)
-        wait("/readyz", lambda: fetch("/readyz") == (200, "ok\n"))
+        wait("/readyz", lambda: fetch(port, "/readyz") == (200, "ok\n"))
         w.goes_on()
-        text = fetch("/metrics")[1]
+        text = fetch(port, "/metrics")[1]
         for line in (
             'hvd_operator_jobs{state="Running"} 1',
             "hvd_operator_pods 2",
@@ -396,6 +446,4 @@ def the_manual_has_the_program_s_own_options() -> None:
 
 
 if __name__ == "__main__":
-    import urllib.error
-
     sys.exit(suite.main(sys.argv[1:]))

@@ -25,7 +25,7 @@ struct world {
     char key[STORE_KEY_SIZE];
 };
 
-static int put_job(struct world *w, const char *uid, int version)
+static struct node *job_object(struct world *w, const char *uid, int version)
 {
     char text[512];
     struct node *o;
@@ -34,9 +34,22 @@ static int put_job(struct world *w, const char *uid, int version)
                      "\"%s\",\"resourceVersion\":\"%d\",\"managedFields\":[{}],"
                      "\"annotations\":{\"a\":\"b\"}},\"spec\":{}}",
                      uid, version);
-    int rc = json_read(&w->a, text, (size_t)n, &o, NULL);
 
-    return rc == 0 ? store_put_job(w->s, o, w->key, NULL) : rc;
+    return json_read(&w->a, text, (size_t)n, &o, NULL) == 0 ? o : NULL;
+}
+
+static int put_job(struct world *w, const char *uid, int version)
+{
+    struct node *o = job_object(w, uid, version);
+
+    return o ? store_put_job(w->s, o, w->key, NULL) : -ENOMEM;
+}
+
+static int take_answer(struct world *w, const char *uid, int version)
+{
+    struct node *o = job_object(w, uid, version);
+
+    return o ? store_take_answer(w->s, o, w->key, NULL) : -ENOMEM;
 }
 
 static int put_pod(struct world *w, int index, const char *owner, enum pod_phase phase)
@@ -103,6 +116,28 @@ static void an_older_version_does_not_replace_a_newer(void **state)
     assert_null(strstr(text, "annotations"));
     assert_int_equal(put_job(w, "u2", 3), 0); /* another job of that name */
     assert_non_null(strstr(store_job_text(w->s, "ns/demo", &n), "u2"));
+}
+
+static void an_answer_is_taken_only_of_a_known_job_and_when_newer(void **state)
+{
+    struct world *w = *state;
+    size_t n;
+
+    assert_int_equal(take_answer(w, "u1", 10), 0);
+    assert_null(store_job_text(w->s, "ns/demo", &n));
+    assert_int_equal(put_job(w, "u1", 10), 0);
+    assert_int_equal(take_answer(w, "u1", 10), 0); /* nothing new: nobody is woken */
+    assert_int_equal(take_answer(w, "u1", 9), 0);
+    assert_int_equal(take_answer(w, "u0", 11), 0);
+    assert_int_equal(take_answer(w, "u1", 11), 1);
+    assert_non_null(strstr(store_job_text(w->s, "ns/demo", &n), "\"11\""));
+    store_lose_job(w->s, "ns/demo", "u0");
+    assert_int_equal(store_n_jobs(w->s, STATE_PENDING), 1);
+    store_lose_job(w->s, "ns/demo", "u1");
+    assert_int_equal(store_n_jobs(w->s, STATE_PENDING), 0);
+    store_lose_job(w->s, "ns/demo", "u1");
+    assert_int_equal(take_answer(w, "u1", 12), 0);
+    assert_null(store_job_text(w->s, "ns/demo", &n));
 }
 
 static void pods_of_another_uid_are_not_seen(void **state)
@@ -226,6 +261,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(an_older_version_does_not_replace_a_newer,
                                         setup, teardown),
+        cmocka_unit_test_setup_teardown(
+            an_answer_is_taken_only_of_a_known_job_and_when_newer, setup, teardown),
         cmocka_unit_test_setup_teardown(pods_of_another_uid_are_not_seen, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(a_created_pod_is_expected_until_it_is_missed,
