@@ -11,7 +11,8 @@
  *  2. Events go out before the status that they announce, under names that make
  * repeating them harmless: a crash in between loses nothing and doubles nothing.
  *  3. The status is written only when it differs, under the resourceVersion it was
- * derived from.
+ * derived from; and if the API server does not keep it as it was sent (its CRD lacks a
+ * field), not again before it changes: no server can make us write for ever.
  *  4. One sync per key at a time (the queue sees to it). */
 #include "operator/sync.h"
 
@@ -43,6 +44,7 @@ struct sync {
     struct outcome outcome;
     struct verdict verdict;
     struct node *status; /* to be written */
+    uint8_t status_hash[SHA256_BYTES];
     unsigned n_events_open;
     bool is_refused; /* the spec has problems */
     bool has_failed;
@@ -111,9 +113,16 @@ static void store_answer(struct sync *s, const struct kube_reply *r)
 {
     char key[STORE_KEY_SIZE];
     struct node *object;
+    const char *differs;
 
-    if (json_read(&s->arena, r->body, r->n, &object, NULL) == 0
-        && store_take_answer(s->op->store, object, key, NULL) > 0)
+    if (json_read(&s->arena, r->body, r->n, &object, NULL) < 0)
+        return; /* the watch will tell */
+    differs = status_difference(s->status, node_get(object, "status"));
+    if (store_status_kept(s->op->store, s->key, s->job.uid, s->status_hash, !differs))
+        log_warn("the API server does not keep the status as sent, going on without; "
+                 "is its CRD older than this operator?",
+                 "job=%s field=status.%s", s->key, differs);
+    if (store_take_answer(s->op->store, object, key, NULL) > 0)
         controller_wake(s->op, key); /* clean-up follows a stored end */
 }
 
@@ -219,31 +228,53 @@ static int look(struct sync *s, struct observed *ret_seen)
     return rc;
 }
 
+/* Sets s->status when it is to be written. */
+static int choose_status(struct sync *s)
+{
+    struct build b = {.arena = &s->arena};
+    struct node *status =
+        status_make(&b, &s->job, &s->verdict, &s->outcome, clock_wall_s());
+    struct sha256 sum;
+    struct strbuf text;
+    int rc;
+
+    if (status && node_equal(status, s->job.status))
+        return 0;
+    strbuf_init(&text, MAX_PATCH_BYTES);
+    if (status)
+        json_write(status_timeless(&b, status), &text);
+    rc = b.status ? b.status : strbuf_status(&text);
+    if (rc == 0) {
+        sha256_init(&sum);
+        sha256_add(&sum, strbuf_str(&text), text.n);
+        sha256_end(&sum, s->status_hash);
+        if (!store_is_unkept(s->op->store, s->key, s->job.uid, s->status_hash))
+            s->status = status;
+    }
+    strbuf_release(&text);
+    return rc;
+}
+
 static void on_applied(void *arg, const struct outcome *outcome)
 {
-    struct build b = {0};
     struct observed seen;
     struct sync *s = arg;
-    struct node *status;
     int rc;
 
     if (!s->is_refused)
         s->outcome = *outcome;
-    b.arena = &s->arena;
     rc = look(s, &seen);
     if (rc == -ENOENT) { /* deleted while we worked */
         finish(s, NULL);
         return;
     }
-    status = rc < 0
-                 ? NULL
-                 : status_make(&b, &s->job, &s->verdict, &s->outcome, clock_wall_s());
-    if (!status) {
+    if (rc == 0)
+        rc = choose_status(s);
+    if (rc < 0) {
         finish(s, "out of memory");
         return;
     }
     s->plan.requeue_ms = plan_requeue_ms(&seen, &s->verdict);
-    s->status = node_equal(status, s->job.status) ? NULL : status;
     tell_events(s);
 }
 

@@ -191,6 +191,31 @@ struct node *status_make(struct build *b,
     return b->status ? NULL : status;
 }
 
+struct node *status_timeless(struct build *b, const struct node *status)
+{
+    struct node *copy = node_copy(b, status);
+    struct node *list = node_child(b, copy, "conditions", NODE_ARRAY);
+
+    node_drop(copy, "startTime");
+    node_drop(copy, "completionTime");
+    for (struct node *c = list ? list->first : NULL; c; c = c->next)
+        node_drop(c, "lastTransitionTime");
+    return b->status ? NULL : copy;
+}
+
+const char *status_difference(const struct node *sent, const struct node *kept)
+{
+    for (const struct node *c = sent->first; c; c = c->next) {
+        if (!node_equal(c, node_get(kept, c->key)))
+            return c->key;
+    }
+    for (const struct node *c = kept ? kept->first : NULL; c; c = c->next) {
+        if (!node_get(sent, c->key))
+            return c->key;
+    }
+    return NULL;
+}
+
 size_t status_events(const struct job *job,
                      const struct verdict *v,
                      const struct outcome *outcome,

@@ -13,6 +13,12 @@ struct node *status_make(struct build *b,
                          const struct outcome *outcome,
                          uint64_t now_wall_s);
 
+/* The same without the times that are kept from job->status: what must differ before a
+ * status is sent again to an API server that did not keep the last one. */
+struct node *status_timeless(struct build *b, const struct node *status);
+/* The name of a field that differs, NULL when they are equal. */
+const char *status_difference(const struct node *sent, const struct node *kept);
+
 struct event_note {
     bool is_warning;
     bool is_once;       /* at most one of this reason in a job's life */

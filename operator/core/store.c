@@ -44,6 +44,8 @@ struct job_entry {
     struct note *note;
     uint32_t n_notes;
     bool has_secret, has_service, is_marked;
+    bool is_unkept, was_unkept; /* the status: now, ever */
+    uint8_t unkept[SHA256_BYTES];
     enum job_state state;
 };
 
@@ -69,6 +71,7 @@ static void notes_release(struct job_entry *j)
     j->note = NULL;
     j->n_notes = 0;
     j->has_secret = j->has_service = false;
+    j->is_unkept = j->was_unkept = false;
 }
 
 static void job_entry_free(struct job_entry *j)
@@ -537,6 +540,33 @@ void store_have_service(struct store *s, const char *key, const char *uid)
 
     if (j)
         j->has_service = true;
+}
+
+bool store_status_kept(struct store *s,
+                       const char *key,
+                       const char *uid,
+                       const uint8_t hash[SHA256_BYTES],
+                       bool is_kept)
+{
+    struct job_entry *j = entry_of(s, key, uid);
+    bool is_first = j && !is_kept && !j->was_unkept;
+
+    if (!j)
+        return false;
+    j->is_unkept = !is_kept;
+    j->was_unkept |= !is_kept;
+    memcpy(j->unkept, hash, SHA256_BYTES);
+    return is_first;
+}
+
+bool store_is_unkept(struct store *s,
+                     const char *key,
+                     const char *uid,
+                     const uint8_t hash[SHA256_BYTES])
+{
+    const struct job_entry *j = entry_of(s, key, uid);
+
+    return j && j->is_unkept && memcmp(j->unkept, hash, SHA256_BYTES) == 0;
 }
 
 size_t store_n_jobs(const struct store *s, enum job_state state)

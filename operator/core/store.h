@@ -12,6 +12,7 @@
 #include "operator/core/job.h"
 #include "operator/core/observed.h"
 #include "operator/core/verdict.h"
+#include "runtime/base/sha256.h"
 
 #define STORE_KEY_SIZE 512 /* namespace, '/', name, NUL */
 
@@ -78,6 +79,19 @@ void store_miss_worker(struct store *s,
                        uint32_t index);
 void store_have_secret(struct store *s, const char *key, const char *uid);
 void store_have_service(struct store *s, const char *key, const char *uid);
+
+/* After a status was written: does the API server keep it as it was sent? hash is of
+ * what was sent. Returns true when it does not for the first time of this job. */
+bool store_status_kept(struct store *s,
+                       const char *key,
+                       const char *uid,
+                       const uint8_t hash[SHA256_BYTES],
+                       bool is_kept);
+/* The status of that hash was the last one written, and was not kept. */
+bool store_is_unkept(struct store *s,
+                     const char *key,
+                     const char *uid,
+                     const uint8_t hash[SHA256_BYTES]);
 
 size_t store_n_jobs(const struct store *s, enum job_state state);
 size_t store_n_pods(const struct store *s);

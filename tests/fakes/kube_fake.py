@@ -26,6 +26,7 @@ class Fake:
         self.log: list[tuple[int, str, str, dict]] = []
         self.requests: list[tuple[str, str, dict]] = []
         self.hook = None
+        self.pruned: tuple[str, ...] = ()  # fields of the jobs' status that the CRD does not have
         self.stopping = False
         fake = self
 
@@ -129,8 +130,12 @@ class Fake:
         if obj is None:
             return 404, '{"reason": "NotFound", "message": "not found"}'
         if method == "PATCH":
+            status = obj.get("status", {}) | body.get("status", {})
+            status = {k: v for k, v in status.items() if k not in self.pruned}
+            if plural == "horovodjobs" and status == obj.get("status"):
+                return 200, json.dumps(obj)  # nothing changes: no new version, no event
             obj = json.loads(json.dumps(obj))
-            obj["status"] = body.get("status", {})
+            obj["status"] = status
             return 200, json.dumps(self.put(plural, obj))
         if method == "DELETE":
             return 200, json.dumps(self.put(plural, obj, "DELETED"))

@@ -332,6 +332,33 @@ def a_pod_that_no_watch_shows_is_asked_for_and_not_taken_for_deleted() -> None:
         w.goes_on()
 
 
+@suite.test
+def a_status_that_the_api_server_does_not_keep_is_not_sent_again_and_again() -> None:
+    sent = []
+
+    def hook(w, h, method, plural, query):
+        if method == "PATCH" and "/j0/" in h.path:
+            sent.append(1)
+        return False
+
+    with World(hook) as w:
+        w.fake.pruned = ("workers", "startTime")  # an older CRD
+        w.goes_on()
+        n = len(sent)
+        for i in range(3):  # news of a pod: the job is looked at, with the same outcome
+            pod = json.loads(json.dumps(w.fake.objects["pods"]["ns/j0-worker-0"]))
+            pod["status"] = {"phase": "Running", "message": f"m{i}"}
+            w.fake.put("pods", pod)
+            w.fake.put("horovodjobs", w.job(f"k{i}"))
+            wait("a later job is served", lambda i=i: w.state(f"k{i}"))
+        expect(len(sent) == n <= 4, "each status is sent once", n, len(sent))
+        w.fake.put("pods", pod | {"status": {"phase": "Failed", "reason": "Evicted"}})
+        wait("a changed status is sent", lambda: w.state() == "Failed")
+        log = (w.dir / "log").read_text()
+        told = [line for line in log.splitlines() if "job=ns/j0 field=status.workers" in line]
+        expect(len(told) == 1, "it is told once", log)
+
+
 def of_j0(port: int) -> bool:
     """Does the operator still count job j0, which is Pending while j1 runs?"""
     return 'hvd_operator_jobs{state="Pending"} 0' not in fetch(port, "/metrics")[1]
