@@ -2,8 +2,13 @@
 /* Pod object -> struct pod.
  *
  * The agent is the main process of container 0 and writes the first failure of the job
- * into its termination message; an init container may fail before, and the pod as a
- * whole may be ended by the kubelet (status.reason "Evicted") or by the control plane
+ * into its termination message. Which container's end counts:
+ *   1. while container 0 has not ended, that of an init container that failed
+ *   2. container 0's, if it failed
+ *   3. that of another container that failed
+ *   4. container 0's
+ * Restartable init containers (sidecars) never count. The pod as a whole may also be
+ * ended by the kubelet (status.reason "Evicted") or by the control plane
  * (condition DisruptionTarget). Texts are bounded by POD_TEXT_MAX. Pure; called by the
  * store and by the golden tests. */
 #include "operator/core/pod.h"
@@ -86,12 +91,11 @@ static void read_conditions(const struct node *object, struct pod *p)
     }
 }
 
-static void read_exit(const struct node *status, bool is_init, struct pod *p)
+static void read_exit(const struct node *status, struct pod *p)
 {
     const struct node *t = node_at(status, "state.terminated");
 
     p->has_exit = true;
-    p->is_init_exit = is_init;
     p->exit_container = text(status, "name");
     p->exit_code = (int)node_int(t, "exitCode", 0);
     p->exit_signal = (int)node_int(t, "signal", 0);
@@ -101,23 +105,71 @@ static void read_exit(const struct node *status, bool is_init, struct pod *p)
         p->exit_wall_us = 0;
 }
 
-/* The bad exit that counts: an init container's, then container main's (where the agent
- * is), then any other's. */
-static void read_containers(const struct node *list,
-                            const char *main_name,
-                            bool is_init,
-                            struct pod *p)
+static const struct node *named(const struct node *list, const char *name)
 {
     for (const struct node *c = list ? list->first : NULL; c; c = c->next) {
-        const struct node *t = node_at(c, "state.terminated");
-        bool is_main = !is_init && strcmp(text(c, "name"), main_name) == 0;
+        if (*name && strcmp(text(c, "name"), name) == 0)
+            return c;
+    }
+    return NULL;
+}
 
-        if (t && (node_int(t, "exitCode", 0) != 0 || is_main)
-            && (!p->has_exit || (is_main && !p->is_init_exit)))
-            read_exit(c, is_init, p);
-        if (!*p->waiting && *text(c, "state.waiting.message"))
-            p->waiting = text(c, "state.waiting.message");
-        else if (!*p->waiting && *text(c, "state.waiting.reason"))
+static bool has_failed(const struct node *status)
+{
+    return node_int(node_at(status, "state.terminated"), "exitCode", 0) != 0;
+}
+
+/* A sidecar among the init containers: Kubernetes restarts it while the pod runs, kills
+ * it at the end, and does not look at how it ended. */
+static bool is_restartable(const struct node *object, const struct node *status)
+{
+    const struct node *spec =
+        named(node_at(object, "spec.initContainers"), text(status, "name"));
+
+    return strcmp(text(spec, "restartPolicy"), "Always") == 0;
+}
+
+/* The first bad end in list, but for main's and restartable ones. */
+static const struct node *first_failed(const struct node *object,
+                                       const char *path,
+                                       const struct node *main_status)
+{
+    const struct node *list = node_at(object, path);
+
+    for (const struct node *c = list ? list->first : NULL; c; c = c->next) {
+        if (c != main_status && has_failed(c) && !is_restartable(object, c))
+            return c;
+    }
+    return NULL;
+}
+
+static void read_exits(const struct node *object, struct pod *p)
+{
+    const struct node *main_spec = node_item(node_at(object, "spec.containers"), 0);
+    const struct node *main_status =
+        named(node_at(object, "status.containerStatuses"), text(main_spec, "name"));
+    bool is_main_over = node_at(main_status, "state.terminated") != NULL;
+    const struct node *init =
+        first_failed(object, "status.initContainerStatuses", main_status);
+    const struct node *other =
+        first_failed(object, "status.containerStatuses", main_status);
+
+    p->is_init_exit = !is_main_over && init;
+    p->is_main_exit = is_main_over && (has_failed(main_status) || !other);
+    if (p->is_init_exit)
+        read_exit(init, p);
+    else if (p->is_main_exit)
+        read_exit(main_status, p);
+    else if (other)
+        read_exit(other, p);
+}
+
+static void read_waiting(const struct node *list, struct pod *p)
+{
+    for (const struct node *c = list ? list->first : NULL; c && !*p->waiting;
+         c = c->next) {
+        p->waiting = text(c, "state.waiting.message");
+        if (!*p->waiting)
             p->waiting = text(c, "state.waiting.reason");
     }
 }
@@ -126,7 +178,6 @@ int pod_decode(const struct node *object, struct pod *ret, struct err *err)
 {
     const struct node *labels = node_at(object, "metadata.labels");
     const struct node *job_label = node_get(labels, LABEL_JOB_NAME);
-    const struct node *main_c = node_item(node_at(object, "spec.containers"), 0);
     struct pod p = {0};
 
     for (size_t i = 0; i < ARRAY_LEN(text_fields); i++)
@@ -144,9 +195,9 @@ int pod_decode(const struct node *object, struct pod *ret, struct err *err)
     p.message = text(object, "status.message");
     read_owner(object, &p);
     read_conditions(object, &p);
-    read_containers(node_at(object, "status.initContainerStatuses"), "", true, &p);
-    read_containers(node_at(object, "status.containerStatuses"), text(main_c, "name"),
-                    false, &p);
+    read_exits(object, &p);
+    read_waiting(node_at(object, "status.initContainerStatuses"), &p);
+    read_waiting(node_at(object, "status.containerStatuses"), &p);
     p.is_deleting = *text(object, "metadata.deletionTimestamp") != '\0';
     if (p.is_deleting
         && timestamp_parse_us(text(object, "metadata.deletionTimestamp"),

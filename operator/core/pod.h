@@ -23,11 +23,12 @@ struct pod { /* no field is NULL except where said */
                         reason; "" */
     char *message;   /* belongs to reason */
     char *waiting;   /* why it does not run yet, "ErrImagePull: ..."; "" */
-    char *exit_container; /* the container that ended badly, or container 0; "" */
+    char *exit_container; /* the container whose end counts (pod.c); "" */
     char *exit_reason;    /* "Error", "OOMKilled"; "" */
     char *exit_text;      /* its termination message; "" */
     enum pod_phase phase;
-    bool is_ready, is_deleting, has_exit, is_init_exit;
+    bool is_ready, is_deleting, has_exit;
+    bool is_init_exit, is_main_exit; /* of an init container; of container 0 */
     int exit_code, exit_signal;
     uint64_t exit_wall_us;   /* 0: unknown. Kubernetes gives whole seconds */
     uint64_t delete_wall_us; /* when deletion was asked for; 0: it was not */

@@ -117,12 +117,13 @@ static void offer_report(struct search *s, const struct pod *p, const struct fai
 
     if (!where)
         where = p;
-    is_oom = strcmp(where->exit_reason, "OOMKilled") == 0;
+    is_oom = where->is_main_exit && strcmp(where->exit_reason, "OOMKilled") == 0;
     c.has_exit = f->exit_code != 0 || f->signal != 0;
     c.pod = where->name;
     c.node = where->node;
     c.reason = is_oom ? "OOMKilled" : "WorkerFailed";
-    c.output = second_line(*where->exit_text ? where->exit_text : p->exit_text);
+    c.output = second_line(where->is_main_exit && *where->exit_text ? where->exit_text
+                                                                    : p->exit_text);
     failure_sentence(f, sentence, sizeof(sentence));
     c.message =
         keep(s, arena_printf(s->arena, "%s%s%s%s%s", sentence, on_node(s, where->node),
@@ -199,7 +200,7 @@ static void look_at_failed(struct search *s, const struct pod *p)
 {
     struct failure f;
 
-    if (p->has_exit && !p->is_init_exit && failure_parse(p->exit_text, &f, NULL) == 0)
+    if (p->is_main_exit && failure_parse(p->exit_text, &f, NULL) == 0)
         offer_report(s, p, &f);
     else if (*p->reason)
         offer_ended(s, p);
