@@ -120,6 +120,12 @@ int frame_send(struct frame_conn *c, enum frame_type type, const void *p, size_t
         return -EMSGSIZE;
     if (c->out_n - c->out_at + total > FRAME_MAX_UNSENT)
         return -ENOBUFS;
+    /* A buffer that is never quite empty stays small. */
+    if (c->out_n + total > c->out_cap && c->out_at >= c->out_cap / 4) {
+        memmove(c->out, c->out + c->out_at, c->out_n - c->out_at);
+        c->out_n -= c->out_at;
+        c->out_at = 0;
+    }
     r = reserve(&c->out, &c->out_cap, c->out_n + total);
     if (r < 0)
         return r;

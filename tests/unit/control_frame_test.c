@@ -140,6 +140,35 @@ static int feed(const uint8_t *p, size_t n, int times)
     return r;
 }
 
+/* The reader is always a little behind, so what is unsent never becomes nothing. */
+static void a_buffer_that_is_never_empty_stays_small(void **state)
+{
+    static uint8_t block[64 * 1024];
+    enum frame_type type;
+    const uint8_t *p;
+    struct ends e;
+    size_t n;
+    int n_read = 0;
+
+    (void)state;
+    open_ends(&e);
+    while (e.a.out_n - e.a.out_at < 8 * sizeof(block))
+        assert_int_equal(frame_send(&e.a, FRAME_UP, block, sizeof(block)), 0);
+    for (int i = 0; i < 200; i++) { /* one in, one out */
+        assert_int_equal(frame_send(&e.a, FRAME_UP, block, sizeof(block)), 0);
+        frame_readable(&e.b);
+        while (frame_recv(&e.b, &type, &p, &n) == 0) {
+            frame_readable(&e.b);
+            assert_int_equal(frame_flush(&e.a), 0);
+        }
+        n_read++;
+        assert_true(frame_wants_write(&e.a));
+    }
+    assert_int_equal(n_read, 200);
+    assert_true(e.a.out_cap <= 16 * sizeof(block));
+    close_ends(&e);
+}
+
 static void every_bent_byte_is_refused(void **state)
 {
     uint8_t f[64];
@@ -206,6 +235,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(frames_arrive_in_order_both_ways),
         cmocka_unit_test(a_frame_larger_than_the_socket_is_kept_and_sent),
+        cmocka_unit_test(a_buffer_that_is_never_empty_stays_small),
         cmocka_unit_test(every_bent_byte_is_refused),
         cmocka_unit_test(an_absurd_length_costs_no_memory),
         cmocka_unit_test(waiting_ends_at_the_deadline),
