@@ -26,7 +26,7 @@ begun() { case $(state) in Running | Succeeded | Failed) ;; *) return 1 ;; esac;
 ended() { case $(state) in Succeeded | Failed) ;; *) return 1 ;; esac; }
 wait_for 120 "the job's start" begun
 log=$(mktemp)
-kubectl logs -f demo-worker-0 2>&1 | tee "$log" | sed -u 's/^/  log   | /' || true
+kubectl logs -f demo-worker-0 -c train 2>&1 | tee "$log" | sed -u 's/^/  log   | /' || true
 wait_for 60 "the job's end" ended
 kill $watcher 2>/dev/null || true
 
