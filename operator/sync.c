@@ -24,6 +24,7 @@
 #include "operator/core/plan.h"
 #include "operator/core/status.h"
 #include "operator/doc/json.h"
+#include "operator/doc/object.h"
 #include "operator/record.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
@@ -114,9 +115,13 @@ static void store_answer(struct sync *s, const struct kube_reply *r)
     char key[STORE_KEY_SIZE];
     struct node *object;
     const char *differs;
+    struct arena a;
 
-    if (json_read(&s->arena, r->body, r->n, &object, NULL) < 0)
+    arena_init(&a, OBJECT_MAX_BYTES);
+    if (object_read(&a, (struct span){r->body, r->n}, &object, NULL) < 0) {
+        arena_release(&a);
         return; /* the watch will tell */
+    }
     differs = status_difference(s->status, node_get(object, "status"));
     if (store_status_kept(s->op->store, s->key, s->job.uid, s->status_hash, !differs))
         log_warn("the API server does not keep the status as sent, going on without; "
@@ -124,6 +129,7 @@ static void store_answer(struct sync *s, const struct kube_reply *r)
                  "job=%s field=status.%s", s->key, differs);
     if (store_take_answer(s->op->store, object, key, NULL) > 0)
         controller_wake(s->op, key); /* clean-up follows a stored end */
+    arena_release(&a);
 }
 
 static void on_status_written(void *arg, const struct kube_reply *r)

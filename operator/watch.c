@@ -1,35 +1,44 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* List and watch: does what core/reflector.c says.
  *
- *   list   pages of PAGE_LIMIT objects; begin_list before the first, end_list after the
- * last watch  from the last resourceVersion, with bookmarks, ended by the server after
- * 5 to 10 min
+ *   list    pages of PAGE_LIMIT objects; begin_list before the first, end_list after
+ *           the last; a page that is too large is asked for again in smaller ones
+ *   watch   from the last resourceVersion, with bookmarks, ended by the server after
+ *           5 to 10 min
  *
  * Invariants
  *  1. At most one request or watch of a watcher is open (is_open).
  *  2. resource_version moves only forward within a watch: by each event and bookmark.
- *  3. An object that cannot be decoded is logged and skipped; it never stops the
- * others.
- *  4. Nothing is decided here: the sink fills the store and wakes keys. */
+ *  3. An object that cannot be read is logged and skipped; it never stops the others.
+ *     Lines that are no events end the watch; after MAX_BAD_LINES of them in a row we
+ *     list, since the place they stand at might give the same ones for ever.
+ *  4. Only one object is a tree at any time: a page is cut up as text. With the size of
+ *     a page and of an object this bounds the memory, whatever users store.
+ *  5. heard_ns moves only when the API server has sent something that is of use.
+ *  6. Nothing is decided here: the sink fills the store and wakes keys. */
 #include "operator/watch.h"
 
 #include <errno.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "operator/core/reflector.h"
 #include "operator/doc/json.h"
+#include "operator/doc/object.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
 #include "runtime/base/mem.h"
 #include "runtime/base/sha256.h"
 
-#define PAGE_LIMIT     "200"
+#define PAGE_LIMIT    50u /* pods with their managedFields: half a megabyte */
+#define PAGE_SHRINK   8u
+#define MAX_BAD_LINES 3u
+#define MAX_META_BYTES                                                                 \
+    (1u << 20) /* of a list's own metadata, or an ERROR, as a tree                     \
+                */
 #define SHORT_WATCH_NS 1000000000ull
-#define TREE_PER_BYTE                                                                  \
-    24u /* a parsed tree needs less than so much memory per byte of JSON */
-#define TREE_MIN (256u << 10)
 
 struct watcher {
     struct kube *kube;
@@ -41,6 +50,7 @@ struct watcher {
     char trouble[256];
     bool is_open, is_synced;
     bool has_expired; /* the watch sent ERROR 410 */
+    unsigned page_limit, n_bad_lines;
     uint64_t opened_ns, heard_ns, idle_ms, n_events, n_seen_this_watch;
 };
 
@@ -62,6 +72,7 @@ int watcher_new(struct kube *kube,
     w->ns = ns ? mem_strdup(ns) : NULL;
     w->selector = selector ? mem_strdup(selector) : NULL;
     w->idle_ms = idle_ms;
+    w->page_limit = PAGE_LIMIT;
     reflector_init(&w->refl);
     if ((ns && !w->ns) || (selector && !w->selector)) {
         watcher_free(w);
@@ -136,44 +147,80 @@ static void step(struct watcher *w, enum refl_event ev, const char *why)
         log_info("watch expired, listing again", "kind=%s", kube_kind_name(w->kind));
 }
 
-static void set_version(struct watcher *w, const struct node *object)
+static void set_version(struct watcher *w, struct span object)
 {
-    const char *v = node_str(object, "metadata.resourceVersion");
+    struct span v = json_find_text(json_find(object, "metadata"), "resourceVersion");
 
-    if (v && *v)
-        (void)snprintf(w->resource_version, sizeof(w->resource_version), "%s", v);
+    if (v.n > 0 && v.n < sizeof(w->resource_version)) {
+        memcpy(w->resource_version, v.p, v.n);
+        w->resource_version[v.n] = '\0';
+    }
+}
+
+/* -ENOMEM only; what cannot be read is logged. */
+static int put_object(struct watcher *w, struct span text)
+{
+    struct span meta = json_find(text, "metadata");
+    struct span ns = json_find_text(meta, "namespace");
+    struct span name = json_find_text(meta, "name");
+    struct err err = ERR_INIT;
+    struct node *object;
+    struct arena a;
+    int rc;
+
+    arena_init(&a, OBJECT_MAX_BYTES);
+    rc = object_read(&a, text, &object, &err);
+    if (rc == 0)
+        w->sink.put(w->sink.arg, object);
+    else if (rc != -ENOMEM)
+        log_warn("object skipped", "kind=%s object=%.*s/%.*s cause=\"%s\"",
+                 kube_kind_name(w->kind), ns.n < 64 ? (int)ns.n : 0, ns.p,
+                 name.n < 254 ? (int)name.n : 0, name.p, err.text);
+    arena_release(&a);
+    return rc == -ENOMEM ? rc : 0;
 }
 
 /* --- list --------------------------------------------------------------------------
  */
 
-static int read_page(struct watcher *w, const struct kube_reply *r, struct err *err)
+static int read_resume(struct watcher *w, struct span meta, struct err *err)
 {
-    struct arena a;
-    struct node *list;
-    const struct node *items;
+    struct node *tree;
     const char *resume;
+    struct arena a;
     int rc;
 
-    arena_init(&a, r->n * TREE_PER_BYTE + TREE_MIN);
-    rc = json_read(&a, r->body, r->n, &list, err);
-    items = rc == 0 ? node_get(list, "items") : NULL;
-    if (rc == 0 && (!items || items->type != NODE_ARRAY))
-        rc = err_set(err, -EINVAL, "the list has no items");
+    arena_init(&a, MAX_META_BYTES);
+    rc = json_read(&a, meta.p, meta.n, &tree, err);
     if (rc == 0) {
-        if (!w->resume)
-            w->sink.begin_list(w->sink.arg);
-        for (struct node *c = items->first; c; c = c->next)
-            w->sink.put(w->sink.arg, c);
-        resume = node_str(list, "metadata.continue");
+        resume = node_str(tree, "continue");
         mem_free(w->resume);
         w->resume = resume && *resume ? mem_strdup(resume) : NULL;
         if (resume && *resume && !w->resume)
             rc = err_set(err, -ENOMEM, "out of memory");
-        set_version(w, list);
     }
     arena_release(&a);
     return rc;
+}
+
+static int read_page(struct watcher *w, const struct kube_reply *r, struct err *err)
+{
+    struct span list = {r->body, r->n}, key, item;
+    struct json_walk items;
+    int more;
+
+    if (json_walk(&items, json_find(list, "items")) < 0 || items.close != ']')
+        return err_set(err, -EINVAL, "the list has no items");
+    if (!w->resume)
+        w->sink.begin_list(w->sink.arg);
+    while ((more = json_walk_next(&items, &key, &item)) > 0) {
+        if (put_object(w, item) < 0)
+            return err_set(err, -ENOMEM, "out of memory");
+    }
+    if (more < 0)
+        return err_set(err, more, "the list is cut off or no JSON");
+    set_version(w, list);
+    return read_resume(w, json_find(list, "metadata"), err);
 }
 
 static void on_page(void *arg, const struct kube_reply *r)
@@ -182,16 +229,20 @@ static void on_page(void *arg, const struct kube_reply *r)
     struct err err = ERR_INIT;
     bool is_first = !w->resume;
 
-    w->heard_ns = clock_now_ns();
     w->is_open = false;
     if (r->answer.cls == ANSWER_OK && read_page(w, r, &err) == 0) {
+        w->heard_ns = clock_now_ns();
         if (w->resume)
             return; /* watcher_tick asks for the next page */
         w->is_synced = true;
+        w->page_limit = PAGE_LIMIT;
         w->sink.end_list(w->sink.arg);
+        (void)malloc_trim(0); /* a list is the most that we ever hold */
         step(w, REFL_LISTED, "");
         return;
     }
+    if (r->error == -E2BIG && w->page_limit > 1)
+        w->page_limit = w->page_limit > PAGE_SHRINK ? w->page_limit / PAGE_SHRINK : 1u;
     mem_free(w->resume);
     w->resume = NULL;
     if (r->answer.cls == ANSWER_GONE)
@@ -209,10 +260,12 @@ static int start_list(struct watcher *w, struct err *err)
     struct kube_request rq = {
         .method = "GET", .kind = w->kind, .ns = w->ns, .done = on_page, .arg = w};
     struct strbuf query;
+    char limit[16];
     int rc;
 
+    (void)snprintf(limit, sizeof(limit), "%u", w->page_limit);
     strbuf_init(&query, 8192);
-    kube_query(&query, "limit", PAGE_LIMIT);
+    kube_query(&query, "limit", limit);
     kube_query(&query, "labelSelector", w->selector);
     kube_query(&query, "continue", w->resume);
     rq.query = strbuf_str(&query);
@@ -225,58 +278,82 @@ static int start_list(struct watcher *w, struct err *err)
 /* --- watch -------------------------------------------------------------------------
  */
 
-static int on_event(struct watcher *w, struct node *event)
+static int on_error(struct watcher *w, struct span object)
 {
-    const char *type = node_str(event, "type");
-    struct node *object = NULL;
+    struct node *status = NULL;
+    const char *message = NULL;
+    struct arena a;
 
-    for (struct node *c = event->first; c; c = c->next) {
-        if (strcmp(c->key, "object") == 0)
-            object = c;
-    }
-    if (!type || !object)
-        return -EBADMSG;
-    if (strcmp(type, "ERROR") == 0) {
-        const char *message = node_str(object, "message");
+    arena_init(&a, MAX_META_BYTES);
+    if (json_read(&a, object.p, object.n, &status, NULL) == 0)
+        message = node_str(status, "message");
+    w->has_expired = node_int(status, "code", 0) == 410;
+    (void)snprintf(w->trouble, sizeof(w->trouble), "%s",
+                   message ? message : "the watch sent an error");
+    arena_release(&a);
+    return -ECANCELED;
+}
 
-        w->has_expired = node_int(object, "code", 0) == 410;
-        (void)snprintf(w->trouble, sizeof(w->trouble), "%s",
-                       message ? message : "the watch sent an error");
-        return -ECANCELED;
-    }
-    set_version(w, object);
-    if (strcmp(type, "BOOKMARK") == 0)
-        return 0;
-    w->n_events++;
-    if (strcmp(type, "DELETED") == 0) {
-        const char *ns = node_str(object, "metadata.namespace");
-        const char *name = node_str(object, "metadata.name");
+static char *text_at(struct span object, const char *key)
+{
+    struct span s = json_find_text(json_find(object, "metadata"), key);
 
-        w->sink.drop(w->sink.arg, ns ? ns : "", name ? name : "");
-    } else {
-        w->sink.put(w->sink.arg, object);
-    }
+    return mem_strndup(s.p, s.n);
+}
+
+static int drop_object(struct watcher *w, struct span object)
+{
+    AUTOFREE char *ns = text_at(object, "namespace");
+    AUTOFREE char *name = text_at(object, "name");
+
+    if (!ns || !name)
+        return -ENOMEM;
+    w->sink.drop(w->sink.arg, ns, name);
     return 0;
+}
+
+static int on_event(struct watcher *w, struct span event)
+{
+    struct span type = json_find_text(event, "type");
+    struct span object = json_find(event, "object");
+    int rc = 0;
+
+    if (type.n == 0 || object.n == 0)
+        return -EBADMSG;
+    if (span_is(type, "ERROR"))
+        return on_error(w, object);
+    if (!span_is(type, "BOOKMARK")) {
+        w->n_events++;
+        rc = span_is(type, "DELETED") ? drop_object(w, object) : put_object(w, object);
+    }
+    if (rc == 0)
+        set_version(w, object);
+    return rc;
 }
 
 static int on_line(void *arg, const char *line, size_t n)
 {
     struct watcher *w = arg;
-    struct err err = ERR_INIT;
-    struct arena a;
-    struct node *event;
     int rc;
 
-    w->heard_ns = clock_now_ns();
+    rc = on_event(w, (struct span){line, n});
+    if (rc == -EBADMSG) {
+        (void)snprintf(w->trouble, sizeof(w->trouble),
+                       "the watch sent a line that is no event");
+        w->has_expired = ++w->n_bad_lines % MAX_BAD_LINES == 0;
+        return rc;
+    }
+    w->n_bad_lines = 0;
     w->n_seen_this_watch++;
-    arena_init(&a, n * TREE_PER_BYTE + TREE_MIN);
-    rc = json_read(&a, line, n, &event, &err);
-    if (rc == 0)
-        rc = on_event(w, event);
-    else
-        (void)snprintf(w->trouble, sizeof(w->trouble), "%.200s", err.text);
-    arena_release(&a);
+    w->heard_ns = clock_now_ns();
     return rc;
+}
+
+static void on_opened(void *arg)
+{
+    struct watcher *w = arg;
+
+    w->heard_ns = clock_now_ns();
 }
 
 static void on_watch_end(void *arg, const struct kube_reply *r)
@@ -299,6 +376,7 @@ static int start_watch(struct watcher *w, struct err *err)
     struct kube_watch spec = {.kind = w->kind,
                               .ns = w->ns,
                               .idle_ms = w->idle_ms,
+                              .opened = on_opened,
                               .line = on_line,
                               .done = on_watch_end,
                               .arg = w};
@@ -339,7 +417,6 @@ void watcher_tick(struct watcher *w, uint64_t now_ns)
         rc = start_list(w, &err);
         break;
     case REFL_WATCHING:
-        w->heard_ns = now_ns;
         rc = start_watch(w, &err);
         break;
     case REFL_BACKOFF:

@@ -19,7 +19,7 @@
 
 #define MAX_IN_FLIGHT      8
 #define REQUEST_TIMEOUT_MS 30000u
-#define MAX_ANSWER_BYTES   (64u << 20)
+#define MAX_ANSWER_BYTES   (8u << 20) /* etcd takes objects of 1.5 MiB */
 #define MAX_LINE_BYTES     (8u << 20)
 #define MAX_PATH_BYTES     8192u
 
@@ -39,6 +39,7 @@ struct watch {
     struct kube *kube;
     struct stream stream;
     stream_line_fn line;
+    void (*opened)(void *arg);
     kube_done_fn done;
     void *arg;
 };
@@ -183,7 +184,8 @@ static void on_done(void *arg, const struct http_reply *http)
 {
     struct request *r = arg;
     struct kube *k = r->kube;
-    struct kube_reply reply = {.body = http->body, .n = http->n};
+    struct kube_reply reply = {
+        .body = http->body, .n = http->n, .error = http->status ? 0 : http->err.code};
 
     answer_read(http, &reply.answer);
     if (r->write_number)
@@ -258,10 +260,19 @@ static int on_chunk(void *arg, const char *p, size_t n)
     return stream_feed(&w->stream, p, n, w->line, w->arg);
 }
 
+static void on_opened(void *arg)
+{
+    const struct watch *w = arg;
+
+    if (w->opened)
+        w->opened(w->arg);
+}
+
 static void on_watch_done(void *arg, const struct http_reply *http)
 {
     struct watch *w = arg, **p = &w->kube->watches;
-    struct kube_reply reply = {.body = http->body, .n = http->n};
+    struct kube_reply reply = {
+        .body = http->body, .n = http->n, .error = http->status ? 0 : http->err.code};
 
     answer_read(http, &reply.answer);
     if (w->kube->options.seen)
@@ -284,12 +295,14 @@ int kube_watch(struct kube *k, const struct kube_watch *spec, struct err *err)
                               .max_body = 1u << 20,
                               .done = on_watch_done,
                               .chunk = on_chunk,
+                              .opened = on_opened,
                               .arg = w};
     int rc = w && path ? 0 : err_set(err, -ENOMEM, "out of memory");
 
     if (rc == 0) {
         w->kube = k;
         w->line = spec->line;
+        w->opened = spec->opened;
         w->done = spec->done;
         w->arg = spec->arg;
         stream_init(&w->stream, MAX_LINE_BYTES);

@@ -16,6 +16,7 @@ struct kube_reply {
     struct answer answer;
     const char *body; /* valid during the callback */
     size_t n;
+    int error; /* why there was no whole answer, a negative errno; else 0 */
 };
 typedef void (*kube_done_fn)(void *arg, const struct kube_reply *reply);
 
@@ -48,11 +49,13 @@ struct http *kube_http(struct kube *k);
 
 /* Queues a request; done is called exactly once unless this fails. */
 int kube_submit(struct kube *k, const struct kube_request *rq, struct err *err);
-/* Opens a watch at once. line is called for each event, done when it has ended. */
+/* Opens a watch at once. opened is called when the server has agreed, line for each
+ * event, done when it has ended. */
 struct kube_watch {
     enum kube_kind kind;
     const char *ns, *query;
     uint64_t idle_ms;
+    void (*opened)(void *arg); /* may be NULL */
     stream_line_fn line;
     kube_done_fn done;
     void *arg;

@@ -47,6 +47,7 @@ struct call {
     struct strbuf body;
     http_done_fn done;
     http_chunk_fn chunk;
+    http_opened_fn opened;
     void *arg;
     uint64_t idle_ns, heard_ns;
     int chunk_rc; /* what the chunk callback ended the stream with */
@@ -191,6 +192,15 @@ static size_t on_data(char *p, size_t size, size_t n, void *arg)
     return c->chunk_rc < 0 ? 0 : n;
 }
 
+static void tell_opened(struct call *c)
+{
+    long status = 0;
+
+    curl_easy_getinfo(c->easy, CURLINFO_RESPONSE_CODE, &status);
+    if (c->opened && status >= 200 && status < 300)
+        c->opened(c->arg);
+}
+
 static size_t on_header(char *p, size_t size, size_t n, void *arg)
 {
     static const char name[] = "retry-after:";
@@ -198,6 +208,8 @@ static size_t on_header(char *p, size_t size, size_t n, void *arg)
     char text[32];
     size_t len = n * size;
 
+    if (len == 2 && memcmp(p, "\r\n", 2) == 0) /* the header's end */
+        tell_opened(c);
     if (len > sizeof(name) - 1 && len < sizeof(text) + sizeof(name) - 1
         && strncasecmp(p, name, sizeof(name) - 1) == 0) {
         unsigned long v;
@@ -360,6 +372,7 @@ int http_start(struct http *h,
     c->http = h;
     c->done = rq->done;
     c->chunk = rq->chunk;
+    c->opened = rq->opened;
     c->arg = rq->arg;
     c->idle_ns = rq->idle_ms * NS_PER_MS;
     c->heard_ns = clock_now_ns();

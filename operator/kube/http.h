@@ -24,6 +24,8 @@ typedef void (*http_done_fn)(void *arg, const struct http_reply *reply);
 /* A piece of a 2xx answer's body. Negative ends the stream: done is called with that
  * code. Must not start or cancel requests. */
 typedef int (*http_chunk_fn)(void *arg, const char *p, size_t n);
+/* The header of a 2xx answer is there; the same limits. */
+typedef void (*http_opened_fn)(void *arg);
 
 struct http_request {
     const char *method, *path; /* path with query, as sent */
@@ -34,7 +36,8 @@ struct http_request {
     uint64_t idle_ms;    /* streams: nothing heard for so long is an error; 0: none */
     size_t max_body;     /* a longer answer is an error */
     http_done_fn done;
-    http_chunk_fn chunk; /* NULL: the body is gathered for done */
+    http_chunk_fn chunk;   /* NULL: the body is gathered for done */
+    http_opened_fn opened; /* may be NULL */
     void *arg;
 };
 

@@ -107,10 +107,14 @@ class Fake:
             self.watch(h, plural, int(query["resourceVersion"]))
         elif method == "GET" and not rest:
             with self.changed:
+                first = int(query.get("continue", 0))
+                after = first + int(query.get("limit", 0) or len(self.objects[plural]))
                 out = {
-                    "items": list(self.objects[plural].values()),
+                    "items": list(self.objects[plural].values())[first:after],
                     "metadata": {"resourceVersion": str(self.version)},
                 }
+                if after < len(self.objects[plural]):
+                    out["metadata"]["continue"] = str(after)
                 text = json.dumps(out)
             self.answer(h, 200, text)
         else:
