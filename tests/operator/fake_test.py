@@ -11,7 +11,6 @@ import os
 import re
 import shutil
 import socket
-import socket
 import subprocess
 import sys
 import tempfile
