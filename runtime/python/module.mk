@@ -11,12 +11,13 @@ PY_TREE   := $(PY_OUT) $(PY_EXT) $(PY_LIBS)
 PY_INCLUDE ?= $(firstword $(wildcard /usr/include/python3.[0-9]*))
 
 $(O)/runtime/python/ext/native.o: XFLAGS := -DPy_LIMITED_API=0x03080000 -isystem $(PY_INCLUDE) -idirafter /usr/include
-$(PY_EXT): $(O)/runtime/python/ext/native.o $(HVD_LIB) runtime/python/ext/native.map
+PY_EXT_OBJ := $(O)/runtime/python/ext/native.o $(O)/runtime/python/ext/start.o
+$(PY_EXT): $(PY_EXT_OBJ) $(HVD_LIB) runtime/python/ext/native.map
 	@mkdir -p $(@D)
 	@echo "  LD    $@"
 	$(Q)$(CC) -shared $(LDFLAGS) -Wl,-rpath,'$$ORIGIN' -Wl,--disable-new-dtags -Wl,--version-script=runtime/python/ext/native.map \
-	    -o $@ $(O)/runtime/python/ext/native.o $(HVD_LIB)
--include $(O)/runtime/python/ext/native.d
+	    -o $@ $(PY_EXT_OBJ) $(HVD_LIB) -pthread
+-include $(PY_EXT_OBJ:.o=.d)
 
 $(O)/python/_hvd/libhvd.so: $(HVD_LIB)
 	@mkdir -p $(@D)

@@ -5,8 +5,9 @@ stops the survivors and each rank's own behaviour shows."""
 import contextlib
 import re
 import signal
+import socket
 import subprocess
-import time
+import tempfile
 import unittest
 
 from job import DEBIAN_PYTHON, bare_ranks, environment, python
@@ -73,20 +74,103 @@ class Life(unittest.TestCase):
             self.assertEqual(ended.code, 0, ended)
             self.assertIn("LOADED", ended.out)
 
+    @contextlib.contextmanager
+    def waiting_in_init(self, code):
+        """A process that is in the middle of init(): it has called for the ranks that never come."""
+        with socket.socket() as server, tempfile.NamedTemporaryFile("w") as token:
+            token.write("5a" * 32)
+            token.flush()
+            server.bind(("127.0.0.1", 0))
+            server.listen()
+            server.settimeout(20)
+            place = {
+                "RANK": 1,
+                "SIZE": 2,
+                "LOCAL_RANK": 1,
+                "LOCAL_SIZE": 2,
+                "CROSS_RANK": 0,
+                "CROSS_SIZE": 1,
+            }
+            place = {f"HOROVOD_{k}": str(v) for k, v in place.items()}
+            port = {"HVD_RENDEZVOUS_ADDR": "127.0.0.1", "HVD_RENDEZVOUS_PORT": str(server.getsockname()[1])}
+            job = {"HVD_TOKEN_FILE": token.name, "HVD_JOB_ID": "life", "HVD_GENERATION": "0"}
+            pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+            env = environment(HOROVOD_START_TIMEOUT="40", **place, **port, **job)
+            process = subprocess.Popen([DEBIAN_PYTHON, "-c", code], env=env, text=True, **pipes)
+            try:
+                with server.accept()[0]:
+                    yield process
+            finally:
+                process.kill()
+                process.wait()
+                process.stdin.close()
+                process.stdout.close()
+
+    def end_of(self, process):
+        """Exit code and output; a wait for init()'s own timeout is a failure."""
+        out, _ = process.communicate(timeout=10)
+        return process.returncode, out
+
     def test_ctrl_c_ends_a_rank_that_waits_for_others_in_init(self):
-        code = "import _hvd.basics as h; print('WAITING', flush=True); h.init()"
-        place = {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"}
-        env = environment(MASTER_ADDR="127.0.0.1", MASTER_PORT="9", **place)
-        process = subprocess.Popen([DEBIAN_PYTHON, "-c", code], env=env, stdout=subprocess.PIPE)
-        self.assertEqual(process.stdout.readline(), b"WAITING\n")
-        began = time.monotonic()
-        while process.poll() is None and time.monotonic() - began < 20:
-            process.send_signal(signal.SIGINT)  # again until it has come into init()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(0.2)
-        process.stdout.close()
-        self.assertIn(process.wait(30), (-signal.SIGINT, 130, 1))
-        self.assertLess(time.monotonic() - began, 10)
+        with self.waiting_in_init("import _hvd.basics as h; h.init()") as process:
+            process.send_signal(signal.SIGINT)
+            code, out = self.end_of(process)
+        self.assertIn(code, (-signal.SIGINT, 130, 1))
+        self.assertIn("KeyboardInterrupt", out)
+
+    def test_a_handler_may_shut_down_while_init_waits(self):
+        code = """
+import signal, sys, _hvd.basics as h
+def leave(*_):
+    h.shutdown()
+    print("LEFT", flush=True)
+    sys.exit(7)
+signal.signal(signal.SIGTERM, leave)
+h.init()
+"""
+        with self.waiting_in_init(code) as process:
+            process.send_signal(signal.SIGTERM)
+            self.assertEqual(self.end_of(process), (7, "LEFT\n"))
+
+    def test_init_says_that_a_handler_has_shut_down(self):
+        code = """
+import signal, _hvd.basics as h
+from _hvd.exceptions import HorovodInternalError
+signal.signal(signal.SIGTERM, lambda *_: h.shutdown())
+try:
+    h.init()
+except HorovodInternalError as e:
+    print(e, h.is_initialized())
+"""
+        with self.waiting_in_init(code) as process:
+            process.send_signal(signal.SIGTERM)
+            said = "hvd.shutdown() was called while hvd.init() waited for the other ranks False\n"
+            self.assertEqual(self.end_of(process), (0, said))
+
+    def test_exit_does_not_wait_for_a_thread_in_init(self):
+        code = """
+import os, sys, threading, _hvd.basics as h
+place = {k: os.environ.pop(k) for k in list(os.environ) if k.startswith(("HOROVOD_", "HVD_"))}
+h.init()
+assert h.size() == 1
+h.shutdown()
+os.environ.update(place)
+threading.Thread(target=h.init, daemon=True).start()
+sys.stdin.readline()
+print("LEAVING", flush=True)
+"""
+        with self.waiting_in_init(code) as process:
+            process.stdin.write("go\n")
+            code, out = self.end_of(process)
+        self.assertEqual(code, 0, out)
+        self.assertIn("LEAVING", out)
+
+    def test_init_after_an_interrupted_init_meets_the_others(self):
+        with tempfile.TemporaryDirectory() as directory:
+            ends = bare_ranks(2, "resume.py", timeout=60, RESUME_FILE=f"{directory}/interrupted")
+        for ended in ends:
+            self.assertEqual(ended.code, 0, ended)
+            self.assertIn("MET", ended.out)
 
     def test_single_process_exits(self):
         code = "import sys, horovod.torch as hvd; hvd.init(); assert hvd.size() == 1; sys.exit(3)"

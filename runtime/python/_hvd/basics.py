@@ -2,8 +2,6 @@
 """Life, place and build queries: the functions that every ``hvd`` module has in common."""
 
 import atexit
-import contextlib
-import signal
 import threading
 import warnings
 
@@ -18,51 +16,39 @@ Min = 3
 Max = 4
 Product = 5
 
-_lock = threading.Lock()
+_start_lock = threading.RLock()  # held for moments only, and a signal handler may come again
 _exit_hook_registered = False
 
 
-@contextlib.contextmanager
-def _interruptible():
-    """Lets Ctrl-C end the process while init() waits for other ranks in C, deaf to Python's handler.
-
-    Only where Python's own handler would have raised KeyboardInterrupt: a handler of the user's stays.
-    """
-    is_ours = (
-        threading.current_thread() is threading.main_thread()
-        and signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    )
-    if is_ours:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-    try:
-        yield
-    finally:
-        if is_ours:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
 def init(comm=None, process_sets=None):
-    """Finds this process' place in the job and meets the other ranks. Idempotent."""
+    """Finds this process' place in the job and meets the other ranks. Idempotent.
+
+    Signal handlers run while it waits. What they raise (Ctrl-C) ends it, and so does shutdown().
+    """
     global _exit_hook_registered
     if comm is not None:
         refuse("hvd.init(comm=...)", "call hvd.init() without arguments: all started ranks take part")
     if process_sets:
         refuse("hvd.init(process_sets=...)", "only hvd.global_process_set works")
-    with _lock:
-        if _native.is_initialized():
-            return
-        handles.forget()
-        with _interruptible():
-            _native.init(0)
-        if not _exit_hook_registered:
-            atexit.register(shutdown)
-            _exit_hook_registered = True
+    try:
+        with _start_lock:
+            if not _exit_hook_registered:
+                atexit.register(shutdown)
+                _exit_hook_registered = True
+            if _native.start(0):
+                handles.forget()
+        _native.join()
+    except BaseException:
+        _native.cancel()
+        raise
 
 
 def shutdown():
-    """Leaves the job: pending operations fail, and init() may follow. Idempotent, at most 5 s."""
-    with _lock:
-        _native.shutdown()
+    """Leaves the job: pending operations fail, and init() may follow. Idempotent, at most 5 s.
+
+    Never waits for an init() of this process that still waits for other ranks: that one ends.
+    """
+    _native.shutdown()
 
 
 def is_initialized():

@@ -11,9 +11,9 @@
  * (about 30 ns).
  *
  * Invariants
- *  - The GIL is released wherever the runtime may block: init, shutdown, wait, copy.
- * wait() sleeps in slices of WAIT_SLICE_MS and looks for signals between them, so that
- * Ctrl-C works.
+ *  - The GIL is released wherever the runtime may block: join, shutdown, wait, copy.
+ * join() and wait() sleep in slices of WAIT_SLICE_MS and look for signals between them,
+ * so that Ctrl-C works; hvd_init, which cannot be sliced, runs in a thread (start.c).
  *  - Tensors behind addresses are kept alive by the caller (_hvd/handles.py) until its
  * handle ended.
  *  - All state is in the module object; there are no globals. libhvd.so is found beside
@@ -30,11 +30,13 @@
 #include <string.h>
 
 #include "hvd.h"
+#include "runtime/python/ext/start.h"
 
 #define WAIT_SLICE_MS 100
 
 struct state {
     PyObject *internal_error; /* _hvd.exceptions.HorovodInternalError */
+    struct start *start; /* the last meeting that start() began, or NULL; the GIL */
 };
 
 static struct state *state_of(PyObject *module)
@@ -42,9 +44,9 @@ static struct state *state_of(PyObject *module)
     return PyModule_GetState(module);
 }
 
-static PyObject *raise_status(PyObject *module, int status, int is_submit)
+static PyObject *
+raise_text(PyObject *module, int status, int is_submit, const char *text)
 {
-    const char *text = hvd_last_error();
     PyObject *type = state_of(module)->internal_error;
 
     if (status == HVD_NOT_INITIALIZED) {
@@ -63,28 +65,109 @@ static PyObject *raise_status(PyObject *module, int status, int is_submit)
     return NULL;
 }
 
+static PyObject *raise_status(PyObject *module, int status, int is_submit)
+{
+    return raise_text(module, status, is_submit, hvd_last_error());
+}
+
 /* --- life and place
  * ------------------------------------------------------------------------- */
 
-static PyObject *py_init(PyObject *module, PyObject *args)
+/* Forgets the meeting that ended. -1 with an exception where it never will. */
+static int drop_last_start(struct state *state)
 {
-    unsigned long long start_timeout_ms;
-    struct hvd_config config = {.size_bytes = sizeof(config)};
-    int status;
+    struct start *s = state->start;
+    int is_forked = s && start_is_forked(s);
 
-    if (!PyArg_ParseTuple(args, "K", &start_timeout_ms))
-        return NULL;
-    config.start_timeout_ms = start_timeout_ms;
-    Py_BEGIN_ALLOW_THREADS status = hvd_init(&config);
-    Py_END_ALLOW_THREADS if (status != HVD_OK) return raise_status(module, status, 1);
-    Py_RETURN_NONE;
+    if (!s)
+        return 0;
+    if (is_forked && start_wait(s, 0) == START_WAITING) {
+        PyErr_SetString(PyExc_ValueError,
+                        "this process was forked while hvd.init() waited for the other "
+                        "ranks; fork before hvd.init()");
+        return -1;
+    }
+    while (!is_forked && start_wait(s, 0) != START_OVER) { /* it is being undone */
+        Py_BEGIN_ALLOW_THREADS(void) start_wait(s, WAIT_SLICE_MS);
+        Py_END_ALLOW_THREADS
+    }
+    state->start = NULL;
+    start_unref(s);
+    return 0;
 }
 
+/* start(start_timeout_ms): begins to meet the other ranks and does not wait for them.
+ * True when a new world is under way, False when there is one or is one already under
+ * way. One caller at a time (_hvd/basics.py). */
+static PyObject *py_start(PyObject *module, PyObject *args)
+{
+    struct state *state = state_of(module);
+    struct start *s = state->start;
+    unsigned long long start_timeout_ms;
+
+    if (!PyArg_ParseTuple(args, "K:start", &start_timeout_ms))
+        return NULL;
+    if (s && !start_is_forked(s) && start_resume(s))
+        Py_RETURN_TRUE;
+    if (s && !start_is_forked(s) && start_wait(s, 0) == START_WAITING)
+        Py_RETURN_FALSE;
+    if (drop_last_start(state))
+        return NULL;
+    if (hvd_is_initialized())
+        Py_RETURN_FALSE;
+    if (start_new(start_timeout_ms, &state->start))
+        return PyErr_NoMemory();
+    Py_RETURN_TRUE;
+}
+
+/* join(): waits until the world that start() began has formed. A signal handler's
+ * exception passes, and the meeting goes on: see cancel(). */
+static PyObject *py_join(PyObject *module, PyObject *unused)
+{
+    struct start *s = state_of(module)->start;
+    enum start_state state = START_WAITING;
+    PyObject *ret = NULL;
+
+    (void)unused;
+    if (!s)
+        Py_RETURN_NONE;
+    s = start_ref(s);
+    while (state != START_OVER && !start_is_cancelled(s)) {
+        Py_BEGIN_ALLOW_THREADS state = start_wait(s, WAIT_SLICE_MS);
+        Py_END_ALLOW_THREADS if (state != START_OVER && PyErr_CheckSignals()) goto out;
+    }
+    if (start_is_cancelled(s))
+        ret = raise_text(
+            module, HVD_ABORTED, 1,
+            "hvd.shutdown() was called while hvd.init() waited for the other ranks");
+    else if (start_status(s) != HVD_OK)
+        ret = raise_text(module, start_status(s), 1, start_text(s));
+    else
+        ret = Py_BuildValue("");
+out:
+    start_unref(s);
+    return ret;
+}
+
+/* cancel(): nobody waits for the world any more that start() began, if it has not yet
+ * formed. True when that was so. */
+static PyObject *py_cancel(PyObject *module, PyObject *unused)
+{
+    struct start *s = state_of(module)->start;
+
+    (void)unused;
+    return PyBool_FromLong(s && !start_is_forked(s) && start_cancel(s));
+}
+
+/* Never waits for a meeting to end: a signal handler may be called inside join(). */
 static PyObject *py_shutdown(PyObject *module, PyObject *unused)
 {
+    struct start *s = state_of(module)->start;
     int status;
 
     (void)unused;
+    if (s && !start_is_forked(s) && start_cancel(s))
+        Py_RETURN_NONE;
     Py_BEGIN_ALLOW_THREADS status = hvd_shutdown();
     Py_END_ALLOW_THREADS if (status != HVD_OK) return raise_status(module, status, 0);
     Py_RETURN_NONE;
@@ -361,7 +444,9 @@ static PyObject *py_copy(PyObject *module, PyObject *args)
  * ------------------------------------------------------------------------------ */
 
 static PyMethodDef methods[] = {
-    {"init", py_init, METH_VARARGS, "init(start_timeout_ms): 0 for the default"},
+    {"start", py_start, METH_VARARGS, "start(start_timeout_ms): 0 for the default"},
+    {"join", py_join, METH_NOARGS, "waits for what start() began"},
+    {"cancel", py_cancel, METH_NOARGS, "nobody waits for what start() began"},
     {"shutdown", py_shutdown, METH_NOARGS, NULL},
     {"is_initialized", py_is_initialized, METH_NOARGS, NULL},
     {"rank", py_rank, METH_NOARGS, NULL},
@@ -412,6 +497,8 @@ static int module_traverse(PyObject *module, visitproc visit, void *arg)
 static int module_clear(PyObject *module)
 {
     Py_CLEAR(state_of(module)->internal_error);
+    start_unref(state_of(module)->start);
+    state_of(module)->start = NULL;
     return 0;
 }
 

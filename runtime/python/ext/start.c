@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Meeting the other ranks may take minutes, and hvd_init cannot be called off. Python
+ * however runs signal handlers only between bytecodes of the main thread, and what they
+ * do there must be possible: raise KeyboardInterrupt, or call hvd.shutdown(). So
+ * hvd_init runs in a thread, and the one who asked waits for that thread in slices.
+ *
+ *   WAITING --hvd_init ended--> OVER
+ *      |  cancelled meanwhile        ^
+ *      '---> UNDOING --hvd_shutdown--'
+ *
+ * A cancelled meeting goes on until hvd_init ends, because the other ranks may already
+ * count on this one; init() called again takes the same meeting up (start_resume).
+ * Invariants: the thread blocks all signals, and so do the threads that hvd_init makes;
+ * state moves along the edges above only, under the lock. Called by native.c. */
+#include "runtime/python/ext/start.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "hvd.h"
+
+struct start {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    int n_refs; /* lock, as all below but pid and timeout */
+    enum start_state state;
+    int is_cancelled, status;
+    char text[1024];
+    pid_t pid;
+    uint64_t timeout_ms;
+};
+
+static void enter(struct start *s, enum start_state state)
+{
+    s->state = state;
+    (void)pthread_cond_broadcast(&s->changed);
+}
+
+static void *thread_main(void *arg)
+{
+    struct start *s = arg;
+    struct hvd_config config = {.size_bytes = sizeof(config),
+                                .start_timeout_ms = s->timeout_ms};
+    int status = hvd_init(&config);
+
+    (void)pthread_mutex_lock(&s->lock);
+    s->status = status;
+    if (status != HVD_OK) /* the sentence is this thread's */
+        (void)snprintf(s->text, sizeof(s->text), "%s", hvd_last_error());
+    if (status == HVD_OK && s->is_cancelled) {
+        enter(s, START_UNDOING);
+        (void)pthread_mutex_unlock(&s->lock);
+        (void)hvd_shutdown(); /* bounded; nobody is left to be told */
+        (void)pthread_mutex_lock(&s->lock);
+    }
+    enter(s, START_OVER);
+    (void)pthread_mutex_unlock(&s->lock);
+    start_unref(s);
+    return NULL;
+}
+
+static int spawn(struct start *s)
+{
+    sigset_t all, before;
+    pthread_attr_t attr;
+    pthread_t thread;
+    int rc = pthread_attr_init(&attr);
+
+    if (rc)
+        return rc;
+    (void)pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+    (void)sigfillset(&all);
+    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
+    rc = pthread_create(&thread, &attr, thread_main, s);
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    (void)pthread_attr_destroy(&attr);
+    return rc;
+}
+
+int start_new(uint64_t start_timeout_ms, struct start **ret)
+{
+    struct start *s = calloc(1, sizeof(*s));
+    pthread_condattr_t attr;
+
+    if (!s)
+        return HVD_NO_MEMORY;
+    s->n_refs = 2;
+    s->state = START_WAITING;
+    s->pid = getpid();
+    s->timeout_ms = start_timeout_ms;
+    (void)pthread_mutex_init(&s->lock, NULL);
+    (void)pthread_condattr_init(&attr);
+    (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    (void)pthread_cond_init(&s->changed, &attr);
+    (void)pthread_condattr_destroy(&attr);
+    if (spawn(s)) {
+        s->n_refs = 1;
+        start_unref(s);
+        return HVD_NO_MEMORY;
+    }
+    *ret = s;
+    return HVD_OK;
+}
+
+struct start *start_ref(struct start *s)
+{
+    (void)pthread_mutex_lock(&s->lock);
+    s->n_refs++;
+    (void)pthread_mutex_unlock(&s->lock);
+    return s;
+}
+
+void start_unref(struct start *s)
+{
+    int n_left;
+
+    if (!s)
+        return;
+    (void)pthread_mutex_lock(&s->lock);
+    n_left = --s->n_refs;
+    (void)pthread_mutex_unlock(&s->lock);
+    if (n_left)
+        return;
+    (void)pthread_cond_destroy(&s->changed);
+    (void)pthread_mutex_destroy(&s->lock);
+    free(s);
+}
+
+enum start_state start_wait(struct start *s, uint64_t timeout_ms)
+{
+    struct timespec until;
+    enum start_state state;
+    int was_cancelled;
+
+    (void)clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += (time_t)(timeout_ms / 1000);
+    until.tv_nsec += (long)(timeout_ms % 1000) * 1000000;
+    if (until.tv_nsec >= 1000000000) {
+        until.tv_sec++;
+        until.tv_nsec -= 1000000000;
+    }
+    (void)pthread_mutex_lock(&s->lock);
+    was_cancelled = s->is_cancelled;
+    while (s->state != START_OVER && s->is_cancelled == was_cancelled
+           && pthread_cond_timedwait(&s->changed, &s->lock, &until) != ETIMEDOUT)
+        ;
+    state = s->state;
+    (void)pthread_mutex_unlock(&s->lock);
+    return state;
+}
+
+/* Returns whether there is a meeting to cancel or to take up; *ret_was the flag before.
+ */
+static int set_cancelled(struct start *s, int is_cancelled, int *ret_was)
+{
+    int is_waiting;
+
+    (void)pthread_mutex_lock(&s->lock);
+    is_waiting = s->state == START_WAITING;
+    *ret_was = s->is_cancelled;
+    if (is_waiting) {
+        s->is_cancelled = is_cancelled;
+        (void)pthread_cond_broadcast(&s->changed);
+    }
+    (void)pthread_mutex_unlock(&s->lock);
+    return is_waiting;
+}
+
+int start_cancel(struct start *s)
+{
+    int was_cancelled;
+
+    return set_cancelled(s, 1, &was_cancelled);
+}
+
+int start_resume(struct start *s)
+{
+    int was_cancelled;
+
+    return set_cancelled(s, 0, &was_cancelled) && was_cancelled;
+}
+
+int start_is_cancelled(struct start *s)
+{
+    int is_cancelled;
+
+    (void)pthread_mutex_lock(&s->lock);
+    is_cancelled = s->is_cancelled;
+    (void)pthread_mutex_unlock(&s->lock);
+    return is_cancelled;
+}
+
+int start_is_forked(const struct start *s)
+{
+    return s->pid != getpid();
+}
+
+int start_status(const struct start *s)
+{
+    return s->status;
+}
+
+const char *start_text(const struct start *s)
+{
+    return s->text;
+}
