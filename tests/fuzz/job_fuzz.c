@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A HorovodJob as JSON: decode, check, and build its objects when it passes. */
+/* A HorovodJob as JSON: read, decode, check, and build its objects when it passes. */
 #include "operator/core/job.h"
 #include "operator/core/objects.h"
 #include "operator/doc/json.h"
+#include "operator/doc/object.h"
 #include "tests/fuzz/fuzz.h"
 
 static void build_objects(struct arena *a, const struct job *job)
@@ -18,6 +19,22 @@ static void build_objects(struct arena *a, const struct job *job)
     MUST(!pod || node_str(pod, "metadata.name"));
 }
 
+/* The store keeps text. */
+static void must_come_back(const struct node *o)
+{
+    struct strbuf text;
+    struct arena a;
+    struct node *again;
+
+    arena_init(&a, OBJECT_MAX_BYTES);
+    strbuf_init(&text, 1u << 20);
+    json_write(o, &text);
+    MUST(strbuf_status(&text) == 0);
+    MUST(json_read(&a, text.p, text.n, &again, NULL) == 0);
+    strbuf_release(&text);
+    arena_release(&a);
+}
+
 FUZZ_TARGET(job)
 {
     struct strbuf problems;
@@ -26,14 +43,16 @@ FUZZ_TARGET(job)
     struct node *o;
     struct job job;
 
-    arena_init(&a, 8u << 20);
+    arena_init(&a, OBJECT_MAX_BYTES);
     strbuf_init(&problems, 65536);
-    if (json_read(&a, (const char *)data, n, &o, &err) == 0) {
+    if (object_read(&a, (struct span){(const char *)data, n}, &o, &err) == 0) {
+        must_come_back(o);
         if (job_decode_meta(o, &job, &err) == 0) {
             job_decode_spec(o, &job, &problems);
             job_validate(&job, &problems);
             MUST(job.slots >= 1 && job.slots <= JOB_MAX_SLOTS);
             MUST(job.replicas >= 1 && job.replicas <= JOB_MAX_REPLICAS);
+            MUST(problems.n || !node_str(o, OBJECT_UNREADABLE));
             if (problems.n == 0 && strbuf_status(&problems) == 0)
                 build_objects(&a, &job);
         } else {

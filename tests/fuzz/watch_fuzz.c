@@ -2,7 +2,7 @@
 /* The bytes of a watch, cut where the first byte says: the lines must not depend on the
  * cut, and every object that is a pod or a job goes into the store. */
 #include "operator/core/store.h"
-#include "operator/doc/json.h"
+#include "operator/doc/object.h"
 #include "operator/kube/stream.h"
 #include "runtime/base/sha256.h"
 #include "tests/fuzz/fuzz.h"
@@ -22,8 +22,8 @@ static int take_line(void *arg, const char *line, size_t n)
 
     sha256_add(&s->digest, line, n);
     sha256_add(&s->digest, "\n", 1);
-    arena_init(&a, 4u << 20);
-    if (s->store && json_read(&a, line, n, &o, NULL) == 0) {
+    arena_init(&a, OBJECT_MAX_BYTES);
+    if (s->store && object_read(&a, (struct span){line, n}, &o, NULL) == 0) {
         if (pod_decode(o, &pod, NULL) == 0)
             (void)store_put_pod(s->store, &pod, key);
         (void)store_put_job(s->store, o, key, NULL);
