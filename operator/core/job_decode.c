@@ -92,6 +92,8 @@ static void refuse_unknown(const struct node *o,
     for (const struct node *c = o ? o->first : NULL; c; c = c->next) {
         size_t i = 0;
 
+        if (c->type == NODE_NULL)
+            continue;
         while (known[i] && strcmp(known[i], c->key) != 0)
             i++;
         if (!known[i])

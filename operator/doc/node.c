@@ -31,7 +31,8 @@ const char *node_type_name(enum node_type t)
     return "?";
 }
 
-static const struct node *get_n(const struct node *o, const char *key, size_t len)
+/* As node_get, of the first len bytes of key; null members too. */
+static const struct node *raw_n(const struct node *o, const char *key, size_t len)
 {
     if (!o || o->type != NODE_OBJECT)
         return NULL;
@@ -40,6 +41,13 @@ static const struct node *get_n(const struct node *o, const char *key, size_t le
             return c;
     }
     return NULL;
+}
+
+static const struct node *get_n(const struct node *o, const char *key, size_t len)
+{
+    const struct node *n = raw_n(o, key, len);
+
+    return n && n->type != NODE_NULL ? n : NULL;
 }
 
 const struct node *node_get(const struct node *o, const char *key)
@@ -93,7 +101,7 @@ bool node_bool(const struct node *o, const char *path, bool dflt)
 static bool object_equal(const struct node *a, const struct node *b)
 {
     for (const struct node *c = a->first; c; c = c->next) {
-        const struct node *d = node_get(b, c->key);
+        const struct node *d = raw_n(b, c->key, strlen(c->key));
 
         if (!d || !node_equal(c, d))
             return false;

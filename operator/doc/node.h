@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One tree type for JSON and YAML. Every node and string lives in the builder's arena
  * and dies with it. Readers accept NULL and a wrong type and answer "absent", so a path
- * can be asked in one line.
+ * can be asked in one line; an explicit null is absent, too, as to Kubernetes.
  *
  *     struct build b = {.arena = &a};
  *     struct node *o = node_object(&b);
