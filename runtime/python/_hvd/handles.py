@@ -27,10 +27,14 @@ def forget():
     _pending.clear()
 
 
-def track(handle, keep, result):
-    """Keeps `keep` alive until finish(handle), which returns result(handle)."""
-    _pending[handle] = (keep, result)
-    return handle
+def submit(function, keep, result, *args):
+    """Starts an operation by a function of _native, and returns its handle.
+
+    Keeps `keep` alive until finish(handle), which returns result(handle). The function itself enters
+    that in _pending: between two calls a signal handler could raise, and the memory would be freed
+    under the operation.
+    """
+    return function(_pending, (keep, result), *args)
 
 
 def poll(handle):

@@ -32,8 +32,8 @@ def _dumps(obj):
 
 def _broadcast(name, buffer, root_rank, set_id):
     at = _native.address(buffer)
-    handle = _native.broadcast(name, at, at, _UINT8, (len(buffer),), root_rank, set_id)
-    handles.finish(handles.track(handle, buffer, lambda h: None))
+    args = (name, at, at, _UINT8, (len(buffer),), root_rank, set_id)
+    handles.finish(handles.submit(_native.broadcast, buffer, lambda h: None, *args))
 
 
 def _allgather(name, buffer, dtype, shape, set_id):
@@ -46,8 +46,8 @@ def _allgather(name, buffer, dtype, shape, set_id):
         _native.copy(_native.address(out), at, len(out))
         return out
 
-    handle = _native.allgather(name, _native.address(buffer), dtype, shape, set_id)
-    return handles.finish(handles.track(handle, buffer, result))
+    args = (name, _native.address(buffer), dtype, shape, set_id)
+    return handles.finish(handles.submit(_native.allgather, buffer, result, *args))
 
 
 def broadcast_object(obj, root_rank=0, name=None, process_set=global_process_set):

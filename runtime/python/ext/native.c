@@ -14,8 +14,8 @@
  *  - The GIL is released wherever the runtime may block: join, shutdown, wait, copy.
  * join() and wait() sleep in slices of WAIT_SLICE_MS and look for signals between them,
  * so that Ctrl-C works; hvd_init, which cannot be sliced, runs in a thread (start.c).
- *  - Tensors behind addresses are kept alive by the caller (_hvd/handles.py) until its
- * handle ended.
+ *  - Tensors behind addresses are kept alive in the caller's dict (_hvd/handles.py)
+ * until its handle ended; a submission enters them there itself.
  *  - All state is in the module object; there are no globals. libhvd.so is found beside
  * this file
  *    ($ORIGIN) and is the same instance that libhvd_tf.so uses.
@@ -256,11 +256,25 @@ static void *address_of(unsigned long long value)
     return (void *)(uintptr_t)value;
 }
 
-static PyObject *handle_or_raise(PyObject *module, int status, hvd_handle handle)
+/* Where what an operation needs is kept: pending[handle] = entry, made here because no
+ * signal handler of Python can come between. */
+struct keeper {
+    PyObject *pending, *entry;
+};
+
+static PyObject *
+handle_or_raise(PyObject *module, int status, hvd_handle handle, const struct keeper *k)
 {
+    PyObject *number;
+
     if (status != HVD_OK)
         return raise_status(module, status, 1);
-    return PyLong_FromLongLong(handle);
+    number = PyLong_FromLongLong(handle);
+    if (number && PyDict_SetItem(k->pending, number, k->entry) == 0)
+        return number;
+    Py_INCREF(k->entry); /* the operation runs: rather keep its memory for ever */
+    Py_XDECREF(number);
+    return NULL;
 }
 
 static PyObject *py_allreduce(PyObject *module, PyObject *args)
@@ -272,17 +286,18 @@ static PyObject *py_allreduce(PyObject *module, PyObject *args)
     int op, process_set, status;
     double prescale, postscale;
     hvd_handle handle = 0;
+    struct keeper k;
 
-    if (!PyArg_ParseTuple(args, "sKKiOiddi:allreduce", &t.name, &data, &output,
-                          &t.dtype, &shape_tuple, &op, &prescale, &postscale,
-                          &process_set))
+    if (!PyArg_ParseTuple(args, "O!OsKKiOiddi:allreduce", &PyDict_Type, &k.pending,
+                          &k.entry, &t.name, &data, &output, &t.dtype, &shape_tuple,
+                          &op, &prescale, &postscale, &process_set))
         return NULL;
     if (shape_from(shape_tuple, shape, &t.ndim))
         return NULL;
     t.data = address_of(data);
     t.output = address_of(output);
     status = hvd_allreduce_async(&t, op, prescale, postscale, process_set, &handle);
-    return handle_or_raise(module, status, handle);
+    return handle_or_raise(module, status, handle, &k);
 }
 
 static PyObject *py_allgather(PyObject *module, PyObject *args)
@@ -293,15 +308,17 @@ static PyObject *py_allgather(PyObject *module, PyObject *args)
     PyObject *shape_tuple;
     int process_set, status;
     hvd_handle handle = 0;
+    struct keeper k;
 
-    if (!PyArg_ParseTuple(args, "sKiOi:allgather", &t.name, &data, &t.dtype,
-                          &shape_tuple, &process_set))
+    if (!PyArg_ParseTuple(args, "O!OsKiOi:allgather", &PyDict_Type, &k.pending,
+                          &k.entry, &t.name, &data, &t.dtype, &shape_tuple,
+                          &process_set))
         return NULL;
     if (shape_from(shape_tuple, shape, &t.ndim))
         return NULL;
     t.data = address_of(data);
     status = hvd_allgather_async(&t, NULL, NULL, process_set, &handle);
-    return handle_or_raise(module, status, handle);
+    return handle_or_raise(module, status, handle, &k);
 }
 
 static PyObject *py_broadcast(PyObject *module, PyObject *args)
@@ -312,16 +329,18 @@ static PyObject *py_broadcast(PyObject *module, PyObject *args)
     PyObject *shape_tuple;
     int root_rank, process_set, status;
     hvd_handle handle = 0;
+    struct keeper k;
 
-    if (!PyArg_ParseTuple(args, "sKKiOii:broadcast", &t.name, &data, &output, &t.dtype,
-                          &shape_tuple, &root_rank, &process_set))
+    if (!PyArg_ParseTuple(args, "O!OsKKiOii:broadcast", &PyDict_Type, &k.pending,
+                          &k.entry, &t.name, &data, &output, &t.dtype, &shape_tuple,
+                          &root_rank, &process_set))
         return NULL;
     if (shape_from(shape_tuple, shape, &t.ndim))
         return NULL;
     t.data = address_of(data);
     t.output = address_of(output);
     status = hvd_broadcast_async(&t, root_rank, process_set, &handle);
-    return handle_or_raise(module, status, handle);
+    return handle_or_raise(module, status, handle, &k);
 }
 
 static PyObject *py_barrier(PyObject *module, PyObject *args)
@@ -329,11 +348,13 @@ static PyObject *py_barrier(PyObject *module, PyObject *args)
     struct hvd_tensor t = {.size_bytes = sizeof(t), .device = -1};
     int process_set, status;
     hvd_handle handle = 0;
+    struct keeper k;
 
-    if (!PyArg_ParseTuple(args, "si:barrier", &t.name, &process_set))
+    if (!PyArg_ParseTuple(args, "O!Osi:barrier", &PyDict_Type, &k.pending, &k.entry,
+                          &t.name, &process_set))
         return NULL;
     status = hvd_barrier_async(&t, process_set, &handle);
-    return handle_or_raise(module, status, handle);
+    return handle_or_raise(module, status, handle, &k);
 }
 
 /* --- ending
@@ -460,13 +481,15 @@ static PyMethodDef methods[] = {
      "one line of JSON about this process' world"},
     {"version", py_version, METH_NOARGS, NULL},
     {"allreduce", py_allreduce, METH_VARARGS,
-     "allreduce(name, data, output, dtype, shape, op, prescale, postscale, "
+     "allreduce(pending, entry, name, data, output, dtype, shape, op, prescale, "
+     "postscale, "
      "process_set)"},
     {"allgather", py_allgather, METH_VARARGS,
-     "allgather(name, data, dtype, shape, process_set)"},
+     "allgather(pending, entry, name, data, dtype, shape, process_set)"},
     {"broadcast", py_broadcast, METH_VARARGS,
-     "broadcast(name, data, output, dtype, shape, root_rank, process_set)"},
-    {"barrier", py_barrier, METH_VARARGS, "barrier(name, process_set)"},
+     "broadcast(pending, entry, name, data, output, dtype, shape, root_rank, "
+     "process_set)"},
+    {"barrier", py_barrier, METH_VARARGS, "barrier(pending, entry, name, process_set)"},
     {"poll", py_poll, METH_VARARGS, "poll(handle) -> has it ended?"},
     {"wait", py_wait, METH_VARARGS, "wait(handle): until it has ended"},
     {"result", py_result, METH_VARARGS, "result(handle) -> (address, shape)"},

@@ -2,10 +2,12 @@
 """Every collective of horovod.torch against numpy: dtypes, sizes, in place and not."""
 
 import os
+import sys
 
 import horovod.torch as hvd
 import numpy as np
 import torch
+from _hvd import handles
 from checks import check, expect_error, main
 
 hvd.init()
@@ -337,6 +339,31 @@ def init_is_idempotent_and_may_follow_shutdown():
     assert (hvd.local_rank(), hvd.local_size()) == (R % here, here)
     assert (hvd.cross_rank(), hvd.cross_size()) == (R // here, hosts)
     assert hvd.is_homogeneous() is True
+
+
+@check
+def an_interrupt_right_after_a_submission_keeps_its_tensors():
+    for name in ("allreduce", "allgather", "broadcast"):
+
+        def interrupt(frame, event, function, name=name):
+            if event == "c_return" and function.__name__ == name:
+                sys.setprofile(None)
+                raise KeyboardInterrupt
+
+        tensor = torch.ones(1000)
+        before = len(handles._pending)
+        args = (tensor, 0) if name == "broadcast" else (tensor,)
+        sys.setprofile(interrupt)
+        try:
+            getattr(hvd, name + "_async")(*args, name="interrupted")
+        except KeyboardInterrupt:
+            pass
+        else:
+            raise AssertionError("no interrupt")
+        finally:
+            sys.setprofile(None)
+        assert len(handles._pending) == before + 1, f"{name} goes on with memory that is freed"
+    hvd.barrier()
 
 
 main(R)

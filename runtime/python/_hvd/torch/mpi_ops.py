@@ -53,8 +53,11 @@ def _name(kind, name):
     return handles.auto_name(kind) if name is None else f"{kind}.{name}"
 
 
-def _submit_allreduce(tensor, output, name, op, prescale, postscale, set_id):
-    return _native.allreduce(
+def _submit_allreduce(keep, result, tensor, output, name, op, prescale, postscale, set_id):
+    return handles.submit(
+        _native.allreduce,
+        keep,
+        result,
         name,
         tensor.data_ptr(),
         output.data_ptr(),
@@ -94,10 +97,8 @@ def allreduce_async(
     _dtype_of(tensor)
     source = tensor.detach().contiguous()
     output = torch.empty_like(source)
-    handle = _submit_allreduce(
-        source, output, _name("allreduce", name), op, prescale_factor, postscale_factor, set_id
-    )
-    return handles.track(handle, (source, output), lambda h: output)
+    args = (_name("allreduce", name), op, prescale_factor, postscale_factor, set_id)
+    return _submit_allreduce((source, output), lambda h: output, source, output, *args)
 
 
 def allreduce_async_(
@@ -113,13 +114,11 @@ def allreduce_async_(
     op = check_reduce_op(reduce_op_from(op, average))
     set_id = process_set_id(process_set)
     _dtype_of(tensor)
-    name = _name("allreduce", name)
+    args = (_name("allreduce", name), op, prescale_factor, postscale_factor, set_id)
     if tensor.is_contiguous():
-        handle = _submit_allreduce(tensor, tensor, name, op, prescale_factor, postscale_factor, set_id)
-        return handles.track(handle, tensor, lambda h: tensor)
+        return _submit_allreduce(tensor, lambda h: tensor, tensor, tensor, *args)
     work = tensor.detach().contiguous()
-    handle = _submit_allreduce(work, work, name, op, prescale_factor, postscale_factor, set_id)
-    return handles.track(handle, (tensor, work), _copy_back(tensor, work))
+    return _submit_allreduce((tensor, work), _copy_back(tensor, work), work, work, *args)
 
 
 class HorovodAllreduce(torch.autograd.Function):
@@ -190,9 +189,6 @@ def allgather_async(tensor, name=None, process_set=global_process_set):
     set_id = process_set_id(process_set)
     dtype = _dtype_of(tensor)
     source = tensor.detach().contiguous()
-    handle = _native.allgather(
-        _name("allgather", name), source.data_ptr(), dtype, tuple(source.shape), set_id
-    )
 
     def result(ended):
         at, shape = _native.result(ended)
@@ -200,7 +196,8 @@ def allgather_async(tensor, name=None, process_set=global_process_set):
         _native.copy(output.data_ptr(), at, output.numel() * output.element_size())
         return output
 
-    return handles.track(handle, source, result)
+    args = (_name("allgather", name), source.data_ptr(), dtype, tuple(source.shape), set_id)
+    return handles.submit(_native.allgather, source, result, *args)
 
 
 class HorovodAllgather(torch.autograd.Function):
@@ -229,8 +226,11 @@ def allgather(tensor, name=None, process_set=global_process_set):
 # --- broadcast -----------------------------------------------------------------------------------
 
 
-def _submit_broadcast(tensor, output, name, root_rank, set_id):
-    return _native.broadcast(
+def _submit_broadcast(keep, result, tensor, output, name, root_rank, set_id):
+    return handles.submit(
+        _native.broadcast,
+        keep,
+        result,
         name,
         tensor.data_ptr(),
         output.data_ptr(),
@@ -247,21 +247,19 @@ def broadcast_async(tensor, root_rank, name=None, process_set=global_process_set
     _dtype_of(tensor)
     source = tensor.detach().contiguous()
     output = torch.empty_like(source)
-    handle = _submit_broadcast(source, output, _name("broadcast", name), root_rank, set_id)
-    return handles.track(handle, (source, output), lambda h: output)
+    args = (_name("broadcast", name), root_rank, set_id)
+    return _submit_broadcast((source, output), lambda h: output, source, output, *args)
 
 
 def broadcast_async_(tensor, root_rank, name=None, process_set=global_process_set):
     """Starts sending the root rank's tensor to all ranks, in place; returns a handle."""
     set_id = process_set_id(process_set)
     _dtype_of(tensor)
-    name = _name("broadcast", name)
+    args = (_name("broadcast", name), root_rank, set_id)
     if tensor.is_contiguous():
-        handle = _submit_broadcast(tensor, tensor, name, root_rank, set_id)
-        return handles.track(handle, tensor, lambda h: tensor)
+        return _submit_broadcast(tensor, lambda h: tensor, tensor, tensor, *args)
     work = tensor.detach().contiguous()
-    handle = _submit_broadcast(work, work, name, root_rank, set_id)
-    return handles.track(handle, (tensor, work), _copy_back(tensor, work))
+    return _submit_broadcast((tensor, work), _copy_back(tensor, work), work, work, *args)
 
 
 class HorovodBroadcast(torch.autograd.Function):
@@ -296,8 +294,8 @@ def broadcast_(tensor, root_rank, name=None, process_set=global_process_set):
 
 def barrier(process_set=global_process_set):
     """Returns when all ranks have called it."""
-    handle = _native.barrier(handles.auto_name("barrier"), process_set_id(process_set))
-    handles.finish(handles.track(handle, None, lambda h: None))
+    args = (handles.auto_name("barrier"), process_set_id(process_set))
+    handles.finish(handles.submit(_native.barrier, None, lambda h: None, *args))
 
 
 def poll(handle):
