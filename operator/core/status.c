@@ -80,6 +80,7 @@ static bool is_finished(const struct verdict *v)
 static struct node *conditions(struct writer *w)
 {
     const struct verdict *v = w->v;
+    const struct node *created = condition_find(w->job->status, "Created");
     struct node *list = node_array(w->b);
     char text[128];
 
@@ -88,15 +89,14 @@ static struct node *conditions(struct writer *w)
                        "the Secret, the Service and %u worker pods were created",
                        w->job->replicas);
         put_condition(w, list, "Created", true, "JobCreated", text);
+    } else if (v->was_finished && created) {
+        node_add(w->b, list, node_copy(w->b, created)); /* not what clean-up met */
     } else if (w->outcome->trouble != TROUBLE_NONE) {
         put_condition(w, list, "Created", false, w->outcome->reason,
                       w->outcome->message);
-    } else if (!v->was_finished) {
+    } else {
         put_condition(w, list, "Created", false, "Creating",
                       "the job's objects are being created");
-    } else {
-        node_add(w->b, list,
-                 node_copy(w->b, condition_find(w->job->status, "Created")));
     }
     if (v->state == STATE_RUNNING)
         put_condition(w, list, "Running", true, v->reason, v->message);
