@@ -8,14 +8,17 @@
  *  1. A finished job stays as it is: what the stored status says wins over any
  * observation. Only the cause may still be replaced, by one that happened earlier.
  *  2. The cause is the earliest failure that anybody reports. An agent's line in a
- * termination message has microseconds; the kubelet's times are whole seconds, so a
+ * termination message has microseconds, and counts if it is within a day of the end of
+ * its container; the kubelet's times are whole seconds, so a
  * failure known only by them counts as late within its second, and a deletion as early
  * (it comes before what it causes).
- *  3. A worker that is missing although all were created once was deleted. Before that
+ *  3. A pod that failed by a signal of its deletion was deleted.
+ *  4. A worker that is missing although all were created once was deleted. Before that
  * moment a missing worker is simply created. Pure; called by the reconcile shell. */
 #include "operator/core/verdict.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -23,6 +26,8 @@
 #include "operator/core/timestamp.h"
 #include "runtime/base/mem.h"
 #include "runtime/contract/failure.h"
+
+#define DAY_US (86400ull * 1000000u)
 
 struct search {
     const struct job *job;
@@ -104,6 +109,22 @@ static const char *second_line(const char *text)
     return nl ? nl + 1 : "";
 }
 
+/* What only the kubelet tells: late within its second. */
+static uint64_t exit_time(const struct pod *p)
+{
+    return p->exit_wall_us ? p->exit_wall_us + 999999u : UINT64_MAX - 1;
+}
+
+/* Of what the report says, if the kubelet's clock bears it out: a user's program can
+ * write reports, too. */
+static uint64_t report_time(const struct pod *p, const struct failure *f)
+{
+    uint64_t at = f->at_wall_us, end = p->exit_wall_us;
+    uint64_t apart = at > end ? at - end : end - at;
+
+    return end != 0 && apart <= DAY_US ? at : exit_time(p);
+}
+
 /* The agent's report. f->host is the pod where it happened, p the pod that tells. */
 static void offer_report(struct search *s, const struct pod *p, const struct failure *f)
 {
@@ -112,7 +133,7 @@ static void offer_report(struct search *s, const struct pod *p, const struct fai
     struct cause c = {.rank = f->rank,
                       .exit_code = f->exit_code,
                       .signal = f->signal,
-                      .at_wall_us = f->at_wall_us};
+                      .at_wall_us = report_time(p, f)};
     bool is_oom;
 
     if (!where)
@@ -134,6 +155,13 @@ static void offer_report(struct search *s, const struct pod *p, const struct fai
     offer(s, &c);
 }
 
+static int exit_signal(const struct pod *p)
+{
+    bool is_shell = p->exit_code > 128 && p->exit_code <= 128 + 64; /* its convention */
+
+    return is_shell ? p->exit_code - 128 : p->exit_signal;
+}
+
 /* A container's exit without a report: the agent itself was killed, or never started.
  */
 static void offer_exit(struct search *s, const struct pod *p)
@@ -141,12 +169,11 @@ static void offer_exit(struct search *s, const struct pod *p)
     struct cause c = {.rank = -1, .pod = p->name, .node = p->node, .has_exit = true};
     bool is_oom = strcmp(p->exit_reason, "OOMKilled") == 0;
 
-    c.signal = p->exit_code > 128 && p->exit_code <= 128 + 64 ? p->exit_code - 128
-                                                              : p->exit_signal;
+    c.signal = exit_signal(p);
     c.exit_code = c.signal ? 0 : p->exit_code;
     c.reason = is_oom ? "OOMKilled" : "WorkerFailed";
     c.output = p->exit_text;
-    c.at_wall_us = p->exit_wall_us ? p->exit_wall_us + 999999u : UINT64_MAX - 1;
+    c.at_wall_us = exit_time(p);
     c.message = keep(
         s, arena_printf(s->arena, "%s %s of %s%s %s%s%s%s%s",
                         p->is_init_exit ? "init container" : "container",
@@ -222,6 +249,30 @@ static void count_pod(struct verdict *v, const struct pod *p)
     }
 }
 
+/* By deletion, which sends SIGTERM, and SIGKILL when the grace period is over. It
+ * is not ours: we delete nothing before the end is stored. */
+static bool is_cut_down(const struct search *s, const struct pod *p)
+{
+    struct failure f;
+    int sig;
+
+    if (!p->is_deleting || s->v->was_finished || !p->has_exit)
+        return false;
+    if (p->is_main_exit && failure_parse(p->exit_text, &f, NULL) == 0)
+        return f.signal == SIGTERM || (f.signal == 0 && f.exit_code == 128 + SIGTERM);
+    sig = exit_signal(p);
+    return sig == SIGTERM
+           || (sig == SIGKILL && strcmp(p->exit_reason, "OOMKilled") != 0);
+}
+
+static void look_at_ended(struct search *s, uint32_t index, const struct pod *p)
+{
+    if (is_cut_down(s, p))
+        offer_deleted(s, index, p);
+    else
+        look_at_failed(s, p);
+}
+
 static void look_at(struct search *s, uint32_t index)
 {
     const struct worker *w = &s->seen->w[index];
@@ -237,7 +288,7 @@ static void look_at(struct search *s, uint32_t index)
     case WORKER_SEEN:
         count_pod(v, w->pod);
         if (w->pod->phase == POD_FAILED)
-            look_at_failed(s, w->pod);
+            look_at_ended(s, index, w->pod);
         else if (w->pod->is_deleting && w->pod->phase != POD_SUCCEEDED
                  && !v->was_finished)
             offer_deleted(s, index, w->pod);
@@ -246,7 +297,7 @@ static void look_at(struct search *s, uint32_t index)
         if (w->pod && w->pod->phase == POD_SUCCEEDED)
             v->succeeded++;
         else if (w->pod && w->pod->phase == POD_FAILED)
-            look_at_failed(s, w->pod);
+            look_at_ended(s, index, w->pod);
         else if (!v->was_finished)
             offer_deleted(s, index, w->pod);
         return;
