@@ -21,6 +21,7 @@
 #include "runtime/base/mem.h"
 #include "runtime/base/sha256.h"
 #include "runtime/contract/agent_env.h"
+#include "runtime/contract/env_table.h"
 
 #define DEFAULT_TERMINATION_LOG "/dev/termination-log"
 #define INSTALL_UID             65532 /* where the pod does not choose one */
@@ -113,12 +114,12 @@ struct node *object_service(struct build *b, const struct job *job)
 
 bool object_env_is_reserved(const char *name)
 {
-    static const char *const set[] = {
-        "HVD_JOB_ID",         "HVD_GENERATION",       "HVD_WORKER_INDEX",
-        "HVD_NUM_WORKERS",    "HVD_SLOTS_PER_WORKER", "HVD_CHECKIN_ADDR",
-        "HVD_CHECKIN_PORT",   "HVD_TOKEN_FILE",       "HVD_DIR",
-        "HVD_TERMINATION_LOG"};
+#define NAME(name, who, what) #name,
+    static const char *const set[] = {AGENT_ENV(NAME)};
+#undef NAME
 
+    if (strcmp(name, "HVD_START_TIMEOUT") == 0)
+        return false;
     for (size_t i = 0; i < ARRAY_LEN(set); i++) {
         if (strcmp(set[i], name) == 0)
             return true;
@@ -152,6 +153,7 @@ static void fill_agent_env(struct agent_env *a,
         .worker_index = index,
         .num_workers = job->replicas,
         .slots = job->slots,
+        .np = job->replicas * job->slots, /* said, lest the image or envFrom does */
         .checkin_port = AGENT_DEFAULT_PORT,
         .start_timeout_s = AGENT_DEFAULT_START_TIMEOUT_S,
     };

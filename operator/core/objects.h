@@ -37,7 +37,7 @@ struct node *object_worker(struct build *b,
                            uint32_t index,
                            struct err *err);
 
-/* A variable that the operator sets and a template must not. HVD_START_TIMEOUT may be
+/* A variable that the agent reads and a template must not set. HVD_START_TIMEOUT may be
  * set by the user and then wins. */
 bool object_env_is_reserved(const char *name);
 
