@@ -3,11 +3,11 @@
  * number>/{token,hosts}.
  *
  * /run because it is a memory file system that root owns: the path cannot be swapped
- * under us, and job containers that give each job its own /tmp (job_container/tmpfs)
- * leave it alone. The number of the node is in the name because several slurmd may
- * share one machine. The directory ends with the step (exit); after a crash of
- * slurmstepd it is found and emptied by the next step of that name or goes with the
- * next boot.
+ * under us (a base directory that others may write to is refused), and job containers
+ * that give each job its own /tmp (job_container/tmpfs) leave it alone. The number of
+ * the node is in the name because several slurmd may share one machine. The directory
+ * ends with the step (exit); after a crash of slurmstepd it is found and emptied by the
+ * next step of that name or goes with the next boot.
  *
  * Root removes what a user may have changed: it opens the directory without following
  * links and unlinks names inside it only. */
@@ -52,28 +52,49 @@ static void remove_dir(const char *base, const char *name)
     (void)unlinkat(base_fd, name, AT_REMOVEDIR); /* the next step of this name tells */
 }
 
+/* Makes and opens the directory that all steps share. In one that a user may write to,
+ * root would make and give away what the user puts in the way. */
+static int open_base(const char *base, int *ret_fd, struct err *err)
+{
+    struct stat st;
+    if (mkdir(base, 0755) != 0 && errno != EEXIST)
+        return err_errno(err, errno, "cannot make %s (plugstack.conf: run_dir)", base);
+    CLEANUP(fd_close) int fd = open_dir_at(AT_FDCWD, base);
+    if (fd < 0 || fstat(fd, &st) != 0)
+        return err_errno(err, errno, "cannot open %s (plugstack.conf: run_dir)", base);
+    if ((st.st_uid != 0 && st.st_uid != geteuid()) || st.st_mode & 022)
+        return err_set(err, -EPERM,
+                       "%s has owner %u and mode %04o, but must be root's and writable "
+                       "for root alone (plugstack.conf: run_dir)",
+                       base, (unsigned)st.st_uid, (unsigned)st.st_mode & 07777);
+    *ret_fd = fd;
+    fd = -1;
+    return 0;
+}
+
 int node_side_make_dir(struct node_side *n,
                        const char *base,
                        const struct slurm_step *step,
                        struct err *err)
 {
     char path[sizeof(n->base) + sizeof(n->name) + 1];
+    CLEANUP(fd_close) int base_fd = -1;
     (void)snprintf(n->base, sizeof(n->base), "%s", base);
     (void)snprintf(n->name, sizeof(n->name), "%u.%u.%u", step->job_id, step->step_id,
                    step->node_id);
     (void)snprintf(path, sizeof(path), "%s/%s", n->base, n->name);
-    if (mkdir(n->base, 0755) != 0 && errno != EEXIST)
-        return err_errno(err, errno, "cannot make %s (plugstack.conf: run_dir)",
-                         n->base);
-    int rc = mkdir(path, 0700);
+    int rc = open_base(n->base, &base_fd, err);
+    if (rc)
+        return rc;
+    rc = mkdirat(base_fd, n->name, 0700);
     if (rc != 0 && errno == EEXIST) {
         remove_dir(n->base, n->name);
-        rc = mkdir(path, 0700);
+        rc = mkdirat(base_fd, n->name, 0700);
     }
     if (rc != 0)
         return err_errno(err, errno, "cannot make %s", path);
     n->has_dir = true;
-    if (lchown(path, step->uid, step->gid) != 0)
+    if (fchownat(base_fd, n->name, step->uid, step->gid, AT_SYMLINK_NOFOLLOW) != 0)
         return err_errno(err, errno, "cannot give %s to user %u", path,
                          (unsigned)step->uid);
     (void)snprintf(n->token_file, sizeof(n->token_file), "%s/token", path);

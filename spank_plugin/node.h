@@ -17,7 +17,8 @@ struct node_side {
     bool has_dir;
 };
 /* init_post_opt, as root: makes BASE (0755) and BASE/JOB.STEP.NODE (0700, the user's),
- * emptying what a crashed predecessor of the same name left. */
+ * emptying what a crashed predecessor of the same name left. -EPERM where others than
+ * root may write to BASE. */
 int node_side_make_dir(struct node_side *n,
                        const char *base,
                        const struct slurm_step *step,

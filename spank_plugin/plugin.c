@@ -41,7 +41,7 @@ static struct plugin {
     struct srun_side srun;
     struct node_side node;
     struct err node_err;
-} plugin;
+} plugin = {.srun = {.listen_fd = -1}}; /* exit may come without init */
 
 /* In srun once, in slurmstepd twice (once from Slurm 24.05). */
 static int on_option(int val, const char *arg, int remote)

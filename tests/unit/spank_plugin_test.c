@@ -353,9 +353,50 @@ static void a_link_in_place_of_the_directory_is_not_followed(void **state)
     assert_int_equal(unlink(dir), 0);
 }
 
+static void a_base_that_others_may_write_to_is_refused(void **state)
+{
+    const mode_t modes[] = {0777, 01777, 0720};
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(modes); i++) {
+        assert_int_equal(chmod(run_dir, modes[i]), 0);
+        start_node(sealed_ticket());
+        assert_int_equal(slurm_spank_task_init(&fake, 1, args), -1);
+        assert_non_null(strstr(fake_messages(), "must be root's and writable"));
+        assert_non_null(strstr(fake_messages(), "plugstack.conf: run_dir"));
+        assert_int_equal(slurm_spank_exit(&fake, 1, args), 0);
+    }
+    assert_int_equal(chmod(run_dir, 0700), 0);
+    if (geteuid() != 0)
+        return;
+    assert_int_equal(chown(run_dir, 12345, 0), 0);
+    start_node(sealed_ticket());
+    assert_int_equal(slurm_spank_task_init(&fake, 1, args), -1);
+    assert_non_null(strstr(fake_messages(), "has owner 12345"));
+    assert_int_equal(slurm_spank_exit(&fake, 1, args), 0);
+    assert_int_equal(chown(run_dir, 0, 0), 0);
+}
+
+/* Keep first: later tests have called init. */
+static void exit_without_init_closes_nothing_of_the_process(void **state)
+{
+    (void)state;
+    int saved = fcntl(0, F_DUPFD_CLOEXEC, 3);
+    int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    assert_true(null >= 0);
+    assert_int_equal(dup2(null, 0), 0);
+    assert_int_equal(slurm_spank_exit(&fake, 1, args), 0);
+    assert_true(fcntl(0, F_GETFD) >= 0);
+    if (saved >= 0)
+        assert_int_equal(dup2(saved, 0), 0);
+    (void)close(saved);
+    if (null != 0)
+        (void)close(null);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(exit_without_init_closes_nothing_of_the_process),
         cmocka_unit_test(srun_serves_a_rendezvous_under_the_tickets_token),
         cmocka_unit_test(size_of_a_heterogeneous_step_is_that_of_all_components),
         cmocka_unit_test(a_failed_task_shall_end_the_step),
@@ -369,6 +410,7 @@ int main(void)
         cmocka_unit_test(batch_extern_and_interactive_steps_are_left_alone),
         cmocka_unit_test(a_directory_left_by_a_crash_is_taken_over),
         cmocka_unit_test(a_link_in_place_of_the_directory_is_not_followed),
+        cmocka_unit_test(a_base_that_others_may_write_to_is_refused),
     };
     return cmocka_run_group_tests(tests, make_run_dir, drop_run_dir);
 }
