@@ -213,6 +213,14 @@ static void reap(struct engine *e)
     }
 }
 
+/* Ctrl-Z. Ranks have process groups of their own, which the terminal does not reach. */
+static void suspend(struct engine *e)
+{
+    signal_groups(e, SIGTSTP);
+    signals_suspend();
+    signal_groups(e, SIGCONT);
+}
+
 static void serve_signals(struct engine *e)
 {
     bool has_children = false;
@@ -224,6 +232,8 @@ static void serve_signals(struct engine *e)
             if (e->job.state == JOB_RUNNING)
                 e->untold_signal = sig;
             apply(e, JOB_SIGNAL, sig);
+        } else if (sig == SIGTSTP) {
+            suspend(e);
         } else {
             signal_groups(e, sig); /* SIGUSR1, SIGUSR2: the script's own affair */
         }

@@ -15,15 +15,15 @@
 #include "runtime/base/fd.h"
 #include "runtime/base/mem.h"
 
-static const int taken[] = {SIGCHLD, SIGTERM, SIGINT, SIGHUP,
-                            SIGQUIT, SIGUSR1, SIGUSR2};
+static const int taken[] = {SIGCHLD, SIGTERM, SIGINT,  SIGHUP,
+                            SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP};
 
 /* A blocked signal is queued for a signalfd even while it is ignored, so an ignored one
  * must not be blocked. SIGTERM is taken always: a job must be stoppable. */
 static bool stays_ignored(int sig)
 {
     struct sigaction a;
-    return (sig == SIGHUP || sig == SIGINT || sig == SIGQUIT)
+    return (sig == SIGHUP || sig == SIGINT || sig == SIGQUIT || sig == SIGTSTP)
            && sigaction(sig, NULL, &a) == 0 && !(a.sa_flags & SA_SIGINFO)
            && a.sa_handler == SIG_IGN;
 }
@@ -61,6 +61,16 @@ int signals_next(struct signals *s)
 bool signals_is_stop(int sig)
 {
     return sig == SIGTERM || sig == SIGINT || sig == SIGHUP || sig == SIGQUIT;
+}
+
+void signals_suspend(void)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGTSTP);
+    (void)raise(SIGTSTP); /* blocked: it waits for the next line and stops us there */
+    (void)sigprocmask(SIG_UNBLOCK, &set, NULL);
+    (void)sigprocmask(SIG_BLOCK, &set, NULL);
 }
 
 void signals_restore(const struct signals *s)

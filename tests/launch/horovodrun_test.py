@@ -395,7 +395,7 @@ def test_ctrl_c_is_forwarded_and_ranks_may_clean_up(folder):
 
 
 def test_what_nohup_ignored_stays_ignored_in_launcher_and_ranks(folder):
-    ignored = signal.SIGHUP, signal.SIGINT, signal.SIGQUIT
+    ignored = signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP
 
     def ignore():
         for number in ignored:
@@ -407,7 +407,7 @@ def test_what_nohup_ignored_stays_ignored_in_launcher_and_ranks(folder):
         "2",
         "bash",
         "-c",
-        f'trap "echo heard" HUP INT QUIT; : > {folder}/up.$HOROVOD_RANK; '
+        f'trap "echo heard" HUP INT QUIT TSTP; : > {folder}/up.$HOROVOD_RANK; '
         f"while [ ! -e {folder}/go ]; do sleep 0.01; done; grep SigIgn /proc/self/status",
         preexec_fn=ignore,
     )
@@ -455,6 +455,33 @@ def test_usr1_reaches_the_ranks_and_stops_nothing(folder):
     program.signal(signal.SIGUSR1)
     same(program.end(), 0)
     same(program.out.count("saved"), 2)
+
+
+def state(pid):
+    return read(f"/proc/{pid}/stat").rsplit(")", 1)[-1].split()[:1]
+
+
+def test_ctrl_z_stops_the_ranks_and_fg_continues_them(folder):
+    program = start(
+        folder,
+        "-np",
+        "2",
+        "sh",
+        "-c",
+        f"echo $$ > {folder}/new.$HOROVOD_RANK; mv {folder}/new.$HOROVOD_RANK {folder}/pid.$HOROVOD_RANK; "
+        f"while [ ! -e {folder}/go ]; do sleep 0.01; done",
+        preexec_fn=os.setpgrp,  # as a shell does: a job of its own in our session
+    )
+    paths = [f"{folder}/pid.{i}" for i in range(2)]
+    wait_until("ranks are up", lambda: all(map(os.path.exists, paths)))
+    pids = [program.pid, *(int(read(p)) for p in paths)]
+    for _ in range(2):
+        program.signal(signal.SIGTSTP)
+        wait_until("all are stopped", lambda: all(state(p) == ["T"] for p in pids))
+        program.signal(signal.SIGCONT)
+        wait_until("all go on", lambda: all(state(p) != ["T"] for p in pids))
+    open(f"{folder}/go", "w", encoding="ascii").close()
+    same(program.end(), 0)
 
 
 TREE = (
