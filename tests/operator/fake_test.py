@@ -1,113 +1,23 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """hvd-operator against an API server that misbehaves, in TAP: expired watches, throttling, errors,
-cut and silent connections. Needs no root and no network. usage: BIN=... fake_test.py [TEST ...]
+cut and silent connections, objects that cannot be read (fake_watch.py). Needs no root and no network.
+usage: BIN=... fake_test.py [TEST ...]
 """
 
 from __future__ import annotations
 
 import json
-import os
 import re
-import shutil
-import socket
 import subprocess
 import sys
-import tempfile
-import urllib.error
-import urllib.request
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "fakes"))
-from api import Operator, Suite, condition, expect, wait
-from kube_fake import Fake
+import fake_watch  # noqa: F401  its tests are the suite's, too
+from api import condition, expect, wait
+from fake_world import BIN, World, fetch, free_port, suite
 
 ROOT = Path(__file__).resolve().parents[2]
-BIN = Path(os.environ["BIN"])
-suite = Suite()
-
-
-def free_port() -> int:
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
-
-
-def fetch(port: int, path: str) -> tuple[int, str]:
-    try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as r:
-            return r.status, r.read().decode()
-    except urllib.error.HTTPError as e:
-        return e.code, e.read().decode()
-    except urllib.error.URLError:
-        return 0, ""
-
-
-class World:
-    """A fake and an operator on it."""
-
-    def __init__(self, hook=None, jobs: int = 1, port: int = 0, before=None):
-        self.fake = Fake()
-        if before:
-            before(self.fake)
-        self.dir = Path(tempfile.mkdtemp(prefix="op-fake-"))
-        (self.dir / "kubeconfig").write_text(
-            "current-context: c\ncontexts: [{name: c, context: {cluster: k}}]\n"
-            f"clusters: [{{name: k, cluster: {{server: '{self.fake.url}'}}}}]\n"
-        )
-        for i in range(jobs):
-            self.fake.put("horovodjobs", self.job(f"j{i}"))
-        if hook:
-            self.fake.hook = lambda *a: hook(self, *a)
-        self.operator = Operator(
-            BIN / "hvd-operator",
-            self.dir / "kubeconfig",
-            self.dir / "log",
-            "--http-port",
-            str(port),
-            "--watch-idle-timeout",
-            "1s",
-        )
-
-    @staticmethod
-    def job(name: str, **pod: object) -> dict:
-        """With two workers; pod: more fields of the template's spec."""
-        spec = {"containers": [{"name": "c", "image": "i", "command": ["x"]}]} | pod
-        return {
-            "metadata": {"name": name, "generation": 1},
-            "spec": {"replicaSpecs": {"Worker": {"replicas": 2, "template": {"spec": spec}}}},
-        }
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, kind, *_):
-        code = self.operator.stop()
-        self.fake.stop()
-        log = (self.dir / "log").read_text()
-        shutil.rmtree(self.dir)
-        if kind:
-            print("# " + log.replace("\n", "\n# "))
-        else:
-            expect(code == 0, f"the operator ends well, not with {code}", log)
-
-    def state(self, name: str = "j0") -> str | None:
-        return self.fake.objects["horovodjobs"][f"ns/{name}"].get("status", {}).get("state")
-
-    def run_pods(self, n: int = 2, name: str = "j0") -> None:
-        def made() -> bool:
-            return all(f"ns/{name}-worker-{i}" in self.fake.objects["pods"] for i in range(n))
-
-        wait("pods", lambda: made() or self.operator.ended())
-        for i in range(n):
-            pod = json.loads(json.dumps(self.fake.objects["pods"][f"ns/{name}-worker-{i}"]))
-            pod["status"] = {"phase": "Running"}
-            self.fake.put("pods", pod)
-
-    def goes_on(self) -> None:
-        """The proof that the operator still hears and acts."""
-        self.run_pods()
-        wait("the job is Running", lambda: self.state() == "Running")
 
 
 @suite.test
@@ -426,169 +336,6 @@ def a_garbled_event_and_a_nameless_pod_stop_nothing() -> None:
 
     with World(hook) as w:
         w.goes_on()
-
-
-def strange_job(name: str, strange: object) -> dict:
-    """A job whose pod has a field that the API server takes, and our reader might not."""
-    pod = {"containers": [{"name": "c", "image": "i", "command": ["x"]}], "strange": strange}
-    return {
-        "metadata": {"name": name, "generation": 1},
-        "spec": {"replicaSpecs": {"Worker": {"replicas": 1, "template": {"spec": pod}}}},
-    }
-
-
-def nested(levels: int) -> object:
-    return json.loads('{"a":' * levels + "1" + "}" * levels)
-
-
-STRANGE = {  # name: what is in the spec, and what the user is told
-    "deep": (nested(120), "spec: is nested deeper than 100 levels"),
-    "nul": ("a\0b", "spec: holds the character NUL"),
-    "nul-key": ({"a\0b": 1}, "spec: holds the character NUL"),
-    "many": ([0] * 400000, "spec: holds more than 100000 values"),
-    "number": ([18446744073709552000, 9007199254740993], None),
-}
-
-
-def strange_jobs_are_told_and_stop_nothing(w: World) -> None:
-    wait("the good job's pods", lambda: "ns/j0-worker-1" in w.fake.objects["pods"])
-    w.goes_on()
-    for name, (_, sentence) in STRANGE.items():
-        if not sentence:
-            wait(f"the pod of {name}", lambda n=name: f"ns/{n}-worker-0" in w.fake.objects["pods"])
-            continue
-        wait(f"{name} is Failed", lambda n=name: w.state(n) == "Failed")
-        told = condition(w.fake.objects["horovodjobs"][f"ns/{name}"]["status"], "Failed")
-        expect(told.get("reason") == "InvalidSpec", f"{name}: the reason", told)
-        expect(sentence in told.get("message", ""), f"{name}: the sentence", told)
-    pod = w.fake.objects["pods"]["ns/number-worker-0"]
-    numbers = pod["spec"]["strange"]
-    expect(numbers == [1.8446744073709552e19, 9007199254740993], "numbers pass", numbers)
-    expect(w.fake.count("GET", "horovodjobs", False) == 1, "no second list")
-    seen = w.operator.rss_kib()
-    expect(seen < 32 << 10, f"{seen} KiB is far below the limit of 64 MiB")
-
-
-@suite.test
-def a_job_that_cannot_be_read_in_a_list_stops_no_other() -> None:
-    def before(fake):
-        for name, (strange, _) in STRANGE.items():
-            fake.put("horovodjobs", strange_job(name, strange))
-
-    with World(before=before) as w:
-        strange_jobs_are_told_and_stop_nothing(w)
-
-
-@suite.test
-def a_job_that_cannot_be_read_in_a_watch_stops_no_other() -> None:
-    with World() as w:
-        wait("the watch", lambda: w.fake.count("GET", "horovodjobs", True) > 0)
-        for name, (strange, _) in STRANGE.items():
-            w.fake.put("horovodjobs", strange_job(name, strange))
-        strange_jobs_are_told_and_stop_nothing(w)
-
-
-@suite.test
-def an_object_without_readable_metadata_is_skipped_and_named() -> None:
-    def hook(w, h, method, plural, query):
-        if plural == "pods" and method == "GET" and "watch" not in query:
-            w.fake.answer(
-                h,
-                200,
-                '{"items": [{"metadata": {"name": "odd", "namespace": "ns", "x": 1e999}}, {}],'
-                ' "metadata": {"resourceVersion": "1"}}',
-            )
-            return True
-        return False
-
-    with World(hook) as w:
-        w.goes_on()
-        log = (w.dir / "log").read_text()
-        expect("object skipped kind=Pod object=ns/odd" in log, "the log names it", log)
-
-
-@suite.test
-def lines_that_are_no_events_make_it_list_again() -> None:
-    def hook(w, h, method, plural, query):
-        if plural == "pods" and "watch" in query and w.fake.count("GET", "pods", False) < 2:
-            w.fake.begin_watch(h)
-            w.fake.chunk(h, b"{garbage}\n")
-            return True
-        return False
-
-    with World(hook) as w:
-        w.goes_on()
-        expect(w.fake.count("GET", "pods", False) == 2, "listed twice")
-
-
-def other_pods(n: int, padding: int = 0):
-    """Pods of other jobs as an API server has them, 12 kB each, most of it for nobody's use."""
-    managed = {f"f:x{i}": {".": {}, "f:name": {}, "f:value": {}} for i in range(60)}
-    fields = [
-        {
-            "manager": f"m{i}",
-            "operation": "Update",
-            "fieldsType": "FieldsV1",
-            "fieldsV1": {"f:spec": managed},
-        }
-        for i in range(3)
-    ]
-    env = [{"name": f"V{i}", "value": f"some value {i}"} for i in range(40)]
-
-    def before(fake):
-        for i in range(n):
-            meta = {"name": f"old-worker-{i}", "labels": {"ringmaster.dev/job-name": "old"}}
-            meta["annotations"] = {"padding": "x" * padding}
-            meta["managedFields"] = fields
-            spec = {"containers": [{"name": "c", "image": "i", "command": ["x"], "env": env}]}
-            fake.put("pods", {"metadata": meta, "spec": spec, "status": {"phase": "Running"}})
-
-    return before
-
-
-@suite.test
-def many_pods_need_little_memory() -> None:
-    with World(jobs=0, before=other_pods(600)) as w:
-        wait("the watch", lambda: w.fake.count("GET", "pods", True) > 0)
-        seen = w.operator.rss_kib()
-        print(f"# at most {seen} KiB resident, {w.fake.count('GET', 'pods', False)} pages", flush=True)
-        expect(seen < 24 << 10, f"{seen} KiB is far below the limit of 64 MiB")
-
-
-@suite.test
-def a_page_that_is_too_large_is_asked_for_in_smaller_ones() -> None:
-    with World(jobs=0, before=other_pods(12, 1 << 20)) as w:
-        wait("the watch", lambda: w.fake.count("GET", "pods", True) > 0)
-        limits = [q["limit"] for m, p, q in w.fake.requests if p == "pods" and "limit" in q]
-        expect(limits == ["50", "6", "6"], "fewer at a time", str(limits))
-
-
-@suite.test
-def silence_grows_while_the_api_server_is_away() -> None:
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port = s.getsockname()[1]
-    away = []
-
-    def hook(w, h, method, plural, query):
-        if away:
-            h.close_connection = True
-            h.connection.close()
-        return bool(away)
-
-    def silence() -> float:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as r:
-            found = re.search(
-                r"^hvd_operator_watch_silence_seconds (\S+)$", r.read().decode(), re.MULTILINE
-            )
-        return float(found[1]) if found else -1
-
-    with World(hook, port=port) as w:
-        w.goes_on()
-        wait("a watch that was opened is not silent", lambda: 0 <= silence() < 1)
-        away.append(1)
-        # tries in between, at 1, 3 and 6 s, are not taken for news
-        wait("silence grows", lambda: silence() >= 3.8, 5)
 
 
 @suite.test

@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of fake_test.py about what lists and watches carry: objects that cannot be read, many and
+large ones, and nothing at all.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+
+from api import condition, expect, wait
+from fake_world import BIN, World, fetch, free_port, suite
+
+
+def little_memory(w: World, mib: int) -> None:
+    """Far below the limit of 64 MiB in manifests/deployment.yaml. Sanitizers need their own."""
+    seen = w.operator.rss_kib()
+    print(f"# at most {seen} KiB resident", flush=True)
+    is_plain = not {"asan", "tsan"} & set(BIN.parts)
+    expect(seen < mib << 10 or not is_plain, f"{seen} KiB is below {mib} MiB")
+
+
+def strange_job(name: str, strange: object) -> dict:
+    """A job whose pod has a field that the API server takes, and our reader might not."""
+    pod = {"containers": [{"name": "c", "image": "i", "command": ["x"]}], "strange": strange}
+    return {
+        "metadata": {"name": name, "generation": 1},
+        "spec": {"replicaSpecs": {"Worker": {"replicas": 1, "template": {"spec": pod}}}},
+    }
+
+
+def nested(levels: int) -> object:
+    return json.loads('{"a":' * levels + "1" + "}" * levels)
+
+
+STRANGE = {  # name: what is in the spec, and what the user is told
+    "deep": (nested(120), "spec: is nested deeper than 100 levels"),
+    "nul": ("a\0b", "spec: holds the character NUL"),
+    "nul-key": ({"a\0b": 1}, "spec: holds the character NUL"),
+    "many": ([0] * 400000, "spec: holds more than 100000 values"),
+    "number": ([18446744073709552000, 9007199254740993], None),
+}
+
+
+def strange_jobs_are_told_and_stop_nothing(w: World) -> None:
+    wait("the good job's pods", lambda: "ns/j0-worker-1" in w.fake.objects["pods"])
+    w.goes_on()
+    for name, (_, sentence) in STRANGE.items():
+        if not sentence:
+            wait(f"the pod of {name}", lambda n=name: f"ns/{n}-worker-0" in w.fake.objects["pods"])
+            continue
+        wait(f"{name} is Failed", lambda n=name: w.state(n) == "Failed")
+        told = condition(w.fake.objects["horovodjobs"][f"ns/{name}"]["status"], "Failed")
+        expect(told.get("reason") == "InvalidSpec", f"{name}: the reason", told)
+        expect(sentence in told.get("message", ""), f"{name}: the sentence", told)
+    pod = w.fake.objects["pods"]["ns/number-worker-0"]
+    numbers = pod["spec"]["strange"]
+    expect(numbers == [1.8446744073709552e19, 9007199254740993], "numbers pass", numbers)
+    expect(w.fake.count("GET", "horovodjobs", False) == 1, "no second list")
+    little_memory(w, 32)
+
+
+@suite.test
+def a_job_that_cannot_be_read_in_a_list_stops_no_other() -> None:
+    def before(fake):
+        for name, (strange, _) in STRANGE.items():
+            fake.put("horovodjobs", strange_job(name, strange))
+
+    with World(before=before) as w:
+        strange_jobs_are_told_and_stop_nothing(w)
+
+
+@suite.test
+def a_job_that_cannot_be_read_in_a_watch_stops_no_other() -> None:
+    with World() as w:
+        wait("the watch", lambda: w.fake.count("GET", "horovodjobs", True) > 0)
+        for name, (strange, _) in STRANGE.items():
+            w.fake.put("horovodjobs", strange_job(name, strange))
+        strange_jobs_are_told_and_stop_nothing(w)
+
+
+@suite.test
+def an_object_without_readable_metadata_is_skipped_and_named() -> None:
+    def hook(w, h, method, plural, query):
+        if plural == "pods" and method == "GET" and "watch" not in query:
+            w.fake.answer(
+                h,
+                200,
+                '{"items": [{"metadata": {"name": "odd", "namespace": "ns", "x": 1e999}}, {}],'
+                ' "metadata": {"resourceVersion": "1"}}',
+            )
+            return True
+        return False
+
+    with World(hook) as w:
+        w.goes_on()
+        log = (w.dir / "log").read_text()
+        expect("object skipped kind=Pod object=ns/odd" in log, "the log names it", log)
+
+
+@suite.test
+def lines_that_are_no_events_make_it_list_again() -> None:
+    def hook(w, h, method, plural, query):
+        if plural == "pods" and "watch" in query and w.fake.count("GET", "pods", False) < 2:
+            w.fake.begin_watch(h)
+            w.fake.chunk(h, b"{garbage}\n")
+            return True
+        return False
+
+    with World(hook) as w:
+        w.goes_on()
+        expect(w.fake.count("GET", "pods", False) == 2, "listed twice")
+
+
+def other_pods(n: int, padding: int = 0):
+    """Pods of other jobs as an API server has them, 12 kB each, most of it for nobody's use."""
+    managed = {f"f:x{i}": {".": {}, "f:name": {}, "f:value": {}} for i in range(60)}
+    fields = [
+        {
+            "manager": f"m{i}",
+            "operation": "Update",
+            "fieldsType": "FieldsV1",
+            "fieldsV1": {"f:spec": managed},
+        }
+        for i in range(3)
+    ]
+    env = [{"name": f"V{i}", "value": f"some value {i}"} for i in range(40)]
+
+    def before(fake):
+        for i in range(n):
+            meta = {"name": f"old-worker-{i}", "labels": {"ringmaster.dev/job-name": "old"}}
+            meta["annotations"] = {"padding": "x" * padding}
+            meta["managedFields"] = fields
+            spec = {"containers": [{"name": "c", "image": "i", "command": ["x"], "env": env}]}
+            fake.put("pods", {"metadata": meta, "spec": spec, "status": {"phase": "Running"}})
+
+    return before
+
+
+@suite.test
+def many_pods_need_little_memory() -> None:
+    with World(jobs=0, before=other_pods(600)) as w:
+        wait("the watch", lambda: w.fake.count("GET", "pods", True) > 0)
+        print(f"# {w.fake.count('GET', 'pods', False)} pages", flush=True)
+        little_memory(w, 24)
+
+
+@suite.test
+def a_page_that_is_too_large_is_asked_for_in_smaller_ones() -> None:
+    with World(jobs=0, before=other_pods(12, 1 << 20)) as w:
+        wait("the watch", lambda: w.fake.count("GET", "pods", True) > 0)
+        limits = [q["limit"] for m, p, q in w.fake.requests if p == "pods" and "limit" in q]
+        expect(limits == ["50", "6", "6"], "fewer at a time", str(limits))
+
+
+@suite.test
+def silence_grows_while_the_api_server_is_away() -> None:
+    port = free_port()
+    away = []
+
+    def hook(w, h, method, plural, query):
+        if away:
+            h.close_connection = True
+            h.connection.close()
+        return bool(away)
+
+    def silence() -> float:
+        text = fetch(port, "/metrics")[1]
+        found = re.search(r"^hvd_operator_watch_silence_seconds (\S+)$", text, re.MULTILINE)
+        return float(found[1]) if found else -1
+
+    with World(hook, port=port) as w:
+        w.goes_on()
+        wait("a watch that was opened is not silent", lambda: 0 <= silence() < 1)
+        away.append(1)
+        # tries in between, at 1, 3 and 6 s, are not taken for news
+        wait("silence grows", lambda: silence() >= 3.8, 5)

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the tests of hvd-operator on tests/fakes/kube_fake.py share. BIN is the programs' folder."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import sys
+import tempfile
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "fakes"))
+from api import Operator, Suite, expect, wait
+from kube_fake import Fake
+
+BIN = Path(os.environ["BIN"])
+suite = Suite()
+
+
+def free_port() -> int:
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def fetch(port: int, path: str) -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as r:
+            return r.status, r.read().decode()
+    except urllib.error.HTTPError as e:
+        return e.code, e.read().decode()
+    except urllib.error.URLError:
+        return 0, ""
+
+
+class World:
+    """A fake and an operator on it."""
+
+    def __init__(self, hook=None, jobs: int = 1, port: int = 0, before=None):
+        self.fake = Fake()
+        if before:
+            before(self.fake)
+        self.dir = Path(tempfile.mkdtemp(prefix="op-fake-"))
+        (self.dir / "kubeconfig").write_text(
+            "current-context: c\ncontexts: [{name: c, context: {cluster: k}}]\n"
+            f"clusters: [{{name: k, cluster: {{server: '{self.fake.url}'}}}}]\n"
+        )
+        for i in range(jobs):
+            self.fake.put("horovodjobs", self.job(f"j{i}"))
+        if hook:
+            self.fake.hook = lambda *a: hook(self, *a)
+        self.operator = Operator(
+            BIN / "hvd-operator",
+            self.dir / "kubeconfig",
+            self.dir / "log",
+            "--http-port",
+            str(port),
+            "--watch-idle-timeout",
+            "1s",
+        )
+
+    @staticmethod
+    def job(name: str, **pod: object) -> dict:
+        """With two workers; pod: more fields of the template's spec."""
+        spec = {"containers": [{"name": "c", "image": "i", "command": ["x"]}]} | pod
+        return {
+            "metadata": {"name": name, "generation": 1},
+            "spec": {"replicaSpecs": {"Worker": {"replicas": 2, "template": {"spec": spec}}}},
+        }
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, *_):
+        code = self.operator.stop()
+        self.fake.stop()
+        log = (self.dir / "log").read_text()
+        shutil.rmtree(self.dir)
+        if kind:
+            print("# " + log.replace("\n", "\n# "))
+        else:
+            expect(code == 0, f"the operator ends well, not with {code}", log)
+
+    def state(self, name: str = "j0") -> str | None:
+        return self.fake.objects["horovodjobs"][f"ns/{name}"].get("status", {}).get("state")
+
+    def run_pods(self, n: int = 2, name: str = "j0") -> None:
+        def made() -> bool:
+            return all(f"ns/{name}-worker-{i}" in self.fake.objects["pods"] for i in range(n))
+
+        wait("pods", lambda: made() or self.operator.ended())
+        for i in range(n):
+            pod = json.loads(json.dumps(self.fake.objects["pods"][f"ns/{name}-worker-{i}"]))
+            pod["status"] = {"phase": "Running"}
+            self.fake.put("pods", pod)
+
+    def goes_on(self) -> None:
+        """The proof that the operator still hears and acts."""
+        self.run_pods()
+        wait("the job is Running", lambda: self.state() == "Running")
