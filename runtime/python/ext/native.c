@@ -49,14 +49,10 @@ raise_text(PyObject *module, int status, int is_submit, const char *text)
 {
     PyObject *type = state_of(module)->internal_error;
 
-    if (status == HVD_NOT_INITIALIZED) {
-        PyErr_SetString(PyExc_ValueError,
-                        "Horovod has not been initialized; use hvd.init().");
-        return NULL;
-    }
     if (status == HVD_NO_MEMORY)
         type = PyExc_MemoryError;
-    else if (status == HVD_INVALID_ARGUMENT && is_submit)
+    else if (status == HVD_NOT_INITIALIZED
+             || (status == HVD_INVALID_ARGUMENT && is_submit))
         type = PyExc_ValueError;
     if (!text || !text[0])
         PyErr_Format(type, "libhvd: status %d without a sentence", status);

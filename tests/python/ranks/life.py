@@ -103,7 +103,8 @@ class Numbers(torch.utils.data.Dataset):
         assert not hvd.is_initialized(), "a forked worker believes that it is a rank"
         try:
             hvd.rank()
-        except ValueError:
+        except ValueError as e:
+            assert "forked after hvd.init()" in str(e), e
             return i
         raise AssertionError("rank() works in a forked worker")
 
