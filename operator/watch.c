@@ -32,12 +32,10 @@
 #include "runtime/base/mem.h"
 #include "runtime/base/sha256.h"
 
-#define PAGE_LIMIT    50u /* pods with their managedFields: half a megabyte */
-#define PAGE_SHRINK   8u
-#define MAX_BAD_LINES 3u
-#define MAX_META_BYTES                                                                 \
-    (1u << 20) /* of a list's own metadata, or an ERROR, as a tree                     \
-                */
+#define PAGE_LIMIT     50u /* pods with their managedFields: half a megabyte */
+#define PAGE_SHRINK    8u
+#define MAX_BAD_LINES  3u
+#define MAX_META_BYTES (1u << 20) /* tree of a list's own metadata, or of an ERROR */
 #define SHORT_WATCH_NS 1000000000ull
 
 struct watcher {
