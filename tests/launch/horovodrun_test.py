@@ -14,13 +14,8 @@ import subprocess
 import sys
 import time
 
+from launched import BIN, HOROVODRUN, ROOT, environment, run, start
 from tap import Program, has, is_alive, read, run_all, same, wait_until
-
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-BIN = os.path.abspath(
-    os.environ.get("BIN", os.path.join(ROOT, os.environ.get("BUILD", "build"), "plain/bin"))
-)
-HOROVODRUN = os.path.join(BIN, "horovodrun")
 
 FOREIGN = {  # what outer launchers leave behind
     "OMPI_COMM_WORLD_RANK": "5",
@@ -40,27 +35,6 @@ FOREIGN = {  # what outer launchers leave behind
     "HVD_TOKEN_FILE": "/nowhere",
     "HVD_JOB_ID": "other",
 }
-
-
-def environment(**more):
-    env = {
-        k: v
-        for k, v in os.environ.items()
-        if not k.startswith(("HOROVOD_", "HVD_", "SLURM_", "OMPI_", "PMI"))
-    }
-    env.update(more)
-    return env
-
-
-def start(folder, *words, env=None, name="run", **more):
-    return Program([HOROVODRUN, *words], env or environment(TMPDIR=folder), folder, name, **more)
-
-
-def run(folder, *words, code=0, **more):
-    program = start(folder, *words, **more)
-    got = program.end()
-    assert got == code, f"exit code {got}, wanted {code}\n{program.out}{program.err}"
-    return program
 
 
 def environment_of_ranks(folder, n, env):
@@ -264,32 +238,6 @@ def test_a_slow_reader_gets_everything_after_the_ranks_have_ended(folder):
     assert "dropped" not in program.err, program.err
 
 
-def test_output_that_a_signal_cuts_off_is_told_by_rank(folder):
-    ours, theirs = os.pipe()
-    program = start(
-        folder,
-        "-np",
-        "2",
-        "sh",
-        "-c",
-        f"echo $$ > {folder}/pid.$HOROVOD_RANK; seq -f line-%g 1 $((5000 - 2000 * HOROVOD_RANK))",
-        stdout=theirs,
-    )
-    os.close(theirs)
-    pids = [f"{folder}/pid.{i}" for i in range(2)]
-    wait_until("the ranks have ended", lambda: all(read(p) and not is_alive(int(read(p))) for p in pids))
-    program.signal(signal.SIGTERM)
-    same(program.end(), 143)
-    with open(ours, encoding="ascii") as pipe:
-        got = pipe.read()
-    for rank, n in (0, 5000), (1, 3000):
-        whole = sum(len(f"[{rank}]<stdout>:line-{i}\n") for i in range(1, n + 1))
-        here = sum(len(s) for s in re.split(r"(?<=\n)", got) if s.startswith(f"[{rank}]"))
-        told = re.search(rf"output dropped.* rank={rank} stream=stdout bytes=(\d+)", program.err)
-        same((int(told[1]) if told else 0) + here, whole, f"rank {rank}: told and written:\n{program.err}")
-    has(program.err, "output dropped")
-
-
 def test_a_reader_that_went_away_does_not_end_the_training(folder):
     ours, theirs = os.pipe()
     os.close(ours)
@@ -376,112 +324,6 @@ def test_a_rank_that_ignores_sigterm_is_killed_after_the_grace(folder):
     )
     took = time.monotonic() - begin
     assert 5 <= took < 8, took
-
-
-def test_ctrl_c_is_forwarded_and_ranks_may_clean_up(folder):
-    program = start(
-        folder,
-        "-np",
-        "2",
-        "bash",
-        "-c",
-        f'trap "echo bye; exit 0" INT; : > {folder}/up.$HOROVOD_RANK; while :; do sleep 0.01; done',
-    )
-    wait_until("ranks are up", lambda: all(os.path.exists(f"{folder}/up.{i}") for i in range(2)))
-    program.signal(signal.SIGINT)
-    same(program.end(), 130)
-    same(program.out.count("bye"), 2)
-    has(program.err, "horovodrun: stopped by SIGINT")
-
-
-def test_what_nohup_ignored_stays_ignored_in_launcher_and_ranks(folder):
-    ignored = signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP
-
-    def ignore():
-        for number in ignored:
-            signal.signal(number, signal.SIG_IGN)
-
-    program = start(
-        folder,
-        "-np",
-        "2",
-        "bash",
-        "-c",
-        f'trap "echo heard" HUP INT QUIT TSTP; : > {folder}/up.$HOROVOD_RANK; '
-        f"while [ ! -e {folder}/go ]; do sleep 0.01; done; grep SigIgn /proc/self/status",
-        preexec_fn=ignore,
-    )
-    wait_until("ranks are up", lambda: all(os.path.exists(f"{folder}/up.{i}") for i in range(2)))
-    for number in ignored:
-        program.signal(number)
-    open(f"{folder}/go", "w", encoding="ascii").close()
-    same(program.end(), 0)
-    assert "heard" not in program.out, program.out
-    masks = re.findall(r"SigIgn:\s+([0-9a-f]+)", program.out)
-    same(len(masks), 2)
-    for number in ignored:
-        assert all(int(mask, 16) >> (number - 1) & 1 for mask in masks), f"{number} in {masks}"
-
-
-def test_a_second_ctrl_c_kills(folder):
-    program = start(
-        folder,
-        "-np",
-        "2",
-        sys.executable,
-        "-c",
-        "import os, signal, time\nsignal.signal(signal.SIGINT, lambda *a: open("
-        f"'{folder}/heard.' + os.environ['HOROVOD_RANK'], 'w'))\n"
-        f"open('{folder}/up.' + os.environ['HOROVOD_RANK'], 'w')\nwhile True: time.sleep(60)",
-    )
-    wait_until("ranks are up", lambda: all(os.path.exists(f"{folder}/up.{i}") for i in range(2)))
-    program.signal(signal.SIGINT)
-    wait_until("ranks have heard it", lambda: all(os.path.exists(f"{folder}/heard.{i}") for i in range(2)))
-    assert is_alive(program.pid)
-    program.signal(signal.SIGINT)
-    same(program.end(5), 130)
-
-
-def test_usr1_reaches_the_ranks_and_stops_nothing(folder):
-    program = start(
-        folder,
-        "-np",
-        "2",
-        "bash",
-        "-c",
-        f'trap "echo saved; exit 0" USR1; : > {folder}/up.$HOROVOD_RANK; while :; do sleep 0.01; done',
-    )
-    wait_until("ranks are up", lambda: all(os.path.exists(f"{folder}/up.{i}") for i in range(2)))
-    program.signal(signal.SIGUSR1)
-    same(program.end(), 0)
-    same(program.out.count("saved"), 2)
-
-
-def state(pid):
-    return read(f"/proc/{pid}/stat").rsplit(")", 1)[-1].split()[:1]
-
-
-def test_ctrl_z_stops_the_ranks_and_fg_continues_them(folder):
-    program = start(
-        folder,
-        "-np",
-        "2",
-        "sh",
-        "-c",
-        f"echo $$ > {folder}/new.$HOROVOD_RANK; mv {folder}/new.$HOROVOD_RANK {folder}/pid.$HOROVOD_RANK; "
-        f"while [ ! -e {folder}/go ]; do sleep 0.01; done",
-        preexec_fn=os.setpgrp,  # as a shell does: a job of its own in our session
-    )
-    paths = [f"{folder}/pid.{i}" for i in range(2)]
-    wait_until("ranks are up", lambda: all(map(os.path.exists, paths)))
-    pids = [program.pid, *(int(read(p)) for p in paths)]
-    for _ in range(2):
-        program.signal(signal.SIGTSTP)
-        wait_until("all are stopped", lambda: all(state(p) == ["T"] for p in pids))
-        program.signal(signal.SIGCONT)
-        wait_until("all go on", lambda: all(state(p) != ["T"] for p in pids))
-    open(f"{folder}/go", "w", encoding="ascii").close()
-    same(program.end(), 0)
 
 
 TREE = (

@@ -1,0 +1,154 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Signals to horovodrun: forwarded, ignored, stopping. TAP.
+
+usage: signals_test.py [PART OF A NAME ...]
+"""
+
+import os
+import re
+import signal
+import sys
+
+from launched import start
+from tap import has, is_alive, read, run_all, same, wait_until
+
+
+def test_ctrl_c_is_forwarded_and_ranks_may_clean_up(folder):
+    program = start(
+        folder,
+        "-np",
+        "2",
+        "bash",
+        "-c",
+        f'trap "echo bye; exit 0" INT; : > {folder}/up.$HOROVOD_RANK; while :; do sleep 0.01; done',
+    )
+    wait_until("ranks are up", lambda: all(os.path.exists(f"{folder}/up.{i}") for i in range(2)))
+    program.signal(signal.SIGINT)
+    same(program.end(), 130)
+    same(program.out.count("bye"), 2)
+    has(program.err, "horovodrun: stopped by SIGINT")
+
+
+def test_what_nohup_ignored_stays_ignored_in_launcher_and_ranks(folder):
+    ignored = signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP
+
+    def ignore():
+        for number in ignored:
+            signal.signal(number, signal.SIG_IGN)
+
+    program = start(
+        folder,
+        "-np",
+        "2",
+        "bash",
+        "-c",
+        f'trap "echo heard" HUP INT QUIT TSTP; : > {folder}/up.$HOROVOD_RANK; '
+        f"while [ ! -e {folder}/go ]; do sleep 0.01; done; grep SigIgn /proc/self/status",
+        preexec_fn=ignore,
+    )
+    wait_until("ranks are up", lambda: all(os.path.exists(f"{folder}/up.{i}") for i in range(2)))
+    for number in ignored:
+        program.signal(number)
+    open(f"{folder}/go", "w", encoding="ascii").close()
+    same(program.end(), 0)
+    assert "heard" not in program.out, program.out
+    masks = re.findall(r"SigIgn:\s+([0-9a-f]+)", program.out)
+    same(len(masks), 2)
+    for number in ignored:
+        assert all(int(mask, 16) >> (number - 1) & 1 for mask in masks), f"{number} in {masks}"
+
+
+def test_a_second_ctrl_c_kills(folder):
+    program = start(
+        folder,
+        "-np",
+        "2",
+        sys.executable,
+        "-c",
+        "import os, signal, time\nsignal.signal(signal.SIGINT, lambda *a: open("
+        f"'{folder}/heard.' + os.environ['HOROVOD_RANK'], 'w'))\n"
+        f"open('{folder}/up.' + os.environ['HOROVOD_RANK'], 'w')\nwhile True: time.sleep(60)",
+    )
+    wait_until("ranks are up", lambda: all(os.path.exists(f"{folder}/up.{i}") for i in range(2)))
+    program.signal(signal.SIGINT)
+    wait_until("ranks have heard it", lambda: all(os.path.exists(f"{folder}/heard.{i}") for i in range(2)))
+    assert is_alive(program.pid)
+    program.signal(signal.SIGINT)
+    same(program.end(5), 130)
+
+
+def test_usr1_reaches_the_ranks_and_stops_nothing(folder):
+    program = start(
+        folder,
+        "-np",
+        "2",
+        "bash",
+        "-c",
+        f'trap "echo saved; exit 0" USR1; : > {folder}/up.$HOROVOD_RANK; while :; do sleep 0.01; done',
+    )
+    wait_until("ranks are up", lambda: all(os.path.exists(f"{folder}/up.{i}") for i in range(2)))
+    program.signal(signal.SIGUSR1)
+    same(program.end(), 0)
+    same(program.out.count("saved"), 2)
+
+
+def state(pid):
+    return read(f"/proc/{pid}/stat").rsplit(")", 1)[-1].split()[:1]
+
+
+def test_ctrl_z_stops_the_ranks_and_fg_continues_them(folder):
+    program = start(
+        folder,
+        "-np",
+        "2",
+        "sh",
+        "-c",
+        f"echo $$ > {folder}/new.$HOROVOD_RANK; mv {folder}/new.$HOROVOD_RANK {folder}/pid.$HOROVOD_RANK; "
+        f"while [ ! -e {folder}/go ]; do sleep 0.01; done",
+        preexec_fn=os.setpgrp,  # as a shell does: a job of its own in our session
+    )
+    paths = [f"{folder}/pid.{i}" for i in range(2)]
+    wait_until("ranks are up", lambda: all(map(os.path.exists, paths)))
+    pids = [program.pid, *(int(read(p)) for p in paths)]
+    for _ in range(2):
+        program.signal(signal.SIGTSTP)
+        wait_until("all are stopped", lambda: all(state(p) == ["T"] for p in pids))
+        program.signal(signal.SIGCONT)
+        wait_until("all go on", lambda: all(state(p) != ["T"] for p in pids))
+    open(f"{folder}/go", "w", encoding="ascii").close()
+    same(program.end(), 0)
+
+
+def test_output_that_a_signal_cuts_off_is_told_by_rank(folder):
+    ours, theirs = os.pipe()
+    program = start(
+        folder,
+        "-np",
+        "2",
+        "sh",
+        "-c",
+        f"echo $$ > {folder}/pid.$HOROVOD_RANK; seq -f line-%g 1 $((5000 - 2000 * HOROVOD_RANK))",
+        stdout=theirs,
+    )
+    os.close(theirs)
+    pids = [f"{folder}/pid.{i}" for i in range(2)]
+    wait_until("the ranks have ended", lambda: all(read(p) and not is_alive(int(read(p))) for p in pids))
+    program.signal(signal.SIGTERM)
+    same(program.end(), 143)
+    with open(ours, encoding="ascii") as pipe:
+        got = pipe.read()
+    missed = len(got)
+    for rank, n in (0, 5000), (1, 3000):
+        whole = sum(len(f"[{rank}]<stdout>:line-{i}\n") for i in range(1, n + 1))
+        here = sum(len(s) for s in re.split(r"(?<=\n)", got) if s.startswith(f"[{rank}]"))
+        told = re.search(rf"output dropped.* rank={rank} stream=stdout bytes=(\d+)", program.err)
+        gap = whole - here - (int(told[1]) if told else 0)
+        assert 0 <= gap < len("[0]"), f"rank {rank}: {gap} bytes are not told:\n{program.err}"
+        missed += (int(told[1]) if told else 0) - whole
+    same(missed, 0, "bytes in all; the cut may lie in a prefix, whose rank only the launcher knows")
+    has(program.err, "output dropped")
+
+
+if __name__ == "__main__":
+    sys.exit(run_all([f for name, f in list(globals().items()) if name.startswith("test_")]))
