@@ -13,7 +13,7 @@
 #include "tests/unit/cpu_world.h"
 
 /* Over TCP a dead neighbour is noticed by sending to it what no socket buffer holds. */
-enum { N_FLOATS = 1 << 20, N_FLOATS_TCP = 1 << 24 };
+static const uint64_t N_FLOATS = 1 << 20, N_FLOATS_TCP = 1 << 24;
 
 /* Allreduces until one fails; ret_ns: when. The sentence is left in said. */
 static int loop_until_failure(struct rank *r, uint64_t n_floats, uint64_t *ret_ns)
@@ -103,7 +103,7 @@ static int body_kill_last_tcp(struct rank *r)
         atomic_store(&r->m->when[r->rank], clock_now_ns());
         raise(SIGKILL);
     }
-    int rc = loop_until_failure(r, N_FLOATS_TCP, &ns);
+    int rc = loop_until_failure(r, *(const uint64_t *)r->arg, &ns);
     atomic_store(&r->m->when[r->rank], ns);
     world_meet(r, r->size - 1); /* else the first to leave is taken for a lost one */
     return rc;
@@ -115,6 +115,7 @@ static void killed_peer_is_named_within_a_second_tcp(void **state)
     struct world w = {.size = 3,
                       .tcp = true,
                       .body = body_kill_last_tcp,
+                      .arg = &N_FLOATS_TCP,
                       .timeout_s = 20,
                       .other_token = -1};
     assert_int_equal(world_run(&w), 0);
@@ -132,6 +133,7 @@ static void lost_host_is_named_to_followers(void **state)
     struct world w = {.size = 4,
                       .host_id = {"a", "a", "a", "b"},
                       .body = body_kill_last_tcp,
+                      .arg = &N_FLOATS,
                       .timeout_s = 20,
                       .other_token = -1};
     assert_int_equal(world_run(&w), 0);
