@@ -54,13 +54,19 @@ static bool is_over(const struct coordinator *co)
 
 /* --- the seat --- */
 
-static bool seat_take(struct coordinator *co)
+static bool seat_seize(struct coordinator *co)
 {
     int free_seat = 0;
 
+    return atomic_compare_exchange_strong(&co->seat, &free_seat, 1);
+}
+
+/* For a while: not when somebody wants it for good. */
+static bool seat_take(struct coordinator *co)
+{
     return !atomic_load_explicit(&co->is_leaving, memory_order_relaxed)
            && atomic_load_explicit(&co->seat, memory_order_relaxed) == 0
-           && atomic_compare_exchange_strong(&co->seat, &free_seat, 1);
+           && seat_seize(co);
 }
 
 void coordinator_wake_sleepers(struct coordinator *co)
@@ -87,13 +93,10 @@ static void say_goodbye(struct coordinator *co);
 
 static void seat_leave(struct coordinator *co)
 {
-    int free_seat = 0;
-
     atomic_store(&co->seat, 0);
-    if (atomic_load(&co->is_abandoned)
-        && atomic_compare_exchange_strong(&co->seat, &free_seat, 1))
-        say_goodbye(
-            co); /* for the one who could not wait for us; the seat stays taken */
+    /* For the one who could not wait for us; the seat stays taken. */
+    if (atomic_load(&co->is_abandoned) && seat_seize(co))
+        say_goodbye(co);
     coordinator_wake_sleepers(co);
     wake_poller(co);
 }
@@ -394,13 +397,11 @@ static bool seat_take_for_good(struct coordinator *co, uint64_t deadline_ns)
 {
     uint64_t now = clock_now_ns();
     uint64_t half = now + (deadline_ns > now ? (deadline_ns - now) / 2 : 0);
-    int free_seat = 0;
 
     atomic_fetch_add(&co->n_waiters, 1);
     atomic_store(&co->is_leaving, true);
     control_wake(co->control);
-    while (!atomic_compare_exchange_strong(&co->seat, &free_seat, 1)) {
-        free_seat = 0;
+    while (!seat_seize(co)) {
         now = clock_now_ns();
         if (now >= deadline_ns)
             return false;
@@ -411,14 +412,19 @@ static bool seat_take_for_good(struct coordinator *co, uint64_t deadline_ns)
     return true;
 }
 
-/* In the seat, for good: the end of this rank's part. */
+/* In the seat, for good. Where nobody answered, the end comes without an echo. */
+static void end_here(struct coordinator *co)
+{
+    if (!is_over(co))
+        atomic_store(&co->life, LIFE_DOWN);
+    step_fail_all(co, HVD_PRECONDITION, SHUT_DOWN_HERE);
+}
+
 static void say_goodbye(struct coordinator *co)
 {
-    if (!is_over(co)) {
+    if (!is_over(co))
         control_leave(co->control, co->leave_why);
-        atomic_store(&co->life, LIFE_DOWN);
-    }
-    step_fail_all(co, HVD_PRECONDITION, SHUT_DOWN_HERE);
+    end_here(co);
 }
 
 bool coordinator_leave(struct coordinator *co,
@@ -428,16 +434,13 @@ bool coordinator_leave(struct coordinator *co,
     uint64_t now = clock_now_ns();
     /* A third of the time is kept for the thread. */
     uint64_t talk_until = now + (deadline_ns > now ? (deadline_ns - now) / 3 * 2 : 0);
-    struct err cause = ERR_INIT;
     int life;
 
     tensor_queue_close(&co->queue, HVD_PRECONDITION, SHUT_DOWN_HERE);
     co->leave_why = why;
     if (!seat_take_for_good(co, talk_until)) {
-        int free_seat = 0;
-
         atomic_store(&co->is_abandoned, true);
-        if (atomic_compare_exchange_strong(&co->seat, &free_seat, 1))
+        if (seat_seize(co))
             say_goodbye(co);
         return false;
     }
@@ -447,11 +450,6 @@ bool coordinator_leave(struct coordinator *co,
     while (!is_over(co) && !co->is_stuck && clock_now_ns() < talk_until)
         if (!step_once(co))
             block_for_frames(co, earlier(talk_until, atomic_load(&co->next_ns)));
-    (void)coordinator_status(co, &cause);
-    if (!is_over(co))
-        atomic_store(&co->life,
-                     LIFE_DOWN); /* nobody answers: the end comes without an echo */
-    step_fail_all(co, HVD_PRECONDITION, SHUT_DOWN_HERE);
-    coordinator_wake_sleepers(co);
+    end_here(co);
     return stop_thread(co, deadline_ns);
 }
