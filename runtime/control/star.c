@@ -368,7 +368,7 @@ static void read_all(struct control *c, uint64_t now_ns)
             if (ev[i].events & EPOLLOUT) {
                 int r = frame_flush(&c->peers[index].conn);
 
-                if (r < 0 && is_gone(r))
+                if (is_gone(r))
                     read_peer(c, index, now_ns);
                 if (r < 0)
                     lost(c, index, r);
