@@ -207,19 +207,25 @@ put_job(struct store *s, const char *key, const struct job *meta, struct node *o
     return 0;
 }
 
+static int read_meta(struct node *object,
+                     struct job *ret_meta,
+                     char ret_key[STORE_KEY_SIZE],
+                     struct err *err)
+{
+    int rc = job_decode_meta(object, ret_meta, err);
+
+    return rc < 0 ? rc : store_key(ret_meta->ns, ret_meta->name, ret_key);
+}
+
 int store_put_job(struct store *s,
                   struct node *object,
                   char ret_key[STORE_KEY_SIZE],
                   struct err *err)
 {
     struct job meta;
-    int rc = job_decode_meta(object, &meta, err);
+    int rc = read_meta(object, &meta, ret_key, err);
 
-    if (rc == 0)
-        rc = store_key(meta.ns, meta.name, ret_key);
-    if (rc < 0)
-        return rc;
-    return put_job(s, ret_key, &meta, object);
+    return rc < 0 ? rc : put_job(s, ret_key, &meta, object);
 }
 
 int store_take_answer(struct store *s,
@@ -229,10 +235,8 @@ int store_take_answer(struct store *s,
 {
     struct job_entry *j;
     struct job meta;
-    int rc = job_decode_meta(object, &meta, err);
+    int rc = read_meta(object, &meta, ret_key, err);
 
-    if (rc == 0)
-        rc = store_key(meta.ns, meta.name, ret_key);
     if (rc < 0)
         return rc;
     j = entry_of(s, ret_key, meta.uid);
