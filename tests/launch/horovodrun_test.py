@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 
-from launched import BIN, HOROVODRUN, ROOT, environment, run, start
+from launched import BIN, HOROVODRUN, ROOT, environment, run, start, wait_for_ranks
 from tap import Program, has, is_alive, read, run_all, same, wait_until
 
 FOREIGN = {  # what outer launchers leave behind
@@ -100,7 +100,7 @@ def test_the_token_is_in_no_argument_and_no_environment(folder):
         f'cp "$HVD_TOKEN_FILE" {folder}/secret; : > {folder}/up.$HOROVOD_RANK; '
         f"while [ ! -e {folder}/go ]; do sleep 0.02; done",
     )
-    wait_until("ranks are up", lambda: all(os.path.exists(f"{folder}/up.{i}") for i in range(2)))
+    wait_for_ranks(folder)
     secret = read(f"{folder}/secret").strip()
     same(len(secret), 64)
     for pid in filter(str.isdigit, os.listdir("/proc")):
@@ -211,7 +211,7 @@ def test_a_reader_that_is_slow_holds_the_ranks_but_not_the_launcher(folder):
         stdout=theirs,
     )
     os.close(theirs)
-    wait_until("ranks are up", lambda: all(os.path.exists(f"{folder}/up.{i}") for i in range(2)))
+    wait_for_ranks(folder)
     status = wait_until("pages", lambda: read(f"/proc/{program.pid}/status"))
     program.signal(signal.SIGTERM)  # nobody has read a byte
     same(program.end(), 143)

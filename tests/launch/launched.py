@@ -3,7 +3,7 @@
 
 import os
 
-from tap import Program
+from tap import Program, wait_until
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BIN = os.path.abspath(
@@ -31,3 +31,8 @@ def run(folder, *words, code=0, **more):
     got = program.end()
     assert got == code, f"exit code {got}, wanted {code}\n{program.out}{program.err}"
     return program
+
+
+def wait_for_ranks(folder, n=2):
+    """Until each of n ranks has made its file up.RANK in folder."""
+    wait_until("ranks are up", lambda: all(os.path.exists(f"{folder}/up.{i}") for i in range(n)))

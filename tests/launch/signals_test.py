@@ -10,7 +10,7 @@ import re
 import signal
 import sys
 
-from launched import start
+from launched import start, wait_for_ranks
 from tap import has, is_alive, read, run_all, same, wait_until
 
 
@@ -23,7 +23,7 @@ def test_ctrl_c_is_forwarded_and_ranks_may_clean_up(folder):
         "-c",
         f'trap "echo bye; exit 0" INT; : > {folder}/up.$HOROVOD_RANK; while :; do sleep 0.01; done',
     )
-    wait_until("ranks are up", lambda: all(os.path.exists(f"{folder}/up.{i}") for i in range(2)))
+    wait_for_ranks(folder)
     program.signal(signal.SIGINT)
     same(program.end(), 130)
     same(program.out.count("bye"), 2)
@@ -47,7 +47,7 @@ def test_what_nohup_ignored_stays_ignored_in_launcher_and_ranks(folder):
         f"while [ ! -e {folder}/go ]; do sleep 0.01; done; grep SigIgn /proc/self/status",
         preexec_fn=ignore,
     )
-    wait_until("ranks are up", lambda: all(os.path.exists(f"{folder}/up.{i}") for i in range(2)))
+    wait_for_ranks(folder)
     for number in ignored:
         program.signal(number)
     open(f"{folder}/go", "w", encoding="ascii").close()
@@ -70,7 +70,7 @@ def test_a_second_ctrl_c_kills(folder):
         f"'{folder}/heard.' + os.environ['HOROVOD_RANK'], 'w'))\n"
         f"open('{folder}/up.' + os.environ['HOROVOD_RANK'], 'w')\nwhile True: time.sleep(60)",
     )
-    wait_until("ranks are up", lambda: all(os.path.exists(f"{folder}/up.{i}") for i in range(2)))
+    wait_for_ranks(folder)
     program.signal(signal.SIGINT)
     wait_until("ranks have heard it", lambda: all(os.path.exists(f"{folder}/heard.{i}") for i in range(2)))
     assert is_alive(program.pid)
@@ -87,7 +87,7 @@ def test_usr1_reaches_the_ranks_and_stops_nothing(folder):
         "-c",
         f'trap "echo saved; exit 0" USR1; : > {folder}/up.$HOROVOD_RANK; while :; do sleep 0.01; done',
     )
-    wait_until("ranks are up", lambda: all(os.path.exists(f"{folder}/up.{i}") for i in range(2)))
+    wait_for_ranks(folder)
     program.signal(signal.SIGUSR1)
     same(program.end(), 0)
     same(program.out.count("saved"), 2)
