@@ -17,15 +17,25 @@
 #include "runtime/core/types.h"
 #include "runtime/rendezvous/auth.h"
 
-/* One tensor of a batch. Allreduce: in -> out (may be equal), count elements.
- * Broadcast: root's in
- * -> everyone's out. Allgather: in holds counts[my rank] elements, out all of them in
- * rank order; counts has one entry per rank. Barrier: nothing. */
+/* One tensor of a batch; "member" is a rank of this communicator, 0 to size - 1.
+ *   allreduce      in -> out (may be equal), count elements
+ *   reduce         the same, out only on root (elsewhere out may be NULL; in stays)
+ *   broadcast      root's in -> everyone's out, count elements
+ *   allgather      in: counts[me] elements; out: all of them in member order
+ *   gather         the same, out only on root
+ *   reducescatter  in: the sum of counts; out: counts[me] elements, reduced: member j
+ *                  gets those that begin at counts[0] + ... + counts[j - 1]. out must
+ *                  not overlap in, or equal the place of its own part
+ *   alltoall       in: the sum of send_counts, ordered by receiver; out: the sum of
+ *                  counts, ordered by sender; counts[j] comes from member j
+ *   barrier        no items
+ * counts and send_counts have one entry a member, in elements. */
 struct batch_item {
     const void *in;
     void *out;
     uint64_t count;
-    const uint64_t *counts; /* allgather only; valid until the ticket is done */
+    const uint64_t *counts;      /* valid until the ticket is done */
+    const uint64_t *send_counts; /* alltoall only; likewise */
 };
 
 struct batch { /* one collective over one or more tensors of equal dtype and parameters
@@ -33,7 +43,7 @@ struct batch { /* one collective over one or more tensors of equal dtype and par
     enum collective coll;
     enum dtype dtype;
     enum reduce_op op;
-    uint32_t root;
+    uint32_t root; /* a member */
     double prescale,
         postscale; /* applied by the backend; AVERAGE divides by the number of ranks */
     struct batch_item *items;
@@ -42,7 +52,9 @@ struct batch { /* one collective over one or more tensors of equal dtype and par
 
 /* What the surroundings give a backend. All pointers outlive it. */
 struct backend_env {
-    uint32_t rank, size;
+    uint32_t rank, size; /* of this communicator */
+    /* For sentences: global rank of each member; NULL: they are the same. */
+    const uint32_t *global;
     struct auth_id id;        /* for every connection it opens */
     const char *local_addr;   /* address of our interface towards the others */
     uint64_t deadline_ns;     /* for describe and connect; absolute */
@@ -61,6 +73,8 @@ struct backend_env {
     int (*interrupted)(void *arg, struct err *err);
     void *arg;
 };
+
+#define AGREE_MAX_WORDS 64
 
 struct backend; /* each implementation embeds it first */
 
@@ -89,6 +103,33 @@ struct backend_ops {
     /* *ret_done: highest ticket such that it and all before are complete. Never blocks.
      */
     int (*poll)(struct backend *b, uint64_t *ret_done, struct err *err);
+    /* A communicator of some members of b, for a process set. All members of b call it
+     * at the same point between two batches, with equal arguments; it uses b to meet.
+     * ranks[n]: members of b, ascending. *ret is NULL on those who are not among them.
+     * One thread drives parent and children; abort of the parent reaches them; they are
+     * closed before it. An error breaks b, as in post. */
+    int (*subset)(struct backend *b,
+                  const uint32_t *ranks,
+                  uint32_t n,
+                  uint64_t deadline_ns,
+                  struct backend **ret,
+                  struct err *err);
+    /* Agreement: the bitwise AND of all members' words, without blocking: begin
+     * publishes ours, poll says whether everyone's are there. At most one at a time, n
+     * equal on all (1 to AGREE_MAX_WORDS), no post between begin and done. Errors as in
+     * post. NULL: this backend has none, and the caller negotiates every time. */
+    int (*agree_begin)(struct backend *b,
+                       const uint64_t *words,
+                       uint32_t n,
+                       struct err *err);
+    int (*agree_poll)(struct backend *b,
+                      uint64_t *ret_words,
+                      bool *ret_done,
+                      struct err *err);
+    /* Sleeps until the agreement at hand may have moved, nudge() was called since the
+     * last doze, or for ns (a hint: it may return early). */
+    void (*doze)(struct backend *b, uint64_t ns);
+    void (*nudge)(struct backend *b); /* any thread; ends a doze */
     void (*abort)(struct backend *b); /* any thread, idempotent, returns at once */
     void (*close)(struct backend
                       *b); /* accepts NULL and half-connected ones; never blocks long */

@@ -29,8 +29,10 @@ struct request {
     enum collective coll;
     enum dtype dtype;
     enum reduce_op op;
-    uint32_t root;        /* broadcast */
-    uint32_t process_set; /* 0, the global one, until there are others */
+    uint32_t root;        /* broadcast, reduce, gather: a global rank */
+    uint32_t process_set; /* 0: all ranks. SET_REMOVE: the set that goes */
+    uint64_t group;       /* hash of the group's name, 0: none */
+    uint32_t group_n;     /* tensors of the group */
     double prescale, postscale;
     uint32_t ndim;
     int64_t shape[TENSOR_MAX_DIMS];

@@ -221,6 +221,13 @@ static int check_pair(struct err *why, const struct pair *p)
     case COLL_BROADCAST:
         r = check_root(why, p);
         return r < 0 ? r : check_shapes(why, p, 0);
+    case COLL_ALLTOALL:
+    case COLL_REDUCESCATTER:
+    case COLL_REDUCE:
+    case COLL_GATHER:
+    case COLL_JOIN:
+    case COLL_SET_ADD:
+    case COLL_SET_REMOVE:
     case COLL_BARRIER:
     case COLL_COUNT:
         break;

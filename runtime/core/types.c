@@ -29,6 +29,13 @@ static const char *const coll_names[COLL_COUNT] = {
     [COLL_ALLGATHER] = "ALLGATHER",
     [COLL_BROADCAST] = "BROADCAST",
     [COLL_BARRIER] = "BARRIER",
+    [COLL_ALLTOALL] = "ALLTOALL",
+    [COLL_REDUCESCATTER] = "REDUCESCATTER",
+    [COLL_REDUCE] = "REDUCE",
+    [COLL_GATHER] = "GATHER",
+    [COLL_JOIN] = "JOIN",
+    [COLL_SET_ADD] = "PROCESS_SET_ADD",
+    [COLL_SET_REMOVE] = "PROCESS_SET_REMOVE",
 };
 
 size_t dtype_size(enum dtype t)

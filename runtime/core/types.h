@@ -25,9 +25,17 @@ enum dtype { /* Horovod's order, bfloat16 appended */
 enum reduce_op { OP_AVERAGE, OP_SUM, OP_ADASUM, OP_MIN, OP_MAX, OP_PRODUCT, OP_COUNT };
 enum collective {
     COLL_ALLREDUCE,
-    COLL_ALLGATHER,
+    COLL_ALLGATHER, /* uneven dimension 0 allowed */
     COLL_BROADCAST,
     COLL_BARRIER,
+    COLL_ALLTOALL,      /* rows of dimension 0, uneven allowed */
+    COLL_REDUCESCATTER, /* rows of dimension 0: the first dim0 % n members get one more
+                         */
+    COLL_REDUCE,        /* as allreduce; only root's output */
+    COLL_GATHER,        /* as allgather; only root's output */
+    COLL_JOIN,          /* out of data: contributes zeros until all ranks have joined */
+    COLL_SET_ADD,       /* a new process set; all ranks of the world */
+    COLL_SET_REMOVE,
     COLL_COUNT
 };
 

@@ -68,6 +68,12 @@ enum hvd_op { /* as horovod's reduce_op numbers */
 struct hvd_config {
     size_t size_bytes;
     uint64_t start_timeout_ms; /* 0: HOROVOD_START_TIMEOUT or 30 s */
+    /* Process sets to make at once, equal on all ranks: set_ranks holds the ranks of
+     * all of them one after the other, set_sizes how many are each one's. They get the
+     * ids 1 to n_sets in this order. */
+    int n_sets;
+    const int *set_sizes;
+    const int *set_ranks;
 };
 /* Idempotent. Blocks until the world has formed or the start timeout has passed. */
 HVD_API int hvd_init(const struct hvd_config *config);
@@ -120,11 +126,21 @@ struct hvd_tensor {
     void *ready_event;
     hvd_done_fn done; /* may be NULL */
     void *done_arg;
+    /* All or none: a tensor of a group travels only when all group_size tensors that
+     * name this group have been submitted on all ranks. NULL: no group. Equal names on
+     * all ranks; free for the next group once all of this one have ended. */
+    const char *group;
+    int group_size;
 };
 
-/* Sum or average over all ranks: output = postscale * reduce(prescale * data). dtype
- * f16 bf16 f32 f64 i32 i64; AVERAGE of integers divides toward zero. Returns HVD_OK and
- * *ret_handle. */
+/* process_set of all that follows: 0, all ranks, or an id of hvd_process_set_add that
+ * includes this rank. Roots are global ranks, in a process set too. */
+
+/* output = postscale * reduce(prescale * data) over all ranks of the set. Every dtype;
+ * 16-bit floats are summed in float32; AVERAGE of integers divides toward zero; other
+ * integers wrap, as C's do. bool: SUM and MAX are "or", MIN and PRODUCT "and", AVERAGE
+ * and ADASUM are refused; ADASUM takes floating point only and ignores the scales'
+ * order (prescale before, postscale after). Returns HVD_OK and *ret_handle. */
 HVD_API int hvd_allreduce_async(const struct hvd_tensor *t,
                                 int op,
                                 double prescale,
@@ -145,10 +161,72 @@ HVD_API int hvd_broadcast_async(const struct hvd_tensor *t,
                                 int root_rank,
                                 int process_set,
                                 hvd_handle *ret_handle);
+/* As allreduce, but only root_rank's output is written (elsewhere it may be NULL). */
+HVD_API int hvd_reduce_async(const struct hvd_tensor *t,
+                             int op,
+                             double prescale,
+                             double postscale,
+                             int root_rank,
+                             int process_set,
+                             hvd_handle *ret_handle);
+/* As allgather, but only root_rank gets the result (elsewhere alloc is not called and
+ * hvd_result has dimension 0 of length 0). */
+HVD_API int hvd_gather_async(const struct hvd_tensor *t,
+                             int root_rank,
+                             hvd_alloc_fn alloc,
+                             void *alloc_arg,
+                             int process_set,
+                             hvd_handle *ret_handle);
+/* As allreduce, but each rank gets its rows of dimension 0 only: the first
+ * dim0 % size ranks of the set get one more. Output as allgather's. */
+HVD_API int hvd_reducescatter_async(const struct hvd_tensor *t,
+                                    int op,
+                                    double prescale,
+                                    double postscale,
+                                    hvd_alloc_fn alloc,
+                                    void *alloc_arg,
+                                    int process_set,
+                                    hvd_handle *ret_handle);
+/* Sends splits[j] rows of dimension 0 to the set's j-th rank; splits has n_splits
+ * entries, the set's size, and sums up to dimension 0. NULL: even, dimension 0 must be
+ * a multiple of the size. The other dimensions are equal on all ranks. Output as
+ * allgather's, ordered by sender; hvd_received_splits says how much came from whom. */
+HVD_API int hvd_alltoall_async(const struct hvd_tensor *t,
+                               const int64_t *splits,
+                               int n_splits,
+                               hvd_alloc_fn alloc,
+                               void *alloc_arg,
+                               int process_set,
+                               hvd_handle *ret_handle);
+/* Rows received from each rank of the set by an alltoall that has ended with HVD_OK.
+ * ret has room for n entries; returns how many there are. */
+HVD_API int hvd_received_splits(hvd_handle h, int64_t *ret, int n);
 /* Returns when all ranks have entered. t: only name and done are used; others may be 0.
  */
 HVD_API int
 hvd_barrier_async(const struct hvd_tensor *t, int process_set, hvd_handle *ret_handle);
+/* This rank has no more data: until all ranks have joined it takes part in the others'
+ * allreduces with zeros; other collectives fail on all ranks meanwhile. t: as barrier.
+ * Ends when all ranks have joined; then hvd_joined_last is the last one of them. */
+HVD_API int hvd_join_async(const struct hvd_tensor *t, hvd_handle *ret_handle);
+HVD_API int hvd_joined_last(hvd_handle h); /* a rank, or a negative status */
+
+/* --- process sets
+ * ---------------------------------------------------------------------------- */
+
+/* A set of global ranks (any order, kept ascending) with its own collectives. All ranks
+ * of the world call it, in the same order with the same ranks, and wait in it. The
+ * same set twice is an error. */
+HVD_API int hvd_process_set_add(const int *ranks, int n, int *ret_id);
+/* All ranks of the world; waits for what is pending in the set. Set 0 cannot go. */
+HVD_API int hvd_process_set_remove(int id);
+/* How many there are, set 0 included; ret (room for n) gets their ids, ascending. */
+HVD_API int hvd_process_set_ids(int *ret, int n);
+/* Size, this rank's place in it (-1: not in it), its ranks (room for n; returns how
+ * many). HVD_INVALID_ARGUMENT for an unknown id. */
+HVD_API int hvd_process_set_size(int id);
+HVD_API int hvd_process_set_rank(int id);
+HVD_API int hvd_process_set_ranks(int id, int *ret, int n);
 
 /* HVD_IN_PROGRESS, or the final status. Never blocks. */
 HVD_API int hvd_poll(hvd_handle h);
@@ -157,8 +235,9 @@ HVD_API int hvd_poll(hvd_handle h);
  * collective itself returns only after that one, however short timeout_ms is (a silent
  * peer ends it by HVD_PEER_TIMEOUT). On failure hvd_last_error() has the sentence. */
 HVD_API int hvd_wait(hvd_handle h, int64_t timeout_ms);
-/* The output of an allgather that the runtime allocated; pointers valid until
- * hvd_release. shape has room for HVD_MAX_DIMS. HVD_IN_PROGRESS when not ended. */
+/* The output of an allgather, gather, reducescatter or alltoall that the runtime
+ * allocated; pointers valid until hvd_release. shape has room for HVD_MAX_DIMS.
+ * HVD_IN_PROGRESS when not ended. */
 HVD_API int
 hvd_result(hvd_handle h, void **ret_data, int *ret_ndim, int64_t *ret_shape);
 /* Gives the handle back; a pending operation goes on and its buffers must stay valid

@@ -235,8 +235,16 @@ int coll_run(struct cpu *c, const struct batch *b, struct err *err)
         return broadcast(c, b, err);
     case COLL_BARRIER:
         return barrier(c, err);
+    case COLL_ALLTOALL:
+    case COLL_REDUCESCATTER:
+    case COLL_REDUCE:
+    case COLL_GATHER:
+    case COLL_JOIN:
+    case COLL_SET_ADD:
+    case COLL_SET_REMOVE:
     case COLL_COUNT:
         break;
     }
-    return err_set(err, -EINVAL, "batch: collective %d is unknown", (int)b->coll);
+    return err_set(err, -EINVAL, "batch: %s is not carried out here",
+                   collective_name(b->coll));
 }
