@@ -79,5 +79,26 @@ int net_broadcast(struct net *net, const struct vec *v, uint32_t root, struct er
 /* v[j]: member j's block as pieces of the output (in == out everywhere). */
 int net_allgather(struct net *net, const struct vec *v, struct err *err);
 int net_barrier(struct net *net, struct err *err);
+/* Every member's v goes to root only; v[j] as in allgather: elsewhere than on root only
+ * in of v[me] is used. On root v[me] is in place already (in == out) or copied. */
+int net_gather(struct net *net, const struct vec *v, uint32_t root, struct err *err);
+/* As allreduce, out only on root; elsewhere out may be NULL and in stays. */
+int net_reduce(struct net *net,
+               const struct vec *v,
+               uint32_t root,
+               const struct reduction *r,
+               struct err *err);
+/* parts[j], j in 0..n: in is what we add to member j's part; parts[me]: out (not NULL,
+ * it may equal in) receives the sum over all members, in member order. */
+int net_reduce_scatter(struct net *net,
+                       const struct vec *parts,
+                       const struct reduction *r,
+                       struct err *err);
+/* send[j]: in goes to member j; recv[j]: out comes from member j; the bytes of recv[j]
+ * here equal those of send[me] there. send[me] is copied to recv[me]. */
+int net_alltoallv(struct net *net,
+                  const struct vec *send,
+                  const struct vec *recv,
+                  struct err *err);
 
 #endif
