@@ -37,6 +37,10 @@ void op_unref(struct op *op)
     if (op->owns_result)
         mem_free(op->result);
     mem_free(op->counts);
+    mem_free(op->send_counts);
+    mem_free(op->received);
+    mem_free(op->rows);
+    mem_free(op->ranks);
     coordinator_unref(op->co);
     mem_free(op);
 }
@@ -66,28 +70,87 @@ void op_finish(struct op *op, int status, const char *error)
     atomic_store_explicit(&op->status, status, memory_order_seq_cst);
 }
 
-int op_make_result(struct op *op, const uint64_t *dim0, uint32_t n_ranks)
+/* --- results --- */
+
+bool op_has_result(const struct op *op)
 {
-    uint64_t row = 1, rows = 0, bytes, count;
+    switch (op->req.coll) {
+    case COLL_ALLGATHER:
+    case COLL_GATHER:
+    case COLL_ALLTOALL:
+    case COLL_REDUCESCATTER:
+        return true;
+    case COLL_ALLREDUCE:
+    case COLL_BROADCAST:
+    case COLL_BARRIER:
+    case COLL_REDUCE:
+    case COLL_JOIN:
+    case COLL_SET_ADD:
+    case COLL_SET_REMOVE:
+    case COLL_COUNT:
+        break;
+    }
+    return false;
+}
+
+uint64_t op_share(uint64_t rows, uint32_t n, uint32_t i)
+{
+    return rows / n + (i < rows % n ? 1 : 0);
+}
+
+/* Elements of one row. The product is checked when the request is made, but for a
+ * tensor of no rows, where it is not used. */
+static uint64_t row_size(const struct op *op)
+{
+    uint64_t row = 1;
 
     for (uint32_t i = 1; i < op->req.ndim; i++)
-        row *= (uint64_t)op->req.shape[i]; /* checked when the request was made */
-    op->counts = mem_calloc(n_ranks, sizeof(*op->counts));
-    if (!op->counts)
+        row *= (uint64_t)op->req.shape[i];
+    return row;
+}
+
+int op_make_send_counts(struct op *op, uint32_t n)
+{
+    uint64_t row = row_size(op);
+
+    op->send_counts = mem_calloc(n, sizeof(*op->send_counts));
+    if (!op->send_counts)
         return -ENOMEM;
-    for (uint32_t r = 0; r < n_ranks; r++) {
-        if (__builtin_mul_overflow(dim0[r], row, &op->counts[r])
-            || __builtin_add_overflow(rows, dim0[r], &rows))
+    for (uint32_t i = 0; i < n; i++) /* at most the tensor's own elements */
+        op->send_counts[i] = (uint64_t)op->rows[i] * row;
+    return 0;
+}
+
+/* counts, and the rows of the result. */
+static int
+count_rows(struct op *op, const uint64_t *dim0, uint32_t n, uint64_t *ret_rows)
+{
+    bool is_share = op->req.coll == COLL_REDUCESCATTER;
+    uint64_t row = row_size(op), rows = 0;
+
+    op->counts = mem_calloc(n, sizeof(*op->counts));
+    if (op->req.coll == COLL_ALLTOALL)
+        op->received = mem_calloc(n, sizeof(*op->received));
+    if (!op->counts || (op->req.coll == COLL_ALLTOALL && !op->received))
+        return -ENOMEM;
+    for (uint32_t i = 0; i < n; i++) {
+        uint64_t mine = is_share ? op_share((uint64_t)op->req.shape[0], n, i) : dim0[i];
+
+        if (__builtin_mul_overflow(mine, row, &op->counts[i])
+            || __builtin_add_overflow(rows, mine, &rows))
             return -ENOMEM;
+        if (op->received)
+            op->received[i] = (int64_t)mine;
+        if (is_share && i == op->me)
+            *ret_rows = mine;
     }
-    if (__builtin_mul_overflow(rows, row, &count)
-        || __builtin_mul_overflow(count, (uint64_t)dtype_size(op->req.dtype), &bytes)
-        || bytes > INT64_MAX)
-        return -ENOMEM;
-    op->result_ndim = (int)op->req.ndim;
-    for (uint32_t i = 1; i < op->req.ndim; i++)
-        op->result_shape[i] = op->req.shape[i];
-    op->result_shape[0] = (int64_t)rows;
+    if (!is_share)
+        *ret_rows = rows;
+    return 0;
+}
+
+static int take_memory(struct op *op, uint64_t bytes)
+{
     if (op->alloc) {
         callback_depth++;
         op->result =
@@ -100,4 +163,25 @@ int op_make_result(struct op *op, const uint64_t *dim0, uint32_t n_ranks)
         op->owns_result = true;
     }
     return op->result ? 0 : -ENOMEM;
+}
+
+int op_make_result(struct op *op, const uint64_t *dim0, uint32_t n)
+{
+    bool is_bystander = op->req.coll == COLL_GATHER && op->me != op->root;
+    uint64_t rows = 0, bytes, count;
+    int r = count_rows(op, dim0, n, &rows);
+
+    if (r < 0)
+        return r;
+    if (is_bystander)
+        rows = 0;
+    if (__builtin_mul_overflow(rows, row_size(op), &count)
+        || __builtin_mul_overflow(count, (uint64_t)dtype_size(op->req.dtype), &bytes)
+        || bytes > INT64_MAX)
+        return -ENOMEM;
+    op->result_ndim = (int)op->req.ndim;
+    for (uint32_t i = 1; i < op->req.ndim; i++)
+        op->result_shape[i] = op->req.shape[i];
+    op->result_shape[0] = (int64_t)rows;
+    return is_bystander ? 0 : take_memory(op, bytes);
 }

@@ -11,6 +11,8 @@
 
 struct coordinator;
 
+#define OP_NO_MEMBER UINT32_MAX
+
 struct op {
     struct nametab_node node; /* tensor queue's lock; first member */
     struct op *next; /* of the list it is in: tensor queue's lock, then the seat */
@@ -26,14 +28,24 @@ struct op {
     hvd_alloc_fn alloc;
     void *alloc_arg;
     struct coordinator *co; /* a reference */
+    /* The process set as it was at the submit; a set that is gone by the time of the
+     * response fails the op. root OP_NO_MEMBER: not in the set, negotiation says so. */
+    uint32_t n_members, me, root;
+    int64_t *rows;   /* alltoall: rows to each of n_members; owned */
+    uint32_t *ranks; /* COLL_SET_ADD: ascending; owned */
+    uint32_t n_ranks;
     /* The seat's until status is final, then read by anyone (status is stored with
      * release). */
-    uint64_t *counts; /* allgather: elements of each rank */
-    void *result;     /* allgather: runtime's memory when owns_result */
+    uint64_t *counts;      /* as batch_item's, by op_make_result */
+    uint64_t *send_counts; /* alltoall; likewise */
+    int64_t *received;     /* alltoall: rows from each member */
+    void *result;          /* runtime's memory when owns_result */
     bool owns_result;
     bool has_no_memory; /* the caller's alloc gave none: take part, then fail */
     int result_ndim;
     int64_t result_shape[TENSOR_MAX_DIMS];
+    uint32_t joined_last; /* COLL_JOIN: set before op_finish */
+    uint32_t set_id;      /* COLL_SET_ADD: the new set; set before op_finish */
     char error[MESSAGE_TEXT_MAX];
     _Atomic int status; /* HVD_IN_PROGRESS or the end */
 };
@@ -50,7 +62,17 @@ void op_finish(struct op *op, int status, const char *error);
  */
 bool op_in_callback(void);
 
-/* Allgather: memory for the whole result; dim0: rows of each of n_ranks. 0, -ENOMEM. */
-int op_make_result(struct op *op, const uint64_t *dim0, uint32_t n_ranks);
+/* Whether the output comes from op_make_result, not from the caller. */
+bool op_has_result(const struct op *op);
+/* Before the batch is posted: memory for this member's result, its shape, and counts
+ * of all members. dim0: rows of each of the n members: of its tensor (allgather,
+ * gather), that it sends to me (alltoall); unused for reducescatter, whose rows follow
+ * from the shape. A gather gives memory to its root alone. 0, -ENOMEM; the caller's
+ * alloc that has none is no error here but has_no_memory. */
+int op_make_result(struct op *op, const uint64_t *dim0, uint32_t n);
+/* alltoall: send_counts from rows. 0, -ENOMEM. */
+int op_make_send_counts(struct op *op, uint32_t n);
+/* Rows of dimension 0 that member i of n gets of `rows` by a reducescatter. */
+uint64_t op_share(uint64_t rows, uint32_t n, uint32_t i);
 
 #endif

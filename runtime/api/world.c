@@ -222,8 +222,11 @@ static int open_parts(struct world *w, struct err *err)
         .handlers = {coordinator_on_up, coordinator_on_down, coordinator_on_ended,
                      NULL},
     };
-    int r = coordinator_new(p->rank, p->size, p->local_size, &w->settings, &w->co, err);
+    int r = sets_init(&w->sets, p->rank, p->size);
 
+    if (r < 0)
+        return err_set(err, r, "out of memory");
+    r = coordinator_new(p->rank, p->size, p->local_size, &w->settings, &w->co, err);
     if (r < 0)
         return r;
     cfg.handlers.arg = w->co;
@@ -284,6 +287,7 @@ static int pack_round2(struct world *w, struct strbuf *out, struct err *err)
     if (r < 0)
         return err_prefix(err, "backend %s", backend_cpu.name);
     w->co->backend = w->backend;
+    sets_lend(&w->sets, w->backend);
     strbuf_init(&hello, 1024);
     control_hello(w->control, &hello);
     strbuf_init(out, RDV_MAX_BLOB_BYTES);
@@ -417,6 +421,7 @@ void world_free(struct world *w)
         return;
     if (w->is_leaked)
         return;
+    sets_release(&w->sets); /* subsets close before their parent */
     if (w->backend)
         w->backend->ops->close(w->backend);
     control_close(w->control);

@@ -4,6 +4,7 @@
 #define RUNTIME_API_WORLD_H
 
 #include "runtime/api/coordinator.h"
+#include "runtime/api/sets.h"
 #include "runtime/contract/contract.h"
 #include "runtime/rendezvous/rendezvous.h"
 
@@ -20,6 +21,7 @@ struct world {
     char local_addr[64];
     struct backend_env env;
     struct backend *backend;
+    struct sets sets;
     struct control *control;
     struct coordinator *co;
     struct forming *forming; /* while it forms */

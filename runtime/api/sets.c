@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* An array of sets, ascending by id: ids only grow, so that adding appends and finding
+ * is a binary search.
+ *
+ * Who reads and who writes. Only the seat writes, under the lock; so the seat may read,
+ * and keep pointers, without it, and API threads read under it. Backends are used in
+ * the seat alone; they are closed outside of the lock. An id is never used twice in a
+ * world: a request with the id of a removed set cannot reach another one.
+ *
+ * Called by step.c (sets come and go at the same response on every rank), api*.c
+ * (queries, early refusals) and world.c (life). */
+#include "runtime/api/sets.h"
+
+#include <errno.h>
+
+#include "runtime/base/mem.h"
+
+/* --- pure --- */
+
+uint32_t set_place_of(const uint32_t *ranks, uint32_t n, uint32_t rank)
+{
+    uint32_t low = 0, high = n;
+
+    while (low < high) {
+        uint32_t mid = low + (high - low) / 2;
+
+        if (ranks[mid] < rank)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return low < n && ranks[low] == rank ? low : SET_NOT_IN;
+}
+
+static bool is_same(const struct process_set *p, const uint32_t *ranks, uint32_t n)
+{
+    if (p->n != n)
+        return false;
+    for (uint32_t i = 0; i < n; i++)
+        if (p->ranks[i] != ranks[i])
+            return false;
+    return true;
+}
+
+/* Under the lock, or in the seat. */
+static int
+check_new(const struct sets *s, const uint32_t *ranks, uint32_t n, struct err *err)
+{
+    if (n == 0)
+        return err_set(err, -EINVAL, "a process set needs at least one rank");
+    for (uint32_t i = 0; i < n; i++) {
+        if (ranks[i] >= s->size)
+            return err_set(err, -EINVAL,
+                           "process set: rank %u is not in the world of %u ranks",
+                           ranks[i], s->size);
+        if (i > 0 && ranks[i] == ranks[i - 1])
+            return err_set(err, -EINVAL, "process set: rank %u is in it twice",
+                           ranks[i]);
+        if (i > 0 && ranks[i] < ranks[i - 1])
+            return err_set(err, -EINVAL, "process set: ranks must be ascending");
+    }
+    for (size_t i = 0; i < s->n; i++)
+        if (is_same(s->v[i], ranks, n))
+            return err_set(err, -EEXIST,
+                           "a process set containing the same ranks already exists: "
+                           "process set %u",
+                           s->v[i]->id);
+    if (s->n >= SETS_MAX || s->next_id > INT32_MAX)
+        return err_set(err, -E2BIG, "more than %u process sets", SETS_MAX);
+    return 0;
+}
+
+/* --- life --- */
+
+static void set_free(struct process_set *p)
+{
+    if (!p)
+        return;
+    if (p->id > 0 && p->backend)
+        p->backend->ops->close(p->backend);
+    mem_free(p->ranks);
+    mem_free(p);
+}
+
+/* ranks NULL: all n of the world. */
+static struct process_set *
+set_new(const struct sets *s, const uint32_t *ranks, uint32_t n)
+{
+    struct process_set *p = mem_zalloc(sizeof(*p));
+
+    if (!p)
+        return NULL;
+    p->ranks = mem_calloc(n, sizeof(*p->ranks));
+    if (!p->ranks) {
+        set_free(p);
+        return NULL;
+    }
+    for (uint32_t i = 0; i < n; i++)
+        p->ranks[i] = ranks ? ranks[i] : i;
+    p->id = s->next_id;
+    p->n = n;
+    p->me = set_place_of(p->ranks, n, s->rank);
+    return p;
+}
+
+static int append(struct sets *s, struct process_set *p)
+{
+    void *v = s->v;
+    int r;
+
+    (void)pthread_mutex_lock(&s->lock);
+    r = mem_grow(&v, s->n, &s->cap, sizeof(*s->v), SETS_MAX);
+    s->v = v;
+    if (r == 0) {
+        s->v[s->n++] = p;
+        s->next_id++;
+    }
+    (void)pthread_mutex_unlock(&s->lock);
+    return r;
+}
+
+int sets_init(struct sets *s, uint32_t rank, uint32_t size)
+{
+    struct process_set *world;
+    int r;
+
+    *s = (struct sets){
+        .lock = PTHREAD_MUTEX_INITIALIZER, .rank = rank, .size = size, .next_id = 0};
+    world = set_new(s, NULL, size);
+    if (!world)
+        return -ENOMEM;
+    r = append(s, world);
+    if (r < 0)
+        set_free(world);
+    return r;
+}
+
+void sets_release(struct sets *s)
+{
+    while (s->n > 0) /* the youngest first */
+        set_free(s->v[--s->n]);
+    mem_free(s->v);
+    s->v = NULL;
+    s->cap = 0;
+}
+
+void sets_lend(struct sets *s, struct backend *world)
+{
+    s->v[0]->backend = world;
+}
+
+/* --- the seat --- */
+
+static size_t index_of(const struct sets *s, uint32_t id)
+{
+    size_t low = 0, high = s->n;
+
+    while (low < high) {
+        size_t mid = low + (high - low) / 2;
+
+        if (s->v[mid]->id < id)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return low < s->n && s->v[low]->id == id ? low : SIZE_MAX;
+}
+
+struct process_set *sets_find(const struct sets *s, uint32_t id)
+{
+    size_t i = index_of(s, id);
+
+    return i == SIZE_MAX ? NULL : s->v[i];
+}
+
+int sets_add(struct sets *s,
+             const uint32_t *ranks,
+             uint32_t n,
+             struct backend *backend,
+             uint32_t *ret_id,
+             struct err *err)
+{
+    struct process_set *p;
+    int r = check_new(s, ranks, n, err);
+
+    if (r < 0)
+        return r;
+    p = set_new(s, ranks, n);
+    if (!p || append(s, p) < 0) {
+        set_free(p);
+        return err_set(err, -ENOMEM, "out of memory for a process set");
+    }
+    p->backend = backend;
+    *ret_id = p->id;
+    return 0;
+}
+
+int sets_remove(struct sets *s, uint32_t id, struct err *err)
+{
+    size_t i = index_of(s, id);
+    struct process_set *p;
+
+    if (id == 0)
+        return err_set(err, -EINVAL,
+                       "process set 0 is the world and cannot be removed");
+    if (i == SIZE_MAX)
+        return err_set(err, -ENOENT, "process set %u does not exist", id);
+    p = s->v[i];
+    (void)pthread_mutex_lock(&s->lock);
+    for (s->n--; i < s->n; i++)
+        s->v[i] = s->v[i + 1];
+    (void)pthread_mutex_unlock(&s->lock);
+    set_free(p);
+    return 0;
+}
+
+/* --- any thread --- */
+
+int sets_check_new(struct sets *s, const uint32_t *ranks, uint32_t n, struct err *err)
+{
+    int r;
+
+    (void)pthread_mutex_lock(&s->lock);
+    r = check_new(s, ranks, n, err);
+    (void)pthread_mutex_unlock(&s->lock);
+    return r;
+}
+
+int sets_place(struct sets *s, uint32_t id, uint32_t *ret_n, uint32_t *ret_me)
+{
+    const struct process_set *p;
+
+    (void)pthread_mutex_lock(&s->lock);
+    p = sets_find(s, id);
+    if (p) {
+        *ret_n = p->n;
+        *ret_me = p->me;
+    }
+    (void)pthread_mutex_unlock(&s->lock);
+    return p ? 0 : -ENOENT;
+}
+
+uint32_t sets_member(struct sets *s, uint32_t id, uint32_t rank)
+{
+    const struct process_set *p;
+    uint32_t place = SET_NOT_IN;
+
+    (void)pthread_mutex_lock(&s->lock);
+    p = sets_find(s, id);
+    if (p)
+        place = set_place_of(p->ranks, p->n, rank);
+    (void)pthread_mutex_unlock(&s->lock);
+    return place;
+}
+
+int sets_ranks(struct sets *s, uint32_t id, int *ret, int n)
+{
+    const struct process_set *p;
+    int count = -ENOENT;
+
+    (void)pthread_mutex_lock(&s->lock);
+    p = sets_find(s, id);
+    if (p) {
+        count = (int)p->n;
+        for (int i = 0; i < n && i < count; i++)
+            ret[i] = (int)p->ranks[i];
+    }
+    (void)pthread_mutex_unlock(&s->lock);
+    return count;
+}
+
+int sets_ids(struct sets *s, int *ret, int n)
+{
+    int count;
+
+    (void)pthread_mutex_lock(&s->lock);
+    count = (int)s->n;
+    for (int i = 0; i < n && i < count; i++)
+        ret[i] = (int)s->v[i]->id;
+    (void)pthread_mutex_unlock(&s->lock);
+    return count;
+}

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The process sets of one world: which there are, who is in them, and the communicator
+ * of each. Set 0 is the world itself. The seat alone changes the table and holds
+ * pointers into it; every other thread asks for copies. */
+#ifndef RUNTIME_API_SETS_H
+#define RUNTIME_API_SETS_H
+
+#include <pthread.h>
+
+#include "runtime/backend/backend.h"
+
+#define SETS_MAX   4096u /* at one time */
+#define SET_NOT_IN UINT32_MAX
+
+struct process_set {
+    uint32_t id;
+    uint32_t n;
+    uint32_t me;             /* this rank's place in it; SET_NOT_IN */
+    uint32_t *ranks;         /* n global ranks, ascending */
+    struct backend *backend; /* owned; NULL when not in it; set 0: the world's */
+};
+
+struct sets {
+    pthread_mutex_t lock;   /* leaf lock of v and n against threads beside the seat */
+    struct process_set **v; /* ascending ids; v[0] is set 0 */
+    size_t n, cap;
+    uint32_t rank, size; /* of the world */
+    uint32_t next_id;    /* an id is used once in the life of a world */
+};
+
+/* The table with set 0 in it, whose backend is given by sets_lend. 0, -ENOMEM. */
+int sets_init(struct sets *s, uint32_t rank, uint32_t size);
+/* Closes the backends of all sets but 0; accepts a zeroed one, and twice. */
+void sets_release(struct sets *s);
+void sets_lend(struct sets *s, struct backend *world);
+
+/* --- in the seat only --- */
+
+/* Valid until this set is removed. NULL: there is none. */
+struct process_set *sets_find(const struct sets *s, uint32_t id);
+/* Makes a set of ranks[n] (ascending, different, below the size of the world; copied)
+ * with the id after the largest one ever used. backend is taken over on success. 0;
+ * -EINVAL these ranks are none; -EEXIST another set has the same; -E2BIG, -ENOMEM. */
+int sets_add(struct sets *s,
+             const uint32_t *ranks,
+             uint32_t n,
+             struct backend *backend,
+             uint32_t *ret_id,
+             struct err *err);
+/* Closes its backend and forgets it; -EINVAL for set 0, -ENOENT for an unknown one. */
+int sets_remove(struct sets *s, uint32_t id, struct err *err);
+
+/* --- any thread --- */
+
+/* What sets_add would refuse. */
+int sets_check_new(struct sets *s, const uint32_t *ranks, uint32_t n, struct err *err);
+/* Size of the set and this rank's place in it (SET_NOT_IN). -ENOENT. */
+int sets_place(struct sets *s, uint32_t id, uint32_t *ret_n, uint32_t *ret_me);
+/* The place of a global rank in it; SET_NOT_IN also for an unknown set. */
+uint32_t sets_member(struct sets *s, uint32_t id, uint32_t rank);
+/* At most n ranks, or ids, into ret; how many there are, or -ENOENT. */
+int sets_ranks(struct sets *s, uint32_t id, int *ret, int n);
+int sets_ids(struct sets *s, int *ret, int n);
+
+/* Pure: the place of a global rank in ranks[n], SET_NOT_IN. */
+uint32_t set_place_of(const uint32_t *ranks, uint32_t n, uint32_t rank);
+
+#endif
