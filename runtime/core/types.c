@@ -9,11 +9,11 @@
 static const struct {
     const char *name;
     size_t size_bytes;
-    bool is_reducible;
+    bool is_float;
 } dtypes[DT_COUNT] = {
     [DT_U8] = {"uint8", 1, false},     [DT_I8] = {"int8", 1, false},
     [DT_U16] = {"uint16", 2, false},   [DT_I16] = {"int16", 2, false},
-    [DT_I32] = {"int32", 4, true},     [DT_I64] = {"int64", 8, true},
+    [DT_I32] = {"int32", 4, false},    [DT_I64] = {"int64", 8, false},
     [DT_F16] = {"float16", 2, true},   [DT_F32] = {"float32", 4, true},
     [DT_F64] = {"float64", 8, true},   [DT_BOOL] = {"bool", 1, false},
     [DT_BF16] = {"bfloat16", 2, true},
@@ -50,7 +50,7 @@ const char *dtype_name(enum dtype t)
 
 bool dtype_reducible(enum dtype t)
 {
-    return (unsigned)t < DT_COUNT && dtypes[t].is_reducible;
+    return (unsigned)t < DT_COUNT;
 }
 
 const char *reduce_op_name(enum reduce_op op)
@@ -60,7 +60,16 @@ const char *reduce_op_name(enum reduce_op op)
 
 bool reduce_op_supported(enum reduce_op op)
 {
-    return op == OP_SUM || op == OP_AVERAGE;
+    return (unsigned)op < OP_COUNT;
+}
+
+bool reduction_supported(enum reduce_op op, enum dtype t)
+{
+    if (!reduce_op_supported(op) || !dtype_reducible(t))
+        return false;
+    if (op == OP_ADASUM)
+        return dtypes[t].is_float;
+    return op != OP_AVERAGE || t != DT_BOOL;
 }
 
 const char *collective_name(enum collective c)

@@ -46,9 +46,12 @@ size_t dtype_size(enum dtype t);                /* bytes; 0 for a value out of r
 const char *dtype_name(enum dtype t);           /* "float32" */
 const char *reduce_op_name(enum reduce_op op);  /* "SUM" */
 const char *collective_name(enum collective c); /* "ALLREDUCE" */
-/* What this version reduces: f16 bf16 f32 f64 i32 i64 (u8 i8 too for
- * broadcast/allgather). */
+/* A known element type, a known operation: each is reduced in some pair. */
 bool dtype_reducible(enum dtype t);
-bool reduce_op_supported(enum reduce_op op); /* SUM, AVERAGE so far */
+bool reduce_op_supported(enum reduce_op op);
+/* Can tensors of this type be reduced by this operation? All but AVERAGE of bool (no
+ * bool is half of one) and ADASUM of what is no floating point (it scales by real
+ * numbers). False for values out of range. */
+bool reduction_supported(enum reduce_op op, enum dtype t);
 
 #endif

@@ -86,7 +86,7 @@ static int allreduce(struct cpu *c, const struct batch *b, struct err *err)
         .prescale = b->prescale,
         .finish = finish_of(b->dtype, b->op, b->postscale, c->env.size),
     };
-    if (r.k == NULL || !reduce_op_supported(b->op))
+    if (r.k == NULL || r.k->sum == NULL || (b->op != OP_SUM && b->op != OP_AVERAGE))
         return err_set(err, -EINVAL, "allreduce: %s of %s is not supported",
                        reduce_op_name(b->op), dtype_name(b->dtype));
     int rc = make_room(c, b->n_items, err);
