@@ -1,76 +1,131 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One row per variable; garbage is refused loudly, because a typing error that is
- * silently a default costs days. Called by world.c. */
+/* The table's values as fields, and the few rules between two variables: a name of
+ * another product stands for ours where ours is not set. Called by world.c. */
 #include "runtime/api/settings.h"
 
 #include <errno.h>
-#include <stddef.h>
+#include <string.h>
 
-#include "runtime/base/clock.h"
 #include "runtime/base/mem.h"
-#include "runtime/base/parse.h"
+#include "runtime/core/knobs.h"
 
-enum kind { KIND_TIME, KIND_BYTES };
-
-static const struct {
-    const char *name;
-    enum kind kind;
-    size_t offset;
-    uint64_t fallback, min, max; /* milliseconds or bytes */
-} rows[] = {
-    {"HOROVOD_START_TIMEOUT", KIND_TIME, offsetof(struct settings, start_timeout_ns),
-     30000, 1, 86400000},
-    {"HVD_PEER_TIMEOUT", KIND_TIME, offsetof(struct settings, peer_timeout_ns), 30000,
-     500, 86400000},
-    {"HOROVOD_STALL_CHECK_TIME_SECONDS", KIND_TIME,
-     offsetof(struct settings, stall_warn_ns), 60000, 0, 86400000},
-    {"HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", KIND_TIME,
-     offsetof(struct settings, stall_fail_ns), 0, 0, 86400000},
-    {"HOROVOD_FUSION_THRESHOLD", KIND_BYTES, offsetof(struct settings, fusion_bytes),
-     128u << 20, 0, 1ull << 40},
-};
-
-static int read_row(size_t i, const char *s, struct settings *ret, struct err *err)
+static int copy_text(const struct knob_values *v,
+                     enum knob_id id,
+                     char *ret,
+                     size_t size_bytes,
+                     struct err *err)
 {
-    uint64_t *field = (uint64_t *)(void *)((char *)ret + rows[i].offset);
-    uint64_t v = rows[i].fallback;
-    int r = 0;
+    if (strlen(v->s[id]) >= size_bytes)
+        return err_set(err, -EINVAL, "%s: longer than %zu characters",
+                       knob_row(id)->name, size_bytes - 1);
+    memcpy(ret, v->s[id], strlen(v->s[id]) + 1);
+    return 0;
+}
 
-    if (s && s[0] && rows[i].kind == KIND_TIME)
-        r = parse_duration_ms(rows[i].name, s, rows[i].min, rows[i].max, &v, err);
-    else if (s && s[0])
-        r = parse_u64(rows[i].name, s, rows[i].min, rows[i].max, &v, err);
-    if (r == 0)
-        *field = rows[i].kind == KIND_TIME ? v * NS_PER_MS : v;
-    return r;
+/* Ours, or the other name for it where only that is set. */
+static uint64_t
+either(const struct knob_values *v, enum knob_id ours, enum knob_id other)
+{
+    return !v->is_set[ours] && v->is_set[other] ? v->v[other] : v->v[ours];
 }
 
 int settings_read(getenv_fn get, void *arg, struct settings *ret, struct err *err)
 {
-    struct settings s = {.log_level = LOG_WARN};
-    const char *level = get(arg, "HOROVOD_LOG_LEVEL");
-    const char *no_stall = get(arg, "HOROVOD_STALL_CHECK_DISABLE");
-    bool off = false;
-    int r;
+    struct settings s = {0};
+    struct knob_values v;
+    int r = knobs_read(get, arg, &v, err);
 
-    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        r = read_row(i, get(arg, rows[i].name), &s, err);
-        if (r < 0)
-            return r;
+    if (r < 0)
+        return r;
+    s.start_timeout_ns = v.v[KNOB_HOROVOD_START_TIMEOUT];
+    s.peer_timeout_ns =
+        either(&v, KNOB_HVD_PEER_TIMEOUT, KNOB_HOROVOD_GLOO_TIMEOUT_SECONDS);
+    s.fusion_bytes =
+        either(&v, KNOB_HOROVOD_FUSION_THRESHOLD, KNOB_PERSEUS_ALLREDUCE_FUSION);
+    s.cycle_ns = v.v[KNOB_HOROVOD_CYCLE_TIME];
+    s.cache_capacity = (uint32_t)v.v[KNOB_HOROVOD_CACHE_CAPACITY];
+    s.is_group_alone = v.v[KNOB_HOROVOD_DISABLE_GROUP_FUSION] != 0;
+    s.has_dynamic_sets = v.v[KNOB_HOROVOD_DYNAMIC_PROCESS_SETS] != 0;
+    if (!v.v[KNOB_HOROVOD_STALL_CHECK_DISABLE]) {
+        s.stall_warn_ns = v.v[KNOB_HOROVOD_STALL_CHECK_TIME_SECONDS];
+        s.stall_fail_ns = v.v[KNOB_HOROVOD_STALL_SHUTDOWN_TIME_SECONDS];
     }
-    if (no_stall && no_stall[0]) {
-        r = parse_bool("HOROVOD_STALL_CHECK_DISABLE", no_stall, &off, err);
-        if (r < 0)
-            return r;
-    }
-    if (off)
-        s.stall_warn_ns = s.stall_fail_ns = 0;
-    if (level && level[0] && log_level_parse(level, &s.log_level) < 0)
-        return err_set(
-            err, -EINVAL,
-            "HOROVOD_LOG_LEVEL: \"%.40s\" is none of trace, debug, info, warning, "
-            "error, fatal",
-            level);
+    (void)log_level_parse(v.s[KNOB_HOROVOD_LOG_LEVEL], &s.log_level); /* a choice */
+    s.has_log_time =
+        !v.v[KNOB_HOROVOD_LOG_HIDE_TIME] && v.v[KNOB_HOROVOD_LOG_TIMESTAMP] != 0;
+    s.nancheck = either(&v, KNOB_HVD_NANCHECK, KNOB_PERSEUS_ALLREDUCE_NANCHECK) != 0;
+    s.timeline_mark_cycles = v.v[KNOB_HOROVOD_TIMELINE_MARK_CYCLES] != 0;
+    s.timeline_all = v.v[KNOB_HVD_TIMELINE_ALL] != 0;
+    r = copy_text(&v, KNOB_HOROVOD_TIMELINE, s.timeline, sizeof(s.timeline), err);
+    r = r < 0
+            ? r
+            : copy_text(&v, KNOB_HVD_STATS_DIR, s.stats_dir, sizeof(s.stats_dir), err);
+    r = r < 0 ? r
+              : copy_text(&v, KNOB_HOROVOD_THREAD_AFFINITY, s.cores, sizeof(s.cores),
+                          err);
+    if (r < 0)
+        return r;
+    if (strcmp(s.timeline, "DYNAMIC") == 0)
+        s.timeline[0] = 0; /* started by hvd_timeline_start, as it always may be */
     *ret = s;
     return 0;
+}
+
+int settings_core(const struct settings *s,
+                  uint32_t local_rank,
+                  uint32_t local_size,
+                  int *ret_core,
+                  struct err *err)
+{
+    uint32_t core = 0;
+
+    if (s->cores[0] && !knob_list_at(s->cores, local_rank, &core))
+        return err_set(err, -EINVAL,
+                       "HOROVOD_THREAD_AFFINITY: \"%.64s\" has no entry for local rank "
+                       "%u; this host has %u ranks",
+                       s->cores, local_rank, local_size);
+    *ret_core = s->cores[0] ? (int)core : -1;
+    return 0;
+}
+
+static void say_meant(const char *pair)
+{
+    char name[64];
+    size_t n = strcspn(pair, "=");
+    const char *meant;
+
+    if (n >= sizeof(name))
+        return;
+    memcpy(name, pair, n);
+    name[n] = 0;
+    meant = knob_meant(name);
+    if (meant)
+        log_warn("an unknown variable looks like a typing error; it has no effect",
+                 "variable=%s nearest=%s", name, meant);
+}
+
+void settings_say(getenv_fn get, void *arg, char *const *environment)
+{
+    struct knob_values v;
+
+    if (knobs_read(get, arg, &v, NULL) < 0)
+        return; /* settings_read has said it */
+    for (int i = 0; i < KNOB_COUNT; i++) {
+        CLEANUP(strbuf_release) struct strbuf text = {0};
+
+        strbuf_init(&text, 512);
+        switch (knob_note(&v, (enum knob_id)i, &text)) {
+        case KNOB_SAY_NOTHING:
+            break;
+        case KNOB_SAY_INFO:
+            log_info("a variable has no effect", "%s", strbuf_str(&text));
+            break;
+        case KNOB_SAY_WARN:
+            log_warn("a variable asks for what this version has not, going on without",
+                     "%s", strbuf_str(&text));
+            break;
+        }
+    }
+    for (; environment && *environment; environment++)
+        say_meant(*environment);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The environment variables that tune this runtime; who is which rank is contract/'s.
- */
+/* The environment variables that tune this runtime, read: the rows of
+ * core/knob_table.h as fields. Who is which rank is contract/'s. */
 #ifndef RUNTIME_API_SETTINGS_H
 #define RUNTIME_API_SETTINGS_H
 
@@ -10,15 +10,41 @@
 struct settings {
     uint64_t start_timeout_ns; /* HOROVOD_START_TIMEOUT, 30 s */
     uint64_t peer_timeout_ns;  /* HVD_PEER_TIMEOUT, 30 s */
-    uint64_t
-        fusion_bytes; /* HOROVOD_FUSION_THRESHOLD, 128 MiB; 0: off; rank 0's counts */
-    uint64_t stall_warn_ns;   /* HOROVOD_STALL_CHECK_TIME_SECONDS, 60; 0 by
-                                 _STALL_CHECK_DISABLE */
-    uint64_t stall_fail_ns;   /* HOROVOD_STALL_SHUTDOWN_TIME_SECONDS, 0: never */
+    /* Rank 0's count, as everything that decides what is done together. */
+    uint64_t fusion_bytes;   /* HOROVOD_FUSION_THRESHOLD, 128 MiB; 0: off */
+    uint64_t cycle_ns;       /* HOROVOD_CYCLE_TIME, 1 ms: gathering lasts no longer */
+    uint32_t cache_capacity; /* HOROVOD_CACHE_CAPACITY, 1024; 0: no cache, no plan */
+    bool is_group_alone;     /* HOROVOD_DISABLE_GROUP_FUSION */
+    bool has_dynamic_sets;   /* HOROVOD_DYNAMIC_PROCESS_SETS */
+
+    uint64_t stall_warn_ns; /* HOROVOD_STALL_CHECK_TIME_SECONDS, 60; 0 by
+                               _STALL_CHECK_DISABLE */
+    uint64_t stall_fail_ns; /* HOROVOD_STALL_SHUTDOWN_TIME_SECONDS, 0: never */
+
     enum log_level log_level; /* HOROVOD_LOG_LEVEL, warning */
+    bool has_log_time;        /* HOROVOD_LOG_HIDE_TIME, HOROVOD_LOG_TIMESTAMP */
+    bool nancheck;            /* HVD_NANCHECK */
+
+    char timeline[CONTRACT_PATH_MAX];  /* HOROVOD_TIMELINE, a path; "": none at init */
+    bool timeline_mark_cycles;         /* HOROVOD_TIMELINE_MARK_CYCLES */
+    bool timeline_all;                 /* HVD_TIMELINE_ALL: all ranks in it */
+    char stats_dir[CONTRACT_PATH_MAX]; /* HVD_STATS_DIR, "": none */
+    char cores[CONTRACT_PATH_MAX];     /* HOROVOD_THREAD_AFFINITY, "": anywhere */
 };
 
-/* -EINVAL, -ERANGE with the variable, its value and what is allowed. */
+/* -EINVAL, -ERANGE, -ENOTSUP with the variable, its value and what is allowed. */
 int settings_read(getenv_fn get, void *arg, struct settings *ret, struct err *err);
+
+/* Says once what is set and has no effect, and which names of `environment` (may be
+ * NULL) look like typing errors. Of interest on one rank only; after log_set_level. */
+void settings_say(getenv_fn get, void *arg, char *const *environment);
+
+/* The core for the runtime's thread of this local rank; -1: any. -EINVAL when the list
+ * is shorter than the ranks of this host. */
+int settings_core(const struct settings *s,
+                  uint32_t local_rank,
+                  uint32_t local_size,
+                  int *ret_core,
+                  struct err *err);
 
 #endif

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The one table of the variables that tune the runtime.
+ *
+ *   X(name, kind, status, fallback, min, max, choices, meaning, why)
+ *
+ * Columns as in struct knob (knobs.h). Change a row, then run the unit test
+ * core_knobs_test with GOLDEN_UPDATE=1: it writes runtime/README.md and
+ * runtime/hvd-environment.7 anew. */
+#ifndef RUNTIME_CORE_KNOB_TABLE_H
+#define RUNTIME_CORE_KNOB_TABLE_H
+
+/* clang-format off */
+
+#define KNOB_DAY_MS  86400000
+#define KNOB_NO_MPI  "there is no MPI inside"
+#define KNOB_NO_NCCL "this version moves data by CPU only"
+#define KNOB_NO_CCL  "there is no oneCCL inside"
+#define KNOB_BUILD   "it belongs to building Horovod; nothing is compiled here"
+#define KNOB_SPARK   "Spark's launcher is not part of Ringmaster"
+#define KNOB_TUNED   "nothing is tuned automatically in this version"
+#define KNOB_NO_ELASTIC "a world keeps its size in this version; a lost rank ends it on all ranks"
+
+#define KNOBS(X)                                                                              \
+    /* starting and losing ranks */                                                           \
+    X(HOROVOD_START_TIMEOUT, SECONDS, HONOURED, "30", 1, KNOB_DAY_MS, "",                     \
+      "time until all ranks have met", "")                                                    \
+    X(HVD_PEER_TIMEOUT, SECONDS, HONOURED, "30", 500, KNOB_DAY_MS, "",                        \
+      "silence of a rank that counts as its loss", "")                                        \
+    X(HOROVOD_GLOO_TIMEOUT_SECONDS, SECONDS, HONOURED, "", 500, KNOB_DAY_MS, "",              \
+      "as HVD_PEER_TIMEOUT, which wins", "")                                                  \
+    X(HOROVOD_STALL_CHECK_DISABLE, BOOL, HONOURED, "0", 0, 1, "",                             \
+      "1: no stall report and no end by one", "")                                             \
+    X(HOROVOD_STALL_CHECK_TIME_SECONDS, SECONDS, HONOURED, "60", 0, KNOB_DAY_MS, "",          \
+      "age of a tensor that is reported as stalled; 0: never", "")                            \
+    X(HOROVOD_STALL_SHUTDOWN_TIME_SECONDS, SECONDS, HONOURED, "0", 0, KNOB_DAY_MS, "",        \
+      "age of a tensor that ends the world; 0: never", "")                                    \
+    X(HOROVOD_ELASTIC, BOOL, REFUSED, "0", 0, 1, "",                                          \
+      "1: the world may change its size", KNOB_NO_ELASTIC)                                    \
+    X(HOROVOD_ELASTIC_TIMEOUT, SECONDS, NOT_YET, "600", 0, 7 * (uint64_t)KNOB_DAY_MS, "",     \
+      "time for a new world to form", KNOB_NO_ELASTIC)                                        \
+    /* negotiation and fusion */                                                              \
+    X(HOROVOD_FUSION_THRESHOLD, BYTES, HONOURED, "134217728", 0, 1ull << 40, "",              \
+      "bytes of one fused batch, K, M and G allowed; 0: no fusion; rank 0's counts", "")      \
+    X(HOROVOD_CYCLE_TIME, MS, HONOURED, "1", 0, 10000000, "",                                 \
+      "milliseconds that tensors may wait for others to be fused with; work begins when a "   \
+      "tensor arrives, not at a tick", "")                                                    \
+    X(HOROVOD_CACHE_CAPACITY, NUMBER, HONOURED, "1024", 0, 1u << 20, "",                      \
+      "tensors that are remembered between steps; 0: each is negotiated in full each "        \
+      "time; rank 0's counts", "")                                                            \
+    X(HOROVOD_DISABLE_GROUP_FUSION, BOOL, HONOURED, "0", 0, 1, "",                            \
+      "1: a group is fused with nothing else; rank 0's counts", "")                           \
+    X(HOROVOD_DYNAMIC_PROCESS_SETS, BOOL, HONOURED, "0", 0, 1, "",                            \
+      "1: process sets may be added and removed after init (Python's rule; the C API "        \
+      "always may)", "")                                                                      \
+    X(HOROVOD_DETERMINISTIC, BOOL, HONOURED, "0", 0, 1, "",                                   \
+      "1: bitwise equal results from run to run; always so here: the order of a sum "         \
+      "never depends on what is fused or who came first", "")                                 \
+    X(HOROVOD_HIERARCHICAL_ALLREDUCE, BOOL, NO_EFFECT, "0", 0, 1, "",                         \
+      "1: reduce within hosts first",                                                         \
+      "shared memory within hosts and TCP between them is how every allreduce goes")          \
+    X(HOROVOD_HIERARCHICAL_ALLGATHER, BOOL, NO_EFFECT, "0", 0, 1, "",                         \
+      "1: gather within hosts first",                                                         \
+      "shared memory within hosts and TCP between them is how every allgather goes")          \
+    X(HOROVOD_TORUS_ALLREDUCE, BOOL, NO_EFFECT, "0", 0, 1, "",                                \
+      "1: two-dimensional allreduce of NCCL", KNOB_NO_NCCL)                                   \
+    X(HOROVOD_BATCH_D2D_MEMCOPIES, BOOL, NO_EFFECT, "1", 0, 1, "",                            \
+      "1: one GPU kernel packs a fused batch", KNOB_NO_NCCL)                                  \
+    X(HOROVOD_NUM_NCCL_STREAMS, NUMBER, NO_EFFECT, "1", 1, 1024, "",                          \
+      "NCCL communicators", KNOB_NO_NCCL)                                                     \
+    X(HOROVOD_ENABLE_ASYNC_COMPLETION, BOOL, NO_EFFECT, "0", 0, 1, "",                        \
+      "1: complete on a CUDA event", KNOB_NO_NCCL)                                            \
+    X(HOROVOD_ENABLE_XLA_OPS, BOOL, NOT_YET, "0", 0, 1, "",                                   \
+      "1: allreduce inside XLA clusters",                                                     \
+      "operations stay outside of XLA clusters in this version")                              \
+    X(HOROVOD_DISABLE_NVTX_RANGES, BOOL, NO_EFFECT, "0", 0, 1, "",                            \
+      "1: no NVTX ranges", "none are made")                                                   \
+    X(HOROVOD_ADASUM_MPI_CHUNK_SIZE, BYTES, NO_EFFECT, "1073741824", 0, 1ull << 40, "",       \
+      "bytes of one MPI message of Adasum", KNOB_NO_MPI)                                      \
+    /* backends and threads */                                                                \
+    X(HOROVOD_CPU_OPERATIONS, CHOICE, NO_EFFECT, "", 0, 0, "mpi gloo ccl",                    \
+      "library for tensors in host memory", "there is one, our own")                          \
+    X(HOROVOD_CONTROLLER, CHOICE, NO_EFFECT, "", 0, 0, "mpi gloo",                            \
+      "library that ranks negotiate by", "there is one, our own")                             \
+    X(HOROVOD_MPI_THREADS_DISABLE, BOOL, NO_EFFECT, "0", 0, 1, "",                            \
+      "1: MPI without threads", KNOB_NO_MPI)                                                  \
+    X(HOROVOD_CCL_CACHE, BOOL, NO_EFFECT, "0", 0, 1, "",                                      \
+      "1: oneCCL's cache", KNOB_NO_CCL)                                                       \
+    X(HOROVOD_CCL_BGT_AFFINITY, NUMBER, NO_EFFECT, "", 0, 65535, "",                          \
+      "core of oneCCL's thread", KNOB_NO_CCL)                                                 \
+    X(HOROVOD_THREAD_AFFINITY, LIST, HONOURED, "", 0, 65535, "",                              \
+      "core of the runtime's thread: a comma list, one entry for each local rank", "")        \
+    X(HVD_TRANSPORT, CHOICE, HONOURED, "auto", 0, 0, "auto tcp",                              \
+      "tcp: no shared memory", "")                                                            \
+    X(HVD_HOST_ID, TEXT, HONOURED, "", 0, 0, "",                                              \
+      "ranks whose values differ count as on different hosts", "")                            \
+    /* seeing what happens */                                                                 \
+    X(HOROVOD_LOG_LEVEL, CHOICE, HONOURED, "warning", 0, 0,                                   \
+      "trace debug info warning warn error fatal", "what is logged", "")                      \
+    X(HOROVOD_LOG_HIDE_TIME, BOOL, HONOURED, "0", 0, 1, "",                                   \
+      "1: log lines without time", "")                                                        \
+    X(HOROVOD_LOG_TIMESTAMP, BOOL, HONOURED, "1", 0, 1, "",                                   \
+      "0: log lines without time", "")                                                        \
+    X(HOROVOD_TIMELINE, TEXT, HONOURED, "", 0, 0, "",                                         \
+      "file of the timeline, written by rank 0; DYNAMIC: none until it is started", "")       \
+    X(HOROVOD_TIMELINE_MARK_CYCLES, BOOL, HONOURED, "0", 0, 1, "",                            \
+      "1: mark the beginning of each round of work", "")                                      \
+    X(HVD_TIMELINE_ALL, BOOL, HONOURED, "0", 0, 1, "",                                        \
+      "1: the timeline shows all ranks, on rank 0's clock", "")                               \
+    X(HVD_NANCHECK, BOOL, HONOURED, "0", 0, 1, "",                                            \
+      "1: a NaN or infinity in an input ends the world, naming rank and tensor", "")          \
+    X(PERSEUS_ALLREDUCE_NANCHECK, BOOL, HONOURED, "", 0, 1, "",                               \
+      "as HVD_NANCHECK, which wins", "")                                                      \
+    X(HVD_STATS_DIR, TEXT, HONOURED, "", 0, 0, "",                                            \
+      "folder for this rank's page of counters; the launchers set it", "")                    \
+    X(HOROVOD_AUTOTUNE, BOOL, NOT_YET, "0", 0, 1, "",                                         \
+      "1: find fusion threshold and cycle time", KNOB_TUNED)                                  \
+    X(HOROVOD_AUTOTUNE_LOG, TEXT, NOT_YET, "", 0, 0, "",                                      \
+      "file of its samples", KNOB_TUNED)                                                      \
+    X(HOROVOD_AUTOTUNE_WARMUP_SAMPLES, NUMBER, NOT_YET, "3", 0, 1000000, "",                  \
+      "samples that it drops", KNOB_TUNED)                                                    \
+    X(HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE, NUMBER, NOT_YET, "10", 1, 1000000, "",               \
+      "steps of a sample", KNOB_TUNED)                                                        \
+    X(HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES, NUMBER, NOT_YET, "20", 1, 1000000, "",          \
+      "samples at most", KNOB_TUNED)                                                          \
+    X(HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE, DECIMAL, NOT_YET, "0.8", 0, 1, "",             \
+      "noise that it assumes", KNOB_TUNED)                                                    \
+    /* AIACC's names */                                                                       \
+    X(PERSEUS_ALLREDUCE_FUSION, MIB, HONOURED, "", 0, 1u << 20, "",                           \
+      "as HOROVOD_FUSION_THRESHOLD, which wins, in MiB", "")                                  \
+    X(PERSEUS_ALLREDUCE_DTYPE, NUMBER, NO_EFFECT, "", 0, 2, "",                               \
+      "0: 16 bits on the wire, 1: as they are, 2: mixed",                                     \
+      "nothing is compressed unless the program asks for it (Compression.fp16)")              \
+    X(PERSEUS_ALLREDUCE_MODE, NUMBER, NO_EFFECT, "", 0, 1000, "",                             \
+      "algorithm", "size and topology decide")                                                \
+    X(PERSEUS_ALLREDUCE_STREAMS, NUMBER, NO_EFFECT, "", 0, 1000, "",                          \
+      "communication streams", KNOB_NO_NCCL)                                                  \
+    X(PERSEUS_ALLREDUCE_DISABLE_STREAM_TUNING, BOOL, NO_EFFECT, "", 0, 1, "",                 \
+      "1: keep the number of streams", KNOB_NO_NCCL)                                          \
+    X(PERSEUS_WITH_K8S, BOOL, NO_EFFECT, "", 0, 1, "",                                        \
+      "1: under Kubernetes", "the operator tells the ranks itself")                           \
+    /* of Horovod's launchers and build */                                                    \
+    X(HOROVOD_SECRET_KEY, TEXT, NO_EFFECT, "", 0, 0, "",                                      \
+      "key of Horovod's launcher", "the job token comes by HVD_TOKEN_FILE or HVD_TOKEN_FD")   \
+    X(HOROVOD_GLOO_RENDEZVOUS_ADDR, TEXT, NO_EFFECT, "", 0, 0, "",                            \
+      "where Horovod's ranks meet", "ours meet at HVD_RENDEZVOUS_ADDR")                       \
+    X(HOROVOD_GLOO_RENDEZVOUS_PORT, TEXT, NO_EFFECT, "", 0, 0, "",                            \
+      "its port", "ours meet at HVD_RENDEZVOUS_PORT")                                         \
+    X(HOROVOD_SPARK_START_TIMEOUT, TEXT, NO_EFFECT, "", 0, 0, "", "seconds", KNOB_SPARK)      \
+    X(HOROVOD_SPARK_PYTHONPATH, TEXT, NO_EFFECT, "", 0, 0, "", "path", KNOB_SPARK)            \
+    X(HOROVOD_SPARK_WORK_DIR, TEXT, NO_EFFECT, "", 0, 0, "", "folder", KNOB_SPARK)            \
+    X(HOROVOD_SPARK_USE_LOCAL_RANK_GPU_INDEX, TEXT, NO_EFFECT, "", 0, 0, "", "GPU",           \
+      KNOB_SPARK)                                                                             \
+    KNOBS_OF_BUILD(X)
+
+#define KNOB_BUILD_ROW(X, name) X(name, TEXT, NO_EFFECT, "", 0, 0, "", "build", KNOB_BUILD)
+#define KNOBS_OF_BUILD(X)                                                                     \
+    KNOB_BUILD_ROW(X, HOROVOD_WITH_TENSORFLOW) KNOB_BUILD_ROW(X, HOROVOD_WITHOUT_TENSORFLOW)  \
+    KNOB_BUILD_ROW(X, HOROVOD_WITH_PYTORCH) KNOB_BUILD_ROW(X, HOROVOD_WITHOUT_PYTORCH)        \
+    KNOB_BUILD_ROW(X, HOROVOD_WITH_MXNET) KNOB_BUILD_ROW(X, HOROVOD_WITHOUT_MXNET)            \
+    KNOB_BUILD_ROW(X, HOROVOD_WITH_MPI) KNOB_BUILD_ROW(X, HOROVOD_WITHOUT_MPI)                \
+    KNOB_BUILD_ROW(X, HOROVOD_WITH_GLOO) KNOB_BUILD_ROW(X, HOROVOD_WITHOUT_GLOO)              \
+    KNOB_BUILD_ROW(X, HOROVOD_GPU) KNOB_BUILD_ROW(X, HOROVOD_GPU_OPERATIONS)                  \
+    KNOB_BUILD_ROW(X, HOROVOD_GPU_ALLREDUCE) KNOB_BUILD_ROW(X, HOROVOD_GPU_ALLGATHER)         \
+    KNOB_BUILD_ROW(X, HOROVOD_GPU_BROADCAST) KNOB_BUILD_ROW(X, HOROVOD_GPU_ALLTOALL)          \
+    KNOB_BUILD_ROW(X, HOROVOD_GPU_REDUCESCATTER) KNOB_BUILD_ROW(X, HOROVOD_NCCL_HOME)         \
+    KNOB_BUILD_ROW(X, HOROVOD_NCCL_INCLUDE) KNOB_BUILD_ROW(X, HOROVOD_NCCL_LIB)               \
+    KNOB_BUILD_ROW(X, HOROVOD_NCCL_LINK) KNOB_BUILD_ROW(X, HOROVOD_CUDA_HOME)                 \
+    KNOB_BUILD_ROW(X, HOROVOD_BUILD_CUDA_CC_LIST) KNOB_BUILD_ROW(X, HOROVOD_BUILD_ARCH_FLAGS) \
+    KNOB_BUILD_ROW(X, HOROVOD_CMAKE) KNOB_BUILD_ROW(X, HOROVOD_DEBUG)                         \
+    KNOB_BUILD_ROW(X, HOROVOD_ALLOW_MIXED_GPU_IMPL)
+
+/* Known elsewhere: no typing errors of the above, though no knobs of this runtime. */
+#define KNOBS_ELSEWHERE(X) X(HVD_TF_BLOCKING) X(HVD_TEST_BIG) X(HVD_CRASH) X(HVD_LOG_LEVEL)
+
+/* clang-format on */
+#endif

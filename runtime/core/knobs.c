@@ -1,0 +1,347 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reads the table. Garbage is refused loudly, because a typing error that is silently a
+ * default costs days: a value is checked whether the variable is honoured or not, and a
+ * name that nearly is one of ours is pointed out (Horovod does neither: there "true" is
+ * 0, and HOROVOD_CYCLE_TIME="(None,)" a cycle of 0 ms). Called by api/settings.c. */
+#include "runtime/core/knobs.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#include "runtime/base/mem.h"
+#include "runtime/base/parse.h"
+#include "runtime/contract/env_table.h"
+
+static const struct knob rows[KNOB_COUNT] = {
+#define ROW(name, kind, status, fallback, min, max, choices, meaning, why)             \
+    {#name, KNOB_##kind, KNOB_##status, fallback, min, max, choices, meaning, why},
+    KNOBS(ROW)
+#undef ROW
+};
+
+const struct knob *knob_row(enum knob_id id)
+{
+    return &rows[id];
+}
+
+/* --- values --- */
+
+static int parse_bytes(const struct knob *k, const char *s, uint64_t *ret)
+{
+    static const char units[] = "KMG";
+    size_t n = strlen(s);
+    const char *unit = n > 1 ? strchr(units, s[n - 1]) : NULL;
+    unsigned shift = unit ? 10 * (unsigned)(unit - units + 1) : 0;
+    char digits[32];
+    uint64_t v;
+
+    if (n >= sizeof(digits))
+        return -EINVAL;
+    (void)snprintf(digits, sizeof(digits), "%.*s", (int)(n - (unit ? 1 : 0)), s);
+    if (parse_u64(k->name, digits, 0, UINT64_MAX, &v, NULL) < 0)
+        return -EINVAL;
+    if (v > UINT64_MAX >> shift)
+        return -ERANGE;
+    v <<= shift;
+    if (v < k->min || v > k->max)
+        return -ERANGE;
+    *ret = v;
+    return 0;
+}
+
+/* "0.5" -> 500 us: parse_duration_ms of a bare number multiplies it by 1000. */
+static int parse_ms(const struct knob *k, const char *s, uint64_t *ret)
+{
+    char last = s[strlen(s) - 1];
+    uint64_t us;
+
+    if ((last < '0' || last > '9') && last != '.')
+        return -EINVAL;
+    if (parse_duration_ms(k->name, s, k->min, k->max, &us, NULL) < 0)
+        return -EINVAL;
+    *ret = us * 1000;
+    return 0;
+}
+
+/* Digits with at most one point: what printf and Python write for 0.8. */
+static int parse_decimal(const struct knob *k, const char *s)
+{
+    uint64_t thousandths;
+
+    if (strspn(s, "0123456789.") != strlen(s))
+        return -EINVAL;
+    return parse_duration_ms(k->name, s, k->min * 1000, k->max * 1000, &thousandths,
+                             NULL);
+}
+
+static int parse_choice(const struct knob *k, const char *s, uint64_t *ret)
+{
+    const char *p = k->choices;
+
+    for (uint64_t i = 0; *p; i++) {
+        size_t n = strcspn(p, " ");
+
+        if (strlen(s) == n && strncasecmp(s, p, n) == 0) {
+            *ret = i;
+            return 0;
+        }
+        p += n;
+        p += strspn(p, " ");
+    }
+    return -EINVAL;
+}
+
+/* One entry: digits up to a comma or the end. */
+static int list_entry(const char **p, uint32_t *ret)
+{
+    size_t n = strcspn(*p, ",");
+    char digits[16];
+
+    if (n == 0 || n >= sizeof(digits))
+        return -EINVAL;
+    (void)snprintf(digits, sizeof(digits), "%.*s", (int)n, *p);
+    *p += n;
+    return parse_u32("", digits, 0, UINT32_MAX, ret, NULL);
+}
+
+static int parse_list(const struct knob *k, const char *s, uint64_t *ret)
+{
+    uint64_t n = 0;
+    uint32_t v;
+
+    for (;; s++) { /* over the comma */
+        if (list_entry(&s, &v) < 0)
+            return -EINVAL;
+        if (v < k->min || v > k->max)
+            return -ERANGE;
+        n++;
+        if (!*s)
+            break;
+    }
+    *ret = n;
+    return 0;
+}
+
+bool knob_list_at(const char *list, size_t i, uint32_t *ret)
+{
+    for (; i > 0; i--) {
+        list = strchr(list, ',');
+        if (!list)
+            return false;
+        list++;
+    }
+    return list_entry(&list, ret) == 0;
+}
+
+/* In words what the kind allows, for the sentence. */
+static void put_allowed(const struct knob *k, char *buf, size_t n)
+{
+    unsigned long long min = k->min, max = k->max;
+
+    switch (k->kind) {
+    case KNOB_BYTES:
+        (void)snprintf(buf, n,
+                       "a number of bytes from %llu to %llu, such as 67108864 or 64M",
+                       min, max);
+        return;
+    case KNOB_MIB:
+        (void)snprintf(buf, n, "a number of MiB from %llu to %llu", min, max);
+        return;
+    case KNOB_MS:
+        (void)snprintf(buf, n,
+                       "a number of milliseconds from %g to %g, such as 1 or 0.5",
+                       (double)k->min / 1000, (double)k->max / 1000);
+        return;
+    case KNOB_DECIMAL:
+        (void)snprintf(buf, n, "a decimal number from %llu to %llu", min, max);
+        return;
+    case KNOB_LIST:
+        (void)snprintf(buf, n,
+                       "a comma list of numbers from %llu to %llu, such as 0,4,8", min,
+                       max);
+        return;
+    case KNOB_CHOICE:
+        (void)snprintf(buf, n, "one of: %s", k->choices);
+        return;
+    case KNOB_BOOL:
+    case KNOB_NUMBER:
+    case KNOB_SECONDS:
+    case KNOB_TEXT:
+        break; /* base/parse.h says it */
+    }
+    buf[0] = 0;
+}
+
+static int
+parse_value(const struct knob *k, const char *s, uint64_t *ret, struct err *err)
+{
+    uint64_t v = 0;
+    bool flag = false;
+    char allowed[160];
+    int r = 0;
+
+    switch (k->kind) {
+    case KNOB_BOOL:
+        r = parse_bool(k->name, s, &flag, err);
+        if (r == 0)
+            *ret = flag;
+        return r;
+    case KNOB_NUMBER:
+        return parse_u64(k->name, s, k->min, k->max, ret, err);
+    case KNOB_SECONDS:
+        r = parse_duration_ms(k->name, s, k->min, k->max, &v, err);
+        if (r == 0)
+            *ret = v * 1000000;
+        return r;
+    case KNOB_DECIMAL:
+        r = parse_decimal(k, s);
+        break;
+    case KNOB_BYTES:
+        r = parse_bytes(k, s, &v);
+        break;
+    case KNOB_MIB:
+        r = parse_u64(k->name, s, k->min, k->max, &v, NULL);
+        v <<= 20;
+        break;
+    case KNOB_MS:
+        r = parse_ms(k, s, &v);
+        break;
+    case KNOB_LIST:
+        r = parse_list(k, s, &v);
+        break;
+    case KNOB_CHOICE:
+        r = parse_choice(k, s, &v);
+        break;
+    case KNOB_TEXT:
+        break;
+    }
+    if (r < 0) {
+        put_allowed(k, allowed, sizeof(allowed));
+        return err_set(err, r, "%s: \"%.64s\" is not %s", k->name, s, allowed);
+    }
+    *ret = v;
+    return 0;
+}
+
+/* Does it ask for something: other than what is there without it. */
+static bool asks(const struct knob_values *v, enum knob_id id)
+{
+    const struct knob *k = &rows[id];
+
+    if (!v->is_set[id])
+        return false;
+    return k->kind != KNOB_BOOL || v->v[id] != 0;
+}
+
+int knobs_read(getenv_fn get, void *arg, struct knob_values *ret, struct err *err)
+{
+    struct knob_values v = {{0}, {NULL}, {false}};
+
+    for (int i = 0; i < KNOB_COUNT; i++) {
+        const struct knob *k = &rows[i];
+        const char *s = get(arg, k->name);
+        int r = 0;
+
+        v.is_set[i] = s && s[0];
+        v.s[i] = v.is_set[i] ? s : k->fallback;
+        if (v.s[i][0])
+            r = parse_value(k, v.s[i], &v.v[i], err);
+        if (r < 0)
+            return r;
+        if (k->status == KNOB_REFUSED && asks(&v, (enum knob_id)i))
+            return err_set(err, -ENOTSUP, "%s=%.64s: %s", k->name, v.s[i], k->why);
+    }
+    *ret = v;
+    return 0;
+}
+
+enum knob_note
+knob_note(const struct knob_values *v, enum knob_id id, struct strbuf *out)
+{
+    const struct knob *k = &rows[id];
+
+    if (!v->is_set[id] || k->status == KNOB_HONOURED || k->status == KNOB_REFUSED)
+        return KNOB_SAY_NOTHING;
+    /* A secret stays one, whoever made it. */
+    if (id == KNOB_HOROVOD_SECRET_KEY)
+        strbuf_printf(out, "%s has no effect: %s", k->name, k->why);
+    else
+        strbuf_printf(out, "%s=%.64s has no effect: %s", k->name, v->s[id], k->why);
+    return k->status == KNOB_NOT_YET && asks(v, id) ? KNOB_SAY_WARN : KNOB_SAY_INFO;
+}
+
+/* --- typing errors --- */
+
+static const char *const known_elsewhere[] = {
+#define NAME(name, ...) #name,
+    CONTRACT_ENV(NAME) CONTRACT_ENV_KNOBS(NAME) AGENT_ENV(NAME) KNOBS_ELSEWHERE(NAME)
+#undef NAME
+};
+
+static const char *known_at(size_t i)
+{
+    if (i < KNOB_COUNT)
+        return rows[i].name;
+    i -= KNOB_COUNT;
+    return i < ARRAY_LEN(known_elsewhere) ? known_elsewhere[i] : NULL;
+}
+
+/* Edit distance; 99 for what is too long to be one of ours. */
+static unsigned distance(const char *a, const char *b)
+{
+    enum { MAX = 56 };
+    unsigned row[MAX + 1];
+    size_t a_len = strnlen(a, MAX + 1), b_len = strnlen(b, MAX + 1);
+
+    if (a_len > MAX || b_len > MAX)
+        return 99;
+    for (size_t j = 0; j <= b_len; j++)
+        row[j] = (unsigned)j;
+    for (size_t i = 1; i <= a_len; i++) {
+        unsigned diagonal = row[0];
+
+        row[0] = (unsigned)i;
+        for (size_t j = 1; j <= b_len; j++) {
+            unsigned change = diagonal + (a[i - 1] != b[j - 1]);
+            unsigned gap = (row[j] < row[j - 1] ? row[j] : row[j - 1]) + 1;
+
+            diagonal = row[j];
+            row[j] = change < gap ? change : gap;
+        }
+    }
+    return row[b_len];
+}
+
+/* The part that people mistype; NULL: not one of our families. */
+static const char *own_part(const char *name)
+{
+    static const char *const families[] = {"HOROVOD_", "HVD_", "PERSEUS_"};
+
+    for (size_t i = 0; i < ARRAY_LEN(families); i++)
+        if (strncmp(name, families[i], strlen(families[i])) == 0)
+            return name + strlen(families[i]);
+    return NULL;
+}
+
+const char *knob_meant(const char *name)
+{
+    const char *own = own_part(name), *best = NULL, *known;
+    /* In a short name two letters make another word. */
+    unsigned least = own && strlen(own) < 8 ? 2 : 3;
+
+    if (!own)
+        return NULL;
+    for (size_t i = 0; (known = known_at(i)) != NULL; i++) {
+        unsigned d = distance(name, known);
+
+        if (d == 0)
+            return NULL;
+        if (d < least) {
+            least = d;
+            best = known;
+        }
+    }
+    return best;
+}
