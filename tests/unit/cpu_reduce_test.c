@@ -119,40 +119,23 @@ static void narrowing_rounds_to_nearest_even(void **state)
  * ------------------------------------------------------------------------------------
  */
 
+static bool is_float(enum dtype t)
+{
+    return t == DT_F16 || t == DT_BF16 || t == DT_F32 || t == DT_F64;
+}
+
 static double load(enum dtype t, const void *p, size_t i)
 {
-    switch (t) {
-    case DT_I32:
-        return ((const int32_t *)p)[i];
-    case DT_I64:
-        return (double)((const int64_t *)p)[i];
-    case DT_F16:
+    if (t == DT_F16)
         return f16_value(((const uint16_t *)p)[i]);
-    case DT_BF16:
+    if (t == DT_BF16)
         return bf16_value(((const uint16_t *)p)[i]);
-    case DT_F32:
-        return (double)((const float *)p)[i];
-    case DT_F64:
-        return ((const double *)p)[i];
-    case DT_U8:
-    case DT_I8:
-    case DT_U16:
-    case DT_I16:
-    case DT_BOOL:
-    case DT_COUNT:
-        break;
-    }
-    fail();
-    return 0;
+    return t == DT_F32 ? (double)((const float *)p)[i] : ((const double *)p)[i];
 }
 
 static void store(enum dtype t, void *p, size_t i, double x)
 {
-    if (t == DT_I32)
-        ((int32_t *)p)[i] = (int32_t)x;
-    else if (t == DT_I64)
-        ((int64_t *)p)[i] = (int64_t)x;
-    else if (t == DT_F16)
+    if (t == DT_F16)
         ((uint16_t *)p)[i] = narrow_reference(x, f16_value, 0x7c00);
     else if (t == DT_BF16)
         ((uint16_t *)p)[i] = narrow_reference(x, bf16_value, 0x7f80);
@@ -162,44 +145,144 @@ static void store(enum dtype t, void *p, size_t i, double x)
         ((double *)p)[i] = x;
 }
 
-static const enum dtype reducible[] = {DT_I32, DT_I64, DT_F16, DT_BF16, DT_F32, DT_F64};
+static int64_t load_int(enum dtype t, const void *p, size_t i)
+{
+    switch ((int)t) {
+    case DT_U8:
+    case DT_BOOL:
+        return ((const uint8_t *)p)[i];
+    case DT_I8:
+        return ((const int8_t *)p)[i];
+    case DT_U16:
+        return ((const uint16_t *)p)[i];
+    case DT_I16:
+        return ((const int16_t *)p)[i];
+    case DT_I32:
+        return ((const int32_t *)p)[i];
+    case DT_I64:
+        return ((const int64_t *)p)[i];
+    default:
+        fail();
+        return 0;
+    }
+}
+
+/* Keeps the low bits, as the type does. */
+static void store_int(enum dtype t, void *p, size_t i, int64_t x)
+{
+    size_t es = dtype_size(t);
+    memcpy((uint8_t *)p + i * es, &x, es); /* little endian, as every build of ours */
+}
 
 enum { MAX_SRC = 5, MAX_N = 2500 };
 
-/* Sums of small multiples of 1/8 are exact in every float format here, so equality is
- * asked for. */
-static double input(enum dtype t, size_t k, size_t i)
+/* Small multiples of 1/8, whose sums and products of five are exact in float32. */
+static double float_input(size_t k, size_t i)
 {
-    double x = (double)((int)(i * 7 + k * 3) % 11 - 5);
-    return t == DT_I32 || t == DT_I64 ? x * 1000 : x / 8;
+    return (double)((int)(i * 7 + k * 3) % 11 - 5) / 8;
 }
 
-static void check_sum(enum dtype t, bool wide, size_t n_src, size_t n, struct finish f)
+/* All bits of the type take part, so that sums and products wrap. */
+static int64_t int_input(enum dtype t, size_t k, size_t i)
 {
-    const struct kernel *k = kernel_for(t, wide);
-    size_t es = k->elem_bytes;
+    uint64_t x = (i * 5 + k + 1) * 0x9e3779b97f4a7c15ull;
+    if (t == DT_BOOL) /* true is any value but 0 */
+        return x >> 61 ? 0 : (int64_t)(x >> 50 & 0x7f) + 1;
+    return (int64_t)(x ^ x >> 29);
+}
+
+static double float_fold(enum reduce_op op, double a, double b)
+{
+    return op == OP_MIN       ? fmin(a, b)
+           : op == OP_MAX     ? fmax(a, b)
+           : op == OP_PRODUCT ? a * b
+                              : a + b;
+}
+
+static int64_t int_fold(enum reduce_op op, int64_t a, int64_t b)
+{
+    if (op == OP_MIN || op == OP_MAX)
+        return (op == OP_MIN) == (a < b) ? a : b;
+    return (int64_t)(op == OP_PRODUCT ? (uint64_t)a * (uint64_t)b
+                                      : (uint64_t)a + (uint64_t)b);
+}
+
+static bool bool_fold(enum reduce_op op, bool a, bool b)
+{
+    return op == OP_SUM || op == OP_MAX ? a || b : a && b;
+}
+
+static int64_t saturate(enum dtype t, long double x)
+{
+    long double top = t == DT_U8    ? UINT8_MAX
+                      : t == DT_U16 ? UINT16_MAX
+                      : t == DT_I8  ? INT8_MAX
+                      : t == DT_I16 ? INT16_MAX
+                      : t == DT_I32 ? INT32_MAX
+                                    : INT64_MAX;
+    long double low = t == DT_U8 || t == DT_U16 ? 0 : -top - 1;
+    x = truncl(x);
+    return (int64_t)(x > top ? top : x < low ? low : x);
+}
+
+/* What element i of the result is, into ref. */
+static void expect(enum reduce_op op,
+                   enum dtype t,
+                   uint8_t *const *src,
+                   size_t n_src,
+                   size_t i,
+                   struct finish f,
+                   uint8_t *ref)
+{
+    if (is_float(t)) {
+        double want = load(t, src[0], i);
+        for (size_t s = 1; s < n_src; s++)
+            want = float_fold(op, want, load(t, src[s], i));
+        store(t, ref, 0, want * f.factor);
+        return;
+    }
+    int64_t x = load_int(t, src[0], i);
+    for (size_t s = 1; s < n_src; s++) {
+        int64_t y = load_int(t, src[s], i);
+        x = t == DT_BOOL ? bool_fold(op, x != 0, y != 0) : int_fold(op, x, y);
+        store_int(t, ref, 0, x);
+        x = load_int(t, ref, 0);
+    }
+    if (t == DT_BOOL)
+        x = x != 0 && f.factor != 0;
+    else
+        x /= (int64_t)f.divisor;
+    if (f.factor != 1.0 && t != DT_BOOL) /* the product is a double, as in the kernel */
+        x = saturate(t, (long double)((double)x * f.factor));
+    store_int(t, ref, 0, x);
+}
+
+static void check_fold(
+    enum reduce_op op, enum dtype t, bool wide, size_t n_src, size_t n, struct finish f)
+{
+    const struct kernel *k = kernel_for(op, t, wide);
+    size_t es = dtype_size(t);
     uint8_t *src[MAX_SRC], *dst = malloc(n * es + 1), *dst2 = malloc(n * es + 1);
+    assert_non_null(k);
+    assert_int_equal(k->elem_bytes, es);
     for (size_t s = 0; s < n_src; s++) {
         src[s] = malloc(n * es + 1);
         for (size_t i = 0; i < n; i++)
-            store(t, src[s], i, input(t, s, i));
+            if (is_float(t))
+                store(t, src[s], i, float_input(s, i));
+            else
+                store_int(t, src[s], i, int_input(t, s, i));
     }
     dst[n * es] = dst2[n * es] = 0x5a;
     k->sum(dst, dst2, (const void *const *)src, n_src, n, &f);
     for (size_t i = 0; i < n; i++) {
-        double want = 0;
         uint8_t ref[8];
-        for (size_t s = 0; s < n_src; s++)
-            want += input(t, s, i);
-        want = trunc(want / (double)f.divisor * 1e6) / 1e6; /* ints: exact below */
-        if (t == DT_I32 || t == DT_I64)
-            want = trunc(trunc(want) * f.factor);
-        else
-            want *= f.factor;
-        store(t, ref, 0, want);
-        if (load(t, dst, i) != load(t, ref, 0))
-            fail_msg("%s wide=%d src=%zu n=%zu [%zu]: %g, not %g", dtype_name(t), wide,
-                     n_src, n, i, load(t, dst, i), load(t, ref, 0));
+        expect(op, t, src, n_src, i, f, ref);
+        if (is_float(t) ? load(t, dst, i) != load(t, ref, 0)
+                        : memcmp(dst + i * es, ref, es) != 0)
+            fail_msg("%s %s wide=%d src=%zu n=%zu factor=%g divisor=%d: [%zu] is wrong",
+                     reduce_op_name(op), dtype_name(t), wide, n_src, n, f.factor,
+                     (int)f.divisor, i);
     }
     assert_memory_equal(dst, dst2, n * es + 1);
     /* in place over any source gives the same */
@@ -211,22 +294,54 @@ static void check_sum(enum dtype t, bool wide, size_t n_src, size_t n, struct fi
     free(dst2);
 }
 
-static void sums_match_the_reference(void **state)
+static void every_pair_matches_the_reference(void **state)
 {
     (void)state;
-    const size_t counts[] = {0, 1, 7, 8, 9, 1023, 1024, 1025, 2500};
-    for (size_t d = 0; d < sizeof reducible / sizeof *reducible; d++)
-        for (size_t c = 0; c < sizeof counts / sizeof *counts; c++)
-            for (size_t n_src = 1; n_src <= MAX_SRC; n_src++)
-                for (int wide = 0; wide <= kernel_has_wide(); wide++) {
-                    enum dtype t = reducible[d];
-                    bool is_int = t == DT_I32 || t == DT_I64;
-                    check_sum(t, wide, n_src, counts[c], FINISH_NONE);
-                    check_sum(t, wide, n_src, counts[c], (struct finish){0.5, 1});
-                    if (is_int) {
-                        check_sum(t, wide, n_src, counts[c], (struct finish){1, 3});
-                        check_sum(t, wide, n_src, counts[c], (struct finish){2.5, 7});
+    static const size_t counts[] = {0, 1, 7, 8, 9, 1023, 1024, 1025, 2500};
+    static const struct finish scales[] = {{1, 1}, {0.5, 1}, {-3, 1}, {0, 1}};
+    static const struct finish averages[] = {{1, 3}, {2.5, 7}};
+    for (int op = 0; op < OP_COUNT; op++)
+        for (int t = 0; t < DT_COUNT; t++)
+            for (size_t c = 0; c < sizeof counts / sizeof *counts; c++)
+                for (size_t n_src = 1; n_src <= MAX_SRC; n_src++)
+                    for (int wide = 0; wide <= kernel_has_wide(); wide++) {
+                        if (op == OP_ADASUM || !reduction_supported(op, t))
+                            continue;
+                        for (size_t i = 0; i < 4; i++)
+                            check_fold(op, t, wide, n_src, counts[c], scales[i]);
+                        for (size_t i = 0; i < 2 && op == OP_AVERAGE; i++)
+                            if (!is_float(t))
+                                check_fold(op, t, wide, n_src, counts[c], averages[i]);
                     }
+}
+
+/* As numpy.minimum: a NaN anywhere is the result, whatever stands beside it. */
+static void not_a_number_survives_min_and_max(void **state)
+{
+    (void)state;
+    static const enum dtype types[] = {DT_F16, DT_BF16, DT_F32, DT_F64};
+    enum { N = 19 };
+    for (int wide = 0; wide <= kernel_has_wide(); wide++)
+        for (size_t d = 0; d < 4; d++)
+            for (int op = OP_MIN; op <= OP_MAX; op++)
+                for (size_t at = 0; at < 3; at++) {
+                    enum dtype t = types[d];
+                    double src[3][N] = {{0}}, out[N];
+                    struct finish f = FINISH_NONE;
+                    for (size_t s = 0; s < 3; s++)
+                        for (size_t i = 0; i < N; i++)
+                            store(t, src[s], i, i % 2 ? (double)s : INFINITY);
+                    for (size_t i = 0; i < N; i++) /* a NaN by its bits */
+                        if (t == DT_F16)
+                            ((uint16_t *)src[at])[i] = 0x7e01;
+                        else if (t == DT_BF16)
+                            ((uint16_t *)src[at])[i] = 0xffc1;
+                        else
+                            store(t, src[at], i, (double)NAN);
+                    const void *p[] = {src[0], src[1], src[2]};
+                    kernel_for(op, t, wide)->sum(out, NULL, p, 3, N, &f);
+                    for (size_t i = 0; i < N; i++)
+                        assert_true(isnan(load(t, out, i)));
                 }
 }
 
@@ -239,12 +354,12 @@ static void sixteen_bit_sums_round_once(void **state)
     const void *src[] = {&a, &b, &b};
     struct finish f = FINISH_NONE;
     for (int wide = 0; wide <= kernel_has_wide(); wide++) {
-        kernel_for(DT_F16, wide)->sum(&r, NULL, src, 3, 1, &f);
+        kernel_for(OP_SUM, DT_F16, wide)->sum(&r, NULL, src, 3, 1, &f);
         assert_true(f32_of_f16(r) == 2050);
     }
     a = bf16_of_f32(256), b = bf16_of_f32(1);
     for (int wide = 0; wide <= kernel_has_wide(); wide++) {
-        kernel_for(DT_BF16, wide)->sum(&r, NULL, src, 3, 1, &f);
+        kernel_for(OP_SUM, DT_BF16, wide)->sum(&r, NULL, src, 3, 1, &f);
         assert_true(f32_of_bf16(r) == 258);
     }
 }
@@ -259,11 +374,11 @@ static void special_values_survive_in_every_build(void **state)
     for (uint32_t i = 0; i < N; i++)
         v[i] = (uint16_t)i;
     for (int wide = 0; wide <= kernel_has_wide(); wide++) {
-        kernel_for(DT_F16, wide)->sum(out, NULL, src, 1, N, &f);
+        kernel_for(OP_SUM, DT_F16, wide)->sum(out, NULL, src, 1, N, &f);
         for (uint32_t i = 0; i < N; i++)
             assert_true(isnan(f16_value(v[i])) ? isnan(f16_value(out[i]))
                                                : out[i] == v[i]);
-        kernel_for(DT_BF16, wide)->sum(w, NULL, src, 1, N, &f);
+        kernel_for(OP_SUM, DT_BF16, wide)->sum(w, NULL, src, 1, N, &f);
         for (uint32_t i = 0; i < N; i++)
             assert_true(isnan(bf16_value(v[i])) ? isnan(bf16_value(w[i]))
                                                 : w[i] == v[i]);
@@ -281,13 +396,15 @@ static void integers_wrap_and_scaling_saturates(void **state)
     const void *src[] = {&a, &b}, *src8[] = {&c, &d};
     struct finish f = FINISH_NONE;
     for (int wide = 0; wide <= kernel_has_wide(); wide++) {
-        kernel_for(DT_I32, wide)->sum(&r, NULL, src, 2, 1, &f);
+        kernel_for(OP_SUM, DT_I32, wide)->sum(&r, NULL, src, 2, 1, &f);
         assert_true(r == INT32_MIN);
-        kernel_for(DT_I64, wide)->sum(&q, NULL, src8, 2, 1, &f);
+        kernel_for(OP_SUM, DT_I64, wide)->sum(&q, NULL, src8, 2, 1, &f);
         assert_true(q == INT64_MAX);
-        kernel_for(DT_I32, wide)->sum(&r, NULL, src, 1, 1, &(struct finish){4, 1});
+        kernel_for(OP_SUM, DT_I32, wide)
+            ->sum(&r, NULL, src, 1, 1, &(struct finish){4, 1});
         assert_true(r == INT32_MAX);
-        kernel_for(DT_I64, wide)->sum(&q, NULL, src8, 1, 1, &(struct finish){1e9, 1});
+        kernel_for(OP_SUM, DT_I64, wide)
+            ->sum(&q, NULL, src8, 1, 1, &(struct finish){1e9, 1});
         assert_true(q == INT64_MIN);
     }
 }
@@ -306,9 +423,25 @@ static void average_folds_into_the_factor_or_divides(void **state)
 static void what_cannot_be_reduced_has_no_kernel(void **state)
 {
     (void)state;
-    assert_null(kernel_for(DT_BOOL, false));
-    assert_null(kernel_for(DT_U8, false));
-    assert_null(kernel_for((enum dtype)99, false));
+    assert_null(kernel_for(OP_AVERAGE, DT_BOOL, false));
+    assert_null(kernel_for(OP_ADASUM, DT_F32, false));
+    assert_null(kernel_for(OP_SUM, (enum dtype)99, false));
+    assert_null(kernel_for((enum reduce_op)99, DT_F32, false));
+}
+
+static void the_predicate_names_every_pair(void **state)
+{
+    (void)state;
+    for (int op = 0; op < OP_COUNT; op++)
+        for (int t = 0; t < DT_COUNT; t++) {
+            bool want = op == OP_ADASUM    ? is_float(t)
+                        : op == OP_AVERAGE ? t != DT_BOOL
+                                           : true;
+            assert_int_equal(reduction_supported(op, t), want);
+        }
+    assert_false(reduction_supported(OP_COUNT, DT_F32));
+    assert_false(reduction_supported(OP_SUM, DT_COUNT));
+    assert_false(reduction_supported((enum reduce_op) - 1, DT_F32));
 }
 
 int main(void)
@@ -317,12 +450,14 @@ int main(void)
         cmocka_unit_test(widening_is_exact_for_every_value),
         cmocka_unit_test(narrowing_undoes_widening),
         cmocka_unit_test(narrowing_rounds_to_nearest_even),
-        cmocka_unit_test(sums_match_the_reference),
+        cmocka_unit_test(every_pair_matches_the_reference),
+        cmocka_unit_test(not_a_number_survives_min_and_max),
         cmocka_unit_test(sixteen_bit_sums_round_once),
         cmocka_unit_test(special_values_survive_in_every_build),
         cmocka_unit_test(integers_wrap_and_scaling_saturates),
         cmocka_unit_test(average_folds_into_the_factor_or_divides),
         cmocka_unit_test(what_cannot_be_reduced_has_no_kernel),
+        cmocka_unit_test(the_predicate_names_every_pair),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -82,11 +82,11 @@ static int allreduce_mixed(struct cpu *c,
 static int allreduce(struct cpu *c, const struct batch *b, struct err *err)
 {
     struct reduction r = {
-        .k = kernel_for(b->dtype, c->is_wide),
+        .k = kernel_for(b->op, b->dtype, c->is_wide),
         .prescale = b->prescale,
         .finish = finish_of(b->dtype, b->op, b->postscale, c->env.size),
     };
-    if (r.k == NULL || r.k->sum == NULL || (b->op != OP_SUM && b->op != OP_AVERAGE))
+    if (r.k == NULL)
         return err_set(err, -EINVAL, "allreduce: %s of %s is not supported",
                        reduce_op_name(b->op), dtype_name(b->dtype));
     int rc = make_room(c, b->n_items, err);

@@ -37,14 +37,40 @@ static bool cpu_has_avx2_f16c(void)
 
 bool kernel_has_wide(void)
 {
-    return kernels_avx2[DT_F32].sum != NULL && cpu_has_avx2_f16c();
+    return kernels_avx2[FOLD_SUM][DT_F32].sum != NULL && cpu_has_avx2_f16c();
 }
 
-const struct kernel *kernel_for(enum dtype t, bool wide)
+/* FOLD_COUNT: none. */
+static enum fold fold_of(enum reduce_op op)
 {
-    if (!dtype_reducible(t))
+    switch (op) {
+    case OP_AVERAGE:
+    case OP_SUM:
+        return FOLD_SUM;
+    case OP_MIN:
+        return FOLD_MIN;
+    case OP_MAX:
+        return FOLD_MAX;
+    case OP_PRODUCT:
+        return FOLD_PRODUCT;
+    case OP_ADASUM:
+    case OP_COUNT:
+        break;
+    }
+    return FOLD_COUNT;
+}
+
+const struct kernel *kernel_for(enum reduce_op op, enum dtype t, bool wide)
+{
+    enum fold f = fold_of(op);
+    if (f == FOLD_COUNT || !reduction_supported(op, t))
         return NULL;
-    return wide ? &kernels_avx2[t] : &kernels_base[t];
+    return wide ? &kernels_avx2[f][t] : &kernels_base[f][t];
+}
+
+static bool is_float(enum dtype t)
+{
+    return t == DT_F16 || t == DT_BF16 || t == DT_F32 || t == DT_F64;
 }
 
 struct finish
@@ -53,9 +79,9 @@ finish_of(enum dtype t, enum reduce_op op, double postscale, uint32_t n_ranks)
     struct finish f = {postscale, 1};
     if (op != OP_AVERAGE)
         return f;
-    if (t == DT_I32 || t == DT_I64)
-        f.divisor = n_ranks;
-    else
+    if (is_float(t))
         f.factor = postscale / n_ranks;
+    else
+        f.divisor = n_ranks;
     return f;
 }

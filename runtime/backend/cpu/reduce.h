@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reduction kernels: one row a dtype, in two builds of the same source (baseline x86-64
- * or other machine, and AVX2 + F16C) of which the running CPU picks one. Pure. */
+/* Reduction kernels: one row an operation and dtype, in two builds of the same source
+ * (baseline x86-64 or other machine, and AVX2 + F16C) of which the running CPU picks
+ * one. Pure. */
 #ifndef RUNTIME_BACKEND_CPU_REDUCE_H
 #define RUNTIME_BACKEND_CPU_REDUCE_H
 
@@ -8,9 +9,9 @@
 
 #include "runtime/core/types.h"
 
-/* What happens to a complete sum. Floating point: times factor (divisor is folded in).
- * Integers: divided by divisor toward zero, then times factor in double, toward zero
- * and saturating. */
+/* What happens to a complete result. Floating point: times factor (divisor is folded
+ * in). Integers: divided by divisor toward zero, then times factor in double, toward
+ * zero and saturating. bool: false where factor is 0, else as it is. */
 struct finish {
     double factor;
     uint64_t divisor;
@@ -21,9 +22,11 @@ finish_of(enum dtype t, enum reduce_op op, double postscale, uint32_t n_ranks);
 
 struct kernel {
     size_t elem_bytes;
-    /* dst[i] = finish(src[0][i] + ... + src[n_src - 1][i]), also to dst2 unless NULL.
-     * Destinations may equal a source exactly, not overlap it otherwise. n_src >= 1.
-     * 16-bit floats are summed in float32 and rounded once; integers wrap. */
+    /* dst[i] = finish(src[0][i] o src[1][i] o ... o src[n_src - 1][i]), from left to
+     * right, where o is the row's operation; also to dst2 unless NULL. Destinations may
+     * equal a source exactly, not overlap it otherwise. n_src >= 1.
+     * 16-bit floats are computed in float32 and rounded once; sums and products of
+     * integers wrap; MIN and MAX of a NaN and anything are NaN; bools become 0 or 1. */
     void (*sum)(void *dst,
                 void *dst2,
                 const void *const *src,
@@ -34,13 +37,14 @@ struct kernel {
 
 /* Does this CPU run the wide (AVX2) build? Slow: ask once. */
 bool kernel_has_wide(void);
-/* The row of dtype t, NULL when it is not reducible. wide: only if kernel_has_wide().
- */
-const struct kernel *kernel_for(enum dtype t, bool wide);
+/* The row of (op, t); AVERAGE's is SUM's. NULL where reduction_supported() is false and
+ * for ADASUM, which no fold of elements is. wide: only if kernel_has_wide(). */
+const struct kernel *kernel_for(enum reduce_op op, enum dtype t, bool wide);
 
-/* The two tables, by dtype; for reduce.c. */
-extern const struct kernel kernels_base[DT_COUNT];
-extern const struct kernel
-    kernels_avx2[DT_COUNT]; /* all zero where it cannot be built */
+/* The two tables, for reduce.c. */
+enum fold { FOLD_SUM, FOLD_MIN, FOLD_MAX, FOLD_PRODUCT, FOLD_COUNT };
+extern const struct kernel kernels_base[FOLD_COUNT][DT_COUNT];
+/* all zero where it cannot be built */
+extern const struct kernel kernels_avx2[FOLD_COUNT][DT_COUNT];
 
 #endif
