@@ -1,16 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The exported C API: checks arguments, calls, keeps the calling thread's last
- * sentence. No logic. What depends on the tensor and may differ between ranks (dtype,
- * shape, operation, root) is judged by negotiation, so that the operation fails on
- * every rank instead of hanging on some. The thread-local error text is the only state
- * here. */
-#include "hvd.h"
+/* The exported C API, part one: life, queries, the ends of operations. Collectives are
+ * api_submit.c's, process sets api_sets.c's. Checks arguments, calls, keeps the calling
+ * thread's last sentence; no logic. The thread-local error text is the only state here.
+ */
+#include "runtime/api/api.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "runtime/api/runtime.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/mem.h"
 
@@ -25,7 +22,7 @@ _Static_assert((int)HVD_AVERAGE == (int)OP_AVERAGE
 _Static_assert(HVD_MAX_DIMS == TENSOR_MAX_DIMS,
                "hvd.h and core/types.h agree on dimensions");
 
-static struct err *fresh(void)
+struct err *api_fresh_error(void)
 {
     last = (struct err)ERR_INIT;
     return &last;
@@ -35,8 +32,9 @@ static struct err *fresh(void)
 
 int hvd_init(const struct hvd_config *config)
 {
-    struct err *err = fresh();
+    struct err *err = api_fresh_error();
     struct hvd_config c = {0};
+    struct static_sets sets;
 
     if (config && config->size_bytes < sizeof(config->size_bytes))
         return err_set(err, HVD_INVALID_ARGUMENT,
@@ -49,12 +47,18 @@ int hvd_init(const struct hvd_config *config)
         return err_set(err, HVD_INVALID_ARGUMENT,
                        "hvd_config.start_timeout_ms: %llu, must be at most 86400000",
                        (unsigned long long)c.start_timeout_ms);
-    return runtime_init(c.start_timeout_ms * NS_PER_MS, err);
+    if (c.n_sets < 0 || (c.n_sets > 0 && (!c.set_sizes || !c.set_ranks)))
+        return err_set(err, HVD_INVALID_ARGUMENT,
+                       "hvd_config.n_sets: %d, must be at least 0, with set_sizes and "
+                       "set_ranks when there are any",
+                       c.n_sets);
+    sets = (struct static_sets){c.n_sets, c.set_sizes, c.set_ranks};
+    return runtime_init(c.start_timeout_ms * NS_PER_MS, &sets, err);
 }
 
 int hvd_shutdown(void)
 {
-    return runtime_shutdown(fresh());
+    return runtime_shutdown(api_fresh_error());
 }
 
 int hvd_is_initialized(void)
@@ -71,7 +75,7 @@ static int place_value(size_t offset)
 {
     struct world *w;
     uint32_t v;
-    int r = runtime_get(&w, fresh());
+    int r = runtime_get(&w, api_fresh_error());
 
     if (r < 0)
         return r;
@@ -113,7 +117,7 @@ int hvd_cross_size(void)
 int hvd_is_homogeneous(void)
 {
     struct world *w;
-    int r = runtime_get(&w, fresh());
+    int r = runtime_get(&w, api_fresh_error());
 
     if (r < 0)
         return r;
@@ -122,211 +126,9 @@ int hvd_is_homogeneous(void)
     return r;
 }
 
-/* --- submitting --- */
-
-static int check_tensor(const struct hvd_tensor *t, struct err *err)
-{
-    if (!t || t->size_bytes < sizeof(*t))
-        return err_set(err, HVD_INVALID_ARGUMENT,
-                       "hvd_tensor.size_bytes: must be at least %zu", sizeof(*t));
-    if (!t->name || !t->name[0] || strlen(t->name) >= TENSOR_NAME_MAX)
-        return err_set(err, HVD_INVALID_ARGUMENT,
-                       "hvd_tensor.name: must have 1 to %d bytes", TENSOR_NAME_MAX - 1);
-    if (t->dtype < 0 || t->dtype >= DT_COUNT)
-        return err_set(err, HVD_INVALID_ARGUMENT,
-                       "tensor \"%.200s\": dtype %d is not in 0 to %d", t->name,
-                       t->dtype, DT_COUNT - 1);
-    if (t->ndim < 0 || t->ndim > HVD_MAX_DIMS || (t->ndim > 0 && !t->shape))
-        return err_set(err, HVD_INVALID_ARGUMENT,
-                       "tensor \"%.200s\": ndim %d is not in 0 to %d", t->name, t->ndim,
-                       HVD_MAX_DIMS);
-    return 0;
-}
-
-static int
-check_memory(const struct hvd_tensor *t, const struct op *op, struct err *err)
-{
-    bool needs_output =
-        op->req.coll == COLL_ALLREDUCE || op->req.coll == COLL_BROADCAST;
-
-    if (t->device != -1)
-        return err_set(
-            err, HVD_INVALID_ARGUMENT,
-            "tensor \"%.200s\": device %d, only host memory (-1) is supported so far",
-            t->name, t->device);
-    if (op->count > 0 && (!t->data || (needs_output && !t->output)))
-        return err_set(err, HVD_INVALID_ARGUMENT,
-                       "tensor \"%.200s\": data or output is NULL", t->name);
-    return 0;
-}
-
-static int fill(struct op *op,
-                const struct hvd_tensor *t,
-                enum collective coll,
-                int process_set,
-                struct err *err)
-{
-    int r = check_tensor(t, err);
-
-    if (r < 0)
-        return r;
-    if (process_set != 0)
-        return err_set(err, HVD_INVALID_ARGUMENT,
-                       "process_set: %d, only 0 (all ranks) is supported so far",
-                       process_set);
-    op->req.coll = coll;
-    memcpy(op->req.name, t->name, strlen(t->name) + 1);
-    op->done = t->done;
-    op->done_arg = t->done_arg;
-    op->req.prescale = op->req.postscale = 1.0;
-    op->req.op = OP_SUM;
-    if (coll == COLL_BARRIER)
-        return 0;
-    op->req.dtype = (enum dtype)t->dtype;
-    op->req.ndim = (uint32_t)t->ndim;
-    for (int i = 0; i < t->ndim; i++)
-        op->req.shape[i] = t->shape[i];
-    if (request_size(&op->req, &op->count, &op->bytes, err) < 0) {
-        (void)err_prefix(err, "tensor \"%.200s\"", t->name);
-        err->code = HVD_INVALID_ARGUMENT;
-        return err->code;
-    }
-    op->data = t->data;
-    op->output = t->output;
-    op->ready_event = t->ready_event;
-    return check_memory(t, op, err);
-}
-
-/* Gives the op a handle and to the coordinator; its reference is taken over. */
-static int submit(struct op *op, hvd_handle *ret, struct err *err)
-{
-    struct world *w;
-    hvd_handle h;
-    int r = runtime_get(&w, err);
-
-    if (r < 0) {
-        op_unref(op);
-        return r;
-    }
-    r = ret ? handles_add(runtime_handles(), op, &h) : -EINVAL;
-    if (r < 0) {
-        r = r == -EINVAL ? err_set(err, HVD_INVALID_ARGUMENT, "ret_handle: is NULL")
-            : r == -E2BIG
-                ? err_set(err, HVD_NO_MEMORY, "more than %u handles are not released",
-                          HANDLES_MAX)
-                : err_set(err, HVD_NO_MEMORY, "out of memory for a handle");
-    } else {
-        *ret = h; /* before the submit: a callback may ask for it */
-        r = coordinator_submit(w->co, op, err);
-        if (r < 0)
-            (void)handles_remove(runtime_handles(), h);
-    }
-    op_unref(op);
-    runtime_put(w);
-    return r;
-}
-
-static int start(const struct hvd_tensor *t,
-                 enum collective coll,
-                 int process_set,
-                 struct op **ret,
-                 struct err *err)
-{
-    struct world *w;
-    struct op *op;
-    int r = runtime_get(&w, err);
-
-    if (r < 0)
-        return r;
-    runtime_put(w); /* submit() asks again: it may be gone by then */
-    op = op_new();
-    if (!op)
-        return err_set(err, HVD_NO_MEMORY, "out of memory for an operation");
-    r = fill(op, t, coll, process_set, err);
-    if (r < 0) {
-        op_unref(op);
-        return r;
-    }
-    *ret = op;
-    return 0;
-}
-
-int hvd_allreduce_async(const struct hvd_tensor *t,
-                        int op,
-                        double prescale,
-                        double postscale,
-                        int process_set,
-                        hvd_handle *ret_handle)
-{
-    struct err *err = fresh();
-    struct op *o;
-    int r = start(t, COLL_ALLREDUCE, process_set, &o, err);
-
-    if (r < 0)
-        return r;
-    if (op < 0 || op >= OP_COUNT) {
-        op_unref(o);
-        return err_set(err, HVD_INVALID_ARGUMENT,
-                       "tensor \"%.200s\": op %d is not in 0 to %d", t->name, op,
-                       OP_COUNT - 1);
-    }
-    o->req.op = (enum reduce_op)op;
-    o->req.prescale = prescale;
-    o->req.postscale = postscale;
-    return submit(o, ret_handle, err);
-}
-
-int hvd_allgather_async(const struct hvd_tensor *t,
-                        hvd_alloc_fn alloc,
-                        void *alloc_arg,
-                        int process_set,
-                        hvd_handle *ret_handle)
-{
-    struct err *err = fresh();
-    struct op *o;
-    int r = start(t, COLL_ALLGATHER, process_set, &o, err);
-
-    if (r < 0)
-        return r;
-    o->alloc = alloc;
-    o->alloc_arg = alloc_arg;
-    return submit(o, ret_handle, err);
-}
-
-int hvd_broadcast_async(const struct hvd_tensor *t,
-                        int root_rank,
-                        int process_set,
-                        hvd_handle *ret_handle)
-{
-    struct err *err = fresh();
-    struct op *o;
-    int r = start(t, COLL_BROADCAST, process_set, &o, err);
-
-    if (r < 0)
-        return r;
-    if (root_rank < 0) {
-        op_unref(o);
-        return err_set(err, HVD_INVALID_ARGUMENT,
-                       "tensor \"%.200s\": root_rank %d is negative", t->name,
-                       root_rank);
-    }
-    o->req.root = (uint32_t)root_rank;
-    return submit(o, ret_handle, err);
-}
-
-int hvd_barrier_async(const struct hvd_tensor *t,
-                      int process_set,
-                      hvd_handle *ret_handle)
-{
-    struct err *err = fresh();
-    struct op *o;
-    int r = start(t, COLL_BARRIER, process_set, &o, err);
-
-    return r < 0 ? r : submit(o, ret_handle, err);
-}
-
 /* --- ends --- */
 
+/* A reference; NULL with its sentence. */
 static struct op *find(hvd_handle h, struct err *err)
 {
     struct op *op;
@@ -351,7 +153,7 @@ static int tell(const struct op *op, int status, struct err *err)
 
 int hvd_poll(hvd_handle h)
 {
-    struct err *err = fresh();
+    struct err *err = api_fresh_error();
     struct op *op = find(h, err);
     int r;
 
@@ -364,7 +166,7 @@ int hvd_poll(hvd_handle h)
 
 int hvd_wait(hvd_handle h, int64_t timeout_ms)
 {
-    struct err *err = fresh();
+    struct err *err = api_fresh_error();
     struct op *op = find(h, err);
     uint64_t deadline = UINT64_MAX;
     int r;
@@ -389,16 +191,17 @@ int hvd_wait(hvd_handle h, int64_t timeout_ms)
 
 int hvd_result(hvd_handle h, void **ret_data, int *ret_ndim, int64_t *ret_shape)
 {
-    struct err *err = fresh();
+    struct err *err = api_fresh_error();
     struct op *op = find(h, err);
     int r;
 
     if (!op)
         return err->code;
     r = tell(op, op_status(op), err);
-    if (r == HVD_OK && op->req.coll != COLL_ALLGATHER)
+    if (r == HVD_OK && !op_has_result(op))
         r = err_set(err, HVD_INVALID_ARGUMENT,
-                    "tensor \"%.200s\": only an allgather has a result", op->req.name);
+                    "tensor \"%.200s\": %s has no result of its own", op->req.name,
+                    collective_name(op->req.coll));
     if (r == HVD_OK) {
         *ret_data = op->result;
         *ret_ndim = op->result_ndim;
@@ -409,9 +212,61 @@ int hvd_result(hvd_handle h, void **ret_data, int *ret_ndim, int64_t *ret_shape)
     return r;
 }
 
+/* An op of this kind that has ended well; NULL with its sentence. The numbers that are
+ * asked of it are not told from HVD_IN_PROGRESS, so a pending one is an error. */
+static struct op *find_ended(hvd_handle h, enum collective coll, struct err *err)
+{
+    struct op *op = find(h, err);
+    int status;
+
+    if (!op)
+        return NULL;
+    status = op_status(op);
+    if (op->req.coll != coll)
+        status = err_set(err, HVD_INVALID_ARGUMENT, "tensor \"%.200s\": is no %s",
+                         op->req.name, collective_name(coll));
+    else if (status == HVD_IN_PROGRESS)
+        status = err_set(err, HVD_INVALID_ARGUMENT,
+                         "tensor \"%.200s\": has not ended yet", op->req.name);
+    else
+        status = tell(op, status, err);
+    if (status == HVD_OK)
+        return op;
+    op_unref(op);
+    return NULL;
+}
+
+int hvd_received_splits(hvd_handle h, int64_t *ret, int n)
+{
+    struct err *err = api_fresh_error();
+    struct op *op = find_ended(h, COLL_ALLTOALL, err);
+    int count;
+
+    if (!op)
+        return err->code;
+    count = (int)op->n_members;
+    for (int i = 0; i < n && i < count; i++)
+        ret[i] = op->received[i];
+    op_unref(op);
+    return count;
+}
+
+int hvd_joined_last(hvd_handle h)
+{
+    struct err *err = api_fresh_error();
+    struct op *op = find_ended(h, COLL_JOIN, err);
+    int rank;
+
+    if (!op)
+        return err->code;
+    rank = (int)op->joined_last;
+    op_unref(op);
+    return rank;
+}
+
 int hvd_release(hvd_handle h)
 {
-    struct err *err = fresh();
+    struct err *err = api_fresh_error();
 
     if (runtime_is_forked())
         return 0; /* nothing of ours is left in a forked child */

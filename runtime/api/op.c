@@ -93,6 +93,25 @@ bool op_has_result(const struct op *op)
     return false;
 }
 
+static uint64_t hash_byte(uint64_t h, uint8_t byte)
+{
+    return (h ^ byte) * 0x100000001b3ull;
+}
+
+uint64_t op_hash_u32(uint64_t h, uint32_t v)
+{
+    for (int i = 0; i < 4; i++)
+        h = hash_byte(h, (uint8_t)(v >> 8 * i));
+    return h;
+}
+
+uint64_t op_hash_text(uint64_t h, const char *text)
+{
+    while (*text)
+        h = hash_byte(h, (uint8_t)*text++);
+    return h;
+}
+
 uint64_t op_share(uint64_t rows, uint32_t n, uint32_t i)
 {
     return rows / n + (i < rows % n ? 1 : 0);

@@ -11,7 +11,8 @@
 
 struct coordinator;
 
-#define OP_NO_MEMBER UINT32_MAX
+#define OP_NO_MEMBER       UINT32_MAX
+#define OP_RESERVED_PREFIX "hvd://" /* of names that only the runtime itself uses */
 
 struct op {
     struct nametab_node node; /* tensor queue's lock; first member */
@@ -72,6 +73,10 @@ bool op_has_result(const struct op *op);
 int op_make_result(struct op *op, const uint64_t *dim0, uint32_t n);
 /* alltoall: send_counts from rows. 0, -ENOMEM. */
 int op_make_send_counts(struct op *op, uint32_t n);
+/* FNV-1a, equal on every machine. */
+#define OP_HASH_INIT 0xcbf29ce484222325ull
+uint64_t op_hash_u32(uint64_t h, uint32_t v);
+uint64_t op_hash_text(uint64_t h, const char *text);
 /* Rows of dimension 0 that member i of n gets of `rows` by a reducescatter. */
 uint64_t op_share(uint64_t rows, uint32_t n, uint32_t i);
 

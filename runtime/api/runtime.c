@@ -124,7 +124,20 @@ void runtime_put(struct world *w)
         world_free(w);
 }
 
-static int init_locked(uint64_t start_timeout_ns, struct err *err)
+static void leave_world(struct world *w, enum leave_reason why, uint64_t limit_ns)
+{
+    if (!coordinator_leave(w->co, why, clock_now_ns() + limit_ns)) {
+        w->is_leaked = true;
+        log_warn(
+            "the coordinator did not stop in time, its connections stay open until the "
+            "process ends",
+            "limit_s=%u", (unsigned)(limit_ns / NS_PER_S));
+    }
+    runtime_put(w);
+}
+
+static int
+init_locked(uint64_t start_timeout_ns, const struct static_sets *sets, struct err *err)
 {
     struct world *w;
     int r;
@@ -148,13 +161,20 @@ static int init_locked(uint64_t start_timeout_ns, struct err *err)
         err->code = to_status(r);
         return err->code;
     }
+    r = world_add_static_sets(w, sets, err);
+    if (r < 0) {
+        leave_world(w, LEAVE_SHUTDOWN, SHUTDOWN_LIMIT_NS);
+        return r;
+    }
     (void)pthread_mutex_lock(&runtime.lock);
     runtime.world = w;
     (void)pthread_mutex_unlock(&runtime.lock);
     return 0;
 }
 
-int runtime_init(uint64_t start_timeout_ns, struct err *err)
+int runtime_init(uint64_t start_timeout_ns,
+                 const struct static_sets *sets,
+                 struct err *err)
 {
     int r;
 
@@ -163,7 +183,7 @@ int runtime_init(uint64_t start_timeout_ns, struct err *err)
     if (op_in_callback())
         return err_set(err, HVD_INVALID_ARGUMENT, "hvd_init: called inside a callback");
     (void)pthread_mutex_lock(&runtime.life_lock);
-    r = init_locked(start_timeout_ns, err);
+    r = init_locked(start_timeout_ns, sets, err);
     (void)pthread_mutex_unlock(&runtime.life_lock);
     return r;
 }
@@ -176,16 +196,8 @@ static void leave(enum leave_reason why, uint64_t limit_ns)
     w = runtime.world;
     runtime.world = NULL;
     (void)pthread_mutex_unlock(&runtime.lock);
-    if (!w)
-        return;
-    if (!coordinator_leave(w->co, why, clock_now_ns() + limit_ns)) {
-        w->is_leaked = true;
-        log_warn(
-            "the coordinator did not stop in time, its connections stay open until the "
-            "process ends",
-            "limit_s=%u", (unsigned)(limit_ns / NS_PER_S));
-    }
-    runtime_put(w);
+    if (w)
+        leave_world(w, why, limit_ns);
 }
 
 int runtime_shutdown(struct err *err)

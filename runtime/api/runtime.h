@@ -8,7 +8,9 @@
 #include "runtime/api/world.h"
 
 /* All return 0 or a negative enum hvd_status with its sentence; any thread. */
-int runtime_init(uint64_t start_timeout_ns, struct err *err);
+int runtime_init(uint64_t start_timeout_ns,
+                 const struct static_sets *sets,
+                 struct err *err);
 int runtime_shutdown(struct err *err);
 /* The world, with a reference that runtime_put gives back. HVD_NOT_INITIALIZED
  * otherwise. */

@@ -399,6 +399,7 @@ int world_form(uint64_t start_timeout_ns,
         f.deadline_ns =
             clock_now_ns()
             + (start_timeout_ns > 0 ? start_timeout_ns : w->settings.start_timeout_ns);
+        w->start_deadline_ns = f.deadline_ns;
         r = form(&f, meeting, err);
         if (f.rdv)
             meeting->n_rounds = rdv_client_round(f.rdv);

@@ -24,8 +24,10 @@ struct world {
     struct sets sets;
     struct control *control;
     struct coordinator *co;
-    struct forming *forming; /* while it forms */
-    bool is_leaked;          /* its thread hangs: control and backend stay open */
+    struct forming *forming;       /* while it forms */
+    uint64_t start_deadline_ns;    /* the world shall have formed by then */
+    _Atomic bool is_changing_sets; /* some thread is in world_set_add or _remove */
+    bool is_leaked;                /* its thread hangs: control and backend stay open */
 };
 
 /* What is kept of the meeting place from one world to the next. */
@@ -48,6 +50,22 @@ int world_form(uint64_t start_timeout_ns,
                struct meeting *meeting,
                struct world **ret,
                struct err *err);
+/* Process sets. Blocking; not in callbacks; all ranks of the world call them in the
+ * same order. 0, or a negative enum hvd_status with its sentence. */
+int world_set_add(struct world *w,
+                  const int *ranks, /* any order */
+                  int n,
+                  uint64_t deadline_ns,
+                  int *ret_id,
+                  struct err *err);
+int world_set_remove(struct world *w, int id, struct err *err);
+struct static_sets { /* as in hvd_config; the caller's */
+    int n;
+    const int *sizes, *ranks;
+};
+int world_add_static_sets(struct world *w,
+                          const struct static_sets *s,
+                          struct err *err);
 void world_free(
     struct world *w); /* after coordinator_leave; accepts half-built ones and NULL */
 

@@ -4,7 +4,7 @@ comma := ,
 HVD_SRC := $(wildcard runtime/api/*.c runtime/control/*.c)
 HVD_ARCHIVES := hvdrt cpu core rendezvous contract base
 $(eval $(call archive,hvdrt,$(HVD_SRC)))
-$(eval $(call shared,libhvd.so,runtime/api/api.c,$(HVD_ARCHIVES),-lm -Wl$(comma)-z$(comma)nodelete,runtime/libhvd.map))
+$(eval $(call shared,libhvd.so,$(wildcard runtime/api/api*.c),$(HVD_ARCHIVES),-lm -Wl$(comma)-z$(comma)nodelete,runtime/libhvd.map))
 $(eval $(call unit,hvd,$(HVD_ARCHIVES),-lm))
 $(eval $(call unit,control,$(HVD_ARCHIVES),-lm))
 ALL_BINS += $(O)/lib/libhvd.so

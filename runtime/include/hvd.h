@@ -111,9 +111,9 @@ typedef void *(*hvd_alloc_fn)(void *arg,
                               size_t size_bytes);
 
 /* What every submit shares. name: unique among this rank's pending operations, at most
- * 511 bytes. data, output: host memory, valid until the operation has ended; output may
- * equal data. shape has ndim entries (0: scalar). device: -1 for host memory (others
- * later). ready_event: NULL on CPU. */
+ * 511 bytes, not beginning with "hvd://". data, output: host memory, valid until the
+ * operation has ended; output may equal data. shape has ndim entries (0: scalar).
+ * device: -1 for host memory (others later). ready_event: NULL on CPU. */
 struct hvd_tensor {
     size_t size_bytes; /* sizeof(struct hvd_tensor) */
     const char *name;
@@ -198,8 +198,9 @@ HVD_API int hvd_alltoall_async(const struct hvd_tensor *t,
                                void *alloc_arg,
                                int process_set,
                                hvd_handle *ret_handle);
-/* Rows received from each rank of the set by an alltoall that has ended with HVD_OK.
- * ret has room for n entries; returns how many there are. */
+/* Rows received from each rank of the set by an alltoall that has ended with HVD_OK
+ * (HVD_INVALID_ARGUMENT before). ret has room for n entries; returns how many there
+ * are. */
 HVD_API int hvd_received_splits(hvd_handle h, int64_t *ret, int n);
 /* Returns when all ranks have entered. t: only name and done are used; others may be 0.
  */
@@ -209,7 +210,7 @@ hvd_barrier_async(const struct hvd_tensor *t, int process_set, hvd_handle *ret_h
  * allreduces with zeros; other collectives fail on all ranks meanwhile. t: as barrier.
  * Ends when all ranks have joined; then hvd_joined_last is the last one of them. */
 HVD_API int hvd_join_async(const struct hvd_tensor *t, hvd_handle *ret_handle);
-HVD_API int hvd_joined_last(hvd_handle h); /* a rank, or a negative status */
+HVD_API int hvd_joined_last(hvd_handle h); /* a rank; HVD_INVALID_ARGUMENT before */
 
 /* --- process sets
  * ---------------------------------------------------------------------------- */

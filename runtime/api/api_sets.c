@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The exported C API, part three: process sets. Their coming and going is
+ * world_sets.c's, the queries are answered from copies of the table. Stateless. */
+#include "runtime/api/api.h"
+
+int hvd_process_set_add(const int *ranks, int n, int *ret_id)
+{
+    struct err *err = api_fresh_error();
+    struct world *w;
+    int r = runtime_get(&w, err);
+
+    if (r < 0)
+        return r;
+    if (!ret_id)
+        r = err_set(err, HVD_INVALID_ARGUMENT, "ret_id: is NULL");
+    else
+        r = world_set_add(w, ranks, n, UINT64_MAX, ret_id, err);
+    runtime_put(w);
+    return r;
+}
+
+int hvd_process_set_remove(int id)
+{
+    struct err *err = api_fresh_error();
+    struct world *w;
+    int r = runtime_get(&w, err);
+
+    if (r < 0)
+        return r;
+    r = world_set_remove(w, id, err);
+    runtime_put(w);
+    return r;
+}
+
+int hvd_process_set_ids(int *ret, int n)
+{
+    struct world *w;
+    int r = runtime_get(&w, api_fresh_error());
+
+    if (r < 0)
+        return r;
+    r = sets_ids(&w->sets, ret, n);
+    runtime_put(w);
+    return r;
+}
+
+static int unknown(int id, struct err *err)
+{
+    return err_set(err, HVD_INVALID_ARGUMENT, "process set %d does not exist", id);
+}
+
+static int place(int id, uint32_t *ret_n, uint32_t *ret_me)
+{
+    struct err *err = api_fresh_error();
+    struct world *w;
+    int r = runtime_get(&w, err);
+
+    if (r < 0)
+        return r;
+    if (id < 0 || sets_place(&w->sets, (uint32_t)id, ret_n, ret_me) < 0)
+        r = unknown(id, err);
+    runtime_put(w);
+    return r;
+}
+
+int hvd_process_set_size(int id)
+{
+    uint32_t n, me;
+    int r = place(id, &n, &me);
+
+    return r < 0 ? r : (int)n;
+}
+
+int hvd_process_set_rank(int id)
+{
+    uint32_t n, me;
+    int r = place(id, &n, &me);
+
+    if (r < 0)
+        return r;
+    return me == SET_NOT_IN ? -1 : (int)me;
+}
+
+int hvd_process_set_ranks(int id, int *ret, int n)
+{
+    struct err *err = api_fresh_error();
+    struct world *w;
+    int r = runtime_get(&w, err);
+
+    if (r < 0)
+        return r;
+    r = id < 0 ? -1 : sets_ranks(&w->sets, (uint32_t)id, ret, n);
+    if (r < 0)
+        r = unknown(id, err);
+    runtime_put(w);
+    return r;
+}

@@ -1,0 +1,414 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The exported C API, part two: collectives.
+ *
+ * Every call is the same three steps: begin() looks up the world and the process set
+ * and makes the op from the tensor; the collective adds what is its own; finish() gives
+ * the op a handle and to the coordinator, or drops it. What a rank can know to be wrong
+ * whatever the others say fails here at once. What may differ between ranks (dtype,
+ * shape, operation, root) is judged by negotiation, so that the operation fails on
+ * every rank instead of hanging on some. Stateless. */
+#include "runtime/api/api.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <string.h>
+
+struct call {
+    struct err *err;
+    struct world *w;     /* a reference, NULL before */
+    struct op *op;       /* owned */
+    struct hvd_tensor t; /* as the caller's, later fields 0 */
+};
+
+/* --- the tensor --- */
+
+static int
+refuse_name(struct err *err, const char *field, const char *name, size_t max_bytes)
+{
+    if (!name || !name[0] || strlen(name) > max_bytes)
+        return err_set(err, HVD_INVALID_ARGUMENT,
+                       "hvd_tensor.%s: must have 1 to %zu bytes", field, max_bytes);
+    return 0;
+}
+
+static int take_tensor(struct call *c, const struct hvd_tensor *t)
+{
+    const size_t least = offsetof(struct hvd_tensor, group); /* of version 0.1 */
+    int r;
+
+    if (!t || t->size_bytes < least)
+        return err_set(c->err, HVD_INVALID_ARGUMENT,
+                       "hvd_tensor.size_bytes: must be at least %zu", least);
+    memcpy(&c->t, t, t->size_bytes < sizeof(c->t) ? t->size_bytes : sizeof(c->t));
+    r = refuse_name(c->err, "name", c->t.name, TENSOR_NAME_MAX - 1);
+    if (r < 0)
+        return r;
+    if (strncmp(c->t.name, OP_RESERVED_PREFIX, strlen(OP_RESERVED_PREFIX)) == 0)
+        return err_set(c->err, HVD_INVALID_ARGUMENT,
+                       "tensor \"%.200s\": names that begin with %s are the runtime's",
+                       c->t.name, OP_RESERVED_PREFIX);
+    return 0;
+}
+
+static int take_group(struct call *c)
+{
+    struct request *req = &c->op->req;
+    int r;
+
+    if (!c->t.group)
+        return 0;
+    r = refuse_name(c->err, "group", c->t.group, TENSOR_NAME_MAX - 1);
+    if (r < 0)
+        return r;
+    if (c->t.group_size < 1)
+        return err_set(c->err, HVD_INVALID_ARGUMENT,
+                       "tensor \"%.200s\": group_size %d, must be at least 1",
+                       c->t.name, c->t.group_size);
+    req->group = op_hash_text(op_hash_u32(OP_HASH_INIT, req->process_set), c->t.group);
+    if (req->group == 0) /* 0 says "no group" */
+        req->group = 1;
+    req->group_n = (uint32_t)c->t.group_size;
+    return 0;
+}
+
+static int take_shape(struct call *c)
+{
+    struct op *op = c->op;
+    const struct hvd_tensor *t = &c->t;
+
+    if (t->dtype < 0 || t->dtype >= DT_COUNT)
+        return err_set(c->err, HVD_INVALID_ARGUMENT,
+                       "tensor \"%.200s\": dtype %d is not in 0 to %d", t->name,
+                       t->dtype, DT_COUNT - 1);
+    if (t->ndim < 0 || t->ndim > HVD_MAX_DIMS || (t->ndim > 0 && !t->shape))
+        return err_set(c->err, HVD_INVALID_ARGUMENT,
+                       "tensor \"%.200s\": ndim %d is not in 0 to %d", t->name, t->ndim,
+                       HVD_MAX_DIMS);
+    op->req.dtype = (enum dtype)t->dtype;
+    op->req.ndim = (uint32_t)t->ndim;
+    for (int i = 0; i < t->ndim; i++)
+        op->req.shape[i] = t->shape[i];
+    if (request_size(&op->req, &op->count, &op->bytes, c->err) < 0) {
+        (void)err_prefix(c->err, "tensor \"%.200s\"", t->name);
+        return err_recode(c->err, HVD_INVALID_ARGUMENT);
+    }
+    if (op_has_result(op) && t->ndim == 0)
+        return err_set(c->err, HVD_INVALID_ARGUMENT,
+                       "tensor \"%.200s\": tried to %s a rank-zero tensor", t->name,
+                       collective_name(op->req.coll));
+    return 0;
+}
+
+/* --- begin and finish --- */
+
+static int take_set(struct call *c, int process_set)
+{
+    struct op *op = c->op;
+    uint32_t id = (uint32_t)process_set;
+
+    if (process_set < 0 || sets_place(&c->w->sets, id, &op->n_members, &op->me) < 0)
+        return err_set(c->err, HVD_INVALID_ARGUMENT,
+                       "tensor \"%.200s\": process set %d does not exist", c->t.name,
+                       process_set);
+    if (op->me == SET_NOT_IN)
+        return err_set(c->err, HVD_INVALID_ARGUMENT,
+                       "tensor \"%.200s\": this rank is not in process set %d",
+                       c->t.name, process_set);
+    op->req.process_set = id;
+    return 0;
+}
+
+static int
+begin(struct call *c, const struct hvd_tensor *t, enum collective coll, int process_set)
+{
+    struct op *op;
+    int r;
+
+    *c = (struct call){.err = api_fresh_error()};
+    r = runtime_get(&c->w, c->err);
+    r = r < 0 ? r : take_tensor(c, t);
+    if (r < 0)
+        return r;
+    op = c->op = op_new();
+    if (!op)
+        return err_set(c->err, HVD_NO_MEMORY, "out of memory for an operation");
+    op->req.coll = coll;
+    memcpy(op->req.name, c->t.name, strlen(c->t.name) + 1);
+    op->req.prescale = op->req.postscale = 1.0;
+    op->req.op = OP_SUM;
+    op->root = OP_NO_MEMBER;
+    op->done = c->t.done;
+    op->done_arg = c->t.done_arg;
+    r = take_set(c, process_set);
+    if (r < 0 || coll == COLL_BARRIER || coll == COLL_JOIN)
+        return r;
+    r = take_shape(c);
+    op->data = c->t.data;
+    op->output = c->t.output;
+    op->ready_event = c->t.ready_event;
+    return r < 0 ? r : take_group(c);
+}
+
+static int check_memory(const struct call *c)
+{
+    const struct op *op = c->op;
+    bool needs_output = op->req.coll == COLL_ALLREDUCE || op->req.coll == COLL_BROADCAST
+                        || (op->req.coll == COLL_REDUCE && op->me == op->root);
+
+    if (op->req.coll == COLL_BARRIER || op->req.coll == COLL_JOIN)
+        return 0;
+    if (c->t.device != -1)
+        return err_set(
+            c->err, HVD_INVALID_ARGUMENT,
+            "tensor \"%.200s\": device %d, only host memory (-1) is supported so far",
+            c->t.name, c->t.device);
+    if (op->count > 0 && (!c->t.data || (needs_output && !c->t.output)))
+        return err_set(c->err, HVD_INVALID_ARGUMENT,
+                       "tensor \"%.200s\": data or output is NULL", c->t.name);
+    return 0;
+}
+
+static int submit(struct call *c, hvd_handle *ret)
+{
+    hvd_handle h;
+    int r;
+
+    if (!ret)
+        return err_set(c->err, HVD_INVALID_ARGUMENT, "ret_handle: is NULL");
+    r = handles_add(runtime_handles(), c->op, &h);
+    if (r == -E2BIG)
+        return err_set(c->err, HVD_NO_MEMORY, "more than %u handles are not released",
+                       HANDLES_MAX);
+    if (r < 0)
+        return err_set(c->err, HVD_NO_MEMORY, "out of memory for a handle");
+    *ret = h; /* before the submit: a callback may ask for it */
+    r = coordinator_submit(c->w->co, c->op, c->err);
+    if (r < 0)
+        (void)handles_remove(runtime_handles(), h);
+    return r;
+}
+
+/* r: what went wrong so far. */
+static int finish(struct call *c, int r, hvd_handle *ret)
+{
+    r = r < 0 ? r : check_memory(c);
+    r = r < 0 ? r : submit(c, ret);
+    op_unref(c->op);
+    runtime_put(c->w);
+    return r;
+}
+
+/* --- what a collective adds --- */
+
+static int take_reduction(struct call *c, int op, double prescale, double postscale)
+{
+    struct request *req = &c->op->req;
+
+    if (op < 0 || op >= OP_COUNT)
+        return err_set(c->err, HVD_INVALID_ARGUMENT,
+                       "tensor \"%.200s\": op %d is not in 0 to %d", c->t.name, op,
+                       OP_COUNT - 1);
+    req->op = (enum reduce_op)op;
+    req->prescale = prescale;
+    req->postscale = postscale;
+    if (!reduction_supported(req->op, req->dtype))
+        return err_set(c->err, HVD_INVALID_ARGUMENT,
+                       "tensor \"%.200s\": %s of %s with %s is not supported",
+                       c->t.name, collective_name(req->coll), dtype_name(req->dtype),
+                       reduce_op_name(req->op));
+    return 0;
+}
+
+static int take_root(struct call *c, int root_rank)
+{
+    if (root_rank < 0)
+        return err_set(c->err, HVD_INVALID_ARGUMENT,
+                       "tensor \"%.200s\": root_rank %d is negative", c->t.name,
+                       root_rank);
+    c->op->req.root = (uint32_t)root_rank;
+    c->op->root = sets_member(&c->w->sets, c->op->req.process_set, (uint32_t)root_rank);
+    return 0;
+}
+
+static void take_alloc(struct call *c, hvd_alloc_fn alloc, void *arg)
+{
+    c->op->alloc = alloc;
+    c->op->alloc_arg = arg;
+}
+
+/* splits NULL: even. */
+static int check_splits(const struct call *c, const int64_t *splits, int n_splits)
+{
+    uint32_t n = c->op->n_members;
+    int64_t rows = c->op->req.shape[0], sum = 0;
+
+    if (!splits && rows % n != 0)
+        return err_set(c->err, HVD_INVALID_ARGUMENT,
+                       "tensor \"%.200s\": splits not provided, but first dimension of "
+                       "tensor (%lld) is not an even multiple of the number of workers "
+                       "(%u)",
+                       c->t.name, (long long)rows, n);
+    if (!splits)
+        return 0;
+    if (n_splits < 0 || (uint32_t)n_splits != n)
+        return err_set(c->err, HVD_INVALID_ARGUMENT,
+                       "tensor \"%.200s\": number of entries in splits (%d) does not "
+                       "equal number of workers (%u)",
+                       c->t.name, n_splits, n);
+    for (int i = 0; i < n_splits; i++) {
+        if (splits[i] < 0)
+            return err_set(c->err, HVD_INVALID_ARGUMENT,
+                           "tensor \"%.200s\": splits[%d] is %lld, must be >= 0",
+                           c->t.name, i, (long long)splits[i]);
+        if (__builtin_add_overflow(sum, splits[i], &sum))
+            sum = INT64_MAX;
+    }
+    if (sum != rows)
+        return err_set(c->err, HVD_INVALID_ARGUMENT,
+                       "tensor \"%.200s\": sum of splits entries (%lld) does not equal "
+                       "the first dimension of tensor (%lld)",
+                       c->t.name, (long long)sum, (long long)rows);
+    return 0;
+}
+
+static int take_splits(struct call *c, const int64_t *splits, int n_splits)
+{
+    struct op *op = c->op;
+    int r = check_splits(c, splits, n_splits);
+
+    if (r < 0)
+        return r;
+    op->rows = mem_calloc(op->n_members, sizeof(*op->rows));
+    if (!op->rows)
+        return err_set(c->err, HVD_NO_MEMORY, "out of memory for an operation");
+    for (uint32_t i = 0; i < op->n_members; i++)
+        op->rows[i] = splits ? splits[i] : op->req.shape[0] / op->n_members;
+    return 0;
+}
+
+/* --- exported --- */
+
+int hvd_allreduce_async(const struct hvd_tensor *t,
+                        int op,
+                        double prescale,
+                        double postscale,
+                        int process_set,
+                        hvd_handle *ret_handle)
+{
+    struct call c;
+    int r = begin(&c, t, COLL_ALLREDUCE, process_set);
+
+    r = r < 0 ? r : take_reduction(&c, op, prescale, postscale);
+    return finish(&c, r, ret_handle);
+}
+
+int hvd_reduce_async(const struct hvd_tensor *t,
+                     int op,
+                     double prescale,
+                     double postscale,
+                     int root_rank,
+                     int process_set,
+                     hvd_handle *ret_handle)
+{
+    struct call c;
+    int r = begin(&c, t, COLL_REDUCE, process_set);
+
+    r = r < 0 ? r : take_reduction(&c, op, prescale, postscale);
+    r = r < 0 ? r : take_root(&c, root_rank);
+    return finish(&c, r, ret_handle);
+}
+
+int hvd_reducescatter_async(const struct hvd_tensor *t,
+                            int op,
+                            double prescale,
+                            double postscale,
+                            hvd_alloc_fn alloc,
+                            void *alloc_arg,
+                            int process_set,
+                            hvd_handle *ret_handle)
+{
+    struct call c;
+    int r = begin(&c, t, COLL_REDUCESCATTER, process_set);
+
+    r = r < 0 ? r : take_reduction(&c, op, prescale, postscale);
+    if (r == 0)
+        take_alloc(&c, alloc, alloc_arg);
+    return finish(&c, r, ret_handle);
+}
+
+int hvd_allgather_async(const struct hvd_tensor *t,
+                        hvd_alloc_fn alloc,
+                        void *alloc_arg,
+                        int process_set,
+                        hvd_handle *ret_handle)
+{
+    struct call c;
+    int r = begin(&c, t, COLL_ALLGATHER, process_set);
+
+    if (r == 0)
+        take_alloc(&c, alloc, alloc_arg);
+    return finish(&c, r, ret_handle);
+}
+
+int hvd_gather_async(const struct hvd_tensor *t,
+                     int root_rank,
+                     hvd_alloc_fn alloc,
+                     void *alloc_arg,
+                     int process_set,
+                     hvd_handle *ret_handle)
+{
+    struct call c;
+    int r = begin(&c, t, COLL_GATHER, process_set);
+
+    r = r < 0 ? r : take_root(&c, root_rank);
+    if (r == 0)
+        take_alloc(&c, alloc, alloc_arg);
+    return finish(&c, r, ret_handle);
+}
+
+int hvd_broadcast_async(const struct hvd_tensor *t,
+                        int root_rank,
+                        int process_set,
+                        hvd_handle *ret_handle)
+{
+    struct call c;
+    int r = begin(&c, t, COLL_BROADCAST, process_set);
+
+    r = r < 0 ? r : take_root(&c, root_rank);
+    return finish(&c, r, ret_handle);
+}
+
+int hvd_alltoall_async(const struct hvd_tensor *t,
+                       const int64_t *splits,
+                       int n_splits,
+                       hvd_alloc_fn alloc,
+                       void *alloc_arg,
+                       int process_set,
+                       hvd_handle *ret_handle)
+{
+    struct call c;
+    int r = begin(&c, t, COLL_ALLTOALL, process_set);
+
+    r = r < 0 ? r : take_splits(&c, splits, n_splits);
+    if (r == 0)
+        take_alloc(&c, alloc, alloc_arg);
+    return finish(&c, r, ret_handle);
+}
+
+int hvd_barrier_async(const struct hvd_tensor *t,
+                      int process_set,
+                      hvd_handle *ret_handle)
+{
+    struct call c;
+    int r = begin(&c, t, COLL_BARRIER, process_set);
+
+    return finish(&c, r, ret_handle);
+}
+
+int hvd_join_async(const struct hvd_tensor *t, hvd_handle *ret_handle)
+{
+    struct call c;
+    int r = begin(&c, t, COLL_JOIN, 0);
+
+    return finish(&c, r, ret_handle);
+}

@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Process sets come and go: one blocking operation of all ranks of the world.
+ *
+ * Both changes travel under one reserved tensor name, so that a rank that adds while
+ * another removes is told of the mismatch instead of waiting for it. The request
+ * carries a hash of the ranks in `group`: negotiation compares those; the ranks
+ * themselves stay in the op, for the seat, which makes or removes the set (step.c) at
+ * the same response on every rank. Called by api_sets.c, and by runtime.c for the sets
+ * of hvd_config. */
+#include "runtime/api/world.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/mem.h"
+
+static const char NAME[] = OP_RESERVED_PREFIX "process_set";
+
+static int compare(const void *a, const void *b)
+{
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+
+    return x < y ? -1 : x > y;
+}
+
+/* The ranks, ascending; judged as sets_add will judge them. */
+static int
+take_ranks(struct world *w, const int *ranks, int n, uint32_t **ret, struct err *err)
+{
+    AUTOFREE uint32_t *v = NULL;
+    uint32_t size = w->contract.place.size;
+    int r;
+
+    if (n < 1 || (uint32_t)n > size || !ranks)
+        return err_set(err, HVD_INVALID_ARGUMENT,
+                       "process set: %d ranks, must be 1 to %u", n, size);
+    v = mem_calloc((size_t)n, sizeof(*v));
+    if (!v)
+        return err_set(err, HVD_NO_MEMORY, "out of memory for a process set");
+    for (int i = 0; i < n; i++) {
+        if (ranks[i] < 0)
+            return err_set(err, HVD_INVALID_ARGUMENT,
+                           "process set: rank %d is not in the world of %u ranks",
+                           ranks[i], size);
+        v[i] = (uint32_t)ranks[i];
+    }
+    qsort(v, (size_t)n, sizeof(*v), compare);
+    r = sets_check_new(&w->sets, v, (uint32_t)n, err);
+    if (r < 0)
+        return err_recode(err, r == -E2BIG ? HVD_NO_MEMORY : HVD_INVALID_ARGUMENT);
+    *ret = TAKE(v);
+    return 0;
+}
+
+static struct op *op_for_sets(const struct world *w, enum collective coll)
+{
+    struct op *op = op_new();
+
+    if (!op)
+        return NULL;
+    op->req.coll = coll;
+    op->req.op = OP_SUM;
+    op->req.prescale = op->req.postscale = 1.0;
+    memcpy(op->req.name, NAME, sizeof(NAME));
+    op->n_members = w->contract.place.size;
+    op->me = w->contract.place.rank;
+    op->root = OP_NO_MEMBER;
+    return op;
+}
+
+/* Submits and waits. */
+static int
+carry_out(struct world *w, struct op *op, uint64_t deadline_ns, struct err *err)
+{
+    int r;
+
+    if (op_in_callback())
+        return err_set(err, HVD_INVALID_ARGUMENT,
+                       "process sets cannot change inside a callback");
+    /* relaxed: the flag only keeps a second one out, it shows nothing */
+    if (atomic_exchange_explicit(&w->is_changing_sets, true, memory_order_relaxed))
+        return err_set(err, HVD_INVALID_ARGUMENT,
+                       "another thread of this rank is adding or removing a process "
+                       "set");
+    r = coordinator_submit(w->co, op, err);
+    if (r == 0) {
+        r = coordinator_wait(w->co, op, deadline_ns);
+        if (r == HVD_IN_PROGRESS)
+            r = err_set(err, HVD_TIMEOUT,
+                        "process set: not all ranks have come to it in time");
+        else if (r < 0)
+            r = err_set(err, r, "%s", op->error);
+    }
+    atomic_store_explicit(&w->is_changing_sets, false, memory_order_relaxed);
+    return r;
+}
+
+int world_set_add(struct world *w,
+                  const int *ranks,
+                  int n,
+                  uint64_t deadline_ns,
+                  int *ret_id,
+                  struct err *err)
+{
+    AUTOFREE uint32_t *v = NULL;
+    struct op *op;
+    int r = take_ranks(w, ranks, n, &v, err);
+
+    if (r < 0)
+        return r;
+    op = op_for_sets(w, COLL_SET_ADD);
+    if (!op)
+        return err_set(err, HVD_NO_MEMORY, "out of memory for a process set");
+    op->ranks = TAKE(v);
+    op->n_ranks = (uint32_t)n;
+    op->req.group = OP_HASH_INIT;
+    for (int i = 0; i < n; i++)
+        op->req.group = op_hash_u32(op->req.group, op->ranks[i]);
+    r = carry_out(w, op, deadline_ns, err);
+    if (r == 0)
+        *ret_id = (int)op->set_id;
+    op_unref(op);
+    return r;
+}
+
+int world_set_remove(struct world *w, int id, struct err *err)
+{
+    uint32_t n, me;
+    struct op *op;
+    int r;
+
+    if (id == 0)
+        return err_set(err, HVD_INVALID_ARGUMENT,
+                       "process set 0 is the world and cannot be removed");
+    if (id < 0 || sets_place(&w->sets, (uint32_t)id, &n, &me) < 0)
+        return err_set(err, HVD_INVALID_ARGUMENT, "process set %d does not exist", id);
+    op = op_for_sets(w, COLL_SET_REMOVE);
+    if (!op)
+        return err_set(err, HVD_NO_MEMORY, "out of memory for a process set");
+    op->req.root = (uint32_t)id;
+    op->req.group = op_hash_u32(OP_HASH_INIT, (uint32_t)id);
+    r = carry_out(w, op, UINT64_MAX, err);
+    op_unref(op);
+    return r;
+}
+
+int world_add_static_sets(struct world *w, const struct static_sets *s, struct err *err)
+{
+    const int *ranks = s->ranks;
+
+    for (int i = 0; i < s->n; i++) {
+        int id,
+            r = world_set_add(w, ranks, s->sizes[i], w->start_deadline_ns, &id, err);
+
+        if (r < 0) {
+            (void)err_prefix(err, "hvd_config: process set %d", i + 1);
+            return r;
+        }
+        ranks += s->sizes[i];
+    }
+    return 0;
+}
