@@ -49,15 +49,28 @@ static int check_local_peer(struct cpu *c, uint32_t rank, struct err *err)
     return 0;
 }
 
+int cpu_check_member(struct cpu *c, uint32_t rank, struct err *err)
+{
+    if (atomic_load_explicit(&c->is_aborted, memory_order_relaxed))
+        return err_set(err, -ECANCELED, "aborted");
+    return c->shm.h == NULL ? 0 : check_local_peer(c, rank, err);
+}
+
 static int check(void *arg, uint32_t rank, struct err *err)
 {
     struct cpu *c = arg;
     if (atomic_load_explicit(&c->is_aborted, memory_order_relaxed))
         return err_set(err, -ECANCELED, "aborted");
     int rc = c->env.interrupted == NULL ? 0 : c->env.interrupted(c->env.arg, err);
-    if (rc < 0)
-        return rc;
-    return c->shm.h == NULL ? 0 : check_local_peer(c, rank, err);
+    return rc < 0 ? rc : cpu_check_member(c, rank, err);
+}
+
+int cpu_break(struct cpu *c, int rc, const struct err *why, struct err *err)
+{
+    if (c->net.peers != NULL && c->net.lost >= 0 && c->shm.h != NULL)
+        shm_report_lost(&c->shm, (uint32_t)c->net.lost);
+    c->broken = *why;
+    return err_set(err, rc, "%s", why->text);
 }
 
 static void cpu_close(struct backend *b)
@@ -65,6 +78,7 @@ static void cpu_close(struct backend *b)
     struct cpu *c = self(b);
     if (c == NULL)
         return;
+    agree_close(&c->agree);
     shm_detach(&c->shm);
     shm_map_release(&c->map);
     net_close(&c->net);
@@ -109,6 +123,7 @@ static int cpu_describe(const struct backend_env *env,
         return err_set(err, -ENOMEM, "no memory for the cpu backend");
     }
     c->b.ops = &backend_cpu;
+    agree_init(&c->agree);
     c->env = *env;
     c->is_wide = kernel_has_wide();
     c->w =
@@ -150,6 +165,8 @@ static int cpu_connect(struct backend *b,
         rc = peer_parse(blobs[r], sizes[r], r, &c->peers[r], err);
     if (rc == 0)
         rc = group_connect(c, err);
+    if (rc == 0)
+        rc = agree_open(c, err);
     fd_close(&c->unix_fd);
     fd_close(&c->tcp_fd);
     if (rc < 0)
@@ -167,14 +184,13 @@ static int cpu_post(struct backend *b,
     (void)ready_event; /* host memory is ready when it is posted */
     if (c->broken.code != 0)
         return err_set(err, -EPIPE, "%s", c->broken.text);
+    if (c->agree.phase != AGREE_NONE)
+        return err_set(err, -EBUSY, "post while agreement %u is not done",
+                       c->agree.seq);
     struct err why = ERR_INIT;
     int rc = coll_run(c, batch, &why);
-    if (rc < 0) {
-        if (c->net.peers != NULL && c->net.lost >= 0 && c->shm.h != NULL)
-            shm_report_lost(&c->shm, (uint32_t)c->net.lost);
-        c->broken = why;
-        return err_set(err, rc, "%s", why.text);
-    }
+    if (rc < 0)
+        return cpu_break(c, rc, &why, err);
     *ret_ticket = ++c->n_posted;
     return 0;
 }
@@ -192,6 +208,7 @@ static void cpu_abort(struct backend *b)
 {
     /* relaxed: waits look every WAIT_SLICE_NS, nothing else is passed on */
     atomic_store_explicit(&self(b)->is_aborted, true, memory_order_relaxed);
+    agree_nudge(b);
 }
 
 const struct backend_ops backend_cpu = {
@@ -200,6 +217,10 @@ const struct backend_ops backend_cpu = {
     .connect = cpu_connect,
     .post = cpu_post,
     .poll = cpu_poll,
+    .agree_begin = agree_begin,
+    .agree_poll = agree_poll,
+    .doze = agree_doze,
+    .nudge = agree_nudge,
     .abort = cpu_abort,
     .close = cpu_close,
 };

@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 
 #include "runtime/backend/backend.h"
+#include "runtime/backend/cpu/agree.h"
 #include "runtime/backend/cpu/net.h"
 #include "runtime/backend/cpu/peers.h"
 #include "runtime/backend/cpu/shm.h"
@@ -32,11 +33,18 @@ struct cpu {
     struct shm_map map;
     struct shm shm; /* n_local > 1 */
     struct net net; /* leaders, n_hosts > 1 */
+    struct agree agree;
 
     struct piece *pieces; /* of the batch at hand */
     size_t cap_pieces;
     struct vec *vecs; /* [size] */
 };
+
+/* cpu.c: is rank, of this host, alive, and are we not aborted? Else its sentence. */
+int cpu_check_member(struct cpu *c, uint32_t rank, struct err *err);
+/* cpu.c: the object is broken for why; passes it on: to this host's ranks if it is a
+ * lost rank, and to err. Returns rc. */
+int cpu_break(struct cpu *c, int rc, const struct err *why, struct err *err);
 
 /* group.c: who shares memory with whom; makes the segment and the mesh. */
 int group_connect(struct cpu *c, struct err *err);

@@ -11,7 +11,7 @@
  * net_join.c) and by the control channel.
  *
  * A failure names the peer: "lost rank 3 (host b): connection closed". Called by
- * net_coll.c. */
+ * net_coll.c and agree.c. */
 #include "runtime/backend/cpu/net.h"
 
 #include <errno.h>
@@ -48,6 +48,25 @@ static int lost(struct net *net, uint32_t member, int errnum, struct err *err)
 static bool is_transient(int errnum)
 {
     return errnum == EAGAIN || errnum == EINTR;
+}
+
+int64_t
+net_send_now(struct net *net, uint32_t to, const void *p, size_t n, struct err *err)
+{
+    ssize_t m = send(net->peers[to].fd, p, n, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (m < 0)
+        return is_transient(errno) ? 0 : lost(net, to, errno, err);
+    return m;
+}
+
+int64_t net_recv_now(struct net *net, uint32_t from, void *p, size_t n, struct err *err)
+{
+    ssize_t m = recv(net->peers[from].fd, p, n, MSG_DONTWAIT);
+    if (m == 0)
+        return lost(net, from, 0, err);
+    if (m < 0)
+        return is_transient(errno) ? 0 : lost(net, from, errno, err);
+    return m;
 }
 
 /* Bytes sent, 0 when the socket is full, -errno. */

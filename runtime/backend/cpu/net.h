@@ -59,6 +59,11 @@ int net_xfer(struct net *net,
              struct cursor *recv,
              uint64_t n_recv,
              struct err *err);
+/* Without waiting: how many of n bytes the socket took, or gave; 0 when none. */
+int64_t
+net_send_now(struct net *net, uint32_t to, const void *p, size_t n, struct err *err);
+int64_t
+net_recv_now(struct net *net, uint32_t from, void *p, size_t n, struct err *err);
 /* The same with flat buffers; what is received is added to acc. */
 int net_xfer_sum(struct net *net,
                  uint32_t to,

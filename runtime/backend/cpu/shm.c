@@ -23,15 +23,25 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "runtime/backend/cpu/agree.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/mem.h"
 
 #define SHM_MAGIC 0x48564453484d3031ull /* "HVDSHM01" */
 
+static size_t pages(size_t n_bytes)
+{
+    return (n_bytes + 4095) & ~(size_t)4095;
+}
+
+static size_t line_bytes(uint32_t n)
+{
+    return pages(sizeof(struct shm_header) + (size_t)n * sizeof(struct shm_line));
+}
+
 static size_t control_bytes(uint32_t n)
 {
-    size_t b = sizeof(struct shm_header) + (size_t)n * sizeof(struct shm_line);
-    return (b + 4095) & ~(size_t)4095;
+    return line_bytes(n) + pages(agree_area_bytes(n));
 }
 
 size_t shm_size(uint32_t n, uint32_t *ret_small, uint32_t *ret_slot)
@@ -140,6 +150,11 @@ uint8_t *shm_small(const struct shm *s, uint32_t member, unsigned turn)
 {
     return area(s, member) + 2 * (size_t)s->h->slot_bytes
            + (size_t)(turn & 1) * s->h->small_bytes;
+}
+
+struct agree_area *shm_agree_area(const struct shm *s)
+{
+    return (struct agree_area *)(void *)((uint8_t *)s->h + line_bytes(s->h->n));
 }
 
 static long futex(_Atomic uint32_t *word, int op, uint32_t v, const struct timespec *t)

@@ -2,7 +2,8 @@
 /* One host's ranks in one shared memory segment: its layout, and the collectives over
  * it.
  *
- *   segment:  header | one control line a rank | data areas, one a rank:
+ *   segment:  header | one control line a rank | agreement (agree.h) | data areas, one
+ *             a rank:
  *             small[2] (one-shot messages)  slot[2] (chunks of large ones)
  *
  * Every rank publishes its progress in one counter, seq, that only grows; a rank that
@@ -84,6 +85,8 @@ int shm_wait(struct shm *s, uint32_t member, uint32_t seq, struct err *err);
 int shm_wait_all(struct shm *s, uint32_t seq, struct err *err);
 uint8_t *shm_slot(const struct shm *s, uint32_t member, unsigned turn);
 uint8_t *shm_small(const struct shm *s, uint32_t member, unsigned turn);
+struct agree_area;
+struct agree_area *shm_agree_area(const struct shm *s);
 
 /* --- collectives: all members call with vectors of equal sizes
  * ------------------------------- */

@@ -1,0 +1,630 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Agreement of the cpu backend: threads as members (one host, several, mixed; what
+ * ThreadSanitizer sees), forked ranks where one of them dies. */
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "runtime/backend/cpu/cpu.h"
+#include "tests/unit/cpu_world.h"
+
+enum { MAX_MEMBERS = 6, N_EXCHANGES = 3, SAID_BYTES = 640 };
+
+struct party { /* members as threads of this process */
+    uint32_t size;
+    const char *host[MAX_MEMBERS]; /* NULL: all on one */
+    uint32_t n_rounds;
+    int (*body)(struct backend *b, uint32_t me, struct party *p, char *said);
+    atomic_uint n_in[N_EXCHANGES]; /* the exchange */
+    void *blob[N_EXCHANGES][MAX_MEMBERS];
+    uint32_t len[N_EXCHANGES][MAX_MEMBERS];
+    struct cpu *cpu[MAX_MEMBERS]; /* for bodies that look at each other */
+    atomic_uint n_done, n_at;
+    char said[MAX_MEMBERS][SAID_BYTES];
+    uint64_t deadline_ns;
+};
+
+struct seat {
+    struct party *p;
+    uint32_t me;
+    unsigned round;
+};
+
+static pthread_mutex_t environment = PTHREAD_MUTEX_INITIALIZER;
+
+static void wait_for(atomic_uint *n, unsigned want, uint64_t deadline_ns)
+{
+    while (atomic_load(n) < want && clock_now_ns() < deadline_ns)
+        sched_yield();
+}
+
+static int party_exchange(void *arg,
+                          const void *blob,
+                          uint32_t n,
+                          uint8_t ***ret_blobs,
+                          uint32_t **ret_sizes,
+                          struct err *err)
+{
+    struct seat *s = arg;
+    struct party *p = s->p;
+    unsigned k = s->round++;
+    uint8_t **all = mem_calloc(1, p->size * (sizeof *all + sizeof(uint32_t)));
+    p->blob[k][s->me] = malloc(n);
+    memcpy(p->blob[k][s->me], blob, n);
+    p->len[k][s->me] = n;
+    atomic_fetch_add(&p->n_in[k], 1);
+    wait_for(&p->n_in[k], p->size, p->deadline_ns);
+    if (atomic_load(&p->n_in[k]) < p->size || all == NULL) {
+        mem_free(all);
+        return err_set(err, -ETIMEDOUT, "round %u", k);
+    }
+    for (uint32_t i = 0; i < p->size; i++) {
+        all[i] = p->blob[k][i];
+        ((uint32_t *)(all + p->size))[i] = p->len[k][i];
+    }
+    *ret_sizes = (uint32_t *)(all + p->size);
+    *ret_blobs = all;
+    return 0;
+}
+
+static int describe(struct seat *s,
+                    struct backend_env *env,
+                    struct backend **ret,
+                    void **ret_blob,
+                    uint32_t *ret_n,
+                    struct err *err)
+{
+    const char *host = s->p->host[s->me];
+    pthread_mutex_lock(&environment); /* a host's name is the process's otherwise */
+    setenv("HVD_HOST_ID", host ? host : "h", 1);
+    setenv("HOROVOD_HOSTNAME", host ? host : "h", 1);
+    int rc = backend_cpu.describe(env, ret, ret_blob, ret_n, err);
+    pthread_mutex_unlock(&environment);
+    return rc;
+}
+
+static void *member(void *arg)
+{
+    struct seat *s = arg;
+    struct party *p = s->p;
+    struct err err = ERR_INIT;
+    struct token token = {{1}};
+    struct backend *b = NULL;
+    struct backend_env env = {
+        .rank = s->me,
+        .size = p->size,
+        .id = {.token = &token, .job_id = "test/job/1"},
+        .local_addr = "127.0.0.1",
+        .deadline_ns = p->deadline_ns,
+        .peer_timeout_ns = 30 * NS_PER_S,
+        .exchange = party_exchange,
+        .arg = s,
+    };
+    void *blob;
+    uint8_t **all;
+    uint32_t n, *sizes;
+    int rc = describe(s, &env, &b, &blob, &n, &err);
+    if (rc == 0)
+        rc = party_exchange(s, blob, n, &all, &sizes, &err);
+    if (rc == 0)
+        rc = backend_cpu.connect(b, all, sizes, &err);
+    if (rc < 0) {
+        snprintf(p->said[s->me], sizeof p->said[0], "%s", err.text);
+        return NULL;
+    }
+    mem_free(blob);
+    mem_free(all);
+    p->cpu[s->me] = (struct cpu *)b;
+    atomic_fetch_add(&p->n_at, 1);
+    wait_for(&p->n_at, p->size, p->deadline_ns);
+    if (p->body(b, s->me, p, p->said[s->me]) != 0 && p->said[s->me][0] == '\0')
+        snprintf(p->said[s->me], sizeof p->said[0], "failed");
+    atomic_fetch_add(&p->n_done, 1); /* leaving looks like a loss to who still waits */
+    wait_for(&p->n_done, p->size, p->deadline_ns);
+    backend_cpu.close(b);
+    return NULL;
+}
+
+static void party_run(struct party *p)
+{
+    pthread_t t[MAX_MEMBERS];
+    struct seat s[MAX_MEMBERS];
+    p->deadline_ns = clock_now_ns() + 60 * NS_PER_S;
+    for (uint32_t i = 0; i < p->size; i++) {
+        s[i] = (struct seat){.p = p, .me = i};
+        assert_int_equal(pthread_create(&t[i], NULL, member, &s[i]), 0);
+    }
+    for (uint32_t i = 0; i < p->size; i++)
+        pthread_join(t[i], NULL);
+    for (int k = 0; k < N_EXCHANGES; k++)
+        for (uint32_t i = 0; i < p->size; i++)
+            free(p->blob[k][i]);
+    for (uint32_t i = 0; i < p->size; i++)
+        assert_string_equal(p->said[i], "");
+}
+
+static int party_fails(
+    struct backend *b, char *said, const char *what, uint32_t round, struct err *e)
+{
+    snprintf(said, SAID_BYTES, "%s, round %u, rank %u: %s", what, round,
+             ((struct cpu *)b)->env.rank, e->text);
+    return 1;
+}
+
+static uint64_t mix(uint64_t x)
+{
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
+    return x ^ (x >> 31);
+}
+
+static uint64_t word_of(uint32_t rank, uint32_t round, uint32_t i)
+{
+    uint64_t h = mix(((uint64_t)round << 32) + rank * 64 + i + 1);
+    return ~((1ull << (h & 63)) | (1ull << (h >> 8 & 63)));
+}
+
+/* Looks and dozes in turn until the agreement is done. */
+static int conclude(struct backend *b,
+                    uint64_t *ret,
+                    uint64_t doze_ns,
+                    uint64_t deadline_ns,
+                    struct err *err)
+{
+    bool is_done = false;
+    for (uint32_t i = 0; clock_now_ns() < deadline_ns; i++) {
+        int rc = backend_cpu.agree_poll(b, ret, &is_done, err);
+        if (rc < 0 || is_done)
+            return rc;
+        if (doze_ns > 0 && i % 4 == 3)
+            backend_cpu.doze(b, doze_ns);
+        else
+            sched_yield();
+    }
+    return err_set(err, -ETIMEDOUT, "no agreement before the deadline");
+}
+
+static int
+agree_once(struct backend *b, uint32_t me, struct party *p, uint32_t round, char *said)
+{
+    uint64_t mine[AGREE_MAX_WORDS], all[AGREE_MAX_WORDS], how = mix(round + 77);
+    uint32_t n = round % 5 == 0 ? AGREE_MAX_WORDS : (uint32_t)(how % 7) + 1;
+    struct err err = ERR_INIT;
+    if ((how >> 8) % 64 == 0 && (how >> 20) % p->size == me)
+        backend_cpu.doze(b, 2 * NS_PER_MS); /* a late member */
+    for (uint32_t i = 0; i < n; i++)
+        mine[i] = word_of(me, round, i);
+    if (backend_cpu.agree_begin(b, mine, n, &err) < 0)
+        return party_fails(b, said, "begin", round, &err);
+    memset(mine, 0, sizeof mine); /* it keeps nothing of ours */
+    if (conclude(b, all, (how >> 16) % 3 * 300000, p->deadline_ns, &err) < 0)
+        return party_fails(b, said, "poll", round, &err);
+    for (uint32_t i = 0; i < n; i++) {
+        uint64_t want = UINT64_MAX;
+        for (uint32_t j = 0; j < p->size; j++)
+            want &= word_of(j, round, i);
+        if (all[i] != want)
+            return party_fails(b, said, "wrong word", round, &err);
+    }
+    return 0;
+}
+
+static int
+sum_once(struct backend *b, struct party *p, uint32_t round, uint64_t n, char *said)
+{
+    struct err err = ERR_INIT;
+    float *x = malloc(n * sizeof *x);
+    struct batch_item it = {.in = x, .out = x, .count = n};
+    struct batch batch = {.coll = round % 3 ? COLL_ALLREDUCE : COLL_BARRIER,
+                          .dtype = DT_F32,
+                          .op = OP_SUM,
+                          .prescale = 1,
+                          .postscale = 1,
+                          .items = &it,
+                          .n_items = round % 3 ? 1 : 0};
+    uint64_t ticket;
+    for (uint64_t i = 0; i < n; i++)
+        x[i] = (float)(round % 100);
+    int rc = backend_cpu.post(b, &batch, NULL, &ticket, &err);
+    float want = (float)(round % 100) * (batch.n_items ? (float)p->size : 1);
+    bool is_right = x[0] == want && x[n - 1] == want;
+    free(x);
+    if (rc < 0 || !is_right)
+        return party_fails(b, said, "allreduce", round, &err);
+    return 0;
+}
+
+static int body_rounds(struct backend *b, uint32_t me, struct party *p, char *said)
+{
+    for (uint32_t k = 0; k < p->n_rounds; k++) {
+        int rc = agree_once(b, me, p, k, said);
+        uint64_t how = mix(k + 5);
+        if (rc == 0 && how % 4 == 0)
+            rc = sum_once(b, p, k, how % 64 == 0 ? 40000 : how % 100 + 1, said);
+        if (rc != 0)
+            return rc;
+    }
+    return 0;
+}
+
+static int body_wrap(struct backend *b, uint32_t me, struct party *p, char *said)
+{
+    ((struct cpu *)b)->agree.seq = UINT32_MAX - 5;
+    return body_rounds(b, me, p, said);
+}
+
+static void words_of_all_are_anded_on_one_host(void **state)
+{
+    (void)state;
+    for (uint32_t n = 1; n <= 5; n++) {
+        struct party p = {.size = n, .n_rounds = 2000, .body = body_rounds};
+        party_run(&p);
+    }
+}
+
+static void words_of_all_are_anded_over_hosts(void **state)
+{
+    (void)state;
+    static const char *const hosts[] = {"a", "b", "c", "d", "e"};
+    for (uint32_t n = 2; n <= 5; n++) {
+        struct party p = {.size = n, .n_rounds = 800, .body = body_rounds};
+        memcpy(p.host, hosts, n * sizeof *hosts);
+        party_run(&p);
+    }
+}
+
+static void words_of_all_are_anded_on_mixed_hosts(void **state)
+{
+    (void)state;
+    struct party p = {
+        .size = 4, .n_rounds = 800, .body = body_rounds, .host = {"a", "a", "b", "b"}};
+    party_run(&p);
+    struct party q = {.size = 6,
+                      .n_rounds = 800,
+                      .body = body_rounds,
+                      .host = {"a", "b", "a", "c", "b", "a"}};
+    party_run(&q);
+}
+
+static void numbers_may_wrap(void **state)
+{
+    (void)state;
+    struct party p = {.size = 3, .n_rounds = 20, .body = body_wrap};
+    party_run(&p);
+    struct party q = {
+        .size = 3, .n_rounds = 20, .body = body_wrap, .host = {"a", "a", "b"}};
+    party_run(&q);
+}
+
+/* --- doze and nudge
+ * ----------------------------------------------------------------------- */
+
+static const uint64_t LONG_NS = 40 * NS_PER_S, SOON_NS = 20 * NS_PER_S;
+
+static uint64_t doze_time(struct backend *b, uint64_t ns)
+{
+    uint64_t t = clock_now_ns();
+    backend_cpu.doze(b, ns);
+    return clock_now_ns() - t;
+}
+
+static void wait_until_dozing(struct cpu *c, uint64_t deadline_ns)
+{
+    while (atomic_load(&c->agree.line->awaits) == 0 && clock_now_ns() < deadline_ns)
+        sched_yield();
+}
+
+struct nudger {
+    struct cpu *c;
+    uint64_t deadline_ns;
+    bool aborts;
+};
+
+static void *nudge_one_doze(void *arg)
+{
+    struct nudger *n = arg;
+    wait_until_dozing(n->c, n->deadline_ns);
+    if (n->aborts)
+        backend_cpu.abort(&n->c->b);
+    else
+        backend_cpu.nudge(&n->c->b);
+    return NULL;
+}
+
+/* How long a doze lasts that another thread ends. */
+static uint64_t
+doze_until_nudged(struct backend *b, struct party *p, uint64_t ns, bool aborts)
+{
+    struct nudger n = {(struct cpu *)b, p->deadline_ns, aborts};
+    pthread_t t;
+    if (pthread_create(&t, NULL, nudge_one_doze, &n) != 0)
+        return UINT64_MAX;
+    uint64_t took = doze_time(b, ns);
+    pthread_join(t, NULL);
+    return took;
+}
+
+static int body_nudge(struct backend *b, uint32_t me, struct party *p, char *said)
+{
+    struct err err = ERR_INIT;
+    (void)me;
+    backend_cpu.nudge(b);
+    backend_cpu.nudge(b);
+    if (doze_time(b, LONG_NS) > SOON_NS)
+        return party_fails(b, said, "nudged before the doze", 0, &err);
+    if (doze_until_nudged(b, p, LONG_NS, false) > SOON_NS)
+        return party_fails(b, said, "nudged in the doze", 0, &err);
+    if (doze_time(b, 3 * NS_PER_MS) < 3 * NS_PER_MS)
+        return party_fails(b, said, "a nudge ended two dozes", 0, &err);
+    return 0;
+}
+
+static void nudge_ends_one_doze(void **state)
+{
+    (void)state;
+    struct party alone = {.size = 1, .body = body_nudge};
+    party_run(&alone);
+    struct party shm = {.size = 2, .body = body_nudge};
+    party_run(&shm);
+    struct party tcp = {.size = 2, .body = body_nudge, .host = {"a", "b"}};
+    party_run(&tcp);
+}
+
+static int body_nudge_late(struct backend *b, uint32_t me, struct party *p, char *said)
+{
+    const uint64_t word = 3;
+    uint64_t got, best = UINT64_MAX;
+    struct err err = ERR_INIT;
+    bool is_done;
+    if (me == 0) { /* a look finds nobody; each doze lasts WAIT_SLICE_NS but for us */
+        if (backend_cpu.agree_begin(b, &word, 1, &err) < 0
+            || backend_cpu.agree_poll(b, &got, &is_done, &err) < 0 || is_done)
+            return party_fails(b, said, "begin", 0, &err);
+        for (int i = 0; i < 50; i++) {
+            uint64_t took = doze_until_nudged(b, p, LONG_NS, false);
+            best = took < best ? took : best;
+        }
+        atomic_fetch_add(&p->n_at, 1);
+        if (best >= WAIT_SLICE_NS)
+            return party_fails(b, said, "no nudge ended a doze", 0, &err);
+    } else {
+        wait_for(&p->n_at, p->size + 1, p->deadline_ns);
+        if (backend_cpu.agree_begin(b, &word, 1, &err) < 0)
+            return party_fails(b, said, "begin", 0, &err);
+    }
+    if (conclude(b, &got, 0, p->deadline_ns, &err) < 0 || got != word)
+        return party_fails(b, said, "poll", 0, &err);
+    return 0;
+}
+
+static void nudge_ends_a_doze_inside_an_agreement(void **state)
+{
+    (void)state;
+    struct party shm = {.size = 2, .body = body_nudge_late};
+    party_run(&shm);
+    struct party tcp = {.size = 2, .body = body_nudge_late, .host = {"a", "b"}};
+    party_run(&tcp);
+}
+
+/* The last member begins when the others sleep: it wakes them. */
+static int body_wake(struct backend *b, uint32_t me, struct party *p, char *said)
+{
+    const uint64_t word = 7;
+    uint64_t got, best = UINT64_MAX;
+    struct err err = ERR_INIT;
+    bool is_done;
+    for (uint32_t k = 0; k < 50; k++) {
+        uint32_t late = p->size - 1;
+        if (me == late) /* all of this round have looked and found us missing */
+            wait_for(&p->n_at, p->size + (k + 1) * late, p->deadline_ns);
+        for (uint32_t j = 0; me == late && j < late; j++)
+            wait_until_dozing(p->cpu[j], p->deadline_ns);
+        if (backend_cpu.agree_begin(b, &word, 1, &err) < 0)
+            return party_fails(b, said, "begin", k, &err);
+        if (me != late) {
+            if (backend_cpu.agree_poll(b, &got, &is_done, &err) < 0 || is_done)
+                return party_fails(b, said, "done too early", k, &err);
+            atomic_fetch_add(&p->n_at, 1);
+            uint64_t took = doze_time(b, LONG_NS);
+            best = took < best ? took : best;
+        }
+        if (conclude(b, &got, me == late ? 0 : NS_PER_S, p->deadline_ns, &err) < 0)
+            return party_fails(b, said, "poll", k, &err);
+    }
+    if (me != p->size - 1 && best >= WAIT_SLICE_NS)
+        return party_fails(b, said, "the last one wakes nobody", 0, &err);
+    return 0;
+}
+
+static void last_member_wakes_those_who_doze(void **state)
+{
+    (void)state;
+    struct party shm = {.size = 3, .body = body_wake};
+    party_run(&shm);
+    struct party tcp = {.size = 2, .body = body_wake, .host = {"a", "b"}};
+    party_run(&tcp);
+    struct party mixed = {.size = 3, .body = body_wake, .host = {"a", "a", "b"}};
+    party_run(&mixed);
+}
+
+static int body_abort(struct backend *b, uint32_t me, struct party *p, char *said)
+{
+    const uint64_t word = 1;
+    uint64_t got;
+    bool is_done = false;
+    struct err err = ERR_INIT;
+    if (me != 0)
+        return 0; /* never begins */
+    if (doze_until_nudged(b, p, LONG_NS, true) > SOON_NS)
+        return party_fails(b, said, "abort did not end the doze", 0, &err);
+    if (backend_cpu.agree_begin(b, &word, 1, &err) < 0)
+        return party_fails(b, said, "begin", 0, &err);
+    if (backend_cpu.agree_poll(b, &got, &is_done, &err) != -ECANCELED
+        || strcmp(err.text, "aborted") != 0)
+        return party_fails(b, said, "aborted poll", 0, &err);
+    if (backend_cpu.agree_poll(b, &got, &is_done, &err) != -EPIPE
+        || strcmp(err.text, "aborted") != 0
+        || backend_cpu.agree_begin(b, &word, 1, &err) != -EPIPE)
+        return party_fails(b, said, "broken for good", 0, &err);
+    return 0;
+}
+
+static void abort_ends_doze_and_agreement(void **state)
+{
+    (void)state;
+    struct party shm = {.size = 2, .body = body_abort};
+    party_run(&shm);
+    struct party tcp = {.size = 2, .body = body_abort, .host = {"a", "b"}};
+    party_run(&tcp);
+}
+
+/* --- wrong use
+ * ---------------------------------------------------------------------------- */
+
+static int body_misuse(struct backend *b, uint32_t me, struct party *p, char *said)
+{
+    uint64_t w[AGREE_MAX_WORDS] = {1}, ticket;
+    struct err err = ERR_INIT;
+    struct batch batch = {.coll = COLL_BARRIER};
+    bool is_done;
+    (void)me;
+    if (backend_cpu.agree_begin(b, w, 0, &err) != -EINVAL
+        || strcmp(err.text, "agreement of 0 words, 1 to 64 are allowed") != 0)
+        return party_fails(b, said, "no words", 0, &err);
+    if (backend_cpu.agree_begin(b, w, AGREE_MAX_WORDS + 1, &err) != -EINVAL)
+        return party_fails(b, said, "too many words", 0, &err);
+    if (backend_cpu.agree_poll(b, w, &is_done, &err) != -EINVAL)
+        return party_fails(b, said, "poll of nothing", 0, &err);
+    if (backend_cpu.agree_begin(b, w, 1, &err) != 0
+        || backend_cpu.agree_begin(b, w, 1, &err) != -EBUSY)
+        return party_fails(b, said, "begin twice", 0, &err);
+    if (backend_cpu.post(b, &batch, NULL, &ticket, &err) != -EBUSY)
+        return party_fails(b, said, "post inside", 0, &err);
+    if (conclude(b, w, 0, p->deadline_ns, &err) < 0 || w[0] != 1)
+        return party_fails(b, said, "still whole", 0, &err);
+    return 0;
+}
+
+static void wrong_calls_are_refused_and_break_nothing(void **state)
+{
+    (void)state;
+    struct party p = {.size = 2, .body = body_misuse};
+    party_run(&p);
+}
+
+static int body_unequal(struct backend *b, uint32_t me, struct party *p, char *said)
+{
+    uint64_t w[2] = {1, 1};
+    char want[80];
+    struct err err = ERR_INIT;
+    snprintf(want, sizeof want,
+             "rank %u is in agreement 1 of %u words, rank %u in 1 of %u", 1 - me,
+             2 - me, me, me + 1);
+    if (backend_cpu.agree_begin(b, w, me + 1, &err) < 0)
+        return party_fails(b, said, "begin", 0, &err);
+    int rc = conclude(b, w, 0, p->deadline_ns, &err);
+    if (p->host[0] != NULL && me == 1 && rc == -ECONNRESET)
+        return 0; /* the other one saw it first, and left */
+    if (rc != -EPROTO || strcmp(err.text, want) != 0)
+        return party_fails(b, said, want, 0, &err);
+    return 0;
+}
+
+static void unequal_lengths_are_told(void **state)
+{
+    (void)state;
+    struct party shm = {.size = 2, .body = body_unequal};
+    party_run(&shm);
+}
+
+/* --- death
+ * -------------------------------------------------------------------------------- */
+
+static int body_last_dies(struct rank *r)
+{
+    const uint64_t word = 1;
+    uint64_t got;
+    struct err err = ERR_INIT;
+    for (int k = 0; k < 3; k++)
+        if (backend_cpu.agree_begin(r->b, &word, 1, &err) < 0
+            || conclude(r->b, &got, NS_PER_MS, r->env.deadline_ns, &err) < 0)
+            return SAY(r, "%s", err.text);
+    if (r->rank == r->size - 1) {
+        atomic_store(&r->m->when[r->rank], clock_now_ns());
+        if (r->arg == NULL)
+            raise(SIGKILL);
+        return 0; /* leaves */
+    }
+    int rc = backend_cpu.agree_begin(r->b, &word, 1, &err);
+    if (rc == 0)
+        rc = conclude(r->b, &got, NS_PER_S, r->env.deadline_ns, &err);
+    atomic_store(&r->m->when[r->rank], clock_now_ns());
+    (void)SAY(r, "%s", err.text);
+    world_meet(r, r->size - 1); /* else the first to leave is taken for a lost one */
+    return rc < 0 ? 0 : 1;
+}
+
+static void check_told(struct world *w, const char *says)
+{
+    uint32_t dead = w->size - 1;
+    assert_int_equal(world_run(w), 0);
+    for (uint32_t i = 0; i < dead; i++) {
+        if (strstr(w->said[i], says) != w->said[i])
+            fail_msg("rank %u says: %s", i, w->said[i]);
+        assert_true(w->when[i] - w->when[dead] < NS_PER_S);
+    }
+}
+
+static void dead_member_is_named_within_a_second(void **state)
+{
+    (void)state;
+    struct world shm = {
+        .size = 4, .body = body_last_dies, .timeout_s = 20, .other_token = -1};
+    check_told(&shm, "lost rank 3 (host h): connection closed");
+    struct world tcp = {.size = 2,
+                        .tcp = true,
+                        .body = body_last_dies,
+                        .timeout_s = 20,
+                        .other_token = -1};
+    check_told(&tcp, "lost rank 1 (host h): ");
+    struct world mixed = {.size = 4,
+                          .host_id = {"a", "a", "a", "b"},
+                          .body = body_last_dies,
+                          .timeout_s = 20,
+                          .other_token = -1};
+    check_told(&mixed, "lost rank 3 (host b): ");
+}
+
+static void member_that_leaves_is_named(void **state)
+{
+    (void)state;
+    struct world shm = {.size = 3,
+                        .body = body_last_dies,
+                        .arg = "leaves",
+                        .timeout_s = 20,
+                        .other_token = -1};
+    check_told(&shm, "lost rank 2 (host h): ");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(words_of_all_are_anded_on_one_host),
+        cmocka_unit_test(words_of_all_are_anded_over_hosts),
+        cmocka_unit_test(words_of_all_are_anded_on_mixed_hosts),
+        cmocka_unit_test(numbers_may_wrap),
+        cmocka_unit_test(nudge_ends_one_doze),
+        cmocka_unit_test(nudge_ends_a_doze_inside_an_agreement),
+        cmocka_unit_test(last_member_wakes_those_who_doze),
+        cmocka_unit_test(abort_ends_doze_and_agreement),
+        cmocka_unit_test(wrong_calls_are_refused_and_break_nothing),
+        cmocka_unit_test(unequal_lengths_are_told),
+        cmocka_unit_test(dead_member_is_named_within_a_second),
+        cmocka_unit_test(member_that_leaves_is_named),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
