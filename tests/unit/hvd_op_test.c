@@ -1,0 +1,464 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The bookkeeping of one operation: rows, counts, result memory, the end; no world. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "runtime/api/op.h"
+#include "tests/unit/torture.h"
+
+enum { N = 4 };
+
+static struct op *
+make(enum collective coll, enum dtype dtype, uint32_t ndim, const int64_t *shape)
+{
+    struct op *op = op_new();
+
+    if (!op)
+        return NULL;
+    op->req.coll = coll;
+    op->req.dtype = dtype;
+    op->req.ndim = ndim;
+    memcpy(op->req.shape, shape, ndim * sizeof(*shape));
+    op->n_members = N;
+    return op;
+}
+
+/* --- the table: what each collective makes of rows --- */
+
+struct result_case {
+    const char *name;
+    enum collective coll;
+    uint32_t me, root;
+    enum dtype dtype;
+    uint32_t ndim;
+    int64_t shape[3];
+    uint64_t dim0[N];
+    /* expected */
+    int64_t rows;
+    uint64_t counts[N];
+    bool has_memory;
+};
+
+static const struct result_case cases[] = {
+    {"allgather: the rows of all, in order",
+     COLL_ALLGATHER,
+     1,
+     0,
+     DT_F32,
+     2,
+     {2, 3},
+     {1, 2, 0, 5},
+     8,
+     {3, 6, 0, 15},
+     true},
+    {"allgather: one dimension",
+     COLL_ALLGATHER,
+     0,
+     0,
+     DT_U8,
+     1,
+     {4},
+     {4, 0, 0, 1},
+     5,
+     {4, 0, 0, 1},
+     true},
+    {"allgather: nobody has a row",
+     COLL_ALLGATHER,
+     0,
+     0,
+     DT_F64,
+     2,
+     {0, 7},
+     {0},
+     0,
+     {0},
+     true},
+    {"allgather: rows without elements",
+     COLL_ALLGATHER,
+     0,
+     0,
+     DT_F64,
+     2,
+     {3, 0},
+     {3, 1, 1, 1},
+     6,
+     {0},
+     true},
+    {"gather: the root has all",
+     COLL_GATHER,
+     2,
+     2,
+     DT_I64,
+     2,
+     {1, 2},
+     {1, 1, 1, 4},
+     7,
+     {2, 2, 2, 8},
+     true},
+    {"gather: others have none, but know the counts",
+     COLL_GATHER,
+     1,
+     2,
+     DT_I64,
+     2,
+     {1, 2},
+     {1, 1, 1, 4},
+     0,
+     {2, 2, 2, 8},
+     false},
+    {"alltoall: what comes from each",
+     COLL_ALLTOALL,
+     3,
+     0,
+     DT_F16,
+     3,
+     {9, 2, 2},
+     {0, 3, 1, 2},
+     6,
+     {0, 12, 4, 8},
+     true},
+    {"reducescatter: even",
+     COLL_REDUCESCATTER,
+     3,
+     0,
+     DT_F32,
+     2,
+     {8, 5},
+     {0},
+     2,
+     {10, 10, 10, 10},
+     true},
+    {"reducescatter: the first ones get one more",
+     COLL_REDUCESCATTER,
+     1,
+     0,
+     DT_F32,
+     1,
+     {6},
+     {0},
+     2,
+     {2, 2, 1, 1},
+     true},
+    {"reducescatter: the last ones get one less",
+     COLL_REDUCESCATTER,
+     2,
+     0,
+     DT_F32,
+     1,
+     {6},
+     {0},
+     1,
+     {2, 2, 1, 1},
+     true},
+    {"reducescatter: fewer rows than members",
+     COLL_REDUCESCATTER,
+     2,
+     0,
+     DT_BF16,
+     2,
+     {2, 3},
+     {0},
+     0,
+     {3, 3, 0, 0},
+     true},
+    {"reducescatter: no rows",
+     COLL_REDUCESCATTER,
+     0,
+     0,
+     DT_BF16,
+     2,
+     {0, 3},
+     {0},
+     0,
+     {0},
+     true},
+};
+
+static void results_follow_the_table(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        const struct result_case *c = &cases[i];
+        bool is_share = c->coll == COLL_REDUCESCATTER;
+        size_t elements = 0;
+        char scratch[1];
+        struct op *op = make(c->coll, c->dtype, c->ndim, c->shape);
+
+        op->me = c->me;
+        op->root = c->root;
+        if (op_make_result(op, is_share ? NULL : c->dim0, N) != 0)
+            fail_msg("%s: failed", c->name);
+        if (op->result_shape[0] != c->rows || op->result_ndim != (int)c->ndim)
+            fail_msg("%s: %lld rows in %d dimensions", c->name,
+                     (long long)op->result_shape[0], op->result_ndim);
+        for (uint32_t d = 1; d < c->ndim; d++)
+            assert_int_equal(op->result_shape[d], c->shape[d]);
+        for (uint32_t k = 0; k < N; k++)
+            if (op->counts[k] != c->counts[k])
+                fail_msg("%s: count %u is %llu", c->name, k,
+                         (unsigned long long)op->counts[k]);
+        if ((op->result != NULL) != c->has_memory || op->has_no_memory)
+            fail_msg("%s: result %p", c->name, op->result);
+        if (c->coll == COLL_ALLTOALL)
+            for (uint32_t k = 0; k < N; k++)
+                assert_int_equal(op->received[k], c->dim0[k]);
+        else
+            assert_null(op->received);
+        for (uint32_t k = 0; k < N; k++) /* all of it is there: ASan looks */
+            if (is_share ? k == c->me : c->has_memory)
+                elements += op->counts[k];
+        memset(op->result ? op->result : scratch, 1, elements * dtype_size(c->dtype));
+        op_unref(op);
+    }
+}
+
+static void alltoall_sends_whole_rows(void **state)
+{
+    static const int64_t shape[3] = {6, 2, 3};
+    static const int64_t rows[N] = {0, 5, 0, 1};
+    struct op *op = make(COLL_ALLTOALL, DT_I8, 3, shape);
+
+    (void)state;
+    op->rows = mem_calloc(N, sizeof(*op->rows));
+    memcpy(op->rows, rows, sizeof(rows));
+    assert_int_equal(op_make_send_counts(op, N), 0);
+    for (uint32_t i = 0; i < N; i++)
+        assert_int_equal(op->send_counts[i], rows[i] * 6);
+    op_unref(op);
+}
+
+/* The shares of all members are the whole, and differ by one at most. */
+static void shares_add_up(void **state)
+{
+    (void)state;
+    for (uint32_t n = 1; n < 40; n++) {
+        for (uint64_t rows = 0; rows < 100; rows++) {
+            uint64_t sum = 0;
+
+            for (uint32_t i = 0; i < n; i++) {
+                uint64_t share = op_share(rows, n, i);
+
+                assert_true(share == rows / n || share == rows / n + 1);
+                assert_true(i == 0 || share <= op_share(rows, n, i - 1));
+                sum += share;
+            }
+            assert_int_equal(sum, rows);
+        }
+    }
+}
+
+/* Sizes that a peer could claim: refused, not computed modulo 2^64. */
+static void results_beyond_memory_are_refused(void **state)
+{
+    static const int64_t shape[2] = {1, 1 << 20};
+    static const uint64_t dim0[][N] = {
+        {1ull << 44, 0, 0, 0},          /* elements of one rank: 2^64 */
+        {1ull << 43, 1ull << 43, 0, 0}, /* of all: 2^64 */
+        {1ull << 40, 0, 0, 0},          /* bytes: 2^63 */
+        {UINT64_MAX, 1, 0, 0},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(dim0); i++) {
+        struct op *op = make(COLL_ALLGATHER, DT_F64, 2, shape);
+
+        assert_int_equal(op_make_result(op, dim0[i], N), -ENOMEM);
+        assert_null(op->result);
+        op_unref(op);
+    }
+}
+
+/* --- who gives the memory --- */
+
+struct seen {
+    int calls, ndim;
+    int64_t shape[HVD_MAX_DIMS];
+    size_t bytes;
+    void *memory; /* what the caller's function returns */
+    bool was_in_callback;
+};
+
+static void *give(void *arg, int ndim, const int64_t *shape, size_t bytes)
+{
+    struct seen *s = arg;
+
+    s->calls++;
+    s->ndim = ndim;
+    memcpy(s->shape, shape, (size_t)ndim * sizeof(*shape));
+    s->bytes = bytes;
+    s->was_in_callback = op_in_callback();
+    return s->memory;
+}
+
+static void the_callers_alloc_is_asked_once(void **state)
+{
+    static const int64_t shape[2] = {2, 3};
+    static const uint64_t dim0[N] = {2, 0, 1, 1};
+    char memory[48];
+    struct seen s = {.memory = memory};
+    struct op *op = make(COLL_ALLGATHER, DT_F32, 2, shape);
+
+    (void)state;
+    op->alloc = give;
+    op->alloc_arg = &s;
+    assert_int_equal(op_make_result(op, dim0, N), 0);
+    assert_int_equal(s.calls, 1);
+    assert_int_equal(s.ndim, 2);
+    assert_int_equal(s.shape[0], 4);
+    assert_int_equal(s.shape[1], 3);
+    assert_int_equal(s.bytes, 48);
+    assert_true(s.was_in_callback && !op_in_callback());
+    assert_ptr_equal(op->result, memory);
+    assert_false(op->owns_result || op->has_no_memory);
+    op_unref(op); /* must not free it */
+}
+
+/* The others count on this rank: it takes part with memory of our own, then fails. */
+static void without_the_callers_memory_it_still_takes_part(void **state)
+{
+    static const int64_t shape[1] = {8};
+    struct seen s = {0};
+    struct op *op = make(COLL_REDUCESCATTER, DT_I32, 1, shape);
+
+    (void)state;
+    op->alloc = give;
+    op->alloc_arg = &s;
+    assert_int_equal(op_make_result(op, NULL, N), 0);
+    assert_int_equal(s.bytes, 8);
+    assert_true(op->has_no_memory && op->owns_result);
+    assert_non_null(op->result);
+    op_unref(op);
+}
+
+static void who_gathers_nothing_is_not_asked_for_memory(void **state)
+{
+    static const int64_t shape[1] = {1};
+    static const uint64_t dim0[N] = {1, 1, 1, 1};
+    struct seen s = {0};
+    struct op *op = make(COLL_GATHER, DT_I32, 1, shape);
+
+    (void)state;
+    op->alloc = give;
+    op->alloc_arg = &s;
+    op->me = 0;
+    op->root = 1;
+    assert_int_equal(op_make_result(op, dim0, N), 0);
+    assert_int_equal(s.calls, 0);
+    assert_false(op->has_no_memory);
+    op_unref(op);
+}
+
+static void only_some_collectives_make_a_result(void **state)
+{
+    (void)state;
+    for (int c = 0; c < COLL_COUNT; c++) {
+        struct op op = {.req.coll = (enum collective)c};
+
+        assert_int_equal(op_has_result(&op), c == COLL_ALLGATHER || c == COLL_GATHER
+                                                 || c == COLL_ALLTOALL
+                                                 || c == COLL_REDUCESCATTER);
+    }
+}
+
+/* --- the end --- */
+
+struct end {
+    int calls, status;
+    char error[64];
+    bool had_error, was_pending;
+    struct op *op;
+};
+
+static void on_end(void *arg, int status, const char *error)
+{
+    struct end *e = arg;
+
+    e->calls++;
+    e->status = status;
+    e->had_error = error != NULL;
+    if (error)
+        (void)strncpy(e->error, error, sizeof(e->error) - 1);
+    e->was_pending = op_status(e->op) == HVD_IN_PROGRESS;
+}
+
+static void an_op_ends_once_callback_first(void **state)
+{
+    static const int64_t shape[1] = {1};
+
+    (void)state;
+    for (int is_bad = 0; is_bad < 2; is_bad++) {
+        struct op *op = make(COLL_ALLREDUCE, DT_F32, 1, shape);
+        struct end e = {.op = op};
+
+        op->done = on_end;
+        op->done_arg = &e;
+        op_finish(op, is_bad ? HVD_ABORTED : HVD_OK, is_bad ? "lost rank 3" : NULL);
+        assert_int_equal(e.calls, 1);
+        assert_int_equal(e.status, is_bad ? HVD_ABORTED : HVD_OK);
+        assert_int_equal(e.had_error, is_bad);
+        assert_string_equal(e.error, is_bad ? "lost rank 3" : "");
+        assert_true(e.was_pending);
+        assert_int_equal(op_status(op), e.status);
+        op_unref(op);
+    }
+}
+
+/* --- names of groups --- */
+
+static void hashes_are_fnv_1a(void **state)
+{
+    (void)state;
+    assert_true(op_hash_text(OP_HASH_INIT, "") == 0xcbf29ce484222325ull);
+    assert_true(op_hash_text(OP_HASH_INIT, "a") == 0xaf63dc4c8601ec8cull);
+    assert_true(op_hash_text(OP_HASH_INIT, "foobar") == 0x85944171f73967e8ull);
+    /* a number is its four bytes, the lowest first */
+    assert_true(op_hash_u32(OP_HASH_INIT, 0x64636261)
+                == op_hash_text(OP_HASH_INIT, "abcd"));
+}
+
+/* --- every allocation fails in turn --- */
+
+static int make_and_count(void *arg)
+{
+    static const int64_t shape[2] = {4, 2};
+    static const uint64_t dim0[N] = {1, 1, 1, 1};
+    struct op *op = make(COLL_ALLTOALL, DT_F32, 2, shape);
+    int r;
+
+    (void)arg;
+    if (!op)
+        return -ENOMEM;
+    op->rows = mem_calloc(N, sizeof(*op->rows));
+    r = op->rows ? op_make_send_counts(op, N) : -ENOMEM;
+    r = r < 0 ? r : op_make_result(op, dim0, N);
+    op_unref(op);
+    return r;
+}
+
+static void every_allocation_may_fail(void **state)
+{
+    (void)state;
+    torture(make_and_count, NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(results_follow_the_table),
+        cmocka_unit_test(alltoall_sends_whole_rows),
+        cmocka_unit_test(shares_add_up),
+        cmocka_unit_test(results_beyond_memory_are_refused),
+        cmocka_unit_test(the_callers_alloc_is_asked_once),
+        cmocka_unit_test(without_the_callers_memory_it_still_takes_part),
+        cmocka_unit_test(who_gathers_nothing_is_not_asked_for_memory),
+        cmocka_unit_test(only_some_collectives_make_a_result),
+        cmocka_unit_test(an_op_ends_once_callback_first),
+        cmocka_unit_test(hashes_are_fnv_1a),
+        cmocka_unit_test(every_allocation_may_fail),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
