@@ -31,7 +31,7 @@ either(const struct knob_values *v, enum knob_id ours, enum knob_id other)
 
 int settings_read(getenv_fn get, void *arg, struct settings *ret, struct err *err)
 {
-    struct settings s = {0};
+    struct settings s = {.core = -1};
     struct knob_values v;
     int r = knobs_read(get, arg, &v, err);
 
@@ -71,11 +71,10 @@ int settings_read(getenv_fn get, void *arg, struct settings *ret, struct err *er
     return 0;
 }
 
-int settings_core(const struct settings *s,
-                  uint32_t local_rank,
-                  uint32_t local_size,
-                  int *ret_core,
-                  struct err *err)
+int settings_set_core(struct settings *s,
+                      uint32_t local_rank,
+                      uint32_t local_size,
+                      struct err *err)
 {
     uint32_t core = 0;
 
@@ -84,7 +83,7 @@ int settings_core(const struct settings *s,
                        "HOROVOD_THREAD_AFFINITY: \"%.64s\" has no entry for local rank "
                        "%u; this host has %u ranks",
                        s->cores, local_rank, local_size);
-    *ret_core = s->cores[0] ? (int)core : -1;
+    s->core = s->cores[0] ? (int)core : -1;
     return 0;
 }
 

@@ -30,6 +30,7 @@ struct settings {
     bool timeline_all;                 /* HVD_TIMELINE_ALL: all ranks in it */
     char stats_dir[CONTRACT_PATH_MAX]; /* HVD_STATS_DIR, "": none */
     char cores[CONTRACT_PATH_MAX];     /* HOROVOD_THREAD_AFFINITY, "": anywhere */
+    int core; /* of it, this rank's (settings_set_core); -1: anywhere */
 };
 
 /* -EINVAL, -ERANGE, -ENOTSUP with the variable, its value and what is allowed. */
@@ -39,12 +40,11 @@ int settings_read(getenv_fn get, void *arg, struct settings *ret, struct err *er
  * NULL) look like typing errors. Of interest on one rank only; after log_set_level. */
 void settings_say(getenv_fn get, void *arg, char *const *environment);
 
-/* The core for the runtime's thread of this local rank; -1: any. -EINVAL when the list
- * is shorter than the ranks of this host. */
-int settings_core(const struct settings *s,
-                  uint32_t local_rank,
-                  uint32_t local_size,
-                  int *ret_core,
-                  struct err *err);
+/* Sets s->core, the one for the runtime's thread of this local rank. -EINVAL when the
+ * list is shorter than the ranks of this host. */
+int settings_set_core(struct settings *s,
+                      uint32_t local_rank,
+                      uint32_t local_size,
+                      struct err *err);
 
 #endif

@@ -46,12 +46,19 @@ static int read_place(struct world *w, struct meeting *meeting, struct err *err)
     if (r < 0)
         return r;
     log_set_level(w->settings.log_level);
+    log_set_time(w->settings.has_log_time);
     r = discover(env_get, NULL, &w->contract, why, sizeof(why), err);
+    r = r < 0 ? r
+              : settings_set_core(&w->settings, w->contract.place.local_rank,
+                                  w->contract.place.local_size, err);
     if (r < 0)
         return r;
     (void)snprintf(tag, sizeof(tag), "rank %u", w->contract.place.rank);
     log_set_tag("ringmaster", tag);
     log_info("found this process' place", "%s", why);
+    if (w->contract.place.rank == 0 && !meeting->has_said)
+        settings_say(env_get, NULL, environ);
+    meeting->has_said = true;
     if (!w->contract.hostname[0]) /* foreign launchers do not say */
         (void)gethostname(w->contract.hostname, sizeof(w->contract.hostname) - 1);
     if (w->contract.place.size == 1)

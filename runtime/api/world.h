@@ -36,6 +36,7 @@ struct meeting {
      * starts its next world may be ahead of rank 0. */
     struct rdv_server *server;
     bool has_warned; /* of a launcher that gives no secret */
+    bool has_said;   /* what variables have no effect */
     bool has_token;  /* of HVD_TOKEN_FD, which can be read once only */
     struct token token;
     /* Where the last world has met, and how many rounds that server has seen. */

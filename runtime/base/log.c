@@ -21,7 +21,7 @@
 #define LINE_BYTES 2048
 
 static atomic_int min_level = LOG_INFO;
-static atomic_bool is_json;
+static atomic_bool is_json, has_no_time;
 static char tag_program[32] = "ringmaster";
 static char tag_detail[96];
 
@@ -59,6 +59,11 @@ void log_set_tag(const char *program, const char *detail)
 {
     (void)snprintf(tag_program, sizeof(tag_program), "%s", program); /* cut is fine */
     (void)snprintf(tag_detail, sizeof(tag_detail), "%s", detail ? detail : "");
+}
+
+void log_set_time(bool on)
+{
+    atomic_store_explicit(&has_no_time, !on, memory_order_relaxed);
 }
 
 bool log_enabled(enum log_level level)
@@ -133,7 +138,7 @@ static size_t render_text(char *buf,
                           const char *data)
 {
     int k =
-        snprintf(buf, cap - 1, tag_detail[0] ? "%s %c %s[%s]: " : "%s %c %s%s: ", stamp,
+        snprintf(buf, cap - 1, tag_detail[0] ? "%s%c %s[%s]: " : "%s%c %s%s: ", stamp,
                  level, tag_program, tag_detail);
     size_t n = k < 0 ? 0 : (size_t)k;
 
@@ -163,12 +168,14 @@ void log_event(enum log_level level, const char *msg, const char *fmt, ...)
     uint64_t us = clock_wall_us();
     (void)clock_rfc3339(us / 1000000u, second, sizeof(second));
     second[strcspn(second, "Z")] = '\0';
-    (void)snprintf(stamp, sizeof(stamp), "%s.%03uZ", second,
-                   (unsigned)(us / 1000u % 1000u)); /* always fits */
+    bool json = atomic_load_explicit(&is_json, memory_order_relaxed);
+    (void)snprintf(stamp, sizeof(stamp), "%s.%03uZ%s", second,
+                   (unsigned)(us / 1000u % 1000u), json ? "" : " "); /* always fits */
+    if (!json && atomic_load_explicit(&has_no_time, memory_order_relaxed))
+        stamp[0] = 0;
 
-    size_t n = atomic_load_explicit(&is_json, memory_order_relaxed)
-                   ? render_json(line, sizeof(line), stamp, names[level], msg, data)
-                   : render_text(line, sizeof(line), stamp, "DIWE"[level], msg, data);
+    size_t n = json ? render_json(line, sizeof(line), stamp, names[level], msg, data)
+                    : render_text(line, sizeof(line), stamp, "DIWE"[level], msg, data);
     ssize_t k;
     do
         k = write(STDERR_FILENO, line, n);

@@ -16,6 +16,7 @@ void log_set_level(enum log_level min);
 /* trace/debug/info/warning/error/fatal in any case -> level; -EINVAL otherwise. */
 int log_level_parse(const char *s, enum log_level *ret);
 void log_set_json(bool on);
+void log_set_time(bool on); /* false: text lines begin with the level */
 void log_set_tag(const char *program,
                  const char *detail); /* copied; detail may be NULL */
 bool log_enabled(enum log_level level);

@@ -31,7 +31,8 @@ PREFIX ?= /usr/local
 install: stage ## install runtime and launchers to PREFIX (default /usr/local), under DESTDIR
 	@$(STAGE)/bin/hvd-agent --version >/dev/null
 	@mkdir -p $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/ringmaster \
-	    $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(PREFIX)/share/man/man1
+	    $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(PREFIX)/share/man/man1 \
+	    $(DESTDIR)$(PREFIX)/share/man/man7
 	@$(STAGE)/bin/hvd-agent install $(DESTDIR)$(PREFIX)/lib/ringmaster
 	@for p in horovodrun perseusrun hvd-agent; do \
 	    ln -sfn ../lib/ringmaster/bin/$$p $(DESTDIR)$(PREFIX)/bin/$$p; done
@@ -39,6 +40,7 @@ install: stage ## install runtime and launchers to PREFIX (default /usr/local), 
 	@install -m 644 runtime/include/hvd.h $(DESTDIR)$(PREFIX)/include/hvd.h
 	@install -m 644 runtime/launch/horovodrun.1 runtime/launch/hvd-agent.1 \
 	    $(DESTDIR)$(PREFIX)/share/man/man1/
+	@install -m 644 runtime/hvd-environment.7 $(DESTDIR)$(PREFIX)/share/man/man7/
 	@ln -sfn horovodrun.1 $(DESTDIR)$(PREFIX)/share/man/man1/perseusrun.1
 
 demo-local: ## train a model on 2 ranks of this machine with horovodrun, without a cluster

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The table of variables as text for people. Called by the test that keeps
+ * runtime/README.md and runtime/hvd-environment.7 equal to the table; not part of
+ * libhvd.so. Names that only Horovod's build reads are listed in one sentence. */
+#include <string.h>
+
+#include "runtime/core/knobs.h"
+
+static bool is_of_build(const struct knob *k)
+{
+    return strcmp(k->why, KNOB_BUILD) == 0;
+}
+
+static const char *status_text(enum knob_status s)
+{
+    switch (s) {
+    case KNOB_HONOURED:
+        return "";
+    case KNOB_NO_EFFECT:
+        return "no effect";
+    case KNOB_NOT_YET:
+        return "not yet, said as a warning";
+    case KNOB_REFUSED:
+        return "refused";
+    }
+    return "";
+}
+
+/* "30 (seconds)": what a value looks like without a second column for its kind. */
+static const char *unit_text(enum knob_kind kind)
+{
+    switch (kind) {
+    case KNOB_SECONDS:
+        return " s";
+    case KNOB_MS:
+        return " ms";
+    case KNOB_BOOL:
+    case KNOB_NUMBER:
+    case KNOB_DECIMAL:
+    case KNOB_BYTES:
+    case KNOB_MIB:
+    case KNOB_TEXT:
+    case KNOB_LIST:
+    case KNOB_CHOICE:
+        break;
+    }
+    return "";
+}
+
+static void put_choices(const struct knob *k, struct strbuf *out)
+{
+    const char *p = k->choices;
+
+    if (!*p)
+        return;
+    strbuf_puts(out, " (");
+    for (; *p; p++) {
+        strbuf_putc(out, *p == ' ' ? ',' : *p);
+        if (*p == ' ')
+            strbuf_putc(out, ' ');
+    }
+    strbuf_putc(out, ')');
+}
+
+static void put_build_names(struct strbuf *out, const char *quote)
+{
+    const char *separator = "";
+
+    for (int i = 0; i < KNOB_COUNT; i++) {
+        const struct knob *k = knob_row((enum knob_id)i);
+
+        if (!is_of_build(k))
+            continue;
+        strbuf_printf(out, "%s%s%s%s", separator, quote, k->name, quote);
+        separator = ",\n";
+    }
+}
+
+static void markdown_row(const struct knob *k, struct strbuf *out)
+{
+    strbuf_printf(out, "| `%s` | %s%s | %s", k->name,
+                  k->fallback[0] ? k->fallback : "-",
+                  k->fallback[0] ? unit_text(k->kind) : "", k->meaning);
+    put_choices(k, out);
+    if (k->status == KNOB_HONOURED)
+        strbuf_puts(out, " |\n");
+    else
+        strbuf_printf(out, " | %s: %s |\n", status_text(k->status), k->why);
+}
+
+void knobs_markdown(struct strbuf *out)
+{
+    strbuf_puts(out, "| variable | default | meaning |\n|---|---|---|\n");
+    for (int i = 0; i < KNOB_COUNT; i++)
+        if (knob_row((enum knob_id)i)->status == KNOB_HONOURED)
+            markdown_row(knob_row((enum knob_id)i), out);
+    strbuf_puts(out,
+                "\nAccepted, so that scripts made for Horovod run, and checked for "
+                "garbage all the same:\n\n"
+                "| variable | default | meaning | here |\n|---|---|---|---|\n");
+    for (int i = 0; i < KNOB_COUNT; i++) {
+        const struct knob *k = knob_row((enum knob_id)i);
+
+        if (k->status != KNOB_HONOURED && !is_of_build(k))
+            markdown_row(k, out);
+    }
+    strbuf_puts(out, "\nWithout effect, for they belong to building Horovod:\n");
+    put_build_names(out, "`");
+    strbuf_puts(out, ".\n");
+}
+
+static void man_item(const struct knob *k, struct strbuf *out)
+{
+    strbuf_printf(out, ".It Ev %s\n%s", k->name, k->meaning);
+    put_choices(k, out);
+    if (k->fallback[0])
+        strbuf_printf(out, " (default: %s%s)", k->fallback, unit_text(k->kind));
+    strbuf_puts(out, ".\n");
+    if (k->status != KNOB_HONOURED)
+        strbuf_printf(out, "Here %s: %s.\n", status_text(k->status), k->why);
+}
+
+void knobs_man(struct strbuf *out)
+{
+    strbuf_puts(out, ".Bl -tag -width Ds\n");
+    for (int i = 0; i < KNOB_COUNT; i++)
+        if (!is_of_build(knob_row((enum knob_id)i)))
+            man_item(knob_row((enum knob_id)i), out);
+    strbuf_puts(out,
+                ".El\n.Pp\nWithout effect, for they belong to building Horovod:\n");
+    put_build_names(out, "");
+    strbuf_puts(out, ".\n");
+}

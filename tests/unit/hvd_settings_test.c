@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Variables as settings: the rules between two of them, and what rank 0 says once. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "runtime/api/settings.h"
+#include "runtime/base/clock.h"
+#include "tests/unit/fake_env.h"
+
+static struct fake_env env;
+
+static struct settings read_all(const char *text)
+{
+    struct settings s;
+    struct err e = ERR_INIT;
+
+    env.n = 0;
+    fake_set_all(&env, text);
+    if (settings_read(fake_get, &env, &s, &e) < 0)
+        fail_msg("%s: %s", text, e.text);
+    return s;
+}
+
+static void defaults_are_the_table_s(void **state)
+{
+    struct settings s = read_all("");
+
+    (void)state;
+    assert_int_equal(s.start_timeout_ns, 30 * NS_PER_S);
+    assert_int_equal(s.peer_timeout_ns, 30 * NS_PER_S);
+    assert_int_equal(s.fusion_bytes, 128u << 20);
+    assert_int_equal(s.cycle_ns, NS_PER_MS);
+    assert_int_equal(s.cache_capacity, 1024);
+    assert_int_equal(s.stall_warn_ns, 60 * NS_PER_S);
+    assert_int_equal(s.stall_fail_ns, 0);
+    assert_int_equal(s.log_level, LOG_WARN);
+    assert_true(s.has_log_time);
+    assert_int_equal(s.core, -1);
+    assert_false(s.is_group_alone || s.has_dynamic_sets || s.nancheck || s.timeline_all
+                 || s.timeline_mark_cycles || s.timeline[0] || s.stats_dir[0]);
+}
+
+static void values_arrive(void **state)
+{
+    struct settings s = read_all(
+        "HOROVOD_START_TIMEOUT=5 HVD_PEER_TIMEOUT=2 HOROVOD_FUSION_THRESHOLD=1M "
+        "HOROVOD_CYCLE_TIME=0.25 HOROVOD_CACHE_CAPACITY=0 HOROVOD_LOG_LEVEL=Debug "
+        "HOROVOD_DISABLE_GROUP_FUSION=yes HOROVOD_DYNAMIC_PROCESS_SETS=true "
+        "HVD_NANCHECK=on HOROVOD_TIMELINE=/tmp/t.json HOROVOD_TIMELINE_MARK_CYCLES=1 "
+        "HVD_TIMELINE_ALL=1 HVD_STATS_DIR=/run/s "
+        "HOROVOD_STALL_CHECK_TIME_SECONDS=7 HOROVOD_STALL_SHUTDOWN_TIME_SECONDS=9");
+
+    (void)state;
+    assert_int_equal(s.start_timeout_ns, 5 * NS_PER_S);
+    assert_int_equal(s.peer_timeout_ns, 2 * NS_PER_S);
+    assert_int_equal(s.fusion_bytes, 1u << 20);
+    assert_int_equal(s.cycle_ns, 250000);
+    assert_int_equal(s.cache_capacity, 0);
+    assert_int_equal(s.log_level, LOG_DEBUG);
+    assert_true(s.is_group_alone && s.has_dynamic_sets && s.nancheck && s.timeline_all
+                && s.timeline_mark_cycles);
+    assert_string_equal(s.timeline, "/tmp/t.json");
+    assert_string_equal(s.stats_dir, "/run/s");
+    assert_int_equal(s.stall_warn_ns, 7 * NS_PER_S);
+    assert_int_equal(s.stall_fail_ns, 9 * NS_PER_S);
+}
+
+static void another_product_s_name_stands_for_ours(void **state)
+{
+    (void)state;
+    assert_int_equal(read_all("HOROVOD_GLOO_TIMEOUT_SECONDS=600").peer_timeout_ns,
+                     600 * NS_PER_S);
+    assert_int_equal(
+        read_all("HOROVOD_GLOO_TIMEOUT_SECONDS=600 HVD_PEER_TIMEOUT=3").peer_timeout_ns,
+        3 * NS_PER_S);
+    assert_int_equal(read_all("PERSEUS_ALLREDUCE_FUSION=32").fusion_bytes, 32u << 20);
+    assert_int_equal(
+        read_all("PERSEUS_ALLREDUCE_FUSION=32 HOROVOD_FUSION_THRESHOLD=0").fusion_bytes,
+        0);
+    assert_true(read_all("PERSEUS_ALLREDUCE_NANCHECK=1").nancheck);
+    assert_false(read_all("PERSEUS_ALLREDUCE_NANCHECK=1 HVD_NANCHECK=0").nancheck);
+}
+
+static void one_switch_ends_all_stall_checks(void **state)
+{
+    struct settings s = read_all("HOROVOD_STALL_CHECK_DISABLE=1 "
+                                 "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS=9");
+
+    (void)state;
+    assert_int_equal(s.stall_warn_ns, 0);
+    assert_int_equal(s.stall_fail_ns, 0);
+}
+
+static void dynamic_is_no_file_name(void **state)
+{
+    (void)state;
+    assert_string_equal(read_all("HOROVOD_TIMELINE=DYNAMIC").timeline, "");
+    assert_string_equal(read_all("HOROVOD_TIMELINE=dynamic").timeline, "dynamic");
+}
+
+static void either_name_hides_the_time(void **state)
+{
+    (void)state;
+    assert_false(read_all("HOROVOD_LOG_HIDE_TIME=1").has_log_time);
+    assert_false(read_all("HOROVOD_LOG_TIMESTAMP=0").has_log_time);
+    assert_true(read_all("HOROVOD_LOG_HIDE_TIME=0").has_log_time);
+}
+
+static void garbage_leaves_the_settings_alone(void **state)
+{
+    struct settings s;
+    struct err e = ERR_INIT;
+
+    (void)state;
+    memset(&s, 0x55, sizeof(s));
+    env.n = 0;
+    fake_set(&env, "HOROVOD_CYCLE_TIME", "fast");
+    assert_int_equal(settings_read(fake_get, &env, &s, &e), -EINVAL);
+    assert_int_equal(s.cycle_ns, 0x5555555555555555);
+    assert_non_null(strstr(e.text, "HOROVOD_CYCLE_TIME: \"fast\""));
+}
+
+static char long_path[CONTRACT_PATH_MAX + 1];
+
+static const char *get_long_path(void *arg, const char *name)
+{
+    (void)arg;
+    return strcmp(name, "HOROVOD_TIMELINE") == 0 ? long_path : NULL;
+}
+
+static void a_text_too_long_is_refused(void **state)
+{
+    struct settings s;
+    struct err e = ERR_INIT;
+
+    (void)state;
+    memset(long_path, 'x', CONTRACT_PATH_MAX);
+    assert_int_equal(settings_read(get_long_path, NULL, &s, &e), -EINVAL);
+    assert_string_equal(e.text, "HOROVOD_TIMELINE: longer than 1023 characters");
+    long_path[CONTRACT_PATH_MAX - 1] = 0;
+    assert_int_equal(settings_read(get_long_path, NULL, &s, &e), 0);
+    assert_string_equal(s.timeline, long_path);
+}
+
+static void each_local_rank_has_its_core(void **state)
+{
+    struct settings s = read_all("HOROVOD_THREAD_AFFINITY=3,40");
+    struct err e = ERR_INIT;
+
+    (void)state;
+    assert_int_equal(settings_set_core(&s, 1, 2, &e), 0);
+    assert_int_equal(s.core, 40);
+    assert_int_equal(settings_set_core(&s, 2, 3, &e), -EINVAL);
+    assert_string_equal(e.text, "HOROVOD_THREAD_AFFINITY: \"3,40\" has no entry for "
+                                "local rank 2; this host has 3 ranks");
+    s = read_all("");
+    assert_int_equal(settings_set_core(&s, 2, 3, &e), 0);
+    assert_int_equal(s.core, -1);
+}
+
+/* What fn writes to stderr. */
+static const char *stderr_of(void (*fn)(void))
+{
+    static char text[8192];
+    int fds[2], old = dup(STDERR_FILENO);
+    size_t n = 0;
+    ssize_t k;
+
+    assert_int_equal(pipe(fds), 0);
+    assert_true(dup2(fds[1], STDERR_FILENO) >= 0);
+    (void)close(fds[1]);
+    fn();
+    assert_true(dup2(old, STDERR_FILENO) >= 0);
+    (void)close(old);
+    while ((k = read(fds[0], text + n, sizeof(text) - 1 - n)) > 0)
+        n += (size_t)k;
+    (void)close(fds[0]);
+    text[n] = 0;
+    return text;
+}
+
+static void say(void)
+{
+    static char fuse[] = "HOROVOD_FUSION_TRESHOLD=1", path[] = "PATH=/bin", bad[] = "x",
+                lng[] = "HOROVOD_A_NAME_THAT_IS_LONGER_THAN_ANYTHING_THAT_WE_WOULD_"
+                        "EVER_CALL_A_VARIABLE=1";
+    char *const environment[] = {fuse, path, bad, lng, NULL};
+
+    settings_say(fake_get, &env, environment);
+}
+
+static void rank_0_says_what_has_no_effect(void **state)
+{
+    const char *text;
+
+    (void)state;
+    env.n = 0;
+    fake_set_all(&env, "HOROVOD_AUTOTUNE=1 HOROVOD_NUM_NCCL_STREAMS=4");
+    log_set_time(false);
+    log_set_tag("ringmaster", "rank 0");
+    log_set_level(LOG_WARN);
+    text = stderr_of(say);
+    assert_string_equal(
+        text,
+        "W ringmaster[rank 0]: a variable asks for what this version has not, going on "
+        "without HOROVOD_AUTOTUNE=1 has no effect: nothing is tuned automatically in "
+        "this version\n"
+        "W ringmaster[rank 0]: an unknown variable looks like a typing error; it has "
+        "no effect variable=HOROVOD_FUSION_TRESHOLD "
+        "nearest=HOROVOD_FUSION_THRESHOLD\n");
+    log_set_level(LOG_INFO);
+    text = stderr_of(say);
+    assert_non_null(strstr(text, "I ringmaster[rank 0]: a variable has no effect "
+                                 "HOROVOD_NUM_NCCL_STREAMS=4 has no effect: this "
+                                 "version moves data by CPU only\n"));
+    log_set_time(true);
+    text = stderr_of(say);
+    assert_true(text[0] == '2' && text[4] == '-' && strstr(text, "Z W ringmaster"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(defaults_are_the_table_s),
+        cmocka_unit_test(values_arrive),
+        cmocka_unit_test(another_product_s_name_stands_for_ours),
+        cmocka_unit_test(one_switch_ends_all_stall_checks),
+        cmocka_unit_test(dynamic_is_no_file_name),
+        cmocka_unit_test(either_name_hides_the_time),
+        cmocka_unit_test(garbage_leaves_the_settings_alone),
+        cmocka_unit_test(a_text_too_long_is_refused),
+        cmocka_unit_test(each_local_rank_has_its_core),
+        cmocka_unit_test(rank_0_says_what_has_no_effect),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
