@@ -96,7 +96,10 @@ class Life(unittest.TestCase):
             job = {"HVD_TOKEN_FILE": token.name, "HVD_JOB_ID": "life", "HVD_GENERATION": "0"}
             pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
             env = environment(HOROVOD_START_TIMEOUT="40", **place, **port, **job)
+            # A background shell starts its jobs with SIGINT ignored, and Python leaves it so.
+            here = signal.signal(signal.SIGINT, signal.default_int_handler)
             process = subprocess.Popen([DEBIAN_PYTHON, "-c", code], env=env, text=True, **pipes)
+            signal.signal(signal.SIGINT, here)
             try:
                 with server.accept()[0]:
                     yield process
