@@ -311,6 +311,7 @@ int coordinator_new(uint32_t rank,
     co->rank = rank;
     co->size = size;
     co->settings = *s;
+    stats_init(&co->stats, s->stats_dir, rank, size, s->generation, clock_now_ns());
     co->is_crowded = n_cpus > 0 && local_size > (uint32_t)n_cpus;
     co->stall.warn_ns = s->stall_warn_ns;
     co->stall.fail_ns = s->stall_fail_ns;
@@ -336,6 +337,7 @@ void coordinator_unref(struct coordinator *co)
     if (!co || atomic_fetch_sub_explicit(&co->refs, 1, memory_order_acq_rel) != 1)
         return;
     step_release(co);
+    stats_release(&co->stats);
     negotiate_free(co->negotiate);
     tensor_queue_release(&co->queue);
     strbuf_release(&co->out);

@@ -5,6 +5,7 @@
 #define RUNTIME_API_COORDINATOR_H
 
 #include "runtime/api/settings.h"
+#include "runtime/api/stats.h"
 #include "runtime/api/tensor_queue.h"
 #include "runtime/backend/backend.h"
 #include "runtime/control/control.h"
@@ -27,6 +28,7 @@ struct coordinator {
 
     /* Owned by whoever sits in the seat. */
     struct negotiate *negotiate; /* rank 0 */
+    struct stats stats;          /* written in the seat, read by any thread */
     struct stall stall;
     uint64_t stall_next_ns;
     struct todo *todo_head, *todo_tail;

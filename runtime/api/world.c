@@ -55,6 +55,7 @@ static int read_place(struct world *w, struct meeting *meeting, struct err *err)
         return r;
     (void)snprintf(tag, sizeof(tag), "rank %u", w->contract.place.rank);
     log_set_tag("ringmaster", tag);
+    w->settings.generation = w->contract.generation;
     log_info("found this process' place", "%s", why);
     if (w->contract.place.rank == 0 && !meeting->has_said)
         settings_say(env_get, NULL, environ);

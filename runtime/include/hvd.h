@@ -254,6 +254,40 @@ HVD_API const char *hvd_version(void); /* "0.1.0" */
  * length needed. */
 HVD_API size_t hvd_describe(char *buf, size_t n);
 
+/* --- seeing what happens
+ * --------------------------------------------------------------------- */
+
+#define HVD_STATS_KINDS 16
+/* Counters of this world since its init, of this rank. Versioned: set size_bytes to
+ * sizeof(struct hvd_stats); later fields come at the end. Arrays are by kind of
+ * collective: 0 allreduce, 1 allgather, 2 broadcast, 3 barrier, 4 alltoall,
+ * 5 reducescatter, 6 reduce, 7 gather, 8 join, 9 and 10 process sets made and removed.
+ * A reading is no snapshot: counters may be a few operations apart. */
+struct hvd_stats {
+    size_t size_bytes;
+    int rank, size;
+    uint64_t age_ns;                   /* since init */
+    double allreduce_bus_bytes_per_s;  /* 2(n-1)/n x bytes / time inside the backend */
+    double steps_per_s;                /* of the steps counted below */
+    uint64_t tensors[HVD_STATS_KINDS]; /* that ended with HVD_OK */
+    uint64_t bytes_in[HVD_STATS_KINDS], bytes_out[HVD_STATS_KINDS];
+    uint64_t failed;                      /* tensors that ended otherwise */
+    uint64_t batches, fused;              /* to the backend; tensors that shared one */
+    uint64_t cache_hits, cache_misses;    /* tensors announced by a bit, in full */
+    uint64_t plans, plan_leaves, planned; /* frozen, left; tensors done by plan */
+    uint64_t agreements;                  /* rounds of agreement in a plan */
+    uint64_t control_sent, control_sent_bytes; /* messages about work */
+    uint64_t control_received, control_received_bytes;
+    uint64_t wait_ns;    /* tensors' time from submission to their batch, summed */
+    uint64_t backend_ns; /* inside the backend, waiting for peers there included */
+    uint64_t allreduce_ns, allreduce_bus_bytes;
+    uint64_t steps, step_ns; /* whole rounds of a plan, and the time they took */
+};
+HVD_API int hvd_stats(struct hvd_stats *ret);
+/* The same in Prometheus' text format. At most n bytes with NUL; *ret_n: the length
+ * needed without NUL (may be NULL). */
+HVD_API int hvd_stats_text(char *buf, size_t n, size_t *ret_n);
+
 #ifdef __cplusplus
 }
 #endif

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The exported C API, part four: seeing what happens. Stateless. */
+#include "runtime/api/api.h"
+
+#include <string.h>
+
+int hvd_stats(struct hvd_stats *ret)
+{
+    struct err *err = api_fresh_error();
+    struct world *w;
+    int r = runtime_get(&w, err);
+
+    if (r < 0)
+        return r;
+    if (!ret)
+        r = err_set(err, HVD_INVALID_ARGUMENT, "ret: is NULL");
+    else if (ret->size_bytes < offsetof(struct hvd_stats, tensors))
+        r = err_set(err, HVD_INVALID_ARGUMENT,
+                    "size_bytes: %zu is not sizeof(struct hvd_stats)", ret->size_bytes);
+    else
+        stats_read(&w->co->stats, clock_now_ns(), ret);
+    runtime_put(w);
+    return r;
+}
+
+int hvd_stats_text(char *buf, size_t n, size_t *ret_n)
+{
+    CLEANUP(strbuf_release) struct strbuf text = {0};
+    struct err *err = api_fresh_error();
+    const struct stats_page *page;
+    struct world *w;
+    int r = runtime_get(&w, err);
+
+    if (r < 0)
+        return r;
+    strbuf_init(&text, 1 << 20);
+    page = w->co->stats.page;
+    stats_page_text(&page, 1, &text);
+    runtime_put(w);
+    if (strbuf_status(&text) < 0)
+        return err_set(err, HVD_NO_MEMORY, "out of memory for the statistics");
+    if (buf && n > 0) {
+        size_t k = text.n < n ? text.n : n - 1;
+
+        memcpy(buf, strbuf_str(&text), k);
+        buf[k] = 0;
+    }
+    if (ret_n)
+        *ret_n = text.n;
+    return HVD_OK;
+}

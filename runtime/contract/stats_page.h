@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The counters of one rank: one table from which the counters themselves, the
+ * Prometheus text and the documents are made.
+ *
+ * A rank keeps them in a page of memory. Where its launcher names a folder
+ * (HVD_STATS_DIR), the page is the file rank.N there, mapped: the launcher reads it
+ * whenever it is asked, without the rank's help, even of a rank that hangs or has died.
+ * Both ends map the file and access whole 64-bit words, so no lock is needed; two
+ * counters read together may be a few operations apart. Pure but for the atomic words.
+ */
+#ifndef RUNTIME_CONTRACT_STATS_PAGE_H
+#define RUNTIME_CONTRACT_STATS_PAGE_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "runtime/base/err.h"
+#include "runtime/base/strbuf.h"
+
+#define STATS_MAGIC   0x3174617473647668ull /* "hvdstat1", little endian */
+#define STATS_VERSION 1u
+#define STATS_KINDS   16 /* words of a counter by kind; enum collective is the index */
+
+/* clang-format off */
+
+/* Y(name, metric, help): one word for each kind of collective. */
+#define STATS_BY_KIND(Y)                                                                      \
+    Y(TENSORS,   "hvd_tensors_total", "tensors that ended well, by collective")               \
+    Y(BYTES_IN,  "hvd_input_bytes_total", "bytes of their inputs on this rank")               \
+    Y(BYTES_OUT, "hvd_output_bytes_total", "bytes of their outputs on this rank")
+
+/* X(name, unit, metric, help): one word; unit NS is shown in seconds. */
+#define STATS_SINGLE(X)                                                                       \
+    X(FAILED, ONE, "hvd_failed_tensors_total", "tensors that ended with an error")            \
+    X(BATCHES, ONE, "hvd_batches_total", "batches given to the backend")                      \
+    X(FUSED, ONE, "hvd_fused_tensors_total", "tensors that shared a batch with others")       \
+    X(HITS, ONE, "hvd_cache_hits_total", "tensors announced by one bit")                      \
+    X(MISSES, ONE, "hvd_cache_misses_total", "tensors announced in full")                     \
+    X(PLANS, ONE, "hvd_plans_total", "steps frozen into a plan")                              \
+    X(LEAVES, ONE, "hvd_plan_leaves_total", "plans left for a step that differed")            \
+    X(PLANNED, ONE, "hvd_planned_tensors_total", "tensors carried out by plan, without a message") \
+    X(AGREEMENTS, ONE, "hvd_agreements_total", "rounds of agreement within a plan")           \
+    X(SENT, ONE, "hvd_control_messages_sent_total", "messages about work sent")               \
+    X(SENT_BYTES, ONE, "hvd_control_sent_bytes_total", "their bytes")                         \
+    X(RECEIVED, ONE, "hvd_control_messages_received_total", "messages about work received")   \
+    X(RECEIVED_BYTES, ONE, "hvd_control_received_bytes_total", "their bytes")                 \
+    X(WAIT_NS, NS, "hvd_wait_seconds_total", "tensors' time from submission to the start of their batch, summed") \
+    X(BACKEND_NS, NS, "hvd_backend_seconds_total", "time inside the backend, waiting for peers there included") \
+    X(ALLREDUCE_NS, NS, "hvd_allreduce_seconds_total", "the part of it for allreduce")        \
+    X(BUS_BYTES, ONE, "hvd_allreduce_bus_bytes_total", "2(n-1)/n times the bytes of allreduces: divided by their seconds the bus bandwidth") \
+    X(STEPS, ONE, "hvd_steps_total", "steps seen: rounds of a plan that had all its tensors") \
+    X(STEP_NS, NS, "hvd_step_seconds_total", "time between the ends of consecutive steps")
+
+/* clang-format on */
+
+enum stats_id { /* index of a word */
+#define AT_KIND(name, metric, help)                                                    \
+    STATS_##name, STATS_LAST_##name = STATS_##name + STATS_KINDS - 1,
+                STATS_BY_KIND(AT_KIND)
+#undef AT_KIND
+#define AT(name, unit, metric, help) STATS_##name,
+                    STATS_SINGLE(AT)
+#undef AT
+                        STATS_N_WORDS
+};
+
+struct stats_page { /* layout of the file; native byte order */
+    uint64_t magic;
+    uint32_t version, n_words;
+    uint32_t rank, size, generation, pid;
+    _Atomic uint64_t words[STATS_N_WORDS];
+};
+
+/* Any thread. */
+static inline uint64_t stats_word(const struct stats_page *p, size_t i)
+{
+    return atomic_load_explicit(&p->words[i], memory_order_relaxed);
+}
+
+/* n bytes that another process maintains: is it a page of ours? -EBADMSG with the
+ * reason. A page of a later version may be longer; its new words are not seen. */
+int stats_page_check(const void *p, size_t n, struct err *err);
+
+/* Prometheus text format, each metric with all pages' lines together; kinds that a rank
+ * has not used have no line. */
+void stats_page_text(const struct stats_page *const *pages,
+                     size_t n,
+                     struct strbuf *out);
+
+/* The table of metrics in Markdown, for a README. */
+void stats_page_markdown(struct strbuf *out);
+
+const char *stats_kind_name(size_t kind); /* "allreduce"; NULL past the last one */
+
+#endif
