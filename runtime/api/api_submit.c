@@ -211,7 +211,8 @@ static int take_reduction(struct call *c, int op, double prescale, double postsc
     req->op = (enum reduce_op)op;
     req->prescale = prescale;
     req->postscale = postscale;
-    if (!reduction_supported(req->op, req->dtype))
+    if (!reduction_supported(req->op, req->dtype)
+        || (req->op == OP_ADASUM && req->coll == COLL_REDUCESCATTER))
         return err_set(c->err, HVD_INVALID_ARGUMENT,
                        "tensor \"%.200s\": %s of %s with %s is not supported",
                        c->t.name, collective_name(req->coll), dtype_name(req->dtype),

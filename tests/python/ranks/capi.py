@@ -1,0 +1,257 @@
+# SPDX-License-Identifier: Apache-2.0
+"""libhvd.so as its C API, by ctypes: numpy arrays in, numpy arrays out.
+
+For tests of the runtime below any framework. `submit` starts an operation and returns an Op, whose
+wait() gives the result or raises Failed with the status and the sentence.
+"""
+
+from __future__ import annotations
+
+import ctypes as c
+import itertools
+import os
+import sys
+
+import numpy as np
+
+OK, IN_PROGRESS, NOT_INITIALIZED, INVALID_ARGUMENT, PRECONDITION, ABORTED, TIMEOUT, NO_MEMORY = (
+    0,
+    1,
+    *range(-1, -7, -1),
+)
+AVERAGE, SUM, ADASUM, MIN, MAX, PRODUCT = range(6)
+OP_NAMES = ["AVERAGE", "SUM", "ADASUM", "MIN", "MAX", "PRODUCT"]
+DTYPES = [
+    "uint8",
+    "int8",
+    "uint16",
+    "int16",
+    "int32",
+    "int64",
+    "float16",
+    "float32",
+    "float64",
+    "bool",
+    "bfloat16",
+]
+WAIT_MS = 30000
+
+ALLOC = c.CFUNCTYPE(c.c_void_p, c.c_void_p, c.c_int, c.POINTER(c.c_int64), c.c_size_t)
+DONE = c.CFUNCTYPE(None, c.c_void_p, c.c_int, c.c_char_p)
+
+
+class Tensor(c.Structure):
+    _fields_ = [
+        ("size_bytes", c.c_size_t),
+        ("name", c.c_char_p),
+        ("data", c.c_void_p),
+        ("output", c.c_void_p),
+        ("dtype", c.c_int),
+        ("ndim", c.c_int),
+        ("shape", c.POINTER(c.c_int64)),
+        ("device", c.c_int),
+        ("ready_event", c.c_void_p),
+        ("done", DONE),
+        ("done_arg", c.c_void_p),
+        ("group", c.c_char_p),
+        ("group_size", c.c_int),
+    ]
+
+
+class Config(c.Structure):
+    _fields_ = [
+        ("size_bytes", c.c_size_t),
+        ("start_timeout_ms", c.c_uint64),
+        ("n_sets", c.c_int),
+        ("set_sizes", c.POINTER(c.c_int)),
+        ("set_ranks", c.POINTER(c.c_int)),
+    ]
+
+
+def _load():
+    for directory in sys.path:
+        path = os.path.join(directory, "_hvd", "libhvd.so")
+        if os.path.exists(path):
+            return c.CDLL(path)
+    raise ImportError("libhvd.so is on no path")
+
+
+lib = _load()
+lib.hvd_last_error.restype = c.c_char_p
+_scales = [c.c_int, c.c_double, c.c_double]
+_alloc = [ALLOC, c.c_void_p]
+_FUNCTIONS = {
+    "allreduce": _scales,
+    "reduce": [*_scales, c.c_int],
+    "reducescatter": [*_scales, *_alloc],
+    "allgather": _alloc,
+    "gather": [c.c_int, *_alloc],
+    "alltoall": [c.POINTER(c.c_int64), c.c_int, *_alloc],
+    "broadcast": [c.c_int],
+    "barrier": [],
+}
+for _kind, _args in _FUNCTIONS.items():
+    getattr(lib, f"hvd_{_kind}_async").argtypes = [
+        c.POINTER(Tensor),
+        *_args,
+        c.c_int,
+        c.POINTER(c.c_int64),
+    ]
+lib.hvd_join_async.argtypes = [c.POINTER(Tensor), c.POINTER(c.c_int64)]
+lib.hvd_poll.argtypes = lib.hvd_release.argtypes = lib.hvd_joined_last.argtypes = [c.c_int64]
+lib.hvd_wait.argtypes = [c.c_int64, c.c_int64]
+lib.hvd_result.argtypes = [c.c_int64, c.POINTER(c.c_void_p), c.POINTER(c.c_int), c.POINTER(c.c_int64)]
+lib.hvd_received_splits.argtypes = [c.c_int64, c.POINTER(c.c_int64), c.c_int]
+
+
+class Failed(Exception):
+    def __init__(self, status, text):
+        super().__init__(text)
+        self.status = status
+
+
+def must(status):
+    """status, or Failed with the calling thread's sentence when it is negative."""
+    if status < 0:
+        raise Failed(status, lib.hvd_last_error().decode())
+    return status
+
+
+def np_type(dtype):
+    """How numpy holds it: bfloat16 as its bits."""
+    return np.dtype({"bfloat16": "uint16", "bool": "bool"}.get(dtype, dtype))
+
+
+def init(sets=(), **options):
+    config = Config(size_bytes=c.sizeof(Config), n_sets=len(sets), **options)
+    flat = [rank for s in sets for rank in s]
+    config.set_sizes = (c.c_int * len(sets))(*map(len, sets))
+    config.set_ranks = (c.c_int * len(flat))(*flat)
+    must(lib.hvd_init(c.byref(config)))
+
+
+def shutdown():
+    must(lib.hvd_shutdown())
+
+
+def rank():
+    return must(lib.hvd_rank())
+
+
+def size():
+    return must(lib.hvd_size())
+
+
+_counter = itertools.count()
+
+
+class Op:
+    """One operation on its way. Keeps everything that the runtime points at."""
+
+    def __init__(
+        self,
+        kind,
+        array=None,
+        dtype=None,
+        *,
+        name=None,
+        op=SUM,
+        prescale=1.0,
+        postscale=1.0,
+        root=0,
+        splits=None,
+        process_set=0,
+        output=None,
+        alloc=None,
+        group=None,
+        group_size=0,
+    ):
+        self.kind, self.array, self.output = kind, array, output
+        self.name = name or f"{kind}.{next(_counter)}"
+        t = Tensor(size_bytes=c.sizeof(Tensor), name=self.name.encode(), device=-1)
+        if array is not None:
+            assert array.flags.c_contiguous
+            self.dtype = dtype or array.dtype.name
+            self.shape = (c.c_int64 * array.ndim)(*array.shape)
+            t.dtype, t.ndim, t.shape = DTYPES.index(self.dtype), array.ndim, self.shape
+            t.data = array.ctypes.data
+        if kind in ("allreduce", "broadcast", "reduce") and output is None:
+            self.output = np.full_like(array, 77)
+        if self.output is not None:
+            t.output = self.output.ctypes.data
+        if group is not None:
+            t.group, t.group_size = group.encode(), group_size
+        self.tensor = t
+        self.alloc = alloc or ALLOC()
+        h = c.c_int64()
+        args = [c.byref(t)]
+        if kind in ("allreduce", "reduce", "reducescatter"):
+            args += [op, prescale, postscale]
+        if kind in ("reduce", "broadcast", "gather"):
+            args += [root]
+        if kind == "alltoall":
+            self.splits = None if splits is None else (c.c_int64 * len(splits))(*splits)
+            args += [self.splits, 0 if splits is None else len(splits)]
+        if kind in ("reducescatter", "allgather", "gather", "alltoall"):
+            args += [self.alloc, None]
+        if kind != "join":
+            args += [process_set]
+        must(getattr(lib, f"hvd_{kind}_async")(*args, c.byref(h)))
+        self.handle = h.value
+
+    def poll(self):
+        return must(lib.hvd_poll(self.handle))
+
+    def wait(self, timeout_ms=WAIT_MS):
+        """Waits and returns the result; the handle is released at the end."""
+        status = lib.hvd_wait(self.handle, timeout_ms)
+        text = lib.hvd_last_error().decode()
+        if status == TIMEOUT:
+            raise Failed(status, text)
+        try:
+            if status < 0:
+                raise Failed(status, text)
+            return self._result()
+        finally:
+            must(lib.hvd_release(self.handle))
+
+    def _result(self):
+        if self.kind == "alltoall":
+            splits = (c.c_int64 * 64)()
+            n = must(lib.hvd_received_splits(self.handle, splits, 64))
+            self.received = list(splits[:n])
+        if self.kind == "join":
+            return must(lib.hvd_joined_last(self.handle))
+        if self.kind in ("reducescatter", "allgather", "gather", "alltoall"):
+            data, ndim, shape = c.c_void_p(), c.c_int(), (c.c_int64 * 8)()
+            must(lib.hvd_result(self.handle, c.byref(data), c.byref(ndim), shape))
+            out = np.empty(tuple(shape[: ndim.value]), np_type(self.dtype))
+            if out.nbytes:
+                c.memmove(out.ctypes.data, data, out.nbytes)
+            return out
+        return self.output
+
+
+def run(kind, *args, **options):
+    """An operation to its end."""
+    return Op(kind, *args, **options).wait()
+
+
+def set_add(ranks):
+    id_ = c.c_int()
+    must(lib.hvd_process_set_add((c.c_int * len(ranks))(*ranks), len(ranks), c.byref(id_)))
+    return id_.value
+
+
+def set_remove(id_):
+    must(lib.hvd_process_set_remove(id_))
+
+
+def set_ids():
+    ids = (c.c_int * 64)()
+    return list(ids[: must(lib.hvd_process_set_ids(ids, 64))])
+
+
+def set_ranks(id_):
+    ranks = (c.c_int * 64)()
+    return list(ranks[: must(lib.hvd_process_set_ranks(id_, ranks, 64))])

@@ -1,0 +1,525 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every collective of the C API against numpy: dtypes, operations, sizes, shapes, scales."""
+
+import itertools
+
+import capi
+import numpy as np
+from capi import ADASUM, AVERAGE, DTYPES, MAX, MIN, OP_NAMES, PRODUCT, SUM, Op
+from checks import check, main
+from exact import EPS, SHORT, adasum_pair, can_reduce, reduced, same, share, values, wide
+
+capi.init()
+R, N = capi.rank(), capi.size()
+LARGE = 2**20 + 3
+SIZES = [(), (0,), (1,), (7,), (4099,)]
+OPS = [SUM, AVERAGE, MIN, MAX, PRODUCT]
+EVERYONE = range(N)
+
+
+def reductions():
+    """(dtype, op, shape) for all of them, the large size for some."""
+    for dtype, op in itertools.product(DTYPES, OPS):
+        if can_reduce(dtype, op):
+            for shape in SIZES:
+                yield dtype, op, shape
+    for dtype in DTYPES:
+        yield dtype, MAX if dtype == "bool" else SUM, (LARGE,)
+    for op in (AVERAGE, MIN, PRODUCT):
+        yield "float32", op, (LARGE,)
+
+
+def in_flight(cases, start, finish, window=24):
+    """start(case) -> Op for several at a time, finish(case, op) in the same order."""
+    cases = list(cases)
+    for at in range(0, len(cases), window):
+        some = cases[at : at + window]
+        for case, op in [(case, start(case)) for case in some]:
+            finish(case, op)
+
+
+def inputs(dtype, op, shape, salt=0):
+    return [values(shape, dtype, r, op, salt) for r in EVERYONE]
+
+
+def title(kind, dtype, op, shape):
+    return f"{kind} of {dtype} {list(shape)} by {OP_NAMES[op]}"
+
+
+@check
+def allreduce_equals_numpy():
+    def start(case):
+        dtype, op, shape = case
+        return Op("allreduce", values(shape, dtype, R, op), dtype, op=op)
+
+    def finish(case, o):
+        dtype, op, shape = case
+        out, bound = reduced(inputs(dtype, op, shape), dtype, op)
+        same(o.wait(), out, bound, dtype, title("allreduce", *case))
+        assert np.array_equal(o.array, values(shape, dtype, R, op)), "the input has changed"
+
+    in_flight(reductions(), start, finish)
+
+
+@check
+def allreduce_in_place_equals_numpy():
+    def start(case):
+        dtype, op, shape = case
+        x = values(shape, dtype, R, op, 1)
+        return Op("allreduce", x, dtype, op=op, output=x)
+
+    def finish(case, o):
+        dtype, op, shape = case
+        out, bound = reduced(inputs(dtype, op, shape, 1), dtype, op)
+        same(o.wait(), out, bound, dtype, title("allreduce in place", *case))
+
+    in_flight((c for c in reductions() if c[2] in ((7,), (4099,), (LARGE,))), start, finish)
+
+
+@check
+def scales_apply_before_and_after():
+    cases = [
+        (dtype, op, (4099,), scales)
+        for dtype in EPS
+        for op in OPS
+        for scales in [(0.5, 1.0), (1.0, 3.0), (1.7, 0.3), (-2.0, 1.5), (0.0, 1.0)]
+    ]
+
+    def start(case):
+        dtype, op, shape, (pre, post) = case
+        return Op("allreduce", values(shape, dtype, R, op), dtype, op=op, prescale=pre, postscale=post)
+
+    def finish(case, o):
+        dtype, op, shape, (pre, post) = case
+        out, bound = reduced(inputs(dtype, op, shape), dtype, op, pre, post)
+        same(o.wait(), out, bound, dtype, f"{title('allreduce', dtype, op, shape)} scaled by {pre}, {post}")
+
+    in_flight(cases, start, finish)
+
+
+@check
+def scales_of_integers_truncate_toward_zero():
+    x = np.array([-7, -1, 0, 1, 7, 100], np.int32)
+    got = capi.run("allreduce", x, postscale=0.5)
+    same(got, np.trunc(x * N * 0.5).astype(np.int32), 0, "int32", "postscale of integers")
+    big = np.array([2**31 - 1, -(2**31)], np.int32)
+    got = capi.run("allreduce", big, op=MAX, postscale=2.0)
+    same(got, big, 0, "int32", "postscale beyond the type saturates")
+
+
+@check
+def average_of_integers_divides_toward_zero():
+    x = np.array([-7, -1, 0, 1, 5], np.int64) + (R == 0)
+    total = np.array([-7, -1, 0, 1, 5], np.int64) * N + 1
+    got = capi.run("allreduce", x, op=AVERAGE)
+    same(got, np.trunc(total / N).astype(np.int64), 0, "int64", "average")
+
+
+@check
+def sixteen_bit_sums_are_rounded_once():
+    """1 + 2^-11 + 2^-11 is lost step by step in float16, not in float32."""
+    if N < 3:
+        return
+    for dtype, step in (("float16", 2.0**-11), ("bfloat16", 2.0**-8)):
+        value = np.full(9, 1.0 if R == 0 else step if R < 3 else 0.0)
+        x = capi_bits(value, dtype)
+        got = wide(capi.run("allreduce", x, dtype), dtype)
+        assert (got == 1.0 + 2 * step).all(), f"{dtype}: {got}"
+
+
+def capi_bits(x, dtype):
+    from exact import bf16_of
+
+    return bf16_of(x) if dtype == "bfloat16" else x.astype(dtype)
+
+
+@check
+def minimum_and_maximum_keep_nan():
+    for dtype in ("float16", "float32", "float64"):
+        for op in (MIN, MAX):
+            x = np.full(5, float(R), dtype)
+            x[R % 5] = np.nan
+            got = capi.run("allreduce", x, op=op)
+            expected = [i in {r % 5 for r in EVERYONE} for i in range(5)]
+            assert np.isnan(got).tolist() == expected, f"{dtype} {OP_NAMES[op]}: {got}"
+
+
+@check
+def bools_that_are_no_0_or_1_are_true():
+    raw = np.array([0, 1, 2, 255, 0, 128], np.uint8) if R == 0 else np.zeros(6, np.uint8)
+    got = capi.run("allreduce", raw.view(bool), op=SUM).view(np.uint8)
+    assert got.tolist() == [0, 1, 1, 1, 0, 1], got
+
+
+@check
+def results_do_not_depend_on_the_company():
+    """Bit for bit the same alone, fused with others, and at another place of the batch."""
+    for dtype in EPS:
+        x = values((4099,), dtype, R, SUM, 5)
+        alone = capi.run("allreduce", x, dtype).tobytes()
+        for _ in range(2):
+            others = [values((n,), dtype, R, SUM, n) for n in (1, 33, 5000)]
+            ops = [Op("allreduce", a, dtype) for a in [others[0], x, others[1], x.copy(), others[2]]]
+            results = [o.wait().tobytes() for o in ops]
+            assert results[1] == results[3] == alone, dtype
+            ops = [Op("allreduce", a, dtype) for a in reversed([x, *others])]
+            assert [o.wait().tobytes() for o in ops][-1] == alone, dtype
+
+
+@check
+def reduce_writes_the_root_only():
+    cases = [(*case, root) for root in sorted({0, N - 1}) for case in reductions() if case[2] != (LARGE,)]
+    cases += [("float32", SUM, (LARGE,), N // 2)]
+
+    def start(case):
+        dtype, op, shape, root = case
+        return Op("reduce", values(shape, dtype, R, op), dtype, op=op, root=root)
+
+    def finish(case, o):
+        dtype, op, shape, root = case
+        got = o.wait()
+        if root == R:
+            out, bound = reduced(inputs(dtype, op, shape), dtype, op)
+            same(got, out, bound, dtype, f"{title('reduce', dtype, op, shape)} to {root}")
+        else:
+            assert np.array_equal(got, np.full_like(o.array, 77)), "output of a rank that is not the root"
+        assert np.array_equal(o.array, values(shape, dtype, R, op)), "the input has changed"
+
+    in_flight(cases, start, finish)
+
+
+@check
+def reduce_needs_no_output_off_the_root():
+    x = values((100,), "float32", R)
+    o = Op("reduce", x, root=0, output=np.empty_like(x) if R == 0 else np.empty(0))
+    o.wait()
+    if R == 0:
+        out, bound = reduced(inputs("float32", SUM, (100,)), "float32", SUM)
+        same(o.output, out, bound, "float32", "reduce")
+
+
+@check
+def broadcast_equals_the_root():
+    cases = [(d, s, r) for d in DTYPES for s in SIZES for r in sorted({0, N - 1})]
+    cases += [
+        ("uint8", (LARGE,), N // 2),
+        ("float64", (LARGE,), 0),
+        ("int16", (3, 0, 5), 0),
+        ("int8", (2, 3, 5), 0),
+    ]
+
+    def start(case):
+        dtype, shape, root = case
+        return Op("broadcast", values(shape, dtype, R), dtype, root=root)
+
+    def finish(case, o):
+        dtype, shape, root = case
+        assert np.array_equal(o.wait(), values(shape, dtype, root)), f"{dtype} {shape} from {root}"
+
+    in_flight(cases, start, finish)
+    for root in EVERYONE:
+        x = values((999,), "int64", R)
+        capi.run("broadcast", x, root=root, output=x)
+        assert np.array_equal(x, values((999,), "int64", root)), f"in place from {root}"
+
+
+ROWS = {
+    "equal": lambda r, n: n,
+    "uneven": lambda r, n: n + r,
+    "one has all": lambda r, n: n if r == N - 1 else 0,
+    "none": lambda r, n: 0,
+}
+
+
+def row_cases():
+    for dtype in DTYPES:
+        yield dtype, "uneven", 7, ()
+        yield dtype, "one has all", 5, (3,)
+    for rows, n, tail in itertools.product(ROWS, (1, 4099), ((), (2, 3), (0,), (1, 1, 1, 1, 1, 1, 2))):
+        yield "int32", rows, n, tail
+    yield "float32", "uneven", LARGE, ()
+
+
+def rows_of(case, r):
+    dtype, rows, n, tail = case
+    return values((ROWS[rows](r, n), *tail), dtype, r)
+
+
+@check
+def allgather_concatenates_in_rank_order():
+    def finish(case, o):
+        expected = np.concatenate([rows_of(case, r) for r in EVERYONE])
+        got = o.wait()
+        assert got.shape == expected.shape, f"{case}: shape {got.shape}"
+        assert np.array_equal(got, expected), case
+
+    in_flight(row_cases(), lambda case: Op("allgather", rows_of(case, R), case[0]), finish)
+
+
+@check
+def gather_concatenates_on_the_root_only():
+    for root in sorted({0, N - 1}):
+
+        def finish(case, o, root=root):
+            expected = np.concatenate([rows_of(case, r) for r in EVERYONE])
+            if root != R:
+                expected = expected[:0]
+            got = o.wait()
+            assert got.shape == expected.shape, f"{case}: shape {got.shape}"
+            assert np.array_equal(got, expected), case
+
+        in_flight(
+            row_cases(), lambda case, root=root: Op("gather", rows_of(case, R), case[0], root=root), finish
+        )
+
+
+def give(memory, seen):
+    """An alloc that gives parts of memory and notes what was asked for."""
+
+    def alloc(_, ndim, shape, size_bytes):
+        seen.append((list(shape[:ndim]), size_bytes))
+        return memory.ctypes.data if memory is not None else None
+
+    return capi.ALLOC(alloc)
+
+
+@check
+def results_come_in_the_callers_memory():
+    x = values((R + 1, 3), "float32", R)
+    total = N * (N + 1) // 2
+    for kind in ("allgather", "gather", "alltoall", "reducescatter"):
+        memory, seen = np.zeros((max(total, 4), 3), np.float32), []
+        data, options = x, {}
+        rows = total
+        if kind == "gather":
+            options["root"] = 0
+        if kind == "alltoall":
+            options["splits"] = [R + 1] + [0] * (N - 1)  # all to rank 0
+            rows = total if R == 0 else 0
+        if kind == "reducescatter":
+            data = values((4, 3), "float32", R)
+            start, end = share(4, N, R)
+            rows = end - start
+        capi.run(kind, data, alloc=give(memory, seen), **options)
+        if kind == "gather" and R != 0:
+            assert seen == [], seen
+            continue
+        assert seen == [([rows, 3], rows * 12)], f"{kind}: {seen}"
+        if kind == "reducescatter":
+            out, bound = reduced(inputs("float32", SUM, (4, 3)), "float32", SUM)
+            same(memory[:rows], out[start:end], bound[start:end], "float32", kind)
+        else:
+            expected = np.concatenate([values((r + 1, 3), "float32", r) for r in EVERYONE])[:rows]
+            assert np.array_equal(memory[:rows], expected), kind
+
+
+@check
+def a_rank_without_memory_fails_alone():
+    def refuse(kind, data, **options):
+        alloc = give(None, []) if R == 0 else None
+        try:
+            got = capi.run(kind, data, alloc=alloc, **options)
+        except capi.Failed as e:
+            assert R == 0 and e.status == capi.NO_MEMORY and "no memory" in str(e), str(e)
+            return None
+        assert R != 0
+        return got
+
+    got = refuse("allgather", np.full(2, R, np.int32))
+    if R != 0:
+        assert got.tolist() == [r for r in EVERYONE for _ in range(2)]
+    got = refuse("reducescatter", np.arange(2 * N, dtype=np.int32))
+    if R != 0:
+        assert got.tolist() == [2 * R * N, (2 * R + 1) * N]
+    got = refuse("alltoall", np.full(N, R, np.int32))
+    if R != 0:
+        assert got.tolist() == list(EVERYONE)
+    assert capi.run("allreduce", np.ones(3, np.float32)).tolist() == [N] * 3
+
+
+SPLITS = {  # rows from rank a to rank b
+    "even": lambda a, b: 3,
+    "uneven": lambda a, b: (a + 2 * b) % 5,
+    "all to one": lambda a, b: 4 if b == N - 1 else 0,
+    "one to all": lambda a, b: b + 1 if a == 0 else 0,
+    "nothing": lambda a, b: 0,
+    "only to myself": lambda a, b: 9 if a == b else 0,
+    "many": lambda a, b: 1000 * a + 10 * b + 1,
+}
+
+
+@check
+def alltoall_sends_rows_to_each():
+    cases = [(d, s, ()) for d in DTYPES for s in ("even", "uneven")]
+    cases += [(d, s, t) for d in ("int32", "uint8") for s in SPLITS for t in ((), (5,), (2, 0), (3, 1, 2))]
+
+    def sent(case, a):
+        dtype, name, tail = case
+        splits = [SPLITS[name](a, b) for b in EVERYONE]
+        return values((sum(splits), *tail), dtype, a), splits
+
+    def start(case):
+        x, splits = sent(case, R)
+        return Op("alltoall", x, case[0], splits=None if case[1] in ("even", "nothing") else splits)
+
+    def finish(case, o):
+        parts = []
+        for a in EVERYONE:
+            x, splits = sent(case, a)
+            begin = sum(splits[:R])
+            parts.append(x[begin : begin + splits[R]])
+        got = o.wait()
+        expected = np.concatenate(parts)
+        assert o.received == [len(p) for p in parts], f"{case}: received {o.received}"
+        assert got.shape == expected.shape, f"{case}: shape {got.shape}"
+        assert np.array_equal(got, expected), case
+
+    in_flight(cases, start, finish)
+
+
+@check
+def alltoall_of_large_rows():
+    rows = [(SPLITS["uneven"](R, b)) * 70001 for b in EVERYONE]
+    got = capi.run("alltoall", values((sum(rows),), "float32", R), splits=rows)
+    parts = []
+    for a in EVERYONE:
+        theirs = [(SPLITS["uneven"](a, b)) * 70001 for b in EVERYONE]
+        x = values((sum(theirs),), "float32", a)
+        parts.append(x[sum(theirs[:R]) : sum(theirs[: R + 1])])
+    assert np.array_equal(got, np.concatenate(parts))
+
+
+@check
+def reducescatter_gives_each_its_rows():
+    cases = [
+        (d, op, (rows,)) for d in DTYPES for op in OPS if can_reduce(d, op) for rows in (2 * N + 1, 4099)
+    ]
+    cases += [
+        ("float32", op, (rows, *tail))
+        for op in OPS
+        for rows in (0, 1, N - 1, N, N + 1, 3 * N)
+        for tail in ((), (5,), (2, 0))
+    ]
+    cases += [("float32", SUM, (LARGE,)), ("bfloat16", SUM, (1025, 1027))]
+
+    def start(case):
+        dtype, op, shape = case
+        return Op("reducescatter", values(shape, dtype, R, op), dtype, op=op)
+
+    def finish(case, o):
+        dtype, op, shape = case
+        out, bound = reduced(inputs(dtype, op, shape), dtype, op)
+        begin, end = share(shape[0], N, R)
+        bound = bound[begin:end] if np.ndim(bound) else bound
+        same(o.wait(), out[begin:end], bound, dtype, title("reducescatter", dtype, op, shape))
+        assert np.array_equal(o.array, values(shape, dtype, R, op)), "the input has changed"
+
+    in_flight(cases, start, finish)
+    got = capi.run("reducescatter", np.arange(2 * N, dtype=np.float32), prescale=0.5, postscale=4.0)
+    assert got.tolist() == [2.0 * N * (2 * R), 2.0 * N * (2 * R + 1)], got
+
+
+def adasum(vectors):
+    """Those beyond the greatest power of two with the first ones, then neighbours, pair by pair."""
+    n = 1 << (len(vectors).bit_length() - 1)
+    rest = vectors[n:]
+    vectors = [adasum_pair(v, rest[i]) if i < len(rest) else v for i, v in enumerate(vectors[:n])]
+    while len(vectors) > 1:
+        vectors = [adasum_pair(a, b) for a, b in zip(vectors[::2], vectors[1::2])]
+    return vectors[0]
+
+
+@check
+def adasum_follows_its_rule():
+    cases = [
+        (d, s, k)
+        for d in EPS
+        for s in [(1,), (7,), (4099,), (0,)]
+        for k in ("any", "zeros", "equal", "opposite")
+    ]
+
+    def vector(case, r):
+        dtype, shape, kind = case
+        if kind == "zeros" and r % 2:
+            return np.zeros(shape, capi.np_type(dtype))
+        x = values(shape, dtype, r if kind in ("any", "zeros") else 0, SUM, 3)
+        return capi_bits(-wide(x, dtype), dtype) if kind == "opposite" and r % 2 else x
+
+    def finish(case, o):
+        dtype, shape, kind = case
+        vectors = [wide(vector(case, r), dtype) for r in EVERYONE]
+        expected = adasum(vectors)
+        most = sum(np.abs(v) for v in vectors)
+        bound = (2e-13 if dtype == "float64" else 2e-5) * most + 1e-30
+        if dtype in SHORT:
+            bound = bound + 2 * N * EPS[dtype] * most
+        same(o.wait(), expected, bound, dtype, f"adasum of {dtype} {shape}, {kind}")
+
+    in_flight(cases, lambda case: Op("allreduce", vector(case, R), case[0], op=ADASUM), finish)
+
+
+@check
+def ranks_may_submit_in_any_order():
+    n = 60
+    arrays = {i: values((i * 37 % 500,), "float32", R, SUM, i) for i in range(n)}
+    for round_ in range(5):
+        order = [(i * (7 if R % 2 else 13) + R * 11 + round_) % n for i in range(n)]
+        ops = {i: Op("allreduce", arrays[i], name=f"order.{round_}.{i}") for i in order}
+        for i in range(n):
+            out, bound = reduced(inputs("float32", SUM, arrays[i].shape, i), "float32", SUM)
+            same(ops[i].wait(), out, bound, "float32", f"round {round_} tensor {i}")
+
+
+@check
+def all_kinds_may_be_under_way_at_once():
+    for _ in range(5):
+        x = values((6 * N, 3), "int32", R)
+        ops = {
+            kind: Op(kind, x, root=N - 1)
+            for kind in (
+                "allreduce",
+                "reduce",
+                "broadcast",
+                "gather",
+                "allgather",
+                "alltoall",
+                "reducescatter",
+            )
+        }
+        ops["barrier"] = Op("barrier")
+        got = {kind: o.wait() for kind, o in reversed(ops.items())}
+        every = [values((6 * N, 3), "int32", r) for r in EVERYONE]
+        total = reduced(every, "int32", SUM)[0]
+        assert np.array_equal(got["allreduce"], total)
+        assert np.array_equal(got["reducescatter"], total[6 * R : 6 * R + 6])
+        assert np.array_equal(got["broadcast"], every[-1])
+        assert np.array_equal(got["allgather"], np.concatenate(every))
+        assert np.array_equal(got["alltoall"], np.concatenate([e[6 * R : 6 * R + 6] for e in every]))
+        if R == N - 1:
+            assert np.array_equal(got["reduce"], total)
+            assert np.array_equal(got["gather"], np.concatenate(every))
+
+
+@check
+def a_steady_step_stays_right():
+    """The same tensors again and again, then a change of shape, order and members."""
+    shapes = [(1000,), (3, 7), (64, 64), ()]
+    for step in range(60):
+        some = shapes if step % 20 != 13 else [(1001,), *shapes[1:]]
+        some = list(enumerate(some))
+        if step % 20 == 17:
+            some.reverse()
+        if step % 20 == 18:
+            some = some[1:]
+        ops = [
+            (s, i, Op("allreduce", values(s, "float32", R, SUM, step), name=f"steady.{i}")) for i, s in some
+        ]
+        gathered = Op("allgather", np.full(1 + (step // 7 + R) % 2, R, np.int16), name="steady.gather")
+        for shape, i, o in ops:
+            out, bound = reduced(inputs("float32", SUM, shape, step), "float32", SUM)
+            same(o.wait(), out, bound, "float32", f"step {step} tensor {i}")
+        expected = [r for r in EVERYONE for _ in range(1 + (step // 7 + r) % 2)]
+        assert gathered.wait().tolist() == expected, f"step {step}"
+
+
+main(R)

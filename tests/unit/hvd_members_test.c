@@ -1,0 +1,394 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Process sets and join where ranks do not all do their part: late, leaving, killed, in
+ * two threads at once, with different configurations. */
+#include <pthread.h>
+#include <sched.h>
+
+#include "tests/unit/hvd_world.h"
+
+static int add_set(const int *ranks, int n)
+{
+    int id = 0, r = hvd_process_set_add(ranks, n, &id);
+
+    return r < 0 ? r : id;
+}
+
+/* --- static sets --- */
+
+static struct hvd_config
+config_of(int n_sets, const int *sizes, const int *ranks, uint64_t timeout_ms)
+{
+    return (struct hvd_config){.size_bytes = sizeof(struct hvd_config),
+                               .start_timeout_ms = timeout_ms,
+                               .n_sets = n_sets,
+                               .set_sizes = sizes,
+                               .set_ranks = ranks};
+}
+
+static void static_body(int rank, int size)
+{
+    static const int sizes[] = {2, 1}, ranks[] = {2, 0, 1};
+    struct hvd_config c = config_of(2, sizes, ranks, 20000);
+    int got[8];
+
+    (void)size;
+    for (int again = 0; again < 2; again++) {
+        CHECK_OK(hvd_init(&c));
+        CHECK_OK(hvd_init(&c)); /* idempotent: no second set of the same ranks */
+        CHECK(hvd_process_set_ids(got, 8) == 3 && got[2] == 2, "ids");
+        CHECK(hvd_process_set_ranks(1, got, 8) == 2 && got[0] == 0 && got[1] == 2,
+              "ranks of set 1: %d %d", got[0], got[1]);
+        CHECK(hvd_process_set_rank(1) == (rank == 0 ? 0 : rank == 2 ? 1 : -1), "rank");
+        CHECK(hvd_process_set_size(2) == 1, "size");
+        CHECK_OK(hvd_shutdown());
+        CHECK(hvd_process_set_ids(got, 8) == HVD_NOT_INITIALIZED, "after shutdown");
+    }
+}
+
+static void sets_of_the_config_exist_after_init(void **state)
+{
+    (void)state;
+    world_run(3, static_body);
+}
+
+/* One rank's configuration has no sets: init must not wait for ever. */
+static void lonely_config_body(int rank, int size)
+{
+    static const int sizes[] = {1}, ranks[] = {0};
+    struct hvd_config c = config_of(rank == 0, sizes, ranks, rank == 0 ? 1500 : 20000);
+
+    (void)size;
+    if (rank == 1) {
+        CHECK_OK(hvd_init(&c));
+        go_wait(1);
+        CHECK_OK(hvd_shutdown());
+        return;
+    }
+    CHECK(hvd_init(&c) == HVD_TIMEOUT, "%s", hvd_last_error());
+    CHECK(strstr(hvd_last_error(), "hvd_config: process set 1: not all ranks"), "%s",
+          hvd_last_error());
+    CHECK(hvd_is_initialized() == 0, "initialized");
+    stage_set(rank, 1);
+}
+
+static void init_is_bounded_when_configs_differ(void **state)
+{
+    struct proc_world w;
+
+    (void)state;
+    world_start(&w, 2, lonely_config_body);
+    stage_wait(0, 1);
+    go_set(1);
+    world_end(&w, -1);
+}
+
+static void odd_config_body(int rank, int size)
+{
+    static const int sizes[] = {1};
+    const int ranks[] = {rank};
+    struct hvd_config c = config_of(1, sizes, ranks, 20000);
+
+    (void)size;
+    CHECK(hvd_init(&c) == HVD_INVALID_ARGUMENT, "%s", hvd_last_error());
+    CHECK(strstr(hvd_last_error(), "hvd_config: process set 1: Mismatched"), "%s",
+          hvd_last_error());
+    CHECK(hvd_is_initialized() == 0, "initialized");
+}
+
+static void configs_with_other_ranks_are_told(void **state)
+{
+    (void)state;
+    world_run(2, odd_config_body);
+}
+
+/* --- somebody does not come --- */
+
+static void leaver_body(int rank, int size)
+{
+    const int ranks[] = {0};
+
+    (void)size;
+    CHECK_OK(hvd_init(NULL));
+    if (rank == 2) { /* never adds */
+        CHECK_OK(barrier_now("all are here"));
+        CHECK_OK(hvd_shutdown());
+        return;
+    }
+    CHECK_OK(barrier_now("all are here"));
+    CHECK(add_set(ranks, 1) == HVD_PRECONDITION, "%s", hvd_last_error());
+    CHECK(strstr(hvd_last_error(), "rank 2"), "%s", hvd_last_error());
+    CHECK(hvd_process_set_ids(NULL, 0) == 1, "a set that has not come");
+    CHECK_OK(hvd_shutdown());
+}
+
+static void a_rank_that_leaves_ends_the_adding_of_a_set(void **state)
+{
+    (void)state;
+    world_run(3, leaver_body);
+}
+
+static void killed_body(int rank, int size)
+{
+    const int ranks[] = {0, 1};
+
+    (void)size;
+    CHECK_OK(hvd_init(NULL));
+    stage_set(rank, 1);
+    if (rank == 2) {
+        go_wait(1); /* for a signal */
+        return;
+    }
+    CHECK(add_set(ranks, 2) == HVD_ABORTED, "%s", hvd_last_error());
+    CHECK(strstr(hvd_last_error(), "rank 2"), "%s", hvd_last_error());
+    CHECK_OK(hvd_shutdown());
+}
+
+static void a_killed_rank_ends_the_adding_of_a_set(void **state)
+{
+    struct proc_world w;
+
+    (void)state;
+    world_start(&w, 3, killed_body);
+    for (int r = 0; r < 3; r++)
+        stage_wait(r, 1);
+    (void)kill(w.pid[2], SIGKILL);
+    world_end(&w, 2);
+}
+
+/* A member is lost: the others of the set hear it, and so does who is outside. */
+static void lost_member_body(int rank, int size)
+{
+    const int ranks[] = {0, 2};
+    float v[3000] = {0};
+    int64_t n = 3000;
+    struct hvd_tensor t = tensor1("x", HVD_FLOAT32, v, v, &n);
+    hvd_handle h;
+    int id, r = HVD_OK;
+
+    (void)size;
+    CHECK_OK(hvd_init(NULL));
+    id = add_set(ranks, 2);
+    CHECK(id == 1, "%s", hvd_last_error());
+    stage_set(rank, 1);
+    for (int i = 0; r == HVD_OK; i++) {
+        r = rank == 1 ? hvd_barrier_async(&t, 0, &h)
+                      : hvd_allreduce_async(&t, HVD_SUM, 1, 1, id, &h);
+        if (r == HVD_OK)
+            r = finish(h);
+    }
+    CHECK(r == HVD_ABORTED, "%d %s", r, hvd_last_error());
+    CHECK(hvd_barrier_async(&t, 0, &h) == HVD_ABORTED, "%s", hvd_last_error());
+    CHECK(strstr(hvd_last_error(), "rank 2"), "%s", hvd_last_error());
+    CHECK_OK(hvd_shutdown());
+}
+
+static void a_lost_member_of_a_set_is_named_everywhere(void **state)
+{
+    struct proc_world w;
+
+    (void)state;
+    world_start(&w, 3, lost_member_body);
+    for (int r = 0; r < 3; r++)
+        stage_wait(r, 1);
+    (void)kill(w.pid[2], SIGKILL);
+    world_end(&w, 2);
+}
+
+/* --- threads --- */
+
+/* Both add the same set: one of them waits for rank 1, the other is refused meanwhile,
+ * and only then rank 1 comes. */
+static void *add_in_thread(void *arg)
+{
+    const int ranks[] = {0};
+    int *ret = arg;
+
+    *ret = add_set(ranks, 1);
+    if (*ret == HVD_INVALID_ARGUMENT && strstr(hvd_last_error(), "another thread of"))
+        stage_set(0, 1);
+    return NULL;
+}
+
+static void two_threads_body(int rank, int size)
+{
+    const int ranks[] = {0};
+    int got[2] = {0, 0};
+    pthread_t th;
+
+    (void)size;
+    CHECK_OK(hvd_init(NULL));
+    if (rank == 1) {
+        go_wait(1);
+        CHECK(add_set(ranks, 1) == 1, "%s", hvd_last_error());
+    } else {
+        CHECK(pthread_create(&th, NULL, add_in_thread, &got[0]) == 0, "pthread_create");
+        (void)add_in_thread(&got[1]);
+        (void)pthread_join(th, NULL);
+        CHECK(got[0] + got[1] == 1 + HVD_INVALID_ARGUMENT, "%d and %d", got[0], got[1]);
+    }
+    CHECK_OK(hvd_shutdown());
+}
+
+static void one_thread_at_a_time_changes_sets(void **state)
+{
+    struct proc_world w;
+
+    (void)state;
+    world_start(&w, 2, two_threads_body);
+    stage_wait(0, 1);
+    go_set(1);
+    world_end(&w, -1);
+}
+
+/* Threads of one rank work in different sets at once. */
+struct worker {
+    int id, bad;
+    float want;
+};
+
+static void *work(void *arg)
+{
+    struct worker *k = arg;
+    char name[32];
+
+    for (int i = 0; i < 150; i++) {
+        float v = 1;
+        int64_t n = 1;
+        struct hvd_tensor t = tensor1(name, HVD_FLOAT32, &v, &v, &n);
+        hvd_handle h;
+
+        (void)snprintf(name, sizeof(name), "set%d/%d", k->id, i % 5);
+        if (hvd_allreduce_async(&t, HVD_SUM, 1, 1, k->id, &h) != HVD_OK
+            || hvd_wait(h, 20000) != HVD_OK || v != k->want)
+            k->bad++;
+        (void)hvd_release(h);
+    }
+    return NULL;
+}
+
+static void threads_body(int rank, int size)
+{
+    static const int sizes[] = {2, 2, 2, 1};
+    static const int ranks[] = {0, 1, 1, 2, 0, 2, 1};
+    struct hvd_config c = config_of(4, sizes, ranks, 20000);
+    struct worker k[5];
+    pthread_t th[5];
+    int n = 0;
+
+    CHECK_OK(hvd_init(&c));
+    for (int id = 0; id < 5; id++)
+        if (hvd_process_set_rank(id) >= 0)
+            k[n++] = (struct worker){.id = id, .want = (float)hvd_process_set_size(id)};
+    CHECK(n == (rank == 1 ? 4 : 3) && size == 3, "%d sets", n);
+    for (int i = 0; i < n; i++)
+        CHECK(pthread_create(&th[i], NULL, work, &k[i]) == 0, "pthread_create");
+    for (int i = 0; i < n; i++)
+        (void)pthread_join(th[i], NULL);
+    for (int i = 0; i < n; i++)
+        CHECK(k[i].bad == 0, "set %d: %d wrong", k[i].id, k[i].bad);
+    CHECK_OK(hvd_shutdown());
+}
+
+static void threads_work_in_overlapping_sets(void **state)
+{
+    (void)state;
+    world_run(3, threads_body);
+}
+
+/* --- join --- */
+
+static int join_now(const char *name, int *ret_last)
+{
+    struct hvd_tensor t = {.size_bytes = sizeof(t), .name = name, .device = -1};
+    hvd_handle h;
+    int r = hvd_join_async(&t, &h);
+
+    if (r == HVD_OK)
+        r = hvd_wait(h, 20000);
+    if (r == HVD_OK)
+        *ret_last = hvd_joined_last(h);
+    return r;
+}
+
+static void join_lost_body(int rank, int size)
+{
+    int last = -1;
+
+    (void)size;
+    CHECK_OK(hvd_init(NULL));
+    stage_set(rank, 1);
+    if (rank == 1) {
+        go_wait(1); /* for a signal */
+        return;
+    }
+    CHECK(join_now("join", &last) == HVD_ABORTED, "%s", hvd_last_error());
+    CHECK(strstr(hvd_last_error(), "rank 1"), "%s", hvd_last_error());
+    CHECK_OK(hvd_shutdown());
+}
+
+static void a_killed_rank_ends_a_join(void **state)
+{
+    struct proc_world w;
+
+    (void)state;
+    world_start(&w, 3, join_lost_body);
+    for (int r = 0; r < 3; r++)
+        stage_wait(r, 1);
+    (void)kill(w.pid[1], SIGKILL);
+    world_end(&w, 1);
+}
+
+/* A joined rank leaves: the others' allreduces lack it and say so. */
+static void join_leave_body(int rank, int size)
+{
+    struct hvd_tensor t = {.size_bytes = sizeof(t), .name = "join", .device = -1};
+    float v = 1;
+    hvd_handle h;
+    int r = HVD_OK;
+
+    (void)size;
+    CHECK_OK(hvd_init(NULL));
+    if (rank == 0) {
+        CHECK_OK(hvd_join_async(&t, &h));
+        stage_set(rank, 1);
+        go_wait(1);
+        CHECK_OK(hvd_shutdown());
+        CHECK(hvd_wait(h, 0) == HVD_PRECONDITION, "%s", hvd_last_error());
+        return;
+    }
+    CHECK_OK(sum_now("x", &v, 1)); /* rank 0 has joined */
+    CHECK(v == 1.0f, "%g", (double)v);
+    stage_set(rank, 1);
+    for (int i = 0; i < 1000000 && r == HVD_OK; i++)
+        r = sum_now("x", &v, 1);
+    CHECK(r == HVD_PRECONDITION, "%d %s", r, hvd_last_error());
+    CHECK_OK(hvd_shutdown());
+}
+
+static void a_joined_rank_that_leaves_ends_it(void **state)
+{
+    struct proc_world w;
+
+    (void)state;
+    world_start(&w, 2, join_leave_body);
+    stage_wait(1, 1);
+    go_set(1);
+    world_end(&w, -1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sets_of_the_config_exist_after_init),
+        cmocka_unit_test(init_is_bounded_when_configs_differ),
+        cmocka_unit_test(configs_with_other_ranks_are_told),
+        cmocka_unit_test(a_rank_that_leaves_ends_the_adding_of_a_set),
+        cmocka_unit_test(a_killed_rank_ends_the_adding_of_a_set),
+        cmocka_unit_test(a_lost_member_of_a_set_is_named_everywhere),
+        cmocka_unit_test(one_thread_at_a_time_changes_sets),
+        cmocka_unit_test(threads_work_in_overlapping_sets),
+        cmocka_unit_test(a_killed_rank_ends_a_join),
+        cmocka_unit_test(a_joined_rank_that_leaves_ends_it),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
