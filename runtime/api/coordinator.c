@@ -30,6 +30,7 @@
 
 static const uint64_t NAP_MIN_NS = 500000, NAP_MAX_NS = 50 * NS_PER_MS;
 static const uint64_t SPIN_NS = 100000, SPIN_CROWDED_NS = 20000;
+static const uint64_t DOZE_NS = 2 * NS_PER_MS, LEAVE_PLAN_NS = NS_PER_S;
 static const uint64_t FOREVER_NS = 3600 * NS_PER_S;
 static const char SHUT_DOWN_HERE[] =
     "Horovod has been shut down: this rank called shutdown()";
@@ -131,6 +132,36 @@ static void block_for_frames(struct coordinator *co, uint64_t deadline_ns)
     atomic_fetch_sub(&co->n_polling, 1);
 }
 
+/* In the seat, during an agreement: what the others publish wakes us, not a frame, so
+ * frames are looked for every slice. */
+static void doze(struct coordinator *co, uint64_t deadline_ns)
+{
+    uint64_t now = clock_now_ns();
+    uint64_t ns = deadline_ns > now ? earlier(deadline_ns - now, DOZE_NS) : 0;
+
+    atomic_fetch_add(&co->n_dozing, 1);
+    if (atomic_load(&co->queue.n_new) == 0 && ns > 0)
+        co->backend->ops->doze(co->backend, ns);
+    atomic_fetch_sub(&co->n_dozing, 1);
+}
+
+static void end_doze(struct coordinator *co)
+{
+    if (atomic_load(&co->n_dozing) > 0)
+        co->backend->ops->nudge(co->backend);
+}
+
+/* In the seat, when a step found nothing to do. */
+static void rest(struct coordinator *co, uint64_t deadline_ns)
+{
+    uint64_t until = earlier(deadline_ns, atomic_load(&co->next_ns));
+
+    if (member_is_agreeing(co->member) && !co->is_stuck)
+        doze(co, until);
+    else
+        block_for_frames(co, until);
+}
+
 static void nap(struct coordinator *co, uint64_t ns)
 {
     uint64_t until = clock_now_ns() + ns;
@@ -160,6 +191,7 @@ int coordinator_submit(struct coordinator *co, struct op *op, struct err *err)
     r = tensor_queue_push(&co->queue, op, err);
     if (r < 0)
         return r;
+    end_doze(co);
     if (atomic_load(&co->n_polling) > 0)
         control_wake(co->control);
     else if (atomic_load(&co->nap_until_ns) > 0 && atomic_load(&co->n_waiters) == 0
@@ -189,7 +221,7 @@ static void drive(struct coordinator *co, const struct op *op, uint64_t deadline
             (void)sched_yield(); /* the peer may wait for this very processor */
             continue;
         }
-        block_for_frames(co, earlier(deadline_ns, atomic_load(&co->next_ns)));
+        rest(co, deadline_ns);
     }
 }
 
@@ -206,6 +238,7 @@ int coordinator_wait(struct coordinator *co, struct op *op, uint64_t deadline_ns
             drive(co, op, deadline_ns);
             seat_leave(co);
         } else {
+            end_doze(co); /* the background thread gives the seat up */
             sleep_beside_seat(co, op, deadline_ns);
         }
         now = clock_now_ns();
@@ -260,8 +293,14 @@ background_round(struct coordinator *co, uint64_t last_nap_ns, uint32_t *seen)
         nap(co, ns);
         return ns;
     }
-    while (step_once(co) && atomic_load(&co->n_waiters) == 0)
-        ;
+    while (atomic_load(&co->n_waiters) == 0 && !is_over(co)
+           && !atomic_load(&co->is_leaving)) {
+        if (step_once(co))
+            continue;
+        if (!member_is_agreeing(co->member) || co->is_stuck)
+            break;
+        doze(co, atomic_load(&co->next_ns));
+    }
     seat_leave(co);
     return 0;
 }
@@ -295,6 +334,20 @@ static void init_cond(pthread_cond_t *c)
     (void)pthread_condattr_destroy(&attr);
 }
 
+/* Rank 0's settings are the world's. */
+static int new_table(struct coordinator *co)
+{
+    struct negotiate_config cfg = {
+        .n_ranks = co->size,
+        .fusion_bytes = co->settings.fusion_bytes,
+        .cache_capacity = co->settings.cache_capacity,
+        .may_freeze = true,
+        .fuses_groups_apart = co->settings.is_group_alone,
+    };
+
+    return negotiate_new(&cfg, &co->negotiate);
+}
+
 int coordinator_new(uint32_t rank,
                     uint32_t size,
                     uint32_t local_size,
@@ -322,8 +375,12 @@ int coordinator_new(uint32_t rank,
     (void)pthread_mutex_init(&co->lock, NULL);
     init_cond(&co->done_cond);
     init_cond(&co->nap_cond);
-    co->counts = mem_calloc(size, sizeof(*co->counts));
-    if (!co->counts || (rank == 0 && negotiate_new(size, &co->negotiate) < 0)) {
+    co->rows = mem_calloc(size, sizeof(*co->rows));
+    co->ones = mem_calloc(size, sizeof(*co->ones));
+    for (uint32_t i = 0; co->ones && i < size; i++)
+        co->ones[i] = 1;
+    if (!co->rows || !co->ones || member_new(size, &co->member) < 0
+        || (rank == 0 && new_table(co) < 0)) {
         coordinator_unref(co);
         return err_set(err, -ENOMEM, "out of memory");
     }
@@ -336,14 +393,14 @@ void coordinator_unref(struct coordinator *co)
     /* acq_rel: the last one sees what all others have done */
     if (!co || atomic_fetch_sub_explicit(&co->refs, 1, memory_order_acq_rel) != 1)
         return;
-    step_release(co);
     stats_release(&co->stats);
     negotiate_free(co->negotiate);
+    member_free(co->member);
     tensor_queue_release(&co->queue);
     strbuf_release(&co->out);
-    mem_free(co->counts);
-    mem_free(co->batch_ops);
-    mem_free(co->batch_items);
+    mem_free(co->rows);
+    mem_free(co->ones);
+    mem_free(co->items);
     (void)pthread_cond_destroy(&co->done_cond);
     (void)pthread_cond_destroy(&co->nap_cond);
     (void)pthread_mutex_destroy(&co->lock);
@@ -403,6 +460,7 @@ static bool seat_take_for_good(struct coordinator *co, uint64_t deadline_ns)
     atomic_fetch_add(&co->n_waiters, 1);
     atomic_store(&co->is_leaving, true);
     control_wake(co->control);
+    end_doze(co);
     while (!seat_seize(co)) {
         now = clock_now_ns();
         if (now >= deadline_ns)
@@ -429,6 +487,17 @@ static void say_goodbye(struct coordinator *co)
     end_here(co);
 }
 
+/* In the seat, for good: out of an agreement that others may still complete and go on
+ * from. They come to it as soon as they hear that the plan is to be left. */
+static void end_agreement(struct coordinator *co, uint64_t deadline_ns)
+{
+    uint64_t until = earlier(deadline_ns, clock_now_ns() + LEAVE_PLAN_NS);
+
+    while (step_leave_plan(co) && !is_over(co) && clock_now_ns() < until)
+        if (!step_once(co))
+            rest(co, until);
+}
+
 bool coordinator_leave(struct coordinator *co,
                        enum leave_reason why,
                        uint64_t deadline_ns)
@@ -446,12 +515,13 @@ bool coordinator_leave(struct coordinator *co,
             say_goodbye(co);
         return false;
     }
+    end_agreement(co, talk_until);
     life = (int)life_next((enum life)atomic_load(&co->life), LIFE_EV_LEAVE);
     atomic_store(&co->life, life);
     control_leave(co->control, why);
     while (!is_over(co) && !co->is_stuck && clock_now_ns() < talk_until)
         if (!step_once(co))
-            block_for_frames(co, earlier(talk_until, atomic_load(&co->next_ns)));
+            rest(co, talk_until);
     end_here(co);
     return stop_thread(co, deadline_ns);
 }

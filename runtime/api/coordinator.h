@@ -5,6 +5,7 @@
 #define RUNTIME_API_COORDINATOR_H
 
 #include "runtime/api/settings.h"
+#include "runtime/api/sets.h"
 #include "runtime/api/stats.h"
 #include "runtime/api/tensor_queue.h"
 #include "runtime/backend/backend.h"
@@ -13,8 +14,6 @@
 #include "runtime/core/negotiate.h"
 #include "runtime/core/stall.h"
 
-struct todo; /* a message of responses that waits to be carried out */
-
 struct coordinator {
     _Atomic uint32_t refs; /* the world and every op */
     /* Constant between start and the end of coordinator_leave. */
@@ -22,6 +21,7 @@ struct coordinator {
     struct settings settings;
     struct control *control; /* the world's */
     struct backend *backend; /* the world's */
+    struct sets *sets;       /* the world's */
     bool is_crowded;         /* more ranks than processors here: spin shortly */
 
     struct tensor_queue queue; /* own lock */
@@ -31,12 +31,16 @@ struct coordinator {
     struct stats stats;          /* written in the seat, read by any thread */
     struct stall stall;
     uint64_t stall_next_ns;
-    struct todo *todo_head, *todo_tail;
+    struct member *member;
     struct strbuf out;
-    uint64_t *counts; /* scratch: one per rank */
-    struct op **batch_ops;
-    struct batch_item *batch_items;
-    size_t n_batch, ops_cap, items_cap;
+    uint64_t *rows, *ones;    /* [size]: scratch of an alltoall, and ones */
+    struct batch_item *items; /* of the batch at hand */
+    size_t items_cap;
+    uint64_t agree_begin_ns; /* of the agreement at hand */
+    uint64_t offer_at_ns;    /* the last agreement was empty: none before this */
+    uint64_t offer_wait_ns;
+    uint64_t end_at_ns; /* has_end: what is agreed by then is still carried out */
+    uint64_t agreed[AGREE_MAX_WORDS];
     bool is_stuck; /* the backend has failed; nothing is posted any more */
     bool has_end;  /* end_text is set: after the last response the world ends */
     char end_text[MESSAGE_TEXT_MAX];
@@ -49,7 +53,7 @@ struct coordinator {
         is_abandoned; /* leaving took too long: who frees the seat says goodbye */
     enum leave_reason leave_why; /* set before is_abandoned */
     _Atomic int seat;            /* 1: taken */
-    _Atomic uint32_t n_waiters, n_waits, n_polling, n_sleepers;
+    _Atomic uint32_t n_waiters, n_waits, n_polling, n_dozing, n_sleepers;
     _Atomic uint64_t last_wait_ns, next_ns, nap_until_ns, poll_until_ns;
     pthread_mutex_t lock;        /* leaf lock of the two conditions */
     pthread_cond_t done_cond;    /* an op ended, or the seat is free */
@@ -96,8 +100,19 @@ void coordinator_on_ended(void *arg, const char *who);
 /* --- step.c, for coordinator.c: in the seat only --- */
 bool step_once(
     struct coordinator *co); /* true: something moved, look again before sleeping */
-void step_release(struct coordinator *co);
 void step_fail_all(struct coordinator *co, int status, const char *text);
+/* Leaving: is an agreement at hand that the others may go on from? Asks all to leave
+ * the plan, which ends it. */
+bool step_leave_plan(struct coordinator *co);
 void coordinator_wake_sleepers(struct coordinator *co);
+
+/* --- carry.c, for step.c: in the seat only --- */
+/* Carries out a MEMBER_RUN. An error is the backend's or the protocol's: the world is
+ * to be broken with its sentence; *ret_is_ours: by this rank's own doing. */
+int carry_run(struct coordinator *co,
+              const struct member_act *act,
+              bool *ret_is_ours,
+              struct err *err);
+void carry_finish(struct coordinator *co, struct op *op, int status, const char *text);
 
 #endif

@@ -5,8 +5,7 @@
 
 #include <stdatomic.h>
 
-#include "runtime/core/message.h"
-#include "runtime/core/nametab.h"
+#include "runtime/core/member.h"
 #include "hvd.h"
 
 struct coordinator;
@@ -16,6 +15,7 @@ struct coordinator;
 
 struct op {
     struct nametab_node node; /* tensor queue's lock; first member */
+    struct member_op part;    /* the seat's */
     struct op *next; /* of the list it is in: tensor queue's lock, then the seat */
     _Atomic uint32_t refs; /* handle, tensor queue, each waiter */
     /* Set before the op is shared, constant afterwards. */

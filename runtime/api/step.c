@@ -1,80 +1,37 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One step of the coordinator, run by whoever sits in the seat (coordinator.c):
  *
- *   queue -> requests -> up to rank 0        (rank 0: into the table at once)
- *   control: requests of others, responses, goodbyes, losses
- *   rank 0: ready tensors -> responses -> down to all, and into its own todo list
- *   todo: responses -> batches -> backend -> op_finish
+ *   queue -> core/member -> up to rank 0          (rank 0: into the table at once)
+ *   control: what others send up, answers, goodbyes, losses
+ *   rank 0: core/negotiate -> answers -> down to all, its own member too
+ *   core/member -> RUN: carry.c -> backend -> op_finish
+ *               -> AGREE: the backend's agreement, while a plan lasts
  *
- * I1  Responses are carried out in their order, each exactly once; rank 0 reads the
- * very bytes that it has sent to the others. I2  After the backend or the world has
- * failed nothing is posted; every op ends with the cause. I3  What talks (queue,
- * control, negotiation) never posts, so it may run inside a backend's wait: the next
- * tensors are negotiated while this one travels.
- *
- * The backend completes inside post today; poll is honoured by waiting for it here.
- * Pipelining (a list of tickets in flight) belongs here when a backend needs it. */
-#include "runtime/api/coordinator.h"
-
+ * I1  Answers are carried out in their order, each exactly once; rank 0 reads the very
+ *     bytes that it has sent to the others.
+ * I2  After the backend or the world has failed nothing is posted; every op ends with
+ *     the cause.
+ * I3  What talks (queue, control, negotiation) never posts, so it may run inside a
+ *     backend's wait: the next tensors are negotiated while this one travels.
+ * I4  An agreement that has begun is polled to its end, for the others may go on from
+ *     it; only the end of the world excuses from that. */
 #include <errno.h>
-#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "runtime/api/coordinator.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
 #include "runtime/base/mem.h"
 
-enum { MESSAGE_AIM = 1 << 18 }; /* a message is sent when it has grown to this */
-
-struct todo {
-    struct todo *next;
-    size_t n;
-    uint8_t bytes[];
-};
-
-static int todo_append(struct coordinator *co, const void *p, size_t n, struct err *err)
-{
-    struct todo *t = mem_alloc(sizeof(*t) + n);
-
-    if (!t)
-        return err_set(err, -ENOMEM, "out of memory for %zu bytes of responses", n);
-    t->next = NULL;
-    t->n = n;
-    memcpy(t->bytes, p, n);
-    if (co->todo_tail)
-        co->todo_tail->next = t;
-    else
-        co->todo_head = t;
-    co->todo_tail = t;
-    return 0;
-}
-
-static void todo_drop(struct coordinator *co)
-{
-    struct todo *t = co->todo_head;
-
-    co->todo_head = t->next;
-    if (!co->todo_head)
-        co->todo_tail = NULL;
-    mem_free(t);
-}
-
-void step_release(struct coordinator *co)
-{
-    while (co->todo_head)
-        todo_drop(co);
-}
+/* An agreement that found nothing in common is repeated after a little while. */
+static const uint64_t OFFER_WAIT_MIN_NS = 20000, OFFER_WAIT_MAX_NS = NS_PER_MS;
+/* A rank that waits in an agreement for longer goes back to negotiation, where rank 0
+ * can tell who is missing. */
+static const uint64_t PLAN_PATIENCE_NS = 2 * NS_PER_S;
+static const uint64_t END_GRACE_NS = NS_PER_S;
 
 /* --- ends --- */
-
-static void finish(struct coordinator *co, struct op *op, int status, const char *text)
-{
-    tensor_queue_remove(&co->queue,
-                        op); /* first: the callback may submit the name again */
-    op_finish(op, status, text);
-    op_unref(op);
-}
 
 void step_fail_all(struct coordinator *co, int status, const char *text)
 {
@@ -126,84 +83,105 @@ int coordinator_status(struct coordinator *co, struct err *err)
 
 /* --- talking --- */
 
-static void add_request(struct coordinator *co,
-                        uint32_t rank,
-                        const struct request *req,
-                        struct err *err,
-                        int *r)
+static uint64_t first_look(const struct stall *s)
 {
-    uint64_t now = clock_now_ns(), soon = UINT64_MAX;
-
-    *r = negotiate_add(co->negotiate, rank, req, now, err);
-    if (co->stall.warn_ns > 0)
-        soon = now + co->stall.warn_ns;
-    if (co->stall.fail_ns > 0 && now + co->stall.fail_ns < soon)
-        soon = now + co->stall.fail_ns;
-    if (soon < co->stall_next_ns)
-        co->stall_next_ns = soon;
+    if (s->warn_ns > 0 && s->fail_ns > 0)
+        return s->warn_ns < s->fail_ns ? s->warn_ns : s->fail_ns;
+    return s->warn_ns > 0 ? s->warn_ns : s->fail_ns;
 }
 
-static void send_requests(struct coordinator *co)
+static int
+take_in(struct coordinator *co, uint32_t rank, const void *p, size_t n, struct err *err)
 {
-    if (strbuf_status(&co->out) < 0)
-        control_abort(co->control, "out of memory for requests");
-    else if (co->out.n > 0)
-        (void)control_up(co->control, co->out.p,
-                         co->out.n); /* the pump tells of a loss */
-    strbuf_clear(&co->out);
+    struct message_reader in;
+    uint64_t now = clock_now_ns();
+    int r = message_open(&in, p, n, err);
+
+    if (r == 0)
+        r = negotiate_receive(co->negotiate, rank, &in, now, err);
+    if (co->stall_next_ns == UINT64_MAX && first_look(&co->stall) > 0
+        && negotiate_pending(co->negotiate) > 0)
+        co->stall_next_ns = now + first_look(&co->stall);
+    return r;
+}
+
+/* Rank 0: all that is ready goes to all. */
+static int respond(struct coordinator *co, struct err *err)
+{
+    int r = 0;
+
+    while (r == 0 && negotiate_has_news(co->negotiate) && !co->has_end) {
+        strbuf_clear(&co->out);
+        if (negotiate_write(co->negotiate, &co->out) < 0)
+            return err_set(err, -ENOMEM, "rank 0 is out of memory for answers");
+        (void)control_down(co->control, co->out.p,
+                           co->out.n); /* the pump tells of a loss */
+        r = member_receive(co->member, co->out.p, co->out.n, err);
+    }
+    return r;
+}
+
+/* What this rank has to tell goes to rank 0; there, on to all. */
+static void flush(struct coordinator *co)
+{
+    struct err err = ERR_INIT;
+    int r = 0;
+
+    while (r == 0 && member_take_up(co->member, &co->out)) {
+        if (strbuf_status(&co->out) < 0)
+            r = err_set(&err, -ENOMEM, "rank %u is out of memory for requests",
+                        co->rank);
+        else if (co->rank == 0)
+            r = take_in(co, 0, co->out.p, co->out.n, &err);
+        else
+            (void)control_up(co->control, co->out.p,
+                             co->out.n); /* the pump tells of a loss */
+    }
+    if (r == 0 && co->rank == 0)
+        r = respond(co, &err);
+    if (r < 0)
+        control_abort(co->control, err.text);
+}
+
+static void submit_one(struct coordinator *co, struct op *op)
+{
+    int r;
+
+    op->part.req = &op->req;
+    r = member_submit(co->member, &op->part);
+    if (r == -EBUSY)
+        carry_finish(co, op, HVD_INVALID_ARGUMENT,
+                     "this rank has joined: nothing can be submitted until all ranks "
+                     "have");
+    else if (r < 0)
+        control_abort(co->control, "out of memory for an operation");
 }
 
 static bool submit_new(struct coordinator *co)
 {
     struct op *op = tensor_queue_take(&co->queue), *next;
-    struct err err = ERR_INIT;
     bool any = op != NULL;
-    int r = 0;
 
     if (atomic_load(&co->life) != LIFE_READY)
         return false; /* what came too late is failed at the end */
-    strbuf_clear(&co->out);
-    for (; op && r == 0; op = next) {
+    for (; op; op = next) {
         next = op->next;
-        if (co->rank == 0) {
-            add_request(co, 0, &op->req, &err, &r);
-            continue;
-        }
-        if (co->out.n == 0)
-            message_begin(&co->out, MESSAGE_REQUESTS);
-        message_put_request(&co->out, &op->req);
-        if (co->out.n >= MESSAGE_AIM)
-            send_requests(co);
+        submit_one(co, op);
     }
-    if (r < 0)
-        control_abort(co->control, err.text);
-    if (co->rank != 0)
-        send_requests(co);
+    if (any)
+        co->offer_at_ns = 0;
     return any;
 }
 
 int coordinator_on_up(
     void *arg, uint32_t rank, const uint8_t *p, size_t n, struct err *err)
 {
-    struct coordinator *co = arg;
-    struct message_reader in;
-    struct request req;
-    int r = message_open(&in, p, n, err);
-
-    if (r == 0 && in.kind != MESSAGE_REQUESTS)
-        r = err_set(err, -EBADMSG, "control message: responses where requests belong");
-    while (r == 0) {
-        r = message_next_request(&in, &req, err);
-        if (r <= 0)
-            break;
-        add_request(co, rank, &req, err, &r);
-    }
-    return r;
+    return take_in(arg, rank, p, n, err);
 }
 
 int coordinator_on_down(void *arg, const uint8_t *p, size_t n, struct err *err)
 {
-    return todo_append(arg, p, n, err);
+    return member_receive(((struct coordinator *)arg)->member, p, n, err);
 }
 
 void coordinator_on_ended(void *arg, const char *who)
@@ -211,29 +189,9 @@ void coordinator_on_ended(void *arg, const char *who)
     struct coordinator *co = arg;
 
     co->has_end = true;
+    co->end_at_ns = clock_now_ns() + END_GRACE_NS;
     (void)snprintf(co->end_text, sizeof(co->end_text),
                    "Horovod has been shut down: %.440s", who);
-}
-
-static void respond(struct coordinator *co)
-{
-    struct err err = ERR_INIT;
-    size_t n;
-    int r = 0;
-
-    while (r == 0 && negotiate_ready(co->negotiate) > 0 && !co->has_end) {
-        strbuf_clear(&co->out);
-        r = negotiate_write(co->negotiate, co->settings.fusion_bytes, &co->out, &n);
-        if (r < 0) {
-            (void)err_set(&err, r, "rank 0 is out of memory for responses");
-            break;
-        }
-        (void)control_down(co->control, co->out.p,
-                           co->out.n); /* the pump tells of a loss */
-        r = todo_append(co, co->out.p, co->out.n, &err);
-    }
-    if (r < 0)
-        control_abort(co->control, err.text);
 }
 
 /* Everything but posting. *moved is set when something happened. */
@@ -244,8 +202,8 @@ static int talk(struct coordinator *co, bool *moved, struct err *err)
     if (submit_new(co))
         *moved = true;
     r = control_pump(co->control, err);
-    if (co->rank == 0 && r == 0)
-        respond(co);
+    if (r == 0)
+        flush(co);
     return r;
 }
 
@@ -287,139 +245,163 @@ static void check_stall(struct coordinator *co)
 
 /* --- carrying out --- */
 
-static void stuck(struct coordinator *co, const char *sentence)
+static void stuck(struct coordinator *co, bool is_ours, const char *sentence)
 {
     co->is_stuck = true;
-    if (!atomic_load(&co->is_hurried))
+    if (atomic_load(&co->is_hurried))
+        return;
+    if (is_ours)
+        control_abort(co->control, sentence);
+    else
         control_suspect(co->control, sentence);
 }
 
-static int
-post_and_wait(struct coordinator *co, const struct batch *batch, struct err *err)
+static uint64_t patience(const struct coordinator *co)
 {
-    struct backend *b = co->backend;
-    uint64_t ticket, done;
-    int r = b->ops->post(b, batch, co->batch_ops[0]->ready_event, &ticket, err);
+    uint64_t look = first_look(&co->stall);
 
-    for (;;) {
-        r = r < 0 ? r : b->ops->poll(b, &done, err);
-        if (r < 0 || done >= ticket)
-            return r;
-        r = coordinator_interrupted(co, err);
-        (void)sched_yield();
+    return look > 0 && look / 2 < PLAN_PATIENCE_NS ? look / 2 : PLAN_PATIENCE_NS;
+}
+
+static void end_agreement(struct coordinator *co)
+{
+    bool is_empty;
+
+    (void)member_agreed(co->member, co->agreed, &is_empty);
+    if (!is_empty) {
+        co->offer_wait_ns = 0;
+    } else {
+        co->offer_wait_ns = co->offer_wait_ns == 0 ? OFFER_WAIT_MIN_NS
+                            : co->offer_wait_ns < OFFER_WAIT_MAX_NS / 2
+                                ? co->offer_wait_ns * 2
+                                : OFFER_WAIT_MAX_NS;
+        co->offer_at_ns = clock_now_ns() + co->offer_wait_ns;
     }
 }
 
-static void run_batch(struct coordinator *co)
+/* True: the agreement at hand is over. */
+static bool poll_agreement(struct coordinator *co)
 {
-    const struct op *first = co->batch_ops[0];
-    struct batch batch = {.coll = first->req.coll,
-                          .dtype = first->req.dtype,
-                          .op = first->req.op,
-                          .root = first->req.root,
-                          .prescale = first->req.prescale,
-                          .postscale = first->req.postscale,
-                          .items = co->batch_items,
-                          .n_items = first->req.coll == COLL_BARRIER ? 0 : co->n_batch};
+    struct err err = ERR_INIT;
+    bool is_done = false;
+    int r = co->backend->ops->agree_poll(co->backend, co->agreed, &is_done, &err);
+
+    if (r < 0) {
+        stuck(co, false, err.text);
+        return false;
+    }
+    if (is_done)
+        end_agreement(co);
+    else if (clock_now_ns() - co->agree_begin_ns > patience(co))
+        member_leave_plan(co->member);
+    return is_done;
+}
+
+static void agree(struct coordinator *co, const struct member_act *act)
+{
     struct err err = ERR_INIT;
 
-    for (size_t i = 0; i < co->n_batch; i++) {
-        const struct op *op = co->batch_ops[i];
-
-        co->batch_items[i] = (struct batch_item){
-            .in = op->data,
-            .out = op->req.coll == COLL_ALLGATHER ? op->result : op->output,
-            .count = op->count,
-            .counts = op->counts};
-    }
-    if (post_and_wait(co, &batch, &err) < 0) {
-        stuck(co, err.text);
-        return;
-    }
-    for (size_t i = 0; i < co->n_batch; i++) {
-        struct op *op = co->batch_ops[i];
-
-        if (op->has_no_memory)
-            finish(co, op, HVD_NO_MEMORY, "no memory for the result of an allgather");
-        else
-            finish(co, op, HVD_OK, NULL);
-    }
-    co->n_batch = 0;
-    coordinator_wake_sleepers(co);
+    co->agree_begin_ns = clock_now_ns();
+    if (co->backend->ops->agree_begin(co->backend, act->words, act->n_words, &err) < 0)
+        stuck(co, false, err.text);
 }
 
-static int add_to_batch(struct coordinator *co,
-                        struct op *op,
-                        const struct response *resp,
-                        struct err *err)
+static void do_act(struct coordinator *co, const struct member_act *act)
 {
-    void *ops = co->batch_ops, *items = co->batch_items;
-    int r = mem_grow(&ops, co->n_batch, &co->ops_cap, sizeof(void *), SIZE_MAX / 64);
+    struct err err = ERR_INIT;
+    bool is_ours = true;
+    struct op *op = NULL;
 
-    co->batch_ops = ops;
-    if (r == 0)
-        r = mem_grow(&items, co->n_batch, &co->items_cap, sizeof(*co->batch_items),
-                     SIZE_MAX / 64);
-    co->batch_items = items;
-    if (r == 0 && resp->coll == COLL_ALLGATHER)
-        r = op_make_result(op, resp->counts, co->size);
-    if (r < 0) {
-        char name[NAME_SHOWN_MAX];
-
-        return err_set(err, r, "rank %u is out of memory for tensor %s", co->rank,
-                       name_shown(op->req.name, name));
-    }
-    co->batch_ops[co->n_batch++] = op;
-    return 0;
-}
-
-static int
-carry_out(struct coordinator *co, const struct response *resp, struct err *err)
-{
-    struct op *op = tensor_queue_find(&co->queue, resp->name);
-    int r;
-
-    if (!op || (resp->kind == RESPONSE_RUN && op->req.coll != resp->coll))
-        return err_set(err, -EPROTO,
-                       "rank 0 answers tensor \"%.200s\", which rank %u has not",
-                       resp->name, co->rank);
-    if (resp->kind == RESPONSE_FAIL) {
-        finish(co, op, HVD_INVALID_ARGUMENT, resp->text);
+    if (act->n_items > 0 && act->items[0].op)
+        op =
+            (struct op *)(void *)((char *)act->items[0].op - offsetof(struct op, part));
+    switch (act->kind) {
+    case MEMBER_RUN:
+        if (carry_run(co, act, &is_ours, &err) < 0)
+            stuck(co, is_ours, err.text);
+        break;
+    case MEMBER_FAIL:
+        carry_finish(co, op, HVD_INVALID_ARGUMENT, act->text);
         coordinator_wake_sleepers(co);
-        return 0;
+        break;
+    case MEMBER_JOIN:
+        op->joined_last = act->last_joined;
+        carry_finish(co, op, HVD_OK, NULL);
+        coordinator_wake_sleepers(co);
+        break;
+    case MEMBER_AGREE:
+        agree(co, act);
+        break;
+    case MEMBER_NOTHING:
+        break;
     }
-    r = add_to_batch(co, op, resp, err);
-    if (r == 0 && !resp->fuse_next)
-        run_batch(co);
-    return r;
 }
 
-static void run_message(struct coordinator *co, const struct todo *t)
+/* All that can be done now. True: something was. */
+static bool carry_on(struct coordinator *co)
 {
+    struct member_act act;
     struct err err = ERR_INIT;
-    struct message_reader in;
-    struct response resp;
-    int r = message_open(&in, t->bytes, t->n, &err);
+    bool moved = false;
 
-    if (r == 0 && in.kind != MESSAGE_RESPONSES)
-        r = err_set(&err, -EBADMSG, "control message: requests where responses belong");
-    while (r == 0 && !co->is_stuck) {
-        r = message_next_response(&in, co->counts, co->size, &resp, &err);
-        if (r <= 0)
+    while (!co->is_stuck) {
+        if (member_is_agreeing(co->member)) {
+            if (!poll_agreement(co))
+                break;
+            moved = true;
+        }
+        if (co->has_end && member_is_in_plan(co->member)
+            && !member_has_todo(co->member))
+            break; /* nobody comes to an agreement any more */
+        if (member_next(co->member,
+                        co->offer_at_ns == 0 || clock_now_ns() >= co->offer_at_ns, &act,
+                        &err)
+            < 0) {
+            stuck(co, true, err.text);
             break;
-        r = carry_out(co, &resp, &err);
+        }
+        if (act.kind == MEMBER_NOTHING)
+            break;
+        moved = true;
+        do_act(co, &act);
     }
-    if (r < 0) {
-        co->is_stuck = true;
-        control_abort(co->control, err.text);
-    }
+    flush(co); /* a plan was left, or is to be */
+    return moved;
+}
+
+/* Somebody has left: is all that was promised before carried out? What is agreed counts
+ * as promised, and an agreement at hand may still come to that. */
+static bool is_at_end(const struct coordinator *co)
+{
+    if (!co->has_end)
+        return false;
+    if (co->is_stuck || clock_now_ns() >= co->end_at_ns)
+        return co->is_stuck || member_is_in_plan(co->member)
+               || !member_has_todo(co->member);
+    return !member_is_agreeing(co->member)
+           && (member_is_in_plan(co->member) || !member_has_todo(co->member));
+}
+
+bool step_leave_plan(struct coordinator *co)
+{
+    if (!member_is_agreeing(co->member) || co->is_stuck)
+        return false;
+    member_leave_plan(co->member);
+    flush(co);
+    return true;
 }
 
 static uint64_t next_ns(const struct coordinator *co)
 {
     uint64_t a = control_next_ns(co->control);
 
-    return co->rank == 0 && co->stall_next_ns < a ? co->stall_next_ns : a;
+    if (co->rank == 0 && co->stall_next_ns < a)
+        a = co->stall_next_ns;
+    if (member_has_offer(co->member) && co->offer_at_ns < a)
+        a = co->offer_at_ns;
+    if (co->has_end && co->end_at_ns < a)
+        a = co->end_at_ns;
+    return a;
 }
 
 bool step_once(struct coordinator *co)
@@ -434,12 +416,9 @@ bool step_once(struct coordinator *co)
         broken(co, err.text);
         return true;
     }
-    while (co->todo_head && !co->is_stuck) {
-        run_message(co, co->todo_head);
-        todo_drop(co);
+    if (carry_on(co))
         moved = true;
-    }
-    if (co->has_end && (!co->todo_head || co->is_stuck)) {
+    if (is_at_end(co)) {
         ended(co);
         return true;
     }

@@ -29,6 +29,7 @@ int tensor_queue_push(struct tensor_queue *q, struct op *op, struct err *err)
         r = err_set(err, q->closed_status, "%s", q->closed_text);
     } else {
         op->node.name = op->req.name;
+        op->node.set = op->req.process_set;
         r = nametab_add(&q->names, &op->node);
         if (r == -EEXIST)
             r = err_set(
@@ -66,16 +67,6 @@ struct op *tensor_queue_take(struct tensor_queue *q)
     atomic_store_explicit(&q->n_new, 0, memory_order_seq_cst);
     (void)pthread_mutex_unlock(&q->lock);
     return head;
-}
-
-struct op *tensor_queue_find(struct tensor_queue *q, const char *name)
-{
-    struct nametab_node *node;
-
-    (void)pthread_mutex_lock(&q->lock);
-    node = nametab_find(&q->names, name);
-    (void)pthread_mutex_unlock(&q->lock);
-    return (struct op *)(void *)node; /* node is the first member */
 }
 
 void tensor_queue_remove(struct tensor_queue *q, struct op *op)

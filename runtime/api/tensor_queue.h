@@ -27,8 +27,6 @@ void tensor_queue_release(struct tensor_queue *q); /* must be empty */
 int tensor_queue_push(struct tensor_queue *q, struct op *op, struct err *err);
 /* All new ones in order of submission, linked by next; they stay in the table. */
 struct op *tensor_queue_take(struct tensor_queue *q);
-struct op *tensor_queue_find(struct tensor_queue *q,
-                             const char *name); /* no reference */
 /* Out of the table; the caller now owns the queue's reference. */
 void tensor_queue_remove(struct tensor_queue *q, struct op *op);
 /* No more pushes: they get this status and text. The first close wins. */

@@ -242,6 +242,7 @@ static int open_parts(struct world *w, struct err *err)
     if (r < 0)
         return r;
     w->co->control = w->control;
+    w->co->sets = &w->sets;
     return control_listen(w->control, err);
 }
 

@@ -2,10 +2,9 @@
 /* Process sets come and go: one blocking operation of all ranks of the world.
  *
  * Both changes travel under one reserved tensor name, so that a rank that adds while
- * another removes is told of the mismatch instead of waiting for it. The request
- * carries a hash of the ranks in `group`: negotiation compares those; the ranks
- * themselves stay in the op, for the seat, which makes or removes the set (step.c) at
- * the same response on every rank. Called by api_sets.c, and by runtime.c for the sets
+ * another removes is told of the mismatch instead of waiting for it. Negotiation
+ * compares the ranks; the seat makes or removes the set (carry.c) at the same answer
+ * on every rank. Called by api_sets.c, and by runtime.c for the sets
  * of hvd_config. */
 #include "runtime/api/world.h"
 
@@ -114,9 +113,8 @@ int world_set_add(struct world *w,
         return err_set(err, HVD_NO_MEMORY, "out of memory for a process set");
     op->ranks = TAKE(v);
     op->n_ranks = (uint32_t)n;
-    op->req.group = OP_HASH_INIT;
-    for (int i = 0; i < n; i++)
-        op->req.group = op_hash_u32(op->req.group, op->ranks[i]);
+    op->req.n_set = op->n_ranks;
+    op->req.set = (const uint8_t *)op->ranks; /* little endian, as all our hosts are */
     r = carry_out(w, op, deadline_ns, err);
     if (r == 0)
         *ret_id = (int)op->set_id;
@@ -139,7 +137,6 @@ int world_set_remove(struct world *w, int id, struct err *err)
     if (!op)
         return err_set(err, HVD_NO_MEMORY, "out of memory for a process set");
     op->req.root = (uint32_t)id;
-    op->req.group = op_hash_u32(OP_HASH_INIT, (uint32_t)id);
     r = carry_out(w, op, UINT64_MAX, err);
     op_unref(op);
     return r;

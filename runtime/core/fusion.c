@@ -6,13 +6,24 @@
 
 enum { MAX_TENSORS = 4096 }; /* bounds the work inside one batch */
 
-static bool fits(const struct request *a, const struct request *b)
+/* Allgather and its like are of different size on every rank. */
+static bool can_fuse(const struct request *a)
 {
-    return b->coll == COLL_ALLREDUCE && a->dtype == b->dtype && a->op == b->op
-           && a->process_set == b->process_set && request_same_scales(a, b);
+    return a->coll == COLL_ALLREDUCE || a->coll == COLL_BROADCAST
+           || a->coll == COLL_REDUCE;
 }
 
-size_t fusion_take(const struct request *const *v, size_t n, uint64_t limit_bytes)
+static bool
+fits(const struct request *a, const struct request *b, const struct fusion_limit *limit)
+{
+    return a->coll == b->coll && a->dtype == b->dtype && a->op == b->op
+           && a->root == b->root && a->process_set == b->process_set
+           && (!limit->is_groups_apart || a->group == b->group)
+           && request_same_scales(a, b);
+}
+
+size_t
+fusion_take(const struct request *const *v, size_t n, const struct fusion_limit *limit)
 {
     uint64_t sum = 0, bytes;
     size_t i;
@@ -20,9 +31,9 @@ size_t fusion_take(const struct request *const *v, size_t n, uint64_t limit_byte
     for (i = 0; i < n && i < MAX_TENSORS; i++) {
         if (request_size(v[i], NULL, &bytes, NULL) < 0)
             break;
-        if (i > 0 && (!fits(v[0], v[i]) || bytes > limit_bytes - sum))
+        if (i > 0 && (!fits(v[0], v[i], limit) || bytes > limit->bytes - sum))
             break;
-        if (v[i]->coll != COLL_ALLREDUCE || bytes > limit_bytes || limit_bytes == 0) {
+        if (!can_fuse(v[i]) || bytes > limit->bytes || limit->bytes == 0) {
             i++;
             break;
         }

@@ -7,10 +7,17 @@
 
 #include "runtime/core/message.h"
 
-/* How many of v[0..n) go in one batch: consecutive allreduces of equal dtype, operation
- * and scales, at most limit_bytes together. 1 when n >= 1 and the first travels alone
- * (it is larger than the limit, no allreduce, or limit_bytes is 0: fusion is off); 0
- * only for n == 0. */
-size_t fusion_take(const struct request *const *v, size_t n, uint64_t limit_bytes);
+struct fusion_limit {
+    uint64_t bytes;       /* of one batch; 0: fusion is off */
+    bool is_groups_apart; /* tensors of different groups do not travel together */
+};
+
+/* How many of v[0..n) go in one batch: consecutive allreduces (broadcasts, reduces) of
+ * one process set and of equal dtype, operation, scales and root, at most limit->bytes
+ * together. 1 when n >= 1 and the first travels alone (it is larger than the limit, or
+ * of another kind); 0 only for n == 0. Depends on nothing that differs between ranks.
+ */
+size_t
+fusion_take(const struct request *const *v, size_t n, const struct fusion_limit *limit);
 
 #endif

@@ -1,26 +1,42 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Wire form of requests and responses. Written by the coordinator of each rank
- * (requests) and of rank 0 (responses); read on the other side, and by the fuzz target.
+/* Wire form of what goes up and down.
  *
- *   request   coll dtype op ndim | root process_set (u32) | prescale postscale (f64
- * bits) | shape (i64 x ndim) | name response  kind coll fuse_next 0 | name | n_counts
- * (u32) counts (u64 x n) | text name/text u16 length, bytes without NUL
+ *   request  coll dtype op ndim | root process_set group_n n_set (u32) | group (u64) |
+ *            prescale postscale (f64 bits) | shape (i64 x ndim) | set (u32 x n_set) |
+ * name up       kind 0 0 0 | REQUEST: request | HITS: first n_words (u32), words (u64 x
+ * n) | LEAVE: plan (u32) down     kind flags 0 0 | RUN, FAIL, JOINED: slot (u32),
+ * request if flags say so, RUN: n_counts (u32) counts (u64 x n), FAIL: text | FREEZE:
+ * plan n_slots (u32) fusion_bytes (u64) slots (u32 x n) | LEAVE: plan name, text   u16
+ * length, bytes without NUL
  *
  * Invariant: what a writer writes a reader reads back equal, and a reader never reads
- * beyond n. */
+ * beyond n. Called by negotiate.c, member.c and the fuzz target. */
 #include "runtime/core/message.h"
 
 #include <errno.h>
 #include <string.h>
 
-void message_begin(struct strbuf *b, enum message_kind kind)
+enum { FLAG_FUSE = 1, FLAG_REQ = 2 };
+
+static void begin(struct strbuf *b, enum message_kind kind)
 {
     wire_put(b, MESSAGE_VERSION, 1);
     wire_put(b, (uint32_t)kind, 1);
     wire_put(b, 0, 2);
 }
 
-void message_put_request(struct strbuf *b, const struct request *r)
+void message_begin_up(struct strbuf *b, uint64_t n_seen)
+{
+    begin(b, MESSAGE_UP);
+    wire_put(b, n_seen, 8);
+}
+
+void message_begin_down(struct strbuf *b)
+{
+    begin(b, MESSAGE_DOWN);
+}
+
+static void put_request(struct strbuf *b, const struct request *r)
 {
     wire_put(b, (uint32_t)r->coll, 1);
     wire_put(b, (uint32_t)r->dtype, 1);
@@ -28,24 +44,65 @@ void message_put_request(struct strbuf *b, const struct request *r)
     wire_put(b, r->ndim, 1);
     wire_put(b, r->root, 4);
     wire_put(b, r->process_set, 4);
+    wire_put(b, r->group_n, 4);
+    wire_put(b, r->n_set, 4);
+    wire_put(b, r->group, 8);
     wire_put_f64(b, r->prescale);
     wire_put_f64(b, r->postscale);
     for (uint32_t i = 0; i < r->ndim && i < TENSOR_MAX_DIMS; i++)
         wire_put(b, (uint64_t)r->shape[i], 8);
+    strbuf_add(b, r->set, (size_t)r->n_set * 4);
     wire_put_text(b, r->name, sizeof(r->name));
 }
 
-void message_put_response(struct strbuf *b, const struct response *r)
+void message_put_request(struct strbuf *b, const struct request *r)
 {
-    wire_put(b, (uint32_t)r->kind, 1);
-    wire_put(b, (uint32_t)r->coll, 1);
-    wire_put(b, r->fuse_next, 1);
-    wire_put(b, 0, 1);
-    wire_put_text(b, r->name, sizeof(r->name));
-    wire_put(b, r->n_counts, 4);
-    for (uint32_t i = 0; i < r->n_counts; i++)
-        wire_put(b, r->counts[i], 8);
-    wire_put_text(b, r->text, sizeof(r->text));
+    wire_put(b, UP_REQUEST, 4);
+    put_request(b, r);
+}
+
+void message_put_hits(struct strbuf *b,
+                      uint32_t first,
+                      const uint64_t *words,
+                      uint32_t n_words)
+{
+    wire_put(b, UP_HITS, 4);
+    wire_put(b, first, 4);
+    wire_put(b, n_words, 4);
+    for (uint32_t i = 0; i < n_words; i++)
+        wire_put(b, words[i], 8);
+}
+
+void message_put_leave(struct strbuf *b, uint32_t plan)
+{
+    wire_put(b, UP_LEAVE, 4);
+    wire_put(b, plan, 4);
+}
+
+void message_put_down(struct strbuf *b, const struct down *d)
+{
+    wire_put(b, (uint32_t)d->kind, 1);
+    wire_put(b, (d->fuse_next ? FLAG_FUSE : 0) | (d->has_req ? FLAG_REQ : 0), 1);
+    wire_put(b, 0, 2);
+    if (d->kind == DOWN_FREEZE || d->kind == DOWN_LEAVE) {
+        wire_put(b, d->plan, 4);
+        if (d->kind == DOWN_LEAVE)
+            return;
+        wire_put(b, d->n_slots, 4);
+        wire_put(b, d->fusion_bytes, 8);
+        strbuf_add(b, d->slots, (size_t)d->n_slots * 4);
+        return;
+    }
+    wire_put(b, d->slot, 4);
+    if (d->has_req)
+        put_request(b, &d->req);
+    if (d->kind == DOWN_RUN) {
+        wire_put(b, d->n_counts, 4);
+        for (uint32_t i = 0; i < d->n_counts; i++)
+            wire_put(b, d->counts[i], 8);
+    }
+    if (d->kind == DOWN_FAIL)
+        wire_put_text(b, d->text, sizeof(d->text));
 }
 
 /* --- reading --- */
@@ -68,9 +125,11 @@ int message_open(struct message_reader *r, const void *p, size_t n, struct err *
         return err_set(err, -EPROTO,
                        "control message: version %u of a peer, this library speaks %u",
                        (unsigned)version, MESSAGE_VERSION);
-    if (zero != 0 || (kind != MESSAGE_REQUESTS && kind != MESSAGE_RESPONSES))
+    if (zero != 0 || (kind != MESSAGE_UP && kind != MESSAGE_DOWN))
         return malformed(r, "kind", err);
     r->kind = (enum message_kind)kind;
+    if (kind == MESSAGE_UP && !wire_get(&r->in, 8, &r->n_seen))
+        return malformed(r, "header", err);
     return 0;
 }
 
@@ -112,34 +171,65 @@ bool request_same_scales(const struct request *a, const struct request *b)
            && bits_of(a->postscale) == bits_of(b->postscale);
 }
 
+bool request_same(const struct request *a, const struct request *b)
+{
+    return a->coll == b->coll && a->dtype == b->dtype && a->op == b->op
+           && a->root == b->root && a->process_set == b->process_set
+           && a->group == b->group && a->group_n == b->group_n && a->ndim == b->ndim
+           && memcmp(a->shape, b->shape, a->ndim * sizeof(a->shape[0])) == 0
+           && a->n_set == 0 && b->n_set == 0 && request_same_scales(a, b)
+           && strcmp(a->name, b->name) == 0;
+}
+
+bool request_has_counts(const struct request *r)
+{
+    return r->coll == COLL_ALLGATHER || r->coll == COLL_GATHER;
+}
+
+uint32_t request_set_rank(const struct request *r, uint32_t i)
+{
+    const uint8_t *p = r->set + (size_t)i * 4;
+
+    return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16
+           | (uint32_t)p[3] << 24;
+}
+
+static bool get_u32(struct message_reader *r, uint32_t *ret)
+{
+    uint64_t v;
+
+    if (!wire_get(&r->in, 4, &v))
+        return false;
+    *ret = (uint32_t)v;
+    return true;
+}
+
 static bool get_params(struct message_reader *r, struct request *ret)
 {
-    uint64_t coll, dtype, op, ndim, root, set;
+    uint64_t coll, dtype, op, ndim;
 
     if (!wire_get(&r->in, 1, &coll) || !wire_get(&r->in, 1, &dtype)
         || !wire_get(&r->in, 1, &op) || !wire_get(&r->in, 1, &ndim)
-        || !wire_get(&r->in, 4, &root) || !wire_get(&r->in, 4, &set)
-        || !wire_get_f64(&r->in, &ret->prescale)
+        || !get_u32(r, &ret->root) || !get_u32(r, &ret->process_set)
+        || !get_u32(r, &ret->group_n) || !get_u32(r, &ret->n_set)
+        || !wire_get(&r->in, 8, &ret->group) || !wire_get_f64(&r->in, &ret->prescale)
         || !wire_get_f64(&r->in, &ret->postscale))
         return false;
     if (coll >= COLL_COUNT || dtype >= DT_COUNT || op >= OP_COUNT
-        || ndim > TENSOR_MAX_DIMS)
+        || ndim > TENSOR_MAX_DIMS || (ret->group == 0) != (ret->group_n == 0)
+        || ret->n_set > SET_MAX_RANKS || (ret->n_set > 0) != (coll == COLL_SET_ADD))
         return false;
     ret->coll = (enum collective)coll;
     ret->dtype = (enum dtype)dtype;
     ret->op = (enum reduce_op)op;
     ret->ndim = (uint32_t)ndim;
-    ret->root = (uint32_t)root;
-    ret->process_set = (uint32_t)set;
     return true;
 }
 
-int message_next_request(struct message_reader *r, struct request *ret, struct err *err)
+static int get_request(struct message_reader *r, struct request *ret, struct err *err)
 {
     uint64_t v;
 
-    if (r->in.at == r->in.n)
-        return 0;
     memset(ret, 0, sizeof(*ret));
     if (!get_params(r, ret))
         return malformed(r, "request", err);
@@ -150,56 +240,153 @@ int message_next_request(struct message_reader *r, struct request *ret, struct e
     }
     if (request_size(ret, NULL, NULL, NULL) < 0)
         return malformed(r, "shape", err);
+    if (!wire_get_bytes(&r->in, (size_t)ret->n_set * 4, &ret->set))
+        return malformed(r, "process set", err);
+    for (uint32_t i = 1; i < ret->n_set; i++)
+        if (request_set_rank(ret, i - 1) >= request_set_rank(ret, i))
+            return malformed(r, "process set", err);
+    if (ret->n_set == 0)
+        ret->set = NULL;
     if (!wire_get_text(&r->in, ret->name, sizeof(ret->name)) || ret->name[0] == 0)
         return malformed(r, "name", err);
+    return 0;
+}
+
+static int get_hits(struct message_reader *r, struct up *ret, struct err *err)
+{
+    if (!get_u32(r, &ret->first) || !get_u32(r, &ret->n_words) || ret->first % 64 != 0
+        || ret->first >= SLOTS_MAX || ret->n_words > (SLOTS_MAX - ret->first) / 64
+        || !wire_get_bytes(&r->in, (size_t)ret->n_words * 8, &ret->words))
+        return malformed(r, "cache bits", err);
     return 1;
+}
+
+int message_next_up(struct message_reader *r, struct up *ret, struct err *err)
+{
+    uint32_t kind;
+    int rc;
+
+    if (r->in.at == r->in.n)
+        return 0;
+    if (!get_u32(r, &kind) || kind < UP_REQUEST || kind > UP_LEAVE)
+        return malformed(r, "entry", err);
+    ret->kind = (enum up_kind)kind;
+    switch (ret->kind) {
+    case UP_REQUEST:
+        rc = get_request(r, &ret->req, err);
+        return rc < 0 ? rc : 1;
+    case UP_HITS:
+        return get_hits(r, ret, err);
+    case UP_LEAVE:
+        return get_u32(r, &ret->plan) ? 1 : malformed(r, "plan", err);
+    }
+    return malformed(r, "entry", err);
 }
 
 static int get_counts(struct message_reader *r,
                       uint64_t *counts,
                       uint32_t n_ranks,
-                      struct response *ret,
+                      struct down *ret,
                       struct err *err)
 {
-    uint64_t n;
+    uint32_t n;
 
-    if (!wire_get(&r->in, 4, &n) || (n != 0 && n != n_ranks))
+    if (!get_u32(r, &n) || n > n_ranks)
         return malformed(r, "number of counts", err);
-    for (uint64_t i = 0; i < n; i++)
+    for (uint32_t i = 0; i < n; i++)
         if (!wire_get(&r->in, 8, &counts[i]) || counts[i] > INT64_MAX)
             return malformed(r, "count", err);
-    ret->n_counts = (uint32_t)n;
+    ret->n_counts = n;
     ret->counts = n > 0 ? counts : NULL;
-    if (ret->kind == RESPONSE_RUN && (ret->coll == COLL_ALLGATHER) != (n > 0))
+    if (ret->has_req && request_has_counts(&ret->req) != (n > 0))
         return malformed(r, "number of counts", err);
-    return 0;
+    return 1;
 }
 
-int message_next_response(struct message_reader *r,
-                          uint64_t *counts,
-                          uint32_t n_ranks,
-                          struct response *ret,
-                          struct err *err)
+static int get_freeze(struct message_reader *r, struct down *ret, struct err *err)
 {
-    uint64_t kind, coll, fuse, zero;
+    if (!get_u32(r, &ret->plan))
+        return malformed(r, "plan", err);
+    if (ret->kind == DOWN_LEAVE)
+        return 1;
+    if (!get_u32(r, &ret->n_slots) || ret->n_slots == 0 || ret->n_slots > SLOTS_MAX
+        || !wire_get(&r->in, 8, &ret->fusion_bytes)
+        || !wire_get_bytes(&r->in, (size_t)ret->n_slots * 4, &ret->slots))
+        return malformed(r, "plan", err);
+    for (uint32_t i = 0; i < ret->n_slots; i++)
+        if (down_slot(ret, i) >= SLOTS_MAX)
+            return malformed(r, "plan", err);
+    return 1;
+}
+
+static int get_answer(struct message_reader *r,
+                      uint64_t *counts,
+                      uint32_t n_ranks,
+                      struct down *ret,
+                      struct err *err)
+{
     int rc;
+
+    if (!get_u32(r, &ret->slot)
+        || (ret->slot >= SLOTS_MAX && (ret->slot != SLOT_NONE || !ret->has_req)))
+        return malformed(r, "slot", err);
+    rc = ret->has_req ? get_request(r, &ret->req, err) : 0;
+    if (rc < 0)
+        return rc;
+    if (ret->kind == DOWN_RUN)
+        return get_counts(r, counts, n_ranks, ret, err);
+    if (!ret->has_req)
+        return malformed(r, "answer", err);
+    if (ret->kind == DOWN_FAIL && !wire_get_text(&r->in, ret->text, sizeof(ret->text)))
+        return malformed(r, "text", err);
+    return 1;
+}
+
+int message_next_down(struct message_reader *r,
+                      uint64_t *counts,
+                      uint32_t n_ranks,
+                      struct down *ret,
+                      struct err *err)
+{
+    uint64_t kind, flags, zero;
 
     if (r->in.at == r->in.n)
         return 0;
-    ret->counts = NULL;
-    if (!wire_get(&r->in, 1, &kind) || !wire_get(&r->in, 1, &coll)
-        || !wire_get(&r->in, 1, &fuse) || !wire_get(&r->in, 1, &zero)
-        || kind >= RESPONSE_KIND_COUNT || coll >= COLL_COUNT || fuse > 1 || zero != 0)
+    if (!wire_get(&r->in, 1, &kind) || !wire_get(&r->in, 1, &flags)
+        || !wire_get(&r->in, 2, &zero) || kind < DOWN_RUN || kind > DOWN_LEAVE
+        || flags > (FLAG_FUSE | FLAG_REQ) || zero != 0)
         return malformed(r, "response", err);
-    ret->kind = (enum response_kind)kind;
-    ret->coll = (enum collective)coll;
-    ret->fuse_next = fuse != 0;
-    if (!wire_get_text(&r->in, ret->name, sizeof(ret->name)) || ret->name[0] == 0)
-        return malformed(r, "name", err);
-    rc = get_counts(r, counts, n_ranks, ret, err);
-    if (rc < 0)
-        return rc;
-    if (!wire_get_text(&r->in, ret->text, sizeof(ret->text)))
-        return malformed(r, "text", err);
-    return 1;
+    ret->kind = (enum down_kind)kind;
+    ret->fuse_next = (flags & FLAG_FUSE) != 0;
+    ret->has_req = (flags & FLAG_REQ) != 0;
+    ret->counts = NULL;
+    ret->n_counts = 0;
+    ret->text[0] = 0;
+    switch (ret->kind) {
+    case DOWN_FREEZE:
+    case DOWN_LEAVE:
+        return get_freeze(r, ret, err);
+    case DOWN_RUN:
+    case DOWN_FAIL:
+    case DOWN_JOINED:
+        return get_answer(r, counts, n_ranks, ret, err);
+    }
+    return malformed(r, "response", err);
+}
+
+uint64_t up_word(const struct up *u, uint32_t i)
+{
+    uint64_t v = 0;
+
+    for (unsigned b = 0; b < 8; b++)
+        v |= (uint64_t)u->words[(size_t)i * 8 + b] << (8 * b);
+    return v;
+}
+
+uint32_t down_slot(const struct down *d, uint32_t i)
+{
+    const uint8_t *p = d->slots + (size_t)i * 4;
+
+    return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16
+           | (uint32_t)p[3] << 24;
 }

@@ -13,9 +13,9 @@
 
 enum { FIRST_BUCKETS = 64, MAX_BUCKETS = 1 << 22 };
 
-static uint32_t name_hash(const char *s)
+static uint32_t key_hash(uint32_t set, const char *s)
 {
-    uint32_t h = 2166136261u;
+    uint32_t h = 2166136261u ^ set;
 
     for (; *s; s++)
         h = (h ^ (uint8_t)*s) * 16777619u;
@@ -53,14 +53,15 @@ void nametab_release(struct nametab *t)
     *t = (struct nametab){0};
 }
 
-struct nametab_node *nametab_find(const struct nametab *t, const char *name)
+struct nametab_node *
+nametab_find(const struct nametab *t, uint32_t set, const char *name)
 {
-    uint32_t h = name_hash(name);
+    uint32_t h = key_hash(set, name);
 
     if (t->n_buckets == 0)
         return NULL;
     for (struct nametab_node *p = t->v[h & (t->n_buckets - 1)]; p; p = p->next)
-        if (p->hash == h && strcmp(p->name, name) == 0)
+        if (p->hash == h && p->set == set && strcmp(p->name, name) == 0)
             return p;
     return NULL;
 }
@@ -69,11 +70,11 @@ int nametab_add(struct nametab *t, struct nametab_node *node)
 {
     size_t b;
 
-    if (nametab_find(t, node->name))
+    if (nametab_find(t, node->set, node->name))
         return -EEXIST;
     if (t->n >= t->n_buckets && grow(t) < 0)
         return -ENOMEM;
-    node->hash = name_hash(node->name);
+    node->hash = key_hash(node->set, node->name);
     b = node->hash & (t->n_buckets - 1);
     node->next = t->v[b];
     t->v[b] = node;

@@ -1,18 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Negotiation: requests of all ranks in, ordered responses out. Lives on rank 0, driven
- * by the coordinator; the other ranks only read the responses.
+/* Negotiation: what ranks have in, ordered answers out. Lives on rank 0, driven by the
+ * coordinator; the other ranks only read the answers.
  *
- * I1  A name is ready when each rank has submitted it once; the order in which names
- * become ready is the order of the responses, and so of the batches on every rank. I2
- * Every ready name yields exactly one response, RUN or FAIL. I3  Memory of a pending
- * tensor: the first rank's parameters, a bit per rank, and for allgather one number per
- * rank. The others are compared as they come and forgotten. I4  The first disagreement
- * seen is the one told; it names the tensor, both ranks, both values, and keeps the
- * words that Horovod's users search for.
+ * I1  A name (within its process set) is complete when each rank of the set has
+ *     submitted it once or has joined; it is ready then, or, in a group, when the whole
+ *     group is. The order of readiness is the order of the answers, and so of the
+ *     batches on every rank.
+ * I2  Every ready name yields exactly one answer, RUN or FAIL.
+ * I3  Memory of a pending tensor: the first rank's parameters, a bit per rank, and for
+ *     allgather, gather and alltoall one number per rank. The others are compared as
+ * they come and forgotten. I4  The first disagreement seen is the one told. I5  A bit
+ * of the cache stands for what the sender had been told when it sent it (slots.c). An
+ * answer goes by its slot alone only if every rank sent the bit. I6  A plan is frozen
+ * only when nothing else is pending. What a rank sent of the plan's tensors before it
+ * had heard of the plan is dropped here and kept there: the rank takes it into the plan
+ * itself (member.c).
  *
- * Place kept for the response cache: a request seen before would come as a bit, and
- * enter here by the same negotiate_add. Place kept for process sets: one table per set.
- */
+ * The stall report walks the pending ones (stall.c). */
 #include "runtime/core/negotiate.h"
 
 #include <errno.h>
@@ -20,310 +24,89 @@
 #include <string.h>
 
 #include "runtime/base/mem.h"
+#include "runtime/core/cycle.h"
 #include "runtime/core/fusion.h"
+#include "runtime/core/mismatch.h"
 #include "runtime/core/nametab.h"
+#include "runtime/core/pending.h"
+#include "runtime/core/slots.h"
 
-struct pending {
-    struct nametab_node node;    /* name: first.name */
-    struct pending *prev, *next; /* in order of age, or of readiness */
-    struct request first;
-    uint32_t first_rank, n_seen;
-    uint64_t since_ns;
-    uint64_t *dim0; /* allgather: per rank */
-    char *text;     /* the disagreement, NULL if none */
-    uint8_t seen[]; /* bit per rank */
-};
-
-struct list {
-    struct pending *head, *tail;
-    size_t n;
-};
+/* Up to this many tensors are looked at together for one batch. */
+enum { WINDOW = 256, WRITE_AIM = 1 << 18 };
 
 struct negotiate {
-    uint32_t n_ranks;
-    struct nametab names; /* of waiting */
-    struct list waiting, ready;
+    struct negotiate_config cfg;
+    struct pendings tensors;
+    struct slots *slots; /* NULL: no cache */
+    struct cycle *cycle; /* NULL: no plan */
+    uint64_t *seen;      /* [n_ranks] down messages each rank has received */
+    uint64_t n_messages; /* down, written */
+    /* The last plan. */
+    uint32_t plan;
+    uint64_t plan_msg; /* the message that told it; 0: there was none */
+    uint32_t *plan_of; /* [cache_capacity] the plan a slot was in last */
+    bool wants_leave, has_left;
+    struct negotiate_counts counts;
+    uint64_t *scratch; /* [n_ranks] */
 };
-
-static void list_append(struct list *l, struct pending *p)
-{
-    p->next = NULL;
-    p->prev = l->tail;
-    if (l->tail)
-        l->tail->next = p;
-    else
-        l->head = p;
-    l->tail = p;
-    l->n++;
-}
-
-static void list_remove(struct list *l, struct pending *p)
-{
-    if (p->prev)
-        p->prev->next = p->next;
-    else
-        l->head = p->next;
-    if (p->next)
-        p->next->prev = p->prev;
-    else
-        l->tail = p->prev;
-    l->n--;
-}
-
-static void pending_free(struct pending *p)
-{
-    if (!p)
-        return;
-    mem_free(p->dim0);
-    mem_free(p->text);
-    mem_free(p);
-}
-
-static void list_release(struct list *l)
-{
-    while (l->head) {
-        struct pending *p = l->head;
-
-        list_remove(l, p);
-        pending_free(p);
-    }
-}
-
-int negotiate_new(uint32_t n_ranks, struct negotiate **ret)
-{
-    struct negotiate *n = mem_zalloc(sizeof(*n));
-
-    if (!n)
-        return -ENOMEM;
-    n->n_ranks = n_ranks;
-    *ret = n;
-    return 0;
-}
 
 void negotiate_free(struct negotiate *n)
 {
     if (!n)
         return;
-    list_release(&n->waiting);
-    list_release(&n->ready);
-    nametab_release(&n->names);
+    pendings_release(&n->tensors);
+    slots_free(n->slots);
+    cycle_free(n->cycle);
+    mem_free(n->seen);
+    mem_free(n->plan_of);
+    mem_free(n->scratch);
     mem_free(n);
 }
 
-size_t negotiate_ready(const struct negotiate *n)
+int negotiate_new(const struct negotiate_config *cfg, struct negotiate **ret)
 {
-    return n->ready.n;
+    struct negotiate *n = mem_zalloc(sizeof(*n));
+    uint32_t cap = cfg->cache_capacity < SLOTS_MAX ? cfg->cache_capacity : SLOTS_MAX;
+    int r;
+
+    if (!n)
+        return -ENOMEM;
+    n->cfg = *cfg;
+    n->cfg.cache_capacity = cap;
+    n->seen = mem_calloc(cfg->n_ranks, sizeof(*n->seen));
+    n->scratch = mem_calloc(cfg->n_ranks, sizeof(*n->scratch));
+    n->plan_of = mem_calloc(cap + 1u, sizeof(*n->plan_of));
+    r = n->seen && n->scratch && n->plan_of ? 0 : -ENOMEM;
+    if (r == 0)
+        r = pendings_init(&n->tensors, cfg->n_ranks);
+    if (r == 0 && cap > 0)
+        r = slots_new(cap, cfg->n_ranks, &n->slots);
+    if (r == 0 && cap > 0 && cfg->may_freeze)
+        r = cycle_new(cap, &n->cycle);
+    if (r < 0) {
+        negotiate_free(n);
+        return r;
+    }
+    *ret = n;
+    return 0;
 }
 
 size_t negotiate_pending(const struct negotiate *n)
 {
-    return n->waiting.n;
+    return n->tensors.waiting.n;
 }
 
-/* --- do two ranks agree? --- */
-
-struct pair { /* the two ranks of a sentence, lower rank first */
-    const struct request *a, *b;
-    uint32_t a_rank, b_rank;
-    char name[NAME_SHOWN_MAX];
-};
-
-static int disagree(struct err *why,
-                    const struct pair *p,
-                    const char *what,
-                    const char *a,
-                    const char *b,
-                    const char *more)
+bool negotiate_has_news(const struct negotiate *n)
 {
-    return err_set(why, -EINVAL,
-                   "Mismatched %s: tensor %s: rank %u has %s, rank %u has %s%s", what,
-                   p->name, p->a_rank, a, p->b_rank, b, more);
+    return n->tensors.ready.n > 0 || n->wants_leave || pendings_all_joined(&n->tensors);
 }
 
-static const char *shape_text(const struct request *r, char *buf, size_t size)
+struct negotiate_counts negotiate_counts(const struct negotiate *n)
 {
-    size_t at = 0;
-
-    buf[at++] = '[';
-    for (uint32_t i = 0; i < r->ndim && at + 24 < size; i++)
-        at += (size_t)snprintf(buf + at, size - at, "%s%lld", i ? ", " : "",
-                               (long long)r->shape[i]);
-    buf[at++] = ']';
-    buf[at] = 0;
-    return buf;
+    return n->counts;
 }
 
-static int check_scales(struct err *why, const struct pair *p)
-{
-    char a[64], b[64];
-
-    if (request_same_scales(p->a, p->b))
-        return 0;
-    (void)snprintf(a, sizeof(a), "%.17g and %.17g", p->a->prescale, p->a->postscale);
-    (void)snprintf(b, sizeof(b), "%.17g and %.17g", p->b->prescale, p->b->postscale);
-    return disagree(why, p, "prescale and/or postscale factors", a, b, "");
-}
-
-/* from_dim: 1 for allgather, whose first dimension is free. */
-static int check_shapes(struct err *why, const struct pair *p, uint32_t from_dim)
-{
-    char a[200], b[200], what[48], more[64];
-
-    (void)snprintf(what, sizeof(what), "%s tensor shapes", collective_name(p->a->coll));
-    (void)shape_text(p->a, a, sizeof(a));
-    (void)shape_text(p->b, b, sizeof(b));
-    if (p->a->ndim != p->b->ndim) {
-        (void)snprintf(more, sizeof(more), " (%u and %u dimensions)", p->a->ndim,
-                       p->b->ndim);
-        return disagree(why, p, what, a, b, more);
-    }
-    for (uint32_t i = from_dim; i < p->a->ndim; i++) {
-        if (p->a->shape[i] == p->b->shape[i])
-            continue;
-        (void)snprintf(more, sizeof(more), " (dimension %u differs)", i);
-        return disagree(why, p, what, a, b, more);
-    }
-    return 0;
-}
-
-static int check_root(struct err *why, const struct pair *p)
-{
-    char a[32], b[32];
-
-    if (p->a->root == p->b->root)
-        return 0;
-    (void)snprintf(a, sizeof(a), "root rank %u", p->a->root);
-    (void)snprintf(b, sizeof(b), "root rank %u", p->b->root);
-    return disagree(why, p, "BROADCAST root ranks", a, b, "");
-}
-
-static int check_pair(struct err *why, const struct pair *p)
-{
-    int r;
-
-    if (p->a->coll != p->b->coll)
-        return disagree(why, p, "operations", collective_name(p->a->coll),
-                        collective_name(p->b->coll), "");
-    if (p->a->coll == COLL_BARRIER)
-        return 0;
-    if (p->a->dtype != p->b->dtype)
-        return disagree(why, p, "data types", dtype_name(p->a->dtype),
-                        dtype_name(p->b->dtype), "");
-    switch (p->a->coll) {
-    case COLL_ALLREDUCE:
-        if (p->a->op != p->b->op)
-            return disagree(why, p, "reduction operation", reduce_op_name(p->a->op),
-                            reduce_op_name(p->b->op), "");
-        r = check_scales(why, p);
-        return r < 0 ? r : check_shapes(why, p, 0);
-    case COLL_ALLGATHER:
-        return check_shapes(why, p, 1);
-    case COLL_BROADCAST:
-        r = check_root(why, p);
-        return r < 0 ? r : check_shapes(why, p, 0);
-    case COLL_ALLTOALL:
-    case COLL_REDUCESCATTER:
-    case COLL_REDUCE:
-    case COLL_GATHER:
-    case COLL_JOIN:
-    case COLL_SET_ADD:
-    case COLL_SET_REMOVE:
-    case COLL_BARRIER:
-    case COLL_COUNT:
-        break;
-    }
-    return 0;
-}
-
-/* What is wrong with one rank's request whatever the others say. */
-static int
-check_alone(struct err *why, const struct request *q, uint32_t rank, uint32_t n_ranks)
-{
-    char name[NAME_SHOWN_MAX];
-
-    (void)name_shown(q->name, name);
-    if (q->coll == COLL_ALLGATHER && q->ndim == 0) {
-        return err_set(why, -EINVAL,
-                       "rank %u tried to ALLGATHER a rank-zero tensor: tensor %s", rank,
-                       name);
-    }
-    if (q->coll == COLL_BROADCAST && q->root >= n_ranks) {
-        return err_set(
-            why, -EINVAL,
-            "tensor %s: BROADCAST root rank %u of rank %u is not in the world "
-            "of %u ranks",
-            name, q->root, rank, n_ranks);
-    }
-    if (q->coll == COLL_ALLREDUCE && !reduce_op_supported(q->op)) {
-        return err_set(
-            why, -EINVAL,
-            "tensor %s: ALLREDUCE with %s is not supported, only SUM and AVERAGE", name,
-            reduce_op_name(q->op));
-    }
-    if (q->coll == COLL_ALLREDUCE && !dtype_reducible(q->dtype)) {
-        return err_set(why, -EINVAL,
-                       "tensor %s: ALLREDUCE of %s is not supported, only float16, "
-                       "bfloat16, float32, float64, int32 and int64",
-                       name, dtype_name(q->dtype));
-    }
-    return 0;
-}
-
-static int
-check(struct pending *p, uint32_t rank, const struct request *q, uint32_t n_ranks)
-{
-    struct pair pair = {&p->first, q, p->first_rank, rank, ""};
-    struct err why = ERR_INIT;
-    int r;
-
-    if (p->text)
-        return 0;
-    if (rank < p->first_rank)
-        pair = (struct pair){q, &p->first, rank, p->first_rank, ""};
-    (void)name_shown(q->name, pair.name);
-    r = q == &p->first ? 0 : check_pair(&why, &pair);
-    if (r == 0)
-        r = check_alone(&why, q, rank, n_ranks);
-    if (r == 0)
-        return 0;
-    p->text = mem_strdup(why.text);
-    return p->text ? 0 : -ENOMEM;
-}
-
-/* --- the table --- */
-
-static int pending_new(struct negotiate *n,
-                       uint32_t rank,
-                       const struct request *req,
-                       uint64_t now_ns,
-                       struct pending **ret,
-                       struct err *err)
-{
-    struct pending *p;
-    int r;
-
-    if (n->waiting.n >= NEGOTIATE_MAX_PENDING)
-        return err_set(err, -E2BIG, "more than %u tensors are pending",
-                       NEGOTIATE_MAX_PENDING);
-    p = mem_zalloc(sizeof(*p) + n->n_ranks / 8 + 1);
-    if (!p)
-        return err_set(err, -ENOMEM, "out of memory for a pending tensor");
-    p->first = *req;
-    p->first_rank = rank;
-    p->since_ns = now_ns;
-    p->node.name = p->first.name;
-    if (req->coll == COLL_ALLGATHER)
-        p->dim0 = mem_calloc(n->n_ranks, sizeof(*p->dim0));
-    r = req->coll == COLL_ALLGATHER && !p->dim0 ? -ENOMEM
-                                                : nametab_add(&n->names, &p->node);
-    if (r < 0) {
-        pending_free(p);
-        return err_set(err, -ENOMEM, "out of memory for a pending tensor");
-    }
-    list_append(&n->waiting, p);
-    *ret = p;
-    return 0;
-}
+/* --- what ranks send --- */
 
 int negotiate_add(struct negotiate *n,
                   uint32_t rank,
@@ -331,108 +114,357 @@ int negotiate_add(struct negotiate *n,
                   uint64_t now_ns,
                   struct err *err)
 {
-    struct nametab_node *node = nametab_find(&n->names, req->name);
-    struct pending *p = (struct pending *)(void *)node; /* node is the first member */
-    const struct request *q = req;
-    int r;
+    n->counts.n_requests++;
+    return pendings_add(&n->tensors, rank, req, false, now_ns, err);
+}
 
-    if (rank >= n->n_ranks)
-        return err_set(err, -EPROTO, "a request of rank %u in a world of %u", rank,
-                       n->n_ranks);
-    if (!p) {
-        r = pending_new(n, rank, req, now_ns, &p, err);
-        if (r < 0)
-            return r;
-        q = &p->first;
-    }
-    if (negotiate_has_seen(p->seen, rank)) {
-        char name[NAME_SHOWN_MAX];
+static bool is_planned(const struct negotiate *n, uint32_t slot)
+{
+    return n->plan_msg > 0 && slot < n->cfg.cache_capacity
+           && n->plan_of[slot] == n->plan;
+}
 
-        return err_set(err, -EPROTO, "rank %u submitted tensor %s twice", rank,
-                       name_shown(req->name, name));
-    }
-    r = check(p, rank, q, n->n_ranks);
-    if (r < 0)
-        return err_set(err, r, "out of memory for a pending tensor");
-    if (p->dim0 && req->ndim > 0)
-        p->dim0[rank] = (uint64_t)req->shape[0];
-    p->seen[rank / 8] |= (uint8_t)(1u << (rank % 8));
-    if (++p->n_seen == n->n_ranks) {
-        nametab_remove(&n->names, &p->node);
-        list_remove(&n->waiting, p);
-        list_append(&n->ready, p);
+/* Sent before the rank heard of the plan, which has this tensor (I6)? */
+static bool is_overtaken(struct negotiate *n,
+                         uint32_t rank,
+                         const struct request *q,
+                         uint64_t n_seen)
+{
+    const struct request *p;
+    uint32_t slot;
+
+    if (n_seen >= n->plan_msg || !n->slots)
+        return false;
+    slot = slots_find(n->slots, q->process_set, q->name);
+    if (slot == SLOT_NONE || !is_planned(n, slot))
+        return false;
+    p = slots_resolve(n->slots, slot, rank, UINT64_MAX);
+    return p && request_same(p, q);
+}
+
+static int receive_hits(struct negotiate *n,
+                        uint32_t rank,
+                        const struct up *u,
+                        uint64_t n_seen,
+                        uint64_t now_ns,
+                        struct err *err)
+{
+    for (uint32_t i = 0; i < u->n_words; i++) {
+        for (uint64_t w = up_word(u, i); w != 0; w &= w - 1) {
+            uint32_t slot = u->first + i * 64 + (uint32_t)__builtin_ctzll(w);
+            const struct request *q;
+            int r;
+
+            if (n_seen < n->plan_msg && is_planned(n, slot))
+                continue;
+            q = n->slots ? slots_resolve(n->slots, slot, rank, n_seen) : NULL;
+            if (!q)
+                return err_set(err, -EPROTO,
+                               "rank %u sent slot %u of the response cache, which was "
+                               "never given out",
+                               rank, slot);
+            n->counts.n_hits++;
+            r = pendings_add(&n->tensors, rank, q, true, now_ns, err);
+            if (r < 0)
+                return r;
+        }
     }
     return 0;
 }
 
-/* --- responses --- */
+static int receive_one(struct negotiate *n,
+                       uint32_t rank,
+                       const struct up *u,
+                       uint64_t n_seen,
+                       uint64_t now_ns,
+                       struct err *err)
+{
+    switch (u->kind) {
+    case UP_REQUEST:
+        if (is_overtaken(n, rank, &u->req, n_seen))
+            return 0;
+        return negotiate_add(n, rank, &u->req, now_ns, err);
+    case UP_HITS:
+        return receive_hits(n, rank, u, n_seen, now_ns, err);
+    case UP_LEAVE:
+        if (u->plan == n->plan && !n->has_left)
+            n->wants_leave = n->has_left = true;
+        return 0;
+    }
+    return 0;
+}
 
-static void write_one(const struct negotiate *n,
+int negotiate_receive(struct negotiate *n,
+                      uint32_t rank,
+                      struct message_reader *in,
+                      uint64_t now_ns,
+                      struct err *err)
+{
+    struct up u;
+    int r;
+
+    if (rank >= n->cfg.n_ranks)
+        return err_set(err, -EPROTO, "a request of rank %u in a world of %u", rank,
+                       n->cfg.n_ranks);
+    if (in->kind != MESSAGE_UP)
+        return err_set(err, -EBADMSG, "control message: answers where requests belong");
+    if (in->n_seen < n->seen[rank] || in->n_seen > n->n_messages)
+        return err_set(
+            err, -EPROTO, "rank %u says it has received %llu answers, of %llu", rank,
+            (unsigned long long)in->n_seen, (unsigned long long)n->n_messages);
+    n->seen[rank] = in->n_seen;
+    while ((r = message_next_up(in, &u, err)) > 0) {
+        r = receive_one(n, rank, &u, in->n_seen, now_ns, err);
+        if (r < 0)
+            return r;
+    }
+    return r;
+}
+
+/* --- answers --- */
+
+static void put_leave(struct negotiate *n, struct strbuf *out)
+{
+    struct down d = {.kind = DOWN_LEAVE, .slot = SLOT_NONE, .plan = n->plan};
+
+    message_put_down(out, &d);
+    n->wants_leave = false;
+    n->counts.n_leaves++;
+}
+
+static bool is_cached(const struct pending *p)
+{
+    switch (p->first.coll) {
+    case COLL_ALLREDUCE:
+    case COLL_ALLGATHER:
+    case COLL_BROADCAST:
+    case COLL_BARRIER:
+    case COLL_ALLTOALL:
+    case COLL_REDUCESCATTER:
+    case COLL_REDUCE:
+    case COLL_GATHER:
+        return p->n_excused == 0;
+    case COLL_JOIN:
+    case COLL_SET_ADD:
+    case COLL_SET_REMOVE:
+    case COLL_COUNT:
+        break;
+    }
+    return false;
+}
+
+/* Did every rank of the set send it as a bit? */
+static bool is_all_hits(const struct pending *p)
+{
+    return p->set && p->n_hits == p->set->view.n;
+}
+
+static void fill_counts(struct negotiate *n, const struct pending *p, struct down *d)
+{
+    const struct set_view *s = &p->set->view;
+
+    if (!p->dim0 || !request_has_counts(&p->first))
+        return;
+    for (uint32_t i = 0; i < s->n; i++)
+        n->scratch[i] = p->dim0[s->ranks ? s->ranks[i] : i];
+    d->counts = n->scratch;
+    d->n_counts = s->n;
+}
+
+static void write_one(struct negotiate *n,
                       const struct pending *p,
                       bool fuse_next,
                       struct strbuf *out)
 {
-    struct response r = {.kind = p->text ? RESPONSE_FAIL : RESPONSE_RUN,
-                         .coll = p->first.coll,
-                         .fuse_next = fuse_next};
+    struct down d = {.kind = p->text ? DOWN_FAIL : DOWN_RUN,
+                     .fuse_next = fuse_next,
+                     .has_req = true,
+                     .slot = SLOT_NONE};
+    bool is_new = true;
 
-    memcpy(r.name, p->first.name, sizeof(r.name));
     if (p->text) {
-        (void)snprintf(r.text, sizeof(r.text), "%s", p->text);
-    } else if (p->dim0) {
-        r.counts = p->dim0;
-        r.n_counts = n->n_ranks;
+        (void)snprintf(d.text, sizeof(d.text), "%s", p->text);
+    } else if (n->slots && is_cached(p)) {
+        d.slot =
+            slots_assign(n->slots, &p->first, p->dim0, n->n_messages, n->seen, &is_new);
+        d.has_req = is_new || !is_all_hits(p);
     }
-    message_put_response(out, &r);
+    if (d.has_req) {
+        d.req = p->first;
+        if (!p->text)
+            fill_counts(n, p, &d);
+    }
+    message_put_down(out, &d);
 }
 
-/* Up to this many tensors are looked at together for one batch. */
-enum { WINDOW = 256, WRITE_AIM = 1 << 18 };
+static void
+mark(struct negotiate *n, const uint32_t *v, uint32_t n_slots, uint32_t plan)
+{
+    for (uint32_t i = 0; i < n_slots; i++)
+        n->plan_of[v[i]] = plan;
+}
+
+/* Is nothing pending but tensors of the next plan, which are marked? */
+static bool is_alone(struct negotiate *n)
+{
+    const struct pending *lists[] = {n->tensors.waiting.head, n->tensors.ready.head};
+
+    for (size_t l = 0; l < ARRAY_LEN(lists); l++) {
+        for (const struct pending *p = lists[l]; p; p = p->next) {
+            uint32_t s = slots_find(n->slots, p->first.process_set, p->first.name);
+
+            if (p->text || s == SLOT_NONE || n->plan_of[s] != n->plan + 1
+                || p->n_hits != p->n_seen || p->n_excused > 0)
+                return false;
+        }
+    }
+    return true;
+}
+
+/* The tensor at the head of the ready ones begins an equal step: tell the plan instead
+ * of answering. */
+static bool freeze(struct negotiate *n, struct strbuf *out)
+{
+    struct pending *p = n->tensors.ready.head;
+    struct down d = {.kind = DOWN_FREEZE,
+                     .fuse_next = n->cfg.fuses_groups_apart,
+                     .slot = SLOT_NONE,
+                     .fusion_bytes = n->cfg.fusion_bytes};
+    uint8_t raw[CYCLE_MAX * 4];
+    const uint32_t *slots;
+    uint32_t slot;
+
+    if (!n->cycle)
+        return false;
+    slot = slots_find(n->slots, p->first.process_set, p->first.name);
+    if (p->text || !is_all_hits(p) || p->first.process_set != 0 || slot == SLOT_NONE
+        || n->tensors.n_joined > 0) {
+        cycle_reset(n->cycle);
+        return false;
+    }
+    if (!cycle_answer(n->cycle, slot, &slots, &d.n_slots))
+        return false;
+    mark(n, slots, d.n_slots, n->plan + 1);
+    if (!is_alone(n)) {
+        mark(n, slots, d.n_slots, 0);
+        cycle_reset(n->cycle);
+        return false;
+    }
+    for (uint32_t i = 0; i < d.n_slots; i++)
+        for (unsigned b = 0; b < 4; b++)
+            raw[i * 4 + b] = (uint8_t)(slots[i] >> (8 * b));
+    d.slots = raw;
+    d.plan = ++n->plan;
+    n->plan_msg = n->n_messages;
+    n->has_left = false;
+    n->counts.n_plans++;
+    message_put_down(out, &d);
+    pendings_clear(&n->tensors);
+    cycle_reset(n->cycle);
+    return true;
+}
 
 static size_t take_window(const struct negotiate *n, const struct request **window)
 {
     size_t k = 0;
 
-    for (const struct pending *p = n->ready.head; p && k < WINDOW && !p->text;
+    for (const struct pending *p = n->tensors.ready.head; p && k < WINDOW && !p->text;
          p = p->next)
         window[k++] = &p->first;
     return k;
 }
 
-int negotiate_write(struct negotiate *n,
-                    uint64_t limit_bytes,
-                    struct strbuf *out,
-                    size_t *ret_n)
+/* How many of the first take ready tensors belong to the step at hand: a step begins
+ * with a batch of its own, for there a plan may begin. All but the first are counted.
+ */
+static size_t within_step(struct negotiate *n, size_t take)
+{
+    const struct pending *p = n->tensors.ready.head;
+    const uint32_t *slots;
+    uint32_t n_slots;
+
+    for (size_t i = 1; i < take && n->cycle; i++) {
+        uint32_t s;
+
+        p = p->next;
+        s = slots_find(n->slots, p->first.process_set, p->first.name);
+        if (s == SLOT_NONE || !is_all_hits(p))
+            cycle_reset(n->cycle);
+        else if (cycle_has(n->cycle, s))
+            return i;
+        else
+            (void)cycle_answer(n->cycle, s, &slots, &n_slots);
+    }
+    return take;
+}
+
+/* One batch, or one failure. */
+static int write_batch(struct negotiate *n, struct strbuf *out)
 {
     const struct request *window[WINDOW];
-    size_t total = 0;
+    struct fusion_limit limit = {n->cfg.fusion_bytes, n->cfg.fuses_groups_apart};
+    size_t take = fusion_take(window, take_window(n, window), &limit);
 
-    if (n->ready.n > 0)
-        message_begin(out, MESSAGE_RESPONSES);
-    while (n->ready.n > 0 && out->n < WRITE_AIM) {
-        size_t take = fusion_take(window, take_window(n, window), limit_bytes);
+    take = within_step(n, take > 0 ? take : 1); /* 0: a failed one */
+    for (size_t i = 0; i < take; i++) {
+        struct pending *p = n->tensors.ready.head;
+        int r = p->text ? 0 : pendings_settle(&n->tensors, p);
 
-        if (take == 0)
-            take = 1; /* a failed one */
-        for (size_t i = 0; i < take; i++, total++) {
-            struct pending *p = n->ready.head;
-
-            write_one(n, p, i + 1 < take, out);
-            list_remove(&n->ready, p);
-            pending_free(p);
-        }
+        if (r < 0)
+            return r;
+        write_one(n, p, i + 1 < take, out);
+        pendings_drop_ready(&n->tensors);
     }
-    *ret_n = total;
-    return strbuf_status(out);
+    return 0;
 }
+
+int negotiate_write(struct negotiate *n, struct strbuf *out)
+{
+    int r = 0;
+
+    n->n_messages++;
+    n->counts.n_messages++;
+    message_begin_down(out);
+    if (n->wants_leave)
+        put_leave(n, out);
+    while (r == 0 && n->tensors.ready.n > 0 && out->n < WRITE_AIM) {
+        if (freeze(n, out))
+            break;
+        r = write_batch(n, out);
+    }
+    if (n->tensors.ready.n == 0 && pendings_all_joined(&n->tensors)) {
+        struct down d = {.kind = DOWN_JOINED, .has_req = true, .slot = SLOT_NONE};
+
+        d.req = n->tensors.join;
+        d.req.root = n->tensors.last_joined;
+        message_put_down(out, &d);
+        pendings_rejoin(&n->tensors);
+        if (n->cycle)
+            cycle_reset(n->cycle);
+    }
+    return r < 0 ? r : strbuf_status(out);
+}
+
+/* --- the stall report's view --- */
 
 void negotiate_walk(const struct negotiate *n, negotiate_walk_fn fn, void *arg)
 {
-    for (const struct pending *p = n->waiting.head; p; p = p->next) {
-        struct negotiate_view v = {p->first.name, p->first.coll, p->since_ns,
-                                   n->n_ranks,    p->n_seen,     p->seen};
+    for (const struct pending *p = n->tensors.waiting.head; p; p = p->next) {
+        struct negotiate_view v = {.name = p->first.name,
+                                   .coll = p->first.coll,
+                                   .process_set = p->first.process_set,
+                                   .since_ns = p->since_ns,
+                                   .n_ranks = n->cfg.n_ranks,
+                                   .n = n,
+                                   .pending = p};
 
+        v.n_missing = p->set ? p->set->view.n - p->n_seen - p->n_excused : 0;
         if (!fn(arg, &v))
             return;
     }
+}
+
+bool negotiate_is_missing(const struct negotiate_view *v, uint32_t rank)
+{
+    return pendings_is_missing(&v->n->tensors, v->pending, rank);
 }

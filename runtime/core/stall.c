@@ -22,11 +22,15 @@ static uint64_t earlier(uint64_t a, uint64_t b)
 
 static void put_ranks(struct strbuf *out, const struct negotiate_view *v)
 {
-    uint32_t shown = 0, missing = v->n_ranks - v->n_seen;
+    uint32_t shown = 0, missing = v->n_missing;
 
+    if (missing == 0) {
+        strbuf_puts(out, "the rest of its group");
+        return;
+    }
     strbuf_puts(out, missing == 1 ? "rank " : "ranks ");
     for (uint32_t r = 0; r < v->n_ranks && shown < SHOW_RANKS; r++)
-        if (!negotiate_has_seen(v->seen, r))
+        if (negotiate_is_missing(v, r))
             strbuf_printf(out, "%s%u", shown++ ? ", " : "", r);
     if (missing > shown)
         strbuf_printf(out, " and %u more", missing - shown);

@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Carries out what has been agreed: a batch of operations of one process set goes to
+ * that set's communicator, then each of them ends.
+ *
+ * Not all that is carried out moves tensors: process sets come and go here, at the same
+ * place in the order of the world on every rank, by the world's communicator. An
+ * alltoall is two batches: who sends how much to whom, then the data. A rank that has
+ * joined takes part in others' allreduces with zeros, in memory that lives as long as
+ * the batch.
+ *
+ * The backend completes inside post today; poll is honoured by waiting for it here.
+ * Pipelining (a list of tickets in flight) belongs here when a backend needs it. Called
+ * by step.c. */
+#include <errno.h>
+#include <sched.h>
+#include <stdio.h>
+
+#include "runtime/api/coordinator.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/mem.h"
+
+static struct op *op_of(struct member_op *part)
+{
+    return (struct op *)(void *)((char *)part - offsetof(struct op, part));
+}
+
+void carry_finish(struct coordinator *co, struct op *op, int status, const char *text)
+{
+    tensor_queue_remove(&co->queue,
+                        op); /* first: the callback may submit the name again */
+    op_finish(op, status, text);
+    op_unref(op);
+}
+
+static int post_and_wait(struct coordinator *co,
+                         struct backend *b,
+                         const struct batch *batch,
+                         void *ready_event,
+                         struct err *err)
+{
+    uint64_t ticket, done;
+    int r = b->ops->post(b, batch, ready_event, &ticket, err);
+
+    for (;;) {
+        r = r < 0 ? r : b->ops->poll(b, &done, err);
+        if (r < 0 || done >= ticket)
+            return r;
+        r = coordinator_interrupted(co, err);
+        (void)sched_yield();
+    }
+}
+
+static int
+no_memory(const struct coordinator *co, const struct request *q, struct err *err)
+{
+    char name[NAME_SHOWN_MAX];
+
+    return err_set(err, -ENOMEM, "rank %u is out of memory for tensor %s", co->rank,
+                   name_shown(q->name, name));
+}
+
+/* --- process sets --- */
+
+static int add_set(struct coordinator *co, struct op *op, uint32_t id, struct err *err)
+{
+    const struct backend_ops *ops = co->backend->ops;
+    uint64_t deadline = clock_now_ns() + co->settings.start_timeout_ns;
+    struct backend *child = NULL;
+    uint32_t got;
+    int r = ops->subset(co->backend, op->ranks, op->n_ranks, deadline, &child, err);
+
+    if (r < 0)
+        return r;
+    r = sets_add(co->sets, op->ranks, op->n_ranks, child, &got, err);
+    if (r < 0) {
+        if (child)
+            ops->close(child);
+        return r;
+    }
+    if (got != id)
+        return err_set(err, -EPROTO, "process set %u is number %u on rank %u", id, got,
+                       co->rank);
+    if (member_set_added(co->member, id, child != NULL) < 0)
+        return no_memory(co, &op->req, err);
+    op->set_id = id;
+    return 0;
+}
+
+static int change_sets(struct coordinator *co,
+                       struct op *op,
+                       const struct member_act *act,
+                       struct err *err)
+{
+    int r;
+
+    if (op->req.coll == COLL_SET_ADD)
+        return add_set(co, op, act->set_id, err);
+    r = sets_remove(co->sets, op->req.root, err);
+    member_set_removed(co->member, op->req.root);
+    return r;
+}
+
+/* --- batches --- */
+
+static int learn_rows(struct coordinator *co,
+                      struct op *op,
+                      const struct process_set *set,
+                      struct err *err)
+{
+    struct batch_item item = {.in = op->rows,
+                              .out = co->rows,
+                              .count = set->n,
+                              .counts = co->ones,
+                              .send_counts = co->ones};
+    struct batch batch = {.coll = COLL_ALLTOALL,
+                          .dtype = DT_I64,
+                          .op = OP_SUM,
+                          .prescale = 1.0,
+                          .postscale = 1.0,
+                          .items = &item,
+                          .n_items = 1};
+
+    return post_and_wait(co, set->backend, &batch, NULL, err);
+}
+
+/* Memory and counts for what comes from others. */
+static int prepare(struct coordinator *co,
+                   struct op *op,
+                   const struct process_set *set,
+                   const struct member_act *act,
+                   struct err *err)
+{
+    const uint64_t *dim0 = act->counts;
+    int r = 0;
+
+    if (!op_has_result(op))
+        return 0;
+    if (op->req.coll == COLL_ALLTOALL) {
+        r = learn_rows(co, op, set, err);
+        if (r < 0)
+            return r;
+        dim0 = co->rows;
+        r = op_make_send_counts(op, set->n);
+    } else if (request_has_counts(&op->req) && act->n_counts != set->n) {
+        return err_set(err, -EPROTO,
+                       "tensor \"%.200s\": counts of %u ranks in a set of %u",
+                       op->req.name, act->n_counts, set->n);
+    }
+    if (r == 0)
+        r = op_make_result(op, dim0, set->n);
+    return r < 0 ? no_memory(co, &op->req, err) : 0;
+}
+
+static int fill_item(const struct member_item *from,
+                     struct batch_item *item,
+                     uint8_t *zeros,
+                     uint64_t *at)
+{
+    uint64_t count, bytes;
+
+    if (from->op) {
+        const struct op *op = op_of(from->op);
+
+        *item = (struct batch_item){.in = op->data,
+                                    .out = op_has_result(op) ? op->result : op->output,
+                                    .count = op->count,
+                                    .counts = op->counts,
+                                    .send_counts = op->send_counts};
+        return 0;
+    }
+    if (request_size(from->req, &count, &bytes, NULL) < 0)
+        return -EPROTO;
+    *item = (struct batch_item){.in = zeros + *at, .out = zeros + *at, .count = count};
+    *at += bytes;
+    return 0;
+}
+
+static uint64_t bytes_of_zeros(const struct member_act *act)
+{
+    uint64_t sum = 0, bytes;
+
+    for (size_t i = 0; i < act->n_items; i++)
+        if (!act->items[i].op
+            && request_size(act->items[i].req, NULL, &bytes, NULL) == 0)
+            sum += bytes;
+    return sum;
+}
+
+static int run_batch(struct coordinator *co,
+                     const struct process_set *set,
+                     const struct member_act *act,
+                     bool *ret_is_ours,
+                     struct err *err)
+{
+    const struct request *q = act->items[0].req;
+    struct op *first = act->items[0].op ? op_of(act->items[0].op) : NULL;
+    uint64_t n_zeros = bytes_of_zeros(act), at = 0;
+    AUTOFREE uint8_t *zeros = n_zeros > 0 ? mem_zalloc(n_zeros) : NULL;
+    void *items = co->items;
+    int r = 0;
+    struct batch batch = {.coll = q->coll,
+                          .dtype = q->dtype,
+                          .op = q->op,
+                          .root = first ? first->root : 0,
+                          .prescale = q->prescale,
+                          .postscale = q->postscale,
+                          .n_items = q->coll == COLL_BARRIER ? 0 : act->n_items};
+
+    while (r == 0 && co->items_cap < act->n_items)
+        r = mem_grow(&items, co->items_cap, &co->items_cap, sizeof(*co->items),
+                     SIZE_MAX / 64);
+    co->items = items;
+    *ret_is_ours = true;
+    if (r < 0 || (n_zeros > 0 && !zeros))
+        return no_memory(co, q, err);
+    for (size_t i = 0; i < act->n_items && r == 0; i++)
+        r = fill_item(&act->items[i], &co->items[i], zeros, &at);
+    if (r < 0)
+        return err_set(err, r, "a tensor of impossible size was agreed");
+    batch.items = co->items;
+    *ret_is_ours = false;
+    return post_and_wait(co, set->backend, &batch, first ? first->ready_event : NULL,
+                         err);
+}
+
+static void end_all(struct coordinator *co, const struct member_act *act)
+{
+    for (size_t i = 0; i < act->n_items; i++) {
+        struct op *op = act->items[i].op ? op_of(act->items[i].op) : NULL;
+
+        if (op && op->has_no_memory)
+            carry_finish(co, op, HVD_NO_MEMORY, "no memory for the result");
+        else if (op)
+            carry_finish(co, op, HVD_OK, NULL);
+    }
+    coordinator_wake_sleepers(co);
+}
+
+int carry_run(struct coordinator *co,
+              const struct member_act *act,
+              bool *ret_is_ours,
+              struct err *err)
+{
+    const struct request *q = act->items[0].req;
+    struct op *op = act->items[0].op ? op_of(act->items[0].op) : NULL;
+    const struct process_set *set;
+    int r = 0;
+
+    *ret_is_ours = true;
+    if (op && (q->coll == COLL_SET_ADD || q->coll == COLL_SET_REMOVE)) {
+        *ret_is_ours = false;
+        r = change_sets(co, op, act, err);
+    } else {
+        set = sets_find(co->sets, q->process_set);
+        if (!set || !set->backend)
+            return err_set(err, -EPROTO,
+                           "tensor \"%.200s\": rank %u is not in process set %u",
+                           q->name, co->rank, q->process_set);
+        for (size_t i = 0; i < act->n_items && r == 0; i++)
+            if (act->items[i].op)
+                r = prepare(co, op_of(act->items[i].op), set, act, err);
+        if (r == 0)
+            r = run_batch(co, set, act, ret_is_ours, err);
+    }
+    if (r == 0)
+        end_all(co, act);
+    return r;
+}

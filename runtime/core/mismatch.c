@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Comparison of requests, field by field in the order of Horovod's controller: the
+ * first difference is the one told. Called by negotiate.c for every request that was
+ * not answered by a bit of the cache. */
+#include "runtime/core/mismatch.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "runtime/core/nametab.h"
+
+bool set_view_has(const struct set_view *s, uint32_t rank)
+{
+    if (!s->ranks)
+        return rank < s->n;
+    for (uint32_t lo = 0, hi = s->n; lo < hi;) {
+        uint32_t mid = lo + (hi - lo) / 2;
+
+        if (s->ranks[mid] == rank)
+            return true;
+        if (s->ranks[mid] < rank)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return false;
+}
+
+struct pair { /* the two ranks of a sentence, lower rank first */
+    const struct request *a, *b;
+    uint32_t a_rank, b_rank;
+    char name[NAME_SHOWN_MAX];
+};
+
+static int disagree(struct err *why,
+                    const struct pair *p,
+                    const char *what,
+                    const char *a,
+                    const char *b,
+                    const char *more)
+{
+    return err_set(why, -EINVAL,
+                   "Mismatched %s: tensor %s: rank %u has %s, rank %u has %s%s", what,
+                   p->name, p->a_rank, a, p->b_rank, b, more);
+}
+
+static const char *shape_text(const struct request *r, char *buf, size_t size)
+{
+    size_t at = 0;
+
+    buf[at++] = '[';
+    for (uint32_t i = 0; i < r->ndim && at + 24 < size; i++)
+        at += (size_t)snprintf(buf + at, size - at, "%s%lld", i ? ", " : "",
+                               (long long)r->shape[i]);
+    buf[at++] = ']';
+    buf[at] = 0;
+    return buf;
+}
+
+static int check_scales(struct err *why, const struct pair *p)
+{
+    char a[64], b[64];
+
+    if (request_same_scales(p->a, p->b))
+        return 0;
+    (void)snprintf(a, sizeof(a), "%.17g and %.17g", p->a->prescale, p->a->postscale);
+    (void)snprintf(b, sizeof(b), "%.17g and %.17g", p->b->prescale, p->b->postscale);
+    return disagree(why, p, "prescale and/or postscale factors", a, b, "");
+}
+
+static int check_shapes(struct err *why, const struct pair *p, uint32_t from_dim)
+{
+    char what[48], a[TENSOR_MAX_DIMS * 24], b[TENSOR_MAX_DIMS * 24], more[48];
+
+    (void)snprintf(what, sizeof(what), "%s tensor shapes", collective_name(p->a->coll));
+    (void)shape_text(p->a, a, sizeof(a));
+    (void)shape_text(p->b, b, sizeof(b));
+    if (p->a->ndim != p->b->ndim)
+        return disagree(why, p, what, a, b, " (the number of dimensions differs)");
+    for (uint32_t i = from_dim; i < p->a->ndim; i++) {
+        if (p->a->shape[i] == p->b->shape[i])
+            continue;
+        (void)snprintf(more, sizeof(more), " (dimension %u differs)", i);
+        return disagree(why, p, what, a, b, more);
+    }
+    return 0;
+}
+
+static int check_number(
+    struct err *why, const struct pair *p, const char *what, uint32_t x, uint32_t y)
+{
+    char a[32], b[32];
+
+    if (x == y)
+        return 0;
+    (void)snprintf(a, sizeof(a), "%u", x);
+    (void)snprintf(b, sizeof(b), "%u", y);
+    return disagree(why, p, what, a, b, "");
+}
+
+static int check_root(struct err *why, const struct pair *p)
+{
+    char a[32], b[32], what[48];
+
+    if (p->a->root == p->b->root)
+        return 0;
+    (void)snprintf(what, sizeof(what), "%s root ranks", collective_name(p->a->coll));
+    (void)snprintf(a, sizeof(a), "root rank %u", p->a->root);
+    (void)snprintf(b, sizeof(b), "root rank %u", p->b->root);
+    return disagree(why, p, what, a, b, "");
+}
+
+static int check_group(struct err *why, const struct pair *p)
+{
+    if (p->a->group != p->b->group && (p->a->group == 0 || p->b->group == 0))
+        return disagree(why, p, "groups", p->a->group ? "a group" : "no group",
+                        p->b->group ? "a group" : "no group", "");
+    if (p->a->group != p->b->group)
+        return disagree(why, p, "groups", "one name of the group", "another", "");
+    return check_number(why, p, "group sizes", p->a->group_n, p->b->group_n);
+}
+
+static const char *set_text(const struct request *r, char *buf, size_t size)
+{
+    size_t at = 0;
+
+    buf[at++] = '{';
+    for (uint32_t i = 0; i < r->n_set && at + 24 < size; i++)
+        at += (size_t)snprintf(buf + at, size - at, "%s%u", i ? ", " : "",
+                               request_set_rank(r, i));
+    (void)snprintf(buf + at, size - at, "}");
+    return buf;
+}
+
+static int check_set(struct err *why, const struct pair *p)
+{
+    char a[120], b[120];
+
+    if (p->a->n_set == p->b->n_set
+        && memcmp(p->a->set, p->b->set, (size_t)p->a->n_set * 4) == 0)
+        return 0;
+    return disagree(why, p, "process sets", set_text(p->a, a, sizeof(a)),
+                    set_text(p->b, b, sizeof(b)), "");
+}
+
+static int check_reduction(struct err *why, const struct pair *p)
+{
+    if (p->a->op != p->b->op)
+        return disagree(why, p, "reduction operation", reduce_op_name(p->a->op),
+                        reduce_op_name(p->b->op), "");
+    return check_scales(why, p);
+}
+
+static int check_pair(struct err *why, const struct pair *p)
+{
+    int r = 0;
+
+    if (p->a->coll != p->b->coll)
+        return disagree(why, p, "operations", collective_name(p->a->coll),
+                        collective_name(p->b->coll), "");
+    if (p->a->coll == COLL_BARRIER || p->a->coll == COLL_JOIN)
+        return 0;
+    if (p->a->coll == COLL_SET_ADD)
+        return check_set(why, p);
+    if (p->a->coll == COLL_SET_REMOVE)
+        return check_number(why, p, "process sets", p->a->root, p->b->root);
+    if (p->a->dtype != p->b->dtype)
+        return disagree(why, p, "data types", dtype_name(p->a->dtype),
+                        dtype_name(p->b->dtype), "");
+    switch (p->a->coll) {
+    case COLL_ALLREDUCE:
+    case COLL_REDUCESCATTER:
+    case COLL_REDUCE:
+        r = check_reduction(why, p);
+        break;
+    case COLL_BROADCAST:
+    case COLL_ALLGATHER:
+    case COLL_GATHER:
+    case COLL_ALLTOALL:
+    case COLL_BARRIER:
+    case COLL_JOIN:
+    case COLL_SET_ADD:
+    case COLL_SET_REMOVE:
+    case COLL_COUNT:
+        break;
+    }
+    if (r == 0
+        && (p->a->coll == COLL_BROADCAST || p->a->coll == COLL_REDUCE
+            || p->a->coll == COLL_GATHER))
+        r = check_root(why, p);
+    if (r == 0)
+        r = check_shapes(why, p,
+                         request_has_counts(p->a) || p->a->coll == COLL_ALLTOALL);
+    return r < 0 ? r : check_group(why, p);
+}
+
+int mismatch_pair(const struct request *a,
+                  uint32_t a_rank,
+                  const struct request *b,
+                  uint32_t b_rank,
+                  struct err *why)
+{
+    struct pair p = {a, b, a_rank, b_rank, ""};
+
+    if (b_rank < a_rank)
+        p = (struct pair){b, a, b_rank, a_rank, ""};
+    (void)name_shown(a->name, p.name);
+    return check_pair(why, &p);
+}
+
+static bool needs_rows(enum collective c)
+{
+    return c == COLL_ALLGATHER || c == COLL_GATHER || c == COLL_ALLTOALL
+           || c == COLL_REDUCESCATTER;
+}
+
+static bool has_root(enum collective c)
+{
+    return c == COLL_BROADCAST || c == COLL_REDUCE || c == COLL_GATHER;
+}
+
+static bool reduces(enum collective c)
+{
+    return c == COLL_ALLREDUCE || c == COLL_REDUCE || c == COLL_REDUCESCATTER;
+}
+
+int mismatch_alone(const struct request *q,
+                   uint32_t rank,
+                   const struct set_view *set,
+                   struct err *why)
+{
+    char name[NAME_SHOWN_MAX];
+
+    (void)name_shown(q->name, name);
+    if (needs_rows(q->coll) && q->ndim == 0)
+        return err_set(why, -EINVAL,
+                       "rank %u tried to %s a rank-zero tensor: tensor %s", rank,
+                       collective_name(q->coll), name);
+    if (has_root(q->coll) && !set_view_has(set, q->root) && q->process_set == 0)
+        return err_set(why, -EINVAL,
+                       "tensor %s: %s root rank %u of rank %u is not in the world of "
+                       "%u ranks",
+                       name, collective_name(q->coll), q->root, rank, set->n);
+    if (has_root(q->coll) && !set_view_has(set, q->root))
+        return err_set(why, -EINVAL,
+                       "tensor %s: %s root rank %u of rank %u is not in process set %u",
+                       name, collective_name(q->coll), q->root, rank, q->process_set);
+    if (reduces(q->coll) && !reduction_supported(q->op, q->dtype))
+        return err_set(why, -EINVAL, "tensor %s: %s of %s with %s is not supported",
+                       name, collective_name(q->coll), dtype_name(q->dtype),
+                       reduce_op_name(q->op));
+    if (q->coll == COLL_REDUCESCATTER && q->op == OP_ADASUM)
+        return err_set(why, -EINVAL,
+                       "tensor %s: REDUCESCATTER with ADASUM is not supported", name);
+    return 0;
+}
+
+int mismatch_joined(const struct request *q, struct err *why)
+{
+    static const char *const words[COLL_COUNT] = {
+        [COLL_ALLREDUCE] = "Allreduce",
+        [COLL_ALLGATHER] = "Allgather",
+        [COLL_BROADCAST] = "Broadcast",
+        [COLL_BARRIER] = "Barrier",
+        [COLL_ALLTOALL] = "Alltoall",
+        [COLL_REDUCESCATTER] = "Reducescatter",
+        [COLL_REDUCE] = "Reduce",
+        [COLL_GATHER] = "Gather",
+        [COLL_JOIN] = "Join",
+        [COLL_SET_ADD] = "Adding a process set",
+        [COLL_SET_REMOVE] = "Removing a process set"};
+    char name[NAME_SHOWN_MAX];
+
+    if (q->coll == COLL_ALLREDUCE && (q->op == OP_SUM || q->op == OP_AVERAGE))
+        return 0;
+    if (q->coll == COLL_ALLREDUCE)
+        return err_set(why, -EINVAL,
+                       "Allreduce with %s is not supported with Join at this time, "
+                       "only SUM and AVERAGE: tensor %s",
+                       reduce_op_name(q->op), name_shown(q->name, name));
+    return err_set(why, -EINVAL,
+                   "%s is not supported with Join at this time: tensor %s",
+                   words[q->coll], name_shown(q->name, name));
+}

@@ -1,0 +1,535 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The bookkeeping under negotiate.c.
+ *
+ * I1  A pending tensor is in `waiting` until it is ready, then in `ready`, then gone;
+ *     complete ones of an incomplete group stay in `waiting`, chained to their group.
+ * I2  n_seen + n_excused counts every rank of the set at most once: a rank that has
+ *     joined submits nothing until all have joined.
+ * I3  A group whose one tensor is wrong fails whole. */
+#include "runtime/core/pending.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "runtime/base/mem.h"
+#include "runtime/core/negotiate.h"
+
+struct group {
+    struct nametab_node node; /* first; name: key */
+    char key[24];
+    struct pending *first;
+    uint32_t n, need;
+};
+
+static void list_append(struct pending_list *l, struct pending *p)
+{
+    p->next = NULL;
+    p->prev = l->tail;
+    if (l->tail)
+        l->tail->next = p;
+    else
+        l->head = p;
+    l->tail = p;
+    l->n++;
+}
+
+static void list_remove(struct pending_list *l, struct pending *p)
+{
+    if (p->prev)
+        p->prev->next = p->next;
+    else
+        l->head = p->next;
+    if (p->next)
+        p->next->prev = p->prev;
+    else
+        l->tail = p->prev;
+    l->n--;
+}
+
+static void pending_free(struct pending *p)
+{
+    if (!p)
+        return;
+    mem_free(p->dim0);
+    mem_free(p->text);
+    mem_free((void *)(uintptr_t)p->first.set); /* our copy */
+    mem_free(p);
+}
+
+static void list_release(struct pending_list *l)
+{
+    while (l->head) {
+        struct pending *p = l->head;
+
+        list_remove(l, p);
+        pending_free(p);
+    }
+}
+
+/* --- process sets --- */
+
+static struct rank_set *find_set(const struct pendings *t, uint32_t id)
+{
+    for (struct rank_set *s = t->sets; s; s = s->next)
+        if (s->id == id)
+            return s;
+    return NULL;
+}
+
+static void set_free(struct rank_set *s)
+{
+    mem_free((void *)(uintptr_t)s->view.ranks);
+    mem_free(s);
+}
+
+static uint32_t count_joined(const struct pendings *t, const struct set_view *v)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < v->n && t->n_joined > 0; i++)
+        n += t->has_joined[v->ranks ? v->ranks[i] : i];
+    return n;
+}
+
+/* n_set 0: the world. */
+static int
+add_set(struct pendings *t, const struct request *q, uint32_t id, uint32_t n_set)
+{
+    struct rank_set *s = mem_zalloc(sizeof(*s)), **at = &t->sets;
+    uint32_t *ranks = NULL;
+
+    if (!s)
+        return -ENOMEM;
+    s->id = id;
+    s->view.n = n_set > 0 ? n_set : t->n_ranks;
+    if (n_set > 0) {
+        ranks = mem_calloc(n_set, sizeof(*ranks));
+        if (!ranks) {
+            mem_free(s);
+            return -ENOMEM;
+        }
+        for (uint32_t i = 0; i < n_set; i++)
+            ranks[i] = request_set_rank(q, i);
+        s->view.ranks = ranks;
+    }
+    s->n_joined = count_joined(t, &s->view);
+    while (*at)
+        at = &(*at)->next;
+    *at = s;
+    return 0;
+}
+
+static void remove_set(struct pendings *t, struct rank_set *s)
+{
+    struct rank_set **at = &t->sets;
+
+    while (*at != s)
+        at = &(*at)->next;
+    *at = s->next;
+    for (struct pending *p = t->ready.head; p; p = p->next)
+        if (p->set == s)
+            p->set = NULL;
+    set_free(s);
+}
+
+static bool is_equal_set(const struct rank_set *s, const struct request *q)
+{
+    if (s->view.n != q->n_set)
+        return false;
+    for (uint32_t i = 0; i < q->n_set; i++)
+        if (request_set_rank(q, i) != (s->view.ranks ? s->view.ranks[i] : i))
+            return false;
+    return true;
+}
+
+int pendings_init(struct pendings *t, uint32_t n_ranks)
+{
+    *t = (struct pendings){.n_ranks = n_ranks, .next_set = 1};
+    t->has_joined = mem_calloc(n_ranks, sizeof(*t->has_joined));
+    return t->has_joined ? add_set(t, NULL, 0, 0) : -ENOMEM;
+}
+
+void pendings_clear(struct pendings *t)
+{
+    list_release(&t->waiting);
+    list_release(&t->ready);
+    nametab_release(&t->names);
+    for (size_t b = 0; b < t->groups.n_buckets; b++)
+        while (t->groups.v[b]) {
+            struct nametab_node *g = t->groups.v[b];
+
+            nametab_remove(&t->groups, g);
+            mem_free(g);
+        }
+    nametab_release(&t->groups);
+    for (struct rank_set *s = t->sets; s; s = s->next)
+        s->n_pending = 0;
+}
+
+void pendings_release(struct pendings *t)
+{
+    pendings_clear(t);
+    while (t->sets) {
+        struct rank_set *s = t->sets;
+
+        t->sets = s->next;
+        set_free(s);
+    }
+    mem_free(t->has_joined);
+}
+
+/* --- becoming ready --- */
+
+static int fail_with(struct pending *p, const struct err *why)
+{
+    if (!p->text)
+        p->text = mem_strdup(why->text);
+    return p->text ? 0 : -ENOMEM;
+}
+
+static void make_ready(struct pendings *t, struct pending *p)
+{
+    list_remove(&t->waiting, p);
+    list_append(&t->ready, p);
+}
+
+static int group_ready(struct pendings *t, struct group *g)
+{
+    const struct pending *bad = NULL;
+    struct err why = ERR_INIT;
+    char name[NAME_SHOWN_MAX];
+    int r = 0;
+
+    for (struct pending *p = g->first; p && !bad; p = p->group_next)
+        bad = p->text ? p : NULL;
+    if (bad)
+        (void)err_set(&why, -EINVAL, "its group failed with tensor %s: %.300s",
+                      name_shown(bad->first.name, name), bad->text);
+    for (struct pending *p = g->first, *next; p && r == 0; p = next) {
+        next = p->group_next;
+        if (bad)
+            r = fail_with(p, &why);
+        make_ready(t, p);
+    }
+    nametab_remove(&t->groups, &g->node);
+    mem_free(g);
+    return r;
+}
+
+static int group_add(struct pendings *t, struct pending *p)
+{
+    struct group *g;
+    struct pending **at;
+    char key[24];
+
+    (void)snprintf(key, sizeof(key), "%016llx", (unsigned long long)p->first.group);
+    g = (struct group *)(void *)nametab_find(&t->groups, p->first.process_set, key);
+    if (!g) {
+        g = mem_zalloc(sizeof(*g));
+        if (!g)
+            return -ENOMEM;
+        memcpy(g->key, key, sizeof(key));
+        g->node.name = g->key;
+        g->node.set = p->first.process_set;
+        g->need = p->first.group_n;
+        if (nametab_add(&t->groups, &g->node) < 0) {
+            mem_free(g);
+            return -ENOMEM;
+        }
+    }
+    for (at = &g->first; *at; at = &(*at)->group_next)
+        ;
+    *at = p;
+    return ++g->n >= g->need ? group_ready(t, g) : 0;
+}
+
+static int complete(struct pendings *t, struct pending *p)
+{
+    struct err why = ERR_INIT;
+    int r = 0;
+
+    p->is_complete = true;
+    nametab_remove(&t->names, &p->node);
+    if (p->n_excused > 0 && !p->text && mismatch_joined(&p->first, &why) < 0)
+        r = fail_with(p, &why);
+    if (r < 0)
+        return r;
+    if (p->first.group != 0)
+        return group_add(t, p);
+    make_ready(t, p);
+    return 0;
+}
+
+static int complete_if(struct pendings *t, struct pending *p)
+{
+    return p->n_seen + p->n_excused == p->set->view.n ? complete(t, p) : 0;
+}
+
+/* --- one rank's tensor --- */
+
+static int copy_set(struct pending *p)
+{
+    size_t n = (size_t)p->first.n_set * 4;
+    uint8_t *copy;
+
+    if (n == 0)
+        return 0;
+    copy = mem_alloc(n);
+    if (copy)
+        memcpy(copy, p->first.set, n);
+    p->first.set = copy;
+    return copy ? 0 : -ENOMEM;
+}
+
+static bool needs_dim0(const struct request *q)
+{
+    return request_has_counts(q) || q->coll == COLL_ALLTOALL;
+}
+
+static int pending_new(struct pendings *t,
+                       uint32_t rank,
+                       const struct request *req,
+                       uint64_t now_ns,
+                       struct pending **ret)
+{
+    struct pending *p = mem_zalloc(sizeof(*p) + t->n_ranks / 8 + 1);
+    int r;
+
+    if (!p)
+        return -ENOMEM;
+    p->first = *req;
+    p->first_rank = rank;
+    p->since_ns = now_ns;
+    p->node.name = p->first.name;
+    p->node.set = req->process_set;
+    p->set = find_set(t, req->process_set);
+    r = copy_set(p);
+    if (r == 0 && needs_dim0(req)) {
+        p->dim0 = mem_calloc(t->n_ranks, sizeof(*p->dim0));
+        r = p->dim0 ? 0 : -ENOMEM;
+    }
+    if (r == 0)
+        r = nametab_add(&t->names, &p->node);
+    if (r < 0) {
+        pending_free(p);
+        return -ENOMEM;
+    }
+    p->n_excused = p->set ? p->set->n_joined : 0;
+    if (p->set)
+        p->set->n_pending++;
+    list_append(&t->waiting, p);
+    *ret = p;
+    return 0;
+}
+
+static bool has_seen(const struct pending *p, uint32_t rank)
+{
+    return p->seen[rank / 8] >> (rank % 8) & 1;
+}
+
+bool pendings_is_missing(const struct pendings *t,
+                         const struct pending *p,
+                         uint32_t rank)
+{
+    return rank < t->n_ranks && p->set && set_view_has(&p->set->view, rank)
+           && !has_seen(p, rank) && !t->has_joined[rank];
+}
+
+/* A tensor of a set that is gone fails at once, for whoever has it. */
+static int add_orphan(struct pendings *t, struct pending *p)
+{
+    struct err why = ERR_INIT;
+    char name[NAME_SHOWN_MAX];
+    int r;
+
+    (void)err_set(&why, -EINVAL, "tensor %s: process set %u does not exist",
+                  name_shown(p->first.name, name), p->first.process_set);
+    r = fail_with(p, &why);
+    nametab_remove(&t->names, &p->node);
+    make_ready(t, p);
+    return r;
+}
+
+static int check(struct pending *p, uint32_t rank, const struct request *q, bool is_hit)
+{
+    struct err why = ERR_INIT;
+    int r;
+
+    if (p->text)
+        return 0;
+    r = q == &p->first ? 0 : mismatch_pair(&p->first, p->first_rank, q, rank, &why);
+    if (r == 0 && !is_hit) /* a bit stands for what was right before */
+        r = mismatch_alone(q, rank, &p->set->view, &why);
+    return r == 0 ? 0 : fail_with(p, &why);
+}
+
+static int join(struct pendings *t, uint32_t rank, const struct request *q)
+{
+    int r = 0;
+
+    t->n_joined++;
+    t->last_joined = rank;
+    t->join = *q;
+    for (struct rank_set *s = t->sets; s; s = s->next)
+        s->n_joined += set_view_has(&s->view, rank);
+    for (struct pending *p = t->waiting.head; p; p = p->next)
+        p->n_excused += !p->is_complete && pendings_is_missing(t, p, rank);
+    t->has_joined[rank] = true;
+    for (struct pending *p = t->waiting.head; p && r == 0;) {
+        bool is_now =
+            !p->is_complete && p->set && p->n_seen + p->n_excused == p->set->view.n;
+
+        r = is_now ? complete(t, p) : 0;
+        p = is_now ? t->waiting.head : p->next; /* with p its group may have moved */
+    }
+    return r;
+}
+
+static int no_memory(struct err *err, int r)
+{
+    return r < 0 ? err_set(err, r, "out of memory for a pending tensor") : 0;
+}
+
+static int check_sender(const struct pendings *t,
+                        uint32_t rank,
+                        const struct request *req,
+                        const struct pending *p,
+                        struct err *err)
+{
+    char name[NAME_SHOWN_MAX];
+
+    if (rank >= t->n_ranks)
+        return err_set(err, -EPROTO, "a request of rank %u in a world of %u", rank,
+                       t->n_ranks);
+    if (p && has_seen(p, rank))
+        return err_set(err, -EPROTO, "rank %u submitted tensor %s twice", rank,
+                       name_shown(req->name, name));
+    if (t->has_joined[rank])
+        return err_set(err, -EPROTO, "rank %u submitted tensor %s after it had joined",
+                       rank, name_shown(req->name, name));
+    if (p && p->set && !set_view_has(&p->set->view, rank))
+        return err_set(err, -EPROTO,
+                       "rank %u submitted tensor %s in process set %u, which it is not "
+                       "in",
+                       rank, name_shown(req->name, name), req->process_set);
+    if (!p && t->waiting.n >= NEGOTIATE_MAX_PENDING)
+        return err_set(err, -E2BIG, "more than %u tensors are pending",
+                       NEGOTIATE_MAX_PENDING);
+    return 0;
+}
+
+int pendings_add(struct pendings *t,
+                 uint32_t rank,
+                 const struct request *req,
+                 bool is_hit,
+                 uint64_t now_ns,
+                 struct err *err)
+{
+    struct pending *p = (struct pending *)(void *)nametab_find(
+        &t->names, req->process_set, req->name); /* node is the first member */
+    const struct request *q = req;
+    int r = check_sender(t, rank, req, p, err);
+
+    if (r < 0)
+        return r;
+    if (req->coll == COLL_JOIN)
+        return no_memory(err, join(t, rank, req));
+    if (!p) {
+        r = pending_new(t, rank, req, now_ns, &p);
+        if (r < 0)
+            return no_memory(err, r);
+        if (!p->set)
+            return no_memory(err, add_orphan(t, p));
+        r = check_sender(t, rank, req, p, err);
+        if (r < 0)
+            return r;
+        q = &p->first;
+    }
+    r = check(p, rank, q, is_hit);
+    if (r < 0)
+        return no_memory(err, r);
+    if (p->dim0 && req->ndim > 0)
+        p->dim0[rank] = (uint64_t)req->shape[0];
+    p->seen[rank / 8] |= (uint8_t)(1u << (rank % 8));
+    p->n_seen++;
+    p->n_hits += is_hit;
+    return no_memory(err, complete_if(t, p));
+}
+
+/* --- answering --- */
+
+static int settle_add(struct pendings *t, struct pending *p)
+{
+    struct err why = ERR_INIT;
+
+    for (const struct rank_set *s = t->sets; s; s = s->next) {
+        if (!is_equal_set(s, &p->first))
+            continue;
+        (void)err_set(&why, -EINVAL,
+                      "a process set with the same ranks exists already: %u", s->id);
+        return fail_with(p, &why);
+    }
+    if (request_set_rank(&p->first, p->first.n_set - 1) >= t->n_ranks) {
+        (void)err_set(&why, -EINVAL, "process set: rank %u is not in the world of %u",
+                      request_set_rank(&p->first, p->first.n_set - 1), t->n_ranks);
+        return fail_with(p, &why);
+    }
+    return add_set(t, &p->first, t->next_set++, p->first.n_set);
+}
+
+static int settle_remove(struct pendings *t, struct pending *p)
+{
+    struct rank_set *s = find_set(t, p->first.root);
+    struct err why = ERR_INIT;
+
+    if (s && s->id != 0 && s->n_pending == 0) {
+        remove_set(t, s);
+        return 0;
+    }
+    if (!s || s->id == 0)
+        (void)err_set(&why, -EINVAL, "process set %u %s", p->first.root,
+                      s ? "is all ranks, it cannot be removed" : "does not exist");
+    else
+        (void)err_set(&why, -EINVAL,
+                      "process set %u cannot be removed: %u of its tensors are pending",
+                      s->id, s->n_pending);
+    return fail_with(p, &why);
+}
+
+int pendings_settle(struct pendings *t, struct pending *p)
+{
+    int r;
+
+    if (p->first.coll == COLL_SET_REMOVE)
+        return settle_remove(t, p);
+    if (p->first.coll != COLL_SET_ADD)
+        return 0;
+    r = settle_add(t, p);
+    if (r == 0 && !p->text)
+        p->first.process_set = t->next_set - 1;
+    return r;
+}
+
+void pendings_drop_ready(struct pendings *t)
+{
+    struct pending *p = t->ready.head;
+
+    list_remove(&t->ready, p);
+    if (p->set)
+        p->set->n_pending--;
+    pending_free(p);
+}
+
+bool pendings_all_joined(const struct pendings *t)
+{
+    return t->n_joined == t->n_ranks;
+}
+
+void pendings_rejoin(struct pendings *t)
+{
+    memset(t->has_joined, 0, t->n_ranks * sizeof(*t->has_joined));
+    t->n_joined = 0;
+    for (struct rank_set *s = t->sets; s; s = s->next)
+        s->n_joined = 0;
+}

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The tensors that some ranks have submitted: by name until all have, then in order of
+ * readiness; with the process sets they belong to, their groups, and who has joined.
+ * Only for negotiate.c. Pure. */
+#ifndef RUNTIME_CORE_PENDING_H
+#define RUNTIME_CORE_PENDING_H
+
+#include "runtime/core/mismatch.h"
+#include "runtime/core/nametab.h"
+
+struct rank_set {
+    struct rank_set *next;
+    uint32_t id;
+    struct set_view view;
+    uint32_t n_joined;
+    uint32_t n_pending;
+};
+
+struct group;
+
+struct pending {
+    struct nametab_node node;    /* first; name: first.name */
+    struct pending *prev, *next; /* in order of age, or of readiness */
+    struct pending *group_next;
+    struct request first;
+    struct rank_set *set; /* NULL: the set is gone, text says so */
+    uint32_t first_rank, n_seen;
+    uint32_t n_hits;    /* of n_seen: sent as a bit of the cache */
+    uint32_t n_excused; /* ranks of the set that have joined instead */
+    uint64_t since_ns;
+    uint64_t *dim0; /* allgather, gather, alltoall: per rank of the world */
+    char *text;     /* what is wrong, NULL if nothing */
+    bool is_complete;
+    uint8_t seen[]; /* bit per rank of the world */
+};
+
+struct pending_list {
+    struct pending *head, *tail;
+    size_t n;
+};
+
+struct pendings {
+    uint32_t n_ranks;
+    struct rank_set *sets; /* ascending ids; the first is the world */
+    uint32_t next_set;
+    struct nametab names;  /* of waiting, but for the complete ones of a group */
+    struct nametab groups; /* not complete yet */
+    struct pending_list waiting, ready;
+    bool *has_joined; /* [n_ranks] */
+    uint32_t n_joined, last_joined;
+    struct request join; /* somebody's */
+};
+
+int pendings_init(struct pendings *t, uint32_t n_ranks);
+void pendings_release(struct pendings *t); /* accepts a zeroed struct */
+
+/* Rank `rank` has this tensor. Errors as negotiate_receive's. */
+int pendings_add(struct pendings *t,
+                 uint32_t rank,
+                 const struct request *req,
+                 bool is_hit,
+                 uint64_t now_ns,
+                 struct err *err);
+/* The first ready one is about to be answered with RUN: process sets come and go here;
+ * p->text is set when that cannot be. SET_ADD: first.process_set is the new id. */
+int pendings_settle(struct pendings *t, struct pending *p);
+void pendings_drop_ready(struct pendings *t); /* the first one; there must be one */
+void pendings_clear(struct pendings *t); /* waiting and ready; not who has joined */
+
+bool pendings_all_joined(const struct pendings *t);
+void pendings_rejoin(struct pendings *t); /* nobody has joined any more */
+bool pendings_is_missing(const struct pendings *t,
+                         const struct pending *p,
+                         uint32_t rank);
+
+#endif

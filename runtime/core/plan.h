@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The frozen plan as one rank has it: which tensors a step has, which of them this rank
+ * has now, and what to say in the agreement. Pure.
+ *
+ * Words of the agreement: bit 0 is 1 while this rank stays in the plan; bit 1 + i is 1
+ * when it has the plan's tensor i (and all of its group). The AND of all ranks' words
+ * tells what all have. */
+#ifndef RUNTIME_CORE_PLAN_H
+#define RUNTIME_CORE_PLAN_H
+
+#include "runtime/core/fusion.h"
+
+struct plan;
+
+/* n requests in the plan's order, as this rank makes them; copied are only their
+ * groups. n <= CYCLE_MAX. */
+int plan_new(const struct request *const *reqs, uint32_t n, struct plan **ret);
+void plan_free(struct plan *p); /* accepts NULL */
+
+uint32_t plan_words(const struct plan *p); /* how many an agreement has */
+void plan_have(struct plan *p,
+               uint32_t i);              /* this rank has tensor i now; once a step */
+bool plan_has_any(const struct plan *p); /* anything to offer? */
+/* words[plan_words()] */
+void plan_offer(const struct plan *p, bool stays, uint64_t *words);
+/* Takes the agreed tensors out of what this rank has. *ret_stays: all stay, and
+ * order[0..return) are they, in the plan's order; order has room for n. */
+uint32_t
+plan_agreed(struct plan *p, const uint64_t *words, bool *ret_stays, uint32_t *order);
+
+#endif

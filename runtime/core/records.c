@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* An array by slot and a hash by name. Slots are dense: rank 0 gives them out from 0.
+ */
+#include "runtime/core/records.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "runtime/base/mem.h"
+
+static void drop(struct records *t, uint32_t slot)
+{
+    struct record *r = t->v[slot];
+
+    t->v[slot] = NULL;
+    if (!r)
+        return;
+    nametab_remove(&t->names, &r->node);
+    mem_free(r->counts);
+    mem_free(r);
+}
+
+void records_release(struct records *t)
+{
+    for (uint32_t i = 0; i < t->n; i++)
+        drop(t, i);
+    nametab_release(&t->names);
+    mem_free(t->v);
+    mem_free(t->is_known);
+    *t = (struct records){0};
+}
+
+static int make_room(struct records *t, uint32_t slot)
+{
+    while (t->n <= slot) {
+        void *v = t->v, *known = t->is_known;
+        int r = mem_grow(&v, t->n, &t->cap, sizeof(*t->v), SLOTS_MAX);
+
+        t->v = v;
+        if (r == 0)
+            r = mem_grow(&known, t->n, &t->known_cap, sizeof(*t->is_known), SLOTS_MAX);
+        t->is_known = known;
+        if (r < 0)
+            return -ENOMEM;
+        t->v[t->n] = NULL;
+        t->is_known[t->n++] = false;
+    }
+    return 0;
+}
+
+static int fill(struct record *r,
+                const struct request *req,
+                const uint64_t *counts,
+                uint32_t n_counts)
+{
+    r->req = *req;
+    r->node.name = r->req.name;
+    r->node.set = req->process_set;
+    r->n_counts = n_counts;
+    r->counts = n_counts > 0 ? mem_calloc(n_counts, sizeof(*counts)) : NULL;
+    if (n_counts > 0 && !r->counts)
+        return -ENOMEM;
+    if (n_counts > 0)
+        memcpy(r->counts, counts, n_counts * sizeof(*counts));
+    return 0;
+}
+
+int records_set(struct records *t,
+                uint32_t slot,
+                const struct request *req,
+                const uint64_t *counts,
+                uint32_t n_counts)
+{
+    struct nametab_node *old;
+    struct record *r;
+
+    if (make_room(t, slot) < 0)
+        return -ENOMEM;
+    drop(t, slot);
+    t->is_known[slot] = true;
+    if (!req)
+        return 0;
+    old = nametab_find(&t->names, req->process_set, req->name);
+    if (old) /* the name has moved to another slot */
+        drop(t, ((const struct record *)(const void *)old)->slot);
+    r = mem_zalloc(sizeof(*r));
+    if (!r)
+        return -ENOMEM;
+    r->slot = slot;
+    if (fill(r, req, counts, n_counts) < 0 || nametab_add(&t->names, &r->node) < 0) {
+        mem_free(r->counts);
+        mem_free(r);
+        return -ENOMEM;
+    }
+    t->v[slot] = r;
+    return 0;
+}
+
+struct record *records_get(const struct records *t, uint32_t slot)
+{
+    return slot < t->n ? t->v[slot] : NULL;
+}
+
+bool records_is_known(const struct records *t, uint32_t slot)
+{
+    return slot < t->n && t->is_known[slot];
+}
+
+struct record *records_match(const struct records *t, const struct request *req)
+{
+    struct nametab_node *node = nametab_find(&t->names, req->process_set, req->name);
+    struct record *r = (struct record *)(void *)node; /* node is the first member */
+
+    return r && request_same(&r->req, req) ? r : NULL;
+}

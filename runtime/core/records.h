@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A rank's side of the response cache: what this rank submitted when the slot's tensor
+ * was last answered, and the counts of that answer. Only for member.c. Pure. */
+#ifndef RUNTIME_CORE_RECORDS_H
+#define RUNTIME_CORE_RECORDS_H
+
+#include "runtime/core/message.h"
+#include "runtime/core/nametab.h"
+
+struct record {
+    struct nametab_node node; /* first; name: req.name */
+    uint32_t slot;
+    uint32_t plan, place; /* the last plan it was in, and where */
+    uint32_t n_counts;
+    uint64_t *counts; /* owned */
+    struct request req;
+};
+
+struct records {
+    struct record **v; /* by slot; NULL: this rank does not take part in it */
+    bool *is_known;    /* by slot: it was given out */
+    size_t n, cap, known_cap;
+    struct nametab names;
+};
+
+void records_release(struct records *t); /* accepts a zeroed one */
+/* The slot stands for this from now on. req NULL: for nothing of this rank's. 0,
+ * -ENOMEM
+ */
+int records_set(struct records *t,
+                uint32_t slot,
+                const struct request *req,
+                const uint64_t *counts,
+                uint32_t n_counts);
+struct record *records_get(const struct records *t, uint32_t slot); /* or NULL */
+bool records_is_known(const struct records *t, uint32_t slot);
+/* The record that answers req as it stands, or NULL. */
+struct record *records_match(const struct records *t, const struct request *req);
+
+#endif

@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A table of slots in order of use (doubly linked by index, most recent first) and a
+ * hash of the names of their tenants.
+ *
+ * I1  since(slot) is the number of the message that gave the slot to `now`; a bit sent
+ *     by a rank that has seen fewer messages means `before`.
+ * I2  `before` is given up only when all ranks have seen `since`; a slot whose `before`
+ *     is still needed is not given away: then the tensor goes uncached once more.
+ * I3  A rank's own dimension 0 (allgather, alltoall) is kept beside the common request,
+ *     and is what that rank submitted last: it cannot send the bit again before it has
+ *     received the answer.
+ *
+ * Called by negotiate.c. */
+#include "runtime/core/slots.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "runtime/base/mem.h"
+#include "runtime/core/nametab.h"
+
+struct tenant {
+    struct nametab_node node; /* first; name: req.name */
+    uint32_t slot;
+    struct request req;
+    uint64_t dim0[]; /* [n_ranks], only of tensors whose ranks differ in it */
+};
+
+struct slot {
+    struct tenant *now, *before;
+    uint64_t since;
+    uint32_t newer, older; /* in order of use; SLOT_NONE at the ends */
+};
+
+struct slots {
+    uint32_t capacity, n_ranks, n_used;
+    uint32_t newest, oldest;
+    struct slot *v; /* [capacity] */
+    struct nametab names;
+    struct request scratch;
+};
+
+int slots_new(uint32_t capacity, uint32_t n_ranks, struct slots **ret)
+{
+    struct slots *s = mem_zalloc(sizeof(*s));
+
+    if (!s)
+        return -ENOMEM;
+    s->capacity = capacity < SLOTS_MAX ? capacity : SLOTS_MAX;
+    s->n_ranks = n_ranks;
+    s->newest = s->oldest = SLOT_NONE;
+    s->v = mem_calloc(s->capacity + 1, sizeof(*s->v));
+    if (!s->v) {
+        mem_free(s);
+        return -ENOMEM;
+    }
+    *ret = s;
+    return 0;
+}
+
+void slots_free(struct slots *s)
+{
+    if (!s)
+        return;
+    for (uint32_t i = 0; i < s->n_used; i++) {
+        mem_free(s->v[i].now);
+        mem_free(s->v[i].before);
+    }
+    nametab_release(&s->names);
+    mem_free(s->v);
+    mem_free(s);
+}
+
+static bool has_dim0(const struct request *r)
+{
+    return request_has_counts(r) || r->coll == COLL_ALLTOALL;
+}
+
+static void unlink_slot(struct slots *s, uint32_t i)
+{
+    struct slot *p = &s->v[i];
+
+    if (p->newer == SLOT_NONE)
+        s->newest = p->older;
+    else
+        s->v[p->newer].older = p->older;
+    if (p->older == SLOT_NONE)
+        s->oldest = p->newer;
+    else
+        s->v[p->older].newer = p->newer;
+}
+
+static void make_newest(struct slots *s, uint32_t i)
+{
+    struct slot *p = &s->v[i];
+
+    p->newer = SLOT_NONE;
+    p->older = s->newest;
+    if (s->newest == SLOT_NONE)
+        s->oldest = i;
+    else
+        s->v[s->newest].newer = i;
+    s->newest = i;
+}
+
+static bool all_have_seen(const struct slots *s, const uint64_t *seen, uint64_t msg)
+{
+    for (uint32_t r = 0; r < s->n_ranks; r++)
+        if (seen[r] < msg)
+            return false;
+    return true;
+}
+
+/* May the slot be given to somebody else? */
+static bool is_settled(const struct slots *s, uint32_t i, const uint64_t *seen)
+{
+    return !s->v[i].before || all_have_seen(s, seen, s->v[i].since);
+}
+
+const struct request *
+slots_resolve(struct slots *s, uint32_t slot, uint32_t rank, uint64_t n_seen)
+{
+    const struct tenant *t;
+
+    if (slot >= s->n_used || rank >= s->n_ranks)
+        return NULL;
+    t = n_seen < s->v[slot].since ? s->v[slot].before : s->v[slot].now;
+    if (!t)
+        return NULL;
+    if (!has_dim0(&t->req))
+        return &t->req;
+    s->scratch = t->req;
+    s->scratch.shape[0] = (int64_t)t->dim0[rank];
+    return &s->scratch;
+}
+
+static struct tenant *
+tenant_new(const struct slots *s, const struct request *req, const uint64_t *dim0)
+{
+    size_t extra = has_dim0(req) ? s->n_ranks * sizeof(uint64_t) : 0;
+    struct tenant *t = mem_zalloc(sizeof(*t) + extra);
+
+    if (!t)
+        return NULL;
+    t->req = *req;
+    t->node.name = t->req.name;
+    t->node.set = req->process_set;
+    if (extra > 0 && dim0)
+        memcpy(t->dim0, dim0, extra);
+    return t;
+}
+
+/* Gives slot i, which is settled, to t. */
+static bool move_in(struct slots *s, uint32_t i, struct tenant *t, uint64_t msg)
+{
+    struct slot *p = &s->v[i];
+
+    if (p->now)
+        nametab_remove(&s->names, &p->now->node);
+    if (nametab_add(&s->names, &t->node) < 0) {
+        if (p->now)
+            (void)nametab_add(&s->names, &p->now->node); /* there was room for it */
+        return false;
+    }
+    mem_free(p->before);
+    p->before = p->now;
+    p->now = t;
+    t->slot = i;
+    p->since = msg;
+    return true;
+}
+
+static uint32_t pick(struct slots *s, const uint64_t *seen)
+{
+    if (s->n_used < s->capacity) {
+        make_newest(s, s->n_used);
+        return s->n_used++;
+    }
+    if (s->oldest == SLOT_NONE || !is_settled(s, s->oldest, seen))
+        return SLOT_NONE;
+    return s->oldest;
+}
+
+static bool is_same(const struct tenant *t, const struct request *req)
+{
+    struct request q = *req;
+
+    if (has_dim0(req) && t->req.ndim == q.ndim && q.ndim > 0)
+        q.shape[0] = t->req.shape[0];
+    return request_same(&t->req, &q);
+}
+
+uint32_t slots_assign(struct slots *s,
+                      const struct request *req,
+                      const uint64_t *dim0,
+                      uint64_t msg,
+                      const uint64_t *seen,
+                      bool *ret_is_new)
+{
+    uint32_t i = slots_find(s, req->process_set, req->name);
+    struct tenant *t;
+
+    *ret_is_new = true;
+    if (i != SLOT_NONE && is_same(s->v[i].now, req)) {
+        if (has_dim0(req) && dim0)
+            memcpy(s->v[i].now->dim0, dim0, s->n_ranks * sizeof(*dim0));
+        *ret_is_new = false;
+    } else {
+        if (i == SLOT_NONE)
+            i = pick(s, seen);
+        else if (!is_settled(s, i, seen))
+            return SLOT_NONE;
+        t = i == SLOT_NONE ? NULL : tenant_new(s, req, dim0);
+        if (!t)
+            return SLOT_NONE;
+        if (!move_in(s, i, t, msg)) {
+            mem_free(t);
+            return SLOT_NONE;
+        }
+    }
+    unlink_slot(s, i);
+    make_newest(s, i);
+    return i;
+}
+
+const struct request *slots_request(const struct slots *s, uint32_t slot)
+{
+    return slot < s->n_used && s->v[slot].now ? &s->v[slot].now->req : NULL;
+}
+
+uint32_t slots_find(const struct slots *s, uint32_t set, const char *name)
+{
+    struct nametab_node *node = nametab_find(&s->names, set, name);
+
+    return node ? ((const struct tenant *)(const void *)node)->slot : SLOT_NONE;
+}
