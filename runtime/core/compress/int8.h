@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Eight bits an element, one float32 scale a block. Pure.
+ *
+ * A message of `count` elements in blocks of `block`: the scales of all blocks, then
+ * one signed byte (-127 to 127) an element. The value is byte * scale. A block that
+ * holds a NaN or an infinity has the scale NaN and decodes as NaN; one whose largest
+ * magnitude is below 127 * 2^-126 has the scale 0 and decodes as 0 (its error is the
+ * residual's to keep), so that neither side ever computes with subnormals and FTZ modes
+ * cannot tell. Else scale = largest magnitude / 127 and the error of an element is at
+ * most scale / 2 (1 + 2^-14).
+ *
+ * Byte order is the machine's; alignment is not needed. */
+#ifndef RUNTIME_CORE_COMPRESS_INT8_H
+#define RUNTIME_CORE_COMPRESS_INT8_H
+
+#include "runtime/base/err.h"
+#include "runtime/core/types.h"
+
+#define INT8_BLOCK_MIN 256
+#define INT8_BLOCK_MAX 1024
+
+uint64_t int8_n_blocks(uint64_t count, uint32_t block);
+uint64_t int8_wire_bytes(uint64_t count, uint32_t block);
+
+/* wire = message of scale * in, plus residual; residual (NULL: no feedback) gets what
+ * the message lacks, 0 where that would not be finite. */
+void int8_encode(uint8_t *wire,
+                 const void *in,
+                 enum dtype t,
+                 double scale,
+                 float *residual,
+                 uint64_t count,
+                 uint32_t block);
+
+/* out = factor * sum of n messages that lie one after the other, summed in float32 in
+ * their order. n_bytes: of all of them. -EBADMSG with a sentence that names the member
+ * when a message is not one; out holds nonsense then. */
+int int8_sum(void *out,
+             enum dtype t,
+             double factor,
+             const uint8_t *wire,
+             uint64_t n_bytes,
+             uint32_t n,
+             uint64_t count,
+             uint32_t block,
+             struct err *err);
+
+#endif

@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* PowerSGD (Vogels, Karimireddy and Jaggi, 2019): a gradient M, seen as a matrix, is
+ * replaced by P Q^T of low rank, whose factors can be summed over ranks:
+ *
+ *     P = M Q                  summed over ranks, then made orthonormal
+ *     Q = M^T P                summed over ranks, kept as the next step's Q
+ *     out = P Q^T              error = M - P (own Q)^T
+ *
+ * Differences from PyTorch's hook, and why: the error is taken against the rank's own Q
+ * instead of the mean (as Algorithm 2 of the paper writes it: the sum over ranks is the
+ * same, but a rank's residual is a projection of its own M and cannot drift away when
+ * ranks see different data). Q is made orthonormal before it is used, so that P and Q
+ * scale as M does, never as its square. Gram-Schmidt runs twice over each vector with
+ * sums in float64; a vector that vanishes is left zero and its direction is drawn anew
+ * the next time, so that no direction stays dead after a gradient that was zero.
+ *
+ * The products are tiled so that M is read once; a tile of 4 vectors is kept in
+ * registers. Called by codec.c. */
+#include "runtime/core/compress/powersgd.h"
+
+#include <float.h>
+#include <string.h>
+
+#include "runtime/core/compress/cast.h"
+
+enum {
+    TILE = 1024, /* columns of a tile: 4 rows of it and Q's part stay in L1 */
+    LANES = 4,
+};
+#define DEPENDENT 1e-6 /* what is left of a vector in the span of others is noise */
+
+typedef float lanes __attribute__((vector_size(LANES * sizeof(float))));
+
+static inline lanes lanes_at(const float *p)
+{
+    lanes v;
+
+    memcpy(&v, p, sizeof(v));
+    return v;
+}
+
+static inline float lanes_sum(lanes v)
+{
+    return (v[0] + v[1]) + (v[2] + v[3]);
+}
+
+static inline bool is_finite(float f)
+{
+    return f - f == 0;
+}
+
+/* splitmix64: a counter in, 64 random bits out */
+static uint64_t mix(uint64_t z)
+{
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+    return z ^ z >> 31;
+}
+
+void powersgd_draw(float *v, uint64_t n, uint32_t j, uint64_t seed)
+{
+    uint64_t start = mix(seed + (j + 1ull) * 0xd1342543de82ef95u);
+
+    for (uint64_t i = 0; i < n; i++) {
+        uint64_t z = mix(start + (i + 1) * 0x9e3779b97f4a7c15u);
+
+        v[i] = (float)(int32_t)(z >> 40) * 0x1p-23f - 1;
+    }
+}
+
+static double dot(const float *a, const float *b, uint64_t n)
+{
+    double s[LANES] = {0}, tail = 0;
+    uint64_t i = 0;
+
+    for (; i + LANES <= n; i += LANES)
+        for (int l = 0; l < LANES; l++)
+            s[l] += (double)a[i + l] * (double)b[i + l];
+    for (; i < n; i++)
+        tail += (double)a[i] * (double)b[i];
+    return ((s[0] + s[1]) + (s[2] + s[3])) + tail;
+}
+
+static void scale(float *v, uint64_t n, double factor)
+{
+    for (uint64_t i = 0; i < n; i++)
+        v[i] = (float)((double)v[i] * factor);
+}
+
+/* v -= its part along the unit vector (or zero) u */
+static void remove_part(float *v, const float *u, uint64_t n)
+{
+    double d = dot(u, v, n);
+
+    for (uint64_t i = 0; i < n; i++)
+        v[i] = (float)((double)v[i] - d * (double)u[i]);
+}
+
+bool powersgd_orthonormal(float *v, uint64_t n, uint32_t rank)
+{
+    for (uint32_t j = 0; j < rank; j++) {
+        float *a = v + j * n;
+        double norm = __builtin_sqrt(dot(a, a, n)), rest;
+
+        if (!(norm <= DBL_MAX))
+            return false;
+        if (norm == 0)
+            continue;
+        scale(a, n, 1 / norm);
+        for (int pass = 0; pass < 2; pass++)
+            for (uint32_t i = 0; i < j; i++)
+                remove_part(a, v + i * n, n);
+        rest = __builtin_sqrt(dot(a, a, n));
+        if (rest <= DEPENDENT)
+            memset(a, 0, n * sizeof(*a));
+        else
+            scale(a, n, 1 / rest);
+    }
+    return true;
+}
+
+void powersgd_refresh(float *q, uint64_t n, uint32_t rank, uint64_t seed)
+{
+    for (uint32_t j = 0; j < rank; j++) {
+        double d = dot(q + j * n, q + j * n, n);
+
+        if (!(d > 0 && d <= DBL_MAX))
+            powersgd_draw(q + j * n, n, j, seed);
+    }
+    (void)powersgd_orthonormal(q, n, rank); /* all finite now */
+}
+
+/* p[j] = row . q[j] for n_vectors of at most 4 */
+static void dots(float *restrict p,
+                 uint64_t stride,
+                 const float *restrict row,
+                 const float *restrict q,
+                 uint64_t n,
+                 uint32_t n_vectors)
+{
+    const float *q0 = q, *q1 = q0 + (n_vectors > 1 ? n : 0);
+    const float *q2 = q1 + (n_vectors > 2 ? n : 0);
+    const float *q3 = q2 + (n_vectors > 3 ? n : 0);
+    lanes s0 = {0}, s1 = {0}, s2 = {0}, s3 = {0};
+    float t[4] = {0};
+    uint64_t i = 0;
+
+    for (; i + LANES <= n; i += LANES) {
+        lanes x = lanes_at(row + i);
+
+        s0 += x * lanes_at(q0 + i);
+        s1 += x * lanes_at(q1 + i);
+        s2 += x * lanes_at(q2 + i);
+        s3 += x * lanes_at(q3 + i);
+    }
+    for (; i < n; i++) {
+        t[0] += row[i] * q0[i];
+        t[1] += row[i] * q1[i];
+        t[2] += row[i] * q2[i];
+        t[3] += row[i] * q3[i];
+    }
+    t[0] += lanes_sum(s0);
+    t[1] += lanes_sum(s1);
+    t[2] += lanes_sum(s2);
+    t[3] += lanes_sum(s3);
+    for (uint32_t j = 0; j < n_vectors; j++)
+        p[j * stride] = t[j];
+}
+
+void powersgd_right(float *p,
+                    const float *m,
+                    const float *q,
+                    const struct powersgd_shape *s)
+{
+    for (uint64_t i = 0; i < s->rows; i++)
+        for (uint32_t j = 0; j < s->rank; j += 4)
+            dots(p + j * s->rows + i, s->rows, m + i * s->cols, q + j * s->cols,
+                 s->cols, s->rank - j < 4 ? s->rank - j : 4);
+}
+
+/* dst += f0 * m0 + ... + f3 * m3, all of n elements */
+static void
+add4(float *restrict dst, const float *const m[4], const float f[4], uint64_t n)
+{
+    const float *restrict m0 = m[0], *restrict m1 = m[1];
+    const float *restrict m2 = m[2], *restrict m3 = m[3];
+    float f0 = f[0], f1 = f[1], f2 = f[2], f3 = f[3];
+
+    for (uint64_t i = 0; i < n; i++)
+        dst[i] += (f0 * m0[i] + f1 * m1[i]) + (f2 * m2[i] + f3 * m3[i]);
+}
+
+static void add1(float *restrict dst, const float *restrict m, float f, uint64_t n)
+{
+    for (uint64_t i = 0; i < n; i++)
+        dst[i] += f * m[i];
+}
+
+/* One tile of columns, from `at`, of Q = M^T P. */
+static void left_tile(float *q,
+                      const float *m,
+                      const float *p,
+                      const struct powersgd_shape *s,
+                      uint64_t at,
+                      uint64_t n)
+{
+    uint64_t i = 0;
+
+    for (; i + 4 <= s->rows; i += 4) {
+        const float *row = m + i * s->cols + at;
+        const float *const r4[4] = {row, row + s->cols, row + 2 * s->cols,
+                                    row + 3 * s->cols};
+
+        for (uint32_t j = 0; j < s->rank; j++)
+            add4(q + j * s->cols + at, r4, p + j * s->rows + i, n);
+    }
+    for (; i < s->rows; i++)
+        for (uint32_t j = 0; j < s->rank; j++)
+            add1(q + j * s->cols + at, m + i * s->cols + at, p[j * s->rows + i], n);
+}
+
+void powersgd_left(float *q,
+                   const float *m,
+                   const float *p,
+                   const struct powersgd_shape *s)
+{
+    memset(q, 0, s->rank * s->cols * sizeof(*q));
+    for (uint64_t at = 0; at < s->cols; at += TILE)
+        left_tile(q, m, p, s, at, s->cols - at < TILE ? s->cols - at : TILE);
+}
+
+/* buf[n] = columns from `at` of row i of P Q^T */
+static void product(float *buf,
+                    const float *p,
+                    const float *q,
+                    const struct powersgd_shape *s,
+                    uint64_t i,
+                    uint64_t at,
+                    uint64_t n)
+{
+    uint32_t j = 0;
+
+    memset(buf, 0, n * sizeof(*buf));
+    for (; j + 4 <= s->rank; j += 4) {
+        const float *c = p + j * s->rows + i, *v = q + j * s->cols + at;
+        const float f[4] = {c[0], c[s->rows], c[2 * s->rows], c[3 * s->rows]};
+        const float *const v4[4] = {v, v + s->cols, v + 2 * s->cols, v + 3 * s->cols};
+
+        add4(buf, v4, f, n);
+    }
+    for (; j < s->rank; j++)
+        add1(buf, q + j * s->cols + at, p[j * s->rows + i], n);
+}
+
+void powersgd_out(void *out,
+                  enum dtype t,
+                  double factor,
+                  const float *p,
+                  const float *q,
+                  const struct powersgd_shape *s)
+{
+    float buf[TILE];
+
+    for (uint64_t i = 0; i < s->rows; i++)
+        for (uint64_t at = 0; at < s->cols; at += TILE) {
+            uint64_t n = s->cols - at < TILE ? s->cols - at : TILE;
+
+            product(buf, p, q, s, i, at, n);
+            cast_store(cast_at_out(out, t, i * s->cols + at), t, buf, n, factor);
+        }
+}
+
+void powersgd_subtract(float *m,
+                       const float *p,
+                       const float *q,
+                       const struct powersgd_shape *s)
+{
+    float buf[TILE];
+
+    for (uint64_t i = 0; i < s->rows; i++)
+        for (uint64_t at = 0; at < s->cols; at += TILE) {
+            uint64_t n = s->cols - at < TILE ? s->cols - at : TILE;
+            float *restrict row = m + i * s->cols + at;
+
+            product(buf, p, q, s, i, at, n);
+            for (uint64_t k = 0; k < n; k++) {
+                float rest = row[k] - buf[k];
+
+                row[k] = is_finite(rest) ? rest : 0;
+            }
+        }
+}

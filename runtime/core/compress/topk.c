@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Sparsified gradients with what was not sent fed back: Aji and Heafield, "Sparse
+ * communication for distributed gradient descent" (2017); Lin et al., "Deep gradient
+ * compression" (2018).
+ *
+ * Selection is exact. The bits of a magnitude are a 31-bit number that orders as the
+ * magnitude does (all NaNs are made one number above infinity), so the k-th largest is
+ * found by three histograms over 11, 10 and 10 bits: each tells which bucket holds it
+ * and how many lie above. That is a radix selection: three reads of the tensor at worst
+ * and no data moved, where a quickselect would need a copy and a sort n log n. A last
+ * pass in index order writes the pairs; of those that equal the k-th the first ones are
+ * taken.
+ *
+ * Called by codec.c. */
+#include "runtime/core/compress/topk.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "runtime/core/half.h"
+
+enum {
+    TOP_BITS = 11,
+    LOW_BITS = 10, /* of each of the two lower digits */
+    TOP_SHIFT = 2 * LOW_BITS,
+    N_TABLES = 4, /* neighbours count in different ones: no waiting for a store */
+};
+#define ABS_BITS 0x7fffffffu
+#define INF_BITS 0x7f800000u
+
+uint32_t topk_index_bytes(uint64_t count)
+{
+    return count <= UINT32_MAX ? 4 : 8;
+}
+
+uint64_t topk_wire_bytes(uint64_t count, uint64_t k)
+{
+    return k * (topk_index_bytes(count) + sizeof(float));
+}
+
+static inline uint32_t magnitude(float f)
+{
+    uint32_t a = f32_bits(f) & ABS_BITS;
+
+    return a > INF_BITS ? INF_BITS + 1 : a;
+}
+
+/* The bucket that holds the *need-th from above; *need becomes its place in there. */
+static uint32_t bucket_of(const uint64_t *n, uint32_t n_buckets, uint64_t *need)
+{
+    uint32_t b = n_buckets - 1;
+
+    for (; b > 0 && n[b] < *need; b--)
+        *need -= n[b];
+    return b;
+}
+
+static uint32_t top_digit(const float *w, uint64_t count, uint64_t *need)
+{
+    enum { BUCKETS = 1 << TOP_BITS };
+    uint64_t n[BUCKETS] = {0};
+
+    for (uint64_t at = 0; at < count;) { /* 32-bit counters would overflow: in parts */
+        uint32_t part[N_TABLES][BUCKETS] = {{0}};
+        uint64_t end = count - at < UINT32_MAX ? count : at + UINT32_MAX;
+
+        for (; at + N_TABLES <= end; at += N_TABLES)
+            for (uint32_t t = 0; t < N_TABLES; t++)
+                part[t][magnitude(w[at + t]) >> TOP_SHIFT]++;
+        for (; at < end; at++)
+            part[0][magnitude(w[at]) >> TOP_SHIFT]++;
+        for (uint32_t b = 0; b < BUCKETS; b++)
+            for (uint32_t t = 0; t < N_TABLES; t++)
+                n[b] += part[t][b];
+    }
+    return bucket_of(n, BUCKETS, need);
+}
+
+/* Among the numbers that begin with `prefix` (their bits above shift + LOW_BITS), the
+ * digit at shift. */
+static uint32_t low_digit(
+    const float *w, uint64_t count, uint32_t prefix, uint32_t shift, uint64_t *need)
+{
+    enum { BUCKETS = 1 << LOW_BITS };
+    uint64_t n[BUCKETS] = {0};
+
+    for (uint64_t i = 0; i < count; i++) {
+        uint32_t a = magnitude(w[i]);
+
+        if (a >> (shift + LOW_BITS) == prefix)
+            n[a >> shift & (BUCKETS - 1)]++;
+    }
+    return bucket_of(n, BUCKETS, need);
+}
+
+/* The k-th largest magnitude; *ret_ties: how many equal to it are among the k. */
+static uint32_t kth(const float *w, uint64_t count, uint64_t k, uint64_t *ret_ties)
+{
+    uint64_t need = k;
+    uint32_t a = top_digit(w, count, &need);
+
+    a = a << LOW_BITS | low_digit(w, count, a, LOW_BITS, &need);
+    a = a << LOW_BITS | low_digit(w, count, a, 0, &need);
+    *ret_ties = need;
+    return a;
+}
+
+static void put(uint8_t *index, uint8_t *value, uint32_t width, uint64_t i, float v)
+{
+    uint32_t i32 = (uint32_t)i;
+
+    if (width == 4)
+        memcpy(index, &i32, sizeof(i32));
+    else
+        memcpy(index, &i, sizeof(i));
+    memcpy(value, &v, sizeof(v));
+}
+
+void topk_encode(uint8_t *wire, float *w, uint64_t count, uint64_t k)
+{
+    uint32_t width = topk_index_bytes(count), limit;
+    uint8_t *value = wire + k * width;
+    uint64_t ties;
+
+    if (k == 0)
+        return;
+    limit = kth(w, count, k, &ties);
+    for (uint64_t i = 0; i < count; i++) {
+        uint32_t a = magnitude(w[i]);
+
+        if (a < limit || (a == limit && ties == 0))
+            continue;
+        ties -= a == limit;
+        put(wire, value, width, i, w[i]);
+        wire += width;
+        value += sizeof(float);
+        w[i] = 0;
+    }
+    if (limit >= INF_BITS) /* there are more of them than could be sent */
+        for (uint64_t i = 0; i < count; i++)
+            w[i] = magnitude(w[i]) >= INF_BITS ? 0 : w[i];
+}
+
+void topk_zeros(uint8_t *wire, uint64_t count, uint64_t k)
+{
+    uint32_t width = topk_index_bytes(count);
+
+    for (uint64_t i = 0; i < k; i++)
+        put(wire + i * width, wire + k * width + i * sizeof(float), width, i, 0);
+}
+
+static uint64_t index_at(const uint8_t *wire, uint32_t width, uint64_t i)
+{
+    uint32_t i32;
+    uint64_t i64;
+
+    if (width == 4) {
+        memcpy(&i32, wire + i * width, sizeof(i32));
+        return i32;
+    }
+    memcpy(&i64, wire + i * width, sizeof(i64));
+    return i64;
+}
+
+static int add(float *acc,
+               const uint8_t *wire,
+               uint64_t count,
+               uint64_t k,
+               uint32_t member,
+               struct err *err)
+{
+    uint32_t width = topk_index_bytes(count);
+    const uint8_t *value = wire + k * width;
+    uint64_t next = 0;
+    float v;
+
+    for (uint64_t i = 0; i < k; i++) {
+        uint64_t at = index_at(wire, width, i);
+
+        if (at < next)
+            return err_set(err, -EBADMSG,
+                           "top-k message of member %u: index %" PRIu64
+                           " at place %" PRIu64 " is not above the one before",
+                           member, at, i);
+        if (at >= count)
+            return err_set(err, -EBADMSG,
+                           "top-k message of member %u: index %" PRIu64
+                           " at place %" PRIu64 " of a tensor of %" PRIu64 " elements",
+                           member, at, i, count);
+        memcpy(&v, value + i * sizeof(v), sizeof(v));
+        acc[at] += v;
+        next = at + 1;
+    }
+    return 0;
+}
+
+int topk_sum(float *acc,
+             const uint8_t *wire,
+             uint64_t n_bytes,
+             uint32_t n,
+             uint64_t count,
+             uint64_t k,
+             struct err *err)
+{
+    uint64_t each = topk_wire_bytes(count, k);
+    int r = 0;
+
+    if (n_bytes / n != each || n_bytes % n != 0)
+        return err_set(err, -EBADMSG,
+                       "top-k messages: %" PRIu64
+                       " bytes of %u members, must be %" PRIu64 " of each",
+                       n_bytes, n, each);
+    if (count > 0)
+        memset(acc, 0, count * sizeof(*acc));
+    for (uint32_t i = 0; i < n && r == 0; i++)
+        r = add(acc, wire + i * each, count, k, i, err);
+    return r;
+}
