@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Private to codec*.c: what a run's scratch memory and a tensor's state hold, and where
+ * shards lie. Pure. */
+#ifndef RUNTIME_CORE_COMPRESS_LAYOUT_H
+#define RUNTIME_CORE_COMPRESS_LAYOUT_H
+
+#include "runtime/core/compress/codec.h"
+#include "runtime/core/nametab.h"
+
+/* Offsets into scratch, each a multiple of 64. */
+struct codec_layout {
+    uint64_t send;   /* 16-bit tensor; message; messages to all shards; P */
+    uint64_t recv;   /* messages of all members; own Q */
+    uint64_t work;   /* float32 of the tensor where no residual serves; else 0 long */
+    uint64_t sums;   /* float32 sums: top-k's of a tensor that is not f32; a shard's;
+                        the summed Q */
+    uint64_t counts; /* n_members */
+    uint64_t send_counts; /* n_members */
+    uint64_t bytes;
+};
+
+struct codec_layout codec_layout_scratch(const struct codec_plan *p);
+void codec_layout_of_plan(const struct codec_plan *p,
+                          uint64_t *ret_state_bytes,
+                          uint64_t *ret_scratch_bytes);
+
+/* Member j's part of an int8 tensor: whole blocks, the first (blocks % n) members have
+ * one more. */
+struct codec_shard {
+    uint64_t at, count; /* elements */
+    uint64_t wire_at, wire_bytes;
+};
+struct codec_shard codec_shard_of(const struct codec_plan *p, uint32_t member);
+
+/* --- a tensor's state (codec_state.c) --- */
+
+struct codec_tensor {
+    struct nametab_node node;
+    struct codec_tensor *newer, *older; /* by last use; the state's list */
+    struct codec_plan plan;
+    uint32_t me;
+    bool is_running;
+    uint64_t bytes;  /* charged against the state's bound */
+    float *residual; /* count; NULL without feedback */
+    float *shard;    /* residual of the sums of our shard; NULL where there is none */
+    float *q;        /* powersgd: the last Q, summed */
+    char name[];
+};
+
+/* Floats of each of the three. */
+struct codec_kept {
+    uint64_t residual, shard, q;
+};
+struct codec_kept codec_kept_of(const struct codec_plan *p);
+
+/* The tensor's state if there is one that fits the plan; else NULL. */
+struct codec_tensor *codec_state_find(struct codec_state *s,
+                                      uint32_t set,
+                                      const char *name,
+                                      const struct codec_plan *plan,
+                                      uint32_t me);
+void codec_state_drop(struct codec_state *s, struct codec_tensor *t);
+
+#endif
