@@ -1,0 +1,489 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Codecs in a world of members (codec_world.h) that must all get the same, close to the
+ * true sum, and lose nothing over the steps. */
+#include <errno.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+#include "runtime/base/mem.h"
+#include "runtime/core/compress/cast.h"
+#include "tests/unit/codec_world.h"
+#include "tests/unit/seeded.h"
+
+/* --- runs --- */
+
+struct trial {
+    const char *text;
+    enum dtype dtype;
+    int64_t rows, cols;
+    uint32_t n;
+    uint64_t n_steps;
+    double tolerance; /* of one step, against the largest sum */
+};
+
+static const struct trial trials[] = {
+    {"fp16", DT_F32, 1000, 0, 3, 1, 0x1p-10},
+    {"fp16", DT_F64, 1000, 0, 2, 1, 0x1p-10},
+    {"bf16", DT_F32, 33, 7, 8, 1, 0x1p-7},
+    {"bf16", DT_F64, 1, 0, 2, 1, 0x1p-7},
+    {"int8", DT_F32, 1000, 0, 2, 1, 0.0045},
+    {"int8:block=256", DT_F64, 5, 1001, 2, 1, 0.0045},
+    {"int8:feedback=0", DT_F16, 1000, 0, 2, 1, 0.005},
+    {"int8:block=256", DT_F32, 3000, 0, 3, 2, 0.009},
+    {"int8:block=256", DT_F32, 3000, 0, 8, 2, 0.009},
+    {"int8:block=1024", DT_F32, 3000, 0, 7, 2, 0.009}, /* members without a shard */
+    {"int8:feedback=0", DT_BF16, 70, 70, 5, 2, 0.013},
+    {"int8", DT_F64, 2, 0, 2, 1, 0.0045},
+    {"topk:ratio=0.1", DT_F32, 1000, 0, 4, 1, 1},
+    {"topk:k=1", DT_F64, 777, 3, 2, 1, 1},
+    {"topk:ratio=0.05", DT_BF16, 40, 50, 8, 1, 1},
+    {"topk:ratio=0.05,feedback=0", DT_F16, 40, 50, 3, 1, 1},
+    {"topk:ratio=0.05,feedback=0", DT_F32, 40, 50, 3, 1, 1},
+    {"powersgd", DT_F32, 40, 50, 2, 2, 1},
+    {"powersgd:rank=1", DT_F64, 40, 50, 5, 2, 1},
+    {"powersgd:rank=7", DT_BF16, 64, 64, 3, 2, 1},
+    {"powersgd:rank=2,feedback=0", DT_F16, 30, 20, 3, 2, 1},
+    {"powersgd:rank=2,feedback=0,seed=5", DT_F32, 30, 20, 3, 2, 1},
+};
+
+struct buffers {
+    uint64_t count;
+    float *value[WORLD_MAX]; /* what member r contributes, as float32 */
+    void *in[WORLD_MAX], *out[WORLD_MAX];
+    float *result;
+};
+
+static void buffers_init(struct buffers *b, const struct codec_plan *p)
+{
+    b->count = p->count;
+    b->result = calloc(p->count, sizeof(float));
+    assert_non_null(b->result);
+    for (uint32_t r = 0; r < p->n_members; r++) {
+        b->value[r] = calloc(p->count, sizeof(float));
+        b->in[r] = calloc(p->count, dtype_size(p->dtype));
+        b->out[r] = calloc(p->count, dtype_size(p->dtype));
+        assert_true(b->value[r] && b->in[r] && b->out[r]);
+    }
+}
+
+static void buffers_release(struct buffers *b, uint32_t n)
+{
+    free(b->result);
+    for (uint32_t r = 0; r < n; r++) {
+        free(b->value[r]);
+        free(b->in[r]);
+        free(b->out[r]);
+    }
+}
+
+/* Values that every type holds exactly, some large, most small. */
+static void
+buffers_fill(struct buffers *b, const struct codec_plan *p, struct seeded *rnd)
+{
+    for (uint32_t r = 0; r < p->n_members; r++) {
+        for (uint64_t i = 0; i < b->count; i++)
+            b->value[r][i] = (float)((int)seeded_below(rnd, 129) - 64)
+                             / (seeded_below(rnd, 10) ? 32 : 1);
+        cast_store(b->in[r], p->dtype, b->value[r], b->count, 1);
+    }
+}
+
+/* One step; all members must have got the same bits. Into b->result as float32. */
+static void step_of(struct codec_world *w,
+                    struct buffers *b,
+                    const struct codec_plan *p,
+                    double prescale,
+                    double postscale)
+{
+    struct err err = ERR_INIT;
+    const void *in[WORLD_MAX];
+
+    memcpy(in, b->in, sizeof(in));
+    if (world_run(w, p, "w", in, b->out, prescale, postscale, &err) < 0)
+        fail_msg("%s", err.text);
+    for (uint32_t r = 1; r < p->n_members; r++)
+        assert_memory_equal(b->out[r], b->out[0], b->count * dtype_size(p->dtype));
+    cast_load(b->result, b->out[0], p->dtype, b->count, 1);
+}
+
+/* Element by element, against the largest sum of magnitudes; a projection has its bound
+ * on the whole: the error is no longer than the matrix. */
+static void
+check_sums(const struct buffers *b, const struct trial *x, bool is_projection)
+{
+    double top = 0, worst = 0, length2 = 0, error2 = 0;
+
+    for (uint64_t i = 0; i < b->count; i++) {
+        double sum = 0, magnitudes = 0, e;
+
+        for (uint32_t r = 0; r < x->n; r++) {
+            sum += (double)b->value[r][i];
+            magnitudes += fabs((double)b->value[r][i]);
+        }
+        e = fabs((double)b->result[i] - sum);
+        top = magnitudes > top ? magnitudes : top;
+        worst = e > worst ? e : worst;
+        length2 += sum * sum;
+        error2 += e * e;
+    }
+    if (is_projection ? error2 > x->tolerance * length2 : worst > x->tolerance * top)
+        fail_msg("%s: worst %g of %g, error^2 %g of %g", x->text, worst, top, error2,
+                 length2);
+}
+
+static void sums_are_close_and_bytes_as_told(void **state)
+{
+    (void)state;
+    for (size_t t = 0; t < ARRAY_LEN(trials); t++) {
+        const struct trial *x = &trials[t];
+        struct codec_plan p = plan_of(x->text, x->dtype, x->rows, x->cols, x->n);
+        struct seeded rnd = {t + 1};
+        struct codec_world w;
+        struct buffers b;
+        uint64_t put = 0;
+
+        assert_true(p.is_compressed);
+        world_init(&w, x->n);
+        buffers_init(&b, &p);
+        buffers_fill(&b, &p, &rnd);
+        step_of(&w, &b, &p, 1, 1);
+        assert_int_equal(w.n_steps, x->n_steps);
+        for (uint32_t r = 0; r < x->n; r++)
+            put += w.put_bytes[r];
+        /* int8 by shards: once in parts, once the sums, in parts of all members */
+        assert_int_equal(put,
+                         p.wire_bytes * (p.way == CODEC_WAY_SHARDS ? x->n + 1 : x->n));
+        check_sums(&b, x, p.codec.id == CODEC_POWERSGD);
+        for (uint32_t r = 0; r < x->n; r++)
+            assert_int_equal(codec_state_bytes(w.state[r]), p.state_bytes);
+        buffers_release(&b, x->n);
+        world_release(&w);
+    }
+}
+
+/* Over the steps nothing is lost: what was delivered is what was put in, but for what
+ * the last residuals hold, and that is what the steps after, with zeros in, deliver. */
+static void feedback_delivers_everything_in_the_end(void **state)
+{
+    enum { STEPS = 20 };
+
+    (void)state;
+    for (size_t t = 0; t < ARRAY_LEN(trials); t++) {
+        const struct trial *x = &trials[t];
+        struct codec_plan p = plan_of(x->text, DT_F32, x->rows, x->cols, x->n);
+        struct seeded rnd = {t + 100};
+        struct codec_world w;
+        struct buffers b;
+        double *missing, top = 0, last = 0;
+        int drain = p.k ? (int)(p.count / p.k) + STEPS : 400; /* a few at a time */
+
+        if (!p.codec.has_feedback)
+            continue;
+        world_init(&w, x->n);
+        buffers_init(&b, &p);
+        missing = calloc(p.count, sizeof(*missing));
+        assert_non_null(missing);
+        for (int step = 0; step < STEPS + drain; step++) {
+            if (step < STEPS)
+                buffers_fill(&b, &p, &rnd);
+            for (uint32_t r = 0; r < x->n && step >= STEPS; r++) {
+                memset(b.in[r], 0, p.count * sizeof(float));
+                memset(b.value[r], 0, p.count * sizeof(float));
+            }
+            step_of(&w, &b, &p, 1, 1);
+            last = 0;
+            for (uint64_t i = 0; i < p.count; i++) {
+                for (uint32_t r = 0; r < x->n; r++)
+                    missing[i] += (double)b.value[r][i];
+                missing[i] -= (double)b.result[i];
+                last = fabs(missing[i]) > last ? fabs(missing[i]) : last;
+            }
+            if (step < STEPS) /* residuals are bounded: they do not add up */
+                top = step < STEPS / 2 && last > top ? last : top;
+            if (step == STEPS - 1)
+                assert_true(last < 4 * top);
+        }
+        /* rounding of float32 sums over the steps is all that may remain */
+        if (last > 64 * 20 * 8 * 1e-5)
+            fail_msg("%s: %g of %g are still missing", x->text, last, top);
+        free(missing);
+        buffers_release(&b, x->n);
+        world_release(&w);
+    }
+}
+
+static void average_and_scales_are_applied(void **state)
+{
+    (void)state;
+    for (size_t t = 0; t < ARRAY_LEN(trials); t++) {
+        const struct trial *x = &trials[t];
+        struct codec_plan p = plan_of(x->text, x->dtype, x->rows, x->cols, x->n);
+        struct codec_plan average = p;
+        double unit = x->dtype == DT_BF16 || p.codec.id == CODEC_BF16 ? 0x1p-7 : 0x1p-9;
+        struct seeded rnd = {t + 200};
+        struct codec_world w1, w2;
+        struct buffers a, b;
+
+        average.op = OP_AVERAGE;
+        world_init(&w1, x->n);
+        world_init(&w2, x->n);
+        buffers_init(&a, &p);
+        buffers_init(&b, &p);
+        buffers_fill(&a, &p, &rnd);
+        for (uint32_t r = 0; r < x->n; r++)
+            memcpy(b.in[r], a.in[r], p.count * dtype_size(p.dtype));
+        step_of(&w1, &a, &p, 1, 1);
+        step_of(&w2, &b, &average, 0.5, 4);
+        for (uint64_t i = 0; i < p.count; i++) {
+            double want = (double)a.result[i] * 2 / x->n;
+
+            assert_true(fabs((double)b.result[i] - want)
+                        <= 2 * unit * fabs(want) + 1e-5);
+        }
+        buffers_release(&a, x->n);
+        buffers_release(&b, x->n);
+        world_release(&w1);
+        world_release(&w2);
+    }
+}
+
+static void in_place_is_the_same(void **state)
+{
+    (void)state;
+    for (size_t t = 0; t < ARRAY_LEN(trials); t++) {
+        const struct trial *x = &trials[t];
+        struct codec_plan p = plan_of(x->text, x->dtype, x->rows, x->cols, x->n);
+        struct seeded rnd = {t + 300};
+        struct codec_world w1, w2;
+        const void *in[WORLD_MAX];
+        struct buffers b;
+
+        world_init(&w1, x->n);
+        world_init(&w2, x->n);
+        buffers_init(&b, &p);
+        buffers_fill(&b, &p, &rnd);
+        step_of(&w1, &b, &p, 1, 1);
+        memcpy(in, b.in, sizeof(in));
+        assert_int_equal(world_run(&w2, &p, "w", in, b.in, 1, 1, NULL), 0);
+        for (uint32_t r = 0; r < x->n; r++)
+            assert_memory_equal(b.in[r], b.out[r], p.count * dtype_size(p.dtype));
+        buffers_release(&b, x->n);
+        world_release(&w1);
+        world_release(&w2);
+    }
+}
+
+/* A member that has joined: as one that brings zeros, and its residual waits. */
+static void a_member_without_data_brings_zeros(void **state)
+{
+    (void)state;
+    for (size_t t = 0; t < ARRAY_LEN(trials); t++) {
+        const struct trial *x = &trials[t];
+        struct codec_plan p = plan_of(x->text, x->dtype, x->rows, x->cols, x->n);
+        struct seeded rnd = {t + 400};
+        const void *in[WORLD_MAX];
+        void *out[WORLD_MAX];
+        struct codec_world w1, w2;
+        struct buffers a, b;
+
+        world_init(&w1, x->n);
+        world_init(&w2, x->n);
+        buffers_init(&a, &p);
+        buffers_init(&b, &p);
+        buffers_fill(&a, &p, &rnd);
+        memset(a.in[x->n - 1], 0, p.count * dtype_size(p.dtype));
+        step_of(&w1, &a, &p, 1, 1);
+        memcpy(in, a.in, sizeof(in));
+        memcpy(out, b.out, sizeof(out));
+        in[x->n - 1] = NULL;
+        out[x->n - 1] = NULL;
+        assert_int_equal(world_run(&w2, &p, "w", in, out, 1, 1, NULL), 0);
+        assert_memory_equal(b.out[0], a.out[0], p.count * dtype_size(p.dtype));
+        assert_int_equal(codec_state_bytes(w2.state[x->n - 1]), 0);
+        /* later it has data again: all still agree */
+        memcpy(b.in[0], a.in[0], p.count * dtype_size(p.dtype));
+        step_of(&w2, &b, &p, 1, 1);
+        buffers_release(&a, x->n);
+        buffers_release(&b, x->n);
+        world_release(&w1);
+        world_release(&w2);
+    }
+}
+
+static void nan_and_infinity_arrive_and_do_not_stay(void **state)
+{
+    static const float bad[] = {NAN, INFINITY, -INFINITY};
+
+    (void)state;
+    for (size_t t = 0; t < ARRAY_LEN(trials); t++)
+        for (int k = 0; k < 3; k++) {
+            const struct trial *x = &trials[t];
+            struct codec_plan p = plan_of(x->text, x->dtype, x->rows, x->cols, x->n);
+            struct seeded rnd = {t + 500};
+            struct codec_world w;
+            struct buffers b;
+            bool is_told = false;
+
+            world_init(&w, x->n);
+            buffers_init(&b, &p);
+            buffers_fill(&b, &p, &rnd);
+            step_of(&w, &b, &p, 1, 1);
+            b.value[1][p.count / 2] = bad[k];
+            cast_store(b.in[1], p.dtype, b.value[1], p.count, 1);
+            step_of(&w, &b, &p, 1, 1);
+            for (uint64_t i = 0; i < p.count; i++)
+                is_told |= !isfinite(b.result[i]);
+            assert_true(is_told);
+            buffers_fill(&b, &p, &rnd);
+            for (int step = 0; step < 3; step++) {
+                step_of(&w, &b, &p, 1, 1);
+                for (uint64_t i = 0; i < p.count; i++)
+                    assert_true(isfinite(b.result[i]));
+            }
+            buffers_release(&b, x->n);
+            world_release(&w);
+        }
+}
+
+static void zeros_stay_zeros(void **state)
+{
+    (void)state;
+    for (size_t t = 0; t < ARRAY_LEN(trials); t++) {
+        const struct trial *x = &trials[t];
+        struct codec_plan p = plan_of(x->text, x->dtype, x->rows, x->cols, x->n);
+        struct codec_world w;
+        struct buffers b;
+
+        world_init(&w, x->n);
+        buffers_init(&b, &p);
+        for (int step = 0; step < 3; step++) {
+            step_of(&w, &b, &p, 1, 1);
+            for (uint64_t i = 0; i < p.count; i++)
+                assert_true(b.result[i] == 0);
+        }
+        buffers_release(&b, x->n);
+        world_release(&w);
+    }
+}
+
+/* A matrix of the codec's rank comes through whole, and the next one does too. */
+static void powersgd_recovers_its_rank(void **state)
+{
+    enum { ROWS = 60, COLS = 80, N = 3 };
+    struct codec_plan p = plan_of("powersgd:rank=3", DT_F32, ROWS, COLS, N);
+    struct seeded rnd = {6};
+    struct codec_world w;
+    struct buffers b;
+
+    (void)state;
+    world_init(&w, N);
+    buffers_init(&b, &p);
+    for (int rank = 1; rank <= 3; rank++) {
+        float u[3 * ROWS], v[3 * COLS];
+
+        for (int i = 0; i < 3 * ROWS; i++)
+            u[i] = (float)((int)seeded_below(&rnd, 65) - 32) / 32;
+        for (int i = 0; i < 3 * COLS; i++)
+            v[i] = (float)((int)seeded_below(&rnd, 65) - 32) / 32;
+        codec_state_forget(w.state[1], 0, "w"); /* one member begins anew: no harm */
+        for (uint32_t r = 0; r < N; r++)
+            for (int i = 0; i < ROWS * COLS; i++) {
+                float x = 0;
+
+                for (int k = 0; k < rank; k++)
+                    x += u[k * ROWS + i / COLS] * v[k * COLS + i % COLS];
+                b.value[r][i] = ((float *)b.in[r])[i] = x * (float)(r + 1);
+            }
+        for (int step = 0; step < 3; step++)
+            step_of(&w, &b, &p, 1, 1);
+        for (int i = 0; i < ROWS * COLS; i++)
+            assert_true(fabsf(b.result[i] - 6 * b.value[0][i]) < 1e-5f * 18);
+    }
+    buffers_release(&b, N);
+    world_release(&w);
+}
+
+/* --- malformed messages --- */
+
+static void bend_member_1(uint32_t member, const struct codec_step *s)
+{
+    if (member == 1) /* the first index, or the first scale: all ones */
+        memset((void *)(uintptr_t)s->in, 0xff, 4);
+}
+
+static void bend_scale(uint32_t member, const struct codec_step *s)
+{
+    float f = -3;
+
+    if (member == 1)
+        memcpy((void *)(uintptr_t)s->in, &f, sizeof(f));
+}
+
+static void bend_sums(uint32_t member, const struct codec_step *s)
+{
+    if (s->coll == COLL_ALLGATHER)
+        bend_scale(member, s);
+}
+
+static void a_bent_message_fails_the_run_and_drops_its_state(void **state)
+{
+    static const struct {
+        const char *text;
+        uint32_t n;
+        void (*bend)(uint32_t, const struct codec_step *);
+        const char *want;
+    } rows[] = {
+        {"topk", 2, bend_member_1,
+         "top-k message of member 1: index 4294967295 at place 0 of a tensor of 4000 "
+         "elements"},
+        {"int8", 2, bend_scale, "int8 message of member 1: scale of block 0 is -3"},
+        {"int8", 3, bend_scale, "int8 message of member 1: scale of block 0 is -3"},
+        {"int8", 3, bend_sums, "sums of member 1: int8 message of member 0: scale of"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct codec_plan p = plan_of(rows[i].text, DT_F32, 4000, 0, rows[i].n);
+        struct seeded rnd = {7};
+        struct err err = ERR_INIT;
+        struct codec_world w;
+        struct buffers b;
+        const void *in[WORLD_MAX];
+
+        world_init(&w, rows[i].n);
+        buffers_init(&b, &p);
+        buffers_fill(&b, &p, &rnd);
+        memcpy(in, b.in, sizeof(in));
+        w.bend = rows[i].bend;
+        assert_int_equal(world_run(&w, &p, "w", in, b.out, 1, 1, &err), -EBADMSG);
+        if (strncmp(err.text, rows[i].want, strlen(rows[i].want)) != 0)
+            fail_msg("%s", err.text);
+        assert_int_equal(codec_state_bytes(w.state[0]), 0);
+        w.bend = NULL;
+        step_of(&w, &b, &p, 1, 1); /* and the next one runs */
+        buffers_release(&b, rows[i].n);
+        world_release(&w);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sums_are_close_and_bytes_as_told),
+        cmocka_unit_test(feedback_delivers_everything_in_the_end),
+        cmocka_unit_test(average_and_scales_are_applied),
+        cmocka_unit_test(in_place_is_the_same),
+        cmocka_unit_test(a_member_without_data_brings_zeros),
+        cmocka_unit_test(nan_and_infinity_arrive_and_do_not_stay),
+        cmocka_unit_test(zeros_stay_zeros),
+        cmocka_unit_test(powersgd_recovers_its_rank),
+        cmocka_unit_test(a_bent_message_fails_the_run_and_drops_its_state),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

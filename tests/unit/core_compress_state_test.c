@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The state machine of a run, edge by edge, and what tensors keep between steps. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+#include "tests/unit/codec_world.h"
+#include "tests/unit/torture.h"
+
+/* --- the machine, edge by edge --- */
+
+static void runs_go_through_their_phases_and_no_others(void **state)
+{
+    static const struct {
+        const char *text;
+        uint32_t n;
+        enum codec_phase phases[4];
+    } rows[] = {
+        {"fp16", 2, {CODEC_PHASE_SUM, CODEC_PHASE_DONE}},
+        {"topk", 2, {CODEC_PHASE_GATHER, CODEC_PHASE_DONE}},
+        {"int8", 2, {CODEC_PHASE_GATHER, CODEC_PHASE_DONE}},
+        {"int8", 3, {CODEC_PHASE_SHARDS, CODEC_PHASE_SHARD_SUMS, CODEC_PHASE_DONE}},
+        {"powersgd", 2, {CODEC_PHASE_P, CODEC_PHASE_Q, CODEC_PHASE_DONE}},
+    };
+    static float data[64 * 64];
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct codec_plan p = plan_of(rows[i].text, DT_F32, 64, 64, rows[i].n);
+        struct codec_io io = {.in = data, .out = data, .prescale = 1, .postscale = 1};
+        uint8_t *scratch = aligned_alloc(64, p.scratch_bytes);
+        struct codec_step step;
+        struct codec_state *s;
+        struct codec_run run;
+        int n = 0;
+
+        assert_non_null(scratch);
+        memset(scratch, 0,
+               p.scratch_bytes); /* what "comes" is zeros: valid everywhere */
+        assert_int_equal(codec_state_new(1 << 20, &s), 0);
+        assert_int_equal(codec_begin(&run, s, 0, "a", &p, &io, scratch, NULL), 0);
+        assert_int_equal(run.phase, CODEC_PHASE_READY);
+        do {
+            int got = codec_next(&run, &step, NULL);
+
+            if (p.codec.id == CODEC_TOPK && n == 0) { /* zeros are no indexes */
+                for (uint32_t r = 0; r < 2; r++)
+                    memcpy((uint8_t *)step.out + r * step.count, step.in, step.count);
+            }
+            assert_int_equal(run.phase, rows[i].phases[n]);
+            assert_int_equal(got, run.phase != CODEC_PHASE_DONE);
+        } while (rows[i].phases[n++] != CODEC_PHASE_DONE);
+        assert_int_equal(codec_next(&run, &step, NULL), 0); /* done stays done */
+        codec_cancel(&run);
+        assert_int_equal(run.phase, CODEC_PHASE_DONE);
+        free(scratch);
+        codec_state_free(s);
+    }
+}
+
+static void a_cancelled_run_forgets_its_tensor(void **state)
+{
+    static float data[5000];
+    struct codec_plan p = plan_of("int8", DT_F32, 5000, 0, 2);
+    struct codec_plan pass = plan_of("int8", DT_F32, 1, 0, 2);
+    struct codec_io io = {.in = data, .out = data, .prescale = 1, .postscale = 1};
+    uint8_t *scratch = aligned_alloc(64, p.scratch_bytes);
+    struct err err = ERR_INIT;
+    struct codec_step step;
+    struct codec_run run, other;
+    struct codec_state *s;
+
+    (void)state;
+    assert_non_null(scratch);
+    assert_int_equal(codec_state_new(1 << 20, &s), 0);
+    assert_int_equal(codec_begin(&run, s, 0, "a", &p, &io, scratch, NULL), 0);
+    assert_int_equal(codec_begin(&other, s, 0, "a", &p, &io, scratch, &err), -EBUSY);
+    assert_string_equal(err.text, "compression of \"a\": it is under way already");
+    codec_state_forget(s, 0, "a"); /* not what is being run */
+    assert_int_equal(codec_state_bytes(s), 20000);
+    assert_int_equal(codec_next(&run, &step, NULL), 1);
+    codec_cancel(&run);
+    codec_cancel(&run);
+    assert_int_equal(codec_state_bytes(s), 0);
+    assert_int_equal(codec_next(&run, &step, &err), -EINVAL);
+    assert_string_equal(err.text, "compression: the run has failed before");
+    assert_int_equal(codec_begin(&run, s, 0, "b", &pass, &io, scratch, &err), -EINVAL);
+    assert_string_equal(err.text, "compression of \"b\": it would not send less");
+    free(scratch);
+    codec_state_free(s);
+}
+
+/* --- state --- */
+
+static void state_is_bounded_and_the_oldest_makes_room(void **state)
+{
+    struct codec_plan p = plan_of("int8", DT_F32, 250, 0, 2); /* 1000 bytes */
+    struct codec_plan big = plan_of("int8", DT_F32, 1000, 0, 2);
+    struct codec_io io = {.in = "", .prescale = 1, .postscale = 1};
+    struct err err = ERR_INIT;
+    struct codec_run run;
+    struct codec_state *s;
+
+    (void)state;
+    assert_int_equal(codec_state_new(3500, &s), 0);
+    assert_int_equal(codec_reserve(s, 0, "a", &p, 0, NULL), 0);
+    assert_int_equal(codec_reserve(s, 1, "a", &p, 0, NULL), 0); /* another set */
+    assert_int_equal(codec_reserve(s, 0, "c", &p, 0, NULL), 0);
+    assert_int_equal(codec_reserve(s, 0, "c", &p, 0, NULL), 0);
+    assert_int_equal(codec_state_bytes(s), 3000);
+    assert_int_equal(codec_state_evicted(s), 0);
+    /* a is used: the other a is the oldest now */
+    assert_int_equal(codec_begin(&run, s, 0, "a", &p, &io, NULL, NULL), 0);
+    assert_int_equal(codec_reserve(s, 0, "d", &p, 0, NULL), 0);
+    assert_int_equal(codec_state_bytes(s), 3000);
+    assert_int_equal(codec_state_evicted(s), 1);
+    codec_state_forget(s, 1, "a"); /* gone already */
+    assert_int_equal(codec_state_bytes(s), 3000);
+    assert_int_equal(codec_reserve(s, 0, "big", &big, 0, &err), -ENOSPC);
+    assert_string_equal(err.text,
+                        "compression of \"big\": keeps 4000 bytes between steps, "
+                        "500 of 3500 are left");
+    assert_int_equal(codec_state_bytes(s), 3000); /* in vain, so nobody was evicted */
+    big = plan_of("int8", DT_F32, 800, 0, 2);
+    assert_int_equal(codec_reserve(s, 0, "big", &big, 0, &err), -ENOSPC);
+    assert_int_equal(codec_state_bytes(s), 1000); /* what is being run stays */
+    codec_cancel(&run);
+    assert_int_equal(codec_reserve(s, 0, "big", &big, 0, NULL), 0);
+    assert_int_equal(codec_state_bytes(s), 3200);
+    codec_state_clear(s);
+    assert_int_equal(codec_state_bytes(s), 0);
+    codec_state_free(s);
+    codec_state_free(NULL);
+}
+
+/* Each change of what the tensor is starts from zeros: only the first 100 of a tensor
+ * can have left something, and nobody may see it. */
+static void another_shape_starts_from_zeros(void **state)
+{
+    static const struct {
+        const char *text;
+        enum dtype dtype;
+        int64_t rows, cols;
+        uint32_t n;
+        bool is_kept;
+    } rows[] = {
+        {"topk:k=1", DT_F32, 100, 0, 2, true},
+        {"topk:k=1", DT_F32, 10, 10, 2, true},
+        {"topk:k=1", DT_F32, 101, 0, 2, false},
+        {"topk:k=2", DT_F32, 100, 0, 2, false},
+        {"topk:k=1", DT_F64, 100, 0, 2, false},
+        {"topk:k=1", DT_F32, 100, 0, 3, false},
+        {"topk:ratio=0.01", DT_F32, 100, 0, 2, false},
+    };
+    static float one[200], zero[200];
+    static double out[200];
+
+    (void)state;
+    for (int i = 0; i < 100; i++)
+        one[i] = 1;
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct codec_plan p = plan_of("topk:k=1", DT_F32, 100, 0, 2);
+        const void *ones[] = {one, one, one}, *zeros[] = {zero, zero, zero};
+        void *outs[] = {out, out, out};
+        struct codec_world w;
+        float got = 0;
+
+        world_init(&w, 2);
+        assert_int_equal(world_run(&w, &p, "w", ones, outs, 1, 1, NULL), 0);
+        if (rows[i].n == 3) {
+            w.n = 3;
+            assert_int_equal(codec_state_new(1 << 20, &w.state[2]), 0);
+        }
+        p = plan_of(rows[i].text, rows[i].dtype, rows[i].rows, rows[i].cols, rows[i].n);
+        memset(out, 0, sizeof(out));
+        assert_int_equal(world_run(&w, &p, "w", zeros, outs, 1, 1, NULL), 0);
+        for (int k = 0; k < 100; k++)
+            got +=
+                (float)(rows[i].dtype == DT_F64 ? out[k] : (double)((float *)out)[k]);
+        assert_true(got == (rows[i].is_kept ? 2 : 0));
+        world_release(&w);
+    }
+}
+
+static int reserve_all(void *arg)
+{
+    static const char *const texts[] = {"int8", "topk", "powersgd"};
+    struct codec_state *s;
+    struct err err = ERR_INIT;
+    int r = codec_state_new(1 << 20, &s);
+
+    (void)arg;
+    if (r < 0)
+        return r;
+    for (size_t i = 0; i < 3 && r == 0; i++) {
+        struct codec_plan p = plan_of(texts[i], DT_F32, 64, 64, 3);
+        struct codec_io io = {.in = "", .prescale = 1, .postscale = 1};
+        uint64_t before = codec_state_bytes(s);
+        struct codec_run run;
+
+        r = codec_begin(&run, s, 0, texts[i], &p, &io, NULL, &err);
+        if (r < 0) { /* nothing half made is left */
+            assert_int_equal(codec_state_bytes(s), before);
+            assert_non_null(strstr(err.text, "out of memory for"));
+        } else {
+            codec_cancel(&run);
+        }
+    }
+    codec_state_free(s);
+    return r;
+}
+
+static void failing_allocations_leave_nothing_behind(void **state)
+{
+    (void)state;
+    torture(reserve_all, NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(runs_go_through_their_phases_and_no_others),
+        cmocka_unit_test(a_cancelled_run_forgets_its_tensor),
+        cmocka_unit_test(state_is_bounded_and_the_oldest_makes_room),
+        cmocka_unit_test(another_shape_starts_from_zeros),
+        cmocka_unit_test(failing_allocations_leave_nothing_behind),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
