@@ -656,8 +656,11 @@ int member_next(struct member *m,
             return r;
         if (n > 0 && !more)
             hand_out(m, n, ret);
-        if (m->mode == MODE_PLAN)
+        if (m->mode == MODE_PLAN) {
+            if (m->reader.in.at == m->reader.in.n)
+                todo_drop(m); /* what is behind it is a reason to leave */
             return member_next(m, may_offer, ret, err);
+        }
     }
     return 0;
 }
