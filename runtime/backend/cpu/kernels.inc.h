@@ -25,8 +25,8 @@ enum { BLOCK = 1024 };
 #define F_MUL32(x, y) ((uint32_t)(x) * (uint32_t)(y)) /* int would overflow */
 #define F_MIN(x, y)   ((x) < (y) ? (x) : (y))
 #define F_MAX(x, y)   ((x) > (y) ? (x) : (y))
-#define F_FMIN(x, y)  (((x) < (y)) | ((x) != (x)) ? (x) : (y))
-#define F_FMAX(x, y)  (((x) > (y)) | ((x) != (x)) ? (x) : (y))
+#define F_FMIN(x, y)  ((((x) < (y)) | ((x) != (x))) ? (x) : (y))
+#define F_FMAX(x, y)  ((((x) > (y)) | ((x) != (x))) ? (x) : (y))
 #define F_OR(x, y)    ((x) | (y)) /* any value but 0 is true */
 #define F_AND(x, y)   (((x) != 0) & ((y) != 0))
 
