@@ -7,6 +7,7 @@ import random
 import capi
 import numpy as np
 from capi import (
+    ADASUM,
     AVERAGE,
     INVALID_ARGUMENT,
     MAX,
@@ -471,7 +472,7 @@ def other_collectives_fail_while_a_rank_has_joined():
         x = np.ones((2, 2))
         for kind in ("allgather", "broadcast", "reducescatter", "alltoall", "gather"):
             options = {"splits": [2] + [0] * (N - 1)} if kind == "alltoall" else {}
-            words = [kind.upper(), "is not supported with Join at this time"]
+            words = [f"{kind.capitalize()} is not supported with Join at this time"]
             refused(words, run, kind, x, name=f"joined.{kind}", root=1, **options)
         assert run("allreduce", np.ones(2), name="with.joined").tolist() == [N - 1] * 2
     join = Op("join", name="join")
@@ -505,7 +506,12 @@ def disagreements():
     x = np.ones((4, 3), np.float32)
     yield "dtype", ("allreduce", x), ("allreduce", x.astype(np.int64)), ["float32", "int64"]
     yield "shape", ("allreduce", x), ("allreduce", np.ones((4, 2), np.float32)), ["[4, 3]", "[4, 2]"]
-    yield "dimensions", ("allreduce", x), ("allreduce", x.ravel()), ["2", "1 dimensions"]
+    yield (
+        "dimensions",
+        ("allreduce", x),
+        ("allreduce", x.ravel()),
+        ["[4, 3]", "[12]", "the number of dimensions differs"],
+    )
     yield "op", ("allreduce", x, {"op": MAX}), ("allreduce", x), ["MAX", "SUM"]
     yield "scales", ("allreduce", x, {"prescale": 2.0}), ("allreduce", x), ["prescale", "2", "1"]
     yield "kind", ("allreduce", x), ("allgather", x), ["ALLREDUCE", "ALLGATHER"]
@@ -575,8 +581,9 @@ def bad_arguments_are_refused_at_once():
     flags = np.ones(3, bool)
     for kind in ("allreduce", "reduce", "reducescatter"):
         refused(["bool", "AVERAGE", "not supported"], run, kind, flags, op=AVERAGE)
-        refused(["int32", "ADASUM", "not supported"], run, kind, np.ones(3, np.int32), op=capi.ADASUM)
+        refused(["int32", "ADASUM", "not supported"], run, kind, np.ones(3, np.int32), op=ADASUM)
         refused(["op 6 is not in 0 to 5"], run, kind, x, op=6)
+    refused(["ADASUM", "not supported"], run, "reducescatter", x, op=ADASUM)
     refused(["names that begin with hvd://"], run, "allreduce", x, name="hvd://process_set")
     refused(["must have 1 to 511 bytes"], run, "allreduce", x, name="n" * 512)
     assert run("allreduce", x, name="n" * 511)[0, 0] == N
