@@ -44,7 +44,7 @@
     X(HOROVOD_CYCLE_TIME, MS, HONOURED, "1", 0, 10000000, "",                                 \
       "milliseconds that tensors may wait for others to be fused with; work begins when a "   \
       "tensor arrives, not at a tick", "")                                                    \
-    X(HOROVOD_CACHE_CAPACITY, NUMBER, HONOURED, "1024", 0, 1u << 20, "",                      \
+    X(HOROVOD_CACHE_CAPACITY, NUMBER, HONOURED, "1024", 0, 65536, "",                         \
       "tensors that are remembered between steps; 0: each is negotiated in full each "        \
       "time; rank 0's counts", "")                                                            \
     X(HOROVOD_DISABLE_GROUP_FUSION, BOOL, HONOURED, "0", 0, 1, "",                            \

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The timeline of a world, as a file of rank 0 (core/trace.h has its form).
+ *
+ *   the seat  -> ring -> rank 0: writer thread (timeline_file.c) -> file
+ *                     -> others: the seat      -> control channel -> rank 0's writer
+ *
+ * Off: one load of a flag for each event. On: one slot of a bounded ring; what does not
+ * fit is dropped, counted, and shown in the file. The thread exists only while rank 0's
+ * timeline is on. The other ranks record only while rank 0 asks them to. */
+#ifndef RUNTIME_API_TIMELINE_H
+#define RUNTIME_API_TIMELINE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "runtime/core/trace.h"
+
+#define TIMELINE_SLOTS 16384u /* of the ring: 3 MiB, a power of two */
+
+struct timeline_file; /* rank 0, while it is on */
+
+/* How messages leave: the coordinator's control channel. In the seat. */
+struct timeline_link {
+    void (*up)(void *arg, const void *p, size_t n);   /* to rank 0 */
+    void (*down)(void *arg, const void *p, size_t n); /* to all others */
+    void *arg;
+};
+
+struct timeline {
+    /* Constant after timeline_init. */
+    uint32_t rank, size;
+    struct timeline_link link;
+
+    /* The ring: slots[at % TIMELINE_SLOTS]. `written` is the seat's, `read` the
+     * reader's: the writer thread on rank 0, the seat elsewhere. A slot changes hands
+     * by release and acquire of the two. Once made it stays until timeline_release. */
+    _Atomic bool is_on; /* record; stored with release when the ring is there */
+    struct trace_event *slots;
+    _Atomic uint64_t written, read;
+    _Atomic uint64_t n_dropped; /* since it was last reported */
+
+    /* The seat's. */
+    uint64_t next_ns; /* when timeline_step has something to do, if anything */
+    uint32_t n_clocks;
+    int64_t least_down_ns;
+    bool wants_last; /* not rank 0: send what is left, then nothing */
+    struct strbuf out;
+
+    /* Written by start and stop, read in the seat. */
+    _Atomic bool wants_all, marks_cycles;
+    _Atomic bool wants_stop; /* the others shall hear that it is over */
+
+    pthread_mutex_t life; /* start and stop, whole; never taken in the seat */
+    pthread_mutex_t lock; /* leaf lock around `file` */
+    struct timeline_file *file;
+};
+
+void timeline_init(struct timeline *t,
+                   uint32_t rank,
+                   uint32_t size,
+                   const struct timeline_link *link);
+/* Ends a file that is open. After the seat has been left for good. */
+void timeline_release(struct timeline *t);
+
+/* Any thread but in a callback. Rank 0 only. Negative enum hvd_status with a sentence.
+ */
+int timeline_start(struct timeline *t,
+                   const char *path,
+                   bool marks_cycles,
+                   bool wants_all,
+                   struct err *err);
+/* All that was recorded before is in the file then; of other ranks, what arrives within
+ * a second (somebody must run the seat meanwhile). Nothing when it is off. */
+void timeline_stop(struct timeline *t);
+
+/* --- the seat --- */
+
+static inline bool timeline_is_on(const struct timeline *t)
+{
+    return atomic_load_explicit(&t->is_on, memory_order_acquire);
+}
+/* A free slot with this kind and time and nothing else; NULL: off, or full.
+ * timeline_put publishes it. */
+struct trace_event *
+timeline_slot(struct timeline *t, enum trace_kind kind, uint64_t ns);
+void timeline_put(struct timeline *t);
+
+/* Messages that trace_is_message, on rank 0 and elsewhere. -EBADMSG, -ENOMEM. */
+int timeline_on_up(struct timeline *t,
+                   uint32_t rank,
+                   const uint8_t *p,
+                   size_t n,
+                   uint64_t now_ns,
+                   struct err *err);
+int timeline_on_down(
+    struct timeline *t, const uint8_t *p, size_t n, uint64_t now_ns, struct err *err);
+/* What is due: clocks and orders down, events up. In each step; now_ns is taken just
+ * before, for clocks are compared by it. */
+void timeline_step(struct timeline *t, uint64_t now_ns);
+/* When timeline_step must run at the latest; UINT64_MAX while it is off. */
+uint64_t timeline_next_ns(const struct timeline *t);
+/* This rank leaves: what it has recorded goes up. */
+void timeline_leave(struct timeline *t, uint64_t now_ns);
+
+/* --- timeline_file.c, for timeline.c --- */
+
+/* Makes the file and the thread that reads the ring. */
+int timeline_file_open(struct timeline *t,
+                       const char *path,
+                       struct timeline_file **ret,
+                       struct err *err);
+/* Waits, at most until deadline_ns, until n other ranks have sent their last. */
+void timeline_file_wait(struct timeline_file *f, uint32_t n, uint64_t deadline_ns);
+void timeline_file_close(struct timeline_file *f);
+/* A checked message of another rank, from its first event on. */
+int timeline_file_parcel(struct timeline_file *f,
+                         uint32_t rank,
+                         uint64_t now_ns,
+                         const struct trace_up *head,
+                         const uint8_t *p,
+                         size_t n);
+
+#endif

@@ -1,0 +1,354 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Rank 0's file and the thread that writes it.
+ *
+ * The thread looks at the ring every LOOK_NS (the seat never wakes it: recording must
+ * cost nothing but the slot) and at once for a message of another rank. Records go to
+ * the end of the file over the closing bracket, which is written again in the same
+ * pwrite: the file is valid JSON whenever one looks, and after a crash. A clock is
+ * compared until a rank's first events come, and then stays as it is, so that time does
+ * not go back. A file that cannot be written ends the timeline with one warning.
+ *
+ * Lock: f->lock guards the parcels and the two conditions; a leaf. */
+#include "runtime/api/timeline.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "runtime/base/clock.h"
+#include "runtime/base/fd.h"
+#include "runtime/base/log.h"
+#include "runtime/base/mem.h"
+#include "hvd.h"
+
+static const uint64_t LOOK_NS = 50 * NS_PER_MS;
+static const size_t TEXT_AIM = 1u << 20;        /* written when there is this much */
+static const size_t PARCELS_LIMIT = 256u << 20; /* bytes that wait for the disk */
+
+struct parcel {
+    struct parcel *next;
+    uint32_t rank;
+    uint64_t now_ns; /* of arrival */
+    struct trace_up head;
+    size_t n;
+    uint8_t events[];
+};
+
+struct rank_clock {
+    struct trace_clock clock;
+    bool is_fixed;
+    int64_t ahead_ns;
+};
+
+struct timeline_file {
+    struct timeline *t;
+    /* lock */
+    pthread_mutex_t lock;
+    pthread_cond_t work, last; /* the thread shall look; n_last has grown */
+    struct parcel *head, **tail;
+    size_t parcel_bytes;
+    uint32_t n_last;
+    bool must_end;
+    /* The thread's; before and after it, who opens and closes. */
+    struct trace *trace;
+    struct rank_clock *clocks; /* by rank */
+    struct strbuf text;
+    uint64_t at; /* of the file: where the next record goes */
+    int fd;
+    bool is_broken;
+    char path[1024];
+    pthread_t thread;
+};
+
+/* --- writing --- */
+
+static void give_up(struct timeline_file *f, int errnum)
+{
+    f->is_broken = true;
+    atomic_store(&f->t->is_on, false);
+    log_warn("cannot write the timeline, going on without", "file=%s cause=\"%s\"",
+             f->path, strerror(errnum));
+}
+
+static int write_at(int fd, const char *p, size_t n, uint64_t at)
+{
+    while (n > 0) {
+        ssize_t k = pwrite(fd, p, n, (off_t)at);
+
+        if (k < 0 && errno == EINTR)
+            continue;
+        if (k <= 0)
+            return k < 0 ? -errno : -EIO;
+        p += k;
+        n -= (size_t)k;
+        at += (size_t)k;
+    }
+    return 0;
+}
+
+static void flush(struct timeline_file *f)
+{
+    size_t n = f->text.n;
+    int r;
+
+    if (n == 0 || f->is_broken)
+        return;
+    strbuf_puts(&f->text, TRACE_TAIL);
+    r = strbuf_status(&f->text);
+    r = r < 0 ? r : write_at(f->fd, f->text.p, f->text.n, f->at);
+    if (r < 0)
+        give_up(f, -r);
+    f->at += n;
+    strbuf_clear(&f->text);
+}
+
+static void put(struct timeline_file *f,
+                uint32_t rank,
+                const struct trace_event *ev,
+                int64_t ahead_ns)
+{
+    size_t n = f->text.n;
+
+    if (trace_put(f->trace, rank, ev, ahead_ns, &f->text) < 0) {
+        f->text.n = n; /* no half record */
+        f->text.status = 0;
+        atomic_fetch_add(&f->t->n_dropped, 1);
+    }
+    if (f->text.n >= TEXT_AIM)
+        flush(f);
+}
+
+static void drain_ring(struct timeline_file *f)
+{
+    struct timeline *t = f->t;
+    uint64_t at = atomic_load_explicit(&t->read, memory_order_relaxed);
+    /* acquire: the slots before it are whole */
+    uint64_t end = atomic_load_explicit(&t->written, memory_order_acquire);
+    uint64_t n_dropped;
+
+    for (; at < end; at++) {
+        put(f, 0, &t->slots[at % TIMELINE_SLOTS], 0);
+        /* release: the slot is free */
+        atomic_store_explicit(&t->read, at + 1, memory_order_release);
+    }
+    n_dropped = atomic_exchange(&t->n_dropped, 0);
+    if (n_dropped > 0)
+        trace_put_dropped(f->trace, 0, clock_now_ns(), n_dropped, &f->text);
+}
+
+static void open_parcel(struct timeline_file *f, const struct parcel *p)
+{
+    struct rank_clock *c = &f->clocks[p->rank];
+    struct wire_reader in = {.p = p->events, .n = p->n};
+    struct trace_event ev;
+
+    if (!c->is_fixed) {
+        trace_clock_add(&c->clock, p->head.least_down_ns,
+                        (int64_t)(p->now_ns - p->head.sent_ns));
+        c->ahead_ns = trace_clock_ahead_ns(&c->clock);
+        c->is_fixed = p->n > 0;
+    }
+    while (trace_read_event(&in, &ev, NULL) > 0)
+        put(f, p->rank, &ev, c->ahead_ns);
+    if (p->head.n_dropped > 0)
+        trace_put_dropped(f->trace, p->rank, p->now_ns, p->head.n_dropped, &f->text);
+}
+
+/* --- the thread --- */
+
+static void look(struct timeline_file *f, struct parcel *p)
+{
+    struct parcel *next;
+
+    drain_ring(f);
+    for (; p; p = next) {
+        next = p->next;
+        open_parcel(f, p);
+        mem_free(p);
+    }
+    flush(f);
+}
+
+/* lock is held; what has come since, and whether it is over. */
+static struct parcel *take(struct timeline_file *f)
+{
+    struct parcel *p = f->head;
+
+    f->head = NULL;
+    f->tail = &f->head;
+    f->parcel_bytes = 0;
+    return p;
+}
+
+static void *run(void *arg)
+{
+    struct timeline_file *f = arg;
+    bool is_over = false;
+
+    while (!is_over) {
+        uint64_t until = clock_now_ns() + LOOK_NS;
+        struct timespec ts = {.tv_sec = (time_t)(until / NS_PER_S),
+                              .tv_nsec = (long)(until % NS_PER_S)};
+        struct parcel *p;
+
+        (void)pthread_mutex_lock(&f->lock);
+        if (!f->must_end && !f->head)
+            (void)pthread_cond_timedwait(&f->work, &f->lock, &ts); /* early is fine */
+        is_over = f->must_end;
+        p = take(f);
+        (void)pthread_mutex_unlock(&f->lock);
+        look(f, p);
+    }
+    return NULL;
+}
+
+static int start_thread(struct timeline_file *f, struct err *err)
+{
+    sigset_t all, old;
+    int r;
+
+    (void)sigfillset(&all);
+    (void)pthread_sigmask(SIG_SETMASK, &all, &old); /* signals are for the program */
+    r = pthread_create(&f->thread, NULL, run, f);
+    (void)pthread_sigmask(SIG_SETMASK, &old, NULL);
+    if (r != 0)
+        return err_set(err, HVD_NO_MEMORY, "cannot start the timeline's thread: %s",
+                       strerror(r));
+    (void)pthread_setname_np(f->thread, "hvd-timeline");
+    return 0;
+}
+
+/* --- life --- */
+
+static void init_cond(pthread_cond_t *c)
+{
+    pthread_condattr_t attr;
+
+    (void)pthread_condattr_init(&attr);
+    (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    (void)pthread_cond_init(c, &attr);
+    (void)pthread_condattr_destroy(&attr);
+}
+
+static void file_free(struct timeline_file *f)
+{
+    fd_close(&f->fd);
+    trace_free(f->trace);
+    strbuf_release(&f->text);
+    mem_free(f->clocks);
+    (void)pthread_cond_destroy(&f->work);
+    (void)pthread_cond_destroy(&f->last);
+    (void)pthread_mutex_destroy(&f->lock);
+    mem_free(f);
+}
+
+static int begin(struct timeline_file *f, struct err *err)
+{
+    f->fd = open(f->path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    if (f->fd < 0)
+        return err_set(err, HVD_INVALID_ARGUMENT, "timeline: cannot create %.300s: %s",
+                       f->path, strerror(errno));
+    trace_head(clock_wall_us(), &f->text);
+    flush(f);
+    if (f->is_broken)
+        return err_set(err, HVD_INVALID_ARGUMENT, "timeline: cannot write %.300s",
+                       f->path);
+    return start_thread(f, err);
+}
+
+int timeline_file_open(struct timeline *t,
+                       const char *path,
+                       struct timeline_file **ret,
+                       struct err *err)
+{
+    struct timeline_file *f;
+    int r;
+
+    if (strlen(path) >= sizeof(f->path))
+        return err_set(err, HVD_INVALID_ARGUMENT,
+                       "timeline: path longer than %zu characters",
+                       sizeof(f->path) - 1);
+    f = mem_zalloc(sizeof(*f));
+    if (!f)
+        return err_set(err, HVD_NO_MEMORY, "out of memory for the timeline");
+    f->t = t;
+    f->fd = -1;
+    f->tail = &f->head;
+    memcpy(f->path, path, strlen(path) + 1);
+    (void)pthread_mutex_init(&f->lock, NULL);
+    init_cond(&f->work);
+    init_cond(&f->last);
+    strbuf_init(&f->text, 16u << 20);
+    f->trace = trace_new(clock_now_ns());
+    f->clocks = mem_calloc(t->size, sizeof(*f->clocks));
+    r = !f->trace || !f->clocks
+            ? err_set(err, HVD_NO_MEMORY, "out of memory for the timeline")
+            : begin(f, err);
+    if (r < 0)
+        file_free(f);
+    else
+        *ret = f;
+    return r;
+}
+
+void timeline_file_wait(struct timeline_file *f, uint32_t n, uint64_t deadline_ns)
+{
+    struct timespec ts = {.tv_sec = (time_t)(deadline_ns / NS_PER_S),
+                          .tv_nsec = (long)(deadline_ns % NS_PER_S)};
+    int r = 0;
+
+    (void)pthread_mutex_lock(&f->lock);
+    while (r == 0 && f->n_last < n)
+        r = pthread_cond_timedwait(&f->last, &f->lock, &ts);
+    (void)pthread_mutex_unlock(&f->lock);
+}
+
+void timeline_file_close(struct timeline_file *f)
+{
+    (void)pthread_mutex_lock(&f->lock);
+    f->must_end = true;
+    (void)pthread_cond_signal(&f->work);
+    (void)pthread_mutex_unlock(&f->lock);
+    (void)pthread_join(f->thread, NULL);
+    look(f, take(f)); /* what came while it ended */
+    trace_close(f->trace, clock_now_ns(), &f->text);
+    flush(f);
+    file_free(f);
+}
+
+int timeline_file_parcel(struct timeline_file *f,
+                         uint32_t rank,
+                         uint64_t now_ns,
+                         const struct trace_up *head,
+                         const uint8_t *p,
+                         size_t n)
+{
+    struct parcel *new = mem_alloc(sizeof(*new) + n);
+    uint64_t n_lost = 0;
+
+    if (!new)
+        return -ENOMEM;
+    *new = (struct parcel){.rank = rank, .now_ns = now_ns, .head = *head, .n = n};
+    if (n > 0)
+        memcpy(new->events, p, n);
+    (void)pthread_mutex_lock(&f->lock);
+    if (f->parcel_bytes + n > PARCELS_LIMIT) { /* the disk does not keep up */
+        new->n = 0;
+        n_lost = n;
+    }
+    f->parcel_bytes += new->n;
+    *f->tail = new;
+    f->tail = &new->next;
+    if (head->is_last)
+        f->n_last++;
+    (void)pthread_cond_signal(&f->work);
+    (void)pthread_cond_broadcast(&f->last);
+    (void)pthread_mutex_unlock(&f->lock);
+    if (n_lost > 0)
+        atomic_fetch_add(&f->t->n_dropped, 1); /* at least one */
+    return 0;
+}

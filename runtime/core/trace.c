@@ -1,0 +1,372 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Events to Chrome's trace format.
+ *
+ * A track is one tensor on one rank. Its state, and what an event does to it (close:
+ * how many spans end; open: the event's span begins):
+ *
+ *               NEGOTIATE     TICK           START         ACTIVITY       END
+ *   IDLE        open, NEG     open, NEG      open, TOP     -              -
+ *   NEGOTIATING -             -              close 1,      -              close 1,
+ *                                            open, TOP                    IDLE
+ *   TOP         close 1,      -              close 1,      open,          close 1,
+ *               open, NEG                    open, TOP     ACTIVE         IDLE
+ *   ACTIVE      close 2,      -              close 2,      close 1,       close 2,
+ *               open, NEG                    open, TOP     open, ACTIVE   IDLE
+ *
+ * A tick also makes its mark, but in TOP and ACTIVE: there a rank that is ahead has
+ * submitted the tensor of its next step, whose negotiation is not open here yet. Rows
+ * that the runtime never takes (START in TOP) are what keeps a file readable when the
+ * ring had to drop events. Time never goes back on a track. Called by api/timeline.c's
+ * writer thread. */
+#include "runtime/core/trace.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "runtime/base/mem.h"
+#include "runtime/core/nametab.h"
+
+enum track_state {
+    TRACK_IDLE,
+    TRACK_NEGOTIATING,
+    TRACK_TOP,
+    TRACK_ACTIVE,
+    TRACK_COUNT
+};
+
+struct edge {
+    int8_t close; /* -1: the event is left out */
+    bool opens;
+    uint8_t next;
+};
+
+static const struct edge edges[TRACK_COUNT][TRACE_KIND_OF_TENSOR] = {
+    [TRACK_IDLE] = {[TRACE_NEGOTIATE] = {0, true, TRACK_NEGOTIATING},
+                    [TRACE_TICK] = {0, true, TRACK_NEGOTIATING},
+                    [TRACE_START] = {0, true, TRACK_TOP},
+                    [TRACE_ACTIVITY] = {-1, false, TRACK_IDLE},
+                    [TRACE_END] = {-1, false, TRACK_IDLE}},
+    [TRACK_NEGOTIATING] = {[TRACE_NEGOTIATE] = {-1, false, TRACK_NEGOTIATING},
+                           [TRACE_TICK] = {0, false, TRACK_NEGOTIATING},
+                           [TRACE_START] = {1, true, TRACK_TOP},
+                           [TRACE_ACTIVITY] = {-1, false, TRACK_NEGOTIATING},
+                           [TRACE_END] = {1, false, TRACK_IDLE}},
+    [TRACK_TOP] = {[TRACE_NEGOTIATE] = {1, true, TRACK_NEGOTIATING},
+                   [TRACE_TICK] = {-1, false, TRACK_TOP},
+                   [TRACE_START] = {1, true, TRACK_TOP},
+                   [TRACE_ACTIVITY] = {0, true, TRACK_ACTIVE},
+                   [TRACE_END] = {1, false, TRACK_IDLE}},
+    [TRACK_ACTIVE] = {[TRACE_NEGOTIATE] = {2, true, TRACK_NEGOTIATING},
+                      [TRACE_TICK] = {-1, false, TRACK_ACTIVE},
+                      [TRACE_START] = {2, true, TRACK_TOP},
+                      [TRACE_ACTIVITY] = {1, true, TRACK_ACTIVE},
+                      [TRACE_END] = {2, false, TRACK_IDLE}},
+};
+
+struct tensor {               /* a "process" */
+    struct nametab_node node; /* set 0; first member */
+    struct tensor *next;
+    uint32_t pid;
+    char name[TRACE_NAME_MAX];
+};
+
+struct track {                /* a "thread" of it */
+    struct nametab_node node; /* set: the rank; first member */
+    struct track *next;
+    struct tensor *tensor;
+    uint64_t last_ns;
+    uint8_t state;
+};
+
+struct trace {
+    uint64_t begin_ns;
+    struct nametab tensors, tracks;
+    struct tensor *all_tensors; /* newest first */
+    struct track *all_tracks;
+};
+
+void trace_name(struct trace_event *ev, uint32_t process_set, const char *name)
+{
+    char suffix[32] = "";
+    size_t n = strlen(name), room;
+    uint32_t hash = 2166136261u; /* FNV-1a */
+    int k = 0;
+
+    if (process_set != 0)
+        k = snprintf(suffix, sizeof(suffix), "@%u", process_set);
+    if (n + (size_t)k >= TRACE_NAME_MAX) {
+        for (size_t i = 0; i < n; i++)
+            hash = (hash ^ (uint8_t)name[i]) * 16777619u;
+        (void)snprintf(suffix + k, sizeof(suffix) - (size_t)k, "~%08x", hash);
+    }
+    room = TRACE_NAME_MAX - 1 - strlen(suffix);
+    if (n > room)
+        n = room;
+    memcpy(ev->name, name, n);
+    memcpy(ev->name + n, suffix, strlen(suffix) + 1);
+}
+
+/* --- JSON --- */
+
+/* Length of the UTF-8 sequence at s, 0 when it is none. */
+static size_t sequence_length(const unsigned char *s)
+{
+    size_t n = s[0] < 0x80    ? 1
+               : s[0] < 0xc2  ? 0
+               : s[0] < 0xe0  ? 2
+               : s[0] < 0xf0  ? 3
+               : s[0] <= 0xf4 ? 4
+                              : 0;
+
+    for (size_t i = 1; i < n; i++)
+        if ((s[i] & 0xc0) != 0x80)
+            return 0;
+    /* overlong forms, surrogates, beyond U+10FFFF */
+    if ((s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] > 0x9f)
+        || (s[0] == 0xf0 && s[1] < 0x90) || (s[0] == 0xf4 && s[1] > 0x8f))
+        return 0;
+    return n;
+}
+
+/* The inside of a JSON string; what is no UTF-8 becomes a question mark. */
+static void put_text(const char *s, struct strbuf *out)
+{
+    const unsigned char *p = (const unsigned char *)s;
+
+    while (*p) {
+        size_t n = sequence_length(p);
+
+        if (*p == '"' || *p == '\\')
+            strbuf_printf(out, "\\%c", *p);
+        else if (*p < 0x20)
+            strbuf_printf(out, "\\u%04x", *p);
+        else if (n == 0)
+            strbuf_putc(out, '?');
+        else
+            strbuf_add(out, p, n);
+        p += n > 0 ? n : 1;
+    }
+}
+
+/* The end of a record with its place on the axes. */
+static void put_place(
+    const struct trace *t, uint64_t ns, uint32_t pid, uint32_t rank, struct strbuf *out)
+{
+    uint64_t at = ns > t->begin_ns ? ns - t->begin_ns : 0;
+
+    strbuf_printf(out, "\"ts\":%" PRIu64 ".%03u,\"pid\":%u,\"tid\":%u}", at / 1000,
+                  (unsigned)(at % 1000), pid, rank);
+}
+
+static void put_span_name(const struct trace_event *ev, struct strbuf *out)
+{
+    static const char *const activities[TRACE_ACTIVITY_COUNT] = {
+        [TRACE_QUEUE] = "QUEUE",
+        [TRACE_ALLOCATE_OUTPUT] = "ALLOCATE_OUTPUT",
+    };
+    const char *coll = collective_name((enum collective)ev->coll);
+
+    if (ev->kind == TRACE_NEGOTIATE || ev->kind == TRACE_TICK)
+        strbuf_printf(out, "NEGOTIATE_%s", coll);
+    else if (ev->kind == TRACE_START)
+        strbuf_puts(out, coll);
+    else if (ev->activity == TRACE_TRANSFER)
+        strbuf_printf(out, "CPU_%s", coll);
+    else
+        strbuf_puts(out, activities[ev->activity]);
+}
+
+void trace_head(uint64_t begin_wall_us, struct strbuf *out)
+{
+    strbuf_printf(out,
+                  "[\n{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":0,\"args\":{"
+                  "\"name\":\"cycles\",\"start_time_since_epoch_in_micros\":%" PRIu64
+                  "}}",
+                  begin_wall_us);
+}
+
+/* --- tracks --- */
+
+struct trace *trace_new(uint64_t begin_ns)
+{
+    struct trace *t = mem_zalloc(sizeof(*t));
+
+    if (t)
+        t->begin_ns = begin_ns;
+    return t;
+}
+
+void trace_free(struct trace *t)
+{
+    if (!t)
+        return;
+    nametab_release(&t->tracks);
+    nametab_release(&t->tensors);
+    for (struct track *k = t->all_tracks, *next; k; k = next) {
+        next = k->next;
+        mem_free(k);
+    }
+    for (struct tensor *n = t->all_tensors, *next; n; n = next) {
+        next = n->next;
+        mem_free(n);
+    }
+    mem_free(t);
+}
+
+static struct tensor *find_tensor(struct trace *t, const char *name, struct strbuf *out)
+{
+    struct tensor *n = (struct tensor *)(void *)nametab_find(&t->tensors, 0, name);
+
+    if (n)
+        return n;
+    n = mem_zalloc(sizeof(*n));
+    if (!n)
+        return NULL;
+    memcpy(n->name, name, strlen(name) + 1);
+    n->node.name = n->name;
+    if (nametab_add(&t->tensors, &n->node) < 0) {
+        mem_free(n);
+        return NULL;
+    }
+    n->pid = (uint32_t)t->tensors.n;
+    n->next = t->all_tensors;
+    t->all_tensors = n;
+    strbuf_printf(
+        out,
+        ",\n{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":%u,\"args\":{\"name\":\"",
+        n->pid);
+    put_text(name, out);
+    strbuf_printf(out,
+                  "\"}},\n{\"name\":\"process_sort_index\",\"ph\":\"M\",\"pid\":%u,"
+                  "\"args\":{\"sort_index\":%u}}",
+                  n->pid, n->pid);
+    return n;
+}
+
+static struct track *
+find_track(struct trace *t, uint32_t rank, const char *name, struct strbuf *out)
+{
+    struct track *k = (struct track *)(void *)nametab_find(&t->tracks, rank, name);
+    struct tensor *n;
+
+    if (k)
+        return k;
+    if (t->tracks.n >= TRACE_MAX_TRACKS)
+        return NULL;
+    n = find_tensor(t, name, out);
+    k = n ? mem_zalloc(sizeof(*k)) : NULL;
+    if (!k)
+        return NULL;
+    k->tensor = n;
+    k->node.name = n->name;
+    k->node.set = rank;
+    if (nametab_add(&t->tracks, &k->node) < 0) {
+        mem_free(k);
+        return NULL;
+    }
+    k->next = t->all_tracks;
+    t->all_tracks = k;
+    strbuf_printf(out,
+                  ",\n{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":%u,\"tid\":%u,"
+                  "\"args\":{\"name\":\"rank %u\"}}",
+                  n->pid, rank, rank);
+    return k;
+}
+
+/* --- events --- */
+
+static void close_spans(const struct trace *t,
+                        const struct track *k,
+                        int n,
+                        const struct trace_event *ev,
+                        struct strbuf *out)
+{
+    for (; n > 0; n--) {
+        strbuf_puts(out, ",\n{\"ph\":\"E\",");
+        if (n == 1 && ev && ev->kind == TRACE_END && k->state != TRACK_NEGOTIATING)
+            strbuf_printf(out, "\"args\":{\"dtype\":\"%s\",\"bytes\":%" PRIu64 "},",
+                          dtype_name((enum dtype)ev->dtype), ev->bytes);
+        put_place(t, k->last_ns, k->tensor->pid, k->node.set, out);
+    }
+}
+
+static void
+put_cycle(const struct trace *t, uint32_t rank, uint64_t ns, struct strbuf *out)
+{
+    strbuf_puts(out, ",\n{\"ph\":\"i\",\"name\":\"CYCLE_START\",\"s\":\"g\",");
+    put_place(t, ns, 0, rank, out);
+}
+
+void trace_put_dropped(
+    struct trace *t, uint32_t rank, uint64_t ns, uint64_t n, struct strbuf *out)
+{
+    strbuf_printf(out,
+                  ",\n{\"ph\":\"i\",\"name\":\"DROPPED\",\"s\":\"g\",\"args\":{"
+                  "\"events\":%" PRIu64 "},",
+                  n);
+    put_place(t, ns, 0, rank, out);
+}
+
+static void put_on_track(const struct trace *t,
+                         struct track *k,
+                         const struct trace_event *ev,
+                         uint64_t ns,
+                         struct strbuf *out)
+{
+    const struct edge *e = &edges[k->state][ev->kind];
+
+    if (e->close < 0)
+        return;
+    if (ns > k->last_ns)
+        k->last_ns = ns;
+    close_spans(t, k, e->close, ev, out);
+    k->state = e->next;
+    if (e->opens) {
+        strbuf_puts(out, ",\n{\"ph\":\"B\",\"name\":\"");
+        put_span_name(ev, out);
+        strbuf_puts(out, "\",");
+        put_place(t, k->last_ns, k->tensor->pid, k->node.set, out);
+    }
+    if (ev->kind == TRACE_TICK) {
+        strbuf_printf(out, ",\n{\"ph\":\"X\",\"name\":\"%u\",\"dur\":0,", ev->rank);
+        put_place(t, k->last_ns, k->tensor->pid, k->node.set, out);
+    }
+}
+
+int trace_put(struct trace *t,
+              uint32_t rank,
+              const struct trace_event *ev,
+              int64_t ahead_ns,
+              struct strbuf *out)
+{
+    uint64_t ns = ev->ns - (uint64_t)ahead_ns;
+    struct track *k, before;
+
+    if (ev->kind == TRACE_CYCLE) {
+        put_cycle(t, rank, ns, out);
+        return strbuf_status(out);
+    }
+    k = find_track(t, rank, ev->name, out);
+    if (!k)
+        return -ENOMEM;
+    before = *k;
+    put_on_track(t, k, ev, ns, out);
+    if (strbuf_status(out) < 0)
+        *k = before; /* its records are lost */
+    return strbuf_status(out);
+}
+
+void trace_close(struct trace *t, uint64_t now_ns, struct strbuf *out)
+{
+    static const int8_t open[TRACK_COUNT] = {
+        [TRACK_NEGOTIATING] = 1, [TRACK_TOP] = 1, [TRACK_ACTIVE] = 2};
+
+    for (struct track *k = t->all_tracks; k; k = k->next) {
+        if (open[k->state] > 0 && now_ns > k->last_ns)
+            k->last_ns = now_ns;
+        close_spans(t, k, open[k->state], NULL, out);
+        k->state = TRACK_IDLE;
+    }
+}

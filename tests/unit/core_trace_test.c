@@ -1,0 +1,457 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Events as Chrome's trace format: every edge of a track, names, balance under random
+ * events, the wire form, clocks. */
+#include <errno.h>
+#include <inttypes.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "runtime/base/mem.h"
+#include "runtime/core/trace.h"
+#include "tests/unit/torture.h"
+
+static struct trace_event event(enum trace_kind kind, uint64_t ns, const char *name)
+{
+    struct trace_event ev = {.kind = (uint8_t)kind,
+                             .ns = ns,
+                             .coll = COLL_ALLREDUCE,
+                             .dtype = DT_F32,
+                             .activity = TRACE_QUEUE};
+
+    trace_name(&ev, 0, name);
+    return ev;
+}
+
+/* The life of one tensor, as Chrome gets it. */
+static void a_tensor_s_life_is_nested_spans(void **state)
+{
+    static const char want[] =
+        "[\n"
+        "{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":0,\"args\":{\"name\":"
+        "\"cycles\",\"start_time_since_epoch_in_micros\":1700000000000000}},\n"
+        "{\"ph\":\"i\",\"name\":\"CYCLE_START\",\"s\":\"g\",\"ts\":0.500,\"pid\":0,"
+        "\"tid\":0},\n"
+        "{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":1,\"args\":{\"name\":\"g\"}},"
+        "\n"
+        "{\"name\":\"process_sort_index\",\"ph\":\"M\",\"pid\":1,\"args\":{"
+        "\"sort_index\":1}},\n"
+        "{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":1,\"tid\":0,\"args\":{\"name\":"
+        "\"rank 0\"}},\n"
+        "{\"ph\":\"B\",\"name\":\"NEGOTIATE_ALLREDUCE\",\"ts\":1.000,\"pid\":1,\"tid\":"
+        "0},\n"
+        "{\"ph\":\"X\",\"name\":\"1\",\"dur\":0,\"ts\":1.000,\"pid\":1,\"tid\":0},\n"
+        "{\"ph\":\"X\",\"name\":\"0\",\"dur\":0,\"ts\":2.000,\"pid\":1,\"tid\":0},\n"
+        "{\"ph\":\"E\",\"ts\":3.000,\"pid\":1,\"tid\":0},\n"
+        "{\"ph\":\"B\",\"name\":\"ALLREDUCE\",\"ts\":3.000,\"pid\":1,\"tid\":0},\n"
+        "{\"ph\":\"B\",\"name\":\"QUEUE\",\"ts\":4.000,\"pid\":1,\"tid\":0},\n"
+        "{\"ph\":\"E\",\"ts\":5.000,\"pid\":1,\"tid\":0},\n"
+        "{\"ph\":\"B\",\"name\":\"CPU_ALLREDUCE\",\"ts\":5.000,\"pid\":1,\"tid\":0},\n"
+        "{\"ph\":\"E\",\"ts\":6.789,\"pid\":1,\"tid\":0},\n"
+        "{\"ph\":\"E\",\"args\":{\"dtype\":\"float32\",\"bytes\":4096},\"ts\":6.789,"
+        "\"pid\":1,\"tid\":0}"
+        "\n]\n";
+    CLEANUP(strbuf_release) struct strbuf out = {0};
+    struct trace *t = trace_new(1000000);
+    struct trace_event ev[] = {
+        event(TRACE_CYCLE, 1000500, ""),     event(TRACE_TICK, 1001000, "g"),
+        event(TRACE_TICK, 1002000, "g"),     event(TRACE_START, 1003000, "g"),
+        event(TRACE_ACTIVITY, 1004000, "g"), event(TRACE_ACTIVITY, 1005000, "g"),
+        event(TRACE_END, 1006789, "g"),
+    };
+
+    (void)state;
+    ev[1].rank = 1;
+    ev[5].activity = TRACE_TRANSFER;
+    ev[6].bytes = 4096;
+    strbuf_init(&out, 1 << 20);
+    trace_head(1700000000000000, &out);
+    for (size_t i = 0; i < ARRAY_LEN(ev); i++)
+        assert_int_equal(trace_put(t, 0, &ev[i], 0, &out), 0);
+    strbuf_puts(&out, TRACE_TAIL);
+    assert_string_equal(strbuf_str(&out), want);
+    trace_free(t);
+}
+
+/* --- the edges --- */
+
+static const char *shape_of(const char *json, char *ret)
+{
+    size_t n = 0;
+
+    for (const char *p = json; (p = strstr(p, "\"ph\":\"")) != NULL; p++)
+        if (p[6] != 'M')
+            ret[n++] = p[6];
+    ret[n] = 0;
+    return ret;
+}
+
+static void each_edge_ends_and_begins_what_the_table_says(void **state)
+{
+    /* how to get into the state, then for each kind: what it writes, and what an END
+     * writes afterwards, which tells the state */
+    static const struct {
+        const char *into; /* N: negotiate, S: start, A: activity */
+        const char *want[TRACE_KIND_OF_TENSOR][2];
+    } t[] = {
+        {"", {{"B", "E"}, {"BX", "E"}, {"B", "E"}, {"", ""}, {"", ""}}},
+        {"N", {{"", "E"}, {"X", "E"}, {"EB", "E"}, {"", "E"}, {"E", ""}}},
+        {"S", {{"EB", "E"}, {"", "E"}, {"EB", "E"}, {"B", "EE"}, {"E", ""}}},
+        {"SA", {{"EEB", "E"}, {"", "EE"}, {"EEB", "E"}, {"EB", "EE"}, {"EE", ""}}},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(t); i++)
+        for (int kind = 0; kind < TRACE_KIND_OF_TENSOR; kind++) {
+            CLEANUP(strbuf_release) struct strbuf out = {0};
+            struct trace *trace = trace_new(0);
+            struct trace_event ev;
+            char shape[64];
+
+            strbuf_init(&out, 1 << 20);
+            for (const char *p = t[i].into; *p; p++) {
+                ev = event(*p == 'N'   ? TRACE_NEGOTIATE
+                           : *p == 'S' ? TRACE_START
+                                       : TRACE_ACTIVITY,
+                           1, "x");
+                assert_int_equal(trace_put(trace, 0, &ev, 0, &out), 0);
+            }
+            strbuf_clear(&out);
+            ev = event((enum trace_kind)kind, 2, "x");
+            assert_int_equal(trace_put(trace, 0, &ev, 0, &out), 0);
+            assert_string_equal(shape_of(strbuf_str(&out), shape), t[i].want[kind][0]);
+            strbuf_clear(&out);
+            ev = event(TRACE_END, 3, "x");
+            assert_int_equal(trace_put(trace, 0, &ev, 0, &out), 0);
+            assert_string_equal(shape_of(strbuf_str(&out), shape), t[i].want[kind][1]);
+            trace_free(trace);
+        }
+}
+
+/* Walks the records: spans balance and time stands or goes on, per pid and tid. */
+static void check_balance(const char *json)
+{
+    enum { PIDS = 8, TIDS = 8 };
+    int depth[PIDS][TIDS] = {{0}};
+    double last[PIDS][TIDS] = {{0}};
+
+    for (const char *p = json; (p = strstr(p, "{\"ph\":\"")) != NULL; p++) {
+        const char *ts = strstr(p, "\"ts\":");
+        unsigned pid, tid;
+        double at;
+
+        assert_non_null(ts);
+        assert_int_equal(
+            sscanf(ts, "\"ts\":%lf,\"pid\":%u,\"tid\":%u", &at, &pid, &tid), 3);
+        assert_true(pid < PIDS && tid < TIDS);
+        if (pid == 0)
+            continue;
+        assert_true(at >= last[pid][tid]);
+        last[pid][tid] = at;
+        if (p[7] == 'B')
+            depth[pid][tid]++;
+        if (p[7] == 'E')
+            depth[pid][tid]--;
+        assert_in_range(depth[pid][tid], 0, 2);
+    }
+    for (int i = 0; i < PIDS * TIDS; i++)
+        assert_int_equal(depth[i / TIDS][i % TIDS], 0);
+}
+
+static void whatever_comes_the_spans_balance(void **state)
+{
+    uint64_t seed = 88172645463325252ull;
+
+    (void)state;
+    for (int round = 0; round < 50; round++) {
+        CLEANUP(strbuf_release) struct strbuf out = {0};
+        struct trace *t = trace_new(5000);
+
+        strbuf_init(&out, 8 << 20);
+        trace_head(1, &out);
+        for (int i = 0; i < 500; i++) {
+            char name[2] = "a";
+            struct trace_event ev;
+
+            seed ^= seed << 13;
+            seed ^= seed >> 7;
+            seed ^= seed << 17;
+            name[0] = (char)('a' + seed % 5);
+            ev = event((enum trace_kind)(seed >> 8) % TRACE_KIND_COUNT,
+                       (seed >> 16) % 100000, name);
+            assert_int_equal(
+                trace_put(t, (seed >> 40) % 3, &ev, (int64_t)(seed >> 50) - 8000, &out),
+                0);
+        }
+        trace_close(t, 50000, &out);
+        check_balance(strbuf_str(&out));
+        trace_close(t, 50000, &out); /* nothing is open any more */
+        check_balance(strbuf_str(&out));
+        trace_free(t);
+    }
+}
+
+static void ranks_are_shown_on_rank_0_s_clock(void **state)
+{
+    CLEANUP(strbuf_release) struct strbuf out = {0};
+    struct trace *t = trace_new(1000000);
+    struct trace_event ev = event(TRACE_START, 1005000, "g");
+
+    (void)state;
+    strbuf_init(&out, 1 << 20);
+    assert_int_equal(trace_put(t, 3, &ev, 2000, &out), 0);
+    assert_non_null(strstr(strbuf_str(&out), "\"ts\":3.000,\"pid\":1,\"tid\":3}"));
+    ev = event(TRACE_START, 1005000, "h");
+    assert_int_equal(trace_put(t, 3, &ev, -2000, &out), 0);
+    assert_non_null(strstr(strbuf_str(&out), "\"ts\":7.000,\"pid\":2,\"tid\":3}"));
+    ev = event(TRACE_START, 1005000, "i"); /* before the beginning */
+    assert_int_equal(trace_put(t, 3, &ev, 999999, &out), 0);
+    assert_non_null(strstr(strbuf_str(&out), "\"ts\":0.000,\"pid\":3,\"tid\":3}"));
+    trace_free(t);
+}
+
+/* --- names --- */
+
+static void names_are_valid_json(void **state)
+{
+    static const struct {
+        const char *name, *want;
+    } t[] = {
+        {"plain", "plain"},
+        {"a\"b\\c", "a\\\"b\\\\c"},
+        {"tab\there", "tab\\u0009here"},
+        {"gr\xc3\xbc\xc3\x9f", "gr\xc3\xbc\xc3\x9f"},
+        {"\xe2\x82\xac \xf0\x9f\x98\x80", "\xe2\x82\xac \xf0\x9f\x98\x80"},
+        {"bad\xff\x80 end", "bad?? end"},
+        {"cut\xe2\x82", "cut??"},
+        {"over\xc0\xaf", "over??"},
+        {"long\xe0\x80\xaf", "long???"},
+        {"surrogate\xed\xa0\x80", "surrogate???"},
+        {"high\xf4\x90\x80\x80", "high????"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(t); i++) {
+        CLEANUP(strbuf_release) struct strbuf out = {0};
+        struct trace *trace = trace_new(0);
+        struct trace_event ev = event(TRACE_START, 1, t[i].name);
+        char want[128];
+
+        (void)snprintf(want, sizeof(want), "\"args\":{\"name\":\"%s\"}}", t[i].want);
+        strbuf_init(&out, 1 << 20);
+        assert_int_equal(trace_put(trace, 0, &ev, 0, &out), 0);
+        if (!strstr(strbuf_str(&out), want))
+            print_error("%s: %s\n", want, strbuf_str(&out));
+        assert_non_null(strstr(strbuf_str(&out), want));
+        trace_free(trace);
+    }
+}
+
+static void long_names_stay_apart(void **state)
+{
+    char a[TENSOR_NAME_MAX], b[TENSOR_NAME_MAX];
+    struct trace_event x = {0}, y = {0};
+
+    (void)state;
+    memset(a, 'x', sizeof(a) - 1);
+    a[sizeof(a) - 1] = 0;
+    memcpy(b, a, sizeof(a));
+    b[sizeof(b) - 2] = 'y';
+    trace_name(&x, 0, a);
+    trace_name(&y, 0, b);
+    assert_int_equal(strlen(x.name), TRACE_NAME_MAX - 1);
+    assert_string_not_equal(x.name, y.name);
+    trace_name(&y, 7, a);
+    assert_string_not_equal(x.name, y.name);
+    assert_non_null(strstr(y.name, "@7~"));
+    trace_name(&x, 0, "g");
+    assert_string_equal(x.name, "g");
+    trace_name(&x, 12, "g");
+    assert_string_equal(x.name, "g@12");
+    a[TRACE_NAME_MAX - 1] = 0; /* just fits */
+    trace_name(&x, 0, a);
+    assert_string_equal(x.name, a);
+}
+
+/* --- memory --- */
+
+static int one_life(void *arg)
+{
+    CLEANUP(strbuf_release) struct strbuf out = {0};
+    struct trace *t = trace_new(0);
+    int r = t ? 0 : -ENOMEM;
+
+    (void)arg;
+    strbuf_init(&out, 1 << 20);
+    for (int i = 0; i < 40 && r == 0; i++) {
+        char name[8];
+        struct trace_event ev;
+
+        (void)snprintf(name, sizeof(name), "t%d", i);
+        ev = event(TRACE_START, (uint64_t)i, name);
+        r = trace_put(t, 0, &ev, 0, &out);
+    }
+    trace_free(t);
+    return r;
+}
+
+static void every_allocation_may_fail(void **state)
+{
+    (void)state;
+    torture(one_life, NULL);
+}
+
+static void a_lost_record_leaves_the_track_as_it_was(void **state)
+{
+    CLEANUP(strbuf_release) struct strbuf out = {0};
+    struct trace *t = trace_new(0);
+    struct trace_event ev = event(TRACE_START, 1, "x");
+    size_t n;
+    char shape[64];
+
+    (void)state;
+    strbuf_init(&out, 1 << 20);
+    assert_int_equal(trace_put(t, 0, &ev, 0, &out), 0);
+    n = out.n;
+    out.max = n + 4;
+    ev = event(TRACE_END, 2, "x");
+    assert_int_equal(trace_put(t, 0, &ev, 0, &out), -E2BIG);
+    out.max = 1 << 20;
+    strbuf_clear(&out);
+    assert_int_equal(trace_put(t, 0, &ev, 0, &out), 0);
+    assert_string_equal(shape_of(strbuf_str(&out), shape), "E");
+    trace_free(t);
+}
+
+/* --- wire --- */
+
+static void messages_come_back_as_they_went(void **state)
+{
+    CLEANUP(strbuf_release) struct strbuf out = {0};
+    struct trace_up up = {123456789012345, -42, 7, true}, up2;
+    struct trace_down down = {TRACE_ORDER_STOP, 99}, down2;
+    struct trace_event ev = event(TRACE_ACTIVITY, 5, "grad/0"), ev2;
+    struct wire_reader in;
+    struct err e = ERR_INIT;
+
+    (void)state;
+    ev.rank = 65535;
+    ev.bytes = 1ull << 40;
+    ev.activity = TRACE_TRANSFER;
+    ev.dtype = DT_BF16;
+    ev.coll = COLL_ALLTOALL;
+    strbuf_init(&out, 1 << 20);
+    trace_write_up(&up, &out);
+    trace_write_event(&ev, &out);
+    trace_write_event(&ev, &out);
+    assert_true(trace_is_message(out.p, out.n));
+    in = (struct wire_reader){.p = (const uint8_t *)out.p, .n = out.n};
+    assert_int_equal(trace_read_up(&in, &up2, &e), 0);
+    assert_true(up2.sent_ns == up.sent_ns && up2.least_down_ns == -42
+                && up2.n_dropped == 7 && up2.is_last);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(trace_read_event(&in, &ev2, &e), 1);
+        assert_true(ev2.kind == ev.kind && ev2.coll == ev.coll && ev2.ns == 5
+                    && ev2.activity == ev.activity && ev2.dtype == ev.dtype
+                    && ev2.rank == 65535 && ev2.bytes == 1ull << 40);
+        assert_string_equal(ev2.name, "grad/0");
+    }
+    assert_int_equal(trace_read_event(&in, &ev2, &e), 0);
+
+    strbuf_clear(&out);
+    trace_write_down(&down, &out);
+    in = (struct wire_reader){.p = (const uint8_t *)out.p, .n = out.n};
+    assert_int_equal(trace_read_down(&in, &down2, &e), 0);
+    assert_true(down2.order == TRACE_ORDER_STOP && down2.sent_ns == 99);
+}
+
+static void every_cut_and_every_flip_is_seen_or_harmless(void **state)
+{
+    CLEANUP(strbuf_release) struct strbuf out = {0};
+    struct trace_up up = {1, 2, 3, false};
+    struct trace_event ev = event(TRACE_END, 5, "grad/0"), got;
+    size_t head;
+
+    (void)state;
+    strbuf_init(&out, 1 << 20);
+    trace_write_up(&up, &out);
+    head = out.n;
+    trace_write_event(&ev, &out);
+    for (size_t n = 0; n < out.n; n++) {
+        struct wire_reader in = {.p = (const uint8_t *)out.p, .n = n};
+        struct err e = ERR_INIT;
+        int r = trace_read_up(&in, &up, &e);
+
+        assert_int_equal(r, n < head ? -EBADMSG : 0);
+        if (r == 0)
+            assert_int_equal(trace_read_event(&in, &got, &e), n == head ? 0 : -EBADMSG);
+    }
+    for (size_t i = 0; i < out.n * 8; i++) {
+        struct wire_reader in = {.p = (const uint8_t *)out.p, .n = out.n};
+        struct err e = ERR_INIT;
+        int r;
+
+        out.p[i / 8] = (char)(out.p[i / 8] ^ (1 << i % 8));
+        r = trace_read_up(&in, &up, &e);
+        if (r == 0)
+            r = trace_read_event(&in, &got, &e);
+        if (r == 1) {
+            assert_true(got.kind < TRACE_KIND_COUNT && got.coll < COLL_COUNT
+                        && got.activity < TRACE_ACTIVITY_COUNT && got.dtype < DT_COUNT);
+            assert_true(strlen(got.name) < TRACE_NAME_MAX);
+        } else {
+            assert_int_equal(r, -EBADMSG);
+        }
+        out.p[i / 8] = (char)(out.p[i / 8] ^ (1 << i % 8));
+    }
+    {
+        static const uint8_t other[] = {'T', 2, 0};
+        struct wire_reader in = {.p = other, .n = sizeof(other)};
+        struct err e = ERR_INIT;
+
+        assert_int_equal(trace_read_up(&in, &up, &e), -EBADMSG);
+        assert_string_equal(e.text, "timeline message: version 2, this is 1");
+        assert_false(trace_is_message("\2\1", 2));
+        assert_false(trace_is_message("", 0));
+    }
+}
+
+/* --- clocks --- */
+
+static void what_both_ways_have_in_common_falls_out(void **state)
+{
+    struct trace_clock c = {0};
+
+    (void)state;
+    assert_int_equal(trace_clock_ahead_ns(&c), 0);
+    /* 1000 ahead; 50 each way; one of each read late */
+    trace_clock_add(&c, 1050 + 7000, -1000 + 50);
+    trace_clock_add(&c, 1050, -1000 + 50 + 9000);
+    assert_int_equal(trace_clock_ahead_ns(&c), 1000);
+    c = (struct trace_clock){0};
+    trace_clock_add(&c, -5000000 + 20, 5000000 + 20); /* behind */
+    assert_int_equal(trace_clock_ahead_ns(&c), -5000000);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_tensor_s_life_is_nested_spans),
+        cmocka_unit_test(each_edge_ends_and_begins_what_the_table_says),
+        cmocka_unit_test(whatever_comes_the_spans_balance),
+        cmocka_unit_test(ranks_are_shown_on_rank_0_s_clock),
+        cmocka_unit_test(names_are_valid_json),
+        cmocka_unit_test(long_names_stay_apart),
+        cmocka_unit_test(every_allocation_may_fail),
+        cmocka_unit_test(a_lost_record_leaves_the_track_as_it_was),
+        cmocka_unit_test(messages_come_back_as_they_went),
+        cmocka_unit_test(every_cut_and_every_flip_is_seen_or_harmless),
+        cmocka_unit_test(what_both_ways_have_in_common_falls_out),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
