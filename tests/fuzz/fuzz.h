@@ -27,7 +27,8 @@
     X(world)                                                                           \
     X(job)                                                                             \
     X(watch)                                                                           \
-    X(kubeconfig)
+    X(kubeconfig)                                                                      \
+    X(codec)
 
 #ifdef FUZZ_REPLAY
 #define FUZZ_TARGET(name)                                                              \

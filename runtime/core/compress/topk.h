@@ -16,7 +16,7 @@ uint32_t topk_index_bytes(uint64_t count);
 uint64_t topk_wire_bytes(uint64_t count, uint64_t k);
 
 /* Takes the k largest out of w into wire: they are 0 in w afterwards, and so is what is
- * not finite. k is at most count. O(count) in the worst case. */
+ * not finite. k is at most count; 0 does nothing. O(count) in the worst case. */
 void topk_encode(uint8_t *wire, float *w, uint64_t count, uint64_t k);
 /* The message of a rank that has only zeros. */
 void topk_zeros(uint8_t *wire, uint64_t count, uint64_t k);
