@@ -28,141 +28,260 @@ static struct request sample(void)
     return r;
 }
 
-static void requests_come_back_equal(void **state)
+static struct request sample_set(void)
 {
+    static const uint8_t ranks[] = {0, 0, 0, 0, 2, 0, 0, 0, 0, 1, 0, 0};
+    struct request r = {.coll = COLL_SET_ADD, .n_set = 3, .set = ranks, .name = "s"};
+
+    return r;
+}
+
+static void assert_same(const struct request *a, const struct request *b)
+{
+    struct request x = *a, y = *b;
+
+    assert_int_equal(x.n_set, y.n_set);
+    for (uint32_t i = 0; i < x.n_set; i++)
+        assert_int_equal(request_set_rank(&x, i), request_set_rank(&y, i));
+    x.set = y.set = NULL;
+    assert_memory_equal(&x, &y, sizeof(x));
+}
+
+static void what_goes_up_comes_back_equal(void **state)
+{
+    static const uint64_t words[] = {1, 0, 0x8000000000000001ull};
     CLEANUP(strbuf_release) struct strbuf b = {0};
-    struct request a = sample(), z = {.coll = COLL_BARRIER, .name = "z"}, got;
+    struct request a = sample(), z = {.coll = COLL_BARRIER, .name = "z"};
+    struct request set = sample_set();
     struct message_reader in;
+    struct up got;
 
     (void)state;
     strbuf_init(&b, MESSAGE_MAX_BYTES);
     memset(a.name, 'n', sizeof(a.name) - 1); /* the longest name */
-    message_begin(&b, MESSAGE_REQUESTS);
+    message_begin_up(&b, 1ull << 40);
     message_put_request(&b, &a);
+    message_put_hits(&b, 128, words, 3);
     message_put_request(&b, &z);
+    message_put_leave(&b, 7);
+    message_put_request(&b, &set);
     assert_int_equal(strbuf_status(&b), 0);
     assert_int_equal(message_open(&in, b.p, b.n, NULL), 0);
-    assert_int_equal(in.kind, MESSAGE_REQUESTS);
-    assert_int_equal(message_next_request(&in, &got, NULL), 1);
-    assert_memory_equal(&got, &a, sizeof(a));
-    assert_int_equal(message_next_request(&in, &got, NULL), 1);
-    assert_memory_equal(&got, &z, sizeof(z));
-    assert_int_equal(message_next_request(&in, &got, NULL), 0);
+    assert_int_equal(in.kind, MESSAGE_UP);
+    assert_int_equal(in.n_seen, 1ull << 40);
+    assert_int_equal(message_next_up(&in, &got, NULL), 1);
+    assert_int_equal(got.kind, UP_REQUEST);
+    assert_same(&got.req, &a);
+    assert_int_equal(message_next_up(&in, &got, NULL), 1);
+    assert_int_equal(got.kind, UP_HITS);
+    assert_int_equal(got.first, 128);
+    assert_int_equal(got.n_words, 3);
+    for (uint32_t i = 0; i < 3; i++)
+        assert_int_equal(up_word(&got, i), words[i]);
+    assert_int_equal(message_next_up(&in, &got, NULL), 1);
+    assert_same(&got.req, &z);
+    assert_int_equal(message_next_up(&in, &got, NULL), 1);
+    assert_int_equal(got.kind, UP_LEAVE);
+    assert_int_equal(got.plan, 7);
+    assert_int_equal(message_next_up(&in, &got, NULL), 1);
+    assert_same(&got.req, &set);
+    assert_int_equal(message_next_up(&in, &got, NULL), 0);
 }
 
-static void responses_come_back_equal(void **state)
+static void what_comes_down_comes_back_equal(void **state)
 {
     static const uint64_t rows[] = {1, 0, 77};
+    static const uint8_t slots[] = {5, 0, 0, 0, 1, 2, 0, 0};
     CLEANUP(strbuf_release) struct strbuf b = {0};
-    struct response a = {.kind = RESPONSE_RUN,
-                         .coll = COLL_ALLGATHER,
-                         .fuse_next = true,
-                         .name = "a",
-                         .n_counts = 3,
-                         .counts = rows};
-    struct response f = {.kind = RESPONSE_FAIL,
-                         .coll = COLL_ALLREDUCE,
-                         .name = "f",
-                         .text = "Mismatched data types"};
+    struct down a = {.kind = DOWN_RUN, .fuse_next = true, .has_req = true, .slot = 9};
+    struct down s = {.kind = DOWN_RUN, .slot = 3};
+    struct down f = {.kind = DOWN_FAIL, .has_req = true, .slot = SLOT_NONE};
+    struct down z = {.kind = DOWN_FREEZE, .plan = 4, .n_slots = 2, .slots = slots};
+    struct down l = {.kind = DOWN_LEAVE, .plan = 4};
     struct message_reader in;
-    struct response got;
+    struct down got;
     uint64_t counts[3];
 
     (void)state;
+    a.req = sample();
+    a.req.coll = COLL_ALLGATHER;
+    a.n_counts = 3;
+    a.counts = rows;
+    f.req = sample();
+    (void)snprintf(f.text, sizeof(f.text), "Mismatched data types");
+    z.fusion_bytes = 1ull << 33;
     strbuf_init(&b, MESSAGE_MAX_BYTES);
-    message_begin(&b, MESSAGE_RESPONSES);
-    message_put_response(&b, &a);
-    message_put_response(&b, &f);
+    message_begin_down(&b);
+    message_put_down(&b, &a);
+    message_put_down(&b, &s);
+    message_put_down(&b, &f);
+    message_put_down(&b, &z);
+    message_put_down(&b, &l);
     assert_int_equal(message_open(&in, b.p, b.n, NULL), 0);
-    assert_int_equal(message_next_response(&in, counts, 3, &got, NULL), 1);
-    assert_int_equal(got.kind, RESPONSE_RUN);
-    assert_int_equal(got.coll, COLL_ALLGATHER);
-    assert_true(got.fuse_next);
-    assert_string_equal(got.name, "a");
+    assert_int_equal(message_next_down(&in, counts, 3, &got, NULL), 1);
+    assert_int_equal(got.kind, DOWN_RUN);
+    assert_true(got.fuse_next && got.has_req);
+    assert_int_equal(got.slot, 9);
+    assert_same(&got.req, &a.req);
     assert_memory_equal(got.counts, rows, sizeof(rows));
-    assert_int_equal(message_next_response(&in, counts, 3, &got, NULL), 1);
-    assert_int_equal(got.kind, RESPONSE_FAIL);
+    assert_int_equal(message_next_down(&in, counts, 3, &got, NULL), 1);
+    assert_false(got.fuse_next || got.has_req);
+    assert_int_equal(got.slot, 3);
+    assert_int_equal(message_next_down(&in, counts, 3, &got, NULL), 1);
+    assert_int_equal(got.kind, DOWN_FAIL);
     assert_string_equal(got.text, "Mismatched data types");
-    assert_int_equal(message_next_response(&in, counts, 3, &got, NULL), 0);
+    assert_int_equal(message_next_down(&in, counts, 3, &got, NULL), 1);
+    assert_int_equal(got.kind, DOWN_FREEZE);
+    assert_int_equal(got.plan, 4);
+    assert_int_equal(got.fusion_bytes, 1ull << 33);
+    assert_int_equal(got.n_slots, 2);
+    assert_int_equal(down_slot(&got, 0), 5);
+    assert_int_equal(down_slot(&got, 1), 513);
+    assert_int_equal(message_next_down(&in, counts, 3, &got, NULL), 1);
+    assert_int_equal(got.kind, DOWN_LEAVE);
+    assert_int_equal(message_next_down(&in, counts, 3, &got, NULL), 0);
     /* the same for a world of another size is refused: counts would overflow the
      * caller's array */
     assert_int_equal(message_open(&in, b.p, b.n, NULL), 0);
-    assert_int_equal(message_next_response(&in, counts, 2, &got, NULL), -EBADMSG);
+    assert_int_equal(message_next_down(&in, counts, 2, &got, NULL), -EBADMSG);
 }
 
+/* Reads all of n bytes in a block of their own, so that ASan sees a read beyond. */
+static int read_all(const char *p, size_t n, struct err *err)
+{
+    AUTOFREE uint8_t *copy = mem_alloc(n > 0 ? n : 1);
+    struct message_reader in;
+    uint64_t counts[3];
+    struct down d;
+    struct up u;
+    int r;
+
+    assert_non_null(copy);
+    memcpy(copy, p, n);
+    r = message_open(&in, copy, n, err);
+    if (r < 0)
+        return r;
+    do {
+        r = in.kind == MESSAGE_UP ? message_next_up(&in, &u, err)
+                                  : message_next_down(&in, counts, 3, &d, err);
+    } while (r > 0);
+    return r;
+}
+
+/* Every length but those at which an entry ends. */
 static void every_cut_is_refused(void **state)
 {
-    CLEANUP(strbuf_release) struct strbuf b = {0};
-    struct request a = sample(), got;
+    static const uint8_t slots[8] = {0};
+    static const uint64_t word = 1;
+    CLEANUP(strbuf_release) struct strbuf up = {0}, down = {0};
+    struct request a = sample(), set = sample_set();
+    struct down d[3] = {
+        {.kind = DOWN_RUN, .has_req = true, .slot = 1},
+        {.kind = DOWN_FAIL, .has_req = true, .slot = SLOT_NONE, .text = "why"},
+        {.kind = DOWN_FREEZE, .plan = 1, .n_slots = 2, .slots = slots}};
+    size_t ends[8], n_ends = 0;
 
     (void)state;
-    strbuf_init(&b, MESSAGE_MAX_BYTES);
-    message_begin(&b, MESSAGE_REQUESTS);
-    message_put_request(&b, &a);
-    for (size_t n = 0; n < b.n; n++) {
-        AUTOFREE uint8_t *cut =
-            mem_alloc(n + 1); /* its own block: ASan sees a read beyond */
-        struct message_reader in;
+    strbuf_init(&up, MESSAGE_MAX_BYTES);
+    strbuf_init(&down, MESSAGE_MAX_BYTES);
+    message_begin_up(&up, 3);
+    ends[n_ends++] = up.n;
+    message_put_request(&up, &a);
+    ends[n_ends++] = up.n;
+    message_put_hits(&up, 0, &word, 1);
+    ends[n_ends++] = up.n;
+    message_put_request(&up, &set);
+    for (size_t n = 0, e = 0; n < up.n; n++) {
         struct err err = ERR_INIT;
-        int r;
+        int r = read_all(up.p, n, &err);
 
-        assert_non_null(cut);
-        cut = mem_realloc_array(cut, n > 0 ? n : 1, 1);
-        memcpy(cut, b.p, n);
-        r = message_open(&in, cut, n, &err);
-        if (n == 4) { /* an empty message is one */
+        if (e < n_ends && n == ends[e]) {
             assert_int_equal(r, 0);
-            assert_int_equal(message_next_request(&in, &got, &err), 0);
+            e++;
             continue;
         }
-        r = r < 0 ? r : message_next_request(&in, &got, &err);
         assert_int_equal(r, -EBADMSG);
         assert_non_null(strstr(err.text, "control message: bad"));
+    }
+    message_begin_down(&down);
+    n_ends = 0;
+    for (size_t i = 0; i < 3; i++) {
+        ends[n_ends++] = down.n;
+        d[i].req = a;
+        message_put_down(&down, &d[i]);
+    }
+    for (size_t n = 0, e = 0; n < down.n; n++) {
+        int r = read_all(down.p, n, NULL);
+
+        assert_int_equal(r, e < n_ends && n == ends[e] ? 0 : -EBADMSG);
+        e += e < n_ends && n == ends[e];
     }
 }
 
 static void bent_fields_are_refused(void **state)
 {
+    enum { AT = 12 + 4 }; /* the request behind header and kind */
     static const struct {
         size_t at;
         uint8_t value;
     } bend[] = {
-        {4, COLL_COUNT}, {5, DT_COUNT}, {6, OP_COUNT}, {7, TENSOR_MAX_DIMS + 1},
-        {39, 0x80}, /* a negative dimension */
-        {47, 0x7f}, /* a product beyond 2^62, though another dimension is 0 */
-        {56, 0},    /* length of the name 0: the name's bytes are then no request */
-        {58, 0},    /* a NUL inside the name */
+        {12, 9}, /* no such entry */
+        {AT, COLL_COUNT},
+        {AT + 1, DT_COUNT},
+        {AT + 2, OP_COUNT},
+        {AT + 3, TENSOR_MAX_DIMS + 1},
+        {AT + 12, 1},    /* a group size without a group */
+        {AT + 16, 1},    /* a process set where none belongs */
+        {AT + 20, 1},    /* a group without a size */
+        {AT + 51, 0x80}, /* a negative dimension */
+        {AT + 59, 0x7f}, /* a product beyond 2^62 */
+        {AT + 68, 0},    /* length of the name 0: the name's bytes are no entry */
+        {AT + 70, 0},    /* a NUL inside the name */
     };
     CLEANUP(strbuf_release) struct strbuf b = {0};
-    struct request a = sample(), got;
+    struct request a = sample();
 
     (void)state;
     a.shape[1] = 3;
     a.shape[2] = 2;
     strbuf_init(&b, MESSAGE_MAX_BYTES);
-    message_begin(&b, MESSAGE_REQUESTS);
+    message_begin_up(&b, 0);
     message_put_request(&b, &a);
+    assert_int_equal(read_all(b.p, b.n, NULL), 0);
     for (size_t i = 0; i < ARRAY_LEN(bend); i++) {
-        struct message_reader in;
         char old = b.p[bend[i].at];
 
         b.p[bend[i].at] = (char)bend[i].value;
-        assert_int_equal(message_open(&in, b.p, b.n, NULL), 0);
-        assert_int_equal(message_next_request(&in, &got, NULL), -EBADMSG);
+        assert_int_equal(read_all(b.p, b.n, NULL), -EBADMSG);
         b.p[bend[i].at] = old;
     }
 }
 
+static void a_set_that_does_not_ascend_is_refused(void **state)
+{
+    static const uint8_t twice[] = {1, 0, 0, 0, 1, 0, 0, 0};
+    CLEANUP(strbuf_release) struct strbuf b = {0};
+    struct request a = sample_set();
+
+    (void)state;
+    a.n_set = 2;
+    a.set = twice;
+    strbuf_init(&b, MESSAGE_MAX_BYTES);
+    message_begin_up(&b, 0);
+    message_put_request(&b, &a);
+    assert_int_equal(read_all(b.p, b.n, NULL), -EBADMSG);
+}
+
 static void another_version_is_named(void **state)
 {
-    static const uint8_t v2[] = {2, 1, 0, 0}, kind9[] = {1, 9, 0, 0};
+    static const uint8_t v9[] = {9, 1, 0, 0}, kind9[] = {MESSAGE_VERSION, 9, 0, 0};
     struct message_reader in;
     struct err err = ERR_INIT;
 
     (void)state;
-    assert_int_equal(message_open(&in, v2, sizeof(v2), &err), -EPROTO);
+    assert_int_equal(message_open(&in, v9, sizeof(v9), &err), -EPROTO);
     assert_string_equal(err.text,
-                        "control message: version 2 of a peer, this library speaks 1");
+                        "control message: version 9 of a peer, this library speaks 2");
     assert_int_equal(message_open(&in, kind9, sizeof(kind9), &err), -EBADMSG);
 }
 
@@ -187,10 +306,11 @@ static void sizes_are_checked_before_they_are_multiplied(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(requests_come_back_equal),
-        cmocka_unit_test(responses_come_back_equal),
+        cmocka_unit_test(what_goes_up_comes_back_equal),
+        cmocka_unit_test(what_comes_down_comes_back_equal),
         cmocka_unit_test(every_cut_is_refused),
         cmocka_unit_test(bent_fields_are_refused),
+        cmocka_unit_test(a_set_that_does_not_ascend_is_refused),
         cmocka_unit_test(another_version_is_named),
         cmocka_unit_test(sizes_are_checked_before_they_are_multiplied),
     };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The small pure modules of the coordinator: fusion, life cycle, stall report, names.
- */
+/* The small pure modules of the coordinator: fusion, plan, life cycle, stall report,
+ * names. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -12,6 +12,7 @@
 #include "runtime/core/fusion.h"
 #include "runtime/core/lifecycle.h"
 #include "runtime/core/nametab.h"
+#include "runtime/core/plan.h"
 #include "runtime/core/stall.h"
 
 static struct request tensor(enum collective coll, enum dtype dtype, int64_t n)
@@ -25,13 +26,20 @@ static struct request tensor(enum collective coll, enum dtype dtype, int64_t n)
                             .shape = {n}};
 }
 
-static size_t fuse(const struct request *v, size_t n, uint64_t limit)
+static size_t
+fuse_groups(const struct request *v, size_t n, uint64_t bytes, bool is_apart)
 {
+    struct fusion_limit limit = {bytes, is_apart};
     const struct request *p[8] = {NULL};
 
     for (size_t i = 0; i < n; i++)
         p[i] = &v[i];
-    return fusion_take(p, n, limit);
+    return fusion_take(p, n, &limit);
+}
+
+static size_t fuse(const struct request *v, size_t n, uint64_t bytes)
+{
+    return fuse_groups(v, n, bytes, false);
 }
 
 static void fusion_takes_what_fits(void **state)
@@ -62,6 +70,107 @@ static void fusion_takes_what_fits(void **state)
     assert_int_equal(fuse(v, 4, 1000), 1);
     v[0] = tensor(COLL_ALLREDUCE, DT_F32, 0); /* empty tensors cost nothing */
     assert_int_equal(fuse(v, 2, 40), 2);
+    v[1].process_set = 1;
+    assert_int_equal(fuse(v, 2, 40), 1);
+}
+
+static void fusion_keeps_groups_and_roots_apart(void **state)
+{
+    struct request v[3];
+
+    (void)state;
+    for (size_t i = 0; i < 3; i++) {
+        v[i] = tensor(COLL_ALLREDUCE, DT_F32, 10);
+        v[i].group = i < 2 ? 7 : 8;
+        v[i].group_n = i < 2 ? 2 : 1;
+    }
+    assert_int_equal(fuse_groups(v, 3, 1000, false), 3);
+    assert_int_equal(fuse_groups(v, 3, 1000, true), 2);
+    for (size_t i = 0; i < 3; i++)
+        v[i].coll = COLL_BROADCAST;
+    assert_int_equal(fuse(v, 3, 1000), 3);
+    v[1].root = 1;
+    assert_int_equal(fuse(v, 3, 1000), 1);
+}
+
+/* Two ranks' plans; what both have is agreed, in the plan's order. */
+static void a_plan_agrees_on_what_all_have(void **state)
+{
+    struct request v[70];
+    const struct request *q[70];
+    struct plan *a, *b;
+    uint64_t wa[2], wb[2];
+    uint32_t order[70];
+    bool stays;
+
+    (void)state;
+    for (size_t i = 0; i < 70; i++) {
+        v[i] = tensor(COLL_ALLREDUCE, DT_F32, 1);
+        q[i] = &v[i];
+    }
+    assert_int_equal(plan_new(q, 70, &a), 0);
+    assert_int_equal(plan_new(q, 70, &b), 0);
+    assert_int_equal(plan_words(a), 2);
+    assert_false(plan_has_any(a));
+    plan_have(a, 69);
+    plan_have(a, 3);
+    plan_have(a, 63);
+    plan_have(b, 63);
+    plan_have(b, 69);
+    plan_have(b, 0);
+    for (int round = 0; round < 2; round++) {
+        plan_offer(a, true, wa);
+        plan_offer(b, true, wb);
+        for (int i = 0; i < 2; i++)
+            wa[i] &= wb[i];
+        assert_int_equal(plan_agreed(a, wa, &stays, order), round == 0 ? 2 : 0);
+        assert_int_equal(plan_agreed(b, wa, &stays, order), round == 0 ? 2 : 0);
+        assert_true(stays);
+    }
+    assert_true(plan_has_any(a)); /* 3 stays open */
+    plan_offer(a, true, wa);
+    assert_int_equal(wa[0], 1 | 1 << 4);
+    assert_int_equal(wa[1], 0);
+    plan_have(b, 3);
+    plan_offer(b, false, wb);
+    wa[0] &= wb[0];
+    assert_int_equal(plan_agreed(a, wa, &stays, order), 0);
+    assert_false(stays);
+    plan_free(a);
+    plan_free(b);
+}
+
+static void a_plan_offers_groups_whole(void **state)
+{
+    struct request v[4];
+    const struct request *q[4];
+    uint32_t order[4];
+    uint64_t w;
+    struct plan *p;
+    bool stays;
+
+    (void)state;
+    for (size_t i = 0; i < 4; i++) {
+        v[i] = tensor(COLL_ALLREDUCE, DT_F32, 1);
+        v[i].group = i % 2 == 0 ? 5 : 0; /* 0 and 2 are one */
+        q[i] = &v[i];
+    }
+    assert_int_equal(plan_new(q, 4, &p), 0);
+    for (int step = 0; step < 3; step++) {
+        plan_have(p, 2);
+        assert_false(plan_has_any(p));
+        plan_have(p, 1);
+        plan_offer(p, true, &w);
+        assert_int_equal(w, 1 | 1 << 2);
+        plan_have(p, 0);
+        plan_offer(p, true, &w);
+        assert_int_equal(w, 1 | 1 << 1 | 1 << 2 | 1 << 3);
+        assert_int_equal(plan_agreed(p, &w, &stays, order), 3);
+        assert_int_equal(order[0], 0);
+        assert_int_equal(order[1], 1);
+        assert_int_equal(order[2], 2);
+    }
+    plan_free(p);
 }
 
 /* The whole table, absent edges too. */
@@ -87,6 +196,13 @@ static void lifecycle_has_these_edges_and_no_others(void **state)
 
 enum { S = 1000000000 };
 
+static int new_table(uint32_t n_ranks, struct negotiate **ret)
+{
+    struct negotiate_config cfg = {.n_ranks = n_ranks};
+
+    return negotiate_new(&cfg, ret);
+}
+
 static void stall_names_tensors_and_missing_ranks(void **state)
 {
     CLEANUP(strbuf_release) struct strbuf out = {0};
@@ -99,7 +215,7 @@ static void stall_names_tensors_and_missing_ranks(void **state)
     strbuf_init(&out, 4096);
     (void)snprintf(a.name, sizeof(a.name), "a");
     (void)snprintf(b.name, sizeof(b.name), "b");
-    assert_int_equal(negotiate_new(4, &n), 0);
+    assert_int_equal(new_table(4, &n), 0);
     assert_int_equal(stall_step(&s, n, 100ull * S, &out, &next), STALL_NONE);
     assert_true(next == UINT64_MAX);
     assert_int_equal(negotiate_add(n, 0, &a, 100ull * S, NULL), 0);
@@ -131,7 +247,7 @@ static void stall_can_end_the_world(void **state)
     (void)state;
     strbuf_init(&out, 4096);
     (void)snprintf(a.name, sizeof(a.name), "a");
-    assert_int_equal(negotiate_new(2, &n), 0);
+    assert_int_equal(new_table(2, &n), 0);
     assert_int_equal(negotiate_add(n, 0, &a, 1ull * S, NULL), 0);
     assert_int_equal(stall_step(&s, n, 5ull * S, &out, &next), STALL_NONE);
     assert_int_equal(next, 6ull * S);
@@ -152,15 +268,18 @@ static void nametab_finds_thousands_and_forgets_them(void **state)
     for (int i = 0; i < N; i++) {
         (void)snprintf(name[i], sizeof(name[i]), "grad/%d", i);
         node[i].name = name[i];
+        node[i].set = (uint32_t)i % 3;
         assert_int_equal(nametab_add(&t, &node[i]), 0);
     }
     for (int i = 0; i < N; i++)
-        assert_ptr_equal(nametab_find(&t, name[i]), &node[i]);
+        assert_ptr_equal(nametab_find(&t, (uint32_t)i % 3, name[i]), &node[i]);
     for (int i = 0; i < N; i += 2)
         nametab_remove(&t, &node[i]);
     for (int i = 0; i < N; i++)
-        assert_ptr_equal(nametab_find(&t, name[i]), i % 2 ? &node[i] : NULL);
+        assert_ptr_equal(nametab_find(&t, (uint32_t)i % 3, name[i]),
+                         i % 2 ? &node[i] : NULL);
     assert_int_equal(t.n, N / 2);
+    assert_null(nametab_find(&t, 0, name[1])); /* it is in set 1 */
     nametab_release(&t);
 }
 
@@ -184,6 +303,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(fusion_takes_what_fits),
+        cmocka_unit_test(fusion_keeps_groups_and_roots_apart),
+        cmocka_unit_test(a_plan_agrees_on_what_all_have),
+        cmocka_unit_test(a_plan_offers_groups_whole),
         cmocka_unit_test(lifecycle_has_these_edges_and_no_others),
         cmocka_unit_test(stall_names_tensors_and_missing_ranks),
         cmocka_unit_test(stall_can_end_the_world),
