@@ -289,7 +289,7 @@ static int one_life(void *arg)
     (void)arg;
     strbuf_init(&out, 1 << 20);
     for (int i = 0; i < 40 && r == 0; i++) {
-        char name[8];
+        char name[16];
         struct trace_event ev;
 
         (void)snprintf(name, sizeof(name), "t%d", i);
