@@ -1,17 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Full-duplex transfers over the mesh.
+/* Transfers over the mesh.
  *
- * One loop moves bytes in both directions until both are done: it never blocks in
+ * Every connection has two flows, one a direction: a place in a vector and how many
+ * bytes are to move. One loop serves all flows until all are empty: it never blocks in
  * send() while the peer blocks in send() to us, so full socket buffers cannot deadlock.
- * It tries without blocking first (a busy loop of n_spins rounds, none where CPUs are
- * short), then sleeps in poll(), asking waiter.check() every WAIT_SLICE_NS.
+ * An operation that depends on what arrives (a sum is sent when all its summands are
+ * there) fills flows again from advance().
+ *
+ * The loop tries without blocking first (n_spins / SPIN_DIV rounds, none where CPUs are
+ * short), then between yields, then it sleeps in poll(), asking waiter.check() every
+ * WAIT_SLICE_NS. With more than FEW flows it asks poll() whom to try, as a vain recv()
+ * costs as much.
  *
  * There is no time limit of its own: a rank that is merely late is waited for. A dead
  * host's silence is found by the kernel (TCP_USER_TIMEOUT and keepalive, set in
  * net_join.c) and by the control channel.
  *
  * A failure names the peer: "lost rank 3 (host b): connection closed". Called by
- * net_coll.c and agree.c. */
+ * net_coll.c, net_reduce.c and agree.c. */
 #include "runtime/backend/cpu/net.h"
 
 #include <errno.h>
@@ -20,20 +26,12 @@
 #include <sys/socket.h>
 
 #include "runtime/base/clock.h"
-#include "runtime/base/mem.h"
 
 #define XFER_IOV   64
-#define XFER_CHUNK (256u << 10) /* per call, so that both directions get their turn */
+#define XFER_CHUNK (256u << 10) /* per call, so that all flows get their turn */
 /* A failed recv() costs as much as that many turns of an idle loop. */
 #define SPIN_DIV   4
-
-/* Where received bytes go: straight to the cursor, or through scratch into a sum. */
-struct sink {
-    struct cursor *c;
-    const struct kernel *k; /* NULL: cursor */
-    uint8_t *acc, *scratch;
-    uint64_t n_filled;
-};
+#define FEW        4 /* flows that are tried blindly */
 
 static int lost(struct net *net, uint32_t member, int errnum, struct err *err)
 {
@@ -69,124 +67,149 @@ int64_t net_recv_now(struct net *net, uint32_t from, void *p, size_t n, struct e
     return m;
 }
 
-/* Bytes sent, 0 when the socket is full, -errno. */
-static int64_t send_some(
-    struct net *net, uint32_t to, struct cursor *c, uint64_t left, struct err *err)
+/* The next bytes of a flow, for one call. */
+static size_t describe(const struct net_flow *f, bool is_out, struct iovec *iov)
 {
+    uint64_t max = f->left < XFER_CHUNK ? f->left : XFER_CHUNK;
+    return cursor_iov(&f->at, !is_out, iov, XFER_IOV, max);
+}
+
+static void moved(struct net_flow *f, uint64_t n)
+{
+    cursor_skip(&f->at, n);
+    f->left -= n;
+}
+
+/* Bytes sent, 0 when the socket is full, -errno. */
+static int64_t send_some(struct net *net, uint32_t to, struct err *err)
+{
+    struct net_flow *f = &net->peers[to].send;
     struct iovec iov[XFER_IOV];
-    struct msghdr m = {.msg_iov = iov};
-    m.msg_iovlen =
-        cursor_iov(c, 1, iov, XFER_IOV, left < XFER_CHUNK ? left : XFER_CHUNK);
+    struct msghdr m = {.msg_iov = iov, .msg_iovlen = describe(f, f->is_out, iov)};
     ssize_t n = sendmsg(net->peers[to].fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (n < 0)
         return is_transient(errno) ? 0 : lost(net, to, errno, err);
-    cursor_skip(c, (uint64_t)n);
+    moved(f, (uint64_t)n);
     return n;
 }
 
-static void sink_flush(struct sink *s, bool is_last)
+static int64_t recv_some(struct net *net, uint32_t from, struct err *err)
 {
-    uint64_t m = s->n_filled / s->k->elem_bytes;
-    const void *src[2] = {s->acc, s->scratch};
-    struct finish f = FINISH_NONE;
-    if (m == 0 || (!is_last && s->n_filled < NET_SCRATCH_BYTES))
-        return;
-    s->k->sum(s->acc, NULL, src, 2, m, &f);
-    s->acc += m * s->k->elem_bytes;
-    s->n_filled = 0; /* scratch is a multiple of every element */
-}
-
-static int64_t recv_some(
-    struct net *net, uint32_t from, struct sink *s, uint64_t left, struct err *err)
-{
+    struct net_flow *f = &net->peers[from].recv;
     struct iovec iov[XFER_IOV];
-    struct msghdr m = {.msg_iov = iov};
-    if (s->k == NULL) {
-        m.msg_iovlen =
-            cursor_iov(s->c, 0, iov, XFER_IOV, left < XFER_CHUNK ? left : XFER_CHUNK);
-    } else {
-        uint64_t room = NET_SCRATCH_BYTES - s->n_filled;
-        iov[0] = (struct iovec){s->scratch + s->n_filled, left < room ? left : room};
-        m.msg_iovlen = 1;
-    }
+    struct msghdr m = {.msg_iov = iov, .msg_iovlen = describe(f, true, iov)};
     ssize_t n = recvmsg(net->peers[from].fd, &m, MSG_DONTWAIT);
     if (n == 0)
         return lost(net, from, 0, err);
     if (n < 0)
         return is_transient(errno) ? 0 : lost(net, from, errno, err);
-    if (s->k == NULL) {
-        cursor_skip(s->c, (uint64_t)n);
-    } else {
-        s->n_filled += (uint64_t)n;
-        sink_flush(s, (uint64_t)n == left);
+    moved(f, (uint64_t)n);
+    return n;
+}
+
+/* Fills polls, one entry a member. Returns the number of flows that are not empty. */
+static uint32_t list_flows(struct net *net)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < net->n; i++) {
+        const struct net_peer *p = &net->peers[i];
+        short events =
+            (short)((p->send.left > 0 ? POLLOUT : 0) | (p->recv.left > 0 ? POLLIN : 0));
+        n += (p->send.left > 0) + (p->recv.left > 0);
+        net->polls[i] = (struct pollfd){
+            .fd = events ? p->fd : -1, .events = events, .revents = events};
     }
     return n;
 }
 
-static int sleep_until_ready(struct net *net,
-                             uint32_t to,
-                             bool is_sending,
-                             uint32_t from,
-                             bool is_receiving,
-                             struct patience *patience,
-                             struct err *err)
+/* One round over the flows that polls tells. Bytes moved or -errno. */
+static int64_t move_all(struct net *net, struct err *err)
 {
-    struct pollfd p[2];
-    nfds_t n = 0;
-    if (is_sending)
-        p[n++] = (struct pollfd){.fd = net->peers[to].fd, .events = POLLOUT};
-    if (is_receiving && is_sending && to == from)
-        p[0].events |= POLLIN;
-    else if (is_receiving)
-        p[n++] = (struct pollfd){.fd = net->peers[from].fd, .events = POLLIN};
-    (void)poll(p, n, (int)(WAIT_SLICE_NS / 1000000)); /* whatever it says, try again */
-    return wait_check(net->w, patience, net->peers[is_receiving ? from : to].rank, err);
+    int64_t n_moved = 0;
+    for (uint32_t i = 0; i < net->n; i++) {
+        uint32_t k = (net->me + i) % net->n; /* not all serve the same one first */
+        const struct net_peer *p = &net->peers[k];
+        bool is_bad = net->polls[k].revents & (POLLERR | POLLHUP);
+        int64_t n = 0;
+        if (p->send.left > 0 && (net->polls[k].revents & POLLOUT || is_bad))
+            n = send_some(net, k, err);
+        if (n < 0)
+            return n;
+        n_moved += n;
+        n = 0;
+        if (p->recv.left > 0 && (net->polls[k].revents & POLLIN || is_bad))
+            n = recv_some(net, k, err);
+        if (n < 0)
+            return n;
+        n_moved += n;
+    }
+    return n_moved;
 }
 
-static int xfer(struct net *net,
-                uint32_t to,
-                struct cursor *send,
-                uint64_t n_send,
-                uint32_t from,
-                struct sink *sink,
-                uint64_t n_recv,
-                struct err *err)
+struct idle { /* how long nothing has moved */
+    uint32_t n;
+    uint64_t until_ns; /* when yielding ends and sleeping begins */
+    struct patience patience;
+};
+
+static int sleep_until_ready(struct net *net, struct idle *idle, struct err *err)
 {
-    uint32_t idle = 0;
-    uint64_t until = 0; /* when yielding ends and sleeping begins */
-    struct patience patience = {0};
-    while (n_send > 0 || n_recv > 0) {
-        int64_t out = 0, in = 0;
-        if (n_send > 0)
-            out = send_some(net, to, send, n_send, err);
-        if (out < 0)
-            return (int)out;
-        if (n_recv > 0)
-            in = recv_some(net, from, sink, n_recv, err);
-        if (in < 0)
-            return (int)in;
-        n_send -= (uint64_t)out;
-        n_recv -= (uint64_t)in;
-        if (out > 0 || in > 0) {
-            idle = 0;
-            patience = (struct patience){0};
+    uint32_t rank = net->peers[net->me].rank;
+    for (uint32_t i = 0; i < net->n; i++)
+        if (net->peers[i].recv.left > 0 || net->peers[i].send.left > 0)
+            rank = net->peers[i].rank;
+    /* whatever it says, try again */
+    (void)poll(net->polls, net->n, (int)(WAIT_SLICE_NS / 1000000));
+    return wait_check(net->w, &idle->patience, rank, err);
+}
+
+static int wait_a_little(struct net *net, struct idle *idle, struct err *err)
+{
+    uint32_t n_spins = net->w->n_spins / SPIN_DIV;
+    if (idle->n++ < n_spins)
+        return 0;
+    uint64_t now = clock_now_ns();
+    if (idle->n == n_spins + 1)
+        idle->until_ns = now + WAIT_YIELD_NS;
+    if (now >= idle->until_ns)
+        return sleep_until_ready(net, idle, err);
+    sched_yield();
+    return 0;
+}
+
+int net_run(struct net *net, void (*advance)(void *arg), void *arg, struct err *err)
+{
+    struct idle idle = {0};
+    uint32_t n_flows;
+    if (advance != NULL)
+        advance(arg);
+    while ((n_flows = list_flows(net)) > 0) {
+        if (n_flows > FEW)
+            (void)poll(net->polls, net->n, 0);
+        int64_t n = move_all(net, err);
+        if (n < 0)
+            return (int)n;
+        if (n == 0) {
+            int rc = wait_a_little(net, &idle, err);
+            if (rc < 0)
+                return rc;
             continue;
         }
-        if (idle++ < net->w->n_spins / SPIN_DIV)
-            continue;
-        uint64_t now = clock_now_ns();
-        if (idle == net->w->n_spins / SPIN_DIV + 1)
-            until = now + WAIT_YIELD_NS;
-        if (now < until) {
-            sched_yield();
-            continue;
-        }
-        int rc =
-            sleep_until_ready(net, to, n_send > 0, from, n_recv > 0, &patience, err);
-        if (rc < 0)
-            return rc;
+        idle = (struct idle){0};
+        if (advance != NULL)
+            advance(arg);
     }
     return 0;
+}
+
+void net_send(struct net *net, uint32_t to, const struct cursor *c, uint64_t n)
+{
+    net->peers[to].send = (struct net_flow){.at = *c, .left = n};
+}
+
+void net_recv(struct net *net, uint32_t from, const struct cursor *c, uint64_t n)
+{
+    net->peers[from].recv = (struct net_flow){.at = *c, .left = n};
 }
 
 int net_xfer(struct net *net,
@@ -198,23 +221,12 @@ int net_xfer(struct net *net,
              uint64_t n_recv,
              struct err *err)
 {
-    struct sink s = {.c = recv};
-    return xfer(net, to, send, n_send, from, &s, n_recv, err);
-}
-
-int net_xfer_sum(struct net *net,
-                 uint32_t to,
-                 const void *send,
-                 uint64_t n_send,
-                 uint32_t from,
-                 void *acc,
-                 uint64_t n_recv,
-                 const struct kernel *k,
-                 struct err *err)
-{
-    struct piece p = {.in = send, .n = n_send};
-    struct vec v = vec_of(&p, 1);
-    struct cursor c = cursor_at(&v);
-    struct sink s = {.k = k, .acc = acc, .scratch = net->scratch};
-    return xfer(net, to, &c, n_send, from, &s, n_recv, err);
+    net_send(net, to, send, n_send);
+    net_recv(net, from, recv, n_recv);
+    int rc = net_run(net, NULL, NULL, err);
+    if (n_send > 0)
+        *send = net->peers[to].send.at;
+    if (n_recv > 0)
+        *recv = net->peers[from].recv.at;
+    return rc;
 }

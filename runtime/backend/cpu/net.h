@@ -12,22 +12,35 @@
 #include "runtime/backend/cpu/wait.h"
 #include "runtime/rendezvous/auth.h"
 
-#define NET_SMALL_BYTES      32768 /* up to here: fewest messages; above: fewest bytes */
-#define NET_SMALL_PAIR_BYTES (256u << 10) /* the same, where there are only two */
-#define NET_SCRATCH_BYTES    (256u << 10) /* what is received and not yet reduced */
-#define NET_STAGE_BYTES      (4u << 20) /* where small tensors of a batch are packed */
+#define NET_SMALL_BYTES   32768 /* up to here: fewest messages; above: fewest bytes */
+#define NET_ROUND_BYTES   (256u << 10) /* of all members together: many, small */
+#define NET_SCRATCH_BYTES (2u << 20)   /* what is received and not yet reduced */
+#define NET_CHUNK_MAX     (128u << 10) /* largest part of it; 3 a member */
+#define NET_CHUNK_MIN     4096
 
+struct net_flow {     /* one direction of a connection */
+    struct cursor at; /* receiving: to the out side */
+    uint64_t left;    /* bytes to move now */
+    bool is_out;      /* sending: from the out side, else from the in side */
+};
 struct net_peer {
     int fd; /* -1: ourselves */
     uint32_t rank;
     char host[PEER_HOST_BYTES];
+    struct net_flow send, recv; /* both empty between operations */
 };
+struct net_lane; /* net_reduce.c: what a reduction notes of each member */
+struct pollfd;
 struct net {
     uint32_t n, me;
     struct net_peer *peers; /* [n] */
     const struct waiter *w;
-    uint8_t *scratch, *stage;
-    int64_t lost; /* global rank whose connection broke, -1: none */
+    uint8_t *scratch;
+    size_t n_scratch;       /* bytes */
+    const void **src;       /* [n] for the kernels */
+    struct net_lane *lanes; /* [n] */
+    struct pollfd *polls;   /* [n] */
+    int64_t lost;           /* global rank whose connection broke, -1: none */
 };
 
 /* Connects the mesh: each to those before it, accepting those after it, every
@@ -48,9 +61,14 @@ int net_connect(struct net *net,
                 struct err *err);
 void net_close(struct net *net); /* accepts a struct whose peers are NULL */
 
-/* Sends n_send bytes to member `to` and receives n_recv bytes from member `from` at the
- * same time; either may be 0. Bytes come from the in side and go to the out side of the
- * cursors. */
+/* Moves bytes in all flows of all members at once until all are empty. After every
+ * round in which something moved (and once before the first), advance(arg), unless it
+ * is NULL, may fill flows again. */
+int net_run(struct net *net, void (*advance)(void *arg), void *arg, struct err *err);
+void net_send(struct net *net, uint32_t to, const struct cursor *c, uint64_t n);
+void net_recv(struct net *net, uint32_t from, const struct cursor *c, uint64_t n);
+/* One of each: n_send bytes to member `to` while n_recv come from member `from`; either
+ * may be 0. */
 int net_xfer(struct net *net,
              uint32_t to,
              struct cursor *send,
@@ -59,29 +77,20 @@ int net_xfer(struct net *net,
              struct cursor *recv,
              uint64_t n_recv,
              struct err *err);
+struct net_lane *net_lanes_new(uint32_t n); /* NULL: no memory; mem_free */
 /* Without waiting: how many of n bytes the socket took, or gave; 0 when none. */
 int64_t
 net_send_now(struct net *net, uint32_t to, const void *p, size_t n, struct err *err);
 int64_t
 net_recv_now(struct net *net, uint32_t from, void *p, size_t n, struct err *err);
-/* The same with flat buffers; what is received is added to acc. */
-int net_xfer_sum(struct net *net,
-                 uint32_t to,
-                 const void *send,
-                 uint64_t n_send,
-                 uint32_t from,
-                 void *acc,
-                 uint64_t n_recv,
-                 const struct kernel *k,
-                 struct err *err);
-
-/* Collectives among all n members; as those of shm.h. */
+/* Collectives among all n members; as those of shm.h. Only prescale may differ between
+ * members: each scales its own values (where they came from shared memory they are). */
 int net_allreduce(struct net *net,
                   const struct vec *v,
                   const struct reduction *r,
                   struct err *err);
 int net_broadcast(struct net *net, const struct vec *v, uint32_t root, struct err *err);
-/* v[j]: member j's block as pieces of the output (in == out everywhere). */
+/* v[j]: member j's block: in is used of v[me], out of the others. */
 int net_allgather(struct net *net, const struct vec *v, struct err *err);
 int net_barrier(struct net *net, struct err *err);
 /* Every member's v goes to root only; v[j] as in allgather: elsewhere than on root only

@@ -1,23 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Collectives over the mesh.
+/* Collectives over the mesh that reduce nothing.
  *
- *   allreduce  up to NET_SMALL_BYTES: recursive doubling (log2 n exchanges; members
- * beyond the largest power of two fold into a partner first and get the result last).
- * Above: ring reduce-scatter, then ring allgather. Both leave the same bits on every
- * member. broadcast  small: binomial tree; large: a chain in which everyone forwards
- * chunk k - 1 while it receives chunk k. allgather  ring: n - 1 steps, each passes on
- * the block that came last. barrier    dissemination, one byte a step.
+ *   broadcast  small: binomial tree; large: a chain in which everyone forwards chunk
+ *              k - 1 while it receives chunk k
+ *   barrier    dissemination, one byte a step
+ *   the rest   everyone sends to everyone at once: it is the same number of bytes as in
+ *              a ring, without its steps
  *
- * Many small tensors are packed into `stage` and reduced together; a large one is
- * reduced in its own output, without a copy. 16-bit floats travel as 16 bits and are
- * rounded at each hop, as in NCCL. Called by coll.c. */
-#include <string.h>
-
+ * Reductions are in net_reduce.c. Called by coll.c. */
 #include "runtime/backend/cpu/net.h"
 
 #define CHAIN_CHUNK (512u << 10)
-
-static const struct finish no_finish = FINISH_NONE;
 
 static int exchange(struct net *net,
                     uint32_t to,
@@ -46,160 +39,6 @@ int net_barrier(struct net *net, struct err *err)
             return rc;
     }
     return 0;
-}
-
-/* --- allreduce, in place on a flat buffer of n_bytes
- * --------------------------------------------- */
-
-static uint32_t power_of_two_below(uint32_t n)
-{
-    uint32_t p = 1;
-    while (p <= n / 2)
-        p *= 2;
-    return p;
-}
-
-static void finish_all(uint8_t *buf, uint64_t n_bytes, const struct reduction *r)
-{
-    const void *src = buf;
-    if (r->finish.factor != 1.0 || r->finish.divisor != 1)
-        r->k->sum(buf, NULL, &src, 1, n_bytes / r->k->elem_bytes, &r->finish);
-}
-
-static int doubling(struct net *net,
-                    uint8_t *buf,
-                    uint64_t n_bytes,
-                    const struct reduction *r,
-                    struct err *err)
-{
-    uint32_t p2 = power_of_two_below(net->n), me = net->me;
-    bool folds = me >= p2;
-    int rc = 0;
-    if (folds)
-        rc = exchange(net, me - p2, buf, n_bytes, me - p2, NULL, 0, err);
-    else if (me + p2 < net->n)
-        rc = net_xfer_sum(net, me + p2, NULL, 0, me + p2, buf, n_bytes, r->k, err);
-    for (uint32_t d = 1; d < p2 && !folds && rc == 0; d *= 2) {
-        /* not in place: the sum may only change what has been sent */
-        const void *src[2] = {buf, net->stage};
-        rc = exchange(net, me ^ d, buf, n_bytes, me ^ d, net->stage, n_bytes, err);
-        if (rc == 0)
-            r->k->sum(buf, NULL, src, 2, n_bytes / r->k->elem_bytes, &no_finish);
-    }
-    if (rc < 0)
-        return rc;
-    if (folds)
-        return exchange(net, me - p2, NULL, 0, me - p2, buf, n_bytes, err);
-    finish_all(buf, n_bytes, r);
-    if (me + p2 < net->n)
-        rc = exchange(net, me + p2, buf, n_bytes, me + p2, NULL, 0, err);
-    return rc;
-}
-
-/* Segment i of the ring: [*ret_off, *ret_off + return), whole elements. */
-static uint64_t segment(
-    const struct net *net, uint64_t n_bytes, size_t elem, uint32_t i, uint64_t *ret_off)
-{
-    uint64_t count = n_bytes / elem;
-    uint64_t each = (count + net->n - 1) / net->n;
-    uint64_t from = i * each < count ? i * each : count;
-    uint64_t to = from + each < count ? from + each : count;
-    *ret_off = from * elem;
-    return (to - from) * elem;
-}
-
-static int ring(struct net *net,
-                uint8_t *buf,
-                uint64_t n_bytes,
-                const struct reduction *r,
-                struct err *err)
-{
-    uint32_t n = net->n, me = net->me, next = (me + 1) % n, prev = (me + n - 1) % n;
-    size_t elem = r->k->elem_bytes;
-    uint64_t so, ro, sn, rn;
-    for (uint32_t s = 0; s + 1 < n; s++) {
-        sn = segment(net, n_bytes, elem, (me + n - s) % n, &so);
-        rn = segment(net, n_bytes, elem, (me + 2 * n - s - 1) % n, &ro);
-        int rc = net_xfer_sum(net, next, buf + so, sn, prev, buf + ro, rn, r->k, err);
-        if (rc < 0)
-            return rc;
-    }
-    sn = segment(net, n_bytes, elem, next, &so); /* complete here now */
-    finish_all(buf + so, sn, r);
-    for (uint32_t s = 0; s + 1 < n; s++) {
-        sn = segment(net, n_bytes, elem, (me + 1 + n - s) % n, &so);
-        rn = segment(net, n_bytes, elem, (me + n - s) % n, &ro);
-        int rc = exchange(net, next, buf + so, sn, prev, buf + ro, rn, err);
-        if (rc < 0)
-            return rc;
-    }
-    return 0;
-}
-
-static int allreduce_flat(struct net *net,
-                          uint8_t *buf,
-                          uint64_t n_bytes,
-                          const struct reduction *r,
-                          struct err *err)
-{
-    /* two members send the same bytes either way: once is better than twice */
-    uint64_t small = net->n == 2 ? NET_SMALL_PAIR_BYTES : NET_SMALL_BYTES;
-    return n_bytes <= small ? doubling(net, buf, n_bytes, r, err)
-                            : ring(net, buf, n_bytes, r, err);
-}
-
-/* dst = prescale * src. */
-static void
-load(uint8_t *dst, const uint8_t *src, uint64_t n, const struct reduction *r)
-{
-    struct finish f = {r->prescale, 1};
-    const void *s = src;
-    if (r->prescale != 1.0)
-        r->k->sum(dst, NULL, &s, 1, n / r->k->elem_bytes, &f);
-    else if (dst != src)
-        memcpy(dst, src, n);
-}
-
-/* Several tensors that together fit the upper half of stage (doubling receives in the
- * lower). */
-static int allreduce_packed(struct net *net,
-                            const struct piece *v,
-                            size_t n,
-                            uint64_t n_bytes,
-                            const struct reduction *r,
-                            struct err *err)
-{
-    uint8_t *buf = net->stage + NET_STAGE_BYTES / 2, *p = buf;
-    for (size_t i = 0; i < n; p += v[i++].n)
-        load(p, v[i].in, v[i].n, r);
-    int rc = allreduce_flat(net, buf, n_bytes, r, err);
-    p = buf;
-    for (size_t i = 0; i < n && rc == 0; p += v[i++].n)
-        memcpy(v[i].out, p, v[i].n);
-    return rc;
-}
-
-int net_allreduce(struct net *net,
-                  const struct vec *v,
-                  const struct reduction *r,
-                  struct err *err)
-{
-    const uint64_t room = NET_STAGE_BYTES / 2;
-    int rc = 0;
-    for (size_t i = 0, j; i < v->n && rc == 0; i = j) {
-        uint64_t n_bytes = v->v[i].n;
-        for (j = i + 1; j < v->n && n_bytes + v->v[j].n <= room; j++)
-            n_bytes += v->v[j].n;
-        if (n_bytes == 0)
-            continue;
-        if (j == i + 1) {
-            load(v->v[i].out, v->v[i].in, n_bytes, r);
-            rc = allreduce_flat(net, v->v[i].out, n_bytes, r, err);
-        } else {
-            rc = allreduce_packed(net, v->v + i, j - i, n_bytes, r, err);
-        }
-    }
-    return rc;
 }
 
 /* --- broadcast and allgather
@@ -260,16 +99,47 @@ int net_broadcast(struct net *net, const struct vec *v, uint32_t root, struct er
                                                         : chain(net, v, root, err);
 }
 
+/* Every flow of everyone at once. */
+int net_alltoallv(struct net *net,
+                  const struct vec *send,
+                  const struct vec *recv,
+                  struct err *err)
+{
+    for (uint32_t j = 0; j < net->n; j++) {
+        struct cursor cs = cursor_at(&send[j]), cr = cursor_at(&recv[j]);
+        if (j == net->me)
+            continue;
+        net_send(net, j, &cs, send[j].n_bytes);
+        net_recv(net, j, &cr, recv[j].n_bytes);
+    }
+    vec_copy(&send[net->me], &recv[net->me]);
+    return net_run(net, NULL, NULL, err);
+}
+
 int net_allgather(struct net *net, const struct vec *v, struct err *err)
 {
-    uint32_t n = net->n, next = (net->me + 1) % n, prev = (net->me + n - 1) % n;
-    for (uint32_t s = 0; s + 1 < n; s++) {
-        const struct vec *out = &v[(net->me + n - s) % n];
-        const struct vec *in = &v[(net->me + 2 * n - s - 1) % n];
-        struct cursor cs = cursor_at(out), cr = cursor_at(in);
-        int rc = net_xfer(net, next, &cs, out->n_bytes, prev, &cr, in->n_bytes, err);
-        if (rc < 0)
-            return rc;
+    const struct vec *own = &v[net->me];
+    for (uint32_t j = 0; j < net->n; j++) {
+        struct cursor cs = cursor_at(own), cr = cursor_at(&v[j]);
+        if (j == net->me)
+            continue;
+        net_send(net, j, &cs, own->n_bytes);
+        net_recv(net, j, &cr, v[j].n_bytes);
     }
-    return 0;
+    return net_run(net, NULL, NULL, err);
+}
+
+int net_gather(struct net *net, const struct vec *v, uint32_t root, struct err *err)
+{
+    struct cursor own = cursor_at(&v[net->me]);
+    if (net->me != root)
+        net_send(net, root, &own, v[net->me].n_bytes);
+    for (uint32_t j = 0; j < net->n && net->me == root; j++) {
+        struct cursor c = cursor_at(&v[j]);
+        if (j != root)
+            net_recv(net, j, &c, v[j].n_bytes);
+    }
+    if (net->me == root)
+        cursor_copy(&own, v[root].n_bytes);
+    return net_run(net, NULL, NULL, err);
 }

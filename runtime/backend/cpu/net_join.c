@@ -34,7 +34,9 @@ void net_close(struct net *net)
         fd_close(&net->peers[i].fd);
     mem_free(net->peers);
     mem_free(net->scratch);
-    mem_free(net->stage);
+    mem_free(net->src);
+    mem_free(net->lanes);
+    mem_free(net->polls);
     memset(net, 0, sizeof *net);
 }
 
@@ -152,16 +154,22 @@ int net_connect(struct net *net,
                 struct err *err)
 {
     *net = (struct net){.n = j->n, .me = j->me, .w = j->w, .lost = -1};
+    net->n_scratch = 3 * (size_t)NET_CHUNK_MIN * j->n;
+    if (net->n_scratch < NET_SCRATCH_BYTES)
+        net->n_scratch = NET_SCRATCH_BYTES;
     net->peers = mem_calloc(j->n, sizeof *net->peers);
-    net->scratch = mem_alloc(NET_SCRATCH_BYTES);
-    net->stage = mem_alloc(NET_STAGE_BYTES);
+    net->scratch = mem_alloc(net->n_scratch);
+    net->src = mem_calloc(j->n, sizeof *net->src);
+    net->lanes = net_lanes_new(j->n);
+    net->polls = mem_calloc(j->n, sizeof *net->polls);
     for (uint32_t i = 0; net->peers != NULL && i < j->n; i++) {
         net->peers[i].fd = -1;
         net->peers[i].rank = j->ranks[i];
         memcpy(net->peers[i].host, j->by_rank[j->ranks[i]].host, PEER_HOST_BYTES);
     }
     int rc = 0;
-    if (net->peers == NULL || net->scratch == NULL || net->stage == NULL)
+    if (net->peers == NULL || net->scratch == NULL || net->src == NULL
+        || net->lanes == NULL || net->polls == NULL)
         rc = err_set(err, -ENOMEM, "no memory for the connections of %u hosts", j->n);
     for (uint32_t i = 0; i < j->me && rc == 0; i++)
         rc = dial(j, i, &net->peers[i].fd, err);

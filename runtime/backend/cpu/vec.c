@@ -94,6 +94,21 @@ void cursor_copy(struct cursor *c, uint64_t n)
     }
 }
 
+void vec_copy(const struct vec *from, const struct vec *to)
+{
+    struct cursor a = cursor_at(from), b = cursor_at(to);
+    uint64_t left = from->n_bytes < to->n_bytes ? from->n_bytes : to->n_bytes;
+    const uint8_t *in;
+    uint8_t *out;
+    while (left > 0) {
+        uint64_t m = cursor_next(&b, left, &in, &out);
+        if (m == 0)
+            return;
+        cursor_pack(&a, out, m);
+        left -= m;
+    }
+}
+
 size_t cursor_iov(const struct cursor *c,
                   int is_send,
                   struct iovec *iov,

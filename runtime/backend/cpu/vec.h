@@ -36,6 +36,8 @@ void cursor_pack(struct cursor *c, uint8_t *p, uint64_t n);
 void cursor_unpack(struct cursor *c, const uint8_t *p, uint64_t n);
 /* in -> out for the next n bytes, where they differ. */
 void cursor_copy(struct cursor *c, uint64_t n);
+/* from's in side -> to's out side, as many bytes as the shorter has. */
+void vec_copy(const struct vec *from, const struct vec *to);
 /* Describes the next bytes (at most max_bytes, max_iov entries) without advancing; from
  * the in side for sending, the out side for receiving. Returns the number of entries.
  */

@@ -1,0 +1,437 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reductions over the mesh.
+ *
+ * Every element is summed in one place, from all members' values at once, in the order
+ * of members: its bits do not depend on where in a batch it lies, how large the batch
+ * is or which of the ways below it takes. 16-bit floats travel as 16 bits, are summed
+ * in float32 and rounded once.
+ *
+ *   whole    everyone sends all it has to everyone and sums all: one message time. Two
+ *            members always (it sends no more bytes than the next), up to FEW_HOSTS
+ *            members when small.
+ *   round    more members and small: the same by Bruck's allgather, log2 n messages.
+ *   parts    member j sums part j, which all others send to it (reduce-scatter), then
+ *            sends it to all others (allgather), or to the root only.
+ *   root     small reduce: the root sums everything.
+ *
+ * All but `round` are one machine: member j owns a part of part[j] bytes and receives
+ * what everyone contributes to it, in chunks, each into a slot of its own; when chunk c
+ * of all is there it is summed and, in `parts`, sent on. Two slots a member, so chunk c
+ * is received once chunk c - 2 is summed. The stream from i to j is, in this order,
+ *     R0 R1 G0 R2 G1 ... R(K-1) G(K-2) G(K-1)
+ * R(c) being i's contribution to chunk c of j's part, G(c) chunk c of i's part, summed;
+ * both sides know all lengths, so no message says anything.
+ *
+ * No deadlock: the sum of c needs R(c) of all; R(c) waits in its stream for G(c - 2) at
+ * most, which is sent when c - 2 is summed, and is received when c - 2 is summed. So
+ * all depends on smaller c only.
+ *
+ * In place (out == in): G(c) of j overwrites what we sent as R(c) to j, and j had to
+ * receive that first. In `whole` a chunk is summed when it has been sent to all.
+ *
+ * Called by coll.c. */
+#include <string.h>
+
+#include "runtime/backend/cpu/net.h"
+#include "runtime/base/mem.h"
+
+#define FEW_HOSTS 8
+#define SLOTS     3 /* of a member */
+#define NOBODY    UINT32_MAX
+#define EVERYBODY (UINT32_MAX - 1)
+
+struct buffer {
+    struct piece piece;
+    struct vec vec;
+};
+struct net_lane {              /* a reduction's dealings with one member */
+    uint64_t part;             /* bytes that it sums */
+    struct cursor give;        /* our contribution to its part */
+    struct cursor spread;      /* our part, on its way to it */
+    struct cursor take;        /* its part, in our output */
+    struct buffer from, to;    /* where R comes in; what goes out of a slot */
+    uint64_t n_sends, n_recvs; /* segments begun */
+    bool is_summand;           /* the one being received is an R */
+};
+
+struct mesh_fold {
+    struct net *net;
+    const struct reduction *r;
+    uint64_t chunk, n_chunks;
+    uint32_t gatherer;   /* who gets the sums: a member, EVERYBODY, NOBODY */
+    bool is_whole;       /* chunks are sent before they are summed */
+    struct cursor own;   /* our part: our values and where the sums go */
+    uint64_t n_summed;   /* chunks */
+    uint32_t n_there[2]; /* members whose chunk is there, by slot */
+};
+
+struct segment {
+    bool is_sum; /* G, else R */
+    uint64_t c;
+};
+
+struct net_lane *net_lanes_new(uint32_t n)
+{
+    return mem_calloc(n, sizeof(struct net_lane));
+}
+
+/* --- the order of a stream
+ * ---------------------------------------------------------------- */
+
+static uint64_t n_segments(const struct mesh_fold *f)
+{
+    return f->gatherer == NOBODY ? f->n_chunks : 2 * f->n_chunks;
+}
+
+static struct segment segment_at(const struct mesh_fold *f, uint64_t i)
+{
+    uint64_t k = f->n_chunks;
+    if (f->gatherer == NOBODY || i == 0)
+        return (struct segment){false, i};
+    if (i == 2 * k - 1)
+        return (struct segment){true, k - 1};
+    if (i % 2 == 1)
+        return (struct segment){false, (i + 1) / 2};
+    return (struct segment){true, i / 2 - 1};
+}
+
+/* The inverse. */
+static uint64_t place_of(const struct mesh_fold *f, struct segment s)
+{
+    if (f->gatherer == NOBODY)
+        return s.c;
+    if (s.is_sum)
+        return s.c == f->n_chunks - 1 ? 2 * f->n_chunks - 1 : 2 * s.c + 2;
+    return s.c == 0 ? 0 : 2 * s.c - 1;
+}
+
+static bool is_sent(const struct mesh_fold *f, uint32_t to, struct segment s)
+{
+    uint64_t n = place_of(f, s) + 1, begun = f->net->lanes[to].n_sends;
+    return begun > n || (begun == n && f->net->peers[to].send.left == 0);
+}
+
+static uint64_t chunk_bytes(const struct mesh_fold *f, uint64_t part, uint64_t c)
+{
+    uint64_t off = c * f->chunk;
+    return off >= part ? 0 : part - off < f->chunk ? part - off : f->chunk;
+}
+
+static bool gets_sums(const struct mesh_fold *f, uint32_t member)
+{
+    return f->gatherer == EVERYBODY || f->gatherer == member;
+}
+
+/* Each member has two slots in scratch for what comes from it, by chunk, and one for
+ * what goes to it and must be scaled before. */
+static uint8_t *slot(const struct mesh_fold *f, uint32_t member, uint64_t c)
+{
+    return f->net->scratch + ((uint64_t)member * SLOTS + c % 2) * f->chunk;
+}
+
+static uint8_t *scaled_slot(const struct mesh_fold *f, uint32_t member)
+{
+    return f->net->scratch + ((uint64_t)member * SLOTS + 2) * f->chunk;
+}
+
+static struct cursor buffer_cursor(struct buffer *b, uint8_t *p, uint64_t n)
+{
+    b->piece = (struct piece){.in = p, .out = p, .n = n};
+    b->vec = (struct vec){.v = &b->piece, .n = 1, .n_bytes = n};
+    return cursor_at(&b->vec);
+}
+
+/* --- progress
+ * ----------------------------------------------------------------------------- */
+
+/* Has our output a place for our part's sums? Else they leave from our slots. */
+static bool keeps_sums(const struct mesh_fold *f)
+{
+    return f->gatherer == NOBODY || gets_sums(f, f->net->me);
+}
+
+static void
+scale(const struct mesh_fold *f, uint8_t *dst, const uint8_t *src, uint64_t n)
+{
+    struct finish pre = {f->r->prescale, 1};
+    const void *s = src;
+    f->r->k->sum(dst, NULL, &s, 1, n / f->r->k->elem_bytes, &pre);
+}
+
+/* What we contribute next to a member's part: from where it lies, or scaled. */
+static struct cursor contribution(struct mesh_fold *f, uint32_t to, uint64_t n)
+{
+    struct net_lane *l = &f->net->lanes[to];
+    struct cursor lies = l->give;
+    uint8_t *p = scaled_slot(f, to);
+    const uint8_t *in = NULL;
+    uint8_t *out = NULL;
+    if (f->r->prescale == 1.0) {
+        cursor_skip(&l->give, n);
+        return lies;
+    }
+    for (uint64_t done = 0, m; done < n; done += m) {
+        m = cursor_next(&l->give, n - done, &in, &out);
+        if (m == 0)
+            break;
+        scale(f, p + done, in, m);
+    }
+    return buffer_cursor(&l->to, p, n);
+}
+
+static void feed_send(struct mesh_fold *f, uint32_t to)
+{
+    struct net *net = f->net;
+    struct net_lane *l = &net->lanes[to];
+    while (net->peers[to].send.left == 0 && l->n_sends < n_segments(f)) {
+        struct segment s = segment_at(f, l->n_sends);
+        uint64_t own = net->lanes[net->me].part;
+        uint64_t n = chunk_bytes(f, s.is_sum ? own : l->part, s.c);
+        if (s.is_sum && !gets_sums(f, to))
+            n = 0;
+        if (n > 0 && s.is_sum && s.c >= f->n_summed)
+            return;
+        if (n > 0 && !s.is_sum) {
+            struct cursor c = contribution(f, to, n);
+            net_send(net, to, &c, n);
+        } else if (n > 0 && keeps_sums(f)) {
+            net_send(net, to, &l->spread, n);
+            net->peers[to].send.is_out = true;
+            cursor_skip(&l->spread, n);
+        } else if (n > 0) {
+            struct cursor c = buffer_cursor(&l->to, slot(f, net->me, s.c), n);
+            net_send(net, to, &c, n);
+        }
+        l->n_sends++;
+    }
+}
+
+static void feed_recv(struct mesh_fold *f, uint32_t from)
+{
+    struct net *net = f->net;
+    struct net_lane *l = &net->lanes[from];
+    while (net->peers[from].recv.left == 0) {
+        if (l->is_summand) {
+            f->n_there[segment_at(f, l->n_recvs - 1).c % 2]++;
+            l->is_summand = false;
+        }
+        if (l->n_recvs == n_segments(f))
+            return;
+        struct segment s = segment_at(f, l->n_recvs);
+        if (!s.is_sum) {
+            uint64_t n = chunk_bytes(f, net->lanes[net->me].part, s.c);
+            if (s.c >= f->n_summed + 2)
+                return;
+            struct cursor c = buffer_cursor(&l->from, slot(f, from, s.c), n);
+            net_recv(net, from, &c, n);
+            l->is_summand = true;
+        } else if (gets_sums(f, net->me)) {
+            uint64_t n = chunk_bytes(f, l->part, s.c);
+            net_recv(net, from, &l->take, n);
+            cursor_skip(&l->take, n);
+        }
+        l->n_recvs++;
+    }
+}
+
+static void sum_chunk(struct mesh_fold *f)
+{
+    struct net *net = f->net;
+    uint64_t c = f->n_summed, n = chunk_bytes(f, net->lanes[net->me].part, c);
+    bool is_scaled = f->r->prescale != 1.0;
+    for (uint64_t done = 0, m; done < n; done += m) {
+        const uint8_t *in = NULL;
+        uint8_t *out = NULL, *mine = slot(f, net->me, c) + done;
+        m = cursor_next(&f->own, n - done, &in, &out);
+        if (m == 0)
+            return;
+        for (uint32_t j = 0; j < net->n; j++)
+            net->src[j] = slot(f, j, c) + done;
+        if (is_scaled)
+            scale(f, mine, in, m);
+        else
+            net->src[net->me] = in;
+        f->r->k->sum(keeps_sums(f) ? out : mine, NULL, net->src, net->n,
+                     m / f->r->k->elem_bytes, &f->r->finish);
+    }
+}
+
+static bool may_sum(const struct mesh_fold *f)
+{
+    const struct net *net = f->net;
+    uint64_t c = f->n_summed;
+    if (c == f->n_chunks || f->n_there[c % 2] < net->n - 1)
+        return false;
+    for (uint32_t j = 0; f->is_whole && j < net->n; j++)
+        if (j != net->me && !is_sent(f, j, (struct segment){false, c}))
+            return false;
+    return keeps_sums(f) || c < 2
+           || is_sent(f, f->gatherer, (struct segment){true, c - 2});
+}
+
+static void advance(void *arg)
+{
+    struct mesh_fold *f = arg;
+    struct net *net = f->net;
+    for (;;) {
+        for (uint32_t j = 0; j < net->n; j++)
+            if (j != net->me) {
+                feed_send(f, j);
+                feed_recv(f, j);
+            }
+        if (!may_sum(f))
+            return;
+        sum_chunk(f);
+        f->n_there[f->n_summed++ % 2] = 0;
+    }
+}
+
+/* Lanes have their part and give (and take), f its own. */
+static int fold_run(struct mesh_fold *f, struct err *err)
+{
+    struct net *net = f->net;
+    uint64_t max = 0;
+    f->chunk = net->n_scratch / (SLOTS * (size_t)net->n) & ~(size_t)63;
+    if (f->chunk > NET_CHUNK_MAX)
+        f->chunk = NET_CHUNK_MAX;
+    for (uint32_t j = 0; j < net->n; j++) {
+        struct net_lane *l = &net->lanes[j];
+        max = l->part > max ? l->part : max;
+        l->spread = f->own;
+        l->n_sends = l->n_recvs = 0;
+        l->is_summand = false;
+    }
+    f->n_chunks = (max + f->chunk - 1) / f->chunk;
+    return net_run(net, advance, f, err);
+}
+
+/* --- who owns what
+ * ------------------------------------------------------------------------ */
+
+/* Part j of n elements: [*ret_off, *ret_off + return) in bytes. */
+static uint64_t
+part_of(const struct net *net, uint64_t n_bytes, size_t elem, uint32_t j, uint64_t *ret)
+{
+    uint64_t count = n_bytes / elem;
+    uint64_t each = (count + net->n - 1) / net->n;
+    uint64_t from = j * each < count ? j * each : count;
+    uint64_t to = from + each < count ? from + each : count;
+    *ret = from * elem;
+    return (to - from) * elem;
+}
+
+static int fold_parts(struct net *net,
+                      const struct vec *v,
+                      const struct reduction *r,
+                      uint32_t gatherer,
+                      struct err *err)
+{
+    struct mesh_fold f = {.net = net, .r = r, .gatherer = gatherer};
+    for (uint32_t j = 0; j < net->n; j++) {
+        struct net_lane *l = &net->lanes[j];
+        uint64_t off;
+        l->part = part_of(net, v->n_bytes, r->k->elem_bytes, j, &off);
+        l->give = cursor_at(v);
+        cursor_skip(&l->give, off);
+        l->take = l->give;
+    }
+    f.own = net->lanes[net->me].give;
+    return fold_run(&f, err);
+}
+
+/* only: the member that sums, or EVERYBODY. */
+static int fold_whole(struct net *net,
+                      const struct vec *v,
+                      const struct reduction *r,
+                      uint32_t only,
+                      struct err *err)
+{
+    struct mesh_fold f = {.net = net, .r = r, .gatherer = NOBODY, .is_whole = true};
+    f.own = cursor_at(v);
+    for (uint32_t j = 0; j < net->n; j++) {
+        struct net_lane *l = &net->lanes[j];
+        l->part = only == EVERYBODY || only == j ? v->n_bytes : 0;
+        l->give = cursor_at(v);
+    }
+    return fold_run(&f, err);
+}
+
+/* Bruck's allgather of everyone's whole vector, then the sum. Block i of scratch is the
+ * vector of member me + i. */
+static int fold_round(struct net *net,
+                      const struct vec *v,
+                      const struct reduction *r,
+                      struct err *err)
+{
+    uint32_t n = net->n, me = net->me;
+    uint64_t each = v->n_bytes, m;
+    struct mesh_fold f = {.net = net, .r = r};
+    struct cursor c = cursor_at(v);
+    cursor_pack(&c, net->scratch, each);
+    if (r->prescale != 1.0)
+        scale(&f, net->scratch, net->scratch, each);
+    for (uint32_t d = 1; d < n; d *= 2) {
+        uint64_t bytes = (d < n - d ? d : n - d) * each;
+        uint8_t *to = net->scratch + d * each;
+        struct piece give = {.in = net->scratch, .n = bytes}, take = {NULL, to, bytes};
+        struct vec vg = vec_of(&give, 1), vt = vec_of(&take, 1);
+        struct cursor cg = cursor_at(&vg), ct = cursor_at(&vt);
+        int rc =
+            net_xfer(net, (me + n - d) % n, &cg, bytes, (me + d) % n, &ct, bytes, err);
+        if (rc < 0)
+            return rc;
+    }
+    c = cursor_at(v);
+    for (uint64_t done = 0; done < each; done += m) {
+        const uint8_t *in;
+        uint8_t *out;
+        m = cursor_next(&c, each - done, &in, &out);
+        if (m == 0)
+            break;
+        for (uint32_t j = 0; j < n; j++)
+            net->src[j] = net->scratch + (j + n - me) % n * each + done;
+        r->k->sum(out, NULL, net->src, n, m / r->k->elem_bytes, &r->finish);
+    }
+    return 0;
+}
+
+int net_allreduce(struct net *net,
+                  const struct vec *v,
+                  const struct reduction *r,
+                  struct err *err)
+{
+    if (v->n_bytes == 0)
+        return 0;
+    if (net->n == 2 || (net->n <= FEW_HOSTS && v->n_bytes <= NET_SMALL_BYTES))
+        return fold_whole(net, v, r, EVERYBODY, err);
+    if (net->n > FEW_HOSTS && v->n_bytes * net->n <= NET_ROUND_BYTES)
+        return fold_round(net, v, r, err);
+    return fold_parts(net, v, r, EVERYBODY, err);
+}
+
+int net_reduce(struct net *net,
+               const struct vec *v,
+               uint32_t root,
+               const struct reduction *r,
+               struct err *err)
+{
+    if (v->n_bytes == 0)
+        return 0;
+    if (net->n == 2 || v->n_bytes <= NET_SMALL_BYTES)
+        return fold_whole(net, v, r, root, err);
+    return fold_parts(net, v, r, root, err);
+}
+
+int net_reduce_scatter(struct net *net,
+                       const struct vec *parts,
+                       const struct reduction *r,
+                       struct err *err)
+{
+    struct mesh_fold f = {.net = net, .r = r, .gatherer = NOBODY};
+    f.own = cursor_at(&parts[net->me]);
+    for (uint32_t j = 0; j < net->n; j++) {
+        net->lanes[j].part = parts[j].n_bytes;
+        net->lanes[j].give = cursor_at(&parts[j]);
+    }
+    return fold_run(&f, err);
+}
