@@ -3,18 +3,24 @@
  * coordinator; the other ranks only read the answers.
  *
  * I1  A name (within its process set) is complete when each rank of the set has
- *     submitted it once or has joined; it is ready then, or, in a group, when the whole
- *     group is. The order of readiness is the order of the answers, and so of the
- *     batches on every rank.
+ *     submitted it once or has joined; it is ready then, or, in a group, when the
+ *     whole group is. The order of readiness is the order of the answers, and so of
+ *     the batches on every rank.
+ *
  * I2  Every ready name yields exactly one answer, RUN or FAIL.
+ *
  * I3  Memory of a pending tensor: the first rank's parameters, a bit per rank, and for
  *     allgather, gather and alltoall one number per rank. The others are compared as
- * they come and forgotten. I4  The first disagreement seen is the one told. I5  A bit
- * of the cache stands for what the sender had been told when it sent it (slots.c). An
- * answer goes by its slot alone only if every rank sent the bit. I6  A plan is frozen
- * only when nothing else is pending. What a rank sent of the plan's tensors before it
- * had heard of the plan is dropped here and kept there: the rank takes it into the plan
- * itself (member.c).
+ *     they come and forgotten.
+ *
+ * I4  The first disagreement seen is the one told.
+ *
+ * I5  A bit of the cache stands for what the sender had been told when it sent it
+ *     (slots.c). An answer goes by its slot alone only if every rank sent the bit.
+ *
+ * I6  A plan is frozen only when nothing else is pending. What a rank sent of the
+ *     plan's tensors before it had heard of the plan is dropped here and kept there:
+ *     the rank takes it into the plan itself (member.c).
  *
  * The stall report walks the pending ones (stall.c). */
 #include "runtime/core/negotiate.h"

@@ -3,8 +3,10 @@
  *
  * I1  A pending tensor is in `waiting` until it is ready, then in `ready`, then gone;
  *     complete ones of an incomplete group stay in `waiting`, chained to their group.
+ *
  * I2  n_seen + n_excused counts every rank of the set at most once: a rank that has
  *     joined submits nothing until all have joined.
+ *
  * I3  A group whose one tensor is wrong fails whole. */
 #include "runtime/core/pending.h"
 

@@ -4,11 +4,14 @@
  *
  * I1  since(slot) is the number of the message that gave the slot to `now`; a bit sent
  *     by a rank that has seen fewer messages means `before`.
- * I2  `before` is given up only when all ranks have seen `since`; a slot whose `before`
- *     is still needed is not given away: then the tensor goes uncached once more.
- * I3  A rank's own dimension 0 (allgather, alltoall) is kept beside the common request,
- *     and is what that rank submitted last: it cannot send the bit again before it has
- *     received the answer.
+ *
+ * I2  `before` is given up only when all ranks have seen `since`; a slot whose
+ *     `before` is still needed is not given away: then the tensor goes uncached once
+ *     more.
+ *
+ * I3  A rank's own dimension 0 (allgather, alltoall) is kept beside the common
+ *     request, and is what that rank submitted last: it cannot send the bit again
+ *     before it has received the answer.
  *
  * Called by negotiate.c. */
 #include "runtime/core/slots.h"

@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Answers, from the message to the act. See member.c for the invariants: what a message
+ * says about slots counts from its arrival (note), what it answers is handed out in
+ * order (member_answer). */
+#include "runtime/core/member_state.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "runtime/base/mem.h"
+
+void member_todo_drop(struct member *m)
+{
+    struct todo *t = m->todo_head;
+
+    m->todo_head = t->next;
+    if (!m->todo_head)
+        m->todo_tail = NULL;
+    m->is_open = false;
+    mem_free(t);
+}
+
+/* What a message says about slots counts from its arrival (I1). */
+static int note(struct member *m, const struct down *d)
+{
+    const struct member_op *op;
+
+    if (d->kind == DOWN_FREEZE)
+        m->mode = MODE_FROZEN;
+    if (d->kind != DOWN_RUN || !d->has_req || d->slot == SLOT_NONE)
+        return 0;
+    op = member_find_op(m, d->req.process_set, d->req.name);
+    return records_set(&m->records, d->slot, op ? op->req : NULL, d->counts,
+                       d->n_counts);
+}
+
+int member_receive(struct member *m, const void *p, size_t n, struct err *err)
+{
+    struct message_reader in;
+    struct todo *t;
+    int r = message_open(&in, p, n, err);
+
+    if (r == 0 && in.kind != MESSAGE_DOWN)
+        r = err_set(err, -EBADMSG, "control message: requests where answers belong");
+    while (r == 0) {
+        r = message_next_down(&in, m->counts, m->n_ranks, &m->down, err);
+        if (r <= 0)
+            break;
+        r = note(m, &m->down);
+        if (r < 0)
+            return err_set(err, r, "out of memory for the response cache");
+    }
+    if (r < 0)
+        return r;
+    t = mem_alloc(sizeof(*t) + n);
+    if (!t)
+        return err_set(err, -ENOMEM, "out of memory for %zu bytes of answers", n);
+    t->next = NULL;
+    t->n = n;
+    memcpy(t->bytes, p, n);
+    if (m->todo_tail)
+        m->todo_tail->next = t;
+    else
+        m->todo_head = t;
+    m->todo_tail = t;
+    m->n_seen++;
+    m->stats.n_down++;
+    return 0;
+}
+
+/* A tensor of others in which this rank, having joined, takes part. */
+static int add_zeros(struct member *m, size_t n, const struct request *req)
+{
+    void *v = m->zeros;
+    int r = mem_grow(&v, m->n_zeros, &m->zeros_cap, sizeof(*m->zeros), UINT32_MAX);
+
+    m->zeros = v;
+    if (r == 0)
+        r = member_add_item(m, n, NULL);
+    if (r == 0)
+        m->zeros[m->n_zeros++] = *req;
+    return r;
+}
+
+/* The op that an answer is about; NULL: it is not for this rank. */
+static int find_op(struct member *m,
+                   const struct down *d,
+                   struct member_op **ret,
+                   bool *ret_is_ours,
+                   struct err *err)
+{
+    const struct record *rec = NULL;
+    uint32_t set;
+    const char *name;
+
+    *ret = NULL;
+    *ret_is_ours = false;
+    if (!d->has_req) {
+        rec = records_get(&m->records, d->slot);
+        if (!rec && !records_is_known(&m->records, d->slot))
+            return err_set(err, -EPROTO,
+                           "rank 0 answers slot %u, which it never gave out", d->slot);
+        if (!rec)
+            return 0;
+    }
+    set = rec ? rec->req.process_set : d->req.process_set;
+    name = rec ? rec->req.name : d->req.name;
+    if (!rec && d->req.coll == COLL_SET_ADD)
+        set = 0; /* there it was submitted; it holds the new set's number now */
+    *ret = member_find_op(m, set, name);
+    *ret_is_ours = *ret || member_is_in_set(m, set);
+    if (*ret_is_ours && !*ret && !m->join && d->kind == DOWN_RUN)
+        return err_set(err, -EPROTO,
+                       "rank 0 answers tensor \"%.200s\", which this rank has not",
+                       name);
+    return 0;
+}
+
+static int take_run(struct member *m,
+                    const struct down *d,
+                    size_t *n,
+                    struct member_act *ret,
+                    struct err *err)
+{
+    const struct record *rec = d->has_req ? NULL : records_get(&m->records, d->slot);
+    struct member_op *op;
+    bool is_ours;
+    int r = find_op(m, d, &op, &is_ours, err);
+
+    if (r < 0 || !is_ours)
+        return r;
+    ret->counts = rec ? rec->counts : d->counts;
+    ret->n_counts = rec ? rec->n_counts : d->n_counts;
+    if (d->has_req)
+        ret->set_id = d->req.process_set;
+    if (op)
+        r = member_add_item(m, *n, op);
+    else if (d->has_req)
+        r = add_zeros(m, *n, &d->req);
+    else
+        r = -EPROTO; /* a tensor of one who has joined is told whole */
+    if (r < 0)
+        return err_set(err, r,
+                       r == -EPROTO ? "rank 0 answers a slot in a join"
+                                    : "out of memory for a batch");
+    ++*n;
+    return 0;
+}
+
+void member_hand_out(struct member *m, size_t n, struct member_act *ret)
+{
+    for (size_t i = 0, z = 0; i < n; i++)
+        if (!m->items[i].op)
+            m->items[i].req = &m->zeros[z++];
+    ret->kind = MEMBER_RUN;
+    ret->items = m->items;
+    ret->n_items = n;
+}
+
+/* One answer. *more: RUN whose batch goes on. */
+int member_answer(
+    struct member *m, size_t *n, bool *more, struct member_act *ret, struct err *err)
+{
+    const struct down *d = &m->down;
+    struct member_op *op = NULL;
+    bool is_ours;
+    int r;
+
+    *more = false;
+    switch (d->kind) {
+    case DOWN_RUN:
+        *more = d->fuse_next;
+        return take_run(m, d, n, ret, err);
+    case DOWN_FAIL:
+        r = find_op(m, d, &op, &is_ours, err);
+        if (r < 0 || !op)
+            return r;
+        ret->kind = MEMBER_FAIL;
+        ret->text = d->text;
+        break;
+    case DOWN_JOINED:
+        op = m->join;
+        if (!op)
+            return err_set(err, -EPROTO,
+                           "rank 0 says all have joined, this rank has not");
+        ret->kind = MEMBER_JOIN;
+        ret->last_joined = d->req.root;
+        break;
+    case DOWN_FREEZE:
+    case DOWN_LEAVE:
+        return 0;
+    }
+    r = member_add_item(m, 0, op);
+    if (r < 0)
+        return err_set(err, r, "out of memory for a batch");
+    ret->items = m->items;
+    ret->n_items = 1;
+    return 0;
+}

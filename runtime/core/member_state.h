@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The inside of a member, shared by member.c (submitting, the plan, what to do next)
+ * and member_down.c (answers). Nobody else includes it. */
+#ifndef RUNTIME_CORE_MEMBER_STATE_H
+#define RUNTIME_CORE_MEMBER_STATE_H
+
+#include "runtime/core/cycle.h"
+#include "runtime/core/fusion.h"
+#include "runtime/core/member.h"
+#include "runtime/core/plan.h"
+#include "runtime/core/records.h"
+
+enum mode { MODE_FREE, MODE_FROZEN, MODE_PLAN };
+
+struct todo { /* a down message */
+    struct todo *next;
+    size_t n;
+    uint8_t bytes[];
+};
+
+struct set_entry {
+    uint32_t id;
+    bool is_in;
+};
+
+struct member {
+    uint32_t n_ranks;
+    uint64_t n_seen;
+    struct nametab ops;             /* open ones, by name */
+    struct member_op *head, *tail;  /* open ones, oldest first */
+    struct member_op *first_unsent; /* all before it are sent or planned */
+    struct member_op *join;         /* this rank's, until all have joined */
+    struct records records;
+    struct set_entry *sets; /* but set 0 */
+    size_t n_sets, sets_cap;
+
+    struct todo *todo_head, *todo_tail;
+    struct message_reader reader; /* of todo_head, when is_open */
+    bool is_open;
+
+    enum mode mode;
+    struct plan *plan;
+    uint32_t plan_no, n_plan;
+    struct fusion_limit limit;
+    struct member_op **by_place; /* [n_plan] */
+    uint32_t *order; /* [n_plan] agreed, not handed out: from at to n_order */
+    uint32_t n_order, at_order;
+    bool must_leave, has_told, is_agreeing;
+    uint64_t words[CYCLE_MAX / 64 + 1];
+
+    struct member_item *items; /* of the act at hand */
+    size_t items_cap;
+    struct request *zeros; /* of items without op */
+    size_t n_zeros, zeros_cap;
+    const struct request **window; /* [n_plan] */
+    uint64_t *counts;              /* [n_ranks] */
+    struct down down;
+    struct member_counts stats;
+};
+
+/* member.c */
+bool member_is_in_set(const struct member *m, uint32_t id);
+struct member_op *
+member_find_op(const struct member *m, uint32_t set, const char *name);
+/* Item n of the act at hand; op leaves the open ones. NULL: this rank has joined. */
+int member_add_item(struct member *m, size_t n, struct member_op *op);
+
+/* member_down.c */
+void member_todo_drop(struct member *m); /* the first message; there must be one */
+void member_hand_out(struct member *m, size_t n, struct member_act *ret);
+/* m->down, one answer but FREEZE. *n counts the items of a batch; *more: it goes on. */
+int member_answer(
+    struct member *m, size_t *n, bool *more, struct member_act *ret, struct err *err);
+
+#endif
