@@ -62,7 +62,7 @@ static int one_round(struct actor *a, struct shm *s, uint64_t n, float *x, float
         {(uint8_t *)(x + n / 3), (uint8_t *)(x + n / 3), (n - n / 3) * 4}};
     struct vec v = vec_of(p, 2), parts[MAX_RANKS];
     struct piece q[MAX_RANKS];
-    if (shm_allreduce(s, &v, &r, false, &err) < 0 || check(a, x, n, base, "sum") < 0)
+    if (shm_allreduce(s, &v, &r, SHM_ALL, &err) < 0 || check(a, x, n, base, "sum") < 0)
         return -1;
     if (shm_broadcast(s, &v, a->n - 1, &err) < 0 || check(a, x, n, base, "bcast") < 0)
         return -1;
@@ -70,7 +70,7 @@ static int one_round(struct actor *a, struct shm *s, uint64_t n, float *x, float
         q[j] = (struct piece){(uint8_t *)x, (uint8_t *)(all + j * n), n * 4};
         parts[j] = vec_of(&q[j], 1);
     }
-    if (shm_allgather(s, parts, &err) < 0)
+    if (shm_gather(s, parts, SHM_ALL, &err) < 0)
         return -1;
     for (uint32_t j = 0; j < a->n; j++)
         if (check(a, all + j * n, n, base, "gather") < 0)
@@ -108,13 +108,13 @@ static void *act(void *arg)
 static void run_actors(uint32_t n, uint32_t start)
 {
     uint32_t small, slot;
-    size_t n_bytes = shm_size(n, &small, &slot);
+    size_t n_bytes = shm_size(n, SHM_WORLD_BYTES, &small, &slot);
     void *mem = aligned_alloc(4096, (n_bytes + 4095) & ~(size_t)4095);
     struct actor a[MAX_RANKS];
     pthread_t t[MAX_RANKS];
     atomic_uint stop = 0;
     memset(mem, 0, n_bytes);
-    shm_format(mem, n);
+    shm_format(mem, n, SHM_WORLD_BYTES);
     memset(a, 0, sizeof a);
     for (uint32_t i = 0; i < n; i++) /* as if so many operations had been */
         atomic_store(&((struct shm_header *)mem)->lines[i].seq, start);
@@ -154,7 +154,7 @@ static void segment_stays_in_its_bounds(void **state)
     (void)state;
     for (uint32_t n = 1; n <= SHM_MAX_RANKS; n = n < 16 ? n + 1 : n * 2) {
         uint32_t small, slot;
-        size_t b = shm_size(n, &small, &slot);
+        size_t b = shm_size(n, SHM_WORLD_BYTES, &small, &slot);
         assert_true(b <= 11u << 20);
         assert_true(slot >= SHM_SLOT_MIN && slot % 64 == 0 && small % 64 == 0);
     }
@@ -164,15 +164,15 @@ static void garbled_segment_is_refused(void **state)
 {
     (void)state;
     uint32_t small, slot, lines[2] = {0, 1};
-    size_t n_bytes = shm_size(2, &small, &slot);
+    size_t n_bytes = shm_size(2, SHM_WORLD_BYTES, &small, &slot);
     void *mem = calloc(1, n_bytes);
     struct shm s;
     struct waiter w = {0};
     assert_int_equal(shm_attach(&s, mem, n_bytes, 2, 0, lines, lines, &w), -EPROTO);
-    shm_format(mem, 2);
+    shm_format(mem, 2, SHM_WORLD_BYTES);
     ((struct shm_header *)mem)->slot_bytes += 64;
     assert_int_equal(shm_attach(&s, mem, n_bytes, 2, 0, lines, lines, &w), -EPROTO);
-    shm_format(mem, 2);
+    shm_format(mem, 2, SHM_WORLD_BYTES);
     assert_int_equal(shm_attach(&s, mem, n_bytes - 1, 2, 0, lines, lines, &w), -EPROTO);
     assert_int_equal(shm_attach(&s, mem, n_bytes, 2, 0, lines, lines, &w), 0);
     shm_detach(&s);
@@ -184,11 +184,11 @@ static void first_report_of_a_loss_stays(void **state)
 {
     (void)state;
     uint32_t small, slot, lines[2] = {0, 1}, ranks[2] = {4, 9};
-    size_t n_bytes = shm_size(2, &small, &slot);
+    size_t n_bytes = shm_size(2, SHM_WORLD_BYTES, &small, &slot);
     void *mem = calloc(1, n_bytes);
     struct shm s, t;
     struct waiter w = {0};
-    shm_format(mem, 2);
+    shm_format(mem, 2, SHM_WORLD_BYTES);
     assert_int_equal(shm_attach(&s, mem, n_bytes, 2, 0, lines, ranks, &w), 0);
     assert_int_equal(shm_attach(&t, mem, n_bytes, 2, 1, lines, ranks, &w), 0);
     assert_int_equal(shm_lost(&s), -1);
@@ -213,12 +213,12 @@ static void wait_returns_what_check_says(void **state)
 {
     (void)state;
     uint32_t small, slot, lines[2] = {0, 1}, ranks[2] = {4, 9};
-    size_t n_bytes = shm_size(2, &small, &slot);
+    size_t n_bytes = shm_size(2, SHM_WORLD_BYTES, &small, &slot);
     void *mem = calloc(1, n_bytes);
     struct shm s;
     struct err err = ERR_INIT;
     struct waiter w = {.check = stop_at_once};
-    shm_format(mem, 2);
+    shm_format(mem, 2, SHM_WORLD_BYTES);
     assert_int_equal(shm_attach(&s, mem, n_bytes, 2, 0, lines, ranks, &w), 0);
     assert_int_equal(shm_barrier(&s, &err), -ECANCELED);
     assert_string_equal(err.text, "stopped waiting for 9");

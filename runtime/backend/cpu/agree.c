@@ -157,7 +157,7 @@ static int out_of_step(
 {
     return err_set(err, -EPROTO,
                    "rank %u is in agreement %u of %u words, rank %u in %u of %u", rank,
-                   seq, n, c->env.rank, c->agree.seq, c->agree.n);
+                   seq, n, cpu_global(c, c->env.rank), c->agree.seq, c->agree.n);
 }
 
 static int hear(struct cpu *c,
@@ -342,7 +342,7 @@ static int check(struct cpu *c, struct err *err)
         return 0;
     a->checked_ns = now;
     if (c->n_local == 1)
-        return cpu_check_member(c, c->env.rank, err);
+        return cpu_check_member(c, cpu_global(c, c->env.rank), err);
     uint32_t first = a->phase == AGREE_RESULT ? 0 : c->local;
     if (a->phase == AGREE_LOCAL && a->at < c->n_local)
         first = a->at;

@@ -3,20 +3,36 @@
  *
  *   all on one host     shm only
  *   one rank a host     net only
- *   mixed               allreduce: shm reduce to the leader, net among leaders, shm
- * broadcast broadcast: shm on the root's host, net, shm on the others allgather: shm,
- * net (a host's blocks together), shm broadcast of the rest barrier:   shm, net, shm
+ *   mixed               in three steps: shm on each host, net among the leaders (lowest
+ *                       ranks) of the hosts, shm on each host
  *
- * Items become pieces (vec.h); nothing is allocated per batch once the piece table has
- * grown. Called by cpu.c. */
+ * What the steps carry:
+ *
+ *   allreduce       sum of the host at its leader; all leaders; broadcast
+ *   reduce          the same to root's leader, which passes it on
+ *   broadcast       on root's host; leaders; on the others
+ *   allgather       blocks of the host; a host's blocks together; the others' blocks
+ *   gather          blocks to the leader; to root's leader; to root
+ *   reduce-scatter  sum of the host at its leader; parts of the hosts; each its part
+ *   alltoall        local blocks, and the leader gets what leaves the host; by host;
+ *                   each what came from elsewhere
+ *   barrier         shm, net, shm
+ *
+ * A leader keeps what passes through it in memory that the operation allocates and
+ * frees: never more than its host's members send and receive together.
+ *
+ * Items become pieces (vec.h); on one host nothing else is allocated per batch once the
+ * piece table has grown. This file: allreduce, reduce, broadcast, barrier, and what its
+ * siblings share (coll.h). Called by cpu.c. */
+#include "runtime/backend/cpu/coll.h"
+
 #include <errno.h>
 
-#include "runtime/backend/cpu/cpu.h"
 #include "runtime/base/mem.h"
 
 #define MAX_PIECES (1u << 26)
 
-static int make_room(struct cpu *c, size_t n, struct err *err)
+int coll_room(struct cpu *c, size_t n, struct err *err)
 {
     if (n <= c->cap_pieces)
         return 0;
@@ -29,23 +45,62 @@ static int make_room(struct cpu *c, size_t n, struct err *err)
     return 0;
 }
 
-static bool is_leader(const struct cpu *c)
+uint8_t *coll_scratch(uint64_t n, const char *what, struct err *err)
 {
-    return c->local == 0;
+    uint8_t *p = n > SIZE_MAX ? NULL : mem_alloc((size_t)n);
+    if (p == NULL)
+        (void)err_set(err, -ENOMEM, "%s: no memory for %llu bytes on their way", what,
+                      (unsigned long long)n);
+    return p;
 }
 
-/* The result is where it belongs; from now on it is what we pass on. */
-static void in_is_out(struct vec *v, struct piece *p)
+void coll_in_is_out(struct piece *p, size_t n)
 {
-    for (size_t i = 0; i < v->n; i++)
+    for (size_t i = 0; i < n; i++)
         p[i].in = p[i].out;
 }
 
-/* --- allreduce
- * -----------------------------------------------------------------------------------
- */
+struct vec coll_rows(const struct cpu *c, size_t n_items, uint32_t from, uint32_t to)
+{
+    return vec_of(c->pieces + from * n_items, (to - from) * n_items);
+}
 
-static void scale_alone(const struct vec *v, const struct reduction *r)
+int coll_pass(
+    struct cpu *c, uint32_t from, uint32_t to, const struct vec *v, struct err *err)
+{
+    struct vec *send = c->vecs, *recv = c->vecs + c->env.size;
+    for (uint32_t j = 0; j < c->n_local; j++)
+        send[j] = recv[j] = vec_of(NULL, 0);
+    if (from == to)
+        return 0;
+    if (c->local == from)
+        send[to] = *v;
+    if (c->local == to)
+        recv[from] = *v;
+    return shm_alltoall(&c->shm, send, recv, err);
+}
+
+/* --- allreduce and reduce
+ * ----------------------------------------------------------------------------- */
+
+int coll_reduction(const struct cpu *c,
+                   const struct batch *b,
+                   struct reduction *ret,
+                   struct err *err)
+{
+    *ret = (struct reduction){
+        .k = kernel_for(b->op, b->dtype, c->is_wide),
+        .prescale = b->prescale,
+        .finish = finish_of(b->dtype, b->op, b->postscale, c->env.size),
+    };
+    if (ret->k == NULL)
+        return err_set(err, -EINVAL, "batch: %s with %s of %s is not supported",
+                       collective_name(b->coll), reduce_op_name(b->op),
+                       dtype_name(b->dtype));
+    return 0;
+}
+
+void coll_scale(const struct vec *v, const struct reduction *r)
 {
     struct finish pre = {r->prescale, 1};
     for (size_t i = 0; i < v->n; i++) {
@@ -53,9 +108,50 @@ static void scale_alone(const struct vec *v, const struct reduction *r)
         size_t n = v->v[i].n / r->k->elem_bytes;
         r->k->sum(v->v[i].out, NULL, &src, 1, n, &pre);
         src = v->v[i].out;
-        if (r->finish.factor != 1.0)
+        if (r->finish.factor != 1.0 || r->finish.divisor != 1)
             r->k->sum(v->v[i].out, NULL, &src, 1, n, &r->finish);
     }
+}
+
+static int lay_out_items(struct cpu *c,
+                         const struct batch *b,
+                         bool has_out,
+                         struct vec *ret,
+                         struct err *err)
+{
+    int rc = coll_room(c, b->n_items, err);
+    if (rc < 0)
+        return rc;
+    for (size_t i = 0; i < b->n_items; i++)
+        c->pieces[i] = (struct piece){.in = b->items[i].in,
+                                      .out = has_out ? b->items[i].out : NULL,
+                                      .n = b->items[i].count * dtype_size(b->dtype)};
+    *ret = vec_of(c->pieces, b->n_items);
+    return 0;
+}
+
+bool coll_reduces_on_host(const struct cpu *c, const struct reduction *r)
+{
+    bool is_mixed = c->env.size > c->n_hosts;
+    return c->n_local > 1 || (is_mixed && r->prescale != 1.0);
+}
+
+int coll_reduce_on_host(struct cpu *c,
+                        const struct vec *v,
+                        const struct reduction *r,
+                        struct reduction *ret,
+                        struct err *err)
+{
+    struct reduction inner = *r;
+    *ret = *r;
+    if (!coll_reduces_on_host(c, r))
+        return 0;
+    inner.finish = FINISH_NONE;
+    ret->prescale = 1.0;
+    if (c->n_local > 1)
+        return shm_allreduce(&c->shm, v, &inner, 0, err);
+    coll_scale(v, &inner);
+    return 0;
 }
 
 static int allreduce_mixed(struct cpu *c,
@@ -63,17 +159,13 @@ static int allreduce_mixed(struct cpu *c,
                            const struct reduction *r,
                            struct err *err)
 {
-    struct reduction inner = *r, outer = *r;
-    inner.finish = FINISH_NONE;
-    int rc = 0;
-    if (c->n_local > 1) {
-        rc = shm_allreduce(&c->shm, v, &inner, true, err);
-        in_is_out(v, c->pieces);
-        outer.prescale = 1.0;
-    }
-    if (rc == 0 && is_leader(c))
+    struct reduction outer;
+    int rc = coll_reduce_on_host(c, v, r, &outer, err);
+    if (coll_reduces_on_host(c, r))
+        coll_in_is_out(c->pieces, v->n);
+    if (rc == 0 && coll_is_leader(c))
         rc = net_allreduce(&c->net, v, &outer, err);
-    in_is_out(v, c->pieces);
+    coll_in_is_out(c->pieces, v->n);
     if (rc == 0 && c->n_local > 1)
         rc = shm_broadcast(&c->shm, v, 0, err);
     return rc;
@@ -81,28 +173,77 @@ static int allreduce_mixed(struct cpu *c,
 
 static int allreduce(struct cpu *c, const struct batch *b, struct err *err)
 {
-    struct reduction r = {
-        .k = kernel_for(b->op, b->dtype, c->is_wide),
-        .prescale = b->prescale,
-        .finish = finish_of(b->dtype, b->op, b->postscale, c->env.size),
-    };
-    if (r.k == NULL)
-        return err_set(err, -EINVAL, "allreduce: %s of %s is not supported",
-                       reduce_op_name(b->op), dtype_name(b->dtype));
-    int rc = make_room(c, b->n_items, err);
+    struct reduction r;
+    struct vec v;
+    if (b->op == OP_ADASUM)
+        return coll_adasum(c, b, err);
+    int rc = coll_reduction(c, b, &r, err);
+    if (rc == 0)
+        rc = lay_out_items(c, b, true, &v, err);
     if (rc < 0)
         return rc;
-    for (size_t i = 0; i < b->n_items; i++)
-        c->pieces[i] = (struct piece){.in = b->items[i].in,
-                                      .out = b->items[i].out,
-                                      .n = b->items[i].count * r.k->elem_bytes};
-    struct vec v = vec_of(c->pieces, b->n_items);
     if (c->env.size == 1)
-        scale_alone(&v, &r);
+        coll_scale(&v, &r);
     else if (c->n_hosts == 1)
-        rc = shm_allreduce(&c->shm, &v, &r, false, err);
+        rc = shm_allreduce(&c->shm, &v, &r, SHM_ALL, err);
     else
         rc = allreduce_mixed(c, &v, &r, err);
+    return rc;
+}
+
+/* The leader's part of the host's result goes into root's output when it is root, else
+ * to scratch; from there it is passed on. */
+static int reduce_mixed(struct cpu *c,
+                        const struct batch *b,
+                        struct vec *v,
+                        const struct reduction *r,
+                        struct err *err)
+{
+    uint32_t home = c->host_of[b->root], to = c->local_of[b->root];
+    bool passes = coll_is_leader(c) && coll_reduces_on_host(c, r);
+    AUTOFREE uint8_t *scratch = NULL;
+    struct reduction outer;
+    if (passes && b->root != c->env.rank) {
+        scratch = coll_scratch(v->n_bytes, "reduce", err);
+        if (scratch == NULL)
+            return -ENOMEM;
+        uint8_t *p = scratch;
+        for (size_t i = 0; i < v->n; p += c->pieces[i++].n)
+            c->pieces[i].out = p;
+    }
+    int rc = coll_reduce_on_host(c, v, r, &outer, err);
+    if (passes)
+        coll_in_is_out(c->pieces, v->n);
+    if (rc == 0 && coll_is_leader(c))
+        rc = net_reduce(&c->net, v, home, &outer, err);
+    if (rc < 0 || c->host != home || to == 0)
+        return rc;
+    return coll_pass(c, 0, to, v, err);
+}
+
+static int check_root(const struct cpu *c, const struct batch *b, struct err *err)
+{
+    if (b->root >= c->env.size)
+        return err_set(err, -EINVAL, "batch: %s from root %u of %u members",
+                       collective_name(b->coll), b->root, c->env.size);
+    return 0;
+}
+
+static int reduce(struct cpu *c, const struct batch *b, struct err *err)
+{
+    struct reduction r;
+    struct vec v;
+    int rc = coll_reduction(c, b, &r, err);
+    if (rc == 0)
+        rc = lay_out_items(c, b, b->root == c->env.rank, &v, err);
+    if (rc < 0)
+        return rc;
+    if (c->env.size == 1)
+        coll_scale(&v, &r);
+    else if (c->n_hosts == 1)
+        rc = shm_allreduce(&c->shm, &v, &r, b->root, err);
+    else
+        rc = reduce_mixed(c, b, &v, &r, err);
     return rc;
 }
 
@@ -112,9 +253,7 @@ static int allreduce(struct cpu *c, const struct batch *b, struct err *err)
 
 static int broadcast(struct cpu *c, const struct batch *b, struct err *err)
 {
-    if (b->root >= c->env.size)
-        return err_set(err, -EINVAL, "broadcast: root %u of %u", b->root, c->env.size);
-    int rc = make_room(c, b->n_items, err);
+    int rc = coll_room(c, b->n_items, err);
     if (rc < 0)
         return rc;
     bool is_root = b->root == c->env.rank;
@@ -130,79 +269,10 @@ static int broadcast(struct cpu *c, const struct batch *b, struct err *err)
         struct cursor k = cursor_at(&v);
         cursor_copy(&k, v.n_bytes);
     }
-    if (rc == 0 && c->n_hosts > 1 && is_leader(c))
+    if (rc == 0 && c->n_hosts > 1 && coll_is_leader(c))
         rc = net_broadcast(&c->net, &v, home, err);
     if (rc == 0 && c->host != home && c->n_local > 1)
         rc = shm_broadcast(&c->shm, &v, 0, err);
-    return rc;
-}
-
-/* --- allgather
- * -----------------------------------------------------------------------------------
- */
-
-/* One piece a rank and item, ordered host by host, so that a host's block is
- * contiguous. */
-static int lay_out_gather(struct cpu *c, const struct batch *b, struct err *err)
-{
-    size_t n = b->n_items, size = dtype_size(b->dtype);
-    int rc = make_room(c, n * c->env.size, err);
-    if (rc < 0)
-        return rc;
-    AUTOFREE size_t *row = mem_calloc(c->env.size, sizeof *row); /* of a rank */
-    if (row == NULL)
-        return err_set(err, -ENOMEM, "no memory");
-    for (uint32_t k = 0; k < c->env.size; k++)
-        row[c->order[k]] = k * n;
-    for (size_t i = 0; i < n; i++) {
-        const struct batch_item *it = &b->items[i];
-        uint8_t *out = it->out;
-        for (uint32_t r = 0; r < c->env.size; r++) {
-            uint64_t bytes = it->counts[r] * size;
-            c->pieces[row[r] + i] = (struct piece){
-                .in = r == c->env.rank ? it->in : out, .out = out, .n = bytes};
-            if (out != NULL)
-                out += bytes;
-        }
-    }
-    return 0;
-}
-
-static struct vec rows(const struct cpu *c, size_t n_items, uint32_t from, uint32_t to)
-{
-    return vec_of(c->pieces + from * n_items, (to - from) * n_items);
-}
-
-static int allgather(struct cpu *c, const struct batch *b, struct err *err)
-{
-    size_t n = b->n_items;
-    int rc = lay_out_gather(c, b, err);
-    if (rc < 0)
-        return rc;
-    uint32_t start = c->host_start[c->host], end = c->host_start[c->host + 1];
-    uint32_t mine = start + c->local;
-    struct vec own = rows(c, n, mine, mine + 1);
-    if (c->n_local > 1) {
-        for (uint32_t k = start; k < end; k++)
-            c->vecs[k - start] = rows(c, n, k, k + 1);
-        rc = shm_allgather(&c->shm, c->vecs, err);
-    } else {
-        struct cursor k = cursor_at(&own);
-        cursor_copy(&k, own.n_bytes);
-    }
-    if (rc < 0 || c->n_hosts == 1)
-        return rc;
-    in_is_out(&own, c->pieces + mine * n);
-    if (is_leader(c)) {
-        for (uint32_t h = 0; h < c->n_hosts; h++)
-            c->vecs[h] = rows(c, n, c->host_start[h], c->host_start[h + 1]);
-        rc = net_allgather(&c->net, c->vecs, err);
-    }
-    struct vec before = rows(c, n, 0, start), after = rows(c, n, end, c->env.size);
-    if (rc == 0 && c->n_local > 1)
-        rc = shm_broadcast(&c->shm, &before, 0, err);
-    if (rc == 0 && c->n_local > 1)
-        rc = shm_broadcast(&c->shm, &after, 0, err);
     return rc;
 }
 
@@ -215,30 +285,42 @@ static int barrier(struct cpu *c, struct err *err)
     int rc = c->n_local > 1 ? shm_barrier(&c->shm, err) : 0;
     if (rc < 0 || c->n_hosts == 1)
         return rc;
-    if (is_leader(c))
+    if (coll_is_leader(c))
         rc = net_barrier(&c->net, err);
     if (rc == 0 && c->n_local > 1)
         rc = shm_barrier(&c->shm, err);
     return rc;
 }
 
+static bool has_root(enum collective c)
+{
+    return c == COLL_BROADCAST || c == COLL_REDUCE || c == COLL_GATHER;
+}
+
 int coll_run(struct cpu *c, const struct batch *b, struct err *err)
 {
     if (b->coll != COLL_BARRIER && dtype_size(b->dtype) == 0)
         return err_set(err, -EINVAL, "batch: dtype %d is unknown", (int)b->dtype);
+    int rc = has_root(b->coll) ? check_root(c, b, err) : 0;
+    if (rc < 0)
+        return rc;
     switch (b->coll) {
     case COLL_ALLREDUCE:
         return allreduce(c, b, err);
     case COLL_ALLGATHER:
-        return allgather(c, b, err);
+        return coll_allgather(c, b, err);
     case COLL_BROADCAST:
         return broadcast(c, b, err);
     case COLL_BARRIER:
         return barrier(c, err);
     case COLL_ALLTOALL:
+        return coll_alltoall(c, b, err);
     case COLL_REDUCESCATTER:
+        return coll_reduce_scatter(c, b, err);
     case COLL_REDUCE:
+        return reduce(c, b, err);
     case COLL_GATHER:
+        return coll_gather(c, b, err);
     case COLL_JOIN:
     case COLL_SET_ADD:
     case COLL_SET_REMOVE:

@@ -23,35 +23,65 @@ static struct cpu *self(struct backend *b)
     return (struct cpu *)b; /* b is the first member */
 }
 
-static int lost(const struct cpu *c, uint32_t rank, const char *how, struct err *err)
+static int lost(const struct cpu *c, uint32_t member, const char *how, struct err *err)
 {
-    return err_set(err, -ECONNRESET, "lost rank %u (host %s): %s", rank,
-                   c->peers[rank].host, how);
+    return err_set(err, -ECONNRESET, "lost rank %u (host %s): %s",
+                   cpu_global(c, member), c->peers[member].host, how);
+}
+
+/* The member with this global rank; size when there is none. */
+static uint32_t member_of(const struct cpu *c, int64_t rank)
+{
+    uint32_t lo = 0, hi = c->env.size;
+    while (lo < hi) { /* global ranks ascend */
+        uint32_t mid = lo + (hi - lo) / 2;
+        if (cpu_global(c, mid) < rank)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo < c->env.size && cpu_global(c, lo) == rank ? lo : c->env.size;
 }
 
 static int check_local_peer(struct cpu *c, uint32_t rank, struct err *err)
 {
-    int64_t known = shm_lost(&c->shm);
-    if (known >= 0 && known < c->env.size)
-        return lost(c, (uint32_t)known, "connection closed", err);
-    if (rank == c->env.rank || c->host_of[rank] != c->host)
+    uint32_t known = member_of(c, shm_lost(&c->shm)), m = member_of(c, rank);
+    if (known < c->env.size)
+        return lost(c, known, "connection closed", err);
+    if (m == c->env.size || m == c->env.rank || c->host_of[m] != c->host)
         return 0;
     if (shm_has_left(&c->shm, rank)) {
         shm_report_lost(&c->shm, rank);
-        return lost(c, rank, "it has shut down", err);
+        return lost(c, m, "it has shut down", err);
     }
-    uint32_t line = c->shm.line_of[c->local_of[rank]];
-    if (!peer_same_process(&c->peers[rank], &c->peers[c->env.rank])
+    uint32_t line = c->shm.line_of[c->local_of[m]];
+    if (!peer_same_process(&c->peers[m], &c->peers[c->env.rank])
         && !shm_is_alive(&c->map, line)) {
         shm_report_lost(&c->shm, rank);
-        return lost(c, rank, "connection closed", err);
+        return lost(c, m, "connection closed", err);
     }
     return 0;
 }
 
+/* Or one of those that we are part of. */
+static bool is_aborted(const struct cpu *c)
+{
+    for (; c != NULL; c = c->parent)
+        if (atomic_load_explicit(&c->is_aborted, memory_order_relaxed))
+            return true;
+    return false;
+}
+
+static int interrupted(const struct cpu *c, struct err *err)
+{
+    while (c->parent != NULL)
+        c = c->parent;
+    return c->env.interrupted == NULL ? 0 : c->env.interrupted(c->env.arg, err);
+}
+
 int cpu_check_member(struct cpu *c, uint32_t rank, struct err *err)
 {
-    if (atomic_load_explicit(&c->is_aborted, memory_order_relaxed))
+    if (is_aborted(c))
         return err_set(err, -ECANCELED, "aborted");
     return c->shm.h == NULL ? 0 : check_local_peer(c, rank, err);
 }
@@ -59,10 +89,25 @@ int cpu_check_member(struct cpu *c, uint32_t rank, struct err *err)
 static int check(void *arg, uint32_t rank, struct err *err)
 {
     struct cpu *c = arg;
-    if (atomic_load_explicit(&c->is_aborted, memory_order_relaxed))
+    if (is_aborted(c))
         return err_set(err, -ECANCELED, "aborted");
-    int rc = c->env.interrupted == NULL ? 0 : c->env.interrupted(c->env.arg, err);
+    int rc = interrupted(c, err);
     return rc < 0 ? rc : cpu_check_member(c, rank, err);
+}
+
+/* The world's communicator has nobody to ask yet; a set's is made within its parent. */
+int cpu_check_connecting(void *arg, uint32_t rank, struct err *err)
+{
+    struct cpu *c = arg;
+    (void)rank; /* nobody is waited for in particular */
+    if (is_aborted(c))
+        return err_set(err, -ECANCELED, "aborted while connecting");
+    if (c->parent == NULL)
+        return 0;
+    int rc = interrupted(c, err);
+    for (uint32_t m = 0; m < c->env.size && rc == 0; m++)
+        rc = cpu_check_member(c->parent, cpu_global(c, m), err);
+    return rc;
 }
 
 int cpu_break(struct cpu *c, int rc, const struct err *why, struct err *err)
@@ -91,6 +136,7 @@ static void cpu_close(struct backend *b)
     mem_free(c->host_start);
     mem_free(c->pieces);
     mem_free(c->vecs);
+    mem_free(c->own_global);
     mem_free(c);
 }
 
@@ -135,7 +181,7 @@ static int cpu_describe(const struct backend_env *env,
     c->local_of = mem_calloc(n, sizeof *c->local_of);
     c->order = mem_calloc(n, sizeof *c->order);
     c->host_start = mem_calloc(n + 1, sizeof *c->host_start);
-    c->vecs = mem_calloc(n, sizeof *c->vecs);
+    c->vecs = mem_calloc(n, 2 * sizeof *c->vecs);
     int rc = 0;
     if (c->peers == NULL || c->host_of == NULL || c->local_of == NULL
         || c->order == NULL || c->host_start == NULL || c->vecs == NULL)
@@ -154,15 +200,15 @@ static int cpu_describe(const struct backend_env *env,
     return 0;
 }
 
-static int cpu_connect(struct backend *b,
-                       uint8_t *const *blobs,
-                       const uint32_t *sizes,
-                       struct err *err)
+int cpu_connect(struct backend *b,
+                uint8_t *const *blobs,
+                const uint32_t *sizes,
+                struct err *err)
 {
     struct cpu *c = self(b);
     int rc = 0;
     for (uint32_t r = 0; r < c->env.size && rc == 0; r++)
-        rc = peer_parse(blobs[r], sizes[r], r, &c->peers[r], err);
+        rc = peer_parse(blobs[r], sizes[r], cpu_global(c, r), &c->peers[r], err);
     if (rc == 0)
         rc = group_connect(c, err);
     if (rc == 0)
@@ -174,6 +220,18 @@ static int cpu_connect(struct backend *b,
     return rc;
 }
 
+int cpu_run(struct cpu *c, const struct batch *batch, struct err *err)
+{
+    if (c->broken.code != 0)
+        return err_set(err, -EPIPE, "%s", c->broken.text);
+    if (c->agree.phase != AGREE_NONE)
+        return err_set(err, -EBUSY, "post while agreement %u is not done",
+                       c->agree.seq);
+    struct err why = ERR_INIT;
+    int rc = coll_run(c, batch, &why);
+    return rc < 0 ? cpu_break(c, rc, &why, err) : 0;
+}
+
 static int cpu_post(struct backend *b,
                     const struct batch *batch,
                     void *ready_event,
@@ -182,17 +240,10 @@ static int cpu_post(struct backend *b,
 {
     struct cpu *c = self(b);
     (void)ready_event; /* host memory is ready when it is posted */
-    if (c->broken.code != 0)
-        return err_set(err, -EPIPE, "%s", c->broken.text);
-    if (c->agree.phase != AGREE_NONE)
-        return err_set(err, -EBUSY, "post while agreement %u is not done",
-                       c->agree.seq);
-    struct err why = ERR_INIT;
-    int rc = coll_run(c, batch, &why);
-    if (rc < 0)
-        return cpu_break(c, rc, &why, err);
-    *ret_ticket = ++c->n_posted;
-    return 0;
+    int rc = cpu_run(c, batch, err);
+    if (rc == 0)
+        *ret_ticket = ++c->n_posted;
+    return rc;
 }
 
 static int cpu_poll(struct backend *b, uint64_t *ret_done, struct err *err)
@@ -217,6 +268,7 @@ const struct backend_ops backend_cpu = {
     .connect = cpu_connect,
     .post = cpu_post,
     .poll = cpu_poll,
+    .subset = cpu_subset,
     .agree_begin = agree_begin,
     .agree_poll = agree_poll,
     .doze = agree_doze,

@@ -20,12 +20,16 @@ struct cpu {
     uint64_t n_posted;
     bool is_wide;      /* which kernels */
     struct err broken; /* code != 0: every further post fails with it */
+    /* Of a process set's communicator: whose part it is, and the array behind
+     * env.global. The world's: both NULL. */
+    struct cpu *parent;
+    uint32_t *own_global;
 
     int unix_fd, tcp_fd; /* listening; only until connected */
     struct peer *peers;  /* [size] */
 
-    /* Who shares memory with whom: hosts are numbered by their leader's (lowest) rank.
-     */
+    /* Who shares memory with whom, by rank in this communicator (member): hosts are
+     * numbered by their leader's, the lowest. */
     uint32_t n_hosts, host, n_local, local;
     uint32_t *host_of, *local_of; /* [size] host of a rank, its index there */
     uint32_t *order;              /* [size] ranks, host by host */
@@ -37,14 +41,37 @@ struct cpu {
 
     struct piece *pieces; /* of the batch at hand */
     size_t cap_pieces;
-    struct vec *vecs; /* [size] */
+    struct vec *vecs; /* [2 * size]: what goes out, what comes in */
 };
 
-/* cpu.c: is rank, of this host, alive, and are we not aborted? Else its sentence. */
+/* What transports and sentences call a rank is its global one. */
+static inline uint32_t cpu_global(const struct cpu *c, uint32_t member)
+{
+    return c->env.global == NULL ? member : c->env.global[member];
+}
+
+/* cpu.c: is the global rank, if it is of this host, alive, and are we not aborted? Else
+ * its sentence. */
 int cpu_check_member(struct cpu *c, uint32_t rank, struct err *err);
+/* cpu.c: a waiter's check() while a communicator is being connected. */
+int cpu_check_connecting(void *arg, uint32_t rank, struct err *err);
 /* cpu.c: the object is broken for why; passes it on: to this host's ranks if it is a
  * lost rank, and to err. Returns rc. */
 int cpu_break(struct cpu *c, int rc, const struct err *why, struct err *err);
+
+/* cpu.c: one batch to its end, as post without a ticket. */
+int cpu_run(struct cpu *c, const struct batch *batch, struct err *err);
+int cpu_connect(struct backend *b,
+                uint8_t *const *blobs,
+                const uint32_t *sizes,
+                struct err *err);
+/* subset.c: the row of the ops table. */
+int cpu_subset(struct backend *b,
+               const uint32_t *ranks,
+               uint32_t n,
+               uint64_t deadline_ns,
+               struct backend **ret,
+               struct err *err);
 
 /* group.c: who shares memory with whom; makes the segment and the mesh. */
 int group_connect(struct cpu *c, struct err *err);

@@ -45,7 +45,7 @@ static uint32_t leader_of(const struct cpu *c, uint32_t rank)
 
 static uint32_t candidates(const struct cpu *c,
                            uint32_t leader,
-                           uint32_t *ret_ranks,
+                           uint32_t *ret_members,
                            uint32_t *ret_line)
 {
     uint32_t n = 0;
@@ -54,7 +54,7 @@ static uint32_t candidates(const struct cpu *c,
             continue;
         if (r == c->env.rank)
             *ret_line = n;
-        ret_ranks[n++] = r;
+        ret_members[n++] = r;
     }
     return n;
 }
@@ -62,6 +62,7 @@ static uint32_t candidates(const struct cpu *c,
 /* Step 2. bits: whom we have. Failure is not an error: it means TCP. */
 static void try_segment(struct cpu *c,
                         const struct shm_join *j,
+                        const uint32_t *members,
                         const struct waiter *w,
                         uint8_t *bits)
 {
@@ -76,15 +77,15 @@ static void try_segment(struct cpu *c,
         rc = shm_join_lead(&k, c->unix_fd, &c->map, has, &why);
         for (uint32_t i = 0; rc == 0 && i < j->n; i++)
             if (has[i])
-                set_bit(bits, j->ranks[i]);
+                set_bit(bits, members[i]);
     } else {
-        rc = shm_join_follow(&k, c->peers[j->ranks[0]].sock, &c->map, &why);
+        rc = shm_join_follow(&k, c->peers[members[0]].sock, &c->map, &why);
         if (rc == 0)
-            set_bit(bits, j->ranks[0]);
+            set_bit(bits, members[0]);
     }
     if (rc < 0)
         log_warn("no shared memory with this host's ranks, using TCP",
-                 "rank=%u leader=%u cause=\"%s\"", c->env.rank, j->ranks[0], why.text);
+                 "rank=%u leader=%u cause=\"%s\"", j->rank, j->ranks[0], why.text);
 }
 
 /* Step 3: fills host_of with the leader's rank for now. */
@@ -98,15 +99,16 @@ static int agree(struct cpu *c, const uint8_t *bits, uint32_t n_bits, struct err
     for (uint32_t r = 0; r < c->env.size; r++)
         if (sizes[r] != n_bits)
             return err_set(err, -EPROTO,
-                           "rank %u: %u bytes about its neighbours, expected %u", r,
-                           sizes[r], n_bits);
+                           "rank %u: %u bytes about its neighbours, expected %u",
+                           cpu_global(c, r), sizes[r], n_bits);
     for (uint32_t r = 0; r < c->env.size; r++) {
         uint32_t l = leader_of(c, r);
         bool is_ok = l == r || (has_bit(all[l], r) && has_bit(all[r], l));
         c->host_of[r] = is_ok ? l : r;
         if (!is_ok && r == c->env.rank && has_bit(bits, l)) /* else it has been said */
             log_warn("this host's leader gave up on us, using TCP",
-                     "rank=%u leader=%u host=%s", r, l, c->peers[r].host);
+                     "rank=%u leader=%u host=%s", cpu_global(c, r), cpu_global(c, l),
+                     c->peers[r].host);
     }
     return 0;
 }
@@ -135,16 +137,19 @@ static void number_hosts(struct cpu *c)
     c->n_local = c->host_start[c->host + 1] - c->host_start[c->host];
 }
 
-static int enter_segment(struct cpu *c, const struct shm_join *j, struct err *err)
+/* members: the candidates, in the order of the segment's lines. */
+static int enter_segment(struct cpu *c, const uint32_t *members, struct err *err)
 {
-    const uint32_t *ranks = c->order + c->host_start[c->host];
+    const uint32_t *here = c->order + c->host_start[c->host];
     AUTOFREE uint32_t *lines = mem_calloc(c->n_local, sizeof *lines);
-    if (lines == NULL)
+    AUTOFREE uint32_t *ranks = mem_calloc(c->n_local, sizeof *ranks);
+    if (lines == NULL || ranks == NULL)
         return err_set(err, -ENOMEM, "no memory");
     for (uint32_t i = 0, k = 0; i < c->n_local; i++) {
-        while (j->ranks[k] != ranks[i]) /* both ascend; members are candidates */
+        while (members[k] != here[i]) /* both ascend; who is here is a candidate */
             k++;
         lines[i] = k;
+        ranks[i] = cpu_global(c, here[i]);
     }
     int rc = shm_attach(&c->shm, c->map.mem, c->map.n_bytes, c->n_local, c->local,
                         lines, ranks, &c->w);
@@ -156,11 +161,17 @@ static int enter_segment(struct cpu *c, const struct shm_join *j, struct err *er
 
 static int connect_leaders(struct cpu *c, const struct waiter *w, struct err *err)
 {
+    uint32_t last = cpu_global(c, c->env.size - 1);
     AUTOFREE uint32_t *leaders = mem_calloc(c->n_hosts, sizeof *leaders);
-    if (leaders == NULL)
-        return err_set(err, -ENOMEM, "no memory");
-    for (uint32_t h = 0; h < c->n_hosts; h++)
-        leaders[h] = c->order[c->host_start[h]];
+    AUTOFREE struct peer *by_rank = mem_calloc((size_t)last + 1, sizeof *by_rank);
+    if (leaders == NULL || by_rank == NULL)
+        return err_set(err, -ENOMEM, "no memory for the addresses of %u hosts",
+                       c->n_hosts);
+    for (uint32_t h = 0; h < c->n_hosts; h++) {
+        uint32_t member = c->order[c->host_start[h]];
+        leaders[h] = cpu_global(c, member);
+        by_rank[leaders[h]] = c->peers[member];
+    }
     struct net_join j = {.id = &c->env.id,
                          .w = w,
                          .deadline_ns = c->env.deadline_ns,
@@ -168,7 +179,7 @@ static int connect_leaders(struct cpu *c, const struct waiter *w, struct err *er
                          .n = c->n_hosts,
                          .me = c->host,
                          .ranks = leaders,
-                         .by_rank = c->peers};
+                         .by_rank = by_rank};
     int rc = net_connect(&c->net, &j, c->tcp_fd, err);
     c->net.w = &c->w;
     return rc;
@@ -179,6 +190,8 @@ static uint32_t spins(const struct cpu *c)
 {
     cpu_set_t set;
     uint32_t n_here = 0;
+    if (c->parent != NULL)
+        return c->parent->w.n_spins;
     for (uint32_t r = 0; r < c->env.size; r++)
         n_here += memcmp(c->peers[r].host_key, c->peers[c->env.rank].host_key,
                          sizeof c->peers[r].host_key)
@@ -186,15 +199,6 @@ static uint32_t spins(const struct cpu *c)
     if (sched_getaffinity(0, sizeof set, &set) != 0)
         return 0;
     return n_here <= (uint32_t)CPU_COUNT(&set) ? MAX_SPIN : 0;
-}
-
-static int check_abort_only(void *arg, uint32_t rank, struct err *err)
-{
-    struct cpu *c = arg;
-    (void)rank; /* nobody is waited for in particular */
-    if (atomic_load_explicit(&c->is_aborted, memory_order_relaxed))
-        return err_set(err, -ECANCELED, "aborted while connecting");
-    return 0;
 }
 
 /* Half of what is left of the start timeout at most: TCP needs some, too. */
@@ -208,23 +212,29 @@ static uint64_t join_deadline(const struct cpu *c)
 int group_connect(struct cpu *c, struct err *err)
 {
     uint32_t size = c->env.size, n_bits = (size + 7) / 8;
-    struct waiter w = {.check = check_abort_only, .arg = c};
+    struct waiter w = {.check = cpu_check_connecting, .arg = c};
+    AUTOFREE uint32_t *members = mem_calloc(size, sizeof *members);
     AUTOFREE uint32_t *ranks = mem_calloc(size, sizeof *ranks);
     AUTOFREE uint8_t *bits = mem_zalloc(n_bits);
-    if (ranks == NULL || bits == NULL)
+    if (members == NULL || ranks == NULL || bits == NULL)
         return err_set(err, -ENOMEM, "no memory for %u ranks", size);
-    struct shm_join j = {.id = &c->env.id, .rank = c->env.rank, .ranks = ranks};
-    j.n = candidates(c, leader_of(c, c->env.rank), ranks, &j.line);
+    struct shm_join j = {.id = &c->env.id,
+                         .max_bytes = c->parent ? SHM_SET_BYTES : SHM_WORLD_BYTES,
+                         .rank = cpu_global(c, c->env.rank),
+                         .ranks = ranks};
+    j.n = candidates(c, leader_of(c, c->env.rank), members, &j.line);
+    for (uint32_t i = 0; i < j.n; i++)
+        ranks[i] = cpu_global(c, members[i]);
     j.deadline_ns = join_deadline(c);
     if (j.n > 1 && j.n <= SHM_MAX_RANKS)
-        try_segment(c, &j, &w, bits);
+        try_segment(c, &j, members, &w, bits);
     int rc = size > 1 ? agree(c, bits, n_bits, err) : 0;
     if (rc < 0)
         return rc;
     number_hosts(c);
     c->w.n_spins = spins(c);
     if (c->n_local > 1)
-        rc = enter_segment(c, &j, err);
+        rc = enter_segment(c, members, err);
     else
         shm_map_release(&c->map);
     if (rc == 0 && c->n_hosts > 1 && c->local == 0)

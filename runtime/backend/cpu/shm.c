@@ -11,7 +11,8 @@
  * them sees the other. A sleep lasts WAIT_SLICE_NS at most in any case.
  *   - data of one rank is written by that rank only.
  *
- * Called by shm_coll.c (collectives), shm_join.c (makes and maps it), cpu.c. */
+ * Called by shm_coll.c and shm_move.c (collectives), shm_join.c (makes and maps it),
+ * cpu.c. */
 #include "runtime/backend/cpu/shm.h"
 
 #include <errno.h>
@@ -44,24 +45,25 @@ static size_t control_bytes(uint32_t n)
     return line_bytes(n) + pages(agree_area_bytes(n));
 }
 
-size_t shm_size(uint32_t n, uint32_t *ret_small, uint32_t *ret_slot)
+size_t shm_size(uint32_t n, uint32_t max_bytes, uint32_t *ret_small, uint32_t *ret_slot)
 {
     uint32_t slot = SHM_SLOT_MAX;
     uint32_t small = SHM_SMALL_MAX;
-    while (slot > SHM_SLOT_MIN && (uint64_t)n * 2 * slot > SHM_MAX_BYTES)
+    while (slot > SHM_SLOT_MIN && (uint64_t)n * 2 * slot > max_bytes)
         slot /= 2;
-    while (small > 256 && (uint64_t)n * 2 * small > SHM_MAX_BYTES / 8)
+    while (small > 256 && (uint64_t)n * 2 * small > max_bytes / 8)
         small /= 2;
     *ret_small = small;
     *ret_slot = slot;
     return control_bytes(n) + (size_t)n * 2 * (slot + small);
 }
 
-void shm_format(void *mem, uint32_t n)
+void shm_format(void *mem, uint32_t n, uint32_t max_bytes)
 {
     struct shm_header *h = mem;
     h->n = n;
-    shm_size(n, &h->small_bytes, &h->slot_bytes);
+    h->max_bytes = max_bytes;
+    shm_size(n, max_bytes, &h->small_bytes, &h->slot_bytes);
     h->magic = SHM_MAGIC;
 }
 
@@ -77,14 +79,15 @@ int shm_attach(struct shm *s,
     struct shm_header *h = mem;
     uint32_t small, slot;
     if (n_bytes < sizeof *h || h->magic != SHM_MAGIC || h->n > SHM_MAX_RANKS
-        || n_bytes < shm_size(h->n, &small, &slot) || small != h->small_bytes
-        || slot != h->slot_bytes)
+        || n_bytes < shm_size(h->n, h->max_bytes, &small, &slot)
+        || small != h->small_bytes || slot != h->slot_bytes)
         return -EPROTO;
     memset(s, 0, sizeof *s);
     s->line_of = mem_calloc(n, sizeof *s->line_of);
     s->rank_of = mem_calloc(n, sizeof *s->rank_of);
     s->src = mem_calloc(n, sizeof *s->src);
-    if (s->line_of == NULL || s->rank_of == NULL || s->src == NULL) {
+    s->at = mem_calloc(n, 2 * sizeof *s->at);
+    if (s->line_of == NULL || s->rank_of == NULL || s->src == NULL || s->at == NULL) {
         shm_detach(s);
         return -ENOMEM;
     }
@@ -110,6 +113,7 @@ void shm_detach(struct shm *s)
     mem_free(s->line_of);
     mem_free(s->rank_of);
     mem_free(s->src);
+    mem_free(s->at);
     memset(s, 0, sizeof *s);
 }
 

@@ -19,13 +19,14 @@
 #include "runtime/backend/cpu/vec.h"
 #include "runtime/backend/cpu/wait.h"
 
-#define SHM_MAX_BYTES                                                                  \
-    (8u << 20) /* data areas of all ranks together, whatever their number */
-#define SHM_MAX_RANKS  1024  /* of one host */
-#define SHM_SMALL_MAX  32768 /* largest one-shot message */
-#define SHM_SLOT_MAX   (1u << 20)
-#define SHM_SLOT_MIN   4096
-#define SHM_LINE_BYTES 128
+/* Slots of all ranks together, whatever their number; small buffers: an eighth more. */
+#define SHM_WORLD_BYTES (8u << 20)
+#define SHM_SET_BYTES   (2u << 20) /* the same for a process set's communicator */
+#define SHM_MAX_RANKS   1024       /* of one host */
+#define SHM_SMALL_MAX   32768      /* largest one-shot message */
+#define SHM_SLOT_MAX    (1u << 20)
+#define SHM_SLOT_MIN    4096
+#define SHM_LINE_BYTES  128
 
 enum shm_state { SHM_ABSENT, SHM_HERE, SHM_LEFT };
 
@@ -39,9 +40,9 @@ _Static_assert(sizeof(struct shm_line) == SHM_LINE_BYTES, "control lines do not 
 
 struct shm_header {
     uint64_t magic;
-    uint32_t n, small_bytes, slot_bytes; /* geometry, for a check by who maps it */
+    uint32_t n, max_bytes, small_bytes, slot_bytes; /* for a check by who maps it */
     _Atomic uint32_t lost; /* global rank + 1 of the first lost rank, 0: none */
-    uint8_t pad[SHM_LINE_BYTES - 24];
+    uint8_t pad[SHM_LINE_BYTES - 28];
     struct shm_line lines[];
 };
 
@@ -52,6 +53,7 @@ struct shm { /* one rank's view; owned by the thread that drives the backend */
     uint32_t *line_of; /* [n] index of a member's line and data area */
     uint32_t *rank_of; /* [n] its global rank */
     const void **src;  /* [n] scratch for the kernels */
+    struct cursor *at; /* [2 * n] scratch: places in vectors */
     const struct waiter *w;
     uint32_t base;       /* everyone's seq at the end of the last operation */
     uint32_t free_at[2]; /* position at which all have read slot i */
@@ -59,9 +61,12 @@ struct shm { /* one rank's view; owned by the thread that drives the backend */
     unsigned small_turn;
 };
 
-/* Geometry for n ranks; returns the size of the segment. */
-size_t shm_size(uint32_t n, uint32_t *ret_small, uint32_t *ret_slot);
-void shm_format(void *mem, uint32_t n); /* by its creator; mem is zeroed */
+/* Geometry for n ranks whose slots have max_bytes together; returns the size of the
+ * segment. */
+size_t
+shm_size(uint32_t n, uint32_t max_bytes, uint32_t *ret_small, uint32_t *ret_slot);
+/* By its creator; mem is zeroed. */
+void shm_format(void *mem, uint32_t n, uint32_t max_bytes);
 /* mem: a formatted segment. lines, ranks: [n], copied. -ENOMEM. */
 int shm_attach(struct shm *s,
                void *mem,
@@ -88,26 +93,53 @@ uint8_t *shm_small(const struct shm *s, uint32_t member, unsigned turn);
 struct agree_area;
 struct agree_area *shm_agree_area(const struct shm *s);
 
-/* --- collectives: all members call with vectors of equal sizes
+/* --- collectives: all members call with equal sizes
  * ------------------------------- */
+
+#define SHM_ALL UINT32_MAX /* instead of one member: everybody */
 
 struct reduction {
     const struct kernel *k;
     double prescale;
     struct finish finish;
 };
-/* out = finish(sum(prescale * in)). to_first_only: only member 0's out is complete, the
- * others' is partly written. */
+/* out = finish(prescale * in of member 0 o in of member 1 o ...) on member `only`, or
+ * SHM_ALL; elsewhere out is not touched and may be NULL. */
 int shm_allreduce(struct shm *s,
                   const struct vec *v,
                   const struct reduction *r,
-                  bool to_first_only,
+                  uint32_t only,
                   struct err *err);
+/* parts[j], j in 0..n: in is what we add to member j's part; parts[me]: out receives
+ * the result, it may equal in. */
+int shm_reduce_scatter(struct shm *s,
+                       const struct vec *parts,
+                       const struct reduction *r,
+                       struct err *err);
 /* Every member's out = root's in. */
 int shm_broadcast(struct shm *s, const struct vec *v, uint32_t root, struct err *err);
-/* v[j], j in 0..n: what member j contributes; out is where it goes here; in is used of
- * v[me]. */
-int shm_allgather(struct shm *s, const struct vec *v, struct err *err);
+/* v[j], j in 0..n: what member j contributes; out is where it goes on member `only`, or
+ * SHM_ALL; elsewhere out is NULL, or, of v[me], gets a copy too. in is used of v[me].
+ */
+int shm_gather(struct shm *s, const struct vec *v, uint32_t only, struct err *err);
+/* send[j]: in goes to member j; recv[j]: out comes from member j. recv[j] has as many
+ * bytes as send[me] of member j; nobody needs to know what others exchange. */
+int shm_alltoall(struct shm *s,
+                 const struct vec *send,
+                 const struct vec *recv,
+                 struct err *err);
 int shm_barrier(struct shm *s, struct err *err);
+
+/* --- for the files of these collectives
+ * ------------------------------------------- */
+
+/* An operation that uses slots begins; it ends when everyone has published last. */
+void shm_begin(struct shm *s);
+void shm_end(struct shm *s, uint32_t last);
+/* dst (packed) = prescale * the next n bytes of the vector. */
+void shm_pack_scaled(struct cursor *c,
+                     uint8_t *dst,
+                     uint64_t n,
+                     const struct reduction *r);
 
 #endif

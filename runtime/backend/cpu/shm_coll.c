@@ -16,12 +16,15 @@
  * chunk that lay in it (free_at). The data of a chunk crosses the cache twice, memory
  * once: slots stay in the last-level cache.
  *
+ * A reduction to one member is the same; B leaves its results in the slots only, and
+ * only that member has anything to copy in C.
+ *
  * Broadcast: root copies chunk k into slot k % 2 and publishes k + 1; a receiver
- * publishes k + 1 when it has read it. Allgather: A(0) = 1, A(k) = 2k, C(k) = 2k + 3,
- * everyone's slots carry its own data.
+ * publishes k + 1 when it has read it.
  *
  * Every operation ends with every member having published the same position, the next
- * base. Called by coll.c; tested with threads under TSan on plain memory. */
+ * base. Called by coll.c and its siblings; tested with threads under TSan on plain
+ * memory. The others: shm_move.c. */
 #include "runtime/backend/cpu/shm.h"
 
 #include <string.h>
@@ -30,7 +33,7 @@
 
 /* A slot that was used long ago must not appear to be freed in the future when counters
  * wrap. */
-static void begin(struct shm *s)
+void shm_begin(struct shm *s)
 {
     const uint32_t far = 1u << 20;
     for (int i = 0; i < 2; i++)
@@ -38,7 +41,7 @@ static void begin(struct shm *s)
             s->free_at[i] = s->base - far;
 }
 
-static void end(struct shm *s, uint32_t last)
+void shm_end(struct shm *s, uint32_t last)
 {
     s->base = last;
 }
@@ -50,13 +53,14 @@ int shm_barrier(struct shm *s, struct err *err)
     int rc = shm_wait_all(s, last, err);
     if (rc < 0)
         return rc;
-    end(s, last);
+    shm_end(s, last);
     return 0;
 }
 
-/* dst (packed) = prescale * next n bytes of the vector. */
-static void
-pack_scaled(struct cursor *c, uint8_t *dst, uint64_t n, const struct reduction *r)
+void shm_pack_scaled(struct cursor *c,
+                     uint8_t *dst,
+                     uint64_t n,
+                     const struct reduction *r)
 {
     if (r->prescale == 1.0) {
         cursor_pack(c, dst, n);
@@ -79,18 +83,18 @@ pack_scaled(struct cursor *c, uint8_t *dst, uint64_t n, const struct reduction *
 static int allreduce_small(struct shm *s,
                            const struct vec *v,
                            const struct reduction *r,
-                           bool to_first_only,
+                           uint32_t only,
                            struct err *err)
 {
     uint32_t last = s->base + 1;
     unsigned turn = s->small_turn++;
     struct cursor in = cursor_at(v);
-    pack_scaled(&in, shm_small(s, s->me, turn), v->n_bytes, r);
+    shm_pack_scaled(&in, shm_small(s, s->me, turn), v->n_bytes, r);
     shm_publish(s, last);
     int rc = shm_wait_all(s, last, err);
     if (rc < 0)
         return rc;
-    if (!to_first_only || s->me == 0) {
+    if (only == SHM_ALL || only == s->me) {
         struct cursor c = cursor_at(v);
         const uint8_t *unused;
         uint8_t *out;
@@ -102,7 +106,7 @@ static int allreduce_small(struct shm *s,
             off += m;
         }
     }
-    end(s, last);
+    shm_end(s, last);
     return 0;
 }
 
@@ -116,7 +120,7 @@ struct pipe { /* one large allreduce */
     uint64_t n_chunks, chunk_bytes;
     struct cursor a, b, c; /* where each phase is in the vector */
     unsigned turn;         /* slot of chunk 0 */
-    bool reads;            /* false: phase C is skipped */
+    bool reads;            /* false: nothing is ours, C has nothing to do */
 };
 
 static uint64_t chunk_len(const struct pipe *p, uint64_t k)
@@ -146,12 +150,12 @@ static int phase_a(struct pipe *p, uint64_t k, struct err *err)
     uint64_t len = chunk_len(p, k), off;
     uint64_t own = part(p, len, s->me, &off);
     uint8_t *dst = shm_slot(s, s->me, turn);
-    pack_scaled(&p->a, dst, off, p->r);
+    shm_pack_scaled(&p->a, dst, off, p->r);
     if (p->r->prescale == 1.0)
         cursor_skip(&p->a, own);
     else
-        pack_scaled(&p->a, dst + off, own, p->r); /* B reads the scaled values */
-    pack_scaled(&p->a, dst + off + own, len - off - own, p->r);
+        shm_pack_scaled(&p->a, dst + off, own, p->r); /* B reads the scaled values */
+    shm_pack_scaled(&p->a, dst + off + own, len - off - own, p->r);
     shm_publish(s, s->base + (uint32_t)(k == 0 ? 1 : 3 * k - 1));
     return 0;
 }
@@ -174,8 +178,9 @@ static int phase_b(struct pipe *p, uint64_t k, struct err *err)
             s->src[j] = shm_slot(s, j, turn) + off + done;
         if (p->r->prescale == 1.0)
             s->src[s->me] = in;
-        p->r->k->sum(out, shm_slot(s, s->me, turn) + off + done, s->src, s->n,
-                     m / p->r->k->elem_bytes, &p->r->finish);
+        uint8_t *slot = shm_slot(s, s->me, turn) + off + done;
+        p->r->k->sum(slot, p->reads ? out : NULL, s->src, s->n, m / p->r->k->elem_bytes,
+                     &p->r->finish);
         done += m;
     }
     cursor_skip(&p->b, len - off - own);
@@ -209,7 +214,7 @@ static int phase_c(struct pipe *p, uint64_t k, struct err *err)
 static int allreduce_large(struct shm *s,
                            const struct vec *v,
                            const struct reduction *r,
-                           bool to_first_only,
+                           uint32_t only,
                            struct err *err)
 {
     struct pipe p = {.s = s,
@@ -220,9 +225,9 @@ static int allreduce_large(struct shm *s,
                      .b = cursor_at(v),
                      .c = cursor_at(v),
                      .turn = s->turn,
-                     .reads = !to_first_only || s->me == 0};
+                     .reads = only == SHM_ALL || only == s->me};
     p.n_chunks = (v->n_bytes + p.chunk_bytes - 1) / p.chunk_bytes;
-    begin(s);
+    shm_begin(s);
     int rc = phase_a(&p, 0, err);
     for (uint64_t k = 0; k < p.n_chunks && rc == 0; k++) {
         if (k + 1 < p.n_chunks)
@@ -235,24 +240,24 @@ static int allreduce_large(struct shm *s,
     if (rc < 0)
         return rc;
     s->turn += (unsigned)(p.n_chunks & 1);
-    end(s, s->base + (uint32_t)(3 * p.n_chunks + 1));
+    shm_end(s, s->base + (uint32_t)(3 * p.n_chunks + 1));
     return 0;
 }
 
 int shm_allreduce(struct shm *s,
                   const struct vec *v,
                   const struct reduction *r,
-                  bool to_first_only,
+                  uint32_t only,
                   struct err *err)
 {
     if (v->n_bytes == 0)
         return 0;
     if (v->n_bytes <= s->h->small_bytes)
-        return allreduce_small(s, v, r, to_first_only, err);
-    return allreduce_large(s, v, r, to_first_only, err);
+        return allreduce_small(s, v, r, only, err);
+    return allreduce_large(s, v, r, only, err);
 }
 
-/* --- broadcast and allgather
+/* --- broadcast
  * ------------------------------------------------------------------- */
 
 static int broadcast_chunk(struct shm *s,
@@ -286,7 +291,7 @@ int shm_broadcast(struct shm *s, const struct vec *v, uint32_t root, struct err 
 {
     struct cursor c = cursor_at(v);
     uint32_t pos = s->base;
-    begin(s);
+    shm_begin(s);
     for (uint64_t done = 0, m; done < v->n_bytes; done += m) {
         m = v->n_bytes - done;
         m = m < s->h->slot_bytes ? m : s->h->slot_bytes;
@@ -294,77 +299,6 @@ int shm_broadcast(struct shm *s, const struct vec *v, uint32_t root, struct err 
         if (rc < 0)
             return rc;
     }
-    end(s, pos);
-    return 0;
-}
-
-static uint64_t nth_chunk(const struct vec *v, uint64_t k, uint64_t chunk)
-{
-    uint64_t from = k * chunk;
-    if (from >= v->n_bytes)
-        return 0;
-    return v->n_bytes - from < chunk ? v->n_bytes - from : chunk;
-}
-
-static int gather_put(struct shm *s,
-                      const struct vec *own,
-                      struct cursor *c,
-                      uint64_t k,
-                      unsigned turn,
-                      struct err *err)
-{
-    int rc = shm_wait_all(s, s->free_at[turn & 1], err);
-    if (rc < 0)
-        return rc;
-    uint64_t m = nth_chunk(own, k, s->h->slot_bytes);
-    struct cursor copy = *c;
-    cursor_pack(c, shm_slot(s, s->me, turn), m);
-    shm_publish(s, s->base + (uint32_t)(k == 0 ? 1 : 2 * k));
-    cursor_copy(&copy, m);
-    return 0;
-}
-
-static int gather_get(
-    struct shm *s, const struct vec *v, uint64_t k, unsigned turn, struct err *err)
-{
-    uint32_t there = s->base + (uint32_t)(k == 0 ? 1 : 2 * k);
-    for (uint32_t i = 1; i < s->n; i++) {
-        uint32_t j = (s->me + i) % s->n; /* not all read the same slot at once */
-        uint64_t m = nth_chunk(&v[j], k, s->h->slot_bytes);
-        int rc = shm_wait(s, j, there, err);
-        if (rc < 0)
-            return rc;
-        struct cursor c = cursor_at(&v[j]);
-        cursor_skip(&c, k * s->h->slot_bytes);
-        cursor_unpack(&c, shm_slot(s, j, turn), m);
-    }
-    uint32_t done = s->base + (uint32_t)(2 * k + 3);
-    s->free_at[turn & 1] = done;
-    shm_publish(s, done);
-    return 0;
-}
-
-int shm_allgather(struct shm *s, const struct vec *v, struct err *err)
-{
-    uint64_t max = 0;
-    for (uint32_t j = 0; j < s->n; j++)
-        max = v[j].n_bytes > max ? v[j].n_bytes : max;
-    uint64_t n_chunks = (max + s->h->slot_bytes - 1) / s->h->slot_bytes;
-    struct cursor own = cursor_at(&v[s->me]);
-    unsigned turn = s->turn;
-    if (n_chunks == 0)
-        return 0;
-    begin(s);
-    int rc = gather_put(s, &v[s->me], &own, 0, turn, err);
-    for (uint64_t k = 0; k < n_chunks && rc == 0; k++) {
-        if (k + 1 < n_chunks)
-            rc = gather_put(s, &v[s->me], &own, k + 1, turn + (unsigned)(k + 1), err);
-        if (rc == 0)
-            rc = gather_get(s, v, k, turn + (unsigned)k, err);
-    }
-    if (rc < 0)
-        return rc;
-    s->turn += (unsigned)(n_chunks & 1);
-    end(s, s->base + (uint32_t)(2 * n_chunks + 1));
+    shm_end(s, pos);
     return 0;
 }

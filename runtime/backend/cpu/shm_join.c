@@ -134,7 +134,7 @@ map_fd(int fd, size_t n_bytes, uint32_t line, struct shm_map *ret, struct err *e
 static int make_segment(const struct shm_join *j, struct shm_map *ret, struct err *err)
 {
     uint32_t small, slot;
-    size_t n_bytes = shm_size(j->n, &small, &slot);
+    size_t n_bytes = shm_size(j->n, j->max_bytes, &small, &slot);
     CLEANUP(fd_close)
     int fd =
         (int)syscall(SYS_memfd_create, "ringmaster", MFD_CLOEXEC_ | MFD_ALLOW_SEALING_);
@@ -148,7 +148,7 @@ static int make_segment(const struct shm_join *j, struct shm_map *ret, struct er
     if (rc < 0)
         return rc;
     fd = -1;
-    shm_format(ret->mem, j->n);
+    shm_format(ret->mem, j->n, j->max_bytes);
     return 0;
 }
 
@@ -311,7 +311,7 @@ static int
 take_segment(const struct shm_join *j, int fd, struct shm_map *ret, struct err *err)
 {
     uint32_t small, slot;
-    size_t n_bytes = shm_size(j->n, &small, &slot);
+    size_t n_bytes = shm_size(j->n, j->max_bytes, &small, &slot);
     off_t size = lseek(fd, 0, SEEK_END);
     if (size < 0 || (size_t)size != n_bytes)
         return err_set(err, -EPROTO, "shared segment has %lld bytes, expected %zu",

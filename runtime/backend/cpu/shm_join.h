@@ -23,7 +23,8 @@ struct shm_join {
     const struct auth_id *id;
     const struct waiter *w; /* checked while waiting */
     uint64_t deadline_ns;
-    uint32_t rank;         /* ours */
+    uint32_t max_bytes;    /* of all slots together, see shm_size() */
+    uint32_t rank;         /* ours, global as they all */
     uint32_t n;            /* candidates */
     uint32_t line;         /* our index among them */
     const uint32_t *ranks; /* [n] their global ranks, ascending */

@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Adasum allreduce by recursive vector halving (Maleki et al.).
+ *
+ * The members' vectors are combined in a binary tree in member order: (0,1), (2,3),
+ * ..., then the results of those pairs, and so on; two vectors a and b become (1 - ab /
+ * 2aa) a + (1 - ab / 2bb) b (adasum_math.h), tensor by tensor, dot products in double.
+ * At the level of distance d members m and m ^ d share the elements of one pair of
+ * vectors: each sends the half that the other keeps, adds up its part of the dot
+ * products, hears the parts of all 2d members that hold this pair, and combines its
+ * half. In the end everyone has one part of the result, and an allgather gives it to
+ * all.
+ *
+ * Any number of members: with p the greatest power of two in it, member p + i is first
+ * combined with member i; then the tree goes over the p first. (Horovod refuses such
+ * worlds; one that has lost a member should go on.)
+ *
+ * Halves are taken of each tensor by itself, and sums of dot products in member order,
+ * so that the result does not depend on what was fused with it. Each level rounds to
+ * the tensor's type. The way through the hosts is that of the collectives beneath
+ * (alltoall, allgather), the result is the same on every topology, bit for bit.
+ *
+ * Memory: half of the batch, and a few numbers a tensor and member. Called by coll.c.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "runtime/backend/cpu/adasum_math.h"
+#include "runtime/backend/cpu/coll.h"
+#include "runtime/base/mem.h"
+
+#define IDLE UINT32_MAX /* instead of a partner */
+
+struct span { /* of a tensor's elements: what we hold at this level */
+    uint64_t lo, hi;
+};
+
+struct adasum {
+    struct cpu *c;
+    const struct batch *b;
+    size_t n, elem_bytes;
+    struct span *held; /* [n] */
+    uint8_t *theirs;   /* [sum of halves] what the partner sent, tensor by tensor */
+    struct batch_item *items;        /* [n] of the alltoalls */
+    uint64_t *counts;                /* [n][2][size] theirs: to us, from us */
+    struct adasum_dots *ours, *dots; /* [n], [size][n] */
+    uint64_t *dot_counts;            /* [size] */
+};
+
+static uint32_t tree_size(uint32_t n)
+{
+    uint32_t p = 1;
+    while (p <= n / 2)
+        p *= 2;
+    return p;
+}
+
+static uint64_t length(struct span s)
+{
+    return s.hi - s.lo;
+}
+
+/* The half that we keep, or that the partner does. */
+static struct span half_of(struct span s, bool is_low)
+{
+    uint64_t mid = s.lo + length(s) / 2;
+    return is_low ? (struct span){s.lo, mid} : (struct span){mid, s.hi};
+}
+
+static uint8_t *element(const struct adasum *a, size_t i, uint64_t at)
+{
+    uint8_t *out = a->b->items[i].out;
+    return out == NULL ? NULL : out + at * a->elem_bytes;
+}
+
+/* Sends the elements of `give` to partner and receives those of `get`, into their place
+ * in the tensors or, one tensor after the other, to `to`. Everyone calls it; IDLE ones
+ * move nothing. */
+static int swap(struct adasum *a,
+                uint32_t partner,
+                const struct span *give,
+                const struct span *get,
+                uint8_t *to,
+                struct err *err)
+{
+    size_t size = a->c->env.size;
+    struct batch move = {.coll = COLL_ALLTOALL,
+                         .dtype = a->b->dtype,
+                         .items = a->items,
+                         .n_items = a->n};
+    memset(a->counts, 0, a->n * 2 * size * sizeof *a->counts);
+    for (size_t i = 0; i < a->n; i++) {
+        uint64_t *from = a->counts + i * 2 * size, *towards = from + size;
+        a->items[i] = (struct batch_item){.counts = from, .send_counts = towards};
+        if (partner == IDLE)
+            continue;
+        from[partner] = length(get[i]);
+        towards[partner] = length(give[i]);
+        a->items[i].in = element(a, i, give[i].lo);
+        a->items[i].out = to != NULL ? to : element(a, i, get[i].lo);
+        if (to != NULL)
+            to += length(get[i]) * a->elem_bytes;
+    }
+    return coll_alltoall(a->c, &move, err);
+}
+
+static int share_dots(struct adasum *a, struct err *err)
+{
+    size_t per_dots = sizeof(struct adasum_dots) / sizeof(double);
+    struct batch_item item = {.in = a->ours,
+                              .out = a->dots,
+                              .count = a->n * per_dots,
+                              .counts = a->dot_counts};
+    struct batch all = {
+        .coll = COLL_ALLGATHER, .dtype = DT_F64, .items = &item, .n_items = 1};
+    for (uint32_t r = 0; r < a->c->env.size; r++)
+        a->dot_counts[r] = a->n * per_dots;
+    return coll_allgather(a->c, &all, err);
+}
+
+/* Combines what we hold with what came; the pair's dot products are spread over the
+ * members first, first + step, ... (n of them). */
+static void
+combine(struct adasum *a, bool is_low, uint32_t first, uint32_t step, uint32_t n)
+{
+    const uint8_t *theirs = a->theirs;
+    for (size_t i = 0; i < a->n; i++) {
+        struct adasum_dots d = {0, 0, 0};
+        double wa, wb;
+        for (uint32_t k = 0; k < n; k++) {
+            const struct adasum_dots *p = &a->dots[(first + k * step) * a->n + i];
+            d.ab += p->ab;
+            d.aa += p->aa;
+            d.bb += p->bb;
+        }
+        adasum_weights(&d, &wa, &wb);
+        uint8_t *mine = element(a, i, a->held[i].lo);
+        uint64_t len = length(a->held[i]);
+        if (len > 0)
+            adasum_combine(a->b->dtype, mine, is_low ? mine : theirs,
+                           is_low ? theirs : mine, wa, wb, len);
+        theirs += len * a->elem_bytes;
+    }
+}
+
+/* One level: is_low tells whether we hold a, the first of the pair, or b. */
+static int level(struct adasum *a,
+                 uint32_t partner,
+                 bool is_low,
+                 uint32_t first,
+                 uint32_t step,
+                 uint32_t n,
+                 struct err *err)
+{
+    AUTOFREE struct span *give = mem_calloc(a->n + 1, sizeof *give);
+    if (give == NULL)
+        return err_set(err, -ENOMEM, "Adasum: no memory for %zu tensors", a->n);
+    for (size_t i = 0; i < a->n && partner != IDLE; i++) {
+        give[i] = half_of(a->held[i], !is_low);
+        a->held[i] = half_of(a->held[i], is_low);
+    }
+    int rc = swap(a, partner, give, a->held, a->theirs, err);
+    if (rc < 0)
+        return rc;
+    const uint8_t *theirs = a->theirs;
+    memset(a->ours, 0, a->n * sizeof *a->ours);
+    for (size_t i = 0; i < a->n && partner != IDLE; i++) {
+        const uint8_t *mine = element(a, i, a->held[i].lo);
+        uint64_t len = length(a->held[i]);
+        if (len > 0)
+            a->ours[i] = adasum_dots(a->b->dtype, is_low ? mine : theirs,
+                                     is_low ? theirs : mine, len);
+        theirs += len * a->elem_bytes;
+    }
+    rc = share_dots(a, err);
+    if (rc == 0 && partner != IDLE)
+        combine(a, is_low, first, step, n);
+    return rc;
+}
+
+/* Members beyond the tree are combined with those at its beginning and leave it. */
+static int fold(struct adasum *a, uint32_t p, struct err *err)
+{
+    uint32_t me = a->c->env.rank, size = a->c->env.size;
+    bool is_low = me < p;
+    uint32_t partner = me >= p ? me - p : me + p < size ? me + p : IDLE;
+    AUTOFREE struct span *other = mem_calloc(a->n + 1, sizeof *other);
+    if (other == NULL)
+        return err_set(err, -ENOMEM, "Adasum: no memory for %zu tensors", a->n);
+    int rc = level(a, partner, is_low, is_low ? me : partner, p, 2, err);
+    if (rc < 0)
+        return rc;
+    for (size_t i = 0; i < a->n && partner != IDLE; i++) {
+        struct span all = {0, a->b->items[i].count};
+        other[i] = half_of(all, !is_low);
+    }
+    /* the halves meet again in the tree: who leaves gives, who stays gets */
+    AUTOFREE struct span *none = mem_calloc(a->n + 1, sizeof *none);
+    if (none == NULL)
+        return err_set(err, -ENOMEM, "Adasum: no memory for %zu tensors", a->n);
+    rc = swap(a, partner, is_low ? none : a->held, is_low ? other : none, NULL, err);
+    for (size_t i = 0; i < a->n; i++)
+        a->held[i] =
+            is_low ? (struct span){0, a->b->items[i].count} : (struct span){0, 0};
+    return rc;
+}
+
+/* What member r holds of a tensor of n elements after the tree's levels. */
+static struct span part_of(uint32_t r, uint32_t p, uint64_t n)
+{
+    struct span s = {0, r < p ? n : 0};
+    for (uint32_t d = 1; d < p && r < p; d *= 2)
+        s = half_of(s, (r & d) == 0);
+    return s;
+}
+
+static int give_all(struct adasum *a, uint32_t p, struct err *err)
+{
+    struct cpu *c = a->c;
+    int rc = coll_room(c, a->n * c->env.size, err);
+    if (rc < 0)
+        return rc;
+    for (uint32_t r = 0; r < c->env.size; r++)
+        for (size_t i = 0; i < a->n; i++) {
+            struct span s = part_of(r, p, a->b->items[i].count);
+            uint8_t *at = element(a, i, s.lo);
+            c->pieces[coll_place(c, r) * a->n + i] =
+                (struct piece){.in = at, .out = at, .n = length(s) * a->elem_bytes};
+        }
+    return coll_allgather_rows(c, a->n, err);
+}
+
+static int run(struct adasum *a, struct err *err)
+{
+    uint32_t me = a->c->env.rank, size = a->c->env.size, p = tree_size(size);
+    bool is_in = me < p;
+    int rc = p < size ? fold(a, p, err) : 0;
+    for (uint32_t d = 1; d < p && rc == 0; d *= 2)
+        rc = level(a, is_in ? me ^ d : IDLE, (me & d) == 0, me & ~(2 * d - 1), 1, 2 * d,
+                   err);
+    return rc;
+}
+
+/* factor * what we hold, in place. */
+static void scale(const struct adasum *a, double factor)
+{
+    const struct kernel *k = kernel_for(OP_SUM, a->b->dtype, a->c->is_wide);
+    struct finish f = {factor, 1};
+    for (size_t i = 0; i < a->n && factor != 1.0; i++) {
+        void *p = element(a, i, a->held[i].lo);
+        const void *src = p;
+        if (length(a->held[i]) > 0)
+            k->sum(p, NULL, &src, 1, length(a->held[i]), &f);
+    }
+}
+
+static int prepare(struct adasum *a, struct err *err)
+{
+    size_t size = a->c->env.size;
+    uint64_t halves = 0;
+    for (size_t i = 0; i < a->n; i++)
+        halves += (a->b->items[i].count + 1) / 2 * a->elem_bytes;
+    a->held = mem_calloc(a->n + 1, sizeof *a->held);
+    a->theirs = coll_scratch(halves, "Adasum", err);
+    a->items = mem_calloc(a->n + 1, sizeof *a->items);
+    a->counts = mem_calloc(a->n + 1, 2 * size * sizeof *a->counts);
+    a->ours = mem_calloc(a->n + 1, sizeof *a->ours);
+    a->dots = mem_calloc(a->n + 1, size * sizeof *a->dots);
+    a->dot_counts = mem_calloc(size, sizeof *a->dot_counts);
+    if (a->held == NULL || a->theirs == NULL || a->items == NULL || a->counts == NULL
+        || a->ours == NULL || a->dots == NULL || a->dot_counts == NULL)
+        return err_set(err, -ENOMEM, "Adasum: no memory for %zu tensors of %zu ranks",
+                       a->n, size);
+    for (size_t i = 0; i < a->n; i++) {
+        const struct batch_item *it = &a->b->items[i];
+        a->held[i] = (struct span){0, it->count};
+        if (it->in != it->out && it->count > 0)
+            memcpy(it->out, it->in, it->count * a->elem_bytes);
+    }
+    return 0;
+}
+
+int coll_adasum(struct cpu *c, const struct batch *b, struct err *err)
+{
+    struct adasum a = {
+        .c = c, .b = b, .n = b->n_items, .elem_bytes = dtype_size(b->dtype)};
+    if (!reduction_supported(OP_ADASUM, b->dtype))
+        return err_set(err, -EINVAL, "batch: ADASUM of %s is not supported",
+                       dtype_name(b->dtype));
+    uint32_t p = tree_size(c->env.size);
+    int rc = prepare(&a, err);
+    if (rc == 0) {
+        scale(&a, b->prescale);
+        rc = run(&a, err);
+    }
+    if (rc == 0) {
+        scale(&a, b->postscale);
+        rc = give_all(&a, p, err);
+    }
+    mem_free(a.held);
+    mem_free(a.theirs);
+    mem_free(a.items);
+    mem_free(a.counts);
+    mem_free(a.ours);
+    mem_free(a.dots);
+    mem_free(a.dot_counts);
+    return rc;
+}

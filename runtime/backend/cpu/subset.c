@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Communicators for process sets.
+ *
+ * A child is a whole struct cpu with a segment and a mesh of its own, made as the
+ * world's is (describe, exchange, group_connect). What the rendezvous is to the world,
+ * the parent is to it: each round of the exchange is an allgather on the parent, to
+ * which the set's members give a frame of a size that all know, and all others nothing:
+ *
+ *   1. the members' descriptions
+ *   2. who shares memory with whom (group.c), for sets of two and more
+ *   3. how it went: a code and a sentence each
+ *
+ * All members of the parent take part in all rounds, whatever happened to themselves;
+ * so all of them end with the same outcome, and one that failed early is an empty
+ * frame to the others, which their own checks refuse. Frames: u32 length, data.
+ *
+ * A child's segment is a quarter of the world's (SHM_SET_BYTES); TCP adds what the
+ * world's adds, only where the set spans hosts. Called by cpu.c, as a row of the ops
+ * table. */
+#include <errno.h>
+#include <string.h>
+
+#include "runtime/backend/cpu/cpu.h"
+#include "runtime/base/mem.h"
+
+struct meeting {
+    struct cpu *parent;
+    const uint32_t *ranks; /* [n] members of the parent */
+    uint32_t n, index;     /* ours in ranks, n: we are not in it */
+    uint64_t *counts;      /* [size of the parent] */
+    bool has_exchanged;    /* round 2 has been */
+    int rc;                /* of the parent: < 0: it is broken */
+};
+
+struct outcome {
+    int32_t code;
+    char text[sizeof((struct err *)0)->text];
+};
+
+/* One round. data: ours, n_data bytes of at most max. ret_blobs as env.exchange gives
+ * them: one block, pointers into itself. */
+static int meet(struct meeting *m,
+                const void *data,
+                uint32_t n_data,
+                uint32_t max,
+                uint8_t ***ret_blobs,
+                uint32_t **ret_sizes,
+                struct err *err)
+{
+    size_t frame = sizeof(uint32_t) + max, n = m->n;
+    AUTOFREE uint8_t *own = mem_zalloc(frame);
+    AUTOFREE uint8_t **all =
+        mem_zalloc(n * (sizeof *all + sizeof(uint32_t) + frame) + sizeof *all);
+    if (own == NULL || all == NULL)
+        return m->rc = err_set(err, -ENOMEM, "no memory for a process set of %u ranks",
+                               m->n);
+    uint32_t *sizes = (uint32_t *)(all + n);
+    uint8_t *frames = (uint8_t *)(sizes + n);
+    memcpy(own, &n_data, sizeof n_data);
+    if (n_data > 0)
+        memcpy(own + sizeof n_data, data, n_data);
+    memset(m->counts, 0, m->parent->env.size * sizeof *m->counts);
+    for (uint32_t i = 0; i < m->n; i++)
+        m->counts[m->ranks[i]] = frame;
+    struct batch_item item = {.in = own,
+                              .out = frames,
+                              .count = m->index < m->n ? frame : 0,
+                              .counts = m->counts};
+    struct batch b = {.coll = COLL_ALLGATHER,
+                      .dtype = DT_U8,
+                      .prescale = 1,
+                      .postscale = 1,
+                      .items = &item,
+                      .n_items = 1};
+    m->rc = cpu_run(m->parent, &b, err);
+    if (m->rc < 0)
+        return m->rc;
+    for (size_t i = 0; i < n; i++) {
+        memcpy(&sizes[i], frames + i * frame, sizeof sizes[i]);
+        if (sizes[i] > max)
+            sizes[i] = 0;
+        all[i] = frames + i * frame + sizeof sizes[i];
+    }
+    *ret_sizes = sizes;
+    *ret_blobs = TAKE(all);
+    return 0;
+}
+
+static uint32_t n_bits(const struct meeting *m)
+{
+    return (m->n + 7) / 8;
+}
+
+/* The child's env.exchange: round 2. */
+static int exchange(void *arg,
+                    const void *blob,
+                    uint32_t n,
+                    uint8_t ***ret_blobs,
+                    uint32_t **ret_sizes,
+                    struct err *err)
+{
+    struct meeting *m = arg;
+    if (m->has_exchanged || n > n_bits(m))
+        return err_set(err, -EPROTO, "process set: an exchange of %u bytes too many",
+                       n);
+    m->has_exchanged = true;
+    return meet(m, blob, n, n_bits(m), ret_blobs, ret_sizes, err);
+}
+
+/* A member's own part of round 1. */
+static int describe(struct meeting *m,
+                    uint64_t deadline_ns,
+                    struct cpu **ret,
+                    void **ret_blob,
+                    uint32_t *ret_n,
+                    struct err *err)
+{
+    struct cpu *parent = m->parent;
+    AUTOFREE uint32_t *global = mem_calloc(m->n, sizeof *global);
+    if (global == NULL)
+        return err_set(err, -ENOMEM, "no memory for a process set of %u ranks", m->n);
+    for (uint32_t i = 0; i < m->n; i++)
+        global[i] = cpu_global(parent, m->ranks[i]);
+    struct backend_env env = {.rank = m->index,
+                              .size = m->n,
+                              .global = global,
+                              .id = parent->env.id,
+                              .local_addr = parent->env.local_addr,
+                              .deadline_ns = deadline_ns,
+                              .peer_timeout_ns = parent->env.peer_timeout_ns,
+                              .exchange = exchange,
+                              .arg = m};
+    struct backend *b;
+    int rc = backend_cpu.describe(&env, &b, ret_blob, ret_n, err);
+    if (rc < 0)
+        return rc;
+    *ret = (struct cpu *)b; /* b is the first member */
+    (*ret)->parent = parent;
+    (*ret)->own_global = TAKE(global);
+    return 0;
+}
+
+/* Rounds 1 and 2. *ret_child stays NULL without an error of ours when we are not in
+ * it. The result is our own; that of the parent is in m->rc. */
+static int
+make(struct meeting *m, uint64_t deadline_ns, struct cpu **ret_child, struct err *err)
+{
+    AUTOFREE void *blob = NULL;
+    AUTOFREE uint8_t **blobs = NULL, **rest = NULL;
+    uint32_t n = 0, *sizes = NULL;
+    int rc = 0;
+    if (m->index < m->n)
+        rc = describe(m, deadline_ns, ret_child, &blob, &n, err);
+    int met = meet(m, blob, n, sizeof(struct peer), &blobs, &sizes, err);
+    if (met < 0)
+        return met;
+    if (rc == 0 && *ret_child != NULL)
+        rc = cpu_connect(&(*ret_child)->b, blobs, sizes, err);
+    if (m->rc == 0 && m->n > 1 && !m->has_exchanged) {
+        struct err why = ERR_INIT;
+        met = meet(m, NULL, 0, n_bits(m), &rest, &sizes, &why);
+        if (met < 0)
+            return err_set(err, met, "%s", why.text);
+    }
+    return rc;
+}
+
+/* Round 3: rc and its sentence are ours; returns everybody's. */
+static int conclude(struct meeting *m, int rc, struct err *err)
+{
+    struct outcome own = {.code = rc};
+    AUTOFREE uint8_t **all = NULL;
+    uint32_t *sizes;
+    struct err why = ERR_INIT;
+    if (rc < 0)
+        memcpy(own.text, err->text, sizeof own.text);
+    int met = meet(m, &own, sizeof own, sizeof own, &all, &sizes, &why);
+    if (met < 0)
+        return err_set(err, met, "%s", why.text);
+    for (uint32_t i = 0; i < m->n; i++) {
+        struct outcome o;
+        memcpy(&o, all[i], sizeof o);
+        o.text[sizeof o.text - 1] = '\0';
+        if (sizes[i] == sizeof o && o.code < 0)
+            return err_set(err, o.code, "process set: rank %u: %.400s",
+                           cpu_global(m->parent, m->ranks[i]), o.text);
+    }
+    return 0;
+}
+
+static int
+check_ranks(const struct cpu *c, const uint32_t *ranks, uint32_t n, struct err *err)
+{
+    if (n == 0)
+        return err_set(err, -EINVAL, "process set: no ranks");
+    for (uint32_t i = 0; i < n; i++)
+        if (ranks[i] >= c->env.size || (i > 0 && ranks[i] <= ranks[i - 1]))
+            return err_set(err, -EINVAL,
+                           "process set: ranks must ascend below %u, number %u is %u",
+                           c->env.size, i, ranks[i]);
+    return 0;
+}
+
+int cpu_subset(struct backend *b,
+               const uint32_t *ranks,
+               uint32_t n,
+               uint64_t deadline_ns,
+               struct backend **ret,
+               struct err *err)
+{
+    struct cpu *parent = (struct cpu *)b, *child = NULL; /* b is the first member */
+    struct err why = ERR_INIT;
+    if (parent->broken.code != 0)
+        return err_set(err, -EPIPE, "%s", parent->broken.text);
+    AUTOFREE uint64_t *counts = mem_calloc(parent->env.size, sizeof *counts);
+    struct meeting m = {.parent = parent, .ranks = ranks, .n = n, .counts = counts};
+    int rc = counts == NULL
+                 ? err_set(&why, -ENOMEM, "no memory for %u ranks", parent->env.size)
+                 : check_ranks(parent, ranks, n, &why);
+    if (rc < 0)
+        return cpu_break(parent, rc, &why, err);
+    while (m.index < n && ranks[m.index] != parent->env.rank)
+        m.index++;
+    rc = make(&m, deadline_ns, &child, &why);
+    if (m.rc == 0)
+        rc = conclude(&m, rc, &why);
+    if (rc < 0) {
+        backend_cpu.close(child == NULL ? NULL : &child->b);
+        return parent->broken.code != 0 ? err_set(err, rc, "%s", why.text)
+                                        : cpu_break(parent, rc, &why, err);
+    }
+    if (child != NULL) {
+        child->env.exchange = NULL; /* the meeting is over */
+        child->env.arg = NULL;
+    }
+    *ret = child == NULL ? NULL : &child->b;
+    return 0;
+}

@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Adasum against an oracle that goes the same tree in double, on every topology; the
+ * identities that define it; and that nothing but a tensor itself has a say in its
+ * result. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "runtime/core/half.h"
+#include "tests/unit/cpu_world.h"
+
+static const enum dtype types[] = {DT_F16, DT_BF16, DT_F32, DT_F64};
+/* of one unit in the last place, a few roundings */
+static const double tolerance[] = {4e-3, 3e-2, 1e-5, 1e-12};
+
+static void put(enum dtype t, void *p, uint64_t i, double x)
+{
+    if (t == DT_F64)
+        ((double *)p)[i] = x;
+    else if (t == DT_F32)
+        ((float *)p)[i] = (float)x;
+    else
+        ((uint16_t *)p)[i] = t == DT_F16 ? f16_of_f32((float)x) : bf16_of_f32((float)x);
+}
+
+static double get(enum dtype t, const void *p, uint64_t i)
+{
+    return t == DT_F64   ? ((const double *)p)[i]
+           : t == DT_F32 ? (double)((const float *)p)[i]
+           : t == DT_F16 ? (double)f32_of_f16(((const uint16_t *)p)[i])
+                         : (double)f32_of_bf16(((const uint16_t *)p)[i]);
+}
+
+/* In [-1, 1], of a length and a direction of its own on each rank. */
+static double input(uint32_t rank, uint64_t i)
+{
+    uint64_t x = (i * 8 + rank + 1) * 0x9e3779b97f4a7c15ull;
+    x ^= x >> 31;
+    x *= 0xbf58476d1ce4e5b9ull;
+    double noise = (double)(x >> 40) / (1 << 24) * 2 - 1;
+    return (0.3 + 0.1 * rank) * noise + (i % 3 == 0 ? 0.25 : -0.125);
+}
+
+/* --- the oracle: plain vectors of doubles, nothing of the code under test
+ * ---------------------------------- */
+
+static void combine(double *a, const double *b, uint64_t n)
+{
+    double ab = 0, aa = 0, bb = 0;
+    for (uint64_t i = 0; i < n; i++) {
+        ab += a[i] * b[i];
+        aa += a[i] * a[i];
+        bb += b[i] * b[i];
+    }
+    double wa = aa > 0 ? 1 - ab / (2 * aa) : 1, wb = bb > 0 ? 1 - ab / (2 * bb) : 1;
+    for (uint64_t i = 0; i < n; i++)
+        a[i] = wa * a[i] + wb * b[i];
+}
+
+/* x[size][n]; the result is x[0]. Members beyond the greatest power of two first. */
+static void oracle(double *x, uint32_t size, uint64_t n)
+{
+    uint32_t p = 1;
+    while (2 * p <= size)
+        p *= 2;
+    for (uint32_t r = p; r < size; r++)
+        combine(x + (r - p) * n, x + r * n, n);
+    for (uint32_t d = 1; d < p; d *= 2)
+        for (uint32_t r = 0; r < p; r += 2 * d)
+            combine(x + r * n, x + (r + d) * n, n);
+}
+
+static int check(struct rank *r,
+                 enum dtype t,
+                 const void *out,
+                 uint64_t n,
+                 double pre,
+                 double post,
+                 double tol)
+{
+    double *x = malloc((n + 1) * r->size * sizeof *x), max = 0;
+    int rc = 0;
+    for (uint32_t k = 0; k < r->size; k++)
+        for (uint64_t i = 0; i < n; i++) {
+            uint8_t v[8];
+            put(t, v, 0, input(k, i));
+            x[k * n + i] = get(t, v, 0) * pre;
+        }
+    oracle(x, r->size, n);
+    for (uint64_t i = 0; i < n; i++)
+        max = fabs(x[i]) > max ? fabs(x[i]) : max;
+    for (uint64_t i = 0; i < n && rc == 0; i++)
+        if (!(fabs(get(t, out, i) - post * x[i]) <= tol * max * post))
+            rc = SAY(r, "%s n=%llu [%llu] is %g, not %g", dtype_name(t),
+                     (unsigned long long)n, (unsigned long long)i, get(t, out, i),
+                     post * x[i]);
+    free(x);
+    return rc;
+}
+
+static int adasum(struct rank *r,
+                  enum dtype t,
+                  struct batch_item *items,
+                  size_t n,
+                  double pre,
+                  double post)
+{
+    struct err err = ERR_INIT;
+    struct batch b = {.coll = COLL_ALLREDUCE,
+                      .op = OP_ADASUM,
+                      .dtype = t,
+                      .prescale = pre,
+                      .postscale = post,
+                      .items = items,
+                      .n_items = n};
+    return run_batch(r, &b, &err) < 0 ? SAY(r, "%s", err.text) : 0;
+}
+
+static const uint64_t counts[] = {1, 7, 0, 4099, 100003, 2};
+enum { N = sizeof counts / sizeof *counts };
+
+/* All of them in one batch, then each alone: the same bits. */
+static int body_oracle(struct rank *r)
+{
+    int rc = 0;
+    for (size_t k = 0; k < 4 && rc == 0; k++) {
+        enum dtype t = types[k];
+        size_t es = dtype_size(t);
+        struct batch_item it[N], alone[N];
+        double pre = k == 2 ? 2 : 1, post = k == 3 ? 0.25 : 1;
+        for (size_t i = 0; i < N; i++) {
+            uint8_t *in = malloc(counts[i] * es + 1), *out = malloc(counts[i] * es + 1);
+            for (uint64_t e = 0; e < counts[i]; e++)
+                put(t, in, e, input(r->rank, e));
+            out[counts[i] * es] = 0x5a;
+            it[i] = (struct batch_item){.in = in, .out = out, .count = counts[i]};
+            alone[i] = (struct batch_item){.in = in, .out = in, .count = counts[i]};
+        }
+        rc = adasum(r, t, it, N, pre, post);
+        for (size_t i = 0; i < N; i++) {
+            uint8_t *out = it[i].out;
+            if (rc == 0 && out[counts[i] * es] != 0x5a)
+                rc = SAY(r, "wrote past the end");
+            if (rc == 0)
+                rc = check(r, t, out, counts[i], pre, post, tolerance[k]);
+            if (rc == 0)
+                rc = adasum(r, t, &alone[i], 1, pre, post);
+            if (rc == 0 && memcmp(alone[i].out, out, counts[i] * es) != 0)
+                rc = SAY(r, "%s n=%llu: alone it is another", dtype_name(t),
+                         (unsigned long long)counts[i]);
+            free(alone[i].out);
+            free(out);
+        }
+    }
+    return rc;
+}
+
+/* Equal vectors: their mean. Orthogonal ones: their sum. Zeros: no say. */
+static int body_identities(struct rank *r)
+{
+    double x[64], want[64];
+    struct batch_item it = {.in = x, .out = x, .count = 64};
+    for (int kind = 0; kind < 4; kind++) {
+        for (uint32_t i = 0; i < 64; i++) {
+            double equal = (double)i - 20, mine = i % r->size == r->rank ? 1.0 + i : 0;
+            x[i] = kind == 0 ? equal : kind == 1 ? mine : kind == 2 ? 0 : NAN;
+            want[i] = kind == 0 ? equal : kind == 1 ? 1.0 + i : 0;
+        }
+        if (kind == 3 && r->rank > 0) /* one rank's NaN is everybody's */
+            for (int i = 0; i < 64; i++)
+                x[i] = 1;
+        int rc = adasum(r, DT_F64, &it, 1, 1, 1);
+        if (rc != 0)
+            return rc;
+        for (int i = 0; i < 64; i++)
+            if (kind == 3 ? !isnan(x[i]) : fabs(x[i] - want[i]) > 1e-12)
+                return SAY(r, "kind %d: [%d] is %g, not %g", kind, i, x[i], want[i]);
+    }
+    return 0;
+}
+
+/* The bits on this topology, for the parent to compare. */
+static int body_digest(struct rank *r)
+{
+    enum { M = 5001 };
+    static float x[M];
+    uint64_t sum = 1469598103934665603ull;
+    struct batch_item it = {.in = x, .out = x, .count = M};
+    for (uint64_t i = 0; i < M; i++)
+        x[i] = (float)input(r->rank, i);
+    int rc = adasum(r, DT_F32, &it, 1, 1, 1);
+    for (size_t i = 0; i < sizeof x; i++)
+        sum = (sum ^ ((const uint8_t *)x)[i]) * 1099511628211ull;
+    atomic_store(&r->m->when[r->rank], sum);
+    return rc;
+}
+
+static void run(int (*body)(struct rank *r),
+                uint32_t n,
+                bool tcp,
+                const char *hosts,
+                uint64_t *digest)
+{
+    static const char *const names[] = {"a", "b", "c", "d", "e"};
+    struct world w = {
+        .size = n, .tcp = tcp, .body = body, .timeout_s = 60, .other_token = -1};
+    for (uint32_t i = 0; hosts != NULL && i < n; i++)
+        w.host_id[i] = names[hosts[i] - 'a'];
+    if (world_run(&w) != 0)
+        fail_msg("world of %u, %s", n, hosts ? hosts : tcp ? "TCP" : "one host");
+    for (uint32_t i = 0; i < n && digest != NULL; i++) {
+        assert_int_equal(w.when[i], w.when[0]);
+        *digest = w.when[0];
+    }
+}
+
+static void everywhere(int (*body)(struct rank *r))
+{
+    for (uint32_t n = 1; n <= 5; n++)
+        run(body, n, false, NULL, NULL);
+    run(body, 8, false, NULL, NULL);
+    run(body, 3, true, NULL, NULL);
+    run(body, 4, true, NULL, NULL);
+    run(body, 4, false, "aabb", NULL);
+    run(body, 5, false, "abcab", NULL);
+}
+
+static void results_match_the_oracle(void **state)
+{
+    (void)state;
+    everywhere(body_oracle);
+}
+
+static void means_sums_zeros_and_nan(void **state)
+{
+    (void)state;
+    everywhere(body_identities);
+}
+
+static void topology_does_not_change_a_bit(void **state)
+{
+    uint64_t shm = 0, tcp = 1, mixed = 2;
+    (void)state;
+    run(body_digest, 5, false, NULL, &shm);
+    run(body_digest, 5, true, NULL, &tcp);
+    run(body_digest, 5, false, "abaab", &mixed);
+    assert_true(shm == tcp && tcp == mixed);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(results_match_the_oracle),
+        cmocka_unit_test(means_sums_zeros_and_nan),
+        cmocka_unit_test(topology_does_not_change_a_bit),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,581 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The collectives of the cpu backend against a scalar oracle: every operation with
+ * every element type, every way to move data, uneven and empty parts, fused items,
+ * over shared memory, TCP and both mixed, worlds of one to five.
+ *
+ * Inputs are such that each result is exact in its type, so equality is asked for; only
+ * AVERAGE of floats has a tolerance, because 1/3 has one. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "runtime/core/half.h"
+#include "tests/unit/cpu_world.h"
+
+#define GUARD 0x5a
+
+enum { N_ITEMS = 2 };
+
+static const uint64_t sizes[] = {0, 1, 7, 4096 + 3, (1u << 20) + 3};
+enum { N_SMALL = 4, N_SIZES = 5 };
+
+/* The largest size costs most of the time: few pairs and worlds stand for all. */
+static size_t n_sizes(const struct rank *r, bool is_chosen)
+{
+    return is_chosen && *(const bool *)r->arg ? N_SIZES : N_SMALL;
+}
+
+static bool is_float(enum dtype t)
+{
+    return t == DT_F16 || t == DT_BF16 || t == DT_F32 || t == DT_F64;
+}
+
+/* --- the oracle
+ * --------------------------------------------------------------------------------- */
+
+static void put_float(enum dtype t, void *p, double x)
+{
+    uint16_t h = t == DT_F16 ? f16_of_f32((float)x) : bf16_of_f32((float)x);
+    float f = (float)x;
+    if (t == DT_F64)
+        memcpy(p, &x, 8);
+    else if (t == DT_F32)
+        memcpy(p, &f, 4);
+    else
+        memcpy(p, &h, 2);
+}
+
+static double get_float(enum dtype t, const void *p)
+{
+    double d = 0;
+    float f = 0;
+    uint16_t h = 0;
+    memcpy(t == DT_F64   ? (void *)&d
+           : t == DT_F32 ? (void *)&f
+                         : (void *)&h,
+           p, dtype_size(t));
+    return t == DT_F64   ? d
+           : t == DT_F32 ? (double)f
+           : t == DT_F16 ? (double)f32_of_f16(h)
+                         : (double)f32_of_bf16(h);
+}
+
+static int64_t get_int(enum dtype t, const void *p)
+{
+    uint64_t u = 0;
+    size_t bits = 8 * dtype_size(t);
+    memcpy(&u, p, dtype_size(t));
+    if (t == DT_U8 || t == DT_U16 || t == DT_BOOL || bits == 64)
+        return (int64_t)u;
+    return (int64_t)(u << (64 - bits)) >> (64 - bits);
+}
+
+static uint64_t mix(uint64_t a, uint64_t b, uint64_t c)
+{
+    uint64_t x =
+        (a * 0x9e3779b97f4a7c15ull) ^ (b + 1) * 0xd1342543de82ef95ull ^ c << 40;
+    x ^= x >> 29;
+    x *= 0xbf58476d1ce4e5b9ull;
+    return x ^ x >> 32;
+}
+
+/* Element i of item k on a rank. */
+static void
+put_input(enum reduce_op op, enum dtype t, void *p, uint32_t rank, size_t k, uint64_t i)
+{
+    static const double factors[] = {0.5, 1, 2, -1};
+    uint64_t bits = mix(rank, k, i);
+    if (is_float(t) && op == OP_PRODUCT)
+        put_float(t, p, factors[(i + rank * 3 + k) % 4]);
+    else if (is_float(t))
+        put_float(t, p, (double)((i * 7 + rank * 3 + k) % 11) - 5);
+    else if (t == DT_BOOL)
+        *(uint8_t *)p = bits % 3 == 0 ? 0 : (uint8_t)(bits >> 8 | 1);
+    else
+        memcpy(p, &bits, dtype_size(t));
+}
+
+static double fold_float(enum reduce_op op, double a, double b)
+{
+    return op == OP_MIN       ? fmin(a, b)
+           : op == OP_MAX     ? fmax(a, b)
+           : op == OP_PRODUCT ? a * b
+                              : a + b;
+}
+
+static int64_t fold_int(enum reduce_op op, enum dtype t, int64_t a, int64_t b)
+{
+    if (t == DT_BOOL)
+        return op == OP_SUM || op == OP_MAX ? a || b : a && b;
+    uint64_t x = op == OP_MIN       ? (uint64_t)(a < b ? a : b)
+                 : op == OP_MAX     ? (uint64_t)(a > b ? a : b)
+                 : op == OP_PRODUCT ? (uint64_t)a * (uint64_t)b
+                                    : (uint64_t)a + (uint64_t)b;
+    return get_int(t, &x); /* wraps in its own type; little endian */
+}
+
+/* Is *p what element i of item k becomes? */
+static bool is_right(
+    const struct rank *r, const struct batch *b, size_t k, uint64_t i, const uint8_t *p)
+{
+    enum dtype t = b->dtype;
+    uint8_t x[8];
+    double f = 0;
+    int64_t n = 0;
+    for (uint32_t s = 0; s < r->size; s++) {
+        put_input(b->op, t, x, s, k, i);
+        if (is_float(t)) {
+            double v = get_float(t, x) * b->prescale;
+            f = s == 0 ? v : fold_float(b->op, f, v);
+        } else {
+            int64_t v = t == DT_BOOL ? get_int(t, x) != 0 : get_int(t, x);
+            n = s == 0 ? v : fold_int(b->op, t, n, v);
+        }
+    }
+    if (!is_float(t))
+        return get_int(t, p) == (b->op == OP_AVERAGE ? n / (int64_t)r->size : n);
+    f *= b->postscale;
+    if (b->op != OP_AVERAGE)
+        return get_float(t, p) == f;
+    f /= r->size;
+    return fabs(get_float(t, p) - f) <= fabs(f) / 100;
+}
+
+/* --- buffers with a guard behind them
+ * --------------------------------------------------------------- */
+
+static uint8_t *buffer(uint64_t n_bytes)
+{
+    uint8_t *p = malloc(n_bytes + 1);
+    if (p == NULL)
+        abort();
+    memset(p, GUARD, n_bytes + 1);
+    return p;
+}
+
+static int wrong(struct rank *r, const struct batch *b, const char *what, uint64_t n)
+{
+    return SAY(r, "%s %s %s n=%llu root=%u of %u: %s", collective_name(b->coll),
+               reduce_op_name(b->op), dtype_name(b->dtype), (unsigned long long)n,
+               b->root, r->size, what);
+}
+
+static int post(struct rank *r, struct batch *b)
+{
+    struct err err = ERR_INIT;
+    if (b->prescale == 0)
+        b->prescale = b->postscale = 1;
+    return run_batch(r, b, &err) < 0 ? wrong(r, b, err.text, 0) : 0;
+}
+
+static uint8_t *
+inputs(const struct rank *r, const struct batch *b, size_t k, uint64_t n)
+{
+    size_t es = dtype_size(b->dtype);
+    uint8_t *p = buffer(n * es);
+    for (uint64_t i = 0; i < n; i++)
+        put_input(b->op, b->dtype, p + i * es, r->rank, k, i);
+    return p;
+}
+
+/* --- allreduce and reduce
+ * ----------------------------------------------------------------------- */
+
+static int check_reduced(struct rank *r,
+                         const struct batch *b,
+                         size_t k,
+                         uint64_t first,
+                         uint64_t n,
+                         const uint8_t *out)
+{
+    size_t es = dtype_size(b->dtype);
+    for (uint64_t i = 0; i < n; i++)
+        if (!is_right(r, b, k, first + i, out + i * es))
+            return wrong(r, b, "wrong element", first + i);
+    return out[n * es] == GUARD ? 0 : wrong(r, b, "wrote past the end", n);
+}
+
+/* Allreduce, or reduce with root; items of n, 5 and 0 elements. */
+static int reduce_once(struct rank *r, struct batch *b, uint64_t n, bool in_place)
+{
+    const uint64_t counts[] = {n, 5};
+    bool gets_it = b->coll == COLL_ALLREDUCE || b->root == r->rank;
+    struct batch_item it[N_ITEMS + 1] = {{0}};
+    uint8_t *in[N_ITEMS], *out[N_ITEMS], *copy[N_ITEMS];
+    b->items = it;
+    b->n_items = N_ITEMS + 1; /* the last one is empty and has no memory */
+    for (size_t k = 0; k < N_ITEMS; k++) {
+        in[k] = inputs(r, b, k, counts[k]);
+        copy[k] = inputs(r, b, k, counts[k]);
+        out[k] = in_place ? in[k] : buffer(counts[k] * dtype_size(b->dtype));
+        it[k] = (struct batch_item){
+            .in = in[k], .out = gets_it ? out[k] : NULL, .count = counts[k]};
+    }
+    int rc = post(r, b);
+    for (size_t k = 0; k < N_ITEMS; k++) {
+        size_t bytes = counts[k] * dtype_size(b->dtype);
+        if (rc == 0 && gets_it)
+            rc = check_reduced(r, b, k, 0, counts[k], out[k]);
+        if (rc == 0 && (!gets_it || !in_place) && memcmp(in[k], copy[k], bytes) != 0)
+            rc = wrong(r, b, "changed its input", n);
+        if (!in_place)
+            free(out[k]);
+        free(in[k]);
+        free(copy[k]);
+    }
+    return rc;
+}
+
+/* --- reduce-scatter
+ * ----------------------------------------------------------------------------- */
+
+/* Member j's part of item k: the first n % size have one more, as rows are dealt out;
+ * of the second item the last member has all. */
+static uint64_t part(uint32_t size, size_t k, uint64_t n, uint32_t j)
+{
+    if (k == 1)
+        return j == size - 1 ? n : 0;
+    return n / size + (j < n % size);
+}
+
+static int scatter_once(struct rank *r, struct batch *b, uint64_t n, bool in_place)
+{
+    const uint64_t total[] = {n, 5};
+    uint64_t counts[N_ITEMS][WORLD_MAX], first[N_ITEMS] = {0};
+    struct batch_item it[N_ITEMS];
+    uint8_t *in[N_ITEMS], *out[N_ITEMS];
+    size_t es = dtype_size(b->dtype);
+    b->items = it;
+    b->n_items = N_ITEMS;
+    for (size_t k = 0; k < N_ITEMS; k++) {
+        for (uint32_t j = 0; j < r->size; j++) {
+            counts[k][j] = part(r->size, k, total[k], j);
+            first[k] += j < r->rank ? counts[k][j] : 0;
+        }
+        in[k] = inputs(r, b, k, total[k]);
+        out[k] = in_place ? in[k] + first[k] * es : buffer(counts[k][r->rank] * es);
+        it[k] = (struct batch_item){
+            .in = in[k], .out = out[k], .count = total[k], .counts = counts[k]};
+    }
+    int rc = post(r, b);
+    for (size_t k = 0; k < N_ITEMS; k++) {
+        uint64_t m = counts[k][r->rank];
+        for (uint64_t i = 0; i < m && rc == 0; i++)
+            if (!is_right(r, b, k, first[k] + i, out[k] + i * es))
+                rc = wrong(r, b, "wrong element", first[k] + i);
+        if (rc == 0 && (in_place ? in[k][total[k] * es] : out[k][m * es]) != GUARD)
+            rc = wrong(r, b, "wrote past the end", n);
+        for (uint64_t i = 0; i < total[k] && rc == 0; i++) {
+            uint8_t want[8];
+            put_input(b->op, b->dtype, want, r->rank, k, i);
+            bool is_own = i >= first[k] && i < first[k] + m;
+            if (!(in_place && is_own) && memcmp(in[k] + i * es, want, es) != 0)
+                rc = wrong(r, b, "changed its input", i);
+        }
+        if (!in_place)
+            free(out[k]);
+        free(in[k]);
+    }
+    return rc;
+}
+
+static int reduce_pair(struct rank *r, enum reduce_op op, enum dtype t)
+{
+    bool is_big = (op == OP_SUM && t == DT_F32) || (op == OP_PRODUCT && t == DT_BF16);
+    int rc = 0;
+    for (size_t s = 0; s < n_sizes(r, is_big) && rc == 0; s++) {
+        bool in_place = (s + (size_t)t) & 1;
+        struct batch b = {.coll = COLL_ALLREDUCE, .dtype = t, .op = op};
+        if (is_float(t) && s == 2)
+            b.prescale = 2, b.postscale = 0.5;
+        rc = reduce_once(r, &b, sizes[s], in_place);
+        b.coll = COLL_REDUCESCATTER;
+        if (rc == 0)
+            rc = scatter_once(r, &b, sizes[s], !in_place);
+        b.coll = COLL_REDUCE;
+        b.root = (uint32_t)(s + (size_t)t + (size_t)op) % r->size;
+        if (rc == 0)
+            rc = reduce_once(r, &b, sizes[s], in_place);
+    }
+    return rc;
+}
+
+static int body_reductions(struct rank *r)
+{
+    int rc = 0;
+    for (int op = 0; op < OP_COUNT; op++)
+        for (int t = 0; t < DT_COUNT && rc == 0; t++)
+            if (op != OP_ADASUM && reduction_supported(op, t))
+                rc = reduce_pair(r, op, t);
+    return rc;
+}
+
+/* --- moving: allgather, gather, alltoall
+ * ---------------------------------------------------------------- */
+
+static void fill(uint8_t *p, uint64_t n, uint32_t from, uint32_t to, size_t k)
+{
+    for (uint64_t i = 0; i < n; i++)
+        p[i] = (uint8_t)mix(from * 64 + to, k, i);
+}
+
+static bool holds(const uint8_t *p, uint64_t n, uint32_t from, uint32_t to, size_t k)
+{
+    for (uint64_t i = 0; i < n; i++)
+        if (p[i] != (uint8_t)mix(from * 64 + to, k, i))
+            return false;
+    return true;
+}
+
+static int gather_once(struct rank *r, struct batch *b, uint64_t n)
+{
+    uint64_t counts[N_ITEMS][WORLD_MAX], total[N_ITEMS] = {0};
+    struct batch_item it[N_ITEMS];
+    uint8_t *in[N_ITEMS], *out[N_ITEMS];
+    size_t es = dtype_size(b->dtype);
+    bool gets_it = b->coll == COLL_ALLGATHER || b->root == r->rank;
+    b->items = it;
+    b->n_items = N_ITEMS;
+    for (size_t k = 0; k < N_ITEMS; k++) {
+        for (uint32_t j = 0; j < r->size; j++) {
+            counts[k][j] = k == 1 ? j : n == 0 && j % 2 == 0 ? 0 : n / 2 + j * n / 8;
+            total[k] += counts[k][j];
+        }
+        uint64_t mine = counts[k][r->rank];
+        in[k] = buffer(mine * es);
+        out[k] = buffer(total[k] * es);
+        fill(in[k], mine * es, r->rank, 0, k);
+        it[k] = (struct batch_item){.in = in[k],
+                                    .out = gets_it ? out[k] : NULL,
+                                    .count = mine,
+                                    .counts = counts[k]};
+    }
+    int rc = post(r, b);
+    for (size_t k = 0; k < N_ITEMS; k++) {
+        const uint8_t *p = out[k];
+        for (uint32_t j = 0; j < r->size && rc == 0 && gets_it; j++) {
+            if (!holds(p, counts[k][j] * es, j, 0, k))
+                rc = wrong(r, b, "wrong block", j);
+            p += counts[k][j] * es;
+        }
+        if (rc == 0 && (*p != GUARD || out[k][total[k] * es] != GUARD))
+            rc = wrong(r, b, "wrote past the end", n);
+        if (rc == 0 && !holds(in[k], counts[k][r->rank] * es, r->rank, 0, k))
+            rc = wrong(r, b, "changed its input", n);
+        free(in[k]);
+        free(out[k]);
+    }
+    return rc;
+}
+
+/* What `from` sends `to` of item k: uneven, some nothing, some much; of the second item
+ * only the first member sends, and only to the last. */
+static uint64_t block(uint32_t size, size_t k, uint64_t n, uint32_t from, uint32_t to)
+{
+    if (k == 1)
+        return from == 0 && to == size - 1 ? 5 : 0;
+    if (n == 0 || (from + 2 * to) % 4 == 3)
+        return 0;
+    return n / (1 + (from + to) % 3) + (from * 5 + to * 3) % 7;
+}
+
+static int alltoall_once(struct rank *r, struct batch *b, uint64_t n)
+{
+    uint64_t out_n[N_ITEMS][WORLD_MAX], in_n[N_ITEMS][WORLD_MAX];
+    struct batch_item it[N_ITEMS];
+    uint8_t *in[N_ITEMS], *out[N_ITEMS];
+    size_t es = dtype_size(b->dtype);
+    b->items = it;
+    b->n_items = N_ITEMS;
+    for (size_t k = 0; k < N_ITEMS; k++) {
+        uint64_t sum_in = 0, sum_out = 0;
+        for (uint32_t j = 0; j < r->size; j++) {
+            sum_in += in_n[k][j] = block(r->size, k, n, r->rank, j);
+            sum_out += out_n[k][j] = block(r->size, k, n, j, r->rank);
+        }
+        uint8_t *p = in[k] = buffer(sum_in * es);
+        out[k] = buffer(sum_out * es);
+        for (uint32_t j = 0; j < r->size; p += in_n[k][j++] * es)
+            fill(p, in_n[k][j] * es, r->rank, j, k);
+        it[k] = (struct batch_item){.in = in[k],
+                                    .out = out[k],
+                                    .count = sum_in,
+                                    .counts = out_n[k],
+                                    .send_counts = in_n[k]};
+    }
+    int rc = post(r, b);
+    for (size_t k = 0; k < N_ITEMS; k++) {
+        const uint8_t *p = out[k];
+        for (uint32_t j = 0; j < r->size && rc == 0; p += out_n[k][j++] * es)
+            if (!holds(p, out_n[k][j] * es, j, r->rank, k))
+                rc = wrong(r, b, "wrong block", j);
+        if (rc == 0 && *p != GUARD)
+            rc = wrong(r, b, "wrote past the end", n);
+        p = in[k];
+        for (uint32_t j = 0; j < r->size && rc == 0; p += in_n[k][j++] * es)
+            if (!holds(p, in_n[k][j] * es, r->rank, j, k))
+                rc = wrong(r, b, "changed its input", j);
+        free(in[k]);
+        free(out[k]);
+    }
+    return rc;
+}
+
+static int body_moves(struct rank *r)
+{
+    int rc = 0;
+    for (int t = 0; t < DT_COUNT; t++)
+        for (size_t s = 0; s < n_sizes(r, t == DT_U16); s++) {
+            struct batch b = {.dtype = t, .coll = COLL_ALLGATHER};
+            if (rc == 0)
+                rc = gather_once(r, &b, sizes[s]);
+            b.coll = COLL_ALLTOALL;
+            if (rc == 0)
+                rc = alltoall_once(r, &b, sizes[s]);
+            b.coll = COLL_GATHER;
+            for (b.root = 0; b.root < r->size && rc == 0; b.root++)
+                rc = gather_once(r, &b, sizes[s]);
+        }
+    return rc;
+}
+
+/* --- sequences: what one operation leaves behind must not disturb the next
+ * -------------------------------- */
+
+static int body_mixed_up(struct rank *r)
+{
+    static const enum collective colls[] = {COLL_ALLREDUCE,     COLL_REDUCE,
+                                            COLL_REDUCESCATTER, COLL_GATHER,
+                                            COLL_ALLTOALL,      COLL_ALLGATHER};
+    static const uint64_t counts[] = {1, 300, 40000, 9000, 0, 200000};
+    uint64_t x = 88172645463325252ull;
+    int rc = 0;
+    for (int i = 0; i < 200 && rc == 0; i++) {
+        x ^= x << 13, x ^= x >> 7, x ^= x << 17; /* the same on every rank */
+        struct batch b = {.coll = colls[x % 6],
+                          .dtype = x >> 8 & 1 ? DT_I16 : DT_F64,
+                          .op = x >> 9 & 1 ? OP_SUM : OP_MAX,
+                          .root = (uint32_t)(x >> 16) % r->size};
+        uint64_t n = counts[(x >> 24) % 6];
+        if (b.coll == COLL_ALLREDUCE || b.coll == COLL_REDUCE)
+            rc = reduce_once(r, &b, n, x >> 10 & 1);
+        else if (b.coll == COLL_REDUCESCATTER)
+            rc = scatter_once(r, &b, n, x >> 10 & 1);
+        else if (b.coll == COLL_ALLTOALL)
+            rc = alltoall_once(r, &b, n);
+        else
+            rc = gather_once(r, &b, n);
+    }
+    return rc;
+}
+
+static int body_refused(struct rank *r)
+{
+    static const struct {
+        enum collective coll;
+        enum reduce_op op;
+        enum dtype t;
+        uint32_t root;
+        const char *says;
+    } rows[] = {
+        {COLL_ALLREDUCE, OP_AVERAGE, DT_BOOL, 0,
+         "batch: ALLREDUCE with AVERAGE of bool is not supported"},
+        {COLL_ALLREDUCE, OP_ADASUM, DT_I32, 0,
+         "batch: ADASUM of int32 is not supported"},
+        {COLL_REDUCE, OP_ADASUM, DT_F32, 0,
+         "batch: REDUCE with ADASUM of float32 is not supported"},
+        {COLL_REDUCE, OP_SUM, DT_F32, 9, "batch: REDUCE from root 9 of 1 members"},
+        {COLL_GATHER, OP_SUM, DT_F32, 1, "batch: GATHER from root 1 of 1 members"},
+        {COLL_ALLTOALL, OP_SUM, DT_COUNT, 0, "batch: dtype 11 is unknown"},
+        {COLL_JOIN, OP_SUM, DT_F32, 0, "batch: JOIN is not carried out here"},
+    };
+    size_t i = *(const size_t *)r->arg;
+    struct err err = ERR_INIT;
+    struct batch_item it = {0};
+    struct batch b = {.coll = rows[i].coll,
+                      .op = rows[i].op,
+                      .dtype = rows[i].t,
+                      .root = rows[i].root,
+                      .items = &it,
+                      .n_items = 1};
+    if (run_batch(r, &b, &err) != -EINVAL || strcmp(err.text, rows[i].says) != 0)
+        return SAY(r, "row %zu says: %s", i, err.text);
+    return 0;
+}
+
+/* --- worlds
+ * --------------------------------------------------------------------------------------
+ */
+
+static void
+run(int (*body)(struct rank *r), uint32_t n, bool tcp, const char *hosts, bool is_big)
+{
+    static const char *const names[] = {"a", "b", "c", "d", "e"};
+    struct world w = {.size = n,
+                      .tcp = tcp,
+                      .body = body,
+                      .timeout_s = 100,
+                      .other_token = -1,
+                      .arg = &is_big};
+    for (uint32_t i = 0; hosts != NULL && i < n; i++)
+        w.host_id[i] = names[hosts[i] - 'a'];
+    if (world_run(&w) != 0)
+        fail_msg("world of %u, %s", n, hosts ? hosts : tcp ? "TCP" : "one host");
+}
+
+static void everywhere(int (*body)(struct rank *r))
+{
+    static const char *const mixtures[] = {"aab", "abb", "aabb", "abcac", "abaab"};
+    for (uint32_t n = 1; n <= 5; n++)
+        run(body, n, false, NULL, n == 2 || n == 3);
+    for (uint32_t n = 2; n <= 5; n++)
+        run(body, n, true, NULL, n == 3);
+    for (size_t i = 0; i < sizeof mixtures / sizeof *mixtures; i++)
+        run(body, (uint32_t)strlen(mixtures[i]), false, mixtures[i], i == 1);
+}
+
+static void reductions_match_the_oracle(void **state)
+{
+    (void)state;
+    everywhere(body_reductions);
+}
+
+static void moves_match_the_oracle(void **state)
+{
+    (void)state;
+    everywhere(body_moves);
+}
+
+static void operations_leave_nothing_behind(void **state)
+{
+    (void)state;
+    everywhere(body_mixed_up);
+}
+
+static void what_is_not_supported_is_said(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < 7; i++) {
+        struct world w = {.size = 1,
+                          .body = body_refused,
+                          .timeout_s = 20,
+                          .other_token = -1,
+                          .arg = &i};
+        assert_int_equal(world_run(&w), 0);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(reductions_match_the_oracle),
+        cmocka_unit_test(moves_match_the_oracle),
+        cmocka_unit_test(operations_leave_nothing_behind),
+        cmocka_unit_test(what_is_not_supported_is_said),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
