@@ -37,6 +37,12 @@ static inline void stats_add(struct stats *s, enum stats_id id, uint64_t n)
                           memory_order_relaxed);
 }
 
+/* For what somebody else counts. */
+static inline void stats_set(struct stats *s, enum stats_id id, uint64_t n)
+{
+    atomic_store_explicit(&s->page->words[id], n, memory_order_relaxed);
+}
+
 /* A tensor ended; waited_ns: from its submission to the start of its batch. */
 static inline void stats_tensor(struct stats *s,
                                 enum collective coll,

@@ -116,9 +116,30 @@ static int respond(struct coordinator *co, struct err *err)
             return err_set(err, -ENOMEM, "rank 0 is out of memory for answers");
         (void)control_down(co->control, co->out.p,
                            co->out.n); /* the pump tells of a loss */
+        stats_add(&co->stats, STATS_SENT, co->size - 1);
+        stats_add(&co->stats, STATS_SENT_BYTES, co->out.n * (co->size - 1));
         r = member_receive(co->member, co->out.p, co->out.n, err);
     }
     return r;
+}
+
+static void send_up(struct coordinator *co)
+{
+    (void)control_up(co->control, co->out.p, co->out.n); /* the pump tells of a loss */
+    stats_add(&co->stats, STATS_SENT, 1);
+    stats_add(&co->stats, STATS_SENT_BYTES, co->out.n);
+}
+
+static void show_counts(struct coordinator *co)
+{
+    struct member_counts c = member_counts(co->member);
+
+    stats_set(&co->stats, STATS_HITS, c.n_hits);
+    stats_set(&co->stats, STATS_MISSES, c.n_requests);
+    stats_set(&co->stats, STATS_PLANS, c.n_plans);
+    stats_set(&co->stats, STATS_LEAVES, c.n_leaves);
+    stats_set(&co->stats, STATS_PLANNED, c.n_planned);
+    stats_set(&co->stats, STATS_AGREEMENTS, c.n_rounds);
 }
 
 /* What this rank has to tell goes to rank 0; there, on to all. */
@@ -134,13 +155,13 @@ static void flush(struct coordinator *co)
         else if (co->rank == 0)
             r = take_in(co, 0, co->out.p, co->out.n, &err);
         else
-            (void)control_up(co->control, co->out.p,
-                             co->out.n); /* the pump tells of a loss */
+            send_up(co);
     }
     if (r == 0 && co->rank == 0)
         r = respond(co, &err);
     if (r < 0)
         control_abort(co->control, err.text);
+    show_counts(co);
 }
 
 static void submit_one(struct coordinator *co, struct op *op)
@@ -173,14 +194,22 @@ static bool submit_new(struct coordinator *co)
     return any;
 }
 
+static void received(struct coordinator *co, size_t n)
+{
+    stats_add(&co->stats, STATS_RECEIVED, 1);
+    stats_add(&co->stats, STATS_RECEIVED_BYTES, n);
+}
+
 int coordinator_on_up(
     void *arg, uint32_t rank, const uint8_t *p, size_t n, struct err *err)
 {
+    received(arg, n);
     return take_in(arg, rank, p, n, err);
 }
 
 int coordinator_on_down(void *arg, const uint8_t *p, size_t n, struct err *err)
 {
+    received(arg, n);
     return member_receive(((struct coordinator *)arg)->member, p, n, err);
 }
 

@@ -1,0 +1,346 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The frozen plan in real worlds: steady steps go on without messages, and whatever
+ * disturbs them (another tensor, another shape, a late, a dead, a leaving rank) is
+ * dealt with as if there were no plan. */
+#include "tests/unit/hvd_world.h"
+
+enum { STEADY = 60 };
+
+static uint64_t after_ns(uint64_t t0, uint64_t t)
+{
+    return t > t0 ? t - t0 : 0;
+}
+
+/* One step of two tensors, in an order that differs by rank. */
+static int step(int rank, int size, int i)
+{
+    float a = (float)i, b = (float)rank;
+    hvd_handle h[2];
+    int r = rank % 2 ? sum_async("b", &b, 1, &h[1]) : sum_async("a", &a, 1, &h[0]);
+
+    if (r == HVD_OK)
+        r = rank % 2 ? sum_async("a", &a, 1, &h[0]) : sum_async("b", &b, 1, &h[1]);
+    if (r < 0)
+        return r;
+    r = finish(h[0]);
+    if (r == HVD_OK)
+        r = finish(h[1]);
+    else
+        (void)hvd_release(h[1]);
+    if (r == HVD_OK) {
+        CHECK(a == (float)(i * size), "step %d: %g", i, (double)a);
+        CHECK(b == (float)(size * (size - 1)) / 2, "step %d: %g", i, (double)b);
+    }
+    return r;
+}
+
+static void steady(int rank, int size)
+{
+    for (int i = 0; i < STEADY; i++)
+        CHECK_OK(step(rank, size, i));
+}
+
+static struct hvd_stats stats_now(void)
+{
+    struct hvd_stats s = {.size_bytes = sizeof(s)};
+
+    CHECK_OK(hvd_stats(&s));
+    return s;
+}
+
+static void steady_body(int rank, int size)
+{
+    struct hvd_stats before, after;
+
+    CHECK_OK(hvd_init(NULL));
+    steady(rank, size);
+    before = stats_now();
+    for (int i = 0; i < 1000; i++)
+        CHECK_OK(step(rank, size, i));
+    after = stats_now();
+    CHECK(after.planned - before.planned >= 1990, "%llu planned",
+          (unsigned long long)(after.planned - before.planned));
+    CHECK(after.control_sent - before.control_sent <= 10, "%llu messages",
+          (unsigned long long)(after.control_sent - before.control_sent));
+    CHECK_OK(barrier_now("end"));
+    CHECK_OK(hvd_shutdown());
+}
+
+static void steady_steps_send_no_messages(void **state)
+{
+    (void)state;
+    world_run(1, steady_body);
+    world_run(3, steady_body);
+}
+
+/* --- disturbances that all ranks make --- */
+
+static void disturbed_body(int rank, int size)
+{
+    float m;
+
+    CHECK_OK(hvd_init(NULL));
+    for (int round = 0; round < 8; round++) {
+        float big[40];
+
+        steady(rank, size);
+        m = 1;
+        CHECK_OK(sum_now("metric", &m, 1)); /* not of the plan */
+        CHECK(m == (float)size, "metric %g", (double)m);
+        steady(rank, size);
+        for (int i = 0; i < 40; i++)
+            big[i] = (float)i;
+        CHECK_OK(sum_now("a", big, 10 + round)); /* another shape */
+        for (int i = 0; i < 10 + round; i++)
+            CHECK(big[i] == (float)(i * size), "a[%d] is %g", i, (double)big[i]);
+        CHECK_OK(barrier_now("barrier"));
+    }
+    CHECK_OK(hvd_shutdown());
+}
+
+static void another_tensor_or_shape_is_no_matter(void **state)
+{
+    (void)state;
+    world_run(2, disturbed_body);
+    world_run(4, disturbed_body);
+}
+
+static void mismatch_body(int rank, int size)
+{
+    float v[2] = {1, 1};
+    int r;
+
+    CHECK_OK(hvd_init(NULL));
+    steady(rank, size);
+    r = sum_now("a", v, rank == 1 ? 2 : 1);
+    CHECK(r == HVD_INVALID_ARGUMENT, "%d", r);
+    CHECK(strstr(shared->r[rank].text,
+                 "Mismatched ALLREDUCE tensor shapes: tensor \"a\": rank "),
+          "%s", shared->r[rank].text);
+    CHECK(strstr(shared->r[rank].text, "rank 1 has [2]"), "%s", shared->r[rank].text);
+    steady(rank, size);
+    CHECK_OK(hvd_shutdown());
+}
+
+static void one_rank_of_another_shape_fails_that_tensor_only(void **state)
+{
+    (void)state;
+    world_run(3, mismatch_body);
+}
+
+/* Ranks 1 and 2 go on in a set of their own while rank 0, which knows of nothing, is
+ * between two steps: it must leave the plan for them without a call of its own. */
+static void set_body(int rank, int size)
+{
+    static const int pair[] = {1, 2};
+    int64_t one = 1;
+    int set;
+
+    CHECK_OK(hvd_init(NULL));
+    CHECK_OK(hvd_process_set_add(pair, 2, &set));
+    steady(rank, size);
+    if (rank == 0) {
+        go_wait(1);
+    } else {
+        float v = (float)rank;
+        struct hvd_tensor t = tensor1("pair", HVD_FLOAT32, &v, &v, &one);
+        hvd_handle h;
+
+        CHECK_OK(hvd_allreduce_async(&t, HVD_SUM, 1, 1, set, &h));
+        CHECK_OK(finish(h));
+        CHECK(v == 3, "%g", (double)v);
+        stage_set(rank, 1);
+    }
+    steady(rank, size);
+    CHECK_OK(hvd_shutdown());
+}
+
+static void a_set_does_not_wait_for_an_idle_rank_outside(void **state)
+{
+    struct proc_world w;
+
+    (void)state;
+    world_start(&w, 3, set_body);
+    stage_wait(1, 1);
+    stage_wait(2, 1);
+    go_set(1);
+    world_end(&w, -1);
+}
+
+/* --- ranks that do not come --- */
+
+static void late_body(int rank, int size)
+{
+    float v = 1;
+    hvd_handle h;
+
+    CHECK_OK(hvd_init(NULL));
+    steady(rank, size);
+    if (rank == 0) {
+        go_wait(1);
+        CHECK_OK(sum_now("a", &v, 1));
+    } else {
+        uint64_t t0 = clock_now_ns();
+        int r;
+
+        CHECK_OK(sum_async("a", &v, 1, &h));
+        r = hvd_wait(h, 50);
+        CHECK(r == HVD_TIMEOUT, "%d", r);
+        CHECK(clock_now_ns() - t0 < NS_PER_S, "waited for %llu ms",
+              (unsigned long long)((clock_now_ns() - t0) / NS_PER_MS));
+        stage_set(rank, 1);
+        CHECK_OK(finish(h));
+    }
+    CHECK(v == (float)size, "%g", (double)v);
+    CHECK_OK(barrier_now("end"));
+    CHECK_OK(hvd_shutdown());
+}
+
+static void a_wait_ends_at_its_deadline(void **state)
+{
+    struct proc_world w;
+
+    (void)state;
+    world_start(&w, 3, late_body);
+    stage_wait(1, 1);
+    stage_wait(2, 1);
+    go_set(1);
+    world_end(&w, -1);
+}
+
+static int victim;
+
+static void mortal_body(int rank, int size)
+{
+    int r = HVD_OK;
+
+    CHECK_OK(hvd_init(NULL));
+    steady(rank, size);
+    stage_set(rank, 1);
+    for (int i = 0; r == HVD_OK && (rank != victim || i < 100); i++)
+        r = step(rank, size, i);
+    if (rank == victim) {
+        stage_set(rank, 2);
+        for (;;)
+            (void)pause();
+    }
+    if (shared->r[rank].text[0] == 0) /* refused at submission */
+        (void)snprintf(shared->r[rank].text, 512, "%s", hvd_last_error());
+    shared->r[rank].status = r;
+    shared->r[rank].failed_ns = clock_now_ns();
+    CHECK_OK(hvd_shutdown());
+}
+
+static void a_killed_rank_is_named(void **state)
+{
+    (void)state;
+    for (victim = 0; victim < 3; victim++) {
+        struct proc_world w;
+        char want[128];
+        uint64_t t0;
+
+        world_start(&w, 3, mortal_body);
+        stage_wait(victim, 2); /* the others wait for it in an agreement */
+        (void)snprintf(want, sizeof(want),
+                       "rank %d (host testhost, pid %d) was lost: connection closed",
+                       victim, (int)w.pid[victim]);
+        t0 = clock_now_ns();
+        assert_int_equal(kill(w.pid[victim], SIGKILL), 0);
+        world_end(&w, victim);
+        for (int r = 0; r < 3; r++) {
+            if (r == victim)
+                continue;
+            assert_int_equal(shared->r[r].status, HVD_ABORTED);
+            assert_string_equal(shared->r[r].text, want);
+            assert_true(after_ns(t0, shared->r[r].failed_ns) < NS_PER_S);
+        }
+    }
+}
+
+static void leaver_body(int rank, int size)
+{
+    int r = HVD_OK;
+
+    CHECK_OK(hvd_init(NULL));
+    steady(rank, size);
+    if (rank == victim) {
+        hvd_handle h;
+        float v = 1;
+
+        CHECK_OK(sum_async("a", &v, 1, &h)); /* offered, and never to be */
+        CHECK_OK(hvd_shutdown());
+        r = hvd_wait(h, 0);
+        CHECK(r == HVD_PRECONDITION, "%d: %s", r, hvd_last_error());
+        CHECK_OK(hvd_release(h));
+        return;
+    }
+    for (int i = 0; i < 3; i++) { /* b is missing on the leaver */
+        float v = 1;
+
+        r = sum_now("b", &v, 1);
+        if (r < 0)
+            break;
+    }
+    CHECK(r == HVD_PRECONDITION, "%d", r);
+    if (shared->r[rank].text[0] == 0) /* refused at submission */
+        (void)snprintf(shared->r[rank].text, 512, "%s", hvd_last_error());
+    CHECK(strstr(shared->r[rank].text, "called shutdown()"), "%s",
+          shared->r[rank].text);
+    CHECK_OK(hvd_shutdown());
+}
+
+static void leaving_tells_the_others_who(void **state)
+{
+    (void)state;
+    for (victim = 0; victim < 3; victim++)
+        world_run(3, leaver_body);
+}
+
+static void stall_body(int rank, int size)
+{
+    float v = 1;
+    int r = HVD_OK;
+
+    (void)setenv("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", "1", 1);
+    CHECK_OK(hvd_init(NULL));
+    steady(rank, size);
+    if (rank == 1)
+        go_wait(1);
+    else
+        r = sum_now("a", &v, 1);
+    CHECK(rank == 1 || r == HVD_ABORTED, "%d", r);
+    CHECK(rank == 1
+              || strstr(shared->r[rank].text, "tensor \"a\" (ALLREDUCE) waits since"),
+          "%s", shared->r[rank].text);
+    CHECK(rank == 1 || strstr(shared->r[rank].text, "for rank 1"), "%s",
+          shared->r[rank].text);
+    stage_set(rank, 1);
+    (void)hvd_shutdown();
+}
+
+static void a_stall_names_the_missing_rank(void **state)
+{
+    struct proc_world w;
+
+    (void)state;
+    world_start(&w, 3, stall_body);
+    stage_wait(0, 1);
+    stage_wait(2, 1);
+    go_set(1);
+    world_end(&w, -1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(steady_steps_send_no_messages),
+        cmocka_unit_test(another_tensor_or_shape_is_no_matter),
+        cmocka_unit_test(one_rank_of_another_shape_fails_that_tensor_only),
+        cmocka_unit_test(a_set_does_not_wait_for_an_idle_rank_outside),
+        cmocka_unit_test(a_wait_ends_at_its_deadline),
+        cmocka_unit_test(a_killed_rank_is_named),
+        cmocka_unit_test(leaving_tells_the_others_who),
+        cmocka_unit_test(a_stall_names_the_missing_rank),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
