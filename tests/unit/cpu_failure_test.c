@@ -143,6 +143,95 @@ static void lost_host_is_named_to_followers(void **state)
     }
 }
 
+/* --- a death inside each collective
+ * ---------------------------------------------------------- */
+
+static const struct one {
+    enum collective coll;
+    enum reduce_op op;
+} each[] = {
+    {COLL_REDUCE, OP_MAX},       {COLL_REDUCESCATTER, OP_SUM}, {COLL_GATHER, OP_SUM},
+    {COLL_ALLTOALL, OP_SUM},     {COLL_ALLGATHER, OP_SUM},     {COLL_BROADCAST, OP_SUM},
+    {COLL_ALLREDUCE, OP_ADASUM},
+};
+
+enum { EACH_N = 1 << 16 }; /* floats of a member */
+
+/* As the control channel does: who is not told by its own neighbours hears of it. */
+static int hear_of_it(void *arg, struct err *err)
+{
+    struct rank *r = arg;
+    if (atomic_load(&r->m->arrived) > 0)
+        return err_set(err, -ECONNABORTED, "lost rank 3 by the control channel");
+    return 0;
+}
+
+static int body_kill_in_each(struct rank *r)
+{
+    const struct one *one = r->arg;
+    uint64_t counts[WORLD_MAX];
+    float *in = calloc(EACH_N * r->size, sizeof *in);
+    float *out = calloc(EACH_N * r->size, sizeof *out);
+    struct batch_item it = {
+        .in = in, .out = out, .count = EACH_N, .counts = counts, .send_counts = counts};
+    struct batch b = {
+        .coll = one->coll, .op = one->op, .dtype = DT_F32, .items = &it, .n_items = 1};
+    struct err err = ERR_INIT;
+    pid_t me = getpid();
+    int rc = 0;
+    for (uint32_t i = 0; i < r->size; i++)
+        counts[i] = EACH_N;
+    if (r->rank == r->size - 1 && fork() == 0) {
+        while (atomic_load(&r->m->flag) < 20 * r->size)
+            sched_yield();
+        atomic_store(&r->m->when[r->rank], clock_now_ns());
+        kill(me, SIGKILL);
+        _exit(0);
+    }
+    while (rc == 0 && clock_now_ns() < r->env.deadline_ns) {
+        atomic_fetch_add(&r->m->flag, 1);
+        rc = run_batch(r, &b, &err);
+    }
+    atomic_store(&r->m->when[r->rank], clock_now_ns());
+    (void)SAY(r, "%s", err.text);
+    world_meet(r, r->size - 1);
+    free(in);
+    free(out);
+    return rc < 0 ? 0 : SAY(r, "no failure: %s", err.text);
+}
+
+static void death_inside_each_collective_is_told(void **state)
+{
+    static const char *const shapes[] = {"aaaa", "abcd", "aabb"};
+    (void)state;
+    for (size_t k = 0; k < sizeof each / sizeof *each; k++)
+        for (size_t shape = 0; shape < 3; shape++) {
+            struct world w = {.size = 4,
+                              .body = body_kill_in_each,
+                              .interrupted = shape == 0 ? NULL : hear_of_it,
+                              .arg = &each[k],
+                              .timeout_s = 20,
+                              .other_token = -1};
+            char host[4][2];
+            bool is_seen = false;
+            for (int i = 0; i < 4; i++) {
+                host[i][0] = shapes[shape][i], host[i][1] = '\0';
+                w.host_id[i] = host[i];
+            }
+            if (world_run(&w) != 0)
+                fail_msg("%s over %s", collective_name(each[k].coll), shapes[shape]);
+            for (int i = 0; i < 3; i++) {
+                if (strstr(w.said[i], "lost rank 3") == NULL
+                    || w.when[i] - w.when[3] > NS_PER_S)
+                    fail_msg("%s over %s: rank %d says: %s",
+                             collective_name(each[k].coll), shapes[shape], i,
+                             w.said[i]);
+                is_seen |= strstr(w.said[i], "lost rank 3 (host ") != NULL;
+            }
+            assert_true(is_seen);
+        }
+}
+
 /* It lives, its connections are whole, and it takes no part. */
 static int body_last_is_silent(struct rank *r)
 {
@@ -369,6 +458,7 @@ int main(void)
         cmocka_unit_test(killed_peer_is_named_within_a_second_shm),
         cmocka_unit_test(killed_peer_is_named_within_a_second_tcp),
         cmocka_unit_test(lost_host_is_named_to_followers),
+        cmocka_unit_test(death_inside_each_collective_is_told),
         cmocka_unit_test(silent_peer_ends_the_wait),
         cmocka_unit_test(peer_that_leaves_is_named),
         cmocka_unit_test(abort_ends_a_wait_soon),

@@ -1,0 +1,390 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Communicators of process sets: made by all, used by some, overlapping, of one, across
+ * hosts, of a set of a set; what ends a parent ends them, what fails names global
+ * ranks, and a set that cannot be made says so on every rank. */
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "tests/unit/cpu_world.h"
+
+static bool is_in(const uint32_t *ranks, uint32_t n, uint32_t rank, uint32_t *ret_index)
+{
+    for (uint32_t i = 0; i < n; i++)
+        if (ranks[i] == rank) {
+            *ret_index = i;
+            return true;
+        }
+    return false;
+}
+
+static int run_on(struct backend *b, struct batch *batch, struct err *err)
+{
+    uint64_t ticket = 0, done = 0;
+    batch->prescale = batch->postscale = 1;
+    int rc = b->ops->post(b, batch, NULL, &ticket, err);
+    if (rc == 0)
+        rc = b->ops->poll(b, &done, err);
+    return rc < 0 ? rc : done >= ticket ? 0 : -EINPROGRESS;
+}
+
+/* Allreduce and alltoall among the set; every result is right for exactly this set. */
+static int use(struct rank *r,
+               struct backend *b,
+               const uint32_t *ranks,
+               uint32_t n,
+               uint32_t me,
+               uint64_t count)
+{
+    struct err err = ERR_INIT;
+    int64_t *x = malloc((count + 1) * 8), want = 0;
+    uint32_t got[WORLD_MAX], mine[WORLD_MAX];
+    uint64_t ones[WORLD_MAX];
+    struct batch_item it = {.in = x, .out = x, .count = count};
+    struct batch sum = {.coll = COLL_ALLREDUCE,
+                        .op = OP_SUM,
+                        .dtype = DT_I64,
+                        .items = &it,
+                        .n_items = 1};
+    struct batch_item swap = {
+        .in = mine, .out = got, .count = n, .counts = ones, .send_counts = ones};
+    struct batch all = {
+        .coll = COLL_ALLTOALL, .dtype = DT_I32, .items = &swap, .n_items = 1};
+    for (uint32_t i = 0; i < n; i++) {
+        want += 1 << ranks[i];
+        ones[i] = 1;
+        mine[i] = ranks[me] * 100 + ranks[i];
+    }
+    for (uint64_t i = 0; i < count; i++)
+        x[i] = (1 << r->rank) + (int64_t)i;
+    int rc = run_on(b, &sum, &err);
+    for (uint64_t i = 0; i < count && rc == 0; i++)
+        if (x[i] != want + (int64_t)(i * n))
+            rc = SAY(r, "sum of a set of %u: [%llu] is %lld", n, (unsigned long long)i,
+                     (long long)x[i]);
+    if (rc == 0)
+        rc = run_on(b, &all, &err);
+    for (uint32_t i = 0; i < n && rc == 0; i++)
+        if (got[i] != ranks[i] * 100 + ranks[me])
+            rc = SAY(r, "alltoall of a set of %u: [%u] is %u", n, i, got[i]);
+    if (rc < 0)
+        rc = SAY(r, "set of %u: %s", n, err.text);
+    free(x);
+    return rc;
+}
+
+static const struct set {
+    uint32_t n, ranks[WORLD_MAX];
+} sets[] = {
+    {2, {0, 1}}, {2, {1, 3}},       {3, {0, 2, 4}},       {1, {2}},
+    {1, {0}},    {4, {1, 2, 3, 4}}, {5, {0, 1, 2, 3, 4}},
+};
+enum { N_SETS = sizeof sets / sizeof *sets };
+
+static int body_sets(struct rank *r)
+{
+    struct backend *child[N_SETS];
+    struct err err = ERR_INIT;
+    uint32_t everyone[WORLD_MAX], me = 0;
+    int rc = 0;
+    for (uint32_t i = 0; i < r->size; i++)
+        everyone[i] = i;
+    for (size_t s = 0; s < N_SETS; s++) {
+        child[s] = (struct backend *)&child; /* must be written */
+        if (backend_cpu.subset(r->b, sets[s].ranks, sets[s].n, r->env.deadline_ns,
+                               &child[s], &err)
+            < 0)
+            return SAY(r, "set %zu: %s", s, err.text);
+        if (is_in(sets[s].ranks, sets[s].n, r->rank, &me) != (child[s] != NULL))
+            return SAY(r, "set %zu: %s", s, child[s] ? "got one" : "got none");
+    }
+    for (int round = 0; round < 3; round++)
+        for (size_t s = 0; s < N_SETS && rc == 0; s++) {
+            if (is_in(sets[s].ranks, sets[s].n, r->rank, &me))
+                rc = use(r, child[s], sets[s].ranks, sets[s].n, me,
+                         round == 1 ? 300001 : 5);
+            if (rc == 0 && s % 3 == 0)
+                rc = use(r, r->b, everyone, r->size, r->rank, 100);
+        }
+    for (size_t s = 0; s < N_SETS; s++)
+        backend_cpu.close(child[s]);
+    return rc == 0 ? use(r, r->b, everyone, r->size, r->rank, 70000) : rc;
+}
+
+/* Sets {1, 2, 4} of the world, and members 0 and 2 of it, ranks 1 and 4. */
+static int body_set_of_a_set(struct rank *r)
+{
+    const uint32_t outer[] = {1, 2, 4}, inner[] = {0, 2}, global[] = {1, 4};
+    struct backend *a = NULL, *b = NULL;
+    struct err err = ERR_INIT;
+    uint32_t me = 0;
+    int rc = backend_cpu.subset(r->b, outer, 3, r->env.deadline_ns, &a, &err);
+    if (rc == 0 && a != NULL)
+        rc = backend_cpu.subset(a, inner, 2, r->env.deadline_ns, &b, &err);
+    if (rc < 0)
+        return SAY(r, "%s", err.text);
+    if (b != NULL && is_in(global, 2, r->rank, &me))
+        rc = use(r, b, global, 2, me, 1000);
+    if (rc == 0 && a != NULL && is_in(outer, 3, r->rank, &me))
+        rc = use(r, a, outer, 3, me, 1000);
+    backend_cpu.close(b);
+    backend_cpu.close(a);
+    return rc;
+}
+
+/* Many sets one after the other: nothing is left behind (descriptors are the first to
+ * run out). */
+static int body_come_and_go(struct rank *r)
+{
+    const uint32_t all[] = {0, 1, 2, 3, 4};
+    for (uint32_t k = 0; k < 60; k++) {
+        uint32_t n = 1 + k % r->size, me = 0;
+        const uint32_t *ranks = all + k % (r->size - n + 1);
+        struct backend *b = NULL;
+        struct err err = ERR_INIT;
+        if (backend_cpu.subset(r->b, ranks, n, r->env.deadline_ns, &b, &err) < 0)
+            return SAY(r, "%s", err.text);
+        if (b != NULL && is_in(ranks, n, r->rank, &me)
+            && use(r, b, ranks, n, me, 10) != 0)
+            return 1;
+        backend_cpu.close(b);
+        int lowest = dup(0); /* that is free */
+        close(lowest);
+        if (lowest > 40)
+            return SAY(r, "descriptors are left open");
+    }
+    return 0;
+}
+
+static void run(int (*body)(struct rank *r), bool tcp, const char *hosts)
+{
+    static const char *const names[] = {"a", "b", "c"};
+    struct world w = {
+        .size = 5, .tcp = tcp, .body = body, .timeout_s = 60, .other_token = -1};
+    for (uint32_t i = 0; hosts != NULL && i < 5; i++)
+        w.host_id[i] = names[hosts[i] - 'a'];
+    if (world_run(&w) != 0)
+        fail_msg("%s", hosts ? hosts : tcp ? "TCP" : "one host");
+}
+
+static void everywhere(int (*body)(struct rank *r))
+{
+    run(body, false, NULL);
+    run(body, true, NULL);
+    run(body, false, "aabba");
+    run(body, false, "abcab");
+}
+
+static void sets_overlap_and_are_each_their_own(void **state)
+{
+    (void)state;
+    everywhere(body_sets);
+}
+
+static void sets_have_sets(void **state)
+{
+    (void)state;
+    everywhere(body_set_of_a_set);
+}
+
+static void sets_leave_nothing_open(void **state)
+{
+    (void)state;
+    run(body_come_and_go, false, "aabba");
+}
+
+/* --- failures
+ * -----------------------------------------------------------------------------------
+ */
+
+/* Ranks 1 and 3 of the world; 3 dies, 1 must name it, not "rank 1 of the set". */
+static int body_lost_in_a_set(struct rank *r)
+{
+    const uint32_t ranks[] = {1, 3};
+    struct backend *b = NULL;
+    struct err err = ERR_INIT;
+    int64_t x[1000] = {0};
+    struct batch_item it = {.in = x, .out = x, .count = 1000};
+    struct batch batch = {.coll = COLL_ALLREDUCE,
+                          .op = OP_SUM,
+                          .dtype = DT_I64,
+                          .items = &it,
+                          .n_items = 1};
+    if (backend_cpu.subset(r->b, ranks, 2, r->env.deadline_ns, &b, &err) < 0)
+        return SAY(r, "%s", err.text);
+    if (r->rank == 3) {
+        atomic_store(&r->m->when[3], clock_now_ns());
+        raise(SIGKILL);
+    }
+    int rc = 0;
+    while (r->rank == 1 && rc == 0 && clock_now_ns() < r->env.deadline_ns)
+        rc = run_on(b, &batch, &err);
+    atomic_store(&r->m->when[r->rank], clock_now_ns());
+    (void)SAY(r, "%s", err.text);
+    backend_cpu.close(b);
+    world_meet(r, 3);
+    return r->rank == 1 && rc == 0;
+}
+
+static void lost_rank_of_a_set_is_named_by_its_global_rank(void **state)
+{
+    (void)state;
+    for (int tcp = 0; tcp < 2; tcp++) {
+        struct world w = {.size = 4,
+                          .tcp = tcp,
+                          .body = body_lost_in_a_set,
+                          .timeout_s = 20,
+                          .other_token = -1};
+        assert_int_equal(world_run(&w), 0);
+        if (strstr(w.said[1], "lost rank 3 (host h): ") == NULL)
+            fail_msg("rank 1 says: %s", w.said[1]);
+        assert_true(w.when[1] - w.when[3] < NS_PER_S);
+    }
+}
+
+static void *abort_soon(void *arg)
+{
+    struct rank *r = arg;
+    usleep(30000); /* not to synchronise: lets the wait reach its sleeping part */
+    atomic_store(&r->m->when[0], clock_now_ns());
+    backend_cpu.abort(r->b);
+    return NULL;
+}
+
+/* Rank 0 waits in a set for one that is late; the world is aborted. */
+static int body_abort(struct rank *r)
+{
+    const uint32_t ranks[] = {0, 2};
+    struct backend *b = NULL;
+    struct batch barrier = {.coll = COLL_BARRIER};
+    struct err err = ERR_INIT;
+    pthread_t t;
+    int rc = 0;
+    if (backend_cpu.subset(r->b, ranks, 2, r->env.deadline_ns, &b, &err) < 0)
+        return SAY(r, "%s", err.text);
+    if (r->rank == 0) {
+        if (pthread_create(&t, NULL, abort_soon, r) != 0)
+            return SAY(r, "no thread");
+        rc = run_on(b, &barrier, &err);
+        pthread_join(t, NULL);
+        uint64_t took = clock_now_ns() - atomic_load(&r->m->when[0]);
+        atomic_store(&r->m->when[0], took);
+        (void)SAY(r, "%s", err.text);
+        rc = rc == -ECANCELED ? 0 : 1;
+    }
+    world_meet(r, 3);
+    backend_cpu.close(b);
+    return rc;
+}
+
+static void abort_of_the_world_reaches_sets(void **state)
+{
+    (void)state;
+    for (int tcp = 0; tcp < 2; tcp++) {
+        struct world w = {.size = 3,
+                          .tcp = tcp,
+                          .body = body_abort,
+                          .timeout_s = 20,
+                          .other_token = -1};
+        assert_int_equal(world_run(&w), 0);
+        assert_string_equal(w.said[0], "aborted");
+        assert_true(w.when[0] < 200 * NS_PER_MS);
+    }
+}
+
+/* Rank 2 has no memory for its part, at each of its allocations in turn. All say so, or
+ * all have the set. */
+static int body_out_of_memory(struct rank *r)
+{
+    long k = *(const long *)r->arg;
+    const uint32_t ranks[] = {1, 2, 3};
+    struct backend *b = NULL;
+    struct err err = ERR_INIT;
+    if (r->rank == 2)
+        mem_fail_after(k);
+    int rc = backend_cpu.subset(r->b, ranks, 3, clock_now_ns() + NS_PER_S, &b, &err);
+    if (r->rank == 2 && mem_fail_fired())
+        atomic_store(&r->m->when[2], 1);
+    mem_fail_after(-1);
+    (void)SAY(r, "%d %s", rc, rc < 0 ? err.text : "");
+    backend_cpu.close(b);
+    return 0;
+}
+
+static void a_set_that_cannot_be_made_is_refused_by_all(void **state)
+{
+    (void)state;
+    for (int shape = 0; shape < 2; shape++)
+        for (long k = 0;; k++) {
+            struct world w = {.size = 4,
+                              .tcp = shape == 1,
+                              .body = body_out_of_memory,
+                              .arg = &k,
+                              .peer_timeout_ms = 2000,
+                              .timeout_s = 20,
+                              .other_token = -1};
+            assert_int_equal(world_run(&w), 0);
+            if (w.when[2] == 0)
+                break; /* it had all it asked for */
+            assert_true(k < 100);
+            bool is_made = w.said[2][0] == '0';
+            for (int i = 0; i < 4; i++)
+                if ((w.said[i][0] == '0') != is_made)
+                    fail_msg("allocation %ld: rank 2 says %s, rank %d %s", k, w.said[2],
+                             i, w.said[i]);
+        }
+}
+
+static int body_bad_ranks(struct rank *r)
+{
+    static const struct {
+        uint32_t n, ranks[2];
+        const char *says;
+    } rows[] = {
+        {0, {0, 0}, "process set: no ranks"},
+        {2, {1, 1}, "process set: ranks must ascend below 2, number 1 is 1"},
+        {2, {0, 2}, "process set: ranks must ascend below 2, number 1 is 2"},
+    };
+    size_t i = *(const size_t *)r->arg;
+    struct backend *b = NULL;
+    struct err err = ERR_INIT;
+    int rc = backend_cpu.subset(r->b, rows[i].ranks, rows[i].n, r->env.deadline_ns, &b,
+                                &err);
+    if (rc != -EINVAL || b != NULL || strcmp(err.text, rows[i].says) != 0)
+        return SAY(r, "%d %s", rc, err.text);
+    struct batch barrier = {.coll = COLL_BARRIER};
+    if (run_on(r->b, &barrier, &err) != -EPIPE) /* as after a failed post */
+        return SAY(r, "not broken");
+    return 0;
+}
+
+static void bad_ranks_are_refused(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < 3; i++) {
+        struct world w = {.size = 2,
+                          .body = body_bad_ranks,
+                          .arg = &i,
+                          .timeout_s = 20,
+                          .other_token = -1};
+        assert_int_equal(world_run(&w), 0);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sets_overlap_and_are_each_their_own),
+        cmocka_unit_test(sets_have_sets),
+        cmocka_unit_test(sets_leave_nothing_open),
+        cmocka_unit_test(lost_rank_of_a_set_is_named_by_its_global_rank),
+        cmocka_unit_test(abort_of_the_world_reaches_sets),
+        cmocka_unit_test(a_set_that_cannot_be_made_is_refused_by_all),
+        cmocka_unit_test(bad_ranks_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
