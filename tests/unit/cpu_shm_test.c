@@ -18,13 +18,14 @@
 #include "runtime/backend/cpu/shm.h"
 #include "runtime/base/clock.h"
 
-enum { MAX_RANKS = 4 };
+enum { MAX_RANKS = 4, MANY_RANKS = 20 };
 
 struct actor {
     uint32_t me, n;
     void *mem;
     size_t n_bytes;
     uint32_t start; /* position of everyone's counters at the start */
+    uint64_t max_n; /* elements of the largest message */
     atomic_uint *stop;
     char said[200];
 };
@@ -105,16 +106,170 @@ static void *act(void *arg)
     return NULL;
 }
 
-static void run_actors(uint32_t n, uint32_t start)
+/* --- reduce, reduce-scatter, gather, alltoall
+ * ---------------------------------------------------------- */
+
+static uint16_t value(uint32_t from, uint32_t to, uint64_t i)
+{
+    return (uint16_t)(from * 977 + to * 31 + i * 7);
+}
+
+static int bad(struct actor *a, const char *what, uint64_t n, uint64_t i)
+{
+    snprintf(a->said, sizeof a->said, "%s: rank %u of %u, n %llu: [%llu] is wrong",
+             what, a->me, a->n, (unsigned long long)n, (unsigned long long)i);
+    return -1;
+}
+
+/* Elements of the part of member j: uneven, and every third has none. */
+static uint64_t share(const struct actor *a, uint64_t n, uint32_t j)
+{
+    return j % 3 == 2 ? 0 : n / a->n + j;
+}
+
+static struct vec one(struct piece *p, const void *in, void *out, uint64_t n)
+{
+    *p = (struct piece){.in = in, .out = out, .n = n * 2};
+    return vec_of(p, 1);
+}
+
+static int
+reduce_round(struct actor *a, struct shm *s, uint64_t n, uint16_t *x, uint16_t *y)
+{
+    struct reduction sum = {kernel_for(OP_SUM, DT_U16, false), 1.0, FINISH_NONE};
+    struct reduction twice = {kernel_for(OP_SUM, DT_U16, false), 2.0, FINISH_NONE};
+    struct piece p[MANY_RANKS];
+    struct vec v[MANY_RANKS];
+    struct err err = ERR_INIT;
+    uint32_t only = (uint32_t)n % a->n;
+    uint64_t base = 0, at = 0;
+    for (uint32_t j = 0; j < a->n; j++)
+        base += value(j, 0, 0);
+    for (uint64_t i = 0; i < n; i++)
+        x[i] = value(a->me, 0, i);
+    v[0] = one(p, x, only == a->me ? y : NULL, n);
+    if (shm_allreduce(s, v, &sum, only, &err) < 0)
+        return -1;
+    for (uint64_t i = 0; i < n && only == a->me; i++)
+        if (y[i] != (uint16_t)(base + a->n * i * 7))
+            return bad(a, "reduce", n, i);
+    for (int scaled = 0; scaled < 2; scaled++) {
+        uint64_t own = 0;
+        at = 0;
+        for (uint32_t j = 0; j < a->n; at += share(a, n, j++)) {
+            v[j] = one(&p[j], x + at, j == a->me ? y : NULL, share(a, n, j));
+            own = j == a->me ? at : own;
+        }
+        for (uint64_t i = 0; i < at; i++)
+            x[i] = (uint16_t)(value(a->me, 0, i) / 2);
+        if (shm_reduce_scatter(s, v, scaled ? &twice : &sum, &err) < 0)
+            return -1;
+        for (uint64_t i = 0; i < share(a, n, a->me); i++) {
+            uint64_t want = 0;
+            for (uint32_t j = 0; j < a->n; j++)
+                want += (uint64_t)(value(j, 0, own + i) / 2) * (scaled ? 2 : 1);
+            if (y[i] != (uint16_t)want)
+                return bad(a, "reduce-scatter", n, i);
+        }
+    }
+    return 0;
+}
+
+/* What from sends to; some of it nothing. */
+static uint64_t block(const struct actor *a, uint64_t n, uint32_t from, uint32_t to)
+{
+    return (from + to) % 3 == 1 ? 0 : n / a->n + from;
+}
+
+static int
+move_round(struct actor *a, struct shm *s, uint64_t n, uint16_t *x, uint16_t *y)
+{
+    struct piece p[MANY_RANKS], q[MANY_RANKS];
+    struct vec send[MANY_RANKS], recv[MANY_RANKS];
+    struct err err = ERR_INIT;
+    uint64_t to = 0, from = 0;
+    uint32_t only = (uint32_t)n % a->n;
+    for (uint32_t j = 0; j < a->n; j++) {
+        uint64_t m = block(a, n, a->me, j), k = block(a, n, j, a->me);
+        for (uint64_t i = 0; i < m; i++)
+            x[to + i] = value(a->me, j, i);
+        send[j] = one(&p[j], x + to, NULL, m);
+        recv[j] = one(&q[j], NULL, y + from, k);
+        to += m;
+        from += k;
+    }
+    if (shm_alltoall(s, send, recv, &err) < 0)
+        return -1;
+    from = 0;
+    for (uint32_t j = 0; j < a->n; from += block(a, n, j++, a->me))
+        for (uint64_t i = 0; i < block(a, n, j, a->me); i++)
+            if (y[from + i] != value(j, a->me, i))
+                return bad(a, "alltoall", n, from + i);
+    from = 0;
+    for (uint32_t j = 0; j < a->n; from += block(a, n, j++, 0)) {
+        uint64_t m = block(a, n, j, 0);
+        for (uint64_t i = 0; i < m && j == a->me; i++)
+            x[i] = value(a->me, 0, i);
+        send[j] = one(&p[j], x, only == a->me ? y + from : NULL, m);
+    }
+    if (shm_gather(s, send, only, &err) < 0)
+        return -1;
+    from = 0;
+    for (uint32_t j = 0; j < a->n && only == a->me; from += block(a, n, j++, 0))
+        for (uint64_t i = 0; i < block(a, n, j, 0); i++)
+            if (y[from + i] != value(j, 0, i))
+                return bad(a, "gather", n, from + i);
+    return 0;
+}
+
+static void *act_moves(void *arg)
+{
+    static const uint64_t sizes[] = {1, 300, 20, 9000, 70001, 600001, 2};
+    struct actor *a = arg;
+    struct shm s;
+    uint32_t lines[MANY_RANKS], ranks[MANY_RANKS];
+    struct waiter w = {.n_spins = 10, .check = go_on, .arg = a};
+    for (uint32_t i = 0; i < a->n; i++)
+        lines[i] = ranks[i] = i;
+    if (shm_attach(&s, a->mem, a->n_bytes, a->n, a->me, lines, ranks, &w) < 0) {
+        snprintf(a->said, sizeof a->said, "attach");
+        return NULL;
+    }
+    s.base = a->start;
+    shm_publish(&s, a->start);
+    uint64_t room = a->max_n + (uint64_t)a->n * a->n + 1;
+    uint16_t *x = malloc(room * 2), *y = malloc(room * 2);
+    for (int round = 0; round < 2; round++)
+        for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
+            if (sizes[k] > a->max_n || a->said[0] != '\0')
+                continue;
+            if (reduce_round(a, &s, sizes[k], x, y) == 0
+                && move_round(a, &s, sizes[k], x, y) == 0)
+                continue;
+            if (a->said[0] == '\0')
+                snprintf(a->said, sizeof a->said, "failed");
+            atomic_store(a->stop, 1);
+        }
+    free(x);
+    free(y);
+    shm_detach(&s);
+    return NULL;
+}
+
+static void run_actors(void *(*act_fn)(void *arg),
+                       uint32_t n,
+                       uint32_t start,
+                       uint32_t max_bytes,
+                       uint64_t max_n)
 {
     uint32_t small, slot;
-    size_t n_bytes = shm_size(n, SHM_WORLD_BYTES, &small, &slot);
+    size_t n_bytes = shm_size(n, max_bytes, &small, &slot);
     void *mem = aligned_alloc(4096, (n_bytes + 4095) & ~(size_t)4095);
-    struct actor a[MAX_RANKS];
-    pthread_t t[MAX_RANKS];
+    struct actor a[MANY_RANKS];
+    pthread_t t[MANY_RANKS];
     atomic_uint stop = 0;
     memset(mem, 0, n_bytes);
-    shm_format(mem, n, SHM_WORLD_BYTES);
+    shm_format(mem, n, max_bytes);
     memset(a, 0, sizeof a);
     for (uint32_t i = 0; i < n; i++) /* as if so many operations had been */
         atomic_store(&((struct shm_header *)mem)->lines[i].seq, start);
@@ -125,7 +280,8 @@ static void run_actors(uint32_t n, uint32_t start)
         a[i].n_bytes = n_bytes;
         a[i].start = start;
         a[i].stop = &stop;
-        assert_int_equal(pthread_create(&t[i], NULL, act, &a[i]), 0);
+        a[i].max_n = max_n;
+        assert_int_equal(pthread_create(&t[i], NULL, act_fn, &a[i]), 0);
     }
     for (uint32_t i = 0; i < n; i++)
         pthread_join(t[i], NULL);
@@ -134,19 +290,33 @@ static void run_actors(uint32_t n, uint32_t start)
     free(mem);
 }
 
+static void run_both(uint32_t n, uint32_t start)
+{
+    run_actors(act, n, start, SHM_WORLD_BYTES, 600001);
+    run_actors(act_moves, n, start, SHM_WORLD_BYTES, 600001);
+    run_actors(act_moves, n, start, SHM_SET_BYTES, 70001);
+}
+
 static void collectives_of_threads(void **state)
 {
     (void)state;
     for (uint32_t n = 2; n <= MAX_RANKS; n++)
-        run_actors(n, 0);
+        run_both(n, 0);
+}
+
+/* More than a slot has cells for: they take turns, and nothing fits a small message. */
+static void many_members_take_turns(void **state)
+{
+    (void)state;
+    run_actors(act_moves, MANY_RANKS, 0, 4096, 9000);
 }
 
 static void counters_may_wrap(void **state)
 {
     (void)state;
-    run_actors(3, UINT32_MAX - 40);
-    run_actors(2, INT32_MAX - 40);
-    run_actors(2, 1u << 31);
+    run_both(3, UINT32_MAX - 40);
+    run_both(2, INT32_MAX - 40);
+    run_both(2, 1u << 31);
 }
 
 static void segment_stays_in_its_bounds(void **state)
@@ -232,6 +402,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(collectives_of_threads),
+        cmocka_unit_test(many_members_take_turns),
         cmocka_unit_test(counters_may_wrap),
         cmocka_unit_test(segment_stays_in_its_bounds),
         cmocka_unit_test(garbled_segment_is_refused),
