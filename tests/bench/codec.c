@@ -16,6 +16,15 @@
 
 enum { MEMBERS = 2, ROUNDS = 9, PARTS = 3 };
 
+static bool cpu_is_wide(void)
+{
+#if defined(__x86_64__)
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c");
+#else
+    return false;
+#endif
+}
+
 static double now_s(void)
 {
     struct timespec t;
@@ -102,7 +111,7 @@ static void measure(const char *text, const float *in, float *out, int64_t side)
         (void)printf("%-34s not compressed: %s\n", text, plan.why);
         return;
     }
-    if (codec_state_new(UINT64_MAX, &state) < 0)
+    if (codec_state_new(UINT64_MAX, cpu_is_wide(), &state) < 0)
         exit(1);
     scratch = must(aligned_alloc(64, (plan.scratch_bytes + 63) / 64 * 64));
     memset(scratch, 0, plan.scratch_bytes);

@@ -50,7 +50,8 @@ static void int8_in(const uint8_t *data, size_t n, uint32_t members, uint64_t co
     int r;
 
     MUST(out);
-    r = int8_sum(out, DT_F32, 1, wire, n, members, count, 256, &err);
+    r = int8_sum(&codec_kernels_base, out, DT_F32, 1, wire, n, members, count, 256,
+                 &err);
     MUST(r == 0 || err.text[0]);
     MUST(out[count] == 0);
     free(out);
@@ -118,9 +119,11 @@ static void int8_out(float *w, uint64_t count, uint64_t k)
 
     (void)k;
     MUST(residual && wire);
-    int8_encode(wire, w, DT_F32, 1, residual, count, 256);
+    int8_encode(&codec_kernels_base, wire, w, DT_F32, 1, residual, count, 256);
     memcpy(w, residual, count * sizeof(*w));
-    MUST(int8_sum(residual, DT_F32, 1, wire, bytes, 1, count, 256, NULL) == 0);
+    MUST(int8_sum(&codec_kernels_base, residual, DT_F32, 1, wire, bytes, 1, count, 256,
+                  NULL)
+         == 0);
     free(wire);
     free(residual);
 }
@@ -132,7 +135,7 @@ static void topk_out(float *w, uint64_t count, uint64_t k)
     uint8_t *wire = malloc(bytes > 0 ? bytes : 1);
 
     MUST(acc && wire);
-    topk_encode(wire, w, count, k);
+    topk_encode(&codec_kernels_base, wire, w, count, k);
     MUST(topk_sum(acc, wire, bytes, 1, count, k, NULL) == 0);
     free(wire);
     free(acc);

@@ -16,7 +16,7 @@ struct shim_run {
     void *scratch;
 };
 
-EXPORT void *shim_state_new(uint64_t max_bytes);
+EXPORT void *shim_state_new(uint64_t max_bytes, int is_wide);
 EXPORT void shim_state_free(void *state);
 EXPORT int shim_plan(const char *text,
                      int dtype,
@@ -47,11 +47,11 @@ static void tell(char *error, const struct err *err)
     (void)snprintf(error, ERROR_MAX, "%s", err->text);
 }
 
-void *shim_state_new(uint64_t max_bytes)
+void *shim_state_new(uint64_t max_bytes, int is_wide)
 {
     struct codec_state *s;
 
-    return codec_state_new(max_bytes, &s) < 0 ? NULL : s;
+    return codec_state_new(max_bytes, is_wide != 0, &s) < 0 ? NULL : s;
 }
 
 void shim_state_free(void *state)

@@ -19,6 +19,7 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("BUILD", "build"))
 SUM, AVERAGE = 1, 0
+WIDE = all(f" {flag} " in Path("/proc/cpuinfo").read_text() for flag in ("avx2", "f16c"))
 ALLREDUCE, ALLGATHER, ALLTOALL = 0, 1, 4
 U8, F16, F32, F64, BF16 = 0, 6, 7, 8, 10
 F = np.float32
@@ -32,7 +33,7 @@ def load():
     for name in ("shim_state_new", "shim_begin"):
         getattr(lib, name).restype = ctypes.c_void_p
     lib.shim_plan_size.restype = ctypes.c_size_t
-    lib.shim_state_new.argtypes = [ctypes.c_uint64]
+    lib.shim_state_new.argtypes = [ctypes.c_uint64, ctypes.c_int]
     return lib
 
 
@@ -69,6 +70,8 @@ def in_order(parts):
 
 
 class World:
+    """Members with the loops for any CPU and, where this one can, the wide ones: they must agree."""
+
     def __init__(self, lib, text, shape, n, dtype=F32, op=SUM):
         self.lib, self.n, self.dtype = lib, n, dtype
         self.error = ctypes.create_string_buffer(480)
@@ -84,7 +87,7 @@ class World:
         names = "is_compressed raw_bytes wire_bytes sent_bytes sent_raw_bytes state_bytes k"
         for name, value in zip(names.split(), figures):
             setattr(self, name, value)
-        self.states = [ctypes.c_void_p(lib.shim_state_new(1 << 40)) for _ in range(n)]
+        self.states = [ctypes.c_void_p(lib.shim_state_new(1 << 40, WIDE and i % 2)) for i in range(n)]
 
     def close(self):
         for state in self.states:

@@ -90,7 +90,7 @@ buffers_fill(struct buffers *b, const struct codec_plan *p, struct seeded *rnd)
         for (uint64_t i = 0; i < b->count; i++)
             b->value[r][i] = (float)((int)seeded_below(rnd, 129) - 64)
                              / (seeded_below(rnd, 10) ? 32 : 1);
-        cast_store(b->in[r], p->dtype, b->value[r], b->count, 1);
+        cast_store(&codec_kernels_base, b->in[r], p->dtype, b->value[r], b->count, 1);
     }
 }
 
@@ -109,7 +109,7 @@ static void step_of(struct codec_world *w,
         fail_msg("%s", err.text);
     for (uint32_t r = 1; r < p->n_members; r++)
         assert_memory_equal(b->out[r], b->out[0], b->count * dtype_size(p->dtype));
-    cast_load(b->result, b->out[0], p->dtype, b->count, 1);
+    cast_load(&codec_kernels_base, b->result, b->out[0], p->dtype, b->count, 1);
 }
 
 /* Element by element, against the largest sum of magnitudes; a projection has its bound
@@ -335,7 +335,7 @@ static void nan_and_infinity_arrive_and_do_not_stay(void **state)
             buffers_fill(&b, &p, &rnd);
             step_of(&w, &b, &p, 1, 1);
             b.value[1][p.count / 2] = bad[k];
-            cast_store(b.in[1], p.dtype, b.value[1], p.count, 1);
+            cast_store(&codec_kernels_base, b.in[1], p.dtype, b.value[1], p.count, 1);
             step_of(&w, &b, &p, 1, 1);
             for (uint64_t i = 0; i < p.count; i++)
                 is_told |= !isfinite(b.result[i]);

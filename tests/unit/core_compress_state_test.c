@@ -42,7 +42,7 @@ static void runs_go_through_their_phases_and_no_others(void **state)
         assert_non_null(scratch);
         memset(scratch, 0,
                p.scratch_bytes); /* what "comes" is zeros: valid everywhere */
-        assert_int_equal(codec_state_new(1 << 20, &s), 0);
+        assert_int_equal(codec_state_new(1 << 20, false, &s), 0);
         assert_int_equal(codec_begin(&run, s, 0, "a", &p, &io, scratch, NULL), 0);
         assert_int_equal(run.phase, CODEC_PHASE_READY);
         do {
@@ -77,7 +77,7 @@ static void a_cancelled_run_forgets_its_tensor(void **state)
 
     (void)state;
     assert_non_null(scratch);
-    assert_int_equal(codec_state_new(1 << 20, &s), 0);
+    assert_int_equal(codec_state_new(1 << 20, false, &s), 0);
     assert_int_equal(codec_begin(&run, s, 0, "a", &p, &io, scratch, NULL), 0);
     assert_int_equal(codec_begin(&other, s, 0, "a", &p, &io, scratch, &err), -EBUSY);
     assert_string_equal(err.text, "compression of \"a\": it is under way already");
@@ -107,7 +107,7 @@ static void state_is_bounded_and_the_oldest_makes_room(void **state)
     struct codec_state *s;
 
     (void)state;
-    assert_int_equal(codec_state_new(3500, &s), 0);
+    assert_int_equal(codec_state_new(3500, false, &s), 0);
     assert_int_equal(codec_reserve(s, 0, "a", &p, 0, NULL), 0);
     assert_int_equal(codec_reserve(s, 1, "a", &p, 0, NULL), 0); /* another set */
     assert_int_equal(codec_reserve(s, 0, "c", &p, 0, NULL), 0);
@@ -174,7 +174,7 @@ static void another_shape_starts_from_zeros(void **state)
         assert_int_equal(world_run(&w, &p, "w", ones, outs, 1, 1, NULL), 0);
         if (rows[i].n == 3) {
             w.n = 3;
-            assert_int_equal(codec_state_new(1 << 20, &w.state[2]), 0);
+            assert_int_equal(codec_state_new(1 << 20, false, &w.state[2]), 0);
         }
         p = plan_of(rows[i].text, rows[i].dtype, rows[i].rows, rows[i].cols, rows[i].n);
         memset(out, 0, sizeof(out));
@@ -192,7 +192,7 @@ static int reserve_all(void *arg)
     static const char *const texts[] = {"int8", "topk", "powersgd"};
     struct codec_state *s;
     struct err err = ERR_INIT;
-    int r = codec_state_new(1 << 20, &s);
+    int r = codec_state_new(1 << 20, false, &s);
 
     (void)arg;
     if (r < 0)

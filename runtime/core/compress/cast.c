@@ -29,7 +29,12 @@ void *cast_at_out(void *p, enum dtype t, uint64_t i)
     return (uint8_t *)p + i * dtype_size(t);
 }
 
-void cast_load(float *dst, const void *src, enum dtype t, uint64_t n, double scale)
+void cast_load(const struct codec_kernels *k,
+               float *dst,
+               const void *src,
+               enum dtype t,
+               uint64_t n,
+               double scale)
 {
     const uint16_t *h = src;
     const double *d = src;
@@ -38,6 +43,8 @@ void cast_load(float *dst, const void *src, enum dtype t, uint64_t n, double sca
     if (t == DT_F64)
         for (uint64_t i = 0; i < n; i++)
             dst[i] = (float)(d[i] * scale);
+    else if (t == DT_F16 && scale == 1)
+        k->widen_f16(dst, h, n);
     else if (t == DT_F16)
         for (uint64_t i = 0; i < n; i++)
             dst[i] = (float)((double)f32_of_f16(h[i]) * scale);
@@ -51,7 +58,12 @@ void cast_load(float *dst, const void *src, enum dtype t, uint64_t n, double sca
         memmove(dst, src, n * sizeof(*dst));
 }
 
-void cast_add(float *dst, const void *src, enum dtype t, uint64_t n, double scale)
+void cast_add(const struct codec_kernels *k,
+              float *dst,
+              const void *src,
+              enum dtype t,
+              uint64_t n,
+              double scale)
 {
     const float *f = src;
     float buf[CHUNK];
@@ -62,10 +74,10 @@ void cast_add(float *dst, const void *src, enum dtype t, uint64_t n, double scal
         return;
     }
     for (uint64_t at = 0; at < n; at += CHUNK) {
-        uint64_t k = n - at < CHUNK ? n - at : CHUNK;
+        uint64_t len = n - at < CHUNK ? n - at : CHUNK;
 
-        cast_load(buf, cast_at(src, t, at), t, k, scale);
-        for (uint64_t i = 0; i < k; i++)
+        cast_load(k, buf, cast_at(src, t, at), t, len, scale);
+        for (uint64_t i = 0; i < len; i++)
             dst[at + i] += buf[i];
     }
 }
@@ -84,11 +96,14 @@ static inline float f32_odd(double d)
     return f32_of_bits(is_exact ? u : u + step);
 }
 
-static void store_half(uint16_t *dst, const float *src, uint64_t n, double scale)
+static void store_half(const struct codec_kernels *k,
+                       uint16_t *dst,
+                       const float *src,
+                       uint64_t n,
+                       double scale)
 {
     if (scale == 1)
-        for (uint64_t i = 0; i < n; i++)
-            dst[i] = f16_of_f32(src[i]);
+        k->narrow_f16(dst, src, n);
     else
         for (uint64_t i = 0; i < n; i++)
             dst[i] = f16_of_f32(f32_odd((double)src[i] * scale));
@@ -104,7 +119,12 @@ static void store_bfloat(uint16_t *dst, const float *src, uint64_t n, double sca
             dst[i] = bf16_of_f32(f32_odd((double)src[i] * scale));
 }
 
-void cast_store(void *dst, enum dtype t, const float *src, uint64_t n, double scale)
+void cast_store(const struct codec_kernels *k,
+                void *dst,
+                enum dtype t,
+                const float *src,
+                uint64_t n,
+                double scale)
 {
     double *d = dst;
     float *f = dst;
@@ -113,7 +133,7 @@ void cast_store(void *dst, enum dtype t, const float *src, uint64_t n, double sc
         for (uint64_t i = 0; i < n; i++)
             d[i] = (double)src[i] * scale;
     else if (t == DT_F16)
-        store_half(dst, src, n, scale);
+        store_half(k, dst, src, n, scale);
     else if (t == DT_BF16)
         store_bfloat(dst, src, n, scale);
     else if (scale != 1)
@@ -123,7 +143,8 @@ void cast_store(void *dst, enum dtype t, const float *src, uint64_t n, double sc
         memmove(dst, src, n * sizeof(*src));
 }
 
-void cast_narrow(uint16_t *dst,
+void cast_narrow(const struct codec_kernels *k,
+                 uint16_t *dst,
                  enum dtype to,
                  const void *src,
                  enum dtype from,
@@ -133,7 +154,7 @@ void cast_narrow(uint16_t *dst,
     const double *d = src;
 
     if (from == DT_F32)
-        cast_store(dst, to, src, n, scale);
+        cast_store(k, dst, to, src, n, scale);
     else if (to == DT_F16)
         for (uint64_t i = 0; i < n; i++)
             dst[i] = f16_of_f32(f32_odd(d[i] * scale));
@@ -142,15 +163,18 @@ void cast_narrow(uint16_t *dst,
             dst[i] = bf16_of_f32(f32_odd(d[i] * scale));
 }
 
-void cast_widen(
-    void *dst, enum dtype to, const uint16_t *src, enum dtype from, uint64_t n)
+void cast_widen(const struct codec_kernels *k,
+                void *dst,
+                enum dtype to,
+                const uint16_t *src,
+                enum dtype from,
+                uint64_t n)
 {
     double *d = dst;
     float *f = dst;
 
     if (to == DT_F32 && from == DT_F16)
-        for (uint64_t i = 0; i < n; i++)
-            f[i] = f32_of_f16(src[i]);
+        k->widen_f16(f, src, n);
     else if (to == DT_F32)
         for (uint64_t i = 0; i < n; i++)
             f[i] = f32_of_bf16(src[i]);

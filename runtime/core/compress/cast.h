@@ -9,6 +9,7 @@
 #ifndef RUNTIME_CORE_COMPRESS_CAST_H
 #define RUNTIME_CORE_COMPRESS_CAST_H
 
+#include "runtime/core/compress/kernels.h"
 #include "runtime/core/types.h"
 
 /* f16, bf16, f32, f64: what the other functions take. */
@@ -18,21 +19,41 @@ const void *cast_at(const void *p, enum dtype t, uint64_t i);
 void *cast_at_out(void *p, enum dtype t, uint64_t i);
 
 /* dst[i] = scale * src[i] */
-void cast_load(float *dst, const void *src, enum dtype t, uint64_t n, double scale);
+void cast_load(const struct codec_kernels *k,
+               float *dst,
+               const void *src,
+               enum dtype t,
+               uint64_t n,
+               double scale);
 /* dst[i] += scale * src[i], the product rounded to float32 first */
-void cast_add(float *dst, const void *src, enum dtype t, uint64_t n, double scale);
+void cast_add(const struct codec_kernels *k,
+              float *dst,
+              const void *src,
+              enum dtype t,
+              uint64_t n,
+              double scale);
 /* dst[i] = scale * src[i] */
-void cast_store(void *dst, enum dtype t, const float *src, uint64_t n, double scale);
+void cast_store(const struct codec_kernels *k,
+                void *dst,
+                enum dtype t,
+                const float *src,
+                uint64_t n,
+                double scale);
 
 /* f32 or f64 -> f16 or bf16, times scale. */
-void cast_narrow(uint16_t *dst,
+void cast_narrow(const struct codec_kernels *k,
+                 uint16_t *dst,
                  enum dtype to,
                  const void *src,
                  enum dtype from,
                  uint64_t n,
                  double scale);
 /* f16 or bf16 -> f32 or f64. */
-void cast_widen(
-    void *dst, enum dtype to, const uint16_t *src, enum dtype from, uint64_t n);
+void cast_widen(const struct codec_kernels *k,
+                void *dst,
+                enum dtype to,
+                const uint16_t *src,
+                enum dtype from,
+                uint64_t n);
 
 #endif

@@ -57,11 +57,11 @@ static float *working_copy(struct codec_run *run, const struct codec_layout *l)
     float *w = floats_at(run, l->work);
 
     if (!run->tensor || !run->tensor->residual) {
-        cast_load(w, run->io.in, p->dtype, p->count, run->io.prescale);
+        cast_load(run->kernels, w, run->io.in, p->dtype, p->count, run->io.prescale);
         return w;
     }
     w = run->tensor->residual;
-    cast_add(w, run->io.in, p->dtype, p->count, run->io.prescale);
+    cast_add(run->kernels, w, run->io.in, p->dtype, p->count, run->io.prescale);
     return w;
 }
 
@@ -82,8 +82,8 @@ static int sum_begin(struct codec_run *run,
 
     (void)err;
     if (run->io.in)
-        cast_narrow((uint16_t *)(void *)buf, wire_dtype(p), run->io.in, p->dtype,
-                    p->count, run->io.prescale);
+        cast_narrow(run->kernels, (uint16_t *)(void *)buf, wire_dtype(p), run->io.in,
+                    p->dtype, p->count, run->io.prescale);
     else
         memset(buf, 0, p->wire_bytes);
     /* average and postscale are the backend's: it applies them before it rounds */
@@ -108,8 +108,8 @@ static int sum_end(struct codec_run *run,
     (void)ret;
     (void)err;
     if (run->io.out)
-        cast_widen(run->io.out, p->dtype, (const uint16_t *)(const void *)buf,
-                   wire_dtype(p), p->count);
+        cast_widen(run->kernels, run->io.out, p->dtype,
+                   (const uint16_t *)(const void *)buf, wire_dtype(p), p->count);
     return 0;
 }
 
@@ -121,7 +121,7 @@ encode_topk(struct codec_run *run, const struct codec_layout *l, uint8_t *wire)
     const struct codec_plan *p = &run->plan;
 
     if (run->io.in)
-        topk_encode(wire, working_copy(run, l), p->count, p->k);
+        topk_encode(run->kernels, wire, working_copy(run, l), p->count, p->k);
     else
         topk_zeros(wire, p->count, p->k);
 }
@@ -134,8 +134,9 @@ encode_int8(struct codec_run *run, uint8_t *wire, uint64_t at, uint64_t count)
     float *residual = run->tensor ? run->tensor->residual : NULL;
 
     if (run->io.in)
-        int8_encode(wire, cast_at(run->io.in, p->dtype, at), p->dtype, run->io.prescale,
-                    residual ? residual + at : NULL, count, p->codec.block);
+        int8_encode(run->kernels, wire, cast_at(run->io.in, p->dtype, at), p->dtype,
+                    run->io.prescale, residual ? residual + at : NULL, count,
+                    p->codec.block);
     else
         memset(wire, 0, int8_wire_bytes(count, p->codec.block));
 }
@@ -178,7 +179,7 @@ static int sum_topk(struct codec_run *run,
                      p->k, err);
 
     if (r == 0)
-        cast_store(run->io.out, p->dtype, acc, p->count, factor(run));
+        cast_store(run->kernels, run->io.out, p->dtype, acc, p->count, factor(run));
     return r;
 }
 
@@ -195,7 +196,7 @@ static int gather_end(struct codec_run *run,
         return 0;
     if (p->codec.id == CODEC_TOPK)
         return sum_topk(run, l, wire, err);
-    return int8_sum(run->io.out, p->dtype, factor(run), wire,
+    return int8_sum(run->kernels, run->io.out, p->dtype, factor(run), wire,
                     p->wire_bytes * p->n_members, p->n_members, p->count,
                     p->codec.block, err);
 }
@@ -244,13 +245,13 @@ static int shards_sum(struct codec_run *run,
     uint64_t *counts = counts_at(run, l->counts);
     uint8_t *recv = run->scratch + l->recv;
     float *sums = floats_at(run, l->sums);
-    int r = int8_sum(sums, DT_F32, 1, recv, s.wire_bytes * p->n_members, p->n_members,
-                     s.count, p->codec.block, err);
+    int r = int8_sum(run->kernels, sums, DT_F32, 1, recv, s.wire_bytes * p->n_members,
+                     p->n_members, s.count, p->codec.block, err);
 
     if (r < 0)
         return r;
-    int8_encode(recv, sums, DT_F32, 1, run->tensor ? run->tensor->shard : NULL, s.count,
-                p->codec.block);
+    int8_encode(run->kernels, recv, sums, DT_F32, 1,
+                run->tensor ? run->tensor->shard : NULL, s.count, p->codec.block);
     for (uint32_t i = 0; i < p->n_members; i++)
         counts[i] = codec_shard_of(p, i).wire_bytes;
     *ret = (struct codec_step){.coll = COLL_ALLGATHER,
@@ -278,9 +279,9 @@ static int shards_end(struct codec_run *run,
     for (uint32_t i = 0; i < p->n_members && r == 0; i++) {
         struct codec_shard s = codec_shard_of(p, i);
 
-        r = int8_sum(cast_at_out(run->io.out, p->dtype, s.at), p->dtype, factor(run),
-                     run->scratch + l->send + s.wire_at, s.wire_bytes, 1, s.count,
-                     p->codec.block, err);
+        r = int8_sum(run->kernels, cast_at_out(run->io.out, p->dtype, s.at), p->dtype,
+                     factor(run), run->scratch + l->send + s.wire_at, s.wire_bytes, 1,
+                     s.count, p->codec.block, err);
         if (r < 0)
             (void)err_prefix(err, "sums of member %u", (unsigned)i);
     }
@@ -289,9 +290,11 @@ static int shards_end(struct codec_run *run,
 
 /* --- powersgd --- */
 
-static struct powersgd_shape shape_of(const struct codec_plan *p)
+static struct powersgd_shape shape_of(const struct codec_run *run)
 {
-    return (struct powersgd_shape){p->rows, p->cols, p->codec.rank};
+    const struct codec_plan *p = &run->plan;
+
+    return (struct powersgd_shape){run->kernels, p->rows, p->cols, p->codec.rank};
 }
 
 static void
@@ -312,7 +315,7 @@ static int factors_begin(struct codec_run *run,
                          struct codec_step *ret,
                          struct err *err)
 {
-    struct powersgd_shape s = shape_of(&run->plan);
+    struct powersgd_shape s = shape_of(run);
     float *p = floats_at(run, l->send);
 
     (void)err;
@@ -332,7 +335,7 @@ static int factors_middle(struct codec_run *run,
                           struct codec_step *ret,
                           struct err *err)
 {
-    struct powersgd_shape s = shape_of(&run->plan);
+    struct powersgd_shape s = shape_of(run);
     float *p = floats_at(run, l->send), *own = floats_at(run, l->recv);
     bool is_finite = powersgd_orthonormal(p, s.rows, s.rank);
 
@@ -358,7 +361,7 @@ static int factors_end(struct codec_run *run,
                        struct codec_step *ret,
                        struct err *err)
 {
-    struct powersgd_shape s = shape_of(&run->plan);
+    struct powersgd_shape s = shape_of(run);
     const float *q = floats_at(run, l->sums);
 
     (void)ret;
@@ -443,6 +446,7 @@ int codec_begin(struct codec_run *run,
                               .io = *io,
                               .state = s,
                               .tensor = t,
+                              .kernels = codec_state_kernels(s),
                               .scratch = scratch};
     return 0;
 }

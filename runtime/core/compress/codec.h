@@ -131,9 +131,10 @@ int codec_plan(const struct codec *c,
 
 struct codec_state;
 
-/* At most max_bytes of residuals; beyond that the tensor that was used least recently
+/* is_wide: this CPU has AVX2 and F16C (the caller asks it); results are the same. At
+ * most max_bytes of residuals; beyond that the tensor that was used least recently
  * loses its own (codec_state_evicted counts them: tell the user once). -ENOMEM. */
-int codec_state_new(uint64_t max_bytes, struct codec_state **ret);
+int codec_state_new(uint64_t max_bytes, bool is_wide, struct codec_state **ret);
 void codec_state_free(struct codec_state *s);  /* accepts NULL; no run may be open */
 void codec_state_clear(struct codec_state *s); /* likewise */
 void codec_state_forget(struct codec_state *s, uint32_t set, const char *name);
@@ -191,6 +192,7 @@ struct codec_run { /* the caller's storage, codec.c's fields */
     struct codec_io io;
     struct codec_state *state;
     struct codec_tensor *tensor; /* NULL: nothing is kept */
+    const struct codec_kernels *kernels;
     uint8_t *scratch;
 };
 

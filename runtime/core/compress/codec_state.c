@@ -13,21 +13,22 @@
 
 #include "runtime/base/mem.h"
 #include "runtime/core/compress/layout.h"
-#include "runtime/core/compress/powersgd.h"
 
 struct codec_state {
     struct nametab names;
     struct codec_tensor *oldest, *newest;
     uint64_t bytes, max_bytes, n_evicted;
+    const struct codec_kernels *kernels;
 };
 
-int codec_state_new(uint64_t max_bytes, struct codec_state **ret)
+int codec_state_new(uint64_t max_bytes, bool is_wide, struct codec_state **ret)
 {
     struct codec_state *s = mem_zalloc(sizeof(*s));
 
     if (!s)
         return -ENOMEM;
     s->max_bytes = max_bytes;
+    s->kernels = codec_kernels_of(is_wide);
     *ret = s;
     return 0;
 }
@@ -75,6 +76,11 @@ void codec_state_free(struct codec_state *s)
     codec_state_clear(s);
     nametab_release(&s->names);
     mem_free(s);
+}
+
+const struct codec_kernels *codec_state_kernels(const struct codec_state *s)
+{
+    return s->kernels;
 }
 
 uint64_t codec_state_bytes(const struct codec_state *s)

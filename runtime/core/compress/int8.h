@@ -14,17 +14,21 @@
 #define RUNTIME_CORE_COMPRESS_INT8_H
 
 #include "runtime/base/err.h"
+#include "runtime/core/compress/kernels.h"
 #include "runtime/core/types.h"
 
 #define INT8_BLOCK_MIN 256
 #define INT8_BLOCK_MAX 1024
+#define INT8_SCALE_MIN 0x1p-126f        /* the smallest normal number */
+#define INT8_SCALE_MAX 0x1.020406p+121f /* the largest one whose 127-fold is finite */
 
 uint64_t int8_n_blocks(uint64_t count, uint32_t block);
 uint64_t int8_wire_bytes(uint64_t count, uint32_t block);
 
 /* wire = message of scale * in, plus residual; residual (NULL: no feedback) gets what
  * the message lacks, 0 where that would not be finite. */
-void int8_encode(uint8_t *wire,
+void int8_encode(const struct codec_kernels *k,
+                 uint8_t *wire,
                  const void *in,
                  enum dtype t,
                  double scale,
@@ -35,7 +39,8 @@ void int8_encode(uint8_t *wire,
 /* out = factor * sum of n messages that lie one after the other, summed in float32 in
  * their order. n_bytes: of all of them. -EBADMSG with a sentence that names the member
  * when a message is not one; out holds nonsense then. */
-int int8_sum(void *out,
+int int8_sum(const struct codec_kernels *k,
+             void *out,
              enum dtype t,
              double factor,
              const uint8_t *wire,

@@ -5,6 +5,7 @@
 #define RUNTIME_CORE_COMPRESS_LAYOUT_H
 
 #include "runtime/core/compress/codec.h"
+#include "runtime/core/compress/kernels.h"
 #include "runtime/core/nametab.h"
 
 /* Offsets into scratch, each a multiple of 64. */
@@ -59,6 +60,7 @@ struct codec_tensor *codec_state_find(struct codec_state *s,
                                       const char *name,
                                       const struct codec_plan *plan,
                                       uint32_t me);
+const struct codec_kernels *codec_state_kernels(const struct codec_state *s);
 void codec_state_drop(struct codec_state *s, struct codec_tensor *t);
 
 #endif

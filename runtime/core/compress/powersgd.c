@@ -14,8 +14,8 @@
  * sums in float64; a vector that vanishes is left zero and its direction is drawn anew
  * the next time, so that no direction stays dead after a gradient that was zero.
  *
- * The products are tiled so that M is read once; a tile of 4 vectors is kept in
- * registers. Called by codec.c. */
+ * The products are tiled so that M is read once; the loops are in kernels.inc.h. Called
+ * by codec.c. */
 #include "runtime/core/compress/powersgd.h"
 
 #include <float.h>
@@ -28,21 +28,6 @@ enum {
     LANES = 4,
 };
 #define DEPENDENT 1e-6 /* what is left of a vector in the span of others is noise */
-
-typedef float lanes __attribute__((vector_size(LANES * sizeof(float))));
-
-static inline lanes lanes_at(const float *p)
-{
-    lanes v;
-
-    memcpy(&v, p, sizeof(v));
-    return v;
-}
-
-static inline float lanes_sum(lanes v)
-{
-    return (v[0] + v[1]) + (v[2] + v[3]);
-}
 
 static inline bool is_finite(float f)
 {
@@ -130,70 +115,27 @@ void powersgd_refresh(float *q, uint64_t n, uint32_t rank, uint64_t seed)
     (void)powersgd_orthonormal(q, n, rank); /* all finite now */
 }
 
-/* p[j] = row . q[j] for n_vectors of at most 4 */
-static void dots(float *restrict p,
-                 uint64_t stride,
-                 const float *restrict row,
-                 const float *restrict q,
-                 uint64_t n,
-                 uint32_t n_vectors)
-{
-    const float *q0 = q, *q1 = q0 + (n_vectors > 1 ? n : 0);
-    const float *q2 = q1 + (n_vectors > 2 ? n : 0);
-    const float *q3 = q2 + (n_vectors > 3 ? n : 0);
-    lanes s0 = {0}, s1 = {0}, s2 = {0}, s3 = {0};
-    float t[4] = {0};
-    uint64_t i = 0;
-
-    for (; i + LANES <= n; i += LANES) {
-        lanes x = lanes_at(row + i);
-
-        s0 += x * lanes_at(q0 + i);
-        s1 += x * lanes_at(q1 + i);
-        s2 += x * lanes_at(q2 + i);
-        s3 += x * lanes_at(q3 + i);
-    }
-    for (; i < n; i++) {
-        t[0] += row[i] * q0[i];
-        t[1] += row[i] * q1[i];
-        t[2] += row[i] * q2[i];
-        t[3] += row[i] * q3[i];
-    }
-    t[0] += lanes_sum(s0);
-    t[1] += lanes_sum(s1);
-    t[2] += lanes_sum(s2);
-    t[3] += lanes_sum(s3);
-    for (uint32_t j = 0; j < n_vectors; j++)
-        p[j * stride] = t[j];
-}
-
 void powersgd_right(float *p,
                     const float *m,
                     const float *q,
                     const struct powersgd_shape *s)
 {
-    for (uint64_t i = 0; i < s->rows; i++)
-        for (uint32_t j = 0; j < s->rank; j += 4)
-            dots(p + j * s->rows + i, s->rows, m + i * s->cols, q + j * s->cols,
-                 s->cols, s->rank - j < 4 ? s->rank - j : 4);
-}
+    for (uint64_t i = 0; i < s->rows; i++) {
+        const float *row = m + i * s->cols, *v = q;
+        uint32_t j = 0;
+        float d[4];
 
-/* dst += f0 * m0 + ... + f3 * m3, all of n elements */
-static void
-add4(float *restrict dst, const float *const m[4], const float f[4], uint64_t n)
-{
-    const float *restrict m0 = m[0], *restrict m1 = m[1];
-    const float *restrict m2 = m[2], *restrict m3 = m[3];
-    float f0 = f[0], f1 = f[1], f2 = f[2], f3 = f[3];
+        for (; j + 4 <= s->rank; j += 4, v += 4 * s->cols) {
+            const float *const v4[4] = {v, v + s->cols, v + 2 * s->cols,
+                                        v + 3 * s->cols};
 
-    for (uint64_t i = 0; i < n; i++)
-        dst[i] += (f0 * m0[i] + f1 * m1[i]) + (f2 * m2[i] + f3 * m3[i]);
-}
-
-static void add1(float *restrict dst, const float *restrict m, float f, uint64_t n)
-{
-    for (uint64_t i = 0; i < n; i++)
-        dst[i] += f * m[i];
+            s->kernels->dot4(d, row, v4, s->cols);
+            for (uint32_t k = 0; k < 4; k++)
+                p[(j + k) * s->rows + i] = d[k];
+        }
+        for (; j < s->rank; j++, v += s->cols)
+            p[j * s->rows + i] = s->kernels->dot1(row, v, s->cols);
+    }
 }
 
 /* One tile of columns, from `at`, of Q = M^T P. */
@@ -212,11 +154,12 @@ static void left_tile(float *q,
                                     row + 3 * s->cols};
 
         for (uint32_t j = 0; j < s->rank; j++)
-            add4(q + j * s->cols + at, r4, p + j * s->rows + i, n);
+            s->kernels->add4(q + j * s->cols + at, r4, p + j * s->rows + i, n);
     }
     for (; i < s->rows; i++)
         for (uint32_t j = 0; j < s->rank; j++)
-            add1(q + j * s->cols + at, m + i * s->cols + at, p[j * s->rows + i], n);
+            s->kernels->add1(q + j * s->cols + at, m + i * s->cols + at,
+                             p[j * s->rows + i], n);
 }
 
 void powersgd_left(float *q,
@@ -246,10 +189,10 @@ static void product(float *buf,
         const float f[4] = {c[0], c[s->rows], c[2 * s->rows], c[3 * s->rows]};
         const float *const v4[4] = {v, v + s->cols, v + 2 * s->cols, v + 3 * s->cols};
 
-        add4(buf, v4, f, n);
+        s->kernels->add4(buf, v4, f, n);
     }
     for (; j < s->rank; j++)
-        add1(buf, q + j * s->cols + at, p[j * s->rows + i], n);
+        s->kernels->add1(buf, q + j * s->cols + at, p[j * s->rows + i], n);
 }
 
 void powersgd_out(void *out,
@@ -266,7 +209,8 @@ void powersgd_out(void *out,
             uint64_t n = s->cols - at < TILE ? s->cols - at : TILE;
 
             product(buf, p, q, s, i, at, n);
-            cast_store(cast_at_out(out, t, i * s->cols + at), t, buf, n, factor);
+            cast_store(s->kernels, cast_at_out(out, t, i * s->cols + at), t, buf, n,
+                       factor);
         }
 }
 

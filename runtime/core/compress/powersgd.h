@@ -7,11 +7,13 @@
 #ifndef RUNTIME_CORE_COMPRESS_POWERSGD_H
 #define RUNTIME_CORE_COMPRESS_POWERSGD_H
 
+#include "runtime/core/compress/kernels.h"
 #include "runtime/core/types.h"
 
 #define POWERSGD_RANK_MAX 64
 
 struct powersgd_shape {
+    const struct codec_kernels *kernels;
     uint64_t rows, cols;
     uint32_t rank;
 };

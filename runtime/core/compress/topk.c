@@ -6,12 +6,15 @@
  * Selection is exact. The bits of a magnitude are a 31-bit number that orders as the
  * magnitude does (all NaNs are made one number above infinity), so the k-th largest is
  * found by three histograms over 11, 10 and 10 bits: each tells which bucket holds it
- * and how many lie above. That is a radix selection: three reads of the tensor at worst
- * and no data moved, where a quickselect would need a copy and a sort n log n. A last
- * pass in index order writes the pairs; of those that equal the k-th the first ones are
- * taken.
+ * and how many lie above. That is a radix selection: three reads at worst and no data
+ * moved, where a quickselect would need a copy and a sort n log n.
  *
- * Called by codec.c. */
+ * Before that, a sample of the tensor guesses a limit that a few more than k elements
+ * reach; one fast pass collects their indexes (in the message's own memory) and only
+ * they are selected from. A guess that is too high or far too low costs that pass and
+ * the whole tensor is selected from instead: the outcome is the same.
+ *
+ * Of those that equal the k-th largest the first ones are taken. Called by codec.c. */
 #include "runtime/core/compress/topk.h"
 
 #include <errno.h>
@@ -24,7 +27,8 @@ enum {
     TOP_BITS = 11,
     LOW_BITS = 10, /* of each of the two lower digits */
     TOP_SHIFT = 2 * LOW_BITS,
-    N_TABLES = 4, /* neighbours count in different ones: no waiting for a store */
+    N_TABLES = 4,      /* neighbours count in different ones: no waiting for a store */
+    SAMPLE_HITS = 128, /* of the k are to be in the sample */
 };
 #define ABS_BITS 0x7fffffffu
 #define INF_BITS 0x7f800000u
@@ -56,20 +60,32 @@ static uint32_t bucket_of(const uint64_t *n, uint32_t n_buckets, uint64_t *need)
     return b;
 }
 
-static uint32_t top_digit(const float *w, uint64_t count, uint64_t *need)
+/* What is selected from: every stride-th element, or those that index names. */
+struct view {
+    const float *w;
+    const uint32_t *index; /* NULL: stride */
+    uint64_t n, stride;
+};
+
+static inline uint32_t at(const struct view *v, uint64_t i)
+{
+    return magnitude(v->w[v->index ? v->index[i] : i * v->stride]);
+}
+
+static uint32_t top_digit(const struct view *v, uint64_t *need)
 {
     enum { BUCKETS = 1 << TOP_BITS };
     uint64_t n[BUCKETS] = {0};
 
-    for (uint64_t at = 0; at < count;) { /* 32-bit counters would overflow: in parts */
+    for (uint64_t i = 0; i < v->n;) { /* 32-bit counters would overflow: in parts */
         uint32_t part[N_TABLES][BUCKETS] = {{0}};
-        uint64_t end = count - at < UINT32_MAX ? count : at + UINT32_MAX;
+        uint64_t end = v->n - i < UINT32_MAX ? v->n : i + UINT32_MAX;
 
-        for (; at + N_TABLES <= end; at += N_TABLES)
+        for (; i + N_TABLES <= end; i += N_TABLES)
             for (uint32_t t = 0; t < N_TABLES; t++)
-                part[t][magnitude(w[at + t]) >> TOP_SHIFT]++;
-        for (; at < end; at++)
-            part[0][magnitude(w[at]) >> TOP_SHIFT]++;
+                part[t][at(v, i + t) >> TOP_SHIFT]++;
+        for (; i < end; i++)
+            part[0][at(v, i) >> TOP_SHIFT]++;
         for (uint32_t b = 0; b < BUCKETS; b++)
             for (uint32_t t = 0; t < N_TABLES; t++)
                 n[b] += part[t][b];
@@ -79,14 +95,14 @@ static uint32_t top_digit(const float *w, uint64_t count, uint64_t *need)
 
 /* Among the numbers that begin with `prefix` (their bits above shift + LOW_BITS), the
  * digit at shift. */
-static uint32_t low_digit(
-    const float *w, uint64_t count, uint32_t prefix, uint32_t shift, uint64_t *need)
+static uint32_t
+low_digit(const struct view *v, uint32_t prefix, uint32_t shift, uint64_t *need)
 {
     enum { BUCKETS = 1 << LOW_BITS };
     uint64_t n[BUCKETS] = {0};
 
-    for (uint64_t i = 0; i < count; i++) {
-        uint32_t a = magnitude(w[i]);
+    for (uint64_t i = 0; i < v->n; i++) {
+        uint32_t a = at(v, i);
 
         if (a >> (shift + LOW_BITS) == prefix)
             n[a >> shift & (BUCKETS - 1)]++;
@@ -95,16 +111,81 @@ static uint32_t low_digit(
 }
 
 /* The k-th largest magnitude; *ret_ties: how many equal to it are among the k. */
-static uint32_t kth(const float *w, uint64_t count, uint64_t k, uint64_t *ret_ties)
+static uint32_t kth(const struct view *v, uint64_t k, uint64_t *ret_ties)
 {
     uint64_t need = k;
-    uint32_t a = top_digit(w, count, &need);
+    uint32_t a = top_digit(v, &need);
 
-    a = a << LOW_BITS | low_digit(w, count, a, LOW_BITS, &need);
-    a = a << LOW_BITS | low_digit(w, count, a, 0, &need);
+    a = a << LOW_BITS | low_digit(v, a, LOW_BITS, &need);
+    a = a << LOW_BITS | low_digit(v, a, 0, &need);
     *ret_ties = need;
     return a;
 }
+
+/* --- the guess --- */
+
+static uint64_t root(uint64_t n) /* rounded up; n is small */
+{
+    uint64_t r = 0;
+
+    while (r * r < n)
+        r++;
+    return r;
+}
+
+/* A stride without the small factors that a tensor's rows may have. */
+static uint64_t odd_stride(uint64_t s)
+{
+    while (s % 2 == 0 || s % 3 == 0 || s % 5 == 0 || s % 7 == 0)
+        s++;
+    return s;
+}
+
+/* A magnitude that a few more than k elements are expected to reach; 0: no guess. */
+static uint32_t guess(const float *w, uint64_t count, uint64_t k)
+{
+    uint64_t expected = SAMPLE_HITS, ties;
+    struct view sample = {.w = w, .stride = odd_stride(k / SAMPLE_HITS)};
+
+    if (k < SAMPLE_HITS * 8 || count / k < 4 || count > UINT32_MAX)
+        return 0;
+    sample.n = count / sample.stride;
+    expected = k / sample.stride + 1;
+    /* four standard deviations of what chance may put into the sample */
+    return kth(&sample, expected + 4 * root(expected), &ties);
+}
+
+/* Indexes of the k largest, ascending, into index, which has room for 2 k. False: the
+ * guess was no good. */
+static bool select_guessed(const struct codec_kernels *kernels,
+                           uint32_t *index,
+                           const float *w,
+                           uint64_t count,
+                           uint64_t k,
+                           uint32_t *ret_limit)
+{
+    uint32_t limit = guess(w, count, k);
+    uint64_t n = 0, ties = 0, kept = 0;
+
+    if (limit == 0)
+        return false;
+    n = kernels->collect(index, 2 * k, w, count, limit);
+    if (n < k || n > 2 * k)
+        return false;
+    limit = kth(&(struct view){.w = w, .index = index, .n = n}, k, &ties);
+    for (uint64_t i = 0; i < n; i++) {
+        uint32_t a = magnitude(w[index[i]]);
+
+        if (a < limit || (a == limit && ties == 0))
+            continue;
+        ties -= a == limit;
+        index[kept++] = index[i];
+    }
+    *ret_limit = limit;
+    return true;
+}
+
+/* --- messages --- */
 
 static void put(uint8_t *index, uint8_t *value, uint32_t width, uint64_t i, float v)
 {
@@ -117,15 +198,14 @@ static void put(uint8_t *index, uint8_t *value, uint32_t width, uint64_t i, floa
     memcpy(value, &v, sizeof(v));
 }
 
-void topk_encode(uint8_t *wire, float *w, uint64_t count, uint64_t k)
+/* From the whole tensor. */
+static uint32_t take_all(uint8_t *wire, float *w, uint64_t count, uint64_t k)
 {
     uint32_t width = topk_index_bytes(count), limit;
     uint8_t *value = wire + k * width;
     uint64_t ties;
 
-    if (k == 0)
-        return;
-    limit = kth(w, count, k, &ties);
+    limit = kth(&(struct view){.w = w, .n = count, .stride = 1}, k, &ties);
     for (uint64_t i = 0; i < count; i++) {
         uint32_t a = magnitude(w[i]);
 
@@ -137,6 +217,27 @@ void topk_encode(uint8_t *wire, float *w, uint64_t count, uint64_t k)
         value += sizeof(float);
         w[i] = 0;
     }
+    return limit;
+}
+
+void topk_encode(const struct codec_kernels *kernels,
+                 uint8_t *wire,
+                 float *w,
+                 uint64_t count,
+                 uint64_t k)
+{
+    uint32_t *index = (uint32_t *)(void *)wire, limit;
+    float *value = (float *)(void *)(wire + k * sizeof(*index));
+
+    if (k == 0)
+        return;
+    if (select_guessed(kernels, index, w, count, k, &limit))
+        for (uint64_t i = 0; i < k; i++) { /* the values take the place of candidates */
+            value[i] = w[index[i]];
+            w[index[i]] = 0;
+        }
+    else
+        limit = take_all(wire, w, count, k);
     if (limit >= INF_BITS) /* there are more of them than could be sent */
         for (uint64_t i = 0; i < count; i++)
             w[i] = magnitude(w[i]) >= INF_BITS ? 0 : w[i];

@@ -10,6 +10,7 @@
 #define RUNTIME_CORE_COMPRESS_TOPK_H
 
 #include "runtime/base/err.h"
+#include "runtime/core/compress/kernels.h"
 #include "runtime/core/types.h"
 
 uint32_t topk_index_bytes(uint64_t count);
@@ -17,7 +18,11 @@ uint64_t topk_wire_bytes(uint64_t count, uint64_t k);
 
 /* Takes the k largest out of w into wire: they are 0 in w afterwards, and so is what is
  * not finite. k is at most count; 0 does nothing. O(count) in the worst case. */
-void topk_encode(uint8_t *wire, float *w, uint64_t count, uint64_t k);
+void topk_encode(const struct codec_kernels *kernels,
+                 uint8_t *wire,
+                 float *w,
+                 uint64_t count,
+                 uint64_t k);
 /* The message of a rank that has only zeros. */
 void topk_zeros(uint8_t *wire, uint64_t count, uint64_t k);
 
