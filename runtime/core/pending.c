@@ -7,7 +7,8 @@
  * I2  n_seen + n_excused counts every rank of the set at most once: a rank that has
  *     joined submits nothing until all have joined.
  *
- * I3  A group whose one tensor is wrong fails whole. */
+ * I3  A group whose one tensor is wrong fails whole. A tensor of which ranks disagree
+ *     in what group it is belongs to none: it fails by itself, and holds nobody up. */
 #include "runtime/core/pending.h"
 
 #include <errno.h>
@@ -257,7 +258,7 @@ static int complete(struct pendings *t, struct pending *p)
         r = fail_with(p, &why);
     if (r < 0)
         return r;
-    if (p->first.group != 0)
+    if (p->first.group != 0 && !p->is_apart)
         return group_add(t, p);
     make_ready(t, p);
     return 0;
@@ -358,6 +359,8 @@ static int check(struct pending *p, uint32_t rank, const struct request *q, bool
     struct err why = ERR_INIT;
     int r;
 
+    if (p->first.group != q->group || p->first.group_n != q->group_n)
+        p->is_apart = true;
     if (p->text)
         return 0;
     r = q == &p->first ? 0 : mismatch_pair(&p->first, p->first_rank, q, rank, &why);

@@ -31,6 +31,7 @@ struct pending {
     uint64_t *dim0; /* allgather, gather, alltoall: per rank of the world */
     char *text;     /* what is wrong, NULL if nothing */
     bool is_complete;
+    bool is_apart;  /* ranks disagree about its group: it fails by itself */
     uint8_t seen[]; /* bit per rank of the world */
 };
 

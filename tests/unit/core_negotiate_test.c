@@ -407,6 +407,36 @@ static void a_group_fails_whole(void **state)
     negotiate_free(n);
 }
 
+/* Rank 0 has a group of two, rank 1 of three: no tensor of it may wait for a third. */
+static void nobody_waits_for_a_group_that_ranks_disagree_about(void **state)
+{
+    static const char *const names[] = {"a", "b", "c"};
+    struct answers got = {0};
+    struct negotiate *n = table(2, 1 << 20);
+    struct request q;
+
+    (void)state;
+    for (uint32_t i = 0; i < 3; i++) {
+        for (uint32_t rank = 2; rank-- > 0;) {
+            q = req(COLL_ALLREDUCE, names[i]);
+            q.group = rank == 0 && i == 2 ? 0 : 5;
+            q.group_n = q.group == 0 ? 0 : rank == 0 ? 2 : 3;
+            assert_int_equal(negotiate_add(n, rank, &q, 1, NULL), 0);
+        }
+    }
+    assert_int_equal(take(n, &got, 2), 3);
+    assert_string_equal(next(&got).text,
+                        "Mismatched group sizes: tensor \"a\": rank 0 has 2, rank 1 "
+                        "has 3");
+    assert_int_equal(next(&got).kind, DOWN_FAIL);
+    assert_string_equal(next(&got).text,
+                        "Mismatched groups: tensor \"c\": rank 0 has no group, rank 1 "
+                        "has a group");
+    strbuf_release(&got.b);
+    assert_int_equal(negotiate_pending(n), 0);
+    negotiate_free(n);
+}
+
 static void who_has_joined_is_not_waited_for(void **state)
 {
     struct request a = req(COLL_ALLREDUCE, "a"), g = req(COLL_ALLGATHER, "g");
@@ -563,6 +593,7 @@ int main(void)
         cmocka_unit_test(fused_ones_are_marked),
         cmocka_unit_test(a_group_is_ready_when_all_of_it_is),
         cmocka_unit_test(a_group_fails_whole),
+        cmocka_unit_test(nobody_waits_for_a_group_that_ranks_disagree_about),
         cmocka_unit_test(who_has_joined_is_not_waited_for),
         cmocka_unit_test(a_process_set_waits_for_its_own_ranks_only),
         cmocka_unit_test(survives_failing_allocations),
