@@ -11,7 +11,10 @@
 
 #include <errno.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
+
+#include "runtime/core/compress/codec.h"
 
 struct call {
     struct err *err;
@@ -220,6 +223,26 @@ static int take_reduction(struct call *c, int op, double prescale, double postsc
     return 0;
 }
 
+static int take_codec(struct call *c)
+{
+    struct request *req = &c->op->req;
+    struct codec codec;
+    char field[256];
+    int r;
+
+    if (!c->t.compression) {
+        memcpy(req->codec, c->w->settings.codec, sizeof(req->codec));
+        return 0;
+    }
+    (void)snprintf(field, sizeof(field), "tensor \"%.200s\": compression", c->t.name);
+    r = codec_parse(field, c->t.compression, &codec, c->err);
+    if (r < 0)
+        return err_recode(c->err, HVD_INVALID_ARGUMENT);
+    if (codec.id != CODEC_NONE)
+        (void)codec_format(&codec, req->codec);
+    return 0;
+}
+
 static int take_root(struct call *c, int root_rank)
 {
     if (root_rank < 0)
@@ -300,6 +323,7 @@ int hvd_allreduce_async(const struct hvd_tensor *t,
     int r = begin(&c, t, COLL_ALLREDUCE, process_set);
 
     r = r < 0 ? r : take_reduction(&c, op, prescale, postscale);
+    r = r < 0 ? r : take_codec(&c);
     return finish(&c, r, ret_handle);
 }
 

@@ -32,11 +32,11 @@ void carry_finish(struct coordinator *co, struct op *op, int status, const char 
     op_unref(op);
 }
 
-static int post_and_wait(struct coordinator *co,
-                         struct backend *b,
-                         const struct batch *batch,
-                         void *ready_event,
-                         struct err *err)
+int carry_post(struct coordinator *co,
+               struct backend *b,
+               const struct batch *batch,
+               void *ready_event,
+               struct err *err)
 {
     uint64_t ticket, done;
     int r = b->ops->post(b, batch, ready_event, &ticket, err);
@@ -120,7 +120,7 @@ static int learn_rows(struct coordinator *co,
                           .items = &item,
                           .n_items = 1};
 
-    return post_and_wait(co, set->backend, &batch, NULL, err);
+    return carry_post(co, set->backend, &batch, NULL, err);
 }
 
 /* Memory and counts for what comes from others. */
@@ -218,9 +218,10 @@ static int run_batch(struct coordinator *co,
     if (r < 0)
         return err_set(err, r, "a tensor of impossible size was agreed");
     batch.items = co->items;
+    if (q->codec[0])
+        return carry_compressed(co, set, act, &batch, ret_is_ours, err);
     *ret_is_ours = false;
-    return post_and_wait(co, set->backend, &batch, first ? first->ready_event : NULL,
-                         err);
+    return carry_post(co, set->backend, &batch, first ? first->ready_event : NULL, err);
 }
 
 static void end_all(struct coordinator *co, const struct member_act *act)

@@ -396,6 +396,7 @@ void coordinator_unref(struct coordinator *co)
     stats_release(&co->stats);
     negotiate_free(co->negotiate);
     member_free(co->member);
+    codec_state_free(co->codec_state);
     tensor_queue_release(&co->queue);
     strbuf_release(&co->out);
     mem_free(co->rows);

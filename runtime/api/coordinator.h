@@ -10,6 +10,7 @@
 #include "runtime/api/tensor_queue.h"
 #include "runtime/backend/backend.h"
 #include "runtime/control/control.h"
+#include "runtime/core/compress/codec.h"
 #include "runtime/core/lifecycle.h"
 #include "runtime/core/negotiate.h"
 #include "runtime/core/stall.h"
@@ -36,8 +37,10 @@ struct coordinator {
     uint64_t *rows, *ones;    /* [size]: scratch of an alltoall, and ones */
     struct batch_item *items; /* of the batch at hand */
     size_t items_cap;
-    uint64_t agree_begin_ns; /* of the agreement at hand */
-    uint64_t offer_at_ns;    /* the last agreement was empty: none before this */
+    struct codec_state *codec_state; /* made with the first compressed tensor */
+    uint64_t n_evicted;              /* of it, that have been said */
+    uint64_t agree_begin_ns;         /* of the agreement at hand */
+    uint64_t offer_at_ns; /* the last agreement was empty: none before this */
     uint64_t offer_wait_ns;
     uint64_t end_at_ns; /* has_end: what is agreed by then is still carried out */
     uint64_t agreed[AGREE_MAX_WORDS];
@@ -113,6 +116,20 @@ int carry_run(struct coordinator *co,
               const struct member_act *act,
               bool *ret_is_ours,
               struct err *err);
+/* post and poll to the end */
+int carry_post(struct coordinator *co,
+               struct backend *b,
+               const struct batch *batch,
+               void *ready_event,
+               struct err *err);
+/* carry_codec.c: a batch of allreduces that name a codec. items[act->n_items] are
+ * filled as for an ordinary one. */
+int carry_compressed(struct coordinator *co,
+                     const struct process_set *set,
+                     const struct member_act *act,
+                     const struct batch *batch,
+                     bool *ret_is_ours,
+                     struct err *err);
 void carry_finish(struct coordinator *co, struct op *op, int status, const char *text);
 
 #endif

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "runtime/base/mem.h"
+#include "runtime/core/compress/codec.h"
 #include "runtime/core/knobs.h"
 
 static int copy_text(const struct knob_values *v,
@@ -33,6 +34,7 @@ int settings_read(getenv_fn get, void *arg, struct settings *ret, struct err *er
 {
     struct settings s = {.core = -1};
     struct knob_values v;
+    struct codec codec;
     int r = knobs_read(get, arg, &v, err);
 
     if (r < 0)
@@ -54,6 +56,12 @@ int settings_read(getenv_fn get, void *arg, struct settings *ret, struct err *er
     s.has_log_time =
         !v.v[KNOB_HOROVOD_LOG_HIDE_TIME] && v.v[KNOB_HOROVOD_LOG_TIMESTAMP] != 0;
     s.nancheck = either(&v, KNOB_HVD_NANCHECK, KNOB_PERSEUS_ALLREDUCE_NANCHECK) != 0;
+    s.codec_bytes = v.v[KNOB_HVD_COMPRESSION_MEMORY];
+    r = codec_parse("HVD_COMPRESSION", v.s[KNOB_HVD_COMPRESSION], &codec, err);
+    if (r < 0)
+        return r;
+    if (codec.id != CODEC_NONE)
+        (void)codec_format(&codec, s.codec);
     s.timeline_mark_cycles = v.v[KNOB_HOROVOD_TIMELINE_MARK_CYCLES] != 0;
     s.timeline_all = v.v[KNOB_HVD_TIMELINE_ALL] != 0;
     r = copy_text(&v, KNOB_HOROVOD_TIMELINE, s.timeline, sizeof(s.timeline), err);

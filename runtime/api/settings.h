@@ -24,6 +24,8 @@ struct settings {
     enum log_level log_level; /* HOROVOD_LOG_LEVEL, warning */
     bool has_log_time;        /* HOROVOD_LOG_HIDE_TIME, HOROVOD_LOG_TIMESTAMP */
     bool nancheck;            /* HVD_NANCHECK */
+    char codec[80];           /* HVD_COMPRESSION, as codec_format writes it; "": none */
+    uint64_t codec_bytes;     /* HVD_COMPRESSION_MEMORY */
 
     char timeline[CONTRACT_PATH_MAX];  /* HOROVOD_TIMELINE, a path; "": none at init */
     bool timeline_mark_cycles;         /* HOROVOD_TIMELINE_MARK_CYCLES */

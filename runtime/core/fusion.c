@@ -4,6 +4,8 @@
  * never fill. Called by negotiate.c when it writes responses. */
 #include "runtime/core/fusion.h"
 
+#include <string.h>
+
 enum { MAX_TENSORS = 4096 }; /* bounds the work inside one batch */
 
 /* Allgather and its like are of different size on every rank. */
@@ -19,7 +21,7 @@ fits(const struct request *a, const struct request *b, const struct fusion_limit
     return a->coll == b->coll && a->dtype == b->dtype && a->op == b->op
            && a->root == b->root && a->process_set == b->process_set
            && (!limit->is_groups_apart || a->group == b->group)
-           && request_same_scales(a, b);
+           && strcmp(a->codec, b->codec) == 0 && request_same_scales(a, b);
 }
 
 size_t

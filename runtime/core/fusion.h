@@ -13,9 +13,10 @@ struct fusion_limit {
 };
 
 /* How many of v[0..n) go in one batch: consecutive allreduces (broadcasts, reduces) of
- * one process set and of equal dtype, operation, scales and root, at most limit->bytes
- * together. 1 when n >= 1 and the first travels alone (it is larger than the limit, or
- * of another kind); 0 only for n == 0. Depends on nothing that differs between ranks.
+ * one process set and of equal dtype, operation, scales, compression and root, at most
+ * limit->bytes together. 1 when n >= 1 and the first travels alone (it is larger than
+ * the limit, or of another kind); 0 only for n == 0. Depends on nothing that differs
+ * between ranks.
  */
 size_t
 fusion_take(const struct request *const *v, size_t n, const struct fusion_limit *limit);

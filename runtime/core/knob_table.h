@@ -110,6 +110,11 @@
       "1: a NaN or infinity in an input ends the world, naming rank and tensor", "")          \
     X(PERSEUS_ALLREDUCE_NANCHECK, BOOL, HONOURED, "", 0, 1, "",                               \
       "as HVD_NANCHECK, which wins", "")                                                      \
+    X(HVD_COMPRESSION, TEXT, HONOURED, "none", 0, 0, "",                                      \
+      "how allreduces travel that name no compression of their own: none, fp16, bf16, "       \
+      "int8, topk, powersgd, with parameters as in topk:ratio=0.001", "")                     \
+    X(HVD_COMPRESSION_MEMORY, BYTES, HONOURED, "4294967296", 0, 1ull << 50, "",               \
+      "what compression may keep between steps on this rank; K, M and G allowed", "")         \
     X(HVD_STATS_DIR, TEXT, HONOURED, "", 0, 0, "",                                            \
       "folder for this rank's page of counters; the launchers set it", "")                    \
     X(HOROVOD_AUTOTUNE, BOOL, NOT_YET, "0", 0, 1, "",                                         \

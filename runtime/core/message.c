@@ -1,13 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Wire form of what goes up and down.
  *
- *   request  coll dtype op ndim | root process_set group_n n_set (u32) | group (u64) |
- *            prescale postscale (f64 bits) | shape (i64 x ndim) | set (u32 x n_set) |
- * name up       kind 0 0 0 | REQUEST: request | HITS: first n_words (u32), words (u64 x
- * n) | LEAVE: plan (u32) down     kind flags 0 0 | RUN, FAIL, JOINED: slot (u32),
- * request if flags say so, RUN: n_counts (u32) counts (u64 x n), FAIL: text | FREEZE:
- * plan n_slots (u32) fusion_bytes (u64) slots (u32 x n) | LEAVE: plan name, text   u16
- * length, bytes without NUL
+ *   request  coll dtype op ndim, root process_set group_n n_set (u32), group (u64),
+ *            prescale postscale (f64 bits), shape (i64 x ndim), set (u32 x n_set),
+ *            name, codec
+ *
+ *   up       kind (u32), then REQUEST: request; HITS: first n_words (u32), words (u64
+ *            x n); LEAVE: plan (u32)
+ *
+ *   down     kind flags 0 0, then RUN, FAIL, JOINED: slot (u32), request if flags say
+ *            so, RUN: n_counts (u32) counts (u64 x n), FAIL: text; FREEZE: plan n_slots
+ *            (u32), fusion_bytes (u64), slots (u32 x n); LEAVE: plan (u32)
+ *
+ *   name, codec, text   u16 length, bytes without NUL
  *
  * Invariant: what a writer writes a reader reads back equal, and a reader never reads
  * beyond n. Called by negotiate.c, member.c and the fuzz target. */
@@ -53,6 +58,7 @@ static void put_request(struct strbuf *b, const struct request *r)
         wire_put(b, (uint64_t)r->shape[i], 8);
     strbuf_add(b, r->set, (size_t)r->n_set * 4);
     wire_put_text(b, r->name, sizeof(r->name));
+    wire_put_text(b, r->codec, sizeof(r->codec));
 }
 
 void message_put_request(struct strbuf *b, const struct request *r)
@@ -178,7 +184,7 @@ bool request_same(const struct request *a, const struct request *b)
            && a->group == b->group && a->group_n == b->group_n && a->ndim == b->ndim
            && memcmp(a->shape, b->shape, a->ndim * sizeof(a->shape[0])) == 0
            && a->n_set == 0 && b->n_set == 0 && request_same_scales(a, b)
-           && strcmp(a->name, b->name) == 0;
+           && strcmp(a->name, b->name) == 0 && strcmp(a->codec, b->codec) == 0;
 }
 
 bool request_has_counts(const struct request *r)
@@ -249,6 +255,8 @@ static int get_request(struct message_reader *r, struct request *ret, struct err
         ret->set = NULL;
     if (!wire_get_text(&r->in, ret->name, sizeof(ret->name)) || ret->name[0] == 0)
         return malformed(r, "name", err);
+    if (!wire_get_text(&r->in, ret->codec, sizeof(ret->codec)))
+        return malformed(r, "compression", err);
     return 0;
 }
 

@@ -24,6 +24,7 @@
 #define SLOTS_MAX         65536u /* of the response cache */
 #define SLOT_NONE         UINT32_MAX
 #define SET_MAX_RANKS     65536u
+#define REQUEST_CODEC_MAX 80 /* as CODEC_TEXT_MAX */
 
 enum message_kind { MESSAGE_UP = 1, MESSAGE_DOWN = 2 };
 
@@ -43,6 +44,7 @@ struct request {
     uint32_t n_set;
     const uint8_t *set;
     char name[TENSOR_NAME_MAX];
+    char codec[REQUEST_CODEC_MAX]; /* allreduce: compression as codec_format, ""none */
 };
 
 /* Elements and bytes of a tensor; -EINVAL when a dimension is negative or the product

@@ -149,6 +149,9 @@ static int check_reduction(struct err *why, const struct pair *p)
     if (p->a->op != p->b->op)
         return disagree(why, p, "reduction operation", reduce_op_name(p->a->op),
                         reduce_op_name(p->b->op), "");
+    if (strcmp(p->a->codec, p->b->codec) != 0)
+        return disagree(why, p, "compression", p->a->codec[0] ? p->a->codec : "none",
+                        p->b->codec[0] ? p->b->codec : "none", "");
     return check_scales(why, p);
 }
 

@@ -131,6 +131,10 @@ struct hvd_tensor {
      * all ranks; free for the next group once all of this one have ended. */
     const char *group;
     int group_size;
+    /* Allreduce only: how it travels, e.g. "fp16", "bf16", "int8", "topk:ratio=0.001",
+     * "powersgd:rank=4"; "none" or "": as it is; NULL: as HVD_COMPRESSION says. Equal on
+     * all ranks. runtime/README.md has the list. */
+    const char *compression;
 };
 
 /* process_set of all that follows: 0, all ranks, or an id of hvd_process_set_add that

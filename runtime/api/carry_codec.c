@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Compressed allreduces: every tensor of the batch has a run of its codec
+ * (core/compress/codec.h); a round asks all runs for their next step and posts steps of
+ * one kind as one batch, until no run has any. Tensors that the codec leaves alone (it
+ * says why, every rank comes to the same) are an ordinary batch before that.
+ *
+ * A rank that has joined runs the same with zeros. Memory of a batch is one piece, gone
+ * with it; what is kept between steps is the codec_state's, bounded by
+ * HVD_COMPRESSION_MEMORY. Called by carry.c. */
+#include <errno.h>
+
+#include "runtime/api/coordinator.h"
+#include "runtime/backend/cpu/reduce.h"
+#include "runtime/base/log.h"
+#include "runtime/base/mem.h"
+
+enum { ALIGN = 64 };
+
+struct work { /* of one batch */
+    size_t n;
+    struct codec_plan *plans;
+    struct codec_run *runs;
+    struct codec_step *steps;
+    bool *has_step;
+    struct batch_item *items; /* of the batch that is posted */
+    uint8_t *scratch, *base;
+};
+
+static void work_release(struct work *w)
+{
+    mem_free(w->plans);
+    mem_free(w->runs);
+    mem_free(w->steps);
+    mem_free(w->has_step);
+    mem_free(w->items);
+    mem_free(w->base);
+}
+
+static int work_init(struct work *w, size_t n)
+{
+    *w = (struct work){.n = n};
+    w->plans = mem_calloc(n, sizeof(*w->plans));
+    w->runs = mem_calloc(n, sizeof(*w->runs));
+    w->steps = mem_calloc(n, sizeof(*w->steps));
+    w->has_step = mem_calloc(n, sizeof(*w->has_step));
+    w->items = mem_calloc(n, sizeof(*w->items));
+    return w->plans && w->runs && w->steps && w->has_step && w->items ? 0 : -ENOMEM;
+}
+
+static uint64_t aligned(uint64_t n)
+{
+    return (n + ALIGN - 1) / ALIGN * ALIGN;
+}
+
+static int make_plans(struct work *w,
+                      const struct member_act *act,
+                      const struct codec *codec,
+                      uint32_t n_members,
+                      struct err *err)
+{
+    uint64_t sum = ALIGN;
+
+    for (size_t i = 0; i < w->n; i++) {
+        const struct request *q = act->items[i].req;
+        int r = codec_plan(codec, q->dtype, q->op, q->ndim, q->shape, n_members,
+                           &w->plans[i], err);
+
+        if (r < 0)
+            return r;
+        if (w->plans[i].is_compressed)
+            sum += aligned(w->plans[i].scratch_bytes);
+    }
+    w->base = mem_alloc(sum);
+    if (!w->base)
+        return err_set(err, -ENOMEM, "out of memory for %llu bytes of compression",
+                       (unsigned long long)sum);
+    w->scratch = w->base + (ALIGN - (uintptr_t)w->base % ALIGN) % ALIGN;
+    return 0;
+}
+
+/* What the codec leaves alone. */
+static int post_plain(struct coordinator *co,
+                      const struct process_set *set,
+                      struct work *w,
+                      const struct batch *batch,
+                      struct err *err)
+{
+    struct batch plain = *batch;
+
+    plain.n_items = 0;
+    plain.items = w->items;
+    for (size_t i = 0; i < w->n; i++)
+        if (!w->plans[i].is_compressed)
+            w->items[plain.n_items++] = batch->items[i];
+    return plain.n_items == 0 ? 0 : carry_post(co, set->backend, &plain, NULL, err);
+}
+
+static int begin_runs(struct coordinator *co,
+                      const struct process_set *set,
+                      struct work *w,
+                      const struct member_act *act,
+                      const struct batch *batch,
+                      struct err *err)
+{
+    uint64_t at = 0;
+
+    for (size_t i = 0; i < w->n; i++) {
+        const struct request *q = act->items[i].req;
+        bool has_joined = !act->items[i].op;
+        struct codec_io io = {.me = set->me,
+                              .in = has_joined ? NULL : batch->items[i].in,
+                              .out = has_joined ? NULL : batch->items[i].out,
+                              .prescale = q->prescale,
+                              .postscale = q->postscale};
+        int r;
+
+        if (!w->plans[i].is_compressed)
+            continue;
+        r = codec_begin(&w->runs[i], co->codec_state, set->id, q->name, &w->plans[i],
+                        &io, w->scratch + at, err);
+        if (r < 0)
+            return r;
+        at += aligned(w->plans[i].scratch_bytes);
+    }
+    return 0;
+}
+
+static bool is_alike(const struct codec_step *a, const struct codec_step *b)
+{
+    return a->coll == b->coll && a->dtype == b->dtype && a->op == b->op
+           && a->postscale == b->postscale;
+}
+
+/* The step of tensor `first` and all that are like it, as one batch. */
+static int post_steps(struct coordinator *co,
+                      const struct process_set *set,
+                      struct work *w,
+                      size_t first,
+                      struct err *err)
+{
+    const struct codec_step *s = &w->steps[first];
+    struct batch batch = {.coll = s->coll,
+                          .dtype = s->dtype,
+                          .op = s->op,
+                          .prescale = 1.0,
+                          .postscale = s->postscale,
+                          .items = w->items};
+
+    for (size_t i = first; i < w->n; i++) {
+        const struct codec_step *t = &w->steps[i];
+
+        if (!w->has_step[i] || !is_alike(s, t))
+            continue;
+        w->has_step[i] = false;
+        w->items[batch.n_items++] = (struct batch_item){.in = t->in,
+                                                        .out = t->out,
+                                                        .count = t->count,
+                                                        .counts = t->counts,
+                                                        .send_counts = t->send_counts};
+    }
+    return carry_post(co, set->backend, &batch, NULL, err);
+}
+
+/* 1: there was one; 0: all runs are done. */
+static int run_round(struct coordinator *co,
+                     const struct process_set *set,
+                     struct work *w,
+                     bool *ret_is_ours,
+                     struct err *err)
+{
+    int r = 0, any = 0;
+
+    *ret_is_ours = true;
+    for (size_t i = 0; i < w->n && r >= 0; i++) {
+        r = w->plans[i].is_compressed ? codec_next(&w->runs[i], &w->steps[i], err) : 0;
+        w->has_step[i] = r > 0;
+        any |= r > 0;
+    }
+    if (r < 0)
+        return r;
+    *ret_is_ours = false;
+    for (size_t i = 0; i < w->n; i++) {
+        r = w->has_step[i] ? post_steps(co, set, w, i, err) : 0;
+        if (r < 0)
+            return r;
+    }
+    return any;
+}
+
+static void say_evicted(struct coordinator *co)
+{
+    uint64_t n = codec_state_evicted(co->codec_state);
+
+    if (n > co->n_evicted && co->n_evicted == 0)
+        log_warn("compression has forgotten what it kept of a tensor, going on",
+                 "rank=%u bytes=%llu (HVD_COMPRESSION_MEMORY is too small)", co->rank,
+                 (unsigned long long)co->settings.codec_bytes);
+    co->n_evicted = n;
+}
+
+int carry_compressed(struct coordinator *co,
+                     const struct process_set *set,
+                     const struct member_act *act,
+                     const struct batch *batch,
+                     bool *ret_is_ours,
+                     struct err *err)
+{
+    CLEANUP(work_release) struct work w;
+    struct codec codec;
+    int r = work_init(&w, act->n_items);
+
+    *ret_is_ours = true;
+    if (r == 0 && !co->codec_state)
+        r = codec_state_new(co->settings.codec_bytes, kernel_has_wide(),
+                            &co->codec_state);
+    if (r < 0)
+        return err_set(err, r, "rank %u is out of memory for compression", co->rank);
+    r = codec_parse("compression", act->items[0].req->codec, &codec, err);
+    if (r == 0)
+        r = make_plans(&w, act, &codec, set->n, err);
+    if (r < 0)
+        return r;
+    *ret_is_ours = false;
+    r = post_plain(co, set, &w, batch, err);
+    if (r == 0) {
+        *ret_is_ours = true;
+        r = begin_runs(co, set, &w, act, batch, err);
+    }
+    while (r == 0 || r == 1) {
+        r = run_round(co, set, &w, ret_is_ours, err);
+        if (r == 0)
+            break;
+    }
+    for (size_t i = 0; i < w.n; i++)
+        if (w.runs[i].state) /* it was begun */
+            codec_cancel(&w.runs[i]);
+    say_evicted(co);
+    return r;
+}
