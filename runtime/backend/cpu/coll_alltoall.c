@@ -29,8 +29,9 @@ struct exchange {
     struct piece *send;  /* [size of the world][n] by place() */
     struct piece *recv;  /* likewise; rows of our host have n + 1, the last is spare */
     struct piece *rest;  /* room for the leader's dealings with other leaders */
-    /* Leader: [n_local][2][world + 1], how many bytes a local member sends to (0) and
-     * receives from (1) all members before a position of cpu.order. */
+    /* Of a leader, NULL of others: [n_local][2][world + 1], how many bytes a local
+     * member sends to (0) and receives from (1) all members before a position of
+     * cpu.order. */
     uint64_t *table;
 };
 
@@ -165,10 +166,11 @@ static uint64_t sum_abroad(const struct exchange *x, uint32_t i, int way)
     return sum_of(x, i, way, 0, x->start) + sum_of(x, i, way, x->end, x->c->env.size);
 }
 
+/* All local members'. */
 static uint64_t sum_host(const struct exchange *x, int way)
 {
     uint64_t sum = 0;
-    for (uint32_t i = 0; i < x->c->n_local && x->table != NULL; i++)
+    for (uint32_t i = 0; i < x->c->n_local; i++)
         sum += sum_abroad(x, i, way);
     return sum;
 }
@@ -181,7 +183,7 @@ static int collect(struct exchange *x, uint8_t *away, struct err *err)
     size_t n = x->n, abroad = c->env.size - c->n_local;
     for (uint32_t j = 0; j < c->n_local; j++) {
         struct piece *row = recv_row(x, x->start + j);
-        if (coll_is_leader(c)) {
+        if (x->table != NULL) {
             row[n] = (struct piece){.out = away, .n = sum_abroad(x, j, 0)};
             away += row[n].n;
         }
@@ -241,7 +243,7 @@ static int deliver(struct exchange *x, const uint8_t *home, struct err *err)
     size_t n = x->n, abroad = c->env.size - c->n_local;
     for (uint32_t j = 0; j < c->n_local; j++) {
         send[j] = recv[j] = vec_of(NULL, 0);
-        if (!coll_is_leader(c))
+        if (x->table == NULL)
             continue;
         x->rest[j] = (struct piece){.in = home, .n = sum_abroad(x, j, 1)};
         home += x->rest[j].n;
@@ -255,14 +257,14 @@ static int mixed(struct exchange *x, struct err *err)
 {
     AUTOFREE uint8_t *away = NULL, *home = NULL;
     int rc = tell_leader(x, err);
-    if (rc == 0 && coll_is_leader(x->c)) {
+    if (rc == 0 && x->table != NULL) {
         away = coll_scratch(sum_host(x, 0), "alltoall", err);
         home = away == NULL ? NULL : coll_scratch(sum_host(x, 1), "alltoall", err);
         rc = home == NULL ? -ENOMEM : 0;
     }
     if (rc == 0)
         rc = collect(x, away, err);
-    if (rc == 0 && coll_is_leader(x->c))
+    if (rc == 0 && x->table != NULL)
         rc = trade(x, away, home, err);
     if (rc == 0)
         rc = deliver(x, home, err);
