@@ -3,7 +3,8 @@
  *
  * I1  Answers are handed out in their order, each exactly once, but what they say
  *     about slots counts from their arrival, and n_seen with it: a bit that is sent
- *     afterwards means the slot's new tensor.
+ *     afterwards means the slot's new tensor. An answer that tells a slot only means
+ *     what the slot stood for when it arrived.
  *
  * I2  From the arrival of FREEZE on nothing is sent; from the moment it is handed out
  *     every open op is either of the plan or a reason to leave it. What was sent
@@ -30,8 +31,9 @@ int member_new(uint32_t n_ranks, struct member **ret)
         return -ENOMEM;
     m->n_ranks = n_ranks;
     m->counts = mem_calloc(n_ranks, sizeof(*m->counts));
-    if (!m->counts) {
-        mem_free(m);
+    m->news_counts = mem_calloc(n_ranks, sizeof(*m->news_counts));
+    if (!m->counts || !m->news_counts) {
+        member_free(m);
         return -ENOMEM;
     }
     *ret = m;
@@ -59,11 +61,16 @@ void member_free(struct member *m)
         member_todo_drop(m);
     plan_drop(m);
     nametab_release(&m->ops);
+    records_put(m->held);
+    while (m->at_due < m->n_due)
+        records_put(m->due[m->at_due++]);
+    mem_free(m->due);
     records_release(&m->records);
     mem_free(m->sets);
     mem_free(m->items);
     mem_free(m->zeros);
     mem_free(m->counts);
+    mem_free(m->news_counts);
     mem_free(m);
 }
 
@@ -337,13 +344,15 @@ static void plan_end(struct member *m)
 static int take_agreed(struct member *m, struct member_act *ret, struct err *err)
 {
     size_t left = m->n_order - m->at_order, take;
-    const struct record *rec;
+    struct record *rec;
 
     for (size_t i = 0; i < left; i++)
         m->window[i] = m->by_place[m->order[m->at_order + i]]->req;
     take = fusion_take(m->window, left, &m->limit);
     rec = records_match(&m->records, m->window[0]);
     if (rec) {
+        records_hold(rec);
+        m->held = rec;
         ret->counts = rec->counts;
         ret->n_counts = rec->n_counts;
     }
@@ -390,6 +399,8 @@ int member_next(struct member *m,
 
     *ret = (struct member_act){.kind = MEMBER_NOTHING};
     m->n_zeros = 0;
+    records_put(m->held);
+    m->held = NULL;
     if (m->at_order < m->n_order)
         return take_agreed(m, ret, err);
     if (m->mode == MODE_PLAN) {

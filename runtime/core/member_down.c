@@ -20,18 +20,46 @@ void member_todo_drop(struct member *m)
     mem_free(t);
 }
 
+static int note_due(struct member *m, uint32_t slot, struct err *err)
+{
+    struct record *rec = records_get(&m->records, slot);
+    void *v = m->due;
+    int r;
+
+    if (!rec && !records_is_known(&m->records, slot))
+        return err_set(err, -EPROTO, "rank 0 answers slot %u, which it never gave out",
+                       slot);
+    if (m->at_due > 0 && m->n_due == m->due_cap) {
+        memmove(m->due, m->due + m->at_due, (m->n_due - m->at_due) * sizeof(*m->due));
+        m->n_due -= m->at_due;
+        m->at_due = 0;
+    }
+    r = mem_grow(&v, m->n_due, &m->due_cap, sizeof(*m->due), UINT32_MAX);
+    m->due = v;
+    if (r < 0)
+        return err_set(err, r, "out of memory for answers");
+    if (rec)
+        records_hold(rec);
+    m->due[m->n_due++] = rec;
+    return 0;
+}
+
 /* What a message says about slots counts from its arrival (I1). */
-static int note(struct member *m, const struct down *d)
+static int note(struct member *m, const struct down *d, struct err *err)
 {
     const struct member_op *op;
 
     if (d->kind == DOWN_FREEZE)
         m->mode = MODE_FROZEN;
-    if (d->kind != DOWN_RUN || !d->has_req || d->slot == SLOT_NONE)
+    if (d->kind == DOWN_RUN && !d->has_req)
+        return note_due(m, d->slot, err);
+    if (d->kind != DOWN_RUN || d->slot == SLOT_NONE)
         return 0;
     op = member_find_op(m, d->req.process_set, d->req.name);
-    return records_set(&m->records, d->slot, op ? op->req : NULL, d->counts,
-                       d->n_counts);
+    if (records_set(&m->records, d->slot, op ? op->req : NULL, d->counts, d->n_counts)
+        < 0)
+        return err_set(err, -ENOMEM, "out of memory for the response cache");
+    return 0;
 }
 
 int member_receive(struct member *m, const void *p, size_t n, struct err *err)
@@ -43,12 +71,10 @@ int member_receive(struct member *m, const void *p, size_t n, struct err *err)
     if (r == 0 && in.kind != MESSAGE_DOWN)
         r = err_set(err, -EBADMSG, "control message: requests where answers belong");
     while (r == 0) {
-        r = message_next_down(&in, m->counts, m->n_ranks, &m->down, err);
+        r = message_next_down(&in, m->news_counts, m->n_ranks, &m->news, err);
         if (r <= 0)
             break;
-        r = note(m, &m->down);
-        if (r < 0)
-            return err_set(err, r, "out of memory for the response cache");
+        r = note(m, &m->news, err);
     }
     if (r < 0)
         return r;
@@ -82,27 +108,32 @@ static int add_zeros(struct member *m, size_t n, const struct request *req)
     return r;
 }
 
-/* The op that an answer is about; NULL: it is not for this rank. */
+/* What an answer that tells a slot only means; held for the act at hand. */
+static const struct record *take_due(struct member *m)
+{
+    struct record *rec = m->at_due < m->n_due ? m->due[m->at_due++] : NULL;
+
+    records_put(m->held);
+    m->held = rec;
+    return rec;
+}
+
+/* The op that an answer is about, rec if it tells a slot only; NULL: it is not for this
+ * rank. */
 static int find_op(struct member *m,
                    const struct down *d,
+                   const struct record *rec,
                    struct member_op **ret,
                    bool *ret_is_ours,
                    struct err *err)
 {
-    const struct record *rec = NULL;
     uint32_t set;
     const char *name;
 
     *ret = NULL;
     *ret_is_ours = false;
-    if (!d->has_req) {
-        rec = records_get(&m->records, d->slot);
-        if (!rec && !records_is_known(&m->records, d->slot))
-            return err_set(err, -EPROTO,
-                           "rank 0 answers slot %u, which it never gave out", d->slot);
-        if (!rec)
-            return 0;
-    }
+    if (!d->has_req && !rec)
+        return 0;
     set = rec ? rec->req.process_set : d->req.process_set;
     name = rec ? rec->req.name : d->req.name;
     if (!rec && d->req.coll == COLL_SET_ADD)
@@ -122,10 +153,10 @@ static int take_run(struct member *m,
                     struct member_act *ret,
                     struct err *err)
 {
-    const struct record *rec = d->has_req ? NULL : records_get(&m->records, d->slot);
+    const struct record *rec = d->has_req ? NULL : take_due(m);
     struct member_op *op;
     bool is_ours;
-    int r = find_op(m, d, &op, &is_ours, err);
+    int r = find_op(m, d, rec, &op, &is_ours, err);
 
     if (r < 0 || !is_ours)
         return r;
@@ -172,7 +203,7 @@ int member_answer(
         *more = d->fuse_next;
         return take_run(m, d, n, ret, err);
     case DOWN_FAIL:
-        r = find_op(m, d, &op, &is_ours, err);
+        r = find_op(m, d, NULL, &op, &is_ours, err);
         if (r < 0 || !op)
             return r;
         ret->kind = MEMBER_FAIL;

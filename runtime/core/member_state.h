@@ -37,6 +37,10 @@ struct member {
     struct todo *todo_head, *todo_tail;
     struct message_reader reader; /* of todo_head, when is_open */
     bool is_open;
+    /* What the answers in todo that tell a slot only mean, in their order: held
+     * records, NULL where they are not this rank's. From at_due to n_due. */
+    struct record **due;
+    size_t at_due, n_due, due_cap;
 
     enum mode mode;
     struct plan *plan;
@@ -50,11 +54,14 @@ struct member {
 
     struct member_item *items; /* of the act at hand */
     size_t items_cap;
+    struct record *held;   /* whose counts it has, or NULL */
     struct request *zeros; /* of items without op */
     size_t n_zeros, zeros_cap;
     const struct request **window; /* [n_plan] */
-    uint64_t *counts;              /* [n_ranks] */
-    struct down down;
+    uint64_t *counts;              /* [n_ranks] of down */
+    struct down down;              /* the answer at hand */
+    uint64_t *news_counts;         /* [n_ranks] of news */
+    struct down news;              /* what arrives meanwhile */
     struct member_counts stats;
 };
 

@@ -8,6 +8,23 @@
 
 #include "runtime/base/mem.h"
 
+static void record_free(struct record *r)
+{
+    mem_free(r->counts);
+    mem_free(r);
+}
+
+void records_hold(struct record *r)
+{
+    r->n_held++;
+}
+
+void records_put(struct record *r)
+{
+    if (r && --r->n_held == 0 && r->is_gone)
+        record_free(r);
+}
+
 static void drop(struct records *t, uint32_t slot)
 {
     struct record *r = t->v[slot];
@@ -16,8 +33,9 @@ static void drop(struct records *t, uint32_t slot)
     if (!r)
         return;
     nametab_remove(&t->names, &r->node);
-    mem_free(r->counts);
-    mem_free(r);
+    r->is_gone = true;
+    if (r->n_held == 0)
+        record_free(r);
 }
 
 void records_release(struct records *t)
@@ -88,8 +106,7 @@ int records_set(struct records *t,
         return -ENOMEM;
     r->slot = slot;
     if (fill(r, req, counts, n_counts) < 0 || nametab_add(&t->names, &r->node) < 0) {
-        mem_free(r->counts);
-        mem_free(r);
+        record_free(r);
         return -ENOMEM;
     }
     t->v[slot] = r;

@@ -14,6 +14,8 @@ struct record {
     uint32_t n_counts;
     uint64_t *counts; /* owned */
     struct request req;
+    uint32_t n_held;
+    bool is_gone; /* its slot stands for something else, it is held only */
 };
 
 struct records {
@@ -34,6 +36,9 @@ int records_set(struct records *t,
                 uint32_t n_counts);
 struct record *records_get(const struct records *t, uint32_t slot); /* or NULL */
 bool records_is_known(const struct records *t, uint32_t slot);
+/* A held record stays as it is, also when its slot is given away. */
+void records_hold(struct record *r);
+void records_put(struct record *r); /* accepts NULL */
 /* The record that answers req as it stands, or NULL. */
 struct record *records_match(const struct records *t, const struct request *req);
 
