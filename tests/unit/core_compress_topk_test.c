@@ -49,15 +49,15 @@ check_topk(const struct codec_kernels *kernels, const float *f, uint32_t n, uint
 {
     float w[N], out[N];
     bool chosen[N];
-    uint8_t *wire = malloc(8ul * k + 1);
+    uint8_t *wire = malloc(topk_room_bytes(k) + 1);
 
     assert_non_null(wire);
-    wire[8ul * k] = 0xee;
+    wire[topk_room_bytes(k)] = 0xee;
     memcpy(w, f, n * sizeof(*w));
     topk_reference(f, n, k, chosen);
     assert_int_equal(topk_wire_bytes(n, k), 8ul * k);
     topk_encode(kernels, wire, w, n, k);
-    assert_int_equal(wire[8ul * k], 0xee);
+    assert_int_equal(wire[topk_room_bytes(k)], 0xee);
     assert_int_equal(topk_sum(out, wire, 8ul * k, 1, n, k, NULL), 0);
     for (uint32_t i = 0; i < n; i++) {
         float sent = chosen[i] ? f[i] : 0,
@@ -134,7 +134,7 @@ static void topk_refuses_bad_indexes(void **state)
     float w[10] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, acc[10];
     struct err err = ERR_INIT;
     uint32_t index[3];
-    uint8_t wire[48];
+    uint8_t wire[72];
 
     topk_encode(kernels, wire, w, 10, 3);
     topk_encode(kernels, wire + 24, w, 10, 3);
@@ -172,22 +172,24 @@ static void fill(float *f, uint32_t n, uint32_t k, int kind, struct seeded *rnd)
 /* Large enough for a guess: spread, flat, with rows, all equal, mostly NaN. */
 static void a_guess_changes_nothing(void **state)
 {
-    enum { LEN = 1 << 16, K = 2000 };
+    enum { LEN = 1 << 16, MOST = 2000 };
     const struct codec_kernels *kernels = kernels_of(state);
     float *f = calloc(LEN, 4), *w = calloc(LEN, 4), *acc = calloc(LEN, 4);
     bool *chosen = calloc(LEN, 1);
-    uint8_t *wire = malloc(8 * K + 1);
+    uint8_t *wire = malloc(topk_room_bytes(MOST) + 1);
     struct seeded rnd = {9};
 
     assert_true(f && w && acc && chosen && wire);
-    for (int kind = 0; kind < 6; kind++) {
-        fill(f, LEN, K, kind, &rnd);
+    for (int kind = 0; kind < 12; kind++) {
+        uint32_t k = kind < 6 ? MOST : 100;
+
+        fill(f, LEN, k, kind % 6, &rnd);
         memcpy(w, f, LEN * sizeof(*w));
-        wire[8 * K] = 0xee;
-        topk_encode(kernels, wire, w, LEN, K);
-        assert_int_equal(wire[8 * K], 0xee);
-        assert_int_equal(topk_sum(acc, wire, 8 * K, 1, LEN, K, NULL), 0);
-        topk_reference(f, LEN, K, chosen);
+        wire[topk_room_bytes(k)] = 0xee;
+        topk_encode(kernels, wire, w, LEN, k);
+        assert_int_equal(wire[topk_room_bytes(k)], 0xee);
+        assert_int_equal(topk_sum(acc, wire, 8ul * k, 1, LEN, k, NULL), 0);
+        topk_reference(f, LEN, k, chosen);
         for (uint32_t i = 0; i < LEN; i++) {
             float sent = chosen[i] ? f[i] : 0,
                   kept = chosen[i] || isnan(f[i]) ? 0 : f[i];

@@ -149,8 +149,9 @@ typedef float lanes __attribute__((vector_size(LANES * sizeof(float))));
 
 static float lanes_sum(const lanes *v)
 {
-    const float *f = (const float *)v;
+    float f[LANES];
 
+    memcpy(f, v, sizeof(f));
     return ((f[0] + f[4]) + (f[2] + f[6])) + ((f[1] + f[5]) + (f[3] + f[7]));
 }
 

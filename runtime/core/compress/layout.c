@@ -4,6 +4,7 @@
 #include "runtime/core/compress/layout.h"
 
 #include "runtime/core/compress/int8.h"
+#include "runtime/core/compress/topk.h"
 
 enum { ALIGN = 64 };
 
@@ -54,6 +55,8 @@ struct codec_layout codec_layout_scratch(const struct codec_plan *p)
     switch (p->way) {
     case CODEC_WAY_GATHER:
         recv = p->wire_bytes * p->n_members;
+        if (p->codec.id == CODEC_TOPK)
+            send = topk_room_bytes(p->k);
         if (p->codec.id == CODEC_TOPK && p->dtype != DT_F32)
             sums = p->count * sizeof(float);
         break;

@@ -10,8 +10,8 @@
  * moved, where a quickselect would need a copy and a sort n log n.
  *
  * Before that, a sample of the tensor guesses a limit that a few more than k elements
- * reach; one fast pass collects their indexes (in the message's own memory) and only
- * they are selected from. A guess that is too high or far too low costs that pass and
+ * reach; one fast pass collects their indexes (where the message will be) and only they
+ * are selected from. A guess that is too high or far too low costs that pass and
  * the whole tensor is selected from instead: the outcome is the same.
  *
  * Of those that equal the k-th largest the first ones are taken. Called by codec.c. */
@@ -27,8 +27,11 @@ enum {
     TOP_BITS = 11,
     LOW_BITS = 10, /* of each of the two lower digits */
     TOP_SHIFT = 2 * LOW_BITS,
-    N_TABLES = 4,      /* neighbours count in different ones: no waiting for a store */
-    SAMPLE_HITS = 128, /* of the k are to be in the sample */
+    N_TABLES = 4,     /* neighbours count in different ones: no waiting for a store */
+    SAMPLE_HITS = 32, /* of the k are to be in the sample... */
+    MIN_HITS = 8,     /* ...or fewer of a small k, */
+    MIN_STRIDE = 8,   /* so that the sample stays small */
+    ROOM = 4,         /* times k candidates */
 };
 #define ABS_BITS 0x7fffffffu
 #define INF_BITS 0x7f800000u
@@ -41,6 +44,11 @@ uint32_t topk_index_bytes(uint64_t count)
 uint64_t topk_wire_bytes(uint64_t count, uint64_t k)
 {
     return k * (topk_index_bytes(count) + sizeof(float));
+}
+
+uint64_t topk_room_bytes(uint64_t k)
+{
+    return k * ROOM * sizeof(uint32_t); /* never less than the message */
 }
 
 static inline uint32_t magnitude(float f)
@@ -141,22 +149,25 @@ static uint64_t odd_stride(uint64_t s)
     return s;
 }
 
-/* A magnitude that a few more than k elements are expected to reach; 0: no guess. */
+/* A magnitude that more than k elements are expected to reach, and fewer than ROOM k;
+ * 0: no guess. */
 static uint32_t guess(const float *w, uint64_t count, uint64_t k)
 {
-    uint64_t expected = SAMPLE_HITS, ties;
-    struct view sample = {.w = w, .stride = odd_stride(k / SAMPLE_HITS)};
+    uint64_t hits = k / MIN_STRIDE < SAMPLE_HITS ? k / MIN_STRIDE : SAMPLE_HITS;
+    struct view sample = {.w = w};
+    uint64_t expected, ties;
 
-    if (k < SAMPLE_HITS * 8 || count / k < 4 || count > UINT32_MAX)
+    if (hits < MIN_HITS || count / k < 2 * ROOM || count > UINT32_MAX)
         return 0;
+    sample.stride = odd_stride(k / hits);
     sample.n = count / sample.stride;
     expected = k / sample.stride + 1;
     /* four standard deviations of what chance may put into the sample */
     return kth(&sample, expected + 4 * root(expected), &ties);
 }
 
-/* Indexes of the k largest, ascending, into index, which has room for 2 k. False: the
- * guess was no good. */
+/* Indexes of the k largest, ascending, into index, which has room for ROOM k. False:
+ * the guess was no good. */
 static bool select_guessed(const struct codec_kernels *kernels,
                            uint32_t *index,
                            const float *w,
@@ -169,8 +180,8 @@ static bool select_guessed(const struct codec_kernels *kernels,
 
     if (limit == 0)
         return false;
-    n = kernels->collect(index, 2 * k, w, count, limit);
-    if (n < k || n > 2 * k)
+    n = kernels->collect(index, ROOM * k, w, count, limit);
+    if (n < k || n > ROOM * k)
         return false;
     limit = kth(&(struct view){.w = w, .index = index, .n = n}, k, &ties);
     for (uint64_t i = 0; i < n; i++) {

@@ -16,8 +16,12 @@
 uint32_t topk_index_bytes(uint64_t count);
 uint64_t topk_wire_bytes(uint64_t count, uint64_t k);
 
-/* Takes the k largest out of w into wire: they are 0 in w afterwards, and so is what is
- * not finite. k is at most count; 0 does nothing. O(count) in the worst case. */
+/* Of memory that topk_encode needs for a message. */
+uint64_t topk_room_bytes(uint64_t k);
+
+/* Takes the k largest out of w into wire (aligned to 4, topk_room_bytes): they are 0 in
+ * w afterwards, and so is what is not finite. k is at most count; 0 does nothing.
+ * O(count) in the worst case. */
 void topk_encode(const struct codec_kernels *kernels,
                  uint8_t *wire,
                  float *w,
