@@ -389,7 +389,7 @@ static void needs_root_refused_rank_uses_tcp(void **state)
 static int body_big(struct rank *r)
 {
     const uint64_t n = (1ull << 31) + 3;
-    const uint16_t one = bf16_of_f32(1), two = bf16_of_f32(2);
+    const uint16_t one = bf16_of_f32(1), two = bf16_of_f32(2), four = bf16_of_f32(4);
     struct err err = ERR_INIT;
     uint16_t *x = malloc(n * 2);
     struct batch_item it = {.in = x, .out = x, .count = n};
@@ -413,6 +413,31 @@ static int body_big(struct rank *r)
     for (uint64_t i = 0; i < n; i++)
         if (x[i] != two)
             return SAY(r, "allreduce: element %llu", (unsigned long long)i);
+    /* each its half, where it lies; then back to where it came from, as blocks */
+    uint64_t half[2] = {n / 2 + 1, n / 2}, mine = half[r->rank];
+    uint16_t *own = x + (r->rank == 0 ? 0 : half[0]);
+    it.out = own;
+    it.counts = half;
+    b.coll = COLL_REDUCESCATTER;
+    if (run_batch(r, &b, &err) < 0)
+        return SAY(r, "reduce-scatter: %s", err.text);
+    for (uint64_t i = 0; i < mine; i++)
+        if (own[i] != four)
+            return SAY(r, "reduce-scatter: element %llu", (unsigned long long)i);
+    uint64_t none_but[2][2] = {{0, 0}, {0, 0}};
+    none_but[0][1 - r->rank] = mine;
+    none_but[1][1 - r->rank] = half[1 - r->rank];
+    it = (struct batch_item){.in = own,
+                             .out = r->rank == 0 ? x + half[0] : x,
+                             .count = mine,
+                             .send_counts = none_but[0],
+                             .counts = none_but[1]};
+    b.coll = COLL_ALLTOALL;
+    if (run_batch(r, &b, &err) < 0)
+        return SAY(r, "alltoall: %s", err.text);
+    for (uint64_t i = 0; i < n; i++)
+        if (x[i] != four)
+            return SAY(r, "alltoall: element %llu", (unsigned long long)i);
     free(x);
     return 0;
 }
