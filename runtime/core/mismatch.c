@@ -162,8 +162,10 @@ static int check_pair(struct err *why, const struct pair *p)
     if (p->a->coll != p->b->coll)
         return disagree(why, p, "operations", collective_name(p->a->coll),
                         collective_name(p->b->coll), "");
-    if (p->a->coll == COLL_BARRIER || p->a->coll == COLL_JOIN)
+    if (p->a->coll == COLL_JOIN)
         return 0;
+    if (p->a->coll == COLL_BARRIER)
+        return check_group(why, p);
     if (p->a->coll == COLL_SET_ADD)
         return check_set(why, p);
     if (p->a->coll == COLL_SET_REMOVE)

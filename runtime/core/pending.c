@@ -8,7 +8,8 @@
  *     joined submits nothing until all have joined.
  *
  * I3  A group whose one tensor is wrong fails whole. A tensor of which ranks disagree
- *     in what group it is belongs to none: it fails by itself, and holds nobody up. */
+ *     in what group it is fails by itself, and counts as a wrong one of every group
+ *     that a rank says it is in, so that it holds nobody up. */
 #include "runtime/core/pending.h"
 
 #include <errno.h>
@@ -23,7 +24,20 @@ struct group {
     char key[24];
     struct pending *first;
     uint32_t n, need;
+    char *text; /* of the first one that is apart and wrong */
 };
+
+struct claim { /* a group that some rank has named for a tensor that is apart */
+    struct claim *next;
+    uint64_t group;
+    uint32_t group_n;
+};
+
+static void group_free(struct group *g)
+{
+    mem_free(g->text);
+    mem_free(g);
+}
 
 static void list_append(struct pending_list *l, struct pending *p)
 {
@@ -54,6 +68,12 @@ static void pending_free(struct pending *p)
 {
     if (!p)
         return;
+    while (p->claims) {
+        struct claim *c = p->claims;
+
+        p->claims = c->next;
+        mem_free(c);
+    }
     mem_free(p->dim0);
     mem_free(p->text);
     mem_free((void *)(uintptr_t)p->first.set); /* our copy */
@@ -163,7 +183,7 @@ void pendings_clear(struct pendings *t)
             struct nametab_node *g = t->groups.v[b];
 
             nametab_remove(&t->groups, g);
-            mem_free(g);
+            group_free((struct group *)(void *)g); /* node is the first member */
         }
     nametab_release(&t->groups);
     for (struct rank_set *s = t->sets; s; s = s->next)
@@ -209,42 +229,97 @@ static int group_ready(struct pendings *t, struct group *g)
     if (bad)
         (void)err_set(&why, -EINVAL, "its group failed with tensor %s: %.300s",
                       name_shown(bad->first.name, name), bad->text);
+    else if (g->text)
+        (void)err_set(&why, -EINVAL, "its group failed: %.380s", g->text);
     for (struct pending *p = g->first, *next; p && r == 0; p = next) {
         next = p->group_next;
-        if (bad)
+        if (why.code < 0)
             r = fail_with(p, &why);
+        p->is_inside = p != g->first;
         make_ready(t, p);
     }
     nametab_remove(&t->groups, &g->node);
-    mem_free(g);
+    group_free(g);
     return r;
+}
+
+/* The group of this hash, new if need be; NULL: out of memory. */
+static struct group *
+group_get(struct pendings *t, uint32_t set, uint64_t group, uint32_t group_n)
+{
+    struct group *g;
+    char key[24];
+
+    (void)snprintf(key, sizeof(key), "%016llx", (unsigned long long)group);
+    g = (struct group *)(void *)nametab_find(&t->groups, set, key);
+    if (g) {
+        if (group_n < g->need)
+            g->need = group_n;
+        return g;
+    }
+    g = mem_zalloc(sizeof(*g));
+    if (!g)
+        return NULL;
+    memcpy(g->key, key, sizeof(key));
+    g->node.name = g->key;
+    g->node.set = set;
+    g->need = group_n;
+    if (nametab_add(&t->groups, &g->node) < 0) {
+        mem_free(g);
+        return NULL;
+    }
+    return g;
 }
 
 static int group_add(struct pendings *t, struct pending *p)
 {
-    struct group *g;
     struct pending **at;
-    char key[24];
+    struct group *g =
+        group_get(t, p->first.process_set, p->first.group, p->first.group_n);
 
-    (void)snprintf(key, sizeof(key), "%016llx", (unsigned long long)p->first.group);
-    g = (struct group *)(void *)nametab_find(&t->groups, p->first.process_set, key);
-    if (!g) {
-        g = mem_zalloc(sizeof(*g));
-        if (!g)
-            return -ENOMEM;
-        memcpy(g->key, key, sizeof(key));
-        g->node.name = g->key;
-        g->node.set = p->first.process_set;
-        g->need = p->first.group_n;
-        if (nametab_add(&t->groups, &g->node) < 0) {
-            mem_free(g);
-            return -ENOMEM;
-        }
-    }
+    if (!g)
+        return -ENOMEM;
     for (at = &g->first; *at; at = &(*at)->group_next)
         ;
     *at = p;
     return ++g->n >= g->need ? group_ready(t, g) : 0;
+}
+
+/* One rank's word about the group of p, of which ranks disagree. */
+static int claim_add(struct pending *p, const struct request *q)
+{
+    struct claim *c = p->claims;
+
+    while (c && c->group != q->group)
+        c = c->next;
+    if (q->group == 0 || c)
+        return 0;
+    c = mem_zalloc(sizeof(*c));
+    if (!c)
+        return -ENOMEM;
+    c->group = q->group;
+    c->group_n = q->group_n;
+    c->next = p->claims;
+    p->claims = c;
+    return 0;
+}
+
+/* p is complete, and apart, and fails. */
+static int leave_groups(struct pendings *t, const struct pending *p)
+{
+    int r = 0;
+
+    for (const struct claim *c = p->claims; c && r == 0; c = c->next) {
+        struct group *g = group_get(t, p->first.process_set, c->group, c->group_n);
+
+        if (g && !g->text && p->text)
+            g->text = mem_strdup(p->text);
+        if (!g || (!g->text && p->text))
+            return -ENOMEM;
+        if (++g->n >= g->need)
+            r = group_ready(t, g);
+    }
+    return r;
 }
 
 static int complete(struct pendings *t, struct pending *p)
@@ -261,7 +336,7 @@ static int complete(struct pendings *t, struct pending *p)
     if (p->first.group != 0 && !p->is_apart)
         return group_add(t, p);
     make_ready(t, p);
-    return 0;
+    return leave_groups(t, p);
 }
 
 static int complete_if(struct pendings *t, struct pending *p)
@@ -359,8 +434,11 @@ static int check(struct pending *p, uint32_t rank, const struct request *q, bool
     struct err why = ERR_INIT;
     int r;
 
-    if (p->first.group != q->group || p->first.group_n != q->group_n)
+    if (p->first.group != q->group || p->first.group_n != q->group_n) {
         p->is_apart = true;
+        if (claim_add(p, &p->first) < 0 || claim_add(p, q) < 0)
+            return -ENOMEM;
+    }
     if (p->text)
         return 0;
     r = q == &p->first ? 0 : mismatch_pair(&p->first, p->first_rank, q, rank, &why);

@@ -16,7 +16,7 @@ struct rank_set {
     uint32_t n_pending;
 };
 
-struct group;
+struct claim;
 
 struct pending {
     struct nametab_node node;    /* first; name: first.name */
@@ -31,8 +31,10 @@ struct pending {
     uint64_t *dim0; /* allgather, gather, alltoall: per rank of the world */
     char *text;     /* what is wrong, NULL if nothing */
     bool is_complete;
-    bool is_apart;  /* ranks disagree about its group: it fails by itself */
-    uint8_t seen[]; /* bit per rank of the world */
+    bool is_inside;       /* ready with its group, and not the first of it */
+    bool is_apart;        /* ranks disagree about its group: it fails by itself */
+    struct claim *claims; /* is_apart: the groups that ranks say it is in */
+    uint8_t seen[];       /* bit per rank of the world */
 };
 
 struct pending_list {
