@@ -86,6 +86,11 @@ bool cycle_has(const struct cycle *c, uint32_t slot)
     return slot < c->n_slots && c->step_of[slot] == c->step;
 }
 
+bool cycle_is_new(const struct cycle *c)
+{
+    return c->n_now == 0 && c->n_last == 0;
+}
+
 bool cycle_answer(struct cycle *c,
                   uint32_t slot,
                   const uint32_t **ret_slots,

@@ -25,6 +25,8 @@ bool cycle_answer(struct cycle *c,
                   uint32_t *ret_n);
 /* Has the step at hand had it? Then the next answer of it begins a step. */
 bool cycle_has(const struct cycle *c, uint32_t slot);
+/* Would the next answer be the first that counts? */
+bool cycle_is_new(const struct cycle *c);
 /* Anything else was answered, or a plan began: count anew. */
 void cycle_reset(struct cycle *c);
 

@@ -327,6 +327,18 @@ static bool is_alone(struct negotiate *n)
     return true;
 }
 
+/* A tensor is about to be answered by its slot. A step does not begin inside a group,
+ * for so would the plan, and ranks offer groups whole. As cycle_answer. */
+static bool count(struct negotiate *n,
+                  const struct pending *p,
+                  uint32_t slot,
+                  const uint32_t **ret_slots,
+                  uint32_t *ret_n)
+{
+    return !(p->is_inside && cycle_is_new(n->cycle))
+           && cycle_answer(n->cycle, slot, ret_slots, ret_n);
+}
+
 /* The tensor at the head of the ready ones begins an equal step: tell the plan instead
  * of answering. */
 static bool freeze(struct negotiate *n, struct strbuf *out)
@@ -348,10 +360,10 @@ static bool freeze(struct negotiate *n, struct strbuf *out)
         cycle_reset(n->cycle);
         return false;
     }
-    if (!cycle_answer(n->cycle, slot, &slots, &d.n_slots))
+    if (!count(n, p, slot, &slots, &d.n_slots))
         return false;
     mark(n, slots, d.n_slots, n->plan + 1);
-    if (!is_alone(n)) {
+    if (p->is_inside || !is_alone(n)) {
         mark(n, slots, d.n_slots, 0);
         cycle_reset(n->cycle);
         return false;
@@ -399,7 +411,7 @@ static size_t within_step(struct negotiate *n, size_t take)
         else if (cycle_has(n->cycle, s))
             return i;
         else
-            (void)cycle_answer(n->cycle, s, &slots, &n_slots);
+            (void)count(n, p, s, &slots, &n_slots);
     }
     return take;
 }
