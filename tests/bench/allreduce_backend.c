@@ -1,9 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Allreduce at the level of the cpu backend: allreduce_backend N [NAME]
+/* Allreduce at the level of the cpu backend:
  *
- * The parent serves the rendezvous and forks N ranks, which meet through it and run
- * measure.h. HVD_TRANSPORT=tcp measures TCP. Exit status 0 when every rank's was. */
+ *     allreduce_backend N [NAME [ADDRESS NETNS...]]
+ *
+ * The parent serves the rendezvous at ADDRESS (127.0.0.1) and forks N ranks, which meet
+ * through it and run measure.h; rank i does so in the i-th network namespace, where
+ * there is one ("-": the parent's). HVD_TRANSPORT=tcp measures TCP. Exit status 0 when
+ * every rank's was. */
 #include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -89,9 +95,22 @@ static int exchange(void *arg,
                                ret_sizes, err);
 }
 
+static void enter_netns(const char *name)
+{
+    char path[200];
+    snprintf(path, sizeof path, "/run/netns/%s", name);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 || setns(fd, CLONE_NEWNET) != 0) {
+        perror(path);
+        exit(1);
+    }
+    close(fd);
+}
+
 static int rank_main(uint32_t me,
                      uint32_t size,
                      const struct auth_id *id,
+                     const char *addr,
                      uint16_t port,
                      const char *name)
 {
@@ -108,8 +127,7 @@ static int rank_main(uint32_t me,
     uint8_t **all;
     uint32_t n, *sizes;
     r.env.arg = &r;
-    must(rdv_client_connect("127.0.0.1", port, id, me, size, r.env.deadline_ns, &r.rdv,
-                            &err),
+    must(rdv_client_connect(addr, port, id, me, size, r.env.deadline_ns, &r.rdv, &err),
          &err, "rendezvous");
     r.env.local_addr = rdv_client_local_addr(r.rdv);
     must(backend_cpu.describe(&r.env, &r.b, &blob, &n, &err), &err, "describe");
@@ -138,21 +156,24 @@ int main(int argc, char **argv)
     struct rdv_server *s = NULL;
     uint32_t size = argc > 1 ? (uint32_t)strtoul(argv[1], NULL, 10) : 0;
     const char *name = argc > 2 ? argv[2] : "backend";
+    const char *addr = argc > 3 ? argv[3] : "127.0.0.1";
     pid_t pid[MAX_RANKS];
     int fd = -1, failed = 0;
     uint16_t port;
     if (size < 1 || size > MAX_RANKS) {
-        fprintf(stderr, "usage: %s RANKS [NAME]   (1 to %d ranks)\n", argv[0],
-                MAX_RANKS);
+        fprintf(stderr, "usage: %s RANKS [NAME [ADDRESS NETNS...]]   (1 to %d ranks)\n",
+                argv[0], MAX_RANKS);
         return 2;
     }
     must(token_random(&token, &err), &err, "token");
-    must(tcp_listen("127.0.0.1", 0, &fd, &port, &err), &err, "listen");
+    must(tcp_listen(addr, 0, &fd, &port, &err), &err, "listen");
     for (uint32_t i = 0; i < size; i++) {
         pid[i] = fork();
         if (pid[i] == 0) {
             close(fd);
-            exit(rank_main(i, size, &id, port, name));
+            if ((int)i + 4 < argc && strcmp(argv[i + 4], "-") != 0)
+                enter_netns(argv[i + 4]);
+            exit(rank_main(i, size, &id, addr, port, name));
         }
     }
     must(rdv_server_start(fd, &id, size, &s, &err), &err, "rendezvous server");
