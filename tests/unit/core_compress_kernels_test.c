@@ -228,6 +228,9 @@ static void int8_refuses_what_no_encoder_writes(void **state)
                         "int8 messages: 1823 bytes of 3 members, must be 608 of each");
     assert_int_equal(int8_sum(kernels, out, DT_F32, 1, wire, 0, 3, 600, 512, &err),
                      -EBADMSG);
+    assert_int_equal(
+        int8_sum(kernels, out, DT_F32, 1, wire, 3 * each + 1, 3, 600, 512, &err),
+        -EBADMSG);
     wire[2 * each + 8 + 599] = 0x80;
     assert_int_equal(
         int8_sum(kernels, out, DT_F32, 1, wire, 3 * each, 3, 600, 512, &err), -EBADMSG);

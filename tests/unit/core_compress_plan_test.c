@@ -189,6 +189,7 @@ static void bytes_are_as_the_formats_say(void **state)
         /* two blocks: of four members the first two own one each */
         {"int8", 1000, 0, 4, 1008, 1512, 6000, 4000 + 2048, CODEC_WAY_SHARDS},
         {"topk", 1000, 0, 2, 80, 80, 4000, 4000, CODEC_WAY_GATHER},
+        {"topk:ratio=0.001", 100, 0, 2, 8, 8, 400, 400, CODEC_WAY_GATHER}, /* one */
         {"topk:k=3,feedback=0", 1000, 0, 5, 24, 96, 6400, 0, CODEC_WAY_GATHER},
         {"powersgd:rank=2", 100, 30, 2, 1040, 1040, 12000, 12000 + 240,
          CODEC_WAY_FACTORS},

@@ -187,6 +187,37 @@ static void another_shape_starts_from_zeros(void **state)
     }
 }
 
+static void another_matrix_or_member_starts_from_zeros(void **state)
+{
+    struct codec_plan tall = plan_of("powersgd:rank=2", DT_F32, 90, 20, 2);
+    struct codec_plan wide = plan_of("powersgd:rank=2", DT_F32, 20, 90, 2);
+    struct codec_plan p = plan_of("topk:k=1", DT_F32, 100, 0, 2);
+    static float one[100], zero[100], out[100];
+    const void *ones[] = {one, one}, *zeros[] = {zero, zero};
+    void *outs[] = {out, out};
+    struct codec_state *s;
+    struct codec_world w;
+
+    (void)state;
+    assert_int_equal(codec_state_new(1 << 20, false, &s), 0);
+    assert_int_equal(codec_reserve(s, 0, "w", &tall, 0, NULL), 0);
+    assert_int_equal(codec_state_bytes(s), 4 * (1800 + 2 * 20));
+    assert_int_equal(codec_reserve(s, 0, "w", &wide, 0, NULL), 0);
+    assert_int_equal(codec_state_bytes(s), 4 * (1800 + 2 * 90));
+    codec_state_free(s);
+    for (int i = 0; i < 100; i++)
+        one[i] = 1;
+    world_init(&w, 2);
+    assert_int_equal(world_run(&w, &p, "w", ones, outs, 1, 1, NULL), 0);
+    s = w.state[0]; /* the members change places */
+    w.state[0] = w.state[1];
+    w.state[1] = s;
+    assert_int_equal(world_run(&w, &p, "w", zeros, outs, 1, 1, NULL), 0);
+    for (int i = 0; i < 100; i++)
+        assert_true(out[i] == 0);
+    world_release(&w);
+}
+
 static int reserve_all(void *arg)
 {
     static const char *const texts[] = {"int8", "topk", "powersgd"};
@@ -228,6 +259,7 @@ int main(void)
         cmocka_unit_test(a_cancelled_run_forgets_its_tensor),
         cmocka_unit_test(state_is_bounded_and_the_oldest_makes_room),
         cmocka_unit_test(another_shape_starts_from_zeros),
+        cmocka_unit_test(another_matrix_or_member_starts_from_zeros),
         cmocka_unit_test(failing_allocations_leave_nothing_behind),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

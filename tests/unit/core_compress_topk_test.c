@@ -143,6 +143,7 @@ static void topk_refuses_bad_indexes(void **state)
     assert_int_equal(topk_sum(acc, wire, 47, 2, 10, 3, &err), -EBADMSG);
     assert_string_equal(err.text,
                         "top-k messages: 47 bytes of 2 members, must be 24 of each");
+    assert_int_equal(topk_sum(acc, wire, 49, 2, 10, 3, NULL), -EBADMSG);
     memcpy(index, wire + 24, sizeof(index));
     index[2] = 10;
     memcpy(wire + 24, index, sizeof(index));
@@ -158,18 +159,35 @@ static void topk_refuses_bad_indexes(void **state)
                         "above the one before");
 }
 
-static void fill(float *f, uint32_t n, uint32_t k, int kind, struct seeded *rnd)
+/* Strides of the samples that a_guess_changes_nothing makes: what lies there misleads.
+ */
+enum { STRIDE_OF_MOST = 67, STRIDE_OF_FEW = 11, KINDS = 9 };
+
+static float fill_one(uint32_t i, uint32_t n, uint32_t k, int kind, struct seeded *rnd)
 {
-    for (uint32_t i = 0; i < n; i++)
-        f[i] = kind == 0   ? any_float(rnd, -20, 20)
-               : kind == 1 ? (float)(i % 2 ? i : 0 - i)
-               : kind == 2 ? (i % 61 ? 1e-3f : 1) * any_float(rnd, 0, 2)
-               : kind == 3 ? 5
-               : kind == 4 ? (seeded_below(rnd, 20) ? 0 : NAN)
-                           : (i < n - k ? 0.0f : any_float(rnd, 0, 9));
+    switch (kind) {
+    case 0:
+        return any_float(rnd, -20, 20);
+    case 1:
+        return i % 2 ? (float)i : -(float)i;
+    case 2:
+        return (i % 61 ? 1e-3f : 1) * any_float(rnd, 0, 2);
+    case 3:
+        return 5;
+    case 4:
+        return seeded_below(rnd, 20) ? 0 : NAN;
+    case 5:
+        return i < n - k ? 0 : any_float(rnd, 0, 9);
+    case 6:
+        return (float)seeded_below(rnd, 60); /* the k-th has many equals */
+    case 7:
+        return i % STRIDE_OF_MOST ? any_float(rnd, -9, 0) : 1000;
+    default:
+        return i % STRIDE_OF_FEW ? any_float(rnd, -9, 0) : 1000 + (i % 777 == 0);
+    }
 }
 
-/* Large enough for a guess: spread, flat, with rows, all equal, mostly NaN. */
+/* Large enough for a guess, and of kinds that make it good, useless or wrong. */
 static void a_guess_changes_nothing(void **state)
 {
     enum { LEN = 1 << 16, MOST = 2000 };
@@ -180,10 +198,11 @@ static void a_guess_changes_nothing(void **state)
     struct seeded rnd = {9};
 
     assert_true(f && w && acc && chosen && wire);
-    for (int kind = 0; kind < 12; kind++) {
-        uint32_t k = kind < 6 ? MOST : 100;
+    for (int kind = 0; kind < 2 * KINDS; kind++) {
+        uint32_t k = kind < KINDS ? MOST : 100;
 
-        fill(f, LEN, k, kind % 6, &rnd);
+        for (uint32_t i = 0; i < LEN; i++)
+            f[i] = fill_one(i, LEN, k, kind % KINDS, &rnd);
         memcpy(w, f, LEN * sizeof(*w));
         wire[topk_room_bytes(k)] = 0xee;
         topk_encode(kernels, wire, w, LEN, k);
