@@ -132,8 +132,8 @@ struct hvd_tensor {
     const char *group;
     int group_size;
     /* Allreduce only: how it travels, e.g. "fp16", "bf16", "int8", "topk:ratio=0.001",
-     * "powersgd:rank=4"; "none" or "": as it is; NULL: as HVD_COMPRESSION says. Equal on
-     * all ranks. runtime/README.md has the list. */
+     * "powersgd:rank=4"; "none" or "": as it is; NULL: as HVD_COMPRESSION says. Equal
+     * on all ranks. runtime/README.md has the list. */
     const char *compression;
 };
 
@@ -141,10 +141,11 @@ struct hvd_tensor {
  * includes this rank. Roots are global ranks, in a process set too. */
 
 /* output = postscale * reduce(prescale * data) over all ranks of the set. Every dtype;
- * 16-bit floats are summed in float32; AVERAGE of integers divides toward zero; other
- * integers wrap, as C's do. bool: SUM and MAX are "or", MIN and PRODUCT "and", AVERAGE
- * and ADASUM are refused; ADASUM takes floating point only and ignores the scales'
- * order (prescale before, postscale after). Returns HVD_OK and *ret_handle. */
+ * 16-bit floats are summed in float32 and rounded once on each host and once at the
+ * end; AVERAGE of integers divides toward zero; other integers wrap, as C's do. bool:
+ * SUM and MAX are "or", MIN and PRODUCT "and", AVERAGE and ADASUM are refused; ADASUM
+ * takes floating point only and ignores the scales' order (prescale before, postscale
+ * after). Returns HVD_OK and *ret_handle. */
 HVD_API int hvd_allreduce_async(const struct hvd_tensor *t,
                                 int op,
                                 double prescale,

@@ -7,11 +7,14 @@ wait() gives the result or raises Failed with the status and the sentence.
 
 from __future__ import annotations
 
+import collections
 import ctypes as c
+import functools
 import itertools
 import os
 import sys
 
+import checks
 import numpy as np
 
 OK, IN_PROGRESS, NOT_INITIALIZED, INVALID_ARGUMENT, PRECONDITION, ABORTED, TIMEOUT, NO_MEMORY = (
@@ -142,11 +145,28 @@ def size():
     return must(lib.hvd_size())
 
 
-_counter = itertools.count()
+# Names by check and count, for each process set its own: its members submit equally many, others none.
+# So a check that fails on one rank alone does not spoil the next one.
+_counters = collections.defaultdict(itertools.count)
+_check = ""
+_under_way = set()  # what the runtime still points at, though the test has lost it
+
+
+def check(function):
+    """checks.check, with names of its own."""
+
+    @functools.wraps(function)
+    def run_check():
+        global _check
+        _check = function.__name__
+        _counters.clear()
+        function()
+
+    return checks.check(run_check)
 
 
 class Op:
-    """One operation on its way. Keeps everything that the runtime points at."""
+    """One operation on its way. Keeps everything that the runtime points at until it has ended."""
 
     def __init__(
         self,
@@ -167,7 +187,7 @@ class Op:
         group_size=0,
     ):
         self.kind, self.array, self.output = kind, array, output
-        self.name = name or f"{kind}.{next(_counter)}"
+        self.name = name or f"{_check}.{kind}.{process_set}.{next(_counters[process_set])}"
         t = Tensor(size_bytes=c.sizeof(Tensor), name=self.name.encode(), device=-1)
         if array is not None:
             assert array.flags.c_contiguous
@@ -198,6 +218,7 @@ class Op:
             args += [process_set]
         must(getattr(lib, f"hvd_{kind}_async")(*args, c.byref(h)))
         self.handle = h.value
+        _under_way.add(self)
 
     def poll(self):
         return must(lib.hvd_poll(self.handle))
@@ -208,6 +229,7 @@ class Op:
         text = lib.hvd_last_error().decode()
         if status == TIMEOUT:
             raise Failed(status, text)
+        _under_way.discard(self)
         try:
             if status < 0:
                 raise Failed(status, text)

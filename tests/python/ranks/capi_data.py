@@ -5,9 +5,9 @@ import itertools
 
 import capi
 import numpy as np
-from capi import ADASUM, AVERAGE, DTYPES, MAX, MIN, OP_NAMES, PRODUCT, SUM, Op
-from checks import check, main
-from exact import EPS, SHORT, adasum_pair, can_reduce, reduced, same, share, values, wide
+from capi import ADASUM, AVERAGE, DTYPES, MAX, MIN, OP_NAMES, PRODUCT, SUM, Op, check
+from checks import main
+from exact import EPS, HOSTS, SHORT, adasum_pair, can_reduce, reduced, same, share, values, wide
 
 capi.init()
 R, N = capi.rank(), capi.size()
@@ -118,7 +118,7 @@ def average_of_integers_divides_toward_zero():
 @check
 def sixteen_bit_sums_are_rounded_once():
     """1 + 2^-11 + 2^-11 is lost step by step in float16, not in float32."""
-    if N < 3:
+    if N < 3 or HOSTS > 1:
         return
     for dtype, step in (("float16", 2.0**-11), ("bfloat16", 2.0**-8)):
         value = np.full(9, 1.0 if R == 0 else step if R < 3 else 0.0)

@@ -14,13 +14,14 @@ from capi import (
     SUM,
     Failed,
     Op,
+    check,
     run,
     set_add,
     set_ids,
     set_ranks,
     set_remove,
 )
-from checks import check, main
+from checks import main
 from exact import reduced, same, share, values
 
 capi.init()
@@ -62,6 +63,7 @@ def sets_of_the_config_are_there_after_init():
         assert set_ranks(i + 1) == sorted(ranks)
         if R in ranks:
             assert run("allreduce", np.ones(2), process_set=i + 1).tolist() == [len(ranks)] * 2
+    the_world_goes_on()
     capi.shutdown()
     refused(["process set 1", "rank 99 is not in the world"], capi.init, sets=[[99]])
     capi.shutdown()

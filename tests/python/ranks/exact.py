@@ -5,11 +5,13 @@ Integers and bool are exact. A float result is compared with the one computed in
 folds n members in the type itself (16-bit ones in float32) and rounds each of n - 1 steps, the scale
 factor and, for 16-bit types, the end once. With eps the unit roundoff, a sum may be off by
 (n + 1) eps sum|x|, a product by (n + 1) eps |product|; a 16-bit result besides by its own eps |result|
-and the smallest subnormal. A prescaled input is rounded once more.
+and the smallest subnormal, and with several hosts by another one: each host's part is rounded, too. A
+prescaled input is rounded once more.
 """
 
 from __future__ import annotations
 
+import os
 import zlib
 
 import capi
@@ -19,6 +21,7 @@ EPS = {"float16": 2.0**-11, "bfloat16": 2.0**-8, "float32": 2.0**-24, "float64":
 TINY = {"float16": 2.0**-25, "bfloat16": 2.0**-134, "float32": 2.0**-150, "float64": 0.0}
 FLOATS = list(EPS)
 SHORT = ["float16", "bfloat16"]
+HOSTS = int(os.environ["CHECKS_HOSTS"])
 INTEGERS = ["uint8", "int8", "uint16", "int16", "int32", "int64"]
 
 
@@ -31,7 +34,8 @@ def bf16_of(x):
 def wide(x, dtype):
     """Exactly the same numbers in float64 (floats), or the array itself."""
     if dtype == "bfloat16":
-        return (x.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
+        bits = np.ascontiguousarray(x).astype(np.uint32) << 16
+        return bits.view(np.float32).astype(np.float64).reshape(x.shape)
     return x.astype(np.float64) if dtype in EPS else x
 
 
@@ -115,8 +119,9 @@ def reduced(inputs, dtype, op, prescale=1.0, postscale=1.0):
     bound = steps * EPS["float32" if dtype in SHORT else dtype] * size + TINY[dtype]
     if prescale != 1.0:
         bound = bound + EPS[dtype] * size * (n if op == capi.PRODUCT else 1)
-    if dtype in SHORT:
-        bound = bound + EPS[dtype] * size
+    if dtype in SHORT:  # at the end, and each host's part: those add up in a product only
+        parts = 0 if HOSTS == 1 else HOSTS if op == capi.PRODUCT else 1
+        bound = bound + EPS[dtype] * size * (1 + parts)
     return out, bound
 
 
