@@ -1,0 +1,629 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* soak --seconds S [--seed N] [--tiny N]: started by horovodrun on any number of ranks.
+ *
+ * Every rank draws the same sequence of scenes from one seed, and what a scene does on
+ * this rank (order of submission, pauses) from another: steady steps, groups, every
+ * collective with uneven sizes, process sets that come, overlap and go, ranks that
+ * join, ranks that disagree, compression. Every result is computed apart and compared.
+ * Rank 0 prints a line every ten seconds and one at the end. Memory: resident size
+ * after the first fifth of the time (each scene has been there often by then) and at
+ * the end;
+ * --tiny N does N allreduces of 4 bytes instead of scenes, for the count.
+ *
+ * Ends with 1 and a sentence at the first wrong result, wrong status or growth of more
+ * than GROWTH_MAX_KB. */
+#include <errno.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "hvd.h"
+
+enum { MAX_RANKS = 16, MAX_TENSORS = 40, MAX_ELEMS = 3000, GROWTH_MAX_KB = 4096 };
+
+static int rank, size;
+static uint64_t common, own; /* states of the two generators */
+static uint64_t n_done, n_scenes;
+static const char *scene_name = "start";
+
+__attribute__((format(printf, 1, 2), noreturn)) static void die(const char *fmt, ...)
+{
+    va_list ap;
+
+    (void)fprintf(stderr, "soak: rank %d, scene %llu (%s): ", rank,
+                  (unsigned long long)n_scenes, scene_name);
+    va_start(ap, fmt);
+    (void)vfprintf(stderr, fmt, ap);
+    va_end(ap);
+    (void)fputc('\n', stderr);
+    exit(1);
+}
+
+static void ok(int r, const char *what)
+{
+    if (r < 0)
+        die("%s: %s", what, hvd_last_error());
+}
+
+static uint32_t draw(uint64_t *state, uint32_t n)
+{
+    *state ^= *state << 13; /* xorshift64 */
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    return (uint32_t)(*state >> 33) % n;
+}
+static uint32_t all(uint32_t n) /* equal on all ranks */
+{
+    return draw(&common, n);
+}
+static uint32_t mine(uint32_t n)
+{
+    return draw(&own, n);
+}
+
+static void pause_sometimes(void)
+{
+    if (mine(8) == 0) {
+        struct timespec t = {.tv_nsec = (long)mine(2000000)};
+
+        (void)nanosleep(&t, NULL); /* a rank that is late: the point of the exercise */
+    }
+}
+
+/* --- a tensor and what is to come out --- */
+
+/* Small whole numbers: sums are exact in float32. */
+static float value(int r, uint32_t salt, int i)
+{
+    return (float)((uint32_t)(r * 31 + i * 7) * (salt | 1) % 17);
+}
+
+static float sum_of(const int *ranks, int n, uint32_t salt, int i)
+{
+    float s = 0;
+
+    for (int k = 0; k < n; k++)
+        s += value(ranks[k], salt, i);
+    return s;
+}
+
+struct tensor {
+    char name[48];
+    float v[MAX_ELEMS], out[MAX_ELEMS];
+    int64_t shape[2];
+    uint32_t salt;
+    hvd_handle h;
+};
+static struct tensor tensors[MAX_TENSORS];
+
+static struct hvd_tensor describe(struct tensor *t, int ndim)
+{
+    return (struct hvd_tensor){.size_bytes = sizeof(struct hvd_tensor),
+                               .name = t->name,
+                               .data = t->v,
+                               .output = t->out,
+                               .dtype = HVD_FLOAT32,
+                               .ndim = ndim,
+                               .shape = t->shape,
+                               .device = -1};
+}
+
+static void fill(struct tensor *t, int n)
+{
+    for (int i = 0; i < n; i++)
+        t->v[i] = value(rank, t->salt, i);
+}
+
+static void wait_for(struct tensor *t)
+{
+    ok(hvd_wait(t->h, -1), t->name);
+    n_done++;
+}
+
+static void done_with(struct tensor *t)
+{
+    ok(hvd_release(t->h), t->name);
+}
+
+static void expect(const struct tensor *t, const float *got, int i, float want)
+{
+    if (got[i] != want)
+        die("%s: element %d is %g, not %g", t->name, i, (double)got[i], (double)want);
+}
+
+static int everybody[MAX_RANKS];
+
+/* --- scenes --- */
+
+/* n allreduces, submitted in an order of this rank's own. */
+static void step(int n, const int *order, int set, const int *ranks, int n_ranks)
+{
+    for (int k = 0; k < n; k++) {
+        struct tensor *t = &tensors[order[k]];
+        struct hvd_tensor d = describe(t, 1);
+
+        fill(t, (int)t->shape[0]);
+        pause_sometimes();
+        ok(hvd_allreduce_async(&d, HVD_SUM, 1, 1, set, &t->h), t->name);
+    }
+    for (int k = 0; k < n; k++) {
+        struct tensor *t = &tensors[k];
+
+        wait_for(t);
+        for (int i = 0; i < (int)t->shape[0]; i += 1 + i / 4)
+            expect(t, t->out, i, sum_of(ranks, n_ranks, t->salt, i));
+        done_with(t);
+    }
+}
+
+static void shuffle(int *order, int n)
+{
+    for (int i = 0; i < n; i++) {
+        int j = (int)mine((uint32_t)i + 1);
+
+        order[i] = order[j];
+        order[j] = i;
+    }
+}
+
+static void name_tensors(int n, const char *prefix)
+{
+    for (int k = 0; k < n; k++) {
+        (void)snprintf(tensors[k].name, sizeof(tensors[k].name), "%s/%d", prefix, k);
+        tensors[k].shape[0] = (int64_t)all(MAX_ELEMS);
+        tensors[k].salt = all(1000);
+    }
+}
+
+static void training(void)
+{
+    int n = 1 + (int)all(MAX_TENSORS), order[MAX_TENSORS], steps = 5 + (int)all(60);
+    int odd = (int)all(2) ? (int)all((uint32_t)steps) : -1;
+
+    name_tensors(n, "grad");
+    for (int s = 0; s < steps; s++) {
+        if (s == odd) /* a step of another shape in between */
+            tensors[0].shape[0] = (int64_t)all(MAX_ELEMS);
+        shuffle(order, n);
+        step(n, order, 0, everybody, size);
+    }
+}
+
+static void grouped(void)
+{
+    int n = 2 + (int)all(8), order[MAX_TENSORS];
+
+    name_tensors(n, "grouped");
+    for (int s = 0; s < 10; s++) {
+        shuffle(order, n);
+        for (int k = 0; k < n; k++) {
+            struct tensor *t = &tensors[order[k]];
+            struct hvd_tensor d = describe(t, 1);
+
+            fill(t, (int)t->shape[0]);
+            d.group = "group";
+            d.group_size = n;
+            pause_sometimes();
+            ok(hvd_allreduce_async(&d, HVD_SUM, 1, 1, 0, &t->h), t->name);
+        }
+        for (int k = 0; k < n; k++) {
+            wait_for(&tensors[k]);
+            for (int i = 0; i < (int)tensors[k].shape[0]; i += 13)
+                expect(&tensors[k], tensors[k].out, i,
+                       sum_of(everybody, size, tensors[k].salt, i));
+            done_with(&tensors[k]);
+        }
+    }
+}
+
+/* Rows of rank r in the uneven collectives; 0 too. */
+static int rows_of(int r, uint32_t salt)
+{
+    return (int)((uint32_t)(r + 1) * (salt | 1) % 9);
+}
+
+static void gathers(void)
+{
+    struct tensor *t = &tensors[0];
+    int cols = 1 + (int)all(20), root = (int)all((uint32_t)size), ndim, at = 0;
+    bool is_gather = all(2);
+    int64_t shape[HVD_MAX_DIMS];
+    struct hvd_tensor d = describe(t, 2);
+    void *out;
+
+    (void)snprintf(t->name, sizeof(t->name), "gather");
+    t->salt = all(1000);
+    t->shape[0] = rows_of(rank, t->salt);
+    t->shape[1] = cols;
+    fill(t, rows_of(rank, t->salt) * cols);
+    pause_sometimes();
+    if (is_gather)
+        ok(hvd_gather_async(&d, root, NULL, NULL, 0, &t->h), t->name);
+    else
+        ok(hvd_allgather_async(&d, NULL, NULL, 0, &t->h), t->name);
+    wait_for(t);
+    ok(hvd_result(t->h, &out, &ndim, shape), t->name);
+    for (int r = 0; r < size && (!is_gather || rank == root); r++)
+        for (int i = 0; i < rows_of(r, t->salt) * cols; i++)
+            expect(t, out, at++, value(r, t->salt, i));
+    if ((!is_gather || rank == root) && shape[0] * cols != at)
+        die("%s: %lld rows, not %d", t->name, (long long)shape[0], at / cols);
+    done_with(t);
+}
+
+static void roots(void)
+{
+    struct tensor *t = &tensors[0];
+    int root = (int)all((uint32_t)size), n = (int)all(MAX_ELEMS);
+    bool is_reduce = all(2);
+    struct hvd_tensor d = describe(t, 1);
+
+    (void)snprintf(t->name, sizeof(t->name), "root");
+    t->salt = all(1000);
+    t->shape[0] = n;
+    fill(t, n);
+    pause_sometimes();
+    if (is_reduce)
+        ok(hvd_reduce_async(&d, HVD_SUM, 1, 1, root, 0, &t->h), t->name);
+    else
+        ok(hvd_broadcast_async(&d, root, 0, &t->h), t->name);
+    wait_for(t);
+    for (int i = 0; i < n && (!is_reduce || rank == root); i += 3)
+        expect(t, t->out, i,
+               is_reduce ? sum_of(everybody, size, t->salt, i)
+                         : value(root, t->salt, i));
+    done_with(t);
+}
+
+static void scatter(void)
+{
+    struct tensor *t = &tensors[0];
+    int rows = (int)all(100), cols = 1 + (int)all(20), first, n, ndim;
+    int64_t shape[HVD_MAX_DIMS];
+    struct hvd_tensor d = describe(t, 2);
+    void *out;
+
+    (void)snprintf(t->name, sizeof(t->name), "scatter");
+    t->salt = all(1000);
+    t->shape[0] = rows;
+    t->shape[1] = cols;
+    fill(t, rows * cols);
+    pause_sometimes();
+    ok(hvd_reducescatter_async(&d, HVD_SUM, 1, 1, NULL, NULL, 0, &t->h), t->name);
+    wait_for(t);
+    ok(hvd_result(t->h, &out, &ndim, shape), t->name);
+    n = rows / size + (rank < rows % size);
+    first = rank * (rows / size) + (rank < rows % size ? rank : rows % size);
+    if (shape[0] != n)
+        die("%s: %lld rows, not %d", t->name, (long long)shape[0], n);
+    for (int i = 0; i < n * cols; i++) {
+        float want = sum_of(everybody, size, t->salt, first * cols + i);
+
+        expect(t, out, i, want);
+    }
+    done_with(t);
+}
+
+static int split(int from, int to, uint32_t salt)
+{
+    return (int)((uint32_t)(from * 5 + to * 3) * (salt | 1) % 6);
+}
+
+static void exchange(void)
+{
+    struct tensor *t = &tensors[0];
+    int64_t splits[MAX_RANKS], received[MAX_RANKS], shape[HVD_MAX_DIMS];
+    int rows = 0, at = 0, ndim;
+    struct hvd_tensor d = describe(t, 1);
+    void *out;
+
+    (void)snprintf(t->name, sizeof(t->name), "exchange");
+    t->salt = all(1000);
+    for (int j = 0; j < size; j++)
+        rows += (int)(splits[j] = split(rank, j, t->salt));
+    t->shape[0] = rows;
+    fill(t, rows);
+    pause_sometimes();
+    ok(hvd_alltoall_async(&d, splits, size, NULL, NULL, 0, &t->h), t->name);
+    wait_for(t);
+    ok(hvd_result(t->h, &out, &ndim, shape), t->name);
+    ok(hvd_received_splits(t->h, received, size), t->name);
+    for (int r = 0; r < size; r++) {
+        int before = 0;
+
+        for (int j = 0; j < rank; j++)
+            before += split(r, j, t->salt);
+        if (received[r] != split(r, rank, t->salt))
+            die("%s: %lld rows of rank %d", t->name, (long long)received[r], r);
+        for (int i = 0; i < split(r, rank, t->salt); i++)
+            expect(t, out, at++, value(r, t->salt, before + i));
+    }
+    done_with(t);
+}
+
+/* Two overlapping sets, worked with in turn, then gone. */
+static void process_sets(void)
+{
+    int members[2][MAX_RANKS], n[2] = {0, 0}, ids[2], order[MAX_TENSORS];
+
+    if (size < 3)
+        return;
+    for (int s = 0; s < 2; s++) {
+        int skip = (int)all((uint32_t)size - 1) + s;
+
+        for (int r = 0; r < size; r++)
+            if (r != skip % size)
+                members[s][n[s]++] = r;
+    }
+    if (memcmp(members[0], members[1], sizeof(int) * (size_t)n[0]) == 0)
+        return;
+    for (int s = 0; s < 2; s++)
+        ok(hvd_process_set_add(members[s], n[s], &ids[s]), "add");
+    for (int i = 0; i < 6; i++) {
+        int s = (int)all(2), k = 1 + (int)all(5);
+
+        name_tensors(k, s ? "set1" : "set0");
+        shuffle(order, k);
+        if (hvd_process_set_rank(ids[s]) >= 0)
+            step(k, order, ids[s], members[s], n[s]);
+    }
+    for (int s = 0; s < 2; s++)
+        ok(hvd_process_set_remove(ids[s]), "remove");
+}
+
+/* Rank r has steps_of(r) steps of data; who is out of it joins. */
+static void join(void)
+{
+    uint32_t salt = all(1000);
+    struct hvd_tensor j = {.size_bytes = sizeof(j), .name = "join", .device = -1};
+    hvd_handle h;
+
+    (void)snprintf(tensors[0].name, sizeof(tensors[0].name), "uneven");
+    tensors[0].shape[0] = 1 + (int64_t)all(500);
+    tensors[0].salt = salt;
+    for (int s = 0; s < rows_of(rank, salt); s++) {
+        int there[MAX_RANKS], n = 0, first = 0;
+
+        for (int r = 0; r < size; r++)
+            if (s < rows_of(r, salt))
+                there[n++] = r;
+        step(1, &first, 0, there, n);
+    }
+    pause_sometimes();
+    ok(hvd_join_async(&j, &h), "join");
+    ok(hvd_wait(h, -1), "join");
+    if (hvd_joined_last(h) < 0 || hvd_joined_last(h) >= size)
+        die("join: the last is %d", hvd_joined_last(h));
+    ok(hvd_release(h), "join");
+    n_done++;
+}
+
+/* One rank differs: that operation fails on all, and nothing else. */
+static void disagreement(void)
+{
+    struct tensor *t = &tensors[0];
+    int odd = (int)all((uint32_t)size), how = (int)all(3), r;
+    struct hvd_tensor d = describe(t, 1);
+
+    if (size < 2)
+        return;
+    (void)snprintf(t->name, sizeof(t->name), "odd");
+    t->shape[0] = 10 + (rank == odd && how == 0);
+    if (rank == odd && how == 1)
+        d.dtype = HVD_INT32;
+    pause_sometimes();
+    ok(hvd_allreduce_async(&d, rank == odd && how == 2 ? HVD_MAX : HVD_SUM, 1, 1, 0,
+                           &t->h),
+       t->name);
+    r = hvd_wait(t->h, -1);
+    if (r != HVD_INVALID_ARGUMENT || !strstr(hvd_last_error(), "Mismatched"))
+        die("a mismatch ended with %d: %s", r, hvd_last_error());
+    done_with(t);
+    n_done++;
+}
+
+static void compressed(void)
+{
+    static const char *const codecs[] = {"fp16", "bf16", "int8:feedback=0"};
+    struct tensor *t = &tensors[0];
+    int n = 1 + (int)all(MAX_ELEMS - 1);
+    struct hvd_tensor d = describe(t, 1);
+
+    d.compression = codecs[all(3)];
+    (void)snprintf(t->name, sizeof(t->name), "compressed");
+    t->salt = all(1000);
+    t->shape[0] = n;
+    fill(t, n);
+    pause_sometimes();
+    ok(hvd_allreduce_async(&d, HVD_SUM, 1, 1, 0, &t->h), t->name);
+    wait_for(t);
+    for (int i = 0; i < n; i += 5) {
+        float want = sum_of(everybody, size, t->salt, i);
+
+        if (fabsf(t->out[i] - want) > 0.15f * (float)size)
+            die("%s by %s: element %d is %g, not %g", t->name, d.compression, i,
+                (double)t->out[i], (double)want);
+    }
+    done_with(t);
+}
+
+static void barriers(void)
+{
+    for (int i = 0; i < 20; i++) {
+        struct hvd_tensor d = {
+            .size_bytes = sizeof(d), .name = "barrier", .device = -1};
+        hvd_handle h;
+
+        pause_sometimes();
+        ok(hvd_barrier_async(&d, 0, &h), "barrier");
+        ok(hvd_wait(h, -1), "barrier");
+        ok(hvd_release(h), "barrier");
+        n_done++;
+    }
+}
+
+static const struct {
+    const char *name;
+    void (*play)(void);
+} scenes[] = {{"training", training},         {"groups", grouped},
+              {"gathers", gathers},           {"roots", roots},
+              {"reducescatter", scatter},     {"alltoall", exchange},
+              {"process sets", process_sets}, {"join", join},
+              {"disagreement", disagreement}, {"compression", compressed},
+              {"barriers", barriers},         {"training", training}};
+
+/* --- the whole --- */
+
+static double now_s(void)
+{
+    struct timespec t;
+
+    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+static long resident_kb(void)
+{
+    long pages = 0, resident = 0;
+    FILE *f = fopen("/proc/self/statm", "re");
+
+    if (f) {
+        if (fscanf(f, "%ld %ld", &pages, &resident) != 2)
+            resident = 0;
+        (void)fclose(f);
+    }
+    return resident * (sysconf(_SC_PAGESIZE) / 1024);
+}
+
+/* All ranks must end with the same scene: rank 0's clock decides. */
+static bool is_over(double end_s)
+{
+    float over = now_s() >= end_s;
+    int64_t one = 1;
+    struct hvd_tensor d = {.size_bytes = sizeof(d),
+                           .name = "over",
+                           .data = &over,
+                           .output = &over,
+                           .dtype = HVD_FLOAT32,
+                           .ndim = 1,
+                           .shape = &one,
+                           .device = -1};
+    hvd_handle h;
+
+    ok(hvd_broadcast_async(&d, 0, 0, &h), "over");
+    ok(hvd_wait(h, -1), "over");
+    ok(hvd_release(h), "over");
+    return over != 0;
+}
+
+static void report(double began_s, long first_kb)
+{
+    struct hvd_stats s = {.size_bytes = sizeof(s)};
+
+    if (rank != 0)
+        return;
+    ok(hvd_stats(&s), "stats");
+    (void)printf(
+        "soak: %.0f s, %llu operations, %llu scenes, %llu plans, %llu by plan, "
+        "resident %ld KiB (%+ld)\n",
+        now_s() - began_s, (unsigned long long)n_done, (unsigned long long)n_scenes,
+        (unsigned long long)s.plans, (unsigned long long)s.planned, resident_kb(),
+        first_kb ? resident_kb() - first_kb : 0);
+    (void)fflush(stdout);
+}
+
+static void play(double seconds)
+{
+    double began = now_s(), told = began;
+    long first_kb = 0;
+
+    while (!is_over(began + seconds)) {
+        uint32_t s = all(sizeof(scenes) / sizeof(scenes[0]));
+
+        scene_name = scenes[s].name;
+        scenes[s].play();
+        n_scenes++;
+        if (first_kb == 0 && now_s() > began + seconds / 5)
+            first_kb = resident_kb();
+        if (now_s() > told + 10) {
+            told = now_s();
+            report(began, first_kb);
+        }
+    }
+    report(began, first_kb);
+    if (first_kb > 0 && resident_kb() > first_kb + GROWTH_MAX_KB)
+        die("resident memory grew from %ld to %ld KiB", first_kb, resident_kb());
+}
+
+static void tiny(uint64_t n)
+{
+    double began = now_s();
+    long first_kb = 0;
+    float v = 1;
+    int64_t one = 1;
+    struct hvd_tensor d = {.size_bytes = sizeof(d),
+                           .name = "tiny",
+                           .data = &v,
+                           .output = &v,
+                           .dtype = HVD_FLOAT32,
+                           .ndim = 1,
+                           .shape = &one,
+                           .device = -1};
+
+    for (n_done = 0; n_done < n; n_done++) {
+        hvd_handle h;
+
+        v = 1;
+        ok(hvd_allreduce_async(&d, HVD_SUM, 1, 1, 0, &h), "tiny");
+        ok(hvd_wait(h, -1), "tiny");
+        ok(hvd_release(h), "tiny");
+        if (v != (float)size)
+            die("operation %llu: %g", (unsigned long long)n_done, (double)v);
+        if (n_done == n / 10)
+            first_kb = resident_kb();
+        if (n_done % (n / 10 + 1) == n / 10)
+            report(began, first_kb);
+    }
+    report(began, first_kb);
+    if (resident_kb() > first_kb + 512)
+        die("resident memory grew from %ld to %ld KiB", first_kb, resident_kb());
+}
+
+int main(int argc, char **argv)
+{
+    double seconds = 60;
+    uint64_t seed = 1, n_tiny = 0;
+
+    for (int i = 1; i + 1 < argc; i += 2) {
+        if (strcmp(argv[i], "--seconds") == 0)
+            seconds = strtod(argv[i + 1], NULL);
+        else if (strcmp(argv[i], "--seed") == 0)
+            seed = strtoull(argv[i + 1], NULL, 10);
+        else if (strcmp(argv[i], "--tiny") == 0)
+            n_tiny = strtoull(argv[i + 1], NULL, 10);
+        else
+            die("unknown option %s", argv[i]);
+    }
+    ok(hvd_init(NULL), "hvd_init");
+    rank = hvd_rank();
+    size = hvd_size();
+    if (size > MAX_RANKS)
+        die("%d ranks, must be at most %d", size, MAX_RANKS);
+    for (int r = 0; r < size; r++)
+        everybody[r] = r;
+    common = seed * 0x9e3779b97f4a7c15ull | 1;
+    own = (seed + 1000003u * (uint64_t)(rank + 1)) * 0x9e3779b97f4a7c15ull | 1;
+    if (n_tiny > 0)
+        tiny(n_tiny);
+    else
+        play(seconds);
+    ok(hvd_shutdown(), "hvd_shutdown");
+    if (rank == 0)
+        (void)printf("soak: ok\n");
+    return 0;
+}
