@@ -42,6 +42,7 @@ int settings_read(getenv_fn get, void *arg, struct settings *ret, struct err *er
     s.start_timeout_ns = v.v[KNOB_HOROVOD_START_TIMEOUT];
     s.peer_timeout_ns =
         either(&v, KNOB_HVD_PEER_TIMEOUT, KNOB_HOROVOD_GLOO_TIMEOUT_SECONDS);
+    s.control_fanout = (uint32_t)v.v[KNOB_HVD_CONTROL_FANOUT];
     s.fusion_bytes =
         either(&v, KNOB_HOROVOD_FUSION_THRESHOLD, KNOB_PERSEUS_ALLREDUCE_FUSION);
     s.cycle_ns = v.v[KNOB_HOROVOD_CYCLE_TIME];

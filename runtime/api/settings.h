@@ -11,6 +11,7 @@ struct settings {
     uint64_t start_timeout_ns; /* HOROVOD_START_TIMEOUT, 30 s */
     uint64_t peer_timeout_ns;  /* HVD_PEER_TIMEOUT, 30 s */
     /* Rank 0's count, as everything that decides what is done together. */
+    uint32_t control_fanout; /* HVD_CONTROL_FANOUT, 8 */
     uint64_t fusion_bytes;   /* HOROVOD_FUSION_THRESHOLD, 128 MiB; 0: off */
     uint64_t cycle_ns;       /* HOROVOD_CYCLE_TIME, 1 ms: gathering lasts no longer */
     uint32_t cache_capacity; /* HOROVOD_CACHE_CAPACITY, 1024; 0: no cache, no plan */

@@ -3,8 +3,8 @@
  *
  *   environment -> settings, contract (the nearest launcher) -> token
  *   rendezvous, round 1: host, pid, local size, address        everyone knows everyone
- *   round 2: how rank 0 is reached for control, and the backend's own description
- *   control_join (star), backend connect (more rounds if it asks), READY
+ *   round 2: how each rank is reached for control, and the backend's own description
+ *   control_join (tree), backend connect (more rounds if it asks), READY
  *
  * Two rounds, because an address that is good for a rank itself (loopback to a
  * rendezvous on the same host) may be none for the others: round 1 shows it, round 2
@@ -167,6 +167,7 @@ static void put_member(const struct world *w, struct strbuf *out)
     wire_put_text(out, w->contract.hostname, HOST_NAME_MAX_BYTES);
     wire_put(out, (uint64_t)getpid(), 4);
     wire_put(out, w->contract.place.local_size, 4);
+    wire_put(out, w->settings.control_fanout, 2);
     wire_put_text(out, w->local_addr, sizeof(w->local_addr));
 }
 
@@ -174,13 +175,15 @@ static bool get_member(
     const uint8_t *p, size_t n, struct control_member *m, char *addr, size_t addr_size)
 {
     struct wire_reader in = {.p = p, .n = n};
-    uint64_t pid, local;
+    uint64_t pid, local, fanout;
 
     if (!wire_get_text(&in, m->host, sizeof(m->host)) || !wire_get(&in, 4, &pid)
-        || !wire_get(&in, 4, &local) || !wire_get_text(&in, addr, addr_size))
+        || !wire_get(&in, 4, &local) || !wire_get(&in, 2, &fanout)
+        || !wire_get_text(&in, addr, addr_size))
         return false;
     m->pid = (uint32_t)pid;
     m->local_size = (uint32_t)local;
+    m->fanout = (uint32_t)fanout;
     return true;
 }
 
@@ -224,6 +227,7 @@ static int open_parts(struct world *w, struct err *err)
     struct control_config cfg = {
         .rank = p->rank,
         .size = p->size,
+        .fanout = w->members[0].fanout,
         .id = w->env.id,
         .peer_timeout_ns = w->settings.peer_timeout_ns,
         .members = w->members,
@@ -249,8 +253,9 @@ static int open_parts(struct world *w, struct err *err)
 static int split(uint8_t *const *blobs,
                  const uint32_t *sizes,
                  uint32_t size,
-                 const uint8_t **ret_hello0,
-                 size_t *ret_n0,
+                 uint32_t parent,
+                 const uint8_t **ret_hello,
+                 size_t *ret_n_hello,
                  uint8_t ***ret_blobs,
                  uint32_t **ret_sizes,
                  struct err *err)
@@ -269,9 +274,9 @@ static int split(uint8_t *const *blobs,
             return err_set(err, -EPROTO,
                            "rank %u describes itself in a form that is not ours", i);
         }
-        if (i == 0) {
-            *ret_hello0 = hello;
-            *ret_n0 = n;
+        if (i == parent) {
+            *ret_hello = hello;
+            *ret_n_hello = n;
         }
         b[i] = blobs[i] + in.at;
         s[i] = (uint32_t)(in.n - in.at);
@@ -317,16 +322,16 @@ static int connect_all(struct forming *f, struct err *err)
     AUTOFREE uint8_t **all = NULL;
     AUTOFREE uint8_t **blobs = NULL;
     AUTOFREE uint32_t *blob_sizes = NULL;
-    const uint8_t *hello0 = NULL;
+    const uint8_t *hello = NULL; /* of the rank above */
     uint32_t *sizes;
-    size_t n0 = 0;
+    size_t n_hello = 0;
     int r = pack_round2(w, &mine, err);
 
     r = r < 0 ? r : exchange(w, mine.p, (uint32_t)mine.n, &all, &sizes, err);
     r = r < 0 ? r
-              : split(all, sizes, w->contract.place.size, &hello0, &n0, &blobs,
-                      &blob_sizes, err);
-    r = r < 0 ? r : control_join(w->control, hello0, n0, f->deadline_ns, err);
+              : split(all, sizes, w->contract.place.size, control_parent(w->control),
+                      &hello, &n_hello, &blobs, &blob_sizes, err);
+    r = r < 0 ? r : control_join(w->control, hello, n_hello, f->deadline_ns, err);
     if (r < 0)
         return r;
     r = w->backend->ops->connect(w->backend, blobs, blob_sizes, err);

@@ -3,8 +3,7 @@
  * responses come down to everyone in one order; loss, silence and goodbyes travel the
  * same way.
  *
- * Today a star around rank 0 (star.c). A tree, or a plan that needs no message at all,
- * replaces star.c and join.c behind this header: callers only know up, down, ended and
+ * A tree over the hosts, rank 0 on top (shape.h); callers only know up, down, ended and
  * the cause.
  *
  * Thread rule: one thread at a time (the coordinator's seat), but control_cause() and
@@ -18,9 +17,13 @@
 
 enum leave_reason { LEAVE_SHUTDOWN, LEAVE_EXIT };
 
+#define CONTROL_FANOUT_MIN 2
+#define CONTROL_FANOUT_MAX 64
+
 struct control_member { /* what every rank knows of every other */
     char host[HOST_NAME_MAX_BYTES];
     uint32_t pid, local_size;
+    uint32_t fanout; /* its HVD_CONTROL_FANOUT; rank 0's is the world's */
 };
 
 /* Called from control_pump, in order of arrival. An error breaks the world with its
@@ -38,6 +41,8 @@ struct control_handlers {
 
 struct control_config {
     uint32_t rank, size;
+    uint32_t
+        fanout; /* of the tree, the same on all ranks: CONTROL_FANOUT_MIN to _MAX */
     struct auth_id id; /* token and job_id outlive the channel */
     uint64_t peer_timeout_ns;
     const struct control_member *members; /* size entries; outlive the channel */
@@ -51,14 +56,17 @@ int control_open(const struct control_config *cfg,
                  const char *local_addr,
                  struct control **ret,
                  struct err *err);
-/* On rank 0 of more than one rank: listens. Nothing elsewhere. */
+/* A rank that has others below it listens for them. Nothing elsewhere. */
 int control_listen(struct control *c, struct err *err);
-/* What the others need to find rank 0; all ranks may call it. */
+/* What those below need to find this rank; all ranks may call it. */
 void control_hello(const struct control *c, struct strbuf *out);
-/* Connects to rank 0 / accepts all others. hello0: rank 0's hello. -ETIMEDOUT names who
- * is missing. */
+/* Whose hello control_join wants; on rank 0 its own. */
+uint32_t control_parent(const struct control *c);
+/* Connects to the rank above, then accepts those below. hello: of control_parent().
+ * -ETIMEDOUT names who is missing. A failure is told to those who are connected
+ * already. */
 int control_join(struct control *c,
-                 const uint8_t *hello0,
+                 const uint8_t *hello,
                  size_t n,
                  uint64_t deadline_ns,
                  struct err *err);
@@ -98,8 +106,8 @@ int control_epoll_fd(
 void control_wake(
     const struct control *c); /* any thread: makes the epoll_fd readable once */
 bool control_is_ended(const struct control *c);
-/* "self", "unix" or "tcp": how rank r is reached ("via rank 0" from ranks that are not
- * 0). */
+/* "self", "unix" or "tcp": how rank r is reached; "via rank 8" where it is no neighbour
+ * in the tree. The channel's. */
 const char *control_transport(const struct control *c, uint32_t r);
 
 #endif

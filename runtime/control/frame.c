@@ -5,7 +5,7 @@
  * The keyed HMAC states are computed once, so that a small frame costs three or four
  * blocks of SHA-256. The sequence number is not sent: a frame that is lost, repeated or
  * reordered breaks the MAC, and with it the connection. Buffers start at 4 KiB, grow to
- * what a frame needs and shrink again when they are empty. Used by star.c and join.c.
+ * what a frame needs and shrink again when they are empty. Used by tree.c and join.c.
  */
 #include "runtime/control/frame.h"
 

@@ -9,22 +9,20 @@
 #include "runtime/base/sha256.h"
 #include "runtime/rendezvous/auth.h"
 
-#define FRAME_MAX_BYTES (16u << 20) /* payload */
+#define FRAME_MAX_BYTES ((16u << 20) + 64) /* payload: a message and what leads it */
 #define FRAME_MAX_UNSENT                                                               \
     (64u << 20) /* a peer that takes nothing for so long is lost                       \
                  */
 #define FRAME_MAC_BYTES 16
 
-enum frame_type {                 /* wire values */
-                  FRAME_JOIN = 1, /* rank -> 0: u32 rank */
-                  FRAME_WELCOME,  /* 0 -> rank: nothing */
-                  FRAME_UP,       /* rank -> 0: core/message of requests */
-                  FRAME_DOWN,     /* 0 -> rank: core/message of responses */
-                  FRAME_SUSPECT,  /* rank -> 0: text: my backend failed with this */
-                  FRAME_ABORT,    /* 0 -> rank: text: the cause, for everyone */
-                  FRAME_LEAVE, /* rank -> 0: u8 enum leave_reason: no more requests from
-                                  me */
-                  FRAME_ENDED, /* 0 -> rank: text: who left; after the last response */
+enum frame_type {                  /* wire values; a parent is the rank above */
+                  FRAME_JOIN = 1,  /* to the parent: u32 rank */
+                  FRAME_WELCOME,   /* from the parent: nothing */
+                  FRAME_UP,        /* to the parent: bundle.h */
+                  FRAME_DOWN,      /* from the parent: core/message of responses */
+                  FRAME_ABORT,     /* from the parent: text: the cause, for everyone */
+                  FRAME_ENDED,     /* from the parent: text: who left; after the last
+                                      response */
                   FRAME_HEARTBEAT, /* both ways: nothing */
                   FRAME_TYPE_END
 };

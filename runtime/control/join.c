@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Connecting the star. Rank 0 listens on an abstract Unix socket of random name and on
- * a TCP port of its interface; the others try the first (it exists only in the same
- * network namespace of the same machine), then the second. Both are authenticated with
- * the job token (auth.h) before anything else is said; then JOIN with the rank,
- * answered by WELCOME, or by ABORT with a sentence.
+/* Connecting the tree. A rank with children listens on an abstract Unix socket of
+ * random name and on a TCP port of its interface; its children try the first (it exists
+ * only in the same network namespace of the same machine), then the second. Both are
+ * authenticated with the job token (auth.h) before anything else is said; then JOIN
+ * with the rank, answered by WELCOME, or by ABORT with a sentence.
  *
- * Rank 0 serves one newcomer at a time and gives each AUTH_LIMIT: a stranger that
+ * A rank connects upwards first and serves its children then; since all listen before
+ * any of them connects, those wait in the backlog meanwhile, and the tree grows level
+ * by level. One newcomer is served at a time and has AUTH_LIMIT: a stranger that
  * connects and says nothing delays the start, but cannot prevent it. */
 #include "runtime/control/control.h"
 
@@ -21,7 +23,7 @@
 #include "runtime/base/fd.h"
 #include "runtime/base/log.h"
 #include "runtime/base/mem.h"
-#include "runtime/control/star.h"
+#include "runtime/control/tree.h"
 #include "runtime/core/wire.h"
 
 static const uint64_t AUTH_LIMIT_NS = 3 * NS_PER_S;
@@ -64,24 +66,43 @@ int control_listen(struct control *c, struct err *err)
 {
     int r;
 
-    if (!star_is_root(c) || c->n_peers == 0)
+    if (c->n_edges <= 1)
         return 0;
     if (listen_unix(c) < 0) { /* no Unix sockets here (a sandbox): TCP serves all */
         fd_close(&c->unix_fd);
         c->unix_name[0] = 0;
     }
     r = tcp_listen(c->addr, 0, &c->tcp_fd, &c->port, err);
-    return r < 0 ? err_prefix(err, "control channel of rank 0") : 0;
+    return r < 0 ? err_prefix(err, "control channel of rank %u", c->cfg.rank) : 0;
 }
 
 void control_hello(const struct control *c, struct strbuf *out)
 {
-    wire_put_text(out, c->addr, sizeof(c->addr));
+    wire_put_text(out, c->port > 0 ? c->addr : "", sizeof(c->addr));
     wire_put(out, c->port, 2);
     wire_put_text(out, c->unix_name, sizeof(c->unix_name));
 }
 
-/* --- rank 0 --- */
+/* --- those below --- */
+
+/* Where a newcomer belongs; 0 and a sentence when he does not. */
+static uint32_t
+edge_of(const struct control *c, uint64_t rank, uint32_t mine, struct err *err)
+{
+    uint32_t i = 1;
+
+    while (i < c->n_edges && c->edges[i].rank != rank)
+        i++;
+    if (i < c->n_edges && c->edges[i].conn.fd < 0)
+        return i;
+    if (i < c->n_edges)
+        (void)err_set(err, -EPROTO, "rank %llu is connected already",
+                      (unsigned long long)rank);
+    else
+        (void)err_set(err, -EPROTO, "rank %llu does not belong below rank %u",
+                      (unsigned long long)rank, mine);
+    return 0;
+}
 
 static int take_newcomer(struct control *c,
                          struct frame_conn *conn,
@@ -92,6 +113,7 @@ static int take_newcomer(struct control *c,
     enum frame_type type;
     const uint8_t *p;
     size_t n;
+    uint32_t index;
     uint64_t rank;
     struct wire_reader in;
     int r = frame_recv_until(conn, deadline_ns, &type, &p, &n);
@@ -99,18 +121,17 @@ static int take_newcomer(struct control *c,
     if (r < 0)
         return err_errno(err, -r, "waiting for its rank");
     in = (struct wire_reader){.p = p, .n = n};
-    if (type != FRAME_JOIN || !wire_get(&in, 4, &rank))
+    if (type != FRAME_JOIN || !wire_get(&in, 4, &rank) || in.at < in.n)
         return err_set(err, -EPROTO, "expected its rank");
-    if (rank == 0 || rank >= c->cfg.size || c->peers[rank].conn.fd >= 0) {
-        (void)err_set(err, -EPROTO, "rank %u is %s", (unsigned)rank,
-                      rank < c->cfg.size ? "connected already" : "not in this world");
+    index = edge_of(c, rank, c->cfg.rank, err);
+    if (index == 0) {
         (void)frame_send(conn, FRAME_ABORT, err->text, strlen(err->text));
         return err->code;
     }
     r = frame_send(conn, FRAME_WELCOME, NULL, 0);
     if (r < 0)
         return err_errno(err, -r, "welcoming rank %u", (unsigned)rank);
-    return star_adopt(c, (uint32_t)rank, conn, is_unix, err);
+    return tree_adopt(c, index, conn, is_unix, err);
 }
 
 static void greet(struct control *c, int fd, bool is_unix, uint64_t deadline_ns)
@@ -153,11 +174,11 @@ static uint32_t missing(const struct control *c, struct strbuf *names)
 {
     uint32_t n = 0;
 
-    for (uint32_t i = 1; i < c->n_peers; i++) {
-        if (c->peers[i].conn.fd >= 0)
+    for (uint32_t i = 1; i < c->n_edges; i++) {
+        if (c->edges[i].conn.fd >= 0)
             continue;
         if (n++ < 16)
-            strbuf_printf(names, "%s%u", n > 1 ? ", " : "", i);
+            strbuf_printf(names, "%s%u", n > 1 ? ", " : "", c->edges[i].rank);
     }
     return n;
 }
@@ -177,8 +198,8 @@ static int accept_all(struct control *c, uint64_t deadline_ns, struct err *err)
         if (clock_now_ns() >= deadline_ns)
             return err_set(
                 err, -ETIMEDOUT,
-                "rank 0 waited in vain for the control connection of %u rank%s: %s", n,
-                n > 1 ? "s" : "", strbuf_str(&names));
+                "rank %u waited in vain for the control connection of %u rank%s: %s",
+                c->cfg.rank, n, n > 1 ? "s" : "", strbuf_str(&names));
         (void)poll(pfd, 2,
                    clock_left_ms(deadline_ns)); /* EINTR: the loop looks again */
         accept_some(c, deadline_ns);
@@ -188,7 +209,7 @@ static int accept_all(struct control *c, uint64_t deadline_ns, struct err *err)
     return 0;
 }
 
-/* --- the others --- */
+/* --- the one above --- */
 
 static int open_conn(struct control *c,
                      int fd,
@@ -228,35 +249,36 @@ static int try_unix(struct control *c,
     return open_conn(c, own, deadline_ns, ret, NULL);
 }
 
-static int reach_root(struct control *c,
-                      const uint8_t *hello0,
-                      size_t n,
-                      uint64_t deadline_ns,
-                      struct frame_conn *ret,
-                      bool *ret_unix,
-                      struct err *err)
+static int reach_parent(struct control *c,
+                        const uint8_t *hello,
+                        size_t n,
+                        uint64_t deadline_ns,
+                        struct frame_conn *ret,
+                        bool *ret_unix,
+                        struct err *err)
 {
-    struct wire_reader in = {.p = hello0, .n = n};
+    struct wire_reader in = {.p = hello, .n = n};
     char addr[sizeof(c->addr)], name[UNIX_NAME_BYTES];
     uint64_t port;
     int fd, r;
 
     if (!wire_get_text(&in, addr, sizeof(addr)) || !wire_get(&in, 2, &port)
         || !wire_get_text(&in, name, sizeof(name)))
-        return err_set(err, -EPROTO, "rank 0 says hello in a form that is not ours");
+        return err_set(err, -EPROTO, "rank %u says hello in a form that is not ours",
+                       control_parent(c));
     *ret_unix = try_unix(c, name, deadline_ns, ret) == 0;
     if (*ret_unix)
         return 0;
     r = tcp_connect(addr, (uint16_t)port, deadline_ns, true, &fd, err);
     if (r == 0)
         r = open_conn(c, fd, deadline_ns, ret, err);
-    return r < 0 ? err_prefix(err, "control channel to rank 0") : 0;
+    return r < 0 ? err_prefix(err, "control channel to rank %u", control_parent(c)) : 0;
 }
 
-static int join_root(struct control *c,
-                     struct frame_conn *conn,
-                     uint64_t deadline_ns,
-                     struct err *err)
+static int join_parent(struct control *c,
+                       struct frame_conn *conn,
+                       uint64_t deadline_ns,
+                       struct err *err)
 {
     uint32_t rank = c->cfg.rank;
     uint8_t raw[4] = {(uint8_t)rank, (uint8_t)(rank >> 8), (uint8_t)(rank >> 16),
@@ -268,42 +290,55 @@ static int join_root(struct control *c,
 
     r = r < 0 ? r : frame_recv_until(conn, deadline_ns, &type, &p, &n);
     if (r < 0)
-        return err_errno(err, -r, "control channel: rank 0 did not welcome rank %u",
-                         rank);
+        return err_errno(err, -r, "control channel: rank %u did not welcome rank %u",
+                         control_parent(c), rank);
     if (type == FRAME_ABORT)
-        return err_set(err, -EPROTO, "control channel: rank 0 refused: %.*s",
-                       (int)(n < 400 ? n : 400), (const char *)p);
+        return err_set(err, -EPROTO, "control channel: rank %u refused: %.*s",
+                       control_parent(c), (int)(n < 400 ? n : 400), (const char *)p);
     if (type != FRAME_WELCOME)
         return err_set(err, -EPROTO,
-                       "control channel: rank 0 sent frame %d, not a welcome",
-                       (int)type);
+                       "control channel: rank %u sent frame %d, not a welcome",
+                       control_parent(c), (int)type);
     return 0;
 }
 
-int control_join(struct control *c,
-                 const uint8_t *hello0,
-                 size_t n,
-                 uint64_t deadline_ns,
-                 struct err *err)
+static int connect_up(struct control *c,
+                      const uint8_t *hello,
+                      size_t n,
+                      uint64_t deadline_ns,
+                      struct err *err)
 {
     struct frame_conn conn;
     bool is_unix = false;
     int r;
 
-    if (c->n_peers == 0)
+    frame_init(&conn);
+    r = reach_parent(c, hello, n, deadline_ns, &conn, &is_unix, err);
+    r = r < 0 ? r : join_parent(c, &conn, deadline_ns, err);
+    r = r < 0 ? r : tree_adopt(c, 0, &conn, is_unix, err);
+    frame_release(&conn);
+    return r;
+}
+
+int control_join(struct control *c,
+                 const uint8_t *hello,
+                 size_t n,
+                 uint64_t deadline_ns,
+                 struct err *err)
+{
+    int r = 0;
+
+    if (c->n_edges == 0)
         return 0;
-    if (star_is_root(c)) {
+    if (!tree_is_root(c))
+        r = connect_up(c, hello, n, deadline_ns, err);
+    if (r == 0 && c->n_edges > 1)
         r = accept_all(c, deadline_ns, err);
-    } else {
-        frame_init(&conn);
-        r = reach_root(c, hello0, n, deadline_ns, &conn, &is_unix, err);
-        r = r < 0 ? r : join_root(c, &conn, deadline_ns, err);
-        r = r < 0 ? r : star_adopt(c, 0, &conn, is_unix, err);
-        frame_release(&conn);
-    }
+    if (r < 0)
+        control_abort(c, err ? err->text : "a rank could not join");
     c->is_fresh = true;
     c->pumped_ns = c->beat_ns = clock_now_ns();
-    for (uint32_t i = 0; i < c->n_peers; i++)
-        c->peers[i].heard_ns = c->pumped_ns;
+    for (uint32_t i = 0; i < c->n_edges; i++)
+        c->edges[i].heard_ns = c->pumped_ns;
     return r;
 }

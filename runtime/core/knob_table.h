@@ -28,6 +28,9 @@
       "silence of a rank that counts as its loss", "")                                        \
     X(HOROVOD_GLOO_TIMEOUT_SECONDS, SECONDS, HONOURED, "", 500, KNOB_DAY_MS, "",              \
       "as HVD_PEER_TIMEOUT, which wins", "")                                                  \
+    X(HVD_CONTROL_FANOUT, NUMBER, HONOURED, "8", 2, 64, "",                                   \
+      "ranks right below one rank in the tree that carries requests and answers, once "       \
+      "among hosts and once within a host; rank 0's counts", "")                              \
     X(HOROVOD_STALL_CHECK_DISABLE, BOOL, HONOURED, "0", 0, 1, "",                             \
       "1: no stall report and no end by one", "")                                             \
     X(HOROVOD_STALL_CHECK_TIME_SECONDS, SECONDS, HONOURED, "60", 0, KNOB_DAY_MS, "",          \

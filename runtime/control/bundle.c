@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* All that is checked about an item without knowing the tree: whether its origin may
+ * speak through this child is tree_frames.c's to ask. */
+#include "runtime/control/bundle.h"
+
+#include <errno.h>
+
+#include "runtime/control/control.h"
+
+void bundle_put(struct strbuf *out, const struct up_item *item)
+{
+    wire_put(out, (uint64_t)item->kind, 1);
+    wire_put(out, item->origin, 4);
+    wire_put(out, item->n, 4);
+    strbuf_add(out, item->p, item->n);
+}
+
+static bool is_sound(const struct up_item *item)
+{
+    const uint8_t *p = item->p;
+
+    switch (item->kind) {
+    case UP_WORK:
+        return true;
+    case UP_SUSPECT:
+    case UP_LOST:
+        return item->n <= UP_TEXT_MAX_BYTES;
+    case UP_LEAVE:
+        return item->n == 1 && p[0] <= LEAVE_EXIT;
+    case UP_KIND_END:
+        break;
+    }
+    return false;
+}
+
+int bundle_next(struct wire_reader *in, struct up_item *ret)
+{
+    struct up_item item;
+    uint64_t kind, origin, n;
+    const uint8_t *p;
+
+    if (in->at == in->n)
+        return 0;
+    if (!wire_get(in, 1, &kind) || kind == 0 || kind >= UP_KIND_END
+        || !wire_get(in, 4, &origin) || !wire_get(in, 4, &n)
+        || !wire_get_bytes(in, n, &p))
+        return -EBADMSG;
+    item = (struct up_item){(enum up_kind)kind, (uint32_t)origin, p, n};
+    if (!is_sound(&item))
+        return -EBADMSG;
+    *ret = item;
+    return 1;
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What travels up the tree: items of many ranks in one frame, in order of arrival. One
+ * order for all kinds, so that a rank's goodbye never overtakes its requests. Pure.
+ *
+ * On the wire, one after the other: u8 kind | u32 origin | u32 length | bytes. */
+#ifndef RUNTIME_CONTROL_BUNDLE_H
+#define RUNTIME_CONTROL_BUNDLE_H
+
+#include "runtime/core/wire.h"
+
+enum up_kind {              /* wire values */
+               UP_WORK = 1, /* core/message of requests */
+               UP_SUSPECT,  /* text: my backend failed with this */
+               UP_LEAVE,    /* u8 enum leave_reason: no more requests from me */
+               UP_LOST, /* text: how; the origin is who was lost, his parent says so */
+               UP_KIND_END
+};
+
+struct up_item {
+    enum up_kind kind;
+    uint32_t origin;
+    const void *p;
+    size_t n;
+};
+
+#define UP_HEADER_BYTES   9
+#define UP_TEXT_MAX_BYTES 479
+
+/* The status of the buffer tells of failures. */
+void bundle_put(struct strbuf *out, const struct up_item *item);
+/* The next item; its bytes are the reader's. 1; 0 at the end; -EBADMSG: a kind, length
+ * or reason that does not exist. */
+int bundle_next(struct wire_reader *in, struct up_item *ret);
+
+#endif

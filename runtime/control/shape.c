@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The lowest rank of a host is its head. The heads form a K-ary tree in order of rank,
+ * rank 0 on top; the other ranks of a host form one under their head. So one connection
+ * a host crosses the network, no rank has more than 2 K + 1, and a message comes down
+ * in at most log_K(hosts) + log_K(ranks of a host) + 2 hops.
+ *
+ * Whoever comes next in order is put under the first in the queue that has less than K
+ * children yet, and goes to the end of that queue himself. There is one queue of heads
+ * and one for the ranks of each host. Hosts are found by a hash table of their names.
+ * All in all O(ranks), once a world. Used by tree.c. */
+#include "runtime/control/shape.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "runtime/base/mem.h"
+
+struct queue { /* of ranks that take children; linked by an array of its own */
+    uint32_t first, n_under_first, last;
+};
+
+struct links { /* of one rank, while the tree is made */
+    uint32_t next_on_host, next_head, next_in_slot;
+    struct queue host; /* where this rank is a head */
+};
+
+struct maker {
+    const struct control_member *members;
+    uint32_t fanout, mask; /* of the hash table */
+    uint32_t *slots;       /* heads by the hash of their host */
+    struct links *links;
+    struct queue heads;
+};
+
+static uint32_t hash(const char *s)
+{
+    uint32_t h = 2166136261u; /* FNV-1a */
+
+    for (; *s; s++)
+        h = (h ^ (uint8_t)*s) * 16777619u;
+    return h ^ h >> 15;
+}
+
+/* The head of this rank's host; the rank itself where it is the first of it. */
+static uint32_t head_of(struct maker *m, uint32_t rank)
+{
+    const char *host = m->members[rank].host;
+    uint32_t *slot = &m->slots[hash(host) & m->mask];
+
+    for (uint32_t i = *slot; i != SHAPE_NONE; i = m->links[i].next_in_slot)
+        if (strcmp(m->members[i].host, host) == 0)
+            return i;
+    m->links[rank].next_in_slot = *slot;
+    *slot = rank;
+    return rank;
+}
+
+static bool is_full(const struct maker *m, const struct queue *q)
+{
+    return q->n_under_first == m->fanout;
+}
+
+static void place(struct maker *m, uint32_t rank, uint32_t *ret_parent)
+{
+    struct links *l = m->links;
+    uint32_t head = head_of(m, rank);
+    struct queue *q = head == rank ? &m->heads : &l[head].host;
+
+    if (head == rank) {
+        l[rank].host = (struct queue){.first = rank, .last = rank};
+        if (rank == 0) {
+            m->heads = (struct queue){0};
+            *ret_parent = SHAPE_NONE;
+            return;
+        }
+        if (is_full(m, q))
+            *q = (struct queue){.first = l[q->first].next_head, .last = q->last};
+        l[q->last].next_head = rank;
+    } else {
+        if (is_full(m, q))
+            *q = (struct queue){.first = l[q->first].next_on_host, .last = q->last};
+        l[q->last].next_on_host = rank;
+    }
+    q->last = rank;
+    q->n_under_first++;
+    *ret_parent = q->first;
+}
+
+int shape_init(struct shape *s,
+               const struct control_member *members,
+               uint32_t n,
+               uint32_t fanout)
+{
+    AUTOFREE uint32_t *slots = NULL;
+    AUTOFREE struct links *links = mem_calloc(n, sizeof(*links));
+    AUTOFREE uint32_t *parent = mem_calloc(n, sizeof(*parent));
+    struct maker m = {.members = members, .fanout = fanout, .links = links};
+
+    while (m.mask < n)
+        m.mask = m.mask * 2 + 1;
+    slots = mem_calloc((size_t)m.mask + 1, sizeof(*slots));
+    if (!slots || !links || !parent)
+        return -ENOMEM;
+    memset(slots, 0xff, ((size_t)m.mask + 1) * sizeof(*slots)); /* SHAPE_NONE */
+    m.slots = slots;
+    for (uint32_t r = 0; r < n; r++)
+        place(&m, r, &parent[r]);
+    *s = (struct shape){.n = n, .parent = TAKE(parent)};
+    return 0;
+}
+
+void shape_release(struct shape *s)
+{
+    mem_free(s->parent);
+    *s = (struct shape){0};
+}
+
+uint32_t
+shape_children(const struct shape *s, uint32_t rank, uint32_t *ret, uint32_t max)
+{
+    uint32_t n = 0;
+
+    for (uint32_t r = rank + 1; r < s->n; r++) {
+        if (s->parent[r] != rank)
+            continue;
+        if (n < max)
+            ret[n] = r;
+        n++;
+    }
+    return n;
+}
+
+uint32_t shape_depth(const struct shape *s, uint32_t rank)
+{
+    uint32_t n = 0;
+
+    for (; rank != 0; rank = s->parent[rank])
+        n++;
+    return n;
+}
+
+uint32_t shape_next(const struct shape *s, uint32_t from, uint32_t to)
+{
+    if (from == to)
+        return SHAPE_NONE;
+    /* A parent is lower than its children, so the climb may stop below `from`. */
+    while (to > from && s->parent[to] != from)
+        to = s->parent[to];
+    return to > from ? to : s->parent[from];
+}
+
+bool shape_is_under(const struct shape *s, uint32_t rank, uint32_t top)
+{
+    while (rank > top && rank < s->n)
+        rank = s->parent[rank];
+    return rank == top && rank < s->n;
+}

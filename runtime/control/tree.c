@@ -1,0 +1,406 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The control channel as a tree: a rank holds one connection to the rank above it and
+ * one to each of those right below it (shape.h).
+ *
+ *            rank 0     UP: everything that ranks have to say, with its origin; what
+ *            /    \         comes in one pump goes on in one frame
+ *         1 (host) 8    DOWN, ENDED, ABORT: as they are, to the children first, to our
+ *        / \      / \       own handlers then
+ *       2   3    9   10
+ *
+ * I1  Rank 0 sends one sequence of DOWN, ENDED and ABORT, and it arrives as one on
+ * every rank: that order is the order of the world. I2  One cause (tree_cause.c). I3
+ * After ENDED nobody can be lost any more: nothing is pending, and ranks go as they
+ * please. I4  Silence counts only while we listened: when this process itself was
+ * stopped or starved, the gap is added to what its neighbours are allowed. I5  A rank
+ * judges its neighbours only; of a silent rank the one above it knows first, for it
+ * tells rank 0, and those below wait a little longer, else what they give up would be
+ * seen elsewhere as a failure without a cause.
+ *
+ * Driven by the coordinator through control.h; connections are made in join.c. */
+#include "runtime/control/tree.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "runtime/base/clock.h"
+#include "runtime/base/fd.h"
+#include "runtime/base/mem.h"
+
+enum { EVENTS = 64 };
+static const uint64_t BEAT_MIN_NS = 50 * NS_PER_MS, BEAT_MAX_NS = 5 * NS_PER_S;
+static const uint64_t BELOW_EXTRA_NS = 250 * NS_PER_MS; /* I5, above a heartbeat */
+static const uint32_t WAKE_TAG = UINT32_MAX;
+
+/* --- one connection --- */
+
+static void watch(struct control *c, uint32_t index)
+{
+    struct tree_edge *e = &c->edges[index];
+    bool wants = frame_wants_write(&e->conn);
+    struct epoll_event ev = {.events = EPOLLIN, .data.u32 = index};
+
+    if (e->conn.fd < 0 || wants == e->wants_out)
+        return;
+    if (wants)
+        ev.events |= EPOLLOUT;
+    e->wants_out = wants;
+    (void)epoll_ctl(c->epoll_fd, EPOLL_CTL_MOD, e->conn.fd,
+                    &ev); /* known to be there */
+}
+
+int tree_adopt(struct control *c,
+               uint32_t index,
+               struct frame_conn *conn,
+               bool is_unix,
+               struct err *err)
+{
+    struct tree_edge *e = &c->edges[index];
+    struct epoll_event ev = {.events = EPOLLIN, .data.u32 = index};
+
+    if (epoll_ctl(c->epoll_fd, EPOLL_CTL_ADD, conn->fd, &ev) < 0)
+        return err_errno(err, errno, "epoll_ctl");
+    e->conn = *conn;
+    frame_init(conn);
+    e->is_unix = is_unix;
+    e->heard_ns = clock_now_ns();
+    return 0;
+}
+
+/* Closing alone leaves it in epoll while a forked process holds a copy of the
+ * descriptor. */
+void tree_drop(struct control *c, struct tree_edge *e)
+{
+    (void)epoll_ctl(c->epoll_fd, EPOLL_CTL_DEL, e->conn.fd, NULL);
+    frame_release(&e->conn);
+}
+
+int tree_tell(
+    struct control *c, uint32_t index, enum frame_type type, const void *p, size_t n)
+{
+    int r;
+
+    if (c->n_edges == 0 || c->edges[index].conn.fd < 0)
+        return 0;
+    r = frame_send(&c->edges[index].conn, type, p, n);
+    if (r < 0 && r != -EPIPE && r != -ECONNRESET) {
+        tree_lost(c, index, r);
+        return r;
+    }
+    watch(c, index); /* what a closed socket did not take brings the pump back to it */
+    return 0;
+}
+
+static int
+tell_from(struct control *c, uint32_t i, enum frame_type type, const void *p, size_t n)
+{
+    int first = 0;
+
+    for (; i < c->n_edges; i++) {
+        int r = tree_tell(c, i, type, p, n);
+
+        if (first == 0)
+            first = r;
+    }
+    return first;
+}
+
+int tree_tell_children(struct control *c, enum frame_type type, const void *p, size_t n)
+{
+    return tell_from(c, 1, type, p, n);
+}
+
+/* --- the pump --- */
+
+static void read_edge(struct control *c, uint32_t index, uint64_t now_ns)
+{
+    struct tree_edge *e = &c->edges[index];
+    enum frame_type type;
+    const uint8_t *data;
+    size_t n;
+    int r;
+
+    frame_readable(&e->conn);
+    while (!c->is_broken && e->conn.fd >= 0) {
+        r = frame_recv(&e->conn, &type, &data, &n);
+        if (r == 0)
+            return;
+        e->heard_ns = now_ns;
+        if (r > 0)
+            r = tree_on_frame(c, index, type, data, n);
+        if (r < 0)
+            tree_lost(c, index, r);
+    }
+}
+
+static void write_edge(struct control *c, uint32_t index, uint64_t now_ns)
+{
+    int r = frame_flush(&c->edges[index].conn);
+
+    if (r < 0) {
+        read_edge(c, index, now_ns); /* its last words may wait there unread */
+        tree_lost(c, index, r);
+    }
+    watch(c, index);
+}
+
+static void read_all(struct control *c, uint64_t now_ns)
+{
+    struct epoll_event ev[EVENTS];
+    int n;
+
+    do {
+        n = epoll_wait(c->epoll_fd, ev, EVENTS, 0);
+        for (int i = 0; i < n; i++) {
+            uint32_t index = ev[i].data.u32;
+            uint64_t dummy;
+
+            if (index == WAKE_TAG) {
+                (void)!read(c->wake_fd, &dummy, sizeof(dummy)); /* empty is fine too */
+                continue;
+            }
+            if (ev[i].events & EPOLLOUT)
+                write_edge(c, index, now_ns);
+            if (ev[i].events & ~(uint32_t)EPOLLOUT)
+                read_edge(c, index, now_ns);
+        }
+    } while (n == EVENTS);
+}
+
+/* I5: rank 0 has nobody above it, so those below it are the first to know. */
+static uint64_t patience(const struct control *c, uint32_t index)
+{
+    bool is_inner = index == 0 && c->edges[0].rank != 0;
+
+    return c->cfg.peer_timeout_ns + (is_inner ? c->beat_every_ns + BELOW_EXTRA_NS : 0);
+}
+
+static void check_silence(struct control *c, uint64_t now_ns)
+{
+    uint64_t gap = now_ns - c->pumped_ns;
+
+    c->silence_ns = UINT64_MAX;
+    for (uint32_t i = 0; i < c->n_edges; i++) {
+        struct tree_edge *e = &c->edges[i];
+        uint64_t at;
+
+        if (e->conn.fd < 0 || e->has_left)
+            continue;
+        if (gap > 2 * c->beat_every_ns)
+            e->heard_ns += gap; /* I4 */
+        at = e->heard_ns + patience(c, i);
+        if (c->is_ended)
+            continue;
+        if (now_ns >= at)
+            tree_silent(c, i);
+        else if (at < c->silence_ns)
+            c->silence_ns = at;
+        if (c->is_broken)
+            return;
+    }
+}
+
+int control_pump(struct control *c, struct err *err)
+{
+    uint64_t now = clock_now_ns();
+
+    for (uint32_t i = 0; c->is_fresh && i < c->n_edges; i++)
+        read_edge(c, i, now);
+    c->is_fresh = false;
+    if (!c->is_broken) {
+        read_all(c, now);
+        check_silence(c, now);
+        c->pumped_ns = now;
+        (void)tree_flush_up(c); /* failures are judged inside */
+    }
+    if (!c->is_broken && c->n_edges > 0 && now >= c->beat_ns + c->beat_every_ns) {
+        c->beat_ns = now;
+        (void)tell_from(c, 0, FRAME_HEARTBEAT, NULL, 0); /* judged inside */
+    }
+    if (!c->is_broken && c->suspect_until_ns > 0 && now >= c->suspect_until_ns)
+        tree_end_suspicion(c, now);
+    if (c->is_broken)
+        return err_set(err, c->cause.code, "%s", c->cause.text);
+    return 0;
+}
+
+bool control_peek(const struct control *c)
+{
+    struct epoll_event ev;
+
+    return epoll_wait(c->epoll_fd, &ev, 1, 0) > 0;
+}
+
+static uint64_t earlier(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+uint64_t control_next_ns(const struct control *c)
+{
+    uint64_t next = UINT64_MAX;
+
+    if (c->is_broken)
+        return next;
+    if (c->n_edges > 0)
+        next = earlier(c->beat_ns + c->beat_every_ns, c->silence_ns);
+    return c->suspect_until_ns > 0 ? earlier(next, c->suspect_until_ns) : next;
+}
+
+int control_down(struct control *c, const void *p, size_t n)
+{
+    return tree_tell_children(c, FRAME_DOWN, p, n);
+}
+
+/* --- life --- */
+
+static void init_edge(struct tree_edge *e, uint32_t rank)
+{
+    frame_init(&e->conn);
+    e->rank = rank;
+    (void)snprintf(e->via, sizeof(e->via), "via rank %u", rank);
+}
+
+static int make_edges(struct control *c)
+{
+    uint32_t below[2 * CONTROL_FANOUT_MAX], n;
+
+    if (c->cfg.size == 1)
+        return 0;
+    if (shape_init(&c->shape, c->cfg.members, c->cfg.size, c->cfg.fanout) < 0)
+        return -ENOMEM;
+    n = shape_children(&c->shape, c->cfg.rank, below, ARRAY_LEN(below));
+    c->edges = mem_calloc(n + 1, sizeof(*c->edges));
+    if (!c->edges)
+        return -ENOMEM;
+    init_edge(&c->edges[0], control_parent(c));
+    for (uint32_t i = 0; i < n; i++)
+        init_edge(&c->edges[i + 1], below[i]);
+    c->n_edges = n + 1;
+    return 0;
+}
+
+uint32_t control_parent(const struct control *c)
+{
+    return tree_is_root(c) ? 0 : c->shape.parent[c->cfg.rank];
+}
+
+static int open_events(struct control *c)
+{
+    struct epoll_event ev = {.events = EPOLLIN, .data.u32 = WAKE_TAG};
+
+    c->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    c->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (c->epoll_fd < 0 || c->wake_fd < 0
+        || epoll_ctl(c->epoll_fd, EPOLL_CTL_ADD, c->wake_fd, &ev) < 0)
+        return -errno;
+    return 0;
+}
+
+int control_open(const struct control_config *cfg,
+                 const char *local_addr,
+                 struct control **ret,
+                 struct err *err)
+{
+    struct control *c;
+    uint64_t beat = cfg->peer_timeout_ns / 4;
+    int r;
+
+    if (cfg->fanout < CONTROL_FANOUT_MIN || cfg->fanout > CONTROL_FANOUT_MAX)
+        return err_set(err, -EINVAL,
+                       "rank 0's HVD_CONTROL_FANOUT is %u, %d to %d is allowed",
+                       cfg->fanout, CONTROL_FANOUT_MIN, CONTROL_FANOUT_MAX);
+    c = mem_zalloc(sizeof(*c));
+    if (!c)
+        return err_set(err, -ENOMEM, "out of memory");
+    c->cfg = *cfg;
+    c->tcp_fd = c->unix_fd = c->epoll_fd = c->wake_fd = -1;
+    c->beat_every_ns = beat < BEAT_MIN_NS   ? BEAT_MIN_NS
+                       : beat > BEAT_MAX_NS ? BEAT_MAX_NS
+                                            : beat;
+    c->silence_ns = UINT64_MAX;
+    strbuf_init(&c->up, FRAME_MAX_BYTES);
+    r = make_edges(c);
+    r = r < 0 ? r : open_events(c);
+    if (r < 0) {
+        control_close(c);
+        return err_errno(err, -r, "control channel");
+    }
+    (void)snprintf(c->addr, sizeof(c->addr), "%s", local_addr);
+    c->pumped_ns = c->beat_ns = clock_now_ns();
+    *ret = c;
+    return 0;
+}
+
+void control_close(struct control *c)
+{
+    uint64_t deadline = clock_now_ns() + NS_PER_S;
+
+    if (!c)
+        return;
+    tree_say_last_words(c);
+    for (uint32_t i = 0; i < c->n_edges; i++) {
+        if (c->edges[i].conn.fd >= 0)
+            (void)frame_flush_until(&c->edges[i].conn, deadline); /* best effort */
+        frame_release(&c->edges[i].conn);
+    }
+    mem_free(c->edges);
+    shape_release(&c->shape);
+    strbuf_release(&c->up);
+    fd_close(&c->tcp_fd);
+    fd_close(&c->unix_fd);
+    fd_close(&c->wake_fd);
+    fd_close(&c->epoll_fd);
+    mem_free(c);
+}
+
+static void close_copy(int fd)
+{
+    if (fd >= 0)
+        (void)close(fd);
+}
+
+void control_forked(struct control *c)
+{
+    for (uint32_t i = 0; i < c->n_edges; i++)
+        close_copy(c->edges[i].conn.fd);
+    close_copy(c->tcp_fd);
+    close_copy(c->unix_fd);
+    close_copy(c->wake_fd);
+    close_copy(c->epoll_fd);
+}
+
+int control_epoll_fd(const struct control *c)
+{
+    return c->epoll_fd;
+}
+
+void control_wake(const struct control *c)
+{
+    uint64_t one = 1;
+
+    (void)!write(c->wake_fd, &one, sizeof(one)); /* full means awake already */
+}
+
+bool control_is_ended(const struct control *c)
+{
+    return c->is_ended;
+}
+
+const char *control_transport(const struct control *c, uint32_t r)
+{
+    uint32_t next, i = 0;
+
+    if (r == c->cfg.rank || r >= c->cfg.size)
+        return "self";
+    next = shape_next(&c->shape, c->cfg.rank, r);
+    while (i + 1 < c->n_edges && c->edges[i].rank != next)
+        i++;
+    if (next != r)
+        return c->edges[i].via;
+    return c->edges[i].is_unix ? "unix" : "tcp";
+}

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The inside of the tree, shared by tree.c (connections and the pump), tree_frames.c
+ * (what frames mean), tree_cause.c (losses, causes, goodbyes) and join.c (connecting),
+ * and nobody else. */
+#ifndef RUNTIME_CONTROL_TREE_H
+#define RUNTIME_CONTROL_TREE_H
+
+#include "runtime/control/bundle.h"
+#include "runtime/control/control.h"
+#include "runtime/control/frame.h"
+#include "runtime/control/shape.h"
+
+#define UNIX_NAME_BYTES 40 /* "hvd-" and 32 hex digits */
+#define CAUSE_BYTES     480
+
+struct tree_edge { /* a connection to the parent or a child */
+    struct frame_conn conn;
+    uint32_t rank; /* whose */
+    uint64_t heard_ns;
+    bool has_left, is_unix, wants_out;
+    char via[24]; /* "via rank 8" */
+};
+
+struct control {
+    struct control_config cfg;
+    struct shape shape;
+    int epoll_fd, wake_fd, tcp_fd, unix_fd;
+    char addr[64], unix_name[UNIX_NAME_BYTES];
+    uint16_t port;
+    struct tree_edge *edges; /* [0]: the parent, closed on rank 0; then the children,
+                                ascending */
+    uint32_t n_edges;        /* 0 in a world of one */
+    struct strbuf up;        /* items for the parent that are not sent yet */
+    uint64_t pumped_ns, beat_ns, beat_every_ns;
+    uint64_t silence_ns;       /* somebody counts as silent then; UINT64_MAX: nobody */
+    uint64_t suspect_until_ns; /* 0: no suspicion */
+    uint32_t suspect_rank;     /* who has it */
+    char suspicion[CAUSE_BYTES], who_ended[CAUSE_BYTES];
+    bool has_left, is_ended, is_broken;
+    enum leave_reason left_why;
+    bool is_fresh; /* just joined: frames may wait in the buffers already */
+    struct err cause;
+};
+
+static inline bool tree_is_root(const struct control *c)
+{
+    return c->cfg.rank == 0;
+}
+
+/* --- tree.c --- */
+
+/* Takes the connection over and watches it. */
+int tree_adopt(struct control *c,
+               uint32_t index,
+               struct frame_conn *conn,
+               bool is_unix,
+               struct err *err);
+void tree_drop(struct control *c, struct tree_edge *e);
+/* Failures are judged inside; what a closed connection does not take is no failure, the
+ * pump comes to that. */
+int tree_tell(
+    struct control *c, uint32_t index, enum frame_type type, const void *p, size_t n);
+int tree_tell_children(struct control *c,
+                       enum frame_type type,
+                       const void *p,
+                       size_t n);
+
+/* --- tree_frames.c --- */
+
+/* 0, or -EBADMSG when the sender breaks the rules. */
+int tree_on_frame(struct control *c,
+                  uint32_t index,
+                  enum frame_type type,
+                  const uint8_t *p,
+                  size_t n);
+/* Not on rank 0: for the parent, at the latest with the next tree_flush_up(). */
+int tree_put_up(struct control *c, const struct up_item *item);
+int tree_flush_up(struct control *c);
+
+/* --- tree_cause.c --- */
+
+void tree_settle(struct control *c, const char *text);
+void tree_end(struct control *c, const char *text);
+/* The connection failed with r. */
+void tree_lost(struct control *c, uint32_t index, int r);
+void tree_silent(struct control *c, uint32_t index);
+/* Rank 0: what came up. */
+void tree_on_item(struct control *c, const struct up_item *item);
+/* Before the connections close. */
+void tree_say_last_words(struct control *c);
+void tree_end_suspicion(struct control *c, uint64_t now_ns);
+
+#endif

@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How a world ends: one cause, one sentence, the same everywhere.
+ *
+ * The first cause that rank 0 settles goes to all and never changes.
+ *
+ *  a rank dies    the one above it tells rank 0 (UP_LOST), which settles the sentence;
+ *                 those right below it cannot hear rank 0 any more, settle the same
+ *                 sentence themselves and pass it on to all below them
+ *  a failure      what a rank sees itself (its backend failed) is a suspicion. Rank 0
+ *                 waits SUSPECT_GRACE_ROOT for the loss that explains it, because the
+ *                 rank that died is the cause and its neighbour's broken pipe the
+ *                 consequence. A rank that hears nothing of rank 0 within SUSPECT_GRACE
+ *                 believes itself; but if it has heard nothing of the rank above it for
+ *                 half of the time that counts as silence, that silence is the cause
+ *  no verdict     whoever has reported a loss and hears nothing settles it as well
+ *  a goodbye      UP_LEAVE with its origin, ENDED down to all */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "runtime/base/clock.h"
+#include "runtime/control/tree.h"
+
+static const uint64_t SUSPECT_GRACE_ROOT_NS = 200 * NS_PER_MS;
+static const uint64_t SUSPECT_GRACE_NS =
+    700 * NS_PER_MS; /* rank 0 answers within its own */
+
+static void who(const struct control *c, uint32_t rank, char *buf, size_t size)
+{
+    const struct control_member *m = &c->cfg.members[rank];
+
+    (void)snprintf(buf, size, "rank %u (host %s, pid %u)", rank, m->host, m->pid);
+}
+
+/* "rank 1 (host b, pid 123)BETWEENwhat" */
+static void about(const struct control *c,
+                  uint32_t rank,
+                  const char *between,
+                  const char *what,
+                  char buf[CAUSE_BYTES])
+{
+    char name[HOST_NAME_MAX_BYTES + 64];
+
+    who(c, rank, name, sizeof(name));
+    (void)snprintf(buf, CAUSE_BYTES, "%s%s%s", name, between, what);
+}
+
+/* --- causes and ends --- */
+
+void tree_settle(struct control *c, const char *text)
+{
+    if (c->is_broken)
+        return;
+    c->is_broken = true;
+    (void)err_set(&c->cause, -ECONNABORTED, "%s", text);
+    (void)tree_tell_children(c, FRAME_ABORT, c->cause.text, strlen(c->cause.text));
+}
+
+void tree_end(struct control *c, const char *text)
+{
+    if (c->is_ended || c->is_broken)
+        return;
+    c->is_ended = true;
+    (void)snprintf(c->who_ended, sizeof(c->who_ended), "%s", text);
+    (void)tree_tell_children(c, FRAME_ENDED, c->who_ended, strlen(c->who_ended));
+    c->cfg.handlers.ended(c->cfg.handlers.arg, c->who_ended);
+}
+
+static void leave_text(const struct control *c,
+                       uint32_t rank,
+                       enum leave_reason why,
+                       char buf[CAUSE_BYTES])
+{
+    about(c, rank, " ", why == LEAVE_EXIT ? "exited" : "called shutdown()", buf);
+}
+
+void control_leave(struct control *c, enum leave_reason why)
+{
+    const uint8_t byte = (uint8_t)why;
+    const struct up_item item = {UP_LEAVE, c->cfg.rank, &byte, 1};
+    char text[CAUSE_BYTES];
+
+    if (c->has_left || c->is_broken)
+        return;
+    c->has_left = true;
+    c->left_why = why;
+    if (tree_is_root(c)) {
+        leave_text(c, 0, why, text);
+        tree_end(c, text);
+        return;
+    }
+    (void)tree_put_up(c, &item); /* a lost parent is noticed by the pump */
+    (void)tree_flush_up(c);
+}
+
+/* A rank that had no time to wait for ENDED: its children hear from it what rank 0 will
+ * tell the others. */
+void tree_say_last_words(struct control *c)
+{
+    char text[CAUSE_BYTES];
+
+    if (!c->has_left || c->is_ended || c->is_broken)
+        return;
+    leave_text(c, c->cfg.rank, c->left_why, text);
+    (void)tree_tell_children(c, FRAME_ENDED, text, strlen(text));
+}
+
+/* --- losses --- */
+
+/* Rank 0 about anybody, others about the one above them. */
+static void judge(struct control *c, uint32_t rank, const char *how)
+{
+    char text[CAUSE_BYTES];
+
+    if (c->is_ended || c->is_broken)
+        return;
+    about(c, rank, " was lost: ", how, text);
+    if (c->suspect_until_ns > 0 && c->suspect_rank == rank)
+        tree_settle(c, c->suspicion); /* it told why it goes */
+    else
+        tree_settle(c, text);
+}
+
+/* Not on rank 0: of a child. */
+static void report(struct control *c, uint32_t rank, const char *how)
+{
+    const struct up_item item = {UP_LOST, rank, how, strlen(how)};
+
+    about(c, rank, " was lost: ", how, c->suspicion);
+    c->suspect_rank = c->cfg.rank;
+    c->suspect_until_ns = clock_now_ns() + SUSPECT_GRACE_NS;
+    (void)tree_put_up(c, &item); /* without an answer we settle it */
+    (void)tree_flush_up(c);
+}
+
+static void lost(struct control *c, uint32_t index, const char *how)
+{
+    struct tree_edge *e = &c->edges[index];
+
+    tree_drop(c, e);
+    if (e->has_left || c->is_ended || c->is_broken)
+        return;
+    if (index == 0 || tree_is_root(c))
+        judge(c, e->rank, how);
+    else
+        report(c, e->rank, how);
+}
+
+void tree_lost(struct control *c, uint32_t index, int r)
+{
+    if (c->edges[index].conn.fd < 0)
+        return;
+    if (r == -EPIPE || r == -ECONNRESET)
+        lost(c, index, "connection closed");
+    else if (r == -EBADMSG)
+        lost(c, index, "its control frame failed the check");
+    else
+        lost(c, index, strerror(-r));
+}
+
+static void silence_text(const struct control *c, char *buf, size_t size)
+{
+    (void)snprintf(buf, size, "silent for %.3g s (HVD_PEER_TIMEOUT)",
+                   (double)c->cfg.peer_timeout_ns / 1e9);
+}
+
+void tree_silent(struct control *c, uint32_t index)
+{
+    char how[64];
+
+    silence_text(c, how, sizeof(how));
+    lost(c, index, how);
+}
+
+/* --- suspicions --- */
+
+/* Rank 0 puts before the sentence whose it is. */
+static void suspect(struct control *c, uint32_t rank, const char *sentence)
+{
+    if (c->is_broken || c->suspect_until_ns > 0)
+        return;
+    if (c->is_ended)
+        (void)snprintf(c->suspicion, sizeof(c->suspicion), "%s", c->who_ended);
+    else
+        about(c, rank, ": ", sentence, c->suspicion);
+    c->suspect_rank = rank;
+    c->suspect_until_ns =
+        clock_now_ns() + (tree_is_root(c) ? SUSPECT_GRACE_ROOT_NS : SUSPECT_GRACE_NS);
+}
+
+static void tell_suspicion(struct control *c, const char *sentence)
+{
+    const struct up_item item = {UP_SUSPECT, c->cfg.rank, sentence,
+                                 strnlen(sentence, UP_TEXT_MAX_BYTES)};
+
+    if (tree_is_root(c) || c->n_edges == 0)
+        return;
+    (void)tree_put_up(c, &item); /* without an answer it is settled here */
+    (void)tree_flush_up(c);
+}
+
+void control_suspect(struct control *c, const char *sentence)
+{
+    if (c->is_broken || c->suspect_until_ns > 0)
+        return;
+    suspect(c, c->cfg.rank, sentence);
+    tell_suspicion(c, sentence);
+}
+
+void control_abort(struct control *c, const char *cause)
+{
+    char text[CAUSE_BYTES];
+
+    if (c->is_broken)
+        return;
+    if (tree_is_root(c)) {
+        tree_settle(c, cause);
+        return;
+    }
+    tell_suspicion(c, cause);
+    about(c, c->cfg.rank, ": ", cause, text); /* as rank 0 will say it */
+    tree_settle(c, text);
+}
+
+void tree_end_suspicion(struct control *c, uint64_t now_ns)
+{
+    const struct tree_edge *e = &c->edges[0];
+
+    if (!tree_is_root(c) && !c->is_ended && e->conn.fd >= 0
+        && now_ns > e->heard_ns + c->cfg.peer_timeout_ns / 2)
+        tree_silent(c, 0);
+    else
+        tree_settle(c, c->suspicion);
+}
+
+/* --- rank 0 hears --- */
+
+static void on_work(struct control *c, const struct up_item *item)
+{
+    const struct control_handlers *h = &c->cfg.handlers;
+    struct err err = ERR_INIT;
+    char text[CAUSE_BYTES];
+
+    if (c->is_ended) /* sent before that rank heard of the end: fails there */
+        return;
+    if (h->up(h->arg, item->origin, item->p, item->n, &err) >= 0)
+        return;
+    (void)snprintf(text, sizeof(text), "rank %u: %.440s", item->origin, err.text);
+    tree_settle(c, text);
+}
+
+void tree_on_item(struct control *c, const struct up_item *item)
+{
+    char text[CAUSE_BYTES];
+
+    (void)snprintf(text, sizeof(text), "%.*s", item->kind == UP_WORK ? 0 : (int)item->n,
+                   (const char *)item->p);
+    switch (item->kind) {
+    case UP_WORK:
+        on_work(c, item);
+        break;
+    case UP_SUSPECT:
+        suspect(c, item->origin, text);
+        break;
+    case UP_LOST:
+        judge(c, item->origin, text);
+        break;
+    case UP_LEAVE:
+        leave_text(c, item->origin, (enum leave_reason)((const uint8_t *)item->p)[0],
+                   text);
+        tree_end(c, text);
+        break;
+    case UP_KIND_END:
+        break;
+    }
+}

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What frames mean. From the parent: the order of the world, passed on before it is
+ * heard here. From a child: a bundle of items (bundle.h); it is checked as a whole,
+ * then rank 0 acts on each and every other rank appends it to its own bundle, which the
+ * pump sends when it has read everybody. A child may speak only for ranks below it. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "runtime/base/mem.h"
+#include "runtime/control/tree.h"
+
+enum { KEEP_BYTES = 65536 };
+
+/* --- up --- */
+
+int tree_flush_up(struct control *c)
+{
+    int r;
+
+    if (c->up.n == 0 || c->is_broken)
+        return 0;
+    r = tree_tell(c, 0, FRAME_UP, c->up.p, c->up.n);
+    strbuf_clear(&c->up);
+    if (c->up.cap > KEEP_BYTES) {
+        strbuf_release(&c->up);
+        strbuf_init(&c->up, FRAME_MAX_BYTES);
+    }
+    return r;
+}
+
+static int make_room(struct control *c, size_t n)
+{
+    if (n > FRAME_MAX_BYTES)
+        return -EMSGSIZE;
+    return c->up.n + n > FRAME_MAX_BYTES ? tree_flush_up(c) : 0;
+}
+
+static int check_room(struct control *c)
+{
+    char text[96];
+
+    if (strbuf_status(&c->up) == 0)
+        return 0;
+    (void)snprintf(text, sizeof(text), "rank %u is out of memory for requests",
+                   c->cfg.rank);
+    tree_settle(c, text);
+    return -ENOMEM;
+}
+
+int tree_put_up(struct control *c, const struct up_item *item)
+{
+    int r = make_room(c, UP_HEADER_BYTES + item->n);
+
+    if (r < 0)
+        return r;
+    bundle_put(&c->up, item);
+    return check_room(c);
+}
+
+int control_up(struct control *c, const void *p, size_t n)
+{
+    const struct up_item item = {UP_WORK, c->cfg.rank, p, n};
+    int r = c->is_broken ? 0 : tree_put_up(c, &item);
+
+    return r < 0 ? r : tree_flush_up(c);
+}
+
+static bool may_say(const struct control *c, uint32_t child, const struct up_item *item)
+{
+    if (item->kind == UP_LOST && item->origin == child)
+        return false; /* who was lost says nothing */
+    return shape_is_under(&c->shape, item->origin, child);
+}
+
+static int
+check_bundle(const struct control *c, uint32_t child, const uint8_t *p, size_t n)
+{
+    struct wire_reader in = {.p = p, .n = n};
+    struct up_item item;
+    int r;
+
+    while ((r = bundle_next(&in, &item)) > 0)
+        if (!may_say(c, child, &item))
+            return -EBADMSG;
+    return n == 0 ? -EBADMSG : r;
+}
+
+static int on_bundle(struct control *c, uint32_t index, const uint8_t *p, size_t n)
+{
+    struct wire_reader in = {.p = p, .n = n};
+    struct tree_edge *e = &c->edges[index];
+    struct up_item item;
+
+    if (check_bundle(c, e->rank, p, n) < 0)
+        return -EBADMSG;
+    while (!c->is_broken && bundle_next(&in, &item) > 0) {
+        if (item.kind == UP_LEAVE && item.origin == e->rank)
+            e->has_left = true;
+        if (tree_is_root(c))
+            tree_on_item(c, &item);
+    }
+    if (tree_is_root(c) || c->is_broken || make_room(c, n) < 0)
+        return 0; /* whatever failed is judged already */
+    strbuf_add(&c->up, p, n);
+    (void)check_room(c); /* judged inside */
+    return 0;
+}
+
+/* --- down --- */
+
+static void on_down(struct control *c, const uint8_t *p, size_t n)
+{
+    const struct control_handlers *h = &c->cfg.handlers;
+    struct err err = ERR_INIT;
+
+    (void)tree_tell_children(c, FRAME_DOWN, p, n); /* judged inside */
+    /* Sent before that rank heard of the end: fails there. */
+    if (!c->is_ended && !c->is_broken && h->down(h->arg, p, n, &err) < 0)
+        control_abort(c, err.text);
+}
+
+static void on_text(struct control *c, enum frame_type type, const uint8_t *p, size_t n)
+{
+    char text[CAUSE_BYTES];
+
+    (void)snprintf(text, sizeof(text), "%.*s",
+                   (int)(n < sizeof(text) ? n : sizeof(text) - 1), (const char *)p);
+    if (type == FRAME_ABORT)
+        tree_settle(c, text);
+    else
+        tree_end(c, text);
+}
+
+int tree_on_frame(
+    struct control *c, uint32_t index, enum frame_type type, const uint8_t *p, size_t n)
+{
+    bool is_parent = index == 0;
+
+    switch (type) {
+    case FRAME_UP:
+        return is_parent ? -EBADMSG : on_bundle(c, index, p, n);
+    case FRAME_DOWN:
+        if (!is_parent)
+            return -EBADMSG;
+        on_down(c, p, n);
+        return 0;
+    case FRAME_ABORT:
+    case FRAME_ENDED:
+        if (!is_parent)
+            return -EBADMSG;
+        on_text(c, type, p, n);
+        return 0;
+    case FRAME_HEARTBEAT:
+        return 0;
+    case FRAME_JOIN:
+    case FRAME_WELCOME:
+    case FRAME_TYPE_END:
+        break;
+    }
+    return -EBADMSG;
+}
