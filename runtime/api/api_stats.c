@@ -49,3 +49,41 @@ int hvd_stats_text(char *buf, size_t n, size_t *ret_n)
         *ret_n = text.n;
     return HVD_OK;
 }
+
+static int timeline_world(struct world **ret, struct err *err)
+{
+    if (op_in_callback())
+        return err_set(err, HVD_INVALID_ARGUMENT,
+                       "hvd_timeline_start, _stop: called inside a callback");
+    return runtime_get(ret, err);
+}
+
+int hvd_timeline_start(const char *path, int mark_cycles)
+{
+    struct err *err = api_fresh_error();
+    struct world *w;
+    int r = timeline_world(&w, err);
+
+    if (r < 0)
+        return r;
+    if (!path || !path[0])
+        r = err_set(err, HVD_INVALID_ARGUMENT, "path: is NULL or empty");
+    else if (w->co->rank == 0)
+        r = timeline_start(&w->co->timeline, path, mark_cycles != 0,
+                           w->settings.timeline_all, err);
+    runtime_put(w);
+    return r;
+}
+
+int hvd_timeline_stop(void)
+{
+    struct err *err = api_fresh_error();
+    struct world *w;
+    int r = timeline_world(&w, err);
+
+    if (r < 0)
+        return r;
+    timeline_stop(&w->co->timeline, coordinator_status(w->co, NULL) == 0);
+    runtime_put(w);
+    return HVD_OK;
+}

@@ -15,7 +15,7 @@
 #include <sched.h>
 #include <stdio.h>
 
-#include "runtime/api/coordinator.h"
+#include "runtime/api/observe.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/mem.h"
 
@@ -26,6 +26,7 @@ static struct op *op_of(struct member_op *part)
 
 void carry_finish(struct coordinator *co, struct op *op, int status, const char *text)
 {
+    observe_end(co, op, status);
     tensor_queue_remove(&co->queue,
                         op); /* first: the callback may submit the name again */
     op_finish(op, status, text);
@@ -135,6 +136,7 @@ static int prepare(struct coordinator *co,
 
     if (!op_has_result(op))
         return 0;
+    observe_allocate(co, op);
     if (op->req.coll == COLL_ALLTOALL) {
         r = learn_rows(co, op, set, err);
         if (r < 0)
@@ -194,7 +196,7 @@ static int run_batch(struct coordinator *co,
 {
     const struct request *q = act->items[0].req;
     struct op *first = act->items[0].op ? op_of(act->items[0].op) : NULL;
-    uint64_t n_zeros = bytes_of_zeros(act), at = 0;
+    uint64_t n_zeros = bytes_of_zeros(act), at = 0, began_ns;
     AUTOFREE uint8_t *zeros = n_zeros > 0 ? mem_zalloc(n_zeros) : NULL;
     void *items = co->items;
     int r = 0;
@@ -218,10 +220,16 @@ static int run_batch(struct coordinator *co,
     if (r < 0)
         return err_set(err, r, "a tensor of impossible size was agreed");
     batch.items = co->items;
-    if (q->codec[0])
-        return carry_compressed(co, set, act, &batch, ret_is_ours, err);
-    *ret_is_ours = false;
-    return carry_post(co, set->backend, &batch, first ? first->ready_event : NULL, err);
+    *ret_is_ours = false; /* of a NaN too: rank 0 hears it and tells all */
+    r = observe_transfer(co, act, &began_ns, err);
+    if (r < 0)
+        return r;
+    r = q->codec[0] ? carry_compressed(co, set, act, &batch, ret_is_ours, err)
+                    : carry_post(co, set->backend, &batch,
+                                 first ? first->ready_event : NULL, err);
+    if (r == 0)
+        observe_transferred(co, act, set->n, began_ns);
+    return r;
 }
 
 static void end_all(struct coordinator *co, const struct member_act *act)
@@ -248,6 +256,7 @@ int carry_run(struct coordinator *co,
     int r = 0;
 
     *ret_is_ours = true;
+    observe_run(co, act);
     if (op && (q->coll == COLL_SET_ADD || q->coll == COLL_SET_REMOVE)) {
         *ret_is_ours = false;
         r = change_sets(co, op, act, err);

@@ -16,7 +16,7 @@
  * ends the nap at once.
  *
  * Order of locks: none is held while another is taken; see runtime/README.md. */
-#include "runtime/api/coordinator.h"
+#include "runtime/api/observe.h"
 
 #include <errno.h>
 #include <sched.h>
@@ -187,6 +187,7 @@ int coordinator_submit(struct coordinator *co, struct op *op, struct err *err)
     int r;
 
     op->co = co;
+    op->submitted_ns = clock_now_ns();
     atomic_fetch_add_explicit(&co->refs, 1, memory_order_relaxed);
     r = tensor_queue_push(&co->queue, op, err);
     if (r < 0)
@@ -343,6 +344,8 @@ static int new_table(struct coordinator *co)
         .cache_capacity = co->settings.cache_capacity,
         .may_freeze = true,
         .fuses_groups_apart = co->settings.is_group_alone,
+        .heard = observe_heard,
+        .heard_arg = co,
     };
 
     return negotiate_new(&cfg, &co->negotiate);
@@ -364,7 +367,7 @@ int coordinator_new(uint32_t rank,
     co->rank = rank;
     co->size = size;
     co->settings = *s;
-    stats_init(&co->stats, s->stats_dir, rank, size, s->generation, clock_now_ns());
+    observe_init(co);
     co->is_crowded = n_cpus > 0 && local_size > (uint32_t)n_cpus;
     co->stall.warn_ns = s->stall_warn_ns;
     co->stall.fail_ns = s->stall_fail_ns;
@@ -393,6 +396,7 @@ void coordinator_unref(struct coordinator *co)
     /* acq_rel: the last one sees what all others have done */
     if (!co || atomic_fetch_sub_explicit(&co->refs, 1, memory_order_acq_rel) != 1)
         return;
+    timeline_release(&co->timeline);
     stats_release(&co->stats);
     negotiate_free(co->negotiate);
     member_free(co->member);
@@ -424,6 +428,7 @@ int coordinator_start(struct coordinator *co, struct err *err)
         return err_errno(err, r, "cannot start the coordinator's thread");
     }
     co->has_thread = true;
+    observe_start(co);
     return 0;
 }
 
@@ -483,8 +488,10 @@ static void end_here(struct coordinator *co)
 
 static void say_goodbye(struct coordinator *co)
 {
-    if (!is_over(co))
+    if (!is_over(co)) {
+        timeline_leave(&co->timeline, clock_now_ns());
         control_leave(co->control, co->leave_why);
+    }
     end_here(co);
 }
 

@@ -8,6 +8,7 @@
 #include "runtime/api/sets.h"
 #include "runtime/api/stats.h"
 #include "runtime/api/tensor_queue.h"
+#include "runtime/api/timeline.h"
 #include "runtime/backend/backend.h"
 #include "runtime/control/control.h"
 #include "runtime/core/compress/codec.h"
@@ -30,6 +31,7 @@ struct coordinator {
     /* Owned by whoever sits in the seat. */
     struct negotiate *negotiate; /* rank 0 */
     struct stats stats;          /* written in the seat, read by any thread */
+    struct timeline timeline;    /* its own rules */
     struct stall stall;
     uint64_t stall_next_ns;
     struct member *member;

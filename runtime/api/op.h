@@ -21,6 +21,7 @@ struct op {
     /* Set before the op is shared, constant afterwards. */
     struct request req;
     uint64_t count, bytes; /* of this rank's tensor */
+    uint64_t submitted_ns;
     const void *data;
     void *output;
     void *ready_event;

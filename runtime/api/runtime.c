@@ -80,6 +80,7 @@ static int to_status(int r)
     switch (r) {
     case -EINVAL:
     case -ERANGE:
+    case -ENOTSUP:
         return HVD_INVALID_ARGUMENT;
     case -ENOMEM:
         return HVD_NO_MEMORY;
@@ -126,6 +127,8 @@ void runtime_put(struct world *w)
 
 static void leave_world(struct world *w, enum leave_reason why, uint64_t limit_ns)
 {
+    /* While the seat is still run: other ranks' last events come through it. */
+    timeline_stop(&w->co->timeline, coordinator_status(w->co, NULL) == 0);
     if (!coordinator_leave(w->co, why, clock_now_ns() + limit_ns)) {
         w->is_leaked = true;
         log_warn(

@@ -33,7 +33,9 @@ struct settings {
     bool timeline_all;                 /* HVD_TIMELINE_ALL: all ranks in it */
     char stats_dir[CONTRACT_PATH_MAX]; /* HVD_STATS_DIR, "": none */
     char cores[CONTRACT_PATH_MAX];     /* HOROVOD_THREAD_AFFINITY, "": anywhere */
-    uint32_t generation;               /* of the world; world.c sets it */
+    /* Of the world and this rank, for those who read settings; world.c sets them. */
+    uint32_t generation;
+    char host[HOST_NAME_MAX_BYTES];
     int core; /* of it, this rank's (settings_set_core); -1: anywhere */
 };
 

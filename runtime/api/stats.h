@@ -14,7 +14,9 @@ struct stats {
     struct stats_page own;
     size_t mapped_bytes; /* 0: own */
     uint64_t begin_ns;
-    uint64_t last_step_ns; /* the seat's; 0: none yet, or the steps were interrupted */
+    /* The seat's. */
+    uint64_t last_step_ns;       /* 0: none yet, or the steps were interrupted */
+    uint64_t plan_no, plan_from; /* the plan at hand, and where its round began */
 };
 
 /* dir "": counters in memory only. Never fails: a folder that cannot be written is
@@ -37,13 +39,13 @@ static inline void stats_add(struct stats *s, enum stats_id id, uint64_t n)
                           memory_order_relaxed);
 }
 
-/* For what somebody else counts. */
-static inline void stats_set(struct stats *s, enum stats_id id, uint64_t n)
+/* For what is counted elsewhere in the seat. */
+static inline void stats_set(struct stats *s, enum stats_id id, uint64_t v)
 {
-    atomic_store_explicit(&s->page->words[id], n, memory_order_relaxed);
+    atomic_store_explicit(&s->page->words[id], v, memory_order_relaxed);
 }
 
-/* A tensor ended; waited_ns: from its submission to the start of its batch. */
+/* A tensor ended. */
 static inline void stats_tensor(struct stats *s,
                                 enum collective coll,
                                 bool is_ok,

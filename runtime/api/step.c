@@ -19,7 +19,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "runtime/api/coordinator.h"
+#include "runtime/api/observe.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
 #include "runtime/base/mem.h"
@@ -38,6 +38,7 @@ void step_fail_all(struct coordinator *co, int status, const char *text)
     struct op *op;
 
     while ((op = tensor_queue_evict(&co->queue))) {
+        observe_end(co, op, status);
         op_finish(op, status, text);
         op_unref(op);
     }
@@ -114,10 +115,9 @@ static int respond(struct coordinator *co, struct err *err)
         strbuf_clear(&co->out);
         if (negotiate_write(co->negotiate, &co->out) < 0)
             return err_set(err, -ENOMEM, "rank 0 is out of memory for answers");
+        observe_sent(co, co->out.n, co->size - 1);
         (void)control_down(co->control, co->out.p,
                            co->out.n); /* the pump tells of a loss */
-        stats_add(&co->stats, STATS_SENT, co->size - 1);
-        stats_add(&co->stats, STATS_SENT_BYTES, co->out.n * (co->size - 1));
         r = member_receive(co->member, co->out.p, co->out.n, err);
     }
     return r;
@@ -125,21 +125,8 @@ static int respond(struct coordinator *co, struct err *err)
 
 static void send_up(struct coordinator *co)
 {
+    observe_sent(co, co->out.n, 1);
     (void)control_up(co->control, co->out.p, co->out.n); /* the pump tells of a loss */
-    stats_add(&co->stats, STATS_SENT, 1);
-    stats_add(&co->stats, STATS_SENT_BYTES, co->out.n);
-}
-
-static void show_counts(struct coordinator *co)
-{
-    struct member_counts c = member_counts(co->member);
-
-    stats_set(&co->stats, STATS_HITS, c.n_hits);
-    stats_set(&co->stats, STATS_MISSES, c.n_requests);
-    stats_set(&co->stats, STATS_PLANS, c.n_plans);
-    stats_set(&co->stats, STATS_LEAVES, c.n_leaves);
-    stats_set(&co->stats, STATS_PLANNED, c.n_planned);
-    stats_set(&co->stats, STATS_AGREEMENTS, c.n_rounds);
 }
 
 /* What this rank has to tell goes to rank 0; there, on to all. */
@@ -161,13 +148,13 @@ static void flush(struct coordinator *co)
         r = respond(co, &err);
     if (r < 0)
         control_abort(co->control, err.text);
-    show_counts(co);
 }
 
 static void submit_one(struct coordinator *co, struct op *op)
 {
     int r;
 
+    observe_submit(co, op);
     op->part.req = &op->req;
     r = member_submit(co->member, &op->part);
     if (r == -EBUSY)
@@ -189,34 +176,41 @@ static bool submit_new(struct coordinator *co)
         next = op->next;
         submit_one(co, op);
     }
-    if (any)
+    if (any) {
+        observe_cycle(co);
         co->offer_at_ns = 0;
+    }
     return any;
-}
-
-static void received(struct coordinator *co, size_t n)
-{
-    stats_add(&co->stats, STATS_RECEIVED, 1);
-    stats_add(&co->stats, STATS_RECEIVED_BYTES, n);
 }
 
 int coordinator_on_up(
     void *arg, uint32_t rank, const uint8_t *p, size_t n, struct err *err)
 {
-    received(arg, n);
-    return take_in(arg, rank, p, n, err);
+    struct coordinator *co = arg;
+
+    if (trace_is_message(p, n))
+        return timeline_on_up(&co->timeline, rank, p, n, clock_now_ns(), err);
+    if (co->has_end) /* it fails there, with the end */
+        return 0;
+    observe_received(co, n);
+    return take_in(co, rank, p, n, err);
 }
 
 int coordinator_on_down(void *arg, const uint8_t *p, size_t n, struct err *err)
 {
-    received(arg, n);
-    return member_receive(((struct coordinator *)arg)->member, p, n, err);
+    struct coordinator *co = arg;
+
+    if (trace_is_message(p, n))
+        return timeline_on_down(&co->timeline, p, n, clock_now_ns(), err);
+    observe_received(co, n);
+    return member_receive(co->member, p, n, err);
 }
 
 void coordinator_on_ended(void *arg, const char *who)
 {
     struct coordinator *co = arg;
 
+    timeline_leave(&co->timeline, clock_now_ns());
     co->has_end = true;
     co->end_at_ns = clock_now_ns() + END_GRACE_NS;
     (void)snprintf(co->end_text, sizeof(co->end_text),
@@ -400,10 +394,13 @@ static bool carry_on(struct coordinator *co)
 
 /* Somebody has left: is all that was promised before carried out? What is agreed counts
  * as promised, and an agreement at hand may still come to that. */
-static bool is_at_end(const struct coordinator *co)
+static bool is_at_end(struct coordinator *co)
 {
     if (!co->has_end)
         return false;
+    if (timeline_is_owed(&co->timeline) && !co->is_stuck
+        && clock_now_ns() < co->end_at_ns)
+        return false; /* the others' last events are on their way */
     if (co->is_stuck || clock_now_ns() >= co->end_at_ns)
         return co->is_stuck || member_is_in_plan(co->member)
                || !member_has_todo(co->member);
@@ -430,7 +427,7 @@ static uint64_t next_ns(const struct coordinator *co)
         a = co->offer_at_ns;
     if (co->has_end && co->end_at_ns < a)
         a = co->end_at_ns;
-    return a;
+    return timeline_next_ns(&co->timeline) < a ? timeline_next_ns(&co->timeline) : a;
 }
 
 bool step_once(struct coordinator *co)
@@ -452,6 +449,7 @@ bool step_once(struct coordinator *co)
         return true;
     }
     check_stall(co);
+    observe_step(co);
     atomic_store(&co->next_ns, next_ns(co));
     return moved;
 }

@@ -69,11 +69,20 @@ int timeline_start(struct timeline *t,
         t->file = f;
         (void)pthread_mutex_unlock(&t->lock);
         atomic_store(&t->marks_cycles, marks_cycles);
-        atomic_store(&t->wants_all, wants_all && t->size > 1);
+        atomic_store(&t->others,
+                     wants_all && t->size > 1 ? OTHERS_RECORD : OTHERS_NONE);
         atomic_store_explicit(&t->is_on, true, memory_order_release);
     }
     (void)pthread_mutex_unlock(&t->life);
     return r;
+}
+
+/* Unless they have been told already. */
+static void want_stop(struct timeline *t)
+{
+    int recording = OTHERS_RECORD;
+
+    (void)atomic_compare_exchange_strong(&t->others, &recording, OTHERS_STOP);
 }
 
 static void stop(struct timeline *t, uint64_t limit_ns)
@@ -83,21 +92,21 @@ static void stop(struct timeline *t, uint64_t limit_ns)
     if (!f)
         return;
     atomic_store_explicit(&t->is_on, false, memory_order_release);
-    if (atomic_load(&t->wants_all) && limit_ns > 0) {
-        atomic_store(&t->wants_stop, true);
+    if (atomic_load(&t->others) != OTHERS_NONE && limit_ns > 0) {
+        want_stop(t);
         timeline_file_wait(f, t->size - 1, clock_now_ns() + limit_ns);
     }
-    atomic_store(&t->wants_all, false);
+    atomic_store(&t->others, OTHERS_NONE);
     (void)pthread_mutex_lock(&t->lock);
     t->file = NULL;
     (void)pthread_mutex_unlock(&t->lock);
     timeline_file_close(f);
 }
 
-void timeline_stop(struct timeline *t)
+void timeline_stop(struct timeline *t, bool waits)
 {
     (void)pthread_mutex_lock(&t->life);
-    stop(t, LAST_LIMIT_NS);
+    stop(t, waits ? LAST_LIMIT_NS : 0);
     (void)pthread_mutex_unlock(&t->life);
 }
 
@@ -202,6 +211,7 @@ int timeline_on_down(
 }
 
 /* Rank 0. */
+
 static void send_down(struct timeline *t, enum trace_order order, uint64_t now_ns)
 {
     struct trace_down m = {order, now_ns};
@@ -212,19 +222,20 @@ static void send_down(struct timeline *t, enum trace_order order, uint64_t now_n
         t->link.down(t->link.arg, t->out.p, t->out.n);
 }
 
-/* Another rank. True: all that was recorded has been sent. */
+/* Another rank. True: nothing is left that may be sent now. */
 static bool send_up(struct timeline *t, bool is_last, uint64_t now_ns)
 {
     uint64_t at = atomic_load_explicit(&t->read, memory_order_relaxed);
     uint64_t end = atomic_load_explicit(&t->written, memory_order_relaxed);
     struct trace_up head = {.least_down_ns = t->least_down_ns};
+    bool may_send = is_last || t->n_clocks >= CLOCKS_ENOUGH;
 
     strbuf_clear(&t->out);
     head.n_dropped = atomic_exchange_explicit(&t->n_dropped, 0, memory_order_relaxed);
     head.is_last = is_last;
     head.sent_ns = now_ns;
     trace_write_up(&head, &t->out);
-    if (is_last || t->n_clocks >= CLOCKS_ENOUGH)
+    if (may_send)
         for (; at < end && t->out.n < MESSAGE_LIMIT; at++)
             trace_write_event(&t->slots[at % TIMELINE_SLOTS], &t->out);
     if (is_last && at < end) { /* too much for one message */
@@ -234,18 +245,21 @@ static bool send_up(struct timeline *t, bool is_last, uint64_t now_ns)
     if (strbuf_status(&t->out) == 0)
         t->link.up(t->link.arg, t->out.p, t->out.n);
     atomic_store_explicit(&t->read, at, memory_order_relaxed);
-    return at == end;
+    return at == end || !may_send;
 }
 
 static void step_rank0(struct timeline *t, uint64_t now_ns)
 {
-    if (atomic_exchange(&t->wants_stop, false)) {
+    int wanted = OTHERS_STOP;
+
+    if (atomic_compare_exchange_strong(&t->others, &wanted, OTHERS_STOPPED)) {
         send_down(t, TRACE_ORDER_STOP, now_ns);
         t->n_clocks = 0;
         t->next_ns = 0;
         return;
     }
-    if (!timeline_is_on(t) || !atomic_load(&t->wants_all) || now_ns < t->next_ns)
+    if (!timeline_is_on(t) || atomic_load(&t->others) != OTHERS_RECORD
+        || now_ns < t->next_ns)
         return;
     send_down(t, TRACE_ORDER_CLOCK, now_ns);
     t->n_clocks++;
@@ -270,17 +284,22 @@ void timeline_step(struct timeline *t, uint64_t now_ns)
 uint64_t timeline_next_ns(const struct timeline *t)
 {
     if (t->rank == 0) {
-        if (atomic_load(&t->wants_stop))
-            return 0;
-        return timeline_is_on(t) && atomic_load(&t->wants_all) ? t->next_ns
-                                                               : UINT64_MAX;
+        int others = atomic_load(&t->others);
+
+        return others == OTHERS_STOP                          ? 0
+               : others == OTHERS_RECORD && timeline_is_on(t) ? t->next_ns
+                                                              : UINT64_MAX;
     }
     return timeline_is_on(t) || t->wants_last ? t->next_ns : UINT64_MAX;
 }
 
 void timeline_leave(struct timeline *t, uint64_t now_ns)
 {
-    if (t->rank == 0 || (!timeline_is_on(t) && !t->wants_last))
+    if (t->rank == 0) {
+        want_stop(t);
+        return;
+    }
+    if (!timeline_is_on(t) && !t->wants_last)
         return;
     atomic_store_explicit(&t->is_on, false, memory_order_release);
     t->wants_last = true;
@@ -288,4 +307,18 @@ void timeline_leave(struct timeline *t, uint64_t now_ns)
         t->next_ns = 0;
         timeline_step(t, now_ns);
     }
+}
+
+bool timeline_is_owed(struct timeline *t)
+{
+    int others = atomic_load(&t->others);
+    bool owed = false;
+
+    if (t->rank != 0 || (others != OTHERS_STOP && others != OTHERS_STOPPED))
+        return false;
+    (void)pthread_mutex_lock(&t->lock);
+    if (t->file)
+        owed = timeline_file_n_last(t->file) < t->size - 1;
+    (void)pthread_mutex_unlock(&t->lock);
+    return owed;
 }

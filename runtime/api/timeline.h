@@ -26,6 +26,13 @@ struct timeline_link {
     void *arg;
 };
 
+enum timeline_others { /* what they do for rank 0's timeline */
+                       OTHERS_NONE,
+                       OTHERS_RECORD,
+                       OTHERS_STOP,   /* shall be told to, in the seat */
+                       OTHERS_STOPPED /* have been told to */
+};
+
 struct timeline {
     /* Constant after timeline_init. */
     uint32_t rank, size;
@@ -46,9 +53,9 @@ struct timeline {
     bool wants_last; /* not rank 0: send what is left, then nothing */
     struct strbuf out;
 
-    /* Written by start and stop, read in the seat. */
-    _Atomic bool wants_all, marks_cycles;
-    _Atomic bool wants_stop; /* the others shall hear that it is over */
+    /* Rank 0. */
+    _Atomic bool marks_cycles;
+    _Atomic int others; /* enum timeline_others */
 
     pthread_mutex_t life; /* start and stop, whole; never taken in the seat */
     pthread_mutex_t lock; /* leaf lock around `file` */
@@ -69,9 +76,10 @@ int timeline_start(struct timeline *t,
                    bool marks_cycles,
                    bool wants_all,
                    struct err *err);
-/* All that was recorded before is in the file then; of other ranks, what arrives within
- * a second (somebody must run the seat meanwhile). Nothing when it is off. */
-void timeline_stop(struct timeline *t);
+/* All that was recorded before is in the file then; with `waits` also what the other
+ * ranks have recorded, if it arrives within a second (somebody must run the seat
+ * meanwhile). Nothing when it is off. */
+void timeline_stop(struct timeline *t, bool waits);
 
 /* --- the seat --- */
 
@@ -99,8 +107,11 @@ int timeline_on_down(
 void timeline_step(struct timeline *t, uint64_t now_ns);
 /* When timeline_step must run at the latest; UINT64_MAX while it is off. */
 uint64_t timeline_next_ns(const struct timeline *t);
-/* This rank leaves: what it has recorded goes up. */
+/* This rank leaves, or the world ends: what it has recorded goes up; rank 0 asks for
+ * what it has not got yet. */
 void timeline_leave(struct timeline *t, uint64_t now_ns);
+/* Rank 0: are other ranks' last events on their way? */
+bool timeline_is_owed(struct timeline *t);
 
 /* --- timeline_file.c, for timeline.c --- */
 
@@ -111,6 +122,7 @@ int timeline_file_open(struct timeline *t,
                        struct err *err);
 /* Waits, at most until deadline_ns, until n other ranks have sent their last. */
 void timeline_file_wait(struct timeline_file *f, uint32_t n, uint64_t deadline_ns);
+uint32_t timeline_file_n_last(struct timeline_file *f); /* how many have */
 void timeline_file_close(struct timeline_file *f);
 /* A checked message of another rank, from its first event on. */
 int timeline_file_parcel(struct timeline_file *f,

@@ -307,6 +307,16 @@ void timeline_file_wait(struct timeline_file *f, uint32_t n, uint64_t deadline_n
     (void)pthread_mutex_unlock(&f->lock);
 }
 
+uint32_t timeline_file_n_last(struct timeline_file *f)
+{
+    uint32_t n;
+
+    (void)pthread_mutex_lock(&f->lock);
+    n = f->n_last;
+    (void)pthread_mutex_unlock(&f->lock);
+    return n;
+}
+
 void timeline_file_close(struct timeline_file *f)
 {
     (void)pthread_mutex_lock(&f->lock);

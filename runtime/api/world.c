@@ -55,13 +55,14 @@ static int read_place(struct world *w, struct meeting *meeting, struct err *err)
         return r;
     (void)snprintf(tag, sizeof(tag), "rank %u", w->contract.place.rank);
     log_set_tag("ringmaster", tag);
-    w->settings.generation = w->contract.generation;
     log_info("found this process' place", "%s", why);
     if (w->contract.place.rank == 0 && !meeting->has_said)
         settings_say(env_get, NULL, environ);
     meeting->has_said = true;
     if (!w->contract.hostname[0]) /* foreign launchers do not say */
         (void)gethostname(w->contract.hostname, sizeof(w->contract.hostname) - 1);
+    w->settings.generation = w->contract.generation;
+    memcpy(w->settings.host, w->contract.hostname, sizeof(w->settings.host));
     if (w->contract.place.size == 1)
         return 0;
     if (w->contract.token_source == TOKEN_WEAK && w->contract.place.rank == 0

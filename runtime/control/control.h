@@ -29,7 +29,8 @@ struct control_member { /* what every rank knows of every other */
 /* Called from control_pump, in order of arrival. An error breaks the world with its
  * sentence. */
 struct control_handlers {
-    /* Rank 0 only: a message of requests from a rank. */
+    /* Rank 0 only: a message from a rank; after `ended` too, from a rank that had sent
+     * it before it heard of the end. */
     int (*up)(void *arg, uint32_t rank, const uint8_t *p, size_t n, struct err *err);
     /* Not on rank 0: a message of responses. */
     int (*down)(void *arg, const uint8_t *p, size_t n, struct err *err);

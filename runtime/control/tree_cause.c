@@ -241,8 +241,6 @@ static void on_work(struct control *c, const struct up_item *item)
     struct err err = ERR_INIT;
     char text[CAUSE_BYTES];
 
-    if (c->is_ended) /* sent before that rank heard of the end: fails there */
-        return;
     if (h->up(h->arg, item->origin, item->p, item->n, &err) >= 0)
         return;
     (void)snprintf(text, sizeof(text), "rank %u: %.440s", item->origin, err.text);

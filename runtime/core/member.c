@@ -89,6 +89,11 @@ bool member_is_in_plan(const struct member *m)
     return m->mode == MODE_PLAN;
 }
 
+uint32_t member_plan_size(const struct member *m)
+{
+    return m->mode == MODE_PLAN ? m->n_plan : 0;
+}
+
 bool member_has_offer(const struct member *m)
 {
     return m->mode == MODE_PLAN && !m->is_agreeing && plan_has_any(m->plan);

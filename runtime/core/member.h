@@ -81,7 +81,8 @@ int member_agreed(struct member *m, const uint64_t *words, bool *ret_is_empty);
 void member_leave_plan(struct member *m);
 bool member_is_agreeing(const struct member *m); /* between AGREE and member_agreed */
 bool member_is_in_plan(const struct member *m);
-bool member_has_offer(const struct member *m); /* of a plan, outside an agreement */
+uint32_t member_plan_size(const struct member *m); /* tensors of the plan; 0: none */
+bool member_has_offer(const struct member *m);     /* of a plan, outside an agreement */
 bool member_has_todo(const struct member *m); /* answers that are not carried out yet */
 
 /* What a process set's answers mean to this rank. Set 0 is known. */

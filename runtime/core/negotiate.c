@@ -121,6 +121,8 @@ int negotiate_add(struct negotiate *n,
                   struct err *err)
 {
     n->counts.n_requests++;
+    if (n->cfg.heard)
+        n->cfg.heard(n->cfg.heard_arg, rank, req);
     return pendings_add(&n->tensors, rank, req, false, now_ns, err);
 }
 
@@ -170,6 +172,8 @@ static int receive_hits(struct negotiate *n,
                                "never given out",
                                rank, slot);
             n->counts.n_hits++;
+            if (n->cfg.heard)
+                n->cfg.heard(n->cfg.heard_arg, rank, q);
             r = pendings_add(&n->tensors, rank, q, true, now_ns, err);
             if (r < 0)
                 return r;

@@ -18,6 +18,9 @@ struct negotiate_config {
     uint32_t cache_capacity; /* slots of the response cache; 0: none, and no plan */
     bool may_freeze;         /* the backend can agree */
     bool fuses_groups_apart; /* a batch holds tensors of one group only */
+    /* Told of each tensor that a rank has submitted; NULL: nobody is. */
+    void (*heard)(void *arg, uint32_t rank, const struct request *req);
+    void *heard_arg;
 };
 
 struct negotiate;

@@ -163,7 +163,6 @@ static void put_place(
 static void put_span_name(const struct trace_event *ev, struct strbuf *out)
 {
     static const char *const activities[TRACE_ACTIVITY_COUNT] = {
-        [TRACE_QUEUE] = "QUEUE",
         [TRACE_ALLOCATE_OUTPUT] = "ALLOCATE_OUTPUT",
     };
     const char *coll = collective_name((enum collective)ev->coll);

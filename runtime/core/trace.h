@@ -22,7 +22,6 @@ enum trace_kind {
 };
 
 enum trace_activity {
-    TRACE_QUEUE,           /* in the order of work behind others */
     TRACE_ALLOCATE_OUTPUT, /* memory for the result */
     TRACE_TRANSFER,        /* CPU_<coll>: in the backend, packing included */
     TRACE_ACTIVITY_COUNT

@@ -293,6 +293,16 @@ HVD_API int hvd_stats(struct hvd_stats *ret);
  * needed without NUL (may be NULL). */
 HVD_API int hvd_stats_text(char *buf, size_t n, size_t *ret_n);
 
+/* The timeline: what happens to each tensor, as a file for chrome://tracing or Perfetto
+ * with Horovod's names. HOROVOD_TIMELINE starts one at init; these start and stop one
+ * at any time. Rank 0 writes it; on other ranks both do nothing and return HVD_OK.
+ * path: replaced if it is there; valid JSON whenever one looks. mark_cycles: mark the
+ * beginning of each round of work. With HVD_TIMELINE_ALL=1 on rank 0 all ranks are in
+ * it, each as a thread of its tensors, on rank 0's clock. */
+HVD_API int hvd_timeline_start(const char *path, int mark_cycles);
+/* Returns when the file is complete. Not inside a callback. */
+HVD_API int hvd_timeline_stop(void);
+
 #ifdef __cplusplus
 }
 #endif

@@ -22,7 +22,7 @@ static struct trace_event event(enum trace_kind kind, uint64_t ns, const char *n
                              .ns = ns,
                              .coll = COLL_ALLREDUCE,
                              .dtype = DT_F32,
-                             .activity = TRACE_QUEUE};
+                             .activity = TRACE_ALLOCATE_OUTPUT};
 
     trace_name(&ev, 0, name);
     return ev;
@@ -49,7 +49,8 @@ static void a_tensor_s_life_is_nested_spans(void **state)
         "{\"ph\":\"X\",\"name\":\"0\",\"dur\":0,\"ts\":2.000,\"pid\":1,\"tid\":0},\n"
         "{\"ph\":\"E\",\"ts\":3.000,\"pid\":1,\"tid\":0},\n"
         "{\"ph\":\"B\",\"name\":\"ALLREDUCE\",\"ts\":3.000,\"pid\":1,\"tid\":0},\n"
-        "{\"ph\":\"B\",\"name\":\"QUEUE\",\"ts\":4.000,\"pid\":1,\"tid\":0},\n"
+        "{\"ph\":\"B\",\"name\":\"ALLOCATE_OUTPUT\",\"ts\":4.000,\"pid\":1,\"tid\":0},"
+        "\n"
         "{\"ph\":\"E\",\"ts\":5.000,\"pid\":1,\"tid\":0},\n"
         "{\"ph\":\"B\",\"name\":\"CPU_ALLREDUCE\",\"ts\":5.000,\"pid\":1,\"tid\":0},\n"
         "{\"ph\":\"E\",\"ts\":6.789,\"pid\":1,\"tid\":0},\n"

@@ -115,7 +115,7 @@ static void off_it_records_nothing(void **state)
     assert_null(timeline_slot(&t, TRACE_START, 1));
     assert_null(t.slots);
     assert_true(timeline_next_ns(&t) == UINT64_MAX);
-    timeline_stop(&t);
+    timeline_stop(&t, true);
     timeline_release(&t);
 }
 
@@ -132,7 +132,7 @@ static void what_is_recorded_is_in_the_file(void **state)
     for (int i = 0; i < 100; i++)
         a_life(&t, clock_now_ns(), "grad/0");
     record(&t, TRACE_START, clock_now_ns(), "open");
-    timeline_stop(&t);
+    timeline_stop(&t, true);
     record(&t, TRACE_START, clock_now_ns(), "late");
     text = file_text();
     assert_true(is_array(text));
@@ -194,8 +194,8 @@ static void it_may_be_started_again(void **state)
         assert_string_equal(e.text,
                             "a timeline is being written already; stop it first");
         a_life(&t, clock_now_ns(), i == 0 ? "first" : "then");
-        timeline_stop(&t);
-        timeline_stop(&t);
+        timeline_stop(&t, true);
+        timeline_stop(&t, true);
         text = file_text();
         assert_int_equal(count(text, "\"ph\":\"B\""), 3);
         assert_int_equal(strstr(text, "first") != NULL, i == 0);
@@ -240,7 +240,7 @@ static void what_does_not_fit_is_counted_and_shown(void **state)
     assert_int_equal(timeline_start(&t, path, false, false, &e), 0);
     for (uint32_t i = 0; i < 40 * TIMELINE_SLOTS; i++)
         record(&t, TRACE_CYCLE, 1, "");
-    timeline_stop(&t);
+    timeline_stop(&t, true);
     text = file_text();
     assert_true(is_array(text));
     shown = count(text, "CYCLE_START");
@@ -309,7 +309,7 @@ static void stop_while_seats_run(void)
     pthread_t seats;
 
     assert_int_equal(pthread_create(&seats, NULL, run_the_seats, &is_done), 0);
-    timeline_stop(&two[0]);
+    timeline_stop(&two[0], true);
     atomic_store(&is_done, true);
     assert_int_equal(pthread_join(seats, NULL), 0);
 }
@@ -386,6 +386,25 @@ static void all_ranks_are_in_one_file_on_one_clock(void **state)
     release_two();
 }
 
+/* Events that wait for clocks are no reason to send anything. */
+static void few_clocks_cause_few_messages(void **state)
+{
+    struct err e = ERR_INIT;
+
+    (void)state;
+    two_ranks();
+    assert_int_equal(timeline_start(&two[0], path, false, true, &e), 0);
+    timeline_step(&two[0], virtual_ns);
+    for (int i = 0; i < 1000; i++) {
+        record(&two[1], TRACE_CYCLE, virtual_ns, "");
+        timeline_step(&two[1], virtual_ns + SKEW_NS);
+    }
+    assert_int_equal(n_up, 1);
+    assert_true(timeline_next_ns(&two[1]) > virtual_ns + SKEW_NS);
+    stop_while_seats_run();
+    release_two();
+}
+
 static void clocks_are_slow_after_the_first_ones(void **state)
 {
     struct err e = ERR_INIT;
@@ -418,7 +437,7 @@ static void a_full_ring_goes_up_in_parts(void **state)
     assert_false(timeline_is_on(&two[1]));
     assert_true(timeline_next_ns(&two[1]) == UINT64_MAX);
     assert_in_range(largest, 200 << 10, 300 << 10);
-    timeline_stop(&two[0]); /* rank 1 has sent its last: no seat is needed */
+    timeline_stop(&two[0], true); /* rank 1 has sent its last: no seat is needed */
     text = file_text();
     assert_true(is_array(text));
     assert_int_equal(count(text, "CYCLE_START"), TIMELINE_SLOTS);
@@ -452,7 +471,7 @@ static void alone_nobody_else_is_asked(void **state)
     two_ranks();
     assert_int_equal(timeline_start(&two[0], path, false, false, &e), 0);
     steps_for(NS_PER_S);
-    timeline_stop(&two[0]);
+    timeline_stop(&two[0], true);
     assert_int_equal(n_down + n_up, 0);
     release_two();
 }
@@ -479,6 +498,7 @@ int main(void)
         cmocka_unit_test(a_path_that_cannot_be_is_refused),
         cmocka_unit_test(what_does_not_fit_is_counted_and_shown),
         cmocka_unit_test(all_ranks_are_in_one_file_on_one_clock),
+        cmocka_unit_test(few_clocks_cause_few_messages),
         cmocka_unit_test(clocks_are_slow_after_the_first_ones),
         cmocka_unit_test(a_full_ring_goes_up_in_parts),
         cmocka_unit_test(a_rank_that_is_silent_costs_a_second),

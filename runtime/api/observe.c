@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* See observe.h. Phases of a tensor that the timeline shows here:
+ *
+ *   NEGOTIATE_X   from its submission (on rank 0: from the first one it hears of) until
+ *                 it is to be carried out, in its place of the common order
+ *   X             from then to its end; inside of it
+ *   ALLOCATE_OUTPUT  memory for a result whose size others decide, which an alltoall
+ *                    asks them for
+ *   CPU_X            in the backend: packing, moving, waiting for the others there
+ *
+ * A step is a round of a frozen plan in which each of its tensors was carried out once.
+ * Called by coordinator.c, step.c and carry.c. */
+#include "runtime/api/observe.h"
+
+#include <errno.h>
+
+#include "runtime/base/clock.h"
+#include "runtime/base/log.h"
+#include "runtime/core/nonfinite.h"
+
+static const struct op *op_of(const struct member_op *part)
+{
+    return (const struct op *)(const void *)((const char *)part
+                                             - offsetof(struct op, part));
+}
+
+/* --- timeline --- */
+
+static struct trace_event *event_of(struct coordinator *co,
+                                    enum trace_kind kind,
+                                    uint64_t ns,
+                                    const struct request *q)
+{
+    struct trace_event *ev = timeline_slot(&co->timeline, kind, ns);
+
+    if (!ev)
+        return NULL;
+    trace_name(ev, q->process_set, q->name);
+    ev->coll = (uint8_t)q->coll;
+    ev->dtype = (uint8_t)q->dtype;
+    return ev;
+}
+
+static void
+put(struct coordinator *co, enum trace_kind kind, uint64_t ns, const struct request *q)
+{
+    if (event_of(co, kind, ns, q))
+        timeline_put(&co->timeline);
+}
+
+static void put_activity(struct coordinator *co,
+                         enum trace_activity activity,
+                         uint64_t ns,
+                         const struct request *q)
+{
+    struct trace_event *ev = event_of(co, TRACE_ACTIVITY, ns, q);
+
+    if (!ev)
+        return;
+    ev->activity = (uint8_t)activity;
+    timeline_put(&co->timeline);
+}
+
+void observe_submit(struct coordinator *co, const struct op *op)
+{
+    if (timeline_is_on(&co->timeline))
+        put(co, TRACE_NEGOTIATE, op->submitted_ns, &op->req);
+}
+
+void observe_heard(void *arg, uint32_t rank, const struct request *q)
+{
+    struct coordinator *co = arg;
+    struct trace_event *ev;
+
+    if (!timeline_is_on(&co->timeline))
+        return;
+    ev = event_of(co, TRACE_TICK, clock_now_ns(), q);
+    if (!ev)
+        return;
+    ev->rank = rank;
+    timeline_put(&co->timeline);
+}
+
+void observe_cycle(struct coordinator *co)
+{
+    if (timeline_is_on(&co->timeline)
+        && atomic_load_explicit(&co->timeline.marks_cycles, memory_order_relaxed)
+        && timeline_slot(&co->timeline, TRACE_CYCLE, clock_now_ns()))
+        timeline_put(&co->timeline);
+}
+
+void observe_run(struct coordinator *co, const struct member_act *act)
+{
+    uint64_t now;
+
+    if (!timeline_is_on(&co->timeline))
+        return;
+    now = clock_now_ns();
+    for (size_t i = 0; i < act->n_items; i++)
+        if (act->items[i].op)
+            put(co, TRACE_START, now, act->items[i].req);
+}
+
+void observe_allocate(struct coordinator *co, const struct op *op)
+{
+    if (timeline_is_on(&co->timeline))
+        put_activity(co, TRACE_ALLOCATE_OUTPUT, clock_now_ns(), &op->req);
+}
+
+/* --- NaN --- */
+
+static bool is_read(const struct op *op)
+{
+    return op->req.coll != COLL_BROADCAST || op->me == op->root;
+}
+
+static int
+check_finite(const struct coordinator *co, const struct op *op, struct err *err)
+{
+    struct nonfinite bad;
+    char name[NAME_SHOWN_MAX];
+
+    if (!is_read(op) || !nonfinite_find(op->req.dtype, op->data, op->count, &bad))
+        return 0;
+    return err_set(
+        err, -EDOM,
+        "%s on rank %u (host %s): element %llu of %llu in tensor %s, input of "
+        "%s (%llu such elements; HVD_NANCHECK)",
+        bad.is_nan ? "NaN" : "infinity", co->rank, co->settings.host,
+        (unsigned long long)bad.at, (unsigned long long)op->count,
+        name_shown(op->req.name, name), collective_name(op->req.coll),
+        (unsigned long long)bad.n);
+}
+
+/* --- what the member counts --- */
+
+/* A plan's tensors go round: each time all of them were carried out is a step. */
+static void count_steps(struct coordinator *co, const struct member_counts *c)
+{
+    struct stats *s = &co->stats;
+    uint32_t n_plan = member_plan_size(co->member);
+
+    if (n_plan == 0 || c->n_plans != s->plan_no) { /* no plan, or another */
+        s->plan_no = c->n_plans;
+        s->plan_from = c->n_planned;
+        stats_no_step(s);
+        return;
+    }
+    while (c->n_planned - s->plan_from >= n_plan) {
+        s->plan_from += n_plan;
+        stats_step(s, clock_now_ns());
+    }
+}
+
+static void count(struct coordinator *co)
+{
+    struct member_counts c = member_counts(co->member);
+    struct stats *s = &co->stats;
+
+    stats_set(s, STATS_HITS, c.n_hits);
+    stats_set(s, STATS_MISSES, c.n_requests);
+    stats_set(s, STATS_PLANS, c.n_plans);
+    stats_set(s, STATS_LEAVES, c.n_leaves);
+    stats_set(s, STATS_PLANNED, c.n_planned);
+    stats_set(s, STATS_AGREEMENTS, c.n_rounds);
+    count_steps(co, &c);
+}
+
+/* --- batches --- */
+
+int observe_transfer(struct coordinator *co,
+                     const struct member_act *act,
+                     uint64_t *ret_ns,
+                     struct err *err)
+{
+    bool is_on = timeline_is_on(&co->timeline);
+    uint64_t now;
+
+    for (size_t i = 0; co->settings.nancheck && i < act->n_items; i++) {
+        int r = act->items[i].op ? check_finite(co, op_of(act->items[i].op), err) : 0;
+
+        if (r < 0)
+            return r;
+    }
+    now = clock_now_ns();
+    for (size_t i = 0; is_on && i < act->n_items; i++)
+        if (act->items[i].op)
+            put_activity(co, TRACE_TRANSFER, now, act->items[i].req);
+    *ret_ns = now;
+    return 0;
+}
+
+void observe_transferred(struct coordinator *co,
+                         const struct member_act *act,
+                         uint32_t n_members,
+                         uint64_t began_ns)
+{
+    uint64_t bytes = 0, waited_ns = 0;
+
+    for (size_t i = 0; i < act->n_items; i++) {
+        const struct op *op = act->items[i].op ? op_of(act->items[i].op) : NULL;
+
+        if (!op)
+            continue;
+        bytes += op->bytes;
+        waited_ns += began_ns - op->submitted_ns;
+    }
+    count(co); /* who is woken by this batch reads whole counters */
+    stats_batch(&co->stats, act->items[0].req->coll, act->n_items, n_members, bytes,
+                waited_ns, clock_now_ns() - began_ns);
+}
+
+static uint64_t output_bytes(const struct op *op)
+{
+    uint64_t n = dtype_size(op->req.dtype);
+
+    if (!op_has_result(op))
+        return op->req.coll == COLL_REDUCE && op->me != op->root ? 0 : op->bytes;
+    for (int i = 0; i < op->result_ndim; i++)
+        n *= (uint64_t)op->result_shape[i];
+    return n;
+}
+
+void observe_end(struct coordinator *co, const struct op *op, int status)
+{
+    struct trace_event *ev;
+
+    stats_tensor(&co->stats, op->req.coll, status == HVD_OK,
+                 is_read(op) ? op->bytes : 0, status == HVD_OK ? output_bytes(op) : 0);
+    if (!timeline_is_on(&co->timeline))
+        return;
+    ev = event_of(co, TRACE_END, clock_now_ns(), &op->req);
+    if (!ev)
+        return;
+    ev->bytes = op->bytes;
+    timeline_put(&co->timeline);
+}
+
+/* --- messages --- */
+
+void observe_sent(struct coordinator *co, size_t n, uint32_t n_peers)
+{
+    stats_add(&co->stats, STATS_SENT, n_peers);
+    stats_add(&co->stats, STATS_SENT_BYTES, (uint64_t)n * n_peers);
+}
+
+void observe_received(struct coordinator *co, size_t n)
+{
+    stats_add(&co->stats, STATS_RECEIVED, 1);
+    stats_add(&co->stats, STATS_RECEIVED_BYTES, n);
+}
+
+static void send_up(void *arg, const void *p, size_t n)
+{
+    (void)control_up(((struct coordinator *)arg)->control, p,
+                     n); /* the pump tells of a loss */
+}
+
+static void send_down(void *arg, const void *p, size_t n)
+{
+    (void)control_down(((struct coordinator *)arg)->control, p,
+                       n); /* the pump tells of a loss */
+}
+
+void observe_step(struct coordinator *co)
+{
+    count(co);
+    if (timeline_next_ns(&co->timeline) != UINT64_MAX)
+        timeline_step(&co->timeline, clock_now_ns());
+}
+
+/* --- life --- */
+
+void observe_init(struct coordinator *co)
+{
+    const struct timeline_link link = {send_up, send_down, co};
+
+    stats_init(&co->stats, co->settings.stats_dir, co->rank, co->size,
+               co->settings.generation, clock_now_ns());
+    timeline_init(&co->timeline, co->rank, co->size, &link);
+}
+
+void observe_start(struct coordinator *co)
+{
+    const struct settings *s = &co->settings;
+    struct err err = ERR_INIT;
+
+    if (co->rank == 0 && s->timeline[0]
+        && timeline_start(&co->timeline, s->timeline, s->timeline_mark_cycles,
+                          s->timeline_all, &err)
+               < 0)
+        log_warn("no timeline, going on without", "cause=\"%s\"", err.text);
+}

@@ -1,0 +1,379 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What can be seen of whole ranks at work: counters that add up, the timeline, the NaN
+ * sentinel. Several processes, the real runtime. */
+#include <math.h>
+
+#include "tests/unit/hvd_world.h"
+
+enum { N = 1000 };
+
+static struct hvd_stats stats_now(void)
+{
+    struct hvd_stats s = {.size_bytes = sizeof(s)};
+
+    CHECK_OK(hvd_stats(&s));
+    return s;
+}
+
+/* --- counters --- */
+
+static void count_all(int rank, int size)
+{
+    float v[N] = {0};
+    struct hvd_stats s;
+    struct hvd_tensor t;
+    hvd_handle h;
+    int64_t n = N;
+
+    CHECK_OK(hvd_init(NULL));
+    CHECK(hvd_stats(NULL) == HVD_INVALID_ARGUMENT, "%s", hvd_last_error());
+    for (int i = 0; i < 10; i++)
+        CHECK_OK(sum_now("a", v, N));
+    t = tensor1("g", HVD_FLOAT32, v, NULL, &n);
+    CHECK_OK(hvd_allgather_async(&t, NULL, NULL, 0, &h));
+    CHECK_OK(finish(h));
+    CHECK_OK(barrier_now("b"));
+    /* mismatch: fails everywhere */
+    t = tensor1("bad", rank == 0 ? HVD_FLOAT32 : HVD_FLOAT64, v, v, &n);
+    n = 8;
+    CHECK_OK(hvd_allreduce_async(&t, HVD_SUM, 1, 1, 0, &h));
+    CHECK(finish(h) == HVD_INVALID_ARGUMENT, "%s", hvd_last_error());
+    s = stats_now();
+    CHECK(s.rank == rank && s.size == size, "%d of %d", s.rank, s.size);
+    CHECK(s.tensors[0] == 10, "%d", (int)s.tensors[0]);
+    CHECK(s.bytes_in[0] == 10 * N * 4 && s.bytes_out[0] == 10 * N * 4, "%d",
+          (int)s.bytes_in[0]);
+    CHECK(s.tensors[1] == 1 && s.bytes_in[1] == N * 4
+              && s.bytes_out[1] == (uint64_t)size * N * 4,
+          "%d %d", (int)s.tensors[1], (int)s.bytes_out[1]);
+    CHECK(s.tensors[3] == 1, "%d", (int)s.tensors[3]);
+    CHECK(s.failed == 1, "%d", (int)s.failed);
+    CHECK(s.batches >= 12 && s.backend_ns > 0 && s.wait_ns > 0, "%d", (int)s.batches);
+    CHECK(s.allreduce_bus_bytes == 10 * N * 4 && s.allreduce_bus_bytes_per_s > 0,
+          "%d bytes", (int)s.allreduce_bus_bytes); /* 2(n-1)/n is 1 for two ranks */
+    CHECK(s.cache_hits + s.cache_misses + s.planned >= 13, "%d %d %d",
+          (int)s.cache_hits, (int)s.cache_misses, (int)s.planned);
+    CHECK(s.control_sent > 0 && s.control_sent_bytes > s.control_sent, "%d",
+          (int)s.control_sent);
+    CHECK(s.control_received > 0, "%d", (int)s.control_received);
+    CHECK_OK(hvd_shutdown());
+    CHECK(hvd_stats(&s) == HVD_NOT_INITIALIZED, "%s", hvd_last_error());
+}
+
+static void counters_add_up(void **state)
+{
+    (void)state;
+    world_run(2, count_all);
+}
+
+static void step_of_four(float *v)
+{
+    static const char *const names[] = {"w0", "w1", "w2", "w3"};
+    hvd_handle h[4];
+
+    for (int i = 0; i < 4; i++)
+        CHECK_OK(sum_async(names[i], v + i, 1, &h[i]));
+    for (int i = 0; i < 4; i++)
+        CHECK_OK(finish(h[i]));
+}
+
+static void run_steps(int rank, int size)
+{
+    float v[4] = {0};
+    struct hvd_stats a, b;
+
+    (void)rank;
+    (void)size;
+    CHECK_OK(hvd_init(NULL));
+    for (int i = 0; i < 20; i++)
+        step_of_four(v);
+    a = stats_now();
+    for (int i = 0; i < 200; i++)
+        step_of_four(v);
+    b = stats_now();
+    CHECK(a.plans == 1 && b.plans == 1 && b.plan_leaves == 0, "%d plans, %d left",
+          (int)b.plans, (int)b.plan_leaves);
+    CHECK(b.planned - a.planned == 800, "%d planned", (int)(b.planned - a.planned));
+    CHECK(b.control_sent == a.control_sent && b.control_received == a.control_received,
+          "%d sent, %d received", (int)(b.control_sent - a.control_sent),
+          (int)(b.control_received - a.control_received));
+    CHECK(b.agreements > a.agreements, "%d", (int)b.agreements);
+    CHECK(b.steps - a.steps >= 199 && b.steps - a.steps <= 201 && b.steps_per_s > 1,
+          "%d steps, %g a second", (int)(b.steps - a.steps), b.steps_per_s);
+    CHECK_OK(hvd_shutdown());
+}
+
+/* The figure that the frozen plan is for: no message about work in 200 steps. */
+static void a_steady_loop_sends_nothing(void **state)
+{
+    (void)state;
+    world_run(2, run_steps);
+}
+
+static void text_and_file(int rank, int size)
+{
+    float v[1] = {0};
+    char buf[1 << 15], cut[16], path[64];
+    size_t n, m;
+
+    (void)size;
+    CHECK_OK(hvd_init(NULL));
+    CHECK_OK(sum_now("a", v, 1));
+    CHECK_OK(hvd_stats_text(buf, sizeof(buf), &n));
+    CHECK(n == strlen(buf) && n > 1000, "%zu", n);
+    (void)snprintf(cut, sizeof(cut), "{rank=\"%d\"", rank);
+    CHECK(strstr(buf, cut) != NULL, "%.200s", buf);
+    CHECK(strstr(buf, ",kind=\"allreduce\"} 1\n") != NULL, "%.200s", buf);
+    CHECK_OK(hvd_stats_text(cut, sizeof(cut), &m));
+    CHECK(strlen(cut) == sizeof(cut) - 1 && strncmp(cut, buf, strlen(cut)) == 0, "%s",
+          cut);
+    CHECK_OK(hvd_stats_text(NULL, 0, NULL));
+    (void)snprintf(path, sizeof(path), "%s/rank.%d", getenv("HVD_STATS_DIR"), rank);
+    CHECK(access(path, R_OK) == 0, "%s", path);
+    CHECK_OK(hvd_shutdown());
+}
+
+static void counters_are_text_and_a_file(void **state)
+{
+    char dir[] = "/tmp/hvd-observe-XXXXXX", path[64];
+
+    (void)state;
+    assert_non_null(mkdtemp(dir));
+    (void)setenv("HVD_STATS_DIR", dir, 1);
+    world_run(2, text_and_file);
+    (void)unsetenv("HVD_STATS_DIR");
+    for (int r = 0; r < 2; r++) {
+        (void)snprintf(path, sizeof(path), "%s/rank.%d", dir, r);
+        assert_int_equal(unlink(path), 0);
+    }
+    assert_int_equal(rmdir(dir), 0);
+}
+
+/* --- timeline --- */
+
+static char timeline_path[64];
+
+static size_t count(const char *text, const char *part)
+{
+    size_t n = 0;
+
+    for (const char *p = text; (p = strstr(p, part)) != NULL; p++)
+        n++;
+    return n;
+}
+
+static char *timeline_text(void)
+{
+    char *text = NULL;
+    struct err e = ERR_INIT;
+
+    if (fd_read_file(timeline_path, 64 << 20, &text, NULL, &e) < 0)
+        fail_msg("%s", e.text);
+    (void)unlink(timeline_path);
+    return text;
+}
+
+static void reduce_some(int rank, int size)
+{
+    float v[N] = {0};
+
+    (void)rank;
+    (void)size;
+    CHECK_OK(hvd_init(NULL));
+    for (int i = 0; i < 50; i++)
+        CHECK_OK(sum_now("grad/0", v, N));
+    CHECK_OK(barrier_now("b"));
+    CHECK_OK(hvd_shutdown());
+}
+
+static void the_timeline_of_rank_0(void **state)
+{
+    AUTOFREE char *text = NULL;
+
+    (void)state;
+    (void)setenv("HOROVOD_TIMELINE", timeline_path, 1);
+    (void)setenv("HOROVOD_TIMELINE_MARK_CYCLES", "1", 1);
+    world_run(2, reduce_some);
+    (void)unsetenv("HOROVOD_TIMELINE");
+    (void)unsetenv("HOROVOD_TIMELINE_MARK_CYCLES");
+    text = timeline_text();
+    assert_int_equal(count(text, "\"name\":\"ALLREDUCE\""), 50);
+    assert_int_equal(count(text, "\"name\":\"NEGOTIATE_ALLREDUCE\""), 50);
+    assert_int_equal(count(text, "\"name\":\"CPU_ALLREDUCE\""), 50);
+    assert_int_equal(count(text, "\"name\":\"BARRIER\""), 1);
+    assert_int_equal(count(text, "\"ph\":\"B\""), count(text, "\"ph\":\"E\""));
+    assert_true(count(text, "\"ph\":\"X\",\"name\":\"1\"") > 0); /* rank 1's mark */
+    assert_true(count(text, "CYCLE_START") >= 51);
+    assert_non_null(strstr(text, "\"args\":{\"dtype\":\"float32\",\"bytes\":4000}"));
+    assert_null(strstr(text, "\"tid\":1"));
+}
+
+static void all_ranks_are_in_the_timeline(void **state)
+{
+    AUTOFREE char *text = NULL;
+
+    (void)state;
+    (void)setenv("HOROVOD_TIMELINE", timeline_path, 1);
+    (void)setenv("HVD_TIMELINE_ALL", "1", 1);
+    world_run(3, reduce_some);
+    (void)unsetenv("HOROVOD_TIMELINE");
+    (void)unsetenv("HVD_TIMELINE_ALL");
+    text = timeline_text();
+    for (int r = 0; r < 3; r++) {
+        char rank[32];
+
+        (void)snprintf(rank, sizeof(rank), "\"name\":\"rank %d\"", r);
+        if (count(text, rank) != 2)
+            print_error("%s\n%s\n", rank, text);
+        assert_int_equal(count(text, rank), 2); /* of each tensor */
+    }
+    assert_int_equal(count(text, "\"ph\":\"B\""), count(text, "\"ph\":\"E\""));
+    assert_int_equal(count(text, "\"name\":\"BARRIER\""), 3);
+}
+
+static void start_late(int rank, int size)
+{
+    float v[N] = {0};
+
+    (void)size;
+    CHECK_OK(hvd_init(NULL));
+    CHECK_OK(sum_now("before", v, N));
+    CHECK(hvd_timeline_start("", 0) == HVD_INVALID_ARGUMENT, "%s", hvd_last_error());
+    if (rank == 0)
+        CHECK(hvd_timeline_start("/nonexistent/x", 0) == HVD_INVALID_ARGUMENT, "%s",
+              hvd_last_error());
+    CHECK_OK(hvd_timeline_start(timeline_path, 0));
+    CHECK_OK(barrier_now("b1"));
+    CHECK_OK(sum_now("during", v, N));
+    CHECK_OK(barrier_now("b2"));
+    CHECK_OK(hvd_timeline_stop());
+    CHECK_OK(hvd_timeline_stop());
+    CHECK_OK(sum_now("after", v, N));
+    CHECK_OK(hvd_shutdown());
+    CHECK(hvd_timeline_start(timeline_path, 0) == HVD_NOT_INITIALIZED, "%s",
+          hvd_last_error());
+}
+
+static void a_timeline_may_come_and_go(void **state)
+{
+    AUTOFREE char *text = NULL;
+
+    (void)state;
+    world_run(2, start_late);
+    text = timeline_text();
+    assert_null(strstr(text, "before"));
+    assert_null(strstr(text, "after"));
+    assert_non_null(strstr(text, "during"));
+    assert_int_equal(count(text, "\"name\":\"ALLREDUCE\""), 1);
+}
+
+/* --- NaN --- */
+
+static void one_has_nan(int rank, int size)
+{
+    int bad = atoi(getenv("HVD_TEST_BAD_RANK"));
+    float v[N] = {0};
+    char want[160];
+
+    (void)size;
+    CHECK_OK(hvd_init(NULL));
+    CHECK_OK(sum_now("fine", v, N));
+    if (rank == bad) {
+        v[17] = NAN;
+        v[18] = INFINITY;
+    }
+    CHECK(sum_now("grad/3", v, N) == HVD_ABORTED, "%s", hvd_last_error());
+    (void)snprintf(want, sizeof(want),
+                   "NaN on rank %d (host testhost): element 17 of 1000 in tensor "
+                   "\"grad/3\", input of ALLREDUCE (2 such elements; HVD_NANCHECK)",
+                   bad);
+    CHECK(strstr(shared->r[rank].text, want) != NULL, "%s", shared->r[rank].text);
+    CHECK_OK(hvd_shutdown());
+}
+
+static void nan_names_rank_and_tensor_everywhere(void **state)
+{
+    (void)state;
+    (void)setenv("HVD_NANCHECK", "1", 1);
+    (void)setenv("HVD_TEST_BAD_RANK", "1", 1);
+    world_run(3, one_has_nan);
+    (void)setenv("HVD_TEST_BAD_RANK", "0", 1);
+    world_run(3, one_has_nan);
+    (void)unsetenv("HVD_NANCHECK");
+}
+
+static void nan_passes(int rank, int size)
+{
+    float v[2] = {rank == 0 ? NAN : 1, 1};
+    int64_t n = 2;
+    struct hvd_tensor t = tensor1("b", HVD_FLOAT32, v, v, &n);
+    hvd_handle h;
+
+    CHECK_OK(hvd_init(NULL));
+    if (getenv("HVD_NANCHECK")) { /* what is not read does not count */
+        CHECK_OK(hvd_broadcast_async(&t, size - 1, 0, &h));
+        CHECK_OK(finish(h));
+        CHECK(v[0] == 1, "%g", (double)v[0]);
+    } else {
+        CHECK_OK(sum_now("a", v, 2));
+        CHECK(isnan(v[0]) && v[1] == (float)size, "%g %g", (double)v[0], (double)v[1]);
+    }
+    CHECK_OK(hvd_shutdown());
+}
+
+static void without_the_check_nan_passes(void **state)
+{
+    (void)state;
+    world_run(2, nan_passes);
+    (void)setenv("HVD_NANCHECK", "1", 1);
+    world_run(2, nan_passes);
+    (void)unsetenv("HVD_NANCHECK");
+}
+
+/* --- variables --- */
+
+static void refused_at_init(int rank, int size)
+{
+    (void)rank;
+    (void)size;
+    (void)setenv("HOROVOD_CYCLE_TIME", "(None,)", 1);
+    CHECK(hvd_init(NULL) == HVD_INVALID_ARGUMENT, "no error");
+    CHECK(strstr(hvd_last_error(), "HOROVOD_CYCLE_TIME: \"(None,)\""), "%s",
+          hvd_last_error());
+    (void)setenv("HOROVOD_CYCLE_TIME", "1", 1);
+    (void)setenv("HOROVOD_ELASTIC", "1", 1);
+    CHECK(hvd_init(NULL) == HVD_INVALID_ARGUMENT, "no error");
+    CHECK(strstr(hvd_last_error(), "HOROVOD_ELASTIC=1: "), "%s", hvd_last_error());
+    (void)unsetenv("HOROVOD_ELASTIC");
+    (void)setenv("HOROVOD_THREAD_AFFINITY", "0", 1);
+    if (rank == 1)
+        CHECK(hvd_init(NULL) == HVD_INVALID_ARGUMENT, "no error");
+    (void)setenv("HOROVOD_THREAD_AFFINITY", "0,0", 1);
+    CHECK_OK(hvd_init(NULL));
+    CHECK_OK(barrier_now("b"));
+    CHECK_OK(hvd_shutdown());
+}
+
+static void garbage_in_a_variable_ends_init(void **state)
+{
+    (void)state;
+    world_run(2, refused_at_init);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(counters_add_up),
+        cmocka_unit_test(a_steady_loop_sends_nothing),
+        cmocka_unit_test(counters_are_text_and_a_file),
+        cmocka_unit_test(the_timeline_of_rank_0),
+        cmocka_unit_test(all_ranks_are_in_the_timeline),
+        cmocka_unit_test(a_timeline_may_come_and_go),
+        cmocka_unit_test(nan_names_rank_and_tensor_everywhere),
+        cmocka_unit_test(without_the_check_nan_passes),
+        cmocka_unit_test(garbage_in_a_variable_ends_init),
+    };
+    (void)snprintf(timeline_path, sizeof(timeline_path), "/tmp/hvd-observe-%d.json",
+                   (int)getpid());
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
