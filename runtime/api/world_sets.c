@@ -151,7 +151,7 @@ int world_add_static_sets(struct world *w, const struct static_sets *s, struct e
             r = world_set_add(w, ranks, s->sizes[i], w->start_deadline_ns, &id, err);
 
         if (r < 0) {
-            (void)err_prefix(err, "hvd_config: process set %d", i + 1);
+            (void)err_prefix(err, "hvd_config, set %d", i + 1);
             return r;
         }
         ranks += s->sizes[i];

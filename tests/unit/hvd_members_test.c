@@ -65,8 +65,8 @@ static void lonely_config_body(int rank, int size)
         return;
     }
     CHECK(hvd_init(&c) == HVD_TIMEOUT, "%s", hvd_last_error());
-    CHECK(strstr(hvd_last_error(), "hvd_config: process set 1: not all ranks"), "%s",
-          hvd_last_error());
+    CHECK(strstr(hvd_last_error(), "hvd_config, set 1: process set: not all ranks"),
+          "%s", hvd_last_error());
     CHECK(hvd_is_initialized() == 0, "initialized");
     stage_set(rank, 1);
 }
@@ -90,7 +90,7 @@ static void odd_config_body(int rank, int size)
 
     (void)size;
     CHECK(hvd_init(&c) == HVD_INVALID_ARGUMENT, "%s", hvd_last_error());
-    CHECK(strstr(hvd_last_error(), "hvd_config: process set 1: Mismatched"), "%s",
+    CHECK(strstr(hvd_last_error(), "hvd_config, set 1: Mismatched"), "%s",
           hvd_last_error());
     CHECK(hvd_is_initialized() == 0, "initialized");
 }
@@ -244,6 +244,7 @@ static void one_thread_at_a_time_changes_sets(void **state)
 struct worker {
     int id, bad;
     float want;
+    char what[256]; /* the last thing that was bad */
 };
 
 static void *work(void *arg)
@@ -259,8 +260,11 @@ static void *work(void *arg)
 
         (void)snprintf(name, sizeof(name), "set%d/%d", k->id, i % 5);
         if (hvd_allreduce_async(&t, HVD_SUM, 1, 1, k->id, &h) != HVD_OK
-            || hvd_wait(h, 20000) != HVD_OK || v != k->want)
+            || hvd_wait(h, 20000) != HVD_OK || v != k->want) {
             k->bad++;
+            (void)snprintf(k->what, sizeof(k->what), "round %d: %g, \"%s\"", i,
+                           (double)v, hvd_last_error());
+        }
         (void)hvd_release(h);
     }
     return NULL;
@@ -285,7 +289,7 @@ static void threads_body(int rank, int size)
     for (int i = 0; i < n; i++)
         (void)pthread_join(th[i], NULL);
     for (int i = 0; i < n; i++)
-        CHECK(k[i].bad == 0, "set %d: %d wrong", k[i].id, k[i].bad);
+        CHECK(k[i].bad == 0, "set %d: %d wrong, %s", k[i].id, k[i].bad, k[i].what);
     CHECK_OK(hvd_shutdown());
 }
 

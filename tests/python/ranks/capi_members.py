@@ -65,7 +65,7 @@ def sets_of_the_config_are_there_after_init():
             assert run("allreduce", np.ones(2), process_set=i + 1).tolist() == [len(ranks)] * 2
     the_world_goes_on()
     capi.shutdown()
-    refused(["process set 1", "rank 99 is not in the world"], capi.init, sets=[[99]])
+    refused(["hvd_config, set 1", "rank 99 is not in the world"], capi.init, sets=[[99]])
     capi.shutdown()
     capi.init()
     assert set_ids() == [0]
