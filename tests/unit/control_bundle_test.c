@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Bundles of items: whole, cut at every byte, bent. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "runtime/base/mem.h"
+#include "runtime/control/bundle.h"
+#include "runtime/control/control.h"
+
+static const uint8_t exits = LEAVE_EXIT;
+static const struct up_item items[] = {
+    {UP_WORK, 7, "requests", 8},  {UP_WORK, 16383, "", 0},
+    {UP_SUSPECT, 1, "broken", 6}, {UP_LOST, 70000, "connection closed", 17},
+    {UP_LEAVE, 2, &exits, 1},
+};
+
+static void put_all(struct strbuf *b)
+{
+    strbuf_init(b, 4096);
+    for (size_t i = 0; i < ARRAY_LEN(items); i++)
+        bundle_put(b, &items[i]);
+    assert_int_equal(strbuf_status(b), 0);
+}
+
+static struct wire_reader reader(const struct strbuf *b, size_t n)
+{
+    return (struct wire_reader){.p = (const uint8_t *)b->p, .n = n};
+}
+
+static void what_goes_in_comes_out_in_order(void **state)
+{
+    CLEANUP(strbuf_release) struct strbuf b = {0};
+    struct wire_reader in;
+    struct up_item item;
+
+    (void)state;
+    put_all(&b);
+    in = reader(&b, b.n);
+    for (size_t i = 0; i < ARRAY_LEN(items); i++) {
+        assert_int_equal(bundle_next(&in, &item), 1);
+        assert_int_equal(item.kind, items[i].kind);
+        assert_int_equal(item.origin, items[i].origin);
+        assert_int_equal(item.n, items[i].n);
+        assert_memory_equal(item.p, items[i].p, item.n);
+    }
+    assert_int_equal(bundle_next(&in, &item), 0);
+    assert_int_equal(bundle_next(&in, &item), 0);
+}
+
+/* Only between two items is an end. */
+static void a_cut_bundle_is_refused(void **state)
+{
+    CLEANUP(strbuf_release) struct strbuf b = {0};
+
+    (void)state;
+    put_all(&b);
+    for (size_t n = 0; n <= b.n; n++) {
+        AUTOFREE uint8_t *copy = mem_alloc(n); /* so that a look beyond is seen */
+        struct wire_reader in = {.p = copy, .n = n};
+        struct up_item item;
+        size_t end = 0, k = 0;
+        int r;
+
+        assert_non_null(copy);
+        memcpy(copy, b.p, n);
+        while ((r = bundle_next(&in, &item)) > 0)
+            end += UP_HEADER_BYTES + items[k++].n;
+        assert_int_equal(r, end == n ? 0 : -EBADMSG);
+    }
+}
+
+static void refuse(const uint8_t *p, size_t n)
+{
+    struct wire_reader in = {.p = p, .n = n};
+    struct up_item item = {.origin = 99};
+
+    assert_int_equal(bundle_next(&in, &item), -EBADMSG);
+    assert_int_equal(item.origin, 99); /* untouched */
+}
+
+static void what_does_not_exist_is_refused(void **state)
+{
+    const uint8_t no_kind[] = {0, 1, 0, 0, 0, 0, 0, 0, 0};
+    const uint8_t other_kind[] = {UP_KIND_END, 1, 0, 0, 0, 0, 0, 0, 0};
+    const uint8_t huge[] = {UP_WORK, 1, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 1};
+    const uint8_t reason[] = {UP_LEAVE, 1, 0, 0, 0, 1, 0, 0, 0, LEAVE_EXIT + 1};
+    const uint8_t no_reason[] = {UP_LEAVE, 1, 0, 0, 0, 0, 0, 0, 0};
+    const uint8_t reasons[] = {UP_LEAVE, 1, 0, 0, 0, 2, 0, 0, 0, 0, 0};
+    uint8_t text[UP_HEADER_BYTES + UP_TEXT_MAX_BYTES + 1] = {UP_SUSPECT, 1};
+
+    (void)state;
+    refuse(no_kind, sizeof(no_kind));
+    refuse(other_kind, sizeof(other_kind));
+    refuse(huge, sizeof(huge));
+    refuse(reason, sizeof(reason));
+    refuse(no_reason, sizeof(no_reason));
+    refuse(reasons, sizeof(reasons));
+    text[5] = (uint8_t)(UP_TEXT_MAX_BYTES + 1);
+    text[6] = (UP_TEXT_MAX_BYTES + 1) >> 8;
+    refuse(text, sizeof(text));
+    text[0] = UP_LOST;
+    refuse(text, sizeof(text));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_goes_in_comes_out_in_order),
+        cmocka_unit_test(a_cut_bundle_is_refused),
+        cmocka_unit_test(what_does_not_exist_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
