@@ -313,6 +313,7 @@ static void *background(void *arg)
     uint32_t seen = 0;
 
     (void)pthread_setname_np(pthread_self(), "hvd-coordinator");
+    settings_move_to_core(&co->settings);
     while (!should_stop(co))
         nap_ns = background_round(co, nap_ns, &seen);
     (void)pthread_mutex_lock(&co->lock);

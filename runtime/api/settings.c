@@ -4,6 +4,7 @@
 #include "runtime/api/settings.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <string.h>
 
 #include "runtime/base/mem.h"
@@ -45,10 +46,8 @@ int settings_read(getenv_fn get, void *arg, struct settings *ret, struct err *er
     s.control_fanout = (uint32_t)v.v[KNOB_HVD_CONTROL_FANOUT];
     s.fusion_bytes =
         either(&v, KNOB_HOROVOD_FUSION_THRESHOLD, KNOB_PERSEUS_ALLREDUCE_FUSION);
-    s.cycle_ns = v.v[KNOB_HOROVOD_CYCLE_TIME];
     s.cache_capacity = (uint32_t)v.v[KNOB_HOROVOD_CACHE_CAPACITY];
     s.is_group_alone = v.v[KNOB_HOROVOD_DISABLE_GROUP_FUSION] != 0;
-    s.has_dynamic_sets = v.v[KNOB_HOROVOD_DYNAMIC_PROCESS_SETS] != 0;
     if (!v.v[KNOB_HOROVOD_STALL_CHECK_DISABLE]) {
         s.stall_warn_ns = v.v[KNOB_HOROVOD_STALL_CHECK_TIME_SECONDS];
         s.stall_fail_ns = v.v[KNOB_HOROVOD_STALL_SHUTDOWN_TIME_SECONDS];
@@ -94,6 +93,23 @@ int settings_set_core(struct settings *s,
                        s->cores, local_rank, local_size);
     s->core = s->cores[0] ? (int)core : -1;
     return 0;
+}
+
+void settings_move_to_core(const struct settings *s)
+{
+    cpu_set_t set;
+    int r = 0;
+
+    if (s->core < 0)
+        return;
+    CPU_ZERO(&set);
+    if (s->core < CPU_SETSIZE)
+        CPU_SET((size_t)s->core, &set);
+    r = sched_setaffinity(0, sizeof(set), &set); /* 0: this thread */
+    if (r < 0)
+        log_warn("cannot bind the runtime's thread to its core, going on on any",
+                 "variable=HOROVOD_THREAD_AFFINITY core=%d cause=\"%s\"", s->core,
+                 strerror(errno));
 }
 
 static void say_meant(const char *pair)

@@ -13,10 +13,8 @@ struct settings {
     /* Rank 0's count, as everything that decides what is done together. */
     uint32_t control_fanout; /* HVD_CONTROL_FANOUT, 8 */
     uint64_t fusion_bytes;   /* HOROVOD_FUSION_THRESHOLD, 128 MiB; 0: off */
-    uint64_t cycle_ns;       /* HOROVOD_CYCLE_TIME, 1 ms: gathering lasts no longer */
     uint32_t cache_capacity; /* HOROVOD_CACHE_CAPACITY, 1024; 0: no cache, no plan */
     bool is_group_alone;     /* HOROVOD_DISABLE_GROUP_FUSION */
-    bool has_dynamic_sets;   /* HOROVOD_DYNAMIC_PROCESS_SETS */
 
     uint64_t stall_warn_ns; /* HOROVOD_STALL_CHECK_TIME_SECONDS, 60; 0 by
                                _STALL_CHECK_DISABLE */
@@ -45,6 +43,9 @@ int settings_read(getenv_fn get, void *arg, struct settings *ret, struct err *er
 /* Says once what is set and has no effect, and which names of `environment` (may be
  * NULL) look like typing errors. Of interest on one rank only; after log_set_level. */
 void settings_say(getenv_fn get, void *arg, char *const *environment);
+
+/* The calling thread moves to s->core, if there is one; that it cannot is a warning. */
+void settings_move_to_core(const struct settings *s);
 
 /* Sets s->core, the one for the runtime's thread of this local rank. -EINVAL when the
  * list is shorter than the ranks of this host. */

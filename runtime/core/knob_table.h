@@ -44,17 +44,16 @@
     /* negotiation and fusion */                                                              \
     X(HOROVOD_FUSION_THRESHOLD, BYTES, HONOURED, "134217728", 0, 1ull << 40, "",              \
       "bytes of one fused batch, K, M and G allowed; 0: no fusion; rank 0's counts", "")      \
-    X(HOROVOD_CYCLE_TIME, MS, HONOURED, "1", 0, 10000000, "",                                 \
-      "milliseconds that tensors may wait for others to be fused with; work begins when a "   \
-      "tensor arrives, not at a tick", "")                                                    \
+    X(HOROVOD_CYCLE_TIME, MS, NO_EFFECT, "1", 0, 10000000, "",                                \
+      "milliseconds between two looks for work",                                              \
+      "work begins when a tensor arrives, and none waits for others to be fused with")        \
     X(HOROVOD_CACHE_CAPACITY, NUMBER, HONOURED, "1024", 0, 65536, "",                         \
       "tensors that are remembered between steps; 0: each is negotiated in full each "        \
       "time; rank 0's counts", "")                                                            \
     X(HOROVOD_DISABLE_GROUP_FUSION, BOOL, HONOURED, "0", 0, 1, "",                            \
       "1: a group is fused with nothing else; rank 0's counts", "")                           \
-    X(HOROVOD_DYNAMIC_PROCESS_SETS, BOOL, HONOURED, "0", 0, 1, "",                            \
-      "1: process sets may be added and removed after init (Python's rule; the C API "        \
-      "always may)", "")                                                                      \
+    X(HOROVOD_DYNAMIC_PROCESS_SETS, BOOL, NO_EFFECT, "0", 0, 1, "",                           \
+      "1: process sets may come and go after init", "they always may")                        \
     X(HOROVOD_DETERMINISTIC, BOOL, HONOURED, "0", 0, 1, "",                                   \
       "1: bitwise equal results from run to run; always so here: the order of a sum "         \
       "never depends on what is fused or who came first", "")                                 \

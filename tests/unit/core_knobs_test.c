@@ -215,7 +215,7 @@ static void what_has_no_effect_is_said(void **state)
         enum knob_note want;
         const char *text;
     } t[] = {
-        {"HOROVOD_CYCLE_TIME", "5", KNOB_SAY_NOTHING, ""},
+        {"HOROVOD_FUSION_THRESHOLD", "5", KNOB_SAY_NOTHING, ""},
         {"HOROVOD_CPU_OPERATIONS", "gloo", KNOB_SAY_INFO,
          "HOROVOD_CPU_OPERATIONS=gloo has no effect: there is one, our own"},
         {"HOROVOD_AUTOTUNE", "0", KNOB_SAY_INFO, NULL},

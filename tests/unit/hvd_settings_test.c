@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Variables as settings: the rules between two of them, and what rank 0 says once. */
 #include <errno.h>
+#include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -38,14 +40,13 @@ static void defaults_are_the_table_s(void **state)
     assert_int_equal(s.start_timeout_ns, 30 * NS_PER_S);
     assert_int_equal(s.peer_timeout_ns, 30 * NS_PER_S);
     assert_int_equal(s.fusion_bytes, 128u << 20);
-    assert_int_equal(s.cycle_ns, NS_PER_MS);
     assert_int_equal(s.cache_capacity, 1024);
     assert_int_equal(s.stall_warn_ns, 60 * NS_PER_S);
     assert_int_equal(s.stall_fail_ns, 0);
     assert_int_equal(s.log_level, LOG_WARN);
     assert_true(s.has_log_time);
     assert_int_equal(s.core, -1);
-    assert_false(s.is_group_alone || s.has_dynamic_sets || s.nancheck || s.timeline_all
+    assert_false(s.is_group_alone || s.nancheck || s.timeline_all
                  || s.timeline_mark_cycles || s.timeline[0] || s.stats_dir[0]);
 }
 
@@ -63,10 +64,9 @@ static void values_arrive(void **state)
     assert_int_equal(s.start_timeout_ns, 5 * NS_PER_S);
     assert_int_equal(s.peer_timeout_ns, 2 * NS_PER_S);
     assert_int_equal(s.fusion_bytes, 1u << 20);
-    assert_int_equal(s.cycle_ns, 250000);
     assert_int_equal(s.cache_capacity, 0);
     assert_int_equal(s.log_level, LOG_DEBUG);
-    assert_true(s.is_group_alone && s.has_dynamic_sets && s.nancheck && s.timeline_all
+    assert_true(s.is_group_alone && s.nancheck && s.timeline_all
                 && s.timeline_mark_cycles);
     assert_string_equal(s.timeline, "/tmp/t.json");
     assert_string_equal(s.stats_dir, "/run/s");
@@ -125,7 +125,7 @@ static void garbage_leaves_the_settings_alone(void **state)
     env.n = 0;
     fake_set(&env, "HOROVOD_CYCLE_TIME", "fast");
     assert_int_equal(settings_read(fake_get, &env, &s, &e), -EINVAL);
-    assert_int_equal(s.cycle_ns, 0x5555555555555555);
+    assert_int_equal(s.fusion_bytes, 0x5555555555555555);
     assert_non_null(strstr(e.text, "HOROVOD_CYCLE_TIME: \"fast\""));
 }
 
@@ -167,6 +167,35 @@ static void each_local_rank_has_its_core(void **state)
     assert_int_equal(s.core, -1);
 }
 
+static void *move(void *arg)
+{
+    settings_move_to_core(arg);
+    return NULL;
+}
+
+/* The first core that this process may use, and one that no machine has. */
+static void a_thread_moves_to_its_core(void **state)
+{
+    struct settings s = read_all("");
+    cpu_set_t mine, its;
+    pthread_t t;
+    int core = 0;
+
+    (void)state;
+    assert_int_equal(sched_getaffinity(0, sizeof(mine), &mine), 0);
+    while (!CPU_ISSET((size_t)core, &mine))
+        core++;
+    s.core = core;
+    assert_int_equal(pthread_create(&t, NULL, move, &s), 0);
+    assert_int_equal(pthread_join(t, NULL), 0); /* this thread stays where it was */
+    assert_int_equal(sched_getaffinity(0, sizeof(its), &its), 0);
+    assert_true(CPU_EQUAL(&its, &mine));
+    settings_move_to_core(&s);
+    assert_int_equal(sched_getaffinity(0, sizeof(its), &its), 0);
+    assert_true(CPU_COUNT(&its) == 1 && CPU_ISSET((size_t)core, &its));
+    assert_int_equal(sched_setaffinity(0, sizeof(mine), &mine), 0);
+}
+
 /* What fn writes to stderr. */
 static const char *stderr_of(void (*fn)(void))
 {
@@ -196,6 +225,22 @@ static void say(void)
     char *const environment[] = {fuse, path, bad, lng, NULL};
 
     settings_say(fake_get, &env, environment);
+}
+
+static void move_to_nowhere(void)
+{
+    static struct settings s = {.core = 65535};
+
+    settings_move_to_core(&s);
+}
+
+static void a_core_that_is_not_there_is_a_warning(void **state)
+{
+    (void)state;
+    log_set_level(LOG_WARN);
+    assert_non_null(strstr(stderr_of(move_to_nowhere),
+                           "cannot bind the runtime's thread to its core, going on on "
+                           "any variable=HOROVOD_THREAD_AFFINITY core=65535 "));
 }
 
 static void rank_0_says_what_has_no_effect(void **state)
@@ -239,6 +284,8 @@ int main(void)
         cmocka_unit_test(garbage_leaves_the_settings_alone),
         cmocka_unit_test(a_text_too_long_is_refused),
         cmocka_unit_test(each_local_rank_has_its_core),
+        cmocka_unit_test(a_thread_moves_to_its_core),
+        cmocka_unit_test(a_core_that_is_not_there_is_a_warning),
         cmocka_unit_test(rank_0_says_what_has_no_effect),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
