@@ -290,6 +290,8 @@ static void threads_body(int rank, int size)
         (void)pthread_join(th[i], NULL);
     for (int i = 0; i < n; i++)
         CHECK(k[i].bad == 0, "set %d: %d wrong, %s", k[i].id, k[i].bad, k[i].what);
+    CHECK_OK(
+        barrier_now("all are through")); /* who leaves ends the others' sets, too */
     CHECK_OK(hvd_shutdown());
 }
 
