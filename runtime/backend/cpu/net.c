@@ -7,10 +7,10 @@
  * An operation that depends on what arrives (a sum is sent when all its summands are
  * there) fills flows again from advance().
  *
- * The loop tries without blocking first (n_spins / SPIN_DIV rounds, none where CPUs are
- * short), then between yields, then it sleeps in poll(), asking waiter.check() every
- * WAIT_SLICE_NS. With more than FEW flows it asks poll() whom to try, as a vain recv()
- * costs as much.
+ * The loop tries without blocking, yields between vain rounds (it does not spin: a vain
+ * recv() costs more than a yield that finds nobody, and the peer may wait for this very
+ * CPU), then it sleeps in poll(), asking waiter.check() every WAIT_SLICE_NS. With more
+ * than FEW flows it asks poll() whom to try, as a vain recv() costs as much.
  *
  * There is no time limit of its own: a rank that is merely late is waited for. A dead
  * host's silence is found by the kernel (TCP_USER_TIMEOUT and keepalive, set in
@@ -28,10 +28,9 @@
 #include "runtime/base/clock.h"
 
 #define XFER_IOV   64
-#define XFER_CHUNK (256u << 10) /* per call, so that all flows get their turn */
-/* A failed recv() costs as much as that many turns of an idle loop. */
-#define SPIN_DIV   4
-#define FEW        4 /* flows that are tried blindly */
+#define XFER_CHUNK (1u << 20) /* per call, so that all flows get their turn */
+#define FEW        4          /* flows that are tried blindly */
+#define LEAD_FROM  (32u << 10)
 
 static int lost(struct net *net, uint32_t member, int errnum, struct err *err)
 {
@@ -68,24 +67,31 @@ int64_t net_recv_now(struct net *net, uint32_t from, void *p, size_t n, struct e
 }
 
 /* The next bytes of a flow, for one call. */
-static size_t describe(const struct net_flow *f, bool is_out, struct iovec *iov)
+static size_t
+describe(const struct net_flow *f, bool is_out, uint8_t *lead, struct iovec *iov)
 {
     uint64_t max = f->left < XFER_CHUNK ? f->left : XFER_CHUNK;
-    return cursor_iov(&f->at, !is_out, iov, XFER_IOV, max);
+    size_t n = 0;
+    if (f->lead > 0)
+        iov[n++] = (struct iovec){.iov_base = lead, .iov_len = f->lead};
+    return n + cursor_iov(&f->at, !is_out, iov + n, XFER_IOV, max);
 }
 
 static void moved(struct net_flow *f, uint64_t n)
 {
-    cursor_skip(&f->at, n);
-    f->left -= n;
+    uint32_t lead = n < f->lead ? (uint32_t)n : f->lead;
+    f->lead -= lead;
+    cursor_skip(&f->at, n - lead);
+    f->left -= n - lead;
 }
 
 /* Bytes sent, 0 when the socket is full, -errno. */
 static int64_t send_some(struct net *net, uint32_t to, struct err *err)
 {
     struct net_flow *f = &net->peers[to].send;
-    struct iovec iov[XFER_IOV];
-    struct msghdr m = {.msg_iov = iov, .msg_iovlen = describe(f, f->is_out, iov)};
+    struct iovec iov[XFER_IOV + 1];
+    struct msghdr m = {.msg_iov = iov,
+                       .msg_iovlen = describe(f, f->is_out, net->lead_out, iov)};
     ssize_t n = sendmsg(net->peers[to].fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (n < 0)
         return is_transient(errno) ? 0 : lost(net, to, errno, err);
@@ -96,8 +102,9 @@ static int64_t send_some(struct net *net, uint32_t to, struct err *err)
 static int64_t recv_some(struct net *net, uint32_t from, struct err *err)
 {
     struct net_flow *f = &net->peers[from].recv;
-    struct iovec iov[XFER_IOV];
-    struct msghdr m = {.msg_iov = iov, .msg_iovlen = describe(f, true, iov)};
+    struct iovec iov[XFER_IOV + 1];
+    struct msghdr m = {.msg_iov = iov,
+                       .msg_iovlen = describe(f, true, net->lead_in, iov)};
     ssize_t n = recvmsg(net->peers[from].fd, &m, MSG_DONTWAIT);
     if (n == 0)
         return lost(net, from, 0, err);
@@ -146,8 +153,7 @@ static int64_t move_all(struct net *net, struct err *err)
     return n_moved;
 }
 
-struct idle { /* how long nothing has moved */
-    uint32_t n;
+struct idle {          /* how long nothing has moved */
     uint64_t until_ns; /* when yielding ends and sleeping begins */
     struct patience patience;
 };
@@ -165,11 +171,8 @@ static int sleep_until_ready(struct net *net, struct idle *idle, struct err *err
 
 static int wait_a_little(struct net *net, struct idle *idle, struct err *err)
 {
-    uint32_t n_spins = net->w->n_spins / SPIN_DIV;
-    if (idle->n++ < n_spins)
-        return 0;
     uint64_t now = clock_now_ns();
-    if (idle->n == n_spins + 1)
+    if (idle->until_ns == 0)
         idle->until_ns = now + WAIT_YIELD_NS;
     if (now >= idle->until_ns)
         return sleep_until_ready(net, idle, err);
@@ -204,12 +207,25 @@ int net_run(struct net *net, void (*advance)(void *arg), void *arg, struct err *
 
 void net_send(struct net *net, uint32_t to, const struct cursor *c, uint64_t n)
 {
-    net->peers[to].send = (struct net_flow){.at = *c, .left = n};
+    struct net_flow *f = &net->peers[to].send;
+    *f = (struct net_flow){.at = *c, .left = n, .lead = f->lead};
 }
 
 void net_recv(struct net *net, uint32_t from, const struct cursor *c, uint64_t n)
 {
-    net->peers[from].recv = (struct net_flow){.at = *c, .left = n};
+    struct net_flow *f = &net->peers[from].recv;
+    *f = (struct net_flow){.at = *c, .left = n, .lead = f->lead};
+}
+
+/* Why: the kernel copies what we send into pages one after another, from the start of a
+ * page when all sent before has been read, and within one machine it is copied from
+ * there to where it is received. Copying between places with about the same offset in a
+ * page takes up to three times as long (the CPU takes them for overlapping), and large
+ * tensors begin at a page's start as well. */
+void net_lead(struct net *net, uint32_t member, uint64_t n_send, uint64_t n_recv)
+{
+    net->peers[member].send.lead = n_send < LEAD_FROM ? 0 : NET_LEAD_BYTES;
+    net->peers[member].recv.lead = n_recv < LEAD_FROM ? 0 : NET_LEAD_BYTES;
 }
 
 int net_xfer(struct net *net,

@@ -13,14 +13,17 @@
 #include "runtime/rendezvous/auth.h"
 
 #define NET_SMALL_BYTES   32768 /* up to here: fewest messages; above: fewest bytes */
+#define NET_PAIR_BYTES    (128u << 10) /* the same, where there are only two */
 #define NET_ROUND_BYTES   (256u << 10) /* of all members together: many, small */
-#define NET_SCRATCH_BYTES (2u << 20)   /* what is received and not yet reduced */
-#define NET_CHUNK_MAX     (128u << 10) /* largest part of it; 3 a member */
+#define NET_SCRATCH_BYTES (4u << 20)   /* what is received and not yet reduced */
+#define NET_CHUNK_MAX     (512u << 10) /* largest part of it; 3 a member */
 #define NET_CHUNK_MIN     4096
+#define NET_LEAD_BYTES    256
 
 struct net_flow {     /* one direction of a connection */
     struct cursor at; /* receiving: to the out side */
     uint64_t left;    /* bytes to move now */
+    uint32_t lead;    /* bytes without meaning before the next ones, see net_lead() */
     bool is_out;      /* sending: from the out side, else from the in side */
 };
 struct net_peer {
@@ -35,6 +38,7 @@ struct net {
     uint32_t n, me;
     struct net_peer *peers; /* [n] */
     const struct waiter *w;
+    uint8_t lead_out[NET_LEAD_BYTES], lead_in[NET_LEAD_BYTES];
     uint8_t *scratch;
     size_t n_scratch;       /* bytes */
     const void **src;       /* [n] for the kernels */
@@ -67,6 +71,9 @@ void net_close(struct net *net); /* accepts a struct whose peers are NULL */
 int net_run(struct net *net, void (*advance)(void *arg), void *arg, struct err *err);
 void net_send(struct net *net, uint32_t to, const struct cursor *c, uint64_t n);
 void net_recv(struct net *net, uint32_t from, const struct cursor *c, uint64_t n);
+/* Before an operation that sends n_send bytes to a member and receives n_recv from it,
+ * when both ends do so: what is large is preceded by NET_LEAD_BYTES without meaning. */
+void net_lead(struct net *net, uint32_t member, uint64_t n_send, uint64_t n_recv);
 /* One of each: n_send bytes to member `to` while n_recv come from member `from`; either
  * may be 0. */
 int net_xfer(struct net *net,
@@ -77,7 +84,8 @@ int net_xfer(struct net *net,
              struct cursor *recv,
              uint64_t n_recv,
              struct err *err);
-struct net_lane *net_lanes_new(uint32_t n); /* NULL: no memory; mem_free */
+void net_tune(int fd, uint64_t peer_timeout_ns); /* net_tune.c */
+struct net_lane *net_lanes_new(uint32_t n);      /* NULL: no memory; mem_free */
 /* Without waiting: how many of n bytes the socket took, or gave; 0 when none. */
 int64_t
 net_send_now(struct net *net, uint32_t to, const void *p, size_t n, struct err *err);

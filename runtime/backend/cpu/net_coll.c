@@ -1,16 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Collectives over the mesh that reduce nothing.
  *
- *   broadcast  small: binomial tree; large: a chain in which everyone forwards chunk
- *              k - 1 while it receives chunk k
+ *   broadcast  small: binomial tree; large: a chain in which everyone passes on what it
+ *              has so far
  *   barrier    dissemination, one byte a step
  *   the rest   everyone sends to everyone at once: it is the same number of bytes as in
  *              a ring, without its steps
  *
  * Reductions are in net_reduce.c. Called by coll.c. */
 #include "runtime/backend/cpu/net.h"
-
-#define CHAIN_CHUNK (512u << 10)
 
 static int exchange(struct net *net,
                     uint32_t to,
@@ -41,54 +39,66 @@ int net_barrier(struct net *net, struct err *err)
     return 0;
 }
 
-/* --- broadcast and allgather
- * ---------------------------------------------------------------------- */
+/* --- broadcast; v's in is its out everywhere but on the root ---------------------- */
+
+static void give(struct net *net, uint32_t to, const struct vec *v)
+{
+    struct cursor c = cursor_at(v);
+    net_lead(net, to, v->n_bytes, 0);
+    net_send(net, to, &c, v->n_bytes);
+}
+
+static void take(struct net *net, uint32_t from, const struct vec *v)
+{
+    struct cursor c = cursor_at(v);
+    net_lead(net, from, 0, v->n_bytes);
+    net_recv(net, from, &c, v->n_bytes);
+}
 
 static int tree(struct net *net, const struct vec *v, uint32_t root, struct err *err)
 {
-    uint32_t n = net->n, rel = (net->me + n - root) % n;
-    uint32_t bit = 1;
+    uint32_t n = net->n, rel = (net->me + n - root) % n, bit = 1;
     while (bit < n && !(rel & bit))
         bit *= 2;
     if (rel != 0) { /* lowest set bit: who sends to us */
-        struct cursor c = cursor_at(v), none = {0};
-        uint32_t from = (rel - bit + root) % n;
-        int rc = net_xfer(net, from, &none, 0, from, &c, v->n_bytes, err);
+        take(net, (rel - bit + root) % n, v);
+        int rc = net_run(net, NULL, NULL, err);
         if (rc < 0)
             return rc;
     }
-    for (bit /= 2; bit > 0; bit /= 2) {
-        if (rel + bit >= n)
-            continue;
-        struct cursor c = cursor_at(v), none = {0};
-        uint32_t to = (rel + bit + root) % n;
-        int rc = net_xfer(net, to, &c, v->n_bytes, to, &none, 0, err);
-        if (rc < 0)
-            return rc;
-    }
-    return 0;
+    for (bit /= 2; bit > 0; bit /= 2)
+        if (rel + bit < n)
+            give(net, (rel + bit + root) % n, v);
+    return net_run(net, NULL, NULL, err);
+}
+
+struct relay { /* what comes in goes on */
+    const struct net_flow *in;
+    struct net_flow *out;
+    uint64_t n_bytes, n_passed;
+};
+
+static void pass_on(void *arg)
+{
+    struct relay *r = arg;
+    uint64_t held = r->n_bytes - r->in->left;
+    r->out->left += held - r->n_passed;
+    r->n_passed = held;
 }
 
 static int chain(struct net *net, const struct vec *v, uint32_t root, struct err *err)
 {
     uint32_t n = net->n, rel = (net->me + n - root) % n;
     uint32_t next = (net->me + 1) % n, prev = (net->me + n - 1) % n;
-    struct cursor send = cursor_at(v), recv = cursor_at(v);
-    bool is_first = rel == 0, is_last = rel == n - 1;
-    uint64_t held = is_first ? v->n_bytes : 0; /* received so far */
-    for (uint64_t sent = 0; sent < v->n_bytes || held < v->n_bytes;) {
-        uint64_t rn = v->n_bytes - held, sn = held - sent;
-        if (rn > CHAIN_CHUNK)
-            rn = CHAIN_CHUNK;
-        if (is_last)
-            sent += sn, sn = 0;
-        int rc = net_xfer(net, next, &send, sn, prev, &recv, rn, err);
-        if (rc < 0)
-            return rc;
-        held += rn;
-        sent += sn;
-    }
-    return 0;
+    struct relay r = {&net->peers[prev].recv, &net->peers[next].send, v->n_bytes, 0};
+    if (rel > 0)
+        take(net, prev, v);
+    if (rel < n - 1)
+        give(net, next, v);
+    if (rel == 0 || rel == n - 1)
+        return net_run(net, NULL, NULL, err);
+    r.out->left = 0;
+    return net_run(net, pass_on, &r, err);
 }
 
 int net_broadcast(struct net *net, const struct vec *v, uint32_t root, struct err *err)
@@ -98,6 +108,9 @@ int net_broadcast(struct net *net, const struct vec *v, uint32_t root, struct er
     return v->n_bytes <= NET_SMALL_BYTES || net->n == 2 ? tree(net, v, root, err)
                                                         : chain(net, v, root, err);
 }
+
+/* --- all to all ----------------------------------------------------------------------
+ */
 
 /* Every flow of everyone at once. */
 int net_alltoallv(struct net *net,
@@ -109,6 +122,7 @@ int net_alltoallv(struct net *net,
         struct cursor cs = cursor_at(&send[j]), cr = cursor_at(&recv[j]);
         if (j == net->me)
             continue;
+        net_lead(net, j, send[j].n_bytes, recv[j].n_bytes);
         net_send(net, j, &cs, send[j].n_bytes);
         net_recv(net, j, &cr, recv[j].n_bytes);
     }
@@ -123,6 +137,7 @@ int net_allgather(struct net *net, const struct vec *v, struct err *err)
         struct cursor cs = cursor_at(own), cr = cursor_at(&v[j]);
         if (j == net->me)
             continue;
+        net_lead(net, j, own->n_bytes, v[j].n_bytes);
         net_send(net, j, &cs, own->n_bytes);
         net_recv(net, j, &cr, v[j].n_bytes);
     }
@@ -133,12 +148,10 @@ int net_gather(struct net *net, const struct vec *v, uint32_t root, struct err *
 {
     struct cursor own = cursor_at(&v[net->me]);
     if (net->me != root)
-        net_send(net, root, &own, v[net->me].n_bytes);
-    for (uint32_t j = 0; j < net->n && net->me == root; j++) {
-        struct cursor c = cursor_at(&v[j]);
+        give(net, root, &v[net->me]);
+    for (uint32_t j = 0; j < net->n && net->me == root; j++)
         if (j != root)
-            net_recv(net, j, &c, v[j].n_bytes);
-    }
+            take(net, j, &v[j]);
     if (net->me == root)
         cursor_copy(&own, v[root].n_bytes);
     return net_run(net, NULL, NULL, err);

@@ -9,8 +9,6 @@
  *
  * Called by group.c. */
 #include <errno.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
@@ -21,10 +19,6 @@
 #include "runtime/base/fd.h"
 #include "runtime/base/log.h"
 #include "runtime/base/mem.h"
-
-#ifndef TCP_USER_TIMEOUT
-#define TCP_USER_TIMEOUT 18
-#endif
 
 #define AUTH_SLICE_NS (5 * NS_PER_S)
 
@@ -38,26 +32,6 @@ void net_close(struct net *net)
     mem_free(net->lanes);
     mem_free(net->polls);
     memset(net, 0, sizeof *net);
-}
-
-static void set_int(int fd, int level, int name, int value)
-{
-    (void)setsockopt(fd, level, name, &value, sizeof value); /* tuning only */
-}
-
-/* Data that stays unacknowledged, or a silent line that does not answer probes, for
- * peer_timeout counts as a lost host. A live but idle process answers: its kernel does.
- */
-static void tune(int fd, uint64_t peer_timeout_ns)
-{
-    uint64_t s = peer_timeout_ns / NS_PER_S;
-    s = s < 3 ? 3 : s > 3600 ? 3600 : s;
-    set_int(fd, IPPROTO_TCP, TCP_NODELAY, 1);
-    set_int(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
-    set_int(fd, IPPROTO_TCP, TCP_KEEPIDLE, (int)(s / 3));
-    set_int(fd, IPPROTO_TCP, TCP_KEEPINTVL, (int)(s / 3));
-    set_int(fd, IPPROTO_TCP, TCP_KEEPCNT, 2);
-    set_int(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, (int)(s * 1000));
 }
 
 static int dial(const struct net_join *j, uint32_t member, int *ret_fd, struct err *err)
@@ -177,7 +151,7 @@ int net_connect(struct net *net,
         rc = accept_later_ones(net, j, listen_fd, err);
     for (uint32_t i = 0; i < j->n && rc == 0; i++)
         if (i != j->me)
-            tune(net->peers[i].fd, j->peer_timeout_ns);
+            net_tune(net->peers[i].fd, j->peer_timeout_ns);
     if (rc < 0)
         net_close(net);
     return rc;

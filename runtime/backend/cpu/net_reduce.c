@@ -6,9 +6,8 @@
  * is or which of the ways below it takes. 16-bit floats travel as 16 bits, are summed
  * in float32 and rounded once.
  *
- *   whole    everyone sends all it has to everyone and sums all: one message time. Two
- *            members always (it sends no more bytes than the next), up to FEW_HOSTS
- *            members when small.
+ *   whole    everyone sends all it has to everyone and sums all: one message time. For
+ *            small vectors of up to FEW_HOSTS members.
  *   round    more members and small: the same by Bruck's allgather, log2 n messages.
  *   parts    member j sums part j, which all others send to it (reduce-scatter), then
  *            sends it to all others (allgather), or to the root only.
@@ -302,6 +301,8 @@ static int fold_run(struct mesh_fold *f, struct err *err)
         l->is_summand = false;
     }
     f->n_chunks = (max + f->chunk - 1) / f->chunk;
+    for (uint32_t j = 0; j < net->n; j++)
+        net_lead(net, j, max, max);
     return net_run(net, advance, f, err);
 }
 
@@ -402,7 +403,8 @@ int net_allreduce(struct net *net,
 {
     if (v->n_bytes == 0)
         return 0;
-    if (net->n == 2 || (net->n <= FEW_HOSTS && v->n_bytes <= NET_SMALL_BYTES))
+    uint64_t small = net->n == 2 ? NET_PAIR_BYTES : NET_SMALL_BYTES;
+    if (net->n <= FEW_HOSTS && v->n_bytes <= small)
         return fold_whole(net, v, r, EVERYBODY, err);
     if (net->n > FEW_HOSTS && v->n_bytes * net->n <= NET_ROUND_BYTES)
         return fold_round(net, v, r, err);
@@ -417,7 +419,7 @@ int net_reduce(struct net *net,
 {
     if (v->n_bytes == 0)
         return 0;
-    if (net->n == 2 || v->n_bytes <= NET_SMALL_BYTES)
+    if (net->n == 2 || v->n_bytes <= NET_SMALL_BYTES) /* two: the same bytes */
         return fold_whole(net, v, r, root, err);
     return fold_parts(net, v, r, root, err);
 }
