@@ -23,6 +23,7 @@
     X(failure)                                                                         \
     X(handshake)                                                                       \
     X(message)                                                                         \
+    X(bundle)                                                                          \
     X(frames)                                                                          \
     X(world)                                                                           \
     X(job)                                                                             \
