@@ -18,3 +18,6 @@ bench: ## allreduce against Open MPI and Gloo; rewrites tests/bench/README.md (1
 	@$(MAKE) --no-print-directory $(O)/bin/bench_backend $(O)/bin/bench_mpi \
 	    $(O)/bin/bench_capi $(O)/bin/horovodrun python
 	tests/bench/run.py $(O)/bin $(O)/python
+.PHONY: bench-codec
+bench-codec: $(O)/bin/bench_codec ## speed of compression, one thread
+	@$(O)/bin/bench_codec

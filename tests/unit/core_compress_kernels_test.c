@@ -287,13 +287,15 @@ static void both_builds_give_the_same_bits(void **state)
         assert_true(a->int8_add(ya, qa, n, 0.3f) && b->int8_add(yb, qa, n, 0.3f));
         assert_memory_equal(ya, yb, n * sizeof(*ya));
         for (uint64_t max = 0; max <= LEN; max += 50) {
-            uint64_t na = a->collect(ia, max, y, n, f32_bits(0.1f));
-            uint64_t nb = b->collect(ib, max, y, n, f32_bits(0.1f));
+            uint64_t na = a->collect(ia, ya, max, y, n, f32_bits(0.1f));
+            uint64_t nb = b->collect(ib, yb, max, y, n, f32_bits(0.1f));
 
             assert_int_equal(na > max, nb > max);
             assert_true(na > max || na == nb);
-            if (na <= max)
+            if (na <= max) {
                 assert_memory_equal(ia, ib, na * sizeof(*ia));
+                assert_memory_equal(ya, yb, na * sizeof(*ya));
+            }
         }
         a->dot4(ra, y, rows, n);
         b->dot4(rb, y, rows, n);

@@ -218,6 +218,30 @@ static void another_matrix_or_member_starts_from_zeros(void **state)
     world_release(&w);
 }
 
+static void a_set_that_is_gone_is_forgotten(void **state)
+{
+    struct codec_plan p = plan_of("int8", DT_F32, 250, 0, 2); /* 1000 bytes */
+    struct codec_state *s;
+
+    (void)state;
+    assert_int_equal(codec_state_new(1 << 20, false, &s), 0);
+    for (uint32_t set = 0; set < 3; set++) {
+        assert_int_equal(codec_reserve(s, set, "a", &p, 0, NULL), 0);
+        assert_int_equal(codec_reserve(s, set, "b", &p, 0, NULL), 0);
+    }
+    codec_state_forget_set(s, 1);
+    assert_int_equal(codec_state_bytes(s), 4000);
+    codec_state_forget(s, 1, "a");
+    codec_state_forget(s, 2, "a");
+    assert_int_equal(codec_state_bytes(s), 3000);
+    codec_state_forget_set(s, 2);
+    codec_state_forget_set(s, 0);
+    codec_state_forget_set(s, 0);
+    assert_int_equal(codec_state_bytes(s), 0);
+    assert_int_equal(codec_reserve(s, 0, "a", &p, 0, NULL), 0); /* the list is whole */
+    codec_state_free(s);
+}
+
 static int reserve_all(void *arg)
 {
     static const char *const texts[] = {"int8", "topk", "powersgd"};
@@ -260,6 +284,7 @@ int main(void)
         cmocka_unit_test(state_is_bounded_and_the_oldest_makes_room),
         cmocka_unit_test(another_shape_starts_from_zeros),
         cmocka_unit_test(another_matrix_or_member_starts_from_zeros),
+        cmocka_unit_test(a_set_that_is_gone_is_forgotten),
         cmocka_unit_test(failing_allocations_leave_nothing_behind),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -134,7 +134,7 @@ static void topk_refuses_bad_indexes(void **state)
     float w[10] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, acc[10];
     struct err err = ERR_INIT;
     uint32_t index[3];
-    uint8_t wire[72];
+    uint8_t wire[24 + 96];
 
     topk_encode(kernels, wire, w, 10, 3);
     topk_encode(kernels, wire + 24, w, 10, 3);

@@ -138,6 +138,7 @@ int codec_state_new(uint64_t max_bytes, bool is_wide, struct codec_state **ret);
 void codec_state_free(struct codec_state *s);  /* accepts NULL; no run may be open */
 void codec_state_clear(struct codec_state *s); /* likewise */
 void codec_state_forget(struct codec_state *s, uint32_t set, const char *name);
+void codec_state_forget_set(struct codec_state *s, uint32_t set); /* it is gone */
 uint64_t codec_state_bytes(const struct codec_state *s);
 uint64_t codec_state_evicted(const struct codec_state *s);
 /* Makes the tensor's state, so that codec_begin needs no memory: zeros where there is

@@ -110,6 +110,17 @@ void codec_state_forget(struct codec_state *s, uint32_t set, const char *name)
         codec_state_drop(s, t);
 }
 
+void codec_state_forget_set(struct codec_state *s, uint32_t set)
+{
+    struct codec_tensor *t = s->oldest, *next;
+
+    for (; t; t = next) {
+        next = t->newer;
+        if (t->node.set == set && !t->is_running)
+            codec_state_drop(s, t);
+    }
+}
+
 static bool fits(const struct codec_tensor *t, const struct codec_plan *p, uint32_t me)
 {
     const struct codec_plan *q = &t->plan;

@@ -5,8 +5,8 @@
  * one signed byte (-127 to 127) an element. The value is byte * scale. A block that
  * holds a NaN or an infinity has the scale NaN and decodes as NaN. One whose largest
  * magnitude is below 127 * 2^-126 has the scale 0 and decodes as 0 (what it held is the
- * residual's to keep): a scale and its inverse are never subnormal. Else scale = largest
- * magnitude / 127 and the error of an element is at most scale / 2 (1 + 2^-14).
+ * residual's to keep): a scale and its inverse are never subnormal. Else scale =
+ * largest magnitude / 127 and the error of an element is at most scale / 2 (1 + 2^-14).
  *
  * Byte order is the machine's; alignment is not needed. */
 #ifndef RUNTIME_CORE_COMPRESS_INT8_H

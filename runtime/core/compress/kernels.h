@@ -17,11 +17,15 @@ struct codec_kernels {
     float (*int8_code)(int8_t *q, const float *x, float *residual, uint32_t n);
     /* acc += q * s. False: a q is -128. */
     bool (*int8_add)(float *acc, const int8_t *q, uint32_t n, float s);
-    /* Writes the indexes of elements whose magnitude's bits are at least `limit`, in
-     * order; returns how many there are, or more than max when they do not fit. n is
-     * below 2^32. */
-    uint64_t (*collect)(
-        uint32_t *ret, uint64_t max, const float *w, uint64_t n, uint32_t limit);
+    /* Writes indexes and values of the elements whose magnitude's bits are at least
+     * `limit`, in order; returns how many there are, or more than max when they do not
+     * fit. n is below 2^32. */
+    uint64_t (*collect)(uint32_t *ret_index,
+                        float *ret_value,
+                        uint64_t max,
+                        const float *w,
+                        uint64_t n,
+                        uint32_t limit);
     /* ret[j] = row . q[j], j from 0 to 3 */
     void (*dot4)(float ret[4], const float *row, const float *const q[4], uint64_t n);
     float (*dot1)(const float *row, const float *q, uint64_t n);

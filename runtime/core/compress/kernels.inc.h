@@ -11,7 +11,7 @@
 #include "runtime/core/compress/kernels.h"
 #include "runtime/core/half.h"
 
-enum { LANES = 8, COLLECT_GROUP = 16 };
+enum { LANES = 8, COLLECT_GROUP = 2 * LANES };
 #define ABS_BITS 0x7fffffff
 #define INF_BITS 0x7f800000 /* magnitudes from here on are not finite */
 #define ROUNDER  0x1.8p23f  /* x + ROUNDER has x's integer in its low bits */
@@ -108,34 +108,49 @@ static bool int8_add(float *restrict acc, const int8_t *restrict q, uint32_t n, 
 
 /* --- topk --- */
 
-/* Most groups hold none: their largest magnitude is found without a branch, and only a
- * group that has one is looked at again. */
-static uint64_t
-collect(uint32_t *ret, uint64_t max, const float *w, uint64_t n, uint32_t limit)
+typedef int32_t int_lanes __attribute__((vector_size(LANES * sizeof(int32_t))));
+
+/* Does one of COLLECT_GROUP elements reach the limit? Written with vectors: compilers
+ * make scalar code of the loop. */
+static inline bool group_reaches(const float *w, int32_t limit)
+{
+    int_lanes a, b, hit;
+    uint64_t bits[4];
+
+    memcpy(&a, w, sizeof(a));
+    memcpy(&b, w + LANES, sizeof(b));
+    hit = ((a & ABS_BITS) >= limit) | ((b & ABS_BITS) >= limit);
+    memcpy(bits, &hit, sizeof(bits));
+    return (bits[0] | bits[1] | bits[2] | bits[3]) != 0;
+}
+
+/* Most groups hold none and are passed over by one test. */
+static uint64_t collect(uint32_t *restrict ret_index,
+                        float *restrict ret_value,
+                        uint64_t max,
+                        const float *w,
+                        uint64_t n,
+                        uint32_t limit)
 {
     uint64_t found = 0, i = 0;
 
     for (; i + COLLECT_GROUP <= n; i += COLLECT_GROUP) {
-        int32_t top = 0;
-
-        for (uint32_t k = 0; k < COLLECT_GROUP; k++) {
-            int32_t a = magnitude_bits(w[i + k]);
-
-            top = a > top ? a : top;
-        }
-        if (top < (int32_t)limit)
+        if (!group_reaches(w + i, (int32_t)limit))
             continue;
         if (found + COLLECT_GROUP > max)
             break;
         for (uint32_t k = 0; k < COLLECT_GROUP; k++) {
-            ret[found] = (uint32_t)(i + k);
+            ret_index[found] = (uint32_t)(i + k);
+            ret_value[found] = w[i + k];
             found += magnitude_bits(w[i + k]) >= (int32_t)limit;
         }
     }
     for (; i < n && found <= max; i++)
         if (magnitude_bits(w[i]) >= (int32_t)limit) {
-            if (found < max)
-                ret[found] = (uint32_t)i;
+            if (found < max) {
+                ret_index[found] = (uint32_t)i;
+                ret_value[found] = w[i];
+            }
             found++;
         }
     return found;

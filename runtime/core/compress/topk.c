@@ -10,9 +10,9 @@
  * moved, where a quickselect would need a copy and a sort n log n.
  *
  * Before that, a sample of the tensor guesses a limit that a few more than k elements
- * reach; one fast pass collects their indexes (where the message will be) and only they
- * are selected from. A guess that is too high or far too low costs that pass and
- * the whole tensor is selected from instead: the outcome is the same.
+ * reach; one fast pass collects them (where the message will be) and only they are
+ * selected from. A guess that is too high or far too low costs that pass and the whole
+ * tensor is selected from instead: the outcome is the same.
  *
  * Of those that equal the k-th largest the first ones are taken. Called by codec.c. */
 #include "runtime/core/compress/topk.h"
@@ -48,7 +48,8 @@ uint64_t topk_wire_bytes(uint64_t count, uint64_t k)
 
 uint64_t topk_room_bytes(uint64_t k)
 {
-    return k * ROOM * sizeof(uint32_t); /* never less than the message */
+    /* never less than the message */
+    return k * ROOM * (sizeof(uint32_t) + sizeof(float));
 }
 
 static inline uint32_t magnitude(float f)
@@ -68,16 +69,15 @@ static uint32_t bucket_of(const uint64_t *n, uint32_t n_buckets, uint64_t *need)
     return b;
 }
 
-/* What is selected from: every stride-th element, or those that index names. */
+/* What is selected from: every stride-th element. */
 struct view {
     const float *w;
-    const uint32_t *index; /* NULL: stride */
     uint64_t n, stride;
 };
 
 static inline uint32_t at(const struct view *v, uint64_t i)
 {
-    return magnitude(v->w[v->index ? v->index[i] : i * v->stride]);
+    return magnitude(v->w[i * v->stride]);
 }
 
 static uint32_t top_digit(const struct view *v, uint64_t *need)
@@ -166,32 +166,36 @@ static uint32_t guess(const float *w, uint64_t count, uint64_t k)
     return kth(&sample, expected + 4 * root(expected), &ties);
 }
 
-/* Indexes of the k largest, ascending, into index, which has room for ROOM k. False:
- * the guess was no good. */
-static bool select_guessed(const struct codec_kernels *kernels,
-                           uint32_t *index,
-                           const float *w,
-                           uint64_t count,
-                           uint64_t k,
-                           uint32_t *ret_limit)
+/* The message from candidates, which lie apart in its room. False: the guess was no
+ * good. *ret_limit: the k-th magnitude. */
+static bool take_guessed(const struct codec_kernels *kernels,
+                         uint32_t *index,
+                         float *w,
+                         uint64_t count,
+                         uint64_t k,
+                         uint32_t *ret_limit)
 {
-    uint32_t limit = guess(w, count, k);
-    uint64_t n = 0, ties = 0, kept = 0;
+    uint32_t guessed = guess(w, count, k), limit;
+    float *value = (float *)(index + ROOM * k);
+    uint64_t n, ties, kept = 0;
 
-    if (limit == 0)
+    if (guessed == 0)
         return false;
-    n = kernels->collect(index, ROOM * k, w, count, limit);
+    n = kernels->collect(index, value, ROOM * k, w, count, guessed);
     if (n < k || n > ROOM * k)
         return false;
-    limit = kth(&(struct view){.w = w, .index = index, .n = n}, k, &ties);
+    limit = kth(&(struct view){.w = value, .n = n, .stride = 1}, k, &ties);
     for (uint64_t i = 0; i < n; i++) {
-        uint32_t a = magnitude(w[index[i]]);
+        uint32_t a = magnitude(value[i]);
 
         if (a < limit || (a == limit && ties == 0))
             continue;
         ties -= a == limit;
-        index[kept++] = index[i];
+        w[index[i]] = 0;
+        index[kept] = index[i];
+        value[kept++] = value[i];
     }
+    memmove(index + k, value, k * sizeof(*value));
     *ret_limit = limit;
     return true;
 }
@@ -237,17 +241,11 @@ void topk_encode(const struct codec_kernels *kernels,
                  uint64_t count,
                  uint64_t k)
 {
-    uint32_t *index = (uint32_t *)(void *)wire, limit;
-    float *value = (float *)(void *)(wire + k * sizeof(*index));
+    uint32_t limit;
 
     if (k == 0)
         return;
-    if (select_guessed(kernels, index, w, count, k, &limit))
-        for (uint64_t i = 0; i < k; i++) { /* the values take the place of candidates */
-            value[i] = w[index[i]];
-            w[index[i]] = 0;
-        }
-    else
+    if (!take_guessed(kernels, (uint32_t *)(void *)wire, w, count, k, &limit))
         limit = take_all(wire, w, count, k);
     if (limit >= INF_BITS) /* there are more of them than could be sent */
         for (uint64_t i = 0; i < count; i++)
