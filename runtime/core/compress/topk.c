@@ -176,7 +176,7 @@ static bool take_guessed(const struct codec_kernels *kernels,
                          uint32_t *ret_limit)
 {
     uint32_t guessed = guess(w, count, k), limit;
-    float *value = (float *)(index + ROOM * k);
+    float *value = (float *)(void *)(index + ROOM * k);
     uint64_t n, ties, kept = 0;
 
     if (guessed == 0)
