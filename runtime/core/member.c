@@ -148,6 +148,8 @@ static void classify(struct member *m, struct member_op *op)
     struct record *r = records_match(&m->records, op->req);
 
     op->is_planned = r && r->plan == m->plan_no && op->req->coll != COLL_JOIN;
+    if (op->req->coll == COLL_JOIN)
+        op->is_sent = false; /* rank 0 has dropped it */
     if (!op->is_planned) {
         m->must_leave = true;
         return;

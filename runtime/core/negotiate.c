@@ -20,7 +20,10 @@
  *
  * I6  A plan is frozen only when nothing else is pending. What a rank sent of the
  *     plan's tensors before it had heard of the plan is dropped here and kept there:
- *     the rank takes it into the plan itself (member.c).
+ *     the rank takes it into the plan itself (member.c). So is a join, for it comes
+ *     after all that its rank has submitted. From the plan until a rank has left it no
+ *     slot is given away: what ranks make of the plan, whenever its turn comes, is what
+ *     its slots meant when it was told.
  *
  * The stall report walks the pending ones (stall.c). */
 #include "runtime/core/negotiate.h"
@@ -52,6 +55,7 @@ struct negotiate {
     uint64_t plan_msg; /* the message that told it; 0: there was none */
     uint32_t *plan_of; /* [cache_capacity] the plan a slot was in last */
     bool wants_leave, has_left;
+    bool is_planning; /* nobody has left the plan, as far as is known here */
     struct negotiate_counts counts;
     uint64_t *scratch; /* [n_ranks] */
 };
@@ -189,9 +193,12 @@ static int receive_one(struct negotiate *n,
                        uint64_t now_ns,
                        struct err *err)
 {
+    if (u->kind != UP_LEAVE && n_seen >= n->plan_msg)
+        n->is_planning = false; /* in the plan nobody sends these */
     switch (u->kind) {
     case UP_REQUEST:
-        if (is_overtaken(n, rank, &u->req, n_seen))
+        if (is_overtaken(n, rank, &u->req, n_seen)
+            || (u->req.coll == COLL_JOIN && n_seen < n->plan_msg))
             return 0;
         return negotiate_add(n, rank, &u->req, now_ns, err);
     case UP_HITS:
@@ -294,7 +301,7 @@ static void write_one(struct negotiate *n,
 
     if (p->text) {
         (void)snprintf(d.text, sizeof(d.text), "%s", p->text);
-    } else if (n->slots && is_cached(p)) {
+    } else if (n->slots && is_cached(p) && !n->is_planning) {
         d.slot =
             slots_assign(n->slots, &p->first, p->dim0, n->n_messages, n->seen, &is_new);
         d.has_req = is_new || !is_all_hits(p);
@@ -379,6 +386,7 @@ static bool freeze(struct negotiate *n, struct strbuf *out)
     d.plan = ++n->plan;
     n->plan_msg = n->n_messages;
     n->has_left = false;
+    n->is_planning = true;
     n->counts.n_plans++;
     message_put_down(out, &d);
     pendings_clear(&n->tensors);
