@@ -4,9 +4,10 @@
  *     widen_f16(float *, const uint16_t *, size_t), narrow_f16(uint16_t *, const float
  * *, size_t)
  *
- * Design: a block of BLOCK elements is folded in a local array that stays in the L1
- * cache, then finished and stored to one or two places. The local array is what makes
- * every loop vectorise: it aliases nothing, so destinations may equal sources.
+ * Design: a block of BLOCK elements is folded, finished and stored to a second place
+ * while it is in the L1 cache. One or two sources are folded straight into the
+ * destination, which may equal either of them; more into a local array, because the
+ * destination may be the third.
  *
  * An operation is a macro F(x, y) over the type it is computed in. Integers are added
  * and multiplied unsigned, because they wrap; compared and finished as what they are.
@@ -19,6 +20,16 @@
 #include "runtime/backend/cpu/reduce.h"
 
 enum { BLOCK = 1024 };
+
+/* Before a loop whose destination may equal a source but overlaps none otherwise: no
+ * element depends on another one, so it may be vectorised. It need not, as clang would
+ * warn of in sanitizer builds. */
+#if defined(__clang__)
+#pragma clang diagnostic ignored "-Wpass-failed"
+#define EACH_ALONE _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define EACH_ALONE _Pragma("GCC ivdep")
+#endif
 
 #define F_ADD(x, y)   ((x) + (y))
 #define F_MUL(x, y)   ((x) * (y))
@@ -96,24 +107,28 @@ DEFINE_INT_FINISH(i64, int64_t, INT64_MIN, INT64_MAX, -0x1p63, 0x1p63)
     static void op##_##name(void *dst, void *dst2, const void *const *src,             \
                             size_t n_src, size_t n, const struct finish *f)            \
     {                                                                                  \
-        T acc[BLOCK] __attribute__((aligned(64)));                                     \
+        T local[BLOCK] __attribute__((aligned(64)));                                   \
         for (size_t off = 0; off < n; off += BLOCK) {                                  \
             size_t m = n - off < BLOCK ? n - off : BLOCK;                              \
-            const T *restrict a = (const T *)src[0] + off;                             \
+            T *d = (T *)dst + off, *acc = n_src <= 2 ? d : local;                      \
+            const T *a = (const T *)src[0] + off;                                      \
             if (n_src == 1) {                                                          \
-                memcpy(acc, a, m * sizeof(T));                                         \
+                if (a != acc)                                                          \
+                    memcpy(acc, a, m * sizeof(T));                                     \
             } else {                                                                   \
-                const T *restrict b = (const T *)src[1] + off;                         \
+                const T *b = (const T *)src[1] + off;                                  \
+                EACH_ALONE                                                             \
                 for (size_t i = 0; i < m; i++)                                         \
                     acc[i] = (T)F(a[i], b[i]);                                         \
             }                                                                          \
             for (size_t k = 2; k < n_src; k++) {                                       \
                 const T *restrict c = (const T *)src[k] + off;                         \
                 for (size_t i = 0; i < m; i++)                                         \
-                    acc[i] = (T)F(acc[i], c[i]);                                       \
+                    local[i] = (T)F(local[i], c[i]);                                   \
             }                                                                          \
             FINISH;                                                                    \
-            memcpy((T *)dst + off, acc, m * sizeof(T));                                \
+            if (acc != d)                                                              \
+                memcpy(d, acc, m * sizeof(T));                                         \
             if (dst2 != NULL)                                                          \
                 memcpy((T *)dst2 + off, acc, m * sizeof(T));                           \
         }                                                                              \
