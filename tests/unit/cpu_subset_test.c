@@ -32,7 +32,27 @@ static int run_on(struct backend *b, struct batch *batch, struct err *err)
     return rc < 0 ? rc : done >= ticket ? 0 : -EINPROGRESS;
 }
 
-/* Allreduce and alltoall among the set; every result is right for exactly this set. */
+/* An agreement of the set: the bits that all have. */
+static int agree_on(struct rank *r, struct backend *b, uint64_t want, struct err *err)
+{
+    uint64_t mine = ~(1ull << r->rank), got = 0;
+    bool is_done = false;
+    int rc = b->ops->agree_begin(b, &mine, 1, err);
+    while (rc == 0 && !is_done) {
+        if (clock_now_ns() > r->env.deadline_ns)
+            return err_set(err, -ETIMEDOUT, "agreement");
+        rc = b->ops->agree_poll(b, &got, &is_done, err);
+        if (rc == 0 && !is_done)
+            b->ops->doze(b, NS_PER_MS);
+    }
+    return rc < 0        ? rc
+           : got == want ? 0
+                         : err_set(err, -EBADMSG, "agreed on %llx, not %llx",
+                                   (unsigned long long)got, (unsigned long long)want);
+}
+
+/* Allreduce, alltoall and agreement among the set; every result is right for exactly
+ * this set. */
 static int use(struct rank *r,
                struct backend *b,
                const uint32_t *ranks,
@@ -71,6 +91,8 @@ static int use(struct rank *r,
     for (uint32_t i = 0; i < n && rc == 0; i++)
         if (got[i] != ranks[i] * 100 + ranks[me])
             rc = SAY(r, "alltoall of a set of %u: [%u] is %u", n, i, got[i]);
+    if (rc == 0)
+        rc = agree_on(r, b, ~(uint64_t)want, &err);
     if (rc < 0)
         rc = SAY(r, "set of %u: %s", n, err.text);
     free(x);
