@@ -5,8 +5,9 @@
  * A rank keeps them in a page of memory. Where its launcher names a folder
  * (HVD_STATS_DIR), the page is the file rank.N there, mapped: the launcher reads it
  * whenever it is asked, without the rank's help, even of a rank that hangs or has died.
- * Both ends map the file and access whole 64-bit words, so no lock is needed; two
- * counters read together may be a few operations apart. Pure but for the atomic words.
+ * The rank stores whole aligned 64-bit words and nobody waits for anybody, so two
+ * counters that are read together may be a few operations apart. Pure but for the
+ * atomic words.
  */
 #ifndef RUNTIME_CONTRACT_STATS_PAGE_H
 #define RUNTIME_CONTRACT_STATS_PAGE_H

@@ -32,6 +32,7 @@
 #include "runtime/launch/dial.h"
 #include "runtime/launch/engine.h"
 #include "runtime/launch/hub.h"
+#include "runtime/launch/metrics.h"
 #include "runtime/launch/scratch.h"
 
 #define DEFAULT_PEER_TIMEOUT_MS 30000
@@ -49,6 +50,8 @@ struct agent {
     struct guard guard;
     struct scratch scratch;
     struct hub *hub;
+    uint32_t metrics_port; /* 0: none */
+    struct metrics *metrics;
     struct channel channel;
     bool is_connected, is_done_sent, has_reported;
     bool is_own; /* first is this worker's own failure, which the hub has not told us */
@@ -454,7 +457,7 @@ static int end(struct agent *a, enum outcome o)
 static int read_settings(struct agent *a, struct err *err)
 {
     const char *timeout = getenv("HVD_PEER_TIMEOUT"),
-               *level = getenv("HOROVOD_LOG_LEVEL");
+               *level = getenv("HOROVOD_LOG_LEVEL"), *port = getenv("HVD_METRICS_PORT");
     uint64_t ms = DEFAULT_PEER_TIMEOUT_MS;
     enum log_level min = LOG_INFO;
     if (level && log_level_parse(level, &min) == 0 && min < LOG_INFO)
@@ -472,6 +475,10 @@ static int read_settings(struct agent *a, struct err *err)
     if (timeout
         && (rc =
                 parse_duration_ms("HVD_PEER_TIMEOUT", timeout, 100, 86400000, &ms, err))
+               < 0)
+        return rc;
+    if (port && *port
+        && (rc = parse_u32("HVD_METRICS_PORT", port, 0, 65535, &a->metrics_port, err))
                < 0)
         return rc;
     a->peer_timeout_ns = ms * NS_PER_MS;
@@ -493,6 +500,19 @@ check_command(struct agent *a, const struct engine_config *c, struct err *err)
     return command_find(a->argv[0], *search ? search : NULL, a->path, err);
 }
 
+/* After the fork of the guard, which needs no thread of ours. */
+static void serve_metrics(struct agent *a, struct engine_config *c)
+{
+    struct err err = ERR_INIT;
+    if (!a->metrics_port)
+        return;
+    if (metrics_start((uint16_t)a->metrics_port, a->scratch.dir, &a->metrics, &err) < 0)
+        log_warn("cannot serve metrics, going on without", "port=%u cause=\"%s\"",
+                 a->metrics_port, err.text);
+    else
+        c->stats_dir = a->scratch.dir;
+}
+
 static enum outcome run(struct agent *a, struct engine_config *c)
 {
     struct err err = ERR_INIT;
@@ -506,6 +526,8 @@ static enum outcome run(struct agent *a, struct engine_config *c)
         code = 125;
     if (!code && getpid() != 1 && guard_start(&a->guard, &a->scratch, &err) < 0)
         code = 125;
+    if (!code)
+        serve_metrics(a, c);
     (void)snprintf(text, sizeof(text), "%.230s", err.text);
     if (a->env.worker_index == 0
         && hub_start(&a->env, &a->token, a->peer_timeout_ns, &a->hub, &err) < 0)
@@ -537,6 +559,7 @@ static void release(struct agent *a)
     if (a->is_connected)
         channel_release(&a->channel);
     hub_finish(a->hub, clock_now_ns() + 20 * NS_PER_S);
+    metrics_stop(a->metrics);
     guard_stop(&a->guard);
     scratch_remove(&a->scratch);
     table_release(&a->table);

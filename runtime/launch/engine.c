@@ -139,6 +139,8 @@ static int build_environment(const struct engine *e,
     environment_default(env, "HOROVOD_START_TIMEOUT", ENGINE_START_TIMEOUT_S);
     if (e->c.log_level)
         environment_set(env, "HOROVOD_LOG_LEVEL", e->c.log_level);
+    if (e->c.stats_dir)
+        environment_set(env, "HVD_STATS_DIR", e->c.stats_dir);
     if (e->c.start_timeout)
         environment_set(env, "HOROVOD_START_TIMEOUT", e->c.start_timeout);
     return environment_contract(env, &e->c.ranks[i], err);

@@ -34,7 +34,8 @@ struct engine_config {
     int out_fd, err_fd;
     uint64_t ask_grace_ns; /* see struct job */
     const char *log_level,
-        *start_timeout; /* for the ranks' environment; NULL: as it is */
+        *start_timeout, /* for the ranks' environment; NULL: as it is */
+        *stats_dir;     /* HVD_STATS_DIR of the ranks; NULL: as it is */
 };
 /* HOROVOD_START_TIMEOUT of the ranks unless the user sets it. The runtime's own default
  * of 30 s is for ranks without a launcher; ours sees a rank die and tells the others,

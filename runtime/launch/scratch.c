@@ -7,6 +7,7 @@
  * Called by agent.c and horovodrun.c. */
 #include "runtime/launch/scratch.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -66,11 +67,24 @@ int scratch_write(const struct scratch *s,
     return rc < 0 ? rc : token_write_file(s->token_file, token, err);
 }
 
+/* The ranks' pages of counters, where the launcher has named this folder to them. */
+static void remove_pages(const char *dir)
+{
+    DIR *d = opendir(dir);
+    const struct dirent *entry;
+    while (d && (entry = readdir(d)) != NULL)
+        if (!strncmp(entry->d_name, "rank.", 5))
+            (void)unlinkat(dirfd(d), entry->d_name, 0);
+    if (d)
+        (void)closedir(d);
+}
+
 void scratch_remove(const struct scratch *s)
 {
     if (!*s->dir)
         return;
     (void)unlink(s->token_file); /* may not have been written yet */
     (void)unlink(s->hostfile);
+    remove_pages(s->dir);
     (void)rmdir(s->dir);
 }

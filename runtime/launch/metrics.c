@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The smallest HTTP server that Prometheus is content with: one thread, one connection
+ * at a time, each bounded by REQUEST_LIMIT_NS, so a client that is slow or says nothing
+ * cannot do more than delay the next scrape. Answers, then closes.
+ *
+ * Pages are the files rank.N of a folder, which ranks map and count in (api/stats.c).
+ * They are read, not mapped: a file that a rank cuts short is then a short read and no
+ * SIGBUS in the process that is PID 1 of the pod. What is no page is left out. No
+ * secret is here, and nobody is asked for one: as everywhere with Prometheus. Called by
+ * agent.c. */
+#include "runtime/launch/metrics.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "runtime/base/clock.h"
+#include "runtime/base/fd.h"
+#include "runtime/base/mem.h"
+#include "runtime/base/parse.h"
+#include "runtime/contract/contract.h"
+#include "runtime/contract/stats_page.h"
+
+enum { REQUEST_MAX = 4096, PAGES_MAX = 65536 };
+static const uint64_t REQUEST_LIMIT_NS = 2 * NS_PER_S;
+static const size_t TEXT_MAX = 256u << 20;
+
+struct metrics {
+    pthread_t thread;
+    int listen_fd, wake[2];
+    uint16_t port;
+    char dir[CONTRACT_PATH_MAX];
+};
+
+/* --- pages --- */
+
+static struct stats_page *read_page(const char *path)
+{
+    CLEANUP(fd_close)
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    AUTOFREE struct stats_page *p = mem_zalloc(sizeof(*p));
+    ssize_t n;
+
+    if (fd < 0 || !p)
+        return NULL;
+    n = pread(fd, p, sizeof(*p), 0);
+    if (n < 0 || stats_page_check(p, (size_t)n, NULL) < 0)
+        return NULL;
+    return TAKE(p);
+}
+
+static int by_rank(const void *a, const void *b)
+{
+    const struct stats_page *const *x = a, *const *y = b;
+
+    return (*x)->rank < (*y)->rank ? -1 : (*x)->rank > (*y)->rank;
+}
+
+static size_t read_pages(const char *dir, struct stats_page ***ret)
+{
+    DIR *d = opendir(dir);
+    const struct dirent *entry;
+    void *v = NULL;
+    size_t n = 0, cap = 0;
+    uint32_t rank;
+
+    while (d && (entry = readdir(d)) != NULL) {
+        char path[CONTRACT_PATH_MAX + 300];
+        struct stats_page *p;
+
+        if (strncmp(entry->d_name, "rank.", 5) != 0
+            || parse_u32("rank", entry->d_name + 5, 0, UINT32_MAX, &rank, NULL) < 0)
+            continue; /* one that is being written, or something else */
+        (void)snprintf(path, sizeof(path), "%s/%s", dir, entry->d_name);
+        p = read_page(path);
+        if (!p)
+            continue;
+        if (mem_grow(&v, n, &cap, sizeof(p), PAGES_MAX) < 0) {
+            mem_free(p);
+            break;
+        }
+        ((struct stats_page **)v)[n++] = p;
+    }
+    if (d)
+        (void)closedir(d);
+    if (n > 0)
+        qsort(v, n, sizeof(struct stats_page *), by_rank);
+    *ret = v;
+    return n;
+}
+
+static void put_pages(const char *dir, struct strbuf *out)
+{
+    struct stats_page **pages;
+    size_t n = read_pages(dir, &pages);
+
+    stats_page_text((const struct stats_page *const *)pages, n, out);
+    for (size_t i = 0; i < n; i++)
+        mem_free(pages[i]);
+    mem_free(pages);
+}
+
+/* --- HTTP --- */
+
+/* Up to the blank line that ends a request, at most REQUEST_MAX. */
+static bool read_request(int fd, char *buf, uint64_t deadline_ns)
+{
+    size_t n = 0;
+
+    while (n < REQUEST_MAX - 1) {
+        ssize_t k = read(fd, buf + n, REQUEST_MAX - 1 - n);
+
+        if (k == 0)
+            return false;
+        if (k < 0 && errno != EAGAIN && errno != EINTR)
+            return false;
+        if (k < 0 && fd_wait(fd, POLLIN, deadline_ns) < 0)
+            return false;
+        n += k > 0 ? (size_t)k : 0;
+        buf[n] = 0;
+        if (strstr(buf, "\r\n\r\n"))
+            return true;
+    }
+    return false;
+}
+
+static void answer(const struct metrics *m, int fd)
+{
+    CLEANUP(strbuf_release) struct strbuf body = {0};
+    uint64_t deadline_ns = clock_now_ns() + REQUEST_LIMIT_NS;
+    char request[REQUEST_MAX], head[256];
+    const char *status = "200 OK";
+
+    if (!read_request(fd, request, deadline_ns))
+        return;
+    strbuf_init(&body, TEXT_MAX);
+    if (strncmp(request, "GET ", 4) != 0) {
+        status = "405 Method Not Allowed";
+        strbuf_puts(&body, "only GET\n");
+    } else if (strncmp(request + 4, "/metrics ", 9) != 0
+               && strncmp(request + 4, "/metrics?", 9) != 0) {
+        status = "404 Not Found";
+        strbuf_puts(&body, "only /metrics\n");
+    } else {
+        put_pages(m->dir, &body);
+    }
+    if (strbuf_status(&body) < 0)
+        return; /* out of memory: the next scrape may find some */
+    (void)snprintf(head, sizeof(head),
+                   "HTTP/1.1 %s\r\nContent-Type: text/plain; version=0.0.4; "
+                   "charset=utf-8\r\nContent-Length: %zu\r\nConnection: close\r\n\r\n",
+                   status, body.n);
+    if (fd_write_full(fd, head, strlen(head), deadline_ns) == 0)
+        (void)fd_write_full(fd, strbuf_str(&body), body.n,
+                            deadline_ns); /* a client that went away */
+}
+
+static void *serve(void *arg)
+{
+    const struct metrics *m = arg;
+    struct pollfd fds[2] = {{.fd = m->wake[0], .events = POLLIN},
+                            {.fd = m->listen_fd, .events = POLLIN}};
+
+    while (!(fds[0].revents & POLLIN)) {
+        int fd = -1;
+
+        if (poll(fds, 2, -1) <= 0)
+            continue; /* EINTR */
+        if (!(fds[1].revents & POLLIN) || tcp_accept(m->listen_fd, &fd) < 0)
+            continue;
+        answer(m, fd);
+        fd_close(&fd);
+    }
+    return NULL;
+}
+
+/* --- life --- */
+
+static int start_thread(struct metrics *m, struct err *err)
+{
+    sigset_t all, old;
+    int r;
+
+    (void)sigfillset(&all);
+    (void)pthread_sigmask(SIG_SETMASK, &all, &old); /* signals are the main thread's */
+    r = pthread_create(&m->thread, NULL, serve, m);
+    (void)pthread_sigmask(SIG_SETMASK, &old, NULL);
+    return r == 0 ? 0 : err_errno(err, r, "cannot start the thread for metrics");
+}
+
+static void metrics_free(struct metrics *m)
+{
+    fd_close(&m->listen_fd);
+    fd_close(&m->wake[0]);
+    fd_close(&m->wake[1]);
+    mem_free(m);
+}
+
+int metrics_start(uint16_t port, const char *dir, struct metrics **ret, struct err *err)
+{
+    struct metrics *m = mem_zalloc(sizeof(*m));
+    int r;
+
+    if (!m)
+        return err_set(err, -ENOMEM, "out of memory for metrics");
+    m->listen_fd = m->wake[0] = m->wake[1] = -1;
+    (void)snprintf(m->dir, sizeof(m->dir), "%s", dir);
+    r = tcp_listen("::", port, &m->listen_fd, &m->port, NULL);
+    if (r < 0) /* a machine without IPv6 */
+        r = tcp_listen("0.0.0.0", port, &m->listen_fd, &m->port, err);
+    if (r == 0 && pipe2(m->wake, O_CLOEXEC) < 0)
+        r = err_errno(err, errno, "cannot make a pipe for metrics");
+    r = r < 0 ? r : start_thread(m, err);
+    if (r < 0)
+        metrics_free(m);
+    else
+        *ret = m;
+    return r;
+}
+
+uint16_t metrics_port(const struct metrics *m)
+{
+    return m->port;
+}
+
+void metrics_stop(struct metrics *m)
+{
+    if (!m)
+        return;
+    (void)fd_write_full(m->wake[1], "x", 1, clock_now_ns() + NS_PER_S);
+    (void)pthread_join(m->thread, NULL);
+    metrics_free(m);
+}

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* GET /metrics: the counters of the ranks that this launcher has started, in
+ * Prometheus' text format (contract/stats_page.h). */
+#ifndef RUNTIME_LAUNCH_METRICS_H
+#define RUNTIME_LAUNCH_METRICS_H
+
+#include <stdint.h>
+
+#include "runtime/base/err.h"
+
+struct metrics;
+
+/* Serves the pages in dir (copied) at port of all addresses (0: any free one, told by
+ * metrics_port), in a thread of its own. */
+int metrics_start(uint16_t port,
+                  const char *dir,
+                  struct metrics **ret,
+                  struct err *err);
+uint16_t metrics_port(const struct metrics *m);
+void metrics_stop(struct metrics *m); /* ends the thread; accepts NULL */
+
+#endif

@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The launcher's /metrics over real sockets, of pages as ranks write them. */
+#include <fcntl.h>
+#include <poll.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "runtime/base/clock.h"
+#include "runtime/base/fd.h"
+#include "runtime/contract/stats_page.h"
+#include "runtime/launch/metrics.h"
+
+static char dir[] = "/tmp/hvd-metrics-XXXXXX";
+
+static int make_dir(void **state)
+{
+    (void)state;
+    return mkdtemp(dir) ? 0 : -1;
+}
+
+static int remove_dir(void **state)
+{
+    static const char *const names[] = {"rank.0", "rank.2", "rank.10", "rank.1.tmp",
+                                        "rank.x", "rank.7", "token"};
+    char path[64];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        (void)snprintf(path, sizeof(path), "%s/%s", dir, names[i]);
+        (void)unlink(path);
+    }
+    return rmdir(dir);
+}
+
+static void write_file(const char *name, const void *p, size_t n)
+{
+    char path[64];
+    struct err e = ERR_INIT;
+
+    (void)snprintf(path, sizeof(path), "%s/%s", dir, name);
+    if (fd_write_file(path, p, n, 0644, &e) < 0)
+        fail_msg("%s", e.text);
+}
+
+static void write_page(const char *name, uint32_t rank, uint64_t batches)
+{
+    struct stats_page p = {.magic = STATS_MAGIC,
+                           .version = STATS_VERSION,
+                           .n_words = STATS_N_WORDS,
+                           .rank = rank,
+                           .size = 11};
+
+    atomic_store(&p.words[STATS_BATCHES], batches);
+    write_file(name, &p, sizeof(p));
+}
+
+static int dial(uint16_t port)
+{
+    struct err e = ERR_INIT;
+    int fd;
+
+    if (tcp_connect("127.0.0.1", port, clock_now_ns() + 5 * NS_PER_S, false, &fd, &e)
+        < 0)
+        fail_msg("%s", e.text);
+    return fd;
+}
+
+/* All that comes until the server closes. */
+static const char *rest_of(int fd)
+{
+    static char text[1 << 16];
+    uint64_t deadline = clock_now_ns() + 10 * NS_PER_S;
+    size_t n = 0;
+
+    for (;;) {
+        ssize_t k = read(fd, text + n, sizeof(text) - 1 - n);
+
+        if (k == 0)
+            break;
+        if (k < 0)
+            assert_true(fd_wait(fd, POLLIN, deadline) > 0);
+        n += k > 0 ? (size_t)k : 0;
+    }
+    text[n] = 0;
+    (void)close(fd);
+    return text;
+}
+
+static const char *ask(uint16_t port, const char *request)
+{
+    int fd = dial(port);
+
+    assert_int_equal(
+        fd_write_full(fd, request, strlen(request), clock_now_ns() + 5 * NS_PER_S), 0);
+    return rest_of(fd);
+}
+
+static struct metrics *start(void)
+{
+    struct metrics *m;
+    struct err e = ERR_INIT;
+
+    if (metrics_start(0, dir, &m, &e) < 0)
+        fail_msg("%s", e.text);
+    return m;
+}
+
+static void all_ranks_are_shown_in_order(void **state)
+{
+    struct metrics *m = start();
+    const char *text, *a, *b, *c;
+    unsigned long length;
+
+    (void)state;
+    text = ask(metrics_port(m), "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
+    assert_int_equal(strncmp(text, "HTTP/1.1 200 OK\r\n", 17), 0);
+    assert_null(strstr(text, "{rank=")); /* no rank yet */
+    write_page("rank.10", 10, 7);
+    write_page("rank.0", 0, 5);
+    write_page("rank.2", 2, 6);
+    text = ask(metrics_port(m), "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
+    a = strstr(text, "hvd_batches_total{rank=\"0\"} 5\n");
+    b = strstr(text, "hvd_batches_total{rank=\"2\"} 6\n");
+    c = strstr(text, "hvd_batches_total{rank=\"10\"} 7\n");
+    assert_true(a && b && c && a < b && b < c);
+    assert_non_null(strstr(text, "Content-Type: text/plain; version=0.0.4"));
+    assert_int_equal(
+        sscanf(strstr(text, "Content-Length:"), "Content-Length: %lu", &length), 1);
+    assert_int_equal(strlen(strstr(text, "\r\n\r\n") + 4), length);
+    write_page("rank.2", 2, 600);
+    text = ask(metrics_port(m), "GET /metrics?x=1 HTTP/1.0\r\n\r\n");
+    assert_non_null(strstr(text, "hvd_batches_total{rank=\"2\"} 600\n"));
+    metrics_stop(m);
+}
+
+static void what_is_no_page_is_left_out(void **state)
+{
+    static const char junk[2000] = "junk";
+    struct metrics *m = start();
+    const char *text;
+
+    (void)state;
+    write_page("rank.0", 0, 5);
+    write_file("rank.7", junk, sizeof(junk));
+    write_file("rank.2", junk, 10); /* cut short */
+    write_page("rank.x", 77, 1);
+    write_page("rank.1.tmp", 78, 1);
+    write_file("token", "secret", 6);
+    text = ask(metrics_port(m), "GET /metrics HTTP/1.1\r\n\r\n");
+    assert_non_null(strstr(text, "{rank=\"0\"}"));
+    assert_null(strstr(text, "{rank=\"7"));
+    assert_null(strstr(text, "{rank=\"2"));
+    assert_null(strstr(text, "secret"));
+    metrics_stop(m);
+}
+
+static void other_requests_are_refused(void **state)
+{
+    struct metrics *m = start();
+
+    (void)state;
+    assert_non_null(strstr(ask(metrics_port(m), "GET / HTTP/1.1\r\n\r\n"), " 404 "));
+    assert_non_null(
+        strstr(ask(metrics_port(m), "GET /metricsx HTTP/1.1\r\n\r\n"), " 404 "));
+    assert_non_null(
+        strstr(ask(metrics_port(m), "GET /../token HTTP/1.1\r\n\r\n"), " 404 "));
+    assert_non_null(
+        strstr(ask(metrics_port(m), "POST /metrics HTTP/1.1\r\n\r\n"), " 405 "));
+    metrics_stop(m);
+}
+
+static void a_client_that_says_nothing_is_dropped(void **state)
+{
+    static char flood[8192];
+    struct metrics *m = start();
+    uint64_t began = clock_now_ns();
+    int idle = dial(metrics_port(m));
+
+    (void)state;
+    write_page("rank.0", 0, 5);
+    assert_non_null(strstr(ask(metrics_port(m), "GET /metrics HTTP/1.1\r\n\r\n"),
+                           "hvd_batches_total{rank=\"0\"} 5\n"));
+    assert_in_range(clock_now_ns() - began, NS_PER_S, 8 * NS_PER_S);
+    assert_string_equal(rest_of(idle), "");
+    memset(flood, 'x', sizeof(flood)); /* no end of a request */
+    idle = dial(metrics_port(m));
+    (void)send(idle, flood, sizeof(flood), MSG_NOSIGNAL);
+    (void)close(idle);
+    assert_non_null(
+        strstr(ask(metrics_port(m), "GET /metrics HTTP/1.1\r\n\r\n"), " 200 "));
+    metrics_stop(m);
+}
+
+static void a_port_in_use_is_an_error(void **state)
+{
+    struct metrics *m = start(), *other = NULL;
+    struct err e = ERR_INIT;
+
+    (void)state;
+    assert_true(metrics_start(metrics_port(m), dir, &other, &e) < 0);
+    assert_null(other);
+    assert_true(e.text[0] != 0);
+    metrics_stop(m);
+    metrics_stop(NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(all_ranks_are_shown_in_order),
+        cmocka_unit_test(what_is_no_page_is_left_out),
+        cmocka_unit_test(other_requests_are_refused),
+        cmocka_unit_test(a_client_that_says_nothing_is_dropped),
+        cmocka_unit_test(a_port_in_use_is_an_error),
+    };
+    return cmocka_run_group_tests(tests, make_dir, remove_dir);
+}
