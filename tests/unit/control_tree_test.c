@@ -1,0 +1,547 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The control tree with real connections between processes, by twos, so that 15 ranks
+ * are four levels: who hears what, in which order, and one sentence whatever dies.
+ *
+ *               0
+ *         1           2
+ *      3     4     5     6
+ *     7 8  9 10  11 12 13 14      (one host) */
+#include "tests/unit/control_world.h"
+#include "tests/unit/torture.h"
+
+static const char one_host[] = "aaaaaaaaaaaaaaa";
+static const char three_hosts[] = "aaaaabbbbbccccc";
+
+static const struct seen *seen_of(uint32_t r)
+{
+    return &board->seen[r];
+}
+
+static void wait_for(const _Atomic uint32_t *n, uint32_t want)
+{
+    wait_at(n, want);
+    assert_int_equal(atomic_load(n), want);
+}
+
+/* --- traffic --- */
+
+static void everybody_talks(const char *hosts)
+{
+    struct control_world w;
+    uint32_t others;
+
+    world_open(&w, hosts);
+    world_start(&w);
+    others = w.size - 1;
+    for (uint32_t r = 1; r < w.size; r++)
+        order(&w, r, ORDER_UP, 300, 4 + r * 7, NULL);
+    order(&w, 0, ORDER_DOWN, 500, 33, NULL);
+    wait_for(&board->seen[0].n_ups, others * 300);
+    for (uint32_t r = 1; r < w.size; r++)
+        wait_for(&board->seen[r].n_downs, 500);
+    world_close(&w);
+}
+
+static void all_is_heard_once_and_in_order(void **state)
+{
+    (void)state;
+    everybody_talks(one_host);
+    everybody_talks(three_hosts);
+    everybody_talks("abcabcabcabc");
+    everybody_talks("ab");
+}
+
+/* Rank 1 is stopped while all below it speak: rank 0 gets that in a few frames, not in
+ * one a message. */
+static void what_comes_together_travels_together(void **state)
+{
+    struct control_world w;
+    uint32_t before;
+
+    (void)state;
+    world_open(&w, one_host);
+    world_start(&w);
+    for (uint32_t r = 3; r <= 4; r++)
+        order(&w, r, ORDER_UP, 1, 20, NULL);
+    wait_for(&board->seen[0].n_ups, 2);
+    before = atomic_load(&seen_of(0)->n_frames);
+    assert_int_equal(kill(w.pid[1], SIGSTOP), 0);
+    for (uint32_t r = 3; r <= 4; r++)
+        order(&w, r, ORDER_UP, 200, 20, NULL);
+    for (uint32_t r = 3; r <= 4; r++)
+        wait_for(&board->seen[r].n_done, 2);
+    assert_int_equal(kill(w.pid[1], SIGCONT), 0);
+    wait_for(&board->seen[0].n_ups, 402);
+    assert_true(atomic_load(&seen_of(0)->n_frames) - before <= 10);
+    world_close(&w);
+}
+
+/* Together larger than any frame. */
+static void large_requests_pass_through(void **state)
+{
+    struct control_world w;
+
+    (void)state;
+    world_open(&w, one_host);
+    world_start(&w);
+    assert_int_equal(kill(w.pid[1], SIGSTOP), 0);
+    for (uint32_t r = 3; r <= 4; r++)
+        order(&w, r, ORDER_UP, 2, 5 << 20, NULL);
+    for (uint32_t r = 3; r <= 4; r++)
+        wait_for(&board->seen[r].n_done, 1);
+    assert_int_equal(kill(w.pid[1], SIGCONT), 0);
+    wait_for(&board->seen[0].n_ups, 4);
+    order(&w, 0, ORDER_DOWN, 1, 2 << 20, NULL);
+    for (uint32_t r = 1; r < w.size; r++)
+        wait_for(&board->seen[r].n_downs, 1);
+    world_close(&w);
+}
+
+static void the_way_is_shown(void **state)
+{
+    struct control_world w;
+
+    (void)state;
+    world_open(&w, one_host);
+    world_start(&w);
+    assert_string_equal(seen_of(3)->transport[3], "self");
+    assert_string_equal(seen_of(3)->transport[1], "unix");
+    assert_string_equal(seen_of(3)->transport[8], "unix");
+    assert_string_equal(seen_of(3)->transport[0], "via rank 1");
+    assert_string_equal(seen_of(3)->transport[14], "via rank 1");
+    assert_string_equal(seen_of(0)->transport[14], "via rank 2");
+    assert_string_equal(seen_of(1)->transport[8], "via rank 3");
+    world_close(&w);
+}
+
+/* --- deaths --- */
+
+static void all_say(const struct control_world *w,
+                    uint64_t dead,
+                    const char *want,
+                    uint64_t since_ns,
+                    uint64_t limit_ns)
+{
+    for (uint32_t r = 0; r < w->size; r++) {
+        const struct seen *s = seen_of(r);
+
+        if (dead >> r & 1)
+            continue;
+        wait_at(&s->stage, 3);
+        if (strcmp(s->cause, want) != 0)
+            fail_msg("rank %u says \"%s\", not \"%s\"", r, s->cause, want);
+        if (s->over_ns > since_ns + limit_ns)
+            fail_msg("rank %u knows after %.3f s", r,
+                     (double)(s->over_ns - since_ns) / 1e9);
+    }
+}
+
+static void kill_one(const char *hosts, uint32_t who)
+{
+    struct control_world w;
+    char want[128];
+    uint64_t t0;
+
+    world_open(&w, hosts);
+    world_start(&w);
+    (void)snprintf(want, sizeof(want),
+                   "rank %u (host %c, pid %u) was lost: connection closed", who,
+                   hosts[who], 1000 + who);
+    t0 = clock_now_ns();
+    assert_int_equal(kill(w.pid[who], SIGKILL), 0);
+    all_say(&w, 1u << who, want, t0, NS_PER_S);
+    world_close(&w);
+}
+
+static void whoever_dies_is_named_by_all(void **state)
+{
+    (void)state;
+    for (uint32_t r = 0; r < 15; r++) /* 0, inner ranks of each level, leaves */
+        kill_one(one_host, r);
+    kill_one(three_hosts, 5); /* the head of a host */
+    kill_one(three_hosts, 9);
+    kill_one("ab", 0);
+    kill_one("ab", 1);
+}
+
+/* A failure that the death of another explains: a leaf's neighbour of the data path has
+ * died, and the leaf speaks first. */
+static void the_dead_is_named_and_not_who_noticed(void **state)
+{
+    static const uint32_t dead[] = {9, 1, 2, 6};
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(dead); i++) {
+        struct control_world w;
+        char want[128];
+        uint64_t t0;
+
+        world_open(&w, one_host);
+        world_start(&w);
+        (void)snprintf(want, sizeof(want),
+                       "rank %u (host a, pid %u) was lost: connection closed", dead[i],
+                       1000 + dead[i]);
+        t0 = clock_now_ns();
+        order(&w, 14, ORDER_SUSPECT, 0, 0, "broken pipe");
+        assert_int_equal(kill(w.pid[dead[i]], SIGKILL), 0);
+        all_say(&w, 1u << dead[i], want, t0, NS_PER_S);
+        world_close(&w);
+    }
+}
+
+static void a_failure_without_a_death_is_the_cause(void **state)
+{
+    static const uint32_t ranks[] = {14, 5, 1, 0};
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(ranks); i++) {
+        struct control_world w;
+        char want[128];
+
+        world_open(&w, one_host);
+        world_start(&w);
+        (void)snprintf(want, sizeof(want), "rank %u (host a, pid %u): no memory",
+                       ranks[i], 1000 + ranks[i]);
+        order(&w, ranks[i], ORDER_SUSPECT, 0, 0, "no memory");
+        all_say(&w, 0, want, clock_now_ns(), NS_PER_S);
+        world_close(&w);
+    }
+}
+
+static void an_abort_is_heard_everywhere(void **state)
+{
+    static const uint32_t ranks[] = {14, 1, 0};
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(ranks); i++) {
+        struct control_world w;
+        char want[128] = "it ends";
+
+        world_open(&w, one_host);
+        world_start(&w);
+        if (ranks[i] > 0)
+            (void)snprintf(want, sizeof(want), "rank %u (host a, pid %u): it ends",
+                           ranks[i], 1000 + ranks[i]);
+        order(&w, ranks[i], ORDER_ABORT, 0, 0, "it ends");
+        all_say(&w, 0, want, clock_now_ns(), NS_PER_S);
+        world_close(&w);
+    }
+}
+
+/* Two at once may cut the tree: everybody names one of them. */
+static void two_deaths_at_once_end_the_world_too(void **state)
+{
+    static const uint32_t pairs[][2] = {{1, 2}, {1, 4}, {3, 14}, {0, 6}, {0, 1}};
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(pairs); i++) {
+        struct control_world w;
+        char want[2][128];
+        uint64_t t0;
+
+        world_open(&w, one_host);
+        world_start(&w);
+        for (int k = 0; k < 2; k++)
+            (void)snprintf(want[k], sizeof(want[k]),
+                           "rank %u (host a, pid %u) was lost: connection closed",
+                           pairs[i][k], 1000 + pairs[i][k]);
+        t0 = clock_now_ns();
+        for (int k = 0; k < 2; k++)
+            assert_int_equal(kill(w.pid[pairs[i][k]], SIGKILL), 0);
+        for (uint32_t r = 0; r < w.size; r++) {
+            const struct seen *s = seen_of(r);
+
+            if (r == pairs[i][0] || r == pairs[i][1])
+                continue;
+            wait_at(&s->stage, 3);
+            assert_true(strcmp(s->cause, want[0]) == 0
+                        || strcmp(s->cause, want[1]) == 0);
+            assert_true(s->over_ns < t0 + NS_PER_S);
+        }
+        world_close(&w);
+    }
+}
+
+/* --- silence --- */
+
+static void stop_one(uint32_t who)
+{
+    struct control_world w;
+    char want[128];
+    uint64_t t0;
+
+    world_open(&w, one_host);
+    w.timeout_ns = 600 * NS_PER_MS;
+    world_start(&w);
+    (void)snprintf(want, sizeof(want),
+                   "rank %u (host a, pid %u) was lost: silent for 0.6 s "
+                   "(HVD_PEER_TIMEOUT)",
+                   who, 1000 + who);
+    t0 = clock_now_ns();
+    assert_int_equal(kill(w.pid[who], SIGSTOP), 0);
+    all_say(&w, 1u << who, want, t0, 2 * NS_PER_S);
+    for (uint32_t r = 0; r < w.size; r++)
+        assert_true(r == who || seen_of(r)->over_ns > t0 + 300 * NS_PER_MS);
+    world_close(&w);
+}
+
+static void a_stopped_rank_is_named_by_all(void **state)
+{
+    static const uint32_t ranks[] = {0, 1, 6, 14};
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(ranks); i++)
+        stop_one(ranks[i]);
+}
+
+/* Those below a silent rank hear nothing of rank 0's verdict, but see what the others
+ * then give up. That is no cause. */
+static void silence_above_explains_a_failure(void **state)
+{
+    static const char want[] =
+        "rank 1 (host a, pid 1001) was lost: silent for 2 s (HVD_PEER_TIMEOUT)";
+    struct control_world w;
+    uint64_t t0, half;
+
+    (void)state;
+    world_open(&w, one_host);
+    w.timeout_ns = 2 * NS_PER_S;
+    world_start(&w);
+    t0 = clock_now_ns();
+    assert_int_equal(kill(w.pid[1], SIGSTOP), 0);
+    half = t0 + 1100 * NS_PER_MS; /* time itself is what is waited for */
+    while (clock_now_ns() < half)
+        (void)poll(NULL, 0, clock_left_ms(half));
+    order(&w, 4, ORDER_SUSPECT, 0, 0, "broken pipe");
+    wait_at(&board->seen[10].stage, 3);
+    assert_string_equal(seen_of(4)->cause, want);
+    assert_string_equal(seen_of(10)->cause, want);
+    assert_true(seen_of(10)->over_ns < t0 + w.timeout_ns);
+    all_say(&w, 1u << 1, want, t0, 4 * NS_PER_S);
+    world_close(&w);
+}
+
+/* --- goodbyes --- */
+
+static void leave_one(uint32_t who, enum leave_reason why)
+{
+    struct control_world w;
+    char want[128];
+
+    world_open(&w, three_hosts);
+    world_start(&w);
+    (void)snprintf(want, sizeof(want), "rank %u (host %c, pid %u) %s", who,
+                   three_hosts[who], 1000 + who,
+                   why == LEAVE_EXIT ? "exited" : "called shutdown()");
+    order(&w, who, ORDER_UP, who > 0 ? 50 : 0, 9, NULL); /* never overtaken */
+    order(&w, who, ORDER_LEAVE, why, 0, NULL);
+    for (uint32_t r = 0; r < w.size; r++) {
+        uint64_t deadline = clock_now_ns() + LIMIT_S * NS_PER_S;
+
+        while (!atomic_load(&seen_of(r)->has_ended) && clock_now_ns() < deadline)
+            (void)poll(NULL, 0, 1);
+        assert_true(atomic_load(&seen_of(r)->has_ended));
+        assert_string_equal(seen_of(r)->ended, want);
+    }
+    assert_int_equal(atomic_load(&seen_of(0)->n_ups), who > 0 ? 50 : 0);
+    for (uint32_t r = 0; r < w.size; r++) { /* from above, the worst order */
+        order(&w, r, ORDER_LEAVE, LEAVE_SHUTDOWN, 0, NULL);
+        order(&w, r, ORDER_CLOSE, 0, 0, NULL);
+        wait_for(&board->seen[r].stage, 4); /* and not 3: nobody was lost */
+        assert_string_equal(seen_of(r)->cause, "");
+    }
+    world_close(&w);
+}
+
+static void a_goodbye_is_heard_by_all(void **state)
+{
+    (void)state;
+    leave_one(0, LEAVE_SHUTDOWN);
+    leave_one(1, LEAVE_EXIT);
+    leave_one(5, LEAVE_SHUTDOWN);
+    leave_one(14, LEAVE_EXIT);
+}
+
+/* A rank that goes without waiting for rank 0's word: those below hear it from it. */
+static void a_hurried_goodbye_is_no_loss(void **state)
+{
+    static const uint32_t ranks[] = {1, 6, 14};
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(ranks); i++) {
+        struct control_world w;
+        char want[128];
+
+        world_open(&w, one_host);
+        world_start(&w);
+        (void)snprintf(want, sizeof(want), "rank %u (host a, pid %u) exited", ranks[i],
+                       1000 + ranks[i]);
+        order(&w, ranks[i], ORDER_HURRY, LEAVE_EXIT, 0, NULL);
+        for (uint32_t r = 0; r < w.size; r++) {
+            uint64_t deadline = clock_now_ns() + LIMIT_S * NS_PER_S;
+
+            if (r == ranks[i])
+                continue;
+            while (!atomic_load(&seen_of(r)->has_ended) && clock_now_ns() < deadline)
+                (void)poll(NULL, 0, 1);
+            assert_string_equal(seen_of(r)->ended, want);
+            assert_int_equal(atomic_load(&seen_of(r)->stage), 2);
+        }
+        world_close(&w);
+    }
+}
+
+/* The head of a host dies while others say goodbye: whichever is first, nobody waits.
+ */
+static void a_death_among_goodbyes_leaves_nobody_waiting(void **state)
+{
+    (void)state;
+    for (uint32_t leaver = 0; leaver < 15; leaver += 2) {
+        struct control_world w;
+        uint64_t t0;
+
+        world_open(&w, three_hosts);
+        world_start(&w);
+        t0 = clock_now_ns();
+        order(&w, leaver, ORDER_LEAVE, LEAVE_SHUTDOWN, 0, NULL);
+        assert_int_equal(kill(w.pid[5], SIGKILL), 0);
+        for (uint32_t r = 0; r < w.size; r++) {
+            const struct seen *s = seen_of(r);
+
+            if (r == 5)
+                continue;
+            while (!atomic_load(&s->has_ended) && atomic_load(&s->stage) < 3
+                   && clock_now_ns() < t0 + LIMIT_S * NS_PER_S)
+                (void)poll(NULL, 0, 1);
+            assert_true(s->over_ns < t0 + NS_PER_S);
+            if (!atomic_load(&s->has_ended))
+                assert_string_equal(
+                    s->cause, "rank 5 (host b, pid 1005) was lost: connection closed");
+        }
+        world_close(&w);
+    }
+}
+
+/* --- those who break the rules --- */
+
+static void a_rank_speaks_for_those_below_it_only(void **state)
+{
+    static const uint32_t origins[] = {0, 6, 13, 99};
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(origins); i++) {
+        struct control_world w;
+
+        world_open(&w, one_host);
+        world_start(&w);
+        order(&w, 14, ORDER_FORGE, origins[i], 0, NULL);
+        all_say(&w, 1u << 14,
+                "rank 14 (host a, pid 1014) was lost: its control frame failed the "
+                "check",
+                clock_now_ns(), NS_PER_S);
+        world_close(&w);
+    }
+}
+
+static void an_answer_that_one_cannot_take_ends_the_world(void **state)
+{
+    struct control_world w;
+
+    (void)state;
+    world_open(&w, one_host);
+    w.deaf = 5;
+    world_start(&w);
+    order(&w, 0, ORDER_DOWN, 1, 9, NULL);
+    all_say(&w, 0, "rank 5 (host a, pid 1005): an answer that nobody understands",
+            clock_now_ns(), NS_PER_S);
+    world_close(&w);
+}
+
+/* --- joining --- */
+
+static void who_never_comes_is_named(void **state)
+{
+    struct control_world w;
+
+    (void)state;
+    world_open(&w, one_host);
+    w.absent = 11;
+    w.join_ns = NS_PER_S / 2;
+    world_fork(&w);
+    all_reach(&w, 3);
+    assert_int_equal(seen_of(5)->join_status, -ETIMEDOUT);
+    assert_string_equal(seen_of(5)->cause,
+                        "rank 5 waited in vain for the control connection of 1 rank: "
+                        "11");
+    assert_string_equal(seen_of(7)->cause,
+                        "rank 5 (host a, pid 1005): rank 5 waited in vain for the "
+                        "control connection of 1 rank: 11");
+    assert_string_equal(seen_of(12)->cause, seen_of(7)->cause);
+    world_close(&w);
+}
+
+/* --- memory --- */
+
+static int open_and_close(void *arg)
+{
+    struct control_world *w = arg;
+    struct control_config cfg = {.rank = 1,
+                                 .size = w->size,
+                                 .fanout = 2,
+                                 .id = {&w->token, "unit/control", 0},
+                                 .peer_timeout_ns = NS_PER_S,
+                                 .members = w->members};
+    struct control *c;
+    int r = control_open(&cfg, "127.0.0.1", &c, NULL);
+
+    if (r == 0)
+        control_close(c);
+    return r;
+}
+
+static void memory_may_be_out(void **state)
+{
+    struct control_world w;
+
+    (void)state;
+    world_open(&w, three_hosts);
+    torture(open_and_close, &w);
+}
+
+static void a_fanout_out_of_range_is_refused(void **state)
+{
+    struct control_config cfg = {.size = 2, .fanout = 1};
+    struct control *c;
+    struct err err;
+
+    (void)state;
+    assert_int_equal(control_open(&cfg, "127.0.0.1", &c, &err), -EINVAL);
+    assert_string_equal(err.text,
+                        "rank 0's HVD_CONTROL_FANOUT is 1, 2 to 64 is allowed");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(all_is_heard_once_and_in_order),
+        cmocka_unit_test(what_comes_together_travels_together),
+        cmocka_unit_test(large_requests_pass_through),
+        cmocka_unit_test(the_way_is_shown),
+        cmocka_unit_test(whoever_dies_is_named_by_all),
+        cmocka_unit_test(the_dead_is_named_and_not_who_noticed),
+        cmocka_unit_test(a_failure_without_a_death_is_the_cause),
+        cmocka_unit_test(an_abort_is_heard_everywhere),
+        cmocka_unit_test(two_deaths_at_once_end_the_world_too),
+        cmocka_unit_test(a_stopped_rank_is_named_by_all),
+        cmocka_unit_test(silence_above_explains_a_failure),
+        cmocka_unit_test(a_goodbye_is_heard_by_all),
+        cmocka_unit_test(a_hurried_goodbye_is_no_loss),
+        cmocka_unit_test(a_death_among_goodbyes_leaves_nobody_waiting),
+        cmocka_unit_test(a_rank_speaks_for_those_below_it_only),
+        cmocka_unit_test(an_answer_that_one_cannot_take_ends_the_world),
+        cmocka_unit_test(who_never_comes_is_named),
+        cmocka_unit_test(memory_may_be_out),
+        cmocka_unit_test(a_fanout_out_of_range_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
