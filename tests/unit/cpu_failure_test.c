@@ -232,6 +232,83 @@ static void death_inside_each_collective_is_told(void **state)
         }
 }
 
+/* --- memory runs out inside each collective, at each allocation of a leader in turn
+ * ---------------------------------------------------------- */
+
+static int hear_of_flag(void *arg, struct err *err)
+{
+    struct rank *r = arg;
+    if (atomic_load(&r->m->flag) > 0)
+        return err_set(err, -ECONNABORTED, "rank 0 gave up");
+    return 0;
+}
+
+struct torture {
+    struct one one;
+    long k;
+};
+
+static int body_torture(struct rank *r)
+{
+    const struct torture *t = r->arg;
+    uint64_t counts[WORLD_MAX] = {5, 6, 7, 8};
+    float in[4 * 8] = {0}, out[4 * 26] = {0};
+    bool is_alltoall = t->one.coll == COLL_ALLTOALL;
+    uint64_t row[WORLD_MAX];
+    for (uint32_t i = 0; i < r->size; i++) /* counts from i, equal rows of each */
+        row[i] = is_alltoall ? counts[r->rank] : counts[i];
+    struct batch_item it = {.in = in,
+                            .out = out,
+                            .count = is_alltoall || t->one.coll == COLL_GATHER
+                                             || t->one.coll == COLL_ALLGATHER
+                                         ? counts[r->rank]
+                                         : 26,
+                            .counts = counts,
+                            .send_counts = row};
+    struct batch b = {.coll = t->one.coll,
+                      .op = t->one.op,
+                      .dtype = DT_F32,
+                      .root = 3,
+                      .items = &it,
+                      .n_items = 1};
+    struct err err = ERR_INIT;
+    if (r->rank == 0)
+        mem_fail_after(t->k);
+    int rc = run_batch(r, &b, &err);
+    bool fired = mem_fail_fired();
+    mem_fail_after(-1);
+    if (r->rank == 0 && rc < 0)
+        atomic_store(&r->m->flag, 1);
+    atomic_store(&r->m->when[r->rank], fired);
+    world_meet(r, r->size);
+    if (r->rank == 0 && rc < 0 && strstr(err.text, "no memory") == NULL)
+        return SAY(r, "rank 0 says: %s", err.text);
+    if (rc < 0 && r->rank > 0 && atomic_load(&r->m->flag) == 0)
+        return SAY(r, "%s", err.text);
+    return 0;
+}
+
+static void memory_running_out_inside_each_collective(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof each / sizeof *each; i++)
+        for (long k = 0;; k++) {
+            struct torture t = {each[i], k};
+            struct world w = {.size = 4,
+                              .host_id = {"a", "a", "b", "b"},
+                              .body = body_torture,
+                              .interrupted = hear_of_flag,
+                              .arg = &t,
+                              .timeout_s = 20,
+                              .other_token = -1};
+            if (world_run(&w) != 0)
+                fail_msg("%s, allocation %ld", collective_name(each[i].coll), k);
+            if (w.when[0] == 0)
+                break;
+            assert_true(k < 60);
+        }
+}
+
 /* It lives, its connections are whole, and it takes no part. */
 static int body_last_is_silent(struct rank *r)
 {
@@ -459,6 +536,7 @@ int main(void)
         cmocka_unit_test(killed_peer_is_named_within_a_second_tcp),
         cmocka_unit_test(lost_host_is_named_to_followers),
         cmocka_unit_test(death_inside_each_collective_is_told),
+        cmocka_unit_test(memory_running_out_inside_each_collective),
         cmocka_unit_test(silent_peer_ends_the_wait),
         cmocka_unit_test(peer_that_leaves_is_named),
         cmocka_unit_test(abort_ends_a_wait_soon),
