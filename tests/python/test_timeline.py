@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The timeline of whole ranks: a schema check of the file, all ranks in one, clocks that differ."""
+
+import collections
+import json
+import os
+import re
+import socket
+import subprocess
+import tempfile
+import unittest
+
+from job import DEBIAN_PYTHON, RANKS, environment
+
+COLLECTIVES = "ALLREDUCE|ALLGATHER|BROADCAST|BARRIER|ALLTOALL|REDUCESCATTER|REDUCE|GATHER|JOIN"
+OUTER = re.compile(rf"(NEGOTIATE_)?({COLLECTIVES})")
+INNER = re.compile(rf"ALLOCATE_OUTPUT|CPU_({COLLECTIVES})")
+
+
+class Span:
+    def __init__(self, name, begin):
+        self.name, self.begin, self.end, self.args, self.inner = name, begin, None, {}, []
+
+
+class Timeline:
+    """A timeline that follows the schema; anything else is an AssertionError."""
+
+    def __init__(self, text):
+        self.records = json.loads(text)
+        self.names, self.ranks = {}, {}
+        self.spans = collections.defaultdict(list)  # by (tensor, rank): those of the outer level
+        self.ticks = collections.Counter()
+        self.cycles = self.dropped = 0
+        self._open = collections.defaultdict(list)
+        last = collections.defaultdict(float)
+        head = self.records[0]
+        assert head["ph"] == "M" and head["args"]["start_time_since_epoch_in_micros"] > 1.6e15, head
+        for r in self.records[1:]:
+            if r["ph"] == "M":
+                self.meta(r)
+                continue
+            place = r["pid"], r["tid"]
+            assert r["ts"] >= 0 and isinstance(r["tid"], int), r
+            if r["pid"] != 0:
+                assert r["ts"] >= last[place], f"time goes back: {r}"
+                last[place] = r["ts"]
+            getattr(self, {"B": "begin", "E": "end", "X": "tick", "i": "instant"}[r["ph"]])(place, r)
+        assert not any(self._open.values()), "spans that never end"
+
+    def meta(self, r):
+        if r["name"] == "process_name":
+            assert r["pid"] not in self.names, r
+            self.names[r["pid"]] = r["args"]["name"]
+        elif r["name"] == "thread_name":
+            self.ranks[r["pid"], r["tid"]] = r["args"]["name"]
+        else:
+            assert r["name"] == "process_sort_index", r
+
+    def begin(self, place, r):
+        assert place[0] in self.names and place in self.ranks, f"before its name: {r}"
+        stack = self._open[place]
+        span = Span(r["name"], r["ts"])
+        assert (INNER if stack else OUTER).fullmatch(span.name), r
+        assert len(stack) < 2, r
+        if stack:
+            assert not stack[0].name.startswith("NEGOTIATE"), r
+            stack[0].inner.append(span)
+        else:
+            self.spans[self.names[place[0]], place[1]].append(span)
+        stack.append(span)
+
+    def end(self, place, r):
+        span = self._open[place].pop()
+        span.end, span.args = r["ts"], r.get("args", {})
+
+    def tick(self, place, r):
+        assert r["dur"] == 0 and r["name"].isdigit(), r
+        assert self._open[place][-1].name.startswith("NEGOTIATE"), r
+        self.ticks[self.names[place[0]]] += 1
+
+    def instant(self, place, r):
+        assert place[0] == 0 and r["name"] in ("CYCLE_START", "DROPPED"), r
+        if r["name"] == "CYCLE_START":
+            self.cycles += 1
+        else:
+            self.dropped += r["args"]["events"]
+
+
+class TimelineTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.path = os.path.join(folder.name, "timeline.json")
+
+    def ranks(self, n, **how):
+        return Timeline(self.text_of_ranks(n, **how))
+
+    def text_of_ranks(self, n, mode="steps", prefix=None, exits=0, **extra):
+        """Runs n ranks; rank r is started through prefix[r], if there is one."""
+        with socket.socket() as s:
+            s.bind(("127.0.0.1", 0))
+            port = s.getsockname()[1]
+        common = dict(WORLD_SIZE=n, LOCAL_WORLD_SIZE=n, MASTER_PORT=port, MASTER_ADDR="127.0.0.1")
+        common.update(HOROVOD_TIMELINE=self.path, **extra)
+        processes = []
+        for rank in range(n):
+            env = environment(**{k: str(v) for k, v in dict(common, RANK=rank, LOCAL_RANK=rank).items()})
+            argv = [*(prefix or {}).get(rank, []), DEBIAN_PYTHON, str(RANKS / "timeline.py"), mode]
+            processes.append(
+                subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+            )
+        for rank, process in enumerate(processes):
+            try:
+                out, _ = process.communicate(timeout=60)
+            finally:
+                process.kill()
+            self.assertEqual(process.returncode, exits, f"rank {rank}: {out.decode()}")
+        with open(self.path, encoding="utf-8") as f:
+            return f.read()
+
+    def test_rank_0_shows_each_tensor_s_phases(self):
+        t = self.ranks(2, HOROVOD_TIMELINE_MARK_CYCLES=1)
+        names = {f"grad/{k}" for k in range(4)} | {'odd "name" \u00fc\n', "end"}
+        self.assertEqual({name for name, _ in t.spans}, names)
+        self.assertEqual({rank for _, rank in t.spans}, {0})
+        for k in range(4):
+            spans = t.spans[f"grad/{k}", 0]
+            self.assertEqual([s.name for s in spans], ["NEGOTIATE_ALLREDUCE", "ALLREDUCE"] * 50)
+            for s in spans[1::2]:
+                self.assertEqual([i.name for i in s.inner], ["CPU_ALLREDUCE"])
+                self.assertEqual(s.args, {"dtype": "float32", "bytes": 4 * (100 * k + 1)})
+        for s in t.spans['odd "name" \u00fc\n', 0][1::2]:
+            self.assertEqual([i.name for i in s.inner], ["ALLOCATE_OUTPUT", "CPU_ALLGATHER"])
+        self.assertGreaterEqual(t.ticks["grad/0"], 2)
+        self.assertGreaterEqual(t.cycles, 50)
+        self.assertEqual(t.dropped, 0)
+
+    def test_all_ranks_are_in_one_file(self):
+        t = self.ranks(3, HVD_TIMELINE_ALL=1)
+        self.assertEqual({rank for _, rank in t.spans}, {0, 1, 2})
+        self.assert_barrier_overlaps(t, 3)
+        self.assertEqual(t.cycles, 0)
+
+    def test_clocks_that_differ_are_set_right(self):
+        ahead = ["unshare", "--time", "--fork", "--monotonic", "5000", "--"]
+        if subprocess.run([*ahead, "true"], check=False, stderr=subprocess.DEVNULL).returncode:
+            raise unittest.SkipTest("time namespaces need root")
+        t = self.ranks(2, prefix={1: ahead}, HVD_TIMELINE_ALL=1)
+        self.assert_barrier_overlaps(t, 2)
+        whole = max(s.end for spans in t.spans.values() for s in spans)
+        self.assertLess(whole, 60e6, "5,000 s of difference are in the file")
+
+    def assert_barrier_overlaps(self, t, n):
+        """All ranks are inside a barrier at the same time, up to what clocks are known by."""
+        spans = [next(s for s in t.spans["end", rank] if s.name == "BARRIER") for rank in range(n)]
+        first_out, last_in = min(s.end for s in spans), max(s.begin for s in spans)
+        self.assertLess(last_in - first_out, 20e3, "microseconds")
+
+    def test_what_a_killed_rank_has_written_is_valid(self):
+        records = json.loads(self.text_of_ranks(1, mode="killed", exits=-9))
+        self.assertIn("start_time_since_epoch_in_micros", records[0]["args"])
+
+
+if __name__ == "__main__":
+    unittest.main()
