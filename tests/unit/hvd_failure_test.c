@@ -5,6 +5,24 @@
 
 #include "tests/unit/hvd_world.h"
 
+/* The worlds of most tests: three ranks, or six in a control tree by twos, where ranks
+ * 1 and 2 stand between rank 0 and the rest. */
+static int n_ranks = 3;
+
+static int in_tree(void **state)
+{
+    (void)state;
+    n_ranks = 6;
+    return setenv("HVD_CONTROL_FANOUT", "2", 1);
+}
+
+static int in_star(void **state)
+{
+    (void)state;
+    n_ranks = 3;
+    return unsetenv("HVD_CONTROL_FANOUT");
+}
+
 static uint64_t after_ns(uint64_t t0, uint64_t t)
 {
     return t > t0 ? t - t0 : 0;
@@ -68,8 +86,8 @@ static void kill_one(int who, enum when at)
 
     victim = who;
     when = at;
-    world_start(&w, 3, mortal_body);
-    for (int r = 0; r < 3; r++)
+    world_start(&w, n_ranks, mortal_body);
+    for (int r = 0; r < n_ranks; r++)
         stage_wait(r, 1);
     (void)snprintf(want, sizeof(want),
                    "rank %d (host testhost, pid %d) was lost: connection closed", who,
@@ -79,7 +97,7 @@ static void kill_one(int who, enum when at)
     if (at == WHEN_IDLE)
         go_set(1);
     world_end(&w, who);
-    for (int r = 0; r < 3; r++) {
+    for (int r = 0; r < n_ranks; r++) {
         if (r == who)
             continue;
         assert_int_equal(shared->r[r].status, HVD_ABORTED);
@@ -91,14 +109,14 @@ static void kill_one(int who, enum when at)
 static void a_killed_rank_is_named_when_idle(void **state)
 {
     (void)state;
-    for (int r = 0; r < 3; r++)
+    for (int r = 0; r < n_ranks; r++)
         kill_one(r, WHEN_IDLE);
 }
 
 static void a_killed_rank_is_named_when_others_wait_for_it(void **state)
 {
     (void)state;
-    for (int r = 0; r < 3; r++)
+    for (int r = 0; r < n_ranks; r++)
         kill_one(r, WHEN_OTHERS_WAIT);
 }
 
@@ -106,7 +124,7 @@ static void a_killed_rank_is_named_inside_operations(void **state)
 {
     (void)state;
     for (int i = 0; i < 2; i++)
-        for (int r = 0; r < 3; r++)
+        for (int r = 0; r < n_ranks; r++)
             kill_one(r, WHEN_BUSY);
 }
 
@@ -159,15 +177,15 @@ static void a_stopped_rank_is_named_after_the_peer_timeout(void **state)
 {
     (void)state;
     (void)setenv("HVD_PEER_TIMEOUT", "1", 1);
-    for (int who = 0; who < 3; who += 2) {
+    for (int who = 0; who < 3; who += n_ranks == 3 ? 2 : 1) {
         struct proc_world w;
         char want[128];
         uint64_t t0, t;
 
         victim = who;
         when = WHEN_OTHERS_WAIT;
-        world_start(&w, 3, mortal_body);
-        for (int r = 0; r < 3; r++)
+        world_start(&w, n_ranks, mortal_body);
+        for (int r = 0; r < n_ranks; r++)
             stage_wait(r, 1);
         (void)snprintf(want, sizeof(want),
                        "rank %d (host testhost, pid %d) was lost: silent for 1 s "
@@ -175,7 +193,7 @@ static void a_stopped_rank_is_named_after_the_peer_timeout(void **state)
                        who, (int)w.pid[who]);
         t0 = clock_now_ns();
         assert_int_equal(kill(w.pid[who], SIGSTOP), 0);
-        for (int r = 0; r < 3; r++) {
+        for (int r = 0; r < n_ranks; r++) {
             if (r == who)
                 continue;
             stage_wait(r, 100);
@@ -246,14 +264,14 @@ static void leaver_body(int rank, int size)
 static void leaving_tells_the_others_who(void **state)
 {
     (void)state;
-    for (int i = 0; i < 6; i++) {
+    for (int i = 0; i < 2 * n_ranks; i++) {
         struct proc_world w;
         char want[160];
 
         victim = i / 2;
         leave_by_exit = i % 2;
-        world_start(&w, 3, leaver_body);
-        for (int r = 0; r < 3; r++)
+        world_start(&w, n_ranks, leaver_body);
+        for (int r = 0; r < n_ranks; r++)
             if (r != victim)
                 stage_wait(r, 1);
         (void)snprintf(want, sizeof(want),
@@ -262,7 +280,7 @@ static void leaving_tells_the_others_who(void **state)
                        leave_by_exit ? "exited" : "called shutdown()");
         go_set(1);
         world_end(&w, -1);
-        for (int r = 0; r < 3; r++) {
+        for (int r = 0; r < n_ranks; r++) {
             if (r == victim)
                 continue;
             assert_int_equal(shared->r[r].status, HVD_PRECONDITION);
@@ -411,7 +429,8 @@ static void arguments_body(int rank, int size)
     CHECK_OK(hvd_init(NULL));
     CHECK(hvd_allreduce_async(&t, HVD_SUM, 1, 1, 3, &h) == HVD_INVALID_ARGUMENT,
           "process set");
-    CHECK(strstr(hvd_last_error(), "tensor \"x\": process set 3 does not exist"), "%s", hvd_last_error());
+    CHECK(strstr(hvd_last_error(), "tensor \"x\": process set 3 does not exist"), "%s",
+          hvd_last_error());
     CHECK(hvd_allreduce_async(&t, 17, 1, 1, 0, &h) == HVD_INVALID_ARGUMENT, "op");
     u.name = "";
     CHECK(hvd_allreduce_async(&u, HVD_SUM, 1, 1, 0, &h) == HVD_INVALID_ARGUMENT,
@@ -487,6 +506,11 @@ static void a_rank_that_never_comes_is_named(void **state)
     world_run(3, missing_body);
 }
 
+#define IN_TREE(test)                                                                  \
+    {                                                                                  \
+#test "_in_a_tree", test, in_tree, in_star, NULL                               \
+    }
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -504,6 +528,11 @@ int main(void)
         cmocka_unit_test(bad_arguments_are_refused_with_a_sentence),
         cmocka_unit_test(bad_settings_are_refused_by_name),
         cmocka_unit_test(a_rank_that_never_comes_is_named),
+        IN_TREE(a_killed_rank_is_named_when_idle),
+        IN_TREE(a_killed_rank_is_named_when_others_wait_for_it),
+        IN_TREE(a_killed_rank_is_named_inside_operations),
+        IN_TREE(a_stopped_rank_is_named_after_the_peer_timeout),
+        IN_TREE(leaving_tells_the_others_who),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

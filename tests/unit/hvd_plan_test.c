@@ -6,6 +6,23 @@
 
 enum { STEADY = 60 };
 
+/* The worlds of most tests: three ranks, or six in a control tree by twos. */
+static int n_ranks = 3;
+
+static int in_tree(void **state)
+{
+    (void)state;
+    n_ranks = 6;
+    return setenv("HVD_CONTROL_FANOUT", "2", 1);
+}
+
+static int in_star(void **state)
+{
+    (void)state;
+    n_ranks = 3;
+    return unsetenv("HVD_CONTROL_FANOUT");
+}
+
 static uint64_t after_ns(uint64_t t0, uint64_t t)
 {
     return t > t0 ? t - t0 : 0;
@@ -70,7 +87,7 @@ static void steady_steps_send_no_messages(void **state)
 {
     (void)state;
     world_run(1, steady_body);
-    world_run(3, steady_body);
+    world_run(n_ranks, steady_body);
 }
 
 /* --- disturbances that all ranks make --- */
@@ -234,12 +251,12 @@ static void mortal_body(int rank, int size)
 static void a_killed_rank_is_named(void **state)
 {
     (void)state;
-    for (victim = 0; victim < 3; victim++) {
+    for (victim = 0; victim < n_ranks; victim++) {
         struct proc_world w;
         char want[128];
         uint64_t t0;
 
-        world_start(&w, 3, mortal_body);
+        world_start(&w, n_ranks, mortal_body);
         stage_wait(victim, 2); /* the others wait for it in an agreement */
         (void)snprintf(want, sizeof(want),
                        "rank %d (host testhost, pid %d) was lost: connection closed",
@@ -247,7 +264,7 @@ static void a_killed_rank_is_named(void **state)
         t0 = clock_now_ns();
         assert_int_equal(kill(w.pid[victim], SIGKILL), 0);
         world_end(&w, victim);
-        for (int r = 0; r < 3; r++) {
+        for (int r = 0; r < n_ranks; r++) {
             if (r == victim)
                 continue;
             assert_int_equal(shared->r[r].status, HVD_ABORTED);
@@ -292,8 +309,8 @@ static void leaver_body(int rank, int size)
 static void leaving_tells_the_others_who(void **state)
 {
     (void)state;
-    for (victim = 0; victim < 3; victim++)
-        world_run(3, leaver_body);
+    for (victim = 0; victim < n_ranks; victim++)
+        world_run(n_ranks, leaver_body);
 }
 
 static void stall_body(int rank, int size)
@@ -330,6 +347,11 @@ static void a_stall_names_the_missing_rank(void **state)
     world_end(&w, -1);
 }
 
+#define IN_TREE(test)                                                                  \
+    {                                                                                  \
+#test "_in_a_tree", test, in_tree, in_star, NULL                               \
+    }
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -341,6 +363,9 @@ int main(void)
         cmocka_unit_test(a_killed_rank_is_named),
         cmocka_unit_test(leaving_tells_the_others_who),
         cmocka_unit_test(a_stall_names_the_missing_rank),
+        IN_TREE(steady_steps_send_no_messages),
+        IN_TREE(a_killed_rank_is_named),
+        IN_TREE(leaving_tells_the_others_who),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
