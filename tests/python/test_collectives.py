@@ -6,7 +6,7 @@ from job import JobTest
 
 class OneHost(JobTest):
     def run_np(self, n, **options):
-        for script in ("capi_data.py", "capi_members.py"):
+        for script in ("capi_data.py", "capi_sets.py", "capi_members.py"):
             self.run_checks(n, script, timeout=240, **options)
 
     def test_1(self):
@@ -27,6 +27,9 @@ class TwoHosts(JobTest):
 
     def test_data(self):
         self.run_checks(4, "capi_data.py", hosts=2, timeout=240, label="two hosts, capi_data.py")
+
+    def test_sets(self):
+        self.run_checks(4, "capi_sets.py", hosts=2, timeout=240, label="two hosts, capi_sets.py")
 
     def test_members(self):
         self.run_checks(4, "capi_members.py", hosts=2, timeout=240, label="two hosts, capi_members.py")

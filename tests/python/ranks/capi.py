@@ -277,3 +277,23 @@ def set_ids():
 def set_ranks(id_):
     ranks = (c.c_int * 64)()
     return list(ranks[: must(lib.hvd_process_set_ranks(id_, ranks, 64))])
+
+
+# --- for checks ---
+
+
+def refused(words, function, *args, status=INVALID_ARGUMENT, **options):
+    """function must fail with this status and all words in its sentence; returns the sentence."""
+    try:
+        function(*args, **options)
+    except Failed as e:
+        missing = [w for w in words if w not in str(e)]
+        assert not missing, f"lacks {missing}: {e}"
+        assert e.status == status, f"status {e.status}: {e}"
+        return str(e)
+    raise AssertionError(f"nothing was refused; expected {words}")
+
+
+def the_world_goes_on():
+    n = size()
+    assert run("allreduce", np.full(3, rank() + 1.0)).tolist() == [n * (n + 1) / 2] * 3

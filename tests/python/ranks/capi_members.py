@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who takes part, by the C API: groups, process sets, join, disagreements, refused arguments."""
+"""Who takes part, by the C API: groups, join, disagreements, refused arguments."""
 
 import itertools
 import random
@@ -9,329 +9,23 @@ import numpy as np
 from capi import (
     ADASUM,
     AVERAGE,
-    INVALID_ARGUMENT,
     MAX,
     SUM,
-    Failed,
     Op,
     check,
+    refused,
     run,
     set_add,
-    set_ids,
     set_ranks,
     set_remove,
+    the_world_goes_on,
 )
 from checks import main
-from exact import reduced, same, share, values
+from exact import reduced, same, values
 
 capi.init()
 R, N = capi.rank(), capi.size()
 EVERYONE = list(range(N))
-
-
-def refused(words, function, *args, status=INVALID_ARGUMENT, **options):
-    """function must fail with this status and all words in its sentence; returns the sentence."""
-    try:
-        function(*args, **options)
-    except Failed as e:
-        missing = [w for w in words if w not in str(e)]
-        assert not missing, f"lacks {missing}: {e}"
-        assert e.status == status, f"status {e.status}: {e}"
-        return str(e)
-    raise AssertionError(f"nothing was refused; expected {words}")
-
-
-def barrier(process_set=0):
-    run("barrier", process_set=process_set)
-
-
-def the_world_goes_on():
-    assert run("allreduce", np.full(3, R + 1.0)).tolist() == [N * (N + 1) / 2] * 3
-
-
-# --- static sets ---
-
-
-@check
-def sets_of_the_config_are_there_after_init():
-    capi.shutdown()
-    wanted = [[0], [N - 1]] if N > 1 else []
-    wanted += [[N - 1, 0]] if N > 2 else []
-    capi.init(sets=wanted)
-    assert set_ids() == list(range(len(wanted) + 1))
-    for i, ranks in enumerate(wanted):
-        assert set_ranks(i + 1) == sorted(ranks)
-        if R in ranks:
-            assert run("allreduce", np.ones(2), process_set=i + 1).tolist() == [len(ranks)] * 2
-    the_world_goes_on()
-    capi.shutdown()
-    refused(["hvd_config, set 1", "rank 99 is not in the world"], capi.init, sets=[[99]])
-    capi.shutdown()
-    capi.init()
-    assert set_ids() == [0]
-    the_world_goes_on()
-
-
-# --- process sets ---
-
-
-def subsets():
-    """All sets of ranks but the empty one and the world."""
-    for n in range(1, N):
-        yield from itertools.combinations(EVERYONE, n)
-
-
-@check
-def a_set_knows_its_members():
-    ids = {ranks: set_add(list(reversed(ranks))) for ranks in subsets()}
-    assert list(ids.values()) == list(
-        range(min(ids.values(), default=0), min(ids.values(), default=0) + len(ids))
-    )
-    assert set_ids() == [0, *ids.values()]
-    for ranks, id_ in ids.items():
-        assert capi.lib.hvd_process_set_size(id_) == len(ranks)
-        assert capi.lib.hvd_process_set_rank(id_) == (ranks.index(R) if R in ranks else -1)
-        assert set_ranks(id_) == list(ranks)
-    assert set_ranks(0) == EVERYONE
-    for ranks in ids:
-        refused(["process set containing the same ranks already exists"], set_add, ranks)
-    refused(["same ranks already exists", "process set 0"], set_add, EVERYONE)
-    for id_ in ids.values():
-        set_remove(id_)
-    assert set_ids() == [0]
-
-
-@check
-def ids_are_not_used_again():
-    if N == 1:
-        return
-    first = set_add([0])
-    set_remove(first)
-    second = set_add([0])
-    assert second == first + 1, (first, second)
-    refused([f"process set {first} does not exist"], set_remove, first)
-    refused([f"process set {first} does not exist"], run, "allreduce", np.ones(1), process_set=first)
-    refused(
-        [f"process set {first} does not exist"], lambda: capi.must(capi.lib.hvd_process_set_size(first))
-    )
-    refused([f"process set {first} does not exist"], set_ranks, first)
-    set_remove(second)
-
-
-@check
-def bad_sets_are_refused():
-    refused(["0 ranks"], set_add, [])
-    refused([f"rank {N} is not in the world of {N}"], set_add, [N])
-    refused(["rank -1 is not in the world"], set_add, [-1])
-    if N > 1:
-        refused(["rank 0 is in it twice"], set_add, [0, 0])
-    refused(["process set 0 is the world"], set_remove, 0)
-    refused(["process set -3 does not exist"], set_remove, -3)
-    refused(["process set 12345 does not exist"], set_remove, 12345)
-    the_world_goes_on()
-
-
-def set_ops(ranks, id_, round_):
-    """One operation of each kind in a set: (start, check) pairs for its members."""
-    n, me = len(ranks), ranks.index(R)
-    root = ranks[round_ % n]
-    shape = (4 * n + round_ % 3, 2)
-    every = [values(shape, "float32", r, SUM, id_ + round_) for r in ranks]
-    x = every[me]
-    total, bound = reduced(every, "float32", SUM)
-    mean, mean_bound = reduced(every, "float32", AVERAGE)
-    rows = [[(a + 2 * b + round_) % 4 for b in range(n)] for a in range(n)]
-    sent = [values((sum(rows[a]), 3), "int64", ranks[a]) for a in range(n)]
-    received = np.concatenate([sent[a][sum(rows[a][:me]) : sum(rows[a][: me + 1])] for a in range(n)])
-    begin, end = share(shape[0], n, me)
-    options = {"process_set": id_}
-
-    def equals(expected):
-        def verify(got):
-            assert np.array_equal(got, expected), f"set {ranks}: {got} is not {expected}"
-
-        return verify
-
-    def near(expected, off):
-        return lambda got: same(got, expected, off, "float32", f"set {ranks}")
-
-    everything = np.concatenate(every)
-    table = {
-        "allreduce": (x, {}, near(total, bound)),
-        "allreduce.average": (x, {"op": AVERAGE}, near(mean, mean_bound)),
-        "broadcast": (x, {"root": root}, equals(every[ranks.index(root)])),
-        "allgather": (x, {}, equals(everything)),
-        "gather": (x, {"root": root}, equals(everything if root == R else everything[:0])),
-        "reduce": (
-            x,
-            {"root": root},
-            near(total, bound) if root == R else equals(np.full(shape, 77, np.float32)),
-        ),
-        "reducescatter": (x, {}, near(total[begin:end], bound[begin:end])),
-        "alltoall": (sent[me], {"splits": rows[me]}, equals(received)),
-        "barrier": (None, {}, lambda _: None),
-    }
-    for kind, (array, more, verify) in table.items():
-
-        def start(kind=kind, array=array, more=more):
-            return Op(kind.split(".")[0], array, name=f"{id_}.{round_}.{kind}", **options, **more)
-
-        yield start, verify
-
-
-@check
-def overlapping_sets_work_beside_each_other_in_any_order():
-    sets = [(ranks, set_add(ranks)) for ranks in subsets()]
-    sets.append((tuple(EVERYONE), 0))
-    mine = random.Random(R)
-    for round_ in range(6):
-        todo = [pair for ranks, id_ in sets if R in ranks for pair in set_ops(ranks, id_, round_)]
-        mine.shuffle(todo)
-        under_way = [(start(), verify) for start, verify in todo]
-        mine.shuffle(under_way)
-        for op, verify in under_way:
-            verify(op.wait())
-    for _, id_ in sets[:-1]:
-        set_remove(id_)
-    the_world_goes_on()
-
-
-@check
-def a_rank_outside_is_refused():
-    if N == 1:
-        return
-    id_ = set_add([0])
-    x = np.ones((2, 2), np.float32)
-    for kind in (
-        "allreduce",
-        "allgather",
-        "broadcast",
-        "reduce",
-        "gather",
-        "reducescatter",
-        "alltoall",
-        "barrier",
-    ):
-        if R == 0:
-            run(kind, None if kind == "barrier" else x, process_set=id_)
-        else:
-            refused([f"this rank is not in process set {id_}"], run, kind, x, process_set=id_)
-    set_remove(id_)
-
-
-@check
-def equal_names_in_different_sets_do_not_meet():
-    if N == 1:
-        return
-    low, high = set_add([0]), set_add([N - 1])
-    mine = low if R == 0 else high
-    if R in (0, N - 1):
-        for i in range(20):
-            x = np.full(3 if R == 0 else 5, R + i, np.float32 if R == 0 else np.int32)
-            assert np.array_equal(run("allreduce", x, name="x", process_set=mine), x)
-    set_remove(high)
-    set_remove(low)
-
-
-@check
-def roots_are_global_ranks_and_must_be_members():
-    if N < 3:
-        return
-    id_ = set_add([1, 2])
-    if R in (1, 2):
-        x = np.full(3, R, np.int32)
-        assert run("broadcast", x, root=2, process_set=id_).tolist() == [2] * 3
-        for kind in ("broadcast", "reduce", "gather"):
-            refused(["root", "0", f"{id_}"], run, kind, x, root=0, name=f"bad.{kind}", process_set=id_)
-        assert run("broadcast", x, root=1, process_set=id_).tolist() == [1] * 3
-    set_remove(id_)
-    for kind in ("broadcast", "reduce", "gather"):
-        refused(["root", f"{N}"], run, kind, np.ones(2), root=N, name=f"far.{kind}")
-    refused(["root_rank -1"], run, "broadcast", np.ones(2), root=-1)
-
-
-@check
-def a_removal_waits_for_what_is_pending():
-    if N < 2:
-        return
-    id_ = set_add([0, 1]) if N > 2 else None
-    options = {} if id_ is None else {"process_set": id_}
-    op = None
-    if R == 0:
-        op = Op("allreduce", np.ones(5), name="last words", **options)
-    barrier()
-    if R == 1:
-        op = Op("allreduce", np.ones(5), name="last words", **options)
-    if id_ is not None:
-        set_remove(id_)
-        assert id_ not in set_ids()
-    if op:
-        assert op.wait().tolist() == [2.0] * 5
-
-
-@check
-def ranks_that_disagree_about_a_set_are_named():
-    if N == 1:
-        return
-    before = set_ids()
-    ranks = [0] if R == 0 else [N - 1]
-    refused(["Mismatched", "rank 0"], set_add, ranks)
-    assert set_ids() == before
-    id_ = set_add([0])
-    if R == 0:
-        refused(["Mismatched", "rank 0", "PROCESS_SET_ADD", "PROCESS_SET_REMOVE"], set_add, [N - 1])
-    else:
-        refused(["Mismatched", "rank 0", "PROCESS_SET_ADD", "PROCESS_SET_REMOVE"], set_remove, id_)
-    other = set_add([N - 1])
-    assert other == id_ + 1
-    refused(["Mismatched", "rank 0"], set_remove, id_ if R == 0 else other)
-    set_remove(other)
-    set_remove(id_)
-    assert set_ids() == before
-
-
-@check
-def sets_come_and_go_many_times():
-    if N == 1:
-        return
-    for i in range(25):
-        id_ = set_add([i % N, (i + 1) % N] if N > 2 else [i % N])
-        ranks = set_ranks(id_)
-        if R in ranks:
-            total = run("allreduce", np.full(10, R), name="cycle", process_set=id_)
-            assert total.tolist() == [sum(ranks)] * 10
-        set_remove(id_)
-    the_world_goes_on()
-
-
-@check
-def a_set_is_not_changed_inside_a_callback():
-    said = []
-
-    def done(_, status, text):
-        said.append((capi.lib.hvd_process_set_remove(77), capi.lib.hvd_last_error()))
-        ranks = (capi.c.c_int * 1)(N - 1)
-        said.append(
-            (
-                capi.lib.hvd_process_set_add(ranks, 1, capi.c.byref(capi.c.c_int())),
-                capi.lib.hvd_last_error(),
-            )
-        )
-
-    run_with_callback(done)
-    (unknown, _), (status, text) = said
-    assert unknown == INVALID_ARGUMENT
-    if N > 1:
-        assert status == INVALID_ARGUMENT and b"inside a callback" in text, text
-
-
-def run_with_callback(function):
-    t = capi.Tensor(size_bytes=capi.c.sizeof(capi.Tensor), name=b"with.callback", device=-1)
-    t.done = capi.DONE(function)
-    h = capi.c.c_int64()
-    capi.must(capi.lib.hvd_barrier_async(capi.c.byref(t), 0, capi.c.byref(h)))
-    capi.must(capi.lib.hvd_wait(h, capi.WAIT_MS))
-    capi.must(capi.lib.hvd_release(h))
 
 
 # --- groups ---
@@ -366,10 +60,10 @@ def a_group_travels_all_or_none():
             if late != R or i != kept:
                 ops[i] = make(*args, **options, group="all or none", group_size=len(parts))
         for _ in range(3):
-            barrier()  # everyone has submitted what there is, and had time to do it
+            run("barrier")  # everyone has submitted what there is, and had time to do it
         ended = [i for i, op in ops.items() if op.poll() != capi.IN_PROGRESS]
         assert not ended, f"step {step}: {ended} of the group ended before {kept} was submitted"
-        barrier()
+        run("barrier")
         if late == R:
             make, args, options = parts[kept]
             ops[kept] = make(*args, **options, group="all or none", group_size=len(parts))
@@ -610,7 +304,7 @@ def only_what_has_ended_tells_its_splits():
             refused(
                 ["has not ended"], lambda: capi.must(capi.lib.hvd_received_splits(late.handle, splits, 8))
             )
-        barrier()
+        run("barrier")
         (late or Op("alltoall", np.ones(N, np.float32), name="late")).wait()
 
 
