@@ -336,6 +336,11 @@ static void init_cond(pthread_cond_t *c)
     (void)pthread_condattr_destroy(&attr);
 }
 
+static const char *host_of(void *arg, uint32_t rank)
+{
+    return ((const struct coordinator *)arg)->members[rank].host;
+}
+
 /* Rank 0's settings are the world's. */
 static int new_table(struct coordinator *co)
 {
@@ -372,6 +377,8 @@ int coordinator_new(uint32_t rank,
     co->is_crowded = n_cpus > 0 && local_size > (uint32_t)n_cpus;
     co->stall.warn_ns = s->stall_warn_ns;
     co->stall.fail_ns = s->stall_fail_ns;
+    co->stall.host_of = host_of;
+    co->stall.arg = co;
     co->stall_next_ns = UINT64_MAX;
     atomic_init(&co->next_ns, 0);
     tensor_queue_init(&co->queue);

@@ -21,10 +21,11 @@ struct coordinator {
     /* Constant between start and the end of coordinator_leave. */
     uint32_t rank, size;
     struct settings settings;
-    struct control *control; /* the world's */
-    struct backend *backend; /* the world's */
-    struct sets *sets;       /* the world's */
-    bool is_crowded;         /* more ranks than processors here: spin shortly */
+    struct control *control;              /* the world's */
+    struct backend *backend;              /* the world's */
+    struct sets *sets;                    /* the world's */
+    const struct control_member *members; /* the world's, by rank */
+    bool is_crowded; /* more ranks than processors here: spin shortly */
 
     struct tensor_queue queue; /* own lock */
 

@@ -26,6 +26,8 @@ static struct {
     pthread_mutex_t life_lock;
     pthread_mutex_t lock;
     struct world *world; /* lock */
+    hvd_late_fn late;    /* lock */
+    void *late_arg;      /* lock */
     struct handles handles;
     struct meeting meeting; /* life_lock */
     bool has_fork_handlers; /* life_lock */
@@ -37,6 +39,27 @@ static struct {
 struct handles *runtime_handles(void)
 {
     return &runtime.handles;
+}
+
+void hvd_on_late(hvd_late_fn fn, void *arg)
+{
+    (void)pthread_mutex_lock(&runtime.lock);
+    runtime.late = fn;
+    runtime.late_arg = arg;
+    (void)pthread_mutex_unlock(&runtime.lock);
+}
+
+void runtime_late(const char *tensor)
+{
+    hvd_late_fn fn;
+    void *arg;
+
+    (void)pthread_mutex_lock(&runtime.lock);
+    fn = runtime.late;
+    arg = runtime.late_arg;
+    (void)pthread_mutex_unlock(&runtime.lock);
+    if (fn)
+        fn(arg, tensor);
 }
 
 bool runtime_is_forked(void)

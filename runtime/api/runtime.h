@@ -19,5 +19,7 @@ void runtime_put(struct world *w); /* accepts NULL */
 bool runtime_is_forked(
     void); /* this is a child of a process that had called hvd_init */
 struct handles *runtime_handles(void);
+/* Calls what hvd_on_late was given. In the seat, no lock held. */
+void runtime_late(const char *tensor);
 
 #endif

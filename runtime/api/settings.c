@@ -52,6 +52,7 @@ int settings_read(getenv_fn get, void *arg, struct settings *ret, struct err *er
         s.stall_warn_ns = v.v[KNOB_HOROVOD_STALL_CHECK_TIME_SECONDS];
         s.stall_fail_ns = v.v[KNOB_HOROVOD_STALL_SHUTDOWN_TIME_SECONDS];
     }
+    s.tells_late = v.v[KNOB_HVD_STALL_STACKS] != 0;
     (void)log_level_parse(v.s[KNOB_HOROVOD_LOG_LEVEL], &s.log_level); /* a choice */
     s.has_log_time =
         !v.v[KNOB_HOROVOD_LOG_HIDE_TIME] && v.v[KNOB_HOROVOD_LOG_TIMESTAMP] != 0;

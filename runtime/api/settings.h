@@ -18,6 +18,7 @@ struct settings {
 
     uint64_t stall_warn_ns; /* HOROVOD_STALL_CHECK_TIME_SECONDS, 60; 0 by
                                _STALL_CHECK_DISABLE */
+    bool tells_late;        /* HVD_STALL_STACKS: ranks are told that they are late */
     uint64_t stall_fail_ns; /* HOROVOD_STALL_SHUTDOWN_TIME_SECONDS, 0: never */
 
     enum log_level log_level; /* HOROVOD_LOG_LEVEL, warning */

@@ -20,6 +20,7 @@
 #include <string.h>
 
 #include "runtime/api/observe.h"
+#include "runtime/api/runtime.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
 #include "runtime/base/mem.h"
@@ -106,6 +107,19 @@ take_in(struct coordinator *co, uint32_t rank, const void *p, size_t n, struct e
     return r;
 }
 
+static int receive(struct coordinator *co, const void *p, size_t n, struct err *err)
+{
+    int r = member_receive(co->member, p, n, err);
+    const char *late = member_is_late(co->member);
+
+    if (late) {
+        log_warn("other ranks wait for a tensor that this rank has not submitted",
+                 "rank=%u tensor=\"%s\"", co->rank, late);
+        runtime_late(late);
+    }
+    return r;
+}
+
 /* Rank 0: all that is ready goes to all. */
 static int respond(struct coordinator *co, struct err *err)
 {
@@ -118,7 +132,7 @@ static int respond(struct coordinator *co, struct err *err)
         observe_sent(co, co->out.n, co->size - 1);
         (void)control_down(co->control, co->out.p,
                            co->out.n); /* the pump tells of a loss */
-        r = member_receive(co->member, co->out.p, co->out.n, err);
+        r = receive(co, co->out.p, co->out.n, err);
     }
     return r;
 }
@@ -203,7 +217,7 @@ int coordinator_on_down(void *arg, const uint8_t *p, size_t n, struct err *err)
     if (trace_is_message(p, n))
         return timeline_on_down(&co->timeline, p, n, clock_now_ns(), err);
     observe_received(co, n);
-    return member_receive(co->member, p, n, err);
+    return receive(co, p, n, err);
 }
 
 void coordinator_on_ended(void *arg, const char *who)
@@ -256,6 +270,8 @@ static void check_stall(struct coordinator *co)
         log_warn("stalled: some ranks have not submitted what others wait for, still "
                  "waiting",
                  "%s", strbuf_str(&text));
+        if (co->settings.tells_late)
+            negotiate_tell_late(co->negotiate);
         break;
     case STALL_FAIL:
         (void)snprintf(cause, sizeof(cause),

@@ -248,6 +248,7 @@ static int open_parts(struct world *w, struct err *err)
         return r;
     w->co->control = w->control;
     w->co->sets = &w->sets;
+    w->co->members = w->members;
     return control_listen(w->control, err);
 }
 

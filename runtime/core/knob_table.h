@@ -37,6 +37,9 @@
       "age of a tensor that is reported as stalled; 0: never", "")                            \
     X(HOROVOD_STALL_SHUTDOWN_TIME_SECONDS, SECONDS, HONOURED, "0", 0, KNOB_DAY_MS, "",        \
       "age of a tensor that ends the world; 0: never", "")                                    \
+    X(HVD_STALL_STACKS, BOOL, HONOURED, "0", 0, 1, "",                                        \
+      "1: with each stall report the missing ranks say so in their own output, with the "     \
+      "stacks of all their Python threads; rank 0's counts", "")                              \
     X(HOROVOD_ELASTIC, BOOL, REFUSED, "0", 0, 1, "",                                          \
       "1: the world may change its size", KNOB_NO_ELASTIC)                                    \
     X(HOROVOD_ELASTIC_TIMEOUT, SECONDS, NOT_YET, "600", 0, 7 * (uint64_t)KNOB_DAY_MS, "",     \

@@ -85,6 +85,10 @@ uint32_t member_plan_size(const struct member *m); /* tensors of the plan; 0: no
 bool member_has_offer(const struct member *m);     /* of a plan, outside an agreement */
 bool member_has_todo(const struct member *m); /* answers that are not carried out yet */
 
+/* Others wait for a tensor that this rank has not submitted: its name, told once, valid
+ * until the next member_receive; or NULL. */
+const char *member_is_late(struct member *m);
+
 /* What a process set's answers mean to this rank. Set 0 is known. */
 int member_set_added(struct member *m, uint32_t id, bool is_in);
 void member_set_removed(struct member *m, uint32_t id);

@@ -51,6 +51,11 @@ static int note(struct member *m, const struct down *d, struct err *err)
 
     if (d->kind == DOWN_FREEZE)
         m->mode = MODE_FROZEN;
+    if (d->kind == DOWN_LATE && !m->join && member_is_in_set(m, d->req.process_set)
+        && !member_find_op(m, d->req.process_set, d->req.name)) {
+        m->is_late = true;
+        memcpy(m->late, d->req.name, sizeof(m->late));
+    }
     if (d->kind == DOWN_RUN && !d->has_req)
         return note_due(m, d->slot, err);
     if (d->kind != DOWN_RUN || d->slot == SLOT_NONE)
@@ -219,6 +224,7 @@ int member_answer(
         break;
     case DOWN_FREEZE:
     case DOWN_LEAVE:
+    case DOWN_LATE:
         return 0;
     }
     r = member_add_item(m, 0, op);
@@ -227,4 +233,12 @@ int member_answer(
     ret->items = m->items;
     ret->n_items = 1;
     return 0;
+}
+
+const char *member_is_late(struct member *m)
+{
+    const char *name = m->is_late ? m->late : NULL;
+
+    m->is_late = false;
+    return name;
 }

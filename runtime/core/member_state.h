@@ -62,6 +62,8 @@ struct member {
     struct down down;              /* the answer at hand */
     uint64_t *news_counts;         /* [n_ranks] of news */
     struct down news;              /* what arrives meanwhile */
+    bool is_late;
+    char late[TENSOR_NAME_MAX];
     struct member_counts stats;
 };
 

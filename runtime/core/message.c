@@ -8,9 +8,9 @@
  *   up       kind (u32), then REQUEST: request; HITS: first n_words (u32), words (u64
  *            x n); LEAVE: plan (u32)
  *
- *   down     kind flags 0 0, then RUN, FAIL, JOINED: slot (u32), request if flags say
- *            so, RUN: n_counts (u32) counts (u64 x n), FAIL: text; FREEZE: plan n_slots
- *            (u32), fusion_bytes (u64), slots (u32 x n); LEAVE: plan (u32)
+ *   down     kind flags 0 0, then RUN, FAIL, JOINED, LATE: slot (u32), request if flags
+ * say so, RUN: n_counts (u32) counts (u64 x n), FAIL: text; FREEZE: plan n_slots (u32),
+ * fusion_bytes (u64), slots (u32 x n); LEAVE: plan (u32)
  *
  *   name, codec, text   u16 length, bytes without NUL
  *
@@ -361,7 +361,7 @@ int message_next_down(struct message_reader *r,
     if (r->in.at == r->in.n)
         return 0;
     if (!wire_get(&r->in, 1, &kind) || !wire_get(&r->in, 1, &flags)
-        || !wire_get(&r->in, 2, &zero) || kind < DOWN_RUN || kind > DOWN_LEAVE
+        || !wire_get(&r->in, 2, &zero) || kind < DOWN_RUN || kind > DOWN_LATE
         || flags > (FLAG_FUSE | FLAG_REQ) || zero != 0)
         return malformed(r, "response", err);
     ret->kind = (enum down_kind)kind;
@@ -377,6 +377,7 @@ int message_next_down(struct message_reader *r,
     case DOWN_RUN:
     case DOWN_FAIL:
     case DOWN_JOINED:
+    case DOWN_LATE:
         return get_answer(r, counts, n_ranks, ret, err);
     }
     return malformed(r, "response", err);

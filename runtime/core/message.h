@@ -84,7 +84,8 @@ enum down_kind {
     DOWN_FAIL = 2,
     DOWN_JOINED = 3, /* all ranks have joined; req.root: the last of them */
     DOWN_FREEZE = 4, /* from here on `slots` in this order are plan number `plan` */
-    DOWN_LEAVE = 5   /* a rank must leave plan number `plan`: all do */
+    DOWN_LEAVE = 5,  /* a rank must leave plan number `plan`: all do */
+    DOWN_LATE = 6    /* ranks that have not submitted req.name: others wait for it */
 };
 struct down {
     enum down_kind kind;

@@ -54,7 +54,7 @@ struct negotiate {
     uint32_t plan;
     uint64_t plan_msg; /* the message that told it; 0: there was none */
     uint32_t *plan_of; /* [cache_capacity] the plan a slot was in last */
-    bool wants_leave, has_left;
+    bool wants_leave, has_left, tells_late;
     bool is_planning; /* nobody has left the plan, as far as is known here */
     struct negotiate_counts counts;
     uint64_t *scratch; /* [n_ranks] */
@@ -108,7 +108,13 @@ size_t negotiate_pending(const struct negotiate *n)
 
 bool negotiate_has_news(const struct negotiate *n)
 {
-    return n->tensors.ready.n > 0 || n->wants_leave || pendings_all_joined(&n->tensors);
+    return n->tensors.ready.n > 0 || n->wants_leave || n->tells_late
+           || pendings_all_joined(&n->tensors);
+}
+
+void negotiate_tell_late(struct negotiate *n)
+{
+    n->tells_late = n->tensors.waiting.head != NULL;
 }
 
 struct negotiate_counts negotiate_counts(const struct negotiate *n)
@@ -247,6 +253,17 @@ static void put_leave(struct negotiate *n, struct strbuf *out)
     message_put_down(out, &d);
     n->wants_leave = false;
     n->counts.n_leaves++;
+}
+
+static void put_late(struct negotiate *n, struct strbuf *out)
+{
+    struct down d = {.kind = DOWN_LATE, .has_req = true, .slot = SLOT_NONE};
+
+    n->tells_late = false;
+    if (!n->tensors.waiting.head)
+        return; /* it has come meanwhile */
+    d.req = n->tensors.waiting.head->first;
+    message_put_down(out, &d);
 }
 
 static bool is_cached(const struct pending *p)
@@ -457,6 +474,8 @@ int negotiate_write(struct negotiate *n, struct strbuf *out)
     message_begin_down(out);
     if (n->wants_leave)
         put_leave(n, out);
+    if (n->tells_late)
+        put_late(n, out);
     while (r == 0 && n->tensors.ready.n > 0 && out->n < WRITE_AIM) {
         if (freeze(n, out))
             break;

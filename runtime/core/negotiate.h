@@ -54,6 +54,10 @@ size_t negotiate_pending(const struct negotiate *n);
  * broken. */
 int negotiate_write(struct negotiate *n, struct strbuf *out);
 
+/* The next message tells the ranks that have not submitted the oldest pending tensor
+ * that others wait for it. Nothing if none is pending. */
+void negotiate_tell_late(struct negotiate *n);
+
 struct negotiate_counts {        /* since the beginning */
     uint64_t n_hits, n_requests; /* tensors that came as a bit, whole */
     uint64_t n_messages, n_plans, n_leaves;

@@ -20,7 +20,8 @@ static uint64_t earlier(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-static void put_ranks(struct strbuf *out, const struct negotiate_view *v)
+static void
+put_ranks(struct strbuf *out, const struct stall *s, const struct negotiate_view *v)
 {
     uint32_t shown = 0, missing = v->n_missing;
 
@@ -30,8 +31,11 @@ static void put_ranks(struct strbuf *out, const struct negotiate_view *v)
     }
     strbuf_puts(out, missing == 1 ? "rank " : "ranks ");
     for (uint32_t r = 0; r < v->n_ranks && shown < SHOW_RANKS; r++)
-        if (negotiate_is_missing(v, r))
+        if (negotiate_is_missing(v, r)) {
             strbuf_printf(out, "%s%u", shown++ ? ", " : "", r);
+            if (s->host_of)
+                strbuf_printf(out, " (host %s)", s->host_of(s->arg, r));
+        }
     if (missing > shown)
         strbuf_printf(out, " and %u more", missing - shown);
 }
@@ -70,7 +74,7 @@ static bool show(void *arg, const struct negotiate_view *v)
         strbuf_printf(w->out, "%stensor \"%s\" (%s) waits since %llu s for ",
                       w->n_old > 1 ? "; " : "", v->name, collective_name(v->coll),
                       (unsigned long long)(age / NS_IN_S));
-        put_ranks(w->out, v);
+        put_ranks(w->out, w->s, v);
     }
     return true;
 }

@@ -11,6 +11,8 @@ struct stall {
     uint64_t warn_ns; /* age that is reported, and the interval of reports; 0: never */
     uint64_t fail_ns; /* age that breaks the world; 0: never */
     uint64_t last_ns; /* when the last report was made; 0: none yet */
+    const char *(*host_of)(void *arg, uint32_t rank); /* NULL: hosts are not told */
+    void *arg;
 };
 
 enum stall_act { STALL_NONE, STALL_WARN, STALL_FAIL };

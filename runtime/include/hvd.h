@@ -253,6 +253,12 @@ HVD_API int hvd_release(hvd_handle h);
 /* Sentence of the calling thread's last failed call, "" if none. Valid until its next
  * call. */
 HVD_API const char *hvd_last_error(void);
+/* Others have waited for long for a tensor that this rank has not submitted
+ * (HVD_STALL_STACKS=1 on rank 0). Called on the runtime's thread, or on one that waits;
+ * must not block or call hvd_*. The place to show what the program is doing. fn NULL:
+ * nothing. Any thread; holds for later worlds too. */
+typedef void (*hvd_late_fn)(void *arg, const char *tensor);
+HVD_API void hvd_on_late(hvd_late_fn fn, void *arg);
 HVD_API const char *hvd_version(void); /* "0.1.0" */
 /* One line of JSON about this process' world for --check-build, logs and tests: rank,
  * size, launcher found, transports by peer. At most n bytes with NUL; returns the

@@ -21,8 +21,8 @@ def at(word, ended):
 
 
 class Life(unittest.TestCase):
-    def ranks(self, n, mode):
-        return bare_ranks(n, "life.py", mode, timeout=60)
+    def ranks(self, n, mode, **extra):
+        return bare_ranks(n, "life.py", mode, timeout=60, **extra)
 
     def assert_told(self, mode, n, survivors_exit=0):
         ends = self.ranks(n, mode)
@@ -73,6 +73,18 @@ class Life(unittest.TestCase):
         for ended in self.ranks(2, "data-loader"):
             self.assertEqual(ended.code, 0, ended)
             self.assertIn("LOADED", ended.out)
+
+    def test_a_late_rank_shows_where_its_threads_are(self):
+        stall = {"HOROVOD_STALL_CHECK_TIME_SECONDS": "1", "HVD_STALL_STACKS": "1"}
+        first, second = self.ranks(2, "late", **stall)
+        self.assertIn('tensor "second" (ALLREDUCE) waits since', first.out)
+        self.assertIn("for rank 1 (host ", first.out)
+        self.assertNotIn("stuck_in_the_loader", first.out)
+        self.assertIn('has not submitted rank=1 tensor="second"', second.out)
+        self.assertIn("in stuck_in_the_loader", second.out)
+        for ended in (first, second):
+            self.assertEqual(ended.code, 0, ended)
+            self.assertIn("LATE", ended.out)
 
     @contextlib.contextmanager
     def waiting_in_init(self, code):

@@ -541,6 +541,27 @@ static void a_process_set_waits_for_its_own_ranks_only(void **state)
     negotiate_free(n);
 }
 
+static void who_is_late_can_be_told(void **state)
+{
+    struct request a = req(COLL_ALLREDUCE, "a");
+    struct answers got = {0};
+    struct negotiate *n = table(2, 1 << 20);
+    struct down d;
+
+    (void)state;
+    negotiate_tell_late(n);
+    assert_false(negotiate_has_news(n)); /* nothing is pending */
+    assert_int_equal(negotiate_add(n, 0, &a, 1, NULL), 0);
+    negotiate_tell_late(n);
+    assert_int_equal(take(n, &got, 2), 1);
+    d = next(&got);
+    assert_int_equal(d.kind, DOWN_LATE);
+    assert_string_equal(d.req.name, "a");
+    strbuf_release(&got.b);
+    assert_false(negotiate_has_news(n)); /* once */
+    negotiate_free(n);
+}
+
 static void survives_failing_allocations(void **state)
 {
     struct negotiate_config cfg = {
@@ -596,6 +617,7 @@ int main(void)
         cmocka_unit_test(nobody_waits_for_a_group_that_ranks_disagree_about),
         cmocka_unit_test(who_has_joined_is_not_waited_for),
         cmocka_unit_test(a_process_set_waits_for_its_own_ranks_only),
+        cmocka_unit_test(who_is_late_can_be_told),
         cmocka_unit_test(survives_failing_allocations),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

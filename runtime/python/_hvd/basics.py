@@ -2,6 +2,8 @@
 """Life, place and build queries: the functions that every ``hvd`` module has in common."""
 
 import atexit
+import faulthandler
+import signal
 import threading
 import warnings
 
@@ -20,6 +22,16 @@ _start_lock = threading.RLock()  # held for moments only, and a signal handler m
 _exit_hook_registered = False
 
 
+def _show_stacks_when_late():
+    """Others that wait for this rank (HVD_STALL_STACKS) see in its output where its threads are."""
+    sig = signal.SIGRTMAX - 2
+    try:
+        faulthandler.register(sig, all_threads=True)
+    except (AttributeError, ValueError, RuntimeError, OSError):
+        return  # stderr is no file here (a notebook): the runtime's own line has to do
+    _native.show_stacks(int(sig))
+
+
 def init(comm=None, process_sets=None):
     """Finds this process' place in the job and meets the other ranks. Idempotent.
 
@@ -35,6 +47,7 @@ def init(comm=None, process_sets=None):
             if not _exit_hook_registered:
                 atexit.register(shutdown)
                 _exit_hook_registered = True
+                _show_stacks_when_late()
             if _native.start(0):
                 handles.forget()
         _native.join()

@@ -26,8 +26,10 @@
  * and _hvd/torch. */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
+#include <signal.h>
 #include <stdint.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "hvd.h"
 #include "runtime/python/ext/start.h"
@@ -460,7 +462,28 @@ static PyObject *py_copy(PyObject *module, PyObject *args)
 /* --- the module
  * ------------------------------------------------------------------------------ */
 
+/* faulthandler writes the stacks of all Python threads on this signal: from C, without
+ * the interpreter's lock, which the thread that hangs may hold. */
+static void on_late(void *arg, const char *tensor)
+{
+    (void)tensor; /* the runtime has said it */
+    (void)kill(getpid(), (int)(intptr_t)arg);
+}
+
+static PyObject *py_show_stacks(PyObject *self, PyObject *args)
+{
+    int sig;
+
+    (void)self;
+    if (!PyArg_ParseTuple(args, "i", &sig))
+        return NULL;
+    hvd_on_late(on_late, (void *)(intptr_t)sig);
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef methods[] = {
+    {"show_stacks", py_show_stacks, METH_VARARGS,
+     "show_stacks(signal): raised when other ranks wait for this one"},
     {"start", py_start, METH_VARARGS, "start(start_timeout_ms): 0 for the default"},
     {"join", py_join, METH_NOARGS, "waits for what start() began"},
     {"cancel", py_cancel, METH_NOARGS, "nobody waits for what start() began"},

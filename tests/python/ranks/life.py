@@ -109,6 +109,19 @@ class Numbers(torch.utils.data.Dataset):
         raise AssertionError("rank() works in a forked worker")
 
 
+def stuck_in_the_loader():
+    time.sleep(3)
+
+
+def late():
+    """Rank 1 does not come to the second allreduce for a while."""
+    hvd.allreduce(torch.ones(1), name="first")
+    if hvd.rank() == 1:
+        stuck_in_the_loader()
+    hvd.allreduce(torch.ones(1), name="second")
+    print("LATE", flush=True)
+
+
 def data_loader():
     total = 0
     for _ in range(2):
@@ -133,4 +146,5 @@ hvd.init()
     "exit-pending": exits_with_pending,
     "again": shuts_down_and_starts_again,
     "data-loader": data_loader,
+    "late": late,
 }[sys.argv[1]]()
