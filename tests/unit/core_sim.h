@@ -1,0 +1,424 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A whole world in one process and one thread: N members, rank 0's table, and links
+ * between them, driven event by event in an order that a seed decides.
+ *
+ * A link keeps its order, as TCP does; messages of different ranks come in any order.
+ * An agreement is the AND of all ranks' words, complete when all have begun it, seen by
+ * each rank at its own time. A batch ends on a rank after all members of its process
+ * set have entered the same one; until then that rank only talks. So a circle of waits
+ * between process sets, or a lost word, ends in a world in which nothing can happen
+ * while work is open: a hang, which is reported with who waits for what.
+ *
+ * Checked at every event: the batches of a process set are the same on all its members;
+ * nothing is carried out that not all have submitted, or twice; groups are whole; the
+ * counts are those that were submitted for that very operation; what an act points at
+ * stays as it is while the rank talks. At the end: everything submitted has ended as
+ * the script says.
+ *
+ * What ranks do is a script of steps (core_sim_load.h). Memory of the simulation itself
+ * is libc's, so that mem_fail_after() hits only what is tested. Include after cmocka.h.
+ */
+#ifndef TESTS_UNIT_CORE_SIM_H
+#define TESTS_UNIT_CORE_SIM_H
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/core/member.h"
+#include "runtime/core/negotiate.h"
+#include "tests/unit/seeded.h"
+
+enum {
+    SIM_RANKS = 9,
+    SIM_SETS = 12,
+    SIM_STEP_OPS = 96,
+    SIM_STEPS = 160,
+    SIM_INSTS = SIM_STEPS * SIM_STEP_OPS,
+    SIM_PICKS = 1024,
+    SIM_PATIENCE = 400000, /* events without anything submitted or ended */
+    SIM_NOBODY = 99,
+    SIM_PHASES = 8,
+    SIM_WORDS = 4 /* of an agreement */
+};
+
+/* --- the script --- */
+
+enum sim_odd {
+    ODD_NONE,
+    ODD_SHAPE,
+    ODD_NDIM,
+    ODD_DTYPE,
+    ODD_OP,
+    ODD_SCALE,
+    ODD_ROOT,
+    ODD_COLL,
+    ODD_NO_GROUP,
+    ODD_COUNT
+};
+enum sim_end { END_RUN, END_FAIL, END_ANY };
+
+struct sim_spec { /* an operation as all ranks of its set submit it */
+    enum collective coll;
+    enum dtype dtype;
+    enum reduce_op op;
+    uint32_t set;        /* handle: index of sim.sets; 0 is the world */
+    uint32_t makes;      /* SET_ADD, SET_REMOVE: the handle */
+    uint32_t root_place; /* of the set */
+    uint32_t group, group_n;
+    uint32_t rows, cols, uneven; /* uneven > 0: rows differ by rank */
+    uint32_t odd_rank;           /* SIM_NOBODY, or the rank that differs */
+    enum sim_odd odd;
+    enum sim_end end;
+    uint32_t inst; /* all that is one operation; JOINs of several steps share it */
+    char name[48];
+};
+
+struct sim_step {
+    struct sim_spec v[SIM_STEP_OPS];
+    uint32_t n;
+    uint32_t active; /* bit per rank that does this step */
+    bool hurries;    /* begins whatever is open */
+    bool waits;      /* begins when all that the rank has submitted before has ended */
+};
+
+struct sim_inst { /* one operation across ranks */
+    const struct sim_spec *spec;
+    uint32_t step;
+    uint32_t wanted, submitted, run, failed; /* bit per rank */
+    uint64_t rows[SIM_RANKS];
+    uint64_t last_joined;
+    char text[MESSAGE_TEXT_MAX];
+};
+
+struct sim_phase { /* steps [from, to) are to need no message */
+    uint32_t from, to;
+    uint64_t base;
+    bool has_base, is_checked;
+};
+
+struct sim_set {
+    uint32_t mask, id;
+    bool is_doomed;       /* removed some time */
+    bool has_id, is_twin; /* twin: its ranks may be those of another set */
+    uint32_t in;          /* bit per rank that knows it */
+};
+
+/* --- the world --- */
+
+struct sim_op {
+    struct member_op part; /* first */
+    struct sim_op *next;   /* open ones of the rank */
+    struct request req;
+    uint8_t set[SIM_RANKS * 4];
+    uint32_t inst, step;
+};
+
+struct sim_msg {
+    struct sim_msg *next;
+    size_t n;
+    uint8_t bytes[];
+};
+struct sim_link {
+    struct sim_msg *head, *tail;
+    uint32_t n_sent, cut_after; /* what is sent after so many is lost */
+};
+
+struct sim_batch {
+    uint64_t hash;
+    uint32_t members, entered;
+    uint32_t first_inst;
+};
+struct sim_batches {
+    struct sim_batch *v;
+    size_t n, cap;
+};
+
+struct sim_agreement {
+    uint64_t words[SIM_WORDS];
+    uint32_t n_words, begun;
+    size_t n_batches; /* of the world, before it */
+};
+
+struct sim_rank {
+    struct member *m;
+    struct sim_link up, down;
+    uint32_t step, at, pause;
+    bool has_begun, is_joined, is_dead;
+    uint8_t order[SIM_STEP_OPS];
+    uint16_t open_of[SIM_STEPS];
+    uint32_t n_open;
+    struct sim_op *ops;
+    size_t n_batches[SIM_SETS];
+    uint64_t n_agreed; /* agreements that it has begun */
+    bool is_running;
+    struct member_act act; /* while is_running */
+    uint32_t run_set;
+    uint64_t run_hash;
+    uint64_t n_events;
+};
+
+struct sim {
+    uint64_t seed;
+    struct seeded rng;
+    bool is_traced;
+    /* the script */
+    struct negotiate_config cfg;
+    struct sim_step *steps; /* [SIM_STEPS] */
+    uint32_t n_steps,
+        depth; /* a step begins when the depth + 1st before it has ended */
+    struct sim_set sets[SIM_SETS];
+    uint32_t n_sets;
+    struct sim_inst *insts; /* [SIM_INSTS] */
+    uint32_t n_insts;
+    struct sim_phase phases[SIM_PHASES];
+    uint32_t n_phases;
+    uint32_t leave_in; /* one of so many events is a wish to leave the plan; 0: none */
+    uint32_t kill_rank;
+    uint64_t kill_at; /* the rank stops after so many events */
+    /* the state */
+    struct negotiate *n;
+    struct sim_rank ranks[SIM_RANKS];
+    struct sim_batches batches[SIM_SETS];
+    struct sim_agreement *agreements;
+    size_t n_agreements, agreements_cap;
+    uint32_t last_join;
+    uint64_t now, n_since; /* events; since something was submitted or ended */
+    uint32_t n_all_steps, n_quiet_steps;
+    uint16_t picks[SIM_PICKS];
+    struct strbuf out;
+    int rc; /* the first error of what is tested */
+    struct err err;
+    char why[2000]; /* the first thing that is wrong */
+};
+
+/* --- saying what is wrong --- */
+
+__attribute__((format(printf, 2, 3))) static inline void
+sim_wrong(struct sim *s, const char *fmt, ...)
+{
+    va_list ap;
+
+    if (s->why[0])
+        return;
+    va_start(ap, fmt);
+    (void)vsnprintf(s->why, sizeof(s->why), fmt, ap);
+    va_end(ap);
+}
+
+#define sim_trace(s, ...)                                                              \
+    do {                                                                               \
+        if ((s)->is_traced)                                                            \
+            (void)fprintf(stderr, __VA_ARGS__);                                        \
+    } while (0)
+
+static inline bool sim_is_over(const struct sim *s)
+{
+    return s->rc < 0 || s->why[0];
+}
+
+static inline void sim_error(struct sim *s, int r)
+{
+    if (r < 0 && s->rc == 0)
+        s->rc = r;
+}
+
+static inline bool sim_show_pending(void *arg, const struct negotiate_view *v)
+{
+    const struct sim *s = arg;
+
+    (void)fprintf(stderr, "  pending %s (%s, set %u), missing on:", v->name,
+                  collective_name(v->coll), v->process_set);
+    for (uint32_t r = 0; r < s->cfg.n_ranks; r++)
+        if (negotiate_is_missing(v, r))
+            (void)fprintf(stderr, " %u", r);
+    (void)fprintf(stderr, "%s\n", v->n_missing ? "" : " its group");
+    return true;
+}
+
+static inline void sim_dump(struct sim *s)
+{
+    (void)fprintf(stderr,
+                  "seed %llu, event %llu: %s %s\n  %u ranks, cache %u, fusion %llu, "
+                  "depth %u, steps %u\n",
+                  (unsigned long long)s->seed, (unsigned long long)s->now, s->why,
+                  s->err.text, s->cfg.n_ranks, s->cfg.cache_capacity,
+                  (unsigned long long)s->cfg.fusion_bytes, s->depth, s->n_steps);
+    for (uint32_t i = 0; i < s->cfg.n_ranks; i++) {
+        const struct sim_rank *r = &s->ranks[i];
+
+        (void)fprintf(stderr, "  rank %u: step %u%s%s%s%s%s; waits for", i, r->step,
+                      r->is_dead ? ", dead" : "",
+                      r->is_running ? ", in a batch of " : "",
+                      r->is_running ? r->act.items[0].req->name : "",
+                      member_is_in_plan(r->m) ? ", in a plan" : "",
+                      member_is_agreeing(r->m) ? ", agreeing" : "");
+        for (const struct sim_op *op = r->ops; op; op = op->next)
+            (void)fprintf(stderr, " %s(set %u, step %u%s%s)", op->req.name,
+                          op->req.process_set, op->step,
+                          op->part.is_sent ? ", sent" : "",
+                          op->part.is_planned ? ", planned" : "");
+        (void)fprintf(stderr, "\n");
+    }
+    negotiate_walk(s->n, sim_show_pending, s);
+}
+
+/* --- links --- */
+
+static inline void link_push(struct sim_link *l, const void *p, size_t n)
+{
+    struct sim_msg *m;
+
+    if (l->n_sent++ >= l->cut_after)
+        return;
+    m = malloc(sizeof(*m) + n);
+    assert_non_null(m);
+    m->next = NULL;
+    m->n = n;
+    memcpy(m->bytes, p, n);
+    if (l->tail)
+        l->tail->next = m;
+    else
+        l->head = m;
+    l->tail = m;
+}
+
+static inline struct sim_msg *link_pop(struct sim_link *l)
+{
+    struct sim_msg *m = l->head;
+
+    if (!m)
+        return NULL;
+    l->head = m->next;
+    if (!l->head)
+        l->tail = NULL;
+    return m;
+}
+
+/* --- submitting --- */
+
+static inline uint32_t set_nth(uint32_t mask, uint32_t i)
+{
+    for (uint32_t r = 0; r < SIM_RANKS; r++)
+        if (mask >> r & 1 && i-- == 0)
+            return r;
+    return 0;
+}
+
+static inline uint32_t set_size(uint32_t mask)
+{
+    return (uint32_t)__builtin_popcount(mask);
+}
+
+static inline void
+make_odd(const struct sim *s, const struct sim_spec *p, struct request *q)
+{
+    uint32_t mask = s->sets[p->set].mask;
+
+    switch (p->odd) {
+    case ODD_NONE:
+    case ODD_COUNT:
+        break;
+    case ODD_SHAPE:
+        q->shape[1] += 3;
+        break;
+    case ODD_NDIM:
+        q->shape[q->ndim++] = 1;
+        break;
+    case ODD_DTYPE:
+        q->dtype = DT_I32;
+        break;
+    case ODD_OP:
+        q->op = OP_MAX;
+        break;
+    case ODD_SCALE:
+        q->prescale = 0.25;
+        break;
+    case ODD_ROOT:
+        q->root = set_nth(mask, (p->root_place + 1) % set_size(mask));
+        break;
+    case ODD_COLL:
+        q->coll = q->coll == COLL_ALLREDUCE ? COLL_BROADCAST : COLL_ALLREDUCE;
+        q->root = set_nth(mask, 0);
+        break;
+    case ODD_NO_GROUP:
+        q->group = q->group_n = 0;
+        break;
+    }
+}
+
+static inline void fill_request(const struct sim *s,
+                                uint32_t rank,
+                                const struct sim_spec *p,
+                                struct sim_op *op)
+{
+    struct request *q = &op->req;
+    uint32_t mask = s->sets[p->set].mask;
+
+    *q = (struct request){.coll = p->coll,
+                          .dtype = p->dtype,
+                          .op = p->op,
+                          .prescale = 1,
+                          .postscale = 1,
+                          .process_set = s->sets[p->set].id,
+                          .group = p->group,
+                          .group_n = p->group_n};
+    (void)snprintf(q->name, sizeof(q->name), "%s", p->name);
+    switch (p->coll) {
+    case COLL_BARRIER:
+    case COLL_JOIN:
+    case COLL_COUNT:
+        break;
+    case COLL_SET_ADD:
+        for (uint32_t r = 0, m = s->sets[p->makes].mask; r < SIM_RANKS; r++)
+            if (m >> r & 1)
+                op->set[4 * q->n_set++] = (uint8_t)r;
+        q->set = op->set;
+        break;
+    case COLL_SET_REMOVE:
+        q->root = s->sets[p->makes].id;
+        break;
+    case COLL_BROADCAST:
+    case COLL_REDUCE:
+    case COLL_GATHER:
+        q->root = set_nth(mask, p->root_place);
+        /* fallthrough */
+    case COLL_ALLREDUCE:
+    case COLL_ALLGATHER:
+    case COLL_ALLTOALL:
+    case COLL_REDUCESCATTER:
+        q->ndim = 2;
+        q->shape[0] = p->rows + (p->uneven ? (rank * p->uneven) % 5 : 0);
+        q->shape[1] = p->cols;
+        break;
+    }
+    if (p->odd_rank == rank)
+        make_odd(s, p, q);
+}
+
+static inline void sim_submit(struct sim *s, uint32_t rank, const struct sim_spec *p)
+{
+    struct sim_rank *r = &s->ranks[rank];
+    struct sim_inst *inst = &s->insts[p->inst];
+    struct sim_op *op = calloc(1, sizeof(*op));
+
+    assert_non_null(op);
+    fill_request(s, rank, p, op);
+    op->part.req = &op->req;
+    op->inst = p->inst;
+    op->step = r->step;
+    op->next = r->ops;
+    r->ops = op;
+    r->open_of[op->step]++;
+    r->n_open++;
+    r->is_joined = p->coll == COLL_JOIN;
+    inst->submitted |= 1u << rank;
+    inst->rows[rank] = op->req.ndim > 0 ? (uint64_t)op->req.shape[0] : 0;
+    s->n_since = 0;
+    sim_trace(s, "%llu rank %u submits %s\n", (unsigned long long)s->now, rank,
+              p->name);
+    sim_error(s, member_submit(r->m, &op->part));
+}
+
+#endif

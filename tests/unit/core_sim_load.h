@@ -1,0 +1,501 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Scripts for the simulated world (core_sim.h): what a seed makes the ranks do. A
+ * training job in phases: steady steps, metrics now and then, shapes that change, names
+ * that are new, ranks that disagree, process sets that come and go, data that ends
+ * unevenly. */
+#ifndef TESTS_UNIT_CORE_SIM_LOAD_H
+#define TESTS_UNIT_CORE_SIM_LOAD_H
+
+#include "tests/unit/core_sim_run.h"
+
+enum { MODEL_MAX = 72, STEADY_WARM = 9, STEADY_LONG = 8 };
+
+struct model { /* what every step has */
+    struct sim_spec v[MODEL_MAX];
+    uint32_t n;
+};
+
+struct load {
+    struct sim *s;
+    struct model model;
+    uint32_t n_joins, n_fresh;
+    uint32_t all; /* bit per rank */
+    bool has_sets;
+};
+
+static inline uint32_t pick(struct load *l, uint32_t n)
+{
+    return seeded_below(&l->s->rng, n);
+}
+
+/* --- pieces --- */
+
+static inline struct sim_step *add_step(struct load *l)
+{
+    struct sim_step *step = &l->s->steps[l->s->n_steps];
+
+    assert_true(l->s->n_steps < SIM_STEPS);
+    l->s->n_steps++;
+    step->active = l->all;
+    return step;
+}
+
+static inline struct sim_spec *
+add_op(struct load *l, struct sim_step *step, const struct sim_spec *from)
+{
+    struct sim *s = l->s;
+    struct sim_spec *p = &step->v[step->n];
+    struct sim_inst *inst = &s->insts[s->n_insts];
+
+    assert_true(step->n < SIM_STEP_OPS && s->n_insts < SIM_INSTS);
+    step->n++;
+    *p = *from;
+    p->odd_rank = SIM_NOBODY;
+    p->inst = s->n_insts++;
+    *inst = (struct sim_inst){.spec = p,
+                              .step = (uint32_t)(step - s->steps),
+                              .wanted = step->active & s->sets[p->set].mask};
+    return p;
+}
+
+static inline bool has_rows(enum collective c)
+{
+    return c == COLL_ALLGATHER || c == COLL_GATHER || c == COLL_ALLTOALL;
+}
+
+static inline struct sim_spec
+make_spec(struct load *l, const char *what, uint32_t number)
+{
+    static const enum collective colls[] = {
+        COLL_ALLREDUCE, COLL_ALLREDUCE,     COLL_ALLREDUCE, COLL_ALLREDUCE,
+        COLL_ALLGATHER, COLL_BROADCAST,     COLL_BARRIER,   COLL_ALLTOALL,
+        COLL_REDUCE,    COLL_REDUCESCATTER, COLL_GATHER,    COLL_ALLREDUCE,
+    };
+    struct sim_spec p = {.coll = colls[pick(l, 12)],
+                         .dtype = pick(l, 4) ? DT_F32 : DT_F16,
+                         .op = pick(l, 6) ? OP_SUM : OP_MIN,
+                         .rows = 1 + pick(l, 4),
+                         .cols = 1 + pick(l, 8),
+                         .odd_rank = SIM_NOBODY};
+
+    p.uneven = has_rows(p.coll) ? pick(l, 4) : 0;
+    (void)snprintf(p.name, sizeof(p.name), "%s.%u", what, number);
+    return p;
+}
+
+static inline void make_model(struct load *l)
+{
+    struct model *m = &l->model;
+    uint32_t left = 0, group = 0;
+
+    m->n = 1 + pick(l, pick(l, 100) ? 8 : MODEL_MAX); /* more than 63: two words */
+    for (uint32_t i = 0; i < m->n; i++) {
+        struct sim_spec *p = &m->v[i];
+
+        *p = make_spec(l, "t", i);
+        p->root_place = pick(l, l->s->cfg.n_ranks);
+        if (left == 0 && i + 2 < m->n && pick(l, 4) == 0) {
+            left = 2 + pick(l, 2);
+            left = left > m->n - i ? m->n - i : left;
+            group = left << 8 | (i + 1);
+        }
+        if (left > 0) {
+            p->group = group;
+            p->group_n = group >> 8;
+            left--;
+        }
+    }
+}
+
+/* A step of the model. Names alternate where steps overlap. */
+static inline struct sim_step *model_step(struct load *l)
+{
+    struct sim_step *step = add_step(l);
+    uint32_t odd = (uint32_t)(step - l->s->steps) % (l->s->depth + 1);
+
+    for (uint32_t i = 0; i < l->model.n; i++) {
+        struct sim_spec *p = add_op(l, step, &l->model.v[i]);
+
+        if (odd > 0)
+            (void)snprintf(p->name, sizeof(p->name), "t.%u.%u", i, odd);
+        if (p->group)
+            p->group += odd << 16; /* the hash of a name of its own */
+    }
+    return step;
+}
+
+/* --- phases --- */
+
+static inline void steady(struct load *l)
+{
+    struct sim *s = l->s;
+    uint32_t from = s->n_steps, n = STEADY_WARM + STEADY_LONG;
+
+    for (uint32_t i = 0; i < n; i++)
+        (void)model_step(l);
+    if (s->depth > 0 || s->leave_in > 0 || !s->cfg.may_freeze || l->has_sets
+        || s->cfg.cache_capacity < SIM_INSTS || s->n_phases == SIM_PHASES)
+        return;
+    s->phases[s->n_phases++] =
+        (struct sim_phase){.from = from + STEADY_WARM, .to = from + n - 1};
+}
+
+static inline void metrics(struct load *l)
+{
+    uint32_t n = 6 + pick(l, 12), every = 1 + pick(l, 6);
+
+    for (uint32_t i = 0; i < n; i++) {
+        struct sim_step *step = model_step(l);
+        struct sim_spec p = make_spec(l, "metric", i % every ? 1 : pick(l, 3));
+
+        if (i % every == 0)
+            (void)add_op(l, step, &p);
+        step->waits = true; /* metrics change their kind, their name is the same */
+    }
+}
+
+static inline void shapes(struct load *l)
+{
+    uint32_t n = 4 + pick(l, 10);
+
+    for (uint32_t i = 0; i < n; i++) {
+        struct sim_spec *p = &l->model.v[pick(l, l->model.n)];
+
+        if (pick(l, 3) == 0)
+            p->cols = 1 + pick(l, 8);
+        if (has_rows(p->coll) && pick(l, 2) == 0)
+            p->uneven = pick(l, 4);
+        if (pick(l, 8) == 0)
+            p->dtype = p->dtype == DT_F32 ? DT_F64 : DT_F32;
+        (void)model_step(l);
+    }
+}
+
+static inline void fresh(struct load *l)
+{
+    uint32_t n = 4 + pick(l, 10);
+
+    for (uint32_t i = 0; i < n; i++) {
+        struct sim_step *step = pick(l, 2) ? model_step(l) : add_step(l);
+
+        for (uint32_t k = 1 + pick(l, 4); k > 0; k--) {
+            struct sim_spec p = make_spec(l, "fresh", l->n_fresh++);
+
+            (void)add_op(l, step, &p);
+        }
+    }
+}
+
+/* Does this difference concern this operation? */
+static inline bool can_be_odd(const struct sim_spec *p, enum sim_odd odd)
+{
+    switch (odd) {
+    case ODD_SHAPE:
+    case ODD_NDIM:
+    case ODD_DTYPE:
+        return p->coll != COLL_BARRIER;
+    case ODD_OP:
+    case ODD_SCALE:
+        return p->coll == COLL_ALLREDUCE || p->coll == COLL_REDUCE
+               || p->coll == COLL_REDUCESCATTER;
+    case ODD_ROOT:
+        return p->coll == COLL_BROADCAST || p->coll == COLL_REDUCE
+               || p->coll == COLL_GATHER;
+    case ODD_NO_GROUP:
+        return p->group != 0;
+    case ODD_COLL:
+        return true;
+    case ODD_NONE:
+    case ODD_COUNT:
+        break;
+    }
+    return false;
+}
+
+static inline void make_one_odd(struct load *l, struct sim_step *step)
+{
+    struct sim_spec *p = &step->v[pick(l, step->n)];
+    enum sim_odd odd = (enum sim_odd)(1 + pick(l, ODD_COUNT - 1));
+    uint32_t mask = l->s->sets[p->set].mask;
+
+    if (!can_be_odd(p, odd) || set_size(mask) < 2 || p->odd != ODD_NONE)
+        return;
+    p->odd = odd;
+    p->odd_rank = set_nth(mask, pick(l, set_size(mask)));
+    p->end = END_FAIL;
+    for (uint32_t i = 0; i < step->n && p->group; i++)
+        if (step->v[i].group == p->group && step->v[i].set == p->set)
+            step->v[i].end = END_FAIL;
+}
+
+static inline void disagreements(struct load *l)
+{
+    uint32_t n = 4 + pick(l, 10);
+
+    for (uint32_t i = 0; i < n; i++) {
+        struct sim_step *step = model_step(l);
+
+        if (pick(l, 2))
+            make_one_odd(l, step);
+    }
+}
+
+/* --- process sets --- */
+
+static inline bool is_taken(const struct load *l, uint32_t from, uint32_t mask)
+{
+    for (uint32_t h = from; h < l->s->n_sets; h++)
+        if (l->s->sets[h].mask == mask)
+            return true;
+    return false;
+}
+
+static inline void change_set(struct load *l,
+                              struct sim_step *step,
+                              enum collective coll,
+                              uint32_t h,
+                              enum sim_end end)
+{
+    struct sim_spec p = {.coll = coll, .makes = h, .end = end};
+
+    (void)snprintf(p.name, sizeof(p.name), "%s.%u",
+                   coll == COLL_SET_ADD ? "add" : "remove", h);
+    (void)add_op(l, step, &p);
+}
+
+static inline void
+set_op(struct load *l, struct sim_step *step, uint32_t h, uint32_t number)
+{
+    struct sim_spec p = make_spec(l, "in", number);
+
+    p.set = h;
+    p.root_place = pick(l, set_size(l->s->sets[h].mask));
+    (void)add_op(l, step, &p);
+}
+
+/* Sets come, work beside the world and each other, and go. */
+static inline void process_sets(struct load *l)
+{
+    struct sim *s = l->s;
+    uint32_t first = s->n_sets, n = 2 + pick(l, 8);
+    struct sim_step *step = add_step(l);
+
+    step->waits = true;
+    for (uint32_t k = 1 + pick(l, 3); k > 0 && s->n_sets < SIM_SETS; k--) {
+        uint32_t mask = 1 + pick(l, l->all);
+        bool is_twin = is_taken(l, 0, mask);
+
+        if ((is_twin && pick(l, 3)) || is_taken(l, first, mask))
+            continue;
+        s->sets[s->n_sets] = (struct sim_set){.mask = mask, .is_twin = is_twin};
+        change_set(l, step, COLL_SET_ADD, s->n_sets, is_twin ? END_ANY : END_RUN);
+        s->n_sets++;
+    }
+    l->has_sets = true;
+    for (uint32_t i = 0; i < n; i++) {
+        step = pick(l, 2) ? model_step(l) : add_step(l);
+        step->waits = i == 0;
+        for (uint32_t h = first; h < s->n_sets; h++)
+            for (uint32_t k = pick(l, 3); k > 0 && !s->sets[h].is_twin; k--)
+                set_op(l, step, h, k + 10 * ((s->n_steps) % (s->depth + 1)));
+        if (pick(l, 6) == 0 && step->n > 0)
+            make_one_odd(l, step);
+    }
+    step = add_step(l);
+    step->waits = pick(l, 2);
+    for (uint32_t h = first; h < s->n_sets; h++)
+        if (!s->sets[h].is_twin && pick(l, 4)) {
+            s->sets[h].is_doomed = true;
+            change_set(l, step, COLL_SET_REMOVE, h, step->waits ? END_RUN : END_ANY);
+        }
+    add_step(l)->waits = true;
+}
+
+/* A process set that is there for good; 0: none. */
+static inline uint32_t some_set(struct load *l)
+{
+    struct sim *s = l->s;
+    uint32_t mask = 1 + pick(l, l->all);
+    struct sim_step *step;
+
+    for (uint32_t h = 1; h < s->n_sets; h++)
+        if (!s->sets[h].is_twin && !s->sets[h].is_doomed)
+            return h;
+    if (s->n_sets == SIM_SETS || is_taken(l, 0, mask))
+        return 0;
+    step = add_step(l);
+    s->sets[s->n_sets] = (struct sim_set){.mask = mask};
+    change_set(l, step, COLL_SET_ADD, s->n_sets, END_RUN);
+    add_step(l)->waits = true;
+    return s->n_sets++;
+}
+
+/* Just when the ranks have settled something else comes, perhaps of some ranks only. */
+static inline void interruptions(struct load *l)
+{
+    uint32_t h = pick(l, 2) ? some_set(l) : 0;
+
+    for (uint32_t n = 2 + pick(l, 3); n > 0; n--) {
+        struct sim_spec p = make_spec(l, "fresh", l->n_fresh++);
+
+        p.set = h;
+        p.root_place = pick(l, set_size(l->s->sets[h].mask));
+        for (uint32_t i = 3 + pick(l, 3); i > 0; i--)
+            (void)model_step(l);
+        (void)add_op(l, model_step(l), &p);
+    }
+}
+
+/* --- uneven data --- */
+
+static inline bool is_joinable(const struct sim_spec *p)
+{
+    return p->coll == COLL_ALLREDUCE && p->op == OP_SUM;
+}
+
+/* Some ranks do not submit it: what becomes of it? */
+static inline void expect_joined(struct sim *s, struct sim_step *step)
+{
+    for (uint32_t i = 0; i < step->n; i++) {
+        struct sim_spec *p = &step->v[i];
+        uint32_t mask = s->sets[p->set].mask;
+
+        if ((mask & step->active) == mask || (mask & step->active) == 0
+            || is_joinable(p))
+            continue;
+        p->end = END_FAIL;
+        for (uint32_t k = 0; k < step->n && p->group; k++)
+            if (step->v[k].group == p->group)
+                step->v[k].end = END_FAIL;
+    }
+}
+
+/* Beside the model: what process sets do, and what cannot be done after a join. */
+static inline void more_in_a_join(struct load *l, struct sim_step *step)
+{
+    struct sim *s = l->s;
+
+    for (uint32_t h = 1; h < s->n_sets; h++)
+        if (!s->sets[h].is_twin && !s->sets[h].is_doomed && pick(l, 2))
+            set_op(l, step, h, 20 + h + 20 * (s->n_steps % (s->depth + 1)));
+    if (pick(l, 8) > 0 || s->n_sets == SIM_SETS)
+        return;
+    s->sets[s->n_sets] = (struct sim_set){.mask = 1, .is_twin = true};
+    change_set(l, step, COLL_SET_ADD, s->n_sets++, END_ANY);
+}
+
+static inline void joins(struct load *l)
+{
+    struct sim *s = l->s;
+    uint32_t n = 2 + pick(l, 6), until[SIM_RANKS], inst = s->n_insts++;
+    struct sim_spec join = {.coll = COLL_JOIN, .odd_rank = SIM_NOBODY, .inst = inst};
+    struct sim_step *step;
+
+    (void)snprintf(join.name, sizeof(join.name), "join");
+    for (uint32_t r = 0; r < s->cfg.n_ranks; r++)
+        until[r] = pick(l, n + 1);
+    for (uint32_t i = 0; i <= n; i++) {
+        uint32_t active = 0, joining = 0;
+
+        for (uint32_t r = 0; r < s->cfg.n_ranks; r++) {
+            active |= (uint32_t)(until[r] > i) << r;
+            joining |= (uint32_t)(until[r] == i) << r;
+        }
+        if (joining) {
+            step = add_step(l);
+            step->active = joining;
+            step->hurries = pick(l, 2);
+            step->v[step->n++] = join;
+            s->insts[inst].spec = &step->v[0];
+            s->insts[inst].step = (uint32_t)(step - s->steps);
+            s->insts[inst].wanted |= joining;
+        }
+        if (!active)
+            break;
+        step = model_step(l);
+        more_in_a_join(l, step);
+        step->active = active;
+        for (uint32_t k = 0; k < step->n; k++)
+            s->insts[step->v[k].inst].wanted = active & s->sets[step->v[k].set].mask;
+        expect_joined(s, step);
+    }
+    add_step(l)->waits = true;
+}
+
+/* --- a seed's script --- */
+
+static inline void make_config(struct load *l)
+{
+    static const uint32_t caches[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 12};
+    static const uint64_t bytes[] = {0, 64, 300, 1 << 20};
+    struct sim *s = l->s;
+
+    s->cfg.n_ranks = 1 + (pick(l, 4) ? pick(l, 5) : pick(l, SIM_RANKS));
+    s->cfg.cache_capacity = pick(l, 2) ? SLOTS_MAX : caches[pick(l, 10)];
+    s->cfg.fusion_bytes = bytes[pick(l, 4)];
+    s->cfg.fuses_groups_apart = pick(l, 2);
+    s->cfg.may_freeze = pick(l, 8) > 0;
+    s->depth = pick(l, 3) ? 0 : pick(l, 3);
+    s->leave_in = pick(l, 4) ? 0 : 20 + pick(l, 300);
+    l->all = (1u << s->cfg.n_ranks) - 1;
+    s->sets[0] = (struct sim_set){.mask = l->all, .has_id = true, .in = l->all};
+    s->n_sets = 1;
+}
+
+static inline struct sim *sim_of_seed(uint64_t seed)
+{
+    static void (*const phases[])(struct load *) = {
+        steady,       metrics, shapes, fresh,         disagreements,
+        process_sets, joins,   joins,  interruptions, interruptions};
+    struct load l = {.s = sim_new(seed)};
+    uint32_t n;
+
+    make_config(&l);
+    make_model(&l);
+    if (pick(&l, 4) == 0) /* hardly enough: slots go round */
+        l.s->cfg.cache_capacity = l.model.n + pick(&l, 2);
+    n = 1 + pick(&l, 4);
+    for (uint32_t i = 0; i < n; i++)
+        phases[pick(&l, sizeof(phases) / sizeof(phases[0]))](&l);
+    if (pick(&l, 2))
+        steady(&l);
+    return l.s;
+}
+
+/* Few tensors, as few slots, and a set without rank 0 whose tensors take them away just
+ * when a plan is told. */
+static inline struct sim *tight_sim_of_seed(uint64_t seed)
+{
+    struct load l = {.s = sim_new(seed)};
+    struct sim *s = l.s;
+    struct sim_spec p;
+
+    make_config(&l);
+    s->cfg.n_ranks = 3 + pick(&l, 2);
+    l.all = (1u << s->cfg.n_ranks) - 1;
+    s->sets[0] = (struct sim_set){.mask = l.all, .has_id = true, .in = l.all};
+    s->sets[1].mask = l.all & ~1u;
+    s->n_sets = 2;
+    s->cfg.may_freeze = true;
+    s->depth = 0;
+    make_model(&l);
+    l.model.n = 1 + pick(&l, l.model.n < 3 ? l.model.n : 3);
+    for (uint32_t i = 0; i < l.model.n; i++)
+        l.model.v[i].group = l.model.v[i].group_n = 0;
+    s->cfg.cache_capacity = l.model.n + pick(&l, 2);
+    change_set(&l, add_step(&l), COLL_SET_ADD, 1, END_RUN);
+    add_step(&l)->waits = true;
+    for (uint32_t n = 3; n > 0; n--) {
+        for (uint32_t i = 3 + pick(&l, 3); i > 0; i--)
+            (void)model_step(&l);
+        p = make_spec(&l, "fresh", l.n_fresh++);
+        p.set = 1;
+        (void)add_op(&l, model_step(&l), &p);
+        p = make_spec(&l, "fresh", l.n_fresh++);
+        p.set = pick(&l, 2);
+        (void)add_op(&l, &s->steps[s->n_steps - 1], &p);
+    }
+    return s;
+}
+
+#endif

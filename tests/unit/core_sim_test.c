@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The negotiation under a simulated cluster: thousands of seeds, each a world of its
+ * own with its own script and its own order of events. SIM_SEEDS sets how many,
+ * SIM_SEED runs one, SIM_TRACE=1 tells its events. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "runtime/base/mem.h"
+#include "tests/unit/core_sim_load.h"
+
+enum { SEEDS = 1500 };
+
+struct totals {
+    uint64_t n_seeds, n_events, n_steps, n_ops, n_up, n_down, n_planned, n_rounds,
+        n_empty, n_plans, n_leaves, n_hits, n_quiet;
+};
+
+static uint64_t from_env(const char *name, uint64_t otherwise)
+{
+    const char *v = getenv(name);
+
+    return v ? strtoull(v, NULL, 10) : otherwise;
+}
+
+static void add_up(struct totals *t, const struct sim *s)
+{
+    t->n_seeds++;
+    t->n_events += s->now;
+    t->n_steps += (uint64_t)s->n_steps * s->cfg.n_ranks;
+    t->n_quiet += s->n_quiet_steps;
+    t->n_down += negotiate_counts(s->n).n_messages;
+    for (uint32_t r = 0; r < s->cfg.n_ranks; r++) {
+        struct member_counts c = member_counts(s->ranks[r].m);
+
+        t->n_up += c.n_up;
+        t->n_planned += c.n_planned;
+        t->n_rounds += c.n_rounds;
+        t->n_empty += c.n_empty;
+        t->n_plans += c.n_plans;
+        t->n_leaves += c.n_leaves;
+        t->n_hits += c.n_hits;
+        t->n_ops += c.n_hits + c.n_requests + c.n_planned;
+    }
+}
+
+static bool run_seed(uint64_t seed, struct totals *t)
+{
+    struct sim *s = seed % 4 ? sim_of_seed(seed) : tight_sim_of_seed(seed);
+    bool is_good;
+
+    if (sim_start(s) == 0)
+        sim_run(s, UINT64_MAX);
+    sim_check_end(s);
+    is_good = !sim_is_over(s);
+    if (!is_good)
+        sim_dump(s);
+    add_up(t, s);
+    sim_free(s);
+    return is_good;
+}
+
+static void any_seed_comes_to_its_end(void **state)
+{
+    struct totals t = {0};
+    uint64_t one = from_env("SIM_SEED", 0), n = from_env("SIM_SEEDS", SEEDS), bad = 0;
+
+    (void)state;
+    if (one > 0) {
+        assert_true(run_seed(one, &t));
+        return;
+    }
+    for (uint64_t seed = 1; seed <= n && bad < 5; seed++)
+        bad += !run_seed(seed, &t);
+    print_message(
+        "# %llu seeds, %llu events, %llu steps of a rank, %llu ops, %llu as bits, "
+        "%llu planned; messages: %llu up, %llu down; %llu agreements, %llu "
+        "empty; %llu plans, %llu left; %llu steady steps without a message\n",
+        (unsigned long long)t.n_seeds, (unsigned long long)t.n_events,
+        (unsigned long long)t.n_steps, (unsigned long long)t.n_ops,
+        (unsigned long long)t.n_hits, (unsigned long long)t.n_planned,
+        (unsigned long long)t.n_up, (unsigned long long)t.n_down,
+        (unsigned long long)t.n_rounds, (unsigned long long)t.n_empty,
+        (unsigned long long)t.n_plans, (unsigned long long)t.n_leaves,
+        (unsigned long long)t.n_quiet);
+    assert_int_equal(bad, 0);
+}
+
+/* --- a rank dies, a link is cut, memory is out --- */
+
+/* Three ranks, a plan, a set, a metric, a join; short. */
+static struct sim *short_sim(uint64_t seed)
+{
+    struct load l = {.s = sim_new(seed)};
+    struct sim *s = l.s;
+    struct sim_spec metric;
+
+    s->cfg = (struct negotiate_config){
+        .n_ranks = 3, .cache_capacity = 64, .fusion_bytes = 200, .may_freeze = true};
+    l.all = 7;
+    s->sets[0] = (struct sim_set){.mask = l.all, .has_id = true, .in = l.all};
+    s->sets[1].mask = 6;
+    s->n_sets = 2;
+    make_model(&l);
+    change_set(&l, add_step(&l), COLL_SET_ADD, 1, END_RUN);
+    add_step(&l)->waits = true;
+    for (uint32_t i = 0; i < 7; i++)
+        (void)model_step(&l);
+    metric = make_spec(&l, "metric", 0);
+    (void)add_op(&l, model_step(&l), &metric);
+    set_op(&l, model_step(&l), 1, 0);
+    make_one_odd(&l, model_step(&l));
+    joins(&l);
+    return s;
+}
+
+/* One rank stops, or a link loses all from some message on. The others come to a halt
+ * wherever they are, are still able to hear of it, and let go of everything. */
+static void survivors_are_stopped(struct sim *s)
+{
+    sim_run(s, UINT64_MAX);
+    for (uint32_t r = 0; r < s->cfg.n_ranks && !sim_is_over(s); r++)
+        if (s->ranks[r].down.head && !s->ranks[r].is_dead)
+            sim_wrong(s, "rank %u does not listen any more", r);
+    if (sim_is_over(s))
+        sim_dump(s);
+    assert_int_equal(s->rc, 0);
+    assert_string_equal(s->why, "");
+}
+
+static void a_rank_may_die_at_any_event(void **state)
+{
+    uint64_t n_seeds = from_env("SIM_SEEDS", SEEDS) / 150 + 1, n_deaths = 0;
+
+    (void)state;
+    for (uint64_t seed = 1; seed <= n_seeds; seed++) {
+        for (uint32_t rank = 0; rank < 3; rank++) {
+            bool is_dead = true;
+
+            for (uint64_t at = 1; is_dead;
+                 at += 1 + seeded_below(&(struct seeded){at}, 4)) {
+                struct sim *s = short_sim(seed);
+
+                assert_int_equal(sim_start(s), 0);
+                s->kill_rank = rank;
+                s->kill_at = at;
+                survivors_are_stopped(s);
+                is_dead = s->ranks[rank].is_dead;
+                n_deaths += is_dead;
+                if (!is_dead)
+                    sim_check_end(s);
+                assert_string_equal(s->why, "");
+                sim_free(s);
+            }
+        }
+    }
+    print_message("# %llu deaths\n", (unsigned long long)n_deaths);
+}
+
+static void a_link_may_be_cut_after_any_message(void **state)
+{
+    uint64_t n_seeds = from_env("SIM_SEEDS", SEEDS) / 150 + 1, n_cuts = 0;
+
+    (void)state;
+    for (uint64_t seed = 1; seed <= n_seeds; seed++) {
+        for (uint32_t link = 2; link < 6; link++) {
+            bool is_cut = true;
+
+            for (uint32_t at = 0; is_cut; at++) {
+                struct sim *s = short_sim(seed);
+                struct sim_rank *r = &s->ranks[link / 2];
+                struct sim_link *l = link % 2 ? &r->up : &r->down;
+
+                assert_int_equal(sim_start(s), 0);
+                l->cut_after = at;
+                survivors_are_stopped(s);
+                is_cut = l->n_sent > at;
+                n_cuts += is_cut;
+                if (!is_cut)
+                    sim_check_end(s);
+                assert_string_equal(s->why, "");
+                sim_free(s);
+            }
+        }
+    }
+    print_message("# %llu cuts\n", (unsigned long long)n_cuts);
+}
+
+/* Every allocation fails once: the world is told so, or does without (the response
+ * cache). */
+static void memory_may_be_out_at_any_allocation(void **state)
+{
+    uint64_t n_seeds = from_env("SIM_SEEDS", SEEDS) / 500 + 1, n_hits = 0, n_done = 0;
+
+    (void)state;
+    for (uint64_t seed = 1; seed <= n_seeds; seed++) {
+        bool was_hit = true;
+
+        for (long n = 0; was_hit; n++) {
+            struct sim *s = short_sim(seed);
+
+            mem_fail_after(n);
+            if (sim_start(s) == 0)
+                sim_run(s, UINT64_MAX);
+            was_hit = mem_fail_fired();
+            mem_fail_after(-1);
+            if (s->rc == 0)
+                sim_check_end(s);
+            if (s->why[0])
+                sim_dump(s);
+            assert_string_equal(s->why, "");
+            assert_true(s->rc == 0 || (was_hit && s->rc == -ENOMEM));
+            n_hits += was_hit;
+            n_done += was_hit && s->rc == 0;
+            sim_free(s);
+        }
+        assert_true(n_hits > 100);
+    }
+    print_message("# %llu allocations failed, the world went on after %llu of them\n",
+                  (unsigned long long)n_hits, (unsigned long long)n_done);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(any_seed_comes_to_its_end),
+        cmocka_unit_test(a_rank_may_die_at_any_event),
+        cmocka_unit_test(a_link_may_be_cut_after_any_message),
+        cmocka_unit_test(memory_may_be_out_at_any_allocation),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
