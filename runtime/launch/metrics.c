@@ -82,7 +82,7 @@ static size_t read_pages(const char *dir, struct stats_page ***ret)
         p = read_page(path);
         if (!p)
             continue;
-        if (mem_grow(&v, n, &cap, sizeof(p), PAGES_MAX) < 0) {
+        if (mem_grow(&v, n, &cap, sizeof(void *), PAGES_MAX) < 0) {
             mem_free(p);
             break;
         }
@@ -91,7 +91,7 @@ static size_t read_pages(const char *dir, struct stats_page ***ret)
     if (d)
         (void)closedir(d);
     if (n > 0)
-        qsort(v, n, sizeof(struct stats_page *), by_rank);
+        qsort(v, n, sizeof(void *), by_rank);
     *ret = v;
     return n;
 }

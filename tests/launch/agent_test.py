@@ -11,11 +11,9 @@ import random
 import re
 import signal
 import socket
-import struct
 import subprocess
 import sys
 import time
-import urllib.request
 
 from tap import Program, Skip, has, is_alive, read, run_all, same, wait_until
 
@@ -132,47 +130,6 @@ def test_all_ranks_of_all_workers_run(folder):
         has(job.agents[rank // 2].out, f"[{rank}]<stdout>:rank {rank} of 6 met ranks that add up to 15\n")
     same([job.log(i) for i in range(3)], ["", "", ""], "termination logs of a good job")
     same([n for n in os.listdir(folder) if n.startswith("hvd-")], [], "scratch")
-
-
-def scrape(port):
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
-        return answer.read().decode()
-
-
-def test_counters_of_the_ranks_are_served(folder):
-    port = free_port()
-    job = Job(folder, 1, 2).start_all(
-        "sh",
-        "-c",
-        f'echo "$HVD_STATS_DIR" > {folder}/dir.$HOROVOD_RANK; '
-        + UP.format(folder)
-        + f"while ! [ -e {folder}/go ]; do sleep 0.02; done",
-        HVD_METRICS_PORT=str(port),
-    )
-    job.ranks_up(2)
-    same(read(f"{folder}/dir.0"), read(f"{folder}/dir.1"), "folder of counters")
-    # as a rank writes it (runtime/contract/stats_page.h): head and 16 * 3 + 19 words
-    words = [7] + [0] * 66
-    page = struct.pack("<QIIIIII", 0x3174617473647668, 1, len(words), 1, 2, 0, 99)
-    page += struct.pack(f"<{len(words)}Q", *words)
-    with open(f"{read(f'{folder}/dir.1').strip()}/rank.1", "wb") as f:
-        f.write(page)
-    has(scrape(port), 'hvd_tensors_total{rank="1",kind="allreduce"} 7\n')
-    open(f"{folder}/go", "w").close()
-    same(job.end(), [0], job.errors())
-    same([n for n in os.listdir(folder) if n.startswith("hvd-")], [], "scratch")
-
-
-def test_a_metrics_port_in_use_ends_nothing(folder):
-    with socket.socket() as taken:
-        taken.bind(("", 0))
-        taken.listen()
-        job = Job(folder, 1).start_all("true", HVD_METRICS_PORT=str(taken.getsockname()[1]))
-        same(job.end(), [0], job.errors())
-    has(job.agents[0].err, "cannot serve metrics, going on without")
-    job = Job(folder, 1).start_all("true", HVD_METRICS_PORT="http")
-    same(job.end(), [125], job.errors())
-    has(job.agents[0].err, 'HVD_METRICS_PORT: "http" is not a number from 0 to 65535')
 
 
 def test_one_worker_is_a_job(folder):

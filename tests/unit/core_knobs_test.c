@@ -184,7 +184,7 @@ static void each_row_is_sound(void **state)
             assert_string_not_equal(k->name, knob_row((enum knob_id)j)->name);
         if (k->kind != KNOB_TEXT) { /* garbage is refused by every row */
             struct knob_values w;
-            int rc = read_one(k->name, "gar bage", &w, &e);
+            int rc = read_one(k->name, "?", &w, &e);
 
             if (rc != -EINVAL)
                 print_error("%s\n", k->name);
