@@ -279,6 +279,12 @@ static void both_builds_give_the_same_bits(void **state)
         a->widen_f16(ya, ha, n);
         b->widen_f16(yb, ha, n);
         assert_memory_equal(ya, yb, n * sizeof(*ya));
+        a->narrow_bf16(ha, y, n);
+        b->narrow_bf16(hb, y, n);
+        assert_memory_equal(ha, hb, n * sizeof(*ha));
+        a->widen_bf16(ya, ha, n);
+        b->widen_bf16(yb, ha, n);
+        assert_memory_equal(ya, yb, n * sizeof(*ya));
         assert_true(a->int8_code(qa, x, ya, n) == b->int8_code(qb, x, yb, n));
         assert_memory_equal(qa, qb, n);
         assert_memory_equal(ya, yb, n * sizeof(*ya));

@@ -48,6 +48,8 @@ void cast_load(const struct codec_kernels *k,
     else if (t == DT_F16)
         for (uint64_t i = 0; i < n; i++)
             dst[i] = (float)((double)f32_of_f16(h[i]) * scale);
+    else if (t == DT_BF16 && scale == 1)
+        k->widen_bf16(dst, h, n);
     else if (t == DT_BF16)
         for (uint64_t i = 0; i < n; i++)
             dst[i] = (float)((double)f32_of_bf16(h[i]) * scale);
@@ -109,11 +111,14 @@ static void store_half(const struct codec_kernels *k,
             dst[i] = f16_of_f32(f32_odd((double)src[i] * scale));
 }
 
-static void store_bfloat(uint16_t *dst, const float *src, uint64_t n, double scale)
+static void store_bfloat(const struct codec_kernels *k,
+                         uint16_t *dst,
+                         const float *src,
+                         uint64_t n,
+                         double scale)
 {
     if (scale == 1)
-        for (uint64_t i = 0; i < n; i++)
-            dst[i] = bf16_of_f32(src[i]);
+        k->narrow_bf16(dst, src, n);
     else
         for (uint64_t i = 0; i < n; i++)
             dst[i] = bf16_of_f32(f32_odd((double)src[i] * scale));
@@ -135,7 +140,7 @@ void cast_store(const struct codec_kernels *k,
     else if (t == DT_F16)
         store_half(k, dst, src, n, scale);
     else if (t == DT_BF16)
-        store_bfloat(dst, src, n, scale);
+        store_bfloat(k, dst, src, n, scale);
     else if (scale != 1)
         for (uint64_t i = 0; i < n; i++)
             f[i] = (float)((double)src[i] * scale);
@@ -176,8 +181,7 @@ void cast_widen(const struct codec_kernels *k,
     if (to == DT_F32 && from == DT_F16)
         k->widen_f16(f, src, n);
     else if (to == DT_F32)
-        for (uint64_t i = 0; i < n; i++)
-            f[i] = f32_of_bf16(src[i]);
+        k->widen_bf16(f, src, n);
     else if (from == DT_F16)
         for (uint64_t i = 0; i < n; i++)
             d[i] = (double)f32_of_f16(src[i]);

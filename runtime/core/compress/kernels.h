@@ -12,6 +12,8 @@
 struct codec_kernels {
     void (*widen_f16)(float *d, const uint16_t *s, uint64_t n);
     void (*narrow_f16)(uint16_t *d, const float *s, uint64_t n);
+    void (*widen_bf16)(float *d, const uint16_t *s, uint64_t n);
+    void (*narrow_bf16)(uint16_t *d, const float *s, uint64_t n);
     /* One block of int8.h: fills q, returns the scale. residual (NULL: none) is added
      * to x and then holds what q lacks. x is not residual. */
     float (*int8_code)(int8_t *q, const float *x, float *residual, uint32_t n);

@@ -16,6 +16,18 @@ enum { LANES = 8, COLLECT_GROUP = 2 * LANES };
 #define INF_BITS 0x7f800000 /* magnitudes from here on are not finite */
 #define ROUNDER  0x1.8p23f  /* x + ROUNDER has x's integer in its low bits */
 
+static void widen_bf16(float *restrict d, const uint16_t *restrict s, uint64_t n)
+{
+    for (uint64_t i = 0; i < n; i++)
+        d[i] = f32_of_bf16(s[i]);
+}
+
+static void narrow_bf16(uint16_t *restrict d, const float *restrict s, uint64_t n)
+{
+    for (uint64_t i = 0; i < n; i++)
+        d[i] = bf16_of_f32(s[i]);
+}
+
 /* --- int8 --- */
 
 static float scale_of(int32_t top)
@@ -236,6 +248,8 @@ static void add1(float *restrict dst, const float *restrict m, float f, uint64_t
 const struct codec_kernels KERNELS = {
     .widen_f16 = widen_f16,
     .narrow_f16 = narrow_f16,
+    .widen_bf16 = widen_bf16,
+    .narrow_bf16 = narrow_bf16,
     .int8_code = int8_code,
     .int8_add = int8_add,
     .collect = collect,
