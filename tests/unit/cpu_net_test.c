@@ -4,6 +4,7 @@
  * small socket buffers, guards around what is written. */
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -25,7 +26,7 @@ enum { MAX_MEMBERS = 10, SAID_BYTES = 640 };
 
 struct mesh {
     uint32_t n;
-    bool small_buffers; /* of sockets: far less than a message */
+    int buffer_bytes; /* of sockets; 0: as the kernel likes */
     int (*body)(struct net *net, struct mesh *m, char *said);
     bool long_pipes; /* chunks at their least, so that there are many */
     size_t n_layouts;
@@ -33,7 +34,7 @@ struct mesh {
     uint32_t ranks[MAX_MEMBERS];
     int fd[MAX_MEMBERS];
     uint64_t deadline_ns;
-    atomic_uint n_done, stop;
+    atomic_uint n_done, stop, n_checks;
     char said[MAX_MEMBERS][SAID_BYTES];
 };
 
@@ -45,6 +46,7 @@ struct seat {
 static int go_on(void *arg, uint32_t rank, struct err *err)
 {
     struct mesh *m = arg;
+    atomic_fetch_add(&m->n_checks, 1); /* somebody found nothing to do */
     if (atomic_load(&m->stop) || clock_now_ns() > m->deadline_ns)
         return err_set(err, -ECANCELED, "gave up waiting for %u", rank);
     return 0;
@@ -73,12 +75,13 @@ static void *member(void *arg)
         atomic_store(&m->stop, 1);
         return NULL;
     }
-    for (uint32_t i = 0; i < m->n && m->small_buffers; i++) {
-        int few = 32 << 10;
+    for (uint32_t i = 0; i < m->n && m->buffer_bytes > 0; i++) {
         if (i == s->me)
             continue;
-        setsockopt(net.peers[i].fd, SOL_SOCKET, SO_SNDBUF, &few, sizeof few);
-        setsockopt(net.peers[i].fd, SOL_SOCKET, SO_RCVBUF, &few, sizeof few);
+        setsockopt(net.peers[i].fd, SOL_SOCKET, SO_SNDBUF, &m->buffer_bytes,
+                   sizeof m->buffer_bytes);
+        setsockopt(net.peers[i].fd, SOL_SOCKET, SO_RCVBUF, &m->buffer_bytes,
+                   sizeof m->buffer_bytes);
     }
     if (m->long_pipes)
         net.n_scratch = (size_t)NET_CHUNK_MIN * 3 * m->n;
@@ -361,11 +364,58 @@ static void full_socket_buffers_do_not_deadlock(void **state)
 {
     (void)state;
     struct mesh m = {
-        .n = 3, .body = body_reductions, .n_layouts = ALL, .small_buffers = true};
+        .n = 3, .body = body_reductions, .n_layouts = ALL, .buffer_bytes = 32768};
     mesh_run(&m);
     struct mesh two = {
-        .n = 2, .body = body_reductions, .n_layouts = ALL, .small_buffers = true};
+        .n = 2, .body = body_reductions, .n_layouts = ALL, .buffer_bytes = 32768};
     mesh_run(&two);
+}
+
+/* In place, member 0 has all summands before its own values are sent: they must leave
+ * as they were. Member 1 plays its part by hand. */
+static int body_late_reader(struct net *net, struct mesh *m, char *said)
+{
+    enum { N = 30000 };
+    struct err err = ERR_INIT;
+    float *x = malloc(N * sizeof *x);
+    struct piece p = {(uint8_t *)x, (uint8_t *)x, N * sizeof *x};
+    struct vec v = vec_of(&p, 1);
+    struct reduction r = {kernel_for(OP_SUM, DT_F32, false), 1.0, FINISH_NONE};
+    uint8_t lead[NET_LEAD_BYTES] = {0};
+    int rc = 0;
+    for (uint32_t i = 0; i < N; i++)
+        x[i] = net->me == 0 ? (float)i : 1.0f;
+    if (net->me == 0) {
+        rc = net_allreduce(net, &v, &r, &err) < 0 ? FAIL("%s", err.text) : 0;
+        for (uint32_t i = 0; i < N && rc == 0; i++)
+            if (x[i] != (float)i + 1.0f)
+                rc = FAIL("sum %u", i);
+        free(x);
+        return rc;
+    }
+    int fd = net->peers[0].fd;
+    if (fd_write_full(fd, lead, sizeof lead, m->deadline_ns) < 0
+        || fd_write_full(fd, x, v.n_bytes, m->deadline_ns) < 0)
+        rc = FAIL("write");
+    unsigned seen = atomic_load(&m->n_checks); /* 0 has all, and sleeps */
+    while (atomic_load(&m->n_checks) < seen + 3 && clock_now_ns() < m->deadline_ns)
+        sched_yield();
+    if (rc == 0
+        && (fd_read_full(fd, lead, sizeof lead, m->deadline_ns) < 0
+            || fd_read_full(fd, x, v.n_bytes, m->deadline_ns) < 0))
+        rc = FAIL("read");
+    for (uint32_t i = 0; i < N && rc == 0; i++)
+        if (x[i] != (float)i)
+            rc = FAIL("value %u left as %g", i, (double)x[i]);
+    free(x);
+    return rc;
+}
+
+static void values_leave_before_the_sum_covers_them(void **state)
+{
+    (void)state;
+    struct mesh m = {.n = 2, .body = body_late_reader, .buffer_bytes = 8192};
+    mesh_run(&m);
 }
 
 /* --- what only moves
@@ -497,7 +547,7 @@ static void bytes_arrive_where_they_belong(void **state)
     }
     struct mesh many = {.n = MAX_MEMBERS, .body = body_moves};
     mesh_run(&many);
-    struct mesh tight = {.n = 3, .body = body_moves, .small_buffers = true};
+    struct mesh tight = {.n = 3, .body = body_moves, .buffer_bytes = 32768};
     mesh_run(&tight);
 }
 
@@ -505,6 +555,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sums_are_in_member_order_wherever_they_lie),
+        cmocka_unit_test(values_leave_before_the_sum_covers_them),
         cmocka_unit_test(full_socket_buffers_do_not_deadlock),
         cmocka_unit_test(bytes_arrive_where_they_belong),
     };
