@@ -132,7 +132,7 @@ static void topk_out(float *w, uint64_t count, uint64_t k)
 {
     uint64_t bytes = topk_wire_bytes(count, k);
     float *acc = calloc(count, sizeof(*acc));
-    uint8_t *wire = malloc(topk_room_bytes(k) + 1);
+    uint8_t *wire = malloc(topk_room_bytes(count, k) + 1);
 
     MUST(acc && wire);
     topk_encode(&codec_kernels_base, wire, w, count, k);

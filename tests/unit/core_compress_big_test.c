@@ -83,7 +83,7 @@ static void topk_beyond_32_bits(void **state)
     w[999] = 7;
     assert_true(w[last] == 7 && last >> 32 == 1);
     assert_true(topk_wire_bytes(COUNT, n_alike) == 12 * n_alike
-                && topk_room_bytes(n_alike) <= sizeof(wire));
+                && topk_room_bytes(COUNT, n_alike) <= sizeof(wire));
     topk_encode(kernels, wire, w, COUNT, n_alike);
     /* only the first: when it is taken out the others, the same memory, are gone too */
     assert_int_equal(index_of(wire, 0), 999);

@@ -49,15 +49,15 @@ check_topk(const struct codec_kernels *kernels, const float *f, uint32_t n, uint
 {
     float w[N], out[N];
     bool chosen[N];
-    uint8_t *wire = malloc(topk_room_bytes(k) + 1);
+    uint8_t *wire = malloc(topk_room_bytes(n, k) + 1);
 
     assert_non_null(wire);
-    wire[topk_room_bytes(k)] = 0xee;
+    wire[topk_room_bytes(n, k)] = 0xee;
     memcpy(w, f, n * sizeof(*w));
     topk_reference(f, n, k, chosen);
     assert_int_equal(topk_wire_bytes(n, k), 8ul * k);
     topk_encode(kernels, wire, w, n, k);
-    assert_int_equal(wire[topk_room_bytes(k)], 0xee);
+    assert_int_equal(wire[topk_room_bytes(n, k)], 0xee);
     assert_int_equal(topk_sum(out, wire, 8ul * k, 1, n, k, NULL), 0);
     for (uint32_t i = 0; i < n; i++) {
         float sent = chosen[i] ? f[i] : 0,
@@ -194,7 +194,7 @@ static void a_guess_changes_nothing(void **state)
     const struct codec_kernels *kernels = kernels_of(state);
     float *f = calloc(LEN, 4), *w = calloc(LEN, 4), *acc = calloc(LEN, 4);
     bool *chosen = calloc(LEN, 1);
-    uint8_t *wire = malloc(topk_room_bytes(MOST) + 1);
+    uint8_t *wire = malloc(topk_room_bytes(LEN, MOST) + 1);
     struct seeded rnd = {9};
 
     assert_true(f && w && acc && chosen && wire);
@@ -204,9 +204,9 @@ static void a_guess_changes_nothing(void **state)
         for (uint32_t i = 0; i < LEN; i++)
             f[i] = fill_one(i, LEN, k, kind % KINDS, &rnd);
         memcpy(w, f, LEN * sizeof(*w));
-        wire[topk_room_bytes(k)] = 0xee;
+        wire[topk_room_bytes(LEN, k)] = 0xee;
         topk_encode(kernels, wire, w, LEN, k);
-        assert_int_equal(wire[topk_room_bytes(k)], 0xee);
+        assert_int_equal(wire[topk_room_bytes(LEN, k)], 0xee);
         assert_int_equal(topk_sum(acc, wire, 8ul * k, 1, LEN, k, NULL), 0);
         topk_reference(f, LEN, k, chosen);
         for (uint32_t i = 0; i < LEN; i++) {

@@ -216,7 +216,8 @@ int codec_reserve(struct codec_state *s,
     if (plan->state_bytes > s->max_bytes || !has_room(s, plan->state_bytes))
         return err_set(err, -ENOSPC,
                        "compression of %s: keeps %" PRIu64
-                       " bytes between steps, %" PRIu64 " of %" PRIu64 " are left",
+                       " bytes between steps, %" PRIu64 " of %" PRIu64
+                       " are left (HVD_COMPRESSION_MEMORY)",
                        name_shown(name, shown), plan->state_bytes,
                        s->max_bytes - s->bytes, s->max_bytes);
     r = make(name, set, plan, me, &t);

@@ -56,7 +56,7 @@ struct codec_layout codec_layout_scratch(const struct codec_plan *p)
     case CODEC_WAY_GATHER:
         recv = p->wire_bytes * p->n_members;
         if (p->codec.id == CODEC_TOPK)
-            send = topk_room_bytes(p->k);
+            send = topk_room_bytes(p->count, p->k);
         if (p->codec.id == CODEC_TOPK && p->dtype != DT_F32)
             sums = p->count * sizeof(float);
         break;

@@ -46,10 +46,16 @@ uint64_t topk_wire_bytes(uint64_t count, uint64_t k)
     return k * (topk_index_bytes(count) + sizeof(float));
 }
 
-uint64_t topk_room_bytes(uint64_t k)
+/* Is it worth a guess? */
+static bool is_sparse(uint64_t count, uint64_t k)
 {
-    /* never less than the message */
-    return k * ROOM * (sizeof(uint32_t) + sizeof(float));
+    return k >= MIN_STRIDE * MIN_HITS && count / k >= 2 * ROOM && count <= UINT32_MAX;
+}
+
+uint64_t topk_room_bytes(uint64_t count, uint64_t k)
+{
+    return is_sparse(count, k) ? k * ROOM * (sizeof(uint32_t) + sizeof(float))
+                               : topk_wire_bytes(count, k);
 }
 
 static inline uint32_t magnitude(float f)
@@ -157,7 +163,7 @@ static uint32_t guess(const float *w, uint64_t count, uint64_t k)
     struct view sample = {.w = w};
     uint64_t expected, ties;
 
-    if (hits < MIN_HITS || count / k < 2 * ROOM || count > UINT32_MAX)
+    if (!is_sparse(count, k))
         return 0;
     sample.stride = odd_stride(k / hits);
     sample.n = count / sample.stride;

@@ -16,8 +16,8 @@
 uint32_t topk_index_bytes(uint64_t count);
 uint64_t topk_wire_bytes(uint64_t count, uint64_t k);
 
-/* Of memory that topk_encode needs for a message. */
-uint64_t topk_room_bytes(uint64_t k);
+/* Of memory that topk_encode needs for a message: it, or more for candidates. */
+uint64_t topk_room_bytes(uint64_t count, uint64_t k);
 
 /* Takes the k largest out of w into wire (aligned to 4, topk_room_bytes): they are 0 in
  * w afterwards, and so is what is not finite. k is at most count; 0 does nothing.
