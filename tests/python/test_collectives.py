@@ -3,11 +3,13 @@
 
 from job import JobTest
 
+SCRIPTS = ("capi_data.py", "capi_sets.py", "capi_members.py", "capi_random.py")
+
 
 class OneHost(JobTest):
-    def run_np(self, n, **options):
-        for script in ("capi_data.py", "capi_sets.py", "capi_members.py"):
-            self.run_checks(n, script, timeout=240, **options)
+    def run_np(self, n):
+        for script in SCRIPTS:
+            self.run_checks(n, script, timeout=240)
 
     def test_1(self):
         self.run_np(1)
@@ -25,11 +27,36 @@ class OneHost(JobTest):
 class TwoHosts(JobTest):
     """Over TCP between two network namespaces, two ranks on each."""
 
-    def test_data(self):
-        self.run_checks(4, "capi_data.py", hosts=2, timeout=240, label="two hosts, capi_data.py")
+    def test_4(self):
+        for script in SCRIPTS:
+            self.run_checks(4, script, hosts=2, timeout=240, label=f"two hosts, {script}")
 
-    def test_sets(self):
-        self.run_checks(4, "capi_sets.py", hosts=2, timeout=240, label="two hosts, capi_sets.py")
 
-    def test_members(self):
-        self.run_checks(4, "capi_members.py", hosts=2, timeout=240, label="two hosts, capi_members.py")
+class Settings(JobTest):
+    """The same results whatever the knobs say that bear on how tensors travel."""
+
+    def run_with(self, name, value):
+        for script in ("capi_members.py", "capi_random.py"):
+            label = f"{name}={value} {script}"
+            self.run_checks(3, script, timeout=120, label=label, **{name: value})
+
+    def test_no_cache(self):
+        self.run_with("HOROVOD_CACHE_CAPACITY", "0")
+
+    def test_a_cache_that_is_too_small(self):
+        self.run_with("HOROVOD_CACHE_CAPACITY", "3")
+
+    def test_no_fusion(self):
+        self.run_with("HOROVOD_FUSION_THRESHOLD", "0")
+
+    def test_groups_apart(self):
+        self.run_with("HOROVOD_DISABLE_GROUP_FUSION", "1")
+
+    def test_deterministic(self):
+        self.run_with("HOROVOD_DETERMINISTIC", "1")
+
+    def test_tcp(self):
+        self.run_with("HVD_TRANSPORT", "tcp")
+
+    def test_tree(self):
+        self.run_with("HVD_CONTROL_FANOUT", "2")

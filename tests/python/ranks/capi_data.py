@@ -2,6 +2,7 @@
 """Every collective of the C API against numpy: dtypes, operations, sizes, shapes, scales."""
 
 import itertools
+import random
 
 import capi
 import numpy as np
@@ -165,6 +166,31 @@ def results_do_not_depend_on_the_company():
             assert results[1] == results[3] == alone, dtype
             ops = [Op("allreduce", a, dtype) for a in reversed([x, *others])]
             assert [o.wait().tobytes() for o in ops][-1] == alone, dtype
+
+
+@check
+def another_world_gives_the_same_bits():
+    """In whatever order and company the tensors come, on this run and the next."""
+
+    def bits(seed):
+        order = [
+            (d, n, op) for d in EPS for n in (1, 77, 4099, 70001) for op in (SUM, AVERAGE, PRODUCT, ADASUM)
+        ]
+        random.Random(seed + R).shuffle(order)
+        ops = {
+            case: Op(
+                "allreduce", values((case[1],), case[0], R, SUM, 9), case[0], op=case[2], name=f"{case}"
+            )
+            for case in order
+        }
+        return {case: op.wait().tobytes() for case, op in ops.items()}
+
+    before = bits(1)
+    capi.shutdown()
+    capi.init()
+    for seed in (2, 3):
+        differ = [case for case, b in bits(seed).items() if b != before[case]]
+        assert not differ, differ
 
 
 @check

@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A random training job: steps that repeat, and whatever disturbs them, all of it checked by numpy.
+
+All ranks draw the same script from one seed; what differs (order of submission, order of waiting, when a
+rank is late) each draws for itself. The seed is in every message: CAPI_SEED=N runs it again.
+"""
+
+import os
+import random
+
+import capi
+import numpy as np
+from capi import AVERAGE, SUM, Failed, Op, check, set_add, set_remove, the_world_goes_on
+from checks import main
+from exact import reduced, same, share, values
+
+STEPS = int(os.environ.get("CAPI_STEPS", "150"))
+SEED = int(os.environ.get("CAPI_SEED", "1"))
+
+capi.init()
+R, N = capi.rank(), capi.size()
+EVERYONE = tuple(range(N))
+KINDS = ["allreduce"] * 6 + [
+    "allgather",
+    "broadcast",
+    "reduce",
+    "gather",
+    "reducescatter",
+    "alltoall",
+    "barrier",
+]
+DTYPES = ["float32"] * 3 + ["float16", "bfloat16", "float64", "int32", "uint8"]
+
+
+class Job:
+    """What all ranks know: the tensors of a step, the sets there are."""
+
+    def __init__(self, seed):
+        self.draw = random.Random(seed)
+        self.sets = {0: EVERYONE}
+        self.n = 0
+        self.tensors = [self.tensor() for _ in range(12)]
+
+    def tensor(self):
+        """A tensor as (name, kind, dtype, rows, columns, set, group)."""
+        draw = self.draw
+        self.n += 1
+        set_ = draw.choice(list(self.sets)) if draw.random() < 0.4 else 0
+        rows = draw.choice([0, 1, 3, N, 40, 3000])
+        return (
+            f"t{self.n}",
+            draw.choice(KINDS),
+            draw.choice(DTYPES),
+            rows,
+            draw.choice([1, 5]),
+            set_,
+            None,
+        )
+
+    def group(self):
+        """A few allreduces that go together."""
+        size = self.draw.choice([1, 2, 3])
+        parts = [list(self.tensor()) for _ in range(size)]
+        for part in parts:
+            part[1], part[5], part[6] = "allreduce", 0, (f"g{self.n}", size)
+        return [tuple(p) for p in parts]
+
+    def disturb(self):
+        """Something changes, the same on all ranks."""
+        what = self.draw.choice(["new", "gone", "shape", "group", "set", "unset", "nothing", "nothing"])
+        if what == "new":
+            self.tensors.append(self.tensor())
+        elif what == "gone" and len(self.tensors) > 4:
+            del self.tensors[self.draw.randrange(len(self.tensors))]
+            self.drop_broken_groups()
+        elif what == "shape":
+            i = self.draw.randrange(len(self.tensors))
+            t = list(self.tensors[i])
+            t[3] = self.draw.choice([0, 2, 7, 1000])
+            self.tensors[i] = tuple(t)
+        elif what == "group":
+            self.tensors += self.group()
+        elif what == "set" and N > 2 and len(self.sets) < 5:
+            ranks = tuple(sorted(self.draw.sample(EVERYONE, self.draw.randrange(1, N))))
+            if ranks not in self.sets.values():
+                self.sets[set_add(ranks)] = ranks
+        elif what == "unset" and len(self.sets) > 1:
+            id_ = self.draw.choice([i for i in self.sets if i])
+            set_remove(id_)
+            del self.sets[id_]
+            self.tensors = [t for t in self.tensors if t[5] != id_]
+        if len(self.tensors) > 30:
+            self.tensors = self.tensors[15:]
+            self.drop_broken_groups()
+
+    def drop_broken_groups(self):
+        there = [t[6] for t in self.tensors if t[6]]
+        self.tensors = [t for t in self.tensors if not t[6] or there.count(t[6]) == t[6][1]]
+
+
+def rows_of(kind, rows, ranks, member, step):
+    if kind in ("allgather", "gather"):
+        return rows + (member + step // 10) % 3
+    if kind == "alltoall":
+        return sum(splits(rows, ranks, member))
+    return rows
+
+
+def splits(rows, ranks, member):
+    return [(rows + 2 * member + 3 * j) % 4 for j in range(len(ranks))]
+
+
+def submit(tensor, step, ranks):
+    name, kind, dtype, rows, columns, set_, group = tensor
+    me = ranks.index(R)
+    if kind == "barrier":
+        return Op(kind, name=name, process_set=set_)
+    options = {"name": name, "process_set": set_, "root": ranks[step % len(ranks)]}
+    if kind == "alltoall":
+        options["splits"] = splits(rows, ranks, me)
+    if group:
+        options["group"], options["group_size"] = group
+    shape = (rows_of(kind, rows, ranks, me, step), columns)
+    return Op(kind, values(shape, dtype, R, AVERAGE, step), dtype, **options)
+
+
+def verify(tensor, step, ranks, got):
+    _, kind, dtype, rows, columns, *_ = tensor
+    if kind == "barrier":
+        return
+    me, root = ranks.index(R), ranks[step % len(ranks)]
+    every = [
+        values((rows_of(kind, rows, ranks, m, step), columns), dtype, r, AVERAGE, step)
+        for m, r in enumerate(ranks)
+    ]
+    what = f"seed {SEED} step {step} {tensor}"
+    if kind in ("allreduce", "reduce", "reducescatter"):
+        if kind == "reduce" and root != R:
+            return
+        out, bound = reduced(every, dtype, SUM)
+        if kind == "reducescatter":
+            begin, end = share(rows, len(ranks), me)
+            out, bound = out[begin:end], bound[begin:end] if np.ndim(bound) else bound
+        same(got, out, bound, dtype, what)
+        return
+    if kind == "alltoall":
+        cut = [splits(rows, ranks, m) for m in range(len(ranks))]
+        expected = np.concatenate([x[sum(c[:me]) : sum(c[: me + 1])] for x, c in zip(every, cut)])
+    elif kind == "broadcast":
+        expected = every[ranks.index(root)]
+    else:
+        expected = np.concatenate(every)[: None if kind == "allgather" or root == R else 0]
+    assert got.shape == expected.shape, f"{what}: shape {got.shape}, not {expected.shape}"
+    assert np.array_equal(got, expected), what
+
+
+def mismatch(step):
+    """One tensor on which a rank differs fails everywhere, in the middle of other work."""
+    odd = step % N
+    x = np.ones(4 if odd == R else 3, np.float32)
+    try:
+        Op("allreduce", x, name="odd").wait()
+    except Failed as e:
+        assert "Mismatched" in str(e) and f"rank {odd} has" in str(e), str(e)
+        return
+    raise AssertionError(f"seed {SEED} step {step}: a mismatch went through")
+
+
+def joined(job, step):
+    """Each rank has its own number of allreduces left, then joins."""
+    left = [job.draw.randrange(4) for _ in EVERYONE]
+    for i in range(left[R]):
+        name = f"left.{i}"
+        x = values((50,), "float32", R, SUM, step)
+        inputs = [values((50,), "float32", r, SUM, step) * (left[r] > i) for r in EVERYONE]
+        got = Op("allreduce", x, name=name).wait()
+        same(got, *reduced(inputs, "float32", SUM), "float32", f"seed {SEED} step {step} join {left}")
+    last = Op("join", name="join").wait()
+    assert left[last] == max(left), f"seed {SEED} step {step}: {last} of {left}"
+
+
+@check
+def a_disturbed_job_stays_right():
+    job, mine = Job(SEED), random.Random(SEED * 100 + R)
+    for step in range(STEPS):
+        if step % 7 == 6:
+            job.disturb()
+        todo = [(t, job.sets[t[5]]) for t in job.tensors if R in job.sets[t[5]]]
+        if mine.random() < 0.3:
+            mine.shuffle(todo)
+        ops = [(submit(t, step, ranks), t, ranks) for t, ranks in todo]
+        if mine.random() < 0.3:
+            mine.shuffle(ops)
+        for op, t, ranks in ops:
+            verify(t, step, ranks, op.wait())
+        if N > 1 and step % 31 == 30:
+            mismatch(step)
+        if step % 43 == 42:
+            joined(job, step)
+    the_world_goes_on()
+
+
+main(R)
