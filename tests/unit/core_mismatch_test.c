@@ -1,0 +1,339 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What people read when ranks do not mean the same: every sentence names the tensor,
+ * both ranks and both values, and keeps the words that Horovod's users search for. */
+#include <errno.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "runtime/base/mem.h"
+#include "runtime/core/mismatch.h"
+
+static const uint8_t SET_A[] = {0, 0, 0, 0, 2, 0, 0, 0},
+                     SET_B[] = {0, 0, 0, 0, 3, 0, 0, 0};
+
+static struct request req(enum collective coll)
+{
+    struct request r = {.coll = coll,
+                        .dtype = DT_F32,
+                        .op = OP_SUM,
+                        .prescale = 1,
+                        .postscale = 1,
+                        .ndim = 2,
+                        .shape = {2, 3},
+                        .name = "g"};
+
+    if (coll == COLL_BARRIER || coll == COLL_JOIN || coll == COLL_SET_ADD
+        || coll == COLL_SET_REMOVE)
+        r.ndim = 0;
+    if (coll == COLL_SET_ADD) {
+        r.n_set = 2;
+        r.set = SET_A;
+    }
+    return r;
+}
+
+enum change {
+    SAME,
+    TYPE,
+    COLL,
+    OP,
+    ROOT,
+    ROWS,
+    COLS,
+    DIMS,
+    PRE,
+    POST,
+    GROUP,
+    NO_GROUP,
+    GROUP_N,
+    SET,
+};
+
+static void change(struct request *r, enum change c)
+{
+    switch (c) {
+    case SAME:
+        break;
+    case TYPE:
+        r->dtype = DT_BF16;
+        break;
+    case COLL:
+        r->coll = r->coll == COLL_BROADCAST ? COLL_ALLREDUCE : COLL_BROADCAST;
+        break;
+    case OP:
+        r->op = OP_MAX;
+        break;
+    case ROOT:
+        r->root = 1;
+        break;
+    case ROWS:
+        r->shape[0] = 5;
+        break;
+    case COLS:
+        r->shape[1] = 0;
+        break;
+    case DIMS:
+        r->ndim = 1;
+        break;
+    case PRE:
+        r->prescale = 0.5;
+        break;
+    case POST:
+        r->postscale = -0.0;
+        break;
+    case GROUP:
+        r->group = 8;
+        r->group_n = 2;
+        break;
+    case NO_GROUP:
+        r->group = r->group_n = 0;
+        break;
+    case GROUP_N:
+        r->group_n = 3;
+        break;
+    case SET:
+        r->set = SET_B;
+        break;
+    }
+}
+
+static const struct {
+    enum collective coll;
+    enum change change;
+    const char *want; /* NULL: they agree */
+} pairs[] = {
+    {COLL_ALLREDUCE, SAME, NULL},
+    {COLL_ALLREDUCE, TYPE,
+     "Mismatched data types: tensor \"g\": rank 3 has float32, rank 7 has bfloat16"},
+    {COLL_ALLREDUCE, COLL,
+     "Mismatched operations: tensor \"g\": rank 3 has ALLREDUCE, rank 7 has BROADCAST"},
+    {COLL_ALLREDUCE, OP,
+     "Mismatched reduction operation: tensor \"g\": rank 3 has SUM, rank 7 has MAX"},
+    {COLL_ALLREDUCE, ROOT, NULL},
+    {COLL_ALLREDUCE, ROWS,
+     "Mismatched ALLREDUCE tensor shapes: tensor \"g\": rank 3 has [2, 3], rank 7 has "
+     "[5, 3] (dimension 0 differs)"},
+    {COLL_ALLREDUCE, COLS,
+     "Mismatched ALLREDUCE tensor shapes: tensor \"g\": rank 3 has [2, 3], rank 7 has "
+     "[2, 0] (dimension 1 differs)"},
+    {COLL_ALLREDUCE, DIMS,
+     "Mismatched ALLREDUCE tensor shapes: tensor \"g\": rank 3 has [2, 3], rank 7 has "
+     "[2] (the number of dimensions differs)"},
+    {COLL_ALLREDUCE, PRE,
+     "Mismatched prescale and/or postscale factors: tensor \"g\": rank 3 has 1 and 1, "
+     "rank 7 has 0.5 and 1"},
+    {COLL_ALLREDUCE, POST,
+     "Mismatched prescale and/or postscale factors: tensor \"g\": rank 3 has 1 and 1, "
+     "rank 7 has 1 and -0"},
+    {COLL_ALLREDUCE, GROUP,
+     "Mismatched groups: tensor \"g\": rank 3 has one name of the group, rank 7 has "
+     "another"},
+    {COLL_ALLREDUCE, NO_GROUP,
+     "Mismatched groups: tensor \"g\": rank 3 has a group, rank 7 has no group"},
+    {COLL_ALLREDUCE, GROUP_N,
+     "Mismatched group sizes: tensor \"g\": rank 3 has 2, rank 7 has 3"},
+    {COLL_ALLGATHER, ROWS, NULL},
+    {COLL_ALLGATHER, OP, NULL},
+    {COLL_ALLGATHER, COLS,
+     "Mismatched ALLGATHER tensor shapes: tensor \"g\": rank 3 has [2, 3], rank 7 has "
+     "[2, 0] (dimension 1 differs)"},
+    {COLL_ALLTOALL, ROWS, NULL},
+    {COLL_ALLTOALL, DIMS,
+     "Mismatched ALLTOALL tensor shapes: tensor \"g\": rank 3 has [2, 3], rank 7 has "
+     "[2] (the number of dimensions differs)"},
+    {COLL_GATHER, ROWS, NULL},
+    {COLL_GATHER, ROOT,
+     "Mismatched GATHER root ranks: tensor \"g\": rank 3 has root rank 0, rank 7 has "
+     "root rank 1"},
+    {COLL_BROADCAST, OP, NULL},
+    {COLL_BROADCAST, PRE, NULL},
+    {COLL_BROADCAST, ROOT,
+     "Mismatched BROADCAST root ranks: tensor \"g\": rank 3 has root rank 0, rank 7 "
+     "has "
+     "root rank 1"},
+    {COLL_BROADCAST, ROWS,
+     "Mismatched BROADCAST tensor shapes: tensor \"g\": rank 3 has [2, 3], rank 7 has "
+     "[5, 3] (dimension 0 differs)"},
+    {COLL_REDUCE, ROOT,
+     "Mismatched REDUCE root ranks: tensor \"g\": rank 3 has root rank 0, rank 7 has "
+     "root rank 1"},
+    {COLL_REDUCE, OP,
+     "Mismatched reduction operation: tensor \"g\": rank 3 has SUM, rank 7 has MAX"},
+    {COLL_REDUCESCATTER, ROWS,
+     "Mismatched REDUCESCATTER tensor shapes: tensor \"g\": rank 3 has [2, 3], rank 7 "
+     "has [5, 3] (dimension 0 differs)"},
+    {COLL_BARRIER, TYPE, NULL},
+    {COLL_BARRIER, NO_GROUP,
+     "Mismatched groups: tensor \"g\": rank 3 has a group, rank 7 has no group"},
+    {COLL_BARRIER, COLL,
+     "Mismatched operations: tensor \"g\": rank 3 has BARRIER, rank 7 has BROADCAST"},
+    {COLL_SET_ADD, SAME, NULL},
+    {COLL_SET_ADD, SET,
+     "Mismatched process sets: tensor \"g\": rank 3 has {0, 2}, rank 7 has {0, 3}"},
+    {COLL_SET_REMOVE, SAME, NULL},
+    {COLL_SET_REMOVE, ROOT,
+     "Mismatched process sets: tensor \"g\": rank 3 has 0, rank 7 has 1"},
+};
+
+/* Either way round, the lower rank is named first. */
+static void the_first_difference_is_told(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(pairs); i++) {
+        struct request a = req(pairs[i].coll), b;
+        struct err one = ERR_INIT, two = ERR_INIT;
+
+        if (a.coll != COLL_SET_ADD && a.coll != COLL_SET_REMOVE) {
+            a.group = 7;
+            a.group_n = 2;
+        }
+        b = a;
+        change(&b, pairs[i].change);
+        assert_int_equal(mismatch_pair(&a, 3, &b, 7, &one),
+                         pairs[i].want ? -EINVAL : 0);
+        assert_int_equal(mismatch_pair(&b, 7, &a, 3, &two),
+                         pairs[i].want ? -EINVAL : 0);
+        assert_string_equal(one.text, pairs[i].want ? pairs[i].want : "");
+        assert_string_equal(two.text, one.text);
+    }
+}
+
+static void a_nan_agrees_with_itself(void **state)
+{
+    struct request a = req(COLL_ALLREDUCE);
+    struct err err = ERR_INIT;
+
+    (void)state;
+    a.prescale = (double)NAN;
+    assert_int_equal(mismatch_pair(&a, 0, &a, 1, &err), 0);
+}
+
+static void the_largest_sentence_is_cut_not_broken(void **state)
+{
+    struct request a = req(COLL_ALLREDUCE), b;
+    struct err err = ERR_INIT;
+
+    (void)state;
+    memset(a.name, 'n', sizeof(a.name) - 1);
+    a.ndim = TENSOR_MAX_DIMS;
+    for (size_t i = 0; i < TENSOR_MAX_DIMS; i++)
+        a.shape[i] = INT64_MAX;
+    b = a;
+    b.shape[0] = 1;
+    assert_int_equal(mismatch_pair(&a, 4294967294u, &b, 4294967295u, &err), -EINVAL);
+    assert_non_null(
+        strstr(err.text, "Mismatched ALLREDUCE tensor shapes: tensor \"nnn"));
+    assert_true(strlen(err.text) < sizeof(err.text));
+}
+
+static const struct {
+    enum collective coll;
+    enum reduce_op op;
+    enum dtype dtype;
+    uint32_t ndim, root, set;
+    const char *want;
+} alone[] = {
+    {COLL_ALLREDUCE, OP_AVERAGE, DT_F32, 0, 9, 0, NULL},
+    {COLL_ALLREDUCE, OP_AVERAGE, DT_I32, 1, 0, 0, NULL},
+    {COLL_ALLREDUCE, OP_AVERAGE, DT_BOOL, 1, 0, 0,
+     "tensor \"g\": ALLREDUCE of bool with AVERAGE is not supported"},
+    {COLL_ALLREDUCE, OP_ADASUM, DT_I32, 1, 0, 0,
+     "tensor \"g\": ALLREDUCE of int32 with ADASUM is not supported"},
+    {COLL_REDUCESCATTER, OP_ADASUM, DT_F32, 1, 0, 0,
+     "tensor \"g\": REDUCESCATTER with ADASUM is not supported"},
+    {COLL_ALLGATHER, OP_SUM, DT_F32, 0, 0, 0,
+     "rank 2 tried to ALLGATHER a rank-zero tensor: tensor \"g\""},
+    {COLL_GATHER, OP_SUM, DT_F32, 0, 0, 0,
+     "rank 2 tried to GATHER a rank-zero tensor: tensor \"g\""},
+    {COLL_ALLTOALL, OP_SUM, DT_F32, 0, 0, 0,
+     "rank 2 tried to ALLTOALL a rank-zero tensor: tensor \"g\""},
+    {COLL_REDUCESCATTER, OP_SUM, DT_F32, 0, 0, 0,
+     "rank 2 tried to REDUCESCATTER a rank-zero tensor: tensor \"g\""},
+    {COLL_BROADCAST, OP_SUM, DT_F32, 0, 3, 0, NULL},
+    {COLL_BROADCAST, OP_SUM, DT_F32, 0, 4, 0,
+     "tensor \"g\": BROADCAST root rank 4 of rank 2 is not in the world of 4 ranks"},
+    {COLL_BROADCAST, OP_SUM, DT_F32, 0, 2, 5, NULL},
+    {COLL_BROADCAST, OP_SUM, DT_F32, 0, 1, 5,
+     "tensor \"g\": BROADCAST root rank 1 of rank 2 is not in process set 5"},
+    {COLL_REDUCE, OP_SUM, DT_F32, 0, 1, 5,
+     "tensor \"g\": REDUCE root rank 1 of rank 2 is not in process set 5"},
+    {COLL_REDUCE, OP_MIN, DT_BOOL, 0, 2, 5, NULL},
+    {COLL_GATHER, OP_SUM, DT_F32, 1, 4, 0,
+     "tensor \"g\": GATHER root rank 4 of rank 2 is not in the world of 4 ranks"},
+    {COLL_BARRIER, OP_SUM, DT_F32, 0, 99, 0, NULL},
+};
+
+static void what_is_wrong_by_itself_is_told(void **state)
+{
+    static const uint32_t ranks[] = {0, 2, 3};
+    const struct set_view world = {4, NULL}, some = {3, ranks};
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(alone); i++) {
+        struct request q = req(alone[i].coll);
+        struct err err = ERR_INIT;
+
+        q.op = alone[i].op;
+        q.dtype = alone[i].dtype;
+        q.ndim = alone[i].ndim;
+        q.root = alone[i].root;
+        q.process_set = alone[i].set;
+        assert_int_equal(mismatch_alone(&q, 2, q.process_set ? &some : &world, &err),
+                         alone[i].want ? -EINVAL : 0);
+        assert_string_equal(err.text, alone[i].want ? alone[i].want : "");
+    }
+}
+
+static void a_join_leaves_sums_and_averages(void **state)
+{
+    (void)state;
+    for (unsigned c = 0; c < COLL_COUNT; c++) {
+        for (unsigned o = 0; o < OP_COUNT; o++) {
+            struct request q = req((enum collective)c);
+            struct err err = ERR_INIT;
+            bool is_good = c == COLL_ALLREDUCE && (o == OP_SUM || o == OP_AVERAGE);
+
+            q.op = (enum reduce_op)o;
+            assert_int_equal(mismatch_joined(&q, &err), is_good ? 0 : -EINVAL);
+            if (!is_good)
+                assert_non_null(
+                    strstr(err.text, "not supported with Join at this time"));
+            if (!is_good)
+                assert_non_null(strstr(err.text, "tensor \"g\""));
+        }
+    }
+}
+
+static void a_set_has_its_ranks_and_no_others(void **state)
+{
+    static const uint32_t ranks[] = {1, 4, 5, 9};
+    const struct set_view s = {4, ranks}, none = {0, ranks}, world = {3, NULL};
+
+    (void)state;
+    for (uint32_t r = 0; r < 12; r++) {
+        assert_int_equal(set_view_has(&s, r), r == 1 || r == 4 || r == 5 || r == 9);
+        assert_false(set_view_has(&none, r));
+        assert_int_equal(set_view_has(&world, r), r < 3);
+    }
+    assert_false(set_view_has(&s, UINT32_MAX));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_first_difference_is_told),
+        cmocka_unit_test(a_nan_agrees_with_itself),
+        cmocka_unit_test(the_largest_sentence_is_cut_not_broken),
+        cmocka_unit_test(what_is_wrong_by_itself_is_told),
+        cmocka_unit_test(a_join_leaves_sums_and_averages),
+        cmocka_unit_test(a_set_has_its_ranks_and_no_others),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

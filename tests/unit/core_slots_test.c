@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which tensor a slot of the response cache stands for: to a rank that has seen its
+ * last answer, and to one that has not. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "runtime/base/mem.h"
+#include "runtime/core/records.h"
+#include "runtime/core/slots.h"
+
+enum { RANKS = 3 };
+
+static struct request req(enum collective coll, const char *name)
+{
+    struct request r = {.coll = coll, .dtype = DT_F32, .op = OP_SUM, .prescale = 1};
+
+    r.postscale = 1;
+    r.ndim = 2;
+    r.shape[0] = 2;
+    r.shape[1] = 3;
+    (void)snprintf(r.name, sizeof(r.name), "%s", name);
+    return r;
+}
+
+struct fixture {
+    struct slots *s;
+    uint64_t seen[RANKS];
+    uint64_t msg;
+};
+
+static void setup(struct fixture *f, uint32_t capacity)
+{
+    *f = (struct fixture){.msg = 0};
+    assert_int_equal(slots_new(capacity, RANKS, &f->s), 0);
+}
+
+static void all_see(struct fixture *f)
+{
+    for (size_t i = 0; i < RANKS; i++)
+        f->seen[i] = f->msg;
+}
+
+/* The next answer is about this tensor. */
+static uint32_t answer(struct fixture *f, const char *name, bool is_new)
+{
+    struct request q = req(COLL_ALLREDUCE, name);
+    bool got;
+    uint32_t slot = slots_assign(f->s, &q, NULL, ++f->msg, f->seen, &got);
+
+    assert_int_equal(got, is_new);
+    return slot;
+}
+
+static const char *meaning(struct fixture *f, uint32_t slot, uint64_t n_seen)
+{
+    const struct request *q = slots_resolve(f->s, slot, 1, n_seen);
+
+    return q ? q->name : "";
+}
+
+static void a_tensor_keeps_its_slot(void **state)
+{
+    struct fixture f;
+
+    (void)state;
+    setup(&f, 2);
+    assert_int_equal(answer(&f, "a", true), 0);
+    assert_int_equal(answer(&f, "b", true), 1);
+    assert_int_equal(answer(&f, "a", false), 0);
+    assert_int_equal(answer(&f, "b", false), 1);
+    assert_int_equal(slots_find(f.s, 0, "a"), 0);
+    assert_int_equal(slots_find(f.s, 0, "c"), SLOT_NONE);
+    assert_int_equal(slots_find(f.s, 1, "a"), SLOT_NONE);
+    assert_string_equal(slots_request(f.s, 1)->name, "b");
+    assert_null(slots_request(f.s, 2));
+    slots_free(f.s);
+}
+
+static void a_bit_means_what_its_sender_had_seen(void **state)
+{
+    struct fixture f;
+
+    (void)state;
+    setup(&f, 1);
+    assert_string_equal(meaning(&f, 0, 9), "");
+    (void)answer(&f, "a", true); /* message 1 */
+    all_see(&f);
+    assert_string_equal(meaning(&f, 0, 0), "");
+    assert_string_equal(meaning(&f, 0, 1), "a");
+    assert_int_equal(answer(&f, "b", true), 0); /* message 2 */
+    assert_string_equal(meaning(&f, 0, 1), "a");
+    assert_string_equal(meaning(&f, 0, 2), "b");
+    assert_string_equal(meaning(&f, 1, 2), "");
+    assert_null(slots_resolve(f.s, 0, RANKS, 2));
+    slots_free(f.s);
+}
+
+/* Until every rank has seen the new tenant its predecessor may still be meant. */
+static void a_slot_is_not_given_away_twice_unseen(void **state)
+{
+    struct fixture f;
+
+    (void)state;
+    setup(&f, 1);
+    (void)answer(&f, "a", true);
+    all_see(&f);
+    assert_int_equal(answer(&f, "b", true), 0);
+    f.seen[0] = f.seen[2] = f.msg;
+    assert_int_equal(answer(&f, "c", true), SLOT_NONE);
+    assert_string_equal(meaning(&f, 0, 1), "a");
+    assert_string_equal(meaning(&f, 0, 2), "b");
+    f.seen[1] = 2;
+    assert_int_equal(answer(&f, "c", true), 0);
+    assert_string_equal(meaning(&f, 0, 2), "b");
+    assert_string_equal(meaning(&f, 0, 4), "c");
+    slots_free(f.s);
+}
+
+static void a_new_shape_stays_in_the_slot(void **state)
+{
+    struct request q = req(COLL_ALLREDUCE, "a");
+    struct fixture f;
+    bool is_new;
+
+    (void)state;
+    setup(&f, 4);
+    (void)answer(&f, "a", true);
+    q.shape[1] = 7;
+    assert_int_equal(slots_assign(f.s, &q, NULL, 2, f.seen, &is_new), 0);
+    assert_true(is_new);
+    assert_int_equal(slots_resolve(f.s, 0, 0, 1)->shape[1], 3);
+    assert_int_equal(slots_resolve(f.s, 0, 0, 2)->shape[1], 7);
+    q.shape[1] = 8; /* nobody has seen 7 yet */
+    assert_int_equal(slots_assign(f.s, &q, NULL, 3, f.seen, &is_new), SLOT_NONE);
+    assert_true(is_new);
+    assert_int_equal(slots_resolve(f.s, 0, 0, 3)->shape[1], 7);
+    slots_free(f.s);
+}
+
+static void the_one_unused_for_longest_goes(void **state)
+{
+    struct fixture f;
+
+    (void)state;
+    setup(&f, 3);
+    (void)answer(&f, "a", true);
+    (void)answer(&f, "b", true);
+    (void)answer(&f, "c", true);
+    (void)answer(&f, "a", false);
+    all_see(&f);
+    assert_int_equal(answer(&f, "d", true), 1);
+    assert_int_equal(slots_find(f.s, 0, "b"), SLOT_NONE);
+    all_see(&f);
+    assert_int_equal(answer(&f, "e", true), 2);
+    all_see(&f);
+    assert_int_equal(answer(&f, "b", true), 0);
+    assert_int_equal(slots_find(f.s, 0, "a"), SLOT_NONE);
+    slots_free(f.s);
+}
+
+static void rows_are_each_rank_s_own(void **state)
+{
+    struct request q = req(COLL_ALLGATHER, "a");
+    uint64_t rows[RANKS] = {4, 0, 9}, more[RANKS] = {4, 5, 9};
+    struct fixture f;
+    bool is_new;
+
+    (void)state;
+    setup(&f, 2);
+    assert_int_equal(slots_assign(f.s, &q, rows, 1, f.seen, &is_new), 0);
+    for (uint32_t r = 0; r < RANKS; r++)
+        assert_int_equal(slots_resolve(f.s, 0, r, 1)->shape[0], rows[r]);
+    q.shape[0] = 77; /* of whoever came first */
+    assert_int_equal(slots_assign(f.s, &q, more, 2, f.seen, &is_new), 0);
+    assert_false(is_new);
+    for (uint32_t r = 0; r < RANKS; r++)
+        assert_int_equal(slots_resolve(f.s, 0, r, 2)->shape[0], more[r]);
+    assert_int_equal(slots_resolve(f.s, 0, 0, 2)->shape[1], 3);
+    slots_free(f.s);
+}
+
+/* It is a cache: the tensor is told whole. */
+static void lack_of_memory_costs_a_slot_only(void **state)
+{
+    struct request q = req(COLL_ALLREDUCE, "a");
+    uint32_t slot = SLOT_NONE;
+    bool is_new, was_hit = true;
+
+    (void)state;
+    for (long n = 0; was_hit; n++) {
+        struct slots *s = NULL;
+        uint64_t seen[RANKS] = {0};
+        int r;
+
+        mem_fail_after(n);
+        r = slots_new(1, RANKS, &s);
+        if (r == 0)
+            slot = slots_assign(s, &q, NULL, 1, seen, &is_new);
+        was_hit = mem_fail_fired();
+        mem_fail_after(-1);
+        assert_true(r == 0 || (was_hit && r == -ENOMEM));
+        if (r == 0 && was_hit) {
+            assert_int_equal(slot, SLOT_NONE);
+            assert_true(is_new);
+            assert_int_equal(slots_find(s, 0, "a"), SLOT_NONE);
+            assert_int_equal(slots_assign(s, &q, NULL, 2, seen, &is_new), 0);
+            assert_string_equal(slots_resolve(s, 0, 0, 2)->name, "a");
+        }
+        slots_free(s);
+    }
+    assert_int_equal(slot, 0);
+}
+
+/* --- the other side --- */
+
+static void a_record_answers_what_it_was(void **state)
+{
+    struct request a = req(COLL_ALLGATHER, "a"), b = req(COLL_ALLREDUCE, "b"), c = a;
+    uint64_t counts[2] = {2, 5};
+    struct records t = {0};
+
+    (void)state;
+    assert_int_equal(records_set(&t, 3, &a, counts, 2), 0);
+    assert_true(records_is_known(&t, 3));
+    assert_false(records_is_known(&t, 2));
+    assert_false(records_is_known(&t, 4));
+    assert_null(records_get(&t, 2));
+    assert_null(records_get(&t, 99));
+    assert_int_equal(records_match(&t, &a)->slot, 3);
+    assert_int_equal(records_get(&t, 3)->counts[1], 5);
+    c.shape[0]++;
+    assert_null(records_match(&t, &c));
+    assert_int_equal(records_set(&t, 5, &c, NULL, 0), 0); /* the name moves */
+    assert_null(records_get(&t, 3));
+    assert_int_equal(records_match(&t, &c)->slot, 5);
+    assert_int_equal(records_set(&t, 5, &b, NULL, 0), 0);
+    assert_null(records_match(&t, &c));
+    assert_int_equal(records_set(&t, 5, NULL, NULL, 0), 0); /* somebody else's */
+    assert_null(records_get(&t, 5));
+    assert_true(records_is_known(&t, 5));
+    records_release(&t);
+}
+
+static void a_held_record_outlives_its_slot(void **state)
+{
+    struct request a = req(COLL_ALLGATHER, "a"), b = req(COLL_ALLREDUCE, "b");
+    uint64_t counts[2] = {2, 5};
+    struct records t = {0};
+    struct record *r;
+
+    (void)state;
+    assert_int_equal(records_set(&t, 0, &a, counts, 2), 0);
+    r = records_get(&t, 0);
+    records_hold(r);
+    records_hold(r);
+    assert_int_equal(records_set(&t, 0, &b, NULL, 0), 0);
+    records_put(r);
+    assert_string_equal(r->req.name, "a");
+    assert_int_equal(r->counts[1], 5);
+    records_release(&t);
+    assert_int_equal(r->counts[0], 2);
+    records_put(r);
+    records_put(NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_tensor_keeps_its_slot),
+        cmocka_unit_test(a_bit_means_what_its_sender_had_seen),
+        cmocka_unit_test(a_slot_is_not_given_away_twice_unseen),
+        cmocka_unit_test(a_new_shape_stays_in_the_slot),
+        cmocka_unit_test(the_one_unused_for_longest_goes),
+        cmocka_unit_test(rows_are_each_rank_s_own),
+        cmocka_unit_test(lack_of_memory_costs_a_slot_only),
+        cmocka_unit_test(a_record_answers_what_it_was),
+        cmocka_unit_test(a_held_record_outlives_its_slot),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
