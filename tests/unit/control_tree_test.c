@@ -85,13 +85,13 @@ static void large_requests_pass_through(void **state)
     world_open(&w, one_host);
     world_start(&w);
     assert_int_equal(kill(w.pid[1], SIGSTOP), 0);
-    for (uint32_t r = 3; r <= 4; r++)
-        order(&w, r, ORDER_UP, 2, 5 << 20, NULL);
+    for (uint32_t r = 3; r <= 4; r++) /* 18 MiB; a frame takes 16 */
+        order(&w, r, ORDER_UP, 3, 3 << 20, NULL);
     for (uint32_t r = 3; r <= 4; r++)
         wait_for(&board->seen[r].n_done, 1);
     assert_int_equal(kill(w.pid[1], SIGCONT), 0);
-    wait_for(&board->seen[0].n_ups, 4);
-    order(&w, 0, ORDER_DOWN, 1, 2 << 20, NULL);
+    wait_for(&board->seen[0].n_ups, 6);
+    order(&w, 0, ORDER_DOWN, 1, 256 << 10, NULL);
     for (uint32_t r = 1; r < w.size; r++)
         wait_for(&board->seen[r].n_downs, 1);
     world_close(&w);
@@ -313,6 +313,7 @@ static void silence_above_explains_a_failure(void **state)
     while (clock_now_ns() < half)
         (void)poll(NULL, 0, clock_left_ms(half));
     order(&w, 4, ORDER_SUSPECT, 0, 0, "broken pipe");
+    wait_at(&board->seen[4].stage, 3);
     wait_at(&board->seen[10].stage, 3);
     assert_string_equal(seen_of(4)->cause, want);
     assert_string_equal(seen_of(10)->cause, want);

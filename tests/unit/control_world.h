@@ -29,7 +29,7 @@
 #include "runtime/base/mem.h"
 #include "runtime/control/tree.h"
 
-enum { RANKS_MAX = 16, CHILD_LIMIT_S = 40, HELLO_MAX = 256, LIMIT_S = 10 };
+enum { RANKS_MAX = 16, CHILD_LIMIT_S = 60, HELLO_MAX = 256, LIMIT_S = 30 };
 
 enum order_kind {
     ORDER_NONE,
