@@ -5,8 +5,8 @@
  *
  * The parent serves the rendezvous at ADDRESS (127.0.0.1) and forks N ranks, which meet
  * through it and run measure.h; rank i does so in the i-th network namespace, where
- * there is one ("-": the parent's). HVD_TRANSPORT=tcp measures TCP. Exit status 0 when
- * every rank's was. */
+ * there is one ("-": the parent's), with BENCH_PIN set on the i-th CPU.
+ * HVD_TRANSPORT=tcp measures TCP. Exit status 0 when every rank's was. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -107,6 +107,17 @@ static void enter_netns(const char *name)
     close(fd);
 }
 
+static void pin(uint32_t rank)
+{
+    cpu_set_t set;
+    if (getenv("BENCH_PIN") == NULL)
+        return;
+    CPU_ZERO(&set);
+    CPU_SET(rank % (uint32_t)sysconf(_SC_NPROCESSORS_ONLN), &set);
+    if (sched_setaffinity(0, sizeof set, &set) != 0)
+        perror("sched_setaffinity");
+}
+
 static int rank_main(uint32_t me,
                      uint32_t size,
                      const struct auth_id *id,
@@ -171,6 +182,7 @@ int main(int argc, char **argv)
         pid[i] = fork();
         if (pid[i] == 0) {
             close(fd);
+            pin(i);
             if ((int)i + 4 < argc && strcmp(argv[i + 4], "-") != 0)
                 enter_netns(argv[i + 4]);
             exit(rank_main(i, size, &id, addr, port, name));
