@@ -174,6 +174,7 @@ struct sim {
     uint32_t n_insts;
     struct sim_phase phases[SIM_PHASES];
     uint32_t n_phases;
+    bool is_lazy;      /* ranks carry out late */
     uint32_t leave_in; /* one of so many events is a wish to leave the plan; 0: none */
     uint32_t kill_rank;
     uint64_t kill_at; /* the rank stops after so many events */

@@ -477,6 +477,7 @@ static inline struct sim *tight_sim_of_seed(uint64_t seed)
     s->sets[1].mask = l.all & ~1u;
     s->n_sets = 2;
     s->cfg.may_freeze = true;
+    s->is_lazy = true;
     s->depth = 0;
     make_model(&l);
     l.model.n = 1 + pick(&l, l.model.n < 3 ? l.model.n : 3);

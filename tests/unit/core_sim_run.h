@@ -288,6 +288,8 @@ static inline void make_picks(struct sim *s)
         bool is_none = i % EV_COUNT == EV_WRITE && i / EV_COUNT != 0;
 
         weight[i] = is_none ? 0 : 1u << seeded_below(&s->rng, spread);
+        if (s->is_lazy && i % EV_COUNT != EV_NEXT)
+            weight[i] *= 8;
         sum += weight[i];
     }
     for (uint32_t i = 0; i < SIM_PICKS; i++) { /* in proportion to the weights */

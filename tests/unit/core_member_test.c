@@ -1,0 +1,312 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One rank's part of the negotiation against answers written by hand: what it tells
+ * rank 0 and when, what it hands out, and what it does not believe. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "tests/unit/member_fixture.h"
+
+static void what_was_answered_is_sent_as_a_bit(void **state)
+{
+    struct fixture *f = *state;
+    struct member_op *b;
+
+    assert_tells(f, "");
+    (void)submit(f, 0, "a");
+    b = submit(f, 1, "b");
+    assert_tells(f, "0: a b");
+    assert_tells(f, ""); /* once */
+    begin(f);
+    put(f, whole("b", 70));
+    put(f, whole("a", 3));
+    assert_int_equal(receive(f), 0);
+    assert_true(member_has_todo(f->m));
+    assert_runs(f, b); /* in the order of the answers */
+    assert_runs(f, &f->ops[0]);
+    assert_int_equal(next(f), MEMBER_NOTHING);
+    assert_false(member_has_todo(f->m));
+    (void)submit(f, 0, "a");
+    (void)submit(f, 1, "c");
+    (void)submit(f, 2, "b");
+    assert_tells(f, "1: #3 c #70");
+    tell(f, by_slot(70));
+    assert_runs(f, &f->ops[2]);
+    assert_int_equal(member_counts(f->m).n_hits, 2);
+    assert_int_equal(member_counts(f->m).n_requests, 3);
+    assert_int_equal(member_counts(f->m).n_up, 2);
+    assert_int_equal(member_counts(f->m).n_down, 2);
+}
+
+static void another_shape_is_sent_whole(void **state)
+{
+    struct fixture *f = *state;
+
+    learn(f, "a");
+    f->reqs[0] = req(COLL_ALLREDUCE, "a");
+    f->reqs[0].shape[0] = 5;
+    f->ops[0] = (struct member_op){.req = &f->reqs[0]};
+    assert_int_equal(member_submit(f->m, &f->ops[0]), 0);
+    assert_tells(f, "1: a");
+}
+
+/* Slot 0 goes to b before the answer to a, which tells the slot only, has had its turn.
+ */
+static void an_answer_by_slot_means_what_it_meant_on_arrival(void **state)
+{
+    struct fixture *f = *state;
+    struct member_op *a, *b;
+    struct down d = whole("x", 0);
+
+    learn(f, "a");
+    a = submit(f, 0, "a");
+    b = submit(f, 1, "b");
+    begin(f);
+    put(f, by_slot(0));
+    put(f, whole("b", 0));
+    assert_int_equal(receive(f), 0);
+    assert_runs(f, a);
+    assert_runs(f, b);
+    (void)submit(f, 0, "a");
+    (void)submit(f, 1, "b");
+    while (member_take_up(f->m, &f->up))
+        ;
+    tell(f, by_slot(0));
+    begin(f);
+    d.req.process_set = 9; /* of others */
+    put(f, d);
+    assert_int_equal(receive(f), 0);
+    assert_runs(f, &f->ops[1]);
+    assert_int_equal(next(f), MEMBER_NOTHING);
+}
+
+static void an_act_stays_while_the_rank_listens(void **state)
+{
+    struct fixture *f = *state;
+    uint64_t counts[RANKS] = {4, 1, 2}, others[RANKS] = {9, 9, 9};
+    struct down d = {.kind = DOWN_RUN, .has_req = true, .n_counts = RANKS};
+
+    for (int round = 0; round < 2; round++) {
+        struct member_op *op = submit_group(f, 0, COLL_ALLGATHER, "g", 0);
+
+        (void)submit_group(f, 1, COLL_ALLGATHER, "h", 0);
+        while (member_take_up(f->m, &f->up))
+            ;
+        d.counts = counts;
+        d.req = f->reqs[0];
+        d.slot = 0;
+        tell(f, round == 0 ? d : by_slot(0));
+        assert_runs(f, op);
+        d.counts = others;
+        d.req = f->reqs[1];
+        tell(f, d); /* takes the slot, too */
+        assert_int_equal(f->act.n_counts, RANKS);
+        assert_memory_equal(f->act.counts, counts, sizeof(counts));
+        assert_string_equal(f->act.items[0].req->name, "g");
+        assert_runs(f, &f->ops[1]);
+        assert_memory_equal(f->act.counts, others, sizeof(others));
+        if (round == 0) {
+            op = submit_group(f, 0, COLL_ALLGATHER, "g", 0);
+            d.counts = counts;
+            d.req = f->reqs[0];
+            tell(f, d);
+            assert_runs(f, op);
+        }
+    }
+}
+
+static void a_failure_ends_its_operation_only(void **state)
+{
+    struct fixture *f = *state;
+    struct down d = whole("a", SLOT_NONE);
+    struct member_op *a = submit(f, 0, "a"), *b = submit(f, 1, "b");
+
+    d.kind = DOWN_FAIL;
+    (void)snprintf(d.text, sizeof(d.text), "no");
+    begin(f);
+    put(f, d);
+    (void)snprintf(d.req.name, sizeof(d.req.name), "of others");
+    put(f, d);
+    put(f, whole("b", 0));
+    assert_int_equal(receive(f), 0);
+    assert_int_equal(next(f), MEMBER_FAIL);
+    assert_ptr_equal(f->act.items[0].op, a);
+    assert_string_equal(f->act.text, "no");
+    assert_runs(f, b);
+}
+
+static void a_batch_is_handed_out_whole(void **state)
+{
+    struct fixture *f = *state;
+    struct down d;
+
+    (void)submit(f, 0, "a");
+    (void)submit(f, 1, "b");
+    begin(f);
+    d = whole("b", 0);
+    d.fuse_next = true;
+    put(f, d);
+    put(f, whole("a", 1));
+    assert_int_equal(receive(f), 0);
+    assert_runs(f, &f->ops[1]);
+    assert_int_equal(f->act.n_items, 2);
+    assert_ptr_equal(f->act.items[1].op, &f->ops[0]);
+}
+
+static void process_sets_of_others_are_passed_over(void **state)
+{
+    struct fixture *f = *state;
+    struct down d = whole("x", 0);
+
+    assert_int_equal(member_set_added(f->m, 1, false), 0);
+    assert_int_equal(member_set_added(f->m, 2, true), 0);
+    d.req.process_set = 1;
+    tell(f, d);
+    tell(f, by_slot(0));
+    assert_int_equal(next(f), MEMBER_NOTHING);
+    d.req.process_set = 2;
+    tell(f, d);
+    assert_int_equal(member_next(f->m, true, &f->act, &f->err), -EPROTO);
+    assert_string_equal(f->err.text,
+                        "rank 0 answers tensor \"x\", which this rank has not");
+}
+
+static void one_who_has_joined_gives_zeros(void **state)
+{
+    struct fixture *f = *state;
+    struct member_op *join = submit_group(f, 0, COLL_JOIN, "join", 0), more;
+    struct down d = whole("a", SLOT_NONE);
+
+    f->reqs[1] = req(COLL_ALLREDUCE, "a");
+    more = (struct member_op){.req = &f->reqs[1]};
+    assert_int_equal(member_submit(f->m, &more), -EBUSY);
+    assert_tells(f, "0: join");
+    d.fuse_next = true;
+    begin(f);
+    put(f, d);
+    put(f, whole("b", SLOT_NONE));
+    assert_int_equal(receive(f), 0);
+    assert_int_equal(next(f), MEMBER_RUN);
+    assert_int_equal(f->act.n_items, 2);
+    assert_null(f->act.items[0].op);
+    assert_string_equal(f->act.items[0].req->name, "a");
+    assert_string_equal(f->act.items[1].req->name, "b");
+    d = (struct down){.kind = DOWN_JOINED, .has_req = true, .slot = SLOT_NONE};
+    d.req = f->reqs[0];
+    d.req.root = 2;
+    tell(f, d);
+    assert_int_equal(next(f), MEMBER_JOIN);
+    assert_ptr_equal(f->act.items[0].op, join);
+    assert_int_equal(f->act.last_joined, 2);
+    assert_int_equal(member_submit(f->m, &more), 0);
+    tell(f, d);
+    assert_int_equal(member_next(f->m, true, &f->act, &f->err), -EPROTO);
+    assert_string_equal(f->err.text, "rank 0 says all have joined, this rank has not");
+}
+
+static void what_rank_0_cannot_mean_breaks_the_world(void **state)
+{
+    struct fixture *f = *state;
+
+    begin(f);
+    put(f, by_slot(5));
+    assert_int_equal(receive(f), -EPROTO);
+    assert_string_equal(f->err.text, "rank 0 answers slot 5, which it never gave out");
+    strbuf_clear(&f->down);
+    message_begin_up(&f->down, 0);
+    assert_int_equal(receive(f), -EBADMSG);
+    assert_string_equal(f->err.text, "control message: requests where answers belong");
+    tell(f, freeze(1, SLOTS_0_1, 2));
+    assert_int_equal(member_next(f->m, true, &f->act, &f->err), -EPROTO);
+    assert_string_equal(f->err.text, "rank 0 plans slot 0, which this rank has not");
+}
+
+static void much_goes_in_several_messages(void **state)
+{
+    enum { N = 1200 };
+    struct fixture *f = *state;
+    struct request *q = mem_calloc(N, sizeof(*q));
+    struct member_op *ops = mem_calloc(N, sizeof(*ops));
+    struct message_reader in;
+    struct up u;
+    size_t n = 0, n_messages = 0;
+
+    assert_non_null(q);
+    assert_non_null(ops);
+    for (size_t i = 0; i < N; i++) {
+        q[i] = req(COLL_ALLREDUCE, "");
+        memset(q[i].name, 'n', 400);
+        (void)snprintf(q[i].name + 400, 32, "%zu", i);
+        ops[i].req = &q[i];
+        assert_int_equal(member_submit(f->m, &ops[i]), 0);
+    }
+    for (; member_take_up(f->m, &f->up); n_messages++) {
+        assert_int_equal(strbuf_status(&f->up), 0);
+        assert_int_equal(message_open(&in, f->up.p, f->up.n, NULL), 0);
+        for (; message_next_up(&in, &u, NULL) > 0; n++)
+            assert_string_equal(u.req.name, q[n].name);
+    }
+    assert_int_equal(n, N);
+    assert_true(n_messages > 1);
+    member_free(f->m);
+    f->m = NULL;
+    mem_free(q);
+    mem_free(ops);
+}
+
+/* --- out of memory --- */
+
+static void whatever_is_out_is_told(void **state)
+{
+    bool was_hit = true;
+
+    (void)state;
+    for (long n = 0; was_hit; n++) {
+        struct fixture f = {.m = NULL};
+        int r;
+
+        strbuf_init(&f.up, MESSAGE_MAX_BYTES);
+        strbuf_init(&f.down, MESSAGE_MAX_BYTES);
+        f.reqs[0] = req(COLL_ALLREDUCE, "a");
+        f.ops[0].req = &f.reqs[0];
+        begin(&f);
+        put(&f, whole("a", 0));
+        put(&f, freeze(1, SLOTS_0_1, 1));
+        mem_fail_after(n);
+        r = member_new(RANKS, &f.m);
+        r = r < 0 ? r : member_submit(f.m, &f.ops[0]);
+        r = r < 0 ? r : member_take_up(f.m, &f.up) ? strbuf_status(&f.up) : -EIO;
+        r = r < 0 ? r : member_receive(f.m, f.down.p, f.down.n, &f.err);
+        r = r < 0 ? r : member_next(f.m, true, &f.act, &f.err);
+        r = r < 0 ? r : member_next(f.m, true, &f.act, &f.err);
+        r = r < 0 ? r : member_set_added(f.m, 1, true);
+        was_hit = mem_fail_fired();
+        mem_fail_after(-1);
+        assert_int_equal(r, was_hit ? -ENOMEM : 0);
+        assert_true(r < 0 || member_is_in_plan(f.m));
+        member_free(f.m);
+        strbuf_release(&f.up);
+        strbuf_release(&f.down);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(what_was_answered_is_sent_as_a_bit),
+        TEST(another_shape_is_sent_whole),
+        TEST(an_answer_by_slot_means_what_it_meant_on_arrival),
+        TEST(an_act_stays_while_the_rank_listens),
+        TEST(a_failure_ends_its_operation_only),
+        TEST(a_batch_is_handed_out_whole),
+        TEST(process_sets_of_others_are_passed_over),
+        TEST(one_who_has_joined_gives_zeros),
+        TEST(what_rank_0_cannot_mean_breaks_the_world),
+        TEST(much_goes_in_several_messages),
+        cmocka_unit_test(whatever_is_out_is_told),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

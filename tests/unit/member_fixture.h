@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A member and a rank 0 that says what a test tells it to; what the member tells rank 0
+ * is compared as text. Include after cmocka.h. */
+#ifndef TESTS_UNIT_MEMBER_FIXTURE_H
+#define TESTS_UNIT_MEMBER_FIXTURE_H
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "runtime/base/mem.h"
+#include "runtime/core/member.h"
+
+enum { RANKS = 3, OPS = 8 };
+
+struct fixture {
+    struct member *m;
+    struct member_op ops[OPS];
+    struct request reqs[OPS];
+    struct strbuf up, down;
+    struct member_act act;
+    struct err err;
+};
+
+static inline struct request req(enum collective coll, const char *name)
+{
+    struct request r = {.coll = coll, .dtype = DT_F32, .op = OP_SUM, .prescale = 1};
+
+    r.postscale = 1;
+    if (coll != COLL_JOIN) {
+        r.ndim = 1;
+        r.shape[0] = 4;
+    }
+    (void)snprintf(r.name, sizeof(r.name), "%s", name);
+    return r;
+}
+
+static inline int setup(void **state)
+{
+    struct fixture *f = mem_zalloc(sizeof(*f));
+
+    if (!f || member_new(RANKS, &f->m) < 0)
+        return -1;
+    strbuf_init(&f->up, MESSAGE_MAX_BYTES);
+    strbuf_init(&f->down, MESSAGE_MAX_BYTES);
+    *state = f;
+    return 0;
+}
+
+static inline int teardown(void **state)
+{
+    struct fixture *f = *state;
+
+    member_free(f->m);
+    strbuf_release(&f->up);
+    strbuf_release(&f->down);
+    mem_free(f);
+    return 0;
+}
+
+static inline struct member_op *submit_group(struct fixture *f,
+                                             size_t i,
+                                             enum collective coll,
+                                             const char *name,
+                                             uint32_t group_n)
+{
+    f->reqs[i] = req(coll, name);
+    f->reqs[i].group = group_n ? 7 : 0;
+    f->reqs[i].group_n = group_n;
+    f->ops[i] = (struct member_op){.req = &f->reqs[i]};
+    assert_int_equal(member_submit(f->m, &f->ops[i]), 0);
+    return &f->ops[i];
+}
+
+static inline struct member_op *submit(struct fixture *f, size_t i, const char *name)
+{
+    return submit_group(f, i, COLL_ALLREDUCE, name, 0);
+}
+
+/* --- what goes up, as text: n_seen: name | #slot | leave N --- */
+
+static inline void put_bits(struct strbuf *b, const struct up *u)
+{
+    for (uint32_t w = 0; w < u->n_words; w++)
+        for (unsigned i = 0; i < 64; i++)
+            if (up_word(u, w) >> i & 1)
+                strbuf_printf(b, " #%u", u->first + w * 64 + i);
+}
+
+static inline void assert_tells(struct fixture *f, const char *want)
+{
+    CLEANUP(strbuf_release) struct strbuf got;
+    struct message_reader in;
+    struct up u;
+
+    strbuf_init(&got, 4096);
+    if (!member_take_up(f->m, &f->up)) {
+        assert_string_equal("", want);
+        return;
+    }
+    assert_int_equal(strbuf_status(&f->up), 0);
+    assert_int_equal(message_open(&in, f->up.p, f->up.n, NULL), 0);
+    strbuf_printf(&got, "%llu:", (unsigned long long)in.n_seen);
+    while (message_next_up(&in, &u, NULL) > 0) {
+        switch (u.kind) {
+        case UP_REQUEST:
+            strbuf_printf(&got, " %s", u.req.name);
+            break;
+        case UP_HITS:
+            put_bits(&got, &u);
+            break;
+        case UP_LEAVE:
+            strbuf_printf(&got, " leave %u", u.plan);
+            break;
+        }
+    }
+    assert_string_equal(strbuf_str(&got), want);
+}
+
+/* --- what comes down --- */
+
+static inline void begin(struct fixture *f)
+{
+    strbuf_clear(&f->down);
+    message_begin_down(&f->down);
+}
+
+static inline void put(struct fixture *f, struct down d)
+{
+    message_put_down(&f->down, &d);
+}
+
+static inline struct down whole(const char *name, uint32_t slot)
+{
+    return (struct down){.kind = DOWN_RUN,
+                         .has_req = true,
+                         .slot = slot,
+                         .req = req(COLL_ALLREDUCE, name)};
+}
+
+static inline struct down by_slot(uint32_t slot)
+{
+    return (struct down){.kind = DOWN_RUN, .slot = slot};
+}
+
+static inline struct down freeze(uint32_t plan, const uint8_t *raw, uint32_t n)
+{
+    return (struct down){.kind = DOWN_FREEZE,
+                         .slot = SLOT_NONE,
+                         .plan = plan,
+                         .fusion_bytes = 0,
+                         .n_slots = n,
+                         .slots = raw};
+}
+
+static inline int receive(struct fixture *f)
+{
+    assert_int_equal(strbuf_status(&f->down), 0);
+    return member_receive(f->m, f->down.p, f->down.n, &f->err);
+}
+
+static inline void tell(struct fixture *f, struct down d)
+{
+    begin(f);
+    put(f, d);
+    assert_int_equal(receive(f), 0);
+}
+
+static inline enum member_kind next(struct fixture *f)
+{
+    assert_int_equal(member_next(f->m, true, &f->act, &f->err), 0);
+    return f->act.kind;
+}
+
+static inline void assert_runs(struct fixture *f, const struct member_op *op)
+{
+    assert_int_equal(next(f), MEMBER_RUN);
+    assert_ptr_equal(f->act.items[0].op, op);
+}
+
+/* a, b, ... get the slots 0, 1, ... */
+static inline void learn(struct fixture *f, const char *names)
+{
+    for (uint32_t i = 0; names[i]; i++) {
+        char name[2] = {names[i], 0};
+        struct member_op *op = submit(f, i, name);
+
+        while (member_take_up(f->m, &f->up))
+            ;
+        tell(f, whole(name, i));
+        assert_runs(f, op);
+        assert_int_equal(f->act.n_items, 1);
+    }
+    assert_int_equal(next(f), MEMBER_NOTHING);
+}
+
+static const uint8_t SLOTS_0_1[] = {0, 0, 0, 0, 1, 0, 0, 0};
+
+static inline bool agreed(struct fixture *f, uint64_t word)
+{
+    bool is_empty;
+
+    assert_true(member_is_agreeing(f->m));
+    assert_int_equal(member_agreed(f->m, &word, &is_empty), 0);
+    return is_empty;
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+
+#endif
