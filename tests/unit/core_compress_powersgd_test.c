@@ -148,5 +148,7 @@ int main(void)
         cmocka_unit_test(dead_directions_are_drawn_anew),
         BOTH(products_are_right),
     };
+
+    skip_wide_elsewhere();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
