@@ -29,7 +29,8 @@
     X(job)                                                                             \
     X(watch)                                                                           \
     X(kubeconfig)                                                                      \
-    X(codec)
+    X(codec)                                                                           \
+    X(trace)
 
 #ifdef FUZZ_REPLAY
 #define FUZZ_TARGET(name)                                                              \

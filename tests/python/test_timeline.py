@@ -101,7 +101,7 @@ class TimelineTest(unittest.TestCase):
             s.bind(("127.0.0.1", 0))
             port = s.getsockname()[1]
         common = dict(WORLD_SIZE=n, LOCAL_WORLD_SIZE=n, MASTER_PORT=port, MASTER_ADDR="127.0.0.1")
-        common.update(HOROVOD_TIMELINE=self.path, **extra)
+        common.update({"HOROVOD_TIMELINE": self.path, **extra})
         processes = []
         for rank in range(n):
             env = environment(**{k: str(v) for k, v in dict(common, RANK=rank, LOCAL_RANK=rank).items()})
@@ -155,6 +155,11 @@ class TimelineTest(unittest.TestCase):
         spans = [next(s for s in t.spans["end", rank] if s.name == "BARRIER") for rank in range(n)]
         first_out, last_in = min(s.end for s in spans), max(s.begin for s in spans)
         self.assertLess(last_in - first_out, 20e3, "microseconds")
+
+    def test_python_starts_and_stops_it(self):
+        t = self.ranks(2, mode="python", HOROVOD_TIMELINE="DYNAMIC", HOROVOD_TIMELINE_HERE=self.path)
+        self.assertEqual({name for name, _ in t.spans}, {"end"})
+        self.assertGreaterEqual(t.cycles, 1)
 
     def test_what_a_killed_rank_has_written_is_valid(self):
         records = json.loads(self.text_of_ranks(1, mode="killed", exits=-9))

@@ -199,6 +199,32 @@ PLACE(cross_rank)
 PLACE(cross_size)
 PLACE(is_homogeneous)
 
+static PyObject *py_timeline_start(PyObject *module, PyObject *args)
+{
+    PyObject *path;
+    int marks_cycles, status;
+
+    if (!PyArg_ParseTuple(args, "O&p:timeline_start", PyUnicode_FSConverter, &path,
+                          &marks_cycles))
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS status =
+        hvd_timeline_start(PyBytes_AsString(path), marks_cycles);
+    Py_END_ALLOW_THREADS Py_DECREF(path);
+    if (status != HVD_OK)
+        return raise_status(module, status, 1);
+    Py_RETURN_NONE;
+}
+
+static PyObject *py_timeline_stop(PyObject *module, PyObject *unused)
+{
+    int status;
+
+    (void)unused;
+    Py_BEGIN_ALLOW_THREADS status = hvd_timeline_stop();
+    Py_END_ALLOW_THREADS if (status != HVD_OK) return raise_status(module, status, 1);
+    Py_RETURN_NONE;
+}
+
 static PyObject *py_describe(PyObject *module, PyObject *unused)
 {
     char text[4096];
@@ -496,6 +522,9 @@ static PyMethodDef methods[] = {
     {"cross_rank", py_cross_rank, METH_NOARGS, NULL},
     {"cross_size", py_cross_size, METH_NOARGS, NULL},
     {"is_homogeneous", py_is_homogeneous, METH_NOARGS, NULL},
+    {"timeline_start", py_timeline_start, METH_VARARGS,
+     "timeline_start(path, mark_cycles)"},
+    {"timeline_stop", py_timeline_stop, METH_NOARGS, NULL},
     {"describe", py_describe, METH_NOARGS,
      "one line of JSON about this process' world"},
     {"version", py_version, METH_NOARGS, NULL},

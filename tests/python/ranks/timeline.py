@@ -25,4 +25,32 @@ def main(mode="steps"):
     capi.shutdown()
 
 
-main(*sys.argv[1:])
+def by_python():
+    """hvd.start_timeline() and hvd.stop_timeline(), on every rank as scripts call them."""
+    from _hvd import basics as hvd
+
+    hvd.init()
+    capi.run("barrier", name="before")
+    path = os.environ["HOROVOD_TIMELINE_HERE"]
+    for bad in "/nonexistent/t.json", "":
+        try:
+            hvd.start_timeline(bad)
+            assert bad and hvd.rank() != 0, "no error"
+        except ValueError as e:
+            assert not bad or "cannot create /nonexistent/t.json" in str(e), e
+    hvd.start_timeline(path, mark_cycles=True)
+    capi.run("barrier", name="end")
+    hvd.stop_timeline()
+    capi.run("barrier", name="after")
+    hvd.shutdown()
+    try:
+        hvd.stop_timeline()
+        raise AssertionError("no error after shutdown")
+    except ValueError:
+        pass
+
+
+if sys.argv[1:] == ["python"]:
+    by_python()
+else:
+    main(*sys.argv[1:])
