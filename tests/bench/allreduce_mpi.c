@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The MPI twin of the allreduce benchmarks: measure.h over MPI_Allreduce. Built by
- * mpicc, started by mpirun. */
+/* The MPI twin of the allreduce benchmarks: measure.h over MPI_Allreduce. Built by an
+ * MPI's compiler, started by its mpirun: allreduce_mpi [NAME]. */
 #include <mpi.h>
 
 #include "tests/bench/measure.h"
@@ -26,8 +26,10 @@ static void max(void *ctx, double *x, int n)
 int main(int argc, char **argv)
 {
     MPI_Init(&argc, &argv);
-    struct peer_ops p = {
-        .name = "openmpi", .allreduce = allreduce, .barrier = barrier, .max = max};
+    struct peer_ops p = {.name = argc > 1 ? argv[1] : "mpi",
+                         .allreduce = allreduce,
+                         .barrier = barrier,
+                         .max = max};
     MPI_Comm_rank(MPI_COMM_WORLD, &p.rank);
     MPI_Comm_size(MPI_COMM_WORLD, &p.size);
     int rc = measure(&p);

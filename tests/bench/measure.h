@@ -59,7 +59,7 @@ static int measure_size(const struct peer_ops *p, size_t bytes, int iters)
 {
     size_t n = bytes / sizeof(float);
     int warm = iters / 10 < 3 ? 3 : iters / 10, n_b2b = iters / 2 < 10 ? 10 : iters / 2;
-    double *t = calloc((size_t)iters, sizeof *t), b2b;
+    double *t = (double *)calloc((size_t)iters, sizeof *t), b2b; /* C++ too */
     float *x;
     if (t == NULL || posix_memalign((void **)&x, 4096, bytes) != 0)
         return 1;

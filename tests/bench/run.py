@@ -2,12 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs every allreduce peer in turn, several rounds, and writes the table.
 
-    tests/bench/run.py BIN PYTHONPATH [--rounds N] [--out DIR] [--check]
+    tests/bench/run.py BIN PYTHONPATH [--peers VENV] [--rounds N] [--out DIR] [--check]
 
-BIN holds bench_backend, bench_capi, bench_mpi and horovodrun; PYTHONPATH the built packages. Peers
+BIN holds the bench_* programs and horovodrun; PYTHONPATH the built packages; VENV Intel MPI and oneCCL
+(without it those two are left out, and it says so). Peers
 alternate within a round, so that a busy machine is busy for all of them; a figure is the median over
-the rounds of the peers' medians. Writes DIR/results.json and the table in DIR/README.md between its
-two markers. --check fails when a goal (GOALS) is missed.
+the rounds of the peers' medians. Writes DIR/results.json, the table in DIR/README.md between its two
+markers, and DIR/allreduce.svg, a picture of it. --check fails when a goal (GOALS) is missed.
 """
 
 import argparse
@@ -23,15 +24,47 @@ import time
 RANKS = (2, 4)
 TIMEOUT_S = 300
 BEGIN, END = "<!-- results: written by run.py -->", "<!-- end of results -->"
-# (peer, ranks, transport, bytes, at most microseconds | peer to be no slower than)
+# (peer, ranks, transport, bytes, at most microseconds, or (factor, peer) of that peer's time)
+# "best" is the fastest of the peers that are not ours; a factor in front of a peer's time may be given.
 GOALS = (
-    ("backend", 2, "shm", 128 << 20, "openmpi"),
-    ("hvd.torch", 2, "shm", 4096, 100.0),
+    ("backend", 2, "shm", 128 << 20, (1 / 2.5, "best")),
+    ("backend", 2, "shm", 16 << 20, (1 / 1.3, "best")),
+    ("backend", 2, "shm", 1 << 20, (1.0, "best")),
+    ("backend", 2, "shm", 64 << 10, (1.0, "best")),
+    ("backend", 2, "shm", 4096, (1.5, "best")),
+    *(("backend", 4, "shm", size, (1.0, "best")) for size in (4096, 1 << 20, 128 << 20)),
+    ("libhvd", 2, "shm", 4096, 20.0),
+    ("hvd.torch", 2, "shm", 4096, 50.0),
 )
+OURS = ("backend", "libhvd", "hvd.torch")
 
 
-def peers(bin_dir, python_path):
-    """(name, transport) -> (command of n ranks, extra environment)."""
+def intel(bin_dir, venv):
+    """How Intel MPI and oneCCL are started: (command of n ranks, extra environment)."""
+    env = {
+        "LD_LIBRARY_PATH": f"{bin_dir}/intel:{venv}/lib",
+        "PATH": f"{venv}/bin:{os.environ['PATH']}",
+        "I_MPI_ROOT": venv,
+        "CCL_ROOT": venv,
+        "I_MPI_FABRICS": "shm",
+        "CCL_LOG_LEVEL": "error",
+    }
+    crowded = {**env, "I_MPI_PIN": "0"}  # more ranks than processors
+
+    def start(program, *args):
+        return lambda n: [f"{venv}/bin/mpiexec.hydra", "-np", str(n), f"{bin_dir}/{program}", *args]
+
+    def surroundings(n):
+        return crowded if n > (os.cpu_count() or 1) else env
+
+    return {
+        ("intelmpi", "shm"): (start("bench_mpich", "intelmpi"), surroundings),
+        ("oneccl", "shm"): (start("bench_oneccl"), surroundings),
+    }
+
+
+def peers(bin_dir, python_path, venv):
+    """(name, transport) -> (command of n ranks, extra environment, or a function of n)."""
     mpirun = ["mpirun.openmpi", "--oversubscribe"]
     if os.geteuid() == 0:
         mpirun.append("--allow-run-as-root")
@@ -43,11 +76,18 @@ def peers(bin_dir, python_path):
         return [f"{bin_dir}/horovodrun", "-np", str(n), *what]
 
     def mpi(n, *options):
-        return [*mpirun, *options, "-np", str(n), f"{bin_dir}/bench_mpi"]
+        return [*mpirun, *options, "-np", str(n), f"{bin_dir}/bench_mpi", "openmpi"]
+
+    def mpich(n):
+        return ["mpirun.mpich", "-np", str(n), f"{bin_dir}/bench_mpich", "mpich"]
 
     python = "/usr/bin/python3"
+    if not venv:
+        print("# Intel MPI and oneCCL are left out: no --peers", file=sys.stderr)
     return {
         ("openmpi", "shm"): (lambda n: mpi(n), {}),
+        ("mpich", "shm"): (mpich, {}),
+        **(intel(bin_dir, venv) if venv else {}),
         ("backend", "shm"): (lambda n: [f"{bin_dir}/bench_backend", str(n)], {}),
         ("libhvd", "shm"): (lambda n: hrun(n, f"{bin_dir}/bench_capi"), {}),
         ("hvd.torch", "shm"): (lambda n: hrun(n, python, script, "hvd"), py),
@@ -99,7 +139,7 @@ def collect(table, rounds):
                 loads.append(os.getloadavg()[0])
                 print(f"# round {k + 1}/{rounds}: {peer} {transport} np={n}", file=sys.stderr)
                 try:
-                    rows = run_one(command(n), extra)
+                    rows = run_one(command(n), extra(n) if callable(extra) else extra)
                 except (RuntimeError, subprocess.TimeoutExpired) as e:
                     print(f"# {e}", file=sys.stderr)
                     continue
@@ -158,11 +198,51 @@ def render(data):
     return "\n".join([*lines, "", END])
 
 
+def times(at, n, transport, size, factor, peer):
+    """factor times what the peer took; "best": the fastest of those that are not ours."""
+    others = [
+        v
+        for (p, *rest), v in at.items()
+        if rest == [n, transport, size] and (p == peer or (peer == "best" and p not in OURS))
+    ]
+    return factor * min(others) if others else None
+
+
+def draw(data, path):
+    """Latency, and bandwidth of the larger sizes, by size; one line a peer, one column a number of ranks."""
+    import matplotlib
+
+    matplotlib.use("svg")
+    from matplotlib import pyplot
+
+    places = sorted({(r["ranks"], r["transport"]) for r in data["rows"]})
+    figure_, axes = pyplot.subplots(2, len(places), figsize=(4 * len(places), 7), squeeze=False)
+    for column, (n, transport) in enumerate(places):
+        rows = [r for r in data["rows"] if (r["ranks"], r["transport"]) == (n, transport)]
+        for peer in dict.fromkeys(r["peer"] for r in rows):
+            mine = sorted((r["bytes"], r["median_us"]) for r in rows if r["peer"] == peer)
+            style = {"label": peer, "marker": ".", "linewidth": 2 if peer in OURS else 1}
+            style["linestyle"] = "-" if peer in OURS else "--"
+            axes[0][column].plot(*zip(*mine), **style)
+            axes[1][column].plot(*zip(*((s, s / us / 1000) for s, us in mine)), **style)
+        axes[0][column].set_title(f"{n} ranks, {transport}")
+        for row in (0, 1):
+            axes[row][column].set_xscale("log", base=2)
+            axes[row][column].set_yscale("log")
+            axes[row][column].grid(True, alpha=0.3)
+        axes[1][column].set_xlabel("bytes")
+    axes[0][0].set_ylabel("median, us")
+    axes[1][0].set_ylabel("bytes / median, GB/s")
+    axes[0][-1].legend(fontsize=7)
+    figure_.tight_layout()
+    figure_.savefig(path, metadata={"Date": None})
+
+
 def missed(data):
     at = {(r["peer"], r["ranks"], r["transport"], r["bytes"]): r["median_us"] for r in data["rows"]}
     for peer, n, transport, size, goal in GOALS:
         got = at.get((peer, n, transport, size))
-        want = goal if isinstance(goal, float) else at.get((goal, n, transport, size))
+        want = goal if isinstance(goal, float) else times(at, n, transport, size, *goal)
         if got is None or want is None:
             yield f"{peer} np={n} {transport} {size} bytes: not measured"
         elif got > want:
@@ -173,12 +253,13 @@ def main():
     parser = argparse.ArgumentParser(description="allreduce against its peers")
     parser.add_argument("bin")
     parser.add_argument("pythonpath")
+    parser.add_argument("--peers", help="virtual environment with Intel MPI and oneCCL")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", help="peers to run, comma-separated")
     parser.add_argument("--out", default=os.path.dirname(os.path.abspath(__file__)))
     parser.add_argument("--check", action="store_true", help="fail when a goal is missed")
     args = parser.parse_args()
-    table = peers(os.path.abspath(args.bin), os.path.abspath(args.pythonpath))
+    table = peers(os.path.abspath(args.bin), os.path.abspath(args.pythonpath), args.peers)
     if args.only:
         table = {k: v for k, v in table.items() if k[0] in args.only.split(",")}
     data = collect(table, args.rounds)
@@ -187,6 +268,7 @@ def main():
     with open(os.path.join(args.out, "results.json"), "w", encoding="utf-8") as f:
         json.dump(data, f, indent=1)
         f.write("\n")
+    draw(data, os.path.join(args.out, "allreduce.svg"))
     readme = os.path.join(args.out, "README.md")
     with open(readme, encoding="utf-8") as f:
         old = f.read()
