@@ -30,7 +30,8 @@ struct control {
     struct tree_edge *edges; /* [0]: the parent, closed on rank 0; then the children,
                                 ascending */
     uint32_t n_edges;        /* 0 in a world of one */
-    struct strbuf up;        /* items for the parent that are not sent yet */
+    struct strbuf up;        /* items for the parent that are not sent yet, at most a
+                                frame */
     uint64_t pumped_ns, beat_ns, beat_every_ns;
     uint64_t silence_ns;       /* somebody counts as silent then; UINT64_MAX: nobody */
     uint64_t suspect_until_ns; /* 0: no suspicion */

@@ -23,17 +23,19 @@ int tree_flush_up(struct control *c)
     r = tree_tell(c, 0, FRAME_UP, c->up.p, c->up.n);
     strbuf_clear(&c->up);
     if (c->up.cap > KEEP_BYTES) {
+        size_t max = c->up.max;
+
         strbuf_release(&c->up);
-        strbuf_init(&c->up, FRAME_MAX_BYTES);
+        strbuf_init(&c->up, max);
     }
     return r;
 }
 
 static int make_room(struct control *c, size_t n)
 {
-    if (n > FRAME_MAX_BYTES)
+    if (n > c->up.max)
         return -EMSGSIZE;
-    return c->up.n + n > FRAME_MAX_BYTES ? tree_flush_up(c) : 0;
+    return c->up.n + n > c->up.max ? tree_flush_up(c) : 0;
 }
 
 static int check_room(struct control *c)

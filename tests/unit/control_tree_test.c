@@ -76,24 +76,30 @@ static void what_comes_together_travels_together(void **state)
     world_close(&w);
 }
 
-/* Together larger than any frame. */
+/* Each fits a frame, together they do not. */
 static void large_requests_pass_through(void **state)
 {
     struct control_world w;
 
     (void)state;
     world_open(&w, one_host);
+    w.bundle_max = 120000;
     world_start(&w);
     assert_int_equal(kill(w.pid[1], SIGSTOP), 0);
-    for (uint32_t r = 3; r <= 4; r++) /* 18 MiB; a frame takes 16 */
-        order(&w, r, ORDER_UP, 3, 3 << 20, NULL);
+    for (uint32_t r = 3; r <= 4; r++) {
+        order(&w, r, ORDER_UP, 3, 50000, NULL);
+        order(&w, r, ORDER_UP, 30, 9000, NULL);
+        order(&w, r, ORDER_UP, 1, 119991, NULL); /* as large as may be */
+        order(&w, r, ORDER_UP, 1, 119992, NULL); /* more is refused */
+    }
     for (uint32_t r = 3; r <= 4; r++)
-        wait_for(&board->seen[r].n_done, 1);
+        wait_for(&board->seen[r].n_done, 4);
     assert_int_equal(kill(w.pid[1], SIGCONT), 0);
-    wait_for(&board->seen[0].n_ups, 6);
-    order(&w, 0, ORDER_DOWN, 1, 256 << 10, NULL);
+    wait_for(&board->seen[0].n_ups, 68);
+    order(&w, 0, ORDER_DOWN, 1, 1 << 20, NULL);
     for (uint32_t r = 1; r < w.size; r++)
         wait_for(&board->seen[r].n_downs, 1);
+    assert_int_equal(atomic_load(&seen_of(0)->n_ups), 68);
     world_close(&w);
 }
 

@@ -73,6 +73,7 @@ static struct board *board;
 struct control_world {
     uint32_t size, fanout, absent; /* absent: a rank that listens and never joins */
     uint32_t deaf;                 /* its down handler fails */
+    uint32_t bundle_max;           /* 0: a frame */
     uint64_t timeout_ns, join_ns;
     struct control_member members[RANKS_MAX];
     struct token token;
@@ -89,7 +90,7 @@ struct rank_self {
     uint32_t rank, n_sent, next_up[RANKS_MAX], next_down;
     uint8_t *buf; /* of the largest message */
 };
-enum { BUF_BYTES = 8 << 20 };
+enum { BUF_BYTES = 1 << 20 };
 
 static int on_up(void *arg, uint32_t rank, const uint8_t *p, size_t n, struct err *err)
 {
@@ -239,6 +240,8 @@ static void rank_main(struct control_world *w, uint32_t rank)
     if (!s.buf || control_open(&cfg, "127.0.0.1", &s.c, &err) < 0
         || control_listen(s.c, &err) < 0)
         _exit(70);
+    if (w->bundle_max > 0)
+        s.c->up.max = w->bundle_max;
     strbuf_init(&hello, HELLO_MAX);
     control_hello(s.c, &hello);
     memcpy(s.seen->hello, strbuf_str(&hello), hello.n);
