@@ -98,6 +98,8 @@ static int change_sets(struct coordinator *co,
         return add_set(co, op, act->set_id, err);
     r = sets_remove(co->sets, op->req.root, err);
     member_set_removed(co->member, op->req.root);
+    if (co->codec_state)
+        codec_state_forget_set(co->codec_state, op->req.root);
     return r;
 }
 

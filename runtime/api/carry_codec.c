@@ -4,9 +4,9 @@
  * one kind as one batch, until no run has any. Tensors that the codec leaves alone (it
  * says why, every rank comes to the same) are an ordinary batch before that.
  *
- * A rank that has joined runs the same with zeros. Memory of a batch is one piece, gone
- * with it; what is kept between steps is the codec_state's, bounded by
- * HVD_COMPRESSION_MEMORY. Called by carry.c. */
+ * A rank that has joined runs the same with zeros. Memory of a batch is one piece, as
+ * large as the largest batch so far; what is kept between steps is the codec_state's,
+ * bounded by HVD_COMPRESSION_MEMORY. Called by carry.c. */
 #include <errno.h>
 
 #include "runtime/api/coordinator.h"
@@ -23,7 +23,8 @@ struct work { /* of one batch */
     struct codec_step *steps;
     bool *has_step;
     struct batch_item *items; /* of the batch that is posted */
-    uint8_t *scratch, *base;
+    uint8_t
+        *scratch; /* the coordinator's, kept: fresh pages cost more than the codec */
 };
 
 static void work_release(struct work *w)
@@ -33,7 +34,6 @@ static void work_release(struct work *w)
     mem_free(w->steps);
     mem_free(w->has_step);
     mem_free(w->items);
-    mem_free(w->base);
 }
 
 static int work_init(struct work *w, size_t n)
@@ -52,7 +52,39 @@ static uint64_t aligned(uint64_t n)
     return (n + ALIGN - 1) / ALIGN * ALIGN;
 }
 
-static int make_plans(struct work *w,
+/* Once for every reason: at most as many as the codecs have. */
+static void
+say_plain(struct coordinator *co, const struct request *q, const struct codec_plan *p)
+{
+    size_t i = 0;
+
+    while (i < ARRAY_LEN(co->whys) && co->whys[i] && co->whys[i] != p->why)
+        i++;
+    if (i == ARRAY_LEN(co->whys) || co->whys[i])
+        return;
+    co->whys[i] = p->why;
+    log_info("a tensor travels uncompressed, and others like it",
+             "tensor=\"%s\" compression=%s because=\"%s\"", q->name, q->codec, p->why);
+}
+
+static int take_scratch(struct coordinator *co, struct work *w, uint64_t sum)
+{
+    void *p;
+
+    if (sum > co->codec_scratch_bytes) {
+        p = mem_realloc_array(co->codec_scratch, sum, 1);
+        if (!p)
+            return -ENOMEM;
+        co->codec_scratch = p;
+        co->codec_scratch_bytes = sum;
+    }
+    w->scratch =
+        co->codec_scratch + (ALIGN - (uintptr_t)co->codec_scratch % ALIGN) % ALIGN;
+    return 0;
+}
+
+static int make_plans(struct coordinator *co,
+                      struct work *w,
                       const struct member_act *act,
                       const struct codec *codec,
                       uint32_t n_members,
@@ -69,12 +101,14 @@ static int make_plans(struct work *w,
             return r;
         if (w->plans[i].is_compressed)
             sum += aligned(w->plans[i].scratch_bytes);
+        else
+            say_plain(co, q, &w->plans[i]);
+        stats_add(&co->stats, STATS_CODEC_RAW, w->plans[i].raw_bytes);
+        stats_add(&co->stats, STATS_CODEC_WIRE, w->plans[i].wire_bytes);
     }
-    w->base = mem_alloc(sum);
-    if (!w->base)
+    if (take_scratch(co, w, sum) < 0)
         return err_set(err, -ENOMEM, "out of memory for %llu bytes of compression",
                        (unsigned long long)sum);
-    w->scratch = w->base + (ALIGN - (uintptr_t)w->base % ALIGN) % ALIGN;
     return 0;
 }
 
@@ -217,7 +251,7 @@ int carry_compressed(struct coordinator *co,
         return err_set(err, r, "rank %u is out of memory for compression", co->rank);
     r = codec_parse("compression", act->items[0].req->codec, &codec, err);
     if (r == 0)
-        r = make_plans(&w, act, &codec, set->n, err);
+        r = make_plans(co, &w, act, &codec, set->n, err);
     if (r < 0)
         return r;
     *ret_is_ours = false;

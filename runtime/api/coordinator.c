@@ -409,6 +409,7 @@ void coordinator_unref(struct coordinator *co)
     negotiate_free(co->negotiate);
     member_free(co->member);
     codec_state_free(co->codec_state);
+    mem_free(co->codec_scratch);
     tensor_queue_release(&co->queue);
     strbuf_release(&co->out);
     mem_free(co->rows);

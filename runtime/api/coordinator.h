@@ -42,8 +42,11 @@ struct coordinator {
     size_t items_cap;
     struct codec_state *codec_state; /* made with the first compressed tensor */
     uint64_t n_evicted;              /* of it, that have been said */
-    uint64_t agree_begin_ns;         /* of the agreement at hand */
-    uint64_t offer_at_ns; /* the last agreement was empty: none before this */
+    uint8_t *codec_scratch;
+    uint64_t codec_scratch_bytes;
+    const char *whys[8];     /* reasons against compression that have been said */
+    uint64_t agree_begin_ns; /* of the agreement at hand */
+    uint64_t offer_at_ns;    /* the last agreement was empty: none before this */
     uint64_t offer_wait_ns;
     uint64_t end_at_ns; /* has_end: what is agreed by then is still carried out */
     uint64_t agreed[AGREE_MAX_WORDS];

@@ -48,6 +48,8 @@ SAME(allreduce_ns, STATS_ALLREDUCE_NS);
 SAME(allreduce_bus_bytes, STATS_BUS_BYTES);
 SAME(steps, STATS_STEPS);
 SAME(step_ns, STATS_STEP_NS);
+SAME(compression_raw, STATS_CODEC_RAW);
+SAME(compression_wire, STATS_CODEC_WIRE);
 #undef SAME
 
 static int map_file(struct stats *s, const char *dir, struct err *err)

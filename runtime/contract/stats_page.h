@@ -50,7 +50,9 @@
     X(ALLREDUCE_NS, NS, "hvd_allreduce_seconds_total", "the part of it for allreduce")        \
     X(BUS_BYTES, ONE, "hvd_allreduce_bus_bytes_total", "2(n-1)/n times the bytes of allreduces: divided by their seconds the bus bandwidth") \
     X(STEPS, ONE, "hvd_steps_total", "steps seen: rounds of a plan that had all its tensors") \
-    X(STEP_NS, NS, "hvd_step_seconds_total", "time between the ends of consecutive steps")
+    X(STEP_NS, NS, "hvd_step_seconds_total", "time between the ends of consecutive steps") \
+    X(CODEC_RAW, ONE, "hvd_compression_input_bytes_total", "bytes of tensors that asked for compression") \
+    X(CODEC_WIRE, ONE, "hvd_compression_wire_bytes_total", "what stood for them: one encoding of this rank's")
 
 /* clang-format on */
 

@@ -293,6 +293,8 @@ struct hvd_stats {
     uint64_t backend_ns; /* inside the backend, waiting for peers there included */
     uint64_t allreduce_ns, allreduce_bus_bytes;
     uint64_t steps, step_ns; /* whole rounds of a plan, and the time they took */
+    /* Tensors that asked for compression: their bytes, and what stood for them. */
+    uint64_t compression_raw, compression_wire;
 };
 HVD_API int hvd_stats(struct hvd_stats *ret);
 /* The same in Prometheus' text format. At most n bytes with NUL; *ret_n: the length

@@ -51,6 +51,7 @@ static double step_error(const char *codec, int rank, int size, int step)
 
 static void bound_body(int rank, int size)
 {
+    struct hvd_stats s = {.size_bytes = sizeof(s)};
     double peak = 3.0 * size;
 
     CHECK_OK(hvd_init(NULL));
@@ -65,6 +66,12 @@ static void bound_body(int rank, int size)
         e = step_error("none", rank, size, step);
         CHECK(e <= peak * 1e-6, "none: %g", e);
     }
+    CHECK_OK(hvd_stats(&s));
+    CHECK(s.compression_raw == 3ull * STEPS * N * 4, "%llu bytes asked for it",
+          (unsigned long long)s.compression_raw);
+    CHECK(s.compression_wire > s.compression_raw / 3
+              && s.compression_wire < s.compression_raw / 2,
+          "%llu bytes", (unsigned long long)s.compression_wire); /* 2 + 2 + 1 of 12 */
     CHECK_OK(hvd_shutdown());
 }
 
