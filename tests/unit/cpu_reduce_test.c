@@ -274,7 +274,7 @@ static void check_fold(
                 store_int(t, src[s], i, int_input(t, s, i));
     }
     dst[n * es] = dst2[n * es] = 0x5a;
-    k->sum(dst, dst2, (const void *const *)src, n_src, n, &f);
+    k->fold(dst, dst2, (const void *const *)src, n_src, n, &f);
     for (size_t i = 0; i < n; i++) {
         uint8_t ref[8];
         expect(op, t, src, n_src, i, f, ref);
@@ -286,7 +286,7 @@ static void check_fold(
     }
     assert_memory_equal(dst, dst2, n * es + 1);
     /* in place over any source gives the same */
-    k->sum(src[n_src - 1], NULL, (const void *const *)src, n_src, n, &f);
+    k->fold(src[n_src - 1], NULL, (const void *const *)src, n_src, n, &f);
     assert_memory_equal(src[n_src - 1], dst, n * es);
     for (size_t s = 0; s < n_src; s++)
         free(src[s]);
@@ -339,7 +339,7 @@ static void not_a_number_survives_min_and_max(void **state)
                         else
                             store(t, src[at], i, (double)NAN);
                     const void *p[] = {src[0], src[1], src[2]};
-                    kernel_for(op, t, wide)->sum(out, NULL, p, 3, N, &f);
+                    kernel_for(op, t, wide)->fold(out, NULL, p, 3, N, &f);
                     for (size_t i = 0; i < N; i++)
                         assert_true(isnan(load(t, out, i)));
                 }
@@ -354,12 +354,12 @@ static void sixteen_bit_sums_round_once(void **state)
     const void *src[] = {&a, &b, &b};
     struct finish f = FINISH_NONE;
     for (int wide = 0; wide <= kernel_has_wide(); wide++) {
-        kernel_for(OP_SUM, DT_F16, wide)->sum(&r, NULL, src, 3, 1, &f);
+        kernel_for(OP_SUM, DT_F16, wide)->fold(&r, NULL, src, 3, 1, &f);
         assert_true(f32_of_f16(r) == 2050);
     }
     a = bf16_of_f32(256), b = bf16_of_f32(1);
     for (int wide = 0; wide <= kernel_has_wide(); wide++) {
-        kernel_for(OP_SUM, DT_BF16, wide)->sum(&r, NULL, src, 3, 1, &f);
+        kernel_for(OP_SUM, DT_BF16, wide)->fold(&r, NULL, src, 3, 1, &f);
         assert_true(f32_of_bf16(r) == 258);
     }
 }
@@ -374,11 +374,11 @@ static void special_values_survive_in_every_build(void **state)
     for (uint32_t i = 0; i < N; i++)
         v[i] = (uint16_t)i;
     for (int wide = 0; wide <= kernel_has_wide(); wide++) {
-        kernel_for(OP_SUM, DT_F16, wide)->sum(out, NULL, src, 1, N, &f);
+        kernel_for(OP_SUM, DT_F16, wide)->fold(out, NULL, src, 1, N, &f);
         for (uint32_t i = 0; i < N; i++)
             assert_true(isnan(f16_value(v[i])) ? isnan(f16_value(out[i]))
                                                : out[i] == v[i]);
-        kernel_for(OP_SUM, DT_BF16, wide)->sum(w, NULL, src, 1, N, &f);
+        kernel_for(OP_SUM, DT_BF16, wide)->fold(w, NULL, src, 1, N, &f);
         for (uint32_t i = 0; i < N; i++)
             assert_true(isnan(bf16_value(v[i])) ? isnan(bf16_value(w[i]))
                                                 : w[i] == v[i]);
@@ -396,15 +396,15 @@ static void integers_wrap_and_scaling_saturates(void **state)
     const void *src[] = {&a, &b}, *src8[] = {&c, &d};
     struct finish f = FINISH_NONE;
     for (int wide = 0; wide <= kernel_has_wide(); wide++) {
-        kernel_for(OP_SUM, DT_I32, wide)->sum(&r, NULL, src, 2, 1, &f);
+        kernel_for(OP_SUM, DT_I32, wide)->fold(&r, NULL, src, 2, 1, &f);
         assert_true(r == INT32_MIN);
-        kernel_for(OP_SUM, DT_I64, wide)->sum(&q, NULL, src8, 2, 1, &f);
+        kernel_for(OP_SUM, DT_I64, wide)->fold(&q, NULL, src8, 2, 1, &f);
         assert_true(q == INT64_MAX);
         kernel_for(OP_SUM, DT_I32, wide)
-            ->sum(&r, NULL, src, 1, 1, &(struct finish){4, 1});
+            ->fold(&r, NULL, src, 1, 1, &(struct finish){4, 1});
         assert_true(r == INT32_MAX);
         kernel_for(OP_SUM, DT_I64, wide)
-            ->sum(&q, NULL, src8, 1, 1, &(struct finish){1e9, 1});
+            ->fold(&q, NULL, src8, 1, 1, &(struct finish){1e9, 1});
         assert_true(q == INT64_MIN);
     }
 }

@@ -249,7 +249,7 @@ static void scale(const struct adasum *a, double factor)
         void *p = element(a, i, a->held[i].lo);
         const void *src = p;
         if (length(a->held[i]) > 0)
-            k->sum(p, NULL, &src, 1, length(a->held[i]), &f);
+            k->fold(p, NULL, &src, 1, length(a->held[i]), &f);
     }
 }
 

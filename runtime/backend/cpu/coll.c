@@ -106,10 +106,10 @@ void coll_scale(const struct vec *v, const struct reduction *r)
     for (size_t i = 0; i < v->n; i++) {
         const void *src = v->v[i].in;
         size_t n = v->v[i].n / r->k->elem_bytes;
-        r->k->sum(v->v[i].out, NULL, &src, 1, n, &pre);
+        r->k->fold(v->v[i].out, NULL, &src, 1, n, &pre);
         src = v->v[i].out;
         if (r->finish.factor != 1.0 || r->finish.divisor != 1)
-            r->k->sum(v->v[i].out, NULL, &src, 1, n, &r->finish);
+            r->k->fold(v->v[i].out, NULL, &src, 1, n, &r->finish);
     }
 }
 

@@ -154,7 +154,7 @@ scale(const struct mesh_fold *f, uint8_t *dst, const uint8_t *src, uint64_t n)
 {
     struct finish pre = {f->r->prescale, 1};
     const void *s = src;
-    f->r->k->sum(dst, NULL, &s, 1, n / f->r->k->elem_bytes, &pre);
+    f->r->k->fold(dst, NULL, &s, 1, n / f->r->k->elem_bytes, &pre);
 }
 
 /* What we contribute next to a member's part: from where it lies, or scaled. */
@@ -250,8 +250,8 @@ static void sum_chunk(struct mesh_fold *f)
             scale(f, mine, in, m);
         else
             net->src[net->me] = in;
-        f->r->k->sum(keeps_sums(f) ? out : mine, NULL, net->src, net->n,
-                     m / f->r->k->elem_bytes, &f->r->finish);
+        f->r->k->fold(keeps_sums(f) ? out : mine, NULL, net->src, net->n,
+                      m / f->r->k->elem_bytes, &f->r->finish);
     }
 }
 
@@ -391,7 +391,7 @@ static int fold_round(struct net *net,
             break;
         for (uint32_t j = 0; j < n; j++)
             net->src[j] = net->scratch + (j + n - me) % n * each + done;
-        r->k->sum(out, NULL, net->src, n, m / r->k->elem_bytes, &r->finish);
+        r->k->fold(out, NULL, net->src, n, m / r->k->elem_bytes, &r->finish);
     }
     return 0;
 }

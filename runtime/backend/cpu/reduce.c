@@ -37,7 +37,7 @@ static bool cpu_has_avx2_f16c(void)
 
 bool kernel_has_wide(void)
 {
-    return kernels_avx2[FOLD_SUM][DT_F32].sum != NULL && cpu_has_avx2_f16c();
+    return kernels_avx2[FOLD_SUM][DT_F32].fold != NULL && cpu_has_avx2_f16c();
 }
 
 /* FOLD_COUNT: none. */

@@ -27,12 +27,12 @@ struct kernel {
      * equal a source exactly, not overlap it otherwise. n_src >= 1.
      * 16-bit floats are computed in float32 and rounded once; sums and products of
      * integers wrap; MIN and MAX of a NaN and anything are NaN; bools become 0 or 1. */
-    void (*sum)(void *dst,
-                void *dst2,
-                const void *const *src,
-                size_t n_src,
-                size_t n,
-                const struct finish *f);
+    void (*fold)(void *dst,
+                 void *dst2,
+                 const void *const *src,
+                 size_t n_src,
+                 size_t n,
+                 const struct finish *f);
 };
 
 /* Does this CPU run the wide (AVX2) build? Slow: ask once. */

@@ -74,7 +74,7 @@ void shm_pack_scaled(struct cursor *c,
         const void *src = in;
         if (m == 0)
             return;
-        r->k->sum(dst, NULL, &src, 1, m / r->k->elem_bytes, &f);
+        r->k->fold(dst, NULL, &src, 1, m / r->k->elem_bytes, &f);
         dst += m;
         n -= m;
     }
@@ -102,7 +102,7 @@ static int allreduce_small(struct shm *s,
         while ((m = cursor_next(&c, UINT64_MAX, &unused, &out)) > 0) {
             for (uint32_t j = 0; j < s->n; j++)
                 s->src[j] = shm_small(s, j, turn) + off;
-            r->k->sum(out, NULL, s->src, s->n, m / r->k->elem_bytes, &r->finish);
+            r->k->fold(out, NULL, s->src, s->n, m / r->k->elem_bytes, &r->finish);
             off += m;
         }
     }
@@ -179,8 +179,8 @@ static int phase_b(struct pipe *p, uint64_t k, struct err *err)
         if (p->r->prescale == 1.0)
             s->src[s->me] = in;
         uint8_t *slot = shm_slot(s, s->me, turn) + off + done;
-        p->r->k->sum(slot, p->reads ? out : NULL, s->src, s->n, m / p->r->k->elem_bytes,
-                     &p->r->finish);
+        p->r->k->fold(slot, p->reads ? out : NULL, s->src, s->n,
+                      m / p->r->k->elem_bytes, &p->r->finish);
         done += m;
     }
     cursor_skip(&p->b, len - off - own);

@@ -244,7 +244,7 @@ static void reduce_own(struct scatter *g, struct cursor *c, uint64_t m)
         const void *packed = s->src[s->me];
         if (g->r->prescale == 1.0)
             s->src[s->me] = in;
-        g->r->k->sum(out, NULL, s->src, s->n, n / g->r->k->elem_bytes, &g->r->finish);
+        g->r->k->fold(out, NULL, s->src, s->n, n / g->r->k->elem_bytes, &g->r->finish);
         s->src[s->me] = packed;
         for (uint32_t j = 0; j < s->n; j++)
             s->src[j] = (const uint8_t *)s->src[j] + n;
