@@ -177,15 +177,23 @@ static int conclude(struct meeting *m, int rc, struct err *err)
     int met = meet(m, &own, sizeof own, sizeof own, &all, &sizes, &why);
     if (met < 0)
         return err_set(err, met, "%s", why.text);
+    struct outcome worst = {0};
+    uint32_t who = 0;
     for (uint32_t i = 0; i < m->n; i++) {
         struct outcome o;
+        if (sizes[i] != sizeof o)
+            continue;
         memcpy(&o, all[i], sizeof o);
-        o.text[sizeof o.text - 1] = '\0';
-        if (sizes[i] == sizeof o && o.code < 0)
-            return err_set(err, o.code, "process set: rank %u: %.400s",
-                           cpu_global(m->parent, m->ranks[i]), o.text);
+        /* what another one's failure looks like from here is -EPROTO */
+        if (o.code < 0 && (worst.code == 0 || worst.code == -EPROTO)) {
+            worst = o;
+            who = cpu_global(m->parent, m->ranks[i]);
+        }
     }
-    return 0;
+    worst.text[sizeof worst.text - 1] = '\0';
+    return worst.code == 0 ? 0
+                           : err_set(err, worst.code, "process set: rank %u: %.400s",
+                                     who, worst.text);
 }
 
 static int
