@@ -29,7 +29,7 @@
  * receive that first. In `whole` a chunk is summed when it has been sent to all.
  *
  * Called by coll.c. */
-#include <string.h>
+#include <errno.h>
 
 #include "runtime/backend/cpu/net.h"
 #include "runtime/base/mem.h"
@@ -290,6 +290,8 @@ static int fold_run(struct mesh_fold *f, struct err *err)
 {
     struct net *net = f->net;
     uint64_t max = 0;
+    if (net->n == 0)
+        return err_set(err, -EINVAL, "reduction among nobody");
     f->chunk = net->n_scratch / (SLOTS * (size_t)net->n) & ~(size_t)63;
     if (f->chunk > NET_CHUNK_MAX)
         f->chunk = NET_CHUNK_MAX;
