@@ -33,9 +33,16 @@ GOALS = (
     ("backend", 2, "shm", 64 << 10, (1.0, "best")),
     ("backend", 2, "shm", 4096, (1.5, "best")),
     *(("backend", 4, "shm", size, (1.0, "best")) for size in (4096, 1 << 20, 128 << 20)),
+    ("backend", 2, "veth", 4096, (1.0, "openmpi")),
+    *(("backend", 2, "veth", mib << 20, (1 / 1.2, "best")) for mib in (1, 16, 128)),
     ("libhvd", 2, "shm", 4096, 20.0),
     ("hvd.torch", 2, "shm", 4096, 50.0),
 )
+TRANSPORTS = {
+    "shm": "shared memory",
+    "tcp": "TCP on loopback",
+    "veth": "TCP between two network namespaces, rank i on CPU i",
+}
 OURS = ("backend", "libhvd", "hvd.torch")
 
 
@@ -64,11 +71,12 @@ def intel(bin_dir, venv):
 
 
 def peers(bin_dir, python_path, venv):
-    """(name, transport) -> (command of n ranks, extra environment, or a function of n)."""
+    """(name, transport) -> (command of n ranks or None, extra environment, or a function of n)."""
     mpirun = ["mpirun.openmpi", "--oversubscribe"]
     if os.geteuid() == 0:
         mpirun.append("--allow-run-as-root")
-    script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "allreduce_torch.py")
+    here = os.path.dirname(os.path.abspath(__file__))
+    script = os.path.join(here, "allreduce_torch.py")
     tcp = {"HVD_TRANSPORT": "tcp"}
     py = {"PYTHONPATH": python_path}
 
@@ -80,6 +88,9 @@ def peers(bin_dir, python_path, venv):
 
     def mpich(n):
         return ["mpirun.mpich", "-np", str(n), f"{bin_dir}/bench_mpich", "mpich"]
+
+    def netns(n, *what):
+        return [f"{here}/netns.sh", *what] if n == 2 and os.geteuid() == 0 else None
 
     python = "/usr/bin/python3"
     if not venv:
@@ -96,6 +107,9 @@ def peers(bin_dir, python_path, venv):
         ("libhvd", "tcp"): (lambda n: hrun(n, f"{bin_dir}/bench_capi"), tcp),
         ("hvd.torch", "tcp"): (lambda n: hrun(n, python, script, "hvd"), {**py, **tcp}),
         ("torch.gloo", "tcp"): (lambda n: hrun(n, python, script, "gloo"), {}),
+        ("openmpi", "veth"): (lambda n: netns(n, "openmpi", bin_dir), {}),
+        ("backend", "veth"): (lambda n: netns(n, "backend", bin_dir), {}),
+        ("torch.gloo", "veth"): (lambda n: netns(n, "gloo"), {}),
     }
 
 
@@ -136,6 +150,8 @@ def collect(table, rounds):
     for k in range(rounds):
         for n in RANKS:
             for (peer, transport), (command, extra) in table.items():
+                if command(n) is None:
+                    continue
                 loads.append(os.getloadavg()[0])
                 print(f"# round {k + 1}/{rounds}: {peer} {transport} np={n}", file=sys.stderr)
                 try:
@@ -177,11 +193,13 @@ def render(data):
         "Microseconds, median (fastest).",
     ]
     for n in sorted({r["ranks"] for r in data["rows"]}):
-        for transport in ("shm", "tcp"):
+        for transport, title in TRANSPORTS.items():
             rows = [r for r in data["rows"] if r["ranks"] == n and r["transport"] == transport]
+            if not rows:
+                continue
             lines += [
                 "",
-                f"**{n} ranks, {'shared memory' if transport == 'shm' else 'TCP on loopback'}**",
+                f"**{n} ranks, {title}**",
                 "",
                 "| peer | " + " | ".join(names) + " |",
                 "|---|" + "---:|" * len(names),
