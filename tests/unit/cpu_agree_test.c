@@ -157,6 +157,40 @@ static void numbers_may_wrap(void **state)
     party_run(&q);
 }
 
+/* A process set agrees apart from its world. */
+static int body_set(struct backend *b, uint32_t me, struct party *p, char *said)
+{
+    const uint32_t members[] = {0, 2, 3};
+    struct backend *set = NULL;
+    struct err err = ERR_INIT;
+    int rc = 0;
+    if (backend_cpu.subset(b, members, 3, p->deadline_ns, &set, &err) < 0)
+        return party_fails(b, said, "subset", 0, &err);
+    for (uint32_t k = 0; k < 100 && rc == 0; k++) {
+        uint64_t mine = word_of(me, k, 0), got = 0;
+        uint64_t want = word_of(0, k, 0) & word_of(2, k, 0) & word_of(3, k, 0);
+        if (set != NULL
+            && (backend_cpu.agree_begin(set, &mine, 1, &err) < 0
+                || conclude(set, &got, 300000, p->deadline_ns, &err) < 0))
+            rc = party_fails(b, said, "set", k, &err);
+        if (rc == 0 && set != NULL && got != want)
+            rc = party_fails(b, said, "set's word", k, &err);
+        if (rc == 0)
+            rc = agree_once(b, me, p, k, said);
+    }
+    backend_cpu.close(set);
+    return rc;
+}
+
+static void process_set_agrees_apart_from_its_world(void **state)
+{
+    (void)state;
+    struct party shm = {.size = 4, .body = body_set};
+    party_run(&shm);
+    struct party mixed = {.size = 4, .body = body_set, .host = {"a", "a", "b", "b"}};
+    party_run(&mixed);
+}
+
 /* --- doze and nudge
  * ----------------------------------------------------------------------- */
 
@@ -474,6 +508,7 @@ int main(void)
         cmocka_unit_test(words_of_all_are_anded_over_hosts),
         cmocka_unit_test(words_of_all_are_anded_on_mixed_hosts),
         cmocka_unit_test(numbers_may_wrap),
+        cmocka_unit_test(process_set_agrees_apart_from_its_world),
         cmocka_unit_test(nudge_ends_one_doze),
         cmocka_unit_test(nudge_ends_a_doze_inside_an_agreement),
         cmocka_unit_test(last_member_wakes_those_who_doze),
