@@ -16,7 +16,6 @@
  * that what leaves the host is one run. A leader's scratch is what its host's members
  * send away plus what they receive from elsewhere. Called by coll.c. */
 #include <errno.h>
-#include <string.h>
 
 #include "runtime/backend/cpu/coll.h"
 #include "runtime/base/mem.h"
@@ -60,7 +59,8 @@ static int lay_out(struct exchange *x, struct err *err)
     struct cpu *c = x->c;
     size_t world = c->env.size, n = x->n, n_send = world * n,
            n_recv = n_send + c->n_local;
-    size_t n_rest = (c->n_hosts + world) * c->n_local;
+    bool trades = c->n_hosts > 1 && c->n_local > 1 && coll_is_leader(c);
+    size_t n_rest = trades ? (c->n_hosts + world) * c->n_local : 0;
     int rc = coll_room(c, n_send + n_recv + n_rest, err);
     if (rc < 0)
         return rc;
