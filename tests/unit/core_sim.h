@@ -174,7 +174,7 @@ struct sim {
     uint32_t n_insts;
     struct sim_phase phases[SIM_PHASES];
     uint32_t n_phases;
-    bool is_lazy;      /* ranks carry out late */
+    bool is_lazy;      /* ranks hear and carry out late, rank 0 does not */
     uint32_t leave_in; /* one of so many events is a wish to leave the plan; 0: none */
     uint32_t kill_rank;
     uint64_t kill_at; /* the rank stops after so many events */

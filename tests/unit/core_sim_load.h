@@ -19,7 +19,8 @@ struct load {
     struct sim *s;
     struct model model;
     uint32_t n_joins, n_fresh;
-    uint32_t all; /* bit per rank */
+    uint32_t all;       /* bit per rank */
+    uint32_t groups_in; /* one of so many tensors begins a group */
     bool has_sets;
 };
 
@@ -94,7 +95,7 @@ static inline void make_model(struct load *l)
 
         *p = make_spec(l, "t", i);
         p->root_place = pick(l, l->s->cfg.n_ranks);
-        if (left == 0 && i + 2 < m->n && pick(l, 4) == 0) {
+        if (left == 0 && i + 2 < m->n && pick(l, l->groups_in) == 0) {
             left = 2 + pick(l, 2);
             left = left > m->n - i ? m->n - i : left;
             group = left << 8 | (i + 1);
@@ -447,7 +448,7 @@ static inline struct sim *sim_of_seed(uint64_t seed)
     static void (*const phases[])(struct load *) = {
         steady,       metrics, shapes, fresh,         disagreements,
         process_sets, joins,   joins,  interruptions, interruptions};
-    struct load l = {.s = sim_new(seed)};
+    struct load l = {.s = sim_new(seed), .groups_in = 4};
     uint32_t n;
 
     make_config(&l);
@@ -462,11 +463,29 @@ static inline struct sim *sim_of_seed(uint64_t seed)
     return l.s;
 }
 
+/* Groups of which one tensor changes now and then, and then comes to rest. */
+static inline struct sim *grouped_sim_of_seed(uint64_t seed)
+{
+    struct load l = {.s = sim_new(seed), .groups_in = 1};
+
+    make_config(&l);
+    make_model(&l);
+    for (uint32_t n = 2 + pick(&l, 2); n > 0; n--) {
+        struct sim_spec *p = &l.model.v[pick(&l, l.model.n)];
+
+        p->cols = 9 + n;
+        for (uint32_t i = 4 + pick(&l, 4); i > 0; i--)
+            (void)model_step(&l);
+    }
+    steady(&l);
+    return l.s;
+}
+
 /* Few tensors, as few slots, and a set without rank 0 whose tensors take them away just
  * when a plan is told. */
 static inline struct sim *tight_sim_of_seed(uint64_t seed)
 {
-    struct load l = {.s = sim_new(seed)};
+    struct load l = {.s = sim_new(seed), .groups_in = 4};
     struct sim *s = l.s;
     struct sim_spec p;
 
@@ -489,12 +508,15 @@ static inline struct sim *tight_sim_of_seed(uint64_t seed)
     for (uint32_t n = 3; n > 0; n--) {
         for (uint32_t i = 3 + pick(&l, 3); i > 0; i--)
             (void)model_step(&l);
-        p = make_spec(&l, "fresh", l.n_fresh++);
-        p.set = 1;
-        (void)add_op(&l, model_step(&l), &p);
-        p = make_spec(&l, "fresh", l.n_fresh++);
-        p.set = pick(&l, 2);
-        (void)add_op(&l, &s->steps[s->n_steps - 1], &p);
+        (void)model_step(&l);
+        for (uint32_t i = 0; i < 2; i++) {
+            struct sim_step *step = add_step(&l);
+
+            step->hurries = true;
+            p = make_spec(&l, "fresh", l.n_fresh++);
+            p.set = i == 0 || pick(&l, 2);
+            (void)add_op(&l, step, &p);
+        }
     }
     return s;
 }

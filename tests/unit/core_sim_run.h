@@ -54,6 +54,8 @@ static inline bool on_up(struct sim *s, uint32_t rank)
 
 static inline bool on_write(struct sim *s)
 {
+    if (s->leave_in && seeded_below(&s->rng, s->leave_in) == 0)
+        negotiate_tell_late(s->n); /* the stall report's wish */
     if (!negotiate_has_news(s->n))
         return false;
     strbuf_clear(&s->out);
@@ -281,6 +283,7 @@ sim_event(struct sim *s, uint32_t rank, enum sim_event ev, bool is_last)
 /* Every seed has its own slow ranks, fast links, lazy threads. */
 static inline void make_picks(struct sim *s)
 {
+    static const uint32_t lazy[EV_COUNT] = {4, 8, 1, 1, 32, 32};
     uint32_t n = s->cfg.n_ranks * EV_COUNT, spread = 1 + seeded_below(&s->rng, 6);
     uint32_t weight[SIM_RANKS * EV_COUNT], sum = 0;
 
@@ -288,8 +291,8 @@ static inline void make_picks(struct sim *s)
         bool is_none = i % EV_COUNT == EV_WRITE && i / EV_COUNT != 0;
 
         weight[i] = is_none ? 0 : 1u << seeded_below(&s->rng, spread);
-        if (s->is_lazy && i % EV_COUNT != EV_NEXT)
-            weight[i] *= 8;
+        if (s->is_lazy)
+            weight[i] *= lazy[i % EV_COUNT];
         sum += weight[i];
     }
     for (uint32_t i = 0; i < SIM_PICKS; i++) { /* in proportion to the weights */

@@ -1,0 +1,353 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Rank 0's side of the response cache and the plan, as a conversation in text.
+ *
+ * Up: "7 a #3 join leave1": the rank has seen 7 answers, has tensor a and the tensor of
+ * slot 3, has joined, must leave plan 1.
+ *
+ * Down: "a@3" and "a@-" are told whole, with and without a slot; "#3" is told by its
+ * slot; "!a" fails; "joined2": all have, rank 2 last; "plan1(0 1)": the plan of these
+ * slots; "leave1": it is left; "late(a)": others wait for a.
+ *
+ * Tensors g and h are a group; X and Y are of process set 1, ranks 1 and 2. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "runtime/base/mem.h"
+#include "runtime/core/negotiate.h"
+
+enum { RANKS = 3 };
+
+static struct request req(const char *name)
+{
+    struct request r = {.coll = COLL_ALLREDUCE, .dtype = DT_F32, .op = OP_SUM};
+
+    r.prescale = r.postscale = 1;
+    if (strcmp(name, "join") == 0)
+        r.coll = COLL_JOIN;
+    if (name[0] == 'g' || name[0] == 'h') {
+        r.group = 5;
+        r.group_n = 2;
+    }
+    r.process_set = name[0] == 'X' || name[0] == 'Y';
+    (void)snprintf(r.name, sizeof(r.name), "%s", name);
+    return r;
+}
+
+static int setup(void **state)
+{
+    const struct negotiate_config cfg = {
+        .n_ranks = RANKS, .cache_capacity = 3, .may_freeze = true};
+    struct negotiate *n;
+
+    if (negotiate_new(&cfg, &n) < 0)
+        return -1;
+    *state = n;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    negotiate_free(*state);
+    return 0;
+}
+
+static void put_bit(struct strbuf *b, uint32_t slot)
+{
+    uint64_t word = 1ull << slot;
+
+    message_put_hits(b, 0, &word, 1);
+}
+
+static int say(struct negotiate *n, uint32_t rank, const char *text)
+{
+    CLEANUP(strbuf_release) struct strbuf b;
+    char copy[200], *save = NULL;
+    struct message_reader in;
+    struct request q;
+
+    strbuf_init(&b, MESSAGE_MAX_BYTES);
+    (void)snprintf(copy, sizeof(copy), "%s", text);
+    message_begin_up(&b, strtoull(strtok_r(copy, " ", &save), NULL, 10));
+    for (const char *w; (w = strtok_r(NULL, " ", &save)) != NULL;) {
+        if (w[0] == '#') {
+            put_bit(&b, (uint32_t)atoi(w + 1));
+        } else if (strncmp(w, "leave", 5) == 0) {
+            message_put_leave(&b, (uint32_t)atoi(w + 5));
+        } else {
+            q = req(w);
+            message_put_request(&b, &q);
+        }
+    }
+    assert_int_equal(strbuf_status(&b), 0);
+    assert_int_equal(message_open(&in, b.p, b.n, NULL), 0);
+    return negotiate_receive(n, rank, &in, 1, NULL);
+}
+
+static void all_say(struct negotiate *n, const char *text)
+{
+    for (uint32_t r = 0; r < RANKS; r++)
+        assert_int_equal(say(n, r, text), 0);
+}
+
+static void put_answer(struct strbuf *got, const struct down *d)
+{
+    switch (d->kind) {
+    case DOWN_RUN:
+        if (!d->has_req)
+            strbuf_printf(got, " #%u", d->slot);
+        else if (d->slot == SLOT_NONE)
+            strbuf_printf(got, " %s@-", d->req.name);
+        else
+            strbuf_printf(got, " %s@%u", d->req.name, d->slot);
+        break;
+    case DOWN_FAIL:
+        strbuf_printf(got, " !%s", d->req.name);
+        break;
+    case DOWN_JOINED:
+        strbuf_printf(got, " joined%u", d->req.root);
+        break;
+    case DOWN_FREEZE:
+        strbuf_printf(got, " plan%u(", d->plan);
+        for (uint32_t i = 0; i < d->n_slots; i++)
+            strbuf_printf(got, "%s%u", i ? " " : "", down_slot(d, i));
+        strbuf_puts(got, ")");
+        break;
+    case DOWN_LEAVE:
+        strbuf_printf(got, " leave%u", d->plan);
+        break;
+    case DOWN_LATE:
+        strbuf_printf(got, " late(%s)", d->req.name);
+        break;
+    }
+}
+
+/* One message a call; "" when there is none. */
+static void assert_answers(struct negotiate *n, const char *want)
+{
+    CLEANUP(strbuf_release) struct strbuf got, b;
+    uint64_t counts[RANKS];
+    struct message_reader in;
+    struct down d;
+
+    strbuf_init(&got, 4096);
+    strbuf_init(&b, MESSAGE_MAX_BYTES);
+    if (negotiate_has_news(n)) {
+        assert_int_equal(negotiate_write(n, &b), 0);
+        assert_int_equal(message_open(&in, b.p, b.n, NULL), 0);
+        while (message_next_down(&in, counts, RANKS, &d, NULL) > 0)
+            put_answer(&got, &d);
+    }
+    assert_string_equal(strbuf_str(&got), want);
+}
+
+/* Messages 1 to 4: a and b have the slots 0 and 1, and the next a begins a plan. */
+static void two_equal_steps(struct negotiate *n)
+{
+    all_say(n, "0 a b");
+    assert_answers(n, " a@0 b@1");
+    for (int i = 1; i < 4; i++) {
+        char text[20];
+
+        (void)snprintf(text, sizeof(text), "%d #0 #1", i);
+        all_say(n, text);
+        assert_answers(n, " #0 #1");
+    }
+}
+
+/* Message 1: process set 1 is there. */
+static void add_set(struct negotiate *n)
+{
+    static const uint8_t ranks[] = {1, 0, 0, 0, 2, 0, 0, 0};
+    struct request q = req("add");
+
+    q.coll = COLL_SET_ADD;
+    q.n_set = 2;
+    q.set = ranks;
+    for (uint32_t r = 0; r < RANKS; r++)
+        assert_int_equal(negotiate_add(n, r, &q, 1, NULL), 0);
+    assert_answers(n, " add@-");
+}
+
+static void equal_steps_become_a_plan(void **state)
+{
+    struct negotiate *n = *state;
+
+    two_equal_steps(n);
+    assert_int_equal(say(n, 0, "4 #0 #1"), 0);
+    assert_int_equal(say(n, 1, "4 #0"), 0);
+    assert_answers(n, "");
+    assert_int_equal(say(n, 2, "4 #0"), 0);
+    assert_answers(n, " plan1(0 1)");
+    /* What comes from before it is dropped; so it is with them again. */
+    assert_int_equal(say(n, 1, "4 #1"), 0);
+    assert_int_equal(say(n, 2, "4 b"), 0);
+    assert_answers(n, "");
+    assert_int_equal(negotiate_pending(n), 0);
+    all_say(n, "5 #1 #0");
+    assert_answers(n, " #1 #0");
+    assert_int_equal(negotiate_counts(n).n_plans, 1);
+}
+
+static void whatever_is_pending_puts_a_plan_off(void **state)
+{
+    struct negotiate *n = *state;
+
+    two_equal_steps(n);
+    assert_int_equal(say(n, 1, "4 c"), 0);
+    all_say(n, "4 #0 #1");
+    assert_answers(n, " #0 #1");
+    assert_int_equal(negotiate_counts(n).n_plans, 0);
+}
+
+static void a_plan_is_left_once(void **state)
+{
+    struct negotiate *n = *state;
+
+    two_equal_steps(n);
+    all_say(n, "4 #0 #1");
+    assert_answers(n, " plan1(0 1)");
+    assert_int_equal(say(n, 2, "5 leave1"), 0);
+    assert_int_equal(say(n, 1, "5 leave1"), 0);
+    assert_answers(n, " leave1");
+    assert_answers(n, "");
+    all_say(n, "6 #0 #1"); /* equal steps again */
+    assert_answers(n, " #0 #1");
+    all_say(n, "7 #0 #1");
+    assert_answers(n, " #0 #1");
+    all_say(n, "8 #0 #1");
+    assert_answers(n, " #0 #1");
+    all_say(n, "9 #0 #1");
+    assert_answers(n, " plan2(0 1)");
+    assert_int_equal(say(n, 0, "10 leave1"), 0); /* not this one */
+    assert_answers(n, "");
+    assert_int_equal(say(n, 0, "10 leave2"), 0);
+    assert_answers(n, " leave2");
+    assert_int_equal(negotiate_counts(n).n_leaves, 2);
+}
+
+/* Its rank submits again what was dropped, and must not have joined before. */
+static void a_join_that_crosses_a_plan_is_dropped_too(void **state)
+{
+    struct negotiate *n = *state;
+
+    two_equal_steps(n);
+    assert_int_equal(say(n, 0, "4 #0"), 0);
+    assert_int_equal(say(n, 1, "4 #0"), 0);
+    assert_int_equal(say(n, 2, "4 #0"), 0);
+    assert_answers(n, " plan1(0 1)");
+    assert_int_equal(say(n, 2, "4 #1 join"), 0);
+    assert_int_equal(say(n, 2, "5 leave1"), 0);
+    assert_answers(n, " leave1");
+    assert_int_equal(say(n, 2, "6 #0 #1 join"), 0);
+    assert_int_equal(say(n, 0, "6 #0 #1 join"), 0);
+    assert_int_equal(say(n, 1, "6 #0 #1 join"), 0);
+    assert_answers(n, " #0 #1 joined1");
+}
+
+/* A rank may come to the plan later than to this answer. */
+static void the_slots_of_a_plan_are_not_given_away(void **state)
+{
+    struct negotiate *n = *state;
+
+    add_set(n);
+    all_say(n, "1 a b c");
+    assert_answers(n, " a@0 b@1 c@2");
+    for (int i = 2; i < 5; i++) {
+        char text[20];
+
+        (void)snprintf(text, sizeof(text), "%d #0 #1 #2", i);
+        all_say(n, text);
+        assert_answers(n, " #0 #1 #2");
+    }
+    all_say(n, "5 #0 #1 #2");
+    assert_answers(n, " plan1(0 1 2)");
+    assert_int_equal(say(n, 1, "5 X"), 0);
+    assert_int_equal(say(n, 2, "5 X"), 0);
+    assert_answers(n, " X@-");
+    assert_int_equal(say(n, 1, "7 leave1"), 0);
+    assert_answers(n, " leave1");
+    assert_int_equal(say(n, 1, "8 Y"), 0); /* has left */
+    assert_int_equal(say(n, 2, "8 Y"), 0);
+    assert_answers(n, " Y@0");
+}
+
+static void no_plan_begins_inside_a_group(void **state)
+{
+    struct negotiate *n = *state;
+
+    all_say(n, "0 a h");
+    all_say(n, "0 g");
+    assert_answers(n, " a@0 h@1 g@2");
+    /* The first one that comes as a bit of all is inside the group. */
+    all_say(n, "1 h #2");
+    assert_answers(n, " h@1 #2");
+    all_say(n, "2 #0");
+    assert_answers(n, " #0");
+    for (int i = 3; i < 9; i += 2) {
+        char text[20];
+
+        (void)snprintf(text, sizeof(text), "%d #1 #2", i);
+        all_say(n, text);
+        assert_answers(n, " #1 #2");
+        (void)snprintf(text, sizeof(text), "%d #0", i + 1);
+        all_say(n, text);
+        assert_answers(n, i < 7 ? " #0" : " plan1(0 1 2)");
+    }
+}
+
+static void a_group_that_ranks_dispute_fails_whole(void **state)
+{
+    struct negotiate *n = *state;
+    struct request g = req("g"), h = req("h");
+
+    for (uint32_t round = 0; round < 2; round++) {
+        g.group = g.group_n = 0; /* rank 0 has it in no group */
+        assert_int_equal(negotiate_add(n, 0, &g, 1, NULL), 0);
+        g = req("g");
+        assert_int_equal(negotiate_add(n, 1, &g, 1, NULL), 0);
+        assert_int_equal(negotiate_add(n, 2, &g, 1, NULL), 0);
+        assert_answers(n, " !g");
+        for (uint32_t r = 0; r < RANKS; r++)
+            assert_int_equal(negotiate_add(n, r, &h, 1, NULL), 0);
+        assert_answers(n, " !h");
+    }
+    all_say(n, "4 g h"); /* nothing is left of it */
+    assert_answers(n, " g@0 h@1");
+}
+
+static void a_bit_of_nothing_breaks_the_world(void **state)
+{
+    struct negotiate *n = *state;
+
+    assert_int_equal(say(n, 1, "0 #0"), -EPROTO);
+    assert_int_equal(say(n, 1, "1 a"), -EPROTO); /* has seen more than there was */
+    all_say(n, "0 a");
+    assert_answers(n, " a@0");
+    assert_int_equal(say(n, 1, "1 #0"), 0);
+    assert_int_equal(say(n, 1, "0 b"), -EPROTO); /* has seen less than before */
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(equal_steps_become_a_plan),
+        TEST(whatever_is_pending_puts_a_plan_off),
+        TEST(a_plan_is_left_once),
+        TEST(a_join_that_crosses_a_plan_is_dropped_too),
+        TEST(the_slots_of_a_plan_are_not_given_away),
+        TEST(no_plan_begins_inside_a_group),
+        TEST(a_group_that_ranks_dispute_fails_whole),
+        TEST(a_bit_of_nothing_breaks_the_world),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
