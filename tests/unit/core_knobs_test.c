@@ -287,7 +287,7 @@ static void typing_errors_are_seen(void **state)
         {"HVD_TF_BLOCKING", NULL},
         {"HOROVOD_MY_OWN_THING", NULL},
         {"HVD_NS", "HVD_NP"},
-        {"HVD_PORT", NULL}, /* short: two letters are another word */
+        {"HVD_XY", NULL}, /* short: two letters are another word */
         {"FUSION_THRESHOLD", NULL},
         {"PATH", NULL},
         {"HOROVOD_", NULL},

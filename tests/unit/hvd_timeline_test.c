@@ -257,7 +257,7 @@ enum { SKEW_NS = 500000000, DELAY_NS = 100000 }; /* rank 1's clock is ahead */
 static struct timeline two[2];
 static uint64_t virtual_ns; /* rank 0's clock */
 static bool is_cut;         /* rank 1 hears nothing */
-static size_t n_up, n_down, largest;
+static size_t n_up, n_last, n_down, largest;
 
 static void deliver_up(void *arg, const void *p, size_t n)
 {
@@ -265,6 +265,7 @@ static void deliver_up(void *arg, const void *p, size_t n)
 
     (void)arg;
     n_up++;
+    n_last += ((const uint8_t *)p)[2]; /* trace_wire.c's is_last */
     if (n > largest)
         largest = n;
     assert_true(trace_is_message(p, n));
@@ -320,7 +321,7 @@ static void two_ranks(void)
 
     virtual_ns = clock_now_ns();
     is_cut = false;
-    n_up = n_down = largest = 0;
+    n_up = n_last = n_down = largest = 0;
     timeline_init(&two[0], 0, 2, &link);
     timeline_init(&two[1], 1, 2, &link);
 }
@@ -437,6 +438,7 @@ static void a_full_ring_goes_up_in_parts(void **state)
     assert_false(timeline_is_on(&two[1]));
     assert_true(timeline_next_ns(&two[1]) == UINT64_MAX);
     assert_in_range(largest, 200 << 10, 300 << 10);
+    assert_int_equal(n_last, 1);  /* of several */
     timeline_stop(&two[0], true); /* rank 1 has sent its last: no seat is needed */
     text = file_text();
     assert_true(is_array(text));
