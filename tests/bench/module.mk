@@ -1,6 +1,7 @@
 # Peers in one run: tests/bench/run.py rewrites tests/bench/README.md and results.json.
 $(eval $(call program,bench_backend,tests/bench/allreduce_backend.c,cpu core rendezvous contract base,))
 $(eval $(call program,bench_codec,tests/bench/codec.c,core base,-lm))
+$(eval $(call program,bench_init,tests/bench/init_world.c,hvdrt cpu core rendezvous contract base,-lm))
 
 MPICC ?= mpicc.openmpi
 $(O)/bin/bench_mpi: tests/bench/allreduce_mpi.c tests/bench/measure.h
