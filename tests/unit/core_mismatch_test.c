@@ -54,6 +54,7 @@ enum change {
     NO_GROUP,
     GROUP_N,
     SET,
+    CODEC,
 };
 
 static void change(struct request *r, enum change c)
@@ -101,6 +102,9 @@ static void change(struct request *r, enum change c)
     case SET:
         r->set = SET_B;
         break;
+    case CODEC:
+        (void)snprintf(r->codec, sizeof(r->codec), "fp16");
+        break;
     }
 }
 
@@ -132,6 +136,8 @@ static const struct {
     {COLL_ALLREDUCE, POST,
      "Mismatched prescale and/or postscale factors: tensor \"g\": rank 3 has 1 and 1, "
      "rank 7 has 1 and -0"},
+    {COLL_ALLREDUCE, CODEC,
+     "Mismatched compression: tensor \"g\": rank 3 has none, rank 7 has fp16"},
     {COLL_ALLREDUCE, GROUP,
      "Mismatched groups: tensor \"g\": rank 3 has one name of the group, rank 7 has "
      "another"},

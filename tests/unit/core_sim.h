@@ -55,6 +55,7 @@ enum sim_odd {
     ODD_ROOT,
     ODD_COLL,
     ODD_NO_GROUP,
+    ODD_CODEC,
     ODD_COUNT
 };
 enum sim_end { END_RUN, END_FAIL, END_ANY };
@@ -345,6 +346,9 @@ make_odd(const struct sim *s, const struct sim_spec *p, struct request *q)
         break;
     case ODD_NO_GROUP:
         q->group = q->group_n = 0;
+        break;
+    case ODD_CODEC:
+        (void)snprintf(q->codec, sizeof(q->codec), "fp16");
         break;
     }
 }

@@ -204,6 +204,8 @@ static inline bool can_be_odd(const struct sim_spec *p, enum sim_odd odd)
                || p->coll == COLL_GATHER;
     case ODD_NO_GROUP:
         return p->group != 0;
+    case ODD_CODEC:
+        return p->coll == COLL_ALLREDUCE;
     case ODD_COLL:
         return true;
     case ODD_NONE:
