@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The order of summation, of floats that round, so that every other order would show:
+ * a tensor's bits do not depend on what it is fused with, nor on whether its sum is
+ * wanted by all, by one or in parts. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "tests/unit/cpu_world.h"
+
+static int wrong(struct rank *r, const struct batch *b, const char *what, uint64_t n)
+{
+    return SAY(r, "%s n=%llu of %u: %s", collective_name(b->coll),
+               (unsigned long long)n, r->size, what);
+}
+
+static int post(struct rank *r, struct batch *b)
+{
+    struct err err = ERR_INIT;
+    return run_batch(r, b, &err) < 0 ? wrong(r, b, err.text, 0) : 0;
+}
+
+static float noise(uint32_t rank, uint64_t i)
+{
+    uint64_t x = (i * 8 + rank + 1) * 0x9e3779b97f4a7c15ull;
+    x ^= x >> 29;
+    x *= 0xbf58476d1ce4e5b9ull;
+    x ^= x >> 32;
+    return ldexpf((float)(x >> 40) - (1 << 23), (int)(x & 15) - 30);
+}
+
+/* Where member j's part begins. */
+static uint64_t cut(uint64_t n, uint32_t size, uint32_t j)
+{
+    return n * j / size;
+}
+
+/* The tensor alone by allreduce; then behind another one, reduced, and scattered: the
+ * same bits each time. Without hosts of several they are those of the sum in member
+ * order. */
+static int order_once(struct rank *r, uint64_t n, uint64_t before)
+{
+    float *in = malloc((n + before) * 4 + 4), *alone = malloc(n * 4 + 4);
+    float *out = malloc((n + before) * 4 + 4);
+    uint64_t counts[2][WORLD_MAX];
+    struct batch_item it[2] = {{.in = in + before, .out = alone, .count = n}};
+    struct batch b = {.op = OP_SUM, .dtype = DT_F32, .items = it, .n_items = 1};
+    bool is_in_order = *(const bool *)r->arg;
+    for (uint64_t i = 0; i < n + before; i++)
+        in[i] = noise(r->rank, i < before ? i + 1000000 : i - before);
+    b.coll = COLL_ALLREDUCE;
+    int rc = post(r, &b);
+    for (uint64_t i = 0; i < n && rc == 0 && is_in_order; i++) {
+        float want = noise(0, i);
+        for (uint32_t k = 1; k < r->size; k++)
+            want += noise(k, i);
+        if (memcmp(&want, &alone[i], 4) != 0)
+            rc = wrong(r, &b, "not summed in member order", i);
+    }
+    it[0] = (struct batch_item){.in = in, .out = out, .count = before};
+    it[1] = (struct batch_item){.in = in + before, .out = out + before, .count = n};
+    b.n_items = 2;
+    if (rc == 0)
+        rc = post(r, &b);
+    if (rc == 0 && memcmp(out + before, alone, n * 4) != 0)
+        rc = wrong(r, &b, "fused it is another", n);
+    b.coll = COLL_REDUCE;
+    b.root = r->size - 1;
+    if (rc == 0)
+        rc = post(r, &b);
+    if (rc == 0 && b.root == r->rank && memcmp(out + before, alone, n * 4) != 0)
+        rc = wrong(r, &b, "reduced it is another", n);
+    b.coll = COLL_REDUCESCATTER;
+    for (uint32_t j = 0; j < r->size; j++) {
+        counts[0][j] = cut(before, r->size, j + 1) - cut(before, r->size, j);
+        counts[1][j] = cut(n, r->size, j + 1) - cut(n, r->size, j);
+    }
+    it[0].counts = counts[0];
+    it[1].counts = counts[1];
+    if (rc == 0)
+        rc = post(r, &b);
+    if (rc == 0
+        && memcmp(out + before, alone + cut(n, r->size, r->rank),
+                  counts[1][r->rank] * 4)
+               != 0)
+        rc = wrong(r, &b, "scattered it is another", n);
+    free(in);
+    free(alone);
+    free(out);
+    return rc;
+}
+
+static int body_order(struct rank *r)
+{
+    static const uint64_t n[] = {5, 3001, 70001, 400003}, before[] = {3, 1, 100001, 17};
+    int rc = 0;
+    for (int i = 0; i < 4 && rc == 0; i++)
+        rc = order_once(r, n[i], before[i]);
+    return rc;
+}
+
+static void run(uint32_t n, bool tcp, const char *hosts, bool is_in_order)
+{
+    static const char *const names[] = {"a", "b", "c"};
+    struct world w = {.size = n,
+                      .tcp = tcp,
+                      .body = body_order,
+                      .timeout_s = 60,
+                      .other_token = -1,
+                      .arg = &is_in_order};
+    for (uint32_t i = 0; hosts != NULL && i < n; i++)
+        w.host_id[i] = names[hosts[i] - 'a'];
+    if (world_run(&w) != 0)
+        fail_msg("world of %u, %s", n, hosts ? hosts : tcp ? "TCP" : "one host");
+}
+
+static void order_of_summation_is_fixed(void **state)
+{
+    (void)state;
+    for (uint32_t n = 2; n <= 5; n++) {
+        run(n, false, NULL, true);
+        run(n, true, NULL, true); /* one rank a host: in member order, too */
+    }
+    run(4, false, "aabb", false);
+    run(5, false, "abcab", false);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(order_of_summation_is_fixed),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
