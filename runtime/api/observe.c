@@ -256,6 +256,11 @@ static void send_up(void *arg, const void *p, size_t n)
                      n); /* the pump tells of a loss */
 }
 
+static void wake(void *arg)
+{
+    control_wake(((struct coordinator *)arg)->control);
+}
+
 static void send_down(void *arg, const void *p, size_t n)
 {
     (void)control_down(((struct coordinator *)arg)->control, p,
@@ -273,7 +278,7 @@ void observe_step(struct coordinator *co)
 
 void observe_init(struct coordinator *co)
 {
-    const struct timeline_link link = {send_up, send_down, co};
+    const struct timeline_link link = {send_up, send_down, wake, co};
 
     stats_init(&co->stats, co->settings.stats_dir, co->rank, co->size,
                co->settings.generation, clock_now_ns());

@@ -44,6 +44,12 @@ static bool has_ring(struct timeline *t)
 
 /* --- start and stop --- */
 
+static void wake(const struct timeline *t)
+{
+    if (atomic_load(&t->others) != OTHERS_NONE && t->link.wake)
+        t->link.wake(t->link.arg);
+}
+
 int timeline_start(struct timeline *t,
                    const char *path,
                    bool marks_cycles,
@@ -72,6 +78,7 @@ int timeline_start(struct timeline *t,
         atomic_store(&t->others,
                      wants_all && t->size > 1 ? OTHERS_RECORD : OTHERS_NONE);
         atomic_store_explicit(&t->is_on, true, memory_order_release);
+        wake(t);
     }
     (void)pthread_mutex_unlock(&t->life);
     return r;
@@ -94,6 +101,7 @@ static void stop(struct timeline *t, uint64_t limit_ns)
     atomic_store_explicit(&t->is_on, false, memory_order_release);
     if (atomic_load(&t->others) != OTHERS_NONE && limit_ns > 0) {
         want_stop(t);
+        wake(t);
         timeline_file_wait(f, t->size - 1, clock_now_ns() + limit_ns);
     }
     atomic_store(&t->others, OTHERS_NONE);

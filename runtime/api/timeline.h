@@ -19,10 +19,11 @@
 
 struct timeline_file; /* rank 0, while it is on */
 
-/* How messages leave: the coordinator's control channel. In the seat. */
+/* How messages leave: the coordinator's control channel. */
 struct timeline_link {
-    void (*up)(void *arg, const void *p, size_t n);   /* to rank 0 */
-    void (*down)(void *arg, const void *p, size_t n); /* to all others */
+    void (*up)(void *arg, const void *p, size_t n);   /* to rank 0; in the seat */
+    void (*down)(void *arg, const void *p, size_t n); /* to all others; in the seat */
+    void (*wake)(void *arg); /* any thread: timeline_step is due. May be NULL */
     void *arg;
 };
 

@@ -267,6 +267,42 @@ static void a_timeline_may_come_and_go(void **state)
     assert_int_equal(count(text, "\"name\":\"ALLREDUCE\""), 1);
 }
 
+static void stop_at_once(int rank, int size)
+{
+    float v[1] = {0};
+    uint64_t best = UINT64_MAX; /* of several: a busy machine may be slow at times */
+
+    (void)size;
+    CHECK_OK(hvd_init(NULL));
+    for (int i = 0; i < 8; i++) {
+        uint64_t began;
+
+        CHECK_OK(hvd_timeline_start(timeline_path, 0));
+        CHECK_OK(sum_now("g", v, 1));
+        began = clock_now_ns();
+        CHECK_OK(hvd_timeline_stop());
+        if (clock_now_ns() - began < best)
+            best = clock_now_ns() - began;
+        CHECK_OK(barrier_now("b"));
+    }
+    CHECK(rank != 0 || best < 200 * NS_PER_MS, "%llu ms",
+          (unsigned long long)(best / NS_PER_MS));
+    CHECK_OK(hvd_shutdown());
+}
+
+/* The others' last events are asked for and come, although nobody submits anything. */
+static void a_stop_waits_for_nothing_but_answers(void **state)
+{
+    AUTOFREE char *text = NULL;
+
+    (void)state;
+    (void)setenv("HVD_TIMELINE_ALL", "1", 1);
+    world_run(3, stop_at_once);
+    (void)unsetenv("HVD_TIMELINE_ALL");
+    text = timeline_text();
+    assert_int_equal(count(text, "\"ph\":\"B\""), count(text, "\"ph\":\"E\""));
+}
+
 /* --- NaN --- */
 
 static void one_has_nan(int rank, int size)
@@ -369,6 +405,7 @@ int main(void)
         cmocka_unit_test(the_timeline_of_rank_0),
         cmocka_unit_test(all_ranks_are_in_the_timeline),
         cmocka_unit_test(a_timeline_may_come_and_go),
+        cmocka_unit_test(a_stop_waits_for_nothing_but_answers),
         cmocka_unit_test(nan_names_rank_and_tensor_everywhere),
         cmocka_unit_test(without_the_check_nan_passes),
         cmocka_unit_test(garbage_in_a_variable_ends_init),

@@ -85,7 +85,7 @@ static void nothing(void *arg, const void *p, size_t n)
     (void)p;
     (void)n;
 }
-static const struct timeline_link no_link = {nothing, nothing, NULL};
+static const struct timeline_link no_link = {nothing, nothing, NULL, NULL};
 
 static void
 record(struct timeline *t, enum trace_kind kind, uint64_t ns, const char *name)
@@ -317,7 +317,7 @@ static void stop_while_seats_run(void)
 
 static void two_ranks(void)
 {
-    static const struct timeline_link link = {deliver_up, deliver_down, NULL};
+    static const struct timeline_link link = {deliver_up, deliver_down, NULL, NULL};
 
     virtual_ns = clock_now_ns();
     is_cut = false;
