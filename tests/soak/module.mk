@@ -8,7 +8,9 @@ $(O)/bin/soak: $(O)/tests/soak/soak.o $(O)/lib/libhvd.so
 	$(Q)$(CC) $(LDFLAGS) -Wl,-rpath,'$$ORIGIN/../lib' -o $@ $^ -lm
 -include $(O)/tests/soak/soak.d
 
-.PHONY: soak
+.PHONY: soak test-soak
+test-soak: $(O)/bin/soak $(O)/bin/horovodrun ## a minute of random operations
+	@tests/soak/run.sh $(O)/bin
 soak: ## random operations on 4 ranks for 10 minutes, over shared memory and TCP, then ten million
 	@tests/setup/deb.sh build
 	@$(MAKE) --no-print-directory $(O)/bin/soak $(O)/bin/horovodrun

@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# A minute of tests/soak for `make test`: run.sh BIN, as TAP. `make soak` is the long one.
+set -euo pipefail
+bin=$1
+seed=${SOAK_SEED:-$RANDOM}
+n=0
+bad=0
+play() { # NAME RANKS ARGUMENTS...
+    local name=$1 ranks=$2 out
+    shift 2
+    n=$((n + 1))
+    if out=$(timeout 120 "$bin/horovodrun" -np "$ranks" "$bin/soak" "$@" 2>&1); then
+        echo "ok $n - $name: $(sed -n 's/.*soak: \([0-9]* s, [0-9]* operations\).*/\1/p' <<<"$out" | tail -1)"
+    else
+        bad=$((bad + 1))
+        echo "not ok $n - $name (SOAK_SEED=$seed)"
+        tail -20 <<<"$out" | sed 's/^/# /'
+    fi
+}
+play "random operations in shared memory" 4 --seconds 15 --seed "$seed"
+HVD_TRANSPORT=tcp play "random operations over TCP" 3 --seconds 15 --seed "$seed"
+HOROVOD_CACHE_CAPACITY=3 play "random operations with a cache of 3" 2 --seconds 8 --seed "$seed"
+play "a hundred thousand small ones" 2 --tiny 100000
+echo "1..$n"
+exit "$bad"
