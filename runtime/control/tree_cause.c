@@ -61,6 +61,7 @@ void tree_end(struct control *c, const char *text)
     if (c->is_ended || c->is_broken)
         return;
     c->is_ended = true;
+    c->suspect_until_ns = 0; /* a loss that was reported does not count any more */
     (void)snprintf(c->who_ended, sizeof(c->who_ended), "%s", text);
     (void)tree_tell_children(c, FRAME_ENDED, c->who_ended, strlen(c->who_ended));
     c->cfg.handlers.ended(c->cfg.handlers.arg, c->who_ended);

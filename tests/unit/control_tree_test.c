@@ -330,6 +330,15 @@ static void silence_above_explains_a_failure(void **state)
 
 /* --- goodbyes --- */
 
+static void wait_for_end(uint32_t r)
+{
+    uint64_t deadline = clock_now_ns() + LIMIT_S * NS_PER_S;
+
+    while (!atomic_load(&seen_of(r)->has_ended) && clock_now_ns() < deadline)
+        (void)poll(NULL, 0, 1);
+    assert_true(atomic_load(&seen_of(r)->has_ended));
+}
+
 static void leave_one(uint32_t who, enum leave_reason why)
 {
     struct control_world w;
@@ -343,11 +352,7 @@ static void leave_one(uint32_t who, enum leave_reason why)
     order(&w, who, ORDER_UP, who > 0 ? 50 : 0, 9, NULL); /* never overtaken */
     order(&w, who, ORDER_LEAVE, why, 0, NULL);
     for (uint32_t r = 0; r < w.size; r++) {
-        uint64_t deadline = clock_now_ns() + LIMIT_S * NS_PER_S;
-
-        while (!atomic_load(&seen_of(r)->has_ended) && clock_now_ns() < deadline)
-            (void)poll(NULL, 0, 1);
-        assert_true(atomic_load(&seen_of(r)->has_ended));
+        wait_for_end(r);
         assert_string_equal(seen_of(r)->ended, want);
     }
     assert_int_equal(atomic_load(&seen_of(0)->n_ups), who > 0 ? 50 : 0);
@@ -385,17 +390,66 @@ static void a_hurried_goodbye_is_no_loss(void **state)
                        1000 + ranks[i]);
         order(&w, ranks[i], ORDER_HURRY, LEAVE_EXIT, 0, NULL);
         for (uint32_t r = 0; r < w.size; r++) {
-            uint64_t deadline = clock_now_ns() + LIMIT_S * NS_PER_S;
-
             if (r == ranks[i])
                 continue;
-            while (!atomic_load(&seen_of(r)->has_ended) && clock_now_ns() < deadline)
-                (void)poll(NULL, 0, 1);
+            wait_for_end(r);
             assert_string_equal(seen_of(r)->ended, want);
             assert_int_equal(atomic_load(&seen_of(r)->stage), 2);
         }
         world_close(&w);
     }
+}
+
+static void wait_for_connections(uint32_t r, uint32_t n)
+{
+    uint64_t deadline = clock_now_ns() + LIMIT_S * NS_PER_S;
+
+    while (atomic_load(&seen_of(r)->n_open) != n && clock_now_ns() < deadline)
+        (void)poll(NULL, 0, 1);
+    assert_int_equal(atomic_load(&seen_of(r)->n_open), n);
+}
+
+/* While rank 0 is busy elsewhere, one has left and gone; that is no loss. */
+static void who_has_left_is_not_missed(void **state)
+{
+    struct control_world w;
+
+    (void)state;
+    world_open(&w, one_host);
+    world_start(&w);
+    wait_for_connections(6, 3);
+    assert_int_equal(kill(w.pid[0], SIGSTOP), 0);
+    order(&w, 14, ORDER_HURRY, LEAVE_EXIT, 0, NULL);
+    wait_for_connections(6, 2);
+    assert_false(atomic_load(&seen_of(6)->is_suspicious));
+    world_close(&w);
+}
+
+/* A loss that is reported after a goodbye is none, though no verdict ever comes. */
+static void a_loss_after_a_goodbye_is_forgotten(void **state)
+{
+    struct control_world w;
+
+    (void)state;
+    world_open(&w, one_host);
+    world_start(&w);
+    wait_for_connections(6, 3);
+    assert_int_equal(kill(w.pid[0], SIGSTOP), 0);
+    order(&w, 1, ORDER_LEAVE, LEAVE_EXIT, 0, NULL);
+    wait_for(&board->seen[1].n_done, 1);
+    assert_int_equal(kill(w.pid[14], SIGKILL), 0);
+    wait_for_connections(6, 2);
+    assert_true(atomic_load(&seen_of(6)->is_suspicious));
+    assert_int_equal(kill(w.pid[0], SIGCONT), 0);
+    for (uint32_t r = 0; r < w.size - 1; r++) {
+        wait_for_end(r);
+        assert_string_equal(seen_of(r)->ended, "rank 1 (host a, pid 1001) exited");
+    }
+    while (atomic_load(&seen_of(6)->is_suspicious)
+           && atomic_load(&seen_of(6)->stage) < 3)
+        (void)poll(NULL, 0, 1);
+    assert_int_equal(atomic_load(&seen_of(6)->stage), 2);
+    world_close(&w);
 }
 
 /* The head of a host dies while others say goodbye: whichever is first, nobody waits.
@@ -543,6 +597,8 @@ int main(void)
         cmocka_unit_test(silence_above_explains_a_failure),
         cmocka_unit_test(a_goodbye_is_heard_by_all),
         cmocka_unit_test(a_hurried_goodbye_is_no_loss),
+        cmocka_unit_test(who_has_left_is_not_missed),
+        cmocka_unit_test(a_loss_after_a_goodbye_is_forgotten),
         cmocka_unit_test(a_death_among_goodbyes_leaves_nobody_waiting),
         cmocka_unit_test(a_rank_speaks_for_those_below_it_only),
         cmocka_unit_test(an_answer_that_one_cannot_take_ends_the_world),

@@ -49,7 +49,8 @@ struct seen {
     _Atomic uint32_t n_ups, n_downs, n_done; /* n_done: orders carried out */
     _Atomic uint32_t n_wrong;                /* messages out of order or bent */
     _Atomic uint32_t n_frames;               /* from below, of all kinds */
-    _Atomic bool has_ended;
+    _Atomic uint32_t n_open;                 /* connections */
+    _Atomic bool has_ended, is_suspicious;
     uint64_t over_ns;
     int join_status;
     char cause[CAUSE_BYTES], ended[CAUSE_BYTES];
@@ -190,6 +191,16 @@ static void obey(struct rank_self *s)
     atomic_fetch_add(&s->seen->n_done, 1);
 }
 
+static void show(struct rank_self *s)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < s->c->n_edges; i++)
+        n += s->c->edges[i].conn.fd >= 0;
+    atomic_store(&s->seen->is_suspicious, s->c->suspect_until_ns > 0);
+    atomic_store(&s->seen->n_open, n);
+}
+
 static void live(struct rank_self *s)
 {
     struct err err = ERR_INIT;
@@ -203,6 +214,7 @@ static void live(struct rank_self *s)
             s->seen->over_ns = clock_now_ns();
             atomic_store(&s->seen->stage, 3);
         }
+        show(s);
         if (atomic_load(&s->seen->stage) >= 3)
             p[0].fd = -1; /* as the coordinator: a broken world is pumped no more */
         (void)poll(p, 2, clock_left_ms(control_next_ns(s->c)));
