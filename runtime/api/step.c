@@ -345,25 +345,29 @@ static void agree(struct coordinator *co, const struct member_act *act)
         stuck(co, false, err.text);
 }
 
+/* FAIL and JOIN are about one operation of ours. */
+static struct op *first_op(const struct member_act *act)
+{
+    return (struct op *)(void *)((char *)act->items[0].op - offsetof(struct op, part));
+}
+
 static void do_act(struct coordinator *co, const struct member_act *act)
 {
     struct err err = ERR_INIT;
     bool is_ours = true;
-    struct op *op = NULL;
+    struct op *op;
 
-    if (act->n_items > 0 && act->items[0].op)
-        op =
-            (struct op *)(void *)((char *)act->items[0].op - offsetof(struct op, part));
     switch (act->kind) {
     case MEMBER_RUN:
         if (carry_run(co, act, &is_ours, &err) < 0)
             stuck(co, is_ours, err.text);
         break;
     case MEMBER_FAIL:
-        carry_finish(co, op, HVD_INVALID_ARGUMENT, act->text);
+        carry_finish(co, first_op(act), HVD_INVALID_ARGUMENT, act->text);
         coordinator_wake_sleepers(co);
         break;
     case MEMBER_JOIN:
+        op = first_op(act);
         op->joined_last = act->last_joined;
         carry_finish(co, op, HVD_OK, NULL);
         coordinator_wake_sleepers(co);
