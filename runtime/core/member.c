@@ -395,6 +395,21 @@ int member_agreed(struct member *m, const uint64_t *words, bool *ret_is_empty)
     return 0;
 }
 
+/* The next answer into m->down. 1; 0: that message has no more. */
+static int next_answer(struct member *m, struct err *err)
+{
+    int r = 0;
+
+    if (!m->is_open)
+        r = message_open(&m->reader, m->todo_head->bytes, m->todo_head->n, err);
+    m->is_open = true;
+    if (r == 0)
+        r = message_next_down(&m->reader, m->counts, m->n_ranks, &m->down, err);
+    if (r == 0)
+        member_todo_drop(m);
+    return r;
+}
+
 int member_next(struct member *m,
                 bool may_offer,
                 struct member_act *ret,
@@ -418,14 +433,7 @@ int member_next(struct member *m,
         return 0;
     }
     while (m->todo_head && ret->kind == MEMBER_NOTHING) {
-        r = m->is_open
-                ? 0
-                : message_open(&m->reader, m->todo_head->bytes, m->todo_head->n, err);
-        m->is_open = true;
-        if (r == 0)
-            r = message_next_down(&m->reader, m->counts, m->n_ranks, &m->down, err);
-        if (r == 0)
-            member_todo_drop(m);
+        r = next_answer(m, err);
         if (r > 0 && m->down.kind == DOWN_FREEZE)
             r = plan_begin(m, &m->down, err);
         else if (r > 0)

@@ -30,11 +30,11 @@ static int note_due(struct member *m, uint32_t slot, struct err *err)
         return err_set(err, -EPROTO, "rank 0 answers slot %u, which it never gave out",
                        slot);
     if (m->at_due > 0 && m->n_due == m->due_cap) {
-        memmove(m->due, m->due + m->at_due, (m->n_due - m->at_due) * sizeof(*m->due));
+        memmove(m->due, m->due + m->at_due, (m->n_due - m->at_due) * sizeof(void *));
         m->n_due -= m->at_due;
         m->at_due = 0;
     }
-    r = mem_grow(&v, m->n_due, &m->due_cap, sizeof(*m->due), UINT32_MAX);
+    r = mem_grow(&v, m->n_due, &m->due_cap, sizeof(void *), UINT32_MAX);
     m->due = v;
     if (r < 0)
         return err_set(err, r, "out of memory for answers");

@@ -7,9 +7,7 @@
  * I2  n_seen + n_excused counts every rank of the set at most once: a rank that has
  *     joined submits nothing until all have joined.
  *
- * I3  A group whose one tensor is wrong fails whole. A tensor of which ranks disagree
- *     in what group it is fails by itself, and counts as a wrong one of every group
- *     that a rank says it is in, so that it holds nobody up. */
+ * Groups are pending_groups.c's. */
 #include "runtime/core/pending.h"
 
 #include <errno.h>
@@ -18,26 +16,7 @@
 
 #include "runtime/base/mem.h"
 #include "runtime/core/negotiate.h"
-
-struct group {
-    struct nametab_node node; /* first; name: key */
-    char key[24];
-    struct pending *first;
-    uint32_t n, need;
-    char *text; /* of the first one that is apart and wrong */
-};
-
-struct claim { /* a group that some rank has named for a tensor that is apart */
-    struct claim *next;
-    uint64_t group;
-    uint32_t group_n;
-};
-
-static void group_free(struct group *g)
-{
-    mem_free(g->text);
-    mem_free(g);
-}
+#include "runtime/core/pending_groups.h"
 
 static void list_append(struct pending_list *l, struct pending *p)
 {
@@ -68,12 +47,7 @@ static void pending_free(struct pending *p)
 {
     if (!p)
         return;
-    while (p->claims) {
-        struct claim *c = p->claims;
-
-        p->claims = c->next;
-        mem_free(c);
-    }
+    groups_forget(p);
     mem_free(p->dim0);
     mem_free(p->text);
     mem_free((void *)(uintptr_t)p->first.set); /* our copy */
@@ -178,14 +152,7 @@ void pendings_clear(struct pendings *t)
     list_release(&t->waiting);
     list_release(&t->ready);
     nametab_release(&t->names);
-    for (size_t b = 0; b < t->groups.n_buckets; b++)
-        while (t->groups.v[b]) {
-            struct nametab_node *g = t->groups.v[b];
-
-            nametab_remove(&t->groups, g);
-            group_free((struct group *)(void *)g); /* node is the first member */
-        }
-    nametab_release(&t->groups);
+    groups_clear(t);
     for (struct rank_set *s = t->sets; s; s = s->next)
         s->n_pending = 0;
 }
@@ -204,122 +171,17 @@ void pendings_release(struct pendings *t)
 
 /* --- becoming ready --- */
 
-static int fail_with(struct pending *p, const struct err *why)
+int pending_fail(struct pending *p, const struct err *why)
 {
     if (!p->text)
         p->text = mem_strdup(why->text);
     return p->text ? 0 : -ENOMEM;
 }
 
-static void make_ready(struct pendings *t, struct pending *p)
+void pending_make_ready(struct pendings *t, struct pending *p)
 {
     list_remove(&t->waiting, p);
     list_append(&t->ready, p);
-}
-
-static int group_ready(struct pendings *t, struct group *g)
-{
-    const struct pending *bad = NULL;
-    struct err why = ERR_INIT;
-    char name[NAME_SHOWN_MAX];
-    int r = 0;
-
-    for (struct pending *p = g->first; p && !bad; p = p->group_next)
-        bad = p->text ? p : NULL;
-    if (bad)
-        (void)err_set(&why, -EINVAL, "its group failed with tensor %s: %.300s",
-                      name_shown(bad->first.name, name), bad->text);
-    else if (g->text)
-        (void)err_set(&why, -EINVAL, "its group failed: %.380s", g->text);
-    for (struct pending *p = g->first, *next; p && r == 0; p = next) {
-        next = p->group_next;
-        if (why.code < 0)
-            r = fail_with(p, &why);
-        p->is_inside = p != g->first;
-        make_ready(t, p);
-    }
-    nametab_remove(&t->groups, &g->node);
-    group_free(g);
-    return r;
-}
-
-/* The group of this hash, new if need be; NULL: out of memory. */
-static struct group *
-group_get(struct pendings *t, uint32_t set, uint64_t group, uint32_t group_n)
-{
-    struct group *g;
-    char key[24];
-
-    (void)snprintf(key, sizeof(key), "%016llx", (unsigned long long)group);
-    g = (struct group *)(void *)nametab_find(&t->groups, set, key);
-    if (g) {
-        if (group_n < g->need)
-            g->need = group_n;
-        return g;
-    }
-    g = mem_zalloc(sizeof(*g));
-    if (!g)
-        return NULL;
-    memcpy(g->key, key, sizeof(key));
-    g->node.name = g->key;
-    g->node.set = set;
-    g->need = group_n;
-    if (nametab_add(&t->groups, &g->node) < 0) {
-        mem_free(g);
-        return NULL;
-    }
-    return g;
-}
-
-static int group_add(struct pendings *t, struct pending *p)
-{
-    struct pending **at;
-    struct group *g =
-        group_get(t, p->first.process_set, p->first.group, p->first.group_n);
-
-    if (!g)
-        return -ENOMEM;
-    for (at = &g->first; *at; at = &(*at)->group_next)
-        ;
-    *at = p;
-    return ++g->n >= g->need ? group_ready(t, g) : 0;
-}
-
-/* One rank's word about the group of p, of which ranks disagree. */
-static int claim_add(struct pending *p, const struct request *q)
-{
-    struct claim *c = p->claims;
-
-    while (c && c->group != q->group)
-        c = c->next;
-    if (q->group == 0 || c)
-        return 0;
-    c = mem_zalloc(sizeof(*c));
-    if (!c)
-        return -ENOMEM;
-    c->group = q->group;
-    c->group_n = q->group_n;
-    c->next = p->claims;
-    p->claims = c;
-    return 0;
-}
-
-/* p is complete, and apart, and fails. */
-static int leave_groups(struct pendings *t, const struct pending *p)
-{
-    int r = 0;
-
-    for (const struct claim *c = p->claims; c && r == 0; c = c->next) {
-        struct group *g = group_get(t, p->first.process_set, c->group, c->group_n);
-
-        if (g && !g->text && p->text)
-            g->text = mem_strdup(p->text);
-        if (!g || (!g->text && p->text))
-            return -ENOMEM;
-        if (++g->n >= g->need)
-            r = group_ready(t, g);
-    }
-    return r;
 }
 
 static int complete(struct pendings *t, struct pending *p)
@@ -330,13 +192,13 @@ static int complete(struct pendings *t, struct pending *p)
     p->is_complete = true;
     nametab_remove(&t->names, &p->node);
     if (p->n_excused > 0 && !p->text && mismatch_joined(&p->first, &why) < 0)
-        r = fail_with(p, &why);
+        r = pending_fail(p, &why);
     if (r < 0)
         return r;
     if (p->first.group != 0 && !p->is_apart)
-        return group_add(t, p);
-    make_ready(t, p);
-    return leave_groups(t, p);
+        return groups_add(t, p);
+    pending_make_ready(t, p);
+    return groups_dispute(t, p);
 }
 
 static int complete_if(struct pendings *t, struct pending *p)
@@ -423,9 +285,9 @@ static int add_orphan(struct pendings *t, struct pending *p)
 
     (void)err_set(&why, -EINVAL, "tensor %s: process set %u does not exist",
                   name_shown(p->first.name, name), p->first.process_set);
-    r = fail_with(p, &why);
+    r = pending_fail(p, &why);
     nametab_remove(&t->names, &p->node);
-    make_ready(t, p);
+    pending_make_ready(t, p);
     return r;
 }
 
@@ -436,7 +298,7 @@ static int check(struct pending *p, uint32_t rank, const struct request *q, bool
 
     if (p->first.group != q->group || p->first.group_n != q->group_n) {
         p->is_apart = true;
-        if (claim_add(p, &p->first) < 0 || claim_add(p, q) < 0)
+        if (groups_claim(p, &p->first) < 0 || groups_claim(p, q) < 0)
             return -ENOMEM;
     }
     if (p->text)
@@ -444,7 +306,7 @@ static int check(struct pending *p, uint32_t rank, const struct request *q, bool
     r = q == &p->first ? 0 : mismatch_pair(&p->first, p->first_rank, q, rank, &why);
     if (r == 0 && !is_hit) /* a bit stands for what was right before */
         r = mismatch_alone(q, rank, &p->set->view, &why);
-    return r == 0 ? 0 : fail_with(p, &why);
+    return r == 0 ? 0 : pending_fail(p, &why);
 }
 
 static int join(struct pendings *t, uint32_t rank, const struct request *q)
@@ -551,12 +413,12 @@ static int settle_add(struct pendings *t, struct pending *p)
             continue;
         (void)err_set(&why, -EINVAL,
                       "a process set with the same ranks exists already: %u", s->id);
-        return fail_with(p, &why);
+        return pending_fail(p, &why);
     }
     if (request_set_rank(&p->first, p->first.n_set - 1) >= t->n_ranks) {
         (void)err_set(&why, -EINVAL, "process set: rank %u is not in the world of %u",
                       request_set_rank(&p->first, p->first.n_set - 1), t->n_ranks);
-        return fail_with(p, &why);
+        return pending_fail(p, &why);
     }
     return add_set(t, &p->first, t->next_set++, p->first.n_set);
 }
@@ -577,7 +439,7 @@ static int settle_remove(struct pendings *t, struct pending *p)
         (void)err_set(&why, -EINVAL,
                       "process set %u cannot be removed: %u of its tensors are pending",
                       s->id, s->n_pending);
-    return fail_with(p, &why);
+    return pending_fail(p, &why);
 }
 
 int pendings_settle(struct pendings *t, struct pending *p)

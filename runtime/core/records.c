@@ -52,7 +52,7 @@ static int make_room(struct records *t, uint32_t slot)
 {
     while (t->n <= slot) {
         void *v = t->v, *known = t->is_known;
-        int r = mem_grow(&v, t->n, &t->cap, sizeof(*t->v), SLOTS_MAX);
+        int r = mem_grow(&v, t->n, &t->cap, sizeof(void *), SLOTS_MAX);
 
         t->v = v;
         if (r == 0)
