@@ -154,7 +154,7 @@ static void two_equal_steps(struct negotiate *n)
     all_say(n, "0 a b");
     assert_answers(n, " a@0 b@1");
     for (int i = 1; i < 4; i++) {
-        char text[20];
+        char text[40];
 
         (void)snprintf(text, sizeof(text), "%d #0 #1", i);
         all_say(n, text);
@@ -261,7 +261,7 @@ static void the_slots_of_a_plan_are_not_given_away(void **state)
     all_say(n, "1 a b c");
     assert_answers(n, " a@0 b@1 c@2");
     for (int i = 2; i < 5; i++) {
-        char text[20];
+        char text[40];
 
         (void)snprintf(text, sizeof(text), "%d #0 #1 #2", i);
         all_say(n, text);
@@ -292,7 +292,7 @@ static void no_plan_begins_inside_a_group(void **state)
     all_say(n, "2 #0");
     assert_answers(n, " #0");
     for (int i = 3; i < 9; i += 2) {
-        char text[20];
+        char text[40];
 
         (void)snprintf(text, sizeof(text), "%d #1 #2", i);
         all_say(n, text);

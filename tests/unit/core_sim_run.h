@@ -285,7 +285,7 @@ static inline void make_picks(struct sim *s)
 {
     static const uint32_t lazy[EV_COUNT] = {4, 8, 1, 1, 32, 32};
     uint32_t n = s->cfg.n_ranks * EV_COUNT, spread = 1 + seeded_below(&s->rng, 6);
-    uint32_t weight[SIM_RANKS * EV_COUNT], sum = 0;
+    uint32_t weight[SIM_RANKS * EV_COUNT] = {0}, sum = 0;
 
     for (uint32_t i = 0; i < n; i++) {
         bool is_none = i % EV_COUNT == EV_WRITE && i / EV_COUNT != 0;
@@ -296,9 +296,9 @@ static inline void make_picks(struct sim *s)
         sum += weight[i];
     }
     for (uint32_t i = 0; i < SIM_PICKS; i++) { /* in proportion to the weights */
-        uint32_t x = seeded_below(&s->rng, sum), at = 0;
+        uint32_t x = seeded_below(&s->rng, sum + !sum), at = 0;
 
-        while (x >= weight[at])
+        while (at + 1 < n && x >= weight[at])
             x -= weight[at++];
         s->picks[i] = (uint16_t)at;
     }
@@ -389,7 +389,8 @@ static inline int sim_start(struct sim *s)
 
     for (uint32_t i = 0; i < s->cfg.n_ranks && r == 0; i++)
         r = member_new(s->cfg.n_ranks, &s->ranks[i].m);
-    make_picks(s);
+    if (r == 0)
+        make_picks(s);
     sim_error(s, r);
     return r;
 }
