@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A world of control channels for control_tree_test.c: each rank is a process with
- * nothing but its channel, the parent a person who gives them orders and looks at what
- * they have seen, both through shared memory. The hosts are names only, so that any
- * shape can be had. Pids in sentences are 1000 + rank. */
+/* A world of control channels for the control_*_test.c programs: each rank is a process
+ * with nothing but its channel, the parent a person who gives them orders and looks at
+ * what they have seen, both through shared memory. The hosts are names only, so that
+ * any shape can be had. Pids in sentences are 1000 + rank. */
 #ifndef TESTS_UNIT_CONTROL_WORLD_H
 #define TESTS_UNIT_CONTROL_WORLD_H
 
@@ -30,6 +30,10 @@
 #include "runtime/control/tree.h"
 
 enum { RANKS_MAX = 16, CHILD_LIMIT_S = 60, HELLO_MAX = 256, LIMIT_S = 30 };
+
+/* In trees by twos: four levels, and one of hosts above two within each. */
+static const char one_host[] = "aaaaaaaaaaaaaaa";
+static const char three_hosts[] = "aaaaabbbbbccccc";
 
 enum order_kind {
     ORDER_NONE,
@@ -365,6 +369,17 @@ static void world_close(struct control_world *w)
         fd_close(&w->bell[r]);
         assert_int_equal(atomic_load(&board->seen[r].n_wrong), 0);
     }
+}
+
+static const struct seen *seen_of(uint32_t r)
+{
+    return &board->seen[r];
+}
+
+static void wait_for(const _Atomic uint32_t *n, uint32_t want)
+{
+    wait_at(n, want);
+    assert_int_equal(atomic_load(n), want);
 }
 
 #endif
