@@ -159,6 +159,39 @@ static int body_oracle(struct rank *r)
     return rc;
 }
 
+/* To one member, from inputs that stay: the same bits as to all. */
+static int body_reduce(struct rank *r)
+{
+    enum { M = 3001 };
+    float in[M + 2], copy[M + 2], all[M + 2], one[M + 2];
+    for (uint64_t i = 0; i < M + 2; i++)
+        in[i] = copy[i] = all[i] = (float)input(r->rank, i);
+    struct batch_item it[] = {{.in = all, .out = all, .count = M},
+                              {.in = all + M, .out = all + M, .count = 2}};
+    int rc = adasum(r, DT_F32, it, 2, 1, 0.5);
+    for (uint32_t root = 0; root < r->size && rc == 0; root++) {
+        struct err err = ERR_INIT;
+        bool is_root = root == r->rank;
+        it[0] = (struct batch_item){.in = in, .out = is_root ? one : NULL, .count = M};
+        it[1] = (struct batch_item){
+            .in = in + M, .out = is_root ? one + M : NULL, .count = 2};
+        struct batch b = {.coll = COLL_REDUCE,
+                          .op = OP_ADASUM,
+                          .dtype = DT_F32,
+                          .root = root,
+                          .postscale = 0.5,
+                          .items = it,
+                          .n_items = 2};
+        if (run_batch(r, &b, &err) < 0)
+            rc = SAY(r, "%s", err.text);
+        else if (memcmp(in, copy, sizeof in) != 0)
+            rc = SAY(r, "changed its input");
+        else if (is_root && memcmp(one, all, sizeof one) != 0)
+            rc = SAY(r, "root %u got something else", root);
+    }
+    return rc;
+}
+
 /* Equal vectors: their mean. Orthogonal ones: their sum. Zeros: no say. */
 static int body_identities(struct rank *r)
 {
@@ -235,6 +268,12 @@ static void results_match_the_oracle(void **state)
     everywhere(body_oracle);
 }
 
+static void reduce_gives_one_the_same(void **state)
+{
+    (void)state;
+    everywhere(body_reduce);
+}
+
 static void means_sums_zeros_and_nan(void **state)
 {
     (void)state;
@@ -255,6 +294,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(results_match_the_oracle),
+        cmocka_unit_test(reduce_gives_one_the_same),
         cmocka_unit_test(means_sums_zeros_and_nan),
         cmocka_unit_test(topology_does_not_change_a_bit),
     };

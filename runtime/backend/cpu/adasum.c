@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Adasum allreduce by recursive vector halving (Maleki et al.).
+/* Adasum allreduce (and reduce) by recursive vector halving (Maleki et al.).
  *
  * The members' vectors are combined in a binary tree in member order: (0,1), (2,3),
  * ..., then the results of those pairs, and so on; two vectors a and b become (1 - ab /
@@ -19,8 +19,8 @@
  * the tensor's type. The way through the hosts is that of the collectives beneath
  * (alltoall, allgather), the result is the same on every topology, bit for bit.
  *
- * Memory: half of the batch, and a few numbers a tensor and member. Called by coll.c.
- */
+ * Memory: half of the batch, and a few numbers a tensor and member; in a reduce, who is
+ * not root needs the batch once more, in place of its outputs. Called by coll.c. */
 #include <errno.h>
 #include <string.h>
 
@@ -38,6 +38,8 @@ struct adasum {
     struct cpu *c;
     const struct batch *b;
     size_t n, elem_bytes;
+    uint8_t **out;     /* [n] where tensors are combined */
+    uint8_t *spare;    /* behind out, where there are no outputs */
     struct span *held; /* [n] */
     uint8_t *theirs;   /* [sum of halves] what the partner sent, tensor by tensor */
     struct batch_item *items;        /* [n] of the alltoalls */
@@ -68,8 +70,7 @@ static struct span half_of(struct span s, bool is_low)
 
 static uint8_t *element(const struct adasum *a, size_t i, uint64_t at)
 {
-    uint8_t *out = a->b->items[i].out;
-    return out == NULL ? NULL : out + at * a->elem_bytes;
+    return a->out[i] == NULL ? NULL : a->out[i] + at * a->elem_bytes;
 }
 
 /* Sends the elements of `give` to partner and receives those of `get`, into their place
@@ -273,9 +274,30 @@ static int prepare(struct adasum *a, struct err *err)
     for (size_t i = 0; i < a->n; i++) {
         const struct batch_item *it = &a->b->items[i];
         a->held[i] = (struct span){0, it->count};
-        if (it->in != it->out && it->count > 0)
-            memcpy(it->out, it->in, it->count * a->elem_bytes);
+        if (a->out[i] != it->in && it->count > 0)
+            memcpy(a->out[i], it->in, it->count * a->elem_bytes);
     }
+    return 0;
+}
+
+static int find_outputs(struct adasum *a, struct err *err)
+{
+    uint64_t sum = 0;
+    bool has_out = a->b->coll == COLL_ALLREDUCE || a->b->root == a->c->env.rank;
+    a->out = mem_calloc(a->n + 1, sizeof *a->out);
+    if (a->out == NULL)
+        return err_set(err, -ENOMEM, "Adasum: no memory for %zu tensors", a->n);
+    for (size_t i = 0; i < a->n; i++) {
+        a->out[i] = has_out ? a->b->items[i].out : NULL;
+        sum += a->b->items[i].count * a->elem_bytes;
+    }
+    if (has_out)
+        return 0;
+    uint8_t *p = a->spare = coll_scratch(sum, "Adasum", err);
+    if (p == NULL)
+        return -ENOMEM;
+    for (size_t i = 0; i < a->n; p += a->b->items[i++].count * a->elem_bytes)
+        a->out[i] = p;
     return 0;
 }
 
@@ -287,7 +309,9 @@ int coll_adasum(struct cpu *c, const struct batch *b, struct err *err)
         return err_set(err, -EINVAL, "batch: ADASUM of %s is not supported",
                        dtype_name(b->dtype));
     uint32_t p = tree_size(c->env.size);
-    int rc = prepare(&a, err);
+    int rc = find_outputs(&a, err);
+    if (rc == 0)
+        rc = prepare(&a, err);
     if (rc == 0) {
         scale(&a, b->prescale);
         rc = run(&a, err);
@@ -296,6 +320,8 @@ int coll_adasum(struct cpu *c, const struct batch *b, struct err *err)
         scale(&a, b->postscale);
         rc = give_all(&a, p, err);
     }
+    mem_free(a.out);
+    mem_free(a.spare);
     mem_free(a.held);
     mem_free(a.theirs);
     mem_free(a.items);

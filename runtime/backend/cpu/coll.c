@@ -233,6 +233,8 @@ static int reduce(struct cpu *c, const struct batch *b, struct err *err)
 {
     struct reduction r;
     struct vec v;
+    if (b->op == OP_ADASUM)
+        return coll_adasum(c, b, err);
     int rc = coll_reduction(c, b, &r, err);
     if (rc == 0)
         rc = lay_out_items(c, b, b->root == c->env.rank, &v, err);
