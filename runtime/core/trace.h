@@ -46,7 +46,9 @@ void trace_name(struct trace_event *ev, uint32_t process_set, const char *name);
 
 /* --- as JSON --- */
 
-#define TRACE_MAX_TRACKS (1u << 20) /* tensors times ranks; more are not shown */
+/* Tensors times ranks; more are not shown. A program that never repeats a name must
+ * not fill the memory. */
+#define TRACE_MAX_TRACKS (1u << 17)
 
 struct trace;
 
@@ -60,8 +62,8 @@ void trace_head(uint64_t begin_wall_us, struct strbuf *out);
 #define TRACE_TAIL "\n]\n"
 /* Appends the records of ev, recorded by rank, whose clock is ahead of rank 0's by
  * ahead_ns. Spans are balanced whatever comes: an event that does not fit (its
- * predecessor was dropped) closes what is open or is left out. -ENOMEM, -E2BIG: ev is
- * left out. */
+ * predecessor was dropped) closes what is open or is left out. -ENOMEM (also beyond
+ * TRACE_MAX_TRACKS), -E2BIG: ev is left out. */
 int trace_put(struct trace *t,
               uint32_t rank,
               const struct trace_event *ev,

@@ -329,6 +329,30 @@ static void a_lost_record_leaves_the_track_as_it_was(void **state)
     trace_free(t);
 }
 
+static void names_without_end_do_not_fill_the_memory(void **state)
+{
+    CLEANUP(strbuf_release) struct strbuf out = {0};
+    struct trace *t = trace_new(0);
+    struct trace_event ev;
+    char name[32];
+
+    (void)state;
+    strbuf_init(&out, 1 << 20);
+    for (uint32_t i = 0; i < TRACE_MAX_TRACKS; i++) {
+        (void)snprintf(name, sizeof(name), "noname.%u", i);
+        ev = event(TRACE_START, 1, name);
+        assert_int_equal(trace_put(t, 0, &ev, 0, &out), 0);
+        strbuf_clear(&out);
+    }
+    ev = event(TRACE_START, 1, "one more");
+    assert_int_equal(trace_put(t, 0, &ev, 0, &out), -ENOMEM);
+    assert_int_equal(out.n, 0);
+    ev = event(TRACE_END, 2, "noname.7"); /* those that are there go on */
+    assert_int_equal(trace_put(t, 0, &ev, 0, &out), 0);
+    assert_non_null(strstr(strbuf_str(&out), "\"ph\":\"E\""));
+    trace_free(t);
+}
+
 /* --- wire --- */
 
 static void messages_come_back_as_they_went(void **state)
@@ -450,6 +474,7 @@ int main(void)
         cmocka_unit_test(long_names_stay_apart),
         cmocka_unit_test(every_allocation_may_fail),
         cmocka_unit_test(a_lost_record_leaves_the_track_as_it_was),
+        cmocka_unit_test(names_without_end_do_not_fill_the_memory),
         cmocka_unit_test(messages_come_back_as_they_went),
         cmocka_unit_test(every_cut_and_every_flip_is_seen_or_harmless),
         cmocka_unit_test(what_both_ways_have_in_common_falls_out),
