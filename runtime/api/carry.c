@@ -131,18 +131,22 @@ static int prepare(struct coordinator *co,
                    struct op *op,
                    const struct process_set *set,
                    const struct member_act *act,
+                   bool *ret_is_ours,
                    struct err *err)
 {
     const uint64_t *dim0 = act->counts;
     int r = 0;
 
+    *ret_is_ours = true;
     if (!op_has_result(op))
         return 0;
     observe_allocate(co, op);
     if (op->req.coll == COLL_ALLTOALL) {
+        *ret_is_ours = false; /* this much is the backend's */
         r = learn_rows(co, op, set, err);
         if (r < 0)
             return r;
+        *ret_is_ours = true;
         dim0 = co->rows;
         r = op_make_send_counts(op, set->n);
     } else if (request_has_counts(&op->req) && act->n_counts != set->n) {
@@ -270,7 +274,7 @@ int carry_run(struct coordinator *co,
                            q->name, co->rank, q->process_set);
         for (size_t i = 0; i < act->n_items && r == 0; i++)
             if (act->items[i].op)
-                r = prepare(co, op_of(act->items[i].op), set, act, err);
+                r = prepare(co, op_of(act->items[i].op), set, act, ret_is_ours, err);
         if (r == 0)
             r = run_batch(co, set, act, ret_is_ours, err);
     }
