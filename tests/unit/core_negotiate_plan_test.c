@@ -323,6 +323,45 @@ static void a_group_that_ranks_dispute_fails_whole(void **state)
     assert_answers(n, " g@0 h@1");
 }
 
+/* More than one message holds: that all have joined comes last. */
+static void what_was_submitted_before_a_join_is_answered_before(void **state)
+{
+    enum { TENSORS = 900 };
+    struct negotiate *n = *state;
+    struct request q;
+    size_t n_run = 0, n_messages = 0;
+    bool have_joined = false;
+
+    for (uint32_t r = 0; r < RANKS; r++) {
+        for (uint32_t i = 0; i < TENSORS; i++) {
+            q = req("");
+            memset(q.name, 'n', 400);
+            (void)snprintf(q.name + 400, 32, "%u", i);
+            assert_int_equal(negotiate_add(n, r, &q, 1, NULL), 0);
+        }
+        q = req("join");
+        assert_int_equal(negotiate_add(n, r, &q, 1, NULL), 0);
+    }
+    for (; negotiate_has_news(n); n_messages++) {
+        CLEANUP(strbuf_release) struct strbuf b;
+        uint64_t counts[RANKS];
+        struct message_reader in;
+        struct down d;
+
+        strbuf_init(&b, MESSAGE_MAX_BYTES);
+        assert_int_equal(negotiate_write(n, &b), 0);
+        assert_int_equal(message_open(&in, b.p, b.n, NULL), 0);
+        while (message_next_down(&in, counts, RANKS, &d, NULL) > 0) {
+            assert_false(have_joined);
+            have_joined = d.kind == DOWN_JOINED;
+            n_run += d.kind == DOWN_RUN;
+        }
+    }
+    assert_true(have_joined);
+    assert_int_equal(n_run, TENSORS);
+    assert_true(n_messages > 1);
+}
+
 static void a_bit_of_nothing_breaks_the_world(void **state)
 {
     struct negotiate *n = *state;
@@ -347,6 +386,7 @@ int main(void)
         TEST(the_slots_of_a_plan_are_not_given_away),
         TEST(no_plan_begins_inside_a_group),
         TEST(a_group_that_ranks_dispute_fails_whole),
+        TEST(what_was_submitted_before_a_join_is_answered_before),
         TEST(a_bit_of_nothing_breaks_the_world),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
