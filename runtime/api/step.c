@@ -129,7 +129,7 @@ static int respond(struct coordinator *co, struct err *err)
         strbuf_clear(&co->out);
         if (negotiate_write(co->negotiate, &co->out) < 0)
             return err_set(err, -ENOMEM, "rank 0 is out of memory for answers");
-        observe_sent(co, co->out.n, co->size - 1);
+        observe_sent(co, co->out.n, control_n_below(co->control));
         (void)control_down(co->control, co->out.p,
                            co->out.n); /* the pump tells of a loss */
         r = receive(co, co->out.p, co->out.n, err);
@@ -217,6 +217,7 @@ int coordinator_on_down(void *arg, const uint8_t *p, size_t n, struct err *err)
     if (trace_is_message(p, n))
         return timeline_on_down(&co->timeline, p, n, clock_now_ns(), err);
     observe_received(co, n);
+    observe_sent(co, n, control_n_below(co->control)); /* passed on already */
     return receive(co, p, n, err);
 }
 

@@ -63,6 +63,9 @@ int control_listen(struct control *c, struct err *err);
 void control_hello(const struct control *c, struct strbuf *out);
 /* Whose hello control_join wants; on rank 0 its own. */
 uint32_t control_parent(const struct control *c);
+/* How many ranks are right below: those that control_down sends to itself, and that
+ * what comes down is passed on to. */
+uint32_t control_n_below(const struct control *c);
 /* Connects to the rank above, then accepts those below. hello: of control_parent().
  * -ETIMEDOUT names who is missing. A failure is told to those who are connected
  * already. */

@@ -289,6 +289,11 @@ uint32_t control_parent(const struct control *c)
     return tree_is_root(c) ? 0 : c->shape.parent[c->cfg.rank];
 }
 
+uint32_t control_n_below(const struct control *c)
+{
+    return c->n_edges > 0 ? c->n_edges - 1 : 0;
+}
+
 static int open_events(struct control *c)
 {
     struct epoll_event ev = {.events = EPOLLIN, .data.u32 = WAKE_TAG};
