@@ -381,6 +381,15 @@ static void offer(struct member *m, struct member_act *ret)
     m->stats.n_rounds++;
 }
 
+/* In a plan. An answer behind it is a reason to leave. */
+static void offer_if(struct member *m, bool may_offer, struct member_act *ret)
+{
+    if (m->todo_head)
+        m->must_leave = true;
+    if (!m->is_agreeing && (m->must_leave || (may_offer && plan_has_any(m->plan))))
+        offer(m, ret);
+}
+
 int member_agreed(struct member *m, const uint64_t *words, bool *ret_is_empty)
 {
     bool stays;
@@ -426,10 +435,7 @@ int member_next(struct member *m,
     if (m->at_order < m->n_order)
         return take_agreed(m, ret, err);
     if (m->mode == MODE_PLAN) {
-        if (m->todo_head)
-            m->must_leave = true;
-        if (!m->is_agreeing && (m->must_leave || (may_offer && plan_has_any(m->plan))))
-            offer(m, ret);
+        offer_if(m, may_offer, ret);
         return 0;
     }
     while (m->todo_head && ret->kind == MEMBER_NOTHING) {
