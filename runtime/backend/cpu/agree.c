@@ -234,7 +234,8 @@ static void begin_round(struct agree *a)
 
 static size_t message_bytes(const struct agree *a)
 {
-    return offsetof(struct agree_message, words) + a->n * sizeof *a->words;
+    size_t n = offsetof(struct agree_message, words) + a->n * sizeof *a->words;
+    return (n + NET_ALIGN - 1) / NET_ALIGN * NET_ALIGN;
 }
 
 static int step_hosts(struct cpu *c, struct err *err)

@@ -42,7 +42,7 @@ size_t agree_area_bytes(uint32_t n);
 
 struct agree_message { /* between leaders */
     uint32_t seq, n;
-    uint64_t words[AGREE_MAX_WORDS];
+    uint64_t words[AGREE_MAX_WORDS + 7]; /* the last ones round the message up */
 };
 
 enum agree_phase { AGREE_NONE, AGREE_LOCAL, AGREE_HOSTS, AGREE_RESULT };

@@ -68,28 +68,35 @@ int64_t net_recv_now(struct net *net, uint32_t from, void *p, size_t n, struct e
 
 /* The next bytes of a flow, for one call. */
 static size_t
-describe(const struct net_flow *f, bool is_out, uint8_t *lead, struct iovec *iov)
+describe(const struct net_flow *f, bool is_out, uint8_t *pad, struct iovec *iov)
 {
-    uint64_t max = f->left < XFER_CHUNK ? f->left : XFER_CHUNK;
-    size_t n = 0;
+    uint64_t left = f->left, max = left < XFER_CHUNK ? left : XFER_CHUNK;
+    size_t n = 0, n_data;
     if (f->lead > 0)
-        iov[n++] = (struct iovec){.iov_base = lead, .iov_len = f->lead};
-    return n + cursor_iov(&f->at, !is_out, iov + n, XFER_IOV, max);
+        iov[n++] = (struct iovec){.iov_base = pad, .iov_len = f->lead};
+    n_data = cursor_iov(&f->at, !is_out, iov + n, XFER_IOV, max);
+    for (; n_data > 0; n_data--)
+        left -= iov[n++].iov_len;
+    if (left == 0 && f->tail > 0)
+        iov[n++] = (struct iovec){.iov_base = pad, .iov_len = f->tail};
+    return n;
 }
 
 static void moved(struct net_flow *f, uint64_t n)
 {
     uint32_t lead = n < f->lead ? (uint32_t)n : f->lead;
+    uint64_t data = n - lead < f->left ? n - lead : f->left;
     f->lead -= lead;
-    cursor_skip(&f->at, n - lead);
-    f->left -= n - lead;
+    cursor_skip(&f->at, data);
+    f->left -= data;
+    f->tail -= (uint32_t)(n - lead - data);
 }
 
 /* Bytes sent, 0 when the socket is full, -errno. */
 static int64_t send_some(struct net *net, uint32_t to, struct err *err)
 {
     struct net_flow *f = &net->peers[to].send;
-    struct iovec iov[XFER_IOV + 1];
+    struct iovec iov[XFER_IOV + 2];
     struct msghdr m = {.msg_iov = iov,
                        .msg_iovlen = describe(f, f->is_out, net->lead_out, iov)};
     ssize_t n = sendmsg(net->peers[to].fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -102,7 +109,7 @@ static int64_t send_some(struct net *net, uint32_t to, struct err *err)
 static int64_t recv_some(struct net *net, uint32_t from, struct err *err)
 {
     struct net_flow *f = &net->peers[from].recv;
-    struct iovec iov[XFER_IOV + 1];
+    struct iovec iov[XFER_IOV + 2];
     struct msghdr m = {.msg_iov = iov,
                        .msg_iovlen = describe(f, true, net->lead_in, iov)};
     ssize_t n = recvmsg(net->peers[from].fd, &m, MSG_DONTWAIT);
@@ -120,9 +127,9 @@ static uint32_t list_flows(struct net *net)
     uint32_t n = 0;
     for (uint32_t i = 0; i < net->n; i++) {
         const struct net_peer *p = &net->peers[i];
-        short events =
-            (short)((p->send.left > 0 ? POLLOUT : 0) | (p->recv.left > 0 ? POLLIN : 0));
-        n += (p->send.left > 0) + (p->recv.left > 0);
+        bool sends = !net_flow_is_empty(&p->send), recvs = !net_flow_is_empty(&p->recv);
+        short events = (short)((sends ? POLLOUT : 0) | (recvs ? POLLIN : 0));
+        n += (uint32_t)sends + (uint32_t)recvs;
         net->polls[i] = (struct pollfd){
             .fd = events ? p->fd : -1, .events = events, .revents = events};
     }
@@ -136,15 +143,15 @@ static int64_t move_all(struct net *net, struct err *err)
     for (uint32_t i = 0; i < net->n; i++) {
         uint32_t k = (net->me + i) % net->n; /* not all serve the same one first */
         const struct net_peer *p = &net->peers[k];
-        bool is_bad = net->polls[k].revents & (POLLERR | POLLHUP);
+        short may = net->polls[k].revents;
         int64_t n = 0;
-        if (p->send.left > 0 && (net->polls[k].revents & POLLOUT || is_bad))
+        if (!net_flow_is_empty(&p->send) && may & (POLLOUT | POLLERR | POLLHUP))
             n = send_some(net, k, err);
         if (n < 0)
             return n;
         n_moved += n;
         n = 0;
-        if (p->recv.left > 0 && (net->polls[k].revents & POLLIN || is_bad))
+        if (!net_flow_is_empty(&p->recv) && may & (POLLIN | POLLERR | POLLHUP))
             n = recv_some(net, k, err);
         if (n < 0)
             return n;
@@ -162,7 +169,7 @@ static int sleep_until_ready(struct net *net, struct idle *idle, struct err *err
 {
     uint32_t rank = net->peers[net->me].rank;
     for (uint32_t i = 0; i < net->n; i++)
-        if (net->peers[i].recv.left > 0 || net->peers[i].send.left > 0)
+        if (net->polls[i].events != 0)
             rank = net->peers[i].rank;
     /* whatever it says, try again */
     (void)poll(net->polls, net->n, (int)(WAIT_SLICE_NS / 1000000));
@@ -208,24 +215,32 @@ int net_run(struct net *net, void (*advance)(void *arg), void *arg, struct err *
 void net_send(struct net *net, uint32_t to, const struct cursor *c, uint64_t n)
 {
     struct net_flow *f = &net->peers[to].send;
-    *f = (struct net_flow){.at = *c, .left = n, .lead = f->lead};
+    *f = (struct net_flow){
+        .at = *c, .left = n, .lead = f->lead, .tail = (uint32_t)(-n % NET_ALIGN)};
 }
 
 void net_recv(struct net *net, uint32_t from, const struct cursor *c, uint64_t n)
 {
     struct net_flow *f = &net->peers[from].recv;
-    *f = (struct net_flow){.at = *c, .left = n, .lead = f->lead};
+    *f = (struct net_flow){
+        .at = *c, .left = n, .lead = f->lead, .tail = (uint32_t)(-n % NET_ALIGN)};
 }
 
 /* Why: the kernel copies what we send into pages one after another, from the start of a
  * page when all sent before has been read, and within one machine it is copied from
  * there to where it is received. Copying between places with about the same offset in a
  * page takes up to three times as long (the CPU takes them for overlapping), and large
- * tensors begin at a page's start as well. */
+ * tensors begin at a page's start as well. Between places that differ by no multiple of
+ * NET_ALIGN it takes up to twice as long: therefore the tails. */
+uint32_t net_lead_bytes(uint64_t n)
+{
+    return n < LEAD_FROM ? 0 : NET_LEAD_BYTES;
+}
+
 void net_lead(struct net *net, uint32_t member, uint64_t n_send, uint64_t n_recv)
 {
-    net->peers[member].send.lead = n_send < LEAD_FROM ? 0 : NET_LEAD_BYTES;
-    net->peers[member].recv.lead = n_recv < LEAD_FROM ? 0 : NET_LEAD_BYTES;
+    net->peers[member].send.lead = net_lead_bytes(n_send);
+    net->peers[member].recv.lead = net_lead_bytes(n_recv);
 }
 
 int net_xfer(struct net *net,

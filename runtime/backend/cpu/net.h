@@ -19,13 +19,19 @@
 #define NET_CHUNK_MAX     (512u << 10) /* largest part of it; 3 a member */
 #define NET_CHUNK_MIN     4096
 #define NET_LEAD_BYTES    256
+#define NET_ALIGN         64u /* all that is sent is a multiple of it */
 
 struct net_flow {     /* one direction of a connection */
     struct cursor at; /* receiving: to the out side */
     uint64_t left;    /* bytes to move now */
-    uint32_t lead;    /* bytes without meaning before the next ones, see net_lead() */
+    uint32_t lead;    /* bytes without meaning before them, see net_lead() */
+    uint32_t tail;    /* and after them, up to a multiple of NET_ALIGN */
     bool is_out;      /* sending: from the out side, else from the in side */
 };
+static inline bool net_flow_is_empty(const struct net_flow *f)
+{
+    return f->left == 0 && f->tail == 0;
+}
 struct net_peer {
     int fd; /* -1: ourselves */
     uint32_t rank;
@@ -39,6 +45,7 @@ struct net {
     struct net_peer *peers; /* [n] */
     const struct waiter *w;
     uint8_t lead_out[NET_LEAD_BYTES], lead_in[NET_LEAD_BYTES];
+    void *memory; /* scratch lies in it, at a multiple of NET_ALIGN */
     uint8_t *scratch;
     size_t n_scratch;       /* bytes */
     const void **src;       /* [n] for the kernels */
@@ -69,11 +76,13 @@ void net_close(struct net *net); /* accepts a struct whose peers are NULL */
  * round in which something moved (and once before the first), advance(arg), unless it
  * is NULL, may fill flows again. */
 int net_run(struct net *net, void (*advance)(void *arg), void *arg, struct err *err);
+/* Both ends say the same n. */
 void net_send(struct net *net, uint32_t to, const struct cursor *c, uint64_t n);
 void net_recv(struct net *net, uint32_t from, const struct cursor *c, uint64_t n);
 /* Before an operation that sends n_send bytes to a member and receives n_recv from it,
  * when both ends do so: what is large is preceded by NET_LEAD_BYTES without meaning. */
 void net_lead(struct net *net, uint32_t member, uint64_t n_send, uint64_t n_recv);
+uint32_t net_lead_bytes(uint64_t n); /* how many before n bytes; for one flow's lead */
 /* One of each: n_send bytes to member `to` while n_recv come from member `from`; either
  * may be 0. */
 int net_xfer(struct net *net,

@@ -76,6 +76,7 @@ struct relay { /* what comes in goes on */
     const struct net_flow *in;
     struct net_flow *out;
     uint64_t n_bytes, n_passed;
+    uint32_t tail;
 };
 
 static void pass_on(void *arg)
@@ -84,20 +85,25 @@ static void pass_on(void *arg)
     uint64_t held = r->n_bytes - r->in->left;
     r->out->left += held - r->n_passed;
     r->n_passed = held;
+    if (held == r->n_bytes && r->tail > 0) {
+        r->out->tail = r->tail;
+        r->tail = 0;
+    }
 }
 
 static int chain(struct net *net, const struct vec *v, uint32_t root, struct err *err)
 {
     uint32_t n = net->n, rel = (net->me + n - root) % n;
     uint32_t next = (net->me + 1) % n, prev = (net->me + n - 1) % n;
-    struct relay r = {&net->peers[prev].recv, &net->peers[next].send, v->n_bytes, 0};
+    struct relay r = {&net->peers[prev].recv, &net->peers[next].send, v->n_bytes, 0, 0};
     if (rel > 0)
         take(net, prev, v);
     if (rel < n - 1)
         give(net, next, v);
     if (rel == 0 || rel == n - 1)
         return net_run(net, NULL, NULL, err);
-    r.out->left = 0;
+    r.tail = r.out->tail;
+    r.out->left = r.out->tail = 0;
     return net_run(net, pass_on, &r, err);
 }
 

@@ -27,7 +27,7 @@ void net_close(struct net *net)
     for (uint32_t i = 0; net->peers != NULL && i < net->n; i++)
         fd_close(&net->peers[i].fd);
     mem_free(net->peers);
-    mem_free(net->scratch);
+    mem_free(net->memory);
     mem_free(net->src);
     mem_free(net->lanes);
     mem_free(net->polls);
@@ -132,17 +132,20 @@ int net_connect(struct net *net,
     if (net->n_scratch < NET_SCRATCH_BYTES)
         net->n_scratch = NET_SCRATCH_BYTES;
     net->peers = mem_calloc(j->n, sizeof *net->peers);
-    net->scratch = mem_alloc(net->n_scratch);
+    net->memory = mem_alloc(net->n_scratch + NET_ALIGN);
     net->src = mem_calloc(j->n, sizeof *net->src);
     net->lanes = net_lanes_new(j->n);
     net->polls = mem_calloc(j->n, sizeof *net->polls);
+    if (net->memory != NULL)
+        net->scratch =
+            (uint8_t *)net->memory + NET_ALIGN - (uintptr_t)net->memory % NET_ALIGN;
     for (uint32_t i = 0; net->peers != NULL && i < j->n; i++) {
         net->peers[i].fd = -1;
         net->peers[i].rank = j->ranks[i];
         memcpy(net->peers[i].host, j->by_rank[j->ranks[i]].host, PEER_HOST_BYTES);
     }
     int rc = 0;
-    if (net->peers == NULL || net->scratch == NULL || net->src == NULL
+    if (net->peers == NULL || net->memory == NULL || net->src == NULL
         || net->lanes == NULL || net->polls == NULL)
         rc = err_set(err, -ENOMEM, "no memory for the connections of %u hosts", j->n);
     for (uint32_t i = 0; i < j->me && rc == 0; i++)

@@ -61,6 +61,7 @@ struct mesh_fold {
     bool is_whole;       /* chunks are sent before they are summed */
     struct cursor own;   /* our part: our values and where the sums go */
     uint64_t n_summed;   /* chunks */
+    uint32_t lead;       /* bytes before the first R and the first G */
     uint32_t n_there[2]; /* members whose chunk is there, by slot */
 };
 
@@ -107,7 +108,7 @@ static uint64_t place_of(const struct mesh_fold *f, struct segment s)
 static bool is_sent(const struct mesh_fold *f, uint32_t to, struct segment s)
 {
     uint64_t n = place_of(f, s) + 1, begun = f->net->lanes[to].n_sends;
-    return begun > n || (begun == n && f->net->peers[to].send.left == 0);
+    return begun > n || (begun == n && net_flow_is_empty(&f->net->peers[to].send));
 }
 
 static uint64_t chunk_bytes(const struct mesh_fold *f, uint64_t part, uint64_t c)
@@ -182,7 +183,7 @@ static void feed_send(struct mesh_fold *f, uint32_t to)
 {
     struct net *net = f->net;
     struct net_lane *l = &net->lanes[to];
-    while (net->peers[to].send.left == 0 && l->n_sends < n_segments(f)) {
+    while (net_flow_is_empty(&net->peers[to].send) && l->n_sends < n_segments(f)) {
         struct segment s = segment_at(f, l->n_sends);
         uint64_t own = net->lanes[net->me].part;
         uint64_t n = chunk_bytes(f, s.is_sum ? own : l->part, s.c);
@@ -190,6 +191,8 @@ static void feed_send(struct mesh_fold *f, uint32_t to)
             n = 0;
         if (n > 0 && s.is_sum && s.c >= f->n_summed)
             return;
+        if (n > 0 && s.is_sum && s.c == 0) /* after a pause: pages begin anew */
+            net->peers[to].send.lead = f->lead;
         if (n > 0 && !s.is_sum) {
             struct cursor c = contribution(f, to, n);
             net_send(net, to, &c, n);
@@ -209,7 +212,7 @@ static void feed_recv(struct mesh_fold *f, uint32_t from)
 {
     struct net *net = f->net;
     struct net_lane *l = &net->lanes[from];
-    while (net->peers[from].recv.left == 0) {
+    while (net_flow_is_empty(&net->peers[from].recv)) {
         if (l->is_summand) {
             f->n_there[segment_at(f, l->n_recvs - 1).c % 2]++;
             l->is_summand = false;
@@ -226,6 +229,8 @@ static void feed_recv(struct mesh_fold *f, uint32_t from)
             l->is_summand = true;
         } else if (gets_sums(f, net->me)) {
             uint64_t n = chunk_bytes(f, l->part, s.c);
+            if (n > 0 && s.c == 0)
+                net->peers[from].recv.lead = f->lead;
             net_recv(net, from, &l->take, n);
             cursor_skip(&l->take, n);
         }
@@ -303,6 +308,7 @@ static int fold_run(struct mesh_fold *f, struct err *err)
         l->is_summand = false;
     }
     f->n_chunks = (max + f->chunk - 1) / f->chunk;
+    f->lead = net_lead_bytes(max);
     for (uint32_t j = 0; j < net->n; j++)
         net_lead(net, j, max, max);
     return net_run(net, advance, f, err);
