@@ -104,6 +104,13 @@ static void the_way_is_shown(void **state)
     assert_string_equal(seen_of(0)->transport[14], "via rank 2");
     assert_string_equal(seen_of(1)->transport[8], "via rank 3");
     world_close(&w);
+    world_open(&w, three_hosts);
+    world_start(&w);
+    assert_string_equal(seen_of(0)->transport[10], "tcp");
+    assert_string_equal(seen_of(5)->transport[0], "tcp");
+    assert_string_equal(seen_of(5)->transport[6], "unix");
+    assert_string_equal(seen_of(9)->transport[0], "via rank 6");
+    world_close(&w);
 }
 
 /* --- deaths --- */
@@ -152,6 +159,9 @@ static void whoever_dies_is_named_by_all(void **state)
         kill_one(one_host, r);
     kill_one(three_hosts, 5); /* the head of a host */
     kill_one(three_hosts, 9);
+    kill_one(three_hosts, 0);
+    kill_one("abcdefghijklmno", 1); /* every host apart */
+    kill_one("abcdefghijklmno", 0);
     kill_one("ab", 0);
     kill_one("ab", 1);
 }

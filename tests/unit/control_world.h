@@ -235,6 +235,24 @@ static void wait_at(const _Atomic uint32_t *at, uint32_t least)
         (void)poll(NULL, 0, 1);
 }
 
+/* The hello of the rank above; from another host its Unix socket cannot be reached. */
+static size_t hello_of_parent(const struct control_world *w,
+                              uint32_t rank,
+                              uint32_t parent,
+                              uint8_t *ret)
+{
+    const struct seen *p = &board->seen[parent];
+    struct wire_reader in = {.p = p->hello, .n = p->n_hello};
+    uint64_t n_addr;
+
+    memcpy(ret, p->hello, p->n_hello);
+    if (strcmp(w->members[rank].host, w->members[parent].host) == 0
+        || !wire_get(&in, 2, &n_addr))
+        return p->n_hello;
+    memset(ret + 2 + n_addr + 2, 0, 2); /* a name without a letter */
+    return 2 + n_addr + 2 + 2;
+}
+
 static void rank_main(struct control_world *w, uint32_t rank)
 {
     struct rank_self s = {.w = w, .rank = rank, .seen = &board->seen[rank]};
@@ -249,7 +267,8 @@ static void rank_main(struct control_world *w, uint32_t rank)
     };
     CLEANUP(strbuf_release) struct strbuf hello = {0};
     struct err err = ERR_INIT;
-    uint32_t parent;
+    uint8_t above[HELLO_MAX];
+    size_t n_above;
 
     (void)alarm(CHILD_LIMIT_S);
     s.buf = mem_calloc(1, BUF_BYTES);
@@ -267,10 +286,9 @@ static void rank_main(struct control_world *w, uint32_t rank)
     if (rank == w->absent)
         for (;;)
             (void)pause();
-    parent = control_parent(s.c);
+    n_above = hello_of_parent(w, rank, control_parent(s.c), above);
     s.seen->join_status =
-        control_join(s.c, board->seen[parent].hello, board->seen[parent].n_hello,
-                     clock_now_ns() + w->join_ns, &err);
+        control_join(s.c, above, n_above, clock_now_ns() + w->join_ns, &err);
     if (s.seen->join_status < 0) {
         (void)snprintf(s.seen->cause, CAUSE_BYTES, "%s", err.text);
         close_and_go(&s);
