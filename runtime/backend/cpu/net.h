@@ -16,7 +16,7 @@
 #define NET_PAIR_BYTES    (128u << 10) /* the same, where there are only two */
 #define NET_ROUND_BYTES   (256u << 10) /* of all members together: many, small */
 #define NET_SCRATCH_BYTES (4u << 20)   /* what is received and not yet reduced */
-#define NET_CHUNK_MAX     (512u << 10) /* largest part of it; 3 a member */
+#define NET_CHUNK_MAX     (256u << 10) /* largest part of it; 3 a member */
 #define NET_CHUNK_MIN     4096
 #define NET_LEAD_BYTES    256
 #define NET_ALIGN         64u /* all that is sent is a multiple of it */
