@@ -8,7 +8,7 @@
 
 #include "tests/unit/core_sim_run.h"
 
-enum { MODEL_MAX = 72, STEADY_WARM = 7, STEADY_LONG = 10 };
+enum { MODEL_MAX = 72, STEADY_WARM = 12, STEADY_LONG = 8 };
 
 struct model { /* what every step has */
     struct sim_spec v[MODEL_MAX];
@@ -305,12 +305,19 @@ static inline void process_sets(struct load *l)
             make_one_odd(l, step);
     }
     step = add_step(l);
-    step->waits = pick(l, 2);
-    for (uint32_t h = first; h < s->n_sets; h++)
-        if (!s->sets[h].is_twin && pick(l, 4)) {
-            s->sets[h].is_doomed = true;
-            change_set(l, step, COLL_SET_REMOVE, h, step->waits ? END_RUN : END_ANY);
+    step->hurries = pick(l, 2);
+    for (uint32_t h = first; h < s->n_sets; h++) {
+        bool is_used = pick(l, 2); /* while it goes: it stays, or the tensor fails */
+
+        if (s->sets[h].is_twin || pick(l, 4) == 0)
+            continue;
+        s->sets[h].is_doomed = true;
+        change_set(l, step, COLL_SET_REMOVE, h, is_used ? END_ANY : END_RUN);
+        if (is_used) {
+            set_op(l, step, h, 90);
+            step->v[step->n - 1].end = END_ANY;
         }
+    }
     add_step(l)->waits = true;
 }
 
