@@ -228,8 +228,9 @@ HVD_API int hvd_process_set_add(const int *ranks, int n, int *ret_id);
 HVD_API int hvd_process_set_remove(int id);
 /* How many there are, set 0 included; ret (room for n) gets their ids, ascending. */
 HVD_API int hvd_process_set_ids(int *ret, int n);
-/* Size, this rank's place in it (-1: not in it), its ranks (room for n; returns how
- * many). HVD_INVALID_ARGUMENT for an unknown id. */
+/* Size; this rank's place in it (-1: not in it, with an empty hvd_last_error(), which
+ * HVD_NOT_INITIALIZED has not); its ranks (room for n; returns how many).
+ * HVD_INVALID_ARGUMENT for an unknown id. */
 HVD_API int hvd_process_set_size(int id);
 HVD_API int hvd_process_set_rank(int id);
 HVD_API int hvd_process_set_ranks(int id, int *ret, int n);
