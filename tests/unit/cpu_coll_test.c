@@ -21,7 +21,11 @@
 enum { N_ITEMS = 2 };
 
 static const uint64_t sizes[] = {0, 1, 7, 4096 + 3, (1u << 20) + 3};
+#if defined(__SANITIZE_THREAD__) /* ranks are processes: it has little to see here */
+enum { N_SMALL = 3, N_SIZES = 3 };
+#else
 enum { N_SMALL = 4, N_SIZES = 5 };
+#endif
 
 /* The largest size costs most of the time: few pairs and worlds stand for all. */
 static size_t n_sizes(const struct rank *r, bool is_chosen)
@@ -285,7 +289,7 @@ static int scatter_once(struct rank *r, struct batch *b, uint64_t n, bool in_pla
 
 static int reduce_pair(struct rank *r, enum reduce_op op, enum dtype t)
 {
-    bool is_big = (op == OP_SUM && t == DT_F32) || (op == OP_PRODUCT && t == DT_BF16);
+    bool is_big = op == OP_SUM && t == DT_BF16;
     int rc = 0;
     for (size_t s = 0; s < n_sizes(r, is_big) && rc == 0; s++) {
         bool in_place = (s + (size_t)t) & 1;
@@ -425,12 +429,14 @@ static int alltoall_once(struct rank *r, struct batch *b, uint64_t n)
     return rc;
 }
 
+/* What is moved matters by its size only. */
 static int body_moves(struct rank *r)
 {
+    static const enum dtype types[] = {DT_U8, DT_BF16, DT_I32, DT_F64};
     int rc = 0;
-    for (int t = 0; t < DT_COUNT; t++)
-        for (size_t s = 0; s < n_sizes(r, t == DT_U16); s++) {
-            struct batch b = {.dtype = t, .coll = COLL_ALLGATHER};
+    for (size_t k = 0; k < 4; k++)
+        for (size_t s = 0; s < n_sizes(r, k == 1); s++) {
+            struct batch b = {.dtype = types[k], .coll = COLL_ALLGATHER};
             if (rc == 0)
                 rc = gather_once(r, &b, sizes[s]);
             b.coll = COLL_ALLTOALL;
@@ -529,13 +535,13 @@ run(int (*body)(struct rank *r), uint32_t n, bool tcp, const char *hosts, bool i
 
 static void everywhere(int (*body)(struct rank *r))
 {
-    static const char *const mixtures[] = {"aab", "abb", "aabb", "abcac", "abaab"};
+    static const char *const mixtures[] = {"abb", "aabb", "abaab"};
     for (uint32_t n = 1; n <= 5; n++)
-        run(body, n, false, NULL, n == 2 || n == 3);
+        run(body, n, false, NULL, n == 2);
     for (uint32_t n = 2; n <= 5; n++)
-        run(body, n, true, NULL, n == 3);
+        run(body, n, true, NULL, false);
     for (size_t i = 0; i < sizeof mixtures / sizeof *mixtures; i++)
-        run(body, (uint32_t)strlen(mixtures[i]), false, mixtures[i], i == 1);
+        run(body, (uint32_t)strlen(mixtures[i]), false, mixtures[i], i == 0);
 }
 
 static void reductions_match_the_oracle(void **state)
