@@ -109,7 +109,7 @@ static int append(struct sets *s, struct process_set *p)
     int r;
 
     (void)pthread_mutex_lock(&s->lock);
-    r = mem_grow(&v, s->n, &s->cap, sizeof(*s->v), SETS_MAX);
+    r = mem_grow(&v, s->n, &s->cap, sizeof(void *), SETS_MAX);
     s->v = v;
     if (r == 0) {
         s->v[s->n++] = p;
