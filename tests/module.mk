@@ -4,6 +4,6 @@ test: ## run every suite of tests/suites, within 20 minutes warm and 60 cold
 test-full: ## the same and the long rows: other PyTorch and TensorFlow, tensors over 4 GiB
 	@tests/run.py --full
 asan: ## unit tests under AddressSanitizer and UndefinedBehaviorSanitizer
-	@$(MAKE) --no-print-directory V=asan unit
+	@SIM_SEEDS=400 $(MAKE) --no-print-directory V=asan unit
 tsan: ## unit tests of concurrent parts under ThreadSanitizer
-	@$(MAKE) --no-print-directory V=tsan unit
+	@SIM_SEEDS=50 $(MAKE) --no-print-directory V=tsan unit
