@@ -213,12 +213,15 @@ struct nudger {
     struct cpu *c;
     uint64_t deadline_ns;
     bool aborts;
+    atomic_bool is_over; /* the doze was too short to be seen */
 };
 
 static void *nudge_one_doze(void *arg)
 {
     struct nudger *n = arg;
-    wait_until_dozing(n->c, n->deadline_ns);
+    while (atomic_load(&n->c->agree.line->awaits) == 0 && !atomic_load(&n->is_over)
+           && clock_now_ns() < n->deadline_ns)
+        sched_yield();
     if (n->aborts)
         backend_cpu.abort(&n->c->b);
     else
@@ -230,11 +233,12 @@ static void *nudge_one_doze(void *arg)
 static uint64_t
 doze_until_nudged(struct backend *b, struct party *p, uint64_t ns, bool aborts)
 {
-    struct nudger n = {(struct cpu *)b, p->deadline_ns, aborts};
+    struct nudger n = {(struct cpu *)b, p->deadline_ns, aborts, false};
     pthread_t t;
     if (pthread_create(&t, NULL, nudge_one_doze, &n) != 0)
         return UINT64_MAX;
     uint64_t took = doze_time(b, ns);
+    atomic_store(&n.is_over, true);
     pthread_join(t, NULL);
     return took;
 }
