@@ -158,7 +158,10 @@ int main(void)
         cmocka_unit_test(powersgd_beyond_32_bits),
     };
 
-    if (getenv("HVD_TEST_BIG") == NULL)
-        cmocka_set_skip_filter("*_beyond_32_bits");
+    if (getenv("HVD_TEST_BIG") == NULL) {
+        (void)printf(
+            "1..0 # SKIP it needs gigabytes: HVD_TEST_BIG=1, make test-full\n");
+        return 0;
+    }
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
