@@ -4,7 +4,7 @@
 #
 #     tests/bench/netns.sh backend BIN | openmpi BIN | gloo
 #
-# BIN holds bench_backend or bench_openmpi. The namespaces are joined by veth and go with the
+# BIN holds bench_backend or bench_mpi. The namespaces are joined by veth and go with the
 # script. Every peer's rank i runs on CPU i, or the scheduler's choice would be measured.
 # Needs root.
 set -euo pipefail
@@ -46,7 +46,7 @@ exec ip netns exec $B unshare -u sh -c "hostname $B; \$*"
 EOF
     cat >"$scratch/rank" <<EOF
 #!/bin/bash
-exec taskset -c \$OMPI_COMM_WORLD_RANK $1/bench_openmpi openmpi
+exec taskset -c \$OMPI_COMM_WORLD_RANK $1/bench_mpi openmpi
 EOF
     chmod +x "$scratch/rsh" "$scratch/rank"
     ip netns exec "$A" unshare -u sh -c "hostname $A; exec mpirun.openmpi \
