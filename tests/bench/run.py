@@ -233,13 +233,20 @@ def draw(data, path):
     matplotlib.use("svg")
     from matplotlib import pyplot
 
+    names = list(dict.fromkeys(r["peer"] for r in data["rows"]))
+    colour = {name: f"C{i}" for i, name in enumerate(names)}
     places = sorted({(r["ranks"], r["transport"]) for r in data["rows"]})
     figure_, axes = pyplot.subplots(2, len(places), figsize=(4 * len(places), 7), squeeze=False)
     for column, (n, transport) in enumerate(places):
         rows = [r for r in data["rows"] if (r["ranks"], r["transport"]) == (n, transport)]
         for peer in dict.fromkeys(r["peer"] for r in rows):
             mine = sorted((r["bytes"], r["median_us"]) for r in rows if r["peer"] == peer)
-            style = {"label": peer, "marker": ".", "linewidth": 2 if peer in OURS else 1}
+            style = {
+                "label": peer,
+                "color": colour[peer],
+                "marker": ".",
+                "linewidth": 2 if peer in OURS else 1,
+            }
             style["linestyle"] = "-" if peer in OURS else "--"
             axes[0][column].plot(*zip(*mine), **style)
             axes[1][column].plot(*zip(*((s, s / us / 1000) for s, us in mine)), **style)
@@ -251,8 +258,11 @@ def draw(data, path):
         axes[1][column].set_xlabel("bytes")
     axes[0][0].set_ylabel("median, us")
     axes[1][0].set_ylabel("bytes / median, GB/s")
-    axes[0][-1].legend(fontsize=7)
-    figure_.tight_layout()
+    shown = {}
+    for axis in axes[0]:
+        shown.update({name: line for line, name in zip(*axis.get_legend_handles_labels())})
+    figure_.tight_layout(rect=(0, 0, 1, 0.95))
+    figure_.legend([shown[n] for n in names], names, loc="upper center", ncol=len(names))
     figure_.savefig(path, metadata={"Date": None})
 
 
