@@ -19,11 +19,6 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/mem.h"
 
-static struct op *op_of(struct member_op *part)
-{
-    return (struct op *)(void *)((char *)part - offsetof(struct op, part));
-}
-
 void carry_finish(struct coordinator *co, struct op *op, int status, const char *text)
 {
     observe_end(co, op, status);

@@ -18,12 +18,6 @@
 #include "runtime/base/log.h"
 #include "runtime/core/nonfinite.h"
 
-static const struct op *op_of(const struct member_op *part)
-{
-    return (const struct op *)(const void *)((const char *)part
-                                             - offsetof(struct op, part));
-}
-
 /* --- timeline --- */
 
 static struct trace_event *event_of(struct coordinator *co,

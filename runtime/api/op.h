@@ -4,6 +4,7 @@
 #define RUNTIME_API_OP_H
 
 #include <stdatomic.h>
+#include <stddef.h>
 
 #include "runtime/core/member.h"
 #include "hvd.h"
@@ -51,6 +52,12 @@ struct op {
     char error[MESSAGE_TEXT_MAX];
     _Atomic int status; /* HVD_IN_PROGRESS or the end */
 };
+
+/* The operation that this part of it sits in. */
+static inline struct op *op_of(struct member_op *part)
+{
+    return (struct op *)(void *)((char *)part - offsetof(struct op, part));
+}
 
 struct op *op_new(void); /* one reference; NULL: out of memory */
 struct op *op_ref(struct op *op);

@@ -349,7 +349,7 @@ static void agree(struct coordinator *co, const struct member_act *act)
 /* FAIL and JOIN are about one operation of ours. */
 static struct op *first_op(const struct member_act *act)
 {
-    return (struct op *)(void *)((char *)act->items[0].op - offsetof(struct op, part));
+    return op_of(act->items[0].op);
 }
 
 static void do_act(struct coordinator *co, const struct member_act *act)

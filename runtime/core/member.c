@@ -353,10 +353,8 @@ static int take_agreed(struct member *m, struct member_act *ret, struct err *err
     size_t left = m->n_order - m->at_order, take;
     struct record *rec;
 
-    for (size_t i = 0; i < left; i++)
-        m->window[i] = m->by_place[m->order[m->at_order + i]]->req;
-    take = fusion_take(m->window, left, &m->limit);
-    rec = records_match(&m->records, m->window[0]);
+    take = fusion_take(m->window + m->at_order, left, &m->limit);
+    rec = records_match(&m->records, m->window[m->at_order]);
     if (rec) {
         records_hold(rec);
         m->held = rec;
@@ -397,6 +395,8 @@ int member_agreed(struct member *m, const uint64_t *words, bool *ret_is_empty)
     m->is_agreeing = false;
     m->at_order = 0;
     m->n_order = plan_agreed(m->plan, words, &stays, m->order);
+    for (uint32_t i = 0; i < m->n_order; i++)
+        m->window[i] = m->by_place[m->order[i]]->req;
     *ret_is_empty = stays && m->n_order == 0;
     m->stats.n_empty += *ret_is_empty;
     if (!stays)

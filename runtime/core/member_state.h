@@ -57,7 +57,7 @@ struct member {
     struct record *held;   /* whose counts it has, or NULL */
     struct request *zeros; /* of items without op */
     size_t n_zeros, zeros_cap;
-    const struct request **window; /* [n_plan] */
+    const struct request **window; /* [n_plan] what order has, as requests */
     uint64_t *counts;              /* [n_ranks] of down */
     struct down down;              /* the answer at hand */
     uint64_t *news_counts;         /* [n_ranks] of news */

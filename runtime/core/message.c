@@ -192,6 +192,11 @@ bool request_has_counts(const struct request *r)
     return r->coll == COLL_ALLGATHER || r->coll == COLL_GATHER;
 }
 
+bool request_has_rows(const struct request *r)
+{
+    return request_has_counts(r) || r->coll == COLL_ALLTOALL;
+}
+
 uint32_t request_set_rank(const struct request *r, uint32_t i)
 {
     const uint8_t *p = r->set + (size_t)i * 4;

@@ -59,6 +59,8 @@ bool request_same_scales(const struct request *a, const struct request *b);
 bool request_same(const struct request *a, const struct request *b);
 /* Do ranks differ in dimension 0, which the response then tells? */
 bool request_has_counts(const struct request *r);
+/* May ranks differ in dimension 0? The same, and alltoall. */
+bool request_has_rows(const struct request *r);
 uint32_t request_set_rank(const struct request *r, uint32_t i); /* i < n_set */
 
 /* --- up --- */

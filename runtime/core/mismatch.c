@@ -195,8 +195,7 @@ static int check_pair(struct err *why, const struct pair *p)
             || p->a->coll == COLL_GATHER))
         r = check_root(why, p);
     if (r == 0)
-        r = check_shapes(why, p,
-                         request_has_counts(p->a) || p->a->coll == COLL_ALLTOALL);
+        r = check_shapes(why, p, request_has_rows(p->a));
     return r < 0 ? r : check_group(why, p);
 }
 

@@ -222,11 +222,6 @@ static int copy_set(struct pending *p)
     return copy ? 0 : -ENOMEM;
 }
 
-static bool needs_dim0(const struct request *q)
-{
-    return request_has_counts(q) || q->coll == COLL_ALLTOALL;
-}
-
 static int pending_new(struct pendings *t,
                        uint32_t rank,
                        const struct request *req,
@@ -245,7 +240,7 @@ static int pending_new(struct pendings *t,
     p->node.set = req->process_set;
     p->set = find_set(t, req->process_set);
     r = copy_set(p);
-    if (r == 0 && needs_dim0(req)) {
+    if (r == 0 && request_has_rows(req)) {
         p->dim0 = mem_calloc(t->n_ranks, sizeof(*p->dim0));
         r = p->dim0 ? 0 : -ENOMEM;
     }

@@ -74,11 +74,6 @@ void slots_free(struct slots *s)
     mem_free(s);
 }
 
-static bool has_dim0(const struct request *r)
-{
-    return request_has_counts(r) || r->coll == COLL_ALLTOALL;
-}
-
 static void unlink_slot(struct slots *s, uint32_t i)
 {
     struct slot *p = &s->v[i];
@@ -130,7 +125,7 @@ slots_resolve(struct slots *s, uint32_t slot, uint32_t rank, uint64_t n_seen)
     t = n_seen < s->v[slot].since ? s->v[slot].before : s->v[slot].now;
     if (!t)
         return NULL;
-    if (!has_dim0(&t->req))
+    if (!request_has_rows(&t->req))
         return &t->req;
     s->scratch = t->req;
     s->scratch.shape[0] = (int64_t)t->dim0[rank];
@@ -140,7 +135,7 @@ slots_resolve(struct slots *s, uint32_t slot, uint32_t rank, uint64_t n_seen)
 static struct tenant *
 tenant_new(const struct slots *s, const struct request *req, const uint64_t *dim0)
 {
-    size_t extra = has_dim0(req) ? s->n_ranks * sizeof(uint64_t) : 0;
+    size_t extra = request_has_rows(req) ? s->n_ranks * sizeof(uint64_t) : 0;
     struct tenant *t = mem_zalloc(sizeof(*t) + extra);
 
     if (!t)
@@ -188,7 +183,7 @@ static bool is_same(const struct tenant *t, const struct request *req)
 {
     struct request q = *req;
 
-    if (has_dim0(req) && t->req.ndim == q.ndim && q.ndim > 0)
+    if (request_has_rows(req) && t->req.ndim == q.ndim && q.ndim > 0)
         q.shape[0] = t->req.shape[0];
     return request_same(&t->req, &q);
 }
@@ -205,7 +200,7 @@ uint32_t slots_assign(struct slots *s,
 
     *ret_is_new = true;
     if (i != SLOT_NONE && is_same(s->v[i].now, req)) {
-        if (has_dim0(req) && dim0)
+        if (request_has_rows(req) && dim0)
             memcpy(s->v[i].now->dim0, dim0, s->n_ranks * sizeof(*dim0));
         *ret_is_new = false;
     } else {
