@@ -22,13 +22,18 @@ WARN := -Wall -Wextra -Werror -Wshadow -Wvla -Wstrict-prototypes -Wmissing-proto
 WARN_GCC := -Wduplicated-cond -Wlogical-op
 HARDEN   := -fstack-protector-strong -fno-strict-aliasing
 CPPFLAGS += -I. -Iruntime/include -D_GNU_SOURCE -DHVD_VERSION_STRING='"$(VERSION)"'
-CFLAGS   := -std=gnu11 -O2 -g -fPIC -fvisibility=hidden -pthread $(WARN) $(HARDEN)
+CFLAGS   := -std=gnu11 -O2 -g -ffile-prefix-map=$(CURDIR)=. -fPIC -fvisibility=hidden -pthread $(WARN) $(HARDEN)
 LDFLAGS  := -pthread -Wl,-z,relro,-z,now
 
-CC_plain := gcc
-CC_asan  := gcc
-CC_tsan  := gcc
-CC_fuzz  := clang
+# Objects are kept between clones (ccache, where it is installed), so paths in them are relative.
+CCACHE   := $(shell command -v ccache)
+export CCACHE_DIR := $(CACHE)/ccache
+export CCACHE_BASEDIR := $(CURDIR)
+export CCACHE_MAXSIZE := 1G
+CC_plain := $(CCACHE) gcc
+CC_asan  := $(CCACHE) gcc
+CC_tsan  := $(CCACHE) gcc
+CC_fuzz  := $(CCACHE) clang
 ZIG          := $(CACHE)/venv/zig/bin/python -m ziglang cc
 CC_portable  := $(ZIG) -target x86_64-linux-gnu.2.17
 CC_static    := $(ZIG) -target x86_64-linux-musl -static

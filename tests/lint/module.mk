@@ -15,6 +15,7 @@ lint-pure: $(patsubst %.c,$(O)/%.o,$(LINT_PURE))
 lint: ## run all checks of tests/lint (formatting, layers, purity, sizes, symbols, tidy, shell, Python, docs)
 	@tests/setup/deb.sh lint
 	@$(MAKE) --no-print-directory -s lint-pure
+	@if [ -d "$(CACHE)/tidy" ]; then find "$(CACHE)/tidy" -type f -mtime +30 -delete; fi
 	@if command -v clang-tidy >/dev/null; then $(MAKE) --no-print-directory -s -j2 lint-tidy; fi
 	@tests/lint/run.sh
 lint-selftest: ## plant one offence per check and see that it is found
