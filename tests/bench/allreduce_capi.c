@@ -2,29 +2,8 @@
 /* Allreduce through libhvd.so's C API, started by horovodrun: hvd_allreduce_async +
  * hvd_wait under measure.h. What it costs beyond allreduce_backend is queue,
  * negotiation and wake-up. */
-#include "hvd.h"
+#include "tests/bench/capi.h"
 #include "tests/bench/measure.h"
-
-static void must(int rc, const char *what)
-{
-    if (rc >= 0)
-        return;
-    fprintf(stderr, "%s: %s\n", what, hvd_last_error());
-    exit(1);
-}
-
-static struct hvd_tensor
-tensor(const char *name, void *data, int dtype, const int64_t *n)
-{
-    return (struct hvd_tensor){.size_bytes = sizeof(struct hvd_tensor),
-                               .name = name,
-                               .data = data,
-                               .output = data,
-                               .dtype = dtype,
-                               .ndim = 1,
-                               .shape = n,
-                               .device = -1};
-}
 
 static void finish(hvd_handle h, const char *what)
 {
@@ -49,24 +28,6 @@ static void barrier(void *ctx)
     (void)ctx;
     must(hvd_barrier_async(&t, 0, &h), "barrier");
     finish(h, "barrier");
-}
-
-static void max(void *ctx, double *x, int n)
-{
-    int64_t shape = n, out_shape[HVD_MAX_DIMS];
-    struct hvd_tensor t = tensor("max", x, HVD_FLOAT64, &shape);
-    hvd_handle h = 0;
-    void *all;
-    int ndim;
-    (void)ctx;
-    must(hvd_allgather_async(&t, NULL, NULL, 0, &h), "allgather");
-    must(hvd_wait(h, -1), "allgather");
-    must(hvd_result(h, &all, &ndim, out_shape), "allgather");
-    const double *v = all;
-    for (int64_t i = 0; i < out_shape[0]; i++)
-        if (v[i] > x[i % n])
-            x[i % n] = v[i];
-    must(hvd_release(h), "allgather");
 }
 
 int main(int argc, char **argv)

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Allreduce from Python: allreduce_torch.py hvd|gloo, started by horovodrun; measure.h's protocol."""
+"""Allreduce from Python: allreduce_torch.py hvd|gloo [NAME], measure.h's protocol.
+
+Started by horovodrun, or by mpirun where `horovod.torch` is the original."""
 
 import os
 import sys
@@ -71,7 +73,7 @@ def measure(peer, size_bytes, iters):
         start = time.perf_counter()
         peer.allreduce(x)
         times[i] = (time.perf_counter() - start) * 1e6
-    times = peer.max(times).sort().values
+    times = peer.max(times)
     peer.barrier()
     n_b2b = max(10, iters // 2)
     start = time.perf_counter()
@@ -80,14 +82,21 @@ def measure(peer, size_bytes, iters):
     b2b = torch.tensor([(time.perf_counter() - start) * 1e6 / n_b2b], dtype=torch.float64)
     b2b = float(peer.max(b2b)[0])
     if peer.rank == 0:
-        row = (times[iters // 2], times[0], times[iters * 9 // 10], b2b)
-        figures = ",".join(f"{float(v):.2f}" for v in row)
-        print(f"AR,{peer.name},{peer.size},{size_bytes},{iters},{figures}", flush=True)
+        print_row(peer.name, peer.size, size_bytes, times, b2b)
+
+
+def print_row(name, n_ranks, size_bytes, times, mean):
+    """timing.h's line; times are the slowest rank's."""
+    times, n = sorted(float(t) for t in times), len(times)
+    figures = ",".join(f"{v:.2f}" for v in (times[n // 2], times[0], times[n * 9 // 10], mean))
+    print(f"AR,{name},{n_ranks},{size_bytes},{n},{figures}", flush=True)
 
 
 def main():
     torch.set_num_threads(1)
     peer = Hvd() if sys.argv[1] == "hvd" else Gloo()
+    if len(sys.argv) > 2:
+        peer.name = sys.argv[2]
     most = int(os.environ.get("BENCH_MAX_BYTES", "0")) or SIZES[-1][0]
     for size_bytes, iters in SIZES:
         if size_bytes <= most:

@@ -3,20 +3,18 @@
  * place, sizes 4 KiB to 128 MiB.
  *
  *   median, min  each iteration: barrier (not timed), one allreduce; its time is the
- * slowest rank's b2b          N allreduces in a row without barriers, total / N,
- * slowest rank
+ *                slowest rank's
+ *   mean         N allreduces in a row without barriers, total / N, slowest rank
  *
- * Rank 0 prints a line a size:
- * AR,peer,np,bytes,iterations,median_us,min_us,p90_us,b2b_us A wrong sum is fatal.
- * Included by one .c file a program. */
+ * Rank 0 prints timing.h's line a size. A wrong sum is fatal. Included by one .c file a
+ * program. */
 #ifndef TESTS_BENCH_MEASURE_H
 #define TESTS_BENCH_MEASURE_H
 
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <time.h>
+
+#include "tests/bench/timing.h"
 
 struct peer_ops {
     const char *name;
@@ -26,19 +24,6 @@ struct peer_ops {
     void (*barrier)(void *ctx);
     void (*max)(void *ctx, double *x, int n); /* element-wise over ranks, in place */
 };
-
-static double now_us(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3;
-}
-
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
 
 static int sum_is_right(const struct peer_ops *p, float *x, size_t n)
 {
@@ -82,12 +67,8 @@ static int measure_size(const struct peer_ops *p, size_t bytes, int iters)
         p->allreduce(p->ctx, x, n);
     b2b = (now_us() - a) / n_b2b;
     p->max(p->ctx, &b2b, 1);
-    qsort(t, (size_t)iters, sizeof *t, by_value);
-    if (p->rank == 0) {
-        printf("AR,%s,%d,%zu,%d,%.2f,%.2f,%.2f,%.2f\n", p->name, p->size, bytes, iters,
-               t[iters / 2], t[0], t[iters * 9 / 10], b2b);
-        fflush(stdout);
-    }
+    if (p->rank == 0)
+        print_row(p->name, p->size, bytes, t, iters, b2b);
     free(t);
     free(x);
     return 0;

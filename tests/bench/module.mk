@@ -2,18 +2,20 @@
 $(eval $(call program,bench_backend,tests/bench/allreduce_backend.c,cpu core rendezvous contract base,))
 $(eval $(call program,bench_codec,tests/bench/codec.c,core base,-lm))
 $(eval $(call program,bench_init,tests/bench/init_world.c,hvdrt cpu core rendezvous contract base,-lm))
+$(eval $(call program,bench_memory,tests/bench/memory.c,,))
 
-MPICC ?= mpicc.openmpi
-$(O)/bin/bench_mpi: tests/bench/allreduce_mpi.c tests/bench/measure.h
+MEASURE := tests/bench/measure.h tests/bench/timing.h
+MPICC   ?= mpicc.openmpi
+$(O)/bin/bench_mpi: tests/bench/allreduce_mpi.c $(MEASURE)
 	@mkdir -p $(@D)
 	$(MPICC) $(CPPFLAGS) -O2 -o $@ $<
-$(O)/bin/bench_mpich: tests/bench/allreduce_mpi.c tests/bench/measure.h
+$(O)/bin/bench_mpich: tests/bench/allreduce_mpi.c $(MEASURE)
 	@mkdir -p $(@D)
 	mpicc.mpich $(CPPFLAGS) -O2 -o $@ $<
 # Intel MPI runs bench_mpich, whose binary interface it has; oneCCL's wheel has a static library for
 # processors only, and no program of its own.
 PEERS = $(shell tests/setup/venv.sh peers)
-$(O)/bin/bench_oneccl: tests/bench/allreduce_ccl.cpp tests/bench/measure.h
+$(O)/bin/bench_oneccl: tests/bench/allreduce_ccl.cpp $(MEASURE)
 	@mkdir -p $(@D)/intel
 	@ln -sfn $(PEERS)/lib/libmpi.so.12 $(@D)/intel/libmpich.so.12
 	@ln -sfn $(PEERS)/lib/libmpi.so.12 $(@D)/intel/libmpi.so.12
@@ -22,17 +24,21 @@ $(O)/bin/bench_oneccl: tests/bench/allreduce_ccl.cpp tests/bench/measure.h
 	    -l:libintlc.so.5 -l:libhwloc.so.15 -lpthread -ldl -lrt -Wl,-rpath-link,$(PEERS)/lib
 
 $(O)/bin/bench_capi: $(O)/tests/bench/allreduce_capi.o $(O)/lib/libhvd.so
+$(O)/bin/bench_step: $(O)/tests/bench/step_capi.o $(O)/lib/libhvd.so
+$(O)/bin/bench_capi $(O)/bin/bench_step:
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS) -Wl,-rpath,'$$ORIGIN/../lib' -o $@ $^
--include $(O)/tests/bench/allreduce_capi.d
+-include $(O)/tests/bench/allreduce_capi.d $(O)/tests/bench/step_capi.d
 
+# BENCH=--only=step,queue runs parts; --help says what else. A peer that cannot be had is left out, and said.
 .PHONY: bench
-bench: ## allreduce against MPI, oneCCL and Gloo; rewrites tests/bench/README.md (20 min)
+bench: ## against MPI, oneCCL, Gloo and Horovod; rewrites tests/bench/README.md (30 min; BENCH=--only=step,queue,memory: 5)
 	@tests/setup/deb.sh build bench
-	@$(MAKE) --no-print-directory $(O)/bin/bench_backend $(O)/bin/bench_mpi \
-	    $(O)/bin/bench_mpich $(O)/bin/bench_oneccl \
-	    $(O)/bin/bench_capi $(O)/bin/horovodrun python
-	tests/bench/run.py $(O)/bin $(O)/python --peers $(PEERS)
+	@$(MAKE) --no-print-directory $(O)/bin/bench_backend $(O)/bin/bench_mpi $(O)/bin/bench_mpich \
+	    $(O)/bin/bench_capi $(O)/bin/bench_step $(O)/bin/bench_memory $(O)/bin/horovodrun python
+	@$(MAKE) --no-print-directory $(O)/bin/bench_oneccl || echo "bench: without Intel MPI and oneCCL" >&2
+	@horovod=$$(tests/setup/horovod.sh) || echo "bench: without the original Horovod" >&2; \
+	    tests/bench/run.py $(O)/bin $(O)/python --peers "$(PEERS)" --horovod "$$horovod" $(BENCH)
 .PHONY: bench-codec
 bench-codec: $(O)/bin/bench_codec ## speed of compression, one thread
 	@$(O)/bin/bench_codec

@@ -3,7 +3,7 @@
 # venv.sh NAME: prints the path of a virtual environment that holds tests/setup/venv/NAME.txt,
 # made in the cache when missing. Keyed by the content of that file. First line
 # "# python: /usr/bin/python3" chooses the interpreter, "# system-site-packages" lets Debian's through,
-# "# no-deps" installs without dependencies.
+# "# no-deps" installs without dependencies, "# no-build-isolation" builds with what the environment sees.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 name=$1
@@ -18,6 +18,7 @@ if [ ! -e "$dir/.done" ]; then
     py=$(sed -n 's/^# python: //p' "$req" | head -1); py=${py:-/usr/bin/python3}
     opts=(); grep -q '^# system-site-packages' "$req" && opts+=(--system-site-packages)
     pip=(); grep -q '^# no-deps' "$req" && pip+=(--no-deps)
+    grep -q '^# no-build-isolation' "$req" && pip+=(--no-build-isolation)
     echo "ringmaster: making the Python environment '$name' (once; $(sed -n 's/^# time: //p' "$req" | head -1))" >&2
     rm -rf "$dir"
     "$py" -m venv "${opts[@]}" "$dir" >&2

@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What run.py makes of its figures: tables in README.md, the picture, and the goals that are missed.
+
+`data` is results.json: {part: {"date", "machine", "load", "rows"}}; a row has ranks, transport, peer, bytes,
+median_us, min_us, mean_us and rounds.
+"""
+
+BEGIN, END = "<!-- results: written by run.py -->", "<!-- end of results -->"
+OURS = ("backend", "libhvd", "hvd.torch")
+TRANSPORTS = {
+    "shm": "shared memory",
+    "tcp": "TCP on loopback",
+    "veth": "TCP between two network namespaces, rank i on CPU i",
+}
+MIB = 1 << 20
+STEP = 25557032 * 4  # ResNet-50's gradients
+# (part, peer, ranks, transport, bytes, at most microseconds, or (factor, peer) of that peer's time);
+# "best" is the fastest of the peers that are not ours.
+GOALS = (
+    ("allreduce", "backend", 2, "shm", 128 * MIB, (1 / 2.5, "best")),
+    ("allreduce", "backend", 2, "shm", 16 * MIB, (1 / 1.3, "best")),
+    ("allreduce", "backend", 2, "shm", 1 * MIB, (1.0, "best")),
+    ("allreduce", "backend", 2, "shm", 64 << 10, (1.0, "best")),
+    ("allreduce", "backend", 2, "shm", 4096, (1.5, "best")),
+    *(("allreduce", "backend", 4, "shm", size, (1.0, "best")) for size in (4096, MIB, 128 * MIB)),
+    ("allreduce", "backend", 2, "veth", 4096, (1.0, "openmpi")),
+    *(("allreduce", "backend", 2, "veth", n * MIB, (1 / 1.2, "best")) for n in (1, 16, 128)),
+    ("queue", "libhvd", 2, "shm", 4096, 20.0),
+    ("queue", "hvd.torch", 2, "shm", 4096, 50.0),
+    *(("step", peer, 2, "shm", STEP, (1 / 3, "best")) for peer in OURS[1:]),
+    # 16 bytes an element are moved, copy moves 8: see README.md
+    *(("memory", "backend", 2, "shm", n * MIB, (1.5 * 2, "copy")) for n in (16, 128)),
+)
+
+
+def figure(us):
+    return f"{us:.1f}" if us < 100 else f"{us:,.0f}"
+
+
+def size_name(size):
+    return f"{size >> 20} MiB" if size >= MIB else f"{size >> 10} KiB"
+
+
+def grid(head, lines):
+    yield "| " + " | ".join(head) + " |"
+    yield "|---|" + "---:|" * (len(head) - 1)
+    for line in lines:
+        yield "| " + " | ".join(line) + " |"
+
+
+def by_peer(rows):
+    """{peer: {bytes: row}}, in the order in which they were run."""
+    table = {}
+    for r in rows:
+        table.setdefault(r["peer"], {})[r["bytes"]] = r
+    return table
+
+
+def cells(of_size, sizes):
+    for s in sizes:
+        r = of_size.get(s)
+        yield f"{figure(r['median_us'])} ({figure(r['min_us'])})" if r else "-"
+
+
+def allreduce_tables(rows):
+    sizes = sorted({r["bytes"] for r in rows})
+    for n in sorted({r["ranks"] for r in rows}):
+        for transport, title in TRANSPORTS.items():
+            here = [r for r in rows if (r["ranks"], r["transport"]) == (n, transport)]
+            if here:
+                yield from ("", f"**{n} ranks, {title}**", "")
+                lines = [[peer, *cells(at, sizes)] for peer, at in by_peer(here).items()]
+                yield from grid(["peer", *map(size_name, sizes)], lines)
+
+
+def queue_table(rows):
+    head = ["peer", "median, us", "fastest, us", "in a row, us each"]
+    yield ""
+    yield from grid(
+        head, [[r["peer"], *map(figure, (r["median_us"], r["min_us"], r["mean_us"]))] for r in rows]
+    )
+
+
+def step_table(rows):
+    theirs = min((r["median_us"] for r in rows if r["peer"] not in OURS), default=None)
+    lines = []
+    for r in rows:
+        us = r["median_us"]
+        times = f"{theirs / us:.1f}" if theirs else "-"
+        lines.append([r["peer"], f"{us / 1e3:.1f}", f"{r['min_us'] / 1e3:.1f}", f"{1e6 / us:.1f}", times])
+    yield ""
+    yield from grid(["peer", "median, ms", "fastest, ms", "steps a second", "times the best other"], lines)
+
+
+def memory_table(rows):
+    table = by_peer(rows)
+    sizes = sorted({r["bytes"] for r in rows if r["bytes"] >= MIB})
+    lines = [[peer, *cells(at, sizes)] for peer, at in table.items()]
+    ours, copy = table.get("backend", {}), table.get("copy", {})
+    for title, per_copy in (("backend / copy", 1), ("backend / model (two copies)", 2)):
+        ratios = [
+            f"{ours[s]['median_us'] / copy[s]['median_us'] / per_copy:.2f}"
+            if s in ours and s in copy
+            else "-"
+            for s in sizes
+        ]
+        lines.append([f"**{title}**", *ratios])
+    yield ""
+    yield from grid(["", *map(size_name, sizes)], lines)
+
+
+PARTS = {
+    "allreduce": ("Allreduce by size", "Microseconds, median (fastest).", allreduce_tables),
+    "queue": ("Through the queue: 4 KiB, 2 ranks, shared memory", "", queue_table),
+    "step": ("A step of ResNet-50's 161 gradients, 2 ranks, shared memory", "", step_table),
+    "memory": (
+        "Against what memory allows: 2 ranks, shared memory",
+        "Microseconds, median (fastest).",
+        memory_table,
+    ),
+}
+
+
+def render(data):
+    lines = [BEGIN]
+    for part, (title, unit, table) in PARTS.items():
+        if part not in data:
+            continue
+        run = data[part]
+        low, high = run["load"]
+        lines += ["", f"### {title}", ""]
+        lines += [
+            f"`run.py --only {part}`, {run['date']}, {run['machine']}; "
+            f"load average {low:.1f} to {high:.1f}. {unit}".rstrip()
+        ]
+        lines += [*table(run["rows"])]
+        lines += ["", *(f"Not run: {reason}." for reason in run.get("missing", ()))]
+        while lines[-1] == "":
+            lines.pop()
+    return "\n".join([*lines, "", END])
+
+
+def draw(rows, path):
+    """Latency, and bandwidth of the larger sizes, by size; one line a peer, one column a number of ranks."""
+    import matplotlib
+
+    matplotlib.use("svg")
+    from matplotlib import pyplot
+
+    names = list(dict.fromkeys(r["peer"] for r in rows))
+    colour = {name: f"C{i}" for i, name in enumerate(names)}
+    places = sorted({(r["ranks"], r["transport"]) for r in rows})
+    figure_, axes = pyplot.subplots(2, len(places), figsize=(4 * len(places), 7), squeeze=False)
+    for column, (n, transport) in enumerate(places):
+        here = [r for r in rows if (r["ranks"], r["transport"]) == (n, transport)]
+        for peer, at in by_peer(here).items():
+            mine = sorted((size, r["median_us"]) for size, r in at.items())
+            style = {"label": peer, "color": colour[peer], "marker": "."}
+            style["linewidth"], style["linestyle"] = (2, "-") if peer in OURS else (1, "--")
+            axes[0][column].plot(*zip(*mine), **style)
+            axes[1][column].plot(*zip(*((s, s / us / 1000) for s, us in mine)), **style)
+        axes[0][column].set_title(f"{n} ranks, {transport}")
+        for row in (0, 1):
+            axes[row][column].set_xscale("log", base=2)
+            axes[row][column].set_yscale("log")
+            axes[row][column].grid(True, alpha=0.3)
+        axes[1][column].set_xlabel("bytes")
+    axes[0][0].set_ylabel("median, us")
+    axes[1][0].set_ylabel("bytes / median, GB/s")
+    shown = {}
+    for axis in axes[0]:
+        shown.update({name: line for line, name in zip(*axis.get_legend_handles_labels())})
+    figure_.tight_layout(rect=(0, 0, 1, 0.95))
+    figure_.legend([shown[n] for n in names], names, loc="upper center", ncol=len(names))
+    figure_.savefig(path, metadata={"Date": None})
+
+
+def goal_us(at, where, goal):
+    """Microseconds that a goal allows, None when its peer was not measured."""
+    if isinstance(goal, float):
+        return goal
+    factor, peer = goal
+    others = [
+        v
+        for (p, *rest), v in at.items()
+        if rest == where and (p == peer or (peer == "best" and p not in OURS))
+    ]
+    return factor * min(others) if others else None
+
+
+def missed(data, parts):
+    for part, peer, n, transport, size, goal in GOALS:
+        if part not in parts:
+            continue
+        rows = data.get(part, {}).get("rows", ())
+        at = {(r["peer"], r["ranks"], r["transport"], r["bytes"]): r["median_us"] for r in rows}
+        got, want = at.get((peer, n, transport, size)), goal_us(at, [n, transport, size], goal)
+        name = f"{part}: {peer} np={n} {transport} {size} bytes"
+        if got is None or want is None:
+            yield f"{name}: not measured"
+        elif got > want:
+            yield f"{name}: {got:.1f} us, goal {want:.1f} us"
