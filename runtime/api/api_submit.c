@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The exported C API, part two: collectives.
  *
- * Every call is the same three steps: begin() looks up the world and the process set
+ * Every call is the same three steps: begin_*() looks up the world and the process set
  * and makes the op from the tensor; the collective adds what is its own; finish() gives
  * the op a handle and to the coordinator, or drops it. What a rank can know to be wrong
  * whatever the others say fails here at once. What may differ between ranks (dtype,
@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "runtime/core/compress/codec.h"
+#include "runtime/core/pair.h"
 
 struct call {
     struct err *err;
@@ -121,8 +122,39 @@ static int take_set(struct call *c, int process_set)
     return 0;
 }
 
-static int
-begin(struct call *c, const struct hvd_tensor *t, enum collective coll, int process_set)
+/* The pair with peer; field: how the caller calls it. */
+static int take_pair(struct call *c, int peer, const char *field, bool sends)
+{
+    struct op *op = c->op;
+    uint32_t me = c->w->contract.place.rank, size = c->w->contract.place.size;
+    uint32_t other = (uint32_t)peer, src = sends ? me : other, dst = sends ? other : me;
+
+    if (peer < 0 || other >= size)
+        return err_set(c->err, HVD_INVALID_ARGUMENT,
+                       "tensor \"%.200s\": %s %d is not in the world of %u ranks",
+                       c->t.name, field, peer, size);
+    if (other == me)
+        return err_set(c->err, HVD_INVALID_ARGUMENT,
+                       "tensor \"%.200s\": %s %d is this rank itself", c->t.name, field,
+                       peer);
+    if (me >= PAIR_MAX_RANKS || other >= PAIR_MAX_RANKS)
+        return err_set(c->err, HVD_INVALID_ARGUMENT,
+                       "tensor \"%.200s\": only ranks below %u can send and receive",
+                       c->t.name, PAIR_MAX_RANKS);
+    if (!pair_name(c->t.name, src, dst, op->req.name))
+        return err_set(c->err, HVD_INVALID_ARGUMENT,
+                       "hvd_tensor.name: has %zu bytes, of a send or receive between "
+                       "ranks %u and %u at most %zu",
+                       strlen(c->t.name), src, dst, pair_name_max(src, dst));
+    op->req.process_set = pair_of(src, dst);
+    op->req.root = src;
+    op->n_members = 2;
+    op->me = me < other ? 0 : 1;
+    op->root = sends ? op->me : 1 - op->me;
+    return 0;
+}
+
+static int begin(struct call *c, const struct hvd_tensor *t, enum collective coll)
 {
     struct op *op;
     int r;
@@ -142,21 +174,47 @@ begin(struct call *c, const struct hvd_tensor *t, enum collective coll, int proc
     op->root = OP_NO_MEMBER;
     op->done = c->t.done;
     op->done_arg = c->t.done_arg;
-    r = take_set(c, process_set);
-    if (r < 0 || coll == COLL_BARRIER || coll == COLL_JOIN)
-        return r;
-    r = take_shape(c);
-    op->data = c->t.data;
-    op->output = c->t.output;
-    op->ready_event = c->t.ready_event;
+    return 0;
+}
+
+static int begin_in(struct call *c,
+                    const struct hvd_tensor *t,
+                    enum collective coll,
+                    int process_set)
+{
+    int r = begin(c, t, coll);
+
+    return r < 0 ? r : take_set(c, process_set);
+}
+
+static int take_data(struct call *c)
+{
+    int r = take_shape(c);
+
+    c->op->data = c->t.data;
+    c->op->output = c->t.output;
+    c->op->ready_event = c->t.ready_event;
     return r < 0 ? r : take_group(c);
+}
+
+static int begin_data(struct call *c,
+                      const struct hvd_tensor *t,
+                      enum collective coll,
+                      int process_set)
+{
+    int r = begin_in(c, t, coll, process_set);
+
+    return r < 0 ? r : take_data(c);
 }
 
 static int check_memory(const struct call *c)
 {
     const struct op *op = c->op;
+    bool is_root = op->me == op->root, is_pair = op->req.coll == COLL_SENDRECV;
+    bool needs_data = !is_pair || is_root;
     bool needs_output = op->req.coll == COLL_ALLREDUCE || op->req.coll == COLL_BROADCAST
-                        || (op->req.coll == COLL_REDUCE && op->me == op->root);
+                        || (op->req.coll == COLL_REDUCE && is_root)
+                        || (is_pair && !is_root);
 
     if (op->req.coll == COLL_BARRIER || op->req.coll == COLL_JOIN)
         return 0;
@@ -165,7 +223,7 @@ static int check_memory(const struct call *c)
             c->err, HVD_INVALID_ARGUMENT,
             "tensor \"%.200s\": device %d, only host memory (-1) is supported so far",
             c->t.name, c->t.device);
-    if (op->count > 0 && (!c->t.data || (needs_output && !c->t.output)))
+    if (op->count > 0 && ((needs_data && !c->t.data) || (needs_output && !c->t.output)))
         return err_set(c->err, HVD_INVALID_ARGUMENT,
                        "tensor \"%.200s\": data or output is NULL", c->t.name);
     return 0;
@@ -320,7 +378,7 @@ int hvd_allreduce_async(const struct hvd_tensor *t,
                         hvd_handle *ret_handle)
 {
     struct call c;
-    int r = begin(&c, t, COLL_ALLREDUCE, process_set);
+    int r = begin_data(&c, t, COLL_ALLREDUCE, process_set);
 
     r = r < 0 ? r : take_reduction(&c, op, prescale, postscale);
     r = r < 0 ? r : take_codec(&c);
@@ -336,7 +394,7 @@ int hvd_reduce_async(const struct hvd_tensor *t,
                      hvd_handle *ret_handle)
 {
     struct call c;
-    int r = begin(&c, t, COLL_REDUCE, process_set);
+    int r = begin_data(&c, t, COLL_REDUCE, process_set);
 
     r = r < 0 ? r : take_reduction(&c, op, prescale, postscale);
     r = r < 0 ? r : take_root(&c, root_rank);
@@ -353,7 +411,7 @@ int hvd_reducescatter_async(const struct hvd_tensor *t,
                             hvd_handle *ret_handle)
 {
     struct call c;
-    int r = begin(&c, t, COLL_REDUCESCATTER, process_set);
+    int r = begin_data(&c, t, COLL_REDUCESCATTER, process_set);
 
     r = r < 0 ? r : take_reduction(&c, op, prescale, postscale);
     if (r == 0)
@@ -368,7 +426,7 @@ int hvd_allgather_async(const struct hvd_tensor *t,
                         hvd_handle *ret_handle)
 {
     struct call c;
-    int r = begin(&c, t, COLL_ALLGATHER, process_set);
+    int r = begin_data(&c, t, COLL_ALLGATHER, process_set);
 
     if (r == 0)
         take_alloc(&c, alloc, alloc_arg);
@@ -383,7 +441,7 @@ int hvd_gather_async(const struct hvd_tensor *t,
                      hvd_handle *ret_handle)
 {
     struct call c;
-    int r = begin(&c, t, COLL_GATHER, process_set);
+    int r = begin_data(&c, t, COLL_GATHER, process_set);
 
     r = r < 0 ? r : take_root(&c, root_rank);
     if (r == 0)
@@ -397,7 +455,7 @@ int hvd_broadcast_async(const struct hvd_tensor *t,
                         hvd_handle *ret_handle)
 {
     struct call c;
-    int r = begin(&c, t, COLL_BROADCAST, process_set);
+    int r = begin_data(&c, t, COLL_BROADCAST, process_set);
 
     r = r < 0 ? r : take_root(&c, root_rank);
     return finish(&c, r, ret_handle);
@@ -412,7 +470,7 @@ int hvd_alltoall_async(const struct hvd_tensor *t,
                        hvd_handle *ret_handle)
 {
     struct call c;
-    int r = begin(&c, t, COLL_ALLTOALL, process_set);
+    int r = begin_data(&c, t, COLL_ALLTOALL, process_set);
 
     r = r < 0 ? r : take_splits(&c, splits, n_splits);
     if (r == 0)
@@ -420,12 +478,40 @@ int hvd_alltoall_async(const struct hvd_tensor *t,
     return finish(&c, r, ret_handle);
 }
 
+static int transfer(const struct hvd_tensor *t,
+                    int peer,
+                    const char *field,
+                    bool sends,
+                    hvd_handle *ret_handle)
+{
+    struct call c;
+    int r = begin(&c, t, COLL_SENDRECV);
+
+    r = r < 0 ? r : take_pair(&c, peer, field, sends);
+    r = r < 0 ? r : take_data(&c);
+    if (r == 0 && sends)
+        c.op->output = NULL;
+    else if (r == 0)
+        c.op->data = NULL;
+    return finish(&c, r, ret_handle);
+}
+
+int hvd_send_async(const struct hvd_tensor *t, int dst_rank, hvd_handle *ret_handle)
+{
+    return transfer(t, dst_rank, "dst_rank", true, ret_handle);
+}
+
+int hvd_recv_async(const struct hvd_tensor *t, int src_rank, hvd_handle *ret_handle)
+{
+    return transfer(t, src_rank, "src_rank", false, ret_handle);
+}
+
 int hvd_barrier_async(const struct hvd_tensor *t,
                       int process_set,
                       hvd_handle *ret_handle)
 {
     struct call c;
-    int r = begin(&c, t, COLL_BARRIER, process_set);
+    int r = begin_in(&c, t, COLL_BARRIER, process_set);
 
     return finish(&c, r, ret_handle);
 }
@@ -433,7 +519,7 @@ int hvd_barrier_async(const struct hvd_tensor *t,
 int hvd_join_async(const struct hvd_tensor *t, hvd_handle *ret_handle)
 {
     struct call c;
-    int r = begin(&c, t, COLL_JOIN, 0);
+    int r = begin_in(&c, t, COLL_JOIN, 0);
 
     return finish(&c, r, ret_handle);
 }

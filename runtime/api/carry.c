@@ -6,7 +6,8 @@
  * place in the order of the world on every rank, by the world's communicator. An
  * alltoall is two batches: who sends how much to whom, then the data. A rank that has
  * joined takes part in others' allreduces with zeros, in memory that lives as long as
- * the batch.
+ * the batch. A send and its receive are a batch of the pair's communicator, which all
+ * ranks meet to make before the first one.
  *
  * The backend completes inside post today; poll is honoured by waiting for it here.
  * Pipelining (a list of tickets in flight) belongs here when a backend needs it. Called
@@ -18,6 +19,7 @@
 #include "runtime/api/observe.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/mem.h"
+#include "runtime/core/pair.h"
 
 void carry_finish(struct coordinator *co, struct op *op, int status, const char *text)
 {
@@ -57,20 +59,51 @@ no_memory(const struct coordinator *co, const struct request *q, struct err *err
 
 /* --- process sets --- */
 
+static int make_child(struct coordinator *co,
+                      const uint32_t *ranks,
+                      uint32_t n,
+                      bool is_pair,
+                      struct backend **ret,
+                      struct err *err)
+{
+    uint64_t deadline = clock_now_ns() + co->settings.start_timeout_ns;
+
+    return co->backend->ops->subset(co->backend, ranks, n, is_pair, deadline, ret, err);
+}
+
+int carry_pair(struct coordinator *co, uint32_t pair, struct err *err)
+{
+    struct backend *child = NULL;
+    uint32_t ranks[2];
+    int r;
+
+    pair_ranks(pair, ranks);
+    r = make_child(co, ranks, 2, true, &child, err);
+    if (r < 0 || !child)
+        return r;
+    r = sets_add_pair(co->sets, pair, child);
+    if (r < 0) {
+        co->backend->ops->close(child);
+        return err_set(err, r,
+                       "rank %u is out of memory for transfers of ranks %u "
+                       "and %u",
+                       co->rank, ranks[0], ranks[1]);
+    }
+    return 0;
+}
+
 static int add_set(struct coordinator *co, struct op *op, uint32_t id, struct err *err)
 {
-    const struct backend_ops *ops = co->backend->ops;
-    uint64_t deadline = clock_now_ns() + co->settings.start_timeout_ns;
     struct backend *child = NULL;
     uint32_t got;
-    int r = ops->subset(co->backend, op->ranks, op->n_ranks, deadline, &child, err);
+    int r = make_child(co, op->ranks, op->n_ranks, false, &child, err);
 
     if (r < 0)
         return r;
     r = sets_add(co->sets, op->ranks, op->n_ranks, child, &got, err);
     if (r < 0) {
         if (child)
-            ops->close(child);
+            co->backend->ops->close(child);
         return r;
     }
     if (got != id)

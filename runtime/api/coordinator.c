@@ -390,7 +390,7 @@ int coordinator_new(uint32_t rank,
     co->ones = mem_calloc(size, sizeof(*co->ones));
     for (uint32_t i = 0; co->ones && i < size; i++)
         co->ones[i] = 1;
-    if (!co->rows || !co->ones || member_new(size, &co->member) < 0
+    if (!co->rows || !co->ones || member_new(rank, size, &co->member) < 0
         || (rank == 0 && new_table(co) < 0)) {
         coordinator_unref(co);
         return err_set(err, -ENOMEM, "out of memory");

@@ -122,6 +122,8 @@ int carry_run(struct coordinator *co,
               const struct member_act *act,
               bool *ret_is_ours,
               struct err *err);
+/* Carries out a MEMBER_PAIR; errors as carry_run's that are not ours. */
+int carry_pair(struct coordinator *co, uint32_t pair, struct err *err);
 /* post and poll to the end */
 int carry_post(struct coordinator *co,
                struct backend *b,

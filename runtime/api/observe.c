@@ -105,7 +105,8 @@ void observe_allocate(struct coordinator *co, const struct op *op)
 
 static bool is_read(const struct op *op)
 {
-    return op->req.coll != COLL_BROADCAST || op->me == op->root;
+    return (op->req.coll != COLL_BROADCAST && op->req.coll != COLL_SENDRECV)
+           || op->me == op->root;
 }
 
 static int
@@ -208,8 +209,11 @@ static uint64_t output_bytes(const struct op *op)
 {
     uint64_t n = dtype_size(op->req.dtype);
 
+    if ((op->req.coll == COLL_REDUCE && op->me != op->root)
+        || (op->req.coll == COLL_SENDRECV && op->me == op->root))
+        return 0;
     if (!op_has_result(op))
-        return op->req.coll == COLL_REDUCE && op->me != op->root ? 0 : op->bytes;
+        return op->bytes;
     for (int i = 0; i < op->result_ndim; i++)
         n *= (uint64_t)op->result_shape[i];
     return n;

@@ -87,6 +87,7 @@ bool op_has_result(const struct op *op)
     case COLL_JOIN:
     case COLL_SET_ADD:
     case COLL_SET_REMOVE:
+    case COLL_SENDRECV:
     case COLL_COUNT:
         break;
     }

@@ -32,7 +32,8 @@ struct op {
     void *alloc_arg;
     struct coordinator *co; /* a reference */
     /* The process set as it was at the submit; a set that is gone by the time of the
-     * response fails the op. root OP_NO_MEMBER: not in the set, negotiation says so. */
+     * response fails the op. root OP_NO_MEMBER: not in the set, negotiation says so.
+     * A transfer's is a pair: two members, root is who sends. */
     uint32_t n_members, me, root;
     int64_t *rows;   /* alltoall: rows to each of n_members; owned */
     uint32_t *ranks; /* COLL_SET_ADD: ascending; owned */

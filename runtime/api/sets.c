@@ -14,6 +14,7 @@
 #include <errno.h>
 
 #include "runtime/base/mem.h"
+#include "runtime/core/pair.h"
 
 /* --- pure --- */
 
@@ -84,7 +85,7 @@ static void set_free(struct process_set *p)
 
 /* ranks NULL: all n of the world. */
 static struct process_set *
-set_new(const struct sets *s, const uint32_t *ranks, uint32_t n)
+set_new(const struct sets *s, uint32_t id, const uint32_t *ranks, uint32_t n)
 {
     struct process_set *p = mem_zalloc(sizeof(*p));
 
@@ -97,7 +98,7 @@ set_new(const struct sets *s, const uint32_t *ranks, uint32_t n)
     }
     for (uint32_t i = 0; i < n; i++)
         p->ranks[i] = ranks ? ranks[i] : i;
-    p->id = s->next_id;
+    p->id = id;
     p->n = n;
     p->me = set_place_of(p->ranks, n, s->rank);
     return p;
@@ -126,7 +127,7 @@ int sets_init(struct sets *s, uint32_t rank, uint32_t size)
 
     *s = (struct sets){
         .lock = PTHREAD_MUTEX_INITIALIZER, .rank = rank, .size = size, .next_id = 0};
-    world = set_new(s, NULL, size);
+    world = set_new(s, 0, NULL, size);
     if (!world)
         return -ENOMEM;
     r = append(s, world);
@@ -137,6 +138,11 @@ int sets_init(struct sets *s, uint32_t rank, uint32_t size)
 
 void sets_release(struct sets *s)
 {
+    while (s->n_pairs > 0)
+        set_free(s->pairs[--s->n_pairs]);
+    mem_free(s->pairs);
+    s->pairs = NULL;
+    s->pairs_cap = 0;
     while (s->n > 0) /* the youngest first */
         set_free(s->v[--s->n]);
     mem_free(s->v);
@@ -151,26 +157,68 @@ void sets_lend(struct sets *s, struct backend *world)
 
 /* --- the seat --- */
 
-static size_t index_of(const struct sets *s, uint32_t id)
+/* The first of v[n], ascending by id, that is not below id. */
+static size_t place_of(struct process_set *const *v, size_t n, uint32_t id)
 {
-    size_t low = 0, high = s->n;
+    size_t low = 0, high = n;
 
     while (low < high) {
         size_t mid = low + (high - low) / 2;
 
-        if (s->v[mid]->id < id)
+        if (v[mid]->id < id)
             low = mid + 1;
         else
             high = mid;
     }
-    return low < s->n && s->v[low]->id == id ? low : SIZE_MAX;
+    return low;
 }
 
-struct process_set *sets_find(const struct sets *s, uint32_t id)
+static size_t index_of(const struct sets *s, uint32_t id)
+{
+    size_t i = place_of(s->v, s->n, id);
+
+    return i < s->n && s->v[i]->id == id ? i : SIZE_MAX;
+}
+
+static struct process_set *find_pair(const struct sets *s, uint32_t id)
+{
+    size_t i = place_of(s->pairs, s->n_pairs, id);
+
+    return i < s->n_pairs && s->pairs[i]->id == id ? s->pairs[i] : NULL;
+}
+
+/* Under the lock, or in the seat. */
+static struct process_set *find_set(const struct sets *s, uint32_t id)
 {
     size_t i = index_of(s, id);
 
     return i == SIZE_MAX ? NULL : s->v[i];
+}
+
+struct process_set *sets_find(const struct sets *s, uint32_t id)
+{
+    return pair_is(id) ? find_pair(s, id) : find_set(s, id);
+}
+
+int sets_add_pair(struct sets *s, uint32_t pair, struct backend *backend)
+{
+    void *v = s->pairs;
+    int r = mem_grow(&v, s->n_pairs, &s->pairs_cap, sizeof(void *), UINT32_MAX);
+    struct process_set *p;
+    uint32_t ranks[2];
+    size_t at;
+
+    s->pairs = v;
+    pair_ranks(pair, ranks);
+    p = r < 0 ? NULL : set_new(s, pair, ranks, 2);
+    if (!p)
+        return -ENOMEM;
+    p->backend = backend;
+    at = place_of(s->pairs, s->n_pairs, pair);
+    for (size_t i = s->n_pairs++; i > at; i--)
+        s->pairs[i] = s->pairs[i - 1];
+    s->pairs[at] = p;
+    return 0;
 }
 
 int sets_add(struct sets *s,
@@ -185,7 +233,7 @@ int sets_add(struct sets *s,
 
     if (r < 0)
         return r;
-    p = set_new(s, ranks, n);
+    p = set_new(s, s->next_id, ranks, n);
     if (!p || append(s, p) < 0) {
         set_free(p);
         return err_set(err, -ENOMEM, "out of memory for a process set");
@@ -231,7 +279,7 @@ int sets_place(struct sets *s, uint32_t id, uint32_t *ret_n, uint32_t *ret_me)
     const struct process_set *p;
 
     (void)pthread_mutex_lock(&s->lock);
-    p = sets_find(s, id);
+    p = find_set(s, id);
     if (p) {
         *ret_n = p->n;
         *ret_me = p->me;
@@ -246,7 +294,7 @@ uint32_t sets_member(struct sets *s, uint32_t id, uint32_t rank)
     uint32_t place = SET_NOT_IN;
 
     (void)pthread_mutex_lock(&s->lock);
-    p = sets_find(s, id);
+    p = find_set(s, id);
     if (p)
         place = set_place_of(p->ranks, p->n, rank);
     (void)pthread_mutex_unlock(&s->lock);
@@ -259,7 +307,7 @@ int sets_ranks(struct sets *s, uint32_t id, int *ret, int n)
     int count = -ENOENT;
 
     (void)pthread_mutex_lock(&s->lock);
-    p = sets_find(s, id);
+    p = find_set(s, id);
     if (p) {
         count = (int)p->n;
         for (int i = 0; i < n && i < count; i++)

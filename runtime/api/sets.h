@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The process sets of one world: which there are, who is in them, and the communicator
- * of each. Set 0 is the world itself. The seat alone changes the table and holds
+ * of each. Set 0 is the world itself. Pairs (core/pair.h) that this rank is in are sets
+ * that only the seat sees. The seat alone changes the table and holds
  * pointers into it; every other thread asks for copies. */
 #ifndef RUNTIME_API_SETS_H
 #define RUNTIME_API_SETS_H
@@ -24,8 +25,10 @@ struct sets {
     pthread_mutex_t lock;   /* leaf lock of v and n against threads beside the seat */
     struct process_set **v; /* ascending ids; v[0] is set 0 */
     size_t n, cap;
-    uint32_t rank, size; /* of the world */
-    uint32_t next_id;    /* an id is used once in the life of a world */
+    uint32_t rank, size;        /* of the world */
+    uint32_t next_id;           /* an id is used once in the life of a world */
+    struct process_set **pairs; /* ascending ids; the seat's alone */
+    size_t n_pairs, pairs_cap;
 };
 
 /* The table with set 0 in it, whose backend is given by sets_lend. 0, -ENOMEM. */
@@ -36,7 +39,7 @@ void sets_lend(struct sets *s, struct backend *world);
 
 /* --- in the seat only --- */
 
-/* Valid until this set is removed. NULL: there is none. */
+/* A pair's too. Valid until this set is removed. NULL: there is none. */
 struct process_set *sets_find(const struct sets *s, uint32_t id);
 /* Makes a set of ranks[n] (ascending, different, below the size of the world; copied)
  * with the id after the largest one ever used. backend is taken over on success. 0;
@@ -47,6 +50,9 @@ int sets_add(struct sets *s,
              struct backend *backend,
              uint32_t *ret_id,
              struct err *err);
+/* A pair this rank is in, until the world ends. backend is taken over on success. 0,
+ * -ENOMEM. */
+int sets_add_pair(struct sets *s, uint32_t pair, struct backend *backend);
 /* Closes its backend and forgets it; -EINVAL for set 0, -ENOENT for an unknown one. */
 int sets_remove(struct sets *s, uint32_t id, struct err *err);
 
@@ -54,7 +60,8 @@ int sets_remove(struct sets *s, uint32_t id, struct err *err);
 
 /* What sets_add would refuse. */
 int sets_check_new(struct sets *s, const uint32_t *ranks, uint32_t n, struct err *err);
-/* Size of the set and this rank's place in it (SET_NOT_IN). -ENOENT. */
+/* Size of the set and this rank's place in it (SET_NOT_IN). -ENOENT. No pairs, here and
+ * below. */
 int sets_place(struct sets *s, uint32_t id, uint32_t *ret_n, uint32_t *ret_me);
 /* The place of a global rank in it; SET_NOT_IN also for an unknown set. */
 uint32_t sets_member(struct sets *s, uint32_t id, uint32_t rank);

@@ -373,6 +373,10 @@ static void do_act(struct coordinator *co, const struct member_act *act)
         carry_finish(co, op, HVD_OK, NULL);
         coordinator_wake_sleepers(co);
         break;
+    case MEMBER_PAIR:
+        if (carry_pair(co, act->set_id, &err) < 0)
+            stuck(co, false, err.text);
+        break;
     case MEMBER_AGREE:
         agree(co, act);
         break;

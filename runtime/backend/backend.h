@@ -28,6 +28,8 @@
  *                  not overlap in, or equal the place of its own part
  *   alltoall       in: the sum of send_counts, ordered by receiver; out: the sum of
  *                  counts, ordered by sender; counts[j] comes from member j
+ *   sendrecv       of two: root's in -> the other's out, count elements; root's out and
+ *                  the other's in are not used
  *   barrier        no items
  * counts and send_counts have one entry a member, in elements. */
 struct batch_item {
@@ -106,11 +108,13 @@ struct backend_ops {
     /* A communicator of some members of b, for a process set. All members of b call it
      * at the same point between two batches, with equal arguments; it uses b to meet.
      * ranks[n]: members of b, ascending. *ret is NULL on those who are not among them.
-     * One thread drives parent and children; abort of the parent reaches them; they are
+     * is_pair: for sendrecv between two, of which there may be many: less memory. One
+     * thread drives parent and children; abort of the parent reaches them; they are
      * closed before it. An error breaks b, as in post. */
     int (*subset)(struct backend *b,
                   const uint32_t *ranks,
                   uint32_t n,
+                  bool is_pair,
                   uint64_t deadline_ns,
                   struct backend **ret,
                   struct err *err);

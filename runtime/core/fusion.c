@@ -12,7 +12,7 @@ enum { MAX_TENSORS = 4096 }; /* bounds the work inside one batch */
 static bool can_fuse(const struct request *a)
 {
     return a->coll == COLL_ALLREDUCE || a->coll == COLL_BROADCAST
-           || a->coll == COLL_REDUCE;
+           || a->coll == COLL_REDUCE || a->coll == COLL_SENDRECV;
 }
 
 static bool

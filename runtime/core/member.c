@@ -20,15 +20,17 @@
 #include <string.h>
 
 #include "runtime/base/mem.h"
+#include "runtime/core/pair.h"
 
 enum { MESSAGE_AIM = 1 << 18 };
 
-int member_new(uint32_t n_ranks, struct member **ret)
+int member_new(uint32_t rank, uint32_t n_ranks, struct member **ret)
 {
     struct member *m = mem_zalloc(sizeof(*m));
 
     if (!m)
         return -ENOMEM;
+    m->rank = rank;
     m->n_ranks = n_ranks;
     m->counts = mem_calloc(n_ranks, sizeof(*m->counts));
     m->news_counts = mem_calloc(n_ranks, sizeof(*m->news_counts));
@@ -138,7 +140,7 @@ bool member_is_in_set(const struct member *m, uint32_t id)
     for (size_t i = 0; i < m->n_sets; i++)
         if (m->sets[i].id == id)
             return m->sets[i].is_in;
-    return id == 0;
+    return id == 0 || pair_has(id, m->rank);
 }
 
 /* --- open operations --- */

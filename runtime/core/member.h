@@ -38,6 +38,7 @@ enum member_kind {
     MEMBER_FAIL,  /* items[0].op fails with text */
     MEMBER_JOIN,  /* items[0].op ends: all have joined, last_joined last */
     MEMBER_AGREE, /* words: begin an agreement; its result goes to member_agreed */
+    MEMBER_PAIR,  /* all ranks meet for the pair (pair.h) set_id */
 };
 struct member_act { /* valid until the next call of member_next or member_agreed */
     enum member_kind kind;
@@ -46,7 +47,7 @@ struct member_act { /* valid until the next call of member_next or member_agreed
     const uint64_t
         *counts; /* RUN of allgather and gather: rows of each rank of the set */
     uint32_t n_counts;
-    uint32_t set_id; /* RUN of SET_ADD: the new set */
+    uint32_t set_id; /* RUN of SET_ADD: the new set; PAIR */
     uint32_t last_joined;
     const char *text;
     const uint64_t *words;
@@ -55,7 +56,7 @@ struct member_act { /* valid until the next call of member_next or member_agreed
 
 struct member;
 
-int member_new(uint32_t n_ranks, struct member **ret);
+int member_new(uint32_t rank, uint32_t n_ranks, struct member **ret);
 void member_free(struct member *m); /* accepts NULL; ops stay with their owners */
 
 /* op->req is set. 0; -ENOMEM; -EBUSY: this rank has joined and waits for the others.
@@ -89,7 +90,7 @@ bool member_has_todo(const struct member *m); /* answers that are not carried ou
  * until the next member_receive; or NULL. */
 const char *member_is_late(struct member *m);
 
-/* What a process set's answers mean to this rank. Set 0 is known. */
+/* What a process set's answers mean to this rank. Set 0 and pairs are known. */
 int member_set_added(struct member *m, uint32_t id, bool is_in);
 void member_set_removed(struct member *m, uint32_t id);
 

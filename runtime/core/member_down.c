@@ -222,6 +222,10 @@ int member_answer(
         ret->kind = MEMBER_JOIN;
         ret->last_joined = d->req.root;
         break;
+    case DOWN_PAIR:
+        ret->kind = MEMBER_PAIR;
+        ret->set_id = d->pair;
+        return 0;
     case DOWN_FREEZE:
     case DOWN_LEAVE:
     case DOWN_LATE:

@@ -24,7 +24,7 @@ struct set_entry {
 };
 
 struct member {
-    uint32_t n_ranks;
+    uint32_t rank, n_ranks;
     uint64_t n_seen;
     struct nametab ops;             /* open ones, by name */
     struct member_op *head, *tail;  /* open ones, oldest first */

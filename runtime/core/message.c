@@ -10,7 +10,7 @@
  *
  *   down     kind flags 0 0, then RUN, FAIL, JOINED, LATE: slot (u32), request if flags
  * say so, RUN: n_counts (u32) counts (u64 x n), FAIL: text; FREEZE: plan n_slots (u32),
- * fusion_bytes (u64), slots (u32 x n); LEAVE: plan (u32)
+ * fusion_bytes (u64), slots (u32 x n); LEAVE: plan (u32); PAIR: pair (u32)
  *
  *   name, codec, text   u16 length, bytes without NUL
  *
@@ -20,6 +20,8 @@
 
 #include <errno.h>
 #include <string.h>
+
+#include "runtime/core/pair.h"
 
 enum { FLAG_FUSE = 1, FLAG_REQ = 2 };
 
@@ -90,6 +92,10 @@ void message_put_down(struct strbuf *b, const struct down *d)
     wire_put(b, (uint32_t)d->kind, 1);
     wire_put(b, (d->fuse_next ? FLAG_FUSE : 0) | (d->has_req ? FLAG_REQ : 0), 1);
     wire_put(b, 0, 2);
+    if (d->kind == DOWN_PAIR) {
+        wire_put(b, d->pair, 4);
+        return;
+    }
     if (d->kind == DOWN_FREEZE || d->kind == DOWN_LEAVE) {
         wire_put(b, d->plan, 4);
         if (d->kind == DOWN_LEAVE)
@@ -230,6 +236,9 @@ static bool get_params(struct message_reader *r, struct request *ret)
         || ndim > TENSOR_MAX_DIMS || (ret->group == 0) != (ret->group_n == 0)
         || ret->n_set > SET_MAX_RANKS || (ret->n_set > 0) != (coll == COLL_SET_ADD))
         return false;
+    if (pair_is(ret->process_set) != (coll == COLL_SENDRECV)
+        || (coll == COLL_SENDRECV && !pair_has(ret->process_set, ret->root)))
+        return false;
     ret->coll = (enum collective)coll;
     ret->dtype = (enum dtype)dtype;
     ret->op = (enum reduce_op)op;
@@ -366,7 +375,7 @@ int message_next_down(struct message_reader *r,
     if (r->in.at == r->in.n)
         return 0;
     if (!wire_get(&r->in, 1, &kind) || !wire_get(&r->in, 1, &flags)
-        || !wire_get(&r->in, 2, &zero) || kind < DOWN_RUN || kind > DOWN_LATE
+        || !wire_get(&r->in, 2, &zero) || kind < DOWN_RUN || kind > DOWN_PAIR
         || flags > (FLAG_FUSE | FLAG_REQ) || zero != 0)
         return malformed(r, "response", err);
     ret->kind = (enum down_kind)kind;
@@ -379,6 +388,9 @@ int message_next_down(struct message_reader *r,
     case DOWN_FREEZE:
     case DOWN_LEAVE:
         return get_freeze(r, ret, err);
+    case DOWN_PAIR:
+        return get_u32(r, &ret->pair) && pair_is(ret->pair) ? 1
+                                                            : malformed(r, "pair", err);
     case DOWN_RUN:
     case DOWN_FAIL:
     case DOWN_JOINED:

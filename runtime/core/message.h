@@ -4,7 +4,7 @@
  *   up    (every rank -> rank 0)   I have this tensor: whole, or as a bit of the
  * response cache; I must leave the plan down  (rank 0 -> all, one order)   all have it:
  * do it, or fail it with this sentence; all have joined; from here on the plan; leave
- * the plan
+ * the plan; meet for a pair of ranks
  *
  * Wire form, little endian: "version kind 0 0", up messages then a u64 (how many down
  * messages this rank had received), then entries until the end of the message. The
@@ -18,7 +18,7 @@
 #include "runtime/core/types.h"
 #include "runtime/core/wire.h"
 
-#define MESSAGE_VERSION   2
+#define MESSAGE_VERSION   3
 #define MESSAGE_MAX_BYTES (16u << 20)
 #define MESSAGE_TEXT_MAX  480
 #define SLOTS_MAX         65536u /* of the response cache */
@@ -32,10 +32,12 @@ struct request {
     enum collective coll;
     enum dtype dtype;
     enum reduce_op op;
-    uint32_t root; /* broadcast, reduce, gather: a global rank. SET_REMOVE: the set */
-    uint32_t process_set; /* 0: all ranks. SET_ADD, SET_REMOVE and JOIN travel in 0 */
-    uint64_t group;       /* hash of the group's name, 0: none */
-    uint32_t group_n;     /* tensors of the group */
+    uint32_t root; /* broadcast, reduce, gather, sendrecv (who sends): a global rank.
+                    * SET_REMOVE: the set */
+    /* 0: all ranks. SET_ADD, SET_REMOVE and JOIN travel in 0, SENDRECV in a pair. */
+    uint32_t process_set;
+    uint64_t group;   /* hash of the group's name, 0: none */
+    uint32_t group_n; /* tensors of the group */
     double prescale, postscale;
     uint32_t ndim;
     int64_t shape[TENSOR_MAX_DIMS];
@@ -87,7 +89,8 @@ enum down_kind {
     DOWN_JOINED = 3, /* all ranks have joined; req.root: the last of them */
     DOWN_FREEZE = 4, /* from here on `slots` in this order are plan number `plan` */
     DOWN_LEAVE = 5,  /* a rank must leave plan number `plan`: all do */
-    DOWN_LATE = 6    /* ranks that have not submitted req.name: others wait for it */
+    DOWN_LATE = 6,   /* ranks that have not submitted req.name: others wait for it */
+    DOWN_PAIR = 7    /* the first transfer of `pair` comes: all meet for it */
 };
 struct down {
     enum down_kind kind;
@@ -101,6 +104,7 @@ struct down {
     const uint64_t *counts;
     char text[MESSAGE_TEXT_MAX]; /* FAIL: the sentence */
     uint32_t plan;               /* FREEZE, LEAVE */
+    uint32_t pair;               /* PAIR */
     uint64_t fusion_bytes;       /* FREEZE: bound of a batch while the plan lasts */
     uint32_t n_slots;
     const uint8_t *slots; /* FREEZE: 4 bytes each; down_slot() reads one */

@@ -183,6 +183,7 @@ static int check_pair(struct err *why, const struct pair *p)
     case COLL_ALLGATHER:
     case COLL_GATHER:
     case COLL_ALLTOALL:
+    case COLL_SENDRECV: /* its name tells the root */
     case COLL_BARRIER:
     case COLL_JOIN:
     case COLL_SET_ADD:
@@ -273,7 +274,8 @@ int mismatch_joined(const struct request *q, struct err *why)
         [COLL_GATHER] = "Gather",
         [COLL_JOIN] = "Join",
         [COLL_SET_ADD] = "Adding a process set",
-        [COLL_SET_REMOVE] = "Removing a process set"};
+        [COLL_SET_REMOVE] = "Removing a process set",
+        [COLL_SENDRECV] = "Send and receive"};
     char name[NAME_SHOWN_MAX];
 
     if (q->coll == COLL_ALLREDUCE && (q->op == OP_SUM || q->op == OP_AVERAGE))

@@ -25,6 +25,9 @@
  *     slot is given away: what ranks make of the plan, whenever its turn comes, is what
  *     its slots meant when it was told.
  *
+ * I7  The first transfer of a pair of ranks is told after the word that all are to meet
+ *     for it, which makes the pair's way of moving data. Pairs stay.
+ *
  * The stall report walks the pending ones (stall.c). */
 #include "runtime/core/negotiate.h"
 
@@ -277,6 +280,7 @@ static bool is_cached(const struct pending *p)
     case COLL_REDUCESCATTER:
     case COLL_REDUCE:
     case COLL_GATHER:
+    case COLL_SENDRECV:
         return p->n_excused == 0;
     case COLL_JOIN:
     case COLL_SET_ADD:
@@ -445,6 +449,19 @@ static size_t within_step(struct negotiate *n, size_t take)
     return take;
 }
 
+/* Is the next answer the first of a pair (I7)? */
+static void put_pair(struct negotiate *n, struct strbuf *out)
+{
+    const struct pending *p = n->tensors.ready.head;
+    struct down d = {.kind = DOWN_PAIR, .slot = SLOT_NONE};
+
+    if (p->text || p->first.coll != COLL_SENDRECV || p->set->has_met)
+        return;
+    p->set->has_met = true;
+    d.pair = p->set->id;
+    message_put_down(out, &d);
+}
+
 /* One batch, or one failure. */
 static int write_batch(struct negotiate *n, struct strbuf *out)
 {
@@ -453,6 +470,7 @@ static int write_batch(struct negotiate *n, struct strbuf *out)
     size_t take = fusion_take(window, take_window(n, window), &limit);
 
     take = within_step(n, take > 0 ? take : 1); /* 0: a failed one */
+    put_pair(n, out);
     for (size_t i = 0; i < take; i++) {
         struct pending *p = n->tensors.ready.head;
         int r = p->text ? 0 : pendings_settle(&n->tensors, p);

@@ -16,6 +16,7 @@
 
 #include "runtime/base/mem.h"
 #include "runtime/core/negotiate.h"
+#include "runtime/core/pair.h"
 #include "runtime/core/pending_groups.h"
 
 static void list_append(struct pending_list *l, struct pending *p)
@@ -68,10 +69,7 @@ static void list_release(struct pending_list *l)
 
 static struct rank_set *find_set(const struct pendings *t, uint32_t id)
 {
-    for (struct rank_set *s = t->sets; s; s = s->next)
-        if (s->id == id)
-            return s;
-    return NULL;
+    return (struct rank_set *)(void *)nametab_find(&t->set_of, id, "");
 }
 
 static void set_free(struct rank_set *s)
@@ -89,32 +87,38 @@ static uint32_t count_joined(const struct pendings *t, const struct set_view *v)
     return n;
 }
 
-/* n_set 0: the world. */
-static int
-add_set(struct pendings *t, const struct request *q, uint32_t id, uint32_t n_set)
+/* ranks NULL: the world; else taken over. */
+static int add_set(struct pendings *t, uint32_t id, uint32_t *ranks, uint32_t n)
 {
     struct rank_set *s = mem_zalloc(sizeof(*s)), **at = &t->sets;
-    uint32_t *ranks = NULL;
 
-    if (!s)
+    if (!s) {
+        mem_free(ranks);
         return -ENOMEM;
-    s->id = id;
-    s->view.n = n_set > 0 ? n_set : t->n_ranks;
-    if (n_set > 0) {
-        ranks = mem_calloc(n_set, sizeof(*ranks));
-        if (!ranks) {
-            mem_free(s);
-            return -ENOMEM;
-        }
-        for (uint32_t i = 0; i < n_set; i++)
-            ranks[i] = request_set_rank(q, i);
-        s->view.ranks = ranks;
     }
+    s->id = s->node.set = id;
+    s->node.name = "";
+    s->view = (struct set_view){n, ranks};
     s->n_joined = count_joined(t, &s->view);
-    while (*at)
-        at = &(*at)->next;
+    if (nametab_add(&t->set_of, &s->node) < 0) {
+        set_free(s);
+        return -ENOMEM;
+    }
+    if (*at)
+        at = &(*at)->next; /* behind the world */
+    s->next = *at;
     *at = s;
     return 0;
+}
+
+static int add_pair(struct pendings *t, uint32_t id)
+{
+    uint32_t *ranks = mem_calloc(2, sizeof(*ranks));
+
+    if (!ranks)
+        return -ENOMEM;
+    pair_ranks(id, ranks);
+    return add_set(t, id, ranks, 2);
 }
 
 static void remove_set(struct pendings *t, struct rank_set *s)
@@ -124,6 +128,7 @@ static void remove_set(struct pendings *t, struct rank_set *s)
     while (*at != s)
         at = &(*at)->next;
     *at = s->next;
+    nametab_remove(&t->set_of, &s->node);
     for (struct pending *p = t->ready.head; p; p = p->next)
         if (p->set == s)
             p->set = NULL;
@@ -132,7 +137,7 @@ static void remove_set(struct pendings *t, struct rank_set *s)
 
 static bool is_equal_set(const struct rank_set *s, const struct request *q)
 {
-    if (s->view.n != q->n_set)
+    if (pair_is(s->id) || s->view.n != q->n_set)
         return false;
     for (uint32_t i = 0; i < q->n_set; i++)
         if (request_set_rank(q, i) != (s->view.ranks ? s->view.ranks[i] : i))
@@ -144,7 +149,7 @@ int pendings_init(struct pendings *t, uint32_t n_ranks)
 {
     *t = (struct pendings){.n_ranks = n_ranks, .next_set = 1};
     t->has_joined = mem_calloc(n_ranks, sizeof(*t->has_joined));
-    return t->has_joined ? add_set(t, NULL, 0, 0) : -ENOMEM;
+    return t->has_joined ? add_set(t, 0, NULL, n_ranks) : -ENOMEM;
 }
 
 void pendings_clear(struct pendings *t)
@@ -166,6 +171,7 @@ void pendings_release(struct pendings *t)
         t->sets = s->next;
         set_free(s);
     }
+    nametab_release(&t->set_of);
     mem_free(t->has_joined);
 }
 
@@ -240,6 +246,10 @@ static int pending_new(struct pendings *t,
     p->node.set = req->process_set;
     p->set = find_set(t, req->process_set);
     r = copy_set(p);
+    if (r == 0 && !p->set && pair_is(req->process_set)) {
+        r = add_pair(t, req->process_set);
+        p->set = find_set(t, req->process_set);
+    }
     if (r == 0 && request_has_rows(req)) {
         p->dim0 = mem_calloc(t->n_ranks, sizeof(*p->dim0));
         r = p->dim0 ? 0 : -ENOMEM;
@@ -331,6 +341,15 @@ static int no_memory(struct err *err, int r)
     return r < 0 ? err_set(err, r, "out of memory for a pending tensor") : 0;
 }
 
+/* Are both ranks of this world, and is this one of them? */
+static bool is_pair_of(const struct pendings *t, uint32_t rank, uint32_t pair)
+{
+    uint32_t ranks[2];
+
+    pair_ranks(pair, ranks);
+    return ranks[1] < t->n_ranks && pair_has(pair, rank);
+}
+
 static int check_sender(const struct pendings *t,
                         uint32_t rank,
                         const struct request *req,
@@ -345,6 +364,10 @@ static int check_sender(const struct pendings *t,
     if (p && has_seen(p, rank))
         return err_set(err, -EPROTO, "rank %u submitted tensor %s twice", rank,
                        name_shown(req->name, name));
+    if (pair_is(req->process_set) && !is_pair_of(t, rank, req->process_set))
+        return err_set(err, -EPROTO,
+                       "rank %u submitted transfer %s, which is not one of its own",
+                       rank, name_shown(req->name, name));
     if (t->has_joined[rank])
         return err_set(err, -EPROTO, "rank %u submitted tensor %s after it had joined",
                        rank, name_shown(req->name, name));
@@ -402,6 +425,7 @@ int pendings_add(struct pendings *t,
 static int settle_add(struct pendings *t, struct pending *p)
 {
     struct err why = ERR_INIT;
+    uint32_t *ranks;
 
     for (const struct rank_set *s = t->sets; s; s = s->next) {
         if (!is_equal_set(s, &p->first))
@@ -415,7 +439,12 @@ static int settle_add(struct pendings *t, struct pending *p)
                       request_set_rank(&p->first, p->first.n_set - 1), t->n_ranks);
         return pending_fail(p, &why);
     }
-    return add_set(t, &p->first, t->next_set++, p->first.n_set);
+    ranks = mem_calloc(p->first.n_set, sizeof(*ranks));
+    if (!ranks)
+        return -ENOMEM;
+    for (uint32_t i = 0; i < p->first.n_set; i++)
+        ranks[i] = request_set_rank(&p->first, i);
+    return add_set(t, t->next_set++, ranks, p->first.n_set);
 }
 
 static int settle_remove(struct pendings *t, struct pending *p)

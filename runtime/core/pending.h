@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The tensors that some ranks have submitted: by name until all have, then in order of
- * readiness; with the process sets they belong to, their groups, and who has joined.
+ * readiness; with the process sets and pairs (pair.h) they belong to, their groups, and
+ * who has joined.
  * Only for negotiate.c. Pure. */
 #ifndef RUNTIME_CORE_PENDING_H
 #define RUNTIME_CORE_PENDING_H
@@ -9,8 +10,10 @@
 #include "runtime/core/nametab.h"
 
 struct rank_set {
+    struct nametab_node node; /* first; without a name */
     struct rank_set *next;
     uint32_t id;
+    bool has_met; /* a pair: its ranks have been told to meet */
     struct set_view view;
     uint32_t n_joined;
     uint32_t n_pending;
@@ -44,7 +47,8 @@ struct pending_list {
 
 struct pendings {
     uint32_t n_ranks;
-    struct rank_set *sets; /* ascending ids; the first is the world */
+    struct rank_set *sets; /* the first is the world */
+    struct nametab set_of; /* the same by id */
     uint32_t next_set;
     struct nametab names;  /* of waiting, but for the complete ones of a group */
     struct nametab groups; /* not complete yet */

@@ -36,6 +36,7 @@ static const char *const coll_names[COLL_COUNT] = {
     [COLL_JOIN] = "JOIN",
     [COLL_SET_ADD] = "PROCESS_SET_ADD",
     [COLL_SET_REMOVE] = "PROCESS_SET_REMOVE",
+    [COLL_SENDRECV] = "SENDRECV",
 };
 
 size_t dtype_size(enum dtype t)

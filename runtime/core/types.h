@@ -36,6 +36,7 @@ enum collective {
     COLL_JOIN,          /* out of data: contributes zeros until all ranks have joined */
     COLL_SET_ADD,       /* a new process set; all ranks of the world */
     COLL_SET_REMOVE,
+    COLL_SENDRECV, /* root's to the other rank of a pair (pair.h) */
     COLL_COUNT
 };
 

@@ -207,6 +207,22 @@ HVD_API int hvd_alltoall_async(const struct hvd_tensor *t,
  * (HVD_INVALID_ARGUMENT before). ret has room for n entries; returns how many there
  * are. */
 HVD_API int hvd_received_splits(hvd_handle h, int64_t *ret, int n);
+/* One rank to another: t->data of the one that sends to dst_rank becomes t->output of
+ * the one that receives from src_rank; each names the other by its global rank, never
+ * itself, and the tensor by the same name, dtype and shape. Only these two take part,
+ * whatever others do meanwhile, and in no order: a rank may have any number of both
+ * pending, and send to and receive from one rank under one name at once. A rank carries
+ * them out one after the other. Before the first transfer between two ranks all ranks
+ * of the world meet shortly in the runtime, without their program's help; a pair then
+ * keeps its shared memory (0.5 MiB, taken as it is used) or its TCP connection until
+ * shutdown. In errors, stall reports and the timeline it is one SENDRECV operation with
+ * the direction in its name, "x (0 -> 1)", for which t->name has to leave room (17
+ * bytes at most). t->group: of tensors between these two. After a join of either of the
+ * two it fails on the other, until all have joined. */
+HVD_API int
+hvd_send_async(const struct hvd_tensor *t, int dst_rank, hvd_handle *ret_handle);
+HVD_API int
+hvd_recv_async(const struct hvd_tensor *t, int src_rank, hvd_handle *ret_handle);
 /* Returns when all ranks have entered. t: only name and done are used; others may be 0.
  */
 HVD_API int
@@ -273,7 +289,8 @@ HVD_API size_t hvd_describe(char *buf, size_t n);
 /* Counters of this world since its init, of this rank. Versioned: set size_bytes to
  * sizeof(struct hvd_stats); later fields come at the end. Arrays are by kind of
  * collective: 0 allreduce, 1 allgather, 2 broadcast, 3 barrier, 4 alltoall,
- * 5 reducescatter, 6 reduce, 7 gather, 8 join, 9 and 10 process sets made and removed.
+ * 5 reducescatter, 6 reduce, 7 gather, 8 join, 9 and 10 process sets made and removed,
+ * 11 send and receive (bytes in: sent, out: received).
  * A reading is no snapshot: counters may be a few operations apart. */
 struct hvd_stats {
     size_t size_bytes;

@@ -276,7 +276,7 @@ static void whatever_is_out_is_told(void **state)
         put(&f, whole("a", 0));
         put(&f, freeze(1, SLOTS_0_1, 1));
         mem_fail_after(n);
-        r = member_new(RANKS, &f.m);
+        r = member_new(0, RANKS, &f.m);
         r = r < 0 ? r : member_submit(f.m, &f.ops[0]);
         r = r < 0 ? r : member_take_up(f.m, &f.up) ? strbuf_status(&f.up) : -EIO;
         r = r < 0 ? r : member_receive(f.m, f.down.p, f.down.n, &f.err);

@@ -123,6 +123,9 @@ static void put_answer(struct strbuf *got, const struct down *d)
     case DOWN_LEAVE:
         strbuf_printf(got, " leave%u", d->plan);
         break;
+    case DOWN_PAIR:
+        strbuf_printf(got, " pair%x", d->pair);
+        break;
     case DOWN_LATE:
         strbuf_printf(got, " late(%s)", d->req.name);
         break;

@@ -5,9 +5,9 @@
  * A link keeps its order, as TCP does; messages of different ranks come in any order.
  * An agreement is the AND of all ranks' words, complete when all have begun it, seen by
  * each rank at its own time. A batch ends on a rank after all members of its process
- * set have entered the same one; until then that rank only talks. So a circle of waits
- * between process sets, or a lost word, ends in a world in which nothing can happen
- * while work is open: a hang, which is reported with who waits for what.
+ * set, or pair, have entered the same one; until then that rank only talks. So a circle
+ * of waits between process sets, or a lost word, ends in a world in which nothing can
+ * happen while work is open: a hang, which is reported with who waits for what.
  *
  * Checked at every event: the batches of a process set are the same on all its members;
  * nothing is carried out that not all have submitted, or twice; groups are whole; the
@@ -28,11 +28,14 @@
 
 #include "runtime/core/member.h"
 #include "runtime/core/negotiate.h"
+#include "runtime/core/pair.h"
 #include "tests/unit/seeded.h"
 
 enum {
     SIM_RANKS = 9,
     SIM_SETS = 12,
+    SIM_PAIRS = SIM_RANKS * (SIM_RANKS - 1) / 2,
+    SIM_ALL_SETS = SIM_SETS + SIM_PAIRS,
     SIM_STEP_OPS = 96,
     SIM_STEPS = 160,
     SIM_INSTS = SIM_STEPS * SIM_STEP_OPS,
@@ -103,7 +106,7 @@ struct sim_set {
     uint32_t mask, id;
     bool is_doomed;       /* removed some time */
     bool has_id, is_twin; /* twin: its ranks may be those of another set */
-    uint32_t in;          /* bit per rank that knows it */
+    uint32_t in;          /* bit per rank that knows it; a pair: that has met */
 };
 
 /* --- the world --- */
@@ -151,7 +154,7 @@ struct sim_rank {
     uint16_t open_of[SIM_STEPS];
     uint32_t n_open;
     struct sim_op *ops;
-    size_t n_batches[SIM_SETS];
+    size_t n_batches[SIM_ALL_SETS];
     uint64_t n_agreed; /* agreements that it has begun */
     bool is_running;
     struct member_act act; /* while is_running */
@@ -169,8 +172,8 @@ struct sim {
     struct sim_step *steps; /* [SIM_STEPS] */
     uint32_t n_steps,
         depth; /* a step begins when the depth + 1st before it has ended */
-    struct sim_set sets[SIM_SETS];
-    uint32_t n_sets;
+    struct sim_set sets[SIM_ALL_SETS]; /* from SIM_SETS on: pairs that are used */
+    uint32_t n_sets, n_pairs;
     struct sim_inst *insts; /* [SIM_INSTS] */
     uint32_t n_insts;
     struct sim_phase phases[SIM_PHASES];
@@ -182,7 +185,7 @@ struct sim {
     /* the state */
     struct negotiate *n;
     struct sim_rank ranks[SIM_RANKS];
-    struct sim_batches batches[SIM_SETS];
+    struct sim_batches batches[SIM_ALL_SETS];
     struct sim_agreement *agreements;
     size_t n_agreements, agreements_cap;
     uint32_t last_join;
@@ -253,7 +256,9 @@ static inline void sim_dump(struct sim *s)
         (void)fprintf(stderr, "  rank %u: step %u%s%s%s%s%s; waits for", i, r->step,
                       r->is_dead ? ", dead" : "",
                       r->is_running ? ", in a batch of " : "",
-                      r->is_running ? r->act.items[0].req->name : "",
+                      !r->is_running        ? ""
+                      : r->act.n_items == 0 ? "a pair"
+                                            : r->act.items[0].req->name,
                       member_is_in_plan(r->m) ? ", in a plan" : "",
                       member_is_agreeing(r->m) ? ", agreeing" : "");
         for (const struct sim_op *op = r->ops; op; op = op->next)
@@ -387,6 +392,7 @@ static inline void fill_request(const struct sim *s,
     case COLL_BROADCAST:
     case COLL_REDUCE:
     case COLL_GATHER:
+    case COLL_SENDRECV:
         q->root = set_nth(mask, p->root_place);
         /* fallthrough */
     case COLL_ALLREDUCE:

@@ -153,21 +153,49 @@ check_fusion(struct sim *s, uint32_t rank, const struct member_act *act)
 
 static inline uint32_t handle_of(struct sim *s, uint32_t rank, uint32_t id)
 {
-    for (uint32_t h = 0; h < s->n_sets; h++)
+    for (uint32_t h = 0; h < SIM_SETS + s->n_pairs; h++)
         if (s->sets[h].has_id && s->sets[h].id == id && s->sets[h].in >> rank & 1)
             return h;
     sim_wrong(s, "rank %u is to run in process set %u, which it has not", rank, id);
     return 0;
 }
 
-/* The rank enters its next batch of the set, or of the world. */
-static inline void run_begin(struct sim *s, uint32_t rank, const struct member_act *act)
+/* The rank enters its next batch of this set. name, inst: the first tensor's. */
+static inline void enter(struct sim *s,
+                         uint32_t rank,
+                         const struct member_act *act,
+                         uint32_t h,
+                         const char *name,
+                         uint32_t inst)
 {
     struct sim_rank *r = &s->ranks[rank];
-    uint32_t h = handle_of(s, rank, act->items[0].req->process_set);
     struct sim_batches *list = &s->batches[h];
-    const struct sim_op *op = (const struct sim_op *)(const void *)act->items[0].op;
     struct sim_batch *b;
+
+    r->act = *act;
+    r->is_running = true;
+    r->run_set = h;
+    r->run_hash = hash_act(act);
+    batches_grow(list);
+    if (r->n_batches[h] == list->n)
+        list->v[list->n++] = (struct sim_batch){
+            .hash = r->run_hash, .members = s->sets[h].mask, .first_inst = inst};
+    b = &list->v[r->n_batches[h]++];
+    sim_trace(s, "%llu rank %u runs %s, %zu tensors, batch %zu of set %u\n",
+              (unsigned long long)s->now, rank, name, act->n_items, r->n_batches[h], h);
+    if (b->hash != r->run_hash)
+        sim_wrong(
+            s, "rank %u runs %s (%zu tensors) as batch %zu of set %u, others another",
+            rank, name, act->n_items, r->n_batches[h], h);
+    if (inst != SIM_INSTS && b->first_inst != SIM_INSTS && b->first_inst != inst)
+        sim_wrong(s, "rank %u runs another %s than the others", rank, name);
+    b->entered |= 1u << rank;
+}
+
+static inline void run_begin(struct sim *s, uint32_t rank, const struct member_act *act)
+{
+    uint32_t h = handle_of(s, rank, act->items[0].req->process_set);
+    const struct sim_op *op = (const struct sim_op *)(const void *)act->items[0].op;
 
     for (size_t i = 0; i < act->n_items; i++)
         check_item(s, rank, act, i);
@@ -175,27 +203,23 @@ static inline void run_begin(struct sim *s, uint32_t rank, const struct member_a
     if (!(s->sets[h].mask >> rank & 1))
         sim_wrong(s, "rank %u runs %s of set %u, which it is not in", rank,
                   act->items[0].req->name, h);
-    r->act = *act;
-    r->is_running = true;
-    r->run_set = h;
-    r->run_hash = hash_act(act);
-    batches_grow(list);
-    if (r->n_batches[h] == list->n)
-        list->v[list->n++] =
-            (struct sim_batch){.hash = r->run_hash,
-                               .members = s->sets[h].mask,
-                               .first_inst = op ? op->inst : SIM_INSTS};
-    b = &list->v[r->n_batches[h]++];
-    sim_trace(s, "%llu rank %u runs %s and %zu more, batch %zu of set %u\n",
-              (unsigned long long)s->now, rank, act->items[0].req->name,
-              act->n_items - 1, r->n_batches[h], h);
-    if (b->hash != r->run_hash)
-        sim_wrong(
-            s, "rank %u runs %s (%zu tensors) as batch %zu of set %u, others another",
-            rank, act->items[0].req->name, act->n_items, r->n_batches[h], h);
-    if (op && b->first_inst != SIM_INSTS && b->first_inst != op->inst)
-        sim_wrong(s, "rank %u runs another %s than the others", rank, op->req.name);
-    b->entered |= 1u << rank;
+    enter(s, rank, act, h, act->items[0].req->name, op ? op->inst : SIM_INSTS);
+}
+
+/* The world meets for a pair. */
+static inline void
+pair_begin(struct sim *s, uint32_t rank, const struct member_act *act)
+{
+    uint32_t h = SIM_SETS;
+
+    while (h < SIM_SETS + s->n_pairs && s->sets[h].id != act->set_id)
+        h++;
+    if (h == SIM_SETS + s->n_pairs || s->sets[h].in >> rank & 1)
+        sim_wrong(s, "rank %u is to meet for pair %x, which %s", rank, act->set_id,
+                  h == SIM_SETS + s->n_pairs ? "nobody uses" : "has met");
+    else
+        s->sets[h].in |= 1u << rank;
+    enter(s, rank, act, 0, "a pair", SIM_INSTS);
 }
 
 static inline void
@@ -224,9 +248,12 @@ static inline bool run_end(struct sim *s, uint32_t rank)
 {
     struct sim_rank *r = &s->ranks[rank];
     const struct sim_batch *b = &s->batches[r->run_set].v[r->n_batches[r->run_set] - 1];
-    const struct sim_op *op = (const struct sim_op *)(const void *)r->act.items[0].op;
+    bool is_pair = r->act.kind == MEMBER_PAIR;
+    const struct sim_op *op =
+        is_pair ? NULL : (const struct sim_op *)(const void *)r->act.items[0].op;
 
-    if (b->entered != b->members && r->act.items[0].req->coll != COLL_SET_REMOVE)
+    if (b->entered != b->members
+        && (is_pair || r->act.items[0].req->coll != COLL_SET_REMOVE))
         return false;
     if (hash_act(&r->act) != r->run_hash)
         sim_wrong(s, "what rank %u was told to run has changed under it", rank);

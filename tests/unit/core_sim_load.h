@@ -187,6 +187,54 @@ static inline void fresh(struct load *l)
     }
 }
 
+/* --- transfers --- */
+
+static inline uint32_t pair_handle(struct sim *s, uint32_t a, uint32_t b)
+{
+    uint32_t h = SIM_SETS;
+
+    while (h < SIM_SETS + s->n_pairs && s->sets[h].id != pair_of(a, b))
+        h++;
+    if (h == SIM_SETS + s->n_pairs) {
+        s->sets[h] = (struct sim_set){
+            .mask = 1u << a | 1u << b, .id = pair_of(a, b), .has_id = true};
+        s->n_pairs++;
+    }
+    return h;
+}
+
+/* From rank a to b, perhaps back under the same name, perhaps both or none. */
+static inline void add_transfer(struct load *l, struct sim_step *step, uint32_t number)
+{
+    uint32_t n = l->s->cfg.n_ranks, a = pick(l, n), b = (a + 1 + pick(l, n)) % n;
+    bool is_both = pick(l, 3) == 0, is_group = is_both && pick(l, 2);
+    char what[16], name[TENSOR_NAME_MAX];
+
+    if (a == b)
+        return;
+    (void)snprintf(what, sizeof(what), "p.%u", number);
+    for (uint32_t back = 0; back <= is_both; back++) {
+        uint32_t src = back ? b : a, dst = back ? a : b;
+        struct sim_spec p = make_spec(l, what, 0);
+
+        p.coll = COLL_SENDRECV;
+        p.uneven = 0;
+        p.set = pair_handle(l->s, a, b);
+        p.root_place = src > dst;
+        p.group = is_group ? 1000 + number : 0;
+        p.group_n = is_group ? 2 : 0;
+        (void)pair_name(what, src, dst, name);
+        (void)snprintf(p.name, sizeof(p.name), "%.40s", name);
+        (void)add_op(l, step, &p);
+    }
+}
+
+static inline void add_transfers(struct load *l, struct sim_step *step, uint32_t n)
+{
+    for (uint32_t k = 0; k < n; k++)
+        add_transfer(l, step, k + 10 * (l->s->n_steps % (l->s->depth + 1)));
+}
+
 /* Does this difference concern this operation? */
 static inline bool can_be_odd(const struct sim_spec *p, enum sim_odd odd)
 {
@@ -207,7 +255,7 @@ static inline bool can_be_odd(const struct sim_spec *p, enum sim_odd odd)
     case ODD_CODEC:
         return p->coll == COLL_ALLREDUCE;
     case ODD_COLL:
-        return true;
+        return p->coll != COLL_SENDRECV; /* the name tells it */
     case ODD_NONE:
     case ODD_COUNT:
         break;
@@ -239,6 +287,20 @@ static inline void disagreements(struct load *l)
         struct sim_step *step = model_step(l);
 
         if (pick(l, 2))
+            make_one_odd(l, step);
+    }
+}
+
+/* Pipelines and rings: ranks pass things on, with or without a step of the model. */
+static inline void transfers(struct load *l)
+{
+    uint32_t n = 4 + pick(l, 10);
+
+    for (uint32_t i = 0; i < n; i++) {
+        struct sim_step *step = pick(l, 2) ? model_step(l) : add_step(l);
+
+        add_transfers(l, step, pick(l, 5));
+        if (pick(l, 6) == 0 && step->n > 0)
             make_one_odd(l, step);
     }
 }
@@ -388,6 +450,7 @@ static inline void more_in_a_join(struct load *l, struct sim_step *step)
     for (uint32_t h = 1; h < s->n_sets; h++)
         if (!s->sets[h].is_twin && !s->sets[h].is_doomed && pick(l, 2))
             set_op(l, step, h, 20 + h + 20 * (s->n_steps % (s->depth + 1)));
+    add_transfers(l, step, pick(l, 3));
     if (pick(l, 8) > 0 || s->n_sets == SIM_SETS)
         return;
     s->sets[s->n_sets] = (struct sim_set){.mask = 1, .is_twin = true};
@@ -455,8 +518,8 @@ static inline void make_config(struct load *l)
 static inline struct sim *sim_of_seed(uint64_t seed)
 {
     static void (*const phases[])(struct load *) = {
-        steady,       metrics, shapes, fresh,         disagreements,
-        process_sets, joins,   joins,  interruptions, interruptions};
+        steady, metrics, shapes,        fresh,         disagreements, process_sets,
+        joins,  joins,   interruptions, interruptions, transfers};
     struct load l = {.s = sim_new(seed), .groups_in = 4};
     uint32_t n;
 

@@ -131,6 +131,9 @@ static inline bool on_next(struct sim *s, uint32_t rank, bool may_offer)
     case MEMBER_AGREE:
         agree_begin(s, rank, &act);
         break;
+    case MEMBER_PAIR:
+        pair_begin(s, rank, &act);
+        break;
     }
     return true;
 }
@@ -354,7 +357,7 @@ static inline void sim_check_end(struct sim *s)
             sim_wrong(s, "a hang: rank %u waits for ever", r);
     for (uint32_t i = 0; i < s->n_insts && !sim_is_over(s); i++)
         check_inst(s, &s->insts[i]);
-    for (uint32_t h = 0; h < s->n_sets && !sim_is_over(s); h++)
+    for (uint32_t h = 0; h < SIM_ALL_SETS && !sim_is_over(s); h++)
         for (size_t i = 0; i < s->batches[h].n; i++)
             if (s->batches[h].v[i].entered != s->batches[h].v[i].members)
                 sim_wrong(s, "batch %zu of set %u was entered by %x of %x", i, h,
@@ -388,7 +391,7 @@ static inline int sim_start(struct sim *s)
     int r = negotiate_new(&s->cfg, &s->n);
 
     for (uint32_t i = 0; i < s->cfg.n_ranks && r == 0; i++)
-        r = member_new(s->cfg.n_ranks, &s->ranks[i].m);
+        r = member_new(i, s->cfg.n_ranks, &s->ranks[i].m);
     if (r == 0)
         make_picks(s);
     sim_error(s, r);
@@ -418,7 +421,7 @@ static inline void sim_free(struct sim *s)
     }
     negotiate_free(s->n);
     strbuf_release(&s->out);
-    for (uint32_t h = 0; h < SIM_SETS; h++)
+    for (uint32_t h = 0; h < SIM_ALL_SETS; h++)
         free(s->batches[h].v);
     free(s->agreements);
     free(s->steps);

@@ -93,7 +93,7 @@ static void any_seed_comes_to_its_end(void **state)
 
 /* --- a rank dies, a link is cut, memory is out --- */
 
-/* Three ranks, a plan, a set, a metric, a join; short. */
+/* Three ranks, a plan, a set, a metric, transfers, a join; short. */
 static struct sim *short_sim(uint64_t seed)
 {
     struct load l = {.s = sim_new(seed), .groups_in = 4};
@@ -114,6 +114,7 @@ static struct sim *short_sim(uint64_t seed)
     metric = make_spec(&l, "metric", 0);
     (void)add_op(&l, model_step(&l), &metric);
     set_op(&l, model_step(&l), 1, 0);
+    add_transfers(&l, model_step(&l), 3);
     make_one_odd(&l, model_step(&l));
     joins(&l);
     return s;

@@ -39,7 +39,7 @@ static inline int setup(void **state)
 {
     struct fixture *f = mem_zalloc(sizeof(*f));
 
-    if (!f || member_new(RANKS, &f->m) < 0)
+    if (!f || member_new(0, RANKS, &f->m) < 0)
         return -1;
     strbuf_init(&f->up, MESSAGE_MAX_BYTES);
     strbuf_init(&f->down, MESSAGE_MAX_BYTES);

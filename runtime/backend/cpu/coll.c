@@ -16,6 +16,7 @@
  *   reduce-scatter  sum of the host at its leader; parts of the hosts; each its part
  *   alltoall        local blocks, and the leader gets what leaves the host; by host;
  *                   each what came from elsewhere
+ *   sendrecv        as broadcast of two
  *   barrier         shm, net, shm
  *
  * A leader keeps what passes through it in memory that the operation allocates and
@@ -296,7 +297,8 @@ static int barrier(struct cpu *c, struct err *err)
 
 static bool has_root(enum collective c)
 {
-    return c == COLL_BROADCAST || c == COLL_REDUCE || c == COLL_GATHER;
+    return c == COLL_BROADCAST || c == COLL_REDUCE || c == COLL_GATHER
+           || c == COLL_SENDRECV;
 }
 
 int coll_run(struct cpu *c, const struct batch *b, struct err *err)
@@ -312,6 +314,7 @@ int coll_run(struct cpu *c, const struct batch *b, struct err *err)
     case COLL_ALLGATHER:
         return coll_allgather(c, b, err);
     case COLL_BROADCAST:
+    case COLL_SENDRECV: /* root has no out, which a broadcast leaves alone then */
         return broadcast(c, b, err);
     case COLL_BARRIER:
         return barrier(c, err);

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Pairs {lo, hi} are counted by hi, then by lo: 0-1, 0-2, 1-2, 0-3, ... The numbers do
+ * not depend on the size of the world, and those of 65536 ranks fit the 31 bits beside
+ * PAIR_BIT. Called by message.c, pending.c and member.c, and by api/ where a send or
+ * receive is submitted and its communicator is made. */
+#include "runtime/core/pair.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static uint32_t n_below(uint32_t hi)
+{
+    return (uint32_t)((uint64_t)hi * (hi - 1) / 2);
+}
+
+uint32_t pair_of(uint32_t a, uint32_t b)
+{
+    return PAIR_BIT | (a < b ? n_below(b) + a : n_below(a) + b);
+}
+
+void pair_ranks(uint32_t pair, uint32_t ret[2])
+{
+    uint32_t number = pair & ~PAIR_BIT, low = 1, high = PAIR_MAX_RANKS;
+
+    while (low < high) { /* the largest hi whose pairs begin at number or before */
+        uint32_t mid = high - (high - low) / 2;
+
+        if (n_below(mid) <= number)
+            low = mid;
+        else
+            high = mid - 1;
+    }
+    ret[0] = number - n_below(low);
+    ret[1] = low;
+}
+
+bool pair_has(uint32_t set, uint32_t rank)
+{
+    uint32_t ranks[2];
+
+    if (!pair_is(set))
+        return false;
+    pair_ranks(set, ranks);
+    return rank == ranks[0] || rank == ranks[1];
+}
+
+static size_t put_direction(uint32_t src, uint32_t dst, char *buf, size_t size)
+{
+    return (size_t)snprintf(buf, size, " (%u -> %u)", src, dst);
+}
+
+size_t pair_name_max(uint32_t src, uint32_t dst)
+{
+    return TENSOR_NAME_MAX - 1 - put_direction(src, dst, NULL, 0);
+}
+
+bool pair_name(const char *name, uint32_t src, uint32_t dst, char ret[TENSOR_NAME_MAX])
+{
+    size_t n = strlen(name);
+
+    if (n > pair_name_max(src, dst))
+        return false;
+    memcpy(ret, name, n);
+    (void)put_direction(src, dst, ret + n, TENSOR_NAME_MAX - n);
+    return true;
+}
