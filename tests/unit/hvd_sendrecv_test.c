@@ -1,0 +1,478 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Sends and receives of real processes: in any order, both ways at once, beside
+ * everything else, and where the other one disagrees, joins, leaves or dies. Values and
+ * types against numpy: tests/python/ranks/capi_sendrecv.py. */
+#include "tests/unit/hvd_world.h"
+
+static int
+send_async(const char *name, const float *v, int64_t n, int dst, hvd_handle *h)
+{
+    struct hvd_tensor t = tensor1(name, HVD_FLOAT32, v, NULL, &n);
+
+    return hvd_send_async(&t, dst, h);
+}
+
+static int recv_async(const char *name, float *v, int64_t n, int src, hvd_handle *h)
+{
+    struct hvd_tensor t = tensor1(name, HVD_FLOAT32, NULL, v, &n);
+
+    return hvd_recv_async(&t, src, h);
+}
+
+static int send_now(const char *name, const float *v, int64_t n, int dst)
+{
+    hvd_handle h;
+    int r = send_async(name, v, n, dst, &h);
+
+    return r < 0 ? r : finish(h);
+}
+
+static int recv_now(const char *name, float *v, int64_t n, int src)
+{
+    hvd_handle h;
+    int r = recv_async(name, v, n, src, &h);
+
+    return r < 0 ? r : finish(h);
+}
+
+static void fill(float *v, int64_t n, int seed)
+{
+    for (int64_t i = 0; i < n; i++)
+        v[i] = (float)(seed * 1000 + i % 997);
+}
+
+static bool is_filled(const float *v, int64_t n, int seed)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (v[i] != (float)(seed * 1000 + i % 997))
+            return false;
+    return true;
+}
+
+/* Together: a rank that leaves ends what others still do. */
+static void leave_together(void)
+{
+    CHECK_OK(barrier_now("the end"));
+    CHECK_OK(hvd_shutdown());
+}
+
+/* --- who sends what --- */
+
+enum { RING = 4, LONG = 300000 };
+
+/* Everyone sends to the next and receives from the previous one under one name, all at
+ * once; odd ranks receive first. Sums of all go on beside it. */
+static void ring_body(int rank, int size)
+{
+    static float in[LONG], out[LONG];
+    int next = (rank + 1) % size, prev = (rank + size - 1) % size;
+
+    CHECK_OK(hvd_init(NULL));
+    for (int i = 0; i < 30; i++) {
+        int64_t n = i % 10 == 9 ? LONG : 1 + i;
+        hvd_handle h[2], sum;
+        float one = 1;
+
+        fill(in, n, rank + i);
+        memset(out, 0, (size_t)n * sizeof(out[0]));
+        if (rank % 2)
+            CHECK_OK(recv_async("x", out, n, prev, &h[1]));
+        CHECK_OK(send_async("x", in, n, next, &h[0]));
+        if (i % 3 == 0)
+            CHECK_OK(sum_async("x", &one, 1, &sum));
+        if (rank % 2 == 0)
+            CHECK_OK(recv_async("x", out, n, prev, &h[1]));
+        CHECK_OK(finish(h[1]));
+        CHECK_OK(finish(h[0]));
+        if (i % 3 == 0)
+            CHECK_OK(finish(sum));
+        CHECK(i % 3 != 0 || one == (float)size, "sum %f", (double)one);
+        CHECK(is_filled(out, n, prev + i), "step %d: %f", i, (double)out[0]);
+        CHECK(is_filled(in, n, rank + i), "step %d: what was sent has changed", i);
+    }
+    leave_together();
+}
+
+static void a_ring_shifts(void **state)
+{
+    (void)state;
+    world_run(RING, ring_body);
+}
+
+static void a_ring_of_two_swaps(void **state)
+{
+    (void)state;
+    world_run(2, ring_body);
+}
+
+/* Ranks submit what they have in orders that contradict each other. */
+static void crossed_body(int rank, int size)
+{
+    enum { NAMES = 24 };
+    float v[2][NAMES];
+    hvd_handle h[2][NAMES];
+
+    (void)size;
+    CHECK_OK(hvd_init(NULL));
+    for (int round = 0; rank < 2 && round < 4; round++) {
+        for (int k = 0; k < 2 * NAMES; k++) {
+            int i = rank == 0 ? k : 2 * NAMES - 1 - k, way = i / NAMES, id = i % NAMES;
+            char name[16];
+
+            (void)snprintf(name, sizeof(name), "t%d", id);
+            v[way][id] = way == rank ? (float)(100 * way + id + round) : -1;
+            if (way == rank)
+                CHECK_OK(send_async(name, &v[way][id], 1, 1 - rank, &h[way][id]));
+            else
+                CHECK_OK(recv_async(name, &v[way][id], 1, 1 - rank, &h[way][id]));
+        }
+        for (int i = 0; i < 2 * NAMES; i++) {
+            CHECK_OK(finish(h[i / NAMES][i % NAMES]));
+            CHECK(v[i / NAMES][i % NAMES]
+                      == (float)(100 * (i / NAMES) + i % NAMES + round),
+                  "tensor %d: %f", i, (double)v[i / NAMES][i % NAMES]);
+        }
+    }
+    leave_together(); /* the third rank has only met */
+}
+
+static void any_order_will_do(void **state)
+{
+    (void)state;
+    world_run(3, crossed_body);
+}
+
+static void beside_sets_body(int rank, int size)
+{
+    const int ranks[] = {0, 1};
+    int id = -1, got[8];
+    float v = (float)rank;
+
+    (void)size;
+    CHECK_OK(hvd_init(NULL));
+    if (rank == 0)
+        CHECK_OK(send_now("x", &v, 1, 1));
+    if (rank == 1)
+        CHECK_OK(recv_now("x", &v, 1, 0));
+    CHECK(v == (rank == 1 ? 0 : (float)rank), "%f", (double)v);
+    CHECK(hvd_process_set_ids(got, 8) == 1, "a pair is no process set");
+    CHECK_OK(hvd_process_set_add(ranks, 2, &id));
+    CHECK(id == 1, "id %d", id);
+    if (rank == 1)
+        CHECK_OK(send_now("x", &v, 1, 2));
+    if (rank == 2)
+        CHECK_OK(recv_now("x", &v, 1, 1));
+    CHECK_OK(hvd_process_set_remove(id));
+    if (rank == 0)
+        CHECK_OK(send_now("x", &v, 1, 1));
+    if (rank == 1)
+        CHECK_OK(recv_now("x", &v, 1, 0));
+    leave_together();
+}
+
+static void a_pair_is_no_process_set(void **state)
+{
+    (void)state;
+    world_run(3, beside_sets_body);
+}
+
+/* --- what is refused --- */
+
+static void refused(int r, const char *sentence)
+{
+    CHECK(r == HVD_INVALID_ARGUMENT, "%d", r);
+    CHECK(strcmp(hvd_last_error(), sentence) == 0, "%s", hvd_last_error());
+}
+
+static void refused_body(int rank, int size)
+{
+    char name[512], want[256];
+    hvd_handle h;
+    float v = 1;
+
+    (void)size;
+    CHECK_OK(hvd_init(NULL));
+    if (rank == 0) {
+        refused(send_async("x", &v, 1, 0, &h),
+                "tensor \"x\": dst_rank 0 is this rank itself");
+        refused(recv_async("x", &v, 1, 2, &h),
+                "tensor \"x\": src_rank 2 is not in the world of 2 ranks");
+        refused(send_async("x", &v, 1, -1, &h),
+                "tensor \"x\": dst_rank -1 is not in the world of 2 ranks");
+        refused(send_async("x", NULL, 1, 1, &h),
+                "tensor \"x\": data or output is NULL");
+        refused(recv_async("x", NULL, 1, 1, &h),
+                "tensor \"x\": data or output is NULL");
+        refused(send_async("x", &v, -1, 1, &h),
+                "tensor \"x\": shape: dimension 0 is -1, must be >= 0");
+        memset(name, 'n', sizeof(name));
+        name[503] = 0;
+        (void)snprintf(want, sizeof(want),
+                       "hvd_tensor.name: has 503 bytes, of a send or receive between "
+                       "ranks 0 and 1 at most 502");
+        refused(send_async(name, &v, 1, 1, &h), want);
+    }
+    memset(name, 'n', sizeof(name));
+    name[502] = 0;
+    CHECK_OK(rank == 0 ? send_now(name, &v, 1, 1) : recv_now(name, &v, 1, 0));
+    leave_together();
+}
+
+static void what_cannot_be_is_refused_at_once(void **state)
+{
+    (void)state;
+    world_run(2, refused_body);
+}
+
+static void mismatched(int r, const char *sentence)
+{
+    const char *text = shared->r[atoi(getenv("HOROVOD_RANK"))].text;
+
+    CHECK(r == HVD_INVALID_ARGUMENT, "%d", r);
+    CHECK(strcmp(text, sentence) == 0, "%s", text);
+}
+
+static void mismatch_body(int rank, int size)
+{
+    float v[6] = {0};
+    int64_t n = 3;
+    struct hvd_tensor t = tensor1("x", HVD_INT32, NULL, v, &n);
+    hvd_handle h;
+
+    (void)size;
+    CHECK_OK(hvd_init(NULL));
+    if (rank == 1)
+        mismatched(
+            send_now("x", v, 3, 2),
+            "Mismatched SENDRECV tensor shapes: tensor \"x (1 -> 2)\": rank 1 has "
+            "[3], rank 2 has [4] (dimension 0 differs)");
+    if (rank == 2)
+        mismatched(
+            recv_now("x", v, 4, 1),
+            "Mismatched SENDRECV tensor shapes: tensor \"x (1 -> 2)\": rank 1 has "
+            "[3], rank 2 has [4] (dimension 0 differs)");
+    if (rank == 1) {
+        CHECK_OK(hvd_recv_async(&t, 2, &h));
+        mismatched(finish(h),
+                   "Mismatched data types: tensor \"x (2 -> 1)\": rank 1 has "
+                   "int32, rank 2 has float32");
+    }
+    if (rank == 2)
+        mismatched(
+            send_now("x", v, 3, 1),
+            "Mismatched data types: tensor \"x (2 -> 1)\": rank 1 has int32, rank "
+            "2 has float32");
+    CHECK_OK(barrier_now("on"));
+    if (rank > 0)
+        CHECK_OK(rank == 1 ? send_now("x", v, 3, 2) : recv_now("x", v, 3, 1));
+    leave_together();
+}
+
+static void a_mismatch_is_told_to_both(void **state)
+{
+    (void)state;
+    world_run(3, mismatch_body);
+}
+
+static void duplicate_body(int rank, int size)
+{
+    float v = 1, w = 0;
+    hvd_handle a, b, c;
+
+    (void)size;
+    CHECK_OK(hvd_init(NULL));
+    if (rank == 0) {
+        CHECK_OK(send_async("x", &v, 1, 1, &a));
+        CHECK(send_async("x", &v, 1, 1, &b) == HVD_INVALID_ARGUMENT, "twice");
+        CHECK(strstr(hvd_last_error(), "\"x (0 -> 1)\""), "%s", hvd_last_error());
+        CHECK_OK(send_async("x", &v, 1, 2, &b));
+        CHECK_OK(recv_async("x", &w, 1, 1, &c));
+        CHECK_OK(finish(a));
+        CHECK_OK(finish(b));
+        CHECK_OK(finish(c));
+        CHECK(w == 7, "%f", (double)w);
+    } else {
+        CHECK_OK(recv_now("x", &w, 1, 0));
+        CHECK(w == 1, "%f", (double)w);
+        w = 7;
+        if (rank == 1)
+            CHECK_OK(send_now("x", &w, 1, 0));
+    }
+    leave_together();
+}
+
+static void a_name_is_one_of_a_pair_and_direction(void **state)
+{
+    (void)state;
+    world_run(3, duplicate_body);
+}
+
+/* --- join, leave, die --- */
+
+static void joined_body(int rank, int size)
+{
+    struct hvd_tensor t = {.size_bytes = sizeof(t), .name = "join", .device = -1};
+    hvd_handle h;
+    float v = (float)rank;
+
+    (void)size;
+    CHECK_OK(hvd_init(NULL));
+    if (rank == 2) {
+        CHECK_OK(hvd_join_async(&t, &h));
+        stage_set(rank, 1);
+        CHECK_OK(finish(h));
+    } else {
+        futex_wait_until(&shared->r[2].stage, 1, clock_now_ns() + 20 * NS_PER_S);
+        CHECK_OK(rank == 0 ? send_now("x", &v, 1, 1) : recv_now("x", &v, 1, 0));
+        CHECK(v == 0, "%f", (double)v);
+        if (rank == 0) {
+            CHECK(send_now("y", &v, 1, 2) == HVD_INVALID_ARGUMENT, "to a joined rank");
+            CHECK(strcmp(shared->r[0].text,
+                         "Send and receive is not supported with Join at this time: "
+                         "tensor \"y (0 -> 2)\"")
+                      == 0,
+                  "%s", shared->r[0].text);
+        }
+        CHECK_OK(hvd_join_async(&t, &h));
+        CHECK_OK(finish(h));
+    }
+    if (rank == 0)
+        CHECK_OK(send_now("y", &v, 1, 2));
+    if (rank == 2)
+        CHECK_OK(recv_now("y", &v, 1, 0));
+    leave_together();
+}
+
+static void ranks_that_have_not_joined_go_on(void **state)
+{
+    (void)state;
+    world_run(3, joined_body);
+}
+
+static void leaving_body(int rank, int size)
+{
+    float v = 1;
+    int r;
+
+    (void)size;
+    CHECK_OK(hvd_init(NULL));
+    if (rank == 0)
+        CHECK_OK(send_now("x", &v, 1, 1));
+    if (rank == 1)
+        CHECK_OK(recv_now("x", &v, 1, 0));
+    CHECK_OK(barrier_now("all are here"));
+    if (rank == 1) {
+        CHECK_OK(hvd_shutdown());
+        return;
+    }
+    r = rank == 0 ? send_now("x", &v, 1, 1) : recv_now("y", &v, 1, 0);
+    CHECK(r == HVD_PRECONDITION, "%d", r);
+    CHECK(strstr(shared->r[rank].text, "rank 1"), "%s", shared->r[rank].text);
+    stage_set(rank, 1);
+    go_wait(1);
+    CHECK_OK(hvd_shutdown());
+}
+
+static void a_rank_that_leaves_ends_it(void **state)
+{
+    struct proc_world w;
+
+    (void)state;
+    world_start(&w, 3, leaving_body);
+    stage_wait(0, 1);
+    stage_wait(2, 1);
+    go_set(1);
+    world_end(&w, -1);
+}
+
+static void dying_body(int rank, int size)
+{
+    enum { MANY = 1 << 22 };
+    float *v = calloc(MANY, sizeof(*v));
+    int r = HVD_OK;
+
+    (void)size;
+    CHECK_OK(hvd_init(NULL));
+    for (uint32_t i = 0; r == HVD_OK; i++) {
+        if (rank == 0)
+            r = send_now("x", v, MANY, 1);
+        else if (rank == 1)
+            r = recv_now("x", v, MANY, 0);
+        if (i < 3 || rank == 2)
+            stage_set(rank, i + 1);
+        if (rank == 2) {
+            go_wait(1);
+            r = recv_now("never", v, 1, 1);
+        }
+    }
+    CHECK(r == HVD_ABORTED, "%d", r);
+    CHECK(strstr(shared->r[rank].text, "rank 1"), "%s", shared->r[rank].text);
+    CHECK_OK(hvd_shutdown());
+    free(v);
+}
+
+static void a_rank_that_dies_in_it_is_named(void **state)
+{
+    struct proc_world w;
+
+    (void)state;
+    world_start(&w, 3, dying_body);
+    stage_wait(1, 3);
+    stage_wait(2, 1);
+    go_set(1);
+    (void)kill(w.pid[1], SIGKILL);
+    world_end(&w, 1);
+}
+
+/* --- groups --- */
+
+static void group_body(int rank, int size)
+{
+    float v[2] = {1, 2};
+    int64_t n = 1;
+    hvd_handle h[2];
+
+    (void)size;
+    CHECK_OK(hvd_init(NULL));
+    if (rank < 2)
+        for (int i = 0; i < 2; i++) {
+            struct hvd_tensor t = tensor1(i ? "b" : "a", HVD_FLOAT32, &v[i], &v[i], &n);
+
+            t.group = "swap";
+            t.group_size = 2;
+            v[i] = (float)rank;
+            CHECK_OK(i == rank ? hvd_send_async(&t, 1 - rank, &h[i])
+                               : hvd_recv_async(&t, 1 - rank, &h[i]));
+            if (i == 0)
+                CHECK(hvd_wait(h[0], 20) == HVD_TIMEOUT, "half of a group");
+        }
+    for (int i = 0; rank < 2 && i < 2; i++) {
+        CHECK_OK(finish(h[i]));
+        CHECK(v[i] == (float)i, "%d: %f", i, (double)v[i]);
+    }
+    leave_together();
+}
+
+static void a_group_of_both_directions(void **state)
+{
+    (void)state;
+    world_run(3, group_body);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_ring_shifts),
+        cmocka_unit_test(a_ring_of_two_swaps),
+        cmocka_unit_test(any_order_will_do),
+        cmocka_unit_test(a_pair_is_no_process_set),
+        cmocka_unit_test(what_cannot_be_is_refused_at_once),
+        cmocka_unit_test(a_mismatch_is_told_to_both),
+        cmocka_unit_test(a_name_is_one_of_a_pair_and_direction),
+        cmocka_unit_test(ranks_that_have_not_joined_go_on),
+        cmocka_unit_test(a_rank_that_leaves_ends_it),
+        cmocka_unit_test(a_rank_that_dies_in_it_is_named),
+        cmocka_unit_test(a_group_of_both_directions),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
