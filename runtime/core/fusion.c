@@ -9,7 +9,7 @@
 enum { MAX_TENSORS = 4096 }; /* bounds the work inside one batch */
 
 /* Allgather and its like are of different size on every rank. */
-static bool can_fuse(const struct request *a)
+bool fusion_is_possible(const struct request *a)
 {
     return a->coll == COLL_ALLREDUCE || a->coll == COLL_BROADCAST
            || a->coll == COLL_REDUCE || a->coll == COLL_SENDRECV;
@@ -35,7 +35,7 @@ fusion_take(const struct request *const *v, size_t n, const struct fusion_limit 
             break;
         if (i > 0 && (!fits(v[0], v[i], limit) || bytes > limit->bytes - sum))
             break;
-        if (!can_fuse(v[i]) || bytes > limit->bytes || limit->bytes == 0) {
+        if (!fusion_is_possible(v[i]) || bytes > limit->bytes || limit->bytes == 0) {
             i++;
             break;
         }

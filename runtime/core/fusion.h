@@ -12,6 +12,9 @@ struct fusion_limit {
     bool is_groups_apart; /* tensors of different groups do not travel together */
 };
 
+/* Does it ever travel with others? */
+bool fusion_is_possible(const struct request *r);
+
 /* How many of v[0..n) go in one batch: consecutive allreduces (broadcasts, reduces) of
  * one process set and of equal dtype, operation, scales, compression and root, at most
  * limit->bytes together. 1 when n >= 1 and the first travels alone (it is larger than

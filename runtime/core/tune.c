@@ -1,0 +1,415 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The search, in words that fit on a napkin:
+ *
+ *   1 sweep    one setting after the other: every value of its short grid is measured
+ *              with all others as they are best so far; the best value stays.
+ *              First the fusion threshold, which matters most, then the window, which
+ *              depends on it, then the backend's switch points.
+ *   2 refine   twice and half of the best threshold and window.
+ *   3 final    the two best are measured once more, and the mean of both measurements
+ *              decides: a lucky first one does not win.
+ *
+ * A value must win by MARGIN over what is in use, so that noise alone moves nothing.
+ * The grids are powers of four or so: within 90% of the best is what is asked for, and
+ * neighbours on a finer grid differ by less. It ends after n_samples or when there is
+ * nothing left to try. The number of samples that the whole search takes is at most
+ * 1 + 6 + 4 + 4 + 4 + 4 + 2 = 25.
+ *
+ * Bayesian optimisation, which Horovod has, was not taken: with two strong settings and
+ * a budget of 20 it needs as many samples as this sweep, and nobody can tell why it
+ * tried what it tried.
+ *
+ * Called by api/autotune.c on rank 0. */
+#include "runtime/core/tune.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/mem.h"
+
+#define MARGIN 1.02
+#define N_IDS  8192 /* names that are told apart in one step */
+
+enum {
+    SETTLE_STEPS = 4, /* after a change: one cut in two, two until the plan, one more */
+    MAX_STEPS = 1024, /* of a sample that are remembered */
+    GRID_MAX = 6,
+    N_FINAL = 2
+};
+
+static const uint64_t MS = 1000000;
+
+struct grid {
+    uint64_t v[GRID_MAX];
+    uint32_t n;
+    bool is_refined;
+};
+
+static const struct grid grids[TUNE_DIMS] = {
+    [TUNE_FUSION] = {{256u << 20, 64u << 20, 16u << 20, 4u << 20, 1u << 20, 256u << 10},
+                     6,
+                     true},
+    [TUNE_GATHER] = {{0, MS / 4, MS, 4 * MS}, 4, true},
+    [TUNE_WHOLE] = {{8u << 10, 32u << 10, 128u << 10, 512u << 10}, 4, false},
+    [TUNE_CHUNK] = {{64u << 10, 128u << 10, 256u << 10, 512u << 10}, 4, false},
+};
+
+enum phase { PHASE_SWEEP, PHASE_REFINE, PHASE_FINAL, PHASE_DONE };
+
+struct tried {
+    struct tuning tuning;
+    double score; /* the mean of its samples */
+    uint32_t n;
+};
+
+struct tune {
+    struct tune_config cfg;
+    /* The search. */
+    enum phase phase;
+    uint32_t dim, at; /* the candidate that is looked at next */
+    struct tried tried[TUNE_MAX_SAMPLES];
+    uint32_t n_tried, best; /* best: index */
+    uint32_t final_of[N_FINAL];
+    uint32_t n_samples, n_warmups; /* that were taken */
+    struct tuning now;             /* in use, or to be used */
+    bool is_waiting;               /* for tune_applied */
+    /* The sample at hand. */
+    uint32_t n_settle, n_steps;
+    double rates[MAX_STEPS];
+    /* The step at hand. */
+    uint64_t ids[N_IDS];
+    uint32_t gens[N_IDS], gen, n_ids;
+    uint64_t bytes, batch_bytes, begin_ns, last_ns;
+    bool is_new; /* the batch at hand begins a step */
+};
+
+uint64_t tuning_get(const struct tuning *t, enum tune_dim d)
+{
+    switch (d) {
+    case TUNE_FUSION:
+        return t->fusion_bytes;
+    case TUNE_GATHER:
+        return t->gather_ns;
+    case TUNE_WHOLE:
+        return t->whole_bytes;
+    case TUNE_CHUNK:
+        return t->chunk_bytes;
+    case TUNE_DIMS:
+        break;
+    }
+    return 0;
+}
+
+void tuning_set(struct tuning *t, enum tune_dim d, uint64_t v)
+{
+    switch (d) {
+    case TUNE_FUSION:
+        t->fusion_bytes = v;
+        break;
+    case TUNE_GATHER:
+        t->gather_ns = v;
+        break;
+    case TUNE_WHOLE:
+        t->whole_bytes = v;
+        break;
+    case TUNE_CHUNK:
+        t->chunk_bytes = v;
+        break;
+    case TUNE_DIMS:
+        break;
+    }
+}
+
+int tune_new(const struct tune_config *cfg, struct tune **ret)
+{
+    struct tune *t;
+
+    if (cfg->n_steps == 0 || cfg->n_samples == 0)
+        return -EINVAL;
+    t = mem_zalloc(sizeof(*t));
+    if (!t)
+        return -ENOMEM;
+    t->cfg = *cfg;
+    if (t->cfg.n_samples > TUNE_MAX_SAMPLES)
+        t->cfg.n_samples = TUNE_MAX_SAMPLES;
+    if (t->cfg.n_steps > MAX_STEPS)
+        t->cfg.n_steps = MAX_STEPS;
+    t->now = cfg->start;
+    tune_applied(t);
+    *ret = t;
+    return 0;
+}
+
+void tune_free(struct tune *t)
+{
+    mem_free(t);
+}
+
+const struct tuning *tune_settings(const struct tune *t)
+{
+    return &t->now;
+}
+
+bool tune_is_done(const struct tune *t)
+{
+    return t->phase == PHASE_DONE;
+}
+
+double tune_best(const struct tune *t)
+{
+    return t->n_tried > 0 ? t->tried[t->best].score : 0;
+}
+
+double tune_first(const struct tune *t)
+{
+    return t->n_tried > 0 ? t->tried[0].score : 0;
+}
+
+uint32_t tune_n_samples(const struct tune *t)
+{
+    return t->n_samples;
+}
+
+/* --- what to try next --- */
+
+static bool is_same(const struct tuning *a, const struct tuning *b)
+{
+    for (int d = 0; d < TUNE_DIMS; d++)
+        if (tuning_get(a, (enum tune_dim)d) != tuning_get(b, (enum tune_dim)d))
+            return false;
+    return true;
+}
+
+static struct tried *find(struct tune *t, const struct tuning *v)
+{
+    for (uint32_t i = 0; i < t->n_tried; i++)
+        if (is_same(&t->tried[i].tuning, v))
+            return &t->tried[i];
+    return NULL;
+}
+
+/* The best so far, with one setting changed. */
+static bool propose(struct tune *t, enum tune_dim d, uint64_t v)
+{
+    t->now = t->tried[t->best].tuning;
+    tuning_set(&t->now, d, v);
+    return !find(t, &t->now);
+}
+
+static bool sweep(struct tune *t)
+{
+    for (; t->dim < TUNE_DIMS; t->dim++, t->at = 0)
+        while (!t->cfg.is_fixed[t->dim] && t->at < grids[t->dim].n)
+            if (propose(t, (enum tune_dim)t->dim, grids[t->dim].v[t->at++]))
+                return true;
+    return false;
+}
+
+static bool refine(struct tune *t)
+{
+    for (; t->dim < TUNE_DIMS; t->dim++, t->at = 0) {
+        while (!t->cfg.is_fixed[t->dim] && grids[t->dim].is_refined && t->at < 2) {
+            uint64_t v = tuning_get(&t->tried[t->best].tuning, (enum tune_dim)t->dim);
+
+            if (t->at++ == 0 ? v > 0 && propose(t, (enum tune_dim)t->dim, v * 2)
+                             : v > 1 && propose(t, (enum tune_dim)t->dim, v / 2))
+                return true;
+        }
+    }
+    return false;
+}
+
+/* The best one and the one behind it. */
+static void choose_finalists(struct tune *t)
+{
+    uint32_t second = t->best;
+
+    for (uint32_t i = 0; i < t->n_tried; i++)
+        if (i != t->best
+            && (second == t->best || t->tried[i].score > t->tried[second].score))
+            second = i;
+    t->final_of[0] = t->best;
+    t->final_of[1] = second;
+}
+
+static void finish(struct tune *t)
+{
+    t->phase = PHASE_DONE;
+    t->now = t->tried[t->best].tuning;
+}
+
+static bool has_budget(const struct tune *t, uint32_t n)
+{
+    return t->n_samples + n <= t->cfg.n_samples;
+}
+
+/* The final's samples are kept back, unless the budget is too small for one. */
+static uint32_t reserve(const struct tune *t)
+{
+    return t->cfg.n_samples >= 8 ? N_FINAL : 0;
+}
+
+/* Sets now to what is to be measured next. */
+static void choose_next(struct tune *t)
+{
+    for (;;) {
+        switch (t->phase) {
+        case PHASE_SWEEP:
+        case PHASE_REFINE:
+            if (has_budget(t, 1 + reserve(t))
+                && (t->phase == PHASE_SWEEP ? sweep(t) : refine(t)))
+                return;
+            t->dim = t->at = 0;
+            t->phase = t->phase == PHASE_SWEEP ? PHASE_REFINE : PHASE_FINAL;
+            if (t->phase == PHASE_FINAL)
+                choose_finalists(t);
+            break;
+        case PHASE_FINAL:
+            if (reserve(t) == 0 || t->n_tried < 2 || t->at >= N_FINAL
+                || !has_budget(t, 1)) {
+                finish(t);
+                return;
+            }
+            t->now = t->tried[t->final_of[t->at++]].tuning;
+            return;
+        case PHASE_DONE:
+            return;
+        }
+    }
+}
+
+static void note(struct tune *t, double score)
+{
+    struct tried *v = find(t, &t->now);
+
+    t->n_samples++;
+    if (v) {
+        v->score = (v->score * v->n + score) / (v->n + 1);
+        v->n++;
+    } else {
+        v = &t->tried[t->n_tried++];
+        *v = (struct tried){t->now, score, 1};
+    }
+    if (t->phase != PHASE_FINAL) {
+        if (v->score > t->tried[t->best].score * MARGIN)
+            t->best = (uint32_t)(v - t->tried);
+    } else if (t->at == N_FINAL) {
+        const uint32_t *f = t->final_of;
+
+        t->best = t->tried[f[1]].score > t->tried[f[0]].score * MARGIN ? f[1] : f[0];
+    }
+}
+
+/* --- measuring --- */
+
+/* True: this one has come in the step at hand already. */
+static bool has_come(struct tune *t, uint64_t id)
+{
+    uint64_t at = (id * 0x9e3779b97f4a7c15ull) >> 51; /* 13 bits: N_IDS */
+
+    _Static_assert(N_IDS == 1 << 13, "the hash has as many bits");
+    for (;; at = (at + 1) % N_IDS) {
+        if (t->gens[at] != t->gen) {
+            t->gens[at] = t->gen;
+            t->ids[at] = id;
+            t->n_ids++;
+            return false;
+        }
+        if (t->ids[at] == id)
+            return true;
+    }
+}
+
+static void forget_ids(struct tune *t)
+{
+    t->gen++;
+    t->n_ids = 0;
+    if (t->gen == 0) { /* after 2^32 steps */
+        memset(t->gens, 0, sizeof(t->gens));
+        t->gen = 1;
+    }
+}
+
+void tune_tensor(struct tune *t, uint64_t id, uint64_t bytes)
+{
+    if (t->phase == PHASE_DONE || t->is_waiting)
+        return;
+    /* Names that never come again (some programs number them) would fill the table. */
+    if (t->n_ids >= N_IDS / 2 || has_come(t, id)) {
+        forget_ids(t);
+        (void)has_come(t, id);
+        t->is_new = true;
+    }
+    t->batch_bytes += bytes;
+}
+
+static int compare(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return x < y ? -1 : x > y;
+}
+
+static double median(double *v, uint32_t n)
+{
+    qsort(v, n, sizeof(*v), compare);
+    return n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
+}
+
+static void begin_sample(struct tune *t)
+{
+    t->n_steps = 0;
+    t->n_settle = SETTLE_STEPS;
+    t->begin_ns = t->last_ns = 0;
+    t->bytes = t->batch_bytes = 0;
+    t->is_new = false;
+    forget_ids(t);
+}
+
+/* A step has ended with the batch before this one. True: the sample is complete. */
+static bool end_step(struct tune *t)
+{
+    uint64_t ns = t->last_ns - t->begin_ns;
+
+    if (t->begin_ns > 0 && t->n_settle > 0)
+        t->n_settle--;
+    else if (t->begin_ns > 0 && ns > 0 && t->bytes > 0)
+        t->rates[t->n_steps++] = (double)t->bytes * 1e9 / (double)ns;
+    t->begin_ns = t->last_ns;
+    t->bytes = 0;
+    return t->n_steps == t->cfg.n_steps;
+}
+
+bool tune_batch(struct tune *t, uint64_t now_ns, struct tune_sample *ret)
+{
+    bool is_complete = false;
+
+    if (t->phase == PHASE_DONE || t->is_waiting)
+        return false;
+    if (t->is_new && t->last_ns > 0)
+        is_complete = end_step(t);
+    t->is_new = false;
+    t->bytes += t->batch_bytes;
+    t->batch_bytes = 0;
+    t->last_ns = now_ns;
+    if (!is_complete)
+        return false;
+    *ret = (struct tune_sample){.tuning = t->now,
+                                .bytes_per_s = median(t->rates, t->n_steps),
+                                .is_warmup = t->n_warmups < t->cfg.n_warmup};
+    if (ret->is_warmup) {
+        t->n_warmups++;
+    } else {
+        note(t, ret->bytes_per_s);
+        choose_next(t);
+    }
+    t->is_waiting = true;
+    return true;
+}
+
+void tune_applied(struct tune *t)
+{
+    t->is_waiting = false;
+    begin_sample(t);
+}
