@@ -306,7 +306,9 @@ int carry_run(struct coordinator *co,
         if (r == 0)
             r = run_batch(co, set, act, ret_is_ours, err);
     }
-    if (r == 0)
-        end_all(co, act);
-    return r;
+    if (r < 0)
+        return r;
+    autotune_batch(co, act);
+    end_all(co, act);
+    return 0;
 }

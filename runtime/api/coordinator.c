@@ -19,6 +19,7 @@
 #include "runtime/api/observe.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/epoll.h>
@@ -120,15 +121,28 @@ sleep_beside_seat(struct coordinator *co, const struct op *op, uint64_t deadline
 
 /* --- sleeping --- */
 
+/* A short wait is to end in time: epoll_wait knows milliseconds only. */
+static void wait_for_frames(struct coordinator *co, uint64_t deadline_ns)
+{
+    uint64_t now = clock_now_ns();
+    struct epoll_event ev;
+    struct pollfd p = {.fd = control_epoll_fd(co->control), .events = POLLIN};
+    struct timespec ts;
+
+    if (deadline_ns <= now || deadline_ns - now >= NAP_MAX_NS) {
+        (void)epoll_wait(p.fd, &ev, 1, clock_left_ms(deadline_ns));
+        return;
+    }
+    ts = to_timespec(deadline_ns - now);
+    (void)ppoll(&p, 1, &ts, NULL);
+}
+
 static void block_for_frames(struct coordinator *co, uint64_t deadline_ns)
 {
-    struct epoll_event ev;
-
     atomic_store(&co->poll_until_ns, deadline_ns);
     atomic_fetch_add(&co->n_polling, 1);
     if (atomic_load(&co->queue.n_new) == 0)
-        (void)epoll_wait(control_epoll_fd(co->control), &ev, 1,
-                         clock_left_ms(deadline_ns));
+        wait_for_frames(co, deadline_ns);
     atomic_fetch_sub(&co->n_polling, 1);
 }
 
@@ -374,6 +388,7 @@ int coordinator_new(uint32_t rank,
     co->size = size;
     co->settings = *s;
     observe_init(co);
+    autotune_init(co);
     co->is_crowded = n_cpus > 0 && local_size > (uint32_t)n_cpus;
     co->stall.warn_ns = s->stall_warn_ns;
     co->stall.fail_ns = s->stall_fail_ns;
@@ -405,6 +420,7 @@ void coordinator_unref(struct coordinator *co)
     if (!co || atomic_fetch_sub_explicit(&co->refs, 1, memory_order_acq_rel) != 1)
         return;
     timeline_release(&co->timeline);
+    autotune_release(&co->autotune);
     stats_release(&co->stats);
     negotiate_free(co->negotiate);
     member_free(co->member);
@@ -426,6 +442,7 @@ int coordinator_start(struct coordinator *co, struct err *err)
     sigset_t all, old;
     int r;
 
+    autotune_start(co);
     atomic_store(&co->life, (int)life_next(LIFE_JOINING, LIFE_EV_JOINED));
     atomic_fetch_add(&co->refs, 1); /* the thread's */
     (void)sigfillset(&all);         /* signals belong to the host program's threads */

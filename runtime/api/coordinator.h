@@ -4,6 +4,7 @@
 #ifndef RUNTIME_API_COORDINATOR_H
 #define RUNTIME_API_COORDINATOR_H
 
+#include "runtime/api/autotune.h"
 #include "runtime/api/settings.h"
 #include "runtime/api/sets.h"
 #include "runtime/api/stats.h"
@@ -12,6 +13,7 @@
 #include "runtime/backend/backend.h"
 #include "runtime/control/control.h"
 #include "runtime/core/compress/codec.h"
+#include "runtime/core/gather.h"
 #include "runtime/core/lifecycle.h"
 #include "runtime/core/negotiate.h"
 #include "runtime/core/stall.h"
@@ -48,6 +50,8 @@ struct coordinator {
     uint64_t agree_begin_ns; /* of the agreement at hand */
     uint64_t offer_at_ns;    /* the last agreement was empty: none before this */
     uint64_t offer_wait_ns;
+    struct gather gather;
+    struct autotune autotune;
     uint64_t end_at_ns; /* has_end: what is agreed by then is still carried out */
     uint64_t agreed[AGREE_MAX_WORDS];
     bool is_stuck; /* the backend has failed; nothing is posted any more */

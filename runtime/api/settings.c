@@ -31,6 +31,39 @@ either(const struct knob_values *v, enum knob_id ours, enum knob_id other)
     return !v->is_set[ours] && v->is_set[other] ? v->v[other] : v->v[ours];
 }
 
+static void read_tuning(const struct knob_values *v, struct settings *s)
+{
+    s->fusion_bytes =
+        either(v, KNOB_HOROVOD_FUSION_THRESHOLD, KNOB_PERSEUS_ALLREDUCE_FUSION);
+    s->is_fusion_set = v->is_set[KNOB_HOROVOD_FUSION_THRESHOLD]
+                       || v->is_set[KNOB_PERSEUS_ALLREDUCE_FUSION];
+    s->gather_ns = v->v[KNOB_HOROVOD_CYCLE_TIME];
+    s->is_gather_set = v->is_set[KNOB_HOROVOD_CYCLE_TIME];
+    s->is_autotuned = v->v[KNOB_HOROVOD_AUTOTUNE] != 0;
+    s->autotune_warmup = (uint32_t)v->v[KNOB_HOROVOD_AUTOTUNE_WARMUP_SAMPLES];
+    s->autotune_steps = (uint32_t)v->v[KNOB_HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE];
+    s->autotune_samples = (uint32_t)v->v[KNOB_HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES];
+}
+
+static int read_paths(const struct knob_values *v, struct settings *s, struct err *err)
+{
+    const struct {
+        enum knob_id id;
+        char *ret;
+    } all[] = {
+        {KNOB_HOROVOD_TIMELINE, s->timeline},
+        {KNOB_HVD_STATS_DIR, s->stats_dir},
+        {KNOB_HOROVOD_THREAD_AFFINITY, s->cores},
+        {KNOB_HOROVOD_AUTOTUNE_LOG, s->autotune_log},
+        {KNOB_HVD_AUTOTUNE_FILE, s->autotune_file},
+    };
+    int r = 0;
+
+    for (size_t i = 0; i < ARRAY_LEN(all) && r == 0; i++)
+        r = copy_text(v, all[i].id, all[i].ret, CONTRACT_PATH_MAX, err);
+    return r;
+}
+
 int settings_read(getenv_fn get, void *arg, struct settings *ret, struct err *err)
 {
     struct settings s = {.core = -1};
@@ -44,8 +77,7 @@ int settings_read(getenv_fn get, void *arg, struct settings *ret, struct err *er
     s.peer_timeout_ns =
         either(&v, KNOB_HVD_PEER_TIMEOUT, KNOB_HOROVOD_GLOO_TIMEOUT_SECONDS);
     s.control_fanout = (uint32_t)v.v[KNOB_HVD_CONTROL_FANOUT];
-    s.fusion_bytes =
-        either(&v, KNOB_HOROVOD_FUSION_THRESHOLD, KNOB_PERSEUS_ALLREDUCE_FUSION);
+    read_tuning(&v, &s);
     s.cache_capacity = (uint32_t)v.v[KNOB_HOROVOD_CACHE_CAPACITY];
     s.is_group_alone = v.v[KNOB_HOROVOD_DISABLE_GROUP_FUSION] != 0;
     if (!v.v[KNOB_HOROVOD_STALL_CHECK_DISABLE]) {
@@ -65,13 +97,7 @@ int settings_read(getenv_fn get, void *arg, struct settings *ret, struct err *er
         (void)codec_format(&codec, s.codec);
     s.timeline_mark_cycles = v.v[KNOB_HOROVOD_TIMELINE_MARK_CYCLES] != 0;
     s.timeline_all = v.v[KNOB_HVD_TIMELINE_ALL] != 0;
-    r = copy_text(&v, KNOB_HOROVOD_TIMELINE, s.timeline, sizeof(s.timeline), err);
-    r = r < 0
-            ? r
-            : copy_text(&v, KNOB_HVD_STATS_DIR, s.stats_dir, sizeof(s.stats_dir), err);
-    r = r < 0 ? r
-              : copy_text(&v, KNOB_HOROVOD_THREAD_AFFINITY, s.cores, sizeof(s.cores),
-                          err);
+    r = read_paths(&v, &s, err);
     if (r < 0)
         return r;
     if (strcmp(s.timeline, "DYNAMIC") == 0)

@@ -13,8 +13,14 @@ struct settings {
     /* Rank 0's count, as everything that decides what is done together. */
     uint32_t control_fanout; /* HVD_CONTROL_FANOUT, 8 */
     uint64_t fusion_bytes;   /* HOROVOD_FUSION_THRESHOLD, 128 MiB; 0: off */
-    uint32_t cache_capacity; /* HOROVOD_CACHE_CAPACITY, 1024; 0: no cache, no plan */
-    bool is_group_alone;     /* HOROVOD_DISABLE_GROUP_FUSION */
+    uint64_t gather_ns;      /* HOROVOD_CYCLE_TIME, 0 */
+    bool is_fusion_set, is_gather_set;
+    bool is_autotuned;         /* HOROVOD_AUTOTUNE */
+    uint32_t autotune_warmup;  /* HOROVOD_AUTOTUNE_WARMUP_SAMPLES, 3 */
+    uint32_t autotune_steps;   /* HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE, 10 */
+    uint32_t autotune_samples; /* HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES, 20 */
+    uint32_t cache_capacity;   /* HOROVOD_CACHE_CAPACITY, 1024; 0: no cache, no plan */
+    bool is_group_alone;       /* HOROVOD_DISABLE_GROUP_FUSION */
 
     uint64_t stall_warn_ns; /* HOROVOD_STALL_CHECK_TIME_SECONDS, 60; 0 by
                                _STALL_CHECK_DISABLE */
@@ -27,11 +33,13 @@ struct settings {
     char codec[80];           /* HVD_COMPRESSION, as codec_format writes it; "": none */
     uint64_t codec_bytes;     /* HVD_COMPRESSION_MEMORY */
 
-    char timeline[CONTRACT_PATH_MAX];  /* HOROVOD_TIMELINE, a path; "": none at init */
-    bool timeline_mark_cycles;         /* HOROVOD_TIMELINE_MARK_CYCLES */
-    bool timeline_all;                 /* HVD_TIMELINE_ALL: all ranks in it */
-    char stats_dir[CONTRACT_PATH_MAX]; /* HVD_STATS_DIR, "": none */
-    char cores[CONTRACT_PATH_MAX];     /* HOROVOD_THREAD_AFFINITY, "": anywhere */
+    char timeline[CONTRACT_PATH_MAX]; /* HOROVOD_TIMELINE, a path; "": none at init */
+    bool timeline_mark_cycles;        /* HOROVOD_TIMELINE_MARK_CYCLES */
+    bool timeline_all;                /* HVD_TIMELINE_ALL: all ranks in it */
+    char autotune_log[CONTRACT_PATH_MAX];  /* HOROVOD_AUTOTUNE_LOG, "": none */
+    char autotune_file[CONTRACT_PATH_MAX]; /* HVD_AUTOTUNE_FILE, "": none */
+    char stats_dir[CONTRACT_PATH_MAX];     /* HVD_STATS_DIR, "": none */
+    char cores[CONTRACT_PATH_MAX];         /* HOROVOD_THREAD_AFFINITY, "": anywhere */
     /* Of the world and this rank, for those who read settings; world.c sets them. */
     uint32_t generation;
     char host[HOST_NAME_MAX_BYTES];

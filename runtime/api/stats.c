@@ -50,6 +50,9 @@ SAME(steps, STATS_STEPS);
 SAME(step_ns, STATS_STEP_NS);
 SAME(compression_raw, STATS_CODEC_RAW);
 SAME(compression_wire, STATS_CODEC_WIRE);
+SAME(fusion_bytes, STATS_FUSION_BYTES);
+SAME(gather_ns, STATS_GATHER_NS);
+SAME(is_tuning, STATS_TUNING);
 #undef SAME
 
 static int map_file(struct stats *s, const char *dir, struct err *err)

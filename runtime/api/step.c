@@ -143,13 +143,25 @@ static void send_up(struct coordinator *co)
     (void)control_up(co->control, co->out.p, co->out.n); /* the pump tells of a loss */
 }
 
-/* What this rank has to tell goes to rank 0; there, on to all. */
+/* A thread that waits has nothing more to submit, as a rule: then, and when the step is
+ * complete, no window is kept open. */
+static bool is_gathering(struct coordinator *co)
+{
+    return co->gather.until_ns > 0
+           && gather_holds(&co->gather, clock_now_ns(),
+                           atomic_load(&co->n_waiters) > 0 || co->has_end
+                               || member_has_whole_plan(co->member));
+}
+
+/* What this rank has to tell goes to rank 0; there, on to all. That it must leave a
+ * plan is told at once. */
 static void flush(struct coordinator *co)
 {
     struct err err = ERR_INIT;
     int r = 0;
 
-    while (r == 0 && member_take_up(co->member, &co->out)) {
+    while (r == 0 && (member_is_in_plan(co->member) || !is_gathering(co))
+           && member_take_up(co->member, &co->out)) {
         if (strbuf_status(&co->out) < 0)
             r = err_set(&err, -ENOMEM, "rank %u is out of memory for requests",
                         co->rank);
@@ -170,6 +182,7 @@ static void submit_one(struct coordinator *co, struct op *op)
 
     observe_submit(co, op);
     op->part.req = &op->req;
+    gather_add(&co->gather, &op->req, op->submitted_ns);
     r = member_submit(co->member, &op->part);
     if (r == -EBUSY)
         carry_finish(co, op, HVD_INVALID_ARGUMENT,
@@ -377,12 +390,21 @@ static void do_act(struct coordinator *co, const struct member_act *act)
         if (carry_pair(co, act->set_id, &err) < 0)
             stuck(co, false, err.text);
         break;
+    case MEMBER_TUNE:
+        autotune_apply(co, act->tuning);
+        break;
     case MEMBER_AGREE:
         agree(co, act);
         break;
     case MEMBER_NOTHING:
         break;
     }
+}
+
+static bool may_offer(struct coordinator *co)
+{
+    return !is_gathering(co)
+           && (co->offer_at_ns == 0 || clock_now_ns() >= co->offer_at_ns);
 }
 
 /* All that can be done now. True: something was. */
@@ -401,10 +423,7 @@ static bool carry_on(struct coordinator *co)
         if (co->has_end && member_is_in_plan(co->member)
             && !member_has_todo(co->member))
             break; /* nobody comes to an agreement any more */
-        if (member_next(co->member,
-                        co->offer_at_ns == 0 || clock_now_ns() >= co->offer_at_ns, &act,
-                        &err)
-            < 0) {
+        if (member_next(co->member, may_offer(co), &act, &err) < 0) {
             stuck(co, true, err.text);
             break;
         }
@@ -448,7 +467,9 @@ static uint64_t next_ns(const struct coordinator *co)
 
     if (co->rank == 0 && co->stall_next_ns < a)
         a = co->stall_next_ns;
-    if (member_has_offer(co->member) && co->offer_at_ns < a)
+    if (co->gather.until_ns > 0)
+        a = co->gather.until_ns < a ? co->gather.until_ns : a;
+    else if (member_has_offer(co->member) && co->offer_at_ns < a)
         a = co->offer_at_ns;
     if (co->has_end && co->end_at_ns < a)
         a = co->end_at_ns;

@@ -14,6 +14,7 @@
 #define RUNTIME_BACKEND_BACKEND_H
 
 #include "runtime/base/err.h"
+#include "runtime/core/tuning.h"
 #include "runtime/core/types.h"
 #include "runtime/rendezvous/auth.h"
 
@@ -130,6 +131,11 @@ struct backend_ops {
                       uint64_t *ret_words,
                       bool *ret_done,
                       struct err *err);
+    /* From here on its part of these settings; all members at the same point between two
+     * batches, outside of an agreement, with equal ones. Children made later begin with
+     * them. t NULL: changes nothing. True: some of them mean something to this
+     * communicator. NULL: to none. */
+    bool (*tune)(struct backend *b, const struct tuning *t);
     /* Sleeps until the agreement at hand may have moved, nudge() was called since the
      * last doze, or for ns (a hint: it may return early). */
     void (*doze)(struct backend *b, uint64_t ns);

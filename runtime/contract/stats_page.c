@@ -9,7 +9,7 @@
 
 #include "runtime/base/mem.h"
 
-enum unit { UNIT_ONE, UNIT_NS };
+enum unit { UNIT_ONE, UNIT_NS, UNIT_NOW, UNIT_NOW_NS };
 
 static const struct metric {
     size_t at; /* first word */
@@ -56,9 +56,11 @@ static void put_value(enum unit unit, uint64_t v, struct strbuf *out)
 {
     switch (unit) {
     case UNIT_ONE:
+    case UNIT_NOW:
         strbuf_printf(out, " %" PRIu64 "\n", v);
         break;
     case UNIT_NS:
+    case UNIT_NOW_NS:
         strbuf_printf(out, " %" PRIu64 ".%09" PRIu64 "\n", v / 1000000000u,
                       v % 1000000000u);
         break;
@@ -101,7 +103,9 @@ void stats_page_text(const struct stats_page *const *pages,
         strbuf_printf(out, "hvd_world_generation{rank=\"%u\"} %u\n", pages[i]->rank,
                       pages[i]->generation);
     for (size_t m = 0; m < ARRAY_LEN(metrics); m++) {
-        put_head(metrics[m].name, "counter", metrics[m].help, out);
+        bool is_gauge = metrics[m].unit == UNIT_NOW || metrics[m].unit == UNIT_NOW_NS;
+
+        put_head(metrics[m].name, is_gauge ? "gauge" : "counter", metrics[m].help, out);
         for (size_t i = 0; i < n; i++)
             put_metric(&metrics[m], pages[i], out);
     }

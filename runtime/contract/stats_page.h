@@ -30,7 +30,8 @@
     Y(BYTES_IN,  "hvd_input_bytes_total", "bytes of their inputs on this rank")               \
     Y(BYTES_OUT, "hvd_output_bytes_total", "bytes of their outputs on this rank")
 
-/* X(name, unit, metric, help): one word; unit NS is shown in seconds. */
+/* X(name, unit, metric, help): one word; unit NS is shown in seconds. NOW and NOW_NS are
+ * what is, not what has been counted: gauges. */
 #define STATS_SINGLE(X)                                                                       \
     X(FAILED, ONE, "hvd_failed_tensors_total", "tensors that ended with an error")            \
     X(BATCHES, ONE, "hvd_batches_total", "batches given to the backend")                      \
@@ -52,7 +53,10 @@
     X(STEPS, ONE, "hvd_steps_total", "steps seen: rounds of a plan that had all its tensors") \
     X(STEP_NS, NS, "hvd_step_seconds_total", "time between the ends of consecutive steps") \
     X(CODEC_RAW, ONE, "hvd_compression_input_bytes_total", "bytes of tensors that asked for compression") \
-    X(CODEC_WIRE, ONE, "hvd_compression_wire_bytes_total", "what stood for them: one encoding of this rank's")
+    X(CODEC_WIRE, ONE, "hvd_compression_wire_bytes_total", "what stood for them: one encoding of this rank's") \
+    X(FUSION_BYTES, NOW, "hvd_fusion_threshold_bytes", "bound of a fused batch")              \
+    X(GATHER_NS, NOW_NS, "hvd_cycle_time_seconds", "how long a tensor waits for others to be fused with") \
+    X(TUNING, NOW, "hvd_autotune_active", "1 on rank 0 while HOROVOD_AUTOTUNE tries settings")
 
 /* clang-format on */
 

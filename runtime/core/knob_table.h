@@ -17,7 +17,6 @@
 #define KNOB_NO_CCL  "there is no oneCCL inside"
 #define KNOB_BUILD   "it belongs to building Horovod; nothing is compiled here"
 #define KNOB_SPARK   "Spark's launcher is not part of Ringmaster"
-#define KNOB_TUNED   "nothing is tuned automatically in this version"
 #define KNOB_NO_ELASTIC "a world keeps its size in this version; a lost rank ends it on all ranks"
 
 #define KNOBS(X)                                                                              \
@@ -47,9 +46,9 @@
     /* negotiation and fusion */                                                              \
     X(HOROVOD_FUSION_THRESHOLD, BYTES, HONOURED, "134217728", 0, 1ull << 40, "",              \
       "bytes of one fused batch, K, M and G allowed; 0: no fusion; rank 0's counts", "")      \
-    X(HOROVOD_CYCLE_TIME, MS, NO_EFFECT, "1", 0, 10000000, "",                                \
-      "milliseconds between two looks for work",                                              \
-      "work begins when a tensor arrives, and none waits for others to be fused with")        \
+    X(HOROVOD_CYCLE_TIME, MS, HONOURED, "0", 0, 10000000, "",                                 \
+      "milliseconds that a tensor waits at most for others to be fused with; 0: none; ends "  \
+      "early when a batch is full, the plan is complete or a thread waits", "")               \
     X(HOROVOD_CACHE_CAPACITY, NUMBER, HONOURED, "1024", 0, 65536, "",                         \
       "tensors that are remembered between steps; 0: each is negotiated in full each "        \
       "time; rank 0's counts", "")                                                            \
@@ -122,18 +121,24 @@
       "what compression may keep between steps on this rank; K, M and G allowed", "")         \
     X(HVD_STATS_DIR, TEXT, HONOURED, "", 0, 0, "",                                            \
       "folder for this rank's page of counters; the launchers set it", "")                    \
-    X(HOROVOD_AUTOTUNE, BOOL, NOT_YET, "0", 0, 1, "",                                         \
-      "1: find fusion threshold and cycle time", KNOB_TUNED)                                  \
-    X(HOROVOD_AUTOTUNE_LOG, TEXT, NOT_YET, "", 0, 0, "",                                      \
-      "file of its samples", KNOB_TUNED)                                                      \
-    X(HOROVOD_AUTOTUNE_WARMUP_SAMPLES, NUMBER, NOT_YET, "3", 0, 1000000, "",                  \
-      "samples that it drops", KNOB_TUNED)                                                    \
-    X(HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE, NUMBER, NOT_YET, "10", 1, 1000000, "",               \
-      "steps of a sample", KNOB_TUNED)                                                        \
-    X(HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES, NUMBER, NOT_YET, "20", 1, 1000000, "",          \
-      "samples at most", KNOB_TUNED)                                                          \
-    X(HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE, DECIMAL, NOT_YET, "0.8", 0, 1, "",             \
-      "noise that it assumes", KNOB_TUNED)                                                    \
+    X(HOROVOD_AUTOTUNE, BOOL, HONOURED, "0", 0, 1, "",                                        \
+      "1: find fusion threshold, cycle time and switch points of TCP by trying; what is set " \
+      "stays as it is; rank 0's counts, as in all of these", "")                              \
+    X(HOROVOD_AUTOTUNE_LOG, TEXT, HONOURED, "", 0, 0, "",                                     \
+      "file of its samples, comma separated; cycle time in ms, threshold in MiB, score in "   \
+      "bytes a microsecond", "")                                                              \
+    X(HVD_AUTOTUNE_FILE, TEXT, HONOURED, "", 0, 0, "",                                        \
+      "file of what it found: written at its end; used if it is there and of as many ranks "  \
+      "and hosts, and nothing is tried then, with or without HOROVOD_AUTOTUNE", "")           \
+    X(HOROVOD_AUTOTUNE_WARMUP_SAMPLES, NUMBER, HONOURED, "3", 0, 1000000, "",                 \
+      "samples that it drops at the beginning", "")                                           \
+    X(HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE, NUMBER, HONOURED, "10", 1, 1024, "",                 \
+      "steps of a sample, whose median counts", "")                                           \
+    X(HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES, NUMBER, HONOURED, "20", 1, 1000000, "",         \
+      "samples at most; the search ends by itself after about 25", "")                        \
+    X(HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE, DECIMAL, NO_EFFECT, "0.8", 0, 1, "",           \
+      "noise that it assumes",                                                                \
+      "no Gaussian process is in it: medians, and a final of the two best, stand against noise")\
     /* AIACC's names */                                                                       \
     X(PERSEUS_ALLREDUCE_FUSION, MIB, HONOURED, "", 0, 1u << 20, "",                           \
       "as HOROVOD_FUSION_THRESHOLD, which wins, in MiB", "")                                  \

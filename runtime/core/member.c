@@ -101,6 +101,11 @@ bool member_has_offer(const struct member *m)
     return m->mode == MODE_PLAN && !m->is_agreeing && plan_has_any(m->plan);
 }
 
+bool member_has_whole_plan(const struct member *m)
+{
+    return m->mode == MODE_PLAN && plan_is_whole(m->plan);
+}
+
 bool member_has_todo(const struct member *m)
 {
     return m->todo_head != NULL || m->at_order < m->n_order;

@@ -37,6 +37,7 @@ enum member_kind {
     MEMBER_RUN,   /* items, all of one batch */
     MEMBER_FAIL,  /* items[0].op fails with text */
     MEMBER_JOIN,  /* items[0].op ends: all have joined, last_joined last */
+    MEMBER_TUNE,  /* tuning counts from here on */
     MEMBER_AGREE, /* words: begin an agreement; its result goes to member_agreed */
     MEMBER_PAIR,  /* all ranks meet for the pair (pair.h) set_id */
 };
@@ -50,6 +51,7 @@ struct member_act { /* valid until the next call of member_next or member_agreed
     uint32_t set_id; /* RUN of SET_ADD: the new set; PAIR */
     uint32_t last_joined;
     const char *text;
+    const struct tuning *tuning;
     const uint64_t *words;
     uint32_t n_words;
 };
@@ -84,6 +86,8 @@ bool member_is_agreeing(const struct member *m); /* between AGREE and member_agr
 bool member_is_in_plan(const struct member *m);
 uint32_t member_plan_size(const struct member *m); /* tensors of the plan; 0: none */
 bool member_has_offer(const struct member *m);     /* of a plan, outside an agreement */
+/* In a plan: this rank has all that is still to come of it, so nothing joins them. */
+bool member_has_whole_plan(const struct member *m);
 bool member_has_todo(const struct member *m); /* answers that are not carried out yet */
 
 /* Others wait for a tensor that this rank has not submitted: its name, told once, valid

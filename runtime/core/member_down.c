@@ -226,6 +226,10 @@ int member_answer(
         ret->kind = MEMBER_PAIR;
         ret->set_id = d->pair;
         return 0;
+    case DOWN_TUNE:
+        ret->kind = MEMBER_TUNE;
+        ret->tuning = &d->tuning;
+        return 0;
     case DOWN_FREEZE:
     case DOWN_LEAVE:
     case DOWN_LATE:

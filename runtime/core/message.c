@@ -105,6 +105,13 @@ void message_put_down(struct strbuf *b, const struct down *d)
         strbuf_add(b, d->slots, (size_t)d->n_slots * 4);
         return;
     }
+    if (d->kind == DOWN_TUNE) {
+        wire_put(b, d->tuning.fusion_bytes, 8);
+        wire_put(b, d->tuning.gather_ns, 8);
+        wire_put(b, d->tuning.whole_bytes, 8);
+        wire_put(b, d->tuning.chunk_bytes, 8);
+        return;
+    }
     wire_put(b, d->slot, 4);
     if (d->has_req)
         put_request(b, &d->req);
@@ -341,6 +348,17 @@ static int get_freeze(struct message_reader *r, struct down *ret, struct err *er
     return 1;
 }
 
+static int get_tuning(struct message_reader *r, struct tuning *ret, struct err *err)
+{
+    if (!wire_get(&r->in, 8, &ret->fusion_bytes)
+        || !wire_get(&r->in, 8, &ret->gather_ns)
+        || !wire_get(&r->in, 8, &ret->whole_bytes)
+        || !wire_get(&r->in, 8, &ret->chunk_bytes)
+        || ret->gather_ns > TUNING_GATHER_MAX_NS)
+        return malformed(r, "tuning", err);
+    return 1;
+}
+
 static int get_answer(struct message_reader *r,
                       uint64_t *counts,
                       uint32_t n_ranks,
@@ -375,7 +393,7 @@ int message_next_down(struct message_reader *r,
     if (r->in.at == r->in.n)
         return 0;
     if (!wire_get(&r->in, 1, &kind) || !wire_get(&r->in, 1, &flags)
-        || !wire_get(&r->in, 2, &zero) || kind < DOWN_RUN || kind > DOWN_PAIR
+        || !wire_get(&r->in, 2, &zero) || kind < DOWN_RUN || kind > DOWN_TUNE
         || flags > (FLAG_FUSE | FLAG_REQ) || zero != 0)
         return malformed(r, "response", err);
     ret->kind = (enum down_kind)kind;
@@ -396,6 +414,8 @@ int message_next_down(struct message_reader *r,
     case DOWN_JOINED:
     case DOWN_LATE:
         return get_answer(r, counts, n_ranks, ret, err);
+    case DOWN_TUNE:
+        return get_tuning(r, &ret->tuning, err);
     }
     return malformed(r, "response", err);
 }

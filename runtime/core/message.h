@@ -15,10 +15,11 @@
 
 #include "runtime/base/err.h"
 #include "runtime/base/strbuf.h"
+#include "runtime/core/tuning.h"
 #include "runtime/core/types.h"
 #include "runtime/core/wire.h"
 
-#define MESSAGE_VERSION   3
+#define MESSAGE_VERSION   4
 #define MESSAGE_MAX_BYTES (16u << 20)
 #define MESSAGE_TEXT_MAX  480
 #define SLOTS_MAX         65536u /* of the response cache */
@@ -90,7 +91,8 @@ enum down_kind {
     DOWN_FREEZE = 4, /* from here on `slots` in this order are plan number `plan` */
     DOWN_LEAVE = 5,  /* a rank must leave plan number `plan`: all do */
     DOWN_LATE = 6,   /* ranks that have not submitted req.name: others wait for it */
-    DOWN_PAIR = 7    /* the first transfer of `pair` comes: all meet for it */
+    DOWN_PAIR = 7,   /* the first transfer of `pair` comes: all meet for it */
+    DOWN_TUNE = 8    /* from here on `tuning` */
 };
 struct down {
     enum down_kind kind;
@@ -108,6 +110,7 @@ struct down {
     uint64_t fusion_bytes;       /* FREEZE: bound of a batch while the plan lasts */
     uint32_t n_slots;
     const uint8_t *slots; /* FREEZE: 4 bytes each; down_slot() reads one */
+    struct tuning tuning; /* TUNE */
 };
 
 /* Writers append to b; its status tells about memory and its bound. */

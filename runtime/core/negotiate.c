@@ -57,7 +57,8 @@ struct negotiate {
     uint32_t plan;
     uint64_t plan_msg; /* the message that told it; 0: there was none */
     uint32_t *plan_of; /* [cache_capacity] the plan a slot was in last */
-    bool wants_leave, has_left, tells_late;
+    bool wants_leave, has_left, tells_late, tells_tuning;
+    struct tuning tuning;
     bool is_planning; /* nobody has left the plan, as far as is known here */
     struct negotiate_counts counts;
     uint64_t *scratch; /* [n_ranks] */
@@ -111,13 +112,19 @@ size_t negotiate_pending(const struct negotiate *n)
 
 bool negotiate_has_news(const struct negotiate *n)
 {
-    return n->tensors.ready.n > 0 || n->wants_leave || n->tells_late
+    return n->tensors.ready.n > 0 || n->wants_leave || n->tells_late || n->tells_tuning
            || pendings_all_joined(&n->tensors);
 }
 
 void negotiate_tell_late(struct negotiate *n)
 {
     n->tells_late = n->tensors.waiting.head != NULL;
+}
+
+void negotiate_tune(struct negotiate *n, const struct tuning *t)
+{
+    n->tuning = *t;
+    n->tells_tuning = true;
 }
 
 struct negotiate_counts negotiate_counts(const struct negotiate *n)
@@ -266,6 +273,17 @@ static void put_late(struct negotiate *n, struct strbuf *out)
     if (!n->tensors.waiting.head)
         return; /* it has come meanwhile */
     d.req = n->tensors.waiting.head->first;
+    message_put_down(out, &d);
+}
+
+/* An answer behind a plan makes all leave it (member.c), so every rank comes to these
+ * settings between the same two batches. */
+static void put_tuning(struct negotiate *n, struct strbuf *out)
+{
+    struct down d = {.kind = DOWN_TUNE, .slot = SLOT_NONE, .tuning = n->tuning};
+
+    n->tells_tuning = false;
+    n->cfg.fusion_bytes = n->tuning.fusion_bytes;
     message_put_down(out, &d);
 }
 
@@ -494,6 +512,8 @@ int negotiate_write(struct negotiate *n, struct strbuf *out)
         put_leave(n, out);
     if (n->tells_late)
         put_late(n, out);
+    if (n->tells_tuning)
+        put_tuning(n, out);
     while (r == 0 && n->tensors.ready.n > 0 && out->n < WRITE_AIM) {
         if (freeze(n, out))
             break;

@@ -58,6 +58,10 @@ int negotiate_write(struct negotiate *n, struct strbuf *out);
  * that others wait for it. Nothing if none is pending. */
 void negotiate_tell_late(struct negotiate *n);
 
+/* The next message tells everybody these settings; its answers are fused by them. While
+ * a plan lasts all leave it. */
+void negotiate_tune(struct negotiate *n, const struct tuning *t);
+
 struct negotiate_counts {        /* since the beginning */
     uint64_t n_hits, n_requests; /* tensors that came as a bit, whole */
     uint64_t n_messages, n_plans, n_leaves;

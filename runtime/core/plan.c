@@ -12,6 +12,7 @@
 
 struct plan {
     uint32_t n, n_words;
+    uint64_t n_had;    /* tensors that came */
     uint64_t *offered; /* [n_words], shifted by the stay bit as on the wire */
     uint32_t *group; /* [n] index of the group's first tensor; its own without group */
     uint32_t *here;  /* [n] by group: how many are here */
@@ -83,6 +84,7 @@ void plan_have(struct plan *p, uint32_t i)
 {
     uint32_t g = p->group[i];
 
+    p->n_had++;
     if (++p->here[g] < p->size[g])
         return;
     if (p->size[g] == 1) {
@@ -100,6 +102,11 @@ bool plan_has_any(const struct plan *p)
         if (p->offered[w] != 0)
             return true;
     return false;
+}
+
+bool plan_is_whole(const struct plan *p)
+{
+    return p->n_had % p->n == 0;
 }
 
 void plan_offer(const struct plan *p, bool stays, uint64_t *words)

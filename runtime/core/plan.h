@@ -21,6 +21,9 @@ uint32_t plan_words(const struct plan *p); /* how many an agreement has */
 void plan_have(struct plan *p,
                uint32_t i);              /* this rank has tensor i now; once a step */
 bool plan_has_any(const struct plan *p); /* anything to offer? */
+/* Has each tensor come as often as every other? Then no more of them are to be expected
+ * before these are done. */
+bool plan_is_whole(const struct plan *p);
 /* words[plan_words()] */
 void plan_offer(const struct plan *p, bool stays, uint64_t *words);
 /* Takes the agreed tensors out of what this rank has. *ret_stays: all stay, and

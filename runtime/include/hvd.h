@@ -313,6 +313,9 @@ struct hvd_stats {
     uint64_t steps, step_ns; /* whole rounds of a plan, and the time they took */
     /* Tensors that asked for compression: their bytes, and what stood for them. */
     uint64_t compression_raw, compression_wire;
+    /* In use now: HOROVOD_FUSION_THRESHOLD, HOROVOD_CYCLE_TIME; on rank 0, 1 while
+     * HOROVOD_AUTOTUNE tries others. */
+    uint64_t fusion_bytes, gather_ns, is_tuning;
 };
 HVD_API int hvd_stats(struct hvd_stats *ret);
 /* The same in Prometheus' text format. At most n bytes with NUL; *ret_n: the length

@@ -129,6 +129,9 @@ static void put_answer(struct strbuf *got, const struct down *d)
     case DOWN_LATE:
         strbuf_printf(got, " late(%s)", d->req.name);
         break;
+    case DOWN_TUNE:
+        strbuf_printf(got, " tune%llu", (unsigned long long)d->tuning.fusion_bytes);
+        break;
     }
 }
 

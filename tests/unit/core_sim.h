@@ -43,6 +43,7 @@ enum {
     SIM_PATIENCE = 400000, /* events without anything submitted or ended */
     SIM_NOBODY = 99,
     SIM_PHASES = 8,
+    SIM_TUNINGS = 24,
     SIM_WORDS = 4 /* of an agreement */
 };
 
@@ -145,6 +146,11 @@ struct sim_agreement {
     size_t n_batches; /* of the world, before it */
 };
 
+struct sim_tuning {
+    uint64_t fusion_bytes;
+    size_t n_batches; /* of the world, before it */
+};
+
 struct sim_rank {
     struct member *m;
     struct sim_link up, down;
@@ -156,6 +162,8 @@ struct sim_rank {
     struct sim_op *ops;
     size_t n_batches[SIM_ALL_SETS];
     uint64_t n_agreed; /* agreements that it has begun */
+    uint32_t n_tuned;
+    uint64_t fusion_bytes; /* since the last of them */
     bool is_running;
     struct member_act act; /* while is_running */
     uint32_t run_set;
@@ -178,7 +186,10 @@ struct sim {
     uint32_t n_insts;
     struct sim_phase phases[SIM_PHASES];
     uint32_t n_phases;
-    bool is_lazy;      /* ranks hear and carry out late, rank 0 does not */
+    bool is_lazy;     /* ranks hear and carry out late, rank 0 does not */
+    uint32_t tune_in; /* one of so many answers is new settings; 0: none */
+    struct sim_tuning tunings[SIM_TUNINGS];
+    uint32_t n_tunings, n_told; /* that a rank has come to; that rank 0 was asked for */
     uint32_t leave_in; /* one of so many events is a wish to leave the plan; 0: none */
     uint32_t kill_rank;
     uint64_t kill_at; /* the rank stops after so many events */

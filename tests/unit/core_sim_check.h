@@ -146,9 +146,28 @@ check_fusion(struct sim *s, uint32_t rank, const struct member_act *act)
             sim_wrong(s, "rank %u fuses %s with another set", rank,
                       act->items[i].req->name);
     }
-    if (act->n_items > 1 && sum > s->cfg.fusion_bytes)
+    if (act->n_items > 1 && sum > s->ranks[rank].fusion_bytes)
         sim_wrong(s, "rank %u fuses %llu bytes, more than %llu", rank,
-                  (unsigned long long)sum, (unsigned long long)s->cfg.fusion_bytes);
+                  (unsigned long long)sum,
+                  (unsigned long long)s->ranks[rank].fusion_bytes);
+}
+
+/* Every rank comes to the same settings after the same batches. */
+static inline void take_tuning(struct sim *s, uint32_t rank, const struct tuning *t)
+{
+    struct sim_rank *r = &s->ranks[rank];
+    const struct sim_tuning mine = {t->fusion_bytes, r->n_batches[0]};
+    const struct sim_tuning *all = &s->tunings[r->n_tuned];
+
+    if (r->n_tuned == s->n_tunings)
+        s->tunings[s->n_tunings++] = mine;
+    if (all->fusion_bytes != mine.fusion_bytes || all->n_batches != mine.n_batches)
+        sim_wrong(s,
+                  "rank %u fuses %llu bytes after %zu batches, others %llu after %zu",
+                  rank, (unsigned long long)mine.fusion_bytes, mine.n_batches,
+                  (unsigned long long)all->fusion_bytes, all->n_batches);
+    r->n_tuned++;
+    r->fusion_bytes = t->fusion_bytes;
 }
 
 static inline uint32_t handle_of(struct sim *s, uint32_t rank, uint32_t id)

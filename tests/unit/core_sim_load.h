@@ -134,8 +134,9 @@ static inline void steady(struct load *l)
 
     for (uint32_t i = 0; i < n; i++)
         (void)model_step(l);
-    if (s->depth > 0 || s->leave_in > 0 || !s->cfg.may_freeze || l->has_sets
-        || s->cfg.cache_capacity < SIM_INSTS || s->n_phases == SIM_PHASES)
+    if (s->depth > 0 || s->leave_in > 0 || s->tune_in > 0 || !s->cfg.may_freeze
+        || l->has_sets || s->cfg.cache_capacity < SIM_INSTS
+        || s->n_phases == SIM_PHASES)
         return;
     s->phases[s->n_phases++] =
         (struct sim_phase){.from = from + STEADY_WARM, .to = from + n - 1};
@@ -510,6 +511,7 @@ static inline void make_config(struct load *l)
     s->cfg.may_freeze = pick(l, 8) > 0;
     s->depth = pick(l, 3) ? 0 : pick(l, 3);
     s->leave_in = pick(l, 4) ? 0 : 20 + pick(l, 300);
+    s->tune_in = pick(l, 4) ? 0 : 20 + pick(l, 1000);
     l->all = (1u << s->cfg.n_ranks) - 1;
     s->sets[0] = (struct sim_set){.mask = l->all, .has_id = true, .in = l->all};
     s->n_sets = 1;

@@ -56,6 +56,13 @@ static inline bool on_write(struct sim *s)
 {
     if (s->leave_in && seeded_below(&s->rng, s->leave_in) == 0)
         negotiate_tell_late(s->n); /* the stall report's wish */
+    if (s->tune_in && s->n_told < SIM_TUNINGS
+        && seeded_below(&s->rng, s->tune_in) == 0) {
+        struct tuning t = {.fusion_bytes = seeded_below(&s->rng, 400)};
+
+        s->n_told++;
+        negotiate_tune(s->n, &t);
+    }
     if (!negotiate_has_news(s->n))
         return false;
     strbuf_clear(&s->out);
@@ -127,6 +134,9 @@ static inline bool on_next(struct sim *s, uint32_t rank, bool may_offer)
         break;
     case MEMBER_JOIN:
         take_join(s, rank, &act);
+        break;
+    case MEMBER_TUNE:
+        take_tuning(s, rank, act.tuning);
         break;
     case MEMBER_AGREE:
         agree_begin(s, rank, &act);
@@ -355,6 +365,10 @@ static inline void sim_check_end(struct sim *s)
     for (uint32_t r = 0; r < s->cfg.n_ranks && !sim_is_over(s); r++)
         if (s->ranks[r].step < s->n_steps || s->ranks[r].n_open > 0)
             sim_wrong(s, "a hang: rank %u waits for ever", r);
+    for (uint32_t r = 0; r < s->cfg.n_ranks && !sim_is_over(s); r++)
+        if (s->ranks[r].n_tuned != s->n_tunings)
+            sim_wrong(s, "rank %u came to %u settings, others to %u", r,
+                      s->ranks[r].n_tuned, s->n_tunings);
     for (uint32_t i = 0; i < s->n_insts && !sim_is_over(s); i++)
         check_inst(s, &s->insts[i]);
     for (uint32_t h = 0; h < SIM_ALL_SETS && !sim_is_over(s); h++)
@@ -392,6 +406,8 @@ static inline int sim_start(struct sim *s)
 
     for (uint32_t i = 0; i < s->cfg.n_ranks && r == 0; i++)
         r = member_new(i, s->cfg.n_ranks, &s->ranks[i].m);
+    for (uint32_t i = 0; i < s->cfg.n_ranks; i++)
+        s->ranks[i].fusion_bytes = s->cfg.fusion_bytes;
     if (r == 0)
         make_picks(s);
     sim_error(s, r);

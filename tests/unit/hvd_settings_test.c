@@ -48,6 +48,8 @@ static void defaults_are_the_table_s(void **state)
     assert_int_equal(s.core, -1);
     assert_false(s.is_group_alone || s.nancheck || s.timeline_all
                  || s.timeline_mark_cycles || s.timeline[0] || s.stats_dir[0]);
+    assert_false(s.is_autotuned || s.is_fusion_set || s.is_gather_set || s.gather_ns > 0
+                 || s.autotune_log[0] || s.autotune_file[0]);
 }
 
 static void values_arrive(void **state)
@@ -58,7 +60,10 @@ static void values_arrive(void **state)
         "HOROVOD_DISABLE_GROUP_FUSION=yes HOROVOD_DYNAMIC_PROCESS_SETS=true "
         "HVD_NANCHECK=on HOROVOD_TIMELINE=/tmp/t.json HOROVOD_TIMELINE_MARK_CYCLES=1 "
         "HVD_TIMELINE_ALL=1 HVD_STATS_DIR=/run/s "
-        "HOROVOD_STALL_CHECK_TIME_SECONDS=7 HOROVOD_STALL_SHUTDOWN_TIME_SECONDS=9");
+        "HOROVOD_STALL_CHECK_TIME_SECONDS=7 HOROVOD_STALL_SHUTDOWN_TIME_SECONDS=9 "
+        "HOROVOD_AUTOTUNE=1 HOROVOD_AUTOTUNE_LOG=/tmp/l HVD_AUTOTUNE_FILE=/tmp/f "
+        "HOROVOD_AUTOTUNE_WARMUP_SAMPLES=4 HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE=5 "
+        "HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES=6");
 
     (void)state;
     assert_int_equal(s.start_timeout_ns, 5 * NS_PER_S);
@@ -72,6 +77,13 @@ static void values_arrive(void **state)
     assert_string_equal(s.stats_dir, "/run/s");
     assert_int_equal(s.stall_warn_ns, 7 * NS_PER_S);
     assert_int_equal(s.stall_fail_ns, 9 * NS_PER_S);
+    assert_int_equal(s.gather_ns, 250000);
+    assert_true(s.is_gather_set && s.is_fusion_set && s.is_autotuned);
+    assert_string_equal(s.autotune_log, "/tmp/l");
+    assert_string_equal(s.autotune_file, "/tmp/f");
+    assert_int_equal(s.autotune_warmup, 4);
+    assert_int_equal(s.autotune_steps, 5);
+    assert_int_equal(s.autotune_samples, 6);
 }
 
 static void another_product_s_name_stands_for_ours(void **state)
@@ -249,7 +261,7 @@ static void rank_0_says_what_has_no_effect(void **state)
 
     (void)state;
     env.n = 0;
-    fake_set_all(&env, "HOROVOD_AUTOTUNE=1 HOROVOD_NUM_NCCL_STREAMS=4");
+    fake_set_all(&env, "HOROVOD_ENABLE_XLA_OPS=1 HOROVOD_NUM_NCCL_STREAMS=4");
     log_set_time(false);
     log_set_tag("ringmaster", "rank 0");
     log_set_level(LOG_WARN);
@@ -257,8 +269,9 @@ static void rank_0_says_what_has_no_effect(void **state)
     assert_string_equal(
         text,
         "W ringmaster[rank 0]: a variable asks for what this version has not, going on "
-        "without HOROVOD_AUTOTUNE=1 has no effect: nothing is tuned automatically in "
-        "this version\n"
+        "without HOROVOD_ENABLE_XLA_OPS=1 has no effect: operations stay outside of "
+        "XLA "
+        "clusters in this version\n"
         "W ringmaster[rank 0]: an unknown variable looks like a typing error; it has "
         "no effect variable=HOROVOD_FUSION_TRESHOLD "
         "nearest=HOROVOD_FUSION_THRESHOLD\n");

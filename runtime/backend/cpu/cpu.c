@@ -256,6 +256,17 @@ static int cpu_poll(struct backend *b, uint64_t *ret_done, struct err *err)
     return 0;
 }
 
+/* Of the leaders of several hosts: how they share out a sum. */
+static bool cpu_tune(struct backend *b, const struct tuning *t)
+{
+    struct cpu *c = self(b);
+    if (t != NULL) {
+        c->tuning = *t;
+        net_set_tuning(&c->net, t);
+    }
+    return c->n_hosts > 1;
+}
+
 static void cpu_abort(struct backend *b)
 {
     /* relaxed: waits look every WAIT_SLICE_NS, nothing else is passed on */
@@ -270,6 +281,7 @@ const struct backend_ops backend_cpu = {
     .post = cpu_post,
     .poll = cpu_poll,
     .subset = cpu_subset,
+    .tune = cpu_tune,
     .agree_begin = agree_begin,
     .agree_poll = agree_poll,
     .doze = agree_doze,

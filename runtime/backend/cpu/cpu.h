@@ -39,6 +39,7 @@ struct cpu {
     struct shm shm; /* n_local > 1 */
     struct net net; /* leaders, n_hosts > 1 */
     struct agree agree;
+    struct tuning tuning; /* the last that tune was told; zeroed */
 
     struct piece *pieces; /* of the batch at hand */
     size_t cap_pieces;

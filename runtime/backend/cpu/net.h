@@ -47,12 +47,19 @@ struct net {
     uint8_t lead_out[NET_LEAD_BYTES], lead_in[NET_LEAD_BYTES];
     void *memory; /* scratch lies in it, at a multiple of NET_ALIGN */
     uint8_t *scratch;
-    size_t n_scratch;       /* bytes */
+    size_t n_scratch; /* bytes */
+    /* What net_set_tuning was told last; 0: NET_PAIR_BYTES or NET_SMALL_BYTES, and
+     * NET_CHUNK_MAX. */
+    uint64_t whole_bytes, chunk_bytes;
     const void **src;       /* [n] for the kernels */
     struct net_lane *lanes; /* [n] */
     struct pollfd *polls;   /* [n] */
     int64_t lost;           /* global rank whose connection broke, -1: none */
 };
+
+struct tuning;
+/* Equal on all members, between two collectives. */
+void net_set_tuning(struct net *net, const struct tuning *t);
 
 /* Connects the mesh: each to those before it, accepting those after it, every
  * connection authenticated as ROLE_DATA. peers[n] gives addresses; listen_fd stays the

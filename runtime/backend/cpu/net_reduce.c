@@ -33,6 +33,7 @@
 
 #include "runtime/backend/cpu/net.h"
 #include "runtime/base/mem.h"
+#include "runtime/core/tuning.h"
 
 #define FEW_HOSTS 8
 #define SLOTS     3 /* of a member */
@@ -290,6 +291,28 @@ static void advance(void *arg)
     }
 }
 
+void net_set_tuning(struct net *net, const struct tuning *t)
+{
+    net->whole_bytes = t->whole_bytes;
+    net->chunk_bytes = t->chunk_bytes;
+}
+
+static uint64_t chunk_max(const struct net *net)
+{
+    uint64_t n = net->chunk_bytes & ~(uint64_t)63;
+
+    return net->chunk_bytes == 0 ? NET_CHUNK_MAX
+           : n < NET_CHUNK_MIN   ? NET_CHUNK_MIN
+                                 : n;
+}
+
+static uint64_t whole_max(const struct net *net)
+{
+    if (net->whole_bytes > 0)
+        return net->whole_bytes;
+    return net->n == 2 ? NET_PAIR_BYTES : NET_SMALL_BYTES;
+}
+
 /* Lanes have their part and give (and take), f its own. */
 static int fold_run(struct mesh_fold *f, struct err *err)
 {
@@ -298,8 +321,8 @@ static int fold_run(struct mesh_fold *f, struct err *err)
     if (net->n == 0)
         return err_set(err, -EINVAL, "reduction among nobody");
     f->chunk = net->n_scratch / (SLOTS * (size_t)net->n) & ~(size_t)63;
-    if (f->chunk > NET_CHUNK_MAX)
-        f->chunk = NET_CHUNK_MAX;
+    if (f->chunk > chunk_max(net))
+        f->chunk = chunk_max(net);
     for (uint32_t j = 0; j < net->n; j++) {
         struct net_lane *l = &net->lanes[j];
         max = l->part > max ? l->part : max;
@@ -411,8 +434,7 @@ int net_allreduce(struct net *net,
 {
     if (v->n_bytes == 0)
         return 0;
-    uint64_t small = net->n == 2 ? NET_PAIR_BYTES : NET_SMALL_BYTES;
-    if (net->n <= FEW_HOSTS && v->n_bytes <= small)
+    if (net->n <= FEW_HOSTS && v->n_bytes <= whole_max(net))
         return fold_whole(net, v, r, EVERYBODY, err);
     if (net->n > FEW_HOSTS && v->n_bytes * net->n <= NET_ROUND_BYTES)
         return fold_round(net, v, r, err);

@@ -248,6 +248,7 @@ int cpu_subset(struct backend *b,
     if (child != NULL) {
         child->env.exchange = NULL; /* the meeting is over */
         child->env.arg = NULL;
+        (void)backend_cpu.tune(&child->b, &parent->tuning); /* told is told */
     }
     *ret = child == NULL ? NULL : &child->b;
     return 0;

@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The life of settings:
+ *
+ *   environment --> in use from the start, on each rank
+ *   HVD_AUTOTUNE_FILE, on rank 0 --> told to all before their first step
+ *   HOROVOD_AUTOTUNE=1, on rank 0 --> core/tune.h: measured, told, measured ...
+ *                                 --> the best one stays, is logged and saved
+ *
+ * A file that is there ends the matter: nothing is searched for then. What the user has
+ * set in the environment stays as it is in all three.
+ *
+ * Nothing here may end a training: a file that cannot be read or written, or is of
+ * another world, is warned about, and the world goes on without it. Called by
+ * coordinator.c, step.c and carry.c. */
+#include "runtime/api/autotune.h"
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "runtime/api/observe.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/fd.h"
+#include "runtime/base/log.h"
+#include "runtime/base/mem.h"
+#include "runtime/core/tune_file.h"
+
+static uint32_t n_hosts(const struct coordinator *co)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < co->size; i++) {
+        uint32_t j = i > 0 && strcmp(co->members[i].host, co->members[i - 1].host) == 0
+                         ? i - 1
+                         : 0;
+
+        while (j < i && strcmp(co->members[i].host, co->members[j].host) != 0)
+            j++;
+        n += j == i;
+    }
+    return n;
+}
+
+static void show(struct coordinator *co)
+{
+    const struct autotune *a = &co->autotune;
+
+    stats_set(&co->stats, STATS_FUSION_BYTES, a->now.fusion_bytes);
+    stats_set(&co->stats, STATS_GATHER_NS, a->now.gather_ns);
+    stats_set(&co->stats, STATS_TUNING, a->tune && !tune_is_done(a->tune));
+}
+
+/* The backend's own settings, where it has any. */
+static bool give_backend(struct backend *b, const struct tuning *t)
+{
+    return b && b->ops->tune && b->ops->tune(b, t);
+}
+
+/* --- files --- */
+
+static void append(struct autotune *a, const char *path, const struct strbuf *line)
+{
+    if (!a->log)
+        return;
+    if (strbuf_status(line) == 0 && fwrite(line->p, 1, line->n, a->log) == line->n
+        && fflush(a->log) == 0)
+        return;
+    log_warn("no further samples in the log of autotune",
+             "variable=HOROVOD_AUTOTUNE_LOG file=%s cause=\"%s\"", path,
+             strerror(errno));
+    (void)fclose(a->log); /* said already */
+    a->log = NULL;
+}
+
+static void open_log(struct coordinator *co)
+{
+    CLEANUP(strbuf_release) struct strbuf head = {0};
+    struct autotune *a = &co->autotune;
+    const char *path = co->settings.autotune_log;
+
+    if (!path[0])
+        return;
+    a->log = fopen(path, "we");
+    if (!a->log)
+        log_warn("no log of autotune, going on without",
+                 "variable=HOROVOD_AUTOTUNE_LOG file=%s cause=\"%s\"", path,
+                 strerror(errno));
+    strbuf_init(&head, 1024);
+    tune_log_head(&head);
+    append(a, path, &head);
+}
+
+static void log_sample(struct coordinator *co, const struct tune_sample *s)
+{
+    CLEANUP(strbuf_release) struct strbuf line = {0};
+
+    strbuf_init(&line, 1024);
+    tune_log_line(++co->autotune.n_logged, s, &line);
+    append(&co->autotune, co->settings.autotune_log, &line);
+}
+
+static void save(struct coordinator *co)
+{
+    CLEANUP(strbuf_release) struct strbuf text = {0};
+    struct tune_file f = {.ranks = co->size,
+                          .hosts = n_hosts(co),
+                          .tuning = *tune_settings(co->autotune.tune)};
+    const char *path = co->settings.autotune_file;
+    struct err err = ERR_INIT;
+
+    if (!path[0])
+        return;
+    strbuf_init(&text, TUNE_FILE_MAX);
+    tune_file_write(&f, &text);
+    if (strbuf_status(&text) < 0 || fd_write_file(path, text.p, text.n, 0644, &err) < 0)
+        log_warn("what autotune has found is not saved",
+                 "variable=HVD_AUTOTUNE_FILE cause=\"%s\"",
+                 err.text[0] ? err.text : "out of memory");
+}
+
+/* True: *ret is what the file says. */
+static bool load(struct coordinator *co, struct tuning *ret)
+{
+    const char *path = co->settings.autotune_file;
+    struct tune_file f;
+    AUTOFREE char *text = NULL;
+    struct err err = ERR_INIT;
+    size_t n = 0;
+    int r;
+
+    if (!path[0] || access(path, F_OK) != 0)
+        return false;
+    r = fd_read_file(path, TUNE_FILE_MAX, &text, &n, &err);
+    if (r == 0 && strlen(text) != n)
+        r = err_set(&err, -EINVAL, "%.300s: has a NUL byte", path);
+    r = r < 0 ? r : tune_file_read(path, text, &f, &err);
+    if (r == 0 && (f.ranks != co->size || f.hosts != n_hosts(co)))
+        r = err_set(&err, -EINVAL,
+                    "%.300s: found with %u ranks on %u hosts, this world has %u on %u",
+                    path, f.ranks, f.hosts, co->size, n_hosts(co));
+    if (r < 0) {
+        log_warn(co->settings.is_autotuned
+                     ? "a file of settings is not used, they are searched for anew"
+                     : "a file of settings is not used, going on without",
+                 "variable=HVD_AUTOTUNE_FILE cause=\"%s\"", err.text);
+        return false;
+    }
+    *ret = f.tuning;
+    return true;
+}
+
+/* --- rank 0 --- */
+
+static void begin(struct coordinator *co)
+{
+    const struct settings *s = &co->settings;
+    struct autotune *a = &co->autotune;
+    bool has_backend = give_backend(co->backend, NULL);
+    struct tune_config cfg = {
+        .start = a->now,
+        .is_fixed = {[TUNE_FUSION] = s->is_fusion_set,
+                     [TUNE_GATHER] = s->is_gather_set,
+                     [TUNE_WHOLE] = !has_backend,
+                     [TUNE_CHUNK] = !has_backend},
+        .n_warmup = s->autotune_warmup,
+        .n_steps = s->autotune_steps,
+        .n_samples = s->autotune_samples,
+    };
+
+    if (tune_new(&cfg, &a->tune) < 0)
+        log_warn("no memory to tune, going on without", "variable=HOROVOD_AUTOTUNE");
+    else
+        open_log(co);
+}
+
+void autotune_init(struct coordinator *co)
+{
+    struct autotune *a = &co->autotune;
+
+    a->now = (struct tuning){.fusion_bytes = co->settings.fusion_bytes,
+                             .gather_ns = co->settings.gather_ns};
+    gather_set(&co->gather, a->now.gather_ns, a->now.fusion_bytes);
+    show(co);
+}
+
+void autotune_release(struct autotune *a)
+{
+    tune_free(a->tune);
+    if (a->log)
+        (void)fclose(a->log); /* each line was flushed */
+    *a = (struct autotune){0};
+}
+
+void autotune_start(struct coordinator *co)
+{
+    const struct settings *s = &co->settings;
+    struct tuning t;
+
+    if (co->rank != 0)
+        return;
+    if (load(co, &t)) {
+        if (s->is_fusion_set)
+            t.fusion_bytes = s->fusion_bytes;
+        if (s->is_gather_set)
+            t.gather_ns = s->gather_ns;
+        log_info("settings found by autotune are used", "file=%s", s->autotune_file);
+        negotiate_tune(co->negotiate, &t);
+    } else if (s->is_autotuned) {
+        begin(co);
+    }
+    show(co);
+}
+
+static void finish(struct coordinator *co)
+{
+    struct autotune *a = &co->autotune;
+    const struct tuning *t = tune_settings(a->tune);
+
+    log_info("autotune has found its settings",
+             "samples=%u fusion_threshold=%llu cycle_time_ms=%g tcp_whole_bytes=%llu "
+             "tcp_chunk_bytes=%llu bytes_per_us=%.1f at_first=%.1f",
+             tune_n_samples(a->tune), (unsigned long long)t->fusion_bytes,
+             (double)t->gather_ns / 1e6, (unsigned long long)t->whole_bytes,
+             (unsigned long long)t->chunk_bytes, tune_best(a->tune) / 1e6,
+             tune_first(a->tune) / 1e6);
+    save(co);
+    if (a->log && fclose(a->log) != 0)
+        log_warn("the log of autotune is not complete",
+                 "variable=HOROVOD_AUTOTUNE_LOG cause=\"%s\"", strerror(errno));
+    a->log = NULL;
+}
+
+static uint64_t id_of(const struct request *q)
+{
+    uint64_t h = 0xcbf29ce484222325ull ^ q->process_set;
+
+    for (const char *p = q->name; *p; p++)
+        h = (h ^ (uint8_t)*p) * 0x100000001b3ull;
+    return h;
+}
+
+void autotune_batch(struct coordinator *co, const struct member_act *act)
+{
+    struct autotune *a = &co->autotune;
+    struct tune_sample sample;
+    uint64_t bytes;
+
+    if (!a->tune || tune_is_done(a->tune))
+        return;
+    for (size_t i = 0; i < act->n_items; i++)
+        if (request_size(act->items[i].req, NULL, &bytes, NULL) == 0)
+            tune_tensor(a->tune, id_of(act->items[i].req), bytes);
+    if (!tune_batch(a->tune, clock_now_ns(), &sample))
+        return;
+    log_sample(co, &sample);
+    if (tune_is_done(a->tune))
+        finish(co);
+    if (memcmp(tune_settings(a->tune), &a->now, sizeof(a->now)) == 0)
+        tune_applied(a->tune); /* a sample of warming up: nothing changes */
+    else
+        negotiate_tune(co->negotiate, tune_settings(a->tune));
+    show(co);
+}
+
+/* --- every rank --- */
+
+void autotune_apply(struct coordinator *co, const struct tuning *t)
+{
+    struct autotune *a = &co->autotune;
+
+    a->now = *t;
+    gather_set(&co->gather, t->gather_ns, t->fusion_bytes);
+    for (size_t i = 0; i < co->sets->n; i++)
+        (void)give_backend(co->sets->v[i]->backend,
+                           t); /* whether it cares: no matter */
+    if (a->tune)
+        tune_applied(a->tune);
+    show(co);
+}
