@@ -27,9 +27,9 @@ static const struct metric {
 
 /* As enum collective counts (core/types.h); hvd_stats_test compares. */
 static const char *const kinds[] = {
-    "allreduce",         "allgather", "broadcast", "barrier", "alltoall",
-    "reducescatter",     "reduce",    "gather",    "join",    "process_set_add",
-    "process_set_remove"};
+    "allreduce",          "allgather", "broadcast", "barrier", "alltoall",
+    "reducescatter",      "reduce",    "gather",    "join",    "process_set_add",
+    "process_set_remove", "sendrecv"};
 
 const char *stats_kind_name(size_t kind)
 {

@@ -3,7 +3,7 @@
 
 from job import JobTest
 
-SCRIPTS = ("capi_data.py", "capi_sets.py", "capi_members.py", "capi_random.py")
+SCRIPTS = ("capi_data.py", "capi_sets.py", "capi_members.py", "capi_random.py", "capi_sendrecv.py")
 
 
 class OneHost(JobTest):

@@ -107,6 +107,13 @@ static int start_join(hvd_handle *h)
     return hvd_join_async(&t, h);
 }
 
+static int start_sendrecv(hvd_handle *h)
+{
+    struct hvd_tensor t = tensor_of();
+
+    return hvd_rank() == 0 ? hvd_send_async(&t, 1, h) : hvd_recv_async(&t, 0, h);
+}
+
 static const struct {
     const char *name;
     start_fn start;
@@ -121,6 +128,7 @@ static const struct {
     {"reduce", start_reduce},
     {"broadcast", start_broadcast},
     {"barrier", start_barrier},
+    {"sendrecv", start_sendrecv},
     {"join", start_join},
 };
 

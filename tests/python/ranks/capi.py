@@ -100,6 +100,8 @@ for _kind, _args in _FUNCTIONS.items():
         c.c_int,
         c.POINTER(c.c_int64),
     ]
+for _kind in ("send", "recv"):
+    getattr(lib, f"hvd_{_kind}_async").argtypes = [c.POINTER(Tensor), c.c_int, c.POINTER(c.c_int64)]
 lib.hvd_join_async.argtypes = [c.POINTER(Tensor), c.POINTER(c.c_int64)]
 lib.hvd_poll.argtypes = lib.hvd_release.argtypes = lib.hvd_joined_last.argtypes = [c.c_int64]
 lib.hvd_wait.argtypes = [c.c_int64, c.c_int64]
@@ -166,7 +168,10 @@ def check(function):
 
 
 class Op:
-    """One operation on its way. Keeps everything that the runtime points at until it has ended."""
+    """One operation on its way. Keeps everything that the runtime points at until it has ended.
+
+    Of a "recv" the array gives type and shape only.
+    """
 
     def __init__(
         self,
@@ -179,6 +184,7 @@ class Op:
         prescale=1.0,
         postscale=1.0,
         root=0,
+        peer=-1,
         splits=None,
         process_set=0,
         output=None,
@@ -186,7 +192,7 @@ class Op:
         group=None,
         group_size=0,
     ):
-        self.kind, self.array, self.output = kind, array, output
+        self.kind, self.array, self.output, self.peer = kind, array, output, peer
         self.name = name or f"{_check}.{kind}.{process_set}.{next(_counters[process_set])}"
         t = Tensor(size_bytes=c.sizeof(Tensor), name=self.name.encode(), device=-1)
         if array is not None:
@@ -195,7 +201,7 @@ class Op:
             self.shape = (c.c_int64 * array.ndim)(*array.shape)
             t.dtype, t.ndim, t.shape = DTYPES.index(self.dtype), array.ndim, self.shape
             t.data = array.ctypes.data
-        if kind in ("allreduce", "broadcast", "reduce") and output is None:
+        if kind in ("allreduce", "broadcast", "reduce", "recv") and output is None:
             self.output = np.full_like(array, 77)
         if self.output is not None:
             t.output = self.output.ctypes.data
@@ -214,7 +220,9 @@ class Op:
             args += [self.splits, 0 if splits is None else len(splits)]
         if kind in ("reducescatter", "allgather", "gather", "alltoall"):
             args += [self.alloc, None]
-        if kind != "join":
+        if kind in ("send", "recv"):
+            args += [peer]
+        elif kind != "join":
             args += [process_set]
         must(getattr(lib, f"hvd_{kind}_async")(*args, c.byref(h)))
         self.handle = h.value

@@ -28,6 +28,7 @@ KINDS = ["allreduce"] * 6 + [
     "reducescatter",
     "alltoall",
     "barrier",
+    "transfer",
 ]
 DTYPES = ["float32"] * 3 + ["float16", "bfloat16", "float64", "int32", "uint8"]
 
@@ -42,14 +43,17 @@ class Job:
         self.tensors = [self.tensor() for _ in range(12)]
 
     def tensor(self):
-        """A tensor as (name, kind, dtype, rows, columns, set, group)."""
+        """A tensor as (name, kind, dtype, rows, columns, set, group); a transfer's set is (from, to)."""
         draw = self.draw
         self.n += 1
         set_ = draw.choice(list(self.sets)) if draw.random() < 0.4 else 0
         rows = draw.choice([0, 1, 3, N, 40, 3000])
+        kind = draw.choice(KINDS[: None if N > 1 else -1])
+        if kind == "transfer":
+            set_ = tuple(draw.sample(EVERYONE, 2))
         return (
             f"t{self.n}",
-            draw.choice(KINDS),
+            kind,
             draw.choice(DTYPES),
             rows,
             draw.choice([1, 5]),
@@ -93,6 +97,10 @@ class Job:
             self.tensors = self.tensors[15:]
             self.drop_broken_groups()
 
+    def members(self, tensor):
+        """Its ranks; of a transfer who sends first."""
+        return tensor[5] if tensor[1] == "transfer" else self.sets[tensor[5]]
+
     def drop_broken_groups(self):
         there = [t[6] for t in self.tensors if t[6]]
         self.tensors = [t for t in self.tensors if not t[6] or there.count(t[6]) == t[6][1]]
@@ -113,6 +121,9 @@ def splits(rows, ranks, member):
 def submit(tensor, step, ranks):
     name, kind, dtype, rows, columns, set_, group = tensor
     me = ranks.index(R)
+    if kind == "transfer":
+        x = values((rows, columns), dtype, ranks[0], AVERAGE, step)
+        return Op("recv" if me else "send", x, dtype, name=name, peer=ranks[1 - me])
     if kind == "barrier":
         return Op(kind, name=name, process_set=set_)
     options = {"name": name, "process_set": set_, "root": ranks[step % len(ranks)]}
@@ -126,7 +137,7 @@ def submit(tensor, step, ranks):
 
 def verify(tensor, step, ranks, got):
     _, kind, dtype, rows, columns, *_ = tensor
-    if kind == "barrier":
+    if kind == "barrier" or (kind == "transfer" and ranks[0] == R):
         return
     me, root = ranks.index(R), ranks[step % len(ranks)]
     every = [
@@ -148,6 +159,8 @@ def verify(tensor, step, ranks, got):
         expected = np.concatenate([x[sum(c[:me]) : sum(c[: me + 1])] for x, c in zip(every, cut)])
     elif kind == "broadcast":
         expected = every[ranks.index(root)]
+    elif kind == "transfer":
+        expected = every[0]
     else:
         expected = np.concatenate(every)[: None if kind == "allgather" or root == R else 0]
     assert got.shape == expected.shape, f"{what}: shape {got.shape}, not {expected.shape}"
@@ -185,7 +198,7 @@ def a_disturbed_job_stays_right():
     for step in range(STEPS):
         if step % 7 == 6:
             job.disturb()
-        todo = [(t, job.sets[t[5]]) for t in job.tensors if R in job.sets[t[5]]]
+        todo = [(t, job.members(t)) for t in job.tensors if R in job.members(t)]
         if mine.random() < 0.3:
             mine.shuffle(todo)
         ops = [(submit(t, step, ranks), t, ranks) for t, ranks in todo]
