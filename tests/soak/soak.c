@@ -3,11 +3,11 @@
  *
  * Every rank draws the same sequence of scenes from one seed, and what a scene does on
  * this rank (order of submission, pauses) from another: steady steps, groups, every
- * collective with uneven sizes, process sets that come, overlap and go, ranks that
- * join, ranks that disagree, compression. Every result is computed apart and compared.
- * Rank 0 prints a line every ten seconds and one at the end. Memory: resident size
- * after the first fifth of the time (each scene has been there often by then) and at
- * the end;
+ * collective with uneven sizes, sends and receives, process sets that come, overlap and
+ * go, ranks that join, ranks that disagree, compression. Every result is computed apart
+ * and compared. Rank 0 prints a line every ten seconds and one at the end. Memory:
+ * resident size after the first fifth of the time (each scene has been there often by
+ * then) and at the end;
  * --tiny N does N allreduces of 4 bytes instead of scenes, for the count.
  *
  * Ends with 1 and a sentence at the first wrong result, wrong status or growth of more
@@ -233,6 +233,56 @@ static void exchange(void)
     done_with(t);
 }
 
+/* Each rank sends to the one `by` further on and receives from the one `by` before. */
+static void shift(struct tensor *sent, struct tensor *got, const char *name, int by)
+{
+    int to = (rank + by) % size, from = (rank + size - by) % size;
+    struct hvd_tensor s = describe(sent, 1), g = describe(got, 1);
+    bool receives_first = mine(2);
+
+    (void)snprintf(sent->name, sizeof(sent->name), "%s", name);
+    (void)snprintf(got->name, sizeof(got->name), "%s", name);
+    fill(sent, (int)sent->shape[0]);
+    if (receives_first)
+        ok(hvd_recv_async(&g, from, &got->h), name);
+    pause_sometimes();
+    ok(hvd_send_async(&s, to, &sent->h), name);
+    if (!receives_first)
+        ok(hvd_recv_async(&g, from, &got->h), name);
+}
+
+static void transfers(void)
+{
+    int n = 1 + (int)all(4), rounds = 1 + (int)all(10), by[4];
+    char name[16];
+
+    if (size < 2)
+        return;
+    for (int i = 0; i < n; i++)
+        by[i] = 1 + (int)all((uint32_t)size - 1);
+    for (int r = 0; r < rounds; r++) {
+        for (int i = 0; i < n; i++) {
+            struct tensor *sent = &tensors[2 * i], *got = sent + 1;
+
+            sent->salt = got->salt = all(1000);
+            sent->shape[0] = got->shape[0] = (int64_t)all(MAX_ELEMS);
+            (void)snprintf(name, sizeof(name), "shift/%d", i);
+            shift(sent, got, name, by[i]);
+        }
+        for (int i = 0; i < n; i++) {
+            struct tensor *sent = &tensors[2 * i], *got = sent + 1;
+
+            wait_for(got);
+            wait_for(sent);
+            for (int k = 0; k < (int)got->shape[0]; k += 3)
+                expect(got, got->out, k,
+                       value((rank + size - by[i]) % size, got->salt, k));
+            done_with(got);
+            done_with(sent);
+        }
+    }
+}
+
 /* Two overlapping sets, worked with in turn, then gone. */
 static void process_sets(void)
 {
@@ -362,7 +412,8 @@ static const struct {
               {"reducescatter", scatter},     {"alltoall", exchange},
               {"process sets", process_sets}, {"join", join},
               {"disagreement", disagreement}, {"compression", compressed},
-              {"barriers", barriers},         {"training", training}};
+              {"barriers", barriers},         {"transfers", transfers},
+              {"training", training}};
 
 /* --- the whole --- */
 
