@@ -7,12 +7,14 @@ travels. ``finish`` waits, hands the operation's result on and forgets the handl
 """
 
 import itertools
+import threading
 
 from _hvd import _native
 
 # handle -> (what must stay alive, function that turns the ended operation into its result)
 _pending = {}
 _counters = {}
+_barriers = {}  # process set -> lock of its barriers
 
 
 def auto_name(kind):
@@ -24,6 +26,7 @@ def auto_name(kind):
 def forget():
     """A new world begins: automatic names count from one again on every rank."""
     _counters.clear()
+    _barriers.clear()
     _pending.clear()
 
 
@@ -56,3 +59,17 @@ def finish(handle):
         if _native.poll(handle):
             _pending.pop(handle, None)
             _native.release(handle)
+
+
+def barrier(set_id):
+    """Returns when all ranks of the process set have called it.
+
+    All barriers of a set have one name, so that the runtime knows it again (cache, plan). Those of one
+    rank therefore follow each other: another thread's waits for the lock, and one whose wait was ended
+    by a signal handler's exception, which is still under way, is finished first.
+    """
+    lock = _barriers.setdefault(set_id, threading.RLock())  # a signal handler may call again
+    with lock:
+        for handle in [h for h, entry in list(_pending.items()) if entry[0] is lock]:
+            finish(handle)
+        finish(submit(_native.barrier, lock, lambda h: None, "barrier", set_id))

@@ -314,6 +314,62 @@ def a_signal_ends_the_wait_and_not_the_operation():
 
 
 @check
+def a_barrier_follows_one_that_a_signal_interrupted():
+    import signal
+
+    if N == 1:
+        return
+    if R == 0:
+
+        def ring(signum, frame):
+            raise KeyboardInterrupt
+
+        signal.signal(signal.SIGALRM, ring)
+        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        expect_error(KeyboardInterrupt, [], hvd.barrier)
+    hvd.allreduce(torch.ones(1), name="interrupted")
+    hvd.barrier()  # rank 0's first has begun
+    if R > 0:
+        hvd.barrier()
+    assert not handles._pending
+
+
+@check
+def barriers_of_two_threads_all_end():
+    import threading
+
+    def many():
+        for _ in range(200):
+            hvd.barrier()
+
+    threads = [threading.Thread(target=many) for _ in range(2)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join(30)
+        assert not t.is_alive(), "a barrier did not end"
+
+
+@check
+def barriers_repeat_their_name():
+    """Or none would ever be known again, and each would leave the plan."""
+    names = []
+    submit = handles.submit
+
+    def note(function, keep, result, name, *args):
+        names.append(name)
+        return submit(function, keep, result, name, *args)
+
+    handles.submit = note
+    try:
+        hvd.barrier()
+        hvd.barrier()
+    finally:
+        handles.submit = submit
+    assert len(set(names)) == 1, names
+
+
+@check
 def unsupported_things_say_so():
     refused = NotImplementedError
     expect_error(refused, ["hvd.join()", "not in Ringmaster"], hvd.join)

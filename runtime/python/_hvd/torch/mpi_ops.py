@@ -294,8 +294,7 @@ def broadcast_(tensor, root_rank, name=None, process_set=global_process_set):
 
 def barrier(process_set=global_process_set):
     """Returns when all ranks have called it."""
-    args = (handles.auto_name("barrier"), process_set_id(process_set))
-    handles.finish(handles.submit(_native.barrier, None, lambda h: None, *args))
+    handles.barrier(process_set_id(process_set))
 
 
 def poll(handle):
