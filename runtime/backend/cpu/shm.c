@@ -4,11 +4,15 @@
  * Invariants
  *   - seq of a line is stored by its own rank only and never decreases (modulo 2^32;
  * positions that are compared are less than 2^31 apart).
- *   - What a rank wrote into its data area before shm_publish(p) is visible to who has
- * seen p: the store is seq_cst (so also release), the load acquire.
- *   - No wake-up is lost: the publisher stores seq and then loads waiters, the sleeper
- * adds itself to waiters and then loads seq (in futex_wait), both seq_cst, so one of
- * them sees the other. A sleep lasts WAIT_SLICE_NS at most in any case.
+ *   - What a rank wrote into its data area before shm_say(p) is visible to who has seen
+ * p: the store is release, the load acquire.
+ *   - No wake-up is lost: the publisher stores seq and then adds 0 to waiters, the
+ * sleeper adds 1 to waiters and then loads seq. Of these two additions one comes first:
+ * the publisher's, then the sleeper has acquired seq; or the sleeper's, then the
+ * publisher sees it and rings the bell, whose count the sleeper has read before. A
+ * sleep lasts WAIT_SLICE_NS at most in any case.
+ *   - Who has said something rings before it waits long and when the operation ends
+ * (owes_ring). In between the CPU need not wait until the store has reached the others.
  *   - data of one rank is written by that rank only.
  *
  * Called by shm_coll.c and shm_move.c (collectives), shm_join.c (makes and maps it),
@@ -28,7 +32,9 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/mem.h"
 
-#define SHM_MAGIC 0x48564453484d3031ull /* "HVDSHM01" */
+#define SHM_MAGIC   0x48564453484d3031ull /* "HVDSHM01" */
+#define PART_MIN_NS 1000000ull
+#define PART_MAX_NS 256000000ull
 
 static size_t pages(size_t n_bytes)
 {
@@ -166,12 +172,32 @@ static long futex(_Atomic uint32_t *word, int op, uint32_t v, const struct times
     return syscall(SYS_futex, word, op, v, t, NULL, 0);
 }
 
-void shm_publish(struct shm *s, uint32_t seq)
+void shm_say(struct shm *s, uint32_t seq)
+{
+    put_flush(&s->put);
+    /* pairs with the acquire load in reached() */
+    atomic_store_explicit(&s->h->lines[s->line_of[s->me]].seq, seq,
+                          memory_order_release);
+    s->owes_ring = true;
+}
+
+void shm_ring(struct shm *s)
 {
     struct shm_line *l = &s->h->lines[s->line_of[s->me]];
-    atomic_store_explicit(&l->seq, seq, memory_order_seq_cst);
-    if (atomic_load_explicit(&l->waiters, memory_order_seq_cst) != 0)
-        (void)futex(&l->seq, FUTEX_WAKE, INT32_MAX, NULL); /* cannot fail */
+    if (!s->owes_ring)
+        return;
+    s->owes_ring = false;
+    /* pairs with the addition in sleep_on() */
+    if (atomic_fetch_add_explicit(&l->waiters, 0, memory_order_acq_rel) == 0)
+        return;
+    atomic_fetch_add_explicit(&l->bell, 1, memory_order_release);
+    (void)futex(&l->bell, FUTEX_WAKE, INT32_MAX, NULL); /* cannot fail */
+}
+
+void shm_publish(struct shm *s, uint32_t seq)
+{
+    shm_say(s, seq);
+    shm_ring(s);
 }
 
 /* True when counter value `have` has reached `want`; both wrap. */
@@ -184,18 +210,45 @@ static bool reached(struct shm_line *l, uint32_t want)
 static void sleep_on(struct shm_line *l, uint32_t want)
 {
     const struct timespec slice = {0, (long)WAIT_SLICE_NS};
-    atomic_fetch_add_explicit(&l->waiters, 1, memory_order_seq_cst);
-    uint32_t have = atomic_load_explicit(&l->seq, memory_order_seq_cst);
-    if ((int32_t)(have - want) < 0)
-        (void)futex(&l->seq, FUTEX_WAIT, have, &slice); /* any outcome: look again */
+    uint32_t bell = atomic_load_explicit(&l->bell, memory_order_relaxed);
+    /* pairs with the addition in shm_ring() */
+    atomic_fetch_add_explicit(&l->waiters, 1, memory_order_acq_rel);
+    if (!reached(l, want))
+        (void)futex(&l->bell, FUTEX_WAIT, bell, &slice); /* any outcome: look again */
     atomic_fetch_sub_explicit(&l->waiters, 1, memory_order_relaxed);
+}
+
+/* Every rank has a CPU, and yet we wait on the one that its owner needs: the scheduler
+ * leaves two that always run in turns where they are. Who is woken from a sleep is put
+ * on an idle CPU, so sleeping once parts them; and if not, again only after a while. */
+static bool should_part(struct shm *s, const struct shm_line *l, uint64_t now_ns)
+{
+    struct shm_line *own = &s->h->lines[s->line_of[s->me]];
+    uint32_t cpu = (uint32_t)sched_getcpu() + 1;
+    if (s->w->n_spins == 0)
+        return false;
+    /* relaxed: a hint, stale at times */
+    if (atomic_load_explicit(&own->cpu, memory_order_relaxed) != cpu)
+        atomic_store_explicit(&own->cpu, cpu, memory_order_relaxed);
+    if (atomic_load_explicit(&l->cpu, memory_order_relaxed) != cpu) {
+        s->part_ns = PART_MIN_NS;
+        return false;
+    }
+    if (now_ns - s->parted_ns < s->part_ns)
+        return false;
+    s->parted_ns = now_ns;
+    s->part_ns = s->part_ns < PART_MAX_NS ? 2 * s->part_ns : PART_MAX_NS;
+    return true;
 }
 
 static int wait_slow(struct shm *s, uint32_t member, uint32_t seq, struct err *err)
 {
     struct shm_line *l = &s->h->lines[s->line_of[member]];
-    uint64_t until = clock_now_ns() + WAIT_YIELD_NS;
+    uint64_t now = clock_now_ns(), until = now + WAIT_YIELD_NS;
     struct patience patience = {0};
+    shm_ring(s);
+    if (should_part(s, l, now))
+        sleep_on(l, seq);
     do {
         sched_yield();
         if (reached(l, seq))

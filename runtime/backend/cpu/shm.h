@@ -16,6 +16,7 @@
 #include <stdbool.h>
 
 #include "runtime/backend/cpu/reduce.h"
+#include "runtime/backend/cpu/shm_put.h"
 #include "runtime/backend/cpu/vec.h"
 #include "runtime/backend/cpu/wait.h"
 
@@ -31,11 +32,16 @@
 
 enum shm_state { SHM_ABSENT, SHM_HERE, SHM_LEFT };
 
-struct shm_line { /* one rank's control line; only its rank stores seq and state */
-    _Atomic uint32_t seq;     /* futex word */
-    _Atomic uint32_t waiters; /* how many sleep on seq */
-    _Atomic uint32_t state;   /* enum shm_state */
-    uint8_t pad[SHM_LINE_BYTES - 12];
+/* One rank's control line. Its rank alone stores what is in the first half. The second
+ * half is touched by nobody while nobody sleeps: there its rank finds out for free. */
+struct shm_line {
+    _Atomic uint32_t seq;
+    _Atomic uint32_t state; /* enum shm_state */
+    _Atomic uint32_t cpu; /* where its rank last waited long, plus 1; 0: nowhere yet */
+    uint8_t pad[SHM_LINE_BYTES / 2 - 12];
+    _Atomic uint32_t waiters; /* how many sleep */
+    _Atomic uint32_t bell;    /* futex word, counts the wake-ups */
+    uint8_t pad2[SHM_LINE_BYTES / 2 - 8];
 };
 _Static_assert(sizeof(struct shm_line) == SHM_LINE_BYTES, "control lines do not share");
 
@@ -56,10 +62,14 @@ struct shm { /* one rank's view; owned by the thread that drives the backend */
     const void **src;  /* [n] scratch for the kernels */
     struct cursor *at; /* [2 * n] scratch: places in vectors */
     const struct waiter *w;
+    struct put put;
     uint32_t base;       /* everyone's seq at the end of the last operation */
     uint32_t free_at[2]; /* position at which all have read slot i */
     unsigned turn;       /* slot of the next chunk */
     unsigned small_turn;
+    bool owes_ring;     /* said something, and did not look yet who sleeps */
+    uint64_t parted_ns; /* when a shared CPU was last left, and how long until it is */
+    uint64_t part_ns;   /* tried again */
 };
 
 /* Geometry for n ranks whose slots have max_bytes together; returns the size of the
@@ -85,8 +95,11 @@ int64_t shm_lost(const struct shm *s);
 void shm_report_lost(struct shm *s, uint32_t rank); /* the first report stays */
 bool shm_has_left(const struct shm *s, uint32_t rank);
 
-/* Publishing and waiting, for the collectives. */
+/* Publishing and waiting, for the collectives. shm_say() leaves it to the next long
+ * wait or shm_end() to wake who sleeps; to be followed by a wait. */
 void shm_publish(struct shm *s, uint32_t seq);
+void shm_say(struct shm *s, uint32_t seq);
+void shm_ring(struct shm *s);
 int shm_wait(struct shm *s, uint32_t member, uint32_t seq, struct err *err);
 int shm_wait_all(struct shm *s, uint32_t seq, struct err *err);
 uint8_t *shm_slot(const struct shm *s, uint32_t member, unsigned turn);
@@ -137,8 +150,11 @@ int shm_barrier(struct shm *s, struct err *err);
 /* An operation that uses slots begins; it ends when everyone has published last. */
 void shm_begin(struct shm *s);
 void shm_end(struct shm *s, uint32_t last);
-/* dst (packed) = prescale * the next n bytes of the vector. */
-void shm_pack_scaled(struct cursor *c,
+/* dst, in our data area = the next n bytes of the vector. */
+void shm_pack(struct shm *s, struct cursor *c, uint8_t *dst, uint64_t n);
+/* The same, times prescale. */
+void shm_pack_scaled(struct shm *s,
+                     struct cursor *c,
                      uint8_t *dst,
                      uint64_t n,
                      const struct reduction *r);

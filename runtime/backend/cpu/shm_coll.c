@@ -30,6 +30,7 @@
 #include <string.h>
 
 #define PART_ALIGN 64u
+#define FOLD_BYTES 4096u
 
 /* A slot that was used long ago must not appear to be freed in the future when counters
  * wrap. */
@@ -39,17 +40,19 @@ void shm_begin(struct shm *s)
     for (int i = 0; i < 2; i++)
         if (s->base - s->free_at[i] > far)
             s->free_at[i] = s->base - far;
+    put_as_found(&s->put, PUT_SLOT, PUT_TRIED_MIN);
 }
 
 void shm_end(struct shm *s, uint32_t last)
 {
     s->base = last;
+    shm_ring(s);
 }
 
 int shm_barrier(struct shm *s, struct err *err)
 {
     uint32_t last = s->base + 1;
-    shm_publish(s, last);
+    shm_say(s, last);
     int rc = shm_wait_all(s, last, err);
     if (rc < 0)
         return rc;
@@ -57,13 +60,28 @@ int shm_barrier(struct shm *s, struct err *err)
     return 0;
 }
 
-void shm_pack_scaled(struct cursor *c,
+void shm_pack(struct shm *s, struct cursor *c, uint8_t *dst, uint64_t n)
+{
+    const uint8_t *in;
+    uint8_t *out;
+    while (n > 0) {
+        uint64_t m = cursor_next(c, n, &in, &out);
+        if (m == 0)
+            return;
+        put_copy(&s->put, dst, in, m);
+        dst += m;
+        n -= m;
+    }
+}
+
+void shm_pack_scaled(struct shm *s,
+                     struct cursor *c,
                      uint8_t *dst,
                      uint64_t n,
                      const struct reduction *r)
 {
     if (r->prescale == 1.0) {
-        cursor_pack(c, dst, n);
+        shm_pack(s, c, dst, n);
         return;
     }
     struct finish f = {r->prescale, 1};
@@ -89,11 +107,17 @@ static int allreduce_small(struct shm *s,
     uint32_t last = s->base + 1;
     unsigned turn = s->small_turn++;
     struct cursor in = cursor_at(v);
-    shm_pack_scaled(&in, shm_small(s, s->me, turn), v->n_bytes, r);
-    shm_publish(s, last);
+    struct put_trial t = {0};
+    if (only == SHM_ALL)
+        t = put_begin(&s->put, PUT_SMALL, v->n_bytes);
+    put_work(&s->put, &t);
+    shm_pack_scaled(s, &in, shm_small(s, s->me, turn), v->n_bytes, r);
+    shm_say(s, last);
+    put_rest(&t);
     int rc = shm_wait_all(s, last, err);
     if (rc < 0)
         return rc;
+    put_work(&s->put, &t);
     if (only == SHM_ALL || only == s->me) {
         struct cursor c = cursor_at(v);
         const uint8_t *unused;
@@ -106,6 +130,8 @@ static int allreduce_small(struct shm *s,
             off += m;
         }
     }
+    put_rest(&t);
+    put_end(&t);
     shm_end(s, last);
     return 0;
 }
@@ -118,9 +144,11 @@ struct pipe { /* one large allreduce */
     const struct reduction *r;
     const struct vec *v;
     uint64_t n_chunks, chunk_bytes;
-    struct cursor a, b, c; /* where each phase is in the vector */
-    unsigned turn;         /* slot of chunk 0 */
-    bool reads;            /* false: nothing is ours, C has nothing to do */
+    struct cursor a, b, c;     /* where each phase is in the vector */
+    unsigned turn;             /* slot of chunk 0 */
+    struct put_trial trial[2]; /* of chunk k % 2 */
+    uint32_t only;
+    bool reads; /* false: nothing is ours, C has nothing to do */
 };
 
 static uint64_t chunk_len(const struct pipe *p, uint64_t k)
@@ -150,14 +178,41 @@ static int phase_a(struct pipe *p, uint64_t k, struct err *err)
     uint64_t len = chunk_len(p, k), off;
     uint64_t own = part(p, len, s->me, &off);
     uint8_t *dst = shm_slot(s, s->me, turn);
-    shm_pack_scaled(&p->a, dst, off, p->r);
+    struct put_trial *t = &p->trial[k & 1];
+    *t = (struct put_trial){0};
+    if (p->only == SHM_ALL)
+        *t = put_begin(&s->put, PUT_SLOT, len);
+    put_work(&s->put, t);
+    shm_pack_scaled(s, &p->a, dst, off, p->r);
     if (p->r->prescale == 1.0)
         cursor_skip(&p->a, own);
     else
-        shm_pack_scaled(&p->a, dst + off, own, p->r); /* B reads the scaled values */
-    shm_pack_scaled(&p->a, dst + off + own, len - off - own, p->r);
+        shm_pack_scaled(s, &p->a, dst + off, own, p->r); /* B reads the scaled values */
+    shm_pack_scaled(s, &p->a, dst + off + own, len - off - own, p->r);
     shm_publish(s, s->base + (uint32_t)(k == 0 ? 1 : 3 * k - 1));
+    put_rest(t);
     return 0;
+}
+
+/* Our part of m bytes from s->src, which move on, to our slot and, where we read at
+ * all, to out. */
+static void fold_into_slot(struct pipe *p, uint8_t *slot, uint8_t *out, uint64_t m)
+{
+    struct shm *s = p->s;
+    const struct kernel *k = p->r->k;
+    if (!p->reads || !s->put.streams) {
+        k->fold(slot, p->reads ? out : NULL, s->src, s->n, m / k->elem_bytes,
+                &p->r->finish);
+        return;
+    }
+    for (uint64_t done = 0, n; done < m;
+         done += n) { /* out is read from the L1 cache */
+        n = m - done < FOLD_BYTES ? m - done : FOLD_BYTES;
+        k->fold(out + done, NULL, s->src, s->n, n / k->elem_bytes, &p->r->finish);
+        put_copy(&s->put, slot + done, out + done, n);
+        for (uint32_t j = 0; j < s->n; j++)
+            s->src[j] = (const uint8_t *)s->src[j] + n;
+    }
 }
 
 static int phase_b(struct pipe *p, uint64_t k, struct err *err)
@@ -169,6 +224,7 @@ static int phase_b(struct pipe *p, uint64_t k, struct err *err)
         return rc;
     uint64_t len = chunk_len(p, k), off;
     uint64_t own = part(p, len, s->me, &off), done = 0;
+    put_work(&s->put, &p->trial[k & 1]);
     cursor_skip(&p->b, off);
     while (done < own) {
         const uint8_t *in;
@@ -178,13 +234,12 @@ static int phase_b(struct pipe *p, uint64_t k, struct err *err)
             s->src[j] = shm_slot(s, j, turn) + off + done;
         if (p->r->prescale == 1.0)
             s->src[s->me] = in;
-        uint8_t *slot = shm_slot(s, s->me, turn) + off + done;
-        p->r->k->fold(slot, p->reads ? out : NULL, s->src, s->n,
-                      m / p->r->k->elem_bytes, &p->r->finish);
+        fold_into_slot(p, shm_slot(s, s->me, turn) + off + done, out, m);
         done += m;
     }
     cursor_skip(&p->b, len - off - own);
     shm_publish(s, s->base + (uint32_t)(3 * k + 3));
+    put_rest(&p->trial[k & 1]);
     return 0;
 }
 
@@ -203,8 +258,11 @@ static int phase_c(struct pipe *p, uint64_t k, struct err *err)
         int rc = shm_wait(s, j, b_done, err);
         if (rc < 0)
             return rc;
+        put_work(&s->put, &p->trial[k & 1]);
         cursor_unpack(&p->c, shm_slot(s, j, turn) + off, m);
+        put_rest(&p->trial[k & 1]);
     }
+    put_end(&p->trial[k & 1]);
     uint32_t c_done = s->base + (uint32_t)(3 * k + 4);
     s->free_at[turn & 1] = c_done;
     shm_publish(s, c_done);
@@ -225,6 +283,7 @@ static int allreduce_large(struct shm *s,
                      .b = cursor_at(v),
                      .c = cursor_at(v),
                      .turn = s->turn,
+                     .only = only,
                      .reads = only == SHM_ALL || only == s->me};
     p.n_chunks = (v->n_bytes + p.chunk_bytes - 1) / p.chunk_bytes;
     shm_begin(s);
@@ -275,7 +334,7 @@ static int broadcast_chunk(struct shm *s,
         return rc;
     if (s->me == root) {
         struct cursor own = *c;
-        cursor_pack(c, slot, m);
+        shm_pack(s, c, slot, m);
         shm_publish(s, pos);
         cursor_copy(&own, m);
     } else {

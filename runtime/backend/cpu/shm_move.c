@@ -116,7 +116,7 @@ static void start_at(const struct shm *s, struct cursor *at, const struct vec *v
 static int meet_small(struct shm *s, struct err *err)
 {
     uint32_t last = s->base + 1;
-    shm_publish(s, last);
+    shm_say(s, last);
     int rc = shm_wait_all(s, last, err);
     if (rc < 0)
         return rc;
@@ -140,7 +140,7 @@ static void gather_put(void *arg, uint64_t k, uint8_t *slot)
     struct shm *s = g->s;
     uint64_t m = nth_chunk(g->v[s->me].n_bytes, k, s->h->slot_bytes);
     struct cursor copy = g->own;
-    cursor_pack(&g->own, slot, m);
+    shm_pack(s, &g->own, slot, m);
     cursor_copy(&copy, m);
 }
 
@@ -165,7 +165,8 @@ static int gather_small(struct gather *g, struct err *err)
     unsigned turn = s->small_turn++;
     uint64_t own = g->v[s->me].n_bytes;
     struct cursor copy = g->own;
-    cursor_pack(&g->own, shm_small(s, s->me, turn), own);
+    put_as_found(&s->put, PUT_SMALL, own);
+    shm_pack(s, &g->own, shm_small(s, s->me, turn), own);
     cursor_copy(&copy, own);
     int rc = meet_small(s, err);
     for (uint32_t j = 0; j < s->n && g->reads && rc == 0; j++)
@@ -260,7 +261,7 @@ static void scatter_put(void *arg, uint64_t r, uint8_t *slot)
         uint8_t *to = cell(&g->cells, slot, r, j);
         uint64_t m = nth_chunk(g->v[j].n_bytes, k, g->cells.bytes);
         if (to != NULL && (j != s->me || g->r->prescale != 1.0))
-            shm_pack_scaled(&s->at[j], to, m, g->r);
+            shm_pack_scaled(s, &s->at[j], to, m, g->r);
     }
 }
 
@@ -287,11 +288,12 @@ static int scatter_small(struct scatter *g, struct err *err)
     unsigned turn = s->small_turn++;
     uint8_t *to = shm_small(s, s->me, turn);
     uint64_t own_off = 0;
+    put_as_found(&s->put, PUT_SMALL, g->v[s->me].n_bytes);
     for (uint32_t j = 0; j < s->n; j++) {
         if (j < s->me)
             own_off += g->v[j].n_bytes;
         if (j != s->me || g->r->prescale != 1.0)
-            shm_pack_scaled(&s->at[j], to, g->v[j].n_bytes, g->r);
+            shm_pack_scaled(s, &s->at[j], to, g->v[j].n_bytes, g->r);
         to += g->v[j].n_bytes;
     }
     int rc = meet_small(s, err);
@@ -363,8 +365,8 @@ static void alltoall_put(void *arg, uint64_t r, uint8_t *slot)
     for (uint32_t j = 0; j < s->n && !g->is_inline; j++) {
         uint8_t *to = cell(&g->cells, slot, r, j);
         if (to != NULL && j != s->me)
-            cursor_pack(&s->at[j], to,
-                        nth_chunk(g->send[j].n_bytes, k, g->cells.bytes));
+            shm_pack(s, &s->at[j], to,
+                     nth_chunk(g->send[j].n_bytes, k, g->cells.bytes));
     }
 }
 
@@ -399,9 +401,10 @@ static void write_note(struct alltoall *g)
     g->is_inline = max <= each;
     struct note n = {.n_chunks = g->is_inline ? 0 : n_chunks(max, g->cells.bytes)};
     memcpy(at, &n, sizeof n);
+    put_as_found(&s->put, PUT_SMALL, each);
     for (uint32_t j = 0; j < s->n && g->is_inline; j++)
         if (j != s->me)
-            cursor_pack(&s->at[j], at + NOTE_BYTES + j * each, g->send[j].n_bytes);
+            shm_pack(s, &s->at[j], at + NOTE_BYTES + j * each, g->send[j].n_bytes);
 }
 
 /* Takes what came with notes; returns how many chunks the slowest needs. */
