@@ -449,7 +449,7 @@ static int settle_add(struct pendings *t, struct pending *p)
 
 static int settle_remove(struct pendings *t, struct pending *p)
 {
-    struct rank_set *s = find_set(t, p->first.root);
+    struct rank_set *s = pair_is(p->first.root) ? NULL : find_set(t, p->first.root);
     struct err why = ERR_INIT;
 
     if (s && s->id != 0 && s->n_pending == 0) {

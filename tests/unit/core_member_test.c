@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "runtime/core/pair.h"
 #include "tests/unit/member_fixture.h"
 
 static void what_was_answered_is_sent_as_a_bit(void **state)
@@ -293,6 +294,55 @@ static void whatever_is_out_is_told(void **state)
     }
 }
 
+/* This is rank 0. */
+static void a_pair_is_met_by_all_and_used_by_two(void **state)
+{
+    struct fixture *f = *state;
+    struct down others = whole("x (1 -> 2)", 0), ours = whole("x (1 -> 0)", 1);
+    struct member_op *op;
+
+    others.req.coll = ours.req.coll = COLL_SENDRECV;
+    others.req.process_set = pair_of(1, 2);
+    ours.req.process_set = pair_of(0, 1);
+    others.req.root = ours.req.root = 1;
+    f->reqs[0] = ours.req;
+    op = &f->ops[0];
+    *op = (struct member_op){.req = &f->reqs[0]};
+    assert_int_equal(member_submit(f->m, op), 0);
+    while (member_take_up(f->m, &f->up))
+        ;
+    begin(f);
+    put(f, (struct down){.kind = DOWN_PAIR, .pair = pair_of(1, 2)});
+    put(f, others);
+    put(f, by_slot(0));
+    put(f, (struct down){.kind = DOWN_PAIR, .pair = pair_of(0, 1)});
+    put(f, ours);
+    assert_int_equal(receive(f), 0);
+    assert_int_equal(next(f), MEMBER_PAIR);
+    assert_int_equal(f->act.set_id, pair_of(1, 2));
+    assert_int_equal(next(f), MEMBER_PAIR);
+    assert_int_equal(f->act.set_id, pair_of(0, 1));
+    assert_runs(f, op);
+    assert_int_equal(next(f), MEMBER_NOTHING);
+}
+
+static void who_is_late_in_a_pair_is_told(void **state)
+{
+    struct fixture *f = *state;
+    struct down d = whole("x (1 -> 2)", SLOT_NONE);
+
+    d.kind = DOWN_LATE;
+    d.req.coll = COLL_SENDRECV;
+    d.req.process_set = pair_of(1, 2);
+    d.req.root = 1;
+    tell(f, d);
+    assert_null(member_is_late(f->m)); /* two others */
+    d.req.process_set = pair_of(1, 0);
+    (void)snprintf(d.req.name, sizeof(d.req.name), "x (1 -> 0)");
+    tell(f, d);
+    assert_string_equal(member_is_late(f->m), "x (1 -> 0)");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -305,6 +355,8 @@ int main(void)
         TEST(process_sets_of_others_are_passed_over),
         TEST(one_who_has_joined_gives_zeros),
         TEST(what_rank_0_cannot_mean_breaks_the_world),
+        TEST(a_pair_is_met_by_all_and_used_by_two),
+        TEST(who_is_late_in_a_pair_is_told),
         TEST(much_goes_in_several_messages),
         cmocka_unit_test(whatever_is_out_is_told),
     };

@@ -11,6 +11,7 @@
 
 #include "runtime/base/mem.h"
 #include "runtime/core/message.h"
+#include "runtime/core/pair.h"
 
 static struct request sample(void)
 {
@@ -36,6 +37,19 @@ static struct request sample_set(void)
     return r;
 }
 
+static struct request sample_transfer(void)
+{
+    struct request r = {.coll = COLL_SENDRECV,
+                        .dtype = DT_I8,
+                        .root = 70,
+                        .process_set = pair_of(3, 70),
+                        .ndim = 1,
+                        .shape = {4},
+                        .name = "x (70 -> 3)"};
+
+    return r;
+}
+
 static void assert_same(const struct request *a, const struct request *b)
 {
     struct request x = *a, y = *b;
@@ -52,7 +66,7 @@ static void what_goes_up_comes_back_equal(void **state)
     static const uint64_t words[] = {1, 0, 0x8000000000000001ull};
     CLEANUP(strbuf_release) struct strbuf b = {0};
     struct request a = sample(), z = {.coll = COLL_BARRIER, .name = "z"};
-    struct request set = sample_set();
+    struct request set = sample_set(), transfer = sample_transfer();
     struct message_reader in;
     struct up got;
 
@@ -65,6 +79,7 @@ static void what_goes_up_comes_back_equal(void **state)
     message_put_request(&b, &z);
     message_put_leave(&b, 7);
     message_put_request(&b, &set);
+    message_put_request(&b, &transfer);
     assert_int_equal(strbuf_status(&b), 0);
     assert_int_equal(message_open(&in, b.p, b.n, NULL), 0);
     assert_int_equal(in.kind, MESSAGE_UP);
@@ -85,6 +100,8 @@ static void what_goes_up_comes_back_equal(void **state)
     assert_int_equal(got.plan, 7);
     assert_int_equal(message_next_up(&in, &got, NULL), 1);
     assert_same(&got.req, &set);
+    assert_int_equal(message_next_up(&in, &got, NULL), 1);
+    assert_same(&got.req, &transfer);
     assert_int_equal(message_next_up(&in, &got, NULL), 0);
 }
 
@@ -98,6 +115,7 @@ static void what_comes_down_comes_back_equal(void **state)
     struct down f = {.kind = DOWN_FAIL, .has_req = true, .slot = SLOT_NONE};
     struct down z = {.kind = DOWN_FREEZE, .plan = 4, .n_slots = 2, .slots = slots};
     struct down l = {.kind = DOWN_LEAVE, .plan = 4};
+    struct down p = {.kind = DOWN_PAIR, .pair = pair_of(9, 8)};
     struct message_reader in;
     struct down got;
     uint64_t counts[3];
@@ -117,6 +135,7 @@ static void what_comes_down_comes_back_equal(void **state)
     message_put_down(&b, &f);
     message_put_down(&b, &z);
     message_put_down(&b, &l);
+    message_put_down(&b, &p);
     assert_int_equal(message_open(&in, b.p, b.n, NULL), 0);
     assert_int_equal(message_next_down(&in, counts, 3, &got, NULL), 1);
     assert_int_equal(got.kind, DOWN_RUN);
@@ -139,6 +158,9 @@ static void what_comes_down_comes_back_equal(void **state)
     assert_int_equal(down_slot(&got, 1), 513);
     assert_int_equal(message_next_down(&in, counts, 3, &got, NULL), 1);
     assert_int_equal(got.kind, DOWN_LEAVE);
+    assert_int_equal(message_next_down(&in, counts, 3, &got, NULL), 1);
+    assert_int_equal(got.kind, DOWN_PAIR);
+    assert_int_equal(got.pair, pair_of(8, 9));
     assert_int_equal(message_next_down(&in, counts, 3, &got, NULL), 0);
     /* the same for a world of another size is refused: counts would overflow the
      * caller's array */
@@ -175,10 +197,11 @@ static void every_cut_is_refused(void **state)
     static const uint64_t word = 1;
     CLEANUP(strbuf_release) struct strbuf up = {0}, down = {0};
     struct request a = sample(), set = sample_set();
-    struct down d[3] = {
+    struct down d[4] = {
         {.kind = DOWN_RUN, .has_req = true, .slot = 1},
         {.kind = DOWN_FAIL, .has_req = true, .slot = SLOT_NONE, .text = "why"},
-        {.kind = DOWN_FREEZE, .plan = 1, .n_slots = 2, .slots = slots}};
+        {.kind = DOWN_FREEZE, .plan = 1, .n_slots = 2, .slots = slots},
+        {.kind = DOWN_PAIR, .pair = PAIR_BIT}};
     size_t ends[8], n_ends = 0;
 
     (void)state;
@@ -205,7 +228,7 @@ static void every_cut_is_refused(void **state)
     }
     message_begin_down(&down);
     n_ends = 0;
-    for (size_t i = 0; i < 3; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(d); i++) {
         ends[n_ends++] = down.n;
         d[i].req = a;
         message_put_down(&down, &d[i]);
@@ -272,6 +295,44 @@ static void a_set_that_does_not_ascend_is_refused(void **state)
     assert_int_equal(read_all(b.p, b.n, NULL), -EBADMSG);
 }
 
+/* A pair travels in SENDRECV alone, which travels in nothing else; the root is in it.
+ */
+static void what_is_no_transfer_is_refused(void **state)
+{
+    static const struct {
+        enum collective coll;
+        uint32_t set, root;
+        int want;
+    } rows[] = {
+        {COLL_SENDRECV, PAIR_BIT, 0, 0},
+        {COLL_SENDRECV, PAIR_BIT, 1, 0},
+        {COLL_SENDRECV, PAIR_BIT, 2, -EBADMSG},
+        {COLL_SENDRECV, 0, 0, -EBADMSG},
+        {COLL_SENDRECV, 1, 0, -EBADMSG},
+        {COLL_BROADCAST, PAIR_BIT, 0, -EBADMSG},
+        {COLL_ALLREDUCE, PAIR_BIT, 0, -EBADMSG},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        CLEANUP(strbuf_release) struct strbuf b = {0}, d = {0};
+        struct request q = sample_transfer();
+        struct down pair = {.kind = DOWN_PAIR, .pair = rows[i].set};
+
+        q.coll = rows[i].coll;
+        q.process_set = rows[i].set;
+        q.root = rows[i].root;
+        strbuf_init(&b, MESSAGE_MAX_BYTES);
+        message_begin_up(&b, 0);
+        message_put_request(&b, &q);
+        assert_int_equal(read_all(b.p, b.n, NULL), rows[i].want);
+        strbuf_init(&d, MESSAGE_MAX_BYTES);
+        message_begin_down(&d);
+        message_put_down(&d, &pair);
+        assert_int_equal(read_all(d.p, d.n, NULL), pair_is(rows[i].set) ? 0 : -EBADMSG);
+    }
+}
+
 static void another_version_is_named(void **state)
 {
     static const uint8_t v9[] = {9, 1, 0, 0}, kind9[] = {MESSAGE_VERSION, 9, 0, 0};
@@ -311,6 +372,7 @@ int main(void)
         cmocka_unit_test(every_cut_is_refused),
         cmocka_unit_test(bent_fields_are_refused),
         cmocka_unit_test(a_set_that_does_not_ascend_is_refused),
+        cmocka_unit_test(what_is_no_transfer_is_refused),
         cmocka_unit_test(another_version_is_named),
         cmocka_unit_test(sizes_are_checked_before_they_are_multiplied),
     };

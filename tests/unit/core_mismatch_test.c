@@ -175,6 +175,17 @@ static const struct {
     {COLL_REDUCESCATTER, ROWS,
      "Mismatched REDUCESCATTER tensor shapes: tensor \"g\": rank 3 has [2, 3], rank 7 "
      "has [5, 3] (dimension 0 differs)"},
+    {COLL_SENDRECV, OP, NULL},
+    {COLL_SENDRECV, TYPE,
+     "Mismatched data types: tensor \"g\": rank 3 has float32, rank 7 has bfloat16"},
+    {COLL_SENDRECV, ROWS,
+     "Mismatched SENDRECV tensor shapes: tensor \"g\": rank 3 has [2, 3], rank 7 has "
+     "[5, 3] (dimension 0 differs)"},
+    {COLL_SENDRECV, DIMS,
+     "Mismatched SENDRECV tensor shapes: tensor \"g\": rank 3 has [2, 3], rank 7 has "
+     "[2] (the number of dimensions differs)"},
+    {COLL_SENDRECV, GROUP_N,
+     "Mismatched group sizes: tensor \"g\": rank 3 has 2, rank 7 has 3"},
     {COLL_BARRIER, TYPE, NULL},
     {COLL_BARRIER, NO_GROUP,
      "Mismatched groups: tensor \"g\": rank 3 has a group, rank 7 has no group"},

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Negotiation where not every rank counts alike: groups, ranks that have joined,
- * process sets. */
+ * process sets, pairs. */
+#include "runtime/core/pair.h"
 #include "tests/unit/core_negotiate.h"
 
 static void a_group_is_ready_when_all_of_it_is(void **state)
@@ -181,6 +182,196 @@ static void a_process_set_waits_for_its_own_ranks_only(void **state)
     negotiate_free(n);
 }
 
+/* --- pairs --- */
+
+static struct request transfer(const char *what, uint32_t src, uint32_t dst)
+{
+    struct request q = req(COLL_SENDRECV, what);
+
+    assert_true(pair_name(what, src, dst, q.name));
+    q.process_set = pair_of(src, dst);
+    q.root = src;
+    return q;
+}
+
+static void both_have(struct negotiate *n, const struct request *q)
+{
+    uint32_t ranks[2];
+
+    pair_ranks(q->process_set, ranks);
+    assert_int_equal(negotiate_add(n, ranks[1], q, 1, NULL), 0);
+    assert_int_equal(negotiate_add(n, ranks[0], q, 1, NULL), 0);
+}
+
+static void assert_answers(struct negotiate *n, const char *want)
+{
+    CLEANUP(strbuf_release) struct strbuf got;
+    struct answers a = {0};
+    struct down d;
+
+    strbuf_init(&got, 4096);
+    (void)take(n, &a, 4);
+    while (a.b.n > 0 && more(&a, &d))
+        switch (d.kind) {
+        case DOWN_PAIR:
+            strbuf_printf(&got, "pair %u; ", d.pair & ~PAIR_BIT);
+            break;
+        case DOWN_RUN:
+            strbuf_printf(&got, "%s%s", d.req.name, d.fuse_next ? " and " : "; ");
+            break;
+        case DOWN_FAIL:
+            strbuf_printf(&got, "fails: %s; ", d.text);
+            break;
+        case DOWN_JOINED:
+        case DOWN_FREEZE:
+        case DOWN_LEAVE:
+        case DOWN_LATE:
+        case DOWN_TUNE:
+            fail();
+        }
+    assert_string_equal(strbuf_str(&got), want);
+    strbuf_release(&a.b);
+}
+
+static void a_pair_meets_before_its_first_transfer_only(void **state)
+{
+    struct request there = transfer("x", 0, 1), back = transfer("x", 1, 0);
+    struct request other = transfer("x", 3, 1), bad = transfer("y", 2, 3), worse = bad;
+    struct negotiate *n = table(4, 0);
+
+    (void)state;
+    both_have(n, &back);
+    both_have(n, &there);
+    assert_answers(n, "pair 0; x (1 -> 0); x (0 -> 1); ");
+    both_have(n, &there);
+    assert_answers(n, "x (0 -> 1); ");
+    worse.dtype = DT_I8; /* nobody meets for what fails */
+    assert_int_equal(negotiate_add(n, 3, &worse, 1, NULL), 0);
+    assert_int_equal(negotiate_add(n, 2, &bad, 1, NULL), 0);
+    both_have(n, &other);
+    assert_answers(n, "fails: Mismatched data types: tensor \"y (2 -> 3)\": rank 2 has "
+                      "float32, rank 3 has int8; pair 4; x (3 -> 1); ");
+    both_have(n, &bad);
+    assert_answers(n, "pair 5; y (2 -> 3); ");
+    negotiate_free(n);
+}
+
+static void transfers_of_one_direction_travel_together(void **state)
+{
+    struct request a = transfer("a", 0, 1), b = transfer("b", 0, 1);
+    struct request c = transfer("c", 1, 0), d = transfer("d", 0, 2);
+    struct negotiate *n = table(3, 1 << 20);
+
+    (void)state;
+    both_have(n, &a);
+    both_have(n, &b);
+    both_have(n, &c);
+    both_have(n, &d);
+    assert_answers(n, "pair 0; a (0 -> 1) and b (0 -> 1); c (1 -> 0); pair 1; "
+                      "d (0 -> 2); ");
+    negotiate_free(n);
+}
+
+static void a_pair_is_of_its_own_two_ranks(void **state)
+{
+    struct request q = transfer("x", 0, 1), far = transfer("x", 1, 3);
+    struct negotiate *n = table(3, 0);
+    struct err err = ERR_INIT;
+
+    (void)state;
+    assert_int_equal(negotiate_add(n, 2, &q, 1, &err), -EPROTO);
+    assert_string_equal(
+        err.text,
+        "rank 2 submitted transfer \"x (0 -> 1)\", which is not one of its own");
+    err = (struct err)ERR_INIT;
+    assert_int_equal(negotiate_add(n, 1, &far, 1, &err), -EPROTO);
+    assert_string_equal(
+        err.text,
+        "rank 1 submitted transfer \"x (1 -> 3)\", which is not one of its own");
+    assert_int_equal(negotiate_pending(n), 0);
+    negotiate_free(n);
+}
+
+static void a_process_set_may_be_of_the_same_two_ranks(void **state)
+{
+    static const uint8_t ranks[] = {0, 0, 0, 0, 1, 0, 0, 0};
+    struct request add = set_of(ranks, 2), gone = req(COLL_SET_REMOVE, "set");
+    struct request q = transfer("x", 0, 1);
+    struct negotiate *n = table(2, 0);
+
+    (void)state;
+    add.n_set = 1; /* {0}: {0, 1} is the world */
+    both_have(n, &q);
+    assert_answers(n, "pair 0; x (0 -> 1); ");
+    for (uint32_t r = 0; r < 2; r++)
+        assert_int_equal(negotiate_add(n, r, &add, 1, NULL), 0);
+    assert_answers(n, "set; ");
+    gone.root = 1;
+    for (uint32_t r = 0; r < 2; r++)
+        assert_int_equal(negotiate_add(n, r, &gone, 1, NULL), 0);
+    assert_answers(n, "set; ");
+    gone.root = pair_of(0, 1);
+    for (uint32_t r = 0; r < 2; r++)
+        assert_int_equal(negotiate_add(n, r, &gone, 1, NULL), 0);
+    assert_answers(n, "fails: process set 2147483648 does not exist; ");
+    negotiate_free(n);
+
+    n = table(3, 0);
+    add.n_set = 2;
+    both_have(n, &q);
+    for (uint32_t r = 0; r < 3; r++)
+        assert_int_equal(negotiate_add(n, r, &add, 1, NULL), 0);
+    assert_answers(n, "pair 0; x (0 -> 1); set; ");
+    both_have(n, &q);
+    assert_answers(n, "x (0 -> 1); ");
+    negotiate_free(n);
+}
+
+static void a_transfer_needs_both_but_nobody_else(void **state)
+{
+    struct request j = req(COLL_JOIN, "join"), q = transfer("x", 0, 1);
+    struct request early = transfer("early", 2, 1), late = transfer("late", 0, 2);
+    struct negotiate *n = table(3, 0);
+
+    (void)state;
+    assert_int_equal(negotiate_add(n, 1, &early, 1, NULL), 0);
+    assert_false(negotiate_has_news(n));
+    assert_int_equal(negotiate_add(n, 2, &j, 1, NULL), 0);
+    assert_answers(n, "fails: Send and receive is not supported with Join at this "
+                      "time: tensor \"early (2 -> 1)\"; ");
+    both_have(n, &q);
+    assert_answers(n, "pair 0; x (0 -> 1); ");
+    assert_int_equal(negotiate_add(n, 0, &late, 1, NULL), 0);
+    assert_answers(n, "fails: Send and receive is not supported with Join at this "
+                      "time: tensor \"late (0 -> 2)\"; ");
+    negotiate_free(n);
+}
+
+static bool is_stalled(void *arg, const struct negotiate_view *v)
+{
+    const char *want = arg;
+
+    assert_string_equal(v->name, want);
+    assert_int_equal(v->n_missing, 1);
+    assert_false(negotiate_is_missing(v, 0));
+    assert_true(negotiate_is_missing(v, 1));
+    assert_false(negotiate_is_missing(v, 2));
+    return true;
+}
+
+static void the_one_that_is_late_is_missing(void **state)
+{
+    char name[] = "x (1 -> 0)";
+    struct request q = transfer("x", 1, 0);
+    struct negotiate *n = table(3, 0);
+
+    (void)state;
+    assert_int_equal(negotiate_add(n, 0, &q, 1, NULL), 0);
+    assert_int_equal(negotiate_pending(n), 1);
+    negotiate_walk(n, is_stalled, name);
+    negotiate_free(n);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -189,6 +380,12 @@ int main(void)
         cmocka_unit_test(nobody_waits_for_a_group_that_ranks_disagree_about),
         cmocka_unit_test(who_has_joined_is_not_waited_for),
         cmocka_unit_test(a_process_set_waits_for_its_own_ranks_only),
+        cmocka_unit_test(a_pair_meets_before_its_first_transfer_only),
+        cmocka_unit_test(transfers_of_one_direction_travel_together),
+        cmocka_unit_test(a_pair_is_of_its_own_two_ranks),
+        cmocka_unit_test(a_process_set_may_be_of_the_same_two_ranks),
+        cmocka_unit_test(a_transfer_needs_both_but_nobody_else),
+        cmocka_unit_test(the_one_that_is_late_is_missing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -407,6 +407,18 @@ static int body_big(struct rank *r)
     for (uint64_t i = 0; i < n; i++)
         if (x[i] != one)
             return SAY(r, "broadcast: element %llu", (unsigned long long)i);
+    x[0] = x[n - 1] = r->rank == 1 ? two : 0;
+    b.coll = COLL_SENDRECV;
+    b.root = 1;
+    it.in = r->rank == 1 ? x : NULL;
+    it.out = r->rank == 1 ? NULL : x;
+    if (run_batch(r, &b, &err) < 0)
+        return SAY(r, "sendrecv: %s", err.text);
+    for (uint64_t i = 0; i < n; i++)
+        if (x[i] != (i == 0 || i == n - 1 ? two : one))
+            return SAY(r, "sendrecv: element %llu", (unsigned long long)i);
+    x[0] = x[n - 1] = one;
+    it.in = it.out = x;
     b.coll = COLL_ALLREDUCE;
     if (run_batch(r, &b, &err) < 0)
         return SAY(r, "allreduce: %s", err.text);

@@ -7,6 +7,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/mman.h>
 
 #include <cmocka.h>
 
@@ -158,6 +159,58 @@ static int body_set_of_a_set(struct rank *r)
     return rc;
 }
 
+/* Ranks 1 and 3 to each other, in turn and several at once, of sizes that take many
+ * slots of a pair's; what is sent is only read. */
+static int body_pair(struct rank *r)
+{
+    enum { N = 900007, ITEMS = 3 };
+    static const uint64_t counts[ITEMS] = {N, 0, 1};
+    const uint32_t ranks[] = {1, 3};
+    struct backend *b = NULL;
+    struct err err = ERR_INIT;
+    uint32_t me = 0;
+    if (backend_cpu.subset(r->b, ranks, 2, true, r->env.deadline_ns, &b, &err) < 0)
+        return SAY(r, "%s", err.text);
+    if (!is_in(ranks, 2, r->rank, &me))
+        return b == NULL ? 0 : SAY(r, "got one");
+    size_t n_bytes = (N + 1) * sizeof(uint32_t);
+    uint32_t *x =
+        mmap(NULL, n_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    int rc = x == MAP_FAILED ? SAY(r, "no memory") : 0;
+    for (uint32_t round = 0; round < 6 && rc == 0; round++) {
+        uint32_t root = round % 3 == 2; /* 0 0 1 0 0 1 */
+        struct batch_item items[ITEMS];
+        struct batch batch = {.coll = COLL_SENDRECV,
+                              .dtype = DT_I32,
+                              .root = root,
+                              .items = items,
+                              .n_items = ITEMS};
+        (void)mprotect(x, n_bytes, PROT_READ | PROT_WRITE);
+        for (uint32_t i = 0; i <= N; i++)
+            x[i] = me == root ? i * 7 + round : ~0u;
+        if (me == root)
+            (void)mprotect(x, n_bytes, PROT_READ);
+        for (size_t k = 0; k < ITEMS; k++)
+            items[k] =
+                (struct batch_item){.in = me == root ? x + (k == 2 ? N : 0) : NULL,
+                                    .out = me == root ? NULL : x + (k == 2 ? N : 0),
+                                    .count = counts[k]};
+        rc = run_on(b, &batch, &err);
+        if (rc < 0)
+            rc = SAY(r, "round %u: %s", round, err.text);
+        for (uint32_t i = 0; i <= N && rc == 0; i++)
+            if (x[i] != i * 7 + round)
+                rc = SAY(r, "round %u: [%u] is %u", round, i, x[i]);
+    }
+    struct batch bad = {.coll = COLL_SENDRECV, .dtype = DT_I32, .root = 2};
+    if (rc == 0
+        && (run_on(b, &bad, &err) != -EINVAL
+            || strcmp(err.text, "batch: SENDRECV from root 2 of 2 members") != 0))
+        rc = SAY(r, "%s", err.text);
+    backend_cpu.close(b);
+    return rc;
+}
+
 /* Many sets one after the other: nothing is left behind (descriptors are the first to
  * run out). */
 static int body_come_and_go(struct rank *r)
@@ -211,6 +264,12 @@ static void sets_have_sets(void **state)
 {
     (void)state;
     everywhere(body_set_of_a_set);
+}
+
+static void two_send_to_each_other(void **state)
+{
+    (void)state;
+    everywhere(body_pair);
 }
 
 static void sets_leave_nothing_open(void **state)
@@ -407,6 +466,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sets_overlap_and_are_each_their_own),
         cmocka_unit_test(sets_have_sets),
+        cmocka_unit_test(two_send_to_each_other),
         cmocka_unit_test(sets_leave_nothing_open),
         cmocka_unit_test(lost_rank_of_a_set_is_named_by_its_global_rank),
         cmocka_unit_test(abort_of_the_world_reaches_sets),
