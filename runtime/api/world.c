@@ -23,7 +23,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/mem.h"
 #include "runtime/contract/discover.h"
-#include "runtime/control/addr.h"
+#include "runtime/base/addr.h"
 #include "runtime/core/wire.h"
 
 struct forming { /* what is only needed on the way */

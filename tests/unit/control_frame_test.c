@@ -15,7 +15,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/fd.h"
 #include "runtime/base/mem.h"
-#include "runtime/control/addr.h"
+#include "runtime/base/addr.h"
 #include "runtime/control/frame.h"
 
 struct ends {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which of our addresses the other ranks should use. */
-#ifndef RUNTIME_CONTROL_ADDR_H
-#define RUNTIME_CONTROL_ADDR_H
+#ifndef RUNTIME_BASE_ADDR_H
+#define RUNTIME_BASE_ADDR_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -3,7 +3,7 @@
  * rendezvous' own host may have reached it through loopback (Debian maps a host's own
  * name to 127.0.1.1), and nobody else could reach it there. world.c then asks for the
  * address towards another member. */
-#include "runtime/control/addr.h"
+#include "runtime/base/addr.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
