@@ -151,9 +151,11 @@ static enum outcome reach_hub(struct agent *a)
     struct auth_session session;
     char why[240];
     int fd;
-    if (dial_start(is_hub ? "127.0.0.1" : a->env.checkin_addr, a->env.checkin_port, &id,
-                   a->start_deadline_ns, &dial, &err)
-        < 0)
+    struct dial_to to = {.host = is_hub ? "127.0.0.1" : a->env.checkin_addr,
+                         .port = a->env.checkin_port,
+                         .mine = ROLE_AGENT,
+                         .theirs = ROLE_AGENT_HUB};
+    if (dial_start(&to, &id, a->start_deadline_ns, &dial, &err) < 0)
         return fail(a, 125, err.text);
     struct pollfd p = {.fd = dial_fd(dial), .events = POLLIN};
     while (poll(&p, 1, 0) <= 0) /* the thread ends at start_deadline_ns at the latest */

@@ -2,7 +2,7 @@
 /* Length-prefixed frames with a MAC and a sequence number, so that nobody on the pod
  * network can insert, change, drop or repeat one. Buffers are bounded: the peer's
  * frames by what it may send, ours by OUT_MAX_BYTES, beyond which a peer that does not
- * read counts as gone. Called by hub.c and agent.c. */
+ * read counts as gone. Called by hub.c, agent.c, link.c and remote_agent.c. */
 #include "runtime/launch/channel.h"
 
 #include <errno.h>
@@ -24,7 +24,7 @@ void channel_init(struct channel *c,
                   uint64_t now_ns)
 {
     memset(c, 0, sizeof(*c));
-    c->fd = fd;
+    c->fd = c->out_fd = fd;
     c->session = *session;
     c->max_payload_bytes = max_payload_bytes;
     c->heard_ns = c->sent_ns = now_ns;
@@ -32,12 +32,32 @@ void channel_init(struct channel *c,
     strbuf_init(&c->out, OUT_MAX_BYTES);
 }
 
+void channel_init_pipes(struct channel *c,
+                        int in_fd,
+                        int out_fd,
+                        const struct auth_session *session,
+                        size_t max_payload_bytes,
+                        uint64_t now_ns)
+{
+    channel_init(c, in_fd, session, max_payload_bytes, now_ns);
+    c->out_fd = out_fd;
+}
+
 void channel_release(struct channel *c)
 {
+    if (c->out_fd != c->fd)
+        fd_close(&c->out_fd);
     fd_close(&c->fd);
+    c->out_fd = -1;
     strbuf_release(&c->in);
     strbuf_release(&c->out);
     memset(&c->session, 0, sizeof(c->session));
+}
+
+static void put_u64(uint64_t v, uint8_t ret[8])
+{
+    for (int i = 0; i < 8; i++)
+        ret[i] = (uint8_t)(v >> (56 - 8 * i));
 }
 
 static void mac(const uint8_t key[32],
@@ -48,12 +68,34 @@ static void mac(const uint8_t key[32],
 {
     struct hmac m;
     uint8_t number[8];
-    for (int i = 0; i < 8; i++)
-        number[i] = (uint8_t)(sequence >> (56 - 8 * i));
+    put_u64(sequence, number);
     hmac_init(&m, key, 32);
     hmac_add(&m, number, sizeof(number));
     hmac_add(&m, frame, n);
     hmac_end(&m, ret);
+}
+
+/* Seals or opens a payload in place. No part of the stream serves twice: the sequence
+ * counts on, and each direction and connection has a key of its own. */
+static void seal(const uint8_t key[32], uint64_t sequence, uint8_t *p, size_t n)
+{
+    struct hmac keyed, m;
+    uint8_t seal_key[SHA256_BYTES], number[16], stream[SHA256_BYTES];
+    hmac_init(&m, key, 32);
+    hmac_add(&m, "seal", 4);
+    hmac_end(&m, seal_key);
+    hmac_init(&keyed, seal_key, sizeof(seal_key));
+    put_u64(sequence, number);
+    for (size_t i = 0; i < n; i++) {
+        if (i % SHA256_BYTES == 0) {
+            put_u64(i / SHA256_BYTES, number + 8);
+            m = keyed;
+            hmac_add(&m, number, sizeof(number));
+            hmac_end(&m, stream);
+        }
+        p[i] ^= stream[i % SHA256_BYTES];
+    }
+    memset(seal_key, 0, sizeof(seal_key));
 }
 
 static void drop_front(struct strbuf *b, size_t n)
@@ -68,8 +110,11 @@ static int flush(struct channel *c)
     size_t done = 0;
     int rc = 0;
     while (done < c->out.n) {
-        ssize_t n =
-            send(c->fd, c->out.p + done, c->out.n - done, MSG_NOSIGNAL | MSG_DONTWAIT);
+        const char *p = c->out.p + done;
+        size_t left = c->out.n - done;
+        ssize_t n = c->out_fd == c->fd
+                        ? send(c->fd, p, left, MSG_NOSIGNAL | MSG_DONTWAIT)
+                        : write(c->out_fd, p, left);
         if (n >= 0) {
             done += (size_t)n;
         } else if (errno != EINTR) {
@@ -92,6 +137,9 @@ int channel_send(
     strbuf_add(&c->out, header, sizeof(header));
     strbuf_add(&c->out, p, n);
     if (strbuf_status(&c->out) == 0) {
+        if (c->is_sealed)
+            seal(c->session.send_key, c->session.n_sent,
+                 (uint8_t *)c->out.p + start + HEADER_BYTES, n);
         mac(c->session.send_key, c->session.n_sent++, (const uint8_t *)c->out.p + start,
             n + HEADER_BYTES, sum);
         strbuf_add(&c->out, sum, sizeof(sum));
@@ -107,12 +155,22 @@ short channel_events(const struct channel *c)
     return (short)(POLLIN | (c->out.n ? POLLOUT : 0));
 }
 
+void channel_pollfds(const struct channel *c, struct pollfd ret[2])
+{
+    bool is_one = c->out_fd == c->fd;
+    ret[0] =
+        (struct pollfd){.fd = c->fd, .events = is_one ? channel_events(c) : POLLIN};
+    ret[1] =
+        (struct pollfd){.fd = !is_one && c->out.n ? c->out_fd : -1, .events = POLLOUT};
+}
+
 int channel_serve(struct channel *c, uint64_t now_ns)
 {
     char buf[16384];
     int rc = flush(c);
     while (rc == 0 && !c->has_ended && c->in.n <= c->max_payload_bytes + 16384) {
-        ssize_t n = recv(c->fd, buf, sizeof(buf), MSG_DONTWAIT);
+        ssize_t n = c->out_fd == c->fd ? recv(c->fd, buf, sizeof(buf), MSG_DONTWAIT)
+                                       : read(c->fd, buf, sizeof(buf));
         if (n > 0) {
             c->heard_ns = now_ns;
             strbuf_add(&c->in, buf, (size_t)n);
@@ -130,8 +188,7 @@ int channel_serve(struct channel *c, uint64_t now_ns)
 
 int channel_next(struct channel *c, struct frame *ret, struct err *err)
 {
-    const uint8_t *p = (const uint8_t *)c->in.p;
-    uint8_t sum[SHA256_BYTES];
+    uint8_t *p = (uint8_t *)c->in.p, sum[SHA256_BYTES];
     if (c->in.n < HEADER_BYTES)
         return 0;
     size_t n = (size_t)p[0] << 24 | (size_t)p[1] << 16 | (size_t)p[2] << 8 | p[3];
@@ -143,6 +200,8 @@ int channel_next(struct channel *c, struct frame *ret, struct err *err)
     mac(c->session.recv_key, c->session.n_received, p, HEADER_BYTES + n, sum);
     if (!mac_equal(sum, p + HEADER_BYTES + n))
         return err_set(err, -EACCES, "a frame's authentication code is wrong");
+    if (c->is_sealed)
+        seal(c->session.recv_key, c->session.n_received, p + HEADER_BYTES, n);
     c->session.n_received++;
     ret->type = p[4];
     ret->p = p + HEADER_BYTES;

@@ -1,12 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Frames over an authenticated connection between an agent and the hub, with heartbeat.
- * Never blocks. One thread.
+/* Frames over an authenticated connection between an agent and whoever leads the job
+ * (the hub, horovodrun), with heartbeat. Never blocks. One thread.
  *
  *   frame  length:4 (of payload, big-endian) type:1 payload mac:32
- *   mac    HMAC(the sender's session key, sequence:8 | length | type | payload) */
+ *   mac    HMAC(the sender's session key, sequence:8 | length | type | payload)
+ *
+ * A sealed channel also hides the payload: it is sent xor the stream whose i-th 32
+ * bytes are HMAC(HMAC(the sender's session key, "seal"), sequence:8 | i:8); the MAC is
+ * over what is sent. */
 #ifndef RUNTIME_LAUNCH_CHANNEL_H
 #define RUNTIME_LAUNCH_CHANNEL_H
 
+#include <poll.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -14,7 +19,8 @@
 #include "runtime/rendezvous/auth.h"
 
 struct channel {
-    int fd;
+    int fd, out_fd; /* out_fd: fd, but for pipes */
+    bool is_sealed;
     struct auth_session session;
     struct strbuf in, out;
     size_t max_payload_bytes; /* that the peer may send */
@@ -23,7 +29,7 @@ struct channel {
 };
 struct frame {
     uint8_t type;
-    const uint8_t *p; /* valid until channel_drop */
+    const uint8_t *p; /* valid until channel_drop or channel_release */
     size_t n;
 };
 
@@ -33,11 +39,21 @@ void channel_init(struct channel *c,
                   const struct auth_session *session,
                   size_t max_payload_bytes,
                   uint64_t now_ns);
+/* The same over two pipes, of which it writes to out_fd; both are taken over. The
+ * caller ignores SIGPIPE. */
+void channel_init_pipes(struct channel *c,
+                        int in_fd,
+                        int out_fd,
+                        const struct auth_session *session,
+                        size_t max_payload_bytes,
+                        uint64_t now_ns);
 void channel_release(struct channel *c);
 /* Queues a frame and writes what the socket takes. 0 or -errno. */
 int channel_send(
     struct channel *c, uint8_t type, const void *p, size_t n, uint64_t now_ns);
-short channel_events(const struct channel *c); /* what to poll for */
+short channel_events(const struct channel *c); /* what to poll fd for; not for pipes */
+/* The two entries to poll, pipes or not: reading, and writing while something waits. */
+void channel_pollfds(const struct channel *c, struct pollfd ret[2]);
 /* Reads and writes what is possible. 0, or -errno when the connection is gone (-EPIPE:
  * the peer closed it); take the frames that came first in either case. */
 int channel_serve(struct channel *c, uint64_t now_ns);

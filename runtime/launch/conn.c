@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The server's half of the handshake of rendezvous/auth.h over a non-blocking socket,
  * so that a stranger who connects and says nothing costs the hub one descriptor for ten
- * seconds and nobody any time. Called by hub.c. */
+ * seconds and nobody any time. Called by hub.c and serve.c. */
 #include "runtime/launch/conn.h"
 
 #include <errno.h>
@@ -13,7 +13,6 @@
 #include "runtime/base/fd.h"
 #include "runtime/base/mem.h"
 #include "runtime/base/sha256.h"
-#include "runtime/launch/core/message.h"
 
 #define HANDSHAKE_NS (10 * NS_PER_S)
 
@@ -24,7 +23,7 @@ static void plain_address(char *s)
         memmove(s, s + 7, strlen(s + 7) + 1);
 }
 
-struct conn *conn_new(int fd)
+struct conn *conn_new(int fd, const struct conn_kind *kind)
 {
     struct conn *c = mem_zalloc(sizeof(*c));
     if (!c) {
@@ -32,6 +31,7 @@ struct conn *conn_new(int fd)
         return NULL;
     }
     c->fd = fd;
+    c->kind = *kind;
     c->worker = -1;
     c->deadline_ns = clock_now_ns() + HANDSHAKE_NS;
     if (tcp_peer_addr(fd, c->address, sizeof(c->address)) < 0)
@@ -79,8 +79,8 @@ static int shake_hello(struct conn *c, const struct auth_id *id, struct err *err
         return rc;
     if ((rc = random_bytes(nonce, sizeof(nonce))) < 0)
         return rc;
-    rc =
-        auth_wire_reply(id, ROLE_AGENT_HUB, ROLE_AGENT, c->hello, nonce, c->reply, err);
+    rc = auth_wire_reply(id, c->kind.mine, c->kind.theirs, c->hello, nonce, c->reply,
+                         err);
     /* 76 bytes fit the empty buffer of a new connection */
     if (write(c->fd, c->reply, sizeof(c->reply)) != (ssize_t)sizeof(c->reply)
         && rc == 0)
@@ -100,7 +100,7 @@ static int shake_proof(struct conn *c, const struct auth_id *id, struct err *err
     if (rc < 0)
         return rc;
     auth_wire_session(id, c->hello, c->reply, true, &session);
-    channel_init(&c->channel, c->fd, &session, MESSAGE_TO_HUB_MAX_BYTES,
+    channel_init(&c->channel, c->fd, &session, c->kind.max_payload_bytes,
                  clock_now_ns());
     memset(&session, 0, sizeof(session));
     c->phase = PHASE_OPEN;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One connection of the hub, from accept to an authenticated channel. Never blocks. */
+/* One accepted connection, up to an authenticated channel. Never blocks. */
 #ifndef RUNTIME_LAUNCH_CONN_H
 #define RUNTIME_LAUNCH_CONN_H
 
@@ -10,7 +10,12 @@
 
 enum phase { PHASE_HELLO, PHASE_PROOF, PHASE_OPEN };
 
+struct conn_kind { /* who we are, whom we expect, what they may send */
+    enum auth_role mine, theirs;
+    size_t max_payload_bytes;
+};
 struct conn {
+    struct conn_kind kind;
     int fd; /* while shaking hands; later the channel's */
     enum phase phase;
     uint64_t deadline_ns; /* of the handshake */
@@ -22,7 +27,8 @@ struct conn {
     char address[CONN_ADDRESS_BYTES]; /* of the peer */
 };
 
-struct conn *conn_new(int fd); /* takes over fd, also on failure */
+struct conn *conn_new(int fd, const struct conn_kind *kind); /* takes over fd, also on
+                                                                failure */
 void conn_free(struct conn *c);
 /* Goes on with the handshake as far as bytes are there. 1: the channel is open now; 0:
  * more to come; -errno, with a sentence where the peer is at fault. */

@@ -4,7 +4,8 @@
  * the handshake, and a server of another job (a stale address of a pod that is gone). A
  * wrong token or another generation of the same job is final. The thread is the only
  * user of the struct until it writes to the pipe. An agent that is told to end
- * meanwhile just exits. Called by agent.c. */
+ * meanwhile just exits. Called by agent.c and,
+ * where only a running agent counts, by link.c (once). */
 #include "runtime/launch/dial.h"
 
 #include <errno.h>
@@ -26,7 +27,7 @@
 struct dial {
     pthread_t thread;
     char host[HOST_NAME_MAX_BYTES];
-    uint16_t port;
+    struct dial_to to; /* its host is the copy above */
     struct auth_id id;
     uint64_t deadline_ns;
     int pipe[2];
@@ -40,12 +41,12 @@ static int try_once(struct dial *d)
     uint64_t now = clock_now_ns(), slice = now + SLICE_NS;
     int fd = -1;
     d->err = (struct err)ERR_INIT;
-    int rc =
-        tcp_connect(d->host, d->port, slice < d->deadline_ns ? slice : d->deadline_ns,
-                    true, &fd, &d->err);
+    int rc = tcp_connect(d->host, d->to.port,
+                         slice < d->deadline_ns ? slice : d->deadline_ns, !d->to.once,
+                         &fd, &d->err);
     if (rc < 0)
         return rc;
-    rc = auth_client(fd, &d->id, ROLE_AGENT, ROLE_AGENT_HUB,
+    rc = auth_client(fd, &d->id, d->to.mine, d->to.theirs,
                      clock_now_ns() + HANDSHAKE_NS, &d->session, &d->err);
     if (rc < 0)
         fd_close(&fd);
@@ -59,11 +60,11 @@ static void *dial_main(void *arg)
     struct dial *d = arg;
     for (;;) {
         d->rc = try_once(d);
-        if (d->rc == 0 || d->rc == -EACCES || d->rc == -ESTALE
+        if (d->rc == 0 || d->rc == -EACCES || d->rc == -ESTALE || d->to.once
             || clock_now_ns() >= d->deadline_ns)
             break;
         log_info("worker 0 cannot be reached yet", "address=%s port=%u cause=\"%s\"",
-                 d->host, d->port, d->err.text);
+                 d->host, d->to.port, d->err.text);
         (void)fd_wait(-1, 0, clock_now_ns() + PAUSE_MS * NS_PER_MS);
     }
     (void)!write(d->pipe[1], "", 1); /* the reader is this process */
@@ -77,8 +78,7 @@ static void dial_free(struct dial *d)
     mem_free(d);
 }
 
-int dial_start(const char *host,
-               uint16_t port,
+int dial_start(const struct dial_to *to,
                const struct auth_id *id,
                uint64_t deadline_ns,
                struct dial **ret,
@@ -87,8 +87,9 @@ int dial_start(const char *host,
     struct dial *d = mem_zalloc(sizeof(*d));
     if (!d)
         return err_set(err, -ENOMEM, "out of memory");
-    (void)snprintf(d->host, sizeof(d->host), "%s", host);
-    d->port = port;
+    (void)snprintf(d->host, sizeof(d->host), "%s", to->host);
+    d->to = *to;
+    d->to.host = d->host;
     d->id = *id;
     d->deadline_ns = deadline_ns;
     d->fd = d->pipe[0] = d->pipe[1] = -1;
@@ -97,7 +98,7 @@ int dial_start(const char *host,
         rc = -pthread_create(&d->thread, NULL, dial_main, d);
     if (rc < 0) {
         dial_free(d);
-        return err_errno(err, -rc, "cannot start the thread that reaches worker 0");
+        return err_errno(err, -rc, "cannot start the thread that reaches %s", to->host);
     }
     *ret = d;
     return 0;

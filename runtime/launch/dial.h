@@ -1,16 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reaches the hub without blocking the caller: name resolution and connect are done by
- * a thread. */
+/* Reaches a hub or a serving agent without blocking the caller: name resolution,
+ * connect and handshake are done by a thread. */
 #ifndef RUNTIME_LAUNCH_DIAL_H
 #define RUNTIME_LAUNCH_DIAL_H
 
 #include "runtime/rendezvous/auth.h"
 
 struct dial;
-/* Tries host:port until deadline_ns. id and what it points to must live until dial_end.
- */
-int dial_start(const char *host,
-               uint16_t port,
+struct dial_to {
+    const char *host;
+    uint16_t port;
+    enum auth_role mine, theirs;
+    bool once; /* else what time may heal is tried again until the deadline */
+};
+/* id and what it points to must live until dial_end. */
+int dial_start(const struct dial_to *to,
                const struct auth_id *id,
                uint64_t deadline_ns,
                struct dial **ret,

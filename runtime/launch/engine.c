@@ -23,7 +23,6 @@
 
 #include "runtime/base/clock.h"
 #include "runtime/base/mem.h"
-#include "runtime/launch/output.h"
 #include "runtime/launch/spawn.h"
 
 #define FINISH_OUTPUT_NS                                                               \
@@ -44,14 +43,12 @@ struct engine {
     struct job job;
     struct output output;
     struct rank *ranks;
-    struct pollfd *fds; /* room for the caller's 8, signals and output */
+    struct pollfd *fds; /* room for the caller's, signals and output */
     uint32_t n_running;
     bool is_draining; /* all ranks have ended, their output is not yet written */
     uint64_t drain_deadline_ns;
     int untold_signal;
 };
-
-#define CALLER_FDS 8
 
 int engine_new(const struct engine_config *c,
                struct signals *signals,
@@ -70,7 +67,7 @@ int engine_new(const struct engine_config *c,
     e->guard = guard;
     job_init(&e->job, c->ask_grace_ns);
     e->ranks = mem_calloc(c->n + 1, sizeof(*e->ranks));
-    e->fds = mem_calloc((size_t)c->n * 2 + 3 + CALLER_FDS, sizeof(*e->fds));
+    e->fds = mem_calloc((size_t)c->n * 2 + 3 + ENGINE_CALLER_FDS, sizeof(*e->fds));
     for (uint32_t i = 0; i < c->n; i++)
         numbers[i] = c->ranks[i].place.rank;
     struct output_config oc = {.n = c->n,
@@ -79,7 +76,8 @@ int engine_new(const struct engine_config *c,
                                .out_fd = c->out_fd,
                                .err_fd = c->err_fd,
                                .with_timestamp = c->with_timestamp,
-                               .dir = c->output_dir};
+                               .dir = c->output_dir,
+                               .forward = c->forward};
     int rc = e->ranks && e->fds
                  ? output_init(&e->output, &oc, err)
                  : err_set(err, -ENOMEM, "out of memory for %u ranks", c->n);
@@ -277,7 +275,7 @@ void engine_step(struct engine *e, struct pollfd *fds, nfds_t n, uint64_t deadli
 {
     nfds_t n_all = 0, n_output;
     e->fds[n_all++] = (struct pollfd){.fd = e->signals->fd, .events = POLLIN};
-    for (nfds_t i = 0; i < n && i < CALLER_FDS; i++)
+    for (nfds_t i = 0; i < n && i < ENGINE_CALLER_FDS; i++)
         e->fds[n_all++] = fds[i];
     n_output = output_pollfds(&e->output, e->fds + n_all);
     if (e->job.deadline_ns < deadline_ns)
@@ -288,7 +286,7 @@ void engine_step(struct engine *e, struct pollfd *fds, nfds_t n, uint64_t deadli
     if (ready <= 0)
         for (nfds_t i = 0; i < n_all + n_output; i++)
             e->fds[i].revents = 0;
-    for (nfds_t i = 0; i < n && i < CALLER_FDS; i++)
+    for (nfds_t i = 0; i < n && i < ENGINE_CALLER_FDS; i++)
         fds[i].revents = e->fds[1 + i].revents;
     output_serve(&e->output, e->fds + n_all, n_output);
     serve_signals(e);

@@ -19,6 +19,7 @@
 #include "runtime/launch/core/job.h"
 #include "runtime/launch/core/verdict.h"
 #include "runtime/launch/guard.h"
+#include "runtime/launch/output.h"
 #include "runtime/launch/signals.h"
 
 struct engine_config {
@@ -34,8 +35,9 @@ struct engine_config {
     int out_fd, err_fd;
     uint64_t ask_grace_ns; /* see struct job */
     const char *log_level,
-        *start_timeout, /* for the ranks' environment; NULL: as it is */
-        *stats_dir;     /* HVD_STATS_DIR of the ranks; NULL: as it is */
+        *start_timeout,            /* for the ranks' environment; NULL: as it is */
+        *stats_dir;                /* HVD_STATS_DIR of the ranks; NULL: as it is */
+    struct output_forward forward; /* of the ranks' output; put NULL: none */
 };
 /* HOROVOD_START_TIMEOUT of the ranks unless the user sets it. The runtime's own default
  * of 30 s is for ranks without a launcher; ours sees a rank die and tells the others,
@@ -67,6 +69,7 @@ void engine_free(struct engine *e); /* kills what still runs; accepts NULL */
 int engine_start(struct engine *e, int *ret_code, struct err *err);
 /* Waits for anything to happen, at most until the deadline; polls fds (revents are set)
  * too. */
+#define ENGINE_CALLER_FDS 80
 void engine_step(struct engine *e, struct pollfd *fds, nfds_t n, uint64_t deadline_ns);
 /* ret->report is large: keep one struct for the loop. */
 bool engine_next(struct engine *e, struct engine_event *ret);

@@ -73,9 +73,11 @@ static void conn_close(struct hub *h, struct conn *c, const char *why)
 
 static void accept_all(struct hub *h)
 {
+    static const struct conn_kind kind = {ROLE_AGENT_HUB, ROLE_AGENT,
+                                          MESSAGE_TO_HUB_MAX_BYTES};
     int fd;
     while (h->n < h->max && tcp_accept(h->listen_fd, &fd) == 0) {
-        struct conn *c = conn_new(fd);
+        struct conn *c = conn_new(fd, &kind);
         if (!c)
             return;
         h->conns[h->n++] = c;

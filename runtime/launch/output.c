@@ -108,7 +108,7 @@ static void put_line(void *arg, const char *text, size_t n)
     struct sink *sink = &r->output->sink[which];
     size_t n_before = sink->queue.n;
     tail_add(&r->tail, text, n);
-    if (sink->is_broken)
+    if (sink->is_broken || r->output->forward.put)
         return;
     if (r->output->with_timestamp) {
         time_t now = time(NULL);
@@ -162,6 +162,7 @@ int output_init(struct output *o, const struct output_config *c, struct err *err
         return err_set(err, -ENOMEM, "out of memory for the output of %u ranks", c->n);
     o->n = c->n;
     o->with_timestamp = c->with_timestamp;
+    o->forward = c->forward;
     sink_init(&o->sink[0], c->out_fd);
     sink_init(&o->sink[1], c->err_fd);
     for (uint32_t i = 0; i < c->n; i++) {
@@ -207,6 +208,17 @@ void output_attach(struct output *o, uint32_t i, int stdout_fd, int stderr_fd)
     o->ranks[i].stream[1].fd = stderr_fd;
 }
 
+static bool is_held(const struct output *o, int which, size_t n_high)
+{
+    return o->forward.put ? o->forward.is_full(o->forward.arg)
+                          : sink_waiting(&o->sink[which]) > n_high;
+}
+
+bool output_is_full(const struct output *o)
+{
+    return is_held(o, 0, QUEUE_HIGH_BYTES) || is_held(o, 1, QUEUE_HIGH_BYTES);
+}
+
 nfds_t output_pollfds(const struct output *o, struct pollfd *p)
 {
     nfds_t n = 0;
@@ -216,8 +228,8 @@ nfds_t output_pollfds(const struct output *o, struct pollfd *p)
     }
     for (uint32_t i = 0; i < o->n; i++)
         for (int k = 0; k < 2; k++) {
-            bool is_held = sink_waiting(&o->sink[k]) > QUEUE_HIGH_BYTES;
-            int fd = is_held ? -1 : o->ranks[i].stream[k].fd;
+            bool is_left = is_held(o, k, QUEUE_HIGH_BYTES);
+            int fd = is_left ? -1 : o->ranks[i].stream[k].fd;
             p[n++] = (struct pollfd){.fd = fd, .events = POLLIN};
         }
     return n;
@@ -227,6 +239,17 @@ static void stream_end(struct rank_stream *s)
 {
     lines_end(&s->lines, put_line, s);
     fd_close(&s->fd);
+}
+
+static void take_bytes(struct rank_stream *s, const char *p, size_t n)
+{
+    const struct output_forward *f = &s->rank->output->forward;
+    if (f->put)
+        f->put(f->arg, s->rank->rank, s == &s->rank->stream[1], p, n);
+    if (s->file_fd >= 0
+        && fd_write_full(s->file_fd, p, n, clock_now_ns() + 60 * NS_PER_S) < 0)
+        fd_close(&s->file_fd); /* disk full: the console still has it */
+    (void)lines_feed(&s->lines, p, n, put_line, s);
 }
 
 /* One read. Returns bytes, 0 when nothing is there or the pipe has ended. */
@@ -240,11 +263,7 @@ static size_t stream_read(struct rank_stream *s)
         stream_end(s);
         return 0;
     }
-    if (s->file_fd >= 0
-        && fd_write_full(s->file_fd, buf, (size_t)n, clock_now_ns() + 60 * NS_PER_S)
-               < 0)
-        fd_close(&s->file_fd); /* disk full: the console still has it */
-    (void)lines_feed(&s->lines, buf, (size_t)n, put_line, s);
+    take_bytes(s, buf, (size_t)n);
     return (size_t)n;
 }
 
@@ -252,8 +271,8 @@ static size_t stream_read(struct rank_stream *s)
  * True when nothing is there. */
 static bool stream_empty(struct rank_stream *s, size_t *budget, size_t n_high)
 {
-    const struct sink *sink = &s->rank->output->sink[s == &s->rank->stream[1]];
-    while (s->fd >= 0 && *budget && sink_waiting(sink) <= n_high) {
+    const struct output *o = s->rank->output;
+    while (s->fd >= 0 && *budget && !is_held(o, s == &s->rank->stream[1], n_high)) {
         size_t n = stream_read(s);
         if (!n)
             return true;
@@ -268,11 +287,20 @@ static void flush(struct output *o)
     sink_flush(&o->sink[1]);
 }
 
+void output_feed(struct output *o, uint32_t i, int which, const void *p, size_t n)
+{
+    struct rank_stream *s = &o->ranks[i].stream[which];
+    if (n)
+        take_bytes(s, p, n);
+    else
+        lines_end(&s->lines, put_line, s);
+    flush(o);
+}
+
 void output_serve(struct output *o, const struct pollfd *p, nfds_t n)
 {
     for (nfds_t j = 2; j < n; j++)
-        if (p[j].fd >= 0 && p[j].revents
-            && sink_waiting(&o->sink[j % 2]) <= QUEUE_HIGH_BYTES)
+        if (p[j].fd >= 0 && p[j].revents && !is_held(o, j % 2, QUEUE_HIGH_BYTES))
             (void)stream_read(&o->ranks[(j - 2) / 2].stream[j % 2]);
     flush(o);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Forwards what ranks write, line by line, as horovodrun does: "[1]<stdout>:text". One
- * thread. */
+/* Forwards what ranks write, line by line, as horovodrun does: "[1]<stdout>:text", or,
+ * on another host than horovodrun's, as it is to whoever does. One thread. */
 #ifndef RUNTIME_LAUNCH_OUTPUT_H
 #define RUNTIME_LAUNCH_OUTPUT_H
 
@@ -33,7 +33,15 @@ struct rank_output {
     struct tail tail;
     struct output *output;
 };
+/* Where bytes go instead of files and our own output. */
+struct output_forward {
+    void (*put)(void *arg, uint32_t rank, int which, const char *p, size_t n);
+    bool (*is_full)(const void *arg); /* ranks are not read meanwhile */
+    void *arg;
+};
+
 struct output {
+    struct output_forward forward; /* put NULL: none */
     struct sink sink[2];
     struct rank_output *ranks;
     uint32_t n;
@@ -47,11 +55,16 @@ struct output_config {
     int out_fd, err_fd;
     bool with_timestamp;
     const char *dir; /* --output-filename; NULL: none */
+    struct output_forward forward;
 };
 int output_init(struct output *o, const struct output_config *c, struct err *err);
 void output_release(struct output *o); /* accepts a zeroed struct */
 /* Takes over both descriptors (our ends, made non-blocking here). */
 void output_attach(struct output *o, uint32_t i, int stdout_fd, int stderr_fd);
+/* What came from the i-th rank by another way than a pipe; n 0: no more will come. */
+void output_feed(struct output *o, uint32_t i, int which, const void *p, size_t n);
+/* True while our reader is slow. */
+bool output_is_full(const struct output *o);
 /* Adds what is to be polled; p has room for 2n + 2 entries. Pipes are left out while
  * our own reader is slow, so that the ranks wait and memory stays bounded. */
 nfds_t output_pollfds(const struct output *o, struct pollfd *p);

@@ -63,7 +63,10 @@ static void child_main(const struct spawn *s, const struct pipes *p, pid_t paren
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
     if (getppid() != parent) /* it died before prctl */
         _exit(125);
-    if (!s->keeps_stdin) {
+    if (s->stdio_fd) {
+        (void)dup2(s->stdio_fd, 0);
+        (void)dup2(s->stdio_fd, p->out[1]);
+    } else if (!s->keeps_stdin) {
         int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
         if (null >= 0)
             (void)dup2(null, 0);
@@ -111,9 +114,11 @@ int spawn_child(const struct spawn *s, struct child *ret, struct err *err)
         return err_errno(err, why, "command %s cannot be executed", s->path);
     }
     ret->pid = pid;
-    ret->stdout_fd = p.out[0];
+    ret->stdout_fd = s->stdio_fd ? -1 : p.out[0];
     ret->stderr_fd = p.err[0];
-    p.out[0] = p.err[0] = -1;
+    p.err[0] = -1;
+    if (!s->stdio_fd)
+        p.out[0] = -1;
     pipes_close(&p);
     return 0;
 }

@@ -14,11 +14,12 @@ struct spawn {
     char *const *argv;
     char *const *envp;
     bool keeps_stdin; /* else /dev/null */
+    int stdio_fd; /* not 0: its standard input and output, which it shares with us */
     const struct signals *signals;
 };
 struct child {
-    pid_t pid; /* also its process group */
-    int stdout_fd, stderr_fd;
+    pid_t pid;                /* also its process group */
+    int stdout_fd, stderr_fd; /* stdout_fd -1 with stdio_fd */
 };
 
 /* The child leads a process group of its own, dies with the thread that calls this

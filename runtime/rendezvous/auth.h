@@ -31,6 +31,8 @@ enum auth_role { /* part of the MAC: a connection meant for one purpose fits no 
                  ROLE_SHM,
                  ROLE_AGENT,
                  ROLE_AGENT_HUB,
+                 ROLE_LAUNCHER,
+                 ROLE_AGENT_SERVE,
 };
 
 struct auth_id {

@@ -51,6 +51,36 @@ void meet_release(struct meet *m)
     memset(m, 0, sizeof(*m));
 }
 
+void meet_know_hosts(struct meet *m, const struct hostlist *hosts, uint32_t np)
+{
+    m->hosts = hosts;
+    m->np = np;
+    for (uint32_t i = 0; i < m->workers; i++)
+        (void)snprintf(m->members[i].host, sizeof(m->members[i].host), "%s",
+                       hosts->v[i].name);
+}
+
+void meet_here(struct meet *m, uint32_t worker)
+{
+    if (m->members[worker].state == MEMBER_ABSENT)
+        m->members[worker].state = MEMBER_HERE;
+}
+
+/* The ranks of a worker. */
+static void ranks_of(const struct meet *m, uint32_t worker, struct report *r)
+{
+    uint32_t np = m->np ? m->np : m->workers * m->slots, first = worker * m->slots;
+    uint32_t n = m->slots;
+    if (m->hosts) {
+        first = 0;
+        for (uint32_t i = 0; i < worker; i++)
+            first += m->hosts->v[i].slots;
+        n = m->hosts->v[worker].slots;
+    }
+    r->first_rank = first;
+    r->n_ranks = first >= np ? 0 : np - first < n ? np - first : n;
+}
+
 int meet_hello(struct meet *m,
                const struct hello *h,
                const char *address,
@@ -99,7 +129,6 @@ void meet_lost(
     if (m->state != MEET_RUNNING || w->state != MEMBER_HERE)
         return;
     w->state = MEMBER_LOST;
-    uint32_t np = m->np ? m->np : m->workers * m->slots, first = worker * m->slots;
     struct report *r = mem_zalloc(sizeof(*r));
     if (!r)
         return;
@@ -107,11 +136,14 @@ void meet_lost(
     r->f.exit_code = 125;
     r->f.at_wall_us = wall_us;
     r->blames = -1;
-    r->first_rank = first;
-    r->n_ranks = first >= np ? 0 : np - first < m->slots ? np - first : m->slots;
+    ranks_of(m, worker, r);
     (void)snprintf(r->f.host, sizeof(r->f.host), "%s", w->host);
-    (void)snprintf(r->f.why, sizeof(r->f.why), "worker %u (%.100s) was lost: %.80s",
-                   worker, w->host, why);
+    if (m->hosts)
+        (void)snprintf(r->f.why, sizeof(r->f.why), "host %.100s was lost: %.110s",
+                       w->host, why);
+    else
+        (void)snprintf(r->f.why, sizeof(r->f.why), "worker %u (%.100s) was lost: %.80s",
+                       worker, w->host, why);
     meet_failed(m, r, now_ns);
     mem_free(r);
 }

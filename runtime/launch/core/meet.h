@@ -16,7 +16,8 @@ struct member {
 };
 struct meet {
     enum meet_state state;
-    uint32_t workers, slots, np; /* np 0: all slots */
+    uint32_t workers, slots, np;  /* np 0: all slots */
+    const struct hostlist *hosts; /* horovodrun's, which knows them; else NULL */
     uint64_t start_deadline_ns, start_timeout_s;
     struct member *members;
     struct verdict verdict;
@@ -29,6 +30,10 @@ int meet_init(struct meet *m,
               uint64_t start_timeout_s,
               uint64_t now_ns,
               struct err *err);
+/* For horovodrun: one worker a host, with that host's slots; sentences name the host.
+ * Borrowed. np is the true one here. */
+void meet_know_hosts(struct meet *m, const struct hostlist *hosts, uint32_t np);
+void meet_here(struct meet *m, uint32_t worker); /* and its command can start */
 void meet_release(struct meet *m);
 /* A worker introduces itself. -EINVAL, -EALREADY (the job has started): the sentence is
  * for it. A worker that is here already is replaced: its pod was started anew. */
