@@ -133,10 +133,9 @@ def render(data):
             f"`run.py --only {part}`, {run['date']}, {run['machine']}; "
             f"load average {low:.1f} to {high:.1f}. {unit}".rstrip()
         ]
-        lines += [*table(run["rows"])]
-        lines += ["", *(f"Not run: {reason}." for reason in run.get("missing", ()))]
-        while lines[-1] == "":
-            lines.pop()
+        lines += table(run["rows"])
+        if run.get("missing"):
+            lines += ["", f"Left out: {'; '.join(run['missing'])}."]
     return "\n".join([*lines, "", END])
 
 

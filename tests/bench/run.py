@@ -291,7 +291,14 @@ def main():
         peers, ranks, extra = table[part]
         if args.names:
             peers = [p for p in peers if p.name in args.names.split(",")]
-        data[part] = collect(part, peers, ranks, extra, args.rounds)
+        measured = collect(part, peers, ranks, extra, args.rounds)
+        if measured["rows"]:
+            data[part] = measured
+        else:
+            print(f"# {part}: nothing could be measured; earlier figures stay", file=sys.stderr)
+            only = [other for other in only if other != part]
+    if not only:
+        return 1
     data = {part: data[part] for part in report.PARTS if part in data}
     write(args.out, data)
     print(report.render({part: data[part] for part in only}))
