@@ -135,13 +135,12 @@ static int build_environment(const struct engine *e,
     environment_runtime(env, e->c.dir);
     environment_default(env, "PYTHONUNBUFFERED", "1");
     environment_default(env, "HOROVOD_START_TIMEOUT", ENGINE_START_TIMEOUT_S);
-    if (e->c.log_level)
-        environment_set(env, "HOROVOD_LOG_LEVEL", e->c.log_level);
     if (e->c.stats_dir)
         environment_set(env, "HVD_STATS_DIR", e->c.stats_dir);
-    if (e->c.start_timeout)
-        environment_set(env, "HOROVOD_START_TIMEOUT", e->c.start_timeout);
-    return environment_contract(env, &e->c.ranks[i], err);
+    int rc = environment_contract(env, &e->c.ranks[i], err);
+    for (size_t k = 0; k < e->c.n_vars; k++)
+        environment_set(env, e->c.vars[k].name, e->c.vars[k].value);
+    return rc;
 }
 
 static int start_rank(struct engine *e, uint32_t i, struct err *err)

@@ -17,6 +17,7 @@
 
 #include "runtime/contract/contract.h"
 #include "runtime/launch/core/job.h"
+#include "runtime/launch/core/options.h"
 #include "runtime/launch/core/verdict.h"
 #include "runtime/launch/guard.h"
 #include "runtime/launch/output.h"
@@ -33,10 +34,10 @@ struct engine_config {
     const char *output_dir; /* NULL: none */
     bool with_timestamp;
     int out_fd, err_fd;
-    uint64_t ask_grace_ns; /* see struct job */
-    const char *log_level,
-        *start_timeout,            /* for the ranks' environment; NULL: as it is */
-        *stats_dir;                /* HVD_STATS_DIR of the ranks; NULL: as it is */
+    uint64_t ask_grace_ns;         /* see struct job */
+    const char *stats_dir;         /* HVD_STATS_DIR of the ranks; NULL: as it is */
+    const struct option_var *vars; /* of the ranks' environment: n_vars */
+    size_t n_vars;
     struct output_forward forward; /* of the ranks' output; put NULL: none */
 };
 /* HOROVOD_START_TIMEOUT of the ranks unless the user sets it. The runtime's own default

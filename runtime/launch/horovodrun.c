@@ -20,11 +20,10 @@
 #include "runtime/base/log.h"
 #include "runtime/base/mem.h"
 #include "runtime/base/sha256.h"
-#include "runtime/contract/hostlist.h"
-#include "runtime/contract/places.h"
 #include "runtime/launch/command.h"
 #include "runtime/launch/core/options.h"
 #include "runtime/launch/engine.h"
+#include "runtime/launch/hosts.h"
 #include "runtime/launch/scratch.h"
 #include "runtime/launch/self.h"
 #include "runtime/rendezvous/rendezvous.h"
@@ -37,10 +36,10 @@
 
 struct launch {
     const char *program;
-    struct run_options o;
-    struct hostlist hosts;
-    uint32_t np;
-    char dir[PATH_MAX], path[PATH_MAX], job_id[JOB_ID_MAX], timeout_s[32];
+    struct options o;
+    struct run_hosts hosts;
+    char dir[PATH_MAX], path[PATH_MAX], job_id[JOB_ID_MAX];
+    const char *address; /* of the rendezvous */
     struct token token;
     struct scratch scratch;
     struct signals signals;
@@ -52,103 +51,87 @@ struct launch {
     struct verdict verdict;
 };
 
-static bool is_local(const char *name)
+/* --config-file is not read yet. */
+static int read_config(void *arg, const char *path, struct options *o, struct err *err)
 {
-    char own[HOST_NAME_MAX_BYTES] = "";
-    (void)gethostname(own, sizeof(own) - 1);
-    return !strcmp(name, "localhost") || !strcmp(name, "127.0.0.1")
-           || !strcmp(name, "::1") || !strcmp(name, own);
+    (void)arg;
+    (void)o;
+    return err_set(err, -EINVAL, "--config-file %s: not in this version", path);
 }
 
-static int read_hosts(struct launch *l, struct err *err)
+static int
+discover(void *arg, const char *command, struct hostlist *ret, struct err *err)
 {
-    const struct run_options *o = &l->o;
-    if (o->hosts && o->hostfile)
-        return err_set(err, -EINVAL, "-H and -hostfile exclude each other");
-    if (!o->hosts && !o->hostfile) {
-        if (!o->np)
-            return err_set(err, -EINVAL,
-                           "-np is missing: how many processes? (see --help)");
-        return hostlist_append(&l->hosts, "localhost", o->np, err);
-    }
-    if (o->hosts) {
-        int rc = hostlist_parse_hosts(o->hosts, &l->hosts, err);
-        return rc < 0 ? (err_prefix(err, "-H"), rc) : 0;
-    }
-    AUTOFREE char *text = NULL;
-    int rc = fd_read_file(o->hostfile, 16u << 20, &text, NULL, err);
-    if (rc < 0)
-        return rc;
-    rc = hostlist_parse_hostfile(text, &l->hosts, err);
-    return rc < 0 ? (err_prefix(err, "%s", o->hostfile), rc) : 0;
+    (void)arg;
+    (void)ret;
+    return err_set(err, -EINVAL, "--host-discovery-script %s: not in this version",
+                   command);
 }
 
 static int check_hosts(const struct launch *l, struct err *err)
 {
     for (size_t i = 0; i < l->hosts.n; i++)
-        if (!is_local(l->hosts.v[i].name))
+        if (!l->hosts.v[i].is_local)
             return err_set(
                 err, -EINVAL,
                 "host %s: this version starts ranks on localhost only; for several "
                 "hosts use Kubernetes (HorovodJob) or srun --hvd",
                 l->hosts.v[i].name);
-    if (l->hosts.n > 1)
-        return err_set(err, -EINVAL, "hosts %s and %s are both this host",
-                       l->hosts.v[0].name, l->hosts.v[1].name);
+    if (l->hosts.np > HOST_MAX_RANKS)
+        return err_set(err, -EINVAL, "%u ranks exceed %d on one host", l->hosts.np,
+                       HOST_MAX_RANKS);
     return 0;
 }
 
 static int check_usage(struct launch *l, struct err *err)
 {
     enum log_level level = LOG_WARN;
-    int rc = read_hosts(l, err);
+    int rc = run_hosts_read(&l->o, discover, l, &l->hosts, err);
     if (rc < 0 || (rc = check_hosts(l, err)) < 0)
         return rc;
-    uint64_t slots = hostlist_slots(&l->hosts);
-    if (slots > OPTIONS_MAX_NP)
-        return err_set(err, -EINVAL, "%llu slots exceed %d on one host",
-                       (unsigned long long)slots, OPTIONS_MAX_NP);
-    if (l->o.np > slots)
-        return err_set(err, -EINVAL, "-np %u exceeds the %llu slots of the host list",
-                       l->o.np, (unsigned long long)slots);
-    l->np = l->o.np ? l->o.np : (uint32_t)slots;
-    if (l->o.log_level && log_level_parse(l->o.log_level, &level) < 0)
-        return err_set(
-            err, -EINVAL,
-            "--log-level: %s is none of TRACE DEBUG INFO WARNING ERROR FATAL",
-            l->o.log_level);
-    if (l->o.verbose && level > LOG_INFO)
+    if (l->o.text[OPT_LOG_LEVEL])
+        (void)log_level_parse(l->o.text[OPT_LOG_LEVEL], &level); /* was checked */
+    if (l->o.text[OPT_VERBOSE] && level > LOG_INFO)
         level = LOG_INFO;
     log_set_level(level);
     if (!l->o.command[0])
         return err_set(err, -EINVAL,
                        "the command is missing: %s -np %u python train.py", l->program,
-                       l->np);
+                       l->hosts.np);
     return 0;
+}
+
+/* The first interface; NCCL gets them all, as a variable of the option. */
+static void set_iface(const struct options *o, struct contract *c)
+{
+    const char *names = o->text[OPT_NETWORK_INTERFACES];
+    if (names)
+        (void)snprintf(c->iface, sizeof(c->iface), "%.*s", (int)strcspn(names, ","),
+                       names);
 }
 
 static int make_contracts(struct launch *l, struct err *err)
 {
-    AUTOFREE struct place *places = mem_calloc(l->np, sizeof(*places));
-    l->ranks = mem_calloc(l->np, sizeof(*l->ranks));
-    if (!places || !l->ranks)
-        return err_set(err, -ENOMEM, "out of memory for %u ranks", l->np);
-    int rc = places_assign(&l->hosts, l->np, places, err);
-    for (uint32_t i = 0; rc == 0 && i < l->np; i++) {
+    l->ranks = mem_calloc(l->hosts.np, sizeof(*l->ranks));
+    if (!l->ranks)
+        return err_set(err, -ENOMEM, "out of memory for %u ranks", l->hosts.np);
+    for (uint32_t i = 0; i < l->hosts.np; i++) {
         struct contract *c = &l->ranks[i];
         contract_init(c);
         c->launcher = LAUNCHER_RINGMASTER;
-        c->place = places[i];
+        c->place = l->hosts.places[i];
         c->rdv_port = l->port;
         c->token_source = TOKEN_FILE;
-        (void)snprintf(c->hostname, sizeof(c->hostname), "%s", l->hosts.v[0].name);
-        (void)snprintf(c->rdv_host, sizeof(c->rdv_host), "127.0.0.1");
+        (void)snprintf(c->hostname, sizeof(c->hostname), "%s",
+                       l->hosts.v[c->place.host].name);
+        (void)snprintf(c->rdv_host, sizeof(c->rdv_host), "%s", l->address);
         (void)snprintf(c->job_id, sizeof(c->job_id), "%s", l->job_id);
         (void)snprintf(c->token_file, sizeof(c->token_file), "%s",
                        l->scratch.token_file);
         (void)snprintf(c->hostfile, sizeof(c->hostfile), "%s", l->scratch.hostfile);
+        set_iface(&l->o, c);
     }
-    return rc;
+    return 0;
 }
 
 /* A port that was free a moment ago, for scripts that use torch.distributed beside us.
@@ -157,12 +140,12 @@ static void set_master(struct launch *l)
 {
     int fd = -1;
     uint16_t port = 0;
-    if (tcp_listen("127.0.0.1", 0, &fd, &port, NULL) < 0)
+    if (tcp_listen(l->address, 0, &fd, &port, NULL) < 0)
         return;
     fd_close(&fd);
-    for (uint32_t i = 0; i < l->np; i++) {
-        (void)snprintf(l->ranks[i].master_addr, sizeof(l->ranks[i].master_addr),
-                       "127.0.0.1");
+    for (uint32_t i = 0; i < l->hosts.np; i++) {
+        (void)snprintf(l->ranks[i].master_addr, sizeof(l->ranks[i].master_addr), "%s",
+                       l->address);
         l->ranks[i].master_port = port;
     }
 }
@@ -178,10 +161,10 @@ static int start_server(struct launch *l, struct err *err)
     hex_encode(bytes, sizeof(bytes), hex);
     (void)snprintf(l->job_id, sizeof(l->job_id), "horovodrun/%s", hex);
     if ((rc = token_random(&l->token, err)) < 0
-        || (rc = tcp_listen("127.0.0.1", 0, &fd, &l->port, err)) < 0)
+        || (rc = tcp_listen(l->address, 0, &fd, &l->port, err)) < 0)
         return rc;
     struct auth_id id = {.token = &l->token, .job_id = l->job_id, .generation = 0};
-    rc = rdv_server_start(fd, &id, l->np, &l->server, err);
+    rc = rdv_server_start(fd, &id, l->hosts.np, &l->server, err);
     if (rc < 0)
         fd_close(&fd);
     return rc;
@@ -195,19 +178,20 @@ static int prepare(struct launch *l,
                    struct err *err)
 {
     char search[32768];
-    *c = (struct engine_config){.size = l->np,
-                                .n = l->np,
+    *c = (struct engine_config){.size = l->hosts.np,
+                                .n = l->hosts.np,
                                 .argv = l->o.command,
                                 .env = env,
                                 .path = l->path,
                                 .dir = l->dir,
-                                .output_dir = l->o.output_dir,
-                                .with_timestamp = l->o.with_timestamp,
+                                .output_dir = l->o.text[OPT_OUTPUT_FILENAME],
+                                .with_timestamp =
+                                    options_is_on(&l->o, OPT_PREFIX_TIMESTAMP),
                                 .out_fd = 1,
                                 .err_fd = 2,
                                 .ask_grace_ns = ASK_GRACE_S * NS_PER_S,
-                                .log_level = l->o.log_level,
-                                .start_timeout = *l->timeout_s ? l->timeout_s : NULL};
+                                .vars = l->o.vars,
+                                .n_vars = l->o.n_vars};
     (void)engine_search_path(c, search, sizeof(search));
     int rc = command_find(l->o.command[0], *search ? search : NULL, l->path, err);
     if (rc > 0) {
@@ -217,7 +201,7 @@ static int prepare(struct launch *l,
     if ((rc = scratch_make(&l->scratch, "", err)) < 0
         || (rc = guard_start(&l->guard, &l->scratch, err)) < 0
         || (rc = start_server(l, err)) < 0
-        || (rc = scratch_write(&l->scratch, &l->token, &l->hosts, err)) < 0
+        || (rc = scratch_write(&l->scratch, &l->token, &l->hosts.list, err)) < 0
         || (rc = make_contracts(l, err)) < 0)
         return rc;
     set_master(l);
@@ -299,7 +283,8 @@ static void release(struct launch *l)
     guard_stop(&l->guard);
     scratch_remove(&l->scratch);
     verdict_release(&l->verdict);
-    hostlist_release(&l->hosts);
+    run_hosts_release(&l->hosts);
+    options_release(&l->o);
     mem_free(l->ranks);
     token_wipe(&l->token);
     signals_release(&l->signals);
@@ -314,9 +299,7 @@ static int launch(struct launch *l, char *const *env, struct err *err)
     if (rc < 0)
         return EXIT_OWN;
     self_runtime(l->dir, sizeof(l->dir));
-    if (l->o.start_timeout_ms)
-        (void)snprintf(l->timeout_s, sizeof(l->timeout_s), "%llu",
-                       (unsigned long long)(l->o.start_timeout_ms + 999) / 1000);
+    l->address = strchr(l->hosts.v[0].name, ':') ? "::1" : "127.0.0.1";
     command_python_warning(l->o.command, warning, sizeof(warning));
     if (*warning && *l->dir)
         fprintf(stderr, "%s: warning: %s\n", l->program, warning);
@@ -325,9 +308,19 @@ static int launch(struct launch *l, char *const *env, struct err *err)
         return err_set(err, -ENOMEM, "out of memory"), EXIT_OWN;
     if (prepare(l, env, &c, &code, err) < 0)
         return code;
-    log_info("started", "np=%u command=\"%s\" runtime=\"%s\"", l->np, l->path, l->dir);
+    log_info("started", "np=%u command=\"%s\" runtime=\"%s\"", l->hosts.np, l->path,
+             l->dir);
     run(l, ev);
     return outcome(l);
+}
+
+static void tell(const struct launch *l)
+{
+    struct strbuf help;
+    strbuf_init(&help, 65536);
+    options_help(l->program, &help);
+    puts(l->o.text[OPT_HELP] ? strbuf_str(&help) : VERSION_TEXT);
+    strbuf_release(&help);
 }
 
 int horovodrun(int argc, char *const *argv, char *const *env)
@@ -341,16 +334,15 @@ int horovodrun(int argc, char *const *argv, char *const *env)
     l->signals.fd = -1;
     log_set_tag(l->program, NULL);
     int code = EXIT_USAGE;
-    if (options_parse(argc, argv, &l->o, &err) < 0)
+    if (options_parse(argc, argv, read_config, l, &l->o, &err) < 0)
         goto out;
-    if (l->o.wants_help || l->o.wants_version) {
-        struct strbuf help;
-        strbuf_init(&help, 65536);
-        options_help(l->program, &help);
-        puts(l->o.wants_help ? strbuf_str(&help) : VERSION_TEXT);
-        strbuf_release(&help);
-        return 0;
+    if (l->o.text[OPT_HELP] || l->o.text[OPT_VERSION]) {
+        tell(l);
+        code = 0;
+        goto out;
     }
+    for (size_t i = 0; i < l->o.n_warnings; i++)
+        fprintf(stderr, "%s: warning: %s\n", l->program, l->o.warnings[i]);
     if (check_usage(l, &err) < 0)
         goto out;
     code = launch(l, env, &err);

@@ -5,7 +5,7 @@ LAUNCH_LIBS := launch rendezvous contract base
 $(eval $(call archive,launch,$(LAUNCH_SRC)))
 $(eval $(call program,hvd-agent,runtime/launch/agent_main.c,$(LAUNCH_LIBS),))
 $(eval $(call program,horovodrun,runtime/launch/horovodrun_main.c,$(LAUNCH_LIBS),))
-$(eval $(call unit,launch,$(LAUNCH_LIBS)))
+$(eval $(call unit,launch,$(LAUNCH_LIBS) core base,-lm))
 ALL_BINS += $(O)/bin/hvd-agent $(O)/bin/horovodrun
 
 # The installed tree, as it is under /opt/ringmaster in the runtime image. The launchers are static

@@ -438,7 +438,7 @@ def test_wrong_command_lines_are_refused_with_a_sentence(folder):
         (["-np", "3", "-H", "localhost:2", "true"], "-np 3 exceeds the 2 slots"),
         (["-np", "2", "-hostfile", folder + "/none", "true"], "/none"),
         (["-np", "2", "-H", "localhost:two", "true"], "-H"),
-        (["-np", "2", "--log-level", "loud", "true"], "loud is none of TRACE DEBUG"),
+        (["-np", "2", "--log-level", "loud", "true"], "--log-level=loud is none of TRACE|DEBUG"),
         (["--numproc", "2", "true"], "the nearest is --num-proc"),
     ):
         program = run(folder, *words, code=2)
@@ -480,14 +480,12 @@ def test_version_and_other_name(folder):
 
 def test_every_option_is_in_help_and_manual(folder):
     manual = read(os.path.join(ROOT, "runtime/launch/horovodrun.1")).replace("\\-", "-")
-    names = re.findall(r"^  (-\S+?)(?:, (--\S+))?(?: .*)?$", run(folder, "--help").out, re.M)
-    assert len(names) > 8, names
-    for pair in names:
-        for name in filter(None, pair):
-            has(manual, name.lstrip("-"))
-    documented = set(re.findall(r"^\.It Fl (\S+)", manual, re.M))
-    known = {n.lstrip("-").rstrip(",") for pair in names for n in pair if n}
-    same({d.lstrip("-") for d in documented} - known, set(), "in the manual only")
+    lines = re.findall(r"^  (-\S.*)$", run(folder, "--help").out, re.M)
+    names = {n.rstrip(",") for line in lines for n in re.findall(r"(?:^|, )(-[a-zA-Z-]+)", line)}
+    assert len(names) > 60, names
+    documented = set(re.findall(r"Fl (\S+)", manual))
+    same(names - {"-" + d for d in documented}, set(), "in the help only")
+    same({"-" + d for d in documented} - names, set(), "in the manual only")
 
 
 def test_scratch_is_private(folder):

@@ -4,13 +4,16 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <cmocka.h>
 
 #include "runtime/base/mem.h"
+#include "runtime/core/knobs.h"
 #include "runtime/launch/core/options.h"
 
-#define MAX_WORDS 16
+#define MAX_WORDS 24
 
 /* Splits at blanks; words live in a static buffer. */
 static int words(const char *line, char **argv)
@@ -24,93 +27,384 @@ static int words(const char *line, char **argv)
     return n;
 }
 
+struct config { /* what the test's config file says */
+    const char *key, *value;
+};
+
+static int read_config(void *arg, const char *path, struct options *o, struct err *err)
+{
+    const struct config *c = arg;
+    assert_string_equal(path, "f.yaml");
+    for (; c->key; c++) {
+        int rc = options_set_key(o, c->key, c->value, err);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}
+
+static int
+parse(const char *line, const struct config *c, struct options *o, struct err *err)
+{
+    static char *argv[MAX_WORDS];
+    union { /* the callback's argument is not const */
+        const struct config *in;
+        void *out;
+    } arg = {.in = c};
+    return options_parse(words(line, argv), argv, read_config, arg.out, o, err);
+}
+
+static const char *var(const struct options *o, const char *name)
+{
+    for (size_t i = 0; i < o->n_vars; i++)
+        if (!strcmp(o->vars[i].name, name))
+            return o->vars[i].value;
+    return NULL;
+}
+
 static void options_take_all_spellings(void **state)
 {
-    char *argv[MAX_WORDS];
     struct err err = ERR_INIT;
-    struct run_options o;
+    struct options o;
     static const char *const same[] = {
         "horovodrun -np 4 -H localhost:4 python -np 7",
         "horovodrun --num-proc 4 --hosts localhost:4 python -np 7",
         "horovodrun -np=4 --hosts=localhost:4 -- python -np 7",
-        "horovodrun --gloo --num-proc=4 -H localhost:4 -- python -np 7",
+        "horovodrun --gloo --num-proc=4 -Hlocalhost:4 -- python -np 7",
+        "horovodrun --num-p 4 --hosts localhost:4 python -np 7",
+        "perseusrun \xe2\x80\x93-gloo \xe2\x80\x93np 4 \xe2\x80\x93H localhost:4 "
+        "\xe2\x80\x93\xe2\x80\x93 python -np 7",
+        "perseusrun \xe2\x80\x94num-proc=4 \xe2\x88\x92H localhost:4 \xe2\x80\x94 "
+        "python -np 7",
     };
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(same); i++) {
-        int n = words(same[i], argv);
-        assert_int_equal(options_parse(n, argv, &o, &err), 0);
-        assert_int_equal(o.np, 4);
-        assert_string_equal(o.hosts, "localhost:4");
+        assert_int_equal(parse(same[i], NULL, &o, &err), 0);
+        assert_int_equal(options_u32(&o, OPT_NP, 0), 4);
+        assert_string_equal(o.text[OPT_HOSTS], "localhost:4");
         assert_string_equal(o.command[0], "python");
         assert_string_equal(o.command[1],
                             "-np"); /* after the command nothing is ours */
         assert_null(o.command[3]);
+        assert_int_equal(o.n_warnings > 0, same[i][0] == 'p');
+        options_release(&o);
     }
 }
 
 static void options_have_defaults_and_values(void **state)
 {
-    char *argv[MAX_WORDS];
     struct err err = ERR_INIT;
-    struct run_options o;
+    struct options o;
     (void)state;
-    assert_int_equal(options_parse(words("x -np 2 a", argv), argv, &o, &err), 0);
-    assert_null(o.hosts);
-    assert_false(o.verbose);
-    assert_int_equal(o.start_timeout_ms, 0);
-    int n =
-        words("x --start-timeout 1.5 --verbose -prefix-timestamp --output-filename d "
-              "-hostfile f --log-level DEBUG -v -h",
-              argv);
-    assert_int_equal(options_parse(n, argv, &o, &err), 0);
-    assert_int_equal(o.start_timeout_ms, 1500);
-    assert_true(o.verbose && o.with_timestamp && o.wants_version && o.wants_help);
-    assert_string_equal(o.output_dir, "d");
-    assert_string_equal(o.hostfile, "f");
-    assert_string_equal(o.log_level, "DEBUG");
+    assert_int_equal(parse("x -np 2 a", NULL, &o, &err), 0);
+    assert_null(o.text[OPT_HOSTS]);
+    assert_false(options_is_on(&o, OPT_VERBOSE));
+    assert_int_equal(options_ms(&o, OPT_START_TIMEOUT, 7), 7);
+    assert_int_equal(o.n_vars, 0); /* what nobody asked for is left to the ranks */
+    options_release(&o);
+    assert_int_equal(
+        parse("x --start-timeout 1.5 --verbose -prefix-timestamp --output-filename d "
+              "-hostfile f --log-level debug -v -h",
+              NULL, &o, &err),
+        0);
+    assert_int_equal(options_ms(&o, OPT_START_TIMEOUT, 0), 1500);
+    assert_true(options_is_on(&o, OPT_VERBOSE) && o.text[OPT_PREFIX_TIMESTAMP]
+                && o.text[OPT_VERSION] && o.text[OPT_HELP]);
+    assert_string_equal(o.text[OPT_OUTPUT_FILENAME], "d");
+    assert_string_equal(o.text[OPT_HOSTFILE], "f");
+    assert_string_equal(o.text[OPT_LOG_LEVEL], "DEBUG");
     assert_null(o.command[0]);
+    options_release(&o);
 }
 
 static void each_mistake_has_its_sentence(void **state)
 {
-    char *argv[MAX_WORDS];
-    struct run_options o;
+    struct options o;
     static const struct {
         const char *line, *part;
     } table[] = {
         {"x --nump-roc 2 a", "unknown option --nump-roc; the nearest is --num-proc"},
-        {"x --host a:1 a", "the nearest is --hosts"},
+        {"x --host a:1 a", "option --host is ambiguous: --hosts, --hostfile, "
+                           "--host-discovery-script"},
         {"x -n 2 a", "the nearest is -np"},
         {"x --outputfilename d a", "the nearest is --output-filename"},
-        {"x --verbos a", "the nearest is --verbose"},
+        {"x --verbsoe a", "the nearest is --verbose"},
+        {"x \xe2\x80\x93npp 4 a", "unknown option -npp; the nearest is -np"},
         {"x -np", "-np needs a value: N"},
-        {"x -np 0 a", "-np"},
-        {"x -np two a", "two"},
-        {"x -np 99999 a", "4096"},
+        {"x -np --verbose a", "-np needs a value: N"},
+        {"x -np 0 a", "-np=0 must be >= 1"},
+        {"x --num-proc two a", "--num-proc=two is not a whole number"},
+        {"x -np 9999999 a", "-np=9999999 must be <= 1048576"},
+        {"x -p22x a", "-p=22x is not a whole number"},
         {"x --verbose=1 a", "--verbose takes no value"},
-        {"x --start-timeout soon a", "soon"},
+        {"x --start-timeout soon a", "--start-timeout=soon is no time"},
+        {"x --start-timeout 0 a", "--start-timeout=0 must be >= 0.001"},
+        {"x --fusion-threshold-mb -1 a", "--fusion-threshold-mb=-1 must be >= 0"},
+        {"x --fusion-threshold-mb=1.5 a",
+         "--fusion-threshold-mb=1.5 is not a whole number"},
+        {"x --cycle-time-ms=-0.5 a", "--cycle-time-ms=-0.5 must be >= 0"},
+        {"x --cycle-time-ms nan a", "--cycle-time-ms=nan is not a number"},
+        {"x --cycle-time-ms 0x1 a", "--cycle-time-ms=0x1 is not a number"},
+        {"x --cache-capacity -1 a", "--cache-capacity=-1 must be >= 0"},
+        {"x --autotune-gaussian-process-noise 1.5 a",
+         "--autotune-gaussian-process-noise=1.5 must be <= 1"},
+        {"x --stall-check-warning-time-seconds -1 a",
+         "--stall-check-warning-time-seconds=-1 must be >= 0"},
+        {"x --thread-affinity 1,,2 a", "--thread-affinity= is not a whole number"},
+        {"x --thread-affinity 1,-2 a", "--thread-affinity=-2 must be >= 0"},
+        {"x --network-interfaces eth0, a", "has an empty name"},
+        {"x --log-level loud a",
+         "--log-level=loud is none of TRACE|DEBUG|INFO|WARNING|ERROR|FATAL"},
+        {"x --hosts= a", "--hosts is empty"},
+        {"x --autotune --no-autotune a",
+         "--autotune and --no-autotune contradict each other"},
+        {"x --log-hide-timestamp --log-with-timestamp a", "contradict each other"},
+        {"x -H a:1 -hostfile f a", "-H and -hostfile exclude each other"},
+        {"x --hostfile f --host-discovery-script s a",
+         "-hostfile and --host-discovery-script exclude each other"},
+        {"x --mpi --gloo a", "--gloo and --mpi exclude each other"},
+        {"x --jsrun a", "--jsrun: LSF's jsrun is not used"},
+        {"x -np 2 --min-np 3 a", "--min-np 3 exceeds -np 2"},
+        {"x -np 2 --max-np 1 a", "--max-np 1 is below -np 2"},
+        {"x --min-np 3 --max-np 2 a", "--max-np 2 is below --min-np 3"},
+        {"x -np 2 --min-np 2 a", "--min-np: a job keeps its size in this version"},
+        {"x -np 2 --max-num-proc 2 a", "--max-np: a job keeps its size"},
+        {"x --reset-limit 3 a", "--reset-limit: a job keeps its size"},
+        {"x --elastic-timeout 3 a", "--elastic-timeout: a job keeps its size"},
+        {"x --blacklist-cooldown-range 1 2 a",
+         "--blacklist-cooldown-range: a job keeps its size"},
+        {"x --blacklist-cooldown-range 2 1 a",
+         "--blacklist-cooldown-range: 2 exceeds 1"},
+        {"x --blacklist-cooldown-range 2",
+         "--blacklist-cooldown-range needs two values: MIN MAX"},
+        {"x --blacklist-cooldown-range -1 2 a",
+         "--blacklist-cooldown-range=-1 must be >= 0"},
     };
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(table); i++) {
         struct err err = ERR_INIT;
-        int n = words(table[i].line, argv);
-        assert_true(options_parse(n, argv, &o, &err) < 0);
+        assert_int_equal(parse(table[i].line, NULL, &o, &err), -EINVAL);
         if (!strstr(err.text, table[i].part))
             fail_msg("%s: %s", table[i].line, err.text);
+        options_release(&o);
+    }
+}
+
+static void flags_become_the_ranks_variables(void **state)
+{
+    struct err err = ERR_INIT;
+    struct options o;
+    static const struct {
+        const char *line, *name, *value;
+    } table[] = {
+        {"x --fusion-threshold-mb 32 a", "HOROVOD_FUSION_THRESHOLD", "33554432"},
+        {"x --fusion-threshold-mb 1048576 a", "HOROVOD_FUSION_THRESHOLD",
+         "1099511627776"},
+        {"x --cycle-time-ms 0.5 a", "HOROVOD_CYCLE_TIME", "0.5"},
+        {"x --cache-capacity 0 a", "HOROVOD_CACHE_CAPACITY", "0"},
+        {"x --hierarchical-allreduce a", "HOROVOD_HIERARCHICAL_ALLREDUCE", "1"},
+        {"x --no-hierarchical-allgather a", "HOROVOD_HIERARCHICAL_ALLGATHER", "0"},
+        {"x --torus-allreduce a", "HOROVOD_TORUS_ALLREDUCE", "1"},
+        {"x --autotune a", "HOROVOD_AUTOTUNE", "1"},
+        {"x --no-autotune a", "HOROVOD_AUTOTUNE", "0"},
+        {"x --autotune --autotune-log-file f a", "HOROVOD_AUTOTUNE_LOG", "f"},
+        {"x --autotune-log-file f a", "HOROVOD_AUTOTUNE_LOG", NULL},
+        {"x --autotune --autotune-warmup-samples 5 a",
+         "HOROVOD_AUTOTUNE_WARMUP_SAMPLES", "5"},
+        {"x --autotune --autotune-steps-per-sample 6 a",
+         "HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE", "6"},
+        {"x --autotune --autotune-bayes-opt-max-samples 7 a",
+         "HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES", "7"},
+        {"x --autotune --autotune-gaussian-process-noise 0.1 a",
+         "HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE", "0.1"},
+        {"x --timeline-filename t a", "HOROVOD_TIMELINE", "t"},
+        {"x --timeline-filename t --timeline-mark-cycles a",
+         "HOROVOD_TIMELINE_MARK_CYCLES", "1"},
+        {"x --timeline-mark-cycles a", "HOROVOD_TIMELINE_MARK_CYCLES", NULL},
+        {"x --no-stall-check a", "HOROVOD_STALL_CHECK_DISABLE", "1"},
+        {"x --stall-check a", "HOROVOD_STALL_CHECK_DISABLE", "0"},
+        {"x --stall-check-warning-time-seconds 9 a", "HOROVOD_STALL_CHECK_TIME_SECONDS",
+         "9"},
+        {"x --stall-check-shutdown-time-seconds 2m a",
+         "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", "120"},
+        {"x --mpi-threads-disable a", "HOROVOD_MPI_THREADS_DISABLE", "1"},
+        {"x --tcp a", "NCCL_IB_DISABLE", "1"},
+        {"x --num-nccl-streams 2 a", "HOROVOD_NUM_NCCL_STREAMS", "2"},
+        {"x --thread-affinity 1,3 a", "HOROVOD_THREAD_AFFINITY", "1,3"},
+        {"x --gloo-timeout-seconds 1.5 a", "HOROVOD_GLOO_TIMEOUT_SECONDS", "1.500"},
+        {"x --log-level info a", "HOROVOD_LOG_LEVEL", "INFO"},
+        {"x --log-without-timestamp a", "HOROVOD_LOG_HIDE_TIME", "1"},
+        {"x --log-with-timestamp a", "HOROVOD_LOG_HIDE_TIME", "0"},
+        {"x --log-hide-timestamp a", "HOROVOD_LOG_HIDE_TIME", "1"},
+        {"x --no-log-hide-timestamp a", "HOROVOD_LOG_HIDE_TIME", "0"},
+        {"x --start-timeout 5m a", "HOROVOD_START_TIMEOUT", "300"},
+        {"x --network-interface b --network-interfaces a,b,c a", "NCCL_SOCKET_IFNAME",
+         "b,a,c"},
+    };
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(table); i++) {
+        assert_int_equal(parse(table[i].line, NULL, &o, &err), 0);
+        const char *got = var(&o, table[i].name);
+        if (!got != !table[i].value || (got && strcmp(got, table[i].value) != 0))
+            fail_msg("%s: %s=%s", table[i].line, table[i].name, got ? got : "(none)");
+        options_release(&o);
+    }
+}
+
+/* Each end of a flag's range must be one that the ranks take. */
+static const char *one_var(void *arg, const char *name)
+{
+    const struct option_var *v = arg;
+    return strcmp(name, v->name) == 0 ? v->value : NULL;
+}
+
+static void every_variable_of_a_flag_is_a_knob(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < OPT_COUNT; i++) {
+        const struct option_row *row = option_row((enum option_id)i);
+        char text[64];
+        if (!*row->var || !strncmp(row->var, "NCCL_", 5))
+            continue;
+        struct option_var v = {row->var + (*row->var == '!'), text};
+        size_t k = 0;
+        while (k < KNOB_COUNT && strcmp(knob_row((enum knob_id)k)->name, v.name) != 0)
+            k++;
+        if (k == KNOB_COUNT)
+            fail_msg("%s sets %s, which is no knob", row->name, v.name);
+        for (int end = 0; end < 2; end++) {
+            struct err err = ERR_INIT;
+            struct knob_values values;
+            double n = end ? row->max : row->min;
+            if (row->kind == OPTION_CHOICE)
+                (void)snprintf(text, sizeof(text), "%s", end ? "FATAL" : "TRACE");
+            else
+                (void)snprintf(text, sizeof(text), "%.10g",
+                               row->kind == OPTION_MIB ? n * (1 << 20) : n);
+            if (row->kind == OPTION_MIB && end)
+                (void)snprintf(text, sizeof(text), "%llu", 1ull << 40);
+            if (knobs_read(one_var, &v, &values, &err) < 0
+                && knob_row((enum knob_id)k)->status != KNOB_REFUSED)
+                fail_msg("%s: the ranks refuse %s=%s: %s", row->name, v.name, text,
+                         err.text);
+        }
+    }
+}
+
+static void a_config_file_counts_where_it_stands(void **state)
+{
+    struct err err = ERR_INIT;
+    struct options o;
+    static const struct config c[] = {{"params.fusion_threshold_mb", "32"},
+                                      {"params.cycle_time_ms", "10"},
+                                      {"params.hierarchical_allreduce", "yes"},
+                                      {"autotune.enabled", "false"},
+                                      {"stall_check.enabled", "False"},
+                                      {"logging.with_timestamp", "off"},
+                                      {"logging.level", "info"},
+                                      {"controller", "MPI"},
+                                      {NULL, NULL}};
+    (void)state;
+    assert_int_equal(parse("x -np 2 --fusion-threshold-mb 128 --autotune --gloo "
+                           "--config-file f.yaml --cycle-time-ms 20 a",
+                           c, &o, &err),
+                     0);
+    assert_string_equal(var(&o, "HOROVOD_FUSION_THRESHOLD"), "33554432");
+    assert_string_equal(var(&o, "HOROVOD_CYCLE_TIME"), "20");
+    assert_string_equal(var(&o, "HOROVOD_HIERARCHICAL_ALLREDUCE"), "1");
+    assert_string_equal(var(&o, "HOROVOD_AUTOTUNE"), "0");
+    assert_string_equal(var(&o, "HOROVOD_STALL_CHECK_DISABLE"), "1");
+    assert_string_equal(var(&o, "HOROVOD_LOG_HIDE_TIME"), "1");
+    assert_string_equal(var(&o, "HOROVOD_LOG_LEVEL"), "INFO");
+    assert_true(options_is_on(&o, OPT_MPI));
+    options_release(&o);
+}
+
+static void wrong_keys_have_their_sentences(void **state)
+{
+    struct options o;
+    static const struct {
+        struct config c[2];
+        const char *part;
+    } table[] = {
+        {{{"params.fusion_threshold", "1"}},
+         "unknown key params.fusion_threshold; the nearest is "
+         "params.fusion_threshold_mb"},
+        {{{"controler", "1"}}, "unknown key controler; the nearest is controller"},
+        {{{"controller", "ray"}}, "controller=ray is neither gloo nor mpi"},
+        {{{"params.cycle_time_ms", "-1"}}, "params.cycle_time_ms=-1 must be >= 0"},
+        {{{"autotune.enabled", "2"}}, "autotune.enabled=2 is neither true nor false"},
+        {{{"logging.level", "loud"}}, "logging.level=loud is none of TRACE|"},
+        {{{"timeline.filename", ""}}, "timeline.filename is empty"},
+    };
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(table); i++) {
+        struct err err = ERR_INIT;
+        assert_int_equal(parse("x --config-file f.yaml a", table[i].c, &o, &err),
+                         -EINVAL);
+        if (!strstr(err.text, table[i].part))
+            fail_msg("%s: %s", table[i].part, err.text);
+        options_release(&o);
+    }
+    assert_true(options_has_section("params"));
+    assert_false(options_has_section("param"));
+    assert_false(options_has_section("controller"));
+}
+
+static void flags_without_effect_are_warned_about(void **state)
+{
+    struct err err = ERR_INIT;
+    struct options o;
+    (void)state;
+    assert_int_equal(
+        parse("x --timeline-mark-cycles --slots-per-host 2 a", NULL, &o, &err), 0);
+    assert_int_equal(o.n_warnings, 2);
+    assert_string_equal(o.warnings[0], "--slots-per-host has no effect without "
+                                       "--host-discovery-script");
+    assert_string_equal(o.warnings[1], "--timeline-mark-cycles has no effect without "
+                                       "--timeline-filename");
+    options_release(&o);
+}
+
+static void memory_that_runs_out_is_an_error(void **state)
+{
+    static const struct config c[] = {{"params.cycle_time_ms", "10"}, {NULL, NULL}};
+    (void)state;
+    for (long n = 0;; n++) {
+        struct err err = ERR_INIT;
+        struct options o;
+        mem_fail_after(n);
+        int rc = parse("x \xe2\x80\x93np 4 --config-file f.yaml --log-level debug "
+                       "--fusion-threshold-mb 3 --network-interface a a",
+                       c, &o, &err);
+        bool has_failed = mem_fail_fired();
+        mem_fail_after(-1);
+        options_release(&o);
+        if (!has_failed) {
+            assert_int_equal(rc, 0);
+            break;
+        }
+        assert_int_equal(rc, -ENOMEM);
     }
 }
 
 static void help_names_the_program_and_every_option(void **state)
 {
     struct strbuf out;
-    static const char *const parts[] = {"usage: perseusrun", "-np, --num-proc N",
-                                        "-H, --hosts", "--output-filename DIR",
-                                        "128 + signal"};
     (void)state;
     strbuf_init(&out, 65536);
     options_help("perseusrun", &out);
-    for (size_t i = 0; i < ARRAY_LEN(parts); i++)
-        assert_non_null(strstr(strbuf_str(&out), parts[i]));
+    assert_non_null(strstr(strbuf_str(&out), "usage: perseusrun"));
+    assert_non_null(strstr(strbuf_str(&out), "128 + signal"));
+    for (size_t i = 0; i < OPT_COUNT; i++) {
+        const struct option_row *row = option_row((enum option_id)i);
+        const char *const names[] = {row->name, row->alias, row->off, row->off_alias,
+                                     row->help};
+        for (size_t k = 0; k < ARRAY_LEN(names); k++)
+            if (!strstr(strbuf_str(&out), names[k]))
+                fail_msg("%s is not in the help", names[k]);
+    }
+    assert_int_equal(strbuf_status(&out), 0);
     strbuf_release(&out);
 }
 
@@ -120,6 +414,12 @@ int main(void)
         cmocka_unit_test(options_take_all_spellings),
         cmocka_unit_test(options_have_defaults_and_values),
         cmocka_unit_test(each_mistake_has_its_sentence),
+        cmocka_unit_test(flags_become_the_ranks_variables),
+        cmocka_unit_test(every_variable_of_a_flag_is_a_knob),
+        cmocka_unit_test(a_config_file_counts_where_it_stands),
+        cmocka_unit_test(wrong_keys_have_their_sentences),
+        cmocka_unit_test(flags_without_effect_are_warned_about),
+        cmocka_unit_test(memory_that_runs_out_is_an_error),
         cmocka_unit_test(help_names_the_program_and_every_option),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,174 +1,345 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Spellings are Horovod's, including its single-dash long ones (-np, -hostfile,
- * -prefix-timestamp), so getopt_long does not fit. "--name=value" and "--name value"
- * both work. Every row of the table is in --help and, by tests/launch/manual.sh, in
- * horovodrun(1). Called by horovodrun.c. */
+/* argv -> texts by option -> the ranks' variables.
+ *
+ * Later words override earlier ones and a config file counts where it stands, so
+ * parsing is one pass that stores checked texts. What the whole command line must agree
+ * on (flags that exclude each other, flags without effect) comes after it. A switch and
+ * its opposite on one command line contradict each other, as with Horovod. Called by
+ * horovodrun.c. */
 #include "runtime/launch/core/options.h"
 
 #include <errno.h>
 #include <string.h>
+#include <strings.h>
 
 #include "runtime/base/mem.h"
 #include "runtime/base/parse.h"
+#include "runtime/launch/core/option_text.h"
+#include "runtime/launch/core/option_value.h"
 
-enum kind { KIND_FLAG, KIND_TEXT, KIND_COUNT, KIND_SECONDS };
+#define ARENA_BYTES (4u << 20)
 
-struct option_row {
-    const char *name, *alias; /* alias "" : none */
-    const char *value;        /* name of the value in help, "" for flags */
-    enum kind kind;
-    size_t offset;
-    const char *help;
+struct words {
+    int argc, i; /* the word that is looked at */
+    char *const *argv;
+    options_read_fn read;
+    void *arg;
 };
 
-#define AT(field) offsetof(struct run_options, field)
-
-static const struct option_row table[] = {
-    {"-np", "--num-proc", "N", KIND_COUNT, AT(np), "number of processes to start"},
-    {"-H", "--hosts", "HOST:SLOTS,...", KIND_TEXT, AT(hosts),
-     "hosts and their slots; this version: localhost only (default: localhost:N)"},
-    {"-hostfile", "--hostfile", "FILE", KIND_TEXT, AT(hostfile),
-     "the same from a file, lines \"HOST slots=N\""},
-    {"--start-timeout", "", "SECONDS", KIND_SECONDS, AT(start_timeout_ms),
-     "how long ranks wait for each other at start (default: 600)"},
-    {"--output-filename", "", "DIR", KIND_TEXT, AT(output_dir),
-     "also write each rank's output to DIR/rank.N/stdout and stderr"},
-    {"-prefix-timestamp", "--prefix-output-with-timestamp", "", KIND_FLAG,
-     AT(with_timestamp), "put the time before the rank prefix of each line"},
-    {"--log-level", "", "LEVEL", KIND_TEXT, AT(log_level),
-     "TRACE, DEBUG, INFO, WARNING, ERROR or FATAL (default: WARNING)"},
-    {"--gloo", "", "", KIND_FLAG, AT(is_gloo),
-     "accepted and ignored: there is one engine"},
-    {"--verbose", "", "", KIND_FLAG, AT(verbose),
-     "say what is started and how it ended"},
-    {"-v", "--version", "", KIND_FLAG, AT(wants_version), "print the version and exit"},
-    {"-h", "--help", "", KIND_FLAG, AT(wants_help), "print this help and exit"},
-};
-
-/* Edit distance, bounded: names are short. */
-static unsigned distance(const char *a, size_t a_len, const char *b)
+static int warn(struct options *o, const char *sentence)
 {
-    enum { MAX = 48 };
-    unsigned row[MAX + 1];
-    size_t b_len = strlen(b);
-    if (a_len > MAX || b_len > MAX)
-        return MAX;
-    for (size_t j = 0; j <= b_len; j++)
-        row[j] = (unsigned)j;
-    for (size_t i = 1; i <= a_len; i++) {
-        unsigned diagonal = row[0];
-        row[0] = (unsigned)i;
-        for (size_t j = 1; j <= b_len; j++) {
-            unsigned change = diagonal + (a[i - 1] != b[j - 1]);
-            unsigned gap = (row[j] < row[j - 1] ? row[j] : row[j - 1]) + 1;
-            diagonal = row[j];
-            row[j] = change < gap ? change : gap;
-        }
-    }
-    return row[b_len];
+    if (!sentence)
+        return -ENOMEM;
+    if (o->n_warnings < OPTIONS_MAX_WARNINGS)
+        o->warnings[o->n_warnings++] = sentence;
+    return 0;
 }
 
-static const char *nearest(const char *name, size_t len)
+/* "-H" of "-Hlocalhost:2", as argparse takes it. */
+static bool find_glued(const char *word, struct option_match *ret, const char **value)
 {
-    const char *best = table[0].name;
-    unsigned best_distance = UINT32_MAX;
-    for (size_t i = 0; i < ARRAY_LEN(table); i++) {
-        const char *names[2] = {table[i].name, table[i].alias};
-        for (size_t k = 0; k < 2; k++) {
-            unsigned d = *names[k] ? distance(name, len, names[k]) : UINT32_MAX;
-            if (d < best_distance) {
-                best_distance = d;
-                best = names[k];
-            }
-        }
-    }
-    return best;
+    if (strlen(word) < 3 || word[1] == '-' || !option_find(word, 2, ret))
+        return false;
+    enum option_kind kind = option_row(ret->id)->kind;
+    if (kind == OPTION_FLAG
+        || (kind == OPTION_NUMBER && (word[2] < '0' || word[2] > '9')))
+        return false;
+    *value = word + 2;
+    return true;
 }
 
-static const struct option_row *find(const char *name, size_t len)
+static int
+unknown(const char *word, size_t len, const char *candidates, struct err *err)
 {
-    for (size_t i = 0; i < ARRAY_LEN(table); i++) {
-        const char *names[2] = {table[i].name, table[i].alias};
-        for (size_t k = 0; k < 2; k++)
-            if (*names[k] && strlen(names[k]) == len && !strncmp(names[k], name, len))
-                return &table[i];
-    }
-    return NULL;
+    if (*candidates)
+        return err_set(err, -EINVAL, "option %.*s is ambiguous: %s", (int)len, word,
+                       candidates);
+    return err_set(err, -EINVAL, "unknown option %.*s; the nearest is %s (see --help)",
+                   (int)len, word, option_nearest(word, len));
 }
 
-static int store(const struct option_row *row,
-                 const char *value,
-                 struct run_options *o,
-                 struct err *err)
+/* word: without typographic dashes; *value: what stands behind "=" or NULL. */
+static int find(struct options *o,
+                const char *word,
+                bool had_dashes,
+                struct option_match *ret,
+                const char **value,
+                struct err *err)
 {
-    char *at = (char *)o + row->offset;
-    switch (row->kind) {
-    case KIND_FLAG:
-        *(bool *)(void *)at = true;
+    struct strbuf candidates;
+    size_t len = strcspn(word, "=");
+    *value = word[len] ? word + len + 1 : NULL;
+    if (option_find(word, len, ret))
         return 0;
-    case KIND_TEXT:
-        memcpy(at, &value, sizeof(value));
+    if (had_dashes) { /* one long dash for two hyphens */
+        const char *longer = arena_printf(&o->arena, "-%s", word);
+        if (!longer)
+            return err_set(err, -ENOMEM, "out of memory for the command line");
+        if (option_find(longer, len + 1, ret))
+            return 0;
+    }
+    if (find_glued(word, ret, value))
         return 0;
-    case KIND_COUNT:
-        return parse_u32(row->name, value, 1, OPTIONS_MAX_NP, (uint32_t *)(void *)at,
-                         err);
-    case KIND_SECONDS:
-        return parse_duration_ms(row->name, value, 1, 7ull * 24 * 3600 * 1000,
-                                 (uint64_t *)(void *)at, err);
+    strbuf_init(&candidates, 400);
+    size_t n = option_find_prefix(word, len, ret, &candidates);
+    int rc = n == 1 ? 0 : unknown(word, len, strbuf_str(&candidates), err);
+    strbuf_release(&candidates);
+    return rc;
+}
+
+/* The value of an option that needs one: behind "=", or the next word unless that is an
+ * option itself. */
+static int take_value(struct words *w,
+                      const struct option_match *m,
+                      const char **value,
+                      struct err *err)
+{
+    struct option_match other;
+    const struct option_row *row = option_row(m->id);
+    const char *next = w->i + 1 < w->argc ? w->argv[w->i + 1] : NULL;
+    if (!*value) {
+        if (!next || option_find(next, strcspn(next, "="), &other))
+            return err_set(err, -EINVAL, "%s needs a value: %s", m->name, row->value);
+        *value = next;
+        w->i++;
     }
     return 0;
 }
 
-int options_parse(int argc, char *const *argv, struct run_options *ret, struct err *err)
+static int take_second(struct options *o,
+                       struct words *w,
+                       const struct option_match *m,
+                       const char **value,
+                       struct err *err)
 {
-    struct run_options o = {0};
-    int i = 1;
-    for (; i < argc && argv[i][0] == '-' && argv[i][1]; i++) {
-        const char *word = argv[i], *value = NULL;
-        if (!strcmp(word, "--")) {
-            i++;
-            break;
-        }
-        const char *equals = strchr(word, '=');
-        size_t len = equals ? (size_t)(equals - word) : strlen(word);
-        const struct option_row *row = find(word, len);
-        if (!row)
+    if (w->i + 1 >= w->argc)
+        return err_set(err, -EINVAL, "%s needs two values: %s", m->name,
+                       option_row(m->id)->value);
+    *value = arena_printf(&o->arena, "%s %s", *value, w->argv[++w->i]);
+    return *value ? 0 : err_set(err, -ENOMEM, "out of memory for the command line");
+}
+
+static int store(struct options *o,
+                 struct words *w,
+                 const struct option_match *m,
+                 const char *value,
+                 struct err *err)
+{
+    const struct option_row *row = option_row(m->id);
+    bool is_switch = row->kind == OPTION_FLAG || row->kind == OPTION_SWITCH;
+    int rc;
+    if (is_switch && value)
+        return err_set(err, -EINVAL, "%s takes no value", m->name);
+    if (is_switch)
+        value = m->is_off ? "0" : "1";
+    else if ((rc = take_value(w, m, &value, err)) < 0
+             || (row->kind == OPTION_RANGE
+                 && (rc = take_second(o, w, m, &value, err)) < 0))
+        return rc;
+    const char *before = o->on_given[m->id] ? o->text[m->id] : NULL;
+    rc = option_value(row, m->name, value, before, &o->arena, &o->text[m->id], err);
+    if (rc < 0)
+        return rc;
+    *(m->is_off ? &o->off_given[m->id] : &o->on_given[m->id]) = true;
+    if (o->on_given[m->id] && o->off_given[m->id])
+        return err_set(err, -EINVAL, "%s and %s contradict each other", row->name,
+                       row->off);
+    return m->id == OPT_CONFIG_FILE ? w->read(w->arg, o->text[m->id], o, err) : 0;
+}
+
+/* One word that may be an option. 1: it is none, the command begins here. */
+static int take_word(struct options *o, struct words *w, struct err *err)
+{
+    struct option_match m = {.id = OPT_COUNT};
+    const char *value = NULL, *typed = w->argv[w->i];
+    const char *word = option_plain_dashes(typed, &o->arena);
+    if (!word)
+        return err_set(err, -ENOMEM, "out of memory for the command line");
+    bool had_dashes = word != typed;
+    bool is_end = !strcmp(word, "--") || (had_dashes && !strcmp(word, "-"));
+    if (!is_end && (word[0] != '-' || !word[1]))
+        return 1;
+    int rc = is_end ? 0 : find(o, word, had_dashes, &m, &value, err);
+    if (rc < 0)
+        return rc;
+    if (had_dashes
+        && warn(o, arena_printf(&o->arena,
+                                "%s is written with a typographic dash and read as %s",
+                                typed, is_end ? "--" : m.name))
+               < 0)
+        return err_set(err, -ENOMEM, "out of memory for the command line");
+    if (is_end) {
+        w->i++;
+        return 1;
+    }
+    rc = store(o, w, &m, value, err);
+    w->i++;
+    return rc;
+}
+
+static int check_exclusive(const struct options *o, struct err *err)
+{
+    static const enum option_id sets[][3] = {
+        {OPT_HOSTS, OPT_HOSTFILE, OPT_HOST_DISCOVERY_SCRIPT},
+        {OPT_GLOO, OPT_MPI, OPT_JSRUN}};
+    for (size_t s = 0; s < ARRAY_LEN(sets); s++)
+        for (size_t i = 0; i < 3; i++)
+            for (size_t k = i + 1; k < 3; k++)
+                if (o->on_given[sets[s][i]] && o->on_given[sets[s][k]])
+                    return err_set(err, -EINVAL, "%s and %s exclude each other",
+                                   option_row(sets[s][i])->name,
+                                   option_row(sets[s][k])->name);
+    return 0;
+}
+
+/* Their numbers are checked first: a mistake is a mistake in every version. */
+static int check_elastic(const struct options *o, struct err *err)
+{
+    static const enum option_id refused[] = {OPT_MIN_NP, OPT_MAX_NP,
+                                             OPT_ELASTIC_TIMEOUT, OPT_RESET_LIMIT,
+                                             OPT_BLACKLIST_COOLDOWN};
+    uint32_t np = options_u32(o, OPT_NP, 0);
+    uint32_t min = options_u32(o, OPT_MIN_NP, np), max = options_u32(o, OPT_MAX_NP, 0);
+    if (np && min > np)
+        return err_set(err, -EINVAL, "--min-np %u exceeds -np %u", min, np);
+    if (max && max < (np ? np : min))
+        return err_set(err, -EINVAL, "--max-np %u is below %s %u", max,
+                       np ? "-np" : "--min-np", np ? np : min);
+    for (size_t i = 0; i < ARRAY_LEN(refused); i++)
+        if (o->text[refused[i]])
             return err_set(err, -EINVAL,
-                           "unknown option %.*s; the nearest is %s (see --help)",
-                           (int)len, word, nearest(word, len));
-        if (row->kind == KIND_FLAG && equals)
-            return err_set(err, -EINVAL, "%s takes no value", row->name);
-        if (row->kind != KIND_FLAG) {
-            value = equals ? equals + 1 : i + 1 < argc ? argv[++i] : NULL;
-            if (!value)
-                return err_set(err, -EINVAL, "%s needs a value: %s", row->name,
-                               row->value);
-        }
-        int rc = store(row, value, &o, err);
+                           "%s: a job keeps its size in this version, and a lost rank "
+                           "ends it; leave %s out and say -np N",
+                           option_row(refused[i])->name, option_row(refused[i])->name);
+    return 0;
+}
+
+static int check_all(struct options *o, struct err *err)
+{
+    int rc = check_exclusive(o, err);
+    if (rc < 0 || (rc = check_elastic(o, err)) < 0)
+        return rc;
+    if (o->text[OPT_JSRUN])
+        return err_set(err, -EINVAL,
+                       "--jsrun: LSF's jsrun is not used, ranks are started by this "
+                       "program itself; leave it out and give the hosts with -H");
+    for (size_t i = 0; i < OPT_COUNT; i++) {
+        const struct option_row *row = option_row((enum option_id)i);
+        bool is_idle =
+            o->on_given[i] && row->needs != OPT_COUNT && !options_is_on(o, row->needs);
+        if (is_idle
+            && warn(o, arena_printf(&o->arena, "%s has no effect without %s", row->name,
+                                    option_row(row->needs)->name))
+                   < 0)
+            return err_set(err, -ENOMEM, "out of memory for the command line");
+    }
+    return 0;
+}
+
+static int add_var(struct options *o, enum option_id id, struct err *err)
+{
+    const struct option_row *row = option_row(id);
+    const char *name = row->var, *value = o->text[id];
+    if (*name == '!') {
+        name++;
+        value = options_is_on(o, id) ? "0" : "1";
+    }
+    if (row->kind == OPTION_MIB)
+        value = arena_printf(&o->arena, "%llu",
+                             (unsigned long long)options_u32(o, id, 0) << 20);
+    if (!value || o->n_vars == OPTIONS_MAX_VARS)
+        return err_set(err, -ENOMEM, "out of memory for the ranks' variables");
+    o->vars[o->n_vars++] = (struct option_var){name, value};
+    return 0;
+}
+
+static int make_vars(struct options *o, struct err *err)
+{
+    for (size_t i = 0; i < OPT_COUNT; i++) {
+        const struct option_row *row = option_row((enum option_id)i);
+        if (!o->text[i] || !*row->var
+            || (row->needs != OPT_COUNT && !options_is_on(o, row->needs)))
+            continue;
+        int rc = add_var(o, (enum option_id)i, err);
         if (rc < 0)
             return rc;
     }
-    o.command = argv + i;
-    *ret = o;
     return 0;
 }
 
-void options_help(const char *program, struct strbuf *out)
+int options_parse(int argc,
+                  char *const *argv,
+                  options_read_fn read,
+                  void *arg,
+                  struct options *ret,
+                  struct err *err)
 {
-    strbuf_printf(
-        out,
-        "usage: %s -np N [options] [--] command [arguments]\n\n"
-        "Starts N processes of the command, each as one rank of a Horovod job.\n\n",
-        program);
-    for (size_t i = 0; i < ARRAY_LEN(table); i++) {
-        const struct option_row *r = &table[i];
-        strbuf_printf(out, "  %s%s%s%s%s\n      %s\n", r->name, *r->alias ? ", " : "",
-                      r->alias, *r->value ? " " : "", r->value, r->help);
+    struct words w = {.argc = argc, .i = 1, .argv = argv, .read = read, .arg = arg};
+    int rc = 0;
+    memset(ret, 0, sizeof(*ret));
+    arena_init(&ret->arena, ARENA_BYTES);
+    while (rc == 0 && w.i < argc)
+        rc = take_word(ret, &w, err);
+    ret->command = argv + (w.i < argc ? w.i : argc);
+    if (rc < 0 || (rc = check_all(ret, err)) < 0)
+        return rc;
+    return make_vars(ret, err);
+}
+
+void options_release(struct options *o)
+{
+    arena_release(&o->arena);
+    memset(o, 0, sizeof(*o));
+}
+
+static int set_controller(struct options *o, const char *value, struct err *err)
+{
+    bool is_gloo = !strcasecmp(value, "gloo");
+    if (!is_gloo && strcasecmp(value, "mpi") != 0)
+        return err_set(err, -EINVAL, "controller=%.64s is neither gloo nor mpi", value);
+    o->text[OPT_GLOO] = is_gloo ? "1" : NULL;
+    o->text[OPT_MPI] = is_gloo ? NULL : "1";
+    return 0;
+}
+
+int options_set_key(struct options *o,
+                    const char *key,
+                    const char *value,
+                    struct err *err)
+{
+    if (!strcmp(key, "controller"))
+        return set_controller(o, value, err);
+    for (size_t i = 0; i < OPT_COUNT; i++) {
+        const struct option_row *row = option_row((enum option_id)i);
+        if (!*row->key || strcmp(row->key, key) != 0)
+            continue;
+        const char *copy = arena_strdup(&o->arena, value);
+        if (!copy)
+            return err_set(err, -ENOMEM, "out of memory for %s", key);
+        return option_value(row, key, copy, NULL, &o->arena, &o->text[i], err);
     }
-    strbuf_printf(
-        out,
-        "\nThe exit code is that of the first rank that failed, 128 + signal when it "
-        "was killed,\n127 or 126 when the command cannot be started, 2 for a wrong "
-        "command line, 125 for\na failure of %s itself.\n",
-        program);
+    return err_set(err, -EINVAL, "unknown key %.64s; the nearest is %s", key,
+                   options_nearest_key(key));
+}
+
+bool options_is_on(const struct options *o, enum option_id id)
+{
+    return o->text[id] && strcmp(o->text[id], "0") != 0;
+}
+
+uint32_t options_u32(const struct options *o, enum option_id id, uint32_t fallback)
+{
+    uint32_t v = fallback;
+    if (o->text[id])
+        (void)parse_u32("", o->text[id], 0, UINT32_MAX, &v, NULL); /* was checked */
+    return v;
+}
+
+uint64_t options_ms(const struct options *o, enum option_id id, uint64_t fallback)
+{
+    uint64_t v = fallback;
+    if (o->text[id])
+        (void)parse_duration_ms("", o->text[id], 0, UINT64_MAX, &v,
+                                NULL); /* was checked */
+    return v;
 }

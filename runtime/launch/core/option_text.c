@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Spellings are Horovod's, including its single-dash long ones (-np, -hostfile,
+ * -prefix-timestamp), so getopt_long does not fit. Vendors' pages print en dashes where
+ * a hyphen was typed; whoever copies a line from there gets what was meant, and a
+ * warning. Called by options.c. */
+#include "runtime/launch/core/option_text.h"
+
+#include <string.h>
+
+#include "runtime/base/mem.h"
+
+#define N_SPELLINGS 4
+
+static const struct option_row rows[OPT_COUNT] = {
+#define ROW(id, name, alias, off, off_alias, value, kind, min, max, var, key, needs,   \
+            group, help)                                                               \
+    [OPT_##id] = {name, alias, off, off_alias, value,       OPTION_##kind,             \
+                  min,  max,   var, key,       OPT_##needs, OPTION_GROUP_##group,      \
+                  help},
+    OPTIONS(ROW)
+#undef ROW
+};
+
+const struct option_row *option_row(enum option_id id)
+{
+    return &rows[id];
+}
+
+static const char *spelling(const struct option_row *row, size_t k)
+{
+    const char *all[N_SPELLINGS] = {row->name, row->alias, row->off, row->off_alias};
+    return all[k];
+}
+
+bool option_find(const char *name, size_t len, struct option_match *ret)
+{
+    for (size_t i = 0; i < OPT_COUNT; i++)
+        for (size_t k = 0; k < N_SPELLINGS; k++) {
+            const char *s = spelling(&rows[i], k);
+            if (*s && strlen(s) == len && !strncmp(s, name, len)) {
+                *ret = (struct option_match){(enum option_id)i, s, k >= 2};
+                return true;
+            }
+        }
+    return false;
+}
+
+size_t option_find_prefix(const char *name,
+                          size_t len,
+                          struct option_match *ret,
+                          struct strbuf *out)
+{
+    size_t n = 0;
+    if (len < 3 || strncmp(name, "--", 2) != 0)
+        return 0;
+    for (size_t i = 0; i < OPT_COUNT; i++)
+        for (size_t k = 0; k < N_SPELLINGS; k++) {
+            const char *s = spelling(&rows[i], k);
+            if (strncmp(s, name, len) != 0)
+                continue;
+            if (n && ret->id == (enum option_id)i && ret->is_off == (k >= 2))
+                continue; /* another spelling of the same */
+            *ret = (struct option_match){(enum option_id)i, s, k >= 2};
+            strbuf_printf(out, "%s%s", n ? ", " : "", s);
+            n++;
+        }
+    return n;
+}
+
+/* Edit distance, doubled so that of two names at the same distance the one wins that
+ * goes on as a begins; bounded: names are short. */
+static unsigned distance(const char *a, size_t a_len, const char *b)
+{
+    enum { MAX = 48 };
+    unsigned row[MAX + 1];
+    size_t b_len = strlen(b);
+    if (a_len > MAX || b_len > MAX)
+        return 2 * MAX;
+    for (size_t j = 0; j <= b_len; j++)
+        row[j] = (unsigned)j;
+    for (size_t i = 1; i <= a_len; i++) {
+        unsigned diagonal = row[0];
+        row[0] = (unsigned)i;
+        for (size_t j = 1; j <= b_len; j++) {
+            unsigned change = diagonal + (a[i - 1] != b[j - 1]);
+            unsigned gap = (row[j] < row[j - 1] ? row[j] : row[j - 1]) + 1;
+            diagonal = row[j];
+            row[j] = change < gap ? change : gap;
+        }
+    }
+    return 2 * row[b_len] + (strncmp(a, b, a_len) != 0);
+}
+
+const char *option_nearest(const char *name, size_t len)
+{
+    const char *best = rows[0].name;
+    unsigned best_distance = UINT32_MAX;
+    for (size_t i = 0; i < OPT_COUNT; i++)
+        for (size_t k = 0; k < N_SPELLINGS; k++) {
+            const char *s = spelling(&rows[i], k);
+            unsigned d = *s ? distance(name, len, s) : UINT32_MAX;
+            if (d < best_distance) {
+                best_distance = d;
+                best = s;
+            }
+        }
+    return best;
+}
+
+const char *options_nearest_key(const char *key)
+{
+    const char *best = "controller";
+    unsigned best_distance = distance(key, strlen(key), best);
+    for (size_t i = 0; i < OPT_COUNT; i++) {
+        unsigned d =
+            *rows[i].key ? distance(key, strlen(key), rows[i].key) : UINT32_MAX;
+        if (d < best_distance) {
+            best_distance = d;
+            best = rows[i].key;
+        }
+    }
+    return best;
+}
+
+bool options_has_section(const char *section)
+{
+    size_t len = strlen(section);
+    for (size_t i = 0; i < OPT_COUNT; i++)
+        if (!strncmp(rows[i].key, section, len) && rows[i].key[len] == '.')
+            return true;
+    return false;
+}
+
+/* How many bytes of s are one typographic dash. */
+static size_t dash_bytes(const char *s)
+{
+    if (!strncmp(s, "\xe2\x88\x92", 3)) /* the minus sign */
+        return 3;
+    if (!strncmp(s, "\xe2\x80", 2) && (unsigned char)s[2] >= 0x90
+        && (unsigned char)s[2] <= 0x95)
+        return 3;
+    return 0;
+}
+
+const char *option_plain_dashes(const char *text, struct arena *arena)
+{
+    size_t n_dashes = 0, n = 0;
+    const char *end = text + strcspn(text, "=");
+    if (text[0] != '-' && !dash_bytes(text))
+        return text;
+    for (const char *p = text; p < end; p++)
+        n_dashes += dash_bytes(p) != 0;
+    if (!n_dashes)
+        return text;
+    char *plain = arena_alloc(arena, strlen(text) + 1);
+    if (!plain)
+        return NULL;
+    for (const char *p = text; *p;) {
+        size_t bytes = p < end ? dash_bytes(p) : 0;
+        plain[n++] = bytes ? '-' : *p;
+        p += bytes ? bytes : 1;
+    }
+    plain[n] = '\0';
+    return plain;
+}
+
+static void help_row(const struct option_row *r, struct strbuf *out)
+{
+    const char *separator = "  ";
+    for (size_t k = 0; k < N_SPELLINGS; k++)
+        if (*spelling(r, k)) {
+            strbuf_printf(out, "%s%s", separator, spelling(r, k));
+            separator = ", ";
+        }
+    strbuf_printf(out, "%s%s\n      %s\n", *r->value ? " " : "", r->value, r->help);
+}
+
+void options_help(const char *program, struct strbuf *out)
+{
+    static const char *const titles[] = {
+#define TITLE(id, title) title,
+        OPTION_GROUPS(TITLE)
+#undef TITLE
+    };
+    strbuf_printf(
+        out,
+        "usage: %s -np N [options] [--] command [arguments]\n\n"
+        "Starts N processes of the command, each as one rank of a Horovod job.\n",
+        program);
+    for (size_t g = 0; g < ARRAY_LEN(titles); g++) {
+        strbuf_printf(out, "\n%s:\n", titles[g]);
+        for (size_t i = 0; i < OPT_COUNT; i++)
+            if (rows[i].group == (enum option_group)g)
+                help_row(&rows[i], out);
+    }
+    strbuf_printf(
+        out,
+        "\nThe exit code is that of the first rank that failed, 128 + signal when it "
+        "was killed,\n127 or 126 when the command cannot be started, 2 for a wrong "
+        "command line, 125 for\na failure of %s itself.\n",
+        program);
+}

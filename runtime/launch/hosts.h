@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which hosts a job runs on and who is which rank: from -H, a hostfile, a discovery
+ * script, or localhost alone. */
+#ifndef RUNTIME_LAUNCH_HOSTS_H
+#define RUNTIME_LAUNCH_HOSTS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "runtime/base/err.h"
+#include "runtime/contract/hostlist.h"
+#include "runtime/contract/places.h"
+#include "runtime/launch/core/options.h"
+
+#define HOST_MAX_RANKS 4096 /* processes of one host */
+
+struct run_host {
+    const char *name; /* in the list; no brackets around IPv6 */
+    uint32_t first_rank, n_ranks;
+    bool is_local; /* this host, under whatever name */
+};
+struct run_hosts { /* release with run_hosts_release */
+    struct hostlist list;
+    uint32_t np;
+    struct place *places; /* np, by rank; .host is the index below */
+    struct run_host *v;   /* as many as the list has; those behind may have no rank */
+    size_t n;             /* hosts that have ranks: the first ones of the list */
+};
+
+/* Runs the discovery script of --host-discovery-script, once; see discovery.h. */
+typedef int (*run_hosts_discover_fn)(void *arg,
+                                     const char *command,
+                                     struct hostlist *ret,
+                                     struct err *err);
+
+/* -EINVAL with a sentence for everything that the user wrote wrong. Release ret in
+ * every case. */
+int run_hosts_read(const struct options *o,
+                   run_hosts_discover_fn discover,
+                   void *arg,
+                   struct run_hosts *ret,
+                   struct err *err);
+void run_hosts_release(struct run_hosts *h); /* accepts a zeroed struct */
+bool run_hosts_all_local(const struct run_hosts *h);
+/* localhost, this host's name with or without its domain, or an address of one of its
+ * interfaces. */
+bool host_is_local(const char *name);
+
+#endif
