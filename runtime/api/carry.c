@@ -62,13 +62,12 @@ no_memory(const struct coordinator *co, const struct request *q, struct err *err
 static int make_child(struct coordinator *co,
                       const uint32_t *ranks,
                       uint32_t n,
-                      bool is_pair,
                       struct backend **ret,
                       struct err *err)
 {
     uint64_t deadline = clock_now_ns() + co->settings.start_timeout_ns;
 
-    return co->backend->ops->subset(co->backend, ranks, n, is_pair, deadline, ret, err);
+    return co->backend->ops->subset(co->backend, ranks, n, deadline, ret, err);
 }
 
 int carry_pair(struct coordinator *co, uint32_t pair, struct err *err)
@@ -78,7 +77,7 @@ int carry_pair(struct coordinator *co, uint32_t pair, struct err *err)
     int r;
 
     pair_ranks(pair, ranks);
-    r = make_child(co, ranks, 2, true, &child, err);
+    r = make_child(co, ranks, 2, &child, err);
     if (r < 0 || !child)
         return r;
     r = sets_add_pair(co->sets, pair, child);
@@ -96,7 +95,7 @@ static int add_set(struct coordinator *co, struct op *op, uint32_t id, struct er
 {
     struct backend *child = NULL;
     uint32_t got;
-    int r = make_child(co, op->ranks, op->n_ranks, false, &child, err);
+    int r = make_child(co, op->ranks, op->n_ranks, &child, err);
 
     if (r < 0)
         return r;

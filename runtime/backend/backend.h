@@ -109,13 +109,11 @@ struct backend_ops {
     /* A communicator of some members of b, for a process set. All members of b call it
      * at the same point between two batches, with equal arguments; it uses b to meet.
      * ranks[n]: members of b, ascending. *ret is NULL on those who are not among them.
-     * is_pair: for sendrecv between two, of which there may be many: less memory. One
-     * thread drives parent and children; abort of the parent reaches them; they are
+     * One thread drives parent and children; abort of the parent reaches them; they are
      * closed before it. An error breaks b, as in post. */
     int (*subset)(struct backend *b,
                   const uint32_t *ranks,
                   uint32_t n,
-                  bool is_pair,
                   uint64_t deadline_ns,
                   struct backend **ret,
                   struct err *err);
@@ -131,9 +129,9 @@ struct backend_ops {
                       uint64_t *ret_words,
                       bool *ret_done,
                       struct err *err);
-    /* From here on its part of these settings; all members at the same point between two
-     * batches, outside of an agreement, with equal ones. Children made later begin with
-     * them. t NULL: changes nothing. True: some of them mean something to this
+    /* From here on its part of these settings; all members at the same point between
+     * two batches, outside of an agreement, with equal ones. Children made later begin
+     * with them. t NULL: changes nothing. True: some of them mean something to this
      * communicator. NULL: to none. */
     bool (*tune)(struct backend *b, const struct tuning *t);
     /* Sleeps until the agreement at hand may have moved, nudge() was called since the

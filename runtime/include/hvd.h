@@ -208,17 +208,17 @@ HVD_API int hvd_alltoall_async(const struct hvd_tensor *t,
  * are. */
 HVD_API int hvd_received_splits(hvd_handle h, int64_t *ret, int n);
 /* One rank to another: t->data of the one that sends to dst_rank becomes t->output of
- * the one that receives from src_rank; each names the other by its global rank, never
- * itself, and the tensor by the same name, dtype and shape. Only these two take part,
- * whatever others do meanwhile, and in no order: a rank may have any number of both
- * pending, and send to and receive from one rank under one name at once. A rank carries
- * them out one after the other. Before the first transfer between two ranks all ranks
- * of the world meet shortly in the runtime, without their program's help; a pair then
- * keeps its shared memory (0.5 MiB, taken as it is used) or its TCP connection until
- * shutdown. In errors, stall reports and the timeline it is one SENDRECV operation with
- * the direction in its name, "x (0 -> 1)", for which t->name has to leave room (17
- * bytes at most). t->group: of tensors between these two. After a join of either of the
- * two it fails on the other, until all have joined. */
+ * the one that receives from src_rank. Each names the other by its global rank, never
+ * itself, and the tensor by the same name, dtype and shape. A rank may have any number
+ * of both pending, in any order, also to and from one rank under one name; it carries
+ * them out one after the other. Only the two take part, but before the first transfer
+ * between them the runtimes of all ranks of the world meet, without their programs'
+ * help; from then on until shutdown the pair has a descriptor or two and the memory
+ * that its tensors have needed, at most 1.1 MiB for each direction.
+ * In errors, stall reports and the timeline it is one SENDRECV operation whose name
+ * tells the direction, "x (0 -> 1)"; t->name leaves room for that, 17 bytes at most. A
+ * group is of tensors between the same two. While one of the two has joined it fails on
+ * the other. */
 HVD_API int
 hvd_send_async(const struct hvd_tensor *t, int dst_rank, hvd_handle *ret_handle);
 HVD_API int

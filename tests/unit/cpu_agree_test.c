@@ -164,7 +164,7 @@ static int body_set(struct backend *b, uint32_t me, struct party *p, char *said)
     struct backend *set = NULL;
     struct err err = ERR_INIT;
     int rc = 0;
-    if (backend_cpu.subset(b, members, 3, false, p->deadline_ns, &set, &err) < 0)
+    if (backend_cpu.subset(b, members, 3, p->deadline_ns, &set, &err) < 0)
         return party_fails(b, said, "subset", 0, &err);
     for (uint32_t k = 0; k < 100 && rc == 0; k++) {
         uint64_t mine = word_of(me, k, 0), got = 0;

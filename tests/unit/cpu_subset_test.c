@@ -118,8 +118,8 @@ static int body_sets(struct rank *r)
         everyone[i] = i;
     for (size_t s = 0; s < N_SETS; s++) {
         child[s] = (struct backend *)&child; /* must be written */
-        if (backend_cpu.subset(r->b, sets[s].ranks, sets[s].n, false,
-                               r->env.deadline_ns, &child[s], &err)
+        if (backend_cpu.subset(r->b, sets[s].ranks, sets[s].n, r->env.deadline_ns,
+                               &child[s], &err)
             < 0)
             return SAY(r, "set %zu: %s", s, err.text);
         if (is_in(sets[s].ranks, sets[s].n, r->rank, &me) != (child[s] != NULL))
@@ -145,9 +145,9 @@ static int body_set_of_a_set(struct rank *r)
     struct backend *a = NULL, *b = NULL;
     struct err err = ERR_INIT;
     uint32_t me = 0;
-    int rc = backend_cpu.subset(r->b, outer, 3, false, r->env.deadline_ns, &a, &err);
+    int rc = backend_cpu.subset(r->b, outer, 3, r->env.deadline_ns, &a, &err);
     if (rc == 0 && a != NULL)
-        rc = backend_cpu.subset(a, inner, 2, false, r->env.deadline_ns, &b, &err);
+        rc = backend_cpu.subset(a, inner, 2, r->env.deadline_ns, &b, &err);
     if (rc < 0)
         return SAY(r, "%s", err.text);
     if (b != NULL && is_in(global, 2, r->rank, &me))
@@ -169,7 +169,7 @@ static int body_pair(struct rank *r)
     struct backend *b = NULL;
     struct err err = ERR_INIT;
     uint32_t me = 0;
-    if (backend_cpu.subset(r->b, ranks, 2, true, r->env.deadline_ns, &b, &err) < 0)
+    if (backend_cpu.subset(r->b, ranks, 2, r->env.deadline_ns, &b, &err) < 0)
         return SAY(r, "%s", err.text);
     if (!is_in(ranks, 2, r->rank, &me))
         return b == NULL ? 0 : SAY(r, "got one");
@@ -221,7 +221,7 @@ static int body_come_and_go(struct rank *r)
         const uint32_t *ranks = all + k % (r->size - n + 1);
         struct backend *b = NULL;
         struct err err = ERR_INIT;
-        if (backend_cpu.subset(r->b, ranks, n, false, r->env.deadline_ns, &b, &err) < 0)
+        if (backend_cpu.subset(r->b, ranks, n, r->env.deadline_ns, &b, &err) < 0)
             return SAY(r, "%s", err.text);
         if (b != NULL && is_in(ranks, n, r->rank, &me)
             && use(r, b, ranks, n, me, 10) != 0)
@@ -295,7 +295,7 @@ static int body_lost_in_a_set(struct rank *r)
                           .dtype = DT_I64,
                           .items = &it,
                           .n_items = 1};
-    if (backend_cpu.subset(r->b, ranks, 2, false, r->env.deadline_ns, &b, &err) < 0)
+    if (backend_cpu.subset(r->b, ranks, 2, r->env.deadline_ns, &b, &err) < 0)
         return SAY(r, "%s", err.text);
     if (r->rank == 3) {
         atomic_store(&r->m->when[3], clock_now_ns());
@@ -345,7 +345,7 @@ static int body_abort(struct rank *r)
     struct err err = ERR_INIT;
     pthread_t t;
     int rc = 0;
-    if (backend_cpu.subset(r->b, ranks, 2, false, r->env.deadline_ns, &b, &err) < 0)
+    if (backend_cpu.subset(r->b, ranks, 2, r->env.deadline_ns, &b, &err) < 0)
         return SAY(r, "%s", err.text);
     if (r->rank == 0) {
         if (pthread_create(&t, NULL, abort_soon, r) != 0)
@@ -387,8 +387,7 @@ static int body_out_of_memory(struct rank *r)
     struct err err = ERR_INIT;
     if (r->rank == 2)
         mem_fail_after(k);
-    int rc =
-        backend_cpu.subset(r->b, ranks, 3, false, clock_now_ns() + NS_PER_S, &b, &err);
+    int rc = backend_cpu.subset(r->b, ranks, 3, clock_now_ns() + NS_PER_S, &b, &err);
     if (r->rank == 2 && mem_fail_fired())
         atomic_store(&r->m->when[2], 1);
     mem_fail_after(-1);
@@ -438,8 +437,8 @@ static int body_bad_ranks(struct rank *r)
     size_t i = *(const size_t *)r->arg;
     struct backend *b = NULL;
     struct err err = ERR_INIT;
-    int rc = backend_cpu.subset(r->b, rows[i].ranks, rows[i].n, false,
-                                r->env.deadline_ns, &b, &err);
+    int rc = backend_cpu.subset(r->b, rows[i].ranks, rows[i].n, r->env.deadline_ns, &b,
+                                &err);
     if (rc != -EINVAL || b != NULL || strcmp(err.text, rows[i].says) != 0)
         return SAY(r, "%d %s", rc, err.text);
     struct batch barrier = {.coll = COLL_BARRIER};

@@ -171,7 +171,6 @@ static int cpu_describe(const struct backend_env *env,
     c->b.ops = &backend_cpu;
     agree_init(&c->agree);
     c->env = *env;
-    c->shm_bytes = SHM_WORLD_BYTES;
     c->is_wide = kernel_has_wide();
     c->w =
         (struct waiter){.check = check, .arg = c, .patience_ns = env->peer_timeout_ns};

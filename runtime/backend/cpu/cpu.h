@@ -24,7 +24,6 @@ struct cpu {
      * env.global. The world's: both NULL. */
     struct cpu *parent;
     uint32_t *own_global;
-    uint32_t shm_bytes; /* max_bytes of its segment (shm.h) */
 
     int unix_fd, tcp_fd; /* listening; only until connected */
     struct peer *peers;  /* [size] */
@@ -71,7 +70,6 @@ int cpu_connect(struct backend *b,
 int cpu_subset(struct backend *b,
                const uint32_t *ranks,
                uint32_t n,
-               bool is_pair,
                uint64_t deadline_ns,
                struct backend **ret,
                struct err *err);

@@ -219,7 +219,7 @@ int group_connect(struct cpu *c, struct err *err)
     if (members == NULL || ranks == NULL || bits == NULL)
         return err_set(err, -ENOMEM, "no memory for %u ranks", size);
     struct shm_join j = {.id = &c->env.id,
-                         .max_bytes = c->shm_bytes,
+                         .max_bytes = c->parent ? SHM_SET_BYTES : SHM_WORLD_BYTES,
                          .rank = cpu_global(c, c->env.rank),
                          .ranks = ranks};
     j.n = candidates(c, leader_of(c, c->env.rank), members, &j.line);

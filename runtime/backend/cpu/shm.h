@@ -22,10 +22,9 @@
 
 /* Slots of all ranks together, whatever their number; small buffers: an eighth more. */
 #define SHM_WORLD_BYTES (8u << 20)
-#define SHM_SET_BYTES   (2u << 20)   /* the same for a process set's communicator */
-#define SHM_PAIR_BYTES  (512u << 10) /* and for a pair's, of which there may be many */
-#define SHM_MAX_RANKS   1024         /* of one host */
-#define SHM_SMALL_MAX   32768        /* largest one-shot message */
+#define SHM_SET_BYTES   (2u << 20) /* the same for a process set's communicator */
+#define SHM_MAX_RANKS   1024       /* of one host */
+#define SHM_SMALL_MAX   32768      /* largest one-shot message */
 #define SHM_SLOT_MAX    (1u << 20)
 #define SHM_SLOT_MIN    4096
 #define SHM_LINE_BYTES  128

@@ -14,8 +14,7 @@
  * so all of them end with the same outcome, and one that failed early is an empty
  * frame to the others, which their own checks refuse. Frames: u32 length, data.
  *
- * A child's segment is a quarter of the world's (SHM_SET_BYTES), a pair's a quarter of
- * that (SHM_PAIR_BYTES); TCP adds what the
+ * A child's segment is a quarter of the world's (SHM_SET_BYTES); TCP adds what the
  * world's adds, only where the set spans hosts. Called by cpu.c, as a row of the ops
  * table. */
 #include <errno.h>
@@ -28,7 +27,6 @@ struct meeting {
     struct cpu *parent;
     const uint32_t *ranks; /* [n] members of the parent */
     uint32_t n, index;     /* ours in ranks, n: we are not in it */
-    uint32_t shm_bytes;    /* of the child */
     uint64_t *counts;      /* [size of the parent] */
     bool has_exchanged;    /* round 2 has been */
     int rc;                /* of the parent: < 0: it is broken */
@@ -138,7 +136,6 @@ static int describe(struct meeting *m,
         return rc;
     *ret = (struct cpu *)b; /* b is the first member */
     (*ret)->parent = parent;
-    (*ret)->shm_bytes = m->shm_bytes;
     (*ret)->own_global = TAKE(global);
     return 0;
 }
@@ -215,7 +212,6 @@ check_ranks(const struct cpu *c, const uint32_t *ranks, uint32_t n, struct err *
 int cpu_subset(struct backend *b,
                const uint32_t *ranks,
                uint32_t n,
-               bool is_pair,
                uint64_t deadline_ns,
                struct backend **ret,
                struct err *err)
@@ -225,11 +221,7 @@ int cpu_subset(struct backend *b,
     if (parent->broken.code != 0)
         return err_set(err, -EPIPE, "%s", parent->broken.text);
     AUTOFREE uint64_t *counts = mem_calloc(parent->env.size, sizeof *counts);
-    struct meeting m = {.parent = parent,
-                        .ranks = ranks,
-                        .n = n,
-                        .shm_bytes = is_pair ? SHM_PAIR_BYTES : SHM_SET_BYTES,
-                        .counts = counts};
+    struct meeting m = {.parent = parent, .ranks = ranks, .n = n, .counts = counts};
     int rc = counts == NULL
                  ? err_set(&why, -ENOMEM, "no memory for %u ranks", parent->env.size)
                  : check_ranks(parent, ranks, n, &why);
