@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <net/if.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +22,9 @@
 #include "runtime/base/mem.h"
 #include "runtime/base/sha256.h"
 #include "runtime/launch/command.h"
+#include "runtime/launch/config_file.h"
 #include "runtime/launch/core/options.h"
+#include "runtime/launch/discovery.h"
 #include "runtime/launch/engine.h"
 #include "runtime/launch/hosts.h"
 #include "runtime/launch/scratch.h"
@@ -32,10 +35,12 @@
 #define EXIT_USAGE 2
 #define VERSION_TEXT                                                                   \
     "0.28.1+ringmaster." HVD_VERSION_STRING /* as horovod.__version__ */
-#define ASK_GRACE_S 30 /* Ctrl-C or SIGTERM: ranks may save a checkpoint this long */
+#define DISCOVERY_MS 60000 /* the discovery script may take this long */
+#define ASK_GRACE_S  30 /* Ctrl-C or SIGTERM: ranks may save a checkpoint this long */
 
 struct launch {
     const char *program;
+    char *const *env;
     struct options o;
     struct run_hosts hosts;
     char dir[PATH_MAX], path[PATH_MAX], job_id[JOB_ID_MAX];
@@ -49,23 +54,39 @@ struct launch {
     struct contract *ranks;
     struct engine *engine;
     struct verdict verdict;
+    int signal; /* that stopped us before any rank was started */
 };
-
-/* --config-file is not read yet. */
-static int read_config(void *arg, const char *path, struct options *o, struct err *err)
-{
-    (void)arg;
-    (void)o;
-    return err_set(err, -EINVAL, "--config-file %s: not in this version", path);
-}
 
 static int
 discover(void *arg, const char *command, struct hostlist *ret, struct err *err)
 {
-    (void)arg;
-    (void)ret;
-    return err_set(err, -EINVAL, "--host-discovery-script %s: not in this version",
-                   command);
+    struct launch *l = arg;
+    struct discovery d = {.signals = &l->signals,
+                          .guard = &l->guard,
+                          .env = l->env,
+                          .timeout_ms =
+                              options_ms(&l->o, OPT_START_TIMEOUT, DISCOVERY_MS),
+                          .slots = options_u32(&l->o, OPT_SLOTS_PER_HOST, 1)};
+    int rc = discovery_run(&d, command, ret, err);
+    l->signal = d.signal;
+    return rc;
+}
+
+static int check_interfaces(const char *names, struct err *err)
+{
+    for (const char *p = names;; p++) {
+        char name[IF_NAMESIZE];
+        size_t len = strcspn(p, ",");
+        (void)snprintf(name, sizeof(name), "%.*s", (int)len, p);
+        if (len >= sizeof(name) || !if_nametoindex(name))
+            return err_set(err, -EINVAL,
+                           "--network-interfaces: this host has no interface %.*s (see "
+                           "ip link)",
+                           (int)len, p);
+        p += len;
+        if (!*p)
+            return 0;
+    }
 }
 
 static int check_hosts(const struct launch *l, struct err *err)
@@ -94,6 +115,9 @@ static int check_usage(struct launch *l, struct err *err)
     if (l->o.text[OPT_VERBOSE] && level > LOG_INFO)
         level = LOG_INFO;
     log_set_level(level);
+    if (l->o.text[OPT_NETWORK_INTERFACES]
+        && (rc = check_interfaces(l->o.text[OPT_NETWORK_INTERFACES], err)) < 0)
+        return rc;
     if (!l->o.command[0])
         return err_set(err, -EINVAL,
                        "the command is missing: %s -np %u python train.py", l->program,
@@ -170,18 +194,14 @@ static int start_server(struct launch *l, struct err *err)
     return rc;
 }
 
-/* Order matters: the guard is forked before the server's thread is made. */
-static int prepare(struct launch *l,
-                   char *const *env,
-                   struct engine_config *c,
-                   int *ret_code,
-                   struct err *err)
+static int
+prepare(struct launch *l, struct engine_config *c, int *ret_code, struct err *err)
 {
     char search[32768];
     *c = (struct engine_config){.size = l->hosts.np,
                                 .n = l->hosts.np,
                                 .argv = l->o.command,
-                                .env = env,
+                                .env = l->env,
                                 .path = l->path,
                                 .dir = l->dir,
                                 .output_dir = l->o.text[OPT_OUTPUT_FILENAME],
@@ -198,9 +218,7 @@ static int prepare(struct launch *l,
         *ret_code = rc;
         return -ENOENT;
     }
-    if ((rc = scratch_make(&l->scratch, "", err)) < 0
-        || (rc = guard_start(&l->guard, &l->scratch, err)) < 0
-        || (rc = start_server(l, err)) < 0
+    if ((rc = start_server(l, err)) < 0
         || (rc = scratch_write(&l->scratch, &l->token, &l->hosts.list, err)) < 0
         || (rc = make_contracts(l, err)) < 0)
         return rc;
@@ -290,14 +308,26 @@ static void release(struct launch *l)
     signals_release(&l->signals);
 }
 
-static int launch(struct launch *l, char *const *env, struct err *err)
+/* Order matters: the guard is forked before any thread is made. */
+static int begin(struct launch *l, int *ret_code, struct err *err)
+{
+    int rc = signals_init(&l->signals, err);
+    if (rc < 0 || (rc = scratch_make(&l->scratch, "", err)) < 0
+        || (rc = guard_start(&l->guard, &l->scratch, err)) < 0)
+        return rc;
+    rc = check_usage(l, err);
+    if (rc < 0)
+        *ret_code = l->signal ? 128 + l->signal : EXIT_USAGE;
+    return rc;
+}
+
+static int launch(struct launch *l, struct err *err)
 {
     struct engine_config c;
     char warning[400];
     int code = EXIT_OWN;
-    int rc = signals_init(&l->signals, err);
-    if (rc < 0)
-        return EXIT_OWN;
+    if (begin(l, &code, err) < 0)
+        return code;
     self_runtime(l->dir, sizeof(l->dir));
     l->address = strchr(l->hosts.v[0].name, ':') ? "::1" : "127.0.0.1";
     command_python_warning(l->o.command, warning, sizeof(warning));
@@ -306,7 +336,7 @@ static int launch(struct launch *l, char *const *env, struct err *err)
     AUTOFREE struct engine_event *ev = mem_zalloc(sizeof(*ev));
     if (!ev)
         return err_set(err, -ENOMEM, "out of memory"), EXIT_OWN;
-    if (prepare(l, env, &c, &code, err) < 0)
+    if (prepare(l, &c, &code, err) < 0)
         return code;
     log_info("started", "np=%u command=\"%s\" runtime=\"%s\"", l->hosts.np, l->path,
              l->dir);
@@ -331,10 +361,11 @@ int horovodrun(int argc, char *const *argv, char *const *env)
     if (!l)
         return EXIT_OWN;
     l->program = slash ? slash + 1 : argc ? argv[0] : "horovodrun";
-    l->signals.fd = -1;
+    l->env = env;
+    l->signals.fd = l->guard.fd = -1;
     log_set_tag(l->program, NULL);
     int code = EXIT_USAGE;
-    if (options_parse(argc, argv, read_config, l, &l->o, &err) < 0)
+    if (options_parse(argc, argv, config_file_read, NULL, &l->o, &err) < 0)
         goto out;
     if (l->o.text[OPT_HELP] || l->o.text[OPT_VERSION]) {
         tell(l);
@@ -343,9 +374,7 @@ int horovodrun(int argc, char *const *argv, char *const *env)
     }
     for (size_t i = 0; i < l->o.n_warnings; i++)
         fprintf(stderr, "%s: warning: %s\n", l->program, l->o.warnings[i]);
-    if (check_usage(l, &err) < 0)
-        goto out;
-    code = launch(l, env, &err);
+    code = launch(l, &err);
 out:
     release(l);
     if (err.code)

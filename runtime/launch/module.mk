@@ -4,8 +4,13 @@ LAUNCH_SRC := $(filter-out runtime/launch/agent_main.c runtime/launch/horovodrun
 LAUNCH_LIBS := launch rendezvous contract base
 $(eval $(call archive,launch,$(LAUNCH_SRC)))
 $(eval $(call program,hvd-agent,runtime/launch/agent_main.c,$(LAUNCH_LIBS),))
-$(eval $(call program,horovodrun,runtime/launch/horovodrun_main.c,$(LAUNCH_LIBS),))
-$(eval $(call unit,launch,$(LAUNCH_LIBS) core base,-lm))
+# libyaml linked in: the shipped horovodrun needs nothing of the image that it starts in. The object is
+# glibc's, but its parser calls only what ISO C has, so it goes into the static musl program too (which
+# would not link otherwise). -idirafter: zig's own libc headers come first.
+LIBYAML := $(shell gcc -print-file-name=libyaml.a)
+$(O)/runtime/launch/config_file.o: XFLAGS := -idirafter /usr/include
+$(eval $(call program,horovodrun,runtime/launch/horovodrun_main.c,$(LAUNCH_LIBS),$(LIBYAML)))
+$(eval $(call unit,launch,$(LAUNCH_LIBS) core base,$(LIBYAML) -lm))
 ALL_BINS += $(O)/bin/hvd-agent $(O)/bin/horovodrun
 
 # The installed tree, as it is under /opt/ringmaster in the runtime image. The launchers are static

@@ -69,11 +69,10 @@ size_t option_find_prefix(const char *name,
 
 /* Edit distance, doubled so that of two names at the same distance the one wins that
  * goes on as a begins; bounded: names are short. */
-static unsigned distance(const char *a, size_t a_len, const char *b)
+static unsigned distance(const char *a, size_t a_len, const char *b, size_t b_len)
 {
     enum { MAX = 48 };
     unsigned row[MAX + 1];
-    size_t b_len = strlen(b);
     if (a_len > MAX || b_len > MAX)
         return 2 * MAX;
     for (size_t j = 0; j <= b_len; j++)
@@ -98,7 +97,7 @@ const char *option_nearest(const char *name, size_t len)
     for (size_t i = 0; i < OPT_COUNT; i++)
         for (size_t k = 0; k < N_SPELLINGS; k++) {
             const char *s = spelling(&rows[i], k);
-            unsigned d = *s ? distance(name, len, s) : UINT32_MAX;
+            unsigned d = *s ? distance(name, len, s, strlen(s)) : UINT32_MAX;
             if (d < best_distance) {
                 best_distance = d;
                 best = s;
@@ -107,18 +106,29 @@ const char *option_nearest(const char *name, size_t len)
     return best;
 }
 
-const char *options_nearest_key(const char *key)
+/* A row's key, or for k == 1 the section before its dot. */
+static size_t key_part(const struct option_row *row, size_t k)
+{
+    return k ? strcspn(row->key, ".") : strlen(row->key);
+}
+
+const char *options_nearest_key(const char *key, size_t *ret_len)
 {
     const char *best = "controller";
-    unsigned best_distance = distance(key, strlen(key), best);
-    for (size_t i = 0; i < OPT_COUNT; i++) {
-        unsigned d =
-            *rows[i].key ? distance(key, strlen(key), rows[i].key) : UINT32_MAX;
-        if (d < best_distance) {
-            best_distance = d;
-            best = rows[i].key;
+    unsigned best_distance = distance(key, strlen(key), best, strlen(best));
+    *ret_len = strlen(best);
+    for (size_t i = 0; i < OPT_COUNT; i++)
+        for (size_t k = 0; k < 2 && *rows[i].key; k++) {
+            size_t len = key_part(&rows[i], k);
+            unsigned d = k && strchr(key, '.')
+                             ? UINT32_MAX
+                             : distance(key, strlen(key), rows[i].key, len);
+            if (d < best_distance) {
+                best_distance = d;
+                best = rows[i].key;
+                *ret_len = len;
+            }
         }
-    }
     return best;
 }
 

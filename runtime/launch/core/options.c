@@ -294,7 +294,9 @@ void options_release(struct options *o)
 
 static int set_controller(struct options *o, const char *value, struct err *err)
 {
-    bool is_gloo = !strcasecmp(value, "gloo");
+    bool is_gloo = value && !strcasecmp(value, "gloo");
+    if (!value)
+        return 0;
     if (!is_gloo && strcasecmp(value, "mpi") != 0)
         return err_set(err, -EINVAL, "controller=%.64s is neither gloo nor mpi", value);
     o->text[OPT_GLOO] = is_gloo ? "1" : NULL;
@@ -313,13 +315,17 @@ int options_set_key(struct options *o,
         const struct option_row *row = option_row((enum option_id)i);
         if (!*row->key || strcmp(row->key, key) != 0)
             continue;
+        if (!value)
+            return 0;
         const char *copy = arena_strdup(&o->arena, value);
         if (!copy)
             return err_set(err, -ENOMEM, "out of memory for %s", key);
         return option_value(row, key, copy, NULL, &o->arena, &o->text[i], err);
     }
-    return err_set(err, -EINVAL, "unknown key %.64s; the nearest is %s", key,
-                   options_nearest_key(key));
+    size_t len = 0;
+    const char *nearest = options_nearest_key(key, &len);
+    return err_set(err, -EINVAL, "unknown key %.64s; the nearest is %.*s", key,
+                   (int)len, nearest);
 }
 
 bool options_is_on(const struct options *o, enum option_id id)

@@ -88,14 +88,16 @@ int options_parse(int argc,
                   struct options *ret,
                   struct err *err);
 void options_release(struct options *o); /* accepts a zeroed struct */
-/* key as "params.cycle_time_ms"; value is a scalar's text, copied. */
+/* key as "params.cycle_time_ms"; value is a scalar's text, copied; NULL: the key is
+ * checked and nothing is set. */
 int options_set_key(struct options *o,
                     const char *key,
                     const char *value,
                     struct err *err);
 /* True when some key is in this section ("params"). */
 bool options_has_section(const char *section);
-const char *options_nearest_key(const char *key);
+/* A key, or a section where key has no dot: the first *ret_len bytes. */
+const char *options_nearest_key(const char *key, size_t *ret_len);
 
 bool options_is_on(const struct options *o, enum option_id id); /* false: not given */
 uint32_t options_u32(const struct options *o, enum option_id id, uint32_t fallback);

@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* YAML -> options_set_key, by libyaml's events:
+ *
+ *     params:                      section
+ *       cycle_time_ms: 5           key in it      -> params.cycle_time_ms
+ *     controller: gloo             key on top     -> controller
+ *
+ * Two levels of mappings and scalars are all that the format has; everything else is
+ * refused where it stands. The shipped program is static (musl) and links Debian's
+ * libyaml.a: its parser needs nothing of libc but what ISO C has, which the link of the
+ * static program proves each time. Called by horovodrun.c. */
+#include "runtime/launch/config_file.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include <yaml.h>
+
+#include "runtime/base/fd.h"
+#include "runtime/base/mem.h"
+
+#define FILE_MAX_BYTES (1u << 20)
+#define KEY_MAX_BYTES  128
+
+struct reader {
+    struct options *o;
+    unsigned depth;                                   /* of open mappings */
+    char section[KEY_MAX_BYTES];                      /* "params." inside of it */
+    char key[KEY_MAX_BYTES], full[2 * KEY_MAX_BYTES]; /* key "": one is expected */
+    unsigned documents;
+    size_t line; /* of the last key */
+    struct err *err;
+};
+
+static bool is_null(const yaml_event_t *e)
+{
+    const char *s = (const char *)e->data.scalar.value;
+    return e->data.scalar.style == YAML_PLAIN_SCALAR_STYLE
+           && (!*s || !strcmp(s, "~") || !strcasecmp(s, "null"));
+}
+
+static int on_key(struct reader *r, const yaml_event_t *e)
+{
+    const char *s = (const char *)e->data.scalar.value;
+    if (!*s || strlen(s) >= sizeof(r->key))
+        return err_set(r->err, -EINVAL, "\"%.64s\" is no key", s);
+    r->line = e->start_mark.line + 1;
+    (void)snprintf(r->key, sizeof(r->key), "%s", s);
+    (void)snprintf(r->full, sizeof(r->full), "%s%s", r->section, r->key);
+    return 0;
+}
+
+static int on_scalar(struct reader *r, const yaml_event_t *e)
+{
+    const char *value = is_null(e) ? NULL : (const char *)e->data.scalar.value;
+    if (!r->depth)
+        return value ? err_set(r->err, -EINVAL,
+                               "keys are expected, such as "
+                               "\"params:\"")
+                     : 0;
+    if (!*r->key)
+        return on_key(r, e);
+    r->key[0] = '\0';
+    if (r->depth == 1 && options_has_section(r->full))
+        return value ? err_set(r->err, -EINVAL,
+                               "%s is a section: its keys stand below it, indented",
+                               r->full)
+                     : 0;
+    return options_set_key(r->o, r->full, value, r->err);
+}
+
+static int on_mapping(struct reader *r)
+{
+    if (r->depth == 2 || (r->depth && !*r->key))
+        return err_set(r->err, -EINVAL,
+                       "%s has keys below it where a value is expected", r->full);
+    if (r->depth && !options_has_section(r->full)) {
+        int rc = options_set_key(r->o, r->full, NULL, r->err);
+        return rc < 0
+                   ? rc
+                   : err_set(r->err, -EINVAL,
+                             "%s has keys below it where a value is expected", r->full);
+    }
+    if (r->depth)
+        (void)snprintf(r->section, sizeof(r->section), "%.*s.", KEY_MAX_BYTES - 2,
+                       r->full);
+    r->key[0] = '\0';
+    r->depth++;
+    return 0;
+}
+
+static int on_event(struct reader *r, const yaml_event_t *e)
+{
+    switch (e->type) {
+    case YAML_SCALAR_EVENT:
+        return on_scalar(r, e);
+    case YAML_MAPPING_START_EVENT:
+        return on_mapping(r);
+    case YAML_MAPPING_END_EVENT:
+        r->depth--;
+        r->section[0] = '\0';
+        return 0;
+    case YAML_DOCUMENT_START_EVENT:
+        return r->documents++ ? err_set(r->err, -EINVAL, "a second document begins")
+                              : 0;
+    case YAML_SEQUENCE_START_EVENT:
+        return err_set(r->err, -EINVAL, "%s is a list; no key has one",
+                       *r->full ? r->full : "the file");
+    case YAML_ALIAS_EVENT:
+        return err_set(r->err, -EINVAL, "aliases (*%.40s) are not read",
+                       (const char *)e->data.alias.anchor);
+    case YAML_NO_EVENT:
+    case YAML_STREAM_START_EVENT:
+    case YAML_STREAM_END_EVENT:
+    case YAML_DOCUMENT_END_EVENT:
+    case YAML_SEQUENCE_END_EVENT:
+        return 0;
+    }
+    return 0;
+}
+
+static int syntax_error(const yaml_parser_t *p, const char *path, struct err *err)
+{
+    if (p->error == YAML_MEMORY_ERROR)
+        return err_set(err, -ENOMEM, "out of memory for %s", path);
+    return err_set(err, -EINVAL, "%s: line %zu: %s", path, p->problem_mark.line + 1,
+                   p->problem ? p->problem : "no YAML");
+}
+
+static int
+read_events(yaml_parser_t *p, const char *path, struct reader *r, struct err *err)
+{
+    for (bool is_end = false; !is_end;) {
+        yaml_event_t e;
+        if (!yaml_parser_parse(p, &e))
+            return syntax_error(p, path, err);
+        int rc = on_event(r, &e);
+        size_t line = r->line ? r->line : e.start_mark.line + 1;
+        is_end = e.type == YAML_STREAM_END_EVENT;
+        yaml_event_delete(&e);
+        if (rc < 0)
+            return err_prefix(err, "%s: line %zu", path, line), rc;
+    }
+    return 0;
+}
+
+int config_file_read(void *arg, const char *path, struct options *o, struct err *err)
+{
+    AUTOFREE char *text = NULL;
+    size_t n = 0;
+    yaml_parser_t parser;
+    struct reader r = {.o = o, .err = err};
+    (void)arg;
+    int rc = fd_read_file(path, FILE_MAX_BYTES, &text, &n, err);
+    if (rc < 0)
+        return err_prefix(err, "--config-file"), rc;
+    if (!yaml_parser_initialize(&parser))
+        return err_set(err, -ENOMEM, "out of memory for %s", path);
+    yaml_parser_set_input_string(&parser, (const unsigned char *)text, n);
+    rc = read_events(&parser, path, &r, err);
+    yaml_parser_delete(&parser);
+    return rc;
+}
