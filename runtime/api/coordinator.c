@@ -60,7 +60,10 @@ static bool seat_seize(struct coordinator *co)
 {
     int free_seat = 0;
 
-    return atomic_compare_exchange_strong(&co->seat, &free_seat, 1);
+    if (!atomic_compare_exchange_strong(&co->seat, &free_seat, 1))
+        return false;
+    listen_back(co);
+    return true;
 }
 
 /* For a while: not when somebody wants it for good. */
@@ -93,9 +96,16 @@ static void wake_poller(struct coordinator *co)
 
 static void say_goodbye(struct coordinator *co);
 
+static void end_nap(struct coordinator *co);
+
 static void seat_leave(struct coordinator *co)
 {
+    /* A call, or an agreement at hand, is the background thread's from here on. */
+    bool is_due = listen_away(co) || (co->listens && member_is_agreeing(co->member));
+
     atomic_store(&co->seat, 0);
+    if (is_due)
+        end_nap(co);
     /* For the one who could not wait for us; the seat stays taken. */
     if (atomic_load(&co->is_abandoned) && seat_seize(co))
         say_goodbye(co);
@@ -126,15 +136,19 @@ static void wait_for_frames(struct coordinator *co, uint64_t deadline_ns)
 {
     uint64_t now = clock_now_ns();
     struct epoll_event ev;
-    struct pollfd p = {.fd = control_epoll_fd(co->control), .events = POLLIN};
+    struct pollfd p[3] = {{.fd = control_epoll_fd(co->control), .events = POLLIN}};
+    size_t n_ears = listen_fds(co, true, p + 1);
+    bool is_deaf = atomic_load(&co->is_listening) && atomic_load(&co->is_deaf);
+    uint64_t max_ns = is_deaf ? DOZE_NS : FOREVER_NS;
     struct timespec ts;
 
-    if (deadline_ns <= now || deadline_ns - now >= NAP_MAX_NS) {
-        (void)epoll_wait(p.fd, &ev, 1, clock_left_ms(deadline_ns));
+    if (n_ears == 0 && !is_deaf
+        && (deadline_ns <= now || deadline_ns - now >= NAP_MAX_NS)) {
+        (void)epoll_wait(p[0].fd, &ev, 1, clock_left_ms(deadline_ns));
         return;
     }
-    ts = to_timespec(deadline_ns - now);
-    (void)ppoll(&p, 1, &ts, NULL);
+    ts = to_timespec(deadline_ns > now ? earlier(deadline_ns - now, max_ns) : 0);
+    (void)ppoll(p, 1 + n_ears, &ts, NULL);
 }
 
 static void block_for_frames(struct coordinator *co, uint64_t deadline_ns)
@@ -170,10 +184,13 @@ static void rest(struct coordinator *co, uint64_t deadline_ns)
 {
     uint64_t until = earlier(deadline_ns, atomic_load(&co->next_ns));
 
-    if (member_is_agreeing(co->member) && !co->is_stuck)
+    if (member_is_agreeing(co->member) && !co->is_stuck) {
         doze(co, until);
-    else
+        return;
+    }
+    if (!listen_away(co))
         block_for_frames(co, until);
+    listen_back(co);
 }
 
 static void nap(struct coordinator *co, uint64_t ns)
@@ -191,6 +208,8 @@ static void nap(struct coordinator *co, uint64_t ns)
 
 static void end_nap(struct coordinator *co)
 {
+    if (atomic_load(&co->is_listening))
+        control_wake(co->control);
     (void)pthread_mutex_lock(&co->lock);
     (void)pthread_cond_signal(&co->nap_cond);
     (void)pthread_mutex_unlock(&co->lock);
@@ -293,15 +312,23 @@ background_round(struct coordinator *co, uint64_t last_nap_ns, uint32_t *seen)
     if (atomic_load(&co->n_waiters) > 0) {
         if (is_same && last_nap_ns > 0)
             ns = earlier(last_nap_ns * 2, NAP_MAX_NS);
-        nap(co, ns);
+        if (!atomic_load(&co->is_listening))
+            nap(co, ns);
+        else if (listen_nap(co, ns, false) && atomic_load(&co->n_waiters) > 0)
+            nap(co, NAP_MIN_NS); /* it is the waiting thread's */
         return ns;
     }
     if (clock_now_ns() < atomic_load(&co->last_wait_ns) + NAP_MIN_NS
         && atomic_load(&co->queue.n_outstanding) <= 1) {
-        nap(co, ns);
-        return ns;
+        if (!atomic_load(&co->is_listening)) {
+            nap(co, ns);
+            return ns;
+        }
+        if (!listen_nap(co, ns, true))
+            return ns;
+    } else {
+        block_for_frames(co, atomic_load(&co->next_ns));
     }
-    block_for_frames(co, atomic_load(&co->next_ns));
     if (atomic_load(&co->n_waiters) > 0)
         return 0;
     if (!seat_take(co)) {
@@ -312,8 +339,12 @@ background_round(struct coordinator *co, uint64_t last_nap_ns, uint32_t *seen)
            && !atomic_load(&co->is_leaving)) {
         if (step_once(co))
             continue;
-        if (!member_is_agreeing(co->member) || co->is_stuck)
-            break;
+        if (!member_is_agreeing(co->member) || co->is_stuck) {
+            if (!listen_away(co))
+                break;
+            listen_back(co);
+            continue;
+        }
         doze(co, atomic_load(&co->next_ns));
     }
     seat_leave(co);
@@ -396,6 +427,8 @@ int coordinator_new(uint32_t rank,
     co->stall.arg = co;
     co->stall_next_ns = UINT64_MAX;
     atomic_init(&co->next_ns, 0);
+    atomic_init(&co->ears[0], -1);
+    atomic_init(&co->ears[1], -1);
     tensor_queue_init(&co->queue);
     strbuf_init(&co->out, MESSAGE_MAX_BYTES);
     (void)pthread_mutex_init(&co->lock, NULL);

@@ -268,14 +268,15 @@ int coordinator_interrupted(void *arg, struct err *err)
     return talk(co, &moved, err);
 }
 
-static void check_stall(struct coordinator *co)
+/* True: the world is to end, at the next step. */
+static bool check_stall(struct coordinator *co)
 {
     CLEANUP(strbuf_release) struct strbuf text = {0};
     uint64_t now = clock_now_ns();
     char cause[MESSAGE_TEXT_MAX];
 
     if (co->rank != 0 || now < co->stall_next_ns)
-        return;
+        return false;
     strbuf_init(&text, 4096);
     switch (stall_step(&co->stall, co->negotiate, now, &text, &co->stall_next_ns)) {
     case STALL_NONE:
@@ -292,8 +293,9 @@ static void check_stall(struct coordinator *co)
                        "stalled (HOROVOD_STALL_SHUTDOWN_TIME_SECONDS): %.400s",
                        strbuf_str(&text));
         control_abort(co->control, cause);
-        break;
+        return true;
     }
+    return false;
 }
 
 /* --- carrying out --- */
@@ -321,8 +323,8 @@ static void end_agreement(struct coordinator *co)
     bool is_empty;
 
     (void)member_agreed(co->member, co->agreed, &is_empty);
-    if (!is_empty) {
-        co->offer_wait_ns = 0;
+    if (!is_empty || co->listens) { /* with sets nothing is offered twice in vain */
+        co->offer_wait_ns = co->offer_at_ns = 0;
     } else {
         co->offer_wait_ns = co->offer_wait_ns == 0 ? OFFER_WAIT_MIN_NS
                             : co->offer_wait_ns < OFFER_WAIT_MAX_NS / 2
@@ -347,6 +349,8 @@ static bool poll_agreement(struct coordinator *co)
         end_agreement(co);
     else if (clock_now_ns() - co->agree_begin_ns > patience(co))
         member_leave_plan(co->member);
+    if (!is_done && member_wants_call(co->member))
+        co->backend->ops->agree_call(co->backend);
     return is_done;
 }
 
@@ -357,6 +361,8 @@ static void agree(struct coordinator *co, const struct member_act *act)
     co->agree_begin_ns = clock_now_ns();
     if (co->backend->ops->agree_begin(co->backend, act->words, act->n_words, &err) < 0)
         stuck(co, false, err.text);
+    else if (act->calls)
+        co->backend->ops->agree_call(co->backend);
 }
 
 /* FAIL and JOIN are about one operation of ours. */
@@ -423,7 +429,7 @@ static bool carry_on(struct coordinator *co)
         if (co->has_end && member_is_in_plan(co->member)
             && !member_has_todo(co->member))
             break; /* nobody comes to an agreement any more */
-        if (member_next(co->member, may_offer(co), &act, &err) < 0) {
+        if (member_next(co->member, may_offer(co), listen_heard(co), &act, &err) < 0) {
             stuck(co, true, err.text);
             break;
         }
@@ -461,6 +467,17 @@ bool step_leave_plan(struct coordinator *co)
     return true;
 }
 
+/* Others of a set do not come: rank 0 is to say who. */
+static bool is_out_of_patience(struct coordinator *co)
+{
+    uint64_t since = listen_waits_since(co);
+
+    if (since == 0 || co->is_stuck || clock_now_ns() < since + patience(co))
+        return false;
+    member_leave_plan(co->member);
+    return true;
+}
+
 static uint64_t next_ns(const struct coordinator *co)
 {
     uint64_t a = control_next_ns(co->control);
@@ -469,8 +486,10 @@ static uint64_t next_ns(const struct coordinator *co)
         a = co->stall_next_ns;
     if (co->gather.until_ns > 0)
         a = co->gather.until_ns < a ? co->gather.until_ns : a;
-    else if (member_has_offer(co->member) && co->offer_at_ns < a)
+    else if (!co->listens && member_has_offer(co->member) && co->offer_at_ns < a)
         a = co->offer_at_ns;
+    if (co->waits_since_ns > 0 && co->waits_since_ns + patience(co) < a)
+        a = co->waits_since_ns + patience(co);
     if (co->has_end && co->end_at_ns < a)
         a = co->end_at_ns;
     return timeline_next_ns(&co->timeline) < a ? timeline_next_ns(&co->timeline) : a;
@@ -490,11 +509,14 @@ bool step_once(struct coordinator *co)
     }
     if (carry_on(co))
         moved = true;
+    if (listen_update(co) || is_out_of_patience(co))
+        moved = true;
     if (is_at_end(co)) {
         ended(co);
         return true;
     }
-    check_stall(co);
+    if (check_stall(co))
+        moved = true;
     observe_step(co);
     atomic_store(&co->next_ns, next_ns(co));
     return moved;

@@ -1,20 +1,46 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A step ends where a tensor comes that the step has had already. Two steps are equal
- * when they have the same set of tensors, whatever the order: ranks need not agree on
- * an order, and a plan does not need one. Called by negotiate.c. */
+/* A step of a set ends where a tensor comes that the step has had already. Two steps
+ * are equal when they have the same tensors, whatever the order: ranks need not agree
+ * on an order, and a plan does not need one.
+ *
+ * Sets keep their own pace: while one begins a step, another may be in the midst of
+ * its own. A plan may begin there all the same, for what it says is which tensors come
+ * again, not where a step begins; it is told when all sets are steady, what they have
+ * of the step at hand included. A set of which nothing has come for as long as many
+ * steps of all take is not waited for.
+ *
+ * A mark says when a tensor came last, and before that if that was in the step before:
+ * the last whole steps of all sets, in their common order, are the marks sorted. A mark
+ * of an older epoch does not count. Called by negotiate.c. */
 #include "runtime/core/cycle.h"
 
 #include <errno.h>
+#include <stdlib.h>
 
 #include "runtime/base/mem.h"
 
+enum { IDLE_STEPS = 16, SETS_MAX = 1 << 16 };
+
+struct mark {               /* a slot */
+    uint64_t epoch, step;   /* the last step of its set that had it */
+    uint64_t at, at_before; /* answers so far; at_before: in the step before */
+    uint32_t lane;
+};
+
+struct lane { /* a process set */
+    uint32_t set, n_same;
+    uint32_t n_last, n_now, n_both; /* tensors of the step before, this one, both */
+    uint64_t step, at;              /* at: of its last answer */
+};
+
 struct cycle {
-    uint32_t n_slots;
-    uint32_t *last, *now; /* tensors of the step before and of this one, in order */
-    uint32_t n_last, n_now, n_same;
-    uint64_t step;
-    uint64_t *step_of; /* [n_slots] the last step that had it; 0: none */
-    bool is_too_long;
+    uint32_t n_slots, n_early;
+    struct mark *marks; /* [n_slots] */
+    struct lane *lanes;
+    size_t n_lanes, lanes_cap;
+    uint64_t epoch, at;
+    uint32_t *slots; /* what is told, while it is sorted and after */
+    uint64_t *keys;
 };
 
 int cycle_new(uint32_t n_slots, struct cycle **ret)
@@ -25,11 +51,11 @@ int cycle_new(uint32_t n_slots, struct cycle **ret)
     if (!c)
         return -ENOMEM;
     c->n_slots = n_slots;
-    c->step = 1;
-    c->last = mem_calloc(max + 1u, sizeof(*c->last));
-    c->now = mem_calloc(max + 1u, sizeof(*c->now));
-    c->step_of = mem_calloc(n_slots + 1u, sizeof(*c->step_of));
-    if (!c->last || !c->now || !c->step_of) {
+    c->epoch = 1;
+    c->marks = mem_calloc(n_slots + 1u, sizeof(*c->marks));
+    c->slots = mem_calloc(max + 1u, sizeof(*c->slots));
+    c->keys = mem_calloc(2 * (max + 1u), sizeof(*c->keys));
+    if (!c->marks || !c->slots || !c->keys) {
         cycle_free(c);
         return -ENOMEM;
     }
@@ -41,78 +67,169 @@ void cycle_free(struct cycle *c)
 {
     if (!c)
         return;
-    mem_free(c->last);
-    mem_free(c->now);
-    mem_free(c->step_of);
+    mem_free(c->marks);
+    mem_free(c->lanes);
+    mem_free(c->slots);
+    mem_free(c->keys);
     mem_free(c);
 }
 
 void cycle_reset(struct cycle *c)
 {
-    c->n_last = c->n_now = c->n_same = 0;
-    c->is_too_long = false;
-    c->step += 2; /* nothing counts as seen in this step or the one before */
+    c->n_lanes = 0;
+    c->epoch++;
 }
 
-/* The step that ends now: does it equal the one before it? */
-static void end_step(struct cycle *c, bool is_equal)
+void cycle_left(struct cycle *c, uint32_t n_steps)
 {
-    uint32_t *v = c->last;
-
-    c->n_same = is_equal && !c->is_too_long ? c->n_same + 1 : 0;
-    c->last = c->now;
-    c->n_last = c->n_now;
-    c->now = v;
-    c->n_now = 0;
-    c->is_too_long = false;
-    c->step++;
+    c->n_early = n_steps < CYCLE_FEW_STEPS ? c->n_early + 1 : 0;
 }
 
-/* Were all tensors of this step also those of the step before? step_of has been
- * overwritten by this step, so compare by marking: the last step's tensors must all
- * carry this step's number, and be as many. */
-static bool equals_last(const struct cycle *c)
+uint32_t cycle_needs(const struct cycle *c)
 {
-    if (c->n_now != c->n_last || c->n_now == 0)
-        return false;
-    for (uint32_t i = 0; i < c->n_last; i++)
-        if (c->step_of[c->last[i]] != c->step)
-            return false;
-    return true;
+    uint32_t need = CYCLE_SAME_STEPS;
+
+    for (uint32_t i = 1; i < c->n_early && need < CYCLE_SAME_MAX; i++)
+        need *= 2;
+    return need;
+}
+
+static const struct lane *find_lane(const struct cycle *c, uint32_t set)
+{
+    for (size_t i = 0; i < c->n_lanes; i++)
+        if (c->lanes[i].set == set)
+            return &c->lanes[i];
+    return NULL;
+}
+
+/* A slot means the same tensor as long as an epoch lasts. */
+static struct lane *lane_of(struct cycle *c, uint32_t set, uint32_t slot)
+{
+    const struct lane *l;
+    void *v = c->lanes;
+
+    if (c->marks[slot].epoch == c->epoch)
+        return &c->lanes[c->marks[slot].lane];
+    l = find_lane(c, set);
+    if (l)
+        return &c->lanes[l - c->lanes];
+    if (mem_grow(&v, c->n_lanes, &c->lanes_cap, sizeof(*c->lanes), SETS_MAX) < 0)
+        return NULL;
+    c->lanes = v;
+    c->lanes[c->n_lanes] = (struct lane){.set = set, .step = 2};
+    return &c->lanes[c->n_lanes++];
 }
 
 bool cycle_has(const struct cycle *c, uint32_t slot)
 {
-    return slot < c->n_slots && c->step_of[slot] == c->step;
+    const struct mark *m = slot < c->n_slots ? &c->marks[slot] : NULL;
+
+    return m && m->epoch == c->epoch && m->step == c->lanes[m->lane].step;
 }
 
-bool cycle_is_new(const struct cycle *c)
+bool cycle_is_new(const struct cycle *c, uint32_t set)
 {
-    return c->n_now == 0 && c->n_last == 0;
+    return find_lane(c, set) == NULL;
+}
+
+/* The step that ends now: does it equal the one before it? */
+static void end_step(struct lane *l)
+{
+    bool is_equal = l->n_now == l->n_last && l->n_both == l->n_now;
+
+    l->n_same = is_equal ? l->n_same + 1 : 0;
+    l->n_last = l->n_now;
+    l->n_now = l->n_both = 0;
+    l->step++;
+}
+
+static bool is_steady(const struct cycle *c, const struct lane *l)
+{
+    return l->n_same >= cycle_needs(c) && l->n_both == l->n_now;
+}
+
+static bool is_idle(const struct cycle *c, const struct lane *l, uint64_t all)
+{
+    return c->at - l->at > IDLE_STEPS * all;
+}
+
+static int by_key(const void *a, const void *b)
+{
+    const uint64_t *x = a, *y = b;
+
+    return (*x > *y) - (*x < *y);
+}
+
+/* The last whole steps of the sets that are not idle. 0: more than a plan has. */
+static uint32_t collect(struct cycle *c, uint64_t all)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < c->n_slots; i++) {
+        const struct mark *m = &c->marks[i];
+        const struct lane *l;
+
+        if (m->epoch != c->epoch)
+            continue;
+        l = &c->lanes[m->lane];
+        if (m->step + 1 < l->step || is_idle(c, l, all))
+            continue;
+        if (n == CYCLE_MAX)
+            return 0;
+        c->keys[2 * n] = m->step == l->step ? m->at_before : m->at;
+        c->keys[2 * n + 1] = i;
+        n++;
+    }
+    qsort(c->keys, n, 2 * sizeof(*c->keys), by_key);
+    for (uint32_t i = 0; i < n; i++)
+        c->slots[i] = (uint32_t)c->keys[2 * i + 1];
+    return n;
+}
+
+/* A step begins: are all sets steady? How many tensors they have; 0: no. */
+static uint32_t find_plan(struct cycle *c)
+{
+    uint64_t all = 0;
+
+    for (size_t i = 0; i < c->n_lanes; i++)
+        all += c->lanes[i].n_last;
+    for (size_t i = 0; i < c->n_lanes; i++)
+        if (!is_steady(c, &c->lanes[i]) && !is_idle(c, &c->lanes[i], all))
+            return 0;
+    return collect(c, all);
 }
 
 bool cycle_answer(struct cycle *c,
+                  uint32_t set,
                   uint32_t slot,
                   const uint32_t **ret_slots,
                   uint32_t *ret_n)
 {
-    bool is_steady = false;
+    struct lane *l = slot < c->n_slots ? lane_of(c, set, slot) : NULL;
+    struct mark *m;
+    bool is_again;
 
-    if (slot >= c->n_slots)
+    if (!l) {
+        if (slot < c->n_slots)
+            cycle_reset(c); /* out of memory: no plan is as good */
         return false;
+    }
+    m = &c->marks[slot];
     if (cycle_has(c, slot)) {
-        end_step(c, equals_last(c));
-        is_steady = c->n_same >= CYCLE_SAME_STEPS;
+        end_step(l);
+        *ret_n = is_steady(c, l) ? find_plan(c) : 0;
+        *ret_slots = c->slots;
+        if (*ret_n > 0)
+            return true;
     }
-    if (is_steady) {
-        *ret_slots = c->last;
-        *ret_n = c->n_last;
-        return true;
-    }
-    if (c->n_now >= CYCLE_MAX || c->n_now >= c->n_slots)
-        c->is_too_long = true;
-    else
-        c->now[c->n_now++] = slot;
-    c->step_of[slot] = c->step;
+    is_again = m->epoch == c->epoch && m->step + 1 == l->step;
+    l->n_now++;
+    l->n_both += is_again;
+    l->at = ++c->at;
+    *m = (struct mark){.epoch = c->epoch,
+                       .step = l->step,
+                       .at = l->at,
+                       .at_before = is_again ? m->at : 0,
+                       .lane = (uint32_t)(l - c->lanes)};
     return false;
 }

@@ -13,6 +13,24 @@
  *
  * I3  The acts of one agreement are handed out before the next agreement begins.
  *
+ * Process sets in a plan. The AND is the same on all ranks, and so is the list of what
+ * is agreed, cut into batches over the whole of it, with what rank 0 told of tensors
+ * that are not this rank's (records.c): so all ranks have the same sequence of batches,
+ * and each takes part in those of its sets. Of all batches that are not done the first
+ * in that sequence finds its members done with all before it, that is inside it or
+ * about to be: it ends, and no circle of waits between overlapping sets can be. No rank
+ * begins an agreement before it has carried out what the last one gave it (I3), and
+ * nobody waits inside a batch for who is in an agreement only.
+ *
+ * Who comes to an agreement, then, that needs all ranks? In a plan of world tensors who
+ * has one of them, as all will. With sets, a rank that has something new to offer
+ * begins one, and, if that is of a set, calls: all others join, with whatever they
+ * have. A rank whose offers found nobody waits without an agreement, and joins
+ * whichever begins. So nothing is offered twice in vain, and the last one to have a
+ * tensor finds the others' words beside its own: in the first agreement in which it
+ * offers it, or, where another's submission came during that one, in the next, which
+ * that one begins.
+ *
  *   FREE --FREEZE arrives--> FROZEN --handed out--> PLAN --agreed to leave--> FREE */
 #include "runtime/core/member_state.h"
 
@@ -44,11 +62,15 @@ int member_new(uint32_t rank, uint32_t n_ranks, struct member **ret)
 
 static void plan_drop(struct member *m)
 {
+    for (uint32_t i = 0; i < m->n_plan && m->recs; i++)
+        records_put(m->recs[i]);
     plan_free(m->plan);
+    mem_free(m->recs);
     mem_free(m->by_place);
     mem_free(m->order);
     mem_free(m->window);
     m->plan = NULL;
+    m->recs = NULL;
     m->by_place = NULL;
     m->order = NULL;
     m->window = NULL;
@@ -93,7 +115,7 @@ bool member_is_in_plan(const struct member *m)
 
 uint32_t member_plan_size(const struct member *m)
 {
-    return m->mode == MODE_PLAN ? m->n_plan : 0;
+    return m->mode == MODE_PLAN ? plan_n_ours(m->plan) : 0;
 }
 
 bool member_has_offer(const struct member *m)
@@ -104,6 +126,17 @@ bool member_has_offer(const struct member *m)
 bool member_has_whole_plan(const struct member *m)
 {
     return m->mode == MODE_PLAN && plan_is_whole(m->plan);
+}
+
+bool member_listens(const struct member *m)
+{
+    return m->mode == MODE_PLAN && plan_has_sets(m->plan);
+}
+
+bool member_wants_call(const struct member *m)
+{
+    return m->is_agreeing && member_listens(m)
+           && (m->must_leave || plan_news(m->plan) == PLAN_NEWS_OF_SETS);
 }
 
 bool member_has_todo(const struct member *m)
@@ -281,7 +314,10 @@ bool member_take_up(struct member *m, struct strbuf *out)
     strbuf_clear(out);
     message_begin_up(out, m->n_seen);
     if (tells) {
-        message_put_leave(out, m->plan_no);
+        uint64_t n_steps = m->n_agreed / m->n_plan;
+
+        message_put_leave(out, m->plan_no,
+                          n_steps < UINT32_MAX ? (uint32_t)n_steps : UINT32_MAX);
         m->has_told = true;
     } else {
         put_ops(m, out);
@@ -306,29 +342,45 @@ int member_add_item(struct member *m, size_t n, struct member_op *op)
 
 /* --- the plan --- */
 
-static int plan_begin(struct member *m, const struct down *d, struct err *err)
+/* What the plan's slots are to this rank. */
+static int
+plan_look_up(struct member *m, const struct down *d, bool *is_ours, struct err *err)
 {
-    int r = 0;
-
-    plan_drop(m);
-    m->n_plan = d->n_slots;
-    m->by_place = mem_calloc(d->n_slots, sizeof(void *));
-    m->order = mem_calloc(d->n_slots, sizeof(*m->order));
-    m->window = mem_calloc(d->n_slots, sizeof(void *));
-    if (!m->by_place || !m->order || !m->window)
-        return err_set(err, -ENOMEM, "out of memory for a plan");
     for (uint32_t i = 0; i < d->n_slots; i++) {
         struct record *rec = records_get(&m->records, down_slot(d, i));
 
-        if (!rec)
+        if (!rec || rec->is_ours != member_is_in_set(m, rec->req.process_set))
             return err_set(err, -EPROTO,
                            "rank 0 plans slot %u, which this rank has not",
                            down_slot(d, i));
+        records_hold(rec);
+        m->recs[i] = rec;
         rec->plan = d->plan;
         rec->place = i;
         m->window[i] = &rec->req;
+        is_ours[i] = rec->is_ours;
     }
-    r = plan_new(m->window, d->n_slots, &m->plan);
+    return 0;
+}
+
+static int plan_begin(struct member *m, const struct down *d, struct err *err)
+{
+    AUTOFREE bool *is_ours = mem_calloc(d->n_slots, sizeof(*is_ours));
+    int r;
+
+    plan_drop(m);
+    m->n_plan = d->n_slots;
+    m->n_agreed = 0;
+    m->recs = mem_calloc(d->n_slots, sizeof(void *));
+    m->by_place = mem_calloc(d->n_slots, sizeof(void *));
+    m->order = mem_calloc(d->n_slots, sizeof(*m->order));
+    m->window = mem_calloc(d->n_slots, sizeof(void *));
+    if (!is_ours || !m->recs || !m->by_place || !m->order || !m->window)
+        return err_set(err, -ENOMEM, "out of memory for a plan");
+    r = plan_look_up(m, d, is_ours, err);
+    if (r < 0)
+        return r;
+    r = plan_new(m->window, is_ours, d->n_slots, &m->plan);
     if (r < 0)
         return err_set(err, r,
                        r == -ENOMEM ? "out of memory for a plan"
@@ -354,30 +406,35 @@ static void plan_end(struct member *m)
     plan_drop(m);
 }
 
-/* The next batch of what was agreed. */
+/* The next batch of what was agreed that this rank is in; none is left: NOTHING. */
 static int take_agreed(struct member *m, struct member_act *ret, struct err *err)
 {
-    size_t left = m->n_order - m->at_order, take;
-    struct record *rec;
+    while (m->at_order < m->n_order) {
+        uint32_t first = m->order[m->at_order];
+        size_t take =
+            fusion_take(m->window + m->at_order, m->n_order - m->at_order, &m->limit);
 
-    take = fusion_take(m->window + m->at_order, left, &m->limit);
-    rec = records_match(&m->records, m->window[m->at_order]);
-    if (rec) {
-        records_hold(rec);
-        m->held = rec;
-        ret->counts = rec->counts;
-        ret->n_counts = rec->n_counts;
+        if (!plan_is_ours(m->plan, first)) {
+            m->at_order += (uint32_t)take;
+            continue;
+        }
+        m->held = m->recs[first];
+        records_hold(m->held);
+        ret->counts = m->held->counts;
+        ret->n_counts = m->held->n_counts;
+        for (size_t i = 0; i < take; i++)
+            if (member_add_item(m, i, m->by_place[m->order[m->at_order++]]) < 0)
+                return err_set(err, -ENOMEM, "out of memory for a batch");
+        m->stats.n_planned += take;
+        member_hand_out(m, take, ret);
+        break;
     }
-    for (size_t i = 0; i < take; i++)
-        if (member_add_item(m, i, m->by_place[m->order[m->at_order++]]) < 0)
-            return err_set(err, -ENOMEM, "out of memory for a batch");
-    m->stats.n_planned += take;
-    member_hand_out(m, take, ret);
     return 0;
 }
 
-static void offer(struct member *m, struct member_act *ret)
+static void offer(struct member *m, bool calls, struct member_act *ret)
 {
+    ret->calls = calls;
     plan_offer(m->plan, !m->must_leave, m->words);
     ret->kind = MEMBER_AGREE;
     ret->words = m->words;
@@ -387,12 +444,24 @@ static void offer(struct member *m, struct member_act *ret)
 }
 
 /* In a plan. An answer behind it is a reason to leave. */
-static void offer_if(struct member *m, bool may_offer, struct member_act *ret)
+static void
+offer_if(struct member *m, bool may_offer, enum agree_call call, struct member_act *ret)
 {
+    enum plan_news news = plan_news(m->plan);
+
     if (m->todo_head)
         m->must_leave = true;
-    if (!m->is_agreeing && (m->must_leave || (may_offer && plan_has_any(m->plan))))
-        offer(m, ret);
+    if (m->is_agreeing)
+        return;
+    if (!plan_has_sets(m->plan)) {
+        if (m->must_leave || (may_offer && plan_has_any(m->plan)))
+            offer(m, false, ret);
+    } else if (m->must_leave || (may_offer && news != PLAN_NO_NEWS)
+               || call == CALL_CALLED
+               || (call == CALL_BEGUN && plan_has_any(m->plan))) {
+        offer(m, m->must_leave || news == PLAN_NEWS_OF_SETS || call == CALL_CALLED,
+              ret);
+    }
 }
 
 int member_agreed(struct member *m, const uint64_t *words, bool *ret_is_empty)
@@ -402,8 +471,9 @@ int member_agreed(struct member *m, const uint64_t *words, bool *ret_is_empty)
     m->is_agreeing = false;
     m->at_order = 0;
     m->n_order = plan_agreed(m->plan, words, &stays, m->order);
+    m->n_agreed += m->n_order;
     for (uint32_t i = 0; i < m->n_order; i++)
-        m->window[i] = m->by_place[m->order[i]]->req;
+        m->window[i] = &m->recs[m->order[i]]->req;
     *ret_is_empty = stays && m->n_order == 0;
     m->stats.n_empty += *ret_is_empty;
     if (!stays)
@@ -428,6 +498,7 @@ static int next_answer(struct member *m, struct err *err)
 
 int member_next(struct member *m,
                 bool may_offer,
+                enum agree_call call,
                 struct member_act *ret,
                 struct err *err)
 {
@@ -439,10 +510,11 @@ int member_next(struct member *m,
     m->n_zeros = 0;
     records_put(m->held);
     m->held = NULL;
-    if (m->at_order < m->n_order)
-        return take_agreed(m, ret, err);
+    r = take_agreed(m, ret, err);
+    if (r < 0 || ret->kind != MEMBER_NOTHING)
+        return r;
     if (m->mode == MODE_PLAN) {
-        offer_if(m, may_offer, ret);
+        offer_if(m, may_offer, call, ret);
         return 0;
     }
     while (m->todo_head && ret->kind == MEMBER_NOTHING) {
@@ -458,7 +530,7 @@ int member_next(struct member *m,
         if (m->mode == MODE_PLAN) {
             if (m->reader.in.at == m->reader.in.n)
                 member_todo_drop(m); /* what is behind it is a reason to leave */
-            return member_next(m, may_offer, ret, err);
+            return member_next(m, may_offer, call, ret, err);
         }
     }
     return 0;

@@ -8,7 +8,9 @@
  *
  * The plan. Between the answers FREEZE and the moment all leave it, no rank sends
  * requests. A rank that has something of the plan offers it in an agreement (bitwise
- * AND over all ranks); what all have is carried out in the plan's order. A rank that
+ * AND over all ranks); what all have is carried out in the plan's order. Tensors of
+ * process sets are in it too: all ranks hear which of them are agreed, so that all see
+ * the same batches, and a rank skips those of sets that it is not in. A rank that
  * has something else, or finds an answer behind FREEZE, says so in the agreement and,
  * so that idle ranks come too, to rank 0, which tells all: then all leave at the same
  * agreement, none of whose tensors is carried out, and everything open is submitted to
@@ -54,6 +56,7 @@ struct member_act { /* valid until the next call of member_next or member_agreed
     const struct tuning *tuning;
     const uint64_t *words;
     uint32_t n_words;
+    bool calls; /* AGREE: the others shall come, even if they have nothing themselves */
 };
 
 struct member;
@@ -72,9 +75,12 @@ int member_receive(struct member *m, const void *p, size_t n, struct err *err);
 
 /* What to do now. An act is to be carried out before the next call. may_offer false: no
  * agreement that is not needed is begun (the last one found nothing in common, and the
- * caller waits a little). Errors break the world. */
+ * caller waits a little, or gathers more). call counts in a plan with sets only: an
+ * agreement that is called for is joined by all, one that is merely begun by whoever
+ * waits for something. Errors break the world. */
 int member_next(struct member *m,
                 bool may_offer,
+                enum agree_call call,
                 struct member_act *ret,
                 struct err *err);
 /* The agreement's result. *ret_is_empty: nobody leaves, and nothing is common to all.
@@ -84,10 +90,15 @@ int member_agreed(struct member *m, const uint64_t *words, bool *ret_is_empty);
 void member_leave_plan(struct member *m);
 bool member_is_agreeing(const struct member *m); /* between AGREE and member_agreed */
 bool member_is_in_plan(const struct member *m);
-uint32_t member_plan_size(const struct member *m); /* tensors of the plan; 0: none */
+uint32_t member_plan_size(const struct member *m); /* this rank's tensors of the plan */
 bool member_has_offer(const struct member *m);     /* of a plan, outside an agreement */
 /* In a plan: this rank has all that is still to come of it, so nothing joins them. */
 bool member_has_whole_plan(const struct member *m);
+/* Is this a plan with tensors of process sets, in which others' agreements must be
+ * looked for? */
+bool member_listens(const struct member *m);
+/* During an agreement: has something of a set come that waits for the next one? */
+bool member_wants_call(const struct member *m);
 bool member_has_todo(const struct member *m); /* answers that are not carried out yet */
 
 /* Others wait for a tensor that this rank has not submitted: its name, told once, valid

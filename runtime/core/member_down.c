@@ -26,7 +26,7 @@ static int note_due(struct member *m, uint32_t slot, struct err *err)
     void *v = m->due;
     int r;
 
-    if (!rec && !records_is_known(&m->records, slot))
+    if (!rec)
         return err_set(err, -EPROTO, "rank 0 answers slot %u, which it never gave out",
                        slot);
     if (m->at_due > 0 && m->n_due == m->due_cap) {
@@ -38,8 +38,7 @@ static int note_due(struct member *m, uint32_t slot, struct err *err)
     m->due = v;
     if (r < 0)
         return err_set(err, r, "out of memory for answers");
-    if (rec)
-        records_hold(rec);
+    records_hold(rec);
     m->due[m->n_due++] = rec;
     return 0;
 }
@@ -61,7 +60,8 @@ static int note(struct member *m, const struct down *d, struct err *err)
     if (d->kind != DOWN_RUN || d->slot == SLOT_NONE)
         return 0;
     op = member_find_op(m, d->req.process_set, d->req.name);
-    if (records_set(&m->records, d->slot, op ? op->req : NULL, d->counts, d->n_counts)
+    if (records_set(&m->records, d->slot, op ? op->req : &d->req, op != NULL, d->counts,
+                    d->n_counts)
         < 0)
         return err_set(err, -ENOMEM, "out of memory for the response cache");
     return 0;
@@ -137,8 +137,6 @@ static int find_op(struct member *m,
 
     *ret = NULL;
     *ret_is_ours = false;
-    if (!d->has_req && !rec)
-        return 0;
     set = rec ? rec->req.process_set : d->req.process_set;
     name = rec ? rec->req.name : d->req.name;
     if (!rec && d->req.coll == COLL_SET_ADD)

@@ -38,7 +38,7 @@ struct member {
     struct message_reader reader; /* of todo_head, when is_open */
     bool is_open;
     /* What the answers in todo that tell a slot only mean, in their order: held
-     * records, NULL where they are not this rank's. From at_due to n_due. */
+     * records. From at_due to n_due. */
     struct record **due;
     size_t at_due, n_due, due_cap;
 
@@ -46,10 +46,12 @@ struct member {
     struct plan *plan;
     uint32_t plan_no, n_plan;
     struct fusion_limit limit;
-    struct member_op **by_place; /* [n_plan] */
+    struct record **recs;        /* [n_plan] held */
+    struct member_op **by_place; /* [n_plan] NULL: not submitted, or others' */
     uint32_t *order; /* [n_plan] agreed, not handed out: from at to n_order */
     uint32_t n_order, at_order;
     bool must_leave, has_told, is_agreeing;
+    uint64_t n_agreed; /* tensors, others' too, since the plan began */
     uint64_t words[CYCLE_MAX / 64 + 1];
 
     struct member_item *items; /* of the act at hand */

@@ -6,7 +6,7 @@
  *            name, codec
  *
  *   up       kind (u32), then REQUEST: request; HITS: first n_words (u32), words (u64
- *            x n); LEAVE: plan (u32)
+ *            x n); LEAVE: plan n_steps (u32)
  *
  *   down     kind flags 0 0, then RUN, FAIL, JOINED, LATE: slot (u32), request if flags
  * say so, RUN: n_counts (u32) counts (u64 x n), FAIL: text; FREEZE: plan n_slots (u32),
@@ -81,10 +81,11 @@ void message_put_hits(struct strbuf *b,
         wire_put(b, words[i], 8);
 }
 
-void message_put_leave(struct strbuf *b, uint32_t plan)
+void message_put_leave(struct strbuf *b, uint32_t plan, uint32_t n_steps)
 {
     wire_put(b, UP_LEAVE, 4);
     wire_put(b, plan, 4);
+    wire_put(b, n_steps, 4);
 }
 
 void message_put_down(struct strbuf *b, const struct down *d)
@@ -307,7 +308,9 @@ int message_next_up(struct message_reader *r, struct up *ret, struct err *err)
     case UP_HITS:
         return get_hits(r, ret, err);
     case UP_LEAVE:
-        return get_u32(r, &ret->plan) ? 1 : malformed(r, "plan", err);
+        return get_u32(r, &ret->plan) && get_u32(r, &ret->n_steps)
+                   ? 1
+                   : malformed(r, "plan", err);
     }
     return malformed(r, "entry", err);
 }

@@ -19,7 +19,7 @@
 #include "runtime/core/types.h"
 #include "runtime/core/wire.h"
 
-#define MESSAGE_VERSION   4
+#define MESSAGE_VERSION   5
 #define MESSAGE_MAX_BYTES (16u << 20)
 #define MESSAGE_TEXT_MAX  480
 #define SLOTS_MAX         65536u /* of the response cache */
@@ -80,6 +80,7 @@ struct up {
     uint32_t n_words;     /* UP_HITS */
     const uint8_t *words; /* UP_HITS: 8 bytes each; up_word() reads one */
     uint32_t plan;        /* UP_LEAVE */
+    uint32_t n_steps;     /* UP_LEAVE: that the plan has lasted */
 };
 
 /* --- down --- */
@@ -121,7 +122,7 @@ void message_put_hits(struct strbuf *b,
                       uint32_t first,
                       const uint64_t *words,
                       uint32_t n_words);
-void message_put_leave(struct strbuf *b, uint32_t plan);
+void message_put_leave(struct strbuf *b, uint32_t plan, uint32_t n_steps);
 void message_put_down(struct strbuf *b, const struct down *d);
 
 struct message_reader {

@@ -59,7 +59,8 @@ struct negotiate {
     uint32_t *plan_of; /* [cache_capacity] the plan a slot was in last */
     bool wants_leave, has_left, tells_late, tells_tuning;
     struct tuning tuning;
-    bool is_planning; /* nobody has left the plan, as far as is known here */
+    uint32_t tuned_in; /* the last plan that new settings ended */
+    bool is_planning;  /* nobody has left the plan, as far as is known here */
     struct negotiate_counts counts;
     uint64_t *scratch; /* [n_ranks] */
 };
@@ -129,7 +130,10 @@ void negotiate_tune(struct negotiate *n, const struct tuning *t)
 
 struct negotiate_counts negotiate_counts(const struct negotiate *n)
 {
-    return n->counts;
+    struct negotiate_counts c = n->counts;
+
+    c.n_needs = n->cycle ? cycle_needs(n->cycle) : 0;
+    return c;
 }
 
 /* --- what ranks send --- */
@@ -220,8 +224,11 @@ static int receive_one(struct negotiate *n,
     case UP_HITS:
         return receive_hits(n, rank, u, n_seen, now_ns, err);
     case UP_LEAVE:
-        if (u->plan == n->plan && !n->has_left)
-            n->wants_leave = n->has_left = true;
+        if (u->plan != n->plan || n->has_left)
+            return 0;
+        n->wants_leave = n->has_left = true;
+        if (n->cycle && n->tuned_in != n->plan)
+            cycle_left(n->cycle, u->n_steps);
         return 0;
     }
     return 0;
@@ -283,6 +290,7 @@ static void put_tuning(struct negotiate *n, struct strbuf *out)
     struct down d = {.kind = DOWN_TUNE, .slot = SLOT_NONE, .tuning = n->tuning};
 
     n->tells_tuning = false;
+    n->tuned_in = n->plan;
     n->cfg.fusion_bytes = n->tuning.fusion_bytes;
     message_put_down(out, &d);
 }
@@ -385,8 +393,8 @@ static bool count(struct negotiate *n,
                   const uint32_t **ret_slots,
                   uint32_t *ret_n)
 {
-    return !(p->is_inside && cycle_is_new(n->cycle))
-           && cycle_answer(n->cycle, slot, ret_slots, ret_n);
+    return !(p->is_inside && cycle_is_new(n->cycle, p->first.process_set))
+           && cycle_answer(n->cycle, p->first.process_set, slot, ret_slots, ret_n);
 }
 
 /* The tensor at the head of the ready ones begins an equal step: tell the plan instead
@@ -405,8 +413,7 @@ static bool freeze(struct negotiate *n, struct strbuf *out)
     if (!n->cycle)
         return false;
     slot = slots_find(n->slots, p->first.process_set, p->first.name);
-    if (p->text || !is_all_hits(p) || p->first.process_set != 0 || slot == SLOT_NONE
-        || n->tensors.n_joined > 0) {
+    if (p->text || !is_all_hits(p) || slot == SLOT_NONE || n->tensors.n_joined > 0) {
         cycle_reset(n->cycle);
         return false;
     }

@@ -65,6 +65,7 @@ void negotiate_tune(struct negotiate *n, const struct tuning *t);
 struct negotiate_counts {        /* since the beginning */
     uint64_t n_hits, n_requests; /* tensors that came as a bit, whole */
     uint64_t n_messages, n_plans, n_leaves;
+    uint32_t n_needs; /* equal steps before the next plan; 0: there is none */
 };
 struct negotiate_counts negotiate_counts(const struct negotiate *n);
 

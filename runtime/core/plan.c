@@ -5,15 +5,17 @@
 #include "runtime/core/plan.h"
 
 #include <errno.h>
-#include <string.h>
 
 #include "runtime/base/mem.h"
 #include "runtime/core/cycle.h"
 
 struct plan {
-    uint32_t n, n_words;
-    uint64_t n_had;    /* tensors that came */
-    uint64_t *offered; /* [n_words], shifted by the stay bit as on the wire */
+    uint32_t n, n_ours, n_words;
+    uint64_t n_had; /* tensors that came */
+    bool has_sets;
+    enum plan_news news;
+    /* [n_words], shifted by the stay bit as on the wire */
+    uint64_t *offered, *others, *of_sets;
     uint32_t *group; /* [n] index of the group's first tensor; its own without group */
     uint32_t *here;  /* [n] by group: how many are here */
     uint32_t *size;  /* [n] by group: how many it has */
@@ -24,6 +26,8 @@ void plan_free(struct plan *p)
     if (!p)
         return;
     mem_free(p->offered);
+    mem_free(p->others);
+    mem_free(p->of_sets);
     mem_free(p->group);
     mem_free(p->here);
     mem_free(p->size);
@@ -46,7 +50,20 @@ static void find_groups(struct plan *p, const struct request *const *reqs)
     }
 }
 
-int plan_new(const struct request *const *reqs, uint32_t n, struct plan **ret)
+static void set_bit(uint64_t *words, uint32_t i)
+{
+    words[(i + 1) / 64] |= 1ull << ((i + 1) % 64);
+}
+
+static bool has_bit(const uint64_t *words, uint32_t i)
+{
+    return words[(i + 1) / 64] >> ((i + 1) % 64) & 1;
+}
+
+int plan_new(const struct request *const *reqs,
+             const bool *is_ours,
+             uint32_t n,
+             struct plan **ret)
 {
     struct plan *p;
 
@@ -58,14 +75,26 @@ int plan_new(const struct request *const *reqs, uint32_t n, struct plan **ret)
     p->n = n;
     p->n_words = (n + 1 + 63) / 64;
     p->offered = mem_calloc(p->n_words, sizeof(*p->offered));
+    p->others = mem_calloc(p->n_words, sizeof(*p->others));
+    p->of_sets = mem_calloc(p->n_words, sizeof(*p->of_sets));
     p->group = mem_calloc(n, sizeof(*p->group));
     p->here = mem_calloc(n, sizeof(*p->here));
     p->size = mem_calloc(n, sizeof(*p->size));
-    if (!p->offered || !p->group || !p->here || !p->size) {
+    if (!p->offered || !p->others || !p->of_sets || !p->group || !p->here || !p->size) {
         plan_free(p);
         return -ENOMEM;
     }
     find_groups(p, reqs);
+    for (uint32_t i = 0; i < n; i++) {
+        if (is_ours && !is_ours[i])
+            set_bit(p->others, i);
+        else
+            p->n_ours++;
+        if (reqs[i]->process_set == 0)
+            continue;
+        p->has_sets = true;
+        set_bit(p->of_sets, i);
+    }
     *ret = p;
     return 0;
 }
@@ -75,9 +104,19 @@ uint32_t plan_words(const struct plan *p)
     return p->n_words;
 }
 
-static void set_bit(uint64_t *words, uint32_t i)
+bool plan_has_sets(const struct plan *p)
 {
-    words[(i + 1) / 64] |= 1ull << ((i + 1) % 64);
+    return p->has_sets;
+}
+
+uint32_t plan_n_ours(const struct plan *p)
+{
+    return p->n_ours;
+}
+
+bool plan_is_ours(const struct plan *p, uint32_t i)
+{
+    return !has_bit(p->others, i);
 }
 
 void plan_have(struct plan *p, uint32_t i)
@@ -87,6 +126,10 @@ void plan_have(struct plan *p, uint32_t i)
     p->n_had++;
     if (++p->here[g] < p->size[g])
         return;
+    if (has_bit(p->of_sets, i))
+        p->news = PLAN_NEWS_OF_SETS;
+    else if (p->news == PLAN_NO_NEWS)
+        p->news = PLAN_NEWS;
     if (p->size[g] == 1) {
         set_bit(p->offered, i);
         return;
@@ -106,13 +149,20 @@ bool plan_has_any(const struct plan *p)
 
 bool plan_is_whole(const struct plan *p)
 {
-    return p->n_had % p->n == 0;
+    return p->n_ours > 0 && p->n_had % p->n_ours == 0;
 }
 
-void plan_offer(const struct plan *p, bool stays, uint64_t *words)
+enum plan_news plan_news(const struct plan *p)
 {
-    memcpy(words, p->offered, p->n_words * sizeof(*words));
+    return p->news;
+}
+
+void plan_offer(struct plan *p, bool stays, uint64_t *words)
+{
+    for (uint32_t w = 0; w < p->n_words; w++)
+        words[w] = p->offered[w] | p->others[w];
     words[0] = (words[0] & ~1ull) | stays;
+    p->news = PLAN_NO_NEWS;
 }
 
 uint32_t
@@ -124,13 +174,14 @@ plan_agreed(struct plan *p, const uint64_t *words, bool *ret_stays, uint32_t *or
     if (!*ret_stays)
         return 0;
     for (uint32_t w = 0; w < p->n_words; w++) {
-        uint64_t bits = words[w] & p->offered[w];
+        uint64_t bits = words[w] & (p->offered[w] | p->others[w]);
 
         p->offered[w] &= ~bits;
         for (; bits != 0; bits &= bits - 1) {
             uint32_t i = w * 64 + (uint32_t)__builtin_ctzll(bits) - 1;
 
-            p->here[p->group[i]]--;
+            if (plan_is_ours(p, i))
+                p->here[p->group[i]]--;
             order[n++] = i;
         }
     }

@@ -44,24 +44,19 @@ void records_release(struct records *t)
         drop(t, i);
     nametab_release(&t->names);
     mem_free(t->v);
-    mem_free(t->is_known);
     *t = (struct records){0};
 }
 
 static int make_room(struct records *t, uint32_t slot)
 {
     while (t->n <= slot) {
-        void *v = t->v, *known = t->is_known;
+        void *v = t->v;
         int r = mem_grow(&v, t->n, &t->cap, sizeof(void *), SLOTS_MAX);
 
         t->v = v;
-        if (r == 0)
-            r = mem_grow(&known, t->n, &t->known_cap, sizeof(*t->is_known), SLOTS_MAX);
-        t->is_known = known;
         if (r < 0)
             return -ENOMEM;
-        t->v[t->n] = NULL;
-        t->is_known[t->n++] = false;
+        t->v[t->n++] = NULL;
     }
     return 0;
 }
@@ -86,6 +81,7 @@ static int fill(struct record *r,
 int records_set(struct records *t,
                 uint32_t slot,
                 const struct request *req,
+                bool is_ours,
                 const uint64_t *counts,
                 uint32_t n_counts)
 {
@@ -95,9 +91,6 @@ int records_set(struct records *t,
     if (make_room(t, slot) < 0)
         return -ENOMEM;
     drop(t, slot);
-    t->is_known[slot] = true;
-    if (!req)
-        return 0;
     old = nametab_find(&t->names, req->process_set, req->name);
     if (old) /* the name has moved to another slot */
         drop(t, ((const struct record *)(const void *)old)->slot);
@@ -105,6 +98,7 @@ int records_set(struct records *t,
     if (!r)
         return -ENOMEM;
     r->slot = slot;
+    r->is_ours = is_ours;
     if (fill(r, req, counts, n_counts) < 0 || nametab_add(&t->names, &r->node) < 0) {
         record_free(r);
         return -ENOMEM;
@@ -118,15 +112,10 @@ struct record *records_get(const struct records *t, uint32_t slot)
     return slot < t->n ? t->v[slot] : NULL;
 }
 
-bool records_is_known(const struct records *t, uint32_t slot)
-{
-    return slot < t->n && t->is_known[slot];
-}
-
 struct record *records_match(const struct records *t, const struct request *req)
 {
     struct nametab_node *node = nametab_find(&t->names, req->process_set, req->name);
     struct record *r = (struct record *)(void *)node; /* node is the first member */
 
-    return r && request_same(&r->req, req) ? r : NULL;
+    return r && r->is_ours && request_same(&r->req, req) ? r : NULL;
 }

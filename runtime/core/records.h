@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A rank's side of the response cache: what this rank submitted when the slot's tensor
- * was last answered, and the counts of that answer. Only for member.c. Pure. */
+ * was last answered, and the counts of that answer; of a tensor of a process set that
+ * it is not in, what rank 0 told. Only for member.c. Pure. */
 #ifndef RUNTIME_CORE_RECORDS_H
 #define RUNTIME_CORE_RECORDS_H
 
@@ -15,31 +16,30 @@ struct record {
     uint64_t *counts; /* owned */
     struct request req;
     uint32_t n_held;
+    bool is_ours;
     bool is_gone; /* its slot stands for something else, it is held only */
 };
 
 struct records {
-    struct record **v; /* by slot; NULL: this rank does not take part in it */
-    bool *is_known;    /* by slot: it was given out */
-    size_t n, cap, known_cap;
+    struct record **v; /* by slot; NULL: it was not given out */
+    size_t n, cap;
     struct nametab names;
 };
 
 void records_release(struct records *t); /* accepts a zeroed one */
-/* The slot stands for this from now on. req NULL: for nothing of this rank's. 0,
- * -ENOMEM
+/* The slot stands for this from now on; is_ours: as this rank submitted it. 0, -ENOMEM
  */
 int records_set(struct records *t,
                 uint32_t slot,
                 const struct request *req,
+                bool is_ours,
                 const uint64_t *counts,
                 uint32_t n_counts);
 struct record *records_get(const struct records *t, uint32_t slot); /* or NULL */
-bool records_is_known(const struct records *t, uint32_t slot);
 /* A held record stays as it is, also when its slot is given away. */
 void records_hold(struct record *r);
 void records_put(struct record *r); /* accepts NULL */
-/* The record that answers req as it stands, or NULL. */
+/* The record of ours that answers req as it stands, or NULL. */
 struct record *records_match(const struct records *t, const struct request *req);
 
 #endif

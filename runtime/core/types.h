@@ -40,6 +40,10 @@ enum collective {
     COLL_COUNT
 };
 
+/* What others do about the next agreement: nothing, they have begun it, they want all
+ * to join it. */
+enum agree_call { CALL_NONE, CALL_BEGUN, CALL_CALLED };
+
 #define TENSOR_MAX_DIMS 8
 #define TENSOR_NAME_MAX 512
 

@@ -75,8 +75,8 @@ static void down(const uint8_t *data, size_t n, uint32_t n_ranks)
 
     require(member_new(0, n_ranks, &m) == 0);
     if (member_receive(m, data, n, NULL) == 0)
-        while (member_next(m, true, &act, NULL) == 0 && act.kind != MEMBER_NOTHING
-               && act.kind != MEMBER_AGREE)
+        while (member_next(m, true, CALL_CALLED, &act, NULL) == 0
+               && act.kind != MEMBER_NOTHING && act.kind != MEMBER_AGREE)
             ;
     member_free(m);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* When is a training loop steady? Each row is a run of answered slots, a letter each;
- * '|' marks where the plan is to be told (the letter behind it begins it), '!' that
- * something else was answered. */
+/* When is a training loop steady? Each row is a run of answered slots, a letter each,
+ * capitals of process set 1, digits of set 2; '|' marks where the plan is to be told
+ * (the letter behind it begins it), '!' that something else was answered. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -31,7 +31,39 @@ static const struct {
     {"abab!", NULL},
     {"!!!aa!a!aaa|a", "a"},
     {"", NULL},
+    /* Sets at one pace, */
+    {"aAaAaAa|A", "aA"},
+    {"AAA|A", "A"},
+    {"abA0abA0abA0abA|0", "abA0"},
+    {"abABaAbBBAbaAB|a", "BAba"}, /* each with an order of its own */
+    /* one a little ahead, */
+    {"aAaaAaaAaa|A", "Aa"},
+    {"aAbBaAbaBbaAbBa|A", "aAbB"},
+    {"abABabABabaABb|A", "abAB"}, /* in the midst of its step */
+    /* and at paces of their own: */
+    {"aaAaaAaaAaa|A", "Aa"},
+    {"aaaA!aAaAaAa|A", "aA"},
+    {"aaAaaaaaaaAaaaaaaaaaAaaaaa|A", "Aa"},
+    /* waited for is a set that is not steady, */
+    {"aaAaaBaaaaa", NULL},
+    {"aAaABaAaABaAaAB", NULL},
+    {"aAaAaCaA", NULL}, /* what it has now included */
+    /* but not for ever. */
+    {"Aaaaaaaaaaaaaaaaaa|a", "a"},
+    {"ABaaaaaaaaaaaaaaaaa|a", "a"},
 };
+
+static uint32_t set_of(char c)
+{
+    return c >= 'a' ? 0 : c >= 'A' ? 1 : 2;
+}
+
+static uint32_t slot_of(char c)
+{
+    return c >= 'a'   ? (uint32_t)(c - 'a')
+           : c >= 'A' ? (uint32_t)(c - 'A') + 8
+                      : (uint32_t)(c - '0') + 16;
+}
 
 static void play(struct cycle *c, const char *run, const char *plan)
 {
@@ -44,18 +76,19 @@ static void play(struct cycle *c, const char *run, const char *plan)
         p += is_due;
         if (*p == '!') {
             cycle_reset(c);
-            assert_true(cycle_is_new(c));
+            assert_true(cycle_is_new(c, 0));
             continue;
         }
-        assert_int_equal(cycle_answer(c, (uint32_t)(*p - 'a'), &slots, &n), is_due);
-        assert_int_equal(cycle_has(c, (uint32_t)(*p - 'a')), !is_due);
-        assert_false(cycle_is_new(c));
+        if (cycle_answer(c, set_of(*p), slot_of(*p), &slots, &n) != is_due)
+            fail_msg("%s: at %s", run, p);
+        assert_int_equal(cycle_has(c, slot_of(*p)), !is_due);
+        assert_false(cycle_is_new(c, set_of(*p)));
         if (!is_due)
             continue;
         assert_non_null(plan);
         assert_int_equal(n, strlen(plan));
         for (uint32_t i = 0; i < n; i++)
-            assert_int_equal(slots[i], plan[i] - 'a');
+            assert_int_equal(slots[i], slot_of(plan[i]));
         assert_null(strchr(p, '|'));
     }
     assert_true(!plan == !strchr(run, '|'));
@@ -67,8 +100,8 @@ static void equal_steps_are_seen(void **state)
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         struct cycle *c;
 
-        assert_int_equal(cycle_new(8, &c), 0);
-        assert_true(cycle_is_new(c));
+        assert_int_equal(cycle_new(24, &c), 0);
+        assert_true(cycle_is_new(c, 0));
         play(c, rows[i].run, rows[i].plan);
         cycle_free(c);
     }
@@ -79,7 +112,7 @@ static void a_reset_forgets_all(void **state)
     struct cycle *c;
 
     (void)state;
-    assert_int_equal(cycle_new(8, &c), 0);
+    assert_int_equal(cycle_new(24, &c), 0);
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         play(c, rows[i].run, rows[i].plan);
         cycle_reset(c);
@@ -99,7 +132,7 @@ static void a_step_may_be_as_long_as_a_plan(void **state)
         assert_int_equal(cycle_new(CYCLE_MAX + 8, &c), 0);
         for (uint32_t step = 0; step < 8; step++)
             for (uint32_t i = 0; i < CYCLE_MAX + extra && !is_steady; i++)
-                is_steady = cycle_answer(c, i, &slots, &n);
+                is_steady = cycle_answer(c, i % 3, i, &slots, &n);
         assert_int_equal(is_steady, !extra);
         if (is_steady)
             assert_int_equal(n, CYCLE_MAX);
@@ -117,11 +150,49 @@ static void slots_that_cannot_be_are_not_counted(void **state)
     (void)state;
     assert_int_equal(cycle_new(2, &c), 0);
     for (int i = 0; i < 9; i++)
-        assert_false(cycle_answer(c, 2, &slots, &n));
+        assert_false(cycle_answer(c, 0, 2, &slots, &n));
     assert_false(cycle_has(c, 2));
     assert_false(cycle_has(c, UINT32_MAX));
     cycle_free(c);
     cycle_free(NULL);
+}
+
+/* How many equal steps are needed for a plan of "ab"? */
+static uint32_t steps_until_plan(struct cycle *c)
+{
+    const uint32_t *slots;
+    uint32_t n;
+
+    cycle_reset(c);
+    for (uint32_t step = 0; step < 3 * CYCLE_SAME_MAX; step++) {
+        if (cycle_answer(c, 0, 0, &slots, &n))
+            return step - 1;
+        assert_false(cycle_answer(c, 0, 1, &slots, &n));
+    }
+    return 0;
+}
+
+static void plans_that_do_not_last_become_rare(void **state)
+{
+    struct cycle *c;
+
+    (void)state;
+    assert_int_equal(cycle_new(8, &c), 0);
+    for (int round = 0; round < 2; round++) {
+        uint32_t want = CYCLE_SAME_STEPS;
+
+        cycle_left(c, CYCLE_FEW_STEPS - 1); /* this may happen */
+        for (int i = 0; i < 14; i++) {
+            assert_int_equal(cycle_needs(c), want);
+            assert_int_equal(steps_until_plan(c), want);
+            cycle_left(c, 0);
+            want = want < CYCLE_SAME_MAX ? want * 2 : want;
+        }
+        assert_int_equal(want, CYCLE_SAME_MAX);
+        cycle_left(c, CYCLE_FEW_STEPS); /* all is well again */
+        assert_int_equal(cycle_needs(c), CYCLE_SAME_STEPS);
+    }
+    cycle_free(c);
 }
 
 static int make(void *arg)
@@ -133,6 +204,24 @@ static int make(void *arg)
     if (r == 0)
         cycle_free(c);
     return r;
+}
+
+/* Without memory for another set there is no plan, and nothing else is lost. */
+static void a_set_without_memory_is_not_counted(void **state)
+{
+    const uint32_t *slots;
+    struct cycle *c;
+    uint32_t n;
+
+    (void)state;
+    assert_int_equal(cycle_new(9, &c), 0);
+    mem_fail_after(0);
+    assert_false(cycle_answer(c, 0, 0, &slots, &n));
+    assert_true(mem_fail_fired());
+    mem_fail_after(-1);
+    assert_true(cycle_is_new(c, 0));
+    assert_int_equal(steps_until_plan(c), CYCLE_SAME_STEPS);
+    cycle_free(c);
 }
 
 static void lack_of_memory_is_told(void **state)
@@ -148,6 +237,8 @@ int main(void)
         cmocka_unit_test(a_reset_forgets_all),
         cmocka_unit_test(a_step_may_be_as_long_as_a_plan),
         cmocka_unit_test(slots_that_cannot_be_are_not_counted),
+        cmocka_unit_test(plans_that_do_not_last_become_rare),
+        cmocka_unit_test(a_set_without_memory_is_not_counted),
         cmocka_unit_test(lack_of_memory_is_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -48,10 +48,10 @@ static void an_offer_may_be_put_off(void **state)
     learn(f, "a");
     tell(f, freeze(1, SLOTS_0_1, 1));
     (void)submit(f, 0, "a");
-    assert_int_equal(member_next(f->m, false, &f->act, &f->err), 0);
+    assert_int_equal(member_next(f->m, false, CALL_NONE, &f->act, &f->err), 0);
     assert_int_equal(f->act.kind, MEMBER_NOTHING);
     member_leave_plan(f->m);
-    assert_int_equal(member_next(f->m, false, &f->act, &f->err), 0);
+    assert_int_equal(member_next(f->m, false, CALL_NONE, &f->act, &f->err), 0);
     assert_int_equal(f->act.kind, MEMBER_AGREE);
     assert_int_equal(f->act.words[0], 2);
 }
@@ -92,7 +92,7 @@ static void all_leave_when_one_must(void **state)
     tell(f, freeze(1, SLOTS_0_1, 2));
     assert_int_equal(next(f), MEMBER_NOTHING);
     tell(f, (struct down){.kind = DOWN_LEAVE, .slot = SLOT_NONE, .plan = 1});
-    assert_int_equal(member_next(f->m, false, &f->act, &f->err), 0);
+    assert_int_equal(member_next(f->m, false, CALL_NONE, &f->act, &f->err), 0);
     assert_int_equal(f->act.kind, MEMBER_AGREE); /* though it has nothing to offer */
     assert_int_equal(f->act.words[0], 0);
     assert_false(agreed(f, 0));

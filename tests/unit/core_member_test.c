@@ -170,7 +170,7 @@ static void process_sets_of_others_are_passed_over(void **state)
     assert_int_equal(next(f), MEMBER_NOTHING);
     d.req.process_set = 2;
     tell(f, d);
-    assert_int_equal(member_next(f->m, true, &f->act, &f->err), -EPROTO);
+    assert_int_equal(member_next(f->m, true, CALL_NONE, &f->act, &f->err), -EPROTO);
     assert_string_equal(f->err.text,
                         "rank 0 answers tensor \"x\", which this rank has not");
 }
@@ -204,7 +204,7 @@ static void one_who_has_joined_gives_zeros(void **state)
     assert_int_equal(f->act.last_joined, 2);
     assert_int_equal(member_submit(f->m, &more), 0);
     tell(f, d);
-    assert_int_equal(member_next(f->m, true, &f->act, &f->err), -EPROTO);
+    assert_int_equal(member_next(f->m, true, CALL_NONE, &f->act, &f->err), -EPROTO);
     assert_string_equal(f->err.text, "rank 0 says all have joined, this rank has not");
 }
 
@@ -221,7 +221,7 @@ static void what_rank_0_cannot_mean_breaks_the_world(void **state)
     assert_int_equal(receive(f), -EBADMSG);
     assert_string_equal(f->err.text, "control message: requests where answers belong");
     tell(f, freeze(1, SLOTS_0_1, 2));
-    assert_int_equal(member_next(f->m, true, &f->act, &f->err), -EPROTO);
+    assert_int_equal(member_next(f->m, true, CALL_NONE, &f->act, &f->err), -EPROTO);
     assert_string_equal(f->err.text, "rank 0 plans slot 0, which this rank has not");
 }
 
@@ -281,8 +281,8 @@ static void whatever_is_out_is_told(void **state)
         r = r < 0 ? r : member_submit(f.m, &f.ops[0]);
         r = r < 0 ? r : member_take_up(f.m, &f.up) ? strbuf_status(&f.up) : -EIO;
         r = r < 0 ? r : member_receive(f.m, f.down.p, f.down.n, &f.err);
-        r = r < 0 ? r : member_next(f.m, true, &f.act, &f.err);
-        r = r < 0 ? r : member_next(f.m, true, &f.act, &f.err);
+        r = r < 0 ? r : member_next(f.m, true, CALL_NONE, &f.act, &f.err);
+        r = r < 0 ? r : member_next(f.m, true, CALL_NONE, &f.act, &f.err);
         r = r < 0 ? r : member_set_added(f.m, 1, true);
         was_hit = mem_fail_fired();
         mem_fail_after(-1);

@@ -77,7 +77,7 @@ static void what_goes_up_comes_back_equal(void **state)
     message_put_request(&b, &a);
     message_put_hits(&b, 128, words, 3);
     message_put_request(&b, &z);
-    message_put_leave(&b, 7);
+    message_put_leave(&b, 7, 12);
     message_put_request(&b, &set);
     message_put_request(&b, &transfer);
     assert_int_equal(strbuf_status(&b), 0);
@@ -98,6 +98,7 @@ static void what_goes_up_comes_back_equal(void **state)
     assert_int_equal(message_next_up(&in, &got, NULL), 1);
     assert_int_equal(got.kind, UP_LEAVE);
     assert_int_equal(got.plan, 7);
+    assert_int_equal(got.n_steps, 12);
     assert_int_equal(message_next_up(&in, &got, NULL), 1);
     assert_same(&got.req, &set);
     assert_int_equal(message_next_up(&in, &got, NULL), 1);
@@ -342,7 +343,7 @@ static void another_version_is_named(void **state)
     (void)state;
     assert_int_equal(message_open(&in, v9, sizeof(v9), &err), -EPROTO);
     assert_string_equal(err.text,
-                        "control message: version 9 of a peer, this library speaks 4");
+                        "control message: version 9 of a peer, this library speaks 5");
     assert_int_equal(message_open(&in, kind9, sizeof(kind9), &err), -EBADMSG);
 }
 

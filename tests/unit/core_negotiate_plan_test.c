@@ -2,7 +2,7 @@
 /* Rank 0's side of the response cache and the plan, as a conversation in text.
  *
  * Up: "7 a #3 join leave1": the rank has seen 7 answers, has tensor a and the tensor of
- * slot 3, has joined, must leave plan 1.
+ * slot 3, has joined, must leave plan 1 (leave1/2: it lasted 2 steps).
  *
  * Down: "a@3" and "a@-" are told whole, with and without a slot; "#3" is told by its
  * slot; "!a" fails; "joined2": all have, rank 2 last; "plan1(0 1)": the plan of these
@@ -80,7 +80,10 @@ static int say(struct negotiate *n, uint32_t rank, const char *text)
         if (w[0] == '#') {
             put_bit(&b, (uint32_t)atoi(w + 1));
         } else if (strncmp(w, "leave", 5) == 0) {
-            message_put_leave(&b, (uint32_t)atoi(w + 5));
+            const char *steps = strchr(w, '/');
+
+            message_put_leave(&b, (uint32_t)atoi(w + 5),
+                              steps ? (uint32_t)atoi(steps + 1) : 9);
         } else {
             q = req(w);
             message_put_request(&b, &q);

@@ -108,8 +108,8 @@ static void a_plan_agrees_on_what_all_have(void **state)
         v[i] = tensor(COLL_ALLREDUCE, DT_F32, 1);
         q[i] = &v[i];
     }
-    assert_int_equal(plan_new(q, 70, &a), 0);
-    assert_int_equal(plan_new(q, 70, &b), 0);
+    assert_int_equal(plan_new(q, NULL, 70, &a), 0);
+    assert_int_equal(plan_new(q, NULL, 70, &b), 0);
     assert_int_equal(plan_words(a), 2);
     assert_false(plan_has_any(a));
     plan_have(a, 69);
@@ -155,7 +155,7 @@ static void a_plan_offers_groups_whole(void **state)
         v[i].group = i % 2 == 0 ? 5 : 0; /* 0 and 2 are one */
         q[i] = &v[i];
     }
-    assert_int_equal(plan_new(q, 4, &p), 0);
+    assert_int_equal(plan_new(q, NULL, 4, &p), 0);
     for (int step = 0; step < 3; step++) {
         plan_have(p, 2);
         assert_false(plan_has_any(p));

@@ -100,7 +100,7 @@ struct sim_inst { /* one operation across ranks */
 struct sim_phase { /* steps [from, to) are to need no message */
     uint32_t from, to;
     uint64_t base;
-    bool has_base, is_checked;
+    bool has_base, is_checked, is_skipped;
 };
 
 struct sim_set {
@@ -143,6 +143,7 @@ struct sim_batches {
 struct sim_agreement {
     uint64_t words[SIM_WORDS];
     uint32_t n_words, begun;
+    bool is_called;
     size_t n_batches; /* of the world, before it */
 };
 

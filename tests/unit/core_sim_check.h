@@ -356,18 +356,33 @@ agree_begin(struct sim *s, uint32_t rank, const struct member_act *act)
     for (uint32_t i = 0; i < act->n_words && i < SIM_WORDS; i++)
         a->words[i] &= act->words[i];
     a->begun |= 1u << rank;
+    a->is_called |= act->calls;
     sim_trace(s, "%llu rank %u offers %llx\n", (unsigned long long)s->now, rank,
               (unsigned long long)act->words[0]);
+}
+
+/* What rank sees of the next agreement. */
+static inline enum agree_call sim_call(const struct sim *s, uint32_t rank)
+{
+    const struct sim_rank *r = &s->ranks[rank];
+
+    if (r->n_agreed == s->n_agreements)
+        return CALL_NONE;
+    return s->agreements[r->n_agreed].is_called ? CALL_CALLED : CALL_BEGUN;
 }
 
 static inline bool agree_end(struct sim *s, uint32_t rank)
 {
     struct sim_rank *r = &s->ranks[rank];
-    const struct sim_agreement *a = &s->agreements[r->n_agreed - 1];
+    struct sim_agreement *a = &s->agreements[r->n_agreed - 1];
     bool is_empty;
 
-    if (set_size(a->begun) != s->cfg.n_ranks)
-        return false;
+    if (set_size(a->begun) != s->cfg.n_ranks) {
+        if (a->is_called || !member_wants_call(r->m))
+            return false;
+        a->is_called = true;
+        return true;
+    }
     sim_trace(s, "%llu rank %u agreed %llx\n", (unsigned long long)s->now, rank,
               (unsigned long long)a->words[0]);
     sim_error(s, member_agreed(r->m, a->words, &is_empty));

@@ -108,20 +108,24 @@ static inline void make_model(struct load *l)
     }
 }
 
-/* A step of the model. Names alternate where steps overlap. */
+/* Tensor i of the model. Names alternate where steps overlap. */
+static inline void add_tensor(struct load *l, struct sim_step *step, uint32_t i)
+{
+    uint32_t odd = (uint32_t)(step - l->s->steps) % (l->s->depth + 1);
+    struct sim_spec *p = add_op(l, step, &l->model.v[i]);
+
+    if (odd > 0)
+        (void)snprintf(p->name, sizeof(p->name), "t.%u.%u", i, odd);
+    if (p->group)
+        p->group += odd << 16; /* the hash of a name of its own */
+}
+
 static inline struct sim_step *model_step(struct load *l)
 {
     struct sim_step *step = add_step(l);
-    uint32_t odd = (uint32_t)(step - l->s->steps) % (l->s->depth + 1);
 
-    for (uint32_t i = 0; i < l->model.n; i++) {
-        struct sim_spec *p = add_op(l, step, &l->model.v[i]);
-
-        if (odd > 0)
-            (void)snprintf(p->name, sizeof(p->name), "t.%u.%u", i, odd);
-        if (p->group)
-            p->group += odd << 16; /* the hash of a name of its own */
-    }
+    for (uint32_t i = 0; i < l->model.n; i++)
+        add_tensor(l, step, i);
     return step;
 }
 

@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "runtime/base/mem.h"
-#include "tests/unit/core_sim_load.h"
+#include "tests/unit/core_sim_sets.h"
 
 enum { SEEDS = 1500 };
 
@@ -50,6 +50,7 @@ static void add_up(struct totals *t, const struct sim *s)
 static bool run_seed(uint64_t seed, struct totals *t)
 {
     struct sim *s = seed % 4 == 0   ? tight_sim_of_seed(seed)
+                    : seed % 4 == 3 ? parallel_sim_of_seed(seed)
                     : seed % 8 == 1 ? grouped_sim_of_seed(seed)
                                     : sim_of_seed(seed);
     bool is_good;

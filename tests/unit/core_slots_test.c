@@ -227,24 +227,22 @@ static void a_record_answers_what_it_was(void **state)
     struct records t = {0};
 
     (void)state;
-    assert_int_equal(records_set(&t, 3, &a, counts, 2), 0);
-    assert_true(records_is_known(&t, 3));
-    assert_false(records_is_known(&t, 2));
-    assert_false(records_is_known(&t, 4));
+    assert_int_equal(records_set(&t, 3, &a, true, counts, 2), 0);
     assert_null(records_get(&t, 2));
     assert_null(records_get(&t, 99));
     assert_int_equal(records_match(&t, &a)->slot, 3);
     assert_int_equal(records_get(&t, 3)->counts[1], 5);
     c.shape[0]++;
     assert_null(records_match(&t, &c));
-    assert_int_equal(records_set(&t, 5, &c, NULL, 0), 0); /* the name moves */
+    assert_int_equal(records_set(&t, 5, &c, true, NULL, 0), 0); /* the name moves */
     assert_null(records_get(&t, 3));
     assert_int_equal(records_match(&t, &c)->slot, 5);
-    assert_int_equal(records_set(&t, 5, &b, NULL, 0), 0);
+    assert_int_equal(records_set(&t, 5, &b, true, NULL, 0), 0);
     assert_null(records_match(&t, &c));
-    assert_int_equal(records_set(&t, 5, NULL, NULL, 0), 0); /* somebody else's */
-    assert_null(records_get(&t, 5));
-    assert_true(records_is_known(&t, 5));
+    assert_int_equal(records_match(&t, &b)->slot, 5);
+    assert_int_equal(records_set(&t, 5, &b, false, NULL, 0), 0); /* somebody else's */
+    assert_string_equal(records_get(&t, 5)->req.name, "b");
+    assert_null(records_match(&t, &b));
     records_release(&t);
 }
 
@@ -256,11 +254,11 @@ static void a_held_record_outlives_its_slot(void **state)
     struct record *r;
 
     (void)state;
-    assert_int_equal(records_set(&t, 0, &a, counts, 2), 0);
+    assert_int_equal(records_set(&t, 0, &a, true, counts, 2), 0);
     r = records_get(&t, 0);
     records_hold(r);
     records_hold(r);
-    assert_int_equal(records_set(&t, 0, &b, NULL, 0), 0);
+    assert_int_equal(records_set(&t, 0, &b, true, NULL, 0), 0);
     records_put(r);
     assert_string_equal(r->req.name, "a");
     assert_int_equal(r->counts[1], 5);

@@ -322,6 +322,7 @@ int agree_begin(struct backend *b, const uint64_t *words, uint32_t n, struct err
         say(a, a->line->says);
         wake_local(c, AWAITS_MEMBER + c->local);
     }
+    call_begun(c);
     return 0;
 }
 
@@ -361,7 +362,9 @@ static int poll_slow(struct cpu *c, struct err *err)
     a->has_dozed = false;
     if (atomic_load_explicit(&c->is_aborted, memory_order_relaxed))
         return err_set(err, -ECANCELED, "aborted");
-    if (++a->n_idle % CHECK_IDLE != 0 && !has_dozed)
+    if (++a->n_idle == CALL_RING_AFTER)
+        call_missing(c);
+    if (a->n_idle % CHECK_IDLE != 0 && !has_dozed)
         return 0;
     struct err why = ERR_INIT;
     int rc = check(c, &why);
@@ -450,6 +453,10 @@ void agree_doze(struct backend *b, uint64_t ns)
         ns = WAIT_SLICE_NS; /* so that a death is seen soon */
     if (what == AWAITS_NOTHING || ns == 0)
         return;
+    if (a->phase != AGREE_NONE && a->n_idle < CALL_RING_AFTER) {
+        a->n_idle = CALL_RING_AFTER;
+        call_missing(c);
+    }
     const struct timespec t = {(time_t)(ns / NS_PER_S), (long)(ns % NS_PER_S)};
     uint32_t bell = atomic_load_explicit(&a->line->bell, memory_order_seq_cst);
     atomic_store_explicit(&a->line->awaits, what, memory_order_seq_cst);

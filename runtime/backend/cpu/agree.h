@@ -27,7 +27,13 @@ struct agree_line { /* one member's, in the segment */
         says[2];             /* agreement k is in says[k % 2]; written by its member */
     _Atomic uint32_t bell;   /* futex word; who wakes the member adds 1 */
     _Atomic uint32_t awaits; /* enum agree_awaits, or the index of a member */
-    uint8_t pad[128 - 8];
+    /* call.c */
+    _Atomic uint32_t called; /* the agreement for which the member calls */
+    _Atomic uint32_t begun;  /* a leader of several hosts: the one that it has begun */
+    _Atomic uint32_t away;   /* enum agree_call: for what it is to be rung, or rung */
+    uint32_t ear_bytes;      /* of its ear's name */
+    uint8_t ear[24];
+    uint8_t pad[128 - 48];
 };
 _Static_assert(sizeof(struct agree_slot) == 640, "lines do not share, in pairs either");
 _Static_assert(sizeof(struct agree_line) == 11 * 128, "nor do members");

@@ -124,6 +124,7 @@ static void cpu_close(struct backend *b)
     if (c == NULL)
         return;
     agree_close(&c->agree);
+    call_close(&c->calls);
     shm_detach(&c->shm);
     shm_map_release(&c->map);
     net_close(&c->net);
@@ -170,6 +171,7 @@ static int cpu_describe(const struct backend_env *env,
     }
     c->b.ops = &backend_cpu;
     agree_init(&c->agree);
+    call_init(&c->calls);
     c->env = *env;
     c->is_wide = kernel_has_wide();
     c->w =
@@ -283,6 +285,10 @@ const struct backend_ops backend_cpu = {
     .tune = cpu_tune,
     .agree_begin = agree_begin,
     .agree_poll = agree_poll,
+    .agree_call = agree_call,
+    .agree_heard = agree_heard,
+    .agree_ears = agree_ears,
+    .agree_away = agree_away,
     .doze = agree_doze,
     .nudge = agree_nudge,
     .abort = cpu_abort,

@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Calls: how a member that has nothing to say comes to an agreement of others.
+ *
+ * Who begins shows it in the segment (agree.c), and in `called` of its line when all
+ * shall come. Who has nothing else to do looks there (agree_heard); who stops looking
+ * says so in `away` of its line, with what it is to be woken for, and then sleeps on
+ * its ear, a datagram socket of no name of ours (the kernel's autobind; its name is in
+ * the line). Who waits in an agreement and finds a member missing and away rings: a
+ * datagram of no content. That is done after some looks only (RING_AFTER), so that a
+ * member that is about to come by itself costs no system call.
+ *
+ *   no call is lost    Away is stored, then the line of the others is looked at; begun
+ *                      and called are stored, then away is looked at; all of it
+ * seq_cst: one of the two sees the other. none is repeated   Who rings turns away to
+ * RUNG, so one does. Datagrams are taken out before away is stored; one that comes late
+ * wakes in vain, once. other hosts        A leader hears from them what agreements send
+ * it anyway: bytes that wait are a call, for between two agreements nothing else is on
+ * its way (agree.c, invariants). Its second ear is an epoll of those sockets. A leader
+ * that is called calls its own host and, by joining, the next leaders: all are there
+ * after log2(hosts) hops.
+ *
+ * A member that has no ear (no descriptor left) must look again every now and then.
+ * Called through the ops table by cpu.c. */
+#include "runtime/backend/cpu/call.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "runtime/backend/cpu/cpu.h"
+#include "runtime/base/fd.h"
+
+enum { AWAY_RUNG = CALL_CALLED + 1 };
+
+static struct cpu *self(struct backend *b)
+{
+    return (struct cpu *)b; /* b is the first member */
+}
+
+static struct agree_line *line_of(const struct cpu *c, uint32_t member)
+{
+    return &c->agree.area->lines[c->shm.line_of[member]];
+}
+
+static bool has_others_here(const struct cpu *c)
+{
+    return c->agree.area != NULL;
+}
+
+static bool leads_hosts(const struct cpu *c)
+{
+    return c->n_hosts > 1 && c->local == 0;
+}
+
+/* Has this line's member begun agreement seq? A leader of several hosts says begun. */
+static bool has_begun(struct agree_line *l, uint32_t seq)
+{
+    return atomic_load_explicit(&l->says[seq & 1].seq, memory_order_seq_cst) == seq
+           || atomic_load_explicit(&l->begun, memory_order_seq_cst) == seq;
+}
+
+/* --- ears --- */
+
+void call_init(struct calls *k)
+{
+    k->ear = k->hosts = -1;
+}
+
+void call_close(struct calls *k)
+{
+    fd_close(&k->ear);
+    fd_close(&k->hosts);
+}
+
+static int open_ear(struct cpu *c, struct err *err)
+{
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    socklen_t n = sizeof a;
+    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return err_errno(err, errno, "socket for calls");
+    if (bind(fd, (struct sockaddr *)&a, sizeof a.sun_family) < 0
+        || getsockname(fd, (struct sockaddr *)&a, &n) < 0 || n <= sizeof a.sun_family
+        || n - sizeof a.sun_family > sizeof c->agree.line->ear) {
+        int rc = err_errno(err, errno, "name of a socket for calls");
+        (void)close(fd);
+        return rc;
+    }
+    memcpy(c->agree.line->ear, a.sun_path, n - sizeof a.sun_family);
+    c->agree.line->ear_bytes = (uint32_t)(n - sizeof a.sun_family);
+    c->calls.ear = fd;
+    return 0;
+}
+
+static int open_hosts(struct cpu *c, struct err *err)
+{
+    int fd = epoll_create1(EPOLL_CLOEXEC);
+    if (fd < 0)
+        return err_errno(err, errno, "epoll for calls");
+    for (uint32_t d = 1; d < c->n_hosts; d *= 2) {
+        int from = c->net.peers[(c->host + c->n_hosts - d) % c->n_hosts].fd;
+        struct epoll_event e = {.events = EPOLLIN};
+        if (epoll_ctl(fd, EPOLL_CTL_ADD, from, &e) < 0 && errno != EEXIST) {
+            int rc = err_errno(err, errno, "epoll for calls");
+            (void)close(fd);
+            return rc;
+        }
+    }
+    c->calls.hosts = fd;
+    return 0;
+}
+
+int agree_ears(struct backend *b, int ret_fds[2], struct err *err)
+{
+    struct cpu *c = self(b);
+    int rc = 0;
+    if (has_others_here(c) && c->calls.ear < 0)
+        rc = open_ear(c, err);
+    if (rc == 0 && leads_hosts(c) && c->calls.hosts < 0)
+        rc = open_hosts(c, err);
+    ret_fds[0] = c->calls.ear;
+    ret_fds[1] = c->calls.hosts;
+    return rc;
+}
+
+/* --- who calls --- */
+
+static void ring(struct cpu *c, struct agree_line *l)
+{
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    uint32_t n = l->ear_bytes;
+    if (c->calls.ear < 0 || n == 0 || n > sizeof l->ear)
+        return;
+    memcpy(a.sun_path, l->ear, n);
+    /* what fails wakes as well: a full socket is readable, a lost member is dead */
+    (void)sendto(c->calls.ear, "", 0, MSG_DONTWAIT | MSG_NOSIGNAL,
+                 (struct sockaddr *)&a, (socklen_t)(sizeof a.sun_family + n));
+}
+
+void call_missing(struct cpu *c)
+{
+    struct agree *a = &c->agree;
+    if (!has_others_here(c))
+        return;
+    for (uint32_t j = 0; j < c->n_local; j++) {
+        struct agree_line *l = line_of(c, j);
+        if (j == c->local || has_begun(l, a->seq))
+            continue;
+        uint32_t away = atomic_load_explicit(&l->away, memory_order_seq_cst);
+        bool is_wanted = away == CALL_BEGUN || (away == CALL_CALLED && c->calls.calls);
+        /* acq_rel: who rings sees the name that was written before away */
+        if (is_wanted
+            && atomic_compare_exchange_strong_explicit(
+                &l->away, &away, AWAY_RUNG, memory_order_acq_rel, memory_order_relaxed))
+            ring(c, l);
+    }
+}
+
+void call_begun(struct cpu *c)
+{
+    struct agree *a = &c->agree;
+    c->calls.calls = false;
+    if (leads_hosts(c))
+        atomic_store_explicit(&a->line->begun, a->seq, memory_order_seq_cst);
+}
+
+void agree_call(struct backend *b)
+{
+    struct cpu *c = self(b);
+    struct agree *a = &c->agree;
+    if (a->phase == AGREE_NONE || c->calls.calls)
+        return;
+    c->calls.calls = true;
+    atomic_store_explicit(&a->line->called, a->seq, memory_order_seq_cst);
+    if (a->n_idle >= CALL_RING_AFTER)
+        call_missing(c);
+}
+
+/* --- who is called --- */
+
+static bool hears_hosts(struct cpu *c)
+{
+    for (uint32_t d = 1; d < c->n_hosts; d *= 2) {
+        int fd = c->net.peers[(c->host + c->n_hosts - d) % c->n_hosts].fd;
+        char byte;
+        ssize_t n = recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+        if (n > 0)
+            return true;
+        /* Closed: readable for good, and no call. Whose end it is tells the control
+         * channel. */
+        if (c->calls.hosts >= 0 && (n == 0 || (errno != EAGAIN && errno != EINTR)))
+            (void)epoll_ctl(c->calls.hosts, EPOLL_CTL_DEL, fd, NULL);
+    }
+    return false;
+}
+
+enum agree_call agree_heard(struct backend *b)
+{
+    struct cpu *c = self(b);
+    uint32_t next = c->agree.seq + 1;
+    enum agree_call r = CALL_NONE;
+    if (c->broken.code != 0 || c->agree.phase != AGREE_NONE)
+        return CALL_NONE;
+    for (uint32_t j = 0; has_others_here(c) && j < c->n_local; j++) {
+        struct agree_line *l = line_of(c, j);
+        if (j == c->local)
+            continue;
+        if (atomic_load_explicit(&l->called, memory_order_seq_cst) == next)
+            return CALL_CALLED;
+        if (has_begun(l, next))
+            r = CALL_BEGUN;
+    }
+    return leads_hosts(c) && hears_hosts(c) ? CALL_CALLED : r;
+}
+
+enum agree_call agree_away(struct backend *b, enum agree_call what)
+{
+    struct cpu *c = self(b);
+    char byte;
+    if (what != CALL_NONE && c->calls.ear >= 0)
+        while (recv(c->calls.ear, &byte, 1, MSG_DONTWAIT) >= 0)
+            ;
+    atomic_store_explicit(&c->agree.line->away, what, memory_order_seq_cst);
+    return agree_heard(b);
+}

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Calling members to an agreement that does not concern them; only for the files of
+ * this folder. The rows of backend.h say what each function promises. */
+#ifndef RUNTIME_BACKEND_CPU_CALL_H
+#define RUNTIME_BACKEND_CPU_CALL_H
+
+#include <stdbool.h>
+
+#include "runtime/backend/backend.h"
+
+#define CALL_RING_AFTER 32u /* looks at an agreement in vain before anybody is rung */
+
+struct cpu;
+
+struct calls {  /* the driving thread's */
+    int ear;    /* datagrams of members of this host that ring; -1: none */
+    int hosts;  /* epoll: sockets of leaders that say something to us first; -1: none */
+    bool calls; /* the agreement at hand is one that all shall join */
+};
+
+void call_init(struct calls *k);
+void call_close(struct calls *k);
+void call_begun(struct cpu *c);   /* an agreement; once its words are published */
+void call_missing(struct cpu *c); /* rings who is wanted in the one at hand */
+
+int agree_ears(struct backend *b, int ret_fds[2], struct err *err);
+void agree_call(struct backend *b);
+enum agree_call agree_heard(struct backend *b);
+enum agree_call agree_away(struct backend *b, enum agree_call what);
+
+#endif

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Scripts for the simulated world (core_sim.h): model-parallel jobs, whose steady steps
+ * have tensors of several overlapping process sets, each at its own pace, and what may
+ * disturb them. */
+#ifndef TESTS_UNIT_CORE_SIM_SETS_H
+#define TESTS_UNIT_CORE_SIM_SETS_H
+
+#include "tests/unit/core_sim_load.h"
+
+/* Some sets, any overlap. */
+static inline void some_sets(struct load *l, uint32_t n)
+{
+    struct sim *s = l->s;
+    struct sim_step *step = add_step(l);
+
+    for (uint32_t i = 0; i < n && s->n_sets < SIM_SETS; i++) {
+        uint32_t mask = 1 + pick(l, l->all);
+
+        if (is_taken(l, 0, mask))
+            continue;
+        s->sets[s->n_sets] = (struct sim_set){.mask = mask};
+        change_set(l, step, COLL_SET_ADD, s->n_sets++, END_RUN);
+    }
+    add_step(l)->waits = true;
+}
+
+static inline void spread_over_sets(struct load *l, bool has_world)
+{
+    struct sim *s = l->s;
+    uint32_t h = 0, first = has_world || s->n_sets == 1 ? 0 : 1;
+
+    for (uint32_t i = 0; i < l->model.n; i++) {
+        struct sim_spec *p = &l->model.v[i];
+        bool is_next = i > 0 && p->group != 0 && p->group == p[-1].group;
+
+        if (!is_next) /* a group is of one set */
+            h = first + pick(l, s->n_sets - first);
+        p->set = h;
+        p->root_place = pick(l, set_size(s->sets[h].mask));
+    }
+}
+
+/* Each set has its steps, one in two or three has them more rarely. */
+static inline void paced(struct load *l, uint32_t n)
+{
+    uint32_t pace[SIM_SETS];
+
+    for (uint32_t h = 0; h < SIM_SETS; h++)
+        pace[h] = pick(l, 3) ? 1 : 1 + pick(l, 3);
+    for (uint32_t i = 0; i < n; i++) {
+        struct sim_step *step = add_step(l);
+
+        for (uint32_t k = 0; k < l->model.n; k++)
+            if (i % pace[l->model.v[k].set] == 0)
+                add_tensor(l, step, k);
+    }
+}
+
+/* A model-parallel job: overlapping sets with tensors of their own, and the world. */
+static inline struct sim *parallel_sim_of_seed(uint64_t seed)
+{
+    struct load l = {.s = sim_new(seed), .groups_in = 5};
+    struct sim *s = l.s;
+
+    make_config(&l);
+    s->cfg.may_freeze = true;
+    make_model(&l);
+    while (l.model.n > 24 || (l.model.n > 1 && l.model.v[l.model.n - 1].group != 0))
+        l.model.n--;
+    if (l.model.n == 1)
+        l.model.v[0].group = l.model.v[0].group_n = 0;
+    some_sets(&l, 1 + pick(&l, 8));
+    spread_over_sets(&l, pick(&l, 2));
+    for (uint32_t n = 1 + pick(&l, 3); n > 0; n--) {
+        switch (pick(&l, 6)) {
+        case 0:
+            paced(&l, 10 + pick(&l, 20));
+            break;
+        case 1:
+            shapes(&l);
+            break;
+        case 2:
+            disagreements(&l);
+            break;
+        case 3:
+            joins(&l);
+            break;
+        case 4:
+            interruptions(&l);
+            break;
+        default:
+            steady(&l);
+            break;
+        }
+    }
+    if (pick(&l, 2))
+        steady(&l);
+    return s;
+}
+
+#endif

@@ -1,0 +1,474 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The frozen plan of a model-parallel job in real worlds: four ranks, a row and a
+ * column of process sets each and the world, overlapping in every way, on one host and
+ * on several. Steady steps go on without messages, whoever computes elsewhere
+ * meanwhile; what disturbs one set only is dealt with by all. */
+#include "tests/unit/hvd_world.h"
+
+enum { SIDE = 2, RANKS = SIDE * SIDE, STEADY = 40, N_SETS = 2 * SIDE };
+
+static int n_hosts = 1; /* of four ranks */
+
+static int on_1(void **state)
+{
+    (void)state;
+    n_hosts = 1;
+    return 0;
+}
+
+static int on_2(void **state)
+{
+    (void)state;
+    n_hosts = 2;
+    return 0;
+}
+
+static int on_4(void **state)
+{
+    (void)state;
+    n_hosts = 4;
+    return 0;
+}
+
+static int set_of_row[SIDE], set_of_column[SIDE];
+
+static void begin(int rank)
+{
+    char host[16];
+
+    (void)snprintf(host, sizeof(host), "h%d", rank * n_hosts / RANKS);
+    (void)setenv("HVD_HOST_ID", host, 1);
+    CHECK_OK(hvd_init(NULL));
+    for (int i = 0; i < SIDE; i++) {
+        const int row[] = {SIDE * i, SIDE * i + 1}, column[] = {i, SIDE + i};
+
+        CHECK_OK(hvd_process_set_add(row, SIDE, &set_of_row[i]));
+        CHECK_OK(hvd_process_set_add(column, SIDE, &set_of_column[i]));
+    }
+}
+
+static int sum_in_async(int set, const char *name, float *v, int64_t n, hvd_handle *h)
+{
+    struct hvd_tensor t = tensor1(name, HVD_FLOAT32, v, v, &n);
+
+    return hvd_allreduce_async(&t, HVD_SUM, 1, 1, set, h);
+}
+
+static int sum_in(int set, const char *name, float *v, int64_t n)
+{
+    hvd_handle h;
+    int r = sum_in_async(set, name, v, n, &h);
+
+    return r == HVD_OK ? finish(h) : r;
+}
+
+static int row_of(int rank)
+{
+    return set_of_row[rank / SIDE];
+}
+
+static int column_of(int rank)
+{
+    return set_of_column[rank % SIDE];
+}
+
+static float row_sum(int rank)
+{
+    int first = rank / SIDE * SIDE;
+
+    return (float)(2 * first + 1);
+}
+
+static float column_sum(int rank)
+{
+    return (float)(2 * (rank % SIDE) + SIDE);
+}
+
+/* One step: the row's tensor and its wait, then column and world in an order that
+ * differs by rank and step. */
+static int step(int rank, int i)
+{
+    float a = (float)rank, b = (float)rank, c = (float)i;
+    hvd_handle h[2];
+    int r = sum_in(row_of(rank), "row", &a, 1);
+    bool turn = (rank + i) % 2;
+
+    if (r < 0)
+        return r;
+    CHECK(a == row_sum(rank), "row: %g", (double)a);
+    r = turn ? sum_in_async(column_of(rank), "column", &b, 1, &h[0])
+             : sum_in_async(0, "world", &c, 1, &h[1]);
+    if (r == HVD_OK)
+        r = turn ? sum_in_async(0, "world", &c, 1, &h[1])
+                 : sum_in_async(column_of(rank), "column", &b, 1, &h[0]);
+    if (r < 0)
+        return r;
+    r = finish(h[i % 2]);
+    if (r == HVD_OK)
+        r = finish(h[1 - i % 2]);
+    else
+        (void)hvd_release(h[1 - i % 2]);
+    if (r < 0)
+        return r;
+    CHECK(b == column_sum(rank), "column: %g", (double)b);
+    CHECK(c == (float)(i * RANKS), "world: %g", (double)c);
+    return r;
+}
+
+static void steady(int rank)
+{
+    for (int i = 0; i < STEADY; i++)
+        CHECK_OK(step(rank, i));
+}
+
+static struct hvd_stats stats_now(void)
+{
+    struct hvd_stats s = {.size_bytes = sizeof(s)};
+
+    CHECK_OK(hvd_stats(&s));
+    return s;
+}
+
+/* Of n tensors on this rank since `before` 99 in 100 went by plan. */
+static void check_planned(const struct hvd_stats *before, uint64_t n)
+{
+    struct hvd_stats now = stats_now();
+    uint64_t planned = now.planned - before->planned,
+             messages = now.control_sent - before->control_sent;
+
+    CHECK(planned * 100 >= n * 99, "%llu of %llu planned", (unsigned long long)planned,
+          (unsigned long long)n);
+    CHECK(messages * 100 <= n, "%llu messages", (unsigned long long)messages);
+}
+
+static void end(void)
+{
+    CHECK_OK(barrier_now("end"));
+    CHECK_OK(hvd_shutdown());
+}
+
+static void steady_body(int rank, int size)
+{
+    struct hvd_stats before;
+
+    (void)size;
+    begin(rank);
+    steady(rank);
+    before = stats_now();
+    for (int i = 0; i < 300; i++)
+        CHECK_OK(step(rank, i));
+    check_planned(&before, 900);
+    CHECK(stats_now().steps >= 300, "%llu steps",
+          (unsigned long long)stats_now().steps);
+    end();
+}
+
+static void steady_steps_of_sets_send_no_messages(void **state)
+{
+    (void)state;
+    world_run(RANKS, steady_body);
+}
+
+/* --- ranks that have nothing to do with it --- */
+
+/* The first row works while the other one's Python computes, and the other way. */
+static void alone_body(int rank, int size)
+{
+    struct hvd_stats before;
+
+    (void)size;
+    begin(rank);
+    steady(rank);
+    before = stats_now();
+    for (uint32_t turn = 0; turn < SIDE; turn++) {
+        uint64_t t0 = clock_now_ns();
+
+        if ((uint32_t)rank / SIDE != turn) {
+            go_wait(turn + 1);
+            continue;
+        }
+        for (int i = 0; i < 200; i++) {
+            float v = (float)rank;
+
+            CHECK_OK(sum_in(row_of(rank), "row", &v, 1));
+            CHECK(v == row_sum(rank), "%g", (double)v);
+        }
+        CHECK(clock_now_ns() - t0 < 5 * NS_PER_S, "%llu ms for 200 sums",
+              (unsigned long long)((clock_now_ns() - t0) / NS_PER_MS));
+        stage_set(rank, turn + 1);
+        go_wait(turn + 1);
+    }
+    check_planned(&before, 200);
+    steady(rank);
+    end();
+}
+
+static void a_set_goes_on_while_others_compute(void **state)
+{
+    struct proc_world w;
+
+    (void)state;
+    world_start(&w, RANKS, alone_body);
+    for (uint32_t turn = 0; turn < SIDE; turn++) {
+        for (int r = 0; r < SIDE; r++)
+            stage_wait(SIDE * (int)turn + r, turn + 1);
+        go_set(turn + 1);
+    }
+    world_end(&w, -1);
+}
+
+/* Rows at paces of their own, each rank's thread waits for its own only. */
+static void paces_body(int rank, int size)
+{
+    int n = rank < SIDE ? 600 : 200;
+    struct hvd_stats before;
+
+    (void)size;
+    begin(rank);
+    for (int i = 0; i < n; i++) {
+        float v = (float)rank;
+
+        if (i == n / 4)
+            before = stats_now();
+        CHECK_OK(sum_in(row_of(rank), "row", &v, 1));
+        CHECK(v == row_sum(rank), "%g", (double)v);
+    }
+    check_planned(&before, (uint64_t)(n - n / 4));
+    stage_set(rank, 1);
+    go_wait(1); /* a barrier now would end the plan for the others */
+    end();
+}
+
+static void sets_keep_their_own_pace(void **state)
+{
+    struct proc_world w;
+
+    (void)state;
+    world_start(&w, RANKS, paces_body);
+    for (int r = 0; r < RANKS; r++)
+        stage_wait(r, 1);
+    go_set(1);
+    world_end(&w, -1);
+}
+
+/* --- disturbances of one set --- */
+
+static void disturbed_body(int rank, int size)
+{
+    (void)size;
+    begin(rank);
+    for (int round = 0; round < 6; round++) {
+        float big[40], m = 1;
+        int extra;
+
+        steady(rank);
+        for (int i = 0; i < 40; i++)
+            big[i] = (float)i;
+        if (rank < SIDE) {
+            CHECK_OK(sum_in(row_of(rank), "row", big, 2 + round)); /* another shape */
+            CHECK(big[1 + round] == (float)((1 + round) * SIDE), "%g",
+                  (double)big[1 + round]);
+        } else {
+            CHECK_OK(sum_in(row_of(rank), "metric", &m, 1)); /* not of the plan */
+            CHECK(m == SIDE, "%g", (double)m);
+        }
+        steady(rank);
+        if (round % 2) { /* sets come and go */
+            CHECK_OK(hvd_process_set_add((const int[]){1, 2, 3}, 3, &extra));
+            m = 1;
+            for (int i = 0; i < STEADY && rank > 0; i++, m = 1)
+                CHECK_OK(sum_in(extra, "extra", &m, 1));
+            CHECK_OK(hvd_process_set_remove(extra));
+        }
+    }
+    end();
+}
+
+static void what_disturbs_one_set_is_no_matter(void **state)
+{
+    (void)state;
+    world_run(RANKS, disturbed_body);
+}
+
+static void mismatch_body(int rank, int size)
+{
+    float v[2] = {1, 1};
+    int r;
+
+    (void)size;
+    begin(rank);
+    steady(rank);
+    if (rank >= SIDE) {
+        r = sum_in(row_of(rank), "row", v, rank == 3 ? 2 : 1);
+        CHECK(r == HVD_INVALID_ARGUMENT, "%d", r);
+        CHECK(strstr(shared->r[rank].text, "rank 3 has [2]"), "%s",
+              shared->r[rank].text);
+    }
+    steady(rank);
+    end();
+}
+
+static void a_mismatch_in_a_set_fails_that_tensor_only(void **state)
+{
+    (void)state;
+    world_run(RANKS, mismatch_body);
+}
+
+/* Data that ends unevenly: rank 3 joins, the others go on in sets without it. */
+static void join_body(int rank, int size)
+{
+    struct hvd_tensor t = {.size_bytes = sizeof(t), .name = "join"};
+    hvd_handle h;
+
+    (void)size;
+    begin(rank);
+    steady(rank);
+    for (int i = 0; i < 20 && rank < SIDE; i++) {
+        float v = (float)rank;
+
+        CHECK_OK(sum_in(row_of(rank), "row", &v, 1));
+        CHECK(v == row_sum(rank), "%g", (double)v);
+    }
+    CHECK_OK(hvd_join_async(&t, &h));
+    CHECK_OK(finish(h));
+    steady(rank);
+    end();
+}
+
+static void ranks_that_join_do_not_stop_sets(void **state)
+{
+    (void)state;
+    world_run(RANKS, join_body);
+}
+
+/* --- ranks that do not come --- */
+
+static int victim;
+
+static void mortal_body(int rank, int size)
+{
+    int r = HVD_OK;
+
+    (void)size;
+    begin(rank);
+    steady(rank);
+    for (int i = 0; r == HVD_OK && (rank != victim || i < 50); i++)
+        r = step(rank, i);
+    if (rank == victim) {
+        stage_set(rank, 1);
+        for (;;)
+            (void)pause();
+    }
+    if (shared->r[rank].text[0] == 0) /* refused at submission */
+        (void)snprintf(shared->r[rank].text, 512, "%s", hvd_last_error());
+    shared->r[rank].status = r;
+    CHECK_OK(hvd_shutdown());
+}
+
+static void a_killed_rank_is_named(void **state)
+{
+    (void)state;
+    for (victim = 0; victim < RANKS; victim++) {
+        struct proc_world w;
+        char want[128];
+
+        world_start(&w, RANKS, mortal_body);
+        stage_wait(victim, 1);
+        (void)snprintf(want, sizeof(want),
+                       "rank %d (host testhost, pid %d) was lost: connection closed",
+                       victim, (int)w.pid[victim]);
+        assert_int_equal(kill(w.pid[victim], SIGKILL), 0);
+        world_end(&w, victim);
+        for (int r = 0; r < RANKS; r++) {
+            if (r == victim)
+                continue;
+            assert_int_equal(shared->r[r].status, HVD_ABORTED);
+            assert_string_equal(shared->r[r].text, want);
+        }
+    }
+}
+
+/* Rank 1 does not come to its row: rank 0 is told who, after it has left the plan. */
+static void stall_body(int rank, int size)
+{
+    float v = 1;
+    int r = HVD_OK;
+
+    (void)size;
+    (void)setenv("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", "1", 1);
+    begin(rank);
+    steady(rank);
+    if (rank == 0)
+        r = sum_in(row_of(rank), "row", &v, 1);
+    else
+        go_wait(1);
+    CHECK(rank != 0 || r == HVD_ABORTED, "%d", r);
+    CHECK(rank != 0 || strstr(shared->r[0].text, "for rank 1 (host testhost)"), "%s",
+          shared->r[0].text);
+    stage_set(rank, 1);
+    (void)hvd_shutdown();
+}
+
+static void a_stall_in_a_set_names_the_missing_rank(void **state)
+{
+    struct proc_world w;
+
+    (void)state;
+    world_start(&w, RANKS, stall_body);
+    stage_wait(0, 1);
+    go_set(1);
+    world_end(&w, -1);
+}
+
+static void leaver_body(int rank, int size)
+{
+    float v = 1;
+    int r = HVD_OK;
+
+    (void)size;
+    begin(rank);
+    steady(rank);
+    if (rank == 3) {
+        CHECK_OK(hvd_shutdown());
+        return;
+    }
+    while (r == HVD_OK) /* until the news is here; row 0 does without rank 3 */
+        r = sum_in(rank < SIDE ? row_of(rank) : column_of(rank), "row", &v, 1);
+    CHECK(r == HVD_PRECONDITION, "%d", r);
+    CHECK_OK(hvd_shutdown());
+}
+
+static void leaving_ends_waits_in_sets(void **state)
+{
+    (void)state;
+    world_run(RANKS, leaver_body);
+}
+
+#define ON(test, n)                                                                    \
+    {                                                                                  \
+#test "_on_" #n, test, on_##n, NULL, NULL                                      \
+    }
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        ON(steady_steps_of_sets_send_no_messages, 1),
+        ON(steady_steps_of_sets_send_no_messages, 2),
+        ON(steady_steps_of_sets_send_no_messages, 4),
+        ON(a_set_goes_on_while_others_compute, 1),
+        ON(a_set_goes_on_while_others_compute, 2),
+        ON(a_set_goes_on_while_others_compute, 4),
+        ON(sets_keep_their_own_pace, 1),
+        ON(sets_keep_their_own_pace, 2),
+        ON(what_disturbs_one_set_is_no_matter, 1),
+        ON(what_disturbs_one_set_is_no_matter, 2),
+        ON(a_mismatch_in_a_set_fails_that_tensor_only, 1),
+        ON(ranks_that_join_do_not_stop_sets, 1),
+        ON(a_killed_rank_is_named, 1),
+        ON(a_killed_rank_is_named, 2),
+        ON(a_stall_in_a_set_names_the_missing_rank, 1),
+        ON(leaving_ends_waits_in_sets, 1),
+        ON(leaving_ends_waits_in_sets, 2),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
