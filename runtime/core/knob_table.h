@@ -135,7 +135,7 @@
     X(HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE, NUMBER, HONOURED, "10", 1, 1024, "",                 \
       "steps of a sample, whose median counts", "")                                           \
     X(HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES, NUMBER, HONOURED, "20", 1, 1000000, "",         \
-      "samples at most; the search ends by itself after about 25", "")                        \
+      "samples at most; the search ends by itself after about 24", "")                        \
     X(HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE, DECIMAL, NO_EFFECT, "0.8", 0, 1, "",           \
       "noise that it assumes",                                                                \
       "no Gaussian process is in it: medians, and a final of the two best, stand against noise")\

@@ -6,14 +6,16 @@
  *              First the fusion threshold, which matters most, then the window, which
  *              depends on it, then the backend's switch points.
  *   2 refine   twice and half of the best threshold and window.
- *   3 final    the two best are measured once more, and the mean of both measurements
- *              decides: a lucky first one does not win.
+ *   3 final    the two best are measured once more, one right after the other, and
+ *              that decides: a lucky first measurement does not win.
  *
- * A value must win by MARGIN over what is in use, so that noise alone moves nothing.
- * The grids are powers of four or so: within 90% of the best is what is asked for, and
- * neighbours on a finer grid differ by less. It ends after n_samples or when there is
- * nothing left to try. The number of samples that the whole search takes is at most
- * 1 + 6 + 4 + 4 + 4 + 4 + 2 = 25.
+ * Machines change their pace (clocks, neighbours), so only what was measured within
+ * minutes is compared: the best so far is measured anew before each setting's turn, and
+ * the newest measurement of anything is the one that counts. A value must win by MARGIN
+ * over what is in use, so that noise alone moves nothing. The grids are powers of four:
+ * within 90% of the best is what is asked for, and neighbours on a finer grid differ by
+ * less. The sweep and the final take 20 samples, Horovod's default, where all four can
+ * be tuned, and 12 within one host; a larger budget is spent on refining.
  *
  * Bayesian optimisation, which Horovod has, was not taken: with two strong settings and
  * a budget of 20 it needs as many samples as this sweep, and nobody can tell why it
@@ -34,7 +36,7 @@
 enum {
     SETTLE_STEPS = 4, /* after a change: one cut in two, two until the plan, one more */
     MAX_STEPS = 1024, /* of a sample that are remembered */
-    GRID_MAX = 6,
+    GRID_MAX = 5,
     N_FINAL = 2
 };
 
@@ -47,20 +49,17 @@ struct grid {
 };
 
 static const struct grid grids[TUNE_DIMS] = {
-    [TUNE_FUSION] = {{256u << 20, 64u << 20, 16u << 20, 4u << 20, 1u << 20, 256u << 10},
-                     6,
-                     true},
+    [TUNE_FUSION] = {{64u << 20, 16u << 20, 4u << 20, 1u << 20, 256u << 10}, 5, true},
     [TUNE_GATHER] = {{0, MS / 4, MS, 4 * MS}, 4, true},
-    [TUNE_WHOLE] = {{8u << 10, 32u << 10, 128u << 10, 512u << 10}, 4, false},
-    [TUNE_CHUNK] = {{64u << 10, 128u << 10, 256u << 10, 512u << 10}, 4, false},
+    [TUNE_WHOLE] = {{32u << 10, 128u << 10, 512u << 10}, 3, false},
+    [TUNE_CHUNK] = {{64u << 10, 128u << 10, 512u << 10}, 3, false},
 };
 
 enum phase { PHASE_SWEEP, PHASE_REFINE, PHASE_FINAL, PHASE_DONE };
 
 struct tried {
     struct tuning tuning;
-    double score; /* the mean of its samples */
-    uint32_t n;
+    double score; /* its newest */
 };
 
 struct tune {
@@ -197,12 +196,24 @@ static bool propose(struct tune *t, enum tune_dim d, uint64_t v)
     return !find(t, &t->now);
 }
 
+/* True: the best so far, as it does now. It is fresh at the very beginning. */
+static bool refresh(struct tune *t)
+{
+    t->now = t->tried[t->best].tuning;
+    return t->n_samples > 1;
+}
+
 static bool sweep(struct tune *t)
 {
-    for (; t->dim < TUNE_DIMS; t->dim++, t->at = 0)
-        while (!t->cfg.is_fixed[t->dim] && t->at < grids[t->dim].n)
-            if (propose(t, (enum tune_dim)t->dim, grids[t->dim].v[t->at++]))
+    for (; t->dim < TUNE_DIMS; t->dim++, t->at = 0) {
+        while (!t->cfg.is_fixed[t->dim] && t->at <= grids[t->dim].n) {
+            uint32_t i = t->at++;
+
+            if (i == 0 ? refresh(t)
+                       : propose(t, (enum tune_dim)t->dim, grids[t->dim].v[i - 1]))
                 return true;
+        }
+    }
     return false;
 }
 
@@ -284,17 +295,15 @@ static void note(struct tune *t, double score)
     struct tried *v = find(t, &t->now);
 
     t->n_samples++;
-    if (v) {
-        v->score = (v->score * v->n + score) / (v->n + 1);
-        v->n++;
-    } else {
+    if (!v) {
         v = &t->tried[t->n_tried++];
-        *v = (struct tried){t->now, score, 1};
+        v->tuning = t->now;
     }
+    v->score = score;
     if (t->phase != PHASE_FINAL) {
         if (v->score > t->tried[t->best].score * MARGIN)
             t->best = (uint32_t)(v - t->tried);
-    } else if (t->at == N_FINAL) {
+    } else if (t->at == N_FINAL) { /* both are there */
         const uint32_t *f = t->final_of;
 
         t->best = t->tried[f[1]].score > t->tried[f[0]].score * MARGIN ? f[1] : f[0];

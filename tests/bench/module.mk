@@ -3,6 +3,7 @@ $(eval $(call program,bench_backend,tests/bench/allreduce_backend.c,cpu core ren
 $(eval $(call program,bench_codec,tests/bench/codec.c,core base,-lm))
 $(eval $(call program,bench_init,tests/bench/init_world.c,hvdrt cpu core rendezvous contract base,-lm))
 $(eval $(call program,bench_memory,tests/bench/memory.c,,))
+$(eval $(call program,bench_path,tests/bench/path.c,,))
 
 MEASURE := tests/bench/measure.h tests/bench/timing.h
 MPICC   ?= mpicc.openmpi
@@ -25,10 +26,11 @@ $(O)/bin/bench_oneccl: tests/bench/allreduce_ccl.cpp $(MEASURE)
 
 $(O)/bin/bench_capi: $(O)/tests/bench/allreduce_capi.o $(O)/lib/libhvd.so
 $(O)/bin/bench_step: $(O)/tests/bench/step_capi.o $(O)/lib/libhvd.so
-$(O)/bin/bench_capi $(O)/bin/bench_step:
+$(O)/bin/bench_stream: $(O)/tests/bench/tune_stream.o $(O)/lib/libhvd.so
+$(O)/bin/bench_capi $(O)/bin/bench_step $(O)/bin/bench_stream:
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS) -Wl,-rpath,'$$ORIGIN/../lib' -o $@ $^
--include $(O)/tests/bench/allreduce_capi.d $(O)/tests/bench/step_capi.d
+-include $(O)/tests/bench/allreduce_capi.d $(O)/tests/bench/step_capi.d $(O)/tests/bench/tune_stream.d
 
 # BENCH=--only=step,queue runs parts; --help says what else. A peer that cannot be had is left out, and said.
 .PHONY: bench
@@ -42,3 +44,7 @@ bench: ## against MPI, oneCCL, Gloo and Horovod; rewrites tests/bench/README.md 
 .PHONY: bench-codec
 bench-codec: $(O)/bin/bench_codec ## speed of compression, one thread
 	@$(O)/bin/bench_codec
+# Autotune against a grid, between two network namespaces; TUNE=--short: a minute. Needs root.
+.PHONY: bench-tune
+bench-tune: $(O)/bin/bench_stream $(O)/bin/bench_path ## autotune against a grid of settings on two shaped lines (6 min)
+	@tests/bench/tune.py $(O)/bin $(TUNE)

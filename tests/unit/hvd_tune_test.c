@@ -325,7 +325,7 @@ static void tuning_changes_tcp_too(void **state)
 {
     (void)state;
     tunes(true);
-    assert_non_null(strstr(text_of(log_path), ",8192,0,"));
+    assert_non_null(strstr(text_of(log_path), ",32768,0,"));
 }
 
 static void write_file(const char *text)
