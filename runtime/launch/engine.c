@@ -135,6 +135,8 @@ static int build_environment(const struct engine *e,
     environment_runtime(env, e->c.dir);
     environment_default(env, "PYTHONUNBUFFERED", "1");
     environment_default(env, "HOROVOD_START_TIMEOUT", ENGINE_START_TIMEOUT_S);
+    if (e->c.placement && *e->c.placement->threads)
+        environment_default(env, "OMP_NUM_THREADS", e->c.placement->threads);
     if (e->c.stats_dir)
         environment_set(env, "HVD_STATS_DIR", e->c.stats_dir);
     int rc = environment_contract(env, &e->c.ranks[i], err);
@@ -153,7 +155,8 @@ static int start_rank(struct engine *e, uint32_t i, struct err *err)
                       .argv = e->c.argv,
                       .envp = env.v,
                       .keeps_stdin = e->c.ranks[i].place.rank == 0 && !isatty(0),
-                      .signals = e->signals};
+                      .signals = e->signals,
+                      .cpus = e->c.placement ? placement_set(e->c.placement, i) : NULL};
     struct child child;
     rc = spawn_child(&s, &child, err);
     if (rc < 0)

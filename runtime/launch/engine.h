@@ -21,6 +21,7 @@
 #include "runtime/launch/core/verdict.h"
 #include "runtime/launch/guard.h"
 #include "runtime/launch/output.h"
+#include "runtime/launch/placement.h"
 #include "runtime/launch/signals.h"
 
 struct engine_config {
@@ -38,7 +39,8 @@ struct engine_config {
     const char *stats_dir;         /* HVD_STATS_DIR of the ranks; NULL: as it is */
     const struct option_var *vars; /* of the ranks' environment: n_vars */
     size_t n_vars;
-    struct output_forward forward; /* of the ranks' output; put NULL: none */
+    const struct placement *placement; /* by index of ranks; NULL: none */
+    struct output_forward forward;     /* of the ranks' output; put NULL: none */
 };
 /* HOROVOD_START_TIMEOUT of the ranks unless the user sets it. The runtime's own default
  * of 30 s is for ranks without a launcher; ours sees a rank die and tells the others,

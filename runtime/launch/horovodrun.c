@@ -27,6 +27,7 @@
 #include "runtime/launch/discovery.h"
 #include "runtime/launch/engine.h"
 #include "runtime/launch/hosts.h"
+#include "runtime/launch/placement.h"
 #include "runtime/launch/scratch.h"
 #include "runtime/launch/self.h"
 #include "runtime/rendezvous/rendezvous.h"
@@ -52,6 +53,7 @@ struct launch {
     struct rdv_server *server;
     uint16_t port;
     struct contract *ranks;
+    struct placement placement;
     struct engine *engine;
     struct verdict verdict;
     int signal; /* that stopped us before any rank was started */
@@ -194,6 +196,18 @@ static int start_server(struct launch *l, struct err *err)
     return rc;
 }
 
+static void show_placement(const struct launch *l)
+{
+    struct strbuf table;
+    if (!l->o.text[OPT_VERBOSE])
+        return;
+    strbuf_init(&table, 16u << 20);
+    placement_table(&l->placement, l->ranks, l->hosts.np,
+                    l->o.text[OPT_NETWORK_INTERFACES], &table);
+    (void)fputs(strbuf_str(&table), stderr);
+    strbuf_release(&table);
+}
+
 static int
 prepare(struct launch *l, struct engine_config *c, int *ret_code, struct err *err)
 {
@@ -220,10 +234,15 @@ prepare(struct launch *l, struct engine_config *c, int *ret_code, struct err *er
     }
     if ((rc = start_server(l, err)) < 0
         || (rc = scratch_write(&l->scratch, &l->token, &l->hosts.list, err)) < 0
-        || (rc = make_contracts(l, err)) < 0)
+        || (rc = make_contracts(l, err)) < 0
+        || (rc =
+                placement_make(l->o.text[OPT_BINDING], l->hosts.np, &l->placement, err))
+               < 0)
         return rc;
     set_master(l);
+    show_placement(l);
     c->ranks = l->ranks;
+    c->placement = &l->placement;
     if ((rc = engine_new(c, &l->signals, &l->guard, &l->engine, err)) < 0)
         return rc;
     return engine_start(l->engine, ret_code, err);
@@ -304,6 +323,7 @@ static void release(struct launch *l)
     run_hosts_release(&l->hosts);
     options_release(&l->o);
     mem_free(l->ranks);
+    placement_release(&l->placement);
     token_wipe(&l->token);
     signals_release(&l->signals);
 }

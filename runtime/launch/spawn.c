@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -57,6 +58,17 @@ static void exec_shell(const struct spawn *s)
     (void)execve(shell, argv, s->envp);
 }
 
+/* Tells -errno, so that the parent knows it from execve's. */
+static void bind_cpus(const struct spawn *s, const struct pipes *p)
+{
+    if (!s->cpus
+        || syscall(SYS_sched_setaffinity, 0, sizeof(s->cpus->w), s->cpus->w) == 0)
+        return;
+    int why = -errno;
+    (void)!write(p->exec[1], &why, sizeof(why));
+    _exit(125);
+}
+
 static void child_main(const struct spawn *s, const struct pipes *p, pid_t parent)
 {
     (void)setpgid(0, 0);
@@ -74,6 +86,7 @@ static void child_main(const struct spawn *s, const struct pipes *p, pid_t paren
     if (dup2(p->out[1], 1) < 0 || dup2(p->err[1], 2) < 0)
         _exit(125);
     signals_restore(s->signals);
+    bind_cpus(s, p);
     (void)execve(s->path, s->argv, s->envp);
     if (errno == ENOEXEC) /* a script without "#!", as execvp and every shell run it */
         exec_shell(s);
@@ -105,6 +118,8 @@ int spawn_child(const struct spawn *s, struct child *ret, struct err *err)
         == 0) {
         (void)waitpid(pid, NULL, 0); /* it is in _exit */
         pipes_close(&p);
+        if (why < 0)
+            return err_errno(err, -why, "a rank cannot be bound to its CPUs");
         if (why == ENOENT)
             return err_set(
                 err, -why,

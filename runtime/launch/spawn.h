@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
+#include "runtime/launch/core/topology.h"
 #include "runtime/launch/environment.h"
 #include "runtime/launch/signals.h"
 
@@ -16,6 +17,7 @@ struct spawn {
     bool keeps_stdin; /* else /dev/null */
     int stdio_fd; /* not 0: its standard input and output, which it shares with us */
     const struct signals *signals;
+    const struct cpuset *cpus; /* to bind it to; NULL: where we run */
 };
 struct child {
     pid_t pid;                /* also its process group */

@@ -14,6 +14,7 @@
 
 #include "runtime/base/mem.h"
 #include "runtime/base/parse.h"
+#include "runtime/launch/core/mpi_words.h"
 #include "runtime/launch/core/option_text.h"
 #include "runtime/launch/core/option_value.h"
 
@@ -283,7 +284,8 @@ int options_parse(int argc,
     ret->command = argv + (w.i < argc ? w.i : argc);
     if (rc < 0 || (rc = check_all(ret, err)) < 0)
         return rc;
-    return make_vars(ret, err);
+    rc = make_vars(ret, err);
+    return rc < 0 ? rc : options_mpi_words(ret, err);
 }
 
 void options_release(struct options *o)

@@ -1,0 +1,329 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* sysfs rather than hwloc: the launcher is one static program for every image, and what
+ * it wants is a handful of small files that have not changed since Linux 2.6:
+ *
+ *   devices/system/cpu/cpuN/topology/   package, and which CPUs are one core
+ *   devices/system/node/nodeN/cpulist   NUMA
+ *   bus/pci/devices/                    class, vendor, numa_node
+ *   class/net/                          operstate, type, device
+ *   fs/cgroup cpu.max                   a container's limit
+ *
+ * A GPU counts when its driver shows it to us, so that those which a container does not
+ * have are not counted. Called by placement.c. */
+#include "runtime/launch/topology_read.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "runtime/base/fd.h"
+#include "runtime/base/mem.h"
+
+#define TEXT_MAX   8192
+#define UUID_BYTES 48
+
+struct text {
+    char p[TEXT_MAX];
+};
+
+static bool read_text(struct text *t, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* A small file; false and "" when it cannot be read. */
+static bool read_text(struct text *t, const char *fmt, ...)
+{
+    char path[PATH_MAX];
+    va_list ap;
+    va_start(ap, fmt);
+    int len = vsnprintf(path, sizeof(path), fmt, ap);
+    va_end(ap);
+    t->p[0] = '\0';
+    if (len < 0 || (size_t)len >= sizeof(path))
+        return false;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : read(fd, t->p, sizeof(t->p) - 1);
+    fd_close(&fd);
+    t->p[n > 0 ? n : 0] = '\0';
+    return n > 0;
+}
+
+static int own_cpus(struct cpuset *ret, struct err *err)
+{
+    memset(ret, 0, sizeof(*ret));
+    if (syscall(SYS_sched_getaffinity, 0, sizeof(ret->w), ret->w) < 0)
+        return err_errno(err, errno, "sched_getaffinity");
+    return 0;
+}
+
+static void read_cpu(const char *root, struct topology_cpu *c)
+{
+    struct text t;
+    struct cpuset siblings;
+    c->core = c->cpu;
+    if (read_text(&t, "%s/sys/devices/system/cpu/cpu%u/topology/physical_package_id",
+                  root, c->cpu)
+        && strtol(t.p, NULL, 10) > 0)
+        c->package = (uint32_t)strtol(t.p, NULL, 10);
+    if (read_text(&t, "%s/sys/devices/system/cpu/cpu%u/topology/thread_siblings_list",
+                  root, c->cpu)
+        && cpuset_parse(t.p, &siblings) == 0 && cpuset_has(&siblings, c->cpu))
+        for (c->core = 0; !cpuset_has(&siblings, c->core);)
+            c->core++;
+}
+
+static void read_nodes(const char *root, struct topology *t)
+{
+    struct text text;
+    struct cpuset nodes, cpus;
+    if (!read_text(&text, "%s/sys/devices/system/node/online", root)
+        || cpuset_parse(text.p, &nodes) < 0)
+        return;
+    for (uint32_t node = 0; node < TOPOLOGY_MAX_CPUS; node++) {
+        if (!cpuset_has(&nodes, node)
+            || !read_text(&text, "%s/sys/devices/system/node/node%u/cpulist", root,
+                          node)
+            || cpuset_parse(text.p, &cpus) < 0)
+            continue;
+        for (size_t i = 0; i < t->n_cpus; i++)
+            if (cpuset_has(&cpus, t->cpus[i].cpu))
+                t->cpus[i].node = node;
+    }
+}
+
+static int read_cpus(const char *root,
+                     const struct cpuset *allowed,
+                     struct topology *t,
+                     struct err *err)
+{
+    t->cpus = mem_calloc(cpuset_count(allowed) + 1, sizeof(*t->cpus));
+    if (!t->cpus)
+        return err_set(err, -ENOMEM, "out of memory for %u CPUs",
+                       cpuset_count(allowed));
+    for (uint32_t i = 0; i < TOPOLOGY_MAX_CPUS; i++)
+        if (cpuset_has(allowed, i)) {
+            t->cpus[t->n_cpus].cpu = i;
+            read_cpu(root, &t->cpus[t->n_cpus++]);
+        }
+    read_nodes(root, t);
+    topology_sort(t);
+    return 0;
+}
+
+/* Where a device's folder lies in the tree of buses. */
+static void read_device(const char *folder, struct topology_device *d)
+{
+    char *real = realpath(folder, NULL);
+    struct text t;
+    d->node = -1;
+    if (!real)
+        return;
+    const char *inside = strstr(real, "/sys/devices/");
+    (void)snprintf(d->path, sizeof(d->path), "%s",
+                   inside ? inside + strlen("/sys/devices/") : real);
+    /* a virtio device has no node, the PCI device above it does */
+    if (read_text(&t, "%s/numa_node", real) || read_text(&t, "%s/../numa_node", real))
+        d->node = (int32_t)strtol(t.p, NULL, 10);
+    free(real); /* realpath's */
+}
+
+/* Whether the driver shows this NVIDIA GPU to us, and its UUID. */
+static bool nvidia_is_ours(const char *root, const char *address, char *ret_uuid)
+{
+    struct text t;
+    char path[PATH_MAX];
+    if (!read_text(&t, "%s/proc/driver/nvidia/gpus/%s/information", root, address))
+        return false;
+    const char *uuid = strstr(t.p, "GPU-"), *minor = strstr(t.p, "Device Minor:");
+    if (uuid)
+        (void)snprintf(ret_uuid, UUID_BYTES, "%.*s", (int)strcspn(uuid, " \t\n"), uuid);
+    if (!minor)
+        return true;
+    (void)snprintf(path, sizeof(path), "%s/dev/nvidia%ld", root,
+                   strtol(minor + strlen("Device Minor:"), NULL, 10));
+    return access(path, F_OK) == 0;
+}
+
+static bool is_gpu(const char *root, const char *address, char *ret_uuid)
+{
+    struct text t;
+    char kfd[PATH_MAX];
+    if (!read_text(&t, "%s/sys/bus/pci/devices/%s/class", root, address))
+        return false;
+    unsigned long class = strtoul(t.p, NULL, 16) >> 8;
+    if (class != 0x0300 && class != 0x0302 && class != 0x0380 && class != 0x1200)
+        return false;
+    (void)read_text(&t, "%s/sys/bus/pci/devices/%s/vendor", root, address);
+    (void)snprintf(kfd, sizeof(kfd), "%s/dev/kfd", root);
+    switch (strtoul(t.p, NULL, 16)) {
+    case 0x10de:
+        return nvidia_is_ours(root, address, ret_uuid);
+    case 0x1002:
+        return access(kfd, F_OK) == 0;
+    }
+    return false;
+}
+
+static int by_name(const struct dirent **a, const struct dirent **b)
+{
+    return strcmp((*a)->d_name, (*b)->d_name);
+}
+
+static int no_dots(const struct dirent *d)
+{
+    return d->d_name[0] != '.';
+}
+
+/* CUDA_VISIBLE_DEVICES: numbers or UUIDs; the first that is neither ends it. */
+static void
+keep_visible(struct topology *t, char (*uuids)[UUID_BYTES], const char *visible)
+{
+    struct topology_device kept[TOPOLOGY_MAX_DEVICES];
+    size_t n = 0;
+    for (const char *p = visible; *p && n < TOPOLOGY_MAX_DEVICES;) {
+        char *end;
+        size_t len = strcspn(p, ","), i = t->n_gpus;
+        unsigned long number = strtoul(p, &end, 10);
+        if (*p >= '0' && *p <= '9' && end == p + len)
+            i = number;
+        for (size_t k = 0; len > 4 && k < t->n_gpus; k++)
+            if (!strncmp(p, "GPU-", 4) && !strncmp(p, uuids[k], len))
+                i = k;
+        if (i >= t->n_gpus)
+            break;
+        kept[n++] = t->gpus[i];
+        p += len + (p[len] == ',');
+    }
+    memcpy(t->gpus, kept, n * sizeof(*kept));
+    t->n_gpus = n;
+}
+
+static void read_gpus(const struct topology_source *s, struct topology *t)
+{
+    char folder[PATH_MAX], uuids[TOPOLOGY_MAX_DEVICES][UUID_BYTES] = {{0}};
+    struct dirent **v = NULL;
+    (void)snprintf(folder, sizeof(folder), "%s/sys/bus/pci/devices", s->root);
+    int n = scandir(folder, &v, no_dots, by_name);
+    for (int i = 0; i < n; i++) {
+        const char *name = v[i]->d_name;
+        if (t->n_gpus < TOPOLOGY_MAX_DEVICES
+            && is_gpu(s->root, name, uuids[t->n_gpus])) {
+            struct topology_device *d = &t->gpus[t->n_gpus++];
+            (void)snprintf(d->name, sizeof(d->name), "%.63s", name);
+            (void)snprintf(folder, sizeof(folder), "%s/sys/bus/pci/devices/%s", s->root,
+                           name);
+            read_device(folder, d);
+            d->is_up = true;
+        }
+        free(v[i]); /* scandir's */
+    }
+    free(v);
+    if (s->visible_devices)
+        keep_visible(t, uuids, s->visible_devices);
+}
+
+static void read_nic(const char *root, const char *name, struct topology *t)
+{
+    char folder[PATH_MAX];
+    struct text text;
+    struct topology_device *d = &t->nics[t->n_nics];
+    (void)snprintf(folder, sizeof(folder), "%s/sys/class/net/%s/device", root, name);
+    if (access(folder, F_OK) < 0
+        || !read_text(&text, "%s/sys/class/net/%s/type", root, name))
+        return;
+    long type = strtol(text.p, NULL, 10);
+    if (type != 1 && type != 32) /* neither Ethernet nor InfiniBand */
+        return;
+    memset(d, 0, sizeof(*d));
+    (void)snprintf(d->name, sizeof(d->name), "%.63s", name);
+    read_device(folder, d);
+    (void)read_text(&text, "%s/sys/class/net/%s/operstate", root, name);
+    d->is_up = !strncmp(text.p, "up", 2) || !strncmp(text.p, "unknown", 7);
+    t->n_nics++;
+}
+
+static void read_default_route(const char *root, struct topology *t)
+{
+    struct text text;
+    char name[64], target[40];
+    (void)read_text(&text, "%s/proc/net/route", root);
+    for (const char *p = text.p; *p; p += strcspn(p, "\n"), p += *p == '\n')
+        if (sscanf(p, "%63s %39s", name, target) == 2 && !strcmp(target, "00000000")) {
+            (void)snprintf(t->default_nic, sizeof(t->default_nic), "%s", name);
+            return;
+        }
+}
+
+static void read_nics(const char *root, struct topology *t)
+{
+    char folder[PATH_MAX];
+    struct dirent **v = NULL;
+    (void)snprintf(folder, sizeof(folder), "%s/sys/class/net", root);
+    int n = scandir(folder, &v, no_dots, by_name);
+    for (int i = 0; i < n; i++) {
+        if (t->n_nics < TOPOLOGY_MAX_DEVICES)
+            read_nic(root, v[i]->d_name, t);
+        free(v[i]); /* scandir's */
+    }
+    free(v);
+    read_default_route(root, t);
+}
+
+static void take_quota(struct topology *t, double quota, double period)
+{
+    double cpus = quota > 0 && period > 0 ? quota / period : 0;
+    if (cpus > 0 && (t->quota_cpus <= 0 || cpus < t->quota_cpus))
+        t->quota_cpus = cpus;
+}
+
+/* cgroup v2: ours and all above it; v1: what a container sees as its own. */
+static void read_quota(const char *root, struct topology *t)
+{
+    struct text text, own;
+    long quota, period;
+    (void)read_text(&own, "%s/proc/self/cgroup", root);
+    const char *path = strstr(own.p, "0::/");
+    path = path ? path + 3 : "";
+    for (size_t len = strcspn(path, "\n");;) {
+        if (read_text(&text, "%s/sys/fs/cgroup%.*s/cpu.max", root, (int)len, path)
+            && sscanf(text.p, "%ld %ld", &quota, &period) == 2)
+            take_quota(t, (double)quota, (double)period);
+        if (!len)
+            break;
+        while (len && path[--len] != '/')
+            continue;
+    }
+    if (read_text(&text, "%s/sys/fs/cgroup/cpu/cpu.cfs_quota_us", root)) {
+        quota = strtol(text.p, NULL, 10);
+        (void)read_text(&text, "%s/sys/fs/cgroup/cpu/cpu.cfs_period_us", root);
+        take_quota(t, (double)quota, (double)strtol(text.p, NULL, 10));
+    }
+}
+
+int topology_read(const struct topology_source *s,
+                  const struct cpuset *allowed,
+                  struct topology *ret,
+                  struct err *err)
+{
+    struct cpuset own;
+    int rc = allowed ? 0 : own_cpus(&own, err);
+    memset(ret, 0, sizeof(*ret));
+    if (rc < 0 || (rc = read_cpus(s->root, allowed ? allowed : &own, ret, err)) < 0)
+        return rc;
+    read_gpus(s, ret);
+    read_nics(s->root, ret);
+    read_quota(s->root, ret);
+    return 0;
+}
+
+void topology_release(struct topology *t)
+{
+    mem_free(t->cpus);
+    memset(t, 0, sizeof(*t));
+}
