@@ -41,6 +41,7 @@
 #include "runtime/core/mismatch.h"
 #include "runtime/core/nametab.h"
 #include "runtime/core/pending.h"
+#include "runtime/core/pending_pairs.h"
 #include "runtime/core/slots.h"
 
 /* Up to this many tensors are looked at together for one batch. */
@@ -521,6 +522,7 @@ int negotiate_write(struct negotiate *n, struct strbuf *out)
         put_late(n, out);
     if (n->tells_tuning)
         put_tuning(n, out);
+    pairs_spread(&n->tensors, n->scratch);
     while (r == 0 && n->tensors.ready.n > 0 && out->n < WRITE_AIM) {
         if (freeze(n, out))
             break;

@@ -210,7 +210,7 @@ static void assert_answers(struct negotiate *n, const char *want)
     struct down d;
 
     strbuf_init(&got, 4096);
-    (void)take(n, &a, 4);
+    (void)take(n, &a, 8);
     while (a.b.n > 0 && more(&a, &d))
         switch (d.kind) {
         case DOWN_PAIR:
@@ -269,6 +269,68 @@ static void transfers_of_one_direction_travel_together(void **state)
     both_have(n, &d);
     assert_answers(n, "pair 0; a (0 -> 1) and b (0 -> 1); c (1 -> 0); pair 1; "
                       "d (0 -> 2); ");
+    negotiate_free(n);
+}
+
+/* All ranks pass something on: not one after the other, round the ring. */
+static void transfers_are_put_into_rounds(void **state)
+{
+    struct negotiate *n = table(6, 1 << 20);
+    struct request q;
+
+    (void)state;
+    for (uint32_t turn = 0; turn < 2; turn++) {
+        q = req(COLL_BARRIER, "before");
+        for (uint32_t r = 0; r < 6 && turn == 1; r++)
+            assert_int_equal(negotiate_add(n, r, &q, 1, NULL), 0);
+        for (uint32_t r = 0; r < 6; r++) {
+            q = transfer("a", r, (r + 1) % 6);
+            both_have(n, &q);
+        }
+        q = transfer("b", 1, 2);
+        both_have(n, &q);
+        q = transfer("c", 2, 1);
+        both_have(n, &q);
+        q = req(COLL_BARRIER, "behind");
+        for (uint32_t r = 0; r < 6; r++)
+            assert_int_equal(negotiate_add(n, r, &q, 1, NULL), 0);
+        if (turn == 0)
+            assert_answers(n, "pair 0; a (0 -> 1); pair 5; a (2 -> 3); pair 14; "
+                              "a (4 -> 5); pair 2; a (1 -> 2) and b (1 -> 2); pair 9; "
+                              "a (3 -> 4); pair 10; a (5 -> 0); c (2 -> 1); behind; ");
+        else
+            assert_answers(n, "before; a (0 -> 1); a (2 -> 3); a (4 -> 5); a (1 -> 2) "
+                              "and b (1 -> 2); a (3 -> 4); a (5 -> 0); c (2 -> 1); "
+                              "behind; ");
+    }
+    negotiate_free(n);
+}
+
+/* A failed one and a group's are not moved, and nothing is moved over them. */
+static void what_is_no_free_transfer_keeps_its_place(void **state)
+{
+    struct request a = transfer("a", 0, 1), b = transfer("b", 1, 2), bad;
+    struct request c = transfer("c", 2, 3), d = transfer("d", 3, 0);
+    struct request e = transfer("e", 1, 2), g = transfer("g", 2, 0);
+    struct negotiate *n = table(4, 0);
+
+    (void)state;
+    both_have(n, &a);
+    both_have(n, &b);
+    bad = c;
+    bad.ndim = 1;
+    assert_int_equal(negotiate_add(n, 2, &c, 1, NULL), 0);
+    assert_int_equal(negotiate_add(n, 3, &bad, 1, NULL), 0);
+    both_have(n, &d);
+    g.group = 3;
+    g.group_n = 1;
+    both_have(n, &g);
+    both_have(n, &e);
+    assert_answers(n,
+                   "pair 0; a (0 -> 1); pair 2; b (1 -> 2); fails: Mismatched "
+                   "SENDRECV tensor shapes: tensor \"c (2 -> 3)\": rank 2 has [2, "
+                   "3], rank 3 has [2] (the number of dimensions differs); pair 3; d "
+                   "(3 -> 0); pair 1; g (2 -> 0); e (1 -> 2); ");
     negotiate_free(n);
 }
 
@@ -382,6 +444,8 @@ int main(void)
         cmocka_unit_test(a_process_set_waits_for_its_own_ranks_only),
         cmocka_unit_test(a_pair_meets_before_its_first_transfer_only),
         cmocka_unit_test(transfers_of_one_direction_travel_together),
+        cmocka_unit_test(transfers_are_put_into_rounds),
+        cmocka_unit_test(what_is_no_free_transfer_keeps_its_place),
         cmocka_unit_test(a_pair_is_of_its_own_two_ranks),
         cmocka_unit_test(a_process_set_may_be_of_the_same_two_ranks),
         cmocka_unit_test(a_transfer_needs_both_but_nobody_else),

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Ranks carry out answers in their order, one after the other. Transfers that are
+ * answered in the order of a ring, 0 -> 1, 1 -> 2, 2 -> 3 ..., as they come when all
+ * ranks shift something at once, would wait for each other from one end to the other.
+ * So they are put into rounds, in each of which a rank is in one pair at most: 0 -> 1,
+ * 2 -> 3 ..., then 1 -> 2, 3 -> 4 ... What one rank sends to another goes into one
+ * round, for it can be fused. Within a round, and for who comes into the earlier one,
+ * the order is that of readiness.
+ *
+ * Groups stay where they are. Called by negotiate.c before it answers. */
+#include "runtime/core/pending_pairs.h"
+
+#include "runtime/core/pair.h"
+
+enum { RUN_MAX = 256 }; /* bounds the work: the square of it */
+
+static bool is_spread(const struct pending *p)
+{
+    return p->first.coll == COLL_SENDRECV && !p->text && p->first.group == 0;
+}
+
+/* Both ranks are free in this round, and are not from now on. */
+static bool take_ranks(const struct pending *p, uint64_t *busy, uint64_t round)
+{
+    uint32_t ranks[2];
+
+    pair_ranks(p->first.process_set, ranks);
+    if (busy[ranks[0]] == round || busy[ranks[1]] == round)
+        return false;
+    busy[ranks[0]] = busy[ranks[1]] = round;
+    return true;
+}
+
+/* v[i] and what goes the same way from there on; NULL where they were. */
+static size_t take_way(struct pending **v, size_t n, size_t i, struct pending **ret)
+{
+    const struct request *way = &v[i]->first;
+    size_t m = 0;
+
+    for (; i < n; i++)
+        if (v[i] && v[i]->first.process_set == way->process_set
+            && v[i]->first.root == way->root) {
+            ret[m++] = v[i];
+            v[i] = NULL;
+        }
+    return m;
+}
+
+/* v[n] follow each other between before and behind. */
+static void link_run(struct pending_list *l,
+                     struct pending *before,
+                     struct pending *behind,
+                     struct pending *const *v,
+                     size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        v[i]->prev = i == 0 ? before : v[i - 1];
+        v[i]->next = i + 1 == n ? behind : v[i + 1];
+    }
+    *(before ? &before->next : &l->head) = v[0];
+    *(behind ? &behind->prev : &l->tail) = v[n - 1];
+}
+
+void pairs_spread(struct pendings *t, uint64_t *busy)
+{
+    struct pending *v[RUN_MAX], *to[RUN_MAX], *before, *p = t->ready.head;
+    size_t n = 0, m = 0;
+    uint32_t ranks[2];
+
+    while (p && !is_spread(p))
+        p = p->next;
+    before = p ? p->prev : NULL;
+    for (; p && n < RUN_MAX && is_spread(p); p = p->next) {
+        pair_ranks(p->first.process_set, ranks);
+        busy[ranks[0]] = busy[ranks[1]] = 0;
+        v[n++] = p;
+    }
+    for (uint64_t round = 1; m < n; round++)
+        for (size_t i = 0; i < n; i++)
+            if (v[i] && take_ranks(v[i], busy, round))
+                m += take_way(v, n, i, to + m);
+    if (n > 1)
+        link_run(&t->ready, before, p, to, n);
+}
