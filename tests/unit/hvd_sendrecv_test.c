@@ -2,6 +2,8 @@
 /* Sends and receives of real processes: in any order, both ways at once, beside
  * everything else, and where the other one disagrees, joins, leaves or dies. Values and
  * types against numpy: tests/python/ranks/capi_sendrecv.py. */
+#include <math.h>
+
 #include "tests/unit/hvd_world.h"
 
 static int
@@ -424,6 +426,88 @@ static void a_rank_that_dies_in_it_is_named(void **state)
     world_end(&w, 1);
 }
 
+/* Rank 1 does not send: whoever waits is told for whom, after a second. */
+static void stalled_body(int rank, int size)
+{
+    float v = 1;
+    int r;
+
+    (void)size;
+    (void)setenv("HOROVOD_STALL_CHECK_TIME_SECONDS", "0", 1);
+    (void)setenv("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", "1", 1);
+    CHECK_OK(hvd_init(NULL));
+    if (rank == 2) {
+        r = recv_now("x", &v, 1, 1);
+        CHECK(r == HVD_ABORTED, "%d", r);
+        CHECK(strstr(shared->r[2].text, "tensor \"x (1 -> 2)\" (SENDRECV) waits since "
+                                        "1 s for rank 1 (host "),
+              "%s", shared->r[2].text);
+    }
+    stage_set(rank, 1);
+    go_wait(1);
+    CHECK_OK(hvd_shutdown());
+}
+
+static void a_stall_names_who_is_missing(void **state)
+{
+    struct proc_world w;
+
+    (void)state;
+    world_start(&w, 3, stalled_body);
+    stage_wait(2, 1);
+    go_set(1);
+    world_end(&w, -1);
+}
+
+/* A receiver's memory is no input. */
+static void nan_body(int rank, int size)
+{
+    float v = rank == 0 ? 1 : NAN;
+    int r;
+
+    (void)size;
+    (void)setenv("HVD_NANCHECK", "1", 1);
+    CHECK_OK(hvd_init(NULL));
+    CHECK_OK(rank == 0 ? send_now("x", &v, 1, 1) : recv_now("x", &v, 1, 0));
+    CHECK(v == 1, "%f", (double)v);
+    v = rank == 0 ? v : NAN;
+    r = rank == 0 ? recv_now("y", &v, 1, 1) : send_now("y", &v, 1, 0);
+    CHECK(r == HVD_ABORTED, "%d", r);
+    CHECK(strstr(shared->r[rank].text, "NaN on rank 1 (host ")
+              && strstr(shared->r[rank].text, "\"y (1 -> 0)\", input of SENDRECV"),
+          "%s", shared->r[rank].text);
+    CHECK_OK(hvd_shutdown());
+}
+
+static void a_nan_is_looked_for_where_it_is_sent(void **state)
+{
+    (void)state;
+    world_run(2, nan_body);
+}
+
+static void counted_body(int rank, int size)
+{
+    struct hvd_stats s = {.size_bytes = sizeof(s)};
+    float v[5] = {0};
+
+    (void)size;
+    CHECK_OK(hvd_init(NULL));
+    if (rank < 2)
+        CHECK_OK(rank == 0 ? send_now("x", v, 5, 1) : recv_now("x", v, 5, 0));
+    CHECK_OK(hvd_stats(&s));
+    CHECK(s.tensors[11] == (rank < 2), "tensors %llu",
+          (unsigned long long)s.tensors[11]);
+    CHECK(s.bytes_in[11] == (rank == 0 ? 20 : 0), "in");
+    CHECK(s.bytes_out[11] == (rank == 1 ? 20 : 0), "out");
+    leave_together();
+}
+
+static void what_travels_is_counted_on_its_side(void **state)
+{
+    (void)state;
+    world_run(3, counted_body);
+}
+
 /* --- groups --- */
 
 static void group_body(int rank, int size)
@@ -472,6 +556,9 @@ int main(void)
         cmocka_unit_test(ranks_that_have_not_joined_go_on),
         cmocka_unit_test(a_rank_that_leaves_ends_it),
         cmocka_unit_test(a_rank_that_dies_in_it_is_named),
+        cmocka_unit_test(a_stall_names_who_is_missing),
+        cmocka_unit_test(a_nan_is_looked_for_where_it_is_sent),
+        cmocka_unit_test(what_travels_is_counted_on_its_side),
         cmocka_unit_test(a_group_of_both_directions),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
