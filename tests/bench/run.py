@@ -240,7 +240,7 @@ def collect(part, peers, ranks, extra, rounds):
     return {"date": started, "machine": machine(), "load": load, "missing": missing, "rows": out}
 
 
-def write(out, data):
+def write(out, data, only):
     with open(os.path.join(out, "results.json"), "w", encoding="utf-8") as f:
         json.dump(data, f, indent=1)
         f.write("\n")
@@ -250,7 +250,7 @@ def write(out, data):
     with open(readme, "w", encoding="utf-8") as f:
         before, after = old[: old.index(report.BEGIN)], old[old.index(report.END) + len(report.END) :]
         f.write(before + report.render(data) + after)
-    if "allreduce" in data:
+    if "allreduce" in only:
         report.draw(data["allreduce"]["rows"], os.path.join(out, "allreduce.svg"))
 
 
@@ -300,7 +300,7 @@ def main():
     if not only:
         return 1
     data = {part: data[part] for part in report.PARTS if part in data}
-    write(args.out, data)
+    write(args.out, data, only)
     print(report.render({part: data[part] for part in only}))
     misses = list(report.missed(data, only))
     for m in misses:
