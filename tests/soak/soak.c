@@ -254,7 +254,7 @@ static void shift(struct tensor *sent, struct tensor *got, const char *name, int
 static void transfers(void)
 {
     int n = 1 + (int)all(4), rounds = 1 + (int)all(10), by[4];
-    char name[16];
+    char name[24];
 
     if (size < 2)
         return;
