@@ -21,6 +21,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/mem.h"
 #include "runtime/base/sha256.h"
+#include "runtime/launch/check_build.h"
 #include "runtime/launch/command.h"
 #include "runtime/launch/config_file.h"
 #include "runtime/launch/core/options.h"
@@ -32,10 +33,8 @@
 #include "runtime/launch/self.h"
 #include "runtime/rendezvous/rendezvous.h"
 
-#define EXIT_OWN   125
-#define EXIT_USAGE 2
-#define VERSION_TEXT                                                                   \
-    "0.28.1+ringmaster." HVD_VERSION_STRING /* as horovod.__version__ */
+#define EXIT_OWN     125
+#define EXIT_USAGE   2
 #define DISCOVERY_MS 60000 /* the discovery script may take this long */
 #define ASK_GRACE_S  30 /* Ctrl-C or SIGTERM: ranks may save a checkpoint this long */
 
@@ -63,14 +62,14 @@ static int
 discover(void *arg, const char *command, struct hostlist *ret, struct err *err)
 {
     struct launch *l = arg;
-    struct discovery d = {.signals = &l->signals,
-                          .guard = &l->guard,
-                          .env = l->env,
-                          .timeout_ms =
-                              options_ms(&l->o, OPT_START_TIMEOUT, DISCOVERY_MS),
-                          .slots = options_u32(&l->o, OPT_SLOTS_PER_HOST, 1)};
-    int rc = discovery_run(&d, command, ret, err);
-    l->signal = d.signal;
+    struct capture c = {.signals = &l->signals,
+                        .guard = &l->guard,
+                        .env = l->env,
+                        .timeout_ms =
+                            options_ms(&l->o, OPT_START_TIMEOUT, DISCOVERY_MS)};
+    int rc =
+        discovery_run(&c, command, options_u32(&l->o, OPT_SLOTS_PER_HOST, 1), ret, err);
+    l->signal = c.signal;
     return rc;
 }
 
@@ -328,6 +327,26 @@ static void release(struct launch *l)
     signals_release(&l->signals);
 }
 
+/* 1: done, with *ret_code. */
+static int check_build(struct launch *l, int *ret_code, struct err *err)
+{
+    struct strbuf out;
+    struct capture c = {.signals = &l->signals,
+                        .guard = &l->guard,
+                        .env = l->env,
+                        .timeout_ms =
+                            options_ms(&l->o, OPT_START_TIMEOUT, DISCOVERY_MS)};
+    strbuf_init(&out, 65536);
+    if (l->o.text[OPT_VERBOSE])
+        strbuf_putc(&out, '\n');
+    int rc = check_build_render(&c, l->dir, &out, err);
+    if (rc == 0)
+        (void)fputs(strbuf_str(&out), stdout);
+    strbuf_release(&out);
+    *ret_code = rc == 0 ? 0 : c.signal ? 128 + c.signal : EXIT_OWN;
+    return rc < 0 ? rc : 1;
+}
+
 /* Order matters: the guard is forked before any thread is made. */
 static int begin(struct launch *l, int *ret_code, struct err *err)
 {
@@ -335,6 +354,8 @@ static int begin(struct launch *l, int *ret_code, struct err *err)
     if (rc < 0 || (rc = scratch_make(&l->scratch, "", err)) < 0
         || (rc = guard_start(&l->guard, &l->scratch, err)) < 0)
         return rc;
+    if (l->o.text[OPT_CHECK_BUILD])
+        return check_build(l, ret_code, err);
     rc = check_usage(l, err);
     if (rc < 0)
         *ret_code = l->signal ? 128 + l->signal : EXIT_USAGE;
@@ -346,9 +367,9 @@ static int launch(struct launch *l, struct err *err)
     struct engine_config c;
     char warning[400];
     int code = EXIT_OWN;
-    if (begin(l, &code, err) < 0)
-        return code;
     self_runtime(l->dir, sizeof(l->dir));
+    if (begin(l, &code, err) != 0)
+        return code;
     l->address = strchr(l->hosts.v[0].name, ':') ? "::1" : "127.0.0.1";
     command_python_warning(l->o.command, warning, sizeof(warning));
     if (*warning && *l->dir)
@@ -369,7 +390,7 @@ static void tell(const struct launch *l)
     struct strbuf help;
     strbuf_init(&help, 65536);
     options_help(l->program, &help);
-    puts(l->o.text[OPT_HELP] ? strbuf_str(&help) : VERSION_TEXT);
+    puts(l->o.text[OPT_HELP] ? strbuf_str(&help) : CHECK_BUILD_VERSION);
     strbuf_release(&help);
 }
 

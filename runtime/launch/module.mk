@@ -37,7 +37,7 @@ install: stage ## install runtime and launchers to PREFIX (default /usr/local), 
 	@$(STAGE)/bin/hvd-agent --version >/dev/null
 	@mkdir -p $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/ringmaster \
 	    $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(PREFIX)/share/man/man1 \
-	    $(DESTDIR)$(PREFIX)/share/man/man7
+	    $(DESTDIR)$(PREFIX)/share/man/man7 $(DESTDIR)$(PREFIX)/share/bash-completion/completions
 	@$(STAGE)/bin/hvd-agent install $(DESTDIR)$(PREFIX)/lib/ringmaster
 	@for p in horovodrun perseusrun hvd-agent; do \
 	    ln -sfn ../lib/ringmaster/bin/$$p $(DESTDIR)$(PREFIX)/bin/$$p; done
@@ -47,6 +47,9 @@ install: stage ## install runtime and launchers to PREFIX (default /usr/local), 
 	    $(DESTDIR)$(PREFIX)/share/man/man1/
 	@install -m 644 runtime/hvd-environment.7 $(DESTDIR)$(PREFIX)/share/man/man7/
 	@ln -sfn horovodrun.1 $(DESTDIR)$(PREFIX)/share/man/man1/perseusrun.1
+	@install -m 644 runtime/launch/horovodrun.bash \
+	    $(DESTDIR)$(PREFIX)/share/bash-completion/completions/horovodrun
+	@ln -sfn horovodrun $(DESTDIR)$(PREFIX)/share/bash-completion/completions/perseusrun
 
 demo-local: ## train a model on 2 ranks of this machine with horovodrun, without a cluster
 	@runtime/launch/demo-local.sh $(STAGE) "$(MAKE)"

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The command runs like a rank: in a process group of its own that the guard knows,
+ * with our signals served meanwhile, so that neither Ctrl-C nor a command that hangs
+ * leaves anything behind. It ends when its first process has ended, whoever else still
+ * holds its pipe. Called by discovery.c and check_build.c. */
+#include "runtime/launch/capture.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "runtime/base/clock.h"
+#include "runtime/base/fd.h"
+#include "runtime/contract/failure.h"
+#include "runtime/launch/spawn.h"
+
+struct run {
+    struct child child;
+    struct strbuf *out;
+    int status;
+    bool has_ended;
+};
+
+/* Reads what is there; closes at the end of the pipe. */
+static void take_output(struct run *r)
+{
+    char buf[4096];
+    ssize_t n;
+    while (r->child.stdout_fd >= 0
+           && (n = read(r->child.stdout_fd, buf, sizeof(buf))) != -1) {
+        if (n == 0)
+            fd_close(&r->child.stdout_fd);
+        strbuf_add(r->out, buf, (size_t)n);
+    }
+    while (r->child.stderr_fd >= 0
+           && (n = read(r->child.stderr_fd, buf, sizeof(buf))) != -1) {
+        if (n == 0)
+            fd_close(&r->child.stderr_fd);
+        (void)fd_write_full(2, buf, (size_t)n, clock_now_ns() + NS_PER_S);
+    }
+}
+
+static void take_signals(struct capture *c, struct run *r)
+{
+    int sig, status;
+    pid_t pid;
+    while ((sig = signals_next(c->signals)) > 0)
+        if (signals_is_stop(sig))
+            c->signal = sig;
+    while ((pid = signals_reap(&status)) > 0) {
+        if (pid == c->guard->pid)
+            c->guard->pid = 0;
+        if (pid == r->child.pid) {
+            r->status = status;
+            r->has_ended = true;
+        }
+    }
+}
+
+static int wait_for(struct capture *c, struct run *r, struct err *err)
+{
+    uint64_t deadline_ns = clock_now_ns() + c->timeout_ms * 1000000;
+    while (!r->has_ended) {
+        struct pollfd p[3] = {{.fd = c->signals->fd, .events = POLLIN},
+                              {.fd = r->child.stdout_fd, .events = POLLIN},
+                              {.fd = r->child.stderr_fd, .events = POLLIN}};
+        (void)poll(p, 3, clock_left_ms(deadline_ns));
+        take_signals(c, r);
+        take_output(r);
+        if (c->signal)
+            return err_set(err, -EINVAL, "stopped by %s", signal_name(c->signal));
+        if (r->has_ended)
+            break;
+        if (strbuf_status(r->out) < 0)
+            return err_set(err, -EINVAL, "%s writes more than %zu bytes", c->name,
+                           r->out->max);
+        if (clock_now_ns() >= deadline_ns)
+            return err_set(err, -EINVAL,
+                           "%s has not ended after %g s (--start-timeout)", c->name,
+                           (double)c->timeout_ms / 1000);
+    }
+    if (WIFSIGNALED(r->status))
+        return err_set(err, -EINVAL, "%s was killed by %s", c->name,
+                       signal_name(WTERMSIG(r->status)));
+    if (WEXITSTATUS(r->status))
+        return err_set(err, -EINVAL, "%s exited with code %d", c->name,
+                       WEXITSTATUS(r->status));
+    return 0;
+}
+
+int capture_run(struct capture *c, struct strbuf *out, struct err *err)
+{
+    struct run r = {.out = out};
+    struct spawn s = {
+        .path = c->path, .argv = c->argv, .envp = c->env, .signals = c->signals};
+    int rc = spawn_child(&s, &r.child, err);
+    if (rc < 0)
+        return rc;
+    guard_add(c->guard, r.child.pid);
+    (void)fd_nonblock(r.child.stdout_fd, true); /* fails for no pipe */
+    (void)fd_nonblock(r.child.stderr_fd, true);
+    rc = wait_for(c, &r, err);
+    (void)kill(-r.child.pid, SIGKILL); /* what it has left in the background */
+    if (!r.has_ended)
+        (void)waitpid(r.child.pid, NULL, 0);
+    guard_remove(c->guard, r.child.pid);
+    take_output(&r);
+    fd_close(&r.child.stdout_fd);
+    fd_close(&r.child.stderr_fd);
+    return rc;
+}
