@@ -33,7 +33,7 @@ static const char script[] =
     "            return m.version(name)\n"
     "        except Exception:\n"
     "            pass\n"
-    "    return ''\n"
+    "    return 'version not known'\n"
     "print('python', sys.executable, sys.version.split()[0])\n"
     "s = find('_hvd')\n"
     "if s and s.origin:\n"
@@ -61,14 +61,23 @@ static bool take_word(const char *line, const char *name, char *ret, size_t size
 
 static void take_lines(const char *text, struct answer *a)
 {
-    for (const char *p = text; *p; p += strcspn(p, "\n"), p += *p == '\n') {
-        (void)(take_word(p, "python", a->python, sizeof(a->python))
-               || take_word(p, "runtime", a->runtime, sizeof(a->runtime))
-               || (a->has_tensorflow |=
-                   take_word(p, "tensorflow", a->tensorflow, sizeof(a->tensorflow)))
-               || (a->has_torch |= take_word(p, "torch", a->torch, sizeof(a->torch)))
-               || (a->has_keras |= take_word(p, "keras", a->keras, sizeof(a->keras))));
-    }
+    const struct {
+        const char *name;
+        char *at;
+        size_t size;
+        bool *is_there;
+    } table[] = {
+        {"python", a->python, sizeof(a->python), NULL},
+        {"runtime", a->runtime, sizeof(a->runtime), NULL},
+        {"tensorflow", a->tensorflow, sizeof(a->tensorflow), &a->has_tensorflow},
+        {"torch", a->torch, sizeof(a->torch), &a->has_torch},
+        {"keras", a->keras, sizeof(a->keras), &a->has_keras},
+    };
+    for (const char *p = text; *p; p += strcspn(p, "\n"), p += *p == '\n')
+        for (size_t i = 0; i < ARRAY_LEN(table); i++)
+            if (take_word(p, table[i].name, table[i].at, table[i].size)
+                && table[i].is_there)
+                *table[i].is_there = true;
 }
 
 static int ask(struct capture *c, char *const *env, const char *path, struct answer *a)

@@ -1,6 +1,7 @@
 # End-to-end tests of the launchers: real processes, TAP. V=asan and V=tsan work too.
 $(eval $(call program,launch-rank,tests/launch/rank.c,rendezvous contract base,))
-LAUNCH_TEST_BINS = $(O)/bin/hvd-agent $(O)/bin/horovodrun $(O)/bin/launch-rank
+$(eval $(call program,launch-world,tests/launch/world.c,hvdrt cpu core rendezvous contract base,-lm))
+LAUNCH_TEST_BINS = $(O)/bin/hvd-agent $(O)/bin/horovodrun $(O)/bin/launch-rank $(O)/bin/launch-world
 # An instrumented horovodrun takes longer than what is promised for the real one.
 LAUNCH_TEST_QUICK_S_asan := 2
 LAUNCH_TEST_QUICK_S_tsan := 2
@@ -8,6 +9,6 @@ LAUNCH_TEST_QUICK_S_tsan := 2
 test-launch: $(LAUNCH_TEST_BINS) ## end-to-end tests of horovodrun and hvd-agent
 	@BIN=$(abspath $(O)/bin) STATIC_BIN=$(abspath $(BUILD)/stage/bin) \
 	    LAUNCH_TEST_QUICK_S=$(or $(LAUNCH_TEST_QUICK_S_$(V)),0.05) \
-	    prove -e python3 tests/launch/horovodrun_test.py tests/launch/signals_test.py \
-	        tests/launch/agent_test.py tests/launch/metrics_test.py \
+	    prove -e python3 tests/launch/horovodrun_test.py tests/launch/flags_test.py \
+	        tests/launch/signals_test.py tests/launch/agent_test.py tests/launch/metrics_test.py \
 	        tests/launch/install_test.py

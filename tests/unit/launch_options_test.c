@@ -115,6 +115,17 @@ static void options_have_defaults_and_values(void **state)
     assert_string_equal(o.text[OPT_LOG_LEVEL], "DEBUG");
     assert_null(o.command[0]);
     options_release(&o);
+    assert_int_equal(
+        parse("x -p 22 -i key --prefix-output-with-timestamp a", NULL, &o, &err), 0);
+    assert_int_equal(options_u32(&o, OPT_SSH_PORT, 0), 22);
+    assert_string_equal(o.text[OPT_SSH_IDENTITY_FILE], "key");
+    assert_true(options_is_on(&o, OPT_PREFIX_TIMESTAMP));
+    options_release(&o);
+    assert_int_equal(parse("x --ssh-port=22 --ssh-identity-file=key a", NULL, &o, &err),
+                     0);
+    assert_int_equal(options_u32(&o, OPT_SSH_PORT, 0), 22);
+    assert_string_equal(o.text[OPT_SSH_IDENTITY_FILE], "key");
+    options_release(&o);
 }
 
 static void each_mistake_has_its_sentence(void **state)
@@ -168,6 +179,7 @@ static void each_mistake_has_its_sentence(void **state)
         {"x -np 2 --max-np 1 a", "--max-np 1 is below -np 2"},
         {"x --min-np 3 --max-np 2 a", "--max-np 2 is below --min-np 3"},
         {"x -np 2 --min-np 2 a", "--min-np: a job keeps its size in this version"},
+        {"x -np 2 --min-num-proc 2 a", "--min-np: a job keeps its size"},
         {"x -np 2 --max-num-proc 2 a", "--max-np: a job keeps its size"},
         {"x --reset-limit 3 a", "--reset-limit: a job keeps its size"},
         {"x --elastic-timeout 3 a", "--elastic-timeout: a job keeps its size"},
@@ -204,7 +216,11 @@ static void flags_become_the_ranks_variables(void **state)
         {"x --cache-capacity 0 a", "HOROVOD_CACHE_CAPACITY", "0"},
         {"x --hierarchical-allreduce a", "HOROVOD_HIERARCHICAL_ALLREDUCE", "1"},
         {"x --no-hierarchical-allgather a", "HOROVOD_HIERARCHICAL_ALLGATHER", "0"},
+        {"x --no-hierarchical-allreduce a", "HOROVOD_HIERARCHICAL_ALLREDUCE", "0"},
+        {"x --hierarchical-allgather a", "HOROVOD_HIERARCHICAL_ALLGATHER", "1"},
         {"x --torus-allreduce a", "HOROVOD_TORUS_ALLREDUCE", "1"},
+        {"x --no-torus-allreduce a", "HOROVOD_TORUS_ALLREDUCE", "0"},
+        {"x --no-mpi-threads-disable a", "HOROVOD_MPI_THREADS_DISABLE", "0"},
         {"x --autotune a", "HOROVOD_AUTOTUNE", "1"},
         {"x --no-autotune a", "HOROVOD_AUTOTUNE", "0"},
         {"x --autotune --autotune-log-file f a", "HOROVOD_AUTOTUNE_LOG", "f"},

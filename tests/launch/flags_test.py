@@ -1,0 +1,623 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Every flag of horovodrun by its effect on real ranks; config file, check-build, completion. TAP.
+
+usage: flags_test.py [PART OF A NAME ...]     BIN: folder of the programs (default: $BUILD/plain/bin)
+"""
+
+import glob
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+from launched import BIN, HOROVODRUN, ROOT, environment, run, start
+from tap import Program, Skip, has, is_alive, read, run_all, same, wait_until
+
+WORLD = os.path.join(BIN, "launch-world")
+LAUNCH = os.path.join(ROOT, "runtime/launch")
+
+
+def variables(folder, *words, **more):
+    """The environment of rank 0 with these flags."""
+    text = run(folder, "-np", "1", *words, "env", **more).out
+    return dict(line.split(":", 1)[1].split("=", 1) for line in text.splitlines() if "=" in line)
+
+
+def values(program, rank=0):
+    """What launch-world printed on a rank."""
+    return dict(re.findall(rf"^\[{rank}\]<stdout>:(\w+)=(.*)$", program.out, re.M))
+
+
+def executable(path, text):
+    with open(path, "w", encoding="utf-8") as f:
+        f.write(text)
+    os.chmod(path, 0o755)
+    return path
+
+
+def test_flags_are_variables_of_the_ranks(folder):
+    """All at once: that each comes alone from its flag is launch_options_test's."""
+    got = variables(
+        folder,
+        *("--fusion-threshold-mb", "32", "--cycle-time-ms", "2.5", "--cache-capacity", "77"),
+        *("--hierarchical-allreduce", "--no-hierarchical-allgather", "--torus-allreduce"),
+        *("--autotune", "--autotune-log-file", "a.csv", "--autotune-warmup-samples", "1"),
+        *("--autotune-steps-per-sample", "2", "--autotune-bayes-opt-max-samples", "3"),
+        *("--autotune-gaussian-process-noise", "0.5", "--timeline-filename", "t.json"),
+        *("--timeline-mark-cycles", "--no-stall-check", "--stall-check-warning-time-seconds", "9"),
+        *("--stall-check-shutdown-time-seconds", "99", "--mpi-threads-disable", "--tcp"),
+        *("--num-nccl-streams", "4", "--thread-affinity", "0", "--gloo-timeout-seconds", "7"),
+        *("--log-level", "ERROR", "--log-without-timestamp", "--start-timeout", "3m"),
+        *("--network-interface", "lo", "--disable-cache", "--mpi"),
+        env=environment(TMPDIR=folder, HOROVOD_CYCLE_TIME="9", HOROVOD_ELASTIC_TIMEOUT="5"),
+    )
+    for name, value in {
+        "HOROVOD_FUSION_THRESHOLD": "33554432",
+        "HOROVOD_CYCLE_TIME": "2.5",  # the flag wins over the environment
+        "HOROVOD_CACHE_CAPACITY": "77",
+        "HOROVOD_HIERARCHICAL_ALLREDUCE": "1",
+        "HOROVOD_HIERARCHICAL_ALLGATHER": "0",
+        "HOROVOD_TORUS_ALLREDUCE": "1",
+        "HOROVOD_AUTOTUNE": "1",
+        "HOROVOD_AUTOTUNE_LOG": "a.csv",
+        "HOROVOD_AUTOTUNE_WARMUP_SAMPLES": "1",
+        "HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE": "2",
+        "HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES": "3",
+        "HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE": "0.5",
+        "HOROVOD_TIMELINE": "t.json",
+        "HOROVOD_TIMELINE_MARK_CYCLES": "1",
+        "HOROVOD_STALL_CHECK_DISABLE": "1",
+        "HOROVOD_STALL_CHECK_TIME_SECONDS": "9",
+        "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "99",
+        "HOROVOD_MPI_THREADS_DISABLE": "1",
+        "NCCL_IB_DISABLE": "1",
+        "HOROVOD_NUM_NCCL_STREAMS": "4",
+        "HOROVOD_THREAD_AFFINITY": "0",
+        "HOROVOD_GLOO_TIMEOUT_SECONDS": "7",
+        "HOROVOD_LOG_LEVEL": "ERROR",
+        "HOROVOD_LOG_HIDE_TIME": "1",
+        "HOROVOD_START_TIMEOUT": "180",
+        "HOROVOD_GLOO_IFACE": "lo",
+        "NCCL_SOCKET_IFNAME": "lo",
+        "HOROVOD_ELASTIC_TIMEOUT": "5",  # what no flag says stays
+    }.items():
+        same(got.get(name), value, name)
+    bare = variables(folder)
+    left = [n for n in bare if n.startswith(("HOROVOD_", "NCCL_")) and n in got and bare[n] != got[n]]
+    same(left, ["HOROVOD_START_TIMEOUT"], "without flags only the launcher's own default")
+
+
+def test_every_flag_is_in_a_test(folder):
+    tests = "".join(
+        read(p)
+        for p in glob.glob(f"{ROOT}/tests/launch/*.py") + [f"{ROOT}/tests/unit/launch_options_test.c"]
+    )
+    names = re.findall(r"(?:^  |, )(-[a-zA-Z-]+)", run(folder, "--help").out, re.M)
+    assert len(names) > 60, names
+    same([n for n in names if not re.search(rf"[\" ']{n}[\" '=\\]", tests)], [])
+
+
+def test_knobs_reach_the_runtime(folder):
+    ours = values(run(folder, "-np", "2", WORLD))
+    same((ours["fusion_bytes"], ours["gather_ns"], ours["cache_hits"]), ("134217728", "0", "8"))
+    got = values(
+        run(
+            folder,
+            *("-np", "2", "--fusion-threshold-mb", "0", "--cycle-time-ms", "1.5", "--cache-capacity", "0"),
+            WORLD,
+        )
+    )
+    same(
+        (got["fusion_bytes"], got["gather_ns"], got["cache_hits"], got["fused"]), ("0", "1500000", "0", "0")
+    )
+
+
+def test_thread_affinity_is_by_local_rank(folder):
+    cpus = sorted(os.sched_getaffinity(0))
+    chosen = [cpus[0], cpus[-1]]
+    program = run(folder, "-np", "2", "--thread-affinity", ",".join(map(str, chosen)), WORLD)
+    same([values(program, r)["thread_cpus"] for r in (0, 1)], [str(c) for c in chosen])
+
+
+def test_a_timeline_is_written(folder):
+    def names(*words):
+        run(folder, "-np", "2", "--timeline-filename", f"{folder}/t.json", *words, WORLD)
+        with open(f"{folder}/t.json", encoding="utf-8") as f:
+            return {event.get("name") for event in json.load(f)}
+
+    marked, unmarked = names("--timeline-mark-cycles"), names("--no-timeline-mark-cycles")
+    assert "NEGOTIATE_ALLREDUCE" in unmarked, unmarked
+    same(marked - unmarked, {"CYCLE_START"})
+
+
+def stalled(folder, *words):
+    go = os.path.join(folder, "go")
+    return start(folder, "-np", "2", *words, WORLD, "2", go), lambda: open(
+        go, "w", encoding="ascii"
+    ).close()
+
+
+def test_a_stall_is_reported_when_the_flag_says(folder):
+    program, go = stalled(folder, "--stall-check-warning-time-seconds", "0.3")
+    wait_until("the report names rank 1", lambda: re.search(r"tensor/0.*", program.err))
+    go()
+    same(program.end(), 0, program.err)
+    program, go = stalled(folder, "--stall-check-warning-time-seconds", "0.3", "--no-stall-check")
+    time.sleep(0.7)  # nothing is to happen in this time
+    assert "tensor/0" not in program.err, program.err
+    go()
+    same(program.end(), 0, program.err)
+
+
+def test_a_stall_ends_the_job_when_the_flag_says(folder):
+    program, _ = stalled(
+        folder, "--stall-check-warning-time-seconds", "0.2", "--stall-check-shutdown-time-seconds", "0.6"
+    )
+    assert program.end() != 0
+    has(program.err, "tensor/0")
+
+
+def test_silence_counts_after_the_gloo_timeout(folder):
+    program = start(
+        folder,
+        *("-np", "2", "--gloo-timeout-seconds", "1", "sh", "-c"),
+        f"[ $HOROVOD_RANK = 0 ] || {{ echo $$ > {folder}/new; mv {folder}/new {folder}/pid; }}; exec {WORLD} 2 {folder}/go",
+    )
+    wait_until("rank 1 is up", lambda: os.path.exists(f"{folder}/pid"))
+    pid = int(read(f"{folder}/pid"))
+    wait_until("rank 1 waits in its world", lambda: len(os.listdir(f"/proc/{pid}/task")) > 1)
+    os.kill(pid, signal.SIGSTOP)
+    begin = time.monotonic()
+    assert program.end() != 0
+    assert time.monotonic() - begin < 8
+    has(program.err, "rank 1")
+
+
+def test_ranks_that_do_not_come_are_waited_for_as_long_as_told(folder):
+    begin = time.monotonic()
+    program = run(
+        folder,
+        *("-np", "2", "--start-timeout", "0.5", "sh", "-c"),
+        f"[ $HOROVOD_RANK = 1 ] && exec sleep 60; exec {WORLD}",
+        code=7,
+    )
+    assert 0.4 < time.monotonic() - begin < 10
+    has(program.err, "rank 0 on localhost exited with code 7")
+
+
+def test_log_level_and_time_are_the_flags(folder):
+    quiet = run(folder, "-np", "1", "--log-level", "error", WORLD).err
+    same(quiet, "")
+    loud = run(folder, "-np", "1", "--log-level", "debug", "--log-with-timestamp", WORLD).err
+    lines = [line.split(":", 1)[1] for line in loud.splitlines() if line.startswith("[0]<stderr>:")]
+    assert lines and all(re.match(r"\d{4}-\d\d-\d\dT", line) for line in lines), loud
+    bare = run(folder, "-np", "1", "--log-level", "debug", "--log-without-timestamp", WORLD).err
+    lines = [line.split(":", 1)[1] for line in bare.splitlines() if line.startswith("[0]<stderr>:")]
+    assert lines and not any(re.match(r"\d{4}-\d\d-\d\dT", line) for line in lines), bare
+
+
+def test_an_autotune_log_is_written(folder):
+    run(
+        folder,
+        *("-np", "2", "--autotune", "--autotune-log-file", f"{folder}/log.csv"),
+        *("--autotune-warmup-samples", "1", "--autotune-steps-per-sample", "2", WORLD, "60"),
+    )
+    assert read(f"{folder}/log.csv").count(",") > 2, read(f"{folder}/log.csv")
+
+
+def test_interfaces_must_exist(folder):
+    same(values(run(folder, "-np", "2", "--network-interfaces", "lo", WORLD))["cache_hits"], "8")
+    err = run(folder, "-np", "2", "--network-interfaces", "lo,nosuch0", "true", code=2).err
+    has(err, "--network-interfaces: this host has no interface nosuch0 (see ip link)")
+
+
+def test_mpi_arguments_are_read_as_far_as_they_mean_something(folder):
+    program = run(
+        folder,
+        *(
+            "-np",
+            "1",
+            "--mpi-args=-x FOO=bar=baz --mca btl ^openib -x PATH --allow-run-as-root",
+            "sh",
+            "-c",
+        ),
+        "echo $FOO",
+    )
+    same(program.out, "[0]<stdout>:bar=baz\n")
+    has(program.err, "--mpi-args: no mpirun is started, so these have no effect: --mca btl ^openib\n")
+    for bad, part in (
+        ("-x", "-x needs a value"),
+        ("-x =y", "-x =y: the name is empty"),
+        ("--mca a", "--mca needs"),
+    ):
+        has(run(folder, "-np", "1", f"--mpi-args={bad}", "true", code=2).err, f"--mpi-args: {part}")
+
+
+# --- hosts
+
+
+def test_two_names_of_this_host_are_two_hosts(folder):
+    program = run(folder, "-np", "3", "-H", "localhost:2,127.0.0.2:2", "sh", "-c",
+                  'echo "$HOROVOD_RANK $HOROVOD_HOSTNAME $HOROVOD_LOCAL_RANK/$HOROVOD_LOCAL_SIZE '
+                  '$HOROVOD_CROSS_RANK/$HOROVOD_CROSS_SIZE"')  # fmt: skip
+    same(
+        sorted(line.split(":", 1)[1] for line in program.out.splitlines()),
+        ["0 localhost 0/2 0/2", "1 localhost 1/2 0/1", "2 127.0.0.2 0/1 1/2"],
+    )
+    same(values(run(folder, "-np", "4", "-H", "localhost:2,127.0.0.2:2", WORLD))["cache_hits"], "8")
+
+
+def test_hosts_may_be_ipv6(folder):
+    if (
+        "::1"
+        not in subprocess.run(["ip", "-6", "addr"], capture_output=True, text=True, check=False).stdout
+    ):
+        raise Skip("no IPv6 on the loopback interface")
+    hostfile = os.path.join(folder, "hosts")
+    with open(hostfile, "w", encoding="ascii") as f:
+        f.write("[::1] slots=2\n")
+    for words in ("-H", "[::1]:2"), ("-hostfile", hostfile):
+        same(values(run(folder, "-np", "2", *words, WORLD))["cache_hits"], "8")
+    got = variables(folder, "-H", "[::1]:1")
+    same((got["HVD_RENDEZVOUS_ADDR"], got["MASTER_ADDR"], got["HOROVOD_HOSTNAME"]), ("::1",) * 3)
+
+
+def test_the_discovery_script_names_the_hosts(folder):
+    script = executable(
+        f"{folder}/hosts.sh", '#!/bin/sh\necho "# ours"\necho "localhost:$1"\necho told >&2\n'
+    )
+    program = run(folder, "--host-discovery-script", f"{script} 3", "echo", "x")
+    same(program.out.count("x"), 3)
+    has(program.err, "told\n")
+    for slots, line in ("2", "localhost"), ("2", "localhost:2"), ("1", "localhost slots=2"):
+        words = "--slots-per-host", slots, "--host-discovery-script", f"echo '{line}'"
+        same(run(folder, *words, "echo", "x").out.count("x"), 2, line)
+    same(run(folder, "--host-discovery-script", "echo localhost", "echo", "x").out.count("x"), 1)
+
+
+def test_a_discovery_script_that_fails_is_told(folder):
+    for script, part in (
+        ("exit 3", "exit 3 exited with code 3"),
+        ("kill -9 $$", "kill -9 $$ was killed by SIGKILL"),
+        ("true", "true has named no host"),
+        ("echo localhost:two", "line 1"),
+        ("echo a b", "line 1"),
+        ("yes localhost:1", "yes localhost:1 writes more than 4194304 bytes"),
+        ("nosuchcommand", "nosuchcommand exited with code 127"),
+    ):
+        err = run(folder, "--host-discovery-script", script, "true", code=2).err
+        has(err, "horovodrun: --host-discovery-script: ")
+        has(err, part)
+
+
+def test_a_discovery_script_that_hangs_is_killed_with_what_it_started(folder):
+    script = f"sleep 60 & echo $! > {folder}/child; echo $$ > {folder}/pid; wait"
+    begin = time.monotonic()
+    program = run(folder, "--start-timeout", "0.5", "--host-discovery-script", script, "true", code=2)
+    assert time.monotonic() - begin < 5
+    has(program.err, "has not ended after 0.5 s (--start-timeout)")
+    pids = [int(read(f"{folder}/{n}")) for n in ("pid", "child")]
+    wait_until("all are gone", lambda: not any(map(is_alive, pids)), 5)
+
+
+def test_a_signal_ends_the_discovery_script(folder):
+    script = f"sleep 60 & echo $! > {folder}/new; mv {folder}/new {folder}/child; wait"
+    for number, code in (signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, 137):
+        if os.path.exists(f"{folder}/child"):
+            os.unlink(f"{folder}/child")
+        program = start(folder, "--host-discovery-script", script, "true")
+        wait_until("the script runs", lambda: os.path.exists(f"{folder}/child"))
+        program.signal(number)
+        same(program.end(5), code)
+        wait_until("its child is gone", lambda: not is_alive(int(read(f"{folder}/child"))), 5)
+        wait_until("no scratch", lambda: not [n for n in os.listdir(folder) if n.startswith("hvd-")], 5)
+
+
+# --- config file
+
+
+def config(folder, text):
+    path = os.path.join(folder, "config.yaml")
+    with open(path, "w", encoding="utf-8") as f:
+        f.write(text)
+    return path
+
+
+def test_a_config_file_counts_where_it_stands(folder):
+    path = config(
+        folder,
+        """# tuned in May
+params:
+    fusion_threshold_mb: 32
+    cycle_time_ms: 5.5
+    cache_capacity: ~
+    hierarchical_allreduce: yes
+autotune: {enabled: false}
+logging:
+    level: "info"
+    with_timestamp: False
+timeline:
+controller: Gloo
+""",
+    )
+    got = variables(
+        folder,
+        "--fusion-threshold-mb",
+        "8",
+        "--cache-capacity",
+        "9",
+        "--config-file",
+        path,
+        "--cycle-time-ms",
+        "2",
+    )
+    for name, value in {
+        "HOROVOD_FUSION_THRESHOLD": str(32 << 20),  # it overrides what comes before
+        "HOROVOD_CYCLE_TIME": "2",  # and is overridden by what comes after
+        "HOROVOD_CACHE_CAPACITY": "9",  # null is as if it were not there
+        "HOROVOD_HIERARCHICAL_ALLREDUCE": "1",
+        "HOROVOD_AUTOTUNE": "0",
+        "HOROVOD_LOG_LEVEL": "INFO",
+        "HOROVOD_LOG_HIDE_TIME": "1",
+    }.items():
+        same(got.get(name), value, name)
+    same(variables(folder, "--config-file", config(folder, "")).get("HOROVOD_CYCLE_TIME"), None)
+
+
+def test_the_manuals_config_file_is_taken_and_has_every_key(folder):
+    manual = read(f"{LAUNCH}/horovodrun.1")
+    example = re.search(r"^\.Bd -literal -offset indent\n(controller:.*?)^\.Ed", manual, re.M | re.S)[1]
+    path = config(folder, example)
+    got = variables(folder, "--config-file", path)
+    same(got["HOROVOD_FUSION_THRESHOLD"], str(64 << 20))
+    keys, section = {"controller"}, ""
+    for line in example.splitlines():
+        key, value = re.fullmatch(r" *(\w+):(.*)", line).groups()
+        if not line.startswith(" "):
+            section = key
+        elif value:
+            keys.add(f"{section}.{key}")
+    table = read(f"{LAUNCH}/core/option_table.h")
+    same(keys, set(re.findall(r'"(\w+\.\w+)"', table)) | {"controller"})
+
+
+def test_a_wrong_config_file_is_told_with_line_and_key(folder):
+    for text, part in (
+        ("params:\n  fusion_treshold_mb: 1\n", "line 2: unknown key params.fusion_treshold_mb; the nearest is params.fusion_threshold_mb"),
+        ("parms:\n  cycle_time_ms: 1\n", "line 1: unknown key parms; the nearest is params"),
+        ("fusion_threshold_mb: 1\n", "line 1: unknown key fusion_threshold_mb; the nearest is params.fusion_threshold_mb"),
+        ("params:\n\n  cycle_time_ms: -1\n", "line 3: params.cycle_time_ms=-1 must be >= 0"),
+        ("params: 3\n", "line 1: params is a section: its keys stand below it, indented"),
+        ("params:\n  - cycle_time_ms: 1\n", "params is a list"),
+        ("- params\n", "the file is a list"),
+        ("controller: {a: b}\n", "line 1: controller has keys below it where a value is expected"),
+        ("params:\n  cycle_time_ms: {a: 1}\n", "params.cycle_time_ms has keys below it where a value is expected"),
+        ("? {a: b}\n: c\n", "has keys below it where a value is expected"),
+        ("controller: ray\n", "controller=ray is neither gloo nor mpi"),
+        ("params: *x\n", "aliases (*x) are not read"),
+        ("just words\n", 'keys are expected, such as "params:"'),
+        ("params:\n  cycle_time_ms: 1\n---\nparams:\n", "a second document begins"),
+        ("controller: 'gloo\n", "line 2: found unexpected end of stream"),
+        ("params:\n\tcycle_time_ms: 1\n", "line 2: "),
+        ("autotune:\n  enabled: maybe\n", "autotune.enabled=maybe is neither true nor false"),
+    ):  # fmt: skip
+        path = config(folder, text)
+        err = run(folder, "-np", "1", "--config-file", path, "true", code=2).err
+        has(err, f"horovodrun: {path}: ")
+        has(err, part)
+        same(err.count("\n"), 1, "one line")
+    has(run(folder, "-np", "1", "--config-file", f"{folder}/none", "true", code=2).err, f"{folder}/none")
+
+
+# --- placement
+
+
+def cpus_of_ranks(folder, n, *words, **more):
+    text = run(
+        folder, "-np", str(n), *words, sys.executable, "-c",
+        "import os; print(os.environ['HOROVOD_RANK'], *sorted(os.sched_getaffinity(0)), "
+        "'T', os.environ.get('OMP_NUM_THREADS'))", **more,
+    ).out  # fmt: skip
+    rows = sorted(line.split(":", 1)[1].split(" T ") for line in text.splitlines())
+    return [set(map(int, cpus.split()[1:])) for cpus, _ in rows], [threads for _, threads in rows]
+
+
+def cores_here():
+    """CPUs of each core that this process may use, as lscpu tells."""
+    cores = {}
+    for line in subprocess.run(
+        ["lscpu", "-p=CPU,CORE"], capture_output=True, text=True, check=True
+    ).stdout.splitlines():
+        if line[0] != "#":
+            cpu, core = map(int, line.split(","))
+            if cpu in os.sched_getaffinity(0):
+                cores.setdefault(core, set()).add(cpu)
+    return list(cores.values())
+
+
+def test_ranks_are_bound_to_cores_of_their_own(folder):
+    cores = cores_here()
+    if len(cores) < 2:
+        raise Skip("one core")
+    sets, threads = cpus_of_ranks(folder, 2, "--binding", "cores")
+    assert not sets[0] & sets[1], sets
+    for core in cores:
+        assert sum(bool(core & s) for s in sets) <= 1, "a core is split"
+    for s in sets:
+        same(len([c for c in cores if c <= s]), len(cores) // 2)
+    same(threads, [str(len(cores) // 2)] * 2)
+    same(cpus_of_ranks(folder, 2, "--binding-args=-bind-to core")[0], sets)
+
+
+def test_no_rank_leaves_the_cpus_that_the_launcher_may_use(folder):
+    one = {sorted(os.sched_getaffinity(0))[-1]}
+    for how in "cores", "numa", "none":
+        sets, _ = cpus_of_ranks(
+            folder, 2, "--binding", how, preexec_fn=lambda: os.sched_setaffinity(0, one)
+        )
+        same(sets, [one, one], how)
+    err = run(
+        folder, "-np", "2", "--binding", "cores", "true", preexec_fn=lambda: os.sched_setaffinity(0, one)
+    ).err
+    has(err, "more ranks than cores, so cores are shared ranks=2 cores=1 ranks_of_a_core=2")
+
+
+def test_without_binding_ranks_run_everywhere(folder):
+    for words in (), ("--binding", "none"), ("--binding-args=--bind-to none",):
+        sets, _ = cpus_of_ranks(folder, 2, *words)
+        same(sets, [os.sched_getaffinity(0)] * 2)
+
+
+def test_threads_are_the_users_where_he_says(folder):
+    env = environment(TMPDIR=folder)
+    env.pop("OMP_NUM_THREADS", None)
+    same(cpus_of_ranks(folder, 1, env=env)[1], ["None"], "a rank alone has the host as without us")
+    share = str(max(1, len(cores_here()) // 2))
+    same(cpus_of_ranks(folder, 2, env=env)[1], [share, share])
+    same(cpus_of_ranks(folder, 2, "--binding", "cores", env=dict(env, OMP_NUM_THREADS="7"))[1], ["7", "7"])
+
+
+def test_verbose_shows_who_is_where(folder):
+    program = run(
+        folder, "-np", "2", "--verbose", "--binding", "cores", "--network-interfaces", "lo", "true"
+    )
+    err = program.err
+    lines = err.splitlines()
+    same(lines[0].split(), ["rank", "host", "cores", "GPU", "NIC"])
+    sets, _ = cpus_of_ranks(folder, 2, "--binding", "cores")
+    for rank in 0, 1:
+        number, host, cores, *_, nic = lines[1 + rank].split()
+        same((number, host, nic), (str(rank), "localhost", "lo"))
+        shown = set()
+        for part in cores.split(","):
+            first, _, last = part.partition("-")
+            shown |= set(range(int(first), int(last or first) + 1))
+        same(shown, sets[rank])
+    has(err, "rank ended rank=1 code=0")
+
+
+# --- check-build, perseusrun, completion
+
+
+def test_check_build_is_horovods_table_and_true(folder):
+    os.mkdir(f"{folder}/packages")
+    for name in "torch", "tensorflow":  # being there is enough, being imported would fail
+        os.mkdir(f"{folder}/packages/{name}")
+        with open(f"{folder}/packages/{name}/__init__.py", "w", encoding="ascii") as f:
+            f.write("raise RuntimeError('imported')\n")
+    os.mkdir(f"{folder}/bin")
+    executable(f"{folder}/bin/python", f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
+    env = environment(TMPDIR=folder, PATH=f"{folder}/bin:/usr/bin:/bin")
+    env.pop("PYTHONPATH", None)
+
+    def table(boxes):
+        version = run(folder, "--version").out.strip()
+        tensorflow, torch = boxes
+        return f"""Horovod v{version}:
+
+Available Frameworks:
+    [{tensorflow}] TensorFlow
+    [{torch}] PyTorch
+    [ ] MXNet
+
+Available Controllers:
+    [ ] MPI
+    [ ] Gloo
+
+Available Tensor Operations:
+    [ ] NCCL
+    [ ] DDL
+    [ ] CCL
+    [ ] MPI
+    [ ] Gloo    
+
+Ringmaster v"""  # noqa: W291 Horovod's last line ends so
+
+    has_runtime = os.path.isdir(os.path.join(os.path.dirname(BIN), "python/_hvd"))
+    both = ("X", "X") if has_runtime else (" ", " ")
+    for words, path, wanted in (
+        (["-cb"], None, (" ", " ")),
+        (["--check-build"], f"{folder}/packages", both),
+        (["--check-build", "-np", "2", "--gloo", "true"], f"{folder}/packages", both),
+    ):
+        out = run(folder, *words, env=dict(env, PYTHONPATH=path) if path else env).out
+        assert out.startswith(table(wanted)), out
+    out = run(folder, "-cb", "--verbose", env=env).out
+    assert out.startswith("\n" + table((" ", " "))), out
+    has(out, f"    python: {sys.executable}")
+    executable(f"{folder}/bin/python", "#!/bin/sh\nexit 9\n")
+    has(run(folder, "-cb", env=env).out, f"    python: {folder}/bin/python exited with code 9\n")
+    executable(f"{folder}/bin/python", "#!/bin/sh\nexec sleep 60\n")
+    has(run(folder, "-cb", "--start-timeout", "0.3", env=env).out, "has not ended after 0.3 s")
+    os.unlink(f"{folder}/bin/python")
+    bare = run(folder, "-cb", env=dict(env, PATH=f"{folder}/bin")).out
+    has(bare, "    python: neither python nor python3 is in PATH\n")
+
+
+def test_perseusrun_takes_what_its_documents_show(folder):
+    os.symlink(HOROVODRUN, f"{folder}/perseusrun")
+    for words in (
+        ["-np", "2", "-H", "localhost:2", "--", "echo", "x"],
+        ["--mpi", "-np", "2", "-H", "localhost:2", "echo", "x"],
+        ["--gloo", "-np", "2", "echo", "x"],
+        ["\u2013-mpi", "\u2013np", "2", "\u2013H", "localhost:2", "\u2013-", "echo", "x"],
+        ["\u2014mpi", "\u2014np", "2", "\u2014", "echo", "x"],
+        ["\u2212np=2", "echo", "x"],
+    ):
+        program = Program([f"{folder}/perseusrun", *words], environment(TMPDIR=folder), folder, "p")
+        same(program.end(), 0, program.err)
+        same(sorted(program.out.splitlines()), ["[0]<stdout>:x", "[1]<stdout>:x"])
+        dashes = [w for w in words if not w.isascii()]
+        same(program.err.count("perseusrun: warning: "), len(dashes), program.err)
+        for word in dashes:
+            has(program.err, f"{word} is written with a typographic dash and read as -")
+    program = run(folder, "-np", "1", "echo", "\u2013x")  # what is the command's is left alone
+    same((program.out, program.err), ("[0]<stdout>:\u2013x\n", ""))
+
+
+def complete(*words):
+    """What bash would offer for the last word."""
+    script = (
+        f'source {LAUNCH}/horovodrun.bash; PATH={BIN}:$PATH; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); '
+        '_horovodrun; printf "%s\\n" "${COMPREPLY[@]}"; complete -p horovodrun perseusrun'
+    )
+    out = subprocess.run(
+        ["bash", "--norc", "-c", script, "bash", *words], capture_output=True, text=True, check=True
+    )
+    same(out.stderr, "")
+    *found, a, b = out.stdout.splitlines()
+    same([a, b], [f"complete -F _horovodrun {p}" for p in ("horovodrun", "perseusrun")])
+    return sorted(filter(None, found))
+
+
+def test_bash_completes(folder):
+    names = set(re.findall(r"(?:^  |, )(-[a-zA-Z-]+)", run(folder, "--help").out, re.M))
+    same(set(complete("horovodrun", "-")), names, "every option, and nothing else")
+    same(complete("horovodrun", "-np", "2", "--time"), ["--timeline-filename", "--timeline-mark-cycles"])
+    same(complete("horovodrun", "--log-level", "D"), ["DEBUG"])
+    same(complete("horovodrun", "--log-level", "=", "W"), ["WARNING"])
+    same(complete("horovodrun", "--binding", "="), ["cores", "none", "numa"])
+    same(complete("horovodrun", "--network-interfaces", "l"), ["lo"])
+    with open(f"{folder}/config.yaml", "w", encoding="ascii"):
+        os.mkdir(f"{folder}/configs")
+    same(
+        complete("horovodrun", "--config-file", f"{folder}/conf"),
+        [f"{folder}/config.yaml", f"{folder}/configs"],
+    )
+    same(complete("horovodrun", "--output-filename", f"{folder}/conf"), [f"{folder}/configs"])
+    same(complete("horovodrun", "--blacklist-cooldown-range", "1", "2", "--verb"), ["--verbose"])
+    same(complete("horovodrun", "-np", ""), [])
+    assert "sleep" in complete("horovodrun", "-np", "2", "slee")
+    assert "sleep" in complete("horovodrun", "-np", "2", "--", "slee")
+    same(
+        complete("horovodrun", "-np", "2", "cat", "--log-level", f"{folder}/config.y"),
+        [f"{folder}/config.yaml"],
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(run_all([f for n, f in list(globals().items()) if n.startswith("test_")]))
