@@ -296,6 +296,15 @@ static bool should_stop(struct coordinator *co)
     return r;
 }
 
+/* A call is for the thread that waits, unless it leaves the seat. */
+static void nap_beside_waiters(struct coordinator *co, uint64_t ns)
+{
+    if (!atomic_load(&co->is_listening))
+        nap(co, ns);
+    else if (listen_nap(co, ns, false) && atomic_load(&co->n_waiters) > 0)
+        nap(co, NAP_MIN_NS);
+}
+
 /* One round; the nap it took, 0 if it worked. */
 static uint64_t
 background_round(struct coordinator *co, uint64_t last_nap_ns, uint32_t *seen)
@@ -312,10 +321,7 @@ background_round(struct coordinator *co, uint64_t last_nap_ns, uint32_t *seen)
     if (atomic_load(&co->n_waiters) > 0) {
         if (is_same && last_nap_ns > 0)
             ns = earlier(last_nap_ns * 2, NAP_MAX_NS);
-        if (!atomic_load(&co->is_listening))
-            nap(co, ns);
-        else if (listen_nap(co, ns, false) && atomic_load(&co->n_waiters) > 0)
-            nap(co, NAP_MIN_NS); /* it is the waiting thread's */
+        nap_beside_waiters(co, ns);
         return ns;
     }
     if (clock_now_ns() < atomic_load(&co->last_wait_ns) + NAP_MIN_NS

@@ -138,6 +138,156 @@ static void a_plan_offers_groups_whole(void **state)
     assert_int_equal(f->act.words[0], 1 | 2 | 4);
 }
 
+/* --- process sets: this rank is in 1, not in 2 --- */
+
+static const uint8_t SLOTS_0_1_2[] = {0, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0};
+
+static void learn_in(struct fixture *f, uint32_t i, const char *name, uint32_t set)
+{
+    struct down d = whole(name, i);
+
+    d.req.process_set = set;
+    if (set != 2) {
+        f->reqs[i] = d.req;
+        f->ops[i] = (struct member_op){.req = &f->reqs[i]};
+        assert_int_equal(member_submit(f->m, &f->ops[i]), 0);
+        while (member_take_up(f->m, &f->up))
+            ;
+    }
+    tell(f, d);
+    if (set != 2)
+        assert_runs(f, &f->ops[i]);
+    assert_int_equal(next(f), MEMBER_NOTHING);
+}
+
+static void again(struct fixture *f, uint32_t i)
+{
+    f->ops[i] = (struct member_op){.req = &f->reqs[i]};
+    assert_int_equal(member_submit(f->m, &f->ops[i]), 0);
+}
+
+/* "a" of the world, "x" of others, "y" of a set of ours: places 0, 1, 2. */
+static void plan_of_sets(struct fixture *f, uint64_t fusion_bytes)
+{
+    struct down d = freeze(1, SLOTS_0_1_2, 3);
+
+    assert_int_equal(member_set_added(f->m, 1, true), 0);
+    assert_int_equal(member_set_added(f->m, 2, false), 0);
+    learn_in(f, 0, "a", 0);
+    learn_in(f, 1, "x", 2);
+    learn_in(f, 2, "y", fusion_bytes ? 0 : 1);
+    d.fusion_bytes = fusion_bytes;
+    tell(f, d);
+    assert_int_equal(next(f), MEMBER_NOTHING);
+    assert_true(member_listens(f->m));
+    assert_int_equal(member_plan_size(f->m), 2);
+}
+
+static enum member_kind next_if(struct fixture *f, bool may_offer, enum agree_call call)
+{
+    assert_int_equal(member_next(f->m, may_offer, call, &f->act, &f->err), 0);
+    return f->act.kind;
+}
+
+static void one_with_nothing_comes_when_called(void **state)
+{
+    struct fixture *f = *state;
+
+    plan_of_sets(f, 0);
+    for (int round = 0; round < 3; round++) {
+        assert_int_equal(next_if(f, true, CALL_NONE), MEMBER_NOTHING);
+        assert_int_equal(next_if(f, true, CALL_BEGUN), MEMBER_NOTHING);
+        assert_int_equal(next_if(f, false, CALL_CALLED), MEMBER_AGREE);
+        assert_true(f->act.calls); /* pass it on */
+        assert_int_equal(f->act.words[0], 1 | 4);
+        assert_false(member_wants_call(f->m));
+        assert_false(agreed(f, 1 | 4)); /* x goes on without this rank */
+        assert_int_equal(next(f), MEMBER_NOTHING);
+        assert_false(member_has_todo(f->m));
+    }
+    assert_int_equal(member_counts(f->m).n_planned, 0);
+}
+
+static void what_found_nobody_is_not_offered_again_in_vain(void **state)
+{
+    struct fixture *f = *state;
+
+    plan_of_sets(f, 0);
+    again(f, 2);
+    assert_int_equal(next_if(f, false, CALL_NONE), MEMBER_NOTHING); /* gathers */
+    assert_int_equal(next_if(f, true, CALL_NONE), MEMBER_AGREE);
+    assert_true(f->act.calls);
+    assert_int_equal(f->act.words[0], 1 | 4 | 8);
+    assert_true(agreed(f, 1));
+    assert_true(member_has_offer(f->m));
+    assert_int_equal(next_if(f, true, CALL_NONE), MEMBER_NOTHING);
+    assert_int_equal(next_if(f, true, CALL_BEGUN), MEMBER_AGREE);
+    assert_false(f->act.calls);
+    assert_false(agreed(f, 1 | 8));
+    assert_runs(f, &f->ops[2]);
+    assert_int_equal(next(f), MEMBER_NOTHING);
+}
+
+static void a_set_does_not_wait_for_an_agreement_of_the_world(void **state)
+{
+    struct fixture *f = *state;
+
+    plan_of_sets(f, 0);
+    again(f, 0);
+    assert_int_equal(next(f), MEMBER_AGREE);
+    assert_false(f->act.calls); /* all are to have a: they come */
+    assert_false(member_wants_call(f->m));
+    again(f, 2);
+    assert_true(member_wants_call(f->m));
+    assert_true(agreed(f, 1));
+    assert_int_equal(next(f), MEMBER_AGREE);
+    assert_true(f->act.calls);
+    assert_int_equal(f->act.words[0], 1 | 2 | 4 | 8);
+    member_leave_plan(f->m);
+    assert_true(member_wants_call(f->m));
+    assert_false(agreed(f, 1 | 2 | 4 | 8)); /* not with this one */
+    assert_runs(f, &f->ops[0]);
+    assert_runs(f, &f->ops[2]);
+    assert_int_equal(next(f), MEMBER_AGREE);
+    assert_true(f->act.calls);
+    assert_int_equal(f->act.words[0], 4);
+    assert_false(agreed(f, 4));
+    assert_false(member_listens(f->m));
+}
+
+/* All ranks see the same borders of batches, those who are not in x's set too. */
+static void batches_end_where_others_do(void **state)
+{
+    struct fixture *f = *state;
+
+    plan_of_sets(f, 1000); /* y is of the world here */
+    for (int round = 0; round < 2; round++) {
+        again(f, 0);
+        again(f, 2);
+        assert_int_equal(next(f), MEMBER_AGREE);
+        assert_false(agreed(f, round ? 1 | 2 | 8 : 1 | 2 | 4 | 8));
+        assert_runs(f, &f->ops[0]);
+        assert_int_equal(f->act.n_items, round ? 2 : 1);
+        if (round == 0)
+            assert_runs(f, &f->ops[2]);
+        assert_int_equal(next(f), MEMBER_NOTHING);
+    }
+}
+
+/* A set that this rank is in, though nothing of it was ever answered here. */
+static void a_plan_of_what_this_rank_never_had_is_refused(void **state)
+{
+    struct fixture *f = *state;
+
+    assert_int_equal(member_set_added(f->m, 2, false), 0);
+    learn_in(f, 0, "x", 2);
+    member_set_removed(f->m, 2);
+    assert_int_equal(member_set_added(f->m, 2, true), 0);
+    tell(f, freeze(1, SLOTS_0_1, 1));
+    assert_int_equal(member_next(f->m, true, CALL_NONE, &f->act, &f->err), -EPROTO);
+    assert_string_equal(f->err.text, "rank 0 plans slot 0, which this rank has not");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -147,6 +297,11 @@ int main(void)
         TEST(all_leave_when_one_must),
         TEST(a_join_is_sent_again_after_the_plan),
         TEST(a_plan_offers_groups_whole),
+        TEST(one_with_nothing_comes_when_called),
+        TEST(what_found_nobody_is_not_offered_again_in_vain),
+        TEST(a_set_does_not_wait_for_an_agreement_of_the_world),
+        TEST(batches_end_where_others_do),
+        TEST(a_plan_of_what_this_rank_never_had_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

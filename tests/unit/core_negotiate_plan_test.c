@@ -288,6 +288,45 @@ static void the_slots_of_a_plan_are_not_given_away(void **state)
     assert_answers(n, " Y@0");
 }
 
+/* X's ranks are ahead of a's by a tensor or not, as they like. */
+static void a_plan_holds_tensors_of_sets(void **state)
+{
+    struct negotiate *n = *state;
+    char text[40];
+    int at = 2;
+
+    add_set(n);
+    all_say(n, "1 a");
+    assert_int_equal(say(n, 1, "1 X"), 0);
+    assert_int_equal(say(n, 2, "1 X"), 0);
+    assert_answers(n, " a@0 X@1");
+    /* Each plan is left in its first step: the third one takes twice as long. */
+    for (uint32_t plan = 1, equal = 2; plan <= 4; plan++, equal *= plan > 2 ? 2 : 1) {
+        for (uint32_t step = 0; step <= equal; step++, at++) {
+            (void)snprintf(text, sizeof(text), "%d #0", at);
+            assert_int_equal(say(n, 0, text), 0);
+            (void)snprintf(text, sizeof(text), "%d #0 #1", at);
+            assert_int_equal(say(n, 1, text), 0);
+            assert_int_equal(say(n, 2, text), 0);
+            assert_answers(n, " #0 #1");
+        }
+        (void)snprintf(text, sizeof(text), "%d #1", at++);
+        assert_int_equal(say(n, 2, text), 0);
+        assert_int_equal(say(n, 1, text), 0);
+        assert_answers(n, " #1");
+        (void)snprintf(text, sizeof(text), "%d #0", at++);
+        all_say(n, text);
+        (void)snprintf(text, sizeof(text), " plan%u(0 1)", plan);
+        assert_answers(n, text);
+        (void)snprintf(text, sizeof(text), "%d leave%u/0", at, plan);
+        assert_int_equal(say(n, 0, text), 0);
+        (void)snprintf(text, sizeof(text), " leave%u", plan);
+        assert_answers(n, text);
+        at++;
+        assert_int_equal(negotiate_counts(n).n_needs, plan > 1 ? equal * 2 : equal);
+    }
+}
+
 static void no_plan_begins_inside_a_group(void **state)
 {
     struct negotiate *n = *state;
@@ -393,6 +432,7 @@ int main(void)
         TEST(a_plan_is_left_once),
         TEST(a_join_that_crosses_a_plan_is_dropped_too),
         TEST(the_slots_of_a_plan_are_not_given_away),
+        TEST(a_plan_holds_tensors_of_sets),
         TEST(no_plan_begins_inside_a_group),
         TEST(a_group_that_ranks_dispute_fails_whole),
         TEST(what_was_submitted_before_a_join_is_answered_before),

@@ -173,6 +173,68 @@ static void a_plan_offers_groups_whole(void **state)
     plan_free(p);
 }
 
+/* Tensor 0 is the world's, 1 of a set that only a is in, 2 and 3, a group, of one that
+ * only b is in. */
+static void others_tensors_stand_in_nobodys_way(void **state)
+{
+    static const bool of_a[] = {true, true, false, false},
+                      of_b[] = {true, false, true, true};
+    struct request v[4];
+    const struct request *q[4];
+    uint64_t wa, wb, all;
+    uint32_t order[4];
+    struct plan *a, *b;
+    bool stays;
+
+    (void)state;
+    for (size_t i = 0; i < 4; i++) {
+        v[i] = tensor(COLL_ALLREDUCE, DT_F32, 1);
+        v[i].process_set = i < 2 ? (uint32_t)i : 2;
+        v[i].group = i >= 2 ? 5 : 0;
+        q[i] = &v[i];
+    }
+    assert_int_equal(plan_new(q, of_a, 4, &a), 0);
+    assert_int_equal(plan_new(q, of_b, 4, &b), 0);
+    assert_true(plan_has_sets(a));
+    assert_int_equal(plan_n_ours(a), 2);
+    assert_int_equal(plan_n_ours(b), 3);
+    assert_true(plan_is_ours(a, 1) && !plan_is_ours(b, 1));
+    for (int round = 0; round < 3; round++) {
+        assert_int_equal(plan_news(a), PLAN_NO_NEWS);
+        plan_have(a, 0);
+        assert_int_equal(plan_news(a), PLAN_NEWS);
+        plan_have(a, 1);
+        assert_int_equal(plan_news(a), PLAN_NEWS_OF_SETS);
+        assert_true(plan_is_whole(a));
+        plan_have(b, 2);
+        assert_false(plan_has_any(b)); /* half a group */
+        assert_int_equal(plan_news(b), PLAN_NO_NEWS);
+        plan_offer(a, true, &wa);
+        plan_offer(b, true, &wb);
+        assert_int_equal(wa, 1 | 2 | 4 | 8 | 16);
+        assert_int_equal(wb, 1 | 4);
+        assert_int_equal(plan_news(a), PLAN_NO_NEWS); /* told */
+        all = wa & wb;
+        assert_int_equal(plan_agreed(b, &all, &stays, order), 1);
+        assert_int_equal(order[0], 1); /* of which b hears only */
+        assert_int_equal(plan_agreed(a, &all, &stays, order), 1);
+        assert_true(plan_has_any(a)); /* 0 stays open, but is no news */
+        assert_int_equal(plan_news(a), PLAN_NO_NEWS);
+        plan_have(b, 0);
+        plan_have(b, 3);
+        assert_int_equal(plan_news(b), PLAN_NEWS_OF_SETS);
+        plan_offer(a, true, &wa);
+        plan_offer(b, true, &wb);
+        all = wa & wb;
+        assert_int_equal(all, 1 | 2 | 8 | 16);
+        assert_int_equal(plan_agreed(a, &all, &stays, order), 3);
+        assert_int_equal(plan_agreed(b, &all, &stays, order), 3);
+        assert_false(plan_has_any(a) || plan_has_any(b));
+    }
+    plan_free(a);
+    plan_free(b);
+}
+
 /* The whole table, absent edges too. */
 static void lifecycle_has_these_edges_and_no_others(void **state)
 {
@@ -306,6 +368,7 @@ int main(void)
         cmocka_unit_test(fusion_keeps_groups_and_roots_apart),
         cmocka_unit_test(a_plan_agrees_on_what_all_have),
         cmocka_unit_test(a_plan_offers_groups_whole),
+        cmocka_unit_test(others_tensors_stand_in_nobodys_way),
         cmocka_unit_test(lifecycle_has_these_edges_and_no_others),
         cmocka_unit_test(stall_names_tensors_and_missing_ranks),
         cmocka_unit_test(stall_can_end_the_world),

@@ -559,44 +559,4 @@ static inline struct sim *grouped_sim_of_seed(uint64_t seed)
     return l.s;
 }
 
-/* Few tensors, as few slots, and a set without rank 0 whose tensors take them away just
- * when a plan is told. */
-static inline struct sim *tight_sim_of_seed(uint64_t seed)
-{
-    struct load l = {.s = sim_new(seed), .groups_in = 4};
-    struct sim *s = l.s;
-    struct sim_spec p;
-
-    make_config(&l);
-    s->cfg.n_ranks = 3 + pick(&l, 2);
-    l.all = (1u << s->cfg.n_ranks) - 1;
-    s->sets[0] = (struct sim_set){.mask = l.all, .has_id = true, .in = l.all};
-    s->sets[1].mask = l.all & ~1u;
-    s->n_sets = 2;
-    s->cfg.may_freeze = true;
-    s->is_lazy = true;
-    s->depth = 0;
-    make_model(&l);
-    l.model.n = 1 + pick(&l, l.model.n < 3 ? l.model.n : 3);
-    for (uint32_t i = 0; i < l.model.n; i++)
-        l.model.v[i].group = l.model.v[i].group_n = 0;
-    s->cfg.cache_capacity = l.model.n + pick(&l, 2);
-    change_set(&l, add_step(&l), COLL_SET_ADD, 1, END_RUN);
-    add_step(&l)->waits = true;
-    for (uint32_t n = 3; n > 0; n--) {
-        for (uint32_t i = 3 + pick(&l, 3); i > 0; i--)
-            (void)model_step(&l);
-        (void)model_step(&l);
-        for (uint32_t i = 0; i < 2; i++) {
-            struct sim_step *step = add_step(&l);
-
-            step->hurries = true;
-            p = make_spec(&l, "fresh", l.n_fresh++);
-            p.set = i == 0 || pick(&l, 2);
-            (void)add_op(&l, step, &p);
-        }
-    }
-    return s;
-}
-
 #endif

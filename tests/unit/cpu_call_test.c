@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Calls of the cpu backend: members that have nothing to say are made to come to an
+ * agreement, whether they look, sleep on their ears or are on other hosts; threads as
+ * members. A call that is lost ends in the deadline. */
+#include <poll.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "tests/unit/cpu_party.h"
+
+static uint64_t mix(uint64_t x)
+{
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
+    return x ^ (x >> 31);
+}
+
+static int conclude(struct backend *b, bool dozes, struct party *p, struct err *err)
+{
+    uint64_t word;
+    bool is_done = false;
+    for (uint32_t i = 0; clock_now_ns() < p->deadline_ns; i++) {
+        int rc = backend_cpu.agree_poll(b, &word, &is_done, err);
+        if (rc < 0 || is_done)
+            return rc;
+        if (dozes && i % 4 == 3)
+            backend_cpu.doze(b, 2 * NS_PER_MS);
+        else
+            sched_yield();
+    }
+    return err_set(err, -ETIMEDOUT, "no agreement before the deadline");
+}
+
+static bool is_readable(const int fds[2], int timeout_ms)
+{
+    struct pollfd f[2] = {{.fd = fds[0], .events = POLLIN},
+                          {.fd = fds[1], .events = POLLIN}};
+    return poll(f, 2, timeout_ms) > 0;
+}
+
+/* Until it is called, by looking, or by sleeping in between. */
+static int await_call(struct backend *b,
+                      bool sleeps,
+                      enum agree_call want,
+                      struct party *p,
+                      struct err *err)
+{
+    int fds[2];
+    if (backend_cpu.agree_ears(b, fds, err) < 0)
+        return -1;
+    while (clock_now_ns() < p->deadline_ns) {
+        if (backend_cpu.agree_heard(b) >= want)
+            return 0;
+        if (!sleeps) {
+            sched_yield();
+            continue;
+        }
+        if (backend_cpu.agree_away(b, want) < want
+            && !is_readable(fds, clock_left_ms(p->deadline_ns)))
+            break;
+        (void)backend_cpu.agree_away(b, CALL_NONE);
+    }
+    return err_set(err, -ETIMEDOUT, "not called before the deadline");
+}
+
+static int sum(struct backend *b, uint64_t n, struct err *err)
+{
+    float *x = calloc(n, sizeof *x);
+    struct batch_item it = {.in = x, .out = x, .count = n};
+    struct batch batch = {.coll = COLL_ALLREDUCE,
+                          .dtype = DT_F32,
+                          .op = OP_SUM,
+                          .prescale = 1,
+                          .postscale = 1,
+                          .items = &it,
+                          .n_items = 1};
+    uint64_t ticket;
+    int rc = backend_cpu.post(b, &batch, NULL, &ticket, err);
+    free(x);
+    return rc;
+}
+
+/* One member begins and calls, the others look or sleep; now and then a batch between
+ * two agreements, of which nothing may pass for a call. */
+static int body_calls(struct backend *b, uint32_t me, struct party *p, char *said)
+{
+    struct err err = ERR_INIT;
+    int fds[2], rc = backend_cpu.agree_ears(b, fds, &err);
+    if (rc < 0)
+        return party_fails(b, said, "ears", 0, &err);
+    for (uint32_t k = 0; k < p->n_rounds; k++) {
+        uint64_t how = mix(k + 9), mine = mix(how + me), word = 1;
+        if (how % p->size != me)
+            rc = await_call(b, mine % 3 > 0, CALL_CALLED, p, &err);
+        if (rc == 0)
+            rc = backend_cpu.agree_begin(b, &word, 1, &err);
+        if (rc == 0) {
+            backend_cpu.agree_call(b);
+            rc = conclude(b, mine % 2, p, &err);
+        }
+        if (rc == 0 && how % 5 == 0)
+            rc = sum(b, how % 1000 + 1, &err);
+        if (rc < 0)
+            return party_fails(b, said, "call", k, &err);
+    }
+    return 0;
+}
+
+static void whoever_is_idle_hears_a_call_on_one_host(void **state)
+{
+    (void)state;
+    for (uint32_t n = 1; n <= 5; n++) {
+        struct party p = {.size = n, .n_rounds = 400, .body = body_calls};
+        party_run(&p);
+    }
+}
+
+static void whoever_is_idle_hears_a_call_over_hosts(void **state)
+{
+    (void)state;
+    static const char *const hosts[] = {"a", "b", "c", "d", "e"};
+    for (uint32_t n = 2; n <= 5; n++) {
+        struct party p = {.size = n, .n_rounds = 300, .body = body_calls};
+        memcpy(p.host, hosts, sizeof hosts);
+        party_run(&p);
+    }
+}
+
+static void whoever_is_idle_hears_a_call_on_mixed_hosts(void **state)
+{
+    (void)state;
+    struct party p = {.size = 6,
+                      .n_rounds = 300,
+                      .host = {"a", "a", "b", "a", "b", "c"},
+                      .body = body_calls};
+    party_run(&p);
+}
+
+/* Member 0 begins and does not call: member 1, which waits for something, is woken,
+ * member 2, which does not, is not, until member 1 calls. */
+static int body_begun(struct backend *b, uint32_t me, struct party *p, char *said)
+{
+    struct err err = ERR_INIT;
+    uint64_t word = 1;
+    int fds[2], rc = backend_cpu.agree_ears(b, fds, &err);
+    for (uint32_t k = 0; k < p->n_rounds && rc == 0; k++) {
+        if (me == 1) {
+            rc = await_call(b, k % 2, CALL_BEGUN, p, &err);
+        } else if (me == 2) {
+            bool is_called = backend_cpu.agree_away(b, CALL_CALLED) == CALL_CALLED;
+            wait_for(&p->n_at, p->size + 2 * k + 1,
+                     p->deadline_ns); /* 1 has been woken */
+            if (is_called || is_readable(fds, 0))
+                rc = err_set(&err, -EPROTO, "woken without a call");
+            atomic_fetch_add(&p->n_at, 1);
+            if (rc == 0)
+                rc = await_call(b, true, CALL_CALLED, p, &err);
+        }
+        if (rc == 0)
+            rc = backend_cpu.agree_begin(b, &word, 1, &err);
+        if (me == 1 && rc == 0) {
+            atomic_fetch_add(&p->n_at, 1);
+            wait_for(&p->n_at, p->size + 2 * k + 2, p->deadline_ns); /* 2 has looked */
+            backend_cpu.agree_call(b);
+        }
+        if (rc == 0)
+            rc = conclude(b, k % 3 == 0, p, &err);
+        if (rc == 0) /* all begin the next round away from this one */
+            rc = sum(b, 1, &err);
+    }
+    return rc < 0 ? party_fails(b, said, "begun", 0, &err) : 0;
+}
+
+static void who_waits_hears_of_any_agreement_others_of_calls_only(void **state)
+{
+    (void)state;
+    struct party p = {.size = 3, .n_rounds = 200, .body = body_begun};
+    party_run(&p);
+}
+
+/* What is no agreement to come: nothing, one of ours, a broken communicator. */
+static int body_nothing(struct backend *b, uint32_t me, struct party *p, char *said)
+{
+    struct err err = ERR_INIT;
+    uint64_t word = 1;
+    int fds[2], again[2];
+    bool is_good = backend_cpu.agree_heard(b) == CALL_NONE
+                   && backend_cpu.agree_ears(b, fds, &err) == 0
+                   && backend_cpu.agree_ears(b, again, &err) == 0 && fds[0] == again[0]
+                   && fds[1] == again[1]
+                   && backend_cpu.agree_away(b, CALL_CALLED) == CALL_NONE
+                   && !is_readable(fds, 0);
+    backend_cpu.agree_call(b); /* there is none at hand */
+    (void)me;
+    if (!is_good || backend_cpu.agree_begin(b, &word, 1, &err) < 0
+        || backend_cpu.agree_heard(b) != CALL_NONE || conclude(b, false, p, &err) < 0)
+        return party_fails(b, said, "nothing", 0, &err);
+    return 0;
+}
+
+static void where_nobody_calls_nothing_is_heard(void **state)
+{
+    (void)state;
+    struct party p = {.size = 1, .body = body_nothing};
+    party_run(&p);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(whoever_is_idle_hears_a_call_on_one_host),
+        cmocka_unit_test(whoever_is_idle_hears_a_call_over_hosts),
+        cmocka_unit_test(whoever_is_idle_hears_a_call_on_mixed_hosts),
+        cmocka_unit_test(who_waits_hears_of_any_agreement_others_of_calls_only),
+        cmocka_unit_test(where_nobody_calls_nothing_is_heard),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
