@@ -78,6 +78,9 @@ int carry_pair(struct coordinator *co, uint32_t pair, struct err *err)
 
     pair_ranks(pair, ranks);
     r = make_child(co, ranks, 2, &child, err);
+    if (r < 0)
+        (void)err_prefix(err, "send and receive of ranks %u and %u", ranks[0],
+                         ranks[1]);
     if (r < 0 || !child)
         return r;
     r = sets_add_pair(co->sets, pair, child);

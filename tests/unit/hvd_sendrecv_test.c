@@ -3,6 +3,7 @@
  * everything else, and where the other one disagrees, joins, leaves or dies. Values and
  * types against numpy: tests/python/ranks/capi_sendrecv.py. */
 #include <math.h>
+#include <sys/resource.h>
 
 #include "tests/unit/hvd_world.h"
 
@@ -426,6 +427,39 @@ static void a_rank_that_dies_in_it_is_named(void **state)
     world_end(&w, 1);
 }
 
+/* Rank 1 has no descriptor left for a pair: all are told, also who only met. */
+static void full_body(int rank, int size)
+{
+    float v = 0;
+    int fd, r;
+
+    (void)size;
+    CHECK_OK(hvd_init(NULL));
+    CHECK_OK(barrier_now("all are here"));
+    fd = dup(0);
+    if (rank == 1) {
+        const struct rlimit none = {(rlim_t)fd, (rlim_t)fd};
+
+        CHECK(setrlimit(RLIMIT_NOFILE, &none) == 0, "%s", strerror(errno));
+    }
+    (void)close(fd);
+    r = rank == 0   ? send_now("x", &v, 1, 1)
+        : rank == 1 ? recv_now("x", &v, 1, 0)
+                    : barrier_now("never");
+    CHECK(r == HVD_ABORTED, "%d", r);
+    CHECK(strstr(shared->r[rank].text, "send and receive of ranks 0 and 1: ")
+              && strstr(shared->r[rank].text, "rank 1: ")
+              && strstr(shared->r[rank].text, strerror(EMFILE)),
+          "%s", shared->r[rank].text);
+    CHECK_OK(hvd_shutdown());
+}
+
+static void a_pair_that_cannot_be_made_says_so(void **state)
+{
+    (void)state;
+    world_run(3, full_body);
+}
+
 /* Rank 1 does not send: whoever waits is told for whom, after a second. */
 static void stalled_body(int rank, int size)
 {
@@ -556,6 +590,7 @@ int main(void)
         cmocka_unit_test(ranks_that_have_not_joined_go_on),
         cmocka_unit_test(a_rank_that_leaves_ends_it),
         cmocka_unit_test(a_rank_that_dies_in_it_is_named),
+        cmocka_unit_test(a_pair_that_cannot_be_made_says_so),
         cmocka_unit_test(a_stall_names_who_is_missing),
         cmocka_unit_test(a_nan_is_looked_for_where_it_is_sent),
         cmocka_unit_test(what_travels_is_counted_on_its_side),
