@@ -229,6 +229,13 @@ static bool get_u32(struct message_reader *r, uint32_t *ret)
     return true;
 }
 
+/* A transfer travels in a pair, from one of it; nothing else does. */
+static bool is_in_its_set(const struct request *r)
+{
+    return r->coll == COLL_SENDRECV ? pair_has(r->process_set, r->root)
+                                    : !pair_is(r->process_set);
+}
+
 static bool get_params(struct message_reader *r, struct request *ret)
 {
     uint64_t coll, dtype, op, ndim;
@@ -244,14 +251,11 @@ static bool get_params(struct message_reader *r, struct request *ret)
         || ndim > TENSOR_MAX_DIMS || (ret->group == 0) != (ret->group_n == 0)
         || ret->n_set > SET_MAX_RANKS || (ret->n_set > 0) != (coll == COLL_SET_ADD))
         return false;
-    if (pair_is(ret->process_set) != (coll == COLL_SENDRECV)
-        || (coll == COLL_SENDRECV && !pair_has(ret->process_set, ret->root)))
-        return false;
     ret->coll = (enum collective)coll;
     ret->dtype = (enum dtype)dtype;
     ret->op = (enum reduce_op)op;
     ret->ndim = (uint32_t)ndim;
-    return true;
+    return is_in_its_set(ret);
 }
 
 static int get_request(struct message_reader *r, struct request *ret, struct err *err)

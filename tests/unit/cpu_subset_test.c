@@ -159,12 +159,49 @@ static int body_set_of_a_set(struct rank *r)
     return rc;
 }
 
+enum { PAIR_N = 900007, PAIR_ITEMS = 3 };
+
+/* One round: x[0 to N] of the root to the other, in three items. What is sent may only
+ * be read. */
+static int one_transfer(struct rank *r,
+                        struct backend *b,
+                        bool is_root,
+                        uint32_t root,
+                        uint32_t round,
+                        uint32_t *x)
+{
+    enum { N = PAIR_N };
+    static const uint64_t counts[PAIR_ITEMS] = {N, 0, 1};
+    size_t n_bytes = (N + 1) * sizeof(uint32_t);
+    struct batch_item items[PAIR_ITEMS];
+    struct batch batch = {.coll = COLL_SENDRECV,
+                          .dtype = DT_I32,
+                          .root = root,
+                          .items = items,
+                          .n_items = PAIR_ITEMS};
+    struct err err = ERR_INIT;
+    (void)mprotect(x, n_bytes, PROT_READ | PROT_WRITE);
+    for (uint32_t i = 0; i <= N; i++)
+        x[i] = is_root ? i * 7 + round : ~0u;
+    if (is_root)
+        (void)mprotect(x, n_bytes, PROT_READ);
+    for (size_t k = 0; k < PAIR_ITEMS; k++) {
+        uint32_t *at = x + (k == 2 ? N : 0);
+        items[k] = (struct batch_item){
+            .in = is_root ? at : NULL, .out = is_root ? NULL : at, .count = counts[k]};
+    }
+    if (run_on(b, &batch, &err) < 0)
+        return SAY(r, "round %u: %s", round, err.text);
+    for (uint32_t i = 0; i <= N; i++)
+        if (x[i] != i * 7 + round)
+            return SAY(r, "round %u: [%u] is %u", round, i, x[i]);
+    return 0;
+}
+
 /* Ranks 1 and 3 to each other, in turn and several at once, of sizes that take many
- * slots of a pair's; what is sent is only read. */
+ * slots. */
 static int body_pair(struct rank *r)
 {
-    enum { N = 900007, ITEMS = 3 };
-    static const uint64_t counts[ITEMS] = {N, 0, 1};
     const uint32_t ranks[] = {1, 3};
     struct backend *b = NULL;
     struct err err = ERR_INIT;
@@ -173,34 +210,12 @@ static int body_pair(struct rank *r)
         return SAY(r, "%s", err.text);
     if (!is_in(ranks, 2, r->rank, &me))
         return b == NULL ? 0 : SAY(r, "got one");
-    size_t n_bytes = (N + 1) * sizeof(uint32_t);
-    uint32_t *x =
-        mmap(NULL, n_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    uint32_t *x = mmap(NULL, (PAIR_N + 1) * sizeof(uint32_t), PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     int rc = x == MAP_FAILED ? SAY(r, "no memory") : 0;
     for (uint32_t round = 0; round < 6 && rc == 0; round++) {
         uint32_t root = round % 3 == 2; /* 0 0 1 0 0 1 */
-        struct batch_item items[ITEMS];
-        struct batch batch = {.coll = COLL_SENDRECV,
-                              .dtype = DT_I32,
-                              .root = root,
-                              .items = items,
-                              .n_items = ITEMS};
-        (void)mprotect(x, n_bytes, PROT_READ | PROT_WRITE);
-        for (uint32_t i = 0; i <= N; i++)
-            x[i] = me == root ? i * 7 + round : ~0u;
-        if (me == root)
-            (void)mprotect(x, n_bytes, PROT_READ);
-        for (size_t k = 0; k < ITEMS; k++)
-            items[k] =
-                (struct batch_item){.in = me == root ? x + (k == 2 ? N : 0) : NULL,
-                                    .out = me == root ? NULL : x + (k == 2 ? N : 0),
-                                    .count = counts[k]};
-        rc = run_on(b, &batch, &err);
-        if (rc < 0)
-            rc = SAY(r, "round %u: %s", round, err.text);
-        for (uint32_t i = 0; i <= N && rc == 0; i++)
-            if (x[i] != i * 7 + round)
-                rc = SAY(r, "round %u: [%u] is %u", round, i, x[i]);
+        rc = one_transfer(r, b, me == root, root, round, x);
     }
     struct batch bad = {.coll = COLL_SENDRECV, .dtype = DT_I32, .root = 2};
     if (rc == 0
