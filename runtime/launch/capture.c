@@ -93,12 +93,14 @@ static int wait_for(struct capture *c, struct run *r, struct err *err)
 int capture_run(struct capture *c, struct strbuf *out, struct err *err)
 {
     struct run r = {.out = out};
-    struct spawn s = {
-        .path = c->path, .argv = c->argv, .envp = c->env, .signals = c->signals};
+    struct spawn s = {.path = c->path,
+                      .argv = c->argv,
+                      .envp = c->env,
+                      .signals = c->signals,
+                      .guard = c->guard};
     int rc = spawn_child(&s, &r.child, err);
     if (rc < 0)
         return rc;
-    guard_add(c->guard, r.child.pid);
     (void)fd_nonblock(r.child.stdout_fd, true); /* fails for no pipe */
     (void)fd_nonblock(r.child.stderr_fd, true);
     rc = wait_for(c, &r, err);

@@ -144,20 +144,26 @@ read_events(yaml_parser_t *p, const char *path, struct reader *r, struct err *er
     return 0;
 }
 
+int config_text_read(
+    const char *path, const char *text, size_t n, struct options *o, struct err *err)
+{
+    yaml_parser_t parser;
+    struct reader r = {.o = o, .err = err};
+    if (!yaml_parser_initialize(&parser))
+        return err_set(err, -ENOMEM, "out of memory for %s", path);
+    yaml_parser_set_input_string(&parser, (const unsigned char *)text, n);
+    int rc = read_events(&parser, path, &r, err);
+    yaml_parser_delete(&parser);
+    return rc;
+}
+
 int config_file_read(void *arg, const char *path, struct options *o, struct err *err)
 {
     AUTOFREE char *text = NULL;
     size_t n = 0;
-    yaml_parser_t parser;
-    struct reader r = {.o = o, .err = err};
     (void)arg;
     int rc = fd_read_file(path, FILE_MAX_BYTES, &text, &n, err);
     if (rc < 0)
         return err_prefix(err, "--config-file"), rc;
-    if (!yaml_parser_initialize(&parser))
-        return err_set(err, -ENOMEM, "out of memory for %s", path);
-    yaml_parser_set_input_string(&parser, (const unsigned char *)text, n);
-    rc = read_events(&parser, path, &r, err);
-    yaml_parser_delete(&parser);
-    return rc;
+    return config_text_read(path, text, n, o, err);
 }

@@ -156,12 +156,12 @@ static int start_rank(struct engine *e, uint32_t i, struct err *err)
                       .envp = env.v,
                       .keeps_stdin = e->c.ranks[i].place.rank == 0 && !isatty(0),
                       .signals = e->signals,
+                      .guard = e->guard,
                       .cpus = e->c.placement ? placement_set(e->c.placement, i) : NULL};
     struct child child;
     rc = spawn_child(&s, &child, err);
     if (rc < 0)
         return rc;
-    guard_add(e->guard, child.pid);
     e->ranks[i].pid = e->ranks[i].group = child.pid;
     e->n_running++;
     output_attach(&e->output, i, child.stdout_fd, child.stderr_fd);

@@ -46,7 +46,7 @@ struct launch {
     char dir[PATH_MAX], path[PATH_MAX], job_id[JOB_ID_MAX];
     const char *address; /* of the rendezvous */
     struct token token;
-    struct scratch scratch;
+    struct scratch *scratch; /* shared with the guard */
     struct signals signals;
     struct guard guard;
     struct rdv_server *server;
@@ -152,8 +152,8 @@ static int make_contracts(struct launch *l, struct err *err)
         (void)snprintf(c->rdv_host, sizeof(c->rdv_host), "%s", l->address);
         (void)snprintf(c->job_id, sizeof(c->job_id), "%s", l->job_id);
         (void)snprintf(c->token_file, sizeof(c->token_file), "%s",
-                       l->scratch.token_file);
-        (void)snprintf(c->hostfile, sizeof(c->hostfile), "%s", l->scratch.hostfile);
+                       l->scratch->token_file);
+        (void)snprintf(c->hostfile, sizeof(c->hostfile), "%s", l->scratch->hostfile);
         set_iface(&l->o, c);
     }
     return 0;
@@ -232,7 +232,7 @@ prepare(struct launch *l, struct engine_config *c, int *ret_code, struct err *er
         return -ENOENT;
     }
     if ((rc = start_server(l, err)) < 0
-        || (rc = scratch_write(&l->scratch, &l->token, &l->hosts.list, err)) < 0
+        || (rc = scratch_write(l->scratch, &l->token, &l->hosts.list, err)) < 0
         || (rc = make_contracts(l, err)) < 0
         || (rc =
                 placement_make(l->o.text[OPT_BINDING], l->hosts.np, &l->placement, err))
@@ -317,7 +317,9 @@ static void release(struct launch *l)
     engine_free(l->engine);
     rdv_server_stop(l->server);
     guard_stop(&l->guard);
-    scratch_remove(&l->scratch);
+    if (l->scratch)
+        scratch_remove(l->scratch);
+    scratch_unshare(l->scratch);
     verdict_release(&l->verdict);
     run_hosts_release(&l->hosts);
     options_release(&l->o);
@@ -347,12 +349,14 @@ static int check_build(struct launch *l, int *ret_code, struct err *err)
     return rc < 0 ? rc : 1;
 }
 
-/* Order matters: the guard is forked before any thread is made. */
+/* Order matters: the guard is forked before any thread is made, and before there is
+ * anything that it would have to clean up. */
 static int begin(struct launch *l, int *ret_code, struct err *err)
 {
     int rc = signals_init(&l->signals, err);
-    if (rc < 0 || (rc = scratch_make(&l->scratch, "", err)) < 0
-        || (rc = guard_start(&l->guard, &l->scratch, err)) < 0)
+    if (rc < 0 || (rc = scratch_share(&l->scratch, err)) < 0
+        || (rc = guard_start(&l->guard, l->scratch, err)) < 0
+        || (rc = scratch_make(l->scratch, "", err)) < 0)
         return rc;
     if (l->o.text[OPT_CHECK_BUILD])
         return check_build(l, ret_code, err);

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -19,19 +20,47 @@
 #include "runtime/base/mem.h"
 #include "runtime/base/sha256.h"
 
+#define NAME_PREFIX "hvd-"
+#define NAME_BYTES  6 /* random, in hex */
+
+/* Named first and made then: who removes it for us must know it by then. */
 static bool make_in(struct scratch *s, const char *parent)
 {
-    uint8_t bytes[6];
+    uint8_t bytes[NAME_BYTES];
     char hex[2 * sizeof(bytes) + 1];
     if (!*parent || random_bytes(bytes, sizeof(bytes)) < 0)
         return false;
     hex_encode(bytes, sizeof(bytes), hex);
-    int n = snprintf(s->dir, sizeof(s->dir), "%s/hvd-%s", parent, hex);
-    if (n < 0 || (size_t)n >= sizeof(s->dir) || mkdir(s->dir, 0700) < 0)
+    int n = snprintf(s->dir, sizeof(s->dir), "%s/" NAME_PREFIX "%s", parent, hex);
+    if (n < 0 || (size_t)n >= sizeof(s->dir))
         return false;
     (void)snprintf(s->token_file, sizeof(s->token_file), "%s/token", s->dir);
     (void)snprintf(s->hostfile, sizeof(s->hostfile), "%s/hostfile", s->dir);
-    return true;
+    return mkdir(s->dir, 0700) == 0;
+}
+
+/* A guard may look while the name is being written. */
+static bool is_named(const struct scratch *s)
+{
+    const char *name = strrchr(s->dir, '/');
+    return name && !strncmp(name + 1, NAME_PREFIX, strlen(NAME_PREFIX))
+           && strlen(name + 1) == strlen(NAME_PREFIX) + 2 * NAME_BYTES;
+}
+
+int scratch_share(struct scratch **ret, struct err *err)
+{
+    void *p = mmap(NULL, sizeof(**ret), PROT_READ | PROT_WRITE,
+                   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED)
+        return err_errno(err, errno, "memory to share with the guard process");
+    *ret = p;
+    return 0;
+}
+
+void scratch_unshare(struct scratch *s)
+{
+    if (s)
+        (void)munmap(s, sizeof(*s));
 }
 
 int scratch_make(struct scratch *s, const char *extra_dir, struct err *err)
@@ -67,24 +96,23 @@ int scratch_write(const struct scratch *s,
     return rc < 0 ? rc : token_write_file(s->token_file, token, err);
 }
 
-/* The ranks' pages of counters, where the launcher has named this folder to them. */
-static void remove_pages(const char *dir)
+/* The folder is ours alone: token, hostfile, what either is written to before it gets
+ * its name, and the ranks' pages of counters. */
+static void remove_files(const char *dir)
 {
     DIR *d = opendir(dir);
     const struct dirent *entry;
     while (d && (entry = readdir(d)) != NULL)
-        if (!strncmp(entry->d_name, "rank.", 5))
-            (void)unlinkat(dirfd(d), entry->d_name, 0);
+        if (entry->d_name[0] != '.')
+            (void)unlinkat(dirfd(d), entry->d_name, 0); /* a folder stays */
     if (d)
         (void)closedir(d);
 }
 
 void scratch_remove(const struct scratch *s)
 {
-    if (!*s->dir)
+    if (!is_named(s))
         return;
-    (void)unlink(s->token_file); /* may not have been written yet */
-    (void)unlink(s->hostfile);
-    remove_pages(s->dir);
+    remove_files(s->dir);
     (void)rmdir(s->dir);
 }

@@ -18,6 +18,10 @@ int scratch_write(const struct scratch *s,
                   const struct token *token,
                   const struct hostlist *hosts,
                   struct err *err);
+/* A struct in memory that later children share: a guard that is forked before
+ * scratch_make knows what was made after it. */
+int scratch_share(struct scratch **ret, struct err *err);
+void scratch_unshare(struct scratch *s); /* accepts NULL */
 void scratch_remove(const struct scratch *s);
 
 #endif

@@ -75,6 +75,8 @@ static void child_main(const struct spawn *s, const struct pipes *p, pid_t paren
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
     if (getppid() != parent) /* it died before prctl */
         _exit(125);
+    if (s->guard) /* now: what the program starts may outlive it and us */
+        guard_add(s->guard, getpid());
     if (s->stdio_fd) {
         (void)dup2(s->stdio_fd, 0);
         (void)dup2(s->stdio_fd, p->out[1]);
@@ -118,6 +120,8 @@ int spawn_child(const struct spawn *s, struct child *ret, struct err *err)
         == 0) {
         (void)waitpid(pid, NULL, 0); /* it is in _exit */
         pipes_close(&p);
+        if (s->guard)
+            guard_remove(s->guard, pid);
         if (why < 0)
             return err_errno(err, -why, "a rank cannot be bound to its CPUs");
         if (why == ENOENT)

@@ -8,6 +8,7 @@
 
 #include "runtime/launch/core/topology.h"
 #include "runtime/launch/environment.h"
+#include "runtime/launch/guard.h"
 #include "runtime/launch/signals.h"
 
 struct spawn {
@@ -18,6 +19,7 @@ struct spawn {
     int stdio_fd; /* not 0: its standard input and output, which it shares with us */
     const struct signals *signals;
     const struct cpuset *cpus; /* to bind it to; NULL: where we run */
+    struct guard *guard;       /* knows the process group before exec; NULL: none */
 };
 struct child {
     pid_t pid;                /* also its process group */

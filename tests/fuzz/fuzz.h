@@ -29,6 +29,7 @@
     X(job)                                                                             \
     X(watch)                                                                           \
     X(kubeconfig)                                                                      \
+    X(config)                                                                          \
     X(codec)                                                                           \
     X(trace)
 

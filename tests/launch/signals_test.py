@@ -8,7 +8,9 @@ usage: signals_test.py [PART OF A NAME ...]
 import os
 import re
 import signal
+import subprocess
 import sys
+import time
 
 from launched import start, wait_for_ranks
 from tap import has, is_alive, read, run_all, same, wait_until
@@ -76,6 +78,51 @@ def test_a_second_ctrl_c_kills(folder):
     assert is_alive(program.pid)
     program.signal(signal.SIGINT)
     same(program.end(5), 130)
+
+
+def test_a_second_sigterm_kills_what_will_not_end(folder):
+    program = start(
+        folder,
+        "-np",
+        "2",
+        "bash",
+        "-c",
+        f'trap "" TERM; echo $$ > {folder}/new.$HOROVOD_RANK; mv {folder}/new.$HOROVOD_RANK {folder}/up.$HOROVOD_RANK; '
+        "while :; do sleep 0.01; done",
+    )
+    wait_for_ranks(folder)
+    pids = [int(read(f"{folder}/up.{i}")) for i in range(2)]
+    program.signal(signal.SIGTERM)
+    wait_until("the launcher has forwarded it", lambda: not pending(program.pid, signal.SIGTERM))
+    program.signal(signal.SIGTERM)
+    same(program.end(5), 143)
+    wait_until("all are gone", lambda: not any(map(is_alive, pids)), 5)
+
+
+def pending(pid, number):
+    """Whether a process has yet to take a signal."""
+    mask = re.search(r"^ShdPnd:\s+([0-9a-f]+)", read(f"/proc/{pid}/status"), re.M)
+    return mask is not None and int(mask[1], 16) >> (number - 1) & 1
+
+
+def test_a_launcher_killed_at_any_moment_leaves_nothing(folder):
+    """From before its first system call to after its ranks run: each time a little later."""
+    for moment in range(24):
+        number = f"61.{os.getpid()}{moment:02}"
+        program = start(folder, "-np", "3", "bash", "-c", f"sleep {number} & sleep {number}")
+        time.sleep(moment * 0.0015)  # which moment that is is left to chance
+        program.signal(signal.SIGKILL)
+        same(program.end(), 137)
+
+        def left(number=number):
+            return subprocess.run(
+                ["pgrep", "-f", f"sleep {number}"], stdout=subprocess.DEVNULL, check=False
+            )
+
+        wait_until("no process is left", lambda: left().returncode == 1, 5)
+        wait_until(
+            "no file is left", lambda: not [n for n in os.listdir(folder) if n.startswith("hvd-")], 5
+        )
 
 
 def test_usr1_reaches_the_ranks_and_stops_nothing(folder):
