@@ -10,17 +10,23 @@
  * before any lock) and has closed its copies of the control connections: otherwise a
  * DataLoader worker that survives its parent would hide the parent's death from the
  * other ranks. Exit: a destructor says goodbye as "exited", bounded by EXIT_LIMIT_NS;
- * nothing is waited for that needs another rank to act. The library is linked nodelete,
- * so it is never unmapped before. */
+ * nothing is waited for that needs another rank to act. A process that ends with an
+ * error because another rank did waits for LAST_WORD_NS first, so that a foreign
+ * launcher, which reports the first exit code that it sees, sees the cause. The library
+ * is linked nodelete, so it is never unmapped before. */
 #include "runtime/api/runtime.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
+#include "runtime/bootstrap/bootstrap.h"
 
 static const uint64_t SHUTDOWN_LIMIT_NS = 5 * NS_PER_S, EXIT_LIMIT_NS = 4 * NS_PER_S;
+static const long LAST_WORD_NS = 300 * (long)NS_PER_MS;
 
 static struct {
     pthread_mutex_t life_lock;
@@ -30,8 +36,10 @@ static struct {
     void *late_arg;      /* lock */
     struct handles handles;
     struct meeting meeting; /* life_lock */
-    bool has_fork_handlers; /* life_lock */
+    bool has_handlers;      /* life_lock: of fork and exit */
     _Atomic bool is_forked;
+    _Atomic bool was_broken; /* a world was left that others had ended; relaxed */
+    _Atomic bool has_judge;  /* the launcher itself finds the first failure; relaxed */
 } runtime = {.life_lock = PTHREAD_MUTEX_INITIALIZER,
              .lock = PTHREAD_MUTEX_INITIALIZER,
              .handles = HANDLES_INIT};
@@ -148,8 +156,29 @@ void runtime_put(struct world *w)
         world_free(w);
 }
 
+/* Of on_exit, before destructors. */
+static void let_the_cause_go_first(int status, void *arg)
+{
+    const struct timespec pause = {0, LAST_WORD_NS};
+    bool is_broken = atomic_load_explicit(&runtime.was_broken, memory_order_relaxed);
+    struct world *w;
+
+    (void)arg;
+    if (status == 0 || runtime_get(&w, NULL) != 0) {
+        is_broken = is_broken && status != 0 && !runtime_is_forked();
+    } else {
+        is_broken = is_broken || coordinator_status(w->co, NULL) != 0;
+        runtime_put(w);
+    }
+    if (is_broken
+        && !atomic_load_explicit(&runtime.has_judge, memory_order_relaxed))
+        (void)nanosleep(&pause, NULL); /* a signal may cut it short */
+}
+
 static void leave_world(struct world *w, enum leave_reason why, uint64_t limit_ns)
 {
+    if (coordinator_status(w->co, NULL) != 0)
+        atomic_store_explicit(&runtime.was_broken, true, memory_order_relaxed);
     /* While the seat is still run: other ranks' last events come through it. */
     timeline_stop(&w->co->timeline, coordinator_status(w->co, NULL) == 0);
     if (!coordinator_leave(w->co, why, clock_now_ns() + limit_ns)) {
@@ -178,10 +207,11 @@ init_locked(uint64_t start_timeout_ns, const struct static_sets *sets, struct er
                                      "is broken")
                    : 0;
     }
-    if (!runtime.has_fork_handlers
-        && pthread_atfork(before_fork, after_fork_parent, after_fork_child) != 0)
+    if (!runtime.has_handlers
+        && (pthread_atfork(before_fork, after_fork_parent, after_fork_child) != 0
+            || on_exit(let_the_cause_go_first, NULL) != 0))
         return err_set(err, HVD_NO_MEMORY, "out of memory");
-    runtime.has_fork_handlers = true;
+    runtime.has_handlers = true;
     r = world_form(start_timeout_ns, &runtime.meeting, &w, err);
     if (r < 0) {
         err->code = to_status(r);
@@ -192,6 +222,10 @@ init_locked(uint64_t start_timeout_ns, const struct static_sets *sets, struct er
         leave_world(w, LEAVE_SHUTDOWN, SHUTDOWN_LIMIT_NS);
         return r;
     }
+    atomic_store_explicit(&runtime.has_judge,
+                          w->contract.launcher == LAUNCHER_RINGMASTER
+                              || w->contract.launcher == LAUNCHER_NONE,
+                          memory_order_relaxed);
     (void)pthread_mutex_lock(&runtime.lock);
     runtime.world = w;
     (void)pthread_mutex_unlock(&runtime.lock);
@@ -244,6 +278,10 @@ __attribute__((destructor)) static void at_exit(void)
     if (runtime_is_forked() || pthread_mutex_trylock(&runtime.life_lock) != 0)
         return; /* another thread is in init or shutdown: the kernel closes what it
                    holds */
+    /* Before the goodbye: the others may fail of it at once, and the launcher should
+     * see this process' exit code before theirs. */
+    bootstrap_finish(runtime.meeting.boot);
+    runtime.meeting.boot = NULL;
     leave(LEAVE_EXIT, EXIT_LIMIT_NS);
     (void)pthread_mutex_unlock(&runtime.life_lock);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How a world forms:
  *
- *   environment -> settings, contract (the nearest launcher) -> token
+ *   find.c: environment -> settings, contract (the nearest launcher) -> token
  *   rendezvous, round 1: host, pid, local size, address        everyone knows everyone
  *   round 2: how each rank is reached for control, and the backend's own description
  *   control_join (tree), backend connect (more rounds if it asks), READY
@@ -18,12 +18,12 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "runtime/api/find.h"
+#include "runtime/base/addr.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/fd.h"
 #include "runtime/base/log.h"
 #include "runtime/base/mem.h"
-#include "runtime/contract/discover.h"
-#include "runtime/base/addr.h"
 #include "runtime/core/wire.h"
 
 struct forming { /* what is only needed on the way */
@@ -31,59 +31,6 @@ struct forming { /* what is only needed on the way */
     struct rdv_client *rdv;
     uint64_t deadline_ns;
 };
-
-static const char *env_get(void *arg, const char *name)
-{
-    (void)arg;
-    return getenv(name);
-}
-
-static int read_place(struct world *w, struct meeting *meeting, struct err *err)
-{
-    char tag[32], why[512] = "";
-    int r = settings_read(env_get, NULL, &w->settings, err);
-
-    if (r < 0)
-        return r;
-    log_set_level(w->settings.log_level);
-    log_set_time(w->settings.has_log_time);
-    r = discover(env_get, NULL, &w->contract, why, sizeof(why), err);
-    r = r < 0 ? r
-              : settings_set_core(&w->settings, w->contract.place.local_rank,
-                                  w->contract.place.local_size, err);
-    if (r < 0)
-        return r;
-    (void)snprintf(tag, sizeof(tag), "rank %u", w->contract.place.rank);
-    log_set_tag("ringmaster", tag);
-    log_info("found this process' place", "%s", why);
-    if (w->contract.place.rank == 0 && !meeting->has_said)
-        settings_say(env_get, NULL, environ);
-    meeting->has_said = true;
-    if (!w->contract.hostname[0]) /* foreign launchers do not say */
-        (void)gethostname(w->contract.hostname, sizeof(w->contract.hostname) - 1);
-    w->settings.generation = w->contract.generation;
-    memcpy(w->settings.host, w->contract.hostname, sizeof(w->settings.host));
-    if (w->contract.place.size == 1)
-        return 0;
-    if (w->contract.token_source == TOKEN_WEAK && w->contract.place.rank == 0
-        && !meeting->has_warned) {
-        meeting->has_warned = true;
-        log_warn(
-            "the launcher gives no secret: ranks recognise each other, but somebody on "
-            "this network who guesses the job's parameters could join it",
-            "launcher=%s", launcher_name(w->contract.launcher));
-    }
-    if (w->contract.token_source != TOKEN_FD)
-        return token_from_contract(&w->contract, &w->token, err);
-    if (!meeting->has_token) {
-        r = token_from_contract(&w->contract, &meeting->token, err);
-        if (r < 0)
-            return r;
-        meeting->has_token = true;
-    }
-    w->token = meeting->token;
-    return 0;
-}
 
 /* --- meeting --- */
 
@@ -112,15 +59,18 @@ static int serve(const struct world *w, struct meeting *m, struct err *err)
     const struct contract *c = &w->contract;
     struct auth_id id = {&w->token, c->job_id, c->generation};
     uint16_t port;
-    int fd, r;
+    int fd = -1, r;
 
     if (!c->rank0_serves || c->place.rank != 0 || m->server)
         return 0;
-    r = tcp_listen("::", c->rdv_port, &fd, &port, err);
-    if (r < 0) /* a machine without IPv6 */
-        r = tcp_listen("0.0.0.0", c->rdv_port, &fd, &port, err);
-    if (r < 0)
-        return err_prefix(err, "rank 0 serves the rendezvous");
+    if (m->has_listener) { /* by the launcher's channel ranks know its port already */
+        fd = m->listen_fd;
+        m->has_listener = false;
+    } else {
+        r = find_listen(c->rdv_port, &fd, &port, err);
+        if (r < 0)
+            return r;
+    }
     r = rdv_server_start(fd, &id, c->place.size, &m->server, err);
     if (r < 0)
         fd_close(&fd);
@@ -410,12 +360,9 @@ int world_form(uint64_t start_timeout_ns,
     w->refs = 1;
     w->forming = &f;
     contract_init(&w->contract);
-    r = read_place(w, meeting, err);
+    r = find_place(w, meeting, start_timeout_ns, err);
     if (r == 0) {
-        f.deadline_ns =
-            clock_now_ns()
-            + (start_timeout_ns > 0 ? start_timeout_ns : w->settings.start_timeout_ns);
-        w->start_deadline_ns = f.deadline_ns;
+        f.deadline_ns = w->start_deadline_ns;
         r = form(&f, meeting, err);
         if (f.rdv)
             meeting->n_rounds = rdv_client_round(f.rdv);

@@ -9,6 +9,7 @@
 #include "runtime/rendezvous/rendezvous.h"
 
 struct forming;
+struct bootstrap;
 
 struct world {
     uint32_t refs; /* the runtime's lock */
@@ -37,8 +38,15 @@ struct meeting {
     struct rdv_server *server;
     bool has_warned; /* of a launcher that gives no secret */
     bool has_said;   /* what variables have no effect */
-    bool has_token;  /* of HVD_TOKEN_FD, which can be read once only */
+    bool has_token; /* of HVD_TOKEN_FD, which can be read once only, or the channel's */
     struct token token;
+    /* What the launcher's channel told, once: it outlives worlds, as the server does.
+     */
+    bool has_tried, has_found;
+    struct contract found;
+    struct bootstrap *boot; /* to be ended at the process' exit */
+    bool has_listener;      /* rank 0's, until its server takes it */
+    int listen_fd;
     /* Where the last world has met, and how many rounds that server has seen. */
     char host[HOST_NAME_MAX_BYTES];
     uint16_t port;

@@ -8,6 +8,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <ifaddrs.h>
+#include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <string.h>
@@ -77,5 +78,47 @@ int addr_of_iface(const char *name, char *ret, size_t size, struct err *err)
             err, r,
             "HOROVOD_GLOO_IFACE: no interface \"%s\" with an address, there are %s",
             name, strbuf_str(&seen));
+    return 0;
+}
+
+/* Loopback and addresses that need a scope are of no use elsewhere. */
+static bool is_for_others(const struct ifaddrs *i, int family)
+{
+    const struct sockaddr_in6 *v6;
+
+    if (!i->ifa_addr || i->ifa_addr->sa_family != family || !(i->ifa_flags & IFF_UP)
+        || (i->ifa_flags & IFF_LOOPBACK))
+        return false;
+    if (family == AF_INET)
+        return true;
+    v6 = (const struct sockaddr_in6 *)(const void *)i->ifa_addr;
+    return !IN6_IS_ADDR_LINKLOCAL(&v6->sin6_addr);
+}
+
+int addr_list(const char *name, char *ret, size_t size, struct err *err)
+{
+    static const int families[] = {AF_INET, AF_INET6};
+    struct ifaddrs *all;
+    size_t n = 0;
+
+    ret[0] = '\0';
+    if (name[0])
+        return addr_of_iface(name, ret, size, err);
+    if (getifaddrs(&all) < 0)
+        return err_errno(err, errno, "getifaddrs");
+    for (size_t f = 0; f < ARRAY_LEN(families); f++) {
+        for (const struct ifaddrs *i = all; i; i = i->ifa_next) {
+            char one[64];
+
+            if (!is_for_others(i, families[f]) || text_of(i->ifa_addr, one, sizeof(one))
+                || n + strlen(one) + 2 > size)
+                continue;
+            if (n > 0)
+                ret[n++] = ',';
+            memcpy(ret + n, one, strlen(one) + 1);
+            n += strlen(one);
+        }
+    }
+    freeifaddrs(all);
     return 0;
 }

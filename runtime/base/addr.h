@@ -14,5 +14,9 @@ int addr_towards(const char *peer, char *ret, size_t size, struct err *err);
 /* The address of a network interface; IPv4 before IPv6. -ENODEV names those that exist.
  */
 int addr_of_iface(const char *name, char *ret, size_t size, struct err *err);
+/* All addresses by which other hosts may reach this one, IPv4 first, with commas
+ * between; of the interface when name is not "". As many as there is room for; "" when
+ * there is none. */
+int addr_list(const char *name, char *ret, size_t size, struct err *err);
 
 #endif

@@ -53,6 +53,21 @@ const char *launcher_name(enum launcher l)
         return "openmpi";
     case LAUNCHER_SLURM:
         return "slurm";
+    case LAUNCHER_MPIEXEC:
+        return "mpiexec";
+    }
+    return "unknown";
+}
+
+const char *launcher_channel_name(enum launcher_channel c)
+{
+    switch (c) {
+    case CHANNEL_NONE:
+        return "none";
+    case CHANNEL_PMI:
+        return "PMI";
+    case CHANNEL_PMIX:
+        return "PMIx";
     }
     return "unknown";
 }
@@ -63,7 +78,7 @@ void contract_init(struct contract *c)
     c->launcher = LAUNCHER_NONE;
     c->place.size = c->place.local_size = c->place.cross_size = 1;
     c->token_source = TOKEN_NONE;
-    c->token_fd = -1;
+    c->token_fd = c->pmi_fd = -1;
     memcpy(c->hostname, "localhost", sizeof("localhost"));
 }
 

@@ -17,17 +17,27 @@ enum launcher { /* how the place was found; "nearest wins" is the order of disco
                 LAUNCHER_RINGMASTER, /* HOROVOD_*: our operator, plugin, horovodrun (or
                                         real horovodrun) */
                 LAUNCHER_TORCHRUN,
-                LAUNCHER_OPENMPI, /* Open MPI on one host, from OMPI_* alone */
+                LAUNCHER_OPENMPI,
                 LAUNCHER_SLURM,   /* bare srun, inside a real step */
+                LAUNCHER_MPIEXEC, /* MPICH's and Intel's, and who else speaks PMI-1 */
 };
-const char *
-launcher_name(enum launcher l); /* "horovod", "torchrun", "openmpi", "slurm", "none" */
+/* "horovod", "torchrun", "openmpi", "slurm", "mpiexec", "none" */
+const char *launcher_name(enum launcher l);
+
+/* By which way of its own a foreign launcher carries a few bytes from rank to rank:
+ * ../bootstrap. There rank 0 tells where ranks meet, and a random token. */
+enum launcher_channel { CHANNEL_NONE, CHANNEL_PMI, CHANNEL_PMIX };
+const char *launcher_channel_name(enum launcher_channel c); /* "none", "PMI", "PMIx" */
+
+/* How much of its place a rank is told; the rest is found out by the channel. */
+enum place_told { TOLD_ALL, TOLD_LOCAL, TOLD_RANK, TOLD_NOTHING };
 
 enum token_source {
     TOKEN_NONE,
     TOKEN_FILE,
     TOKEN_FD,
-    TOKEN_WEAK /* derived, no secret */
+    TOKEN_WEAK,   /* derived, no secret */
+    TOKEN_CHANNEL /* rank 0 has made it, and told by the launcher's channel */
 };
 
 #define CONTRACT_PATH_MAX 1024
@@ -35,11 +45,19 @@ enum token_source {
 
 struct contract {
     enum launcher launcher;
+    /* Ranks meet by the channel where there is one and it can be used; else, where
+     * rdv_host is set, there. */
+    enum launcher_channel channel;
+    enum place_told told;               /* of place; a size of 0 is unknown */
+    int pmi_fd;                         /* PMI_FD, or -1: */
+    char pmi_port[HOST_NAME_MAX_BYTES]; /* PMI_PORT, host:port, and PMI_ID */
+    uint32_t pmi_id;
     struct place place;
     char hostname[HOST_NAME_MAX_BYTES]; /* HOROVOD_HOSTNAME */
-    /* Where ranks meet. rdv_host "" : size 1, nothing to meet. When rank0_serves, this
-     * process' rank 0 must itself serve the rendezvous at that port (foreign
-     * launchers); otherwise the launcher, agent or srun serves it. */
+    /* Where ranks meet: a name or address, or several of rank 0's with commas between.
+     * rdv_host "" : size 1, nothing to meet. When rank0_serves, this process' rank 0
+     * must itself serve the rendezvous at that port (foreign launchers); otherwise the
+     * launcher, agent or srun serves it. */
     char rdv_host[HOST_NAME_MAX_BYTES];
     uint16_t rdv_port;
     bool rank0_serves;

@@ -7,12 +7,17 @@
  *   HOROVOD_* and ...                                    nearest
  *   TORCHELASTIC_RUN_ID                                  torchrun, inside our task
  *   OMPI_COMM_WORLD_RANK                                 mpirun, inside our task
+ *   PMI_RANK and PMI_FD, or prun's PMIX_*                mpiexec, inside our task
  *   SLURM_PROCID, SLURM_STEP_NUM_TASKS of other values   bare srun, inside our task
  *   ... of the same values, or nothing                   ours (the Slurm plugin keeps
- * SLURM_*)
+ *                                                        SLURM_* and Slurm's own PMI_*,
+ *                                                        PMIX_*)
  *
- * Without HOROVOD_*: torchrun, then Open MPI, then Slurm: mpirun starts its daemons by
- * srun, so that its processes have both sets; torchrun is often started by either.
+ * Without HOROVOD_*: torchrun, Open MPI, mpiexec, Slurm: mpirun and mpiexec start their
+ * daemons by srun, so that their processes have both sets; torchrun is often started by
+ * any of them. RANK and WORLD_SIZE that were not set by torchrun itself
+ * (TORCHELASTIC_RUN_ID) but equal another launcher's rank and size are a wrapper
+ * script's for torch.distributed: then that launcher it is.
  *
  * A set that is not whole (RANK and WORLD_SIZE without MASTER_ADDR) is skipped as long
  * as another launcher is found; alone it is an error, since "single process" would
@@ -46,6 +51,8 @@ static const struct foreign *nearer_than_ours(const struct env_reader *r)
         return &foreign_torchrun;
     if (foreign_openmpi.is_present(r))
         return &foreign_openmpi;
+    if (foreign_mpiexec.is_present(r))
+        return &foreign_mpiexec;
     if (foreign_slurm.is_present(r)
         && !(same_number(env_look(r, "SLURM_PROCID"), env_look(r, "HOROVOD_RANK"))
              && same_number(env_look(r, "SLURM_STEP_NUM_TASKS"),
@@ -54,40 +61,101 @@ static const struct foreign *nearer_than_ours(const struct env_reader *r)
     return NULL;
 }
 
+/* A wrapper script has exported another launcher's rank and size for torch. */
+static bool is_exported(const struct env_reader *r)
+{
+    static const char *const sets[][2] = {
+        {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
+        {"PMI_RANK", "PMI_SIZE"},
+        {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS"},
+    };
+
+    if (is_set(r, "TORCHELASTIC_RUN_ID"))
+        return false;
+    for (size_t i = 0; i < ARRAY_LEN(sets); i++)
+        if (same_number(env_look(r, "RANK"), env_look(r, sets[i][0]))
+            && same_number(env_look(r, "WORLD_SIZE"), env_look(r, sets[i][1])))
+            return true;
+    return false;
+}
+
+/* mpirun and mpiexec of two kinds, one inside the other: both hand down what they find,
+ * so which is the inner one cannot be seen. A set of one rank is the outer one's, which
+ * has started a launcher. */
+static int choose_mpi(const struct env_reader *r, const struct foreign **f)
+{
+    const char *rank = env_look(r, "OMPI_COMM_WORLD_RANK");
+    const char *size = env_look(r, "OMPI_COMM_WORLD_SIZE");
+    const char *pmi_rank = env_look(r, "PMI_RANK"), *pmi_size = env_look(r, "PMI_SIZE");
+
+    if (*f != &foreign_openmpi || !env_look(r, "PMI_FD")
+        || (same_number(rank, pmi_rank) && same_number(size, pmi_size)))
+        return 0;
+    if (same_number(size, "1"))
+        *f = &foreign_mpiexec;
+    else if (!same_number(pmi_size, "1"))
+        return err_set(
+            r->err, -EINVAL,
+            "OMPI_COMM_WORLD_RANK=%.20s of %.20s, but PMI_RANK=%.20s of %.20s: "
+            "of two launchers, one inside the other: unset PMI_FD or "
+            "OMPI_COMM_WORLD_RANK, whichever belongs to the outer one",
+            rank, size, pmi_rank ? pmi_rank : "", pmi_size ? pmi_size : "");
+    return 0;
+}
+
 static const struct foreign *find_foreign(const struct env_reader *r)
 {
     static const struct foreign *const order[] = {&foreign_torchrun, &foreign_openmpi,
-                                                  &foreign_slurm};
+                                                  &foreign_mpiexec, &foreign_slurm};
 
-    for (size_t i = 0; i < ARRAY_LEN(order); i++)
+    for (size_t i = is_exported(r); i < ARRAY_LEN(order); i++)
         if (order[i]->is_present(r))
             return order[i];
-    return NULL;
+    return foreign_torchrun.is_present(r) ? &foreign_torchrun : NULL;
 }
 
 static void
 say(const struct contract *c, const char *from, char *ret, size_t size_bytes)
 {
+    const char *where = c->rdv_host;
+
+    if (c->channel != CHANNEL_NONE)
+        where = launcher_channel_name(c->channel);
     if (c->place.size == 1 && c->launcher == LAUNCHER_NONE)
         (void)snprintf(ret, size_bytes, "a single process: no launcher was found");
+    else if (c->place.size == 0)
+        (void)snprintf(ret, size_bytes, "a rank from %s: %s, the rest by %s",
+                       launcher_name(c->launcher), from, where);
     else
         (void)snprintf(ret, size_bytes, "rank %u of %u from %s: %s%s%s", c->place.rank,
                        c->place.size, launcher_name(c->launcher), from,
-                       c->rdv_host[0] ? ", meeting at " : "",
-                       c->rdv_host); /* a line for the log: may be cut */
+                       c->place.size == 1 || !where[0] ? ""
+                       : c->channel != CHANNEL_NONE    ? ", meeting by "
+                                                       : ", meeting at ",
+                       c->place.size == 1 ? "" : where); /* for the log: may be cut */
 }
 
-/* RANK and WORLD_SIZE of more than one process, and nobody to complete them. */
+/* More than one process by a set that is not whole, and nobody to complete it. */
 static int check_leftover(const struct env_reader *r)
 {
     const char *rank = env_look(r, "RANK"), *size = env_look(r, "WORLD_SIZE");
 
-    if (!rank || !size || same_number(size, "1"))
-        return 0;
-    return err_set(r->err, -EINVAL,
-                   "RANK=%.20s and WORLD_SIZE=%.20s are set, but MASTER_ADDR or "
-                   "MASTER_PORT is not: set both, or unset all of them to run alone",
-                   rank, size);
+    if (rank && size && !same_number(size, "1"))
+        return err_set(
+            r->err, -EINVAL,
+            "RANK=%.20s and WORLD_SIZE=%.20s are set, but MASTER_ADDR or "
+            "MASTER_PORT is not: set both, or unset all of them to run alone",
+            rank, size);
+    rank = env_look(r, "PMI_RANK");
+    size = env_look(r, "PMI_SIZE");
+    if (rank && size && !same_number(size, "1"))
+        return err_set(
+            r->err, -EINVAL,
+            "PMI_RANK=%.20s and PMI_SIZE=%.20s are set, but PMI_FD is not, by "
+            "which mpiexec is reached: keep it, or unset all of them to run "
+            "alone",
+            rank, size);
+    return 0;
 }
 
 int discover(getenv_fn get,
@@ -107,15 +175,17 @@ int discover(getenv_fn get,
     if (is_set(&r, "HOROVOD_RANK") || is_set(&r, "HOROVOD_SIZE")) {
         f = nearer_than_ours(&r);
         from = "HOROVOD_RANK, HOROVOD_SIZE";
-        rc = f ? 0 : contract_parse(get, arg, &c, err);
+        rc = f ? choose_mpi(&r, &f) : contract_parse(get, arg, &c, err);
     } else {
         f = find_foreign(&r);
-        rc = f ? 0 : check_leftover(&r);
+        rc = f ? choose_mpi(&r, &f) : check_leftover(&r);
     }
-    if (f) {
+    if (f && rc == 0) {
         from = f->from;
         c.launcher = f->launcher;
         rc = f->read(&r, &c);
+        if (rc == 0)
+            rc = env_text(&r, "HOROVOD_GLOO_IFACE", "", c.iface, sizeof(c.iface));
     }
     if (rc)
         return rc;

@@ -76,7 +76,7 @@
     X("OMPI_COMM_WORLD_*") X("OMPI_MCA_ess") X("OMPI_MCA_ess_*") X("OMPI_MCA_pmix")           \
     X("OMPI_MCA_pmix_*") X("OMPI_MCA_orte_*") X("OMPI_UNIVERSE_SIZE") X("OMPI_COMMAND")       \
     X("OMPI_NUM_APP_CTX") X("OMPI_APP_CTX_*") X("OMPI_FIRST_RANKS") X("OMPI_FILE_LOCATION")   \
-    X("PMIX_*") X("PRTE_*") X("PMI_*") X("HYDRA_*") X("MPI_LOCALRANKID")                      \
+    X("PMIX_*") X("PRTE_*") X("PMI_*") X("HYDRA_*") X("HYDI_*") X("MPI_LOCALRANKID")                      \
     X("MPI_LOCALNRANKS") X("MV2_COMM_WORLD_*") X("JSM_NAMESPACE_*")                           \
     X("SLURM_PROCID") X("SLURM_LOCALID") X("SLURM_NODEID") X("SLURM_GTIDS")                   \
     X("SLURM_TASK_PID") X("SLURM_STEP_*") X("SLURM_STEPID") X("SLURM_NTASKS") X("SLURM_NPROCS") \

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What torchrun's, Open MPI's and Slurm's readers have in common: numbers by name, and
- * the meeting point. None of these launchers gives its processes a secret or a port of
- * ours, so both are derived from what they tell every rank alike: rank 0 listens on a
- * port that is a hash of the job, and the token keeps jobs apart without keeping
- * attackers out (TOKEN_WEAK). */
+/* What torchrun's, Open MPI's, Slurm's and mpiexec's readers have in common: numbers by
+ * name, the traces of PMIx and PMI, and the meeting point. None of these launchers
+ * gives its processes a secret or a port of ours. Where it has a channel (PMIx, PMI)
+ * rank 0 tells both by it; else both are derived from what the launcher tells every
+ * rank alike: rank 0 listens on a port that is a hash of the job, and the token keeps
+ * jobs apart without keeping attackers out (TOKEN_WEAK). */
 #include "runtime/contract/foreign.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "runtime/base/mem.h"
 #include "runtime/base/sha256.h"
 
 #define PORT_FIRST 20000u
@@ -23,6 +25,37 @@ int foreign_need(const struct env_reader *r,
 {
     return env_need_u32(r, name, min, max, ret,
                         "although its launcher sets it for every process");
+}
+
+bool foreign_has_pmix(const struct env_reader *r)
+{
+    static const char *const servers[] = {"PMIX_SERVER_URI41", "PMIX_SERVER_URI4",
+                                          "PMIX_SERVER_URI3",  "PMIX_SERVER_URI21",
+                                          "PMIX_SERVER_URI2",  "PMIX_SERVER_URI"};
+
+    if (!env_look(r, "PMIX_NAMESPACE") || !env_look(r, "PMIX_RANK"))
+        return false;
+    for (size_t i = 0; i < ARRAY_LEN(servers); i++)
+        if (env_look(r, servers[i]))
+            return true;
+    return false;
+}
+
+int foreign_check_pmix(const struct env_reader *r, const char *name, uint32_t rank)
+{
+    uint32_t v = rank;
+    int rc = env_u32(r, "PMIX_RANK", 0, UINT32_MAX, &v);
+
+    if (rc || v == rank)
+        return rc;
+    return err_set(r->err, -EINVAL, "PMIX_RANK=%u, but %s=%u", v, name, rank);
+}
+
+bool foreign_is_slurms_pmix(const struct env_reader *r)
+{
+    const char *name = env_look(r, "PMIX_NAMESPACE");
+
+    return name && strncmp(name, "slurm.pmix.", 11) == 0;
 }
 
 int foreign_meet(const struct env_reader *r,

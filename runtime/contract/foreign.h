@@ -14,7 +14,15 @@ struct foreign {
      */
     int (*read)(const struct env_reader *r, struct contract *ret);
 };
-extern const struct foreign foreign_torchrun, foreign_openmpi, foreign_slurm;
+extern const struct foreign foreign_torchrun, foreign_openmpi, foreign_slurm,
+    foreign_mpiexec;
+
+/* PMIX_NAMESPACE, PMIX_RANK and a server to ask: what PMIx_Init needs. */
+bool foreign_has_pmix(const struct env_reader *r);
+/* That PMIX_RANK is the rank that the launcher tells by `name`. */
+int foreign_check_pmix(const struct env_reader *r, const char *name, uint32_t rank);
+/* They are srun --mpi=pmix's. */
+bool foreign_is_slurms_pmix(const struct env_reader *r);
 
 /* A number that the launcher sets for every process. */
 int foreign_need(const struct env_reader *r,

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Open MPI's mpirun on one host, from its variables alone (without libpmix, which comes
- * later):
+/* Open MPI's mpirun:
  *
- *   OMPI_COMM_WORLD_{RANK,SIZE,LOCAL_RANK,LOCAL_SIZE} and the name of the job, which is
- * the same for all its processes: PMIX_NAMESPACE or OMPI_MCA_ess_base_jobid, with
- * mpirun's own address where it is given (OMPI_MCA_orte_hnp_uri), so that two mpiruns
- * never share a seed.
+ *   OMPI_COMM_WORLD_{RANK,SIZE,LOCAL_RANK,LOCAL_SIZE}, and for PMIx PMIX_NAMESPACE,
+ *   PMIX_RANK and PMIX_SERVER_URI*
  *
- * Over several hosts these say nothing about where rank 0 is: a clear error. */
+ * Ranks meet by PMIx, over any number of hosts. On one host there is a second way,
+ * for images without libpmix: the name of the job, which is the same for all its
+ * processes (PMIX_NAMESPACE or OMPI_MCA_ess_base_jobid), with mpirun's own address
+ * where it is given (OMPI_MCA_orte_hnp_uri), so that two mpiruns never share a seed.
+ * Over several hosts these say nothing about where rank 0 is. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -45,6 +46,16 @@ static const char *or_nothing(const char *s)
     return s ? s : "";
 }
 
+static int lacks_pmix(const struct env_reader *r, const struct place *p)
+{
+    return err_set(
+        r->err, -EINVAL,
+        "OMPI_COMM_WORLD_LOCAL_SIZE=%u of OMPI_COMM_WORLD_SIZE=%u: over several hosts "
+        "ranks meet by PMIx, but PMIX_NAMESPACE, PMIX_RANK or PMIX_SERVER_URI is "
+        "unset, which mpirun sets; use horovodrun, srun --hvd or torchrun there",
+        p->local_size, p->size);
+}
+
 static int read_openmpi(const struct env_reader *r, struct contract *c)
 {
     const char *name = env_look(r, "PMIX_NAMESPACE");
@@ -53,14 +64,17 @@ static int read_openmpi(const struct env_reader *r, struct contract *c)
     char job[JOB_ID_MAX], secret[40];
     int rc = read_place(r, &c->place);
 
+    c->hostname[0] = '\0'; /* mpirun does not say: the caller asks the system */
+    if (rc == 0 && foreign_has_pmix(r)) {
+        c->channel = CHANNEL_PMIX;
+        rc = foreign_check_pmix(r, "OMPI_COMM_WORLD_RANK", c->place.rank);
+    }
     if (rc)
         return rc;
-    if (c->place.local_size != c->place.size)
-        return err_set(r->err, -EINVAL,
-                       "OMPI_COMM_WORLD_LOCAL_SIZE=%u of OMPI_COMM_WORLD_SIZE=%u: Open "
-                       "MPI over several hosts needs PMIx, which is not supported yet; "
-                       "use horovodrun, srun --hvd or torchrun there",
-                       c->place.local_size, c->place.size);
+    if (c->place.local_size != c->place.size) {
+        c->told = TOLD_LOCAL;
+        return c->channel == CHANNEL_PMIX ? 0 : lacks_pmix(r, &c->place);
+    }
     if (!name)
         name = env_look(r, "OMPI_MCA_ess_base_jobid");
     if (!name && c->place.size > 1)

@@ -7,7 +7,11 @@
  * The batch script, salloc's shell and the extern step are steps with reserved numbers
  * and are not ours to run in. Rank 0 is the first task of the first node of the list
  * for every distribution but arbitrary, where only srun knows: an error that names srun
- * --hvd. The rendezvous is at rank 0's node, on a port from a hash of job and step. */
+ * --hvd. The rendezvous is at rank 0's node, on a port from a hash of job and step.
+ *
+ * Under --mpi=pmix ranks meet by PMIx where libpmix is there. PMI of --mpi=pmi2 is left
+ * alone: slurmstepd takes one greeting for each task and never answers a second, so
+ * that an MPI_Init after ours would hang. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -54,6 +58,10 @@ static int read_slurm(const struct env_reader *r, struct contract *c)
     char job[JOB_ID_MAX];
     int rc = slurm_step_read(r, &s);
 
+    if (rc == 0 && foreign_has_pmix(r) && foreign_is_slurms_pmix(r)) {
+        c->channel = CHANNEL_PMIX;
+        rc = foreign_check_pmix(r, "SLURM_PROCID", s.place.rank);
+    }
     if (rc == 0)
         rc = check_rank0(r, &s);
     if (rc == 0)

@@ -172,6 +172,8 @@ int token_from_contract(const struct contract *c, struct token *ret, struct err 
         labelled_hash("ringmaster-weak-token/1", c->weak_seed, strlen(c->weak_seed),
                       ret);
         return 0;
+    case TOKEN_CHANNEL:
+        break; /* bootstrap_meet gives it */
     }
     return err_set(err, -EINVAL, "job token: unknown source");
 }

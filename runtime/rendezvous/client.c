@@ -19,11 +19,13 @@
 
 #define GRACE_MS       1000u
 #define RETRY_PAUSE_MS 100u
+#define TRY_MS         500u /* for one of several addresses, doubled each time around */
 
 struct rdv_client {
     int fd;
     uint32_t rank, size, round;
     bool is_broken;
+    bool is_found; /* the server has proved itself: its refusal is the last word */
     struct auth_session session;
     char local_addr[64];
     char server[HOST_NAME_MAX_BYTES + 16]; /* "host port n" for sentences */
@@ -143,9 +145,10 @@ static int open_once(struct rdv_client *c,
                      uint16_t port,
                      const struct auth_id *id,
                      uint64_t deadline_ns,
+                     bool retry,
                      struct err *err)
 {
-    int rc = tcp_connect(host, port, deadline_ns, true, &c->fd, err);
+    int rc = tcp_connect(host, port, deadline_ns, retry, &c->fd, err);
 
     if (rc) {
         (void)err_prefix(err, "rendezvous server"); /* rc is returned */
@@ -157,8 +160,70 @@ static int open_once(struct rdv_client *c,
         (void)err_prefix(err, "rendezvous server %s", c->server); /* keeps the code */
         return rc;
     }
+    c->is_found = true;
     (void)tcp_local_addr(c->fd, c->local_addr, sizeof(c->local_addr)); /* or "" */
     return join(c, deadline_ns, err);
+}
+
+static void start_over(struct rdv_client *c)
+{
+    fd_close(&c->fd);
+    memset(&c->session, 0, sizeof(c->session));
+}
+
+static int open_one(struct rdv_client *c,
+                    const char *host,
+                    uint16_t port,
+                    const struct auth_id *id,
+                    uint64_t deadline_ns,
+                    struct err *err)
+{
+    for (;;) {
+        int rc = open_once(c, host, port, id, deadline_ns, true, err);
+
+        if (rc != -EPIPE || clock_left_ms(deadline_ns) == 0)
+            return rc;
+        start_over(c);
+        (void)poll(NULL, 0, RETRY_PAUSE_MS); /* cut short by a signal: try earlier */
+    }
+}
+
+/* Several addresses of one server. Some may lead nowhere from here, or to a host that
+ * has the same one (of its docker0, say): who proves to have the token is the server.
+ */
+static int open_any(struct rdv_client *c,
+                    const char *hosts,
+                    uint16_t port,
+                    const struct auth_id *id,
+                    uint64_t deadline_ns,
+                    struct err *err)
+{
+    struct err last = ERR_INIT;
+
+    for (uint64_t slice_ns = TRY_MS * NS_PER_MS;; slice_ns *= 2) {
+        for (const char *p = hosts; *p;) {
+            size_t n = strcspn(p, ",");
+            uint64_t until_ns = clock_now_ns() + slice_ns;
+            char one[HOST_NAME_MAX_BYTES];
+
+            (void)snprintf(one, sizeof(one), "%.*s", (int)n, p); /* part of a name */
+            if (until_ns > deadline_ns)
+                until_ns = deadline_ns;
+            int rc = open_once(c, one, port, id, until_ns, false, &last);
+            if (rc == 0 || (c->is_found && rc != -EPIPE))
+                return rc ? err_set(err, rc, "%s", last.text) : 0;
+            start_over(c);
+            c->is_found = false;
+            p += n + (p[n] == ',');
+        }
+        if (clock_left_ms(deadline_ns) == 0)
+            return err_set(
+                err, -ETIMEDOUT,
+                "rank 0 answers at none of its addresses %s; the last: %.200s; "
+                "HOROVOD_GLOO_IFACE names the interface to use",
+                c->server, last.text);
+        (void)poll(NULL, 0, RETRY_PAUSE_MS);
+    }
 }
 
 int rdv_client_connect(const char *host,
@@ -171,7 +236,6 @@ int rdv_client_connect(const char *host,
                        struct err *err)
 {
     struct rdv_client *c = mem_zalloc(sizeof(*c));
-    int rc;
 
     if (!c)
         return err_set(err, -ENOMEM, "out of memory for the rendezvous client");
@@ -180,14 +244,8 @@ int rdv_client_connect(const char *host,
     c->size = size;
     (void)snprintf(c->server, sizeof(c->server), "%.255s port %u", host,
                    port); /* fits */
-    for (;;) {
-        rc = open_once(c, host, port, id, deadline_ns, err);
-        if (rc != -EPIPE || clock_left_ms(deadline_ns) == 0)
-            break;
-        fd_close(&c->fd);
-        memset(&c->session, 0, sizeof(c->session));
-        (void)poll(NULL, 0, RETRY_PAUSE_MS); /* cut short by a signal: try earlier */
-    }
+    int rc = strchr(host, ',') ? open_any(c, host, port, id, deadline_ns, err)
+                               : open_one(c, host, port, id, deadline_ns, err);
     if (rc) {
         rdv_client_close(c);
         return rc;

@@ -40,7 +40,8 @@ void rdv_server_stop(
  */
 struct rdv_client;
 
-/* Connects (with retry until the deadline) and authenticates. */
+/* Connects (with retry until the deadline) and authenticates. host: a name, an address,
+ * or several of the same server with commas between. */
 int rdv_client_connect(const char *host,
                        uint16_t port,
                        const struct auth_id *id,

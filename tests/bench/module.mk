@@ -35,7 +35,7 @@ $(O)/bin/bench_capi $(O)/bin/bench_step $(O)/bin/bench_stream:
 # BENCH=--only=step,queue runs parts; --help says what else. A peer that cannot be had is left out, and said.
 .PHONY: bench
 bench: ## against MPI, oneCCL, Gloo and Horovod; rewrites tests/bench/README.md (30 min; BENCH=--only=step,queue,memory: 5)
-	@tests/setup/deb.sh build bench
+	@tests/setup/deb.sh build mpi bench
 	@$(MAKE) --no-print-directory $(O)/bin/bench_backend $(O)/bin/bench_mpi $(O)/bin/bench_mpich \
 	    $(O)/bin/bench_capi $(O)/bin/bench_step $(O)/bin/bench_memory $(O)/bin/horovodrun python
 	@$(MAKE) --no-print-directory $(O)/bin/bench_oneccl || echo "bench: without Intel MPI and oneCCL" >&2

@@ -10,10 +10,11 @@ table='
 runtime/base        -
 runtime/contract    runtime/base
 runtime/rendezvous  runtime/base runtime/contract
+runtime/bootstrap   runtime/base runtime/contract
 runtime/core        runtime/base runtime/contract
 runtime/backend     runtime/base runtime/core runtime/contract runtime/rendezvous
 runtime/control     runtime/base runtime/contract runtime/core runtime/rendezvous
-runtime/api         runtime/base runtime/contract runtime/core runtime/rendezvous runtime/control runtime/backend hvd.h
+runtime/api         runtime/base runtime/contract runtime/core runtime/rendezvous runtime/control runtime/bootstrap runtime/backend hvd.h
 runtime/launch      runtime/base runtime/contract runtime/rendezvous
 runtime/python      hvd.h
 runtime/tensorflow  hvd.h

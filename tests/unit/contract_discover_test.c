@@ -38,6 +38,10 @@
     "SLURM_LOCALID=1 SLURM_NODEID=1 SLURM_STEP_NODELIST=node[1-3] "                    \
     "SLURM_STEP_TASKS_PER_NODE=2(x2),1 SLURM_NTASKS=5 "
 
+#define PMIX                                                                           \
+    "PMIX_NAMESPACE=3148349441 PMIX_RANK=2 PMIX_SERVER_URI41=1.0;tcp4://127.0.0.1:9 "
+#define MPIEXEC "PMI_RANK=1 PMI_SIZE=3 PMI_FD=6 MPI_LOCALRANKID=1 MPI_LOCALNRANKS=3 "
+
 struct found {
     struct contract c;
     char why[256];
@@ -125,6 +129,104 @@ static void each_launcher_alone(void **state)
     assert_true(f.c.rank0_serves);
 }
 
+static void mpiexec_tells_more_or_less(void **state)
+{
+    static const struct {
+        const char *env, *why;
+        enum launcher_channel channel;
+        enum place_told told;
+        struct place place;
+    } t[] = {
+        {MPIEXEC,
+         "rank 1 of 3 from mpiexec: PMI or PMIx, meeting by PMI",
+         CHANNEL_PMI,
+         TOLD_ALL,
+         {1, 3, 1, 3, 0, 1, 0}},
+        {MPIEXEC "MPI_LOCALNRANKS=2",
+         NULL,
+         CHANNEL_PMI,
+         TOLD_LOCAL,
+         {1, 3, 1, 2, 0, 1, 0}},
+        {MPIEXEC "MPI_LOCALRANKID=",
+         NULL,
+         CHANNEL_PMI,
+         TOLD_RANK,
+         {1, 3, 0, 1, 0, 1, 0}},
+        {"PMI_RANK=0 PMI_SIZE=1 PMI_FD=6",
+         "rank 0 of 1 from mpiexec: PMI or PMIx",
+         CHANNEL_PMI,
+         TOLD_ALL,
+         {0, 1, 0, 1, 0, 1, 0}},
+        {"PMI_PORT=h:1234 PMI_ID=2 MPI_LOCALRANKID=2",
+         "a rank from mpiexec: PMI or PMIx, the rest by PMI",
+         CHANNEL_PMI,
+         TOLD_NOTHING,
+         {0, 0, 0, 1, 0, 1, 0}},
+        {PMIX,
+         "a rank from mpiexec: PMI or PMIx, the rest by PMIx",
+         CHANNEL_PMIX,
+         TOLD_NOTHING,
+         {0, 0, 0, 1, 0, 1, 0}},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(t); i++) {
+        struct found f = find(t[i].env);
+
+        assert_int_equal(f.rc, 0);
+        assert_int_equal(f.c.launcher, LAUNCHER_MPIEXEC);
+        assert_int_equal(f.c.channel, t[i].channel);
+        assert_int_equal(f.c.told, t[i].told);
+        assert_memory_equal(&f.c.place, &t[i].place, sizeof(t[i].place));
+        assert_string_equal(f.c.rdv_host, ""); /* nowhere but by the channel */
+        if (t[i].why)
+            assert_string_equal(f.why, t[i].why);
+    }
+    assert_int_equal(find(MPIEXEC).c.pmi_fd, 6);
+    struct found f = find("PMI_PORT=h:1234 PMI_ID=2");
+    assert_string_equal(f.c.pmi_port, "h:1234");
+    assert_int_equal(f.c.pmi_id, 2);
+}
+
+static void open_mpi_and_slurm_by_pmix(void **state)
+{
+    struct found f = find(OPENMPI PMIX);
+
+    (void)state;
+    assert_int_equal(f.rc, 0);
+    assert_int_equal(f.c.channel, CHANNEL_PMIX);
+    assert_int_equal(f.c.told, TOLD_ALL);
+    assert_string_equal(f.c.rdv_host, "127.0.0.1"); /* should libpmix be missing */
+    assert_string_equal(f.why, "rank 2 of 3 from openmpi: OMPI_COMM_WORLD_RANK, "
+                               "OMPI_COMM_WORLD_SIZE, meeting by PMIx");
+    f = find(OPENMPI PMIX "OMPI_COMM_WORLD_SIZE=6");
+    assert_int_equal(f.rc, 0);
+    assert_int_equal(f.c.told, TOLD_LOCAL);
+    assert_string_equal(f.c.rdv_host, "");
+    f = find(OPENMPI PMIX "PMIX_NAMESPACE= OMPI_MCA_ess_base_jobid=5");
+    assert_int_equal(f.c.channel, CHANNEL_NONE);
+    assert_string_equal(f.c.rdv_host, "127.0.0.1");
+
+    f = find(SLURM PMIX "PMIX_NAMESPACE=slurm.pmix.77.0 PMIX_RANK=3");
+    assert_int_equal(f.rc, 0);
+    assert_int_equal(f.c.launcher, LAUNCHER_SLURM);
+    assert_int_equal(f.c.channel, CHANNEL_PMIX);
+    assert_int_equal(f.c.told, TOLD_ALL);
+    assert_string_equal(f.c.rdv_host, "node1");
+    f = find(SLURM "PMI_RANK=3 PMI_SIZE=5 PMI_FD=11 PMI_JOBID=77.0");
+    assert_int_equal(f.c.launcher, LAUNCHER_SLURM); /* srun --mpi=pmi2 */
+    assert_int_equal(f.c.channel, CHANNEL_NONE);
+}
+
+static void the_interface_is_read_under_foreign_launchers_too(void **state)
+{
+    struct found f = find(TORCHRUN "HOROVOD_GLOO_IFACE=eth1");
+
+    (void)state;
+    assert_int_equal(f.rc, 0);
+    assert_string_equal(f.c.iface, "eth1");
+}
+
 static void the_nearest_launcher_wins(void **state)
 {
     static const struct {
@@ -140,6 +242,41 @@ static void the_nearest_launcher_wins(void **state)
         {"bare srun inside a task of ours", OURS SLURM, LAUNCHER_SLURM},
         {"srun --hvd: Slurm's own set stands beside ours",
          SLURM OURS "SLURM_STEP_NUM_TASKS=4", LAUNCHER_RINGMASTER},
+        {"srun --hvd --mpi=pmi2",
+         SLURM OURS "SLURM_STEP_NUM_TASKS=4 PMI_RANK=3 PMI_SIZE=4 PMI_FD=11 "
+                    "PMI_JOBID=77.0",
+         LAUNCHER_RINGMASTER},
+        {"srun --hvd --mpi=pmix",
+         SLURM OURS "SLURM_STEP_NUM_TASKS=4 " PMIX "PMIX_NAMESPACE=slurm.pmix.77.0",
+         LAUNCHER_RINGMASTER},
+        {"mpiexec inside an allocation: its proxy is a step", SLURM MPIEXEC,
+         LAUNCHER_MPIEXEC},
+        {"mpiexec inside srun --mpi=pmi2", SLURM MPIEXEC "PMI_JOBID=77.0",
+         LAUNCHER_MPIEXEC},
+        {"mpiexec inside a task of ours", OURS MPIEXEC, LAUNCHER_MPIEXEC},
+        {"mpiexec, of the same rank and size, inside a task of ours",
+         OURS MPIEXEC "PMI_RANK=3 PMI_SIZE=4", LAUNCHER_MPIEXEC},
+        {"mpiexec inside an mpirun of one",
+         OPENMPI "OMPI_COMM_WORLD_RANK=0 "
+                 "OMPI_COMM_WORLD_SIZE=1 OMPI_COMM_WORLD_LOCAL_RANK=0 " MPIEXEC,
+         LAUNCHER_MPIEXEC},
+        {"mpirun inside an mpiexec of one", OPENMPI MPIEXEC "PMI_RANK=0 PMI_SIZE=1",
+         LAUNCHER_OPENMPI},
+        {"prun inside an allocation", SLURM PMIX, LAUNCHER_MPIEXEC},
+        {"torchrun inside mpiexec", MPIEXEC TORCHRUN, LAUNCHER_TORCHRUN},
+        {"a wrapper's export for torch under mpirun",
+         OPENMPI "RANK=2 WORLD_SIZE=3 MASTER_ADDR=h MASTER_PORT=1", LAUNCHER_OPENMPI},
+        {"a wrapper's export for torch under mpiexec",
+         MPIEXEC "RANK=1 WORLD_SIZE=3 MASTER_ADDR=h MASTER_PORT=1", LAUNCHER_MPIEXEC},
+        {"a wrapper's export for torch under srun",
+         SLURM "RANK=3 WORLD_SIZE=5 MASTER_ADDR=h MASTER_PORT=1", LAUNCHER_SLURM},
+        {"its own numbers under mpirun",
+         OPENMPI "RANK=1 WORLD_SIZE=3 MASTER_ADDR=h MASTER_PORT=1", LAUNCHER_TORCHRUN},
+        {"equal to a batch script's, which is no task",
+         "SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=1 SLURM_STEP_ID=4294967291 "
+         "SLURM_JOB_ID=7 "
+         "RANK=0 WORLD_SIZE=1 MASTER_ADDR=h MASTER_PORT=1",
+         LAUNCHER_TORCHRUN},
         {"ours from a batch script", "SLURM_JOB_ID=77 SLURM_NODEID=0 " OURS,
          LAUNCHER_RINGMASTER},
     };
@@ -159,7 +296,9 @@ static void the_nearest_launcher_wins(void **state)
  * each other. */
 static void ours_inside_any_is_found_as_ours(void **state)
 {
-    static const char *const outer[] = {TORCHRUN, OPENMPI, SLURM, OURS};
+    static const char *const outer[] = {
+        TORCHRUN, OPENMPI PMIX, SLURM,
+        OURS,     MPIEXEC,      "PMI_PORT=h:1 PMI_ID=2 HYDI_CONTROL_FD=7"};
     static struct env_pair v[CONTRACT_MAX_ENV];
     static struct fake_env env;
 
@@ -243,7 +382,18 @@ static void contradictions_show_both_values(void **state)
          "OMPI_COMM_WORLD_RANK=3 is not below OMPI_COMM_WORLD_SIZE=3"},
         {OPENMPI "OMPI_COMM_WORLD_SIZE=6", "OMPI_COMM_WORLD_LOCAL_SIZE=3 of "
                                            "OMPI_COMM_WORLD_SIZE=6"},
-        {OPENMPI "OMPI_COMM_WORLD_SIZE=6", "PMIx, which is not supported yet"},
+        {OPENMPI "OMPI_COMM_WORLD_SIZE=6", "ranks meet by PMIx, but PMIX_NAMESPACE, "},
+        {OPENMPI MPIEXEC, "OMPI_COMM_WORLD_RANK=2 of 3, but PMI_RANK=1 of 3: of two"},
+        {OPENMPI PMIX "PMIX_RANK=1", "PMIX_RANK=1, but OMPI_COMM_WORLD_RANK=2"},
+        {SLURM PMIX "PMIX_NAMESPACE=slurm.pmix.77.0",
+         "PMIX_RANK=2, but SLURM_PROCID=3"},
+        {MPIEXEC "PMI_RANK=3", "PMI_RANK=3 is not below PMI_SIZE=3"},
+        {MPIEXEC "PMI_SIZE=x", "PMI_SIZE: \"x\""},
+        {MPIEXEC "PMI_FD=x", "PMI_FD: \"x\""},
+        {MPIEXEC "MPI_LOCALRANKID=3", "MPI_LOCALRANKID=3 is not below MPI_LOCALNRANKS"},
+        {MPIEXEC "MPI_LOCALNRANKS=4", "MPI_LOCALNRANKS=4"},
+        {MPIEXEC "PMI_FD=", "PMI_RANK=1 and PMI_SIZE=3 are set, but PMI_FD is not"},
+        {"PMI_PORT=h:1 PMI_ID=x", "PMI_ID: \"x\""},
         {OPENMPI "PMIX_NAMESPACE= OMPI_MCA_ess_base_jobid=", "names the job"},
         {OPENMPI "OMPI_COMM_WORLD_LOCAL_RANK=", "OMPI_COMM_WORLD_LOCAL_RANK is unset"},
         {SLURM "SLURM_PROCID=5", "SLURM_PROCID=5 is not below SLURM_STEP_NUM_TASKS=5"},
@@ -345,6 +495,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nobody_means_alone),
         cmocka_unit_test(each_launcher_alone),
+        cmocka_unit_test(mpiexec_tells_more_or_less),
+        cmocka_unit_test(open_mpi_and_slurm_by_pmix),
+        cmocka_unit_test(the_interface_is_read_under_foreign_launchers_too),
         cmocka_unit_test(the_nearest_launcher_wins),
         cmocka_unit_test(ours_inside_any_is_found_as_ours),
         cmocka_unit_test(the_batch_script_and_shells_are_no_tasks),

@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Who are we?
+ *
+ *   environment -> settings
+ *               -> discover: the nearest launcher, or an error
+ *   a launcher with a channel -> bootstrap: the rest of the place, where ranks meet,
+ *               a random token; what was found is kept for the process' later worlds
+ *   a channel that cannot be used here -> what the environment says, with the weak
+ *               token, where it says enough (one host, Slurm)
+ *   the token from where it is
+ *
+ * Called by world.c. */
+#include "runtime/api/find.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "runtime/base/addr.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/fd.h"
+#include "runtime/base/log.h"
+#include "runtime/bootstrap/bootstrap.h"
+#include "runtime/contract/discover.h"
+
+static const char *env_get(void *arg, const char *name)
+{
+    (void)arg;
+    return getenv(name);
+}
+
+int find_listen(uint16_t port, int *ret_fd, uint16_t *ret_port, struct err *err)
+{
+    int r = tcp_listen("::", port, ret_fd, ret_port, err);
+
+    if (r < 0) /* a machine without IPv6 */
+        r = tcp_listen("0.0.0.0", port, ret_fd, ret_port, err);
+    if (r < 0)
+        (void)err_prefix(err, "rank 0 serves the rendezvous"); /* r is returned */
+    return r;
+}
+
+/* --- by the launcher's channel --- */
+
+/* What rank 0 tells the others. Every rank may be rank 0 that does not know its rank.
+ */
+static int offer(const struct contract *c,
+                 struct meeting *m,
+                 uint16_t *ret_port,
+                 char *ret_addrs,
+                 size_t size,
+                 struct err *err)
+{
+    int r;
+
+    if (c->told != TOLD_NOTHING && c->place.rank != 0)
+        return 0;
+    r = addr_list(c->iface, ret_addrs, size, err);
+    if (r == 0)
+        r = find_listen(0, &m->listen_fd, ret_port, err);
+    if (r == 0)
+        m->has_listener = true;
+    return r;
+}
+
+static void drop_listener(struct meeting *m)
+{
+    if (m->has_listener)
+        fd_close(&m->listen_fd);
+    m->has_listener = false;
+}
+
+/* -ENOENT: the channel cannot be used, and the environment must do. */
+static int ask_channel(struct world *w, struct meeting *m, struct err *err)
+{
+    struct contract *c = &w->contract;
+    char addrs[HOST_NAME_MAX_BYTES] = "";
+    uint16_t port = 0;
+    int r = offer(c, m, &port, addrs, sizeof(addrs), err);
+
+    if (r == 0)
+        r = bootstrap_meet(c, port, addrs, w->start_deadline_ns, &m->boot, &m->token,
+                           err);
+    if (r < 0 || c->place.rank != 0 || c->place.size == 1)
+        drop_listener(m);
+    if (r < 0)
+        return r;
+    m->has_token = true;
+    m->has_found = true;
+    m->found = *c;
+    log_info("ranks meet by their launcher", "channel=%s rank=%u size=%u at=%s port=%u",
+             launcher_channel_name(c->channel), c->place.rank, c->place.size,
+             c->rdv_host, c->rdv_port);
+    return 0;
+}
+
+static int meet_by_channel(struct world *w, struct meeting *m, struct err *err)
+{
+    struct contract *c = &w->contract;
+    int r;
+
+    if (c->channel == CHANNEL_NONE || (c->told == TOLD_ALL && c->place.size == 1))
+        return 0;
+    if (m->has_found) {
+        *c = m->found;
+        return 0;
+    }
+    if (m->has_tried)
+        return err_set(err, -EINVAL,
+                       "the ranks of %s can meet once only, and the last hvd.init() of "
+                       "this rank failed there: start the job again",
+                       launcher_name(c->launcher));
+    r = ask_channel(w, m, err);
+    m->has_tried = r != -ENOENT;
+    if (m->has_tried)
+        return r;
+    if (!c->rdv_host[0])
+        return err_prefix(err, "ranks of %s need its %s here",
+                          launcher_name(c->launcher),
+                          launcher_channel_name(c->channel));
+    if (c->place.rank == 0)
+        log_warn("the launcher's channel cannot be used, ranks meet by what their "
+                 "environment "
+                 "says",
+                 "channel=%s cause=\"%s\"", launcher_channel_name(c->channel),
+                 err->text);
+    c->channel = CHANNEL_NONE;
+    return 0;
+}
+
+/* --- token --- */
+
+static void warn_weak(const struct contract *c, struct meeting *m)
+{
+    if (c->token_source != TOKEN_WEAK || c->place.rank != 0 || m->has_warned)
+        return;
+    m->has_warned = true;
+    log_warn(
+        "the launcher gives no secret: ranks recognise each other, but somebody on "
+        "this network who guesses the job's parameters could join it",
+        "launcher=%s", launcher_name(c->launcher));
+}
+
+static int find_token(struct world *w, struct meeting *m, struct err *err)
+{
+    const struct contract *c = &w->contract;
+
+    if (c->place.size == 1)
+        return 0;
+    warn_weak(c, m);
+    if (c->token_source == TOKEN_FD && !m->has_token) {
+        int r = token_from_contract(c, &m->token, err);
+        if (r < 0)
+            return r;
+        m->has_token = true;
+    }
+    if (c->token_source != TOKEN_FD && c->token_source != TOKEN_CHANNEL)
+        return token_from_contract(c, &w->token, err);
+    w->token = m->token;
+    return 0;
+}
+
+/* --- all of it --- */
+
+static void set_log_tag(const struct contract *c)
+{
+    char tag[32];
+
+    (void)snprintf(tag, sizeof(tag), "rank %u", c->place.rank); /* fits */
+    log_set_tag("ringmaster", tag);
+}
+
+int find_place(struct world *w,
+               struct meeting *m,
+               uint64_t start_timeout_ns,
+               struct err *err)
+{
+    const struct contract *c = &w->contract;
+    char why[512] = "";
+    int r = settings_read(env_get, NULL, &w->settings, err);
+
+    if (r < 0)
+        return r;
+    log_set_level(w->settings.log_level);
+    log_set_time(w->settings.has_log_time);
+    w->start_deadline_ns =
+        clock_now_ns()
+        + (start_timeout_ns > 0 ? start_timeout_ns : w->settings.start_timeout_ns);
+    r = discover(env_get, NULL, &w->contract, why, sizeof(why), err);
+    if (r < 0)
+        return r;
+    set_log_tag(c);
+    log_info("found this process' place", "%s", why);
+    r = meet_by_channel(w, m, err);
+    if (r < 0)
+        return r;
+    set_log_tag(c);
+    r = settings_set_core(&w->settings, c->place.local_rank, c->place.local_size, err);
+    if (r < 0)
+        return r;
+    if (c->place.rank == 0 && !m->has_said)
+        settings_say(env_get, NULL, environ);
+    m->has_said = true;
+    if (!c->hostname[0]) /* foreign launchers do not say */
+        (void)gethostname(w->contract.hostname, sizeof(w->contract.hostname) - 1);
+    w->settings.generation = c->generation;
+    memcpy(w->settings.host, c->hostname, sizeof(w->settings.host));
+    return find_token(w, m, err);
+}

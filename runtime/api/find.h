@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The first step of a world: settings, this process' place, the job token. */
+#ifndef RUNTIME_API_FIND_H
+#define RUNTIME_API_FIND_H
+
+#include "runtime/api/world.h"
+
+/* Sets w->settings, contract, token and start_deadline_ns (start_timeout_ns 0: the
+ * settings'). Blocks only where ranks meet by their launcher's channel. */
+int find_place(struct world *w,
+               struct meeting *m,
+               uint64_t start_timeout_ns,
+               struct err *err);
+/* Rank 0's socket for the rendezvous. port 0: any. */
+int find_listen(uint16_t port, int *ret_fd, uint16_t *ret_port, struct err *err);
+
+#endif

@@ -1,0 +1,398 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One exchange of cards (contract/card.h) over a channel:
+ *
+ *   open -> put my card -> fence -> get rank 0's card, and all where my place is not
+ *   told in full
+ *
+ * It runs in a thread of its own, because libpmix has no deadlines: the caller waits
+ * until the deadline and then goes, saying what was waited for; the thread and what it
+ * uses stay behind (its struct is counted), which costs nothing any more: the job
+ * cannot form.
+ *
+ * Who reaches rank 0 by loopback (same boot, same network namespace) meets it there;
+ * the others get the list of its addresses. Environment read here: HVD_HOST_ID. */
+#include "runtime/bootstrap/bootstrap.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "runtime/base/clock.h"
+#include "runtime/base/fd.h"
+#include "runtime/base/mem.h"
+#include "runtime/base/sha256.h"
+#include "runtime/bootstrap/carrier.h"
+#include "runtime/contract/card.h"
+
+enum stage { STAGE_OPENING, STAGE_TELLING, STAGE_WAITING, STAGE_ASKING };
+
+struct bootstrap {
+    struct carrier *ch;
+    pid_t pid; /* a forked child is not this rank */
+};
+
+struct attempt {
+    pthread_mutex_t lock;
+    pthread_cond_t cond;
+    unsigned n_refs; /* lock: caller and thread */
+    bool is_done;    /* lock; what follows is the thread's until then */
+    struct contract c;
+    uint16_t port;
+    char addrs[HOST_NAME_MAX_BYTES];
+    uint64_t deadline_ns;
+    struct token token;
+    struct bootstrap *b;
+    struct err err;
+    int rc;
+    _Atomic enum stage stage; /* for the caller's sentence: relaxed */
+};
+
+static void attempt_unref(struct attempt *a)
+{
+    (void)pthread_mutex_lock(&a->lock);
+    bool is_last = --a->n_refs == 0;
+    (void)pthread_mutex_unlock(&a->lock);
+    if (!is_last)
+        return;
+    token_wipe(&a->token);
+    (void)pthread_cond_destroy(&a->cond);
+    (void)pthread_mutex_destroy(&a->lock);
+    mem_free(a);
+}
+
+/* --- cards --- */
+
+static void add_text(struct sha256 *s, const char *text)
+{
+    sha256_add(s, text, strlen(text) + 1);
+}
+
+static void key_of(struct sha256 *s, char ret[CARD_KEY_BYTES])
+{
+    uint8_t h[SHA256_BYTES];
+
+    sha256_end(s, h);
+    hex_encode(h, 8, ret);
+}
+
+/* A host is a name on a machine: two containers of one machine are two hosts, as their
+ * launcher sees it, and so are two machines that are both called "localhost". */
+static void describe_host(struct card *card)
+{
+    AUTOFREE char *boot = NULL;
+    const char *id = getenv("HVD_HOST_ID");
+    char name[256] = "";
+    struct sha256 s;
+    struct stat st;
+    size_t n;
+
+    if (fd_read_file("/proc/sys/kernel/random/boot_id", 256, &boot, &n, NULL) != 0)
+        boot = NULL;                           /* then names must do */
+    (void)gethostname(name, sizeof(name) - 1); /* "" is a name too */
+    sha256_init(&s);
+    add_text(&s, name);
+    add_text(&s, boot ? boot : "");
+    add_text(&s, id ? id : "");
+    key_of(&s, card->host);
+    if (!boot || stat("/proc/self/ns/net", &st) != 0)
+        return; /* "": loopback is nobody's */
+    sha256_init(&s);
+    add_text(&s, boot);
+    sha256_add(&s, &st.st_ino, sizeof(st.st_ino));
+    key_of(&s, card->net);
+}
+
+static int my_card(struct attempt *a, const char *job, struct card *ret)
+{
+    const struct contract *c = &a->c;
+    struct card card = {.local_rank = CARD_NO_LOCAL};
+
+    describe_host(&card);
+    if (c->told == TOLD_LOCAL)
+        card.local_rank = c->place.local_rank;
+    if (c->place.rank == 0) {
+        int rc = token_random(&a->token, &a->err);
+        if (rc)
+            return rc;
+        hex_encode(a->token.key, sizeof(a->token.key), card.token);
+        card.port = a->port;
+        (void)snprintf(card.addrs, sizeof(card.addrs), "%s", a->addrs); /* same size */
+        if (c->job_id[0])
+            (void)snprintf(card.job, sizeof(card.job), "%s", c->job_id);
+        else
+            (void)snprintf(card.job, sizeof(card.job), "%s/%.150s",
+                           launcher_name(c->launcher), job); /* fits */
+    }
+    *ret = card;
+    return 0;
+}
+
+/* Where this rank meets rank 0, whose card it is. */
+static int take_offer(struct attempt *a, const struct card *mine, const struct card *o)
+{
+    struct contract *c = &a->c;
+    bool is_near = o->net[0] && strcmp(o->net, mine->net) == 0;
+
+    if (o->port == 0 || hex_decode(o->token, a->token.key, sizeof(a->token.key)) != 0)
+        return err_set(&a->err, -EPROTO, "rank 0 does not say where ranks meet");
+    if (!is_near && !o->addrs[0])
+        return err_set(&a->err, -EHOSTUNREACH,
+                       "rank 0 is on another host and has no address but loopback");
+    (void)snprintf(c->rdv_host, sizeof(c->rdv_host), "%s",
+                   is_near ? "127.0.0.1" : o->addrs); /* same size */
+    (void)snprintf(c->job_id, sizeof(c->job_id), "%s", o->job);
+    c->rdv_port = o->port;
+    c->rank0_serves = true;
+    c->token_source = TOKEN_CHANNEL;
+    return 0;
+}
+
+static int
+get_card(struct attempt *a, struct carrier *ch, uint32_t rank, struct card *ret)
+{
+    char text[CARD_MAX_BYTES + 1];
+    int rc = ch->ops->get(ch, rank, text, sizeof(text), a->deadline_ns, &a->err);
+
+    return rc ? rc : card_parse(text, rank, ret, &a->err);
+}
+
+static int find_place(struct attempt *a, struct carrier *ch)
+{
+    struct place *p = &a->c.place;
+    AUTOFREE struct card_place *v = mem_calloc(p->size, sizeof(*v));
+
+    if (!v)
+        return err_set(&a->err, -ENOMEM, "out of memory for %u ranks", p->size);
+    for (uint32_t i = 0; i < p->size; i++) {
+        struct card card;
+        int rc = get_card(a, ch, i, &card);
+
+        if (rc)
+            return rc;
+        memcpy(v[i].host, card.host, sizeof(v[i].host));
+        v[i].local_rank = card.local_rank;
+    }
+    return card_find_place(v, p, &a->err);
+}
+
+/* --- the exchange --- */
+
+static void enter(struct attempt *a, enum stage stage)
+{
+    atomic_store_explicit(&a->stage, stage, memory_order_relaxed);
+}
+
+static int exchange(struct attempt *a, struct carrier *ch)
+{
+    char text[CARD_MAX_BYTES + 1];
+    struct card mine, first;
+    int rc = my_card(a, ch->job, &mine);
+
+    rc = rc ? rc : card_format(&mine, text, sizeof(text), &a->err);
+    if (rc)
+        return rc;
+    enter(a, STAGE_TELLING);
+    rc = ch->ops->put(ch, text, a->deadline_ns, &a->err);
+    memset(text, 0, sizeof(text)); /* has the token */
+    if (rc)
+        return rc;
+    enter(a, STAGE_WAITING);
+    rc = ch->ops->fence(ch, a->deadline_ns, &a->err);
+    if (rc)
+        return rc;
+    enter(a, STAGE_ASKING);
+    rc = get_card(a, ch, 0, &first);
+    rc = rc ? rc : take_offer(a, &mine, &first);
+    if (rc == 0 && a->c.told != TOLD_ALL)
+        rc = find_place(a, ch);
+    return rc;
+}
+
+/* The channel's own word on who we are. */
+static int check_rank(struct attempt *a, const struct carrier *ch)
+{
+    struct place *p = &a->c.place;
+
+    if (a->c.told == TOLD_NOTHING) {
+        p->rank = ch->rank;
+        p->size = ch->size;
+        if (p->size == 1)
+            a->c.told = TOLD_ALL;
+        return 0;
+    }
+    if (p->rank == ch->rank && p->size == ch->size)
+        return 0;
+    return err_set(&a->err, -EINVAL,
+                   "%s: the environment says rank %u of %u, but %s says rank %u of %u",
+                   launcher_name(a->c.launcher), p->rank, p->size,
+                   launcher_channel_name(a->c.channel), ch->rank, ch->size);
+}
+
+static int run(struct attempt *a)
+{
+    const struct carrier_ops *ops =
+        a->c.channel == CHANNEL_PMIX ? &carrier_pmix : &carrier_pmi;
+    struct carrier *ch = NULL;
+    AUTOFREE struct bootstrap *b = mem_zalloc(sizeof(*b));
+
+    if (!b)
+        return err_set(&a->err, -ENOMEM, "out of memory");
+    int rc = ops->open(&a->c, a->deadline_ns, &ch, &a->err);
+    if (rc)
+        return rc;
+    b->ch = ch;
+    b->pid = getpid();
+    rc = check_rank(a, ch);
+    if (rc == 0 && a->c.place.size > 1)
+        rc = exchange(a, ch);
+    a->c.told = rc ? a->c.told : TOLD_ALL;
+    a->b = TAKE(b); /* also after a failure: the launcher shall see a leave */
+    return rc;
+}
+
+static void *thread_main(void *arg)
+{
+    struct attempt *a = arg;
+    int rc = run(a);
+
+    if (rc == -ENOENT && atomic_load(&a->stage) != STAGE_OPENING)
+        rc = err_recode(&a->err, -EPROTO);
+    (void)pthread_mutex_lock(&a->lock);
+    a->rc = rc;
+    a->is_done = true;
+    (void)pthread_cond_signal(&a->cond);
+    (void)pthread_mutex_unlock(&a->lock);
+    attempt_unref(a);
+    return NULL;
+}
+
+/* Signals stay with the process' own threads. */
+static int start(struct attempt *a)
+{
+    pthread_t thread;
+    sigset_t all, old;
+
+    (void)sigfillset(&all); /* cannot fail */
+    int rc = pthread_sigmask(SIG_SETMASK, &all, &old);
+    if (rc)
+        return -rc;
+    rc = pthread_create(&thread, NULL, thread_main, a);
+    (void)pthread_sigmask(SIG_SETMASK, &old, NULL); /* back to what it was */
+    if (rc == 0)
+        (void)pthread_detach(thread); /* its own */
+    return -rc;
+}
+
+static struct attempt *attempt_new(const struct contract *c,
+                                   uint16_t port,
+                                   const char *addrs,
+                                   uint64_t deadline_ns)
+{
+    struct attempt *a = mem_zalloc(sizeof(*a));
+    pthread_condattr_t attr;
+
+    if (!a)
+        return NULL;
+    (void)pthread_mutex_init(&a->lock,
+                             NULL); /* cannot fail on Linux, as what follows */
+    (void)pthread_condattr_init(&attr);
+    (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    (void)pthread_cond_init(&a->cond, &attr);
+    (void)pthread_condattr_destroy(&attr);
+    a->n_refs = 1;
+    a->c = *c;
+    a->port = port;
+    a->deadline_ns = deadline_ns;
+    (void)snprintf(a->addrs, sizeof(a->addrs), "%s", addrs);
+    return a;
+}
+
+/* true: done; false: the deadline has passed. */
+static bool wait_for(struct attempt *a)
+{
+    const struct timespec until = {(time_t)(a->deadline_ns / NS_PER_S),
+                                   (long)(a->deadline_ns % NS_PER_S)};
+    bool is_done;
+    int rc = 0;
+
+    (void)pthread_mutex_lock(&a->lock);
+    while (!a->is_done && rc == 0)
+        rc = pthread_cond_timedwait(&a->cond, &a->lock, &until);
+    is_done = a->is_done;
+    (void)pthread_mutex_unlock(&a->lock);
+    return is_done;
+}
+
+static int too_late(struct attempt *a, uint64_t start_ns, struct err *err)
+{
+    const unsigned s =
+        (unsigned)((a->deadline_ns - start_ns + NS_PER_S / 2) / NS_PER_S);
+    const char *by = launcher_channel_name(a->c.channel),
+               *who = launcher_name(a->c.launcher);
+
+    switch (atomic_load_explicit(&a->stage, memory_order_relaxed)) {
+    case STAGE_WAITING:
+        return err_set(err, -ETIMEDOUT,
+                       "waited %u s for all ranks of %s to meet by its %s: some rank "
+                       "has not called hvd.init() or has failed",
+                       s, who, by);
+    case STAGE_OPENING:
+    case STAGE_TELLING:
+    case STAGE_ASKING:
+        break;
+    }
+    return err_set(err, -ETIMEDOUT, "the %s of %s has not answered within %u s", by,
+                   who, s);
+}
+
+int bootstrap_meet(struct contract *c,
+                   uint16_t port,
+                   const char *addrs,
+                   uint64_t deadline_ns,
+                   struct bootstrap **ret,
+                   struct token *ret_token,
+                   struct err *err)
+{
+    struct attempt *a = attempt_new(c, port, addrs, deadline_ns);
+    const uint64_t start_ns = clock_now_ns();
+
+    if (!a)
+        return err_set(err, -ENOMEM, "out of memory");
+    a->n_refs = 2;
+    int rc = start(a);
+    if (rc) {
+        a->n_refs = 1;
+        attempt_unref(a);
+        return err_errno(err, -rc, "cannot start a thread");
+    }
+    bool is_done = wait_for(a);
+    rc = is_done ? a->rc : -ETIMEDOUT;
+    if (rc == 0) {
+        *c = a->c;
+        *ret_token = a->token;
+    } else if (rc == -ETIMEDOUT) {
+        (void)too_late(a, start_ns, err); /* rc is returned */
+    } else {
+        (void)err_set(err, rc, "%s", a->err.text);
+    }
+    if (is_done && a->b) /* after a failure too */
+        *ret = a->b;
+    attempt_unref(a);
+    return rc;
+}
+
+void bootstrap_finish(struct bootstrap *b)
+{
+    if (!b)
+        return;
+    if (b->pid == getpid())
+        b->ch->ops->finish(b->ch);
+    mem_free(b);
+}

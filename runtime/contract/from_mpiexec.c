@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* mpiexec of MPICH and Intel MPI (Hydra), and whoever else speaks PMI-1 to its
+ * processes or runs them under PMIx without Open MPI's variables:
+ *
+ *   PMI_RANK PMI_SIZE PMI_FD      a descriptor to the launcher's proxy
+ *   PMI_PORT PMI_ID               host:port of it; rank and size are asked there
+ *   PMIX_NAMESPACE PMIX_RANK ...  a PMIx server (prun)
+ *   MPI_LOCALRANKID MPI_LOCALNRANKS   Hydra's; others do not tell local ranks
+ *
+ * None of them says where rank 0 is: ranks meet by the channel or not at all. Slurm
+ * sets PMI_* and PMIX_* too; those are from_slurm.c's. */
+#include <stdio.h>
+#include <string.h>
+
+#include "runtime/contract/foreign.h"
+
+/* srun --mpi=pmi2 sets PMI_* too. An mpiexec inside the step leaves PMI_JOBID as it
+ * was, but tells local ranks, which Slurm never does. */
+static bool is_slurms(const struct env_reader *r)
+{
+    const char *job = env_look(r, "SLURM_JOB_ID"), *step = env_look(r, "SLURM_STEP_ID");
+    const char *pmi = env_look(r, "PMI_JOBID");
+    char id[64];
+
+    if (!job || !step || !pmi || env_look(r, "MPI_LOCALRANKID"))
+        return false;
+    (void)snprintf(id, sizeof(id), "%.30s.%.30s", job, step); /* numbers: fit */
+    return strcmp(id, pmi) == 0;
+}
+
+static bool has_fd(const struct env_reader *r)
+{
+    return env_look(r, "PMI_RANK") && env_look(r, "PMI_SIZE") && env_look(r, "PMI_FD")
+           && !is_slurms(r);
+}
+
+static bool has_port(const struct env_reader *r)
+{
+    return env_look(r, "PMI_PORT") && env_look(r, "PMI_ID");
+}
+
+static bool is_present(const struct env_reader *r)
+{
+    return has_fd(r) || has_port(r)
+           || (foreign_has_pmix(r) && !foreign_is_slurms_pmix(r));
+}
+
+/* Both of Hydra's pair, or none. */
+static int read_local(const struct env_reader *r, struct contract *c)
+{
+    static const struct place_names names = {"PMI_RANK",        "PMI_SIZE",
+                                             "MPI_LOCALRANKID", "MPI_LOCALNRANKS",
+                                             "cross_rank",      "cross_size"};
+    struct place *p = &c->place;
+
+    c->told = p->size == 1 ? TOLD_ALL : TOLD_RANK;
+    if (env_look(r, "MPI_LOCALRANKID") && env_look(r, "MPI_LOCALNRANKS")) {
+        int rc = env_u32(r, "MPI_LOCALRANKID", 0, WORLD_MAX_RANKS - 1, &p->local_rank);
+
+        if (rc == 0)
+            rc = env_u32(r, "MPI_LOCALNRANKS", 1, WORLD_MAX_RANKS, &p->local_size);
+        if (rc)
+            return rc;
+        c->told = p->local_size == p->size ? TOLD_ALL : TOLD_LOCAL;
+    }
+    return place_check_named(p, &names, r->err);
+}
+
+static int read_fd(const struct env_reader *r, struct contract *c)
+{
+    uint32_t fd = 0;
+    int rc = foreign_need(r, "PMI_RANK", 0, WORLD_MAX_RANKS - 1, &c->place.rank);
+
+    if (rc == 0)
+        rc = foreign_need(r, "PMI_SIZE", 1, WORLD_MAX_RANKS, &c->place.size);
+    if (rc == 0)
+        rc = foreign_need(r, "PMI_FD", 0, INT32_MAX, &fd);
+    if (rc == 0)
+        rc = read_local(r, c);
+    if (rc)
+        return rc;
+    c->channel = CHANNEL_PMI;
+    c->pmi_fd = (int)fd;
+    return 0;
+}
+
+static int read_mpiexec(const struct env_reader *r, struct contract *c)
+{
+    c->hostname[0] = '\0'; /* mpiexec does not say: the caller asks the system */
+    if (has_fd(r))
+        return read_fd(r, c);
+    c->place.size = 0; /* asked for by the channel */
+    c->told = TOLD_NOTHING;
+    if (!has_port(r)) {
+        c->channel = CHANNEL_PMIX;
+        return 0;
+    }
+    c->channel = CHANNEL_PMI;
+    int rc = env_u32(r, "PMI_ID", 0, WORLD_MAX_RANKS - 1, &c->pmi_id);
+    return rc ? rc : env_text(r, "PMI_PORT", "", c->pmi_port, sizeof(c->pmi_port));
+}
+
+const struct foreign foreign_mpiexec = {LAUNCHER_MPIEXEC, "PMI or PMIx", is_present,
+                                        read_mpiexec};

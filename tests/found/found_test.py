@@ -1,0 +1,477 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Jobs that others start (mpirun, mpiexec, torchrun, a bare python), on one host and on two. TAP.
+
+usage: found_test.py [PART OF A NAME ...]     BIN: folder of the programs (default: $BUILD/plain/bin)
+
+srun's are in slurm_test.py. Two hosts are network namespaces: root only.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+from functools import lru_cache
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../launch"))
+from hosts import Hosts
+from launched import BIN, HOROVODRUN, ROOT, environment
+from tap import Program, Skip, has, run_all, same
+
+RANK = os.path.join(BIN, "found-rank")
+PYTHON = "/usr/bin/python3"  # Debian's, which has torch
+MPIRUN = "mpirun.openmpi"
+MPICH = "mpiexec.mpich"
+WEAK = "the launcher gives no secret"
+
+
+def cached(path):
+    cache = os.environ.get("RM_CACHE") or os.path.join(
+        os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "ringmaster"
+    )
+    return os.path.join(cache, path)
+
+
+def intel() -> str:
+    """Intel MPI's mpiexec, where the peers of `make bench` have been installed."""
+    return cached("venv/peers/bin/mpiexec.hydra")
+
+
+def need(program: str) -> str:
+    if not shutil.which(program):
+        raise Skip(f"{program} is not installed")
+    return program
+
+
+def openmpi(*words: str) -> list[str]:
+    return [need(MPIRUN), "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", *words]
+
+
+def line(rank, size, local, local_size, cross, cross_size, by):
+    total = size * (size + 1) // 2
+    return f"rank {rank}/{size} local {local}/{local_size} cross {cross}/{cross_size} by {by} sum {total}"
+
+
+def one_host(size, by):
+    return [line(r, size, r, size, 0, 1, by) for r in range(size)]
+
+
+def two_hosts(by):
+    """Two ranks on each of two hosts."""
+    return [line(r, 4, r % 2, 2, r // 2, 2, by) for r in range(4)]
+
+
+def two_hosts_in_turn(by):
+    return [line(r, 4, r // 2, 2, r % 2, 2, by) for r in range(4)]
+
+
+def run(folder, argv, code=0, deadline_s=60, **env):
+    """The program, its exit code checked (None: any but 0)."""
+    program = Program(argv, environment(TMPDIR=folder, **env), folder, "run")
+    got = program.end(deadline_s)
+    wrong = got == 0 if code is None else got != code
+    assert not wrong, f"exit code {got}, wanted {code}\n{' '.join(argv)}\n{program.out}{program.err}"
+    return program
+
+
+def ranks(program):
+    """What the ranks said, without torchrun's prefix."""
+    lines = (re.sub(r"^\[default\d\]:", "", text) for text in program.out.splitlines())
+    return sorted(text for text in lines if text.startswith("rank "))
+
+
+def meets(folder, argv, wanted, warns=False, **env):
+    program = run(folder, argv, **env)
+    same(ranks(program), wanted, f"{' '.join(argv)}\n{program.err}")
+    same(WEAK in program.err, warns, f"the warning about the weak token\n{program.err}")
+    return program
+
+
+# --- one host ---------------------------------------------------------------------------------------
+
+
+def test_nobody(folder):
+    meets(folder, [RANK], one_host(1, "none"))
+
+
+def test_openmpi(folder):
+    meets(folder, openmpi("-np", "3", RANK), one_host(3, "openmpi"))
+
+
+def test_openmpi_of_one_rank(folder):
+    meets(folder, openmpi("-np", "1", RANK), one_host(1, "openmpi"))
+
+
+def test_openmpi_where_no_libpmix_can_be_loaded(folder):
+    """The environment must do, and says so."""
+    os.mkdir(f"{folder}/lib")
+    open(f"{folder}/lib/libpmix.so.2", "wb").close()
+    program = meets(
+        folder,
+        openmpi("-np", "2", "env", f"LD_LIBRARY_PATH={folder}/lib", RANK),
+        one_host(2, "openmpi"),
+        warns=True,
+    )
+    has(program.err, "the launcher's channel cannot be used")
+    has(program.err, "libpmix.so.2")
+
+
+def test_openmpi_one_program_after_the_other(folder):
+    program = run(folder, openmpi("-np", "2", "sh", "-c", f"{RANK} && {RANK}"))
+    same(ranks(program), sorted(one_host(2, "openmpi") * 2))
+
+
+def test_pmix_alone_without_open_mpis_variables(folder):
+    names = [f"OMPI_COMM_WORLD_{n}" for n in ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE")]
+    unset = [word for name in names for word in ("-u", name)]
+    meets(folder, openmpi("-np", "3", "env", *unset, RANK), one_host(3, "mpiexec"))
+
+
+def test_mpich(folder):
+    meets(folder, [need(MPICH), "-n", "3", RANK], one_host(3, "mpiexec"))
+
+
+def test_mpich_without_local_ranks(folder):
+    argv = [need(MPICH), "-n", "3", "env", "-u", "MPI_LOCALRANKID", "-u", "MPI_LOCALNRANKS", RANK]
+    meets(folder, argv, one_host(3, "mpiexec"))
+
+
+def test_mpich_by_pmi_port(folder):
+    meets(folder, [need(MPICH), "-pmi-port", "-n", "3", RANK], one_host(3, "mpiexec"))
+
+
+def test_mpich_of_one_rank(folder):
+    meets(folder, [need(MPICH), "-n", "1", RANK], one_host(1, "mpiexec"))
+
+
+def test_intel(folder):
+    meets(folder, [need(intel()), "-n", "3", RANK], one_host(3, "mpiexec"))
+
+
+def test_the_next_world_of_a_process(folder):
+    for argv, by in ((openmpi("-np"), "openmpi"), ([need(MPICH), "-n"], "mpiexec")):
+        program = run(folder, [*argv, "2", RANK, "hvd", "again", "again"])
+        same(ranks(program), sorted(one_host(2, by) * 3))
+
+
+def with_mpi(folder, argv, by):
+    """An MPI in the same process, in each order of beginnings and ends."""
+    for words in (
+        "hvd mpi",
+        "mpi hvd",
+        "hvd mpi mpi-end",
+        "hvd down mpi",
+        "mpi hvd down mpi-end",
+        "hvd mpi again",
+    ):
+        program = run(folder, [*argv, *words.split()])
+        same(program.out.splitlines().count("mpi sum 3"), 2, f"{words}\n{program.out}{program.err}")
+        same(sorted(set(ranks(program))), one_host(2, by), words)
+        same(program.err, "", words)
+
+
+def built_with(mpi):
+    path = f"{RANK}-{mpi}"
+    if not os.path.exists(path):
+        raise Skip(f"{path} is not built (needs mpicc.{mpi})")
+    return path
+
+
+def test_openmpi_with_mpi_in_the_same_process(folder):
+    with_mpi(folder, openmpi("-np", "2", built_with("openmpi")), "openmpi")
+
+
+def test_mpich_with_mpi_in_the_same_process(folder):
+    with_mpi(folder, [need(MPICH), "-n", "2", built_with("mpich")], "mpiexec")
+
+
+def test_mpich_after_mpi_finalize(folder):
+    program = run(folder, [need(MPICH), "-n", "2", built_with("mpich"), "mpi", "mpi-end", "hvd"], code=None)
+    has(program.err, "MPI_Finalize came before hvd.init()")
+
+
+def test_openmpi_after_mpi_finalize(folder):
+    program = run(folder, openmpi("-np", "2", built_with("openmpi"), "mpi", "mpi-end", "hvd"))
+    same(ranks(program), one_host(2, "openmpi"))
+
+
+# --- exit codes -----------------------------------------------------------------------------------
+
+
+def test_the_exit_code_of_the_first_failing_rank(folder):
+    for argv in (openmpi("-np"), [need(MPICH), "-n"]):
+        for rank in 0, 2:
+            program = run(folder, [*argv, "3", RANK, "hvd", f"fail={rank}:7"], code=7)
+            has(program.err, f"rank {rank} (host ")
+
+
+def test_a_rank_that_does_not_come(folder):
+    for argv in (openmpi("-np"), [need(MPICH), "-n"]):
+        env = {"FOUND_END": f"{folder}/end", "HOROVOD_START_TIMEOUT": "1"}
+        end = [RANK, "late=1", "hvd"]
+        script = f"{' '.join(end)}; rc=$?; : >{folder}/end; exit $rc"
+        program = run(folder, [*argv, "2", "sh", "-c", script], code=None, **env)
+        has(program.err, "waited 1 s for all ranks of")
+        has(program.err, "some rank has not called hvd.init() or has failed")
+        os.unlink(f"{folder}/end")
+
+
+# --- contradictions -------------------------------------------------------------------------------
+
+
+def test_wrong_sets_are_one_sentence(folder):
+    table = (
+        ({"PMI_RANK": "0", "PMI_SIZE": "2"}, "PMI_RANK=0 and PMI_SIZE=2 are set, but PMI_FD is not"),
+        ({"PMI_RANK": "2", "PMI_SIZE": "2", "PMI_FD": "9"}, "PMI_RANK=2 is not below PMI_SIZE=2"),
+        ({"PMI_RANK": "0", "PMI_SIZE": "2", "PMI_FD": "9"}, "PMI_FD=9 is not mpiexec's connection"),
+        ({"PMI_PORT": "x", "PMI_ID": "0"}, "PMI_PORT=x is not HOST:PORT"),
+        (
+            {
+                "OMPI_COMM_WORLD_RANK": "0",
+                "OMPI_COMM_WORLD_SIZE": "4",
+                "OMPI_COMM_WORLD_LOCAL_RANK": "0",
+                "OMPI_COMM_WORLD_LOCAL_SIZE": "2",
+            },
+            "over several hosts ranks meet by PMIx, but PMIX_NAMESPACE",
+        ),
+        ({"RANK": "0", "WORLD_SIZE": "2"}, "RANK=0 and WORLD_SIZE=2 are set, but MASTER_ADDR"),
+        ({"HOROVOD_RANK": "2", "HOROVOD_SIZE": "2"}, "HOROVOD_LOCAL_RANK is unset"),
+    )
+    for env, says in table:
+        program = run(folder, [RANK], code=1, **env)
+        has(program.err, says)
+        same(program.err.count("\n"), 1, program.err)
+
+
+def test_the_environment_against_the_channel(folder):
+    program = run(folder, [need(MPICH), "-n", "2", "env", "PMIX_RANK=1", RANK])
+    same(ranks(program), one_host(2, "mpiexec"))
+    program = run(folder, openmpi("-np", "2", "env", "PMIX_RANK=7", RANK), code=None)
+    has(program.err, "PMIX_RANK=7, but OMPI_COMM_WORLD_RANK=")
+
+
+# --- nested ---------------------------------------------------------------------------------------
+
+POD = {  # as hvd-agent's ranks and their notebooks have it
+    "HOROVOD_RANK": "1",
+    "HOROVOD_SIZE": "4",
+    "HOROVOD_LOCAL_RANK": "1",
+    "HOROVOD_LOCAL_SIZE": "2",
+    "HOROVOD_CROSS_RANK": "0",
+    "HOROVOD_CROSS_SIZE": "2",
+    "HVD_HOST_INDEX": "0",
+    "HVD_JOB_ID": "ns/demo/uid",
+    "HVD_GENERATION": "0",
+    "HVD_RENDEZVOUS_ADDR": "192.0.2.1",
+    "HVD_RENDEZVOUS_PORT": "9",
+    "HVD_TOKEN_FILE": "/nowhere",
+    "RANK": "1",
+    "WORLD_SIZE": "4",
+    "MASTER_ADDR": "192.0.2.1",
+    "MASTER_PORT": "9",
+}
+
+
+def test_in_a_pods_notebook(folder):
+    meets(folder, openmpi("-np", "2", RANK), one_host(2, "openmpi"), **POD)
+    meets(folder, [need(MPICH), "-n", "2", RANK], one_host(2, "mpiexec"), **POD)
+    program = run(folder, [HOROVODRUN, "-np", "2", RANK], **POD)
+    for text in one_host(2, "horovod"):
+        has(program.out, text)
+
+
+def test_horovodrun_inside_others(folder):
+    inner = [HOROVODRUN, "-np", "2", RANK]
+    for outer in (openmpi("-np", "1"), [need(MPICH), "-n", "1"]):
+        program = run(folder, [*outer, *inner])
+        for text in one_host(2, "horovod"):
+            has(program.out, text)
+
+
+def test_others_inside_horovodrun(folder):
+    for inner, by in ((openmpi("-np", "2"), "openmpi"), ([need(MPICH), "-n", "2"], "mpiexec")):
+        program = run(folder, [HOROVODRUN, "-np", "1", *inner, RANK])
+        for text in one_host(2, by):
+            has(program.out, text)
+
+
+def test_one_mpi_inside_the_other(folder):
+    """Which of two sets is the inner one cannot be seen; that of one rank is not meant."""
+    inner = [need(MPICH), "-n", "2", RANK]
+    meets(folder, openmpi("-np", "1", *inner), one_host(2, "mpiexec"))
+    program = run(folder, openmpi("-np", "3", *inner), code=None)
+    has(program.err, "of two launchers, one inside the other: unset")
+
+
+def test_exported_for_torch_by_a_wrapper(folder):
+    script = (
+        "RANK=$OMPI_COMM_WORLD_RANK WORLD_SIZE=$OMPI_COMM_WORLD_SIZE MASTER_ADDR=127.0.0.1 "
+        f"MASTER_PORT=29511 exec {RANK}"
+    )
+    meets(folder, openmpi("-np", "2", "sh", "-c", script), one_host(2, "openmpi"))
+
+
+# --- torchrun -------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=None)
+def has_torch(python):
+    try:
+        return (
+            subprocess.run(
+                [python, "-c", "import torch"], check=False, stderr=subprocess.DEVNULL
+            ).returncode
+            == 0
+        )
+    except OSError:
+        return False
+
+
+def torch(*words, launcher="torch.distributed.run", python=PYTHON):
+    """Debian's torch 1.13 with Python 3.11 fails without --redirects and --tee; else it looks every 5 s."""
+    if not has_torch(python):
+        raise Skip(f"{python} has no torch")
+    options = ["--redirects", "1", "--tee", "1", "--monitor_interval", "0.1"]
+    return [python, "-W", "ignore", "-m", launcher, *options, *words]
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def test_torchrun(folder):
+    meets(
+        folder,
+        torch("--standalone", "--nproc_per_node", "2", "--no_python", RANK),
+        one_host(2, "torchrun"),
+        warns=True,
+    )
+
+
+def test_torchrun_inside_mpirun(folder):
+    outer = openmpi("-np", "1")
+    program = run(folder, [*outer, *torch("--standalone", "--nproc_per_node", "2", "--no_python", RANK)])
+    same(ranks(program), one_host(2, "torchrun"))
+
+
+PYTHON_RANK = os.path.join(ROOT, "tests/found/torch_rank.py")
+
+
+def python_path():
+    path = os.path.join(os.path.dirname(BIN), "python")
+    if not os.path.exists(os.path.join(path, "_hvd/libhvd.so")):
+        raise Skip(f"{path} is not built (make all)")
+    return path
+
+
+def launch(folder, *words, python=PYTHON, **env):
+    argv = torch(
+        "--nproc_per_node", "2", "--master_port", str(free_port()), PYTHON_RANK, *words,
+        launcher="torch.distributed.launch", python=python,
+    )  # fmt: skip
+    return run(folder, argv, **env)
+
+
+def both(program):
+    same(ranks(program), [f"rank {r}/2 c10d 3 hvd 3" for r in range(2)], program.err)
+
+
+def test_torch_distributed_launch(folder):
+    """hvd and torch's own c10d in one script, either first. This torch passes --local_rank."""
+    both(launch(folder, "--first=c10d", PYTHONPATH=python_path()))
+    both(launch(folder, "--first=hvd", PYTHONPATH=python_path()))
+
+
+def test_torch_distributed_launch_of_the_newest_torch(folder):
+    """It passes --local-rank."""
+    python = cached("venv/torch/bin/python")
+    both(launch(folder, "--first=hvd", PYTHONPATH=python_path(), python=python))
+
+
+# --- two hosts ------------------------------------------------------------------------------------
+
+
+def need_root():
+    if os.geteuid() != 0:
+        raise Skip("needs root: hosts are network namespaces")
+    try:
+        subprocess.run(["unshare", "--net", "--uts", "true"], check=True, stderr=subprocess.DEVNULL)
+    except (OSError, subprocess.CalledProcessError):
+        raise Skip("this machine does not allow namespaces") from None
+
+
+def mpirun_on(hosts, *words):
+    a, b = hosts.addr.values()
+    net = a.rsplit(".", 1)[0] + ".0/24"
+    return [
+        hosts.enter, "a", *openmpi(), "--mca", "plm_rsh_agent", hosts.enter, "--mca", "oob_tcp_if_include", net,
+        "--mca", "btl_tcp_if_include", net, "-H", f"{a}:2,{b}:2", "-np", "4", *words,
+    ]  # fmt: skip
+
+
+def mpiexec_on(hosts, program, *words):
+    a, b = hosts.addr.values()
+    return [
+        hosts.enter, "a", need(program), "-launcher", "ssh", "-launcher-exec", hosts.enter, "-localhost", a,
+        "-hosts", f"{a},{b}", "-ppn", "2", "-n", "4", *words,
+    ]  # fmt: skip
+
+
+def test_openmpi_on_two_hosts(folder):
+    need_root()
+    need(MPIRUN)
+    with Hosts(folder, "a", "b") as hosts:
+        meets(folder, mpirun_on(hosts, RANK), two_hosts("openmpi"))
+        meets(folder, mpirun_on(hosts, "--map-by", "node", RANK), two_hosts_in_turn("openmpi"))
+        meets(folder, mpirun_on(hosts, RANK), two_hosts("openmpi"), HOROVOD_GLOO_IFACE="eth0")
+        program = run(folder, mpirun_on(hosts, RANK, "hvd", "fail=3:7"), code=7)
+        has(program.err, "rank 3 (host b")
+        os.mkdir(f"{folder}/lib")
+        open(f"{folder}/lib/libpmix.so.2", "wb").close()
+        program = run(folder, mpirun_on(hosts, "env", f"LD_LIBRARY_PATH={folder}/lib", RANK), code=None)
+        has(program.err, "ranks of openmpi need its PMIx here: ")
+
+
+def test_mpich_on_two_hosts(folder):
+    need_root()
+    need(MPICH)
+    with Hosts(folder, "a", "b") as hosts:
+        meets(folder, mpiexec_on(hosts, MPICH, RANK), two_hosts("mpiexec"))
+        unset = ["env", "-u", "MPI_LOCALRANKID", "-u", "MPI_LOCALNRANKS", RANK]
+        meets(folder, mpiexec_on(hosts, MPICH, *unset), two_hosts("mpiexec"))
+        program = run(folder, mpiexec_on(hosts, MPICH, RANK, "hvd", "fail=3:7"), code=7)
+        has(program.err, "rank 3 (host b")
+
+
+def test_intel_on_two_hosts(folder):
+    need_root()
+    need(intel())
+    with Hosts(folder, "a", "b") as hosts:
+        meets(folder, mpiexec_on(hosts, intel(), RANK), two_hosts("mpiexec"))
+
+
+def test_torchrun_on_two_hosts(folder):
+    need_root()
+    with Hosts(folder, "a", "b") as hosts:
+        a = hosts.addr["a"]
+        parts = []
+        for i, host in enumerate(hosts.names):
+            argv = torch(
+                "--nnodes", "2", "--node_rank", str(i), "--master_addr", a, "--master_port", "29533",
+                "--nproc_per_node", "2", "--no_python", RANK,
+            )  # fmt: skip
+            argv = [hosts.enter, host, *argv]
+            parts.append(Program(argv, environment(TMPDIR=folder), folder, f"node{i}"))
+        codes = [p.end(60) for p in parts]
+        same(codes, [0, 0], "".join(p.err for p in parts))
+        same(sorted(text for p in parts for text in ranks(p)), two_hosts("torchrun"))
+
+
+if __name__ == "__main__":
+    sys.exit(run_all([f for n, f in list(globals().items()) if n.startswith("test_")]))

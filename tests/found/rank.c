@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A rank for the tests of foreign launchers: finds its place, sums over all ranks, and
+ * prints both in one line:
+ *
+ *   rank 1/4 local 1/2 cross 0/2 by openmpi sum 10
+ *
+ *     found-rank [WORD ...]      in this order
+ *
+ * again        shuts down, and does the same once more
+ * mpi          (built with an MPI) calls MPI_Init, sums by MPI, prints "mpi sum";
+ * before "hvd" or after it hvd          where the above happens; without it: first
+ * mpi-end      calls MPI_Finalize here, not at the end
+ * down         calls hvd_shutdown here, not at the exit
+ * fail=R:C     rank R exits with C now, the others wait to be ended by it
+ * late=R       (before hvd) rank R does not come: it waits for the file in FOUND_END
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "hvd.h"
+#ifdef FOUND_MPI
+#include <mpi.h>
+#endif
+
+static int die(const char *what)
+{
+    fprintf(stderr, "found-rank: %s: %s\n", what, hvd_last_error());
+    return 1;
+}
+
+static int sum(const char *name, float *x)
+{
+    int64_t one = 1;
+    struct hvd_tensor t = {.size_bytes = sizeof(t),
+                           .name = name,
+                           .data = x,
+                           .output = x,
+                           .dtype = HVD_FLOAT32,
+                           .ndim = 1,
+                           .shape = &one,
+                           .device = -1};
+    hvd_handle h = 0;
+    int rc = hvd_allreduce_async(&t, HVD_SUM, 1.0, 1.0, 0, &h);
+
+    if (rc == 0)
+        rc = hvd_wait(h, -1);
+    return rc;
+}
+
+static int meet(void)
+{
+    char about[65536], by[32] = "?";
+    const char *p;
+
+    if (hvd_init(NULL) < 0)
+        return die("init");
+    float x = (float)(hvd_rank() + 1);
+    if (sum("x", &x) < 0)
+        return die("allreduce");
+    (void)hvd_describe(about, sizeof(about));
+    p = strstr(about, "\"launcher\":\"");
+    if (p)
+        (void)sscanf(p, "\"launcher\":\"%31[a-z]", by);
+    printf("rank %d/%d local %d/%d cross %d/%d by %s sum %g\n", hvd_rank(), hvd_size(),
+           hvd_local_rank(), hvd_local_size(), hvd_cross_rank(), hvd_cross_size(), by,
+           (double)x);
+    return fflush(stdout);
+}
+
+#ifdef FOUND_MPI
+static int mpi(void)
+{
+    int rank = 0, all = 0;
+
+    if (MPI_Init(NULL, NULL) != MPI_SUCCESS)
+        return 1;
+    (void)MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    rank++;
+    (void)MPI_Allreduce(&rank, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    printf("mpi sum %d\n", all);
+    return fflush(stdout);
+}
+
+static void mpi_end(void)
+{
+    int is_up = 0, is_over = 0;
+
+    (void)MPI_Initialized(&is_up);
+    (void)MPI_Finalized(&is_over);
+    if (is_up && !is_over)
+        (void)MPI_Finalize();
+}
+#else
+static int mpi(void)
+{
+    return die("built without MPI");
+}
+
+static void mpi_end(void) {}
+#endif
+
+/* The others learn of it by a tensor that never comes. */
+static int fail(int rank, int code)
+{
+    float x = 0;
+
+    if (hvd_rank() == rank)
+        exit(code);
+    if (sum("never", &x) < 0)
+        return die("allreduce");
+    return 0;
+}
+
+static int late(int rank)
+{
+    static const char *const names[] = {"OMPI_COMM_WORLD_RANK", "PMI_RANK",
+                                        "SLURM_PROCID"};
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if (getenv(names[i]) && atoi(getenv(names[i])) == rank) {
+            while (access(getenv("FOUND_END"), F_OK) != 0)
+                (void)usleep(10000);
+            exit(0);
+        }
+    return 0;
+}
+
+static int act(const char *word)
+{
+    int rank, code;
+
+    if (strcmp(word, "hvd") == 0)
+        return meet();
+    if (strcmp(word, "again") == 0)
+        return hvd_shutdown() < 0 ? die("shutdown") : meet();
+    if (strcmp(word, "down") == 0)
+        return hvd_shutdown() < 0 ? die("shutdown") : 0;
+    if (strcmp(word, "mpi") == 0)
+        return mpi();
+    if (strcmp(word, "mpi-end") == 0) {
+        mpi_end();
+        return 0;
+    }
+    if (sscanf(word, "fail=%d:%d", &rank, &code) == 2)
+        return fail(rank, code);
+    if (sscanf(word, "late=%d", &rank) == 1)
+        return late(rank);
+    fprintf(stderr, "found-rank: what is \"%s\"?\n", word);
+    return 2;
+}
+
+int main(int argc, char **argv)
+{
+    int rc = 0, has_hvd = 0;
+
+    for (int i = 1; i < argc; i++)
+        has_hvd |= strcmp(argv[i], "hvd") == 0;
+    if (!has_hvd)
+        rc = meet();
+    for (int i = 1; rc == 0 && i < argc; i++)
+        rc = act(argv[i]);
+    if (rc == 0)
+        mpi_end();
+    return rc;
+}

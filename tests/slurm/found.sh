@@ -1,0 +1,78 @@
+# shellcheck shell=bash disable=SC2154 # run.sh sources this: its functions and variables
+# SPDX-License-Identifier: Apache-2.0
+# Bare srun without the plugin, and other launchers inside a job: who is found, and how ranks meet.
+found="$RUN/found"
+found_rank=$found/bin/found-rank
+weak='the launcher gives no secret'
+
+found_up() { # a copy: nodes have their own /tmp
+    install -d "$found/bin" "$found/lib"
+    cp "$BUILD"/plain/bin/{found-rank*,horovodrun} "$found/bin/" && cp "$BUILD/plain/lib/libhvd.so" "$found/lib/"
+}
+found_places() { # BY: two ranks on each of two nodes
+    for r in 0 1 2 3; do echo "rank $r/4 local $((r % 2))/2 cross $((r / 2))/2 by $1 sum 10"; done
+}
+found_ranks() { sed 's/^\[[^]]*\]\(<stdout>:\)\?//' <<<"$1" | grep '^rank ' | sort; }
+has_weak() { if [[ $1 == *"$weak"* ]]; then echo weak; else echo random; fi; }
+found_srun() { # NAME TOKEN SRUN-OPTION... [-- WORD...]
+    local name=$1 token=$2 out
+    shift 2
+    out=$(srun -N2 -n4 --ntasks-per-node=2 "$@" 2>&1)
+    is "$name: every rank is found" "$(found_places slurm)" "$(found_ranks "$out")"
+    is "$name: the token is $token" "$token" "$(has_weak "$out")"
+}
+
+if found_up 2>/dev/null; then
+    found_srun 'srun --mpi=none' weak --mpi=none "$found_rank"
+    found_srun 'srun --mpi=pmi2' weak --mpi=pmi2 "$found_rank"
+    if srun --mpi=list 2>&1 | grep -qw pmix; then
+        found_srun 'srun --mpi=pmix' random --mpi=pmix "$found_rank"
+        install -d "$found/nolib"
+        : >"$found/nolib/libpmix.so.2"
+        found_srun 'srun --mpi=pmix without libpmix' weak --mpi=pmix env "LD_LIBRARY_PATH=$found/nolib" "$found_rank"
+        out=$(srun --mpi=pmix -N2 -n4 "$found_rank" hvd fail=2:7 2>&1)
+        is "a failing rank's exit code is srun's" 7 $?
+        has 'and the others name it' "$out" 'rank 2 (host node'
+        if [ -x "$found_rank-openmpi" ]; then
+            for order in 'hvd mpi' 'mpi hvd'; do
+                # shellcheck disable=SC2086 # two words
+                out=$(srun --mpi=pmix -N2 -n2 "$found_rank-openmpi" $order 2>&1)
+                is "srun --mpi=pmix with Open MPI: $order" '2 mpi sum 3' "$(grep '^mpi' <<<"$out" | uniq -c | tr -s ' ' | sed 's/^ //')"
+            done
+        else
+            skip 'srun --mpi=pmix with Open MPI' 'mpicc.openmpi is not installed'
+        fi
+    else
+        skip 'srun --mpi=pmix' "this Slurm has no mpi/pmix"
+    fi
+
+    inside() { # NAME BY COMMAND...: in a batch script of two nodes
+        local name=$1 by=$2 out
+        shift 2
+        printf '#!/bin/bash\n%s\n' "$*" >"$found/job.sh"
+        ctl sbatch -Q --wait -N2 -n4 --ntasks-per-node=2 -o "$found/job.out" "$found/job.sh" 2>/dev/null
+        out=$(cat "$found/job.out")
+        if [ "$by" = horovod ]; then
+            is "$name in a batch script" "rank 0/2 local 0/2 cross 0/1 by horovod sum 3
+rank 1/2 local 1/2 cross 0/1 by horovod sum 3" "$(found_ranks "$out")"
+        else
+            is "$name in a batch script" "$(found_places "$by")" "$(found_ranks "$out")"
+        fi
+    }
+    inside horovodrun horovod "$found/bin/horovodrun" -np 2 "$found_rank"
+    inside srun slurm srun "$found_rank"
+    if command -v mpirun.openmpi >/dev/null; then
+        inside mpirun openmpi mpirun.openmpi --allow-run-as-root --bind-to none --map-by ppr:2:node "$found_rank"
+    else
+        skip 'mpirun in a batch script' 'openmpi-bin is not installed'
+    fi
+    if command -v mpiexec.mpich >/dev/null; then
+        inside mpiexec mpiexec mpiexec.mpich -n 4 -ppn 2 "$found_rank"
+    else
+        skip 'mpiexec in a batch script' 'mpich is not installed'
+    fi
+    out=$(ctl salloc -Q -N2 -n2 "$found_rank" 2>&1)
+    is "salloc's shell is no task" 'rank 0/1 local 0/1 cross 0/1 by none sum 1' "$(found_ranks "$out")"
+else
+    skip 'jobs that Slurm starts without the plugin' 'found-rank is not built (make build/plain/bin/found-rank)'
+fi

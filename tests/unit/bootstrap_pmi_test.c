@@ -1,0 +1,474 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* PMI-1 against a peer that follows a script: what real launchers do rarely or never
+ * (refusals, silence, other orders of words). Real ones are in tests/found. */
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "runtime/base/clock.h"
+#include "runtime/base/fd.h"
+#include "runtime/base/mem.h"
+#include "runtime/bootstrap/bootstrap.h"
+#include "runtime/bootstrap/pmi_line.h"
+
+/* --- lines --- */
+
+static void words_come_in_any_order(void **state)
+{
+    static const char *const line = "cmd=get_result rc=0 msg=success value=a;b= n=12x";
+    char v[32];
+
+    (void)state;
+    assert_true(pmi_is(line, "get_result"));
+    assert_false(pmi_is(line, "get"));
+    assert_false(pmi_is("", "get"));
+    assert_true(pmi_value(line, "value", v, sizeof(v)));
+    assert_string_equal(v, "a;b=");
+    assert_false(pmi_value(line, "alue", v, sizeof(v)));
+    assert_false(pmi_value(line, "success", v, sizeof(v)));
+    assert_false(pmi_value(line, "value", v, 4)); /* no room */
+    assert_true(pmi_value(line, "value", v, 5));
+    assert_true(pmi_value("rc= cmd=x", "rc", v, sizeof(v)));
+    assert_string_equal(v, "");
+    assert_int_equal(pmi_number(line, "rc", 7), 0);
+    assert_int_equal(pmi_number("cmd=x rc=-1", "rc", 7), -1);
+    assert_int_equal(pmi_number(line, "n", 7), 7);
+    assert_int_equal(pmi_number(line, "absent", 7), 7);
+    assert_int_equal(pmi_number("  rc=3  ", "rc", 7), 3);
+}
+
+/* --- a peer --- */
+
+struct step {
+    const char *begins; /* what the request begins with */
+    const char *answer; /* NULL: close; "": say nothing */
+};
+struct peer {
+    int fd, far_fd;
+    const struct step *script;
+    pthread_t thread;
+    char first_put[2048]; /* the value of the first put; "MINE" in an answer is it */
+    char unexpected[256];
+    int n_done;
+};
+
+static int read_line(int fd, char *ret, size_t size)
+{
+    size_t n = 0;
+
+    while (n + 1 < size && read(fd, ret + n, 1) == 1)
+        if (ret[n++] == '\n') {
+            ret[n - 1] = '\0';
+            return 0;
+        }
+    return -1;
+}
+
+static void answer(struct peer *p, const char *text)
+{
+    const char *mine = strstr(text, "MINE");
+    char line[8192];
+
+    if (mine)
+        (void)snprintf(line, sizeof(line), "%.*s%s%s", (int)(mine - text), text,
+                       p->first_put, mine + 4);
+    else
+        (void)snprintf(line, sizeof(line), "%s", text);
+    (void)!write(p->far_fd, line, strlen(line));
+}
+
+static void *peer_main(void *arg)
+{
+    struct peer *p = arg;
+    char line[4096];
+
+    for (const struct step *s = p->script; s->begins; s++) {
+        if (read_line(p->far_fd, line, sizeof(line)) < 0)
+            return NULL;
+        if (strncmp(line, s->begins, strlen(s->begins)) != 0) {
+            (void)snprintf(p->unexpected, sizeof(p->unexpected), "%.100s, not %.100s",
+                           line, s->begins);
+            break;
+        }
+        if (strncmp(line, "cmd=put", 7) == 0)
+            (void)pmi_value(line, "value", p->first_put, sizeof(p->first_put));
+        p->n_done++;
+        if (!s->answer)
+            break;
+        answer(p, s->answer);
+    }
+    (void)shutdown(p->far_fd, SHUT_RDWR);
+    return NULL;
+}
+
+static void peer_up(struct peer *p, const struct step *script)
+{
+    int fds[2];
+
+    memset(p, 0, sizeof(*p));
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
+    p->fd = fds[0];
+    p->far_fd = fds[1];
+    p->script = script;
+    assert_int_equal(pthread_create(&p->thread, NULL, peer_main, p), 0);
+}
+
+static void peer_down(struct peer *p)
+{
+    (void)shutdown(p->far_fd, SHUT_RDWR); /* ends a read that nobody will answer */
+    (void)pthread_join(p->thread, NULL);
+    fd_close(&p->fd);
+    fd_close(&p->far_fd);
+    assert_string_equal(p->unexpected, "");
+}
+
+static struct contract rank_of_two(uint32_t rank, int fd)
+{
+    struct contract c;
+
+    contract_init(&c);
+    c.launcher = LAUNCHER_MPIEXEC;
+    c.channel = CHANNEL_PMI;
+    c.place = (struct place){rank, 2, rank, 2, 0, 1, 0};
+    c.pmi_fd = fd;
+    return c;
+}
+
+#define INIT                                                                           \
+    {                                                                                  \
+        "cmd=init pmi_version=1", "cmd=response_to_init rc=0 pmi_version=1\n"          \
+    }
+#define MAXES                                                                          \
+    {                                                                                  \
+        "cmd=get_maxes", "cmd=maxes kvsname_max=256 vallen_max=1024\n"                 \
+    }
+#define KVS                                                                            \
+    {                                                                                  \
+        "cmd=get_my_kvsname", "cmd=my_kvsname kvsname=kvs_1\n"                         \
+    }
+#define PUT                                                                            \
+    {                                                                                  \
+        "cmd=put kvsname=kvs_1 key=hvd-", "cmd=put_result rc=0 msg=success\n"          \
+    }
+#define BARRIER                                                                        \
+    {                                                                                  \
+        "cmd=barrier_in", "cmd=barrier_out\n"                                          \
+    }
+#define GET                                                                            \
+    {                                                                                  \
+        "cmd=get kvsname=kvs_1 key=hvd-0", "cmd=get_result rc=0 value=MINE\n"          \
+    }
+#define FINALIZE                                                                       \
+    {                                                                                  \
+        "cmd=finalize", "cmd=finalize_ack\n"                                           \
+    }
+#define END                                                                            \
+    {                                                                                  \
+        NULL, NULL                                                                     \
+    }
+
+static void rank_0_offers_and_says_goodbye_at_the_end_only(void **state)
+{
+    static const struct step script[] = {INIT,    MAXES, KVS,      PUT,
+                                         BARRIER, GET,   FINALIZE, END};
+    struct token token = {{0}}, nothing = {{0}};
+    struct bootstrap *b = NULL;
+    struct err e = ERR_INIT;
+    struct peer p;
+
+    (void)state;
+    peer_up(&p, script);
+    struct contract c = rank_of_two(0, p.fd);
+    assert_int_equal(bootstrap_meet(&c, 4711, "10.9.8.7,10.9.8.6",
+                                    clock_now_ns() + 10 * NS_PER_S, &b, &token, &e),
+                     0);
+    assert_string_equal(c.rdv_host, "127.0.0.1"); /* itself */
+    assert_int_equal(c.rdv_port, 4711);
+    assert_string_equal(c.job_id, "mpiexec/kvs_1");
+    assert_true(c.rank0_serves);
+    assert_int_equal(c.token_source, TOKEN_CHANNEL);
+    assert_memory_not_equal(&token, &nothing, sizeof(token));
+    assert_non_null(strstr(p.first_put, ";10.9.8.7,10.9.8.6;"));
+
+    pid_t pid = fork(); /* a forked child is not the rank: it says nothing */
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        bootstrap_finish(b);
+        _exit(0);
+    }
+    assert_int_equal(waitpid(pid, NULL, 0), pid);
+    assert_int_equal(p.n_done, 6);
+    bootstrap_finish(b);
+    (void)pthread_join(p.thread, NULL);
+    p.thread = pthread_self();
+    assert_int_equal(p.n_done, 7);
+    fd_close(&p.fd);
+    fd_close(&p.far_fd);
+    bootstrap_finish(NULL);
+}
+
+/* MPI_Finalize has closed the connection before us: no error, no signal, no wait. */
+static void a_closed_connection_at_the_end_is_fine(void **state)
+{
+    static const struct step script[] = {INIT, MAXES, KVS, PUT, BARRIER, GET, END};
+    struct token token;
+    struct bootstrap *b = NULL;
+    struct peer p;
+
+    (void)state;
+    peer_up(&p, script);
+    struct contract c = rank_of_two(0, p.fd);
+    assert_int_equal(
+        bootstrap_meet(&c, 1, "", clock_now_ns() + 10 * NS_PER_S, &b, &token, NULL), 0);
+    uint64_t start = clock_now_ns();
+    bootstrap_finish(b);
+    assert_true(clock_now_ns() - start < NS_PER_S / 2);
+    peer_down(&p);
+}
+
+static void a_rank_elsewhere_gets_the_addresses(void **state)
+{
+    static const struct step script[] = {
+        INIT,
+        MAXES,
+        KVS,
+        PUT,
+        BARRIER,
+        {"cmd=get kvsname=kvs_1 key=hvd-0",
+         "cmd=get_result value=hvd1;aa;bb;0;4712;"
+         "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef;10.0.0.1;"
+         "mpiexec/kvs_1 rc=0\n"},
+        END};
+    struct token token;
+    struct bootstrap *b = NULL;
+    struct peer p;
+
+    (void)state;
+    peer_up(&p, script);
+    struct contract c = rank_of_two(1, p.fd);
+    assert_int_equal(
+        bootstrap_meet(&c, 0, "", clock_now_ns() + 10 * NS_PER_S, &b, &token, NULL), 0);
+    assert_string_equal(c.rdv_host, "10.0.0.1");
+    assert_int_equal(c.rdv_port, 4712);
+    assert_int_equal(token.key[0], 0x01);
+    bootstrap_finish(b);
+    peer_down(&p);
+}
+
+/* What goes wrong: the sentence, and that nothing waits for long. */
+static void each_failure_is_one_sentence(void **state)
+{
+    static char long_line[8000];
+    const struct {
+        const char *what, *says;
+        int rc;
+        struct step script[8];
+    } t[] = {
+        {"closes", "has closed its PMI connection", -EPIPE, {{"cmd=init", NULL}, END}},
+        {"no PMI-1",
+         "a launcher without PMI-1 is not supported",
+         -EPROTO,
+         {{"cmd=init", "HTTP/1.1 400 Bad Request\n"}, END}},
+        {"refuses",
+         "mpiexec refuses \"cmd=init\"",
+         -EIO,
+         {{"cmd=init", "cmd=response_to_init rc=-1 pmi_version=2\n"}, END}},
+        {"is silent",
+         "the PMI of mpiexec has not answered within 0 s",
+         -ETIMEDOUT,
+         {INIT, {"cmd=get_maxes", ""}, {"never", NULL}, END}},
+        {"talks on and on",
+         "a PMI line of over 4096 bytes",
+         -EPROTO,
+         {{"cmd=init", long_line}, END}},
+        {"has no room",
+         "carries values of 16 bytes",
+         -E2BIG,
+         {INIT, {"cmd=get_maxes", "cmd=maxes vallen_max=16\n"}, KVS, FINALIZE, END}},
+        {"has no store",
+         "names no key-value space",
+         -EPROTO,
+         {INIT, MAXES, {"cmd=get_my_kvsname", "cmd=my_kvsname\n"}, END}},
+        {"a rank does not come",
+         "for all ranks of mpiexec to meet by its PMI",
+         -ETIMEDOUT,
+         {INIT, MAXES, KVS, PUT, {"cmd=barrier_in", ""}, {"never", NULL}, END}},
+        {"another version",
+         "rank 0 introduces itself in a form",
+         -EPROTO,
+         {INIT,
+          MAXES,
+          KVS,
+          PUT,
+          BARRIER,
+          {"cmd=get", "cmd=get_result rc=0 value=hvd9;x\n"},
+          FINALIZE,
+          END}},
+        {"rank 0 without offer",
+         "does not say where ranks meet",
+         -EPROTO,
+         {INIT,
+          MAXES,
+          KVS,
+          PUT,
+          BARRIER,
+          {"cmd=get", "cmd=get_result rc=0 value=hvd1;aa;bb;0\n"},
+          FINALIZE,
+          END}},
+        {"rank 0 without address",
+         "no address but loopback",
+         -EHOSTUNREACH,
+         {INIT,
+          MAXES,
+          KVS,
+          PUT,
+          BARRIER,
+          {"cmd=get", "cmd=get_result rc=0 value=hvd1;aa;bb;0;1;"
+                      "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+                      ";;j\n"},
+          FINALIZE,
+          END}},
+    };
+
+    (void)state;
+    memset(long_line, 'x', sizeof(long_line) - 1);
+    for (size_t i = 0; i < ARRAY_LEN(t); i++) {
+        struct err e = ERR_INIT;
+        struct bootstrap *b = NULL;
+        struct token token;
+        struct peer p;
+
+        peer_up(&p, t[i].script);
+        struct contract c = rank_of_two(1, p.fd);
+        int rc =
+            bootstrap_meet(&c, 0, "", clock_now_ns() + 300 * NS_PER_MS, &b, &token, &e);
+        if (rc != t[i].rc || !strstr(e.text, t[i].says))
+            print_error("%s: %d %s\n", t[i].what, rc, e.text);
+        assert_int_equal(rc, t[i].rc);
+        assert_non_null(strstr(e.text, t[i].says));
+        bootstrap_finish(b);
+        peer_down(&p);
+    }
+}
+
+static void a_descriptor_that_is_none_of_mpiexecs(void **state)
+{
+    int pipes[2], port_fd = -1;
+    uint16_t port;
+    struct token token;
+
+    (void)state;
+    assert_int_equal(pipe(pipes), 0);
+    assert_int_equal(tcp_listen("127.0.0.1", 0, &port_fd, &port, NULL), 0);
+    const int bad[] = {pipes[0], port_fd, 999};
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+        struct contract c = rank_of_two(1, bad[i]);
+        struct bootstrap *b = NULL;
+        struct err e = ERR_INIT;
+
+        assert_int_equal(
+            bootstrap_meet(&c, 0, "", clock_now_ns() + NS_PER_S, &b, &token, &e),
+            -ENOENT);
+        assert_non_null(strstr(e.text, "is not mpiexec's connection (any more)"));
+        assert_null(b);
+    }
+    (void)close(pipes[0]);
+    (void)close(pipes[1]);
+    fd_close(&port_fd);
+}
+
+static void a_bad_pmi_port_is_named(void **state)
+{
+    static const struct {
+        const char *port, *says;
+    } t[] = {{"nowhere", "PMI_PORT=nowhere is not HOST:PORT"},
+             {"h:0", "PMI_PORT=h:0 is not HOST:PORT"},
+             {"127.0.0.1:1", "PMI_PORT: "}};
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(t); i++) {
+        struct contract c = rank_of_two(1, -1);
+        struct bootstrap *b = NULL;
+        struct err e = ERR_INIT;
+        struct token token;
+
+        (void)snprintf(c.pmi_port, sizeof(c.pmi_port), "%s", t[i].port);
+        assert_true(bootstrap_meet(&c, 0, "", clock_now_ns() + NS_PER_S, &b, &token, &e)
+                    < 0);
+        assert_non_null(strstr(e.text, t[i].says));
+        assert_null(b);
+    }
+}
+
+static void the_channel_has_the_last_word_on_ranks(void **state)
+{
+    static const struct step script[] = {
+        {"cmd=initack pmiid=5",
+         "cmd=initack\ncmd=set size=1\ncmd=set rank=0\ncmd=set debug=0\n"},
+        INIT,
+        MAXES,
+        KVS,
+        FINALIZE,
+        END};
+    struct token token;
+    struct bootstrap *b = NULL;
+    struct err e = ERR_INIT;
+    CLEANUP(fd_close) int fd = -1;
+    uint16_t port;
+    struct peer p = {.script = script};
+
+    (void)state;
+    assert_int_equal(tcp_listen("127.0.0.1", 0, &fd, &port, NULL), 0);
+    struct contract c = rank_of_two(0, -1);
+    c.told = TOLD_NOTHING;
+    c.place.size = 0;
+    c.pmi_id = 5;
+    (void)snprintf(c.pmi_port, sizeof(c.pmi_port), "127.0.0.1:%u", port);
+    /* The connection is accepted by the peer's thread when it has come. */
+    p.fd = -1;
+    p.far_fd = -1;
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        struct pollfd pfd = {fd, POLLIN, 0};
+        if (poll(&pfd, 1, 5000) != 1 || tcp_accept(fd, &p.far_fd) != 0)
+            _exit(9);
+        (void)fd_nonblock(p.far_fd, false);
+        (void)peer_main(&p);
+        _exit(p.n_done);
+    }
+    assert_int_equal(
+        bootstrap_meet(&c, 0, "", clock_now_ns() + 5 * NS_PER_S, &b, &token, &e), 0);
+    assert_int_equal(c.place.size, 1);
+    assert_int_equal(c.told, TOLD_ALL);
+    bootstrap_finish(b);
+    int status = 0;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(WEXITSTATUS(status), 5);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(words_come_in_any_order),
+        cmocka_unit_test(rank_0_offers_and_says_goodbye_at_the_end_only),
+        cmocka_unit_test(a_closed_connection_at_the_end_is_fine),
+        cmocka_unit_test(a_rank_elsewhere_gets_the_addresses),
+        cmocka_unit_test(each_failure_is_one_sentence),
+        cmocka_unit_test(a_descriptor_that_is_none_of_mpiexecs),
+        cmocka_unit_test(a_bad_pmi_port_is_named),
+        cmocka_unit_test(the_channel_has_the_last_word_on_ranks),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
