@@ -6,7 +6,9 @@
  * The parent serves the rendezvous at ADDRESS (127.0.0.1) and forks N ranks, which meet
  * through it and run measure.h; rank i does so in the i-th network namespace, where
  * there is one ("-": the parent's), with BENCH_PIN set on the i-th CPU.
- * HVD_TRANSPORT=tcp measures TCP. Exit status 0 when every rank's was. */
+ * HVD_TRANSPORT=tcp measures TCP; BENCH_WHOLE_BYTES and BENCH_CHUNK_BYTES are what
+ * autotune could have chosen there (core/tuning.h). Exit status 0 when every rank's
+ * was. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -118,6 +120,19 @@ static void pin(uint32_t rank)
         perror("sched_setaffinity");
 }
 
+static uint64_t number(const char *name)
+{
+    const char *v = getenv(name);
+    return v == NULL ? 0 : strtoull(v, NULL, 10);
+}
+
+static void tune(struct backend *b)
+{
+    const struct tuning t = {.whole_bytes = number("BENCH_WHOLE_BYTES"),
+                             .chunk_bytes = number("BENCH_CHUNK_BYTES")};
+    (void)b->ops->tune(b, &t); /* without effect within a host */
+}
+
 static int rank_main(uint32_t me,
                      uint32_t size,
                      const struct auth_id *id,
@@ -144,6 +159,7 @@ static int rank_main(uint32_t me,
     must(backend_cpu.describe(&r.env, &r.b, &blob, &n, &err), &err, "describe");
     must(exchange(&r, blob, n, &all, &sizes, &err), &err, "exchange");
     must(backend_cpu.connect(r.b, all, sizes, &err), &err, "connect");
+    tune(r.b);
     mem_free(all);
     mem_free(blob);
     struct peer_ops p = {.name = name,
