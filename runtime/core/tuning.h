@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The settings that may change while a world works, and that change for all ranks at
  * one place of the stream of answers. None of them changes a result: the order of a sum
- * does not depend on them. Whoever chooses them is core/tune.h, or a user's variable. */
+ * does not depend on them. Whoever chooses them is core/tune.h, or a user's variable.
+ */
 #ifndef RUNTIME_CORE_TUNING_H
 #define RUNTIME_CORE_TUNING_H
 

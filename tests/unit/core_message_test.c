@@ -117,6 +117,8 @@ static void what_comes_down_comes_back_equal(void **state)
     struct down z = {.kind = DOWN_FREEZE, .plan = 4, .n_slots = 2, .slots = slots};
     struct down l = {.kind = DOWN_LEAVE, .plan = 4};
     struct down p = {.kind = DOWN_PAIR, .pair = pair_of(9, 8)};
+    struct down t = {.kind = DOWN_TUNE,
+                     .tuning = {1ull << 40, TUNING_GATHER_MAX_NS, 1ull << 33, 7}};
     struct message_reader in;
     struct down got;
     uint64_t counts[3];
@@ -137,6 +139,7 @@ static void what_comes_down_comes_back_equal(void **state)
     message_put_down(&b, &z);
     message_put_down(&b, &l);
     message_put_down(&b, &p);
+    message_put_down(&b, &t);
     assert_int_equal(message_open(&in, b.p, b.n, NULL), 0);
     assert_int_equal(message_next_down(&in, counts, 3, &got, NULL), 1);
     assert_int_equal(got.kind, DOWN_RUN);
@@ -162,6 +165,9 @@ static void what_comes_down_comes_back_equal(void **state)
     assert_int_equal(message_next_down(&in, counts, 3, &got, NULL), 1);
     assert_int_equal(got.kind, DOWN_PAIR);
     assert_int_equal(got.pair, pair_of(8, 9));
+    assert_int_equal(message_next_down(&in, counts, 3, &got, NULL), 1);
+    assert_int_equal(got.kind, DOWN_TUNE);
+    assert_memory_equal(&got.tuning, &t.tuning, sizeof(t.tuning));
     assert_int_equal(message_next_down(&in, counts, 3, &got, NULL), 0);
     /* the same for a world of another size is refused: counts would overflow the
      * caller's array */
@@ -198,11 +204,12 @@ static void every_cut_is_refused(void **state)
     static const uint64_t word = 1;
     CLEANUP(strbuf_release) struct strbuf up = {0}, down = {0};
     struct request a = sample(), set = sample_set();
-    struct down d[4] = {
+    struct down d[5] = {
         {.kind = DOWN_RUN, .has_req = true, .slot = 1},
         {.kind = DOWN_FAIL, .has_req = true, .slot = SLOT_NONE, .text = "why"},
         {.kind = DOWN_FREEZE, .plan = 1, .n_slots = 2, .slots = slots},
-        {.kind = DOWN_PAIR, .pair = PAIR_BIT}};
+        {.kind = DOWN_PAIR, .pair = PAIR_BIT},
+        {.kind = DOWN_TUNE, .tuning = {1, 2, 3, 4}}};
     size_t ends[8], n_ends = 0;
 
     (void)state;
@@ -334,6 +341,20 @@ static void what_is_no_transfer_is_refused(void **state)
     }
 }
 
+static void a_window_without_end_is_refused(void **state)
+{
+    struct down t = {.kind = DOWN_TUNE, .tuning.gather_ns = TUNING_GATHER_MAX_NS + 1};
+    CLEANUP(strbuf_release) struct strbuf b = {0};
+    struct err err = ERR_INIT;
+
+    (void)state;
+    strbuf_init(&b, MESSAGE_MAX_BYTES);
+    message_begin_down(&b);
+    message_put_down(&b, &t);
+    assert_int_equal(read_all(b.p, b.n, &err), -EBADMSG);
+    assert_non_null(strstr(err.text, "bad tuning"));
+}
+
 static void another_version_is_named(void **state)
 {
     static const uint8_t v9[] = {9, 1, 0, 0}, kind9[] = {MESSAGE_VERSION, 9, 0, 0};
@@ -374,6 +395,7 @@ int main(void)
         cmocka_unit_test(bent_fields_are_refused),
         cmocka_unit_test(a_set_that_does_not_ascend_is_refused),
         cmocka_unit_test(what_is_no_transfer_is_refused),
+        cmocka_unit_test(a_window_without_end_is_refused),
         cmocka_unit_test(another_version_is_named),
         cmocka_unit_test(sizes_are_checked_before_they_are_multiplied),
     };

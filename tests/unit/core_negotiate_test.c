@@ -302,6 +302,36 @@ static void who_is_late_can_be_told(void **state)
     negotiate_free(n);
 }
 
+/* They count for the answers of their own message. */
+static void new_settings_are_told_first(void **state)
+{
+    const struct tuning one = {.fusion_bytes = 1}, off = {.gather_ns = 5};
+    struct request a = req(COLL_ALLREDUCE, "a"), b = req(COLL_ALLREDUCE, "b");
+    struct answers got = {0};
+    struct negotiate *n = table(1, 1 << 20);
+    struct down d;
+
+    (void)state;
+    assert_int_equal(negotiate_add(n, 0, &a, 1, NULL), 0);
+    assert_int_equal(negotiate_add(n, 0, &b, 1, NULL), 0);
+    assert_int_equal(take(n, &got, 1), 2);
+    assert_true(next(&got).fuse_next);
+    strbuf_release(&got.b);
+    negotiate_tune(n, &one);
+    negotiate_tune(n, &off); /* only the last word counts */
+    assert_int_equal(negotiate_add(n, 0, &a, 1, NULL), 0);
+    assert_int_equal(negotiate_add(n, 0, &b, 1, NULL), 0);
+    assert_int_equal(take(n, &got, 1), 3);
+    d = next(&got);
+    assert_int_equal(d.kind, DOWN_TUNE);
+    assert_int_equal(d.tuning.gather_ns, 5);
+    assert_int_equal(d.tuning.fusion_bytes, 0);
+    assert_false(next(&got).fuse_next);
+    strbuf_release(&got.b);
+    assert_false(negotiate_has_news(n)); /* once */
+    negotiate_free(n);
+}
+
 static void survives_failing_allocations(void **state)
 {
     struct negotiate_config cfg = {
@@ -353,6 +383,7 @@ int main(void)
         cmocka_unit_test(a_failed_tensor_does_not_stop_the_next),
         cmocka_unit_test(fused_ones_are_marked),
         cmocka_unit_test(who_is_late_can_be_told),
+        cmocka_unit_test(new_settings_are_told_first),
         cmocka_unit_test(survives_failing_allocations),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -235,6 +235,33 @@ static void others_tensors_stand_in_nobodys_way(void **state)
     plan_free(b);
 }
 
+static void a_plan_knows_when_a_step_is_complete(void **state)
+{
+    static const bool is_ours[] = {true, true, true, false}; /* 3: another set's */
+    const struct request v = tensor(COLL_ALLREDUCE, DT_F32, 1);
+    const struct request *reqs[4] = {&v, &v, &v, &v};
+    uint64_t w = 1 | 1 << 1; /* all have the first */
+    uint32_t order[4];
+    struct plan *p;
+    bool stays;
+
+    (void)state;
+    assert_int_equal(plan_new(reqs, is_ours, 4, &p), 0);
+    for (int step = 0; step < 2; step++) {
+        assert_true(plan_is_whole(p));
+        plan_have(p, 0);
+        assert_false(plan_is_whole(p));
+        assert_int_equal(plan_agreed(p, &w, &stays, order), 1);
+        assert_false(
+            plan_is_whole(p)); /* done is not to be waited for, but the rest is */
+        plan_have(p, 2);
+        assert_false(plan_is_whole(p));
+        plan_have(p, 1);
+    }
+    assert_true(plan_is_whole(p));
+    plan_free(p);
+}
+
 /* The whole table, absent edges too. */
 static void lifecycle_has_these_edges_and_no_others(void **state)
 {
@@ -369,6 +396,7 @@ int main(void)
         cmocka_unit_test(a_plan_agrees_on_what_all_have),
         cmocka_unit_test(a_plan_offers_groups_whole),
         cmocka_unit_test(others_tensors_stand_in_nobodys_way),
+        cmocka_unit_test(a_plan_knows_when_a_step_is_complete),
         cmocka_unit_test(lifecycle_has_these_edges_and_no_others),
         cmocka_unit_test(stall_names_tensors_and_missing_ranks),
         cmocka_unit_test(stall_can_end_the_world),
