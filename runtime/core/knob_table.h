@@ -185,7 +185,7 @@
     KNOB_BUILD_ROW(X, HOROVOD_ALLOW_MIXED_GPU_IMPL)
 
 /* Known elsewhere: no typing errors of the above, though no knobs of this runtime. */
-#define KNOBS_ELSEWHERE(X) X(HVD_METRICS_PORT) X(HVD_TF_BLOCKING) X(HVD_TEST_BIG) X(HVD_CRASH) X(HVD_LOG_LEVEL)
+#define KNOBS_ELSEWHERE(X) X(HVD_METRICS_PORT) X(HVD_RUN_DIR) X(HVD_TF_BLOCKING) X(HVD_TEST_BIG) X(HVD_CRASH) X(HVD_LOG_LEVEL)
 
 /* clang-format on */
 #endif

@@ -45,11 +45,13 @@ class Names(unittest.TestCase):
             import sys
             import horovod, perseus, horovod.common.exceptions, horovod.common.process_sets
             import _hvd.basics, _hvd.objects
+            import horovod.runner
+            for name in ("numpy", "torch", "tensorflow", "cloudpickle", "psutil", "yaml"):
+                assert name not in sys.modules, name
+                sys.modules[name] = None
             _hvd.basics.init()
             assert _hvd.objects.broadcast_object({"a": [1]}) == {"a": [1]}
             assert _hvd.objects.allgather_object(2) == [2]
-            for name in ("numpy", "torch", "tensorflow", "cloudpickle", "psutil", "yaml"):
-                assert name not in sys.modules, name
             print(_hvd._native.version(), _hvd._native.describe())
         """)
         self.assertRegex(out, r'^\d+\.\d+\.\d+ \{.*"size": ?1')

@@ -7,27 +7,11 @@ Bytes travel as uint8 arrays; lengths are 64 bits wide, so objects may exceed 2 
 import pickle
 
 from _hvd import _native, handles
+from _hvd.pickling import dumps
 from _hvd.process_sets import global_process_set, process_set_id
 
 _UINT8 = 0
 _INT64 = 5
-
-
-def _dumps(obj):
-    """cloudpickle where it is installed (lambdas, local classes), else pickle."""
-    try:
-        import cloudpickle
-    except ImportError:
-        cloudpickle = None
-    if cloudpickle is not None:
-        return cloudpickle.dumps(obj)
-    try:
-        return pickle.dumps(obj, protocol=4)
-    except Exception as e:
-        raise type(e)(
-            f"cannot pickle this {type(obj).__name__}: {e}; "
-            "install cloudpickle to send lambdas and local classes"
-        ) from e
 
 
 def _broadcast(name, buffer, root_rank, set_id):
@@ -55,7 +39,7 @@ def broadcast_object(obj, root_rank=0, name=None, process_set=global_process_set
     set_id = process_set_id(process_set)
     name = name or handles.auto_name("broadcast_object")
     is_root = _native.rank() == root_rank
-    content = bytearray(_dumps(obj)) if is_root else bytearray()
+    content = bytearray(dumps(obj)) if is_root else bytearray()
     length = bytearray(len(content).to_bytes(8, "little"))
     _broadcast(name + ".sz", length, root_rank, set_id)
     if not is_root:
@@ -68,7 +52,7 @@ def allgather_object(obj, name=None, process_set=global_process_set):
     """List of every rank's obj, in rank order."""
     set_id = process_set_id(process_set)
     name = name or handles.auto_name("allgather_object")
-    content = bytearray(_dumps(obj))
+    content = bytearray(dumps(obj))
     length = bytearray(len(content).to_bytes(8, "little"))
     lengths = _allgather(name + ".sz", length, _INT64, (1,), set_id)
     everything = memoryview(_allgather(name + ".data", content, _UINT8, (len(content),), set_id))

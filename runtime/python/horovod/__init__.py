@@ -2,8 +2,14 @@
 """Horovod's names over Ringmaster's runtime; the code is in ``_hvd``."""
 
 from _hvd import __version__
-from _hvd.absent import absent_function
-
-run = absent_function("horovod", "run", "start the script with horovodrun -np N python script.py")
 
 __all__ = ["__version__", "run"]
+
+
+def __getattr__(name):
+    # Training scripts import this package too, and have no use for what run() needs.
+    if name == "run":
+        from _hvd.run import run
+
+        return run
+    raise AttributeError(f"module 'horovod' has no attribute '{name}'")
