@@ -28,6 +28,7 @@
 #include "runtime/contract/agent_env.h"
 #include "runtime/launch/channel.h"
 #include "runtime/launch/command.h"
+#include "runtime/launch/contracts.h"
 #include "runtime/launch/core/message.h"
 #include "runtime/launch/dial.h"
 #include "runtime/launch/engine.h"
@@ -307,40 +308,20 @@ static enum outcome join_job(struct agent *a)
 
 static int make_contracts(struct agent *a, struct err *err)
 {
-    uint32_t np = a->env.np, slots = a->env.slots, w = a->env.worker_index;
-    char address[HOST_NAME_MAX_BYTES];
-    (void)snprintf(address, sizeof(address), "%s", a->table.address);
-    if (w >= a->table.hosts.n)
-        return err_set(err, -EPROTO,
-                       "worker 0's table has %zu hosts, this is worker %u",
-                       a->table.hosts.n, w);
-    a->ranks = mem_calloc(slots, sizeof(*a->ranks));
-    if (!a->ranks)
-        return err_set(err, -ENOMEM, "out of memory for %u ranks", slots);
-    uint64_t all = np ? np : hostlist_slots(&a->table.hosts),
-             before = (uint64_t)w * slots;
-    a->n = before >= all ? 0 : all - before < slots ? (uint32_t)(all - before) : slots;
-    for (uint32_t i = 0; i < a->n; i++) {
-        struct contract *c = &a->ranks[i];
-        contract_init(c);
-        int rc = places_at(&a->table.hosts, np, w, i, &c->place, err);
-        if (rc < 0)
-            return rc;
-        c->launcher = LAUNCHER_RINGMASTER;
-        c->rdv_port = a->table.rdv_port;
-        c->master_port = a->table.master_port;
-        c->generation = a->env.generation;
-        c->token_source = TOKEN_FILE;
-        (void)snprintf(c->hostname, sizeof(c->hostname), "%s",
-                       a->table.hosts.v[w].name);
-        (void)snprintf(c->rdv_host, sizeof(c->rdv_host), "%s", address);
-        (void)snprintf(c->master_addr, sizeof(c->master_addr), "%s", address);
-        (void)snprintf(c->job_id, sizeof(c->job_id), "%s", a->env.job_id);
-        (void)snprintf(c->token_file, sizeof(c->token_file), "%s",
-                       a->scratch.token_file);
-        (void)snprintf(c->hostfile, sizeof(c->hostfile), "%s", a->scratch.hostfile);
-    }
-    return 0;
+    struct contract c;
+    contract_init(&c);
+    c.launcher = LAUNCHER_RINGMASTER;
+    c.rdv_port = a->table.rdv_port;
+    c.master_port = a->table.master_port;
+    c.generation = a->env.generation;
+    c.token_source = TOKEN_FILE;
+    (void)snprintf(c.rdv_host, sizeof(c.rdv_host), "%s", a->table.address);
+    (void)snprintf(c.master_addr, sizeof(c.master_addr), "%s", a->table.address);
+    (void)snprintf(c.job_id, sizeof(c.job_id), "%s", a->env.job_id);
+    (void)snprintf(c.token_file, sizeof(c.token_file), "%s", a->scratch.token_file);
+    (void)snprintf(c.hostfile, sizeof(c.hostfile), "%s", a->scratch.hostfile);
+    return contracts_make(&a->table.hosts, a->env.np, a->env.worker_index, &c,
+                          &a->ranks, &a->n, err);
 }
 
 static enum outcome start_ranks(struct agent *a, struct engine_config *c)

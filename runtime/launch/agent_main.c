@@ -5,20 +5,43 @@
 #include <unistd.h>
 
 #include "runtime/launch/agent.h"
+#include "runtime/launch/attach.h"
+#include "runtime/launch/serve.h"
 
 static const char usage[] =
     "usage: hvd-agent run [--] command [arguments]\n"
+    "       hvd-agent serve --token-file FILE [--port PORT] [--bind ADDRESS]\n"
     "       hvd-agent install DEST\n"
     "       hvd-agent --version | --help\n\n"
     "run      starts this worker's ranks of the command and waits for the job's end; "
     "the\n"
     "         place in the job comes from HVD_* in the environment, see hvd-agent(1)\n"
+    "serve    starts ranks here for horovodrun --token-file on other hosts, without "
+    "ssh\n"
     "install  copies the runtime (the folder above this program's bin/) to DEST\n";
 
 static int refuse(const char *what, const char *word)
 {
     fprintf(stderr, "hvd-agent: %s%s (see hvd-agent --help)\n", what, word);
     return 2;
+}
+
+/* Started by horovodrun, through ssh. */
+static int attach(const char *word)
+{
+    struct err err = ERR_INIT;
+    struct signals signals;
+    if (word)
+        return refuse("attach takes no arguments: ", word);
+    if (isatty(0))
+        return refuse("attach is what horovodrun starts by ssh on other hosts", "");
+    if (signals_init(&signals, &err) < 0) {
+        fprintf(stderr, "hvd-agent: %s\n", err.text);
+        return 125;
+    }
+    int code = attach_stdio(&signals);
+    signals_release(&signals);
+    return code;
 }
 
 int main(int argc, char **argv)
@@ -42,6 +65,10 @@ int main(int argc, char **argv)
             return refuse("run needs a command: hvd-agent run -- python train.py", "");
         return agent_run(argv + first, environ);
     }
+    if (!strcmp(command, "serve"))
+        return agent_serve(argv + 2);
+    if (!strcmp(command, "attach"))
+        return attach(argv[2]);
     return *command ? refuse("unknown command ", command)
-                    : refuse("a command is missing: run or install", "");
+                    : refuse("a command is missing: run, serve or install", "");
 }

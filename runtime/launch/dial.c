@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -28,10 +29,14 @@ struct dial {
     pthread_t thread;
     char host[HOST_NAME_MAX_BYTES];
     struct dial_to to; /* its host is the copy above */
-    struct auth_id id;
+    struct token token;
+    char job_id[JOB_ID_MAX];
+    struct auth_id id; /* of the copies above */
     uint64_t deadline_ns;
     int pipe[2];
-    int rc, fd; /* the answer */
+    _Atomic bool is_over; /* exchanged by the thread when it has ended and by whoever
+                             abandons it; the second of them frees */
+    int rc, fd;           /* the answer */
     struct auth_session session;
     struct err err;
 };
@@ -55,6 +60,14 @@ static int try_once(struct dial *d)
     return rc;
 }
 
+static void dial_free(struct dial *d)
+{
+    fd_close(&d->pipe[0]);
+    fd_close(&d->pipe[1]);
+    token_wipe(&d->token);
+    mem_free(d);
+}
+
 static void *dial_main(void *arg)
 {
     struct dial *d = arg;
@@ -68,14 +81,11 @@ static void *dial_main(void *arg)
         (void)fd_wait(-1, 0, clock_now_ns() + PAUSE_MS * NS_PER_MS);
     }
     (void)!write(d->pipe[1], "", 1); /* the reader is this process */
+    if (atomic_exchange_explicit(&d->is_over, true, memory_order_acq_rel)) {
+        fd_close(&d->fd);
+        dial_free(d);
+    }
     return NULL;
-}
-
-static void dial_free(struct dial *d)
-{
-    fd_close(&d->pipe[0]);
-    fd_close(&d->pipe[1]);
-    mem_free(d);
 }
 
 int dial_start(const struct dial_to *to,
@@ -90,7 +100,10 @@ int dial_start(const struct dial_to *to,
     (void)snprintf(d->host, sizeof(d->host), "%s", to->host);
     d->to = *to;
     d->to.host = d->host;
-    d->id = *id;
+    d->token = *id->token;
+    (void)snprintf(d->job_id, sizeof(d->job_id), "%s", id->job_id);
+    d->id = (struct auth_id){
+        .token = &d->token, .job_id = d->job_id, .generation = id->generation};
     d->deadline_ns = deadline_ns;
     d->fd = d->pipe[0] = d->pipe[1] = -1;
     int rc = pipe2(d->pipe, O_CLOEXEC) < 0 ? -errno : 0;
@@ -107,6 +120,15 @@ int dial_start(const struct dial_to *to,
 int dial_fd(const struct dial *d)
 {
     return d->pipe[0];
+}
+
+void dial_abandon(struct dial *d)
+{
+    (void)pthread_detach(d->thread);
+    if (atomic_exchange_explicit(&d->is_over, true, memory_order_acq_rel)) {
+        fd_close(&d->fd);
+        dial_free(d);
+    }
 }
 
 int dial_end(struct dial *d, int *ret_fd, struct auth_session *ret, struct err *err)

@@ -13,7 +13,7 @@ struct dial_to {
     enum auth_role mine, theirs;
     bool once; /* else what time may heal is tried again until the deadline */
 };
-/* id and what it points to must live until dial_end. */
+/* id is copied. */
 int dial_start(const struct dial_to *to,
                const struct auth_id *id,
                uint64_t deadline_ns,
@@ -22,6 +22,8 @@ int dial_start(const struct dial_to *to,
 int dial_fd(const struct dial *d); /* readable when the thread has an answer */
 /* After dial_fd was readable: 0 with a connected, authenticated, non-blocking socket,
  * or the failure. Frees d. */
+/* At any time: nobody waits for it any more. Never blocks. */
+void dial_abandon(struct dial *d);
 int dial_end(struct dial *d, int *ret_fd, struct auth_session *ret, struct err *err);
 
 #endif

@@ -223,22 +223,28 @@ static void suspend(struct engine *e)
     signal_groups(e, SIGCONT);
 }
 
+void engine_signal(struct engine *e, int sig)
+{
+    if (signals_is_stop(sig)) {
+        if (e->job.state == JOB_RUNNING)
+            e->untold_signal = sig;
+        apply(e, JOB_SIGNAL, sig);
+    } else {
+        signal_groups(e, sig); /* SIGUSR1, SIGUSR2: the script's own affair */
+    }
+}
+
 static void serve_signals(struct engine *e)
 {
     bool has_children = false;
     int sig;
     while ((sig = signals_next(e->signals)) > 0) {
-        if (sig == SIGCHLD) {
+        if (sig == SIGCHLD)
             has_children = true;
-        } else if (signals_is_stop(sig)) {
-            if (e->job.state == JOB_RUNNING)
-                e->untold_signal = sig;
-            apply(e, JOB_SIGNAL, sig);
-        } else if (sig == SIGTSTP) {
+        else if (sig == SIGTSTP)
             suspend(e);
-        } else {
-            signal_groups(e, sig); /* SIGUSR1, SIGUSR2: the script's own affair */
-        }
+        else
+            engine_signal(e, sig);
     }
     if (has_children)
         reap(e);

@@ -76,6 +76,9 @@ int engine_start(struct engine *e, int *ret_code, struct err *err);
 void engine_step(struct engine *e, struct pollfd *fds, nfds_t n, uint64_t deadline_ns);
 /* ret->report is large: keep one struct for the loop. */
 bool engine_next(struct engine *e, struct engine_event *ret);
+/* As if the launcher had got the signal: a stop signal is forwarded, a second one
+ * kills; SIGUSR1 and SIGUSR2 are forwarded. */
+void engine_signal(struct engine *e, int sig);
 void engine_stop(struct engine *e); /* SIGTERM, 5 s, SIGKILL; idempotent */
 bool engine_has_ended(const struct engine *e);
 uint32_t engine_running(const struct engine *e);

@@ -20,6 +20,7 @@
 #include "runtime/base/fd.h"
 #include "runtime/base/log.h"
 #include "runtime/base/mem.h"
+#include "runtime/base/parse.h"
 #include "runtime/base/sha256.h"
 #include "runtime/launch/check_build.h"
 #include "runtime/launch/command.h"
@@ -29,6 +30,7 @@
 #include "runtime/launch/engine.h"
 #include "runtime/launch/hosts.h"
 #include "runtime/launch/placement.h"
+#include "runtime/launch/remote.h"
 #include "runtime/launch/scratch.h"
 #include "runtime/launch/self.h"
 #include "runtime/rendezvous/rendezvous.h"
@@ -90,26 +92,11 @@ static int check_interfaces(const char *names, struct err *err)
     }
 }
 
-static int check_hosts(const struct launch *l, struct err *err)
-{
-    for (size_t i = 0; i < l->hosts.n; i++)
-        if (!l->hosts.v[i].is_local)
-            return err_set(
-                err, -EINVAL,
-                "host %s: this version starts ranks on localhost only; for several "
-                "hosts use Kubernetes (HorovodJob) or srun --hvd",
-                l->hosts.v[i].name);
-    if (l->hosts.np > HOST_MAX_RANKS)
-        return err_set(err, -EINVAL, "%u ranks exceed %d on one host", l->hosts.np,
-                       HOST_MAX_RANKS);
-    return 0;
-}
-
 static int check_usage(struct launch *l, struct err *err)
 {
     enum log_level level = LOG_WARN;
     int rc = run_hosts_read(&l->o, discover, l, &l->hosts, err);
-    if (rc < 0 || (rc = check_hosts(l, err)) < 0)
+    if (rc < 0)
         return rc;
     if (l->o.text[OPT_LOG_LEVEL])
         (void)log_level_parse(l->o.text[OPT_LOG_LEVEL], &level); /* was checked */
@@ -123,6 +110,77 @@ static int check_usage(struct launch *l, struct err *err)
         return err_set(err, -EINVAL,
                        "the command is missing: %s -np %u python train.py", l->program,
                        l->hosts.np);
+    return 0;
+}
+
+static void print_lines(const char *program, const struct report *r)
+{
+    char sentence[480];
+    report_sentence(r, sentence, sizeof(sentence));
+    fprintf(stderr, "%s: %s\n", program, sentence);
+    if (!*r->tail)
+        return;
+    fprintf(stderr, "%s: the last lines of rank %d:\n", program, r->f.rank);
+    for (const char *p = r->tail; *p;) {
+        size_t n = strcspn(p, "\n");
+        fprintf(stderr, "    %.*s\n", (int)n, p);
+        p += n + (p[n] == '\n');
+    }
+}
+
+/* For other hosts to be ready, as with Horovod; what ranks wait for each other is
+ * longer. */
+static int start_timeout(const struct launch *l, uint64_t *ret_ms, struct err *err)
+{
+    const char *text = getenv("HOROVOD_START_TIMEOUT");
+    *ret_ms = options_ms(&l->o, OPT_START_TIMEOUT, 30000);
+    if (l->o.text[OPT_START_TIMEOUT] || !text || !*text)
+        return 0;
+    return parse_duration_ms("HOROVOD_START_TIMEOUT", text, 1, 86400000, ret_ms, err);
+}
+
+/* Some hosts are not this one. */
+static int launch_remote(struct launch *l, struct err *err)
+{
+    const char *const *text = l->o.text;
+    char iface[64] = "";
+    struct hostlist hosts = {.v = l->hosts.list.v, .n = l->hosts.n};
+    struct remote_job job = {
+        .hosts = &hosts,
+        .np = l->hosts.np,
+        .argv = l->o.command,
+        .env = l->env,
+        .guard = &l->guard,
+        .output_dir = text[OPT_OUTPUT_FILENAME],
+        .with_timestamp = options_is_on(&l->o, OPT_PREFIX_TIMESTAMP),
+        .vars = l->o.vars,
+        .n_vars = l->o.n_vars,
+        .token_file = text[OPT_TOKEN_FILE],
+        .agent_port = (uint16_t)options_u32(&l->o, OPT_AGENT_PORT, 0),
+        .ssh_port = (uint16_t)options_u32(&l->o, OPT_SSH_PORT, 0),
+        .ssh_identity = text[OPT_SSH_IDENTITY_FILE]};
+    AUTOFREE struct remote_end *end = mem_zalloc(sizeof(*end));
+    if (!end)
+        return err_set(err, -ENOMEM, "out of memory"), EXIT_OWN;
+    if (text[OPT_NETWORK_INTERFACES]) {
+        (void)snprintf(iface, sizeof(iface), "%.*s",
+                       (int)strcspn(text[OPT_NETWORK_INTERFACES], ","),
+                       text[OPT_NETWORK_INTERFACES]);
+        job.iface = iface;
+    }
+    if (start_timeout(l, &job.start_timeout_ms, err) < 0)
+        return EXIT_USAGE;
+    if (remote_run(&job, &l->signals, end, err) < 0)
+        return EXIT_OWN;
+    if (end->has_failed) {
+        print_lines(l->program, &end->first);
+        return failure_exit_code(&end->first.f);
+    }
+    if (end->asked_signal) {
+        fprintf(stderr, "%s: stopped by %s\n", l->program,
+                signal_name(end->asked_signal));
+        return 128 + end->asked_signal;
+    }
     return 0;
 }
 
@@ -279,21 +337,6 @@ static void run(struct launch *l, struct engine_event *ev)
     }
 }
 
-static void print_lines(const char *program, const struct report *r)
-{
-    char sentence[480];
-    report_sentence(r, sentence, sizeof(sentence));
-    fprintf(stderr, "%s: %s\n", program, sentence);
-    if (!*r->tail)
-        return;
-    fprintf(stderr, "%s: the last lines of rank %d:\n", program, r->f.rank);
-    for (const char *p = r->tail; *p;) {
-        size_t n = strcspn(p, "\n");
-        fprintf(stderr, "    %.*s\n", (int)n, p);
-        p += n + (p[n] == '\n');
-    }
-}
-
 static int outcome(struct launch *l)
 {
     const struct report *first = verdict_pick(&l->verdict);
@@ -374,6 +417,8 @@ static int launch(struct launch *l, struct err *err)
     self_runtime(l->dir, sizeof(l->dir));
     if (begin(l, &code, err) != 0)
         return code;
+    if (!run_hosts_all_local(&l->hosts))
+        return launch_remote(l, err);
     l->address = strchr(l->hosts.v[0].name, ':') ? "::1" : "127.0.0.1";
     command_python_warning(l->o.command, warning, sizeof(warning));
     if (*warning && *l->dir)

@@ -430,10 +430,6 @@ def test_wrong_command_lines_are_refused_with_a_sentence(folder):
     for words, part in (
         ([], "-np is missing"),
         (["-np", "2"], "the command is missing"),
-        (
-            ["-np", "2", "-H", "elsewhere:2", "true"],
-            "host elsewhere: this version starts ranks on localhost only",
-        ),
         (["-np", "2", "-H", "localhost:2", "-hostfile", hostfile, "true"], "exclude each other"),
         (["-np", "3", "-H", "localhost:2", "true"], "-np 3 exceeds the 2 slots"),
         (["-np", "2", "-hostfile", folder + "/none", "true"], "/none"),

@@ -12,3 +12,8 @@ test-launch: $(LAUNCH_TEST_BINS) ## end-to-end tests of horovodrun and hvd-agent
 	    prove -e python3 tests/launch/horovodrun_test.py tests/launch/flags_test.py \
 	        tests/launch/signals_test.py tests/launch/agent_test.py tests/launch/metrics_test.py \
 	        tests/launch/install_test.py
+
+.PHONY: test-remote
+test-remote: $(LAUNCH_TEST_BINS) ## horovodrun over several hosts, by ssh and by hvd-agent serve; needs root
+	@tests/setup/deb.sh ssh
+	@BIN=$(abspath $(O)/bin) prove -j2 -e python3 tests/launch/remote_test.py tests/launch/serve_test.py

@@ -49,6 +49,10 @@
       "ssh port on all hosts")                                                                 \
     X(SSH_IDENTITY_FILE, "-i", "--ssh-identity-file", "", "", "FILE", FILE, 0, 0, "", "",      \
       COUNT, SSH, "private key for ssh")                                                       \
+    X(TOKEN_FILE, "--token-file", "", "", "", "FILE", FILE, 0, 0, "", "", COUNT, SERVE,        \
+      "start other hosts by their hvd-agent serve, which has the same token, without ssh")     \
+    X(AGENT_PORT, "--agent-port", "", "", "", "PORT", NUMBER, 1, 65535, "", "", TOKEN_FILE,    \
+      SERVE, "port of hvd-agent serve on all hosts (default: 7172)")                           \
     X(FUSION_THRESHOLD, "--fusion-threshold-mb", "", "", "", "MIB", MIB, 0, 1048576,           \
       "HOROVOD_FUSION_THRESHOLD", "params.fusion_threshold_mb", COUNT, TUNE,                   \
       "size of one fused batch in MiB; 0: no fusion (default: 128)")                           \
@@ -163,6 +167,7 @@
 #define OPTION_GROUPS(X)                                                                       \
     X(MAIN, "arguments")                                                                       \
     X(SSH, "SSH arguments")                                                                    \
+    X(SERVE, "arguments for hosts without SSH")                                                \
     X(TUNE, "tuneable parameter arguments")                                                    \
     X(AUTOTUNE, "autotune arguments")                                                          \
     X(ELASTIC, "elastic arguments")                                                            \

@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Writers append to a strbuf, readers refuse what does not fit (bytes.h). The version
+ * is the first field and read first, so that another version's errand is refused by
+ * that name and not as garbage. Called by remote.c and remote_agent.c; fuzzed by
+ * tests/fuzz/errand_fuzz.c. */
+#include "runtime/launch/core/errand.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "runtime/base/mem.h"
+#include "runtime/launch/core/bytes.h"
+
+void words_release(struct words *w)
+{
+    for (size_t i = 0; i < w->n; i++)
+        mem_free(w->v[i]);
+    mem_free(w->v);
+    memset(w, 0, sizeof(*w));
+}
+
+static int words_room(struct words *w, size_t n)
+{
+    memset(w, 0, sizeof(*w));
+    w->v = n <= ERRAND_MAX_WORDS ? mem_calloc(n + 1, sizeof(*w->v)) : NULL;
+    return w->v ? 0 : -ENOMEM;
+}
+
+int words_copy(char *const *from, struct words *ret, struct err *err)
+{
+    size_t n = 0;
+    while (from[n])
+        n++;
+    if (n > ERRAND_MAX_WORDS)
+        return err_set(err, -E2BIG, "%zu words exceed %d", n, ERRAND_MAX_WORDS);
+    int rc = words_room(ret, n);
+    for (size_t i = 0; rc == 0 && i < n; i++) {
+        ret->v[i] = mem_strdup(from[i]);
+        if (!ret->v[i])
+            rc = -ENOMEM;
+        else
+            ret->n = i + 1;
+    }
+    if (rc < 0) {
+        words_release(ret);
+        return err_set(err, rc, "out of memory for %zu words", n);
+    }
+    return 0;
+}
+
+static void put_words(struct strbuf *out, const struct words *w)
+{
+    bytes_put_u32(out, (uint32_t)w->n);
+    for (size_t i = 0; i < w->n; i++)
+        bytes_put_str(out, w->v[i]);
+}
+
+static void get_words(struct bytes_reader *r, struct words *ret)
+{
+    uint32_t n = bytes_u32(r);
+    if (n > r->left / 4 || words_room(ret, n) < 0) { /* each has a length at least */
+        r->is_bad = true;
+        return;
+    }
+    for (uint32_t i = 0; i < n && !r->is_bad; i++) {
+        ret->v[i] = bytes_text(r);
+        if (ret->v[i])
+            ret->n = i + 1;
+    }
+}
+
+static void put_hosts(struct strbuf *out, const struct hostlist *hosts)
+{
+    bytes_put_u32(out, (uint32_t)hosts->n);
+    for (size_t i = 0; i < hosts->n; i++) {
+        bytes_put_str(out, hosts->v[i].name);
+        bytes_put_u32(out, hosts->v[i].slots);
+    }
+}
+
+static void get_hosts(struct bytes_reader *r, struct hostlist *ret)
+{
+    uint32_t n = bytes_u32(r);
+    hostlist_init(ret);
+    if (n > HOSTLIST_MAX_HOSTS)
+        r->is_bad = true;
+    for (uint32_t i = 0; i < n && !r->is_bad; i++) {
+        char name[HOST_NAME_MAX_BYTES];
+        bytes_name(r, name, sizeof(name));
+        uint32_t slots = bytes_u32(r);
+        if (!r->is_bad && hostlist_append(ret, name, slots, NULL) < 0)
+            r->is_bad = true;
+    }
+}
+
+void errand_release(struct errand *e)
+{
+    hostlist_release(&e->hosts);
+    words_release(&e->argv);
+    words_release(&e->env);
+    words_release(&e->vars);
+    memset(e, 0, sizeof(*e));
+}
+
+void errand_write(const struct errand *e, struct strbuf *out)
+{
+    bytes_put_str(out, e->version);
+    bytes_put_str(out, e->job_id);
+    strbuf_add(out, e->seed, sizeof(e->seed));
+    put_hosts(out, &e->hosts);
+    bytes_put_u32(out, e->np);
+    bytes_put_u32(out, e->local);
+    bytes_put_u32(out, e->peer_timeout_ms);
+    bytes_put_str(out, e->dir);
+    bytes_put_str(out, e->iface);
+    bytes_put_str(out, e->agent_path);
+    bytes_put_str(out, e->ssh.program);
+    bytes_put_str(out, e->ssh.identity);
+    bytes_put_u32(out, e->ssh.port);
+    bytes_put_u32(out, e->ssh.connect_s);
+    bytes_put_u32(out, e->fanout);
+    put_words(out, &e->argv);
+    put_words(out, &e->env);
+    put_words(out, &e->vars);
+}
+
+static void get_rest(struct bytes_reader *r, struct errand *e)
+{
+    bytes_str(r, e->job_id, sizeof(e->job_id));
+    const uint8_t *seed = bytes_raw(r, sizeof(e->seed));
+    if (seed)
+        memcpy(e->seed, seed, sizeof(e->seed));
+    get_hosts(r, &e->hosts);
+    e->np = bytes_u32(r);
+    e->local = bytes_u32(r);
+    e->peer_timeout_ms = bytes_u32(r);
+    bytes_str(r, e->dir, sizeof(e->dir));
+    bytes_str(r, e->iface, sizeof(e->iface));
+    bytes_str(r, e->agent_path, sizeof(e->agent_path));
+    bytes_str(r, e->ssh.program, sizeof(e->ssh.program));
+    bytes_str(r, e->ssh.identity, sizeof(e->ssh.identity));
+    e->ssh.port = bytes_u32(r);
+    e->ssh.connect_s = bytes_u32(r);
+    e->fanout = bytes_u32(r);
+    get_words(r, &e->argv);
+    get_words(r, &e->env);
+    get_words(r, &e->vars);
+}
+
+int errand_read(const uint8_t *p,
+                size_t n,
+                const char *version,
+                struct errand *ret,
+                struct err *err)
+{
+    struct bytes_reader r = {.p = p, .left = n};
+    AUTOFREE struct errand *e = mem_zalloc(sizeof(*e));
+    if (!e)
+        return err_set(err, -ENOMEM, "out of memory for a job");
+    bytes_str(&r, e->version, sizeof(e->version));
+    if (!r.is_bad && strcmp(e->version, version) != 0)
+        return err_set(err, -EPROTO,
+                       "its hvd-agent is version %s, this horovodrun is %.60s: install "
+                       "the same on all hosts",
+                       version, e->version);
+    get_rest(&r, e);
+    if (!e->argv.n || !e->np || !e->hosts.n || !e->peer_timeout_ms)
+        r.is_bad = true;
+    int rc = bytes_end(&r, "job", err);
+    if (rc < 0) {
+        errand_release(e);
+        return rc;
+    }
+    *ret = *e;
+    return 0;
+}
+
+void errand_start_write(const struct errand_start *s, struct strbuf *out)
+{
+    bytes_put_u32(out, s->rdv_port);
+    bytes_put_u32(out, s->master_port);
+    bytes_put_str(out, s->rdv_host);
+    bytes_put_str(out, s->master_addr);
+}
+
+static uint16_t get_port(struct bytes_reader *r)
+{
+    uint32_t port = bytes_u32(r);
+    if (port > UINT16_MAX)
+        r->is_bad = true;
+    return (uint16_t)port;
+}
+
+int errand_start_read(const uint8_t *p,
+                      size_t n,
+                      struct errand_start *ret,
+                      struct err *err)
+{
+    struct bytes_reader r = {.p = p, .left = n};
+    struct errand_start s = {0};
+    s.rdv_port = get_port(&r);
+    s.master_port = get_port(&r);
+    bytes_name(&r, s.rdv_host, sizeof(s.rdv_host));
+    bytes_name(&r, s.master_addr, sizeof(s.master_addr));
+    int rc = bytes_end(&r, "start", err);
+    if (rc == 0)
+        *ret = s;
+    return rc;
+}
+
+void errand_ready_write(const struct errand_ready *s, struct strbuf *out)
+{
+    bytes_put_u32(out, s->master_port);
+    bytes_put_str(out, s->own);
+    bytes_put_str(out, s->theirs);
+}
+
+int errand_ready_read(const uint8_t *p,
+                      size_t n,
+                      struct errand_ready *ret,
+                      struct err *err)
+{
+    struct bytes_reader r = {.p = p, .left = n};
+    struct errand_ready s = {0};
+    s.master_port = get_port(&r);
+    bytes_str(&r, s.own, sizeof(s.own));
+    bytes_str(&r, s.theirs, sizeof(s.theirs));
+    int rc = bytes_end(&r, "ready", err);
+    if (rc == 0)
+        *ret = s;
+    return rc;
+}
+
+int errand_output_read(const uint8_t *p,
+                       size_t n,
+                       struct errand_output *ret,
+                       struct err *err)
+{
+    struct bytes_reader r = {.p = p, .left = n};
+    struct errand_output o = {0};
+    o.rank = bytes_u32(&r);
+    o.stream = bytes_u32(&r);
+    o.p = r.p;
+    o.n = r.left;
+    if (r.is_bad || o.stream > 1)
+        return err_set(err, -EPROTO,
+                       "an output message is malformed (another version?)");
+    *ret = o;
+    return 0;
+}
+
+void errand_lost_write(const struct errand_lost *l, struct strbuf *out)
+{
+    bytes_put_u32(out, l->end);
+    bytes_put_str(out, l->why);
+}
+
+int errand_lost_read(const uint8_t *p,
+                     size_t n,
+                     struct errand_lost *ret,
+                     struct err *err)
+{
+    struct bytes_reader r = {.p = p, .left = n};
+    struct errand_lost l = {0};
+    l.end = bytes_u32(&r);
+    bytes_str(&r, l.why, sizeof(l.why));
+    int rc = bytes_end(&r, "loss", err);
+    if (rc == 0)
+        *ret = l;
+    return rc;
+}
+
+/* The host after h that is not skip. */
+static uint32_t step(uint32_t h, uint32_t skip)
+{
+    return h + 1 == skip ? h + 2 : h + 1;
+}
+
+bool errand_share(uint32_t first,
+                  uint32_t end,
+                  uint32_t skip,
+                  uint32_t fanout,
+                  uint32_t j,
+                  uint32_t *ret_first,
+                  uint32_t *ret_end)
+{
+    if (first == skip)
+        first++;
+    uint32_t n = first < end ? end - first : 0;
+    n -= n && skip > first && skip < end;
+    uint32_t shares = !fanout || n < fanout ? n : fanout;
+    if (j >= shares)
+        return false;
+    uint32_t size = n / shares, longer = n % shares, at = first;
+    for (uint32_t k = 0; k <= j; k++) {
+        *ret_first = at;
+        for (uint32_t i = 0; i < size + (k < longer); i++)
+            at = step(at, skip);
+    }
+    *ret_end = at < end ? at : end;
+    return true;
+}

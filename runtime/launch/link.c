@@ -1,0 +1,501 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*   NEW -> GREETING (ssh, child) -> OPEN -> ENDING -> GONE
+ *     '--> DIALING (serve) --------^ '
+ *
+ * ssh gets one socket as standard input and output, so that its end is the channel's.
+ * What a login shell prints before the agent's first line is skipped. When the socket
+ * ends, ssh's standard error is read to its end, for half a second at most, because the
+ * cause is there and may come later. At most AT_ONCE connections are on their way at a
+ * time: sshd drops more than MaxStartups, and every one costs this host a process.
+ * ssh dies with us (pdeathsig and guard), and the agent behind it when its input ends.
+ * Called by remote.c and remote_agent.c. */
+#include "runtime/launch/link.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "runtime/base/clock.h"
+#include "runtime/base/fd.h"
+#include "runtime/base/log.h"
+#include "runtime/base/mem.h"
+#include "runtime/base/sha256.h"
+#include "runtime/launch/command.h"
+#include "runtime/launch/core/bytes.h"
+#include "runtime/launch/session.h"
+#include "runtime/launch/spawn.h"
+
+#define AT_ONCE            32
+#define GREETING_MAX_BYTES 65536
+#define ENDING_NS          (NS_PER_S / 2)
+#define LINKS_MAX          HOSTLIST_MAX_HOSTS
+
+/* Ours, less what would tell the agent of a session that is not its own. */
+static int ssh_environment(struct links *s, struct err *err)
+{
+    size_t kept = 0;
+    if (words_copy(s->c.env, &s->env, err) < 0)
+        return -ENOMEM;
+    for (size_t i = 0; i < s->env.n; i++) {
+        if (!strncmp(s->env.v[i], "SSH_CONNECTION=", 15)
+            || !strncmp(s->env.v[i], "SSH_CLIENT=", 11))
+            mem_free(s->env.v[i]);
+        else
+            s->env.v[kept++] = s->env.v[i];
+    }
+    s->env.n = kept;
+    s->env.v[kept] = NULL;
+    return 0;
+}
+
+int links_init(struct links *s, const struct links_config *c, struct err *err)
+{
+    memset(s, 0, sizeof(*s));
+    s->c = *c;
+    return ssh_environment(s, err);
+}
+
+static void link_close(struct link *l)
+{
+    fd_close(&l->fd);
+    if (l->channel.fd > 0)
+        channel_release(&l->channel);
+    l->channel.fd = l->channel.out_fd = -1;
+}
+
+static void link_kill(struct links *s, struct link *l)
+{
+    if (l->pid <= 0)
+        return;
+    (void)kill(-l->pid, SIGKILL);
+    (void)waitpid(l->pid, NULL, WNOHANG); /* an engine's loop may have had it */
+    if (l->kind == LINK_SSH)
+        guard_remove(s->c.guard, l->pid);
+    l->pid = 0;
+}
+
+void links_release(struct links *s)
+{
+    for (size_t i = 0; i < s->n; i++) {
+        struct link *l = &s->v[i];
+        link_close(l);
+        link_kill(s, l);
+        fd_close(&l->err_fd);
+        lines_release(&l->err_lines);
+        strbuf_release(&l->greeting);
+        if (l->dial)
+            dial_abandon(l->dial);
+    }
+    mem_free(s->v);
+    words_release(&s->env);
+    token_wipe(&s->c.root);
+    memset(s, 0, sizeof(*s));
+}
+
+int links_add(struct links *s,
+              enum link_kind kind,
+              const char *host,
+              uint32_t first,
+              uint32_t end,
+              struct err *err)
+{
+    void *v = s->v;
+    int rc = mem_grow(&v, s->n, &s->cap, sizeof(*s->v), LINKS_MAX);
+    s->v = v;
+    if (rc < 0)
+        return err_set(err, rc, "out of memory for the hosts");
+    struct link *l = &s->v[s->n++];
+    memset(l, 0, sizeof(*l));
+    l->kind = kind;
+    l->host = host;
+    l->first = first;
+    l->end = end;
+    l->fd = l->err_fd = l->channel.fd = l->channel.out_fd = -1;
+    lines_init(&l->err_lines);
+    strbuf_init(&l->greeting, GREETING_MAX_BYTES);
+    return 0;
+}
+
+struct link *links_to(struct links *s, uint32_t host)
+{
+    for (size_t i = 0; i < s->n; i++)
+        if (s->v[i].first <= host && host < s->v[i].end && s->v[i].state == LINK_OPEN)
+            return &s->v[i];
+    return NULL;
+}
+
+static void set_why(struct link *l, const char *why)
+{
+    if (!*l->why)
+        (void)snprintf(l->why, sizeof(l->why), "%s", why);
+}
+
+/* --- what ssh says */
+
+static void said_line(void *arg, const char *text, size_t n)
+{
+    struct link *l = arg;
+    size_t have = strlen(l->said);
+    if (n > sizeof(l->said) / 2)
+        n = sizeof(l->said) / 2;
+    if (have + n + 2 > sizeof(l->said)) { /* the newest is what counts */
+        size_t keep = sizeof(l->said) / 2 - 2;
+        keep = keep < have ? keep : have;
+        memmove(l->said, l->said + have - keep, keep + 1);
+        have = keep;
+    }
+    memcpy(l->said + have, text, n);
+    l->said[have + n] = '\n';
+    l->said[have + n + 1] = '\0';
+    if (l->state == LINK_OPEN && n)
+        log_warn("a host says", "host=%s text=\"%.*s\"", l->host, (int)n, text);
+    else if (n)
+        log_info("ssh says", "host=%s text=\"%.*s\"", l->host, (int)n, text);
+}
+
+static void read_said(struct link *l)
+{
+    char buf[4096];
+    while (l->err_fd >= 0) {
+        ssize_t n = read(l->err_fd, buf, sizeof(buf));
+        if (n < 0 && (errno == EAGAIN || errno == EINTR))
+            return;
+        if (n <= 0) {
+            lines_end(&l->err_lines, said_line, l);
+            fd_close(&l->err_fd);
+            return;
+        }
+        (void)lines_feed(&l->err_lines, buf, (size_t)n, said_line, l);
+    }
+}
+
+/* --- the end of a link */
+
+static void finish(struct links *s, struct link *l)
+{
+    char why[240];
+    lines_end(&l->err_lines, said_line, l);
+    fd_close(&l->err_fd);
+    link_kill(s, l);
+    if (!*l->why) {
+        ssh_explain(l->host, l->said, why, sizeof(why));
+        set_why(l, why);
+    }
+    l->state = LINK_GONE;
+    s->c.on_lost(s->c.arg, l);
+}
+
+/* why NULL: ssh will say it. */
+static void begin_end(struct links *s, struct link *l, const char *why)
+{
+    if (why)
+        set_why(l, why);
+    link_close(l);
+    if (l->dial)
+        dial_abandon(l->dial);
+    l->dial = NULL;
+    l->state = LINK_ENDING;
+    l->ending_ns = clock_now_ns() + (l->err_fd < 0 ? 0 : ENDING_NS);
+    read_said(l);
+    if (l->err_fd < 0)
+        finish(s, l);
+}
+
+/* --- opening */
+
+static void open_channel(struct links *s,
+                         struct link *l,
+                         int fd,
+                         const struct auth_session *session)
+{
+    channel_init(&l->channel, fd, session, ERRAND_TO_LAUNCHER_MAX_BYTES,
+                 clock_now_ns());
+    l->channel.is_sealed = l->kind == LINK_SERVE;
+    l->state = LINK_OPEN;
+    s->c.on_open(s->c.arg, l);
+}
+
+static void greeted(struct links *s, struct link *l)
+{
+    char answer[sizeof(LINK_ANSWER_TEXT) - 1 + sizeof(s->c.root.key)];
+    struct auth_session session;
+    memcpy(answer, LINK_ANSWER_TEXT, sizeof(LINK_ANSWER_TEXT) - 1);
+    memcpy(answer + sizeof(LINK_ANSWER_TEXT) - 1, s->c.root.key, sizeof(s->c.root.key));
+    session_of_job(&s->c.root, true, &session);
+    /* the socket is new and empty: a short write is a broken one, which shows next */
+    (void)!send(l->fd, answer, sizeof(answer), MSG_NOSIGNAL | MSG_DONTWAIT);
+    int fd = l->fd;
+    l->fd = -1;
+    open_channel(s, l, fd, &session);
+}
+
+/* Looks for the agent's line, after whatever a login shell has printed. */
+static void read_greeting(struct links *s, struct link *l)
+{
+    char buf[4096];
+    ssize_t n = recv(l->fd, buf, sizeof(buf), MSG_DONTWAIT);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    if (n <= 0) {
+        begin_end(s, l, NULL);
+        return;
+    }
+    strbuf_add(&l->greeting, buf, (size_t)n);
+    if (strbuf_status(&l->greeting) < 0) {
+        begin_end(s, l, "its login shell prints without end");
+        return;
+    }
+    const char *text = strbuf_str(&l->greeting);
+    for (const char *p = text; p; p = strchr(p, '\n')) {
+        p += *p == '\n';
+        if (!strncmp(p, LINK_GREETING_TEXT, sizeof(LINK_GREETING_TEXT) - 1)
+            && strchr(p, '\n')) {
+            greeted(s, l);
+            return;
+        }
+    }
+}
+
+static void dialed(struct links *s, struct link *l)
+{
+    struct err err = ERR_INIT;
+    struct auth_session session;
+    int fd = -1, rc = dial_end(l->dial, &fd, &session, &err);
+    char why[240];
+    l->dial = NULL;
+    if (rc == 0) {
+        open_channel(s, l, fd, &session);
+        return;
+    }
+    (void)snprintf(why, sizeof(why), "%.170s%s", err.text,
+                   rc == -ECONNREFUSED ? ": is hvd-agent serve running there?" : "");
+    begin_end(s, l, why);
+}
+
+static int start_ssh(struct links *s, struct link *l, struct err *err)
+{
+    struct ssh_command command;
+    struct child child;
+    int pair[2], rc = ssh_command(&s->c.ssh, l->host, s->c.agent_path, &command, err);
+    if (rc < 0)
+        return rc;
+    if (!*s->ssh_path && command_find(command.v[0], getenv("PATH"), s->ssh_path, err)) {
+        s->ssh_path[0] = '\0';
+        return -ENOENT;
+    }
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
+        return err_errno(err, errno, "a socket for ssh");
+    struct spawn spawn = {.path = s->ssh_path,
+                          .argv = command.v,
+                          .envp = s->env.v,
+                          .stdio_fd = pair[1],
+                          .signals = s->c.signals};
+    rc = spawn_child(&spawn, &child, err);
+    fd_close(&pair[1]);
+    if (rc < 0) {
+        fd_close(&pair[0]);
+        return rc;
+    }
+    guard_add(s->c.guard, child.pid);
+    (void)fd_nonblock(pair[0], true); /* fails for no socket */
+    (void)fd_nonblock(child.stderr_fd, true);
+    l->pid = child.pid;
+    l->fd = pair[0];
+    l->err_fd = child.stderr_fd;
+    l->state = LINK_GREETING;
+    return 0;
+}
+
+static int start_dial(struct links *s, struct link *l, struct err *err)
+{
+    struct auth_id id = {.token = &s->c.root, .job_id = SERVE_JOB_ID};
+    struct dial_to to = {.host = l->host,
+                         .port = s->c.agent_port,
+                         .mine = ROLE_LAUNCHER,
+                         .theirs = ROLE_AGENT_SERVE,
+                         .once = true};
+    int rc = dial_start(&to, &id, s->c.deadline_ns, &l->dial, err);
+    if (rc == 0)
+        l->state = LINK_DIALING;
+    return rc;
+}
+
+void links_adopt(struct links *s, size_t i, pid_t pid, int fd)
+{
+    struct link *l = &s->v[i];
+    l->pid = pid;
+    l->fd = fd;
+    l->state = LINK_GREETING;
+}
+
+static bool is_on_its_way(const struct link *l)
+{
+    return l->state == LINK_GREETING || l->state == LINK_DIALING;
+}
+
+static void start_some(struct links *s)
+{
+    size_t busy = 0;
+    for (size_t i = 0; i < s->n; i++)
+        busy += is_on_its_way(&s->v[i]);
+    for (size_t i = 0; i < s->n && busy < AT_ONCE; i++) {
+        struct err err = ERR_INIT;
+        struct link *l = &s->v[i];
+        if (l->state != LINK_NEW)
+            continue;
+        busy++;
+        if ((l->kind == LINK_SSH ? start_ssh(s, l, &err) : start_dial(s, l, &err)) < 0)
+            begin_end(s, l, err.text);
+    }
+}
+
+/* --- serving */
+
+nfds_t links_pollfds(const struct links *s, struct pollfd *p)
+{
+    nfds_t n = 0;
+    for (size_t i = 0; i < s->n; i++) {
+        const struct link *l = &s->v[i];
+        if (l->err_fd >= 0)
+            p[n++] = (struct pollfd){.fd = l->err_fd, .events = POLLIN};
+        if (l->state == LINK_OPEN)
+            p[n++] = (struct pollfd){.fd = l->channel.fd,
+                                     .events = channel_events(&l->channel)};
+        else if (l->state == LINK_GREETING)
+            p[n++] = (struct pollfd){.fd = l->fd, .events = POLLIN};
+        else if (l->state == LINK_DIALING)
+            p[n++] = (struct pollfd){.fd = dial_fd(l->dial), .events = POLLIN};
+    }
+    return n;
+}
+
+static void serve_open(struct links *s, struct link *l, uint64_t now_ns)
+{
+    struct err err = ERR_INIT;
+    struct frame f;
+    char why[100];
+    uint64_t next;
+    int gone = channel_serve(&l->channel, now_ns), rc = 0;
+    while (l->state == LINK_OPEN && (rc = channel_next(&l->channel, &f, &err)) > 0) {
+        rc = f.type != ERRAND_PING && f.n < 4
+                 ? err_set(&err, -EPROTO, "a message is malformed")
+                 : s->c.on_frame(s->c.arg, l, &f, &err);
+        if (l->state != LINK_OPEN)
+            return;
+        channel_drop(&l->channel, &f);
+        if (rc < 0)
+            break;
+    }
+    if (rc < 0) {
+        begin_end(s, l, err.text);
+    } else if (gone < 0) {
+        (void)snprintf(why, sizeof(why), "its agent ended or the connection broke%s%s",
+                       gone == -EPIPE ? "" : ": ",
+                       gone == -EPIPE ? "" : strerror(-gone));
+        begin_end(s, l, why);
+    } else if (channel_tick(&l->channel, ERRAND_PING, s->c.peer_timeout_ns, now_ns,
+                            &next)
+               < 0) {
+        (void)snprintf(why, sizeof(why), "its agent was silent for %llu s",
+                       (unsigned long long)(s->c.peer_timeout_ns / NS_PER_S));
+        begin_end(s, l, why);
+    }
+}
+
+static void serve_one(struct links *s, struct link *l, uint64_t now_ns)
+{
+    struct pollfd p = {.events = POLLIN};
+    read_said(l);
+    switch (l->state) {
+    case LINK_DIALING:
+        p.fd = dial_fd(l->dial);
+        if (poll(&p, 1, 0) > 0)
+            dialed(s, l);
+        break;
+    case LINK_GREETING:
+        read_greeting(s, l);
+        break;
+    case LINK_OPEN:
+        serve_open(s, l, now_ns);
+        break;
+    case LINK_ENDING:
+        if (l->err_fd < 0 || now_ns >= l->ending_ns)
+            finish(s, l);
+        break;
+    case LINK_NEW:
+    case LINK_GONE:
+        break;
+    }
+}
+
+void links_serve(struct links *s)
+{
+    uint64_t now_ns = clock_now_ns();
+    for (size_t i = 0; i < s->n; i++)
+        serve_one(s, &s->v[i], now_ns);
+    start_some(s);
+}
+
+uint64_t links_next_ns(const struct links *s, uint64_t now_ns)
+{
+    uint64_t due = UINT64_MAX;
+    for (size_t i = 0; i < s->n; i++) {
+        const struct link *l = &s->v[i];
+        uint64_t next = UINT64_MAX;
+        if (l->state
+            == LINK_OPEN) { /* as channel_tick, which is called when it is due */
+            uint64_t ping = l->channel.sent_ns + s->c.peer_timeout_ns / 6;
+            uint64_t silent = l->channel.heard_ns + s->c.peer_timeout_ns;
+            next = ping < silent ? ping : silent;
+        } else if (l->state == LINK_ENDING) {
+            next = l->ending_ns;
+        }
+        if (next < due)
+            due = next;
+    }
+    return due < now_ns ? now_ns : due;
+}
+
+void links_send(struct links *s,
+                enum errand_type type,
+                uint32_t host,
+                const struct strbuf *payload)
+{
+    struct link *l = links_to(s, host);
+    CLEANUP(strbuf_release) struct strbuf all = {0};
+    if (!l)
+        return;
+    strbuf_init(&all, ERRAND_TO_AGENT_MAX_BYTES);
+    bytes_put_u32(&all, host);
+    if (payload)
+        strbuf_add(&all, strbuf_str(payload), payload->n);
+    if (strbuf_status(&all) < 0)
+        begin_end(s, l, "out of memory for a message to it");
+    else /* a broken connection shows at the next look */
+        (void)channel_send(&l->channel, (uint8_t)type, strbuf_str(&all), all.n,
+                           clock_now_ns());
+}
+
+size_t links_left(const struct links *s)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < s->n; i++)
+        n += s->v[i].state != LINK_GONE;
+    return n;
+}
+
+void links_close(struct links *s, bool all)
+{
+    for (size_t i = 0; i < s->n; i++) {
+        struct link *l = &s->v[i];
+        if (l->state == LINK_NEW)
+            l->state = LINK_GONE;
+        else if (is_on_its_way(l) || (all && l->state == LINK_OPEN))
+            begin_end(s, l, "closed");
+    }
+}

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* horovodrun over several hosts. */
+#ifndef RUNTIME_LAUNCH_REMOTE_H
+#define RUNTIME_LAUNCH_REMOTE_H
+
+#include "runtime/contract/hostlist.h"
+#include "runtime/launch/core/options.h"
+#include "runtime/launch/core/verdict.h"
+#include "runtime/launch/guard.h"
+#include "runtime/launch/signals.h"
+
+#define REMOTE_DEFAULT_PORT 7172 /* of hvd-agent serve */
+
+struct remote_job { /* all borrowed */
+    const struct hostlist *hosts;
+    uint32_t np;
+    char *const *argv, *const *env;
+    struct guard *guard;    /* runs already */
+    const char *output_dir; /* NULL: none */
+    bool with_timestamp;
+    const struct option_var *vars; /* what flags set in the ranks: n_vars */
+    size_t n_vars;
+    uint64_t start_timeout_ms; /* for all hosts to be ready */
+    const char *iface;         /* of all hosts; NULL: the route to each */
+    const char *token_file;   /* NULL: by ssh; else hvd-agent serve runs on all hosts */
+    uint16_t agent_port;      /* 0: default */
+    uint16_t ssh_port;        /* 0: ssh's own */
+    const char *ssh_identity; /* NULL: ssh's own */
+};
+struct remote_end {
+    bool has_failed;
+    struct report first; /* when has_failed */
+    int asked_signal;    /* the first that was forwarded, 0: none */
+};
+
+/* Runs the job to its end. Before any thread is made. 0 with ret, or -errno with err
+ * when nothing was started. */
+int remote_run(const struct remote_job *job,
+               struct signals *signals,
+               struct remote_end *ret,
+               struct err *err);
+
+#endif

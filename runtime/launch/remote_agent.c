@@ -1,0 +1,589 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One host's agent of a horovodrun that runs elsewhere.
+ *
+ *   JOB -> command found? scratch, guard -> [agents of more hosts]
+ *     -> READY -> START -> engine -> OUTPUT.. FAILED.. -> DONE -> STOP | FINISH -> end
+ *
+ * horovodrun decides, this agent reports and obeys. What its ranks write goes up as it
+ * is, at most as much as there is credit for: when the console is slow, the ranks'
+ * pipes fill and nothing else waits. When the connection ends, for whatever reason, the
+ * ranks are stopped. In a tree it starts the agents of its share of hosts by ssh, hands
+ * on what is for them and from them, and adds only their loss. One thread. Called by
+ * attach.c and serve.c. */
+#include "runtime/launch/remote_agent.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "runtime/base/clock.h"
+#include "runtime/base/fd.h"
+#include "runtime/base/log.h"
+#include "runtime/base/mem.h"
+#include "runtime/launch/command.h"
+#include "runtime/launch/contracts.h"
+#include "runtime/launch/core/bytes.h"
+#include "runtime/launch/core/message.h"
+#include "runtime/launch/engine.h"
+#include "runtime/launch/environment.h"
+#include "runtime/launch/link.h"
+#include "runtime/launch/self.h"
+#include "runtime/launch/session.h"
+
+#define FIRST_WORDS_NS (60 * NS_PER_S) /* from the connection to the job */
+#define UP_HIGH_BYTES  (1u << 20)      /* waiting to be sent: ranks are not read */
+#define ASK_GRACE_NS   (30 * NS_PER_S) /* as horovodrun on one host */
+#define END_NS         (20 * NS_PER_S) /* for the end of ranks and of other agents */
+
+struct remote_agent {
+    struct signals *signals;
+    struct guard guard;
+    struct scratch scratch;
+    struct channel up;
+    bool is_up; /* the channel lives */
+    struct token root;
+    char own[HOST_NAME_MAX_BYTES], theirs[HOST_NAME_MAX_BYTES];
+    struct errand e;
+    bool has_job;
+    uint32_t host, end;
+    struct strbuf blob; /* the errand, for other agents */
+    struct environment env;
+    struct engine_config config;
+    char path[PATH_MAX], dir[PATH_MAX];
+    struct option_var *vars;
+    struct contract *ranks;
+    uint32_t n;
+    struct engine *engine;
+    struct engine_event ev;
+    struct links links; /* agents that we have started */
+    int64_t credit;
+    uint64_t deadline_ns; /* of the job's coming; later of our end */
+    bool is_ending, is_done_sent, is_told, has_hurry;
+};
+
+/* --- what goes up */
+
+static void
+send_up(struct remote_agent *a, enum errand_type type, const struct strbuf *b)
+{
+    CLEANUP(strbuf_release) struct strbuf all = {0};
+    strbuf_init(&all, ERRAND_TO_LAUNCHER_MAX_BYTES);
+    bytes_put_u32(&all, a->host);
+    if (b)
+        strbuf_add(&all, strbuf_str(b), b->n);
+    if (a->is_up
+        && strbuf_status(&all) == 0) /* a lost launcher shows at the next look */
+        (void)channel_send(&a->up, (uint8_t)type, strbuf_str(&all), all.n,
+                           clock_now_ns());
+}
+
+static void send_report(struct remote_agent *a, const struct report *r)
+{
+    CLEANUP(strbuf_release) struct strbuf b = {0};
+    strbuf_init(&b, ERRAND_TO_LAUNCHER_MAX_BYTES);
+    report_write(r, &b);
+    send_up(a, ERRAND_FAILED, &b);
+}
+
+/* A failure that is no rank's. */
+static void fail(struct remote_agent *a, int code, int sig, const char *why)
+{
+    AUTOFREE struct report *r = mem_zalloc(sizeof(*r));
+    if (!r)
+        return;
+    const char *name = a->has_job ? a->e.hosts.v[a->host].name : "-";
+    r->f.rank = r->blames = -1;
+    r->f.exit_code = code;
+    r->f.signal = sig;
+    r->f.at_wall_us = clock_wall_us();
+    (void)snprintf(r->f.host, sizeof(r->f.host), "%s", name);
+    if (a->has_job)
+        (void)snprintf(r->f.why, sizeof(r->f.why), "host %.60s: %.160s", name, why);
+    else /* horovodrun knows who we are */
+        (void)snprintf(r->f.why, sizeof(r->f.why), "%.200s", why);
+    for (char *p = r->f.why; *p; p++)
+        if ((unsigned char)*p < ' ')
+            *p = '?';
+    send_report(a, r);
+}
+
+static void note(struct remote_agent *a, const char *text)
+{
+    CLEANUP(strbuf_release) struct strbuf b = {0};
+    strbuf_init(&b, 4096);
+    bytes_put_str(&b, text);
+    send_up(a, ERRAND_NOTE, &b);
+}
+
+static void put_output(void *arg, uint32_t rank, int which, const char *p, size_t n)
+{
+    struct remote_agent *a = arg;
+    CLEANUP(strbuf_release) struct strbuf b = {0};
+    strbuf_init(&b, ERRAND_TO_LAUNCHER_MAX_BYTES);
+    bytes_put_u32(&b, rank);
+    bytes_put_u32(&b, (uint32_t)which);
+    strbuf_add(&b, p, n);
+    send_up(a, ERRAND_OUTPUT, &b);
+    a->credit -= (int64_t)n;
+}
+
+static bool output_is_held(const void *arg)
+{
+    const struct remote_agent *a = arg;
+    return a->is_up && (a->credit <= 0 || a->up.out.n > UP_HIGH_BYTES);
+}
+
+/* --- the end */
+
+static void begin_end(struct remote_agent *a)
+{
+    if (a->engine)
+        engine_stop(a->engine);
+    if (!a->is_ending)
+        a->deadline_ns = clock_now_ns() + END_NS;
+    a->is_ending = true;
+}
+
+static void up_gone(struct remote_agent *a)
+{
+    a->is_up = false;
+    channel_release(&a->up);
+    begin_end(a);
+    links_close(&a->links, true); /* theirs end too, and so do they */
+}
+
+/* --- other agents */
+
+static void child_open(void *arg, struct link *l)
+{
+    struct remote_agent *a = arg;
+    CLEANUP(strbuf_release) struct strbuf b = {0};
+    strbuf_init(&b, ERRAND_TO_AGENT_MAX_BYTES);
+    bytes_put_u32(&b, l->end);
+    strbuf_add(&b, strbuf_str(&a->blob), a->blob.n);
+    links_send(&a->links, ERRAND_JOB, l->first, &b);
+}
+
+static int
+child_frame(void *arg, struct link *l, const struct frame *f, struct err *err)
+{
+    struct remote_agent *a = arg;
+    struct bytes_reader r = {.p = f->p, .left = f->n};
+    uint32_t host = bytes_u32(&r);
+    if (f->type == ERRAND_PING)
+        return 0;
+    if (host < l->first || host >= l->end)
+        return err_set(err, -EPROTO, "its agent speaks for another host");
+    if (a->is_up)
+        (void)channel_send(&a->up, f->type, f->p, f->n, clock_now_ns());
+    return 0;
+}
+
+static void child_lost(void *arg, struct link *l)
+{
+    struct remote_agent *a = arg;
+    struct errand_lost lost = {.end = l->end};
+    CLEANUP(strbuf_release) struct strbuf all = {0};
+    if (!a->is_up)
+        return;
+    (void)snprintf(lost.why, sizeof(lost.why), "%s", l->why);
+    strbuf_init(&all, 4096);
+    bytes_put_u32(&all, l->first);
+    errand_lost_write(&lost, &all);
+    (void)channel_send(&a->up, ERRAND_LOST, strbuf_str(&all), all.n, clock_now_ns());
+}
+
+static int start_others(struct remote_agent *a, struct err *err)
+{
+    struct links_config c = {.ssh = a->e.ssh,
+                             .root = a->root,
+                             .deadline_ns = UINT64_MAX,
+                             .peer_timeout_ns = a->e.peer_timeout_ms * NS_PER_MS,
+                             .signals = a->signals,
+                             .guard = &a->guard,
+                             .env = environ,
+                             .on_open = child_open,
+                             .on_frame = child_frame,
+                             .on_lost = child_lost,
+                             .arg = a};
+    uint32_t first = 0, end = 0;
+    if (a->end <= a->host + 1)
+        return 0;
+    (void)snprintf(c.agent_path, sizeof(c.agent_path), "%s", a->e.agent_path);
+    int rc = links_init(&a->links, &c, err);
+    for (uint32_t j = 0;
+         rc == 0
+         && errand_share(a->host + 1, a->end, a->e.local, a->e.fanout, j, &first, &end);
+         j++)
+        rc = links_add(&a->links, LINK_SSH, a->e.hosts.v[first].name, first, end, err);
+    return rc;
+}
+
+/* --- the job */
+
+static int overlay_environment(struct remote_agent *a, struct err *err)
+{
+    environment_inherit(&a->env, environ);
+    for (size_t i = 0; i < a->e.env.n; i++) {
+        char *pair = a->e.env.v[i], *equals = strchr(pair, '=');
+        if (!equals || equals == pair)
+            continue;
+        *equals = '\0';
+        environment_set(&a->env, pair, equals + 1);
+        *equals = '=';
+    }
+    a->vars = mem_calloc(a->e.vars.n + 1, sizeof(*a->vars));
+    if (!a->vars)
+        return err_set(err, -ENOMEM, "out of memory for the environment");
+    for (size_t i = 0; i < a->e.vars.n; i++) {
+        char *equals = strchr(a->e.vars.v[i], '=');
+        if (!equals)
+            return err_set(err, -EPROTO, "a variable has no value");
+        *equals = '\0';
+        a->vars[i] = (struct option_var){.name = a->e.vars.v[i], .value = equals + 1};
+    }
+    return a->env.status < 0
+               ? err_set(err, a->env.status, "out of memory for the environment")
+               : 0;
+}
+
+/* Everything that would keep the ranks from starting, before others wait for us. The
+ * exit code of the failure, or 0. */
+static int prepare(struct remote_agent *a, struct err *err)
+{
+    char text[PATH_MAX + 100], search[32768];
+    if (*a->e.dir && chdir(a->e.dir) < 0) {
+        (void)snprintf(text, sizeof(text),
+                       "cannot go to directory %s there (%s); going on in %s", a->e.dir,
+                       strerror(errno), getenv("HOME") ? getenv("HOME") : "/");
+        note(a, text);
+        if (!getenv("HOME") || chdir(getenv("HOME")) < 0)
+            (void)!chdir("/"); /* where a service starts anyway */
+    }
+    if (overlay_environment(a, err) < 0)
+        return 125;
+    self_runtime(a->dir, sizeof(a->dir));
+    a->config = (struct engine_config){
+        .argv = a->e.argv.v,
+        .env = a->env.v,
+        .path = a->path,
+        .dir = a->dir,
+        .size = a->e.np,
+        .out_fd = 1,
+        .err_fd = 2,
+        .ask_grace_ns = ASK_GRACE_NS,
+        .vars = a->vars,
+        .n_vars = a->e.vars.n,
+        .forward = {.put = put_output, .is_full = output_is_held, .arg = a}};
+    (void)engine_search_path(&a->config, search, sizeof(search));
+    command_python_warning(a->e.argv.v, text, sizeof(text));
+    if (*text)
+        note(a, text);
+    int code = command_find(a->e.argv.v[0], *search ? search : NULL, a->path, err);
+    if (code)
+        return code;
+    if (scratch_make(&a->scratch, "", err) < 0
+        || guard_start(&a->guard, &a->scratch, err) < 0 || start_others(a, err) < 0)
+        return 125;
+    return 0;
+}
+
+static void send_ready(struct remote_agent *a)
+{
+    struct errand_ready ready = {0};
+    CLEANUP(strbuf_release) struct strbuf b = {0};
+    CLEANUP(fd_close) int fd = -1;
+    /* a port that was free a moment ago, for torch.distributed beside us */
+    (void)tcp_listen("0.0.0.0", 0, &fd, &ready.master_port, NULL);
+    (void)snprintf(ready.own, sizeof(ready.own), "%s", a->own);
+    (void)snprintf(ready.theirs, sizeof(ready.theirs), "%s", a->theirs);
+    strbuf_init(&b, 4096);
+    errand_ready_write(&ready, &b);
+    send_up(a, ERRAND_READY, &b);
+}
+
+static int
+take_job(struct remote_agent *a, uint32_t host, struct bytes_reader *r, struct err *err)
+{
+    struct err why = ERR_INIT;
+    if (a->has_job)
+        return err_set(err, -EPROTO, "a second job on one connection");
+    a->host = host;
+    a->end = bytes_u32(r);
+    int rc = errand_read(r->p, r->left, HVD_VERSION_STRING, &a->e, err);
+    if (rc == 0 && (host >= a->e.hosts.n || a->end > a->e.hosts.n))
+        rc = err_set(err, -EPROTO, "a job message is malformed (another version?)");
+    if (rc < 0)
+        return rc;
+    strbuf_init(&a->blob, ERRAND_TO_AGENT_MAX_BYTES);
+    strbuf_add(&a->blob, r->p, r->left);
+    a->has_job = true;
+    a->deadline_ns = UINT64_MAX;
+    a->credit = ERRAND_CREDIT_BYTES;
+    log_set_tag("hvd-agent", a->e.hosts.v[host].name);
+    int code = prepare(a, &why);
+    if (code) {
+        fail(a, code, 0, why.text);
+        return 0; /* the STOP that comes ends us */
+    }
+    send_ready(a);
+    return 0;
+}
+
+static int start_ranks(struct remote_agent *a,
+                       const struct errand_start *s,
+                       int *ret_code,
+                       struct err *err)
+{
+    struct contract c;
+    struct token token;
+    contract_init(&c);
+    c.launcher = LAUNCHER_RINGMASTER;
+    c.rdv_port = s->rdv_port;
+    c.master_port = s->master_port;
+    c.token_source = TOKEN_FILE;
+    (void)snprintf(c.rdv_host, sizeof(c.rdv_host), "%s", s->rdv_host);
+    (void)snprintf(c.master_addr, sizeof(c.master_addr), "%s", s->master_addr);
+    (void)snprintf(c.job_id, sizeof(c.job_id), "%s", a->e.job_id);
+    (void)snprintf(c.iface, sizeof(c.iface), "%s", a->e.iface);
+    (void)snprintf(c.token_file, sizeof(c.token_file), "%s", a->scratch.token_file);
+    (void)snprintf(c.hostfile, sizeof(c.hostfile), "%s", a->scratch.hostfile);
+    session_job_token(&a->root, a->e.seed, &token);
+    int rc = scratch_write(&a->scratch, &token, &a->e.hosts, err);
+    token_wipe(&token);
+    if (rc == 0)
+        rc = contracts_make(&a->e.hosts, a->e.np, a->host, &c, &a->ranks, &a->n, err);
+    if (rc < 0)
+        return rc;
+    a->config.n = a->n;
+    a->config.ranks = a->ranks;
+    rc = engine_new(&a->config, a->signals, &a->guard, &a->engine, err);
+    return rc < 0 ? rc : engine_start(a->engine, ret_code, err);
+}
+
+static int take_start(struct remote_agent *a, struct bytes_reader *r, struct err *err)
+{
+    struct errand_start s;
+    struct err why = ERR_INIT;
+    int code = 125, rc = errand_start_read(r->p, r->left, &s, err);
+    if (rc == 0 && (!*a->scratch.dir || a->engine))
+        rc = err_set(err, -EPROTO, "a start that was not due");
+    if (rc < 0 || a->is_ending)
+        return rc;
+    if (start_ranks(a, &s, &code, &why) < 0) {
+        engine_free(a->engine);
+        a->engine = NULL;
+        fail(a, code, 0, why.text);
+    }
+    return 0;
+}
+
+/* --- frames */
+
+static int
+take_own(struct remote_agent *a, uint8_t type, struct bytes_reader *r, struct err *err)
+{
+    uint32_t number;
+    switch ((enum errand_type)type) {
+    case ERRAND_START:
+        return take_start(a, r, err);
+    case ERRAND_SIGNAL:
+        number = bytes_u32(r);
+        a->is_told = true;
+        if (a->engine
+            && (signals_is_stop((int)number) || number == SIGUSR1 || number == SIGUSR2))
+            engine_signal(a->engine, (int)number);
+        return 0;
+    case ERRAND_CREDIT:
+        number = bytes_u32(r);
+        if (a->credit < (int64_t)1 << 40)
+            a->credit += number;
+        return 0;
+    case ERRAND_STOP:
+    case ERRAND_FINISH:
+        begin_end(a);
+        return 0;
+    case ERRAND_JOB:
+    case ERRAND_PING:
+    case ERRAND_READY:
+    case ERRAND_OUTPUT:
+    case ERRAND_FAILED:
+    case ERRAND_DONE:
+    case ERRAND_LOST:
+    case ERRAND_NOTE:
+        break;
+    }
+    return err_set(err, -EPROTO, "message %u is not for an agent", type);
+}
+
+static int take_frame(struct remote_agent *a, const struct frame *f, struct err *err)
+{
+    struct bytes_reader r = {.p = f->p, .left = f->n};
+    if (f->type == ERRAND_PING)
+        return 0;
+    uint32_t host = bytes_u32(&r);
+    if (r.is_bad)
+        return err_set(err, -EPROTO, "a message is malformed");
+    if (f->type == ERRAND_JOB)
+        return take_job(a, host, &r, err);
+    if (!a->has_job)
+        return err_set(err, -EPROTO, "message %u before the job", f->type);
+    if (host == a->host)
+        return take_own(a, f->type, &r, err);
+    struct strbuf rest = {.p = (char *)(uintptr_t)r.p, .n = r.left};
+    links_send(&a->links, (enum errand_type)f->type, host, &rest);
+    return 0;
+}
+
+static void serve_up(struct remote_agent *a)
+{
+    struct err err = ERR_INIT;
+    struct frame f;
+    uint64_t next, now_ns = clock_now_ns();
+    uint64_t silence_ns =
+        a->has_job ? a->e.peer_timeout_ms * NS_PER_MS : FIRST_WORDS_NS;
+    int gone = channel_serve(&a->up, now_ns), rc = 0;
+    while (a->is_up && (rc = channel_next(&a->up, &f, &err)) > 0) {
+        rc = take_frame(a, &f, &err);
+        channel_drop(&a->up, &f);
+        if (rc < 0)
+            break;
+    }
+    if (rc < 0) {
+        fail(a, 125, 0, err.text);
+        (void)channel_serve(&a->up, now_ns); /* the last word */
+    }
+    if (rc < 0 || gone < 0
+        || channel_tick(&a->up, ERRAND_PING, silence_ns, now_ns, &next) < 0)
+        up_gone(a);
+}
+
+/* --- the loop */
+
+static void take_events(struct remote_agent *a)
+{
+    while (a->engine && engine_next(a->engine, &a->ev)) {
+        char why[100];
+        if (a->ev.kind == ENGINE_RANK_FAILED && !a->ev.was_asked)
+            send_report(a, &a->ev.report);
+        if (a->ev.kind != ENGINE_SIGNAL || a->is_told || a->is_ending)
+            continue;
+        (void)snprintf(why, sizeof(why), "hvd-agent received %s there",
+                       signal_name(a->ev.signal));
+        fail(a, 0, a->ev.signal, why);
+    }
+    if (!a->engine || a->is_done_sent || !engine_has_ended(a->engine))
+        return;
+    a->is_done_sent = true;
+    if (engine_running(a->engine))
+        fail(a, 125, 0, "ranks cannot be killed there: they hang in the kernel");
+    send_up(a, ERRAND_DONE, NULL);
+}
+
+/* Before there are ranks, signals are ours. */
+static void
+wait_alone(struct remote_agent *a, struct pollfd *p, nfds_t n, uint64_t due_ns)
+{
+    int sig, status;
+    p[n] = (struct pollfd){.fd = a->signals->fd, .events = POLLIN};
+    (void)poll(p, n + 1, clock_left_ms(due_ns));
+    while ((sig = signals_next(a->signals)) > 0) {
+        char why[100];
+        while (sig == SIGCHLD && signals_reap(&status) > 0)
+            ;
+        if (!signals_is_stop(sig))
+            continue;
+        (void)snprintf(why, sizeof(why), "hvd-agent received %s there",
+                       signal_name(sig));
+        fail(a, 0, sig, why);
+        begin_end(a);
+    }
+}
+
+static bool is_over(const struct remote_agent *a)
+{
+    if (!a->is_ending)
+        return false;
+    if (clock_now_ns() >= a->deadline_ns)
+        return true;
+    return (!a->engine || engine_has_ended(a->engine)) && links_left(&a->links) == 0
+           && (!a->is_up || a->up.out.n == 0);
+}
+
+static uint64_t next_due(const struct remote_agent *a)
+{
+    uint64_t now_ns = clock_now_ns(), due = links_next_ns(&a->links, now_ns), ping;
+    if (a->deadline_ns < due)
+        due = a->deadline_ns;
+    if (!a->is_up)
+        return due;
+    ping = a->up.sent_ns
+           + (a->has_job ? a->e.peer_timeout_ms * NS_PER_MS / 6 : 5 * NS_PER_S);
+    return ping < due ? ping : due;
+}
+
+static void turn(struct remote_agent *a)
+{
+    struct pollfd fds[ENGINE_CALLER_FDS];
+    nfds_t n = 0;
+    if (a->is_up) {
+        channel_pollfds(&a->up, fds);
+        n = 2;
+    }
+    n += links_pollfds(&a->links, fds + n);
+    if (a->engine)
+        engine_step(a->engine, fds, n, next_due(a));
+    else
+        wait_alone(a, fds, n, next_due(a));
+    if (a->is_up)
+        serve_up(a);
+    links_serve(&a->links);
+    take_events(a);
+    if (!a->has_job && clock_now_ns() >= a->deadline_ns)
+        begin_end(a);
+}
+
+static void release(struct remote_agent *a)
+{
+    engine_free(a->engine);
+    links_release(&a->links);
+    guard_stop(&a->guard);
+    scratch_remove(&a->scratch);
+    environment_release(&a->env);
+    errand_release(&a->e);
+    strbuf_release(&a->blob);
+    mem_free(a->vars);
+    mem_free(a->ranks);
+    token_wipe(&a->root);
+    if (a->is_up)
+        channel_release(&a->up);
+    mem_free(a);
+}
+
+int remote_agent_run(struct signals *signals, struct remote_peer *up)
+{
+    struct remote_agent *a = mem_zalloc(sizeof(*a));
+    if (!a) {
+        channel_release(&up->channel);
+        token_wipe(&up->root);
+        return 125;
+    }
+    a->signals = signals;
+    a->up = up->channel;
+    a->is_up = true;
+    a->root = up->root;
+    (void)snprintf(a->own, sizeof(a->own), "%s", up->own);
+    (void)snprintf(a->theirs, sizeof(a->theirs), "%s", up->theirs);
+    token_wipe(&up->root);
+    a->deadline_ns = clock_now_ns() + FIRST_WORDS_NS;
+    environment_init(&a->env);
+    log_set_tag("hvd-agent", NULL);
+    while (!is_over(a))
+        turn(a);
+    release(a);
+    return 0;
+}

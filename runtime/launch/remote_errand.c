@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What horovodrun's command line and environment mean for other hosts. Called by
+ * remote.c. */
+#include "runtime/launch/remote_errand.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "runtime/base/clock.h"
+#include "runtime/base/mem.h"
+#include "runtime/base/parse.h"
+#include "runtime/base/sha256.h"
+#include "runtime/launch/hosts.h"
+#include "runtime/launch/self.h"
+
+#define DEFAULT_FANOUT  32
+#define PEER_TIMEOUT_MS 30000
+
+/* Horovod's list of what is not for others, and what is only true of a login here. */
+static bool is_ours_alone(const char *pair)
+{
+    static const char *const names[] = {
+        "OLDPWD",          "PWD",      "SHLVL",         "_",
+        "HOSTNAME",        "HOSTTYPE", "SSH_CLIENT",    "SSH_CONNECTION",
+        "SSH_TTY",         "DISPLAY",  "SSH_AUTH_SOCK", "HOROVOD_SECRET_KEY",
+        "XDG_RUNTIME_DIR", "TMPDIR",   "HVD_SSH",       "DBUS_SESSION_BUS_ADDRESS"};
+    size_t len = strcspn(pair, "=");
+    static const char masked[] = "CUDA_VISIBLE_DEVICES";
+    if (!strncmp(pair, "BASH_FUNC_", 10))
+        return true;
+    if (len >= sizeof(masked) - 1
+        && !memcmp(pair + len - (sizeof(masked) - 1), masked, sizeof(masked) - 1))
+        return true;
+    for (size_t i = 0; i < ARRAY_LEN(names); i++)
+        if (strlen(names[i]) == len && !memcmp(names[i], pair, len))
+            return true;
+    return false;
+}
+
+static int remote_environment(char *const *env, struct words *ret, struct err *err)
+{
+    int rc = words_copy(env, ret, err);
+    size_t kept = 0;
+    for (size_t i = 0; rc == 0 && i < ret->n; i++) {
+        if (is_ours_alone(ret->v[i]))
+            mem_free(ret->v[i]);
+        else
+            ret->v[kept++] = ret->v[i];
+    }
+    if (rc == 0) {
+        ret->n = kept;
+        ret->v[kept] = NULL;
+    }
+    return rc;
+}
+
+static int
+remote_vars(const struct option_var *vars, size_t n, struct words *ret, struct err *err)
+{
+    memset(ret, 0, sizeof(*ret));
+    ret->v = mem_calloc(n + 1, sizeof(*ret->v));
+    for (size_t i = 0; ret->v && i < n; i++) {
+        size_t bytes = strlen(vars[i].name) + strlen(vars[i].value) + 2;
+        char *pair = mem_alloc(bytes);
+        if (!pair) {
+            words_release(ret);
+            break;
+        }
+        (void)snprintf(pair, bytes, "%s=%s", vars[i].name, vars[i].value);
+        ret->v[ret->n++] = pair;
+    }
+    return ret->v ? 0 : err_set(err, -ENOMEM, "out of memory for %zu variables", n);
+}
+
+static void remote_agent_path(char *ret, size_t size_bytes)
+{
+    char dir[PATH_MAX];
+    if (self_tree(dir, sizeof(dir), NULL) < 0)
+        (void)snprintf(ret, size_bytes, "hvd-agent");
+    else
+        (void)snprintf(ret, size_bytes, "%.*s/bin/hvd-agent", (int)size_bytes - 16,
+                       dir);
+}
+
+static uint64_t
+setting(const char *name, uint32_t otherwise, uint32_t max, struct err *err)
+{
+    const char *text = getenv(name);
+    uint32_t v = otherwise;
+    if (text && *text)
+        (void)parse_u32(name, text, 0, max, &v, err);
+    return v;
+}
+
+int remote_errand(const struct remote_job *job,
+                  uint64_t start_timeout_s,
+                  struct errand *e,
+                  struct err *err)
+{
+    const char *timeout = getenv("HVD_PEER_TIMEOUT"), *ssh = getenv("HVD_SSH");
+    uint64_t ms = PEER_TIMEOUT_MS;
+    uint8_t bytes[8];
+    char hex[2 * sizeof(bytes) + 1];
+    int rc = hostlist_copy(job->hosts, &e->hosts, err);
+    if (rc == 0)
+        rc = words_copy(job->argv, &e->argv, err);
+    if (rc == 0)
+        rc = remote_environment(job->env, &e->env, err);
+    if (rc == 0)
+        rc = remote_vars(job->vars, job->n_vars, &e->vars, err);
+    if (rc == 0 && timeout)
+        rc = parse_duration_ms("HVD_PEER_TIMEOUT", timeout, 100, 86400000, &ms, err);
+    if (rc < 0)
+        return rc;
+    if (random_bytes(bytes, sizeof(bytes)) < 0
+        || random_bytes(e->seed, sizeof(e->seed)) < 0)
+        return err_set(err, -EIO, "no random bytes from the system");
+    hex_encode(bytes, sizeof(bytes), hex);
+    (void)snprintf(e->job_id, sizeof(e->job_id), "horovodrun/%s", hex);
+    (void)snprintf(e->version, sizeof(e->version), "%s", HVD_VERSION_STRING);
+    e->np = job->np;
+    e->peer_timeout_ms = (uint32_t)ms;
+    if (!getcwd(e->dir, sizeof(e->dir)))
+        e->dir[0] = '\0';
+    (void)snprintf(e->iface, sizeof(e->iface), "%s", job->iface ? job->iface : "");
+    (void)snprintf(e->ssh.program, sizeof(e->ssh.program), "%s", ssh ? ssh : "");
+    (void)snprintf(e->ssh.identity, sizeof(e->ssh.identity), "%s",
+                   job->ssh_identity ? job->ssh_identity : "");
+    e->ssh.port = job->ssh_port;
+    e->ssh.connect_s = start_timeout_s < 10 ? (uint32_t)start_timeout_s : 10;
+    e->fanout = job->token_file
+                    ? 0
+                    : (uint32_t)setting("HVD_SSH_FANOUT", DEFAULT_FANOUT, 4096, err);
+    remote_agent_path(e->agent_path, sizeof(e->agent_path));
+    e->local = (uint32_t)job->hosts->n;
+    for (uint32_t h = (uint32_t)job->hosts->n; h-- > 0;)
+        if (host_is_local(job->hosts->v[h].name))
+            e->local = h; /* the first; a second name of this host is reached by ssh */
+    return err && err->code ? err->code : 0;
+}

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Addresses come from connections that work already: ssh tells the agent both ends
+ * (SSH_CONNECTION), a served connection has them. Where neither does (HVD_SSH is
+ * something else) the route to the host's name is asked for. Nothing is probed. Called
+ * by remote.c. */
+#include "runtime/launch/remote_places.h"
+
+#include <errno.h>
+#include <netdb.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "runtime/base/addr.h"
+#include "runtime/base/mem.h"
+
+int remote_hosts_new(const struct hostlist *hosts,
+                     uint32_t np,
+                     struct remote_host **ret,
+                     struct err *err)
+{
+    struct remote_host *all = mem_calloc(hosts->n, sizeof(*all));
+    uint32_t first = 0;
+    if (!all)
+        return err_set(err, -ENOMEM, "out of memory for %zu hosts", hosts->n);
+    for (size_t i = 0; i < hosts->n; i++) {
+        uint32_t left = np - first, slots = hosts->v[i].slots;
+        all[i].first_rank = first;
+        all[i].n_ranks = slots < left ? slots : left;
+        first += all[i].n_ranks;
+    }
+    *ret = all;
+    return 0;
+}
+
+void remote_host_output_ended(struct remote_host *h, struct output *o)
+{
+    for (uint32_t i = 0; i < h->n_ranks; i++)
+        for (int k = 0; k < 2; k++)
+            output_feed(o, h->first_rank + i, k, NULL, 0);
+}
+
+/* The numeric address of a name, and ours on the route to it. */
+static void ask_route(const char *name, char *ret_theirs, char *ret_ours)
+{
+    struct addrinfo hints = {.ai_socktype = SOCK_DGRAM}, *ai;
+    char text[HOST_NAME_MAX_BYTES];
+    if (getaddrinfo(name, NULL, &hints, &ai) != 0)
+        return;
+    if (getnameinfo(ai->ai_addr, ai->ai_addrlen, text, sizeof(text), NULL, 0,
+                    NI_NUMERICHOST)
+            == 0
+        && addr_towards(text, ret_ours, HOST_NAME_MAX_BYTES, NULL) == 0)
+        (void)snprintf(ret_theirs, HOST_NAME_MAX_BYTES, "%s", text);
+    freeaddrinfo(ai);
+}
+
+int remote_addresses(const struct hostlist *hosts,
+                     uint32_t local,
+                     const char *iface,
+                     struct remote_host *all,
+                     struct err *err)
+{
+    char fixed[HOST_NAME_MAX_BYTES] = "";
+    const char *outside = NULL; /* ours, as another host sees it */
+    if (iface) {
+        int rc = addr_of_iface(iface, fixed, sizeof(fixed), err);
+        if (rc < 0)
+            return err_prefix(err, "--network-interfaces"), rc;
+    }
+    for (uint32_t h = 0; h < hosts->n; h++) {
+        struct remote_host *p = &all[h];
+        if (h == local)
+            continue;
+        if (!*p->ready.theirs || !*p->ready.own)
+            ask_route(hosts->v[h].name, p->ready.own, p->ready.theirs);
+        (void)snprintf(p->launcher, sizeof(p->launcher), "%s",
+                       iface ? fixed : p->ready.theirs);
+        if (!*p->launcher)
+            return err_set(err, -EHOSTUNREACH,
+                           "host %s: by which address it reaches this host is unknown: "
+                           "name an interface by --network-interfaces",
+                           hosts->v[h].name);
+        if (!outside)
+            outside = p->launcher;
+    }
+    if (local < hosts->n) /* what its ranks reach us by, others will reach them by */
+        (void)snprintf(all[local].launcher, sizeof(all[local].launcher), "%s",
+                       outside ? outside : "127.0.0.1");
+    for (uint32_t h = 0; h < hosts->n; h++)
+        (void)snprintf(all[h].master, sizeof(all[h].master), "%s",
+                       local == 0          ? all[h].launcher
+                       : *all[0].ready.own ? all[0].ready.own
+                                           : hosts->v[0].name);
+    return 0;
+}

@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One process listens; each authenticated connection becomes a child that is the agent
+ * of one job (remote_agent.c), so that jobs share nothing but this user.
+ *
+ *   accept -> handshake (conn.c, 10 s, in this process) -> fork -> remote_agent_run()
+ *
+ * Whoever may connect costs a descriptor for ten seconds at most, and no process before
+ * it has proved that it knows the token; when all places are taken the oldest stranger
+ * goes. The token file is read anew for each connection, so that a new token needs no
+ * restart. A child ends its ranks when its connection or this process ends (pdeathsig
+ * SIGTERM). Called by agent_main.c. */
+#include "runtime/launch/serve.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "runtime/base/clock.h"
+#include "runtime/base/fd.h"
+#include "runtime/base/log.h"
+#include "runtime/base/mem.h"
+#include "runtime/base/parse.h"
+#include "runtime/launch/conn.h"
+#include "runtime/launch/remote.h"
+#include "runtime/launch/remote_agent.h"
+#include "runtime/launch/session.h"
+#include "runtime/launch/signals.h"
+
+#define MAX_STRANGERS 64  /* connections in their handshake */
+#define MAX_JOBS      256 /* at the same time */
+#define END_NS        (20 * NS_PER_S)
+
+struct serve {
+    const char *token_file, *bind;
+    uint32_t port;
+    struct signals signals;
+    int listen_fd;
+    struct conn *strangers[MAX_STRANGERS]; /* oldest first */
+    size_t n;
+    pid_t jobs[MAX_JOBS];
+    size_t n_jobs;
+    bool is_ending;
+    uint64_t end_ns;
+};
+
+static int usage(const char *what, const char *word)
+{
+    fprintf(stderr, "hvd-agent: serve: %s%s (see hvd-agent --help)\n", what, word);
+    return 2;
+}
+
+/* 0, or 2 after a sentence. */
+static int read_words(struct serve *s, char *const *argv)
+{
+    for (size_t i = 0; argv[i]; i++) {
+        static const char *const names[] = {"--token-file", "--port", "--bind"};
+        const char *value = NULL;
+        struct err err = ERR_INIT;
+        size_t k = 0, len = strcspn(argv[i], "=");
+        while (k < 3
+               && (strlen(names[k]) != len || strncmp(names[k], argv[i], len) != 0))
+            k++;
+        if (k == 3)
+            return usage("unknown option ", argv[i]);
+        value = argv[i][len] ? argv[i] + len + 1 : argv[i + 1] ? argv[++i] : NULL;
+        if (!value)
+            return usage("a value is missing after ", names[k]);
+        if (k == 0)
+            s->token_file = value;
+        else if (k == 2)
+            s->bind = value;
+        else if (parse_u32("--port", value, 0, 65535, &s->port, &err) < 0)
+            return usage(err.text, "");
+    }
+    if (!s->token_file)
+        return usage("--token-file is missing: a file with 16 bytes or more that all "
+                     "hosts have, readable by its owner only",
+                     "");
+    return 0;
+}
+
+static void forget(struct serve *s, size_t i)
+{
+    memmove(&s->strangers[i], &s->strangers[i + 1],
+            (s->n - i - 1) * sizeof(s->strangers[0]));
+    s->n--;
+}
+
+static void accept_all(struct serve *s)
+{
+    static const struct conn_kind kind = {ROLE_AGENT_SERVE, ROLE_LAUNCHER,
+                                          ERRAND_TO_AGENT_MAX_BYTES};
+    int fd;
+    while (tcp_accept(s->listen_fd, &fd) == 0) {
+        if (s->n == MAX_STRANGERS) {
+            conn_free(s->strangers[0]);
+            forget(s, 0);
+        }
+        struct conn *c = conn_new(fd, &kind);
+        if (c)
+            s->strangers[s->n++] = c;
+    }
+}
+
+/* In the child: nothing of the parent's is left open but the one connection. */
+static void
+child_main(struct serve *s, struct conn *c, const struct token *root, pid_t parent)
+{
+    (void)setpgid(0, 0);
+    (void)prctl(PR_SET_PDEATHSIG, SIGTERM, 0, 0, 0);
+    if (getppid() != parent)
+        _exit(125);
+    fd_close(&s->listen_fd);
+    for (size_t i = 0; i < s->n; i++)
+        if (s->strangers[i] != c)
+            conn_free(s->strangers[i]);
+    struct remote_peer up = {.channel = c->channel, .root = *root};
+    up.channel.is_sealed = true;
+    _exit(remote_agent_run(&s->signals, &up));
+}
+
+static void start_job(struct serve *s, struct conn *c, const struct token *root)
+{
+    pid_t parent = getpid();
+    if (s->n_jobs == MAX_JOBS) {
+        log_warn("a job refused, too many run", "address=%s jobs=%d", c->address,
+                 MAX_JOBS);
+        return;
+    }
+    pid_t pid = fork();
+    if (pid == 0)
+        child_main(s, c, root, parent);
+    if (pid < 0) {
+        log_warn("a job refused", "address=%s cause=\"%s\"", c->address,
+                 strerror(errno));
+        return;
+    }
+    s->jobs[s->n_jobs++] = pid;
+    log_info("a job has come", "address=%s pid=%d", c->address, (int)pid);
+}
+
+/* True when the connection is no longer a stranger's, one way or the other. */
+static bool greet(struct serve *s, struct conn *c)
+{
+    struct err err = ERR_INIT;
+    struct token token;
+    struct auth_id id = {.token = &token, .job_id = SERVE_JOB_ID};
+    int rc = token_read_file(s->token_file, &token, &err);
+    if (rc == 0)
+        rc = conn_shake(c, &id, &err);
+    if (rc < 0)
+        log_warn("connection refused", "address=%s cause=\"%s\"", c->address,
+                 err.code ? err.text : strerror(-rc));
+    if (rc > 0)
+        start_job(s, c, &token);
+    token_wipe(&token);
+    return rc != 0;
+}
+
+static void reap(struct serve *s)
+{
+    int status;
+    pid_t pid;
+    while ((pid = signals_reap(&status)) > 0)
+        for (size_t i = 0; i < s->n_jobs; i++)
+            if (s->jobs[i] == pid) {
+                s->jobs[i] = s->jobs[--s->n_jobs];
+                log_info("a job has ended", "pid=%d", (int)pid);
+                break;
+            }
+}
+
+static void take_signals(struct serve *s)
+{
+    int sig;
+    while ((sig = signals_next(&s->signals)) > 0) {
+        if (sig == SIGCHLD)
+            reap(s);
+        if (!signals_is_stop(sig))
+            continue;
+        for (size_t i = 0; i < s->n_jobs; i++)
+            (void)kill(s->jobs[i], SIGTERM); /* it may have ended */
+        if (!s->is_ending)
+            s->end_ns = clock_now_ns() + END_NS;
+        s->is_ending = true;
+        fd_close(&s->listen_fd);
+    }
+}
+
+static void turn(struct serve *s)
+{
+    struct pollfd p[2 + MAX_STRANGERS];
+    uint64_t due = s->is_ending ? s->end_ns : UINT64_MAX, now_ns;
+    p[0] = (struct pollfd){.fd = s->signals.fd, .events = POLLIN};
+    p[1] = (struct pollfd){.fd = s->listen_fd, .events = POLLIN};
+    for (size_t i = 0; i < s->n; i++) {
+        p[2 + i] = (struct pollfd){.fd = s->strangers[i]->fd, .events = POLLIN};
+        if (s->strangers[i]->deadline_ns < due)
+            due = s->strangers[i]->deadline_ns;
+    }
+    if (poll(p, 2 + s->n, clock_left_ms(due)) < 0)
+        return;
+    now_ns = clock_now_ns();
+    for (size_t i = s->n; i-- > 0;) {
+        struct conn *c = s->strangers[i];
+        if ((p[2 + i].revents && greet(s, c)) || now_ns >= c->deadline_ns) {
+            conn_free(c);
+            forget(s, i);
+        }
+    }
+    if (p[1].revents)
+        accept_all(s);
+    take_signals(s);
+}
+
+static int open_all(struct serve *s, struct err *err)
+{
+    struct token token;
+    uint16_t port;
+    int rc =
+        token_read_file(s->token_file, &token, err); /* now, not at the first job */
+    token_wipe(&token);
+    if (rc < 0 || (rc = signals_init(&s->signals, err)) < 0)
+        return rc;
+    rc = tcp_listen(s->bind, (uint16_t)s->port, &s->listen_fd, &port, err);
+    if (rc == 0)
+        log_info("serving", "address=%s port=%u version=%s", s->bind, port,
+                 HVD_VERSION_STRING);
+    return rc;
+}
+
+int agent_serve(char *const *argv)
+{
+    AUTOFREE struct serve *s = mem_zalloc(sizeof(*s));
+    struct err err = ERR_INIT;
+    if (!s)
+        return 125;
+    s->bind = "::";
+    s->port = REMOTE_DEFAULT_PORT;
+    s->listen_fd = s->signals.fd = -1;
+    int code = read_words(s, argv);
+    if (code)
+        return code;
+    log_set_tag("hvd-agent", "serve");
+    log_set_level(LOG_INFO);
+    if (open_all(s, &err) < 0) {
+        fprintf(stderr, "hvd-agent: serve: %s\n", err.text);
+        code = 125;
+    }
+    while (!code && !(s->is_ending && (!s->n_jobs || clock_now_ns() >= s->end_ns)))
+        turn(s);
+    while (s->n) {
+        conn_free(s->strangers[s->n - 1]);
+        s->n--;
+    }
+    fd_close(&s->listen_fd);
+    signals_release(&s->signals);
+    return code;
+}

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Each key is the HMAC of a label of its own, so none of them tells another. Called by
+ * link.c, remote.c and remote_agent.c. */
+#include "runtime/launch/session.h"
+
+#include <string.h>
+
+#include "runtime/base/sha256.h"
+
+static void derive(const struct token *root,
+                   const char *label,
+                   const void *p,
+                   size_t n,
+                   uint8_t ret[SHA256_BYTES])
+{
+    struct hmac m;
+    hmac_init(&m, root->key, sizeof(root->key));
+    hmac_add(&m, label, strlen(label));
+    if (n)
+        hmac_add(&m, p, n);
+    hmac_end(&m, ret);
+}
+
+void session_of_job(const struct token *root,
+                    bool is_launcher,
+                    struct auth_session *ret)
+{
+    memset(ret, 0, sizeof(*ret));
+    derive(root, "hvd launcher", NULL, 0, is_launcher ? ret->send_key : ret->recv_key);
+    derive(root, "hvd agent", NULL, 0, is_launcher ? ret->recv_key : ret->send_key);
+}
+
+void session_job_token(const struct token *root,
+                       const uint8_t seed[ERRAND_SEED_BYTES],
+                       struct token *ret)
+{
+    derive(root, "hvd job token", seed, ERRAND_SEED_BYTES, ret->key);
+}

@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Network namespaces as hosts: each with an address, a host name, names of the others, and an sshd of
+its own with its own keys and configuration. Needs root; everything is removed at the end."""
+
+import atexit
+import os
+import shutil
+import subprocess
+import tempfile
+
+from tap import DEADLINE_S, Program, Skip, read, wait_until
+
+NET = "10.213.78"
+NAMES = "abcd"
+SSHD = "/usr/sbin/sshd"
+
+
+def sh(*words, **more):
+    more.setdefault("check", True)
+    return subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **more).stdout
+
+
+class Hosts:
+    """The hosts a, b, c and d. What is started on one is Program, as in tap.py."""
+
+    def __init__(self, names=NAMES):
+        if os.geteuid() != 0:
+            raise Skip("namespaces need root")
+        self.names = names
+        self.tag = f"rmh{os.getpid()}"
+        self.folder = tempfile.mkdtemp(prefix="hosts-")
+        self.sshds = {}
+        self.made_run_sshd = False
+        atexit.register(self.remove)
+        self.switch = f"{self.tag}sw"
+        sh("ip", "netns", "add", self.switch)
+        self.on_net(self.switch, "ip", "link", "add", "br0", "type", "bridge")
+        self.on_net(self.switch, "ip", "link", "set", "br0", "up")
+        for i, name in enumerate(names):
+            self.add(i, name)
+
+    def ns(self, name):
+        return f"{self.tag}{name}"
+
+    def address(self, name):
+        return f"{NET}.{self.names.index(name) + 1}"
+
+    @staticmethod
+    def on_net(ns, *words):
+        return sh("ip", "netns", "exec", ns, *words)
+
+    def add(self, i, name):
+        ns, link = self.ns(name), f"v{self.tag[3:]}{name}"
+        etc = f"/etc/netns/{ns}"
+        sh("ip", "netns", "add", ns)
+        sh("ip", "link", "add", link, "netns", self.switch, "type", "veth", "peer", "name", "eth0", "netns", ns)
+        self.on_net(self.switch, "ip", "link", "set", link, "master", "br0", "up")
+        sh("ip", "-n", ns, "addr", "add", f"{NET}.{i + 1}/24", "dev", "eth0", "nodad")
+        sh("ip", "-n", ns, "link", "set", "eth0", "up")
+        sh("ip", "-n", ns, "link", "set", "lo", "up")
+        os.makedirs(f"{etc}/ssh", exist_ok=True)
+        with open(f"{etc}/hosts", "w", encoding="ascii") as f:
+            f.write("127.0.0.1 localhost\n")
+            for k, other in enumerate(self.names):
+                f.write(f"{NET}.{k + 1} {other} {other}.test\n")
+            f.write(f"{NET}.77 silent\n")
+        with open(f"{etc}/nsswitch.conf", "w", encoding="ascii") as f:
+            f.write("hosts: files\npasswd: files\ngroup: files\n")
+        with open(f"{etc}/resolv.conf", "w", encoding="ascii") as f:
+            f.write("nameserver 127.0.0.1\noptions timeout:1 attempts:1\n")
+        with open(f"{etc}/ssh/ssh_config", "w", encoding="ascii") as f:
+            f.write(
+                f"UserKnownHostsFile {self.folder}/known_hosts\nGlobalKnownHostsFile /dev/null\n"
+                f"IdentityFile {self.folder}/id\nIdentityAgent none\n"
+            )
+
+    def key(self, name):
+        path = f"{self.folder}/{name}"
+        if not os.path.exists(path):
+            sh("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", path)
+        return read(path + ".pub").strip()
+
+    def start_sshds(self):
+        """All of them, once; their hosts' keys are known."""
+        if self.sshds:
+            return
+        if not os.path.exists(SSHD):
+            raise Skip("openssh-server is not installed")
+        if not os.path.isdir("/run/sshd"):
+            os.mkdir("/run/sshd", 0o755)
+            self.made_run_sshd = True
+        with open(f"{self.folder}/authorized", "w", encoding="ascii") as f:
+            f.write(self.key("id") + "\n")
+        with open(f"{self.folder}/known_hosts", "w", encoding="ascii") as f:
+            for name in self.names:
+                f.write(f"{name},{self.address(name)} {' '.join(self.key('host-' + name).split()[:2])}\n")
+        for name in self.names:
+            with open(f"{self.folder}/sshd-{name}.conf", "w", encoding="ascii") as f:
+                f.write(
+                    f"Port 22\nPort 2200\nHostKey {self.folder}/host-{name}\n"
+                    f"AuthorizedKeysFile {self.folder}/authorized\nPidFile none\nUsePAM no\n"
+                    "StrictModes no\nPermitRootLogin yes\nPasswordAuthentication no\n"
+                    "KbdInteractiveAuthentication no\nMaxStartups 100\nUseDNS no\n"
+                )
+            self.sshds[name] = self.start(
+                name, SSHD, "-D", "-e", "-f", f"{self.folder}/sshd-{name}.conf", tag=f"sshd-{name}"
+            )
+        for name in self.names:
+            wait_until(f"sshd of {name}", lambda name=name: "2200" in self.sockets(name, "-l"))
+
+    def prefix(self, name):
+        """What runs a command on a host: its network, its /etc and its own host name."""
+        return [
+            "ip", "netns", "exec", self.ns(name), "unshare", "-u",
+            "sh", "-c", 'hostname "$0"; exec "$@"', name,
+        ]  # fmt: skip
+
+    def start(self, name, *words, env=None, folder=None, tag="program", **more):
+        env = dict(os.environ) if env is None else env
+        return Program([*self.prefix(name), *words], env, folder or self.folder, tag, **more)
+
+    def pids(self, name):
+        """Processes on a host, sshd and what the test itself keeps there left out."""
+        kept = {s.pid for s in self.sshds.values()}
+        return [int(p) for p in sh("ip", "netns", "pids", self.ns(name)).split() if int(p) not in kept]
+
+    def sockets(self, name, *flags):
+        return self.on_net(self.ns(name), "ss", "-Htnp", *flags)
+
+    def what_is_left(self):
+        """Processes and sockets on all hosts, as text; empty when nothing is."""
+        left = []
+        for name in self.names:
+            for pid in self.pids(name):
+                words = read(f"/proc/{pid}/cmdline").replace("\0", " ")
+                if words and pid not in getattr(self, "kept", ()):
+                    left.append(f"{name}: {pid} {words}")
+            for flags in (), ("-l",):
+                for line in self.sockets(name, *flags).splitlines():
+                    if '"sshd"' not in line and "TIME-WAIT" not in line and "kept" not in line:
+                        left.append(f"{name}: {line}")
+        return "\n".join(left)
+
+    def nothing_left(self, deadline_s=10):
+        try:
+            wait_until("nothing is left", lambda: not self.what_is_left(), deadline_s)
+        except AssertionError:
+            raise AssertionError(f"left after {deadline_s} s:\n{self.what_is_left()}") from None
+
+    def remove(self):
+        for name in [*self.names, ""]:
+            ns = self.ns(name) if name else self.switch
+            for pid in sh("ip", "netns", "pids", ns, check=False).split():
+                if pid.isdigit():
+                    try:
+                        os.kill(int(pid), 9)
+                    except ProcessLookupError:
+                        pass
+            sh("ip", "netns", "del", ns, check=False)
+            shutil.rmtree(f"/etc/netns/{ns}", ignore_errors=True)
+        if not os.listdir("/etc/netns"):
+            os.rmdir("/etc/netns")
+        for program in self.sshds.values():
+            program.process.wait(DEADLINE_S)
+        if self.made_run_sshd:
+            try:
+                os.rmdir("/run/sshd")
+            except OSError:
+                pass
+        shutil.rmtree(self.folder, ignore_errors=True)

@@ -1,0 +1,317 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""horovodrun over several hosts by hvd-agent serve, without ssh: namespaces as hosts. TAP.
+
+usage: serve_test.py [PART OF A NAME ...]     BIN: folder of the programs (default: $BUILD/plain/bin)
+"""
+
+import os
+import re
+import signal
+import socket
+import sys
+
+from hosts import Hosts
+from launched import BIN, HOROVODRUN, environment
+from tap import Skip, has, is_alive, read, run_all, same, wait_until
+
+AGENT = os.path.join(BIN, "hvd-agent")
+RANK = os.path.join(BIN, "launch-rank")
+LOOP = "while :; do sleep 0.05; done"
+HOSTS = None
+
+
+class Serving:
+    """hvd-agent serve on some hosts; the same token for all."""
+
+    def __init__(self, folder, names="bc", **tokens):
+        global HOSTS
+        HOSTS = HOSTS or Hosts()
+        self.folder, self.agents = folder, {}
+        self.token = self.write_token("token", "a shared token of these tests")
+        for name in names:
+            self.serve(name, self.write_token("token-" + name, tokens[name]) if name in tokens else self.token)
+
+    def write_token(self, name, text):
+        path = f"{self.folder}/{name}"
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600), "w", encoding="ascii") as f:
+            f.write(text)
+        return path
+
+    def serve(self, name, token, *more):
+        self.agents[name] = HOSTS.start(name, AGENT, "serve", "--token-file", token, *more,
+                                        folder=self.folder, tag=f"serve-{name}",
+                                        env=environment(TMPDIR=self.folder, THERE=name))  # fmt: skip
+        agent = self.agents[name]
+        wait_until(f"{name} serves", lambda: "serving" in agent.err or agent.process.poll() is not None)
+        assert agent.process.poll() is None, agent.err
+
+    def start(self, *words, env=None, tag="run", **more):
+        env = environment(TMPDIR=self.folder, **(env or {}))
+        words = [HOROVODRUN, "--token-file", self.token, *words]
+        return HOSTS.start("a", *words, env=env, folder=self.folder, tag=tag, **more)
+
+    def run(self, *words, code=0, **more):
+        p = self.start(*words, **more)
+        got = p.end(40)
+        assert got == code, f"exit code {got}, wanted {code}\n{p.out}{p.err}"
+        self.only_serving()
+        return p
+
+    def only_serving(self):
+        """No job's process and no connection is left; the agents still listen."""
+        HOSTS.kept = {a.pid for a in self.agents.values()}
+
+        def left():
+            return [
+                x
+                for x in HOSTS.what_is_left().splitlines()
+                if not any(f"pid={a.pid}," in x for a in self.agents.values())
+            ]
+
+        try:
+            wait_until("only the agents are left", lambda: not left(), 10)
+        except AssertionError:
+            raise AssertionError("left:\n" + "\n".join(left())) from None
+
+    def end(self):
+        for name, agent in self.agents.items():
+            agent.signal(signal.SIGTERM)
+            same(agent.end(), 0, f"{name}: {agent.err}")
+        HOSTS.kept = set()
+        HOSTS.nothing_left()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, *more):
+        if kind is None:
+            self.end()
+        for agent in self.agents.values():
+            agent.process.kill()
+            agent.process.wait()
+        HOSTS.kept = set()
+
+
+def up(folder, n):
+    wait_until("ranks are up", lambda: all(read(f"{folder}/up.{i}") for i in range(n)))
+    return [int(read(f"{folder}/up.{i}")) for i in range(n)]
+
+
+def looping(folder):
+    return ["sh", "-c", f"echo $$ > {folder}/.up.$HOROVOD_RANK; mv {folder}/.up.$HOROVOD_RANK {folder}/up.$HOROVOD_RANK; {LOOP}"]
+
+
+def test_ranks_of_all_hosts_meet(folder):
+    with Serving(folder, "bc") as s:
+        p = s.run("-np", "4", "-H", "a:1,b:2,c:1", RANK)
+        same(sorted(p.out.splitlines()), [f"[{r}]<stdout>:rank {r} of 4 met ranks that add up to 6" for r in range(4)])
+        p = s.run("-np", "2", "-H", "b,c", "sh", "-c", "echo $THERE $HVD_RENDEZVOUS_ADDR $MASTER_ADDR $MINE",
+                  env={"MINE": "x", "THERE": "no"})  # fmt: skip
+        has(p.out, f"[1]<stdout>:no {HOSTS.address('a')} {HOSTS.address('b')} x\n")
+
+
+def test_the_shared_token_reaches_no_rank(folder):
+    with Serving(folder, "b") as s:
+        p = s.run("-np", "1", "-H", "b", "sh", "-c", "cat $HVD_TOKEN_FILE; env; cat /proc/self/cmdline")
+        first = p.out.splitlines()[0].split(":", 1)[1]
+        assert re.fullmatch("[0-9a-f]{64}", first), first
+        assert "a shared token" not in p.out and "--token-file" not in p.out
+        q = s.run("-np", "1", "-H", "b", "sh", "-c", "cat $HVD_TOKEN_FILE", tag="second")
+        assert re.fullmatch(r"\[0\]<stdout>:[0-9a-f]{64}\n", q.out) and first not in q.out, q.out
+
+
+def test_two_jobs_at_once(folder):
+    with Serving(folder, "bc") as s:
+        p = s.start("-np", "2", "-H", "b,c", *looping(folder))
+        up(folder, 2)
+        s2 = s.start("-np", "2", "-H", "b,c", RANK, tag="second")
+        same(s2.end(), 0, s2.err)
+        p.signal(signal.SIGTERM)
+        same(p.end(), 143)
+        s.only_serving()
+
+
+def test_another_port_and_address(folder):
+    with Serving(folder, "") as s:
+        s.serve("b", s.token, "--port=7999", "--bind", HOSTS.address("b"))
+        s.run("-np", "1", "-H", "b", "--agent-port", "7999", "true")
+
+
+def test_a_wrong_token_is_refused(folder):
+    with Serving(folder, "bc", c="quite another shared token") as s:
+        p = s.run("-np", "2", "-H", "b,c", "true", code=125)
+        has(p.err, "horovodrun: host c: ")
+        has(p.err, "token")
+        has(s.agents["c"].err, "connection refused")
+
+
+def test_nobody_serves(folder):
+    with Serving(folder, "b") as s:
+        p = s.run("-np", "2", "-H", "b,c", "true", code=125)
+        has(p.err, "horovodrun: host c: cannot connect to c port 7172: Connection refused: is hvd-agent serve running there?")
+        p = s.run("-np", "2", "-H", "b,nosuch", "true", code=125)
+        has(p.err, 'horovodrun: host nosuch: cannot resolve "nosuch"')
+        p = s.run("-np", "2", "-H", "b,silent", "--start-timeout", "2", "true", code=125)
+        has(p.err, "horovodrun: host silent: ")
+
+
+def test_token_files_that_are_refused(folder):
+    with Serving(folder, "b") as s:
+        os.chmod(s.token, 0o644)
+        p = s.run("-np", "1", "-H", "b", "true", code=125)
+        has(p.err, s.token)
+        os.chmod(s.token, 0o600)
+        for words, sentence in {
+            (): "--token-file is missing",
+            ("--token-file", "/no/such"): "/no/such",
+            ("--token-file", s.token, "--port", "x"): "--port",
+            ("--what",): "unknown option --what",
+            ("--port",): "a value is missing after --port",
+            ("--token-file", s.token, "--bind", "10.9.9.9"): "10.9.9.9",
+        }.items():
+            q = HOSTS.start("c", AGENT, "serve", *words, folder=folder, tag="bad")
+            assert q.end() in (2, 125), words
+            has(q.err, sentence)
+
+
+def test_a_command_that_is_not_there(folder):
+    with Serving(folder, "b") as s:
+        p = s.run("-np", "1", "-H", "b", "no-such-python", code=127)
+        has(p.err, "horovodrun: host b: ")
+
+
+def test_another_version_is_refused(folder):
+    with Serving(folder, "") as s:
+        with open(AGENT, "rb") as f:
+            agent = f.read()
+        version = read_version()
+        other = f"{folder}/hvd-agent"
+        with open(other, "wb") as f:
+            f.write(agent.replace(version + b"\0", b"9" * len(version) + b"\0"))
+        os.chmod(other, 0o755)
+        s.agents["b"] = HOSTS.start("b", other, "serve", "--token-file", s.token, folder=folder, tag="serve-b")
+        wait_until("b serves", lambda: "serving" in s.agents["b"].err)
+        p = s.run("-np", "1", "-H", "b", "true", code=125)
+        has(p.err, f"host b: its hvd-agent is version {'9' * len(version)}, this horovodrun is {version.decode()}")
+
+
+def read_version():
+    import subprocess
+
+    return subprocess.run([AGENT, "--version"], stdout=subprocess.PIPE, check=True).stdout.strip()
+
+
+def test_a_killed_launcher_leaves_nothing(folder):
+    with Serving(folder, "bc") as s:
+        p = s.start("-np", "3", "-H", "a,b,c", *looping(folder))
+        pids = up(folder, 3)
+        os.kill(p.pid, signal.SIGKILL)
+        p.end()
+        wait_until("ranks have ended", lambda: not any(map(is_alive, pids)), 9)
+        s.only_serving()
+
+
+def test_a_killed_agent_leaves_nothing(folder):
+    with Serving(folder, "bc") as s:
+        p = s.start("-np", "3", "-H", "a,b,c", *looping(folder))
+        pids = up(folder, 3)
+        os.kill(s.agents["b"].pid, signal.SIGKILL)
+        same(p.end(), 143, p.err)
+        has(p.err, "horovodrun: host b: hvd-agent received SIGTERM there")
+        wait_until("ranks have ended", lambda: not any(map(is_alive, pids)), 9)
+        s.agents.pop("b").process.wait()
+        s.only_serving()
+
+
+def test_a_jobs_process_is_killed(folder):
+    with Serving(folder, "bc") as s:
+        p = s.start("-np", "2", "-H", "b,c", *looping(folder))
+        pids = up(folder, 2)
+        HOSTS.kept = set()
+        mine = [q for q in HOSTS.pids("b") if q != s.agents["b"].pid and "hvd-agent" in read(f"/proc/{q}/comm")]
+        same(len(mine), 1)
+        os.kill(mine[0], signal.SIGKILL)
+        same(p.end(), 125, p.err)
+        has(p.err, "horovodrun: host b was lost: ")
+        wait_until("ranks have ended", lambda: not any(map(is_alive, pids)), 9)
+        s.only_serving()
+
+
+def test_an_agent_that_stops_ends_its_jobs(folder):
+    with Serving(folder, "bc") as s:
+        p = s.start("-np", "2", "-H", "b,c", *looping(folder))
+        up(folder, 2)
+        s.agents["c"].signal(signal.SIGTERM)
+        same(s.agents.pop("c").end(), 0)
+        same(p.end(), 143, p.err)
+        s.only_serving()
+
+
+def test_strangers_do_no_harm(folder):
+    with Serving(folder, "b") as s:
+        code = """
+import os, socket, sys
+held = []
+for i in range(200):
+    c = socket.create_connection((sys.argv[1], 7172), 5)
+    try:
+        c.sendall([b'', b'GET / HTTP/1.0\\r\\n\\r\\n', os.urandom(76), os.urandom(200000), b'HVD1'][i % 5])
+    except OSError:
+        pass
+    held.append(c)
+print('sent', flush=True)
+sys.stdin.read()
+"""
+        r, w = os.pipe()
+        p = HOSTS.start("c", sys.executable, "-c", code, HOSTS.address("b"), folder=folder, tag="strangers", stdin=r)
+        os.close(r)
+        wait_until("they are there", lambda: "sent" in p.out)
+        q = s.start("-np", "1", "-H", "b", "true", tag="job")
+        same(q.end(), 0, q.err)
+        os.close(w)
+        same(p.end(), 0, p.err)
+        same(len(HOSTS.pids("b")), 1, "processes on b")
+        s.only_serving()
+
+
+def test_the_wire_shows_nothing(folder):
+    """A proxy between launcher and agent sees neither environment nor output."""
+    with Serving(folder, "") as s:
+        s.serve("b", s.token, "--port", "7999")
+        code = """
+import socket, sys, threading
+l = socket.socket(); l.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1); l.bind(('', 7172)); l.listen(); print('ready', flush=True)
+a, _ = l.accept(); b = socket.create_connection(('127.0.0.1', 7999)); f = open(sys.argv[1], 'wb')
+def copy(x, y):
+    while True:
+        p = x.recv(65536)
+        if not p: break
+        f.write(p); f.flush(); y.sendall(p)
+    try: y.shutdown(socket.SHUT_WR)
+    except OSError: pass
+t = threading.Thread(target=copy, args=(b, a)); t.start(); copy(a, b); t.join()
+"""
+        proxy = HOSTS.start("b", sys.executable, "-c", code, f"{folder}/seen", folder=folder, tag="proxy")
+        wait_until("the proxy listens", lambda: "ready" in proxy.out or proxy.err, 5)
+        same(proxy.err, "")
+        q = s.start("-np", "1", "-H", "b", "sh", "-c", "echo the-output-$MY_SECRET",
+                    env={"MY_SECRET": "hidden-value"})  # fmt: skip
+        code = q.end()
+        with open(f"{folder}/seen", "rb") as f:
+            seen = f.read()
+        proxy.process.kill()
+        proxy.process.wait()
+        same(code, 0, q.err)
+        has(q.out, "[0]<stdout>:the-output-hidden-value")
+        assert len(seen) > 1000
+        for word in b"hidden-value", b"the-output", b"PATH=":
+            assert word not in seen, word
+
+
+if __name__ == "__main__":
+    try:
+        socket.gethostname()
+        sys.exit(run_all([f for name, f in sorted(globals().items()) if name.startswith("test_")]))
+    except Skip as reason:
+        print(f"1..0 # SKIP {reason}")
