@@ -83,10 +83,9 @@ static void short_chunks_are_never_tried(void **state)
         put_end(&t);
     }
     assert_int_equal(p.choice[PUT_SMALL].n, 0);
-    put_as_found(&p, PUT_SMALL, PUT_TRIED_MIN);
-    assert_true(p.streams);
-    put_as_found(&p, PUT_SMALL, PUT_TRIED_MIN - 1);
-    assert_false(p.streams);
+    assert_true(put_found(&p, PUT_SMALL, PUT_TRIED_MIN).streams);
+    assert_false(put_found(&p, PUT_SMALL, PUT_TRIED_MIN - 1).streams);
+    assert_false(put_found(&p, PUT_SLOT, PUT_TRIED_MIN).streams);
 }
 
 static void trial_counts_work_and_not_waits(void **state)

@@ -4,6 +4,7 @@
  * wrap-around, lost and left ranks. */
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -398,9 +399,137 @@ static void wait_returns_what_check_says(void **state)
     free(mem);
 }
 
+/* --- sleeping
+ * --------------------------------------------------------------------- */
+
+struct pair { /* two members of a segment, driven by hand */
+    void *mem;
+    struct shm s[2];
+    struct waiter w;
+    uint64_t woken_ns;
+};
+
+static int keep_waiting(void *arg, uint32_t rank, struct err *err)
+{
+    (void)arg;
+    (void)rank;
+    (void)err;
+    return 0;
+}
+
+static void pair_open(struct pair *p)
+{
+    uint32_t small, slot, lines[2] = {0, 1};
+    size_t n_bytes = shm_size(2, SHM_SET_BYTES, &small, &slot);
+    p->mem = calloc(1, n_bytes);
+    p->w.check = keep_waiting;
+    shm_format(p->mem, 2, SHM_SET_BYTES);
+    for (uint32_t i = 0; i < 2; i++)
+        assert_int_equal(
+            shm_attach(&p->s[i], p->mem, n_bytes, 2, i, lines, lines, &p->w), 0);
+}
+
+static void pair_close(struct pair *p)
+{
+    shm_detach(&p->s[0]);
+    shm_detach(&p->s[1]);
+    free(p->mem);
+}
+
+static void *sleep_then_answer(void *arg)
+{
+    struct pair *p = arg;
+    struct err err = ERR_INIT;
+    int rc = shm_wait(&p->s[1], 0, 1, &err);
+    p->woken_ns = clock_now_ns();
+    shm_publish(&p->s[1], 1);
+    return rc == 0 ? p : NULL;
+}
+
+/* What shm_say() owes is paid when its caller begins to wait, not by the end of the
+ * sleeper's slice. The best of some, for a busy machine. */
+static void who_waits_long_has_woken_sleepers(void **state)
+{
+    (void)state;
+    uint64_t best = UINT64_MAX;
+    for (int i = 0; i < 20 && best >= WAIT_SLICE_NS / 4; i++) {
+        struct pair p = {.w = {.n_spins = 0}};
+        struct err err = ERR_INIT;
+        pthread_t t;
+        void *ret = NULL;
+        pair_open(&p);
+        uint64_t until = clock_now_ns() + 10 * NS_PER_S;
+        assert_int_equal(pthread_create(&t, NULL, sleep_then_answer, &p), 0);
+        while (atomic_load(&p.s[0].h->lines[0].waiters) == 0
+               && clock_now_ns() < until) {
+        }
+        uint64_t said = clock_now_ns();
+        shm_say(&p.s[0], 1);
+        int rc = shm_wait(&p.s[0], 1, 1, &err);
+        pthread_join(t, &ret);
+        assert_int_equal(rc, 0);
+        assert_ptr_equal(ret, &p);
+        best = p.woken_ns - said < best ? p.woken_ns - said : best;
+        pair_close(&p);
+    }
+    assert_true(best < WAIT_SLICE_NS / 4);
+}
+
+static void operation_does_not_end_before_sleepers_are_woken(void **state)
+{
+    (void)state;
+    struct pair p = {.w = {.n_spins = 0}};
+    pair_open(&p);
+    atomic_store(&p.s[0].h->lines[0].waiters, 1);
+    shm_say(&p.s[0], 1);
+    assert_int_equal(atomic_load(&p.s[0].h->lines[0].bell), 0);
+    shm_end(&p.s[0], 1);
+    assert_int_equal(atomic_load(&p.s[0].h->lines[0].bell), 1);
+    shm_end(&p.s[0], 1); /* nothing is owed any more */
+    assert_int_equal(atomic_load(&p.s[0].h->lines[0].bell), 1);
+    pair_close(&p);
+}
+
+/* One wait of member 1 on a CPU where member 0 waited as well, or did not. Returns how
+ * long it leaves the CPU as it is after that; the thread stays on one CPU meanwhile. */
+static uint64_t wait_beside(bool is_beside, uint32_t n_cpus)
+{
+    struct pair p = {.w = {.n_spins = 1, .n_cpus = n_cpus}};
+    struct err err = ERR_INIT;
+    cpu_set_t all, one;
+    int cpu = sched_getcpu();
+    CPU_ZERO(&one);
+    CPU_SET((size_t)cpu, &one);
+    assert_int_equal(sched_getaffinity(0, sizeof all, &all), 0);
+    assert_int_equal(sched_setaffinity(0, sizeof one, &one), 0);
+    pair_open(&p);
+    atomic_store(&p.s[0].h->lines[0].cpu,
+                 (uint32_t)sched_getcpu() + (is_beside ? 1 : 2));
+    p.w.check = stop_at_once;
+    assert_int_equal(shm_wait(&p.s[1], 0, 1, &err), -ECANCELED);
+    assert_int_equal(sched_setaffinity(0, sizeof all, &all), 0);
+    assert_int_equal(atomic_load(&p.s[0].h->lines[0].waiters), 0);
+    uint64_t part_ns = p.s[1].part_ns;
+    pair_close(&p);
+    return part_ns;
+}
+
+static void ranks_that_share_a_cpu_without_need_part(void **state)
+{
+    (void)state;
+    uint64_t beside = wait_beside(true, 2), apart = wait_beside(false, 2);
+    assert_true(apart > 0);
+    assert_true(beside > apart);                   /* it slept, and next time later */
+    assert_int_equal(wait_beside(true, 1), apart); /* there is one CPU only */
+    assert_int_equal(wait_beside(true, 0), apart); /* nobody knows */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(who_waits_long_has_woken_sleepers),
+        cmocka_unit_test(operation_does_not_end_before_sleepers_are_woken),
+        cmocka_unit_test(ranks_that_share_a_cpu_without_need_part),
         cmocka_unit_test(collectives_of_threads),
         cmocka_unit_test(many_members_take_turns),
         cmocka_unit_test(counters_may_wrap),

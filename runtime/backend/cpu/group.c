@@ -186,19 +186,23 @@ static int connect_leaders(struct cpu *c, const struct waiter *w, struct err *er
 }
 
 /* Spinning helps only where every rank of the machine has a CPU. */
-static uint32_t spins(const struct cpu *c)
+static void count_cpus(struct cpu *c)
 {
     cpu_set_t set;
     uint32_t n_here = 0;
-    if (c->parent != NULL)
-        return c->parent->w.n_spins;
+    if (c->parent != NULL) {
+        c->w.n_spins = c->parent->w.n_spins;
+        c->w.n_cpus = c->parent->w.n_cpus;
+        return;
+    }
     for (uint32_t r = 0; r < c->env.size; r++)
         n_here += memcmp(c->peers[r].host_key, c->peers[c->env.rank].host_key,
                          sizeof c->peers[r].host_key)
                   == 0;
     if (sched_getaffinity(0, sizeof set, &set) != 0)
-        return 0;
-    return n_here <= (uint32_t)CPU_COUNT(&set) ? MAX_SPIN : 0;
+        return;
+    c->w.n_cpus = (uint32_t)CPU_COUNT(&set);
+    c->w.n_spins = n_here <= c->w.n_cpus ? MAX_SPIN : 0;
 }
 
 /* Half of what is left of the start timeout at most: TCP needs some, too. */
@@ -232,7 +236,7 @@ int group_connect(struct cpu *c, struct err *err)
     if (rc < 0)
         return rc;
     number_hosts(c);
-    c->w.n_spins = spins(c);
+    count_cpus(c);
     if (c->n_local > 1)
         rc = enter_segment(c, members, err);
     else

@@ -33,7 +33,7 @@
 #include "runtime/base/mem.h"
 
 #define SHM_MAGIC   0x48564453484d3031ull /* "HVDSHM01" */
-#define PART_MIN_NS 1000000ull
+#define PART_MIN_NS 250000ull
 #define PART_MAX_NS 256000000ull
 
 static size_t pages(size_t n_bytes)
@@ -104,6 +104,7 @@ int shm_attach(struct shm *s,
     s->n = n;
     s->me = me;
     s->w = w;
+    s->part_ns = PART_MIN_NS;
     atomic_store_explicit(&h->lines[lines[me]].state, SHM_HERE, memory_order_release);
     return 0;
 }
@@ -218,25 +219,43 @@ static void sleep_on(struct shm_line *l, uint32_t want)
     atomic_fetch_sub_explicit(&l->waiters, 1, memory_order_relaxed);
 }
 
-/* Every rank has a CPU, and yet we wait on the one that its owner needs: the scheduler
- * leaves two that always run in turns where they are. Who is woken from a sleep is put
- * on an idle CPU, so sleeping once parts them; and if not, again only after a while. */
-static bool should_part(struct shm *s, const struct shm_line *l, uint64_t now_ns)
+/* Where we wait, for the others to know: a hint, stale at times, so all is relaxed. */
+static uint32_t note_cpu(struct shm *s)
 {
     struct shm_line *own = &s->h->lines[s->line_of[s->me]];
     uint32_t cpu = (uint32_t)sched_getcpu() + 1;
-    if (s->w->n_spins == 0)
-        return false;
-    /* relaxed: a hint, stale at times */
     if (atomic_load_explicit(&own->cpu, memory_order_relaxed) != cpu)
         atomic_store_explicit(&own->cpu, cpu, memory_order_relaxed);
-    if (atomic_load_explicit(&l->cpu, memory_order_relaxed) != cpu) {
+    return cpu;
+}
+
+bool shm_is_near(const struct shm *s, uint32_t member)
+{
+    const struct shm_line *l = s->h->lines;
+    uint32_t cpu =
+        atomic_load_explicit(&l[s->line_of[s->me]].cpu, memory_order_relaxed);
+    return s->w->n_spins == 0 && cpu != 0
+           && atomic_load_explicit(&l[s->line_of[member]].cpu, memory_order_relaxed)
+                  == cpu;
+}
+
+/* More of us wait on this CPU than need to: the scheduler leaves those that always run
+ * in turns where they are. Who is woken from a sleep is put where there is room, so one
+ * that sleeps once parts them; and if not, it tries again only after a while. */
+static bool should_part(struct shm *s, uint64_t now_ns)
+{
+    uint32_t cpu = note_cpu(s), n_here = 0;
+    if (s->w->n_cpus == 0 || now_ns - s->parted_ns < s->part_ns)
+        return false;
+    s->parted_ns = now_ns;
+    for (uint32_t j = 0; j < s->n; j++)
+        n_here +=
+            atomic_load_explicit(&s->h->lines[s->line_of[j]].cpu, memory_order_relaxed)
+            == cpu;
+    if (n_here <= (s->n + s->w->n_cpus - 1) / s->w->n_cpus) {
         s->part_ns = PART_MIN_NS;
         return false;
     }
-    if (now_ns - s->parted_ns < s->part_ns)
-        return false;
-    s->parted_ns = now_ns;
     s->part_ns = s->part_ns < PART_MAX_NS ? 2 * s->part_ns : PART_MAX_NS;
     return true;
 }
@@ -247,7 +266,7 @@ static int wait_slow(struct shm *s, uint32_t member, uint32_t seq, struct err *e
     uint64_t now = clock_now_ns(), until = now + WAIT_YIELD_NS;
     struct patience patience = {0};
     shm_ring(s);
-    if (should_part(s, l, now))
+    if (should_part(s, now))
         sleep_on(l, seq);
     do {
         sched_yield();

@@ -27,7 +27,7 @@
 #define SHM_SMALL_MAX   32768      /* largest one-shot message */
 #define SHM_SLOT_MAX    (1u << 20)
 #define SHM_SLOT_MIN    4096
-#define SHM_LINE_BYTES  128
+#define SHM_LINE_BYTES  256 /* halves do not share what a CPU fetches at once, 128 */
 
 enum shm_state { SHM_ABSENT, SHM_HERE, SHM_LEFT };
 
@@ -67,8 +67,8 @@ struct shm { /* one rank's view; owned by the thread that drives the backend */
     unsigned turn;       /* slot of the next chunk */
     unsigned small_turn;
     bool owes_ring;     /* said something, and did not look yet who sleeps */
-    uint64_t parted_ns; /* when a shared CPU was last left, and how long until it is */
-    uint64_t part_ns;   /* tried again */
+    uint64_t parted_ns; /* when it was last looked whether to leave a shared CPU, */
+    uint64_t part_ns;   /* and how long until it is done again */
 };
 
 /* Geometry for n ranks whose slots have max_bytes together; returns the size of the
@@ -101,6 +101,8 @@ void shm_say(struct shm *s, uint32_t seq);
 void shm_ring(struct shm *s);
 int shm_wait(struct shm *s, uint32_t member, uint32_t seq, struct err *err);
 int shm_wait_all(struct shm *s, uint32_t seq, struct err *err);
+/* Where ranks outnumber CPUs: did member last wait on the CPU that we did? */
+bool shm_is_near(const struct shm *s, uint32_t member);
 uint8_t *shm_slot(const struct shm *s, uint32_t member, unsigned turn);
 uint8_t *shm_small(const struct shm *s, uint32_t member, unsigned turn);
 struct agree_area;

@@ -40,7 +40,7 @@ void shm_begin(struct shm *s)
     for (int i = 0; i < 2; i++)
         if (s->base - s->free_at[i] > far)
             s->free_at[i] = s->base - far;
-    put_as_found(&s->put, PUT_SLOT, PUT_TRIED_MIN);
+    s->put.streams = put_found(&s->put, PUT_SLOT, PUT_TRIED_MIN).streams;
 }
 
 void shm_end(struct shm *s, uint32_t last)
@@ -120,12 +120,14 @@ static int allreduce_small(struct shm *s,
     put_work(&s->put, &t);
     if (only == SHM_ALL || only == s->me) {
         struct cursor c = cursor_at(v);
-        const uint8_t *unused;
+        const uint8_t *own;
         uint8_t *out;
         uint64_t off = 0, m;
-        while ((m = cursor_next(&c, UINT64_MAX, &unused, &out)) > 0) {
+        while ((m = cursor_next(&c, UINT64_MAX, &own, &out)) > 0) {
             for (uint32_t j = 0; j < s->n; j++)
                 s->src[j] = shm_small(s, j, turn) + off;
+            if (r->prescale == 1.0)
+                s->src[s->me] = own; /* still in our cache */
             r->k->fold(out, NULL, s->src, s->n, m / r->k->elem_bytes, &r->finish);
             off += m;
         }
@@ -176,19 +178,19 @@ static int phase_a(struct pipe *p, uint64_t k, struct err *err)
     if (rc < 0)
         return rc;
     uint64_t len = chunk_len(p, k), off;
-    uint64_t own = part(p, len, s->me, &off);
     uint8_t *dst = shm_slot(s, s->me, turn);
     struct put_trial *t = &p->trial[k & 1];
-    *t = (struct put_trial){0};
-    if (p->only == SHM_ALL)
-        *t = put_begin(&s->put, PUT_SLOT, len);
+    *t = p->only == SHM_ALL ? put_begin(&s->put, PUT_SLOT, len)
+                            : put_found(&s->put, PUT_SLOT, len);
     put_work(&s->put, t);
-    shm_pack_scaled(s, &p->a, dst, off, p->r);
-    if (p->r->prescale == 1.0)
-        cursor_skip(&p->a, own);
-    else
-        shm_pack_scaled(s, &p->a, dst + off, own, p->r); /* B reads the scaled values */
-    shm_pack_scaled(s, &p->a, dst + off + own, len - off - own, p->r);
+    for (uint32_t j = 0; j < s->n; j++) {
+        uint64_t m = part(p, len, j, &off);
+        s->put.streams = t->streams && !shm_is_near(s, j);
+        if (j == s->me && p->r->prescale == 1.0)
+            cursor_skip(&p->a, m);
+        else /* ours, too, if scaled: B reads the scaled values */
+            shm_pack_scaled(s, &p->a, dst + off, m, p->r);
+    }
     shm_publish(s, s->base + (uint32_t)(k == 0 ? 1 : 3 * k - 1));
     put_rest(t);
     return 0;

@@ -165,7 +165,7 @@ static int gather_small(struct gather *g, struct err *err)
     unsigned turn = s->small_turn++;
     uint64_t own = g->v[s->me].n_bytes;
     struct cursor copy = g->own;
-    put_as_found(&s->put, PUT_SMALL, own);
+    s->put.streams = put_found(&s->put, PUT_SMALL, own).streams;
     shm_pack(s, &g->own, shm_small(s, s->me, turn), own);
     cursor_copy(&copy, own);
     int rc = meet_small(s, err);
@@ -288,7 +288,7 @@ static int scatter_small(struct scatter *g, struct err *err)
     unsigned turn = s->small_turn++;
     uint8_t *to = shm_small(s, s->me, turn);
     uint64_t own_off = 0;
-    put_as_found(&s->put, PUT_SMALL, g->v[s->me].n_bytes);
+    s->put.streams = put_found(&s->put, PUT_SMALL, g->v[s->me].n_bytes).streams;
     for (uint32_t j = 0; j < s->n; j++) {
         if (j < s->me)
             own_off += g->v[j].n_bytes;
@@ -401,7 +401,7 @@ static void write_note(struct alltoall *g)
     g->is_inline = max <= each;
     struct note n = {.n_chunks = g->is_inline ? 0 : n_chunks(max, g->cells.bytes)};
     memcpy(at, &n, sizeof n);
-    put_as_found(&s->put, PUT_SMALL, each);
+    s->put.streams = put_found(&s->put, PUT_SMALL, each).streams;
     for (uint32_t j = 0; j < s->n && g->is_inline; j++)
         if (j != s->me)
             shm_pack(s, &s->at[j], at + NOTE_BYTES + j * each, g->send[j].n_bytes);

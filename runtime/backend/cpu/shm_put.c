@@ -133,7 +133,8 @@ void put_end(struct put_trial *t)
                         (double)t->spent_ns / (double)t->n_bytes);
 }
 
-void put_as_found(struct put *p, enum put_class c, uint64_t n_bytes)
+struct put_trial put_found(const struct put *p, enum put_class c, uint64_t n_bytes)
 {
-    p->streams = n_bytes >= PUT_TRIED_MIN && p->choice[c].score > 0;
+    return (struct put_trial){.streams =
+                                  n_bytes >= PUT_TRIED_MIN && p->choice[c].score > 0};
 }

@@ -39,8 +39,8 @@ struct put_trial put_begin(struct put *p, enum put_class c, uint64_t n_bytes);
 void put_work(struct put *p, struct put_trial *t);
 void put_rest(struct put_trial *t);
 void put_end(struct put_trial *t);
-/* For operations that try nothing: as the trials of c have found. */
-void put_as_found(struct put *p, enum put_class c, uint64_t n_bytes);
+/* Of those that time nothing: as the trials of c have found. */
+struct put_trial put_found(const struct put *p, enum put_class c, uint64_t n_bytes);
 
 void put_copy(struct put *p, uint8_t *dst, const uint8_t *src, size_t n);
 void put_flush(struct put *p); /* before what was written is published */

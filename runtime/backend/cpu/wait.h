@@ -14,6 +14,7 @@
 
 struct waiter {
     uint32_t n_spins; /* 0 where more ranks than CPUs run */
+    uint32_t n_cpus;  /* that we may run on; 0: unknown */
     /* Slow part of every wait: 0 to go on, or the reason to stop. rank: the global rank
      * waited for. */
     int (*check)(void *arg, uint32_t rank, struct err *err);
