@@ -52,11 +52,11 @@ struct coordinator {
     uint64_t offer_wait_ns;
     struct gather gather;
     struct autotune autotune;
-    bool listens;            /* a plan with process sets lasts (listen.c) */
     uint64_t waits_since_ns; /* for others of a set, outside of an agreement; 0: no */
     uint64_t waited_at;      /* what had been planned then */
     uint64_t end_at_ns;      /* has_end: what is agreed by then is still carried out */
     uint64_t agreed[AGREE_MAX_WORDS];
+    bool listens;  /* a plan with process sets lasts (listen.c) */
     bool is_stuck; /* the backend has failed; nothing is posted any more */
     bool has_end;  /* end_text is set: after the last response the world ends */
     char end_text[MESSAGE_TEXT_MAX];

@@ -275,7 +275,7 @@ static uint64_t number_in(const char *text, const char *key)
 
     if (!at)
         fail_msg("%s is not in: %s", key, text);
-    return strtoull(at + strlen(key), NULL, 10);
+    return at ? strtoull(at + strlen(key), NULL, 10) : 0;
 }
 
 static void set_short_search(void)

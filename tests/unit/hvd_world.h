@@ -56,10 +56,17 @@ struct proc_world {
     char token_file[64];
 };
 
+static int own_rank(void) /* in a child */
+{
+    const char *v = getenv("HOROVOD_RANK");
+
+    return v ? atoi(v) : 0;
+}
+
 __attribute__((format(printf, 3, 4), noreturn)) static void
 check_failed(int line, const char *what, const char *fmt, ...)
 {
-    char *buf = shared->r[atoi(getenv("HOROVOD_RANK"))].check;
+    char *buf = shared->r[own_rank()].check;
     int at = snprintf(buf, 512, "line %d: %.200s; ", line, what);
     va_list ap;
 
@@ -243,7 +250,7 @@ static inline int finish(hvd_handle h)
     if (r != HVD_OK) { /* keep the sentence over the release */
         (void)snprintf(text, sizeof(text), "%s", hvd_last_error());
         (void)hvd_release(h);
-        (void)snprintf(shared->r[atoi(getenv("HOROVOD_RANK"))].text, 512, "%s", text);
+        (void)snprintf(shared->r[own_rank()].text, 512, "%s", text);
         return r;
     }
     return hvd_release(h);
