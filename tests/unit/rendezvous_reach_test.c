@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A server with several addresses, of which some lead nowhere or to somebody else: the
+ * 127.0.0.0/8 of this machine stands in for networks. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "runtime/base/clock.h"
+#include "runtime/base/fd.h"
+#include "runtime/base/mem.h"
+#include "runtime/rendezvous/rendezvous.h"
+
+static const struct token ours = {{1, 2, 3}}, others = {{3, 2, 1}};
+
+struct spot {
+    struct rdv_server *server;
+    uint16_t port;
+    struct auth_id id;
+};
+
+static struct spot up(const char *addr, uint16_t port, const struct token *token)
+{
+    struct spot p = {.id = {token, "job", 0}};
+    struct err err = ERR_INIT;
+    int fd = -1;
+
+    assert_int_equal(tcp_listen(addr, port, &fd, &p.port, &err), 0);
+    assert_int_equal(rdv_server_start(fd, &p.id, 1, &p.server, &err), 0);
+    return p;
+}
+
+struct result {
+    int rc;
+    uint64_t took_ms;
+    char local[64];
+    struct err err;
+};
+
+static struct result
+reach(const struct spot *p, const char *hosts, uint32_t rank, uint32_t ms)
+{
+    struct result r = {.err = ERR_INIT};
+    struct rdv_client *c = NULL;
+    const struct auth_id id = {&ours, "job", 0};
+    uint64_t start = clock_now_ns();
+
+    r.rc = rdv_client_connect(hosts, p->port, &id, rank, 1, start + ms * NS_PER_MS, &c,
+                              &r.err);
+    r.took_ms = (clock_now_ns() - start) / NS_PER_MS;
+    if (r.rc == 0)
+        (void)snprintf(r.local, sizeof(r.local), "%s", rdv_client_local_addr(c));
+    rdv_client_close(c);
+    return r;
+}
+
+static void an_address_where_nobody_listens_is_skipped(void **state)
+{
+    struct spot p = up("127.0.0.3", 0, &ours);
+    struct result r = reach(&p, "127.0.0.1,127.0.0.2,127.0.0.3,127.0.0.4", 0, 10000);
+
+    (void)state;
+    assert_int_equal(r.rc, 0);
+    assert_true(r.took_ms < 5000);
+    rdv_server_stop(p.server);
+}
+
+static void somebody_elses_server_is_not_taken(void **state)
+{
+    struct spot right = up("127.0.0.3", 0, &ours);
+    struct spot wrong = up("127.0.0.2", right.port, &others);
+    struct result r = reach(&right, "127.0.0.2,127.0.0.3", 0, 10000);
+
+    (void)state;
+    assert_int_equal(r.rc, 0);
+    assert_int_equal(rdv_server_joined(wrong.server), 0);
+    assert_int_equal(rdv_server_joined(right.server), 1);
+    rdv_server_stop(right.server);
+    rdv_server_stop(wrong.server);
+}
+
+static void a_silent_address_costs_half_a_second(void **state)
+{
+    struct spot p = up("127.0.0.3", 0, &ours);
+    CLEANUP(fd_close) int fd = -1;
+    uint16_t port;
+
+    (void)state;
+    assert_int_equal(tcp_listen("127.0.0.2", p.port, &fd, &port, NULL), 0);
+    struct result r = reach(&p, "127.0.0.2,127.0.0.3", 0, 20000);
+    assert_int_equal(r.rc, 0);
+    assert_in_range(r.took_ms, 400, 10000);
+    rdv_server_stop(p.server);
+}
+
+static void the_right_servers_refusal_is_the_last_word(void **state)
+{
+    struct spot p = up("127.0.0.3", 0, &ours);
+    struct result r = reach(&p, "127.0.0.2,127.0.0.3", 7, 20000);
+
+    (void)state;
+    assert_int_equal(r.rc, -EINVAL);
+    assert_non_null(strstr(r.err.text, "rank 7 is not below size 1"));
+    assert_true(r.took_ms < 5000);
+    rdv_server_stop(p.server);
+}
+
+static void nobody_anywhere_names_all_addresses(void **state)
+{
+    struct spot p = up("127.0.0.3", 0, &ours);
+    struct result r = reach(&p, "127.0.0.1,127.0.0.2", 0, 400);
+
+    (void)state;
+    assert_int_equal(r.rc, -ETIMEDOUT);
+    assert_non_null(strstr(
+        r.err.text, "answers at none of its addresses 127.0.0.1,127.0.0.2 port"));
+    assert_non_null(strstr(r.err.text, "onnection refused"));
+    assert_non_null(strstr(r.err.text, "HOROVOD_GLOO_IFACE"));
+    assert_true(r.took_ms >= 300);
+    rdv_server_stop(p.server);
+}
+
+static void a_server_that_comes_late_is_waited_for(void **state)
+{
+    struct spot p = up("127.0.0.3", 0, &ours);
+
+    (void)state;
+    rdv_server_stop(p.server); /* its port is free now, and known */
+    struct result early = reach(&p, "127.0.0.2,127.0.0.3", 0, 200);
+    assert_int_equal(early.rc, -ETIMEDOUT);
+    p = up("127.0.0.3", p.port, &ours);
+    assert_int_equal(reach(&p, "127.0.0.2,127.0.0.3", 0, 10000).rc, 0);
+    rdv_server_stop(p.server);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_address_where_nobody_listens_is_skipped),
+        cmocka_unit_test(somebody_elses_server_is_not_taken),
+        cmocka_unit_test(a_silent_address_costs_half_a_second),
+        cmocka_unit_test(the_right_servers_refusal_is_the_last_word),
+        cmocka_unit_test(nobody_anywhere_names_all_addresses),
+        cmocka_unit_test(a_server_that_comes_late_is_waited_for),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
