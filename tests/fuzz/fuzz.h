@@ -21,6 +21,7 @@
     X(contract)                                                                        \
     X(agent_env)                                                                       \
     X(failure)                                                                         \
+    X(card)                                                                            \
     X(handshake)                                                                       \
     X(message)                                                                         \
     X(bundle)                                                                          \
