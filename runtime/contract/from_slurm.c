@@ -6,8 +6,9 @@
  *
  * The batch script, salloc's shell and the extern step are steps with reserved numbers
  * and are not ours to run in. Rank 0 is the first task of the first node of the list
- * for every distribution but arbitrary, where only srun knows: an error that names srun
- * --hvd. The rendezvous is at rank 0's node, on a port from a hash of job and step.
+ * for every distribution but arbitrary, where only srun knows (and PMIx): an error that
+ * names srun --hvd. The rendezvous is at rank 0's node, on a port from a hash of job
+ * and step.
  *
  * Under --mpi=pmix ranks meet by PMIx where libpmix is there. PMI of --mpi=pmi2 is left
  * alone: slurmstepd takes one greeting for each task and never answers a second, so
@@ -36,20 +37,14 @@ static bool is_present(const struct env_reader *r)
 }
 
 /* Under --distribution=arbitrary rank 0 may be anywhere. */
-static int check_rank0(const struct env_reader *r, const struct slurm_step *s)
+static bool knows_rank0(const struct env_reader *r, const struct slurm_step *s)
 {
     const char *how = env_look(r, "SLURM_DISTRIBUTION");
     bool is_arbitrary = how && strncmp(how, "arbitrary", 9) == 0;
     const struct place *p = &s->place;
 
-    if (p->size == 1 || s->hosts.n == 1)
-        return 0;
-    if (!is_arbitrary && (p->rank != 0 || p->host == 0))
-        return 0;
-    return err_set(r->err, -EINVAL,
-                   "with --distribution=arbitrary the node of rank 0 cannot be known "
-                   "(SLURM_NODEID=%u, SLURM_PROCID=%u): use srun --hvd",
-                   p->host, p->rank);
+    return p->size == 1 || s->hosts.n == 1
+           || (!is_arbitrary && (p->rank != 0 || p->host == 0));
 }
 
 static int read_slurm(const struct env_reader *r, struct contract *c)
@@ -62,8 +57,13 @@ static int read_slurm(const struct env_reader *r, struct contract *c)
         c->channel = CHANNEL_PMIX;
         rc = foreign_check_pmix(r, "SLURM_PROCID", s.place.rank);
     }
-    if (rc == 0)
-        rc = check_rank0(r, &s);
+    if (rc == 0 && c->channel == CHANNEL_NONE && !knows_rank0(r, &s))
+        return err_set(
+            r->err, -EINVAL,
+            "with --distribution=arbitrary the node of rank 0 cannot be known "
+            "(SLURM_NODEID=%u, SLURM_PROCID=%u): use srun --hvd or "
+            "--mpi=pmix",
+            s.place.host, s.place.rank);
     if (rc == 0)
         rc = env_u32(r, "SLURM_RESTART_COUNT", 0, UINT32_MAX, &c->generation);
     if (rc)
@@ -73,6 +73,8 @@ static int read_slurm(const struct env_reader *r, struct contract *c)
                    s.hosts.v[s.place.host].name); /* fits */
     (void)snprintf(job, sizeof(job), "slurm/%.40s.%.40s", env_look(r, "SLURM_JOB_ID"),
                    env_look(r, "SLURM_STEP_ID")); /* numbers: fit */
+    if (!knows_rank0(r, &s))
+        return 0; /* by PMIx or not at all */
     return foreign_meet(r, c, s.hosts.v[0].name, job, "", 0);
 }
 

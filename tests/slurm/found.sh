@@ -22,6 +22,7 @@ found_srun() { # NAME TOKEN SRUN-OPTION... [-- WORD...]
     is "$name: the token is $token" "$token" "$(has_weak "$out")"
 }
 
+printf 'node2\nnode1\nnode2\n' >"$RUN/arbitrary"
 if found_up 2>/dev/null; then
     found_srun 'srun --mpi=none' weak --mpi=none "$found_rank"
     found_srun 'srun --mpi=pmi2' weak --mpi=pmi2 "$found_rank"
@@ -30,6 +31,10 @@ if found_up 2>/dev/null; then
         install -d "$found/nolib"
         : >"$found/nolib/libpmix.so.2"
         found_srun 'srun --mpi=pmix without libpmix' weak --mpi=pmix env "LD_LIBRARY_PATH=$found/nolib" "$found_rank"
+        out=$(SLURM_HOSTFILE=$RUN/arbitrary srun --mpi=pmix -n3 --distribution=arbitrary "$found_rank" 2>&1)
+        is 'srun --mpi=pmix --distribution=arbitrary: rank 0 on the second node' 'rank 0/3 local 0/2 cross 1/2 by slurm sum 6
+rank 1/3 local 0/1 cross 0/2 by slurm sum 6
+rank 2/3 local 1/2 cross 0/1 by slurm sum 6' "$(found_ranks "$out")"
         out=$(srun --mpi=pmix -N2 -n4 "$found_rank" hvd fail=2:7 2>&1)
         is "a failing rank's exit code is srun's" 7 $?
         has 'and the others name it' "$out" 'rank 2 (host node'
