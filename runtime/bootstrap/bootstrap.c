@@ -5,9 +5,9 @@
  *   told in full
  *
  * It runs in a thread of its own, because libpmix has no deadlines: the caller waits
- * until the deadline and then goes, saying what was waited for; the thread and what it
- * uses stay behind (its struct is counted), which costs nothing any more: the job
- * cannot form.
+ * until the deadline and then goes, saying what was waited for; the thread stays behind
+ * with what it uses (its struct is counted) and takes leave of the launcher should it
+ * ever come to an end.
  *
  * Who reaches rank 0 by loopback (same boot, same network namespace) meets it there;
  * the others get the list of its addresses. Environment read here: HVD_HOST_ID. */
@@ -30,6 +30,8 @@
 #include "runtime/base/sha256.h"
 #include "runtime/bootstrap/carrier.h"
 #include "runtime/contract/card.h"
+
+#define GRACE_MS 100u /* for a channel that keeps deadlines to end by its own */
 
 enum stage { STAGE_OPENING, STAGE_TELLING, STAGE_WAITING, STAGE_ASKING };
 
@@ -61,6 +63,7 @@ static void attempt_unref(struct attempt *a)
     (void)pthread_mutex_unlock(&a->lock);
     if (!is_last)
         return;
+    bootstrap_finish(a->b); /* nobody has waited for it */
     token_wipe(&a->token);
     (void)pthread_cond_destroy(&a->cond);
     (void)pthread_mutex_destroy(&a->lock);
@@ -317,8 +320,9 @@ static struct attempt *attempt_new(const struct contract *c,
 /* true: done; false: the deadline has passed. */
 static bool wait_for(struct attempt *a)
 {
-    const struct timespec until = {(time_t)(a->deadline_ns / NS_PER_S),
-                                   (long)(a->deadline_ns % NS_PER_S)};
+    const uint64_t end_ns = a->deadline_ns + GRACE_MS * NS_PER_MS;
+    const struct timespec until = {(time_t)(end_ns / NS_PER_S),
+                                   (long)(end_ns % NS_PER_S)};
     bool is_done;
     int rc = 0;
 
@@ -383,7 +387,7 @@ int bootstrap_meet(struct contract *c,
         (void)err_set(err, rc, "%s", a->err.text);
     }
     if (is_done && a->b) /* after a failure too */
-        *ret = a->b;
+        *ret = TAKE(a->b);
     attempt_unref(a);
     return rc;
 }

@@ -2,7 +2,7 @@
 /* hvd.h: the C API of Ringmaster's collective runtime (libhvd.so).
  *
  * One process is one rank of one world. hvd_init() finds its place (HOROVOD_*,
- * torchrun, Open MPI, Slurm, single process), meets the other ranks and starts one
+ * torchrun, MPI, Slurm, single process), meets the other ranks and starts one
  * background thread. Collectives are submitted by name from any thread; ranks may
  * submit in any order; tensors of equal name on all ranks form one operation. A
  * submitted operation ends exactly once: by its callback, by poll or by wait, with a

@@ -199,6 +199,15 @@ def test_openmpi_after_mpi_finalize(folder):
     same(ranks(program), one_host(2, "openmpi"))
 
 
+def test_the_token_is_told_nobody_else(folder):
+    script = f"tr '\\0' '\\n' </proc/self/environ; exec {RANK} hvd again"
+    for argv in openmpi("-np", "2"), [need(MPICH), "-n", "2"]:
+        program = run(folder, [*argv, "sh", "-c", script], HOROVOD_LOG_LEVEL="trace")
+        has(program.err, "ranks meet by their launcher")
+        text = program.out + program.err
+        assert not re.search(r"[0-9a-f]{64}", text), text
+
+
 # --- exit codes -----------------------------------------------------------------------------------
 
 
@@ -313,6 +322,30 @@ def test_exported_for_torch_by_a_wrapper(folder):
         f"MASTER_PORT=29511 exec {RANK}"
     )
     meets(folder, openmpi("-np", "2", "sh", "-c", script), one_host(2, "openmpi"))
+
+
+# --- Python ---------------------------------------------------------------------------------------
+
+SCRIPT = """
+import sys
+import horovod.torch as hvd, torch
+hvd.init()
+y = hvd.allreduce(torch.ones(1) * (hvd.rank() + 1), op=hvd.Sum, name="y")
+print(f"rank {hvd.rank()}/{hvd.size()} sum {y.item():g}", flush=True)
+if hvd.rank() == 1:
+    sys.exit(5)
+hvd.allreduce(torch.ones(1), name="never")
+"""
+
+
+def test_python_whose_second_rank_exits(folder):
+    """No shutdown, no launcher's name: the interpreter's own end must do."""
+    if not has_torch(PYTHON):
+        raise Skip(f"{PYTHON} has no torch")
+    for argv in openmpi("-np", "2"), [need(MPICH), "-n", "2"]:
+        program = run(folder, [*argv, PYTHON, "-c", SCRIPT], code=5, PYTHONPATH=python_path())
+        same(ranks(program), [f"rank {r}/2 sum 3" for r in range(2)])
+        has(program.err, "HorovodInternalError: Horovod has been shut down: rank 1 (host ")
 
 
 # --- torchrun -------------------------------------------------------------------------------------

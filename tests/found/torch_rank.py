@@ -8,10 +8,9 @@ take either.
 import argparse
 import os
 
+import horovod.torch as hvd
 import torch
 import torch.distributed as dist
-
-import horovod.torch as hvd
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--local_rank", "--local-rank", dest="local_rank", type=int, default=-1)
