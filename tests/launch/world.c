@@ -27,7 +27,7 @@ static void step(void)
     static float data[TENSORS][NUMBERS];
     const int64_t shape[1] = {NUMBERS};
     hvd_handle h[TENSORS];
-    char name[16];
+    char name[32];
     for (int i = 0; i < TENSORS; i++) {
         (void)snprintf(name, sizeof(name), "tensor/%d", i);
         for (int k = 0; k < NUMBERS; k++)
