@@ -36,3 +36,16 @@ def run(folder, *words, code=0, **more):
 def wait_for_ranks(folder, n=2):
     """Until each of n ranks has made its file up.RANK in folder."""
     wait_until("ranks are up", lambda: all(os.path.exists(f"{folder}/up.{i}") for i in range(n)))
+
+
+def variables(folder, *words, **more):
+    """The environment of rank 0 with these flags."""
+    text = run(folder, "-np", "1", *words, "env", **more).out
+    return dict(line.split(":", 1)[1].split("=", 1) for line in text.splitlines() if "=" in line)
+
+
+def executable(path, text):
+    with open(path, "w", encoding="utf-8") as f:
+        f.write(text)
+    os.chmod(path, 0o755)
+    return path

@@ -9,7 +9,7 @@ LAUNCH_TEST_QUICK_S_tsan := 2
 test-launch: $(LAUNCH_TEST_BINS) ## end-to-end tests of horovodrun and hvd-agent
 	@BIN=$(abspath $(O)/bin) STATIC_BIN=$(abspath $(BUILD)/stage/bin) \
 	    LAUNCH_TEST_QUICK_S=$(or $(LAUNCH_TEST_QUICK_S_$(V)),0.05) \
-	    prove -e python3 tests/launch/horovodrun_test.py tests/launch/flags_test.py \
+	    prove -e python3 tests/launch/horovodrun_test.py tests/launch/flags_test.py tests/launch/config_test.py \
 	        tests/launch/signals_test.py tests/launch/agent_test.py tests/launch/metrics_test.py \
 	        tests/launch/install_test.py
 

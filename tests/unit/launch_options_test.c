@@ -346,7 +346,7 @@ static void wrong_keys_have_their_sentences(void **state)
         {{{"params.fusion_threshold", "1"}},
          "unknown key params.fusion_threshold; the nearest is "
          "params.fusion_threshold_mb"},
-        {{{"controler", "1"}}, "unknown key controler; the nearest is controller"},
+        {{{"kontroller", "1"}}, "unknown key kontroller; the nearest is controller"},
         {{{"controller", "ray"}}, "controller=ray is neither gloo nor mpi"},
         {{{"params.cycle_time_ms", "-1"}}, "params.cycle_time_ms=-1 must be >= 0"},
         {{{"autotune.enabled", "2"}}, "autotune.enabled=2 is neither true nor false"},

@@ -169,6 +169,7 @@ static void more_ranks_than_cores_share_them(void **state)
     topology_release(&t);
     flat(&t, 1);
     EXPECT(&t, BINDING_CORES, 3, 3, "0", "0", "0");
+    EXPECT(&t, BINDING_CORES, 0, 1, ""); /* no rank is here */
     topology_release(&t);
 }
 

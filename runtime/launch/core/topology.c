@@ -179,9 +179,10 @@ static void bind_cores(const struct topology *t,
                        uint32_t *nodes,
                        struct binding_plan *p)
 {
-    size_t share = t->n_cores / n;
+    size_t cores = t->n_cores ? t->n_cores : 1; /* it has one */
+    size_t share = cores / n;
     if (!share) {
-        p->per_core = (uint32_t)((n + t->n_cores - 1) / t->n_cores);
+        p->per_core = (uint32_t)((n + cores - 1) / cores);
         for (uint32_t i = 0; i < n; i++)
             add_cores(t, (size_t)i * t->n_cores / n, 1, &p->sets[i]);
         return;
@@ -210,7 +211,7 @@ int binding_plan(const struct topology *t,
     }
     for (uint32_t i = 0; i < n; i++)
         p.gpu[i] = i < t->n_gpus ? (int32_t)i : -1;
-    switch (t->n_cpus ? how : BINDING_NONE) {
+    switch (t->n_cpus && n ? how : BINDING_NONE) {
     case BINDING_NONE:
         for (uint32_t i = 0; i < n; i++)
             add_cores(t, 0, t->n_cores, &p.sets[i]);
