@@ -84,15 +84,15 @@ int addr_of_iface(const char *name, char *ret, size_t size, struct err *err)
 /* Loopback and addresses that need a scope are of no use elsewhere. */
 static bool is_for_others(const struct ifaddrs *i, int family)
 {
-    const struct sockaddr_in6 *v6;
+    const uint8_t *v6;
 
     if (!i->ifa_addr || i->ifa_addr->sa_family != family || !(i->ifa_flags & IFF_UP)
         || (i->ifa_flags & IFF_LOOPBACK))
         return false;
     if (family == AF_INET)
         return true;
-    v6 = (const struct sockaddr_in6 *)(const void *)i->ifa_addr;
-    return !IN6_IS_ADDR_LINKLOCAL(&v6->sin6_addr);
+    v6 = ((const struct sockaddr_in6 *)(const void *)i->ifa_addr)->sin6_addr.s6_addr;
+    return v6[0] != 0xfe || (v6[1] & 0xc0) != 0x80; /* link-local; musl's macro casts */
 }
 
 int addr_list(const char *name, char *ret, size_t size, struct err *err)
