@@ -6,7 +6,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 export BUILD=${BUILD:-build}
-tests/setup/deb.sh build torch >&2
+tests/setup/deb.sh build torch mpi >&2
 make --no-print-directory stage wheel >&2
 if [ "${1:-}" = --full ]; then
     shift
