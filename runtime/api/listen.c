@@ -7,6 +7,9 @@
  * more: from then on a call makes the backend's ears readable, and the background
  * thread, whatever it does then, sleeps on these too, and takes the seat.
  *
+ * Away with nothing to offer, it leaves its words for the others, who then do without
+ * it, on one host: back again it may find itself in the last of their agreements.
+ *
  * A rank that waits for others of a set is not in an agreement, but comes to whichever
  * begins; patience with the others counts from the last time that it got anything.
  *
@@ -34,15 +37,23 @@ static enum agree_call wants(const struct coordinator *co)
 bool listen_away(struct coordinator *co)
 {
     enum agree_call want = wants(co);
+    const uint64_t *words = NULL;
+    uint32_t n = 0;
 
-    return co->listens && !co->is_stuck && !co->has_end
-           && co->backend->ops->agree_away(co->backend, want) >= want;
+    if (!co->listens || co->is_stuck || co->has_end)
+        return false;
+    if (!member_stands(co->member, &words, &n))
+        words = NULL;
+    co->backend->ops->agree_tag(co->backend, member_plan_no(co->member));
+    return co->backend->ops->agree_away(co->backend, want, words, n) >= want;
 }
 
 void listen_back(struct coordinator *co)
 {
-    if (co->listens)
-        (void)co->backend->ops->agree_away(co->backend, CALL_NONE);
+    if (!co->listens || !co->backend->ops->agree_back(co->backend))
+        return;
+    member_resume(co->member);
+    co->agree_begin_ns = clock_now_ns();
 }
 
 static void begin(struct coordinator *co)

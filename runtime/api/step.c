@@ -359,6 +359,8 @@ static void agree(struct coordinator *co, const struct member_act *act)
     struct err err = ERR_INIT;
 
     co->agree_begin_ns = clock_now_ns();
+    co->backend->ops->agree_tag(
+        co->backend, member_listens(co->member) ? member_plan_no(co->member) : 0);
     if (co->backend->ops->agree_begin(co->backend, act->words, act->n_words, &err) < 0)
         stuck(co, false, err.text);
     else if (act->calls)

@@ -131,18 +131,25 @@ struct backend_ops {
                       struct err *err);
     /* Agreements that members come to whom they do not concern. agree_call: all others
      * shall join the one at hand. agree_heard: what do others do about the next one?
-     * (Outside of one; asked often, it costs little.) agree_away: nobody asks for a
-     * while; whoever begins the next one (CALL_BEGUN; others may find nobody needed) or
-     * calls for it (CALL_CALLED) makes an ear readable, until CALL_NONE is said;
-     * answers as agree_heard, after it took effect. agree_ears: descriptors to sleep on
-     * while away, -1: there is none: [0] for members of this host, [1] of others, which
-     * is readable during agreements too. They are the backend's, and stay until close;
-     * of an error the caller may do without, and look now and then. NULL if agree_begin
-     * is.
-     */
+     * (Outside of one; asked often, it costs little.) agree_away: nobody asks until
+     * agree_back; whoever begins the next one (CALL_BEGUN) or calls for it
+     * (CALL_CALLED) makes an ear readable, if nobody else can do without us; answers as
+     * agree_heard, after it took effect. words[n], if not NULL: others may count these
+     * as ours instead, in any number of agreements that are called for and have our tag
+     * (not 0; words may not change while it does not). agree_back: true if they have:
+     * the last one is at hand as if begun, to be polled. agree_tag: of agreements from
+     * here on. agree_ears: descriptors to sleep on while away, -1: there is none: [0]
+     * for members of this host, [1] of others, which is readable during agreements too.
+     * They are the backend's, and stay until close; of an error the caller may do
+     * without, and look now and then. NULL if agree_begin is. */
     void (*agree_call)(struct backend *b);
     enum agree_call (*agree_heard)(struct backend *b);
-    enum agree_call (*agree_away)(struct backend *b, enum agree_call what);
+    enum agree_call (*agree_away)(struct backend *b,
+                                  enum agree_call what,
+                                  const uint64_t *words,
+                                  uint32_t n);
+    bool (*agree_back)(struct backend *b);
+    void (*agree_tag)(struct backend *b, uint32_t tag);
     int (*agree_ears)(struct backend *b, int ret_fds[2], struct err *err);
     /* From here on its part of these settings; all members at the same point between
      * two batches, outside of an agreement, with equal ones. Children made later begin

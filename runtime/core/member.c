@@ -31,6 +31,12 @@
  * offers it, or, where another's submission came during that one, in the next, which
  * that one begins.
  *
+ * A rank that sleeps with nothing to say leaves its words for others to count
+ * (member_stands): they are the same for the whole plan, and nothing of its own can be
+ * agreed with them. What it has to hear is only whether the plan was left, and that
+ * only the last of the agreements that it was counted in can say, for in another plan
+ * it is not counted. So it goes on from that one as if it had begun it (member_resume).
+ *
  *   FREE --FREEZE arrives--> FROZEN --handed out--> PLAN --agreed to leave--> FREE */
 #include "runtime/core/member_state.h"
 
@@ -131,6 +137,28 @@ bool member_has_whole_plan(const struct member *m)
 bool member_listens(const struct member *m)
 {
     return m->mode == MODE_PLAN && plan_has_sets(m->plan);
+}
+
+bool member_stands(struct member *m, const uint64_t **ret_words, uint32_t *ret_n)
+{
+    if (!member_listens(m) || m->is_agreeing || m->must_leave || member_has_todo(m)
+        || plan_has_any(m->plan) || plan_news(m->plan) != PLAN_NO_NEWS)
+        return false;
+    plan_offer(m->plan, true, m->words);
+    *ret_words = m->words;
+    *ret_n = plan_words(m->plan);
+    return true;
+}
+
+void member_resume(struct member *m)
+{
+    m->is_agreeing = true;
+    m->stats.n_rounds++;
+}
+
+uint32_t member_plan_no(const struct member *m)
+{
+    return m->mode == MODE_PLAN ? m->plan_no : 0;
 }
 
 bool member_wants_call(const struct member *m)

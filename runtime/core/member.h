@@ -97,6 +97,12 @@ bool member_has_whole_plan(const struct member *m);
 /* Is this a plan with tensors of process sets, in which others' agreements must be
  * looked for? */
 bool member_listens(const struct member *m);
+/* In such a plan, with nothing to say: may others count this rank's words in agreements
+ * to come, without it? They are *ret_words[0..*ret_n), valid until the next call. */
+bool member_stands(struct member *m, const uint64_t **ret_words, uint32_t *ret_n);
+/* They have: the last of these agreements is at hand. */
+void member_resume(struct member *m);
+uint32_t member_plan_no(const struct member *m); /* of the plan; 0: in none */
 /* During an agreement: has something of a set come that waits for the next one? */
 bool member_wants_call(const struct member *m);
 bool member_has_todo(const struct member *m); /* answers that are not carried out yet */

@@ -157,6 +157,7 @@ struct sim_rank {
     struct sim_link up, down;
     uint32_t step, at, pause;
     bool has_begun, is_joined, is_dead;
+    bool is_counted; /* others went on with its words */
     uint8_t order[SIM_STEP_OPS];
     uint16_t open_of[SIM_STEPS];
     uint32_t n_open;
@@ -187,6 +188,7 @@ struct sim {
     uint32_t n_insts;
     struct sim_phase phases[SIM_PHASES];
     uint32_t n_phases;
+    bool is_last;     /* what can happen now does, there is nothing else */
     bool is_lazy;     /* ranks hear and carry out late, rank 0 does not */
     uint32_t tune_in; /* one of so many answers is new settings; 0: none */
     struct sim_tuning tunings[SIM_TUNINGS];

@@ -371,12 +371,66 @@ static inline enum agree_call sim_call(const struct sim *s, uint32_t rank)
     return s->agreements[r->n_agreed].is_called ? CALL_CALLED : CALL_BEGUN;
 }
 
+/* Can rank be counted in agreement number `at` of a plan? */
+static inline bool
+is_standing(struct sim *s, uint32_t rank, size_t at, uint32_t plan, uint64_t *ret)
+{
+    struct sim_rank *r = &s->ranks[rank];
+    const uint64_t *words;
+    uint32_t n;
+
+    if (r->n_agreed != at || r->is_running || r->is_dead || member_plan_no(r->m) != plan
+        || !member_stands(r->m, &words, &n))
+        return false;
+    memcpy(ret, words, n * sizeof(*words));
+    return true;
+}
+
+/* As one who has called does: if none but standing ones are missing, they count. */
+static inline void count_standing(struct sim *s, uint32_t rank, struct sim_agreement *a)
+{
+    uint64_t words[SIM_RANKS][SIM_WORDS];
+    uint32_t missing = ((1u << s->cfg.n_ranks) - 1) & ~a->begun;
+    size_t at = (size_t)(a - s->agreements);
+
+    if (!a->is_called || (!s->is_last && seeded_below(&s->rng, 2)))
+        return;
+    for (uint32_t i = 0; i < s->cfg.n_ranks; i++)
+        if (missing >> i & 1
+            && !is_standing(s, i, at, member_plan_no(s->ranks[rank].m), words[i]))
+            return;
+    for (uint32_t i = 0; i < s->cfg.n_ranks; i++) {
+        if (!(missing >> i & 1))
+            continue;
+        for (uint32_t w = 0; w < a->n_words && w < SIM_WORDS; w++)
+            a->words[w] &= words[i][w];
+        a->begun |= 1u << i;
+        s->ranks[i].n_agreed++;
+        s->ranks[i].is_counted = true;
+        sim_trace(s, "%llu rank %u is counted\n", (unsigned long long)s->now, i);
+    }
+}
+
+/* Whatever a rank does first: it is in the last agreement that it was counted in. */
+static inline bool sim_back(struct sim *s, uint32_t rank)
+{
+    struct sim_rank *r = &s->ranks[rank];
+    bool was_counted = r->is_counted;
+
+    r->is_counted = false;
+    if (was_counted)
+        member_resume(r->m);
+    return was_counted;
+}
+
 static inline bool agree_end(struct sim *s, uint32_t rank)
 {
     struct sim_rank *r = &s->ranks[rank];
     struct sim_agreement *a = &s->agreements[r->n_agreed - 1];
     bool is_empty;
 
+    if (set_size(a->begun) != s->cfg.n_ranks)
+        count_standing(s, rank, a);
     if (set_size(a->begun) != s->cfg.n_ranks) {
         if (a->is_called || !member_wants_call(r->m))
             return false;

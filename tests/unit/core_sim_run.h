@@ -72,6 +72,7 @@ static inline bool on_write(struct sim *s)
         return true;
     for (uint32_t r = 1; r < s->cfg.n_ranks; r++)
         link_push(&s->ranks[r].down, s->out.p, s->out.n);
+    (void)sim_back(s, 0);
     sim_error(s, member_receive(s->ranks[0].m, s->out.p, s->out.n, &s->err));
     return true;
 }
@@ -103,6 +104,7 @@ static inline bool on_recv(struct sim *s, uint32_t rank)
 
     if (!m)
         return false;
+    (void)sim_back(s, rank);
     sim_error(s, member_receive(r->m, m->bytes, m->n, &s->err));
     free(m);
     return true;
@@ -114,6 +116,9 @@ static inline bool on_next(struct sim *s, uint32_t rank, bool may_offer)
     struct member_act act;
     int rc;
 
+    if (r->is_counted && (s->is_last || seeded_below(&s->rng, 4)))
+        return false; /* sleeps on */
+    (void)sim_back(s, rank);
     if (r->is_running)
         return run_end(s, rank);
     if (member_is_agreeing(r->m))
@@ -249,6 +254,7 @@ static inline bool on_user(struct sim *s, uint32_t rank, bool is_awake)
         const struct sim_spec *p = &s->steps[r->step].v[r->order[r->at++]];
 
         if (s->sets[p->set].mask >> rank & 1) {
+            (void)sim_back(s, rank);
             sim_submit(s, rank, p);
             return true;
         }
@@ -267,6 +273,7 @@ sim_event(struct sim *s, uint32_t rank, enum sim_event ev, bool is_last)
 
     if (r->is_dead || (s->ranks[0].is_dead && (ev == EV_UP || ev == EV_WRITE)))
         return false;
+    s->is_last = is_last;
     switch (ev) {
     case EV_USER:
         moved = on_user(s, rank, is_last);

@@ -183,10 +183,15 @@ static int step_local(struct cpu *c, struct err *err)
         if (a->at == c->local)
             continue;
         struct agree_slot *says = line_of(c, a->at)->says;
-        if (!is_there(a, says))
+        bool speaks = is_there(a, says);
+        if (!speaks && !call_is_counted(c, a->at) && !call_count(c, a->at))
             return 0;
         const struct agree_slot *s = &says[a->seq & 1];
-        int rc = hear(c, c->shm.rank_of[a->at], a->seq, s->n, s->words, err);
+        const struct agree_line *l = line_of(c, a->at);
+        int rc =
+            speaks || is_there(a, says)
+                ? hear(c, c->shm.rank_of[a->at], a->seq, s->n, s->words, err)
+                : hear(c, c->shm.rank_of[a->at], a->seq, l->stand_n, l->stand, err);
         if (rc < 0)
             return rc;
     }
@@ -294,6 +299,24 @@ static int step(struct cpu *c, struct err *err)
     return rc;
 }
 
+void agree_enter(struct cpu *c, uint32_t seq, uint32_t n)
+{
+    struct agree *a = &c->agree;
+    a->seq = seq;
+    a->n = n;
+    a->at = 0;
+    a->distance = 1;
+    a->n_idle = 0;
+    a->has_dozed = false;
+    a->checked_ns = 0;
+    a->phase = c->n_hosts > 1 && c->local > 0 ? AGREE_RESULT : AGREE_LOCAL;
+}
+
+void agree_has_come(struct cpu *c, uint32_t member)
+{
+    wake_local(c, AWAITS_MEMBER + member);
+}
+
 int agree_begin(struct backend *b, const uint64_t *words, uint32_t n, struct err *err)
 {
     struct cpu *c = self(b);
@@ -305,17 +328,9 @@ int agree_begin(struct backend *b, const uint64_t *words, uint32_t n, struct err
                        AGREE_MAX_WORDS);
     if (a->phase != AGREE_NONE)
         return err_set(err, -EBUSY, "agreement %u is not done", a->seq);
-    a->seq++;
-    a->n = n;
     memcpy(a->words, words, n * sizeof *words);
-    a->at = 0;
-    a->distance = 1;
-    a->n_idle = 0;
-    a->has_dozed = false;
-    a->checked_ns = 0;
-    a->phase = AGREE_LOCAL;
-    if (c->n_hosts > 1 && c->local > 0) {
-        a->phase = AGREE_RESULT;
+    agree_enter(c, a->seq + 1, n);
+    if (a->phase == AGREE_RESULT) {
         say(a, a->line->says);
         wake(line_of(c, 0), AWAITS_MEMBER + c->local);
     } else if (c->n_local > 1 && c->n_hosts == 1) {
@@ -329,7 +344,8 @@ int agree_begin(struct backend *b, const uint64_t *words, uint32_t n, struct err
 /* Is member's word of this agreement missing? */
 static bool is_missing(struct cpu *c, uint32_t member)
 {
-    return member != c->local && !is_there(&c->agree, line_of(c, member)->says);
+    return member != c->local && !is_there(&c->agree, line_of(c, member)->says)
+           && !call_is_counted(c, member);
 }
 
 /* Does who is missing still live? Of the local ones we ask for the first, and for
@@ -421,7 +437,9 @@ static bool has_come(struct cpu *c, uint32_t what)
     struct agree *a = &c->agree;
     if (what == AWAITS_RESULT)
         return is_there(a, a->area->result);
-    return what >= AWAITS_MEMBER && is_there(a, line_of(c, what - AWAITS_MEMBER)->says);
+    return what >= AWAITS_MEMBER
+           && (is_there(a, line_of(c, what - AWAITS_MEMBER)->says)
+               || call_is_counted(c, what - AWAITS_MEMBER));
 }
 
 static void sleep_on_sockets(struct cpu *c, const struct timespec *t)

@@ -33,10 +33,13 @@ struct agree_line { /* one member's, in the segment */
     _Atomic uint32_t away;   /* enum agree_call: for what it is to be rung, or rung */
     uint32_t ear_bytes;      /* of its ear's name */
     uint8_t ear[24];
-    uint8_t pad[128 - 48];
+    _Atomic uint64_t proxy; /* call.c: up to which agreement others have counted it */
+    uint32_t stand_tag, stand_n;
+    uint8_t pad[128 - 64];
+    uint64_t stand[AGREE_MAX_WORDS]; /* its words while it is away */
 };
 _Static_assert(sizeof(struct agree_slot) == 640, "lines do not share, in pairs either");
-_Static_assert(sizeof(struct agree_line) == 11 * 128, "nor do members");
+_Static_assert(sizeof(struct agree_line) == 15 * 128, "nor do members");
 
 /* In the segment: what the leader has heard from the other hosts, then a line a member.
  * Zeroed memory is ready for use. */
@@ -74,6 +77,11 @@ struct agree { /* the driving thread's, but for the atomics */
 };
 
 void agree_init(struct agree *a);
+/* A local one's words of the agreement at hand have come, by others' hand: wakes who
+ * sleeps for them. */
+void agree_has_come(struct cpu *c, uint32_t member);
+/* An agreement that others began for us: its words are in a->words. */
+void agree_enter(struct cpu *c, uint32_t seq, uint32_t n);
 int agree_open(struct cpu *c, struct err *err); /* once the transports are connected */
 void agree_close(struct agree *a);              /* before the segment is unmapped */
 

@@ -19,6 +19,25 @@
  * that is called calls its own host and, by joining, the next leaders: all are there
  * after log2(hosts) hops.
  *
+ * Counting. A member that is away with nothing to say need not be woken at all on its
+ * own host: it leaves its words in the line, and in `proxy` the number of its last
+ * agreement, and that it stands. Who has called, and misses nobody but such members,
+ * turns proxy from k - 1 to k for each of them (a compare-and-swap), and their words
+ * count in k, on all members, for all look at proxy. Back again, the member ends its
+ * standing in the same way, and finds how far it was counted.
+ *
+ *   it is counted or speaks, not both    Both begin with a swap of proxy.
+ *   what it stood for stays readable     The words are the same for one tag. Proxy says
+ *                      "up to here", and is cleared by its member two agreements later,
+ *                      when all are done with that one. A member that was counted in k
+ *                      and in k + 1 counts in k for a slow reader.
+ *   who comes back finds the result      Of the last agreement it was counted in, k:
+ * the others' slots hold k until k + 2, which needs k + 1, which needs this member. An
+ * older one is of no interest (member.c). another plan       has another tag: nobody is
+ * counted with old words.
+ *
+ * Leaders of several hosts do not stand, for they have to pass words on.
+ *
  * A member that has no ear (no descriptor left) must look again every now and then.
  * Called through the ops table by cpu.c. */
 #include "runtime/backend/cpu/call.h"
@@ -60,6 +79,88 @@ static bool has_begun(struct agree_line *l, uint32_t seq)
 {
     return atomic_load_explicit(&l->says[seq & 1].seq, memory_order_seq_cst) == seq
            || atomic_load_explicit(&l->begun, memory_order_seq_cst) == seq;
+}
+
+/* --- counting --- */
+
+enum { PROXY_STANDS = 1, PROXY_IS = 2 };
+
+static uint64_t proxy_of(uint32_t seq, uint32_t flags)
+{
+    return (uint64_t)seq << 2 | flags;
+}
+
+bool call_is_counted(struct cpu *c, uint32_t member)
+{
+    if (c->calls.tag == 0)
+        return false;
+    uint64_t p = atomic_load_explicit(&line_of(c, member)->proxy, memory_order_seq_cst);
+    return (p & PROXY_IS) != 0 && (int32_t)((uint32_t)(p >> 2) - c->agree.seq) >= 0;
+}
+
+static bool can_count(const struct cpu *c, struct agree_line *l)
+{
+    uint64_t want = proxy_of(c->agree.seq - 1, PROXY_IS | PROXY_STANDS);
+    return c->calls.tag != 0
+           && atomic_load_explicit(&l->proxy, memory_order_seq_cst) == want
+           && l->stand_tag == c->calls.tag && l->stand_n == c->agree.n;
+}
+
+bool call_count(struct cpu *c, uint32_t member)
+{
+    struct agree_line *l = line_of(c, member);
+    uint64_t old = proxy_of(c->agree.seq - 1, PROXY_IS | PROXY_STANDS);
+    if (!c->calls.calls || !can_count(c, l))
+        return false;
+    for (uint32_t j = member + 1; j < c->n_local; j++)
+        if (j != c->local && !has_begun(line_of(c, j), c->agree.seq)
+            && !call_is_counted(c, j) && !can_count(c, line_of(c, j)))
+            return false;
+    if (atomic_compare_exchange_strong_explicit(
+            &l->proxy, &old, proxy_of(c->agree.seq, PROXY_IS | PROXY_STANDS),
+            memory_order_seq_cst, memory_order_seq_cst))
+        agree_has_come(c, member);
+    return call_is_counted(c, member);
+}
+
+static void stand(struct cpu *c, const uint64_t *words, uint32_t n)
+{
+    struct agree_line *l = c->agree.line;
+    if (c->calls.tag == 0 || !has_others_here(c) || leads_hosts(c))
+        return;
+    if (l->stand_tag != c->calls.tag || l->stand_n != n) {
+        memcpy(l->stand, words, n * sizeof *words);
+        l->stand_tag = c->calls.tag;
+        l->stand_n = n;
+    }
+    atomic_store_explicit(&l->proxy, proxy_of(c->agree.seq, PROXY_IS | PROXY_STANDS),
+                          memory_order_seq_cst);
+}
+
+bool agree_back(struct backend *b)
+{
+    struct cpu *c = self(b);
+    struct agree *a = &c->agree;
+    struct agree_line *l = a->line;
+    uint64_t p = atomic_load_explicit(&l->proxy, memory_order_seq_cst);
+    atomic_store_explicit(&l->away, CALL_NONE, memory_order_seq_cst);
+    if ((p & PROXY_STANDS) == 0)
+        return false;
+    while (!atomic_compare_exchange_weak_explicit(
+        &l->proxy, &p, p & ~(uint64_t)PROXY_STANDS, memory_order_seq_cst,
+        memory_order_seq_cst))
+        ;
+    if ((uint32_t)(p >> 2) == a->seq || c->broken.code != 0)
+        return false;
+    memcpy(a->words, l->stand, l->stand_n * sizeof *l->stand);
+    agree_enter(c, (uint32_t)(p >> 2), l->stand_n);
+    c->calls.calls = false;
+    return true;
+}
+
+void agree_tag(struct backend *b, uint32_t tag)
+{
+    self(b)->calls.tag = tag;
 }
 
 /* --- ears --- */
@@ -147,7 +248,8 @@ void call_missing(struct cpu *c)
         return;
     for (uint32_t j = 0; j < c->n_local; j++) {
         struct agree_line *l = line_of(c, j);
-        if (j == c->local || has_begun(l, a->seq))
+        if (j == c->local || has_begun(l, a->seq) || call_is_counted(c, j)
+            || (c->calls.calls && can_count(c, l)))
             continue;
         uint32_t away = atomic_load_explicit(&l->away, memory_order_seq_cst);
         bool is_wanted = away == CALL_BEGUN || (away == CALL_CALLED && c->calls.calls);
@@ -163,6 +265,10 @@ void call_begun(struct cpu *c)
 {
     struct agree *a = &c->agree;
     c->calls.calls = false;
+    /* relaxed: only we store it now, for we do not stand */
+    uint64_t p = atomic_load_explicit(&a->line->proxy, memory_order_relaxed);
+    if (p != 0 && a->seq - (uint32_t)(p >> 2) >= 2)
+        atomic_store_explicit(&a->line->proxy, 0, memory_order_relaxed);
     if (leads_hosts(c))
         atomic_store_explicit(&a->line->begun, a->seq, memory_order_seq_cst);
 }
@@ -216,13 +322,16 @@ enum agree_call agree_heard(struct backend *b)
     return leads_hosts(c) && hears_hosts(c) ? CALL_CALLED : r;
 }
 
-enum agree_call agree_away(struct backend *b, enum agree_call what)
+enum agree_call
+agree_away(struct backend *b, enum agree_call what, const uint64_t *words, uint32_t n)
 {
     struct cpu *c = self(b);
     char byte;
-    if (what != CALL_NONE && c->calls.ear >= 0)
+    if (c->calls.ear >= 0)
         while (recv(c->calls.ear, &byte, 1, MSG_DONTWAIT) >= 0)
             ;
+    if (words != NULL && c->agree.phase == AGREE_NONE && c->broken.code == 0)
+        stand(c, words, n);
     atomic_store_explicit(&c->agree.line->away, what, memory_order_seq_cst);
     return agree_heard(b);
 }

@@ -16,16 +16,24 @@ struct calls {  /* the driving thread's */
     int ear;    /* datagrams of members of this host that ring; -1: none */
     int hosts;  /* epoll: sockets of leaders that say something to us first; -1: none */
     bool calls; /* the agreement at hand is one that all shall join */
+    uint32_t tag;
 };
 
 void call_init(struct calls *k);
 void call_close(struct calls *k);
 void call_begun(struct cpu *c);   /* an agreement; once its words are published */
 void call_missing(struct cpu *c); /* rings who is wanted in the one at hand */
+/* Has a local member's standing word been counted in the agreement at hand? */
+bool call_is_counted(struct cpu *c, uint32_t member);
+/* Counts it, if nothing else is missing but such; false: it must come itself. */
+bool call_count(struct cpu *c, uint32_t member);
 
 int agree_ears(struct backend *b, int ret_fds[2], struct err *err);
 void agree_call(struct backend *b);
 enum agree_call agree_heard(struct backend *b);
-enum agree_call agree_away(struct backend *b, enum agree_call what);
+enum agree_call
+agree_away(struct backend *b, enum agree_call what, const uint64_t *words, uint32_t n);
+bool agree_back(struct backend *b);
+void agree_tag(struct backend *b, uint32_t tag);
 
 #endif
