@@ -45,8 +45,8 @@ static struct hvd_stats stats_now(void)
 
 /* --- the window --- */
 
-#define WINDOW_NS (300 * NS_PER_MS)
-#define EARLY_NS  (200 * NS_PER_MS)
+#define WINDOW_NS (700 * NS_PER_MS)
+#define EARLY_NS  (600 * NS_PER_MS)
 
 /* By polling: a thread that waits would end the window. Nanoseconds since t0. */
 static uint64_t poll_to_end(hvd_handle h, uint64_t t0)
@@ -107,7 +107,7 @@ static void window_body(int rank, int size)
 static void a_tensor_waits_for_others_at_most_the_window(void **state)
 {
     (void)state;
-    (void)setenv("HOROVOD_CYCLE_TIME", "300", 1);
+    (void)setenv("HOROVOD_CYCLE_TIME", "700", 1);
     world_run(1, window_body);
     world_run(3, window_body);
     (void)setenv("HOROVOD_CACHE_CAPACITY", "0", 1);
@@ -129,7 +129,7 @@ static void full_body(int rank, int size)
 static void a_full_batch_does_not_wait(void **state)
 {
     (void)state;
-    (void)setenv("HOROVOD_CYCLE_TIME", "300", 1);
+    (void)setenv("HOROVOD_CYCLE_TIME", "700", 1);
     (void)setenv("HOROVOD_FUSION_THRESHOLD", "8", 1);
     world_run(2, full_body);
 }
@@ -166,7 +166,7 @@ static void planned_body(int rank, int size)
 static void a_complete_plan_does_not_wait(void **state)
 {
     (void)state;
-    (void)setenv("HOROVOD_CYCLE_TIME", "300", 1);
+    (void)setenv("HOROVOD_CYCLE_TIME", "700", 1);
     world_run(1, planned_body);
     world_run(3, planned_body);
 }
