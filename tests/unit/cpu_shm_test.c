@@ -524,9 +524,39 @@ static void ranks_that_share_a_cpu_without_need_part(void **state)
     assert_int_equal(wait_beside(true, 0), apart); /* nobody knows */
 }
 
+/* A peer that seems to sit on our CPU whatever we do: sleeping has not helped, so we
+ * go, and may run where we might before. */
+static void who_cannot_part_by_sleep_leaves_and_keeps_its_mask(void **state)
+{
+    (void)state;
+    struct pair p = {.w = {.n_spins = 1, .n_cpus = 2}};
+    struct err err = ERR_INIT;
+    cpu_set_t before, after;
+    int left = -1;
+    assert_int_equal(sched_getaffinity(0, sizeof before, &before), 0);
+    if (CPU_COUNT(&before) < 2)
+        skip();
+    pair_open(&p);
+    p.w.check = stop_at_once;
+    uint64_t until = clock_now_ns() + NS_PER_S;
+    while (left < 0 && clock_now_ns() < until) {
+        int cpu = sched_getcpu();
+        atomic_store(&p.s[0].h->lines[0].cpu, (uint32_t)cpu + 1);
+        assert_int_equal(shm_wait(&p.s[1], 0, 1, &err), -ECANCELED);
+        uint32_t now_at = atomic_load(&p.s[1].h->lines[1].cpu);
+        if (now_at != (uint32_t)cpu + 1)
+            left = cpu;
+    }
+    assert_true(left >= 0);
+    assert_int_equal(sched_getaffinity(0, sizeof after, &after), 0);
+    assert_true(CPU_EQUAL(&before, &after));
+    pair_close(&p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(who_cannot_part_by_sleep_leaves_and_keeps_its_mask),
         cmocka_unit_test(who_waits_long_has_woken_sleepers),
         cmocka_unit_test(operation_does_not_end_before_sleepers_are_woken),
         cmocka_unit_test(ranks_that_share_a_cpu_without_need_part),

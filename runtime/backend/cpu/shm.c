@@ -239,25 +239,45 @@ bool shm_is_near(const struct shm *s, uint32_t member)
                   == cpu;
 }
 
-/* More of us wait on this CPU than need to: the scheduler leaves those that always run
- * in turns where they are. Who is woken from a sleep is put where there is room, so one
- * that sleeps once parts them; and if not, it tries again only after a while. */
-static bool should_part(struct shm *s, uint64_t now_ns)
+/* To any other CPU; what we may run on stays as it is. */
+static void leave_cpu(uint32_t cpu)
 {
-    uint32_t cpu = note_cpu(s), n_here = 0;
+    cpu_set_t all, others;
+    if (sched_getaffinity(0, sizeof all, &all) != 0 || cpu >= CPU_SETSIZE)
+        return;
+    others = all;
+    CPU_CLR(cpu, &others);
+    if (CPU_COUNT(&others) > 0 && sched_setaffinity(0, sizeof others, &others) == 0)
+        (void)sched_setaffinity(0, sizeof all, &all); /* it was allowed before */
+}
+
+/* More of us wait on this CPU than need to: the scheduler leaves those that always run
+ * in turns where they are. Who is woken from a sleep is put on an idle CPU, so one that
+ * sleeps once parts them (true: do that). Where that has not helped twice, because the
+ * others are busy, the last of us leaves by itself. And ever more rarely again. */
+static bool should_sleep_to_part(struct shm *s, uint64_t now_ns)
+{
+    uint32_t cpu = note_cpu(s), n_here = 0, last = 0;
     if (s->w->n_cpus == 0 || now_ns - s->parted_ns < s->part_ns)
         return false;
     s->parted_ns = now_ns;
     for (uint32_t j = 0; j < s->n; j++)
-        n_here +=
-            atomic_load_explicit(&s->h->lines[s->line_of[j]].cpu, memory_order_relaxed)
-            == cpu;
+        if (atomic_load_explicit(&s->h->lines[s->line_of[j]].cpu, memory_order_relaxed)
+            == cpu) {
+            n_here++;
+            last = j;
+        }
     if (n_here <= (s->n + s->w->n_cpus - 1) / s->w->n_cpus) {
         s->part_ns = PART_MIN_NS;
         return false;
     }
+    bool has_slept = s->part_ns >= 4 * PART_MIN_NS;
     s->part_ns = s->part_ns < PART_MAX_NS ? 2 * s->part_ns : PART_MAX_NS;
-    return true;
+    if (has_slept && last == s->me) {
+        leave_cpu(cpu - 1);
+        (void)note_cpu(s);
+    }
+    return !has_slept;
 }
 
 static int wait_slow(struct shm *s, uint32_t member, uint32_t seq, struct err *err)
@@ -266,7 +286,7 @@ static int wait_slow(struct shm *s, uint32_t member, uint32_t seq, struct err *e
     uint64_t now = clock_now_ns(), until = now + WAIT_YIELD_NS;
     struct patience patience = {0};
     shm_ring(s);
-    if (should_part(s, now))
+    if (should_sleep_to_part(s, now))
         sleep_on(l, seq);
     do {
         sched_yield();
