@@ -102,6 +102,18 @@ void environment_set(struct environment *e, const char *name, const char *value)
     e->v[i] = pair;
 }
 
+void environment_overlay(struct environment *e, char *const *pairs)
+{
+    for (; *pairs; pairs++) {
+        size_t len = strcspn(*pairs, "=");
+        AUTOFREE char *name = mem_strndup(*pairs, len);
+        if (!name)
+            e->status = -ENOMEM;
+        else if (len && (*pairs)[len])
+            environment_set(e, name, *pairs + len + 1);
+    }
+}
+
 void environment_default(struct environment *e, const char *name, const char *value)
 {
     if (find(e, name) == SIZE_MAX)

@@ -18,6 +18,8 @@ void environment_release(struct environment *e);
 /* Everything of from except the sets of outer launchers (contract_inherited) and what
  * the operator told the agent alone. */
 void environment_inherit(struct environment *e, char *const *from);
+/* All of pairs ("NAME=value"), over what is there. */
+void environment_overlay(struct environment *e, char *const *pairs);
 void environment_set(struct environment *e, const char *name, const char *value);
 void environment_default(struct environment *e, const char *name, const char *value);
 void environment_prepend(struct environment *e, const char *name, const char *dir);

@@ -146,6 +146,7 @@ static int launch_remote(struct launch *l, struct err *err)
     char iface[64] = "";
     struct hostlist hosts = {.v = l->hosts.list.v, .n = l->hosts.n};
     struct remote_job job = {
+        .program = l->program,
         .hosts = &hosts,
         .np = l->hosts.np,
         .argv = l->o.command,
@@ -155,6 +156,9 @@ static int launch_remote(struct launch *l, struct err *err)
         .with_timestamp = options_is_on(&l->o, OPT_PREFIX_TIMESTAMP),
         .vars = l->o.vars,
         .n_vars = l->o.n_vars,
+        .binding = text[OPT_BINDING],
+        .nics = text[OPT_NETWORK_INTERFACES],
+        .is_verbose = options_is_on(&l->o, OPT_VERBOSE),
         .token_file = text[OPT_TOKEN_FILE],
         .agent_port = (uint16_t)options_u32(&l->o, OPT_AGENT_PORT, 0),
         .ssh_port = (uint16_t)options_u32(&l->o, OPT_SSH_PORT, 0),

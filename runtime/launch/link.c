@@ -272,8 +272,13 @@ static void dialed(struct links *s, struct link *l)
         open_channel(s, l, fd, &session);
         return;
     }
-    (void)snprintf(why, sizeof(why), "%.170s%s", err.text,
-                   rc == -ECONNREFUSED ? ": is hvd-agent serve running there?" : "");
+    if (rc == -EACCES)
+        (void)snprintf(why, sizeof(why),
+                       "the token of its hvd-agent serve is not that of --token-file");
+    else
+        (void)snprintf(why, sizeof(why), "%.170s%s", err.text,
+                       rc == -ECONNREFUSED ? ": is hvd-agent serve running there?"
+                                           : "");
     begin_end(s, l, why);
 }
 

@@ -235,19 +235,6 @@ static int take_lost(struct remote *r,
     return rc;
 }
 
-static void take_note(struct remote *r, uint32_t host, const struct frame *f)
-{
-    struct bytes_reader b = {.p = f->p + 4, .left = f->n - 4};
-    char text[1024];
-    bytes_str(&b, text, sizeof(text));
-    for (char *p = text; *p; p++)
-        if ((unsigned char)*p < ' ')
-            *p = '?';
-    if (!b.is_bad)
-        log_warn("a host says", "host=%s text=\"%s\"", r->job->hosts->v[host].name,
-                 text);
-}
-
 static int on_frame(void *arg, struct link *l, const struct frame *f, struct err *err)
 {
     struct remote *r = arg;
@@ -271,7 +258,8 @@ static int on_frame(void *arg, struct link *l, const struct frame *f, struct err
     case ERRAND_LOST:
         return take_lost(r, l, host, f, err);
     case ERRAND_NOTE:
-        take_note(r, host, f);
+        remote_print_note(r->job->program, r->job->hosts->v[host].name, f->p + 4,
+                          f->n - 4);
         return 0;
     case ERRAND_PING:
     case ERRAND_JOB:
@@ -531,7 +519,7 @@ static int prepare(struct remote *r, struct err *err)
                              .agent_port = r->job->agent_port ? r->job->agent_port
                                                               : REMOTE_DEFAULT_PORT,
                              .root = r->root,
-                             .deadline_ns = r->start_deadline_ns,
+                             .deadline_ns = r->start_deadline_ns - ms * NS_PER_MS / 10,
                              .peer_timeout_ns = r->peer_timeout_ns,
                              .signals = r->signals,
                              .guard = r->job->guard,

@@ -11,7 +11,8 @@
 
 #define REMOTE_DEFAULT_PORT 7172 /* of hvd-agent serve */
 
-struct remote_job { /* all borrowed */
+struct remote_job {      /* all borrowed */
+    const char *program; /* for messages */
     const struct hostlist *hosts;
     uint32_t np;
     char *const *argv, *const *env;
@@ -21,7 +22,10 @@ struct remote_job { /* all borrowed */
     const struct option_var *vars; /* what flags set in the ranks: n_vars */
     size_t n_vars;
     uint64_t start_timeout_ms; /* for all hosts to be ready */
-    const char *iface;         /* of all hosts; NULL: the route to each */
+    const char *binding;       /* of --binding; NULL: none */
+    const char *nics;          /* of --network-interfaces; NULL: none */
+    bool is_verbose;
+    const char *iface;        /* of all hosts; NULL: the route to each */
     const char *token_file;   /* NULL: by ssh; else hvd-agent serve runs on all hosts */
     uint16_t agent_port;      /* 0: default */
     uint16_t ssh_port;        /* 0: ssh's own */

@@ -36,6 +36,7 @@
 
 #define FIRST_WORDS_NS (60 * NS_PER_S) /* from the connection to the job */
 #define UP_HIGH_BYTES  (1u << 20)      /* waiting to be sent: ranks are not read */
+#define NOTE_MAX_BYTES (64u << 10)
 #define ASK_GRACE_NS   (30 * NS_PER_S) /* as horovodrun on one host */
 #define END_NS         (20 * NS_PER_S) /* for the end of ranks and of other agents */
 
@@ -55,6 +56,7 @@ struct remote_agent {
     struct engine_config config;
     char path[PATH_MAX], dir[PATH_MAX];
     struct option_var *vars;
+    struct placement placement;
     struct contract *ranks;
     uint32_t n;
     struct engine *engine;
@@ -114,7 +116,7 @@ static void fail(struct remote_agent *a, int code, int sig, const char *why)
 static void note(struct remote_agent *a, const char *text)
 {
     CLEANUP(strbuf_release) struct strbuf b = {0};
-    strbuf_init(&b, 4096);
+    strbuf_init(&b, NOTE_MAX_BYTES + 4);
     bytes_put_str(&b, text);
     send_up(a, ERRAND_NOTE, &b);
 }
@@ -225,30 +227,14 @@ static int start_others(struct remote_agent *a, struct err *err)
 
 /* --- the job */
 
-static int overlay_environment(struct remote_agent *a, struct err *err)
+static int make_environment(struct remote_agent *a, struct err *err)
 {
     environment_inherit(&a->env, environ);
-    for (size_t i = 0; i < a->e.env.n; i++) {
-        char *pair = a->e.env.v[i], *equals = strchr(pair, '=');
-        if (!equals || equals == pair)
-            continue;
-        *equals = '\0';
-        environment_set(&a->env, pair, equals + 1);
-        *equals = '=';
-    }
-    a->vars = mem_calloc(a->e.vars.n + 1, sizeof(*a->vars));
-    if (!a->vars)
-        return err_set(err, -ENOMEM, "out of memory for the environment");
-    for (size_t i = 0; i < a->e.vars.n; i++) {
-        char *equals = strchr(a->e.vars.v[i], '=');
-        if (!equals)
-            return err_set(err, -EPROTO, "a variable has no value");
-        *equals = '\0';
-        a->vars[i] = (struct option_var){.name = a->e.vars.v[i], .value = equals + 1};
-    }
-    return a->env.status < 0
-               ? err_set(err, a->env.status, "out of memory for the environment")
-               : 0;
+    environment_overlay(&a->env, a->e.env.v);
+    int rc = errand_vars(&a->e, &a->vars, err);
+    if (rc == 0 && a->env.status < 0)
+        rc = err_set(err, a->env.status, "out of memory for the environment");
+    return rc;
 }
 
 /* Everything that would keep the ranks from starting, before others wait for us. The
@@ -264,7 +250,7 @@ static int prepare(struct remote_agent *a, struct err *err)
         if (!getenv("HOME") || chdir(getenv("HOME")) < 0)
             (void)!chdir("/"); /* where a service starts anyway */
     }
-    if (overlay_environment(a, err) < 0)
+    if (make_environment(a, err) < 0)
         return 125;
     self_runtime(a->dir, sizeof(a->dir));
     a->config = (struct engine_config){
@@ -334,6 +320,17 @@ take_job(struct remote_agent *a, uint32_t host, struct bytes_reader *r, struct e
     return 0;
 }
 
+static void show_placement(struct remote_agent *a)
+{
+    CLEANUP(strbuf_release) struct strbuf table = {0};
+    if (!a->e.is_verbose)
+        return;
+    strbuf_init(&table, NOTE_MAX_BYTES);
+    placement_table(&a->placement, a->ranks, a->n, *a->e.nics ? a->e.nics : NULL,
+                    &table);
+    note(a, strbuf_str(&table));
+}
+
 static int start_ranks(struct remote_agent *a,
                        const struct errand_start *s,
                        int *ret_code,
@@ -359,6 +356,11 @@ static int start_ranks(struct remote_agent *a,
         rc = contracts_make(&a->e.hosts, a->e.np, a->host, &c, &a->ranks, &a->n, err);
     if (rc < 0)
         return rc;
+    const char *binding = *a->e.binding ? a->e.binding : NULL;
+    if ((rc = placement_make(binding, a->n, &a->placement, err)) < 0)
+        return rc;
+    show_placement(a);
+    a->config.placement = &a->placement;
     a->config.n = a->n;
     a->config.ranks = a->ranks;
     rc = engine_new(&a->config, a->signals, &a->guard, &a->engine, err);
@@ -550,6 +552,7 @@ static void turn(struct remote_agent *a)
 static void release(struct remote_agent *a)
 {
     engine_free(a->engine);
+    placement_release(&a->placement);
     links_release(&a->links);
     guard_stop(&a->guard);
     scratch_remove(&a->scratch);

@@ -125,12 +125,18 @@ int remote_errand(const struct remote_job *job,
     e->peer_timeout_ms = (uint32_t)ms;
     if (!getcwd(e->dir, sizeof(e->dir)))
         e->dir[0] = '\0';
+    (void)snprintf(e->binding, sizeof(e->binding), "%s",
+                   job->binding ? job->binding : "");
+    (void)snprintf(e->nics, sizeof(e->nics), "%s", job->nics ? job->nics : "");
+    e->is_verbose = job->is_verbose;
     (void)snprintf(e->iface, sizeof(e->iface), "%s", job->iface ? job->iface : "");
     (void)snprintf(e->ssh.program, sizeof(e->ssh.program), "%s", ssh ? ssh : "");
     (void)snprintf(e->ssh.identity, sizeof(e->ssh.identity), "%s",
                    job->ssh_identity ? job->ssh_identity : "");
     e->ssh.port = job->ssh_port;
-    e->ssh.connect_s = start_timeout_s < 10 ? (uint32_t)start_timeout_s : 10;
+    e->ssh.connect_s = 10; /* ssh gives up before we do: it knows why */
+    if (start_timeout_s <= 10)
+        e->ssh.connect_s = start_timeout_s > 1 ? (uint32_t)start_timeout_s - 1 : 1;
     e->fanout = job->token_file
                     ? 0
                     : (uint32_t)setting("HVD_SSH_FANOUT", DEFAULT_FANOUT, 4096, err);

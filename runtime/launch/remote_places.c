@@ -13,6 +13,7 @@
 
 #include "runtime/base/addr.h"
 #include "runtime/base/mem.h"
+#include "runtime/launch/core/bytes.h"
 
 int remote_hosts_new(const struct hostlist *hosts,
                      uint32_t np,
@@ -38,6 +39,24 @@ void remote_host_output_ended(struct remote_host *h, struct output *o)
     for (uint32_t i = 0; i < h->n_ranks; i++)
         for (int k = 0; k < 2; k++)
             output_feed(o, h->first_rank + i, k, NULL, 0);
+}
+
+void remote_print_note(const char *program,
+                       const char *host,
+                       const uint8_t *p,
+                       size_t n)
+{
+    struct bytes_reader b = {.p = p, .left = n};
+    AUTOFREE char *text = bytes_text(&b);
+    for (char *line = text; line && *line;) {
+        char *end = line + strcspn(line, "\n"), *next = *end ? end + 1 : end;
+        *end = '\0';
+        for (char *q = line; *q; q++)
+            if ((unsigned char)*q < ' ' && *q != '\t')
+                *q = '?';
+        fprintf(stderr, "%s: host %s: %s\n", program, host, line);
+        line = next;
+    }
 }
 
 /* The numeric address of a name, and ours on the route to it. */

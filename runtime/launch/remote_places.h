@@ -22,6 +22,11 @@ int remote_hosts_new(const struct hostlist *hosts,
                      struct err *err);
 /* Its ranks write no more: lines without an end are printed. */
 void remote_host_output_ended(struct remote_host *h, struct output *o);
+/* A NOTE of a host: each of its lines on standard error, with the host's name. */
+void remote_print_note(const char *program,
+                       const char *host,
+                       const uint8_t *p,
+                       size_t n);
 /* Fills launcher and master of all, which are ready. local: our own host, hosts->n:
  * none. iface: ours to be used, NULL: the one that is the route to each host. */
 int remote_addresses(const struct hostlist *hosts,

@@ -32,7 +32,8 @@
     X(kubeconfig)                                                                      \
     X(config)                                                                          \
     X(codec)                                                                           \
-    X(trace)
+    X(trace)                                                                           \
+    X(errand)
 
 #ifdef FUZZ_REPLAY
 #define FUZZ_TARGET(name)                                                              \

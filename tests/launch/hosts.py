@@ -3,6 +3,7 @@
 its own with its own keys and configuration. Needs root; everything is removed at the end."""
 
 import atexit
+import contextlib
 import os
 import shutil
 import subprocess
@@ -11,6 +12,7 @@ import tempfile
 from tap import DEADLINE_S, Program, Skip, read, wait_until
 
 NET = "10.213.78"
+NET6 = "fd00:213:78"
 NAMES = "abcd"
 SSHD = "/usr/sbin/sshd"
 
@@ -45,6 +47,9 @@ class Hosts:
     def address(self, name):
         return f"{NET}.{self.names.index(name) + 1}"
 
+    def address6(self, name):
+        return f"{NET6}::{self.names.index(name) + 1}"
+
     @staticmethod
     def on_net(ns, *words):
         return sh("ip", "netns", "exec", ns, *words)
@@ -53,9 +58,24 @@ class Hosts:
         ns, link = self.ns(name), f"v{self.tag[3:]}{name}"
         etc = f"/etc/netns/{ns}"
         sh("ip", "netns", "add", ns)
-        sh("ip", "link", "add", link, "netns", self.switch, "type", "veth", "peer", "name", "eth0", "netns", ns)
+        sh(
+            "ip",
+            "link",
+            "add",
+            link,
+            "netns",
+            self.switch,
+            "type",
+            "veth",
+            "peer",
+            "name",
+            "eth0",
+            "netns",
+            ns,
+        )
         self.on_net(self.switch, "ip", "link", "set", link, "master", "br0", "up")
-        sh("ip", "-n", ns, "addr", "add", f"{NET}.{i + 1}/24", "dev", "eth0", "nodad")
+        sh("ip", "-n", ns, "addr", "add", f"{NET}.{i + 1}/24", "dev", "eth0")
+        sh("ip", "-n", ns, "addr", "add", f"{NET6}::{i + 1}/64", "dev", "eth0", "nodad")
         sh("ip", "-n", ns, "link", "set", "eth0", "up")
         sh("ip", "-n", ns, "link", "set", "lo", "up")
         os.makedirs(f"{etc}/ssh", exist_ok=True)
@@ -64,6 +84,8 @@ class Hosts:
             for k, other in enumerate(self.names):
                 f.write(f"{NET}.{k + 1} {other} {other}.test\n")
             f.write(f"{NET}.77 silent\n")
+            for k in range(40):
+                f.write(f"{NET}.{i + 1} h{k}\n")
         with open(f"{etc}/nsswitch.conf", "w", encoding="ascii") as f:
             f.write("hosts: files\npasswd: files\ngroup: files\n")
         with open(f"{etc}/resolv.conf", "w", encoding="ascii") as f:
@@ -93,7 +115,9 @@ class Hosts:
             f.write(self.key("id") + "\n")
         with open(f"{self.folder}/known_hosts", "w", encoding="ascii") as f:
             for name in self.names:
-                f.write(f"{name},{self.address(name)} {' '.join(self.key('host-' + name).split()[:2])}\n")
+                f.write(
+                    f"{name},{self.address(name)},{self.address6(name)} {' '.join(self.key('host-' + name).split()[:2])}\n"
+                )
         for name in self.names:
             with open(f"{self.folder}/sshd-{name}.conf", "w", encoding="ascii") as f:
                 f.write(
@@ -152,19 +176,17 @@ class Hosts:
             ns = self.ns(name) if name else self.switch
             for pid in sh("ip", "netns", "pids", ns, check=False).split():
                 if pid.isdigit():
-                    try:
+                    with contextlib.suppress(ProcessLookupError):
                         os.kill(int(pid), 9)
-                    except ProcessLookupError:
-                        pass
             sh("ip", "netns", "del", ns, check=False)
             shutil.rmtree(f"/etc/netns/{ns}", ignore_errors=True)
-        if not os.listdir("/etc/netns"):
+        try:
             os.rmdir("/etc/netns")
+        except OSError:
+            pass  # others are at work
         for program in self.sshds.values():
             program.process.wait(DEADLINE_S)
         if self.made_run_sshd:
-            try:
+            with contextlib.suppress(OSError):
                 os.rmdir("/run/sshd")
-            except OSError:
-                pass
         shutil.rmtree(self.folder, ignore_errors=True)

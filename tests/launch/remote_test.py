@@ -51,12 +51,18 @@ def up(folder, n):
 
 def looping(folder):
     """A rank that says its pid and stays."""
-    return ["sh", "-c", f"echo $$ > {folder}/.up.$HOROVOD_RANK; mv {folder}/.up.$HOROVOD_RANK {folder}/up.$HOROVOD_RANK; {LOOP}"]
+    return [
+        "sh",
+        "-c",
+        f"echo $$ > {folder}/.up.$HOROVOD_RANK; mv {folder}/.up.$HOROVOD_RANK {folder}/up.$HOROVOD_RANK; {LOOP}",
+    ]
 
 
 def agents(name):
     """The agents on a host."""
-    return [p for p in hosts().pids(name) if "hvd-agent attach" in read(f"/proc/{p}/cmdline").replace("\0", " ")]
+    return [
+        p for p in hosts().pids(name) if "hvd-agent attach" in read(f"/proc/{p}/cmdline").replace("\0", " ")
+    ]
 
 
 def test_ranks_of_all_hosts_meet(folder):
@@ -95,7 +101,7 @@ def test_ranks_know_their_place_and_host(folder):
 def test_words_and_environment_arrive_as_they_are(folder):
     words = ["it's", 'a "b" $HOME `id` \\', "", "new\nline", "*", "!x", "ä;|&"]
     env = {
-        "MY_VALUE": "it's $HOME\nand \"more\"",
+        "MY_VALUE": 'it\'s $HOME\nand "more"',
         "BASH_FUNC_f%%": "() { :; }",
         "OLDPWD": "/old",
         "MY_CUDA_VISIBLE_DEVICES": "3",
@@ -169,7 +175,9 @@ def test_output_keeps_its_order_and_is_complete(folder):
 
 
 def test_a_slow_reader_holds_up_nothing_else(folder):
-    script = f"if [ $HOROVOD_RANK = 0 ]; then yes; fi; while [ ! -e {folder}/go ]; do sleep 0.05; done; exit 5"
+    script = (
+        f"if [ $HOROVOD_RANK = 0 ]; then yes; fi; while [ ! -e {folder}/go ]; do sleep 0.05; done; exit 5"
+    )
     r, w = os.pipe()
     p = start(folder, "-np", "2", "-H", "b,c", "sh", "-c", script, stdout=w)
     os.close(w)
@@ -269,7 +277,9 @@ def test_a_login_that_is_refused(folder):
 
 
 def test_a_host_that_does_not_answer(folder):
-    _, took = refused(folder, "horovodrun: host silent: ", "-np", "2", "-H", "a,silent", "--start-timeout", "2", "true")
+    _, took = refused(
+        folder, "horovodrun: host silent: ", "-np", "2", "-H", "a,silent", "--start-timeout", "2", "true"
+    )
     assert took < 6, took
 
 
@@ -310,7 +320,9 @@ def test_an_agent_of_another_version(folder):
     program = alone(folder)
     with open(f"{BIN}/hvd-agent", "rb") as f:
         agent = f.read()
-    version = subprocess.run([f"{BIN}/hvd-agent", "--version"], stdout=subprocess.PIPE, check=True).stdout.strip()
+    version = subprocess.run(
+        [f"{BIN}/hvd-agent", "--version"], stdout=subprocess.PIPE, check=True
+    ).stdout.strip()
     assert agent.count(version + b"\0") >= 1
     with open(f"{folder}/bin/hvd-agent", "wb") as f:
         f.write(agent.replace(version + b"\0", b"9" * len(version) + b"\0"))
@@ -338,7 +350,9 @@ def test_a_login_shell_that_prints_is_no_harm(folder):
 
 
 def test_a_command_that_is_not_there(folder):
-    p, _ = refused(folder, "horovodrun: host b: ", "-np", "1", "-H", "b", "no-such-python", "train.py", code=127)
+    p, _ = refused(
+        folder, "horovodrun: host b: ", "-np", "1", "-H", "b", "no-such-python", "train.py", code=127
+    )
     has(p.err, "no-such-python")
 
 
@@ -361,7 +375,19 @@ def test_a_directory_that_is_not_there_is_said(folder):
     p.process.wait()
     os.chmod(f"{folder}/ssh.new", 0o755)
     os.rename(f"{folder}/ssh.new", f"{folder}/ssh")
-    p = run(folder, "-np", "1", "-H", "b", "sh", "-c", "pwd", cwd=gone, env={"HVD_SSH": f"{folder}/ssh"}, tag="second")
+    p = run(
+        folder,
+        "-np",
+        "1",
+        "-H",
+        "b",
+        "sh",
+        "-c",
+        "pwd",
+        cwd=gone,
+        env={"HVD_SSH": f"{folder}/ssh"},
+        tag="second",
+    )
     has(p.err, f"cannot go to directory {gone} there (No such file or directory)")
     has(p.out, "[0]<stdout>:/root\n")
 
@@ -421,7 +447,11 @@ def test_the_launcher_is_killed_at_any_stage(folder):
 def test_an_ssh_client_is_killed(folder):
     p = start(folder, "-np", "3", "-H", "a,b,c", *looping(folder))
     up(folder, 3)
-    clients = [q for q in hosts().pids("a") if read(f"/proc/{q}/comm") == "ssh\n" and "\0b\0" in read(f"/proc/{q}/cmdline")]
+    clients = [
+        q
+        for q in hosts().pids("a")
+        if read(f"/proc/{q}/comm") == "ssh\n" and "\0b\0" in read(f"/proc/{q}/cmdline")
+    ]
     same(len(clients), 1)
     os.kill(clients[0], signal.SIGKILL)
     same(p.end(), 125, p.err)
@@ -482,9 +512,23 @@ def test_a_tree_of_agents(folder):
     os.chmod(script, 0o755)
     env = {"HVD_SSH": script, "HVD_SSH_FANOUT": "1"}
     p = run(folder, "-np", "4", "-H", "b,c,a,d", RANK, env=env)
-    same(sorted(p.out.splitlines()), [f"[{r}]<stdout>:rank {r} of 4 met ranks that add up to 6" for r in range(4)])
+    same(
+        sorted(p.out.splitlines()),
+        [f"[{r}]<stdout>:rank {r} of 4 met ranks that add up to 6" for r in range(4)],
+    )
     same(read(log), "a b\nb c\nc d\n")
-    p = run(folder, "-np", "4", "-H", "b,c,a,d", "sh", "-c", f"[ $HOROVOD_RANK = 3 ] && exit 9; {LOOP}", code=9, env=env)
+    p = run(
+        folder,
+        "-np",
+        "4",
+        "-H",
+        "b,c,a,d",
+        "sh",
+        "-c",
+        f"[ $HOROVOD_RANK = 3 ] && exit 9; {LOOP}",
+        code=9,
+        env=env,
+    )
     has(p.err, "horovodrun: rank 3 on d exited with code 9")
 
 
@@ -511,12 +555,66 @@ def test_a_tree_names_a_host_far_down(folder):
     has(p.err, "horovodrun: host nosuch: its name does not resolve (DNS)")
 
 
+def test_more_hosts_than_one_agent_starts(folder):
+    """40 names of this host, each with an agent of its own, in a tree of the default width."""
+    names = [f"h{i}" for i in range(40)]
+    script = f"{folder}/myssh"
+    with open(script, "w", encoding="ascii") as f:  # host, command line
+        f.write(f'#!/bin/sh\necho "$PPID $1" >> {folder}/ssh.log\nexec sh -c "$2"\n')
+    os.chmod(script, 0o755)
+    p = run(folder, "-np", "40", "-H", ",".join(names), RANK, env={"HVD_SSH": script})
+    same(
+        sorted(p.out.splitlines()),
+        sorted(f"[{r}]<stdout>:rank {r} of 40 met ranks that add up to 780" for r in range(40)),
+    )
+    lines = [x.split() for x in read(f"{folder}/ssh.log").splitlines()]
+    same(sorted(x[1] for x in lines), sorted(names))
+    starters = [x[0] for x in lines]
+    same(max(starters.count(s) for s in starters), 32, "agents that one process started")
+    same(len(set(starters)), 9, "horovodrun and the first 8 agents, which started one each")
+
+
+def test_ipv6_addresses_as_hosts(folder):
+    h = hosts()
+    p = run(folder, "-np", "2", "-H", f"[{h.address6('b')}]:1,[{h.address6('c')}]:1", "sh", "-c",
+            f"echo $HVD_RENDEZVOUS_ADDR $MASTER_ADDR; exec {RANK}")  # fmt: skip
+    has(p.out, f"[1]<stdout>:{h.address6('a')} {h.address6('b')}\n")
+    has(p.out, "[1]<stdout>:rank 1 of 2 met ranks that add up to 1\n")
+
+
+def test_ranks_are_bound_and_shown_on_their_hosts(folder):
+    p = run(folder, "-np", "2", "-H", "b,c", "--binding", "cores", "--verbose", "sh", "-c",
+            "grep Cpus_allowed_list /proc/self/status")  # fmt: skip
+    for rank, name in enumerate("bc"):
+        assert re.search(rf"horovodrun: host {name}: {rank} +{name} ", p.err), p.err
+        has(p.out, f"[{rank}]<stdout>:Cpus_allowed_list:")
+
+
+def test_each_rank_is_killed_while_it_starts(folder):
+    """The job ends as a whole wherever the other ranks are by then."""
+    for victim in range(3):
+        script = f"if [ $HOROVOD_RANK = {victim} ]; then kill -9 $$; fi; exec {RANK}"
+        p = run(folder, "-np", "3", "-H", "a,b,c", "sh", "-c", script, code=137, tag=f"run{victim}")
+        has(p.err, f"horovodrun: rank {victim} on {'abc'[victim]} was killed by signal 9")
+
+
 def test_the_interface_is_a_flag(folder):
     p = run(folder, "-np", "2", "-H", "a,b", "--network-interfaces", "eth0", "sh", "-c",
             f"echo $HVD_RENDEZVOUS_ADDR $NCCL_SOCKET_IFNAME; exec {RANK}")  # fmt: skip
     for rank in range(2):
         has(p.out, f"[{rank}]<stdout>:{hosts().address('a')} eth0\n")
-    refused(folder, "--network-interfaces", "-np", "2", "-H", "a,b", "--network-interfaces", "nosuch0", "true", code=2)
+    refused(
+        folder,
+        "--network-interfaces",
+        "-np",
+        "2",
+        "-H",
+        "a,b",
+        "--network-interfaces",
+        "nosuch0",
+        "true",
+        code=2,
+    )
 
 
 def test_names_of_this_host_need_no_ssh(folder):

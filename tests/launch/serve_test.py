@@ -30,7 +30,9 @@ class Serving:
         self.folder, self.agents = folder, {}
         self.token = self.write_token("token", "a shared token of these tests")
         for name in names:
-            self.serve(name, self.write_token("token-" + name, tokens[name]) if name in tokens else self.token)
+            self.serve(
+                name, self.write_token("token-" + name, tokens[name]) if name in tokens else self.token
+            )
 
     def write_token(self, name, text):
         path = f"{self.folder}/{name}"
@@ -99,13 +101,20 @@ def up(folder, n):
 
 
 def looping(folder):
-    return ["sh", "-c", f"echo $$ > {folder}/.up.$HOROVOD_RANK; mv {folder}/.up.$HOROVOD_RANK {folder}/up.$HOROVOD_RANK; {LOOP}"]
+    return [
+        "sh",
+        "-c",
+        f"echo $$ > {folder}/.up.$HOROVOD_RANK; mv {folder}/.up.$HOROVOD_RANK {folder}/up.$HOROVOD_RANK; {LOOP}",
+    ]
 
 
 def test_ranks_of_all_hosts_meet(folder):
     with Serving(folder, "bc") as s:
         p = s.run("-np", "4", "-H", "a:1,b:2,c:1", RANK)
-        same(sorted(p.out.splitlines()), [f"[{r}]<stdout>:rank {r} of 4 met ranks that add up to 6" for r in range(4)])
+        same(
+            sorted(p.out.splitlines()),
+            [f"[{r}]<stdout>:rank {r} of 4 met ranks that add up to 6" for r in range(4)],
+        )
         p = s.run("-np", "2", "-H", "b,c", "sh", "-c", "echo $THERE $HVD_RENDEZVOUS_ADDR $MASTER_ADDR $MINE",
                   env={"MINE": "x", "THERE": "no"})  # fmt: skip
         has(p.out, f"[1]<stdout>:no {HOSTS.address('a')} {HOSTS.address('b')} x\n")
@@ -149,7 +158,10 @@ def test_a_wrong_token_is_refused(folder):
 def test_nobody_serves(folder):
     with Serving(folder, "b") as s:
         p = s.run("-np", "2", "-H", "b,c", "true", code=125)
-        has(p.err, "horovodrun: host c: cannot connect to c port 7172: Connection refused: is hvd-agent serve running there?")
+        has(
+            p.err,
+            "horovodrun: host c: cannot connect to c port 7172: Connection refused: is hvd-agent serve running there?",
+        )
         p = s.run("-np", "2", "-H", "b,nosuch", "true", code=125)
         has(p.err, 'horovodrun: host nosuch: cannot resolve "nosuch"')
         p = s.run("-np", "2", "-H", "b,silent", "--start-timeout", "2", "true", code=125)
@@ -190,10 +202,15 @@ def test_another_version_is_refused(folder):
         with open(other, "wb") as f:
             f.write(agent.replace(version + b"\0", b"9" * len(version) + b"\0"))
         os.chmod(other, 0o755)
-        s.agents["b"] = HOSTS.start("b", other, "serve", "--token-file", s.token, folder=folder, tag="serve-b")
+        s.agents["b"] = HOSTS.start(
+            "b", other, "serve", "--token-file", s.token, folder=folder, tag="serve-b"
+        )
         wait_until("b serves", lambda: "serving" in s.agents["b"].err)
         p = s.run("-np", "1", "-H", "b", "true", code=125)
-        has(p.err, f"host b: its hvd-agent is version {'9' * len(version)}, this horovodrun is {version.decode()}")
+        has(
+            p.err,
+            f"host b: its hvd-agent is version {'9' * len(version)}, this horovodrun is {version.decode()}",
+        )
 
 
 def read_version():
@@ -229,7 +246,9 @@ def test_a_jobs_process_is_killed(folder):
         p = s.start("-np", "2", "-H", "b,c", *looping(folder))
         pids = up(folder, 2)
         HOSTS.kept = set()
-        mine = [q for q in HOSTS.pids("b") if q != s.agents["b"].pid and "hvd-agent" in read(f"/proc/{q}/comm")]
+        mine = [
+            q for q in HOSTS.pids("b") if q != s.agents["b"].pid and "hvd-agent" in read(f"/proc/{q}/comm")
+        ]
         same(len(mine), 1)
         os.kill(mine[0], signal.SIGKILL)
         same(p.end(), 125, p.err)
@@ -264,7 +283,9 @@ print('sent', flush=True)
 sys.stdin.read()
 """
         r, w = os.pipe()
-        p = HOSTS.start("c", sys.executable, "-c", code, HOSTS.address("b"), folder=folder, tag="strangers", stdin=r)
+        p = HOSTS.start(
+            "c", sys.executable, "-c", code, HOSTS.address("b"), folder=folder, tag="strangers", stdin=r
+        )
         os.close(r)
         wait_until("they are there", lambda: "sent" in p.out)
         q = s.start("-np", "1", "-H", "b", "true", tag="job")

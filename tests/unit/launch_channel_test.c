@@ -2,6 +2,8 @@
 /* channel.c over a socket pair: frames arrive whole and in order, and not when anything
  * was changed, repeated or left out on the way; heartbeat and silence. */
 #include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -217,6 +219,76 @@ static void silence_is_noticed_and_pings_prevent_it(void **state)
     close_pair(&p);
 }
 
+/* The bytes on the way show nothing of a sealed channel's payload, the same text twice
+ * looks different, and a changed byte is found. */
+static void a_sealed_channel_hides_what_it_carries(void **state)
+{
+    static const char text[] =
+        "the same secret text, longer than one block of the stream";
+    uint8_t seen[2][256];
+    struct pair p;
+    struct frame f;
+    struct err err = ERR_INIT;
+    (void)state;
+    open_pair(&p, true);
+    p.a.is_sealed = p.b.is_sealed = true;
+    for (int i = 0; i < 2; i++) {
+        ssize_t n = 5 + sizeof(text) + 32;
+        assert_int_equal(channel_send(&p.a, 3, text, sizeof(text), 0), 0);
+        assert_int_equal(read(p.tap[0], seen[i], sizeof(seen[i])), n);
+        assert_null(memmem(seen[i], (size_t)n, "secret", 6));
+        assert_int_equal(write(p.tap[1], seen[i], (size_t)n), n);
+        assert_int_equal(channel_serve(&p.b, 0), 0);
+        assert_int_equal(channel_next(&p.b, &f, &err), 1);
+        assert_true(f.type == 3 && f.n == sizeof(text));
+        assert_memory_equal(f.p, text, sizeof(text));
+        channel_drop(&p.b, &f);
+    }
+    assert_memory_not_equal(seen[0] + 5, seen[1] + 5, sizeof(text));
+    assert_int_equal(channel_send(&p.a, 3, text, sizeof(text), 0), 0);
+    ssize_t n = read(p.tap[0], seen[0], sizeof(seen[0]));
+    seen[0][8] ^= 1;
+    assert_int_equal(write(p.tap[1], seen[0], (size_t)n), n);
+    assert_int_equal(channel_serve(&p.b, 0), 0);
+    assert_int_equal(channel_next(&p.b, &f, &err), -EACCES);
+    close_pair(&p);
+}
+
+/* As over ssh: reading from one pipe, writing to another that takes little at once. */
+static void two_pipes_make_a_channel(void **state)
+{
+    struct auth_session a = {{1}, {2}, 0, 0}, b = {{2}, {1}, 0, 0};
+    struct channel near, far;
+    struct pollfd p[2];
+    struct frame f;
+    struct err err = ERR_INIT;
+    static char big[300000];
+    int there[2], back[2];
+    (void)state;
+    assert_int_equal(pipe2(there, O_NONBLOCK), 0);
+    assert_int_equal(pipe2(back, O_NONBLOCK), 0);
+    channel_init_pipes(&near, back[0], there[1], &a, sizeof(big), 0);
+    channel_init_pipes(&far, there[0], back[1], &b, sizeof(big), 0);
+    memset(big, 'x', sizeof(big));
+    channel_pollfds(&near, p);
+    assert_true(p[0].fd == back[0] && p[1].fd == -1);
+    assert_int_equal(channel_send(&near, 1, big, sizeof(big), 0), 0);
+    channel_pollfds(&near, p);
+    assert_true(p[1].fd == there[1] && p[1].events == POLLOUT);
+    int rc = 0;
+    while ((rc = channel_next(&far, &f, &err)) == 0) {
+        assert_int_equal(channel_serve(&near, 0), 0);
+        assert_int_equal(channel_serve(&far, 0), 0);
+    }
+    assert_int_equal(rc, 1);
+    assert_int_equal(f.n, sizeof(big));
+    assert_memory_equal(f.p, big, sizeof(big));
+    channel_drop(&far, &f);
+    channel_release(&near);
+    assert_int_equal(channel_serve(&far, 0), -EPIPE);
+    channel_release(&far);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -228,6 +300,8 @@ int main(void)
         cmocka_unit_test(a_long_frame_is_refused_by_its_header),
         cmocka_unit_test(a_peer_that_does_not_read_costs_no_more_than_the_bound),
         cmocka_unit_test(silence_is_noticed_and_pings_prevent_it),
+        cmocka_unit_test(a_sealed_channel_hides_what_it_carries),
+        cmocka_unit_test(two_pipes_make_a_channel),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

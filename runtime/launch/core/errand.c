@@ -114,6 +114,9 @@ void errand_write(const struct errand *e, struct strbuf *out)
     bytes_put_u32(out, e->peer_timeout_ms);
     bytes_put_str(out, e->dir);
     bytes_put_str(out, e->iface);
+    bytes_put_str(out, e->binding);
+    bytes_put_str(out, e->nics);
+    bytes_put_u32(out, e->is_verbose);
     bytes_put_str(out, e->agent_path);
     bytes_put_str(out, e->ssh.program);
     bytes_put_str(out, e->ssh.identity);
@@ -137,6 +140,9 @@ static void get_rest(struct bytes_reader *r, struct errand *e)
     e->peer_timeout_ms = bytes_u32(r);
     bytes_str(r, e->dir, sizeof(e->dir));
     bytes_str(r, e->iface, sizeof(e->iface));
+    bytes_str(r, e->binding, sizeof(e->binding));
+    bytes_str(r, e->nics, sizeof(e->nics));
+    e->is_verbose = bytes_u32(r);
     bytes_str(r, e->agent_path, sizeof(e->agent_path));
     bytes_str(r, e->ssh.program, sizeof(e->ssh.program));
     bytes_str(r, e->ssh.identity, sizeof(e->ssh.identity));
@@ -173,6 +179,26 @@ int errand_read(const uint8_t *p,
         return rc;
     }
     *ret = *e;
+    return 0;
+}
+
+int errand_vars(struct errand *e, struct option_var **ret, struct err *err)
+{
+    struct option_var *v = mem_calloc(e->vars.n + 1, sizeof(*v));
+    if (!v)
+        return err_set(err, -ENOMEM, "out of memory for %zu variables", e->vars.n);
+    for (size_t i = 0; i < e->vars.n; i++) {
+        char *equals = strchr(e->vars.v[i], '=');
+        if (!equals) {
+            mem_free(v);
+            return err_set(err, -EPROTO,
+                           "a job message is malformed: %.60s has no value",
+                           e->vars.v[i]);
+        }
+        *equals = '\0';
+        v[i] = (struct option_var){.name = e->vars.v[i], .value = equals + 1};
+    }
+    *ret = v;
     return 0;
 }
 

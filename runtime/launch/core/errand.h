@@ -18,7 +18,7 @@
  *   FAILED   to us      a report as in message.h
  *   DONE     to us      -                   no rank runs any more, all output is sent
  *   LOST     to us      end:4 why:str       hosts .. end-1 cannot be reached any more
- *   NOTE     to us      sentence:str        for people
+ *   NOTE     to us      lines:str           for people
  *   PING     both       - */
 #ifndef RUNTIME_LAUNCH_CORE_ERRAND_H
 #define RUNTIME_LAUNCH_CORE_ERRAND_H
@@ -27,6 +27,7 @@
 
 #include "runtime/contract/contract.h"
 #include "runtime/contract/hostlist.h"
+#include "runtime/launch/core/options.h"
 #include "runtime/launch/core/ssh.h"
 
 enum errand_type {
@@ -64,9 +65,11 @@ struct errand {
     uint8_t seed[ERRAND_SEED_BYTES]; /* the job's token is made of it, see token.h */
     struct hostlist hosts;
     uint32_t np, local; /* index of the host that is horovodrun's own; none: hosts.n */
-    uint32_t peer_timeout_ms; /* of agents */
-    char dir[PATH_MAX];       /* working directory */
-    char iface[64];           /* "": the route to the peer */
+    uint32_t peer_timeout_ms;    /* of agents */
+    char dir[PATH_MAX];          /* working directory */
+    char iface[64];              /* "": the route to the peer */
+    char binding[16], nics[256]; /* of --binding, --network-interfaces; "": none */
+    uint32_t is_verbose;
     char agent_path[PATH_MAX];
     struct ssh_how ssh;           /* for agents that start others */
     uint32_t fanout;              /* 0: no agent starts others */
@@ -80,6 +83,10 @@ int errand_read(const uint8_t *p,
                 const char *version,
                 struct errand *ret,
                 struct err *err);
+
+/* vars as names and values, which point into it and which it can then no longer be
+ * written with. The caller frees *ret. */
+int errand_vars(struct errand *e, struct option_var **ret, struct err *err);
 
 struct errand_start {
     uint16_t rdv_port, master_port;
