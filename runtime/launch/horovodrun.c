@@ -103,7 +103,7 @@ static int check_usage(struct launch *l, struct err *err)
     if (l->o.text[OPT_VERBOSE] && level > LOG_INFO)
         level = LOG_INFO;
     log_set_level(level);
-    if (l->o.text[OPT_NETWORK_INTERFACES]
+    if (l->o.text[OPT_NETWORK_INTERFACES] && run_hosts_any_local(&l->hosts)
         && (rc = check_interfaces(l->o.text[OPT_NETWORK_INTERFACES], err)) < 0)
         return rc;
     if (!l->o.command[0])

@@ -162,3 +162,11 @@ bool run_hosts_all_local(const struct run_hosts *h)
             return false;
     return true;
 }
+
+bool run_hosts_any_local(const struct run_hosts *h)
+{
+    for (size_t i = 0; i < h->n; i++)
+        if (h->v[i].is_local)
+            return true;
+    return false;
+}

@@ -42,6 +42,7 @@ int run_hosts_read(const struct options *o,
                    struct err *err);
 void run_hosts_release(struct run_hosts *h); /* accepts a zeroed struct */
 bool run_hosts_all_local(const struct run_hosts *h);
+bool run_hosts_any_local(const struct run_hosts *h);
 /* localhost, this host's name with or without its domain, or an address of one of its
  * interfaces. */
 bool host_is_local(const char *name);
