@@ -11,14 +11,16 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import socket
 import subprocess
 import sys
+from contextlib import contextmanager
 from functools import lru_cache
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../launch"))
-from hosts import Hosts
+from hosts import Hosts, sh
 from launched import BIN, HOROVODRUN, ROOT, environment
 from tap import Program, Skip, has, run_all, same
 
@@ -430,17 +432,33 @@ def test_torch_distributed_launch_of_the_newest_torch(folder):
 # --- two hosts ------------------------------------------------------------------------------------
 
 
-def need_root():
-    if os.geteuid() != 0:
-        raise Skip("needs root: hosts are network namespaces")
-    try:
-        subprocess.run(["unshare", "--net", "--uts", "true"], check=True, stderr=subprocess.DEVNULL)
-    except (OSError, subprocess.CalledProcessError):
-        raise Skip("this machine does not allow namespaces") from None
+@lru_cache(maxsize=None)
+def both_hosts():
+    return Hosts("ab")  # they go at the test's exit
+
+
+@contextmanager
+def two_hosts_up(folder):
+    """Hosts a and b, and a remote shell into them for mpirun and mpiexec; nothing may be left there."""
+    hosts = both_hosts()
+    hosts.enter = os.path.join(folder, "enter")
+    cases = "".join(
+        f'{name} | {hosts.address(name)}) set -- {shlex.join(hosts.prefix(name))} bash -c "$*" ;;\n'
+        for name in hosts.names
+    )
+    with open(hosts.enter, "w", encoding="ascii") as f:
+        f.write(
+            "#!/bin/bash\nwhile [[ $1 == -* ]]; do shift; done\nhost=$1\nshift\n"
+            f"case $host in\n{cases}*) exit 255 ;;\nesac\n"
+            'exec "$@"\n'
+        )
+    os.chmod(hosts.enter, 0o755)
+    yield hosts
+    hosts.nothing_left()
 
 
 def mpirun_on(hosts, *words):
-    a, b = hosts.addr.values()
+    a, b = hosts.address("a"), hosts.address("b")
     net = a.rsplit(".", 1)[0] + ".0/24"
     return [
         hosts.enter, "a", *openmpi(), "--mca", "plm_rsh_agent", hosts.enter, "--mca", "oob_tcp_if_include", net,
@@ -449,7 +467,7 @@ def mpirun_on(hosts, *words):
 
 
 def mpiexec_on(hosts, program, *words):
-    a, b = hosts.addr.values()
+    a, b = hosts.address("a"), hosts.address("b")
     return [
         hosts.enter, "a", need(program), "-launcher", "ssh", "-launcher-exec", hosts.enter, "-localhost", a,
         "-hosts", f"{a},{b}", "-ppn", "2", "-n", "4", *words,
@@ -457,9 +475,8 @@ def mpiexec_on(hosts, program, *words):
 
 
 def test_openmpi_on_two_hosts(folder):
-    need_root()
     need(MPIRUN)
-    with Hosts(folder, "a", "b") as hosts:
+    with two_hosts_up(folder) as hosts:
         meets(folder, mpirun_on(hosts, RANK), two_hosts("openmpi"))
         meets(folder, mpirun_on(hosts, "--map-by", "node", RANK), two_hosts_in_turn("openmpi"))
         meets(folder, mpirun_on(hosts, RANK), two_hosts("openmpi"), HOROVOD_GLOO_IFACE="eth0")
@@ -472,9 +489,8 @@ def test_openmpi_on_two_hosts(folder):
 
 
 def test_mpich_on_two_hosts(folder):
-    need_root()
     need(MPICH)
-    with Hosts(folder, "a", "b") as hosts:
+    with two_hosts_up(folder) as hosts:
         meets(folder, mpiexec_on(hosts, MPICH, RANK), two_hosts("mpiexec"))
         unset = ["env", "-u", "MPI_LOCALRANKID", "-u", "MPI_LOCALNRANKS", RANK]
         meets(folder, mpiexec_on(hosts, MPICH, *unset), two_hosts("mpiexec"))
@@ -482,17 +498,40 @@ def test_mpich_on_two_hosts(folder):
         has(program.err, "rank 3 (host b")
 
 
+def test_an_address_that_every_host_has(folder):
+    """docker0's, say, and one that nobody else reaches: first in rank 0's list, and of no use."""
+    need(MPICH)
+    with two_hosts_up(folder) as hosts:
+        extra = {name: ("172.17.0.1/16", f"198.51.100.{i}/32") for i, name in enumerate(hosts.names)}
+
+        def address(name, what, addr):
+            sh("ip", "-n", hosts.ns(name), "addr", what, addr, "dev", "eth0")
+
+        for name, addrs in extra.items():
+            own = hosts.address(name) + "/24"
+            address(name, "del", own)
+            for addr in (*addrs, own):
+                address(name, "add", addr)
+        try:
+            program = meets(
+                folder, mpiexec_on(hosts, MPICH, RANK), two_hosts("mpiexec"), HOROVOD_LOG_LEVEL="info"
+            )
+            has(program.err, f"at=172.17.0.1,198.51.100.0,{hosts.address('a')}")
+        finally:
+            for name, addrs in extra.items():
+                for addr in addrs:
+                    address(name, "del", addr)
+
+
 def test_intel_on_two_hosts(folder):
-    need_root()
     need(intel())
-    with Hosts(folder, "a", "b") as hosts:
+    with two_hosts_up(folder) as hosts:
         meets(folder, mpiexec_on(hosts, intel(), RANK), two_hosts("mpiexec"))
 
 
 def test_torchrun_on_two_hosts(folder):
-    need_root()
-    with Hosts(folder, "a", "b") as hosts:
-        a = hosts.addr["a"]
+    with two_hosts_up(folder) as hosts:
+        a = hosts.address("a")
         parts = []
         for i, host in enumerate(hosts.names):
             argv = torch(
