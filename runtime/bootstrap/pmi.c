@@ -23,6 +23,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "runtime/base/clock.h"
@@ -37,6 +38,8 @@
 struct pmi {
     struct carrier base;
     int fd;
+    dev_t dev; /* what fd is, should the program close it under us */
+    ino_t ino;
     size_t max_value;
     char kvs[256];
     /* What has come and is not used yet: initack is answered by several lines. */
@@ -219,6 +222,7 @@ static int pmi_open(const struct contract *c,
                     struct err *err)
 {
     struct pmi *p = mem_zalloc(sizeof(*p));
+    struct stat st = {0};
     int rc;
 
     if (!p)
@@ -234,10 +238,14 @@ static int pmi_open(const struct contract *c,
     }
     if (rc == 0)
         rc = greet(p, deadline_ns, err);
+    if (rc == 0 && fstat(p->fd, &st) < 0)
+        rc = err_errno(err, errno, "mpiexec's PMI connection");
     if (rc) {
         pmi_free(p);
         return rc;
     }
+    p->dev = st.st_dev;
+    p->ino = st.st_ino;
     *ret = &p->base;
     return 0;
 }
@@ -291,8 +299,14 @@ static int pmi_get(struct carrier *ch,
 static void pmi_finish(struct carrier *ch)
 {
     struct pmi *p = pmi_of(ch);
+    struct stat st;
     char line[PMI_LINE_BYTES] = "cmd=finalize\n";
 
+    if (fstat(p->fd, &st) < 0 || st.st_ino != p->ino || st.st_dev != p->dev) {
+        p->fd = -1; /* the program has closed all, and the number is another file's */
+        pmi_free(p);
+        return;
+    }
     /* Closed already when MPI_Finalize has said it. */
     (void)ask(p, line, "finalize_ack", clock_now_ns() + FINALIZE_MS * NS_PER_MS, NULL);
     pmi_free(p);

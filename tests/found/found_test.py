@@ -210,6 +210,11 @@ def test_the_token_is_told_nobody_else(folder):
         assert not re.search(r"[0-9a-f]{64}", text), text
 
 
+def test_several_programs_in_one_job(folder):
+    meets(folder, openmpi("-np", "1", RANK, ":", "-np", "2", RANK, "hvd"), one_host(3, "openmpi"))
+    meets(folder, [need(MPICH), "-n", "1", RANK, ":", "-n", "2", RANK, "hvd"], one_host(3, "mpiexec"))
+
+
 # --- exit codes -----------------------------------------------------------------------------------
 
 
@@ -393,6 +398,23 @@ def test_torchrun_inside_mpirun(folder):
     outer = openmpi("-np", "1")
     program = run(folder, [*outer, *torch("--standalone", "--nproc_per_node", "2", "--no_python", RANK)])
     same(ranks(program), one_host(2, "torchrun"))
+
+
+def test_torchrun_starts_its_ranks_anew(folder):
+    """The next generation, on the same port."""
+    script = f'[ "$TORCHELASTIC_RESTART_COUNT" = 0 ] && exec {RANK} hvd fail=1:7; exec {RANK}'
+    words = (
+        "--standalone",
+        "--nproc_per_node",
+        "2",
+        "--max_restarts",
+        "1",
+        "--no_python",
+        "sh",
+        "-c",
+        script,
+    )
+    same(ranks(run(folder, torch(*words))), sorted(one_host(2, "torchrun") * 2))
 
 
 PYTHON_RANK = os.path.join(ROOT, "tests/found/torch_rank.py")

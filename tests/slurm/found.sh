@@ -12,7 +12,7 @@ found_up() { # a copy: nodes have their own /tmp
 found_places() { # BY: two ranks on each of two nodes
     for r in 0 1 2 3; do echo "rank $r/4 local $((r % 2))/2 cross $((r / 2))/2 by $1 sum 10"; done
 }
-found_ranks() { sed 's/^\[[^]]*\]\(<stdout>:\)\?//' <<<"$1" | grep '^rank ' | sort; }
+found_ranks() { sed 's/^\[[^]]*\]\(<stdout>\)\?:\?//' <<<"$1" | grep '^rank ' | sort; }
 has_weak() { if [[ $1 == *"$weak"* ]]; then echo weak; else echo random; fi; }
 found_srun() { # NAME TOKEN SRUN-OPTION... [-- WORD...]
     local name=$1 token=$2 out
@@ -51,18 +51,18 @@ rank 2/3 local 1/2 cross 0/1 by slurm sum 6' "$(found_ranks "$out")"
         skip 'srun --mpi=pmix' "this Slurm has no mpi/pmix"
     fi
 
-    inside() { # NAME BY COMMAND...: in a batch script of two nodes
+    inside() { # NAME BY COMMAND...: in a batch script of two nodes; two: torchrun on both
         local name=$1 by=$2 out
         shift 2
         printf '#!/bin/bash\n%s\n' "$*" >"$found/job.sh"
         ctl sbatch -Q --wait -N2 -n4 --ntasks-per-node=2 -o "$found/job.out" "$found/job.sh" 2>/dev/null
         out=$(cat "$found/job.out")
-        if [ "$by" = horovod ]; then
-            is "$name in a batch script" "rank 0/2 local 0/2 cross 0/1 by horovod sum 3
-rank 1/2 local 1/2 cross 0/1 by horovod sum 3" "$(found_ranks "$out")"
-        else
-            is "$name in a batch script" "$(found_places "$by")" "$(found_ranks "$out")"
-        fi
+        case $by in
+            horovod | torchrun)
+                is "$name in a batch script" "rank 0/2 local 0/2 cross 0/1 by $by sum 3
+rank 1/2 local 1/2 cross 0/1 by $by sum 3" "$(found_ranks "$out")" ;;
+            *) is "$name in a batch script" "$(found_places "${by/two/torchrun}")" "$(found_ranks "$out")" ;;
+        esac
     }
     inside horovodrun horovod "$found/bin/horovodrun" -np 2 "$found_rank"
     inside srun slurm srun "$found_rank"
@@ -75,6 +75,14 @@ rank 1/2 local 1/2 cross 0/1 by horovod sum 3" "$(found_ranks "$out")"
         inside mpiexec mpiexec mpiexec.mpich -n 4 -ppn 2 "$found_rank"
     else
         skip 'mpiexec in a batch script' 'mpich is not installed'
+    fi
+    torchrun="/usr/bin/python3 -W ignore -m torch.distributed.run --redirects 1 --tee 1 --monitor_interval 0.1"
+    if /usr/bin/python3 -c 'import torch' 2>/dev/null; then
+        inside torchrun torchrun "$torchrun" --standalone --nproc_per_node 2 --no_python "$found_rank"
+        inside 'srun torchrun' two srun -n2 "$torchrun" --nnodes 2 --nproc_per_node 2 --rdzv_backend c10d --rdzv_id 7 \
+            --rdzv_endpoint node1:29517 --no_python "$found_rank"
+    else
+        skip 'torchrun in a batch script' 'python3-torch is not installed'
     fi
     out=$(ctl salloc -Q -N2 -n2 "$found_rank" 2>&1)
     is "salloc's shell is no task" 'rank 0/1 local 0/1 cross 0/1 by none sum 1' "$(found_ranks "$out")"

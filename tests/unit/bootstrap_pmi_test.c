@@ -9,8 +9,10 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -234,6 +236,39 @@ static void a_closed_connection_at_the_end_is_fine(void **state)
     uint64_t start = clock_now_ns();
     bootstrap_finish(b);
     assert_true(clock_now_ns() - start < NS_PER_S / 2);
+    peer_down(&p);
+}
+
+/* A program that closes all descriptors: the number is somebody else's at the end. */
+static void nothing_is_written_to_a_file_that_has_the_number(void **state)
+{
+    static const struct step script[] = {INIT, MAXES, KVS, PUT, BARRIER, GET, END};
+    char name[] = "/tmp/bootstrap_pmi_test.XXXXXX";
+    int file = mkstemp(name), n_taken = 0;
+    struct bootstrap *b = NULL;
+    struct stat st, mine;
+    struct token token;
+    struct peer p;
+
+    (void)state;
+    assert_true(file >= 0);
+    (void)unlink(name);
+    peer_up(&p, script);
+    struct contract c = rank_of_two(0, p.fd);
+    assert_int_equal(
+        bootstrap_meet(&c, 1, "", clock_now_ns() + 10 * NS_PER_S, &b, &token, NULL), 0);
+    assert_int_equal(fstat(p.fd, &mine), 0);
+    for (int fd = 3; fd < 100; fd++)
+        if (fd != p.fd && fstat(fd, &st) == 0 && st.st_ino == mine.st_ino
+            && st.st_dev == mine.st_dev) {
+            assert_int_equal(dup2(file, fd), fd);
+            n_taken++;
+        }
+    assert_int_equal(n_taken, 1);
+    bootstrap_finish(b);
+    assert_int_equal(fstat(file, &st), 0);
+    assert_int_equal(st.st_size, 0);
+    (void)close(file);
     peer_down(&p);
 }
 
@@ -464,6 +499,7 @@ int main(void)
         cmocka_unit_test(words_come_in_any_order),
         cmocka_unit_test(rank_0_offers_and_says_goodbye_at_the_end_only),
         cmocka_unit_test(a_closed_connection_at_the_end_is_fine),
+        cmocka_unit_test(nothing_is_written_to_a_file_that_has_the_number),
         cmocka_unit_test(a_rank_elsewhere_gets_the_addresses),
         cmocka_unit_test(each_failure_is_one_sentence),
         cmocka_unit_test(a_descriptor_that_is_none_of_mpiexecs),
