@@ -50,6 +50,7 @@ struct agent {
     struct signals signals;
     struct guard guard;
     struct scratch scratch;
+    struct placement placement;
     struct hub *hub;
     uint32_t metrics_port; /* 0: none */
     struct metrics *metrics;
@@ -329,8 +330,10 @@ static enum outcome start_ranks(struct agent *a, struct engine_config *c)
     struct err err = ERR_INIT;
     int code = 125;
     if (scratch_write(&a->scratch, &a->token, &a->table.hosts, &err) < 0
-        || make_contracts(a, &err) < 0)
+        || make_contracts(a, &err) < 0
+        || placement_make(NULL, a->n, &a->placement, &err) < 0)
         return fail(a, code, err.text);
+    c->placement = &a->placement;
     c->n = a->n;
     c->ranks = a->ranks;
     c->size = a->env.np ? a->env.np : (uint32_t)hostlist_slots(&a->table.hosts);
@@ -546,6 +549,7 @@ static void release(struct agent *a)
     guard_stop(&a->guard);
     scratch_remove(&a->scratch);
     table_release(&a->table);
+    placement_release(&a->placement);
     mem_free(a->ranks);
     token_wipe(&a->token);
     signals_release(&a->signals);

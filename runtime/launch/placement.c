@@ -29,9 +29,9 @@ int placement_make(const char *how, uint32_t n, struct placement *ret, struct er
     int rc = topology_read(&source, NULL, &ret->topology, err);
     if (rc < 0 || (rc = binding_plan(&ret->topology, ret->how, n, &ret->plan, err)) < 0)
         return rc;
-    if (n > 1 || ret->how != BINDING_NONE)
-        (void)snprintf(ret->threads, sizeof(ret->threads), "%u",
-                       topology_threads(&ret->topology, n));
+    uint32_t threads = topology_threads(&ret->topology, ret->how, n);
+    if (threads)
+        (void)snprintf(ret->threads, sizeof(ret->threads), "%u", threads);
     if (ret->plan.per_core > 1)
         log_warn("more ranks than cores, so cores are shared",
                  "ranks=%u cores=%zu ranks_of_a_core=%u", n, ret->topology.n_cores,

@@ -99,7 +99,7 @@ def loop(folder):
 
 
 def test_all_ranks_of_all_workers_run(folder):
-    job = Job(folder, 3, 2).start_all(
+    job = Job(folder, 3, 2, OMP_NUM_THREADS="7").start_all(
         "sh",
         "-c",
         f'env -0 > {folder}/env.$HOROVOD_RANK; cat "$HVD_HOSTFILE" > '
@@ -118,6 +118,7 @@ def test_all_ranks_of_all_workers_run(folder):
             "HOROVOD_HOSTNAME": f"worker-{rank // 2}",
             "RANK": rank,
             "WORLD_SIZE": 6,
+            "OMP_NUM_THREADS": 7,
             "HVD_JOB_ID": "ns/demo/uid",
         }.items():
             same(env.get(name), str(value), f"{name} of rank {rank}")
@@ -132,9 +133,13 @@ def test_all_ranks_of_all_workers_run(folder):
     same([n for n in os.listdir(folder) if n.startswith("hvd-")], [], "scratch")
 
 
-def test_one_worker_is_a_job(folder):
-    job = Job(folder, 1, 2).start_all(f"{BIN}/launch-rank")
+def test_one_worker_is_a_job_whose_ranks_share_its_cores(folder):
+    job = Job(folder, 1, 2)
+    job.env.pop("OMP_NUM_THREADS", None)
+    job.start_all("sh", "-c", f"echo $OMP_NUM_THREADS > {folder}/n.$HOROVOD_RANK; exec {BIN}/launch-rank")
     same(job.end(), [0], job.errors())
+    for rank in 0, 1:
+        assert 1 <= int(read(f"{folder}/n.{rank}")) <= max(1, len(os.sched_getaffinity(0)) // 2)
 
 
 def test_workers_come_in_any_order_and_late(folder):

@@ -228,7 +228,7 @@ static void a_host_without_known_cpus_binds_nothing(void **state)
     topology_sort(&t);
     EXPECT(&t, BINDING_CORES, 2, 1, "", "");
     EXPECT(&t, BINDING_NUMA, 1, 1, "");
-    assert_int_equal(topology_threads(&t, 2), 1);
+    assert_int_equal(topology_threads(&t, BINDING_NONE, 2), 1);
     topology_release(&t);
 }
 
@@ -236,15 +236,22 @@ static void threads_are_a_share_of_the_cores(void **state)
 {
     static const struct {
         double quota;
+        enum binding how;
         uint32_t n, threads;
-    } table[] = {{0, 1, 128}, {0, 8, 16}, {0, 3, 42},  {0, 200, 1}, {8, 1, 8},
-                 {8, 2, 4},   {8, 3, 2},  {0.5, 1, 1}, {2.5, 1, 2}, {500, 1, 128}};
+    } table[] = {{0, BINDING_NONE, 1, 0},   {0, BINDING_CORES, 1, 128},
+                 {0, BINDING_NONE, 8, 16},  {0, BINDING_NONE, 3, 42},
+                 {0, BINDING_NONE, 200, 1}, {8, BINDING_NONE, 1, 8},
+                 {8, BINDING_NONE, 2, 4},   {8, BINDING_NONE, 3, 2},
+                 {0.5, BINDING_NONE, 1, 1}, {2.5, BINDING_NUMA, 1, 2},
+                 {500, BINDING_NONE, 1, 0}, {500, BINDING_NONE, 2, 64},
+                 {0, BINDING_NONE, 0, 0}};
     struct topology t;
     (void)state;
     dgx_a100(&t);
     for (size_t i = 0; i < ARRAY_LEN(table); i++) {
         t.quota_cpus = table[i].quota;
-        assert_int_equal(topology_threads(&t, table[i].n), table[i].threads);
+        assert_int_equal(topology_threads(&t, table[i].how, table[i].n),
+                         table[i].threads);
     }
     topology_release(&t);
 }

@@ -238,12 +238,13 @@ void binding_plan_release(struct binding_plan *p)
     memset(p, 0, sizeof(*p));
 }
 
-uint32_t topology_threads(const struct topology *t, uint32_t n)
+uint32_t topology_threads(const struct topology *t, enum binding how, uint32_t n)
 {
     double cores = (double)t->n_cores;
-    if (t->quota_cpus > 0 && t->quota_cpus < cores)
-        cores = t->quota_cpus;
-    double share = n ? cores / n : cores;
+    bool is_limited = t->quota_cpus > 0 && t->quota_cpus < cores;
+    if (n <= 1 && how == BINDING_NONE && !is_limited)
+        return 0;
+    double share = (is_limited ? t->quota_cpus : cores) / (n ? n : 1);
     return share < 1 ? 1 : (uint32_t)share;
 }
 

@@ -62,8 +62,10 @@ int binding_plan(const struct topology *t,
                  struct binding_plan *ret,
                  struct err *err);
 void binding_plan_release(struct binding_plan *p); /* accepts a zeroed struct */
-/* A rank's share of the host's cores, for OMP_NUM_THREADS: at least 1. */
-uint32_t topology_threads(const struct topology *t, uint32_t n);
+/* For OMP_NUM_THREADS of n ranks: a rank's share of the host's cores or of the
+ * container's CPU limit, at least 1. 0, leave it alone: a rank that has the whole host,
+ * as without a launcher, and knows it. */
+uint32_t topology_threads(const struct topology *t, enum binding how, uint32_t n);
 /* The NIC nearest to a GPU, or to a set of CPUs where gpu is -1: most of the PCI path
  * the same, then the same node, then the default route's. NULL: none. */
 const char *
