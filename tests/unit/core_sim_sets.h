@@ -27,14 +27,14 @@ static inline void some_sets(struct load *l, uint32_t n)
 static inline void spread_over_sets(struct load *l, bool has_world)
 {
     struct sim *s = l->s;
-    uint32_t h = 0, first = has_world || s->n_sets == 1 ? 0 : 1;
+    uint32_t h = 0, first = has_world || s->n_sets == 1 ? 0 : 1, n = s->n_sets - first;
 
     for (uint32_t i = 0; i < l->model.n; i++) {
         struct sim_spec *p = &l->model.v[i];
         bool is_next = i > 0 && p->group != 0 && p->group == p[-1].group;
 
         if (!is_next) /* a group is of one set */
-            h = first + pick(l, s->n_sets - first);
+            h = first + (n > 1 ? pick(l, n) : 0);
         p->set = h;
         p->root_place = pick(l, set_size(s->sets[h].mask));
     }
@@ -61,17 +61,20 @@ static inline struct sim *parallel_sim_of_seed(uint64_t seed)
 {
     struct load l = {.s = sim_new(seed), .groups_in = 5};
     struct sim *s = l.s;
+    uint32_t n;
 
     make_config(&l);
     s->cfg.may_freeze = true;
     make_model(&l);
-    while (l.model.n > 24 || (l.model.n > 1 && l.model.v[l.model.n - 1].group != 0))
-        l.model.n--;
+    n = l.model.n < 24 ? l.model.n : 24;
+    while (n > 1 && l.model.v[n - 1].group != 0)
+        n--;
+    l.model.n = n > 0 ? n : 1;
     if (l.model.n == 1)
         l.model.v[0].group = l.model.v[0].group_n = 0;
     some_sets(&l, 1 + pick(&l, 8));
     spread_over_sets(&l, pick(&l, 2));
-    for (uint32_t n = 1 + pick(&l, 3); n > 0; n--) {
+    for (n = 1 + pick(&l, 3); n > 0; n--) {
         switch (pick(&l, 6)) {
         case 0:
             paced(&l, 10 + pick(&l, 20));
