@@ -147,6 +147,8 @@ static void each_mistake_has_its_sentence(void **state)
         {"x --num-proc two a", "--num-proc=two is not a whole number"},
         {"x -np 9999999 a", "-np=9999999 must be <= 1048576"},
         {"x -p22x a", "-p=22x is not a whole number"},
+        {"x -prefix-timestamps a", "the nearest is -prefix-timestamp"},
+        {"x -identity k a", "unknown option -identity"},
         {"x --verbose=1 a", "--verbose takes no value"},
         {"x --start-timeout soon a", "--start-timeout=soon is no time"},
         {"x --start-timeout 0 a", "--start-timeout=0 must be >= 0.001"},

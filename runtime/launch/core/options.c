@@ -36,14 +36,15 @@ static int warn(struct options *o, const char *sentence)
     return 0;
 }
 
-/* "-H" of "-Hlocalhost:2", as argparse takes it. */
+/* "-H" of "-Hlocalhost:2", as argparse takes it; but -prefix-x and -identity are
+ * mistakes rather than a port and a file. */
 static bool find_glued(const char *word, struct option_match *ret, const char **value)
 {
     if (strlen(word) < 3 || word[1] == '-' || !option_find(word, 2, ret))
         return false;
     enum option_kind kind = option_row(ret->id)->kind;
-    if (kind == OPTION_FLAG
-        || (kind == OPTION_NUMBER && (word[2] < '0' || word[2] > '9')))
+    if (kind == OPTION_FLAG || (kind == OPTION_NUMBER && !strchr("0123456789", word[2]))
+        || (kind == OPTION_FILE && !strchr("/.~", word[2])))
         return false;
     *value = word + 2;
     return true;
