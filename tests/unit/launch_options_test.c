@@ -290,6 +290,9 @@ static void every_variable_of_a_flag_is_a_knob(void **state)
             k++;
         if (k == KNOB_COUNT)
             fail_msg("%s sets %s, which is no knob", row->name, v.name);
+        bool is_idle = knob_row((enum knob_id)k)->status == KNOB_NO_EFFECT;
+        if (is_idle != (strstr(row->help, "without effect") != NULL))
+            fail_msg("%s: help and knob differ on whether it has an effect", row->name);
         for (int end = 0; end < 2; end++) {
             struct err err = ERR_INIT;
             struct knob_values values;

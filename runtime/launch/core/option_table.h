@@ -65,14 +65,14 @@
     X(HIERARCHICAL_ALLREDUCE, "--hierarchical-allreduce", "", "--no-hierarchical-allreduce",   \
       "", "", SWITCH, 0, 0, "HOROVOD_HIERARCHICAL_ALLREDUCE",                                  \
       "params.hierarchical_allreduce", COUNT, TUNE,                                            \
-      "allreduce within hosts first, then between them")                                       \
+      "without effect: allreduce goes within hosts first always")                              \
     X(HIERARCHICAL_ALLGATHER, "--hierarchical-allgather", "", "--no-hierarchical-allgather",   \
       "", "", SWITCH, 0, 0, "HOROVOD_HIERARCHICAL_ALLGATHER",                                  \
       "params.hierarchical_allgather", COUNT, TUNE,                                            \
-      "allgather within hosts first, then between them")                                       \
+      "without effect: allgather goes within hosts first always")                              \
     X(TORUS_ALLREDUCE, "--torus-allreduce", "", "--no-torus-allreduce", "", "", SWITCH, 0, 0,  \
       "HOROVOD_TORUS_ALLREDUCE", "params.torus_allreduce", COUNT, TUNE,                        \
-      "two-dimensional allreduce of NCCL")                                                     \
+      "without effect: NCCL's two-dimensional allreduce is not in this version")               \
     X(AUTOTUNE, "--autotune", "", "--no-autotune", "", "", SWITCH, 0, 0, "HOROVOD_AUTOTUNE",   \
       "autotune.enabled", COUNT, AUTOTUNE,                                                     \
       "find the best values of what no flag sets")                                             \
@@ -90,7 +90,7 @@
       AUTOTUNE, AUTOTUNE, "samples at most (default: 20)")                                     \
     X(AUTOTUNE_NOISE, "--autotune-gaussian-process-noise", "", "", "", "NOISE", DECIMAL, 0, 1, \
       "HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE", "autotune.gaussian_process_noise", AUTOTUNE,  \
-      AUTOTUNE, "noise that it assumes in a sample, 0 to 1 (default: 0.8)")                    \
+      AUTOTUNE, "without effect: medians stand against noise (Horovod's default: 0.8)")        \
     X(MIN_NP, "--min-np", "--min-num-proc", "", "", "N", NUMBER, 1, OPTION_MAX_NP, "", "",     \
       COUNT, ELASTIC, "elastic: processes below which training waits; not in this version")    \
     X(MAX_NP, "--max-np", "--max-num-proc", "", "", "N", NUMBER, 1, OPTION_MAX_NP, "", "",     \
@@ -133,7 +133,7 @@
       LIBRARY, "mpirun's binding arguments; \"-bind-to X\" is read as --binding")              \
     X(NUM_NCCL_STREAMS, "--num-nccl-streams", "", "", "", "N", NUMBER, 1, 1024,                \
       "HOROVOD_NUM_NCCL_STREAMS", "library_options.num_nccl_streams", COUNT, LIBRARY,          \
-      "NCCL streams (default: 1)")                                                             \
+      "without effect: NCCL is not in this version")                                           \
     X(THREAD_AFFINITY, "--thread-affinity", "", "", "", "CPU,...", CPUS, 0, 65535,             \
       "HOROVOD_THREAD_AFFINITY", "library_options.thread_affinity", COUNT, LIBRARY,            \
       "CPU of the runtime's thread, one for each local rank")                                  \
