@@ -9,9 +9,8 @@ LAUNCH_TEST_QUICK_S_tsan := 2
 test-launch: $(LAUNCH_TEST_BINS) ## end-to-end tests of horovodrun and hvd-agent
 	@BIN=$(abspath $(O)/bin) STATIC_BIN=$(abspath $(BUILD)/stage/bin) \
 	    LAUNCH_TEST_QUICK_S=$(or $(LAUNCH_TEST_QUICK_S_$(V)),0.05) \
-	    prove -e python3 tests/launch/horovodrun_test.py tests/launch/flags_test.py tests/launch/config_test.py \
-	        tests/launch/signals_test.py tests/launch/agent_test.py tests/launch/metrics_test.py \
-	        tests/launch/install_test.py
+	    prove -e python3 $(addprefix tests/launch/,horovodrun_test.py flags_test.py config_test.py \
+	        peer_test.py signals_test.py agent_test.py metrics_test.py install_test.py)
 
 .PHONY: test-remote
 test-remote: $(LAUNCH_TEST_BINS) ## horovodrun over several hosts, by ssh and by hvd-agent serve; needs root
