@@ -170,8 +170,7 @@ static void let_the_cause_go_first(int status, void *arg)
         is_broken = is_broken || coordinator_status(w->co, NULL) != 0;
         runtime_put(w);
     }
-    if (is_broken
-        && !atomic_load_explicit(&runtime.has_judge, memory_order_relaxed))
+    if (is_broken && !atomic_load_explicit(&runtime.has_judge, memory_order_relaxed))
         (void)nanosleep(&pause, NULL); /* a signal may cut it short */
 }
 

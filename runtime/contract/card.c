@@ -50,15 +50,13 @@ static size_t split(char *text, char *ret[N_FIELDS])
 {
     size_t n = 0;
 
-    for (char *p = text; p; n++) {
-        char *end = strchr(p, ';');
-
-        if (n == N_FIELDS)
-            return 0;
-        if (end)
-            *end++ = '\0';
+    for (char *p = text; p && n < N_FIELDS; n++) {
         ret[n] = p;
-        p = end;
+        p = strchr(p, ';');
+        if (p)
+            *p++ = '\0';
+        if (p && n + 1 == N_FIELDS)
+            return 0;
     }
     return n;
 }
@@ -185,7 +183,7 @@ int card_find_place(const struct card_place *v, struct place *p, struct err *err
             p->cross_rank += i < me;
             p->cross_size++;
         }
-        p->host += first[i] == i && i < first[me];
+        p->host += i < first[me] && first[i] == i;
     }
     return place_check(p, err);
 }

@@ -142,6 +142,11 @@ def test_mpich_without_local_ranks(folder):
     meets(folder, argv, one_host(3, "mpiexec"))
 
 
+def test_hosts_are_told_apart_by_hvd_host_id(folder):
+    script = f"HVD_HOST_ID=$((PMI_RANK / 2)) exec env -u MPI_LOCALRANKID -u MPI_LOCALNRANKS {RANK}"
+    meets(folder, [need(MPICH), "-n", "4", "sh", "-c", script], two_hosts("mpiexec"))
+
+
 def test_mpich_by_pmi_port(folder):
     meets(folder, [need(MPICH), "-pmi-port", "-n", "3", RANK], one_host(3, "mpiexec"))
 

@@ -1,4 +1,4 @@
-# shellcheck shell=bash disable=SC2154 # run.sh sources this: its functions and variables
+# shellcheck shell=bash disable=SC2154,SC2001 # run.sh sources this: its functions and variables
 # SPDX-License-Identifier: Apache-2.0
 # Bare srun without the plugin, and other launchers inside a job: who is found, and how ranks meet.
 found="$RUN/found"

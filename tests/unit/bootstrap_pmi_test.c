@@ -2,6 +2,7 @@
 /* PMI-1 against a peer that follows a script: what real launchers do rarely or never
  * (refusals, silence, other orders of words). Real ones are in tests/found. */
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -37,7 +38,7 @@ static void words_come_in_any_order(void **state)
     assert_false(pmi_is("", "get"));
     assert_true(pmi_value(line, "value", v, sizeof(v)));
     assert_string_equal(v, "a;b=");
-    assert_false(pmi_value(line, "alue", v, sizeof(v)));
+    assert_false(pmi_value(line, "ms", v, sizeof(v)));
     assert_false(pmi_value(line, "success", v, sizeof(v)));
     assert_false(pmi_value(line, "value", v, 4)); /* no room */
     assert_true(pmi_value(line, "value", v, 5));
@@ -261,6 +262,7 @@ static void nothing_is_written_to_a_file_that_has_the_number(void **state)
     for (int fd = 3; fd < 100; fd++)
         if (fd != p.fd && fstat(fd, &st) == 0 && st.st_ino == mine.st_ino
             && st.st_dev == mine.st_dev) {
+            assert_true(fcntl(fd, F_GETFD) & FD_CLOEXEC);
             assert_int_equal(dup2(file, fd), fd);
             n_taken++;
         }
