@@ -44,23 +44,28 @@ bool pair_has(uint32_t set, uint32_t rank)
     return rank == ranks[0] || rank == ranks[1];
 }
 
-static size_t put_direction(uint32_t src, uint32_t dst, char *buf, size_t size)
+#define DIRECTION_MAX sizeof(" (4294967295 -> 4294967295)")
+
+static size_t direction(uint32_t src, uint32_t dst, char ret[DIRECTION_MAX])
 {
-    return (size_t)snprintf(buf, size, " (%u -> %u)", src, dst);
+    return (size_t)snprintf(ret, DIRECTION_MAX, " (%u -> %u)", src, dst);
 }
 
 size_t pair_name_max(uint32_t src, uint32_t dst)
 {
-    return TENSOR_NAME_MAX - 1 - put_direction(src, dst, NULL, 0);
+    char text[DIRECTION_MAX];
+
+    return TENSOR_NAME_MAX - 1 - direction(src, dst, text);
 }
 
 bool pair_name(const char *name, uint32_t src, uint32_t dst, char ret[TENSOR_NAME_MAX])
 {
-    size_t n = strlen(name);
+    char text[DIRECTION_MAX];
+    size_t n = strlen(name), n_text = direction(src, dst, text);
 
     if (n > pair_name_max(src, dst))
         return false;
     memcpy(ret, name, n);
-    (void)put_direction(src, dst, ret + n, TENSOR_NAME_MAX - n);
+    memcpy(ret + n, text, n_text + 1);
     return true;
 }
