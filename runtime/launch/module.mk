@@ -47,8 +47,8 @@ install: stage ## install runtime and launchers to PREFIX (default /usr/local), 
 	    $(DESTDIR)$(PREFIX)/share/man/man1/
 	@install -m 644 runtime/hvd-environment.7 $(DESTDIR)$(PREFIX)/share/man/man7/
 	@ln -sfn horovodrun.1 $(DESTDIR)$(PREFIX)/share/man/man1/perseusrun.1
-	@install -m 644 runtime/launch/horovodrun.bash \
-	    $(DESTDIR)$(PREFIX)/share/bash-completion/completions/horovodrun
+	@for p in horovodrun hvd-agent; do install -m 644 runtime/launch/$$p.bash \
+	    $(DESTDIR)$(PREFIX)/share/bash-completion/completions/$$p; done
 	@ln -sfn horovodrun $(DESTDIR)$(PREFIX)/share/bash-completion/completions/perseusrun
 
 demo-local: ## train a model on 2 ranks of this machine with horovodrun, without a cluster

@@ -186,19 +186,23 @@ def test_perseusrun_takes_what_its_documents_show(folder):
     same((program.out, program.err), ("[0]<stdout>:\u2013x\n", ""))
 
 
-def complete(*words):
+def complete(program, *words, registered=("horovodrun", "perseusrun")):
     """What bash would offer for the last word."""
+    function = "_" + program.replace("-", "_")
     script = (
-        f'source {LAUNCH}/horovodrun.bash; PATH={BIN}:$PATH; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); '
-        '_horovodrun; printf "%s\\n" "${COMPREPLY[@]}"; complete -p horovodrun perseusrun'
+        f'source {LAUNCH}/{program}.bash; PATH={BIN}:$PATH; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); '
+        f'{function}; printf "%s\\n" "${{COMPREPLY[@]}}"; complete -p {" ".join(registered)}'
     )
     out = subprocess.run(
-        ["bash", "--norc", "-c", script, "bash", *words], capture_output=True, text=True, check=True
+        ["bash", "--norc", "-c", script, "bash", program, *words],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     same(out.stderr, "")
-    *found, a, b = out.stdout.splitlines()
-    same([a, b], [f"complete -F _horovodrun {p}" for p in ("horovodrun", "perseusrun")])
-    return sorted(filter(None, found))
+    lines = out.stdout.splitlines()
+    same(lines[-len(registered) :], [f"complete -F {function} {p}" for p in registered])
+    return sorted(filter(None, lines[: -len(registered)]))
 
 
 def test_bash_completes(folder):
@@ -224,6 +228,20 @@ def test_bash_completes(folder):
         complete("horovodrun", "-np", "2", "cat", "--log-level", f"{folder}/config.y"),
         [f"{folder}/config.yaml"],
     )
+
+
+def test_bash_completes_the_agent(folder):
+    def agent(*words):
+        return complete("hvd-agent", *words, registered=["hvd-agent"])
+
+    same(agent(""), ["--help", "--version", "install", "run", "serve"])
+    same(agent("serve", "--"), ["--bind", "--port", "--token-file"])
+    with open(f"{folder}/token", "w", encoding="ascii"):
+        os.mkdir(f"{folder}/tokens")
+    same(agent("serve", "--token-file", f"{folder}/tok"), [f"{folder}/token", f"{folder}/tokens"])
+    same(agent("serve", "--port", ""), [])
+    same(agent("install", f"{folder}/tok"), [f"{folder}/tokens"])
+    assert "sleep" in agent("run", "--", "slee")
 
 
 if __name__ == "__main__":
