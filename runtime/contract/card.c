@@ -48,24 +48,23 @@ int card_format(const struct card *c, char *ret, size_t size_bytes, struct err *
 /* text is cut at its semicolons; 0 when a field is too much. */
 static size_t split(char *text, char *ret[N_FIELDS])
 {
-    size_t n = 0;
+    for (size_t n = 0; n < N_FIELDS;) {
+        char *end = strchr(text, ';');
 
-    for (char *p = text; p && n < N_FIELDS; n++) {
-        ret[n] = p;
-        p = strchr(p, ';');
-        if (p)
-            *p++ = '\0';
-        if (p && n + 1 == N_FIELDS)
-            return 0;
+        ret[n++] = text;
+        if (!end)
+            return n;
+        *end = '\0';
+        text = end + 1;
     }
-    return n;
+    return 0;
 }
 
 static bool is_hex(const char *s, size_t max)
 {
     size_t n = strspn(s, "0123456789abcdef");
 
-    return s[n] == '\0' && n <= max;
+    return n <= max && s[n] == '\0';
 }
 
 static bool take(const char *s, char *ret, size_t size_bytes)
