@@ -14,6 +14,7 @@
 #include "runtime/bootstrap/bootstrap.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -31,7 +32,8 @@
 #include "runtime/bootstrap/carrier.h"
 #include "runtime/contract/card.h"
 
-#define GRACE_MS 100u /* for a channel that keeps deadlines to end by its own */
+#define GRACE_MS 100u  /* for a channel that keeps deadlines to end by its own */
+#define PROBE_MS 1000u /* to find out who is missing */
 
 enum stage { STAGE_OPENING, STAGE_TELLING, STAGE_WAITING, STAGE_ASKING };
 
@@ -53,7 +55,11 @@ struct attempt {
     struct bootstrap *b;
     struct err err;
     int rc;
-    _Atomic enum stage stage; /* for the caller's sentence: relaxed */
+    /* For the caller's sentence. Stored with release after ch is set: who sees a later
+     * stage than OPENING sees ch. */
+    _Atomic enum stage stage;
+    struct carrier *ch;
+    _Atomic uint32_t n_here; /* of a probe: so many ranks in a row have put; relaxed */
 };
 
 static void attempt_unref(struct attempt *a)
@@ -189,7 +195,7 @@ static int find_place(struct attempt *a, struct carrier *ch)
 
 static void enter(struct attempt *a, enum stage stage)
 {
-    atomic_store_explicit(&a->stage, stage, memory_order_relaxed);
+    atomic_store_explicit(&a->stage, stage, memory_order_release);
 }
 
 static int exchange(struct attempt *a, struct carrier *ch)
@@ -250,7 +256,7 @@ static int run(struct attempt *a)
     int rc = ops->open(&a->c, a->deadline_ns, &ch, &a->err);
     if (rc)
         return rc;
-    b->ch = ch;
+    b->ch = a->ch = ch;
     b->pid = getpid();
     rc = check_rank(a, ch);
     if (rc == 0 && a->c.place.size > 1)
@@ -276,8 +282,24 @@ static void *thread_main(void *arg)
     return NULL;
 }
 
+/* Gets what each rank has put; hangs at the first that has not. */
+static void *probe_main(void *arg)
+{
+    struct attempt *a = arg;
+    char text[CARD_MAX_BYTES + 1];
+    uint32_t i = 0;
+
+    for (; i < a->c.place.size; i++) {
+        atomic_store_explicit(&a->n_here, i, memory_order_relaxed);
+        if (a->ch->ops->get(a->ch, i, text, sizeof(text), 0, NULL) != 0)
+            return NULL;
+    }
+    atomic_store_explicit(&a->n_here, i, memory_order_relaxed);
+    return NULL;
+}
+
 /* Signals stay with the process' own threads. */
-static int start(struct attempt *a)
+static int start(struct attempt *a, void *(*thread_fn)(void *))
 {
     pthread_t thread;
     sigset_t all, old;
@@ -286,7 +308,7 @@ static int start(struct attempt *a)
     int rc = pthread_sigmask(SIG_SETMASK, &all, &old);
     if (rc)
         return -rc;
-    rc = pthread_create(&thread, NULL, thread_main, a);
+    rc = pthread_create(&thread, NULL, thread_fn, a);
     (void)pthread_sigmask(SIG_SETMASK, &old, NULL); /* back to what it was */
     if (rc == 0)
         (void)pthread_detach(thread); /* its own */
@@ -334,19 +356,47 @@ static bool wait_for(struct attempt *a)
     return is_done;
 }
 
+/* The first rank that has not come, or the size where that cannot be said. Only PMIx
+ * tells before the fence has ended. The attempt is kept for good: its own thread and
+ * the probe's may hang in the channel. */
+static uint32_t first_missing(struct attempt *a)
+{
+    const uint64_t end_ns = clock_now_ns() + PROBE_MS * NS_PER_MS;
+    const uint32_t size = a->c.place.size;
+
+    if (a->c.channel != CHANNEL_PMIX)
+        return size;
+    (void)pthread_mutex_lock(&a->lock);
+    a->n_refs++;
+    (void)pthread_mutex_unlock(&a->lock);
+    if (start(a, probe_main) != 0)
+        return size;
+    while (clock_now_ns() < end_ns
+           && atomic_load_explicit(&a->n_here, memory_order_relaxed) < size)
+        (void)poll(NULL, 0, 10); /* a signal: look earlier */
+    return atomic_load_explicit(&a->n_here, memory_order_relaxed);
+}
+
 static int too_late(struct attempt *a, uint64_t start_ns, struct err *err)
 {
+    char missing[32] = "some rank";
+    uint32_t rank;
+
     const unsigned s =
         (unsigned)((a->deadline_ns - start_ns + NS_PER_S / 2) / NS_PER_S);
     const char *by = launcher_channel_name(a->c.channel),
                *who = launcher_name(a->c.launcher);
 
-    switch (atomic_load_explicit(&a->stage, memory_order_relaxed)) {
+    switch (atomic_load_explicit(&a->stage, memory_order_acquire)) {
     case STAGE_WAITING:
-        return err_set(err, -ETIMEDOUT,
-                       "waited %u s for all ranks of %s to meet by its %s: some rank "
-                       "has not called hvd.init() or has failed",
-                       s, who, by);
+        rank = first_missing(a);
+        if (rank < a->c.place.size)
+            (void)snprintf(missing, sizeof(missing), "rank %u", rank); /* fits */
+        return err_set(
+            err, -ETIMEDOUT,
+            "waited %u s for all %u ranks of %s to meet by its %s: %s has not "
+            "called hvd.init() or has failed",
+            s, a->c.place.size, who, by, missing);
     case STAGE_OPENING:
     case STAGE_TELLING:
     case STAGE_ASKING:
@@ -370,7 +420,7 @@ int bootstrap_meet(struct contract *c,
     if (!a)
         return err_set(err, -ENOMEM, "out of memory");
     a->n_refs = 2;
-    int rc = start(a);
+    int rc = start(a, thread_main);
     if (rc) {
         a->n_refs = 1;
         attempt_unref(a);

@@ -29,7 +29,8 @@ int foreign_need(const struct env_reader *r,
 
 bool foreign_has_pmix(const struct env_reader *r)
 {
-    static const char *const servers[] = {"PMIX_SERVER_URI41", "PMIX_SERVER_URI4",
+    static const char *const servers[] = {"PMIX_SERVER_URI51", "PMIX_SERVER_URI5",
+                                          "PMIX_SERVER_URI41", "PMIX_SERVER_URI4",
                                           "PMIX_SERVER_URI3",  "PMIX_SERVER_URI21",
                                           "PMIX_SERVER_URI2",  "PMIX_SERVER_URI"};
 

@@ -122,6 +122,12 @@ def test_openmpi_where_no_libpmix_can_be_loaded(folder):
     has(program.err, "libpmix.so.2")
 
 
+def test_openmpi_where_its_pmix_server_is_not_reached(folder):
+    nowhere = [f"PMIX_SERVER_URI{v}=1.0;tcp4://127.0.0.1:1" for v in ("41", "4", "3", "21", "2")]
+    program = meets(folder, openmpi("-np", "2", "env", *nowhere, RANK), one_host(2, "openmpi"), warns=True)
+    same(program.err.count('channel=PMIx cause="PMIx_Init: '), 1, program.err)
+
+
 def test_openmpi_one_program_after_the_other(folder):
     program = run(folder, openmpi("-np", "2", "sh", "-c", f"{RANK} && {RANK}"))
     same(ranks(program), sorted(one_host(2, "openmpi") * 2))
@@ -231,13 +237,14 @@ def test_the_exit_code_of_the_first_failing_rank(folder):
 
 
 def test_a_rank_that_does_not_come(folder):
-    for argv in (openmpi("-np"), [need(MPICH), "-n"]):
+    for argv, by, missing in (
+        (openmpi("-np"), "3 ranks of openmpi to meet by its PMIx", "rank 1"),
+        ([need(MPICH), "-n"], "3 ranks of mpiexec to meet by its PMI", "some rank"),
+    ):
         env = {"FOUND_END": f"{folder}/end", "HOROVOD_START_TIMEOUT": "1"}
-        end = [RANK, "late=1", "hvd"]
-        script = f"{' '.join(end)}; rc=$?; : >{folder}/end; exit $rc"
-        program = run(folder, [*argv, "2", "sh", "-c", script], code=None, **env)
-        has(program.err, "waited 1 s for all ranks of")
-        has(program.err, "some rank has not called hvd.init() or has failed")
+        script = f"{RANK} late=1 hvd; rc=$?; : >{folder}/end; exit $rc"
+        program = run(folder, [*argv, "3", "sh", "-c", script], code=None, **env)
+        has(program.err, f"waited 1 s for all {by}: {missing} has not called hvd.init() or has failed")
         os.unlink(f"{folder}/end")
 
 
@@ -509,6 +516,12 @@ def test_openmpi_on_two_hosts(folder):
         meets(folder, mpirun_on(hosts, RANK), two_hosts("openmpi"), HOROVOD_GLOO_IFACE="eth0")
         program = run(folder, mpirun_on(hosts, RANK, "hvd", "fail=3:7"), code=7)
         has(program.err, "rank 3 (host b")
+        env = {"FOUND_END": f"{folder}/end", "HOROVOD_START_TIMEOUT": "1"}
+        names = [word for name in env for word in ("-x", name)]
+        with open(f"{folder}/late", "w", encoding="ascii") as f:
+            f.write(f"{RANK} late=3 hvd\nrc=$?\n: >{folder}/end\nexit $rc\n")
+        program = run(folder, mpirun_on(hosts, *names, "sh", f"{folder}/late"), code=None, **env)
+        has(program.err, "rank 3 has not called hvd.init() or has failed")
         os.mkdir(f"{folder}/lib")
         open(f"{folder}/lib/libpmix.so.2", "wb").close()
         program = run(folder, mpirun_on(hosts, "env", f"LD_LIBRARY_PATH={folder}/lib", RANK), code=None)

@@ -338,7 +338,7 @@ static void each_failure_is_one_sentence(void **state)
          -EPROTO,
          {INIT, MAXES, {"cmd=get_my_kvsname", "cmd=my_kvsname\n"}, END}},
         {"a rank does not come",
-         "for all ranks of mpiexec to meet by its PMI",
+         "for all 2 ranks of mpiexec to meet by its PMI: some rank has",
          -ETIMEDOUT,
          {INIT, MAXES, KVS, PUT, {"cmd=barrier_in", ""}, FINALIZE, END}},
         {"another version",
