@@ -132,6 +132,13 @@ class Hosts:
         for name in self.names:
             wait_until(f"sshd of {name}", lambda name=name: "2200" in self.sockets(name, "-l"))
 
+    def cut(self, name):
+        """Takes the cable out."""
+        self.on_net(self.switch, "ip", "link", "set", f"v{self.tag[3:]}{name}", "down")
+
+    def join(self, name):
+        self.on_net(self.switch, "ip", "link", "set", f"v{self.tag[3:]}{name}", "up")
+
     def prefix(self, name):
         """What runs a command on a host: its network, its /etc and its own host name."""
         return [
@@ -180,10 +187,8 @@ class Hosts:
                         os.kill(int(pid), 9)
             sh("ip", "netns", "del", ns, check=False)
             shutil.rmtree(f"/etc/netns/{ns}", ignore_errors=True)
-        try:
+        with contextlib.suppress(OSError):  # others are at work
             os.rmdir("/etc/netns")
-        except OSError:
-            pass  # others are at work
         for program in self.sshds.values():
             program.process.wait(DEADLINE_S)
         if self.made_run_sshd:

@@ -15,4 +15,5 @@ test-launch: $(LAUNCH_TEST_BINS) ## end-to-end tests of horovodrun and hvd-agent
 .PHONY: test-remote
 test-remote: $(LAUNCH_TEST_BINS) ## horovodrun over several hosts, by ssh and by hvd-agent serve; needs root
 	@tests/setup/deb.sh ssh
-	@BIN=$(abspath $(O)/bin) prove -j2 -e python3 tests/launch/remote_test.py tests/launch/serve_test.py
+	@BIN=$(abspath $(O)/bin) prove -j3 -e python3 tests/launch/remote_failure_test.py \
+	        tests/launch/remote_test.py tests/launch/serve_test.py

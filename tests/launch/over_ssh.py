@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""horovodrun started on host a of four namespaces with an sshd each: what the tests have in common."""
+
+import os
+import shutil
+
+from hosts import Hosts
+from launched import BIN, HOROVODRUN, environment
+from tap import has, read, same, wait_until
+
+RANK = os.path.join(BIN, "launch-rank")
+LOOP = "while :; do sleep 0.05; done"
+HOSTS = None
+
+
+def hosts():
+    global HOSTS
+    if HOSTS is None:
+        HOSTS = Hosts()
+    HOSTS.start_sshds()
+    return HOSTS
+
+
+def start(folder, *words, env=None, program=HOROVODRUN, tag="run", **more):
+    env = environment(TMPDIR=folder, **(env or {}))
+    return hosts().start("a", program, *words, env=env, folder=folder, tag=tag, **more)
+
+
+def run(folder, *words, code=0, left=10, **more):
+    p = start(folder, *words, **more)
+    got = p.end(40)
+    assert got == code, f"exit code {got}, wanted {code}\n{p.out}{p.err}"
+    hosts().nothing_left(left)
+    return p
+
+
+def up(folder, n):
+    wait_until("ranks are up", lambda: all(read(f"{folder}/up.{i}") for i in range(n)))
+    return [int(read(f"{folder}/up.{i}")) for i in range(n)]
+
+
+def looping(folder):
+    """A rank that says its pid and stays."""
+    return [
+        "sh",
+        "-c",
+        f"echo $$ > {folder}/.up.$HOROVOD_RANK; mv {folder}/.up.$HOROVOD_RANK {folder}/up.$HOROVOD_RANK; {LOOP}",
+    ]
+
+
+def agents(name):
+    """The agents on a host."""
+    return [
+        p for p in hosts().pids(name) if "hvd-agent attach" in read(f"/proc/{p}/cmdline").replace("\0", " ")
+    ]
+
+
+def refused(folder, sentence, *words, code=125, **more):
+    p = run(folder, *words, code=code, **more)
+    has(p.err, sentence)
+    errors = [x for x in p.err.splitlines() if x.startswith("horovodrun: ")]
+    same(len(errors), 1, f"sentences in {p.err!r}")
+    return p
+
+
+def alone(folder):
+    """A horovodrun without an agent beside it."""
+    os.mkdir(f"{folder}/bin")
+    return shutil.copy(HOROVODRUN, f"{folder}/bin/horovodrun")

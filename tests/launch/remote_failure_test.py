@@ -1,0 +1,280 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Starts over ssh that fail, and hosts, agents and ranks that die: one sentence, and nothing is left. TAP.
+
+usage: remote_failure_test.py [PART OF A NAME ...]     BIN: folder of the programs (default: $BUILD/plain/bin)
+"""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+from launched import BIN, HOROVODRUN
+from over_ssh import LOOP, RANK, agents, alone, hosts, looping, refused, run, start, up
+from tap import Skip, has, is_alive, read, run_all, same, wait_until
+
+
+def test_a_killed_rank_is_named(folder):
+    p = start(folder, "-np", "3", "-H", "a,b,c", *looping(folder))
+    pids = up(folder, 3)
+    os.kill(pids[1], signal.SIGKILL)
+    same(p.end(), 137, p.err)
+    has(p.err, "rank 1 on b was killed by signal 9")
+    hosts().nothing_left()
+
+
+def test_a_host_whose_name_does_not_resolve(folder):
+    refused(folder, "horovodrun: host nosuch: its name does not resolve (DNS)",
+            "-np", "3", "-H", "a,b,nosuch", "true")  # fmt: skip
+
+
+def test_a_refused_connection(folder):
+    refused(folder, "horovodrun: host b: ssh connection refused: no sshd listens on that port there",
+            "-np", "2", "-H", "a,b", "-p", "2299", "true")  # fmt: skip
+
+
+def test_an_unknown_and_a_changed_host_key(folder):
+    known = f"{hosts().folder}/known_hosts"
+    before = read(known)
+    try:
+        with open(known, "w", encoding="ascii") as f:
+            f.write("".join(x + "\n" for x in before.splitlines() if not x.startswith("c,")))
+        refused(folder, "horovodrun: host c: its host key is not known (host key verification failed)",
+                "-np", "3", "-H", "a,b,c", "true")  # fmt: skip
+        keys = before.splitlines()
+        with open(known, "w", encoding="ascii") as f:
+            f.write(keys[0] + "\n" + keys[1] + f"\nc,{hosts().address('c')} {keys[0].split(' ', 1)[1]}\n")
+        refused(folder, "horovodrun: host c: its host key is not the known one",
+                "-np", "3", "-H", "a,b,c", "true")  # fmt: skip
+    finally:
+        with open(known, "w", encoding="ascii") as f:
+            f.write(before)
+
+
+def test_a_login_that_is_refused(folder):
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", f"{folder}/key"], check=True)
+    refused(folder, "horovodrun: host b: ssh login was refused (permission denied)", "-np", "1", "-H", "b", "true",
+            env={"HVD_SSH": f"ssh -F none -o BatchMode=yes -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -i {folder}/key"})  # fmt: skip
+    refused(folder, "horovodrun: host b: the identity file of -i does not exist", "-np", "1", "-H", "b",
+            "-i", "/no/such", "true",
+            env={"HVD_SSH": "ssh -F none -o BatchMode=yes -o IdentityAgent=none -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null"})  # fmt: skip
+
+
+def test_a_host_that_does_not_answer(folder):
+    started = time.monotonic()
+    refused(
+        folder, "horovodrun: host silent: ", "-np", "2", "-H", "a,silent", "--start-timeout", "2", "true"
+    )
+    assert time.monotonic() - started < 6
+
+
+def test_an_sshd_that_accepts_and_says_nothing(folder):
+    p = hosts().start("b", sys.executable, "-c",
+                      "import socket, time; s = socket.socket(); s.bind(('', 2250)); s.listen(); time.sleep(60)",
+                      folder=folder, tag="mute")  # fmt: skip
+    wait_until("it listens", lambda: "2250" in hosts().sockets("b", "-l"))
+    hosts().kept = {p.pid}
+    q = start(folder, "-np", "2", "-H", "a,b", "-p", "2250", "--start-timeout", "2", "true")
+    code, took = q.end(10), q.err
+    p.process.kill()
+    p.process.wait()
+    hosts().kept = set()
+    same(code, 125, took)
+    has(q.err, "horovodrun: host b: ")
+    assert re.search(r"not ready within 2 s|does not answer ssh", q.err), q.err
+    hosts().nothing_left()
+
+
+def test_several_hosts_that_fail_are_counted(folder):
+    p = refused(folder, " (and 1 more host failed)", "-np", "3", "-H", "a,b,c", "-p", "2299", "true")
+    assert re.search(r"host [bc]: ssh connection refused", p.err), p.err
+
+
+def test_no_agent_on_a_host(folder):
+    refused(folder, "horovodrun: host b: there is no hvd-agent, neither at the path that it has here nor in PATH",
+            "-np", "2", "-H", "a,b", "true", program=alone(folder))  # fmt: skip
+
+
+def test_an_agent_of_another_version(folder):
+    program = alone(folder)
+    with open(f"{BIN}/hvd-agent", "rb") as f:
+        agent = f.read()
+    version = subprocess.run(
+        [f"{BIN}/hvd-agent", "--version"], stdout=subprocess.PIPE, check=True
+    ).stdout.strip()
+    assert agent.count(version + b"\0") >= 1
+    with open(f"{folder}/bin/hvd-agent", "wb") as f:
+        f.write(agent.replace(version + b"\0", b"9" * len(version) + b"\0"))
+    os.chmod(f"{folder}/bin/hvd-agent", 0o755)
+    refused(folder, f"host b: its hvd-agent is version {'9' * len(version)}, this horovodrun is {version.decode()}",
+            "-np", "2", "-H", "a,b", "true", program=program)  # fmt: skip
+
+
+def test_an_agent_that_is_no_program(folder):
+    program = alone(folder)
+    with open(f"{folder}/bin/hvd-agent", "w", encoding="ascii") as f:
+        f.write("#!/bin/sh\necho my own words >&2\nexit 3\n")
+    os.chmod(f"{folder}/bin/hvd-agent", 0o755)
+    refused(folder, "host b: ssh ended before the agent was there: my own words",
+            "-np", "1", "-H", "b", "true", program=program)  # fmt: skip
+
+
+def test_a_command_that_is_not_there(folder):
+    p = refused(
+        folder, "horovodrun: host b: ", "-np", "1", "-H", "b", "no-such-python", "train.py", code=127
+    )
+    has(p.err, "no-such-python")
+
+
+def test_a_module_that_is_not_there(folder):
+    p = run(folder, "-np", "2", "-H", "a,b", sys.executable, "-c",
+            "import os\nif os.environ['HOROVOD_RANK'] == '1': import nosuchmodule\nimport time; time.sleep(60)",
+            code=1)  # fmt: skip
+    has(p.err, "horovodrun: rank 1 on b exited with code 1")
+    has(p.err, "No module named 'nosuchmodule'")
+
+
+def test_signals_reach_all_hosts(folder):
+    script = f'trap "echo got; exit 0" TERM; echo $$ > {folder}/up.$HOROVOD_RANK; {LOOP}'
+    p = start(folder, "-np", "3", "-H", "a,b,c", "sh", "-c", script)
+    up(folder, 3)
+    p.signal(signal.SIGTERM)
+    same(p.end(), 143, p.err)
+    for rank in range(3):
+        has(p.out, f"[{rank}]<stdout>:got\n")
+    has(p.err, "horovodrun: stopped by SIGTERM\n")
+    hosts().nothing_left()
+
+
+def test_a_second_signal_kills(folder):
+    script = f'trap "echo got" TERM; echo $$ > {folder}/up.$HOROVOD_RANK; {LOOP}'
+    p = start(folder, "-np", "2", "-H", "a,b", "sh", "-c", script)
+    up(folder, 2)
+    p.signal(signal.SIGTERM)
+    wait_until("the first came", lambda: p.out.count("got") >= 2)
+    p.signal(signal.SIGTERM)
+    same(p.end(8), 143, p.err)
+    hosts().nothing_left()
+
+
+def test_a_signal_before_the_start(folder):
+    p = start(folder, "-np", "2", "-H", "a,silent", "true")
+    wait_until("ssh runs", lambda: any("ssh" in read(f"/proc/{q}/comm") for q in hosts().pids("a")))
+    p.signal(signal.SIGINT)
+    same(p.end(5), 130, p.err)
+    hosts().nothing_left()
+
+
+def test_the_launcher_is_killed_at_any_stage(folder):
+    stages = {
+        "connecting": lambda: any(read(f"/proc/{q}/comm") == "ssh\n" for q in hosts().pids("a")),
+        "an agent is there": lambda: agents("b"),
+        "a rank is there": lambda: os.path.exists(f"{folder}/up.1"),
+        "all ranks are there": lambda: all(os.path.exists(f"{folder}/up.{i}") for i in range(4)),
+    }
+    for stage, is_reached in stages.items():
+        for i in range(4):
+            if os.path.exists(f"{folder}/up.{i}"):
+                os.unlink(f"{folder}/up.{i}")
+        p = start(folder, "-np", "4", "-H", "a,b,c,d", *looping(folder))
+        wait_until(stage, is_reached)
+        launcher = [q for q in hosts().pids("a") if read(f"/proc/{q}/cmdline").split("\0")[0] == HOROVODRUN]
+        os.kill(p.pid, signal.SIGKILL)
+        p.end()
+        assert launcher, stage
+        hosts().nothing_left(9)
+    same([n for n in os.listdir(folder) if n.startswith("hvd-")], [], "scratch")
+
+
+def test_an_ssh_client_is_killed(folder):
+    p = start(folder, "-np", "3", "-H", "a,b,c", *looping(folder))
+    up(folder, 3)
+    clients = [
+        q
+        for q in hosts().pids("a")
+        if read(f"/proc/{q}/comm") == "ssh\n" and "\0b\0" in read(f"/proc/{q}/cmdline")
+    ]
+    same(len(clients), 1)
+    os.kill(clients[0], signal.SIGKILL)
+    same(p.end(), 125, p.err)
+    has(p.err, "horovodrun: host b was lost: its agent ended or the connection broke")
+    hosts().nothing_left()
+
+
+def test_an_agent_is_killed(folder):
+    p = start(folder, "-np", "3", "-H", "a,b,c", *looping(folder))
+    up(folder, 3)
+    os.kill(agents("c")[0], signal.SIGKILL)
+    same(p.end(), 125, p.err)
+    has(p.err, "horovodrun: host c was lost: its agent ended or the connection broke")
+    hosts().nothing_left()
+
+
+def test_an_agent_is_told_to_stop(folder):
+    p = start(folder, "-np", "3", "-H", "a,b,c", *looping(folder))
+    up(folder, 3)
+    os.kill(agents("c")[0], signal.SIGTERM)
+    same(p.end(), 143, p.err)
+    has(p.err, "horovodrun: host c: hvd-agent received SIGTERM there")
+    hosts().nothing_left()
+
+
+def test_what_a_rank_started_ends_too(folder):
+    p = start(folder, "-np", "2", "-H", "b,c", "sh", "-c",
+              f"(trap '' TERM HUP; {LOOP}) & echo $! > {folder}/up.$HOROVOD_RANK; wait")  # fmt: skip
+    pids = up(folder, 2)
+    assert all(map(is_alive, pids))
+    os.kill(p.pid, signal.SIGKILL)
+    p.end()
+    wait_until("they have ended", lambda: not any(map(is_alive, pids)), 9)
+    hosts().nothing_left()
+
+
+def test_a_host_that_falls_silent(folder):
+    h = hosts()
+    p = start(folder, "-np", "3", "-H", "a,b,c", *looping(folder), env={"HVD_PEER_TIMEOUT": "1.5"})
+    up(folder, 3)
+    h.cut("c")
+    try:
+        same(p.end(), 125, p.err)
+        has(p.err, "horovodrun: host c was lost: its agent was silent for 1 s")
+        wait_until("its ranks have ended too", lambda: not agents("c"), 10)
+    finally:
+        h.join("c")
+    for q in h.pids("c"):  # sshd's own sessions wait for TCP, as for any lost client
+        if "sshd" in read(f"/proc/{q}/comm"):
+            os.kill(q, signal.SIGKILL)
+    h.nothing_left()
+
+
+def test_a_tree_loses_an_agent_in_its_middle(folder):
+    p = start(folder, "-np", "3", "-H", "b,c,d", *looping(folder), env={"HVD_SSH_FANOUT": "1"})
+    up(folder, 3)
+    os.kill(agents("c")[0], signal.SIGKILL)
+    same(p.end(), 125, p.err)
+    has(p.err, "horovodrun: host c was lost: its agent ended or the connection broke")
+    hosts().nothing_left()
+
+
+def test_a_tree_names_a_host_far_down(folder):
+    p = run(folder, "-np", "3", "-H", "b,c,nosuch", "true", code=125, env={"HVD_SSH_FANOUT": "1"})
+    has(p.err, "horovodrun: host nosuch: its name does not resolve (DNS)")
+
+
+def test_each_rank_is_killed_while_it_starts(folder):
+    """The job ends as a whole wherever the other ranks are by then."""
+    for victim in range(3):
+        script = f"if [ $HOROVOD_RANK = {victim} ]; then kill -9 $$; fi; exec {RANK}"
+        p = run(folder, "-np", "3", "-H", "a,b,c", "sh", "-c", script, code=137, tag=f"run{victim}")
+        has(p.err, f"horovodrun: rank {victim} on {'abc'[victim]} was killed by signal 9")
+
+
+if __name__ == "__main__":
+    try:
+        hosts()
+        sys.exit(run_all([f for name, f in sorted(globals().items()) if name.startswith("test_")]))
+    except Skip as reason:
+        print(f"1..0 # SKIP {reason}")
