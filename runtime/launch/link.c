@@ -494,6 +494,14 @@ size_t links_left(const struct links *s)
     return n;
 }
 
+bool links_on_their_way(const struct links *s)
+{
+    for (size_t i = 0; i < s->n; i++)
+        if (is_on_its_way(&s->v[i]) || s->v[i].state == LINK_ENDING)
+            return true;
+    return false;
+}
+
 void links_close(struct links *s, bool all)
 {
     for (size_t i = 0; i < s->n; i++) {

@@ -100,7 +100,8 @@ void links_send(struct links *s,
                 enum errand_type type,
                 uint32_t host,
                 const struct strbuf *payload);
-size_t links_left(const struct links *s); /* not gone */
+size_t links_left(const struct links *s);       /* not gone */
+bool links_on_their_way(const struct links *s); /* some are between NEW and OPEN */
 /* No more is expected of those that are not open yet, or of any. */
 void links_close(struct links *s, bool all);
 

@@ -37,7 +37,8 @@
 
 #define STOP_NS           (25 * NS_PER_S) /* agents: SIGTERM 5 s, SIGKILL 10 s, output 2 s */
 #define SLOW_READER_NS    (2 * NS_PER_S) /* after a stop */
-#define NO_MEET_TIMEOUT_S 1000000000u    /* we say who is missing ourselves */
+#define OTHERS_NS         NS_PER_S
+#define NO_MEET_TIMEOUT_S 1000000000u /* we say who is missing ourselves */
 
 struct remote {
     const struct remote_job *job;
@@ -48,6 +49,7 @@ struct remote {
     uint64_t end_deadline_ns; /* when we stop waiting for agents, once it is decided */
     struct remote_host *hosts;
     uint32_t n_failed_hosts;
+    uint64_t others_ns; /* until when others may fail too, to be named with the first */
     struct links links;
     struct meet meet;
     struct output output;
@@ -84,6 +86,8 @@ static bool count_failed(struct remote *r, uint32_t host)
     bool is_new = !r->hosts[host].has_failed;
     r->hosts[host].has_failed = true;
     r->n_failed_hosts += is_new;
+    if (!r->others_ns)
+        r->others_ns = clock_now_ns() + OTHERS_NS;
     return is_new;
 }
 
@@ -356,7 +360,9 @@ static void decide(struct remote *r)
         start_timed_out(r);
     tell_waiting(r);
     enum meet_state due = meet_due(&r->meet, clock_wall_us(), now_ns);
-    if (due == r->meet.state)
+    if (due == r->meet.state
+        || (due == MEET_STOPPED && now_ns < r->others_ns
+            && links_on_their_way(&r->links)))
         return;
     if (due != MEET_RUNNING) {
         enter_end(r, due);
@@ -396,10 +402,12 @@ static void take_signals(struct remote *r)
 static uint64_t next_due(const struct remote *r)
 {
     uint64_t now_ns = clock_now_ns(), due = links_next_ns(&r->links, now_ns);
-    uint64_t others[] = {meet_deadline_ns(&r->meet),
-                         r->meet.state == MEET_WAITING ? r->start_deadline_ns
-                                                       : UINT64_MAX,
-                         is_over(r) ? r->end_deadline_ns : UINT64_MAX};
+    uint64_t verdict_ns = meet_deadline_ns(&r->meet);
+    if (verdict_ns <= now_ns && r->others_ns > now_ns) /* see decide() */
+        verdict_ns = r->others_ns;
+    uint64_t others[] = {
+        verdict_ns, r->meet.state == MEET_WAITING ? r->start_deadline_ns : UINT64_MAX,
+        is_over(r) ? r->end_deadline_ns : UINT64_MAX};
     for (size_t i = 0; i < ARRAY_LEN(others); i++)
         if (others[i] < due)
             due = others[i];
@@ -546,11 +554,8 @@ static void tell_end(struct remote *r, struct remote_end *ret)
         return;
     ret->has_failed = true;
     ret->first = *first;
-    size_t n = strlen(ret->first.f.why);
     if (ret->first.f.rank < 0 && r->n_failed_hosts > 1)
-        (void)snprintf(ret->first.f.why + n, sizeof(ret->first.f.why) - n,
-                       " (and %u more host%s failed)", r->n_failed_hosts - 1,
-                       r->n_failed_hosts == 2 ? "" : "s");
+        remote_name_others(r->job->hosts, r->hosts, &ret->first.f);
 }
 
 static void release(struct remote *r)

@@ -15,6 +15,8 @@
 #include "runtime/base/mem.h"
 #include "runtime/launch/core/bytes.h"
 
+#define OTHERS_NAMED 3
+
 int remote_hosts_new(const struct hostlist *hosts,
                      uint32_t np,
                      struct remote_host **ret,
@@ -39,6 +41,32 @@ void remote_host_output_ended(struct remote_host *h, struct output *o)
     for (uint32_t i = 0; i < h->n_ranks; i++)
         for (int k = 0; k < 2; k++)
             output_feed(o, h->first_rank + i, k, NULL, 0);
+}
+
+void remote_name_others(const struct hostlist *hosts,
+                        const struct remote_host *all,
+                        struct failure *f)
+{
+    CLEANUP(strbuf_release) struct strbuf b = {0};
+    uint32_t named = 0, left = 0;
+    strbuf_init(&b, 1024);
+    for (size_t i = 0; i < hosts->n; i++) {
+        const char *name = hosts->v[i].name;
+        if (!all[i].has_failed || !strcmp(name, f->host))
+            continue;
+        if (named < OTHERS_NAMED && strlen(name) < 40 && ++named)
+            strbuf_printf(&b, "%s%s", named == 1 ? " (also failed: " : ", ", name);
+        else
+            left++;
+    }
+    if (named && left)
+        strbuf_printf(&b, " and %u more", left);
+    if (named)
+        strbuf_putc(&b, ')');
+    size_t n = strlen(f->why), room = sizeof(f->why) - 1;
+    if (b.n && b.n < room)
+        (void)snprintf(f->why + (n < room - b.n ? n : room - b.n), b.n + 1, "%s",
+                       strbuf_str(&b));
 }
 
 void remote_print_note(const char *program,

@@ -4,6 +4,7 @@
 #ifndef RUNTIME_LAUNCH_REMOTE_PLACES_H
 #define RUNTIME_LAUNCH_REMOTE_PLACES_H
 
+#include "runtime/contract/failure.h"
 #include "runtime/launch/core/errand.h"
 #include "runtime/launch/output.h"
 
@@ -22,6 +23,10 @@ int remote_hosts_new(const struct hostlist *hosts,
                      struct err *err);
 /* Its ranks write no more: lines without an end are printed. */
 void remote_host_output_ended(struct remote_host *h, struct output *o);
+/* Adds to a failure before the start which other hosts have failed. */
+void remote_name_others(const struct hostlist *hosts,
+                        const struct remote_host *all,
+                        struct failure *f);
 /* A NOTE of a host: each of its lines on standard error, with the host's name. */
 void remote_print_note(const char *program,
                        const char *host,

@@ -88,9 +88,10 @@ def test_an_sshd_that_accepts_and_says_nothing(folder):
     hosts().nothing_left()
 
 
-def test_several_hosts_that_fail_are_counted(folder):
-    p = refused(folder, " (and 1 more host failed)", "-np", "3", "-H", "a,b,c", "-p", "2299", "true")
-    assert re.search(r"host [bc]: ssh connection refused", p.err), p.err
+def test_all_hosts_that_fail_are_named(folder):
+    p = refused(folder, "(also failed: ", "-np", "4", "-H", "a,b,c,d", "-p", "2299", "true")
+    found = re.search(r"host (\w): ssh connection refused: .* \(also failed: (\w), (\w)\)\n", p.err)
+    assert found and sorted(found.groups()) == ["b", "c", "d"], p.err
 
 
 def test_no_agent_on_a_host(folder):
