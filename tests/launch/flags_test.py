@@ -197,6 +197,10 @@ def test_an_autotune_log_is_written(folder):
 
 def test_interfaces_must_exist(folder):
     same(values(run(folder, "-np", "2", "--network-interfaces", "lo", WORLD))["cache_hits"], "8")
+    names = sorted(os.listdir("/sys/class/net"), reverse=True)[:2]
+    got = variables(folder, "--network-interface", names[0], "--network-interface", names[-1])
+    same(got["HOROVOD_GLOO_IFACE"], names[0], "one is for the control channel")
+    same(got["NCCL_SOCKET_IFNAME"], ",".join(dict.fromkeys(names)), "NCCL gets them all")
     err = run(folder, "-np", "2", "--network-interfaces", "lo,nosuch0", "true", code=2).err
     has(err, "--network-interfaces: this host has no interface nosuch0 (see ip link)")
 

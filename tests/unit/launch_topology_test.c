@@ -463,6 +463,42 @@ static void a_host_is_read_from_its_files(void **state)
     assert_int_equal(system(command), 0);
 }
 
+static void other_gpus_and_older_limits_are_read_too(void **state)
+{
+    char root[] = "/tmp/launch-topology-XXXXXX", command[64];
+    struct err err = ERR_INIT;
+    struct topology t;
+    struct cpuset allowed;
+    struct topology_source s = {.root = root};
+    (void)state;
+    assert_non_null(mkdtemp(root));
+    assert_int_equal(cpuset_parse("0-7", &allowed), 0);
+    put(root, "sys/bus/pci/devices/0000:c1:00.0/class", "0x038000\n"); /* an MI300X */
+    put(root, "sys/bus/pci/devices/0000:c1:00.0/vendor", "0x1002\n");
+    put(root, "sys/bus/pci/devices/0000:c1:00.0/numa_node", "-1\n");
+    put(root, "sys/bus/pci/devices/0000:c2:00.0/class",
+        "0x030000\n"); /* a server's VGA */
+    put(root, "sys/bus/pci/devices/0000:c2:00.0/vendor", "0x1a03\n");
+    put(root, "sys/bus/pci/devices/0000:c3:00.0/class", "0x010802\n");
+    put(root, "sys/bus/pci/devices/0000:c3:00.0/vendor", "0x1002\n");
+    put(root, "sys/fs/cgroup/cpu/cpu.cfs_quota_us", "150000\n");
+    put(root, "sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000\n");
+    assert_int_equal(topology_read(&s, &allowed, &t, &err), 0);
+    assert_int_equal(t.n_gpus, 0); /* its driver is not here */
+    assert_true(t.quota_cpus > 1.49 && t.quota_cpus < 1.51);
+    topology_release(&t);
+    put(root, "dev/kfd", "");
+    put(root, "sys/fs/cgroup/cpu/cpu.cfs_quota_us", "-1\n");
+    assert_int_equal(topology_read(&s, &allowed, &t, &err), 0);
+    assert_int_equal(t.n_gpus, 1);
+    assert_string_equal(t.gpus[0].name, "0000:c1:00.0");
+    assert_int_equal(t.gpus[0].node, -1);
+    assert_true(t.quota_cpus <= 0);
+    topology_release(&t);
+    (void)snprintf(command, sizeof(command), "rm -rf %s", root);
+    assert_int_equal(system(command), 0);
+}
+
 static void a_host_that_hides_everything_has_cpus_all_the_same(void **state)
 {
     struct err err = ERR_INIT;
@@ -495,6 +531,7 @@ int main(void)
         cmocka_unit_test(cpu_lists_are_read_and_written),
         cmocka_unit_test(memory_that_runs_out_is_an_error),
         cmocka_unit_test(a_host_is_read_from_its_files),
+        cmocka_unit_test(other_gpus_and_older_limits_are_read_too),
         cmocka_unit_test(a_host_that_hides_everything_has_cpus_all_the_same),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

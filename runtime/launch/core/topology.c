@@ -158,10 +158,10 @@ static bool divide_nodes(const struct topology *t,
     for (uint32_t i = 0; i < n; i++)
         nodes[i] = rank_node(t, i, n, by_gpu);
     for (uint32_t i = 0; i < n; i++) {
-        size_t first = 0, cores = 0, ranks = 0;
+        size_t first = 0, cores = 0, ranks = 1;        /* itself */
         (void)node_cores(t, nodes[i], &first, &cores); /* it has one */
         for (uint32_t k = 0; k < n; k++)
-            ranks += nodes[k] == nodes[i];
+            ranks += k != i && nodes[k] == nodes[i];
         share = cores / ranks < share ? cores / ranks : share;
     }
     for (uint32_t i = 0; i < n && share; i++) {
