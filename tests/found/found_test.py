@@ -171,7 +171,7 @@ def test_the_next_world_of_a_process(folder):
         same(ranks(program), sorted(one_host(2, by) * 3))
 
 
-def with_mpi(folder, argv, by):
+def with_mpi(folder, argv, by, **env):
     """An MPI in the same process, in each order of beginnings and ends."""
     for words in (
         "hvd mpi",
@@ -181,7 +181,7 @@ def with_mpi(folder, argv, by):
         "mpi hvd down mpi-end",
         "hvd mpi again",
     ):
-        program = run(folder, [*argv, *words.split()])
+        program = run(folder, [*argv, *words.split()], **env)
         same(program.out.splitlines().count("mpi sum 3"), 2, f"{words}\n{program.out}{program.err}")
         same(sorted(set(ranks(program))), one_host(2, by), words)
         same(program.err, "", words)
@@ -200,6 +200,15 @@ def test_openmpi_with_mpi_in_the_same_process(folder):
 
 def test_mpich_with_mpi_in_the_same_process(folder):
     with_mpi(folder, [need(MPICH), "-n", "2", built_with("mpich")], "mpiexec")
+
+
+def test_intel_with_mpi_in_the_same_process(folder):
+    """Its library has MPICH's binary interface."""
+    argv = [need(intel()), "-n", "2", built_with("mpich")]
+    lib = os.path.join(os.path.dirname(os.path.dirname(intel())), "lib")
+    for name in "libmpi.so.12", "libmpich.so.12":
+        os.symlink(f"{lib}/libmpi.so.12", f"{folder}/{name}")
+    with_mpi(folder, argv, "mpiexec", LD_LIBRARY_PATH=f"{folder}:{lib}", I_MPI_FABRICS="shm")
 
 
 def test_mpich_after_mpi_finalize(folder):

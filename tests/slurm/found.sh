@@ -24,6 +24,27 @@ found_srun() { # NAME TOKEN SRUN-OPTION... [-- WORD...]
 
 printf 'node2\nnode1\nnode2\n' >"$RUN/arbitrary"
 if found_up 2>/dev/null; then
+    plugstack "${conf[@]}"
+    for mpi in none pmi2 pmix; do # Slurm's own sets stand beside ours then
+        srun --mpi=list 2>&1 | grep -qw $mpi || continue
+        out=$(srun --hvd --mpi=$mpi -N2 -n4 --ntasks-per-node=2 "$found_rank" 2>&1)
+        is "srun --hvd --mpi=$mpi is ours" "$(found_places horovod)" "$(found_ranks "$out")"
+    done
+    if command -v mpiexec.mpich >/dev/null; then
+        out=$(srun --hvd -N2 -n2 mpiexec.mpich -launcher fork -hosts localhost -n 2 "$found_rank" 2>&1)
+        is 'mpiexec inside srun --hvd' 'rank 0/2 local 0/2 cross 0/1 by mpiexec sum 3
+rank 0/2 local 0/2 cross 0/1 by mpiexec sum 3
+rank 1/2 local 1/2 cross 0/1 by mpiexec sum 3
+rank 1/2 local 1/2 cross 0/1 by mpiexec sum 3' "$(found_ranks "$out")"
+    else
+        skip 'mpiexec inside srun --hvd' 'mpich is not installed'
+    fi
+    out=$(srun --hvd -N2 -n2 "$found/bin/horovodrun" -np 2 "$found_rank" 2>&1)
+    is 'horovodrun inside srun --hvd' 'rank 0/2 local 0/2 cross 0/1 by horovod sum 3
+rank 0/2 local 0/2 cross 0/1 by horovod sum 3
+rank 1/2 local 1/2 cross 0/1 by horovod sum 3
+rank 1/2 local 1/2 cross 0/1 by horovod sum 3' "$(found_ranks "$out")"
+    : >"$RUN/etc/plugstack.conf"
     found_srun 'srun --mpi=none' weak --mpi=none "$found_rank"
     found_srun 'srun --mpi=pmi2' weak --mpi=pmi2 "$found_rank"
     if srun --mpi=list 2>&1 | grep -qw pmix; then
