@@ -80,7 +80,10 @@ static void hosts_have_their_ranks(void **state)
         struct run_hosts h;
         if (read_hosts(table[i].np, table[i].option, table[i].value, &o, &h, &err) < 0)
             fail_msg("%s: %s", table[i].value, err.text);
-        assert_non_null(h.v);
+        if (!h.v || !h.places) { /* the analyzer does not know cmocka */
+            fail();
+            return;
+        }
         assert_int_equal(h.np, table[i].wanted_np);
         assert_int_equal(h.n, table[i].hosts);
         assert_int_equal(h.v[h.n - 1].first_rank, table[i].first);
