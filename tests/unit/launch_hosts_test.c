@@ -4,9 +4,12 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <arpa/inet.h>
 #include <errno.h>
+#include <ifaddrs.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 #include <cmocka.h>
 
@@ -166,6 +169,34 @@ static void this_host_is_known_by_all_its_names(void **state)
             fail_msg("\"%s\" is taken for this host", far[i]);
 }
 
+static void addresses_of_its_interfaces_are_this_host(void **state)
+{
+    struct ifaddrs *all = NULL;
+    unsigned n = 0;
+    (void)state;
+    assert_int_equal(getifaddrs(&all), 0);
+    for (const struct ifaddrs *i = all; i; i = i->ifa_next) {
+        char text[INET6_ADDRSTRLEN];
+        struct sockaddr_in6 in6;
+        struct sockaddr_in in;
+        if (!i->ifa_addr
+            || (i->ifa_addr->sa_family != AF_INET
+                && i->ifa_addr->sa_family != AF_INET6))
+            continue;
+        bool is_6 = i->ifa_addr->sa_family == AF_INET6;
+        memcpy(is_6 ? (void *)&in6 : (void *)&in, i->ifa_addr,
+               is_6 ? sizeof(in6) : sizeof(in));
+        assert_non_null(inet_ntop(is_6 ? AF_INET6 : AF_INET,
+                                  is_6 ? (void *)&in6.sin6_addr : (void *)&in.sin_addr,
+                                  text, sizeof(text)));
+        if (!host_is_local(text))
+            fail_msg("%s of %s is not known", text, i->ifa_name);
+        n++;
+    }
+    freeifaddrs(all);
+    assert_true(n > 0);
+}
+
 static void memory_that_runs_out_is_an_error(void **state)
 {
     (void)state;
@@ -194,6 +225,7 @@ int main(void)
         cmocka_unit_test(only_hosts_with_ranks_count_as_far),
         cmocka_unit_test(what_does_not_fit_is_told),
         cmocka_unit_test(this_host_is_known_by_all_its_names),
+        cmocka_unit_test(addresses_of_its_interfaces_are_this_host),
         cmocka_unit_test(memory_that_runs_out_is_an_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
