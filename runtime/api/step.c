@@ -422,8 +422,8 @@ static bool carry_on(struct coordinator *co)
     struct err err = ERR_INIT;
     bool moved = false;
 
-    (void)is_gathering(
-        co); /* a window ends in an agreement, too: next_ns is after it */
+    /* A window ends in an agreement, too: next_ns is after it. */
+    (void)is_gathering(co);
     while (!co->is_stuck) {
         if (member_is_agreeing(co->member)) {
             if (!poll_agreement(co))

@@ -9,15 +9,17 @@
  * datagram of no content. That is done after some looks only (RING_AFTER), so that a
  * member that is about to come by itself costs no system call.
  *
- *   no call is lost    Away is stored, then the line of the others is looked at; begun
- *                      and called are stored, then away is looked at; all of it
- * seq_cst: one of the two sees the other. none is repeated   Who rings turns away to
- * RUNG, so one does. Datagrams are taken out before away is stored; one that comes late
- * wakes in vain, once. other hosts        A leader hears from them what agreements send
- * it anyway: bytes that wait are a call, for between two agreements nothing else is on
- * its way (agree.c, invariants). Its second ear is an epoll of those sockets. A leader
- * that is called calls its own host and, by joining, the next leaders: all are there
- * after log2(hosts) hops.
+ * Invariants
+ *   - No call is lost. Away is stored, then the line of the others is looked at; begun
+ *     and called are stored, then away is looked at; all of it seq_cst: one of the two
+ *     sees the other.
+ *   - None is repeated. Who rings turns away to RUNG, so one does. Datagrams are taken
+ *     out before away is stored; one that comes late wakes in vain, once.
+ *   - Other hosts. A leader hears from them what agreements send it anyway: bytes that
+ *     wait are a call, for between two agreements nothing else is on its way (agree.c,
+ *     invariants). Its second ear is an epoll of those sockets. A leader that is called
+ *     calls its own host and, by joining, the next leaders: all are there after
+ *     log2(hosts) hops.
  *
  * Counting. A member that is away with nothing to say need not be woken at all on its
  * own host: it leaves its words in the line, and in `proxy` the number of its last
@@ -26,15 +28,15 @@
  * count in k, on all members, for all look at proxy. Back again, the member ends its
  * standing in the same way, and finds how far it was counted.
  *
- *   it is counted or speaks, not both    Both begin with a swap of proxy.
- *   what it stood for stays readable     The words are the same for one tag. Proxy says
- *                      "up to here", and is cleared by its member two agreements later,
- *                      when all are done with that one. A member that was counted in k
- *                      and in k + 1 counts in k for a slow reader.
- *   who comes back finds the result      Of the last agreement it was counted in, k:
- * the others' slots hold k until k + 2, which needs k + 1, which needs this member. An
- * older one is of no interest (member.c). another plan       has another tag: nobody is
- * counted with old words.
+ *   - It is counted or speaks, not both: both begin with a swap of proxy.
+ *   - What it stood for stays readable. The words are the same for one tag. Proxy says
+ *     "up to here", and is cleared by its member two agreements later, when all are
+ * done with that one. A member that was counted in k and in k + 1 counts in k for a
+ * slow reader.
+ *   - Who comes back finds the result of the last agreement it was counted in, k: the
+ *     others' slots hold k until k + 2, which needs k + 1, which needs this member. An
+ *     older one is of no interest (member.c).
+ *   - Another plan has another tag: nobody is counted with old words.
  *
  * Leaders of several hosts do not stand, for they have to pass words on.
  *
