@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 
-from launched import start, wait_for_ranks
+from launched import BIN, start, wait_for_ranks
 from tap import has, is_alive, read, run_all, same, wait_until
 
 
@@ -123,6 +123,25 @@ def test_a_launcher_killed_at_any_moment_leaves_nothing(folder):
         wait_until(
             "no file is left", lambda: not [n for n in os.listdir(folder) if n.startswith("hvd-")], 5
         )
+
+
+def ranks_of(pid):
+    """The children of a launcher but its guard."""
+    children = read(f"/proc/{pid}/task/{pid}/children").split()
+    return [int(c) for c in children if read(f"/proc/{c}/comm").strip() == "launch-world"]
+
+
+def test_a_rank_killed_at_any_moment_ends_the_job_in_its_name(folder):
+    """From its exec through hvd_init into its collectives."""
+    for moment in range(12):
+        program = start(folder, "-np", "3", os.path.join(BIN, "launch-world"), "1000000000")
+        pids = wait_until("the ranks have begun", lambda p=program: (r := ranks_of(p.pid))[2:] and r)
+        time.sleep(moment * 0.002)  # which moment that is is left to chance
+        os.kill(pids[moment % 3], signal.SIGKILL)
+        same(program.end(10), 137, program.err)
+        has(program.err, f"rank {moment % 3} on localhost was killed by signal 9")
+        assert not any(map(is_alive, pids)), pids
+        same([n for n in os.listdir(folder) if n.startswith("hvd-")], [], "scratch")
 
 
 def test_usr1_reaches_the_ranks_and_stops_nothing(folder):
