@@ -132,6 +132,22 @@ static int meet_by_channel(struct world *w, struct meeting *m, struct err *err)
 
 /* --- token --- */
 
+static const char *stronger(enum launcher l)
+{
+    switch (l) {
+    case LAUNCHER_SLURM:
+        return "srun --hvd or srun --mpi=pmix";
+    case LAUNCHER_OPENMPI:
+        return "libpmix.so.2 where ranks run";
+    case LAUNCHER_NONE:
+    case LAUNCHER_RINGMASTER:
+    case LAUNCHER_TORCHRUN:
+    case LAUNCHER_MPIEXEC:
+        break;
+    }
+    return "horovodrun";
+}
+
 static void warn_weak(const struct contract *c, struct meeting *m)
 {
     if (c->token_source != TOKEN_WEAK || c->place.rank != 0 || m->has_warned)
@@ -140,7 +156,8 @@ static void warn_weak(const struct contract *c, struct meeting *m)
     log_warn(
         "the launcher gives no secret: ranks recognise each other, but somebody on "
         "this network who guesses the job's parameters could join it",
-        "launcher=%s", launcher_name(c->launcher));
+        "launcher=%s stronger=\"%s\"", launcher_name(c->launcher),
+        stronger(c->launcher));
 }
 
 static int find_token(struct world *w, struct meeting *m, struct err *err)

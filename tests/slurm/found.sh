@@ -47,6 +47,15 @@ rank 1/2 local 1/2 cross 0/1 by horovod sum 3' "$(found_ranks "$out")"
     : >"$RUN/etc/plugstack.conf"
     found_srun 'srun --mpi=none' weak --mpi=none "$found_rank"
     found_srun 'srun --mpi=pmi2' weak --mpi=pmi2 "$found_rank"
+    if [ -x "$found_rank-mpich" ]; then # slurmstepd answers one greeting: it is MPI's
+        for order in 'hvd mpi' 'mpi hvd'; do
+            # shellcheck disable=SC2086 # two words
+            out=$(UCX_TLS=tcp,self srun --mpi=pmi2 -N2 -n2 "$found_rank-mpich" $order 2>&1)
+            is "srun --mpi=pmi2 with MPICH: $order" '2 mpi sum 3' "$(grep '^mpi' <<<"$out" | uniq -c | tr -s ' ' | sed 's/^ //')"
+        done
+    else
+        skip 'srun --mpi=pmi2 with MPICH' 'mpicc.mpich is not installed'
+    fi
     if srun --mpi=list 2>&1 | grep -qw pmix; then
         found_srun 'srun --mpi=pmix' random --mpi=pmix "$found_rank"
         install -d "$found/nolib"
