@@ -9,23 +9,15 @@
  *
  * None of them says where rank 0 is: ranks meet by the channel or not at all. Slurm
  * sets PMI_* and PMIX_* too; those are from_slurm.c's. */
-#include <stdio.h>
-#include <string.h>
-
 #include "runtime/contract/foreign.h"
 
-/* srun --mpi=pmi2 sets PMI_* too. An mpiexec inside the step leaves PMI_JOBID as it
- * was, but tells local ranks, which Slurm never does. */
+/* srun --mpi=pmi2 sets PMI_* too, and an srun of another kind inside the step leaves
+ * them as they were. An mpiexec there leaves PMI_JOBID, but tells local ranks, which
+ * Slurm never does. */
 static bool is_slurms(const struct env_reader *r)
 {
-    const char *job = env_look(r, "SLURM_JOB_ID"), *step = env_look(r, "SLURM_STEP_ID");
-    const char *pmi = env_look(r, "PMI_JOBID");
-    char id[64];
-
-    if (!job || !step || !pmi || env_look(r, "MPI_LOCALRANKID"))
-        return false;
-    (void)snprintf(id, sizeof(id), "%.30s.%.30s", job, step); /* numbers: fit */
-    return strcmp(id, pmi) == 0;
+    return env_look(r, "PMI_JOBID") && env_look(r, "SLURM_JOB_ID")
+           && !env_look(r, "MPI_LOCALRANKID");
 }
 
 static bool has_fd(const struct env_reader *r)

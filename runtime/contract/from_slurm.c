@@ -47,13 +47,26 @@ static bool knows_rank0(const struct env_reader *r, const struct slurm_step *s)
            || (!is_arbitrary && (p->rank != 0 || p->host == 0));
 }
 
+/* Of this very step: an srun of another kind inside a step of --mpi=pmix leaves the
+ * outer one's variables as they were. */
+static bool has_pmix(const struct env_reader *r)
+{
+    const char *name = env_look(r, "PMIX_NAMESPACE");
+    char mine[96];
+
+    (void)snprintf(mine, sizeof(mine), "slurm.pmix.%.40s.%.40s",
+                   env_look(r, "SLURM_JOB_ID"),
+                   env_look(r, "SLURM_STEP_ID")); /* numbers: fit */
+    return name && strcmp(name, mine) == 0 && foreign_has_pmix(r);
+}
+
 static int read_slurm(const struct env_reader *r, struct contract *c)
 {
     CLEANUP(slurm_step_release) struct slurm_step s = {.hosts = {0}};
     char job[JOB_ID_MAX];
     int rc = slurm_step_read(r, &s);
 
-    if (rc == 0 && foreign_has_pmix(r) && foreign_is_slurms_pmix(r)) {
+    if (rc == 0 && has_pmix(r)) {
         c->channel = CHANNEL_PMIX;
         rc = foreign_check_pmix(r, "SLURM_PROCID", s.place.rank);
     }

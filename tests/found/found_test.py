@@ -184,7 +184,8 @@ def with_mpi(folder, argv, by, **env):
         program = run(folder, [*argv, *words.split()], **env)
         same(program.out.splitlines().count("mpi sum 3"), 2, f"{words}\n{program.out}{program.err}")
         same(sorted(set(ranks(program))), one_host(2, by), words)
-        same(program.err, "", words)
+        for complaint in "improperly", "BAD TERMINATION", WEAK:
+            assert complaint not in program.err, f"{words}\n{program.err}"
 
 
 def built_with(mpi):
@@ -419,6 +420,13 @@ def test_torchrun_inside_mpirun(folder):
     outer = openmpi("-np", "1")
     program = run(folder, [*outer, *torch("--standalone", "--nproc_per_node", "2", "--no_python", RANK)])
     same(ranks(program), one_host(2, "torchrun"))
+
+
+def test_torchrun_names_the_first_failing_rank(folder):
+    words = ("--standalone", "--nproc_per_node", "2", "--no_python", RANK, "hvd", "fail=1:7")
+    program = run(folder, torch(*words), code=1)
+    first = program.err[program.err.index("Root Cause") :]
+    assert re.search(r"local_rank: 1\)\s+exitcode\s*: 7 ", first), program.err
 
 
 def test_torchrun_starts_its_ranks_anew(folder):

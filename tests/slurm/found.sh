@@ -81,6 +81,18 @@ rank 2/3 local 1/2 cross 0/1 by slurm sum 6' "$(found_ranks "$out")"
         skip 'srun --mpi=pmix' "this Slurm has no mpi/pmix"
     fi
 
+    cat >"$found/nest" <<N
+#!/bin/bash
+[ "\$SLURM_PROCID" = 0 ] || exit 0
+exec srun --overlap --mpi=none -N2 -n4 --ntasks-per-node=2 $found_rank
+N
+    chmod +x "$found/nest"
+    for mpi in pmi2 pmix; do # the outer step's variables are still there
+        srun --mpi=list 2>&1 | grep -qw $mpi || continue
+        out=$(srun --mpi=$mpi -N2 -n4 --ntasks-per-node=2 "$found/nest" 2>&1)
+        is "srun inside srun --mpi=$mpi" "$(found_places slurm)" "$(found_ranks "$out")"
+    done
+
     inside() { # NAME BY COMMAND...: in a batch script of two nodes; two: torchrun on both
         local name=$1 by=$2 out
         shift 2

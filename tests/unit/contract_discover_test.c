@@ -218,6 +218,12 @@ static void open_mpi_and_slurm_by_pmix(void **state)
     assert_int_equal(f.rc, 0); /* PMIx knows where rank 0 is */
     assert_int_equal(f.c.told, TOLD_ALL);
     assert_string_equal(f.c.rdv_host, "");
+    f = find(SLURM PMIX "PMIX_NAMESPACE=slurm.pmix.77.8 PMIX_RANK=0");
+    assert_int_equal(f.rc, 0); /* an outer step's */
+    assert_int_equal(f.c.channel, CHANNEL_NONE);
+    f = find(SLURM "PMI_RANK=0 PMI_SIZE=1 PMI_FD=11 PMI_JOBID=77.8");
+    assert_int_equal(f.c.launcher, LAUNCHER_SLURM);
+    is_place(&f.c.place, 3, 5, 1, 2, 1, 2);
     f = find(SLURM "PMI_RANK=3 PMI_SIZE=5 PMI_FD=11 PMI_JOBID=77.0");
     assert_int_equal(f.c.launcher, LAUNCHER_SLURM); /* srun --mpi=pmi2 */
     assert_int_equal(f.c.channel, CHANNEL_NONE);
