@@ -32,7 +32,6 @@ class Hosts:
         self.tag = f"rmh{os.getpid()}"
         self.folder = tempfile.mkdtemp(prefix="hosts-")
         self.sshds = {}
-        self.made_run_sshd = False
         atexit.register(self.remove)
         self.switch = f"{self.tag}sw"
         sh("ip", "netns", "add", self.switch)
@@ -108,9 +107,7 @@ class Hosts:
             return
         if not os.path.exists(SSHD):
             raise Skip("openssh-server is not installed")
-        if not os.path.isdir("/run/sshd"):
-            os.mkdir("/run/sshd", 0o755)
-            self.made_run_sshd = True
+        os.makedirs("/run/sshd", 0o755, exist_ok=True)  # stays: tests beside us need it too
         with open(f"{self.folder}/authorized", "w", encoding="ascii") as f:
             f.write(self.key("id") + "\n")
         with open(f"{self.folder}/known_hosts", "w", encoding="ascii") as f:
@@ -191,7 +188,4 @@ class Hosts:
             os.rmdir("/etc/netns")
         for program in self.sshds.values():
             program.process.wait(DEADLINE_S)
-        if self.made_run_sshd:
-            with contextlib.suppress(OSError):
-                os.rmdir("/run/sshd")
         shutil.rmtree(self.folder, ignore_errors=True)
