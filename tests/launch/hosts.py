@@ -107,7 +107,6 @@ class Hosts:
             return
         if not os.path.exists(SSHD):
             raise Skip("openssh-server is not installed")
-        os.makedirs("/run/sshd", 0o755, exist_ok=True)  # stays: tests beside us need it too
         with open(f"{self.folder}/authorized", "w", encoding="ascii") as f:
             f.write(self.key("id") + "\n")
         with open(f"{self.folder}/known_hosts", "w", encoding="ascii") as f:
@@ -123,9 +122,10 @@ class Hosts:
                     "StrictModes no\nPermitRootLogin yes\nPasswordAuthentication no\n"
                     "KbdInteractiveAuthentication no\nMaxStartups 100\nUseDNS no\n"
                 )
-            self.sshds[name] = self.start(
-                name, SSHD, "-D", "-e", "-f", f"{self.folder}/sshd-{name}.conf", tag=f"sshd-{name}"
-            )
+            # /run/sshd must be there; "ip netns exec" gives each its own mounts
+            script = 'mount -t tmpfs run /run && mkdir /run/sshd && exec "$@"'
+            command = [SSHD, "-D", "-e", "-f", f"{self.folder}/sshd-{name}.conf"]
+            self.sshds[name] = self.start(name, "sh", "-c", script, "sh", *command, tag=f"sshd-{name}")
         for name in self.names:
             wait_until(f"sshd of {name}", lambda name=name: "2200" in self.sockets(name, "-l"))
 
