@@ -12,6 +12,7 @@
 
 #include "runtime/base/mem.h"
 #include "runtime/base/parse.h"
+#include "runtime/base/spelling.h"
 #include "runtime/contract/env_table.h"
 
 static const struct knob rows[KNOB_COUNT] = {
@@ -288,32 +289,6 @@ static const char *known_at(size_t i)
     return i < ARRAY_LEN(known_elsewhere) ? known_elsewhere[i] : NULL;
 }
 
-/* Edit distance; 99 for what is too long to be one of ours. */
-static unsigned distance(const char *a, const char *b)
-{
-    enum { MAX = 56 };
-    unsigned row[MAX + 1];
-    size_t a_len = strnlen(a, MAX + 1), b_len = strnlen(b, MAX + 1);
-
-    if (a_len > MAX || b_len > MAX)
-        return 99;
-    for (size_t j = 0; j <= b_len; j++)
-        row[j] = (unsigned)j;
-    for (size_t i = 1; i <= a_len; i++) {
-        unsigned diagonal = row[0];
-
-        row[0] = (unsigned)i;
-        for (size_t j = 1; j <= b_len; j++) {
-            unsigned change = diagonal + (a[i - 1] != b[j - 1]);
-            unsigned gap = (row[j] < row[j - 1] ? row[j] : row[j - 1]) + 1;
-
-            diagonal = row[j];
-            row[j] = change < gap ? change : gap;
-        }
-    }
-    return row[b_len];
-}
-
 /* The part that people mistype; NULL: not one of our families. */
 static const char *own_part(const char *name)
 {
@@ -334,7 +309,7 @@ const char *knob_meant(const char *name)
     if (!own)
         return NULL;
     for (size_t i = 0; (known = known_at(i)) != NULL; i++) {
-        unsigned d = distance(name, known);
+        unsigned d = spelling_distance(name, strlen(name), known, strlen(known));
 
         if (d == 0)
             return NULL;

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "runtime/base/mem.h"
+#include "runtime/base/spelling.h"
 
 #define N_SPELLINGS 4
 
@@ -67,27 +68,11 @@ size_t option_find_prefix(const char *name,
     return n;
 }
 
-/* Edit distance, doubled so that of two names at the same distance the one wins that
- * goes on as a begins; bounded: names are short. */
+/* Doubled so that of two names at the same distance the one wins that goes on as a
+ * begins. */
 static unsigned distance(const char *a, size_t a_len, const char *b, size_t b_len)
 {
-    enum { MAX = 48 };
-    unsigned row[MAX + 1];
-    if (a_len > MAX || b_len > MAX)
-        return 2 * MAX;
-    for (size_t j = 0; j <= b_len; j++)
-        row[j] = (unsigned)j;
-    for (size_t i = 1; i <= a_len; i++) {
-        unsigned diagonal = row[0];
-        row[0] = (unsigned)i;
-        for (size_t j = 1; j <= b_len; j++) {
-            unsigned change = diagonal + (a[i - 1] != b[j - 1]);
-            unsigned gap = (row[j] < row[j - 1] ? row[j] : row[j - 1]) + 1;
-            diagonal = row[j];
-            row[j] = change < gap ? change : gap;
-        }
-    }
-    return 2 * row[b_len] + (strncmp(a, b, a_len) != 0);
+    return 2 * spelling_distance(a, a_len, b, b_len) + (strncmp(a, b, a_len) != 0);
 }
 
 const char *option_nearest(const char *name, size_t len)
