@@ -242,13 +242,15 @@ static int make_environment(struct remote_agent *a, struct err *err)
 static int prepare(struct remote_agent *a, struct err *err)
 {
     char text[PATH_MAX + 100], search[32768];
+    const char *home = getenv("HOME");
     if (*a->e.dir && chdir(a->e.dir) < 0) {
+        int why = errno;
+        const char *there = home && chdir(home) == 0 ? home : "/";
+        (void)!chdir(there);
         (void)snprintf(text, sizeof(text),
                        "cannot go to directory %s there (%s); going on in %s", a->e.dir,
-                       strerror(errno), getenv("HOME") ? getenv("HOME") : "/");
+                       strerror(why), there);
         note(a, text);
-        if (!getenv("HOME") || chdir(getenv("HOME")) < 0)
-            (void)!chdir("/"); /* where a service starts anyway */
     }
     if (make_environment(a, err) < 0)
         return 125;

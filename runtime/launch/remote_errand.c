@@ -17,6 +17,7 @@
 #include "runtime/launch/self.h"
 
 #define DEFAULT_FANOUT  32
+#define MAX_FANOUT      32 /* of an agent, whose loop has room for so many */
 #define PEER_TIMEOUT_MS 30000
 
 /* Horovod's list of what is not for others, and what is only true of a login here. */
@@ -85,25 +86,56 @@ static void remote_agent_path(char *ret, size_t size_bytes)
                        dir);
 }
 
-static uint64_t
-setting(const char *name, uint32_t otherwise, uint32_t max, struct err *err)
+/* What a field of bounded size cannot hold is not cut. NULL: "". */
+static int
+put(const char *what, const char *text, char *ret, size_t size_bytes, struct err *err)
 {
-    const char *text = getenv(name);
-    uint32_t v = otherwise;
-    if (text && *text)
-        (void)parse_u32(name, text, 0, max, &v, err);
-    return v;
+    if (text && strlen(text) >= size_bytes)
+        return err_set(err, -ENAMETOOLONG, "%s is longer than %zu bytes", what,
+                       size_bytes - 1);
+    (void)snprintf(ret, size_bytes, "%s", text ? text : "");
+    return 0;
 }
 
-int remote_errand(const struct remote_job *job,
-                  uint64_t start_timeout_s,
-                  struct errand *e,
-                  struct err *err)
+static int put_ssh(const struct remote_job *job,
+                   uint64_t start_s,
+                   struct errand *e,
+                   struct err *err)
 {
-    const char *timeout = getenv("HVD_PEER_TIMEOUT"), *ssh = getenv("HVD_SSH");
-    uint64_t ms = PEER_TIMEOUT_MS;
+    const char *fanout = getenv("HVD_SSH_FANOUT");
+    struct ssh_how *ssh = &e->ssh;
+    int rc = put("HVD_SSH", getenv("HVD_SSH"), ssh->program, sizeof(ssh->program), err);
+    if (rc == 0)
+        rc = put("--ssh-identity-file", job->ssh_identity, ssh->identity,
+                 sizeof(ssh->identity), err);
+    e->fanout = job->token_file ? 0 : DEFAULT_FANOUT;
+    if (rc == 0 && fanout && *fanout && !job->token_file)
+        rc = parse_u32("HVD_SSH_FANOUT", fanout, 0, MAX_FANOUT, &e->fanout, err);
+    ssh->port = job->ssh_port;
+    ssh->connect_s = 10; /* ssh gives up before we do: it knows why */
+    if (start_s <= 10)
+        ssh->connect_s = start_s > 1 ? (uint32_t)start_s - 1 : 1;
+    remote_agent_path(e->agent_path, sizeof(e->agent_path));
+    return rc;
+}
+
+static int put_names(struct errand *e, struct err *err)
+{
     uint8_t bytes[8];
     char hex[2 * sizeof(bytes) + 1];
+    if (random_bytes(bytes, sizeof(bytes)) < 0
+        || random_bytes(e->seed, sizeof(e->seed)) < 0)
+        return err_set(err, -EIO, "no random bytes from the system");
+    hex_encode(bytes, sizeof(bytes), hex);
+    (void)snprintf(e->job_id, sizeof(e->job_id), "horovodrun/%s", hex);
+    (void)snprintf(e->version, sizeof(e->version), "%s", HVD_VERSION_STRING);
+    if (!getcwd(e->dir, sizeof(e->dir)))
+        e->dir[0] = '\0';
+    return 0;
+}
+
+static int put_words(const struct remote_job *job, struct errand *e, struct err *err)
+{
     int rc = hostlist_copy(job->hosts, &e->hosts, err);
     if (rc == 0)
         rc = words_copy(job->argv, &e->argv, err);
@@ -111,39 +143,34 @@ int remote_errand(const struct remote_job *job,
         rc = remote_environment(job->env, &e->env, err);
     if (rc == 0)
         rc = remote_vars(job->vars, job->n_vars, &e->vars, err);
+    if (rc == 0)
+        rc = put("--binding", job->binding, e->binding, sizeof(e->binding), err);
+    if (rc == 0)
+        rc = put("--network-interfaces", job->nics, e->nics, sizeof(e->nics), err);
+    return rc < 0 ? rc
+                  : put("the interface", job->iface, e->iface, sizeof(e->iface), err);
+}
+
+int remote_errand(const struct remote_job *job,
+                  uint64_t start_timeout_s,
+                  struct errand *e,
+                  struct err *err)
+{
+    const char *timeout = getenv("HVD_PEER_TIMEOUT");
+    uint64_t ms = PEER_TIMEOUT_MS;
+    int rc = put_words(job, e, err);
+    if (rc == 0)
+        rc = put_names(e, err);
+    if (rc == 0)
+        rc = put_ssh(job, start_timeout_s, e, err);
     if (rc == 0 && timeout)
         rc = parse_duration_ms("HVD_PEER_TIMEOUT", timeout, 100, 86400000, &ms, err);
-    if (rc < 0)
-        return rc;
-    if (random_bytes(bytes, sizeof(bytes)) < 0
-        || random_bytes(e->seed, sizeof(e->seed)) < 0)
-        return err_set(err, -EIO, "no random bytes from the system");
-    hex_encode(bytes, sizeof(bytes), hex);
-    (void)snprintf(e->job_id, sizeof(e->job_id), "horovodrun/%s", hex);
-    (void)snprintf(e->version, sizeof(e->version), "%s", HVD_VERSION_STRING);
     e->np = job->np;
     e->peer_timeout_ms = (uint32_t)ms;
-    if (!getcwd(e->dir, sizeof(e->dir)))
-        e->dir[0] = '\0';
-    (void)snprintf(e->binding, sizeof(e->binding), "%s",
-                   job->binding ? job->binding : "");
-    (void)snprintf(e->nics, sizeof(e->nics), "%s", job->nics ? job->nics : "");
     e->is_verbose = job->is_verbose;
-    (void)snprintf(e->iface, sizeof(e->iface), "%s", job->iface ? job->iface : "");
-    (void)snprintf(e->ssh.program, sizeof(e->ssh.program), "%s", ssh ? ssh : "");
-    (void)snprintf(e->ssh.identity, sizeof(e->ssh.identity), "%s",
-                   job->ssh_identity ? job->ssh_identity : "");
-    e->ssh.port = job->ssh_port;
-    e->ssh.connect_s = 10; /* ssh gives up before we do: it knows why */
-    if (start_timeout_s <= 10)
-        e->ssh.connect_s = start_timeout_s > 1 ? (uint32_t)start_timeout_s - 1 : 1;
-    e->fanout = job->token_file
-                    ? 0
-                    : (uint32_t)setting("HVD_SSH_FANOUT", DEFAULT_FANOUT, 4096, err);
-    remote_agent_path(e->agent_path, sizeof(e->agent_path));
     e->local = (uint32_t)job->hosts->n;
     for (uint32_t h = (uint32_t)job->hosts->n; h-- > 0;)
         if (host_is_local(job->hosts->v[h].name))
             e->local = h; /* the first; a second name of this host is reached by ssh */
-    return err && err->code ? err->code : 0;
+    return rc;
 }

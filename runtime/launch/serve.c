@@ -87,7 +87,7 @@ static int read_words(struct serve *s, char *const *argv)
 static void forget(struct serve *s, size_t i)
 {
     memmove(&s->strangers[i], &s->strangers[i + 1],
-            (s->n - i - 1) * sizeof(s->strangers[0]));
+            (s->n - i - 1) * sizeof(struct conn *));
     s->n--;
 }
 

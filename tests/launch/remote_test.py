@@ -207,7 +207,7 @@ def test_a_directory_that_is_not_there_is_said(folder):
         tag="second",
     )
     has(p.err, f"cannot go to directory {gone} there (No such file or directory)")
-    has(p.out, "[0]<stdout>:/root\n")
+    has(p.out, f"[0]<stdout>:{os.path.expanduser('~')}\n")
 
 
 def test_a_tree_of_agents(folder):

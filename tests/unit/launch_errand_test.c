@@ -36,7 +36,7 @@ static void fill(struct errand *e)
     e->np = 3;
     e->local = 2;
     e->peer_timeout_ms = 30000;
-    strcpy(e->dir, "/home/me/a b");
+    strcpy(e->dir, "/data/a b");
     strcpy(e->iface, "eth0");
     strcpy(e->binding, "cores");
     strcpy(e->agent_path, "/opt/x/bin/hvd-agent");

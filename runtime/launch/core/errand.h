@@ -102,7 +102,7 @@ struct errand_ready {
     uint16_t master_port;
     char own[HOST_NAME_MAX_BYTES], theirs[HOST_NAME_MAX_BYTES]; /* "": unknown */
 };
-void errand_ready_write(const struct errand_ready *r, struct strbuf *out);
+void errand_ready_write(const struct errand_ready *s, struct strbuf *out);
 int errand_ready_read(const uint8_t *p,
                       size_t n,
                       struct errand_ready *ret,
