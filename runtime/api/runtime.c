@@ -10,10 +10,11 @@
  * before any lock) and has closed its copies of the control connections: otherwise a
  * DataLoader worker that survives its parent would hide the parent's death from the
  * other ranks. Exit: a destructor says goodbye as "exited", bounded by EXIT_LIMIT_NS;
- * nothing is waited for that needs another rank to act. A process that ends with an
- * error because another rank did waits for LAST_WORD_NS first, so that a foreign
- * launcher, which reports the first exit code that it sees, sees the cause. The library
- * is linked nodelete, so it is never unmapped before. */
+ * nothing is waited for that needs another rank to act; where rank 0 serves the
+ * rendezvous, answers that others have not got yet are sent first. A process that ends
+ * with an error because another rank did waits for LAST_WORD_NS first, so that a
+ * foreign launcher, which reports the first exit code that it sees, sees the cause. The
+ * library is linked nodelete, so it is never unmapped before. */
 #include "runtime/api/runtime.h"
 
 #include <errno.h>
@@ -282,5 +283,8 @@ __attribute__((destructor)) static void at_exit(void)
     bootstrap_finish(runtime.meeting.boot);
     runtime.meeting.boot = NULL;
     leave(LEAVE_EXIT, EXIT_LIMIT_NS);
+    /* Rank 0 may be the first to know the last round: the others still wait for it. */
+    rdv_server_stop(runtime.meeting.server);
+    runtime.meeting.server = NULL;
     (void)pthread_mutex_unlock(&runtime.life_lock);
 }

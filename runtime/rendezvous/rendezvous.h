@@ -32,8 +32,9 @@ uint32_t rdv_server_joined(const struct rdv_server *s);
  * as its error. For a launcher that saw a rank die before the world was formed. Any
  * thread. */
 void rdv_server_fail(struct rdv_server *s, const char *cause);
-void rdv_server_stop(
-    struct rdv_server *s); /* accepts NULL; bounded, joins the thread */
+/* Bounded; joins the thread. Accepts NULL, and does nothing in a forked child, which
+ * has no such thread. */
+void rdv_server_stop(struct rdv_server *s);
 
 /* --- client
  * -----------------------------------------------------------------------------------

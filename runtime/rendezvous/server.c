@@ -44,6 +44,7 @@ struct rdv_server {
     struct auth_id id;
     int listen_fd, epoll_fd, wake_fd;
     pthread_t thread;
+    pid_t pid; /* whose thread it is: a forked child has none */
     /* under lock */
     pthread_mutex_t lock;
     bool is_stopping;
@@ -436,6 +437,7 @@ int rdv_server_start(int listen_fd,
     if (!s)
         return err_set(err, -ENOMEM, "out of memory for the rendezvous server");
     s->listen_fd = listen_fd;
+    s->pid = getpid();
     s->epoll_fd = s->wake_fd = -1;
     s->token = *id->token;
     s->job_id = mem_strdup(id->job_id);
@@ -492,7 +494,7 @@ void rdv_server_fail(struct rdv_server *s, const char *cause)
 
 void rdv_server_stop(struct rdv_server *s)
 {
-    if (!s)
+    if (!s || s->pid != getpid())
         return;
     (void)pthread_mutex_lock(&s->lock); /* a default mutex does not fail */
     s->is_stopping = true;

@@ -161,6 +161,13 @@ def test_mpich_of_one_rank(folder):
     meets(folder, [need(MPICH), "-n", "1", RANK], one_host(1, "mpiexec"))
 
 
+def test_rank_0_leaves_while_others_still_meet(folder):
+    """It serves the last round and is the first to have its answer; on one CPU nearly always."""
+    cpu = str(min(os.sched_getaffinity(0)))
+    for _ in range(4):
+        run(folder, ["taskset", "-c", cpu, need(MPICH), "-n", "48", RANK, "brief"])
+
+
 def test_intel(folder):
     meets(folder, [need(intel()), "-n", "3", RANK], one_host(3, "mpiexec"))
 

@@ -12,6 +12,7 @@
  * mpi-end      calls MPI_Finalize here, not at the end
  * down         calls hvd_shutdown here, not at the exit
  * fail=R:C     rank R exits with C now, the others wait to be ended by it
+ * brief        only hvd_init and hvd_shutdown, instead of hvd
  * late=R       (before hvd) rank R does not come: it waits for the file in FOUND_END
  */
 #include <stdio.h>
@@ -127,6 +128,11 @@ static int late(int rank)
     return 0;
 }
 
+static int brief(void)
+{
+    return hvd_init(NULL) < 0 || hvd_shutdown() < 0 ? die("init and shutdown") : 0;
+}
+
 static int act(const char *word)
 {
     int rank, code;
@@ -137,6 +143,8 @@ static int act(const char *word)
         return hvd_shutdown() < 0 ? die("shutdown") : meet();
     if (strcmp(word, "down") == 0)
         return hvd_shutdown() < 0 ? die("shutdown") : 0;
+    if (strcmp(word, "brief") == 0)
+        return brief();
     if (strcmp(word, "mpi") == 0)
         return mpi();
     if (strcmp(word, "mpi-end") == 0) {
@@ -156,7 +164,7 @@ int main(int argc, char **argv)
     int rc = 0, has_hvd = 0;
 
     for (int i = 1; i < argc; i++)
-        has_hvd |= strcmp(argv[i], "hvd") == 0;
+        has_hvd |= strcmp(argv[i], "hvd") == 0 || strcmp(argv[i], "brief") == 0;
     if (!has_hvd)
         rc = meet();
     for (int i = 1; rc == 0 && i < argc; i++)
