@@ -23,11 +23,27 @@
 /* Horovod's list of what is not for others, and what is only true of a login here. */
 static bool is_ours_alone(const char *pair)
 {
-    static const char *const names[] = {
-        "OLDPWD",          "PWD",      "SHLVL",         "_",
-        "HOSTNAME",        "HOSTTYPE", "SSH_CLIENT",    "SSH_CONNECTION",
-        "SSH_TTY",         "DISPLAY",  "SSH_AUTH_SOCK", "HOROVOD_SECRET_KEY",
-        "XDG_RUNTIME_DIR", "TMPDIR",   "HVD_SSH",       "DBUS_SESSION_BUS_ADDRESS"};
+    static const char *const names[] = {"HOME",
+                                        "USER",
+                                        "LOGNAME",
+                                        "SHELL",
+                                        "MAIL",
+                                        "OLDPWD",
+                                        "PWD",
+                                        "SHLVL",
+                                        "_",
+                                        "HOSTNAME",
+                                        "HOSTTYPE",
+                                        "SSH_CLIENT",
+                                        "SSH_CONNECTION",
+                                        "SSH_TTY",
+                                        "DISPLAY",
+                                        "SSH_AUTH_SOCK",
+                                        "HOROVOD_SECRET_KEY",
+                                        "XDG_RUNTIME_DIR",
+                                        "TMPDIR",
+                                        "HVD_SSH",
+                                        "DBUS_SESSION_BUS_ADDRESS"};
     size_t len = strcspn(pair, "=");
     static const char masked[] = "CUDA_VISIBLE_DEVICES";
     if (!strncmp(pair, "BASH_FUNC_", 10))

@@ -12,6 +12,7 @@
 #include "runtime/launch/serve.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -116,6 +117,10 @@ child_main(struct serve *s, struct conn *c, const struct token *root, pid_t pare
     if (getppid() != parent)
         _exit(125);
     fd_close(&s->listen_fd);
+    int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    if (null > 0)
+        (void)dup2(null, 0); /* rank 0 reads nothing of ours */
+    fd_close(&null);
     for (size_t i = 0; i < s->n; i++)
         if (s->strangers[i] != c)
             conn_free(s->strangers[i]);

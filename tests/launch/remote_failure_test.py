@@ -223,6 +223,32 @@ def test_an_agent_is_told_to_stop(folder):
     hosts().nothing_left()
 
 
+def test_ssh_and_agents_are_killed_as_soon_as_they_are_there(folder):
+    def clients():
+        return [q for q in hosts().pids("a") if "\0b\0" in read(f"/proc/{q}/cmdline") and comm(q) == "ssh"]
+
+    def comm(pid):
+        return read(f"/proc/{pid}/comm").strip()
+
+    for kind, find in {"ssh": clients, "agent": lambda: agents("b")}.items():
+        p = start(folder, "-np", "3", "-H", "a,b,c", *looping(folder), tag=kind)
+        os.kill(wait_until(kind, find)[0], signal.SIGKILL)
+        same(p.end(), 125, p.err)
+        assert re.search("horovodrun: host b(:| was lost:) ", p.err), p.err
+        hosts().nothing_left()
+
+
+def test_the_launcher_is_killed_while_it_stops(folder):
+    script = f'trap "echo got" TERM; echo $$ > {folder}/up.$HOROVOD_RANK; {LOOP}'
+    p = start(folder, "-np", "3", "-H", "a,b,c", "sh", "-c", script)
+    up(folder, 3)
+    p.signal(signal.SIGTERM)
+    wait_until("all ranks have heard it", lambda: p.out.count("got") >= 3)
+    p.signal(signal.SIGKILL)
+    p.end()
+    hosts().nothing_left(9)
+
+
 def test_what_a_rank_started_ends_too(folder):
     p = start(folder, "-np", "2", "-H", "b,c", "sh", "-c",
               f"(trap '' TERM HUP; {LOOP}) & echo $! > {folder}/up.$HOROVOD_RANK; wait")  # fmt: skip

@@ -31,6 +31,12 @@ def test_ranks_of_all_hosts_meet(folder):
     same(p.err, "")
 
 
+def test_the_runtime_forms_a_world(folder):
+    for words in ("a:2,b:1,c:1",), ("b,c,a",), ("b,c", "--network-interfaces", "eth0"):
+        p = run(folder, "-H", *words, os.path.join(BIN, "launch-world"), tag=words[0][:1])
+        same(p.out.count("fusion_bytes="), len(words[0].split(",")) + words[0].count(":2"), p.err)
+
+
 def test_ranks_know_their_place_and_host(folder):
     run(folder, "-np", "5", "-H", "b:2,a:2,c:4", "sh", "-c",
         f'env -0 > {folder}/env.$HOROVOD_RANK; hostname > {folder}/name.$HOROVOD_RANK; '
@@ -68,6 +74,7 @@ def test_words_and_environment_arrive_as_they_are(folder):
         "HOROVOD_SECRET_KEY": "secret",
         "OMPI_COMM_WORLD_RANK": "7",
         "SSH_AUTH_SOCK": "/nowhere",
+        "USER": "somebody-else",
     }
     run(folder, "-np", "1", "-H", "b", "--cycle-time-ms", "3", sys.executable, "-c",
         f"import os, sys, json; json.dump([sys.argv[1:], dict(os.environ)], open('{folder}/got', 'w'))",

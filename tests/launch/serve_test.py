@@ -40,10 +40,10 @@ class Serving:
             f.write(text)
         return path
 
-    def serve(self, name, token, *more):
+    def serve(self, name, token, *more, **how):
         self.agents[name] = HOSTS.start(name, AGENT, "serve", "--token-file", token, *more,
                                         folder=self.folder, tag=f"serve-{name}",
-                                        env=environment(TMPDIR=self.folder, THERE=name))  # fmt: skip
+                                        env=environment(TMPDIR=self.folder, THERE=name), **how)  # fmt: skip
         agent = self.agents[name]
         wait_until(f"{name} serves", lambda: "serving" in agent.err or agent.process.poll() is not None)
         assert agent.process.poll() is None, agent.err
@@ -128,6 +128,17 @@ def test_the_shared_token_reaches_no_rank(folder):
         assert "a shared token" not in p.out and "--token-file" not in p.out
         q = s.run("-np", "1", "-H", "b", "sh", "-c", "cat $HVD_TOKEN_FILE", tag="second")
         assert re.fullmatch(r"\[0\]<stdout>:[0-9a-f]{64}\n", q.out) and first not in q.out, q.out
+
+
+def test_rank_0_reads_nothing(folder):
+    """Not what the agent's own standard input holds."""
+    with Serving(folder, "") as s:
+        with open(f"{folder}/input", "w", encoding="ascii") as f:
+            f.write("for the agent\n")
+        with open(f"{folder}/input", encoding="ascii") as f:
+            s.serve("b", s.token, stdin=f)
+        p = s.run("-np", "1", "-H", "b", "sh", "-c", "cat; echo end")
+        same(p.out, "[0]<stdout>:end\n")
 
 
 def test_two_jobs_at_once(folder):
