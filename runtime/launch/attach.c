@@ -23,7 +23,8 @@
 /* Says who we are and gets the key. */
 static int greet(int in, int out, struct token *root)
 {
-    static const char greeting[] = LINK_GREETING_TEXT HVD_VERSION_STRING "\n";
+    static const char greeting[] =
+        LINK_GREETING_TEXT LINK_PROTOCOL HVD_VERSION_STRING "\n";
     char answer[sizeof(LINK_ANSWER_TEXT) - 1];
     uint64_t deadline_ns = clock_now_ns() + ANSWER_NS;
     int rc = fd_write_full(out, greeting, sizeof(greeting) - 1, deadline_ns);

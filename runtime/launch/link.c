@@ -237,7 +237,7 @@ static void greeted(struct links *s, struct link *l)
 /* Looks for the agent's line, after whatever a login shell has printed. */
 static void read_greeting(struct links *s, struct link *l)
 {
-    char buf[4096];
+    char buf[4096], why[200];
     ssize_t n = recv(l->fd, buf, sizeof(buf), MSG_DONTWAIT);
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return;
@@ -250,15 +250,20 @@ static void read_greeting(struct links *s, struct link *l)
         begin_end(s, l, "its login shell prints without end");
         return;
     }
-    const char *text = strbuf_str(&l->greeting);
-    for (const char *p = text; p; p = strchr(p, '\n')) {
-        p += *p == '\n';
-        if (!strncmp(p, LINK_GREETING_TEXT, sizeof(LINK_GREETING_TEXT) - 1)
-            && strchr(p, '\n')) {
-            greeted(s, l);
-            return;
-        }
+    const char *line = strstr(strbuf_str(&l->greeting), LINK_GREETING_TEXT);
+    const char *version = line ? line + sizeof(LINK_GREETING_TEXT) - 1 : "";
+    if (!strchr(version, '\n'))
+        return;
+    if (!strncmp(version, LINK_PROTOCOL, sizeof(LINK_PROTOCOL) - 1)) {
+        greeted(s, l);
+        return;
     }
+    (void)snprintf(why, sizeof(why),
+                   "its hvd-agent is of another version (%.*s), this horovodrun is "
+                   "%s%s: install the same on all hosts",
+                   (int)(strcspn(version, "\r\n") < 40 ? strcspn(version, "\r\n") : 40),
+                   version, LINK_PROTOCOL, HVD_VERSION_STRING);
+    begin_end(s, l, why);
 }
 
 static void dialed(struct links *s, struct link *l)

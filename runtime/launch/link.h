@@ -22,9 +22,10 @@ enum link_state {
     LINK_GONE
 };
 
-/* The agent's first line is LINK_GREETING, its version and a newline; we answer by
- * LINK_ANSWER and the job's key. */
-#define LINK_GREETING_TEXT "HVD-AGENT/1 "
+/* The agent's first line is greeting, protocol, its version and a newline; we answer by
+ * LINK_ANSWER_TEXT and the job's key. */
+#define LINK_GREETING_TEXT "HVD-AGENT/"
+#define LINK_PROTOCOL      "1 "
 #define LINK_ANSWER_TEXT   "HVD-JOB/1\n"
 #define LINK_SAID_BYTES    2048
 

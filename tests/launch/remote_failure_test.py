@@ -114,13 +114,44 @@ def test_an_agent_of_another_version(folder):
             "-np", "2", "-H", "a,b", "true", program=program)  # fmt: skip
 
 
-def test_an_agent_that_is_no_program(folder):
+def test_an_agent_that_is_something_else(folder):
     program = alone(folder)
-    with open(f"{folder}/bin/hvd-agent", "w", encoding="ascii") as f:
-        f.write("#!/bin/sh\necho my own words >&2\nexit 3\n")
-    os.chmod(f"{folder}/bin/hvd-agent", 0o755)
-    refused(folder, "host b: ssh ended before the agent was there: my own words",
-            "-np", "1", "-H", "b", "true", program=program)  # fmt: skip
+    for script, sentence in {
+        "echo my own words >&2; exit 3": "ssh ended before the agent was there: my own words",
+        "exit 0": "ssh ended before the agent was there, without a word",
+        "echo HVD-AGENT/2 9.9; exec cat": "its hvd-agent is of another version (2 9.9)",
+        "echo 'hvd-agent: unknown command attach' >&2; exit 2": "its hvd-agent is of an older version",
+        "while echo xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx; do :; done": "its login shell prints without end",
+    }.items():
+        with open(f"{folder}/new", "w", encoding="ascii") as f:
+            f.write(f"#!/bin/sh\n{script}\n")
+        os.chmod(f"{folder}/new", 0o755)
+        os.rename(f"{folder}/new", f"{folder}/bin/hvd-agent")
+        refused(folder, f"horovodrun: host b: {sentence}", "-np", "1", "-H", "b", "true", program=program)
+
+
+def test_no_ssh(folder):
+    refused(
+        folder,
+        "horovodrun: host b: command /no/ssh",
+        "-np",
+        "1",
+        "-H",
+        "b",
+        "true",
+        env={"HVD_SSH": "/no/ssh"},
+    )
+
+
+def test_a_launcher_that_is_stopped(folder):
+    """Nobody can tell it from one whose host has gone: the ranks end."""
+    p = start(folder, "-np", "3", "-H", "a,b,c", *looping(folder), env={"HVD_PEER_TIMEOUT": "1.5"})
+    pids = up(folder, 3)
+    p.signal(signal.SIGSTOP)
+    wait_until("its ranks have ended", lambda: not any(map(is_alive, pids)), 12)
+    p.signal(signal.SIGCONT)
+    same(p.end(), 125, p.err)
+    hosts().nothing_left()
 
 
 def test_a_command_that_is_not_there(folder):

@@ -183,7 +183,9 @@ def test_ssh_port_and_identity_are_used(folder):
 def test_a_login_shell_that_prints_is_no_harm(folder):
     program = alone(folder)
     with open(f"{folder}/bin/hvd-agent", "w", encoding="ascii") as f:
-        f.write(f'#!/bin/sh\necho "Welcome to HVD-AGENT/1"\necho again >&2\nexec {BIN}/hvd-agent "$@"\n')
+        f.write(
+            f'#!/bin/sh\necho Welcome\necho again >&2\nprintf "no newline"\nexec {BIN}/hvd-agent "$@"\n'
+        )
     os.chmod(f"{folder}/bin/hvd-agent", 0o755)
     p = run(folder, "-np", "2", "-H", "b,c", RANK, program=program)
     has(p.out, "[1]<stdout>:rank 1 of 2 met ranks that add up to 1")

@@ -110,6 +110,8 @@ static const struct meaning {
     {SSH_NO_AGENT,
      "there is no hvd-agent, neither at the path that it has here nor in PATH: install "
      "Ringmaster there"},
+    {"unknown command attach",
+     "its hvd-agent is of an older version: install the same on all hosts"},
     {"REMOTE HOST IDENTIFICATION HAS CHANGED",
      "its host key is not the known one (host key verification failed); if that is "
      "right: ssh-keygen -R %s"},
