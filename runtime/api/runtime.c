@@ -12,9 +12,10 @@
  * other ranks. Exit: a destructor says goodbye as "exited", bounded by EXIT_LIMIT_NS;
  * nothing is waited for that needs another rank to act; where rank 0 serves the
  * rendezvous, answers that others have not got yet are sent first. A process that ends
- * with an error because another rank did waits for LAST_WORD_NS first, so that a
- * foreign launcher, which reports the first exit code that it sees, sees the cause. The
- * library is linked nodelete, so it is never unmapped before. */
+ * with an error because another rank did waits for LAST_WORD_S first (an interpreter
+ * takes its time from goodbye to exit), so that a foreign launcher, which reports the
+ * first exit code that it sees, sees the cause. The library is linked nodelete, so it
+ * is never unmapped before. */
 #include "runtime/api/runtime.h"
 
 #include <errno.h>
@@ -27,7 +28,7 @@
 #include "runtime/bootstrap/bootstrap.h"
 
 static const uint64_t SHUTDOWN_LIMIT_NS = 5 * NS_PER_S, EXIT_LIMIT_NS = 4 * NS_PER_S;
-static const long LAST_WORD_NS = 300 * (long)NS_PER_MS;
+#define LAST_WORD_S 1
 
 static struct {
     pthread_mutex_t life_lock;
@@ -160,7 +161,7 @@ void runtime_put(struct world *w)
 /* Of on_exit, before destructors. */
 static void let_the_cause_go_first(int status, void *arg)
 {
-    const struct timespec pause = {0, LAST_WORD_NS};
+    const struct timespec pause = {LAST_WORD_S, 0};
     bool is_broken = atomic_load_explicit(&runtime.was_broken, memory_order_relaxed);
     struct world *w;
 
