@@ -167,6 +167,19 @@ static int put_words(const struct remote_job *job, struct errand *e, struct err 
                   : put("the interface", job->iface, e->iface, sizeof(e->iface), err);
 }
 
+/* A host list's name is also the host's name to its ranks. */
+static int check_hosts(const struct hostlist *hosts, struct err *err)
+{
+    for (size_t i = 0; i < hosts->n; i++)
+        if (strchr(hosts->v[i].name, '@'))
+            return err_set(
+                err, -EINVAL,
+                "host %.80s: a user's name does not belong there; set User in "
+                "~/.ssh/config, or HVD_SSH=\"ssh -l USER -o BatchMode=yes\"",
+                hosts->v[i].name);
+    return 0;
+}
+
 int remote_errand(const struct remote_job *job,
                   uint64_t start_timeout_s,
                   struct errand *e,
@@ -174,7 +187,9 @@ int remote_errand(const struct remote_job *job,
 {
     const char *timeout = getenv("HVD_PEER_TIMEOUT");
     uint64_t ms = PEER_TIMEOUT_MS;
-    int rc = put_words(job, e, err);
+    int rc = check_hosts(job->hosts, err);
+    if (rc == 0)
+        rc = put_words(job, e, err);
     if (rc == 0)
         rc = put_names(e, err);
     if (rc == 0)

@@ -130,6 +130,18 @@ def test_an_agent_that_is_something_else(folder):
         refused(folder, f"horovodrun: host b: {sentence}", "-np", "1", "-H", "b", "true", program=program)
 
 
+def test_a_user_in_a_hosts_name(folder):
+    refused(
+        folder,
+        "horovodrun: host root@b: a user's name does not belong there",
+        "-np",
+        "1",
+        "-H",
+        "root@b",
+        "true",
+    )
+
+
 def test_no_ssh(folder):
     refused(
         folder,

@@ -246,6 +246,36 @@ static void host_names_that_would_break_a_hostfile_are_refused(void **state)
     }
 }
 
+/* horovodrun's hosts have names and slots of their own. */
+static void a_known_host_is_named_with_its_ranks(void **state)
+{
+    struct meet m;
+    struct hostlist hosts;
+    struct err err = ERR_INIT;
+    (void)state;
+    hostlist_init(&hosts);
+    assert_int_equal(hostlist_append(&hosts, "big", 8, &err), 0);
+    assert_int_equal(hostlist_append(&hosts, "small", 1, &err), 0);
+    assert_int_equal(hostlist_append(&hosts, "last", 4, &err), 0);
+    assert_int_equal(meet_init(&m, 3, 0, 0, 60, 0, &err), 0);
+    meet_know_hosts(&m, &hosts, 11);
+    meet_here(&m, 0);
+    meet_here(&m, 2);
+    assert_int_equal(meet_due(&m, 1, 0), MEET_WAITING);
+    meet_here(&m, 1);
+    assert_int_equal(meet_due(&m, 1, 0), MEET_RUNNING);
+    meet_enter(&m, MEET_RUNNING);
+    meet_lost(&m, 2, "silent for 1 s", 1, 0);
+    assert_int_equal(meet_due(&m, 1, S), MEET_STOPPED);
+    const struct report *r = meet_first(&m);
+    assert_string_equal(r->f.why, "host last was lost: silent for 1 s");
+    assert_string_equal(r->f.host, "last");
+    assert_int_equal(r->first_rank, 9);
+    assert_int_equal(r->n_ranks, 2);
+    meet_release(&m);
+    hostlist_release(&hosts);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -258,6 +288,7 @@ int main(void)
         cmocka_unit_test(hosts_of_one_name_are_told_apart),
         cmocka_unit_test(messages_come_back_as_they_were_and_not_when_cut),
         cmocka_unit_test(host_names_that_would_break_a_hostfile_are_refused),
+        cmocka_unit_test(a_known_host_is_named_with_its_ranks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

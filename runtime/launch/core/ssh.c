@@ -97,8 +97,8 @@ int ssh_command(const struct ssh_how *how,
     add_word(&b, host);
     add_word(&b, strbuf_str(&remote));
     if (b.is_full || strbuf_status(&remote) < 0 || *host == '-')
-        return err_set(err, -EINVAL, "host %s: the ssh command line is not possible",
-                       host);
+        return err_set(err, -EINVAL,
+                       "the ssh command line is too long, or the name begins with -");
     return 0;
 }
 
