@@ -13,6 +13,12 @@ $(O)/bin/bench_mpi: tests/bench/allreduce_mpi.c $(MEASURE)
 $(O)/bin/bench_mpich: tests/bench/allreduce_mpi.c $(MEASURE)
 	@mkdir -p $(@D)
 	mpicc.mpich $(CPPFLAGS) -O2 -o $@ $<
+$(O)/bin/bench_hello_mpi: tests/bench/start_mpi.c tests/bench/stamp.h
+	@mkdir -p $(@D)
+	$(MPICC) $(CPPFLAGS) -O2 -o $@ $<
+$(O)/bin/bench_hello_mpich: tests/bench/start_mpi.c tests/bench/stamp.h
+	@mkdir -p $(@D)
+	mpicc.mpich $(CPPFLAGS) -O2 -o $@ $<
 # Intel MPI runs bench_mpich, whose binary interface it has; oneCCL's wheel has a static library for
 # processors only, and no program of its own.
 PEERS = $(shell tests/setup/venv.sh peers)
@@ -27,17 +33,19 @@ $(O)/bin/bench_oneccl: tests/bench/allreduce_ccl.cpp $(MEASURE)
 $(O)/bin/bench_capi: $(O)/tests/bench/allreduce_capi.o $(O)/lib/libhvd.so
 $(O)/bin/bench_step: $(O)/tests/bench/step_capi.o $(O)/lib/libhvd.so
 $(O)/bin/bench_stream: $(O)/tests/bench/tune_stream.o $(O)/lib/libhvd.so
-$(O)/bin/bench_capi $(O)/bin/bench_step $(O)/bin/bench_stream:
+$(O)/bin/bench_start: $(O)/tests/bench/start_capi.o $(O)/lib/libhvd.so
+$(O)/bin/bench_capi $(O)/bin/bench_step $(O)/bin/bench_stream $(O)/bin/bench_start:
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS) -Wl,-rpath,'$$ORIGIN/../lib' -o $@ $^
--include $(O)/tests/bench/allreduce_capi.d $(O)/tests/bench/step_capi.d $(O)/tests/bench/tune_stream.d
+-include $(patsubst %,$(O)/tests/bench/%.d,allreduce_capi step_capi start_capi tune_stream)
 
 # BENCH=--only=step,queue runs parts; --help says what else. A peer that cannot be had is left out, and said.
 .PHONY: bench
-bench: ## against MPI, oneCCL, Gloo and Horovod; rewrites tests/bench/README.md (30 min; BENCH=--only=step,queue,memory: 5)
+bench: ## against MPI, oneCCL, Gloo and Horovod; rewrites tests/bench/README.md (35 min; BENCH=--only=step,queue,memory: 5)
 	@tests/setup/deb.sh build mpi bench
 	@$(MAKE) --no-print-directory $(O)/bin/bench_backend $(O)/bin/bench_mpi $(O)/bin/bench_mpich \
-	    $(O)/bin/bench_capi $(O)/bin/bench_step $(O)/bin/bench_memory $(O)/bin/horovodrun python
+	    $(O)/bin/bench_capi $(O)/bin/bench_step $(O)/bin/bench_memory $(O)/bin/bench_hello_mpi \
+	    $(O)/bin/bench_hello_mpich $(O)/bin/bench_start $(O)/bin/horovodrun python
 	@$(MAKE) --no-print-directory $(O)/bin/bench_oneccl || echo "bench: without Intel MPI and oneCCL" >&2
 	@horovod=$$(tests/setup/horovod.sh) || echo "bench: without the original Horovod" >&2; \
 	    tests/bench/run.py $(O)/bin $(O)/python --peers "$(PEERS)" --horovod "$$horovod" $(BENCH)

@@ -6,7 +6,7 @@ median_us, min_us, mean_us and rounds.
 """
 
 BEGIN, END = "<!-- results: written by run.py -->", "<!-- end of results -->"
-OURS = ("backend", "libhvd", "hvd.torch")
+OURS = ("backend", "libhvd", "hvd.torch")  # "launcher/libhvd" too
 TRANSPORTS = {
     "shm": "shared memory",
     "tcp": "TCP on loopback",
@@ -30,7 +30,21 @@ GOALS = (
     *(("step", peer, 2, "shm", STEP, (1 / 3, "best")) for peer in OURS[1:]),
     # 16 bytes an element are moved, copy moves 8: see README.md
     *(("memory", "backend", 2, "shm", n * MIB, (1.5 * 2, "copy")) for n in (16, 128)),
+    *(("start", "horovodrun/libhvd", n, "C", 0, (1.0, "best")) for n in (2, 8, 64)),
+    ("start", "horovodrun/libhvd", 64, "C", 0, 3e6),
+    *(
+        ("start", f"{mpi}/libhvd", n, "C", 0, (1.0, f"{mpi}/MPI_Init"))
+        for mpi in ("openmpi", "mpich", "intelmpi")
+        for n in (2, 8, 64)
+    ),
+    ("start", "horovodrun/hvd.torch", 2, "Python", 0, (1.0, "best")),
+    ("start", "openmpi/hvd.torch", 2, "Python", 0, (1.0, "openmpi/horovod")),
+    ("start", "torchrun/hvd.torch", 2, "Python", 0, (1.0, "torchrun/torch.gloo")),
 )
+
+
+def is_ours(peer):
+    return peer.rpartition("/")[2] in OURS
 
 
 def figure(us):
@@ -82,7 +96,7 @@ def queue_table(rows):
 
 
 def step_table(rows):
-    theirs = min((r["median_us"] for r in rows if r["peer"] not in OURS), default=None)
+    theirs = min((r["median_us"] for r in rows if not is_ours(r["peer"])), default=None)
     lines = []
     for r in rows:
         us = r["median_us"]
@@ -111,6 +125,28 @@ def memory_table(rows):
     yield from grid(["", *map(size_name, sizes)], lines)
 
 
+def start_tables(rows):
+    for language in ("C", "Python"):
+        here = [r for r in rows if r["transport"] == language]
+        counts = sorted({r["ranks"] for r in here})
+        table = {}
+        for r in here:
+            table.setdefault(r["peer"], {})[r["ranks"]] = [
+                f"{r['median_us'] / 1e3:,.0f} ({r['min_us'] / 1e3:,.0f})",
+                f"{r['mean_us'] / 1e3:,.0f}",
+            ]
+        head = ["launcher", f"{language} program"]
+        for n in counts:
+            head += [f"{n} ranks", "exited"]
+        lines = [
+            [*peer.split("/"), *(cell for n in counts for cell in at.get(n, ("-", "-")))]
+            for peer, at in table.items()
+        ]
+        if lines:
+            yield ""
+            yield from grid(head, lines)
+
+
 PARTS = {
     "allreduce": ("Allreduce by size", "Microseconds, median (fastest).", allreduce_tables),
     "queue": ("Through the queue: 4 KiB, 2 ranks, shared memory", "", queue_table),
@@ -119,6 +155,11 @@ PARTS = {
         "Against what memory allows: 2 ranks, shared memory",
         "Microseconds, median (fastest).",
         memory_table,
+    ),
+    "start": (
+        "From exec to all ranks past init",
+        "Milliseconds, median (fastest); exited: until the launcher had.",
+        start_tables,
     ),
 }
 
@@ -158,7 +199,7 @@ def draw(rows, path):
         for peer, at in by_peer(here).items():
             mine = sorted((size, r["median_us"]) for size, r in at.items())
             style = {"label": peer, "color": colour[peer], "marker": "."}
-            style["linewidth"], style["linestyle"] = (2, "-") if peer in OURS else (1, "--")
+            style["linewidth"], style["linestyle"] = (2, "-") if is_ours(peer) else (1, "--")
             axes[0][column].plot(*zip(*mine), **style)
             axes[1][column].plot(*zip(*((s, s / us / 1000) for s, us in mine)), **style)
         axes[0][column].set_title(f"{n} ranks, {transport}")
@@ -185,7 +226,7 @@ def goal_us(at, where, goal):
     others = [
         v
         for (p, *rest), v in at.items()
-        if rest == where and (p == peer or (peer == "best" and p not in OURS))
+        if rest == where and (p == peer or (peer == "best" and not is_ours(p)))
     ]
     return factor * min(others) if others else None
 

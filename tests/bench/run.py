@@ -7,7 +7,8 @@
 
 BIN holds the bench_* programs and horovodrun; PYTHONPATH the built packages; --peers Intel MPI and oneCCL,
 --horovod the original. What is not there is left out, with the reason. Parts: allreduce (every peer, every
-size), queue (4 KiB through the queue), step (ResNet-50's gradients), memory (against plain copies).
+size), queue (4 KiB through the queue), step (ResNet-50's gradients), memory (against plain copies), start (from
+a launcher's exec until all ranks are past init; three times the rounds, for a start is one figure).
 
 Peers alternate within a round, so that a busy machine is busy for all of them; a figure is the median over
 the rounds of the peers' medians. Writes DIR/results.json, the tables in DIR/README.md between its two
@@ -34,9 +35,11 @@ from resnet50 import gradients
 HERE = os.path.dirname(os.path.abspath(__file__))
 TIMEOUT_S = 300
 PYTHON = "/usr/bin/python3"  # Debian's, whose PyTorch is the original Horovod's too
+PYTHON_START = f"{HERE}/start_torch.py"
 
 
 N = "{n}"  # in a command: the number of ranks
+START_TURNS, START_RANKS = 3, (2, 8, 64)  # starts a round
 
 
 @dataclasses.dataclass
@@ -97,6 +100,7 @@ class Programs:
         root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
         self.mpirun = ["mpirun.openmpi", "--oversubscribe", *root]
         self.hrun = [f"{self.bin}/horovodrun", "-np", N]
+        self.mpich_run = ["mpiexec.mpich", "-np", N]
 
     def built(self, *names):
         return tuple((f"{n} is not built", os.access(f"{self.bin}/{n}", os.X_OK)) for n in names)
@@ -123,11 +127,11 @@ class Programs:
         return Peer("openmpi", transport, command, needs=self.built("bench_mpi"))
 
     def mpich(self):
-        command = ["mpirun.mpich", "-np", N, f"{self.bin}/bench_mpich", "mpich"]
+        command = [*self.mpich_run, f"{self.bin}/bench_mpich", "mpich"]
         return Peer("mpich", "shm", command, needs=self.built("bench_mpich"))
 
-    def intel_peers(self):
-        """Intel MPI runs MPICH's program, whose binary interface it has."""
+    def intel_run(self):
+        """(command, environment, whether it is there) of Intel MPI's mpiexec."""
         venv = self.intel
         env = {
             "LD_LIBRARY_PATH": f"{self.bin}/intel:{venv}/lib",
@@ -138,8 +142,13 @@ class Programs:
             "CCL_LOG_LEVEL": "error",
         }
         there = "no --peers VENV", os.access(f"{venv}/bin/mpiexec.hydra", os.X_OK)
+        return [f"{venv}/bin/mpiexec.hydra", "-np", N], env, there
+
+    def intel_peers(self):
+        """Intel MPI runs MPICH's program, whose binary interface it has."""
+        run, env, there = self.intel_run()
         for name, program in (("intelmpi", "bench_mpich"), ("oneccl", "bench_oneccl")):
-            command = [f"{venv}/bin/mpiexec.hydra", "-np", N, f"{self.bin}/{program}", name]
+            command = [*run, f"{self.bin}/{program}", name]
             needs = (there, *self.built(program))
             yield Peer(name, "shm", command, env, {"I_MPI_PIN": "0"}, needs=needs)
 
@@ -171,6 +180,52 @@ class Programs:
             command = [f"{self.bin}/bench_memory", N, what]
             yield Peer(what, "shm", command, ranks=(2,), needs=self.built("bench_memory"))
 
+    # --- start-up: launcher/program; the transport is the language ---
+    def starts(self, launcher, run, programs, env=None, crowded=None, needs=()):
+        """Each program (name, words, environment, needs) under one launcher."""
+        for name, words, more, wants in programs:
+            is_python = PYTHON_START in words
+            yield Peer(
+                f"{launcher}/{name}",
+                "Python" if is_python else "C",
+                [f"{HERE}/start.py", f"{launcher}/{name}", N, *run, *words],
+                {**(env or {}), **more},
+                crowded or {},
+                (2,) if is_python else START_RANKS,
+                (*needs, *wants),
+            )
+
+    def c_starts(self):
+        def program(name, binary):
+            return name, [f"{self.bin}/{binary}"], {}, self.built(binary)
+
+        ours = program("libhvd", "bench_start")
+        mpich = program("MPI_Init", "bench_hello_mpich")
+        openmpi = program("MPI_Init", "bench_hello_mpi")
+        run, env, there = self.intel_run()
+        linked = "its libraries are not linked (bench_oneccl)", os.path.exists(f"{self.bin}/intel")
+        yield from self.starts("horovodrun", self.hrun, [ours], needs=self.built("horovodrun"))
+        yield from self.starts("openmpi", [*self.mpirun, "-np", N], [ours, openmpi])
+        yield from self.starts("mpich", self.mpich_run, [ours, mpich])
+        yield from self.starts("intelmpi", run, [ours, mpich], env, {"I_MPI_PIN": "0"}, (there, linked))
+
+    def python_starts(self):
+        original = "no --horovod VENV", os.access(f"{self.horovod}/bin/python", os.X_OK)
+        ours = "hvd.torch", [PYTHON, PYTHON_START, "hvd"], self.py, (has_torch(),)
+        horovod = "horovod", [f"{self.horovod}/bin/python", PYTHON_START, "hvd"], {}, (original,)
+        unbound = [*self.mpirun, "--bind-to", "none", "-np", N]  # as Horovod's manual says
+        yield from self.starts("horovodrun", self.hrun, [ours], needs=self.built("horovodrun"))
+        yield from self.starts("openmpi", unbound, [ours, horovod])
+        path = {"PATH": f"{self.horovod}/bin:{os.environ['PATH']}"}
+        yield from self.starts("horovod's", [f"{self.horovod}/bin/horovodrun", "-np", N], [horovod], path)
+        # torchrun brings its own Python. Debian's torch 1.13 on Python 3.11 fails without the first two
+        # options; without the last it looks every 5 s whether its ranks have ended.
+        options = ["--redirects", "1", "--tee", "1", "--monitor_interval", "0.1"]
+        torchrun = [PYTHON, "-m", "torch.distributed.run", *options, "--nproc_per_node", N]
+        ours = (ours[0], [PYTHON_START, "hvd"], *ours[2:])
+        gloo = "torch.gloo", [PYTHON_START, "gloo"], {}, (has_torch(),)
+        yield from self.starts("torchrun", torchrun, [ours, gloo])
+
     def parts(self):
         """{part: (its peers, numbers of ranks, environment of all)}"""
         counts = [str(math.prod(shape)) for shape in gradients()]
@@ -185,6 +240,7 @@ class Programs:
             "queue": (queue, (2,), {"BENCH_MAX_BYTES": "4096"}),
             "step": (step, (2,), {}),
             "memory": ([*self.copies(), self.backend()], (2,), {}),
+            "start": ([*self.c_starts(), *self.python_starts()], START_RANKS, {}),
         }
 
 
@@ -291,7 +347,8 @@ def main():
         peers, ranks, extra = table[part]
         if args.names:
             peers = [p for p in peers if p.name in args.names.split(",")]
-        measured = collect(part, peers, ranks, extra, args.rounds)
+        rounds = args.rounds * (START_TURNS if part == "start" else 1)
+        measured = collect(part, peers, ranks, extra, rounds)
         if measured["rows"]:
             data[part] = measured
         else:
