@@ -180,14 +180,8 @@ def test_the_next_world_of_a_process(folder):
 
 def with_mpi(folder, argv, by, **env):
     """An MPI in the same process, in each order of beginnings and ends."""
-    for words in (
-        "hvd mpi",
-        "mpi hvd",
-        "hvd mpi mpi-end",
-        "hvd down mpi",
-        "mpi hvd down mpi-end",
-        "hvd mpi again",
-    ):
+    orders = "hvd mpi, mpi hvd, hvd mpi mpi-end, hvd down mpi, mpi hvd down mpi-end, hvd mpi again"
+    for words in orders.split(", "):
         program = run(folder, [*argv, *words.split()], **env)
         same(program.out.splitlines().count("mpi sum 3"), 2, f"{words}\n{program.out}{program.err}")
         same(sorted(set(ranks(program))), one_host(2, by), words)
@@ -389,13 +383,9 @@ def test_python_whose_second_rank_exits(folder):
 
 @lru_cache(maxsize=None)
 def has_torch(python):
+    argv = [python, "-c", "import torch"]
     try:
-        return (
-            subprocess.run(
-                [python, "-c", "import torch"], check=False, stderr=subprocess.DEVNULL
-            ).returncode
-            == 0
-        )
+        return subprocess.run(argv, check=False, stderr=subprocess.DEVNULL).returncode == 0
     except OSError:
         return False
 
@@ -414,24 +404,20 @@ def free_port():
         return s.getsockname()[1]
 
 
+TWO = ("--standalone", "--nproc_per_node", "2", "--no_python")
+
+
 def test_torchrun(folder):
-    meets(
-        folder,
-        torch("--standalone", "--nproc_per_node", "2", "--no_python", RANK),
-        one_host(2, "torchrun"),
-        warns=True,
-    )
+    meets(folder, torch(*TWO, RANK), one_host(2, "torchrun"), warns=True)
 
 
 def test_torchrun_inside_mpirun(folder):
-    outer = openmpi("-np", "1")
-    program = run(folder, [*outer, *torch("--standalone", "--nproc_per_node", "2", "--no_python", RANK)])
+    program = run(folder, [*openmpi("-np", "1"), *torch(*TWO, RANK)])
     same(ranks(program), one_host(2, "torchrun"))
 
 
 def test_torchrun_names_the_first_failing_rank(folder):
-    words = ("--standalone", "--nproc_per_node", "2", "--no_python", RANK, "hvd", "fail=1:7")
-    program = run(folder, torch(*words), code=1)
+    program = run(folder, torch(*TWO, RANK, "hvd", "fail=1:7"), code=1)
     first = program.err[program.err.index("Root Cause") :]
     assert re.search(r"local_rank: 1\)\s+exitcode\s*: 7 ", first), program.err
 
@@ -439,18 +425,8 @@ def test_torchrun_names_the_first_failing_rank(folder):
 def test_torchrun_starts_its_ranks_anew(folder):
     """The next generation, on the same port."""
     script = f'[ "$TORCHELASTIC_RESTART_COUNT" = 0 ] && exec {RANK} hvd fail=1:7; exec {RANK}'
-    words = (
-        "--standalone",
-        "--nproc_per_node",
-        "2",
-        "--max_restarts",
-        "1",
-        "--no_python",
-        "sh",
-        "-c",
-        script,
-    )
-    same(ranks(run(folder, torch(*words))), sorted(one_host(2, "torchrun") * 2))
+    argv = torch("--max_restarts", "1", *TWO, "sh", "-c", script)
+    same(ranks(run(folder, argv)), sorted(one_host(2, "torchrun") * 2))
 
 
 PYTHON_RANK = os.path.join(ROOT, "tests/found/torch_rank.py")
