@@ -1,97 +1,36 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Jobs that others start (mpirun, mpiexec, torchrun, a bare python), on one host and on two. TAP.
+"""Jobs that mpirun and mpiexec start on one host, and a bare process. TAP.
+
+srun's are in tests/slurm/found.sh.
 
 usage: found_test.py [PART OF A NAME ...]     BIN: folder of the programs (default: $BUILD/plain/bin)
-
-srun's are in slurm_test.py. Two hosts are network namespaces: root only.
 """
 
 from __future__ import annotations
 
 import os
 import re
-import shlex
-import shutil
-import socket
-import subprocess
 import sys
-from contextlib import contextmanager
-from functools import lru_cache
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../launch"))
-from hosts import Hosts, sh
-from launched import BIN, HOROVODRUN, ROOT, environment
-from tap import Program, Skip, has, run_all, same
-
-RANK = os.path.join(BIN, "found-rank")
-PYTHON = "/usr/bin/python3"  # Debian's, which has torch
-MPIRUN = "mpirun.openmpi"
-MPICH = "mpiexec.mpich"
-WEAK = "the launcher gives no secret"
-
-
-def cached(path):
-    cache = os.environ.get("RM_CACHE") or os.path.join(
-        os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "ringmaster"
-    )
-    return os.path.join(cache, path)
-
-
-def intel() -> str:
-    """Intel MPI's mpiexec, where the peers of `make bench` have been installed."""
-    return cached("venv/peers/bin/mpiexec.hydra")
-
-
-def need(program: str) -> str:
-    if not shutil.which(program):
-        raise Skip(f"{program} is not installed")
-    return program
-
-
-def openmpi(*words: str) -> list[str]:
-    return [need(MPIRUN), "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", *words]
-
-
-def line(rank, size, local, local_size, cross, cross_size, by):
-    total = size * (size + 1) // 2
-    return f"rank {rank}/{size} local {local}/{local_size} cross {cross}/{cross_size} by {by} sum {total}"
-
-
-def one_host(size, by):
-    return [line(r, size, r, size, 0, 1, by) for r in range(size)]
-
-
-def two_hosts(by):
-    """Two ranks on each of two hosts."""
-    return [line(r, 4, r % 2, 2, r // 2, 2, by) for r in range(4)]
-
-
-def two_hosts_in_turn(by):
-    return [line(r, 4, r // 2, 2, r % 2, 2, by) for r in range(4)]
-
-
-def run(folder, argv, code=0, deadline_s=60, **env):
-    """The program, its exit code checked (None: any but 0)."""
-    program = Program(argv, environment(TMPDIR=folder, **env), folder, "run")
-    got = program.end(deadline_s)
-    wrong = got == 0 if code is None else got != code
-    assert not wrong, f"exit code {got}, wanted {code}\n{' '.join(argv)}\n{program.out}{program.err}"
-    return program
-
-
-def ranks(program):
-    """What the ranks said, without torchrun's prefix."""
-    lines = (re.sub(r"^\[default\d\]:", "", text) for text in program.out.splitlines())
-    return sorted(text for text in lines if text.startswith("rank "))
-
-
-def meets(folder, argv, wanted, warns=False, **env):
-    program = run(folder, argv, **env)
-    same(ranks(program), wanted, f"{' '.join(argv)}\n{program.err}")
-    same(WEAK in program.err, warns, f"the warning about the weak token\n{program.err}")
-    return program
-
+from jobs import (
+    MPICH,
+    PYTHON,
+    RANK,
+    WEAK,
+    has_torch,
+    intel,
+    meets,
+    need,
+    one_host,
+    openmpi,
+    python_path,
+    ranks,
+    run,
+    two_hosts,
+)
+from launched import HOROVODRUN
+from tap import Skip, has, run_all, same
 
 # --- one host ---------------------------------------------------------------------------------------
 
@@ -180,8 +119,14 @@ def test_the_next_world_of_a_process(folder):
 
 def with_mpi(folder, argv, by, **env):
     """An MPI in the same process, in each order of beginnings and ends."""
-    orders = "hvd mpi, mpi hvd, hvd mpi mpi-end, hvd down mpi, mpi hvd down mpi-end, hvd mpi again"
-    for words in orders.split(", "):
+    for words in (
+        "hvd mpi",
+        "mpi hvd",
+        "hvd mpi mpi-end",
+        "hvd down mpi",
+        "mpi hvd down mpi-end",
+        "hvd mpi again",
+    ):
         program = run(folder, [*argv, *words.split()], **env)
         same(program.out.splitlines().count("mpi sum 3"), 2, f"{words}\n{program.out}{program.err}")
         same(sorted(set(ranks(program))), one_host(2, by), words)
@@ -376,222 +321,6 @@ def test_python_whose_second_rank_exits(folder):
     program = run(folder, argv, code=5, PYTHONPATH=python_path())
     same(ranks(program), [f"rank {r}/2 sum 3" for r in range(2)])
     has(program.err, "HorovodInternalError: Horovod has been shut down: rank 1 (host ")
-
-
-# --- torchrun -------------------------------------------------------------------------------------
-
-
-@lru_cache(maxsize=None)
-def has_torch(python):
-    argv = [python, "-c", "import torch"]
-    try:
-        return subprocess.run(argv, check=False, stderr=subprocess.DEVNULL).returncode == 0
-    except OSError:
-        return False
-
-
-def torch(*words, launcher="torch.distributed.run", python=PYTHON):
-    """Debian's torch 1.13 with Python 3.11 fails without --redirects and --tee; else it looks every 5 s."""
-    if not has_torch(python):
-        raise Skip(f"{python} has no torch")
-    options = ["--redirects", "1", "--tee", "1", "--monitor_interval", "0.1"]
-    return [python, "-W", "ignore", "-m", launcher, *options, *words]
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
-
-
-TWO = ("--standalone", "--nproc_per_node", "2", "--no_python")
-
-
-def test_torchrun(folder):
-    meets(folder, torch(*TWO, RANK), one_host(2, "torchrun"), warns=True)
-
-
-def test_torchrun_inside_mpirun(folder):
-    program = run(folder, [*openmpi("-np", "1"), *torch(*TWO, RANK)])
-    same(ranks(program), one_host(2, "torchrun"))
-
-
-def test_torchrun_names_the_first_failing_rank(folder):
-    program = run(folder, torch(*TWO, RANK, "hvd", "fail=1:7"), code=1)
-    first = program.err[program.err.index("Root Cause") :]
-    assert re.search(r"local_rank: 1\)\s+exitcode\s*: 7 ", first), program.err
-
-
-def test_torchrun_starts_its_ranks_anew(folder):
-    """The next generation, on the same port."""
-    script = f'[ "$TORCHELASTIC_RESTART_COUNT" = 0 ] && exec {RANK} hvd fail=1:7; exec {RANK}'
-    argv = torch("--max_restarts", "1", *TWO, "sh", "-c", script)
-    same(ranks(run(folder, argv)), sorted(one_host(2, "torchrun") * 2))
-
-
-PYTHON_RANK = os.path.join(ROOT, "tests/found/torch_rank.py")
-
-
-def python_path():
-    path = os.path.join(os.path.dirname(BIN), "python")
-    if not os.path.exists(os.path.join(path, "_hvd/libhvd.so")):
-        raise Skip(f"{path} is not built (make all)")
-    return path
-
-
-def launch(folder, *words, python=PYTHON, **env):
-    argv = torch(
-        "--nproc_per_node", "2", "--master_port", str(free_port()), PYTHON_RANK, *words,
-        launcher="torch.distributed.launch", python=python,
-    )  # fmt: skip
-    return run(folder, argv, **env)
-
-
-def both(program):
-    same(ranks(program), [f"rank {r}/2 c10d 3 hvd 3" for r in range(2)], program.err)
-
-
-def test_torch_distributed_launch(folder):
-    """hvd and torch's own c10d in one script, either first. This torch passes --local_rank."""
-    both(launch(folder, "--first=c10d", PYTHONPATH=python_path()))
-    both(launch(folder, "--first=hvd", PYTHONPATH=python_path()))
-
-
-def test_torch_distributed_launch_of_the_newest_torch(folder):
-    """It passes --local-rank."""
-    if not os.environ.get("FOUND_FULL"):
-        raise Skip("runs with `make test-full`")
-    python = cached("venv/torch/bin/python")
-    both(launch(folder, "--first=hvd", PYTHONPATH=python_path(), python=python))
-
-
-# --- two hosts ------------------------------------------------------------------------------------
-
-
-@lru_cache(maxsize=None)
-def both_hosts():
-    return Hosts("ab")  # they go at the test's exit
-
-
-@contextmanager
-def two_hosts_up(folder):
-    """Hosts a and b, and a remote shell into them for mpirun and mpiexec; nothing may be left there."""
-    hosts = both_hosts()
-    hosts.enter = os.path.join(folder, "enter")
-    cases = "".join(
-        f'{name} | {hosts.address(name)}) set -- {shlex.join(hosts.prefix(name))} bash -c "$*" ;;\n'
-        for name in hosts.names
-    )
-    with open(hosts.enter, "w", encoding="ascii") as f:
-        f.write(
-            "#!/bin/bash\nwhile [[ $1 == -* ]]; do shift; done\nhost=$1\nshift\n"
-            f"case $host in\n{cases}*) exit 255 ;;\nesac\n"
-            'exec "$@"\n'
-        )
-    os.chmod(hosts.enter, 0o755)
-    yield hosts
-    hosts.nothing_left()
-
-
-def mpirun_on(hosts, *words):
-    a, b = hosts.address("a"), hosts.address("b")
-    net = a.rsplit(".", 1)[0] + ".0/24"
-    return [
-        hosts.enter, "a", *openmpi(), "--mca", "plm_rsh_agent", hosts.enter, "--mca", "oob_tcp_if_include", net,
-        "--mca", "btl_tcp_if_include", net, "-H", f"{a}:2,{b}:2", "-np", "4", *words,
-    ]  # fmt: skip
-
-
-def mpiexec_on(hosts, program, *words):
-    a, b = hosts.address("a"), hosts.address("b")
-    return [
-        hosts.enter, "a", need(program), "-launcher", "ssh", "-launcher-exec", hosts.enter, "-localhost", a,
-        "-hosts", f"{a},{b}", "-ppn", "2", "-n", "4", *words,
-    ]  # fmt: skip
-
-
-def test_openmpi_on_two_hosts(folder):
-    need(MPIRUN)
-    with two_hosts_up(folder) as hosts:
-        meets(folder, mpirun_on(hosts, RANK), two_hosts("openmpi"))
-        meets(folder, mpirun_on(hosts, "--map-by", "node", RANK), two_hosts_in_turn("openmpi"))
-        program = run(folder, mpirun_on(hosts, RANK, "hvd", "fail=3:7"), code=7)
-        has(program.err, "rank 3 (host b")
-        env = {"FOUND_END": f"{folder}/end", "HOROVOD_START_TIMEOUT": "1"}
-        names = [word for name in env for word in ("-x", name)]
-        with open(f"{folder}/late", "w", encoding="ascii") as f:
-            f.write(f"{RANK} late=3 hvd\nrc=$?\n: >{folder}/end\nexit $rc\n")
-        program = run(folder, mpirun_on(hosts, *names, "sh", f"{folder}/late"), code=None, **env)
-        has(program.err, "rank 3 has not called hvd.init() or has failed")
-        os.mkdir(f"{folder}/lib")
-        open(f"{folder}/lib/libpmix.so.2", "wb").close()
-        program = run(folder, mpirun_on(hosts, "env", f"LD_LIBRARY_PATH={folder}/lib", RANK), code=None)
-        has(program.err, "ranks of openmpi need its PMIx here: ")
-
-
-def test_mpich_on_two_hosts(folder):
-    need(MPICH)
-    with two_hosts_up(folder) as hosts:
-        meets(folder, mpiexec_on(hosts, MPICH, RANK), two_hosts("mpiexec"))
-        program = meets(
-            folder,
-            mpiexec_on(hosts, MPICH, RANK),
-            two_hosts("mpiexec"),
-            HOROVOD_GLOO_IFACE="eth0",
-            HOROVOD_LOG_LEVEL="info",
-        )
-        has(program.err, f"at={hosts.address('a')} port=")
-        unset = ["env", "-u", "MPI_LOCALRANKID", "-u", "MPI_LOCALNRANKS", RANK]
-        meets(folder, mpiexec_on(hosts, MPICH, *unset), two_hosts("mpiexec"))
-        program = run(folder, mpiexec_on(hosts, MPICH, RANK, "hvd", "fail=3:7"), code=7)
-        has(program.err, "rank 3 (host b")
-
-
-def test_an_address_that_every_host_has(folder):
-    """docker0's, say, and one that nobody else reaches: first in rank 0's list, and of no use."""
-    need(MPICH)
-    with two_hosts_up(folder) as hosts:
-        extra = {name: ("172.17.0.1/16", f"198.51.100.{i}/32") for i, name in enumerate(hosts.names)}
-
-        def address(name, what, addr):
-            sh("ip", "-n", hosts.ns(name), "addr", what, addr, "dev", "eth0")
-
-        for name, addrs in extra.items():
-            own = hosts.address(name) + "/24"
-            address(name, "del", own)
-            for addr in (*addrs, own):
-                address(name, "add", addr)
-        try:
-            program = meets(
-                folder, mpiexec_on(hosts, MPICH, RANK), two_hosts("mpiexec"), HOROVOD_LOG_LEVEL="info"
-            )
-            has(program.err, f"at=172.17.0.1,198.51.100.0,{hosts.address('a')}")
-        finally:
-            for name, addrs in extra.items():
-                for addr in addrs:
-                    address(name, "del", addr)
-
-
-def test_intel_on_two_hosts(folder):
-    need(intel())
-    with two_hosts_up(folder) as hosts:
-        meets(folder, mpiexec_on(hosts, intel(), RANK), two_hosts("mpiexec"))
-
-
-def test_torchrun_on_two_hosts(folder):
-    with two_hosts_up(folder) as hosts:
-        a = hosts.address("a")
-        parts = []
-        for i, host in enumerate(hosts.names):
-            argv = torch(
-                "--nnodes", "2", "--node_rank", str(i), "--master_addr", a, "--master_port", "29533",
-                "--nproc_per_node", "2", "--no_python", RANK,
-            )  # fmt: skip
-            argv = [hosts.enter, host, *argv]
-            parts.append(Program(argv, environment(TMPDIR=folder), folder, f"node{i}"))
-        codes = [p.end(60) for p in parts]
-        same(codes, [0, 0], "".join(p.err for p in parts))
-        same(sorted(text for p in parts for text in ranks(p)), two_hosts("torchrun"))
 
 
 if __name__ == "__main__":

@@ -14,4 +14,4 @@ FOUND_MPI := $(foreach m,openmpi mpich,$(if $(shell command -v mpicc.$(m)),$(O)/
 .PHONY: found-ranks test-found
 found-ranks: $(O)/bin/found-rank $(FOUND_MPI) $(O)/bin/horovodrun
 test-found: found-ranks python ## jobs that mpirun, mpiexec and torchrun start
-	@BIN=$(abspath $(O)/bin) prove -e python3 tests/found/found_test.py
+	@BIN=$(abspath $(O)/bin) prove -e python3 tests/found/found_test.py tests/found/hosts_test.py tests/found/torch_test.py

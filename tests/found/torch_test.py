@@ -1,0 +1,118 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Jobs that torchrun and torch.distributed.launch start, on one host and on two. TAP.
+
+usage: torch_test.py [PART OF A NAME ...]     BIN: folder of the programs (default: $BUILD/plain/bin)
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+
+from jobs import (
+    PYTHON,
+    RANK,
+    cached,
+    free_port,
+    meets,
+    one_host,
+    openmpi,
+    python_path,
+    ranks,
+    run,
+    torch,
+    two_hosts,
+    two_hosts_up,
+)
+from launched import ROOT, environment
+from tap import Program, Skip, run_all, same
+
+
+def test_torchrun(folder):
+    meets(
+        folder,
+        torch("--standalone", "--nproc_per_node", "2", "--no_python", RANK),
+        one_host(2, "torchrun"),
+        warns=True,
+    )
+
+
+def test_torchrun_inside_mpirun(folder):
+    outer = openmpi("-np", "1")
+    program = run(folder, [*outer, *torch("--standalone", "--nproc_per_node", "2", "--no_python", RANK)])
+    same(ranks(program), one_host(2, "torchrun"))
+
+
+def test_torchrun_names_the_first_failing_rank(folder):
+    words = ("--standalone", "--nproc_per_node", "2", "--no_python", RANK, "hvd", "fail=1:7")
+    program = run(folder, torch(*words), code=1)
+    first = program.err[program.err.index("Root Cause") :]
+    assert re.search(r"local_rank: 1\)\s+exitcode\s*: 7 ", first), program.err
+
+
+def test_torchrun_starts_its_ranks_anew(folder):
+    """The next generation, on the same port."""
+    script = f'[ "$TORCHELASTIC_RESTART_COUNT" = 0 ] && exec {RANK} hvd fail=1:7; exec {RANK}'
+    words = (
+        "--standalone",
+        "--nproc_per_node",
+        "2",
+        "--max_restarts",
+        "1",
+        "--no_python",
+        "sh",
+        "-c",
+        script,
+    )
+    same(ranks(run(folder, torch(*words))), sorted(one_host(2, "torchrun") * 2))
+
+
+PYTHON_RANK = os.path.join(ROOT, "tests/found/torch_rank.py")
+
+
+def launch(folder, *words, python=PYTHON, **env):
+    argv = torch(
+        "--nproc_per_node", "2", "--master_port", str(free_port()), PYTHON_RANK, *words,
+        launcher="torch.distributed.launch", python=python,
+    )  # fmt: skip
+    return run(folder, argv, **env)
+
+
+def both(program):
+    same(ranks(program), [f"rank {r}/2 c10d 3 hvd 3" for r in range(2)], program.err)
+
+
+def test_torch_distributed_launch(folder):
+    """hvd and torch's own c10d in one script, either first. This torch passes --local_rank."""
+    both(launch(folder, "--first=c10d", PYTHONPATH=python_path()))
+    both(launch(folder, "--first=hvd", PYTHONPATH=python_path()))
+
+
+def test_torch_distributed_launch_of_the_newest_torch(folder):
+    """It passes --local-rank."""
+    if not os.environ.get("FOUND_FULL"):
+        raise Skip("runs with `make test-full`")
+    python = cached("venv/torch/bin/python")
+    both(launch(folder, "--first=hvd", PYTHONPATH=python_path(), python=python))
+
+
+def test_torchrun_on_two_hosts(folder):
+    with two_hosts_up(folder) as hosts:
+        a = hosts.address("a")
+        parts = []
+        for i, host in enumerate(hosts.names):
+            argv = torch(
+                "--nnodes", "2", "--node_rank", str(i), "--master_addr", a, "--master_port", "29533",
+                "--nproc_per_node", "2", "--no_python", RANK,
+            )  # fmt: skip
+            argv = [hosts.enter, host, *argv]
+            parts.append(Program(argv, environment(TMPDIR=folder), folder, f"node{i}"))
+        codes = [p.end(60) for p in parts]
+        same(codes, [0, 0], "".join(p.err for p in parts))
+        same(sorted(text for p in parts for text in ranks(p)), two_hosts("torchrun"))
+
+
+if __name__ == "__main__":
+    sys.exit(run_all([f for n, f in list(globals().items()) if n.startswith("test_")]))
