@@ -119,12 +119,17 @@ static int late(int rank)
     static const char *const names[] = {"OMPI_COMM_WORLD_RANK", "PMI_RANK",
                                         "SLURM_PROCID"};
 
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-        if (getenv(names[i]) && atoi(getenv(names[i])) == rank) {
-            while (access(getenv("FOUND_END"), F_OK) != 0)
+    const char *end = getenv("FOUND_END");
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        const char *mine = getenv(names[i]);
+
+        if (mine && end && atoi(mine) == rank) {
+            while (access(end, F_OK) != 0)
                 (void)usleep(10000);
             exit(0);
         }
+    }
     return 0;
 }
 
