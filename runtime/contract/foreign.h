@@ -30,7 +30,7 @@ int foreign_need(const struct env_reader *r,
                  uint32_t min,
                  uint32_t max,
                  uint32_t *ret);
-/* Rank 0 serves at host and a port from 20000 to 39999 that is a hash of the job and
+/* Rank 0 serves at host and a port from 20000 to 29999 that is a hash of the job and
  * never not_port. The weak token is made of the job's name and, where the launcher
  * gives all ranks something that is not public, of `secret` ("": nothing). For size 1
  * nothing is set. */

@@ -75,9 +75,8 @@ def run(folder, argv, code=0, deadline_s=60, **env):
 
 
 def ranks(program):
-    """What the ranks said, without torchrun's prefix."""
-    lines = (re.sub(r"^\[default\d\]:", "", text) for text in program.out.splitlines())
-    return sorted(text for text in lines if text.startswith("rank "))
+    """What the ranks said. A launcher may put prefixes before lines, and two of them on one."""
+    return sorted(re.findall(r"rank \d+/\d+ (?:[a-z0-9]+ [\d/]+ |by [a-z]+ )*(?:sum|hvd) \d+", program.out))
 
 
 def meets(folder, argv, wanted, warns=False, **env):
