@@ -184,7 +184,7 @@ static int no_dots(const struct dirent *d)
 static void
 keep_visible(struct topology *t, char (*uuids)[UUID_BYTES], const char *visible)
 {
-    struct topology_device kept[TOPOLOGY_MAX_DEVICES];
+    struct topology_device kept[TOPOLOGY_MAX_DEVICES] = {{"", "", 0, false}};
     size_t n = 0;
     for (const char *p = visible; *p && n < TOPOLOGY_MAX_DEVICES;) {
         char *end;
