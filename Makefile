@@ -109,6 +109,10 @@ include $(sort $(wildcard tests/module.mk runtime/*/module.mk runtime/*/*/module
 
 .PHONY: all unit clean help
 all: $(ALL_BINS) ## build everything for development (gcc, Debian libraries)
+# Pure code has no threads to watch.
+ifeq ($(V),tsan)
+UNIT_TESTS := $(filter-out $(O)/unit/core_% $(O)/unit/contract_%,$(UNIT_TESTS))
+endif
 unit: $(UNIT_TESTS) ## build and run the unit tests of variant V
 	@CMOCKA_MESSAGE_OUTPUT=TAP prove -j4 $(UNIT_TESTS)
 clean: ## remove the build folder (the cache outside the tree stays)

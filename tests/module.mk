@@ -6,4 +6,4 @@ test-full: ## the same and the long rows: other PyTorch and TensorFlow, tensors 
 asan: ## unit tests under AddressSanitizer and UndefinedBehaviorSanitizer
 	@SIM_SEEDS=400 $(MAKE) --no-print-directory V=asan unit
 tsan: ## unit tests of concurrent parts under ThreadSanitizer
-	@SIM_SEEDS=50 $(MAKE) --no-print-directory V=tsan unit
+	@$(MAKE) --no-print-directory V=tsan unit

@@ -13,7 +13,7 @@ test-launch: $(LAUNCH_TEST_BINS) ## end-to-end tests of horovodrun and hvd-agent
 	        peer_test.py signals_test.py agent_test.py metrics_test.py install_test.py)
 
 .PHONY: test-remote
-test-remote: $(LAUNCH_TEST_BINS) ## horovodrun over several hosts, by ssh and by hvd-agent serve; needs root
+test-remote: $(LAUNCH_TEST_BINS) $(PY_TREE) ## horovodrun over several hosts, by ssh and by hvd-agent serve; needs root
 	@tests/setup/deb.sh ssh
 	@BIN=$(abspath $(O)/bin) prove -j3 -e python3 tests/launch/remote_failure_test.py \
 	        tests/launch/remote_test.py tests/launch/serve_test.py

@@ -37,6 +37,17 @@ def test_the_runtime_forms_a_world(folder):
         same(p.out.count("fusion_bytes="), len(words[0].split(",")) + words[0].count(":2"), p.err)
 
 
+def test_horovod_run_sends_a_function_to_other_hosts(folder):
+    with open(f"{folder}/work.py", "w", encoding="ascii") as f:
+        f.write(
+            "import os, socket\ndef where(a):\n    return socket.gethostname(), os.environ['HOROVOD_RANK'], a\n"
+        )
+    code = "import horovod, work; print(horovod.run(work.where, (7,), num_proc=3, hosts='b:2,a:1'))"
+    tree = os.path.join(os.path.dirname(BIN), "python")
+    p = run(folder, "-c", code, program="/usr/bin/python3", env={"PYTHONPATH": f"{tree}:{folder}"})
+    same(p.out, "[('b', '0', 7), ('b', '1', 7), ('a', '2', 7)]\n")
+
+
 def test_ranks_know_their_place_and_host(folder):
     run(folder, "-np", "5", "-H", "b:2,a:2,c:4", "sh", "-c",
         f'env -0 > {folder}/env.$HOROVOD_RANK; hostname > {folder}/name.$HOROVOD_RANK; '

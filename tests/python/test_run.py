@@ -180,6 +180,8 @@ class Run(unittest.TestCase):
             stderr=subprocess.STDOUT,
             text=True,
             start_new_session=True,
+            # A background shell starts tests with SIGINT ignored, and so would the job be.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
         self.addCleanup(process.stdout.close)
         self.addCleanup(process.kill)

@@ -117,7 +117,7 @@ def _write_function(directory, func, args, kwargs):
             "cloudpickle to send such functions, or move it to a module"
         )
     try:
-        body = pickling.dumps((func, tuple(args), dict(kwargs or {})))
+        body = pickling.dumps_whole((func, tuple(args), dict(kwargs or {})))
     except Exception as e:
         raise ValueError(f"horovod.run: {func!r} and its arguments cannot be pickled: {e}") from e
     with open(os.path.join(directory, "function"), "wb") as f:

@@ -68,7 +68,7 @@ def call(directory):
     from _hvd import pickling
 
     try:
-        return {"value": pickling.dumps(value)}, 0
+        return {"value": pickling.dumps_whole(value)}, 0
     except Exception as e:
         e.args = (f"the result of type {type(value).__name__} cannot be pickled: {e}",)
         return raised(e), 1
