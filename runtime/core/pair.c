@@ -63,7 +63,7 @@ bool pair_name(const char *name, uint32_t src, uint32_t dst, char ret[TENSOR_NAM
     char text[DIRECTION_MAX];
     size_t n = strlen(name), n_text = direction(src, dst, text);
 
-    if (n > pair_name_max(src, dst))
+    if (n + n_text >= TENSOR_NAME_MAX)
         return false;
     memcpy(ret, name, n);
     memcpy(ret + n, text, n_text + 1);

@@ -3,13 +3,14 @@
 
 import os
 
-from tap import Program, wait_until
+from tap import Program, read, wait_until
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BIN = os.path.abspath(
     os.environ.get("BIN", os.path.join(ROOT, os.environ.get("BUILD", "build"), "plain/bin"))
 )
 HOROVODRUN = os.path.join(BIN, "horovodrun")
+LOOP = "while :; do sleep 0.05; done"
 
 
 def environment(**more):
@@ -49,3 +50,18 @@ def executable(path, text):
         f.write(text)
     os.chmod(path, 0o755)
     return path
+
+
+def up(folder, n):
+    """The pids of n looping() ranks, once all are there."""
+    wait_until("ranks are up", lambda: all(read(f"{folder}/up.{i}") for i in range(n)))
+    return [int(read(f"{folder}/up.{i}")) for i in range(n)]
+
+
+def looping(folder):
+    """A rank that says its pid and stays."""
+    return [
+        "sh",
+        "-c",
+        f"echo $$ > {folder}/.up.$HOROVOD_RANK; mv {folder}/.up.$HOROVOD_RANK {folder}/up.$HOROVOD_RANK; {LOOP}",
+    ]

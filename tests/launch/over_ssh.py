@@ -6,10 +6,9 @@ import shutil
 
 from hosts import Hosts
 from launched import BIN, HOROVODRUN, environment
-from tap import has, read, same, wait_until
+from tap import has, read, same
 
 RANK = os.path.join(BIN, "launch-rank")
-LOOP = "while :; do sleep 0.05; done"
 HOSTS = None
 
 
@@ -32,20 +31,6 @@ def run(folder, *words, code=0, left=10, **more):
     assert got == code, f"exit code {got}, wanted {code}\n{p.out}{p.err}"
     hosts().nothing_left(left)
     return p
-
-
-def up(folder, n):
-    wait_until("ranks are up", lambda: all(read(f"{folder}/up.{i}") for i in range(n)))
-    return [int(read(f"{folder}/up.{i}")) for i in range(n)]
-
-
-def looping(folder):
-    """A rank that says its pid and stays."""
-    return [
-        "sh",
-        "-c",
-        f"echo $$ > {folder}/.up.$HOROVOD_RANK; mv {folder}/.up.$HOROVOD_RANK {folder}/up.$HOROVOD_RANK; {LOOP}",
-    ]
 
 
 def agents(name):

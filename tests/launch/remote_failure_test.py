@@ -12,8 +12,8 @@ import subprocess
 import sys
 import time
 
-from launched import BIN, HOROVODRUN
-from over_ssh import LOOP, RANK, agents, alone, hosts, looping, refused, run, start, up
+from launched import BIN, HOROVODRUN, LOOP, looping, up
+from over_ssh import RANK, agents, alone, hosts, refused, run, start
 from tap import Skip, has, is_alive, read, run_all, same, wait_until
 
 

@@ -12,8 +12,8 @@ import subprocess
 import sys
 import time
 
-from launched import BIN
-from over_ssh import LOOP, RANK, alone, hosts, looping, refused, run, start, up
+from launched import BIN, LOOP, looping, up
+from over_ssh import RANK, alone, hosts, refused, run, start
 from tap import Skip, has, read, run_all, same, wait_until
 
 

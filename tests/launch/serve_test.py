@@ -12,12 +12,11 @@ import socket
 import sys
 
 from hosts import Hosts
-from launched import BIN, HOROVODRUN, environment
+from launched import BIN, HOROVODRUN, environment, looping, up
 from tap import Skip, has, is_alive, read, run_all, same, wait_until
 
 AGENT = os.path.join(BIN, "hvd-agent")
 RANK = os.path.join(BIN, "launch-rank")
-LOOP = "while :; do sleep 0.05; done"
 HOSTS = None
 
 
@@ -93,19 +92,6 @@ class Serving:
             agent.process.kill()
             agent.process.wait()
         HOSTS.kept = set()
-
-
-def up(folder, n):
-    wait_until("ranks are up", lambda: all(read(f"{folder}/up.{i}") for i in range(n)))
-    return [int(read(f"{folder}/up.{i}")) for i in range(n)]
-
-
-def looping(folder):
-    return [
-        "sh",
-        "-c",
-        f"echo $$ > {folder}/.up.$HOROVOD_RANK; mv {folder}/.up.$HOROVOD_RANK {folder}/up.$HOROVOD_RANK; {LOOP}",
-    ]
 
 
 def test_ranks_of_all_hosts_meet(folder):
