@@ -35,6 +35,7 @@ int hvd_init(const struct hvd_config *config)
     struct err *err = api_fresh_error();
     struct hvd_config c = {0};
     struct static_sets sets;
+    struct part_ranks ranks;
 
     if (config && config->size_bytes < sizeof(config->size_bytes))
         return err_set(err, HVD_INVALID_ARGUMENT,
@@ -52,8 +53,14 @@ int hvd_init(const struct hvd_config *config)
                        "hvd_config.n_sets: %d, must be at least 0, with set_sizes and "
                        "set_ranks when there are any",
                        c.n_sets);
+    if (c.n_ranks < 0 || (c.n_ranks > 0 && !c.ranks))
+        return err_set(err, HVD_INVALID_ARGUMENT,
+                       "hvd_config.n_ranks: %d, must be at least 0, with ranks when "
+                       "there are any",
+                       c.n_ranks);
+    ranks = (struct part_ranks){c.n_ranks, c.ranks};
     sets = (struct static_sets){c.n_sets, c.set_sizes, c.set_ranks};
-    return runtime_init(c.start_timeout_ms * NS_PER_MS, &sets, err);
+    return runtime_init(c.start_timeout_ms * NS_PER_MS, &ranks, &sets, err);
 }
 
 int hvd_shutdown(void)
@@ -128,8 +135,7 @@ int hvd_is_homogeneous(void)
 
 /* --- ends --- */
 
-/* A reference; NULL with its sentence. */
-static struct op *find(hvd_handle h, struct err *err)
+struct op *api_find(hvd_handle h, struct err *err)
 {
     struct op *op;
 
@@ -154,7 +160,7 @@ static int tell(const struct op *op, int status, struct err *err)
 int hvd_poll(hvd_handle h)
 {
     struct err *err = api_fresh_error();
-    struct op *op = find(h, err);
+    struct op *op = api_find(h, err);
     int r;
 
     if (!op)
@@ -167,15 +173,17 @@ int hvd_poll(hvd_handle h)
 int hvd_wait(hvd_handle h, int64_t timeout_ms)
 {
     struct err *err = api_fresh_error();
-    struct op *op = find(h, err);
+    struct op *op = api_find(h, err);
     uint64_t deadline = UINT64_MAX;
     int r;
 
     if (!op)
         return err->code;
-    if (op_in_callback()) {
+    if (op_in_callback() || atomic_load(&op->is_held)) {
         op_unref(op);
-        return err_set(err, HVD_INVALID_ARGUMENT, "hvd_wait: called inside a callback");
+        return err_set(err, HVD_INVALID_ARGUMENT, "hvd_wait: called %s",
+                       op_in_callback() ? "inside a callback"
+                                        : "for what hvd_submit_held has not submitted");
     }
     if (timeout_ms >= 0 && (uint64_t)timeout_ms < UINT64_MAX / NS_PER_MS / 2)
         deadline = clock_now_ns() + (uint64_t)timeout_ms * NS_PER_MS;
@@ -192,12 +200,12 @@ int hvd_wait(hvd_handle h, int64_t timeout_ms)
 int hvd_result(hvd_handle h, void **ret_data, int *ret_ndim, int64_t *ret_shape)
 {
     struct err *err = api_fresh_error();
-    struct op *op = find(h, err);
+    struct op *op = api_find(h, err);
     int r;
 
     if (!op)
         return err->code;
-    r = tell(op, op_status(op), err);
+    r = tell(op, op_status_told(op), err);
     if (r == HVD_OK && !op_has_result(op))
         r = err_set(err, HVD_INVALID_ARGUMENT,
                     "tensor \"%.200s\": %s has no result of its own", op->req.name,
@@ -216,12 +224,12 @@ int hvd_result(hvd_handle h, void **ret_data, int *ret_ndim, int64_t *ret_shape)
  * asked of it are not told from HVD_IN_PROGRESS, so a pending one is an error. */
 static struct op *find_ended(hvd_handle h, enum collective coll, struct err *err)
 {
-    struct op *op = find(h, err);
+    struct op *op = api_find(h, err);
     int status;
 
     if (!op)
         return NULL;
-    status = op_status(op);
+    status = op_status_told(op);
     if (op->req.coll != coll)
         status = err_set(err, HVD_INVALID_ARGUMENT, "tensor \"%.200s\": is no %s",
                          op->req.name, collective_name(coll));
@@ -303,10 +311,11 @@ size_t hvd_describe(char *buf, size_t n)
             &b,
             "{\"initialized\":true,\"rank\":%u,\"size\":%u,\"local_rank\":%u,"
             "\"local_size\":%u,\"cross_rank\":%u,\"cross_size\":%u,\"launcher\":\"%s\","
-            "\"backend\":\"%s\",\"address\":\"%s\",\"control\":[",
+            "\"job_rank\":%u,\"job_size\":%u,\"backend\":\"%s\",\"address\":\"%s\","
+            "\"control\":[",
             p->rank, p->size, p->local_rank, p->local_size, p->cross_rank,
-            p->cross_size, launcher_name(w->contract.launcher), w->backend->ops->name,
-            w->local_addr);
+            p->cross_size, launcher_name(w->contract.launcher), w->job.rank,
+            w->job.size, w->backend->ops->name, w->local_addr);
         for (uint32_t r = 0; r < p->size && r < 1024; r++)
             strbuf_printf(&b, "%s\"%s\"", r ? "," : "",
                           control_transport(w->control, r));

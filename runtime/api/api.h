@@ -10,5 +10,7 @@
 
 /* The calling thread's sentence, emptied: what hvd_last_error() will say. */
 struct err *api_fresh_error(void);
+/* The operation of a handle, a reference; NULL with its sentence. */
+struct op *api_find(hvd_handle h, struct err *err);
 
 #endif

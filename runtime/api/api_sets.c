@@ -3,7 +3,7 @@
  * world_sets.c's, the queries are answered from copies of the table. Stateless. */
 #include "runtime/api/api.h"
 
-int hvd_process_set_add(const int *ranks, int n, int *ret_id)
+static int add(const int *ranks, int n, enum set_callers callers, int *ret_id)
 {
     struct err *err = api_fresh_error();
     struct world *w;
@@ -14,9 +14,19 @@ int hvd_process_set_add(const int *ranks, int n, int *ret_id)
     if (!ret_id)
         r = err_set(err, HVD_INVALID_ARGUMENT, "ret_id: is NULL");
     else
-        r = world_set_add(w, ranks, n, UINT64_MAX, ret_id, err);
+        r = world_set_add(w, ranks, n, callers, UINT64_MAX, ret_id, err);
     runtime_put(w);
     return r;
+}
+
+int hvd_process_set_add(const int *ranks, int n, int *ret_id)
+{
+    return add(ranks, n, SET_BY_ALL, ret_id);
+}
+
+int hvd_process_set_meet(const int *ranks, int n, int *ret_id)
+{
+    return add(ranks, n, SET_BY_MEMBERS, ret_id);
 }
 
 int hvd_process_set_remove(int id)
@@ -44,11 +54,6 @@ int hvd_process_set_ids(int *ret, int n)
     return r;
 }
 
-static int unknown(int id, struct err *err)
-{
-    return err_set(err, HVD_INVALID_ARGUMENT, "process set %d does not exist", id);
-}
-
 static int place(int id, uint32_t *ret_n, uint32_t *ret_me)
 {
     struct err *err = api_fresh_error();
@@ -58,14 +63,14 @@ static int place(int id, uint32_t *ret_n, uint32_t *ret_me)
     if (r < 0)
         return r;
     if (id < 0 || sets_place(&w->sets, (uint32_t)id, ret_n, ret_me) < 0)
-        r = unknown(id, err);
+        r = sets_unknown(&w->sets, id, err);
     runtime_put(w);
     return r;
 }
 
 int hvd_process_set_size(int id)
 {
-    uint32_t n, me;
+    uint32_t n = 0, me = SET_NOT_IN;
     int r = place(id, &n, &me);
 
     return r < 0 ? r : (int)n;
@@ -73,7 +78,7 @@ int hvd_process_set_size(int id)
 
 int hvd_process_set_rank(int id)
 {
-    uint32_t n, me;
+    uint32_t n = 0, me = SET_NOT_IN;
     int r = place(id, &n, &me);
 
     if (r < 0)
@@ -91,7 +96,7 @@ int hvd_process_set_ranks(int id, int *ret, int n)
         return r;
     r = id < 0 ? -1 : sets_ranks(&w->sets, (uint32_t)id, ret, n);
     if (r < 0)
-        r = unknown(id, err);
+        r = sets_unknown(&w->sets, id, err);
     runtime_put(w);
     return r;
 }

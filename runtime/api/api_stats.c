@@ -17,8 +17,11 @@ int hvd_stats(struct hvd_stats *ret)
     else if (ret->size_bytes < offsetof(struct hvd_stats, tensors))
         r = err_set(err, HVD_INVALID_ARGUMENT,
                     "size_bytes: %zu is not sizeof(struct hvd_stats)", ret->size_bytes);
-    else
+    else {
         stats_read(&w->co->stats, clock_now_ns(), ret);
+        ret->rank = (int)w->co->rank; /* in this world: the page has the job's */
+        ret->size = (int)w->co->size;
+    }
     runtime_put(w);
     return r;
 }

@@ -110,14 +110,14 @@ static int take_set(struct call *c, int process_set)
     struct op *op = c->op;
     uint32_t id = (uint32_t)process_set;
 
-    if (process_set < 0 || sets_place(&c->w->sets, id, &op->n_members, &op->me) < 0)
-        return err_set(c->err, HVD_INVALID_ARGUMENT,
-                       "tensor \"%.200s\": process set %d does not exist", c->t.name,
-                       process_set);
+    if (process_set < 0 || sets_place(&c->w->sets, id, &op->n_members, &op->me) < 0) {
+        (void)sets_unknown(&c->w->sets, process_set, c->err);
+        return err_prefix(c->err, "tensor \"%.200s\"", c->t.name);
+    }
     if (op->me == SET_NOT_IN)
         return err_set(c->err, HVD_INVALID_ARGUMENT,
-                       "tensor \"%.200s\": this rank is not in process set %d",
-                       c->t.name, process_set);
+                       "tensor \"%.200s\": this rank is not in process set %u",
+                       c->t.name, set_number(id));
     op->req.process_set = id;
     return 0;
 }
@@ -236,6 +236,8 @@ static int submit(struct call *c, hvd_handle *ret)
 
     if (!ret)
         return err_set(c->err, HVD_INVALID_ARGUMENT, "ret_handle: is NULL");
+    coordinator_own(c->w->co, c->op);
+    atomic_init(&c->op->is_held, c->t.is_held != 0);
     r = handles_add(runtime_handles(), c->op, &h);
     if (r == -E2BIG)
         return err_set(c->err, HVD_NO_MEMORY, "more than %u handles are not released",
@@ -243,7 +245,9 @@ static int submit(struct call *c, hvd_handle *ret)
     if (r < 0)
         return err_set(c->err, HVD_NO_MEMORY, "out of memory for a handle");
     *ret = h; /* before the submit: a callback may ask for it */
-    r = coordinator_submit(c->w->co, c->op, c->err);
+    if (c->t.is_held)
+        return 0;
+    r = coordinator_submit(c->w->co, &c->op, 1, c->err);
     if (r < 0)
         (void)handles_remove(runtime_handles(), h);
     return r;
@@ -522,4 +526,67 @@ int hvd_join_async(const struct hvd_tensor *t, hvd_handle *ret_handle)
     int r = begin_in(&c, t, COLL_JOIN, 0);
 
     return finish(&c, r, ret_handle);
+}
+
+/* --- held ones --- */
+
+/* The operation is the caller's to submit now; a reference, or NULL with a sentence. */
+static struct op *take_held(struct world *w, hvd_handle h, struct err *err)
+{
+    struct op *op = api_find(h, err);
+
+    if (!op)
+        return NULL;
+    if (op->co != w->co)
+        (void)err_set(err, HVD_PRECONDITION,
+                      "tensor \"%.200s\": is held from before the shutdown",
+                      op->req.name);
+    else if (!atomic_exchange(&op->is_held, false))
+        (void)err_set(err, HVD_INVALID_ARGUMENT,
+                      "tensor \"%.200s\": is not held: submitted before", op->req.name);
+    else
+        return op;
+    op_unref(op);
+    return NULL;
+}
+
+static int submit_held(struct world *w, struct op **ops, const hvd_handle *h, int n)
+{
+    struct err *err = api_fresh_error();
+    int r = 0, n_taken = 0;
+
+    while (r == 0 && n_taken < n) {
+        ops[n_taken] = take_held(w, h[n_taken], err);
+        if (ops[n_taken])
+            n_taken++;
+        else
+            r = err->code;
+    }
+    r = r < 0 ? r : coordinator_submit(w->co, ops, (uint32_t)n, err);
+    for (int i = 0; i < n_taken; i++) {
+        if (r < 0)
+            atomic_store(&ops[i]->is_held, true);
+        op_unref(ops[i]);
+    }
+    return r;
+}
+
+int hvd_submit_held(const hvd_handle *handles, int n)
+{
+    struct err *err = api_fresh_error();
+    AUTOFREE struct op **ops = NULL;
+    struct world *w;
+    int r = runtime_get(&w, err);
+
+    if (r < 0)
+        return r;
+    if (n < 1 || !handles)
+        r = err_set(err, HVD_INVALID_ARGUMENT,
+                    "hvd_submit_held: n is %d, must be at least 1, with handles", n);
+    else if (!(ops = mem_calloc((size_t)n, sizeof(struct op *))))
+        r = err_set(err, HVD_NO_MEMORY, "out of memory for %d operations", n);
+    else
+        r = submit_held(w, ops, handles, n);
+    runtime_put(w);
+    return r;
 }

@@ -94,27 +94,40 @@ int carry_pair(struct coordinator *co, uint32_t pair, struct err *err)
     return 0;
 }
 
-static int add_set(struct coordinator *co, struct op *op, uint32_t id, struct err *err)
+static int add_set(struct coordinator *co,
+                   const uint32_t *ranks,
+                   uint32_t n,
+                   uint32_t id,
+                   struct err *err)
 {
     struct backend *child = NULL;
-    uint32_t got;
-    int r = make_child(co, op->ranks, op->n_ranks, &child, err);
+    int r = make_child(co, ranks, n, &child, err);
 
     if (r < 0)
         return r;
-    r = sets_add(co->sets, op->ranks, op->n_ranks, child, &got, err);
+    r = sets_add(co->sets, id, ranks, n, child, err);
     if (r < 0) {
         if (child)
             co->backend->ops->close(child);
         return r;
     }
-    if (got != id)
-        return err_set(err, -EPROTO, "process set %u is number %u on rank %u", id, got,
-                       co->rank);
     if (member_set_added(co->member, id, child != NULL) < 0)
-        return no_memory(co, &op->req, err);
-    op->set_id = id;
+        return err_set(err, -ENOMEM, "rank %u is out of memory for process set %u",
+                       co->rank, set_number(id));
     return 0;
+}
+
+int carry_set(struct coordinator *co, const struct member_act *act, struct err *err)
+{
+    const struct request *q = act->items[0].req;
+    AUTOFREE uint32_t *ranks = mem_calloc(q->n_set, sizeof(*ranks));
+
+    if (!ranks)
+        return err_set(err, -ENOMEM, "rank %u is out of memory for process set %u",
+                       co->rank, set_number(act->set_id));
+    for (uint32_t i = 0; i < q->n_set; i++)
+        ranks[i] = request_set_rank(q, i);
+    return add_set(co, ranks, q->n_set, act->set_id, err);
 }
 
 static int change_sets(struct coordinator *co,
@@ -124,8 +137,10 @@ static int change_sets(struct coordinator *co,
 {
     int r;
 
-    if (op->req.coll == COLL_SET_ADD)
-        return add_set(co, op, act->set_id, err);
+    if (op->req.coll == COLL_SET_ADD) {
+        op->set_id = act->set_id;
+        return add_set(co, op->ranks, op->n_ranks, act->set_id, err);
+    }
     r = sets_remove(co->sets, op->req.root, err);
     member_set_removed(co->member, op->req.root);
     if (co->codec_state)
@@ -301,7 +316,7 @@ int carry_run(struct coordinator *co,
         if (!set || !set->backend)
             return err_set(err, -EPROTO,
                            "tensor \"%.200s\": rank %u is not in process set %u",
-                           q->name, co->rank, q->process_set);
+                           q->name, co->rank, set_number(q->process_set));
         for (size_t i = 0; i < act->n_items && r == 0; i++)
             if (act->items[i].op)
                 r = prepare(co, op_of(act->items[i].op), set, act, ret_is_ours, err);

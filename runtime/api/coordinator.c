@@ -215,14 +215,13 @@ static void end_nap(struct coordinator *co)
     (void)pthread_mutex_unlock(&co->lock);
 }
 
-int coordinator_submit(struct coordinator *co, struct op *op, struct err *err)
+int coordinator_submit(struct coordinator *co,
+                       struct op *const *ops,
+                       uint32_t n,
+                       struct err *err)
 {
-    int r;
+    int r = tensor_queue_push(&co->queue, ops, n, err);
 
-    op->co = co;
-    op->submitted_ns = clock_now_ns();
-    atomic_fetch_add_explicit(&co->refs, 1, memory_order_relaxed);
-    r = tensor_queue_push(&co->queue, op, err);
     if (r < 0)
         return r;
     end_doze(co);
@@ -363,8 +362,8 @@ static void *background(void *arg)
     uint64_t nap_ns = 0;
     uint32_t seen = 0;
 
-    (void)pthread_setname_np(pthread_self(), "hvd-coordinator");
     settings_move_to_core(&co->settings);
+    (void)pthread_setname_np(pthread_self(), "hvd-coordinator");
     while (!should_stop(co))
         nap_ns = background_round(co, nap_ns, &seen);
     (void)pthread_mutex_lock(&co->lock);

@@ -92,8 +92,19 @@ void coordinator_unref(struct coordinator *co); /* accepts NULL */
 /* The world is READY; starts the background thread. */
 int coordinator_start(struct coordinator *co, struct err *err);
 
-/* Any thread. 0, or a negative enum hvd_status with its sentence. Sets op->co. */
-int coordinator_submit(struct coordinator *co, struct op *op, struct err *err);
+/* The new op is this coordinator's: sets op->co. */
+static inline void coordinator_own(struct coordinator *co, struct op *op)
+{
+    op->co = co;
+    atomic_fetch_add_explicit(&co->refs, 1, memory_order_relaxed);
+}
+
+/* Its own ones, all n or none; any thread. 0, or a negative enum hvd_status with its
+ * sentence. */
+int coordinator_submit(struct coordinator *co,
+                       struct op *const *ops,
+                       uint32_t n,
+                       struct err *err);
 /* Any thread but not in a callback. The op's status, HVD_IN_PROGRESS at the deadline.
  */
 int coordinator_wait(struct coordinator *co, struct op *op, uint64_t deadline_ns);
@@ -149,6 +160,8 @@ int carry_run(struct coordinator *co,
               struct err *err);
 /* Carries out a MEMBER_PAIR; errors as carry_run's that are not ours. */
 int carry_pair(struct coordinator *co, uint32_t pair, struct err *err);
+/* Carries out a MEMBER_SET; as carry_pair. */
+int carry_set(struct coordinator *co, const struct member_act *act, struct err *err);
 /* post and poll to the end */
 int carry_post(struct coordinator *co,
                struct backend *b,

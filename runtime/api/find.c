@@ -223,6 +223,8 @@ int find_place(struct world *w,
     if (!c->hostname[0]) /* foreign launchers do not say */
         (void)gethostname(w->contract.hostname, sizeof(w->contract.hostname) - 1);
     w->settings.generation = c->generation;
+    w->settings.job_rank = c->place.rank;
+    w->settings.job_size = c->place.size;
     memcpy(w->settings.host, c->hostname, sizeof(w->settings.host));
     return find_token(w, m, err);
 }

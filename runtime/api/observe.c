@@ -278,8 +278,9 @@ void observe_init(struct coordinator *co)
 {
     const struct timeline_link link = {send_up, send_down, wake, co};
 
-    stats_init(&co->stats, co->settings.stats_dir, co->rank, co->size,
-               co->settings.generation, clock_now_ns());
+    /* The launcher reads the pages of the whole job: ranks as it knows them. */
+    stats_init(&co->stats, co->settings.stats_dir, co->settings.job_rank,
+               co->settings.job_size, co->settings.generation, clock_now_ns());
     timeline_init(&co->timeline, co->rank, co->size, &link);
 }
 

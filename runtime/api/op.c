@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Life of an operation. References: one of the handle table (until hvd_release), one of
- * the tensor queue (until op_finish), one of every hvd_wait. The thread-local depth of
- * callbacks is the only state outside the object. */
+ * the tensor queue (until op_finish), one of every hvd_wait. Thread-local and
+ * outside the object: the depth of callbacks, and whose the innermost is. */
 #include "runtime/api/op.h"
 
 #include <errno.h>
@@ -11,6 +11,8 @@
 #include "runtime/base/mem.h"
 
 static __thread int callback_depth;
+static __thread const struct op *ending; /* whose callback this thread is in */
+static __thread int ending_status;
 
 struct op *op_new(void)
 {
@@ -51,6 +53,11 @@ int op_status(const struct op *op)
     return atomic_load_explicit(&op->status, memory_order_seq_cst);
 }
 
+int op_status_told(const struct op *op)
+{
+    return op == ending ? ending_status : op_status(op);
+}
+
 bool op_in_callback(void)
 {
     return callback_depth > 0;
@@ -61,8 +68,15 @@ void op_finish(struct op *op, int status, const char *error)
     if (status != HVD_OK)
         (void)snprintf(op->error, sizeof(op->error), "%s", error);
     if (op->done) {
+        const struct op *outer = ending;
+        int outer_status = ending_status;
+
         callback_depth++;
+        ending = op;
+        ending_status = status;
         op->done(op->done_arg, status, status == HVD_OK ? NULL : op->error);
+        ending = outer;
+        ending_status = outer_status;
         callback_depth--;
     }
     /* seq_cst: pairs with op_status, and orders this store before the coordinator's

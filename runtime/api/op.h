@@ -31,6 +31,7 @@ struct op {
     hvd_alloc_fn alloc;
     void *alloc_arg;
     struct coordinator *co; /* a reference */
+    atomic_bool is_held;    /* until hvd_submit_held */
     /* The process set as it was at the submit; a set that is gone by the time of the
      * response fails the op. root OP_NO_MEMBER: not in the set, negotiation says so.
      * A transfer's is a pair: two members, root is who sends. */
@@ -64,6 +65,8 @@ struct op *op_new(void); /* one reference; NULL: out of memory */
 struct op *op_ref(struct op *op);
 void op_unref(struct op *op); /* accepts NULL */
 int op_status(const struct op *op);
+/* The same, but inside the op's own callback it has ended: its results may be read. */
+int op_status_told(const struct op *op);
 
 /* Exactly once per op, by the thread in the seat: callback, then the status becomes
  * visible. */

@@ -19,6 +19,7 @@
 #include "runtime/api/runtime.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -192,28 +193,47 @@ static void leave_world(struct world *w, enum leave_reason why, uint64_t limit_n
     runtime_put(w);
 }
 
+/* There is a world: 0 when it is the one that is asked for. */
 static int
-init_locked(uint64_t start_timeout_ns, const struct static_sets *sets, struct err *err)
+is_asked_for(struct world *w, const struct part_ranks *ranks, struct err *err)
+{
+    char has[100];
+
+    /* A world whose members have begun to leave is still the one that was asked for. */
+    if (coordinator_status(w->co, err) == HVD_ABORTED)
+        return err_prefix(err,
+                          "call shutdown() before init(); the last world is broken");
+    if (part_is(w, ranks))
+        return 0;
+    if (w->part.ranks)
+        rdv_ranks_text(w->part.ranks, w->part.n, has, sizeof(has));
+    else
+        (void)snprintf(has, sizeof(has), "all %u ranks", w->job.size); /* fits */
+    return err_set(err, HVD_INVALID_ARGUMENT,
+                   "hvd.init() was called before, for %s, and now with another comm; "
+                   "call hvd.shutdown() between",
+                   has);
+}
+
+static int init_locked(uint64_t start_timeout_ns,
+                       const struct part_ranks *ranks,
+                       const struct static_sets *sets,
+                       struct err *err)
 {
     struct world *w;
     int r;
 
     if (runtime_get(&w, NULL) == 0) {
-        r = coordinator_status(w->co, err);
+        r = is_asked_for(w, ranks, err);
         runtime_put(w);
-        /* A world whose members have begun to leave is still the one that was asked
-         * for. */
-        return r == HVD_ABORTED
-                   ? err_prefix(err, "call shutdown() before init(); the last world "
-                                     "is broken")
-                   : 0;
+        return r;
     }
     if (!runtime.has_handlers
         && (pthread_atfork(before_fork, after_fork_parent, after_fork_child) != 0
             || on_exit(let_the_cause_go_first, NULL) != 0))
         return err_set(err, HVD_NO_MEMORY, "out of memory");
     runtime.has_handlers = true;
-    r = world_form(start_timeout_ns, &runtime.meeting, &w, err);
+    r = world_form(start_timeout_ns, ranks, &runtime.meeting, &w, err);
     if (r < 0) {
         err->code = to_status(r);
         return err->code;
@@ -234,6 +254,7 @@ init_locked(uint64_t start_timeout_ns, const struct static_sets *sets, struct er
 }
 
 int runtime_init(uint64_t start_timeout_ns,
+                 const struct part_ranks *ranks,
                  const struct static_sets *sets,
                  struct err *err)
 {
@@ -244,7 +265,7 @@ int runtime_init(uint64_t start_timeout_ns,
     if (op_in_callback())
         return err_set(err, HVD_INVALID_ARGUMENT, "hvd_init: called inside a callback");
     (void)pthread_mutex_lock(&runtime.life_lock);
-    r = init_locked(start_timeout_ns, sets, err);
+    r = init_locked(start_timeout_ns, ranks, sets, err);
     (void)pthread_mutex_unlock(&runtime.life_lock);
     return r;
 }

@@ -9,6 +9,7 @@
 
 /* All return 0 or a negative enum hvd_status with its sentence; any thread. */
 int runtime_init(uint64_t start_timeout_ns,
+                 const struct part_ranks *ranks,
                  const struct static_sets *sets,
                  struct err *err);
 int runtime_shutdown(struct err *err);

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An array of sets, ascending by id: ids only grow, so that adding appends and finding
- * is a binary search.
+/* An array of sets, ascending by number, so that finding is a binary search. An id
+ * finds nothing once its set is gone, though another has the number.
  *
  * Who reads and who writes. Only the seat writes, under the lock; so the seat may read,
  * and keep pointers, without it, and API threads read under it. Backends are used in
- * the seat alone; they are closed outside of the lock. An id is never used twice in a
- * world: a request with the id of a removed set cannot reach another one.
+ * the seat alone; they are closed outside of the lock.
  *
  * Called by step.c (sets come and go at the same response on every rank), api*.c
  * (queries, early refusals) and world.c (life). */
@@ -13,8 +12,12 @@
 
 #include <errno.h>
 
+#include "hvd.h"
+
 #include "runtime/base/mem.h"
-#include "runtime/core/pair.h"
+#include "runtime/core/set_id.h"
+
+_Static_assert(SET_NUMBERS == HVD_PROCESS_SET_NUMBERS, "numbers of sets");
 
 /* --- pure --- */
 
@@ -65,8 +68,8 @@ check_new(const struct sets *s, const uint32_t *ranks, uint32_t n, struct err *e
             return err_set(err, -EEXIST,
                            "a process set containing the same ranks already exists: "
                            "process set %u",
-                           s->v[i]->id);
-    if (s->n >= SETS_MAX || s->next_id > INT32_MAX)
+                           set_number(s->v[i]->id));
+    if (s->n >= SETS_MAX)
         return err_set(err, -E2BIG, "more than %u process sets", SETS_MAX);
     return 0;
 }
@@ -104,7 +107,33 @@ set_new(const struct sets *s, uint32_t id, const uint32_t *ranks, uint32_t n)
     return p;
 }
 
-static int append(struct sets *s, struct process_set *p)
+/* The first of v[n] whose number, or pair, is not below that of id. */
+static size_t place_of(struct process_set *const *v, size_t n, uint32_t id)
+{
+    size_t low = 0, high = n;
+
+    while (low < high) {
+        size_t mid = low + (high - low) / 2;
+
+        if (set_number(v[mid]->id) < set_number(id))
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return low;
+}
+
+/* There is room for it. */
+static void put(struct process_set **v, size_t *n, struct process_set *p)
+{
+    size_t at = place_of(v, *n, p->id);
+
+    for (size_t i = (*n)++; i > at; i--)
+        v[i] = v[i - 1];
+    v[at] = p;
+}
+
+static int insert(struct sets *s, struct process_set *p)
 {
     void *v = s->v;
     int r;
@@ -112,10 +141,8 @@ static int append(struct sets *s, struct process_set *p)
     (void)pthread_mutex_lock(&s->lock);
     r = mem_grow(&v, s->n, &s->cap, sizeof(void *), SETS_MAX);
     s->v = v;
-    if (r == 0) {
-        s->v[s->n++] = p;
-        s->next_id++;
-    }
+    if (r == 0)
+        put(s->v, &s->n, p);
     (void)pthread_mutex_unlock(&s->lock);
     return r;
 }
@@ -125,12 +152,11 @@ int sets_init(struct sets *s, uint32_t rank, uint32_t size)
     struct process_set *world;
     int r;
 
-    *s = (struct sets){
-        .lock = PTHREAD_MUTEX_INITIALIZER, .rank = rank, .size = size, .next_id = 0};
+    *s = (struct sets){.lock = PTHREAD_MUTEX_INITIALIZER, .rank = rank, .size = size};
     world = set_new(s, 0, NULL, size);
     if (!world)
         return -ENOMEM;
-    r = append(s, world);
+    r = insert(s, world);
     if (r < 0)
         set_free(world);
     return r;
@@ -157,47 +183,16 @@ void sets_lend(struct sets *s, struct backend *world)
 
 /* --- the seat --- */
 
-/* The first of v[n], ascending by id, that is not below id. */
-static size_t place_of(struct process_set *const *v, size_t n, uint32_t id)
+static struct process_set *find(struct process_set *const *v, size_t n, uint32_t id)
 {
-    size_t low = 0, high = n;
+    size_t i = place_of(v, n, id);
 
-    while (low < high) {
-        size_t mid = low + (high - low) / 2;
-
-        if (v[mid]->id < id)
-            low = mid + 1;
-        else
-            high = mid;
-    }
-    return low;
-}
-
-static size_t index_of(const struct sets *s, uint32_t id)
-{
-    size_t i = place_of(s->v, s->n, id);
-
-    return i < s->n && s->v[i]->id == id ? i : SIZE_MAX;
-}
-
-static struct process_set *find_pair(const struct sets *s, uint32_t id)
-{
-    size_t i = place_of(s->pairs, s->n_pairs, id);
-
-    return i < s->n_pairs && s->pairs[i]->id == id ? s->pairs[i] : NULL;
-}
-
-/* Under the lock, or in the seat. */
-static struct process_set *find_set(const struct sets *s, uint32_t id)
-{
-    size_t i = index_of(s, id);
-
-    return i == SIZE_MAX ? NULL : s->v[i];
+    return i < n && v[i]->id == id ? v[i] : NULL;
 }
 
 struct process_set *sets_find(const struct sets *s, uint32_t id)
 {
-    return pair_is(id) ? find_pair(s, id) : find_set(s, id);
+    return pair_is(id) ? find(s->pairs, s->n_pairs, id) : find(s->v, s->n, id);
 }
 
 int sets_add_pair(struct sets *s, uint32_t pair, struct backend *backend)
@@ -206,7 +201,6 @@ int sets_add_pair(struct sets *s, uint32_t pair, struct backend *backend)
     int r = mem_grow(&v, s->n_pairs, &s->pairs_cap, sizeof(void *), UINT32_MAX);
     struct process_set *p;
     uint32_t ranks[2];
-    size_t at;
 
     s->pairs = v;
     pair_ranks(pair, ranks);
@@ -214,18 +208,23 @@ int sets_add_pair(struct sets *s, uint32_t pair, struct backend *backend)
     if (!p)
         return -ENOMEM;
     p->backend = backend;
-    at = place_of(s->pairs, s->n_pairs, pair);
-    for (size_t i = s->n_pairs++; i > at; i--)
-        s->pairs[i] = s->pairs[i - 1];
-    s->pairs[at] = p;
+    put(s->pairs, &s->n_pairs, p);
     return 0;
 }
 
+/* Does a set have the number of id? Under the lock, or in the seat. */
+static bool has_number(const struct sets *s, uint32_t id)
+{
+    size_t i = place_of(s->v, s->n, id);
+
+    return i < s->n && set_number(s->v[i]->id) == set_number(id);
+}
+
 int sets_add(struct sets *s,
+             uint32_t id,
              const uint32_t *ranks,
              uint32_t n,
              struct backend *backend,
-             uint32_t *ret_id,
              struct err *err)
 {
     struct process_set *p;
@@ -233,29 +232,29 @@ int sets_add(struct sets *s,
 
     if (r < 0)
         return r;
-    p = set_new(s, s->next_id, ranks, n);
-    if (!p || append(s, p) < 0) {
+    if (pair_is(id) || has_number(s, id))
+        return err_set(err, -EPROTO, "process set %u is there already", set_number(id));
+    p = set_new(s, id, ranks, n);
+    if (!p || insert(s, p) < 0) {
         set_free(p);
         return err_set(err, -ENOMEM, "out of memory for a process set");
     }
     p->backend = backend;
-    *ret_id = p->id;
     return 0;
 }
 
 int sets_remove(struct sets *s, uint32_t id, struct err *err)
 {
-    size_t i = index_of(s, id);
-    struct process_set *p;
+    struct process_set *p = find(s->v, s->n, id);
 
     if (id == 0)
         return err_set(err, -EINVAL,
                        "process set 0 is the world and cannot be removed");
-    if (i == SIZE_MAX)
-        return err_set(err, -ENOENT, "process set %u does not exist", id);
-    p = s->v[i];
+    if (!p)
+        return err_set(err, -ENOENT, "process set %u does not exist", set_number(id));
     (void)pthread_mutex_lock(&s->lock);
-    for (s->n--; i < s->n; i++)
+    s->n--;
+    for (size_t i = place_of(s->v, s->n, id); i < s->n; i++)
         s->v[i] = s->v[i + 1];
     (void)pthread_mutex_unlock(&s->lock);
     set_free(p);
@@ -274,12 +273,26 @@ int sets_check_new(struct sets *s, const uint32_t *ranks, uint32_t n, struct err
     return r;
 }
 
+bool sets_number(struct sets *s, const uint32_t *ranks, uint32_t n, int *ret_id)
+{
+    bool is_there = false;
+
+    (void)pthread_mutex_lock(&s->lock);
+    for (size_t i = 0; i < s->n && !is_there; i++) {
+        is_there = is_same(s->v[i], ranks, n);
+        if (is_there)
+            *ret_id = (int)s->v[i]->id;
+    }
+    (void)pthread_mutex_unlock(&s->lock);
+    return is_there;
+}
+
 int sets_place(struct sets *s, uint32_t id, uint32_t *ret_n, uint32_t *ret_me)
 {
     const struct process_set *p;
 
     (void)pthread_mutex_lock(&s->lock);
-    p = find_set(s, id);
+    p = find(s->v, s->n, id);
     if (p) {
         *ret_n = p->n;
         *ret_me = p->me;
@@ -288,13 +301,28 @@ int sets_place(struct sets *s, uint32_t id, uint32_t *ret_n, uint32_t *ret_me)
     return p ? 0 : -ENOENT;
 }
 
+int sets_unknown(struct sets *s, int id, struct err *err)
+{
+    bool is_again;
+
+    (void)pthread_mutex_lock(&s->lock);
+    is_again = id >= 0 && has_number(s, (uint32_t)id);
+    (void)pthread_mutex_unlock(&s->lock);
+    if (!is_again)
+        return err_set(err, HVD_INVALID_ARGUMENT, "process set %d does not exist", id);
+    return err_set(err, HVD_INVALID_ARGUMENT,
+                   "process set %u has been removed, and another one has its number "
+                   "now",
+                   set_number((uint32_t)id));
+}
+
 uint32_t sets_member(struct sets *s, uint32_t id, uint32_t rank)
 {
     const struct process_set *p;
     uint32_t place = SET_NOT_IN;
 
     (void)pthread_mutex_lock(&s->lock);
-    p = find_set(s, id);
+    p = find(s->v, s->n, id);
     if (p)
         place = set_place_of(p->ranks, p->n, rank);
     (void)pthread_mutex_unlock(&s->lock);
@@ -307,7 +335,7 @@ int sets_ranks(struct sets *s, uint32_t id, int *ret, int n)
     int count = -ENOENT;
 
     (void)pthread_mutex_lock(&s->lock);
-    p = find_set(s, id);
+    p = find(s->v, s->n, id);
     if (p) {
         count = (int)p->n;
         for (int i = 0; i < n && i < count; i++)

@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The process sets of one world: which there are, who is in them, and the communicator
- * of each. Set 0 is the world itself. Pairs (core/pair.h) that this rank is in are sets
- * that only the seat sees. The seat alone changes the table and holds
- * pointers into it; every other thread asks for copies. */
+ * of each. Set 0 is the world itself. Rank 0 gives them their ids (core/set_id.h).
+ * Pairs (core/pair.h) that this rank is in are sets that only the seat sees. The seat
+ * alone changes the table and holds pointers into it; every other thread asks for
+ * copies. */
 #ifndef RUNTIME_API_SETS_H
 #define RUNTIME_API_SETS_H
 
 #include <pthread.h>
 
 #include "runtime/backend/backend.h"
+#include "runtime/core/negotiate.h"
 
-#define SETS_MAX   4096u /* at one time */
+#define SETS_MAX   NEGOTIATE_MAX_SETS
 #define SET_NOT_IN UINT32_MAX
 
 struct process_set {
@@ -23,10 +25,9 @@ struct process_set {
 
 struct sets {
     pthread_mutex_t lock;   /* leaf lock of v and n against threads beside the seat */
-    struct process_set **v; /* ascending ids; v[0] is set 0 */
+    struct process_set **v; /* ascending numbers; v[0] is set 0 */
     size_t n, cap;
     uint32_t rank, size;        /* of the world */
-    uint32_t next_id;           /* an id is used once in the life of a world */
     struct process_set **pairs; /* ascending ids; the seat's alone */
     size_t n_pairs, pairs_cap;
 };
@@ -41,14 +42,14 @@ void sets_lend(struct sets *s, struct backend *world);
 
 /* A pair's too. Valid until this set is removed. NULL: there is none. */
 struct process_set *sets_find(const struct sets *s, uint32_t id);
-/* Makes a set of ranks[n] (ascending, different, below the size of the world; copied)
- * with the id after the largest one ever used. backend is taken over on success. 0;
- * -EINVAL these ranks are none; -EEXIST another set has the same; -E2BIG, -ENOMEM. */
+/* Makes set id of ranks[n] (ascending, different, below the size of the world; copied).
+ * backend is taken over on success. 0; -EINVAL these ranks are none; -EEXIST another
+ * set has the same; -EPROTO another one has this number; -E2BIG, -ENOMEM. */
 int sets_add(struct sets *s,
+             uint32_t id,
              const uint32_t *ranks,
              uint32_t n,
              struct backend *backend,
-             uint32_t *ret_id,
              struct err *err);
 /* A pair this rank is in, until the world ends. backend is taken over on success. 0,
  * -ENOMEM. */
@@ -60,9 +61,13 @@ int sets_remove(struct sets *s, uint32_t id, struct err *err);
 
 /* What sets_add would refuse. */
 int sets_check_new(struct sets *s, const uint32_t *ranks, uint32_t n, struct err *err);
+/* Is there a set of these ranks? */
+bool sets_number(struct sets *s, const uint32_t *ranks, uint32_t n, int *ret_id);
 /* Size of the set and this rank's place in it (SET_NOT_IN). -ENOENT. No pairs, here and
  * below. */
 int sets_place(struct sets *s, uint32_t id, uint32_t *ret_n, uint32_t *ret_me);
+/* Says that there is no set of this id. HVD_INVALID_ARGUMENT. */
+int sets_unknown(struct sets *s, int id, struct err *err);
 /* The place of a global rank in it; SET_NOT_IN also for an unknown set. */
 uint32_t sets_member(struct sets *s, uint32_t id, uint32_t rank);
 /* At most n ranks, or ids, into ret; how many there are, or -ENOENT. */

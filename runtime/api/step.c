@@ -398,6 +398,10 @@ static void do_act(struct coordinator *co, const struct member_act *act)
         if (carry_pair(co, act->set_id, &err) < 0)
             stuck(co, false, err.text);
         break;
+    case MEMBER_SET:
+        if (carry_set(co, act, &err) < 0)
+            stuck(co, false, err.text);
+        break;
     case MEMBER_TUNE:
         autotune_apply(co, act->tuning);
         break;

@@ -8,6 +8,8 @@
 #include <errno.h>
 #include <stdio.h>
 
+#include "runtime/base/clock.h"
+
 void tensor_queue_init(struct tensor_queue *q)
 {
     *q = (struct tensor_queue){.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -19,37 +21,68 @@ void tensor_queue_release(struct tensor_queue *q)
     (void)pthread_mutex_destroy(&q->lock);
 }
 
-int tensor_queue_push(struct tensor_queue *q, struct op *op, struct err *err)
+/* With the lock. */
+static int add_name(struct tensor_queue *q, struct op *op, struct err *err)
 {
     char name[NAME_SHOWN_MAX];
     int r;
 
-    (void)pthread_mutex_lock(&q->lock);
-    if (q->is_closed) {
-        r = err_set(err, q->closed_status, "%s", q->closed_text);
-    } else {
-        op->node.name = op->req.name;
-        op->node.set = op->req.process_set;
-        r = nametab_add(&q->names, &op->node);
-        if (r == -EEXIST)
-            r = err_set(
-                err, HVD_INVALID_ARGUMENT,
-                "Requested to allreduce, allgather, or broadcast a tensor with the "
-                "same name as another tensor that is currently being processed: %s",
-                name_shown(op->req.name, name));
-        else if (r < 0)
-            r = err_set(err, HVD_NO_MEMORY, "out of memory for a pending tensor");
+    op->node.name = op->req.name;
+    op->node.set = op->req.process_set;
+    r = nametab_add(&q->names, &op->node);
+    if (r == -EEXIST)
+        return err_set(
+            err, HVD_INVALID_ARGUMENT,
+            "Requested to allreduce, allgather, or broadcast a tensor with the "
+            "same name as another tensor that is currently being processed: %s",
+            name_shown(op->req.name, name));
+    if (r < 0)
+        return err_set(err, HVD_NO_MEMORY, "out of memory for a pending tensor");
+    return 0;
+}
+
+/* With the lock. All or none. */
+static int
+add_names(struct tensor_queue *q, struct op *const *ops, uint32_t n, struct err *err)
+{
+    uint32_t i = 0;
+    int r = 0;
+
+    if (q->is_closed)
+        return err_set(err, q->closed_status, "%s", q->closed_text);
+    while (i < n && r == 0) {
+        r = add_name(q, ops[i], err);
+        i += r == 0;
     }
-    if (r == 0) {
-        (void)op_ref(op);
+    while (r < 0 && i > 0)
+        nametab_remove(&q->names, &ops[--i]->node);
+    return r;
+}
+
+int tensor_queue_push(struct tensor_queue *q,
+                      struct op *const *ops,
+                      uint32_t n,
+                      struct err *err)
+{
+    uint64_t now = clock_now_ns();
+    int r;
+
+    (void)pthread_mutex_lock(&q->lock);
+    r = add_names(q, ops, n, err);
+    for (uint32_t i = 0; r == 0 && i < n; i++) {
+        struct op *op = op_ref(ops[i]);
+
+        op->submitted_ns = now;
         op->next = NULL;
         if (q->tail)
             q->tail->next = op;
         else
             q->head = op;
         q->tail = op;
-        atomic_fetch_add_explicit(&q->n_new, 1, memory_order_seq_cst);
-        atomic_fetch_add_explicit(&q->n_outstanding, 1, memory_order_seq_cst);
+    }
+    if (r == 0) {
+        atomic_fetch_add_explicit(&q->n_new, n, memory_order_seq_cst);
+        atomic_fetch_add_explicit(&q->n_outstanding, n, memory_order_seq_cst);
     }
     (void)pthread_mutex_unlock(&q->lock);
     return r;

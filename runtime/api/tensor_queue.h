@@ -22,9 +22,12 @@ struct tensor_queue {
 
 void tensor_queue_init(struct tensor_queue *q);
 void tensor_queue_release(struct tensor_queue *q); /* must be empty */
-/* Takes a reference. 0; HVD_INVALID_ARGUMENT: the name is pending already;
- * HVD_NO_MEMORY; after tensor_queue_close its status. */
-int tensor_queue_push(struct tensor_queue *q, struct op *op, struct err *err);
+/* All n or none, as submitted now; takes a reference to each. 0; HVD_INVALID_ARGUMENT:
+ * a name is pending already; HVD_NO_MEMORY; after tensor_queue_close its status. */
+int tensor_queue_push(struct tensor_queue *q,
+                      struct op *const *ops,
+                      uint32_t n,
+                      struct err *err);
 /* All new ones in order of submission, linked by next; they stay in the table. */
 struct op *tensor_queue_take(struct tensor_queue *q);
 /* Out of the table; the caller now owns the queue's reference. */

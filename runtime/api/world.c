@@ -8,8 +8,9 @@
  *
  * Two rounds, because an address that is good for a rank itself (loopback to a
  * rendezvous on the same host) may be none for the others: round 1 shows it, round 2
- * tells the corrected one. A world of one rank meets nobody and opens no socket. Called
- * by runtime.c under its init lock. */
+ * tells the corrected one. A world of one rank meets nobody and opens no socket, unless
+ * it is a part of a larger job for which it serves the rendezvous. Called by runtime.c
+ * under its init lock. */
 #include "runtime/api/world.h"
 
 #include <errno.h>
@@ -34,21 +35,26 @@ struct forming { /* what is only needed on the way */
 
 /* --- meeting --- */
 
-static bool is_same_place(const struct meeting *m, const struct contract *c)
+static bool is_same_place(const struct meeting *m, const struct world *w)
 {
+    const struct contract *c = &w->contract;
+
     return m->port == c->rdv_port && strcmp(m->host, c->rdv_host) == 0
-           && m->size == c->place.size && m->generation == c->generation;
+           && m->size == w->job.size && m->generation == c->generation;
 }
 
 /* Another place than last time: its rounds start at 0, and our old server goes. */
-static void choose_place(struct meeting *m, const struct contract *c)
+static void choose_place(struct meeting *m, const struct world *w)
 {
-    if (is_same_place(m, c))
+    const struct contract *c = &w->contract;
+
+    if (is_same_place(m, w))
         return;
+    part_forget_rounds(m);
     rdv_server_stop(m->server);
     m->server = NULL;
     m->port = c->rdv_port;
-    m->size = c->place.size;
+    m->size = w->job.size;
     m->generation = c->generation;
     m->n_rounds = 0;
     (void)snprintf(m->host, sizeof(m->host), "%s", c->rdv_host);
@@ -61,7 +67,7 @@ static int serve(const struct world *w, struct meeting *m, struct err *err)
     uint16_t port;
     int fd = -1, r;
 
-    if (!c->rank0_serves || c->place.rank != 0 || m->server)
+    if (!c->rank0_serves || w->job.rank != 0 || m->server)
         return 0;
     if (m->has_listener) { /* by the launcher's channel ranks know its port already */
         fd = m->listen_fd;
@@ -71,7 +77,7 @@ static int serve(const struct world *w, struct meeting *m, struct err *err)
         if (r < 0)
             return r;
     }
-    r = rdv_server_start(fd, &id, c->place.size, &m->server, err);
+    r = rdv_server_start(fd, &id, w->job.size, &m->server, err);
     if (r < 0)
         fd_close(&fd);
     return r;
@@ -165,9 +171,10 @@ static int meet(struct forming *f, struct err *err)
         if (!other[0] && !addr_is_loopback(addr))
             (void)snprintf(other, sizeof(other), "%s", addr);
     }
-    if (other[0] && addr_is_loopback(w->local_addr))
-        return addr_towards(other, w->local_addr, sizeof(w->local_addr), err);
-    return 0;
+    r = part_find_place(w, err);
+    if (r == 0 && other[0] && addr_is_loopback(w->local_addr))
+        r = addr_towards(other, w->local_addr, sizeof(w->local_addr), err);
+    return r;
 }
 
 /* --- connecting --- */
@@ -189,7 +196,8 @@ static int open_parts(struct world *w, struct err *err)
 
     if (r < 0)
         return err_set(err, r, "out of memory");
-    r = coordinator_new(p->rank, p->size, p->local_size, &w->settings, &w->co, err);
+    /* What shares this host's processors are the job's ranks. */
+    r = coordinator_new(p->rank, p->size, w->job.local_size, &w->settings, &w->co, err);
     if (r < 0)
         return r;
     cfg.handlers.arg = w->co;
@@ -297,17 +305,22 @@ static int join_others(struct forming *f, struct meeting *meeting, struct err *e
 {
     struct world *w = f->w;
     const struct contract *c = &w->contract;
+    const struct auth_id id = {&w->token, c->job_id, c->generation};
+    const uint32_t *n_rounds = part_rounds(meeting, w);
     int r;
 
-    choose_place(meeting, c);
-    r = serve(w, meeting, err);
+    if (!n_rounds)
+        return err_set(err, -ENOMEM, "out of memory");
+    r = rdv_client_connect_part(c->rdv_host, c->rdv_port, &id, w->job.rank, w->job.size,
+                                w->part.ranks, w->part.n, f->deadline_ns, &f->rdv, err);
+    if (r == -ETIMEDOUT && w->part.ranks && c->rank0_serves)
+        return err_prefix(err,
+                          "rank 0 of the job, at which ranks of %s meet, must call "
+                          "hvd.init() too, with a list of its own",
+                          launcher_name(c->launcher));
     if (r < 0)
         return r;
-    r = rdv_client_connect(c->rdv_host, c->rdv_port, &w->env.id, c->place.rank,
-                           c->place.size, f->deadline_ns, &f->rdv, err);
-    if (r < 0)
-        return r;
-    rdv_client_start_at(f->rdv, meeting->n_rounds);
+    rdv_client_start_at(f->rdv, *n_rounds);
     if (c->iface[0])
         return addr_of_iface(c->iface, w->local_addr, sizeof(w->local_addr), err);
     (void)snprintf(w->local_addr, sizeof(w->local_addr), "%s",
@@ -327,7 +340,8 @@ static int form(struct forming *f, struct meeting *meeting, struct err *err)
     w->env = (struct backend_env){
         .rank = p->rank,
         .size = p->size,
-        .id = {&w->token, w->contract.job_id, w->contract.generation},
+        .id = {&w->token, w->part.ranks ? w->part.job_id : w->contract.job_id,
+               w->contract.generation},
         .local_addr = w->local_addr,
         .deadline_ns = f->deadline_ns,
         /* The control channel judges silence first and names the one who is silent;
@@ -338,7 +352,11 @@ static int form(struct forming *f, struct meeting *meeting, struct err *err)
         .arg = w,
     };
     (void)snprintf(w->local_addr, sizeof(w->local_addr), "127.0.0.1");
-    if (p->size > 1)
+    if (w->job.size > 1) {
+        choose_place(meeting, w);
+        r = serve(w, meeting, err);
+    }
+    if (r == 0 && p->size > 1)
         r = join_others(f, meeting, err);
     r = r < 0 ? r : meet(f, err);
     r = r < 0 ? r : open_parts(w, err);
@@ -347,6 +365,7 @@ static int form(struct forming *f, struct meeting *meeting, struct err *err)
 }
 
 int world_form(uint64_t start_timeout_ns,
+               const struct part_ranks *ranks,
                struct meeting *meeting,
                struct world **ret,
                struct err *err)
@@ -362,10 +381,14 @@ int world_form(uint64_t start_timeout_ns,
     contract_init(&w->contract);
     r = find_place(w, meeting, start_timeout_ns, err);
     if (r == 0) {
+        w->job = w->contract.place;
+        r = part_choose(w, ranks, err);
+    }
+    if (r == 0) {
         f.deadline_ns = w->start_deadline_ns;
         r = form(&f, meeting, err);
-        if (f.rdv)
-            meeting->n_rounds = rdv_client_round(f.rdv);
+        if (f.rdv) /* it is there: join_others has looked */
+            *part_rounds(meeting, w) = rdv_client_round(f.rdv);
         rdv_client_close(f.rdv);
     }
     w->forming = NULL;
@@ -373,8 +396,9 @@ int world_form(uint64_t start_timeout_ns,
         world_free(w);
         return r;
     }
-    log_info("the world has formed", "rank=%u size=%u host=%s", w->contract.place.rank,
-             w->contract.place.size, w->contract.hostname);
+    log_info("the world has formed", "rank=%u size=%u host=%s job_rank=%u job_size=%u",
+             w->contract.place.rank, w->contract.place.size, w->contract.hostname,
+             w->job.rank, w->job.size);
     *ret = w;
     return 0;
 }
@@ -391,6 +415,7 @@ void world_free(struct world *w)
     control_close(w->control);
     coordinator_unref(w->co);
     token_wipe(&w->token);
+    part_release(&w->part);
     mem_free(w->members);
     mem_free(w);
 }

@@ -4,6 +4,7 @@
 #define RUNTIME_API_WORLD_H
 
 #include "runtime/api/coordinator.h"
+#include "runtime/api/part.h"
 #include "runtime/api/sets.h"
 #include "runtime/contract/contract.h"
 #include "runtime/rendezvous/rendezvous.h"
@@ -14,7 +15,9 @@ struct bootstrap;
 struct world {
     uint32_t refs; /* the runtime's lock */
     /* Constant once formed. */
-    struct contract contract;
+    struct contract contract; /* its place is that in this world */
+    struct place job;         /* the place in the whole job */
+    struct part part;
     struct settings settings;
     struct token token;
     struct control_member *members; /* by rank */
@@ -50,20 +53,25 @@ struct meeting {
     /* Where the last world has met, and how many rounds that server has seen. */
     char host[HOST_NAME_MAX_BYTES];
     uint16_t port;
-    uint32_t size, generation, n_rounds;
+    uint32_t size, generation, n_rounds; /* of the world of all ranks; of others: */
+    struct part_rounds *parts;           /* owned */
+    size_t n_parts, cap_parts;
 };
 
 /* Blocks until all ranks are there or the time is over. start_timeout_ns 0: the
  * settings'. */
 int world_form(uint64_t start_timeout_ns,
+               const struct part_ranks *ranks,
                struct meeting *meeting,
                struct world **ret,
                struct err *err);
 /* Process sets. Blocking; not in callbacks; all ranks of the world call them in the
- * same order. 0, or a negative enum hvd_status with its sentence. */
+ * same order, or, SET_BY_MEMBERS, those of the new set. 0, or a negative enum
+ * hvd_status with its sentence. */
 int world_set_add(struct world *w,
                   const int *ranks, /* any order */
                   int n,
+                  enum set_callers callers,
                   uint64_t deadline_ns,
                   int *ret_id,
                   struct err *err);

@@ -4,15 +4,19 @@
  * Both changes travel under one reserved tensor name, so that a rank that adds while
  * another removes is told of the mismatch instead of waiting for it. Negotiation
  * compares the ranks; the seat makes or removes the set (carry.c) at the same answer
- * on every rank. Called by api_sets.c, and by runtime.c for the sets
+ * on every rank. A set may also be added by its members alone: then rank 0 waits for
+ * those only, and the seats of the others do their part without an operation of theirs
+ * (MEMBER_SET). Called by api_sets.c, and by runtime.c for the sets
  * of hvd_config. */
 #include "runtime/api/world.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "runtime/base/mem.h"
+#include "runtime/core/mismatch.h"
 
 static const char NAME[] = OP_RESERVED_PREFIX "process_set";
 
@@ -23,13 +27,12 @@ static int compare(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* The ranks, ascending; judged as sets_add will judge them. */
+/* The ranks, ascending. */
 static int
 take_ranks(struct world *w, const int *ranks, int n, uint32_t **ret, struct err *err)
 {
     AUTOFREE uint32_t *v = NULL;
     uint32_t size = w->contract.place.size;
-    int r;
 
     if (n < 1 || (uint32_t)n > size || !ranks)
         return err_set(err, HVD_INVALID_ARGUMENT,
@@ -45,9 +48,6 @@ take_ranks(struct world *w, const int *ranks, int n, uint32_t **ret, struct err 
         v[i] = (uint32_t)ranks[i];
     }
     qsort(v, (size_t)n, sizeof(*v), compare);
-    r = sets_check_new(&w->sets, v, (uint32_t)n, err);
-    if (r < 0)
-        return err_recode(err, r == -E2BIG ? HVD_NO_MEMORY : HVD_INVALID_ARGUMENT);
     *ret = TAKE(v);
     return 0;
 }
@@ -68,6 +68,51 @@ static struct op *op_for_sets(const struct world *w, enum collective coll)
     return op;
 }
 
+static unsigned long long hash_of(const uint32_t *ranks, uint32_t n)
+{
+    uint64_t h = OP_HASH_INIT;
+
+    for (uint32_t i = 0; i < n; i++)
+        h = op_hash_u32(h, ranks[i]);
+    return h;
+}
+
+/* Takes the ranks. A set that its members add has a name of its own, for others may be
+ * on their way at the same time; equal names of different ranks are told as such. */
+static struct op *
+op_to_add(const struct world *w, uint32_t *ranks, uint32_t n, enum set_callers callers)
+{
+    struct op *op = op_for_sets(w, COLL_SET_ADD);
+
+    if (!op) {
+        mem_free(ranks);
+        return NULL;
+    }
+    op->ranks = ranks;
+    op->n_ranks = n;
+    op->req.n_set = n;
+    op->req.set = (const uint8_t *)ranks; /* little endian, as all our hosts are */
+    op->req.root = callers;
+    if (callers == SET_BY_MEMBERS)
+        (void)snprintf(op->req.name, sizeof(op->req.name), "%s.%u.%u.%016llx", NAME, n,
+                       ranks[0], hash_of(ranks, n));
+    return op;
+}
+
+/* Changes of the whole world come one after the other; those of members are apart by
+ * their names. */
+static bool claim(struct world *w, const struct op *op, struct err *err)
+{
+    if (request_by_members(&op->req))
+        return true;
+    /* relaxed: the flag only keeps a second one out, it shows nothing */
+    if (!atomic_exchange_explicit(&w->is_changing_sets, true, memory_order_relaxed))
+        return true;
+    (void)err_set(err, HVD_INVALID_ARGUMENT,
+                  "another thread of this rank is adding or removing a process set");
+    return false;
+}
+
 /* Submits and waits. */
 static int
 carry_out(struct world *w, struct op *op, uint64_t deadline_ns, struct err *err)
@@ -77,12 +122,10 @@ carry_out(struct world *w, struct op *op, uint64_t deadline_ns, struct err *err)
     if (op_in_callback())
         return err_set(err, HVD_INVALID_ARGUMENT,
                        "process sets cannot change inside a callback");
-    /* relaxed: the flag only keeps a second one out, it shows nothing */
-    if (atomic_exchange_explicit(&w->is_changing_sets, true, memory_order_relaxed))
-        return err_set(err, HVD_INVALID_ARGUMENT,
-                       "another thread of this rank is adding or removing a process "
-                       "set");
-    r = coordinator_submit(w->co, op, err);
+    if (!claim(w, op, err))
+        return HVD_INVALID_ARGUMENT;
+    coordinator_own(w->co, op);
+    r = coordinator_submit(w->co, &op, 1, err);
     if (r == 0) {
         r = coordinator_wait(w->co, op, deadline_ns);
         if (r == HVD_IN_PROGRESS)
@@ -91,13 +134,40 @@ carry_out(struct world *w, struct op *op, uint64_t deadline_ns, struct err *err)
         else if (r < 0)
             r = err_set(err, r, "%s", op->error);
     }
-    atomic_store_explicit(&w->is_changing_sets, false, memory_order_relaxed);
+    if (!request_by_members(&op->req))
+        atomic_store_explicit(&w->is_changing_sets, false, memory_order_relaxed);
     return r;
+}
+
+/* May these ranks become a set? As sets_add will judge; and for those who meet, is it
+ * there? 1: yes, *ret_id. */
+static int look_up(struct world *w,
+                   const uint32_t *ranks,
+                   uint32_t n,
+                   enum set_callers callers,
+                   int *ret_id,
+                   struct err *err)
+{
+    int r;
+
+    if (callers == SET_BY_MEMBERS
+        && !set_view_has(&(struct set_view){n, ranks}, w->contract.place.rank))
+        return err_set(err, HVD_INVALID_ARGUMENT,
+                       "process set: rank %u is not one of its %u ranks, and only they "
+                       "meet",
+                       w->contract.place.rank, n);
+    if (callers == SET_BY_MEMBERS && sets_number(&w->sets, ranks, n, ret_id))
+        return 1;
+    r = sets_check_new(&w->sets, ranks, n, err);
+    if (r < 0)
+        return err_recode(err, r == -E2BIG ? HVD_NO_MEMORY : HVD_INVALID_ARGUMENT);
+    return 0;
 }
 
 int world_set_add(struct world *w,
                   const int *ranks,
                   int n,
+                  enum set_callers callers,
                   uint64_t deadline_ns,
                   int *ret_id,
                   struct err *err)
@@ -106,15 +176,13 @@ int world_set_add(struct world *w,
     struct op *op;
     int r = take_ranks(w, ranks, n, &v, err);
 
-    if (r < 0)
-        return r;
-    op = op_for_sets(w, COLL_SET_ADD);
+    if (r == 0)
+        r = look_up(w, v, (uint32_t)n, callers, ret_id, err);
+    if (r != 0)
+        return r < 0 ? r : 0;
+    op = op_to_add(w, TAKE(v), (uint32_t)n, callers);
     if (!op)
         return err_set(err, HVD_NO_MEMORY, "out of memory for a process set");
-    op->ranks = TAKE(v);
-    op->n_ranks = (uint32_t)n;
-    op->req.n_set = op->n_ranks;
-    op->req.set = (const uint8_t *)op->ranks; /* little endian, as all our hosts are */
     r = carry_out(w, op, deadline_ns, err);
     if (r == 0)
         *ret_id = (int)op->set_id;
@@ -132,7 +200,7 @@ int world_set_remove(struct world *w, int id, struct err *err)
         return err_set(err, HVD_INVALID_ARGUMENT,
                        "process set 0 is the world and cannot be removed");
     if (id < 0 || sets_place(&w->sets, (uint32_t)id, &n, &me) < 0)
-        return err_set(err, HVD_INVALID_ARGUMENT, "process set %d does not exist", id);
+        return sets_unknown(&w->sets, id, err);
     op = op_for_sets(w, COLL_SET_REMOVE);
     if (!op)
         return err_set(err, HVD_NO_MEMORY, "out of memory for a process set");
@@ -147,8 +215,8 @@ int world_add_static_sets(struct world *w, const struct static_sets *s, struct e
     const int *ranks = s->ranks;
 
     for (int i = 0; i < s->n; i++) {
-        int id,
-            r = world_set_add(w, ranks, s->sizes[i], w->start_deadline_ns, &id, err);
+        int id, r = world_set_add(w, ranks, s->sizes[i], SET_BY_ALL,
+                                  w->start_deadline_ns, &id, err);
 
         if (r < 0) {
             (void)err_prefix(err, "hvd_config, set %d", i + 1);

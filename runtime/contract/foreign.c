@@ -34,7 +34,11 @@ bool foreign_has_pmix(const struct env_reader *r)
                                           "PMIX_SERVER_URI3",  "PMIX_SERVER_URI21",
                                           "PMIX_SERVER_URI2",  "PMIX_SERVER_URI"};
 
-    if (!env_look(r, "PMIX_NAMESPACE") || !env_look(r, "PMIX_RANK"))
+    const char *ess = env_look(r, "OMPI_MCA_ess");
+    const char *name = env_look(r, "PMIX_NAMESPACE");
+
+    if (!name || !env_look(r, "PMIX_RANK") || strncmp(name, "singleton.", 10) == 0
+        || (ess && strcmp(ess, "singleton") == 0))
         return false;
     for (size_t i = 0; i < ARRAY_LEN(servers); i++)
         if (env_look(r, servers[i]))

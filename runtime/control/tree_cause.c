@@ -21,7 +21,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/control/tree.h"
 
-static const uint64_t SUSPECT_GRACE_ROOT_NS = 200 * NS_PER_MS;
+static const uint64_t SUSPECT_GRACE_ROOT_NS = 500 * NS_PER_MS;
 static const uint64_t SUSPECT_GRACE_NS =
     700 * NS_PER_MS; /* rank 0 answers within its own */
 

@@ -41,8 +41,17 @@
       "stacks of all their Python threads; rank 0's counts", "")                              \
     X(HOROVOD_ELASTIC, BOOL, REFUSED, "0", 0, 1, "",                                          \
       "1: the world may change its size", KNOB_NO_ELASTIC)                                    \
-    X(HOROVOD_ELASTIC_TIMEOUT, SECONDS, NOT_YET, "600", 0, 7 * (uint64_t)KNOB_DAY_MS, "",     \
-      "time for a new world to form", KNOB_NO_ELASTIC)                                        \
+    X(HOROVOD_ELASTIC_TIMEOUT, SECONDS, HONOURED, "600", 1, 7 * (uint64_t)KNOB_DAY_MS, "",    \
+      "time until all ranks have met again after a failure in hvd.elastic.run", "")           \
+    X(HVD_ELASTIC_FAILURES, NUMBER, HONOURED, "100", 1, 1000000, "",                          \
+      "failures after which hvd.elastic.run gives up; three without a commit between are "    \
+      "enough in any case", "")                                                               \
+    X(HVD_PIN_GPU, BOOL, HONOURED, "1", 0, 1, "",                                             \
+      "hvd.init() of TensorFlow's binding makes the GPU of the local rank the visible one if " \
+      "several are and nobody has chosen; 0: it does not", "")                                \
+    X(HVD_TF_BLOCKING, BOOL, HONOURED, "0", 0, 1, "",                                         \
+      "1: an operation of TensorFlow holds one of its threads until it ends, and those of one " \
+      "graph run one by one; always so under TensorFlow 2.12, for a test elsewhere", "")        \
     /* negotiation and fusion */                                                              \
     X(HOROVOD_FUSION_THRESHOLD, BYTES, HONOURED, "134217728", 0, 1ull << 40, "",              \
       "bytes of one fused batch, K, M and G allowed; 0: no fusion; rank 0's counts", "")      \
@@ -55,7 +64,7 @@
     X(HOROVOD_DISABLE_GROUP_FUSION, BOOL, HONOURED, "0", 0, 1, "",                            \
       "1: a group is fused with nothing else; rank 0's counts", "")                           \
     X(HOROVOD_DYNAMIC_PROCESS_SETS, BOOL, NO_EFFECT, "0", 0, 1, "",                           \
-      "1: process sets may come and go after init", "they always may")                        \
+      "1: process sets may come and go after init", "they may; in Python not where it is 0")  \
     X(HOROVOD_DETERMINISTIC, BOOL, HONOURED, "0", 0, 1, "",                                   \
       "1: bitwise equal results from run to run; always so here: the order of a sum "         \
       "never depends on what is fused or who came first", "")                                 \
@@ -185,7 +194,7 @@
     KNOB_BUILD_ROW(X, HOROVOD_ALLOW_MIXED_GPU_IMPL)
 
 /* Known elsewhere: no typing errors of the above, though no knobs of this runtime. */
-#define KNOBS_ELSEWHERE(X) X(HVD_METRICS_PORT) X(HVD_RUN_DIR) X(HVD_TF_BLOCKING) X(HVD_TEST_BIG) X(HVD_CRASH) X(HVD_LOG_LEVEL)
+#define KNOBS_ELSEWHERE(X) X(HVD_METRICS_PORT) X(HVD_RUN_DIR) X(HVD_TEST_BIG) X(HVD_CRASH) X(HVD_LOG_LEVEL)
 
 /* clang-format on */
 #endif

@@ -42,6 +42,7 @@ enum member_kind {
     MEMBER_TUNE,  /* tuning counts from here on */
     MEMBER_AGREE, /* words: begin an agreement; its result goes to member_agreed */
     MEMBER_PAIR,  /* all ranks meet for the pair (pair.h) set_id */
+    MEMBER_SET,   /* others' new set: all ranks meet for set_id; items[0].req->set */
 };
 struct member_act { /* valid until the next call of member_next or member_agreed */
     enum member_kind kind;
@@ -50,7 +51,7 @@ struct member_act { /* valid until the next call of member_next or member_agreed
     const uint64_t
         *counts; /* RUN of allgather and gather: rows of each rank of the set */
     uint32_t n_counts;
-    uint32_t set_id; /* RUN of SET_ADD: the new set; PAIR */
+    uint32_t set_id; /* RUN of SET_ADD: the new set; PAIR, SET */
     uint32_t last_joined;
     const char *text;
     const struct tuning *tuning;

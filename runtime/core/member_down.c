@@ -43,6 +43,13 @@ static int note_due(struct member *m, uint32_t slot, struct err *err)
     return 0;
 }
 
+/* Is this tensor to come from this rank, too? */
+static bool is_wanted(const struct member *m, const struct request *q)
+{
+    return request_by_members(q) ? request_set_has(q, m->rank)
+                                 : member_is_in_set(m, q->process_set);
+}
+
 /* What a message says about slots counts from its arrival (I1). */
 static int note(struct member *m, const struct down *d, struct err *err)
 {
@@ -50,7 +57,7 @@ static int note(struct member *m, const struct down *d, struct err *err)
 
     if (d->kind == DOWN_FREEZE)
         m->mode = MODE_FROZEN;
-    if (d->kind == DOWN_LATE && !m->join && member_is_in_set(m, d->req.process_set)
+    if (d->kind == DOWN_LATE && !m->join && is_wanted(m, &d->req)
         && !member_find_op(m, d->req.process_set, d->req.name)) {
         m->is_late = true;
         memcpy(m->late, d->req.name, sizeof(m->late));
@@ -181,6 +188,25 @@ static int take_run(struct member *m,
     return 0;
 }
 
+/* A set that its own ranks have added, none of which is this one. */
+static bool is_set_of_others(const struct member *m, const struct down *d)
+{
+    return d->kind == DOWN_RUN && d->has_req && request_by_members(&d->req)
+           && !request_set_has(&d->req, m->rank);
+}
+
+static int take_set(struct member *m, struct member_act *ret, struct err *err)
+{
+    if (member_add_item(m, 0, NULL) < 0)
+        return err_set(err, -ENOMEM, "out of memory for a batch");
+    m->items[0].req = &m->down.req;
+    ret->kind = MEMBER_SET;
+    ret->set_id = m->down.req.process_set;
+    ret->items = m->items;
+    ret->n_items = 1;
+    return 0;
+}
+
 void member_hand_out(struct member *m, size_t n, struct member_act *ret)
 {
     for (size_t i = 0, z = 0; i < n; i++)
@@ -201,6 +227,8 @@ int member_answer(
     int r;
 
     *more = false;
+    if (is_set_of_others(m, d))
+        return take_set(m, ret, err);
     switch (d->kind) {
     case DOWN_RUN:
         *more = d->fuse_next;

@@ -219,6 +219,19 @@ uint32_t request_set_rank(const struct request *r, uint32_t i)
            | (uint32_t)p[3] << 24;
 }
 
+bool request_set_has(const struct request *r, uint32_t rank)
+{
+    for (uint32_t i = 0; i < r->n_set; i++)
+        if (request_set_rank(r, i) == rank)
+            return true;
+    return false;
+}
+
+bool request_by_members(const struct request *r)
+{
+    return r->coll == COLL_SET_ADD && r->root == SET_BY_MEMBERS;
+}
+
 static bool get_u32(struct message_reader *r, uint32_t *ret)
 {
     uint64_t v;
@@ -229,9 +242,12 @@ static bool get_u32(struct message_reader *r, uint32_t *ret)
     return true;
 }
 
-/* A transfer travels in a pair, from one of it; nothing else does. */
+/* A transfer travels in a pair, from one of it; nothing else does. A new set is added
+ * by all or by its members. */
 static bool is_in_its_set(const struct request *r)
 {
+    if (r->coll == COLL_SET_ADD && r->root > SET_BY_MEMBERS)
+        return false;
     return r->coll == COLL_SENDRECV ? pair_has(r->process_set, r->root)
                                     : !pair_is(r->process_set);
 }

@@ -19,13 +19,16 @@
 #include "runtime/core/types.h"
 #include "runtime/core/wire.h"
 
-#define MESSAGE_VERSION   5
+#define MESSAGE_VERSION   6
 #define MESSAGE_MAX_BYTES (16u << 20)
 #define MESSAGE_TEXT_MAX  480
 #define SLOTS_MAX         65536u /* of the response cache */
 #define SLOT_NONE         UINT32_MAX
 #define SET_MAX_RANKS     65536u
 #define REQUEST_CODEC_MAX 80 /* as CODEC_TEXT_MAX */
+
+/* Who submits a SET_ADD: all ranks of the world, or those of the set. */
+enum set_callers { SET_BY_ALL, SET_BY_MEMBERS };
 
 enum message_kind { MESSAGE_UP = 1, MESSAGE_DOWN = 2 };
 
@@ -34,7 +37,7 @@ struct request {
     enum dtype dtype;
     enum reduce_op op;
     uint32_t root; /* broadcast, reduce, gather, sendrecv (who sends): a global rank.
-                    * SET_REMOVE: the set */
+                    * SET_REMOVE: the set. SET_ADD: SET_BY_... */
     /* 0: all ranks. SET_ADD, SET_REMOVE and JOIN travel in 0, SENDRECV in a pair. */
     uint32_t process_set;
     uint64_t group;   /* hash of the group's name, 0: none */
@@ -65,6 +68,9 @@ bool request_has_counts(const struct request *r);
 /* May ranks differ in dimension 0? The same, and alltoall. */
 bool request_has_rows(const struct request *r);
 uint32_t request_set_rank(const struct request *r, uint32_t i); /* i < n_set */
+bool request_set_has(const struct request *r, uint32_t rank);
+/* Is this a SET_ADD that only the ranks of the new set submit? */
+bool request_by_members(const struct request *r);
 
 /* --- up --- */
 

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "runtime/core/nametab.h"
+#include "runtime/core/set_id.h"
 
 bool set_view_has(const struct set_view *s, uint32_t rank)
 {
@@ -169,7 +170,8 @@ static int check_pair(struct err *why, const struct pair *p)
     if (p->a->coll == COLL_SET_ADD)
         return check_set(why, p);
     if (p->a->coll == COLL_SET_REMOVE)
-        return check_number(why, p, "process sets", p->a->root, p->b->root);
+        return check_number(why, p, "process sets", set_number(p->a->root),
+                            set_number(p->b->root));
     if (p->a->dtype != p->b->dtype)
         return disagree(why, p, "data types", dtype_name(p->a->dtype),
                         dtype_name(p->b->dtype), "");
@@ -250,7 +252,8 @@ int mismatch_alone(const struct request *q,
     if (has_root(q->coll) && !set_view_has(set, q->root))
         return err_set(why, -EINVAL,
                        "tensor %s: %s root rank %u of rank %u is not in process set %u",
-                       name, collective_name(q->coll), q->root, rank, q->process_set);
+                       name, collective_name(q->coll), q->root, rank,
+                       set_number(q->process_set));
     if (reduces(q->coll) && !reduction_supported(q->op, q->dtype))
         return err_set(why, -EINVAL, "tensor %s: %s of %s with %s is not supported",
                        name, collective_name(q->coll), dtype_name(q->dtype),

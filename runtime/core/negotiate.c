@@ -554,7 +554,7 @@ void negotiate_walk(const struct negotiate *n, negotiate_walk_fn fn, void *arg)
                                    .n = n,
                                    .pending = p};
 
-        v.n_missing = p->set ? p->set->view.n - p->n_seen - p->n_excused : 0;
+        v.n_missing = p->set ? pending_n_missing(p) : 0;
         if (!fn(arg, &v))
             return;
     }

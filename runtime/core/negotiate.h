@@ -8,9 +8,11 @@
 #define RUNTIME_CORE_NEGOTIATE_H
 
 #include "runtime/core/message.h"
+#include "runtime/core/set_id.h"
 
 #define NEGOTIATE_MAX_PENDING                                                          \
-    (1u << 20) /* names; a rank that invents more is refused */
+    (1u << 20)                         /* names; a rank that invents more is refused */
+#define NEGOTIATE_MAX_SETS SET_NUMBERS /* at one time, the world included */
 
 struct negotiate_config {
     uint32_t n_ranks;

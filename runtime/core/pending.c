@@ -147,7 +147,7 @@ static bool is_equal_set(const struct rank_set *s, const struct request *q)
 
 int pendings_init(struct pendings *t, uint32_t n_ranks)
 {
-    *t = (struct pendings){.n_ranks = n_ranks, .next_set = 1};
+    *t = (struct pendings){.n_ranks = n_ranks, .n_numbers = 1};
     t->has_joined = mem_calloc(n_ranks, sizeof(*t->has_joined));
     return t->has_joined ? add_set(t, 0, NULL, n_ranks) : -ENOMEM;
 }
@@ -172,6 +172,7 @@ void pendings_release(struct pendings *t)
         set_free(s);
     }
     nametab_release(&t->set_of);
+    mem_free(t->free_ids);
     mem_free(t->has_joined);
 }
 
@@ -207,9 +208,34 @@ static int complete(struct pendings *t, struct pending *p)
     return groups_dispute(t, p);
 }
 
+/* Is this tensor to come from that rank of its set? */
+static bool wants(const struct pending *p, uint32_t rank)
+{
+    return request_by_members(&p->first) ? request_set_has(&p->first, rank)
+                                         : set_view_has(&p->set->view, rank);
+}
+
+uint32_t pending_n_missing(const struct pending *p)
+{
+    uint32_t n = request_by_members(&p->first) ? p->first.n_set : p->set->view.n;
+
+    return n - p->n_seen - p->n_excused;
+}
+
+static uint32_t count_excused(const struct pendings *t, const struct pending *p)
+{
+    uint32_t n = 0;
+
+    if (!request_by_members(&p->first))
+        return p->set->n_joined;
+    for (uint32_t i = 0; i < t->n_ranks && t->n_joined > 0; i++)
+        n += t->has_joined[i] && wants(p, i);
+    return n;
+}
+
 static int complete_if(struct pendings *t, struct pending *p)
 {
-    return p->n_seen + p->n_excused == p->set->view.n ? complete(t, p) : 0;
+    return pending_n_missing(p) == 0 ? complete(t, p) : 0;
 }
 
 /* --- one rank's tensor --- */
@@ -260,7 +286,7 @@ static int pending_new(struct pendings *t,
         pending_free(p);
         return -ENOMEM;
     }
-    p->n_excused = p->set ? p->set->n_joined : 0;
+    p->n_excused = p->set ? count_excused(t, p) : 0;
     if (p->set)
         p->set->n_pending++;
     list_append(&t->waiting, p);
@@ -277,8 +303,8 @@ bool pendings_is_missing(const struct pendings *t,
                          const struct pending *p,
                          uint32_t rank)
 {
-    return rank < t->n_ranks && p->set && set_view_has(&p->set->view, rank)
-           && !has_seen(p, rank) && !t->has_joined[rank];
+    return rank < t->n_ranks && p->set && wants(p, rank) && !has_seen(p, rank)
+           && !t->has_joined[rank];
 }
 
 /* A tensor of a set that is gone fails at once, for whoever has it. */
@@ -289,7 +315,7 @@ static int add_orphan(struct pendings *t, struct pending *p)
     int r;
 
     (void)err_set(&why, -EINVAL, "tensor %s: process set %u does not exist",
-                  name_shown(p->first.name, name), p->first.process_set);
+                  name_shown(p->first.name, name), set_number(p->first.process_set));
     r = pending_fail(p, &why);
     nametab_remove(&t->names, &p->node);
     pending_make_ready(t, p);
@@ -327,8 +353,7 @@ static int join(struct pendings *t, uint32_t rank, const struct request *q)
         p->n_excused += !p->is_complete && pendings_is_missing(t, p, rank);
     t->has_joined[rank] = true;
     for (struct pending *p = t->waiting.head; p && r == 0;) {
-        bool is_now =
-            !p->is_complete && p->set && p->n_seen + p->n_excused == p->set->view.n;
+        bool is_now = !p->is_complete && p->set && pending_n_missing(p) == 0;
 
         r = is_now ? complete(t, p) : 0;
         p = is_now ? t->waiting.head : p->next; /* with p its group may have moved */
@@ -371,11 +396,13 @@ static int check_sender(const struct pendings *t,
     if (t->has_joined[rank])
         return err_set(err, -EPROTO, "rank %u submitted tensor %s after it had joined",
                        rank, name_shown(req->name, name));
+    if (request_by_members(req) && !request_set_has(req, rank))
+        return err_set(err, -EPROTO, "rank %u adds a process set without itself", rank);
     if (p && p->set && !set_view_has(&p->set->view, rank))
         return err_set(err, -EPROTO,
                        "rank %u submitted tensor %s in process set %u, which it is not "
                        "in",
-                       rank, name_shown(req->name, name), req->process_set);
+                       rank, name_shown(req->name, name), set_number(req->process_set));
     if (!p && t->waiting.n >= NEGOTIATE_MAX_PENDING)
         return err_set(err, -E2BIG, "more than %u tensors are pending",
                        NEGOTIATE_MAX_PENDING);
@@ -422,16 +449,45 @@ int pendings_add(struct pendings *t,
 
 /* --- answering --- */
 
+/* The number that has been free for longest, or a new one. There is always room to put
+ * it back. -E2BIG: none is left. */
+static int take_id(struct pendings *t, uint32_t *ret)
+{
+    void *v = t->free_ids;
+    int r;
+
+    if (t->n_free > 0) {
+        *ret = t->free_ids[0];
+        t->n_free--;
+        memmove(t->free_ids, t->free_ids + 1, t->n_free * sizeof(*t->free_ids));
+        return 0;
+    }
+    if (t->n_numbers >= NEGOTIATE_MAX_SETS)
+        return -E2BIG;
+    r = mem_grow(&v, t->n_numbers, &t->free_cap, sizeof(*t->free_ids), SIZE_MAX / 64);
+    t->free_ids = v;
+    if (r == 0)
+        *ret = t->n_numbers++;
+    return r;
+}
+
+static void give_back(struct pendings *t, uint32_t id)
+{
+    t->n_free += set_next_id(id, &t->free_ids[t->n_free]);
+}
+
 static int settle_add(struct pendings *t, struct pending *p)
 {
     struct err why = ERR_INIT;
-    uint32_t *ranks;
+    uint32_t *ranks, id = 0;
+    int r;
 
     for (const struct rank_set *s = t->sets; s; s = s->next) {
         if (!is_equal_set(s, &p->first))
             continue;
         (void)err_set(&why, -EINVAL,
-                      "a process set with the same ranks exists already: %u", s->id);
+                      "a process set with the same ranks exists already: %u",
+                      set_number(s->id));
         return pending_fail(p, &why);
     }
     if (request_set_rank(&p->first, p->first.n_set - 1) >= t->n_ranks) {
@@ -439,12 +495,20 @@ static int settle_add(struct pendings *t, struct pending *p)
                       request_set_rank(&p->first, p->first.n_set - 1), t->n_ranks);
         return pending_fail(p, &why);
     }
-    ranks = mem_calloc(p->first.n_set, sizeof(*ranks));
+    r = take_id(t, &id);
+    if (r == -E2BIG) { /* several may have been on their way */
+        (void)err_set(&why, -EINVAL, "more than %u process sets", NEGOTIATE_MAX_SETS);
+        return pending_fail(p, &why);
+    }
+    ranks = r < 0 ? NULL : mem_calloc(p->first.n_set, sizeof(*ranks));
     if (!ranks)
         return -ENOMEM;
     for (uint32_t i = 0; i < p->first.n_set; i++)
         ranks[i] = request_set_rank(&p->first, i);
-    return add_set(t, t->next_set++, ranks, p->first.n_set);
+    r = add_set(t, id, ranks, p->first.n_set);
+    if (r == 0)
+        p->first.process_set = id;
+    return r;
 }
 
 static int settle_remove(struct pendings *t, struct pending *p)
@@ -453,31 +517,25 @@ static int settle_remove(struct pendings *t, struct pending *p)
     struct err why = ERR_INIT;
 
     if (s && s->id != 0 && s->n_pending == 0) {
+        give_back(t, s->id);
         remove_set(t, s);
         return 0;
     }
     if (!s || s->id == 0)
-        (void)err_set(&why, -EINVAL, "process set %u %s", p->first.root,
+        (void)err_set(&why, -EINVAL, "process set %u %s", set_number(p->first.root),
                       s ? "is all ranks, it cannot be removed" : "does not exist");
     else
         (void)err_set(&why, -EINVAL,
                       "process set %u cannot be removed: %u of its tensors are pending",
-                      s->id, s->n_pending);
+                      set_number(s->id), s->n_pending);
     return pending_fail(p, &why);
 }
 
 int pendings_settle(struct pendings *t, struct pending *p)
 {
-    int r;
-
     if (p->first.coll == COLL_SET_REMOVE)
         return settle_remove(t, p);
-    if (p->first.coll != COLL_SET_ADD)
-        return 0;
-    r = settle_add(t, p);
-    if (r == 0 && !p->text)
-        p->first.process_set = t->next_set - 1;
-    return r;
+    return p->first.coll == COLL_SET_ADD ? settle_add(t, p) : 0;
 }
 
 void pendings_drop_ready(struct pendings *t)

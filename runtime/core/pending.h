@@ -49,7 +49,9 @@ struct pendings {
     uint32_t n_ranks;
     struct rank_set *sets; /* the first is the world */
     struct nametab set_of; /* the same by id */
-    uint32_t next_set;
+    uint32_t n_numbers;    /* of process sets: those below it have been given */
+    uint32_t *free_ids;    /* [n_numbers has room] of those to give again, in turn */
+    size_t n_free, free_cap;
     struct nametab names;  /* of waiting, but for the complete ones of a group */
     struct nametab groups; /* not complete yet */
     struct pending_list waiting, ready;
@@ -75,7 +77,8 @@ void pendings_drop_ready(struct pendings *t); /* the first one; there must be on
 void pendings_clear(struct pendings *t); /* waiting and ready; not who has joined */
 
 bool pendings_all_joined(const struct pendings *t);
-void pendings_rejoin(struct pendings *t); /* nobody has joined any more */
+void pendings_rejoin(struct pendings *t);            /* nobody has joined any more */
+uint32_t pending_n_missing(const struct pending *p); /* p->set is there */
 bool pendings_is_missing(const struct pendings *t,
                          const struct pending *p,
                          uint32_t rank);

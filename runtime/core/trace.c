@@ -27,6 +27,7 @@
 
 #include "runtime/base/mem.h"
 #include "runtime/core/nametab.h"
+#include "runtime/core/set_id.h"
 
 enum track_state {
     TRACK_IDLE,
@@ -95,7 +96,7 @@ void trace_name(struct trace_event *ev, uint32_t process_set, const char *name)
     int k = 0;
 
     if (process_set != 0)
-        k = snprintf(suffix, sizeof(suffix), "@%u", process_set);
+        k = snprintf(suffix, sizeof(suffix), "@%u", set_number(process_set));
     if (n + (size_t)k >= TRACE_NAME_MAX) {
         for (size_t i = 0; i < n; i++)
             hash = (hash ^ (uint8_t)name[i]) * 16777619u;

@@ -74,6 +74,16 @@ struct hvd_config {
     int n_sets;
     const int *set_sizes;
     const int *set_ranks;
+    /* The ranks of this world, where it is not to have all of the job's: each a rank
+     * that the launcher gives, once, this process' among them; n_ranks 0: all. They get
+     * the ranks 0 to n_ranks - 1 in this order, and hvd_size, local and cross ranks,
+     * the ranks of process sets and those in sentences are of this world alone. Its
+     * ranks call hvd_init with the same list; others may have a world of another list
+     * at the same time, or none. Where rank 0 of the job serves the meeting place
+     * (torchrun, mpirun, mpiexec, plain srun) it must call hvd_init too, with any list.
+     */
+    int n_ranks;
+    const int *ranks;
 };
 /* Idempotent. Blocks until the world has formed or the start timeout has passed. */
 HVD_API int hvd_init(const struct hvd_config *config);
@@ -99,8 +109,9 @@ typedef int64_t hvd_handle; /* > 0 */
 
 /* Runs exactly once, on the runtime's thread or inside hvd_wait/hvd_poll of any thread,
  * with no lock of ours held; must not block and must not call hvd_wait. error is NULL
- * on HVD_OK, valid during the call. After it ran, the handle is still to be released.
- */
+ * on HVD_OK, valid during the call. hvd_result, hvd_received_splits and hvd_joined_last
+ * of the operation answer in it: its handle was written before it was submitted. After
+ * it ran, the handle is still to be released. */
 typedef void (*hvd_done_fn)(void *arg, int status, const char *error);
 
 /* Allgather's output, once its shape is known: returns memory of size_bytes (or NULL:
@@ -135,6 +146,10 @@ struct hvd_tensor {
      * "powersgd:rank=4"; "none" or "": as it is; NULL: as HVD_COMPRESSION says. Equal
      * on all ranks. runtime/README.md has the list. */
     const char *compression;
+    /* 1: the operation is made and gets its handle, but nothing is submitted before
+     * hvd_submit_held. For groups: of one that is submitted in part the rest would be
+     * waited for by all ranks. 0: submitted at once. */
+    int is_held;
 };
 
 /* process_set of all that follows: 0, all ranks, or an id of hvd_process_set_add that
@@ -236,13 +251,23 @@ HVD_API int hvd_joined_last(hvd_handle h); /* a rank; HVD_INVALID_ARGUMENT befor
 /* --- process sets
  * ---------------------------------------------------------------------------- */
 
+/* Ids are used once in the life of a world. id % HVD_PROCESS_SET_NUMBERS is the number
+ * by which sentences and timelines call a set, as Horovod does: that of a removed set
+ * is given again, of those that are free the one that has been so for longest. */
+#define HVD_PROCESS_SET_NUMBERS 4096
+
 /* A set of global ranks (any order, kept ascending) with its own collectives. All ranks
  * of the world call it, in the same order with the same ranks, and wait in it. The
  * same set twice is an error. */
 HVD_API int hvd_process_set_add(const int *ranks, int n, int *ret_id);
+/* As above, but only the ranks of the new set call it and wait; the runtimes of the
+ * others take part without their programs' help. One that is there is no error, but the
+ * set that is meant, however it came. Sets that overlap must be made in the same order
+ * by the ranks that are in both. */
+HVD_API int hvd_process_set_meet(const int *ranks, int n, int *ret_id);
 /* All ranks of the world; waits for what is pending in the set. Set 0 cannot go. */
 HVD_API int hvd_process_set_remove(int id);
-/* How many there are, set 0 included; ret (room for n) gets their ids, ascending. */
+/* How many there are, set 0 included; ret (room for n) gets their ids, by number. */
 HVD_API int hvd_process_set_ids(int *ret, int n);
 /* Size; this rank's place in it (-1: not in it, with an empty hvd_last_error(), which
  * HVD_NOT_INITIALIZED has not); its ranks (room for n; returns how many).
@@ -250,6 +275,12 @@ HVD_API int hvd_process_set_ids(int *ret, int n);
 HVD_API int hvd_process_set_size(int id);
 HVD_API int hvd_process_set_rank(int id);
 HVD_API int hvd_process_set_ranks(int id, int *ret, int n);
+
+/* Submits n operations that were made with hvd_tensor.is_held: all of them, or, with
+ * the sentence of one that cannot be, none. None has begun then, no callback runs, and
+ * the handles are only to be released, as of any that is not to be submitted after all.
+ */
+HVD_API int hvd_submit_held(const hvd_handle *handles, int n);
 
 /* HVD_IN_PROGRESS, or the final status. Never blocks. */
 HVD_API int hvd_poll(hvd_handle h);

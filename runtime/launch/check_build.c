@@ -138,7 +138,12 @@ static void render_ours(const struct answer *a, struct strbuf *out)
     strbuf_printf(out, "    runtime: %s\n",
                   *a->runtime ? a->runtime : "not found by that python");
     if (a->has_tensorflow)
-        strbuf_printf(out, "    tensorflow: %s\n", a->tensorflow);
+        strbuf_printf(
+            out,
+            "    tensorflow: %s\n"
+            "    tensorflow's stream ordering: by host memory; TensorFlow copies "
+            "to and from GPUs, no stream is shared\n",
+            a->tensorflow);
     if (a->has_torch)
         strbuf_printf(out, "    torch: %s\n", a->torch);
     if (a->has_keras)

@@ -24,7 +24,8 @@ stage-bin:
 	@$(MAKE) --no-print-directory V=static $(STATIC_BINS)
 	@mkdir -p $(STAGE)/bin
 	@for p in hvd-agent horovodrun; do \
-	    strip -o $(STAGE)/bin/.$$p $(BUILD)/static/bin/$$p && mv -f $(STAGE)/bin/.$$p $(STAGE)/bin/$$p; done
+	    [ $(STAGE)/bin/$$p -nt $(BUILD)/static/bin/$$p ] || \
+	    { strip -o $(STAGE)/bin/.$$p $(BUILD)/static/bin/$$p && mv -f $(STAGE)/bin/.$$p $(STAGE)/bin/$$p; } || exit; done
 	@ln -sfn horovodrun $(STAGE)/bin/perseusrun
 stage: stage-bin stage-python ## the installed tree: portable runtime and launchers in $(BUILD)/stage
 	@mkdir -p $(STAGE)/lib

@@ -38,6 +38,16 @@ Tag: {tag}
 """
 
 
+# torch asks for "hvd" by the second (the newest), or loads the first at each import (from 2.5 on).
+ENTRY_POINTS = """\
+[torch.backends]
+hvd = _hvd.torch_backend:autoload
+
+[torch.distributed.backends]
+hvd = _hvd.torch_backend:register
+"""
+
+
 def collect(tree, bin_dir, version):
     """{name in the wheel: (bytes, mode)}"""
     files = {}
@@ -56,6 +66,7 @@ def collect(tree, bin_dir, version):
     info = f"ringmaster_horovod-{version}.dist-info"
     files[f"{info}/METADATA"] = (METADATA.format(version=version).encode(), 0o644)
     files[f"{info}/WHEEL"] = (WHEEL.format(version=version, tag=TAG).encode(), 0o644)
+    files[f"{info}/entry_points.txt"] = (ENTRY_POINTS.encode(), 0o644)
     files[f"{info}/top_level.txt"] = (b"_hvd\nhorovod\nperseus\n", 0o644)
     return files, info
 

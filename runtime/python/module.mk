@@ -1,8 +1,13 @@
 # The Python packages: $(O)/python/ is a complete tree for PYTHONPATH; `make stage-python` puts
 # the portable one into $(BUILD)/stage/python, `make wheel` packs it.
 HVD_LIB   ?= $(O)/lib/libhvd.so
-PY_SRC    := $(sort $(shell find runtime/python/_hvd runtime/python/horovod runtime/python/perseus -name '*.py'))
-PY_OUT    := $(patsubst runtime/python/%,$(O)/python/%,$(PY_SRC)) $(O)/python/_hvd/_version.py
+PY_SRC    := $(sort $(shell find runtime/python/_hvd runtime/python/horovod runtime/python/perseus \
+             -name '*.py' -o -name '*.pyi' -o -name py.typed))
+# horovod.torch.x is perseus.torch.horovod.x too, at run time by _hvd/perseus.py, for type checkers by a stub.
+perseus_of = $(foreach f,torch tensorflow keras,$(patsubst horovod/$(f)/%,perseus/$(f)/horovod/%,$(filter horovod/$(f)/%.pyi,$(1))))
+PY_FILES  := $(patsubst runtime/python/%,%,$(PY_SRC))
+PY_FILES  += $(call perseus_of,$(PY_FILES)) _hvd/_version.py
+PY_OUT    := $(addprefix $(O)/python/,$(PY_FILES))
 PY_EXT    := $(O)/python/_hvd/_native.abi3.so
 PY_LIBS   := $(O)/python/_hvd/libhvd.so $(O)/python/_hvd/libhvd_tf.so
 PY_TREE   := $(PY_OUT) $(PY_EXT) $(PY_LIBS)
@@ -10,8 +15,8 @@ PY_TREE   := $(PY_OUT) $(PY_EXT) $(PY_LIBS)
 # whose libc headers must not come before the portable compiler's.
 PY_INCLUDE ?= $(firstword $(wildcard /usr/include/python3.[0-9]*))
 
-$(O)/runtime/python/ext/native.o: XFLAGS := -DPy_LIMITED_API=0x03080000 -isystem $(PY_INCLUDE) -idirafter /usr/include
-PY_EXT_OBJ := $(O)/runtime/python/ext/native.o $(O)/runtime/python/ext/start.o
+PY_EXT_OBJ := $(patsubst %,$(O)/runtime/python/ext/%.o,native life start sets submit ending capsule)
+$(PY_EXT_OBJ): XFLAGS := -DPy_LIMITED_API=0x03080000 -isystem $(PY_INCLUDE) -idirafter /usr/include
 $(PY_EXT): $(PY_EXT_OBJ) $(HVD_LIB) runtime/python/ext/native.map
 	@mkdir -p $(@D)
 	@echo "  LD    $@"
@@ -26,6 +31,19 @@ $(O)/python/_hvd/libhvd_tf.so: $(O)/lib/libhvd_tf.so
 	@mkdir -p $(@D)
 	@cp $< $@
 $(O)/python/%.py: runtime/python/%.py
+	@mkdir -p $(@D)
+	@cp $< $@
+$(O)/python/%.pyi: runtime/python/%.pyi
+	@mkdir -p $(@D)
+	@cp $< $@
+define perseus_stub
+$(O)/python/perseus/$(1)/horovod/%.pyi: runtime/python/horovod/$(1)/%.pyi runtime/python/module.mk
+	@mkdir -p $$(@D)
+	@printf '%s\n' '# SPDX-License-Identifier: Apache-2.0' \
+	    'from horovod.$(1)$$(subst .__init__,,$$(subst /,.,.$$*)) import *' > $$@
+endef
+$(foreach f,torch tensorflow keras,$(eval $(call perseus_stub,$(f))))
+$(O)/python/%/py.typed: runtime/python/%/py.typed
 	@mkdir -p $(@D)
 	@cp $< $@
 $(O)/python/_hvd/_version.py: Makefile runtime/python/module.mk
@@ -44,7 +62,6 @@ stage-python: ## the portable Python packages in $(BUILD)/stage/python
 	@tests/setup/venv.sh zig >/dev/null
 	@$(MAKE) --no-print-directory V=portable python
 	@/usr/bin/python3 runtime/python/stage.py $(BUILD)/portable/python $(PY_STAGE) \
-	    $(patsubst runtime/python/%,%,$(PY_SRC)) _hvd/_version.py _hvd/_native.abi3.so \
-	    _hvd/libhvd.so _hvd/libhvd_tf.so
+	    $(PY_FILES) _hvd/_native.abi3.so _hvd/libhvd.so _hvd/libhvd_tf.so
 wheel: stage ## the wheel: Python packages and the launchers as scripts
 	@/usr/bin/python3 runtime/python/mkwheel.py $(PY_STAGE) $(BUILD)/stage/bin $(VERSION) $(WHEEL)

@@ -23,7 +23,11 @@
 
 struct rdv_client {
     int fd;
-    uint32_t rank, size, round;
+    uint32_t rank, round;
+    uint32_t size;     /* of the world */
+    uint32_t job_size; /* of the job, of which the world may be a part: */
+    const uint32_t
+        *part; /* its size entries, the caller's, until it is open; or NULL */
     bool is_broken;
     bool is_found; /* the server has proved itself: its refusal is the last word */
     struct auth_session session;
@@ -117,18 +121,31 @@ static int refused(struct rdv_client *c, const uint8_t *p, uint32_t n, struct er
     return rc;
 }
 
+static int send_join(struct rdv_client *c, uint64_t deadline_ns, struct err *err)
+{
+    const uint32_t n_part = c->part ? c->size : 0;
+    const uint32_t n = 8 + 4 * n_part; /* the caller has checked the list */
+    AUTOFREE uint8_t *payload = mem_alloc(n);
+
+    if (!payload)
+        return err_set(err, -ENOMEM, "out of memory for a list of %u ranks", n_part);
+    rdv_put_u32(payload, c->rank);
+    rdv_put_u32(payload + 4, c->job_size);
+    for (uint32_t i = 0; i < n_part; i++)
+        rdv_put_u32(payload + 8 + (size_t)i * 4, c->part[i]);
+    int rc = send_frame(c, RDV_JOIN, payload, n, deadline_ns);
+    return rc ? transport(c, rc, err) : 0;
+}
+
 static int join(struct rdv_client *c, uint64_t deadline_ns, struct err *err)
 {
-    uint8_t payload[8];
     AUTOFREE uint8_t *answer = NULL;
     enum rdv_type type = RDV_REFUSED;
     uint32_t n = 0;
+    int rc = send_join(c, deadline_ns, err);
 
-    rdv_put_u32(payload, c->rank);
-    rdv_put_u32(payload + 4, c->size);
-    int rc = send_frame(c, RDV_JOIN, payload, sizeof(payload), deadline_ns);
     if (rc)
-        return transport(c, rc, err);
+        return rc;
     rc = recv_frame(c, deadline_ns, 0, &type, &answer, &n, err);
     if (rc)
         return rc;
@@ -235,13 +252,30 @@ int rdv_client_connect(const char *host,
                        struct rdv_client **ret,
                        struct err *err)
 {
+    return rdv_client_connect_part(host, port, id, rank, size, NULL, 0, deadline_ns,
+                                   ret, err);
+}
+
+int rdv_client_connect_part(const char *host,
+                            uint16_t port,
+                            const struct auth_id *id,
+                            uint32_t rank,
+                            uint32_t size,
+                            const uint32_t *part,
+                            uint32_t n_part,
+                            uint64_t deadline_ns,
+                            struct rdv_client **ret,
+                            struct err *err)
+{
     struct rdv_client *c = mem_zalloc(sizeof(*c));
 
     if (!c)
         return err_set(err, -ENOMEM, "out of memory for the rendezvous client");
     c->fd = -1;
     c->rank = rank;
-    c->size = size;
+    c->size = n_part > 0 ? n_part : size;
+    c->job_size = size;
+    c->part = n_part > 0 ? part : NULL;
     (void)snprintf(c->server, sizeof(c->server), "%.255s port %u", host,
                    port); /* fits */
     int rc = strchr(host, ',') ? open_any(c, host, port, id, deadline_ns, err)
@@ -250,6 +284,7 @@ int rdv_client_connect(const char *host,
         rdv_client_close(c);
         return rc;
     }
+    c->part = NULL;
     *ret = c;
     return 0;
 }

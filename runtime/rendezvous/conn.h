@@ -21,7 +21,8 @@ struct rdv_conn {
     int fd;
     enum rdv_stage stage;
     bool is_member, is_dead;
-    uint32_t rank;        /* when is_member */
+    struct rdv_world *world; /* when is_member, as rank, its place there */
+    uint32_t rank;
     uint64_t deadline_ns; /* until it is a member, and in DRAIN */
     uint8_t *in;
     size_t in_n, in_cap, in_need;

@@ -59,7 +59,8 @@ int rdv_header_from_member(const uint8_t h[RDV_HEADER_BYTES],
                            struct err *err)
 {
     if (h[0] == RDV_JOIN)
-        return header_check(h, 8, 8, ret_type, ret_length, err);
+        return header_check(h, 8, 8 + 4 * (uint64_t)WORLD_MAX_RANKS, ret_type,
+                            ret_length, err);
     if (h[0] == RDV_PUT)
         return header_check(h, 8, 8 + RDV_MAX_BLOB_BYTES, ret_type, ret_length, err);
     return bad_type(h, err);
@@ -125,16 +126,11 @@ int rdv_mac_check(struct auth_session *s,
     return 0;
 }
 
-int rdv_join_parse(const uint8_t *p,
-                   uint32_t n,
-                   uint32_t *ret_rank,
-                   uint32_t *ret_size,
-                   struct err *err)
+int rdv_join_parse(const uint8_t *p, uint32_t n, struct rdv_join *ret, struct err *err)
 {
-    if (n != 8)
-        return err_set(err, -EPROTO, "JOIN has %u bytes, not 8", n);
-    *ret_rank = rdv_get_u32(p);
-    *ret_size = rdv_get_u32(p + 4);
+    if (n < 8 || n % 4 != 0)
+        return err_set(err, -EPROTO, "JOIN has %u bytes, not 8 and 4 for each rank", n);
+    *ret = (struct rdv_join){rdv_get_u32(p), rdv_get_u32(p + 4), n / 4 - 2, p + 8};
     return 0;
 }
 

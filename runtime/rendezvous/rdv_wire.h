@@ -6,11 +6,12 @@
  *   mac      HMAC(session key of the sender, sequence:8 | type..length |
  * SHA-256(payload))
  *
- *   JOIN     rank:4 size:4                      member -> server, first frame
- *   WELCOME  -                                  server -> member, answer to JOIN
- *   PUT      round:4 wait_ms:4 blob             member -> server; wait_ms 0xffffffff:
- * for ever ALL      round:4 count:4 size:4*count blobs server -> member, answer to PUT
- *   REFUSED  code:4 sentence                    server -> member, answer to JOIN or PUT
+ *   JOIN     rank:4 size:4 part:4*n             member -> server, first frame; part:
+ * the ranks of its world where these are not all, in their order there WELCOME  -
+ * server -> member, answer to JOIN PUT      round:4 wait_ms:4 blob             member
+ * -> server; wait_ms 0xffffffff: for ever ALL      round:4 count:4 size:4*count blobs
+ * server -> member, answer to PUT REFUSED  code:4 sentence                    server ->
+ * member, answer to JOIN or PUT
  *
  * The payload is hashed once for all members of a round, whatever their session keys
  * are. */
@@ -68,11 +69,11 @@ struct rdv_put {
     const uint8_t *blob; /* into the payload */
     uint32_t n;
 };
-int rdv_join_parse(const uint8_t *p,
-                   uint32_t n,
-                   uint32_t *ret_rank,
-                   uint32_t *ret_size,
-                   struct err *err);
+struct rdv_join {
+    uint32_t rank, size, n_part; /* n_part 0: all */
+    const uint8_t *part;         /* into the payload; rdv_get_u32 reads one */
+};
+int rdv_join_parse(const uint8_t *p, uint32_t n, struct rdv_join *ret, struct err *err);
 int rdv_put_parse(const uint8_t *p, uint32_t n, struct rdv_put *ret, struct err *err);
 /* Splits an ALL payload in place: blobs[i] point into p. */
 int rdv_all_parse(uint8_t *p,

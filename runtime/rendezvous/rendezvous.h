@@ -51,6 +51,20 @@ int rdv_client_connect(const char *host,
                        uint64_t deadline_ns,
                        struct rdv_client **ret,
                        struct err *err);
+/* As above for a world of a part of the members: part has n_part ranks, in the order of
+ * their places in that world, rank among them (NULL, 0: all). Parts may meet at the
+ * same time, each in rounds of its own. The server refuses two members that wait for
+ * each other with different lists. part is used until this returns. */
+int rdv_client_connect_part(const char *host,
+                            uint16_t port,
+                            const struct auth_id *id,
+                            uint32_t rank,
+                            uint32_t size,
+                            const uint32_t *part,
+                            uint32_t n_part,
+                            uint64_t deadline_ns,
+                            struct rdv_client **ret,
+                            struct err *err);
 /* One round: gives blob (n <= RDV_MAX_BLOB_BYTES), gets everyone's in rank order.
  * ret_blobs is an array of size pointers into one allocation, ret_sizes the lengths;
  * free *ret_blobs with mem_free (one call frees both arrays and all blobs). -ETIMEDOUT

@@ -29,6 +29,7 @@
 #include "runtime/base/fd.h"
 #include "runtime/base/mem.h"
 #include "runtime/rendezvous/conn.h"
+#include "runtime/rendezvous/parts.h"
 
 #define STOP_FLUSH_MS 2000u
 #define MAX_STRANGERS                                                                  \
@@ -52,7 +53,7 @@ struct rdv_server {
     /* any thread */
     _Atomic uint32_t n_seen;
     /* the thread's own */
-    struct rdv_world world;
+    struct rdv_world world; /* of all ranks; parts follow: parts.h */
     struct rdv_conn *first; /* newest first */
     uint32_t n_strangers;
     bool is_failed;
@@ -63,23 +64,29 @@ struct rdv_server {
 /* --- the thread: events
  * ----------------------------------------------------------------------- */
 
-static void send_round(struct rdv_server *s, struct rdv_msg *msg)
+static void send_round(const struct rdv_world *w, struct rdv_msg *msg)
 {
-    for (uint32_t i = 0; i < s->world.size; i++)
-        if (s->world.v[i].owner)
-            rdv_conn_send(s->world.v[i].owner, RDV_ALL, msg);
+    for (uint32_t i = 0; i < w->size; i++)
+        if (w->v[i].owner)
+            rdv_conn_send(w->v[i].owner, RDV_ALL, msg);
     rdv_msg_unref(msg);
 }
 
 /* Every member that waits gets code and text; its blob is withdrawn. */
-static void refuse_waiting(struct rdv_server *s, enum rdv_code code, const char *text)
+static void refuse_waiting(struct rdv_world *w, enum rdv_code code, const char *text)
 {
-    for (uint32_t i = 0; i < s->world.size; i++) {
-        if (!s->world.v[i].has_put)
+    for (uint32_t i = 0; i < w->size; i++) {
+        if (!w->v[i].has_put)
             continue;
-        rdv_world_withdraw(&s->world, i);
-        rdv_conn_refuse(s->world.v[i].owner, code, text);
+        rdv_world_withdraw(w, i);
+        rdv_conn_refuse(w->v[i].owner, code, text);
     }
+}
+
+static void refuse_all(struct rdv_server *s)
+{
+    for (struct rdv_world *w = &s->world; w; w = w->next)
+        refuse_waiting(w, RDV_CODE_CANCELED, s->why);
 }
 
 static void on_join(struct rdv_server *s,
@@ -88,14 +95,18 @@ static void on_join(struct rdv_server *s,
                     uint32_t n,
                     uint64_t now_ns)
 {
+    struct rdv_world *w = NULL;
     struct err err = ERR_INIT;
-    uint32_t rank, size;
+    struct rdv_join join;
+    uint32_t place = 0;
     void *old = NULL;
     int rc = c->is_member ? err_set(&err, -EPROTO, "JOIN came twice")
-                          : rdv_join_parse(p, n, &rank, &size, &err);
+                          : rdv_join_parse(p, n, &join, &err);
 
     if (rc == 0)
-        rc = rdv_world_join(&s->world, rank, size, c, &old, &err);
+        rc = rdv_parts_find(&s->world, &join, &w, &place, &err);
+    if (rc == 0)
+        rc = rdv_world_join(w, place, w->size, c, &old, &err);
     if (rc) {
         rdv_conn_refuse(c, RDV_CODE_INVALID, err.text);
         rdv_conn_drain(c, now_ns);
@@ -108,17 +119,31 @@ static void on_join(struct rdv_server *s,
         (void)snprintf(text, sizeof(text),
                        "rank %u connected again from %s and replaces the one from %s "
                        "(two processes with one rank?)",
-                       rank, c->addr, o->addr); /* always fits */
+                       join.rank, c->addr, o->addr); /* always fits */
         o->is_member = false;
         s->n_strangers++;
         rdv_conn_refuse(o, RDV_CODE_STALE, text);
         rdv_conn_drain(o, now_ns);
     }
     c->is_member = true;
-    c->rank = rank;
+    c->world = w;
+    c->rank = place;
     s->n_strangers--;
     atomic_store_explicit(&s->n_seen, s->world.n_seen, memory_order_relaxed);
     rdv_conn_send(c, RDV_WELCOME, NULL);
+}
+
+/* This put may have made it certain that two worlds can never be full. */
+static void look_for_clash(struct rdv_server *s, const struct rdv_conn *c)
+{
+    char text[RDV_MAX_TEXT_BYTES];
+    struct rdv_world *other =
+        rdv_parts_clash(&s->world, c->world, c->rank, text, sizeof(text));
+
+    if (!other)
+        return;
+    refuse_waiting(other, RDV_CODE_INVALID, text);
+    refuse_waiting(c->world, RDV_CODE_INVALID, text);
 }
 
 static void on_put(struct rdv_server *s,
@@ -137,19 +162,21 @@ static void on_put(struct rdv_server *s,
         return;
     }
     if (rc == 0)
-        rc = rdv_world_put(&s->world, c->rank, &put, now_ns, &err);
+        rc = rdv_world_put(c->world, c->rank, &put, now_ns, &err);
     if (rc) {
         rdv_conn_refuse(c, rc == -ESTALE ? RDV_CODE_STALE : RDV_CODE_INVALID, err.text);
         rdv_conn_drain(c, now_ns);
         return;
     }
-    if (!rdv_world_is_full(&s->world))
+    if (!rdv_world_is_full(c->world)) {
+        look_for_clash(s, c);
         return;
-    struct rdv_msg *msg = rdv_world_finish(&s->world);
+    }
+    struct rdv_msg *msg = rdv_world_finish(c->world);
     if (msg)
-        send_round(s, msg);
+        send_round(c->world, msg);
     else
-        refuse_waiting(s, RDV_CODE_CANCELED,
+        refuse_waiting(c->world, RDV_CODE_CANCELED,
                        "the rendezvous server ran out of memory for a round");
 }
 
@@ -240,7 +267,7 @@ static void reap(struct rdv_server *s)
             continue;
         }
         if (c->is_member)
-            rdv_world_leave(&s->world, c->rank, c);
+            rdv_world_leave(c->world, c->rank, c);
         else
             s->n_strangers--;
         *at = c->next;
@@ -249,6 +276,28 @@ static void reap(struct rdv_server *s)
         (void)epoll_ctl(s->epoll_fd, EPOLL_CTL_DEL, c->fd, NULL);
         rdv_conn_free(c);
     }
+}
+
+/* Members whose time is over; returns the next deadline, at most this one. */
+static uint64_t expire_world(struct rdv_world *w, uint64_t now_ns, uint64_t next)
+{
+    for (uint32_t i = 0; w->n_put && i < w->size; i++) {
+        struct rdv_member *m = &w->v[i];
+
+        if (!m->has_put)
+            continue;
+        if (m->deadline_ns > now_ns) {
+            next = m->deadline_ns < next ? m->deadline_ns : next;
+            continue;
+        }
+        char who[400], text[RDV_MAX_TEXT_BYTES];
+        rdv_world_missing(w, who, sizeof(who));
+        (void)snprintf(text, sizeof(text), "waited %g s for %.370s",
+                       (double)m->wait_ms / 1000.0, who); /* cut is fine */
+        rdv_world_withdraw(w, i);
+        rdv_conn_refuse(m->owner, RDV_CODE_TIMEOUT, text);
+    }
+    return next;
 }
 
 /* Ends what is over; returns the next deadline. */
@@ -264,22 +313,8 @@ static uint64_t expire(struct rdv_server *s, uint64_t now_ns)
         else if (c->deadline_ns < next)
             next = c->deadline_ns;
     }
-    for (uint32_t i = 0; s->world.n_put && i < s->world.size; i++) {
-        struct rdv_member *m = &s->world.v[i];
-
-        if (!m->has_put)
-            continue;
-        if (m->deadline_ns > now_ns) {
-            next = m->deadline_ns < next ? m->deadline_ns : next;
-            continue;
-        }
-        char who[320], text[RDV_MAX_TEXT_BYTES];
-        rdv_world_missing(&s->world, who, sizeof(who));
-        (void)snprintf(text, sizeof(text), "waited %g s for %s",
-                       (double)m->wait_ms / 1000.0, who); /* fits: who is shorter */
-        rdv_world_withdraw(&s->world, i);
-        rdv_conn_refuse(m->owner, RDV_CODE_TIMEOUT, text);
-    }
+    for (struct rdv_world *w = &s->world; w; w = w->next)
+        next = expire_world(w, now_ns, next);
     return next;
 }
 
@@ -301,7 +336,7 @@ static bool take_orders(struct rdv_server *s)
     (void)pthread_mutex_unlock(&s->lock);
     if (is_new_cause) {
         s->is_failed = true;
-        refuse_waiting(s, RDV_CODE_CANCELED, s->why);
+        refuse_all(s);
     }
     return stop;
 }
@@ -362,7 +397,7 @@ static void *server_main(void *arg)
         (void)snprintf(s->why, sizeof(s->why),
                        "the launcher has ended the rendezvous"); /* fits */
     s->is_failed = true;
-    refuse_waiting(s, RDV_CODE_CANCELED, s->why);
+    refuse_all(s);
 
     uint64_t until = clock_now_ns() + STOP_FLUSH_MS * NS_PER_MS;
     while (has_output(s) && clock_left_ms(until) > 0) {
@@ -385,6 +420,7 @@ static void server_free(struct rdv_server *s)
         s->first = c->next;
         rdv_conn_free(c);
     }
+    rdv_parts_release(&s->world);
     rdv_world_release(&s->world);
     fd_close(&s->listen_fd);
     fd_close(&s->epoll_fd);

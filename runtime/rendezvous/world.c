@@ -15,6 +15,7 @@
 
 #include "runtime/base/clock.h"
 #include "runtime/base/mem.h"
+#include "runtime/rendezvous/ranks.h"
 
 #define MISSING_NAMED 16 /* so many ranges are written out, the rest is counted */
 
@@ -58,8 +59,15 @@ void rdv_world_release(struct rdv_world *w)
     for (uint32_t i = 0; w->v && i < w->size; i++)
         mem_free(w->v[i].blob);
     mem_free(w->v);
+    mem_free(w->ranks);
     w->v = NULL;
+    w->ranks = NULL;
     w->size = 0;
+}
+
+uint32_t rdv_world_rank(const struct rdv_world *w, uint32_t i)
+{
+    return w->ranks ? w->ranks[i] : i;
 }
 
 int rdv_world_join(struct rdv_world *w,
@@ -212,19 +220,23 @@ list(const struct rdv_world *w, enum missing kind, char *ret, size_t size_bytes)
         if (!is_missing(&w->v[i], kind))
             continue;
 
-        uint32_t end = i;
-        while (end + 1 < w->size && is_missing(&w->v[end + 1], kind))
+        uint32_t end = i, from = rdv_world_rank(w, i), to = from;
+        while (end + 1 < w->size && is_missing(&w->v[end + 1], kind)
+               && rdv_world_rank(w, end + 1) == to + 1) {
             end++;
+            to++;
+        }
         n_ranks += end - i + 1;
         if (n_ranges++ < MISSING_NAMED) {
             char one[32];
             const char *comma = n ? ", " : "";
 
             if (end == i)
-                (void)snprintf(one, sizeof(one), "%s%u", comma, i);
+                (void)snprintf(one, sizeof(one), "%s%u", comma, from);
             else
-                (void)snprintf(one, sizeof(one), end == i + 1 ? "%s%u, %u" : "%s%u-%u",
-                               comma, i, end);
+                (void)snprintf(one, sizeof(one),
+                               to == from + 1 ? "%s%u, %u" : "%s%u-%u", comma, from,
+                               to);
             n = add(ret, n, size_bytes, one);
         } else {
             rest += end - i + 1;
@@ -244,9 +256,16 @@ void rdv_world_missing(const struct rdv_world *w, char *ret, size_t size_bytes)
 {
     char any[160], part[160];
     uint32_t n_any = list(w, MISSING_ANY, any, sizeof(any));
-    int k = snprintf(ret, size_bytes, "rank%s %s (of %u)", n_any == 1 ? "" : "s", any,
-                     w->size);
-    size_t n = k < 0 || (size_t)k >= size_bytes ? size_bytes - 1 : (size_t)k;
+    char of[80];
+    size_t n;
+
+    if (w->ranks)
+        rdv_ranks_text(w->ranks, w->size, of, sizeof(of));
+    else
+        (void)snprintf(of, sizeof(of), "%u", w->size);
+    int k =
+        snprintf(ret, size_bytes, "rank%s %s (of %s)", n_any == 1 ? "" : "s", any, of);
+    n = k < 0 || (size_t)k >= size_bytes ? size_bytes - 1 : (size_t)k;
 
     if (list(w, MISSING_LOST, part, sizeof(part))) {
         n = add(ret, n, size_bytes, "; had connected and was lost: ");

@@ -25,12 +25,15 @@ struct rdv_member {
     uint32_t wait_ms;
 };
 struct rdv_world {
+    struct rdv_world *next; /* of a job's worlds: parts.h */
+    uint32_t *ranks;        /* the members' ranks in the job, or NULL: 0 to size - 1 */
     struct rdv_member *v;
     uint32_t size, round, n_put, n_seen;
     uint64_t n_bytes; /* of the blobs of this round */
 };
 
 int rdv_world_init(struct rdv_world *w, uint32_t size, struct err *err);
+uint32_t rdv_world_rank(const struct rdv_world *w, uint32_t i); /* in the job */
 void rdv_world_release(struct rdv_world *w);
 /* A member joins or joins again: *ret_old is the owner that it replaces, or NULL. */
 int rdv_world_join(struct rdv_world *w,
@@ -52,7 +55,8 @@ bool rdv_world_is_full(const struct rdv_world *w);
 /* The ALL payload of the full round; the next round begins. NULL: out of memory,
  * nothing done. */
 struct rdv_msg *rdv_world_finish(struct rdv_world *w);
-/* "ranks 1, 3-5 (of 8)" and, where it helps, who of them was lost or is late. */
+/* "ranks 1, 3-5 (of 8)", of a part "(of [0, 1, 3-5])", and, where it helps, who of them
+ * was lost or is late. */
 void rdv_world_missing(const struct rdv_world *w, char *ret, size_t size_bytes);
 
 #endif

@@ -1,6 +1,6 @@
 # libhvd_tf.so: TensorFlow's operations; TensorFlow itself is only a stub for the linker.
 TF_SONAME := libtensorflow_framework.so.2
-TF_OBJ    := $(O)/runtime/tensorflow/hvd_tf.o $(O)/runtime/tensorflow/done.o
+TF_OBJ    := $(patsubst %,$(O)/runtime/tensorflow/%.o,hvd_tf kernel name numbers job part shapes self_test done)
 
 $(O)/stub/$(TF_SONAME): $(O)/runtime/tensorflow/tf_stub.o
 	@mkdir -p $(@D)
@@ -16,5 +16,5 @@ $(O)/lib/libhvd_tf.so: $(TF_OBJ) $(O)/stub/$(TF_SONAME) $(HVD_LIB) runtime/tenso
 -include $(TF_OBJ:.o=.d)
 ALL_BINS += $(O)/lib/libhvd_tf.so
 
-$(eval $(call archive,tfop,runtime/tensorflow/done.c))
+$(eval $(call archive,tfop,runtime/tensorflow/done.c runtime/tensorflow/name.c runtime/tensorflow/numbers.c))
 $(eval $(call unit,tfop,tfop,-ldl))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tf_c_api.h: the part of TensorFlow's C kernel API that hvd_tf.c uses, as prototypes
+/* tf_c_api.h: the part of TensorFlow's C kernel API that is used, as prototypes
  * of our own.
  *
  * TensorFlow is not needed to build: the linker gets a stub (tf_stub.c) that has these
@@ -11,6 +11,7 @@
 #ifndef RUNTIME_TENSORFLOW_TF_C_API_H
 #define RUNTIME_TENSORFLOW_TF_C_API_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -22,7 +23,7 @@ struct TF_OpKernelConstruction;
 struct TF_OpKernelContext;
 struct TF_ShapeInferenceContext;
 struct TF_ShapeHandle;
-struct TF_AsyncOpKernelDoneCallback; /* a std::function<void()>: see hvd_tf.c */
+struct TF_AsyncOpKernelDoneCallback; /* a std::function<void()>: see done.h */
 
 struct tf_string_view {
     const char *data;
@@ -57,6 +58,7 @@ typedef void *(*tf_create_fn)(struct TF_OpKernelConstruction *);
 typedef void (*tf_async_compute_fn)(void *,
                                     struct TF_OpKernelContext *,
                                     struct TF_AsyncOpKernelDoneCallback *);
+typedef void (*tf_compute_fn)(void *, struct TF_OpKernelContext *);
 typedef void (*tf_delete_fn)(void *);
 typedef void (*tf_shape_fn)(struct TF_ShapeInferenceContext *, struct TF_Status *);
 
@@ -93,6 +95,27 @@ typedef void (*tf_shape_fn)(struct TF_ShapeInferenceContext *, struct TF_Status 
     X(void, TF_ShapeInferenceContextSetOutput,                                         \
       (struct TF_ShapeInferenceContext *, int, struct TF_ShapeHandle *,                \
        struct TF_Status *))                                                            \
+    X(int64_t, TF_ShapeInferenceContextNumInputs, (struct TF_ShapeInferenceContext *)) \
+    X(int, TF_ShapeInferenceContextRankKnown,                                          \
+      (struct TF_ShapeInferenceContext *, struct TF_ShapeHandle *))                    \
+    X(int64_t, TF_ShapeInferenceContextRank,                                           \
+      (struct TF_ShapeInferenceContext *, struct TF_ShapeHandle *))                    \
+    X(void, TF_ShapeInferenceContextWithRankAtLeast,                                   \
+      (struct TF_ShapeInferenceContext *, struct TF_ShapeHandle *, int64_t rank,       \
+       struct TF_ShapeHandle * result, struct TF_Status *))                            \
+    X(void, TF_ShapeInferenceContextSubshape,                                          \
+      (struct TF_ShapeInferenceContext *, struct TF_ShapeHandle *, int64_t start,      \
+       int64_t end, struct TF_ShapeHandle * result, struct TF_Status *))               \
+    X(void, TF_ShapeInferenceContextConcatenateShapes,                                 \
+      (struct TF_ShapeInferenceContext *, struct TF_ShapeHandle * first,               \
+       struct TF_ShapeHandle * second, struct TF_ShapeHandle * result,                 \
+       struct TF_Status *))                                                            \
+    X(struct TF_ShapeHandle *, TF_ShapeInferenceContextScalar,                         \
+      (struct TF_ShapeInferenceContext *))                                             \
+    X(struct TF_ShapeHandle *, TF_ShapeInferenceContextVectorFromSize,                 \
+      (struct TF_ShapeInferenceContext *, size_t))                                     \
+    X(struct TF_KernelBuilder *, TF_NewKernelBuilder,                                  \
+      (const char *op, const char *device, tf_create_fn, tf_compute_fn, tf_delete_fn)) \
     X(struct TF_KernelBuilder *, TF_NewAsyncKernelBuilder,                             \
       (const char *op, const char *device, tf_create_fn, tf_async_compute_fn,          \
        tf_delete_fn))                                                                  \
@@ -105,8 +128,10 @@ typedef void (*tf_shape_fn)(struct TF_ShapeInferenceContext *, struct TF_Status 
       (struct TF_OpKernelConstruction *, struct TF_Status *))                          \
     X(void, TF_OpKernelConstruction_GetAttrInt32,                                      \
       (struct TF_OpKernelConstruction *, const char *, int32_t *, struct TF_Status *)) \
-    X(void, TF_OpKernelConstruction_GetAttrFloat,                                      \
-      (struct TF_OpKernelConstruction *, const char *, float *, struct TF_Status *))   \
+    X(void, TF_OpKernelConstruction_GetAttrInt64,                                      \
+      (struct TF_OpKernelConstruction *, const char *, int64_t *, struct TF_Status *)) \
+    X(bool, TF_OpKernelConstruction_HasAttr,                                           \
+      (struct TF_OpKernelConstruction *, const char *, struct TF_Status *))            \
     X(void, TF_OpKernelConstruction_GetAttrBool,                                       \
       (struct TF_OpKernelConstruction *, const char *, unsigned char *,                \
        struct TF_Status *))                                                            \
@@ -118,6 +143,15 @@ typedef void (*tf_shape_fn)(struct TF_ShapeInferenceContext *, struct TF_Status 
        struct TF_Status *))                                                            \
     X(void, TF_GetInput,                                                               \
       (struct TF_OpKernelContext *, int, struct TF_Tensor **, struct TF_Status *))     \
+    X(int, TF_NumInputs, (struct TF_OpKernelContext *))                                \
+    X(int64_t, TF_GetIterId, (struct TF_OpKernelContext *))                            \
+    X(void, TF_SetOutput,                                                              \
+      (struct TF_OpKernelContext *, int, const struct TF_Tensor *,                     \
+       struct TF_Status *))                                                            \
+    X(struct TF_Tensor *, TF_ForwardInputOrAllocateOutput,                             \
+      (struct TF_OpKernelContext *, const int *candidates, int n_candidates,           \
+       int output, const int64_t *dims, int n_dims, int *ret_forwarded,                \
+       struct TF_Status *))                                                            \
     X(struct TF_Tensor *, TF_AllocateOutput,                                           \
       (struct TF_OpKernelContext *, int, int type, const int64_t *dims, int n_dims,    \
        size_t n_bytes, struct TF_Status *))                                            \
@@ -127,5 +161,9 @@ typedef void (*tf_shape_fn)(struct TF_ShapeInferenceContext *, struct TF_Status 
 #define HVD_TF_PROTOTYPE(result, name, parameters) result name parameters;
 HVD_TF_FUNCTIONS(HVD_TF_PROTOTYPE)
 #undef HVD_TF_PROTOTYPE
+
+/* Asynchronous kernels came with TensorFlow 2.13: NULL before. */
+#pragma weak TF_NewAsyncKernelBuilder
+#pragma weak TF_RunAsyncOpKernelDoneCallback
 
 #endif

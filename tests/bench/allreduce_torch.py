@@ -8,6 +8,7 @@ import sys
 import time
 
 import torch
+from rows import print_row
 
 SIZES = ((4096, 1000), (65536, 500), (1 << 20, 200), (16 << 20, 40), (128 << 20, 15))
 
@@ -83,13 +84,6 @@ def measure(peer, size_bytes, iters):
     b2b = float(peer.max(b2b)[0])
     if peer.rank == 0:
         print_row(peer.name, peer.size, size_bytes, times, b2b)
-
-
-def print_row(name, n_ranks, size_bytes, times, mean):
-    """timing.h's line; times are the slowest rank's."""
-    times, n = sorted(float(t) for t in times), len(times)
-    figures = ",".join(f"{v:.2f}" for v in (times[n // 2], times[0], times[n * 9 // 10], mean))
-    print(f"AR,{name},{n_ranks},{size_bytes},{n},{figures}", flush=True)
 
 
 def main():

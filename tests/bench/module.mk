@@ -48,7 +48,9 @@ bench: ## against MPI, oneCCL, Gloo and Horovod; rewrites tests/bench/README.md 
 	    $(O)/bin/bench_hello_mpich $(O)/bin/bench_start $(O)/bin/horovodrun python
 	@$(MAKE) --no-print-directory $(O)/bin/bench_oneccl || echo "bench: without Intel MPI and oneCCL" >&2
 	@horovod=$$(tests/setup/horovod.sh) || echo "bench: without the original Horovod" >&2; \
-	    tests/bench/run.py $(O)/bin $(O)/python --peers "$(PEERS)" --horovod "$$horovod" $(BENCH)
+	    tests/bench/run.py $(O)/bin $(O)/python --peers "$(PEERS)" --horovod "$$horovod" \
+	    --torch "$$(tests/setup/venv.sh torch)" --tensorflow "$$(tests/setup/venv.sh tf)" \
+	    --horovod-tf "$$(tests/setup/horovod.sh tf)" $(BENCH)
 .PHONY: bench-codec
 bench-codec: $(O)/bin/bench_codec ## speed of compression, one thread
 	@$(O)/bin/bench_codec

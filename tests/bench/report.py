@@ -6,7 +6,7 @@ median_us, min_us, mean_us and rounds.
 """
 
 BEGIN, END = "<!-- results: written by run.py -->", "<!-- end of results -->"
-OURS = ("backend", "libhvd", "hvd.torch")  # "launcher/libhvd" too
+OURS = ("backend", "libhvd", "hvd.torch", "hvd.tensorflow")  # "launcher/libhvd" too
 TRANSPORTS = {
     "shm": "shared memory",
     "tcp": "TCP on loopback",
@@ -27,7 +27,20 @@ GOALS = (
     *(("allreduce", "backend", 2, "veth", n * MIB, (1 / 1.2, "best")) for n in (1, 16, 128)),
     ("queue", "libhvd", 2, "shm", 4096, 20.0),
     ("queue", "hvd.torch", 2, "shm", 4096, 50.0),
-    *(("step", peer, 2, "shm", STEP, (1 / 3, "best")) for peer in OURS[1:]),
+    ("submit", "extension", 2, "shm", 4, 1.0),
+    ("tf", "hvd.tensorflow", 1, "shm", 4, 10.0),
+    *(("step", peer, 2, "shm", STEP, (1 / 3, "best")) for peer in OURS[1:3]),
+    # same torch on both sides
+    *(
+        ("train", f"{torch}/hvd.torch", 2, size, 128, (factor, f"{torch}/torch.ddp"))
+        for torch in ("1.13", "newest")
+        for size, factor in (("18,915,722", 1 / 1.25), ("1,199,882", 1.0))
+    ),
+    *(
+        ("train", f"{torch}/ddp.hvd", 2, size, 128, (1.0, f"{torch}/torch.ddp"))
+        for torch in ("1.13", "newest")
+        for size in ("18,915,722", "1,199,882")
+    ),
     # 16 bytes an element are moved, copy moves 8: see README.md
     *(("memory", "backend", 2, "shm", n * MIB, (1.5 * 2, "copy")) for n in (16, 128)),
     *(("start", "horovodrun/libhvd", n, "C", 0, (1.0, "best")) for n in (2, 8, 64)),
@@ -95,6 +108,19 @@ def queue_table(rows):
     )
 
 
+def submit_table(rows):
+    yield ""
+    lines = [[r["peer"], *(f"{r[key]:.2f}" for key in ("median_us", "min_us", "mean_us"))] for r in rows]
+    yield from grid(["peer", "median, us", "fastest, us", "on the clock, us"], lines)
+
+
+def graph_table(rows):
+    yield ""
+    keys = "median_us", "min_us", "mean_us"
+    lines = [[r["peer"], str(r["ranks"]), *(f"{r[key]:.2f}" for key in keys)] for r in rows]
+    yield from grid(["peer", "ranks", "median, us", "fastest, us", "on the clock, us"], lines)
+
+
 def step_table(rows):
     theirs = min((r["median_us"] for r in rows if not is_ours(r["peer"])), default=None)
     lines = []
@@ -106,6 +132,43 @@ def step_table(rows):
     yield from grid(
         ["peer", "median, ms", "fastest, ms", "steps a second", "times the faster Horovod"], lines
     )
+
+
+def train_tables(rows):
+    """bytes is the batch of all ranks; DDP on the same torch is what is compared with."""
+    for size in dict.fromkeys(r["transport"] for r in rows):
+        here = [r for r in rows if r["transport"] == size]
+        ddp = {r["peer"].partition("/")[0]: r for r in here if r["peer"].endswith("/torch.ddp")}
+        lines = []
+        for r in here:
+            torch, _, name = r["peer"].partition("/")
+            theirs = ddp.get(torch)
+            times = [f"{theirs[key] / r[key]:.2f}" if theirs else "-" for key in ("median_us", "min_us")]
+            us = r["median_us"], r["min_us"]
+            lines.append(
+                [torch, name, *(f"{x / 1e3:.1f}" for x in us), f"{r['bytes'] / us[0] * 1e6:,.0f}", *times]
+            )
+        yield f"\n**{size} parameters**\n"
+        head = ["torch", "peer", "median, ms", "fastest, ms", "images/s"]
+        yield from grid([*head, "times DDP", "of the fastest steps"], lines)
+
+
+def train_tf_tables(rows):
+    """bytes is the batch of all ranks; ranks that exchange nothing are what is compared with."""
+    for size in dict.fromkeys(r["transport"] for r in rows):
+        here = [r for r in rows if r["transport"] == size]
+        apart = {r["peer"].partition("/")[0]: r for r in here if r["peer"].endswith("/apart")}
+        lines = []
+        for r in here:
+            version, _, name = r["peer"].partition("/")
+            alone = apart.get(version)
+            share = [f"{alone[key] / r[key]:.2f}" if alone else "-" for key in ("median_us", "min_us")]
+            us = r["median_us"], r["min_us"]
+            rate = f"{r['bytes'] / us[0] * 1e6:,.0f}"
+            lines.append([version, name, *(f"{x / 1e3:.1f}" for x in us), rate, *share])
+        yield f"\n**{size} parameters**\n"
+        head = ["TensorFlow", "peer", "median, ms", "fastest, ms", "images/s"]
+        yield from grid([*head, "of apart", "of the fastest steps"], lines)
 
 
 def memory_table(rows):
@@ -150,7 +213,11 @@ def start_tables(rows):
 PARTS = {
     "allreduce": ("Allreduce by size", "Microseconds, median (fastest).", allreduce_tables),
     "queue": ("Through the queue: 4 KiB, 2 ranks, shared memory", "", queue_table),
+    "submit": ("One submission of a 4-byte allreduce from Python, 2 ranks", "", submit_table),
+    "tf": ("One 4-byte allreduce of 200 in a tf.function", "", graph_table),
     "step": ("A step of ResNet-50's 161 gradients, 2 ranks, shared memory", "", step_table),
+    "train": ("Training a CNN, batch 64 a rank, 2 ranks of 1 thread", "", train_tables),
+    "train-tf": ("The same in TensorFlow, by the tape", "", train_tf_tables),
     "memory": (
         "Against what memory allows: 2 ranks, shared memory",
         "Microseconds, median (fastest).",

@@ -2,12 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs every peer in turn, several rounds, and writes the tables.
 
-    tests/bench/run.py BIN PYTHONPATH [--peers VENV] [--horovod VENV] [--only PARTS] [--names PEERS]
-                       [--rounds N] [--out DIR] [--check]
+    tests/bench/run.py BIN PYTHONPATH [--peers VENV] [--horovod VENV] [--torch VENV] [--only PARTS]
+                       [--tensorflow VENV] [--horovod-tf VENV]
+                       [--names PEERS] [--rounds N] [--out DIR] [--check]
 
 BIN holds the bench_* programs and horovodrun; PYTHONPATH the built packages; --peers Intel MPI and oneCCL,
---horovod the original. What is not there is left out, with the reason. Parts: allreduce (every peer, every
-size), queue (4 KiB through the queue), step (ResNet-50's gradients), memory (against plain copies), start (from
+--horovod the original, --torch the newest PyTorch, --tensorflow the newest TensorFlow, --horovod-tf the original with TensorFlow 2.12. What is not there is left out, with the reason. Parts: allreduce (every peer, every
+size), queue (4 KiB through the queue), submit (what the submitting thread pays), step (ResNet-50's gradients), train (a CNN by DistributedOptimizer and
+by DDP), train-tf (the same CNN by DistributedGradientTape), memory (against plain copies), start (from
 a launcher's exec until all ranks are past init; three times the rounds, for a start is one figure).
 
 Peers alternate within a round, so that a busy machine is busy for all of them; a figure is the median over
@@ -39,6 +41,7 @@ PYTHON_START = f"{HERE}/start_torch.py"
 
 
 N = "{n}"  # in a command: the number of ranks
+TRAININGS = {"1,199,882": 128, "18,915,722": 2048}  # parameters: width of the hidden layer
 START_TURNS, START_RANKS = 3, (2, 8, 64)  # starts a round
 
 
@@ -73,7 +76,7 @@ class Peer:
             check=False,
         )
         rows = {}
-        for m in re.finditer(r"AR,[^,]+,\d+,(\d+),\d+,([\d.]+),([\d.]+),([\d.]+),([\d.]+)", done.stdout):
+        for m in re.finditer(r"AR,[^,]+,\d+,(\d+),\d+" + r",(-?[\d.]+)" * 4, done.stdout):
             rows[int(m.group(1))] = tuple(float(m.group(i)) for i in range(2, 6))
         if done.returncode != 0 or not rows:
             tail = "\n".join((done.stdout + done.stderr).splitlines()[-8:])
@@ -94,8 +97,9 @@ def over(transport):
 class Programs:
     """Everything that is measured."""
 
-    def __init__(self, bin_dir, python_path, intel, horovod):
-        self.bin, self.intel, self.horovod = bin_dir, intel, horovod
+    def __init__(self, bin_dir, python_path, venvs):
+        self.bin, self.intel, self.horovod, self.newest = bin_dir, venvs.peers, venvs.horovod, venvs.torch
+        self.tensorflows = {"2.12": venvs.horovod_tf, "newest": venvs.tensorflow}
         self.py = {"PYTHONPATH": python_path}
         root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
         self.mpirun = ["mpirun.openmpi", "--oversubscribe", *root]
@@ -115,10 +119,16 @@ class Programs:
         command = [*self.hrun, f"{self.bin}/{program[0]}", *program[1:]]
         return Peer("libhvd", transport, command, over(transport), needs=needs)
 
-    def torch(self, transport="shm", script=("allreduce_torch.py", "hvd")):
+    def torch(self, transport="shm", script=("allreduce_torch.py", "hvd"), name="hvd.torch"):
         needs = (*self.built("horovodrun"), has_torch())
         command = [*self.hrun, PYTHON, f"{HERE}/{script[0]}", *script[1:]]
-        return Peer("hvd.torch", transport, command, {**self.py, **over(transport)}, needs=needs)
+        return Peer(name, transport, command, {**self.py, **over(transport)}, needs=needs)
+
+    def graph(self):
+        python = f"{self.tensorflows['newest']}/bin/python"
+        needs = (*self.built("horovodrun"), ("no --tensorflow VENV", os.access(python, os.X_OK)))
+        command = [*self.hrun, python, f"{HERE}/graph_tf.py", "hvd.tensorflow"]
+        return Peer("hvd.tensorflow", "shm", command, self.py, ranks=(1, 2), needs=needs)
 
     # --- peers ---
     def openmpi(self, transport="shm"):
@@ -226,6 +236,57 @@ class Programs:
         gloo = "torch.gloo", [PYTHON_START, "gloo"], {}, (has_torch(),)
         yield from self.starts("torchrun", torchrun, [ours, gloo])
 
+    # --- training: torch/peer; the transport is the number of parameters ---
+    def trainings(self):
+        """All by one launcher, but for the original, with one thread a rank."""
+        one = {"OMP_NUM_THREADS": "1"}
+        newest = f"{self.newest}/bin/python"
+        there = "no --torch VENV", os.access(newest, os.X_OK)
+        original = "no --horovod VENV", os.access(f"{self.horovod}/bin/python", os.X_OK)
+        unbound = [*self.mpirun, "--bind-to", "none", "-np", N]  # as Horovod's manual says
+        for parameters, hidden in TRAININGS.items():
+
+            def peer(name, kind, run, env, *needs, parameters=parameters, hidden=hidden):
+                command = [*run, f"{HERE}/train_torch.py", kind, name, str(hidden)]
+                return Peer(name, parameters, command, {**one, **env}, ranks=(2,), needs=needs)
+
+            for label, python, needs in (("1.13", PYTHON, has_torch()), ("newest", newest, there)):
+                run = [*self.hrun, python]
+                needs = (*self.built("horovodrun"), needs)
+                yield peer(f"{label}/hvd.torch", "hvd", run, self.py, *needs)
+                yield peer(f"{label}/torch.ddp", "ddp", run, {}, *needs)
+                yield peer(f"{label}/ddp.hvd", "ddp-hvd", run, self.py, *needs)
+                yield peer(f"{label}/apart", "apart", run, {}, *needs)
+            huge = {"THP_MEM_ALLOC_ENABLE": "1"}  # as importing horovod.torch has it
+            yield peer("newest/torch.ddp-huge", "ddp", [*self.hrun, newest], huge, there)
+            yield peer("newest/apart-huge", "apart", [*self.hrun, newest], huge, there)
+            yield peer("1.13/horovod", "hvd", [*unbound, f"{self.horovod}/bin/python"], {}, original)
+
+    def tensorflow_trainings(self):
+        """The same in TensorFlow: the original on 2.12, which it is compiled for, ours on the newest."""
+        one = {"OMP_NUM_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
+        unbound = [*self.mpirun, "--bind-to", "none", "-np", N]  # as Horovod's manual says
+        for parameters, hidden in TRAININGS.items():
+            for label, venv in self.tensorflows.items():
+                python = f"{venv}/bin/python"
+                there = f"no environment with TensorFlow {label}", os.access(python, os.X_OK)
+                ours, original = ("hvd.tensorflow", self.hrun, self.py), ("horovod", unbound, {})
+                name, run, env = original if label == "2.12" else ours
+                peers = [(name, "hvd", run, env), ("apart", "apart", self.hrun, {})]
+                for name, kind, run, env in peers:
+                    command = [
+                        *run,
+                        python,
+                        f"{HERE}/train_tensorflow.py",
+                        kind,
+                        f"{label}/{name}",
+                        str(hidden),
+                    ]
+                    needs = (*self.built("horovodrun"), there)
+                    yield Peer(
+                        f"{label}/{name}", parameters, command, {**one, **env}, ranks=(2,), needs=needs
+                    )
+
     def parts(self):
         """{part: (its peers, numbers of ranks, environment of all)}"""
         counts = [str(math.prod(shape)) for shape in gradients()]
@@ -233,12 +294,18 @@ class Programs:
         every += [self.backend(), self.libhvd(), self.torch(), self.openmpi("tcp"), self.backend("tcp")]
         every += [self.libhvd("tcp"), self.torch("tcp"), self.gloo(), *self.between_namespaces()]
         queue = [*self.original(), self.libhvd(), self.torch()]
+        submit = [self.torch(script=("submit_torch.py", n), name=n) for n in ("extension", "hvd.torch")]
+        submit += self.original(("submit_torch.py",))
         step = [*self.original(("step_torch.py",)), self.libhvd(program=("bench_step", "libhvd", *counts))]
         step += [self.torch(script=("step_torch.py", "hvd.torch"))]
         return {
             "allreduce": (every, (2, 4), {}),
             "queue": (queue, (2,), {"BENCH_MAX_BYTES": "4096"}),
+            "submit": (submit, (2,), {}),
+            "tf": ([self.graph()], (1, 2), {}),
             "step": (step, (2,), {}),
+            "train": ([*self.trainings()], (2,), {}),
+            "train-tf": ([*self.tensorflow_trainings()], (2,), {}),
             "memory": ([*self.copies(), self.backend()], (2,), {}),
             "start": ([*self.c_starts(), *self.python_starts()], START_RANKS, {}),
         }
@@ -316,6 +383,9 @@ def main():
     parser.add_argument("pythonpath")
     parser.add_argument("--peers", metavar="VENV", help="has Intel MPI and oneCCL")
     parser.add_argument("--horovod", metavar="VENV", help="has the original Horovod")
+    parser.add_argument("--torch", metavar="VENV", help="has the newest PyTorch")
+    parser.add_argument("--tensorflow", metavar="VENV", help="has the newest TensorFlow")
+    parser.add_argument("--horovod-tf", metavar="VENV", help="has the original Horovod with TensorFlow")
     parser.add_argument(
         "--only", default=",".join(report.PARTS), help="parts, comma-separated (default: %(default)s)"
     )
@@ -334,9 +404,7 @@ def main():
             if unknown
             else "--rounds: at least 1"
         )
-    programs = Programs(
-        os.path.abspath(args.bin), os.path.abspath(args.pythonpath), args.peers, args.horovod
-    )
+    programs = Programs(os.path.abspath(args.bin), os.path.abspath(args.pythonpath), args)
     table = programs.parts()
     try:
         with open(os.path.join(args.out, "results.json"), encoding="utf-8") as f:

@@ -11,8 +11,8 @@ import time
 
 import horovod.torch as hvd
 import torch
-from allreduce_torch import print_row
 from resnet50 import gradients
+from rows import print_row
 
 WARM_UP, STEPS = 10, 60
 

@@ -26,10 +26,10 @@ static void from_server(enum rdv_type type, uint8_t *p, uint32_t n)
 static void from_member(enum rdv_type type, const uint8_t *p, uint32_t n)
 {
     struct rdv_put put;
-    uint32_t rank, size;
+    struct rdv_join join;
 
-    if (type == RDV_JOIN)
-        (void)rdv_join_parse(p, n, &rank, &size, NULL);
+    if (type == RDV_JOIN && rdv_join_parse(p, n, &join, NULL) == 0)
+        MUST(join.part >= p && join.part + 4 * (size_t)join.n_part == p + n);
     if (type == RDV_PUT && rdv_put_parse(p, n, &put, NULL) == 0)
         MUST(put.blob >= p && put.blob + put.n <= p + n);
 }

@@ -77,7 +77,8 @@ static void down(const uint8_t *data, size_t n, uint32_t n_ranks)
     if (member_receive(m, data, n, NULL) == 0)
         while (member_next(m, true, CALL_CALLED, &act, NULL) == 0
                && act.kind != MEMBER_NOTHING && act.kind != MEMBER_AGREE)
-            ;
+            if (act.kind == MEMBER_SET)
+                require(!request_set_has(act.items[0].req, 0));
     member_free(m);
 }
 

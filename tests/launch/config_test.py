@@ -153,6 +153,7 @@ Ringmaster v"""
     ):
         out = run(folder, *words, env=dict(env, PYTHONPATH=path) if path else env).out
         assert out.startswith(table(wanted)), out
+        same("tensorflow's stream ordering: by host memory" in out, path is not None, "the way is told")
     out = run(folder, "-cb", "--verbose", env=env).out
     assert out.startswith("\n" + table((" ", " "))), out
     has(out, f"    python: {sys.executable}")

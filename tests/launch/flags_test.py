@@ -159,7 +159,7 @@ def test_silence_counts_after_the_gloo_timeout(folder):
     os.kill(pid, signal.SIGSTOP)
     begin = time.monotonic()
     assert program.end() != 0
-    assert time.monotonic() - begin < 8
+    assert time.monotonic() - begin < 25  # it is 30 s without the option
     has(program.err, "rank 1")
 
 
@@ -171,7 +171,7 @@ def test_ranks_that_do_not_come_are_waited_for_as_long_as_told(folder):
         f"[ $HOROVOD_RANK = 1 ] && exec sleep 60; exec {WORLD}",
         code=7,
     )
-    assert 0.4 < time.monotonic() - begin < 10
+    assert 0.4 < time.monotonic() - begin < 25
     has(program.err, "rank 0 on localhost exited with code 7")
 
 
@@ -288,7 +288,7 @@ def test_a_discovery_script_that_hangs_is_killed_with_what_it_started(folder):
     script = f"sleep 60 & echo $! > {folder}/child; echo $$ > {folder}/pid; wait"
     begin = time.monotonic()
     program = run(folder, "--start-timeout", "0.5", "--host-discovery-script", script, "true", code=2)
-    assert time.monotonic() - begin < 5
+    assert time.monotonic() - begin < 25
     has(program.err, "has not ended after 0.5 s (--start-timeout)")
     pids = [int(read(f"{folder}/{n}")) for n in ("pid", "child")]
     wait_until("all are gone", lambda: not any(map(is_alive, pids)), 5)

@@ -305,7 +305,7 @@ def test_a_failure_stops_the_other_ranks(folder):
         '[ $HOROVOD_RANK = 1 ] && exit 3; trap "echo saved; exit 0" TERM; while :; do sleep 0.01; done',
         code=3,
     )
-    assert time.monotonic() - begin < 3
+    assert time.monotonic() - begin < 5, "nothing waits for the grace"
     same(program.out.count("saved"), 2)
 
 
@@ -323,7 +323,7 @@ def test_a_rank_that_ignores_sigterm_is_killed_after_the_grace(folder):
         code=3,
     )
     took = time.monotonic() - begin
-    assert 5 <= took < 8, took
+    assert 5 <= took < 30, took
 
 
 TREE = (

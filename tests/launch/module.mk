@@ -6,6 +6,7 @@ LAUNCH_TEST_BINS = $(O)/bin/hvd-agent $(O)/bin/horovodrun $(O)/bin/launch-rank $
 LAUNCH_TEST_QUICK_S_asan := 2
 LAUNCH_TEST_QUICK_S_tsan := 2
 .PHONY: test-launch
+test-programs: $(LAUNCH_TEST_BINS)
 test-launch: $(LAUNCH_TEST_BINS) ## end-to-end tests of horovodrun and hvd-agent
 	@BIN=$(abspath $(O)/bin) STATIC_BIN=$(abspath $(BUILD)/stage/bin) \
 	    LAUNCH_TEST_QUICK_S=$(or $(LAUNCH_TEST_QUICK_S_$(V)),0.05) \

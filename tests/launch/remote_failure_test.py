@@ -68,7 +68,7 @@ def test_a_host_that_does_not_answer(folder):
     refused(
         folder, "horovodrun: host silent: ", "-np", "2", "-H", "a,silent", "--start-timeout", "2", "true"
     )
-    assert time.monotonic() - started < 6
+    assert time.monotonic() - started < 25
 
 
 def test_an_sshd_that_accepts_and_says_nothing(folder):

@@ -5,6 +5,7 @@
  *     launch-world [STEPS [FILE]]     with FILE rank 1 submits nothing until it exists
  */
 #include <dirent.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,9 +51,11 @@ static void step(void)
     }
 }
 
-/* The CPUs of the runtime's thread. */
-static void print_thread(void)
+/* The CPUs of the runtime's thread, if it is there: it may start after the first steps,
+ * which the caller then carries out, and has its name once it is bound. */
+static bool print_thread(void)
 {
+    bool found = false;
     DIR *d = opendir("/proc/self/task");
     const struct dirent *e;
     while (d && (e = readdir(d)) != NULL) {
@@ -63,14 +66,17 @@ static void print_thread(void)
             if (sscanf(line, "Name: %31s", name) == 1)
                 continue;
             if (!strncmp(line, "Cpus_allowed_list:", 18)
-                && !strcmp(name, "hvd-coordinator"))
+                && !strcmp(name, "hvd-coordinator")) {
                 printf("thread_cpus=%s", line + 19);
+                found = true;
+            }
         }
         if (f)
             (void)fclose(f);
     }
     if (d)
         (void)closedir(d);
+    return found;
 }
 
 int main(int argc, char **argv)
@@ -86,7 +92,8 @@ int main(int argc, char **argv)
     printf("fusion_bytes=%llu\ngather_ns=%llu\ncache_hits=%llu\nfused=%llu\n",
            (unsigned long long)s.fusion_bytes, (unsigned long long)s.gather_ns,
            (unsigned long long)s.cache_hits, (unsigned long long)s.fused);
-    print_thread();
+    for (int i = 0; i < 1000 && !print_thread(); i++)
+        (void)usleep(10000);
     check(hvd_shutdown());
     return 0;
 }

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # ruff check and ruff format over all tracked Python.
 . "$(dirname "$0")/lib.sh"
-mapfile -t sources < <(files '*.py')
+mapfile -t sources < <(files '*.py' '*.pyi')
 [ ${#sources[@]} -gt 0 ] || skip "no Python"
 venv=$("$LINT/../setup/venv.sh" lint) || skip "the Python environment with ruff cannot be made (tests/setup/venv.sh lint)"
 out=$("$venv/bin/ruff" check --no-cache --output-format=concise "${sources[@]}" 2>&1) || true

@@ -2,13 +2,16 @@
 """Starts jobs of several ranks for the tests, and reads what their checks said.
 
 The installed tree under test is $BUILD/stage (as it goes into images): its python/ on PYTHONPATH,
-its bin/horovodrun as the launcher.
+its bin/horovodrun as the launcher. README.md says how tests of ranks are written and under which
+torches they run.
 """
 
 from __future__ import annotations
 
+import functools
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -24,6 +27,9 @@ STAGE = BUILD / "stage"
 RANKS = Path(__file__).resolve().parent / "ranks"
 HOROVODRUN = STAGE / "bin" / "horovodrun"
 DEBIAN_PYTHON = "/usr/bin/python3"
+# environments of tests/setup/venv with a torch of PyPI, or interpreters that have one
+TORCHES = os.environ.get("HVD_TEST_TORCHES", "").split() or ["torch"]
+TENSORFLOWS = ["tf", "tf215"]
 
 
 def environment(**extra):
@@ -57,10 +63,14 @@ class Ended:
 
 def command(argv, timeout=60, cwd=None, **extra):
     """Runs a command to its end or its deadline; a deadline is a failure of the test."""
+    env = environment(**extra)
+    if Path(argv[0]).name.startswith(("mpirun", "mpiexec")):
+        # Its ranks share one stream: what each says is to be one write, at its end.
+        env.pop("PYTHONUNBUFFERED", None)
     began = time.monotonic()
     process = subprocess.Popen(
         [str(a) for a in argv],
-        env=environment(**extra),
+        env=env,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         stdin=subprocess.DEVNULL,
@@ -91,16 +101,19 @@ def horovodrun(n, script, *args, python=DEBIAN_PYTHON, timeout=120, **extra):
     return command([HOROVODRUN, "-np", n, python, path, *args], timeout=timeout, **extra)
 
 
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
 def bare_ranks(n, script, *args, hosts=None, python=DEBIAN_PYTHON, timeout=120, **extra):
     """Starts n ranks by hand with torchrun's variables only; returns their ends in rank order.
 
     hosts: a Hosts with equal numbers of ranks on each, in rank order; none: all on this host.
     """
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port = s.getsockname()[1]
     here = n // len(hosts.names) if hosts else n
-    common = {"WORLD_SIZE": n, "LOCAL_WORLD_SIZE": here, "MASTER_PORT": port}
+    common = {"WORLD_SIZE": n, "LOCAL_WORLD_SIZE": here, "MASTER_PORT": free_port()}
     common["MASTER_ADDR"] = hosts.address(0) if hosts else "127.0.0.1"
     processes = []
     for rank in range(n):
@@ -167,8 +180,90 @@ class Hosts:
             subprocess.run(["ip", "netns", "del", name], check=False, stderr=subprocess.DEVNULL, timeout=20)
 
 
+@functools.lru_cache(maxsize=None)
+def venv(name):
+    """The interpreter of a virtual environment of tests/setup/venv, made when missing."""
+    made = subprocess.run(
+        [ROOT / "tests/setup/venv.sh", name], stdout=subprocess.PIPE, text=True, timeout=900, check=False
+    )
+    if made.returncode:
+        raise unittest.SkipTest(f"the Python environment '{name}' could not be made")
+    return f"{made.stdout.strip().splitlines()[-1]}/bin/python"
+
+
+def packages(name):
+    """The site-packages of such an environment, to be put behind another's."""
+    return str(next(Path(venv(name)).parent.parent.glob("lib/python3*/site-packages")))
+
+
+def interpreter(torch):
+    """The interpreter that has a torch of TORCHES."""
+    return torch if "/" in torch else venv(torch)
+
+
+def each_torch(cls):
+    """Class decorator: the tests run under Debian's torch and, as class NAMENewest, under PyPI's newest.
+
+    They start ranks with self.python, as run_checks does by itself. Where HVD_TEST_TORCHES names other
+    torches (README.md), there is a class for each of them in place of the newest.
+    """
+    marked = {name: m for name, m in vars(cls).items() if hasattr(m, "only_torch")}
+    cls.torch, cls.python = "debian", DEBIAN_PYTHON
+    for torch in TORCHES:
+        name = cls.__name__ + ("Newest" if torch == "torch" else re.sub(r"\W", "_", f"_{torch}"))
+        newer = type(name, (cls,), {"__module__": cls.__module__, "__doc__": cls.__doc__})
+        newer.torch, newer.python = torch, property(lambda self: interpreter(self.torch))
+        for method, function in marked.items():
+            setattr(newer, method, function if function.only_torch == "newest" else None)
+        setattr(sys.modules[cls.__module__], name, newer)
+    for method, function in marked.items():
+        setattr(cls, method, function if function.only_torch == "debian" else None)
+    return cls
+
+
+def each_tf(cls):
+    """Class decorator: the tests run under PyPI's newest TensorFlow (Keras 3) and, as class NAMETf215, under
+    2.15 (Keras 2).
+
+    They start ranks with self.python, as run_checks does by itself; self.tf is "tf" or "tf215". Methods marked
+    by @only_tf run under one of them.
+    """
+    marked = {name: m for name, m in vars(cls).items() if hasattr(m, "only_tf")}
+    older = type(f"{cls.__name__}Tf215", (cls,), {"__module__": cls.__module__, "__doc__": cls.__doc__})
+    for which, one in zip(TENSORFLOWS, (cls, older)):
+        one.tf, one.torch = which, None
+        one.python = property(lambda self: venv(self.tf))
+        for method, function in marked.items():
+            setattr(one, method, function if function.only_tf == which else None)
+    setattr(sys.modules[cls.__module__], older.__name__, older)
+    return cls
+
+
+def only_tf(which):
+    """Decorator for a test of such a class: under "tf" or under "tf215" only; say why beside it."""
+
+    def mark(method):
+        method.only_tf = which
+        return method
+
+    return mark
+
+
+def only_torch(which):
+    """Decorator for a test of such a class: under "debian", or under the "newest" and others of PyPI only;
+    say why beside it."""
+
+    def mark(method):
+        method.only_torch = which
+        return method
+
+    return mark
+
+
 class JobTest(unittest.TestCase):
     """A test that starts jobs whose ranks run many checks (ranks/checks.py)."""
+
+    torch, tf, python = "debian", None, DEBIAN_PYTHON
 
     def setUp(self):
         self.hvd_points = []
@@ -176,10 +271,21 @@ class JobTest(unittest.TestCase):
     def run_checks(self, n, script, *args, label=None, hosts=None, **options):
         """Runs a checks script on n ranks; each check becomes a TAP line, good when all ranks say so.
 
+        script: one of ranks/, or a tuple of them, each with its words of argv behind it ("optimizer.py
+        public"), which the same ranks run one after another: a start, with torch, is 1.5 s of each rank.
         hosts: the number of namespaces that the ranks are spread over; none: horovodrun on this host.
         """
+        if not isinstance(script, str):
+            script, args = "together.py", (*script, *args)
+            label = label or "together"
+        label = label or script
+        if self.tf:
+            label += f", {self.tf}"
+        elif self.torch != "debian":
+            label += f", {'newest torch' if self.torch == 'torch' else self.torch}"
         with tempfile.TemporaryDirectory() as directory:
             options.update(CHECKS_DIR=directory, CHECKS_HOSTS=str(hosts or 1))
+            options.setdefault("python", self.python)
             if hosts:
                 with Hosts(hosts) as spread:
                     ends = bare_ranks(n, script, *args, hosts=spread, **options)
@@ -193,19 +299,9 @@ class JobTest(unittest.TestCase):
         for name in reports[0]:
             said = [r.get(name, "was not reached") for r in reports]
             bad = [f"rank {i}: {text}" for i, text in enumerate(said) if text]
-            self.hvd_points.append((f"{label or script} np={n}: {name}", "\n".join(bad) or None, None))
+            self.hvd_points.append((f"{label} np={n}: {name}", "\n".join(bad) or None, None))
         self.assertEqual([end.code for end in ends], [0] * len(ends), f"{script}: {ended}")
         self.assertTrue(reports[0], f"{script} ran no check")
-
-
-def venv(name):
-    """The interpreter of a virtual environment of tests/setup/venv, made when missing."""
-    made = subprocess.run(
-        [ROOT / "tests/setup/venv.sh", name], stdout=subprocess.PIPE, text=True, timeout=900, check=False
-    )
-    if made.returncode:
-        raise unittest.SkipTest(f"the Python environment '{name}' could not be made")
-    return f"{made.stdout.strip().splitlines()[-1]}/bin/python"
 
 
 if __name__ == "__main__":

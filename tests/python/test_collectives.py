@@ -3,13 +3,13 @@
 
 from job import JobTest
 
+# In the same ranks, one after another.
 SCRIPTS = ("capi_data.py", "capi_sets.py", "capi_members.py", "capi_random.py", "capi_sendrecv.py")
 
 
 class OneHost(JobTest):
     def run_np(self, n):
-        for script in SCRIPTS:
-            self.run_checks(n, script, timeout=240)
+        self.run_checks(n, SCRIPTS, timeout=240)
 
     def test_1(self):
         self.run_np(1)
@@ -28,17 +28,15 @@ class TwoHosts(JobTest):
     """Over TCP between two network namespaces, two ranks on each."""
 
     def test_4(self):
-        for script in SCRIPTS:
-            self.run_checks(4, script, hosts=2, timeout=240, label=f"two hosts, {script}")
+        self.run_checks(4, SCRIPTS, hosts=2, timeout=240, label="two hosts")
 
 
 class Settings(JobTest):
     """The same results whatever the knobs say that bear on how tensors travel."""
 
     def run_with(self, name, value):
-        for script in ("capi_members.py", "capi_random.py"):
-            label = f"{name}={value} {script}"
-            self.run_checks(3, script, timeout=120, label=label, **{name: value})
+        scripts = ("capi_members.py", "capi_random.py")
+        self.run_checks(3, scripts, timeout=120, label=f"{name}={value}", **{name: value})
 
     def test_no_cache(self):
         self.run_with("HOROVOD_CACHE_CAPACITY", "0")

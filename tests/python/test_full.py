@@ -1,50 +1,121 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The second framework versions, for `make test-full`: PyPI's newest PyTorch, TensorFlow 2.15."""
+"""For `make test-full`: torch.compile, large objects, and TensorFlow on other numbers of ranks."""
 
-import subprocess
-from pathlib import Path
-
-from job import DEBIAN_PYTHON, ROOT, JobTest, venv
-
-
-def newest_torch():
-    """The interpreter of the environment with PyPI's newest torch, CUDA's libraries stubbed."""
-    python = venv("torch")
-    site = next(Path(python).parent.parent.glob("lib/python3*/site-packages"))
-    marker = site / ".cuda_stubs"
-    if not marker.exists():
-        stubs = ROOT / "tests/python/cuda_stubs.py"
-        subprocess.run([DEBIAN_PYTHON, stubs, site], check=True, timeout=300, stdout=subprocess.DEVNULL)
-        marker.touch()
-    return python
+from job import JobTest, each_tf, only_tf, packages, venv
+from test_examples import Runs, number
+from test_keras import paths
+from test_tensorflow import SCRIPTS, TensorFlow
+from test_tensorflow_examples import TensorFlowExamples
+from test_tensorflow_tape import DIGITS
+from test_tensorflow_tape import SCRIPTS as TAPE
+from test_tensorflow_v1 import EAGER, OPTIMIZER, PATHS
 
 
-class NewestTorch(JobTest):
-    def run_np(self, n, script, *args, label):
-        self.run_checks(
-            n, script, *args, python=newest_torch(), timeout=240, label=f"newest torch, {label}"
+class Compiled(JobTest):
+    def test_optimizer_2(self):
+        script = "optimizer_compile.py", "public"
+        self.run_checks(2, *script, python=venv("torch"), label="newest torch, compiled", timeout=240)
+
+    def test_sync_batch_norm_2(self):
+        self.run_checks(2, "sync_batch_norm_compile.py", python=venv("torch"), timeout=240)
+
+
+class Objects(JobTest):
+    def test_of_more_than_2_gib(self):
+        self.run_checks(2, "big_object.py", timeout=240)
+
+
+class OlderTensorFlowExamples(TensorFlowExamples):
+    tf = "tf215"
+
+
+class Keras3Examples(Runs):
+    def test_on_torch(self):
+        ended = self.run_example("KERAS_BACKEND=torch", 0, venv("torch"), packages("keras"))
+        self.assertGreaterEqual(
+            number(r"keras_digits by torch: held-out accuracy ([01]\.\d+)", ended), 0.95
         )
 
-    def test_collectives_2(self):
-        self.run_np(2, "collectives.py", label="collectives.py")
-
-    def test_collectives_4(self):
-        self.run_np(4, "collectives.py", label="collectives.py")
-
-    def test_optimizer_2(self):
-        self.run_np(2, "optimizer.py", "public", label="optimizer.py, public hooks")
-
-    def test_optimizer_2_legacy_hooks(self):
-        self.run_np(2, "optimizer.py", "legacy", label="optimizer.py, legacy hooks")
+    def test_on_jax(self):
+        ended = self.run_example("KERAS_BACKEND=jax", 0, venv("keras"))
+        self.assertGreaterEqual(number(r"keras_digits by jax: held-out accuracy ([01]\.\d+)", ended), 0.95)
 
 
-class OlderTensorFlow(JobTest):
-    def run_np(self, n, mode, **options):
-        options.update(python=venv("tf215"), label=f"tensorflow 2.15 {mode}", timeout=240, WANT_MODE=mode)
-        self.run_checks(n, "tensorflow_ops.py", **options)
+del TensorFlowExamples  # has been run with the other tests
 
-    def test_asynchronous_2(self):
-        self.run_np(2, "asynchronous")
 
-    def test_blocking_fallback_2(self):
-        self.run_np(2, "blocking", HVD_TF_BLOCKING="1")
+@each_tf
+class KerasConvergence(JobTest):
+    def test_digits_1_and_4(self):
+        for n in (1, 4):
+            self.run_checks(n, "keras_convergence.py", PYTHONPATH=paths(), timeout=280)
+
+
+@each_tf
+class MoreTensorFlow(JobTest):
+    def test_1_3_and_4(self):
+        for n in (1, 3, 4):
+            self.run_checks(n, SCRIPTS, timeout=300, WANT_MODE="asynchronous")
+
+    def test_3_blocking(self):
+        options = {"WANT_MODE": "blocking", "HVD_TF_BLOCKING": "1"}
+        self.run_checks(3, SCRIPTS, label="blocking", timeout=300, **options)
+
+
+@each_tf
+class MoreTapes(JobTest):
+    def test_1_3_and_4(self):
+        for n in (1, 3, 4):
+            self.run_checks(n, TAPE, timeout=300)
+
+    def test_convergence_of_others(self):
+        for n in (1, 4) if self.tf == "tf" else (1, 2, 4):
+            self.run_checks(n, "tensorflow_convergence.py", timeout=400, **DIGITS)
+
+    def test_2_blocking(self):
+        self.run_checks(2, TAPE, label="blocking", timeout=300, HVD_TF_BLOCKING="1")
+
+
+@each_tf
+class MoreTensorFlowV1(JobTest):
+    def test_convergence_1_and_4(self):
+        for n in (1, 4):
+            self.run_checks(n, "v1_convergence.py", PYTHONPATH=PATHS, timeout=400)
+
+    def test_1(self):
+        self.run_checks(1, (*EAGER, OPTIMIZER), timeout=400, PYTHONPATH=PATHS)
+
+    @only_tf("tf")
+    def test_2_without_tensorflow_2s_behaviour(self):
+        self.run_checks(2, OPTIMIZER, timeout=300)
+
+    @only_tf("tf215")
+    def test_2(self):
+        self.run_checks(2, EAGER, timeout=300, PYTHONPATH=PATHS)
+
+
+@each_tf
+class MoreTensorFlowState(JobTest):
+    @only_tf("tf215")
+    def test_data_service_2(self):
+        self.run_checks(2, "tensorflow_data_service.py", timeout=240)
+
+    @only_tf("tf215")
+    def test_torch_after_tensorflow_2(self):
+        words = "tensorflow_and_torch.py", "first", packages("torch")
+        self.run_checks(2, *words, label="TensorFlow, torch", timeout=240)
+
+    @only_tf("tf")  # whose libraries and torch's are of about the same age, so that they could meet
+    def test_tensorflow_after_torch_2(self):
+        words = "tensorflow_and_torch.py", "last", packages("torch")
+        self.run_checks(2, *words, label="torch, TensorFlow", timeout=240)
+
+
+class OlderTensorFlow(TensorFlow):
+    """What test_tensorflow.py leaves to one TensorFlow."""
+
+    tf, python = "tf215", property(lambda self: venv("tf215"))
+    test_2 = None
+
+
+del TensorFlow

@@ -1,48 +1,66 @@
 # SPDX-License-Identifier: Apache-2.0
-"""horovod.torch on 1 to 4 ranks with Debian's PyTorch 1.13."""
+"""horovod.torch on 1 to 4 ranks, with Debian's PyTorch 1.13 and with PyPI's newest."""
 
-from job import DEBIAN_PYTHON, JobTest
+import re
+import unittest
 
-PYTHON = DEBIAN_PYTHON
+from job import JobTest, each_torch, only_torch, python
+
+OPTIMIZER = ("optimizer.py", "optimizer_options.py", "optimizer_steps.py", "optimizer_wrapping.py")
+SCRIPTS = ("collectives.py", *(f"{script} public" for script in OPTIMIZER))
+OPERATIONS = ("ops_data.py", "ops_gradients.py", "ops_sets.py")
 
 
+@each_torch
 class Torch(JobTest):
-    def test_collectives_1(self):
-        self.run_checks(1, "collectives.py", python=PYTHON)
+    def test_1(self):
+        self.run_checks(1, SCRIPTS)
 
-    def test_collectives_2(self):
-        self.run_checks(2, "collectives.py", python=PYTHON)
+    def test_2(self):
+        self.run_checks(2, (*SCRIPTS, *OPERATIONS), timeout=180)
 
-    def test_collectives_3(self):
-        self.run_checks(3, "collectives.py", python=PYTHON)
+    def test_4(self):
+        self.run_checks(4, (*SCRIPTS[:3], *OPERATIONS))
 
-    def test_collectives_4(self):
-        self.run_checks(4, "collectives.py", python=PYTHON)
+    def test_1_and_2_of_the_extension(self):
+        for n in (1, 2):
+            self.run_checks(n, "native.py", label=f"native.py on {n}")
 
-    def over_hosts(self, n, hosts):
-        label = f"collectives.py on {hosts} hosts"
-        self.run_checks(n, "collectives.py", python=PYTHON, label=label, hosts=hosts)
+    @only_torch("debian")  # init() knows no torch
+    def test_4_in_parts(self):
+        self.run_checks(4, "comm.py")
 
-    def test_collectives_2_on_2_hosts(self):
-        self.over_hosts(2, 2)
+    @only_torch("newest")  # Debian's has no other hooks
+    def test_2_legacy_hooks(self):
+        self.run_checks(2, tuple(f"{script} legacy" for script in OPTIMIZER[:3]), label="legacy hooks")
 
-    def test_collectives_3_on_3_hosts(self):
-        self.over_hosts(3, 3)
+    @only_torch("debian")  # what is above the C library does not know of hosts
+    def test_3_on_3_hosts(self):
+        self.run_checks(3, "collectives.py", label="collectives.py on 3 hosts", hosts=3)
 
-    def test_collectives_4_on_2_hosts(self):
-        self.over_hosts(4, 2)
+    @only_torch("debian")
+    def test_4_on_2_hosts(self):
+        self.run_checks(4, "collectives.py", label="collectives.py on 2 hosts", hosts=2)
 
-    def test_collectives_4_on_4_hosts(self):
-        self.over_hosts(4, 4)
-
-    def test_optimizer_1(self):
-        self.run_checks(1, "optimizer.py", "public", python=PYTHON)
-
-    def test_optimizer_2(self):
-        self.run_checks(2, "optimizer.py", "public", python=PYTHON)
-
-    def test_optimizer_4(self):
-        self.run_checks(4, "optimizer.py", "public", python=PYTHON)
-
-    def test_optimizer_2_legacy_hooks(self):
-        self.run_checks(2, "optimizer.py", "legacy", python=PYTHON, label="optimizer.py, legacy hooks")
+    @only_torch("newest")  # Debian's does not know huge pages
+    def test_a_gradient_is_no_page_faults(self):
+        with open("/sys/kernel/mm/transparent_hugepage/enabled") as f:
+            if re.search(r"\[never\]", f.read()):
+                raise unittest.SkipTest("this kernel gives nobody huge pages")
+        asks = "import sys, torch; library = open(torch.__path__[0] + '/lib/libc10.so', 'rb').read();"
+        if python(f"{asks} sys.exit(b'THP_MEM_ALLOC_ENABLE' not in library)", python=self.python).code:
+            raise unittest.SkipTest("this torch does not know huge pages")
+        code = """
+import torch, resource
+import horovod.torch
+faults = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+torch.ones(1 << 24)
+before = faults()
+torch.ones(1 << 24)
+print("faults", faults() - before)
+"""
+        asked = python(code, python=self.python)
+        left = python(code, python=self.python, THP_MEM_ALLOC_ENABLE="0")
+        count = [int(re.search(r"faults (\d+)", str(ended))[1]) for ended in (asked, left)]
+        self.assertLess(count[0], 1 << 13, asked)  # 16,384 pages of 4 KiB, 32 of 2 MiB
+        self.assertGreaterEqual(count[1], 1 << 14, left)

@@ -3,13 +3,15 @@
 # venv.sh NAME: prints the path of a virtual environment that holds tests/setup/venv/NAME.txt,
 # made in the cache when missing. Keyed by the content of that file. First line
 # "# python: /usr/bin/python3" chooses the interpreter, "# system-site-packages" lets Debian's through,
-# "# no-deps" installs without dependencies, "# no-build-isolation" builds with what the environment sees.
+# "# no-deps" installs without dependencies, "# no-build-isolation" builds with what the environment sees,
+# "# then: x.py" runs tests/setup/x.py with the new environment's Python (part of the key too).
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 name=$1
 req=$here/venv/$name.txt
 cache=${RM_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/ringmaster}/venv
-key=$(sha256sum "$req" | cut -c1-12)
+then=$(sed -n "s/^# then: //p" "$req" | head -1)
+key=$(cat "$req" ${then:+"$here/$then"} | sha256sum | cut -c1-12)
 dir=$cache/$name-$key
 mkdir -p "$cache"
 exec 9>"$cache/$name.lock"
@@ -23,6 +25,7 @@ if [ ! -e "$dir/.done" ]; then
     rm -rf "$dir"
     "$py" -m venv "${opts[@]}" "$dir" >&2
     "$dir/bin/python" -m pip install -q --disable-pip-version-check "${pip[@]}" -r "$req" >&2
+    [ -z "$then" ] || "$dir/bin/python" "$here/$then" >&2
     touch "$dir/.done"
 fi
 ln -sfn "$name-$key" "$cache/$name"

@@ -9,6 +9,7 @@ $(O)/bin/soak: $(O)/tests/soak/soak.o $(O)/lib/libhvd.so
 -include $(O)/tests/soak/soak.d
 
 .PHONY: soak test-soak
+test-programs: $(O)/bin/soak
 test-soak: $(O)/bin/soak $(O)/bin/horovodrun ## a minute of random operations
 	@tests/soak/run.sh $(O)/bin
 soak: ## random operations on 4 ranks for 10 minutes, over shared memory and TCP, then ten million

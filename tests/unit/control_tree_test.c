@@ -205,7 +205,7 @@ static void a_failure_without_a_death_is_the_cause(void **state)
         (void)snprintf(want, sizeof(want), "rank %u (host a, pid %u): no memory",
                        ranks[i], 1000 + ranks[i]);
         order(&w, ranks[i], ORDER_SUSPECT, 0, 0, "no memory");
-        all_say(&w, 0, want, clock_now_ns(), NS_PER_S);
+        all_say(&w, 0, want, clock_now_ns(), 2 * NS_PER_S);
         world_close(&w);
     }
 }
@@ -225,7 +225,7 @@ static void an_abort_is_heard_everywhere(void **state)
             (void)snprintf(want, sizeof(want), "rank %u (host a, pid %u): it ends",
                            ranks[i], 1000 + ranks[i]);
         order(&w, ranks[i], ORDER_ABORT, 0, 0, "it ends");
-        all_say(&w, 0, want, clock_now_ns(), NS_PER_S);
+        all_say(&w, 0, want, clock_now_ns(), 2 * NS_PER_S);
         world_close(&w);
     }
 }

@@ -19,6 +19,7 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -345,8 +346,11 @@ static void world_fork(struct control_world *w)
     for (uint32_t r = 0; r < w->size; r++) {
         w->pid[r] = fork();
         assert_true(w->pid[r] >= 0);
-        if (w->pid[r] == 0)
+        if (w->pid[r] == 0) {
+            /* A stopped rank must not outlive a test that failed. */
+            (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
             rank_main(w, r);
+        }
     }
     all_reach(w, 1);
     atomic_store(&board->may_join, 1);

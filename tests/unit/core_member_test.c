@@ -175,6 +175,50 @@ static void process_sets_of_others_are_passed_over(void **state)
                         "rank 0 answers tensor \"x\", which this rank has not");
 }
 
+static void a_set_of_others_is_met_for(void **state)
+{
+    static const uint8_t ranks[] = {6, 0, 0, 0, 7, 0, 0, 0};
+    struct fixture *f = *state;
+    struct down d = whole("s", SLOT_NONE);
+
+    d.req = (struct request){.coll = COLL_SET_ADD,
+                             .root = SET_BY_MEMBERS,
+                             .process_set = 3,
+                             .n_set = 2,
+                             .set = ranks,
+                             .name = "s"};
+    tell(f, d);
+    assert_int_equal(next(f), MEMBER_SET);
+    assert_int_equal(f->act.set_id, 3);
+    assert_int_equal(request_set_rank(f->act.items[0].req, 1), 7);
+    assert_int_equal(next(f), MEMBER_NOTHING);
+}
+
+static void a_set_of_others_is_not_waited_for_here(void **state)
+{
+    static const uint8_t ranks[] = {0, 0, 0, 0, 7, 0, 0, 0};
+    struct fixture *f = *state;
+    struct down d = whole("s", SLOT_NONE);
+
+    d.kind = DOWN_LATE;
+    d.req = (struct request){.coll = COLL_SET_ADD,
+                             .root = SET_BY_MEMBERS,
+                             .n_set = 1,
+                             .set = ranks + 4,
+                             .name = "s"};
+    tell(f, d);
+    assert_null(member_is_late(f->m));
+    d.req.set = ranks;
+    d.req.n_set = 2;
+    tell(f, d);
+    assert_string_equal(member_is_late(f->m), "s");
+    d.req.set = ranks + 4;
+    d.req.n_set = 1;
+    d.req.root = SET_BY_ALL;
+    tell(f, d);
+    assert_string_equal(member_is_late(f->m), "s");
+}
+
 static void one_who_has_joined_gives_zeros(void **state)
 {
     struct fixture *f = *state;
@@ -353,6 +397,8 @@ int main(void)
         TEST(a_failure_ends_its_operation_only),
         TEST(a_batch_is_handed_out_whole),
         TEST(process_sets_of_others_are_passed_over),
+        TEST(a_set_of_others_is_met_for),
+        TEST(a_set_of_others_is_not_waited_for_here),
         TEST(one_who_has_joined_gives_zeros),
         TEST(what_rank_0_cannot_mean_breaks_the_world),
         TEST(a_pair_is_met_by_all_and_used_by_two),

@@ -303,6 +303,24 @@ static void a_set_that_does_not_ascend_is_refused(void **state)
     assert_int_equal(read_all(b.p, b.n, NULL), -EBADMSG);
 }
 
+static void a_set_is_added_by_all_or_by_its_members(void **state)
+{
+    static const int want[] = {
+        [SET_BY_ALL] = 0, [SET_BY_MEMBERS] = 0, [SET_BY_MEMBERS + 1] = -EBADMSG};
+
+    (void)state;
+    for (uint32_t i = 0; i < ARRAY_LEN(want); i++) {
+        CLEANUP(strbuf_release) struct strbuf b = {0};
+        struct request a = sample_set();
+
+        a.root = i;
+        strbuf_init(&b, MESSAGE_MAX_BYTES);
+        message_begin_up(&b, 0);
+        message_put_request(&b, &a);
+        assert_int_equal(read_all(b.p, b.n, NULL), want[i]);
+    }
+}
+
 /* A pair travels in SENDRECV alone, which travels in nothing else; the root is in it.
  */
 static void what_is_no_transfer_is_refused(void **state)
@@ -364,7 +382,7 @@ static void another_version_is_named(void **state)
     (void)state;
     assert_int_equal(message_open(&in, v9, sizeof(v9), &err), -EPROTO);
     assert_string_equal(err.text,
-                        "control message: version 9 of a peer, this library speaks 5");
+                        "control message: version 9 of a peer, this library speaks 6");
     assert_int_equal(message_open(&in, kind9, sizeof(kind9), &err), -EBADMSG);
 }
 
@@ -394,6 +412,7 @@ int main(void)
         cmocka_unit_test(every_cut_is_refused),
         cmocka_unit_test(bent_fields_are_refused),
         cmocka_unit_test(a_set_that_does_not_ascend_is_refused),
+        cmocka_unit_test(a_set_is_added_by_all_or_by_its_members),
         cmocka_unit_test(what_is_no_transfer_is_refused),
         cmocka_unit_test(a_window_without_end_is_refused),
         cmocka_unit_test(another_version_is_named),

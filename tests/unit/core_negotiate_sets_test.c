@@ -434,6 +434,101 @@ static void the_one_that_is_late_is_missing(void **state)
     negotiate_free(n);
 }
 
+static struct request by_members(const uint8_t *ranks, uint32_t n, const char *name)
+{
+    struct request q = req(COLL_SET_ADD, name);
+
+    q.ndim = 0;
+    q.root = SET_BY_MEMBERS;
+    q.set = ranks;
+    q.n_set = n;
+    return q;
+}
+
+static const uint8_t RANKS_0_AND_1[] = {0, 0, 0, 0, 1, 0, 0, 0};
+
+static void a_set_that_its_members_add_needs_nobody_else(void **state)
+{
+    struct request q = by_members(RANKS_0_AND_1, 2, "add"),
+                   a = req(COLL_ALLREDUCE, "a");
+    struct answers got = {0};
+    struct negotiate *n = table(3, 1 << 20);
+    char name[] = "add";
+    struct err err = ERR_INIT;
+    struct down d;
+
+    (void)state;
+    assert_int_equal(negotiate_add(n, 2, &q, 1, &err), -EPROTO);
+    assert_string_equal(err.text, "rank 2 adds a process set without itself");
+    assert_int_equal(negotiate_add(n, 0, &q, 1, NULL), 0);
+    negotiate_walk(n, is_stalled, name); /* rank 1 alone is missing */
+    assert_int_equal(negotiate_add(n, 1, &q, 1, NULL), 0);
+    assert_int_equal(take(n, &got, 3), 1);
+    d = next(&got);
+    assert_int_equal(d.kind, DOWN_RUN);
+    assert_int_equal(d.req.process_set, 1);
+    assert_true(request_by_members(&d.req));
+    assert_int_equal(d.req.n_set, 2); /* the others hear of whom */
+    strbuf_release(&got.b);
+    a.process_set = 1;
+    assert_int_equal(negotiate_add(n, 0, &a, 1, NULL), 0);
+    assert_int_equal(negotiate_add(n, 1, &a, 1, NULL), 0);
+    assert_int_equal(take(n, &got, 3), 1);
+    strbuf_release(&got.b);
+    negotiate_free(n);
+}
+
+static void only_joined_members_are_in_the_way_of_their_set(void **state)
+{
+    struct request q = by_members(RANKS_0_AND_1, 2, "add"), j = req(COLL_JOIN, "join");
+    struct answers got = {0};
+    struct negotiate *n = table(3, 1 << 20);
+
+    (void)state;
+    assert_int_equal(negotiate_add(n, 2, &j, 1, NULL), 0);
+    for (uint32_t r = 0; r < 2; r++)
+        assert_int_equal(negotiate_add(n, r, &q, 1, NULL), 0);
+    assert_int_equal(take(n, &got, 3), 1);
+    assert_int_equal(next(&got).kind, DOWN_RUN);
+    strbuf_release(&got.b);
+    (void)snprintf(q.name, sizeof(q.name), "again");
+    assert_int_equal(negotiate_add(n, 1, &j, 1, NULL), 0);
+    assert_int_equal(negotiate_add(n, 0, &q, 1, NULL), 0);
+    assert_int_equal(take(n, &got, 3), 1);
+    assert_int_equal(next(&got).kind, DOWN_FAIL);
+    strbuf_release(&got.b);
+    negotiate_free(n);
+}
+
+/* Those that their members add may be on their way together: the table counts. */
+static void there_are_not_more_sets_than_there_may_be(void **state)
+{
+    enum { RANKS = 13 };
+    struct negotiate *n = table(RANKS, 1 << 20);
+    struct answers got = {0};
+    struct down d;
+
+    (void)state;
+    for (uint32_t mask = 1; mask <= NEGOTIATE_MAX_SETS; mask++) { /* and the world */
+        uint8_t ranks[RANKS * 4] = {0};
+        struct request q = by_members(ranks, 0, "");
+
+        (void)snprintf(q.name, sizeof(q.name), "add.%u", mask);
+        for (uint32_t r = 0; r < RANKS; r++)
+            if (mask >> r & 1)
+                ranks[4 * q.n_set++] = (uint8_t)r;
+        for (uint32_t r = 0; r < RANKS; r++)
+            if (mask >> r & 1)
+                assert_int_equal(negotiate_add(n, r, &q, 1, NULL), 0);
+        assert_int_equal(take(n, &got, RANKS), 1);
+        d = next(&got);
+        assert_int_equal(d.kind, mask < NEGOTIATE_MAX_SETS ? DOWN_RUN : DOWN_FAIL);
+        strbuf_release(&got.b);
+    }
+    assert_string_equal(d.text, "more than 4096 process sets");
+    negotiate_free(n);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -450,6 +545,9 @@ int main(void)
         cmocka_unit_test(a_process_set_may_be_of_the_same_two_ranks),
         cmocka_unit_test(a_transfer_needs_both_but_nobody_else),
         cmocka_unit_test(the_one_that_is_late_is_missing),
+        cmocka_unit_test(a_set_that_its_members_add_needs_nobody_else),
+        cmocka_unit_test(only_joined_members_are_in_the_way_of_their_set),
+        cmocka_unit_test(there_are_not_more_sets_than_there_may_be),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

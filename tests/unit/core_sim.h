@@ -76,7 +76,8 @@ struct sim_spec { /* an operation as all ranks of its set submit it */
     uint32_t odd_rank;           /* SIM_NOBODY, or the rank that differs */
     enum sim_odd odd;
     enum sim_end end;
-    uint32_t inst; /* all that is one operation; JOINs of several steps share it */
+    bool by_members; /* SET_ADD: those of the new set submit it, not the world */
+    uint32_t inst;   /* all that is one operation; JOINs of several steps share it */
     char name[48];
 };
 
@@ -319,6 +320,12 @@ static inline struct sim_msg *link_pop(struct sim_link *l)
 
 /* --- submitting --- */
 
+/* A bit per rank that submits it. */
+static inline uint32_t spec_mask(const struct sim *s, const struct sim_spec *p)
+{
+    return s->sets[p->by_members ? p->makes : p->set].mask;
+}
+
 static inline uint32_t set_nth(uint32_t mask, uint32_t i)
 {
     for (uint32_t r = 0; r < SIM_RANKS; r++)
@@ -399,6 +406,7 @@ static inline void fill_request(const struct sim *s,
             if (m >> r & 1)
                 op->set[4 * q->n_set++] = (uint8_t)r;
         q->set = op->set;
+        q->root = p->by_members ? SET_BY_MEMBERS : SET_BY_ALL;
         break;
     case COLL_SET_REMOVE:
         q->root = s->sets[p->makes].id;

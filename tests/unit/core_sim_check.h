@@ -50,6 +50,8 @@ static inline uint64_t hash_act(const struct member_act *act)
         h = hash_number(h, (uint64_t)q->coll << 32 | (uint64_t)q->dtype << 16 | q->op);
         h = hash_number(h, (uint64_t)q->root << 32 | q->ndim);
         h = hash_number(h, q->group);
+        for (uint32_t k = 0; k < q->n_set; k++)
+            h = hash_number(h, request_set_rank(q, k));
         for (uint32_t d = request_has_counts(q) || q->coll == COLL_ALLTOALL;
              d < q->ndim; d++)
             h = hash_number(h, (uint64_t)q->shape[d]);
@@ -241,10 +243,22 @@ pair_begin(struct sim *s, uint32_t rank, const struct member_act *act)
     enter(s, rank, act, 0, "a pair", SIM_INSTS);
 }
 
-static inline void
-set_comes(struct sim *s, uint32_t rank, const struct sim_spec *p, uint32_t id)
+/* The world meets for a set that others have added. */
+static inline void set_begin(struct sim *s, uint32_t rank, const struct member_act *act)
 {
-    struct sim_set *set = &s->sets[p->makes];
+    const struct request *q = act->items[0].req;
+
+    if (act->n_items != 1 || act->items[0].op || !request_by_members(q)
+        || request_set_has(q, rank))
+        sim_wrong(s, "rank %u is to meet for %s, which is not others' new set", rank,
+                  q->name);
+    enter(s, rank, act, 0, q->name, SIM_INSTS);
+}
+
+/* h: its handle. */
+static inline void set_comes(struct sim *s, uint32_t rank, uint32_t h, uint32_t id)
+{
+    struct sim_set *set = &s->sets[h];
 
     if (set->has_id && set->id != id)
         sim_wrong(s, "rank %u has process set %u, others %u", rank, id, set->id);
@@ -262,6 +276,12 @@ static inline void set_goes(struct sim *s, uint32_t rank, const struct sim_spec 
     member_set_removed(s->ranks[rank].m, set->id);
 }
 
+/* The handle in the name of what adds it, see change_set(). */
+static inline uint32_t set_named(const char *name)
+{
+    return (uint32_t)strtoul(name + strlen("add."), NULL, 10);
+}
+
 /* Have all entered? Then this rank leaves the batch. */
 static inline bool run_end(struct sim *s, uint32_t rank)
 {
@@ -277,7 +297,9 @@ static inline bool run_end(struct sim *s, uint32_t rank)
     if (hash_act(&r->act) != r->run_hash)
         sim_wrong(s, "what rank %u was told to run has changed under it", rank);
     if (op && op->req.coll == COLL_SET_ADD)
-        set_comes(s, rank, s->insts[op->inst].spec, r->act.set_id);
+        set_comes(s, rank, s->insts[op->inst].spec->makes, r->act.set_id);
+    if (r->act.kind == MEMBER_SET)
+        set_comes(s, rank, set_named(r->act.items[0].req->name), r->act.set_id);
     if (op && op->req.coll == COLL_SET_REMOVE)
         set_goes(s, rank, s->insts[op->inst].spec);
     for (size_t i = 0; i < r->act.n_items; i++)

@@ -204,7 +204,10 @@ static inline void change_set(struct load *l,
                               uint32_t h,
                               enum sim_end end)
 {
-    struct sim_spec p = {.coll = coll, .makes = h, .end = end};
+    struct sim_spec p = {.coll = coll,
+                         .makes = h,
+                         .end = end,
+                         .by_members = coll == COLL_SET_ADD && pick(l, 2)};
 
     (void)snprintf(p.name, sizeof(p.name), "%s.%u",
                    coll == COLL_SET_ADD ? "add" : "remove", h);
@@ -313,7 +316,7 @@ static inline void expect_joined(struct sim *s, struct sim_step *step)
 {
     for (uint32_t i = 0; i < step->n; i++) {
         struct sim_spec *p = &step->v[i];
-        uint32_t mask = s->sets[p->set].mask;
+        uint32_t mask = spec_mask(s, p);
 
         if ((mask & step->active) == mask || (mask & step->active) == 0
             || is_joinable(p))
@@ -372,7 +375,7 @@ static inline void joins(struct load *l)
         more_in_a_join(l, step);
         step->active = active;
         for (uint32_t k = 0; k < step->n; k++)
-            s->insts[step->v[k].inst].wanted = active & s->sets[step->v[k].set].mask;
+            s->insts[step->v[k].inst].wanted = active & spec_mask(s, &step->v[k]);
         expect_joined(s, step);
     }
     add_step(l)->waits = true;

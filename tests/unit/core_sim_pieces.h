@@ -53,7 +53,7 @@ add_op(struct load *l, struct sim_step *step, const struct sim_spec *from)
     p->inst = s->n_insts++;
     *inst = (struct sim_inst){.spec = p,
                               .step = (uint32_t)(step - s->steps),
-                              .wanted = step->active & s->sets[p->set].mask};
+                              .wanted = step->active & spec_mask(s, p)};
     return p;
 }
 

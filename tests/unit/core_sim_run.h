@@ -150,6 +150,9 @@ static inline bool on_next(struct sim *s, uint32_t rank, bool may_offer)
     case MEMBER_PAIR:
         pair_begin(s, rank, &act);
         break;
+    case MEMBER_SET:
+        set_begin(s, rank, &act);
+        break;
     }
     return true;
 }
@@ -251,9 +254,12 @@ static inline bool on_user(struct sim *s, uint32_t rank, bool is_awake)
     if (!r->has_begun)
         return step_begin(s, rank);
     while (r->at < s->steps[r->step].n) {
-        const struct sim_spec *p = &s->steps[r->step].v[r->order[r->at++]];
+        const struct sim_spec *p = &s->steps[r->step].v[r->order[r->at]];
 
-        if (s->sets[p->set].mask >> rank & 1) {
+        if (p->coll == COLL_SET_REMOVE && !(s->sets[p->makes].in >> rank & 1))
+            return false; /* others have added it: nobody knows its number yet */
+        r->at++;
+        if (spec_mask(s, p) >> rank & 1) {
             (void)sim_back(s, rank);
             sim_submit(s, rank, p);
             return true;

@@ -416,6 +416,8 @@ static void average_folds_into_the_factor_or_divides(void **state)
     assert_true(f.factor == 0.75 && f.divisor == 1);
     f = finish_of(DT_I64, OP_AVERAGE, 1.0, 4);
     assert_true(f.factor == 1.0 && f.divisor == 4);
+    f = finish_of(DT_I32, OP_AVERAGE, 3.0, 4);
+    assert_true(f.factor == 0.75 && f.divisor == 1);
     f = finish_of(DT_F16, OP_SUM, 2.0, 4);
     assert_true(f.factor == 2.0 && f.divisor == 1);
 }

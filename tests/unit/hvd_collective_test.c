@@ -246,6 +246,53 @@ static void callback_runs_once_and_poll_sees_the_end(void **state)
     world_run(2, callback_body);
 }
 
+/* Inside its callback an operation has ended: what an alltoall received can be asked
+ * for, by the handle that was written before it was submitted. */
+struct received {
+    hvd_handle handle;
+    int64_t rows[2], shape[HVD_MAX_DIMS];
+    int n, result, ndim;
+    void *data;
+};
+
+static void ask(void *arg, int status, const char *error)
+{
+    struct received *r = arg;
+
+    (void)status;
+    (void)error;
+    r->n = hvd_received_splits(r->handle, r->rows, 2);
+    r->result = hvd_result(r->handle, &r->data, &r->ndim, r->shape);
+    (void)hvd_release(r->handle); /* allowed here too; r->n says what went wrong */
+}
+
+static void ask_body(int rank, int size)
+{
+    float v[3] = {(float)rank, 10, 11};
+    int64_t n = rank + 2, splits[2] = {1, rank + 1};
+    struct hvd_tensor t = tensor1("a", HVD_FLOAT32, v, NULL, &n);
+    struct hvd_tensor last = {.size_bytes = sizeof(last), .name = "b", .device = -1};
+    struct received r = {0};
+    hvd_handle h;
+
+    t.done = ask;
+    t.done_arg = &r;
+    CHECK_OK(hvd_init(NULL));
+    CHECK_OK(hvd_alltoall_async(&t, splits, size, NULL, NULL, 0, &r.handle));
+    CHECK_OK(hvd_barrier_async(&last, 0, &h));
+    CHECK_OK(finish(h));
+    CHECK_OK(hvd_shutdown()); /* all callbacks have run */
+    CHECK(r.n == 2 && r.rows[0] == 1 && r.rows[1] == (rank ? 2 : 1), "%d %lld %lld",
+          r.n, (long long)r.rows[0], (long long)r.rows[1]);
+    CHECK(r.result == HVD_OK && r.ndim == 1 && r.shape[0] == rank + 2, "%d", r.result);
+}
+
+static void callbacks_may_ask_for_results(void **state)
+{
+    (void)state;
+    world_run(2, ask_body);
+}
+
 /* Inside a callback: submitting is allowed, also the same name; waiting and shutdown
  * are refused. */
 static hvd_handle chained;
@@ -495,6 +542,7 @@ int main(void)
         cmocka_unit_test(barrier_waits_for_the_last),
         cmocka_unit_test(ranks_may_submit_in_any_order),
         cmocka_unit_test(callback_runs_once_and_poll_sees_the_end),
+        cmocka_unit_test(callbacks_may_ask_for_results),
         cmocka_unit_test(callbacks_may_submit_but_not_wait),
         cmocka_unit_test(many_threads_submit_and_wait),
         cmocka_unit_test(shutdown_and_init_make_a_new_world),

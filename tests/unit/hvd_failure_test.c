@@ -199,7 +199,7 @@ static void a_stopped_rank_is_named_after_the_peer_timeout(void **state)
             stage_wait(r, 100);
             assert_string_equal(shared->r[r].text, want);
             t = after_ns(t0, shared->r[r].failed_ns);
-            assert_true(t > NS_PER_S / 2 && t < 3 * NS_PER_S);
+            assert_true(t > NS_PER_S / 2 && t < 10 * NS_PER_S);
         }
         assert_int_equal(kill(w.pid[who], SIGKILL), 0);
         world_end(&w, who);

@@ -382,6 +382,67 @@ static void a_joined_rank_that_leaves_ends_it(void **state)
     world_end(&w, -1);
 }
 
+/* --- sets that their members add --- */
+
+/* Sums ones over the set and returns the sum, or a negative status. */
+static int sum_in(int id, const char *name)
+{
+    struct hvd_tensor t = {.size_bytes = sizeof(t), .name = name, .device = -1};
+    int32_t one = 1, sum = -1;
+    hvd_handle h;
+    int r;
+
+    t.data = &one;
+    t.output = &sum;
+    t.dtype = HVD_INT32;
+    r = hvd_allreduce_async(&t, HVD_SUM, 1, 1, id, &h);
+    if (r == HVD_OK) {
+        r = hvd_wait(h, 20000);
+        (void)hvd_release(h);
+    }
+    return r < 0 ? r : sum;
+}
+
+/* The others of the world do nothing meanwhile but wait for something else. */
+static void meet_body(int rank, int size)
+{
+    static const int low[] = {1, 0}, high[] = {2, 3}, outer[] = {0, 3},
+                     whole[] = {0, 1, 2, 3};
+    int id = -1, again = -1, all = -1, both = -1;
+
+    (void)size;
+    CHECK_OK(hvd_init(NULL));
+    for (int i = 0; i < 40; i++) /* a plan that must be left for it */
+        CHECK(sum_in(0, "planned") == 4, "sum of all, round %d", i);
+    CHECK_OK(hvd_process_set_meet(rank < 2 ? low : high, 2, &id));
+    CHECK(id == 1 || id == 2, "id %d", id);
+    CHECK(sum_in(id, "both") == 2, "sum in set %d", id);
+    CHECK_OK(hvd_process_set_meet(rank < 2 ? low : high, 2, &again));
+    CHECK(again == id, "a set that is there is met again as %d, not %d", again, id);
+    CHECK_OK(hvd_process_set_meet(whole, 4, &all));
+    CHECK(all == 0, "all ranks are set %d", all);
+    if (rank == 0 || rank == 3) {
+        CHECK_OK(hvd_process_set_meet(outer, 2, &both));
+        CHECK(sum_in(both, "outer") == 2, "sum in set %d", both);
+    } else {
+        CHECK(hvd_process_set_meet(outer, 2, &both) == HVD_INVALID_ARGUMENT,
+              "not ours");
+        CHECK(strstr(hvd_last_error(), "only they meet") != NULL, "%s",
+              hvd_last_error());
+    }
+    CHECK(sum_in(0, "end") == 4, "sum of all");
+    CHECK(hvd_process_set_rank(3) == (rank == 0 ? 0 : rank == 3 ? 1 : -1), "rank in 3");
+    CHECK(hvd_process_set_add(outer, 2, &both) == HVD_INVALID_ARGUMENT, "added twice");
+    CHECK_OK(hvd_process_set_remove(3));
+    CHECK_OK(hvd_shutdown());
+}
+
+static void members_add_a_set_without_the_others(void **state)
+{
+    (void)state;
+    world_run(4, meet_body);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -393,6 +454,7 @@ int main(void)
         cmocka_unit_test(a_lost_member_of_a_set_is_named_everywhere),
         cmocka_unit_test(one_thread_at_a_time_changes_sets),
         cmocka_unit_test(threads_work_in_overlapping_sets),
+        cmocka_unit_test(members_add_a_set_without_the_others),
         cmocka_unit_test(a_killed_rank_ends_a_join),
         cmocka_unit_test(a_joined_rank_that_leaves_ends_it),
     };

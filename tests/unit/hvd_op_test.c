@@ -387,6 +387,8 @@ static void only_some_collectives_make_a_result(void **state)
 /* --- the end --- */
 
 struct end {
+    struct op *inner;
+    bool was_told; /* in the callback: ended, to who asks for results */
     int calls, status;
     char error[64];
     bool had_error, was_pending;
@@ -403,6 +405,11 @@ static void on_end(void *arg, int status, const char *error)
     if (error)
         (void)strncpy(e->error, error, sizeof(e->error) - 1);
     e->was_pending = op_status(e->op) == HVD_IN_PROGRESS;
+    e->was_told = op_status_told(e->op) == status;
+    if (e->inner) { /* an op that ends inside leaves this one ended */
+        op_finish(e->inner, HVD_TIMEOUT, "inner");
+        e->was_told = e->was_told && op_status_told(e->op) == status;
+    }
 }
 
 static void an_op_ends_once_callback_first(void **state)
@@ -412,17 +419,21 @@ static void an_op_ends_once_callback_first(void **state)
     (void)state;
     for (int is_bad = 0; is_bad < 2; is_bad++) {
         struct op *op = make(COLL_ALLREDUCE, DT_F32, 1, shape);
-        struct end e = {.op = op};
+        struct op *inner = make(COLL_ALLREDUCE, DT_F32, 1, shape);
+        struct end e = {.op = op, .inner = inner}, of_inner = {.op = inner};
 
-        op->done = on_end;
+        op->done = inner->done = on_end;
         op->done_arg = &e;
+        inner->done_arg = &of_inner;
         op_finish(op, is_bad ? HVD_ABORTED : HVD_OK, is_bad ? "lost rank 3" : NULL);
         assert_int_equal(e.calls, 1);
         assert_int_equal(e.status, is_bad ? HVD_ABORTED : HVD_OK);
         assert_int_equal(e.had_error, is_bad);
         assert_string_equal(e.error, is_bad ? "lost rank 3" : "");
-        assert_true(e.was_pending);
+        assert_true(e.was_pending && e.was_told);
         assert_int_equal(op_status(op), e.status);
+        assert_true(of_inner.was_pending && of_inner.was_told);
+        op_unref(inner);
         op_unref(op);
     }
 }

@@ -9,6 +9,8 @@
 
 #include <cmocka.h>
 
+#include "hvd.h"
+
 #include "runtime/api/sets.h"
 #include "tests/unit/torture.h"
 
@@ -31,15 +33,13 @@ static const struct backend_ops counted_ops = {.name = "counted",
         .b = {.ops = &counted_ops }                                                    \
     }
 
-static uint32_t
-add(struct sets *s, struct backend *b, uint32_t n, const uint32_t *ranks)
+static void
+add(struct sets *s, uint32_t id, struct backend *b, uint32_t n, const uint32_t *ranks)
 {
     struct err err = ERR_INIT;
-    uint32_t id;
 
-    if (sets_add(s, ranks, n, b, &id, &err) < 0)
+    if (sets_add(s, id, ranks, n, b, &err) < 0)
         fail_msg("%s", err.text);
-    return id;
 }
 
 static void the_world_is_set_0(void **state)
@@ -72,13 +72,12 @@ static void places_are_in_the_set(void **state)
     static const uint32_t ranks[] = {1, 3, 4};
     struct sets s;
     int out[3] = {-1, -1, -1};
-    uint32_t n, me, id;
+    uint32_t n, me, id = 1;
 
     (void)state;
     for (uint32_t rank = 0; rank < 6; rank++) {
         assert_int_equal(sets_init(&s, rank, 6), 0);
-        id = add(&s, NULL, 3, ranks);
-        assert_int_equal(id, 1);
+        add(&s, id, NULL, 3, ranks);
         assert_int_equal(sets_place(&s, id, &n, &me), 0);
         assert_int_equal(n, 3);
         assert_true(me
@@ -90,7 +89,7 @@ static void places_are_in_the_set(void **state)
         sets_release(&s);
     }
     assert_int_equal(sets_init(&s, 0, 6), 0);
-    id = add(&s, NULL, 3, ranks);
+    add(&s, id, NULL, 3, ranks);
     assert_int_equal(sets_member(&s, id, 4), 2);
     assert_true(sets_member(&s, id, 2) == SET_NOT_IN);
     assert_true(sets_member(&s, id, 5) == SET_NOT_IN);
@@ -106,39 +105,53 @@ static void places_are_in_the_set(void **state)
     sets_release(&s);
 }
 
-static void ids_are_never_used_twice(void **state)
+/* Ids 4097 and 4098 are the numbers 1 and 2 again. */
+static void a_number_may_come_again_but_no_id(void **state)
 {
     static const uint32_t a[] = {0}, b[] = {1}, c[] = {0, 1}, d[] = {2};
     struct counted backend[4] = {COUNTED, COUNTED, COUNTED, COUNTED};
     struct err err = ERR_INIT;
     struct sets s;
+    uint32_t n, me;
     int ids[8];
 
     (void)state;
     assert_int_equal(sets_init(&s, 0, 3), 0);
-    assert_int_equal(add(&s, &backend[0].b, 1, a), 1);
-    assert_int_equal(add(&s, &backend[1].b, 1, b), 2);
-    assert_int_equal(add(&s, &backend[2].b, 2, c), 3);
+    add(&s, 1, &backend[0].b, 1, a);
+    add(&s, 2, &backend[1].b, 1, b);
+    add(&s, 3, &backend[2].b, 2, c);
     assert_int_equal(sets_remove(&s, 2, &err), 0);
     assert_int_equal(backend[1].closed, 1);
-    assert_int_equal(sets_remove(&s, 3, &err), 0);
-    assert_int_equal(add(&s, NULL, 1, b), 4); /* the same ranks again: another set */
-    assert_int_equal(add(&s, NULL, 1, d), 5);
+    assert_int_equal(sets_unknown(&s, 2, &err), HVD_INVALID_ARGUMENT);
+    assert_string_equal(err.text, "process set 2 does not exist");
+    assert_int_equal(sets_add(&s, 1 + SET_NUMBERS, d, 1, &backend[3].b, &err), -EPROTO);
+    assert_string_equal(err.text, "process set 1 is there already");
+    add(&s, 2 + SET_NUMBERS, &backend[3].b, 1, d);
     assert_int_equal(sets_ids(&s, ids, 8), 4);
     assert_int_equal(ids[0], 0);
     assert_int_equal(ids[1], 1);
-    assert_int_equal(ids[2], 4);
-    assert_int_equal(ids[3], 5);
+    assert_int_equal(ids[2], 2 + SET_NUMBERS);
+    assert_int_equal(ids[3], 3);
     assert_null(sets_find(&s, 2));
-    assert_int_equal(sets_find(&s, 4)->ranks[0], 1);
+    assert_int_equal(sets_find(&s, 2 + SET_NUMBERS)->ranks[0], 2);
+    assert_int_equal(sets_find(&s, 3)->n, 2);
+    assert_int_equal(sets_place(&s, 2, &n, &me), -ENOENT);
+    assert_int_equal(sets_place(&s, 2 + SET_NUMBERS, &n, &me), 0);
+    assert_int_equal(sets_ranks(&s, 2, ids, 8), -ENOENT);
+    assert_true(sets_member(&s, 2, 1) == SET_NOT_IN);
+    assert_int_equal(sets_unknown(&s, 2, &err), HVD_INVALID_ARGUMENT);
+    assert_string_equal(
+        err.text, "process set 2 has been removed, and another one has its number now");
     assert_int_equal(sets_remove(&s, 2, &err), -ENOENT);
     assert_string_equal(err.text, "process set 2 does not exist");
     assert_int_equal(sets_remove(&s, 0, &err), -EINVAL);
     assert_string_equal(err.text, "process set 0 is the world and cannot be removed");
+    assert_int_equal(sets_remove(&s, 2 + SET_NUMBERS, &err), 0);
+    assert_int_equal(backend[3].closed, 1);
+    assert_int_equal(sets_find(&s, 3)->n, 2);
     sets_release(&s);
-    assert_int_equal(backend[0].closed, 1);
-    assert_int_equal(backend[1].closed, 1);
-    assert_int_equal(backend[2].closed, 1);
+    for (size_t i = 0; i < ARRAY_LEN(backend); i++)
+        assert_int_equal(backend[i].closed, 1);
 }
 
 struct refusal {
@@ -166,16 +179,15 @@ static void bad_sets_are_refused_with_a_sentence(void **state)
     };
     struct counted backend = COUNTED;
     struct sets s;
-    uint32_t id;
 
     (void)state;
     assert_int_equal(sets_init(&s, 0, 4), 0);
-    assert_int_equal(add(&s, NULL, 2, first), 1);
+    add(&s, 1, NULL, 2, first);
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         const struct refusal *c = &cases[i];
         struct err err = ERR_INIT, early = ERR_INIT;
 
-        assert_int_equal(sets_add(&s, c->ranks, c->n, &backend.b, &id, &err), c->code);
+        assert_int_equal(sets_add(&s, 2, c->ranks, c->n, &backend.b, &err), c->code);
         assert_string_equal(err.text, c->text);
         assert_int_equal(sets_check_new(&s, c->ranks, c->n, &early), c->code);
         assert_string_equal(early.text, c->text);
@@ -189,17 +201,17 @@ static void there_is_a_bound(void **state)
 {
     struct err err = ERR_INIT;
     struct sets s;
-    uint32_t id, ranks[2];
+    uint32_t ranks[2];
 
     (void)state;
     assert_int_equal(sets_init(&s, 0, SETS_MAX), 0);
     for (uint32_t i = 1; i < SETS_MAX; i++)
-        assert_int_equal(add(&s, NULL, 1, &i), i);
+        add(&s, i, NULL, 1, &i);
     ranks[0] = 0;
     ranks[1] = 1;
-    assert_int_equal(sets_add(&s, ranks, 2, NULL, &id, &err), -E2BIG);
+    assert_int_equal(sets_add(&s, 7 + SET_NUMBERS, ranks, 2, NULL, &err), -E2BIG);
     assert_int_equal(sets_remove(&s, 7, &err), 0);
-    assert_int_equal(add(&s, NULL, 2, ranks), SETS_MAX);
+    add(&s, 7 + SET_NUMBERS, NULL, 2, ranks);
     sets_release(&s);
 }
 
@@ -244,8 +256,9 @@ static void others_may_ask_while_sets_come_and_go(void **state)
     for (int i = 0; i < 2; i++)
         assert_int_equal(pthread_create(&th[i], NULL, asker, &race), 0);
     for (int i = 0; i < 3000; i++) {
-        uint32_t id = add(&race.s, NULL, 2, ranks);
+        uint32_t id = 1 + (uint32_t)i * SET_NUMBERS;
 
+        add(&race.s, id, NULL, 2, ranks);
         assert_int_equal(sets_remove(&race.s, id, &err), 0);
     }
     atomic_store(&race.is_over, true);
@@ -262,12 +275,11 @@ static int make_sets(void *arg)
     static const uint32_t a[] = {0}, b[] = {0, 1};
     struct err err = ERR_INIT;
     struct sets s;
-    uint32_t id;
     int r = sets_init(&s, 0, 3);
 
     (void)arg;
-    r = r < 0 ? r : sets_add(&s, a, 1, NULL, &id, &err);
-    r = r < 0 ? r : sets_add(&s, b, 2, NULL, &id, &err);
+    r = r < 0 ? r : sets_add(&s, 1, a, 1, NULL, &err);
+    r = r < 0 ? r : sets_add(&s, 2, b, 2, NULL, &err);
     sets_release(&s);
     return r;
 }
@@ -283,7 +295,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_world_is_set_0),
         cmocka_unit_test(places_are_in_the_set),
-        cmocka_unit_test(ids_are_never_used_twice),
+        cmocka_unit_test(a_number_may_come_again_but_no_id),
         cmocka_unit_test(bad_sets_are_refused_with_a_sentence),
         cmocka_unit_test(there_is_a_bound),
         cmocka_unit_test(others_may_ask_while_sets_come_and_go),

@@ -226,7 +226,9 @@ static void headers_are_judged_by_direction_and_size(void **state)
         bool from_member, from_server;
     } t[] = {
         {RDV_JOIN, 8, true, false},
-        {RDV_JOIN, 9, false, false},
+        {RDV_JOIN, 7, false, false},
+        {RDV_JOIN, 8 + 4 * WORLD_MAX_RANKS, true, false},
+        {RDV_JOIN, 12 + 4 * WORLD_MAX_RANKS, false, false},
         {RDV_PUT, 8, true, false},
         {RDV_PUT, 8 + RDV_MAX_BLOB_BYTES, true, false},
         {RDV_PUT, 9 + RDV_MAX_BLOB_BYTES, false, false},

@@ -79,7 +79,7 @@ finish_of(enum dtype t, enum reduce_op op, double postscale, uint32_t n_ranks)
     struct finish f = {postscale, 1};
     if (op != OP_AVERAGE)
         return f;
-    if (is_float(t))
+    if (is_float(t) || postscale != 1.0) /* one rounding of integers, not two */
         f.factor = postscale / n_ranks;
     else
         f.divisor = n_ranks;

@@ -10,8 +10,9 @@
 #include "runtime/core/types.h"
 
 /* What happens to a complete result. Floating point: times factor (divisor is folded
- * in). Integers: divided by divisor toward zero, then times factor in double, toward
- * zero and saturating. bool: false where factor is 0, else as it is. */
+ * in). Integers: divided by divisor toward zero, or times factor in double, toward zero
+ * and saturating; an average that is scaled too is one multiplication. bool: false
+ * where factor is 0, else as it is. */
 struct finish {
     double factor;
     uint64_t divisor;

@@ -14,6 +14,11 @@ def refuse(what, instead=""):
     raise NotImplementedError(f"{text}; {instead}" if instead else text)
 
 
+def refuse_mpi(what, instead):
+    """Horovod's sentence for its back end that is not here, as ValueError."""
+    raise ValueError(f"Horovod has not been built with MPI support: {what} cannot be used; {instead}")
+
+
 def absent_function(module, name, instead=""):
     """A function of that name which refuses whatever it is called with."""
 

@@ -3,12 +3,14 @@
 
 import atexit
 import faulthandler
+import json
 import signal
 import threading
 import warnings
 
-from _hvd import _native, handles
-from _hvd.absent import refuse
+from _hvd import _mpi, _native, handles
+from _hvd import process_sets as _sets
+from _hvd.exceptions import HorovodInternalError
 
 # Horovod's numbers (enum hvd_op in hvd.h).
 Average = 0
@@ -17,9 +19,20 @@ Adasum = 2
 Min = 3
 Max = 4
 Product = 5
+REDUCE_OPS = {
+    Average: "Average",
+    Sum: "Sum",
+    Adasum: "Adasum",
+    Min: "Min",
+    Max: "Max",
+    Product: "Product",
+}
 
 _start_lock = threading.RLock()  # held for moments only, and a signal handler may come again
 _exit_hook_registered = False
+_ranks_of_init = ()  # the ranks that init() was called for, () for all
+_sets_of_init = []  # the process sets that init() made with the world
+_at_init = []  # what frameworks do then
 
 
 def _show_stacks_when_late():
@@ -35,21 +48,73 @@ def _show_stacks_when_late():
 def init(comm=None, process_sets=None):
     """Finds this process' place in the job and meets the other ranks. Idempotent.
 
+    comm: the ranks of this world, where not all started ranks take part: a list (its order gives the
+    ranks in the world), the same on all of them, or a communicator of mpi4py. Other ranks may have a
+    world of another list at the same time, or none. process_sets: a list of hvd.ProcessSet to make with
+    the world, equal on all ranks; or "dynamic", which is Horovod's word for the wish to add some later.
+
     Signal handlers run while it waits. What they raise (Ctrl-C) ends it, and so does shutdown().
     """
+    global _ranks_of_init
+    is_mpi = _mpi.is_comm(comm)
+    ranks = _mpi.ranks_of(comm) if is_mpi else _sets.ranks_from(comm)
+    sets = _sets.check_sets(process_sets)
+    was_there = _native.is_initialized()
+    try:
+        _meet(0, ranks, tuple(tuple(s.ranks) for s in sets))
+    except (HorovodInternalError, ValueError) as e:
+        raise type(e)(_sets.of_init(str(e))) from None
+    if is_mpi:
+        _check_job(was_there)
+    _sets.register_all(sets)
+    if not was_there:
+        _ranks_of_init = ranks
+        _sets_of_init[:] = sets
+        for function in _at_init:
+            function()
+
+
+def at_init(function):
+    """Calls it after each init() that has formed a world, and now where there is one."""
+    _at_init.append(function)
+    if _native.is_initialized():
+        function()
+
+
+def _check_job(was_there):
+    """A communicator's ranks are MPI_COMM_WORLD's: these must be the job's."""
+    job = json.loads(_native.describe()).get("job_size")
+    if job is not None and job != _mpi.world_size():
+        if not was_there:
+            shutdown()
+        raise ValueError(
+            f"comm is an MPI communicator, but MPI_COMM_WORLD has {_mpi.world_size()} ranks and this job "
+            f"{job}; start it with mpirun, mpiexec or srun, or pass comm a list of ranks"
+        )
+
+
+def start_again(timeout_ms):
+    """Leaves the world, and meets the other ranks in a new one within this time (elastic).
+
+    The process sets that init() made are made again; those that were added later are gone.
+    """
+    shutdown()
+    _meet(timeout_ms, _ranks_of_init, tuple(tuple(s.ranks) for s in _sets_of_init))
+    _sets.register_all(_sets_of_init)
+
+
+def _meet(timeout_ms, ranks, set_ranks):
+    """Returns when the world has formed. 0: within HOROVOD_START_TIMEOUT."""
     global _exit_hook_registered
-    if comm is not None:
-        refuse("hvd.init(comm=...)", "call hvd.init() without arguments: all started ranks take part")
-    if process_sets:
-        refuse("hvd.init(process_sets=...)", "only hvd.global_process_set works")
     try:
         with _start_lock:
             if not _exit_hook_registered:
                 atexit.register(shutdown)
                 _exit_hook_registered = True
                 _show_stacks_when_late()
-            if _native.start(0):
+            if _native.start(timeout_ms, (ranks, *set_ranks)):
                 handles.forget()
+                _sets.forget()
         _native.join()
     except BaseException:
         _native.cancel()
@@ -110,30 +175,39 @@ def stop_timeline():
     _native.timeline_stop()
 
 
-# Build queries. Scripts branch on them, so each tells the truth about this runtime and not about
-# which of Horovod's back ends it resembles: there is no MPI, no Gloo, and no GPU back end yet.
+# Build queries. Scripts branch on them to choose what works, so *_built say which of Horovod's ways of
+# working this runtime serves, and *_enabled how this process was started. There is neither MPI nor
+# Gloo in it, and the libraries for GPUs and interconnects that it has not are False.
 
-
-def mpi_threads_supported():
-    if not _native.is_initialized():
-        raise ValueError("Horovod has not been initialized; use hvd.init().")
-    raise ValueError("Horovod MPI is not enabled; Please make sure it is installed and enabled.")
-
-
-def mpi_enabled():
-    return False
+_MPI_LAUNCHERS = ("openmpi", "mpiexec")
 
 
 def mpi_built():
-    return False
+    """True: ranks that mpirun, mpiexec or srun started with MPI's variables find each other."""
+    return True
 
 
-def gloo_enabled():
-    return False
+def mpi_enabled():
+    """Was this process started by one of MPI's launchers? False before init()."""
+    place = json.loads(_native.describe())
+    return bool(place["initialized"]) and place["launcher"] in _MPI_LAUNCHERS
+
+
+def mpi_threads_supported():
+    """True where mpi_enabled(): a script may use mpi4py from any thread, the runtime never calls MPI."""
+    if not mpi_enabled():
+        raise ValueError("Horovod MPI is not enabled; Please make sure it's installed and enabled.")
+    return True
 
 
 def gloo_built():
-    return False
+    """True: works without MPI, started by horovodrun and other launchers, and init() after shutdown()."""
+    return True
+
+
+def gloo_enabled():
+    """Was this process started without MPI's launchers? False before init()."""
+    return _native.is_initialized() and not mpi_enabled()
 
 
 def nccl_built():
@@ -157,8 +231,8 @@ def rocm_built():
     return False
 
 
-def reduce_op_from(op, average):
-    """Horovod's rule for its old ``average`` argument."""
+def reduce_op_from(op, average, ops=(Average, Sum)):
+    """Horovod's rule for its old ``average`` argument; ops: what True and False of it mean."""
     if op is not None:
         if average is not None:
             raise ValueError("The op parameter supersedes average. Please provide only one of them.")
@@ -169,18 +243,20 @@ def reduce_op_from(op, average):
             DeprecationWarning,
             stacklevel=3,
         )
-        return Average if average else Sum
-    return Average
+        return ops[0] if average else ops[1]
+    return ops[0]
 
 
 def check_reduce_op(op):
     """Passes what the runtime reduces with; a sentence for the rest."""
-    if op in (Average, Sum):
+    if op in REDUCE_OPS:
         return op
-    names = {Adasum: "Adasum", Min: "Min", Max: "Max", Product: "Product"}
-    if op in names:
-        refuse(f"allreduce with op=hvd.{names[op]}", "op=hvd.Average and op=hvd.Sum work")
-    raise ValueError(f"op must be hvd.Average or hvd.Sum, not {op!r}")
+    raise ValueError(f"op must be hvd.Average, Sum, Adasum, Min, Max or Product, not {op!r}")
+
+
+def _get_process_set_ids_and_ranks():
+    """By Horovod's private name, which tests of scripts use."""
+    return _sets.ids_and_ranks()
 
 
 __all__ = [

@@ -1,33 +1,57 @@
 # SPDX-License-Identifier: Apache-2.0
 """Handles of pending operations, and the references that keep their memory alive.
 
-A handle is the runtime's number. From submit until the operation has ended this module holds
-everything whose memory the runtime reads or writes, so that a tensor may go out of scope while it
-travels. ``finish`` waits, hands the operation's result on and forgets the handle.
+A handle is the runtime's number, above zero. From submit until the operation has ended this module
+holds everything whose memory the runtime reads or writes, so that a tensor may go out of scope while
+it travels. ``finish`` waits, hands the operation's result on and forgets the handle.
+
+Several operations that a user started by one call (a grouped one) have one handle for all, below zero:
+a *bundle*. It ends when all of them have ended.
+
+Threads: any may call anything. The tables change by single operations of dicts, which the interpreter's
+lock keeps whole; whoever takes an entry out of a table owns what it stands for.
 """
 
 import itertools
 import threading
 
 from _hvd import _native
+from _hvd.exceptions import HorovodInternalError
 
 # handle -> (what must stay alive, function that turns the ended operation into its result)
 _pending = {}
+_bundles = {}
+_bundle_numbers = itertools.count(-1, -1)
 _counters = {}
-_barriers = {}  # process set -> lock of its barriers
+_repeated = {}  # name and process set of what has one name for all times -> its lock
+_joins = 0  # of this world that have ended
+world = 0  # another number after each init(): for what must be forgotten with the world
 
 
-def auto_name(kind):
-    """Name of an operation that the user gave none: counted per kind, thus equal on all ranks."""
-    counter = _counters.setdefault(kind, itertools.count(1))
-    return f"{kind}.noname.{next(counter)}"
+def auto_name(kind, set_id=0):
+    """Name of an operation that the user gave none.
+
+    Counted per kind and process set, thus equal on all ranks of the set, whatever each of them does in
+    other sets. Ranks that ran out of data have counted fewer when all meet in a join: each begins anew
+    there.
+    """
+    counter = _counters.setdefault((kind, set_id), itertools.count(1))
+    within = f"{set_id}." if set_id else ""
+    since = f"join{_joins}." if _joins else ""
+    return f"{kind}.noname.{within}{since}{next(counter)}"
 
 
 def forget():
     """A new world begins: automatic names count from one again on every rank."""
+    global world, _joins
+    world += 1
+    _joins = 0
     _counters.clear()
-    _barriers.clear()
-    _pending.clear()
+    _repeated.clear()
+    _bundles.clear()
+    for handle in list(_pending):  # shutdown has ended them all
+        if _pending.pop(handle, None) is not None:
+            _native.release(handle)
 
 
 def submit(function, keep, result, *args):
@@ -40,36 +64,97 @@ def submit(function, keep, result, *args):
     return function(_pending, (keep, result), *args)
 
 
+class _Bundle:
+    """Handles of one call, in order; results of those that have ended; the first error."""
+
+    def __init__(self, handles, result):
+        self.handles = handles
+        self.result = result
+        self.results = {}
+        self.error = None
+
+
+def bundle(handles, result=tuple):
+    """One handle for several operations, which are finished by it alone; returns result(their results)."""
+    number = next(_bundle_numbers)
+    _bundles[number] = _Bundle(list(handles), result)
+    return number
+
+
 def poll(handle):
     """True when the operation has ended, in success or failure; never blocks."""
+    if isinstance(handle, int) and handle < 0:
+        group = _bundles.get(handle)
+        return group is None or all(_native.poll(h) for h in group.handles)
     return _native.poll(handle)
+
+
+def _finish_bundle(number, group):
+    for handle in group.handles:
+        if handle in group.results:
+            continue  # a wait before this one was interrupted by a signal after it had ended
+        try:
+            group.results[handle] = finish(handle)
+        except Exception as e:
+            group.results[handle] = None
+            group.error = group.error or e
+    if _bundles.pop(number, None) is None:
+        return None  # another thread's
+    if group.error is not None:
+        raise group.error
+    return group.result(group.results[h] for h in group.handles)
 
 
 def finish(handle):
     """Waits for the operation and returns its result. None for a handle that is not pending."""
+    group = _bundles.get(handle)
+    if group is not None:
+        return _finish_bundle(handle, group)
     entry = _pending.get(handle)
     if entry is None:
         return None
     try:
         _native.wait(handle)
         return entry[1](handle)
+    except HorovodInternalError:
+        if handle in _pending:
+            raise
+        return None  # another thread has finished it meanwhile
     finally:
         # A signal handler's exception (Ctrl-C) may have ended the wait and not the operation: then
         # its tensors must live on, and the handle stays pending.
-        if _native.poll(handle):
-            _pending.pop(handle, None)
-            _native.release(handle)
+        if _native.poll(handle) and _pending.pop(handle, None) is not None:
+            _native.release(handle)  # a result that took the handle over releases it itself
 
 
-def barrier(set_id):
-    """Returns when all ranks of the process set have called it.
+def finish_repeated(function, result, name, *args):
+    """Runs an operation without data to its end, under one name for all times.
 
-    All barriers of a set have one name, so that the runtime knows it again (cache, plan). Those of one
-    rank therefore follow each other: another thread's waits for the lock, and one whose wait was ended
-    by a signal handler's exception, which is still under way, is finished first.
+    So the runtime knows it again (cache, plan). Those of one rank therefore follow each other: another
+    thread's waits for the lock, and one whose wait was ended by a signal handler's exception, which is
+    still under way, is finished first.
     """
-    lock = _barriers.setdefault(set_id, threading.RLock())  # a signal handler may call again
+    lock = _repeated.setdefault((name, args), threading.RLock())  # a signal handler may call again
     with lock:
         for handle in [h for h, entry in list(_pending.items()) if entry[0] is lock]:
             finish(handle)
-        finish(submit(_native.barrier, lock, lambda h: None, "barrier", set_id))
+        return finish(submit(function, lock, result, name, *args))
+
+
+def barrier(set_id):
+    """Returns when all ranks of the process set have called it."""
+    finish_repeated(_native.barrier, lambda h: None, "barrier", set_id)
+
+
+def join():
+    """Returns when all ranks have called it: the last one of them."""
+    last = finish_repeated(_native.join_ranks, _native.joined_last, "join")
+    has_joined()
+    return last
+
+
+def has_joined():
+    """A join has ended: automatic names begin anew, as ranks that joined early have counted fewer."""
+    global _joins
+    _joins += 1
+    _counters.clear()

@@ -1,82 +1,296 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Process sets: in this version the one that always exists, of all ranks (id 0)."""
+"""Process sets: some ranks that run collectives among themselves. The set of all (id 0) always exists.
+
+The runtime's id of a set (process_set_id()) is used once in the life of a world. A script sees its number
+(ProcessSet.process_set_id), which is given again once the set is removed, as Horovod does it.
+
+Sets come with init() or by add_process_set(), which all ranks of the world call in the same order. They
+go by remove_process_set() and with the world: a ProcessSet of a world that has ended is not registered
+any more, and its size(), rank() and included() are None.
+"""
+
+import os
+import re
+import threading
+import weakref
 
 from _hvd import _native
-from _hvd.absent import refuse
+from _hvd.absent import refuse_mpi
+
+_registered = weakref.WeakSet()  # of this world, but the global one
+_no_world = "Horovod has not been initialized; use hvd.init()."
+
+
+def integers(values):
+    """They as a tuple of ints; None where that is no iterable, or where one is no integer."""
+    try:
+        values = tuple(values)
+    except TypeError:
+        return None
+    if any(isinstance(value, bool) or not hasattr(value, "__index__") for value in values):
+        return None
+    return tuple(value.__index__() for value in values)
 
 
 class ProcessSet:
-    """A set of ranks that run collectives among themselves."""
+    """A set of ranks that run collectives among themselves.
+
+    Pass it to hvd.init(process_sets=[...]) or hvd.add_process_set(); process_set_id is None before.
+    """
+
+    process_set_id = None
+    _id = None
+    ranks = None
+    mpi_comm = None
 
     def __init__(self, ranks_or_comm):
-        if isinstance(ranks_or_comm, (str, bytes)) or not hasattr(ranks_or_comm, "__iter__"):
+        if type(ranks_or_comm).__module__.split(".")[0] == "mpi4py":
+            refuse_mpi("a process set of an MPI communicator", "pass the list of its ranks")
+        ranks = integers(ranks_or_comm)
+        if ranks is None:
             raise ValueError(
-                f"ProcessSet should be initialized with a list of process ranks, not {ranks_or_comm!r}"
+                "ProcessSet should be initialized with a list of process ranks or an mpi4py Comm object, "
+                f"not {ranks_or_comm!r}"
             )
-        self.ranks = sorted(ranks_or_comm)
-        self.mpi_comm = None
-        self.process_set_id = None
+        self.ranks = sorted(ranks)
+
+    def _invalidate(self):
+        self.process_set_id = self._id = None
+        _registered.discard(self)
 
     def size(self):
         """Number of ranks, or None while the set is not registered."""
-        return None if self.process_set_id is None else len(self.ranks)
+        return None if self._id is None else _native.set_size(self._id)
 
     def rank(self):
-        """This process' rank within the set, or None."""
-        if self.process_set_id is None or not self.included():
+        """This process' rank within the set, or None while the set is not registered.
+
+        Collectives name their root by its global rank all the same.
+        """
+        if self._id is None:
             return None
-        return self.ranks.index(_native.rank())
+        rank = _native.set_rank(self._id)
+        if rank is None:
+            raise ValueError(f"Process is not part of provided process set. Rank {_native.rank()}: {self}")
+        return rank
 
     def included(self):
         """Is this process in the set? None while the set is not registered."""
-        return None if self.process_set_id is None else _native.rank() in self.ranks
+        return None if self._id is None else _native.rank() in self.ranks
 
     def __str__(self):
-        return f"ProcessSet(process_set_id={self.process_set_id}, ranks={self.ranks})"
+        place = f"process_set_id={self.process_set_id}, ranks={self.ranks}"
+        return f"ProcessSet({place}, mpi_comm={self.mpi_comm})"
+
+    def __reduce__(self):
+        # A copy (of an optimizer, say) means the same set as long as the world lasts.
+        return (_same_set, (self._id, self.ranks))
 
 
 class _GlobalProcessSet(ProcessSet):
     """All ranks of the world; follows it through shutdown and init."""
 
+    process_set_id = _id = 0
+
     def __init__(self):
-        self.mpi_comm = None
-        self.process_set_id = 0
+        pass
 
     @property
     def ranks(self):
-        return list(range(_native.size()))
-
-    def size(self):
-        return _native.size()
-
-    def rank(self):
-        return _native.rank()
+        return list(range(_native.size())) if _native.is_initialized() else []
 
     def included(self):
-        return True
+        return _native.rank() >= 0
 
-    def __str__(self):
-        return "ProcessSet(process_set_id=0, all ranks)"
+    def __reduce__(self):
+        return "global_process_set"
+
+
+def _same_set(set_id, ranks):
+    process_set = ProcessSet(ranks)
+    if set_id is not None and _native.is_initialized() and _of_world().get(set_id) == ranks:
+        _register(process_set, set_id)
+    return process_set
 
 
 global_process_set = _GlobalProcessSet()
 
 
+def _register(process_set, set_id):
+    process_set._id, process_set.process_set_id = set_id, _number(set_id)
+    _registered.add(process_set)
+
+
+def _number(set_id):
+    return set_id % _native.SET_NUMBERS
+
+
+def _of_world():
+    """{id: ranks} of all sets of the world."""
+    return {i: list(_native.set_ranks(i)) for i in _native.set_ids()}
+
+
+def ids_and_ranks():
+    """{number: ranks} of all sets of the world."""
+    return {_number(i): ranks for i, ranks in _of_world().items()}
+
+
+def id_of_number(number):
+    """The id of the set that has this number now; the number where none has."""
+    ids = _native.set_ids() if _native.is_initialized() else ()
+    return {_number(i): i for i in ids}.get(number, number)
+
+
 def process_set_id(process_set):
-    """The number the runtime knows this set by; refuses sets that cannot work yet."""
-    if process_set is global_process_set:
-        return 0
-    if isinstance(process_set, ProcessSet):
-        refuse("a process set other than hvd.global_process_set")
-    raise TypeError(f"process_set must be a hvd.ProcessSet, not {type(process_set).__name__}")
+    """The id the runtime knows this set by; a sentence where it knows none."""
+    if not isinstance(process_set, ProcessSet):
+        raise TypeError(f"process_set must be a hvd.ProcessSet, not {type(process_set).__name__}")
+    if process_set._id is None:
+        raise ValueError(
+            f"Process set does not exist or has not been registered: {process_set}; pass it to "
+            "hvd.init(process_sets=[...]) or hvd.add_process_set() on all ranks"
+        )
+    return process_set._id
+
+
+# --- with the world ------------------------------------------------------------------------------
+
+
+def registered_with(ranks):
+    """The registered set of these ranks: what a saved model has of it."""
+    for process_set in list(_registered):
+        if process_set.ranks == sorted(ranks):
+            return process_set
+    raise ValueError(f"there is no process set of the ranks {sorted(ranks)}; use hvd.add_process_set()")
+
+
+def ranks_from(comm):
+    """init()'s comm as a tuple of ranks, () for all; Horovod's sentence for what is no list."""
+    ranks = () if comm is None else integers(comm)
+    if ranks is None:
+        raise ValueError(
+            "Invalid type of argument comm. Expected list of rank integers or mpi4py.MPI.Comm object, "
+            f"not {comm!r}."
+        )
+    return ranks
+
+
+def check_sets(process_sets):
+    """What init() was given, as a list of ProcessSets; Horovod's sentence for a duplicate."""
+    if process_sets is None:
+        return []
+    if isinstance(process_sets, str):
+        if process_sets.lower() != "dynamic":
+            raise ValueError(
+                f'process_sets must be a list of hvd.ProcessSet or "dynamic", not {process_sets!r}'
+            )
+        os.environ["HOROVOD_DYNAMIC_PROCESS_SETS"] = "1"
+        return []
+    process_sets = list(process_sets)
+    seen = []
+    for i, process_set in enumerate(process_sets):
+        if not isinstance(process_set, ProcessSet):
+            raise ValueError(
+                f"process_sets entry number {i} is no hvd.ProcessSet but {type(process_set).__name__}"
+            )
+        if process_set is global_process_set or process_set.ranks in seen:
+            raise ValueError(
+                f"Horovod could not be initialized because process_sets entry number {i} is a "
+                f"duplicate: {process_set}"
+            )
+        seen.append(process_set.ranks)
+    return process_sets
+
+
+def of_init(text):
+    """The runtime's sentence about a set that init() was given, in Horovod's words."""
+    match = re.fullmatch(r"hvd_config, set (\d+): (.*)", text, re.DOTALL)
+    if match is None:
+        return text
+    what = "is a duplicate" if "already exists" in text else "cannot be made"
+    return (
+        f"Horovod could not be initialized because process_sets entry number {int(match[1]) - 1} {what}: "
+        f"{match[2]}"
+    )
+
+
+def forget():
+    """A new world begins: the sets of the last one are none any more."""
+    for process_set in list(_registered):
+        process_set._invalidate()
+
+
+def register_all(process_sets):
+    """After init(): tells each its id. In a world that was there before they may be missing."""
+    if not process_sets:
+        return
+    ids = {tuple(ranks): i for i, ranks in _of_world().items()}
+    for process_set in process_sets:
+        if tuple(process_set.ranks) not in ids:
+            raise ValueError(
+                f"hvd.init() was called before without {process_set}; use hvd.add_process_set() now"
+            )
+        _register(process_set, ids[tuple(process_set.ranks)])
+
+
+# --- later ---------------------------------------------------------------------------------------
+
+
+def _check_dynamic(verb):
+    if not _native.is_initialized():
+        raise ValueError(_no_world)
+    if os.environ.get("HOROVOD_DYNAMIC_PROCESS_SETS", "1").strip().lower() in ("0", "false", ""):
+        raise ValueError(
+            f"Set HOROVOD_DYNAMIC_PROCESS_SETS=1 to allow {verb} process sets after Horovod initialization."
+        )
+
+
+def with_signals(function, *args):
+    """function(*args), which waits for other ranks in C, while signal handlers run (Ctrl-C)."""
+    ended = []
+
+    def call():
+        try:
+            ended.append((function(*args), None))
+        except BaseException as e:
+            ended.append((None, e))
+
+    thread = threading.Thread(target=call, name="hvd-process-set", daemon=True)
+    thread.start()
+    while thread.is_alive():
+        thread.join(0.1)
+    value, error = ended[0]
+    if error is not None:
+        raise error
+    return value
 
 
 def add_process_set(process_set):
-    refuse("hvd.add_process_set()", "only hvd.global_process_set works")
+    """Makes a set of ranks (a ProcessSet, or a list of ranks) and returns it as a ProcessSet.
+
+    All ranks of the world call it, in the same order, also those that are not in the set.
+    """
+    if not isinstance(process_set, ProcessSet):
+        process_set = ProcessSet(process_set)
+    _check_dynamic("adding")
+    if process_set is global_process_set or process_set.ranks in _of_world().values():
+        raise ValueError(f"Attempted to add a duplicate process set: {process_set}")
+    _register(process_set, with_signals(_native.set_add, tuple(process_set.ranks)))
+    return process_set
 
 
 def remove_process_set(process_set):
-    """False for the global process set, as in Horovod."""
-    if process_set is global_process_set:
+    """Takes a set away, on all ranks of the world; False for the global one and for what is no set now."""
+    if not isinstance(process_set, ProcessSet):
+        raise TypeError(f"process_set must be a hvd.ProcessSet, not {type(process_set).__name__}")
+    set_id = process_set._id
+    if not set_id:
         return False
-    return refuse("hvd.remove_process_set()", "only hvd.global_process_set works")
+    _check_dynamic("removing")
+    if set_id not in _native.set_ids():
+        process_set._invalidate()
+        return False
+    with_signals(_native.set_remove, set_id)
+    for other in [p for p in _registered if p._id == set_id]:  # and copies of it
+        other._invalidate()
+    return True

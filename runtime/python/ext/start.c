@@ -11,7 +11,7 @@
  * A cancelled meeting goes on until hvd_init ends, because the other ranks may already
  * count on this one; init() called again takes the same meeting up (start_resume).
  * Invariants: the thread blocks all signals, and so do the threads that hvd_init makes;
- * state moves along the edges above only, under the lock. Called by native.c. */
+ * state moves along the edges above only, under the lock. Called by life.c. */
 #include "runtime/python/ext/start.h"
 
 #include <errno.h>
@@ -19,6 +19,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -27,13 +28,28 @@
 struct start {
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    int n_refs; /* lock, as all below but pid and timeout */
+    int n_refs; /* lock, as all below but pid, timeout and sets */
     enum start_state state;
     int is_cancelled, status;
     char text[1024];
     pid_t pid;
     uint64_t timeout_ms;
+    struct start_sets *sets; /* owned */
 };
+
+struct start_sets *start_sets_new(int n, int n_ranks)
+{
+    struct start_sets *s =
+        calloc(1, sizeof(*s) + ((size_t)n + (size_t)n_ranks) * sizeof(int));
+
+    if (!s)
+        return NULL;
+    s->n = n;
+    s->n_ranks = n_ranks;
+    s->sizes = (int *)(void *)(s + 1);
+    s->ranks = s->sizes + n;
+    return s;
+}
 
 static void enter(struct start *s, enum start_state state)
 {
@@ -44,10 +60,18 @@ static void enter(struct start *s, enum start_state state)
 static void *thread_main(void *arg)
 {
     struct start *s = arg;
+    const struct start_sets *sets = s->sets;
+    const int n_ranks = sets->sizes[0];
     struct hvd_config config = {.size_bytes = sizeof(config),
-                                .start_timeout_ms = s->timeout_ms};
-    int status = hvd_init(&config);
+                                .start_timeout_ms = s->timeout_ms,
+                                .n_ranks = n_ranks,
+                                .ranks = sets->ranks,
+                                .n_sets = sets->n - 1,
+                                .set_sizes = sets->sizes + 1,
+                                .set_ranks = sets->ranks + n_ranks};
+    int status;
 
+    status = hvd_init(&config);
     (void)pthread_mutex_lock(&s->lock);
     s->status = status;
     if (status != HVD_OK) /* the sentence is this thread's */
@@ -82,7 +106,7 @@ static int spawn(struct start *s)
     return rc;
 }
 
-int start_new(uint64_t start_timeout_ms, struct start **ret)
+int start_new(uint64_t start_timeout_ms, struct start_sets *sets, struct start **ret)
 {
     struct start *s = calloc(1, sizeof(*s));
     pthread_condattr_t attr;
@@ -93,6 +117,7 @@ int start_new(uint64_t start_timeout_ms, struct start **ret)
     s->state = START_WAITING;
     s->pid = getpid();
     s->timeout_ms = start_timeout_ms;
+    s->sets = sets;
     (void)pthread_mutex_init(&s->lock, NULL);
     (void)pthread_condattr_init(&attr);
     (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
@@ -100,6 +125,7 @@ int start_new(uint64_t start_timeout_ms, struct start **ret)
     (void)pthread_condattr_destroy(&attr);
     if (spawn(s)) {
         s->n_refs = 1;
+        s->sets = NULL; /* stays the caller's */
         start_unref(s);
         return HVD_NO_MEMORY;
     }
@@ -128,6 +154,7 @@ void start_unref(struct start *s)
         return;
     (void)pthread_cond_destroy(&s->changed);
     (void)pthread_mutex_destroy(&s->lock);
+    free(s->sets);
     free(s);
 }
 
@@ -193,6 +220,15 @@ int start_is_cancelled(struct start *s)
     is_cancelled = s->is_cancelled;
     (void)pthread_mutex_unlock(&s->lock);
     return is_cancelled;
+}
+
+int start_is_of(const struct start *s, const struct start_sets *sets)
+{
+    const struct start_sets *own = s->sets;
+    int n = own->sizes[0];
+
+    return sets->sizes[0] == n
+           && memcmp(own->ranks, sets->ranks, (size_t)n * sizeof(int)) == 0;
 }
 
 int start_is_forked(const struct start *s)

@@ -15,8 +15,18 @@ enum start_state {
     START_OVER,
 };
 
-/* 0 or HVD_NO_MEMORY. */
-int start_new(uint64_t start_timeout_ms, struct start **ret);
+/* The ranks of the world (the first of sizes, 0: all), then the process sets to make
+ * with it, as in struct hvd_config. One block: free(). */
+struct start_sets {
+    int n, n_ranks;
+    int *sizes, *ranks;
+};
+struct start_sets *start_sets_new(int n, int n_ranks); /* zeros; NULL: out of memory */
+
+/* 0 or HVD_NO_MEMORY. Takes ownership of sets on success. */
+int start_new(uint64_t start_timeout_ms, struct start_sets *sets, struct start **ret);
+/* Is the world that s has begun to meet made of the same ranks? */
+int start_is_of(const struct start *s, const struct start_sets *sets);
 struct start *start_ref(struct start *s);
 void start_unref(struct start *s); /* accepts NULL */
 /* Waits at most this long for START_OVER and returns the state. */

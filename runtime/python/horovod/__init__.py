@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Horovod's names over Ringmaster's runtime; the code is in ``_hvd``."""
 
+from importlib import import_module
+
 from _hvd import __version__
 
 __all__ = ["__version__", "run"]
@@ -12,4 +14,6 @@ def __getattr__(name):
         from _hvd.run import run
 
         return run
+    if name in ("common", "runner"):  # Horovod imports them, so scripts use them as attributes
+        return import_module(f"horovod.{name}")
     raise AttributeError(f"module 'horovod' has no attribute '{name}'")

@@ -1,6 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""AIACC Perseus' names over Ringmaster's runtime; the code is in ``_hvd``."""
+"""AIACC Perseus' names over Ringmaster's runtime; the code is in ``_hvd``.
+
+``perseus.torch.horovod`` is ``horovod.torch``, and so are ``perseus.tensorflow.horovod``,
+``perseus.keras.horovod`` and all modules below them: the same objects, not copies, so there is one state,
+and whoever replaces a function in one replaces it in both. The build writes their type stubs.
+"""
 
 from _hvd import __version__
+from _hvd.perseus import install
 
 __all__ = ["__version__"]
+
+install()

@@ -2,7 +2,8 @@
 """For scripts that all ranks of a job run: collects checks and reports them to the test.
 
 A check is a function marked with @check; all ranks run all of them in order of definition. What each
-said goes to $CHECKS_DIR/RANK.json as {name: error or null}.
+said goes to $CHECKS_DIR/RANK.json as {name: error or null}. Scripts that run in the same processes
+(together.py) add to one such file, with their names before those of their checks.
 """
 
 import json
@@ -11,6 +12,8 @@ import sys
 import traceback
 
 _checks = []
+_said = {}
+_script = []
 
 
 def check(function):
@@ -29,17 +32,25 @@ def expect_error(types, words, function, *args, **kwargs):
     raise AssertionError(f"no {types} was raised")
 
 
+def begin(script):
+    """What comes now are the checks of this script."""
+    _checks.clear()
+    _script[:] = [script]
+
+
 def main(rank):
     """Runs the checks; exits 0 when this rank's were all good."""
-    said = {}
+    good = True
     path = os.path.join(os.environ["CHECKS_DIR"], f"{rank}.json")
     for function in _checks:
+        name = ": ".join([*_script, function.__name__])
         try:
             function()
-            said[function.__name__] = None
+            _said[name] = None
         except Exception:
-            said[function.__name__] = traceback.format_exc()
+            _said[name] = traceback.format_exc()
+            good = False
         with open(path + ".new", "w") as f:
-            json.dump(said, f)
+            json.dump(_said, f)
         os.replace(path + ".new", path)
-    sys.exit(1 if any(said.values()) else 0)
+    sys.exit(0 if good else 1)

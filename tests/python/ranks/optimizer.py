@@ -1,74 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DistributedOptimizer: n ranks with their shares equal one rank with the joined batch.
+"""DistributedOptimizer: n ranks with their shares equal one rank with the joined batch."""
 
-argv[1]: "public" or "legacy", the way gradients are waited for (torch before 2.1 has only legacy).
-"""
-
-import sys
 import warnings
 from collections import namedtuple
 
 import horovod.torch as hvd
 import torch
-from _hvd.torch import grad_hooks
 from checks import check, expect_error, main
+from training import N, R, adam, batch, close, joined, loss_of, model, reference, same_everywhere, sgd, wrap
 
-legacy = sys.argv[1] == "legacy"
-if legacy and grad_hooks.HAS_PUBLIC_HOOK:
-    modern = grad_hooks.on_gradient
-    grad_hooks.on_gradient = lambda p, function: modern(p, function, use_public_hook=False)
-
-hvd.init()
-torch.set_num_threads(1)
-R, N = hvd.rank(), hvd.size()
-BATCH = 6
 Pair = namedtuple("Pair", "a b")
-
-
-def model(seed=7):
-    torch.manual_seed(seed)
-    return torch.nn.Sequential(torch.nn.Linear(5, 8), torch.nn.Tanh(), torch.nn.Linear(8, 2)).double()
-
-
-def batch(step, rank):
-    generator = torch.Generator().manual_seed(1000 * step + rank)
-    return torch.randn(BATCH, 5, generator=generator, dtype=torch.float64)
-
-
-def joined(step):
-    return torch.cat([batch(step, r) for r in range(N)])
-
-
-def loss_of(m, x):
-    return (m(x) ** 2).mean()
-
-
-def reference(steps, make):
-    m = model()
-    optimizer = make(m.parameters())
-    for step in range(steps):
-        optimizer.zero_grad()
-        loss_of(m, joined(step)).backward()
-        optimizer.step()
-    return m
-
-
-def close(a, b, tolerance=1e-12):
-    for (name, p), q in zip(a.named_parameters(), b.parameters()):
-        gap = (p - q).abs().max().item()
-        assert gap <= tolerance, f"{name} differs by {gap}"
-
-
-def sgd(params):
-    return torch.optim.SGD(params, lr=0.1, momentum=0.9)
-
-
-def adam(params):
-    return torch.optim.Adam(params, lr=0.01)
-
-
-def wrap(m, make=sgd, **options):
-    return hvd.DistributedOptimizer(make(m.parameters()), named_parameters=m.named_parameters(), **options)
 
 
 @check
@@ -196,6 +137,16 @@ def zero_grad_takes_set_to_none_and_refuses_a_race():
 
 
 @check
+def parameter_names_are_where_scripts_look_for_horovods():
+    m = model()
+    numbered = hvd.DistributedOptimizer(sgd(m.parameters()))._parameter_names
+    assert list(numbered) == list(m.parameters()) and len(set(numbered.values())) == len(numbered)
+    same_everywhere(list(numbered.values()))
+    named = hvd.DistributedOptimizer(sgd(m.parameters()), named_parameters=m.named_parameters())
+    assert named._parameter_names == {p: name for name, p in m.named_parameters()}
+
+
+@check
 def a_scheduler_made_before_wrapping_does_not_bypass_the_reduction():
     m = model()
     plain = sgd(m.parameters())
@@ -268,9 +219,15 @@ def wrong_arguments_get_horovods_errors():
     expect_error(ValueError, ["backward_passes_per_step must be > 0"], make, backward_passes_per_step=0)
     predivide = {"gradient_predivide_factor": 2.0, "op": hvd.Sum}
     expect_error(ValueError, ["gradient_predivide_factor not supported"], make, **predivide)
-    expect_error(NotImplementedError, ["groups"], make, groups=2)
-    if N > 1:
-        expect_error(NotImplementedError, ["Adasum"], make, op=hvd.Adasum)
+    expect_error(ValueError, ["hvd.Average, hvd.Sum or hvd.Adasum"], make, op=hvd.Min)
+    expect_error(ValueError, ["groups should be"], make, groups=0)
+    expect_error(ValueError, ["groups should be"], make, groups=(1, 2))
+    expect_error(ValueError, ["groups must consist of torch.Tensor"], make, groups=[["x"]])
+    twice = [[named[0][1]], [named[0][1]]]
+    expect_error(ValueError, ["can only appear once in groups"], make, groups=twice)
+    expect_error(TypeError, ["torch.optim.Optimizer, not Linear"], hvd.DistributedOptimizer, m[0])
+    lbfgs = torch.optim.LBFGS(m.parameters())
+    expect_error(ValueError, ["LBFGS cannot be distributed"], hvd.DistributedOptimizer, lbfgs)
 
 
 @check
@@ -292,9 +249,11 @@ def optimizer_state_is_the_roots_without_a_step():
     expect_error(ValueError, ["LBFGS"], hvd.broadcast_optimizer_state, lbfgs, 0)
 
 
-def same_everywhere(value):
-    said = hvd.allgather_object(value)
-    assert said == [said[0]] * N, said
+@check
+def an_unused_optimizer_has_gradients_after_the_broadcast():
+    p, frozen = torch.nn.Parameter(torch.ones(3)), torch.nn.Parameter(torch.ones(2), requires_grad=False)
+    hvd.broadcast_optimizer_state(torch.optim.SGD([p, frozen], lr=0.1, weight_decay=0.5), root_rank=0)
+    assert p.grad.tolist() == [0, 0, 0] and frozen.grad is None and p.tolist() == [1, 1, 1]
 
 
 @check
@@ -392,30 +351,6 @@ def optimizers_that_differ_are_told_apart():
     else:
         words = ["[2] parameters", "[4]", "same optimizer on every rank"]
         expect_error(ValueError, words, hvd.broadcast_optimizer_state, optimizer, 0)
-
-
-@check
-def sparse_gradients_are_refused_or_made_dense():
-    def embedding():
-        torch.manual_seed(1)
-        return torch.nn.Embedding(5, 2, sparse=True)
-
-    m = embedding()
-    optimizer = hvd.DistributedOptimizer(
-        torch.optim.SGD(m.parameters(), lr=1.0),
-        named_parameters=m.named_parameters(),
-        sparse_as_dense=True,
-    )
-    before = m.weight.detach().clone()
-    m(torch.tensor([R % 5])).sum().backward()
-    optimizer.step()
-    if N > 1:
-        assert torch.allclose(before[R % 5] - m.weight.detach()[R % 5], torch.full((2,), 1 / N))
-        m = embedding()
-        optimizer = hvd.DistributedOptimizer(torch.optim.SGD(m.parameters(), lr=1.0))
-        expect_error(
-            NotImplementedError, ["sparse_as_dense"], lambda: m(torch.tensor([1])).sum().backward()
-        )
 
 
 main(R)

@@ -1,42 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gradient compression on the wire. Users may pass any class with these two static methods."""
+"""Gradient compression on the wire: TensorFlow's casts, and the codecs of _hvd/compression.py."""
 
 import tensorflow as tf
 
-
-class Compressor:
-    """Interface for compressing and decompressing a given tensor."""
-
-    @staticmethod
-    def compress(tensor):
-        """Returns the tensor compressed, and the context needed to decompress it."""
-        raise NotImplementedError
-
-    @staticmethod
-    def decompress(tensor, ctx):
-        """Returns the tensor decompressed with the context of compress()."""
-        raise NotImplementedError
-
-
-class NoneCompressor(Compressor):
-    """Default no-op compression."""
-
-    @staticmethod
-    def compress(tensor):
-        return tensor, None
-
-    @staticmethod
-    def decompress(tensor, ctx):
-        return tensor
+from _hvd.compression import (
+    Codecs,
+    Compressor,
+    NoneCompressor,
+    WireCompressor,
+    caster,
+    has_feedback,
+    wire_of,
+)
 
 
 class FP16Compressor(Compressor):
     """Sends floating-point tensors as 16-bit floats."""
 
-    @staticmethod
-    def compress(tensor):
+    wire = "fp16"
+    _dtype = tf.float16
+
+    @classmethod
+    def compress(cls, tensor):
         if tensor.dtype.is_floating:
-            return tf.cast(tensor, tf.float16), tensor.dtype
+            return tf.cast(tensor, cls._dtype), tensor.dtype
         return tensor, tensor.dtype
 
     @staticmethod
@@ -44,8 +31,28 @@ class FP16Compressor(Compressor):
         return tf.cast(tensor, ctx) if ctx.is_floating else tensor
 
 
-class Compression:
-    """Optional gradient compression algorithm used during allreduce."""
+class BF16Compressor(FP16Compressor):
+    """Sends floating-point tensors as bfloat16: float32's range, 8 bits of precision."""
 
-    none = NoneCompressor
+    wire = "bf16"
+    _dtype = tf.bfloat16
+
+
+class Compression(Codecs):
+    __doc__ = Codecs.__doc__
+
     fp16 = FP16Compressor
+    bf16 = BF16Compressor
+
+
+__all__ = [
+    "BF16Compressor",
+    "Compression",
+    "Compressor",
+    "FP16Compressor",
+    "NoneCompressor",
+    "WireCompressor",
+    "caster",
+    "has_feedback",
+    "wire_of",
+]

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """``import horovod.torch as hvd``: everything of it."""
 
-from _hvd import __version__
-from _hvd.absent import AbsentModule, absent_class
+from _hvd import __version__, frameworks
+
+frameworks.need("torch", "horovod.torch")
+
 from _hvd.basics import *
 from _hvd.basics import __all__ as _basics
 from _hvd.exceptions import HorovodInternalError, HostsUpdatedInterrupt
@@ -12,15 +14,17 @@ from _hvd.process_sets import (
     global_process_set,
     remove_process_set,
 )
+from _hvd.torch import elastic
 from _hvd.torch.compression import Compression
 from _hvd.torch.functions import *
 from _hvd.torch.functions import __all__ as _functions
+from _hvd.torch.memory import ask_for_huge_pages
 from _hvd.torch.mpi_ops import *
 from _hvd.torch.mpi_ops import __all__ as _ops
 from _hvd.torch.optimizer import DistributedOptimizer
+from _hvd.torch.sync_batch_norm import SyncBatchNorm, convert_sync_batchnorm
 
-elastic = AbsentModule("hvd.elastic")
-SyncBatchNorm = absent_class("hvd", "SyncBatchNorm")
+ask_for_huge_pages()
 
 __all__ = sorted(
     [
@@ -32,6 +36,7 @@ __all__ = sorted(
         "ProcessSet",
         "SyncBatchNorm",
         "add_process_set",
+        "convert_sync_batchnorm",
         "elastic",
         "global_process_set",
         "remove_process_set",

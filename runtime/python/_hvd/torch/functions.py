@@ -6,6 +6,7 @@ import copy
 import torch
 
 from _hvd.objects import allgather_object, broadcast_object
+from _hvd.process_sets import global_process_set
 from _hvd.torch.mpi_ops import broadcast_async_, synchronize
 
 __all__ = [
@@ -25,14 +26,14 @@ def _named(params):
     return [item if isinstance(item, tuple) else (f"param.{i}", item) for i, item in enumerate(params)]
 
 
-def broadcast_parameters(params, root_rank):
+def broadcast_parameters(params, root_rank, process_set=global_process_set):
     """Overwrites params on every rank with the root rank's.
 
     params: a dict (model.state_dict()), or any iterable of (name, tensor) pairs
     (model.named_parameters()) or of tensors (model.parameters()).
     """
     pending = [
-        broadcast_async_(tensor.data, root_rank, name=str(name))
+        broadcast_async_(tensor.data, root_rank, str(name), process_set)
         for name, tensor in _named(params)
         if isinstance(tensor, torch.Tensor)
     ]
@@ -119,7 +120,7 @@ def _lay_over(optimizer, snapshot):
     optimizer.state.update(snapshot["of_others"])
 
 
-def broadcast_optimizer_state(optimizer, root_rank, model=None):
+def broadcast_optimizer_state(optimizer, root_rank, model=None, process_set=global_process_set):
     """Overwrites the optimizer's state and options on every rank with the root rank's.
 
     The root's state travels as a structure and its tensors after it, so a rank whose state is still
@@ -134,11 +135,29 @@ def broadcast_optimizer_state(optimizer, root_rank, model=None):
     is_root = _native.rank() == root_rank
     tensors = []
     snapshot = _take_tensors(_snapshot(optimizer), tensors) if is_root else None
-    snapshot = broadcast_object(snapshot, root_rank, name="optimizer_state")
+    snapshot = broadcast_object(snapshot, root_rank, "optimizer_state", process_set)
     if not is_root:
         snapshot = _put_tensors(snapshot, tensors)
-    pending = [broadcast_async_(t, root_rank, name=f"optimizer_state.{i}") for i, t in enumerate(tensors)]
+    pending = [
+        broadcast_async_(t, root_rank, f"optimizer_state.{i}", process_set) for i, t in enumerate(tensors)
+    ]
     for handle in pending:
         synchronize(handle)
     if not is_root:
         _lay_over(optimizer, snapshot)
+    if not snapshot["of_params"]:
+        _give_gradients(optimizer, model)
+
+
+def _give_gradients(optimizer, model):
+    """Zeros, where the state is still empty: Horovod's step with them leaves that, and scripts use it.
+
+    Not to parameters of sparse embeddings, whose gradients are sparse (SparseAdam's, or those of model).
+    """
+    modules = [] if model is None else model.modules()
+    sparse = {m.weight for m in modules if isinstance(m, torch.nn.modules.sparse.Embedding) and m.sparse}
+    if isinstance(optimizer, torch.optim.SparseAdam):
+        return
+    for p in _parameters(optimizer):
+        if p.requires_grad and p.grad is None and p not in sparse:
+            p.grad = torch.zeros_like(p)

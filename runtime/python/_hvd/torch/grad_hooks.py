@@ -6,19 +6,89 @@ is reached through a throw-away view of the parameter; the node lives only as lo
 it, so it is returned as part of the registration.
 """
 
+import os
+import weakref
+
 import torch
+
+from _hvd import basics
 
 HAS_PUBLIC_HOOK = hasattr(torch.Tensor, "register_post_accumulate_grad_hook")
 
 
 def on_gradient(parameter, function, use_public_hook=HAS_PUBLIC_HOOK):
-    """Calls function() each time backward() has added to parameter.grad.
+    """Calls function(parameter) each time backward() has added to parameter.grad.
 
-    Returns (removable hook, object to keep alive).
+    Returns (removable hook, object to keep alive). Neither holds the parameter.
     """
     if use_public_hook:
-        return parameter.register_post_accumulate_grad_hook(lambda _: function()), None
+        return parameter.register_post_accumulate_grad_hook(function), None
     with torch.enable_grad():
         view = parameter.expand_as(parameter)
     accumulator = view.grad_fn.next_functions[0][0]
-    return accumulator.register_hook(lambda *_: function()), accumulator
+    reference = weakref.ref(parameter)
+    return accumulator.register_hook(lambda *_: function(reference())), accumulator
+
+
+def is_distributed(process_set):
+    """Is there anybody to reduce with? A world that may grow counts."""
+    if basics.size() == 1 and os.environ.get("HOROVOD_ELASTIC") != "1":
+        return False
+    return bool(process_set.included())
+
+
+class Listener:
+    """Hears of the gradients of an optimizer's parameters, and counts the passes until each is complete.
+
+    A subclass defines ready(p), which is called when backward() has added to p.grad. Hooks hold the
+    listener weakly, and go with it.
+    """
+
+    def __init__(self, names, settings, passes):
+        self.names = names  # {parameter: name}
+        self.settings = settings
+        self.passes = passes
+        self.delay = {}  # parameter with a hook -> backward passes until its gradient is complete
+        self._hooks = []
+        weakref.finalize(self, _remove, self._hooks).atexit = False
+
+    def attach(self, param_groups):
+        """Hooks for parameters that need gradients and have none; is there anybody to reduce with?
+
+        Called for every step: parameters may have been added or unfrozen, the world may have grown.
+        """
+        if not is_distributed(self.settings.process_set):
+            return False
+        for g, group in enumerate(param_groups):
+            for i, p in enumerate(group["params"]):
+                if p not in self.delay and p.requires_grad:
+                    self.names.setdefault(p, f"allreduce.noname.{g}.{i}")
+                    self.delay[p] = self.passes
+                    self._hooks.append(on_gradient(p, self._hook()))
+        return True
+
+    def _hook(self):
+        reference = weakref.ref(self)
+
+        def hook(p):
+            listener = reference()
+            if listener is not None and p is not None:
+                listener.ready(p)
+
+        return hook
+
+    def count(self, p):
+        """One pass less to wait for; how many are left. Raises AssertionError when none was."""
+        left = self.delay[p] - 1
+        if left < 0:
+            raise AssertionError(
+                "Gradients were computed more than backward_passes_per_step times before call "
+                "to step(). Increase backward_passes_per_step to accumulate gradients locally."
+            )
+        self.delay[p] = left
+        return left
+
+
+def _remove(hooks):
+    for hook, _ in hooks:
+        hook.remove()

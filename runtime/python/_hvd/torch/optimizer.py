@@ -1,243 +1,233 @@
 # SPDX-License-Identifier: Apache-2.0
 """DistributedOptimizer: reduces gradients over all ranks while backward() still computes others.
 
-Design. The returned object is an instance of a class made from the user's optimizer class, with
-`_DistributedOptimizer` before it in the method resolution order; it shares the wrapped optimizer's
-parameter groups, state and defaults, so that state loaded before wrapping is kept and schedulers
-made before wrapping still reach the same groups. A hook on each parameter submits its gradient as
-soon as it has been accumulated `backward_passes_per_step` times; step() waits for all of them.
+Design. The returned object is of a class made from the user's optimizer class, with the methods of
+`_DistributedOptimizer` in it; that class' only base is the user's, as with Horovod, because Lightning
+builds its own class over `__bases__[0]`. It shares the wrapped optimizer's parameter groups, state and
+defaults: what was loaded before wrapping is kept, and schedulers made before wrapping still reach the
+same groups. What it knows beyond them is one object, `_hvd` (reducer.py, or adasum.py), so that wrappers
+which copy `__dict__` go on with the same pending gradients.
 
-Invariants
- - Every rank submits every parameter exactly once a step: gradients that were not computed here are
-   submitted as zeros, because another rank may have computed them.
- - A failed collective leaves nothing pending: all operations of the step have ended before the
-   error is raised, so the optimizer can be reset by load_state_dict().
- - Hooks hold the optimizer weakly: one that was dropped and replaced reduces nothing any more.
+    optimizer.py    arguments; the class; step, zero_grad, closures, copies, pickling
+    parameters.py   names and groups of parameters
+    reducer.py      hooks; when gradients go out; waiting for all of them
+    reduction.py    the way of one gradient
+    adasum.py       op=Adasum: what is combined is the change of a parameter
 """
 
-import functools
+import copy
+import sys
 import warnings
-import weakref
 from contextlib import contextmanager
 
 import torch
 
 from _hvd import basics
-from _hvd.absent import refuse
-from _hvd.basics import Adasum, Average, check_reduce_op
+from _hvd.basics import Adasum, Average, Sum
+from _hvd.options import check_predivide, renamed_groups
 from _hvd.process_sets import global_process_set, process_set_id
-from _hvd.torch import grad_hooks
+from _hvd.torch.adasum import DeltaReducer
 from _hvd.torch.compression import Compression
-from _hvd.torch.mpi_ops import allreduce_async_, synchronize
+from _hvd.torch.parameters import check_groups, names_of
+from _hvd.torch.reducer import Reducer
+from _hvd.torch.reduction import Settings
+
+_EARLY_ZERO = (
+    "optimizer.zero_grad() was called after loss.backward() but before "
+    "optimizer.step() or optimizer.synchronize(). This is prohibited as it can cause "
+    "a race condition."
+)
+_NOT_SKIPPED = (
+    "optimizer.step() called without optimizer.skip_synchronize() context after "
+    "optimizer.synchronize(). This can cause training slowdown. You may want to "
+    "consider using optimizer.skip_synchronize() context if you use "
+    "optimizer.synchronize() in your code."
+)
 
 
-def _find_duplicates(names):
-    seen = set()
-    dups = set()
-    for name in names:
-        if name in seen:
-            dups.add(name)
-        seen.add(name)
-    return dups
-
-
-def _check_names(named_parameters, param_groups):
-    """named_parameters as {parameter: name}, or Horovod's ValueErrors."""
-    if named_parameters is None:
-        return {
-            p: f"allreduce.noname.{g}.{i}"
-            for g, group in enumerate(param_groups)
-            for i, p in enumerate(group["params"])
-        }
-    named_parameters = list(named_parameters)
-    if any(not isinstance(p, tuple) for p in named_parameters):
-        raise ValueError(
-            "named_parameters should be a sequence of tuples (name, parameter), usually "
-            "produced by model.named_parameters()."
-        )
-    dups = _find_duplicates([k for k, _ in named_parameters])
-    if dups:
-        raise ValueError(
-            "Parameter names in named_parameters must be unique. "
-            f"Found duplicates: {', '.join(sorted(dups))}"
-        )
-    all_ids = {id(p) for group in param_groups for p in group["params"]}
-    unnamed = all_ids - {id(p) for _, p in named_parameters}
-    if unnamed:
-        raise ValueError(
-            "named_parameters was specified, but one or more model parameters were not named. "
-            f"Python object ids: {', '.join(str(i) for i in sorted(unnamed))}"
-        )
-    return {p: name for name, p in named_parameters}
-
-
-class _DistributedOptimizer:
-    """Mixed in before the user's optimizer class; see DistributedOptimizer()."""
-
-    def _hvd_setup(
-        self,
-        named_parameters,
-        compression,
-        backward_passes_per_step,
-        op,
-        gradient_predivide_factor,
-        sparse_as_dense,
-        process_set,
-    ):
-        self._parameter_names = _check_names(named_parameters, self.param_groups)
-        self._compression = compression
-        self.backward_passes_per_step = backward_passes_per_step
-        self.op = op
-        self.gradient_predivide_factor = gradient_predivide_factor
-        self.sparse_as_dense = sparse_as_dense
-        self.process_set = process_set
-        self._handles = {}  # parameter -> (handle or None while accumulating, compressed, context)
-        self._allreduce_delay = {}
-        self._grad_hooks = []
-        self._synchronized = False
-        self._should_synchronize = True
-        self._is_distributed = basics.size() > 1
-        if self._is_distributed:
-            for group in self.param_groups:
-                self._register_hooks(group["params"])
-
-    def _register_hooks(self, params):
-        for p in params:
-            if p.requires_grad and p not in self._allreduce_delay:
-                self._allreduce_delay[p] = self.backward_passes_per_step
-                self._grad_hooks.append(grad_hooks.on_gradient(p, self._make_hook(p)))
-
-    def _make_hook(self, p):
-        optimizer = weakref.ref(self)
-
-        def hook():
-            self = optimizer()
-            if self is not None:
-                self._gradient_ready(p)
-
-        return hook
-
-    def _gradient_ready(self, p):
-        if self._handles.get(p, (None,))[0] is not None and self._allreduce_delay[p] <= 0:
-            raise AssertionError(
-                "Gradients were computed more than backward_passes_per_step times before call "
-                "to step(). Increase backward_passes_per_step to accumulate gradients locally."
-            )
-        assert not p.grad.requires_grad
-        assert self._allreduce_delay[p] > 0
-        self._allreduce_delay[p] -= 1
-        if self._allreduce_delay[p] == 0:
-            self._handles[p] = self._allreduce_grad_async(p)
-        else:
-            self._handles[p] = (None, None, None)
-
-    def _allreduce_grad_async(self, p):
-        if p.grad is None:
-            p.grad = torch.zeros_like(p)
-        if p.grad.is_sparse:
-            if not self.sparse_as_dense:
-                refuse("the reduction of sparse gradients", "pass sparse_as_dense=True")
-            p.grad = p.grad.to_dense()
-        compressed, ctx = self._compression.compress(p.grad)
-        factor = self.gradient_predivide_factor if self.op == Average else 1.0
-        handle = allreduce_async_(
-            compressed,
-            name=self._parameter_names[p],
-            op=self.op,
-            prescale_factor=1.0 / factor,
-            postscale_factor=factor,
-            process_set=self.process_set,
-        )
-        return handle, compressed, ctx
+class _Common:
+    """Methods of both kinds of optimizer; `_hvd_base` is the user's class."""
 
     def set_backward_passes_per_step(self, passes):
-        self.backward_passes_per_step = passes
-        for p in self._allreduce_delay:
-            self._allreduce_delay[p] = passes
+        """How many backward() from now on make a step."""
+        self._hvd.passes = passes
+        for p in self._hvd.delay:
+            self._hvd.delay[p] = passes
 
     def load_state_dict(self, *args, **kwargs):
-        self._handles = {}
-        self._synchronized = False
-        self._should_synchronize = True
-        for p in self._allreduce_delay:
-            self._allreduce_delay[p] = self.backward_passes_per_step
-        return super().load_state_dict(*args, **kwargs)
+        self._hvd.reset()
+        result = self._hvd_base.load_state_dict(self, *args, **kwargs)
+        # Schedulers made before wrapping look at the wrapped optimizer's groups.
+        self._hvd_plain.state, self._hvd_plain.param_groups = self.state, self.param_groups
+        return result
 
     def add_param_group(self, param_group):
         """Parameters added after wrapping are reduced too (Horovod leaves them out silently)."""
-        super().add_param_group(param_group)
-        names = getattr(self, "_parameter_names", None)
-        if names is None:
-            return  # called by a base class' constructor, before _hvd_setup
-        group = len(self.param_groups) - 1
-        for i, p in enumerate(self.param_groups[-1]["params"]):
-            names.setdefault(p, f"allreduce.noname.{group}.{i}")
-        if self._is_distributed:
-            self._register_hooks(self.param_groups[-1]["params"])
+        self._hvd_base.add_param_group(self, param_group)
+        self._hvd.attach(self.param_groups)
+
+    def zero_grad(self, set_to_none=None):
+        if self._hvd.pending:
+            raise AssertionError(_EARLY_ZERO)
+        if set_to_none is None:
+            return self._hvd_base.zero_grad(self)
+        return self._hvd_base.zero_grad(self, set_to_none=set_to_none)
+
+    def _hvd_note_step(self):
+        """Schedulers made before wrapping ask the wrapped optimizer whether it has made a step."""
+        plain = self._hvd_plain
+        plain._opt_called = True
+        plain._step_count = getattr(plain, "_step_count", 0) + 1
+
+    # The world is not part of what is copied or saved: a copy registers hooks of its own.
+
+    def __copy__(self):
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__)
+        return other
+
+    def __deepcopy__(self, memo):
+        names = copy.deepcopy(list(self._hvd.names.items()), memo)
+        state = copy.deepcopy(self._hvd_base.__getstate__(self), memo)
+        groups = self._hvd_options["groups"]
+        options = dict(self._hvd_options, groups=copy.deepcopy(groups, memo))
+        return _rebuild(self._hvd_base, state, names, options)
+
+    def __reduce_ex__(self, protocol):
+        options = dict(self._hvd_options)
+        if options["process_set"] is global_process_set:
+            del options["process_set"]  # its default: the one of the process that loads it
+        names = list(self._hvd.names.items())
+        return _rebuild, (self._hvd_base, self._hvd_base.__getstate__(self), names, options)
+
+
+class _DistributedOptimizer(_Common):
+    """What a DistributedOptimizer has beside the user's optimizer; see DistributedOptimizer()."""
 
     def synchronize(self):
         """Waits for the reduction of all gradients; submits those that were not computed."""
-        error = None
-        try:
-            for p in self._allreduce_delay:
-                if self._handles.get(p, (None,))[0] is None:
-                    self._handles[p] = self._allreduce_grad_async(p)
-        except Exception as e:
-            error = e
-        for p, (handle, _, ctx) in self._handles.items():
-            self._allreduce_delay[p] = self.backward_passes_per_step
-            if handle is None:
-                continue
-            try:
-                reduced = self._compression.decompress(synchronize(handle), ctx)
-            except Exception as e:
-                error = error or e
-                continue
-            if reduced is not p.grad:
-                with torch.no_grad():
-                    p.grad.copy_(reduced)
-        self._handles.clear()
-        if error is not None:
-            raise error
-        self._synchronized = True
+        self._hvd.synchronize(self.param_groups)
 
     @contextmanager
     def skip_synchronize(self):
         """step() inside does not synchronize; for use after an explicit synchronize()."""
-        self._should_synchronize = False
+        self._hvd.should_synchronize = False
         try:
             yield
         finally:
-            self._should_synchronize = True
+            self._hvd.should_synchronize = True
+
+    def step(self, closure=None, *args, **kwargs):
+        """Waits for the gradients, then steps. Those that the closure computes are reduced after it."""
+        hvd = self._hvd
+        self._hvd_note_step()
+        if closure is not None:
+            return self._hvd_base.step(self, self._hvd_closure(closure), *args, **kwargs)
+        if hvd.should_synchronize:
+            if hvd.synchronized:
+                warnings.warn(_NOT_SKIPPED, stacklevel=2)
+            hvd.synchronize(self.param_groups)
+        hvd.synchronized = False
+        return self._hvd_base.step(self, *args, **kwargs)
+
+    def _hvd_closure(self, closure):
+        hvd = self._hvd
+        must = hvd.should_synchronize
+        if hvd.pending and must:
+            hvd.synchronize(self.param_groups)
+            must = False
+        hvd.synchronized = False
+
+        def reduced():
+            nonlocal must
+            loss = closure()
+            if hvd.pending or must:
+                hvd.synchronize(self.param_groups)
+                must = hvd.synchronized = False
+            return loss
+
+        return reduced
+
+    # The base class of torch 2 would wrap it for its hooks and its profile: super().step has them.
+    step.hooked = True
+
+
+class _DistributedAdasumOptimizer(_Common):
+    """op=Adasum: each parameter's change is computed here and combined; see adasum.py."""
+
+    def synchronize(self):
+        """Nothing to wait for: gradients are not what travels."""
+
+    @contextmanager
+    def skip_synchronize(self):
+        raise AssertionError("Skipping synchronization is not supported when using Adasum optimizer.")
+        yield
 
     def step(self, closure=None):
-        if self._should_synchronize:
-            if self._synchronized:
-                warnings.warn(
-                    "optimizer.step() called without optimizer.skip_synchronize() context after "
-                    "optimizer.synchronize(). This can cause training slowdown. You may want to "
-                    "consider using optimizer.skip_synchronize() context if you use "
-                    "optimizer.synchronize() in your code.",
-                    stacklevel=2,
-                )
-            self.synchronize()
-        self._synchronized = False
-        return super().step(closure)
+        self._hvd_note_step()
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        self._hvd.finish(self)
+        return loss
 
-    def zero_grad(self, *args, **kwargs):
-        if self._handles:
-            raise AssertionError(
-                "optimizer.zero_grad() was called after loss.backward() but before "
-                "optimizer.step() or optimizer.synchronize(). This is prohibited as it can cause "
-                "a race condition."
-            )
-        return super().zero_grad(*args, **kwargs)
+    step.hooked = True
 
 
-@functools.lru_cache(maxsize=None)
-def _distributed_class(base):
-    """A class named like the user's, so that its name in checkpoints and logs stays."""
-    return type(base.__name__, (_DistributedOptimizer, base), {"__module__": base.__module__})
+def _reader(name):
+    return property(lambda self: getattr(self._hvd.settings, name))
+
+
+def _class_over(base, kind):
+    """The class of distributed optimizers over the user's; named like it, so that its name in
+    checkpoints and logs stays."""
+    slot = f"_hvd{kind.__name__}"
+    if slot not in base.__dict__:
+        body = {**vars(_Common), **vars(kind)}
+        del body["__dict__"], body["__weakref__"]
+        body.update(_hvd_base=base, __module__=base.__module__, __doc__=base.__doc__)
+        body["backward_passes_per_step"] = property(lambda self: self._hvd.passes)
+        for name in ("op", "sparse_as_dense", "process_set"):
+            body[name] = _reader(name)
+        body["_parameter_names"] = property(lambda self: self._hvd.names)  # Horovod's name of it
+        body["gradient_predivide_factor"] = _reader("predivide")
+        setattr(base, slot, type(base.__name__, (base,), body))
+    return base.__dict__[slot]
+
+
+def _hide_from_dynamo():
+    """torch.compile around a whole training step runs our functions as they are."""
+    rules = sys.modules.get("torch._dynamo.trace_rules")
+    if hasattr(rules, "add") and not getattr(rules, "_hvd_hidden", False):
+        rules.add("_hvd")
+        rules._hvd_hidden = True
+
+
+def _rebuild(base, state, names, options):
+    """A copy, or what pickle has loaded."""
+    plain = object.__new__(base)
+    plain.__setstate__(state)
+    named = [(name, p) for p, name in names]
+    return DistributedOptimizer(plain, named, **options)
+
+
+def _check(optimizer, op, gradient_predivide_factor, backward_passes_per_step, process_set):
+    if not isinstance(optimizer, torch.optim.Optimizer):
+        raise TypeError(f"optimizer must be a torch.optim.Optimizer, not {type(optimizer).__name__}")
+    if hasattr(optimizer, "_hvd_base"):
+        raise ValueError("this optimizer is a DistributedOptimizer already; wrap it once")
+    if isinstance(optimizer, torch.optim.LBFGS):
+        raise ValueError(
+            "torch.optim.LBFGS cannot be distributed: each rank would search and stop by its own loss, "
+            "and the models would part; use another optimizer"
+        )
+    check_predivide(gradient_predivide_factor, op)
+    if backward_passes_per_step <= 0:
+        raise ValueError("backward_passes_per_step must be > 0")
+    if op not in (Average, Sum, Adasum):
+        raise ValueError(f"op must be hvd.Average, hvd.Sum or hvd.Adasum for gradients, not {op!r}")
+    process_set_id(process_set)
 
 
 def DistributedOptimizer(
@@ -255,35 +245,46 @@ def DistributedOptimizer(
     """Wraps a torch optimizer so that step() applies gradients reduced over all ranks.
 
     named_parameters: model.named_parameters(); gives the operations the names that error messages
-    and traces show. backward_passes_per_step: how many backward() calls accumulate locally before
-    gradients are reduced. gradient_predivide_factor: with op=Average, divides by the factor before
-    the sum and by size/factor after it.
+    and traces show. compression: hvd.Compression.*, or a class with compress(tensor) and
+    decompress(tensor, context). backward_passes_per_step: how many backward() calls accumulate locally
+    before gradients are reduced. op: hvd.Average, hvd.Sum or hvd.Adasum. gradient_predivide_factor: with
+    op=Average, divides by the factor before the sum and by size/factor after it. groups: a number, or
+    lists of parameters, whose gradients travel together. sparse_as_dense: reduces sparse gradients as
+    dense ones. process_set: the ranks that take part; others step with their own gradients.
     """
-    if isinstance(optimizer, _DistributedOptimizer):
-        raise ValueError("this optimizer is a DistributedOptimizer already; wrap it once")
-    if gradient_predivide_factor != 1.0 and op != Average:
-        raise ValueError("gradient_predivide_factor not supported with op != Average")
-    if backward_passes_per_step <= 0:
-        raise ValueError("backward_passes_per_step must be > 0")
-    if num_groups or groups:
-        refuse("DistributedOptimizer(groups=...)", "leave it out: results do not depend on it")
-    if op == Adasum and basics.size() == 1:
-        op = Average  # with one rank they are the same, and Horovod takes this way too
-    check_reduce_op(op)
-    process_set_id(process_set)
+    _check(optimizer, op, gradient_predivide_factor, backward_passes_per_step, process_set)
+    groups = renamed_groups(num_groups, groups, 2)
+    check_groups(groups)
+    names = names_of(named_parameters, optimizer.param_groups)
+    options = {
+        "compression": compression,
+        "backward_passes_per_step": backward_passes_per_step,
+        "op": op,
+        "gradient_predivide_factor": gradient_predivide_factor,
+        "groups": groups,
+        "sparse_as_dense": sparse_as_dense,
+        "process_set": process_set,
+    }
+    if op == Adasum and basics.size() > 1:
+        if process_set is not global_process_set:
+            raise NotImplementedError("Adasum does not support non-global process sets yet.")
+        kind = _DistributedAdasumOptimizer
+    else:
+        kind = _DistributedOptimizer
+        op = Average if op == Adasum else op  # alone they are the same
+    settings = Settings(compression, op, gradient_predivide_factor, sparse_as_dense, process_set)
 
-    wrapped = object.__new__(_distributed_class(optimizer.__class__))
+    _hide_from_dynamo()
+    wrapped = object.__new__(_class_over(type(optimizer), kind))
     wrapped.__dict__.update(optimizer.__dict__)
     # A scheduler made before wrapping has put its own `step` into the instance: kept, it would call
     # the unwrapped optimizer and train without synchronisation.
     wrapped.__dict__.pop("step", None)
-    wrapped._hvd_setup(
-        named_parameters,
-        compression,
-        backward_passes_per_step,
-        op,
-        gradient_predivide_factor,
-        sparse_as_dense,
-        process_set,
-    )
+    wrapped._hvd_plain = optimizer
+    wrapped._hvd_options = options
+    if kind is _DistributedOptimizer:
+        passes = backward_passes_per_step
+        wrapped._hvd = Reducer(names, settings, passes, groups, optimizer.param_groups)
+    else:
+        wrapped._hvd = DeltaReducer(names, settings, backward_passes_per_step, wrapped)
     return wrapped

@@ -3,3 +3,10 @@
 
 from _hvd.torch import *
 from _hvd.torch import __all__, __version__
+
+import horovod.common.basics
+import horovod.common.elastic
+import horovod.common.exceptions
+import horovod.common.process_sets
+import horovod.common.util
+from horovod.torch import compression, functions, mpi_ops, optimizer, sync_batch_norm

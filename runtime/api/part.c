@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A world of a part of the ranks (Horovod's init(comm=[0, 2])). The launcher's place is
+ * that in the job and stays so in world.job; the world's own rank is the place in the
+ * list, as MPI_Group_incl counts, and its hosts are those of its members, told apart by
+ * their names as each member says them in round 1.
+ *
+ * Several such worlds live at once, so what a job has one of is kept apart: rounds at
+ * the rendezvous (rendezvous/parts.c), the name that connections prove, so that nobody
+ * connects to a rank of another part, and the files that a world's rank 0 writes.
+ * Called by world.c. */
+#include "runtime/api/part.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/api/world.h"
+#include "runtime/base/mem.h"
+#include "runtime/base/sha256.h"
+#include "runtime/contract/card.h"
+
+/* --- which ranks --- */
+
+static bool is_all(const struct part_ranks *ranks, uint32_t size)
+{
+    if ((uint32_t)ranks->n != size)
+        return false;
+    for (int i = 0; i < ranks->n; i++)
+        if (ranks->v[i] != i)
+            return false;
+    return true;
+}
+
+static void name_part(struct world *w)
+{
+    struct part *p = &w->part;
+    uint8_t digest[SHA256_BYTES], word[4];
+    struct sha256 s;
+
+    sha256_init(&s);
+    for (uint32_t i = 0; i < p->n; i++) {
+        for (int k = 0; k < 4; k++)
+            word[k] = (uint8_t)(p->ranks[i] >> (8 * k));
+        sha256_add(&s, word, sizeof(word));
+    }
+    sha256_end(&s, digest);
+    hex_encode(digest, (PART_KEY_BYTES - 1) / 2, p->key);
+    (void)snprintf(p->job_id, sizeof(p->job_id), "%s/%s", w->contract.job_id,
+                   p->key); /* fits */
+}
+
+/* Rank 0 of each part writes its own: the part that has the job's rank 0 in front as
+ * the settings say, the others with the rank behind it. */
+static int move_file(char *path, size_t size, uint32_t rank, struct err *err)
+{
+    size_t n = strlen(path);
+
+    if (n == 0 || rank == 0)
+        return 0;
+    if (snprintf(path + n, size - n, ".rank%u", rank) >= (int)(size - n))
+        return err_set(err, -ENAMETOOLONG, "the path %.100s... is too long", path);
+    return 0;
+}
+
+static int move_files(struct world *w, struct err *err)
+{
+    struct settings *s = &w->settings;
+    const uint32_t rank = w->part.ranks[0];
+    int r = move_file(s->timeline, sizeof(s->timeline), rank, err);
+
+    return r < 0 ? r : move_file(s->autotune_log, sizeof(s->autotune_log), rank, err);
+}
+
+int part_choose(struct world *w, const struct part_ranks *ranks, struct err *err)
+{
+    struct place *place = &w->contract.place;
+    uint32_t n = (uint32_t)ranks->n;
+    int r;
+
+    if (n == 0 || is_all(ranks, w->job.size))
+        return 0;
+    AUTOFREE uint32_t *v = mem_calloc(n, sizeof(*v));
+    if (!v)
+        return err_set(err, -ENOMEM, "out of memory for a list of %u ranks", n);
+    for (uint32_t i = 0; i < n; i++)
+        v[i] = (uint32_t)ranks->v[i]; /* a negative one is no rank either */
+    r = rdv_ranks_check(v, n, w->job.rank, w->job.size, err);
+    if (r < 0)
+        return r;
+    *place = (struct place){.size = n};
+    while (v[place->rank] != w->job.rank) /* checked: it is there */
+        place->rank++;
+    w->part.n = n;
+    w->part.ranks = TAKE(v);
+    name_part(w);
+    return move_files(w, err);
+}
+
+bool part_is(const struct world *w, const struct part_ranks *ranks)
+{
+    if (ranks->n == 0)
+        return true;
+    if (!w->part.ranks)
+        return is_all(ranks, w->job.size);
+    if (w->part.n != (uint32_t)ranks->n)
+        return false;
+    for (int i = 0; i < ranks->n; i++)
+        if (w->part.ranks[i] != (uint32_t)ranks->v[i])
+            return false;
+    return true;
+}
+
+void part_release(struct part *p)
+{
+    mem_free(p->ranks);
+    p->ranks = NULL;
+}
+
+/* --- the place in it --- */
+
+static void key_of_host(const char *host, char ret[CARD_KEY_BYTES])
+{
+    uint8_t digest[SHA256_BYTES];
+
+    sha256(host, strlen(host), digest);
+    hex_encode(digest, (CARD_KEY_BYTES - 1) / 2, ret);
+}
+
+static int by_host(const void *a, const void *b)
+{
+    const struct card_place *x = a, *y = b;
+
+    return strcmp(x->host, y->host);
+}
+
+/* Have all hosts as many members? Sorts v. */
+static bool is_homogeneous(struct card_place *v, uint32_t n)
+{
+    uint32_t first = 0;
+
+    qsort(v, n, sizeof(*v), by_host);
+    for (uint32_t i = 0, end; i < n; i = end) {
+        for (end = i; end < n && by_host(&v[end], &v[i]) == 0; end++)
+            ;
+        if (i == 0)
+            first = end;
+        if (end - i != first)
+            return false;
+    }
+    return true;
+}
+
+int part_find_place(struct world *w, struct err *err)
+{
+    AUTOFREE struct card_place *v = NULL;
+    int r;
+
+    if (!w->part.ranks)
+        return 0;
+    v = mem_calloc(w->part.n, sizeof(*v));
+    if (!v)
+        return err_set(err, -ENOMEM, "out of memory for %u ranks", w->part.n);
+    for (uint32_t i = 0; i < w->part.n; i++) {
+        key_of_host(w->members[i].host, v[i].host);
+        v[i].local_rank = CARD_NO_LOCAL;
+    }
+    r = card_find_place(v, &w->contract.place, err);
+    if (r == 0)
+        w->is_homogeneous = is_homogeneous(v, w->part.n);
+    return r;
+}
+
+/* --- rounds --- */
+
+uint32_t *part_rounds(struct meeting *m, const struct world *w)
+{
+    void *v = m->parts;
+
+    if (!w->part.ranks)
+        return &m->n_rounds;
+    for (size_t i = 0; i < m->n_parts; i++)
+        if (strcmp(m->parts[i].key, w->part.key) == 0)
+            return &m->parts[i].n;
+    if (mem_grow(&v, m->n_parts, &m->cap_parts, sizeof(*m->parts), UINT32_MAX) < 0)
+        return NULL;
+    m->parts = v;
+    memcpy(m->parts[m->n_parts].key, w->part.key, PART_KEY_BYTES);
+    m->parts[m->n_parts].n = 0;
+    return &m->parts[m->n_parts++].n;
+}
+
+void part_forget_rounds(struct meeting *m)
+{
+    mem_free(m->parts);
+    m->parts = NULL;
+    m->n_parts = m->cap_parts = 0;
+}

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A world of a part of the job's ranks: hvd_config.ranks. */
+#ifndef RUNTIME_API_PART_H
+#define RUNTIME_API_PART_H
+
+#include "runtime/contract/contract.h"
+#include "runtime/rendezvous/ranks.h"
+
+struct world;
+struct meeting;
+
+#define PART_KEY_BYTES 33
+
+struct part_ranks { /* as in hvd_config; the caller's. n 0: all */
+    int n;
+    const int *v;
+};
+struct part {
+    uint32_t *ranks; /* of the job, in this world's order; NULL: the world has all */
+    uint32_t n;
+    char key[PART_KEY_BYTES];
+    char job_id[JOB_ID_MAX + PART_KEY_BYTES]; /* what its connections prove */
+};
+struct part_rounds { /* how many rounds its server has seen of one part */
+    char key[PART_KEY_BYTES];
+    uint32_t n;
+};
+
+/* After find_place: w becomes a world of these ranks, its rank and size are those in
+ * it. All of the job's in their order are no part. -EINVAL, -ENOMEM. */
+int part_choose(struct world *w, const struct part_ranks *ranks, struct err *err);
+/* Local and cross rank among the members, from their hosts' names; members are known.
+ */
+int part_find_place(struct world *w, struct err *err);
+/* Is this what the world was made of? n 0: yes. */
+bool part_is(const struct world *w, const struct part_ranks *ranks);
+/* The counter of w's rounds, which the next call moves; NULL: out of memory. */
+uint32_t *part_rounds(struct meeting *m, const struct world *w);
+void part_forget_rounds(struct meeting *m); /* another server */
+void part_release(struct part *p);
+
+#endif

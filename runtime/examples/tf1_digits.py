@@ -1,0 +1,104 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Trains on scikit-learn's handwritten digits in TensorFlow 1's way: graph, session, hooks.
+
+    horovodrun -np 2 python3 tf1_digits.py
+    horovodrun -np 2 python3 tf1_digits.py --checkpoint-dir ckpt    # goes on where it was stopped
+
+Needs TensorFlow 2.12 or later, whose tensorflow.compat.v1 it uses, and scikit-learn.
+"""
+
+import argparse
+import sys
+
+import horovod.tensorflow as hvd
+import numpy as np
+import tensorflow.compat.v1 as tf
+from sklearn.datasets import load_digits
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--steps", type=int, default=300, help="of all workers together")
+    parser.add_argument("--batch-size", type=int, default=32, help="images per worker and step")
+    parser.add_argument("--lr", type=float, default=0.05, help="learning rate of one worker")
+    parser.add_argument("--checkpoint-dir", metavar="DIR", help="saved at times; there: resumed")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--target", type=float, default=0.92, help="accuracy that must be reached")
+    return parser.parse_args()
+
+
+def load():
+    """(train images, train labels, held-out images, held-out labels), the same on every worker."""
+    digits = load_digits()
+    images, labels = (
+        digits.data if hasattr(digits, "data") else digits.images.reshape(-1, 64),
+        digits.target,
+    )
+    images, held_out = images.astype("float32") / 16.0, np.arange(len(labels)) % 5 == 0
+    return images[~held_out], labels[~held_out], images[held_out], labels[held_out]
+
+
+def dense(x, outputs, name):
+    with tf.variable_scope(name):
+        shape = [int(x.shape[-1]), outputs]
+        weights = tf.get_variable("weights", shape, initializer=tf.glorot_uniform_initializer())
+        return tf.matmul(x, weights) + tf.get_variable("bias", outputs, initializer=tf.zeros_initializer())
+
+
+def make_graph(args):
+    """(images, labels, loss, accuracy of all workers, step) of the graph."""
+    images = tf.placeholder(tf.float32, [None, 64])
+    labels = tf.placeholder(tf.int64, [None])
+    logits = dense(tf.nn.relu(dense(images, 128, "hidden")), 10, "out")
+    loss = tf.losses.sparse_softmax_cross_entropy(labels, logits)
+    right = tf.cast(tf.equal(tf.argmax(logits, 1), labels), tf.float32)
+    accuracy = hvd.allreduce(tf.reduce_mean(right), name="accuracy")
+    # steps are n times as large, so the rate is too; the wrapped optimizer averages the gradients
+    optimizer = tf.train.MomentumOptimizer(args.lr * hvd.size(), momentum=0.9)
+    optimizer = hvd.DistributedOptimizer(optimizer)
+    step = optimizer.minimize(loss, global_step=tf.train.get_or_create_global_step())
+    return images, labels, loss, accuracy, step
+
+
+def main():
+    args = parse_arguments()
+    hvd.init()
+    tf.disable_eager_execution()
+    tf.set_random_seed(args.seed + hvd.rank())
+    shuffled = np.random.RandomState(args.seed + hvd.rank())
+    train_images, train_labels, held_out_images, held_out_labels = load()
+    share = slice(hvd.rank(), None, hvd.size())
+
+    images, labels, loss, accuracy, step = make_graph(args)
+    last = args.steps // hvd.size()
+    config = tf.ConfigProto()
+    config.gpu_options.allow_growth = True
+    config.gpu_options.visible_device_list = str(hvd.local_rank())  # one GPU for each worker of a host
+    done = tf.train.get_global_step()
+    with tf.train.MonitoredTrainingSession(
+        # on one worker, or they would write over each other
+        checkpoint_dir=args.checkpoint_dir if hvd.rank() == 0 else None,
+        hooks=[hvd.BroadcastGlobalVariablesHook(0)],  # all start as rank 0 does, from its checkpoint too
+        config=config,
+        save_checkpoint_steps=50,
+        save_checkpoint_secs=None,
+    ) as session:
+        first, last = session.run(done), args.steps // hvd.size()
+        for number in range(first, last):
+            batch = shuffled.choice(np.arange(len(train_labels))[share], args.batch_size)
+            feed = {images: train_images[batch], labels: train_labels[batch]}
+            _, value = session.run([step, loss], feed)
+            if hvd.rank() == 0 and (number + 1) % 50 == 0:
+                print(f"step {number + 1}  loss {value:.4f}", flush=True)
+        feed = {images: held_out_images[share], labels: held_out_labels[share]}
+        reached = session.run(accuracy, feed)
+    if hvd.rank() == 0:
+        resumed = f", resumed after step {first}" if first else ""
+        print(f"tf1_digits: held-out accuracy {reached:.3f} after {last} steps{resumed}", flush=True)
+    if reached < args.target:
+        sys.exit(f"tf1_digits: accuracy {reached:.3f} is below the target {args.target}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Collectives on numpy arrays, for what has no tensors of a framework with an operation of its own.
+
+Keras on JAX reduces its gradients here, and callbacks their metrics. Arrays are copied where they do not
+lie row by row. The functions that take several arrays start all operations before they wait for the first,
+so that ranks never wait for each other in different orders.
+"""
+
+import numpy as np
+
+from _hvd import _native, handles
+from _hvd.basics import Average
+from _hvd.util import split_list
+
+# numpy dtype -> enum hvd_dtype; bfloat16 is known by its name (ml_dtypes has it)
+_DTYPES = {
+    "uint8": 0,
+    "int8": 1,
+    "uint16": 2,
+    "int16": 3,
+    "int32": 4,
+    "int64": 5,
+    "float16": 6,
+    "float32": 7,
+    "float64": 8,
+    "bool": 9,
+    "bfloat16": 10,
+}
+
+
+def _dtype_of(array):
+    number = _DTYPES.get(array.dtype.name)
+    if number is None:
+        raise ValueError(
+            f"Tensor type {array.dtype.name} is not supported; cast it, for example to float32"
+        )
+    return number
+
+
+def _describe(array, output, name, group=None, group_size=0):
+    to = 0 if output is None else output.ctypes.data
+    return name, array.ctypes.data, to, _dtype_of(array), array.shape, group, group_size
+
+
+def _plain(array):
+    array = np.asarray(array)
+    return array if array.flags.c_contiguous else np.ascontiguousarray(array)
+
+
+def finish_all(pending):
+    """Waits for all, also after an error, which is then raised: no operation stays behind."""
+    results, error = [], None
+    for handle in pending:
+        try:
+            results.append(handles.finish(handle))
+        except Exception as e:
+            error = error or e
+    if error is not None:
+        raise error
+    return results
+
+
+def groups_of(n, groups):
+    """Numbers below n in their groups: groups is None, how many groups, or a list of lists of numbers."""
+    if groups is None:
+        return []
+    if isinstance(groups, int):
+        return [g for g in split_list(list(range(n)), groups) if g]
+    return groups
+
+
+def allreduce_all(
+    arrays, names, op=Average, prescale=1.0, postscale=1.0, set_id=0, wires=None, groups=None
+):
+    """New arrays: each reduced over the ranks. groups: lists of indices that travel together."""
+    sources = [_plain(a) for a in arrays]
+    outputs = [np.empty_like(s) for s in sources]
+    of = {i: g for g in groups_of(len(sources), groups) for i in g}
+    pending = []
+    try:
+        for i, (source, output, name) in enumerate(zip(sources, outputs, names)):
+            group = of.get(i)
+            together = (f"{names[group[0]]}.group", len(group)) if group else (None, 0)
+            tensor = _describe(source, output, name, *together)
+            wire = wires[i] if wires else None
+            keep = (source, output)
+            args = (op, prescale, postscale, set_id, wire)
+            pending.append(handles.submit(_native.allreduce, keep, lambda h: None, tensor, *args))
+    finally:
+        finish_all(pending)
+    return outputs
+
+
+def broadcast_all(arrays, names, root_rank, set_id=0):
+    """New arrays: each as the root rank has it."""
+    sources = [_plain(a) for a in arrays]
+    outputs = [np.empty_like(s) for s in sources]
+    pending = []
+    try:
+        for source, output, name in zip(sources, outputs, names):
+            tensor = _describe(source, output, name)
+            keep = (source, output)
+            pending.append(
+                handles.submit(_native.broadcast, keep, lambda h: None, tensor, root_rank, set_id)
+            )
+    finally:
+        finish_all(pending)
+    return outputs
+
+
+def _own_shape(function, array, name, *args):
+    """Runs an operation whose result's shape the runtime finds: allgather, reducescatter."""
+    source = _plain(array)
+
+    def result(handle):
+        at, shape = _native.result(handle)
+        output = np.empty(shape, source.dtype)
+        if output.nbytes:
+            _native.copy(output.ctypes.data, at, output.nbytes)
+        return output
+
+    tensor = (name, source.ctypes.data, 0, _dtype_of(source), source.shape)
+    return handles.finish(handles.submit(function, source, result, tensor, *args))
+
+
+def allgather(array, name, set_id=0):
+    """All ranks' arrays behind each other, along the first dimension."""
+    return _own_shape(_native.allgather, array, name, set_id)
+
+
+def reducescatter(array, name, op=Average, set_id=0):
+    """This rank's rows of the reduced array."""
+    return _own_shape(_native.reducescatter, array, name, op, 1.0, 1.0, set_id)

@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compression on the wire, without a framework: what torch's and TensorFlow's compressors share.
+
+Two kinds of compressor, one argument (compression=...):
+
+ - With `wire`, the runtime's name of a codec ("int8", "topk:ratio=0.01"): tensors are handed over as
+   they are, and the runtime compresses what it sends. compress() and decompress() do nothing.
+ - Without it: compress() and decompress() around an uncompressed operation. Users may pass any class
+   or object that has these two, as with Horovod.
+
+Compression.fp16 and bf16 are both: an allreduce takes the `wire`; who calls the two methods, as
+reducescatter does, gets Horovod's casts.
+"""
+
+import numbers
+import os
+
+
+class Compressor:
+    """Interface for compressing and decompressing a given tensor."""
+
+    wire = None
+
+    @staticmethod
+    def compress(tensor):
+        """Returns the tensor compressed, and the context needed to decompress it."""
+        raise NotImplementedError
+
+    @staticmethod
+    def decompress(tensor, ctx):
+        """Returns the tensor decompressed with the context of compress()."""
+        raise NotImplementedError
+
+
+class NoneCompressor(Compressor):
+    """Default no-op compression."""
+
+    @staticmethod
+    def compress(tensor):
+        return tensor, None
+
+    @staticmethod
+    def decompress(tensor, ctx):
+        return tensor
+
+
+class WireCompressor(NoneCompressor):
+    """A codec of the runtime with its parameters; calling it gives one with others.
+
+    Compression.int8(block=256, feedback=False). What is no parameter of the codec, or out of its
+    range, is refused by the runtime when the first tensor is submitted.
+    """
+
+    def __init__(self, codec, **parameters):
+        self._codec = codec
+        self._parameters = parameters
+        values = (f"{k}={_text(k, v)}" for k, v in parameters.items() if v is not None)
+        text = ",".join(values)
+        self.wire = f"{codec}:{text}" if text else codec
+
+    def __call__(self, **parameters):
+        return WireCompressor(self._codec, **{**self._parameters, **parameters})
+
+    def __repr__(self):
+        return f"Compression.{self.wire}"
+
+    def __eq__(self, other):
+        return isinstance(other, WireCompressor) and other.wire == self.wire
+
+    def __hash__(self):
+        return hash(self.wire)
+
+
+def _text(name, value):
+    """A parameter as the runtime reads it."""
+    if isinstance(value, bool):
+        return str(int(value))
+    if isinstance(value, numbers.Integral):
+        return str(int(value))
+    if isinstance(value, numbers.Real):
+        return f"{float(value):.9f}".rstrip("0").rstrip(".")  # the runtime knows no exponents
+    raise TypeError(f"compression: {name} must be a number, not {type(value).__name__}")
+
+
+class Codecs:
+    """What is the same in every framework's `Compression`.
+
+    none: nothing (HVD_COMPRESSION may still name a codec). fp16, bf16: 16 bits a number. int8: 8 bits,
+    a scale for each block. topk(ratio=0.01) or topk(k=100): the largest in magnitude. powersgd(rank=4):
+    two thin factors of a matrix. Of the last three, what a step did not send is added to the next
+    (feedback=False turns that off).
+    """
+
+    none = NoneCompressor
+    int8 = WireCompressor("int8")
+    topk = WireCompressor("topk")
+    powersgd = WireCompressor("powersgd")
+
+
+_LOSSY = ("int8", "topk", "powersgd")
+
+
+def _check_methods(compression):
+    """Raises TypeError for what is no compressor."""
+    lacks = [m for m in ("compress", "decompress") if not callable(getattr(compression, m, None))]
+    if lacks:
+        what = getattr(compression, "__name__", type(compression).__name__)
+        raise TypeError(
+            f"compression={what} has no {lacks[0]}() method; pass one of hvd.Compression, or a class with "
+            "compress(tensor) -> (tensor, context) and decompress(tensor, context)"
+        )
+
+
+def _wire(compression):
+    """The codec's name; None for one that works by its methods, as a subclass of ours with its own does."""
+    kind = compression if isinstance(compression, type) else type(compression)
+    wire = None
+    for place in (compression, *kind.__mro__):
+        names = getattr(place, "__dict__", {})
+        if "wire" in names or "compress" in names or "decompress" in names:
+            wire = names.get("wire")
+            break
+    if wire is None:
+        _check_methods(compression)
+    elif not isinstance(wire, str):
+        raise TypeError(f"compression: wire must be a string such as 'int8', not {type(wire).__name__}")
+    return wire
+
+
+def wire_of(compression, is_named=True):
+    """The runtime's name of how tensors travel, or None: as they are, between compress and decompress.
+
+    is_named: the operation has the same name in every step. Only then can what was not sent be kept for
+    the next one: automatic names are never used again, and what is kept for them would pile up.
+    Raises TypeError for what is no compressor.
+    """
+    wire = _wire(compression)
+    return wire if wire is None or is_named or "feedback=" in wire else without_feedback(wire)
+
+
+def has_feedback(compression):
+    """Is what an operation does not send kept for the next one of its name?"""
+    wire = _wire(compression) or os.environ.get("HVD_COMPRESSION", "")
+    return "feedback=0" not in wire and without_feedback(wire) != wire
+
+
+def without_feedback(wire):
+    """A codec that keeps nothing for the next operation of the same name."""
+    codec, _, parameters = wire.partition(":")
+    if codec not in _LOSSY:
+        return wire
+    kept = [p for p in parameters.split(",") if p and not p.startswith("feedback=")]
+    return f"{codec}:{','.join([*kept, 'feedback=0'])}"
+
+
+def caster(compression, what):
+    """compression, for an operation that the runtime's codecs do not know: its methods must do."""
+    wire = _wire(compression)
+    if wire is not None and wire.split(":")[0] in _LOSSY:
+        raise NotImplementedError(
+            f"{what} cannot travel as {wire}: only allreduce can; use hvd.Compression.fp16 or bf16 here"
+        )
+    _check_methods(compression)
+    return compression

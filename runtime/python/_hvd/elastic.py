@@ -1,0 +1,410 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Elastic training without a framework: state that is committed and restored, and the loop around it.
+
+    @hvd.elastic.run
+    def train(state): ...             train(state)
+                                          |
+        .--> state.sync() ----------> func(state) ----------> its result
+        |                               |      |
+        |      HorovodInternalError:    |      |  HostsUpdatedInterrupt:
+        |      state.restore() <--------'      |  the state as it is
+        |            |                         |
+        '-- state.on_reset() <-- shutdown, init (the ranks meet again)
+
+What there is in this version: a world whose collectives fail (ranks disagree, a check fails, one rank
+raises HorovodInternalError) while every process lives. What there is not: a world of another size.
+Nobody starts a lost rank again, and hosts neither come nor go; hosts_changed() is where the runtime
+will tell, and all of the rest is written for it.
+
+Invariants
+ - Training never resumes from uncommitted values after a failure, nor from values of another rank's
+   than rank 0's: sync() makes rank 0's state everybody's and commits it.
+ - The loop ends. A failure that comes back FAILURES_WITHOUT_COMMIT times with no commit() between is
+   raised, and so is the one after HVD_ELASTIC_FAILURES of them in all; meeting the other ranks again
+   takes at most HOROVOD_ELASTIC_TIMEOUT each time.
+"""
+
+import copy
+import enum
+import functools
+import logging
+import os
+import pickle
+import queue
+import re
+import sys
+
+from _hvd import basics, pickling
+from _hvd.exceptions import HorovodInternalError, HostsUpdatedInterrupt
+
+FAILURES_WITHOUT_COMMIT = 3
+
+_log = logging.getLogger("horovod.elastic")
+
+
+class HostUpdateResult(enum.IntFlag):
+    """What happened to the hosts of a job (horovod.runner.elastic.worker's)."""
+
+    no_update = 0
+    removed = 1
+    added = 2
+    mixed = removed | added
+
+
+def hosts_changed():
+    """What became known about hosts since the last call: a list of (timestamp, HostUpdateResult).
+
+    The only place that asks the runtime. It is asked at each commit() and check_host_updates(), on
+    every rank; rank 0's answer counts. Always empty in this version, because a world keeps its size.
+    """
+    return []
+
+
+class WorkerNotificationManager:
+    """Tells the states of running elastic functions about hosts (Horovod's name and methods)."""
+
+    def __init__(self):
+        self._listeners = []
+
+    def init(self, *_, **__):
+        """Nothing to connect to: hosts_changed() is asked when a state wants to know."""
+
+    def register_listener(self, listener):
+        self._listeners.append(listener)
+
+    def remove_listener(self, listener):
+        self._listeners.remove(listener)
+
+    def handle_hosts_updated(self, timestamp, update_res):
+        for listener in list(self._listeners):
+            listener.on_hosts_updated(timestamp, update_res)
+
+
+notification_manager = WorkerNotificationManager()
+
+
+class State:
+    """What training must not lose, kept in memory and alike on all ranks.
+
+    Subclasses define save(), restore() and sync(). bcast_object: a function that returns rank 0's
+    argument on every rank. get_rank: a function that returns this process' rank.
+    """
+
+    def __init__(self, bcast_object, get_rank):
+        self._bcast_object = bcast_object
+        self._rank = get_rank
+        self._host_messages = queue.Queue()
+        self._last_updated_timestamp = 0
+        self._reset_callbacks = []
+        self._commits = 0
+
+    def register_reset_callbacks(self, callbacks):
+        """Functions without arguments to call when the ranks have met again, before sync()."""
+        self._reset_callbacks.extend(callbacks)
+
+    def on_reset(self):
+        self._host_messages = queue.Queue()
+        self.reset()
+        for callback in self._reset_callbacks:
+            callback()
+
+    def on_hosts_updated(self, timestamp, update_res):
+        """Any thread: hosts were added or removed; the next commit() or check ends the function."""
+        self._host_messages.put((timestamp, update_res))
+
+    def commit(self):
+        """Keeps the state as it is now for restore(), then check_host_updates(). A collective."""
+        self.save()
+        self._commits += 1
+        self.check_host_updates()
+
+    def check_host_updates(self):
+        """Raises HostsUpdatedInterrupt, on all ranks alike, when hosts came or went. A collective."""
+        for timestamp, update in hosts_changed():
+            self.on_hosts_updated(timestamp, update)
+        before = latest = self._last_updated_timestamp
+        result = HostUpdateResult.no_update
+        while not self._host_messages.empty():
+            timestamp, update = self._host_messages.get()
+            if timestamp > latest:
+                latest = timestamp
+                result |= update
+        said = self._bcast_object((before, latest, int(result)))
+        before, self._last_updated_timestamp, result = said
+        if self._last_updated_timestamp > before:
+            raise HostsUpdatedInterrupt(result == HostUpdateResult.removed)
+
+    def save(self):
+        """Keeps the state as it is now, in this process' memory."""
+        raise NotImplementedError
+
+    def restore(self):
+        """Back to what save() kept."""
+        raise NotImplementedError
+
+    def sync(self):
+        """Rank 0's state on every rank, and kept as save() does. A collective."""
+        raise NotImplementedError
+
+    def reset(self):
+        """The ranks have met again and sync() follows: for what depends on rank or size."""
+
+
+def copied(name, value):
+    """A copy that stays what it is while training changes the value in place."""
+    try:
+        return copy.deepcopy(value)
+    except Exception:
+        pass  # a tensor inside a graph, for one, cannot be deep-copied but pickled
+    try:
+        return pickle.loads(pickling.dumps(value))
+    except Exception as e:
+        raise TypeError(
+            f'elastic state: attribute "{name}" of type {type(value).__name__} cannot be kept, because it '
+            f"can neither be copied nor pickled ({e}); leave it out of the state"
+        ) from e
+
+
+class ObjectState(State):
+    """State of ordinary Python objects: each keyword becomes an attribute.
+
+    They are copied when they are saved and restored, so that a list that training appends to is
+    restored too (Horovod keeps references). They must be picklable.
+    """
+
+    def __init__(self, bcast_object, get_rank, **kwargs):
+        super().__init__(bcast_object=bcast_object, get_rank=get_rank)
+        for name, value in kwargs.items():
+            setattr(self, name, value)
+        self._saved_state = dict.fromkeys(kwargs)
+        self._keep()
+
+    def _keep(self):
+        self._saved_state = {name: copied(name, getattr(self, name)) for name in self._saved_state}
+
+    def save(self):
+        self._keep()
+
+    def restore(self):
+        for name, value in self._saved_state.items():
+            setattr(self, name, copied(name, value))
+
+    def sync(self):
+        # What the attributes are now, not what was saved: after an interrupt without a commit, or with
+        # values set before the first call, they would else go back behind the model.
+        if self._saved_state:
+            now = {name: getattr(self, name) for name in self._saved_state}
+            for name, value in self._bcast_object(now).items():
+                if value is not now.get(name):
+                    setattr(self, name, value)
+            self._keep()
+
+
+_BYTES_AT_ONCE = 256 << 20
+
+
+class ArraysState(ObjectState):
+    """State of variables that can be read and written as numpy arrays, and of ordinary objects.
+
+    Subclasses define _variables(): the list of them, in the same order on all ranks; _read(variables):
+    their values as arrays of our own; and _write(pairs): what each variable is to be. Values travel
+    as objects, some at a time, and what was kept lies in host memory.
+    """
+
+    _kept = ()  # (variable, value)
+
+    def _keep_variables(self):
+        variables = self._variables()
+        self._kept = list(zip(variables, self._read(variables)))
+
+    def save(self):
+        self._keep_variables()
+        super().save()
+
+    def restore(self):
+        self._write(self._kept)
+        super().restore()
+
+    def sync(self):
+        variables = self._variables()
+        values = self._read(variables)
+        self._check_alike(variables, values)
+        from_rank_0 = []
+        for part in _parts(values, _BYTES_AT_ONCE):
+            from_rank_0 += self._bcast_object(part)
+        if self._rank() != 0:
+            self._write(list(zip(variables, from_rank_0)))
+        self._kept = list(zip(variables, from_rank_0))
+        super().sync()
+
+    def _check_alike(self, variables, values):
+        """ValueError where this rank's variables are not like rank 0's."""
+        mine = [(str(value.dtype), tuple(value.shape)) for value in values]
+        first = self._bcast_object(mine)
+        if mine == first:
+            return
+        if len(mine) != len(first):
+            raise ValueError(
+                f"elastic state: rank 0 has {len(first)} variables and rank {self._rank()} has "
+                f"{len(mine)}; the model and its optimizer must be built alike on all ranks"
+            )
+        i = next(i for i, pair in enumerate(zip(mine, first)) if pair[0] != pair[1])
+        name = getattr(variables[i], "path", None) or getattr(variables[i], "name", i)
+        raise ValueError(
+            f"elastic state: variable {name} is {first[i][0]}{list(first[i][1])} on rank 0 and "
+            f"{mine[i][0]}{list(mine[i][1])} on rank {self._rank()}; build the model alike on all ranks"
+        )
+
+
+def _parts(values, limit):
+    """The values in order, as lists of at least one and else at most so many bytes."""
+    part, size = [], 0
+    for value in values:
+        if part and size + value.nbytes > limit:
+            yield part
+            part, size = [], 0
+        part.append(value)
+        size += value.nbytes
+    if part:
+        yield part
+
+
+def _setting(name, pattern, fallback):
+    """A variable's text split by the pattern. hvd.init() has checked it, if it was set before."""
+    text = os.environ.get(name) or fallback
+    match = re.fullmatch(pattern, text)
+    if not match:
+        raise ValueError(f'{name}="{text}" is not such as {fallback}')
+    return match
+
+
+def _failures_allowed():
+    return int(_setting("HVD_ELASTIC_FAILURES", r"[1-9]\d*", "100")[0])
+
+
+def _timeout_ms():
+    match = _setting("HOROVOD_ELASTIC_TIMEOUT", r"(\d+(?:\.\d+)?)(ms|s|m|h)?", "600")
+    unit = {"ms": 1, "m": 60000, "h": 3600000}.get(match[2], 1000)
+    return max(1, int(float(match[1]) * unit))
+
+
+class _Patience:
+    """Counts failures of one run, and says when it is enough."""
+
+    def __init__(self):
+        self.limit = _failures_allowed()
+        self.total = self.without_commit = 0
+        self.commits = None
+
+    def failed(self, state, error):
+        """Returns to try again; else raises the error with the reason before it."""
+        commits = getattr(state, "_commits", 0)
+        self.without_commit = self.without_commit + 1 if commits == self.commits else 1
+        self.commits = commits
+        self.total += 1
+        if self.without_commit >= FAILURES_WITHOUT_COMMIT:
+            self.give_up(f"failed {self.without_commit} times without a commit between", error)
+        if self.total >= self.limit:
+            self.give_up(f"failed {self.total} times (HVD_ELASTIC_FAILURES={self.limit})", error)
+        _log.warning(
+            "hvd.elastic.run: failure %d: %s; going back to the last commit and meeting the other ranks "
+            "again",
+            self.total,
+            error,
+        )
+
+    @staticmethod
+    def give_up(reason, error):
+        raise HorovodInternalError(
+            f"hvd.elastic.run: given up, it {reason}; the last error: {error}"
+        ) from error
+
+
+def _state_of(function, args, kwargs):
+    state = args[0] if args else kwargs.get("state")
+    lacks = [name for name in ("sync", "restore", "on_reset") if not callable(getattr(state, name, None))]
+    if lacks:
+        name = getattr(function, "__name__", "the function")
+        raise TypeError(
+            f"hvd.elastic.run: the first argument of {name}() must be an elastic state such as "
+            f"hvd.elastic.TorchState, not {type(state).__name__}"
+        )
+    return state
+
+
+def run_fn(func, reset):
+    """func(state, ...) made to survive failed collectives; reset() lets the ranks meet again."""
+
+    @functools.wraps(func)
+    def wrapper(*args, **kwargs):
+        state = _state_of(func, args, kwargs)
+        patience = _Patience()
+        notification_manager.init()
+        notification_manager.register_listener(state)
+        skip_sync = False
+        try:
+            while True:
+                try:
+                    if not skip_sync:
+                        state.sync()
+                    return func(*args, **kwargs)
+                except HorovodInternalError as e:
+                    patience.failed(state, e)
+                    state.restore()
+                    skip_sync = False
+                except HostsUpdatedInterrupt as e:
+                    skip_sync = e.skip_sync
+                reset()
+                state.on_reset()
+        finally:
+            notification_manager.remove_listener(state)
+
+    return wrapper
+
+
+# Nodes without a name have Horovod's, operations have ours; what failed is quoted by kind and name.
+_COLLECTIVE = re.compile(
+    r"(Horovod|Hvd)(Grouped)?(Allreduce|Allgather|Broadcast|Alltoall|Reducescatter|Join|Barrier)"
+    r"|HorovodInternalError: "
+    r'|"(grouped_)?(allreduce|allgather|broadcast|alltoall|reducescatter|join|barrier)\.'
+)
+_OF_TENSORFLOW = ("UnknownError", "FailedPreconditionError", "AbortedError", "CancelledError")
+
+
+def _is_failed_collective(error):
+    """Is this a failed collective as TensorFlow or JAX report it?
+
+    A wrong argument of this rank (InvalidArgumentError) is not: it would be as wrong the next time.
+    """
+    text = str(error)
+    tf = sys.modules.get("tensorflow")
+    if tf is not None and isinstance(error, tf.errors.OpError):
+        may_be = type(error).__name__ in _OF_TENSORFLOW or "Mismatched" in text
+        return may_be and bool(_COLLECTIVE.search(text))
+    jax = type(error).__module__.split(".")[0] in ("jax", "jaxlib")
+    return jax and "HorovodInternalError" in text
+
+
+def as_collective_errors(func):
+    """func whose failed collectives raise HorovodInternalError, in whichever framework they ran."""
+
+    @functools.wraps(func)
+    def wrapper(*args, **kwargs):
+        try:
+            return func(*args, **kwargs)
+        except (HorovodInternalError, HostsUpdatedInterrupt):
+            raise
+        except Exception as e:
+            if _is_failed_collective(e):
+                raise HorovodInternalError(str(e)) from e
+            raise
+
+    return wrapper
+
+
+def reset_world():
+    """Leaves the world and meets the other ranks in a new one, within HOROVOD_ELASTIC_TIMEOUT.
+
+    That is longer than a start may take, because the others come when their current step has failed.
+    """
+    basics.start_again(_timeout_ms())

@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`Compression` for Keras' back end: TensorFlow's or torch's own; for JAX the runtime's codecs by name."""
+
+from _hvd.compression import Codecs, WireCompressor, wire_of
+
+
+class Compression(Codecs):
+    __doc__ = Codecs.__doc__
+
+    fp16 = WireCompressor("fp16")
+    bf16 = WireCompressor("bf16")
+
+
+def compression_for(backend):
+    if backend == "tensorflow":
+        from _hvd.tensorflow.compression import Compression as of_backend
+    elif backend == "torch":
+        from _hvd.torch.compression import Compression as of_backend
+    else:
+        return Compression
+    return of_backend
+
+
+def ways_of(compression, is_named=True):
+    """(the runtime's codec, what has compress() and decompress()) for tensors: one of them, or neither."""
+    if compression is None or compression is Codecs.none:
+        return None, None
+    wire = wire_of(compression, is_named)
+    return wire, compression if wire is None else None

@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""load_model: a saved Keras model whose optimizer is distributed and goes on with its state.
+
+The model is loaded as Keras does it, and then its optimizer's class is replaced. Horovod hands Keras
+functions under the optimizers' names instead, which Keras 3 does not take.
+
+The file knows the optimizer's arguments, but not DistributedOptimizer's: load_model takes them again.
+"""
+
+from _hvd.keras.optimizer import wrap_in_place
+from _hvd.keras.settings import Settings, innermost
+
+
+def _objects(custom_optimizers, custom_objects):
+    found = {}
+    for cls in custom_optimizers or ():
+        found[cls.__name__] = cls
+        found[cls.__name__.lower()] = cls
+    found.update(custom_objects or {})
+    return found or None
+
+
+def _check_passes(optimizer, filepath, told):
+    """Of Keras 3, whether passes are summed or averaged cannot be seen in the file."""
+    steps = getattr(innermost(optimizer), "gradient_accumulation_steps", None)
+    if steps and not told:
+        raise ValueError(
+            f"the optimizer in {filepath} adds up the gradients of {steps} passes: give load_model "
+            f"backward_passes_per_step={steps} if hvd.DistributedOptimizer had it, or 1 if it was the "
+            f"optimizer's own gradient_accumulation_steps={steps}"
+        )
+
+
+def load_model(keras, filepath, custom_optimizers, custom_objects, options):
+    settings = Settings(**options)
+    model = keras.models.load_model(filepath, custom_objects=_objects(custom_optimizers, custom_objects))
+    optimizer = getattr(model, "optimizer", None)
+    if optimizer is not None:
+        _check_passes(optimizer, filepath, "backward_passes_per_step" in options)
+        wrap_in_place(innermost(optimizer), settings)  # as compile() has it: loss scaling around it
+    return model

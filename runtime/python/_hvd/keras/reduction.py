@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One list of gradients over all ranks, for each of Keras' back ends.
+
+reducer(backend, name, settings, times) is a function (gradients, variables) -> gradients, `times` as large.
+None stands where there is no gradient, or one that is not to be reduced. All operations of a list are under
+way before the first is waited for.
+
+What ranks must agree on is in the operations, so that they stop or wait where they do not: `times` is a
+factor of each, and each is named by its gradient's place, Nones counted.
+
+- tensorflow: operations of TensorFlow, eager or in a graph (_hvd.tensorflow.gradients)
+- torch: into new tensors; autograd.grad() may give one tensor as the gradient of two variables
+- jax: within jit one callback into this process for the whole list (io_callback, ordered), which copies
+  to numpy and back; outside of jit the same without the callback
+"""
+
+import functools
+import re
+import sys
+
+import numpy as np
+
+from _hvd import arrays
+from _hvd.keras.compression import ways_of
+from _hvd.keras.settings import backend_variable, keys_of
+from _hvd.process_sets import process_set_id
+
+
+def reducer(backend, name, settings, times=1):
+    if backend == "tensorflow":
+        return _of_tensorflow(name, settings, times)
+    make = {"torch": _of_torch, "jax": _of_jax}.get(backend)
+    if make is None:
+        raise ValueError(
+            f"horovod.keras does not train on Keras' back end '{backend}'; use tensorflow, torch or jax "
+            "(KERAS_BACKEND)"
+        )
+    reduce_some = make(settings, times)
+
+    def reduce(grads, variables):
+        there = [(i, v) for i, (g, v) in enumerate(zip(grads, variables)) if g is not None]
+        names = [f"{name}.{_label(i, v)}" for i, v in there]
+        groups = _groups(settings, [v for _, v in there])
+        reduced = iter(reduce_some([g for g in grads if g is not None], names, groups))
+        return [None if g is None else next(reduced) for g in grads]
+
+    return _uncompiled(reduce) if backend == "torch" else reduce
+
+
+def _uncompiled(function):
+    """torch.compile goes around it."""
+    import torch
+
+    disable = getattr(getattr(torch, "compiler", None), "disable", None)
+    return disable(function) if disable else function
+
+
+def _label(place, variable):
+    """Equal on all ranks: the place, and for messages a name without what a process counts ("dense_3/")."""
+    last = getattr(variable, "name", "").split("/")[-1].split(":")[0]
+    return f"grad.{place}.{re.sub('[^a-zA-Z0-9_]', '_', re.sub('_[0-9]+$', '', last))}"
+
+
+def is_reduced(gradient):
+    """Does it come from a DistributedGradientTape or from compute_gradients()? TensorFlow's are marked."""
+    marks = sys.modules.get("_hvd.tensorflow.marks")
+    return marks is not None and marks.marks_of([gradient]) != [None]
+
+
+def _groups(settings, variables):
+    """settings.groups as lists of indices into variables; the first group that names one has it."""
+    groups = settings.groups
+    if groups is None or isinstance(groups, int):
+        return arrays.groups_of(len(variables), groups)
+    left = {key: i for i, v in enumerate(variables) for key in keys_of(v)}
+    found = [sorted({left.pop(k) for v in g for k in keys_of(v) if k in left}) for g in groups]
+    return [g for g in found if g]
+
+
+def _of_tensorflow(name, settings, times):
+    from _hvd.tensorflow.compression import Compression
+    from _hvd.tensorflow.gradients import _make_allreduce_grads_fn
+
+    groups = settings.groups
+    if isinstance(groups, list):
+        groups = [[backend_variable(v) for v in g] for g in groups]
+    function = _make_allreduce_grads_fn(
+        name,
+        settings.device_dense,
+        settings.device_sparse,
+        settings.compression or Compression.none,
+        settings.sparse_as_dense or times != 1,
+        settings.op,
+        settings.predivide,
+        groups,
+        process_set=settings.process_set,
+        times=times,
+        label=_label,
+    )
+    return lambda grads, variables: list(function(list(grads), [backend_variable(v) for v in variables]))
+
+
+def _of_torch(settings, times):
+    import torch
+
+    from _hvd.torch.submit import submit_allreduce
+
+    wire, own = ways_of(settings.compression)
+    prescale, postscale = settings.scales(times)
+
+    def submit(grad, one, group, group_size, set_id):
+        if grad.is_sparse:
+            grad = grad.to_dense()
+        sent, ctx = own.compress(grad) if own else (grad, None)
+        handle = submit_allreduce(
+            sent.detach(),
+            torch.empty_like(sent, memory_format=torch.contiguous_format),
+            one,
+            settings.op,
+            prescale,
+            postscale,
+            set_id,
+            compression=wire if grad.is_floating_point() else None,
+            group=group,
+            group_size=group_size,
+        )
+        return handle, ctx
+
+    def reduce(grads, names, groups):
+        set_id = process_set_id(settings.process_set)
+        of = {i: g for g in groups for i in g}
+        pending = []
+        with torch.no_grad():
+            try:
+                for i, grad in enumerate(grads):
+                    group = of.get(i)
+                    together = (f"{names[group[0]]}.group", len(group)) if group else (None, 0)
+                    pending.append(submit(grad, names[i], *together, set_id))
+            finally:
+                results = arrays.finish_all([handle for handle, _ in pending])
+            if own:
+                return [own.decompress(r, ctx) for r, (_, ctx) in zip(results, pending)]
+            return results
+
+    return reduce
+
+
+def _of_jax(settings, times):
+    import jax
+    from jax.experimental import io_callback
+
+    wire, own = ways_of(settings.compression)
+    prescale, postscale = settings.scales(times)
+
+    def on_host(names, groups, *grads):
+        sources = [np.asarray(g) for g in grads]
+        sent = [own.compress(g) for g in sources] if own else [(g, None) for g in sources]
+        wires = [wire if g.dtype.kind == "f" or g.dtype.name == "bfloat16" else None for g in sources]
+        results = arrays.allreduce_all(
+            [g for g, _ in sent],
+            names,
+            settings.op,
+            prescale,
+            postscale,
+            process_set_id(settings.process_set),
+            wires,
+            groups,
+        )
+        if own:
+            results = [own.decompress(r, ctx) for r, (_, ctx) in zip(results, sent)]
+        return [np.asarray(r, g.dtype).reshape(g.shape) for r, g in zip(results, sources)]
+
+    def reduce(grads, names, groups):
+        function = functools.partial(on_host, names, groups)
+        if not any(isinstance(g, jax.core.Tracer) for g in grads):
+            return [jax.numpy.asarray(r) for r in function(*grads)]
+        shapes = [jax.ShapeDtypeStruct(g.shape, g.dtype) for g in grads]
+        return io_callback(function, shapes, *grads, ordered=True)
+
+    return reduce
+
+
+def reduce_gradients(run, settings, make, grads, variables, times=1):
+    """The gradients, `times` as large, with those reduced that are to be: not None, not local.
+
+    make: makes run.reduce at the first call; that multiplies what it reduces.
+    """
+    grads = list(grads)
+    if settings.is_alone():
+        return [scaled(g, times) for g in grads]
+    local = run.local_keys()
+    is_local = [bool(local & keys_of(v)) for v in variables] if local else [False] * len(grads)
+    todo = [None if mine else g for g, mine in zip(grads, is_local)]
+    if any(g is not None for g in todo):
+        if run.reduce is None:
+            run.reduce = make()
+        reduced = run.reduce(todo, variables)
+        grads = [g if mine else r for g, r, mine in zip(grads, reduced, is_local)]
+    factor = times / settings.process_set.size() if settings.scales_local else times
+    return [scaled(g, factor) if mine else g for g, mine in zip(grads, is_local)]
+
+
+def scaled(grad, factor):
+    if grad is None or factor == 1:
+        return grad
+    if hasattr(grad, "indices") and hasattr(grad, "dense_shape"):  # tf.IndexedSlices
+        return type(grad)(grad.values * factor, grad.indices, grad.dense_shape)
+    return grad * factor
+
+
+__all__ = ["reduce_gradients", "reducer"]

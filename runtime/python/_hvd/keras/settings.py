@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The arguments of DistributedOptimizer, checked; and what one distributed optimizer knows while it runs.
+
+`Settings` belong to the class of the distributed optimizer, so that its from_config() makes one that is
+distributed in the same way. A `Run` belongs to one instance.
+"""
+
+import contextlib
+import copy
+import sys
+
+from _hvd.basics import Average, Max, Sum
+from _hvd.options import check_predivide, renamed_groups
+from _hvd.process_sets import global_process_set
+
+
+class Settings:
+    """How gradients are reduced. Never changed after its creation."""
+
+    def __init__(
+        self,
+        name=None,
+        device_dense="",
+        device_sparse="",
+        compression=None,
+        sparse_as_dense=False,
+        gradient_predivide_factor=1.0,
+        op=Average,
+        backward_passes_per_step=1,
+        average_aggregated_gradients=False,
+        num_groups=0,
+        groups=None,
+        process_set=global_process_set,
+        scale_local_gradients=True,
+    ):
+        if op not in (Average, Sum):
+            raise ValueError("op currently only supports Average and Sum")
+        check_predivide(gradient_predivide_factor, op)
+        if isinstance(backward_passes_per_step, bool) or not isinstance(backward_passes_per_step, int):
+            raise TypeError(
+                f"backward_passes_per_step must be an integer, not {backward_passes_per_step!r}"
+            )
+        if backward_passes_per_step < 1:
+            raise ValueError("backward_passes_per_step must be > 0")
+        self.name = name
+        self.device_dense = device_dense
+        self.device_sparse = device_sparse
+        self.compression = compression
+        self.sparse_as_dense = sparse_as_dense
+        self.predivide = gradient_predivide_factor
+        self.op = op
+        self.passes = backward_passes_per_step
+        self.averages_passes = average_aggregated_gradients
+        self.groups = _checked_groups(num_groups, groups)
+        self.process_set = process_set
+        self.scales_local = scale_local_gradients
+
+    def of_maxima(self):
+        """For what is no gradient: the largest of all ranks."""
+        settings = copy.copy(self)
+        settings.op, settings.predivide, settings.compression, settings.groups = Max, 1.0, None, None
+        return settings
+
+    def scales(self, times=1):
+        """(prescale, postscale) around the runtime's reduction, for a result `times` as large."""
+        factor = self.predivide if self.op == Average else 1.0
+        return 1.0 / factor, factor * times
+
+    def of_passes(self):
+        """What the mean over the backward passes must be multiplied with."""
+        return 1 if self.averages_passes else self.passes
+
+    def is_alone(self):
+        """Is there nobody to reduce with: one rank, or a set that this rank is not in?"""
+        return not self.process_set.included() or self.process_set.size() == 1
+
+
+def _checked_groups(num_groups, groups):
+    groups = renamed_groups(num_groups, groups, 5)
+    if groups is None:
+        return None
+    is_list = isinstance(groups, list) and all(isinstance(g, (list, tuple)) for g in groups)
+    if not is_list and (isinstance(groups, bool) or not isinstance(groups, int) or groups < 0):
+        raise ValueError("groups should be a non-negative integer or a list of list of tf.Variable.")
+    return groups or None
+
+
+def backend_variable(variable):
+    """TensorFlow's or torch's variable within Keras 3's; others as they are."""
+    inner = variable.__dict__.get("_value") if hasattr(variable, "__dict__") else None
+    return variable if inner is None else inner
+
+
+def keys_of(variable):
+    """What a variable is known by: a Keras 3 variable also by TensorFlow's or torch's within."""
+    return {id(variable), id(backend_variable(variable))}
+
+
+class Run:
+    """What one distributed optimizer knows: whether it is within its own call, and its local variables."""
+
+    def __init__(self):
+        self.inside = False
+        self.local_variables = []
+        self.reduce = None  # made at the first gradient: by then hvd.init() has been called
+        self.maxima = None  # as reduce
+        self.helper = None
+        self.has_computed = self.has_said_changed = False
+
+    @contextlib.contextmanager
+    def entered(self):
+        """Calls that the optimizer makes on itself meanwhile do not reduce anything."""
+        before, self.inside = self.inside, True
+        try:
+            yield
+        finally:
+            self.inside = before
+
+    def register(self, variable):
+        self.local_variables.append(variable)
+
+    def local_keys(self):
+        return {key for v in self.local_variables for key in keys_of(v)}
+
+
+class Distributed:
+    """Base of all distributed optimizers: `isinstance(optimizer, Distributed)`."""
+
+    is_used = False  # has one been made in this process?
+    _hvd_settings = Settings()
+
+    @property
+    def _hvd(self):
+        run = self.__dict__.get("_hvd_run")
+        if run is None:
+            run = Run()
+            object.__setattr__(self, "_hvd_run", run)  # not Keras' own, which tracks what it is given
+        return run
+
+    def register_local_var(self, var):
+        """This variable is the rank's own: its gradient is not reduced (but divided by the number of ranks,
+        unless scale_local_gradients=False)."""
+        self._hvd.register(var)
+        if self._hvd.helper is not None:
+            self._hvd.helper.register_local_var(var)
+
+    def _hvd_name(self):
+        """The operations' prefix, equal on all ranks: Keras' own names count instances.
+
+        Whether loss scaling is within or around does not show: Keras' compile() puts it around.
+        """
+        return self._hvd_settings.name or f"Distributed{type(innermost(self)).__name__}"
+
+
+def innermost(optimizer):
+    """The optimizer itself, or the one that it scales the loss for."""
+    return getattr(optimizer, "inner_optimizer", optimizer)
+
+
+def plain_class(optimizer):
+    """The user's own class, where the optimizer is distributed already."""
+    cls = type(optimizer)
+    return cls.__bases__[1] if issubclass(cls, Distributed) else cls
+
+
+def keras_of(thing):
+    """The module, keras or tf_keras, whose model or optimizer this is, also by way of a user's class; else
+    None."""
+    roots = (cls.__module__.split(".")[0] for cls in type(thing).__mro__)
+    return next((sys.modules[root] for root in roots if root in ("keras", "tf_keras")), None)
+
+
+def backend_of(keras):
+    """The name of the back end of a Keras module: tensorflow, torch or jax. Keras 2 has but the first."""
+    return keras.backend.backend() if hasattr(keras, "ops") else "tensorflow"
+
+
+def is_distributed(optimizer):
+    """Does this optimizer reduce its gradients, or one that it scales the loss for or hands some to?"""
+    if isinstance(optimizer, Distributed):
+        return True
+    inner = getattr(optimizer, "inner_optimizer", None)
+    within = getattr(optimizer, "optimizers", ()) if inner is None else (inner,)
+    return isinstance(within, (list, tuple)) and any(is_distributed(one) for one in within)

@@ -1,0 +1,15 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``horovod.keras.callbacks``: the callbacks over this Keras' Callback."""
+
+from _hvd.keras.api import CALLBACKS
+from _hvd.keras.callbacks import classes
+from _hvd.keras.standalone import keras
+
+_of = classes(keras)
+BroadcastGlobalVariablesCallback = _of.BroadcastGlobalVariablesCallback
+MetricAverageCallback = _of.MetricAverageCallback
+LearningRateScheduleCallback = _of.LearningRateScheduleCallback
+LearningRateWarmupCallback = _of.LearningRateWarmupCallback
+BestModelCheckpoint = _of.BestWholeModelCheckpoint
+
+__all__ = ["BestModelCheckpoint", *CALLBACKS]

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Variables of models and optimizers of every Keras: read, written and broadcast. For the callbacks.
+
+On JAX, fit() holds the values of variables itself while it runs; `settle` gives them back to the variables,
+and fit() takes them up from there in its next step.
+"""
+
+import contextlib
+import sys
+
+import numpy as np
+
+from _hvd import arrays, elastic_keras
+from _hvd.keras.settings import backend_of, backend_variable, innermost, keras_of, keys_of
+
+
+def settle(model):
+    """The model's variables have their values from here on, until the next step."""
+    sync = getattr(model, "jax_state_sync", None)
+    if sync is not None:
+        sync()
+
+
+def session_of(model):
+    """The session of a model in a graph of TensorFlow 1, else None."""
+    tf = sys.modules.get("tensorflow")
+    if tf is None or hasattr(keras_of(model), "ops") or tf.executing_eagerly():
+        return None
+    return tf.compat.v1.keras.backend.get_session()
+
+
+def number(value, model):
+    """A learning rate or the like as a float."""
+    session = session_of(model)
+    if session is not None and not isinstance(value, (int, float, np.generic)):
+        return float(session.run(value))
+    if hasattr(value, "numpy"):
+        value = value.numpy()
+    return float(value)
+
+
+def of_model(model):
+    """What ranks must have alike: weights, but neither metrics nor the states of random generators."""
+    return list(model.weights)
+
+
+def broadcast(model, root_rank, local_variables, device=""):
+    """The root rank's weights and optimizer state on every rank."""
+    local = {key for v in local_variables for key in keys_of(v)}
+    settle(model)
+    if session_of(model) is not None:
+        from _hvd.tensorflow import functions
+
+        session_of(model).run(functions.broadcast_global_variables(root_rank))
+        return
+    variables = {id(v): v for v in of_model(model)}
+    if getattr(model, "optimizer", None) is not None:
+        variables.update((id(v), v) for v in elastic_keras.variables_of(model.optimizer))
+        for total in getattr(innermost(model.optimizer), "_accumulated_gradients", ()):
+            variables.pop(id(total), None)  # of several passes: each rank has its own
+    variables = [v for v in variables.values() if not keys_of(v) & local]
+    _BROADCASTS[backend_of(keras_of(model))](variables, root_rank, device)
+
+
+def _by_tensorflow(variables, root_rank, device):
+    import tensorflow as tf
+
+    from _hvd.tensorflow import functions
+
+    with tf.device(device) if device else contextlib.nullcontext():
+        inner = [backend_variable(v) for v in variables]
+        functions.broadcast_as_named(inner, _names(variables), root_rank)
+
+
+def _names(variables):
+    """By place: a variable's own name counts the layers of its process, and a model loaded from a file
+    has other names than one that was made."""
+    return [f"broadcast_variables.{i}" for i in range(len(variables))]
+
+
+def _by_torch(variables, root_rank, _):
+    import torch
+
+    from _hvd.torch.functions import broadcast_parameters
+
+    with torch.no_grad():
+        pairs = [(n, v.value.detach()) for n, v in zip(_names(variables), variables)]
+        broadcast_parameters(pairs, root_rank)
+
+
+def _by_numpy(variables, root_rank, _):
+    values = [np.asarray(v.value) for v in variables]
+    for v, value in zip(variables, arrays.broadcast_all(values, _names(variables), root_rank)):
+        v.assign(value)
+
+
+_BROADCASTS = {"tensorflow": _by_tensorflow, "torch": _by_torch, "jax": _by_numpy}

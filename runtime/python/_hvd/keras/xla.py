@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Models on TensorFlow whose optimizer is distributed are not compiled by XLA, and that is said once."""
+
+import functools
+import warnings
+
+from _hvd import basics
+from _hvd.keras.settings import is_distributed
+
+
+def turn_off_xla(model_class):
+    """Models with a distributed optimizer are not compiled by XLA: it knows no operation of ours."""
+    owner = next((c for c in model_class.__mro__ if "jit_compile" in vars(c)), None)
+    plain = vars(owner)["jit_compile"] if owner is not None else None
+    if not isinstance(plain, property) or getattr(owner, "_hvd_jit_compile", False):
+        return
+
+    def jit_compile(self):
+        value = plain.fget(self)
+        if value and is_distributed(getattr(self, "optimizer", None)):
+            self._jit_compile = value = False
+            _say_no_xla()
+        return value
+
+    owner.jit_compile = property(jit_compile, plain.fset, plain.fdel, plain.__doc__)
+    owner._hvd_jit_compile = True
+
+
+@functools.lru_cache(maxsize=None)
+def _say_no_xla():
+    if basics.is_initialized() and basics.rank() != 0:
+        return
+    warnings.warn(
+        "horovod: the model is trained without XLA (jit_compile=False), because TensorFlow's XLA cannot "
+        "compile the exchange of gradients",
+        stacklevel=5,
+    )

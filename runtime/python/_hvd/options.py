@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Arguments that the distributed optimizers and tapes of all frameworks take, and their checks."""
+
+import warnings
+
+from _hvd.basics import Average
+
+
+def check_predivide(factor, op):
+    """gradient_predivide_factor: the average is sum(gradient / factor) * factor / ranks."""
+    if factor != 1.0 and op != Average:
+        raise ValueError("gradient_predivide_factor not supported with op != Average")
+    if not factor > 0:
+        raise ValueError(f"gradient_predivide_factor must be > 0, not {factor!r}")
+
+
+def renamed_groups(num_groups, groups, stacklevel):
+    """groups, or what its old name num_groups says; stacklevel: the user's, seen from who calls this."""
+    if num_groups == 0:
+        return groups
+    warnings.warn(
+        "Parameter `num_groups` has been replaced by `groups` and will be removed in v0.23.0.",
+        DeprecationWarning,
+        stacklevel=stacklevel + 1,
+    )
+    return num_groups if groups is None else groups

@@ -1,0 +1,489 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Gradients of all ranks: DistributedGradientTape, and the reduction that optimizers share with it.
+
+    tape.gradient(loss, sources)
+        |  the wrapped tape's own gradient(): this rank's
+        v
+    reduce_but_local()          local sources keep theirs, by default divided by the number of ranks
+        |
+        v
+    _make_allreduce_grads_fn()  what keras and the v1 optimizers call too
+        |  eagerly: a tf.function, so that the operations of one step overlap; in a graph: here
+        v
+    allreduce, or grouped_allreduce for groups
+
+Nothing is reduced where there is nobody to reduce with: in a set of one, or that has not this rank. That
+is decided while a graph is built, so a tf.function that was traced in one world is not for another one.
+
+What has been reduced is marked (marks.py), so that a tape and an optimizer that are both distributed
+reduce once.
+"""
+
+import functools
+import re
+import typing
+import warnings
+
+import tensorflow as tf
+
+from _hvd import handles
+from _hvd.basics import Average, Sum, check_reduce_op
+from _hvd.options import check_predivide, renamed_groups
+from _hvd.process_sets import ProcessSet, global_process_set, process_set_id
+from _hvd.tensorflow import marks
+from _hvd.tensorflow.completion import in_turn
+from _hvd.tensorflow.compression import Compression, has_feedback
+from _hvd.tensorflow.reductions import allreduce, divided, grouped_allreduce
+from _hvd.tensorflow.util import inner_variable
+from _hvd.util import split_list
+
+_TAPE = "DistributedGradientTape"
+_NUMBERS = "_hvd_numbers"  # of a variable: {(world, process set, reducer, name): its number}
+_met = {}  # {the same: the last number}
+_LOCAL = "its size"  # what has "reduced" a local gradient, which was only divided
+
+
+class _Same:
+    """Any object as a key: equal to itself, or to what says so and can be hashed."""
+
+    def __init__(self, value):
+        self.value = value
+
+    def __eq__(self, other):
+        return self.value is other.value or (self._is_hashable() and bool(self.value == other.value))
+
+    def __hash__(self):
+        return hash(self.value) if self._is_hashable() else id(self.value)
+
+    def _is_hashable(self):
+        return type(self.value).__hash__ is not None
+
+
+def identity_of(variable):
+    """What a variable is known by: TensorFlow's own inside Keras 3's, which come in several wrappers."""
+    return id(inner_variable(variable))
+
+
+class LocalSources:
+    """Variables and tensors whose gradients stay on their rank."""
+
+    def __init__(self):
+        self._sources = {}  # holds them: their ids stay theirs
+
+    def add(self, source):
+        self._sources[identity_of(source)] = source
+
+    def __contains__(self, source):
+        return identity_of(source) in self._sources
+
+    def __len__(self):
+        return len(self._sources)
+
+
+def reduce_but_local(reduce, grads, sources, local, scale_local_gradients, process_set):
+    """Gradients in the order of sources: reduce(grads, sources) of all but the local ones.
+
+    Those are divided by the number of ranks, once, if scale_local_gradients: a loss that is a mean over
+    all ranks' data has so much less of each rank's.
+    """
+    places = [i for i, source in enumerate(sources) if source not in local]
+    reduced = reduce([grads[i] for i in places], [sources[i] for i in places])
+    results = dict(zip(places, reduced))
+    mine = [i for i in range(len(grads)) if i not in results and grads[i] is not None]
+    if mine and scale_local_gradients and process_set.included() and process_set.size() > 1:
+        size, set_id = process_set.size(), process_set_id(process_set)
+        done = marks.marks_of([grads[i] for i in mine])
+        scaled = [i for i, of in zip(mine, done) if of is None or of[0] != set_id]
+        results.update((i, divided(grads[i], size)) for i in scaled)
+        marks.mark([results[i] for i in scaled], set_id, _LOCAL)
+    return [results.get(i, grad) for i, grad in enumerate(grads)]
+
+
+# --- the reduction -------------------------------------------------------------------------------
+
+
+class _Settings(typing.NamedTuple):
+    name: str
+    device_dense: str
+    device_sparse: str
+    compression: _Same
+    sparse_as_dense: bool
+    op: int
+    gradient_predivide_factor: float
+    process_set: ProcessSet
+    set_id: int
+    size: int
+    times: float
+
+
+def _plan(groups, grads, variables):
+    """Which gradients go together, as a tuple of tuples of their places; None: each for itself."""
+    there = [i for i, grad in enumerate(grads) if grad is not None]
+    if groups is None:
+        return None
+    if not isinstance(groups, (list, tuple)):
+        return tuple(tuple(part) for part in split_list(there, groups) if part)
+    if variables is None:
+        raise ValueError("groups of variables need the variables: call it with (gradients, variables)")
+    left = {identity_of(variables[i]): i for i in there}
+    plan = []
+    for group in groups:
+        members = group if isinstance(group, (list, tuple)) else [group]
+        places = [left.pop(identity_of(v)) for v in members if identity_of(v) in left]
+        plan.append(tuple(places))
+    seen = {i for part in plan for i in part}
+    plan.extend((i,) for i in there if i not in seen)
+    return tuple(part for part in plan if part)
+
+
+def _numbered(grads):
+    return [f"grad_{i}" for i in range(len(grads))]
+
+
+def _names(grads, variables):
+    """Names of operations: by variable, else by place.
+
+    What TensorFlow named the gradients depends on everything else that a rank has built, its summaries
+    for example.
+    """
+    numbered = _numbered(grads)
+    names = (getattr(v, "name", None) for v in variables)
+    return [
+        f"gradient_{re.sub('[^a-zA-Z0-9_]', '_', name)}" if name else number
+        for name, number in zip(names, numbered)
+    ]
+
+
+def _of_their_own(names, grads, variables, where):
+    """The names, with a number where another variable has had one before: two models' kernels, say.
+
+    A codec keeps for the next step what it did not send, by name. Ranks that meet their variables in one
+    order give them the same numbers.
+    """
+
+    def own(name, variable):
+        numbers = variable.__dict__.setdefault(_NUMBERS, {})
+        key = (*where, name)
+        if key not in numbers:
+            numbers[key] = _met[key] = _met.get(key, -1) + 1
+        return f"{name}.{numbers[key]}" if numbers[key] else name
+
+    inner = [inner_variable(v) for v in variables]
+    counted = [g is not None and isinstance(v, tf.Variable) for g, v in zip(grads, inner)]
+    return tuple(own(n, v) if yes else n for n, v, yes in zip(names, inner, counted))
+
+
+@in_turn()
+def _reduce(settings, grads, plan, use_generic_names, names=None):
+    """The gradients reduced, as operations of this graph, or eagerly one after another."""
+    s = settings
+    # The runtime divides by the number of ranks after the sum; these two come on top.
+    divisor = s.gradient_predivide_factor if s.op == Average else 1.0
+    options = {
+        "device_dense": s.device_dense,
+        "device_sparse": s.device_sparse,
+        "compression": s.compression.value,
+        "op": s.op,
+        "prescale_factor": 1.0 / divisor,
+        "postscale_factor": divisor * s.times,
+        "process_set": s.process_set,
+        "ignore_name_scope": use_generic_names,
+    }
+    with tf.name_scope(s.name + "_Allreduce") as scope:
+        if s.sparse_as_dense:
+            grads = [tf.convert_to_tensor(g) if isinstance(g, tf.IndexedSlices) else g for g in grads]
+        names = names or _numbered(grads)
+        if use_generic_names:  # of the scopes only this one, which TensorFlow numbers
+            names = [f"{scope.rstrip('/').split('/')[-1]}.{name}" for name in names]
+        if plan is None:
+            return [
+                None if g is None else allreduce(g, name=name, **options) for g, name in zip(grads, names)
+            ]
+        results = [None] * len(grads)
+        for i, places in enumerate(plan):
+            name = names[i] if use_generic_names else names[places[0]]
+            reduced = grouped_allreduce([grads[i] for i in places], name=name, **options)
+            for i, grad in zip(places, reduced):
+                results[i] = grad
+        return results
+
+
+@functools.lru_cache(maxsize=128)
+def _subgraph(settings, plan, use_generic_names, names):
+    """The reduction as a tf.function: one for all steps of all tapes with these settings."""
+    return tf.function(
+        lambda grads: _reduce(settings, grads, plan, use_generic_names, names),
+        autograph=False,
+        reduce_retracing=True,
+    )
+
+
+@functools.lru_cache(maxsize=None)
+def _say_reduced_before(name):
+    warnings.warn(
+        f"{name}: these gradients have been reduced already, so they are used as they are; use one of "
+        "hvd.DistributedGradientTape and hvd.DistributedOptimizer, not both",
+        stacklevel=5,
+    )
+
+
+@functools.lru_cache(maxsize=None)
+def _say_perhaps_reduced_before(name, reducer, is_sum):
+    warnings.warn(
+        f"{name}: {reducer} has reduced gradients of these variables before; if these were made of "
+        f"them, they are reduced twice, which {'is too much' if is_sum else 'costs time'}: use one of "
+        "hvd.DistributedGradientTape and hvd.DistributedOptimizer, not both",
+        stacklevel=5,
+    )
+
+
+def _but_reduced(grads, variables, name, op, set_id):
+    """The gradients, None for those that have been reduced in this set; says what a user should know."""
+    by = marks.marks_of(grads)
+    done = [of is not None and of[0] == set_id for of in by]
+    if any(yes and of[1] != name for yes, of in zip(done, by)):
+        _say_reduced_before(name)
+    rest = [v for v, g, yes in zip(variables or [], grads, done) if g is not None and not yes]
+    for reducer in marks.reducers(rest) - {name}:
+        _say_perhaps_reduced_before(name, reducer, op == Sum)
+    marks.remember(variables or [], None)
+    return [None if yes else g for g, yes in zip(grads, done)]
+
+
+def _make_allreduce_grads_fn(
+    name,
+    device_dense,
+    device_sparse,
+    compression,
+    sparse_as_dense,
+    op,
+    gradient_predivide_factor,
+    groups,
+    process_set,
+    times=1,
+    label=None,
+):
+    """A function (gradients, variables=None, use_generic_names=False) -> the gradients of all ranks.
+
+    A gradient that is None stays so. times: what they are multiplied with. label(place, variable): the name
+    of an operation in a graph, in place of the variable's. use_generic_names: operations are named by the
+    gradients' places alone, where the graphs of ranks differ. Gradients that have been reduced are left as
+    they are; a tape's have not.
+    """
+    is_tape = name == _TAPE
+
+    def allreduce_grads(grads, vars=None, use_generic_names=False):
+        grads = list(grads)
+        set_id = process_set_id(process_set)
+        size = process_set.size()
+        if size is None or size == 1 or not process_set.included():
+            return grads
+        wanted = grads if is_tape else _but_reduced(grads, vars, name, op, set_id)
+        if all(w is None for w in wanted):
+            return grads
+        settings = _Settings(
+            name,
+            device_dense,
+            device_sparse,
+            _Same(compression),
+            sparse_as_dense,
+            op,
+            gradient_predivide_factor,
+            process_set,
+            set_id,
+            size,
+            times,
+        )
+        plan = _plan(groups, wanted, vars)
+        names = None
+        if not tf.executing_eagerly():
+            if label is not None:
+                names = [label(i, v) for i, v in enumerate(vars)]
+            elif vars is not None and not use_generic_names:
+                names = _names(wanted, vars)
+        if vars is not None and has_feedback(compression):
+            names = _of_their_own(names or _numbered(wanted), wanted, vars, (handles.world, set_id, name))
+        if tf.executing_eagerly():
+            reduced = _subgraph(settings, plan, use_generic_names, names)(wanted)
+        else:
+            reduced = _reduce(settings, wanted, plan, use_generic_names, names)
+        marks.mark(reduced, set_id, name)
+        if is_tape:
+            marks.remember(vars or [], name)
+        return [grad if w is None else r for grad, w, r in zip(grads, wanted, reduced)]
+
+    return allreduce_grads
+
+
+def check_gradient_options(op, gradient_predivide_factor, num_groups, groups, process_set, stacklevel=3):
+    """Horovod's checks of what all its distributed things take; returns groups."""
+    check_reduce_op(op)
+    check_predivide(gradient_predivide_factor, op)
+    groups = renamed_groups(num_groups, groups, stacklevel)
+    is_number = isinstance(groups, int) and not isinstance(groups, bool) and groups > 0
+    if groups is not None and not (isinstance(groups, (list, tuple)) or is_number):
+        raise ValueError("groups should be a non-negative integer or a list of list of tf.Variable.")
+    if not isinstance(process_set, ProcessSet):
+        raise TypeError(f"process_set must be a hvd.ProcessSet, not {type(process_set).__name__}")
+    return groups
+
+
+# --- the tape ------------------------------------------------------------------------------------
+
+
+class _Tape(typing.NamedTuple):
+    base: type  # the class of the tape that was wrapped
+    allreduce_grads: typing.Callable
+    process_set: ProcessSet
+    scale_local_gradients: bool
+    local: LocalSources
+    local_layers: list  # their weights may not be there yet
+
+
+class _DistributedGradientTape:
+    """The part that DistributedGradientTape() adds to the class of the tape that it is given."""
+
+    __slots__ = ()
+
+    def register_local_source(self, source):
+        """The gradients of this variable or tensor stay on this rank."""
+        self._hvd.local.add(source)
+
+    register_local_var = register_local_source
+
+    def gradient(
+        self,
+        target,
+        sources,
+        output_gradients=None,
+        use_generic_names=False,
+        unconnected_gradients=tf.UnconnectedGradients.NONE,
+    ):
+        """As tf.GradientTape.gradient(), of all ranks.
+
+        sources: one, a list or any nested structure, equal on all ranks. unconnected_gradients is also
+        taken from the fourth place, where TensorFlow has it.
+        """
+        if isinstance(use_generic_names, (str, tf.UnconnectedGradients)):
+            use_generic_names, unconnected_gradients = False, use_generic_names
+        grads = super().gradient(target, sources, output_gradients, unconnected_gradients)
+        hvd = self._hvd
+        for layer in hvd.local_layers:
+            for weight in layer.trainable_weights:
+                hvd.local.add(weight)
+        reduced = reduce_but_local(
+            lambda some, of: hvd.allreduce_grads(some, of, use_generic_names),
+            tf.nest.flatten(grads),
+            tf.nest.flatten(sources),
+            hvd.local,
+            hvd.scale_local_gradients,
+            hvd.process_set,
+        )
+        return tf.nest.pack_sequence_as(sources, reduced)
+
+    def get_local_and_global_gradients(
+        self, target, sources, output_gradients=None, use_generic_names=False
+    ):
+        """gradient() as two lists of (source, gradient): those that stay on this rank, and the others."""
+        grads = self.gradient(target, sources, output_gradients, use_generic_names)
+        pairs = list(zip(tf.nest.flatten(sources), tf.nest.flatten(grads)))
+        local = [(s, g) for s, g in pairs if s in self._hvd.local]
+        return local, [(s, g) for s, g in pairs if s not in self._hvd.local]
+
+    def jacobian(self, *args, **kwargs):
+        _refuse_jacobian("jacobian")
+
+    def batch_jacobian(self, *args, **kwargs):
+        _refuse_jacobian("batch_jacobian")
+
+
+def _refuse_jacobian(name):
+    raise NotImplementedError(
+        f"hvd.DistributedGradientTape reduces gradient() only: call {name}() of the tape that it was made "
+        "of, for that of this rank's data"
+    )
+
+
+@functools.lru_cache(maxsize=None)
+def _distributed_class(base):
+    return type(base.__name__, (_DistributedGradientTape, base), {"__slots__": ("_hvd",)})
+
+
+def _wrap(gradtape, local_layers, options):
+    """A tape that has all of gradtape, also what is recorded later through either of the two."""
+    if not isinstance(gradtape, tf.GradientTape):
+        raise TypeError(f"gradtape must be a tf.GradientTape, not {type(gradtape).__name__}")
+    is_wrapped = isinstance(gradtape, _DistributedGradientTape)
+    base = gradtape._hvd.base if is_wrapped else type(gradtape)
+    scale, process_set = options.pop("scale_local_gradients"), options["process_set"]
+    op, factor = options["op"], options["gradient_predivide_factor"]
+    num_groups = options.pop("num_groups")
+    groups = check_gradient_options(op, factor, num_groups, options["groups"], process_set, stacklevel=4)
+    options["groups"] = groups
+    tape = object.__new__(_distributed_class(base))
+    tape.__dict__ = gradtape.__dict__
+    tape._hvd = _Tape(
+        base,
+        _make_allreduce_grads_fn(_TAPE, **options),
+        process_set,
+        scale,
+        LocalSources(),
+        local_layers,
+    )
+    return tape
+
+
+def DistributedGradientTape(
+    gradtape,
+    device_dense="",
+    device_sparse="",
+    compression=Compression.none,
+    sparse_as_dense=False,
+    op=Average,
+    gradient_predivide_factor=1.0,
+    num_groups=0,
+    groups=None,
+    process_set=global_process_set,
+    scale_local_gradients=True,
+):
+    """A tape like gradtape whose gradient() is that of all ranks: averaged, or reduced by op.
+
+    sparse_as_dense: IndexedSlices are made dense first. gradient_predivide_factor: with Average,
+    gradients are divided by it before the sum and multiplied after. groups: a number of groups, or lists
+    of variables, whose gradients travel together (num_groups is its old name). process_set: the ranks to
+    reduce with. register_local_source(): a variable whose gradients stay on this rank, divided by the
+    number of ranks if scale_local_gradients.
+    """
+    return _wrap(gradtape, [], {k: v for k, v in locals().items() if k != "gradtape"})
+
+
+def _is_layer(value):
+    return hasattr(value, "trainable_weights") and callable(value)
+
+
+def PartialDistributedGradientTape(
+    gradtape,
+    device_dense="",
+    device_sparse="",
+    compression=Compression.none,
+    sparse_as_dense=False,
+    op=Average,
+    gradient_predivide_factor=1.0,
+    num_groups=0,
+    groups=None,
+    process_set=global_process_set,
+    local_layers=None,
+    scale_local_gradients=True,
+):
+    """DistributedGradientTape that leaves the gradients of some Keras layers on their rank.
+
+    local_layers: a layer or a list of them; weights that they make later count too.
+    """
+    options = {k: v for k, v in locals().items() if k not in ("gradtape", "local_layers")}
+    layers = [local_layers] if _is_layer(local_layers) else list(local_layers or [])
+    if not all(_is_layer(layer) for layer in layers):
+        raise ValueError("All local layers must be of tf.keras.layers.Layer type.")
+    return _wrap(gradtape, layers, options)
+
+
+__all__ = ["DistributedGradientTape", "PartialDistributedGradientTape"]

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Hooks of TensorFlow 1's sessions: MonitoredTrainingSession(hooks=[...]), Estimator.train(hooks=[...]).
+
+Both build their operations in begin(), before the graph is finalized, anew for each graph. A rank
+that makes its session again makes the broadcast again, so the others must too: TensorFlow does that
+for AbortedError and UnavailableError, which no operation of ours gives.
+"""
+
+import tensorflow as tf
+
+from _hvd.basics import Average
+from _hvd.process_sets import global_process_set
+from _hvd.tensorflow.functions import broadcast_global_variables
+from _hvd.tensorflow.mpi_ops import _allreduce
+
+
+class BroadcastGlobalVariablesHook(tf.compat.v1.train.SessionRunHook):
+    """All global variables of root_rank for all ranks, when a session has been made.
+
+    Weights that were drawn at random, or restored from a checkpoint that only root_rank can see, are
+    the same everywhere from then on. It comes first in the list of hooks, so that those behind it
+    (StopAtStepHook) see the broadcast global step.
+
+    device: where the variables are broadcast, "" for TensorFlow's choice.
+    """
+
+    def __init__(self, root_rank, device=""):
+        super().__init__()
+        self.root_rank = root_rank
+        self.bcast_op = None
+        self.device = device
+
+    def begin(self):
+        graph = tf.compat.v1.get_default_graph()
+        if self.bcast_op is None or self.bcast_op.graph is not graph:
+            with tf.device(self.device):
+                self.bcast_op = broadcast_global_variables(self.root_rank)
+
+    def after_create_session(self, session, coord):
+        session.run(self.bcast_op)
+
+
+class MetricAverageHook(tf.compat.v1.train.SessionRunHook):
+    """Means over the ranks of scalar tensors, every so many runs of the session.
+
+    metrics: {name: scalar}, or a list of scalars, which go by their names; a scalar is a tensor, a
+    variable or, as in LoggingTensorHook, a tensor's name in the graph. They are computed in the same
+    run as what the script itself runs, from the same feeds.
+    every_n: runs from one exchange to the next; all ranks give the same, and make as many runs.
+    process_set: the ranks of whose values it is the mean.
+
+    The last means are in `averages`, {name: float}, on every rank of the set; empty before the first
+    exchange. The set's first rank logs them with tf.compat.v1.logging.info.
+    """
+
+    def __init__(self, metrics, every_n=100, process_set=global_process_set):
+        super().__init__()
+        if not isinstance(metrics, (dict, list, tuple)) or not metrics:
+            raise ValueError(f"metrics is {metrics!r}; it must be a dict or a list of scalar tensors")
+        if isinstance(every_n, bool) or not isinstance(every_n, int) or every_n < 1:
+            raise ValueError(f"every_n is {every_n!r}; it must be a positive number of runs")
+        self.averages = {}
+        self._metrics = metrics
+        self._every_n = every_n
+        self._process_set = process_set
+        self._runs = 0
+        self._names = self._means = None
+
+    def begin(self):
+        self._runs = 0
+        self._names, self._means = None, None
+        if not self._process_set.included():
+            return
+        scalars = _named_scalars(self._metrics)
+        self._names = list(scalars)
+        with tf.name_scope("MetricAverageHook"):
+            values = tf.stack([tf.cast(tf.reshape(t, []), tf.float64) for t in scalars.values()])
+            self._means = _allreduce(values, op=Average, process_set=self._process_set, compression="none")
+
+    def before_run(self, run_context):
+        self._runs += 1
+        if self._means is None or self._runs % self._every_n:
+            return None
+        return tf.compat.v1.train.SessionRunArgs(self._means)
+
+    def after_run(self, run_context, run_values):
+        if run_values.results is None:
+            return
+        self.averages = dict(zip(self._names, run_values.results.tolist()))
+        if self._process_set.rank() == 0:
+            said = ", ".join(f"{name} = {mean:.6g}" for name, mean in self.averages.items())
+            ranks = self._process_set.size()
+            tf.compat.v1.logging.info(f"means over {ranks} ranks after {self._runs} runs: {said}")
+
+
+def _named_scalars(metrics):
+    """{name: tensor} of the default graph; ValueError for what is no scalar number."""
+    graph = tf.compat.v1.get_default_graph()
+    named = metrics.items() if isinstance(metrics, dict) else ((None, m) for m in metrics)
+    scalars = {}
+    for name, metric in named:
+        tensor = _tensor_of(metric, graph)
+        name = name or (metric if isinstance(metric, str) else tensor.op.name)
+        if name in scalars:
+            raise ValueError(f"metrics has {name} twice; give them names: {{'a': tensor, 'b': tensor}}")
+        if not (tensor.dtype.is_floating or tensor.dtype.is_integer or tensor.dtype.is_bool):
+            raise ValueError(f"metric {name} is of {tensor.dtype.name}; it must be a number")
+        if not tensor.shape.is_compatible_with([]):
+            raise ValueError(
+                f"metric {name} has shape {tensor.shape}; it must be a scalar, as tf.reduce_mean gives"
+            )
+        scalars[name] = tensor
+    return scalars
+
+
+def _tensor_of(metric, graph):
+    if not isinstance(metric, str):
+        return tf.convert_to_tensor(metric)
+    return graph.get_tensor_by_name(metric if ":" in metric else metric + ":0")
+
+
+__all__ = ["BroadcastGlobalVariablesHook", "MetricAverageHook"]

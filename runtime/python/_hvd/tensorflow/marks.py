@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which gradients have been reduced already, so that none is reduced twice and none is forgotten.
+
+A reduction marks its results with the process set and the name of who reduced. Eagerly the mark is an
+attribute of the tensor, and what is computed from it (clipped, unscaled) has none. In a graph it is an
+attribute of the operation, and what is made of a marked gradient inherits it: `marks_of` walks back from
+a gradient through tensors of its shape. So clipping, scaling, casts and sums keep the mark, and so do
+IndexedSlices that are made dense; a loss that depends on a marked gradient does not hand it to its own
+gradients, but by way of elementwise operations alone.
+
+What reduces gradients that others apply (a tape, compute_gradients()) also leaves its name with their
+variables. Who is to apply an unmarked gradient of such a variable cannot know whether it was made of a
+reduced one: to reduce it again is right but for sums, so it is done, and said.
+"""
+
+import tensorflow as tf
+from tensorflow.core.framework import attr_value_pb2
+
+from _hvd.tensorflow.util import inner_variable
+
+_MARK = "_hvd_reduced"  # of a tensor or an operation: "process set id,name"
+_BY = "_hvd_reduced_by"  # of a variable: who has reduced its gradient since it was last applied
+
+
+def mark(grads, set_id, name):
+    """Marks what a reduction gave; None stays."""
+    for grad in grads:
+        if grad is None:
+            continue
+        tensor = _tensor_of(grad)
+        op = getattr(tensor, "op", None)  # eagerly there is none
+        text = f"{set_id},{name}"
+        if op is None:
+            setattr(tensor, _MARK, text)
+        else:
+            op._set_attr(_MARK, attr_value_pb2.AttrValue(s=text.encode()))
+
+
+def marks_of(grads):
+    """For each gradient (process set id, who has reduced it), or None."""
+    clean = set()
+    return [None if grad is None else _walk(_tensor_of(grad), clean) for grad in grads]
+
+
+def remember(variables, name):
+    """The gradients of these have been reduced, and are about to be applied."""
+    for variable in map(inner_variable, variables):
+        if isinstance(variable, tf.Variable):
+            setattr(variable, _BY, name)
+
+
+def reducers(variables):
+    """Who has reduced gradients of these since they were last applied."""
+    return {getattr(inner_variable(v), _BY, None) for v in variables} - {None}
+
+
+def _tensor_of(grad):
+    return grad.values if isinstance(grad, tf.IndexedSlices) else grad
+
+
+def _shape(tensor):
+    rank = getattr(tensor.shape, "rank", None)  # torch's have none
+    return None if rank is None else tuple(tensor.shape.as_list())
+
+
+def _mark_of(tensor):
+    """The mark of just this tensor, or of its operation."""
+    op = getattr(tensor, "op", None)
+    try:
+        text = getattr(tensor, _MARK, None) if op is None else op.get_attr(_MARK).decode()
+    except ValueError:  # it has no such attribute
+        return None
+    if text is None:
+        return None
+    set_id, name = text.split(",", 1)
+    return int(set_id), name
+
+
+def _sources(tensor):
+    """What a tensor of a graph is made of; of one that a function captured, that outside of it."""
+    captures = getattr(tensor.graph, "captures", None)
+    if tensor.op.type == "Placeholder" and captures:
+        return [outer for outer, inner in captures if inner is tensor]
+    return tensor.op.inputs
+
+
+def _walk(tensor, clean):
+    """The mark of the tensor, or of the next one before it; clean: where there is none, by shape."""
+    seen, todo = set(), [(tensor, _shape(tensor))]
+    while todo:
+        at, shape = todo.pop()
+        found = _mark_of(at)
+        if found is not None:
+            return found
+        op = getattr(at, "op", None)
+        key = None if op is None else (id(at.graph), op.name, shape)
+        if op is None or key in seen or key in clean:
+            continue
+        seen.add(key)
+        if op.type == "UnsortedSegmentSum":  # IndexedSlices made dense
+            todo.append((op.inputs[0], _shape(op.inputs[0])))
+        todo.extend((t, shape) for t in _sources(at) if _shape(t) in (shape, None))
+    clean |= seen
+    return None

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Memory of tensors: what can travel as it lies, and what goes by a copy.
+
+What is reduced keeps its dtype. What is only moved goes flat, and as bytes where the runtime has no such
+dtype (complex numbers, the small floats, wide unsigned integers).
+"""
+
+import torch
+
+from _hvd.torch import tensors as t
+from _hvd.torch.tensors import DTYPES
+
+_UINT8 = DTYPES[torch.uint8]
+
+
+def check(tensor, what):
+    """Refuses what cannot travel, by name of the collective."""
+    if tensor.device.type != "cpu":
+        raise RuntimeError(
+            f'{what}: the back end "hvd" moves CPU tensors, and this one is on {tensor.device}; use '
+            "tensor.cpu()"
+        )
+    if tensor.layout != torch.strided:
+        raise RuntimeError(f"{what}: a tensor of {tensor.layout} cannot be moved; use tensor.to_dense()")
+
+
+def dtype_name(tensor):
+    return str(tensor.dtype)[6:]  # without "torch."
+
+
+def reducible(tensor, what):
+    """The runtime's number of a dtype that it can add."""
+    check(tensor, what)
+    number = DTYPES.get(tensor.dtype)
+    if number is None:
+        raise RuntimeError(f"{what}: {tensor.dtype} cannot be reduced; use tensor.float() or alike")
+    return number
+
+
+def movable(tensor, what):
+    """(dtype number, units per element) of what is only moved."""
+    check(tensor, what)
+    number = DTYPES.get(tensor.dtype)
+    return (_UINT8, tensor.element_size()) if number is None else (number, 1)
+
+
+def _is_plain(tensor):
+    return t.is_plain(tensor) and not tensor.is_conj()
+
+
+def as_contiguous(tensor):
+    """The tensor itself where its memory holds its elements row by row, else a copy that does."""
+    return tensor if _is_plain(tensor) else t.plain(tensor.detach().resolve_conj())
+
+
+def same_kind(tensors, what):
+    """All of one dtype, as they travel as one; the first."""
+    first = tensors[0]
+    for one in tensors:
+        check(one, what)
+        if one.dtype != first.dtype:
+            raise RuntimeError(f"{what}: tensors of {first.dtype} and {one.dtype} in one list")
+    return first
+
+
+def _storage_of(tensor):
+    storage = tensor.untyped_storage() if hasattr(tensor, "untyped_storage") else tensor.storage()
+    return storage.data_ptr()
+
+
+def _lie_in_a_row(tensors):
+    """Neighbours in one memory: those of different memories may come and go each for itself."""
+    at, storage = tensors[0].data_ptr(), _storage_of(tensors[0])
+    for one in tensors:
+        if one.numel() == 0 or not _is_plain(one) or one.data_ptr() != at or _storage_of(one) != storage:
+            return False
+        at += one.numel() * one.element_size()
+    return True
+
+
+class Row:
+    """Tensors one after the other in one piece of memory: their own, if they lie so, or a copy."""
+
+    def __init__(self, tensors, is_source):
+        first = tensors[0]
+        self.tensors = tensors
+        self.numel = sum(one.numel() for one in tensors)
+        self.is_own = len(tensors) == 1 and _is_plain(first)
+        self.is_own = self.is_own or (len(tensors) > 1 and _lie_in_a_row(tensors))
+        if self.is_own:
+            self.memory = first
+        elif is_source:
+            self.memory = torch.cat([one.detach().reshape(-1) for one in tensors])
+        else:
+            self.memory = first.new_empty(self.numel)
+        self.size_bytes = self.numel * first.element_size()
+
+    def data_ptr(self):
+        return self.memory.data_ptr()
+
+    def write_back(self):
+        """What has come into the copy, into the tensors."""
+        at = 0
+        for one in self.tensors:
+            one.copy_(self.memory[at : at + one.numel()].view(one.shape))
+            at += one.numel()
+
+
+def back(tensor, memory):
+    """What brings the copy that travelled back into the tensor; None if it travelled itself."""
+    return None if memory is tensor else lambda: tensor.copy_(memory)
+
+
+def all_of(steps):
+    """One step of several, of which some are None; None if all are."""
+    steps = [s for s in steps if s is not None]
+
+    def after():
+        for s in steps:
+            s()
+
+    return after if steps else None

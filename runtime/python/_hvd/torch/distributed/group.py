@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""HvdProcessGroup: the collectives of torch.distributed as operations of the runtime.
+
+A group is a process set of the runtime. Ranks in torch's arguments are places in the group, those of
+the runtime are global. Every collective is submitted at once and returns a Work.
+
+Names. "torch.KIND.DTYPE.NUMEL.N": ranks of a group call its collectives in one order, so each counts
+those of a kind, dtype and size for itself, up to NAMES of them and again from 0. So step after step has
+the same names. Groups of one process set have different prefixes. A rank that calls something else than
+the others is shown by the stall report, which names both; with TORCH_DISTRIBUTED_DEBUG=DETAIL names
+tell the order alone, and the runtime's error says how the ranks' tensors differ.
+
+Memory. Tensors that lie in one piece are read and written where they are, lists of tensors too when they
+are neighbours (FSDP's chunks); others go by a copy. Results go to torch's outputs directly.
+"""
+
+import threading
+from datetime import timedelta
+
+import torch
+from torch._C._distributed_c10d import ProcessGroup
+
+from _hvd import handles
+from _hvd.torch.distributed.data import dtype_name
+from _hvd.torch.distributed.moves import Moves
+from _hvd.torch.distributed.operation import names, nothing
+from _hvd.torch.distributed.reductions import Reductions
+from _hvd.torch.distributed.transfers import Transfers
+from _hvd.torch.distributed.work import HvdWork, State
+
+NAMES = 16  # of one kind, dtype and size that may be pending before the next waits for its turn
+_SIGNATURES = 4096  # counted at once; then counting begins anew, on all ranks at the same call
+_labels = {}  # process set -> how many groups it has had, of the runtime's present world
+
+
+class HvdProcessGroup(Reductions, Moves, Transfers, ProcessGroup):
+    """Made by init_process_group("hvd") and new_group()."""
+
+    def __init__(self, rank, ranks, timeout, set_id):
+        super().__init__(rank, len(ranks))
+        self._place = rank
+        self._ranks = ranks
+        self._timeout = timeout
+        self._set = set_id
+        number = _labels[set_id] = _labels.get(set_id, -1) + 1
+        self._label = f"torch{set_id or ''}{f'.{number}' if number else ''}"
+        self._shows_order = torch.distributed.get_debug_level() == torch.distributed.DebugLevel.DETAIL
+        self._lock = threading.Lock()
+        self._counts = {}
+        self._n_called = 0
+        self._coalesced = None
+        self._called_name = str(number)
+        self._desc = "undefined"
+
+    # --- who it is -----------------------------------------------------------------------------------
+
+    def name(self):
+        return "hvd"
+
+    getBackendName = _get_backend_name = name
+
+    def _set_group_name(self, name):
+        self._called_name = name
+
+    def _set_group_desc(self, desc):
+        self._desc = desc
+
+    def getGroupName(self):
+        return self._called_name
+
+    def getGroupDesc(self):
+        return self._desc
+
+    group_name = property(getGroupName, _set_group_name)
+    group_desc = property(getGroupDesc, _set_group_desc)
+    supports_splitting = supports_coalescing = supports_time_estimate = False
+
+    @property
+    def _device_types(self):
+        """None while torch makes the group: it would attach a recorder that needs a back end in C++."""
+        groups = torch.distributed.distributed_c10d._world.pg_map
+        return [torch.device("cpu")] if self in groups else []
+
+    def _get_backend(self, device):
+        if torch.device(device).type != "cpu":
+            raise RuntimeError(f'the back end "hvd" moves CPU tensors, not those of {device}')
+        return self
+
+    def set_timeout(self, timeout):
+        self._timeout = timeout.total_seconds()
+
+    _set_default_timeout = set_timeout
+
+    def _set_sequence_number_for_group(self):
+        return None
+
+    def _get_sequence_number_for_group(self):
+        return self._n_called
+
+    def _has_hooks(self):
+        return False
+
+    def shutdown(self):
+        """destroy_process_group(); the runtime's world stays for groups to come."""
+
+    def abort(self):
+        """As shutdown(): what is pending ends by itself, or with the world."""
+
+    # --- submitting ----------------------------------------------------------------------------------
+
+    def _name(self, kind, tensor, numel):
+        with self._lock:
+            self._n_called += 1
+            if self._shows_order:
+                return f"{self._label}.{self._n_called}.{kind}"
+            key = (kind, tensor.dtype, numel)
+            count = self._counts.get(key, 0)
+            if len(self._counts) >= _SIGNATURES and key not in self._counts:
+                self._counts.clear()
+            self._counts[key] = (count + 1) % NAMES
+        return f"{self._label}.{kind}.{dtype_name(tensor)}.{numel}.{count}"
+
+    def _submit(self, function, kind, keep, source, output, dtype, shape, *args):
+        """Begins an operation. keep: what must live until its end; source: the tensor that is sent."""
+        name = self._name(kind, source, source.numel())
+        tensor = (name, source.data_ptr(), output.data_ptr() if output is not None else 0, dtype, shape)
+
+        def submit():
+            return handles.submit(function, keep, nothing, tensor, *args)
+
+        return names.submit((self._set, name), submit)
+
+    def _work(self, what, operations, outputs, after=None, opts=None, source=None):
+        timeout = self._timeout
+        given = getattr(opts, "timeout", None)
+        if isinstance(given, timedelta) and given > timedelta(0):
+            timeout = given.total_seconds()
+        state = State(f"{what} of group {self._called_name}", operations, outputs, after, timeout)
+        if self._coalesced is not None:
+            self._coalesced.append(state)
+        return HvdWork(state, source)
+
+    def _start_coalescing(self, *_):
+        self._coalesced = []
+
+    def _end_coalescing(self, *args):
+        states, self._coalesced = self._coalesced or [], None
+        if args and isinstance(args[0], list):
+            return None  # before torch 2.0: the works are in the list already
+        outputs = [t for s in states for t in s.outputs()]
+        state = State("coalesced collectives", [_Joined(s) for s in states], outputs, None, self._timeout)
+        return HvdWork(state)
+
+
+class _Joined:
+    """A State where an Operation is expected."""
+
+    def __init__(self, state):
+        self._state = state
+
+    def is_over(self):
+        return self._state.is_completed()
+
+    def wait(self, _):
+        self._state.finish()
+        if self._state.error is not None:
+            raise self._state.error

@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One submission to the runtime, and threads that wait.
+
+The runtime knows operations by name, and a name serves one pending operation at a time. Names come from
+what all ranks of a group have in common, the order of its collectives (group.py), and are used again,
+so that the runtime knows the operations of the next step (response cache, plan). One that comes while
+the one before it under its name is still pending begins when that has ended; the caller does not wait.
+"""
+
+import itertools
+import queue
+import threading
+import time
+
+from _hvd import _native, handles
+
+
+def nothing(_):
+    """The result of an operation that has written its own output."""
+
+
+class Watchers:
+    """Threads for what ends later; as many as there are jobs at once, kept for the next ones.
+
+    They wait in the runtime without the interpreter's lock; who waits there carries the collectives
+    out, so that futures are completed while the backward pass goes on.
+    """
+
+    _numbers = itertools.count(1)
+
+    def __init__(self):
+        self._jobs = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._n_idle = 0
+
+    def run(self, job):
+        """Calls job() on a thread of its own."""
+        with self._lock:
+            if self._n_idle > 0:
+                self._n_idle -= 1
+            else:
+                name = f"hvd-torch-{next(self._numbers)}"
+                threading.Thread(target=self._serve, name=name, daemon=True).start()
+        self._jobs.put(job)
+
+    def _serve(self):
+        while True:
+            job = self._jobs.get()
+            job()
+            del job  # and what it holds
+            with self._lock:
+                self._n_idle += 1
+
+
+watchers = Watchers()
+
+
+class Operation:
+    """A submission: begun, or waiting for its turn under its name."""
+
+    __slots__ = ("_error", "_handle", "_submit", "_turn")
+
+    def __init__(self, submit):
+        self._submit = submit
+        self._handle = None
+        self._turn = None
+        self._error = None
+
+    def begin(self):
+        self._handle = self._submit()
+        self._submit = None
+
+    def begin_after(self, before):
+        self._turn = threading.Event()
+        watchers.run(lambda: self._follow(before))
+
+    def _follow(self, before):
+        before.settle()
+        try:
+            self.begin()
+        except Exception as e:
+            self._error = e
+        self._turn.set()
+
+    def is_over(self):
+        if self._turn is not None and not self._turn.is_set():
+            return False
+        return self._handle is None or _native.poll(self._handle)
+
+    def settle(self):
+        """Returns when it has ended, well or not, and leaves the result to wait()."""
+        if self._turn is not None:
+            self._turn.wait()
+        if self._handle is not None:
+            try:
+                _native.wait(self._handle)
+            except Exception:  # wait() says it to whom it concerns
+                return
+
+    def wait(self, deadline):
+        """Returns at its end or raises; TimeoutError at the deadline (time.monotonic), and it goes on."""
+        if self._turn is not None and not self._turn.wait(_left(deadline)):
+            raise TimeoutError
+        if self._error is not None:
+            raise self._error
+        if deadline is not None:
+            try:
+                _native.wait(self._handle, int(_left(deadline) * 1000))
+            except TimeoutError:
+                raise
+            except Exception:
+                pass  # finish() raises it again, and forgets the handle
+        handles.finish(self._handle)
+
+
+def _left(deadline):
+    return None if deadline is None else min(max(0.0, deadline - time.monotonic()), threading.TIMEOUT_MAX)
+
+
+class Names:
+    """Which operation was submitted last under each name."""
+
+    LIMIT = 4096
+
+    def __init__(self):
+        self._lock = threading.Lock()
+        self._last = {}
+
+    def submit(self, key, submit):
+        """Begins an operation under a name; key is the name with its process set."""
+        op = Operation(submit)
+        with self._lock:
+            before = self._last.get(key)
+            self._last[key] = op
+            if len(self._last) > self.LIMIT:
+                self._last = {k: o for k, o in self._last.items() if o is op or not o.is_over()}
+        if before is None or before.is_over():
+            op.begin()
+        else:
+            op.begin_after(before)
+        return op
+
+
+names = Names()

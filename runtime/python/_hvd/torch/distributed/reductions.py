@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Collectives that reduce. A mixin of HvdProcessGroup (group.py), which submits."""
+
+import torch
+from torch._C._distributed_c10d import AllreduceOptions, ReduceOp
+
+from _hvd import _native, handles
+from _hvd.torch.distributed import reduce_ops
+from _hvd.torch.distributed.data import Row, all_of, as_contiguous, back, reducible, same_kind
+from _hvd.torch.distributed.operation import names
+from _hvd.torch.tensors import take
+
+
+class Reductions:
+    def _begin_allreduce(self, tensor, op, what):
+        """(operations, what to do when they have ended)"""
+        if tensor.layout == torch.sparse_coo:
+            return self._begin_sparse(tensor, op, what)
+        bits = reduce_ops.bitwise(op)
+        if bits is not None:
+            return self._begin_bitwise(tensor, bits, what)
+        dtype = reducible(tensor, what)
+        op, factor = reduce_ops.runtime_op(op, what)
+        memory = as_contiguous(tensor)
+        shape = (memory.numel(),)
+        args = (op, factor, 1.0, self._set)
+        begun = self._submit(_native.allreduce, what, memory, memory, memory, dtype, shape, *args)
+        return [begun], back(tensor, memory)
+
+    def _begin_bitwise(self, tensor, function, what):
+        memory = as_contiguous(tensor)
+        parts = memory.new_empty((self.size(), memory.numel()))
+        begun = self._begin_allgather(parts, memory, what)
+        return [begun], lambda: tensor.copy_(reduce_ops.fold(function, parts).view(tensor.shape))
+
+    def _begin_sparse(self, tensor, op, what):
+        """As sums of what all ranks have, gathered: their numbers of elements differ."""
+        if op != ReduceOp.SUM:
+            raise RuntimeError(f"{what}: of sparse tensors only the SUM is supported")
+        mine = tensor.coalesce()
+        parts = [mine.indices().t().contiguous(), mine.values().contiguous()]
+        begun, gathered = [], []
+
+        for i, part in enumerate(parts):
+            dtype = reducible(part, what)
+            name = self._name(f"{what}.sparse{i}", part, 0)
+            tensors = (name, part.data_ptr(), 0, dtype, tuple(part.shape))
+
+            def result(handle, part=part, dtype=dtype):
+                gathered.append(take(handle, part, dtype))
+
+            def submit(part=part, result=result, tensors=tensors):
+                return handles.submit(_native.allgather, part, result, tensors, self._set)
+
+            begun.append(names.submit((self._set, name), submit))
+
+        def after():
+            indices, values = gathered
+            total = torch.sparse_coo_tensor(indices.t(), values, tensor.shape).coalesce()
+            tensor.copy_(total)
+
+        return begun, after
+
+    def _allreduce_all(self, tensors, opts, what):
+        op = opts.reduceOp if opts is not None else ReduceOp.SUM
+        begun = [self._begin_allreduce(t, op, what) for t in tensors]
+        operations = [o for ops, _ in begun for o in ops]
+        return self._work(what, operations, tensors, all_of([after for _, after in begun]), opts)
+
+    def allreduce(self, tensors, opts=None):
+        if isinstance(tensors, torch.Tensor):
+            tensors = [tensors]
+        if isinstance(opts, ReduceOp):
+            op, opts = opts, AllreduceOptions()
+            opts.reduceOp = op
+        return self._allreduce_all(tensors, opts, "all_reduce")
+
+    def allreduce_coalesced(self, tensors, opts=None):
+        return self._allreduce_all(tensors, opts, "all_reduce_coalesced")
+
+    def _begin_reduce(self, memory, op, place, what, output=None):
+        """To the rank at a place of the group."""
+        dtype = reducible(memory, what)
+        op, factor = reduce_ops.runtime_op(op, what)
+        args = (op, factor, 1.0, self._ranks[place], self._set)
+        if output is None and place == self._place:
+            output = memory
+        keep = (memory, output)
+        return self._submit(
+            _native.reduce, f"{what}.{place}", keep, memory, output, dtype, (memory.numel(),), *args
+        )
+
+    def reduce(self, tensors, opts):
+        (tensor,) = tensors
+        memory = as_contiguous(tensor)
+        begun = self._begin_reduce(memory, opts.reduceOp, opts.rootRank, "reduce")
+        after = back(tensor, memory) if opts.rootRank == self._place else None
+        return self._work("reduce", [begun], tensors, after, opts)
+
+    def _begin_reduce_scatter(self, output, source, op, what):
+        """Rows of source, one for each rank, summed; this rank's into output, both in one piece."""
+        dtype = reducible(source, what)
+        if source.numel() != output.numel() * self.size() or source.dtype != output.dtype:
+            raise RuntimeError(
+                f"{what}: the input has {source.numel()} elements of {source.dtype}, the output "
+                f"{output.numel()} of {output.dtype}; with {self.size()} ranks the input must be "
+                f"{output.numel() * self.size()}"
+            )
+        op, factor = reduce_ops.runtime_op(op, what)
+        room = output.numel() * output.element_size()
+        args = (op, factor, 1.0, self._set, room)
+        shape = (self.size(), output.numel())
+        return self._submit(
+            _native.reducescatter, what, (source, output), source, output, dtype, shape, *args
+        )
+
+    def _reduce_scatter_one(self, output, source, op, what):
+        memory = as_contiguous(output)
+        begun = self._begin_reduce_scatter(memory, as_contiguous(source), op, what)
+        return begun, back(output, memory)
+
+    def reduce_scatter_single(self, output, source, opts=None):
+        op = opts.reduceOp if opts is not None else ReduceOp.SUM
+        begun, after = self._reduce_scatter_one(output, source, op, "reduce_scatter_tensor")
+        return self._work("reduce_scatter_tensor", [begun], [output], after, opts)
+
+    _reduce_scatter_base = reduce_scatter_single
+
+    def reduce_scatter_single_coalesced(self, outputs, inputs, opts=None):
+        op = opts.reduceOp if opts is not None else ReduceOp.SUM
+        what = "reduce_scatter_tensor_coalesced"
+        begun = [self._reduce_scatter_one(o, i, op, what) for o, i in zip(outputs, inputs)]
+        after = all_of([a for _, a in begun])
+        return self._work(what, [b for b, _ in begun], outputs, after, opts)
+
+    reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
+
+    def _reduce_scatter_list(self, output, inputs, op):
+        what = "reduce_scatter"
+        first = same_kind(inputs, what)
+        if len(inputs) != self.size():
+            raise RuntimeError(f"{what}: {len(inputs)} inputs in a group of {self.size()} ranks")
+        if output.numel() != inputs[self._place].numel():
+            raise RuntimeError(
+                f"{what}: the output has {output.numel()} elements, input {self._place} has "
+                f"{inputs[self._place].numel()}"
+            )
+        memory = as_contiguous(output)
+        after = back(output, memory)
+        if all(t.numel() == first.numel() for t in inputs):
+            source = Row(inputs, is_source=True)
+            whole = source.memory.as_strided((source.numel,), (1,)) if source.numel else source.memory
+            return [self._begin_reduce_scatter(memory, whole, op, what)], after
+        begun = []
+        for place, t in enumerate(inputs):  # of different sizes: one reduction for each rank
+            out = memory if place == self._place else None
+            begun.append(self._begin_reduce(as_contiguous(t), op, place, what, out))
+        return begun, after
+
+    def reduce_scatter(self, outputs, inputs, opts=None):
+        op = opts.reduceOp if opts is not None else ReduceOp.SUM
+        begun = [self._reduce_scatter_list(o, i, op) for o, i in zip(outputs, inputs)]
+        operations = [b for ops, _ in begun for b in ops]
+        return self._work("reduce_scatter", operations, outputs, all_of([a for _, a in begun]), opts)

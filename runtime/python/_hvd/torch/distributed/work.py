@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a collective returns: torch.distributed.Work over operations of the runtime.
+
+wait() waits in the runtime itself. get_future() is for who goes on later (DDP's reducer, comm hooks): a
+thread waits for it. Both may happen to one Work; the first one finishes it, under its lock.
+
+Invariants
+ - Memory of pending operations is kept by `_hvd.handles` until they have ended: a Work that is dropped
+   is finished by a thread.
+ - An error ends in wait() as it is, and in a future as the RuntimeError that torch makes of it; it is
+   an error for C++ too (Future.set_exception would be a value there, and DDP would train on).
+ - C++ of torch before 2.9 keeps the C++ half of a Work that Python made and lets its Python half go; to
+   wait for that would never end. So the last ones are kept here, without their tensors once ended.
+"""
+
+import sys
+import threading
+import time
+import weakref
+from datetime import timedelta
+
+import torch
+from torch._C._distributed_c10d import ProcessGroup, Work
+
+from _hvd.exceptions import HorovodInternalError
+from _hvd.torch.distributed.operation import watchers
+
+
+class _Kept:
+    """The last works. Of those that nobody else in Python has, C++ wants the end, not the tensors."""
+
+    N, LOOKED_AT = 1024, 8
+
+    def __init__(self):
+        self._works = [None] * self.N
+        self._at = self._looks = 0
+        self._lock = threading.Lock()
+
+    def _weaken(self, i):
+        work = self._works[i % self.N]
+        if work is not None and sys.getrefcount(work) <= 3:  # here: the list, `work`, the argument
+            work._state.weaken()
+
+    def add(self, work):
+        with self._lock:
+            for i in range(self.LOOKED_AT // 2):
+                self._weaken(self._at - 1 - i)
+                self._weaken(self._looks + i)
+            self._looks = (self._looks + self.LOOKED_AT // 2) % self.N
+            self._works[self._at] = work
+            self._at = (self._at + 1) % self.N
+
+
+_kept = None if hasattr(ProcessGroup, "merge_remote_group") else _Kept()
+
+
+class State:
+    """What a Work is about; several Works and threads may hold it."""
+
+    def __init__(self, what, operations, outputs, after, timeout):
+        self.what = what
+        self.error = None
+        self.is_over = False
+        self._operations = operations
+        self._outputs = outputs
+        self._after = after
+        self._timeout = timeout
+        self._lock = threading.Lock()
+        self._future_lock = threading.Lock()
+        self._future = None
+
+    def outputs(self):
+        found = [o() if isinstance(o, weakref.ref) else o for o in self._outputs]
+        return [o for o in found if o is not None]
+
+    def is_completed(self):
+        """Never blocks."""
+        if self.is_over:
+            return True
+        if not all(op.is_over() for op in self._operations):
+            return False
+        if not self._lock.acquire(blocking=False):  # somebody is finishing it
+            return self.is_over
+        try:
+            self._finish_locked(None)
+        finally:
+            self._lock.release()
+        return True
+
+    def finish(self, timeout=None):
+        """Returns when all has ended, with self.error set if it went wrong; TimeoutError as wait()."""
+        timeout = self._timeout if timeout is None else timeout
+        deadline = time.monotonic() + timeout
+        if not self._lock.acquire(timeout=min(timeout, threading.TIMEOUT_MAX)):
+            raise self._late(timeout)
+        try:
+            self._finish_locked(deadline)
+        except TimeoutError:
+            raise self._late(timeout) from None
+        finally:
+            self._lock.release()
+
+    def _late(self, timeout):
+        return HorovodInternalError(
+            f"{self.what} has not ended after {timeout:.3g} s, the timeout of its process group: another "
+            "rank has not called it; see the stall report on rank 0 (HOROVOD_STALL_CHECK_TIME_SECONDS)"
+        )
+
+    def _finish_locked(self, deadline):
+        if self.is_over:
+            return
+        error = None
+        for op in self._operations:
+            try:
+                op.wait(deadline)
+            except TimeoutError:
+                raise
+            except MemoryError as e:
+                error = error or HorovodInternalError(f"{self.what}: ranks have different sizes, or {e}")
+            except Exception as e:
+                error = error or e
+        if error is None and self._after is not None:
+            try:
+                with torch.no_grad():
+                    self._after()
+            except Exception as e:
+                error = e
+        self.error = error
+        self._operations = ()
+        self._after = None
+        self.is_over = True
+
+    def weaken(self):
+        """The tensors are not kept any more for who asks for them."""
+        if self.is_over:
+            self._outputs = [weakref.ref(t) for t in self.outputs()]
+            self._future = None
+
+    def get_future(self):
+        with self._future_lock:
+            if self._future is None:
+                begin = torch.futures.Future()
+                self._future = begin.then(self._value)
+                if self.is_over:
+                    begin.set_result(None)
+                else:
+                    watchers.run(lambda: self._complete(begin))
+            return self._future
+
+    def _value(self, _):
+        """In a callback of torch, which makes of an exception an error of the future."""
+        if self.error is not None:
+            raise self.error
+        return self.outputs()
+
+    def _complete(self, begin):
+        try:
+            self.finish()
+        except Exception as e:  # late
+            self.error = e
+        begin.set_result(None)
+
+
+class HvdWork(Work):
+    """A collective under way."""
+
+    def __init__(self, state, source=None):
+        super().__init__()
+        self._state = state
+        self._source = source
+        if _kept is not None:
+            _kept.add(self)
+
+    def wait(self, timeout=None):
+        """Returns True at the end or raises; timeout: a timedelta, 0 and None are the group's."""
+        state = self._state
+        if not state.is_over:
+            seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
+            state.finish(seconds or None)
+        if state.error is not None:
+            raise state.error
+        return True
+
+    synchronize = wait
+
+    def is_completed(self):
+        return self._state.is_completed()
+
+    def is_success(self):
+        return self._state.is_completed() and self._state.error is None
+
+    def exception(self):
+        """The error that it ended with, or None."""
+        return self._state.error if self._state.is_completed() else None
+
+    def result(self):
+        """The tensors it has written."""
+        self.wait()
+        return self._state.outputs()
+
+    def get_future(self):
+        return self._state.get_future()
+
+    def source_rank(self):
+        if self._source is None:
+            raise RuntimeError("source_rank() is of a recv only")
+        return self._source
+
+    _source_rank = source_rank
+
+    def __del__(self):
+        state = getattr(self, "_state", None)
+        if state is not None and not state.is_over and state._future is None:
+            watchers.run(lambda: _finish_quietly(state))
+
+
+def _finish_quietly(state):
+    try:
+        state.finish()
+    except Exception:  # nobody is left to be told
+        return

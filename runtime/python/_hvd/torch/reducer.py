@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""When gradients go out: hooks that fire during backward(), and the wait for all of them.
+
+    backward() -> hook: ready(p) -> queue --(BUCKET_BYTES, or the last one)--> submitted together
+    step()     -> synchronize(): submits what was not computed, waits for everything
+
+A gradient that is ready waits in the queue until so many bytes have come together, because every
+submission costs both the thread that computes and the runtime's; the runtime carries out what has been
+submitted meanwhile. The queue is this rank's own affair: operations meet by name.
+
+Invariants
+ - Every rank submits each parameter that needs a gradient exactly once between two synchronize():
+   gradients that were not computed here go out as zeros, because another rank may have computed them.
+ - After synchronize() nothing is pending, even when it raises, but for an exception of a signal
+   handler: then it may be called again, and goes on.
+"""
+
+import gc
+import weakref
+
+from _hvd import handles
+from _hvd.torch.grad_hooks import Listener, is_distributed
+from _hvd.torch.parameters import groups_of
+from _hvd.torch.reduction import ENDED, QUEUED, reduction_of
+
+BUCKET_BYTES = 4 << 20
+
+_live = weakref.WeakSet()  # reducers, to find those of optimizers that were dropped
+
+
+class Group:
+    """Gradients that travel together, all or none, once the last of them is ready."""
+
+    def __init__(self, params, name):
+        self.params = params
+        self.name = f"group.{name}"
+        self.n_ready = 0
+
+
+class Reducer(Listener):
+    def __init__(self, names, settings, passes, groups, param_groups):
+        super().__init__(names, settings, passes)
+        self.groups = groups  # as the user gave them
+        self.pending = {}  # parameter -> its reduction, None while it accumulates
+        self.sparse_dims = {}  # of parameters whose gradients were sparse
+        self.queue = []
+        self.queued_bytes = 0
+        self.n_left = 0  # gradients that this backward() has not brought, if it brings all
+        self.group_of = None  # {parameter: Group}, once hooks are registered
+        self.synchronized = False
+        self.should_synchronize = True
+        self.world = handles.world
+        self._drop_others(param_groups)
+        _live.add(self)
+        self.attach(param_groups)
+        self.restart()
+
+    @staticmethod
+    def _drop_others(param_groups):
+        """An optimizer with a scheduler is part of a circle: dropped, it lives until the next collection,
+        and its hooks would miss their step()."""
+        params = {id(p) for group in param_groups for p in group["params"]}
+        if any(id(p) in params for other in list(_live) for p in other.delay):
+            gc.collect()
+
+    # --- hooks ---
+
+    def attach(self, param_groups):
+        if self.group_of is None and is_distributed(self.settings.process_set):
+            made = groups_of(self.groups, self.names, param_groups, self.settings.process_set)
+            made = [Group(params, self.names[params[0]]) for params in made]
+            self.group_of = {p: group for group in made for p in group.params}
+        return super().attach(param_groups)
+
+    def ready(self, p):
+        """backward() has added to p.grad."""
+        if self.world != handles.world:
+            self.reset()
+        if p.grad.requires_grad:
+            raise AssertionError(
+                f"the gradient of {self.names[p]} is part of a graph itself (backward(create_graph=True)) "
+                "and cannot be reduced in place; use torch.autograd.grad(..., create_graph=True) for the "
+                "inner derivative"
+            )
+        if not self.delay[p] and all(r is not None and r.state == ENDED for r in self.pending.values()):
+            self.restart()  # another optimizer has p too, and has made the step
+        if self.count(p):
+            self.pending[p] = None
+            return
+        reduction = self.pending[p] = reduction_of(p, self.names[p], self.settings, self.sparse_dims)
+        self.n_left -= 1
+        group = self.group_of.get(p)
+        if group is not None:
+            group.n_ready += 1
+            if group.n_ready == len(group.params):
+                self._start_group(group)
+        elif reduction.state == QUEUED:
+            self.queue.append(reduction)
+            self.queued_bytes += p.numel() * p.element_size()
+        if self.queue and (self.n_left <= 0 or self.queued_bytes >= BUCKET_BYTES):
+            self._start_queue()
+
+    # --- out and back ---
+
+    def _start_queue(self):
+        queue, self.queue, self.queued_bytes = self.queue, [], 0
+        for reduction in queue:
+            reduction.start()
+
+    def _start_group(self, group):
+        """Sparse gradients, which are gathered, go beside the group; frozen ones stay."""
+        members = [r for r in map(self.pending.get, group.params) if r is not None]
+        together = [r for r in members if r.state == QUEUED and not r.is_gathered()]
+        for reduction in together:
+            reduction.start(group.name, len(together))
+        for reduction in members:
+            reduction.start()
+
+    def _start_all(self):
+        """Submits what has not been, computed here or not."""
+        for p in self.delay:
+            if self.pending.get(p) is None and (p in self.pending or p.requires_grad):
+                self.pending[p] = reduction_of(p, self.names[p], self.settings, self.sparse_dims)
+        for group in dict.fromkeys(self.group_of.values()):
+            self._start_group(group)
+        for reduction in self.pending.values():
+            reduction.start()
+
+    def synchronize(self, param_groups):
+        """Returns when all gradients are reduced; raises the first error, once nothing is pending."""
+        error = None
+        if self.attach(param_groups):
+            try:
+                self._start_all()
+            except Exception as e:
+                error = e
+        for reduction in self.pending.values():
+            try:
+                if reduction is not None:
+                    reduction.finish()
+            except Exception as e:
+                if reduction.state != ENDED:
+                    raise  # of a signal handler
+                error = error or e
+        self.restart()
+        if error is not None:
+            raise error
+        self.synchronized = True
+
+    def restart(self):
+        """Everything is counted from the beginning."""
+        self.world = handles.world
+        self.pending.clear()
+        self.queue, self.queued_bytes = [], 0
+        self.n_left = 0
+        for p in self.delay:
+            self.delay[p] = self.passes
+            self.n_left += p.requires_grad
+        for group in (self.group_of or {}).values():
+            group.n_ready = 0
+
+    def reset(self):
+        """Drops what is pending: the user begins anew."""
+        for reduction in self.pending.values():
+            if reduction is not None:
+                reduction.abandon()
+        self.restart()
+        self.synchronized = False
+        self.should_synchronize = True

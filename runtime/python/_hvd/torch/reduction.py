@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The way of one gradient over all ranks, from the moment it is complete until p.grad is the result.
+
+A `Reduction` is made when the gradient is complete, started soon (several go out together) and finished
+when the optimizer needs the result. A dense gradient is reduced in place, where no compression of the
+user's comes between; a sparse one by gathering its rows, or as a dense one.
+
+Invariants
+ - A parameter that several optimizers share is reduced once: whoever comes later gets the same object.
+ - A name is in use by one reduction at a time. Where two models with equal names are trained at once
+   (GANs), the second gets a number, by the order in which gradients become complete, which is the order
+   of the program and so the same on all ranks.
+ - A reduction that has ended, in whatever way, is in neither table any more.
+"""
+
+import torch
+
+from _hvd import handles
+from _hvd.basics import Average
+from _hvd.exceptions import HorovodInternalError
+from _hvd.process_sets import process_set_id
+from _hvd.torch.compression import Compression, wire_of
+from _hvd.torch.submit import sparse_allreduce_async, submit_allreduce
+
+_of_parameter = {}  # id(parameter) -> its reduction that has not ended; that keeps the parameter alive
+_names = set()  # of those reductions
+
+QUEUED, STARTED, ENDED = range(3)
+
+
+class Settings:
+    """How an optimizer's gradients are reduced; fixed at its creation."""
+
+    def __init__(self, compression, op, gradient_predivide_factor, sparse_as_dense, process_set):
+        self.op = op
+        self.predivide = gradient_predivide_factor
+        self.sparse_as_dense = sparse_as_dense
+        self.process_set = process_set
+        self.compression = compression
+        self.wire = wire_of(compression)
+        self.compresses = compression is not Compression.none and self.wire is None
+        factor = gradient_predivide_factor if op == Average else 1.0
+        self.prescale, self.postscale = 1.0 / factor, factor
+
+    def same(self, other):
+        return vars(self) == vars(other)
+
+
+def reduction_of(p, name, settings, sparse_dims):
+    """The reduction of p.grad: a new one, or that of another optimizer which has p too.
+
+    sparse_dims: {parameter: its gradient's sparse dimensions} of those seen so far; this adds to it.
+    """
+    found = _of_parameter.get(id(p))
+    if found is None or found.world != handles.world:
+        return Reduction(p, name, settings, sparse_dims)
+    if not (found.settings is settings or found.settings.same(settings)):
+        raise ValueError(
+            f"parameter {name} is in two optimizers that reduce its gradient in different ways (op, "
+            "compression, gradient_predivide_factor, sparse_as_dense or process_set); wrap both with "
+            "the same arguments"
+        )
+    return found
+
+
+class Reduction:
+    __slots__ = ("p", "name", "settings", "world", "state", "handle", "sent", "ctx", "sparse_dims")
+
+    def __init__(self, p, name, settings, sparse_dims):
+        unique, n = name, 1
+        while unique in _names:
+            n += 1
+            unique = f"{name}#{n}"
+        self.p, self.name, self.settings = p, unique, settings
+        self.world = handles.world
+        self.state = QUEUED
+        self.sparse_dims = sparse_dims
+        self.handle = self.sent = self.ctx = None
+        _names.add(unique)
+        _of_parameter[id(p)] = self
+
+    def is_gathered(self):
+        """Does it travel as rows, and not as a whole?"""
+        grad = self.p.grad
+        is_sparse = self.p in self.sparse_dims if grad is None else grad.is_sparse
+        return is_sparse and not self.settings.sparse_as_dense
+
+    def _zeros(self):
+        p, n = self.p, self.sparse_dims.get(self.p)
+        if n is None:
+            return torch.zeros_like(p, requires_grad=False)
+        nowhere = torch.zeros((n, 0), dtype=torch.int64)
+        return torch.sparse_coo_tensor(nowhere, torch.zeros((0, *p.shape[n:]), dtype=p.dtype), p.shape)
+
+    def start(self, group=None, group_size=0):
+        """Submits p.grad, zeros where there is none; nothing when it was submitted before."""
+        if self.state != QUEUED:
+            return
+        p, s = self.p, self.settings
+        grad = p.grad
+        if grad is None:
+            grad = p.grad = self._zeros()  # another rank may have one
+        if grad.is_sparse:
+            self.sparse_dims[p] = grad.sparse_dim()
+            if not s.sparse_as_dense:
+                self.handle = sparse_allreduce_async(
+                    grad, name=self.name, op=s.op, process_set=s.process_set
+                )
+                self.state = STARTED
+                return
+            grad = grad.to_dense()
+        self.sent = grad
+        if s.compresses:
+            self.sent, self.ctx = s.compression.compress(grad)
+        wire = self.sent
+        if wire.is_complex():
+            self.sent = wire.resolve_conj()
+            wire = torch.view_as_real(self.sent)
+        self.handle = submit_allreduce(
+            wire,
+            wire,
+            f"allreduce.{self.name}",
+            s.op,
+            s.prescale,
+            s.postscale,
+            process_set_id(s.process_set),
+            compression=s.wire,
+            group=group,
+            group_size=group_size,
+        )
+        self.state = STARTED
+
+    def finish(self):
+        """Waits, and makes p.grad the result. Raises what the operation failed with."""
+        if self.state == ENDED:
+            return
+        try:
+            if self.world != handles.world:
+                raise HorovodInternalError(
+                    "the job has been formed anew while gradients were on their way; restore the state "
+                    "of the last commit and go on from there"
+                )
+            self.start()
+            if callable(self.handle):
+                self.p.grad = self.handle()
+            else:
+                handles.finish(self.handle)
+                self._deliver()
+        except BaseException as e:
+            if self.is_under_way(e):
+                raise  # of a signal handler (Ctrl-C); it may be waited for again
+            self.abandon()
+            raise
+        self.abandon()
+
+    def is_under_way(self, error):
+        """Has a wait ended with this error while the runtime still works on it?"""
+        if callable(self.handle):
+            return isinstance(error, KeyboardInterrupt)
+        return self.handle is not None and not handles.poll(self.handle)
+
+    def _deliver(self):
+        reduced, p = self.sent, self.p
+        if self.settings.compresses:
+            reduced = self.settings.compression.decompress(reduced, self.ctx)
+        if p.grad is not None and p.grad.is_sparse:
+            p.grad = reduced.to_sparse(p.grad.sparse_dim())  # what SparseAdam and its like expect
+        elif p.grad is None:
+            p.grad = reduced
+        elif p.grad is not reduced:
+            with torch.no_grad():
+                p.grad.copy_(reduced)
+
+    def abandon(self):
+        """Forgets it; the runtime keeps what it still works on alive."""
+        self.state = ENDED
+        self.handle = self.sent = self.ctx = None
+        if _of_parameter.get(id(self.p)) is self:
+            del _of_parameter[id(self.p)]
+        _names.discard(self.name)

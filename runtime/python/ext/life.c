@@ -1,0 +1,337 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* life.c: functions of _hvd._native about this process' part in the world: init and
+ * shutdown, its place, the timeline, reports in text. init() is start() and join(), so
+ * that signal handlers run while it waits (start.h). Called by _hvd/basics.py. */
+#include "runtime/python/ext/module.h"
+
+#include <signal.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "runtime/python/ext/start.h"
+
+/* Forgets the meeting that ended. -1 with an exception where it never will. */
+static int drop_last_start(struct state *state)
+{
+    struct start *s = state->start;
+    int is_forked = s && start_is_forked(s);
+
+    if (!s)
+        return 0;
+    if (is_forked && start_wait(s, 0) == START_WAITING) {
+        PyErr_SetString(PyExc_ValueError,
+                        "this process was forked while hvd.init() waited for the other "
+                        "ranks; fork before hvd.init()");
+        return -1;
+    }
+    while (!is_forked && start_wait(s, 0) != START_OVER) { /* it is being undone */
+        Py_BEGIN_ALLOW_THREADS(void) start_wait(s, WAIT_SLICE_MS);
+        Py_END_ALLOW_THREADS
+    }
+    state->start = NULL;
+    start_unref(s);
+    return 0;
+}
+
+/* Process sets from a tuple of tuples of ranks; 0, or -1 with an exception. */
+static int sets_from(PyObject *sets, struct start_sets **ret)
+{
+    Py_ssize_t n = PyTuple_Size(sets), n_ranks = 0, k = 0;
+    struct start_sets *s;
+
+    for (Py_ssize_t i = 0; i < n; i++) {
+        PyObject *ranks = PyTuple_GetItem(sets, i);
+
+        if (!PyTuple_Check(ranks)) {
+            PyErr_SetString(PyExc_TypeError, "process sets must be tuples of ranks");
+            return -1;
+        }
+        n_ranks += PyTuple_Size(ranks);
+    }
+    if (n + n_ranks > INT32_MAX / 2 || !(s = start_sets_new((int)n, (int)n_ranks))) {
+        (void)PyErr_NoMemory();
+        return -1;
+    }
+    for (Py_ssize_t i = 0; i < n; i++) {
+        PyObject *ranks = PyTuple_GetItem(sets, i);
+
+        s->sizes[i] = (int)PyTuple_Size(ranks);
+        for (int j = 0; j < s->sizes[i]; j++) {
+            long rank = PyLong_AsLong(PyTuple_GetItem(ranks, j));
+
+            if (rank == -1 && PyErr_Occurred()) {
+                free(s);
+                return -1;
+            }
+            /* no rank of any world, and so refused with the runtime's sentence */
+            s->ranks[k++] = rank < 0 || rank > INT32_MAX ? -1 : (int)rank;
+        }
+    }
+    *ret = s;
+    return 0;
+}
+
+/* There is a world: init() again, which at once says whether it is another. */
+static int ask_world(const struct start_sets *sets)
+{
+    struct hvd_config config = {
+        .size_bytes = sizeof(config), .n_ranks = sets->sizes[0], .ranks = sets->ranks};
+
+    return hvd_init(&config);
+}
+
+/* start(start_timeout_ms, ranks_and_sets): the first tuple has the world's ranks, ()
+ * for all, each other one a process set's. Begins to meet the other ranks and does not
+ * wait for them. True when a new world is under way, False when there is one or is one
+ * already under way. One caller at a time (_hvd/basics.py). */
+static PyObject *py_start(PyObject *module, PyObject *args)
+{
+    struct state *state = state_of(module);
+    struct start *s = state->start;
+    unsigned long long start_timeout_ms;
+    struct start_sets *sets = NULL;
+    PyObject *set_tuple;
+
+    if (!PyArg_ParseTuple(args, "KO!:start", &start_timeout_ms, &PyTuple_Type,
+                          &set_tuple))
+        return NULL;
+    if (sets_from(set_tuple, &sets))
+        return NULL;
+    if (s && !start_is_forked(s) && start_wait(s, 0) == START_WAITING) {
+        int is_same = start_is_of(s, sets), was_cancelled = start_is_cancelled(s);
+
+        free(sets);
+        if (!is_same)
+            return raise_text(
+                module, HVD_INVALID_ARGUMENT, 1,
+                "hvd.init() still waits for the ranks of another comm; it "
+                "ends by HOROVOD_START_TIMEOUT, then call it again");
+        if (was_cancelled)
+            (void)start_resume(s); /* or it has ended meanwhile: join() tells */
+        return PyBool_FromLong(was_cancelled);
+    }
+    if (drop_last_start(state)) {
+        free(sets);
+        return NULL;
+    }
+    if (hvd_is_initialized()) {
+        int status;
+
+        Py_BEGIN_ALLOW_THREADS status = ask_world(sets);
+        Py_END_ALLOW_THREADS free(sets);
+        if (status == HVD_INVALID_ARGUMENT) /* the sentence is this thread's */
+            return raise_status(module, status, 1);
+        Py_RETURN_FALSE; /* a broken world is told by the next collective */
+    }
+    if (start_new(start_timeout_ms, sets, &state->start)) {
+        free(sets);
+        return PyErr_NoMemory();
+    }
+    Py_RETURN_TRUE;
+}
+
+/* join(): waits until the world that start() began has formed. A signal handler's
+ * exception passes, and the meeting goes on: see cancel(). */
+static PyObject *py_join(PyObject *module, PyObject *unused)
+{
+    struct start *s = state_of(module)->start;
+    enum start_state state = START_WAITING;
+    PyObject *ret = NULL;
+
+    (void)unused;
+    if (!s)
+        Py_RETURN_NONE;
+    s = start_ref(s);
+    while (state != START_OVER && !start_is_cancelled(s)) {
+        Py_BEGIN_ALLOW_THREADS state = start_wait(s, WAIT_SLICE_MS);
+        Py_END_ALLOW_THREADS if (state != START_OVER && PyErr_CheckSignals()) goto out;
+    }
+    if (start_is_cancelled(s))
+        ret = raise_text(
+            module, HVD_ABORTED, 1,
+            "hvd.shutdown() was called while hvd.init() waited for the other ranks");
+    else if (start_status(s) != HVD_OK)
+        ret = raise_text(module, start_status(s), 1, start_text(s));
+    else
+        ret = Py_BuildValue("");
+out:
+    start_unref(s);
+    return ret;
+}
+
+/* cancel(): nobody waits for the world any more that start() began, if it has not yet
+ * formed. True when that was so. */
+static PyObject *py_cancel(PyObject *module, PyObject *unused)
+{
+    struct start *s = state_of(module)->start;
+
+    (void)unused;
+    return PyBool_FromLong(s && !start_is_forked(s) && start_cancel(s));
+}
+
+/* Never waits for a meeting to end: a signal handler may be called inside join(). */
+static PyObject *py_shutdown(PyObject *module, PyObject *unused)
+{
+    struct start *s = state_of(module)->start;
+    int status;
+
+    (void)unused;
+    if (s && !start_is_forked(s) && start_cancel(s))
+        Py_RETURN_NONE;
+    Py_BEGIN_ALLOW_THREADS status = hvd_shutdown();
+    Py_END_ALLOW_THREADS if (status != HVD_OK) return raise_status(module, status, 0);
+    Py_RETURN_NONE;
+}
+
+static PyObject *py_is_initialized(PyObject *module, PyObject *unused)
+{
+    (void)module;
+    (void)unused;
+    return PyBool_FromLong(hvd_is_initialized());
+}
+
+static PyObject *place_value(PyObject *module, int value)
+{
+    if (value < 0)
+        return raise_status(module, value, 0);
+    return PyLong_FromLong(value);
+}
+
+#define PLACE(NAME)                                                                    \
+    static PyObject *py_##NAME(PyObject *module, PyObject *unused)                     \
+    {                                                                                  \
+        (void)unused;                                                                  \
+        return place_value(module, hvd_##NAME());                                      \
+    }
+PLACE(rank)
+PLACE(size)
+PLACE(local_rank)
+PLACE(local_size)
+PLACE(cross_rank)
+PLACE(cross_size)
+PLACE(is_homogeneous)
+
+static PyObject *py_timeline_start(PyObject *module, PyObject *args)
+{
+    PyObject *path;
+    int marks_cycles, status;
+
+    if (!PyArg_ParseTuple(args, "O&p:timeline_start", PyUnicode_FSConverter, &path,
+                          &marks_cycles))
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS status =
+        hvd_timeline_start(PyBytes_AsString(path), marks_cycles);
+    Py_END_ALLOW_THREADS Py_DECREF(path);
+    if (status != HVD_OK)
+        return raise_status(module, status, 1);
+    Py_RETURN_NONE;
+}
+
+static PyObject *py_timeline_stop(PyObject *module, PyObject *unused)
+{
+    int status;
+
+    (void)unused;
+    Py_BEGIN_ALLOW_THREADS status = hvd_timeline_stop();
+    Py_END_ALLOW_THREADS if (status != HVD_OK) return raise_status(module, status, 1);
+    Py_RETURN_NONE;
+}
+
+static PyObject *py_describe(PyObject *module, PyObject *unused)
+{
+    char text[4096];
+    size_t length;
+
+    (void)module;
+    (void)unused;
+    length = hvd_describe(text, sizeof(text));
+    if (length >= sizeof(text))
+        length = sizeof(text) - 1;
+    return PyUnicode_DecodeUTF8(text, (Py_ssize_t)length, "replace");
+}
+
+static PyObject *py_version(PyObject *module, PyObject *unused)
+{
+    (void)module;
+    (void)unused;
+    return PyUnicode_FromString(hvd_version());
+}
+
+/* The runtime's counters in Prometheus' text format. */
+static PyObject *py_stats_text(PyObject *module, PyObject *unused)
+{
+    size_t room = 16384, length = 0;
+
+    (void)unused;
+    for (;;) {
+        char *text = PyMem_Malloc(room);
+        int status;
+        PyObject *ret;
+
+        if (!text)
+            return PyErr_NoMemory();
+        status = hvd_stats_text(text, room, &length);
+        if (status == HVD_OK && length >= room) { /* counters may have grown since */
+            PyMem_Free(text);
+            room = length + 1024;
+            continue;
+        }
+        if (status != HVD_OK)
+            ret = raise_status(module, status, 1);
+        else
+            ret = PyUnicode_DecodeUTF8(text, (Py_ssize_t)length, "replace");
+        PyMem_Free(text);
+        return ret;
+    }
+}
+
+/* faulthandler writes the stacks of all Python threads on this signal: from C, without
+ * the interpreter's lock, which the thread that hangs may hold. */
+static void on_late(void *arg, const char *tensor)
+{
+    (void)tensor; /* the runtime has said it */
+    (void)kill(getpid(), (int)(intptr_t)arg);
+}
+
+static PyObject *py_show_stacks(PyObject *self, PyObject *args)
+{
+    int sig;
+
+    (void)self;
+    if (!PyArg_ParseTuple(args, "i", &sig))
+        return NULL;
+    hvd_on_late(on_late, (void *)(intptr_t)sig);
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef methods[] = {
+    {"show_stacks", py_show_stacks, METH_VARARGS,
+     "show_stacks(signal): raised when other ranks wait for this one"},
+    {"start", py_start, METH_VARARGS,
+     "start(start_timeout_ms, process_sets): 0 for the default, tuples of ranks"},
+    {"join", py_join, METH_NOARGS, "waits for what start() began"},
+    {"cancel", py_cancel, METH_NOARGS, "nobody waits for what start() began"},
+    {"shutdown", py_shutdown, METH_NOARGS, NULL},
+    {"is_initialized", py_is_initialized, METH_NOARGS, NULL},
+    {"rank", py_rank, METH_NOARGS, NULL},
+    {"size", py_size, METH_NOARGS, NULL},
+    {"local_rank", py_local_rank, METH_NOARGS, NULL},
+    {"local_size", py_local_size, METH_NOARGS, NULL},
+    {"cross_rank", py_cross_rank, METH_NOARGS, NULL},
+    {"cross_size", py_cross_size, METH_NOARGS, NULL},
+    {"is_homogeneous", py_is_homogeneous, METH_NOARGS, NULL},
+    {"timeline_start", py_timeline_start, METH_VARARGS,
+     "timeline_start(path, mark_cycles)"},
+    {"timeline_stop", py_timeline_stop, METH_NOARGS, NULL},
+    {"describe", py_describe, METH_NOARGS,
+     "one line of JSON about this process' world"},
+    {"stats_text", py_stats_text, METH_NOARGS, "counters as Prometheus reads them"},
+    {"version", py_version, METH_NOARGS, NULL},
+    {NULL, NULL, 0, NULL},
+};
+
+int life_add_to(PyObject *module)
+{
+    return PyModule_AddFunctions(module, methods);
+}

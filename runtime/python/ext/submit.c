@@ -1,0 +1,383 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* submit.c: functions of _hvd._native that begin an operation and return its handle.
+ *
+ * All have the same beginning: f(pending, entry, tensor, ...). tensor is a tuple
+ * (name, data, output, dtype, shape[, group, group_size]) of what every collective
+ * shares; barrier and join have a name instead. On success pending[handle] is entry:
+ * the caller's way to keep memory alive, made here because no signal handler of Python
+ * can come between. Nothing here blocks, so the GIL is kept. Called by _hvd/handles.py.
+ */
+#include "runtime/python/ext/module.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+
+/* What every submission has. */
+struct submission {
+    PyObject *module;
+    PyObject *pending, *entry;
+    struct hvd_tensor t;
+    int64_t shape[HVD_MAX_DIMS];
+};
+
+/* Fills s->shape from a tuple of ints (torch.Size is one); 0 or -1 with an exception.
+ */
+static int shape_from(struct submission *s, PyObject *tuple)
+{
+    Py_ssize_t n = PyTuple_Size(tuple);
+
+    if (n > HVD_MAX_DIMS) {
+        PyErr_Format(PyExc_ValueError,
+                     "tensor \"%s\" has %zd dimensions; at most %d are supported",
+                     s->t.name, n, HVD_MAX_DIMS);
+        return -1;
+    }
+    for (Py_ssize_t i = 0; i < n; i++) {
+        s->shape[i] = PyLong_AsLongLong(PyTuple_GetItem(tuple, i));
+        if (s->shape[i] == -1 && PyErr_Occurred())
+            return -1;
+    }
+    s->t.ndim = (int)n;
+    s->t.shape = s->shape;
+    return 0;
+}
+
+/* Addresses come as Python integers. Texts stay Python's and live during the call. */
+static int tensor_from(struct submission *s, PyObject *tuple)
+{
+    unsigned long long data, output;
+    PyObject *shape;
+
+    s->t.size_bytes = sizeof(s->t);
+    s->t.device = -1;
+    if (!PyArg_ParseTuple(tuple, "sKKiO!|zi:tensor", &s->t.name, &data, &output,
+                          &s->t.dtype, &PyTuple_Type, &shape, &s->t.group,
+                          &s->t.group_size))
+        return -1;
+    s->t.data = (void *)(uintptr_t)data;
+    s->t.output = (void *)(uintptr_t)output;
+    return shape_from(s, shape);
+}
+
+static PyObject *finish(const struct submission *s, int status, hvd_handle handle)
+{
+    PyObject *number;
+
+    if (status != HVD_OK)
+        return raise_status(s->module, status, 1);
+    number = PyLong_FromLongLong(handle);
+    if (number && PyDict_SetItem(s->pending, number, s->entry) == 0)
+        return number;
+    Py_INCREF(s->entry); /* the operation runs: rather keep its memory for ever */
+    Py_XDECREF(number);
+    return NULL;
+}
+
+/* --- into memory of the caller's
+ * ----------------------------------------------------------------------------- */
+
+static PyObject *py_allreduce(PyObject *module, PyObject *args)
+{
+    struct submission s = {.module = module};
+    PyObject *tensor;
+    int op, process_set, status;
+    double prescale, postscale;
+    const char *compression = NULL;
+    hvd_handle handle = 0;
+
+    if (!PyArg_ParseTuple(args, "O!OO!iddi|z:allreduce", &PyDict_Type, &s.pending,
+                          &s.entry, &PyTuple_Type, &tensor, &op, &prescale, &postscale,
+                          &process_set, &compression)
+        || tensor_from(&s, tensor))
+        return NULL;
+    s.t.compression = compression;
+    status = hvd_allreduce_async(&s.t, op, prescale, postscale, process_set, &handle);
+    return finish(&s, status, handle);
+}
+
+static PyObject *py_reduce(PyObject *module, PyObject *args)
+{
+    struct submission s = {.module = module};
+    PyObject *tensor;
+    int op, root_rank, process_set, status;
+    double prescale, postscale;
+    hvd_handle handle = 0;
+
+    if (!PyArg_ParseTuple(args, "O!OO!iddii:reduce", &PyDict_Type, &s.pending, &s.entry,
+                          &PyTuple_Type, &tensor, &op, &prescale, &postscale,
+                          &root_rank, &process_set)
+        || tensor_from(&s, tensor))
+        return NULL;
+    status = hvd_reduce_async(&s.t, op, prescale, postscale, root_rank, process_set,
+                              &handle);
+    return finish(&s, status, handle);
+}
+
+static PyObject *py_broadcast(PyObject *module, PyObject *args)
+{
+    struct submission s = {.module = module};
+    PyObject *tensor;
+    int root_rank, process_set, status;
+    hvd_handle handle = 0;
+
+    if (!PyArg_ParseTuple(args, "O!OO!ii:broadcast", &PyDict_Type, &s.pending, &s.entry,
+                          &PyTuple_Type, &tensor, &root_rank, &process_set)
+        || tensor_from(&s, tensor))
+        return NULL;
+    status = hvd_broadcast_async(&s.t, root_rank, process_set, &handle);
+    return finish(&s, status, handle);
+}
+
+static PyObject *transfer(PyObject *module,
+                          PyObject *args,
+                          int (*function)(const struct hvd_tensor *, int, hvd_handle *))
+{
+    struct submission s = {.module = module};
+    PyObject *tensor;
+    int peer, status;
+    hvd_handle handle = 0;
+
+    if (!PyArg_ParseTuple(args, "O!OO!i", &PyDict_Type, &s.pending, &s.entry,
+                          &PyTuple_Type, &tensor, &peer)
+        || tensor_from(&s, tensor))
+        return NULL;
+    status = function(&s.t, peer, &handle);
+    return finish(&s, status, handle);
+}
+
+static PyObject *py_send(PyObject *module, PyObject *args)
+{
+    return transfer(module, args, hvd_send_async);
+}
+
+static PyObject *py_recv(PyObject *module, PyObject *args)
+{
+    return transfer(module, args, hvd_recv_async);
+}
+
+/* --- into memory of the runtime's, for result() or take(); or, with room_bytes, into
+ * that many bytes at the tensor's output
+ * ----------------------------------------------------------------------------- */
+
+struct room {
+    void *at;
+    unsigned long long size_bytes;
+};
+
+/* A result of another size, because the ranks' tensors differ, has no room. */
+static void *room_give(void *arg, int ndim, const int64_t *shape, size_t size_bytes)
+{
+    struct room *room = arg;
+
+    (void)ndim;
+    (void)shape;
+    if (size_bytes != room->size_bytes)
+        return NULL;
+    return size_bytes > 0 ? room->at : room; /* no byte is written to either */
+}
+
+static void room_done(void *arg, int status, const char *error)
+{
+    (void)status;
+    (void)error;
+    free(arg);
+}
+
+/* *ret: NULL where the runtime gives the memory. 0 or -1 with an exception. */
+static int room_make(struct submission *s, long long room_bytes, struct room **ret)
+{
+    *ret = NULL;
+    if (room_bytes < 0)
+        return 0;
+    *ret = malloc(sizeof(**ret)); /* freed on a thread without Python */
+    if (!*ret) {
+        (void)PyErr_NoMemory();
+        return -1;
+    }
+    **ret = (struct room){s->t.output, (unsigned long long)room_bytes};
+    s->t.done = room_done;
+    s->t.done_arg = *ret;
+    return 0;
+}
+
+static PyObject *finish_room(const struct submission *s,
+                             int status,
+                             hvd_handle handle,
+                             struct room *room)
+{
+    if (status != HVD_OK)
+        free(room); /* done is not called */
+    return finish(s, status, handle);
+}
+
+static PyObject *py_allgather(PyObject *module, PyObject *args)
+{
+    struct submission s = {.module = module};
+    PyObject *tensor;
+    int process_set, status;
+    hvd_handle handle = 0;
+    long long room_bytes = -1;
+    struct room *room;
+
+    if (!PyArg_ParseTuple(args, "O!OO!i|L:allgather", &PyDict_Type, &s.pending,
+                          &s.entry, &PyTuple_Type, &tensor, &process_set, &room_bytes)
+        || tensor_from(&s, tensor) || room_make(&s, room_bytes, &room))
+        return NULL;
+    status =
+        hvd_allgather_async(&s.t, room ? room_give : NULL, room, process_set, &handle);
+    return finish_room(&s, status, handle, room);
+}
+
+static PyObject *py_gather(PyObject *module, PyObject *args)
+{
+    struct submission s = {.module = module};
+    PyObject *tensor;
+    int root_rank, process_set, status;
+    hvd_handle handle = 0;
+    long long room_bytes = -1;
+    struct room *room;
+
+    if (!PyArg_ParseTuple(args, "O!OO!ii|L:gather", &PyDict_Type, &s.pending, &s.entry,
+                          &PyTuple_Type, &tensor, &root_rank, &process_set, &room_bytes)
+        || tensor_from(&s, tensor) || room_make(&s, room_bytes, &room))
+        return NULL;
+    status = hvd_gather_async(&s.t, root_rank, room ? room_give : NULL, room,
+                              process_set, &handle);
+    return finish_room(&s, status, handle, room);
+}
+
+static PyObject *py_reducescatter(PyObject *module, PyObject *args)
+{
+    struct submission s = {.module = module};
+    PyObject *tensor;
+    int op, process_set, status;
+    double prescale, postscale;
+    hvd_handle handle = 0;
+    long long room_bytes = -1;
+    struct room *room;
+
+    if (!PyArg_ParseTuple(args, "O!OO!iddi|L:reducescatter", &PyDict_Type, &s.pending,
+                          &s.entry, &PyTuple_Type, &tensor, &op, &prescale, &postscale,
+                          &process_set, &room_bytes)
+        || tensor_from(&s, tensor) || room_make(&s, room_bytes, &room))
+        return NULL;
+    status =
+        hvd_reducescatter_async(&s.t, op, prescale, postscale, room ? room_give : NULL,
+                                room, process_set, &handle);
+    return finish_room(&s, status, handle, room);
+}
+
+/* Rows from a tuple of ints into new memory; NULL with an exception. */
+static int64_t *rows_from(PyObject *tuple)
+{
+    Py_ssize_t n = PyTuple_Size(tuple);
+    int64_t *rows = PyMem_Malloc(((size_t)n + 1) * sizeof(*rows));
+
+    if (!rows) {
+        (void)PyErr_NoMemory();
+        return NULL;
+    }
+    for (Py_ssize_t i = 0; i < n; i++) {
+        rows[i] = PyLong_AsLongLong(PyTuple_GetItem(tuple, i));
+        if (rows[i] == -1 && PyErr_Occurred()) {
+            PyMem_Free(rows);
+            return NULL;
+        }
+    }
+    return rows;
+}
+
+static PyObject *py_alltoall(PyObject *module, PyObject *args)
+{
+    struct submission s = {.module = module};
+    PyObject *tensor, *splits;
+    int64_t *rows = NULL;
+    int n_splits = 0, process_set, status;
+    hvd_handle handle = 0;
+    long long room_bytes = -1;
+    struct room *room;
+
+    if (!PyArg_ParseTuple(args, "O!OO!Oi|L:alltoall", &PyDict_Type, &s.pending,
+                          &s.entry, &PyTuple_Type, &tensor, &splits, &process_set,
+                          &room_bytes)
+        || tensor_from(&s, tensor))
+        return NULL;
+    if (splits != Py_None) {
+        if (!PyTuple_Check(splits) || PyTuple_Size(splits) > INT32_MAX) {
+            PyErr_SetString(PyExc_TypeError, "splits must be a tuple of integers");
+            return NULL;
+        }
+        rows = rows_from(splits);
+        if (!rows)
+            return NULL;
+        n_splits = (int)PyTuple_Size(splits);
+    }
+    if (room_make(&s, room_bytes, &room)) {
+        PyMem_Free(rows);
+        return NULL;
+    }
+    status = hvd_alltoall_async(&s.t, rows, n_splits, room ? room_give : NULL, room,
+                                process_set, &handle);
+    PyMem_Free(rows);
+    return finish_room(&s, status, handle, room);
+}
+
+/* --- without data
+ * ----------------------------------------------------------------------------- */
+
+static PyObject *py_barrier(PyObject *module, PyObject *args)
+{
+    struct submission s = {.module = module,
+                           .t = {.size_bytes = sizeof(s.t), .device = -1}};
+    int process_set, status;
+    hvd_handle handle = 0;
+
+    if (!PyArg_ParseTuple(args, "O!Osi:barrier", &PyDict_Type, &s.pending, &s.entry,
+                          &s.t.name, &process_set))
+        return NULL;
+    status = hvd_barrier_async(&s.t, process_set, &handle);
+    return finish(&s, status, handle);
+}
+
+static PyObject *py_join_ranks(PyObject *module, PyObject *args)
+{
+    struct submission s = {.module = module,
+                           .t = {.size_bytes = sizeof(s.t), .device = -1}};
+    int status;
+    hvd_handle handle = 0;
+
+    if (!PyArg_ParseTuple(args, "O!Os:join_ranks", &PyDict_Type, &s.pending, &s.entry,
+                          &s.t.name))
+        return NULL;
+    status = hvd_join_async(&s.t, &handle);
+    return finish(&s, status, handle);
+}
+
+static PyMethodDef methods[] = {
+    {"allreduce", py_allreduce, METH_VARARGS,
+     "allreduce(pending, entry, tensor, op, prescale, postscale, process_set[, "
+     "compression])"},
+    {"reduce", py_reduce, METH_VARARGS,
+     "reduce(pending, entry, tensor, op, prescale, postscale, root_rank, process_set)"},
+    {"broadcast", py_broadcast, METH_VARARGS,
+     "broadcast(pending, entry, tensor, root_rank, process_set)"},
+    {"send", py_send, METH_VARARGS, "send(pending, entry, tensor, dst_rank)"},
+    {"recv", py_recv, METH_VARARGS, "recv(pending, entry, tensor, src_rank)"},
+    {"allgather", py_allgather, METH_VARARGS,
+     "allgather(pending, entry, tensor, process_set[, room_bytes])"},
+    {"gather", py_gather, METH_VARARGS,
+     "gather(pending, entry, tensor, root_rank, process_set[, room_bytes])"},
+    {"reducescatter", py_reducescatter, METH_VARARGS,
+     "reducescatter(pending, entry, tensor, op, prescale, postscale, process_set[, "
+     "room_bytes])"},
+    {"alltoall", py_alltoall, METH_VARARGS,
+     "alltoall(pending, entry, tensor, splits or None, process_set[, room_bytes])"},
+    {"barrier", py_barrier, METH_VARARGS, "barrier(pending, entry, name, process_set)"},
+    {"join_ranks", py_join_ranks, METH_VARARGS, "join_ranks(pending, entry, name)"},
+    {NULL, NULL, 0, NULL},
+};
+
+int submit_add_to(PyObject *module)
+{
+    return PyModule_AddFunctions(module, methods);
+}

@@ -1,0 +1,13 @@
+# SPDX-License-Identifier: Apache-2.0
+class HorovodInternalError(RuntimeError): ...
+
+class HostsUpdatedInterrupt(RuntimeError):
+    skip_sync: bool
+    def __init__(self, skip_sync: bool) -> None: ...
+
+class HorovodVersionMismatchError(ImportError):
+    version: str
+    installed_version: str
+    def __init__(self, name: str, version: str, installed_version: str) -> None: ...
+
+def get_version_mismatch_message(name: str, version: str, installed_version: str) -> str: ...

@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: Apache-2.0
+from typing import Any
+
+import tensorflow as tf
+
+from horovod.common.elastic import State
+from horovod.tensorflow.elastic import TensorFlowKerasState as TensorFlowKerasState
+from horovod.tensorflow.elastic import run as run
+
+class KerasState(TensorFlowKerasState):
+    def __init__(self, model: Any, optimizer: Any = None, **kwargs: Any) -> None: ...
+
+class CommitStateCallback(tf.keras.callbacks.Callback):
+    def __init__(self, state: State, batches_per_commit: int = 1) -> None: ...
+    def commit(self) -> None: ...
+
+class UpdateBatchStateCallback(tf.keras.callbacks.Callback):
+    def __init__(self, state: State) -> None: ...
+
+class UpdateEpochStateCallback(tf.keras.callbacks.Callback):
+    def __init__(self, state: State) -> None: ...

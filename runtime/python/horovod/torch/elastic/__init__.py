@@ -1,0 +1,8 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Names of ``_hvd.torch.elastic``."""
+
+from _hvd.basics import init, shutdown
+from _hvd.elastic import run_fn
+from _hvd.torch.elastic import ElasticSampler, TorchState, run
+
+__all__ = ["ElasticSampler", "TorchState", "run"]

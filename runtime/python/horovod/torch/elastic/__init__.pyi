@@ -1,0 +1,12 @@
+# SPDX-License-Identifier: Apache-2.0
+from typing import Any, Callable, TypeVar
+
+from horovod.common.elastic import run_fn as run_fn
+from horovod.torch.elastic.sampler import ElasticSampler as ElasticSampler
+from horovod.torch.elastic.state import TorchState as TorchState
+from horovod.torch.mpi_ops import init as init
+from horovod.torch.mpi_ops import shutdown as shutdown
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+def run(func: _F) -> _F: ...

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* numbers.h: numbers of eager operations that have no name. */
+#ifndef RUNTIME_TENSORFLOW_NUMBERS_H
+#define RUNTIME_TENSORFLOW_NUMBERS_H
+
+#include <stdint.h>
+
+#define NUMBERS_MAX 64
+
+struct numbers;
+
+/* Those of one kind of operation (any address that stands for it) in one process set;
+ * NULL: out of memory. They stay until the process ends. Any thread. */
+struct numbers *numbers_of(const void *kind, int32_t process_set);
+
+/* The lowest number that is free; NUMBERS_MAX: none is. */
+int numbers_take(struct numbers *n);
+void numbers_give_back(struct numbers *n, int number); /* NUMBERS_MAX: nothing */
+
+#endif

@@ -1,0 +1,334 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* part.c: one tensor of a job: TensorFlow's input and output, and the runtime's
+ * operation on their memory.
+ *
+ * No copies: the runtime reads the input's memory and writes the output's. An allreduce
+ * or a broadcast writes into its input where TensorFlow has no other use for it; the
+ * root of a broadcast gives its input on. How many rows others send is known late: then
+ * part_alloc makes the output, on the thread that carries the operation out. */
+#include "runtime/tensorflow/part.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "runtime/tensorflow/kernel.h"
+#include "runtime/tensorflow/tf_c_api.h"
+
+#define ANY_DIMS_MAX 254 /* TensorFlow's */
+
+/* --- results --- */
+
+/* The output `index` of these dimensions; NULL after the job has failed by it. */
+static struct TF_Tensor *make_output(
+    struct job *j, int index, int type, const int64_t *dims, int n, size_t bytes)
+{
+    struct TF_Status *s = TF_NewStatus();
+    struct TF_Tensor *output =
+        TF_AllocateOutput(j->context, index, type, dims, n, bytes, s);
+
+    if (TF_GetCode(s) != TF_OK) {
+        job_fail(j, TF_GetCode(s), TF_Message(s));
+        output = NULL; /* TensorFlow has none either */
+    }
+    TF_DeleteStatus(s);
+    return output;
+}
+
+/* TensorFlow's dimensions of a tensor; how many. */
+static int dims_of(const struct TF_Tensor *t, int64_t *ret)
+{
+    int n = TF_NumDims(t);
+
+    for (int i = 0; i < n; i++)
+        ret[i] = TF_Dim(t, i);
+    return n;
+}
+
+/* An empty tensor has no memory, but NULL would say that there is none for it. */
+static void *memory_of(const struct TF_Tensor *t, void *otherwise)
+{
+    void *data = TF_TensorData(t);
+
+    return data ? data : otherwise;
+}
+
+static void *part_alloc(void *arg, int ndim, const int64_t *shape, size_t size_bytes)
+{
+    struct part *p = arg;
+    int64_t dims[ANY_DIMS_MAX];
+    int n = dims_of(p->input, dims);
+
+    (void)ndim;
+    dims[0] = shape[0];
+    p->output =
+        make_output(p->job, p->index, TF_TensorType(p->input), dims, n, size_bytes);
+    return p->output ? memory_of(p->output, p) : NULL;
+}
+
+/* Output 1 of an alltoall: how many rows came from each. */
+static void set_received_splits(struct part *p)
+{
+    struct job *j = p->job;
+    int n = hvd_received_splits(p->handle, NULL, 0);
+    int64_t *rows = n > 0 ? calloc((size_t)n, sizeof(*rows)) : NULL;
+    struct TF_Tensor *output;
+    int32_t *to;
+
+    if (!rows) {
+        if (n > 0)
+            job_fail(j, TF_RESOURCE_EXHAUSTED, "no memory for received splits");
+        else
+            job_fail(j, TF_INTERNAL, hvd_last_error());
+        return;
+    }
+    output =
+        make_output(j, 1, TF_INT32, (const int64_t[]){n}, 1, (size_t)n * sizeof(*to));
+    if (output) {
+        (void)hvd_received_splits(p->handle, rows, n);
+        to = TF_TensorData(output);
+        for (int i = 0; i < n; i++)
+            to[i] = (int32_t)rows[i];
+        TF_DeleteTensor(output);
+    }
+    free(rows);
+}
+
+static void set_joined_last(struct part *p)
+{
+    struct TF_Tensor *output =
+        make_output(p->job, 0, TF_INT32, NULL, 0, sizeof(int32_t));
+
+    if (!output)
+        return;
+    *(int32_t *)TF_TensorData(output) = hvd_joined_last(p->handle);
+    TF_DeleteTensor(output);
+}
+
+void part_finish(struct part *p)
+{
+    if (p->job->k->type->kind == KIND_ALLTOALL)
+        set_received_splits(p);
+    else if (p->job->k->type->kind == KIND_JOIN)
+        set_joined_last(p);
+}
+
+/* --- inputs --- */
+
+static int hvd_dtype_from(int tf_type)
+{
+    switch (tf_type) {
+    case TF_FLOAT:
+        return HVD_FLOAT32;
+    case TF_DOUBLE:
+        return HVD_FLOAT64;
+    case TF_INT32:
+        return HVD_INT32;
+    case TF_UINT8:
+        return HVD_UINT8;
+    case TF_INT16:
+        return HVD_INT16;
+    case TF_INT8:
+        return HVD_INT8;
+    case TF_INT64:
+        return HVD_INT64;
+    case TF_BOOL:
+        return HVD_BOOL;
+    case TF_BFLOAT16:
+        return HVD_BFLOAT16;
+    case TF_UINT16:
+        return HVD_UINT16;
+    case TF_HALF:
+        return HVD_FLOAT16;
+    default:
+        return -1; /* not our enum: TensorFlow has more types */
+    }
+}
+
+/* The runtime's shape: what exceeds its dimensions is in the last one. */
+static void
+describe(struct hvd_tensor *t, const struct TF_Tensor *input, int64_t *shape)
+{
+    int n = TF_NumDims(input);
+
+    t->ndim = n < HVD_MAX_DIMS ? n : HVD_MAX_DIMS;
+    for (int i = 0; i < t->ndim; i++)
+        shape[i] = TF_Dim(input, i);
+    for (int i = t->ndim; i < n; i++)
+        shape[t->ndim - 1] *= TF_Dim(input, i);
+    t->shape = shape;
+    t->dtype = hvd_dtype_from(TF_TensorType(input));
+}
+
+static int take_input(struct job *j, int index, struct TF_Tensor **ret)
+{
+    struct TF_Status *s = TF_NewStatus();
+    int r = 0;
+
+    TF_GetInput(j->context, index, ret, s);
+    if (TF_GetCode(s) != TF_OK) {
+        job_fail(j, TF_GetCode(s), TF_Message(s));
+        *ret = NULL;
+        r = -1;
+    }
+    TF_DeleteStatus(s);
+    return r;
+}
+
+/* An output like the input: the input's own memory when nobody else needs it, which
+ * TensorFlow only sees while we do not hold it either. 0 or -1. */
+static int make_output_like(struct part *p)
+{
+    struct job *j = p->job;
+    struct TF_Status *s = TF_NewStatus();
+    int64_t dims[ANY_DIMS_MAX];
+    int n = dims_of(p->input, dims), forwarded = -1, r = 0;
+
+    TF_DeleteTensor(p->input);
+    p->input = NULL;
+    p->output = TF_ForwardInputOrAllocateOutput(j->context, &p->index, 1, p->index,
+                                                dims, n, &forwarded, s);
+    if (TF_GetCode(s) != TF_OK) {
+        job_fail(j, TF_GetCode(s), TF_Message(s));
+        p->output = NULL;
+        r = -1;
+    } else if (forwarded < 0) {
+        r = take_input(j, p->index, &p->input);
+    }
+    TF_DeleteStatus(s);
+    return r;
+}
+
+/* The root's result is its input. */
+static int give_input_on(struct part *p)
+{
+    struct TF_Status *s = TF_NewStatus();
+    int r = 0;
+
+    TF_SetOutput(p->job->context, p->index, p->input, s);
+    if (TF_GetCode(s) != TF_OK) {
+        job_fail(p->job, TF_GetCode(s), TF_Message(s));
+        r = -1;
+    }
+    TF_DeleteStatus(s);
+    return r;
+}
+
+int part_prepare(struct part *p)
+{
+    const struct kernel *k = p->job->k;
+
+    switch (k->type->kind) {
+    case KIND_JOIN:
+    case KIND_BARRIER:
+    case KIND_COUNT:
+        return 0;
+    case KIND_ALLGATHER:
+    case KIND_ALLTOALL:
+    case KIND_REDUCESCATTER:
+        return take_input(p->job, p->index, &p->input);
+    case KIND_ALLREDUCE:
+    case KIND_BROADCAST:
+        break;
+    }
+    if (take_input(p->job, p->index, &p->input))
+        return -1;
+    if (k->type->kind == KIND_BROADCAST && hvd_rank() == k->root_rank)
+        return give_input_on(p);
+    return make_output_like(p);
+}
+
+static int submit_alltoall(struct part *p, const struct hvd_tensor *t)
+{
+    struct TF_Tensor *splits = NULL;
+    int64_t n;
+    int64_t *rows;
+    bool is_vector;
+    int status;
+
+    if (take_input(p->job, 1, &splits))
+        return HVD_INTERNAL;
+    n = TF_NumDims(splits) == 1 ? TF_Dim(splits, 0) : -1;
+    is_vector = n >= 0 && n <= INT32_MAX;
+    rows = is_vector ? calloc((size_t)n + 1, sizeof(*rows)) : NULL;
+    if (!rows) {
+        if (is_vector)
+            job_fail(p->job, TF_RESOURCE_EXHAUSTED, "alltoall: no memory for splits");
+        else
+            job_fail(
+                p->job, TF_INVALID_ARGUMENT,
+                "alltoall: splits must be a vector, of a number of rows for each rank");
+        TF_DeleteTensor(splits);
+        return HVD_INTERNAL;
+    }
+    for (int64_t i = 0; i < n; i++)
+        rows[i] = ((const int32_t *)TF_TensorData(splits))[i];
+    TF_DeleteTensor(splits);
+    status = hvd_alltoall_async(t, n > 0 ? rows : NULL, (int)n, part_alloc, p,
+                                p->job->k->process_set, &p->handle);
+    free(rows);
+    return status;
+}
+
+static int submit(struct part *p, const struct hvd_tensor *t)
+{
+    const struct kernel *k = p->job->k;
+
+    switch (k->type->kind) {
+    case KIND_ALLREDUCE:
+        return hvd_allreduce_async(t, k->reduce_op, k->prescale, k->postscale,
+                                   k->process_set, &p->handle);
+    case KIND_ALLGATHER:
+        return hvd_allgather_async(t, part_alloc, p, k->process_set, &p->handle);
+    case KIND_BROADCAST:
+        return hvd_broadcast_async(t, k->root_rank, k->process_set, &p->handle);
+    case KIND_ALLTOALL:
+        return submit_alltoall(p, t);
+    case KIND_REDUCESCATTER:
+        return hvd_reducescatter_async(t, k->reduce_op, k->prescale, k->postscale,
+                                       part_alloc, p, k->process_set, &p->handle);
+    case KIND_JOIN:
+        return hvd_join_async(t, &p->handle);
+    case KIND_BARRIER:
+        return hvd_barrier_async(t, k->process_set, &p->handle);
+    case KIND_COUNT:
+        break;
+    }
+    return HVD_INTERNAL;
+}
+
+int part_submit(struct part *p, const char *job_name, hvd_done_fn done)
+{
+    struct job *j = p->job;
+    const struct kernel *k = j->k;
+    int64_t shape[HVD_MAX_DIMS];
+    char name[PART_NAME_MAX];
+    struct hvd_tensor t = {.size_bytes = sizeof(t),
+                           .device = -1,
+                           .name = job_name,
+                           .done = done,
+                           .done_arg = p};
+    struct TF_Tensor *data = p->input ? p->input : p->output;
+    int status;
+
+    if (k->type->is_grouped) {
+        (void)snprintf(name, sizeof(name), "%s_%dof%d", job_name, p->index + 1,
+                       j->n_parts);
+        t.name = name;
+        t.group = job_name;
+        t.group_size = j->n_parts;
+        t.is_held = 1;
+    }
+    if (data) {
+        describe(&t, data, shape);
+        t.data = memory_of(data, p);
+        t.output = p->output ? memory_of(p->output, p) : memory_of(data, p);
+    }
+    if (k->has_compression)
+        t.compression = k->compression;
+    status = submit(p, &t);
+    if (status == HVD_OK)
+        return 0;
+    p->handle = 0;
+    job_fail_by_status(j, status, hvd_last_error(), false);
+    return -1;
+}

@@ -1,0 +1,140 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The conformance runner's own test: sample/ has a test of every outcome, and run.py must tell each.
+
+Needs `make all`; uses no framework, so it takes seconds.
+"""
+
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+SAMPLE = HERE / "sample"
+
+
+class Runner(unittest.TestCase):
+    def setUp(self):
+        directory = tempfile.TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        self.dir = Path(directory.name)
+
+    def run_it(self, *words):
+        command = [HERE / "run.py", "--out", self.dir / "out", "--expected", self.dir, *words]
+        ended = subprocess.run(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120, check=False
+        )
+        return ended.returncode, ended.stdout
+
+    def expect(self, **columns):
+        rows = ["test\t" + "\t".join(columns)]
+        names = next(iter(columns.values()))
+        rows += ["\t".join([n, *(c.get(n, "-") for c in columns.values())]) for n in names]
+        (self.dir / "test_sample.tsv").write_text("\n".join(rows) + "\n")
+
+    def row(self, out, name):
+        return next(line.split() for line in out.splitlines() if line.startswith(name + "  "))
+
+    def test_every_outcome_is_told(self):
+        launcher = ["--launcher", "horovodrun", "--np", "2", "--limit", "6"]
+        code, out = self.run_it(SAMPLE, *launcher)
+        self.assertEqual(code, 1, out)
+        for text in (
+            "test_sample.py::Sample::test_b_fails: failed\n    failed: AssertionError: 1 != 2",
+            "skipped in test_sample.py: 1 x no reason at all",
+            "test_d_differs: disagree\n    rank 0: passed\n    rank 1: failed: AssertionError: 1 == 1",
+            "test_e_hangs: hung\n    rank 0: passed\n    rank 1: hung: in it",
+            "rank 1:   File",
+            "in test_e_hangs\n",
+            "test_g_dies: crashed\n    rank 0: passed\n    rank 1: crashed: in it",
+            "rank 1: Fatal Python error: Aborted",
+            "left out test_absent.py: needs horovod.runner.gloo_run, horovod.runner.util.network, mxnet, which",
+            "which /usr/bin/python3 cannot import",
+            "test_broken.py: cannot be collected: ModuleNotFoundError: No module named 'horovod.no_such_module'",
+        ):
+            self.assertIn(text, out)
+        # what comes after a hang or a crash still runs: 3 of the sample, and the one alone
+        self.assertEqual(self.row(out, "test_sample.py")[1:5], ["3", "4", "2", "1"], out)
+        self.assertEqual(self.row(out, "test_alone.py")[1:5], ["1", "0", "0", "0"], out)
+        self.assertEqual(self.row(out, "test_broken.py")[2], "1", out)
+        self.assertEqual(out.splitlines()[-1], "4 passed, 5 failed, 2 skipped")
+        self.assertTrue((self.dir / "out/test_sample/0/rank.0.jsonl").exists())
+        self.assertTrue((self.dir / "out/test_alone/0/rank.0.xml").exists(), "pytest's own report")
+
+    def test_comparison_with_the_record(self):
+        file = SAMPLE / "parallel/test_sample.py"
+        as_it_is = {f"Sample::{n}": o for n, o in (
+            ("test_a_passes", "passed"),
+            ("test_b_fails", "failed"),
+            ("test_c_skips", "skipped"),
+            ("test_d_differs", "passed"),  # with one rank there is nobody to differ from
+            ("test_e_hangs", "passed"),
+            ("test_f_passes_between", "passed"),
+            ("test_g_dies", "passed"),
+            ("test_h_fails_as_expected", "skipped"),
+            ("test_i_passes_last", "passed"),
+        )}  # fmt: skip
+        other = dict(as_it_is)
+        other["Sample::test_b_fails"] = "passed"
+        other["Sample::test_c_skips"] = "passed"
+        other["Sample::test_i_passes_last"] = "failed"
+        other["Sample::test_z_is_gone"] = "passed"
+        self.expect(**{"mpirun-1": other, "horovodrun-1": as_it_is})
+        code, out = self.run_it(file, "--launcher", "horovodrun", "--np", "1")
+        self.assertEqual(code, 0, out)
+        self.assertIn("0 worse, 0 better", out)
+        self.assertEqual(out.splitlines()[-1], "6 passed, 1 failed, 2 skipped")
+        code, out = self.run_it(file, "--launcher", "mpirun", "--np", "1")
+        self.assertEqual(code, 1, out)
+        for text in (
+            "worse: test_sample.py::Sample::test_b_fails: failed, with the original passed",
+            "worse: test_sample.py::Sample::test_c_skips: skipped, with the original passed",
+            "worse: test_sample.py::Sample::test_z_is_gone: did not run, with the original passed",
+            "3 worse, 1 better",
+        ):
+            self.assertIn(text, out)
+
+    def test_failures_that_are_not_ours_are_not_worse(self):
+        row = "test_sample.py\tSample::test_b_fails\t{}\tone and two differ everywhere\n"
+        command = [SAMPLE / "parallel/test_sample.py", "--np", "1"]
+        (self.dir / "not-ours.tsv").write_text(row.format("AssertionError: 1 != 2"))
+        code, out = self.run_it(*command)
+        self.assertEqual(code, 0, out)
+        self.assertIn("    not ours: one and two differ everywhere\n", out)
+        self.assertEqual(out.splitlines()[-1], "6 passed, 1 failed, 2 skipped")
+        (self.dir / "not-ours.tsv").write_text(row.format("another text"))
+        code, out = self.run_it(*command)
+        self.assertEqual(code, 1, out)
+        self.assertNotIn("not ours", out)
+
+    def test_recording(self):
+        file = SAMPLE / "single/test_alone.py"
+        (self.dir / "test_alone.tsv").write_text("test\tmpirun-2\ntest_old\tpassed\n")
+        code, out = self.run_it(file, "--record")
+        self.assertEqual(code, 0, out)
+        table = (self.dir / "test_alone.tsv").read_text()
+        self.assertEqual(table, "test\talone\tmpirun-2\ntest_old\t-\tpassed\ntest_alone\tpassed\t-\n")
+
+    def test_what_once_passed_stays_recorded(self):
+        file = SAMPLE / "parallel/test_sample.py"
+        self.expect(**{"mpirun-1": {"Sample::test_b_fails": "passed", "test_gone": "passed"}})
+        code, out = self.run_it(file, "--np", "1", "--record")
+        self.assertIn("1 worse, 0 better", out)
+        rows = dict(line.split("\t") for line in (self.dir / "test_sample.tsv").read_text().splitlines())
+        self.assertEqual(rows["Sample::test_b_fails"], "passed")
+        self.assertEqual(rows["Sample::test_c_skips"], "skipped")
+        self.assertNotIn("test_gone", rows)
+
+    def test_a_missing_folder_is_told(self):
+        code, out = self.run_it(self.dir / "nothing")
+        self.assertEqual(code, 1)
+        self.assertRegex(out, r"run.py: TESTS=.*/nothing: there is no such file or folder\n$")
+
+
+if __name__ == "__main__":
+    result = unittest.main(exit=False, verbosity=2).result
+    bad = len(result.failures) + len(result.errors)
+    print(f"{result.testsRun - bad} passed, {bad} failed, 0 skipped")
+    sys.exit(1 if bad else 0)

@@ -1,0 +1,548 @@
+# SPDX-License-Identifier: Apache-2.0
+"""hvd.elastic where no process dies: failed collectives, and training that goes on to the right result."""
+
+import os
+import time
+import warnings
+
+import horovod.torch as hvd
+import torch
+from checks import check, expect_error, main
+from horovod.common.elastic import ObjectState, State
+from horovod.torch.elastic import TorchState
+from horovod.torch.elastic.state import StateHandler, get_handler_registry, set_handler_registry
+
+warnings.simplefilter("ignore")
+hvd.init()
+torch.set_num_threads(1)
+R, N = hvd.rank(), hvd.size()
+LAST = N - 1
+
+
+def model(seed=7):
+    torch.manual_seed(seed)
+    return torch.nn.Sequential(torch.nn.Linear(5, 8), torch.nn.Tanh(), torch.nn.Linear(8, 2)).double()
+
+
+def batch(step, rank):
+    generator = torch.Generator().manual_seed(1000 * step + rank)
+    return torch.randn(6, 5, generator=generator, dtype=torch.float64)
+
+
+def joined(step):
+    return torch.cat([batch(step, r) for r in range(N)])
+
+
+def loss_of(m, x):
+    return (m(x) ** 2).mean()
+
+
+def adam(m):
+    return torch.optim.Adam(m.parameters(), lr=0.05)
+
+
+def reference(steps):
+    """One process with the joined batch, and a rate that a scheduler lowers."""
+    m = model(seed=100)  # rank 0's
+    optimizer = adam(m)
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 3, gamma=0.5)
+    for step in range(steps):
+        optimizer.zero_grad()
+        loss_of(m, joined(step)).backward()
+        optimizer.step()
+        scheduler.step()
+    return m
+
+
+def same_everywhere(value):
+    said = hvd.allgather_object(value)
+    assert said == [said[0]] * N, said
+    return value
+
+
+def numbers(m):
+    return [p.sum().item() for p in m.parameters()]
+
+
+def close(a, b, tolerance=1e-12):
+    for p, q in zip(a.parameters(), b.parameters()):
+        gap = (p - q).abs().max().item()
+        assert gap <= tolerance, gap
+
+
+def training(fail, commit_each=2, steps=8, zero_first=True, scheduler_first=False):
+    """Trains with a failure in step 5, after its backward(); returns the steps begun."""
+    m = model(seed=100 + R)
+    plain = adam(m)
+    make_scheduler = lambda o: torch.optim.lr_scheduler.StepLR(o, 3, gamma=0.5)  # noqa: E731
+    scheduler = make_scheduler(plain) if scheduler_first else None
+    optimizer = hvd.DistributedOptimizer(plain, named_parameters=m.named_parameters())
+    scheduler = scheduler or make_scheduler(optimizer)
+    state = TorchState(m, optimizer, scheduler=scheduler, step=0, losses=[])
+    begun = []
+    resets = []
+    state.register_reset_callbacks([lambda: resets.append(hvd.size())])
+
+    @hvd.elastic.run
+    def train(state, factor, *, more):
+        assert (factor, more) == (1.0, "more")
+        begun.append("start")
+        while state.step < steps:
+            begun.append(state.step)
+            if zero_first:
+                optimizer.zero_grad()
+            loss = loss_of(m, batch(state.step, R)) * factor
+            loss.backward()
+            if state.step == 5 and begun.count(5) == 1:
+                fail()
+            optimizer.step()
+            if not zero_first:
+                optimizer.zero_grad()
+            scheduler.step()
+            state.losses.append(hvd.allreduce(loss.detach()).item())
+            state.step += 1
+            if state.step % commit_each == 0:
+                state.commit()
+        return "result"
+
+    assert train(state, 1.0, more="more") == "result"
+    assert train.__name__ == "train"
+    close(m, reference(steps))
+    same_everywhere((numbers(m), state.losses, optimizer.param_groups[0]["lr"]))
+    assert len(state.losses) == steps and resets == [N], (state.losses, resets)
+    return begun
+
+
+def injected():
+    if R == LAST:
+        raise hvd.HorovodInternalError("injected")
+
+
+def mismatch():
+    hvd.allreduce(torch.ones(3 + R), name="shapes that differ")
+
+
+@check
+def training_goes_on_from_the_last_commit_when_one_rank_fails():
+    assert training(injected) == ["start", 0, 1, 2, 3, 4, 5, "start", 4, 5, 6, 7]
+
+
+if N > 1:
+
+    @check
+    def training_goes_on_when_ranks_disagree():
+        assert training(mismatch) == ["start", 0, 1, 2, 3, 4, 5, "start", 4, 5, 6, 7]
+
+    @check
+    def training_goes_on_when_a_check_for_nan_fails():
+        def nan():
+            value = float("nan") if R == LAST else 1.0
+            hvd.allreduce(torch.tensor([value]), name="poisoned")
+
+        assert training(nan) == ["start", 0, 1, 2, 3, 4, 5, "start", 4, 5, 6, 7]
+
+    @check
+    def a_rank_that_has_shut_down_comes_back():
+        def leaves():
+            if R == 0:
+                hvd.shutdown()
+                raise hvd.HorovodInternalError("has left")
+
+        training(leaves)
+
+
+@check
+def a_failure_before_the_first_commit_goes_back_to_what_was_synchronised():
+    # Horovod 0.28.1 restores each rank's own start here, which then is not rank 0's on the others.
+    begun = training(injected, commit_each=100)
+    assert begun == ["start", 0, 1, 2, 3, 4, 5, "start", 0, 1, 2, 3, 4, 5, 6, 7]
+
+
+@check
+def gradients_of_the_failed_step_are_not_added_to_the_next():
+    training(injected, zero_first=False)
+
+
+@check
+def a_scheduler_made_before_wrapping_still_sets_the_rate():
+    training(injected, scheduler_first=True)
+
+
+@check
+def sync_gives_rank_0s_state_and_keeps_it():
+    m = model(seed=R)
+    optimizer = adam(m)
+    if R == 0:
+        loss_of(m, batch(0, 0)).backward()
+        optimizer.step()
+    state = TorchState(m, optimizer, epoch=10 + R, history=[R])
+    first = numbers(m)
+    state.sync()
+    assert state.model is m and state.optimizer is optimizer
+    assert (state.epoch, state.history) == (10, [0])
+    if R == 0:
+        assert numbers(m) == first
+    assert len(optimizer.state_dict()["state"]) == 4
+    synced = same_everywhere((numbers(m), float(optimizer.state_dict()["state"][0]["exp_avg"].sum())))
+    with torch.no_grad():
+        for p in m.parameters():
+            p.add_(R + 1)
+    optimizer.state.clear()
+    state.epoch += 1
+    state.history.append("lost")
+    state.restore()
+    assert (numbers(m), float(optimizer.state_dict()["state"][0]["exp_avg"].sum())) == synced
+    assert (state.epoch, state.history) == (10, [0])
+    state.history.append("again")  # what was kept must not change with what was restored
+    state.restore()
+    assert state.history == [0]
+
+
+@check
+def commit_keeps_and_restore_returns():
+    m = model()
+    state = TorchState(model=m, best={"loss": 3.0, "at": [1]})
+    state.best["at"].append(2)
+    with torch.no_grad():
+        m[0].bias.fill_(0.25)
+    state.commit()
+    state.best["at"].append(3)
+    with torch.no_grad():
+        m[0].bias.fill_(9.0)
+    state.restore()
+    assert state.best == {"loss": 3.0, "at": [1, 2]}
+    assert m[0].bias.tolist() == [0.25] * 8
+
+
+@check
+def values_set_before_the_first_sync_and_without_a_commit_are_kept():
+    state = TorchState(epoch=0, step=0)
+    state.epoch = 3 if R == 0 else 5
+    state.sync()
+    assert state.epoch == 3
+    state.step = 7
+    state.sync()  # as after check_host_updates() without a commit
+    assert state.step == 7
+
+
+@check
+def the_object_given_is_the_attribute():
+    log = []
+    state = TorchState(log=log)
+    log.append(1)
+    assert state.log is log
+    state.sync()
+    assert state.log == [1]
+    assert R != 0 or state.log is log
+
+
+@check
+def tensors_inside_a_graph_and_modules_given_late_work():
+    weight = torch.ones(2, requires_grad=True)
+    state = TorchState(loss=weight * 2, other=1)
+    state.commit()
+    state.loss = None
+    state.restore()
+    assert state.loss.tolist() == [2.0, 2.0]
+    late = model(seed=R)
+    state.model = late
+    state.sync()
+    assert state.model is late
+    kept = same_everywhere(numbers(late))
+    with torch.no_grad():
+        late[0].weight.zero_()
+    state.restore()
+    assert state.model is late and numbers(late) == kept
+    state.model = replaced = model(seed=50)  # is kept at once, as in Horovod
+    with torch.no_grad():
+        replaced[0].weight.zero_()
+    state.restore()
+    close(replaced, model(seed=50))
+
+
+@check
+def what_cannot_be_kept_is_told_by_name():
+    words = ['attribute "numbers"', "generator", "leave it out"]
+    expect_error(TypeError, words, TorchState, numbers=(i for i in range(3)))
+
+
+class Counter:
+    """A class of the user's with state of its own."""
+
+    def __init__(self):
+        self.n = 0
+
+    def state_dict(self):
+        return {"n": self.n}
+
+    def load_state_dict(self, state):
+        self.n = state["n"]
+
+
+@check
+def whatever_has_a_state_dict_is_kept_by_it():
+    counter = Counter()
+    counter.n = 5 + R
+    state = TorchState(counter=counter)
+    state.sync()
+    assert state.counter is counter and counter.n == 5
+    counter.n = 8
+    state.restore()
+    assert counter.n == 5
+
+
+class Extra(torch.nn.Linear):
+    """A module with state that is no tensor."""
+
+    def __init__(self, value):
+        super().__init__(2, 2)
+        self.value = value
+
+    def get_extra_state(self):
+        return {"value": self.value}
+
+    def set_extra_state(self, state):
+        self.value = state["value"]
+
+
+@check
+def extra_state_of_modules_travels():
+    m = Extra(f"rank {R}")
+    state = TorchState(m)
+    state.sync()
+    assert m.value == "rank 0"
+    m.value = "changed"
+    state.restore()
+    assert m.value == "rank 0"
+
+
+@check
+def registered_handlers_are_used():
+    class Thing:
+        content = 1
+
+    class ThingHandler(StateHandler):
+        saved = None
+
+        def save(self):
+            self.saved = self.value.content
+
+        def restore(self):
+            self.value.content = self.saved
+
+        def sync(self):
+            self.value.content = hvd.broadcast_object(self.value.content)
+
+    before = get_handler_registry()
+    set_handler_registry([*before, (Thing, ThingHandler)])
+    try:
+        thing = Thing()
+        thing.content = R
+        state = TorchState(thing=thing)
+        state.sync()
+        assert state.thing is thing and thing.content == 0
+        thing.content = 4
+        state.restore()
+        assert thing.content == 0
+    finally:
+        set_handler_registry(before)
+
+
+@check
+def a_failure_that_comes_back_is_raised():
+    state = TorchState(step=0)
+    calls = []
+
+    @hvd.elastic.run
+    def train(state):
+        calls.append(state.step)
+        raise hvd.HorovodInternalError(f"always on {R}")
+
+    words = ["failed 3 times without a commit", "the last error: always on"]
+    expect_error(hvd.HorovodInternalError, words, train, state)
+    assert len(calls) == 3
+    hvd.barrier()
+
+
+@check
+def failures_are_bounded_although_there_are_commits():
+    state = TorchState(step=0)
+    os.environ["HVD_ELASTIC_FAILURES"] = "5"
+
+    @hvd.elastic.run
+    def train(state):
+        state.step += 1
+        state.commit()
+        raise hvd.HorovodInternalError("again")
+
+    try:
+        words = ["failed 5 times (HVD_ELASTIC_FAILURES=5)", "again"]
+        expect_error(hvd.HorovodInternalError, words, train, state)
+        assert state.step == 5
+        os.environ["HVD_ELASTIC_FAILURES"] = "many"
+        expect_error(ValueError, ['HVD_ELASTIC_FAILURES="many" is not such as 100'], train, state)
+    finally:
+        del os.environ["HVD_ELASTIC_FAILURES"]
+
+
+@check
+def a_rank_may_come_back_later_than_a_start_allows():
+    os.environ["HOROVOD_START_TIMEOUT"] = "0.3"
+    state = TorchState(step=0)
+
+    @hvd.elastic.run
+    def train(state):
+        state.step += 1
+        state.commit()
+        if state.step == 1:
+            if R == LAST:
+                time.sleep(0.8)  # a step that takes long
+            raise hvd.HorovodInternalError("once")
+        return state.step
+
+    try:
+        assert train(state) == 2
+    finally:
+        del os.environ["HOROVOD_START_TIMEOUT"]
+
+
+@check
+def process_sets_of_init_are_made_again():
+    if N == 1:
+        return  # the only set is that of all
+    mine, added = hvd.ProcessSet([LAST]), None
+    hvd.shutdown()
+    hvd.init(process_sets=[mine])
+    if N > 2:
+        added = hvd.add_process_set([0, 1])
+    state = TorchState(step=0)
+
+    @hvd.elastic.run
+    def train(state):
+        state.step += 1
+        state.commit()
+        if state.step == 1:
+            raise hvd.HorovodInternalError("once")
+        assert (mine.size(), mine.included()) == (1, R == LAST)
+        if R == LAST:
+            assert hvd.allreduce(torch.ones(1), op=hvd.Sum, process_set=mine).item() == 1
+        if added:
+            words = ["not been registered", "hvd.add_process_set()"]
+            expect_error(ValueError, words, hvd.allreduce, torch.ones(1), process_set=added)
+
+    train(state)
+    hvd.barrier()  # a rank that left at once would fail the others' last commit
+    hvd.shutdown()
+    hvd.init()
+
+
+@check
+def the_timeout_is_read_as_the_runtime_reads_it():
+    from _hvd.elastic import _timeout_ms
+
+    try:
+        for text, ms in (
+            ("", 600000),
+            ("30", 30000),
+            ("0.5", 500),
+            ("200ms", 200),
+            ("5m", 300000),
+            ("1h", 3600000),
+        ):
+            os.environ["HOROVOD_ELASTIC_TIMEOUT"] = text
+            assert _timeout_ms() == ms, (text, _timeout_ms())
+        os.environ["HOROVOD_ELASTIC_TIMEOUT"] = "soon"
+        expect_error(ValueError, ['HOROVOD_ELASTIC_TIMEOUT="soon"', "600"], _timeout_ms)
+    finally:
+        del os.environ["HOROVOD_ELASTIC_TIMEOUT"]
+
+
+@check
+def other_errors_pass_through():
+    state = TorchState()
+
+    @hvd.elastic.run
+    def train(state):
+        raise KeyError("of the user's")
+
+    expect_error(KeyError, ["of the user's"], train, state)
+    hvd.barrier()
+
+
+@check
+def a_function_without_a_state_is_told_so():
+    @hvd.elastic.run
+    def train(epochs):
+        pass
+
+    expect_error(TypeError, ["first argument of train()", "TorchState", "not int"], train, 3)
+    expect_error(TypeError, ["first argument of train()", "not NoneType"], train)
+
+    @hvd.elastic.run
+    def by_name(state):
+        return state.step
+
+    assert by_name(state=TorchState(step=4)) == 4
+
+
+@check
+def states_of_the_users_own_work():
+    class Own(State):
+        kept = None
+
+        def __init__(self):
+            super().__init__(hvd.broadcast_object, hvd.rank)
+            self.value = R
+
+        def save(self):
+            self.kept = self.value
+
+        def restore(self):
+            self.value = self.kept
+
+        def sync(self):
+            self.value = self._bcast_object(self.value)
+            self.save()
+
+    own = Own()
+    seen = []
+
+    @hvd.elastic.run
+    def train(state):
+        seen.append(state.value)
+        state.value = 100
+        if len(seen) == 1:
+            raise hvd.HorovodInternalError("once")
+        return state.value
+
+    assert train(own) == 100 and seen == [0, 0]
+    objects = ObjectState(hvd.broadcast_object, hvd.rank, a=R, b=[R])
+    objects.sync()
+    assert (objects.a, objects.b) == (0, [0])
+
+
+# --- last: one rank does not come back --------------------------------------------------------------
+
+
+@check
+def a_rank_that_does_not_come_back_ends_it_in_time():
+    if N == 1:
+        return
+    os.environ["HOROVOD_ELASTIC_TIMEOUT"] = "700ms"
+    state = TorchState(step=0)
+
+    @hvd.elastic.run
+    def train(state):
+        if R == LAST:
+            raise KeyError("leaves")
+        hvd.allreduce(torch.ones(2), name="nobody answers")
+
+    if R == LAST:
+        expect_error(KeyError, ["leaves"], train, state)
+        hvd.shutdown()
+    else:
+        text = expect_error((hvd.HorovodInternalError, ValueError), ["rank"], train, state)
+        assert str(LAST) in text, text
+
+
+main(R)

@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ranks that do not begin or train alike end with equal weights, or with an error: never apart.
+
+One loads a model where the others build it, has other gradients, or has made more variables before.
+"""
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+from checks import check, expect_error, main
+from keras_flavour import (
+    IS_3,
+    N,
+    R,
+    expect_weights,
+    fit,
+    hvd,
+    keras,
+    layers,
+    model,
+    set_weights,
+    sgd,
+    two_passes,
+    weights,
+)
+from keras_steps import ROWS, WIDTH, close, data, gradient, mean_gradient, sgd_steps, start
+
+
+def path():
+    return os.path.join(os.environ["CHECKS_DIR"], f"alike{R}.{'keras' if IS_3 else 'h5'}")
+
+
+def expect_alike(made, what=""):
+    all_weights = np.asarray(hvd.allgather(weights(made).reshape(1, -1)))
+    for rank in range(N):
+        close(all_weights[rank], all_weights[0], f"{what}: rank {rank} and rank 0")
+
+
+@check
+def names_do_not_count_what_a_rank_has_made():
+    class Unnamed(keras.layers.Layer):
+        def build(self, shape):
+            self.w = self.add_weight(shape=(WIDTH, 1))
+
+        def call(self, x):
+            return keras.ops.matmul(x, self.w) if IS_3 else x @ self.w
+
+    if R == 0:
+        model(sgd())
+        other = Unnamed()
+        other.build((None, WIDTH))
+    made = model(hvd.DistributedOptimizer(sgd(), op=hvd.Sum))
+    fit(made)
+    expect_weights(made, sgd_steps(N, factor=N), "Dense")
+    made = keras.Sequential([layers()[0], Unnamed()])
+    w = np.full((WIDTH, 1), 0.5, np.float32)
+    made.set_weights([w])
+    made.compile(hvd.DistributedOptimizer(sgd(), op=hvd.Sum), loss="mse")
+    fit(made)
+    grads = [2 / ROWS * x.T @ (x @ w - y) for x, y in map(data, range(N))]
+    close(made.get_weights()[0], w - 0.1 * np.sum(grads, axis=0), "unnamed")
+
+
+@check
+def gradients_that_not_all_ranks_have():
+    """Each rank begins with another of two heads; they must not take one for the other."""
+    if not IS_3:
+        return
+    heads = [keras.Variable(np.zeros((2, 1), np.float32), name="kernel") for _ in range(2)]
+    optimizers = [hvd.DistributedOptimizer(sgd(1.0), name="heads", op=hvd.Sum) for _ in heads]
+    for optimizer in optimizers:
+        optimizer.build(heads)
+
+    def apply(head):
+        grad = keras.ops.convert_to_tensor(np.full((2, 1), 1.0 + head + 10 * R, np.float32))
+        grads = [None, None]
+        grads[head] = grad
+        optimizers[head].apply(grads, heads)
+
+    with ThreadPoolExecutor(2) as pool:
+        for done in [pool.submit(apply, (i + R) % 2) for i in range(2)]:
+            done.result()
+    for head in range(2):
+        want = -sum(1.0 + head + 10 * rank for rank in range(N))
+        close(keras.ops.convert_to_numpy(heads[head]), np.full((2, 1), want), f"head {head}")
+
+
+@check
+def passes_of_a_loaded_model():
+    """Rank 0 loads it, the others build one: as after a restart."""
+    for averages, factor in ((False, 1), (True, 0.5)):
+        options = {"backward_passes_per_step": 2, "average_aggregated_gradients": averages}
+        made = model(hvd.DistributedOptimizer(sgd(0.05), **options))
+        fit(made, 3)  # the third is the first pass of the next step
+        made.save(path())
+        if IS_3:
+            words = ["backward_passes_per_step=2", "gradient_accumulation_steps=2"]
+            expect_error(ValueError, words, hvd.load_model, path())
+            words = ["backward_passes_per_step=3", "built"]
+            expect_error(ValueError, words, hvd.load_model, path(), backward_passes_per_step=3)
+        if R == 0:
+            made = hvd.load_model(path(), **options)
+        else:
+            made = model(hvd.DistributedOptimizer(sgd(0.05), **options))
+        at = np.asarray(hvd.allgather(weights(made).reshape(1, -1)))  # the first pass is at each rank's own
+        fit(made, 2, [hvd.callbacks.BroadcastGlobalVariablesCallback(0)], first=2)
+        expect_alike(made, "after the first step")
+        firsts = np.mean([gradient(w, r, 2) for r, w in enumerate(at)], axis=0)
+        w = at[0] - 0.05 * factor * (firsts + mean_gradient(at[0], N, 3))
+        expect_weights(made, w, f"averages={averages}: the first step")
+        fit(made, 2, first=4)
+        grad = mean_gradient(w, N, 4) + mean_gradient(w, N, 5)
+        expect_weights(made, w - 0.05 * factor * grad, f"averages={averages}")
+
+
+@check
+def passes_that_ranks_do_not_agree_on():
+    if not IS_3 or N == 1:
+        return
+    if R == 0:
+        made = model(hvd.DistributedOptimizer(sgd(0.05, gradient_accumulation_steps=2)))
+    else:
+        made = model(two_passes())
+    expect_error(Exception, ["Mismatched", "postscale"], fit, made, 2)
+
+
+@check
+def passes_of_the_outer_one_count():
+    for inner, outer in ((2, 1), (2, 2), (2, 3), (1, 2)):
+        optimizer = hvd.DistributedOptimizer(sgd(0.05), backward_passes_per_step=inner)
+        made = model(hvd.DistributedOptimizer(optimizer, backward_passes_per_step=outer))
+        fit(made, outer)
+        want = sgd_steps(N, 0.05, passes=outer)
+        expect_weights(made, want, f"{outer} around {inner}")
+
+
+@check
+def loss_scaling_of_a_loaded_model():
+    """compile() puts it around the optimizer of those who build the model; the file has it."""
+    scaler = keras.mixed_precision.LossScaleOptimizer
+    for inside in (True, False):
+        distributed = lambda o: hvd.DistributedOptimizer(o, op=hvd.Sum)  # noqa: E731
+        scaled = lambda o: scaler(o, initial_scale=64.0)  # noqa: E731
+        first, second = (distributed, scaled) if inside else (scaled, distributed)
+        made = model(second(first(sgd())))
+        fit(made)
+        made.save(path())
+        made = hvd.load_model(path(), op=hvd.Sum) if R == 0 else model(scaled(distributed(sgd())))
+        set_weights(made, start())
+        fit(made, 2)
+        expect_weights(made, sgd_steps(N, steps=2, factor=N), f"inside={inside}")
+
+
+@check
+def options_of_a_loaded_model():
+    made = model(hvd.DistributedOptimizer(sgd(), op=hvd.Sum))
+    fit(made)
+    made.save(path())
+    made = hvd.load_model(path(), op=hvd.Sum)
+    fit(made, 1, first=1)
+    expect_weights(made, sgd_steps(N, steps=2, factor=N))
+    expect_error(ValueError, ["Average and Sum"], hvd.load_model, path(), op=hvd.Adasum)
+
+
+main(R)

@@ -1,0 +1,265 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The callbacks of Keras and the collectives on values, on every Keras and back end."""
+
+import os
+import warnings
+
+import numpy as np
+from checks import check, expect_error, main
+from keras_flavour import (
+    BACKEND,
+    FLAVOUR,
+    IS_3,
+    FP16Compressor,
+    N,
+    R,
+    expect_warning,
+    fit,
+    hvd,
+    keras,
+    model,
+    set_weights,
+    sgd,
+    weights,
+)
+from keras_steps import ROWS, V, chosen, close, data, predicted, start
+
+callbacks = hvd.callbacks
+
+
+def rate(made):
+    return (
+        float(np.asarray(keras.ops.convert_to_numpy(made.optimizer.learning_rate)))
+        if IS_3
+        else float(made.optimizer.learning_rate.numpy())
+    )
+
+
+class Rates(keras.callbacks.Callback):
+    """Notes the learning rate, and the momentum, that each batch is trained with."""
+
+    def __init__(self):
+        super().__init__()
+        self.rates, self.momenta = [], []
+
+    def on_train_batch_end(self, batch, logs=None):
+        if hasattr(self.model, "jax_state_sync"):
+            self.model.jax_state_sync()
+        self.rates.append(rate(self.model))
+        self.momenta.append(getattr(self.model.optimizer, "momentum", None))
+
+
+@check
+def values():
+    close(hvd.allreduce([1.0 + R, 2.0]), [(N + 1) / 2, 2.0])
+    close(hvd.allreduce(float(R), op=hvd.Sum), sum(range(N)))
+    close(hvd.allreduce(np.float64(R), average=False, name="named"), sum(range(N)))
+    close(hvd.allreduce([float(R)], op=hvd.Sum, prescale_factor=2.0, postscale_factor=0.5), [sum(range(N))])
+    close(hvd.allreduce([float(R)], op=hvd.Sum, compression=hvd.Compression.fp16), [sum(range(N))])
+    if N > 1:
+        close(hvd.allreduce([float(R)], op=hvd.Sum, compression=FP16Compressor), [2 * sum(range(N))])
+    assert np.array_equal(
+        np.asarray(hvd.allgather([[R]] * (R + 1))).ravel(), np.repeat(range(N), range(1, N + 1))
+    )
+    close(hvd.broadcast([R, 7], N - 1), [N - 1, 7])
+    close(hvd.reducescatter(np.arange(N, dtype=np.float32), op=hvd.Sum), [R * N])
+    close(hvd.reducescatter(np.arange(N, dtype=np.float32)), [R])
+    expect_error((RuntimeError,), ["broadcast_global_variables"], hvd.broadcast_global_variables, 0)
+
+
+@check
+def all_start_as_the_root_does():
+    made = model(hvd.DistributedOptimizer(sgd(0.1, momentum=0.5)))
+    set_weights(made, start() * (R + 1))
+    fit(made, 2, [callbacks.BroadcastGlobalVariablesCallback(N - 1)])
+    alike = np.asarray(hvd.allgather(weights(made).reshape(1, -1)))
+    close(alike[0], alike[-1], "ranks differ")
+    own = model(hvd.DistributedOptimizer(sgd(0.0)))
+    set_weights(own, start() * (R + 1))
+    fit(own, 1, [callbacks.BroadcastGlobalVariablesCallback(0, local_variables=own.trainable_variables[V])])
+    close(weights(own), chosen([V], start() * (R + 1), start()), "local")
+    broken = ["a"]
+    expect_error(
+        ValueError, ["tf.Variable"], callbacks.BroadcastGlobalVariablesCallback, 0, local_variables=broken
+    )
+
+
+@check
+def all_have_the_roots_loss_scale():
+    scaler = keras.mixed_precision.LossScaleOptimizer
+    made = model(scaler(hvd.DistributedOptimizer(sgd(0.0)), initial_scale=64.0 * (R + 1)))
+    fit(made, 1, [callbacks.BroadcastGlobalVariablesCallback(N - 1)])
+    scale = keras.ops.convert_to_numpy(made.optimizer.dynamic_scale) if IS_3 else made.optimizer.loss_scale
+    close(scale, 64.0 * N)
+
+
+@check
+def a_plain_optimizer_beside_a_distributed_one_is_said():
+    optimizer = hvd.DistributedOptimizer(sgd())
+    root = callbacks.BroadcastGlobalVariablesCallback(0)
+    words = [f"rank {R} trains alone", "ordinary SGD"]
+    plain, ours = model(sgd()), model(optimizer)
+    if N > 1:
+        expect_warning(words, lambda: fit(plain, 1, [root]))
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", ".*alone")
+        fit(ours, 1, [callbacks.BroadcastGlobalVariablesCallback(0)])
+
+
+@check
+def metrics_are_averaged():
+    made = model(sgd(0.0))
+    x, y = data(R)
+    mine = float(np.mean((predicted(start(), x) - y) ** 2))
+    seen = {}
+
+    class After(keras.callbacks.Callback):
+        def on_epoch_end(self, epoch, logs=None):
+            seen.update(logs)
+
+    fitted = fit(made, 1, [callbacks.MetricAverageCallback(), After()], validation_data=(x, y))
+    want = float(np.mean(np.asarray(hvd.allgather([mine]))))
+    close([seen["loss"], seen["val_loss"]], [want, want])
+    close(fitted.history["loss"], [want])
+
+
+@check
+def metrics_that_differ_are_named():
+    if N == 1:
+        return
+    more = {"validation_data": data(R)} if R == 0 else {}
+    average = [callbacks.MetricAverageCallback()]
+    expect_error(ValueError, ["val_loss", "rank 0", "rank 1"], fit, model(sgd(0.0)), 1, average, **more)
+
+
+@check
+def warm_up():
+    steps = 4
+    want = [0.8 / N * ((i + 1) / steps / 2 * (N - 1) + 1) for i in range(2 * steps)] + [0.8] * steps
+    for given in ((0.8,), ()):
+        made, seen = model(sgd(0.8)), Rates()
+        warm = callbacks.LearningRateWarmupCallback(*given, warmup_epochs=2, verbose=1)
+        fitted = fit(made, steps, [warm, seen], epochs=3)
+        assert np.allclose(seen.rates, want, rtol=1e-5), (given, seen.rates, want)
+        close(fitted.history["lr"], [want[steps - 1], 0.8, 0.8])
+        assert fitted.history["learning_rate"] == fitted.history["lr"]
+
+
+@check
+def schedules():
+    made, seen = model(sgd(0.5)), Rates()
+    schedule = callbacks.LearningRateScheduleCallback
+    fit(
+        made,
+        2,
+        [
+            schedule(0.8, lambda epoch: 1.0 / (1 + epoch), end_epoch=2),
+            schedule(0.8, 0.1, start_epoch=3, end_epoch=5),
+            seen,
+        ],
+        epochs=6,
+    )
+    want = np.repeat([0.8, 0.4, 0.4, 0.8, 0.08, 0.08], 2)
+    assert np.allclose(seen.rates, want, rtol=1e-5), (seen.rates, want)
+    expect_error(ValueError, ["initial_lr"], schedule, None, 0.1)
+    if IS_3:
+        decay = keras.optimizers.schedules.ExponentialDecay(0.1, 10, 0.9)
+        words = ["LearningRateScheduleCallback", "schedule", "number"]
+        expect_error(TypeError, words, fit, model(sgd(decay)), 1, [schedule(0.8, 0.1)])
+
+
+@check
+def momentum_is_corrected_where_it_can_be():
+    def fitted(**way):
+        seen = Rates()
+        made = model(sgd(0.5, momentum=0.5), **way)
+        fit(made, 1, [callbacks.LearningRateScheduleCallback(1.0, 1.0), seen])
+        momentum = made.optimizer.momentum
+        assert float(momentum.numpy() if hasattr(momentum, "numpy") else momentum) == 0.5, "restored"
+        return made
+
+    fitted(run_eagerly=True)
+    if IS_3 and BACKEND != "torch" and R == 0:
+        expect_warning(["momentum is not corrected", "SGD"], fitted)
+    else:
+        fitted()
+
+
+@check
+def the_best_model_is_kept():
+    path = os.path.join(os.environ["CHECKS_DIR"], f"best{R}.{'keras' if IS_3 else 'h5'}")
+    best = callbacks.BestModelCheckpoint(monitor="loss", mode="min")
+    expect_error(ValueError, ["filepath"], fit, model(sgd()), 1, [best])
+    best.filepath = path
+    made = model(hvd.DistributedOptimizer(sgd(0.01)))
+    fit(made, 1, [best], epochs=2)
+    close(weights(keras.models.load_model(path)), weights(made))
+
+
+@check
+def elastic_state_is_kept_during_fit():
+    made = model(hvd.DistributedOptimizer(sgd(0.01)))
+    state = hvd.elastic.KerasState(made, batch=0, epoch=0)
+    seen = []
+
+    class Seen(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            seen.append((state.epoch, state.batch))
+
+    kept = [
+        hvd.elastic.UpdateBatchStateCallback(state),
+        hvd.elastic.UpdateEpochStateCallback(state),
+        hvd.elastic.CommitStateCallback(state, 2),
+        Seen(),
+    ]
+    fit(made, 3, kept, epochs=2)
+    assert seen == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2)], seen
+    assert (state.epoch, state.batch) == (2, 0)
+    at_the_end = weights(made)
+    set_weights(made, start() * 9)
+    state.restore()
+    close(weights(made), at_the_end, "restored")
+
+
+@check
+def elastic_state_leaves_each_rank_its_random_numbers():
+    if not IS_3:
+        return
+    made = model(hvd.DistributedOptimizer(sgd(0.01)))
+    dropout = keras.layers.Dropout(0.5, seed=R)
+    made.add(dropout)
+    made.compile(hvd.DistributedOptimizer(sgd(0.01)), loss="mse", metrics=["mae"] if R == 0 else None)
+    if R == 0:
+        made.evaluate(*data(R), verbose=0)  # makes metrics, which the others' states have not
+    before = np.asarray(keras.ops.convert_to_numpy(dropout.seed_generator.state))
+    state = hvd.elastic.KerasState(made)
+    state.sync()
+    close(keras.ops.convert_to_numpy(dropout.seed_generator.state), before, "the generator's state")
+    alike = np.asarray(hvd.allgather(weights(made).reshape(1, -1)))
+    close(alike[0], alike[-1], "ranks differ")
+
+
+@check
+def a_failed_step_is_repeated_from_the_last_commit():
+    from horovod.common.exceptions import HorovodInternalError
+
+    made = model(hvd.DistributedOptimizer(sgd()))
+    state = hvd.elastic.KerasState(made, tries=0)
+
+    @hvd.elastic.run
+    def train(state):
+        fit(made, 1)
+        state.tries += 1
+        if state.tries == 1:
+            state.commit()
+            set_weights(made, start() * 5)
+            raise HorovodInternalError("as a failed collective does")
+        return state.tries
+
+    assert train(state) == 2
+    alike = np.asarray(hvd.allgather(weights(made).reshape(1, -1)))
+    close(alike[0], alike[-1], "ranks differ")
+
+
+assert ROWS == 8 and FLAVOUR
+main(R)

@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""For the keras_*.py scripts: the Keras under test, as $WANT_KERAS names it.
+
+"3": keras by itself on $KERAS_BACKEND, through horovod.keras. "2", "2 legacy": tf.keras through
+horovod.tensorflow.keras, with optimizers of the new kind or the legacy ones.
+"""
+
+import functools
+import json
+import os
+import sys
+import warnings
+
+import numpy as np
+from checks import check
+from keras_steps import ROWS, SHAPES, UNUSED, WIDTH, close, data, joined, pieces, start
+
+FLAVOUR = os.environ["WANT_KERAS"]
+if FLAVOUR == "3":
+    import horovod.keras as hvd
+    import keras
+
+    BACKEND = keras.backend.backend()
+else:
+    import horovod.tensorflow.keras as hvd
+    import tensorflow as tf
+
+    keras = tf.keras
+    BACKEND = "tensorflow"
+IS_3 = FLAVOUR == "3"
+assert hasattr(keras, "ops") == IS_3, f"WANT_KERAS={FLAVOUR}, but this is Keras {keras.__version__}"
+if BACKEND == "tensorflow":
+    import tensorflow as tf
+hvd.init()
+R, N = hvd.rank(), hvd.size()
+
+
+def optimizers():
+    return keras.optimizers.legacy if FLAVOUR == "2 legacy" else keras.optimizers
+
+
+def sgd(lr=0.1, **kwargs):
+    return optimizers().SGD(lr, **kwargs)
+
+
+@functools.lru_cache(maxsize=None)
+def unused_layer(of):
+    @of.utils.register_keras_serializable("ringmaster")
+    class Unused(of.layers.Layer):
+        """Has a weight without a gradient: None, but zeros on JAX."""
+
+        def build(self, shape):
+            self.unused = self.add_weight(name="unused", shape=SHAPES[UNUSED], initializer="zeros")
+            self.built = True
+
+        def call(self, x):
+            return x
+
+    return Unused
+
+
+class FP16Compressor:
+    """A user's own: only its name is that of one of ours."""
+
+    @staticmethod
+    def compress(tensor):
+        return tensor * 2, "of compress"
+
+    @staticmethod
+    def decompress(tensor, ctx):
+        assert ctx == "of compress"
+        return tensor
+
+
+def layers(of=keras):
+    inner = [of.layers.Dense(WIDTH), unused_layer(of)(), of.layers.Dense(1)]
+    if hasattr(of, "ops"):
+        return [of.Input((WIDTH,)), *inner]
+    return [of.layers.InputLayer(input_shape=(WIDTH,)), *inner]
+
+
+def model(optimizer, kind=None, of=keras, **kwargs):
+    """A compiled model with the weights of keras_steps.start().
+
+    kind: a subclass of Sequential; of: another Keras than the one under test.
+    """
+    made = (kind or of.Sequential)(layers(of))
+    set_weights(made, start())
+    made.compile(optimizer=optimizer, loss="mse", **kwargs)
+    return made
+
+
+def fit(made, steps=1, callbacks=(), first=0, **kwargs):
+    """One epoch of this rank's steps, in order."""
+    pieces = [data(R, first + i) for i in range(steps)]
+    x, y = (np.concatenate(part) for part in zip(*pieces))
+    fitted = made.fit(
+        x,
+        y,
+        batch_size=ROWS,
+        shuffle=False,
+        verbose=0,
+        callbacks=list(callbacks),
+        **{"epochs": 1, **kwargs},
+    )
+    return fitted
+
+
+def weights(made):
+    """As one vector, as keras_steps has them."""
+    return joined(made.get_weights())
+
+
+def set_weights(made, vector):
+    made.set_weights(pieces(vector))
+
+
+def expect_weights(made, want, what=""):
+    close(weights(made), want, f"{FLAVOUR} {BACKEND} {what}")
+
+
+def expect_operations(number, function):
+    """Calls function, during which rank 0 must take part in so many operations, by its timeline."""
+    path = os.path.join(os.environ["CHECKS_DIR"], "timeline.json")
+    if R == 0:
+        hvd.start_timeline(path)
+    function()
+    if R == 0:
+        hvd.stop_timeline()
+        with open(path) as f:
+            events = json.load(f)
+        names = {e["pid"]: e["args"]["name"] for e in events if e.get("name") == "process_name"}
+        said = [names[e["pid"]] for e in events if e.get("name", "").startswith("NEGOTIATE_")]
+        assert len(said) == (number if N > 1 else 0), said
+
+
+def expect_warning(words, function):
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        result = function()
+    texts = [str(w.message) for w in said]
+    assert any(all(word in text for word in words) for text in texts), (words, texts)
+    return result
+
+
+def is_short():
+    return "short" in sys.argv
+
+
+def in_full(function):
+    """A check that `short` leaves out."""
+    return function if is_short() else check(function)
+
+
+def ways():
+    """Options of compile(); {}: jit_compile="auto" in Keras 3."""
+    return [{}] if is_short() else [{}, {"run_eagerly": True}]
+
+
+def two_passes(**options):
+    return hvd.DistributedOptimizer(sgd(0.05), backward_passes_per_step=2, **options)

@@ -1,0 +1,486 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What collectives.py leaves out: grouped ones, every reduction, alltoall, reducescatter, reduce, gather,
+send and receive, join, sparse tensors; odd inputs; results in the runtime's memory; threads and signals."""
+
+import gc
+import os
+import signal
+import threading
+import time
+
+import horovod.torch as hvd
+import torch
+from _hvd import _native, handles
+from checks import check, expect_error, main
+
+hvd.init()
+torch.set_num_threads(1)
+R, N = hvd.rank(), hvd.size()
+DTYPES = [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64]
+FLOATS = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
+REDUCE = {"Sum": sum, "Min": min, "Max": max}
+
+
+def equal(got, expected):
+    expected = torch.as_tensor(expected)
+    assert got.shape == expected.shape, f"shape {tuple(got.shape)}, not {tuple(expected.shape)}"
+    assert torch.equal(got.double(), expected.double()), f"{got} is not {expected}"
+
+
+@check
+def every_reduction_of_every_dtype():
+    values = [[r + 1, 3 - r % 3, 2] for r in range(N)]
+    for dtype in DTYPES + FLOATS:
+        x = torch.tensor(values[R], dtype=dtype)
+        for name, reduce in REDUCE.items():
+            equal(hvd.allreduce(x, op=getattr(hvd, name)), [reduce(v) for v in zip(*values)])
+        product = torch.tensor(values).prod(0)
+        equal(hvd.allreduce(x, op=hvd.Product), product)
+        assert hvd.allreduce(x, op=hvd.Max).dtype == dtype
+    bits = torch.tensor([R == 0, True, False])
+    assert hvd.allreduce(bits, op=hvd.Max).tolist() == [True, True, False]
+    assert hvd.allreduce(bits, op=hvd.Min).tolist() == [N == 1, True, False]
+    expect_error(ValueError, ["bool", "not supported"], hvd.allreduce, bits, op=hvd.Average)
+    expect_error(ValueError, ["int32", "ADASUM"], hvd.allreduce, torch.ones(1).int(), op=hvd.Adasum)
+    expect_error(ValueError, ["op must be", "Product", "17"], hvd.allreduce, torch.ones(1), op=17)
+
+
+@check
+def adasum_of_equal_and_of_orthogonal_vectors():
+    equal(hvd.allreduce(torch.ones(4), op=hvd.Adasum), torch.ones(4))
+    apart = torch.zeros(N)
+    apart[R] = R + 1.0
+    equal(hvd.allreduce(apart, op=hvd.Adasum), torch.arange(1, N + 1).float())
+
+
+@check
+def groups_of_any_dtypes_and_shapes():
+    def tensors():
+        return [
+            torch.full((2, 3), float(R)),
+            torch.tensor(R),
+            torch.empty(0),
+            torch.full((4,), R + 0.5).half(),
+        ]
+
+    total = sum(range(N))
+    expected = [torch.full((2, 3), float(total)), torch.tensor(total), torch.empty(0)]
+    expected.append(torch.full((4,), total + 0.5 * N))
+    for got in (
+        hvd.grouped_allreduce(tensors(), op=hvd.Sum),
+        hvd.grouped_allreduce_(tensors(), op=hvd.Sum),
+    ):
+        for g, e in zip(got, expected):
+            equal(g, e)
+    mine = tensors()
+    handle = hvd.grouped_allreduce_async_(iter(mine), op=hvd.Sum, name="group")
+    got = hvd.synchronize(handle)
+    assert isinstance(got, tuple) and all(g is m for g, m in zip(got, mine))
+    assert hvd.synchronize(handle) is None
+    assert hvd.poll(handle)
+    assert isinstance(hvd.grouped_allreduce([torch.ones(1)]), list)
+    assert isinstance(hvd.grouped_allgather([torch.ones(1)]), tuple)
+    assert isinstance(hvd.grouped_reducescatter([torch.ones(N)]), list)
+    gathered = hvd.grouped_allgather([torch.full((R, 2), float(R)), torch.tensor([R])])
+    equal(gathered[1], list(range(N)))
+    assert gathered[0].shape == (total, 2)
+
+
+@check
+def empty_groups_do_nothing():
+    assert hvd.grouped_allreduce([]) == []
+    assert hvd.grouped_allreduce_([]) == ()
+    assert hvd.grouped_allgather([]) == ()
+    assert hvd.grouped_reducescatter([]) == []
+
+
+@check
+def a_bad_tensor_in_a_group_leaves_nothing_pending():
+    before = len(handles._pending)
+    good = torch.ones(2)
+    expect_error(ValueError, ["ComplexFloat"], hvd.grouped_allreduce, [good, good.to(torch.complex64)])
+    expect_error(TypeError, ["list"], hvd.grouped_allreduce_, [good, [1.0]])
+    expect_error(ValueError, ["share memory"], hvd.grouped_allreduce_, [good, torch.ones(1).expand(3)])
+    expect_error(ValueError, ["rank-zero"], hvd.grouped_allgather, [good, torch.tensor(1.0)])
+    assert len(handles._pending) == before
+    equal(hvd.grouped_allreduce([good], op=hvd.Sum)[0], [N, N])
+
+
+@check
+def a_group_of_which_one_tensor_differs_fails_whole_on_all_ranks():
+    if N == 1:
+        return
+    tensors = [torch.ones(3), torch.ones(2 if R else 4)]
+    words = ["mismatch"]
+    expect_error(hvd.HorovodInternalError, words, hvd.grouped_allreduce, tensors, name="differs")
+    equal(hvd.allreduce(torch.ones(1), op=hvd.Sum), [N])
+
+
+@check
+def alltoall_with_and_without_splits():
+    equal(hvd.alltoall(torch.full((2 * N,), float(R))), [float(r) for r in range(N) for _ in range(2)])
+    rows = torch.arange(N * (N + 1) // 2).reshape(-1, 1) + 100 * R
+    splits = list(range(1, N + 1))  # to rank i: i + 1 rows
+    start = sum(splits[:R])
+    expected = torch.cat([torch.arange(start, start + R + 1) + 100 * r for r in range(N)]).reshape(-1, 1)
+    for given in (splits, tuple(splits), torch.tensor(splits), torch.tensor(splits, dtype=torch.int32)):
+        got, received = hvd.alltoall(rows, given)
+        equal(got, expected)
+        assert received.tolist() == [R + 1] * N
+        assert received.dtype == (given.dtype if isinstance(given, torch.Tensor) else torch.int32)
+    got, received = hvd.synchronize(hvd.alltoall_async(torch.ones(N)))
+    assert (got.shape, received.tolist()) == ((N,), [1] * N)
+    got, received = hvd.alltoall(torch.empty(0, 3), [0] * N)
+    assert got.shape == (0, 3)
+
+
+@check
+def wrong_splits_get_a_sentence():
+    x = torch.ones(N)
+    expect_error(ValueError, ["number of entries in splits"], hvd.alltoall, x, [1] * (N + 1))
+    expect_error(ValueError, ["sum of splits"], hvd.alltoall, x, [2] * N)
+    expect_error(ValueError, ["must be >= 0"], hvd.alltoall, x, [-1] + [1] * (N - 1))
+    expect_error(ValueError, ["splits", "float32"], hvd.alltoall, x, torch.ones(N))
+    expect_error(ValueError, ["splits", "integer"], hvd.alltoall, x, [1.0] * N)
+    if N > 1:
+        expect_error(ValueError, ["not an even multiple"], hvd.alltoall, torch.ones(N + 1))
+    expect_error(ValueError, ["rank-zero"], hvd.alltoall, torch.tensor(1.0))
+
+
+@check
+def reducescatter_gives_each_rank_its_rows():
+    for rows in (0, 1, N, 2 * N + 1):
+        x = torch.arange(rows * 2).reshape(rows, 2).double() + R
+        total = torch.arange(rows * 2).reshape(rows, 2).double() * N + sum(range(N))
+        starts = [sum(rows // N + (j < rows % N) for j in range(k)) for k in range(N + 1)]
+        mine = slice(starts[R], starts[R + 1])
+        equal(hvd.reducescatter(x, op=hvd.Sum), total[mine])
+        assert torch.allclose(hvd.reducescatter(x), total[mine] / N)
+        equal(hvd.grouped_reducescatter([x, x], op=hvd.Sum, prescale_factor=2.0)[1], 2 * total[mine])
+    got = hvd.reducescatter(torch.ones(N), op=hvd.Sum, compression=hvd.Compression.fp16)
+    assert (got.dtype, got.tolist()) == (torch.float32, [N])
+    words = ["reducescatter does not support", "Adasum"]
+    expect_error(NotImplementedError, words, hvd.reducescatter, torch.ones(N), op=hvd.Adasum)
+
+
+@check
+def reduce_and_gather_serve_the_root_alone():
+    for root in {0, N - 1}:
+        total = hvd.reduce(torch.full((2,), R + 1.0), root, op=hvd.Sum)
+        equal(total, [N * (N + 1) / 2] * 2 if root == R else torch.empty(0))
+        rows = hvd.gather(torch.full((R + 1, 2), float(R)), root)
+        assert rows.shape == ((N * (N + 1) // 2, 2) if root == R else (0, 2))
+        if root == R:
+            equal(rows[:, 0], [float(r) for r in range(N) for _ in range(r + 1)])
+
+
+@check
+def tensors_go_round_the_ring():
+    if N == 1:
+        expect_error(ValueError, ["this rank itself"], hvd.send, torch.ones(1), 0)
+        return
+    to, source = (R + 1) % N, (R - 1) % N
+    for name in ("ring", None):
+        sent = hvd.send_async(torch.full((3,), float(R)), to, name)
+        equal(hvd.recv(torch.empty(3), source, name), [float(source)] * 3)
+        hvd.synchronize(sent)
+    turned = torch.zeros(3, 2).t()  # received in place, with strides
+    sent = hvd.send_async(torch.arange(6.0).reshape(2, 3), to)
+    assert hvd.recv_(turned, source) is turned
+    equal(turned, torch.arange(6.0).reshape(2, 3))
+    hvd.synchronize(sent)
+    expect_error(ValueError, [f"dst_rank {N}", "not in the world"], hvd.send, torch.ones(1), N)
+
+
+@check
+def ranks_out_of_data_join():
+    for _ in range(2):
+        for i in range(R + 1):  # rank r has r + 1 batches
+            present = sum(r >= i for r in range(N))
+            equal(hvd.allreduce(torch.ones(2), op=hvd.Sum, name=f"batch.{i}"), [present] * 2)
+        last = hvd.join()
+        assert isinstance(last, int) and hvd.allgather_object(last) == [last] * N
+    assert hvd.join(device=0) in range(N)
+    if N > 1:
+        if R == 0:
+            hvd.join()
+        else:
+            error = hvd.HorovodInternalError
+            expect_error(error, ["join", "broadcast"], hvd.broadcast, torch.ones(1), 1, name="while joined")
+            hvd.join()
+    equal(hvd.allreduce(torch.ones(1), op=hvd.Sum), [N])
+
+
+@check
+def sparse_tensors_add_up():
+    indices, values = [[R, N]], [[1.0, 2.0], [3.0, 4.0]]
+    x = torch.sparse_coo_tensor(indices, values, (N + 1, 2))
+    expected = torch.zeros(N + 1, 2)
+    expected[:N] = torch.tensor([1.0, 2.0])
+    expected[N] = torch.tensor([3.0, 4.0]) * N
+    waits = [hvd.sparse_allreduce_async(x, f"sparse.{op}", op) for op in (hvd.Sum, hvd.Average)]
+    equal(waits[0]().to_dense(), expected)
+    assert torch.allclose(waits[1]().to_dense(), expected / N)
+    none = torch.sparse_coo_tensor(torch.empty(1, 0).long(), torch.empty(0, 2), (N + 1, 2))
+    of_rank_0 = torch.sparse_coo_tensor([[0, N]], values, (N + 1, 2)).to_dense()
+    equal(hvd.sparse_allreduce_async(x if R == 0 else none, op=hvd.Sum)().to_dense(), of_rank_0)
+    expect_error(NotImplementedError, ["hvd.Sum"], hvd.sparse_allreduce_async, x, "m", hvd.Max)
+    expect_error(
+        ValueError, ["sparse_coo", "strided"], hvd.sparse_allreduce_async, torch.ones(1), "d", hvd.Sum
+    )
+
+
+# --- odd inputs ----------------------------------------------------------------------------------
+
+
+def odd_tensors():
+    grid = torch.arange(24.0).reshape(2, 3, 4) + R
+    yield "transposed", grid.permute(2, 0, 1)
+    yield "every other", grid[:, :, ::2]
+    yield (
+        "channels last",
+        (torch.arange(48.0).reshape(2, 3, 4, 2) + R).contiguous(memory_format=torch.channels_last),
+    )
+    yield "no dimension", torch.tensor(1.0 + R)
+    yield "empty", torch.empty(0, 3)
+    yield "part of a larger one", torch.arange(10.0)[3:7]
+    yield "parameter", torch.nn.Parameter(torch.ones(3) * R)
+    yield "requires grad", torch.ones(2, requires_grad=True)
+    yield "negation", torch.view_as_real(torch.ones(3, dtype=torch.complex64).conj() * (1 + 1j))[:, 1]
+    yield "lazy negation", (torch.ones(3) * (1 + 2j + R)).conj().imag
+    yield "lazy negation of one", (torch.ones(1) * (1 + 2j)).conj().imag
+
+
+@check
+def odd_tensors_travel_as_what_they_show():
+    for what, x in odd_tensors():
+        try:
+            everyone = hvd.allgather_object(x.detach().clone())
+            expected = sum(v.double() for v in everyone)
+            equal(hvd.allreduce(x, op=hvd.Sum).detach(), expected)
+            equal(hvd.broadcast(x, N - 1).detach(), everyone[N - 1])
+            if x.dim():
+                equal(hvd.allgather(x).detach(), torch.cat(everyone))
+            with torch.no_grad():
+                assert hvd.allreduce_(x, op=hvd.Sum) is x
+                equal(x.detach(), expected)
+                hvd.broadcast_(x, 0)
+        except Exception as e:
+            raise AssertionError(f"{what}: {e}") from e
+
+
+@check
+def expanded_tensors_are_read_and_not_written():
+    x = torch.full((1,), float(R)).expand(4)
+    equal(hvd.allreduce(x, op=hvd.Sum), [float(sum(range(N)))] * 4)
+    for call in (hvd.allreduce_, lambda t: hvd.broadcast_(t, 0)):
+        expect_error(ValueError, ["share memory", "contiguous()"], call, x)
+
+
+@check
+def tensors_elsewhere_get_one_sentence():
+    x = torch.empty(2, device="meta")
+    for call in (hvd.allreduce, hvd.allreduce_, hvd.allgather, lambda t: hvd.broadcast(t, 0)):
+        expect_error(NotImplementedError, ["meta", "tensor.cpu()"], call, x)
+
+
+# --- results in the runtime's memory --------------------------------------------------------------
+
+
+@check
+def results_keep_their_dtype_and_can_be_written():
+    for dtype in [*DTYPES, *FLOATS, torch.bool]:
+        x = torch.tensor([1, 0]).to(dtype)
+        for got in (hvd.allgather(x), hvd.alltoall(x.repeat(N)), hvd.gather(x, 0)):
+            assert got.dtype == dtype, f"{got.dtype}, not {dtype}"
+            got.zero_()
+    if hasattr(torch, "uint16"):
+        assert hvd.allgather(torch.ones(1, dtype=torch.uint16)).dtype == torch.uint16
+
+
+def resident():
+    with open("/proc/self/statm") as f:
+        return int(f.read().split()[1]) * os.sysconf("SC_PAGESIZE")
+
+
+@check
+def results_give_their_memory_back():
+    mine = torch.ones(2**20)
+    hvd.allgather(mine)
+    before = resident()
+    for _ in range(40):
+        result = hvd.allgather(mine)
+        view = result[3:5]
+        del result
+        assert view.tolist() == [1.0, 1.0]  # a view holds it
+    del view
+    gc.collect()
+    assert resident() - before < 20 * mine.numel() * 4, f"{(resident() - before) >> 20} MiB more"
+
+
+@check
+def a_handle_whose_result_was_taken_is_not_known_any_more():
+    handle = hvd.allgather_async(torch.ones(2))
+    result = hvd.synchronize(handle)
+    assert hvd.synchronize(handle) is None
+    assert handle not in handles._pending
+    equal(result, torch.ones(2 * N))
+    handle = hvd.allgather_async(torch.ones(2))
+    _native.wait(handle)
+    capsule = _native.take(handles._pending, handle, 7)  # and nobody takes it
+    assert handle not in handles._pending
+    assert _native.take(handles._pending, handle, 7) is None
+    del capsule
+    expect_error(hvd.HorovodInternalError, ["unknown or released"], _native.wait, handle)
+
+
+@check
+def results_live_on_when_the_world_has_ended():
+    kept = hvd.allgather(torch.full((1000,), float(R)))
+    hvd.shutdown()
+    equal(kept[::1000], [float(r) for r in range(N)])
+    kept += 1
+    del kept
+    hvd.init()
+    kept = hvd.allgather(torch.ones(1000))
+    if os.fork() == 0:
+        del kept  # in a forked child too
+        os._exit(0)
+    assert os.wait()[1] == 0
+    equal(kept, torch.ones(1000 * N))
+
+
+# --- threads and signals -------------------------------------------------------------------------
+
+
+@check
+def other_threads_run_while_one_waits():
+    if N == 1:
+        return
+    if R == 0:
+        turns = []
+        handle = hvd.allreduce_async(torch.ones(1), name="waited for")
+        waiter = threading.Thread(target=lambda: (hvd.synchronize(handle), turns.append("end")))
+        waiter.start()
+        while len(turns) < 1000:  # with the lock of the interpreter held, none of them would come
+            turns.append(time.monotonic())
+        assert "end" not in turns
+        hvd.barrier()
+        waiter.join(30)
+        assert not waiter.is_alive() and turns[-1] == "end"
+    else:
+        hvd.barrier()  # rank 0 comes here when its other thread has had its turns
+        hvd.allreduce(torch.ones(1), name="waited for")
+
+
+@check
+def threads_share_the_tables_of_handles():
+    errors = []
+
+    def work(k):
+        try:
+            for i in range(40):
+                x = torch.full((10,), float(i))
+                equal(hvd.allreduce(x, op=hvd.Sum, name=f"thread.{k}"), x * N)
+                equal(hvd.allgather(torch.tensor([i]), name=f"thread.{k}"), [i] * N)
+                pair = hvd.grouped_allreduce([x, x + k], op=hvd.Sum, name=f"thread.{k}")
+                equal(pair[1], (x + k) * N)
+        except Exception as e:
+            errors.append(e)
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join(60)
+        assert not t.is_alive(), "a thread still waits"
+    assert not errors, errors
+
+
+@check
+def two_threads_that_wait_for_one_handle_both_end():
+    for _ in range(50):
+        handle = hvd.allgather_async(torch.ones(3))
+        said = []
+
+        def wait(handle=handle, said=said):
+            try:
+                said.append(hvd.synchronize(handle))
+            except Exception as e:
+                said.append(e)
+
+        threads = [threading.Thread(target=wait) for _ in range(2)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join(30)
+        got = [s for s in said if isinstance(s, torch.Tensor)]
+        assert len(said) == 2 and len(got) == 1, said
+        assert [s for s in said if not isinstance(s, torch.Tensor)] == [None], said
+
+
+@check
+def a_signal_ends_the_wait_for_a_group_and_it_can_go_on():
+    if N == 1:
+        return
+    tensors = [torch.ones(2), torch.ones(3)]
+    if R == 0:
+        handle = hvd.grouped_allreduce_async(tensors, op=hvd.Sum, name="late group")
+
+        def ring(signum, frame):
+            raise KeyboardInterrupt
+
+        signal.signal(signal.SIGALRM, ring)
+        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        expect_error(KeyboardInterrupt, [], hvd.synchronize, handle)
+        assert not hvd.poll(handle)
+        hvd.barrier()
+    else:
+        hvd.barrier()
+        handle = hvd.grouped_allreduce_async(tensors, op=hvd.Sum, name="late group")
+    assert [t.tolist() for t in hvd.synchronize(handle)] == [[N] * 2, [N] * 3]
+
+
+@check
+def nothing_is_left_over():
+    assert not handles._bundles, handles._bundles
+    assert not handles._pending, handles._pending
+
+
+# --- starting from one rank's state ---------------------------------------------------------------
+
+
+def optimizers():
+    for name in sorted(dir(torch.optim)):
+        kind = getattr(torch.optim, name)
+        if not isinstance(kind, type) or not issubclass(kind, torch.optim.Optimizer):
+            continue
+        if kind in (torch.optim.Optimizer, torch.optim.LBFGS, torch.optim.SparseAdam) or name == "Muon":
+            continue
+        for option in ({}, {"foreach": True}, {"fused": True}, {"amsgrad": True}, {"momentum": 0.9}):
+            yield f"{name} {option}", kind, option
+
+
+@check
+def state_of_every_optimizer_is_the_roots():
+    tried = []
+    for what, kind, option in optimizers():
+        torch.manual_seed(R)
+        model = torch.nn.Linear(3, 2)
+        try:
+            optimizer = kind(model.parameters(), lr=0.1 * (R + 1), **option)
+            if R == 0:
+                model(torch.ones(1, 3)).sum().backward()
+                optimizer.step()
+        except (TypeError, RuntimeError, NotImplementedError, ValueError):
+            continue  # has no such option, equally on all ranks
+        hvd.broadcast_parameters(model.state_dict(), 0)
+        hvd.broadcast_optimizer_state(optimizer, 0, model)
+        for x in (optimizer, model):
+            said = hvd.allgather_object(x.state_dict())
+            assert str(said[R]) == str(said[0]), f"{what}: {said[R]} is not {said[0]}"
+        tried.append(what)
+    assert len(tried) > 15, tried
+
+
+main(R)

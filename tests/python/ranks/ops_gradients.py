@@ -1,0 +1,360 @@
+# SPDX-License-Identifier: Apache-2.0
+# ruff: noqa: B023  compare() is done with its functions before the loop goes on
+"""Gradients of every collective against one process' autograd over all ranks' inputs.
+
+The total loss is the sum of all ranks' losses. Where Horovod's convention is another multiple of that
+gradient (allgather, broadcast, reducescatter), the factor says so.
+"""
+
+import threading
+import zlib
+
+import horovod.torch as hvd
+import torch
+from checks import check, expect_error, main
+
+hvd.init()
+torch.set_num_threads(1)
+R, N = hvd.rank(), hvd.size()
+OTHERS = hvd.add_process_set(range(1, N)) if N > 2 else None
+
+
+def numbers(shape, *seed):
+    """The same on every rank, whatever is drawn before."""
+    generator = torch.Generator().manual_seed(zlib.crc32(repr(seed).encode()))
+    return torch.randn(shape, generator=generator, dtype=torch.float64)
+
+
+def close(got, expected, what):
+    assert got.shape == expected.shape, f"{what}: shape {tuple(got.shape)}, not {tuple(expected.shape)}"
+    assert torch.allclose(got, expected, rtol=1e-9, atol=1e-12), f"{what}: {got} is not {expected}"
+
+
+def compare(call, reference, shapes, factor=1.0, ranks=None, inputs=None):
+    """call(*tensors of this rank) against reference(*[tensors of all ranks]) -> outputs of all ranks.
+
+    shapes(rank) -> one shape for each tensor.
+    """
+    ranks = list(range(N)) if ranks is None else ranks
+    if R not in ranks:
+        return
+    make = inputs or (lambda r: [numbers(s, r, i) for i, s in enumerate(shapes(r))])
+    everyones = [[x.clone().requires_grad_() for x in make(r)] for r in ranks]
+    me = ranks.index(R)
+    mine = [x.clone().requires_grad_() for x in make(R)]
+    outputs = call(*mine)
+    outputs = outputs if isinstance(outputs, (list, tuple)) else [outputs]
+    expected = reference(*zip(*everyones))  # of each rank: a list of outputs
+    loss, total = 0, 0
+    for i, output in enumerate(outputs):
+        close(output.detach(), expected[me][i].detach(), f"output {i}")
+        loss = loss + (output * numbers(output.shape, "weight", R, i)).sum()
+    for r, ys in zip(ranks, expected):
+        total = total + sum((y * numbers(y.shape, "weight", r, i)).sum() for i, y in enumerate(ys))
+    loss.backward()
+    total.backward()
+    for i, x in enumerate(mine):
+        reference_grad = everyones[me][i].grad
+        wanted = torch.zeros_like(x) if reference_grad is None else reference_grad * factor
+        close(x.grad, wanted, f"gradient {i}")
+
+
+def same(*shapes):
+    return lambda rank: shapes
+
+
+def for_all(n, *outputs):
+    return [list(outputs) for _ in range(n)]
+
+
+REDUCE = {
+    "Sum": lambda x: x.sum(0),
+    "Average": lambda x: x.mean(0),
+    "Min": lambda x: x.amin(0),
+    "Max": lambda x: x.amax(0),
+    "Product": lambda x: x.prod(0),
+}
+
+
+@check
+def allreduce():
+    for name, reduce in REDUCE.items():
+        op = getattr(hvd, name)
+        compare(
+            lambda x: hvd.allreduce(x, op=op),
+            lambda xs: for_all(N, reduce(torch.stack(xs))),
+            same((3, 4)),
+        )
+        compare(
+            lambda x: hvd.allreduce(x, op=op, prescale_factor=-0.5, postscale_factor=3.0),
+            lambda xs: for_all(N, 3.0 * reduce(-0.5 * torch.stack(xs))),
+            same((5,)),
+        )
+
+
+@check
+def ties_of_min_and_max_share_the_gradient():
+    for op, reduce in ((hvd.Max, REDUCE["Max"]), (hvd.Min, REDUCE["Min"])):
+        compare(
+            lambda x: hvd.allreduce(x, op=op),
+            lambda xs: for_all(N, reduce(torch.stack(xs))),
+            None,
+            inputs=lambda r: [torch.tensor([1.0, float(r), float(r % 2)], dtype=torch.float64)],
+        )
+
+
+@check
+def a_product_with_zeros():
+    compare(
+        lambda x: hvd.allreduce(x, op=hvd.Product),
+        lambda xs: for_all(N, REDUCE["Product"](torch.stack(xs))),
+        None,
+        inputs=lambda r: [torch.tensor([0.0 if r == 0 else 2.0, 0.0, 3.0], dtype=torch.float64)],
+    )
+
+
+@check
+def grouped_allreduce():
+    for name, reduce in REDUCE.items():
+        op = getattr(hvd, name)
+        compare(
+            lambda *x: hvd.grouped_allreduce(x, op=op, prescale_factor=2.0),
+            lambda *xs: for_all(N, *(reduce(2.0 * torch.stack(x)) for x in xs)),
+            same((3,), (2, 2), ()),
+        )
+
+
+@check
+def allgather():
+    compare(
+        hvd.allgather,
+        lambda xs: for_all(N, torch.cat(xs)),
+        lambda r: [(r, 2)],  # none from rank 0
+        factor=1 / N,
+    )
+
+
+@check
+def grouped_allgather():
+    compare(
+        lambda *x: hvd.grouped_allgather(list(x)),
+        lambda *xs: for_all(N, *(torch.cat(x) for x in xs)),
+        lambda r: [(r + 1, 2), (3,), (2 * r, 1)],
+        factor=1 / N,
+    )
+
+
+@check
+def broadcast():
+    for root in {0, N - 1}:
+        compare(
+            lambda x: hvd.broadcast(x, root),
+            lambda xs: for_all(N, xs[root].clone()),
+            same((4,)),
+            factor=1 / N,
+        )
+
+
+def exchanged(splits):
+    """Reference of an alltoall: splits(rank) -> rows for each rank."""
+
+    def reference(xs):
+        parts = [torch.split(x, splits(r)) for r, x in enumerate(xs)]
+        return [[torch.cat([parts[r][to] for r in range(len(xs))])] for to in range(len(xs))]
+
+    return reference
+
+
+@check
+def alltoall():
+    compare(hvd.alltoall, exchanged(lambda r: [2] * N), same((2 * N, 3)))
+
+    def splits(r):
+        return [(r + to) % 3 for to in range(N)]
+
+    compare(
+        lambda x: hvd.alltoall(x, splits(R))[0],
+        exchanged(splits),
+        lambda r: [(sum(splits(r)), 2)],
+    )
+
+
+def share(rows, i):
+    starts = [sum(rows // N + (j < rows % N) for j in range(k)) for k in range(N + 1)]
+    return slice(starts[i], starts[i + 1])
+
+
+@check
+def reducescatter():
+    for op in ("Sum", "Average"):
+        for rows in (2 * N, 2 * N + 1):
+            compare(
+                lambda x: hvd.reducescatter(
+                    x, op=getattr(hvd, op), prescale_factor=0.5, postscale_factor=3.0
+                ),
+                lambda xs: [[1.5 * REDUCE[op](torch.stack(xs))[share(rows, r)]] for r in range(N)],
+                same((rows, 2)),
+                factor=N,
+            )
+
+
+@check
+def grouped_reducescatter():
+    for op in ("Sum", "Average"):
+        compare(
+            lambda *x: hvd.grouped_reducescatter(x, op=getattr(hvd, op)),
+            lambda *xs: [
+                [REDUCE[op](torch.stack(x))[share(x[0].shape[0], r)] for x in xs] for r in range(N)
+            ],
+            same((2 * N, 2), (N + 1,)),
+            factor=N,
+        )
+
+
+@check
+def reduce_and_gather():
+    root = N - 1
+    for op in ("Sum", "Average"):
+        compare(
+            lambda x: hvd.reduce(x, root, op=getattr(hvd, op), prescale_factor=2.0),
+            lambda xs: [
+                [REDUCE[op](2.0 * torch.stack(xs)) if r == root else torch.zeros(0).double()]
+                for r in range(N)
+            ],
+            same((3, 2)),
+        )
+    compare(
+        lambda x: hvd.gather(x, root),
+        lambda xs: [[torch.cat(xs) if r == root else torch.zeros(0, 2).double()] for r in range(N)],
+        lambda r: [(r + 1, 2)],
+    )
+
+
+@check
+def send_and_receive():
+    """Rank 0's tensor goes through the function of rank 1."""
+    if N == 1 or R > 1:
+        return
+    x = numbers((3,), "sent")
+    if R == 0:
+        x.requires_grad_()
+        token = hvd.send(x * 2, 1, name="forth")
+        token.sum().backward()
+        close(x.grad, 2 * 3 * (2 * x.detach()) ** 2, "gradient")
+    else:
+        y = hvd.recv(torch.empty(3, dtype=torch.float64, requires_grad=True), 0, name="forth")
+        (y**3).sum().backward()
+
+
+@check
+def an_output_that_is_not_used_has_zero_gradients():
+    """All ranks take part in backward(); of a group, one output may be left out."""
+    x = torch.ones(2, requires_grad=True)
+    y = torch.ones(2, requires_grad=True)
+    a, _ = hvd.grouped_allreduce([x, y], op=hvd.Sum)
+    a.sum().backward()
+    assert x.grad.tolist() == [N, N]
+    assert y.grad.tolist() == [0, 0]
+
+
+@check
+def second_derivatives():
+    x = numbers((3,), R)
+    mine = x.clone().requires_grad_()
+    (g,) = torch.autograd.grad((hvd.allreduce(mine, op=hvd.Sum) ** 3).sum(), mine, create_graph=True)
+    (g * numbers((3,), "w", R)).sum().backward()
+    everyones = [numbers((3,), r).requires_grad_() for r in range(N)]
+    total = N * (sum(everyones) ** 3).sum()
+    grads = torch.autograd.grad(total, everyones, create_graph=True)
+    sum((g * numbers((3,), "w", r)).sum() for r, g in enumerate(grads)).backward()
+    close(mine.grad, everyones[R].grad, "second derivative")
+
+
+@check
+def ranks_may_come_to_their_gradients_in_any_order():
+    """Automatic names are the forward operations'."""
+    x = [torch.full((2,), float(i + 1), requires_grad=True) for i in range(2)]
+    y = [hvd.allreduce(v, op=hvd.Sum) for v in x]
+    threads = [
+        threading.Thread(target=lambda i=i: y[i].sum().backward()) for i in ((0, 1) if R % 2 else (1, 0))
+    ]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join(30)
+        assert not t.is_alive()
+    hvd.barrier()
+    assert [v.grad.tolist() for v in x] == [[N, N], [N, N]]
+
+
+@check
+def within_a_process_set():
+    if OTHERS is None:
+        return
+    ranks, n = OTHERS.ranks, N - 1
+    compare(
+        lambda x: hvd.allreduce(x, process_set=OTHERS),
+        lambda xs: for_all(n, torch.stack(xs).mean(0)),
+        same((3,)),
+        ranks=ranks,
+    )
+    compare(
+        lambda x: hvd.allgather(x, process_set=OTHERS),
+        lambda xs: for_all(n, torch.cat(xs)),
+        lambda r: [(r, 2)],
+        ranks=ranks,
+        factor=1 / n,
+    )
+    compare(
+        lambda x: hvd.broadcast(x, N - 1, process_set=OTHERS),
+        lambda xs: for_all(n, xs[-1].clone()),
+        same((3,)),
+        ranks=ranks,
+        factor=1 / n,
+    )
+    compare(
+        lambda x: hvd.reducescatter(x, process_set=OTHERS),
+        lambda xs: [[torch.stack(xs).mean(0)[2 * i : 2 * i + 2]] for i in range(n)],
+        same((2 * n,)),
+        ranks=ranks,
+        factor=n,
+    )
+    compare(
+        lambda x: hvd.alltoall(x, process_set=OTHERS),
+        lambda xs: [[torch.cat([x[2 * i : 2 * i + 2] for x in xs])] for i in range(n)],
+        same((2 * n,)),
+        ranks=ranks,
+    )
+    compare(
+        lambda x: hvd.gather(x, N - 1, process_set=OTHERS),
+        lambda xs: [[torch.cat(xs) if i == n - 1 else torch.zeros(0).double()] for i in range(n)],
+        same((2,)),
+        ranks=ranks,
+    )
+
+
+@check
+def sparse_embeddings_have_sparse_gradients_that_add_up():
+    table = torch.nn.Embedding(6, 2, sparse=True)
+    hvd.broadcast_parameters(table.state_dict(), 0)
+    table(torch.tensor([R, 5, 5])).sum().backward()
+    got = hvd.sparse_allreduce_async(table.weight.grad, "table", hvd.Average)()
+    assert got.is_sparse
+    expected = torch.zeros(6, 2)
+    for r in range(N):
+        expected[r] += 1 / N
+    expected[5] += 2
+    close(got.to_dense().double(), expected.double(), "sparse gradient")
+
+
+@check
+def what_has_no_gradient_says_so():
+    x = torch.ones(2 * N, requires_grad=True)
+    y = hvd.reducescatter(x, op=hvd.Max)
+    expect_error(NotImplementedError, ["reducescatter", "hvd.Sum"], y.sum().backward)
+    with torch.no_grad():
+        assert not hvd.allreduce(x).requires_grad
+    assert not hvd.allreduce(torch.ones(2, dtype=torch.int64)).requires_grad
+
+
+main(R)

@@ -1,0 +1,387 @@
+# SPDX-License-Identifier: Apache-2.0
+"""DistributedOptimizer: groups, sparse gradients, compression, process sets, Adasum, odd dtypes."""
+
+import warnings
+
+import horovod.torch as hvd
+import torch
+from checks import check, expect_error, main
+from training import N, R, adam, batch, close, loss_of, model, reference, same_everywhere, sgd, train, wrap
+
+
+@check
+def named_parameters_may_be_a_generator_or_missing():
+    for named in (
+        lambda m: m.named_parameters(),
+        lambda m: None,
+        lambda m: iter(dict(m.named_parameters()).items()),
+    ):
+        m = model()
+        train(m, hvd.DistributedOptimizer(sgd(m.parameters()), named_parameters=named(m)), 2)
+        close(m, reference(2, sgd))
+
+
+@check
+def groups_by_number_and_by_list_train_alike():
+    for make in (
+        lambda m: 1,
+        lambda m: 3,
+        lambda m: 100,
+        lambda m: [[m[0].weight, m[2].bias], [m[0].bias]],
+        lambda m: [[m[0].weight], []],
+    ):
+        m = model()
+        optimizer = wrap(m, groups=make(m), gradient_predivide_factor=2.0)
+        train(m, optimizer, 3)
+        close(m, reference(3, sgd))
+        optimizer.zero_grad()
+        loss_of(m, batch(3, R)).backward()  # the group is complete again
+        optimizer.step()
+        close(m, reference(4, sgd))
+
+
+@check
+def num_groups_warns_and_works():
+    m = model()
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        optimizer = wrap(m, num_groups=2)
+    assert [w.category for w in seen] == [DeprecationWarning], seen
+    assert "Parameter `num_groups` has been replaced by `groups`" in str(seen[0].message)
+    train(m, optimizer, 2)
+    close(m, reference(2, sgd))
+
+
+@check
+def a_group_with_a_missing_or_frozen_member_is_reduced():
+    m = torch.nn.ModuleDict({k: torch.nn.Linear(2, 1, bias=False) for k in "abc"})
+    with torch.no_grad():
+        for p in m.parameters():
+            p.fill_(1.0)
+    m["c"].weight.requires_grad_(False)
+    optimizer = hvd.DistributedOptimizer(
+        torch.optim.SGD(m.parameters(), lr=1.0),
+        named_parameters=m.named_parameters(),
+        groups=[[m[k].weight for k in "abc"]],
+    )
+    for _ in range(2):
+        optimizer.zero_grad()
+        m["a" if R == 0 else "b"](torch.ones(1, 2)).sum().backward()
+        optimizer.step()
+    a, b = 1 / N, (N - 1) / N
+    assert torch.allclose(m["a"].weight, torch.full((1, 2), 1 - 2 * a)), m["a"].weight
+    assert torch.allclose(m["b"].weight, torch.full((1, 2), 1 - 2 * b)), m["b"].weight
+    assert torch.equal(m["c"].weight, torch.ones(1, 2))
+
+
+def embedding():
+    torch.manual_seed(1)
+    return torch.nn.Sequential(torch.nn.Embedding(7, 3, sparse=True), torch.nn.Linear(3, 2)).double()
+
+
+def words(step, rank):
+    return torch.tensor([rank % 7, step % 7, 6])
+
+
+def sparse_reference(steps, make):
+    m = embedding()
+    optimizer = make(m.parameters())
+    for step in range(steps):
+        optimizer.zero_grad()
+        loss_of(m, torch.cat([words(step, r) for r in range(N)])).backward()
+        optimizer.step()
+    return m
+
+
+def sparse_train(m, optimizer, steps):
+    for step in range(steps):
+        optimizer.zero_grad()
+        loss_of(m, words(step, R)).backward()
+        optimizer.step()
+        yield
+
+
+@check
+def sparse_gradients_are_gathered_or_reduced_as_dense_ones():
+    plain = lambda params: torch.optim.SGD(params, lr=0.1)  # noqa: E731
+    for options in ({}, {"sparse_as_dense": True}, {"groups": 1}, {"groups": 1, "sparse_as_dense": True}):
+        m = embedding()
+        for _ in sparse_train(m, wrap(m, plain, **options), 4):
+            assert m[0].weight.grad.is_sparse, options
+        close(m, sparse_reference(4, plain))
+    m = embedding()
+    optimizer = wrap(m, plain, op=hvd.Sum)
+    (loss_of(m, words(0, R)) / N).backward()
+    optimizer.step()
+    close(m, sparse_reference(1, plain))
+
+
+@check
+def a_sparse_gradient_that_a_rank_lacks_counts_as_no_rows():
+    def run(m, optimizer, data, has_words):
+        for step in range(3):
+            optimizer.zero_grad(set_to_none=True)
+            x = (
+                m[0](data(step))
+                if has_words(step)
+                else torch.ones(3 * (N if data is all_words else 1), 3).double()
+            )
+            loss_of(m[1], x).backward()
+            optimizer.step()
+
+    def all_words(step):
+        return torch.cat([words(step, r) for r in range(N)])
+
+    plain = lambda params: torch.optim.SGD(params, lr=0.1)  # noqa: E731
+    for options in ({}, {"sparse_as_dense": True}, {"groups": 1}):
+        m, other = embedding(), embedding()
+        run(m, wrap(m, plain, **options), lambda step: words(step, R), lambda step: step != 1)
+        assert m[0].weight.grad.is_sparse
+        run(other, plain(other.parameters()), all_words, lambda step: step != 1)
+        close(m, other)
+        m = embedding()
+        optimizer = wrap(m, plain, **options)
+        run(m, optimizer, lambda step: words(step, R), lambda step: step != 1 or R == 0)
+        assert m[0].weight.grad.is_sparse
+        same_everywhere([p.sum().item() for p in m.parameters()])
+
+
+@check
+def sparse_adam_gets_sparse_gradients():
+    for options in ({}, {"sparse_as_dense": True}):
+        torch.manual_seed(1)
+        m = torch.nn.Embedding(7, 3, sparse=True).double()
+        other = torch.nn.Embedding(7, 3, sparse=True).double()
+        other.load_state_dict(m.state_dict())
+        optimizer = wrap(m, lambda params: torch.optim.SparseAdam(list(params)), **options)
+        plain = torch.optim.SparseAdam(list(other.parameters()))
+        for step in range(3):
+            optimizer.zero_grad()
+            loss_of(m, words(step, R)).backward()
+            optimizer.step()
+            plain.zero_grad()
+            loss_of(other, torch.cat([words(step, r) for r in range(N)])).backward()
+            plain.step()
+        close(m, other)
+
+
+@check
+def a_compression_of_the_users_is_called_and_one_of_the_runtimes_is_named():
+    class Halves:
+        calls = []
+
+        @classmethod
+        def compress(cls, tensor):
+            cls.calls.append("c")
+            return tensor / 2, 2.0
+
+        @classmethod
+        def decompress(cls, tensor, ctx):
+            cls.calls.append("d")
+            return tensor * ctx
+
+    m = model()
+    train(m, wrap(m, compression=Halves), 2)
+    close(m, reference(2, sgd))
+    assert sorted(Halves.calls) == (["c"] * 8 + ["d"] * 8 if N > 1 else []), Halves.calls
+    m = model()
+    train(m, wrap(m, compression=Halves()), 2)  # an object with the two methods
+    close(m, reference(2, sgd))
+
+    class Wire:
+        wire = "fp16"
+
+        @staticmethod
+        def compress(tensor):
+            raise AssertionError("called")
+
+        decompress = compress
+
+    m, exact = model().float(), model().float()
+    train_floats(m, wrap(m, compression=Wire))
+    train_floats(exact, wrap(exact))
+    gap = max((p - q).abs().max().item() for p, q in zip(m.parameters(), exact.parameters()))
+    assert (0 < gap < 1e-3) if N > 1 else gap == 0, gap
+
+    class Unknown(Wire):
+        wire = "zip"
+
+    if N > 1:
+        m = model().float()
+        optimizer = wrap(m, compression=Unknown)
+        expect_error((ValueError, hvd.HorovodInternalError), ["zip"], train_floats, m, optimizer)
+
+
+def train_floats(m, optimizer):
+    optimizer.zero_grad()
+    loss_of(m, batch(0, R).float()).backward()
+    optimizer.step()
+
+
+@check
+def ranks_outside_a_process_set_step_alone():
+    if N == 1:
+        return
+    members = [0] if N == 2 else [0, 1]
+    inside = hvd.add_process_set(members)
+    m = model()
+    optimizer = wrap(m, process_set=inside)
+    train(m, optimizer, 2)
+    other = model()
+    plain = sgd(other.parameters())
+    for step in range(2):
+        plain.zero_grad()
+        x = torch.cat([batch(step, r) for r in members]) if R in members else batch(step, R)
+        loss_of(other, x).backward()
+        plain.step()
+    close(m, other)
+    optimizer.synchronize()
+    with optimizer.skip_synchronize():
+        optimizer.step()
+    m = model()
+    train(m, wrap(m, process_set=inside, groups=2), 2)
+    sums = hvd.allgather_object([p.sum().item() for p in m.parameters()])
+    assert all((sums[r] == sums[0]) == (r in members) for r in range(N)), sums
+    hvd.remove_process_set(inside)
+
+
+@check
+def mixed_dtypes_train():
+    m = torch.nn.ModuleList(
+        [torch.nn.Linear(3, 2, bias=False).to(t) for t in (torch.float32, torch.float64, torch.bfloat16)]
+    )
+    with torch.no_grad():
+        for p in m.parameters():
+            p.fill_(1.0)
+    phase = torch.nn.Parameter(torch.ones(2, dtype=torch.complex64))
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD([*m.parameters(), phase], lr=0.5))
+    loss = sum(f(torch.full((1, 3), float(R), dtype=f.weight.dtype)).float().sum() for f in m)
+    (loss + (phase * complex(0.0, R)).abs().pow(2).sum() / 2).backward()
+    optimizer.step()
+    mean = (N - 1) / 2
+    for p in m.parameters():
+        assert torch.allclose(p.float(), torch.full((2, 3), 1 - 0.5 * mean)), p
+    squares = sum(r * r for r in range(N)) / N
+    assert torch.allclose(phase, torch.full((2,), 1 - 0.5 * squares, dtype=torch.complex64)), phase
+
+
+@check
+def gradients_that_are_not_contiguous_train():
+    m = torch.nn.Sequential(torch.nn.Conv2d(3, 3, 3), torch.nn.Conv2d(3, 2, 3)).double()
+    m = m.to(memory_format=torch.channels_last)
+    other = torch.nn.Sequential(torch.nn.Conv2d(3, 3, 3), torch.nn.Conv2d(3, 2, 3)).double()
+    m.load_state_dict(other.state_dict())
+    hvd.broadcast_parameters(m.state_dict(), 0)
+    hvd.broadcast_parameters(other.state_dict(), 0)
+    optimizer, plain = wrap(m), sgd(other.parameters())
+    images = [
+        torch.randn(2, 3, 6, 6, generator=torch.Generator().manual_seed(r)).double() for r in range(N)
+    ]
+    loss_of(m, images[R].to(memory_format=torch.channels_last)).backward()
+    optimizer.step()
+    loss_of(other, torch.cat(images)).backward()
+    plain.step()
+    close(m, other)
+
+
+def adasum(a, b):
+    """Horovod's formula for two vectors."""
+    dot, aa, bb = (a * b).sum(), (a * a).sum(), (b * b).sum()
+    return (1 - dot / (2 * aa)) * a + (1 - dot / (2 * bb)) * b
+
+
+@check
+def adasum_combines_what_each_rank_would_have_changed():
+    for make in (sgd, adam, lambda params: torch.optim.SGD(params, lr=0.1)):
+        m = model()
+        optimizer = wrap(m, make, op=hvd.Adasum)
+        loss_of(m, batch(0, R)).backward()
+        optimizer.synchronize()
+        optimizer.step()
+        if N > 1:
+            error = expect_error(
+                AssertionError, ["Skipping synchronization"], optimizer.skip_synchronize().__enter__
+            )
+            assert error == "Skipping synchronization is not supported when using Adasum optimizer."
+        optimizer.zero_grad()
+        same_everywhere([p.sum().item() for p in m.parameters()])
+        if N > 2:
+            continue
+        changes = []
+        for rank in range(N):
+            other = model()
+            plain = make(other.parameters())
+            loss_of(other, batch(0, rank)).backward()
+            plain.step()
+            changes.append(
+                [q.detach() - p.detach() for p, q in zip(model().parameters(), other.parameters())]
+            )
+        for p, q, *deltas in zip(m.parameters(), model().parameters(), *changes):
+            want = q + (adasum(*deltas) if N == 2 else deltas[0])
+            assert torch.allclose(p, want, atol=1e-9), (p - want).abs().max()
+
+
+@check
+def adasum_accumulates_takes_closures_and_misses():
+    m = model()
+    optimizer = wrap(m, op=hvd.Adasum, backward_passes_per_step=2)
+    for step in range(2):
+        (loss_of(m, batch(step, R)) / 2).backward()
+    optimizer.step()
+    same_everywhere([p.sum().item() for p in m.parameters()])
+    optimizer.set_backward_passes_per_step(1)
+    optimizer.zero_grad()
+    before = [p.detach().clone() for p in m.parameters()]
+
+    def closure():
+        loss = loss_of(m, batch(2, R))
+        loss.backward()
+        return loss
+
+    assert optimizer.step(closure).item() > 0
+    same_everywhere([p.sum().item() for p in m.parameters()])
+    assert all(not torch.equal(p, q) for p, q in zip(m.parameters(), before))
+    optimizer.zero_grad()
+    m[0](batch(0, R)).sum().backward()  # m[2] has no gradient
+    optimizer.step()
+    same_everywhere([p.sum().item() for p in m.parameters()])
+
+
+@check
+def adasum_says_what_it_cannot():
+    if N == 1:
+        return
+    m = model()
+    optimizer = wrap(m, op=hvd.Adasum)
+    loss_of(m, batch(0, R)).backward()
+    expect_error(AssertionError, ["zero_grad() was called after"], optimizer.zero_grad)
+    words = ["more than backward_passes_per_step times"]
+    expect_error(AssertionError, words, lambda: loss_of(m, batch(0, R)).backward())
+    optimizer.step()
+    some = hvd.add_process_set(list(range(N - 1)))
+    text = expect_error(NotImplementedError, [], wrap, m, op=hvd.Adasum, process_set=some)
+    assert text == "Adasum does not support non-global process sets yet."
+    hvd.remove_process_set(some)
+
+
+@check
+def the_joined_batch_of_a_convolution_gives_the_same_gradients():
+    def net():
+        torch.manual_seed(3)
+        return torch.nn.Sequential(
+            torch.nn.Conv2d(1, 4, 3), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(4 * 36, 10)
+        )
+
+    images = torch.randn(8 * N, 1, 8, 8, generator=torch.Generator().manual_seed(5))
+    labels = torch.arange(8 * N) % 10
+    loss = torch.nn.CrossEntropyLoss()
+    m, other = net(), net()
+    optimizer = wrap(m)
+    loss(m(images[8 * R : 8 * R + 8]), labels[8 * R : 8 * R + 8]).backward()
+    optimizer.synchronize()
+    loss(other(images), labels).backward()
+    for p, q in zip(m.parameters(), other.parameters()):
+        assert torch.allclose(p.grad, q.grad, rtol=1e-4, atol=1e-6), (p.grad - q.grad).abs().max()
+
+
+main(R)

@@ -1,0 +1,423 @@
+# SPDX-License-Identifier: Apache-2.0
+"""DistributedOptimizer from step to step: closures, parameters that come and go, several optimizers, errors,
+and gradients that travel while backward() computes others."""
+
+import json
+import os
+import threading
+import time
+
+import horovod.torch as hvd
+import torch
+from _hvd.torch import reducer
+from checks import check, expect_error, main
+from training import (
+    N,
+    R,
+    batch,
+    close,
+    joined,
+    loss_of,
+    model,
+    reference,
+    same_everywhere,
+    sgd,
+    train,
+    wrap,
+)
+
+
+@check
+def a_closure_that_computes_gradients_has_them_reduced():
+    m = model()
+    optimizer = wrap(m)
+    for step in range(3):
+
+        def closure(step=step):
+            optimizer.zero_grad()
+            loss = loss_of(m, batch(step, R))
+            loss.backward()
+            return loss
+
+        assert optimizer.step(closure).item() > 0
+    close(m, reference(3, sgd))
+    optimizer.zero_grad()
+    loss_of(m, batch(3, R)).backward()
+    optimizer.synchronize()
+    with optimizer.skip_synchronize():  # clipped gradients, and a closure that only measures
+        optimizer.step(lambda: torch.tensor(1.0))
+    close(m, reference(4, sgd))
+
+
+class Twice(torch.optim.SGD):
+    """An optimizer that calls its closure two times a step, as those with a line search do."""
+
+    def step(self, closure):
+        super().step(closure)
+        return super().step(closure)
+
+
+@check
+def a_closure_that_is_called_twice_is_reduced_twice():
+    def run(m, optimizer, data):
+        def closure():
+            optimizer.zero_grad()
+            loss = loss_of(m, data)
+            loss.backward()
+            return loss
+
+        optimizer.step(closure)
+
+    m, other = model(), model()
+    run(m, wrap(m, lambda params: Twice(params, lr=0.1)), batch(0, R))
+    run(other, Twice(other.parameters(), lr=0.1), joined(0))
+    close(m, other)
+
+
+@check
+def gradients_are_kept_or_set_to_none():
+    for to_none in (True, False):
+        m = model()
+        optimizer = wrap(m)
+        for step in range(3):
+            optimizer.zero_grad(set_to_none=to_none)
+            assert step == 0 or all((p.grad is None) == to_none for p in m.parameters())
+            loss_of(m, batch(step, R)).backward()
+            before = [p.grad.data_ptr() for p in m.parameters()]
+            optimizer.synchronize()
+            assert before == [p.grad.data_ptr() for p in m.parameters()], "the result is not in place"
+            with optimizer.skip_synchronize():
+                optimizer.step()
+        close(m, reference(3, sgd))
+
+
+@check
+def a_gradient_the_user_replaces_is_the_one_that_is_reduced():
+    m = model()
+    optimizer = wrap(m, backward_passes_per_step=2)  # so that nothing is on its way yet
+    loss_of(m, batch(0, R)).backward()
+    for p in m.parameters():
+        p.grad = p.grad.clone() * 2
+    optimizer.step()
+    other = model()
+    plain = sgd(other.parameters())
+    (2 * loss_of(other, joined(0))).backward()
+    plain.step()
+    close(m, other)
+
+
+@check
+def parameters_may_be_frozen_and_unfrozen():
+    def run(m, optimizer, data):
+        for step in range(6):
+            m[0].requires_grad_(step % 3 != 0)
+            m[2].bias.requires_grad_(step % 2 == 0)
+            optimizer.zero_grad(set_to_none=True)
+            loss_of(m, data(step)).backward()
+            optimizer.step()
+
+    m, other = model(), model()
+    m[0].requires_grad_(False)
+    run(m, wrap(m), lambda step: batch(step, R))
+    run(other, sgd(other.parameters()), joined)
+    close(m, other)
+
+
+@check
+def a_generator_and_a_discriminator_of_equal_names_train():
+    def run(gen, disc, gen_opt, disc_opt, data):
+        for step in range(4):
+            trains_gen = step % 2 == 0
+            gen.requires_grad_(trains_gen)
+            disc.requires_grad_(step % 4 != 2 or not trains_gen)
+            gen_opt.zero_grad()
+            disc_opt.zero_grad()
+            loss_of(disc, gen(data(step))).backward()
+            if trains_gen:
+                gen_opt.step()
+            if step % 4 != 2:
+                disc_opt.step()
+
+    nets = [torch.nn.Linear(5, 5).double() for _ in range(4)]
+    for net in nets[1:]:
+        net.load_state_dict(nets[0].state_dict())
+    for net in nets:
+        hvd.broadcast_parameters(net.state_dict(), 0)
+    gen, disc, gen2, disc2 = nets
+    run(gen, disc, wrap(gen), wrap(disc), lambda step: batch(step, R))
+    run(gen2, disc2, sgd(gen2.parameters()), sgd(disc2.parameters()), joined)
+    close(gen, gen2)
+    close(disc, disc2)
+
+
+@check
+def a_parameter_of_two_optimizers_is_reduced_once():
+    def run(m, first, second, data):
+        for step in range(3):
+            m.zero_grad()
+            loss_of(m, data(step)).backward()
+            first.step()
+            second.step()
+
+    for op, scale in ((hvd.Average, 1), (hvd.Sum, N)):
+        m, other = model(), model()
+        first = hvd.DistributedOptimizer(sgd(m.parameters()), m.named_parameters(), op=op)
+        second = hvd.DistributedOptimizer(sgd(m[0].parameters()), m[0].named_parameters(), op=op)
+        run(
+            m,
+            first,
+            second,
+            lambda step, scale=scale: batch(step, R) / scale**0.5 if scale == 1 else batch(step, R),
+        )
+        plain = lambda params, scale=scale: torch.optim.SGD(params, lr=0.1 * scale, momentum=0.9)  # noqa: E731
+        run(other, plain(other.parameters()), plain(other[0].parameters()), joined)
+        close(m, other, 1e-10)
+    if N > 1:
+        m = model()
+        first = wrap(m)
+        second = wrap(m, op=hvd.Sum)
+        text = ["two optimizers that reduce its gradient in different ways"]
+        expect_error(ValueError, text, lambda: loss_of(m, batch(0, R)).backward())
+        first.synchronize()
+        second.synchronize()
+
+
+@check
+def an_optimizer_that_takes_over_from_another_works():
+    m = model()
+    first = wrap(m)
+    train(m, first, 2)
+    second = wrap(m, lambda params: torch.optim.SGD(params, lr=0.05))  # the first one lives on
+    other = reference(2, sgd)
+    plain = torch.optim.SGD(other.parameters(), lr=0.05)
+    for step in (2, 3):
+        second.zero_grad()
+        loss_of(m, batch(step, R)).backward()
+        second.step()
+        plain.zero_grad()
+        loss_of(other, joined(step)).backward()
+        plain.step()
+    close(m, other)
+    del first
+
+
+@check
+def a_penalty_on_the_gradient_works_and_create_graph_is_refused():
+    def penalised(m, x):
+        loss = loss_of(m, x)
+        grads = torch.autograd.grad(loss, list(m.parameters()), create_graph=True)
+        return loss + 0.1 * sum(g.pow(2).sum() for g in grads)
+
+    m = model()
+    optimizer = wrap(m)
+    penalised(m, joined(0)).backward()  # the penalty is not linear: the same data everywhere
+    optimizer.step()
+    other = model()
+    plain = sgd(other.parameters())
+    penalised(other, joined(0)).backward()
+    plain.step()
+    close(m, other)
+    if N > 1:
+        m = model()
+        optimizer = wrap(m)
+        words = ["create_graph=True", "torch.autograd.grad"]
+        loss = loss_of(m, batch(0, R))
+        expect_error(AssertionError, words, loss.backward, create_graph=True)
+        optimizer.load_state_dict(optimizer.state_dict())
+
+
+@check
+def a_graph_that_is_kept_counts_each_pass():
+    m = model()
+    optimizer = wrap(m, backward_passes_per_step=2)
+    loss = loss_of(m, batch(0, R)) / 2
+    loss.backward(retain_graph=True)
+    loss.backward()
+    optimizer.step()
+    close(m, reference(1, sgd))
+
+
+class Fails(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, grad):
+        raise OverflowError("in backward")
+
+
+@check
+def an_exception_in_backward_leaves_the_optimizer_usable():
+    m = model()
+    optimizer = wrap(m)
+    loss = loss_of(m[2], Fails.apply(torch.tanh(m[0](batch(0, R)))))
+    expect_error(OverflowError, ["in backward"], loss.backward)
+    optimizer.synchronize()
+    optimizer.zero_grad()
+    with optimizer.skip_synchronize():
+        optimizer.zero_grad()
+        loss_of(m, batch(0, R)).backward()
+        optimizer.synchronize()
+        optimizer.step()
+    close(m, reference(1, sgd))
+
+
+@check
+def a_failed_collective_leaves_the_optimizer_usable():
+    if N == 1:
+        return
+    m = model()
+    optimizer = wrap(m)
+    loss_of(m, batch(0, R)).backward()
+    optimizer.synchronize()
+    optimizer.zero_grad()
+    odd = torch.nn.Parameter(torch.ones(3 if R == 0 else 4, dtype=torch.float64))
+    optimizer.add_param_group({"params": [odd]})
+    (loss_of(m, batch(0, R)) + odd.sum()).backward()
+    words = ["shape", "[3]", "[4]"]
+    expect_error(hvd.HorovodInternalError, words, optimizer.step)
+    with torch.no_grad():
+        odd.set_(torch.ones(2, dtype=torch.float64))
+    odd.grad = None
+    m.load_state_dict(model().state_dict())
+    optimizer.state.clear()
+    train(m, optimizer, 2)
+    close(m, reference(2, sgd))
+
+
+@check
+def passes_can_be_changed_between_steps():
+    m, other = model(), model()
+    optimizer, plain = wrap(m), sgd(other.parameters())
+    for passes in (1, 3, 1):
+        optimizer.set_backward_passes_per_step(passes)
+        optimizer.zero_grad()
+        plain.zero_grad()
+        for step in range(passes):
+            loss_of(m, batch(step, R)).backward()
+            loss_of(other, joined(step)).backward()
+        optimizer.step()
+        plain.step()
+    assert optimizer.backward_passes_per_step == 1
+    close(m, other)
+
+
+@check
+def small_gradients_go_out_together():
+    if N == 1:
+        return
+    counts = []
+    start = reducer.Reducer._start_queue
+
+    def counted(self):
+        counts.append(len(self.queue))
+        start(self)
+
+    reducer.Reducer._start_queue = counted
+    try:
+        m = model()
+        train(m, wrap(m), 2)
+    finally:
+        reducer.Reducer._start_queue = start
+    assert counts == [4, 4], counts
+
+
+class Waits(torch.autograd.Function):
+    """A backward() that cannot go on before the gradients behind it have come back from all ranks."""
+
+    @staticmethod
+    def forward(ctx, x, ended):
+        ctx.ended = ended
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, grad):
+        ctx.ended()
+        return grad, None
+
+
+def big_model():
+    torch.manual_seed(2)
+    big = 2 * reducer.BUCKET_BYTES // 8 // 64
+    return torch.nn.ModuleList([torch.nn.Linear(4, 64), torch.nn.Linear(64, big)]).double()
+
+
+@check
+def gradients_travel_while_backward_computes_others():
+    if N == 1:
+        return
+    m = big_model()
+    optimizer = wrap(m)
+
+    def ended():
+        reduction = optimizer._hvd.pending[m[1].weight]
+        deadline = time.monotonic() + 60
+        while reduction.is_under_way(None):
+            assert time.monotonic() < deadline, "nothing travels during backward()"
+            time.sleep(0.001)
+
+    path = os.path.join(os.environ["CHECKS_DIR"], "timeline.json")
+    hvd.start_timeline(path)
+    x = torch.full((1, 4), float(R), dtype=torch.float64)
+    m[1](Waits.apply(m[0](x), ended)).sum().backward()
+    hvd.allreduce(torch.ones(1), name="backward.has.ended")
+    optimizer.step()
+    hvd.barrier()
+    hvd.stop_timeline()
+    if R != 0:
+        return
+    with open(path) as f:
+        events = [e for e in json.load(f) if e]
+    names = {e["pid"]: e["args"]["name"] for e in events if e.get("name") == "process_name"}
+    last = {}
+    for event in events:
+        if "ts" in event:
+            last[names.get(event["pid"])] = max(last.get(names.get(event["pid"]), 0), event["ts"])
+    assert last["allreduce.1.weight"] < last["allreduce.backward.has.ended"], last
+
+
+@check
+def the_interpreter_runs_while_a_rank_waits():
+    if N == 1:
+        return
+    m = model()
+    optimizer = wrap(m)
+    loss_of(m, batch(0, R)).backward()
+    if R == 0:
+        ticked = threading.Event()
+        thread = threading.Thread(target=lambda: (ticked.set(), hvd.allreduce(torch.ones(1), name="go")))
+        watch = threading.Thread(target=optimizer.synchronize)
+        watch.start()
+        thread.start()
+        assert ticked.wait(30)
+        thread.join(60)
+        watch.join(60)
+    else:
+        hvd.allreduce(torch.ones(1), name="go")  # only then the others' gradients come
+        optimizer.synchronize()
+    with optimizer.skip_synchronize():
+        optimizer.step()
+    close(m, reference(1, sgd))
+
+
+@check
+def wrapping_before_a_world_that_grows_is_made_good():
+    m = model()
+    optimizer = wrap(m)
+    hvd.shutdown()
+    hvd.init()
+    optimizer.zero_grad()
+    train(m, optimizer, 2)
+    close(m, reference(2, sgd))
+    loss_of(m, batch(2, R)).backward()
+    hvd.barrier()
+    hvd.shutdown()
+    hvd.init()
+    if N > 1:
+        expect_error(hvd.HorovodInternalError, ["formed anew"], optimizer.step)
+    optimizer.load_state_dict(optimizer.state_dict())
+    same_everywhere(len(optimizer.state_dict()["state"]))
+
+
+main(R)

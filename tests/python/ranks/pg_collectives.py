@@ -1,0 +1,518 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The torch.distributed back end "hvd": every collective against numpy."""
+
+from datetime import timedelta
+
+import horovod.torch.distributed  # noqa: F401  (makes the name known)
+import numpy as np
+import torch
+import torch.distributed as dist
+from checks import check, expect_error, main
+
+dist.init_process_group("hvd", timeout=timedelta(seconds=60))
+torch.set_num_threads(1)
+R, N = dist.get_rank(), dist.get_world_size()
+FLOATS = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
+DTYPES = [*FLOATS, torch.int32, torch.int64, torch.uint8]
+SIZES = [0, 1, 7, 70001]
+
+
+def numbers(size, rank=R):
+    """Small whole numbers, other ones on each rank: sums are exact in every dtype."""
+    return (np.arange(size) * 7 + rank * 3) % 5
+
+
+def values(size, dtype=torch.float32, rank=R):
+    return torch.from_numpy(numbers(size, rank)).to(dtype)
+
+
+def same(tensor, expected, tolerance=0.0):
+    got = tensor.to(torch.float64).numpy()
+    expected = np.asarray(expected, dtype=np.float64)
+    assert got.shape == expected.shape, f"shape {got.shape}, not {expected.shape}"
+    wrong = np.abs(got - expected) > tolerance
+    assert not wrong.any(), f"{int(wrong.sum())} wrong, first {got[wrong][:3]} not {expected[wrong][:3]}"
+
+
+def all_numbers(size):
+    return np.stack([numbers(size, r) for r in range(N)])
+
+
+def each(function):
+    for dtype in DTYPES:
+        for size in SIZES:
+            try:
+                function(dtype, size)
+            except Exception as e:
+                raise AssertionError(f"{dtype}, {size} elements: {e}") from e
+
+
+@check
+def the_group_says_what_it_is():
+    assert dist.get_backend() == "hvd"
+    assert dist.is_initialized()
+    import horovod.torch as hvd
+
+    hvd.init()  # the same world
+    assert (hvd.rank(), hvd.size()) == (R, N)
+    same(hvd.allreduce(torch.ones(2), op=hvd.Sum), [N, N])
+
+
+@check
+def all_reduce_equals_numpy():
+    ops = [
+        (dist.ReduceOp.SUM, np.sum),
+        (dist.ReduceOp.PRODUCT, np.prod),
+        (dist.ReduceOp.MIN, np.min),
+        (dist.ReduceOp.MAX, np.max),
+    ]
+
+    def one(dtype, size):
+        for op, function in ops:
+            x = values(size, dtype)
+            assert dist.all_reduce(x, op=op) is None
+            same(x, function(all_numbers(size), axis=0))
+
+    each(one)
+
+
+@check
+def all_reduce_average_equals_numpy():
+    for dtype in FLOATS:
+        x = values(33, dtype)
+        dist.all_reduce(x, op=dist.ReduceOp.AVG)
+        same(x, all_numbers(33).mean(axis=0), 0.02)
+
+
+@check
+def all_reduce_bitwise_equals_numpy():
+    for op, function in (
+        (dist.ReduceOp.BAND, np.bitwise_and),
+        (dist.ReduceOp.BOR, np.bitwise_or),
+        (dist.ReduceOp.BXOR, np.bitwise_xor),
+    ):
+        x = values(100, torch.int64).view(10, 10)
+        dist.all_reduce(x, op=op)
+        same(x, function.reduce(all_numbers(100), axis=0).reshape(10, 10))
+
+
+@check
+def all_reduce_with_a_factor():
+    x = torch.ones(5)
+    half = torch._C._distributed_c10d._make_nccl_premul_sum(0.5)
+    if half.__getstate__() is None:  # torch 1.13 keeps it to itself
+        expect_error(RuntimeError, ["PREMUL_SUM"], dist.all_reduce, x, op=half)
+    else:
+        dist.all_reduce(x, op=half)
+        same(x, np.full(5, N * 0.5))
+
+
+@check
+def all_gather_of_a_negative_view():
+    x = torch.complex(values(1), values(1)).conj().imag  # its memory holds the other sign
+    assert x.is_neg() and x.is_contiguous()
+    parts = [torch.zeros(1) for _ in range(N)]
+    dist.all_gather(parts, x)
+    for r, part in enumerate(parts):
+        same(part, -numbers(1, r))
+
+
+@check
+def all_reduce_of_complex_and_of_scattered_memory():
+    x = torch.complex(values(6), values(6) * 2)
+    dist.all_reduce(x)
+    total = all_numbers(6).sum(axis=0)
+    same(x.real, total)
+    same(x.imag, total * 2)
+    x = values(12).view(3, 4).t()
+    dist.all_reduce(x)
+    same(x, all_numbers(12).sum(axis=0).reshape(3, 4).T)
+    x = values(12)
+    dist.all_reduce(x[::2])
+    expected = numbers(12)
+    expected[::2] = all_numbers(12)[:, ::2].sum(axis=0)
+    same(x, expected)
+
+
+@check
+def all_reduce_of_sparse_tensors():
+    index = torch.tensor([[0, R + 1, 0]])
+    x = torch.sparse_coo_tensor(index, torch.ones(3, 2) * (R + 1), (N + 2, 2))
+    dist.all_reduce(x)
+    expected = np.zeros((N + 2, 2))
+    for r in range(N):
+        expected[0] += 2 * (r + 1)
+        expected[r + 1] += r + 1
+    same(x.to_dense(), expected)
+
+
+@check
+def async_all_reduces_of_one_kind_keep_apart():
+    """More at once than there are names: later ones take their turn."""
+    xs = [torch.full((9,), float(R + i)) for i in range(70)]
+    works = [dist.all_reduce(x, async_op=True) for x in xs]
+    for i in reversed(range(70)):
+        assert works[i].wait()
+        assert works[i].is_completed()
+        assert works[i].is_success()
+        assert works[i].exception() is None
+        same(xs[i], np.full(9, sum(r + i for r in range(N))))
+
+
+@check
+def a_work_ends_without_a_wait():
+    x = torch.ones(4) * R
+    work = dist.all_reduce(x, async_op=True)
+    while not work.is_completed():
+        pass
+    same(x, np.full(4, sum(range(N))))
+    y = torch.ones(4) * R
+    dist.all_reduce(y, async_op=True)  # dropped: it ends all the same
+    dist.barrier()
+    same(y, np.full(4, sum(range(N))))
+
+
+@check
+def a_work_has_a_future():
+    x = torch.ones(4) * R
+    future = dist.all_reduce(x, async_op=True).get_future()
+    tripled = future.then(lambda f: f.value()[0] * 3)
+    same(tripled.wait(), np.full(4, 3.0 * sum(range(N))))
+    assert isinstance(future, torch._C.Future)
+    both = torch.futures.collect_all(
+        [dist.all_reduce(torch.ones(2), async_op=True).get_future() for _ in range(20)]
+    )
+    assert len(both.wait()) == 20
+
+
+@check
+def futures_complete_while_this_thread_computes():
+    """No wait anywhere: threads of the back end bring the collective to its end."""
+    import threading
+    import time
+
+    done = threading.Event()
+    x = torch.ones(100000)
+    dist.all_reduce(x, async_op=True).get_future().add_done_callback(lambda f: done.set())
+    until = time.monotonic() + 20
+    while not done.is_set() and time.monotonic() < until:
+        torch.ones(1000).sum()
+    assert done.is_set()
+
+
+@check
+def broadcast_equals_the_root():
+    def one(dtype, size):
+        for root in {0, N - 1}:
+            x = values(size, dtype)
+            dist.broadcast(x, root)
+            same(x, numbers(size, root))
+
+    each(one)
+    x = torch.complex(values(3), values(3))
+    dist.broadcast(x, 0)
+    same(x.imag, numbers(3, 0))
+    x = torch.complex(values(1), values(1, rank=R + 1)).conj().imag
+    dist.broadcast(x, 0)  # a negative view: its memory holds the other sign
+    same(x, -numbers(1, 1))
+    x = torch.tensor([R % 2 == 0, True])
+    dist.broadcast(x, N - 1)
+    assert x.tolist() == [(N - 1) % 2 == 0, True]
+    x = values(12).view(3, 4).t()
+    dist.broadcast(x, 0)
+    same(x, numbers(12, 0).reshape(3, 4).T)
+
+
+@check
+def reduce_reaches_its_root_only():
+    for root in range(N):
+        x = values(33)
+        dist.reduce(x, root, op=dist.ReduceOp.SUM)
+        same(x, all_numbers(33).sum(axis=0) if root == R else numbers(33))
+
+
+@check
+def all_gather_equals_numpy():
+    def one(dtype, size):
+        out = [torch.empty(size, dtype=dtype) for _ in range(N)]
+        dist.all_gather(out, values(size, dtype))
+        for r in range(N):
+            same(out[r], numbers(size, r))
+
+    each(one)
+    whole = torch.empty(N, 6)
+    dist.all_gather(list(whole.unbind(0)), values(6))
+    same(whole, all_numbers(6))
+    out = [torch.empty(4, 3).t() for _ in range(N)]
+    dist.all_gather(out, values(12).view(3, 4))
+    for r in range(N):
+        same(out[r], numbers(12, r).reshape(3, 4))
+
+
+@check
+def all_gather_into_one_tensor():
+    def one(dtype, size):
+        out = torch.empty(N * size, dtype=dtype)
+        dist.all_gather_into_tensor(out, values(size, dtype))
+        same(out, all_numbers(size).reshape(-1))
+
+    each(one)
+
+
+@check
+def all_gather_coalesced_keeps_lists_apart():
+    with_two = [[torch.empty(3), torch.empty(5)] for _ in range(N)]
+    dist.all_gather_coalesced(with_two, [values(3), values(5) + 1])
+    for r in range(N):
+        same(with_two[r][0], numbers(3, r))
+        same(with_two[r][1], numbers(5, r) + 1)
+
+
+@check
+def all_reduce_coalesced_reduces_each():
+    x = [values(3), values(5)]
+    dist.all_reduce_coalesced(x)
+    same(x[0], all_numbers(3).sum(axis=0))
+    same(x[1], all_numbers(5).sum(axis=0))
+
+
+@check
+def gather_and_scatter():
+    for root in {0, N - 1}:
+        out = [torch.empty(7) for _ in range(N)] if root == R else None
+        dist.gather(values(7), out, dst=root)
+        if root == R:
+            for r in range(N):
+                same(out[r], numbers(7, r))
+        mine = torch.empty(7)
+        dist.scatter(mine, [values(7) + r for r in range(N)] if root == R else None, src=root)
+        same(mine, numbers(7, root) + R)
+
+
+@check
+def reduce_scatter_equals_numpy():
+    def one(dtype, size):
+        out = torch.empty(size, dtype=dtype)
+        dist.reduce_scatter(out, [values(size, dtype) + r for r in range(N)])
+        same(out, all_numbers(size).sum(axis=0) + R * N)
+        out = torch.empty(size, dtype=dtype)
+        dist.reduce_scatter_tensor(out, torch.cat([values(size, dtype) + r for r in range(N)]))
+        same(out, all_numbers(size).sum(axis=0) + R * N)
+
+    each(one)
+    out = torch.empty(R + 1)
+    dist.reduce_scatter(out, [torch.full((r + 1,), float(R)) for r in range(N)])
+    same(out, np.full(R + 1, sum(range(N))))
+    out = torch.empty(4)
+    dist.reduce_scatter_tensor(out, torch.ones(4 * N), op=dist.ReduceOp.AVG)
+    same(out, np.ones(4))
+
+
+@check
+def all_to_all_even_and_uneven():
+    out = [torch.empty(5) for _ in range(N)]
+    dist.all_to_all(out, [torch.full((5,), 10.0 * R + r) for r in range(N)])
+    for r in range(N):
+        same(out[r], np.full(5, 10.0 * r + R))
+    out = [torch.empty(r + 1) for r in range(N)]
+    dist.all_to_all(out, [torch.full((R + 1,), 10.0 * R + r) for r in range(N)])
+    for r in range(N):
+        same(out[r], np.full(r + 1, 10.0 * r + R))
+    out = torch.empty(N, 2)
+    dist.all_to_all_single(out, torch.arange(N * 2.0).view(N, 2) + 100 * R)
+    same(out, np.stack([np.arange(R * 2, R * 2 + 2) + 100 * r for r in range(N)]))
+    rows_out = [r for r in range(N)]
+    out = torch.empty(sum(rows_out), 2)
+    given = torch.full((R * N, 2), float(R))
+    dist.all_to_all_single(out, given, output_split_sizes=rows_out, input_split_sizes=[R] * N)
+    same(out, np.concatenate([np.full((r, 2), r) for r in range(N)]))
+
+
+@check
+def all_to_all_says_which_splits_disagree():
+    given = torch.ones(N + 1) if R == 0 else torch.ones(N)
+    splits = [1] * N
+    splits[-1] += R == 0
+    out = torch.empty(N)
+    if R == N - 1:
+        words = ["all_to_all_single", "different sizes"]
+        expect_error(RuntimeError, words, dist.all_to_all_single, out, given, [1] * N, splits)
+    else:
+        dist.all_to_all_single(out, given, [1] * N, splits)
+
+
+@check
+def send_and_receive_by_tags():
+    if N == 1:
+        return
+    right, left = (R + 1) % N, (R - 1) % N
+    got = [torch.empty(6), torch.empty(2, 3)]
+    works = [dist.irecv(got[0], left, tag=5), dist.irecv(got[1], left, tag=6)]
+    works += [dist.isend(values(6) + 1, right, tag=6), dist.isend(values(6), right, tag=5)]
+    for w in works:
+        w.wait()
+    same(got[0], numbers(6, left))
+    same(got[1], (numbers(6, left) + 1).reshape(2, 3))
+    if R == 0:
+        dist.send(torch.arange(4), 1)
+        dist.send(torch.arange(4) * 2, 1)
+    elif R == 1:
+        x = torch.empty(4, dtype=torch.int64)
+        assert dist.recv(x, 0) == 0
+        same(x, np.arange(4))
+        dist.recv(x, 0)
+        same(x, np.arange(4) * 2)
+
+
+@check
+def batches_of_sends_and_receives():
+    if N == 1:
+        return
+    right, left = (R + 1) % N, (R - 1) % N
+    got = torch.empty(3)
+    ops = [dist.P2POp(dist.isend, values(3), right), dist.P2POp(dist.irecv, got, left)]
+    for w in dist.batch_isend_irecv(ops):
+        w.wait()
+    same(got, numbers(3, left))
+
+
+@check
+def refusals_are_sentences():
+    expect_error(RuntimeError, ["any rank", "src"], dist.recv, torch.ones(2))
+    words = ["3 elements", f"{N} ranks", str(2 * N)]
+    expect_error(RuntimeError, words, dist.all_gather_into_tensor, torch.ones(3), torch.ones(2))
+    expect_error(RuntimeError, ["to_dense"], dist.broadcast, torch.ones(2).to_sparse(), 0)
+    if hasattr(torch, "float8_e4m3fn"):
+        words = ["float8_e4m3fn", "cannot be reduced"]
+        group = dist.group.WORLD
+        expect_error(RuntimeError, words, group.allreduce, [torch.ones(2).to(torch.float8_e4m3fn)])
+        x = torch.full((3,), float(R)).to(torch.float8_e4m3fn)
+        dist.broadcast(x, 0)
+        same(x, np.zeros(3))
+
+
+@check
+def objects():
+    everyone = [None] * N
+    dist.all_gather_object(everyone, {"rank": R, "text": "x" * (R + 1)})
+    assert everyone == [{"rank": r, "text": "x" * (r + 1)} for r in range(N)]
+    several = [R, "of", R] if R == 0 else [None] * 3
+    dist.broadcast_object_list(several, 0)
+    assert several == [0, "of", 0]
+    out = [None] * N if R == 0 else None
+    dist.gather_object((R, "r"), out, dst=0)
+    assert R != 0 or out == [(r, "r") for r in range(N)]
+    mine = [None]
+    dist.scatter_object_list(mine, [f"for {r}" for r in range(N)], src=0)
+    assert mine == [f"for {R}"]
+
+
+@check
+def barriers():
+    dist.barrier()
+    dist.barrier(async_op=True).wait()
+    dist.group.WORLD.monitored_barrier(timedelta(seconds=30))
+
+
+@check
+def groups_of_some_ranks():
+    evens = list(range(0, N, 2))
+    odds = list(range(1, N, 2))
+    groups = [dist.new_group(ranks) for ranks in (evens, odds) if ranks]
+    group, ranks = (groups[0], evens) if R % 2 == 0 else (groups[1], odds)
+    x = values(9)
+    dist.all_reduce(x, group=group)
+    same(x, sum(numbers(9, r) for r in ranks))
+    x = values(9)
+    dist.broadcast(x, ranks[-1], group=group)
+    same(x, numbers(9, ranks[-1]))
+    assert dist.get_world_size(group) == len(ranks)
+    twice = dist.new_group(list(range(N)))
+    x = values(9)
+    works = [dist.all_reduce(x, group=twice, async_op=True), dist.all_reduce(torch.ones(9), async_op=True)]
+    for w in reversed(works):
+        w.wait()
+    same(x, all_numbers(9).sum(axis=0))
+    dist.barrier(group=group)
+    everyone = [None] * len(ranks)
+    dist.all_gather_object(everyone, R, group=group)
+    assert everyone == ranks
+    if len(ranks) > 1:
+        at = ranks.index(R)
+        right, left = ranks[(at + 1) % len(ranks)], ranks[at - 1]
+        got = torch.empty(2)
+        w = dist.isend(torch.ones(2) * R, right, group=group)
+        dist.recv(got, left, group=group)
+        w.wait()
+        same(got, [left, left])
+
+
+@check
+def groups_come_and_go():
+    for i in range(20):
+        ranks = [i % N, (i + 1) % N] if N > 1 else [0]
+        group = dist.new_group(sorted(set(ranks)))
+        if R in ranks:
+            x = torch.ones(3)
+            dist.all_reduce(x, group=group)
+            same(x, np.full(3, len(set(ranks))))
+            dist.destroy_process_group(group)
+
+
+@check
+def monitored_barrier_names_who_is_missing():
+    if N == 1:
+        return
+    barrier = dist.group.WORLD.monitored_barrier
+    if R == 0:
+        ranks = " and ".join(["1"]) if N == 2 else "1"
+        expect_error(RuntimeError, ["monitored_barrier", f"rank {ranks}"], barrier, timedelta(seconds=0.3))
+    dist.barrier()
+
+
+@check
+def functional_collectives():
+    if not hasattr(dist, "_functional_collectives"):
+        return
+    import torch.distributed._functional_collectives as funcol
+
+    world = dist.group.WORLD
+    same(funcol.all_reduce(values(9), "sum", world), all_numbers(9).sum(axis=0))
+    same(funcol.all_reduce_coalesced([values(9)], "avg", world)[0], all_numbers(9).mean(axis=0), 1e-6)
+    gather = getattr(funcol, "all_gather_single", None) or funcol.all_gather_tensor
+    same(gather(values(4), 0, world), all_numbers(4).reshape(-1))
+    scatter = getattr(funcol, "reduce_scatter_single", None) or funcol.reduce_scatter_tensor
+    same(scatter(torch.ones(2 * N), "sum", 0, world), np.full(2, N))
+    if hasattr(funcol, "broadcast"):
+        same(funcol.broadcast(values(3), 0, world), numbers(3, 0))
+    if hasattr(funcol, "all_to_all_single"):
+        same(funcol.all_to_all_single(torch.full((N,), float(R)), None, None, world), np.arange(N))
+
+
+@check
+def coalescing():
+    manager = getattr(dist.distributed_c10d, "_coalescing_manager", None)
+    if manager is None or not hasattr(dist, "_functional_collectives"):
+        return
+    x, y = values(3), values(5)
+    with manager(None, torch.device("cpu"), async_ops=True) as cm:
+        dist.all_reduce(x)
+        dist.all_reduce(y)
+    cm.wait()
+    same(x, all_numbers(3).sum(axis=0))
+    same(y, all_numbers(5).sum(axis=0))
+
+
+@check
+def it_can_be_destroyed_and_made_again():
+    dist.destroy_process_group()
+    assert not dist.is_initialized()
+    dist.init_process_group("hvd", init_method="hvd://")
+    assert (dist.get_rank(), dist.get_world_size()) == (R, N)
+    x = torch.ones(3)
+    dist.all_reduce(x)
+    same(x, np.full(3, N))
+    dist.destroy_process_group()
+
+
+main(R)

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""pg_errors.py WHAT: how the back end "hvd" fails, one program for each way."""
+
+import os
+import sys
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+
+WHAT = sys.argv[1]
+if "no-import" not in sys.argv:
+    import horovod.torch.distributed  # noqa: F401  (makes the name known)
+
+
+def said(function, *args, **options):
+    try:
+        function(*args, **options)
+    except RuntimeError as e:
+        print(f"rank {dist.get_rank()} said {type(e).__name__}: {e}".replace("\n", " "), flush=True)
+    else:
+        print(f"rank {dist.get_rank()} said nothing", flush=True)
+
+
+def dies():
+    """Rank 1 dies in the middle of DDP training."""
+    dist.init_process_group("hvd")
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(3, 3))
+
+    def step():
+        model(torch.ones(2, 3)).sum().backward()
+
+    step()
+    if dist.get_rank() == 1:
+        os._exit(7)
+    said(step)
+    said(dist.all_reduce, torch.ones(1))
+
+
+def late():
+    """Rank 1 comes after the group's timeout, and only because rank 0 has noticed.
+
+    The timeout is that of torch's store too, so the ranks meet before.
+    """
+    import horovod.torch as hvd
+
+    hvd.init()
+    hvd.barrier()
+    dist.init_process_group("hvd", timeout=timedelta(seconds=4))
+    x = torch.ones(1)
+    if dist.get_rank() == 0:
+        work = dist.all_reduce(x, async_op=True)
+        said(work.wait)
+        dist.send(torch.ones(1), 1)
+    else:
+        dist.irecv(torch.ones(1), 0).wait(timedelta(seconds=30))
+        work = dist.all_reduce(x, async_op=True)
+    work.wait(timedelta(seconds=30))
+    print(f"rank {dist.get_rank()} has {x.item():.0f}", flush=True)
+
+
+def detail():
+    """With TORCH_DISTRIBUTED_DEBUG=DETAIL ranks that disagree hear it at once."""
+    dist.init_process_group("hvd")
+    said(dist.all_reduce, torch.ones(2 + dist.get_rank()))
+
+
+def other_world():
+    store = dist.FileStore(os.environ["STORE"], 1)
+    try:
+        dist.init_process_group("hvd", store=store, rank=0, world_size=1)
+    except RuntimeError as e:
+        print(f"said {e}", flush=True)
+
+
+def works():
+    dist.init_process_group("hvd")
+    x = torch.ones(1)
+    dist.all_reduce(x)
+    print(f"rank {dist.get_rank()} of {dist.get_world_size()} has {x.item():.0f}", flush=True)
+
+
+globals()[WHAT]()

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""TensorFlow 1's optimizers and sessions."""
+
+from harness import N, R, hvd, symbol, tf, v1
+
+MINE = R + 1.0
+MEAN = 1.5
+
+
+class Training:
+    """A graph with one variable that starts at 10 and whose gradient is MINE, and its session."""
+
+    def __init__(self, build, **options):
+        self.graph = tf.Graph()
+        with self.graph.as_default():
+            self.v = v1.get_variable("v", initializer=tf.constant([10.0]))
+            self.optimizer = build(v1.train.GradientDescentOptimizer(1.0), **options)
+            self.grads = self.optimizer.compute_gradients(MINE * tf.reduce_sum(self.v), [self.v])
+            self.step = self.optimizer.apply_gradients(
+                self.grads, global_step=v1.train.get_or_create_global_step()
+            )
+            self.session = v1.Session()
+            self.session.run([v1.global_variables_initializer(), v1.local_variables_initializer()])
+
+    def after(self, steps):
+        with self.graph.as_default():
+            for _ in range(steps):
+                self.session.run(self.step)
+            return self.session.run(self.v)
+
+
+@symbol("DistributedOptimizer", "_DistributedOptimizer")
+def optimizer(t):
+    one = Training(hvd.DistributedOptimizer)
+    t.equal(one.session.run(one.grads[0][0]), [MEAN])
+    t.equal(one.after(2), [10 - 2 * MEAN])
+    t.equal(Training(hvd.DistributedOptimizer, op=hvd.Sum).after(1), [10 - N * MEAN])
+    t.equal(Training(hvd.DistributedOptimizer, gradient_predivide_factor=2.0).after(1), [10 - MEAN])
+    t.equal(Training(hvd.DistributedOptimizer, compression=hvd.Compression.fp16).after(1), [10 - MEAN])
+    t.equal(Training(hvd.DistributedOptimizer, groups=1).after(1), [10 - MEAN])
+
+
+@symbol("DistributedOptimizer", "_DistributedOptimizer")
+def optimizer_that_aggregates(t):
+    one = Training(hvd.DistributedOptimizer, backward_passes_per_step=2, average_aggregated_gradients=True)
+    for steps, want in ((1, 10), (1, 10 - MEAN), (2, 10 - 2 * MEAN)):
+        t.equal(one.after(steps), [want])
+    with one.graph.as_default():
+        t.equal(one.session.run(v1.train.get_global_step()), 4)
+
+
+@symbol("DistributedOptimizer", "_DistributedOptimizer")
+def optimizer_is_the_users(t):
+    with tf.Graph().as_default(), v1.Session() as session:
+        v = v1.get_variable("v", initializer=tf.constant([1.0]))
+        wrapped = hvd.DistributedOptimizer(v1.train.MomentumOptimizer(0.1, 0.9))
+        assert isinstance(wrapped, v1.train.Optimizer)
+        wrapped.minimize(tf.reduce_sum(v))
+        assert wrapped.get_slot_names() == ["momentum"]
+        assert wrapped.get_slot(v, "momentum") in wrapped.variables()
+        session.run(v1.global_variables_initializer())
+
+
+@symbol("DistributedOptimizer", "_DistributedOptimizer")
+def optimizer_with_a_variable_of_one_rank(t):
+    for scale in (True, False):
+        with tf.Graph().as_default(), v1.Session() as session:
+            v = v1.get_variable("v", initializer=tf.constant([10.0]))
+            wrapped = hvd.DistributedOptimizer(
+                v1.train.GradientDescentOptimizer(1.0), scale_local_gradients=scale
+            )
+            wrapped.register_local_var(v)
+            grads = wrapped.compute_gradients(MINE * tf.reduce_sum(v), [v])
+            session.run(v1.global_variables_initializer())
+            t.equal(session.run(grads[0][0]), [MINE / (N if scale else 1)])
+
+
+@symbol("DistributedOptimizer")
+def optimizer_refuses(t):
+    plain = v1.train.GradientDescentOptimizer(1.0)
+    make = hvd.DistributedOptimizer
+    t.fails(
+        ValueError, ["gradient_predivide_factor"], make, plain, op=hvd.Sum, gradient_predivide_factor=2.0
+    )
+    t.fails(
+        ValueError,
+        ["Adasum", "average_aggregated_gradients"],
+        make,
+        plain,
+        op=hvd.Adasum,
+        average_aggregated_gradients=True,
+    )
+    t.fails(ValueError, ["groups"], make, plain, groups=-1)
+    t.fails(ValueError, ["Adasum"], make, tf.keras.optimizers.SGD(), op=hvd.Adasum)
+
+
+@symbol("DistributedOptimizer", "_DistributedAdasumOptimizer")
+def optimizer_of_adasum(t):
+    """Equal changes are averaged by Adasum: both ranks end where each alone would."""
+    with tf.Graph().as_default(), v1.Session() as session:
+        v = v1.get_variable("v", initializer=tf.constant([10.0]))
+        wrapped = hvd.DistributedOptimizer(v1.train.GradientDescentOptimizer(1.0), op=hvd.Adasum)
+        step = wrapped.minimize(2.0 * tf.reduce_sum(v))
+        session.run(v1.global_variables_initializer())
+        session.run(step)
+        t.equal(session.run(v), [8], tolerance=1e-5)
+
+
+@symbol("BroadcastGlobalVariablesHook")
+def hook(t):
+    with tf.Graph().as_default():
+        v = v1.get_variable("v", initializer=tf.constant([float(R)]))
+        hook = hvd.BroadcastGlobalVariablesHook(1)
+        assert isinstance(hook, v1.train.SessionRunHook)
+        v1.train.get_or_create_global_step()
+        with v1.train.MonitoredTrainingSession(hooks=[hook]) as session:
+            t.equal(session.run(v), [1])
+    with tf.Graph().as_default():  # the hook goes on to another graph
+        v = v1.get_variable("w", initializer=tf.constant([R + 4]))
+        with v1.train.SingularMonitoredSession(hooks=[hook]) as session:
+            t.equal(session.run(v), [5])
+
+
+@symbol("MetricAverageHook", ours=True)
+def metrics_of_all_ranks(t):
+    with tf.Graph().as_default():
+        loss = tf.constant(float(R), name="loss")
+        v1.train.get_or_create_global_step()
+        hook = hvd.MetricAverageHook({"loss": loss}, every_n=1)
+        with v1.train.MonitoredTrainingSession(hooks=[hook]) as session:
+            t.equal(session.run(loss), R)
+
+
+@symbol("barrier", "completion_mode", "HorovodInternalError", "HostsUpdatedInterrupt", ours=True)
+def beyond_horovod(t):
+    hvd.barrier()
+    assert hvd.completion_mode() in ("asynchronous", "blocking")
+    assert issubclass(hvd.HorovodInternalError, RuntimeError)
+    assert isinstance(hvd.HostsUpdatedInterrupt(False), RuntimeError)

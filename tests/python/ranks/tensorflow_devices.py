@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One GPU for each process, and one replica. The first script of a start: it makes two CPUs.
+
+Where there is no GPU, TensorFlow's lists of devices are ours; that of strategies is tested on CPUs.
+"""
+
+import logging
+import os
+
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+
+import horovod.tensorflow as hvd
+import tensorflow as tf
+from checks import check, expect_error, main
+
+cpu = tf.config.list_physical_devices("CPU")[0]
+tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+said = []
+handler = logging.Handler()
+handler.emit = lambda record: said.append(record.getMessage())
+logging.getLogger("horovod.tensorflow").addHandler(handler)
+
+
+class Gpus:
+    """TensorFlow with so many GPUs; visible: those that somebody has chosen."""
+
+    def __init__(self, count, visible=None, started=False):
+        self.all = [f"gpu{i}" for i in range(count)]
+        self.visible = self.all if visible is None else visible
+        self.started = started
+        self.chosen = []
+
+    def choose(self, devices, device_type=None):
+        if self.started:
+            raise RuntimeError("Visible devices cannot be modified after being initialized")
+        assert device_type == "GPU"
+        self.chosen.append(devices)
+
+    def __enter__(self):
+        self.kept = [getattr(tf.config, n) for n in self.names]
+        ours = [lambda kind=None: self.all, lambda kind=None: self.visible, self.choose]
+        for name, function in zip(self.names, ours):
+            setattr(tf.config, name, function)
+        said.clear()
+        return self
+
+    def __exit__(self, *_):
+        for name, function in zip(self.names, self.kept):
+            setattr(tf.config, name, function)
+
+    names = ("list_physical_devices", "get_visible_devices", "set_visible_devices")
+
+
+with Gpus(4) as first:
+    hvd.init()
+first.said = list(said)
+R, N = hvd.rank(), hvd.size()
+
+
+def again(gpus, **environment):
+    hvd.shutdown()
+    os.environ.update(environment)
+    try:
+        with gpus:
+            hvd.init()
+    finally:
+        for name in environment:
+            del os.environ[name]
+    return gpus.chosen
+
+
+@check
+def init_gives_each_rank_its_gpu_and_says_so_once():
+    assert first.chosen == [f"gpu{hvd.local_rank()}"], first.chosen
+    words = f"local rank {R} uses GPU {R} of 4 (HVD_PIN_GPU=0 leaves the choice to the script)"
+    assert first.said == [words], first.said
+    with Gpus(4) as more:
+        hvd.init()  # there is a world
+    assert more.chosen == [] and said == []
+
+
+@check
+def nothing_is_chosen_where_somebody_has():
+    assert again(Gpus(4, visible=["gpu3"])) == []
+    assert again(Gpus(4, visible=[])) == []
+    assert again(Gpus(1)) == [] and again(Gpus(0)) == []
+    for no in ("0", "false", "off"):
+        assert again(Gpus(4), HVD_PIN_GPU=no) == []
+    assert said == []
+    assert again(Gpus(4), HVD_PIN_GPU="1") == [f"gpu{R}"]
+
+
+@check
+def ranks_share_where_there_are_fewer_gpus():
+    if N > 2:
+        assert again(Gpus(2)) == [f"gpu{R % 2}"]
+        assert f"which {N} ranks share" in said[0]
+
+
+@check
+def devices_that_have_started_are_left_and_it_is_said():
+    assert again(Gpus(4, started=True)) == []
+    assert len(said) == 1 and "call hvd.init() before the first tensor" in said[0], said
+
+
+@check
+def a_wrong_value_is_told():
+    words = ["HVD_PIN_GPU", "maybe"]
+    try:
+        expect_error(ValueError, words, again, Gpus(4), HVD_PIN_GPU="maybe")
+    finally:
+        hvd.init()
+
+
+@check
+def one_replica_is_as_none():
+    strategy = tf.distribute.MirroredStrategy(["CPU:0"])
+    with strategy.scope():
+        assert float(hvd.allreduce(tf.constant(1.0), op=hvd.Sum)) == N
+    out = strategy.run(lambda: hvd.allreduce(tf.constant(2.0)))
+    assert float(strategy.reduce("SUM", out, axis=None)) == 2.0
+
+
+@check
+def more_replicas_are_refused_with_advice():
+    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    words = ["hvd.allreduce()", "strategy of 2 replicas", "one replica", "MirroredStrategy(['GPU:0'])"]
+    with strategy.scope():
+        expect_error(RuntimeError, words, hvd.allreduce, tf.constant(1.0))
+    expect_error(RuntimeError, words, strategy.run, lambda: hvd.allreduce(tf.constant(1.0)))
+
+    @tf.function
+    def step():
+        return strategy.run(lambda: hvd.allreduce(tf.constant(1.0)))
+
+    expect_error(RuntimeError, words, step)
+    assert float(hvd.allreduce(tf.constant(1.0), op=hvd.Sum)) == N
+
+
+main(R)

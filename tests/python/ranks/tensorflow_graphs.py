@@ -1,0 +1,552 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What graphs do with TensorFlow's operations: names, order, loops, sessions, many at once, join, barrier,
+threads, what XLA says, and errors."""
+
+import os
+import re
+import threading
+import warnings
+
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+
+import horovod.tensorflow as hvd
+import numpy as np
+import tensorflow as tf
+from _hvd import _native
+from _hvd.tensorflow import completion, mpi_ops
+from checks import check, expect_error, main
+
+# would fail if importing us had started TensorFlow's devices
+tf.config.threading.set_inter_op_parallelism_threads(1)
+hvd.init()
+R, N = hvd.rank(), hvd.size()
+for _ in range(3 * R):  # what TensorFlow numbers for itself must not matter
+    tf.function(lambda x: x + 1)(tf.constant(1.0))
+v1 = tf.compat.v1
+ASYNC = os.environ["WANT_MODE"] == "asynchronous"
+
+
+def nodes(function, *args):
+    graph = tf.function(function).get_concrete_function(*args).graph
+    return [op.name for op in graph.get_operations() if op.type.startswith("Hvd")]
+
+
+@check
+def completion_is_as_the_test_wants_it():
+    assert hvd.completion_mode() == os.environ["WANT_MODE"], hvd.completion_mode()
+
+
+@check
+def names_are_horovods():
+    def f(x):
+        mpi_ops._allreduce(x, name="mine")
+        with tf.name_scope("scope"):
+            mpi_ops._allreduce(x, name="mine")
+        mpi_ops._allreduce(x, name="mine")  # TensorFlow makes it unique
+        mpi_ops._allreduce(x, name="all mine, at last")
+        mpi_ops._allreduce(x, name="_mine")
+        mpi_ops._grouped_allreduce([x + 1, x + 2])
+        return mpi_ops.allgather(x * 2)
+
+    expected = [
+        "mine",
+        "scope/mine",
+        "mine_1",
+        "all_mine__at_last",
+        "hvd_mine",
+        "HorovodGroupedAllreduce_add_0_add_1_0",
+        "HorovodAllgather_mul_0",
+    ]
+    assert nodes(f, tf.ones([2])) == expected, nodes(f, tf.ones([2]))
+
+
+@check
+def scopes_that_differ_meet_when_they_are_ignored():
+    @tf.function
+    def f(x):
+        with tf.name_scope(f"scope_of_{R}"):
+            return mpi_ops._allreduce(x, name="inner", ignore_name_scope=True)
+
+    assert float(f(tf.constant(1.0))) == N
+
+
+@check
+def tensors_that_a_graph_captures_have_a_name():
+    outside = [tf.constant(1.0), tf.constant(2.0)]
+    f = tf.function(lambda: [mpi_ops._allreduce(x) for x in outside] + mpi_ops._grouped_allreduce(outside))
+    assert [float(y) for y in f()] == [N, 2 * N] * 2
+
+
+@check
+def names_longer_than_the_runtimes_work():
+    long = "long_" * 150
+
+    @tf.function
+    def f(x):
+        return mpi_ops._allreduce(x, name=long + "a") + 10 * mpi_ops._allreduce(x, name=long + "b")
+
+    assert float(f(tf.constant(1.0))) == 11 * N
+    assert float(mpi_ops._allreduce(tf.constant(1.0), name=long)) == N
+
+
+@check
+def ranks_may_call_in_different_order():
+    if not ASYNC:  # then all ranks run them in the order of the program
+        return
+
+    @tf.function
+    def f(x):
+        results = [None] * 10
+        for i in range(10) if R == 0 else reversed(range(10)):
+            results[i] = mpi_ops._allreduce(x * float(i), name=f"any_order_{i}")
+        return tf.stack(results)
+
+    for _ in range(3):
+        assert np.allclose(f(tf.constant(1.0)), np.arange(10) * N)
+
+
+@check
+def what_nobody_uses_runs_on_every_rank():
+    @tf.function
+    def f(x):
+        y = mpi_ops._allreduce(x, name="unused_on_others")
+        return y if R == 0 else x
+
+    for _ in range(3):
+        assert float(f(tf.constant(1.0))) == (N if R == 0 else 1)
+
+
+@check
+def equal_operations_are_not_merged_and_constants_not_folded():
+    @tf.function
+    def f():
+        x = tf.constant(float(R))
+        return mpi_ops._allreduce(x, name="same_a"), mpi_ops._allreduce(x, name="same_b")
+
+    for _ in range(3):
+        assert [float(y) for y in f()] == [sum(range(N))] * 2
+
+
+@check
+def two_hundred_tensors_need_one_thread():
+    # the optimiser's way: one allreduce for each gradient, all at once
+    @tf.function
+    def f(xs):
+        return [mpi_ops._allreduce(x, name=f"gradient_{i}") for i, x in enumerate(xs)]
+
+    xs = [tf.fill([i % 7 + 1], float(i)) for i in range(200)]
+    for _ in range(3):
+        for i, y in enumerate(f(xs)):
+            assert np.array_equal(y, np.full([i % 7 + 1], float(i) * N)), i
+
+
+@check
+def every_kind_at_once_needs_one_thread():
+    @tf.function
+    def f(x):
+        results = []
+        for i in range(10):
+            y = x + float(i)
+            results += [
+                mpi_ops._allreduce(y)[0],
+                mpi_ops.allgather(y)[0],
+                mpi_ops.broadcast(y, i % N)[0],
+                mpi_ops.alltoall(y)[0],
+                mpi_ops._reducescatter(y, op=hvd.Average)[0],
+                *(one[0] for one in mpi_ops._grouped_allreduce([y, y], op=hvd.Average)),
+            ]
+        return tf.stack(results)
+
+    for _ in range(3):
+        got = f(tf.ones([N])).numpy().reshape(10, 7)
+        for i in range(10):
+            assert np.allclose(got[i], [(1 + i) * N] + [1 + i] * 6), got[i]
+
+
+@check
+def loops_whose_iterations_run_side_by_side():
+    @tf.function
+    def f(n):
+        total = tf.TensorArray(tf.float32, size=n)
+        for i in tf.range(n):
+            tf.autograph.experimental.set_loop_options(parallel_iterations=8)
+            total = total.write(i, mpi_ops._allreduce(tf.cast(i, tf.float32), name="in_loop"))
+        return total.stack()
+
+    for _ in range(2):
+        assert np.allclose(f(tf.constant(100)), np.arange(100) * N)
+
+    @tf.function
+    def nested(n):
+        total = tf.TensorArray(tf.float32, size=n * n)
+        for i in tf.range(n):
+            tf.autograph.experimental.set_loop_options(parallel_iterations=100)
+            for j in tf.range(n):
+                tf.autograph.experimental.set_loop_options(parallel_iterations=100)
+                k = i * n + j
+                total = total.write(k, mpi_ops._allreduce(tf.cast(k, tf.float32), name="in_loops"))
+        return total.stack()
+
+    assert np.allclose(nested(tf.constant(9)), np.arange(81) * N)
+    got = tf.map_fn(mpi_ops._allreduce, tf.range(8.0), parallel_iterations=4)
+    assert np.allclose(got, np.arange(8) * N)
+    mapped = tf.function(lambda x: tf.map_fn(mpi_ops._allreduce, x, parallel_iterations=4))
+    assert np.allclose(mapped(tf.range(20.0)), np.arange(20) * N)
+
+
+@check
+def loops_of_tensorflow_1():
+    """Their iterations do run side by side."""
+    control_flow_v2 = v1.control_flow_v2_enabled()
+    v1.disable_control_flow_v2()
+    in_function = tf.function(lambda x: mpi_ops._allreduce(x, name="in_function"))
+
+    def loop(n, parallel, body):
+        """The sum over n iterations of body(float)."""
+
+        def step(i, total):
+            return i + 1, total + body(tf.cast(i, tf.float32))
+
+        return v1.while_loop(lambda i, _: i < n, step, [0, 0.0], parallel_iterations=parallel)[1]
+
+    def one(x):
+        return mpi_ops._allreduce(x, name="in_loop_1")
+
+    try:
+        with tf.Graph().as_default(), v1.Session() as session:
+            good = [
+                loop(100, 64, one),
+                loop(4, 1, lambda x: loop(4, 10, lambda y: one(4 * x + y))),
+                loop(4, 1, in_function),
+            ]
+            words = ["hvd.allreduce()", "loops of TensorFlow 1", "parallel_iterations"]
+            more = [*words, "the loop", "=64", "100"]
+            expect_error(ValueError, more, loop, 200, 100, one)
+            more = [*words, "around the innermost", "=1", "10"]
+            expect_error(ValueError, more, loop, 4, 10, lambda x: loop(4, 1, one))
+            fresh = tf.function(lambda x: mpi_ops._allreduce(x, name="in_function"))
+            expect_error(ValueError, more, loop, 4, 10, fresh)
+            if ASYNC:
+                assert session.run(good) == [sum(range(100)) * N, sum(range(16)) * N, sum(range(4)) * N]
+    finally:
+        if control_flow_v2:
+            v1.enable_control_flow_v2()
+
+
+@check
+def branches_and_functions_within_functions():
+    @tf.function
+    def inner(x):
+        return mpi_ops._allreduce(x, name="inner")
+
+    @tf.function
+    def outer(x, flag):
+        y = inner(x) + inner(x + 1)
+        if flag:
+            y += mpi_ops._allreduce(y, name="then")
+        else:
+            y -= mpi_ops.broadcast(y, 0)
+        return y
+
+    for _ in range(2):
+        assert float(outer(tf.constant(1.0), tf.constant(True))) == 3 * N + 3 * N * N
+        assert float(outer(tf.constant(1.0), tf.constant(False))) == 0
+
+
+@check
+def branches_and_functions_beside_operations_need_one_thread():
+    """What is in them must not wait for an operation beside them that other ranks run later."""
+
+    @tf.function
+    def inner(x):
+        return mpi_ops._allreduce(x, name="inside")
+
+    @tf.function
+    def f(x, flag, busy):
+        # another amount of other work on each rank, and so another order in which things become ready
+        late = tf.reduce_sum(tf.linalg.matmul(busy, busy)) * 0.0
+        first = mpi_ops._allreduce(x + (late if R == 0 else 0.0), name="beside")
+        branch = tf.cond(
+            flag, lambda: mpi_ops._allreduce(x + 1 + (late if R else 0.0), name="branch"), lambda: x
+        )
+        loop = tf.while_loop(
+            lambda i, _: i < 2, lambda i, y: (i + 1, y + mpi_ops._allreduce(x, name="loop")), [0, x]
+        )[1]
+        return (
+            first
+            + branch
+            + loop
+            + inner(x + (late if R == 0 else 0.0))
+            + mpi_ops._allreduce(x, name="last")
+        )
+
+    flag, busy = tf.constant(True), tf.ones([200, 200])
+    for i in range(40):
+        x = float(i)
+        assert float(f(tf.constant(x), flag, busy)) == x * N + (x + 1) * N + x + 2 * x * N + 2 * x * N
+
+
+@check
+def functions_called_twice_in_a_branch_have_names_of_their_own():
+    """TensorFlow numbers what it inlines, and we leave these numbers off."""
+
+    @tf.function
+    def inner(x):
+        if x > 0:
+            x = mpi_ops._allreduce(x, name="deep")
+        return x
+
+    @tf.function
+    def twice(x):
+        return inner(x) + 10.0 * inner(x * 2.0)
+
+    @tf.function
+    def f(x, flag):
+        y = x
+        if flag:
+            y = twice(x) + 100.0 * twice(x * 3.0)
+        for _ in tf.range(2):
+            if flag:
+                y += 10000.0 * (inner(x) + 10.0 * inner(x * 2.0))
+        return y
+
+    for _ in range(3):
+        assert float(f(tf.constant(1.0), tf.constant(True))) == N * (21 + 6300 + 2 * 210000)
+
+
+@check
+def sessions_of_v1_graphs():
+    with tf.Graph().as_default(), v1.Session(
+        config=v1.ConfigProto(inter_op_parallelism_threads=1)
+    ) as session:
+        x = v1.placeholder(tf.float32, [None])
+        results = [
+            mpi_ops._allreduce(x, name="v1"),
+            mpi_ops.allgather(x),
+            mpi_ops.broadcast(x, N - 1),
+            mpi_ops.alltoall(x, [1] * N)[1],
+            mpi_ops._reducescatter(x),
+            *mpi_ops._grouped_allreduce([x, x]),
+            mpi_ops.size_op(),
+            v1.gradients(mpi_ops._allreduce(x), x)[0],
+        ]
+        barrier, join = mpi_ops.barrier(), mpi_ops.join()
+        for _ in range(2):
+            got = session.run(results, {x: [float(R)] * N})
+            total = sum(range(N))
+            expected = [
+                [total] * N,
+                np.repeat(np.arange(N), N),
+                [N - 1] * N,
+                [1] * N,
+                [total],
+                [total] * N,
+                [total] * N,
+                N,
+                [N] * N,
+            ]
+            for i, (a, b) in enumerate(zip(got, expected)):
+                assert np.array_equal(a, b), (i, a, b)
+        session.run(barrier)
+        assert 0 <= session.run(join) < N
+
+
+@check
+def a_session_runs_what_it_is_asked_for_alone():
+    """Not what was built before: the training has no data when a rank joins or starts."""
+    with tf.Graph().as_default(), v1.Session(
+        config=v1.ConfigProto(inter_op_parallelism_threads=1)
+    ) as session:
+        w = v1.get_variable("alone", initializer=float(R + 1))
+        x = v1.placeholder(tf.float32, [])
+        optimizer = hvd.DistributedOptimizer(
+            v1.train.GradientDescentOptimizer(1.0), backward_passes_per_step=2
+        )
+        train = optimizer.minimize(w * x, var_list=[w])
+        start = hvd.broadcast_global_variables(0)
+        loss = mpi_ops._allreduce(x, name="loss")
+        join, barrier = mpi_ops.join(), mpi_ops.barrier()
+        after = mpi_ops._allreduce(tf.constant(1.0), name="after_join")
+        session.run([v1.global_variables_initializer(), v1.local_variables_initializer()])
+        session.run(start)
+        assert session.run(w) == 1.0
+        for i in range(4):
+            session.run(train, {x: 1.0})
+            assert session.run(w) == 1.0 - (i + 1) // 2 * 2, (i, session.run(w))
+        session.run(barrier)
+        assert session.run(loss, {x: 2.0}) == 2 * N
+        if R == 0 and N > 1:
+            assert session.run(after) == 1.0  # alone, as the others have joined
+        assert 0 <= session.run(join) < N
+
+
+@check
+def gradients_of_a_session_need_one_thread():
+    with tf.Graph().as_default(), v1.Session(
+        config=v1.ConfigProto(inter_op_parallelism_threads=1)
+    ) as session:
+        ws = [v1.get_variable(f"w{i}", initializer=tf.zeros([i % 5 + 1])) for i in range(60)]
+        rows = v1.get_variable("rows", initializer=tf.zeros([4, 2]))
+        x = v1.placeholder(tf.float32, [])
+        order = (
+            ws if R == 0 else ws[::-1]
+        )  # another order of the sum on each rank: another of what is ready
+        loss = sum(tf.reduce_sum(w) * x for w in order) + tf.reduce_sum(tf.gather(rows, [R])) * x
+        optimizer = hvd.DistributedOptimizer(v1.train.GradientDescentOptimizer(1.0), op=hvd.Sum)
+        train = optimizer.minimize(loss, var_list=[*ws, rows])
+        start = hvd.broadcast_global_variables(N - 1)
+        session.run(v1.global_variables_initializer())
+        for i in range(3):
+            session.run(start)
+            session.run(train, {x: 1.0})
+            assert all(np.all(session.run(w) == -N * (i + 1)) for w in ws)
+
+
+@check
+def more_calls_than_threads_are_warned_about():
+    with tf.Graph().as_default(), warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        x = v1.placeholder(tf.float32, [])
+        for i in range(2 * len(os.sched_getaffinity(0))):
+            hvd.allreduce(tf.IndexedSlices(x[None], tf.constant([i])), name=f"call_{i}")
+    texts = [str(w.message) for w in said if "inter_op_parallelism_threads" in str(w.message)]
+    assert len(texts) == (0 if ASYNC else 1), texts
+
+
+@check
+def variables_of_v1_of_both_kinds():
+    for use_resource in (True, False):
+        with tf.Graph().as_default(), v1.Session() as session:
+            a = v1.get_variable("a", initializer=[float(R)] * 2, use_resource=use_resource)
+            b = v1.get_variable("b", initializer=[R], dtype=tf.int32, use_resource=use_resource)
+            update = mpi_ops.broadcast_([a, b], N - 1)
+            session.run(v1.global_variables_initializer())
+            got = session.run(update)
+            assert np.array_equal(got[0], [N - 1] * 2) and np.array_equal(got[1], [N - 1]), got
+            assert np.array_equal(session.run(a), [N - 1] * 2)
+    with tf.Graph().as_default():
+        kinds = [v1.get_variable(f"k{i}", initializer=[1.0], use_resource=bool(i)) for i in range(2)]
+        expect_error(ValueError, ["same kind"], mpi_ops.broadcast_, kinds, 0)
+
+
+@check
+def barrier_and_join_keep_their_place():
+    seen = []
+
+    @tf.function
+    def f(x):
+        y = mpi_ops._allreduce(x, name="before_barrier")
+        tf.py_function(lambda: seen.append("before"), [], [])
+        mpi_ops.barrier()
+        tf.py_function(lambda: seen.append("after"), [], [])
+        last = mpi_ops.join()
+        return y, last, mpi_ops.allgather(tf.ones([1]), name="after_join")
+
+    for _ in range(3):
+        y, last, gathered = f(tf.constant(1.0))
+        assert float(y) == N and 0 <= int(last) < N and gathered.shape == [N]
+    assert seen == ["before", "after"] * 3, seen
+    assert mpi_ops.barrier() is None
+
+
+@check
+def who_has_joined_gives_zeros():
+    for _ in range(2):
+        if R == 0 and N > 1:
+            for i in range(3):
+                assert float(mpi_ops._allreduce(tf.constant(float(i)))) == i
+        last = int(hvd.join())
+        assert last == 0 or N == 1, last
+    assert float(mpi_ops._allreduce(tf.constant(1.0))) == N
+
+
+@check
+def an_allgather_beside_a_join_is_an_error_that_says_so():
+    if N == 1:
+        return
+    if R == 0:
+        words = ["Allgather is not supported with Join"]
+        expect_error(tf.errors.FailedPreconditionError, words, mpi_ops.allgather, tf.ones([1]))
+    assert 0 <= int(mpi_ops.join()) < N
+
+
+@check
+def threads_each_have_their_operations():
+    failed = []
+
+    def work(number):
+        try:
+            for i in range(20):
+                got = mpi_ops._allreduce(tf.constant(float(number)), name=f"thread_{number}")
+                assert float(got) == number * N, got
+                assert hvd.size() == N, i
+        except Exception as e:
+            failed.append(e)
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert not failed and not any(thread.is_alive() for thread in threads), failed
+
+
+@check
+def eager_operations_without_a_name_use_the_same_again():
+    def known():
+        return float(re.search(r"^hvd_\S*cache\S*hit\S* (\S+)", _native.stats_text(), re.M)[1])
+
+    mpi_ops._allreduce(tf.ones([3]))
+    before = known()
+    for _ in range(5):
+        mpi_ops._allreduce(tf.ones([3]))
+    assert known() >= before + 3, (before, known())  # a new name would never be known
+
+
+@check
+def a_mismatch_is_an_error_that_names_it_in_graphs_too():
+    if N == 1:
+        return
+    x = tf.ones([3 if R == 0 else 4])
+    words = ["wrong_shape", "3", "4"]
+    expect_error(tf.errors.FailedPreconditionError, words, mpi_ops._allreduce, x, name="wrong_shape")
+    f = tf.function(lambda x: mpi_ops._allreduce(x, name="wrong_shape"))
+    expect_error(tf.errors.FailedPreconditionError, words, f, x)
+    two = tf.function(lambda x: mpi_ops._grouped_allreduce([tf.ones([1]), x], name="wrong_group"))
+    expect_error(tf.errors.FailedPreconditionError, ["wrong_group_2of2", "3", "4"], two, x)
+    wrong = tf.float32 if R == 0 else tf.int32
+    words = ["wrong_type", "float32", "int32"]
+    expect_error(
+        tf.errors.FailedPreconditionError, words, mpi_ops._allreduce, tf.ones([1], wrong), name="wrong_type"
+    )
+    assert float(mpi_ops._allreduce(tf.constant(1.0))) == N
+
+
+@check
+def xla_is_refused_with_a_sentence():
+    for function in (mpi_ops._allreduce, mpi_ops.allgather, lambda x: mpi_ops.broadcast(x, 0)):
+        f = tf.function(function, jit_compile=True)
+        expect_error(NotImplementedError, ["XLA", "jit_compile=True"], f, tf.ones([2]))
+    compiled = tf.function(lambda x: x * 2 + 1, jit_compile=True)
+    outer = tf.function(lambda x: mpi_ops._allreduce(compiled(x)))
+    assert np.array_equal(outer(tf.ones([2])), [3 * N] * 2)
+
+
+@check
+def tensorflow_may_have_no_list_of_free_operations():
+    # then tf.function chains them: right where ranks call in one order
+    from tensorflow.python.framework import auto_control_deps as deps
+
+    if not ASYNC:
+        return
+    free = deps.MUST_RUN_ORDER_INSENSITIVE_STATEFUL_OPS
+    assert free >= completion.COLLECTIVES
+    deps.MUST_RUN_ORDER_INSENSITIVE_STATEFUL_OPS = free - completion.COLLECTIVES
+    try:
+        f = tf.function(lambda x: [mpi_ops._allreduce(x * float(i), name=f"chain_{i}") for i in range(5)])
+        assert [float(y) for y in f(tf.constant(1.0))] == [i * N for i in range(5)]
+    finally:
+        deps.MUST_RUN_ORDER_INSENSITIVE_STATEFUL_OPS = free
+
+
+main(R)

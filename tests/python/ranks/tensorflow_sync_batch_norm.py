@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: Apache-2.0
+"""SyncBatchNormalization: n ranks with their shares equal one process with the joined batch."""
+
+import os
+
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+
+import horovod.tensorflow as hvd
+import numpy as np
+import tensorflow as tf
+from checks import check, expect_error, main
+
+hvd.init()
+R, N = hvd.rank(), hvd.size()
+IS_KERAS_2 = not hasattr(tf.keras, "ops")
+PLAIN = {"fused": False} if IS_KERAS_2 else {}
+v1 = tf.compat.v1
+
+
+def share(rank, rows, shape, seed=0, dtype="float64"):
+    rng = np.random.default_rng(100 * seed + rank)
+    return (rng.normal(size=(rows, *shape)) * (1 + np.arange(shape[-1])) + 10 * rank).astype(dtype)
+
+
+def filled(layer, shape, seed=3):
+    layer.build((None, *shape))
+    rng = np.random.default_rng(seed)
+    for v in layer.trainable_variables:
+        v.assign(rng.uniform(0.5, 1.5, size=v.shape))
+    return layer
+
+
+def loss_of(out, x):
+    return tf.reduce_sum(tf.sin(out) * (1 + tf.stop_gradient(x)))
+
+
+def run(layer, x, as_function, **options):
+    def step(x):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            out = layer(x, training=True, **options)
+            loss = loss_of(out, x)
+        return out, tape.gradient(loss, [x, *layer.trainable_variables])
+
+    return (tf.function(step) if as_function else step)(tf.constant(x))
+
+
+def equal(a, b, what, tolerance=1e-11):
+    np.testing.assert_allclose(np.array(a), np.array(b), rtol=tolerance, atol=tolerance, err_msg=what)
+
+
+def compare(
+    rows, shape=(3,), as_function=False, steps=2, dtype="float64", tolerance=1e-11, ranks=None, **options
+):
+    """Both layers over some steps, with a loss that all ranks' rows add to alike."""
+    ranks = ranks or range(N)
+    process_set = {k: options.pop(k) for k in ("process_set",) if k in options}
+    ours = filled(hvd.SyncBatchNormalization(dtype=dtype, **process_set, **options), shape)
+    plain = filled(tf.keras.layers.BatchNormalization(dtype=dtype, **options, **PLAIN), shape)
+    start = sum(rows[r] for r in ranks if r < R)
+    mine = slice(start, start + rows[R])
+    for step in range(steps):
+        shares = [share(r, rows[r], shape, step, dtype) for r in ranks]
+        out, grads = run(ours, shares[list(ranks).index(R)], as_function)
+        whole, expected = run(plain, np.concatenate(shares), as_function)
+        equal(out, whole[mine], "output", tolerance)
+        equal(grads[0], expected[0][mine], "gradient of the input", tolerance * 100)
+        for g, e in zip(grads[1:], expected[1:]):
+            equal(hvd.allreduce(g, op=hvd.Sum, **process_set), e, "gradient of a weight", tolerance * 100)
+        for a, b in zip(ours.non_trainable_variables, plain.non_trainable_variables):
+            equal(a.numpy(), b.numpy(), "moving average", tolerance)
+
+
+@check
+def it_equals_the_joined_batch():
+    compare([6] * N)
+    compare([4] * N, shape=(5, 2))
+    compare([2] * N, shape=(4, 3, 2), as_function=True)
+    compare([2] * N, shape=(3, 4), axis=1)
+
+
+@check
+def batches_may_differ_and_be_empty():
+    compare([1 + 3 * r for r in range(N)])
+    compare([1 + 3 * r for r in range(N)], as_function=True)
+    if N > 1:
+        compare([0 if r == N - 1 else 5 for r in range(N)], as_function=True)
+
+
+@check
+def options_do_what_they_do():
+    compare([4] * N, scale=False, center=False, epsilon=0.1, momentum=0.5)
+    compare([4] * N, trainable=True, name="by_name")
+
+
+@check
+def a_far_mean_does_not_cancel():
+    # by E[x^2] - E[x]^2 the variance of these float32 values would be lost
+    ours = hvd.SyncBatchNormalization(epsilon=0.0)
+    x = (10000 + share(0, 8 * N, (2,), dtype="float32") / 10).astype("float32")
+    out = ours(x[R * 8 : R * 8 + 8], training=True)
+    whole = x.astype("float64")
+    expected = (whole - whole.mean(0)) / whole.std(0)
+    np.testing.assert_allclose(out, expected[R * 8 : R * 8 + 8], rtol=2e-2, atol=2e-2)
+
+
+@check
+def sixteen_bits_have_statistics_of_32():
+    tf.keras.backend.set_floatx("float32")
+    layer = hvd.SyncBatchNormalization(dtype="mixed_float16")
+    x = tf.cast(share(R, 64, (2,)) * 300, tf.float16)
+    out = layer(x, training=True)
+    assert out.dtype == tf.float16 and bool(tf.reduce_all(tf.math.is_finite(out)))
+    assert layer.moving_variance.dtype in (tf.float32, "float32")
+    mean = hvd.allreduce(tf.reduce_mean(tf.cast(out, tf.float32)))
+    assert abs(float(mean)) < 0.02, mean
+
+
+@check
+def masked_values_do_not_count():
+    x = share(R, 4, (5, 2))
+    mask = np.random.default_rng(R).integers(0, 2, (4, 5)).astype(bool)
+    layer = hvd.SyncBatchNormalization(dtype="float64", momentum=0.0)
+    layer(x, training=True, mask=tf.constant(mask))
+    seen = np.concatenate(hvd.allgather_object(x[mask]))
+    equal(layer.moving_mean.numpy(), seen.mean(0), "mean")
+    equal(layer.moving_variance.numpy(), seen.var(0), "variance")
+
+
+@check
+def evaluation_needs_nobody():
+    layer = filled(hvd.SyncBatchNormalization(dtype="float64"), (3,))
+    if R == 0:
+        layer(share(0, 4, (3,)), training=False)
+
+
+if N > 1:
+
+    @check
+    def process_sets_share_among_themselves():
+        ranks = [0, N - 1] if N > 2 else [0]
+        some = hvd.add_process_set(ranks)
+        if some.included():
+            compare([3] * N, ranks=ranks, process_set=some)
+            layer = hvd.SyncBatchNormalization(process_set=some)
+            again = hvd.SyncBatchNormalization.from_config(layer.get_config())
+            assert again.process_set is some and layer.get_config()["process_set"] == ranks
+        else:
+            layer = hvd.SyncBatchNormalization(process_set=some)
+            words = ["not part of provided process set"]
+            expect_error(ValueError, words, layer, share(R, 2, (3,)), training=True)
+        words = ["no process set of the ranks [0, 77]"]
+        expect_error(ValueError, words, hvd.SyncBatchNormalization, process_set=[77, 0])
+        hvd.remove_process_set(some)
+
+
+@check
+def it_trains_in_a_model_by_fit():
+    tf.keras.utils.set_random_seed(1)
+    inputs = tf.keras.Input((4,))
+    x = hvd.SyncBatchNormalization()(inputs)
+    x = tf.keras.layers.Dense(3)(x)
+    outputs = tf.keras.layers.Dense(1)(hvd.SyncBatchNormalization()(x))
+    model = tf.keras.Model(inputs, outputs)
+    assert len({layer.name for layer in model.layers}) == 5
+    model.compile(optimizer="sgd", loss="mse")
+    model.fit(share(R, 16, (4,)), np.ones((16, 1)), batch_size=8, epochs=2, verbose=0, shuffle=False)
+    moving = [v.numpy().tolist() for v in model.layers[1].non_trainable_variables]
+    assert all(m == moving for m in hvd.allgather_object(moving))
+    config = hvd.SyncBatchNormalization.from_config(model.layers[1].get_config()).get_config()
+    assert config == model.layers[1].get_config() and "process_set" not in config
+    copy = tf.keras.models.clone_model(model)
+    assert type(copy.layers[1]) is hvd.SyncBatchNormalization
+
+
+@check
+def one_layer_may_be_in_two_places():
+    layer = filled(hvd.SyncBatchNormalization(dtype="float64", momentum=0.5), (2,))
+    places = [tf.function(lambda x: layer(x, training=True)) for _ in range(2)]
+
+    @tf.function
+    def both(x, y):
+        with tf.GradientTape() as tape:
+            tape.watch([x, y])
+            with tf.name_scope("here"):
+                first = places[0](x)
+            with tf.name_scope("there"):
+                second = places[1](y)
+            loss = tf.reduce_sum(first * first * x) + tf.reduce_sum(second * second * y)
+        return first, second, tape.gradient(loss, [x, y])
+
+    x, y = share(R, 4, (2,)), share(R, 4, (2,), seed=9)
+    first, second, grads = both(tf.constant(x), tf.constant(y))
+    for out, data in ((first, x), (second, y)):
+        equal(out, layer(data, training=True), "output")
+    assert all(bool(tf.reduce_all(tf.math.is_finite(g))) for g in grads)
+
+
+@check
+def what_cannot_be_is_refused():
+    for fused in (True, None):
+        words = ["does not support fused=True"]
+        expect_error(ValueError, words, hvd.SyncBatchNormalization, fused=fused)
+    words = ["does not support virtual_batch_size"]
+    expect_error(ValueError, words, hvd.SyncBatchNormalization, virtual_batch_size=2)
+
+
+if IS_KERAS_2:
+
+    @check
+    def graphs_of_tensorflow_1_find_the_updates():
+        with tf.Graph().as_default():
+            layer = hvd.SyncBatchNormalization(momentum=0.0)
+            x = v1.placeholder(tf.float32, [None, 2])
+            layer(x, training=True)
+            updates = v1.get_collection(v1.GraphKeys.UPDATE_OPS)
+            assert len(updates) == 2
+            everything = v1.global_variables_initializer()
+            with v1.Session() as session:
+                session.run(everything)
+                session.run(updates, {x: share(R, 4, (2,))})
+                mean = session.run(layer.moving_mean)
+            equal(mean, np.concatenate([share(r, 4, (2,)) for r in range(N)]).mean(0), "mean", 1e-5)
+
+
+main(R)

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the optimizer checks share: the world, a small model, each rank's batches and the joined one.
+
+argv[1] of the script: "public" or "legacy", the way gradients are waited for (torch before 2.1 has only
+legacy).
+"""
+
+import sys
+
+import horovod.torch as hvd
+import torch
+from _hvd.torch import grad_hooks
+
+if sys.argv[1] == "legacy" and grad_hooks.HAS_PUBLIC_HOOK:
+    modern = grad_hooks.on_gradient
+    grad_hooks.on_gradient = lambda p, function: modern(p, function, use_public_hook=False)
+
+hvd.init()
+torch.set_num_threads(1)
+R, N = hvd.rank(), hvd.size()
+BATCH = 6
+
+
+def model(seed=7):
+    torch.manual_seed(seed)
+    return torch.nn.Sequential(torch.nn.Linear(5, 8), torch.nn.Tanh(), torch.nn.Linear(8, 2)).double()
+
+
+def batch(step, rank):
+    generator = torch.Generator().manual_seed(1000 * step + rank)
+    return torch.randn(BATCH, 5, generator=generator, dtype=torch.float64)
+
+
+def joined(step):
+    return torch.cat([batch(step, r) for r in range(N)])
+
+
+def loss_of(m, x):
+    return (m(x) ** 2).mean()
+
+
+def reference(steps, make):
+    m = model()
+    optimizer = make(m.parameters())
+    for step in range(steps):
+        optimizer.zero_grad()
+        loss_of(m, joined(step)).backward()
+        optimizer.step()
+    return m
+
+
+def train(m, optimizer, steps):
+    """Training on this rank's batches."""
+    for step in range(steps):
+        optimizer.zero_grad()
+        loss_of(m, batch(step, R)).backward()
+        optimizer.step()
+
+
+def close(a, b, tolerance=1e-12):
+    for (name, p), q in zip(a.named_parameters(), b.parameters()):
+        gap = (p - q).abs().max().item()
+        assert gap <= tolerance, f"{name} differs by {gap}"
+
+
+def sgd(params):
+    return torch.optim.SGD(params, lr=0.1, momentum=0.9)
+
+
+def adam(params):
+    return torch.optim.Adam(params, lr=0.01)
+
+
+def wrap(m, make=sgd, **options):
+    return hvd.DistributedOptimizer(make(m.parameters()), named_parameters=m.named_parameters(), **options)
+
+
+def same_everywhere(value):
+    said = hvd.allgather_object(value)
+    assert said == [said[0]] * N, said

@@ -1,0 +1,318 @@
+# SPDX-License-Identifier: Apache-2.0
+"""v1_sessions.py [session|v1]: MonitoredTrainingSession with hvd's hooks, and Estimator where it is.
+
+As v1_optimizer.py, whose two ways these are.
+"""
+
+import logging
+import os
+import runpy
+import sys
+
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+
+import horovod.tensorflow as hvd
+import numpy as np
+import tensorflow as tf
+from checks import check, expect_error, main
+
+v1 = tf.compat.v1
+MODE = sys.argv[1]
+if MODE == "v1":
+    v1.disable_v2_behavior()
+hvd.init()
+R, N = hvd.rank(), hvd.size()
+HERE = os.path.join(os.environ["CHECKS_DIR"], f"sessions-{MODE}")
+
+
+def everywhere(value):
+    """Every rank's value."""
+    from _hvd import objects
+
+    return objects.allgather_object(value)
+
+
+def linear():
+    """(train operation, w, loss, global step): each rank its own data, from a tf.data iterator."""
+    draw = np.random.RandomState(R)
+    x = draw.normal(size=(64, 3)).astype(np.float32)
+    y = (x @ [1.0, 2.0, 3.0]).astype(np.float32)
+    dataset = tf.data.Dataset.from_tensor_slices((x, y)).repeat().batch(8)
+    x, y = v1.data.make_one_shot_iterator(dataset).get_next()
+    w = v1.get_variable("w", [3], initializer=v1.random_normal_initializer(seed=R + 1))
+    loss = tf.reduce_mean((tf.linalg.matvec(x, w) - y) ** 2)
+    step = v1.train.get_or_create_global_step()
+    optimizer = hvd.DistributedOptimizer(v1.train.AdamOptimizer(0.05))
+    return optimizer.minimize(loss, global_step=step, var_list=[w]), w, loss, step
+
+
+def without_hooks(session, fetches):
+    """What a monitored session holds; hooks do not count it as a run."""
+    return session.run_step_fn(lambda step_context: step_context.session.run(fetches))
+
+
+def logged(function):
+    """What function said through TensorFlow's logger."""
+    said = []
+    handler = logging.Handler()
+    handler.emit = lambda record: said.append(record.getMessage())
+    logger = tf.get_logger()
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        function()
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+    return said
+
+
+@check
+def the_hook_gives_all_ranks_the_roots_variables():
+    for root, device in ((0, ""), (N - 1, "/cpu:0")):
+        hook = hvd.BroadcastGlobalVariablesHook(root, device)
+        assert isinstance(hook, v1.train.SessionRunHook)
+        assert (hook.root_rank, hook.bcast_op, hook.device) == (root, None, device)
+        assert hvd.BroadcastGlobalVariablesHook(root).device == ""
+        with tf.Graph().as_default():
+            w = v1.get_variable("w", [3], initializer=v1.random_normal_initializer(seed=R + 7))
+            other = v1.get_variable("n", [], tf.int64, initializer=v1.constant_initializer(R))
+            hook.begin()
+            made = hook.bcast_op
+            hook.begin()
+            assert hook.bcast_op is made, "one broadcast for a graph is enough"
+            with v1.Session() as session:
+                session.run(v1.global_variables_initializer())
+                before = everywhere(session.run(w).tolist())
+                hook.after_create_session(session, None)
+                assert session.run(w).tolist() == before[root] and session.run(other) == root
+                assert N == 1 or before[0] != before[1]
+        with tf.Graph().as_default():
+            v1.get_variable("v", [1])
+            hook.begin()
+            assert hook.bcast_op is not made and hook.bcast_op.graph is v1.get_default_graph()
+
+
+@check
+def a_monitored_session_trains_and_rank_0_alone_writes_checkpoints():
+    folder = HERE if R == 0 else None
+    kept = None
+    for last in (40, 160):
+        with tf.Graph().as_default():
+            train, w, loss, step = linear()
+            averages = hvd.MetricAverageHook({"loss": loss}, every_n=10)
+            hooks = [
+                hvd.BroadcastGlobalVariablesHook(0),
+                v1.train.StopAtStepHook(last_step=last),
+                averages,
+            ]
+            with v1.train.MonitoredTrainingSession(
+                checkpoint_dir=folder, hooks=hooks, save_checkpoint_steps=40, log_step_count_steps=1000
+            ) as session:
+                first = without_hooks(session, [w, step])
+                assert int(first[1]) == (40 if last == 160 else 0), first
+                if kept is not None:
+                    assert np.array_equal(first[0], kept), "it did not go on from rank 0's checkpoint"
+                same = everywhere(first[0].tolist())
+                assert all(s == same[0] for s in same), "ranks started with different weights"
+                runs = 0
+                while not session.should_stop():
+                    session.run(train)
+                    runs += 1
+                assert runs == last - int(first[1])
+            kept = None if last == 160 else last_checkpoint(folder)
+            same = everywhere(averages.averages)
+            assert set(same[0]) == {"loss"} and all(s == same[0] for s in same), same
+    if R == 0:
+        files = sorted(os.listdir(HERE))
+        assert "checkpoint" in files and "model.ckpt-160.index" in files, files
+        w = v1.train.load_variable(HERE, "w")
+        assert np.allclose(w, [1, 2, 3], atol=0.5), w
+
+
+def last_checkpoint(folder):
+    """The w that rank 0 wrote last, for all ranks."""
+    w = v1.train.load_variable(folder, "w") if folder else None
+    return everywhere(w)[0]
+
+
+@check
+def rank_0_may_run_more_than_the_others():
+    """Summaries with conditions of their own, which TensorFlow numbers together with ours."""
+    with tf.Graph().as_default():
+        step = v1.train.get_or_create_global_step()
+        w = v1.get_variable("w", [], initializer=v1.zeros_initializer())
+        if R == 0:
+            odd = tf.equal(step % 2, 1)
+            for i in range(3):
+                v1.summary.scalar(f"odd{i}", tf.cond(odd, lambda: 2.0 * w, lambda: -1.0 * w))
+        optimizer = hvd.DistributedOptimizer(
+            v1.train.GradientDescentOptimizer(1.0), backward_passes_per_step=2
+        )
+        train = optimizer.minimize((R + 1.0) * w, global_step=step, var_list=[w])
+        with v1.train.MonitoredTrainingSession(
+            checkpoint_dir=os.path.join(HERE, "more") if R == 0 else None,
+            hooks=[hvd.BroadcastGlobalVariablesHook(0), v1.train.StopAtStepHook(last_step=8)],
+            save_summaries_steps=3,
+            log_step_count_steps=1000,
+        ) as session:
+            while not session.should_stop():
+                session.run(train)
+                last = without_hooks(session, w) if not session.should_stop() else None
+                assert last is None or last == int(last)
+        if R == 0:
+            assert v1.train.load_variable(os.path.join(HERE, "more"), "w") == -4 * (N + 1)
+
+
+@check
+def means_of_metrics_are_those_of_all_ranks():
+    with tf.Graph().as_default():
+        x = v1.placeholder(tf.float32, [], name="x")
+        table = {
+            "x": x,
+            "twice": 2 * x,
+            "whole": tf.constant(R + 1),
+            "own": v1.get_variable("own", [], initializer=v1.constant_initializer(R)),
+        }
+        hook = hvd.MetricAverageHook(table, every_n=3)
+        by_list = hvd.MetricAverageHook([x, "x:0" if False else 3 * x], every_n=1)
+        by_name = hvd.MetricAverageHook(["x"], every_n=2)
+        mean = (N - 1) / 2
+
+        def run():
+            with v1.train.MonitoredSession(hooks=[hook, by_list, by_name]) as session:
+                for i in range(7):
+                    session.run([], {x: R + 10.0 * i})
+                    at = 10 * ((i + 1) // 3 * 3 - 1)
+                    want = (
+                        {}
+                        if i < 2
+                        else {"x": at + mean, "twice": 2 * (at + mean), "whole": mean + 1, "own": mean}
+                    )
+                    assert hook.averages == want, (i, hook.averages, want)
+                    assert by_list.averages == {"x": 10 * i + mean, "mul_1": 3 * (10 * i + mean)}, (
+                        by_list.averages
+                    )
+                    assert by_name.averages == ({} if i < 1 else {"x": 10 * ((i + 1) // 2 * 2 - 1) + mean})
+
+        said = [text for text in logged(run) if text.startswith("means over") and "twice" in text]
+        want = f"means over {N} ranks after 6 runs: x = {50 + mean:g}, twice = {100 + 2 * mean:g}, whole = {mean + 1:g}, own = {mean:g}"
+        assert (said[1:] == [want] and len(said) == 2) if R == 0 else said == [], (said, want)
+
+
+@check
+def means_of_a_process_set_are_its_own():
+    last = hvd.add_process_set([N - 1])
+    with tf.Graph().as_default():
+        hook = hvd.MetricAverageHook({"rank": tf.constant(float(R))}, 1, last)
+        with v1.train.MonitoredSession(hooks=[hook]) as session:
+            session.run([])
+        assert hook.averages == ({"rank": R} if R == N - 1 else {})
+    hvd.remove_process_set(last)
+
+
+@check
+def a_hook_may_go_from_one_graph_to_the_next():
+    hook = hvd.MetricAverageHook(["metric"], every_n=2)
+    for value in (1.0, 5.0):
+        with tf.Graph().as_default():
+            tf.constant(value + R, name="metric")
+            with v1.train.MonitoredSession(hooks=[hook]) as session:
+                for _ in range(3):
+                    session.run([])
+        assert hook.averages == {"metric": value + (N - 1) / 2}
+
+
+@check
+def metrics_that_cannot_be_are_refused():
+    hook = hvd.MetricAverageHook
+    for metrics in (None, {}, [], 3.0, "loss"):
+        expect_error(ValueError, ["metrics is", "a dict or a list of scalar tensors"], hook, metrics)
+    for every_n in (0, -1, 2.0, True, None):
+        expect_error(ValueError, ["every_n", "positive number of runs"], hook, ["loss"], every_n=every_n)
+    with tf.Graph().as_default():
+        vector, text, x = tf.zeros([3]), tf.constant("a"), tf.constant(1.0, name="x")
+        words = ["metric vector has shape (3,)", "must be a scalar"]
+        expect_error(ValueError, words, hook({"vector": vector}).begin)
+        expect_error(
+            ValueError, ["metric text is of string", "must be a number"], hook({"text": text}).begin
+        )
+        expect_error(ValueError, ["metrics has x twice"], hook([x, "x"]).begin)
+        expect_error(KeyError, ["nowhere"], hook(["nowhere"]).begin)
+
+
+@check
+def metrics_average_in_perseus_too():
+    import perseus.tensorflow.horovod as perseus
+
+    assert perseus.MetricAverageHook is hvd.MetricAverageHook
+    assert perseus.BroadcastGlobalVariablesHook is hvd.BroadcastGlobalVariablesHook
+
+
+@check
+def a_hook_needs_a_graph():
+    if tf.executing_eagerly():
+        words = ["does not support eager execution"]
+        expect_error(RuntimeError, words, hvd.BroadcastGlobalVariablesHook(0).begin)
+
+
+@check
+def the_estimator_example_says_what_it_needs():
+    if hasattr(v1, "estimator"):
+        return
+    path = os.path.join(os.path.dirname(__file__), "../../../runtime/examples/estimator_digits.py")
+    argv, sys.argv = sys.argv, [path]
+    try:
+        words = ["has no Estimator; 2.15 is the last that has"]
+        expect_error(SystemExit, words, runpy.run_path, path, run_name="__main__")
+    finally:
+        sys.argv = argv
+
+
+@check
+def an_estimator_trains_on_all_ranks():
+    if not hasattr(tf, "estimator"):
+        return  # TensorFlow 2.16 and later have none
+    if MODE != "v1":
+        return
+
+    def inputs():
+        draw = np.random.RandomState(R)
+        x = draw.normal(size=(64, 3)).astype(np.float32)
+        y = (x @ [1.0, 2.0, 3.0]).astype(np.float32)
+        return tf.data.Dataset.from_tensor_slices(({"x": x}, y)).repeat().batch(8)
+
+    seen = []
+
+    def model(features, labels, mode):
+        out = v1.layers.dense(features["x"], 1, name="dense", use_bias=False)[:, 0]
+        loss = tf.reduce_mean((out - labels) ** 2)
+        step = v1.train.get_or_create_global_step()
+        if mode == tf.estimator.ModeKeys.EVAL:
+            return tf.estimator.EstimatorSpec(mode, loss=loss)
+        optimizer = hvd.DistributedOptimizer(v1.train.MomentumOptimizer(0.05, 0.9))
+        seen.append(averages)
+        return tf.estimator.EstimatorSpec(
+            mode, loss=loss, train_op=optimizer.minimize(loss, global_step=step)
+        )
+
+    averages = hvd.MetricAverageHook(["global_step"], every_n=10)
+    folder = os.path.join(HERE, "estimator")
+    config = tf.estimator.RunConfig(
+        tf_random_seed=R + 1, save_checkpoints_steps=20 if R == 0 else None, save_checkpoints_secs=None
+    )
+    estimator = tf.estimator.Estimator(
+        model, folder if R == 0 else os.path.join(HERE, f"scratch{R}"), config=config
+    )
+    for last in (40, 80):
+        estimator.train(inputs, hooks=[hvd.BroadcastGlobalVariablesHook(0), averages], max_steps=last)
+        w = estimator.get_variable_value("dense/kernel") if R == 0 else None
+        assert estimator.get_variable_value("global_step") == last if R == 0 else True
+    assert averages.averages and len(seen) == 2
+    if R == 0:
+        assert np.allclose(w.ravel(), [1, 2, 3], atol=0.3), w
+        assert estimator.evaluate(inputs, steps=4)["loss"] < 0.5
+
+
+main(R)

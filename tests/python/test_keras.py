@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Keras 2 and 3 on each of their back ends: gradients are reduced once, callbacks, values, real digits.
+
+HVD_TEST_KERAS=full (make test-full): all checks, everything on every back end, legacy optimizers, Keras 2 with
+the newest TensorFlow. Digits on 1 and 4 ranks: test_full.py.
+"""
+
+import os
+
+from job import ROOT, STAGE, JobTest, packages, venv
+
+FULL = os.environ.get("HVD_TEST_KERAS") == "full"
+TRAINING = ("keras_train.py", "keras_options.py", "keras_ways.py")
+SCRIPTS = (*TRAINING, "keras_callbacks.py")
+SHORT = (*(f"{script} short" for script in TRAINING), "keras_callbacks.py")
+CONVERGENCE = ("keras_convergence.py",)
+
+
+def paths(*names):
+    """PYTHONPATH with the packages of other environments of tests/setup/venv."""
+    return ":".join([str(STAGE / "python"), str(ROOT / "tests/python/digits"), *map(packages, names)])
+
+
+class Keras(JobTest):
+    def run_flavour(self, label, python, want, n=2, besides=(), more=CONVERGENCE, **options):
+        """besides: other environments; more: scripts that the time of `make test` allows here."""
+        self.run_checks(
+            n,
+            (*(SCRIPTS if FULL else SHORT), *more, "keras_alike.py"),  # alike: ranks make unlike models
+            label=f"keras {label}",
+            python=venv(python),
+            WANT_KERAS=want,
+            PYTHONPATH=paths(*besides),
+            timeout=600 if FULL else 450,
+            **options,
+        )
+
+    def test_3_tensorflow(self):
+        self.run_flavour("3 tensorflow", "tf", "3", besides=["keras2"], KERAS_BACKEND="tensorflow")
+
+    def test_3_jax(self):
+        more = CONVERGENCE if FULL else ()
+        self.run_flavour("3 jax", "keras", "3", more=more, KERAS_BACKEND="jax")
+
+    def test_3_torch(self):
+        """On 3 ranks: process sets of several, and one that is in none of them."""
+        more = CONVERGENCE if FULL else ()
+        self.run_flavour("3 torch", "keras", "3", 3, ["torch"], more, KERAS_BACKEND="torch")
+
+    def test_2(self):
+        self.run_flavour("2", "tf215", "2")
+
+    if FULL:
+
+        def test_process_sets(self):
+            for want, python, backend in (
+                ("3", "tf", "tensorflow"),
+                ("3", "keras", "jax"),
+                ("2", "tf215", ""),
+            ):
+                besides = ["keras2"] if python == "tf" else []
+                self.run_checks(
+                    3,
+                    ("keras_ways.py",),
+                    label=f"keras {want} {backend}",
+                    python=venv(python),
+                    WANT_KERAS=want,
+                    PYTHONPATH=paths(*besides),
+                    KERAS_BACKEND=backend,
+                    timeout=300,
+                )
+
+        def test_2_legacy(self):
+            self.run_flavour("2 legacy optimizers", "tf215", "2 legacy", more=())
+
+        def test_2_newest_tensorflow(self):
+            self.run_flavour("2 tf_keras", "tf", "2", besides=["keras2"], more=(), TF_USE_LEGACY_KERAS="1")

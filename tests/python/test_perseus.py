@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""perseus: every module and public name of horovod is there, as the same object, in the forms that scripts
+import; and a framework that is missing is told in one sentence, by both.
+
+The forms were collected from AIACC's documents and demos and from public repositories.
+"""
+
+import unittest
+
+from job import STAGE, python, venv
+
+# every module of the tree: the same object by both names, and so are its public names
+TABLE = """if 1:
+    import importlib, pathlib, sys
+    import perseus
+    frameworks, tree = sys.argv[1].split(), pathlib.Path(sys.argv[2])
+    for framework in frameworks:
+        for path in sorted(tree.joinpath("horovod", framework).rglob("*.py")):
+            name = ".".join(path.relative_to(tree).with_suffix("").parts)
+            name = name[:-9] if name.endswith(".__init__") else name
+            theirs = name.replace(f"horovod.{framework}", f"perseus.{framework}.horovod", 1)
+            a, b = importlib.import_module(theirs), importlib.import_module(name)
+            assert a is b and a.__name__ == a.__spec__.name == name, (a, b, a.__spec__)
+            assert sys.modules[theirs] is a
+            for public in getattr(b, "__all__", [n for n in vars(b) if n[0] != "_"]):
+                assert getattr(a, public) is getattr(b, public), (theirs, public)
+            print(theirs)
+"""
+
+FORMS = {  # script: the framework that it needs
+    "import perseus.torch.horovod as hvd; use = hvd.DistributedOptimizer, hvd.broadcast_parameters": "torch",
+    "from perseus.torch import horovod as hvd; use = hvd.broadcast_optimizer_state": "torch",
+    "import perseus.torch.horovod; hvd = perseus.torch.horovod; use = hvd.elastic.TorchState": "torch",
+    "import perseus.torch.horovod as hvd; from perseus.torch.horovod.elastic import state; use = state": "torch",
+    "import perseus.tensorflow.horovod as hvd; use = hvd.DistributedOptimizer, hvd.DistributedGradientTape": "tensorflow",
+    "import perseus.tensorflow.horovod as hvd; use = hvd.BroadcastGlobalVariablesHook(0)": "tensorflow",
+    "import perseus.tensorflow.horovod as hvd; use = hvd.keras.callbacks.MetricAverageCallback()": "tensorflow",
+    "import perseus.tensorflow.horovod as hvd; use = hvd.keras.DistributedOptimizer": "tensorflow",
+    "import perseus.tensorflow.horovod.keras as hvd; use = hvd.callbacks.BroadcastGlobalVariablesCallback(0)": "tensorflow",
+    "import perseus.tensorflow.horovod.keras as hvd; use = hvd.callbacks.LearningRateWarmupCallback(warmup_epochs=3, verbose=1)": "tensorflow",
+    "from perseus.tensorflow.horovod import keras as hvd; use = hvd.DistributedOptimizer": "tensorflow",
+    "import perseus.keras.horovod as hvd; use = hvd.DistributedOptimizer, hvd.callbacks.MetricAverageCallback()": "keras",
+    "from perseus.keras.horovod.callbacks import LearningRateWarmupCallback as use; import perseus.keras.horovod as hvd": "keras",
+}
+RUN = "\n".join(["hvd.init()", "assert (hvd.rank(), hvd.size()) == (0, 1) and use", "hvd.shutdown()"])
+# after TABLE, in the same process: a start of TensorFlow takes seconds
+ALL_FORMS = """if 1:
+    import traceback
+    for number, form in enumerate(sys.argv[3:]):
+        try:
+            exec(form, {"__name__": f"form{number}"})
+        except BaseException:
+            traceback.print_exc()
+        else:
+            print("GOOD", number)
+    wrong = [f"perseus.{framework}.{name}" for framework in frameworks for name in ("horovod.nothing", "other")]
+    for name in (*wrong, "perseus.mxnet"):
+        try:
+            importlib.import_module(name)
+        except ModuleNotFoundError as e:
+            assert str(e) == f"No module named '{name}'", e
+        else:
+            raise AssertionError(name)
+"""
+
+# whatever is imported of a package, other than torch in tensorflow's tree
+MISSING = """if 1:
+    import importlib, sys
+    class Without:
+        def find_spec(self, name, path=None, target=None):
+            if name.split(".")[0] in ("torch", "tensorflow", "keras"):
+                raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+    sys.meta_path.insert(0, Without())
+    try:
+        importlib.import_module(sys.argv[1])
+    except ModuleNotFoundError as e:
+        print(f"{e.name}: {e}")
+"""
+
+
+class Perseus(unittest.TestCase):
+    def ok(self, code, *args, **options):
+        ended = python(code, *args, timeout=120, **options)
+        self.assertEqual(ended.code, 0, ended)
+        return ended.out
+
+    def table_and_forms(self, wanted, **options):
+        """Prints of TABLE, which must have the wanted modules; the forms of these frameworks all work.
+
+        wanted: {framework: [what is behind perseus.FRAMEWORK.horovod]}
+        """
+        forms = [f"{form}\n{RUN}" for form, needs in FORMS.items() if needs in wanted]
+        out = self.ok(TABLE + ALL_FORMS, " ".join(wanted), STAGE / "python", *forms, **options)
+        self.assertEqual(out.count("GOOD"), len(forms), out)
+        names = {f"perseus.{framework}.horovod{w}" for framework, of in wanted.items() for w in of}
+        self.assertLessEqual(names, set(out.split()))
+
+    def test_torch(self):
+        self.table_and_forms({"torch": ["", ".elastic", ".elastic.state", ".distributed"]})
+
+    def test_tensorflow_and_keras(self):
+        wanted = {"tensorflow": ["", ".keras", ".keras.callbacks"], "keras": ["", ".callbacks"]}
+        for name in ("tf", "tf215"):
+            self.table_and_forms(wanted, python=venv(name))
+
+    def test_no_framework_is_imported_before_it_is_asked_for(self):
+        self.ok("""if 1:
+            import sys
+            import perseus, perseus.torch, perseus.tensorflow, perseus.keras
+            assert not {"torch", "tensorflow", "keras", "numpy"} & set(sys.modules)
+        """)
+
+    def test_a_missing_framework_is_one_sentence(self):
+        for module, wanted in (
+            ("horovod.torch", "torch: horovod.torch needs PyTorch 1.13 or later"),
+            ("horovod.torch.mpi_ops", "torch: horovod.torch needs PyTorch"),
+            ("perseus.torch.horovod", "torch: horovod.torch needs PyTorch"),
+            ("horovod.tensorflow", "tensorflow: horovod.tensorflow needs TensorFlow 2.12 or later"),
+            ("perseus.tensorflow.horovod.mpi_ops", "tensorflow: horovod.tensorflow needs TensorFlow"),
+            ("horovod.keras", "keras: horovod.keras needs Keras 2.12 or later"),
+        ):
+            out = self.ok(MISSING, module)
+            self.assertEqual(len(out.splitlines()), 1, out)
+            self.assertIn(wanted, out)
+            self.assertRegex(
+                out, r"which \S+python3\S* does not find: pip install (torch|tensorflow|keras) "
+            )
+
+    def test_an_error_inside_of_a_framework_goes_through(self):
+        ended = python("""if 1:
+            import sys, types
+            sys.modules["_posixsubprocess"] = None  # whatever: an import that torch makes
+            import horovod.torch
+        """)
+        self.assertEqual(ended.code, 1, ended)
+        self.assertNotIn("needs PyTorch", ended.out)
+        self.assertIn("import of _posixsubprocess halted", ended.out)

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The torch.distributed back end "hvd", with Debian's PyTorch 1.13 and with PyPI's newest."""
+
+import os
+import tempfile
+import zipfile
+
+from job import BUILD, RANKS, JobTest, bare_ranks, command, each_torch, free_port, horovodrun, only_torch
+
+SCRIPTS = ("pg_training.py", "pg_collectives.py")
+ROOT_MAY = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+
+
+@each_torch
+class Backend(JobTest):
+    @only_torch("debian")
+    def test_1(self):
+        self.run_checks(1, "pg_collectives.py")
+
+    def test_2(self):
+        self.run_checks(2, SCRIPTS)
+
+    def test_4(self):
+        self.run_checks(4, "pg_collectives.py")
+
+    # --- failing -------------------------------------------------------------------------------------
+
+    def lines_of(self, what, code=0, **extra):
+        """What the ranks of pg_errors.py WHAT said, without horovodrun's prefix."""
+        ended = horovodrun(2, "pg_errors.py", what, python=self.python, **extra)
+        self.assertEqual(ended.code, code, ended)
+        return [line.split(":", 1)[1] for line in ended.out.splitlines() if "<stdout>:" in line]
+
+    def test_a_lost_rank_is_named_in_ddp_and_after(self):
+        said = self.lines_of("dies", code=7)
+        self.assertEqual(len(said), 2, said)
+        for line in said:
+            self.assertRegex(line, r"^rank 0 said \w+: .*rank 1 \(host .*\) was lost")
+
+    def test_a_late_rank_ends_the_wait_and_not_the_operation(self):
+        said = self.lines_of("late")
+        self.assertRegex(said[0], "all_reduce of group .* has not ended after 4 s, the timeout")
+        self.assertEqual(sorted(said[1:]), ["rank 0 has 2", "rank 1 has 2"])
+
+    @only_torch("debian")
+    def test_ranks_that_disagree_hear_it(self):
+        said = self.lines_of("detail", TORCH_DISTRIBUTED_DEBUG="DETAIL")
+        self.assertEqual(len(said), 2, said)
+        for line in said:
+            self.assertIn("rank 0 has [2], rank 1 has [3]", line)
+
+    @only_torch("debian")
+    def test_another_world_is_refused(self):
+        with tempfile.TemporaryDirectory() as directory:
+            said = self.lines_of("other_world", STORE=os.path.join(directory, "store"))
+        self.assertEqual(len(said), 2, said)
+        self.assertIn("torch says rank 0 of 1", said[0])
+        self.assertRegex(said[0], "the runtime is rank [01] of 2: .*launcher")
+
+    # --- starting ------------------------------------------------------------------------------------
+
+    def check_works(self, *ends):
+        out = "".join(end.out for end in ends)
+        self.assertEqual([end.code for end in ends], [0] * len(ends), out)
+        for rank in range(2):
+            self.assertIn(f"rank {rank} of 2 has 2", out)
+
+    @only_torch("debian")
+    def test_under_mpirun(self):
+        script = RANKS / "pg_errors.py"
+        self.check_works(command(["mpirun", "-np", 2, self.python, script, "works"], **ROOT_MAY))
+
+    @only_torch("debian")
+    def test_alone(self):
+        ended = command([self.python, RANKS / "pg_errors.py", "works"])
+        self.assertIn("rank 0 of 1 has 1", ended.out)
+
+    @only_torch("newest")  # Debian's torchrun does not work with its Python
+    def test_under_torchrun(self):
+        run = [self.python, "-m", "torch.distributed.run", "--nproc_per_node", 2]
+        run += ["--master_port", free_port()]
+        self.check_works(command([*run, RANKS / "pg_errors.py", "works"]))
+
+    @only_torch("debian")
+    def test_by_hand(self):
+        self.check_works(*bare_ranks(2, "pg_errors.py", "works", python=self.python))
+
+    @only_torch("newest")
+    def test_the_wheel_makes_the_name_known(self):
+        asks = "import sys, torch; sys.exit(not hasattr(torch, '_import_device_backends'))"
+        if command([self.python, "-c", asks]).code:
+            self.skipTest("entry points of back ends came with torch 2.5")
+        (wheel,) = BUILD.glob("ringmaster_horovod-*.whl")
+        with tempfile.TemporaryDirectory() as directory:
+            zipfile.ZipFile(wheel).extractall(directory)
+            ends = bare_ranks(
+                2, "pg_errors.py", "works", "no-import", python=self.python, PYTHONPATH=directory
+            )
+        self.check_works(*ends)

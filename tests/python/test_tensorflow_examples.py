@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""TensorFlow's and Keras' part of runtime/examples/README.md, as test_examples.py does it for torch's.
+
+Here under the newest TensorFlow; under 2.15, and by Keras 3 without it on torch and on JAX, in test_full.py.
+"""
+
+import functools
+import re
+import shlex
+
+import test_examples as examples
+from job import RANKS, venv
+from test_examples import number
+
+# These share a start; the last one ends eager execution.
+SHARED = ("tape_digits.py", "tensorflow_synthetic_benchmark.py", "allreduce_tf.py", "tf1_digits.py")
+
+
+@functools.lru_cache(maxsize=None)
+def run_shared(python):
+    """The commands of SHARED, their programs one after another in the same two ranks."""
+    launch = "horovodrun -np 2 python3 "
+    lines = [examples.line_of(words) for words in SHARED]
+    assert all(line.startswith(launch) for line in lines), lines
+    programs = " ".join(shlex.quote(line[len(launch) :]) for line in lines)
+    return examples.run_line(f"{launch}{RANKS / 'programs.py'} {programs}", python)
+
+
+class TensorFlowExamples(examples.Runs):
+    tf = "tf"
+
+    @property
+    def python(self):
+        return venv(self.tf)
+
+    def learned(self, ended, name, least):
+        self.assertGreaterEqual(number(rf"{name}.*: held-out accuracy ([01]\.\d+)", ended), least)
+        self.assertNotRegex(ended.out, r"\[1\]<stdout>:(?!rank 1 of 2: average)")
+
+    def shared(self, words):
+        ended = run_shared(self.python)
+        self.assertEqual(ended.code, 0, ended)
+        self.assert_shown(examples.line_of(words), ended)
+        return ended
+
+    def test_tape(self):
+        ended = self.shared("tape_digits.py")
+        self.learned(ended, "tape_digits", 0.95)
+        self.assertIn("all 2 workers hold identical weights", ended.out)
+        self.assertEqual(len(re.findall(r"epoch \d  loss \d", ended.out)), 8, ended)
+
+    def test_synthetic_benchmark(self):
+        ended = self.shared("tensorflow_synthetic_benchmark.py")
+        self.assertEqual(len(re.findall(r"Iter #\d: ", ended.out)), 3, ended)
+        one = number(r"Img/sec per CPU: (\d+\.\d) \+-\d+\.\d", ended)
+        total = number(r"Total img/sec on 2 CPU\(s\): (\d+\.\d) \+-\d+\.\d", ended)
+        self.assertGreater(one, 0)
+        self.assertAlmostEqual(total, 2 * one, delta=0.11)
+
+    def test_allreduce(self):
+        ended = self.shared("allreduce_tf.py")
+        self.assertEqual(len(re.findall(r"rank [01] of 2: average \[1\.5 3", ended.out)), 2, ended)
+
+    def test_the_command_of_the_first_page(self):
+        line = next(line for line in examples.shown() if "keras_digits" in line)
+        self.assertIn(f"    {line}\n", (examples.ROOT / "README.md").read_text())
+
+    def test_keras(self):
+        ended = self.run_example("^horovodrun -np 2 python3 runtime/examples/keras_digits.py")
+        self.learned(ended, "keras_digits", 0.95)
+
+    def test_tensorflow_1(self):
+        self.learned(self.shared("tf1_digits.py"), "tf1_digits", 0.92)
+
+
+class Estimator(examples.Runs):
+    python = property(lambda self: venv("tf215"))  # the last that has it
+
+    def test_estimator(self):
+        ended = self.run_example("estimator_digits.py")
+        self.assertGreaterEqual(number(r"estimator_digits: held-out accuracy ([01]\.\d+)", ended), 0.92)
+        self.assertRegex(ended.out, r"means over 2 ranks after 200 runs: loss = \d")

@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Worlds of a part of the ranks (hvd_config.ranks): several at once, one after another,
+ * with ranks that stay outside, and lists that cannot be. */
+#include "tests/unit/hvd_world.h"
+
+static int init_of(const int *ranks, int n)
+{
+    struct hvd_config c = {.size_bytes = sizeof(c),
+                           .start_timeout_ms = 20000,
+                           .ranks = ranks,
+                           .n_ranks = n};
+
+    return hvd_init(&c);
+}
+
+/* A sum of 2^(rank in the job) tells who took part. */
+static void check_members(int rank, unsigned members)
+{
+    float v[3] = {(float)(1u << rank), 1, 0};
+    hvd_handle h;
+
+    CHECK_OK(sum_async("members", v, 3, &h));
+    CHECK_OK(hvd_wait(h, 20000));
+    CHECK_OK(hvd_release(h));
+    CHECK(v[0] == (float)members, "sum %g, not %u", (double)v[0], members);
+    CHECK((int)v[1] == hvd_size(), "size %d", hvd_size());
+}
+
+static void check_place(int rank, int size)
+{
+    CHECK(hvd_rank() == rank && hvd_size() == size, "rank %d of %d, not %d of %d",
+          hvd_rank(), hvd_size(), rank, size);
+    CHECK(hvd_local_rank() == rank && hvd_local_size() == size, "local %d of %d",
+          hvd_local_rank(), hvd_local_size());
+    CHECK(hvd_cross_rank() == 0 && hvd_cross_size() == 1, "cross %d of %d",
+          hvd_cross_rank(), hvd_cross_size());
+    CHECK(hvd_is_homogeneous() == 1, "homogeneous");
+}
+
+static void halves_body(int rank, int size)
+{
+    static const int even[] = {0, 2}, odd[] = {3, 1};
+
+    (void)size;
+    if (rank % 2 == 0)
+        CHECK_OK(init_of(even, 2));
+    else
+        CHECK_OK(init_of(odd, 2));
+    check_place(rank == 2 || rank == 1, 2);
+    check_members(rank, rank % 2 ? 10 : 5);
+}
+
+static void two_halves_are_two_worlds_in_the_order_of_their_lists(void **state)
+{
+    (void)state;
+    world_run(4, halves_body);
+}
+
+/* Another list after each shutdown, and the world of all between: each has rounds of
+ * its own, however often the others have met. */
+static void others_body(int rank, int size)
+{
+    static const int first[] = {0, 1}, last[] = {1, 2};
+
+    (void)size;
+    for (int again = 0; again < 2; again++) {
+        if (rank != 2) {
+            CHECK_OK(init_of(first, 2));
+            check_members(rank, 3);
+            CHECK_OK(hvd_shutdown());
+        }
+        if (rank != 0) {
+            CHECK_OK(init_of(last, 2));
+            check_place(rank - 1, 2);
+            check_members(rank, 6);
+            CHECK_OK(hvd_shutdown());
+        }
+        CHECK_OK(hvd_init(NULL));
+        check_members(rank, 7);
+        CHECK_OK(barrier_now("all"));
+        CHECK_OK(hvd_shutdown());
+    }
+}
+
+static void lists_follow_one_another(void **state)
+{
+    (void)state;
+    world_run(3, others_body);
+}
+
+/* Rank 1 never calls hvd_init; rank 3 is alone. */
+static void outside_body(int rank, int size)
+{
+    static const int pair[] = {2, 0}, alone[] = {3};
+    int ranks[4];
+    char text[2000];
+    int id;
+
+    (void)size;
+    if (rank == 1)
+        return;
+    if (rank == 3) {
+        CHECK_OK(init_of(alone, 1));
+        check_place(0, 1);
+        check_members(3, 8);
+        return;
+    }
+    CHECK_OK(init_of(pair, 2));
+    check_place(rank == 0, 2);
+    check_members(rank, 5);
+    CHECK_OK(hvd_process_set_add((const int[]){1}, 1, &id)); /* ranks of this world */
+    CHECK(hvd_process_set_ranks(id, ranks, 4) == 1 && ranks[0] == 1, "ranks");
+    CHECK(hvd_process_set_rank(id) == (rank == 0 ? 0 : -1), "rank in the set");
+    CHECK(hvd_process_set_add((const int[]){2}, 1, &id) == HVD_INVALID_ARGUMENT,
+          "rank 2 of 2");
+    (void)hvd_describe(text, sizeof(text));
+    CHECK(strstr(text, rank ? "\"job_rank\":2,\"job_size\":4" : "\"job_rank\":0"), "%s",
+          text);
+    CHECK_OK(barrier_now("end"));
+}
+
+static void ranks_may_stay_outside_or_be_alone(void **state)
+{
+    (void)state;
+    world_run(4, outside_body);
+}
+
+static void refused(const int *ranks, int n, const char *sentence)
+{
+    CHECK(init_of(ranks, n) == HVD_INVALID_ARGUMENT, "%s: %s", sentence,
+          hvd_last_error());
+    CHECK(strstr(hvd_last_error(), sentence), "%s", hvd_last_error());
+    CHECK(!hvd_is_initialized(), "initialized");
+}
+
+static void impossible_body(int rank, int size)
+{
+    static const int all[] = {0, 1}, other[] = {1, 0};
+    const int mine[] = {rank}, others[] = {1 - rank};
+
+    (void)size;
+    refused((const int[]){0, 1, 1}, 3, "comm=[0, 1, 1]: rank 1 is there twice");
+    refused((const int[]){0, 1, 2}, 3,
+            "comm=[0-2]: 2 is no rank of this job, which has 2 ranks, 0 to 1");
+    refused((const int[]){-1, 0}, 2, "comm=[-1, 0]: -1 is no rank");
+    refused(others, 1,
+            rank ? "comm=[0] lacks this process, which is rank 1 of 2"
+                 : "comm=[1] lacks this process, which is rank 0 of 2");
+    refused(NULL, 2, "hvd_config.n_ranks: 2, must be at least 0, with ranks");
+    refused(mine, -1, "hvd_config.n_ranks: -1");
+    CHECK_OK(init_of(all, 2)); /* the world of all */
+    CHECK_OK(init_of(all, 2));
+    CHECK_OK(hvd_init(NULL));
+    CHECK(init_of(other, 2) == HVD_INVALID_ARGUMENT, "another list");
+    CHECK(strstr(hvd_last_error(), "called before, for all 2 ranks, and now with"),
+          "%s", hvd_last_error());
+    check_members(rank, 3);
+}
+
+static void impossible_lists_are_refused_at_once(void **state)
+{
+    (void)state;
+    world_run(2, impossible_body);
+}
+
+/* Both are told at once, not after 20 s; ranks 2 and 3 do not notice. */
+static void differ_body(int rank, int size)
+{
+    static const int two[] = {0, 1}, three[] = {1, 0}, rest[] = {2, 3};
+    uint64_t begin_ns = clock_now_ns();
+
+    (void)size;
+    if (rank >= 2) {
+        CHECK_OK(init_of(rest, 2));
+        check_members(rank, 12);
+        return;
+    }
+    refused(rank ? three : two, 2, "hvd.init(comm=...) differs: rank ");
+    CHECK(strstr(hvd_last_error(), "rank 0 gives [0, 1]")
+              && strstr(hvd_last_error(), "rank 1 gives [1, 0]"),
+          "%s", hvd_last_error());
+    CHECK(clock_now_ns() - begin_ns < 10 * NS_PER_S, "told late");
+    CHECK_OK(init_of(two, 2)); /* it was a mistake, not the end */
+    check_members(rank, 3);
+}
+
+static void lists_that_differ_are_both_shown(void **state)
+{
+    (void)state;
+    world_run(4, differ_body);
+}
+
+static void all_against_some_body(int rank, int size)
+{
+    static const int list[] = {1, 0};
+
+    (void)size;
+    refused(list, rank == 0 ? 2 : 0,
+            rank == 0 ? "rank 0 gives [1, 0]" : "rank 1 gives no list, all 2 ranks");
+}
+
+static void a_list_against_none_is_told(void **state)
+{
+    (void)state;
+    world_run(2, all_against_some_body);
+}
+
+static void late_body(int rank, int size)
+{
+    static const int pair[] = {0, 2};
+    struct hvd_config c = {
+        .size_bytes = sizeof(c), .start_timeout_ms = 300, .ranks = pair, .n_ranks = 2};
+
+    (void)size;
+    if (rank != 0)
+        return;
+    CHECK(hvd_init(&c) == HVD_TIMEOUT, "%s", hvd_last_error());
+    CHECK(strstr(hvd_last_error(), "for rank 2 (of [0, 2])"), "%s", hvd_last_error());
+}
+
+static void who_is_missing_has_its_rank_in_the_job(void **state)
+{
+    (void)state;
+    world_run(3, late_body);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(two_halves_are_two_worlds_in_the_order_of_their_lists),
+        cmocka_unit_test(lists_follow_one_another),
+        cmocka_unit_test(ranks_may_stay_outside_or_be_alone),
+        cmocka_unit_test(impossible_lists_are_refused_at_once),
+        cmocka_unit_test(lists_that_differ_are_both_shown),
+        cmocka_unit_test(a_list_against_none_is_told),
+        cmocka_unit_test(who_is_missing_has_its_rank_in_the_job),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
