@@ -36,12 +36,14 @@ static enum agree_call wants(const struct coordinator *co)
 
 bool listen_away(struct coordinator *co)
 {
-    enum agree_call want = wants(co);
     const uint64_t *words = NULL;
+    enum agree_call want;
     uint32_t n = 0;
 
+    listen_back(co); /* it may be away already, and counted since */
     if (!co->listens || co->is_stuck || co->has_end)
         return false;
+    want = wants(co);
     if (!member_stands(co->member, &words, &n))
         words = NULL;
     co->backend->ops->agree_tag(co->backend, member_plan_no(co->member));

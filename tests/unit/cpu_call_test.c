@@ -183,43 +183,58 @@ static void who_waits_hears_of_any_agreement_others_of_calls_only(void **state)
     party_run(&p);
 }
 
-/* The last member never comes by itself: others count its words, or find it back, in
- * which case it goes on from the last agreement that it was counted in. Its bit 2 is 0,
- * others clear one more each: all hear the same, and it hears the last one right. */
-enum { STANDS = ~4ull };
+/* The last members never come by themselves: others count their words, or find them
+ * back, in which case they go on from the last agreement that they were counted in.
+ * Their bit 2 is 0, others clear one more each: all hear the same, and who was counted
+ * hears the last one right. A plan, and with it the tag and the number of words, lasts
+ * for 5 agreements only: who is still in the last one of a plan has to find the words
+ * that were counted there. */
+enum { STANDS = ~4ull, A_PLAN = 5 };
 
 static uint64_t said_by(uint32_t me, uint32_t round)
 {
     return ~(8ull << (mix(round * 8 + me) % 40));
 }
 
+static uint32_t first_standing(const struct party *p)
+{
+    return p->size > 3 ? p->size - 2 : p->size - 1;
+}
+
+/* Of the agreement after seq. */
+static uint32_t tag_after(struct backend *b, uint32_t seq)
+{
+    backend_cpu.agree_tag(b, 1 + seq / A_PLAN);
+    return 1 + seq / A_PLAN % 7;
+}
+
 static int body_standing(struct backend *b, uint32_t me, struct party *p, char *said)
 {
     struct err err = ERR_INIT;
-    const uint64_t stands = STANDS;
-    const uint32_t last = p->size - 1;
+    const uint32_t last = first_standing(p);
     struct agree *a = &((struct cpu *)b)->agree;
     int fds[2], rc = backend_cpu.agree_ears(b, fds, &err);
-    backend_cpu.agree_tag(b, 7);
     while (rc == 0 && a->seq < p->n_rounds) {
-        uint64_t mine = me == last ? stands : said_by(me, a->seq), all = 0,
-                 want = stands;
+        uint32_t n = tag_after(b, a->seq);
+        uint64_t mine[7], all[7] = {0}, want = STANDS;
         bool is_done = false, is_in = me < last;
-        if (me == last) {
+        for (uint32_t i = 0; i < n; i++)
+            mine[i] = me >= last ? STANDS : said_by(me, a->seq);
+        if (me >= last) {
             bool is_called =
-                backend_cpu.agree_away(b, CALL_CALLED, &stands, 1) == CALL_CALLED;
-            for (uint64_t i = mix(a->seq) % 50; i > 0 && !is_called; i--)
+                backend_cpu.agree_away(b, CALL_CALLED, mine, n) == CALL_CALLED;
+            for (uint64_t i = mix(a->seq + me) % 50; i > 0 && !is_called; i--)
                 sched_yield();
             is_in = backend_cpu.agree_back(b);
             if (!is_in && backend_cpu.agree_heard(b) != CALL_CALLED)
                 continue;
         }
         if (me < last || !is_in) {
-            rc = backend_cpu.agree_begin(b, &mine, 1, &err);
+            rc = backend_cpu.agree_begin(b, mine, n, &err);
             backend_cpu.agree_call(b);
         }
         while (rc == 0 && !is_done && clock_now_ns() < p->deadline_ns) {
-            rc = backend_cpu.agree_poll(b, &all, &is_done, &err);
+            rc = backend_cpu.agree_poll(b, all, &is_done, &err);
             if (mix(a->seq + me) % 4 == 0)
                 backend_cpu.doze(b, NS_PER_MS);
             else
@@ -227,9 +242,10 @@ static int body_standing(struct backend *b, uint32_t me, struct party *p, char *
         }
         for (uint32_t j = 0; j < last; j++)
             want &= said_by(j, a->seq - 1);
-        if (rc == 0 && (!is_done || all != want))
-            rc = err_set(&err, -EPROTO, "agreed on %llx, not %llx",
-                         (unsigned long long)all, (unsigned long long)want);
+        for (uint32_t i = 0; i < n && rc == 0; i++)
+            if (!is_done || all[i] != want)
+                rc = err_set(&err, -EPROTO, "agreed on %llx, not %llx",
+                             (unsigned long long)all[i], (unsigned long long)want);
     }
     return rc < 0 ? party_fails(b, said, "standing", a->seq, &err) : 0;
 }

@@ -110,8 +110,20 @@ static inline void stage_set(int rank, uint32_t v)
 }
 static inline void stage_wait(int rank, uint32_t v)
 {
-    futex_wait_until(&shared->r[rank].stage, v, clock_now_ns() + 60 * NS_PER_S);
-    assert_true(atomic_load(&shared->r[rank].stage) >= v);
+    uint64_t deadline = clock_now_ns() + CHILD_LIMIT_S * NS_PER_S;
+
+    for (;;) {
+        uint64_t now = clock_now_ns();
+
+        futex_wait_until(&shared->r[rank].stage, v, now + 100 * NS_PER_MS);
+        if (atomic_load(&shared->r[rank].stage) >= v)
+            return;
+        for (int r = 0; r < WORLD_MAX; r++)
+            if (shared->r[r].check[0] != 0) /* it is not coming */
+                fail_msg("rank %d: %s", r, shared->r[r].check);
+        if (now > deadline)
+            fail_msg("rank %d is not at stage %u", rank, v);
+    }
 }
 static inline void go_set(uint32_t v)
 {

@@ -36,7 +36,11 @@
  *   - Who comes back finds the result of the last agreement it was counted in, k: the
  *     others' slots hold k until k + 2, which needs k + 1, which needs this member. An
  *     older one is of no interest (member.c).
- *   - Another plan has another tag: nobody is counted with old words.
+ *   - Another plan has another tag: nobody is counted with old words. Nor are these
+ *     changed while somebody reads them, who was counted in the old plan's last
+ *     agreement, too, and is not back yet: a member stands in a plan only when it has
+ *     begun one of its agreements itself. So everybody has, before anybody is counted,
+ *     and is done with the old plan.
  *
  * Leaders of several hosts do not stand, for they have to pass words on.
  *
@@ -128,7 +132,8 @@ bool call_count(struct cpu *c, uint32_t member)
 static void stand(struct cpu *c, const uint64_t *words, uint32_t n)
 {
     struct agree_line *l = c->agree.line;
-    if (c->calls.tag == 0 || !has_others_here(c) || leads_hosts(c))
+    if (c->calls.tag == 0 || c->calls.tag != c->calls.begun_tag || !has_others_here(c)
+        || leads_hosts(c))
         return;
     if (l->stand_tag != c->calls.tag || l->stand_n != n) {
         memcpy(l->stand, words, n * sizeof *words);
@@ -267,6 +272,7 @@ void call_begun(struct cpu *c)
 {
     struct agree *a = &c->agree;
     c->calls.calls = false;
+    c->calls.begun_tag = c->calls.tag;
     /* relaxed: only we store it now, for we do not stand */
     uint64_t p = atomic_load_explicit(&a->line->proxy, memory_order_relaxed);
     if (p != 0 && a->seq - (uint32_t)(p >> 2) >= 2)

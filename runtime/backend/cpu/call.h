@@ -17,6 +17,7 @@ struct calls {  /* the driving thread's */
     int hosts;  /* epoll: sockets of leaders that say something to us first; -1: none */
     bool calls; /* the agreement at hand is one that all shall join */
     uint32_t tag;
+    uint32_t begun_tag; /* of the last agreement that we have begun ourselves */
 };
 
 void call_init(struct calls *k);
