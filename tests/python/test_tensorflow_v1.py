@@ -24,4 +24,4 @@ class TensorFlowV1(JobTest):
 
     @only_tf("tf215")
     def test_2_without_eager_execution(self):
-        self.run_checks(2, (*V1, OPTIMIZER), timeout=240, PYTHONPATH=PATHS)
+        self.run_checks(2, (*V1, OPTIMIZER, "keras_sessions.py"), timeout=240, PYTHONPATH=PATHS)

@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""tf.keras as TensorFlow 1 had it, in graphs and sessions: what scripts from then do, on every rank.
+
+After v1.disable_v2_behavior(), which v1_optimizer.py v1 calls for all that these ranks run; Keras 2.
+"""
+
+import os
+
+import horovod.tensorflow
+import horovod.tensorflow.keras as hvd
+import numpy as np
+import tensorflow as tf
+from checks import check, expect_error, main
+from keras_steps import ROWS, SHAPES, WIDTH, close, data, gradient, mean_gradient, pieces, predicted, start
+
+v1 = tf.compat.v1
+v1.disable_v2_behavior()
+hvd.init()
+R, N = hvd.rank(), hvd.size()
+keras = tf.keras
+backend = keras.backend
+
+
+class Unused(keras.layers.Layer):
+    """Has a weight whose gradient is 0; none at all is what Keras then refuses in a graph."""
+
+    def build(self, shape):
+        self.unused = self.add_weight(name="unused", shape=SHAPES[2], initializer="zeros")
+        self.built = True
+
+    def call(self, x):
+        return x + 0 * tf.reduce_sum(self.unused)
+
+
+def model(optimizer, scale=1.0, **kwargs):
+    made = keras.Sequential(
+        [
+            keras.layers.InputLayer(input_shape=(WIDTH,)),
+            keras.layers.Dense(WIDTH),
+            Unused(),
+            keras.layers.Dense(1),
+        ]
+    )
+    made.set_weights([scale * w for w in pieces(start())])
+    made.compile(optimizer=optimizer, loss="mse", **kwargs)
+    return made
+
+
+def fit(made, steps=1, callbacks=(), **kwargs):
+    x, y = (np.concatenate(part) for part in zip(*[data(R, i) for i in range(steps)]))
+    return made.fit(x, y, ROWS, shuffle=False, verbose=0, callbacks=list(callbacks), **kwargs)
+
+
+def weights(made):
+    return np.concatenate([np.ravel(w) for w in made.get_weights()])
+
+
+def trained(steps, factor=1.0, lr=0.1):
+    w = start()
+    for step in range(steps):
+        w = w - lr * factor * mean_gradient(w, N, step)
+    return w
+
+
+def fresh():
+    """A session of its own, as `K.set_session(tf.Session(config=config))` at a script's head makes it."""
+    backend.clear_session()
+    v1.keras.backend.set_session(v1.Session(config=v1.ConfigProto(allow_soft_placement=True)))
+
+
+@check
+def this_is_a_graph():
+    fresh()
+    assert not tf.executing_eagerly()
+
+
+@check
+def every_optimizer_of_then_sums_once():
+    kinds = {
+        "legacy": lambda op: hvd.DistributedOptimizer(keras.optimizers.legacy.SGD(0.1), op=op),
+        "tf.train": lambda op: horovod.tensorflow.DistributedOptimizer(
+            v1.train.GradientDescentOptimizer(0.1), op=op
+        ),
+    }
+    for name, kind in kinds.items():
+        for op, factor in ((hvd.Average, 1), (hvd.Sum, N)):
+            fresh()
+            made = model(kind(op))
+            fit(made, 2)
+            close(weights(made), trained(2, factor), f"{name} {factor}")
+    fresh()
+    alone = model(keras.optimizers.legacy.SGD(0.1))
+    fit(alone)
+    close(weights(alone), start() - 0.1 * gradient(start(), R), "alone")
+
+
+@check
+def optimizers_of_the_new_kind_are_refused_with_advice():
+    """Keras itself fails with them here, in the midst of compile()."""
+    fresh()
+    expect_error(
+        ValueError, ["SGD", "legacy optimizers only"], hvd.DistributedOptimizer, keras.optimizers.SGD(0.1)
+    )
+
+
+@check
+def train_on_batch_does_too():
+    fresh()
+    made = model(hvd.DistributedOptimizer(keras.optimizers.legacy.SGD(0.1), op=hvd.Sum))
+    for step in range(2):
+        made.train_on_batch(*data(R, step))
+    close(weights(made), trained(2, N))
+
+
+@check
+def all_start_as_the_root_does():
+    fresh()
+    made = model(hvd.DistributedOptimizer(keras.optimizers.legacy.SGD(0.0)), R + 1.0)
+    fit(made, 1, [hvd.callbacks.BroadcastGlobalVariablesCallback(N - 1)])
+    close(weights(made), N * start(), "callback")
+    made.set_weights([(R + 1) * w for w in pieces(start())])
+    hvd.broadcast_global_variables(N - 1)
+    close(weights(made), N * start(), "function")
+
+
+@check
+def values():
+    fresh()
+    close(hvd.allreduce([1.0 + R, 2.0]), [(N + 1) / 2, 2.0])
+    assert np.array_equal(np.ravel(hvd.allgather([[R]] * (R + 1))), np.repeat(range(N), range(1, N + 1)))
+    close(hvd.broadcast([R, 7], N - 1), [N - 1, 7])
+
+
+@check
+def metrics_are_averaged_and_rates_warm_up():
+    fresh()
+    made = model(keras.optimizers.legacy.SGD(0.0))
+    average = hvd.callbacks.MetricAverageCallback()
+    got = fit(made, 1, [average]).history["loss"]
+    losses = [np.mean((predicted(start(), x) - y) ** 2) for x, y in map(data, range(N))]
+    close(got, [np.mean(losses)])
+    steps = 4
+    made = model(keras.optimizers.legacy.SGD(0.8))
+    warm = hvd.callbacks.LearningRateWarmupCallback(0.8, warmup_epochs=2)
+    rates = fit(made, steps, [warm], epochs=3).history["lr"]
+    close(rates, [0.8 / N * (0.5 * (N - 1) + 1), 0.8, 0.8])
+
+
+@check
+def what_is_saved_is_loaded_distributed():
+    fresh()
+    path = os.path.join(os.environ["CHECKS_DIR"], f"model-{R}.h5")
+    made = model(hvd.DistributedOptimizer(keras.optimizers.legacy.SGD(0.1)))
+    made.save(path)
+    fresh()
+    again = hvd.load_model(path, custom_objects={"Unused": Unused})
+    fit(again, 2)
+    close(weights(again), trained(2))
+
+
+main(R)
