@@ -124,6 +124,23 @@ def metrics_are_averaged():
 
 
 @check
+def metrics_lose_nothing_by_compression():
+    if N == 1:
+        return
+    hvd.shutdown()
+    os.environ["HVD_COMPRESSION"] = "fp16"
+    try:
+        hvd.init()
+        logs = {"count": 40001.0 + R}
+        callbacks.MetricAverageCallback().on_epoch_end(0, logs)
+        assert logs["count"] == 40001.0 + (N - 1) / 2, logs
+    finally:
+        hvd.shutdown()
+        del os.environ["HVD_COMPRESSION"]
+        hvd.init()
+
+
+@check
 def metrics_that_differ_are_named():
     if N == 1:
         return

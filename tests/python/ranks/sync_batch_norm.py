@@ -3,6 +3,7 @@
 
 import copy
 import io
+import os
 import pickle
 
 import horovod.torch as hvd
@@ -396,6 +397,25 @@ def names_begin_anew_in_a_new_world():
     if N > 1:
         said = hvd.allgather_object(sync_batch_norm._name_of(layer))
         assert said == [said[0]] * N, said
+
+
+@check
+def nothing_is_lost_by_compression():
+    hvd.shutdown()
+    os.environ["HVD_COMPRESSION"] = "topk:ratio=0.01"
+    try:
+        hvd.init()
+        sent = hvd.allreduce(torch.linspace(1, 2, 1000), op=hvd.Sum)
+        assert N == 1 or torch.count_nonzero(sent) < 1000, "was not compressed"
+        generator = torch.Generator().manual_seed(R)
+        x = torch.randn(4, 500, generator=generator).requires_grad_()
+        hvd.SyncBatchNorm(500)(x).pow(3).sum().backward()
+        gap = hvd.allgather(x.grad).sum(0).abs().max().item()
+        assert gap < 1e-3, f"gradients through the mean add up to {gap}"
+    finally:
+        hvd.shutdown()
+        del os.environ["HVD_COMPRESSION"]
+        hvd.init()
 
 
 main(R)
