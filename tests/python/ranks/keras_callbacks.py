@@ -14,6 +14,7 @@ from keras_flavour import (
     N,
     R,
     expect_warning,
+    expect_weights,
     fit,
     hvd,
     keras,
@@ -69,6 +70,11 @@ def values():
 
 @check
 def all_start_as_the_root_does():
+    """The root's weights are there after the first batch, and what comes then is equal on all ranks."""
+    made = model(hvd.DistributedOptimizer(sgd(0.0)))
+    set_weights(made, start() * (R + 1))
+    fit(made, 1, [callbacks.BroadcastGlobalVariablesCallback(N - 1)])
+    expect_weights(made, start() * N, "the root's")
     made = model(hvd.DistributedOptimizer(sgd(0.1, momentum=0.5)))
     set_weights(made, start() * (R + 1))
     fit(made, 2, [callbacks.BroadcastGlobalVariablesCallback(N - 1)])
