@@ -165,7 +165,10 @@ def is_iterable(x):
 
 @_cache
 def is_version_greater_equal_than(ver, target):
-    """Is the version text ver at least target, which has the form major.minor.patch?"""
+    """Is the version text ver at least target, which has the form major.minor.patch?
+
+    As in Horovod this takes the package `packaging`, which nothing else here needs; else ImportError.
+    """
     from packaging import version
 
     if not isinstance(ver, str) or not isinstance(target, str):
