@@ -426,7 +426,7 @@ def what_was_set_before_is_kept():
 def saved_and_loaded():
     path = os.path.join(os.environ["CHECKS_DIR"], f"model{R}.{'keras' if IS_3 else 'h5'}")
     made = model(hvd.DistributedOptimizer(sgd(0.1, momentum=0.5)))
-    if FLAVOUR == "2 legacy":  # reads state only where every weight has it, used or not
+    if FLAVOUR == "2 legacy":  # Keras reads its state only where every weight has some, used or not
         made.optimizer._create_all_weights(made.trainable_variables)
     fit(made)
     made.save(path)
@@ -436,8 +436,7 @@ def saved_and_loaded():
     assert type(loaded.optimizer).__name__ == "SGD"
     expect_operations(GRADIENTS, lambda: fit(loaded, first=1))
     w = sgd_steps(N)
-    # Keras loads no state of a legacy optimizer that a weight without gradients was given to
-    velocity = 0.5 * (w - start()) * (FLAVOUR != "2 legacy")
+    velocity = 0.5 * (w - start())
     expect_weights(loaded, w + velocity - 0.1 * mean_gradient(w, N, 1), "loaded")
 
 
