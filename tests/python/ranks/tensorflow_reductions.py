@@ -347,13 +347,8 @@ def what_a_codec_keeps_of_one_tensor_does_not_reach_another():
         with tf.GradientTape() as tape:
             tape.watch(x)
             y = tf.reduce_sum(layer(x, training=True) ** 3)
-        means = hvd.allreduce(
-            tf.reduce_sum(tape.gradient(y, x), 0),
-            name="means",
-            op=hvd.Sum,
-            compression=hvd.Compression.fp16,
-        )
-        assert np.abs(means.numpy()).max() < 1e-2, "gradients through the mean add up to nothing"
+        gap = np.abs(hvd.allgather(tape.gradient(y, x)).numpy().sum(0)).max()
+        assert gap < 1e-3, f"gradients through the mean add up to {gap}"
         with tf.Graph().as_default():
             metrics, run = {str(i): tf.constant(float(i + R)) for i in range(200)}, tf.constant(0)
             hook = hvd.MetricAverageHook(metrics, every_n=1)
