@@ -84,13 +84,15 @@ void coordinator_wake_sleepers(struct coordinator *co)
 }
 
 /* The pump in the seat may have swallowed the wake-up of a submission that came after
- * the step had looked, and a step may have brought the next date forward: whoever
- * blocks for frames beside us must look again. */
+ * the step had looked, a step may have brought the next date forward, or have begun to
+ * listen: whoever blocks for frames beside us must look again. */
 static void wake_poller(struct coordinator *co)
 {
     if (atomic_load(&co->n_polling) > 0
         && (atomic_load(&co->queue.n_new) > 0
-            || atomic_load(&co->next_ns) < atomic_load(&co->poll_until_ns)))
+            || atomic_load(&co->next_ns) < atomic_load(&co->poll_until_ns)
+            || (atomic_load(&co->is_listening)
+                && atomic_load(&co->n_without_ears) > 0)))
         control_wake(co->control);
 }
 
@@ -100,9 +102,15 @@ static void end_nap(struct coordinator *co);
 
 static void seat_leave(struct coordinator *co)
 {
-    /* A call, or an agreement at hand, is the background thread's from here on. */
-    bool is_due = listen_away(co) || (co->listens && member_is_agreeing(co->member));
+    bool agrees, is_due;
 
+    /* A call, or an agreement at hand, is the background thread's from here on. In a
+     * plan with sets others wait for it; else it may end its nap before. */
+    is_due = listen_away(co);
+    agrees = member_is_agreeing(co->member) && !co->is_stuck;
+    is_due = is_due || (co->listens && agrees);
+    if (agrees)
+        atomic_store(&co->next_ns, 0);
     atomic_store(&co->seat, 0);
     if (is_due)
         end_nap(co);
@@ -153,10 +161,18 @@ static void wait_for_frames(struct coordinator *co, uint64_t deadline_ns)
 
 static void block_for_frames(struct coordinator *co, uint64_t deadline_ns)
 {
+    bool hears;
+
     atomic_store(&co->poll_until_ns, deadline_ns);
     atomic_fetch_add(&co->n_polling, 1);
+    atomic_fetch_add(&co->n_without_ears, 1); /* before the look, as n_polling */
+    hears = atomic_load(&co->is_listening);
+    if (hears)
+        atomic_fetch_sub(&co->n_without_ears, 1);
     if (atomic_load(&co->queue.n_new) == 0)
         wait_for_frames(co, deadline_ns);
+    if (!hears)
+        atomic_fetch_sub(&co->n_without_ears, 1);
     atomic_fetch_sub(&co->n_polling, 1);
 }
 
@@ -193,14 +209,15 @@ static void rest(struct coordinator *co, uint64_t deadline_ns)
     listen_back(co);
 }
 
-static void nap(struct coordinator *co, uint64_t ns)
+/* is_beside: only while somebody waits; the last one to leave ends it. */
+static void nap(struct coordinator *co, uint64_t ns, bool is_beside)
 {
     uint64_t until = clock_now_ns() + ns;
     struct timespec ts = to_timespec(until);
 
     (void)pthread_mutex_lock(&co->lock);
     atomic_store(&co->nap_until_ns, until);
-    if (!co->must_stop)
+    if (!co->must_stop && (!is_beside || atomic_load(&co->n_waiters) > 0))
         (void)pthread_cond_timedwait(&co->nap_cond, &co->lock, &ts); /* early is fine */
     atomic_store(&co->nap_until_ns, 0);
     (void)pthread_mutex_unlock(&co->lock);
@@ -299,9 +316,9 @@ static bool should_stop(struct coordinator *co)
 static void nap_beside_waiters(struct coordinator *co, uint64_t ns)
 {
     if (!atomic_load(&co->is_listening))
-        nap(co, ns);
+        nap(co, ns, true);
     else if (listen_nap(co, ns, false) && atomic_load(&co->n_waiters) > 0)
-        nap(co, NAP_MIN_NS);
+        nap(co, NAP_MIN_NS, true);
 }
 
 /* One round; the nap it took, 0 if it worked. */
@@ -314,7 +331,7 @@ background_round(struct coordinator *co, uint64_t last_nap_ns, uint32_t *seen)
 
     *seen = waits;
     if (is_over(co)) {
-        nap(co, FOREVER_NS);
+        nap(co, FOREVER_NS, false);
         return NAP_MIN_NS;
     }
     if (atomic_load(&co->n_waiters) > 0) {
@@ -326,7 +343,7 @@ background_round(struct coordinator *co, uint64_t last_nap_ns, uint32_t *seen)
     if (clock_now_ns() < atomic_load(&co->last_wait_ns) + NAP_MIN_NS
         && atomic_load(&co->queue.n_outstanding) <= 1) {
         if (!atomic_load(&co->is_listening)) {
-            nap(co, ns);
+            nap(co, ns, false);
             return ns;
         }
         if (!listen_nap(co, ns, true))
@@ -337,7 +354,7 @@ background_round(struct coordinator *co, uint64_t last_nap_ns, uint32_t *seen)
     if (atomic_load(&co->n_waiters) > 0)
         return 0;
     if (!seat_take(co)) {
-        nap(co, ns);
+        nap(co, ns, false);
         return ns;
     }
     while (atomic_load(&co->n_waiters) == 0 && !is_over(co)

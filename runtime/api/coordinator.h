@@ -72,6 +72,7 @@ struct coordinator {
     _Atomic bool is_listening, is_deaf; /* as listens; without ears */
     _Atomic int ears[2];                /* descriptors of the backend, -1: none */
     _Atomic uint32_t n_waiters, n_waits, n_polling, n_dozing, n_sleepers;
+    _Atomic uint32_t n_without_ears; /* of those polling: they began before listening */
     _Atomic uint64_t last_wait_ns, next_ns, nap_until_ns, poll_until_ns;
     pthread_mutex_t lock;        /* leaf lock of the two conditions */
     pthread_cond_t done_cond;    /* an op ended, or the seat is free */

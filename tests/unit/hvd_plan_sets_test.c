@@ -251,6 +251,95 @@ static void sets_keep_their_own_pace(void **state)
     world_end(&w, -1);
 }
 
+/* --- who is called --- */
+
+/* Rank `early` is in an agreement about a world tensor, for which nobody is called, and
+ * misses its neighbour, which computes. The other row's call has to reach that one. */
+static int early;
+
+static void called_body(int rank, int size)
+{
+    struct hvd_stats before;
+    float v = 1;
+    hvd_handle h = 0;
+
+    (void)size;
+    begin(rank);
+    for (int i = 0; i < STEADY; i++) {
+        CHECK_OK(sum_in(row_of(rank), "row", &v, 1));
+        CHECK_OK(sum_in(0, "world", &v, 1));
+    }
+    stage_set(rank, 1);
+    go_wait(1);
+    before = stats_now();
+    if (rank == early)
+        CHECK_OK(sum_in_async(0, "world", &v, 1, &h));
+    (void)usleep(50000);
+    for (int i = 0; i < 5 && rank / SIDE != early / SIDE; i++)
+        CHECK_OK(sum_in(row_of(rank), "row", &v, 1));
+    stage_set(rank, 2);
+    go_wait(2);
+    CHECK(stats_now().plan_leaves == before.plan_leaves, "the plan was left");
+    CHECK_OK(rank == early ? finish(h) : sum_in(0, "world", &v, 1));
+    end();
+}
+
+static void a_call_reaches_a_host_that_has_begun(void **state)
+{
+    (void)state;
+    for (early = 0; early < RANKS; early += SIDE) {
+        struct proc_world w;
+
+        world_start(&w, RANKS, called_body);
+        for (uint32_t stage = 1; stage <= 2; stage++) {
+            for (int r = 0; r < RANKS; r++)
+                stage_wait(r, stage);
+            go_set(stage);
+        }
+        world_end(&w, -1);
+    }
+}
+
+static void at_stage(int rank, uint32_t k)
+{
+    stage_set(rank, k);
+    futex_wait_until(&shared->r[1 - rank].stage, k, clock_now_ns() + 20 * NS_PER_S);
+}
+
+/* The plan begins while rank 1's background thread sleeps without ears. */
+static void first_calls_body(int rank, int size)
+{
+    const int alone[] = {0};
+    uint32_t k = 0;
+    float v = 1;
+    int own;
+
+    (void)size;
+    (void)setenv("HVD_HOST_ID", rank == 0 ? "h0" : "h1", 1);
+    CHECK_OK(hvd_init(NULL));
+    CHECK_OK(hvd_process_set_add(alone, 1, &own));
+    for (int i = 0; i < STEADY && stats_now().plans == 0; i++) {
+        at_stage(rank, ++k);
+        if (rank == 0)
+            CHECK_OK(sum_in(own, "own", &v, 1));
+        (void)usleep(4000);
+        at_stage(rank, ++k);
+        CHECK_OK(sum_in(0, "world", &v, 1));
+    }
+    for (int i = 0; i < 3 && rank == 0; i++)
+        CHECK_OK(sum_in(own, "own", &v, 1));
+    CHECK(stats_now().plan_leaves == 0, "the plan was left");
+    at_stage(rank, 1000);
+    end();
+}
+
+static void the_first_calls_of_a_plan_are_heard(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 10; i++)
+        world_run(2, first_calls_body);
+}
+
 /* --- disturbances of one set --- */
 
 static void disturbed_body(int rank, int size)
@@ -460,6 +549,9 @@ int main(void)
         ON(a_set_goes_on_while_others_compute, 4),
         ON(sets_keep_their_own_pace, 1),
         ON(sets_keep_their_own_pace, 2),
+        ON(a_call_reaches_a_host_that_has_begun, 1),
+        ON(a_call_reaches_a_host_that_has_begun, 2),
+        ON(the_first_calls_of_a_plan_are_heard, 2),
         ON(what_disturbs_one_set_is_no_matter, 1),
         ON(what_disturbs_one_set_is_no_matter, 2),
         ON(a_mismatch_in_a_set_fails_that_tensor_only, 1),

@@ -180,10 +180,54 @@ static void a_token_descriptor_is_read_once(void **state)
     world_run(2, token_fd_body);
 }
 
+/* --- an agreement that a wait leaves behind --- */
+
+/* Both have "a" of the plan, rank 0 "b" too, for which it has begun an agreement when
+ * its wait for "a" ends. From there on it only asks, and rank 1 comes later. */
+static void left_behind_body(int rank, int size)
+{
+    float a = 1, b = 1;
+    hvd_handle h[2];
+
+    (void)size;
+    CHECK_OK(hvd_init(NULL));
+    for (int i = 0; i < 60; i++) { /* until there is a plan */
+        CHECK_OK(sum_async("a", &a, 1, &h[0]));
+        CHECK_OK(sum_async("b", &b, 1, &h[1]));
+        CHECK_OK(finish(h[0]));
+        CHECK_OK(finish(h[1]));
+    }
+    for (int i = 0; i < 8; i++) {
+        uint64_t until;
+
+        CHECK_OK(sum_async("a", &a, 1, &h[0]));
+        if (rank == 0)
+            CHECK_OK(sum_async("b", &b, 1, &h[1]));
+        CHECK_OK(finish(h[0]));
+        if (rank == 1) {
+            (void)usleep(5000);
+            CHECK_OK(sum_async("b", &b, 1, &h[1]));
+        }
+        until = clock_now_ns() + TOO_LATE_NS;
+        while (rank == 0 && hvd_poll(h[1]) == HVD_IN_PROGRESS)
+            CHECK(clock_now_ns() < until, "round %d: b is late", i);
+        CHECK_OK(finish(h[1]));
+    }
+    CHECK_OK(barrier_now("end"));
+    CHECK_OK(hvd_shutdown());
+}
+
+static void an_agreement_that_a_wait_leaves_is_finished(void **state)
+{
+    (void)state;
+    world_run(2, left_behind_body);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_submission_needs_nobody_who_waits),
+        cmocka_unit_test(an_agreement_that_a_wait_leaves_is_finished),
         cmocka_unit_test(a_hanging_callback_holds_up_no_waiter_for_ever),
         cmocka_unit_test(a_token_descriptor_is_read_once),
     };

@@ -380,6 +380,8 @@ static int poll_slow(struct cpu *c, struct err *err)
         return err_set(err, -ECANCELED, "aborted");
     if (++a->n_idle == CALL_RING_AFTER)
         call_missing(c);
+    if ((a->n_idle % CALL_RING_AFTER == 0 || has_dozed) && call_is_due(c))
+        agree_call(&c->b);
     if (a->n_idle % CHECK_IDLE != 0 && !has_dozed)
         return 0;
     struct err why = ERR_INIT;

@@ -240,7 +240,7 @@ static void ring(struct cpu *c, struct agree_line *l)
 {
     struct sockaddr_un a = {.sun_family = AF_UNIX};
     uint32_t n = l->ear_bytes;
-    if (c->calls.ear < 0 || n == 0 || n > sizeof l->ear)
+    if (n == 0 || n > sizeof l->ear)
         return;
     memcpy(a.sun_path, l->ear, n);
     /* what fails wakes as well: a full socket is readable, a lost member is dead */
@@ -251,7 +251,7 @@ static void ring(struct cpu *c, struct agree_line *l)
 void call_missing(struct cpu *c)
 {
     struct agree *a = &c->agree;
-    if (!has_others_here(c))
+    if (!has_others_here(c) || c->calls.ear < 0) /* who has an ear may ring */
         return;
     for (uint32_t j = 0; j < c->n_local; j++) {
         struct agree_line *l = line_of(c, j);
@@ -309,6 +309,21 @@ static bool hears_hosts(struct cpu *c)
             (void)epoll_ctl(c->calls.hosts, EPOLL_CTL_DEL, fd, NULL);
     }
     return false;
+}
+
+/* It has begun uncalled, so it looks again: at followers of its own, who cannot count
+ * for the host, and at the bytes of leaders, which are the agreement at hand's. */
+bool call_is_due(struct cpu *c)
+{
+    const struct agree *a = &c->agree;
+    if (!leads_hosts(c) || a->phase != AGREE_LOCAL || c->calls.calls)
+        return false;
+    for (uint32_t j = 0; has_others_here(c) && j < c->n_local; j++)
+        if (j != c->local
+            && atomic_load_explicit(&line_of(c, j)->called, memory_order_seq_cst)
+                   == a->seq)
+            return true;
+    return hears_hosts(c);
 }
 
 enum agree_call agree_heard(struct backend *b)

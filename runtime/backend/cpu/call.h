@@ -24,6 +24,8 @@ void call_init(struct calls *k);
 void call_close(struct calls *k);
 void call_begun(struct cpu *c);   /* an agreement; once its words are published */
 void call_missing(struct cpu *c); /* rings who is wanted in the one at hand */
+/* A leader that waits for its own host: do others call for the agreement at hand? */
+bool call_is_due(struct cpu *c);
 /* Has a local member's standing word been counted in the agreement at hand? */
 bool call_is_counted(struct cpu *c, uint32_t member);
 /* Counts it, if nothing else is missing but such; false: it must come itself. */
