@@ -203,6 +203,8 @@ def means_of_metrics_are_those_of_all_ranks():
 
 @check
 def means_of_a_process_set_are_its_own():
+    if N == 1:
+        return  # there is only one set
     last = hvd.add_process_set([N - 1])
     with tf.Graph().as_default():
         hook = hvd.MetricAverageHook({"rank": tf.constant(float(R))}, 1, last)
