@@ -184,12 +184,14 @@ static void submit_one(struct coordinator *co, struct op *op)
     op->part.req = &op->req;
     gather_add(&co->gather, &op->req, op->submitted_ns);
     r = member_submit(co->member, &op->part);
-    if (r == -EBUSY)
+    if (r == -EBUSY) {
         carry_finish(co, op, HVD_INVALID_ARGUMENT,
                      "this rank has joined: nothing can be submitted until all ranks "
                      "have");
-    else if (r < 0)
+        coordinator_wake_sleepers(co);
+    } else if (r < 0) {
         control_abort(co->control, "out of memory for an operation");
+    }
 }
 
 static bool submit_new(struct coordinator *co)

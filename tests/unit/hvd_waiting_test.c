@@ -223,11 +223,53 @@ static void an_agreement_that_a_wait_leaves_is_finished(void **state)
     world_run(2, left_behind_body);
 }
 
+/* --- a submission after join, beside the thread that waits for it --- */
+
+static void *joining_thread(void *arg)
+{
+    struct hvd_tensor t = {.size_bytes = sizeof(t), .name = "join"};
+    hvd_handle h;
+
+    (void)arg;
+    CHECK_OK(hvd_join_async(&t, &h));
+    CHECK_OK(finish(h));
+    return NULL;
+}
+
+static void after_join_body(int rank, int size)
+{
+    pthread_t t;
+    float v = 1;
+
+    (void)size;
+    CHECK_OK(hvd_init(NULL));
+    if (rank == 0) {
+        CHECK(pthread_create(&t, NULL, joining_thread, NULL) == 0, "thread");
+        (void)usleep(100000); /* it sits and waits for rank 1 */
+        CHECK(sum_now("x", &v, 1) == HVD_INVALID_ARGUMENT, "not refused");
+        CHECK(strstr(shared->r[0].text, "has joined"), "%s", shared->r[0].text);
+        stage_set(0, 1);
+        (void)pthread_join(t, NULL);
+    } else {
+        futex_wait_until(&shared->r[0].stage, 1, clock_now_ns() + TOO_LATE_NS);
+        CHECK(atomic_load(&shared->r[0].stage) == 1, "the refusal is late");
+        (void)joining_thread(NULL);
+    }
+    CHECK_OK(hvd_shutdown());
+}
+
+static void a_submission_after_join_is_refused_at_once(void **state)
+{
+    (void)state;
+    world_run(2, after_join_body);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_submission_needs_nobody_who_waits),
         cmocka_unit_test(an_agreement_that_a_wait_leaves_is_finished),
+        cmocka_unit_test(a_submission_after_join_is_refused_at_once),
         cmocka_unit_test(a_hanging_callback_holds_up_no_waiter_for_ever),
         cmocka_unit_test(a_token_descriptor_is_read_once),
     };
