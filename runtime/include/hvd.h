@@ -265,7 +265,8 @@ HVD_API int hvd_process_set_add(const int *ranks, int n, int *ret_id);
  * set that is meant, however it came. Sets that overlap must be made in the same order
  * by the ranks that are in both. */
 HVD_API int hvd_process_set_meet(const int *ranks, int n, int *ret_id);
-/* All ranks of the world; waits for what is pending in the set. Set 0 cannot go. */
+/* All ranks of the world. Refused while tensors of the set are pending; set 0 cannot
+ * go. */
 HVD_API int hvd_process_set_remove(int id);
 /* How many there are, set 0 included; ret (room for n) gets their ids, by number. */
 HVD_API int hvd_process_set_ids(int *ret, int n);

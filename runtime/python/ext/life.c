@@ -215,13 +215,14 @@ PLACE(is_homogeneous)
 static PyObject *py_timeline_start(PyObject *module, PyObject *args)
 {
     PyObject *path;
+    const char *text;
     int marks_cycles, status;
 
     if (!PyArg_ParseTuple(args, "O&p:timeline_start", PyUnicode_FSConverter, &path,
                           &marks_cycles))
         return NULL;
-    Py_BEGIN_ALLOW_THREADS status =
-        hvd_timeline_start(PyBytes_AsString(path), marks_cycles);
+    text = PyBytes_AsString(path);
+    Py_BEGIN_ALLOW_THREADS status = hvd_timeline_start(text, marks_cycles);
     Py_END_ALLOW_THREADS Py_DECREF(path);
     if (status != HVD_OK)
         return raise_status(module, status, 1);
