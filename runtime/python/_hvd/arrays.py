@@ -6,6 +6,9 @@ lie row by row. The functions that take several arrays start all operations befo
 so that ranks never wait for each other in different orders.
 """
 
+import contextlib
+import functools
+
 import numpy as np
 
 from _hvd import _native, handles
@@ -38,8 +41,10 @@ def _dtype_of(array):
 
 
 def _describe(array, output, name, group=None, group_size=0):
+    """One of a group is held: see start_all()."""
     to = 0 if output is None else output.ctypes.data
-    return name, array.ctypes.data, to, _dtype_of(array), array.shape, group, group_size
+    is_held = group is not None
+    return name, array.ctypes.data, to, _dtype_of(array), array.shape, group, group_size, is_held
 
 
 def _plain(array):
@@ -60,6 +65,31 @@ def finish_all(pending):
     return results
 
 
+def start_all(starts, groups=()):
+    """Starts operations by functions without arguments, in their order, and returns their handles.
+
+    groups: lists of indices; their operations are made held, and submitted when all of a group are there.
+    When one cannot be started, those that were are waited for and the rest of its group is forgotten.
+    """
+    of = {i: group for group in groups for i in group}
+    pending, under_way = {}, set()
+    try:
+        for i, start in enumerate(starts):
+            pending[i] = start()
+            group = of.get(i, [i])
+            if i in of and all(j in pending for j in group):
+                handles.submit_held([pending[j] for j in group])
+                under_way.update(group)
+            elif i not in of:
+                under_way.add(i)
+    except BaseException:
+        handles.drop([h for i, h in pending.items() if i not in under_way])
+        with contextlib.suppress(Exception):
+            finish_all([h for i, h in pending.items() if i in under_way])
+        raise
+    return [pending[i] for i in range(len(pending))]
+
+
 def groups_of(n, groups):
     """Numbers below n in their groups: groups is None, how many groups, or a list of lists of numbers."""
     if groups is None:
@@ -75,19 +105,18 @@ def allreduce_all(
     """New arrays: each reduced over the ranks. groups: lists of indices that travel together."""
     sources = [_plain(a) for a in arrays]
     outputs = [np.empty_like(s) for s in sources]
-    of = {i: g for g in groups_of(len(sources), groups) for i in g}
-    pending = []
-    try:
-        for i, (source, output, name) in enumerate(zip(sources, outputs, names)):
-            group = of.get(i)
-            together = (f"{names[group[0]]}.group", len(group)) if group else (None, 0)
-            tensor = _describe(source, output, name, *together)
-            wire = wires[i] if wires else None
-            keep = (source, output)
-            args = (op, prescale, postscale, set_id, wire)
-            pending.append(handles.submit(_native.allreduce, keep, lambda h: None, tensor, *args))
-    finally:
-        finish_all(pending)
+    groups = groups_of(len(sources), groups)
+    of = {i: g for g in groups for i in g}
+
+    def start(i):
+        group = of.get(i)
+        together = (f"{names[group[0]]}.group", len(group)) if group else (None, 0)
+        tensor = _describe(sources[i], outputs[i], names[i], *together)
+        args = (op, prescale, postscale, set_id, wires[i] if wires else None)
+        keep = (sources[i], outputs[i])
+        return handles.submit(_native.allreduce, keep, lambda h: None, tensor, *args)
+
+    finish_all(start_all([functools.partial(start, i) for i in range(len(sources))], groups))
     return outputs
 
 

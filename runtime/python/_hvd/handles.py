@@ -81,6 +81,35 @@ def bundle(handles, result=tuple):
     return number
 
 
+def drop(made):
+    """Forgets operations that were made held and not submitted."""
+    for handle in made:
+        if _pending.pop(handle, None) is not None:
+            _native.release(handle)
+
+
+def submit_held(made):
+    """Submits operations that were made held: all, or, with an exception, none; they are forgotten then."""
+    _native.submit_held(_pending, tuple(made))
+
+
+def group(operations, result=tuple):
+    """As bundle() of operations that are made held, one after the other: they are submitted whole.
+
+    Of a group that is submitted in part, because one of it is refused, all ranks wait for the rest.
+    """
+    made = []
+    try:
+        for handle in operations:
+            made.append(handle)
+    except BaseException:
+        drop(made)
+        raise
+    if made:
+        submit_held(made)
+    return bundle(made, result)
+
+
 def poll(handle):
     """True when the operation has ended, in success or failure; never blocks."""
     if isinstance(handle, int) and handle < 0:

@@ -2,10 +2,11 @@
 /* submit.c: functions of _hvd._native that begin an operation and return its handle.
  *
  * All have the same beginning: f(pending, entry, tensor, ...). tensor is a tuple
- * (name, data, output, dtype, shape[, group, group_size]) of what every collective
- * shares; barrier and join have a name instead. On success pending[handle] is entry:
- * the caller's way to keep memory alive, made here because no signal handler of Python
- * can come between. Nothing here blocks, so the GIL is kept. Called by _hvd/handles.py.
+ * (name, data, output, dtype, shape[, group, group_size[, is_held]]) of what every
+ * collective shares; barrier and join have a name instead. On success pending[handle]
+ * is entry: the caller's way to keep memory alive, made here because no signal handler
+ * of Python can come between. Nothing here blocks, so the GIL is kept. Called by
+ * _hvd/handles.py.
  */
 #include "runtime/python/ext/module.h"
 
@@ -50,9 +51,9 @@ static int tensor_from(struct submission *s, PyObject *tuple)
 
     s->t.size_bytes = sizeof(s->t);
     s->t.device = -1;
-    if (!PyArg_ParseTuple(tuple, "sKKiO!|zi:tensor", &s->t.name, &data, &output,
+    if (!PyArg_ParseTuple(tuple, "sKKiO!|zip:tensor", &s->t.name, &data, &output,
                           &s->t.dtype, &PyTuple_Type, &shape, &s->t.group,
-                          &s->t.group_size))
+                          &s->t.group_size, &s->t.is_held))
         return -1;
     s->t.data = (void *)(uintptr_t)data;
     s->t.output = (void *)(uintptr_t)output;
@@ -353,6 +354,46 @@ static PyObject *py_join_ranks(PyObject *module, PyObject *args)
     return finish(&s, status, handle);
 }
 
+/* --- held ones
+ * ----------------------------------------------------------------------------- */
+
+/* Nothing of them has begun; the exception at hand stays. */
+static void forget_held(PyObject *pending, PyObject *numbers, const hvd_handle *handles)
+{
+    PyObject *type, *value, *traceback;
+
+    PyErr_Fetch(&type, &value, &traceback);
+    for (Py_ssize_t i = 0; i < PyTuple_Size(numbers); i++) {
+        (void)hvd_release(handles[i]);
+        if (PyDict_DelItem(pending, PyTuple_GetItem(numbers, i)))
+            PyErr_Clear();
+    }
+    PyErr_Restore(type, value, traceback);
+}
+
+static PyObject *py_submit_held(PyObject *module, PyObject *args)
+{
+    PyObject *pending, *numbers;
+    hvd_handle *handles;
+    int status;
+
+    if (!PyArg_ParseTuple(args, "O!O!:submit_held", &PyDict_Type, &pending,
+                          &PyTuple_Type, &numbers))
+        return NULL;
+    handles = rows_from(numbers);
+    if (!handles)
+        return NULL;
+    status = hvd_submit_held(handles, (int)PyTuple_Size(numbers));
+    if (status != HVD_OK) {
+        (void)raise_status(module, status, 1);
+        forget_held(pending, numbers, handles);
+    }
+    PyMem_Free(handles);
+    if (status != HVD_OK)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef methods[] = {
     {"allreduce", py_allreduce, METH_VARARGS,
      "allreduce(pending, entry, tensor, op, prescale, postscale, process_set[, "
@@ -372,6 +413,8 @@ static PyMethodDef methods[] = {
      "room_bytes])"},
     {"alltoall", py_alltoall, METH_VARARGS,
      "alltoall(pending, entry, tensor, splits or None, process_set[, room_bytes])"},
+    {"submit_held", py_submit_held, METH_VARARGS,
+     "submit_held(pending, handles): all of them, or none, which are forgotten then"},
     {"barrier", py_barrier, METH_VARARGS, "barrier(pending, entry, name, process_set)"},
     {"join_ranks", py_join_ranks, METH_VARARGS, "join_ranks(pending, entry, name)"},
     {NULL, NULL, 0, NULL},

@@ -9,8 +9,9 @@ import threading
 import time
 
 import horovod.torch as hvd
+import numpy as np
 import torch
-from _hvd import _native, handles
+from _hvd import _native, arrays, handles
 from checks import check, expect_error, main
 
 hvd.init()
@@ -439,6 +440,42 @@ def a_signal_ends_the_wait_for_a_group_and_it_can_go_on():
         hvd.barrier()
         handle = hvd.grouped_allreduce_async(tensors, op=hvd.Sum, name="late group")
     assert [t.tolist() for t in hvd.synchronize(handle)] == [[N] * 2, [N] * 3]
+
+
+@check
+def a_group_of_which_one_cannot_travel_does_not_begin():
+    """Else all ranks would wait for the rest of it, and its names were taken for good."""
+    good = torch.ones(2)
+    many = torch.ones([1] * 9)
+    bad = torch.ones(2, dtype=torch.bool)
+    calls = {
+        "average of bool": (hvd.grouped_allreduce, [good, bad], ["bool"]),
+        "dimensions": (hvd.grouped_allgather, [good, many], ["9 dimensions"]),
+        "in place": (hvd.grouped_allreduce_, [good, bad], ["bool"]),
+    }
+    for name, (function, tensors, words) in calls.items():
+        expect_error(ValueError, words, function, tensors, name=name)
+        assert not handles._pending, name
+        got = function([torch.ones(2), torch.ones(3)], name=name)  # the name is free
+        assert [x.shape[0] > 0 for x in got] == [True] * 2
+    values = torch.ones(1, dtype=torch.complex32)
+    sparse = torch.sparse_coo_tensor([[0]], values, (3,))
+    expect_error(ValueError, ["complex"], hvd.sparse_allreduce_async, sparse, name="sparse")
+    assert not handles._pending
+
+
+@check
+def a_group_of_arrays_of_which_one_cannot_travel_does_not_hang():
+    good, many = np.ones(2, np.float32), np.ones([1] * 9, np.float32)
+    for groups in ([[0, 1, 2]], [[0, 2]], [[1, 2], [0]], None):
+        names = [f"array.{i}" for i in range(3)]
+        words = ["9 dimensions"]
+        expect_error(
+            ValueError, words, arrays.allreduce_all, [good, good, many], names, op=hvd.Sum, groups=groups
+        )
+        assert not handles._pending, groups
+        got = arrays.allreduce_all([good, good, good], names, op=hvd.Sum, groups=groups)
+        assert [a.tolist() for a in got] == [[N, N]] * 3, got
 
 
 @check

@@ -108,11 +108,8 @@ def _of_torch(settings, times):
     wire, own = ways_of(settings.compression)
     prescale, postscale = settings.scales(times)
 
-    def submit(grad, one, group, group_size, set_id):
-        if grad.is_sparse:
-            grad = grad.to_dense()
-        sent, ctx = own.compress(grad) if own else (grad, None)
-        handle = submit_allreduce(
+    def submit(grad, sent, one, group, group_size, set_id):
+        return submit_allreduce(
             sent.detach(),
             torch.empty_like(sent, memory_format=torch.contiguous_format),
             one,
@@ -123,23 +120,25 @@ def _of_torch(settings, times):
             compression=wire if grad.is_floating_point() else None,
             group=group,
             group_size=group_size,
+            is_held=group is not None,
         )
-        return handle, ctx
 
     def reduce(grads, names, groups):
         set_id = process_set_id(settings.process_set)
         of = {i: g for g in groups for i in g}
-        pending = []
         with torch.no_grad():
-            try:
-                for i, grad in enumerate(grads):
-                    group = of.get(i)
-                    together = (f"{names[group[0]]}.group", len(group)) if group else (None, 0)
-                    pending.append(submit(grad, names[i], *together, set_id))
-            finally:
-                results = arrays.finish_all([handle for handle, _ in pending])
+            grads = [g.to_dense() if g.is_sparse else g for g in grads]
+            sent = [own.compress(g) if own else (g, None) for g in grads]
+
+            def start(i):
+                group = of.get(i)
+                together = (f"{names[group[0]]}.group", len(group)) if group else (None, 0)
+                return submit(grads[i], sent[i][0], names[i], *together, set_id)
+
+            starts = [functools.partial(start, i) for i in range(len(grads))]
+            results = arrays.finish_all(arrays.start_all(starts, groups))
             if own:
-                return [own.decompress(r, ctx) for r, (_, ctx) in zip(results, pending)]
+                return [own.decompress(r, ctx) for r, (_, ctx) in zip(results, sent)]
             return results
 
     return reduce

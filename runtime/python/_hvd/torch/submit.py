@@ -79,11 +79,12 @@ def submit_allreduce(
     compression=None,
     group=None,
     group_size=0,
+    is_held=False,
 ):
     """Starts an allreduce of one dense tensor into another, or itself; returns a handle.
 
     Private to _hvd. output is what synchronize(handle) returns. compression: the runtime's name of it
-    ("int8"). group, group_size: hvd_tensor's.
+    ("int8"). group, group_size, is_held: hvd_tensor's.
     """
     dtype = t.dtype_of(tensor)
     if output is tensor and t.is_plain(tensor):  # the way of every gradient: the shortest
@@ -102,7 +103,7 @@ def submit_allreduce(
     return _native.allreduce(
         handles._pending,
         (keep, result),
-        (name, data, output_data, dtype, tensor.shape, group, group_size),
+        (name, data, output_data, dtype, tensor.shape, group, group_size, is_held),
         op,
         prescale,
         postscale,
@@ -156,7 +157,7 @@ def _grouped_allreduce(
     set_id = process_set_id(process_set)
     tensors, base, names = _group("grouped_allreduce", name, tensors, set_id)
     outputs = outputs_of(tensors)
-    return handles.bundle(
+    return handles.group(
         submit_allreduce(
             tensor.detach() if output is not tensor else tensor,
             output,
@@ -168,6 +169,7 @@ def _grouped_allreduce(
             compression=compression,
             group=base,
             group_size=len(tensors),
+            is_held=True,
         )
         for tensor, output, one in zip(tensors, outputs, names)
     )
@@ -232,7 +234,7 @@ def sparse_allreduce_async(tensor, name=None, op=None, process_set=global_proces
     set_id = process_set_id(process_set)
     base = op_name("sparse_allreduce", name, set_id)
     rows = tensor._indices().t()
-    pending = handles.bundle(
+    pending = handles.group(
         _submit_gathered(_native.allgather, part, f"{base}.{what}", set_id, base, 2)
         for part, what in ((rows, "indices"), (tensor._values(), "values"))
     )
@@ -251,14 +253,17 @@ def sparse_allreduce_async(tensor, name=None, op=None, process_set=global_proces
 
 
 def _submit_gathered(function, tensor, name, set_id, group=None, group_size=0, between=()):
-    """Starts an operation whose result is as long as the runtime finds; returns a handle."""
+    """Starts an operation whose result is as long as the runtime finds; returns a handle.
+
+    One of a group is held: see handles.group().
+    """
     dtype = t.dtype_of(tensor)
     source = t.plain(tensor.detach())
     return handles.submit(
         function,
         source,
         lambda h: t.take(h, source, dtype),
-        t.describe(source, None, dtype, name, group, group_size),
+        (*t.describe(source, None, dtype, name, group, group_size), group is not None),
         *between,
         set_id,
     )
@@ -270,7 +275,7 @@ def _submit_group(function, kind, tensors, name, process_set, between=()):
     for tensor in tensors:
         if tensor.dim() == 0:
             raise ValueError(f'tensor "{base}": {kind} of a rank-zero tensor is not supported')
-    return handles.bundle(
+    return handles.group(
         _submit_gathered(function, tensor, one, set_id, base, len(tensors), between)
         for tensor, one in zip(tensors, names)
     )
