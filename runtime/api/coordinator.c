@@ -19,10 +19,8 @@
 #include "runtime/api/observe.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <sched.h>
 #include <signal.h>
-#include <sys/epoll.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -139,26 +137,6 @@ sleep_beside_seat(struct coordinator *co, const struct op *op, uint64_t deadline
 
 /* --- sleeping --- */
 
-/* A short wait is to end in time: epoll_wait knows milliseconds only. */
-static void wait_for_frames(struct coordinator *co, uint64_t deadline_ns)
-{
-    uint64_t now = clock_now_ns();
-    struct epoll_event ev;
-    struct pollfd p[3] = {{.fd = control_epoll_fd(co->control), .events = POLLIN}};
-    size_t n_ears = listen_fds(co, true, p + 1);
-    bool is_deaf = atomic_load(&co->is_listening) && atomic_load(&co->is_deaf);
-    uint64_t max_ns = is_deaf ? DOZE_NS : FOREVER_NS;
-    struct timespec ts;
-
-    if (n_ears == 0 && !is_deaf
-        && (deadline_ns <= now || deadline_ns - now >= NAP_MAX_NS)) {
-        (void)epoll_wait(p[0].fd, &ev, 1, clock_left_ms(deadline_ns));
-        return;
-    }
-    ts = to_timespec(deadline_ns > now ? earlier(deadline_ns - now, max_ns) : 0);
-    (void)ppoll(p, 1 + n_ears, &ts, NULL);
-}
-
 static void block_for_frames(struct coordinator *co, uint64_t deadline_ns)
 {
     bool hears;
@@ -170,7 +148,7 @@ static void block_for_frames(struct coordinator *co, uint64_t deadline_ns)
     if (hears)
         atomic_fetch_sub(&co->n_without_ears, 1);
     if (atomic_load(&co->queue.n_new) == 0)
-        wait_for_frames(co, deadline_ns);
+        listen_wait(co, deadline_ns);
     if (!hears)
         atomic_fetch_sub(&co->n_without_ears, 1);
     atomic_fetch_sub(&co->n_polling, 1);

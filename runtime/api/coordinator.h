@@ -148,6 +148,8 @@ uint64_t listen_waits_since(struct coordinator *co);
 /* Any thread: what to sleep on for a call, at most 2. */
 struct pollfd;
 size_t listen_fds(struct coordinator *co, bool of_hosts, struct pollfd *ret);
+/* Sleeps until frames, calls or the deadline. */
+void listen_wait(struct coordinator *co, uint64_t deadline_ns);
 /* Any thread, while is_listening: a nap of ns at most; true: a call or a frame came.
  * Not of_hosts: whoever sits in the seat hears other hosts, and may leave unheard. */
 bool listen_nap(struct coordinator *co, uint64_t ns, bool of_hosts);

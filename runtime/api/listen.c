@@ -16,6 +16,8 @@
  * Called by step.c and coordinator.c; in the seat only, but listen_fds and listen_nap.
  */
 #include <poll.h>
+#include <sys/epoll.h>
+#include <time.h>
 
 #include "runtime/api/observe.h"
 #include "runtime/base/clock.h"
@@ -27,6 +29,8 @@ enum agree_call listen_heard(struct coordinator *co)
 }
 
 static const uint64_t NAP_MAX_NS = 5 * NS_PER_MS, NAP_HOSTS_NS = 500000;
+static const uint64_t DEAF_NS = 2 * NS_PER_MS, EXACT_NS = 50 * NS_PER_MS;
+static const uint64_t FOREVER_NS = 3600 * NS_PER_S;
 
 /* What is this rank to be woken for? */
 static enum agree_call wants(const struct coordinator *co)
@@ -115,6 +119,27 @@ bool listen_nap(struct coordinator *co, uint64_t ns, bool of_hosts)
     came = ppoll(p, n, &ts, NULL) > 0;
     atomic_store(&co->nap_until_ns, 0);
     return came;
+}
+
+/* A short wait is to end in time: epoll_wait knows milliseconds only. */
+void listen_wait(struct coordinator *co, uint64_t deadline_ns)
+{
+    uint64_t now = clock_now_ns(), ns = deadline_ns > now ? deadline_ns - now : 0;
+    struct epoll_event ev;
+    struct pollfd p[3] = {{.fd = control_epoll_fd(co->control), .events = POLLIN}};
+    size_t n_ears = listen_fds(co, true, p + 1);
+    bool is_deaf = atomic_load(&co->is_listening) && atomic_load(&co->is_deaf);
+    uint64_t max_ns = is_deaf ? DEAF_NS : FOREVER_NS;
+    struct timespec ts;
+
+    if (n_ears == 0 && !is_deaf && (ns == 0 || ns >= EXACT_NS)) {
+        (void)epoll_wait(p[0].fd, &ev, 1, clock_left_ms(deadline_ns));
+        return;
+    }
+    ns = ns < max_ns ? ns : max_ns;
+    ts.tv_sec = (time_t)(ns / NS_PER_S);
+    ts.tv_nsec = (long)(ns % NS_PER_S);
+    (void)ppoll(p, 1 + n_ears, &ts, NULL);
 }
 
 size_t listen_fds(struct coordinator *co, bool of_hosts, struct pollfd *ret)

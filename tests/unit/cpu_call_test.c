@@ -208,6 +208,18 @@ static uint32_t tag_after(struct backend *b, uint32_t seq)
     return 1 + seq / A_PLAN % 7;
 }
 
+/* Is there anything to take part in? *ret_is_in: it has been counted in that. */
+static bool stand_aside(
+    struct backend *b, uint32_t me, const uint64_t *words, uint32_t n, bool *ret_is_in)
+{
+    uint32_t seq = ((struct cpu *)b)->agree.seq;
+    bool is_called = backend_cpu.agree_away(b, CALL_CALLED, words, n) == CALL_CALLED;
+    for (uint64_t i = mix(seq + me) % 50; i > 0 && !is_called; i--)
+        sched_yield();
+    *ret_is_in = backend_cpu.agree_back(b);
+    return *ret_is_in || backend_cpu.agree_heard(b) == CALL_CALLED;
+}
+
 static int body_standing(struct backend *b, uint32_t me, struct party *p, char *said)
 {
     struct err err = ERR_INIT;
@@ -217,19 +229,12 @@ static int body_standing(struct backend *b, uint32_t me, struct party *p, char *
     while (rc == 0 && a->seq < p->n_rounds) {
         uint32_t n = tag_after(b, a->seq);
         uint64_t mine[7], all[7] = {0}, want = STANDS;
-        bool is_done = false, is_in = me < last;
+        bool is_done = false, is_in = false;
         for (uint32_t i = 0; i < n; i++)
             mine[i] = me >= last ? STANDS : said_by(me, a->seq);
-        if (me >= last) {
-            bool is_called =
-                backend_cpu.agree_away(b, CALL_CALLED, mine, n) == CALL_CALLED;
-            for (uint64_t i = mix(a->seq + me) % 50; i > 0 && !is_called; i--)
-                sched_yield();
-            is_in = backend_cpu.agree_back(b);
-            if (!is_in && backend_cpu.agree_heard(b) != CALL_CALLED)
-                continue;
-        }
-        if (me < last || !is_in) {
+        if (me >= last && !stand_aside(b, me, mine, n, &is_in))
+            continue;
+        if (!is_in) {
             rc = backend_cpu.agree_begin(b, mine, n, &err);
             backend_cpu.agree_call(b);
         }
