@@ -71,16 +71,16 @@ def start_all(starts, groups=()):
     groups: lists of indices; their operations are made held, and submitted when all of a group are there.
     When one cannot be started, those that were are waited for and the rest of its group is forgotten.
     """
-    of = {i: group for group in groups for i in group}
+    ends = {max(group): group for group in groups}
+    grouped = {i for group in groups for i in group}
     pending, under_way = {}, set()
     try:
         for i, start in enumerate(starts):
             pending[i] = start()
-            group = of.get(i, [i])
-            if i in of and all(j in pending for j in group):
-                handles.submit_held([pending[j] for j in group])
-                under_way.update(group)
-            elif i not in of:
+            if i in ends:
+                handles.submit_held([pending[j] for j in ends[i]])
+                under_way.update(ends[i])
+            elif i not in grouped:
                 under_way.add(i)
     except BaseException:
         handles.drop([h for i, h in pending.items() if i not in under_way])

@@ -11,6 +11,7 @@ import weakref
 
 import horovod.torch as hvd
 import torch
+from _hvd.torch import reduction
 from checks import check, expect_error, main
 from training import (
     N,
@@ -382,6 +383,22 @@ def a_dropped_optimizer_and_its_hooks_are_gone():
     del m, optimizer
     gc.collect()
     assert [r() for r in alive] == [None, None], "the optimizer or a parameter lives on"
+
+
+@check
+def one_that_was_dropped_before_its_step_leaves_nothing():
+    for set_to_none in (True, False):
+        for circle, options in ((False, {"op": hvd.Sum}), (True, {})):
+            m = model()
+            optimizer = wrap(m, **options)
+            if circle:
+                torch.optim.lr_scheduler.StepLR(optimizer, 1)
+            loss_of(m, batch(7, R)).backward()  # an exception comes, or the notebook's cell is run again
+            optimizer = wrap(m)
+            optimizer.zero_grad(set_to_none=set_to_none)
+            train(m, optimizer, 2)
+            close(m, reference(2, sgd))
+            assert not reduction._names and not reduction._of_parameter, "names or parameters are kept"
 
 
 @check

@@ -190,7 +190,7 @@ class LocalGradientAggregationHelper(_Helper):
             count = self.counter.assign_add(1)
         with tf.control_dependencies([count]):
             results = tf.cond(
-                tf.equal(count, self.backward_passes_per_step),
+                tf.greater_equal(count, self.backward_passes_per_step),
                 lambda: self._exchange(dense, variables),
                 lambda: [tf.identity(grad) for grad in dense.values()],
             )
@@ -286,7 +286,9 @@ class LocalGradientAggregationHelperEager(_Helper):
                     total.assign(tf.zeros_like(total))
             return reduced
 
-        results = tf.cond(tf.equal(count, self.backward_passes_per_step), exchange, lambda: list(sums))
+        results = tf.cond(
+            tf.greater_equal(count, self.backward_passes_per_step), exchange, lambda: list(sums)
+        )
         results = iter(results if isinstance(results, (list, tuple)) else [results])
         return [next(results) if i in places else None for i in range(len(grads))]
 

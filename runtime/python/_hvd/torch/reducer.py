@@ -21,7 +21,7 @@ import weakref
 from _hvd import handles
 from _hvd.torch.grad_hooks import Listener, is_distributed
 from _hvd.torch.parameters import groups_of
-from _hvd.torch.reduction import ENDED, QUEUED, reduction_of
+from _hvd.torch.reduction import ENDED, QUEUED, reduction_of, settle
 
 BUCKET_BYTES = 4 << 20
 
@@ -58,10 +58,13 @@ class Reducer(Listener):
     @staticmethod
     def _drop_others(param_groups):
         """An optimizer with a scheduler is part of a circle: dropped, it lives until the next collection,
-        and its hooks would miss their step()."""
+        and its hooks would miss their step(). What others have under way of these parameters is finished:
+        the next backward() would take it for its own."""
         params = {id(p) for group in param_groups for p in group["params"]}
         if any(id(p) in params for other in list(_live) for p in other.delay):
             gc.collect()
+        waited = [r for other in list(_live) for r in other.pending.values()]
+        settle(lambda r: id(r.p) in params or not any(r is w for w in waited))
 
     # --- hooks ---
 

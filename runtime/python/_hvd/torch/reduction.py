@@ -13,6 +13,8 @@ Invariants
  - A reduction that has ended, in whatever way, is in neither table any more.
 """
 
+import contextlib
+
 import torch
 
 from _hvd import handles
@@ -26,6 +28,23 @@ _of_parameter = {}  # id(parameter) -> its reduction that has not ended; that ke
 _names = set()  # of those reductions
 
 QUEUED, STARTED, ENDED = range(3)
+
+
+def settle(is_left):
+    """Ends reductions that are under way: of optimizers that were dropped between backward() and step().
+
+    All ranks make the new optimizer, so all come here, and what only some of them had submitted goes out
+    everywhere. p.grad is the result, as after step().
+    """
+    left = [r for r in _of_parameter.values() if is_left(r)]
+    for reduction in left:
+        if reduction.world == handles.world:
+            with contextlib.suppress(Exception):
+                reduction.start()
+    for reduction in left:
+        with contextlib.suppress(Exception):
+            reduction.finish()
+        reduction.abandon()
 
 
 class Settings:
