@@ -359,9 +359,13 @@ def readiness_tells_what_is_missing_and_metrics_count() -> None:
         allow.append(1)
         wait("/readyz", lambda: fetch(port, "/readyz") == (200, "ok\n"))
         w.goes_on()
+        running = 'hvd_operator_jobs{state="Running"} 1'
+        wait(
+            "metrics have the job", lambda: running in fetch(port, "/metrics")[1]
+        )  # once its watch has told
         text = fetch(port, "/metrics")[1]
         for line in (
-            'hvd_operator_jobs{state="Running"} 1',
+            running,
             "hvd_operator_pods 2",
             "hvd_operator_synced 1",
             'hvd_operator_api_requests_total{method="GET",code="4xx"}',
