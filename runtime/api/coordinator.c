@@ -34,12 +34,6 @@ static const uint64_t FOREVER_NS = 3600 * NS_PER_S;
 static const char SHUT_DOWN_HERE[] =
     "Horovod has been shut down: this rank called shutdown()";
 
-static struct timespec to_timespec(uint64_t ns)
-{
-    return (struct timespec){.tv_sec = (time_t)(ns / NS_PER_S),
-                             .tv_nsec = (long)(ns % NS_PER_S)};
-}
-
 static uint64_t earlier(uint64_t a, uint64_t b)
 {
     return a < b ? a : b;
@@ -100,13 +94,12 @@ static void end_nap(struct coordinator *co);
 
 static void seat_leave(struct coordinator *co)
 {
-    bool agrees, is_due;
-
     /* A call, or an agreement at hand, is the background thread's from here on. In a
      * plan with sets others wait for it; else it may end its nap before. */
-    is_due = listen_away(co);
-    agrees = member_is_agreeing(co->member) && !co->is_stuck;
-    is_due = is_due || (co->listens && agrees);
+    bool is_called = listen_away(co); /* first: it may resume an agreement */
+    bool agrees = member_is_agreeing(co->member) && !co->is_stuck;
+    bool is_due = is_called || (co->listens && agrees);
+
     if (agrees)
         atomic_store(&co->next_ns, 0);
     atomic_store(&co->seat, 0);
@@ -123,7 +116,8 @@ static void seat_leave(struct coordinator *co)
 static void
 sleep_beside_seat(struct coordinator *co, const struct op *op, uint64_t deadline_ns)
 {
-    struct timespec ts = to_timespec(earlier(deadline_ns, clock_now_ns() + FOREVER_NS));
+    struct timespec ts =
+        clock_timespec(earlier(deadline_ns, clock_now_ns() + FOREVER_NS));
     int r = 0;
 
     (void)pthread_mutex_lock(&co->lock);
@@ -191,7 +185,7 @@ static void rest(struct coordinator *co, uint64_t deadline_ns)
 static void nap(struct coordinator *co, uint64_t ns, bool is_beside)
 {
     uint64_t until = clock_now_ns() + ns;
-    struct timespec ts = to_timespec(until);
+    struct timespec ts = clock_timespec(until);
 
     (void)pthread_mutex_lock(&co->lock);
     atomic_store(&co->nap_until_ns, until);
@@ -493,7 +487,7 @@ int coordinator_start(struct coordinator *co, struct err *err)
 
 static bool stop_thread(struct coordinator *co, uint64_t deadline_ns)
 {
-    struct timespec ts = to_timespec(deadline_ns);
+    struct timespec ts = clock_timespec(deadline_ns);
     bool stopped;
     int r = 0;
 

@@ -130,15 +130,12 @@ void listen_wait(struct coordinator *co, uint64_t deadline_ns)
     size_t n_ears = listen_fds(co, true, p + 1);
     bool is_deaf = atomic_load(&co->is_listening) && atomic_load(&co->is_deaf);
     uint64_t max_ns = is_deaf ? DEAF_NS : FOREVER_NS;
-    struct timespec ts;
+    struct timespec ts = clock_timespec(ns < max_ns ? ns : max_ns);
 
     if (n_ears == 0 && !is_deaf && (ns == 0 || ns >= EXACT_NS)) {
         (void)epoll_wait(p[0].fd, &ev, 1, clock_left_ms(deadline_ns));
         return;
     }
-    ns = ns < max_ns ? ns : max_ns;
-    ts.tv_sec = (time_t)(ns / NS_PER_S);
-    ts.tv_nsec = (long)(ns % NS_PER_S);
     (void)ppoll(p, 1 + n_ears, &ts, NULL);
 }
 

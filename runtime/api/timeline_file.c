@@ -191,8 +191,7 @@ static void *run(void *arg)
 
     while (!is_over) {
         uint64_t until = clock_now_ns() + LOOK_NS;
-        struct timespec ts = {.tv_sec = (time_t)(until / NS_PER_S),
-                              .tv_nsec = (long)(until % NS_PER_S)};
+        struct timespec ts = clock_timespec(until);
         struct parcel *p;
 
         (void)pthread_mutex_lock(&f->lock);
@@ -297,8 +296,7 @@ int timeline_file_open(struct timeline *t,
 
 void timeline_file_wait(struct timeline_file *f, uint32_t n, uint64_t deadline_ns)
 {
-    struct timespec ts = {.tv_sec = (time_t)(deadline_ns / NS_PER_S),
-                          .tv_nsec = (long)(deadline_ns % NS_PER_S)};
+    struct timespec ts = clock_timespec(deadline_ns);
     int r = 0;
 
     (void)pthread_mutex_lock(&f->lock);

@@ -50,3 +50,9 @@ int clock_left_ms(uint64_t deadline_ns)
     uint64_t ms = left / NS_PER_MS + (left % NS_PER_MS ? 1 : 0);
     return ms > INT_MAX ? INT_MAX : (int)ms;
 }
+
+struct timespec clock_timespec(uint64_t ns)
+{
+    return (struct timespec){.tv_sec = (time_t)(ns / NS_PER_S),
+                             .tv_nsec = (long)(ns % NS_PER_S)};
+}

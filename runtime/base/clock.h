@@ -6,6 +6,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <time.h>
 
 #define NS_PER_MS 1000000ull
 #define NS_PER_S  1000000000ull
@@ -18,5 +19,6 @@ char *clock_rfc3339(uint64_t wall_s, char *buf, size_t size_bytes);
 /* Milliseconds until deadline_ns, rounded up, for poll(): 0 when past, at most INT_MAX;
  * UINT64_MAX means no deadline: -1. */
 int clock_left_ms(uint64_t deadline_ns);
+struct timespec clock_timespec(uint64_t ns);
 
 #endif

@@ -343,8 +343,7 @@ static struct attempt *attempt_new(const struct contract *c,
 static bool wait_for(struct attempt *a)
 {
     const uint64_t end_ns = a->deadline_ns + GRACE_MS * NS_PER_MS;
-    const struct timespec until = {(time_t)(end_ns / NS_PER_S),
-                                   (long)(end_ns % NS_PER_S)};
+    const struct timespec until = clock_timespec(end_ns);
     bool is_done;
     int rc = 0;
 

@@ -477,7 +477,7 @@ void agree_doze(struct backend *b, uint64_t ns)
         a->n_idle = CALL_RING_AFTER;
         call_missing(c);
     }
-    const struct timespec t = {(time_t)(ns / NS_PER_S), (long)(ns % NS_PER_S)};
+    const struct timespec t = clock_timespec(ns);
     uint32_t bell = atomic_load_explicit(&a->line->bell, memory_order_seq_cst);
     atomic_store_explicit(&a->line->awaits, what, memory_order_seq_cst);
     if (!atomic_load_explicit(&a->is_nudged, memory_order_seq_cst)
