@@ -7,7 +7,6 @@ so that ranks never wait for each other in different orders.
 """
 
 import contextlib
-import functools
 
 import numpy as np
 
@@ -65,23 +64,25 @@ def finish_all(pending):
     return results
 
 
-def start_all(starts, groups=()):
-    """Starts operations by functions without arguments, in their order, and returns their handles.
+def start_all(start, names, groups=()):
+    """The handles of operations, one for each name, begun by start(index, group's name or None, its size).
 
     groups: lists of indices; their operations are made held, and submitted when all of a group are there.
     When one cannot be started, those that were are waited for and the rest of its group is forgotten.
     """
-    ends = {max(group): group for group in groups}
-    grouped = {i for group in groups for i in group}
+    of = {i: group for group in groups for i in group}
+    last = {max(group) for group in groups}
     pending, under_way = {}, set()
     try:
-        for i, start in enumerate(starts):
-            pending[i] = start()
-            if i in ends:
-                handles.submit_held([pending[j] for j in ends[i]])
-                under_way.update(ends[i])
-            elif i not in grouped:
+        for i in range(len(names)):
+            group = of.get(i)
+            together = (f"{names[group[0]]}.group", len(group)) if group else (None, 0)
+            pending[i] = start(i, *together)
+            if group is None:
                 under_way.add(i)
+            elif i in last:
+                under_way.update(group)
+                handles.submit_held([pending[j] for j in group])
     except BaseException:
         handles.drop([h for i, h in pending.items() if i not in under_way])
         with contextlib.suppress(Exception):
@@ -105,18 +106,14 @@ def allreduce_all(
     """New arrays: each reduced over the ranks. groups: lists of indices that travel together."""
     sources = [_plain(a) for a in arrays]
     outputs = [np.empty_like(s) for s in sources]
-    groups = groups_of(len(sources), groups)
-    of = {i: g for g in groups for i in g}
 
-    def start(i):
-        group = of.get(i)
-        together = (f"{names[group[0]]}.group", len(group)) if group else (None, 0)
-        tensor = _describe(sources[i], outputs[i], names[i], *together)
+    def start(i, group, group_size):
+        tensor = _describe(sources[i], outputs[i], names[i], group, group_size)
         args = (op, prescale, postscale, set_id, wires[i] if wires else None)
         keep = (sources[i], outputs[i])
         return handles.submit(_native.allreduce, keep, lambda h: None, tensor, *args)
 
-    finish_all(start_all([functools.partial(start, i) for i in range(len(sources))], groups))
+    finish_all(start_all(start, names, groups_of(len(sources), groups)))
     return outputs
 
 
@@ -124,16 +121,13 @@ def broadcast_all(arrays, names, root_rank, set_id=0):
     """New arrays: each as the root rank has it."""
     sources = [_plain(a) for a in arrays]
     outputs = [np.empty_like(s) for s in sources]
-    pending = []
-    try:
-        for source, output, name in zip(sources, outputs, names):
-            tensor = _describe(source, output, name)
-            keep = (source, output)
-            pending.append(
-                handles.submit(_native.broadcast, keep, lambda h: None, tensor, root_rank, set_id)
-            )
-    finally:
-        finish_all(pending)
+
+    def start(i, group, group_size):
+        tensor = _describe(sources[i], outputs[i], names[i], group, group_size)
+        keep = (sources[i], outputs[i])
+        return handles.submit(_native.broadcast, keep, lambda h: None, tensor, root_rank, set_id)
+
+    finish_all(start_all(start, names))
     return outputs
 
 

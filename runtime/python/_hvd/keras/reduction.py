@@ -108,35 +108,29 @@ def _of_torch(settings, times):
     wire, own = ways_of(settings.compression)
     prescale, postscale = settings.scales(times)
 
-    def submit(grad, sent, one, group, group_size, set_id):
-        return submit_allreduce(
-            sent.detach(),
-            torch.empty_like(sent, memory_format=torch.contiguous_format),
-            one,
-            settings.op,
-            prescale,
-            postscale,
-            set_id,
-            compression=wire if grad.is_floating_point() else None,
-            group=group,
-            group_size=group_size,
-            is_held=group is not None,
-        )
-
     def reduce(grads, names, groups):
         set_id = process_set_id(settings.process_set)
-        of = {i: g for g in groups for i in g}
         with torch.no_grad():
             grads = [g.to_dense() if g.is_sparse else g for g in grads]
             sent = [own.compress(g) if own else (g, None) for g in grads]
 
-            def start(i):
-                group = of.get(i)
-                together = (f"{names[group[0]]}.group", len(group)) if group else (None, 0)
-                return submit(grads[i], sent[i][0], names[i], *together, set_id)
+            def start(i, group, group_size):
+                tensor = sent[i][0]
+                return submit_allreduce(
+                    tensor.detach(),
+                    torch.empty_like(tensor, memory_format=torch.contiguous_format),
+                    names[i],
+                    settings.op,
+                    prescale,
+                    postscale,
+                    set_id,
+                    compression=wire if grads[i].is_floating_point() else None,
+                    group=group,
+                    group_size=group_size,
+                    is_held=group is not None,
+                )
 
-            starts = [functools.partial(start, i) for i in range(len(grads))]
-            results = arrays.finish_all(arrays.start_all(starts, groups))
+            results = arrays.finish_all(arrays.start_all(start, names, groups))
             if own:
                 return [own.decompress(r, ctx) for r, (_, ctx) in zip(results, sent)]
             return results
