@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* URL paths of the five kinds that the operator deals with. Names come from outside (a
+/* URL paths of the kinds that the operator deals with. Names come from outside (a
  * namespace flag, an object), so every element is encoded: nothing can climb out of its
  * place. */
 #include "operator/kube/path.h"
@@ -12,10 +12,19 @@ static const struct {
     const char *name, *prefix, *plural;
 } kinds[] = {
     [KUBE_JOB] = {"HorovodJob", "/apis/ringmaster.dev/v1beta1", "horovodjobs"},
+    [KUBE_MPIJOB] = {"MPIJob", "/apis/kubeflow.org/v2beta1", "mpijobs"},
     [KUBE_POD] = {"Pod", "/api/v1", "pods"},
     [KUBE_SERVICE] = {"Service", "/api/v1", "services"},
     [KUBE_SECRET] = {"Secret", "/api/v1", "secrets"},
+    [KUBE_CONFIGMAP] = {"ConfigMap", "/api/v1", "configmaps"},
     [KUBE_EVENT] = {"Event", "/api/v1", "events"},
+    [KUBE_BATCH] = {"Job", "/apis/batch/v1", "jobs"},
+    [KUBE_VOLCANO_GROUP] = {"PodGroup", "/apis/scheduling.volcano.sh/v1beta1",
+                            "podgroups"},
+    [KUBE_SCHEDULER_GROUP] = {"PodGroup", "/apis/scheduling.x-k8s.io/v1alpha1",
+                              "podgroups"},
+    [KUBE_PRIORITY_CLASS] = {"PriorityClass", "/apis/scheduling.k8s.io/v1",
+                             "priorityclasses"},
 };
 _Static_assert(ARRAY_LEN(kinds) == KUBE_KIND_COUNT, "one row per kind");
 

@@ -5,8 +5,20 @@
 
 #include "runtime/base/strbuf.h"
 
-enum kube_kind { KUBE_JOB, KUBE_POD, KUBE_SERVICE, KUBE_SECRET, KUBE_EVENT };
-#define KUBE_KIND_COUNT 5
+enum kube_kind {
+    KUBE_JOB, /* HorovodJob */
+    KUBE_MPIJOB,
+    KUBE_POD,
+    KUBE_SERVICE,
+    KUBE_SECRET,
+    KUBE_CONFIGMAP,
+    KUBE_EVENT,
+    KUBE_BATCH,           /* Job of batch/v1 */
+    KUBE_VOLCANO_GROUP,   /* PodGroup of Volcano */
+    KUBE_SCHEDULER_GROUP, /* PodGroup of scheduler-plugins */
+    KUBE_PRIORITY_CLASS,
+};
+#define KUBE_KIND_COUNT 11
 const char *kube_kind_name(enum kube_kind k); /* "HorovodJob", "Pod", ... */
 
 /* ns NULL: all namespaces. name NULL: the collection. sub: "status" or NULL. */
