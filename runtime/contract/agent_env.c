@@ -86,6 +86,8 @@ int agent_env_render(const struct agent_env *a,
     put_text(ret, &n, "HVD_DIR", a->dir);
     if (a->termination_log[0])
         put_text(ret, &n, "HVD_TERMINATION_LOG", a->termination_log);
+    if (a->world_file[0])
+        put_text(ret, &n, "HVD_WORLD_FILE", a->world_file);
     *ret_n = n;
     return 0;
 }
@@ -133,6 +135,8 @@ static int read_texts(const struct env_reader *r, struct agent_env *a)
     if (rc == 0)
         rc = env_text(r, "HVD_TERMINATION_LOG", "", a->termination_log,
                       sizeof(a->termination_log));
+    if (rc == 0)
+        rc = env_text(r, "HVD_WORLD_FILE", "", a->world_file, sizeof(a->world_file));
     return rc;
 }
 

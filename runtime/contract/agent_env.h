@@ -6,7 +6,9 @@
  *   HVD_SLOTS_PER_WORKER=1 HVD_NP=2 (optional: fewer ranks than slots)
  *   HVD_CHECKIN_ADDR=demo-worker-0.demo.ns.svc HVD_CHECKIN_PORT=2222
  *   HVD_TOKEN_FILE=/etc/ringmaster/token HVD_START_TIMEOUT=600 HVD_DIR=/opt/ringmaster
- *   HVD_TERMINATION_LOG=/dev/termination-log */
+ *   HVD_TERMINATION_LOG=/dev/termination-log
+ *   HVD_WORLD_FILE=/etc/ringmaster-world/world (a job that can be scaled: job_world.h)
+ */
 #ifndef RUNTIME_CONTRACT_AGENT_ENV_H
 #define RUNTIME_CONTRACT_AGENT_ENV_H
 
@@ -16,6 +18,7 @@
 #define AGENT_DEFAULT_START_TIMEOUT_S 600
 #define AGENT_DEFAULT_DIR             "/opt/ringmaster"
 #define AGENT_TOKEN_PATH              "/etc/ringmaster/token"
+#define AGENT_WORLD_PATH              "/etc/ringmaster-world/world"
 
 struct agent_env {
     char job_id[JOB_ID_MAX];
@@ -26,6 +29,7 @@ struct agent_env {
     uint32_t start_timeout_s;
     char dir[CONTRACT_PATH_MAX]; /* where `hvd-agent install` put the runtime */
     char termination_log[CONTRACT_PATH_MAX]; /* "" : none */
+    char world_file[CONTRACT_PATH_MAX];      /* "" : the world never changes */
 };
 int agent_env_render(const struct agent_env *a,
                      struct env_pair *ret,

@@ -67,7 +67,8 @@
     X(HVD_TOKEN_FILE,       "operator", "file with the job token (/etc/ringmaster/token)")    \
     X(HVD_START_TIMEOUT,    "operator", "seconds to wait for all workers (600)")              \
     X(HVD_DIR,              "operator", "where the runtime is installed (/opt/ringmaster)")   \
-    X(HVD_TERMINATION_LOG,  "operator", "file for the failure line and last output")
+    X(HVD_TERMINATION_LOG,  "operator", "file for the failure line and last output")          \
+    X(HVD_WORLD_FILE,       "operator", "file with generation and number of workers, which may change")
 
 /* Outer launchers' sets: removed from what a launcher of ours starts. A star at the end: prefix.
  * Of Slurm only what names a task or step goes; the job's own (SLURM_JOB_ID ...) stays readable. */

@@ -16,7 +16,7 @@
 /* What the operator tells an agent about its place; a rank has its own. */
 static const char *const agent_only[] = {
     "HVD_WORKER_INDEX", "HVD_NUM_WORKERS",  "HVD_SLOTS_PER_WORKER", "HVD_NP",
-    "HVD_CHECKIN_ADDR", "HVD_CHECKIN_PORT", "HVD_TERMINATION_LOG"};
+    "HVD_CHECKIN_ADDR", "HVD_CHECKIN_PORT", "HVD_TERMINATION_LOG",  "HVD_WORLD_FILE"};
 
 void environment_init(struct environment *e)
 {

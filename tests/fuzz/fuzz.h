@@ -20,6 +20,7 @@
     X(slurm_counts)                                                                    \
     X(contract)                                                                        \
     X(agent_env)                                                                       \
+    X(job_world)                                                                       \
     X(failure)                                                                         \
     X(card)                                                                            \
     X(handshake)                                                                       \

@@ -288,6 +288,7 @@ static void random_agent(struct seeded *r, struct agent_env *a)
     a->start_timeout_s = (uint32_t)seeded_next(r);
     random_text(r, a->dir, sizeof(a->dir), false);
     random_text(r, a->termination_log, sizeof(a->termination_log), true);
+    random_text(r, a->world_file, sizeof(a->world_file), true);
 }
 
 static void agents_read_what_the_operator_wrote(void **state)
@@ -322,6 +323,7 @@ static void agents_read_what_the_operator_wrote(void **state)
         assert_int_equal(a.start_timeout_s, b.start_timeout_s);
         assert_string_equal(a.dir, b.dir);
         assert_string_equal(a.termination_log, b.termination_log);
+        assert_string_equal(a.world_file, b.world_file);
     }
 }
 
@@ -359,6 +361,7 @@ static void agents_have_defaults_and_refuse_nonsense(void **state)
     assert_string_equal(a.token_file, AGENT_TOKEN_PATH);
     assert_string_equal(a.dir, AGENT_DEFAULT_DIR);
     assert_string_equal(a.termination_log, "");
+    assert_string_equal(a.world_file, "");
     for (size_t i = 0; i < ARRAY_LEN(t); i++) {
         env.n = 0;
         fake_set_all(&env, base);
