@@ -9,8 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "operator/core/inject.h"
 #include "operator/core/job.h"
-#include "operator/core/objects.h"
 #include "runtime/base/mem.h"
 
 #define SPEC "spec.replicaSpecs.Worker.template.spec"
@@ -69,7 +69,7 @@ static void check_env(const struct node *container, struct strbuf *p)
     for (const struct node *c = env ? env->first : NULL; c; c = c->next, i++) {
         const char *name = node_str(c, "name");
 
-        if (name && object_env_is_reserved(name))
+        if (name && inject_env_is_reserved(name))
             strbuf_printf(p,
                           SPEC ".containers[0].env[%zu].name: %s is set by the "
                                "operator; remove it\n",

@@ -8,12 +8,6 @@
 #include "operator/core/job.h"
 #include "runtime/contract/token.h"
 
-#define INIT_CONTAINER   "ringmaster-install"
-#define VOLUME_RUNTIME   "ringmaster-runtime"
-#define VOLUME_TOKEN     "ringmaster-token"
-#define MOUNT_RUNTIME    "/opt/ringmaster"
-#define MOUNT_TOKEN      "/etc/ringmaster"
-#define TOKEN_KEY        "token"
 #define OBJECT_NAME_SIZE 96 /* any name made below, with its NUL */
 
 struct object_config {
@@ -36,9 +30,5 @@ struct node *object_worker(struct build *b,
                            const struct object_config *cfg,
                            uint32_t index,
                            struct err *err);
-
-/* A variable that the agent reads and a template must not set. HVD_START_TIMEOUT may be
- * set by the user and then wins. */
-bool object_env_is_reserved(const char *name);
 
 #endif

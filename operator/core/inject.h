@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the operator adds to a user's pod so that our agent runs in it: the init
+ * container that brings the runtime, two volumes, variables, the command. Pure. */
+#ifndef OPERATOR_CORE_INJECT_H
+#define OPERATOR_CORE_INJECT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "operator/doc/node.h"
+#include "runtime/base/err.h"
+#include "runtime/contract/agent_env.h"
+
+#define INIT_CONTAINER "ringmaster-install"
+#define VOLUME_RUNTIME "ringmaster-runtime"
+#define VOLUME_TOKEN   "ringmaster-token"
+#define MOUNT_RUNTIME  "/opt/ringmaster"
+#define MOUNT_TOKEN    "/etc/ringmaster"
+#define AGENT_COMMAND  MOUNT_RUNTIME "/bin/hvd-agent"
+#define TOKEN_KEY      "token"
+
+/* A variable that the agent reads and a template must not set. HVD_START_TIMEOUT may be
+ * set by the user and then wins. */
+bool inject_env_is_reserved(const char *name);
+
+/* .type, .immutable and .data of the Secret that holds the token. */
+void inject_token(struct build *b, struct node *secret, const uint8_t token[32]);
+
+/* spec is a pod's, container one of its containers; a call for each part. */
+void inject_init(struct build *b, struct node *spec, const char *runtime_image);
+void inject_volumes(struct build *b, struct node *spec, const char *token_secret);
+void inject_mounts(struct build *b, struct node *container);
+/* Variables of the agent that the container does not set itself, before its own. */
+int inject_env(struct build *b,
+               struct node *container,
+               const struct agent_env *a,
+               struct err *err);
+/* Puts the container's command behind `hvd-agent run --`. */
+void inject_command(struct build *b, struct node *container);
+
+void inject_mount(struct build *b,
+                  struct node *container,
+                  const char *name,
+                  const char *path,
+                  bool read_only);
+
+#endif
