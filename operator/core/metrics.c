@@ -7,7 +7,7 @@
 
 #include "runtime/base/mem.h"
 
-static const uint64_t bucket_ms[SYNC_BUCKETS - 1] = {5, 25, 100, 500, 2500};
+static const uint64_t bucket_ms[SYNC_BUCKETS - 1] = {1, 5, 10, 25, 50, 100, 500, 2500};
 static const char *const verb_names[] = {
     [API_GET] = "GET",       [API_POST] = "POST",   [API_PATCH] = "PATCH",
     [API_DELETE] = "DELETE", [API_WATCH] = "WATCH",

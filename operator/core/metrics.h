@@ -14,7 +14,7 @@ enum api_result { API_2XX, API_4XX, API_409, API_429, API_5XX, API_NO_ANSWER };
 #define API_RESULT_COUNT 6
 enum api_verb { API_GET, API_POST, API_PATCH, API_DELETE, API_WATCH };
 #define API_VERB_COUNT 5
-#define SYNC_BUCKETS   6
+#define SYNC_BUCKETS   9
 
 struct metrics {
     uint64_t syncs_ok, syncs_retry;

