@@ -13,7 +13,7 @@ from fake_world import BIN, World, fetch, free_port, suite
 
 
 def little_memory(w: World, mib: int) -> None:
-    """Far below the limit of 64 MiB in manifests/deployment.yaml. Sanitizers need their own."""
+    """Far below the limit of 64 MiB in manifests/operator/deployment.yaml. Sanitizers need their own."""
     seen = w.operator.rss_kib()
     print(f"# at most {seen} KiB resident", flush=True)
     is_plain = not {"asan", "tsan"} & set(BIN.parts)

@@ -40,8 +40,9 @@ def administer(*args: str) -> str:
 
 def install() -> None:
     """What manifests/ installs, but for the Deployment, and a kubeconfig of its account."""
-    for part in ("namespace.yaml", "crd", "rbac"):
-        administer("apply", "-f", str(ROOT / "manifests" / part))
+    administer("apply", "-f", str(ROOT / "manifests/operator/namespace.yaml"))
+    for part in ("crd", "rbac"):
+        administer("apply", "-k", str(ROOT / "manifests" / part))
     administer("wait", "--for=condition=Established", "--timeout=30s", "crd/horovodjobs.ringmaster.dev")
     token = administer("create", "token", "hvd-operator", "-n", "ringmaster", "--duration=2h").strip()
     (RUN / "operator.token").write_text(token + "\n")
