@@ -115,8 +115,9 @@ static void on_answer(void *arg, const char *method, int http)
 
 static int make_watches(struct controller *op, const struct options *o)
 {
-    struct watch_sink jobs = {jobs_begin, jobs_end, jobs_put, jobs_drop, op};
-    struct watch_sink pods = {pods_begin, pods_end, pods_put, pods_drop, op};
+    struct watch_sink jobs = {jobs_begin, jobs_end, jobs_put,
+                              jobs_drop,  op,       prune_object};
+    struct watch_sink pods = {pods_begin, pods_end, pods_put, pods_drop, op, pod_rules};
     int rc = watcher_new(op->kube, KUBE_JOB, o->ns, NULL, o->watch_idle_ms, &jobs,
                          &op->jobs);
 

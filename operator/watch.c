@@ -162,11 +162,15 @@ static int put_object(struct watcher *w, struct span text)
     struct span ns = json_find_text(meta, "namespace");
     struct span name = json_find_text(meta, "name");
     struct err err = ERR_INIT;
+    struct strbuf pruned;
     struct node *object;
     struct arena a;
     int rc;
 
     arena_init(&a, OBJECT_MAX_BYTES);
+    strbuf_init(&pruned, text.n + 1);
+    if (json_prune(text, w->sink.rules, &pruned) == 0)
+        text = (struct span){pruned.p, pruned.n};
     rc = object_read(&a, text, &object, &err);
     if (rc == 0)
         w->sink.put(w->sink.arg, object);
@@ -174,6 +178,7 @@ static int put_object(struct watcher *w, struct span text)
         log_warn("object skipped", "kind=%s object=%.*s/%.*s cause=\"%s\"",
                  kube_kind_name(w->kind), ns.n < 64 ? (int)ns.n : 0, ns.p,
                  name.n < 254 ? (int)name.n : 0, name.p, err.text);
+    strbuf_release(&pruned);
     arena_release(&a);
     return rc == -ENOMEM ? rc : 0;
 }

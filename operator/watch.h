@@ -7,16 +7,18 @@
 #include <stdint.h>
 
 #include "operator/doc/node.h"
+#include "operator/doc/prune.h"
 #include "operator/kube/client.h"
 
-/* What the watcher does with what it hears. Called from http_run; must not start
- * requests. */
+/* What the watcher does with what it hears: of each object what rules keep. Called from
+ * http_run; must not start requests. */
 struct watch_sink {
     void (*begin_list)(void *arg);
     void (*end_list)(void *arg);
     void (*put)(void *arg, struct node *object); /* the tree lives during the call */
     void (*drop)(void *arg, const char *ns, const char *name);
     void *arg;
+    const struct prune_rule *rules;
 };
 
 struct watcher;

@@ -21,6 +21,18 @@
 #include "operator/core/timestamp.h"
 #include "runtime/base/mem.h"
 
+static const struct prune_rule container_rules[] = {
+    {.key = "name"}, {.key = "restartPolicy"}, {.key = NULL}};
+static const struct prune_rule spec_rules[] = {
+    {.key = "nodeName"},
+    {.key = "containers", .inner = container_rules},
+    {.key = "initContainers", .inner = container_rules},
+    {.key = NULL}};
+const struct prune_rule pod_rules[] = {{.key = "metadata", .inner = prune_metadata},
+                                       {.key = "spec", .inner = spec_rules},
+                                       {.key = ""},
+                                       {.key = NULL}};
+
 static const size_t text_fields[] = {
     offsetof(struct pod, ns),          offsetof(struct pod, name),
     offsetof(struct pod, uid),         offsetof(struct pod, owner_uid),

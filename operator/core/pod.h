@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "operator/doc/node.h"
+#include "operator/doc/prune.h"
 #include "runtime/base/err.h"
 
 #define POD_TEXT_MAX 4096 /* of a termination message; Kubernetes' own limit */
@@ -33,6 +34,9 @@ struct pod { /* no field is NULL except where said */
     uint64_t exit_wall_us;   /* 0: unknown. Kubernetes gives whole seconds */
     uint64_t delete_wall_us; /* when deletion was asked for; 0: it was not */
 };
+
+/* What pod_decode and object_read look at: nothing else of a pod needs to be parsed. */
+extern const struct prune_rule pod_rules[];
 
 /* Fills *ret with pointers into the document: valid as long as it is. -EINVAL without a
  * name. */

@@ -403,7 +403,7 @@ def write(text: str) -> None:
     page.write_text(f"{old[:a]}\n\n{text}\n{old[b:]}")
 
 
-def install(crd: str) -> dict[str, tuple[str, Path]]:
+def install(crd: Path | None) -> dict[str, tuple[str, Path]]:
     """Custom resources and accounts: of ours by our own manifests, of the peer by its own."""
 
     def kubectl(*args: str) -> None:
@@ -416,20 +416,21 @@ def install(crd: str) -> dict[str, tuple[str, Path]]:
             command.append(f"--{option}={RUN}/pki/{file}")
         subprocess.run([*command, *args], check=True, stdout=subprocess.DEVNULL, timeout=120)
 
-    files = ["namespace.yaml", "crd", "rbac"]
-    kubectl("apply", "--server-side", "--force-conflicts", *[f"-f={ROOT}/manifests/{f}" for f in files])
+    apply = ("apply", "--server-side", "--force-conflicts")
+    kubectl(*apply, f"-f={ROOT}/manifests/operator/namespace.yaml")
+    kubectl(*apply, f"-k={ROOT}/manifests/rbac")
+    kubectl(*apply, f"-k={ROOT}/manifests/crd")
+    kubectl(*apply, f"-f={crd}/kubeflow.org_mpijobs.yaml" if crd else f"-k={ROOT}/manifests/crd/mpijob")
     who = {"ours": account("ringmaster", "hvd-operator", "hvd-operator")}
     if crd:
-        kubectl("apply", "--server-side", "--force-conflicts", f"-f={crd}")
-        role = Path(crd).parent / "cluster-role.yaml"
-        kubectl("apply", "--server-side", "--force-conflicts", f"-f={role}")
+        kubectl(*apply, f"-f={crd}/cluster-role.yaml")
         who["peer"] = account("mpi-operator", "mpi-operator", "mpi-operator")
     api = Api()
     api.apply("/api/v1/namespaces", {"metadata": {"name": NS}})
     wait(
         "the default account", lambda: api.call("GET", f"/api/v1/namespaces/{NS}/serviceaccounts")["items"]
     )
-    for kind in KINDS if crd else ("HorovodJob",):
+    for kind in KINDS:
         wait(kind, lambda k=kind: served(api, KINDS[k]("", 0, 0)[0]))
     return who
 
@@ -447,7 +448,6 @@ def main() -> int:
     p.add_argument("program", type=Path)
     p.add_argument("--peer", action="store_true")
     p.add_argument("--peer-folder", type=Path)
-    p.add_argument("--mpijob-crd", default="")
     p.add_argument("--only", default=",".join(CASES), help=f"of {', '.join(CASES)}")
     p.add_argument("--kinds", default=",".join(KINDS))
     p.add_argument("--nodes", type=int, default=100)
@@ -456,8 +456,8 @@ def main() -> int:
     p.add_argument("--write", action="store_true")
     o = p.parse_args()
     cases = [c for c in CASES if c in o.only.split(",")]
-    kinds = [k for k in KINDS if k in o.kinds.split(",") and (k != "MPIJob" or o.mpijob_crd)]
-    who = install(o.mpijob_crd)
+    kinds = [k for k in KINDS if k in o.kinds.split(",")]
+    who = install(o.peer_folder / "src/manifests/base" if o.peer else None)
     daemons = Daemons(o.nodes, o.gpus)
     rows: list[dict] = []
     try:

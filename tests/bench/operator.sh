@@ -12,13 +12,10 @@ peer=()
 for o in "$@"; do
     [ "$o" != --peer ] || peer=(--peer-folder "$("$root/tests/operator/peer.sh")")
 done
-# The custom resource of MPIJob is the peer's, from the module itself.
-crd=$("$root/tests/operator/peer.sh" --source)/src/manifests/base/kubeflow.org_mpijobs.yaml ||
-    { echo "bench: without MPIJobs, because their definition could not be had" >&2; crd=; }
 [ "${KEEP:-0}" = 1 ] || trap '"$root/tests/cluster/down" >&2' EXIT
 "$root/tests/cluster/up" --control-plane-only >&2
 # shellcheck source=tests/cluster/lib.sh
 netns=$(. "$root/tests/cluster/lib.sh" && echo "$ID")
 # In the control plane's network namespace, so that no forwarder stands between operator and API server.
 nsenter "--net=/run/netns/$netns" python3 "$root/tests/bench/operator.py" "$bin/hvd-operator" \
-    --mpijob-crd "$crd" "${peer[@]}" "$@"
+    "${peer[@]}" "$@"

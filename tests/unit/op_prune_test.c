@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Text of objects, cut down by rules; and that pods and jobs are read alike with and
+ * without. */
+#include <errno.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "operator/doc/prune.h"
+#include "runtime/base/mem.h"
+
+static const struct prune_rule item_rules[] = {{.key = "name"}, {.key = NULL}};
+static const struct prune_rule meta_rules[] = {
+    {.key = "managedFields", .is_dropped = true}, {.key = ""}, {.key = NULL}};
+static const struct prune_rule spec_rules[] = {
+    {.key = "node"}, {.key = "items", .inner = item_rules}, {.key = NULL}};
+static const struct prune_rule rules[] = {{.key = "metadata", .inner = meta_rules},
+                                          {.key = "spec", .inner = spec_rules},
+                                          {.key = ""},
+                                          {.key = NULL}};
+
+static void prune_keeps_what_the_rules_say(void **state)
+{
+    static const struct {
+        const char *text, *wanted; /* NULL: refused */
+    } rows[] = {
+        {"{}", "{}"},
+        {"{\"a\":1,\"b\":[1,2]}", "{\"a\":1,\"b\":[1,2]}"},
+        {"{\"metadata\":{\"name\":\"x\",\"managedFields\":[{\"a\":{}}],\"uid\":\"u\"}}",
+         "{\"metadata\":{\"name\":\"x\",\"uid\":\"u\"}}"},
+        {"{\"metadata\":{\"managedFields\":[]},\"z\":null}",
+         "{\"metadata\":{},\"z\":null}"},
+        {" { \"spec\" : { \"big\" : [ \"}\" ] , \"node\" : \"n\" } } ",
+         "{\"spec\":{\"node\":\"n\"}}"},
+        {"{\"spec\":{\"items\":[{\"name\":\"a\",\"env\":[]},{\"env\":[1]}],\"q\":2}}",
+         "{\"spec\":{\"items\":[{\"name\":\"a\"},{}]}}"},
+        {"{\"spec\":null,\"metadata\":7}", "{\"spec\":null,\"metadata\":7}"},
+        {"{\"spec\":{\"items\":{\"name\":1,\"o\":2}}}",
+         "{\"spec\":{\"items\":{\"name\":1}}}"},
+        {"{\"a\\\"b\":\"c\\\\\"}", "{\"a\\\"b\":\"c\\\\\"}"},
+        {"[]", NULL},
+        {"7", NULL},
+        {"", NULL},
+        {"{\"spec\":{\"node\":\"n\"", NULL},
+        {"{\"spec\":{\"node\" \"n\"}}", NULL},
+        {"{\"a\":1 \"b\":2}", NULL},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct span text = {rows[i].text, strlen(rows[i].text)};
+        struct strbuf out;
+        int rc;
+
+        strbuf_init(&out, 4096);
+        rc = json_prune(text, rules, &out);
+        if (rows[i].wanted)
+            assert_string_equal(strbuf_str(&out), rows[i].wanted);
+        assert_int_equal(rc, rows[i].wanted ? 0 : -EINVAL);
+        strbuf_release(&out);
+    }
+}
+
+static void prune_tells_that_it_does_not_fit(void **state)
+{
+    struct span text = {"{\"a\":\"0123456789\"}", 18};
+    struct strbuf out;
+
+    (void)state;
+    strbuf_init(&out, 8);
+    assert_int_equal(json_prune(text, rules, &out), -E2BIG);
+    strbuf_release(&out);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(prune_keeps_what_the_rules_say),
+        cmocka_unit_test(prune_tells_that_it_does_not_fit),
+    };
+
+    return cmocka_run_group_tests_name("op_prune", tests, NULL, NULL);
+}
