@@ -31,15 +31,8 @@ class Refused(Exception):
 
 class Api:
     def __init__(self, kubectl: str, kubeconfig: str):
-        view = json.loads(
-            subprocess.run(
-                [kubectl, "--kubeconfig", kubeconfig, "config", "view", "--raw", "-o", "json"],
-                check=True,
-                capture_output=True,
-                text=True,
-                timeout=60,
-            ).stdout
-        )
+        self.kubectl = [kubectl, "--kubeconfig", kubeconfig]
+        view = json.loads(self.administer("config", "view", "--raw", "-o", "json"))
         cluster, user = view["clusters"][0]["cluster"], view["users"][0]["user"]
         self.server = cluster["server"]
         self.ca = base64.b64decode(cluster["certificate-authority-data"]).decode()
@@ -50,6 +43,12 @@ class Api:
             pem.flush()
             self.tls.load_cert_chain(pem.name)
         self.connection: http.client.HTTPSConnection | None = None
+
+    def administer(self, *args: str) -> str:
+        """kubectl as administrator."""
+        return subprocess.run(
+            [*self.kubectl, *args], check=True, capture_output=True, text=True, timeout=60
+        ).stdout
 
     def call(
         self, method: str, path: str, body: dict | None = None, content: str = "application/json"
@@ -156,6 +155,28 @@ class Api:
         path = JOBS if plural == "horovodjobs" else CORE + plural
         query = "" if grace is None else f"?gracePeriodSeconds={grace}"
         self.call("DELETE", path.format(ns=ns) + f"/{name}{query}")
+
+
+def install(api: Api, run: Path) -> Path:
+    """What manifests/ installs, but for the Deployment; a kubeconfig of the operator's account."""
+    manifests = Path(__file__).resolve().parents[2] / "manifests"
+    api.administer("apply", "-f", str(manifests / "operator/namespace.yaml"))
+    for part in ("crd", "crd/mpijob", "rbac"):
+        api.administer("apply", "-k", str(manifests / part))
+    api.administer("wait", "--for=condition=Established", "--timeout=30s", "crd/horovodjobs.ringmaster.dev")
+    token = api.administer("create", "token", "hvd-operator", "-n", "ringmaster", "--duration=2h").strip()
+    (run / "operator.token").write_text(token + "\n")
+    (run / "operator-ca.crt").write_text(api.ca)
+    kubeconfig = run / "operator.kubeconfig"
+    kubeconfig.write_text(f"""\
+apiVersion: v1
+kind: Config
+current-context: c
+contexts: [{{name: c, context: {{cluster: k, user: u}}}}]
+clusters: [{{name: k, cluster: {{server: "{api.server}", certificate-authority: operator-ca.crt}}}}]
+users: [{{name: u, user: {{tokenFile: operator.token}}}}]
+""")
+    return kubeconfig
 
 
 def wait(what: str, look, seconds: float = 20):

@@ -12,49 +12,18 @@ from __future__ import annotations
 import copy
 import json
 import os
-import subprocess
 import sys
 import time
 from pathlib import Path
 
-from api import CORE, JOBS, Api, Operator, Refused, Suite, condition, expect, wait
+from api import CORE, JOBS, Api, Operator, Refused, Suite, condition, expect, install, wait
 
-ROOT = Path(__file__).resolve().parents[2]
 RUN = Path(os.environ["RM_RUN"])
 BIN = Path(os.environ["BIN"])
 KUBECTL = str(RUN / "bin/kubectl")
 LOG = RUN / "log/operator-under-test.log"
 KUBECONFIG = RUN / "operator.kubeconfig"
 suite = Suite()
-
-
-def administer(*args: str) -> str:
-    return subprocess.run(
-        [KUBECTL, "--kubeconfig", str(RUN / "admin.kubeconfig"), *args],
-        check=True,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    ).stdout
-
-
-def install() -> None:
-    """What manifests/ installs, but for the Deployment, and a kubeconfig of its account."""
-    administer("apply", "-f", str(ROOT / "manifests/operator/namespace.yaml"))
-    for part in ("crd", "rbac"):
-        administer("apply", "-k", str(ROOT / "manifests" / part))
-    administer("wait", "--for=condition=Established", "--timeout=30s", "crd/horovodjobs.ringmaster.dev")
-    token = administer("create", "token", "hvd-operator", "-n", "ringmaster", "--duration=2h").strip()
-    (RUN / "operator.token").write_text(token + "\n")
-    (RUN / "operator-ca.crt").write_text(api.ca)
-    KUBECONFIG.write_text(f"""\
-apiVersion: v1
-kind: Config
-current-context: c
-contexts: [{{name: c, context: {{cluster: k, user: u}}}}]
-clusters: [{{name: k, cluster: {{server: "{api.server}", certificate-authority: operator-ca.crt}}}}]
-users: [{{name: u, user: {{tokenFile: operator.token}}}}]
-""")
 
 
 def operator(crash: str | None = None) -> Operator:
@@ -588,7 +557,7 @@ def it_stops_in_good_order_when_asked() -> None:
 
 if __name__ == "__main__":
     api = Api(KUBECTL, str(RUN / "admin.kubeconfig"))
-    install()
+    install(api, RUN)
     op = operator()
     try:
         code = suite.main(sys.argv[1:])

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the packaging tests share: the API server, the operator, kubectl and Helm, YAML."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import yaml
+from api import Api, Operator, Suite, install
+
+ROOT = Path(__file__).resolve().parents[2]
+RUN = Path(os.environ["RM_RUN"])
+BIN = Path(os.environ["BIN"])
+HELM = os.environ["HELM"]
+PEER = Path(os.environ["PEER"])
+MANIFESTS = ROOT / "manifests"
+CHART = ROOT / "charts/ringmaster"
+LOG = RUN / "log/operator-under-test.log"
+
+suite = Suite()
+api = Api(str(RUN / "bin/kubectl"), str(RUN / "admin.kubeconfig"))
+
+
+class World:
+    """The one operator of the suite, started when a test first asks for it."""
+
+    operator: Operator | None = None
+    kubeconfig: Path | None = None
+
+    def installed(self) -> Path:
+        self.kubeconfig = self.kubeconfig or install(api, RUN)
+        return self.kubeconfig
+
+    def run(self) -> Operator:
+        kubeconfig = self.installed()
+        if not self.operator or self.operator.ended():
+            self.operator = Operator(BIN / "hvd-operator", kubeconfig, LOG, "--http-port", "0")
+        return self.operator
+
+    def stop(self) -> None:
+        if self.operator:
+            self.operator.stop()
+
+
+world = World()
+
+
+class Failed(Exception):
+    """A program that exited non-zero; the text is its standard error."""
+
+
+def run(*command: str, stdin: str | None = None) -> str:
+    done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=60, check=False)
+    if done.returncode != 0:
+        lines = done.stderr.splitlines()  # helm tells of each link in files/
+        raise Failed("\n".join(x for x in lines if "found symbolic link" not in x).strip())
+    return done.stdout
+
+
+def kubectl(*args: str, stdin: str | None = None) -> str:
+    return run(*api.kubectl, *args, stdin=stdin)
+
+
+def helm(*args: str) -> str:
+    return run(HELM, *args)
+
+
+def kustomize(folder: str) -> list[dict]:
+    return read(run(api.kubectl[0], "kustomize", str(MANIFESTS / folder)))
+
+
+def read(text: str) -> list[dict]:
+    return [o for o in yaml.safe_load_all(text) if o]
+
+
+def text_of(objects: list[dict]) -> str:
+    return yaml.safe_dump_all(objects)
+
+
+def make_namespace(name: str) -> str:
+    if not any(n["metadata"]["name"] == name for n in api.call("GET", "/api/v1/namespaces")["items"]):
+        api.namespace(name)
+    return name

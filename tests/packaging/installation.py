@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""kustomize and Helm: the same objects, and the API server takes them."""
+
+from __future__ import annotations
+
+import json
+
+from api import expect
+from common import CHART, Failed, helm, kubectl, kustomize, make_namespace, read, suite, text_of
+
+HELMS_OWN = ("app.kubernetes.io/instance", "app.kubernetes.io/managed-by", "helm.sh/chart")
+
+
+def template(*args: str, namespace: str = "ringmaster") -> list[dict]:
+    return read(helm("template", "r", str(CHART), "-n", namespace, *args))
+
+
+def normal(objects: list[dict], namespace: bool = False) -> dict[str, str]:
+    """By kind and name, without what only Helm writes; a Namespace is made by its --create-namespace."""
+    out = {}
+    for o in objects:
+        meta = o["metadata"]
+        meta["labels"] = {k: v for k, v in meta.get("labels", {}).items() if k not in HELMS_OWN}
+        meta.get("annotations", {}).pop("helm.sh/resource-policy", None)
+        if not meta.get("annotations"):
+            meta.pop("annotations", None)
+        if o["kind"] != "Namespace" or namespace:
+            out[f"{o['kind']} {meta['name']}"] = json.dumps(o, indent=1, sort_keys=True)
+    return out
+
+
+def same(by_helm: list[dict], by_kustomize: list[dict]) -> None:
+    a, b = normal(by_helm), normal(by_kustomize)
+    expect(sorted(a) == sorted(b), "the same objects", str(sorted(a)), str(sorted(b)))
+    for name in a:
+        expect(a[name] == b[name], f"{name} is the same", a[name], b[name])
+
+
+@suite.test
+def helm_lint_finds_nothing() -> None:
+    out = helm("lint", "--strict", str(CHART))
+    expect("0 chart(s) failed" in out, "helm lint", out)
+
+
+@suite.test
+def helm_and_kustomize_install_the_same() -> None:
+    same(template(), kustomize("."))
+
+
+@suite.test
+def helm_s_values_make_the_overlays() -> None:
+    args = "--gang-scheduling=volcano"
+    same(template("--set", "gangScheduler=volcano"), kustomize("overlays/gang"))
+    with_rules = template(
+        "--set", "metrics.serviceMonitor.enabled=true", "--set", "metrics.rules.enabled=true"
+    )
+    added = [o for o in with_rules if o["apiVersion"].startswith("monitoring.coreos.com/")]
+    same(added, kustomize("overlays/monitoring"))
+    one = normal(template("--set", "rbac.namespaced=true", "--set", "crds.install=false,rbac.users=false"))
+    other = normal(kustomize("overlays/namespaced"))
+    expect(sorted(one) == sorted(other), "objects of one namespace", str(sorted(one)), str(sorted(other)))
+    for name in (n for n in one if not n.startswith("Deployment")):
+        expect(one[name] == other[name], f"{name} is the same", one[name], other[name])
+    expect("--namespace=ringmaster" in one["Deployment hvd-operator"], "it serves that namespace")
+    expect("--namespace=$(POD_NAMESPACE)" in other["Deployment hvd-operator"], "the overlay's, too")
+    expect(args not in one["Deployment hvd-operator"], "and no other option")
+
+
+@suite.test
+def every_value_does_something() -> None:
+    """A value that changes nothing in what is made is not there."""
+    usual = text_of(template())
+    for value in (
+        "image.repository=r.example/o", "image.tag=t1", "image.pullPolicy=Always",
+        "runtimeImage.repository=r.example/r", "runtimeImage.tag=t1", "imagePullSecrets[0].name=s",
+        "replicas=3", "leaderElection=false,replicas=1", "watchNamespace=team", "gangScheduler=volcano",
+        "clusterDomain=c.example", "logLevel=debug", "logJson=true", "extraArgs[0]=--kube-api-qps=5",
+        "rbac.create=false", "rbac.namespaced=true", "rbac.users=false", "crds.install=false",
+        "crds.keep=false", "crds.mpijob=true", "resources.limits.memory=1Gi", "nodeSelector.a=b",
+        "tolerations[0].operator=Exists", "affinity.nodeAffinity.x=y", "priorityClassName=p",
+        "podAnnotations.a=b", "podLabels.a=b", "networkPolicy.enabled=false",
+        "networkPolicy.apiServerPorts={8443}", "pdb.enabled=false", "pdb.maxUnavailable=50%",
+        "metrics.service=false", "metrics.serviceMonitor.enabled=true", "metrics.rules.enabled=true",
+    ):  # fmt: skip
+        expect(text_of(template("--set", value)) != usual, f"{value} changes something")
+
+
+@suite.test
+def wrong_values_are_refused_with_the_value_s_name() -> None:
+    wrong = []
+    for value, part in (
+        ("replica=2", "replica"),
+        ("replicas=-1", "replicas"),
+        ("replicas=two", "replicas"),
+        ("replicas=2,leaderElection=false", "leaderElection"),
+        ("image.tagg=1", "tagg"),
+        ("image.tag=", "tag"),
+        ("image.repository=a b", "repository"),
+        ("image.pullPolicy=Sometimes", "pullPolicy"),
+        ("rbac.namespace=true", "namespace"),
+        ("rbac.namespaced=yes", "namespaced"),
+        ("rbac.namespaced=true,gangScheduler=volcano", "gangScheduler"),
+        ("watchNamespace=A_b", "watchNamespace"),
+        ("logLevel=loud", "logLevel"),
+        ("extraArgs[0]=x", "extraArgs"),
+        ("crds.keeep=true", "keeep"),
+        ("networkPolicy.apiServerPorts={0}", "apiServerPorts"),
+        ("pdb.maxUnavailable=half", "maxUnavailable"),
+        ("metrics.serviceMonitor.interval=often", "interval"),
+        ("resources.memory=1Gi", "memory"),
+        ("podLabels.a=1", "podLabels"),
+    ):
+        try:
+            template("--set", value)
+            wrong.append(f"{value}: accepted")
+        except Failed as e:
+            if part not in str(e):
+                wrong.append(f"{value}: no '{part}' in: {e}")
+    expect(not wrong, "refused, each with its name", *wrong)
+
+
+@suite.test
+def the_api_server_takes_all_of_it() -> None:
+    make_namespace("ringmaster")
+    make_namespace("mpi-operator")
+    sets = {f: kustomize(f) for f in (".", "overlays/namespaced", "overlays/mpi-operator", "overlays/gang")}
+    sets["crd/mpijob"] = kustomize("crd/mpijob")
+    for value in (
+        "replicas=2",
+        "rbac.namespaced=true",
+        "gangScheduler=volcano",
+        "crds.mpijob=true",
+        "podAnnotations.a=b,podLabels.a=b,nodeSelector.a=b,priorityClassName=p,logJson=true",
+        "tolerations[0].operator=Exists,imagePullSecrets[0].name=s",
+    ):
+        sets["helm, " + value] = template("--set", value)
+    for what, objects in sets.items():
+        try:
+            kubectl("create", "--dry-run=client", "-f", "-", "-o", "name", stdin=text_of(objects))
+            kubectl(
+                "apply", "--dry-run=server", "--server-side", "--force-conflicts", "--validate=strict",
+                "-f", "-", stdin=text_of(objects),
+            )  # fmt: skip
+        except Failed as e:
+            raise AssertionError(f"{what}: {e}") from None
+
+
+@suite.test
+def the_pods_of_the_operator_are_restricted() -> None:
+    """Namespace ringmaster enforces the standard; a Deployment is only warned about, so its pod is tried."""
+    ns = "packaging-restricted"
+    make_namespace(ns)
+    kubectl("label", "namespace", ns, "pod-security.kubernetes.io/enforce=restricted", "--overwrite")
+    kubectl("create", "serviceaccount", "hvd-operator", "-n", ns)
+    deployment = next(o for o in kustomize(".") if o["kind"] == "Deployment")
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "p", "namespace": ns},
+        "spec": deployment["spec"]["template"]["spec"],
+    }
+    kubectl("create", "--dry-run=server", "-f", "-", stdin=text_of([pod]))
+    container = pod["spec"]["containers"][0]["securityContext"]
+    expect(container["readOnlyRootFilesystem"], "and cannot write to its root")

@@ -1,0 +1,18 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What is installed and what people write, against a real API server, in TAP. usage: packaging_test.py [TEST ...]
+
+The modules below hold the tests; run.sh starts the cluster.
+"""
+
+import sys
+
+import installation  # noqa: F401
+from common import suite, world
+
+if __name__ == "__main__":
+    try:
+        code = suite.main(sys.argv[1:])
+    finally:
+        world.stop()
+    sys.exit(code)
