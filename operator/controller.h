@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "operator/core/metrics.h"
+#include "operator/core/pace.h"
 #include "operator/core/objects.h"
 #include "operator/core/queue.h"
 #include "operator/core/store.h"
@@ -26,6 +27,7 @@ struct controller {
     struct watcher *jobs, *pods;
     struct record *record;
     struct metrics metrics;
+    struct pace pace;
     struct sync *syncs; /* at work now; see sync.c */
     size_t n_syncs;
     uint64_t started_ns;

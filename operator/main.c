@@ -159,6 +159,7 @@ static void unwire(struct controller *op)
     record_free(op->record);
     queue_free(op->queue);
     store_free(op->store);
+    pace_release(&op->pace);
 }
 
 static int

@@ -13,7 +13,9 @@
  *  3. The status is written only when it differs, under the resourceVersion it was
  * derived from; and if the API server does not keep it as it was sent (its CRD lacks a
  * field), not again before it changes: no server can make us write for ever.
- *  4. One sync per key at a time (the queue sees to it). */
+ *  4. One sync per key at a time (the queue sees to it).
+ *  5. Counts and sentences alone are written at most once in PACE_NS (core/pace.c); all
+ *     else at once. */
 #include "operator/sync.h"
 
 #include <errno.h>
@@ -190,10 +192,12 @@ static void write_status(struct sync *s)
     rc = b.status || strbuf_status(&body) ? err_set(&err, -ENOMEM, "out of memory")
                                           : kube_submit(s->op->kube, &rq, &err);
     strbuf_release(&body);
-    if (rc < 0)
+    if (rc < 0) {
         finish(s, err.text);
-    else
-        log_change(s);
+        return;
+    }
+    pace_note(&s->op->pace, s->key, clock_now_ns());
+    log_change(s);
 }
 
 static void on_event_told(void *arg)
@@ -261,6 +265,23 @@ static int choose_status(struct sync *s)
     return rc;
 }
 
+/* Mere progress of a job that goes on waits, and is looked at again when its time has come. */
+static void put_off_progress(struct sync *s)
+{
+    struct build b = {.arena = &s->arena};
+    uint64_t wait_ns, wait_ms;
+
+    if (!s->status || s->verdict.was_finished)
+        return;
+    wait_ns = pace_wait_ns(&s->op->pace, s->key, clock_now_ns());
+    if (wait_ns == 0 || !status_is_progress(&b, s->job.status, s->status))
+        return;
+    s->status = NULL;
+    wait_ms = wait_ns / NS_PER_MS + 1;
+    if (s->plan.requeue_ms == 0 || wait_ms < s->plan.requeue_ms)
+        s->plan.requeue_ms = wait_ms;
+}
+
 static void on_applied(void *arg, const struct outcome *outcome)
 {
     struct observed seen;
@@ -281,6 +302,7 @@ static void on_applied(void *arg, const struct outcome *outcome)
         return;
     }
     s->plan.requeue_ms = plan_requeue_ms(&seen, &s->verdict);
+    put_off_progress(s);
     tell_events(s);
 }
 

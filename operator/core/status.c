@@ -203,6 +203,29 @@ struct node *status_timeless(struct build *b, const struct node *status)
     return b->status ? NULL : copy;
 }
 
+/* What is left when counts and sentences are not looked at. */
+static struct node *without_progress(struct build *b, const struct node *status)
+{
+    struct node *copy = status_timeless(b, status);
+    struct node *list = copy ? node_child(b, copy, "conditions", NODE_ARRAY) : NULL;
+
+    if (!copy)
+        return NULL;
+    node_drop(copy, "workers");
+    node_drop(copy, "replicaStatuses");
+    for (struct node *c = list ? list->first : NULL; c; c = c->next)
+        node_drop(c, "message");
+    return b->status ? NULL : copy;
+}
+
+bool status_is_progress(struct build *b, const struct node *old, const struct node *now)
+{
+    const struct node *was = old ? without_progress(b, old) : NULL;
+    const struct node *is = without_progress(b, now);
+
+    return was && is && node_equal(was, is);
+}
+
 const char *status_difference(const struct node *sent, const struct node *kept)
 {
     for (const struct node *c = sent->first; c; c = c->next) {

@@ -19,6 +19,12 @@ struct node *status_timeless(struct build *b, const struct node *status);
 /* The name of a field that differs, NULL when they are equal. */
 const char *status_difference(const struct node *sent, const struct node *kept);
 
+/* Has nothing changed but counts and sentences? Nobody acts on them, so that such a
+ * status may wait for the next. */
+bool status_is_progress(struct build *b,
+                        const struct node *old,
+                        const struct node *now);
+
 struct event_note {
     bool is_warning;
     bool is_once;       /* at most one of this reason in a job's life */

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* When a job's progress is written, and what counts as progress. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "operator/core/pace.h"
+#include "operator/core/status.h"
+#include "operator/doc/json.h"
+#include "runtime/base/mem.h"
+
+#define MS 1000000ull
+
+static void progress_waits_for_its_own_job_only(void **state)
+{
+    struct pace p = {0};
+
+    (void)state;
+    assert_int_equal(pace_wait_ns(&p, "ns/a", 5), 0);
+    pace_note(&p, "ns/a", 1000 * MS);
+    assert_int_equal(pace_wait_ns(&p, "ns/b", 1000 * MS), 0);
+    assert_int_equal(pace_wait_ns(&p, "ns/a", 1000 * MS), PACE_NS);
+    pace_note(&p, "ns/b", 1500 * MS);
+    pace_note(&p, "ns/a", 2000 * MS);
+    assert_int_equal(pace_wait_ns(&p, "ns/a", 2500 * MS), PACE_NS - 500 * MS);
+    assert_int_equal(pace_wait_ns(&p, "ns/b", 1500 * MS + PACE_NS), 0);
+    assert_int_equal(pace_wait_ns(&p, "ns/a", 2000 * MS + PACE_NS - 1), 1);
+    assert_int_equal(pace_wait_ns(&p, "ns/a", 2000 * MS + PACE_NS), 0);
+    pace_release(&p);
+}
+
+static void what_is_over_takes_no_memory(void **state)
+{
+    struct pace p = {0};
+    char key[32];
+
+    (void)state;
+    for (unsigned i = 0; i < 100000; i++) {
+        (void)snprintf(key, sizeof(key), "ns/j%u", i);
+        pace_note(&p, key, i * MS);
+    }
+    assert_true(p.n <= PACE_NS / MS);
+    pace_release(&p);
+}
+
+#define STATUS(state, workers, running, why, message)                                  \
+    "{\"state\":\"" state "\",\"workers\":\"" workers "\",\"startTime\":\"t\","        \
+    "\"replicaStatuses\":{\"Worker\":{\"active\":" running "}},\"conditions\":["       \
+    "{\"type\":\"Created\",\"status\":\"True\",\"reason\":\"JobCreated\"},"            \
+    "{\"type\":\"Running\",\"status\":\"False\",\"reason\":\"" why                     \
+    "\",\"message\":\"" message "\",\"lastTransitionTime\":\"t\"}]}"
+
+static void only_counts_and_sentences_are_progress(void **state)
+{
+    static const char old[] = STATUS("Pending", "0/8", "0", "Waiting", "none runs");
+    static const struct {
+        const char *old, *now;
+        bool is_progress;
+    } rows[] = {
+        {old, STATUS("Pending", "3/8", "3", "Waiting", "3 run"), true},
+        {old, STATUS("Pending", "0/8", "0", "Waiting", "no image"), true},
+        {old, STATUS("Running", "8/8", "8", "Waiting", "none runs"), false},
+        {old, STATUS("Pending", "0/8", "0", "Quota", "none runs"), false},
+        {old, "{\"state\":\"Pending\",\"conditions\":[]}", false},
+        {"{}", old, false},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct arena a;
+        struct build b = {.arena = &a};
+        struct node *was, *now;
+
+        arena_init(&a, 1u << 20);
+        assert_int_equal(json_read(&a, rows[i].old, strlen(rows[i].old), &was, NULL),
+                         0);
+        assert_int_equal(json_read(&a, rows[i].now, strlen(rows[i].now), &now, NULL),
+                         0);
+        if (status_is_progress(&b, was, now) != rows[i].is_progress)
+            fail_msg("%s", rows[i].now);
+        arena_release(&a);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(progress_waits_for_its_own_job_only),
+        cmocka_unit_test(what_is_over_takes_no_memory),
+        cmocka_unit_test(only_counts_and_sentences_are_progress),
+    };
+
+    return cmocka_run_group_tests_name("op_pace", tests, NULL, NULL);
+}
