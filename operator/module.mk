@@ -13,7 +13,7 @@ ALL_BINS += $(O)/bin/hvd-operator
 
 $(eval $(call unit,op,opkube opnofault opcore contract base,$(OPERATOR_LIBS)))
 
-.PHONY: install-operator man-operator
+.PHONY: install-operator man-operator api-page
 install: install-operator
 install-operator: $(O)/bin/hvd-operator ## install hvd-operator and its manual to PREFIX, under DESTDIR
 	@install -D -m 755 $< $(DESTDIR)$(PREFIX)/bin/hvd-operator
@@ -23,3 +23,5 @@ man-operator: $(O)/bin/hvd-operator ## write the options of hvd-operator.8 again
 	@{ sed '/^\.\\" from the table/q' operator/hvd-operator.8; $< --man-options; \
 	    sed -n '/^\.\\" end of the list/,$$p' operator/hvd-operator.8; } >$(O)/hvd-operator.8
 	@cp $(O)/hvd-operator.8 operator/hvd-operator.8
+api-page: ## write the tables of fields in operator/README.md again, from manifests/crd
+	@operator/api_page.py

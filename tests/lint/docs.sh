@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Man pages (mandoc -Tlint, warnings and worse), spelling of prose and comments (codespell), relative links
-# of Markdown files, the tables of operator/README.md against the code, the example job against its script.
+# of Markdown files, the tables of operator/README.md against the code and the definitions of the kinds, the example job
+# against its script.
 . "$(dirname "$0")/lib.sh"
 need mandoc
 need codespell
@@ -41,6 +42,10 @@ if [ -f $readme ] && [ ${#tell[@]} -gt 0 ]; then
 fi
 if [ -f $readme ] && [ -f operator/core/metrics.c ]; then
     same $readme metrics < <(grep -oE '"(hvd_operator|process)_[a-z_]+"' operator/core/metrics.c | tr -d '"')
+fi
+
+if [ -f operator/api_page.py ]; then
+    while IFS= read -r line; do finding "$line"; done < <(operator/api_page.py --check 2>&1)
 fi
 
 example=manifests/examples/horovodjob.yaml

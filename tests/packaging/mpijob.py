@@ -60,7 +60,7 @@ META = {
 SAME = {
     "only what must be": roles({"template": pod()}),
     "every field": mpijob(
-        slotsPerWorker=4, runLauncherAsWorker=True, sshAuthMountPath="/home/u/.ssh",
+        slotsPerWorker=4, runLauncherAsWorker=True, sshAuthMountPath="/keys/.ssh",
         launcherCreationPolicy="WaitForWorkersReady", mpiImplementation="Intel", runPolicy=POLICY,
     ),
     "MPICH": mpijob(mpiImplementation="MPICH"),

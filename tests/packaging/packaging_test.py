@@ -8,6 +8,7 @@ The modules below hold the tests; run.sh starts the cluster.
 import sys
 
 import installation  # noqa: F401
+import kinds  # noqa: F401
 import mpijob  # noqa: F401
 from common import suite, world
 

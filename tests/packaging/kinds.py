@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The definitions of both kinds: they explain themselves, and what was stored under earlier ones stays good."""
+
+from __future__ import annotations
+
+import re
+
+import yaml
+from api import JOBS, Refused, expect, wait
+from common import MANIFESTS, ROOT, api, kubectl, make_namespace, suite, text_of, world
+
+OLD = ROOT / "tests/packaging/old"
+FILES = {
+    "horovodjob": MANIFESTS / "crd/horovodjobs.ringmaster.dev.yaml",
+    "mpijob": MANIFESTS / "crd/mpijob/mpijobs.kubeflow.org.yaml",
+}
+
+
+def fields(node: dict, path: tuple[str, ...] = ()) -> list[tuple[tuple[str, ...], dict]]:
+    """Every named field below, with its path as kubectl explain wants it."""
+    found = []
+    for name, child in node.get("properties", {}).items():
+        found.append(((*path, name), child))
+        found += fields(child, (*path, name))
+    for key in ("items", "additionalProperties"):
+        if isinstance(node.get(key), dict):
+            found += fields(node[key], path)
+    return found
+
+
+def schema(kind: str) -> dict:
+    version = yaml.safe_load(FILES[kind].read_text())["spec"]["versions"][0]
+    return version["schema"]["openAPIV3Schema"]
+
+
+def both_there() -> None:
+    world.installed()
+    kubectl("wait", "--for=condition=Established", "--timeout=30s", "crd/mpijobs.kubeflow.org")
+
+
+@suite.test
+def every_field_has_a_description() -> None:
+    for kind in FILES:
+        bare = [
+            ".".join(path)
+            for path, node in fields(schema(kind))
+            if not node.get("description", "").strip() and path[0] != "metadata"
+        ]
+        expect(not bare, f"each field of {kind} is described", *bare)
+        long = [".".join(p) for p, n in fields(schema(kind)) if len(n.get("description", "")) > 420]
+        expect(not long, f"in a few sentences, in {kind}", *long)
+
+
+@suite.test
+def kubectl_explain_shows_every_field() -> None:
+    both_there()
+    for kind in FILES:
+        whole = wait(f"the API server publishes {kind}", lambda kind=kind: explained(kind), 30)
+        shown = re.findall(r"^( +)(\w+)\t<", whole, re.MULTILINE)
+        wanted = sorted(p[-1] for p, _ in fields(schema(kind)) if p[0] != "metadata")
+        seen = sorted(name for _, name in shown)
+        missing = [n for n in wanted if n not in seen]
+        expect(not missing, f"explain --recursive {kind} shows them all", str(missing))
+        for path in (("spec",), ("spec", "runPolicy", "cleanPodPolicy"), ("status", "conditions")):
+            text = kubectl("explain", ".".join((kind, *path)))
+            node = next(n for p, n in fields(schema(kind)) if p == path)
+            start = " ".join(node["description"].split()[:6])
+            expect(start in " ".join(text.split()), f"{kind} {path} is described", text)
+
+
+def explained(kind: str) -> str:
+    try:
+        return kubectl("explain", kind, "--recursive")
+    except Exception:
+        return ""
+
+
+# --- what is stored stays good ----------------------------------------------------------
+# Jobs as they were written for the definition of that landing, one for each of its fields' forms.
+STORED = {
+    "plain": {"replicaSpecs": {"Worker": {"template": None}}},
+    "full": {
+        "slotsPerWorker": 4,
+        "runPolicy": {"cleanPodPolicy": "All"},
+        "replicaSpecs": {"Worker": {"replicas": 3, "template": None}},
+    },
+    "kept": {
+        "runPolicy": {"cleanPodPolicy": "None"},
+        "replicaSpecs": {"Worker": {"replicas": 1, "template": None}},
+    },
+}
+POD = {"spec": {"containers": [{"name": "train", "image": "i", "command": ["c"]}]}}
+
+
+def stored_job(name: str) -> dict:
+    spec = yaml.safe_load(yaml.safe_dump(STORED[name]))
+    spec["replicaSpecs"]["Worker"]["template"] = POD
+    return {
+        "apiVersion": "ringmaster.dev/v1beta1",
+        "kind": "HorovodJob",
+        "metadata": {"name": name},
+        "spec": spec,
+    }
+
+
+@suite.test
+def jobs_stored_under_earlier_definitions_are_served_changed_and_run() -> None:
+    world.installed()
+    for file in sorted(OLD.glob("*.yaml")):
+        world.stop()
+        ns = make_namespace(f"packaging-{file.stem}")
+        kubectl("delete", "horovodjobs", "--all", "-A")
+        kubectl("apply", "-f", str(file))
+        wait("the earlier definition is in force", lambda file=file: is_in_force(file.read_text()), 30)
+        before = {name: api.make(ns, stored_job(name)) for name in STORED}
+        kubectl("apply", "-k", str(MANIFESTS / "crd"))
+        now = FILES["horovodjob"].read_text()
+        wait("the present definition is in force", lambda now=now: is_in_force(now), 30)
+        world.run()
+        for name, was in before.items():
+            job = api.get(ns, "horovodjobs", name)
+            expect(
+                job["spec"] == was["spec"], f"{name} is served as it was stored", job["spec"], was["spec"]
+            )
+            wanted = STORED[name]["replicaSpecs"]["Worker"].get("replicas", 1)
+            wait(f"pods of {name}", lambda ns=ns, name=name, n=wanted: len(pods_of(ns, name)) == n)
+            wait(
+                f"status of {name}", lambda ns=ns, name=name: api.status(ns, name).get("state") == "Pending"
+            )
+            kubectl("apply", "-n", ns, "-f", "-", stdin=text_of([stored_job(name)]))
+            patch = {"spec": {"runPolicy": {"cleanPodPolicy": "Running"}}}
+            merge(ns, name, patch)
+            merge(ns, name, {"metadata": {"labels": {"a": "b"}}})
+            try:
+                merge(ns, name, {"spec": {"slotsPerWorker": 9}})
+                raise AssertionError("slotsPerWorker was changed")
+            except Refused as e:
+                expect("cannot be changed" in str(e), "still fixed", str(e))
+
+
+def pods_of(ns: str, job: str) -> list[str]:
+    return [n for n in api.pods(ns) if n.startswith(f"{job}-worker-")]
+
+
+def merge(ns: str, name: str, patch: dict) -> dict:
+    return api.call("PATCH", JOBS.format(ns=ns) + "/" + name, patch, "application/merge-patch+json")
+
+
+def is_in_force(text: str) -> bool:
+    """What the API server publishes has the fields of this definition and no others."""
+    wanted = yaml.safe_load(text)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    served = api.call("GET", "/openapi/v3/apis/ringmaster.dev/v1beta1")["components"]["schemas"]
+    seen = served.get("dev.ringmaster.v1beta1.HorovodJob", {})
+    return all(
+        sorted(p for p, _ in fields(wanted["properties"][part]))
+        == sorted(p for p, _ in fields(seen.get("properties", {}).get(part, {})))
+        for part in ("spec", "status")
+    )
