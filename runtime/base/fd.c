@@ -14,6 +14,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "runtime/base/clock.h"
@@ -24,6 +25,15 @@ void fd_close(int *fd)
     if (*fd >= 0)
         (void)close(*fd); /* Linux closes it whatever close() says */
     *fd = -1;
+}
+
+void fd_close_from(int first)
+{
+    /* close_range is Linux 5.9; older kernels get the loop */
+    if (syscall(SYS_close_range, (unsigned)first, ~0u, 0u) == 0)
+        return;
+    for (int i = first; i < 65536; i++)
+        (void)close(i);
 }
 
 int fd_nonblock(int fd, bool on)

@@ -79,6 +79,8 @@ static int shake_hello(struct conn *c, const struct auth_id *id, struct err *err
         return rc;
     if ((rc = random_bytes(nonce, sizeof(nonce))) < 0)
         return rc;
+    if (c->kind.or_theirs && auth_wire_role(c->hello) == c->kind.or_theirs)
+        c->kind.theirs = c->kind.or_theirs;
     rc = auth_wire_reply(id, c->kind.mine, c->kind.theirs, c->hello, nonce, c->reply,
                          err);
     /* 76 bytes fit the empty buffer of a new connection */

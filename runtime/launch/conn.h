@@ -12,6 +12,8 @@ enum phase { PHASE_HELLO, PHASE_PROOF, PHASE_OPEN };
 
 struct conn_kind { /* who we are, whom we expect, what they may send */
     enum auth_role mine, theirs;
+    enum auth_role or_theirs; /* another one that is welcome, 0: none; once one has
+                                 introduced itself, theirs is it */
     size_t max_payload_bytes;
 };
 struct conn {

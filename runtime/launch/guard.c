@@ -14,7 +14,6 @@
 #include <stdint.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -42,14 +41,9 @@ static void groups_apply(struct groups *g, int32_t word)
 
 static void close_all_but(int fd)
 {
-    /* close_range is Linux 5.9; older kernels get the loop */
-    if (fd > 0)
-        (void)syscall(SYS_close_range, 0u, (unsigned)fd - 1, 0u);
-    if (syscall(SYS_close_range, (unsigned)fd + 1, ~0u, 0u) == 0)
-        return;
-    for (int i = 0; i < 65536; i++)
-        if (i != fd)
-            (void)close(i);
+    for (int i = 0; i < fd; i++)
+        (void)close(i);
+    fd_close_from(fd + 1);
 }
 
 static void guard_main(int fd, const struct scratch *scratch)

@@ -73,8 +73,10 @@ static void conn_close(struct hub *h, struct conn *c, const char *why)
 
 static void accept_all(struct hub *h)
 {
-    static const struct conn_kind kind = {ROLE_AGENT_HUB, ROLE_AGENT,
-                                          MESSAGE_TO_HUB_MAX_BYTES};
+    static const struct conn_kind kind = {.mine = ROLE_AGENT_HUB,
+                                          .theirs = ROLE_AGENT,
+                                          .max_payload_bytes =
+                                              MESSAGE_TO_HUB_MAX_BYTES};
     int fd;
     while (h->n < h->max && tcp_accept(h->listen_fd, &fd) == 0) {
         struct conn *c = conn_new(fd, &kind);

@@ -33,6 +33,7 @@ enum auth_role { /* part of the MAC: a connection meant for one purpose fits no 
                  ROLE_AGENT_HUB,
                  ROLE_LAUNCHER,
                  ROLE_AGENT_SERVE,
+                 ROLE_SHELL,
 };
 
 struct auth_id {

@@ -71,6 +71,11 @@ void auth_wire_hello(const struct auth_id *id,
     memcpy(ret + HELLO_NONCE, nonce, AUTH_NONCE_BYTES);
 }
 
+enum auth_role auth_wire_role(const uint8_t hello[AUTH_HELLO_BYTES])
+{
+    return (enum auth_role)hello[AT_ROLE];
+}
+
 /* Which of the four it was; the order is from the coarsest to the finest. */
 static int judge_hello(const struct auth_id *id,
                        enum auth_role mine,

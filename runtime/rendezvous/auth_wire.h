@@ -20,6 +20,8 @@ void auth_wire_hello(const struct auth_id *id,
                      enum auth_role mine,
                      const uint8_t nonce[AUTH_NONCE_BYTES],
                      uint8_t ret[AUTH_HELLO_BYTES]);
+/* The role that a hello claims. */
+enum auth_role auth_wire_role(const uint8_t hello[AUTH_HELLO_BYTES]);
 /* Server: judges a hello. ret is what to send in any case. 0, -ESTALE or -EPROTO with
  * err. */
 int auth_wire_reply(const struct auth_id *id,
