@@ -1,23 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Entry point of hvd-agent: the command line alone. */
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "runtime/launch/agent.h"
 #include "runtime/launch/attach.h"
+#include "runtime/launch/rsh.h"
 #include "runtime/launch/serve.h"
 
 static const char usage[] =
     "usage: hvd-agent run [--] command [arguments]\n"
-    "       hvd-agent serve --token-file FILE [--port PORT] [--bind ADDRESS]\n"
+    "       hvd-agent serve [--token-file FILE] [--port PORT] [--bind ADDRESS]\n"
+    "       hvd-agent rsh [ssh's options] HOST command [arguments]\n"
     "       hvd-agent install DEST\n"
     "       hvd-agent --version | --help\n\n"
     "run      starts this worker's ranks of the command and waits for the job's end; "
     "the\n"
     "         place in the job comes from HVD_* in the environment, see hvd-agent(1)\n"
     "serve    starts ranks here for horovodrun --token-file on other hosts, without "
-    "ssh\n"
+    "ssh,\n"
+    "         and commands for rsh\n"
+    "rsh      runs a command by the hvd-agent serve of another host; also called "
+    "hvd-rsh,\n"
+    "         for mpirun and mpiexec\n"
     "install  copies the runtime (the folder above this program's bin/) to DEST\n";
 
 static int refuse(const char *what, const char *word)
@@ -44,9 +51,29 @@ static int attach(const char *word)
     return code;
 }
 
+static int run(char **argv)
+{
+    int first = argv[2] && !strcmp(argv[2], "--") ? 3 : 2;
+    if (argv[2] && first == 2 && argv[2][0] == '-')
+        return refuse("unknown option of run: ", argv[2]);
+    if (!argv[first])
+        return refuse("run needs a command: hvd-agent run -- python train.py", "");
+    return agent_run(argv + first, environ);
+}
+
+static bool is_rsh(const char *program)
+{
+    const char *slash = strrchr(program, '/');
+    return !strcmp(slash ? slash + 1 : program, RSH_NAME);
+}
+
 int main(int argc, char **argv)
 {
     const char *command = argc > 1 ? argv[1] : "";
+    if (argc && is_rsh(argv[0]))
+        return agent_rsh(argv + 1);
+    if (!strcmp(command, "rsh"))
+        return agent_rsh(argv + 2);
     if (!strcmp(command, "--help") || !strcmp(command, "-h")
         || !strcmp(command, "help"))
         return fputs(usage, stdout) < 0;
@@ -57,18 +84,12 @@ int main(int argc, char **argv)
             return refuse("install takes one folder: hvd-agent install DEST", "");
         return agent_install(argv[2]);
     }
-    if (!strcmp(command, "run")) {
-        int first = argc > 2 && !strcmp(argv[2], "--") ? 3 : 2;
-        if (argc > 2 && first == 2 && argv[2][0] == '-')
-            return refuse("unknown option of run: ", argv[2]);
-        if (!argv[first])
-            return refuse("run needs a command: hvd-agent run -- python train.py", "");
-        return agent_run(argv + first, environ);
-    }
+    if (!strcmp(command, "run"))
+        return run(argv);
     if (!strcmp(command, "serve"))
         return agent_serve(argv + 2);
     if (!strcmp(command, "attach"))
         return attach(argv[2]);
     return *command ? refuse("unknown command ", command)
-                    : refuse("a command is missing: run, serve or install", "");
+                    : refuse("a command is missing: run, serve, rsh or install", "");
 }

@@ -11,7 +11,9 @@ LIBYAML := $(shell gcc -print-file-name=libyaml.a)
 $(O)/runtime/launch/config_file.o: XFLAGS := -idirafter /usr/include
 $(eval $(call program,horovodrun,runtime/launch/horovodrun_main.c,$(LAUNCH_LIBS),$(LIBYAML)))
 $(eval $(call unit,launch,$(LAUNCH_LIBS) core base,$(LIBYAML) -lm))
-ALL_BINS += $(O)/bin/hvd-agent $(O)/bin/horovodrun
+ALL_BINS += $(O)/bin/hvd-agent $(O)/bin/horovodrun $(O)/bin/hvd-rsh
+$(O)/bin/hvd-rsh: $(O)/bin/hvd-agent
+	@ln -sfn hvd-agent $@
 
 # The installed tree, as it is under /opt/ringmaster in the runtime image. The launchers are static
 # (musl): they start in any image, also one without libc, and what they need of libc is little.
@@ -27,6 +29,7 @@ stage-bin:
 	    [ $(STAGE)/bin/$$p -nt $(BUILD)/static/bin/$$p ] || \
 	    { strip -o $(STAGE)/bin/.$$p $(BUILD)/static/bin/$$p && mv -f $(STAGE)/bin/.$$p $(STAGE)/bin/$$p; } || exit; done
 	@ln -sfn horovodrun $(STAGE)/bin/perseusrun
+	@ln -sfn hvd-agent $(STAGE)/bin/hvd-rsh
 stage: stage-bin stage-python ## the installed tree: portable runtime and launchers in $(BUILD)/stage
 	@mkdir -p $(STAGE)/lib
 	@cmp -s $(STAGE)/python/_hvd/libhvd.so $(STAGE)/lib/libhvd.so \
@@ -40,7 +43,7 @@ install: stage ## install runtime and launchers to PREFIX (default /usr/local), 
 	    $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(PREFIX)/share/man/man1 \
 	    $(DESTDIR)$(PREFIX)/share/man/man7 $(DESTDIR)$(PREFIX)/share/bash-completion/completions
 	@$(STAGE)/bin/hvd-agent install $(DESTDIR)$(PREFIX)/lib/ringmaster
-	@for p in horovodrun perseusrun hvd-agent; do \
+	@for p in horovodrun perseusrun hvd-agent hvd-rsh; do \
 	    ln -sfn ../lib/ringmaster/bin/$$p $(DESTDIR)$(PREFIX)/bin/$$p; done
 	@ln -sfn ringmaster/lib/libhvd.so $(DESTDIR)$(PREFIX)/lib/libhvd.so
 	@install -m 644 runtime/include/hvd.h $(DESTDIR)$(PREFIX)/include/hvd.h

@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One process listens; each authenticated connection becomes a child that is the agent
- * of one job (remote_agent.c), so that jobs share nothing but this user.
+ * of one job (remote_agent.c) or runs one command of a remote shell (shell.c), so that
+ * they share nothing but this user.
  *
  *   accept -> handshake (conn.c, 10 s, in this process) -> fork -> remote_agent_run()
+ *                                                               -> shell_serve()
  *
  * Whoever may connect costs a descriptor for ten seconds at most, and no process before
  * it has proved that it knows the token; when all places are taken the oldest stranger
  * goes. The token file is read anew for each connection, so that a new token needs no
  * restart. A child ends its ranks when its connection or this process ends (pdeathsig
- * SIGTERM). Called by agent_main.c. */
+ * SIGTERM). As process 1 of a pod it reaps what they leave behind. Called by
+ * agent_main.c. */
 #include "runtime/launch/serve.h"
 
 #include <errno.h>
@@ -16,6 +19,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -27,9 +31,11 @@
 #include "runtime/base/mem.h"
 #include "runtime/base/parse.h"
 #include "runtime/launch/conn.h"
-#include "runtime/launch/remote.h"
+#include "runtime/launch/core/shell.h"
 #include "runtime/launch/remote_agent.h"
+#include "runtime/launch/serve_env.h"
 #include "runtime/launch/session.h"
+#include "runtime/launch/shell.h"
 #include "runtime/launch/signals.h"
 
 #define MAX_STRANGERS 64  /* connections in their handshake */
@@ -37,6 +43,7 @@
 #define END_NS        (20 * NS_PER_S)
 
 struct serve {
+    struct serve_env env;
     const char *token_file, *bind;
     uint32_t port;
     struct signals signals;
@@ -78,6 +85,9 @@ static int read_words(struct serve *s, char *const *argv)
         else if (parse_u32("--port", value, 0, 65535, &s->port, &err) < 0)
             return usage(err.text, "");
     }
+    if (!s->token_file
+        && (getenv("HVD_TOKEN_FILE") || access(s->env.token_file, F_OK) == 0))
+        s->token_file = s->env.token_file;
     if (!s->token_file)
         return usage("--token-file is missing: a file with 16 bytes or more that all "
                      "hosts have, readable by its owner only",
@@ -94,8 +104,11 @@ static void forget(struct serve *s, size_t i)
 
 static void accept_all(struct serve *s)
 {
-    static const struct conn_kind kind = {ROLE_AGENT_SERVE, ROLE_LAUNCHER,
-                                          ERRAND_TO_AGENT_MAX_BYTES};
+    static const struct conn_kind kind = {.mine = ROLE_AGENT_SERVE,
+                                          .theirs = ROLE_LAUNCHER,
+                                          .or_theirs = ROLE_SHELL,
+                                          .max_payload_bytes =
+                                              ERRAND_TO_AGENT_MAX_BYTES};
     int fd;
     while (tcp_accept(s->listen_fd, &fd) == 0) {
         if (s->n == MAX_STRANGERS) {
@@ -124,6 +137,11 @@ child_main(struct serve *s, struct conn *c, const struct token *root, pid_t pare
     for (size_t i = 0; i < s->n; i++)
         if (s->strangers[i] != c)
             conn_free(s->strangers[i]);
+    if (c->kind.theirs == ROLE_SHELL) {
+        c->channel.is_sealed = true;
+        c->channel.max_payload_bytes = SHELL_MAX_BYTES;
+        _exit(shell_serve(&s->signals, &c->channel));
+    }
     struct remote_peer up = {.channel = c->channel, .root = *root};
     up.channel.is_sealed = true;
     _exit(remote_agent_run(&s->signals, &up));
@@ -146,7 +164,8 @@ static void start_job(struct serve *s, struct conn *c, const struct token *root)
         return;
     }
     s->jobs[s->n_jobs++] = pid;
-    log_info("a job has come", "address=%s pid=%d", c->address, (int)pid);
+    log_info(c->kind.theirs == ROLE_SHELL ? "a command has come" : "a job has come",
+             "address=%s pid=%d", c->address, (int)pid);
 }
 
 /* True when the connection is no longer a stranger's, one way or the other. */
@@ -158,7 +177,9 @@ static bool greet(struct serve *s, struct conn *c)
     int rc = token_read_file(s->token_file, &token, &err);
     if (rc == 0)
         rc = conn_shake(c, &id, &err);
-    if (rc < 0)
+    if (rc == -EPIPE && c->phase == PHASE_HELLO && !c->n) /* a probe of the port */
+        log_debug("nothing was said", "address=%s", c->address);
+    else if (rc < 0)
         log_warn("connection refused", "address=%s cause=\"%s\"", c->address,
                  err.code ? err.text : strerror(-rc));
     if (rc > 0)
@@ -175,7 +196,7 @@ static void reap(struct serve *s)
         for (size_t i = 0; i < s->n_jobs; i++)
             if (s->jobs[i] == pid) {
                 s->jobs[i] = s->jobs[--s->n_jobs];
-                log_info("a job has ended", "pid=%d", (int)pid);
+                log_info("its process has ended", "pid=%d", (int)pid);
                 break;
             }
 }
@@ -245,8 +266,10 @@ int agent_serve(char *const *argv)
     struct err err = ERR_INIT;
     if (!s)
         return 125;
+    if (serve_env_read(&s->env, &err) < 0)
+        return usage(err.text, "");
     s->bind = "::";
-    s->port = REMOTE_DEFAULT_PORT;
+    s->port = s->env.port;
     s->listen_fd = s->signals.fd = -1;
     int code = read_words(s, argv);
     if (code)

@@ -1,12 +1,18 @@
 # End-to-end tests of the launchers: real processes, TAP. V=asan and V=tsan work too.
 $(eval $(call program,launch-rank,tests/launch/rank.c,rendezvous contract base,))
 $(eval $(call program,launch-world,tests/launch/world.c,hvdrt cpu core rendezvous contract base,-lm))
-LAUNCH_TEST_BINS = $(O)/bin/hvd-agent $(O)/bin/horovodrun $(O)/bin/launch-rank $(O)/bin/launch-world
+LAUNCH_TEST_BINS = $(O)/bin/hvd-agent $(O)/bin/horovodrun $(O)/bin/hvd-rsh $(O)/bin/launch-rank $(O)/bin/launch-world
+# The same small MPI program by each of Debian's implementations; for hvd-rsh's tests and the test images.
+$(O)/bin/mpi-pi-%: tests/launch/mpi_pi.c
+	@mkdir -p $(@D)
+	@echo "  LD    $@"
+	$(Q)mpicc.$* -std=gnu11 -O1 -D_GNU_SOURCE -o $@ $<
+LAUNCH_MPI := $(foreach m,openmpi mpich,$(if $(shell command -v mpicc.$(m)),$(O)/bin/mpi-pi-$(m)))
 # An instrumented horovodrun takes longer than what is promised for the real one.
 LAUNCH_TEST_QUICK_S_asan := 2
 LAUNCH_TEST_QUICK_S_tsan := 2
 .PHONY: test-launch
-test-programs: $(LAUNCH_TEST_BINS)
+test-programs: $(LAUNCH_TEST_BINS) $(LAUNCH_MPI)
 test-launch: $(LAUNCH_TEST_BINS) ## end-to-end tests of horovodrun and hvd-agent
 	@BIN=$(abspath $(O)/bin) STATIC_BIN=$(abspath $(BUILD)/stage/bin) \
 	    LAUNCH_TEST_QUICK_S=$(or $(LAUNCH_TEST_QUICK_S_$(V)),0.05) \
@@ -14,7 +20,8 @@ test-launch: $(LAUNCH_TEST_BINS) ## end-to-end tests of horovodrun and hvd-agent
 	        peer_test.py signals_test.py agent_test.py metrics_test.py install_test.py)
 
 .PHONY: test-remote
-test-remote: $(LAUNCH_TEST_BINS) $(PY_TREE) ## horovodrun over several hosts, by ssh and by hvd-agent serve; needs root
+test-remote: $(LAUNCH_TEST_BINS) $(LAUNCH_MPI) $(PY_TREE) ## horovodrun over several hosts, by ssh and by hvd-agent serve; needs root
 	@tests/setup/deb.sh ssh
 	@BIN=$(abspath $(O)/bin) prove -j3 -e python3 tests/launch/remote_failure_test.py \
-	        tests/launch/remote_test.py tests/launch/serve_test.py
+	        tests/launch/remote_test.py tests/launch/serve_test.py tests/launch/rsh_test.py \
+	        tests/launch/rsh_mpi_test.py

@@ -39,10 +39,12 @@ class Serving:
             f.write(text)
         return path
 
-    def serve(self, name, token, *more, **how):
-        self.agents[name] = HOSTS.start(name, AGENT, "serve", "--token-file", token, *more,
-                                        folder=self.folder, tag=f"serve-{name}",
-                                        env=environment(TMPDIR=self.folder, THERE=name), **how)  # fmt: skip
+    def serve(self, name, token, *more, prefix=(), env=None, **how):
+        words = [*prefix, AGENT, "serve", *(["--token-file", token] if token else []), *more]
+        env = environment(TMPDIR=self.folder, THERE=name, **(env or {}))
+        self.agents[name] = HOSTS.start(
+            name, *words, folder=self.folder, tag=f"serve-{name}", env=env, **how
+        )
         agent = self.agents[name]
         wait_until(f"{name} serves", lambda: "serving" in agent.err or agent.process.poll() is not None)
         assert agent.process.poll() is None, agent.err

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* In the pods of an MPIJob nothing of this is set: the operator mounts the token where
+ * the default says, and mpirun, which starts hvd-rsh, cannot be told more than a
+ * program's path. Called by serve.c and rsh.c. */
+#include "runtime/launch/serve_env.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/contract/agent_env.h"
+#include "runtime/contract/env_reader.h"
+#include "runtime/launch/remote.h"
+
+static const char *get(void *arg, const char *name)
+{
+    (void)arg;
+    return getenv(name);
+}
+
+int serve_env_read(struct serve_env *ret, struct err *err)
+{
+    const struct env_reader r = {get, NULL, err};
+    struct serve_env e;
+    memset(&e, 0, sizeof(e));
+    e.port = REMOTE_DEFAULT_PORT;
+    e.start_timeout_s = AGENT_DEFAULT_START_TIMEOUT_S;
+    int rc = env_text(&r, "HVD_TOKEN_FILE", AGENT_TOKEN_PATH, e.token_file,
+                      sizeof(e.token_file));
+    if (rc == 0)
+        rc = env_port(&r, "HVD_AGENT_PORT", &e.port);
+    if (rc == 0)
+        rc = env_u32(&r, "HVD_START_TIMEOUT", 1, UINT32_MAX, &e.start_timeout_s);
+    if (rc == 0)
+        *ret = e;
+    return rc;
+}

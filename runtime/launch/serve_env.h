@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What hvd-agent serve and those who reach it share without being told. */
+#ifndef RUNTIME_LAUNCH_SERVE_ENV_H
+#define RUNTIME_LAUNCH_SERVE_ENV_H
+
+#include <stdint.h>
+
+#include "runtime/base/err.h"
+#include "runtime/contract/contract.h"
+
+struct serve_env {
+    char token_file[CONTRACT_PATH_MAX]; /* HVD_TOKEN_FILE, /etc/ringmaster/token */
+    uint16_t port;                      /* HVD_AGENT_PORT, 7172 */
+    uint32_t start_timeout_s;           /* HVD_START_TIMEOUT, 600 */
+};
+/* 0, or -EINVAL with a sentence that names the variable. */
+int serve_env_read(struct serve_env *ret, struct err *err);
+
+#endif

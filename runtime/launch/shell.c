@@ -1,0 +1,461 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What sshd does for `ssh HOST COMMAND`: COMMAND by /bin/sh -c, its streams over one
+ * connection, its exit code back. Unlike there the command has this process's own
+ * environment and folder, which are the pod's.
+ *
+ *   RUN -> [the asker's name resolves here?] -> sh -c -> OUTPUT.. -> reaped, pipes at
+ *                                                        their end -> END
+ *   connection broken, SIGTERM to us -> SIGTERM to the command's group
+ *     -> 5 s -> SIGKILL to all that is left below us -> 5 s -> end
+ *
+ * Nothing blocks: input and output each go only as far as there is credit. This process
+ * adopts what the command leaves behind (subreaper), so that after a broken connection
+ * also what has left the command's group is killed: MPI's daemons give each rank a
+ * group of its own, and a rank that lives on keeps its GPU. After an end in order what
+ * runs on is left alone, as by sshd; process 1 of the pod reaps it. One thread. Called
+ * by serve.c. */
+#include "runtime/launch/shell.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "runtime/base/clock.h"
+#include "runtime/base/fd.h"
+#include "runtime/base/log.h"
+#include "runtime/base/mem.h"
+#include "runtime/launch/core/bytes.h"
+#include "runtime/launch/core/shell.h"
+#include "runtime/launch/spawn.h"
+
+#define FIRST_WORDS_NS (60 * NS_PER_S)
+#define NAME_NS        (60 * NS_PER_S) /* for the asker's name to appear */
+#define NAME_LOOK_NS   (NS_PER_S / 5)
+#define GRACE_NS       (5 * NS_PER_S)
+
+struct shell {
+    struct signals *signals;
+    struct channel up;
+    bool is_up;
+    struct shell_run run;
+    bool has_run;         /* RUN has come */
+    uint64_t name_due_ns; /* when to start without the asker's name */
+    pid_t pid;            /* also its group; 0: not started */
+    bool has_ended;       /* reaped */
+    int code;
+    int in_fd, out_fd[2];
+    struct strbuf input; /* for in_fd */
+    bool is_input_over;
+    int64_t credit;
+    uint32_t n_written; /* input whose credit was not given back yet */
+    bool is_ending, is_killed, is_told;
+    uint64_t deadline_ns; /* of the first words; of each step of the end */
+};
+
+static void send_number(struct shell *s, enum shell_type type, uint32_t number)
+{
+    CLEANUP(strbuf_release) struct strbuf b = {0};
+    strbuf_init(&b, 4);
+    bytes_put_u32(&b, number);
+    if (s->is_up && strbuf_status(&b) == 0) /* a lost peer shows at the next look */
+        (void)channel_send(&s->up, (uint8_t)type, strbuf_str(&b), b.n, clock_now_ns());
+}
+
+static void send_output(struct shell *s, uint32_t stream, const char *p, size_t n)
+{
+    CLEANUP(strbuf_release) struct strbuf b = {0};
+    strbuf_init(&b, SHELL_MAX_BYTES);
+    bytes_put_u32(&b, stream);
+    strbuf_add(&b, p, n);
+    if (s->is_up && strbuf_status(&b) == 0)
+        (void)channel_send(&s->up, SHELL_OUTPUT, strbuf_str(&b), b.n, clock_now_ns());
+    s->credit -= (int64_t)n;
+}
+
+/* --- the end */
+
+/* The parent of a process, 0 when it has gone. */
+static long parent_of(const char *pid)
+{
+    char path[300], text[512];
+    const char *after;
+    (void)snprintf(path, sizeof(path), "/proc/%s/stat", pid);
+    CLEANUP(fd_close) int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+    if (n <= 0)
+        return 0;
+    text[n] = '\0';
+    after = strrchr(text, ')'); /* the name before it may hold anything */
+    return after && strlen(after) > 4 ? strtol(after + 4, NULL, 10) : 0;
+}
+
+/* Ours and those that we have adopted. */
+static void kill_children(void)
+{
+    struct dirent *e;
+    DIR *d = opendir("/proc");
+    while (d && (e = readdir(d)))
+        if (e->d_name[0] > '0' && e->d_name[0] <= '9'
+            && parent_of(e->d_name) == (long)getpid())
+            (void)kill((pid_t)strtol(e->d_name, NULL, 10), SIGKILL);
+    if (d)
+        (void)closedir(d);
+}
+
+static void kill_all(struct shell *s)
+{
+    if (s->pid && !s->has_ended)
+        (void)kill(-s->pid, SIGKILL);
+    kill_children();
+}
+
+static void begin_end(struct shell *s)
+{
+    if (s->is_ending)
+        return;
+    s->is_ending = true;
+    s->deadline_ns = clock_now_ns() + GRACE_NS;
+    if (s->pid) /* the group may have ended by itself */
+        (void)kill(-s->pid, SIGTERM);
+}
+
+static void up_gone(struct shell *s)
+{
+    s->is_up = false;
+    channel_release(&s->up);
+    for (int k = 0; k < 2; k++)
+        fd_close(&s->out_fd[k]);
+    fd_close(&s->in_fd);
+    if (!s->is_told)
+        begin_end(s);
+}
+
+/* --- the command */
+
+static bool resolves(const char *name)
+{
+    struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
+    struct addrinfo *list = NULL;
+    if (getaddrinfo(name, NULL, &hints, &list) != 0)
+        return false;
+    freeaddrinfo(list);
+    return true;
+}
+
+static void fail(struct shell *s, const char *why)
+{
+    char text[600];
+    int n = snprintf(text, sizeof(text), "hvd-agent: %s\n", why);
+    send_output(s, 1, text, strnlen(text, n > 0 ? sizeof(text) : 0));
+    s->has_ended = true;
+    s->code = 127;
+}
+
+static void end_unstarted(struct shell *s, int sig)
+{
+    s->has_ended = true;
+    s->code = 128 + sig;
+}
+
+static void start(struct shell *s)
+{
+    char shell[] = "/bin/sh", flag[] = "-c";
+    char *argv[] = {shell, flag, s->run.command, NULL};
+    struct child child;
+    struct err err = ERR_INIT;
+    struct spawn spawn = {.path = shell,
+                          .argv = argv,
+                          .envp = environ,
+                          .keeps_stdin = s->run.has_input,
+                          .signals = s->signals};
+    int in[2] = {-1, -1}, null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    if (null < 0 || (s->run.has_input && pipe2(in, O_CLOEXEC) < 0)) {
+        fail(s, "no descriptor is left (see ulimit -n)");
+    } else {
+        if (in[0] >= 0) /* the child takes our standard input over */
+            (void)dup2(in[0], 0);
+        if (spawn_child(&spawn, &child, &err) < 0) {
+            fd_close(&in[1]);
+            fail(s, err.text);
+        } else {
+            s->pid = child.pid;
+            s->out_fd[0] = child.stdout_fd;
+            s->out_fd[1] = child.stderr_fd;
+            s->in_fd = in[1];
+        }
+        (void)dup2(null, 0);
+    }
+    for (int k = 0; k < 2; k++)
+        (void)fd_nonblock(s->out_fd[k], true); /* fails for no pipe */
+    (void)fd_nonblock(s->in_fd, true);
+    fd_close(&in[0]);
+    fd_close(&null);
+    s->deadline_ns = UINT64_MAX;
+}
+
+/* A pod's name is found by others some seconds after it has started, and MPICH's proxy
+ * calls its mpiexec by name, once. */
+static void start_when_due(struct shell *s)
+{
+    if (!s->has_run || s->pid || s->has_ended || s->is_ending)
+        return;
+    if (shell_is_named(s->run.command, s->run.from) && clock_now_ns() < s->name_due_ns
+        && !resolves(s->run.from))
+        return;
+    start(s);
+}
+
+/* --- frames */
+
+static int take_run(struct shell *s, const struct frame *f, struct err *err)
+{
+    if (s->has_run)
+        return err_set(err, -EPROTO, "a second command on one connection");
+    int rc = shell_run_read(f->p, f->n, &s->run, err);
+    if (rc < 0)
+        return rc;
+    s->has_run = true;
+    s->deadline_ns = UINT64_MAX;
+    s->name_due_ns = clock_now_ns() + NAME_NS;
+    return 0;
+}
+
+static int take_input(struct shell *s, const struct frame *f, struct err *err)
+{
+    if (s->input.n + f->n > SHELL_CREDIT_BYTES || s->is_input_over)
+        return err_set(err, -EPROTO, "more input than was asked for");
+    strbuf_add(&s->input, f->p, f->n);
+    return strbuf_status(&s->input) < 0 ? err_set(err, -ENOMEM, "out of memory") : 0;
+}
+
+static int take_frame(struct shell *s, const struct frame *f, struct err *err)
+{
+    uint32_t number = 0;
+    int rc = f->type == SHELL_SIGNAL || f->type == SHELL_CREDIT
+                 ? shell_number_read(f->p, f->n, &number, err)
+                 : 0;
+    if (rc < 0)
+        return rc;
+    switch ((enum shell_type)f->type) {
+    case SHELL_RUN:
+        return take_run(s, f, err);
+    case SHELL_INPUT:
+        return take_input(s, f, err);
+    case SHELL_CLOSE:
+        s->is_input_over = true;
+        return 0;
+    case SHELL_SIGNAL:
+        if (!signals_is_stop((int)number) && number != SIGUSR1 && number != SIGUSR2)
+            return err_set(err, -EPROTO, "signal %u cannot be forwarded", number);
+        if (s->pid && !s->has_ended)
+            (void)kill(-s->pid, (int)number);
+        else if (!s->pid)
+            end_unstarted(s, (int)number);
+        return 0;
+    case SHELL_CREDIT:
+        if (s->credit < (int64_t)1 << 40)
+            s->credit += number;
+        return 0;
+    case SHELL_PING:
+        return 0;
+    case SHELL_OUTPUT:
+    case SHELL_END:
+        break;
+    }
+    return err_set(err, -EPROTO, "message %u is not for an agent", f->type);
+}
+
+static void serve_up(struct shell *s)
+{
+    struct err err = ERR_INIT;
+    struct frame f;
+    uint64_t next, now_ns = clock_now_ns();
+    int gone = channel_serve(&s->up, now_ns), rc = 0;
+    while ((rc = channel_next(&s->up, &f, &err)) > 0) {
+        rc = take_frame(s, &f, &err);
+        channel_drop(&s->up, &f);
+        if (rc < 0)
+            break;
+    }
+    if (rc < 0)
+        log_warn("a command's connection is given up", "cause=\"%s\"", err.text);
+    if (rc < 0 || gone < 0
+        || channel_tick(&s->up, SHELL_PING, SHELL_PEER_NS, now_ns, &next) < 0)
+        up_gone(s);
+}
+
+/* --- streams */
+
+static void give_credit(struct shell *s, size_t n)
+{
+    s->n_written += (uint32_t)n;
+    if (s->n_written < SHELL_CREDIT_STEP_BYTES)
+        return;
+    send_number(s, SHELL_CREDIT, s->n_written);
+    s->n_written = 0;
+}
+
+static void write_input(struct shell *s)
+{
+    while (s->in_fd >= 0 && s->input.n) {
+        ssize_t n = write(s->in_fd, s->input.p, s->input.n);
+        if (n < 0 && errno == EAGAIN)
+            return;
+        if (n < 0 && errno != EINTR)
+            fd_close(&s->in_fd); /* the command reads no more */
+        if (n <= 0)
+            continue;
+        memmove(s->input.p, s->input.p + n, s->input.n - (size_t)n);
+        s->input.n -= (size_t)n;
+        give_credit(s, (size_t)n);
+    }
+    if (s->in_fd < 0 && s->input.n && s->pid) { /* nobody wants it */
+        give_credit(s, s->input.n);
+        strbuf_clear(&s->input);
+    }
+    if (s->is_input_over && !s->input.n)
+        fd_close(&s->in_fd);
+}
+
+static bool is_held(const struct shell *s)
+{
+    return s->credit <= 0;
+}
+
+static void read_output(struct shell *s, int k)
+{
+    char buf[SHELL_CHUNK_BYTES];
+    while (s->out_fd[k] >= 0 && !is_held(s)) {
+        size_t most =
+            s->credit < (int64_t)sizeof(buf) ? (size_t)s->credit : sizeof(buf);
+        ssize_t n = read(s->out_fd[k], buf, most);
+        if (n > 0)
+            send_output(s, (uint32_t)k, buf, (size_t)n);
+        else if (n == 0 || (errno != EAGAIN && errno != EINTR))
+            fd_close(&s->out_fd[k]);
+        else if (errno == EAGAIN)
+            return;
+    }
+}
+
+/* --- the loop */
+
+/* True when no child is left, adopted ones included. */
+static bool reap(struct shell *s)
+{
+    int status;
+    pid_t pid;
+    while ((pid = waitpid(-1, &status, WNOHANG)) > 0)
+        if (pid == s->pid && (WIFEXITED(status) || WIFSIGNALED(status))) {
+            s->has_ended = true;
+            s->code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+        }
+    return pid < 0 && errno == ECHILD;
+}
+
+static void take_signals(struct shell *s)
+{
+    int sig;
+    while ((sig = signals_next(s->signals)) > 0)
+        if (signals_is_stop(sig)) { /* hvd-agent serve ends */
+            begin_end(s);
+            if (!s->pid)
+                end_unstarted(s, sig);
+        }
+}
+
+static void tell_end(struct shell *s)
+{
+    if (!s->has_ended || s->is_told || !s->is_up || s->out_fd[0] >= 0
+        || s->out_fd[1] >= 0)
+        return;
+    send_number(s, SHELL_END, (uint32_t)s->code);
+    s->is_told = true; /* now the other end closes, so that nothing of ours is lost */
+    s->deadline_ns = clock_now_ns() + GRACE_NS;
+}
+
+static bool is_over(struct shell *s)
+{
+    bool is_alone = reap(s);
+    tell_end(s);
+    bool is_late = clock_now_ns() >= s->deadline_ns;
+    if (s->is_told || !s->has_run)
+        return !s->is_up || is_late;
+    if (!s->is_ending)
+        return false;
+    if (!s->is_up && (is_alone || !s->pid))
+        return true;
+    if (is_late && s->is_killed)
+        return true;
+    if (is_late) {
+        s->is_killed = true;
+        s->deadline_ns = clock_now_ns() + GRACE_NS;
+    }
+    if (s->is_killed) /* each time: a killed parent's children become ours */
+        kill_all(s);
+    return false;
+}
+
+static uint64_t next_due(const struct shell *s)
+{
+    uint64_t due = s->deadline_ns, now_ns = clock_now_ns();
+    if (s->is_up && s->up.sent_ns + SHELL_PEER_NS / 6 < due)
+        due = s->up.sent_ns + SHELL_PEER_NS / 6;
+    if (s->has_run && !s->pid && !s->has_ended && now_ns + NAME_LOOK_NS < due)
+        due = now_ns + NAME_LOOK_NS;
+    return due;
+}
+
+static void turn(struct shell *s)
+{
+    struct pollfd p[6] = {{.fd = s->signals->fd, .events = POLLIN},
+                          {.fd = s->input.n ? s->in_fd : -1, .events = POLLOUT},
+                          {.fd = is_held(s) ? -1 : s->out_fd[0], .events = POLLIN},
+                          {.fd = is_held(s) ? -1 : s->out_fd[1], .events = POLLIN}};
+    nfds_t n = 4;
+    if (s->is_up) {
+        channel_pollfds(&s->up, p + n);
+        n += 2;
+    }
+    (void)poll(p, n, clock_left_ms(next_due(s)));
+    take_signals(s);
+    if (s->is_up)
+        serve_up(s);
+    start_when_due(s);
+    write_input(s);
+    for (int k = 0; k < 2; k++)
+        read_output(s, k);
+}
+
+int shell_serve(struct signals *signals, struct channel *up)
+{
+    struct shell s = {.signals = signals,
+                      .up = *up,
+                      .is_up = true,
+                      .in_fd = -1,
+                      .out_fd = {-1, -1},
+                      .credit = SHELL_CREDIT_BYTES,
+                      .deadline_ns = clock_now_ns() + FIRST_WORDS_NS};
+    (void)prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); /* Linux 3.4 */
+    strbuf_init(&s.input, SHELL_CREDIT_BYTES);
+    log_set_tag("hvd-agent", "shell");
+    while (!is_over(&s))
+        turn(&s);
+    if (s.is_up)
+        channel_release(&s.up);
+    for (int k = 0; k < 2; k++)
+        fd_close(&s.out_fd[k]);
+    fd_close(&s.in_fd);
+    strbuf_release(&s.input);
+    mem_free(s.run.command);
+    return 0;
+}
