@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What MPI's own tutorials compute, to see that ranks of all hosts work together:
+ *
+ *   mpi-pi [INTERVALS [stay | abort CODE]]    "pi 3.141592654 size 4 hosts a a b b"
+ *
+ * stay: then waits to be killed; abort: the last rank ends all with CODE. Compiled once
+ * with each implementation's mpicc; part of the test images, which have no compiler. */
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define MAX_RANKS 256
+#define NAME      64
+
+static double part_of_pi(int rank, int size, long n)
+{
+    double h = 1.0 / (double)n, sum = 0;
+    for (long i = rank; i < n; i += size) {
+        double x = h * ((double)i + 0.5);
+        sum += 4.0 / (1.0 + x * x);
+    }
+    return h * sum;
+}
+
+int main(int argc, char **argv)
+{
+    char own[NAME] = "", all[MAX_RANKS * NAME];
+    int rank, size;
+    long n = argc > 1 ? strtol(argv[1], NULL, 10) : 1000000;
+    const char *then = argc > 2 ? argv[2] : "";
+    double pi, mine;
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    if (size > MAX_RANKS || n < 1)
+        MPI_Abort(MPI_COMM_WORLD, 2);
+    (void)gethostname(own, sizeof(own) - 1);
+    mine = part_of_pi(rank, size, n);
+    MPI_Reduce(&mine, &pi, 1, MPI_DOUBLE, MPI_SUM, 0, MPI_COMM_WORLD);
+    MPI_Gather(own, NAME, MPI_CHAR, all, NAME, MPI_CHAR, 0, MPI_COMM_WORLD);
+    if (rank == 0) {
+        printf("pi %.9f size %d hosts", pi, size);
+        for (int i = 0; i < size; i++)
+            printf(" %s", all + i * NAME);
+        printf("\n");
+        fflush(stdout);
+    }
+    while (!strcmp(then, "stay"))
+        (void)pause();
+    if (!strcmp(then, "abort") && argc > 3 && rank == size - 1)
+        MPI_Abort(MPI_COMM_WORLD, (int)strtol(argv[3], NULL, 10));
+    MPI_Finalize();
+    return 0;
+}
