@@ -71,23 +71,83 @@ bool log_enabled(enum log_level level)
     return (int)level >= atomic_load_explicit(&min_level, memory_order_relaxed);
 }
 
-/* Appends s to buf as the inside of a JSON string; keeps room for the closing of the
- * object. */
-static size_t add_json(char *buf, size_t n, size_t cap, const char *s)
+/* Bytes of the UTF-8 character at s, of at most n bytes; 0: it is none. */
+static size_t utf8_size(const char *s, size_t n)
 {
-    for (; *s && n + 8 < cap; s++) {
-        unsigned char c = (unsigned char)*s;
+    unsigned char c = (unsigned char)*s;
+    size_t size = c < 0x80 ? 1 : c >= 0xf0 && c < 0xf5 ? 4 : c >= 0xe0 ? 3 : 2;
 
-        if (c == '"' || c == '\\') {
+    if (size > n || (c >= 0x80 && c < 0xc2) || c >= 0xf5)
+        return 0;
+    for (size_t i = 1; i < size; i++) {
+        if (((unsigned char)s[i] & 0xc0) != 0x80)
+            return 0;
+    }
+    return size;
+}
+
+/* Appends len bytes of s to buf as the inside of a JSON string; keeps room for the
+ * closing of the object. What is no UTF-8 (a value that was cut) becomes '?'. */
+static size_t add_json(char *buf, size_t n, size_t cap, const char *s, size_t len)
+{
+    for (size_t i = 0, size; i < len && n + 8 < cap; i += size) {
+        unsigned char c = (unsigned char)s[i];
+
+        size = utf8_size(s + i, len - i);
+        if (size == 0) {
+            size = 1;
+            buf[n++] = '?';
+        } else if (c == '"' || c == '\\') {
             buf[n++] = '\\';
             buf[n++] = (char)c;
         } else if (c < 0x20) {
             n += (size_t)snprintf(buf + n, 8, "\\u%04x", c);
         } else {
-            buf[n++] = (char)c;
+            memcpy(buf + n, s + i, size);
+            n += size;
         }
     }
     return n;
+}
+
+/* ,"key":"value" or as much of the value as fits; without the closing quote. */
+static size_t add_member(char *buf,
+                         size_t n,
+                         size_t cap,
+                         const char *key,
+                         size_t key_n,
+                         const char *value,
+                         size_t value_n)
+{
+    if (n + key_n + 16 >= cap)
+        return n;
+    n += (size_t)snprintf(buf + n, cap - n, "%s\"%.*s\":\"", n ? "," : "{", (int)key_n,
+                          key);
+    n = add_json(buf, n, cap, value, value_n);
+    buf[n++] = '"';
+    return n;
+}
+
+static size_t key_size(const char *s)
+{
+    size_t n = strspn(s, "abcdefghijklmnopqrstuvwxyz_0123456789");
+
+    return n > 0 && s[n] == '=' ? n : 0;
+}
+
+/* Where the value at s ends: a word, or what is in quotes (the message that is quoted
+ * may have quotes itself, so only one before the next pair or the end counts). */
+static size_t value_size(const char *s)
+{
+    const char *end = s;
+
+    if (*s != '"')
+        return strcspn(s, " ");
+    while ((end = strchr(end + 1, '"'))) {
+        if (!end[1] || (end[1] == ' ' && key_size(end + 2)))
+            return (size_t)(end + 1 - s);
+    }
+    return strlen(s);
 }
 
 static size_t add_text(char *buf, size_t n, size_t cap, const char *s)
@@ -108,26 +168,29 @@ static size_t render_json(char *buf,
     const struct {
         const char *key, *value;
     } parts[] = {
-        {"{\"time\":\"", stamp},
-        {"\",\"level\":\"", level},
-        {"\",\"program\":\"", tag_program},
-        {"\",\"tag\":\"", tag_detail},
-        {"\",\"msg\":\"", msg},
-        {"\",\"data\":\"", data},
+        {"ts", stamp},       {"level", level}, {"program", tag_program},
+        {"tag", tag_detail}, {"msg", msg},
     };
-    size_t n = 0;
     const size_t room = cap - 8;
+    size_t n = 0, k;
 
-    for (size_t i = 0; i < ARRAY_LEN(parts); i++) {
-        size_t k = strlen(parts[i].key);
+    for (size_t i = 0; i < ARRAY_LEN(parts); i++)
+        n = add_member(buf, n, room, parts[i].key, strlen(parts[i].key), parts[i].value,
+                       strlen(parts[i].value));
+    while ((k = key_size(data))) {
+        const char *value = data + k + 1;
+        size_t size = value_size(value), quoted = *value == '"' && size > 1;
+        bool is_closed = quoted && value[size - 1] == '"';
 
-        if (n + k >= room)
-            break;
-        memcpy(buf + n, parts[i].key, k);
-        n = add_json(buf, n + k, room, parts[i].value);
+        n = add_member(buf, n, room, data, k, value + quoted,
+                       size - quoted - (is_closed ? 1u : 0u));
+        data = value + size;
+        data += *data == ' ';
     }
-    memcpy(buf + n, "\"}\n", 3);
-    return n + 3;
+    if (*data) /* not in pairs */
+        n = add_member(buf, n, room, "data", 4, data, strlen(data));
+    memcpy(buf + n, "}\n", 2);
+    return n + 2;
 }
 
 static size_t render_text(char *buf,

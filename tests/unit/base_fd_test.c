@@ -249,7 +249,7 @@ static void one_event_is_one_line(void **state)
     assert_ptr_equal(strchr(line, '\n'), line + n - 1);
     n = logged(true, line, sizeof(line));
     assert_non_null(strstr(line, "\"level\":\"warn\""));
-    assert_non_null(strstr(line, "\"data\":\"job=a/b cause=\\\"x\\u000ay\\\"\"}\n"));
+    assert_non_null(strstr(line, ",\"job\":\"a/b\",\"cause\":\"x\\u000ay\"}\n"));
     assert_ptr_equal(strchr(line, '\n'), line + n - 1);
     assert_int_equal(log_level_parse("WARNING", &level), 0);
     assert_int_equal(level, LOG_WARN);
