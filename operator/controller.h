@@ -18,6 +18,7 @@
 struct watcher;
 struct record;
 struct sync;
+struct elect;
 
 struct controller {
     struct object_config objects;
@@ -26,6 +27,7 @@ struct controller {
     struct queue *queue;
     struct watcher *jobs, *pods;
     struct record *record;
+    struct elect *elect; /* NULL: we act always */
     struct metrics metrics;
     struct pace pace;
     struct sync *syncs; /* at work now; see sync.c */
@@ -35,6 +37,9 @@ struct controller {
 
 /* Every watch has filled the cache once: only then may anything be decided. */
 bool controller_is_synced(const struct controller *op);
+bool controller_leads(const struct controller *op);
+/* Synced, leading, and the caches hold what former leaders wrote. */
+bool controller_may_act(const struct controller *op);
 /* One of our keys wants attention now. Out of memory is logged: the next event asks
  * again. */
 void controller_wake(struct controller *op, const char *key);

@@ -9,12 +9,14 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include "operator/elect.h"
 #include "operator/sync.h"
 #include "operator/watch.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
 
-#define DRAIN_NS (5 * NS_PER_S)
+#define DRAIN_NS   (5 * NS_PER_S)
+#define RELEASE_NS (2 * NS_PER_S)
 
 static uint64_t min_ns(uint64_t a, uint64_t b)
 {
@@ -26,10 +28,12 @@ static void start_due(struct controller *op, bool is_stopping)
     uint64_t now_ns = clock_now_ns();
     const char *key;
 
+    if (op->elect)
+        elect_tick(op->elect, now_ns);
     if (!is_stopping) {
         watcher_tick(op->jobs, now_ns);
         watcher_tick(op->pods, now_ns);
-        while (controller_is_synced(op) && op->n_syncs < SYNC_MAX_AT_ONCE
+        while (controller_may_act(op) && op->n_syncs < SYNC_MAX_AT_ONCE
                && (key = queue_take(op->queue, now_ns)))
             sync_start(op, key);
     }
@@ -42,41 +46,72 @@ next_due_ns(const struct controller *op, const struct serve *serve, bool is_stop
     uint64_t next = kube_next_ns(op->kube);
 
     next = min_ns(next, serve_next_ns(serve, clock_now_ns()));
+    if (op->elect)
+        next = min_ns(next, elect_next_ns(op->elect));
     if (is_stopping)
         return next;
     next = min_ns(next, watcher_next_ns(op->jobs));
     next = min_ns(next, watcher_next_ns(op->pods));
-    if (controller_is_synced(op) && op->n_syncs < SYNC_MAX_AT_ONCE)
+    if (controller_may_act(op) && op->n_syncs < SYNC_MAX_AT_ONCE)
         next = min_ns(next, queue_next_ns(op->queue));
     return next;
 }
 
+struct stop {
+    uint64_t drain_ns;   /* what is at work ends no later than this; 0: not stopping */
+    uint64_t release_ns; /* then the Lease is handed back, no later than this */
+};
+
+/* The Lease goes last: until then nobody else acts on what we have begun. */
+static bool has_stopped(struct controller *op, struct stop *stop)
+{
+    uint64_t now_ns = clock_now_ns();
+
+    if (!stop->drain_ns || (op->n_syncs > 0 && now_ns < stop->drain_ns))
+        return false;
+    if (!op->elect)
+        return true;
+    if (!stop->release_ns) {
+        stop->release_ns = now_ns + RELEASE_NS;
+        kube_fence(op->kube);
+        elect_release(op->elect);
+        elect_tick(op->elect, now_ns);
+    }
+    return elect_is_released(op->elect) || now_ns >= stop->release_ns;
+}
+
+static uint64_t stop_next_ns(const struct stop *stop)
+{
+    if (!stop->drain_ns)
+        return UINT64_MAX;
+    return stop->release_ns ? stop->release_ns : stop->drain_ns;
+}
+
 int loop_run(struct controller *op, struct serve *serve, int signal_fd, struct err *err)
 {
-    uint64_t drain_ns = 0; /* when stopping: no later than this */
+    struct stop stop = {0};
     struct signalfd_siginfo info;
 
     for (;;) {
-        struct pollfd fds[2] = {{.fd = signal_fd, .events = POLLIN},
-                                {.fd = serve_fd(serve), .events = POLLIN}};
-        bool is_stopping = drain_ns != 0;
-        uint64_t deadline_ns;
+        struct pollfd fds[1 + SERVE_MAX_FDS] = {{.fd = signal_fd, .events = POLLIN}};
+        size_t n_fds = 1 + serve_fds(serve, fds + 1);
+        bool is_stopping = stop.drain_ns != 0;
         int rc;
 
         start_due(op, is_stopping);
-        if (is_stopping && (op->n_syncs == 0 || clock_now_ns() >= drain_ns))
+        if (has_stopped(op, &stop))
             return 0;
-        deadline_ns = next_due_ns(op, serve, is_stopping);
-        if (is_stopping)
-            deadline_ns = min_ns(deadline_ns, drain_ns);
-        rc = http_run(kube_http(op->kube), deadline_ns, fds, 2, err);
+        rc = http_run(kube_http(op->kube),
+                      min_ns(next_due_ns(op, serve, is_stopping), stop_next_ns(&stop)),
+                      fds, n_fds, err);
         if (rc < 0)
             return rc;
         serve_run(serve);
         if (fds[0].revents && read(signal_fd, &info, sizeof(info)) == sizeof(info)) {
             log_info("stopping", "signal=%u syncs_at_work=%zu", info.ssi_signo,
                      op->n_syncs);
-            drain_ns = clock_now_ns() + DRAIN_NS;
+            if (!is_stopping)
+                stop.drain_ns = clock_now_ns() + DRAIN_NS;
         }
     }
 }

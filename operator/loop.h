@@ -7,7 +7,8 @@
 #include "operator/controller.h"
 #include "operator/serve.h"
 
-/* Runs until SIGTERM or SIGINT; then lets what is at work end, 5 s at most. signal_fd
+/* Runs until SIGTERM or SIGINT; then lets what is at work end, 5 s at most,
+ * and hands the Lease back. signal_fd
  * is a signalfd of both. */
 int loop_run(struct controller *op,
              struct serve *serve,

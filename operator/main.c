@@ -14,6 +14,7 @@
 #include <string.h>
 #include <sys/signalfd.h>
 
+#include "operator/elect.h"
 #include "operator/loop.h"
 #include "operator/options.h"
 #include "operator/record.h"
@@ -27,6 +28,17 @@
 bool controller_is_synced(const struct controller *op)
 {
     return watcher_is_synced(op->jobs) && watcher_is_synced(op->pods);
+}
+
+bool controller_leads(const struct controller *op)
+{
+    return !op->elect || elect_leads(op->elect);
+}
+
+bool controller_may_act(const struct controller *op)
+{
+    return controller_leads(op) && watcher_is_fresh(op->jobs)
+           && watcher_is_fresh(op->pods);
 }
 
 void controller_wake(struct controller *op, const char *key)
@@ -113,6 +125,45 @@ static void on_answer(void *arg, const char *method, int http)
     metrics_request(&((struct controller *)arg)->metrics, method, http);
 }
 
+static bool may_write(void *arg)
+{
+    return controller_leads(arg);
+}
+
+/* A new leader reads everything again: its watches may be behind what the former one
+ * wrote, and each of them by as much as it likes. */
+static void on_lead(void *arg, bool leads)
+{
+    struct controller *op = arg;
+
+    if (leads) {
+        watcher_relist(op->jobs);
+        watcher_relist(op->pods);
+    } else {
+        kube_fence(op->kube);
+    }
+}
+
+static int make_elect(struct controller *op,
+                      const struct kube_config *config,
+                      const struct options *o,
+                      struct err *err)
+{
+    struct elect_config e = {.ns = o->lock_namespace,
+                             .name = o->lease_name,
+                             .duration_ms = o->lease_duration_ms,
+                             .renew_ms = o->lease_renew_ms,
+                             .retry_ms = o->lease_retry_ms,
+                             .changed = on_lead,
+                             .arg = op};
+
+    if (o->is_leader_elect_set ? !o->leader_elect : !config->is_pod)
+        return 0;
+    if (!e.ns)
+        e.ns = config->ns && *config->ns ? config->ns : "default";
+    return elect_new(op->kube, &e, &op->elect, err);
+}
+
 static int make_watches(struct controller *op, const struct options *o)
 {
     struct watch_sink jobs = {jobs_begin, jobs_end, jobs_put,
@@ -132,8 +183,12 @@ static int wire(struct controller *op,
                 const struct options *o,
                 struct err *err)
 {
-    struct kube_options k = {
-        .qps = o->qps, .burst = o->burst, .seen = on_answer, .seen_arg = op};
+    struct kube_options k = {.qps = o->qps,
+                             .burst = o->burst,
+                             .seen = on_answer,
+                             .seen_arg = op,
+                             .may_write = may_write,
+                             .may_write_arg = op};
     int rc;
 
     op->objects.runtime_image = o->runtime_image;
@@ -147,13 +202,14 @@ static int wire(struct controller *op,
     op->record = record_new(op->kube);
     if (!op->store || !op->queue || !op->record || make_watches(op, o) < 0)
         return err_set(err, -ENOMEM, "out of memory");
-    return 0;
+    return make_elect(op, config, o, err);
 }
 
 static void unwire(struct controller *op)
 {
     kube_free(op->kube); /* first: no callback comes after it */
     sync_drop_all(op);
+    elect_free(op->elect);
     watcher_free(op->jobs);
     watcher_free(op->pods);
     record_free(op->record);
@@ -167,11 +223,32 @@ load_config(const struct options *o, struct kube_config *ret, struct err *err)
 {
     const char *list = getenv("KUBECONFIG");
 
+    int rc;
+
     if (o->kubeconfig || (list && *list))
-        return kube_config_load(o->kubeconfig, list, getenv("HOME"), ret, err);
-    return kube_config_incluster(getenv("KUBERNETES_SERVICE_HOST"),
-                                 getenv("KUBERNETES_SERVICE_PORT"), INCLUSTER_DIR, ret,
-                                 err);
+        rc = kube_config_load(o->kubeconfig, list, getenv("HOME"), ret, err);
+    else
+        rc = kube_config_incluster(getenv("KUBERNETES_SERVICE_HOST"),
+                                   getenv("KUBERNETES_SERVICE_PORT"), INCLUSTER_DIR,
+                                   ret, err);
+    if (o->master && (rc == 0 || rc == -ENOENT))
+        rc = kube_config_set_server(ret, o->master, err);
+    return rc;
+}
+
+static void tell_start(const struct options *o,
+                       const struct kube_config *config,
+                       const struct controller *op)
+{
+    log_info("hvd-operator starts",
+             "version=%s server=%s namespace=%s runtime_image=%s http_port=%u "
+             "leader_elect=%s",
+             HVD_VERSION_STRING, config->server, o->ns ? o->ns : "(all)",
+             o->runtime_image, o->http_port,
+             op->elect ? elect_identity(op->elect) : "no");
+    for (size_t i = 0; i < o->n_idle; i++)
+        log_info("option has no effect", "option=--%s why=\"%s\"", o->idle[i].name,
+                 o->idle[i].why);
 }
 
 static int open_signals(struct err *err)
@@ -202,12 +279,9 @@ static int run(const struct options *o, struct err *err)
     if (rc == 0)
         rc = wire(&op, &config, o, err);
     if (rc == 0)
-        rc = serve_new(&op, (uint16_t)o->http_port, &serve, err);
+        rc = serve_new(&op, o->http_port, o->metrics_port, &serve, err);
     if (rc == 0) {
-        log_info("hvd-operator starts",
-                 "version=%s server=%s namespace=%s runtime_image=%s http_port=%u",
-                 HVD_VERSION_STRING, config.server, o->ns ? o->ns : "(all)",
-                 o->runtime_image, o->http_port);
+        tell_start(o, &config, &op);
         rc = loop_run(&op, serve, signal_fd, err);
     }
     serve_free(serve);
@@ -233,7 +307,7 @@ int main(int argc, char **argv)
     struct options o;
 
     log_set_tag("hvd-operator", NULL);
-    if (options_parse(argc, argv, &o, &err) < 0) {
+    if (options_parse(argc, argv, getenv("KUBEFLOW_NAMESPACE"), &o, &err) < 0) {
         (void)fprintf(stderr, "hvd-operator: %s\n", err.text);
         return 2;
     }

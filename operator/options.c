@@ -1,60 +1,134 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The option table. Accepted forms: --name value and --name=value; a single dash works
- * as well, because deployments made for other operators write it so. */
+ * as well, because deployments made for other operators write it so. Options of
+ * mpi-operator, and of the logging library it uses, are accepted; those that mean
+ * nothing here are told once, by main.c. A switch takes =true or =false, too, and never
+ * the next word. */
 #include "operator/options.h"
 
 #include <errno.h>
+#include <stddef.h>
 #include <string.h>
 
 #include "runtime/base/mem.h"
 #include "runtime/base/parse.h"
 
-#define DEFAULT_IMAGE "localhost/hvd-runtime:dev"
+#define DEFAULT_IMAGE   "localhost/hvd-runtime:dev"
+#define DEBUG_VERBOSITY 4u /* from -v 4 on, klog's users expect debug lines */
 
-enum option_key {
-    KEY_KUBECONFIG,
-    KEY_NAMESPACE,
-    KEY_RUNTIME_IMAGE,
-    KEY_CLUSTER_DOMAIN,
-    KEY_HTTP_PORT,
-    KEY_QPS,
-    KEY_BURST,
-    KEY_WATCH_IDLE,
-    KEY_LOG_LEVEL,
-    KEY_LOG_JSON,
-    KEY_VERSION,
-    KEY_HELP,
-    KEY_MAN,
+enum option_type {
+    TYPE_TEXT,
+    TYPE_NAME, /* text that must not be empty */
+    TYPE_NUMBER,
+    TYPE_TIME,
+    TYPE_SWITCH,
+    TYPE_LEVEL,
+    TYPE_VERBOSITY,
+    TYPE_WHAT,        /* a switch that prints something and ends */
+    TYPE_IDLE,        /* taken with a value, without effect */
+    TYPE_IDLE_SWITCH, /* the same, without a value */
 };
 
+#define AT(field) offsetof(struct options, field)
+
 static const struct option_row {
-    enum option_key key;
-    const char *name, *arg, *help; /* arg NULL: a flag */
+    const char *name, *arg, *help; /* help NULL: not shown */
+    enum option_type type;
+    size_t at;
+    uint64_t min, max; /* of numbers and times (ms); TYPE_WHAT: min is the value */
 } rows[] = {
-    {KEY_KUBECONFIG, "kubeconfig", "FILE",
-     "how to reach the API server; default: $KUBECONFIG, else the pod's service "
-     "account"},
-    {KEY_NAMESPACE, "namespace", "NAME",
-     "serve this namespace only, with a Role instead of a ClusterRole; default: all"},
-    {KEY_RUNTIME_IMAGE, "runtime-image", "IMAGE",
-     "image whose hvd-agent is installed into worker pods; default: " DEFAULT_IMAGE},
-    {KEY_CLUSTER_DOMAIN, "cluster-domain", "DOMAIN",
+    {"kubeconfig", "FILE",
+     "how to reach the API server; default: the files of $KUBECONFIG, else the pod's "
+     "service account",
+     TYPE_TEXT, AT(kubeconfig), 0, 0},
+    {"master", "URL", "the API server, instead of the one in the kubeconfig", TYPE_TEXT,
+     AT(master), 0, 0},
+    {"namespace", "NAME",
+     "serve this namespace only, with a Role instead of a ClusterRole; default: "
+     "$KUBEFLOW_NAMESPACE, else all",
+     TYPE_TEXT, AT(ns), 0, 0},
+    {"runtime-image", "IMAGE",
+     "image whose hvd-agent is installed into worker pods; default: " DEFAULT_IMAGE,
+     TYPE_NAME, AT(runtime_image), 0, 0},
+    {"cluster-domain", "DOMAIN",
      "DNS suffix of the cluster, put after worker names; default: none, the pods' "
-     "search "
-     "list finds them"},
-    {KEY_HTTP_PORT, "http-port", "PORT",
-     "port of /healthz, /readyz and /metrics; default: 8080"},
-    {KEY_QPS, "kube-api-qps", "N", "requests a second to the API server; default: 50"},
-    {KEY_BURST, "kube-api-burst", "N", "requests that may come at once; default: 100"},
-    {KEY_WATCH_IDLE, "watch-idle-timeout", "TIME",
+     "search list finds them",
+     TYPE_TEXT, AT(cluster_domain), 0, 0},
+    {"gang-scheduling", "NAME",
+     "create a PodGroup for each job: volcano, or the name of a scheduler with the "
+     "coscheduling plug-in; default: none",
+     TYPE_TEXT, AT(gang_scheduling), 0, 0},
+    {"leader-elect", NULL,
+     "act only while this process holds the Lease, so that several may run; "
+     "--leader-elect=false acts always; default: true in a pod, else false",
+     TYPE_SWITCH, AT(leader_elect), 0, 0},
+    {"leader-elect-lease-duration", "TIME",
+     "a standby takes the Lease when it saw no renewal for so long; more than the "
+     "renew deadline; default: 15s",
+     TYPE_TIME, AT(lease_duration_ms), 1000, 3600000},
+    {"leader-elect-renew-deadline", "TIME",
+     "a leader that cannot renew writes nothing after so long; more than the retry "
+     "period; default: 10s",
+     TYPE_TIME, AT(lease_renew_ms), 500, 3600000},
+    {"leader-elect-retry-period", "TIME",
+     "between two renewals; a standby looks four times as often; default: 2s",
+     TYPE_TIME, AT(lease_retry_ms), 100, 600000},
+    {"leader-elect-resource-name", "NAME", "name of the Lease; default: hvd-operator",
+     TYPE_NAME, AT(lease_name), 0, 0},
+    {"lock-namespace", "NAME",
+     "namespace of the Lease; default: the pod's own, or that of the kubeconfig's "
+     "context",
+     TYPE_TEXT, AT(lock_namespace), 0, 0},
+    {"http-port", "PORT", "port of /healthz, /readyz and /metrics; default: 8080",
+     TYPE_NUMBER, AT(http_port), 0, 65535},
+    {"monitoring-port", "PORT",
+     "answer there, too; default: 0, which opens no second port", TYPE_NUMBER,
+     AT(metrics_port), 0, 65535},
+    {"kube-api-qps", "N", "requests a second to the API server; default: 50",
+     TYPE_NUMBER, AT(qps), 1, 100000},
+    {"kube-api-burst", "N", "requests that may come at once; default: 100", TYPE_NUMBER,
+     AT(burst), 1, 100000},
+    {"watch-idle-timeout", "TIME",
      "a watch that is silent for so long is taken for dead and opened again; the API "
-     "server sends a sign of life every minute; default: 150s"},
-    {KEY_LOG_LEVEL, "log-level", "LEVEL",
-     "debug, info, warning or error; default: info"},
-    {KEY_LOG_JSON, "log-json", NULL, "one JSON object a line"},
-    {KEY_VERSION, "version", NULL, "print the version and exit"},
-    {KEY_HELP, "help", NULL, "print this help and exit"},
-    {KEY_MAN, "man-options", NULL, NULL}, /* for the build: the man page's section */
+     "server sends a sign of life every minute; default: 150s",
+     TYPE_TIME, AT(watch_idle_ms), 1000, 3600000},
+    {"log-level", "LEVEL", "debug, info, warning or error; default: info", TYPE_LEVEL,
+     AT(log_level), 0, 0},
+    {"v", "N", "the same by number: debug from 4 on", TYPE_VERBOSITY, AT(log_level), 0,
+     1000},
+    {"log-json", NULL, "one JSON object a line", TYPE_SWITCH, AT(log_json), 0, 0},
+    {"version", NULL, "print the version and exit", TYPE_WHAT, AT(what),
+     OPTIONS_VERSION, 0},
+    {"help", NULL, "print this help and exit", TYPE_WHAT, AT(what), OPTIONS_HELP, 0},
+    {"man-options", NULL, NULL, TYPE_WHAT, AT(what), OPTIONS_MAN,
+     0}, /* for the build: the man page's section */
+    {"kubeConfig", "FILE", NULL, TYPE_TEXT, AT(kubeconfig), 0, 0},
+    {"leader-elect-resource-namespace", "NAME", NULL, TYPE_TEXT, AT(lock_namespace), 0,
+     0},
+};
+
+/* Options without effect, each with its reason. */
+static const struct idle_row {
+    const char *name, *why;
+    bool is_switch;
+} idle_rows[] = {
+    {"threadiness", "one thread does all work", false},
+    {"controller-queue-rate-limit", "each job waits 50 ms to 30 s between tries",
+     false},
+    {"controller-queue-burst", "each job waits 50 ms to 30 s between tries", false},
+    {"alsologtostderr", "the log goes to standard error", true},
+    {"logtostderr", "the log goes to standard error", true},
+    {"one_output", "the log goes to standard error", true},
+    {"skip_headers", "each line has a header", true},
+    {"add_dir_header", "no line names a source file", true},
+    {"skip_log_headers", "there are no log files", true},
+    {"stderrthreshold", "the log goes to standard error; --log-level selects", false},
+    {"legacy_stderr_threshold_behavior", "the log goes to standard error", true},
+    {"vmodule", "--log-level is the same for all parts", false},
+    {"log_backtrace_at", "no line names a source file", false},
+    {"log_dir", "the log goes to standard error", false},
+    {"log_file", "the log goes to standard error", false},
+    {"log_file_max_size", "there are no log files", false},
 };
 
 static const struct option_row *find(const char *name, size_t n)
@@ -66,95 +140,171 @@ static const struct option_row *find(const char *name, size_t n)
     return NULL;
 }
 
-static int set_level(const char *value, struct options *o, struct err *err)
+/* An option without effect as a row of the table. */
+static bool find_idle(const char *name, size_t n, struct option_row *ret)
 {
-    if (log_level_parse(value, &o->log_level) < 0)
+    for (size_t i = 0; i < ARRAY_LEN(idle_rows); i++) {
+        const struct idle_row *r = &idle_rows[i];
+
+        if (strncmp(r->name, name, n) != 0 || r->name[n] != '\0')
+            continue;
+        *ret = (struct option_row){.name = r->name,
+                                   .arg = r->is_switch ? NULL : "VALUE",
+                                   .help = r->why,
+                                   .type = r->is_switch ? TYPE_IDLE_SWITCH : TYPE_IDLE};
+        return true;
+    }
+    return false;
+}
+
+static int
+set_text(const struct option_row *row, const char *value, void *at, struct err *err)
+{
+    if (row->type == TYPE_NAME && !*value)
+        return err_set(err, -EINVAL, "--%s: must not be empty", row->name);
+    *(const char **)at = value;
+    return 0;
+}
+
+static int set_level(const char *value, enum log_level *ret, struct err *err)
+{
+    if (log_level_parse(value, ret) < 0)
         return err_set(err, -EINVAL,
                        "--log-level: \"%s\" is not one of debug, info, warning, error",
                        value);
     return 0;
 }
 
+static void note_idle(const struct option_row *row, struct options *o)
+{
+    for (size_t i = 0; i < o->n_idle; i++) {
+        if (strcmp(o->idle[i].name, row->name) == 0)
+            return;
+    }
+    if (o->n_idle < OPTIONS_MAX_IDLE)
+        o->idle[o->n_idle++] = (struct options_idle){row->name, row->help};
+}
+
 static int
 set(const struct option_row *row, const char *value, struct options *o, struct err *err)
 {
-    switch (row->key) {
-    case KEY_KUBECONFIG:
-        o->kubeconfig = value;
-        return 0;
-    case KEY_NAMESPACE:
-        o->ns = *value ? value : NULL;
-        return 0;
-    case KEY_RUNTIME_IMAGE:
-        o->runtime_image = value;
-        return *value ? 0 : err_set(err, -EINVAL, "--runtime-image: must not be empty");
-    case KEY_CLUSTER_DOMAIN:
-        o->cluster_domain = value;
-        return 0;
-    case KEY_HTTP_PORT:
-        return parse_u32("--http-port", value, 0, 65535, &o->http_port, err);
-    case KEY_QPS:
-        return parse_u32("--kube-api-qps", value, 1, 100000, &o->qps, err);
-    case KEY_BURST:
-        return parse_u32("--kube-api-burst", value, 1, 100000, &o->burst, err);
-    case KEY_WATCH_IDLE:
-        return parse_duration_ms("--watch-idle-timeout", value, 1000, 3600000,
-                                 &o->watch_idle_ms, err);
-    case KEY_LOG_LEVEL:
-        return set_level(value, o, err);
-    case KEY_LOG_JSON:
-        o->log_json = true;
-        return 0;
-    case KEY_VERSION:
-        o->what = OPTIONS_VERSION;
-        return 0;
-    case KEY_HELP:
-        o->what = OPTIONS_HELP;
-        return 0;
-    case KEY_MAN:
-        o->what = OPTIONS_MAN;
+    void *at = (char *)o + row->at;
+    char field[64] = "--";
+    uint32_t verbosity;
+    bool is_on = true;
+    int rc = 0;
+
+    strncat(field, row->name, sizeof(field) - 3);
+    switch (row->type) {
+    case TYPE_TEXT:
+    case TYPE_NAME:
+        return set_text(row, value, at, err);
+    case TYPE_NUMBER:
+        return parse_u32(field, value, (uint32_t)row->min, (uint32_t)row->max, at, err);
+    case TYPE_TIME:
+        return parse_duration_ms(field, value, row->min, row->max, at, err);
+    case TYPE_LEVEL:
+        return set_level(value, at, err);
+    case TYPE_VERBOSITY:
+        rc = parse_u32(field, value, 0, (uint32_t)row->max, &verbosity, err);
+        if (rc == 0 && verbosity >= DEBUG_VERBOSITY)
+            o->log_level = LOG_DEBUG;
+        return rc;
+    case TYPE_SWITCH:
+        rc = parse_bool(field, value, at, err);
+        if (row->at == AT(leader_elect))
+            o->is_leader_elect_set = true;
+        return rc;
+    case TYPE_WHAT:
+        rc = parse_bool(field, value, &is_on, err);
+        if (rc == 0 && is_on)
+            o->what = row->min;
+        return rc;
+    case TYPE_IDLE_SWITCH:
+        rc = parse_bool(field, value, &is_on, err);
+        note_idle(row, o);
+        return rc;
+    case TYPE_IDLE:
+        note_idle(row, o);
         return 0;
     }
     return -EINVAL;
 }
 
-int options_parse(int argc, char **argv, struct options *ret, struct err *err)
+static int check(const struct options *o, struct err *err)
 {
-    struct options o = {.runtime_image = DEFAULT_IMAGE,
+    if (o->lease_renew_ms >= o->lease_duration_ms)
+        return err_set(err, -EINVAL,
+                       "--leader-elect-renew-deadline: %llu ms must be less than "
+                       "--leader-elect-lease-duration, %llu ms",
+                       (unsigned long long)o->lease_renew_ms,
+                       (unsigned long long)o->lease_duration_ms);
+    if (o->lease_retry_ms * 6 / 5 >= o->lease_renew_ms) /* with jitter */
+        return err_set(err, -EINVAL,
+                       "--leader-elect-retry-period: %llu ms must be less than 5/6 of "
+                       "--leader-elect-renew-deadline, %llu ms",
+                       (unsigned long long)o->lease_retry_ms,
+                       (unsigned long long)o->lease_renew_ms);
+    return 0;
+}
+
+/* One option at argv[*i]; moves *i past its value. */
+static int one(int argc, char **argv, int *i, struct options *o, struct err *err)
+{
+    const char *s = argv[*i], *value = NULL;
+    const struct option_row *row = NULL;
+    size_t dashes = strspn(s, "-"), n = strcspn(s + dashes, "=");
+    struct option_row idle;
+
+    if (dashes == 1 || dashes == 2)
+        row = find(s + dashes, n);
+    if ((dashes == 1 || dashes == 2) && !row && find_idle(s + dashes, n, &idle))
+        row = &idle;
+    if (!row)
+        return err_set(err, -EINVAL, "%s: no such option; see --help", s);
+    if (s[dashes + n] == '=')
+        value = s + dashes + n + 1;
+    else if (row->arg && *i + 1 < argc)
+        value = argv[++*i];
+    else if (!row->arg)
+        value = "true";
+    if (!value)
+        return err_set(err, -EINVAL, "--%s needs a value: %s", row->name, row->arg);
+    return set(row, value, o, err);
+}
+
+int options_parse(
+    int argc, char **argv, const char *default_ns, struct options *ret, struct err *err)
+{
+    struct options o = {.ns = default_ns,
+                        .runtime_image = DEFAULT_IMAGE,
                         .cluster_domain = "",
+                        .gang_scheduling = "",
+                        .lease_name = "hvd-operator",
                         .http_port = 8080,
                         .qps = 50,
                         .burst = 100,
+                        .lease_duration_ms = 15000,
+                        .lease_renew_ms = 10000,
+                        .lease_retry_ms = 2000,
                         .watch_idle_ms = 150000,
                         .log_level = LOG_INFO};
+    int rc = 0;
 
-    for (int i = 1; i < argc; i++) {
-        const char *s = argv[i], *value = "";
-        bool has_value;
-        const struct option_row *row = NULL;
-        size_t dashes = strspn(s, "-"), n;
-        int rc;
-
-        n = strcspn(s + dashes, "=");
-        if (dashes == 1 || dashes == 2)
-            row = find(s + dashes, n);
-        if (!row)
-            return err_set(err, -EINVAL, "%s: no such option; see --help", s);
-        has_value = s[dashes + n] == '=';
-        if (has_value)
-            value = s + dashes + n + 1;
-        if (!row->arg && has_value)
-            return err_set(err, -EINVAL, "--%s takes no value", row->name);
-        if (row->arg && !has_value && i + 1 < argc) {
-            value = argv[++i];
-            has_value = true;
-        }
-        if (row->arg && !has_value)
-            return err_set(err, -EINVAL, "--%s needs a value: %s", row->name, row->arg);
-        rc = set(row, value, &o, err);
-        if (rc < 0)
-            return rc;
-    }
+    for (int i = 1; i < argc && rc == 0; i++)
+        rc = one(argc, argv, &i, &o, err);
+    if (rc == 0)
+        rc = check(&o, err);
+    if (rc < 0)
+        return rc;
+    if (o.ns && !*o.ns)
+        o.ns = NULL;
+    if (o.kubeconfig && !*o.kubeconfig)
+        o.kubeconfig = NULL;
+    if (o.master && !*o.master)
+        o.master = NULL;
+    if (o.lock_namespace && !*o.lock_namespace)
+        o.lock_namespace = NULL;
     *ret = o;
     return 0;
 }
@@ -170,6 +320,10 @@ void options_help(struct strbuf *out)
                           rows[i].arg ? " " : "", rows[i].arg ? rows[i].arg : "",
                           rows[i].help);
     }
+    strbuf_puts(out, "\nTaken without effect, and told in the log:\n ");
+    for (size_t i = 0; i < ARRAY_LEN(idle_rows); i++)
+        strbuf_printf(out, " --%s%s", idle_rows[i].name,
+                      i + 1 < ARRAY_LEN(idle_rows) ? (i % 4 == 3 ? "\n " : "") : "\n");
 }
 
 void options_man(struct strbuf *out)

@@ -11,20 +11,38 @@
 #include "runtime/base/log.h"
 #include "runtime/base/strbuf.h"
 
+#define OPTIONS_MAX_IDLE 32
+
 struct options {
     const char *kubeconfig; /* NULL: $KUBECONFIG, else in-cluster */
+    const char *master;     /* server to use instead of the kubeconfig's; NULL: none */
     const char *ns;         /* NULL: all namespaces */
     const char *runtime_image;
-    const char *cluster_domain; /* "" by default */
-    uint32_t http_port, qps, burst;
+    const char *cluster_domain;  /* "" by default */
+    const char *gang_scheduling; /* "", "volcano", or the name of a scheduler */
+    const char *lock_namespace;  /* of the Lease; NULL: the pod's, or the context's */
+    const char *lease_name;
+    uint32_t http_port, metrics_port, qps, burst;
+    uint64_t lease_duration_ms, lease_renew_ms, lease_retry_ms;
     uint64_t watch_idle_ms;
     enum log_level log_level;
     bool log_json;
+    bool leader_elect, is_leader_elect_set; /* not set: when in a pod */
+    /* Options that were given and have no effect here, and why; once each. */
+    struct options_idle {
+        const char *name, *why;
+    } idle[OPTIONS_MAX_IDLE];
+    size_t n_idle;
     enum { OPTIONS_RUN, OPTIONS_HELP, OPTIONS_VERSION, OPTIONS_MAN } what;
 };
 
-/* Values point into argv. -EINVAL with a sentence. */
-int options_parse(int argc, char **argv, struct options *ret, struct err *err);
+/* Values point into argv. default_ns: $KUBEFLOW_NAMESPACE, may be NULL. -EINVAL or
+ * -ERANGE with a sentence. */
+int options_parse(int argc,
+                  char **argv,
+                  const char *default_ns,
+                  struct options *ret,
+                  struct err *err);
 void options_help(struct strbuf *out);
 void options_man(struct strbuf *out); /* the OPTIONS section, mdoc */
 

@@ -5,11 +5,13 @@
 #include "operator/serve.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 
 #include <microhttpd.h>
 
+#include "operator/elect.h"
 #include "operator/watch.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/fd.h"
@@ -21,7 +23,8 @@
 
 struct serve {
     const struct controller *op;
-    struct MHD_Daemon *daemon;
+    struct MHD_Daemon *daemon[SERVE_MAX_FDS];
+    size_t n;
 };
 
 static uint64_t rss_bytes(void)
@@ -57,6 +60,7 @@ static void render_metrics(const struct controller *op, struct strbuf *out)
         .uptime_s = (now_ns - op->started_ns) / NS_PER_S,
         .oldest_watch_ns = silence_ns(op, now_ns),
         .is_synced = controller_is_synced(op),
+        .is_leader = controller_leads(op),
     };
 
     m.watch_events = watcher_n_events(op->jobs) + watcher_n_events(op->pods);
@@ -67,12 +71,14 @@ static void render_metrics(const struct controller *op, struct strbuf *out)
 
 static unsigned render_ready(const struct controller *op, struct strbuf *out)
 {
-    const char *why = watcher_trouble(op->jobs);
+    const char *why = op->elect ? elect_trouble(op->elect) : "";
 
-    if (controller_is_synced(op)) {
+    if (controller_is_synced(op) && !*why) {
         strbuf_puts(out, "ok\n");
         return MHD_HTTP_OK;
     }
+    if (!*why)
+        why = watcher_trouble(op->jobs);
     if (!*why)
         why = watcher_trouble(op->pods);
     strbuf_printf(out, "not ready: %s\n", *why ? why : "the caches are being filled");
@@ -133,8 +139,30 @@ static enum MHD_Result on_request(void *arg,
     return rc;
 }
 
+static struct MHD_Daemon *
+listen_on(struct serve *s, const char *option, uint16_t port, struct err *err)
+{
+    static const unsigned flags[] = {MHD_USE_EPOLL | MHD_USE_DUAL_STACK,
+                                     MHD_USE_EPOLL}; /* no IPv6 on this host */
+    struct MHD_Daemon *d = NULL;
+    int e;
+
+    for (size_t i = 0; i < ARRAY_LEN(flags) && !d; i++)
+        d = MHD_start_daemon(flags[i], port, NULL, NULL, on_request, s,
+                             MHD_OPTION_CONNECTION_LIMIT, (unsigned)MAX_CLIENTS,
+                             MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)CLIENT_TIMEOUT_S,
+                             MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)8192,
+                             MHD_OPTION_END);
+    e = errno;
+    if (!d)
+        (void)err_errno(err, e ? e : EADDRINUSE, "--%s: cannot listen on %u", option,
+                        port);
+    return d;
+}
+
 int serve_new(const struct controller *op,
-              uint16_t port,
+              uint32_t port,
+              uint32_t second_port,
               struct serve **ret,
               struct err *err)
 {
@@ -143,22 +171,19 @@ int serve_new(const struct controller *op,
     if (!s)
         return err_set(err, -ENOMEM, "out of memory");
     s->op = op;
-    s->daemon = MHD_start_daemon(
-        MHD_USE_EPOLL | MHD_USE_DUAL_STACK, port, NULL, NULL, on_request, s,
-        MHD_OPTION_CONNECTION_LIMIT, (unsigned)MAX_CLIENTS,
-        MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)CLIENT_TIMEOUT_S,
-        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)8192, MHD_OPTION_END);
-    if (!s->daemon) /* no IPv6 on this host */
-        s->daemon = MHD_start_daemon(MHD_USE_EPOLL, port, NULL, NULL, on_request, s,
-                                     MHD_OPTION_CONNECTION_LIMIT, (unsigned)MAX_CLIENTS,
-                                     MHD_OPTION_CONNECTION_TIMEOUT,
-                                     (unsigned)CLIENT_TIMEOUT_S, MHD_OPTION_END);
-    if (!s->daemon) {
-        int e = errno;
-
+    s->daemon[0] = listen_on(s, "http-port", (uint16_t)port, err);
+    s->n = s->daemon[0] != NULL;
+    if (s->n && second_port && second_port != port) {
+        s->daemon[1] = listen_on(s, "monitoring-port", (uint16_t)second_port, err);
+        if (!s->daemon[1]) {
+            serve_free(s);
+            return -EADDRINUSE;
+        }
+        s->n = 2;
+    }
+    if (!s->n) {
         mem_free(s);
-        return err_errno(err, e ? e : EADDRINUSE, "--http-port: cannot listen on %u",
-                         port);
+        return -EADDRINUSE;
     }
     *ret = s;
     return 0;
@@ -168,27 +193,37 @@ void serve_free(struct serve *s)
 {
     if (!s)
         return;
-    MHD_stop_daemon(s->daemon);
+    for (size_t i = 0; i < s->n; i++)
+        MHD_stop_daemon(s->daemon[i]);
     mem_free(s);
 }
 
-int serve_fd(const struct serve *s)
+size_t serve_fds(const struct serve *s, struct pollfd *ret)
 {
-    const union MHD_DaemonInfo *i =
-        MHD_get_daemon_info(s->daemon, MHD_DAEMON_INFO_EPOLL_FD);
+    for (size_t i = 0; i < s->n; i++) {
+        const union MHD_DaemonInfo *d =
+            MHD_get_daemon_info(s->daemon[i], MHD_DAEMON_INFO_EPOLL_FD);
 
-    return i ? i->epoll_fd : -1;
+        ret[i] = (struct pollfd){.fd = d ? d->epoll_fd : -1, .events = POLLIN};
+    }
+    return s->n;
 }
 
 uint64_t serve_next_ns(const struct serve *s, uint64_t now_ns)
 {
+    uint64_t next = UINT64_MAX;
     MHD_UNSIGNED_LONG_LONG ms;
 
-    return MHD_get_timeout(s->daemon, &ms) == MHD_YES ? now_ns + ms * NS_PER_MS
-                                                      : UINT64_MAX;
+    for (size_t i = 0; i < s->n; i++) {
+        if (MHD_get_timeout(s->daemon[i], &ms) == MHD_YES
+            && now_ns + ms * NS_PER_MS < next)
+            next = now_ns + ms * NS_PER_MS;
+    }
+    return next;
 }
 
 void serve_run(struct serve *s)
 {
-    (void)MHD_run(s->daemon);
+    for (size_t i = 0; i < s->n; i++)
+        (void)MHD_run(s->daemon[i]);
 }

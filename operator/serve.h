@@ -8,11 +8,16 @@
 
 struct serve;
 int serve_new(const struct controller *op,
-              uint16_t port,
+              uint32_t port,
+              uint32_t second_port, /* 0: none */
               struct serve **ret,
               struct err *err);
 void serve_free(struct serve *s);
-int serve_fd(const struct serve *s); /* readable: call serve_run */
+#define SERVE_MAX_FDS 2
+struct pollfd;
+/* Those that make serve_run due when they are readable, at most SERVE_MAX_FDS; how
+ * many. */
+size_t serve_fds(const struct serve *s, struct pollfd *ret);
 uint64_t serve_next_ns(const struct serve *s, uint64_t now_ns);
 void serve_run(struct serve *s);
 

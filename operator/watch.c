@@ -47,6 +47,8 @@ struct watcher {
     char resource_version[64];
     char trouble[256];
     bool is_open, is_synced;
+    bool is_stale,
+        is_relisting; /* see watcher_relist; the list at work is the new one */
     bool has_expired; /* the watch sent ERROR 410 */
     unsigned page_limit, n_bad_lines;
     uint64_t opened_ns, heard_ns, idle_ms, n_events, n_seen_this_watch;
@@ -93,6 +95,11 @@ void watcher_free(struct watcher *w)
 bool watcher_is_synced(const struct watcher *w)
 {
     return w->is_synced;
+}
+
+bool watcher_is_fresh(const struct watcher *w)
+{
+    return w->is_synced && !w->is_stale;
 }
 
 uint64_t watcher_heard_ns(const struct watcher *w)
@@ -142,7 +149,7 @@ static void step(struct watcher *w, enum refl_event ev, const char *why)
                  kube_kind_name(w->kind),
                  (unsigned long long)((w->refl.wake_ns - now_ns) / NS_PER_MS), why);
     else if (ev == REFL_EXPIRED)
-        log_info("watch expired, listing again", "kind=%s", kube_kind_name(w->kind));
+        log_info("listing again", "kind=%s cause=\"%s\"", kube_kind_name(w->kind), why);
 }
 
 static void set_version(struct watcher *w, struct span object)
@@ -242,6 +249,9 @@ static void on_page(void *arg, const struct kube_reply *r)
         w->sink.end_list(w->sink.arg);
         (void)malloc_trim(0); /* a list is the most that we ever hold */
         step(w, REFL_LISTED, "");
+        if (w->is_stale && !w->is_relisting) /* begun before it was asked for */
+            step(w, REFL_EXPIRED, "what others wrote is needed");
+        w->is_stale = w->is_stale && !w->is_relisting;
         return;
     }
     if (r->error == -E2BIG && w->page_limit > 1)
@@ -266,6 +276,8 @@ static int start_list(struct watcher *w, struct err *err)
     char limit[16];
     int rc;
 
+    if (!w->resume)
+        w->is_relisting = w->is_stale;
     (void)snprintf(limit, sizeof(limit), "%u", w->page_limit);
     strbuf_init(&query, 8192);
     kube_query(&query, "limit", limit);
@@ -402,6 +414,23 @@ static int start_watch(struct watcher *w, struct err *err)
                                : kube_watch(w->kube, &spec, err);
     strbuf_release(&query);
     return rc;
+}
+
+void watcher_relist(struct watcher *w)
+{
+    w->is_stale = true;
+    w->is_relisting = false;
+    switch (w->refl.state) {
+    case REFL_LISTING: /* to its end, then again: see on_page */
+        return;
+    case REFL_BACKOFF:
+        w->refl.need_list = 1;
+        return;
+    case REFL_WATCHING:
+        kube_watch_cancel(w->kube, w);
+        step(w, REFL_EXPIRED, "what others wrote is needed");
+        return;
+    }
 }
 
 void watcher_tick(struct watcher *w, uint64_t now_ns)

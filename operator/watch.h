@@ -36,6 +36,10 @@ void watcher_tick(struct watcher *w,
                   uint64_t now_ns); /* starts what is to be started */
 uint64_t watcher_next_ns(const struct watcher *w);
 bool watcher_is_synced(const struct watcher *w); /* one list has been read to its end */
+/* What is cached may be behind what others wrote: from now on it is not fresh until it
+ * has been listed anew. */
+void watcher_relist(struct watcher *w);
+bool watcher_is_fresh(const struct watcher *w); /* and synced */
 uint64_t watcher_heard_ns(const struct watcher *w);
 uint32_t watcher_n_restarts(const struct watcher *w);
 uint64_t watcher_n_events(const struct watcher *w);

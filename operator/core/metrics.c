@@ -9,8 +9,8 @@
 
 static const uint64_t bucket_ms[SYNC_BUCKETS - 1] = {1, 5, 10, 25, 50, 100, 500, 2500};
 static const char *const verb_names[] = {
-    [API_GET] = "GET",       [API_POST] = "POST",   [API_PATCH] = "PATCH",
-    [API_DELETE] = "DELETE", [API_WATCH] = "WATCH",
+    [API_GET] = "GET",     [API_POST] = "POST",     [API_PUT] = "PUT",
+    [API_PATCH] = "PATCH", [API_DELETE] = "DELETE", [API_WATCH] = "WATCH",
 };
 static const char *const result_names[] = {
     [API_2XX] = "2xx", [API_4XX] = "4xx", [API_409] = "409",
@@ -145,6 +145,10 @@ void metrics_render(const struct metrics *m, const struct gauges *g, struct strb
           g->oldest_watch_ns / 1000000000u);
     gauge(out, "hvd_operator_synced", "1 when both caches are filled",
           (uint64_t)(g->is_synced != 0));
+    gauge(out, "hvd_operator_leader", "1 while this process may act",
+          (uint64_t)(g->is_leader != 0));
+    gauge(out, "mpi_operator_is_leader", "the same, under mpi-operator's name",
+          (uint64_t)(g->is_leader != 0));
     gauge(out, "hvd_operator_uptime_seconds", "since this process started",
           g->uptime_s);
     gauge(out, "process_resident_memory_bytes", "resident memory", g->rss_bytes);

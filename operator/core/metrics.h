@@ -12,8 +12,8 @@
 
 enum api_result { API_2XX, API_4XX, API_409, API_429, API_5XX, API_NO_ANSWER };
 #define API_RESULT_COUNT 6
-enum api_verb { API_GET, API_POST, API_PATCH, API_DELETE, API_WATCH };
-#define API_VERB_COUNT 5
+enum api_verb { API_GET, API_POST, API_PUT, API_PATCH, API_DELETE, API_WATCH };
+#define API_VERB_COUNT 6
 #define SYNC_BUCKETS   9
 
 struct metrics {
@@ -27,7 +27,7 @@ struct metrics {
 struct gauges { /* read at the moment of the scrape */
     uint64_t jobs[STATE_COUNT], pods, queue_depth, watch_restarts, rss_bytes, uptime_s;
     uint64_t oldest_watch_ns; /* since the quieter watch was last heard */
-    int is_synced;
+    int is_synced, is_leader;
 };
 
 void metrics_sync(struct metrics *m, int is_ok, uint64_t took_ns);

@@ -4,9 +4,14 @@
  *   kube_submit -> waiting (FIFO) --token bucket, MAX_IN_FLIGHT--> http -> done
  *   kube_watch  -> http (a connection of its own) -> lines -> done
  *
- * 429 pauses the whole bucket for as long as the server asks, then the caller decides
- * about its request. Writes are numbered for the crash points. Requests are owned by
- * the client until their callback has returned. */
+ *   kube_submit, urgent -> http -> done      (the Lease)
+ *
+ * 429 pauses the whole bucket for as long as the server asks, and slows it down; then
+ * the caller decides about its request. 401 sends the request once more, with fresh
+ * credentials: it was not carried out. Nothing else is repeated here: whether a write
+ * was done whose answer is lost is for the caller to find out. The fence is asked
+ * before each write; kube_fence ends what is under way. Writes are numbered for the
+ * crash points. Requests are owned by the client until their callback has returned. */
 #include "operator/kube/client.h"
 
 #include <errno.h>
@@ -29,7 +34,9 @@ struct request {
     const char *method; /* one of the constants below */
     char *path, *body;
     size_t body_n;
+    uint64_t timeout_ms, id;
     uint64_t write_number; /* 0: not a write */
+    bool is_urgent, is_list, was_unauthorized;
     kube_done_fn done;
     void *arg;
 };
@@ -42,6 +49,7 @@ struct watch {
     void (*opened)(void *arg);
     kube_done_fn done;
     void *arg;
+    uint64_t id;
 };
 
 struct kube {
@@ -63,6 +71,21 @@ static void request_free(struct request *r)
     mem_free(r);
 }
 
+static bool may_write(const struct kube *k)
+{
+    return !k->options.may_write || k->options.may_write(k->options.may_write_arg);
+}
+
+/* A process that was stopped, or waited for long, must not send what it may not any
+ * more. */
+static void gate(void *arg)
+{
+    struct kube *k = arg;
+
+    if (k->n_flying > 0 && !may_write(k))
+        kube_fence(k);
+}
+
 int kube_new(const struct kube_config *config,
              const struct kube_options *options,
              struct kube **ret,
@@ -80,6 +103,7 @@ int kube_new(const struct kube_config *config,
         mem_free(k);
         return rc;
     }
+    http_set_gate(k->http, gate, k);
     *ret = k;
     return 0;
 }
@@ -118,7 +142,7 @@ struct http *kube_http(struct kube *k)
 
 static const char *method_constant(const char *m)
 {
-    static const char *const known[] = {"GET", "POST", "PATCH", "DELETE"};
+    static const char *const known[] = {"GET", "POST", "PUT", "PATCH", "DELETE"};
 
     for (size_t i = 0; i < ARRAY_LEN(known); i++) {
         if (strcmp(known[i], m) == 0)
@@ -145,6 +169,8 @@ static char *make_path(enum kube_kind kind,
     return s;
 }
 
+static void send_one(struct kube *k, struct request *r);
+
 int kube_submit(struct kube *k, const struct kube_request *rq, struct err *err)
 {
     struct request *r = mem_zalloc(sizeof(*r));
@@ -156,11 +182,18 @@ int kube_submit(struct kube *k, const struct kube_request *rq, struct err *err)
     r->path = make_path(rq->kind, rq->ns, rq->name, rq->sub, rq->query);
     r->body = rq->body ? mem_strndup(rq->body, rq->body_n) : NULL;
     r->body_n = rq->body_n;
+    r->timeout_ms = rq->timeout_ms ? rq->timeout_ms : REQUEST_TIMEOUT_MS;
+    r->is_urgent = rq->is_urgent;
+    r->is_list = !rq->name && strcmp(rq->method, "GET") == 0;
     r->done = rq->done;
     r->arg = rq->arg;
     if (!r->method || !r->path || (rq->body && !r->body)) {
         request_free(r);
         return err_set(err, -ENOMEM, "request: out of memory or name too long");
+    }
+    if (r->is_urgent) {
+        send_one(k, r);
+        return 0;
     }
     if (k->last)
         k->last->next = r;
@@ -177,57 +210,138 @@ static void unlink_flying(struct kube *k, struct request *r)
     while (*p != r)
         p = &(*p)->next;
     *p = r->next;
-    k->n_flying--;
+    k->n_flying -= !r->is_urgent;
 }
 
-static void on_done(void *arg, const struct http_reply *http)
+static bool is_write(const struct request *r)
 {
-    struct request *r = arg;
+    return strcmp(r->method, "GET") != 0;
+}
+
+static void finish(struct request *r, const struct http_reply *http)
+{
     struct kube *k = r->kube;
     struct kube_reply reply = {
         .body = http->body, .n = http->n, .error = http->status ? 0 : http->err.code};
 
     answer_read(http, &reply.answer);
-    if (r->write_number)
-        fault_after_write(r->write_number);
-    if (k->options.seen)
-        k->options.seen(k->options.seen_arg, r->method, http->status);
     if (reply.answer.cls == ANSWER_THROTTLED)
-        limit_pause(&k->limit,
-                    clock_now_ns()
-                        + (reply.answer.retry_after_s ? reply.answer.retry_after_s : 1u)
-                              * NS_PER_S);
-    unlink_flying(k, r);
+        limit_throttled(&k->limit, clock_now_ns(), reply.answer.retry_after_s);
     r->done(r->arg, &reply);
     request_free(r);
 }
 
-static void send_one(struct kube *k, struct request *r)
+/* Was not sent, or is not waited for any longer. */
+static void refuse(struct request *r, int code, const char *why)
+{
+    struct http_reply none = {.body = ""};
+
+    (void)err_set(&none.err, code, "%s", why);
+    finish(r, &none);
+}
+
+static int start(struct request *r, struct err *err);
+
+static void on_done(void *arg, const struct http_reply *http)
+{
+    struct request *r = arg;
+    struct kube *k = r->kube;
+    struct err err = ERR_INIT;
+
+    if (r->write_number)
+        fault_after_write(r->write_number);
+    if (k->options.seen)
+        k->options.seen(k->options.seen_arg, r->method, http->status);
+    /* 401: it was not carried out, and http has put the old credentials away */
+    if (http->status == 401 && !r->was_unauthorized) {
+        r->was_unauthorized = true;
+        if (start(r, &err) == 0)
+            return;
+    }
+    unlink_flying(k, r);
+    finish(r, http);
+}
+
+static int start(struct request *r, struct err *err)
 {
     struct http_request rq = {.method = r->method,
                               .path = r->path,
                               .body = r->body,
                               .body_n = r->body_n,
-                              .timeout_ms = REQUEST_TIMEOUT_MS,
+                              .timeout_ms = r->timeout_ms,
                               .max_body = MAX_ANSWER_BYTES,
                               .done = on_done,
                               .arg = r};
-    struct http_reply failed = {0};
 
     if (r->body)
         rq.content_type = strcmp(r->method, "PATCH") == 0
                               ? "application/merge-patch+json"
                               : "application/json";
-    if (strcmp(r->method, "GET") != 0) {
+    return http_start(r->kube->http, &rq, &r->id, err);
+}
+
+static void send_one(struct kube *k, struct request *r)
+{
+    struct err err = ERR_INIT;
+
+    if (is_write(r) && !r->is_urgent) {
+        if (!may_write(k)) {
+            refuse(r, -EPERM, "not the leader: not sent");
+            return;
+        }
         r->write_number = ++k->n_writes;
         fault_before_write(r->write_number);
     }
     r->next = k->flying;
     k->flying = r;
-    k->n_flying++;
-    if (http_start(k->http, &rq, NULL, &failed.err) < 0) {
-        failed.body = "";
-        on_done(r, &failed);
+    k->n_flying += !r->is_urgent;
+    if (start(r, &err) < 0) {
+        unlink_flying(k, r);
+        refuse(r, err.code, err.text);
+    }
+}
+
+static bool is_fenced(const struct request *r)
+{
+    return !r->is_urgent && !r->is_list;
+}
+
+/* Moves what is fenced from one list to another. */
+static void pick(struct request **from, struct request **to)
+{
+    while (*from) {
+        struct request *r = *from;
+
+        if (!is_fenced(r)) {
+            from = &r->next;
+            continue;
+        }
+        *from = r->next;
+        r->next = *to;
+        *to = r;
+    }
+}
+
+void kube_fence(struct kube *k)
+{
+    struct request *queued = NULL, *flying = NULL;
+
+    pick(&k->waiting, &queued);
+    for (k->last = k->waiting; k->last && k->last->next;)
+        k->last = k->last->next;
+    pick(&k->flying, &flying);
+    for (struct request *r = flying; r; r = r->next) {
+        http_cancel(k->http, r->id);
+        k->n_flying--;
+    }
+    /* only now, since what is told here may submit again */
+    while (queued || flying) {
+        struct request **p = queued ? &queued : &flying, *r = *p;
+
+        *p = r->next;
+        refuse(r, -EPERM,
+               p == &queued ? "not the leader: not sent"
+                            : "not the leader: the answer is not waited for");
     }
 }
 
@@ -306,7 +420,7 @@ int kube_watch(struct kube *k, const struct kube_watch *spec, struct err *err)
         w->done = spec->done;
         w->arg = spec->arg;
         stream_init(&w->stream, MAX_LINE_BYTES);
-        rc = http_start(k->http, &rq, NULL, err);
+        rc = http_start(k->http, &rq, &w->id, err);
     }
     if (rc < 0) {
         mem_free(w);
@@ -315,4 +429,19 @@ int kube_watch(struct kube *k, const struct kube_watch *spec, struct err *err)
     w->next = k->watches;
     k->watches = w;
     return 0;
+}
+
+void kube_watch_cancel(struct kube *k, const void *arg)
+{
+    for (struct watch **p = &k->watches; *p; p = &(*p)->next) {
+        struct watch *w = *p;
+
+        if (w->arg != arg)
+            continue;
+        http_cancel(k->http, w->id);
+        *p = w->next;
+        stream_release(&w->stream);
+        mem_free(w);
+        return;
+    }
 }

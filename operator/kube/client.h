@@ -21,23 +21,29 @@ struct kube_reply {
 typedef void (*kube_done_fn)(void *arg, const struct kube_reply *reply);
 
 struct kube_request {
-    const char *method; /* GET POST PATCH DELETE */
+    const char *method; /* GET POST PUT PATCH DELETE */
     enum kube_kind kind;
     const char *ns, *name, *sub; /* see kube_path */
     const char *query;           /* "?a=b", made by kube_query; NULL for none */
     const char *body;            /* copied; NULL for none. A PATCH is a merge patch */
     size_t body_n;
+    uint64_t timeout_ms; /* 0: the usual half a minute */
+    bool is_urgent;      /* sent at once, past queue and rate; and never fenced */
     kube_done_fn done;
     void *arg;
 };
 
 /* Told about every answer; for metrics. */
 typedef void (*kube_seen_fn)(void *arg, const char *method, int http);
+/* May something be changed now? Asked just before a write is sent. */
+typedef bool (*kube_fence_fn)(void *arg);
 
 struct kube_options {
     uint32_t qps, burst;
     kube_seen_fn seen; /* may be NULL */
     void *seen_arg;
+    kube_fence_fn may_write; /* may be NULL: always */
+    void *may_write_arg;
 };
 
 int kube_new(const struct kube_config *config,
@@ -47,7 +53,8 @@ int kube_new(const struct kube_config *config,
 void kube_free(struct kube *k); /* open requests are dropped without a callback */
 struct http *kube_http(struct kube *k);
 
-/* Queues a request; done is called exactly once unless this fails. */
+/* Queues a request; done is called exactly once unless this fails. A write that the
+ * fence stops ends with ANSWER_UNAVAILABLE and -EPERM. */
 int kube_submit(struct kube *k, const struct kube_request *rq, struct err *err);
 /* Opens a watch at once. opened is called when the server has agreed, line for each
  * event, done when it has ended. */
@@ -61,6 +68,12 @@ struct kube_watch {
     void *arg;
 };
 int kube_watch(struct kube *k, const struct kube_watch *spec, struct err *err);
+
+/* We may write no more: ends all writes and reads of single objects, queued or under
+ * way, as failed. Lists and watches go on. */
+void kube_fence(struct kube *k);
+/* Ends the watch that was opened with this arg, without a callback. */
+void kube_watch_cancel(struct kube *k, const void *arg);
 
 void kube_tick(struct kube *k, uint64_t now_ns); /* sends what may be sent now */
 uint64_t

@@ -163,6 +163,17 @@ static int check_server(struct kube_config *c, struct err *err)
                    c->server);
 }
 
+int kube_config_set_server(struct kube_config *c, const char *url, struct err *err)
+{
+    char *copy = mem_strdup(url);
+
+    if (!copy)
+        return no_memory(err);
+    mem_free(c->server);
+    c->server = copy;
+    return check_server(c, err);
+}
+
 static int read_cluster(const struct node *o,
                         const char *dir,
                         struct kube_config *c,

@@ -4,6 +4,7 @@
 #ifndef OPERATOR_KUBE_CONFIG_H
 #define OPERATOR_KUBE_CONFIG_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "runtime/base/err.h"
@@ -20,6 +21,7 @@ struct kube_config {       /* every string is owned; NULL when absent */
     char *token;      /* bearer token, or */
     char *token_file; /* a file that is read again every minute */
     char *ns;         /* namespace of the context, or of the pod */
+    bool is_pod;      /* found by kube_config_incluster */
 };
 void kube_config_release(struct kube_config *c);
 
@@ -39,6 +41,8 @@ int kube_config_parse(const char *text,
                       const char *dir,
                       struct kube_config *ret,
                       struct err *err);
+/* Another server for what was loaded, or for nothing at all. */
+int kube_config_set_server(struct kube_config *c, const char *url, struct err *err);
 /* Inside a pod: host and port are $KUBERNETES_SERVICE_HOST and _PORT, dir the service
  * account's folder (INCLUSTER_DIR). -ENOENT when we are in no pod. */
 #define INCLUSTER_DIR "/var/run/secrets/kubernetes.io/serviceaccount"

@@ -67,6 +67,8 @@ struct http {
     char *base_url;                /* the server as it is put into URLs */
     struct curl_slist *connect_to; /* with tls_server_name: where that name really is */
     char *user_agent;
+    void (*gate)(void *arg);
+    void *gate_arg;
 };
 
 /* --- set-up ------------------------------------------------------------------------
@@ -165,6 +167,12 @@ void http_free(struct http *h)
     mem_free(h->user_agent);
     mem_free(h);
     curl_global_cleanup();
+}
+
+void http_set_gate(struct http *h, void (*gate)(void *arg), void *arg)
+{
+    h->gate = gate;
+    h->gate_arg = arg;
 }
 
 size_t http_n_active(const struct http *h)
@@ -520,6 +528,8 @@ int http_run(struct http *h,
     /* no curl_multi_perform before the wait: it could run a callback that makes the
      * deadline stale. What was just started makes the poll return at once. */
     rc = curl_multi_poll(h->multi, w, (unsigned)n_fds, ms < 0 ? INT_MAX : ms, NULL);
+    if (h->gate)
+        h->gate(h->gate_arg);
     if (rc == CURLM_OK)
         rc = curl_multi_perform(h->multi, &running);
     if (rc != CURLM_OK)

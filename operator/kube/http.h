@@ -57,6 +57,9 @@ void http_cancel(struct http *h,
                  uint64_t id); /* no callback; unknown ids are ignored */
 size_t http_n_active(const struct http *h);
 
+/* Called by http_run each time before anything is sent; may cancel requests. */
+void http_set_gate(struct http *h, void (*gate)(void *arg), void *arg);
+
 struct pollfd;
 /* Waits at most until deadline_ns for the network or one of fds (revents set), then
  * runs what is ready and calls callbacks. The only place that waits. */

@@ -52,6 +52,7 @@ int kube_config_incluster(const char *host,
         return err_set(err, -ENOENT,
                        "KUBERNETES_SERVICE_HOST is not set: not running in a pod; give "
                        "--kubeconfig");
+    c.is_pod = true;
     c.server = server_url(host, port);
     c.ca_file = in_dir(dir, "ca.crt");
     c.token_file = in_dir(dir, "token");

@@ -25,6 +25,7 @@ static const struct {
                               "podgroups"},
     [KUBE_PRIORITY_CLASS] = {"PriorityClass", "/apis/scheduling.k8s.io/v1",
                              "priorityclasses"},
+    [KUBE_LEASE] = {"Lease", "/apis/coordination.k8s.io/v1", "leases"},
 };
 _Static_assert(ARRAY_LEN(kinds) == KUBE_KIND_COUNT, "one row per kind");
 

@@ -17,8 +17,9 @@ enum kube_kind {
     KUBE_VOLCANO_GROUP,   /* PodGroup of Volcano */
     KUBE_SCHEDULER_GROUP, /* PodGroup of scheduler-plugins */
     KUBE_PRIORITY_CLASS,
+    KUBE_LEASE,
 };
-#define KUBE_KIND_COUNT 11
+#define KUBE_KIND_COUNT 12
 const char *kube_kind_name(enum kube_kind k); /* "HorovodJob", "Pod", ... */
 
 /* ns NULL: all namespaces. name NULL: the collection. sub: "status" or NULL. */

@@ -12,7 +12,7 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
 
-PLURALS = ("horovodjobs", "pods", "services", "secrets", "events")
+PLURALS = ("horovodjobs", "pods", "services", "secrets", "events", "leases")
 
 
 class Fake:
@@ -41,6 +41,9 @@ class Fake:
 
             def do_POST(self):
                 fake.serve(self, "POST")
+
+            def do_PUT(self):
+                fake.serve(self, "PUT")
 
             def do_PATCH(self):
                 fake.serve(self, "PATCH")
@@ -133,6 +136,11 @@ class Fake:
         obj = self.objects[plural].get(key)
         if obj is None:
             return 404, '{"reason": "NotFound", "message": "not found"}'
+        if method == "PUT":
+            with self.changed:
+                if body["metadata"].get("resourceVersion") != obj["metadata"]["resourceVersion"]:
+                    return 409, '{"reason": "Conflict", "message": "modified"}'
+            return 200, json.dumps(self.put(plural, body))
         if method == "PATCH":
             status = obj.get("status", {}) | body.get("status", {})
             status = {k: v for k, v in status.items() if k not in self.pruned}

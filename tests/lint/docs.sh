@@ -41,7 +41,7 @@ if [ -f $readme ] && [ ${#tell[@]} -gt 0 ]; then
         | grep -vxE 'Created|Running|Succeeded|Failed|Pending|True|False|Worker' || true)
 fi
 if [ -f $readme ] && [ -f operator/core/metrics.c ]; then
-    same $readme metrics < <(grep -oE '"(hvd_operator|process)_[a-z_]+"' operator/core/metrics.c | tr -d '"')
+    same $readme metrics < <(grep -oE '"(hvd_operator|mpi_operator|process)_[a-z_]+"' operator/core/metrics.c | tr -d '"')
 fi
 
 if [ -f operator/api_page.py ]; then

@@ -13,6 +13,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import fake_elect  # noqa: F401
+import fake_process  # noqa: F401
 import fake_watch  # noqa: F401  its tests are the suite's, too
 from api import condition, expect, wait
 from fake_world import BIN, World, fetch, free_port, suite

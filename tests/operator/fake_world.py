@@ -40,7 +40,9 @@ def fetch(port: int, path: str) -> tuple[int, str]:
 class World:
     """A fake and an operator on it."""
 
-    def __init__(self, hook=None, jobs: int = 1, port: int = 0, before=None):
+    def __init__(
+        self, hook=None, jobs: int = 1, port: int = 0, before=None, extra: list[str] | None = None
+    ):
         self.fake = Fake()
         if before:
             before(self.fake)
@@ -61,6 +63,7 @@ class World:
             str(port),
             "--watch-idle-timeout",
             "1s",
+            *(extra or []),
         )
 
     @staticmethod

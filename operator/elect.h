@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Leader election on a Lease: the shell around core/lease.c. One thread. */
+#ifndef OPERATOR_ELECT_H
+#define OPERATOR_ELECT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "operator/kube/client.h"
+
+struct elect_config {
+    const char *ns, *name; /* of the Lease */
+    uint64_t duration_ms, renew_ms, retry_ms;
+    /* Called from elect_tick when we have become the leader, or are it no more. */
+    void (*changed)(void *arg, bool leads);
+    void *arg;
+};
+
+struct elect;
+int elect_new(struct kube *kube,
+              const struct elect_config *config,
+              struct elect **ret,
+              struct err *err);
+void elect_free(struct elect *e); /* after kube_free; accepts NULL */
+void elect_tick(struct elect *e, uint64_t now_ns);
+uint64_t elect_next_ns(const struct elect *e);
+bool elect_leads(const struct elect *e); /* by the clock, at this moment */
+const char *elect_identity(const struct elect *e);
+/* Why the Lease could never be read so far; "" when it was. */
+const char *elect_trouble(const struct elect *e);
+/* Hands the Lease back: we do not lead from now on. Ticks go on until it is released.
+ */
+void elect_release(struct elect *e);
+bool elect_is_released(const struct elect *e);
+
+#endif

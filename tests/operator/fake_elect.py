@@ -1,0 +1,216 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Several operators on one fake API server: who acts, and when another takes over. Each has a token of
+its own, by which the fake's hook tells them apart. Part of fake_test.py.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from pathlib import Path
+
+from api import Operator, expect, wait
+from fake_world import BIN, World, fetch, free_port, suite
+
+LEASE = 2.0  # seconds, of --leader-elect-lease-duration
+LEASE_PATH = "ns-of-lease/hvd-operator"
+
+
+class Rivals(World):
+    """Operators a and b on one fake; writes has (time, who, method, kind) of all but the Lease's."""
+
+    def __init__(self, hook=None):
+        self.writes: list[tuple[float, str, str, str]] = []
+        self.away = False  # nobody can reach the Lease
+        self.extra = hook
+        self.ports = {"a": free_port(), "b": free_port()}
+        super().__init__(self.seen, jobs=0, extra=self.args("a"))
+        self.operators = {"a": self.operator}
+        wait("a leads", lambda: self.leads("a") or self.operator.ended())
+        self.start("b")
+
+    def args(self, who: str) -> list[str]:
+        return [
+            "--leader-elect",
+            "--lock-namespace=ns-of-lease",
+            f"--leader-elect-lease-duration={LEASE}s",
+            "--leader-elect-renew-deadline=1s",
+            "--leader-elect-retry-period=200ms",
+            "--http-port",
+            str(self.ports[who]),
+        ]
+
+    def start(self, who: str) -> None:
+        kubeconfig = self.dir / f"kubeconfig-{who}"
+        kubeconfig.write_text(
+            (self.dir / "kubeconfig").read_text().replace("cluster: k}", "cluster: k, user: u}")
+            + f"users: [{{name: u, user: {{token: {who}}}}}]\n"
+        )
+        self.operators[who] = Operator(BIN / "hvd-operator", kubeconfig, self.log_of(who), *self.args(who))
+        wait(f"{who} is ready", lambda: fetch(self.ports[who], "/readyz")[0] == 200)
+
+    def go_on_with(self, who: str) -> None:
+        self.operator = self.operators[who]
+
+    def log_of(self, who: str) -> Path:
+        return self.dir / f"log-{who}"
+
+    def seen(self, w, h, method, plural, query) -> bool:
+        who = h.headers.get("Authorization", "Bearer a").split()[1]
+        if plural == "leases":
+            if self.away:
+                self.fake.answer(h, 503, '{"message": "etcd is away"}')
+            return self.away
+        if method != "GET":
+            self.writes.append((time.monotonic(), who, method, plural))
+        return bool(self.extra and self.extra(w, h, method, plural, query))
+
+    def leads(self, who: str) -> bool:
+        return "\nhvd_operator_leader 1" in fetch(self.ports[who], "/metrics")[1]
+
+    def job_runs(self, name: str) -> None:
+        self.fake.put("horovodjobs", self.job(name))
+        self.run_pods(name=name)
+        wait(f"{name} runs", lambda: self.state(name) == "Running")
+
+    def __exit__(self, kind, *rest):
+        for who, op in self.operators.items():
+            if op is not self.operator:
+                op.stop()
+            if kind and self.log_of(who).exists():
+                print("# " + self.log_of(who).read_text().replace("\n", f"\n# {who}: "))
+        super().__exit__(kind, *rest)
+
+    def wrote(self, since: float = 0) -> set[str]:
+        return {who for at, who, _, _ in self.writes if at >= since}
+
+
+@suite.test
+def of_two_operators_one_acts_and_the_other_stands_by() -> None:
+    with Rivals() as w:
+        w.job_runs("j0")
+        expect(w.wrote() == {"a"}, "only the leader wrote", str(w.wrote()))
+        expect(w.fake.count("POST", "pods") == 2, "two pods were asked for")
+        expect(not w.leads("b"), "b says so")
+        expect(fetch(w.ports["b"], "/readyz") == (200, "ok\n"), "b is ready")
+        wait("b's cache has them", lambda: "hvd_operator_pods 2" in fetch(w.ports["b"], "/metrics")[1])
+        spec = w.fake.objects["leases"][LEASE_PATH]["spec"]
+        expect(spec["leaseTransitions"] == 0 and "_" in spec["holderIdentity"], "the Lease", spec)
+
+
+@suite.test
+def a_leader_that_is_asked_to_end_hands_over_within_a_second() -> None:
+    with Rivals() as w:
+        w.job_runs("j0")
+        start = time.monotonic()
+        expect(w.operators["a"].stop() == 0, "a ends well")
+        w.go_on_with("b")
+        wait("b leads", lambda: w.leads("b"))
+        took = time.monotonic() - start
+        print(f"# handed over in {took * 1000:.0f} ms")
+        expect(took < 1, "within a second", str(took))
+        w.job_runs("j1")
+        expect(w.wrote(start + took) == {"b"}, "b writes")
+        expect(w.fake.objects["leases"][LEASE_PATH]["spec"]["leaseTransitions"] == 1, "one transition")
+
+
+@suite.test
+def a_killed_leader_is_replaced_when_its_lease_has_expired() -> None:
+    with Rivals() as w:
+        w.operators["a"].kill()
+        w.go_on_with("b")
+        start = time.monotonic()
+        w.fake.put("horovodjobs", w.job("j0"))
+        wait("b leads", lambda: w.leads("b"))
+        took = time.monotonic() - start
+        expect(LEASE - 0.5 < took < LEASE + 2, "after the lease's duration", str(took))
+        w.run_pods()
+        wait("the job runs", lambda: w.state() == "Running")
+        expect(w.wrote() == {"b"}, "b did it all", str(w.wrote()))
+
+
+@suite.test
+def a_leader_that_was_stopped_for_long_writes_nothing_when_it_goes_on() -> None:
+    with Rivals() as w:
+        w.job_runs("j0")
+        a = w.operators["a"].process
+        a.send_signal(signal.SIGSTOP)
+        wait("b leads", lambda: w.leads("b"))
+        w.fake.put("horovodjobs", w.job("j1"))
+        w.run_pods(name="j1")
+        pod = dict(
+            w.fake.objects["pods"]["ns/j0-worker-0"], status={"phase": "Failed", "reason": "Evicted"}
+        )
+        w.fake.put("pods", pod)
+        again = time.monotonic()
+        a.send_signal(signal.SIGCONT)
+        wait("j0 has failed", lambda: w.state("j0") == "Failed")
+        w.job_runs("j2")
+        wait("a has noticed", lambda: "leading no more" in (w.dir / "log").read_text())
+        expect(w.wrote(again) == {"b"}, "a wrote nothing", str(w.writes))
+        expect(not w.leads("a"), "a stands by")
+        b_began = min(at for at, who, _, _ in w.writes if who == "b")
+        expect(all(at < b_began for at, who, _, _ in w.writes if who == "a"), "they do not overlap")
+        w.operators["b"].stop()
+        wait("a leads again", lambda: w.leads("a"))
+        w.job_runs("j3")
+
+
+@suite.test
+def a_leader_that_cannot_renew_stops_writing_and_goes_on_later() -> None:
+    with Rivals() as w:
+        w.job_runs("j0")
+        w.operators["b"].stop()
+        w.away = True
+        wait("a leads no more", lambda: not w.leads("a"))
+        since = time.monotonic()
+        w.fake.put("horovodjobs", w.job("j1"))
+        wait(
+            "a's cache goes on",
+            lambda: 'hvd_operator_jobs{state="Pending"} 1' in fetch(w.ports["a"], "/metrics")[1],
+        )
+        expect(w.wrote(since) == set(), "nothing is written", str(w.writes))
+        w.away = False
+        w.run_pods(name="j1")
+        wait("j1 runs", lambda: w.state("j1") == "Running")
+        expect(not w.operators["a"].ended(), "it is the same process")
+        expect("etcd is away" in (w.dir / "log").read_text(), "the log says why")
+
+
+@suite.test
+def writes_under_way_are_ended_when_the_lease_is_lost() -> None:
+    """A write whose answer does not come must not keep a sync alive over the end of the lease."""
+    held = threading.Event()
+
+    def hook(w, h, method, plural, query):
+        if method == "POST" and plural == "pods" and not held.is_set():
+            w.away = True
+            wait("the operator gives up", lambda: not w.leads("a"), 10)
+            held.set()
+            w.away = False
+        return False
+
+    with Rivals(hook) as w:
+        w.operators["b"].stop()
+        w.fake.put("horovodjobs", w.job("j0"))
+        wait("the pod was asked for", held.is_set)
+        w.run_pods()
+        wait("the job runs", lambda: w.state() == "Running")
+        expect("not the leader" in (w.dir / "log").read_text(), "the log tells")
+
+
+@suite.test
+def a_forbidden_lease_is_told_by_readyz() -> None:
+    port = free_port()
+
+    def hook(w, h, method, plural, query):
+        if plural == "leases":
+            w.fake.answer(h, 403, '{"message": "leases is forbidden"}')
+            return True
+        return False
+
+    with World(hook, port=port, extra=["--leader-elect"]) as w:
+        wait("not ready", lambda: "leases is forbidden" in fetch(port, "/readyz")[1])
+        expect(fetch(port, "/healthz")[0] == 200, "healthy")
+        expect(w.fake.count("POST", "secrets") == 0, "and nothing is done")

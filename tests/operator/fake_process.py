@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""hvd-operator as a program: its command line and its log. Part of fake_test.py."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+
+from api import expect, wait
+from fake_world import BIN, World, fetch, free_port, suite
+
+# What deployments of mpi-operator and users of its logging library write.
+THEIRS = [
+    "-alsologtostderr",
+    "--logtostderr=true",
+    "-v=2",
+    "-stderrthreshold",
+    "0",
+    "--vmodule=a=1",
+    "-log_dir=/nowhere",
+    "--threadiness=2",
+    "--threadiness",
+    "4",
+    "--controller-queue-rate-limit=10",
+    "--controller-queue-burst=100",
+    "--gang-scheduling=volcano",
+    "--lock-namespace=mpi-operator",
+    "--cluster-domain=cluster.local",
+    "--kube-api-qps=5",
+    "--kube-api-burst=10",
+]
+
+
+def run(*args: str, **env: str) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        [str(BIN / "hvd-operator"), *args], capture_output=True, text=True, timeout=20, env=os.environ | env
+    )
+
+
+@suite.test
+def the_command_line_of_others_is_taken_and_what_does_nothing_is_told_once() -> None:
+    port = free_port()
+    with World(extra=[*THEIRS, f"--monitoring-port={port}"]) as w:
+        w.goes_on()
+        expect("hvd_operator_jobs{" in fetch(port, "/metrics")[1], "metrics on the second port")
+        log = (w.dir / "log").read_text()
+        told = [line for line in log.splitlines() if "option has no effect" in line]
+        expect(len([t for t in told if "--threadiness" in t]) == 1, "once", log)
+        expect(any('--threadiness why="one thread does all work"' in t for t in told), "and why", log)
+        expect(not any("--gang-scheduling" in t or "--kube-api" in t for t in told), "others have", log)
+
+
+@suite.test
+def wrong_words_on_the_command_line_are_named() -> None:
+    for args, says in (
+        (["--nonsense"], "--nonsense: no such option"),
+        (["-kubeconfig"], "--kubeconfig needs a value: FILE"),
+        (["--leader-elect=perhaps"], "--leader-elect"),
+        (["--leader-elect-lease-duration=5s"], "--leader-elect-renew-deadline: 10000 ms must be less"),
+        (["--leader-elect-retry-period=9s"], "--leader-elect-retry-period: 9000 ms must be less"),
+        (["--monitoring-port=70000"], "--monitoring-port"),
+        (["--master=http://elsewhere"], "must begin with https://"),
+    ):
+        done = run(*args, KUBECONFIG="", KUBERNETES_SERVICE_HOST="")
+        expect(done.returncode in (1, 2) and says in done.stderr, f"{args}: {says}", done.stderr)
+    expect(run("--version").stdout.startswith("hvd-operator "), "--version")
+    expect("--threadiness" in run("--help").stdout, "--help names what has no effect")
+
+
+@suite.test
+def kubeflow_s_variable_names_the_namespace_and_master_the_server() -> None:
+    paths = []
+
+    def hook(w, h, method, plural, query):
+        paths.append(h.path)
+        return False
+
+    with World(hook) as w:
+        os.environ["KUBEFLOW_NAMESPACE"] = "ns"
+        try:
+            with World(extra=[f"--master={w.fake.url}"]):
+                wait("a namespaced list", lambda: any("/namespaces/ns/pods?" in p for p in paths))
+        finally:
+            del os.environ["KUBEFLOW_NAMESPACE"]
+
+
+@suite.test
+def with_log_json_each_line_is_one_object() -> None:
+    told = []
+
+    def hook(w, h, method, plural, query):
+        if method == "POST" and plural == "secrets" and not told:
+            told.append(1)
+            w.fake.answer(h, 500, json.dumps({"message": 'a "quote" \\ and\na line \u0001 \u00e9'}))
+            return True
+        return False
+
+    with World(hook, extra=["--log-json"]) as w:
+        w.goes_on()
+        text = (w.dir / "log").read_text()
+    lines = [json.loads(line) for line in text.splitlines()]
+    expect(len(lines) > 3, "there are lines")
+    for line in lines:
+        expect(all(isinstance(line.get(k), str) for k in ("ts", "level", "msg")), "ts, level, msg", line)
+    expect(any(line.get("job") == "ns/j0" for line in lines), "the job has a key of its own", text)
+    expect(any("quote" in line.get("cause", "") for line in lines), "odd characters survive", text)
