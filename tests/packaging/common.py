@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
+import http.client
 import os
+import re
+import socket
 import subprocess
 from pathlib import Path
 
@@ -28,6 +31,7 @@ class World:
 
     operator: Operator | None = None
     kubeconfig: Path | None = None
+    port = 0
 
     def installed(self) -> Path:
         self.kubeconfig = self.kubeconfig or install(api, RUN)
@@ -36,8 +40,24 @@ class World:
     def run(self) -> Operator:
         kubeconfig = self.installed()
         if not self.operator or self.operator.ended():
-            self.operator = Operator(BIN / "hvd-operator", kubeconfig, LOG, "--http-port", "0")
+            with socket.create_server(("127.0.0.1", 0)) as free:
+                self.port = free.getsockname()[1]
+            port = str(self.port)
+            self.operator = Operator(BIN / "hvd-operator", kubeconfig, LOG, "--http-port", port)
         return self.operator
+
+    def looks(self) -> int:
+        """How many looks at jobs the operator has finished; 0 before it is ready."""
+        at = http.client.HTTPConnection("127.0.0.1", self.port, timeout=5)
+        try:
+            at.request("GET", "/metrics")
+            text = at.getresponse().read().decode()
+        except OSError:
+            return 0
+        finally:
+            at.close()
+        found = re.findall(r'^hvd_operator_sync_total\{result="ok"\} (\d+)', text, re.MULTILINE)
+        return int(found[0]) if found else 0
 
     def stop(self) -> None:
         if self.operator:

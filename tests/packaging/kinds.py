@@ -138,6 +138,13 @@ def jobs_stored_under_earlier_definitions_are_served_changed_and_run() -> None:
                 expect("cannot be changed" in str(e), "still fixed", str(e))
 
 
+def is_within(small, big) -> bool:
+    """Whether big has all of small; it may have new fields, with their defaults."""
+    if isinstance(small, dict):
+        return isinstance(big, dict) and all(k in big and is_within(v, big[k]) for k, v in small.items())
+    return small == big
+
+
 def pods_of(ns: str, job: str) -> list[str]:
     return [n for n in api.pods(ns) if n.startswith(f"{job}-worker-")]
 

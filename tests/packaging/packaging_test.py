@@ -10,6 +10,8 @@ import sys
 import installation  # noqa: F401
 import kinds  # noqa: F401
 import mpijob  # noqa: F401
+import upgrade  # noqa: F401
+import wrong  # noqa: F401
 from common import suite, world
 
 if __name__ == "__main__":

@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Wrong jobs, and the sentence that each is answered with: a table.
+
+WRONG is what kubectl apply refuses (the schema and its rules), CHANGES what it refuses to change in a job that
+is there, TEXTS what is no good YAML or no known kind, and TOLD what only the operator sees, which it tells in
+condition Failed. tests/packaging/wrong.py gives them to the API server with the operator running.
+"""
+
+from __future__ import annotations
+
+import copy
+
+WORKER = "spec.replicaSpecs.Worker"
+POD = WORKER + ".template.spec"
+COMMAND = "containers[0].command is missing"
+NEW_JOB = "make a new job"
+MISSING = object()
+
+
+def plain(name: str = "bad") -> dict:
+    pod = {"containers": [{"name": "train", "image": "i", "command": ["c", "x"]}]}
+    return {
+        "apiVersion": "ringmaster.dev/v1beta1",
+        "kind": "HorovodJob",
+        "metadata": {"name": name},
+        "spec": {"replicaSpecs": {"Worker": {"replicas": 2, "template": {"spec": pod}}}},
+    }
+
+
+def set_in(body: dict, path: str, value: object) -> None:
+    """path like spec.replicaSpecs.Worker.template.spec.containers.0.image; MISSING removes."""
+    at = body
+    *parents, last = path.split(".")
+    for key in parents:
+        at = at[int(key)] if isinstance(at, list) else at.setdefault(key, {})
+    if value is MISSING:
+        del at[last]
+    elif isinstance(at, list):
+        at[int(last)] = value
+    else:
+        at[last] = value
+
+
+def job(*changes: tuple[str, object], name: str = "bad") -> dict:
+    body = copy.deepcopy(plain(name))
+    for path, value in changes:
+        set_in(body, path, value)
+    return body
+
+
+def one(path: str, value: object, *parts: str) -> tuple[dict, tuple[str, ...]]:
+    """A job with one thing changed; the sentence names the field, or has these parts."""
+    return job((path, value)), parts or (path,)
+
+
+FIRST = POD + ".containers.0"
+WRONG: dict[str, tuple[dict, tuple[str, ...]]] = {
+    "zero workers": one(WORKER + ".replicas", 0, WORKER + ".replicas", "greater than or equal to 1"),
+    "too many workers": one(WORKER + ".replicas", 8193, WORKER + ".replicas", "8192"),
+    "half a worker": one(WORKER + ".replicas", 1.5, WORKER + ".replicas", "integer"),
+    "workers as a list": one(WORKER + ".replicas", [2], WORKER + ".replicas", "integer"),
+    "a long name": (job(name="a" * 60), ("metadata.name", "63 characters")),
+    "a long name for 100 workers": (
+        job((WORKER + ".replicas", 100), name="a" * 54),
+        ("metadata.name", "<name>-worker-<replicas - 1>"),
+    ),
+    "a dot in the name": (job(name="a.b"), ("metadata.name", "should match")),
+    "a digit first": (job(name="1a"), ("metadata.name", "should match")),
+    "capitals": (job(name="Job"), ("metadata.name",)),
+    "no spec": one("spec", MISSING, "spec", "Required value"),
+    "no roles": one("spec.replicaSpecs", MISSING, "spec.replicaSpecs", "Required value"),
+    "no workers": one(WORKER, MISSING, WORKER, "Required value"),
+    "no template": one(WORKER + ".template", MISSING, WORKER + ".template", "Required value"),
+    "a template without spec": one(WORKER + ".template", {}, POD, "Required value"),
+    "template misspelt": one(WORKER + ".tempalte", {}, WORKER + ".tempalte", "unknown field"),
+    "no container": one(POD + ".containers", [], POD + ".containers", "at least 1"),
+    "containers misspelt": one(POD, {"container": []}, POD + ".containers", "Required value"),
+    "no image": one(FIRST + ".image", MISSING, "containers[0].image", "Required value"),
+    "an empty image": one(FIRST + ".image", "", "containers[0].image", "at least 1 chars"),
+    "no command": one(FIRST + ".command", MISSING, COMMAND, '["python", "train.py"]'),
+    "an empty command": one(FIRST + ".command", [], COMMAND),
+    "a command as text": one(FIRST + ".command", "python", "containers[0].command", "array"),
+    "a number in the command": one(FIRST + ".command", ["a", 1], "containers[0].command[1]", "string"),
+    "a bad container name": one(FIRST + ".name", "A b", "containers[0].name", "should match"),
+    "labels as a list": one(WORKER + ".template.metadata.labels", ["a"], "metadata.labels", "object"),
+    "a label as a number": one(WORKER + ".template.metadata.labels", {"a": 1}, "metadata.labels.a", "string"),
+    "no slots": one("spec.slotsPerWorker", 0, "spec.slotsPerWorker", "greater than or equal to 1"),
+    "too many slots": one("spec.slotsPerWorker", 129, "spec.slotsPerWorker", "128"),
+    "slots as text": one("spec.slotsPerWorker", "two", "spec.slotsPerWorker", "integer"),
+    "an unknown clean-up": one(
+        "spec.runPolicy.cleanPodPolicy", "Some", "cleanPodPolicy", '"None", "Running", "All"'
+    ),
+    "the run policy as text": one("spec.runPolicy", "None", "spec.runPolicy", "object"),
+    "an unknown field": one("spec.slotsPerWorkr", 2, "spec.slotsPerWorkr", "unknown field"),
+    "MPIJob's name of the roles": one("spec.mpiReplicaSpecs", {}, "spec.mpiReplicaSpecs", "unknown field"),
+    "an unknown role": one("spec.replicaSpecs.Master", {}, "spec.replicaSpecs.Master", "unknown field"),
+    "a field of a pod in the role": one(WORKER + ".image", "i", WORKER + ".image", "unknown field"),
+}  # fmt: skip
+
+CHANGES: dict[str, tuple[str, object, tuple[str, ...]]] = {  # of job plain()
+    "another image": (FIRST + ".image", "other", ("template cannot be changed", NEW_JOB)),
+    "another node": (POD + ".nodeName", "n", ("template cannot be changed", NEW_JOB)),
+    "other labels": (WORKER + ".template.metadata.labels", {"a": "b"}, ("template", "cannot be changed")),
+    "slots": ("spec.slotsPerWorker", 2, ("slotsPerWorker cannot be changed", NEW_JOB)),
+    "no workers left": (WORKER + ".replicas", 0, (WORKER + ".replicas", "greater than or equal to 1")),
+}
+
+HEAD = "apiVersion: ringmaster.dev/v1beta1\nkind: HorovodJob\nmetadata: {name: bad}\n"
+TEXTS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "a tab": (HEAD + "spec:\n\treplicaSpecs: {}\n", ("line 5", "cannot start any token")),
+    "an open bracket": (HEAD + "spec: {replicaSpecs: {\n", ("line",)),
+    "no kind": (HEAD.replace("kind: HorovodJob\n", ""), ("kind",)),
+    "another version": (HEAD.replace("v1beta1", "v9"), ("ringmaster.dev/v9", "HorovodJob")),
+    "no name": (HEAD.replace("{name: bad}", "{}") + "spec: {}\n", ("name",)),
+    "a list": ("- a\n- b\n", ("invalid object",)),
+    "kind misspelt": (HEAD.replace("HorovodJob", "HorovodJobs"), ("HorovodJobs",)),
+}
+
+# What the schema lets pass; the operator tells it in condition Failed.
+TOLD: dict[str, tuple[dict, str, tuple[str, ...]]] = {
+    "a variable of ours": (
+        job((FIRST + ".env", [{"name": "HVD_JOB_ID", "value": "x"}])),
+        "InvalidSpec",
+        ("containers[0].env[0].name", "HVD_JOB_ID", "set by the operator"),
+    ),
+    "a volume of ours": (
+        job((POD + ".volumes", [{"name": "ringmaster-token", "emptyDir": {}}])),
+        "InvalidSpec",
+        ("volumes[0].name", "ringmaster-token", "choose another"),
+    ),
+    "a mount path of ours": (
+        job(
+            (POD + ".volumes", [{"name": "v", "emptyDir": {}}]),
+            (FIRST + ".volumeMounts", [{"name": "v", "mountPath": "/opt/ringmaster"}]),
+        ),
+        "InvalidSpec",
+        ("volumeMounts[0].mountPath", "/opt/ringmaster"),
+    ),
+    "a container of our name": (
+        job((POD + ".initContainers", [{"name": "ringmaster-install", "image": "i"}])),
+        "InvalidSpec",
+        ("initContainers[0].name", "ringmaster-install"),
+    ),
+    "volumes as an object": (
+        job((POD + ".volumes", {"name": "v"})),
+        "InvalidSpec",
+        (POD + ".volumes", "must be an array"),
+    ),
+    "env as an object": (
+        job((FIRST + ".env", {"A": "b"})),
+        "InvalidSpec",
+        ("containers[0].env", "must be an array"),
+    ),
+    "two things at once": (
+        job(
+            (FIRST + ".env", [{"name": "HVD_NP", "value": "4"}]),
+            (POD + ".volumes", [{"name": "ringmaster-runtime", "emptyDir": {}}]),
+        ),
+        "InvalidSpec",
+        ("HVD_NP", "ringmaster-runtime"),
+    ),
+    "a pod's field misspelt": (
+        job((POD + ".nodeSelectr", {"a": "b"})),
+        "InvalidPodTemplate",
+        ("Pod bad-worker-", "spec.nodeSelectr"),
+    ),
+    "a container's field misspelt": (
+        job((FIRST + ".imagePullpolicy", "Always")),
+        "InvalidPodTemplate",
+        ("imagePullpolicy",),
+    ),
+    "a field of the wrong type": (
+        job((POD + ".hostNetwork", "yes")),
+        "InvalidPodTemplate",
+        ("hostNetwork",),
+    ),
+    "a bad quantity": (
+        job((FIRST + ".resources", {"limits": {"memory": "much"}})),
+        "InvalidPodTemplate",
+        ("quantities must match",),
+    ),
+    "an unknown pull policy": (
+        job((FIRST + ".imagePullPolicy", "Sometimes")),
+        "InvalidPodTemplate",
+        ("imagePullPolicy", "Sometimes"),
+    ),
+    "two containers of one name": (
+        job((POD + ".containers", [{"name": "c", "image": "i", "command": ["c"]}] * 2)),
+        "InvalidPodTemplate",
+        ("containers[1].name", "Duplicate value"),
+    ),
+    "a mount without volume": (
+        job((FIRST + ".volumeMounts", [{"name": "data", "mountPath": "/data"}])),
+        "InvalidPodTemplate",
+        ("volumeMounts[0].name", "data"),
+    ),
+    "a label that is none": (
+        job((WORKER + ".template.metadata.labels", {"a b": "c"})),
+        "InvalidPodTemplate",
+        ("metadata.labels", "a b"),
+    ),
+}

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bad YAML gets its sentence: tests/operator/bad_yaml.py, against the API server and the operator."""
+
+from __future__ import annotations
+
+from api import JOBS, Refused, condition, expect, wait
+from bad_yaml import CHANGES, TEXTS, TOLD, WRONG, plain, set_in
+from common import Failed, api, kubectl, make_namespace, suite, world
+
+NS = "packaging-wrong"
+
+
+def judge(wrong: list[str], what: str, text: str, parts: tuple[str, ...]) -> None:
+    wrong += [f"{what}: no '{p}' in: {text}" for p in parts if p not in text]
+
+
+def there() -> None:
+    world.run()
+    make_namespace(NS)
+
+
+@suite.test
+def what_the_schema_refuses_has_its_sentence() -> None:
+    there()
+    wrong: list[str] = []
+    for what, (body, parts) in WRONG.items():
+        try:
+            api.make(NS, body)
+            wrong.append(f"{what}: accepted")
+        except Refused as e:
+            judge(wrong, what, str(e), parts)
+    expect(not wrong, f"{len(WRONG)} kinds, each with its sentence", *wrong)
+    expect(not api.items(NS, "horovodjobs"), "nothing was stored")
+
+
+@suite.test
+def what_kubectl_cannot_read_has_its_sentence() -> None:
+    there()
+    wrong: list[str] = []
+    for what, (text, parts) in TEXTS.items():
+        try:
+            kubectl("apply", "--server-side=false", "-n", NS, "-f", "-", stdin=text)
+            wrong.append(f"{what}: accepted")
+        except Failed as e:
+            judge(wrong, what, str(e), parts)
+    expect(not wrong, f"{len(TEXTS)} kinds, each with its sentence", *wrong)
+
+
+@suite.test
+def what_cannot_be_changed_has_its_sentence() -> None:
+    there()
+    wrong: list[str] = []
+    ns = make_namespace(NS + "-changes")
+    api.make(ns, plain("bad"))
+    for what, (path, value, parts) in CHANGES.items():
+        text = wait("an answer", lambda ns=ns, path=path, value=value: change(ns, path, value))
+        judge(wrong, what, text, parts)
+    expect(not wrong, f"{len(CHANGES)} changes, each with its sentence", *wrong)
+
+
+def change(ns: str, path: str, value: object) -> str | None:
+    """What a replaced job is answered with; None: the operator has just written its status."""
+    body = api.get(ns, "horovodjobs", "bad")
+    set_in(body, path, value)
+    try:
+        api.call("PUT", JOBS.format(ns=ns) + "/bad", body)
+        return "accepted"
+    except Refused as e:
+        return None if e.code == 409 else str(e)
+
+
+@suite.test
+def what_only_the_operator_sees_is_told_in_the_status() -> None:
+    there()
+    wrong: list[str] = []
+    for number, (body, _, _) in enumerate(TOLD.values()):
+        api.make(make_namespace(f"{NS}-{number}"), body)
+    for number, (what, (_, reason, parts)) in enumerate(TOLD.items()):
+        ns = f"{NS}-{number}"
+        try:
+            status = wait(
+                "Failed", lambda ns=ns: is_failed(api.status(ns, "bad")) and api.status(ns, "bad"), 20
+            )
+        except AssertionError:
+            wrong.append(f"{what}: not Failed but {api.status(ns, 'bad')}")
+            continue
+        failed = condition(status, "Failed")
+        judge(wrong, what, f"{failed['reason']}: {failed['message']}", (reason, *parts))
+        events = [e for e in api.items(ns, "events") if e["reason"] == reason]
+        if not any(p in e["message"] for e in events for p in parts[:1]):
+            wrong.append(f"{what}: no event {reason} tells it")
+    expect(not wrong, f"{len(TOLD)} kinds, each told in the status", *wrong)
+
+
+def is_failed(status: dict) -> bool:
+    return condition(status, "Failed").get("status") == "True"
