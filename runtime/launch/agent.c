@@ -3,18 +3,22 @@
  *
  *   env, token, command checked -> [worker 0: hub thread] -> dial -> HELLO -> TABLE
  *     -> hostfile, contracts -> engine -> FAILED | DONE -> STOP | FINISH -> exit code
+ *        ^                                                   '-> WORLD: ranks stopped
+ * -.
+ *        '---- TABLE <- HELLO <------------------- if it has a place for us
+ * <----------'
  *
  * The hub decides; this agent reports and obeys. While it runs ranks it never stops
  * them because one of them failed: it says so, and the STOP that comes back names the
  * first failure of the whole job, which every agent writes to its termination log and
  * exits with. Without the hub (worker 0 lost) it decides by itself and names worker 0.
- * Before the TABLE a lost hub may come back (its pod was started anew) and is dialled
- * again. One thread, beside the hub's and the dialler's. Called by agent_main.c. */
+ * When another world is formed the ranks end, which is no failure, and start again in
+ * it; an agent that has no place in it ends with 0. One thread, beside the hub's and
+ * the dialler's. Called by agent_main.c. */
 #include "runtime/launch/agent.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,45 +29,11 @@
 #include "runtime/base/log.h"
 #include "runtime/base/mem.h"
 #include "runtime/base/parse.h"
-#include "runtime/contract/agent_env.h"
-#include "runtime/launch/channel.h"
+#include "runtime/launch/agent_state.h"
 #include "runtime/launch/command.h"
 #include "runtime/launch/contracts.h"
-#include "runtime/launch/core/message.h"
-#include "runtime/launch/dial.h"
-#include "runtime/launch/engine.h"
-#include "runtime/launch/hub.h"
-#include "runtime/launch/metrics.h"
-#include "runtime/launch/scratch.h"
 
 #define DEFAULT_PEER_TIMEOUT_MS 30000
-#define FAREWELL_NS             (3 * NS_PER_S) /* to get our own failure to the hub and back */
-
-enum outcome { GOING, STARTED, FINISHED, FAILED, HUB_GONE };
-
-struct agent {
-    struct agent_env env;
-    struct token token;
-    char host[HOST_NAME_MAX_BYTES], path[PATH_MAX], tag[32], title[48];
-    char *const *argv;
-    uint64_t peer_timeout_ns, start_deadline_ns;
-    struct signals signals;
-    struct guard guard;
-    struct scratch scratch;
-    struct placement placement;
-    struct hub *hub;
-    uint32_t metrics_port; /* 0: none */
-    struct metrics *metrics;
-    struct channel channel;
-    bool is_connected, is_done_sent, has_reported;
-    bool is_own; /* first is this worker's own failure, which the hub has not told us */
-    struct table table;
-    struct contract *ranks;
-    uint32_t n;
-    struct engine *engine;
-    struct engine_event ev;
-    struct report first; /* the failure that this agent ends with */
-};
 
 static const char *from_env(void *arg, const char *name)
 {
@@ -71,241 +41,7 @@ static const char *from_env(void *arg, const char *name)
     return getenv(name);
 }
 
-/* A failure that is no rank's. Returns FAILED, so that callers can pass it on. */
-static enum outcome fail(struct agent *a, int code, const char *why)
-{
-    memset(&a->first, 0, sizeof(a->first));
-    a->is_own = true;
-    a->first.f.rank = a->first.blames = -1;
-    a->first.f.exit_code = code;
-    a->first.f.at_wall_us = clock_wall_us();
-    (void)snprintf(a->first.f.host, sizeof(a->first.f.host), "%s", a->host);
-    (void)snprintf(a->first.f.why, sizeof(a->first.f.why), "%.230s", why);
-    return FAILED;
-}
-
-static enum outcome fail_signal(struct agent *a, int sig, const char *when)
-{
-    char why[200];
-    (void)snprintf(why, sizeof(why),
-                   "worker %u received %s %s: its pod was deleted or evicted",
-                   a->env.worker_index, signal_name(sig), when);
-    (void)fail(a, 0, why);
-    a->first.f.signal = sig;
-    return FAILED;
-}
-
-static void send_report(struct agent *a, const struct report *r)
-{
-    struct strbuf payload;
-    strbuf_init(&payload, MESSAGE_TO_HUB_MAX_BYTES);
-    report_write(r, &payload);
-    if (a->is_connected && strbuf_status(&payload) == 0)
-        (void)channel_send(&a->channel, MESSAGE_FAILED, strbuf_str(&payload), payload.n,
-                           clock_now_ns()); /* a lost hub shows at the next poll */
-    strbuf_release(&payload);
-    a->has_reported = true;
-}
-
-/* --- waiting: dial, hello, table
- * --------------------------------------------------------- */
-
-/* Waits on one descriptor beside signals. 1 readable or due, 0 try again, FAILED by
- * signal. */
-static enum outcome
-wait_for(struct agent *a, int fd, short events, uint64_t deadline_ns)
-{
-    struct pollfd p[2] = {{.fd = a->signals.fd, .events = POLLIN},
-                          {.fd = fd, .events = events}};
-    int sig, status;
-    (void)poll(p, 2, clock_left_ms(deadline_ns));
-    while ((sig = signals_next(&a->signals)) > 0) {
-        if (signals_is_stop(sig))
-            return fail_signal(a, sig, "before the job started");
-        while (sig == SIGCHLD && signals_reap(&status) > 0)
-            ; /* orphans of the container: we are PID 1 */
-    }
-    return GOING;
-}
-
-static void send_hello(struct agent *a)
-{
-    struct strbuf payload;
-    struct hello h = {.worker = a->env.worker_index,
-                      .workers = a->env.num_workers,
-                      .slots = a->env.slots,
-                      .np = a->env.np};
-    (void)snprintf(h.host, sizeof(h.host), "%s", a->host);
-    strbuf_init(&payload, MESSAGE_TO_HUB_MAX_BYTES);
-    hello_write(&h, &payload);
-    (void)channel_send(&a->channel, MESSAGE_HELLO, strbuf_str(&payload), payload.n,
-                       clock_now_ns());
-    strbuf_release(&payload);
-}
-
-static enum outcome reach_hub(struct agent *a)
-{
-    struct err err = ERR_INIT;
-    struct auth_id id = {
-        .token = &a->token, .job_id = a->env.job_id, .generation = a->env.generation};
-    bool is_hub = a->env.worker_index == 0;
-    struct dial *dial;
-    struct auth_session session;
-    char why[240];
-    int fd;
-    struct dial_to to = {.host = is_hub ? "127.0.0.1" : a->env.checkin_addr,
-                         .port = a->env.checkin_port,
-                         .mine = ROLE_AGENT,
-                         .theirs = ROLE_AGENT_HUB};
-    if (dial_start(&to, &id, a->start_deadline_ns, &dial, &err) < 0)
-        return fail(a, 125, err.text);
-    struct pollfd p = {.fd = dial_fd(dial), .events = POLLIN};
-    while (poll(&p, 1, 0) <= 0) /* the thread ends at start_deadline_ns at the latest */
-        if (wait_for(a, p.fd, POLLIN, UINT64_MAX) == FAILED)
-            return FAILED; /* the process ends, and the thread with it */
-    if (dial_end(dial, &fd, &session, &err) < 0) {
-        (void)snprintf(
-            why, sizeof(why), "worker %u could not reach worker 0 at %.60s:%u: %.130s",
-            a->env.worker_index, a->env.checkin_addr, a->env.checkin_port, err.text);
-        return fail(a, 125, why);
-    }
-    channel_init(&a->channel, fd, &session, MESSAGE_TO_AGENT_MAX_BYTES, clock_now_ns());
-    a->is_connected = true;
-    return GOING;
-}
-
-/* --- frames
- * ------------------------------------------------------------------------------ */
-
-static enum outcome take_frame(struct agent *a, const struct frame *f)
-{
-    struct err err = ERR_INIT;
-    switch (f->type) {
-    case MESSAGE_TABLE:
-        table_release(&a->table);
-        if (table_read(f->p, f->n, &a->table, &err) < 0)
-            return fail(a, 125, err.text);
-        return STARTED;
-    case MESSAGE_STOP:
-        if (report_read(f->p, f->n, &a->first, &err) < 0)
-            return fail(a, 125, err.text);
-        a->is_own = false;
-        return FAILED;
-    case MESSAGE_REFUSED: {
-        char why[240];
-        (void)snprintf(why, sizeof(why), "worker 0 refused worker %u: %.*s",
-                       a->env.worker_index, (int)(f->n < 190 ? f->n : 190),
-                       (const char *)f->p);
-        (void)fail(a, 125, why);
-        a->is_own = false; /* the job goes on without us */
-        return FAILED;
-    }
-    case MESSAGE_FINISH:
-        return FINISHED;
-    case MESSAGE_PING:
-        return GOING;
-    }
-    return fail(a, 125, "worker 0 sent a message that this version does not know");
-}
-
-static void hub_gone(struct agent *a, const char *why)
-{
-    char text[240];
-    (void)snprintf(text, sizeof(text), "worker 0 (%.100s) was lost: %.80s",
-                   a->env.checkin_addr, why);
-    (void)fail(a, 125, text);
-    if (a->table.hosts.n) /* it happened there, not here */
-        (void)snprintf(a->first.f.host, sizeof(a->first.f.host), "%s",
-                       a->table.hosts.v[0].name);
-    a->is_connected = false;
-    channel_release(&a->channel);
-}
-
-/* Serves the channel; the first outcome that is not GOING. */
-static enum outcome serve_hub(struct agent *a)
-{
-    struct err err = ERR_INIT;
-    struct frame f;
-    enum outcome o = GOING;
-    int gone = channel_serve(&a->channel, clock_now_ns()), rc;
-    while (o == GOING && (rc = channel_next(&a->channel, &f, &err)) != 0) {
-        if (rc < 0)
-            return fail(a, 125, err.text);
-        o = take_frame(a, &f);
-        channel_drop(&a->channel, &f);
-    }
-    if (o != GOING || gone == 0)
-        return o;
-    hub_gone(a, gone == -EPIPE ? "its agent ended" : strerror(-gone));
-    return HUB_GONE;
-}
-
-/* Heartbeat; HUB_GONE after a silence. */
-static enum outcome tick_hub(struct agent *a, uint64_t *ret_next_ns)
-{
-    char why[64];
-    int rc = channel_tick(&a->channel, MESSAGE_PING, a->peer_timeout_ns, clock_now_ns(),
-                          ret_next_ns);
-    if (rc == 0)
-        return GOING;
-    (void)snprintf(why, sizeof(why),
-                   rc == -ETIMEDOUT ? "silent for %llu s" : "cannot send",
-                   (unsigned long long)(a->peer_timeout_ns / NS_PER_S));
-    hub_gone(a, why);
-    return HUB_GONE;
-}
-
-/* The hub's answer: table, stop, refusal. */
-static enum outcome wait_table(struct agent *a)
-{
-    for (;;) {
-        uint64_t next = 0;
-        enum outcome o = tick_hub(a, &next);
-        if (o == GOING)
-            o = wait_for(a, a->channel.fd, channel_events(&a->channel), next);
-        if (o == GOING)
-            o = serve_hub(a);
-        if (o == HUB_GONE && clock_now_ns() >= a->start_deadline_ns)
-            return FAILED;
-        if (o != GOING)
-            return o;
-    }
-}
-
-/* Told to stop while waiting, or unable to run: the others must hear it. Waits until
- * the hub has closed or said STOP. */
-static void say_farewell(struct agent *a)
-{
-    struct report own = a->first;
-    uint64_t until = clock_now_ns() + FAREWELL_NS;
-    send_report(a, &own);
-    while (a->is_connected && clock_now_ns() < until) {
-        struct pollfd p = {.fd = a->channel.fd, .events = channel_events(&a->channel)};
-        (void)poll(&p, 1, clock_left_ms(until));
-        if (serve_hub(a) != GOING)
-            break;
-    }
-    if (a->is_own)
-        a->first = own; /* not the loss of the hub that followed */
-}
-
-static enum outcome join_job(struct agent *a)
-{
-    for (;;) {
-        enum outcome o = reach_hub(a);
-        if (o != GOING)
-            return o;
-        send_hello(a);
-        o = wait_table(a);
-        if (o != HUB_GONE)
-            return o;
-        log_warn("connection to worker 0 lost before the start; trying again",
-                 "cause=\"%s\"", a->first.f.why);
-    }
-}
-
-/* --- running
- * ------------------------------------------------------------------------------ */
+/* --- ranks --- */
 
 static int make_contracts(struct agent *a, struct err *err)
 {
@@ -332,14 +68,15 @@ static enum outcome start_ranks(struct agent *a, struct engine_config *c)
     if (scratch_write(&a->scratch, &a->token, &a->table.hosts, &err) < 0
         || make_contracts(a, &err) < 0
         || placement_make(NULL, a->n, &a->placement, &err) < 0)
-        return fail(a, code, err.text);
+        return agent_fail(a, code, err.text);
     c->placement = &a->placement;
     c->n = a->n;
     c->ranks = a->ranks;
     c->size = a->env.np ? a->env.np : (uint32_t)hostlist_slots(&a->table.hosts);
+    metrics_set_generation(a->metrics, a->env.generation);
     if (engine_new(c, &a->signals, &a->guard, &a->engine, &err) < 0
         || engine_start(a->engine, &code, &err) < 0)
-        return fail(a, code, err.text);
+        return agent_fail(a, code, err.text);
     log_info("ranks started", "ranks=%u of=%u command=\"%s\"", a->n, c->size, a->path);
     return GOING;
 }
@@ -355,14 +92,19 @@ static void take_events(struct agent *a)
         if (a->ev.kind != ENGINE_RANK_FAILED)
             continue;
         if (a->ev.was_asked && sig && !a->has_reported) { /* the signal is the cause */
-            (void)fail_signal(a, sig, "and so did its ranks");
+            (void)agent_fail_signal(a, sig, "and so did its ranks");
             a->first.first_rank = a->ranks[0].place.rank;
             a->first.n_ranks = a->n;
-            send_report(a, &a->first);
+            agent_send_report(a, &a->first);
         } else if (!a->ev.was_asked) {
-            send_report(a, r);
+            agent_send_report(a, r);
         }
     }
+}
+
+static enum outcome fail_stuck(struct agent *a)
+{
+    return agent_fail(a, 125, "ranks cannot be killed: they hang in the kernel");
 }
 
 /* All ranks have exited with 0 and nothing was reported. */
@@ -370,29 +112,95 @@ static void say_done(struct agent *a)
 {
     if (a->is_done_sent || a->has_reported || !engine_has_ended(a->engine))
         return;
-    a->is_done_sent = true;
-    if (engine_running(a->engine)) { /* it could not be killed */
-        (void)fail(a, 125, "ranks cannot be killed: they hang in the kernel");
-        send_report(a, &a->first);
+    if (engine_running(a->engine)) {
+        (void)fail_stuck(a);
+        agent_send_report(a, &a->first);
     } else {
-        (void)channel_send(&a->channel, MESSAGE_DONE, NULL, 0, clock_now_ns());
+        agent_send_done(a);
     }
+}
+
+/* One turn of the loop with the hub. */
+static enum outcome turn(struct agent *a, void (*take)(struct agent *))
+{
+    uint64_t next = UINT64_MAX;
+    enum outcome o = agent_tick_hub(a, &next);
+    if (o != GOING)
+        return o;
+    agent_watch_file(a, &next);
+    struct pollfd p = {.fd = a->channel.fd, .events = channel_events(&a->channel)};
+    engine_step(a->engine, &p, 1, next);
+    take(a);
+    if (engine_heard_signal(a->engine))
+        agent_send_leaving(a);
+    return agent_serve_hub(a);
+}
+
+/* Ends of ranks that we have told to end. */
+static void drop_events(struct agent *a)
+{
+    while (engine_next(a->engine, &a->ev))
+        ;
+}
+
+static void drop_ranks(struct agent *a)
+{
+    engine_free(a->engine);
+    a->engine = NULL;
+    placement_release(&a->placement);
+    mem_free(a->ranks);
+    a->ranks = NULL;
+    a->n = 0;
+    a->is_done_sent = a->has_reported = false;
+    a->has_run = true;
+}
+
+static void bound_start(struct agent *a)
+{
+    a->start_deadline_ns = clock_now_ns() + a->env.start_timeout_s * NS_PER_S;
+    if (a->env.worker_index == 0)
+        a->start_deadline_ns += NS_PER_S; /* the hub speaks first */
+}
+
+/* Another world is formed: our ranks end. The hub is served meanwhile, which may form
+ * yet another one or stop the job. */
+static enum outcome leave_world(struct agent *a)
+{
+    enum outcome o = REFORMED;
+    engine_stop(a->engine);
+    while (!engine_has_ended(a->engine)) {
+        if (o == REFORMED) {
+            enum outcome now = turn(a, drop_events);
+            o = now == GOING ? o : now;
+        } else {
+            engine_step(a->engine, NULL, 0, UINT64_MAX);
+            drop_events(a);
+        }
+    }
+    bool is_stuck = engine_running(a->engine) > 0;
+    int sig = engine_heard_signal(a->engine);
+    drop_ranks(a);
+    bound_start(a);
+    if (o != REFORMED)
+        return o == HUB_GONE ? FAILED : o;
+    if (!agent_has_place(a))
+        return LEFT;
+    if (is_stuck)
+        (void)fail_stuck(a);
+    else if (sig)
+        (void)agent_fail_signal(a, sig, "while another world was formed");
+    return is_stuck || sig ? agent_say_farewell(a) : REFORMED;
 }
 
 static enum outcome run_ranks(struct agent *a)
 {
     enum outcome o = GOING;
     while (o == GOING) {
-        uint64_t next = UINT64_MAX;
-        o = tick_hub(a, &next);
-        if (o != GOING)
-            break;
         say_done(a);
-        struct pollfd p = {.fd = a->channel.fd, .events = channel_events(&a->channel)};
-        engine_step(a->engine, &p, 1, next);
-        take_events(a);
-        o = serve_hub(a);
+        o = turn(a, take_events);
     }
+    if (o == REFORMED)
+        return leave_world(a);
     if (o == HUB_GONE && a->is_done_sent && !a->has_reported)
         log_warn("worker 0 was lost after this worker's ranks had ended well",
                  "worker=%u", a->env.worker_index);
@@ -400,8 +208,7 @@ static enum outcome run_ranks(struct agent *a)
         engine_stop(a->engine);
     while (!engine_has_ended(a->engine)) {
         engine_step(a->engine, NULL, 0, UINT64_MAX);
-        while (engine_next(a->engine, &a->ev))
-            ; /* consequences of the stop */
+        drop_events(a); /* consequences of the stop */
     }
     return o == HUB_GONE ? FAILED : o;
 }
@@ -426,7 +233,10 @@ static int end(struct agent *a, enum outcome o)
 {
     char sentence[480];
     struct strbuf message;
-    if (o == FINISHED)
+    if (o == LEFT)
+        log_info("the job goes on without this worker", "generation=%u workers=%u",
+                 a->env.generation, a->env.num_workers);
+    if (o == FINISHED || o == LEFT)
         return 0;
     strbuf_init(&message, MESSAGE_MAX_BYTES + 1);
     report_message(&a->first, &message);
@@ -468,9 +278,8 @@ static int read_settings(struct agent *a, struct err *err)
                < 0)
         return rc;
     a->peer_timeout_ns = ms * NS_PER_MS;
-    a->start_deadline_ns = clock_now_ns() + a->env.start_timeout_s * NS_PER_S;
-    if (a->env.worker_index == 0)
-        a->start_deadline_ns += NS_PER_S; /* the hub speaks first */
+    bound_start(a);
+    world_file_init(&a->world_file, a->env.world_file);
     return token_read_file(a->env.token_file, &a->token, err);
 }
 
@@ -505,8 +314,11 @@ static enum outcome run(struct agent *a, struct engine_config *c)
     char text[300];
     int rc = signals_init(&a->signals, &err);
     if (rc < 0 || (rc = read_settings(a, &err)) < 0)
-        return fail(a, 125, err.text);
+        return agent_fail(a, 125, err.text);
     log_set_tag("hvd-agent", a->tag);
+    agent_adopt_file(a);
+    if (!agent_has_place(a))
+        return LEFT;
     int code = check_command(a, c, &err);
     if (!code && scratch_make(&a->scratch, a->env.dir, &err) < 0)
         code = 125;
@@ -517,26 +329,23 @@ static enum outcome run(struct agent *a, struct engine_config *c)
     (void)snprintf(text, sizeof(text), "%.230s", err.text);
     if (a->env.worker_index == 0
         && hub_start(&a->env, &a->token, a->peer_timeout_ns, &a->hub, &err) < 0)
-        return fail(a, 125, err.text);
+        return agent_fail(a, 125, err.text);
     if (code) { /* reach the others all the same: they would wait for us */
-        enum outcome reached = reach_hub(a);
-        (void)fail(a, code, text);
-        if (reached == GOING)
-            say_farewell(a);
-        return FAILED;
+        enum outcome reached = agent_reach_hub(a);
+        (void)agent_fail(a, code, text);
+        return reached == GOING ? agent_say_farewell(a) : FAILED;
     }
-    enum outcome o = join_job(a);
-    if (o != STARTED) {
+    enum outcome o;
+    do {
+        o = agent_join(a);
+        if (o == STARTED)
+            o = start_ranks(a, c);
         if (o == FAILED && a->is_connected && a->is_own)
-            say_farewell(a);
-        return o;
-    }
-    o = start_ranks(a, c);
-    if (o == FAILED) {
-        say_farewell(a);
-        return o;
-    }
-    return run_ranks(a);
+            return agent_say_farewell(a);
+        if (o == GOING)
+            o = run_ranks(a);
+    } while (o == REFORMED);
+    return o;
 }
 
 static void release(struct agent *a)

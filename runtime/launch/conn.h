@@ -26,6 +26,7 @@ struct conn {
     struct channel channel; /* in PHASE_OPEN */
     int64_t worker;         /* -1: has not introduced itself */
     bool is_closing, is_refused;
+    bool is_here;                     /* and has been taken into the present world */
     char address[CONN_ADDRESS_BYTES]; /* of the peer */
 };
 

@@ -47,7 +47,7 @@ struct engine {
     uint32_t n_running;
     bool is_draining; /* all ranks have ended, their output is not yet written */
     uint64_t drain_deadline_ns;
-    int untold_signal;
+    int untold_signal, heard_signal;
 };
 
 int engine_new(const struct engine_config *c,
@@ -226,6 +226,7 @@ static void suspend(struct engine *e)
 void engine_signal(struct engine *e, int sig)
 {
     if (signals_is_stop(sig)) {
+        e->heard_signal = e->heard_signal ? e->heard_signal : sig;
         if (e->job.state == JOB_RUNNING)
             e->untold_signal = sig;
         apply(e, JOB_SIGNAL, sig);
@@ -367,6 +368,11 @@ uint32_t engine_running(const struct engine *e)
 int engine_asked_signal(const struct engine *e)
 {
     return e->job.asked_signal;
+}
+
+int engine_heard_signal(const struct engine *e)
+{
+    return e->heard_signal;
 }
 
 int engine_search_path(const struct engine_config *c, char *ret, size_t size_bytes)

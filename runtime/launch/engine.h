@@ -84,6 +84,8 @@ bool engine_has_ended(const struct engine *e);
 uint32_t engine_running(const struct engine *e);
 int engine_asked_signal(
     const struct engine *e); /* the first forwarded signal, 0: none */
+/* The first stop signal, also one that came during a stop; 0: none. */
+int engine_heard_signal(const struct engine *e);
 /* The name of a signal-free, allocation-free environment lookup: the PATH ranks will
  * have. */
 int engine_search_path(const struct engine_config *c, char *ret, size_t size_bytes);

@@ -3,19 +3,22 @@
  * it.
  *
  *   accept -> handshake (non-blocking, auth_wire.h, 10 s) -> frames -> meet.c ->
- * TABLE/STOP/FINISH
+ * TABLE/STOP/FINISH/WORLD
  *
- * The hub also embeds the rendezvous server of the ranks, on a port of its own. When it
- * has told all agents how the job ends, it waits for them to close: a socket closed
- * here first, with a heartbeat still unread, would throw away the very message. The
- * thread owns everything but the wake-up pipe; hub_start and hub_finish are the main
- * thread's. Called by agent.c. */
-#include "runtime/launch/hub.h"
+ * The handshake proves the job's token and name; of which generation an agent is it
+ * says in its HELLO, since agents of several may come while a job is scaled. When
+ * another world is to be formed, all who are connected are told (WORLD), the present
+ * members keep their connections and say HELLO again, and those without a place in it
+ * go. The hub also embeds the rendezvous server of the ranks, on a port of its own,
+ * another one for each world, with its generation in the handshake. When it has told
+ * all agents how the job ends, it waits for them to close: a socket closed here first,
+ * with a heartbeat still unread, would throw away the very message. The thread owns
+ * everything but the wake-up pipe; hub_start and hub_finish are the main thread's.
+ * Called by agent.c. */
+#include "runtime/launch/hub_state.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -24,9 +27,6 @@
 #include "runtime/base/fd.h"
 #include "runtime/base/log.h"
 #include "runtime/base/mem.h"
-#include "runtime/launch/conn.h"
-#include "runtime/launch/core/meet.h"
-#include "runtime/rendezvous/rendezvous.h"
 
 #define PROGRESS_NS (10 * NS_PER_S)
 #define LINGER_NS                                                                      \
@@ -34,30 +34,6 @@
 #define ABSENT_NS                                                                      \
     (5 * NS_PER_S)     /* for agents that come after a failure before the start */
 #define SPARE_CONNS 64 /* strangers and restarts, beside one per worker */
-struct hub {
-    pthread_t thread;
-    struct agent_env env;
-    struct token token;
-    uint64_t peer_timeout_ns, progress_ns, linger_ns, absent_ns;
-    int listen_fd, wake[2];
-    uint16_t rdv_port, master_port;
-    char own_address[CONN_ADDRESS_BYTES]; /* as other workers reach us; 127.0.0.1 until
-                                        one came */
-    struct rdv_server *server;
-    struct meet meet;
-    uint32_t n_broken; /* agents that have failed before they were here */
-    size_t n_told;     /* failures that the rendezvous has heard of */
-    struct conn **conns;
-    struct pollfd *fds;
-    size_t n, max;
-};
-
-static struct auth_id hub_id(const struct hub *h)
-{
-    return (struct auth_id){
-        .token = &h->token, .job_id = h->env.job_id, .generation = h->env.generation};
-}
-
 static void conn_close(struct hub *h, struct conn *c, const char *why)
 {
     if (c->is_closing)
@@ -89,7 +65,7 @@ static void accept_all(struct hub *h)
 static void shake_hands(struct hub *h, struct conn *c)
 {
     struct err err = ERR_INIT;
-    struct auth_id id = hub_id(h);
+    struct auth_id id = hub_id(h, 0);
     int rc = conn_shake(c, &id, &err);
     if (rc > 0)
         conn_own_address(c, h->own_address, sizeof(h->own_address));
@@ -98,63 +74,6 @@ static void shake_hands(struct hub *h, struct conn *c)
     if (err.code)
         log_warn("connection refused", "address=%s cause=\"%s\"", c->address, err.text);
     conn_close(h, c, err.text);
-}
-
-static void refuse(struct conn *c, const char *sentence)
-{
-    c->is_refused = true;
-    (void)channel_send(&c->channel, MESSAGE_REFUSED, sentence, strlen(sentence),
-                       clock_now_ns());
-    log_warn("worker refused", "address=%s cause=\"%s\"", c->address, sentence);
-}
-
-static void send_stop_to(struct hub *h, struct conn *c)
-{
-    struct strbuf payload;
-    strbuf_init(&payload, MESSAGE_TO_AGENT_MAX_BYTES);
-    report_write(meet_first(&h->meet), &payload);
-    (void)channel_send(&c->channel, MESSAGE_STOP, strbuf_str(&payload), payload.n,
-                       clock_now_ns()); /* a lost one shows at its next poll */
-    strbuf_release(&payload);
-}
-
-static int
-take_hello(struct hub *h, struct conn *c, const struct frame *f, struct err *err)
-{
-    struct hello hello;
-    int rc = hello_read(f->p, f->n, &hello, err);
-    if (rc < 0)
-        return rc;
-    rc = meet_hello(&h->meet, &hello, c->address, err);
-    if (rc < 0) {
-        refuse(c, err->text);
-        return 0; /* it closes when it has read that */
-    }
-    for (size_t i = 0; i < h->n; i++)
-        if (h->conns[i] != c && h->conns[i]->worker == hello.worker) {
-            h->conns[i]->worker = -1; /* its earlier self: no loss */
-            refuse(h->conns[i], "another agent of this worker has taken this place");
-        }
-    c->worker = hello.worker;
-    if (h->meet.state == MEET_STOPPED) {
-        send_stop_to(h, c);
-        return 0;
-    }
-    log_info("worker is here", "worker=%u host=%s address=%s present=%u of=%u",
-             hello.worker, hello.host, c->address, meet_present(&h->meet),
-             h->meet.workers);
-    return 0;
-}
-
-static int take_failed(struct hub *h, const struct frame *f, struct err *err)
-{
-    AUTOFREE struct report *r = mem_alloc(sizeof(*r));
-    if (!r)
-        return err_set(err, -ENOMEM, "out of memory for a failure report");
-    int rc = report_read(f->p, f->n, r, err);
-    if (rc == 0)
-        meet_failed(&h->meet, r, clock_now_ns());
-    return rc;
 }
 
 /* Ranks that wait for the world to form hear at once who will not come. */
@@ -169,32 +88,13 @@ static void tell_waiting(struct hub *h)
     rdv_server_fail(h->server, sentence);
 }
 
-static int
-take_frame(struct hub *h, struct conn *c, const struct frame *f, struct err *err)
-{
-    switch (f->type) {
-    case MESSAGE_HELLO:
-        return take_hello(h, c, f, err);
-    case MESSAGE_FAILED:
-        h->n_broken += c->worker < 0;
-        return c->is_refused ? 0 : take_failed(h, f, err);
-    case MESSAGE_DONE:
-        if (c->worker >= 0)
-            meet_done(&h->meet, (uint32_t)c->worker);
-        return 0;
-    case MESSAGE_PING:
-        return 0;
-    }
-    return err_set(err, -EPROTO, "message %u is not for the hub", f->type);
-}
-
 static void serve_conn(struct hub *h, struct conn *c)
 {
     struct err err = ERR_INIT;
     struct frame f;
     int gone = channel_serve(&c->channel, clock_now_ns()), rc;
     while ((rc = channel_next(&c->channel, &f, &err)) > 0) {
-        rc = take_frame(h, c, &f, &err);
+        rc = hub_take_frame(h, c, &f, &err);
         channel_drop(&c->channel, &f);
         if (rc < 0)
             break;
@@ -229,64 +129,6 @@ static uint64_t tick(struct hub *h, uint64_t now_ns)
     return due;
 }
 
-static void
-send_all(struct hub *h, enum message_type type, const struct strbuf *payload)
-{
-    for (size_t i = 0; i < h->n; i++)
-        if (h->conns[i]->phase == PHASE_OPEN && !h->conns[i]->is_closing)
-            (void)channel_send(&h->conns[i]->channel, (uint8_t)type,
-                               strbuf_str(payload), payload->n,
-                               clock_now_ns()); /* a lost one shows at its next poll */
-}
-
-static int start_rendezvous(struct hub *h, struct err *err)
-{
-    struct auth_id id = hub_id(h);
-    uint32_t np = h->env.np ? h->env.np : h->env.num_workers * h->env.slots;
-    int fd = -1, rc = tcp_listen("::", 0, &fd, &h->rdv_port, NULL);
-    if (rc < 0 && (rc = tcp_listen("0.0.0.0", 0, &fd, &h->rdv_port, err)) < 0)
-        return rc;
-    rc = rdv_server_start(fd, &id, np, &h->server, err);
-    if (rc < 0) {
-        fd_close(&fd);
-        return rc;
-    }
-    /* a port that was free a moment ago, for torch.distributed beside us */
-    if (tcp_listen("0.0.0.0", 0, &fd, &h->master_port, NULL) == 0)
-        fd_close(&fd);
-    return 0;
-}
-
-static int send_table(struct hub *h, struct err *err)
-{
-    struct strbuf payload;
-    struct table t = {.rdv_port = h->rdv_port, .master_port = h->master_port};
-    (void)snprintf(t.address, sizeof(t.address), "%s", h->own_address);
-    (void)snprintf(h->meet.members[0].address, sizeof(h->meet.members[0].address), "%s",
-                   h->own_address);
-    hostlist_init(&t.hosts);
-    strbuf_init(&payload, MESSAGE_TO_AGENT_MAX_BYTES);
-    int rc = meet_hosts(&h->meet, &t.hosts, err);
-    if (rc == 0) {
-        table_write(&t, &payload);
-        rc = strbuf_status(&payload) < 0
-                 ? err_set(err, -ENOMEM, "out of memory for the host table")
-                 : 0;
-    }
-    if (rc == 0)
-        send_all(h, MESSAGE_TABLE, &payload);
-    table_release(&t);
-    strbuf_release(&payload);
-    return rc;
-}
-
-static void send_stop(struct hub *h)
-{
-    for (size_t i = 0; i < h->n; i++)
-        if (h->conns[i]->phase == PHASE_OPEN && !h->conns[i]->is_closing)
-            send_stop_to(h, h->conns[i]);
-}
-
 static void fail_own(struct hub *h, const struct err *err)
 {
     AUTOFREE struct report *r = mem_zalloc(sizeof(*r));
@@ -300,28 +142,81 @@ static void fail_own(struct hub *h, const struct err *err)
     meet_failed(&h->meet, r, clock_now_ns());
 }
 
+/* A connection for each worker, and some more. Never less. */
+static int make_room(struct hub *h, uint32_t workers, struct err *err)
+{
+    size_t max = (size_t)workers + SPARE_CONNS;
+    if (max <= h->max)
+        return 0;
+    struct conn **conns = mem_calloc(max, sizeof(struct conn *));
+    struct pollfd *fds = mem_calloc(max + 2, sizeof(*fds));
+    if (!conns || !fds) {
+        mem_free(conns);
+        mem_free(fds);
+        return err_set(err, -ENOMEM, "out of memory for %u workers", workers);
+    }
+    if (h->n)
+        memcpy(conns, h->conns, h->n * sizeof(struct conn *));
+    mem_free(h->conns);
+    mem_free(h->fds);
+    h->conns = conns;
+    h->fds = fds;
+    h->max = max;
+    return 0;
+}
+
+/* All who are connected are told of the world that is to be formed. The ranks of the
+ * present one lose their meeting point; they are stopped anyway. */
+static void reform(struct hub *h)
+{
+    struct err err = ERR_INIT;
+    uint32_t before = h->meet.workers;
+    if (make_room(h, h->meet.wanted.workers, &err) < 0
+        || meet_reform(&h->meet, clock_now_ns(), &err) < 0) {
+        h->meet.wanted.generation = h->meet.generation;
+        fail_own(h, &err);
+        return;
+    }
+    log_info("another world is formed", "generation=%u workers=%u before=%u",
+             h->meet.generation, h->meet.workers, before);
+    rdv_server_stop(h->server);
+    h->server = NULL;
+    h->n_told = h->n_broken = 0;
+    h->progress_ns = clock_now_ns() + PROGRESS_NS;
+    for (size_t i = 0; i < h->n; i++) {
+        struct conn *c = h->conns[i];
+        c->is_here = false;
+        if (c->worker >= h->meet.workers)
+            c->worker = -1; /* its going is no loss */
+        if (c->phase == PHASE_OPEN && !c->is_closing && !c->is_refused)
+            hub_send_world(h, c);
+    }
+}
+
 static void decide(struct hub *h)
 {
     struct err err = ERR_INIT;
-    struct strbuf none = {0};
+    if (meet_reforms(&h->meet))
+        reform(h);
     uint64_t now = clock_now_ns();
     enum meet_state before = h->meet.state;
     enum meet_state due = meet_due(&h->meet, clock_wall_us(), now);
     if (due == before)
         return;
     meet_enter(&h->meet, due);
-    if (before == MEET_WAITING && now < h->meet.start_deadline_ns)
+    if (before == MEET_WAITING && due == MEET_STOPPED
+        && now < h->meet.start_deadline_ns)
         h->absent_ns = now + ABSENT_NS;
     switch (due) {
     case MEET_RUNNING:
-        if (start_rendezvous(h, &err) < 0 || send_table(h, &err) < 0)
+        if (hub_start_rendezvous(h, &err) < 0 || hub_send_table(h, &err) < 0)
             fail_own(h, &err);
         break;
     case MEET_STOPPED:
-        send_stop(h);
+        hub_send_stop(h);
         break;
     case MEET_FINISHED:
-        send_all(h, MESSAGE_FINISH, &none);
+        hub_send_finish(h);
         break;
     case MEET_WAITING:
         break;
@@ -458,11 +353,9 @@ static int hub_open(struct hub *h, struct err *err)
                        clock_now_ns(), err);
     if (rc < 0)
         return rc;
-    h->max = (size_t)a->num_workers + SPARE_CONNS;
-    h->conns = mem_calloc(h->max, sizeof(struct conn *));
-    h->fds = mem_calloc(h->max + 2, sizeof(*h->fds));
-    if (!h->conns || !h->fds)
-        return err_set(err, -ENOMEM, "out of memory for %u workers", a->num_workers);
+    meet_know_world(&h->meet, a->generation, *a->world_file != '\0');
+    if ((rc = make_room(h, a->num_workers, err)) < 0)
+        return rc;
     if (tcp_listen("::", a->checkin_port, &h->listen_fd, &port, NULL) < 0) {
         rc = tcp_listen("0.0.0.0", a->checkin_port, &h->listen_fd, &port, err);
         if (rc < 0)

@@ -16,6 +16,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,6 +38,7 @@ struct metrics {
     int listen_fd, wake[2];
     uint16_t port;
     char dir[CONTRACT_PATH_MAX];
+    _Atomic int64_t generation; /* -1: not known. It orders nothing else */
 };
 
 /* --- pages --- */
@@ -107,6 +109,19 @@ static void put_pages(const char *dir, struct strbuf *out)
     mem_free(pages);
 }
 
+static void put_generation(const struct metrics *m, struct strbuf *out)
+{
+    int64_t generation = atomic_load_explicit(&m->generation, memory_order_relaxed);
+
+    if (generation >= 0)
+        strbuf_printf(out,
+                      "# HELP hvd_agent_generation generation of the world that this "
+                      "worker's ranks were started in last\n"
+                      "# TYPE hvd_agent_generation gauge\n"
+                      "hvd_agent_generation %lld\n",
+                      (long long)generation);
+}
+
 /* --- HTTP --- */
 
 /* Up to the blank line that ends a request, at most REQUEST_MAX. */
@@ -149,6 +164,7 @@ static void answer(const struct metrics *m, int fd)
         status = "404 Not Found";
         strbuf_puts(&body, "only /metrics\n");
     } else {
+        put_generation(m, &body);
         put_pages(m->dir, &body);
     }
     if (strbuf_status(&body) < 0)
@@ -211,6 +227,7 @@ int metrics_start(uint16_t port, const char *dir, struct metrics **ret, struct e
     if (!m)
         return err_set(err, -ENOMEM, "out of memory for metrics");
     m->listen_fd = m->wake[0] = m->wake[1] = -1;
+    atomic_init(&m->generation, -1);
     (void)snprintf(m->dir, sizeof(m->dir), "%s", dir);
     r = tcp_listen("::", port, &m->listen_fd, &m->port, NULL);
     if (r < 0) /* a machine without IPv6 */
@@ -228,6 +245,12 @@ int metrics_start(uint16_t port, const char *dir, struct metrics **ret, struct e
 uint16_t metrics_port(const struct metrics *m)
 {
     return m->port;
+}
+
+void metrics_set_generation(struct metrics *m, uint32_t generation)
+{
+    if (m)
+        atomic_store_explicit(&m->generation, generation, memory_order_relaxed);
 }
 
 void metrics_stop(struct metrics *m)

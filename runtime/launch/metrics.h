@@ -17,6 +17,9 @@ int metrics_start(uint16_t port,
                   struct metrics **ret,
                   struct err *err);
 uint16_t metrics_port(const struct metrics *m);
+/* Of the world that this launcher's ranks were started in last; shown from then on.
+ * Accepts NULL. */
+void metrics_set_generation(struct metrics *m, uint32_t generation);
 void metrics_stop(struct metrics *m); /* ends the thread; accepts NULL */
 
 #endif

@@ -257,7 +257,7 @@ static int on_frame(void *arg, struct link *l, const struct frame *f, struct err
         return take_failed(r, host, f, err);
     case ERRAND_DONE:
         remote_host_output_ended(&r->hosts[host], &r->output);
-        meet_done(&r->meet, host);
+        meet_done(&r->meet, host, 0);
         return 0;
     case ERRAND_LOST:
         return take_lost(r, l, host, f, err);

@@ -25,8 +25,11 @@ static void start(struct meet *m, uint32_t workers, uint32_t slots)
 static int come(struct meet *m, uint32_t i, struct err *err)
 {
     char address[32];
-    struct hello h = {
-        .worker = i, .workers = m->workers, .slots = m->slots, .np = m->np};
+    struct hello h = {.worker = i,
+                      .workers = m->workers,
+                      .slots = m->slots,
+                      .np = m->np,
+                      .generation = m->generation};
     (void)snprintf(h.host, sizeof(h.host), "w-%u", i);
     (void)snprintf(address, sizeof(address), "10.0.0.%u", i);
     return meet_hello(m, &h, address, err);
@@ -78,10 +81,10 @@ static void it_finishes_when_all_are_done(void **state)
     (void)state;
     start(&m, 2, 1);
     all_come(&m);
-    meet_done(&m, 1);
+    meet_done(&m, 1, 0);
     meet_lost(&m, 1, "gone", 1, 1); /* its work is done */
     assert_int_equal(meet_due(&m, 1, 1), MEET_RUNNING);
-    meet_done(&m, 0);
+    meet_done(&m, 0, 0);
     assert_int_equal(meet_due(&m, 1, 1), MEET_FINISHED);
     meet_enter(&m, MEET_FINISHED);
     assert_int_equal(meet_due(&m, 1, 1), MEET_FINISHED);
@@ -192,7 +195,7 @@ static void messages_come_back_as_they_were_and_not_when_cut(void **state)
 {
     struct err err = ERR_INIT;
     struct strbuf b;
-    struct hello h = {3, 4, 8, 30, "demo-worker-3"}, h2;
+    struct hello h = {3, 4, 8, 30, 7, "demo-worker-3"}, h2;
     struct table t = {.rdv_port = 41234, .master_port = 29500, .address = "10.1.2.3"},
                  t2;
     struct report r = failure_of(5, 3), r2;
@@ -204,6 +207,7 @@ static void messages_come_back_as_they_were_and_not_when_cut(void **state)
         assert_int_equal(hello_read((const uint8_t *)b.p, n, &h2, &err), -EPROTO);
     assert_int_equal(hello_read((const uint8_t *)b.p, b.n, &h2, &err), 0);
     assert_int_equal(h2.np, 30);
+    assert_int_equal(h2.generation, 7);
     assert_string_equal(h2.host, h.host);
     strbuf_clear(&b);
     hostlist_init(&t.hosts);
@@ -227,6 +231,31 @@ static void messages_come_back_as_they_were_and_not_when_cut(void **state)
     assert_int_equal(r2.blames, 2);
     assert_int_equal(r2.f.exit_code, 3);
     assert_string_equal(r2.tail, "one\ntwo\n");
+    strbuf_clear(&b);
+    uint32_t generation = 0;
+    failed_write(9, &r, &b);
+    for (size_t n = 0; n < b.n; n++)
+        assert_true(failed_read((const uint8_t *)b.p, n, &generation, &r2, &err) < 0);
+    assert_int_equal(generation, 0);
+    assert_int_equal(failed_read((const uint8_t *)b.p, b.n, &generation, &r2, &err), 0);
+    assert_int_equal(generation, 9);
+    assert_string_equal(r2.tail, "one\ntwo\n");
+    strbuf_clear(&b);
+    struct job_world w = {4, 70000}, w2;
+    world_write(&w, &b);
+    for (size_t n = 0; n < b.n; n++)
+        assert_int_equal(world_read((const uint8_t *)b.p, n, &w2, &err), -EPROTO);
+    assert_int_equal(world_read((const uint8_t *)b.p, b.n, &w2, &err), 0);
+    assert_int_equal(w2.generation, 4);
+    assert_int_equal(w2.workers, 70000);
+    strbuf_clear(&b);
+    struct origin o = {3, 8}, o2;
+    origin_write(&o, &b);
+    for (size_t n = 0; n < b.n; n++)
+        assert_int_equal(origin_read((const uint8_t *)b.p, n, &o2, &err), -EPROTO);
+    assert_int_equal(origin_read((const uint8_t *)b.p, b.n, &o2, &err), 0);
+    assert_int_equal(o2.worker, 3);
+    assert_int_equal(o2.generation, 8);
     strbuf_release(&b);
 }
 

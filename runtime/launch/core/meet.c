@@ -1,13 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*      WAITING --all here--> RUNNING --all done--> FINISHED
+/*         .<------ another world ------.
+ *         |                            |
+ *      WAITING --all here--> RUNNING --'--all done--> FINISHED
  *         |                    |
  *         '--timeout, failure--'--failure, lost worker--> STOPPED
  *
  * Pods start in any order and may be started anew before all are here, so nothing
  * counts as a failure while WAITING but what a worker says itself (its command is
- * missing) and the timeout. Once RUNNING, failures go to the verdict, which decides
- * after its window who was first. Called by hub.c, which owns the connections and the
- * clock. */
+ * missing), the loss of one whose ranks have run in an earlier world, and the timeout.
+ * Once RUNNING, failures go to the verdict, which decides after its window who was
+ * first.
+ *
+ * A job that is scaled gets another world: a higher generation, with more workers or
+ * fewer. Everybody then comes again. Two things may cross each other: the pods that are
+ * not in that world are deleted at about the time when the others hear of it. So a
+ * failure that a leaving worker explains (it is about its ranks, names them as lost, or
+ * came after it began to leave) waits MEET_LEAVE_MS for a world without the leaving
+ * workers, which makes it no failure at all. Any other failure ends the job, whatever
+ * world is wanted. What an agent says of an earlier world is dropped, but for DONE: a
+ * job whose ranks had all ended well is finished. Called by hub.c, which owns the
+ * connections and the clock. */
 #include "runtime/launch/core/meet.h"
 
 #include <errno.h>
@@ -15,8 +27,10 @@
 #include <string.h>
 
 #include "runtime/base/mem.h"
+#include "runtime/contract/places.h"
 
 #define S                1000000000ull
+#define MS               1000000ull
 #define MISSING_IN_TEXT  12
 #define MEET_MAX_WORKERS HOSTLIST_MAX_HOSTS
 
@@ -35,13 +49,19 @@ int meet_init(struct meet *m,
     m->members = mem_calloc(workers, sizeof(*m->members));
     if (!m->members)
         return err_set(err, -ENOMEM, "out of memory for %u workers", workers);
-    m->workers = workers;
+    m->workers = m->n_members = workers;
     m->slots = slots;
     m->np = np;
     m->start_timeout_s = start_timeout_s;
     m->start_deadline_ns = now_ns + start_timeout_s * S;
     verdict_init(&m->verdict);
     return 0;
+}
+
+void meet_know_world(struct meet *m, uint32_t generation, bool is_scalable)
+{
+    m->generation = m->first_generation = m->wanted.generation = generation;
+    m->is_scalable = is_scalable;
 }
 
 void meet_release(struct meet *m)
@@ -66,10 +86,15 @@ void meet_here(struct meet *m, uint32_t worker)
         m->members[worker].state = MEMBER_HERE;
 }
 
+uint32_t meet_ranks(const struct meet *m)
+{
+    return m->np ? m->np : m->workers * m->slots;
+}
+
 /* The ranks of a worker. */
 static void ranks_of(const struct meet *m, uint32_t worker, struct report *r)
 {
-    uint32_t np = m->np ? m->np : m->workers * m->slots, first = worker * m->slots;
+    uint32_t np = meet_ranks(m), first = worker * m->slots;
     uint32_t n = m->slots;
     if (m->hosts) {
         first = 0;
@@ -81,21 +106,160 @@ static void ranks_of(const struct meet *m, uint32_t worker, struct report *r)
     r->n_ranks = first >= np ? 0 : np - first < n ? np - first : n;
 }
 
+/* --- worlds --- */
+
+int meet_news(struct meet *m, const struct job_world *w, struct err *err)
+{
+    if (!m->is_scalable)
+        return err_set(err, -EINVAL,
+                       "the job is of generation %u and cannot be scaled (worker 0 has "
+                       "no HVD_WORLD_FILE), but generation %u is spoken of",
+                       m->generation, w->generation);
+    if (w->workers < 1 || w->workers > MEET_MAX_WORKERS
+        || (uint64_t)w->workers * m->slots > WORLD_MAX_RANKS)
+        return err_set(err, -EINVAL,
+                       "generation %u is to have %u workers of %u slots: not from 1 to "
+                       "%d workers and %d ranks",
+                       w->generation, w->workers, m->slots, MEET_MAX_WORKERS,
+                       WORLD_MAX_RANKS);
+    if (w->generation <= m->wanted.generation)
+        return 0;
+    m->wanted = *w;
+    return 1;
+}
+
+bool meet_tells(const struct meet *m, uint32_t generation)
+{
+    return m->is_scalable && generation >= m->first_generation;
+}
+
+/* Worker 0 is in every world. */
+void meet_leaving(struct meet *m, uint32_t worker, uint64_t now_ns)
+{
+    if (!m->is_scalable || worker == 0 || worker >= m->workers
+        || m->members[worker].is_leaving)
+        return;
+    m->members[worker].is_leaving = true;
+    m->left_ns = m->left_ns ? m->left_ns : now_ns;
+    m->leave_until_ns = now_ns + MEET_LEAVE_MS * MS;
+}
+
+static bool is_of(const struct report *worker, uint32_t rank)
+{
+    return rank >= worker->first_rank && rank - worker->first_rank < worker->n_ranks;
+}
+
+/* May those who leave be why the job seems to fail? */
+static bool is_explained(const struct meet *m)
+{
+    const struct report *r = verdict_pick(&m->verdict);
+    struct report w;
+    if (!r || !m->left_ns)
+        return false;
+    if (m->verdict.first_ns >= m->left_ns)
+        return true;
+    for (uint32_t i = 0; i < m->workers; i++) {
+        if (!m->members[i].is_leaving)
+            continue;
+        ranks_of(m, i, &w);
+        if ((r->n_ranks && is_of(&w, r->first_rank))
+            || (r->blames >= 0 && is_of(&w, (uint32_t)r->blames)))
+            return true;
+    }
+    return false;
+}
+
+static uint64_t decision_ns(const struct meet *m)
+{
+    uint64_t due = verdict_deadline_ns(&m->verdict);
+    return is_explained(m) && m->leave_until_ns > due ? m->leave_until_ns : due;
+}
+
+/* The ranks of the last world have all ended well; only their words came late. */
+static bool was_all_done(const struct meet *m)
+{
+    for (uint32_t i = 0; i < m->ran_workers; i++)
+        if (!m->members[i].was_done)
+            return false;
+    return m->ran_workers > 0;
+}
+
+bool meet_reforms(const struct meet *m)
+{
+    if (m->wanted.generation <= m->generation
+        || (m->state != MEET_WAITING && m->state != MEET_RUNNING) || was_all_done(m))
+        return false;
+    if (!m->verdict.n)
+        return true;
+    for (uint32_t i = 0; i < m->workers && i < m->wanted.workers; i++)
+        if (m->members[i].is_leaving)
+            return false;
+    return is_explained(m);
+}
+
+int meet_reform(struct meet *m, uint64_t now_ns, struct err *err)
+{
+    uint32_t n = m->wanted.workers;
+    bool is_anyone_leaving = false;
+    if (n > m->n_members) {
+        struct member *v = mem_calloc(n, sizeof(*v));
+        if (!v)
+            return err_set(err, -ENOMEM, "out of memory for %u workers", n);
+        memcpy(v, m->members, m->n_members * sizeof(*v));
+        mem_free(m->members);
+        m->members = v;
+        m->n_members = n;
+    }
+    for (uint32_t i = 0; i < m->n_members; i++) {
+        struct member *w = &m->members[i];
+        w->state = MEMBER_ABSENT;
+        w->has_run = w->has_run && i < n;
+        w->is_leaving = w->is_leaving && i < n;
+        is_anyone_leaving = is_anyone_leaving || w->is_leaving;
+    }
+    if (!is_anyone_leaving)
+        m->left_ns = m->leave_until_ns = 0;
+    m->workers = n;
+    m->np = 0;
+    m->generation = m->wanted.generation;
+    m->start_deadline_ns = now_ns + m->start_timeout_s * S;
+    verdict_release(&m->verdict);
+    verdict_init(&m->verdict);
+    m->state = MEET_WAITING;
+    return 0;
+}
+
+/* --- workers --- */
+
+/* 0: of our world. */
+static int check_world(struct meet *m, const struct hello *h, struct err *err)
+{
+    struct job_world w = {h->generation, h->workers};
+    if (h->generation == m->generation)
+        return 0;
+    int rc = meet_news(m, &w, err);
+    return rc < 0 ? rc : h->generation > m->generation ? -EAGAIN : -ESTALE;
+}
+
 int meet_hello(struct meet *m,
                const struct hello *h,
                const char *address,
                struct err *err)
 {
+    int rc = check_world(m, h, err);
+    if (rc < 0)
+        return rc;
     if (h->worker >= m->workers)
         return err_set(err, -EINVAL,
                        "worker index %u is not below the job's %u workers", h->worker,
                        m->workers);
-    if (h->workers != m->workers || h->slots != m->slots || h->np != m->np)
+    uint32_t np = h->np ? h->np : h->workers * h->slots, ranks = meet_ranks(m);
+    if (h->workers != m->workers || h->slots != m->slots || np != ranks)
         return err_set(
             err, -EINVAL,
             "worker %u was told %u workers, %u slots, %u ranks; worker 0 was told %u, "
             "%u, %u: they belong to different versions of the job",
-            h->worker, h->workers, h->slots, h->np, m->workers, m->slots, m->np);
+            h->worker, h->workers, h->slots, np, m->workers, m->slots, ranks);
     if (m->state == MEET_RUNNING || m->state == MEET_FINISHED)
         return err_set(err, -EALREADY,
                        "the job has already %s; worker %u cannot join it now",
@@ -114,9 +278,12 @@ void meet_failed(struct meet *m, const struct report *r, uint64_t now_ns)
                           now_ns); /* out of memory: a later report decides */
 }
 
-void meet_done(struct meet *m, uint32_t worker)
+void meet_done(struct meet *m, uint32_t worker, uint32_t generation)
 {
-    if (m->members[worker].state == MEMBER_HERE)
+    if (!m->ran_workers || worker >= m->ran_workers || generation != m->ran_generation)
+        return;
+    m->members[worker].was_done = true;
+    if (generation == m->generation && m->members[worker].state == MEMBER_HERE)
         m->members[worker].state = MEMBER_DONE;
 }
 
@@ -124,11 +291,14 @@ void meet_lost(
     struct meet *m, uint32_t worker, const char *why, uint64_t wall_us, uint64_t now_ns)
 {
     struct member *w = &m->members[worker];
-    if (m->state == MEET_WAITING)
+    bool is_early = m->state == MEET_WAITING && !w->has_run;
+    if (is_early)
         w->state = MEMBER_ABSENT;
-    if (m->state != MEET_RUNNING || w->state != MEMBER_HERE)
+    if (is_early || (m->state != MEET_WAITING && m->state != MEET_RUNNING)
+        || w->state == MEMBER_DONE || w->state == MEMBER_LOST)
         return;
     w->state = MEMBER_LOST;
+    meet_leaving(m, worker, now_ns);
     struct report *r = mem_zalloc(sizeof(*r));
     if (!r)
         return;
@@ -201,7 +371,8 @@ static bool all_done(const struct meet *m)
 static bool all_accounted(const struct meet *m)
 {
     for (uint32_t i = 0; i < m->workers; i++)
-        if (m->members[i].state == MEMBER_HERE)
+        if (m->members[i].state == MEMBER_HERE
+            || (m->members[i].state == MEMBER_ABSENT && m->members[i].has_run))
             return false;
     return true;
 }
@@ -210,13 +381,15 @@ enum meet_state meet_due(struct meet *m, uint64_t wall_us, uint64_t now_ns)
 {
     if (m->state == MEET_STOPPED || m->state == MEET_FINISHED)
         return m->state;
+    if (m->state == MEET_WAITING && was_all_done(m))
+        return MEET_FINISHED;
     if (m->state == MEET_WAITING && !m->verdict.n && now_ns >= m->start_deadline_ns
         && meet_present(m) < m->workers) {
         time_out(m, wall_us, now_ns);
         return m->verdict.n ? MEET_STOPPED : m->state;
     }
     if (m->verdict.n) /* nobody left who could report: no need to wait */
-        return now_ns >= verdict_deadline_ns(&m->verdict) || all_accounted(m)
+        return now_ns >= decision_ns(m) || (all_accounted(m) && !is_explained(m))
                    ? MEET_STOPPED
                    : m->state;
     if (m->state == MEET_WAITING)
@@ -227,14 +400,22 @@ enum meet_state meet_due(struct meet *m, uint64_t wall_us, uint64_t now_ns)
 void meet_enter(struct meet *m, enum meet_state s)
 {
     m->state = s;
+    if (s != MEET_RUNNING)
+        return;
+    m->ran_generation = m->generation;
+    m->ran_workers = m->workers;
+    for (uint32_t i = 0; i < m->n_members; i++) {
+        m->members[i].has_run = i < m->workers;
+        m->members[i].was_done = false;
+    }
 }
 
 uint64_t meet_deadline_ns(const struct meet *m)
 {
     if (m->state == MEET_STOPPED || m->state == MEET_FINISHED)
         return UINT64_MAX;
-    uint64_t due = verdict_deadline_ns(&m->verdict);
-    if (m->state == MEET_WAITING && m->start_deadline_ns < due)
+    uint64_t due = m->verdict.n ? decision_ns(m) : UINT64_MAX;
+    if (m->state == MEET_WAITING && !m->verdict.n && m->start_deadline_ns < due)
         due = m->start_deadline_ns;
     return due;
 }

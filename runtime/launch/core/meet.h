@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the hub knows and decides: who is here, when to start, stop and finish. Pure. */
+/* What the hub knows and decides: who is here, when to start, to form another world, to
+ * stop and to finish. Pure. */
 #ifndef RUNTIME_LAUNCH_CORE_MEET_H
 #define RUNTIME_LAUNCH_CORE_MEET_H
 
@@ -9,9 +10,16 @@
 
 enum meet_state { MEET_WAITING, MEET_RUNNING, MEET_STOPPED, MEET_FINISHED };
 enum member_state { MEMBER_ABSENT, MEMBER_HERE, MEMBER_DONE, MEMBER_LOST };
+/* How long a failure that a leaving worker may explain waits for a world without that
+ * worker. The kubelet rewrites the world's file a second or two after the annotation.
+ */
+#define MEET_LEAVE_MS 10000
 
 struct member {
     enum member_state state;
+    bool has_run;    /* its ranks have run in an earlier world */
+    bool was_done;   /* they ended with 0 in the last world that ran */
+    bool is_leaving; /* it was told to end, or was lost */
     char host[HOST_NAME_MAX_BYTES], address[HOST_NAME_MAX_BYTES];
 };
 struct meet {
@@ -19,8 +27,16 @@ struct meet {
     uint32_t workers, slots, np;  /* np 0: all slots */
     const struct hostlist *hosts; /* horovodrun's, which knows them; else NULL */
     uint64_t start_deadline_ns, start_timeout_s;
-    struct member *members;
+    struct member *members; /* n_members >= workers: also of earlier worlds */
+    uint32_t n_members;
     struct verdict verdict;
+    /* a job that can be scaled */
+    bool is_scalable;
+    uint32_t generation, first_generation;
+    struct job_world wanted;              /* the newest heard of */
+    uint32_t ran_generation, ran_workers; /* the last world that ran; 0 workers: none */
+    uint64_t left_ns, leave_until_ns;     /* when the first of those leaving was known,
+                                             when failures no longer wait; 0: nobody */
 };
 
 int meet_init(struct meet *m,
@@ -34,15 +50,30 @@ int meet_init(struct meet *m,
  * Borrowed. np is the true one here. */
 void meet_know_hosts(struct meet *m, const struct hostlist *hosts, uint32_t np);
 void meet_here(struct meet *m, uint32_t worker); /* and its command can start */
+/* Of which generation the world is, and whether another may follow. At once after
+ * meet_init. */
+void meet_know_world(struct meet *m, uint32_t generation, bool is_scalable);
 void meet_release(struct meet *m);
 /* A worker introduces itself. -EINVAL, -EALREADY (the job has started): the sentence is
- * for it. A worker that is here already is replaced: its pod was started anew. */
+ * for it. A worker that is here already is replaced: its pod was started anew. -EAGAIN:
+ * it is of a newer world, which is wanted from now on, and says it again when that has
+ * come. -ESTALE: of an older one; it is to be told ours if meet_tells. */
 int meet_hello(struct meet *m,
                const struct hello *h,
                const char *address,
                struct err *err);
 void meet_failed(struct meet *m, const struct report *r, uint64_t now_ns);
-void meet_done(struct meet *m, uint32_t worker);
+/* All ranks of a worker have ended well. Of an earlier world too: a job whose ranks had
+ * all done so is not formed anew. */
+void meet_done(struct meet *m, uint32_t worker, uint32_t generation);
+/* It was told to end, so that failures may be its doing. */
+void meet_leaving(struct meet *m, uint32_t worker, uint64_t now_ns);
+/* Somebody has read of a world. 1: it is newer than all that we know; 0: not; -EINVAL:
+ * it cannot be ours, with a sentence. */
+int meet_news(struct meet *m, const struct job_world *w, struct err *err);
+/* Whether an agent of that world is to be told of ours. Not one of before our time,
+ * which may be left over from an earlier attempt: its own file tells it or nobody. */
+bool meet_tells(const struct meet *m, uint32_t generation);
 /* The connection is gone: before the start it may come back, later it is a failure. */
 void meet_lost(struct meet *m,
                uint32_t worker,
@@ -54,6 +85,11 @@ void meet_lost(struct meet *m,
  * sending TABLE, STOP or FINISH to all, then sets it by meet_enter. */
 enum meet_state meet_due(struct meet *m, uint64_t wall_us, uint64_t now_ns);
 void meet_enter(struct meet *m, enum meet_state s);
+/* Whether the wanted world is to be formed now; asked before meet_due. The caller then
+ * calls meet_reform and tells all agents, who say HELLO again. */
+bool meet_reforms(const struct meet *m);
+int meet_reform(struct meet *m, uint64_t now_ns, struct err *err);
+uint32_t meet_ranks(const struct meet *m); /* of the present world */
 uint64_t meet_deadline_ns(const struct meet *m);
 const struct report *meet_first(const struct meet *m); /* of the job, NULL: none */
 uint32_t meet_present(const struct meet *m);

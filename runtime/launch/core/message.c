@@ -15,6 +15,7 @@ void hello_write(const struct hello *h, struct strbuf *out)
     bytes_put_u32(out, h->workers);
     bytes_put_u32(out, h->slots);
     bytes_put_u32(out, h->np);
+    bytes_put_u32(out, h->generation);
     bytes_put_str(out, h->host);
 }
 
@@ -26,6 +27,7 @@ int hello_read(const uint8_t *p, size_t n, struct hello *ret, struct err *err)
     h.workers = bytes_u32(&r);
     h.slots = bytes_u32(&r);
     h.np = bytes_u32(&r);
+    h.generation = bytes_u32(&r);
     bytes_name(&r, h.host, sizeof(h.host));
     int rc = bytes_end(&r, "hello", err);
     if (rc == 0)
@@ -116,4 +118,59 @@ int report_read(const uint8_t *p, size_t n, struct report *ret, struct err *err)
     (void)snprintf(ret->tail, sizeof(ret->tail), "%.*s", (int)sizeof(ret->tail) - 1,
                    tail ? tail + 1 : "");
     return 0;
+}
+
+void failed_write(uint32_t generation, const struct report *r, struct strbuf *out)
+{
+    bytes_put_u32(out, generation);
+    report_write(r, out);
+}
+
+int failed_read(const uint8_t *p,
+                size_t n,
+                uint32_t *ret_generation,
+                struct report *ret,
+                struct err *err)
+{
+    struct bytes_reader r = {.p = p, .left = n};
+    uint32_t generation = bytes_u32(&r);
+    int rc =
+        r.is_bad ? bytes_end(&r, "failure", err) : report_read(r.p, r.left, ret, err);
+    if (rc == 0)
+        *ret_generation = generation;
+    return rc;
+}
+
+void world_write(const struct job_world *w, struct strbuf *out)
+{
+    bytes_put_u32(out, w->generation);
+    bytes_put_u32(out, w->workers);
+}
+
+int world_read(const uint8_t *p, size_t n, struct job_world *ret, struct err *err)
+{
+    struct bytes_reader r = {.p = p, .left = n};
+    struct job_world w = {.generation = bytes_u32(&r)};
+    w.workers = bytes_u32(&r);
+    int rc = bytes_end(&r, "world", err);
+    if (rc == 0)
+        *ret = w;
+    return rc;
+}
+
+void origin_write(const struct origin *o, struct strbuf *out)
+{
+    bytes_put_u32(out, o->worker);
+    bytes_put_u32(out, o->generation);
+}
+
+int origin_read(const uint8_t *p, size_t n, struct origin *ret, struct err *err)
+{
+    struct bytes_reader r = {.p = p, .left = n};
+    struct origin o = {.worker = bytes_u32(&r)};
+    o.generation = bytes_u32(&r);
+    int rc = bytes_end(&r, "origin", err);
+    if (rc == 0)
+        *ret = o;
+    return rc;
 }

@@ -1,12 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What agents and the hub tell each other, as bytes. Pure.
  *
- *   HELLO    agent -> hub   worker:4 workers:4 slots:4 np:4 host:str
- *   TABLE    hub -> agent   rdv_port:4 master_port:4 address:str n:4 { name:str slots:4
- * } * n FAILED   agent -> hub   blames+1:4 first_rank:4 n_ranks:4 message:str STOP hub
- * -> agent   the same: the first failure of the job DONE     agent -> hub   all ranks
- * of this worker exited with 0 FINISH   hub -> agent   all workers are done REFUSED hub
- * -> agent   sentence:str PING     both
+ *   HELLO    to hub    worker:4 workers:4 slots:4 np:4 generation:4 host:str
+ *   TABLE    to agent  rdv_port:4 master_port:4 address:str n:4 {name:str slots:4} * n
+ *   FAILED   to hub    generation:4 failure
+ *   STOP     to agent  failure: the first of the job
+ *   DONE     to hub    worker:4 generation:4: all of its ranks exited with 0
+ *   FINISH   to agent  all workers are done
+ *   REFUSED  to agent  sentence:str
+ *   WORLD    to hub    generation:4 workers:4: a world that this agent has read of
+ *            to agent  the same: stop the ranks, say HELLO in this world, or go
+ *   LEAVING  to hub    worker:4 generation:4: it was told to end
+ *   PING     both
+ *
+ *   failure  blames+1:4 first_rank:4 n_ranks:4 message:str
  *
  * Integers are big-endian; str is length:4 and bytes. message is a failure line
  * (failure.h) and the last lines, as in a termination message. */
@@ -16,6 +23,7 @@
 #include <stdint.h>
 
 #include "runtime/contract/hostlist.h"
+#include "runtime/contract/job_world.h"
 #include "runtime/launch/core/verdict.h"
 
 enum message_type {
@@ -26,14 +34,19 @@ enum message_type {
     MESSAGE_DONE,
     MESSAGE_FINISH,
     MESSAGE_REFUSED,
-    MESSAGE_PING
+    MESSAGE_PING,
+    MESSAGE_WORLD,
+    MESSAGE_LEAVING
 };
 #define MESSAGE_TO_HUB_MAX_BYTES   8192
 #define MESSAGE_TO_AGENT_MAX_BYTES (24u << 20) /* a table of 65536 hosts */
 
 struct hello {
-    uint32_t worker, workers, slots, np;
+    uint32_t worker, workers, slots, np, generation;
     char host[HOST_NAME_MAX_BYTES];
+};
+struct origin { /* of DONE and LEAVING */
+    uint32_t worker, generation;
 };
 struct table {
     uint16_t rdv_port, master_port;
@@ -48,5 +61,16 @@ int table_read(const uint8_t *p, size_t n, struct table *ret, struct err *err);
 void table_release(struct table *t);
 void report_write(const struct report *r, struct strbuf *out);
 int report_read(const uint8_t *p, size_t n, struct report *ret, struct err *err);
+/* FAILED: a report, and the world that its ranks were of. */
+void failed_write(uint32_t generation, const struct report *r, struct strbuf *out);
+int failed_read(const uint8_t *p,
+                size_t n,
+                uint32_t *ret_generation,
+                struct report *ret,
+                struct err *err);
+void world_write(const struct job_world *w, struct strbuf *out);
+int world_read(const uint8_t *p, size_t n, struct job_world *ret, struct err *err);
+void origin_write(const struct origin *o, struct strbuf *out);
+int origin_read(const uint8_t *p, size_t n, struct origin *ret, struct err *err);
 
 #endif

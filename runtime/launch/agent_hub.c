@@ -1,0 +1,356 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What an agent and the hub say to each other.
+ *
+ *   dial -> HELLO -> TABLE | WORLD (HELLO again) | STOP | FINISH | REFUSED
+ *
+ * Before the TABLE a lost hub may come back (its pod was started anew) and is dialled
+ * again, but not by an agent whose ranks have run. The connection outlives worlds. The
+ * generation of what we say is that of env: it changes by the hub's WORLD, or by our
+ * world file while the hub does not know us yet. Called by agent.c, in its thread. */
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "runtime/base/clock.h"
+#include "runtime/base/log.h"
+#include "runtime/base/mem.h"
+#include "runtime/launch/agent_state.h"
+#include "runtime/launch/core/meet.h"
+#include "runtime/launch/dial.h"
+
+#define FAREWELL_NS (3 * NS_PER_S) /* to get our own failure to the hub and back */
+
+/* --- what went wrong --- */
+
+enum outcome agent_fail(struct agent *a, int code, const char *why)
+{
+    memset(&a->first, 0, sizeof(a->first));
+    a->is_own = true;
+    a->first.f.rank = a->first.blames = -1;
+    a->first.f.exit_code = code;
+    a->first.f.at_wall_us = clock_wall_us();
+    (void)snprintf(a->first.f.host, sizeof(a->first.f.host), "%s", a->host);
+    (void)snprintf(a->first.f.why, sizeof(a->first.f.why), "%.230s", why);
+    return FAILED;
+}
+
+enum outcome agent_fail_signal(struct agent *a, int sig, const char *when)
+{
+    char why[200];
+    (void)snprintf(why, sizeof(why),
+                   "worker %u received %s %s: its pod was deleted or evicted",
+                   a->env.worker_index, signal_name(sig), when);
+    (void)agent_fail(a, 0, why);
+    a->is_leaving = true;
+    a->first.f.signal = sig;
+    return FAILED;
+}
+
+/* --- saying --- */
+
+static void send(struct agent *a, enum message_type type, const struct strbuf *payload)
+{
+    if (a->is_connected && strbuf_status(payload) == 0)
+        (void)channel_send(&a->channel, (uint8_t)type, strbuf_str(payload), payload->n,
+                           clock_now_ns()); /* a lost hub shows at the next poll */
+}
+
+void agent_send_report(struct agent *a, const struct report *r)
+{
+    CLEANUP(strbuf_release) struct strbuf payload = {0};
+    strbuf_init(&payload, MESSAGE_TO_HUB_MAX_BYTES);
+    failed_write(a->env.generation, r, &payload);
+    send(a, MESSAGE_FAILED, &payload);
+    a->has_reported = true;
+}
+
+static void send_origin(struct agent *a, enum message_type type)
+{
+    CLEANUP(strbuf_release) struct strbuf payload = {0};
+    struct origin o = {a->env.worker_index, a->env.generation};
+    strbuf_init(&payload, MESSAGE_TO_HUB_MAX_BYTES);
+    origin_write(&o, &payload);
+    send(a, type, &payload);
+}
+
+void agent_send_done(struct agent *a)
+{
+    a->is_done_sent = true;
+    send_origin(a, MESSAGE_DONE);
+}
+
+void agent_send_leaving(struct agent *a)
+{
+    if (a->is_leaving_sent || !*a->env.world_file)
+        return;
+    a->is_leaving_sent = true;
+    send_origin(a, MESSAGE_LEAVING);
+}
+
+static void send_hello(struct agent *a)
+{
+    CLEANUP(strbuf_release) struct strbuf payload = {0};
+    struct hello h = {.worker = a->env.worker_index,
+                      .workers = a->env.num_workers,
+                      .slots = a->env.slots,
+                      .np = a->env.np,
+                      .generation = a->env.generation};
+    (void)snprintf(h.host, sizeof(h.host), "%s", a->host);
+    strbuf_init(&payload, MESSAGE_TO_HUB_MAX_BYTES);
+    hello_write(&h, &payload);
+    send(a, MESSAGE_HELLO, &payload);
+    a->told_generation = a->env.generation;
+}
+
+/* --- worlds --- */
+
+bool agent_has_place(const struct agent *a)
+{
+    return a->env.worker_index < a->env.num_workers;
+}
+
+static void adopt(struct agent *a, const struct job_world *w)
+{
+    a->env.generation = w->generation;
+    a->env.num_workers = w->workers;
+    a->env.np = 0; /* all slots */
+}
+
+void agent_adopt_file(struct agent *a)
+{
+    struct job_world w;
+    if (world_file_look(&a->world_file, clock_now_ns(), &w)
+        && w.generation > a->env.generation)
+        adopt(a, &w);
+}
+
+void agent_watch_file(struct agent *a, uint64_t *ret_next_ns)
+{
+    CLEANUP(strbuf_release) struct strbuf payload = {0};
+    struct job_world w;
+    if (world_file_look(&a->world_file, clock_now_ns(), &w)
+        && w.generation > a->told_generation && a->is_connected) {
+        a->told_generation = w.generation;
+        strbuf_init(&payload, MESSAGE_TO_HUB_MAX_BYTES);
+        world_write(&w, &payload);
+        send(a, MESSAGE_WORLD, &payload);
+    }
+    if (a->world_file.next_ns < *ret_next_ns)
+        *ret_next_ns = a->world_file.next_ns;
+}
+
+/* The hub forms another world, or the one that we wait for. While ranks run, only
+ * another one is news. */
+static enum outcome take_world(struct agent *a, const struct job_world *w)
+{
+    if (w->generation < a->env.generation
+        || (w->generation == a->env.generation && a->engine))
+        return GOING;
+    if (w->generation > a->env.generation)
+        log_info("going to another world", "generation=%u workers=%u before=%u",
+                 w->generation, w->workers, a->env.num_workers);
+    adopt(a, w);
+    return REFORMED;
+}
+
+/* --- hearing --- */
+
+static enum outcome take_frame(struct agent *a, const struct frame *f)
+{
+    struct err err = ERR_INIT;
+    struct job_world world;
+    switch (f->type) {
+    case MESSAGE_TABLE:
+        table_release(&a->table);
+        if (table_read(f->p, f->n, &a->table, &err) < 0)
+            return agent_fail(a, 125, err.text);
+        return STARTED;
+    case MESSAGE_STOP:
+        if (report_read(f->p, f->n, &a->first, &err) < 0)
+            return agent_fail(a, 125, err.text);
+        a->is_own = false;
+        return FAILED;
+    case MESSAGE_REFUSED: {
+        char why[240];
+        (void)snprintf(why, sizeof(why), "worker 0 refused worker %u: %.*s",
+                       a->env.worker_index, (int)(f->n < 190 ? f->n : 190),
+                       (const char *)f->p);
+        (void)agent_fail(a, 125, why);
+        a->is_own = false; /* the job goes on without us */
+        return FAILED;
+    }
+    case MESSAGE_FINISH:
+        return FINISHED;
+    case MESSAGE_WORLD:
+        if (world_read(f->p, f->n, &world, &err) < 0)
+            return agent_fail(a, 125, err.text);
+        return take_world(a, &world);
+    case MESSAGE_PING:
+        return GOING;
+    }
+    return agent_fail(a, 125,
+                      "worker 0 sent a message that this version does not know");
+}
+
+static void hub_gone(struct agent *a, const char *why)
+{
+    char text[240];
+    (void)snprintf(text, sizeof(text), "worker 0 (%.100s) was lost: %.80s",
+                   a->env.checkin_addr, why);
+    (void)agent_fail(a, 125, text);
+    if (a->table.hosts.n) /* it happened there, not here */
+        (void)snprintf(a->first.f.host, sizeof(a->first.f.host), "%s",
+                       a->table.hosts.v[0].name);
+    a->is_connected = false;
+    channel_release(&a->channel);
+}
+
+enum outcome agent_serve_hub(struct agent *a)
+{
+    struct err err = ERR_INIT;
+    struct frame f;
+    enum outcome o = GOING;
+    int gone = channel_serve(&a->channel, clock_now_ns()), rc;
+    while (o == GOING && (rc = channel_next(&a->channel, &f, &err)) != 0) {
+        if (rc < 0)
+            return agent_fail(a, 125, err.text);
+        o = take_frame(a, &f);
+        channel_drop(&a->channel, &f);
+    }
+    if (o != GOING || gone == 0)
+        return o;
+    hub_gone(a, gone == -EPIPE ? "its agent ended" : strerror(-gone));
+    return HUB_GONE;
+}
+
+enum outcome agent_tick_hub(struct agent *a, uint64_t *ret_next_ns)
+{
+    char why[64];
+    int rc = channel_tick(&a->channel, MESSAGE_PING, a->peer_timeout_ns, clock_now_ns(),
+                          ret_next_ns);
+    if (rc == 0)
+        return GOING;
+    (void)snprintf(why, sizeof(why),
+                   rc == -ETIMEDOUT ? "silent for %llu s" : "cannot send",
+                   (unsigned long long)(a->peer_timeout_ns / NS_PER_S));
+    hub_gone(a, why);
+    return HUB_GONE;
+}
+
+/* --- waiting --- */
+
+/* Waits on one descriptor beside signals. 1 readable or due, 0 try again, FAILED by
+ * signal. */
+static enum outcome
+wait_for(struct agent *a, int fd, short events, uint64_t deadline_ns)
+{
+    struct pollfd p[2] = {{.fd = a->signals.fd, .events = POLLIN},
+                          {.fd = fd, .events = events}};
+    int sig, status;
+    (void)poll(p, 2, clock_left_ms(deadline_ns));
+    while ((sig = signals_next(&a->signals)) > 0) {
+        if (signals_is_stop(sig))
+            return agent_fail_signal(a, sig, "before the job started");
+        while (sig == SIGCHLD && signals_reap(&status) > 0)
+            ; /* orphans of the container: we are PID 1 */
+    }
+    return GOING;
+}
+
+enum outcome agent_reach_hub(struct agent *a)
+{
+    struct err err = ERR_INIT;
+    struct auth_id id = {.token = &a->token, .job_id = a->env.job_id, .generation = 0};
+    bool is_hub = a->env.worker_index == 0;
+    struct dial *dial;
+    struct auth_session session;
+    char why[240];
+    int fd;
+    struct dial_to to = {.host = is_hub ? "127.0.0.1" : a->env.checkin_addr,
+                         .port = a->env.checkin_port,
+                         .mine = ROLE_AGENT,
+                         .theirs = ROLE_AGENT_HUB};
+    if (dial_start(&to, &id, a->start_deadline_ns, &dial, &err) < 0)
+        return agent_fail(a, 125, err.text);
+    struct pollfd p = {.fd = dial_fd(dial), .events = POLLIN};
+    while (poll(&p, 1, 0) <= 0) /* the thread ends at start_deadline_ns at the latest */
+        if (wait_for(a, p.fd, POLLIN, UINT64_MAX) == FAILED)
+            return FAILED; /* the process ends, and the thread with it */
+    if (dial_end(dial, &fd, &session, &err) < 0) {
+        (void)snprintf(
+            why, sizeof(why), "worker %u could not reach worker 0 at %.60s:%u: %.130s",
+            a->env.worker_index, a->env.checkin_addr, a->env.checkin_port, err.text);
+        return agent_fail(a, 125, why);
+    }
+    channel_init(&a->channel, fd, &session, MESSAGE_TO_AGENT_MAX_BYTES, clock_now_ns());
+    a->is_connected = true;
+    return GOING;
+}
+
+/* The hub's answer: table, stop, refusal, another world. */
+static enum outcome wait_table(struct agent *a)
+{
+    for (;;) {
+        uint64_t next = 0;
+        enum outcome o = agent_tick_hub(a, &next);
+        if (o == GOING) {
+            agent_watch_file(a, &next);
+            o = wait_for(a, a->channel.fd, channel_events(&a->channel), next);
+        }
+        if (o == GOING)
+            o = agent_serve_hub(a);
+        if (o == HUB_GONE && clock_now_ns() >= a->start_deadline_ns)
+            return FAILED;
+        if (o != GOING)
+            return o;
+    }
+}
+
+enum outcome agent_say_farewell(struct agent *a)
+{
+    struct report own = a->first;
+    uint64_t until = clock_now_ns() + FAREWELL_NS;
+    if (a->is_leaving)
+        agent_send_leaving(a);
+    if (a->is_leaving_sent)
+        until += MEET_LEAVE_MS * NS_PER_MS;
+    agent_send_report(a, &own);
+    enum outcome o = GOING;
+    while (o == GOING && a->is_connected && clock_now_ns() < until) {
+        uint64_t next = until;
+        o = agent_tick_hub(a, &next);
+        if (o != GOING)
+            break;
+        struct pollfd p = {.fd = a->channel.fd, .events = channel_events(&a->channel)};
+        (void)poll(&p, 1, clock_left_ms(next < until ? next : until));
+        o = agent_serve_hub(a);
+        if (o == REFORMED && !agent_has_place(a))
+            return LEFT;
+        if (o == REFORMED) {
+            agent_send_report(a, &own); /* it is as true in this world */
+            o = GOING;
+        }
+    }
+    if (a->is_own)
+        a->first = own; /* not the loss of the hub that followed */
+    return FAILED;
+}
+
+enum outcome agent_join(struct agent *a)
+{
+    enum outcome o = a->is_connected ? REFORMED : agent_reach_hub(a);
+    while (o == GOING || o == REFORMED) {
+        agent_adopt_file(a);
+        if (!agent_has_place(a))
+            return LEFT;
+        send_hello(a);
+        o = wait_table(a);
+        if (o != HUB_GONE || a->has_run)
+            continue;
+        log_warn("connection to worker 0 lost before the start; trying again",
+                 "cause=\"%s\"", a->first.f.why);
+        o = agent_reach_hub(a);
+    }
+    return o == HUB_GONE ? FAILED : o;
+}

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What agents tell the hub: each message is read whole and handed to meet.c, which
+ * decides. What an agent says of an earlier world is dropped there or here. Called by
+ * hub.c, in the hub's thread. */
+#include <errno.h>
+
+#include "runtime/base/clock.h"
+#include "runtime/base/log.h"
+#include "runtime/base/mem.h"
+#include "runtime/launch/hub_state.h"
+
+/* An agent that is not of the present world. */
+static void
+meet_stranger(struct hub *h, struct conn *c, const struct hello *hello, int rc)
+{
+    log_info(rc == -EAGAIN ? "worker of a newer world is here"
+                           : "worker of an older world is here",
+             "worker=%u generation=%u address=%s present_generation=%u", hello->worker,
+             hello->generation, c->address, h->meet.generation);
+    if (rc == -ESTALE && meet_tells(&h->meet, hello->generation))
+        hub_send_world(h, c);
+}
+
+static int
+take_hello(struct hub *h, struct conn *c, const struct frame *f, struct err *err)
+{
+    struct hello hello;
+    int rc = hello_read(f->p, f->n, &hello, err);
+    if (rc < 0)
+        return rc;
+    if (c->is_here && c->worker == hello.worker
+        && hello.generation == h->meet.generation)
+        return 0; /* it was told of this world twice */
+    rc = meet_hello(&h->meet, &hello, c->address, err);
+    if (rc == -EAGAIN || rc == -ESTALE) {
+        meet_stranger(h, c, &hello, rc);
+        return 0;
+    }
+    if (rc < 0) {
+        hub_refuse(c, err->text);
+        return 0; /* it closes when it has read that */
+    }
+    for (size_t i = 0; i < h->n; i++)
+        if (h->conns[i] != c && h->conns[i]->worker == hello.worker) {
+            h->conns[i]->worker = -1; /* its earlier self: no loss */
+            h->conns[i]->is_here = false;
+            hub_refuse(h->conns[i],
+                       "another agent of this worker has taken this place");
+        }
+    c->worker = hello.worker;
+    c->is_here = true;
+    if (h->meet.state == MEET_STOPPED) {
+        hub_send_stop_to(h, c);
+        return 0;
+    }
+    log_info("worker is here", "worker=%u host=%s address=%s present=%u of=%u",
+             hello.worker, hello.host, c->address, meet_present(&h->meet),
+             h->meet.workers);
+    return 0;
+}
+
+static int
+take_failed(struct hub *h, struct conn *c, const struct frame *f, struct err *err)
+{
+    uint32_t generation;
+    AUTOFREE struct report *r = mem_alloc(sizeof(*r));
+    if (!r)
+        return err_set(err, -ENOMEM, "out of memory for a failure report");
+    int rc = failed_read(f->p, f->n, &generation, r, err);
+    if (rc < 0 || c->is_refused || generation < h->meet.generation)
+        return rc; /* ranks of an earlier world, which end anyway */
+    h->n_broken += c->worker < 0;
+    meet_failed(&h->meet, r, clock_now_ns());
+    return 0;
+}
+
+static int take_done(struct hub *h, const struct frame *f, struct err *err)
+{
+    struct origin o;
+    int rc = origin_read(f->p, f->n, &o, err);
+    if (rc == 0)
+        meet_done(&h->meet, o.worker, o.generation);
+    return rc;
+}
+
+static int take_leaving(struct hub *h, const struct frame *f, struct err *err)
+{
+    struct origin o;
+    int rc = origin_read(f->p, f->n, &o, err);
+    if (rc == 0)
+        meet_leaving(&h->meet, o.worker, clock_now_ns());
+    return rc;
+}
+
+/* An agent's world file has changed. One that waits for just this world is told that it
+ * has come. */
+static int
+take_world(struct hub *h, struct conn *c, const struct frame *f, struct err *err)
+{
+    struct job_world w;
+    struct err why = ERR_INIT;
+    int rc = world_read(f->p, f->n, &w, err);
+    if (rc < 0)
+        return rc;
+    if (meet_news(&h->meet, &w, &why) < 0)
+        log_warn("a world is ignored", "address=%s cause=\"%s\"", c->address, why.text);
+    else if (w.generation <= h->meet.generation && !c->is_here
+             && meet_tells(&h->meet, w.generation))
+        hub_send_world(h, c);
+    return 0;
+}
+
+int hub_take_frame(struct hub *h,
+                   struct conn *c,
+                   const struct frame *f,
+                   struct err *err)
+{
+    switch (f->type) {
+    case MESSAGE_HELLO:
+        return take_hello(h, c, f, err);
+    case MESSAGE_FAILED:
+        return take_failed(h, c, f, err);
+    case MESSAGE_DONE:
+        return take_done(h, f, err);
+    case MESSAGE_WORLD:
+        return take_world(h, c, f, err);
+    case MESSAGE_LEAVING:
+        return take_leaving(h, f, err);
+    case MESSAGE_PING:
+        return 0;
+    }
+    return err_set(err, -EPROTO, "message %u is not for the hub", f->type);
+}

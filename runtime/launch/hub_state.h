@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of the hub share. All of it is the hub's thread's, but for the pipe
+ * (hub.c). */
+#ifndef RUNTIME_LAUNCH_HUB_STATE_H
+#define RUNTIME_LAUNCH_HUB_STATE_H
+
+#include <poll.h>
+#include <pthread.h>
+
+#include "runtime/launch/conn.h"
+#include "runtime/launch/core/meet.h"
+#include "runtime/launch/hub.h"
+#include "runtime/rendezvous/rendezvous.h"
+
+struct hub {
+    pthread_t thread;
+    struct agent_env env;
+    struct token token;
+    uint64_t peer_timeout_ns, progress_ns, linger_ns, absent_ns;
+    int listen_fd, wake[2];
+    uint16_t rdv_port, master_port;
+    char own_address[CONN_ADDRESS_BYTES]; /* as other workers reach us; 127.0.0.1 until
+                                        one came */
+    struct rdv_server *server;
+    struct meet meet;
+    uint32_t n_broken; /* agents that have failed before they were here */
+    size_t n_told;     /* failures that the rendezvous has heard of */
+    struct conn **conns;
+    struct pollfd *fds;
+    size_t n, max;
+};
+
+/* --- hub_say.c --- */
+struct auth_id hub_id(const struct hub *h, uint32_t generation);
+void hub_refuse(struct conn *c, const char *sentence);
+void hub_send_world(struct hub *h, struct conn *c);
+void hub_send_stop_to(struct hub *h, struct conn *c);
+void hub_send_stop(struct hub *h);   /* to all who are connected */
+void hub_send_finish(struct hub *h); /* likewise */
+/* A rendezvous server for the present world, and its table to its members. */
+int hub_start_rendezvous(struct hub *h, struct err *err);
+int hub_send_table(struct hub *h, struct err *err);
+
+/* --- hub_hear.c --- */
+/* What an agent says changes h->meet. -errno: the connection is of no use. */
+int hub_take_frame(struct hub *h,
+                   struct conn *c,
+                   const struct frame *f,
+                   struct err *err);
+
+#endif

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Read once a second rather than watched: the kubelet swaps a symbolic link in the
+ * volume's folder, other writers rename, and a read of a few bytes from memory costs
+ * less than an inotify watch that has to survive both. The text is short, so a reader
+ * sees an old or a new one and never half of either. Called by agent.c. */
+#include "runtime/launch/world_file.h"
+
+#include "runtime/base/clock.h"
+#include "runtime/base/fd.h"
+#include "runtime/base/log.h"
+#include "runtime/base/mem.h"
+
+#define MAX_BYTES 256
+
+void world_file_init(struct world_file *f, const char *path)
+{
+    *f = (struct world_file){.path = path, .next_ns = *path ? 0 : UINT64_MAX};
+}
+
+bool world_file_look(struct world_file *f, uint64_t now_ns, struct job_world *ret)
+{
+    AUTOFREE char *text = NULL;
+    struct err err = ERR_INIT;
+    if (now_ns < f->next_ns)
+        return false;
+    f->next_ns = now_ns + NS_PER_S;
+    int rc = fd_read_file(f->path, MAX_BYTES, &text, NULL, &err);
+    if (rc == 0)
+        rc = job_world_parse(text, ret, &err);
+    if (rc < 0 && !f->is_bad)
+        log_warn("the world's file is ignored until it is mended",
+                 "file=%s cause=\"%s\"", f->path, err.text);
+    f->is_bad = rc < 0;
+    return rc == 0;
+}

@@ -1,0 +1,409 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* meet.c: jobs that are scaled. What makes another world, and which failures it undoes.
+ */
+#include <errno.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "runtime/base/mem.h"
+#include "runtime/launch/core/meet.h"
+
+#define S     1000000000ull
+#define MS    1000000ull
+#define LEAVE (MEET_LEAVE_MS * MS)
+
+static void start(struct meet *m, uint32_t workers, uint32_t slots)
+{
+    struct err err = ERR_INIT;
+    assert_int_equal(meet_init(m, workers, slots, 0, 60, 0, &err), 0);
+    meet_know_world(m, 4, true);
+}
+
+static int come_of(
+    struct meet *m, uint32_t i, uint32_t generation, uint32_t workers, struct err *err)
+{
+    struct hello h = {
+        .worker = i, .workers = workers, .slots = m->slots, .generation = generation};
+    (void)snprintf(h.host, sizeof(h.host), "w-%u", i);
+    return meet_hello(m, &h, "10.0.0.1", err);
+}
+
+static int come(struct meet *m, uint32_t i)
+{
+    struct err err = ERR_INIT;
+    return come_of(m, i, m->generation, m->workers, &err);
+}
+
+static void run(struct meet *m)
+{
+    for (uint32_t i = 0; i < m->workers; i++)
+        assert_int_equal(come(m, i), 0);
+    assert_int_equal(meet_due(m, 1, 0), MEET_RUNNING);
+    meet_enter(m, MEET_RUNNING);
+}
+
+static int news(struct meet *m, uint32_t generation, uint32_t workers)
+{
+    struct err err = ERR_INIT;
+    struct job_world w = {generation, workers};
+    return meet_news(m, &w, &err);
+}
+
+static void form(struct meet *m, uint64_t now_ns)
+{
+    struct err err = ERR_INIT;
+    assert_true(meet_reforms(m));
+    assert_int_equal(meet_reform(m, now_ns, &err), 0);
+    assert_int_equal(m->state, MEET_WAITING);
+    assert_false(meet_reforms(m));
+}
+
+static struct report failure_of(uint32_t rank, int32_t blames)
+{
+    struct report r;
+    memset(&r, 0, sizeof(r));
+    r.f.rank = (int32_t)rank;
+    r.f.exit_code = 1;
+    r.blames = blames;
+    r.first_rank = rank;
+    r.n_ranks = 1;
+    strcpy(r.f.host, "w");
+    return r;
+}
+
+static void only_a_newer_world_is_news(void **state)
+{
+    static const struct {
+        uint32_t generation, workers;
+        int rc;
+    } t[] = {{4, 3, 0},
+             {3, 9, 0},
+             {0, 1, 0},
+             {5, 3, 1},
+             {5, 3, 0},
+             {5, 7, 0},
+             {9, 1, 1},
+             {8, 2, 0},
+             {10, 0, -EINVAL},
+             {10, 65537, -EINVAL},
+             {10, 65536, -EINVAL},
+             {UINT32_MAX, 2, 1},
+             {10, 2, 0}};
+    struct meet m;
+    struct err err = ERR_INIT;
+    (void)state;
+    start(&m, 3, 17); /* 65536 workers of 17 slots are too many ranks */
+    assert_false(meet_reforms(&m));
+    for (size_t i = 0; i < ARRAY_LEN(t); i++) {
+        struct job_world w = {t[i].generation, t[i].workers};
+        assert_int_equal(meet_news(&m, &w, &err), t[i].rc);
+    }
+    assert_true(meet_reforms(&m));
+    assert_int_equal(m.wanted.workers, 2);
+    meet_release(&m);
+    assert_int_equal(meet_init(&m, 3, 1, 0, 60, 0, &err), 0); /* no world file */
+    meet_know_world(&m, 4, false);
+    assert_int_equal(news(&m, 5, 2), -EINVAL);
+    assert_int_equal(come_of(&m, 1, 5, 3, &err), -EINVAL);
+    assert_string_equal(err.text,
+                        "the job is of generation 4 and cannot be scaled (worker 0 has "
+                        "no HVD_WORLD_FILE), but generation 5 is spoken of");
+    assert_false(meet_tells(&m, 4));
+    meet_leaving(&m, 1, S);
+    assert_int_equal(m.left_ns, 0);
+    meet_release(&m);
+}
+
+static void everybody_comes_again(void **state)
+{
+    struct meet m;
+    struct err err = ERR_INIT;
+    (void)state;
+    start(&m, 2, 4);
+    run(&m);
+    assert_int_equal(come_of(&m, 2, 5, 3, &err), -EAGAIN); /* brings the news */
+    form(&m, 100 * S);
+    assert_int_equal(meet_ranks(&m), 12);
+    assert_int_equal(meet_present(&m), 0);
+    assert_int_equal(meet_deadline_ns(&m), 160 * S);
+    assert_int_equal(come_of(&m, 1, 4, 2, &err), -ESTALE);
+    assert_true(meet_tells(&m, 4));
+    assert_false(meet_tells(&m, 3)); /* before our time */
+    for (uint32_t i = 0; i < 3; i++) {
+        assert_int_equal(meet_due(&m, 1, 101 * S), MEET_WAITING);
+        assert_int_equal(come(&m, i), 0);
+    }
+    assert_int_equal(meet_due(&m, 1, 101 * S), MEET_RUNNING);
+    meet_enter(&m, MEET_RUNNING);
+    assert_int_equal(come(&m, 2), -EALREADY);
+    assert_int_equal(news(&m, 6, 1), 1);
+    form(&m, 200 * S);
+    assert_int_equal(come(&m, 1), -EINVAL); /* has no place in it */
+    assert_int_equal(come(&m, 0), 0);
+    assert_int_equal(meet_due(&m, 1, 201 * S), MEET_RUNNING);
+    meet_release(&m);
+}
+
+static void the_number_of_ranks_is_of_the_first_world_alone(void **state)
+{
+    struct meet m;
+    struct err err = ERR_INIT;
+    struct hello h = {.worker = 1, .workers = 2, .slots = 4, .np = 5, .host = "w"};
+    (void)state;
+    assert_int_equal(meet_init(&m, 2, 4, 5, 60, 0, &err), 0);
+    meet_know_world(&m, 0, true);
+    assert_int_equal(meet_hello(&m, &h, "a", &err), 0);
+    assert_int_equal(news(&m, 1, 2), 1);
+    form(&m, 0);
+    h.generation = 1;
+    assert_int_equal(meet_hello(&m, &h, "a", &err), -EINVAL);
+    h.np = 8;
+    assert_int_equal(meet_hello(&m, &h, "a", &err), 0);
+    h.np = 0;
+    assert_int_equal(meet_hello(&m, &h, "a", &err), 0);
+    meet_release(&m);
+}
+
+/* What undoes a failure, and what does not: a failure at FAIL, worker 2 of 3 (2 slots:
+ * ranks 4 and 5) begins to leave at LEFT, then a world of so many workers. */
+static void a_world_undoes_what_those_who_leave_explain(void **state)
+{
+    static const struct {
+        const char *what;
+        uint32_t rank;
+        int32_t blames;
+        uint64_t fail_ns, left_ns; /* 0: nobody leaves */
+        uint32_t leaver, workers;
+        bool is_undone;
+    } t[] = {
+        {"a rank that fails", 1, -1, 10 * S, 0, 0, 2, false},
+        {"a rank that fails, a growing world", 1, -1, 10 * S, 0, 0, 4, false},
+        {"a rank of the leaver", 4, -1, 10 * S, 10 * S + 1, 2, 2, true},
+        {"its last rank", 5, -1, 10 * S, 10 * S + 1, 2, 2, true},
+        {"a rank beside it", 3, -1, 10 * S, 10 * S + 1, 2, 2, false},
+        {"one that names it as lost", 0, 5, 10 * S, 10 * S + 1, 2, 2, true},
+        {"one that names another", 0, 2, 10 * S, 10 * S + 1, 2, 2, false},
+        {"any rank later", 0, -1, 10 * S, 10 * S, 2, 2, true},
+        {"any rank much later", 0, -1, 10 * S, 1 * S, 2, 1, true},
+        {"the leaver stays in the world", 4, -1, 10 * S, 9 * S, 2, 3, false},
+        {"the leaver is in a larger one", 4, -1, 10 * S, 9 * S, 2, 5, false},
+        {"worker 1 leaves, too small a change", 2, -1, 10 * S, 9 * S, 1, 2, false},
+        {"worker 1 leaves", 2, -1, 10 * S, 9 * S, 1, 1, true},
+        {"worker 0 never leaves", 0, -1, 10 * S, 9 * S, 0, 1, false},
+        {"nor does one that is not there", 0, -1, 10 * S, 9 * S, 7, 1, false},
+    };
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(t); i++)
+        for (int order = 0; order < 2; order++) {
+            struct meet m;
+            struct report r = failure_of(t[i].rank, t[i].blames);
+            start(&m, 3, 2);
+            run(&m);
+            bool is_first = t[i].left_ns && t[i].left_ns <= t[i].fail_ns;
+            if (is_first)
+                meet_leaving(&m, t[i].leaver, t[i].left_ns);
+            if (order)
+                assert_int_equal(news(&m, 5, t[i].workers), 1);
+            meet_failed(&m, &r, t[i].fail_ns);
+            if (t[i].left_ns && !is_first)
+                meet_leaving(&m, t[i].leaver, t[i].left_ns);
+            if (!order)
+                assert_int_equal(news(&m, 5, t[i].workers), 1);
+            if (meet_reforms(&m) != t[i].is_undone)
+                fail_msg("%s", t[i].what);
+            if (t[i].is_undone) {
+                form(&m, 11 * S);
+                assert_null(meet_first(&m));
+                assert_int_equal(meet_deadline_ns(&m), 71 * S);
+            } else {
+                assert_int_equal(meet_due(&m, 1, 10 * S + 2 * LEAVE), MEET_STOPPED);
+                assert_int_equal(meet_first(&m)->f.rank, t[i].rank);
+            }
+            meet_release(&m);
+        }
+}
+
+static void a_leaving_worker_is_waited_for_and_nobody_else(void **state)
+{
+    struct meet m;
+    struct report r = failure_of(4, -1);
+    (void)state;
+    start(&m, 3, 2);
+    run(&m);
+    meet_leaving(&m, 2, 20 * S);
+    assert_int_equal(meet_deadline_ns(&m), UINT64_MAX); /* no failure yet */
+    meet_failed(&m, &r, 21 * S);
+    assert_int_equal(meet_deadline_ns(&m), 20 * S + LEAVE);
+    assert_int_equal(meet_due(&m, 1, 20 * S + LEAVE - 1), MEET_RUNNING);
+    meet_leaving(&m, 2, 25 * S); /* said again */
+    meet_leaving(&m, 1, 22 * S); /* another one */
+    assert_int_equal(meet_deadline_ns(&m), 22 * S + LEAVE);
+    assert_int_equal(meet_due(&m, 1, 22 * S + LEAVE), MEET_STOPPED);
+    assert_int_equal(meet_first(&m)->f.rank, 4);
+    meet_release(&m);
+    start(&m, 3, 2);
+    run(&m);
+    meet_leaving(&m, 2, 20 * S); /* and stays: its ranks save their work, say */
+    meet_failed(&m, &r, 90 * S);
+    assert_int_equal(meet_deadline_ns(&m), 90 * S + VERDICT_WINDOW_MS * MS);
+    meet_release(&m);
+}
+
+static void a_lost_worker_has_left(void **state)
+{
+    struct meet m;
+    (void)state;
+    start(&m, 3, 1);
+    run(&m);
+    meet_lost(&m, 2, "its agent ended", 1, 20 * S);
+    meet_lost(&m, 1, "its agent ended", 1, 20 * S); /* all others: still no hurry */
+    assert_int_equal(meet_due(&m, 1, 20 * S + LEAVE - 1), MEET_RUNNING);
+    assert_int_equal(meet_due(&m, 1, 20 * S + LEAVE), MEET_STOPPED);
+    assert_int_equal(news(&m, 5, 1), 1);
+    form(&m, 25 * S);
+    assert_int_equal(come(&m, 0), 0);
+    assert_int_equal(meet_due(&m, 1, 25 * S), MEET_RUNNING);
+    meet_release(&m);
+    start(&m, 3, 1);
+    run(&m);
+    meet_lost(&m, 0, "its agent ended", 1,
+              20 * S); /* the hub's own: no world without */
+    assert_int_equal(meet_due(&m, 1, 20 * S + VERDICT_WINDOW_MS * MS), MEET_STOPPED);
+    meet_release(&m);
+}
+
+static void losses_while_a_world_is_formed(void **state)
+{
+    struct meet m;
+    (void)state;
+    start(&m, 2, 1);
+    run(&m);
+    assert_int_equal(news(&m, 5, 3), 1);
+    form(&m, 100 * S);
+    assert_int_equal(come(&m, 2), 0);
+    meet_lost(&m, 2, "x", 1, 101 * S); /* a newcomer may come again */
+    assert_null(meet_first(&m));
+    assert_int_equal(come(&m, 2), 0);
+    assert_int_equal(come(&m, 0), 0);
+    meet_lost(&m, 1, "its agent ended", 1, 102 * S); /* one whose ranks have run may
+                                                        not, here before its HELLO */
+    assert_string_equal(meet_first(&m)->f.why,
+                        "worker 1 (w-1) was lost: its agent ended");
+    assert_int_equal(meet_due(&m, 1, 102 * S), MEET_WAITING);
+    assert_int_equal(meet_due(&m, 1, 102 * S + LEAVE), MEET_STOPPED);
+    assert_int_equal(news(&m, 6, 1), 1); /* but for a world without it */
+    form(&m, 103 * S);
+    assert_null(meet_first(&m));
+    assert_int_equal(come(&m, 0), 0);
+    assert_int_equal(meet_due(&m, 1, 103 * S), MEET_RUNNING);
+    meet_enter(&m, MEET_RUNNING);
+    assert_int_equal(news(&m, 7, 2), 1);
+    form(&m, 110 * S);
+    assert_int_equal(come(&m, 1), 0); /* another pod of this name: a newcomer */
+    meet_lost(&m, 1, "x", 1, 111 * S);
+    assert_null(meet_first(&m));
+    assert_int_equal(meet_due(&m, 1, 170 * S), MEET_STOPPED);
+    assert_non_null(strstr(meet_first(&m)->f.why, "waited 60 s for workers 0, 1 of 2"));
+    meet_release(&m);
+}
+
+static void one_who_stays_and_was_told_to_end_is_still_leaving(void **state)
+{
+    struct meet m;
+    struct report r = failure_of(1, -1);
+    (void)state;
+    start(&m, 3, 1);
+    run(&m);
+    meet_leaving(&m, 1, 20 * S);
+    assert_int_equal(news(&m, 5, 2), 1);
+    form(&m, 21 * S); /* nothing has failed */
+    meet_failed(&m, &r, 22 * S);
+    assert_int_equal(meet_due(&m, 1, 22 * S), MEET_WAITING);
+    assert_int_equal(news(&m, 6, 1), 1);
+    form(&m, 23 * S);
+    assert_int_equal(m.left_ns, 0);
+    meet_release(&m);
+}
+
+static void a_job_that_has_ended_forms_no_world(void **state)
+{
+    struct meet m;
+    struct report r = failure_of(1, -1);
+    (void)state;
+    start(&m, 2, 1);
+    run(&m);
+    meet_done(&m, 0, 4);
+    meet_done(&m, 1, 4);
+    assert_int_equal(news(&m, 5, 2), 1); /* before FINISH was said */
+    assert_false(meet_reforms(&m));
+    assert_int_equal(meet_due(&m, 1, S), MEET_FINISHED);
+    meet_enter(&m, MEET_FINISHED);
+    assert_false(meet_reforms(&m));
+    meet_release(&m);
+    start(&m, 2, 1);
+    run(&m);
+    meet_failed(&m, &r, S);
+    assert_int_equal(meet_due(&m, 1, 2 * S), MEET_STOPPED);
+    meet_enter(&m, MEET_STOPPED);
+    assert_int_equal(news(&m, 5, 1), 1);
+    assert_false(meet_reforms(&m));
+    meet_release(&m);
+}
+
+static void words_of_an_earlier_world(void **state)
+{
+    struct meet m;
+    (void)state;
+    start(&m, 3, 1);
+    meet_done(&m, 0, 4); /* nothing has run */
+    run(&m);
+    meet_done(&m, 0, 4);
+    meet_done(&m, 9, 4); /* who? */
+    assert_int_equal(news(&m, 5, 2), 1);
+    form(&m, S);
+    assert_int_equal(come(&m, 0), 0);
+    meet_done(&m, 1, 4); /* on their way when the world was formed */
+    meet_done(&m, 2, 3); /* of no world that we know */
+    meet_done(&m, 2, 5);
+    assert_int_equal(meet_due(&m, 1, S), MEET_WAITING);
+    assert_int_equal(news(&m, 6, 1), 1);
+    form(&m, S);
+    meet_done(&m, 2, 4); /* so all had ended well, and the job is finished */
+    assert_int_equal(meet_due(&m, 1, S), MEET_FINISHED);
+    meet_release(&m);
+    start(&m, 2, 1);
+    run(&m);
+    meet_done(&m, 0, 4);
+    assert_int_equal(news(&m, 5, 2), 1);
+    form(&m, S);
+    run(&m);
+    meet_done(&m, 1, 4); /* too late: they run again */
+    meet_done(&m, 1, 5);
+    assert_int_equal(meet_due(&m, 1, S), MEET_RUNNING);
+    meet_done(&m, 0, 5);
+    assert_int_equal(meet_due(&m, 1, S), MEET_FINISHED);
+    meet_release(&m);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(only_a_newer_world_is_news),
+        cmocka_unit_test(everybody_comes_again),
+        cmocka_unit_test(the_number_of_ranks_is_of_the_first_world_alone),
+        cmocka_unit_test(a_world_undoes_what_those_who_leave_explain),
+        cmocka_unit_test(a_leaving_worker_is_waited_for_and_nobody_else),
+        cmocka_unit_test(a_lost_worker_has_left),
+        cmocka_unit_test(losses_while_a_world_is_formed),
+        cmocka_unit_test(one_who_stays_and_was_told_to_end_is_still_leaving),
+        cmocka_unit_test(a_job_that_has_ended_forms_no_world),
+        cmocka_unit_test(words_of_an_earlier_world),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
