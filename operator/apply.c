@@ -1,19 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The loop that carries plans out.
  *
- *   POST 201                   the store expects it
- *   POST 409, GET 200          AlreadyExists. The owner is this job's uid: as if
- * created (we were here before); else NameTaken, tried again, and whoever owns it is
- * left alone POST 400 413 422           InvalidPodTemplate: the job fails with the
- * server's sentence DELETE 200 404 409         gone, or another pod of that name:
- * nothing left to do GET of an expected worker  404, or another's pod of that name: the
- * store misses it; anything else, no answer too, says nothing against it anything else
- * CreateFailed / DeleteFailed, tried again with back-off
+ *   CREATE  POST 201                 it is there
+ *           POST 409, GET 200        AlreadyExists. The owner is this job's uid: as if
+ *                                    created (we were here before), and if it is to be
+ *                                    kept as we want it (a digest) and differs, UPDATE;
+ *                                    else NameTaken, tried again, and whoever owns it
+ * is left alone POST 400 413 422         InvalidPodTemplate: the job fails with the
+ * server's sentence UPDATE  PATCH 404                it is not there: the next look
+ * creates it, at once where no watch would bring that look PATCH 409 changed meanwhile:
+ * tried again DELETE  200 404 409              gone, or another object of that name:
+ * nothing left to do LOOK    GET 404, or another's    the store misses it; anything
+ * else, no answer too, says nothing against it anything else CreateFailed,
+ * UpdateFailed, DeleteFailed: tried again with back-off
  *
  * Bodies are rendered one at a time, just before they are sent: a thousand workers do
- * not need a thousand pods in memory. Pods are created with strict field validation, so
- * that a misspelt field in the template is told and not dropped. The token is made here
- * and forgotten here. */
+ * not need a thousand pods in memory. HorovodJobs' pods are created with strict field
+ * validation, so that a misspelt field in the template is told and not dropped. Secrets
+ * are made here and forgotten here. */
 #include "operator/apply.h"
 
 #include <errno.h>
@@ -21,6 +25,8 @@
 #include <string.h>
 
 #include "operator/doc/json.h"
+#include "operator/doc/object.h"
+#include "operator/ssh_key.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/mem.h"
 #include "runtime/base/sha256.h"
@@ -32,7 +38,7 @@
 struct apply {
     struct controller *op;
     const char *key;
-    const struct job *job;
+    const struct job_meta *job;
     const struct plan *plan;
     struct arena *arena;
     apply_done_fn done;
@@ -46,42 +52,10 @@ struct apply {
 struct step {
     struct apply *a;
     const struct action *action;
+    bool is_patch; /* of an object that was to be created and is there already */
 };
 
 static void pump(struct apply *a);
-
-static enum kube_kind kind_of(enum verb v)
-{
-    switch (v) {
-    case VERB_CREATE_SECRET:
-        return KUBE_SECRET;
-    case VERB_CREATE_SERVICE:
-        return KUBE_SERVICE;
-    case VERB_CREATE_WORKER:
-    case VERB_DELETE_WORKER:
-    case VERB_LOOK_WORKER:
-        return KUBE_POD;
-    }
-    return KUBE_POD;
-}
-
-static void
-name_of(const struct apply *a, const struct action *x, char ret[OBJECT_NAME_SIZE])
-{
-    switch (x->verb) {
-    case VERB_CREATE_SECRET:
-        object_secret_name(a->job, ret);
-        return;
-    case VERB_CREATE_SERVICE:
-        (void)snprintf(ret, OBJECT_NAME_SIZE, "%s", a->job->name);
-        return;
-    case VERB_CREATE_WORKER:
-    case VERB_DELETE_WORKER:
-    case VERB_LOOK_WORKER:
-        object_worker_name(a->job, x->index, ret);
-        return;
-    }
-}
 
 /* The first trouble is kept: later ones are mostly its consequences. */
 static void trouble(struct apply *a,
@@ -90,16 +64,33 @@ static void trouble(struct apply *a,
                     const struct action *x,
                     const char *text)
 {
-    char name[OBJECT_NAME_SIZE];
     const char *message;
 
     if (a->outcome.trouble != TROUBLE_NONE)
         return;
-    name_of(a, x, name);
-    message = arena_printf(a->arena, "%s %s: %s", kube_kind_name(kind_of(x->verb)),
-                           name, text);
+    message =
+        arena_printf(a->arena, "%s %s: %s", kube_kind_name(x->kind), x->name, text);
     a->outcome = (struct outcome){
         .trouble = t, .reason = reason, .message = message ? message : "out of memory"};
+}
+
+static const char *failed_reason(const struct action *x)
+{
+    switch (x->verb) {
+    case VERB_CREATE:
+    case VERB_LOOK:
+        return "CreateFailed";
+    case VERB_UPDATE:
+        return "UpdateFailed";
+    case VERB_DELETE:
+        return "DeleteFailed";
+    }
+    return "CreateFailed";
+}
+
+static void retry(const struct step *s, const char *text)
+{
+    trouble(s->a, TROUBLE_RETRY, failed_reason(s->action), s->action, text);
 }
 
 static void step_done(struct step *s)
@@ -111,115 +102,160 @@ static void step_done(struct step *s)
         pump(a);
 }
 
-static void confirm(const struct step *s)
+/* It is there, as r shows it. */
+static void confirm(const struct step *s, const struct kube_reply *r)
 {
-    struct apply *a = s->a;
+    const struct apply *a = s->a;
+    const struct action *x = s->action;
+    struct fact there = {.state = FACT_THERE};
+    struct span uid =
+        json_find_text(json_find((struct span){r->body, r->n}, "metadata"), "uid");
+    char text[64];
 
-    switch (s->action->verb) {
-    case VERB_CREATE_SECRET:
-        store_have_secret(a->op->store, a->key, a->job->uid);
-        return;
-    case VERB_CREATE_SERVICE:
-        store_have_service(a->op->store, a->key, a->job->uid);
-        return;
-    case VERB_CREATE_WORKER:
-    case VERB_LOOK_WORKER:
-        store_expect_worker(a->op->store, a->key, a->job->uid, s->action->index,
-                            clock_now_ns());
-        return;
-    case VERB_DELETE_WORKER:
-        return;
+    (void)snprintf(text, sizeof(text), "%.*s", uid.n < 64 ? (int)uid.n : 0, uid.p);
+    if (x->kind == KUBE_POD) {
+        store_expect_pod(a->op->store, a->key, a->job->uid, x->role, x->index, text,
+                         clock_now_ns());
+    } else if (x->kind == KUBE_BATCH) {
+        store_expect_batch(a->op->store, a->key, a->job->uid, text, clock_now_ns());
+    } else {
+        memcpy(there.digest, x->digest, sizeof(there.digest));
+        store_know(a->op->store, a->key, a->job->uid, x->kind, &there);
     }
 }
+
+static void miss(const struct step *s, enum fact_state state)
+{
+    const struct apply *a = s->a;
+    const struct action *x = s->action;
+    struct fact fact = {.state = state};
+
+    if (x->kind == KUBE_POD)
+        store_miss_pod(a->op->store, a->key, a->job->uid, x->role, x->index);
+    else if (x->kind == KUBE_BATCH)
+        store_miss_batch(a->op->store, a->key, a->job->uid);
+    else
+        store_know(a->op->store, a->key, a->job->uid, x->kind, &fact);
+}
+
+static int send(struct step *s, struct err *err);
 
 /* --- what is there already ---------------------------------------------------------
  */
 
-static const char *owner_uid(const struct node *object)
-{
-    const struct node *owners = node_at(object, "metadata.ownerReferences");
-    const char *uid = NULL;
-
-    for (const struct node *c = owners ? owners->first : NULL; c; c = c->next) {
-        if (node_bool(c, "controller", false))
-            uid = node_str(c, "uid");
-    }
-    return uid;
-}
-
 enum whose { WHOSE_OURS, WHOSE_ANOTHERS, WHOSE_UNREADABLE };
 
-static enum whose whose_is(const struct apply *a, const struct kube_reply *r)
+static enum whose whose_is(const struct apply *a,
+                           const struct kube_reply *r,
+                           struct arena *arena,
+                           struct node **ret_object)
+{
+    if (json_read(arena, r->body, r->n, ret_object, NULL) < 0)
+        return WHOSE_UNREADABLE;
+    return strcmp(object_owner_uid(*ret_object), a->job->uid) == 0 ? WHOSE_OURS
+                                                                   : WHOSE_ANOTHERS;
+}
+
+static bool is_kept_current(const struct action *x)
+{
+    static const uint8_t none[SHA256_BYTES];
+
+    return memcmp(x->digest, none, sizeof(none)) != 0;
+}
+
+static struct node *build_body(struct build *b, const struct step *s, struct err *err);
+
+/* Only what we want counts: the API server and others add fields of their own. */
+static bool is_current(const struct step *s, const struct node *object)
+{
+    struct arena arena;
+    struct build b = {.arena = &arena};
+    struct node *wanted;
+    bool is;
+
+    arena_init(&arena, MAX_BODY_ARENA);
+    wanted = build_body(&b, s, NULL);
+    is = wanted && object_holds(object, wanted);
+    arena_release(&arena);
+    return is;
+}
+
+static void on_patched(void *arg, const struct kube_reply *r);
+
+/* True when another request has been sent for the step. */
+static bool adopt(struct step *s, const struct kube_reply *r)
 {
     struct arena arena;
     struct node *object = NULL;
-    const char *uid;
-    enum whose w = WHOSE_UNREADABLE;
+    struct err err = ERR_INIT;
+    bool is_open = false;
 
     arena_init(&arena, MAX_BODY_ARENA);
-    if (json_read(&arena, r->body, r->n, &object, NULL) == 0) {
-        uid = owner_uid(object);
-        w = uid && strcmp(uid, a->job->uid) == 0 ? WHOSE_OURS : WHOSE_ANOTHERS;
-    }
-    arena_release(&arena);
-    return w;
-}
-
-static void check_owner(const struct step *s, const struct kube_reply *r)
-{
-    switch (whose_is(s->a, r)) {
+    switch (whose_is(s->a, r, &arena, &object)) {
     case WHOSE_OURS:
-        confirm(s);
-        return;
+        if (!is_kept_current(s->action) || is_current(s, object)) {
+            confirm(s, r);
+            break;
+        }
+        s->is_patch = true;
+        is_open = send(s, &err) == 0;
+        if (!is_open)
+            retry(s, err.text);
+        break;
     case WHOSE_ANOTHERS:
         trouble(s->a, TROUBLE_RETRY, "NameTaken", s->action,
                 "exists and does not belong to this job; delete it, or give the job "
                 "another name");
-        return;
+        break;
     case WHOSE_UNREADABLE:
-        trouble(s->a, TROUBLE_RETRY, "CreateFailed", s->action,
-                "the API server's answer is not JSON");
-        return;
+        retry(s, "the API server's answer is not JSON");
+        break;
     }
+    arena_release(&arena);
+    return is_open;
 }
 
 static void on_existing(void *arg, const struct kube_reply *r)
 {
     struct step *s = arg;
 
-    if (r->answer.cls == ANSWER_OK)
-        check_owner(s, r);
-    else
-        trouble(s->a, TROUBLE_RETRY, "CreateFailed", s->action, r->answer.message);
+    if (r->answer.cls == ANSWER_OK) {
+        if (adopt(s, r))
+            return;
+    } else {
+        retry(s, r->answer.message);
+    }
     step_done(s);
 }
 
-/* No answer is no news: the worker stays expected, and is asked for again later. */
+/* No answer is no news: the object stays expected, and is asked for again later. */
 static void on_looked(void *arg, const struct kube_reply *r)
 {
     struct step *s = arg;
-    struct apply *a = s->a;
+    struct arena arena;
+    struct node *object = NULL;
 
+    arena_init(&arena, MAX_BODY_ARENA);
     if (r->answer.cls == ANSWER_NOT_FOUND
-        || (r->answer.cls == ANSWER_OK && whose_is(a, r) == WHOSE_ANOTHERS))
-        store_miss_worker(a->op->store, a->key, a->job->uid, s->action->index);
-    else
-        confirm(s);
+        || (r->answer.cls == ANSWER_OK
+            && whose_is(s->a, r, &arena, &object) == WHOSE_ANOTHERS))
+        miss(s, FACT_ABSENT);
+    else if (r->answer.cls == ANSWER_OK)
+        confirm(s, r);
+    arena_release(&arena);
     step_done(s);
 }
 
 static int get(struct step *s, kube_done_fn done, struct err *err)
 {
-    struct apply *a = s->a;
-    char name[OBJECT_NAME_SIZE];
+    const struct apply *a = s->a;
     struct kube_request rq = {.method = "GET",
-                              .kind = kind_of(s->action->verb),
+                              .kind = s->action->kind,
                               .ns = a->job->ns,
-                              .name = name,
+                              .name = s->action->name,
                               .done = done,
                               .arg = s};
 
-    name_of(a, s->action, name);
     return kube_submit(a->op->kube, &rq, err);
 }
 
@@ -228,12 +264,12 @@ static void get_existing(struct step *s)
     struct err err = ERR_INIT;
 
     if (get(s, on_existing, &err) < 0) {
-        trouble(s->a, TROUBLE_RETRY, "CreateFailed", s->action, err.text);
+        retry(s, err.text);
         step_done(s);
     }
 }
 
-/* --- create ------------------------------------------------------------------------
+/* --- create, update, delete --------------------------------------------------------
  */
 
 static void on_created(void *arg, const struct kube_reply *r)
@@ -243,7 +279,7 @@ static void on_created(void *arg, const struct kube_reply *r)
 
     switch (x->cls) {
     case ANSWER_OK:
-        confirm(s);
+        confirm(s, r);
         break;
     case ANSWER_EXISTS:
         get_existing(s);
@@ -257,50 +293,29 @@ static void on_created(void *arg, const struct kube_reply *r)
     case ANSWER_FORBIDDEN:
     case ANSWER_THROTTLED:
     case ANSWER_UNAVAILABLE:
-        trouble(s->a, TROUBLE_RETRY, "CreateFailed", s->action, x->message);
+        retry(s, x->message);
         break;
     }
     step_done(s);
 }
 
-static struct node *
-build_secret(struct build *b, const struct apply *a, struct err *err)
+/* What a watch shows needs no confirmation: the watch brings the change. */
+static void on_patched(void *arg, const struct kube_reply *r)
 {
-    uint8_t token[32];
-    struct node *o;
+    struct step *s = arg;
+    const struct action *x = s->action;
 
-    if (random_bytes(token, sizeof(token)) < 0) {
-        (void)err_set(err, -EIO, "the system gives no random bytes");
-        return NULL;
+    if (r->answer.cls == ANSWER_NOT_FOUND) {
+        if (x->kind != KUBE_POD && x->kind != KUBE_BATCH) {
+            miss(s, FACT_ABSENT);
+            retry(s, r->answer.message);
+        }
+    } else if (r->answer.cls != ANSWER_OK) {
+        retry(s, r->answer.message);
+    } else if (s->is_patch || (x->kind != KUBE_POD && x->kind != KUBE_BATCH)) {
+        confirm(s, r);
     }
-    o = object_secret(b, a->job, token);
-    explicit_bzero(token, sizeof(token));
-    return o;
-}
-
-static struct node *build_body(struct build *b,
-                               const struct apply *a,
-                               const struct action *x,
-                               struct err *err)
-{
-    switch (x->verb) {
-    case VERB_CREATE_SECRET:
-        return build_secret(b, a, err);
-    case VERB_CREATE_SERVICE:
-        return object_service(b, a->job);
-    case VERB_CREATE_WORKER:
-        return object_worker(b, a->job, &a->op->objects, x->index, err);
-    case VERB_DELETE_WORKER: {
-        struct node *o = node_object(b);
-        struct node *pre = node_child(b, o, "preconditions", NODE_OBJECT);
-
-        node_set_str(b, pre, "uid", x->uid);
-        return o;
-    }
-    case VERB_LOOK_WORKER: /* has none */
-        return NULL;
-    }
-    return NULL;
+    step_done(s);
 }
 
 static void on_deleted(void *arg, const struct kube_reply *r)
@@ -309,27 +324,76 @@ static void on_deleted(void *arg, const struct kube_reply *r)
     enum answer_class c = r->answer.cls;
 
     if (c != ANSWER_OK && c != ANSWER_NOT_FOUND && c != ANSWER_CONFLICT)
-        trouble(s->a, TROUBLE_RETRY, "DeleteFailed", s->action, r->answer.message);
+        retry(s, r->answer.message);
+    else if (s->action->kind != KUBE_POD && s->action->kind != KUBE_BATCH)
+        miss(s, FACT_ABSENT);
     step_done(s);
+}
+
+static struct node *delete_options(struct build *b, const struct action *x)
+{
+    struct node *o = node_object(b);
+
+    node_set_str(b, o, "propagationPolicy", "Background");
+    if (x->uid)
+        node_set_str(b, node_child(b, o, "preconditions", NODE_OBJECT), "uid", x->uid);
+    return o;
+}
+
+static struct node *build_secret(struct build *b, const struct step *s, struct err *err)
+{
+    const struct apply *a = s->a;
+    struct secrets secrets;
+    struct ssh_key key = {0};
+    struct node *o = NULL;
+
+    if (random_bytes(secrets.token, sizeof(secrets.token)) < 0) {
+        (void)err_set(err, -EIO, "the system gives no random bytes");
+        return NULL;
+    }
+    if (a->job->kind != KUBE_MPIJOB || ssh_key_make(&key, err) == 0) {
+        secrets.ssh_private = key.private_pem;
+        secrets.ssh_public = key.public_line;
+        o = front_of(a->job->kind)
+                ->build(b, a->job, &a->op->objects, s->action, &secrets, err);
+    }
+    ssh_key_wipe(&key);
+    explicit_bzero(&secrets, sizeof(secrets));
+    return o;
+}
+
+static struct node *build_body(struct build *b, const struct step *s, struct err *err)
+{
+    const struct apply *a = s->a;
+    const struct action *x = s->action;
+
+    if (x->verb == VERB_DELETE)
+        return delete_options(b, x);
+    if (x->body)
+        return node_copy(b, x->body);
+    if (x->kind == KUBE_SECRET)
+        return build_secret(b, s, err);
+    return front_of(a->job->kind)->build(b, a->job, &a->op->objects, x, NULL, err);
 }
 
 static int submit(struct step *s, const struct strbuf *body, struct err *err)
 {
     const struct action *x = s->action;
-    bool is_delete = x->verb == VERB_DELETE_WORKER;
-    char name[OBJECT_NAME_SIZE];
+    bool is_create = x->verb == VERB_CREATE && !s->is_patch;
+    bool is_strict = x->kind == KUBE_POD && s->a->job->kind == KUBE_JOB;
     struct kube_request rq = {
-        .method = is_delete ? "DELETE" : "POST",
-        .kind = kind_of(x->verb),
+        .method = is_create ? "POST" : (x->verb == VERB_DELETE ? "DELETE" : "PATCH"),
+        .kind = x->kind,
         .ns = s->a->job->ns,
-        .name = is_delete ? name : NULL,
-        .query = x->verb == VERB_CREATE_WORKER ? "?fieldValidation=Strict" : NULL,
+        .name = is_create ? NULL : x->name,
+        .sub = x->sub,
+        .query = is_create && is_strict ? "?fieldValidation=Strict" : NULL,
         .body = strbuf_str(body),
         .body_n = body->n,
-        .done = is_delete ? on_deleted : on_created,
+        .done =
+            is_create ? on_created : (x->verb == VERB_DELETE ? on_deleted : on_patched),
         .arg = s};
 
-    name_of(s->a, x, name);
     if (strbuf_status(body))
         return err_set(err, strbuf_status(body), "does not fit in %u bytes",
                        MAX_BODY_BYTES);
@@ -347,7 +411,7 @@ static int send(struct step *s, struct err *err)
 
     arena_init(&arena, MAX_BODY_ARENA);
     strbuf_init(&body, MAX_BODY_BYTES);
-    o = build_body(&b, s->a, s->action, err);
+    o = build_body(&b, s, err);
     if (o)
         json_write(o, &body);
     rc = o ? submit(s, &body, err) : (err->code ? err->code : -ENOMEM);
@@ -365,15 +429,15 @@ static void start_step(struct apply *a, const struct action *x)
     int rc;
 
     if (!s) {
-        trouble(a, TROUBLE_RETRY, "CreateFailed", x, "out of memory");
+        trouble(a, TROUBLE_RETRY, failed_reason(x), x, "out of memory");
         return;
     }
     *s = (struct step){.a = a, .action = x};
     a->n_open++;
-    rc = x->verb == VERB_LOOK_WORKER ? get(s, on_looked, &err) : send(s, &err);
+    rc = x->verb == VERB_LOOK ? get(s, on_looked, &err) : send(s, &err);
     if (rc < 0) {
         trouble(a, rc == -EINVAL ? TROUBLE_REJECTED : TROUBLE_RETRY,
-                rc == -EINVAL ? "InvalidSpec" : "CreateFailed", x,
+                rc == -EINVAL ? "InvalidSpec" : failed_reason(x), x,
                 err.code ? err.text : "out of memory");
         a->n_open--;
     }
@@ -400,7 +464,7 @@ static void pump(struct apply *a)
 
 void apply_start(struct controller *op,
                  const char *key,
-                 const struct job *job,
+                 const struct job_meta *job,
                  const struct plan *plan,
                  struct arena *arena,
                  apply_done_fn done,

@@ -3,7 +3,6 @@
 #ifndef OPERATOR_APPLY_H
 #define OPERATOR_APPLY_H
 
-#include "operator/core/plan.h"
 #include "operator/controller.h"
 
 struct apply;
@@ -15,7 +14,7 @@ typedef void (*apply_done_fn)(void *arg, const struct outcome *outcome);
  * confirms. */
 void apply_start(struct controller *op,
                  const char *key,
-                 const struct job *job,
+                 const struct job_meta *job,
                  const struct plan *plan,
                  struct arena *arena,
                  apply_done_fn done,

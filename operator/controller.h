@@ -8,9 +8,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "operator/core/front.h"
 #include "operator/core/metrics.h"
 #include "operator/core/pace.h"
-#include "operator/core/objects.h"
 #include "operator/core/queue.h"
 #include "operator/core/store.h"
 #include "operator/kube/client.h"
@@ -20,12 +20,23 @@ struct record;
 struct sync;
 struct elect;
 
+enum watch_id {
+    WATCH_HVD_JOBS,
+    WATCH_MPI_JOBS,
+    WATCH_HVD_PODS,
+    WATCH_MPI_PODS,
+    WATCH_BATCHES,
+    WATCH_PRIORITIES, /* only with gang scheduling */
+};
+#define WATCH_COUNT 6
+
 struct controller {
     struct object_config objects;
     struct kube *kube;
     struct store *store;
     struct queue *queue;
-    struct watcher *jobs, *pods;
+    struct priorities priorities;
+    struct watcher *watch[WATCH_COUNT]; /* NULL: not asked for */
     struct record *record;
     struct elect *elect; /* NULL: we act always */
     struct metrics metrics;
@@ -35,7 +46,9 @@ struct controller {
     uint64_t started_ns;
 };
 
-/* Every watch has filled the cache once: only then may anything be decided. */
+/* Every watch has filled the cache once, or has been told that the cluster does not
+ * know its kind, which is so of one of the two kinds of jobs at most: only then may
+ * anything be decided. */
 bool controller_is_synced(const struct controller *op);
 bool controller_leads(const struct controller *op);
 /* Synced, leading, and the caches hold what former leaders wrote. */

@@ -10,8 +10,8 @@
 #include <unistd.h>
 
 #include "operator/elect.h"
+#include "operator/sinks.h"
 #include "operator/sync.h"
-#include "operator/watch.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
 
@@ -31,8 +31,7 @@ static void start_due(struct controller *op, bool is_stopping)
     if (op->elect)
         elect_tick(op->elect, now_ns);
     if (!is_stopping) {
-        watcher_tick(op->jobs, now_ns);
-        watcher_tick(op->pods, now_ns);
+        sinks_tick(op, now_ns);
         while (controller_may_act(op) && op->n_syncs < SYNC_MAX_AT_ONCE
                && (key = queue_take(op->queue, now_ns)))
             sync_start(op, key);
@@ -50,8 +49,7 @@ next_due_ns(const struct controller *op, const struct serve *serve, bool is_stop
         next = min_ns(next, elect_next_ns(op->elect));
     if (is_stopping)
         return next;
-    next = min_ns(next, watcher_next_ns(op->jobs));
-    next = min_ns(next, watcher_next_ns(op->pods));
+    next = min_ns(next, sinks_next_ns(op));
     if (controller_may_act(op) && op->n_syncs < SYNC_MAX_AT_ONCE)
         next = min_ns(next, queue_next_ns(op->queue));
     return next;

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hvd-operator: arguments, signals and wiring; no decisions.
  *
- *   watch jobs --.                      .--> apply --> API server
- *                +--> store --> queue --+
- *   watch pods --'                      '--> record, status patch
+ *   watches --> sinks --> store --> queue --> sync --> apply --> API server
+ *                                                  '--> record, status patch
  *
  * Exit codes: 0 asked to stop; 1 cannot work (the sentence is logged); 2 wrong usage.
  */
@@ -18,103 +17,16 @@
 #include "operator/loop.h"
 #include "operator/options.h"
 #include "operator/record.h"
+#include "operator/sinks.h"
 #include "operator/sync.h"
-#include "operator/watch.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/fd.h"
 #include "runtime/base/log.h"
 #include "runtime/base/mem.h"
 
-bool controller_is_synced(const struct controller *op)
-{
-    return watcher_is_synced(op->jobs) && watcher_is_synced(op->pods);
-}
-
 bool controller_leads(const struct controller *op)
 {
     return !op->elect || elect_leads(op->elect);
-}
-
-bool controller_may_act(const struct controller *op)
-{
-    return controller_leads(op) && watcher_is_fresh(op->jobs)
-           && watcher_is_fresh(op->pods);
-}
-
-void controller_wake(struct controller *op, const char *key)
-{
-    if (*key && queue_add(op->queue, key, clock_now_ns()) < 0)
-        log_warn("out of memory, the next event will wake it", "job=%s", key);
-}
-
-static void wake(void *arg, const char *key)
-{
-    controller_wake(arg, key);
-}
-
-/* --- sinks -------------------------------------------------------------------------
- */
-
-static void jobs_begin(void *arg)
-{
-    store_begin_jobs(((struct controller *)arg)->store);
-}
-
-static void jobs_end(void *arg)
-{
-    struct controller *op = arg;
-
-    store_end_jobs(op->store);
-    store_each_job(op->store, wake, op);
-}
-
-static void jobs_put(void *arg, struct node *object)
-{
-    struct controller *op = arg;
-    char key[STORE_KEY_SIZE];
-    struct err err = ERR_INIT;
-
-    if (store_put_job(op->store, object, key, &err) < 0)
-        log_warn("job skipped", "cause=\"%s\"", err.code ? err.text : "out of memory");
-    else
-        controller_wake(op, key);
-}
-
-static void jobs_drop(void *arg, const char *ns, const char *name)
-{
-    store_drop_job(((struct controller *)arg)->store, ns, name);
-}
-
-static void pods_begin(void *arg)
-{
-    store_begin_pods(((struct controller *)arg)->store);
-}
-
-static void pods_end(void *arg)
-{
-    store_end_pods(((struct controller *)arg)->store, wake, arg);
-}
-
-static void pods_put(void *arg, struct node *object)
-{
-    struct controller *op = arg;
-    char key[STORE_KEY_SIZE];
-    struct err err = ERR_INIT;
-    struct pod pod;
-
-    if (pod_decode(object, &pod, &err) < 0 || store_put_pod(op->store, &pod, key) < 0)
-        log_warn("pod skipped", "cause=\"%s\"", err.code ? err.text : "out of memory");
-    else
-        controller_wake(op, key);
-}
-
-static void pods_drop(void *arg, const char *ns, const char *name)
-{
-    struct controller *op = arg;
-    char key[STORE_KEY_SIZE];
-
-    store_drop_pod(op->store, ns, name, key);
-    controller_wake(op, key);
 }
 
 /* --- wiring ------------------------------------------------------------------------
@@ -136,12 +48,10 @@ static void on_lead(void *arg, bool leads)
 {
     struct controller *op = arg;
 
-    if (leads) {
-        watcher_relist(op->jobs);
-        watcher_relist(op->pods);
-    } else {
+    if (leads)
+        sinks_relist(op);
+    else
         kube_fence(op->kube);
-    }
 }
 
 static int make_elect(struct controller *op,
@@ -162,20 +72,6 @@ static int make_elect(struct controller *op,
     if (!e.ns)
         e.ns = config->ns && *config->ns ? config->ns : "default";
     return elect_new(op->kube, &e, &op->elect, err);
-}
-
-static int make_watches(struct controller *op, const struct options *o)
-{
-    struct watch_sink jobs = {jobs_begin, jobs_end, jobs_put,
-                              jobs_drop,  op,       prune_object};
-    struct watch_sink pods = {pods_begin, pods_end, pods_put, pods_drop, op, pod_rules};
-    int rc = watcher_new(op->kube, KUBE_JOB, o->ns, NULL, o->watch_idle_ms, &jobs,
-                         &op->jobs);
-
-    if (rc == 0)
-        rc = watcher_new(op->kube, KUBE_POD, o->ns, LABEL_JOB_NAME, o->watch_idle_ms,
-                         &pods, &op->pods);
-    return rc;
 }
 
 static int wire(struct controller *op,
@@ -200,7 +96,7 @@ static int wire(struct controller *op,
     op->store = store_new();
     op->queue = queue_new();
     op->record = record_new(op->kube);
-    if (!op->store || !op->queue || !op->record || make_watches(op, o) < 0)
+    if (!op->store || !op->queue || !op->record || sinks_open(op, o) < 0)
         return err_set(err, -ENOMEM, "out of memory");
     return make_elect(op, config, o, err);
 }
@@ -210,8 +106,8 @@ static void unwire(struct controller *op)
     kube_free(op->kube); /* first: no callback comes after it */
     sync_drop_all(op);
     elect_free(op->elect);
-    watcher_free(op->jobs);
-    watcher_free(op->pods);
+    sinks_close(op);
+    priorities_release(&op->priorities);
     record_free(op->record);
     queue_free(op->queue);
     store_free(op->store);

@@ -24,7 +24,6 @@
 #define RECENT_SIZE       128
 #define REPEAT_AFTER_NS   (30 * NS_PER_S)
 #define EVENT_ARENA_BYTES (64u << 10)
-#define COMPONENT         "hvd-operator"
 
 struct recent {
     char name[EVENT_NAME_SIZE];
@@ -60,7 +59,7 @@ void record_free(struct record *r)
     mem_free(r);
 }
 
-static void make_name(const struct job *job,
+static void make_name(const struct job_meta *job,
                       const struct event_note *note,
                       char ret[EVENT_NAME_SIZE])
 {
@@ -97,7 +96,8 @@ static struct recent *remember(struct record *r, const char *name)
 }
 
 static struct node *event_object(struct build *b,
-                                 const struct job *job,
+                                 const struct job_meta *job,
+                                 const char *component,
                                  const struct event_note *note,
                                  const char *name)
 {
@@ -109,12 +109,12 @@ static struct node *event_object(struct build *b,
     (void)snprintf(text, sizeof(text), "%s", note->message);
     node_set_str(b, meta, "name", name);
     node_set_str(b, meta, "namespace", job->ns);
-    node_set_str(b, about, "apiVersion", JOB_API_VERSION);
-    node_set_str(b, about, "kind", JOB_KIND);
+    node_set_str(b, about, "apiVersion", kube_api_version(job->kind));
+    node_set_str(b, about, "kind", kube_kind_name(job->kind));
     node_set_str(b, about, "namespace", job->ns);
     node_set_str(b, about, "name", job->name);
     node_set_str(b, about, "uid", job->uid);
-    node_set_str(b, source, "component", COMPONENT);
+    node_set_str(b, source, "component", component);
     node_set_str(b, o, "apiVersion", "v1");
     node_set_str(b, o, "kind", "Event");
     node_set(b, o, "metadata", meta);
@@ -123,7 +123,7 @@ static struct node *event_object(struct build *b,
     node_set_str(b, o, "reason", note->reason);
     node_set_str(b, o, "message", text);
     node_set(b, o, "source", source);
-    node_set_str(b, o, "reportingComponent", COMPONENT);
+    node_set_str(b, o, "reportingComponent", component);
     node_set_str(b, o, "firstTimestamp", now);
     node_set_str(b, o, "lastTimestamp", now);
     node_set_int(b, o, "count", 1);
@@ -184,7 +184,8 @@ static void on_posted(void *arg, const struct kube_reply *r)
 }
 
 static int send_event(struct record *r,
-                      const struct job *job,
+                      const struct job_meta *job,
+                      const char *component,
                       const struct event_note *note,
                       struct post *p,
                       struct err *err)
@@ -202,7 +203,7 @@ static int send_event(struct record *r,
 
     arena_init(&arena, EVENT_ARENA_BYTES);
     strbuf_init(&body, EVENT_ARENA_BYTES);
-    o = event_object(&b, job, note, p->name);
+    o = event_object(&b, job, component, note, p->name);
     if (o)
         json_write(o, &body);
     rq.body = strbuf_str(&body);
@@ -215,7 +216,8 @@ static int send_event(struct record *r,
 }
 
 void record_event(struct record *r,
-                  const struct job *job,
+                  const struct job_meta *job,
+                  const char *component,
                   const struct event_note *note,
                   record_done_fn done,
                   void *arg)
@@ -243,7 +245,7 @@ void record_event(struct record *r,
         return;
     }
     remember(r, p->name)->told_ns = now_ns;
-    if (send_event(r, job, note, p, &err) < 0) {
+    if (send_event(r, job, component, note, p, &err) < 0) {
         log_warn("event not written, going on", "event=%s cause=\"%s\"", p->name,
                  err.text);
         finish(p);

@@ -5,7 +5,7 @@
 #ifndef OPERATOR_RECORD_H
 #define OPERATOR_RECORD_H
 
-#include "operator/core/status.h"
+#include "operator/core/front.h"
 #include "operator/kube/client.h"
 
 struct record;
@@ -13,11 +13,12 @@ typedef void (*record_done_fn)(void *arg);
 
 struct record *record_new(struct kube *kube);
 void record_free(struct record *r); /* after kube_free */
-/* Sends what is to be sent; done is called exactly once, perhaps before this returns,
- * whether or not the event was accepted (an event that cannot be written is logged and
- * stops nothing). */
+/* component: the source of the event. Sends what is to be sent; done is called exactly
+ * once, perhaps before this returns, whether or not the event was accepted (an event
+ * that cannot be written is logged and stops nothing). */
 void record_event(struct record *r,
-                  const struct job *job,
+                  const struct job_meta *job,
+                  const char *component,
                   const struct event_note *note,
                   record_done_fn done,
                   void *arg);

@@ -12,7 +12,7 @@
 #include <microhttpd.h>
 
 #include "operator/elect.h"
-#include "operator/watch.h"
+#include "operator/sinks.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/fd.h"
 #include "runtime/base/mem.h"
@@ -41,8 +41,7 @@ static uint64_t rss_bytes(void)
 
 static uint64_t silence_ns(const struct controller *op, uint64_t now_ns)
 {
-    uint64_t jobs = watcher_heard_ns(op->jobs), pods = watcher_heard_ns(op->pods);
-    uint64_t first = jobs < pods ? jobs : pods;
+    uint64_t first = sinks_heard_ns(op);
 
     return now_ns - (first ? first : op->started_ns);
 }
@@ -54,8 +53,7 @@ static void render_metrics(const struct controller *op, struct strbuf *out)
     struct gauges g = {
         .pods = store_n_pods(op->store),
         .queue_depth = queue_depth(op->queue),
-        .watch_restarts =
-            (uint64_t)watcher_n_restarts(op->jobs) + watcher_n_restarts(op->pods),
+        .watch_restarts = sinks_n_restarts(op),
         .rss_bytes = rss_bytes(),
         .uptime_s = (now_ns - op->started_ns) / NS_PER_S,
         .oldest_watch_ns = silence_ns(op, now_ns),
@@ -63,9 +61,11 @@ static void render_metrics(const struct controller *op, struct strbuf *out)
         .is_leader = controller_leads(op),
     };
 
-    m.watch_events = watcher_n_events(op->jobs) + watcher_n_events(op->pods);
-    for (int i = 0; i < STATE_COUNT; i++)
-        g.jobs[i] = store_n_jobs(op->store, (enum job_state)i);
+    m.watch_events = sinks_n_events(op);
+    for (int i = 0; i < STATE_COUNT; i++) {
+        g.jobs[0][i] = store_n_jobs(op->store, KUBE_JOB, (enum job_state)i);
+        g.jobs[1][i] = store_n_jobs(op->store, KUBE_MPIJOB, (enum job_state)i);
+    }
     metrics_render(&m, &g, out);
 }
 
@@ -78,9 +78,7 @@ static unsigned render_ready(const struct controller *op, struct strbuf *out)
         return MHD_HTTP_OK;
     }
     if (!*why)
-        why = watcher_trouble(op->jobs);
-    if (!*why)
-        why = watcher_trouble(op->pods);
+        why = sinks_trouble(op);
     strbuf_printf(out, "not ready: %s\n", *why ? why : "the caches are being filled");
     return MHD_HTTP_SERVICE_UNAVAILABLE;
 }

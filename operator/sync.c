@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The reconcile shell.
  *
- *   store --JSON--> job --> verdict --> plan --> apply (async) --> observe again -->
- * status
- *        --> events (async) --> status patch (async) --> store, queue_done
+ *   store --JSON--> job --> decide: plan --> apply (async) --> observe and decide again
+ *         --> events (async) --> status patch (async) --> store, queue_done
  *
  * Invariants
  *  1. Everything a sync needs lives in its arena; of the store it keeps nothing across
@@ -23,8 +22,6 @@
 #include <string.h>
 
 #include "operator/apply.h"
-#include "operator/core/plan.h"
-#include "operator/core/status.h"
 #include "operator/doc/json.h"
 #include "operator/doc/object.h"
 #include "operator/record.h"
@@ -41,11 +38,13 @@ struct sync {
     struct controller *op;
     char key[STORE_KEY_SIZE];
     struct arena arena;
+    const struct front *front;
     const struct node *object;
-    struct job job;
+    struct job_meta meta;
+    struct job_meta *job; /* of the front; NULL until the spec has been read */
     struct plan plan;
     struct outcome outcome;
-    struct verdict verdict;
+    struct decision decision;
     struct node *status; /* to be written */
     uint8_t status_hash[SHA256_BYTES];
     unsigned n_events_open;
@@ -83,8 +82,9 @@ static void finish(struct sync *s, const char *why)
     if (why)
         log_warn("sync failed", "job=%s retry_ms=%llu cause=\"%s\"", s->key,
                  (unsigned long long)(delay_ns / NS_PER_MS), why);
-    else if (s->plan.requeue_ms
-             && queue_add(op->queue, s->key, now_ns + s->plan.requeue_ms * NS_PER_MS)
+    else if (s->decision.requeue_ms
+             && queue_add(op->queue, s->key,
+                          now_ns + s->decision.requeue_ms * NS_PER_MS)
                     < 0)
         log_warn("job not queued again, the next event will", "job=%s", s->key);
     sync_free(s);
@@ -100,16 +100,17 @@ static void finish_with_outcome(struct sync *s)
 
 static void log_change(const struct sync *s)
 {
-    const char *old = node_str(s->job.status, "state");
-    const char *now = state_name(s->verdict.state);
+    enum job_state old = state_of_status(s->meta.status);
 
-    if (old && strcmp(old, now) == 0)
+    if (s->meta.status && old == s->decision.state)
         return;
-    if (s->verdict.state == STATE_FAILED)
+    if (s->decision.state == STATE_FAILED)
         log_info("job failed", "job=%s reason=%s cause=\"%s\"", s->key,
-                 s->verdict.reason, s->verdict.message);
+                 s->decision.reason, s->decision.message);
     else
-        log_info("job changed", "job=%s from=%s to=%s", s->key, old ? old : "new", now);
+        log_info("job changed", "job=%s from=%s to=%s", s->key,
+                 s->meta.status ? state_name(old) : "new",
+                 state_name(s->decision.state));
 }
 
 static void store_answer(struct sync *s, const struct kube_reply *r)
@@ -125,11 +126,11 @@ static void store_answer(struct sync *s, const struct kube_reply *r)
         return; /* the watch will tell */
     }
     differs = status_difference(s->status, node_get(object, "status"));
-    if (store_status_kept(s->op->store, s->key, s->job.uid, s->status_hash, !differs))
+    if (store_status_kept(s->op->store, s->key, s->meta.uid, s->status_hash, !differs))
         log_warn("the API server does not keep the status as sent, going on without; "
                  "is its CRD older than this operator?",
                  "job=%s field=status.%s", s->key, differs);
-    if (store_take_answer(s->op->store, object, key, NULL) > 0)
+    if (store_take_answer(s->op->store, s->meta.kind, object, key, NULL) > 0)
         controller_wake(s->op, key); /* clean-up follows a stored end */
     arena_release(&a);
 }
@@ -140,14 +141,15 @@ static void on_status_written(void *arg, const struct kube_reply *r)
 
     switch (r->answer.cls) {
     case ANSWER_OK:
-        if (!s->verdict.was_finished)
-            s->op->metrics.jobs_finished[s->verdict.state]++;
+        if (state_is_final(s->decision.state) && !s->decision.was_finished)
+            s->op->metrics
+                .jobs_finished[s->meta.kind == KUBE_MPIJOB][s->decision.state]++;
         store_answer(s, r);
         finish_with_outcome(s);
         return;
     case ANSWER_NOT_FOUND: /* deleted meanwhile, whatever the watch knows */
         log_info("job is gone", "job=%s", s->key);
-        store_lose_job(s->op->store, s->key, s->job.uid);
+        store_lose_job(s->op->store, s->key, s->meta.uid);
         finish(s, NULL);
         return;
     case ANSWER_CONFLICT:
@@ -171,18 +173,18 @@ static void write_status(struct sync *s)
     struct node *meta = node_child(&b, patch, "metadata", NODE_OBJECT);
     struct err err = ERR_INIT;
     struct kube_request rq = {.method = "PATCH",
-                              .kind = KUBE_JOB,
-                              .ns = s->job.ns,
-                              .name = s->job.name,
+                              .kind = s->meta.kind,
+                              .ns = s->meta.ns,
+                              .name = s->meta.name,
                               .sub = "status",
                               .done = on_status_written,
                               .arg = s};
     struct strbuf body;
     int rc;
 
-    if (s->job.resource_version)
-        node_set_str(&b, meta, "resourceVersion", s->job.resource_version);
-    node_set_str(&b, meta, "uid", s->job.uid);
+    if (s->meta.resource_version)
+        node_set_str(&b, meta, "resourceVersion", s->meta.resource_version);
+    node_set_str(&b, meta, "uid", s->meta.uid);
     node_set(&b, patch, "status", s->status);
     strbuf_init(&body, MAX_PATCH_BYTES);
     if (b.status == 0)
@@ -214,13 +216,11 @@ static void on_event_told(void *arg)
 
 static void tell_events(struct sync *s)
 {
-    struct event_note note[STATUS_MAX_EVENTS];
-    size_t n = status_events(&s->job, &s->verdict, &s->outcome, note);
-
     s->n_events_open = 1; /* held while the loop runs: done may be called at once */
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < s->decision.n_notes; i++) {
         s->n_events_open++;
-        record_event(s->op->record, &s->job, &note[i], on_event_told, s);
+        record_event(s->op->record, s->job, s->front->component, &s->decision.note[i],
+                     on_event_told, s);
     }
     on_event_told(s);
 }
@@ -228,69 +228,78 @@ static void tell_events(struct sync *s)
 /* --- deciding ----------------------------------------------------------------------
  */
 
-static int look(struct sync *s, struct observed *ret_seen)
+static int look(struct sync *s)
 {
-    int rc = store_observe(s->op->store, s->key, &s->job, clock_now_ns(), &s->arena,
-                           ret_seen);
+    struct question q = {.job = s->job,
+                         .outcome = &s->outcome,
+                         .cfg = &s->op->objects,
+                         .priorities = &s->op->priorities,
+                         .now_wall_s = clock_wall_s(),
+                         .arena = &s->arena};
+    struct observed seen;
+    struct shape shape;
+    int rc;
 
-    if (rc == 0)
-        rc = verdict_make(&s->job, ret_seen, &s->outcome, &s->arena, &s->verdict);
-    return rc;
+    s->front->shape(s->job, &shape);
+    rc = store_observe(s->op->store, s->key, s->job, &shape, clock_now_ns(), &s->arena,
+                       &seen);
+    q.seen = &seen;
+    return rc < 0 ? rc : s->front->decide(&q, &s->decision);
 }
 
 /* Sets s->status when it is to be written. */
 static int choose_status(struct sync *s)
 {
     struct build b = {.arena = &s->arena};
-    struct node *status =
-        status_make(&b, &s->job, &s->verdict, &s->outcome, clock_wall_s());
+    struct node *status = s->decision.status;
     struct sha256 sum;
     struct strbuf text;
     int rc;
 
-    if (status && node_equal(status, s->job.status))
+    if (!status || node_equal(status, s->meta.status))
         return 0;
     strbuf_init(&text, MAX_PATCH_BYTES);
+    status = status_timeless(&b, status);
     if (status)
-        json_write(status_timeless(&b, status), &text);
+        json_write(status, &text);
     rc = b.status ? b.status : strbuf_status(&text);
     if (rc == 0) {
         sha256_init(&sum);
         sha256_add(&sum, strbuf_str(&text), text.n);
         sha256_end(&sum, s->status_hash);
-        if (!store_is_unkept(s->op->store, s->key, s->job.uid, s->status_hash))
-            s->status = status;
+        if (!store_is_unkept(s->op->store, s->key, s->meta.uid, s->status_hash))
+            s->status = s->decision.status;
     }
     strbuf_release(&text);
     return rc;
 }
 
-/* Mere progress of a job that goes on waits, and is looked at again when its time has come. */
+/* Mere progress of a job that goes on waits, and is looked at again when its time has
+ * come. */
 static void put_off_progress(struct sync *s)
 {
     struct build b = {.arena = &s->arena};
     uint64_t wait_ns, wait_ms;
 
-    if (!s->status || s->verdict.was_finished)
+    if (!s->status || s->decision.was_finished)
         return;
     wait_ns = pace_wait_ns(&s->op->pace, s->key, clock_now_ns());
-    if (wait_ns == 0 || !status_is_progress(&b, s->job.status, s->status))
+    if (wait_ns == 0 || !status_is_progress(&b, s->meta.status, s->status))
         return;
     s->status = NULL;
     wait_ms = wait_ns / NS_PER_MS + 1;
-    if (s->plan.requeue_ms == 0 || wait_ms < s->plan.requeue_ms)
-        s->plan.requeue_ms = wait_ms;
+    if (s->decision.requeue_ms == 0 || wait_ms < s->decision.requeue_ms)
+        s->decision.requeue_ms = wait_ms;
 }
 
 static void on_applied(void *arg, const struct outcome *outcome)
 {
-    struct observed seen;
     struct sync *s = arg;
     int rc;
 
     if (!s->is_refused)
         s->outcome = *outcome;
-    rc = look(s, &seen);
+    rc = look(s);
     if (rc == -ENOENT) { /* deleted while we worked */
         finish(s, NULL);
         return;
@@ -301,20 +310,27 @@ static void on_applied(void *arg, const struct outcome *outcome)
         finish(s, "out of memory");
         return;
     }
-    s->plan.requeue_ms = plan_requeue_ms(&seen, &s->verdict);
     put_off_progress(s);
     tell_events(s);
 }
 
-/* The problems of the spec, if any, as an outcome that fails the job. */
+/* The problems of the spec, if any, as an outcome that fails the job. -EREMOTE: another
+ * controller manages it. */
 static int check_spec(struct sync *s)
 {
     struct strbuf p;
     char *text;
 
     strbuf_init(&p, MAX_PROBLEMS_BYTES);
-    job_decode_spec(s->object, &s->job, &p);
-    job_validate(&s->job, &p);
+    s->job = s->front->open(s->object, &s->meta, &s->arena, &p);
+    if (!s->job) {
+        strbuf_release(&p);
+        return -ENOMEM;
+    }
+    if (!s->front->is_ours(s->job)) { /* whatever is wrong with it */
+        strbuf_release(&p);
+        return -EREMOTE;
+    }
     if (p.n == 0 && strbuf_status(&p) == 0) {
         strbuf_release(&p);
         return 0;
@@ -335,32 +351,32 @@ static int check_spec(struct sync *s)
 
 static void tell_overdue(const struct sync *s)
 {
+    const struct plan *p = &s->plan;
     unsigned n = 0;
 
-    for (size_t i = 0; i < s->plan.n; i++)
-        n += s->plan.v[i].verb == VERB_LOOK_WORKER;
+    for (size_t i = 0; i < p->n; i++)
+        n += p->v[i].verb == VERB_LOOK;
     if (n > 0)
-        log_warn("the watch has not shown created pods, asking for each",
-                 "job=%s pods=%u", s->key, n);
+        log_warn("the watch has not shown created objects, asking for each",
+                 "job=%s objects=%u", s->key, n);
 }
 
 static int decide(struct sync *s)
 {
-    struct observed seen;
     int rc;
 
     s->outcome = (struct outcome){.trouble = TROUBLE_NONE, .reason = "", .message = ""};
     rc = check_spec(s);
     if (rc == 0)
-        rc = look(s, &seen);
-    if (rc == 0 && s->is_refused && s->verdict.was_finished) {
+        rc = look(s);
+    if (rc == 0 && s->is_refused && s->decision.was_finished) {
         s->is_refused = false;
         s->outcome.trouble = TROUBLE_NONE;
     }
-    if (rc == 0 && !s->is_refused)
-        rc = plan_make(&s->job, &seen, &s->verdict, &s->arena, &s->plan);
-    if (rc == 0)
+    if (rc == 0) {
+        s->plan = s->decision.plan;
         tell_overdue(s);
+    }
     return rc;
 }
 
@@ -375,7 +391,7 @@ static int read_job(struct sync *s, struct err *err)
         return -ENOENT;
     rc = json_read(&s->arena, text, n, &object, err);
     if (rc == 0)
-        rc = job_decode_meta(object, &s->job, err);
+        rc = meta_decode(s->front->kind, object, &s->meta, err);
     s->object = object;
     return rc;
 }
@@ -393,21 +409,22 @@ void sync_start(struct controller *op, const char *key)
     s->op = op;
     s->started_ns = clock_now_ns();
     (void)snprintf(s->key, sizeof(s->key), "%s", key);
+    s->front = front_of(store_key_kind(key));
     arena_init(&s->arena, SYNC_ARENA_BYTES);
     s->next = op->syncs;
     op->syncs = s;
     op->n_syncs++;
     rc = read_job(s, &err);
-    if (rc == -ENOENT || (rc == 0 && s->job.is_deleting)) {
+    if (rc == -ENOENT || (rc == 0 && s->meta.is_deleting)) {
         finish(s, NULL);
         return;
     }
     if (rc == 0)
         rc = decide(s);
-    if (rc == -ENOENT)
+    if (rc == -ENOENT || rc == -EREMOTE)
         finish(s, NULL);
     else if (rc < 0)
         finish(s, err.code ? err.text : "out of memory");
     else
-        apply_start(op, s->key, &s->job, &s->plan, &s->arena, on_applied, s);
+        apply_start(op, s->key, s->job, &s->plan, &s->arena, on_applied, s);
 }

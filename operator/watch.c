@@ -49,6 +49,7 @@ struct watcher {
     bool is_open, is_synced;
     bool is_stale,
         is_relisting; /* see watcher_relist; the list at work is the new one */
+    bool is_optional, is_absent;
     bool has_expired; /* the watch sent ERROR 410 */
     unsigned page_limit, n_bad_lines;
     uint64_t opened_ns, heard_ns, idle_ms, n_events, n_seen_this_watch;
@@ -59,6 +60,7 @@ int watcher_new(struct kube *kube,
                 const char *ns,
                 const char *selector,
                 uint64_t idle_ms,
+                bool is_optional,
                 const struct watch_sink *sink,
                 struct watcher **ret)
 {
@@ -72,6 +74,7 @@ int watcher_new(struct kube *kube,
     w->ns = ns ? mem_strdup(ns) : NULL;
     w->selector = selector ? mem_strdup(selector) : NULL;
     w->idle_ms = idle_ms;
+    w->is_optional = is_optional;
     w->page_limit = PAGE_LIMIT;
     reflector_init(&w->refl);
     if ((ns && !w->ns) || (selector && !w->selector)) {
@@ -100,6 +103,11 @@ bool watcher_is_synced(const struct watcher *w)
 bool watcher_is_fresh(const struct watcher *w)
 {
     return w->is_synced && !w->is_stale;
+}
+
+bool watcher_is_absent(const struct watcher *w)
+{
+    return w->is_absent;
 }
 
 uint64_t watcher_heard_ns(const struct watcher *w)
@@ -144,7 +152,7 @@ static void step(struct watcher *w, enum refl_event ev, const char *why)
         w->trouble[0] = '\0';
     else if (ev != REFL_TIMER)
         (void)snprintf(w->trouble, sizeof(w->trouble), "%.255s", why);
-    if (next == REFL_BACKOFF)
+    if (next == REFL_BACKOFF && !w->is_absent)
         log_warn("watch interrupted", "kind=%s retry_ms=%llu cause=\"%s\"",
                  kube_kind_name(w->kind),
                  (unsigned long long)((w->refl.wake_ns - now_ns) / NS_PER_MS), why);
@@ -180,7 +188,7 @@ static int put_object(struct watcher *w, struct span text)
         text = (struct span){pruned.p, pruned.n};
     rc = object_read(&a, text, &object, &err);
     if (rc == 0)
-        w->sink.put(w->sink.arg, object);
+        w->sink.put(w->sink.arg, w->sink.kind, object);
     else if (rc != -ENOMEM)
         log_warn("object skipped", "kind=%s object=%.*s/%.*s cause=\"%s\"",
                  kube_kind_name(w->kind), ns.n < 64 ? (int)ns.n : 0, ns.p,
@@ -222,7 +230,7 @@ static int read_page(struct watcher *w, const struct kube_reply *r, struct err *
     if (json_walk(&items, json_find(list, "items")) < 0 || items.close != ']')
         return err_set(err, -EINVAL, "the list has no items");
     if (!w->resume)
-        w->sink.begin_list(w->sink.arg);
+        w->sink.begin_list(w->sink.arg, w->sink.kind);
     while ((more = json_walk_next(&items, &key, &item)) > 0) {
         if (put_object(w, item) < 0)
             return err_set(err, -ENOMEM, "out of memory");
@@ -231,6 +239,26 @@ static int read_page(struct watcher *w, const struct kube_reply *r, struct err *
         return err_set(err, more, "the list is cut off or no JSON");
     set_version(w, list);
     return read_resume(w, json_find(list, "metadata"), err);
+}
+
+/* Said once, asked again with the longest pause. What was there of the kind is gone
+ * with its definition. */
+static void kind_unknown(struct watcher *w)
+{
+    char why[128];
+
+    (void)snprintf(why, sizeof(why),
+                   "the API server does not know %ss: apply manifests/crd",
+                   kube_kind_name(w->kind));
+    if (w->is_synced) {
+        w->sink.begin_list(w->sink.arg, w->sink.kind);
+        w->sink.end_list(w->sink.arg, w->sink.kind);
+    }
+    if (!w->is_absent)
+        log_warn("kind not served, asking again from time to time",
+                 "kind=%s cause=\"%s\"", kube_kind_name(w->kind), why);
+    w->is_absent = true;
+    step(w, REFL_ERROR, why);
 }
 
 static void on_page(void *arg, const struct kube_reply *r)
@@ -245,8 +273,9 @@ static void on_page(void *arg, const struct kube_reply *r)
         if (w->resume)
             return; /* watcher_tick asks for the next page */
         w->is_synced = true;
+        w->is_absent = false;
         w->page_limit = PAGE_LIMIT;
-        w->sink.end_list(w->sink.arg);
+        w->sink.end_list(w->sink.arg, w->sink.kind);
         (void)malloc_trim(0); /* a list is the most that we ever hold */
         step(w, REFL_LISTED, "");
         if (w->is_stale && !w->is_relisting) /* begun before it was asked for */
@@ -260,10 +289,8 @@ static void on_page(void *arg, const struct kube_reply *r)
     w->resume = NULL;
     if (r->answer.cls == ANSWER_GONE)
         step(w, REFL_EXPIRED, "the list's place has expired");
-    else if (r->answer.cls == ANSWER_NOT_FOUND && w->kind == KUBE_JOB && is_first)
-        step(w, REFL_ERROR,
-             "the API server does not know HorovodJobs: apply "
-             "manifests/crd/horovodjobs.ringmaster.dev.yaml");
+    else if (r->answer.cls == ANSWER_NOT_FOUND && w->is_optional && is_first)
+        kind_unknown(w);
     else
         step(w, REFL_ERROR, err.code ? err.text : r->answer.message);
 }
@@ -322,8 +349,8 @@ static int drop_object(struct watcher *w, struct span object)
     AUTOFREE char *name = text_at(object, "name");
 
     if (!ns || !name)
-        return -ENOMEM;
-    w->sink.drop(w->sink.arg, ns, name);
+        return -ENOMEM; /* an absent one is "" */
+    w->sink.drop(w->sink.arg, w->sink.kind, ns, name);
     return 0;
 }
 

@@ -13,22 +13,27 @@
 /* What the watcher does with what it hears: of each object what rules keep. Called from
  * http_run; must not start requests. */
 struct watch_sink {
-    void (*begin_list)(void *arg);
-    void (*end_list)(void *arg);
-    void (*put)(void *arg, struct node *object); /* the tree lives during the call */
-    void (*drop)(void *arg, const char *ns, const char *name);
+    void (*begin_list)(void *arg, enum kube_kind kind);
+    void (*end_list)(void *arg, enum kube_kind kind);
+    /* the tree lives during the call */
+    void (*put)(void *arg, enum kube_kind kind, struct node *object);
+    /* ns is "" of what has none */
+    void (*drop)(void *arg, enum kube_kind kind, const char *ns, const char *name);
+    enum kube_kind kind; /* passed to each */
     void *arg;
     const struct prune_rule *rules;
 };
 
 struct watcher;
-/* ns NULL: the whole cluster. selector NULL: all objects. A watch that is silent for
- * idle_ms is taken for dead. */
+/* ns NULL: the whole cluster. selector NULL: all objects, else a label, or label=value.
+ * A watch that is silent for idle_ms is taken for dead. is_optional: the API server
+ * need not know the kind. */
 int watcher_new(struct kube *kube,
                 enum kube_kind kind,
                 const char *ns,
                 const char *selector,
                 uint64_t idle_ms,
+                bool is_optional,
                 const struct watch_sink *sink,
                 struct watcher **ret);
 void watcher_free(struct watcher *w); /* after kube_free: its callbacks are gone then */
@@ -40,6 +45,9 @@ bool watcher_is_synced(const struct watcher *w); /* one list has been read to it
  * has been listed anew. */
 void watcher_relist(struct watcher *w);
 bool watcher_is_fresh(const struct watcher *w); /* and synced */
+/* Optional, and the API server has said that it does not know the kind. It is asked
+ * again from time to time. */
+bool watcher_is_absent(const struct watcher *w);
 uint64_t watcher_heard_ns(const struct watcher *w);
 uint32_t watcher_n_restarts(const struct watcher *w);
 uint64_t watcher_n_events(const struct watcher *w);

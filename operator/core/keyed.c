@@ -46,6 +46,13 @@ void *keyed_find(const struct keyed *k, const char *key)
     return found ? k->v[i] : NULL;
 }
 
+size_t keyed_from(const struct keyed *k, const char *key)
+{
+    bool found;
+
+    return index_of(k, key, &found);
+}
+
 int keyed_insert(struct keyed *k, void *entry)
 {
     bool found;

@@ -14,6 +14,8 @@ void keyed_release(struct keyed *k); /* the vector, not the entries */
 
 const char *keyed_key(const void *entry);
 void *keyed_find(const struct keyed *k, const char *key); /* NULL if absent */
+/* The place of the first entry whose key is not before this one; n if there is none. */
+size_t keyed_from(const struct keyed *k, const char *key);
 /* The key must not be there yet. -ENOMEM, or -E2BIG at a million entries. */
 int keyed_insert(struct keyed *k, void *entry);
 void keyed_remove(struct keyed *k, const void *entry); /* must be there */

@@ -117,16 +117,25 @@ static void render_requests(const struct metrics *m, struct strbuf *out)
 static void
 render_jobs(const struct metrics *m, const struct gauges *g, struct strbuf *out)
 {
-    head(out, "hvd_operator_jobs", "gauge", "HorovodJobs by state");
-    for (int i = 0; i < STATE_COUNT; i++)
-        strbuf_printf(out, "hvd_operator_jobs{state=\"%s\"} %" PRIu64 "\n",
-                      state_name((enum job_state)i), g->jobs[i]);
+    static const char *const kinds[] = {"HorovodJob", "MPIJob"};
+
+    head(out, "hvd_operator_jobs", "gauge", "jobs by kind and state");
+    for (size_t k = 0; k < ARRAY_LEN(kinds); k++) {
+        for (int i = 0; i < STATE_COUNT; i++)
+            strbuf_printf(out,
+                          "hvd_operator_jobs{kind=\"%s\",state=\"%s\"} %" PRIu64 "\n",
+                          kinds[k], state_name((enum job_state)i), g->jobs[k][i]);
+    }
     head(out, "hvd_operator_jobs_finished_total", "counter",
-         "HorovodJobs that this process saw finish");
-    for (int i = STATE_SUCCEEDED; i <= STATE_FAILED; i++)
-        strbuf_printf(out,
-                      "hvd_operator_jobs_finished_total{state=\"%s\"} %" PRIu64 "\n",
-                      state_name((enum job_state)i), m->jobs_finished[i]);
+         "jobs that this process saw finish");
+    for (size_t k = 0; k < ARRAY_LEN(kinds); k++) {
+        for (int i = STATE_SUCCEEDED; i <= STATE_FAILED; i++)
+            strbuf_printf(out,
+                          "hvd_operator_jobs_finished_total{kind=\"%s\",state=\"%s\"} "
+                          "%" PRIu64 "\n",
+                          kinds[k], state_name((enum job_state)i),
+                          m->jobs_finished[k][i]);
+    }
 }
 
 void metrics_render(const struct metrics *m, const struct gauges *g, struct strbuf *out)

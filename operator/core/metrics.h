@@ -7,7 +7,7 @@
 
 #include <stdint.h>
 
-#include "operator/core/verdict.h"
+#include "operator/core/state.h"
 #include "runtime/base/strbuf.h"
 
 enum api_result { API_2XX, API_4XX, API_409, API_429, API_5XX, API_NO_ANSWER };
@@ -22,10 +22,11 @@ struct metrics {
     uint64_t sync_ns_total;
     uint64_t requests[API_VERB_COUNT][API_RESULT_COUNT];
     uint64_t watch_events;
-    uint64_t jobs_finished[STATE_COUNT]; /* SUCCEEDED and FAILED are used */
+    uint64_t jobs_finished[2][STATE_COUNT]; /* by kind; SUCCEEDED and FAILED are used */
 };
-struct gauges { /* read at the moment of the scrape */
-    uint64_t jobs[STATE_COUNT], pods, queue_depth, watch_restarts, rss_bytes, uptime_s;
+struct gauges {                    /* read at the moment of the scrape */
+    uint64_t jobs[2][STATE_COUNT]; /* HorovodJobs, MPIJobs */
+    uint64_t pods, queue_depth, watch_restarts, rss_bytes, uptime_s;
     uint64_t oldest_watch_ns; /* since the quieter watch was last heard */
     int is_synced, is_leader;
 };

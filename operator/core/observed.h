@@ -6,14 +6,17 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "operator/core/batch.h"
 #include "operator/core/pod.h"
+#include "operator/kube/path.h"
+#include "runtime/base/sha256.h"
 
 /* ABSENT --POST answered 201--> EXPECTED --watch--> SEEN --watch--> GONE
- *   ^ '-------------------watch-----------------------^
- *   '----GET answered 404---------'
+ *   ^ '-------------------watch-----------------------^              |
+ *   '----GET answered 404---------' ^---POST answered 201------------'
  *
- * Silence proves nothing: an expectation ends only when the watch shows the pod or the
- * API server, asked for it, says that it is not there. */
+ * Silence proves nothing: an expectation ends only when the watch shows the object or
+ * the API server, asked for it, says that it is not there. */
 enum worker_state {
     WORKER_ABSENT,   /* not there as far as we know */
     WORKER_EXPECTED, /* we created it; the watch has not told us yet */
@@ -27,10 +30,34 @@ struct worker {
     const struct pod *pod; /* SEEN: now; GONE: as last seen; else NULL */
 };
 
+/* The pods of one role that the operator itself makes, by replica index. Has at least
+ * as many as are wanted; surplus ones (a job that was made smaller) follow. */
+struct crew {
+    const struct worker *w;
+    uint32_t n;
+};
+
+/* An object that no watch shows, by what the API server answered. */
+enum fact_state { FACT_UNKNOWN, FACT_THERE, FACT_ABSENT };
+struct fact {
+    enum fact_state state;
+    uint8_t digest[SHA256_BYTES]; /* THERE: of the content that was written last; zeros:
+                                     content unknown */
+};
+
 struct observed {
-    const struct worker *w;       /* by replica index */
-    uint32_t n;                   /* the job's replicas */
-    bool has_secret, has_service; /* known to exist and to be ours */
+    struct crew crew[ROLE_COUNT];
+    struct fact fact[KUBE_KIND_COUNT];
+    enum worker_state batch_state; /* the launcher's batch/v1 Job */
+    bool is_batch_overdue;
+    const struct batch *batch;           /* SEEN: now; GONE: as last seen; else NULL */
+    const struct pod *const *batch_pods; /* pods that the batch Job made, by name */
+    uint32_t n_batch_pods;
+};
+
+/* How many pods of each role a job wants. */
+struct shape {
+    uint32_t n[ROLE_COUNT];
 };
 
 /* What went wrong while this sync carried out its plan. */

@@ -6,42 +6,48 @@
 
 #include <stddef.h>
 
-#include "operator/core/verdict.h"
+#include "operator/core/observed.h"
+#include "runtime/base/arena.h"
 
 enum verb {
-    VERB_CREATE_SECRET,
-    VERB_CREATE_SERVICE,
-    VERB_CREATE_WORKER,
-    VERB_DELETE_WORKER,
-    VERB_LOOK_WORKER /* is it still there? The watch has not shown it */
+    VERB_CREATE, /* it is to exist and be ours; where it does, nothing happens */
+    VERB_UPDATE, /* a merge patch; creates what turns out not to be there */
+    VERB_DELETE,
+    VERB_LOOK /* is it still there? The watch has not shown it */
 };
-const char *verb_name(enum verb v); /* "create secret", ... */
+const char *verb_name(enum verb v); /* "create", ... */
 
 struct action {
     enum verb verb;
-    uint32_t
-        stage; /* actions of one stage may run at once; the next stage waits for them */
-    uint32_t index;  /* replica, for workers */
-    const char *uid; /* DELETE: only this very pod */
+    enum kube_kind kind;
+    const char *name; /* of the object */
+    const char *sub;  /* UPDATE: subresource, or NULL */
+    uint32_t stage;  /* actions of one stage may run at once, the next waits for them */
+    enum role role;  /* of pods */
+    uint32_t index;  /* of pods */
+    const char *uid; /* DELETE: only this very object; NULL: whatever has the name */
+    const struct node *body; /* CREATE, UPDATE: NULL: front's build makes it, when it is
+                                sent */
+    uint8_t digest[SHA256_BYTES]; /* CREATE, UPDATE of what no watch shows: of its
+                                     content, remembered as its fact */
 };
 
 struct plan {
     struct action *v;
-    size_t n;
-    uint64_t requeue_ms; /* look again after this time even if nothing happens; 0: need
-                            not */
+    size_t n, cap;
 };
 
 #define EXPECT_LOOK_MS                                                                 \
-    10000 /* a created pod that no watch showed is asked for so often */
+    10000 /* a created object that no watch showed is asked for so often */
 
-/* When to look again though nothing happens: while a pod is expected; 0: need not. */
-uint64_t plan_requeue_ms(const struct observed *seen, const struct verdict *v);
-
-int plan_make(const struct job *job,
-              const struct observed *seen,
-              const struct verdict *v,
-              struct arena *a,
-              struct plan *ret);
+/* Room for cap actions. -ENOMEM. */
+int plan_init(struct plan *p, size_t cap, struct arena *a);
+/* The new action, zeroed but for these; the caller fills in the rest. There is always
+ * room: cap is the caller's promise. */
+struct action *plan_add(struct plan *p,
+                        enum verb verb,
+                        enum kube_kind kind,
+                        uint32_t stage,
+                        const char *name);
 
 #endif

@@ -15,10 +15,12 @@
 
 #include <errno.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 
-#include "operator/core/job.h"
+#include "operator/core/labels.h"
 #include "operator/core/timestamp.h"
+#include "operator/doc/object.h"
 #include "runtime/base/mem.h"
 
 static const struct prune_rule container_rules[] = {
@@ -74,14 +76,21 @@ static enum pod_phase phase_of(const char *s)
     return *s ? POD_UNKNOWN : POD_PENDING;
 }
 
-static void read_owner(const struct node *object, struct pod *p)
+static const char *label(const struct node *object, const char *key)
 {
-    const struct node *owners = node_at(object, "metadata.ownerReferences");
+    const struct node *n = node_get(node_at(object, "metadata.labels"), key);
 
-    for (const struct node *c = owners ? owners->first : NULL; c; c = c->next) {
-        if (node_bool(c, "controller", false))
-            p->owner_uid = text(c, "uid");
-    }
+    return n && n->type == NODE_STRING ? n->u.s : "";
+}
+
+static void read_labels(const struct node *object, struct pod *p)
+{
+    bool is_mpi = p->job_kind == KUBE_MPIJOB;
+
+    p->job_name =
+        (char *)(uintptr_t)label(object, is_mpi ? MPI_LABEL_JOB_NAME : LABEL_JOB_NAME);
+    p->role = role_find(label(object, is_mpi ? MPI_LABEL_JOB_ROLE : LABEL_JOB_ROLE));
+    p->generation = (uint32_t)strtoul(label(object, LABEL_GENERATION), NULL, 10);
 }
 
 static void read_conditions(const struct node *object, struct pod *p)
@@ -186,11 +195,12 @@ static void read_waiting(const struct node *list, struct pod *p)
     }
 }
 
-int pod_decode(const struct node *object, struct pod *ret, struct err *err)
+int pod_decode(enum kube_kind job_kind,
+               const struct node *object,
+               struct pod *ret,
+               struct err *err)
 {
-    const struct node *labels = node_at(object, "metadata.labels");
-    const struct node *job_label = node_get(labels, LABEL_JOB_NAME);
-    struct pod p = {0};
+    struct pod p = {.job_kind = job_kind};
 
     for (size_t i = 0; i < ARRAY_LEN(text_fields); i++)
         *field(&p, i) = text(NULL, "");
@@ -199,13 +209,12 @@ int pod_decode(const struct node *object, struct pod *ret, struct err *err)
     p.uid = text(object, "metadata.uid");
     if (!*p.ns || !*p.name || !*p.uid)
         return err_set(err, -EINVAL, "pod without name, namespace or uid");
-    if (job_label && job_label->type == NODE_STRING)
-        p.job_name = text(job_label, "");
+    read_labels(object, &p);
     p.node = text(object, "spec.nodeName");
     p.phase = phase_of(text(object, "status.phase"));
     p.reason = text(object, "status.reason");
     p.message = text(object, "status.message");
-    read_owner(object, &p);
+    p.owner_uid = (char *)(uintptr_t)object_owner_uid(object);
     read_conditions(object, &p);
     read_exits(object, &p);
     read_waiting(node_at(object, "status.initContainerStatuses"), &p);
@@ -258,7 +267,8 @@ bool pod_equal(const struct pod *a, const struct pod *b)
         if (strncmp(*const_field(a, i), *const_field(b, i), POD_TEXT_MAX) != 0)
             return false;
     }
-    return a->phase == b->phase && a->is_ready == b->is_ready
-           && a->is_deleting == b->is_deleting && a->has_exit == b->has_exit
-           && a->exit_code == b->exit_code && a->exit_signal == b->exit_signal;
+    return a->role == b->role && a->generation == b->generation && a->phase == b->phase
+           && a->is_ready == b->is_ready && a->is_deleting == b->is_deleting
+           && a->has_exit == b->has_exit && a->exit_code == b->exit_code
+           && a->exit_signal == b->exit_signal;
 }

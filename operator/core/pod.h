@@ -7,8 +7,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "operator/core/role.h"
 #include "operator/doc/node.h"
 #include "operator/doc/prune.h"
+#include "operator/kube/path.h"
 #include "runtime/base/err.h"
 
 #define POD_TEXT_MAX 4096 /* of a termination message; Kubernetes' own limit */
@@ -24,9 +26,12 @@ struct pod { /* no field is NULL except where said */
                         reason; "" */
     char *message;   /* belongs to reason */
     char *waiting;   /* why it does not run yet, "ErrImagePull: ..."; "" */
-    char *exit_container; /* the container whose end counts (pod.c); "" */
-    char *exit_reason;    /* "Error", "OOMKilled"; "" */
-    char *exit_text;      /* its termination message; "" */
+    char *exit_container;    /* the container whose end counts (pod.c); "" */
+    char *exit_reason;       /* "Error", "OOMKilled"; "" */
+    char *exit_text;         /* its termination message; "" */
+    enum kube_kind job_kind; /* of the job that its labels name */
+    int role;                /* enum role, by label; -1: none that we know */
+    uint32_t generation;     /* by label; 0 if absent */
     enum pod_phase phase;
     bool is_ready, is_deleting, has_exit;
     bool is_init_exit, is_main_exit; /* of an init container; of container 0 */
@@ -40,7 +45,10 @@ extern const struct prune_rule pod_rules[];
 
 /* Fills *ret with pointers into the document: valid as long as it is. -EINVAL without a
  * name. */
-int pod_decode(const struct node *object, struct pod *ret, struct err *err);
+int pod_decode(enum kube_kind job_kind,
+               const struct node *object,
+               struct pod *ret,
+               struct err *err);
 int pod_copy(const struct pod *from, struct pod *ret); /* owned strings; -ENOMEM */
 void pod_release(struct pod *p); /* of a copy; accepts a zeroed struct */
 bool pod_equal(const struct pod *a, const struct pod *b);

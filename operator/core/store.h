@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What we know of the cluster: HorovodJobs (their JSON, without managedFields and
- * annotations) and worker pods (struct pod). Filled by the watches, read by each sync
- * as a snapshot. Pure, one thread. Keys are "namespace/name". */
+/* What we know of the cluster: jobs of both kinds (their JSON, without managedFields
+ * and the annotations of others), their pods and launcher Jobs. Filled by the watches,
+ * read by each sync as a snapshot. Pure, one thread. A job's key is "namespace/name"
+ * for a HorovodJob and "mpijob:namespace/name" for an MPIJob. */
 #ifndef OPERATOR_CORE_STORE_H
 #define OPERATOR_CORE_STORE_H
 
@@ -9,24 +10,28 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "operator/core/job.h"
+#include "operator/core/meta.h"
 #include "operator/core/observed.h"
-#include "operator/core/verdict.h"
-#include "runtime/base/sha256.h"
+#include "operator/core/state.h"
+#include "runtime/base/arena.h"
 
-#define STORE_KEY_SIZE 512 /* namespace, '/', name, NUL */
+#define STORE_KEY_SIZE 512 /* with NUL */
 
 struct store;
 struct store *store_new(void);
 void store_free(struct store *s);
 
-/* key of a job, from an object's metadata. -EINVAL without name or namespace. */
-int store_key(const char *ns, const char *name, char ret[STORE_KEY_SIZE]);
+/* -EINVAL without name or namespace, or when they are too long. */
+int store_key(enum kube_kind kind,
+              const char *ns,
+              const char *name,
+              char ret[STORE_KEY_SIZE]);
+enum kube_kind store_key_kind(const char *key);
 
 /* Puts or replaces a job; an older resourceVersion of the same uid is ignored. The tree
- * is changed (managedFields and annotations are dropped). ret_key names the job to look
- * at. */
+ * is changed (what is not kept is dropped). ret_key names the job to look at. */
 int store_put_job(struct store *s,
+                  enum kube_kind kind,
                   struct node *object,
                   char ret_key[STORE_KEY_SIZE],
                   struct err *err);
@@ -35,50 +40,80 @@ int store_put_job(struct store *s,
  * there, in an older version. Returns 1 when it was taken, 0 when it tells nothing new,
  * or as store_put_job. */
 int store_take_answer(struct store *s,
+                      enum kube_kind kind,
                       struct node *object,
                       char ret_key[STORE_KEY_SIZE],
                       struct err *err);
-/* Puts, or marks as gone, a worker pod. ret_key names the job that it belongs to, ""
- * when nothing changed for anybody. */
+void store_drop_job(struct store *s, const char *key);
+/* As store_drop_job, of that uid only: the API server does not know it any more. */
+void store_lose_job(struct store *s, const char *key, const char *uid);
+
+/* Puts, or marks as gone, a pod or a launcher Job. ret_key names the job that it
+ * belongs to, "" when nothing changed for anybody. -ENOMEM, -EINVAL. */
 int store_put_pod(struct store *s, const struct pod *pod, char ret_key[STORE_KEY_SIZE]);
 void store_drop_pod(struct store *s,
                     const char *ns,
                     const char *name,
                     char ret_key[STORE_KEY_SIZE]);
-void store_drop_job(struct store *s, const char *ns, const char *name);
-/* As store_drop_job, of that uid only: the API server does not know it any more. */
-void store_lose_job(struct store *s, const char *key, const char *uid);
+int store_put_batch(struct store *s,
+                    const struct batch *batch,
+                    char ret_key[STORE_KEY_SIZE]);
+void store_drop_batch(struct store *s,
+                      const char *ns,
+                      const char *name,
+                      char ret_key[STORE_KEY_SIZE]);
 
 /* A relist: begin, put all, end. What was not put is dropped; changed is told each
  * job's key. */
 typedef void (*store_key_fn)(void *arg, const char *key);
-void store_begin_jobs(struct store *s);
-void store_end_jobs(struct store *s);
-void store_begin_pods(struct store *s);
-void store_end_pods(struct store *s, store_key_fn changed, void *arg);
+void store_begin_jobs(struct store *s, enum kube_kind kind);
+void store_end_jobs(struct store *s, enum kube_kind kind);
+void store_begin_pods(struct store *s, enum kube_kind job_kind);
+void store_end_pods(struct store *s,
+                    enum kube_kind job_kind,
+                    store_key_fn changed,
+                    void *arg);
+void store_begin_batches(struct store *s);
+void store_end_batches(struct store *s, store_key_fn changed, void *arg);
 
 /* The stored JSON of a job; NULL if absent. Valid until the next put or drop. */
 const char *store_job_text(const struct store *s, const char *key, size_t *ret_n);
 /* The snapshot for one sync, in the arena. -ENOENT when the job or that uid is not
  * there. Pods that belong to another uid (an older job of the same name) are not seen.
  */
-int store_observe(struct store *s,
+int store_observe(const struct store *s,
                   const char *key,
-                  const struct job *job,
+                  const struct job_meta *job,
+                  const struct shape *shape,
                   uint64_t now_ns,
                   struct arena *a,
                   struct observed *ret);
-/* The API server has told us that it exists; no-op when the job is not there any more.
- * A worker stays expected until the watch shows it, or until store_miss_worker: the API
- * server has told us that it does not exist. */
-void store_expect_worker(
-    struct store *s, const char *key, const char *uid, uint32_t index, uint64_t now_ns);
-void store_miss_worker(struct store *s,
-                       const char *key,
-                       const char *uid,
-                       uint32_t index);
-void store_have_secret(struct store *s, const char *key, const char *uid);
-void store_have_service(struct store *s, const char *key, const char *uid);
+
+/* What the API server's answers tell; no-ops when the job of that uid is not there any
+ * more. memory.h says what each means. */
+void store_expect_pod(struct store *s,
+                      const char *key,
+                      const char *job_uid,
+                      enum role role,
+                      uint32_t index,
+                      const char *pod_uid,
+                      uint64_t now_ns);
+void store_miss_pod(struct store *s,
+                    const char *key,
+                    const char *job_uid,
+                    enum role role,
+                    uint32_t index);
+void store_expect_batch(struct store *s,
+                        const char *key,
+                        const char *job_uid,
+                        const char *batch_uid,
+                        uint64_t now_ns);
+void store_miss_batch(struct store *s, const char *key, const char *job_uid);
+void store_know(struct store *s,
+                const char *key,
+                const char *job_uid,
+                enum kube_kind kind,
+                const struct fact *fact);
 
 /* After a status was written: does the API server keep it as it was sent? hash is of
  * what was sent. Returns true when it does not for the first time of this job. */
@@ -88,12 +123,13 @@ bool store_status_kept(struct store *s,
                        const uint8_t hash[SHA256_BYTES],
                        bool is_kept);
 /* The status of that hash was the last one written, and was not kept. */
-bool store_is_unkept(struct store *s,
+bool store_is_unkept(const struct store *s,
                      const char *key,
                      const char *uid,
                      const uint8_t hash[SHA256_BYTES]);
 
-size_t store_n_jobs(const struct store *s, enum job_state state);
+/* For metrics, and to look at every job again. */
+size_t store_n_jobs(const struct store *s, enum kube_kind kind, enum job_state state);
 size_t store_n_pods(const struct store *s);
 void store_each_job(const struct store *s, store_key_fn fn, void *arg);
 

@@ -131,3 +131,28 @@ int object_read(struct arena *a, struct span text, struct node **ret, struct err
     }
     return rc;
 }
+
+const char *object_owner_uid(const struct node *object)
+{
+    const struct node *owners = node_at(object, "metadata.ownerReferences");
+    const char *uid = NULL;
+
+    for (const struct node *c = owners ? owners->first : NULL; c; c = c->next) {
+        if (node_bool(c, "controller", false))
+            uid = node_str(c, "uid");
+    }
+    return uid ? uid : "";
+}
+
+bool object_holds(const struct node *whole, const struct node *part)
+{
+    if (part->type != NODE_OBJECT)
+        return node_equal(whole, part);
+    if (!whole || whole->type != NODE_OBJECT)
+        return false;
+    for (const struct node *c = part->first; c; c = c->next) {
+        if (!object_holds(node_get(whole, c->key), c))
+            return false;
+    }
+    return true;
+}

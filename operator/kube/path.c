@@ -34,6 +34,13 @@ const char *kube_kind_name(enum kube_kind k)
     return kinds[k].name;
 }
 
+const char *kube_api_version(enum kube_kind k)
+{
+    const char *prefix = kinds[k].prefix; /* /api/VERSION or /apis/GROUP/VERSION */
+
+    return strchr(prefix + 1, '/') + 1;
+}
+
 static void encode(struct strbuf *out, const char *s)
 {
     for (; *s; s++) {

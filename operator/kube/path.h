@@ -20,7 +20,8 @@ enum kube_kind {
     KUBE_LEASE,
 };
 #define KUBE_KIND_COUNT 12
-const char *kube_kind_name(enum kube_kind k); /* "HorovodJob", "Pod", ... */
+const char *kube_kind_name(enum kube_kind k);   /* "HorovodJob", "Pod", ... */
+const char *kube_api_version(enum kube_kind k); /* "ringmaster.dev/v1beta1", "v1" */
 
 /* ns NULL: all namespaces. name NULL: the collection. sub: "status" or NULL. */
 void kube_path(struct strbuf *out,

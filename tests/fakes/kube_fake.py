@@ -12,12 +12,32 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
 
-PLURALS = ("horovodjobs", "pods", "services", "secrets", "events", "leases")
+PLURALS = (
+    "horovodjobs",
+    "mpijobs",
+    "jobs",
+    "pods",
+    "services",
+    "secrets",
+    "configmaps",
+    "podgroups",
+    "priorityclasses",
+    "events",
+    "leases",
+)
+
+
+def selected(obj: dict, query: dict) -> bool:
+    """Of label selectors the two forms "key" and "key=value"."""
+    key, _, value = query.get("labelSelector", "").partition("=")
+    labels = obj["metadata"].get("labels", {})
+    return not key or (key in labels and value in ("", labels[key]))
 
 
 class Fake:
     """objects[plural][namespace/name]; every change gets the next resourceVersion and is kept in the
-    log that watches read. hook(handler, method, plural, query) may answer itself and return True."""
+    log that watches read. hook(handler, method, plural, query) may answer itself and return True; to it
+    and to count() the pods of MPIJobs are "mpi-pods"."""
 
     def __init__(self):
         self.changed = threading.Condition()
@@ -102,21 +122,23 @@ class Fake:
         plural = next(p for p in parts if p in PLURALS)
         rest = parts[parts.index(plural) + 1 :]
         body = h.rfile.read(int(h.headers.get("Content-Length") or 0))
+        name = "mpi-pods" if "training." in query.get("labelSelector", "") else plural
         with self.changed:
-            self.requests.append((method, plural, query))
-        if self.hook and self.hook(h, method, plural, query):
+            self.requests.append((method, name, query))
+        if self.hook and self.hook(h, method, name, query):
             return
         if method == "GET" and "watch" in query:
-            self.watch(h, plural, int(query["resourceVersion"]))
+            self.watch(h, plural, query)
         elif method == "GET" and not rest:
             with self.changed:
+                found = [o for o in self.objects[plural].values() if selected(o, query)]
                 first = int(query.get("continue", 0))
-                after = first + int(query.get("limit", 0) or len(self.objects[plural]))
+                after = first + int(query.get("limit", 0) or len(found))
                 out = {
-                    "items": list(self.objects[plural].values())[first:after],
+                    "items": found[first:after],
                     "metadata": {"resourceVersion": str(self.version)},
                 }
-                if after < len(self.objects[plural]):
+                if after < len(found):
                     out["metadata"]["continue"] = str(after)
                 text = json.dumps(out)
             self.answer(h, 200, text)
@@ -179,7 +201,8 @@ class Fake:
     def event(cls, h, kind: str, obj: dict) -> None:
         cls.chunk(h, json.dumps({"type": kind, "object": obj}).encode() + b"\n")
 
-    def watch(self, h, plural: str, since: int) -> None:
+    def watch(self, h, plural: str, query: dict) -> None:
+        since = int(query["resourceVersion"])
         self.begin_watch(h)
         h.connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         while not self.stopping:
@@ -189,5 +212,6 @@ class Fake:
                     self.changed.wait(1)
                     continue
             for version, _, kind, obj in news:
-                self.event(h, kind, obj)
+                if selected(obj, query):
+                    self.event(h, kind, obj)
                 since = version

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A HorovodJob as JSON: read, decode, check, and build its objects when it passes. */
-#include "operator/core/job.h"
-#include "operator/core/objects.h"
+#include "operator/core/hvd_job.h"
+#include "operator/core/hvd_objects.h"
 #include "operator/doc/json.h"
 #include "operator/doc/object.h"
 #include "tests/fuzz/fuzz.h"
 
-static void build_objects(struct arena *a, const struct job *job)
+static void build_objects(struct arena *a, const struct hvd_job *job)
 {
     static const struct object_config cfg = {.runtime_image = "r",
                                              .cluster_domain = ""};
@@ -41,15 +41,17 @@ FUZZ_TARGET(job)
     struct err err = ERR_INIT;
     struct arena a;
     struct node *o;
-    struct job job;
+    struct job_meta meta;
+    struct hvd_job job;
 
     arena_init(&a, OBJECT_MAX_BYTES);
     strbuf_init(&problems, 65536);
     if (object_read(&a, (struct span){(const char *)data, n}, &o, &err) == 0) {
         must_come_back(o);
-        if (job_decode_meta(o, &job, &err) == 0) {
-            job_decode_spec(o, &job, &problems);
-            job_validate(&job, &problems);
+        if (meta_decode(KUBE_JOB, o, &meta, &err) == 0) {
+            hvd_job_init(&job, &meta);
+            hvd_decode_spec(o, &job, &problems);
+            hvd_validate(&job, &problems);
             MUST(job.slots >= 1 && job.slots <= JOB_MAX_SLOTS);
             MUST(job.replicas >= 1 && job.replicas <= JOB_MAX_REPLICAS);
             MUST(problems.n || !node_str(o, OBJECT_UNREADABLE));

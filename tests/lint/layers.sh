@@ -19,7 +19,7 @@ runtime/launch      runtime/base runtime/contract runtime/rendezvous
 runtime/python      hvd.h
 runtime/tensorflow  hvd.h
 operator/doc        runtime/base
-operator/core       runtime/base runtime/contract operator/doc
+operator/core       runtime/base runtime/contract operator/doc operator/kube/path.h
 operator/kube       runtime/base operator/doc
 operator            runtime/base runtime/contract runtime/rendezvous operator/core operator/kube operator/doc
 spank_plugin        runtime/base runtime/contract runtime/rendezvous

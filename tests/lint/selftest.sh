@@ -139,17 +139,17 @@ printf '%s\n' '# Title' '[gone](no/such/file.md)' | put README.md
 expect docs 'dead link' 'link to no/such/file.md'
 told() { # the operator's tables, and code with the same names; the offence is put over it
     clean
-    printf '%s\n' "$head" 'const char *f(void) { return "TokenLost"; }' | put operator/core/status.c
+    printf '%s\n' "$head" 'const char *f(void) { return "TokenLost"; }' | put operator/core/hvd_status.c
     printf '%s\n' "$head" 'const char *g(void) { return "hvd_operator_jobs"; }' | put operator/core/metrics.c
     printf '%s\n' '<!-- reasons: -->' '| `TokenLost` | x |' '<!-- end of reasons -->' '<!-- metrics: -->' \
         '| `hvd_operator_jobs` | x |' '<!-- end of metrics -->' | put operator/README.md
 }
 told
 out=$("$LINT/docs.sh" 2>&1) && ok 'docs: tables that have what the code has are fine' || not_ok 'docs: tables that have what the code has are fine' "$out"
-printf '%s\n' "$head" 'const char *f(int x) { return x ? "TokenLost" : "NodeLost"; }' | put operator/core/status.c
+printf '%s\n' "$head" 'const char *f(int x) { return x ? "TokenLost" : "NodeLost"; }' | put operator/core/hvd_status.c
 expect docs 'reason that is not told' 'reasons: NodeLost is in the code'
 told
-printf '%s\n' "$head" 'const char *f(void) { return ""; }' | put operator/core/status.c
+printf '%s\n' "$head" 'const char *f(void) { return ""; }' | put operator/core/hvd_status.c
 expect docs 'reason that is gone' 'reasons: TokenLost is in the table'
 told
 printf '%s\n' "$head" 'const char *g(void) { return "hvd_operator_jobs_total"; }' | put operator/core/metrics.c

@@ -168,7 +168,10 @@ def a_leader_that_cannot_renew_stops_writing_and_goes_on_later() -> None:
         w.fake.put("horovodjobs", w.job("j1"))
         wait(
             "a's cache goes on",
-            lambda: 'hvd_operator_jobs{state="Pending"} 1' in fetch(w.ports["a"], "/metrics")[1],
+            lambda: (
+                'hvd_operator_jobs{kind="HorovodJob",state="Pending"} 1'
+                in fetch(w.ports["a"], "/metrics")[1]
+            ),
         )
         expect(w.wrote(since) == set(), "nothing is written", str(w.writes))
         w.away = False

@@ -158,7 +158,7 @@ def a_lost_answer_does_not_double_a_pod() -> None:
                 {
                     "metadata": {  # it was made, and the answer never arrives
                         "name": f"j0-worker-{len(cut) - 1}",
-                        "labels": {"ringmaster.dev/job-name": "j0"},
+                        "labels": {"ringmaster.dev/job-name": "j0", "ringmaster.dev/job-role": "worker"},
                         "ownerReferences": [
                             {
                                 "controller": True,
@@ -275,7 +275,7 @@ def a_status_that_the_api_server_does_not_keep_is_not_sent_again_and_again() -> 
 
 def of_j0(port: int) -> bool:
     """Does the operator still count job j0, which is Pending while j1 runs?"""
-    return 'hvd_operator_jobs{state="Pending"} 0' not in fetch(port, "/metrics")[1]
+    return 'hvd_operator_jobs{kind="HorovodJob",state="Pending"} 0' not in fetch(port, "/metrics")[1]
 
 
 @suite.test
@@ -346,7 +346,7 @@ def readiness_tells_what_is_missing_and_metrics_count() -> None:
     allow = []
 
     def hook(w, h, method, plural, query):
-        if plural == "horovodjobs" and not allow:
+        if plural in ("horovodjobs", "mpijobs") and not allow:
             w.fake.answer(h, 404, "404 page not found")
             return True
         return False
@@ -361,7 +361,7 @@ def readiness_tells_what_is_missing_and_metrics_count() -> None:
         allow.append(1)
         wait("/readyz", lambda: fetch(port, "/readyz") == (200, "ok\n"))
         w.goes_on()
-        running = 'hvd_operator_jobs{state="Running"} 1'
+        running = 'hvd_operator_jobs{kind="HorovodJob",state="Running"} 1'
         wait(
             "metrics have the job", lambda: running in fetch(port, "/metrics")[1]
         )  # once its watch has told

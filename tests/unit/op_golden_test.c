@@ -20,9 +20,9 @@
 
 #include <cmocka.h>
 
-#include "operator/core/objects.h"
-#include "operator/core/plan.h"
-#include "operator/core/status.h"
+#include "operator/core/hvd_objects.h"
+#include "operator/core/hvd_plan.h"
+#include "operator/core/hvd_status.h"
 #include "operator/doc/json.h"
 #include "operator/doc/yaml.h"
 #include "runtime/base/fd.h"
@@ -33,7 +33,7 @@
 struct fixture {
     struct arena arena;
     char dir[512];
-    struct job job;
+    struct hvd_job job;
     const struct node *object;
     struct strbuf problems;
 };
@@ -53,6 +53,7 @@ static char *read_text(const struct fixture *f, const char *name, size_t *ret_n)
 static void load_job(struct fixture *f)
 {
     struct err err = ERR_INIT;
+    struct job_meta meta;
     struct node *o;
     size_t n;
     char *text = read_text(f, "job.yaml", &n);
@@ -62,10 +63,11 @@ static void load_job(struct fixture *f)
         fail_msg("%s: %s", f->dir, err.text);
     mem_free(text);
     f->object = o;
-    assert_int_equal(job_decode_meta(o, &f->job, &err), 0);
+    assert_int_equal(meta_decode(KUBE_JOB, o, &meta, &err), 0);
+    hvd_job_init(&f->job, &meta);
     strbuf_init(&f->problems, 65536);
-    job_decode_spec(o, &f->job, &f->problems);
-    job_validate(&f->job, &f->problems);
+    hvd_decode_spec(o, &f->job, &f->problems);
+    hvd_validate(&f->job, &f->problems);
 }
 
 /* Compares with the file, or writes it. */
@@ -119,7 +121,8 @@ static void load_worker(const struct node *w, struct arena *a, struct worker *re
             assert_string_equal(w->u.s, "absent");
         return;
     }
-    assert_int_equal(pod_decode(as_watched(a, gone ? gone : w), pod, NULL), 0);
+    assert_int_equal(pod_decode(KUBE_JOB, as_watched(a, gone ? gone : w), pod, NULL),
+                     0);
     ret->state = gone ? WORKER_GONE : WORKER_SEEN;
     ret->pod = pod;
 }
@@ -143,10 +146,11 @@ load_observed(struct fixture *f, struct observed *seen, struct outcome *outcome)
     w = arena_calloc(&f->arena, workers->n + 1, sizeof(*w));
     for (const struct node *c = workers->first; c; c = c->next)
         load_worker(c, &f->arena, &w[i++]);
-    *seen = (struct observed){.w = w,
-                              .n = i,
-                              .has_secret = node_bool(o, "secret", false),
-                              .has_service = node_bool(o, "service", false)};
+    *seen = (struct observed){.crew[ROLE_WORKER] = {.w = w, .n = i}};
+    if (node_bool(o, "secret", false))
+        seen->fact[KUBE_SECRET].state = FACT_THERE;
+    if (node_bool(o, "service", false))
+        seen->fact[KUBE_SERVICE].state = FACT_THERE;
     *outcome = (struct outcome){.reason = "", .message = ""};
     if (node_get(o, "outcome")) {
         outcome->trouble = strcmp(node_str(o, "outcome.trouble"), "retry") == 0
@@ -162,9 +166,10 @@ static void print_plan(const struct fixture *f,
                        const struct verdict *v,
                        const struct outcome *outcome,
                        const struct plan *p,
+                       uint64_t requeue_ms,
                        struct strbuf *out)
 {
-    struct event_note note[STATUS_MAX_EVENTS];
+    struct event_note note[DECISION_MAX_NOTES];
     size_t n = status_events(&f->job, v, outcome, note);
 
     strbuf_printf(out, "state  %s %s: %s\n", state_name(v->state), v->reason,
@@ -172,17 +177,16 @@ static void print_plan(const struct fixture *f,
     for (size_t i = 0; i < p->n; i++) {
         const struct action *x = &p->v[i];
 
-        strbuf_printf(out, "%u      %s", x->stage, verb_name(x->verb));
-        if (x->verb != VERB_CREATE_SECRET && x->verb != VERB_CREATE_SERVICE)
-            strbuf_printf(out, " %u", x->index);
+        strbuf_printf(out, "%u      %s %s %s", x->stage, verb_name(x->verb),
+                      kube_kind_name(x->kind), x->name);
         strbuf_printf(out, "%s%s\n", x->uid ? " uid=" : "", x->uid ? x->uid : "");
     }
     for (size_t i = 0; i < n; i++)
         strbuf_printf(out, "event  %s %s: %s\n",
                       note[i].is_warning ? "Warning" : "Normal", note[i].reason,
                       note[i].message);
-    if (p->requeue_ms)
-        strbuf_printf(out, "again  after %llu ms\n", (unsigned long long)p->requeue_ms);
+    if (requeue_ms)
+        strbuf_printf(out, "again  after %llu ms\n", (unsigned long long)requeue_ms);
 }
 
 static void run_plan(struct fixture *f)
@@ -204,9 +208,10 @@ static void run_plan(struct fixture *f)
                                    .message = strbuf_str(&f->problems)};
     assert_int_equal(verdict_make(&f->job, &seen, &outcome, &f->arena, &v), 0);
     if (f->problems.n == 0)
-        assert_int_equal(plan_make(&f->job, &seen, &v, &f->arena, &p), 0);
+        assert_int_equal(hvd_plan_make(&f->job, &seen, &v, &f->arena, &p), 0);
     strbuf_init(&out, 1u << 20);
-    print_plan(f, &v, &outcome, &p, &out);
+    print_plan(f, &v, &outcome, &p,
+               f->problems.n == 0 ? hvd_plan_requeue_ms(&seen, &v) : 0, &out);
     compare(f, "plan.txt", &out);
     strbuf_clear(&out);
     status = status_make(&b, &f->job, &v, &outcome, now_s);
@@ -217,7 +222,7 @@ static void run_plan(struct fixture *f)
 
     /* what has been written is not written again: the same world gives the same status
      */
-    f->job.status = status;
+    f->job.meta.status = status;
     assert_int_equal(verdict_make(&f->job, &seen, &outcome, &f->arena, &v), 0);
     assert_true(
         node_equal(status, status_make(&b, &f->job, &v, &outcome, now_s + 1000)));

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "operator/core/job.h"
+#include "operator/core/hvd_job.h"
 #include "operator/doc/json.h"
 #include "operator/doc/object.h"
 #include "runtime/base/mem.h"
@@ -126,11 +126,13 @@ static struct node *read_job(struct arena *a, const char *text, size_t n)
 static void expect_problem(const struct node *o, const char *want)
 {
     struct strbuf problems;
-    struct job job = {0};
+    struct job_meta meta;
+    struct hvd_job job;
 
     strbuf_init(&problems, 4096);
-    assert_int_equal(job_decode_meta(o, &job, NULL), 0);
-    job_decode_spec(o, &job, &problems);
+    assert_int_equal(meta_decode(KUBE_JOB, o, &meta, NULL), 0);
+    hvd_job_init(&job, &meta);
+    hvd_decode_spec(o, &job, &problems);
     if (want)
         assert_string_equal(strbuf_str(&problems), want);
     else

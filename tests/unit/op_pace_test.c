@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "operator/core/pace.h"
-#include "operator/core/status.h"
+#include "operator/core/state.h"
 #include "operator/doc/json.h"
 #include "runtime/base/mem.h"
 

@@ -21,7 +21,7 @@
 struct world {
     struct store *s;
     struct arena a;
-    struct job job;
+    struct job_meta job;
     char key[STORE_KEY_SIZE];
 };
 
@@ -32,7 +32,8 @@ static struct node *job_object(struct world *w, const char *uid, int version)
     int n = snprintf(text, sizeof(text),
                      "{\"metadata\":{\"namespace\":\"ns\",\"name\":\"demo\",\"uid\":"
                      "\"%s\",\"resourceVersion\":\"%d\",\"managedFields\":[{}],"
-                     "\"annotations\":{\"a\":\"b\"}},\"spec\":{}}",
+                     "\"annotations\":{\"a\":\"b\",\"ringmaster.dev/x\":\"y\"}},"
+                     "\"spec\":{}}",
                      uid, version);
 
     return json_read(&w->a, text, (size_t)n, &o, NULL) == 0 ? o : NULL;
@@ -42,14 +43,14 @@ static int put_job(struct world *w, const char *uid, int version)
 {
     struct node *o = job_object(w, uid, version);
 
-    return o ? store_put_job(w->s, o, w->key, NULL) : -ENOMEM;
+    return o ? store_put_job(w->s, KUBE_JOB, o, w->key, NULL) : -ENOMEM;
 }
 
 static int take_answer(struct world *w, const char *uid, int version)
 {
     struct node *o = job_object(w, uid, version);
 
-    return o ? store_take_answer(w->s, o, w->key, NULL) : -ENOMEM;
+    return o ? store_take_answer(w->s, KUBE_JOB, o, w->key, NULL) : -ENOMEM;
 }
 
 static int put_pod(struct world *w, int index, const char *owner, enum pod_phase phase)
@@ -61,21 +62,25 @@ static int put_pod(struct world *w, int index, const char *owner, enum pod_phase
         text, sizeof(text),
         "{\"metadata\":{\"namespace\":\"ns\",\"name\":\"demo-worker-%d\",\"uid\":\"p%"
         "d\","
-        "\"labels\":{\"ringmaster.dev/job-name\":\"demo\"},\"ownerReferences\":[{"
+        "\"labels\":{\"ringmaster.dev/job-name\":\"demo\","
+        "\"ringmaster.dev/job-role\":\"worker\"},\"ownerReferences\":[{"
         "\"controller\":true,\"uid\":\"%s\"}]},\"status\":{\"phase\":\"%s\"}}",
         index, index, owner, phase == POD_RUNNING ? "Running" : "Pending");
     int rc = json_read(&w->a, text, (size_t)n, &o, NULL);
 
     if (rc == 0)
-        rc = pod_decode(o, &p, NULL);
+        rc = pod_decode(KUBE_JOB, o, &p, NULL);
     return rc == 0 ? store_put_pod(w->s, &p, w->key) : rc;
 }
+
+static const struct shape two = {.n[ROLE_WORKER] = 2};
 
 static struct observed observe(struct world *w, uint64_t now_ns)
 {
     struct observed seen;
 
-    assert_int_equal(store_observe(w->s, "ns/demo", &w->job, now_ns, &w->a, &seen), 0);
+    assert_int_equal(
+        store_observe(w->s, "ns/demo", &w->job, &two, now_ns, &w->a, &seen), 0);
     return seen;
 }
 
@@ -86,7 +91,8 @@ static int setup(void **state)
     assert_non_null(w);
     w->s = store_new();
     arena_init(&w->a, 1u << 20);
-    w->job = (struct job){.ns = "ns", .name = "demo", .uid = "u1", .replicas = 2};
+    w->job =
+        (struct job_meta){.kind = KUBE_JOB, .ns = "ns", .name = "demo", .uid = "u1"};
     *state = w;
     return 0;
 }
@@ -113,7 +119,8 @@ static void an_older_version_does_not_replace_a_newer(void **state)
     text = store_job_text(w->s, "ns/demo", &n);
     assert_non_null(strstr(text, "\"resourceVersion\":\"10\""));
     assert_null(strstr(text, "managedFields"));
-    assert_null(strstr(text, "annotations"));
+    assert_null(strstr(text, "\"a\":\"b\""));
+    assert_non_null(strstr(text, "ringmaster.dev/x"));
     assert_int_equal(put_job(w, "u2", 3), 0); /* another job of that name */
     assert_non_null(strstr(store_job_text(w->s, "ns/demo", &n), "u2"));
 }
@@ -132,9 +139,9 @@ static void an_answer_is_taken_only_of_a_known_job_and_when_newer(void **state)
     assert_int_equal(take_answer(w, "u1", 11), 1);
     assert_non_null(strstr(store_job_text(w->s, "ns/demo", &n), "\"11\""));
     store_lose_job(w->s, "ns/demo", "u0");
-    assert_int_equal(store_n_jobs(w->s, STATE_PENDING), 1);
+    assert_int_equal(store_n_jobs(w->s, KUBE_JOB, STATE_PENDING), 1);
     store_lose_job(w->s, "ns/demo", "u1");
-    assert_int_equal(store_n_jobs(w->s, STATE_PENDING), 0);
+    assert_int_equal(store_n_jobs(w->s, KUBE_JOB, STATE_PENDING), 0);
     store_lose_job(w->s, "ns/demo", "u1");
     assert_int_equal(take_answer(w, "u1", 12), 0);
     assert_null(store_job_text(w->s, "ns/demo", &n));
@@ -149,40 +156,54 @@ static void pods_of_another_uid_are_not_seen(void **state)
     assert_int_equal(put_pod(w, 0, "u0", POD_RUNNING), 0);
     assert_int_equal(put_pod(w, 1, "u1", POD_RUNNING), 0);
     seen = observe(w, 1);
-    assert_int_equal(seen.w[0].state, WORKER_ABSENT);
-    assert_int_equal(seen.w[1].state, WORKER_SEEN);
+    assert_int_equal(seen.crew[ROLE_WORKER].w[0].state, WORKER_ABSENT);
+    assert_int_equal(seen.crew[ROLE_WORKER].w[1].state, WORKER_SEEN);
     w->job.uid = "u2";
-    assert_int_equal(store_observe(w->s, "ns/demo", &w->job, 1, &w->a, &seen), -ENOENT);
+    assert_int_equal(store_observe(w->s, "ns/demo", &w->job, &two, 1, &w->a, &seen),
+                     -ENOENT);
 }
 
 static void a_created_pod_is_expected_until_it_is_missed(void **state)
 {
     struct world *w = *state;
+    const struct fact there = {.state = FACT_THERE};
     uint64_t look_ns = EXPECT_LOOK_MS * 1000000ull;
 
     assert_int_equal(put_job(w, "u1", 1), 0);
-    store_expect_worker(w->s, "ns/demo", "u1", 1, SECOND_NS);
-    store_expect_worker(w->s, "ns/demo", "other", 0, SECOND_NS);
-    store_have_secret(w->s, "ns/demo", "u1");
-    assert_int_equal(observe(w, 2 * SECOND_NS).w[0].state, WORKER_ABSENT);
-    assert_int_equal(observe(w, 2 * SECOND_NS).w[1].state, WORKER_EXPECTED);
-    assert_true(observe(w, 2 * SECOND_NS).has_secret);
-    assert_false(observe(w, 2 * SECOND_NS).has_service);
-    assert_false(observe(w, 2 * SECOND_NS).w[1].is_overdue);
-    assert_true(observe(w, SECOND_NS + look_ns).w[1].is_overdue);
-    assert_int_equal(observe(w, 9999 * look_ns).w[1].state, WORKER_EXPECTED);
-    store_expect_worker(w->s, "ns/demo", "u1", 1, look_ns); /* asked for: it is there */
-    assert_false(observe(w, SECOND_NS + look_ns).w[1].is_overdue);
-    store_miss_worker(w->s, "ns/demo", "other", 1);
-    store_miss_worker(w->s, "ns/demo", "u1", 7);
-    assert_int_equal(observe(w, 2 * look_ns).w[1].state, WORKER_EXPECTED);
-    store_miss_worker(w->s, "ns/demo", "u1", 1);
-    assert_int_equal(observe(w, 2 * look_ns).w[1].state, WORKER_ABSENT);
-    store_expect_worker(w->s, "ns/demo", "u1", 1, SECOND_NS);
+    store_expect_pod(w->s, "ns/demo", "u1", ROLE_WORKER, 1, "p1", SECOND_NS);
+    store_expect_pod(w->s, "ns/demo", "other", ROLE_WORKER, 0, "p0", SECOND_NS);
+    store_know(w->s, "ns/demo", "u1", KUBE_SECRET, &there);
+    assert_int_equal(observe(w, 2 * SECOND_NS).crew[ROLE_WORKER].w[0].state,
+                     WORKER_ABSENT);
+    assert_int_equal(observe(w, 2 * SECOND_NS).crew[ROLE_WORKER].w[1].state,
+                     WORKER_EXPECTED);
+    assert_int_equal(observe(w, 2 * SECOND_NS).fact[KUBE_SECRET].state, FACT_THERE);
+    assert_int_equal(observe(w, 2 * SECOND_NS).fact[KUBE_SERVICE].state, FACT_UNKNOWN);
+    assert_false(observe(w, 2 * SECOND_NS).crew[ROLE_WORKER].w[1].is_overdue);
+    assert_true(observe(w, SECOND_NS + look_ns).crew[ROLE_WORKER].w[1].is_overdue);
+    assert_int_equal(observe(w, 9999 * look_ns).crew[ROLE_WORKER].w[1].state,
+                     WORKER_EXPECTED);
+    store_expect_pod(w->s, "ns/demo", "u1", ROLE_WORKER, 1, "p1",
+                     look_ns); /* asked for: it is there */
+    assert_false(observe(w, SECOND_NS + look_ns).crew[ROLE_WORKER].w[1].is_overdue);
+    store_miss_pod(w->s, "ns/demo", "other", ROLE_WORKER, 1);
+    store_miss_pod(w->s, "ns/demo", "u1", ROLE_WORKER, 7);
+    assert_int_equal(observe(w, 2 * look_ns).crew[ROLE_WORKER].w[1].state,
+                     WORKER_EXPECTED);
+    store_miss_pod(w->s, "ns/demo", "u1", ROLE_WORKER, 1);
+    assert_int_equal(observe(w, 2 * look_ns).crew[ROLE_WORKER].w[1].state,
+                     WORKER_ABSENT);
+    store_expect_pod(w->s, "ns/demo", "u1", ROLE_WORKER, 1, "p1", SECOND_NS);
+    assert_int_equal(put_pod(w, 1, "u1", POD_RUNNING), 0); /* the very one */
+    assert_int_equal(observe(w, 2 * look_ns).crew[ROLE_WORKER].w[1].state, WORKER_SEEN);
+    store_expect_pod(w->s, "ns/demo", "u1", ROLE_WORKER, 1, "p9", SECOND_NS);
+    assert_int_equal(observe(w, 2 * SECOND_NS).crew[ROLE_WORKER].w[1].state,
+                     WORKER_EXPECTED);        /* the one in the cache is an older one */
     assert_int_equal(put_job(w, "u2", 2), 0); /* notes belong to one uid */
     w->job.uid = "u2";
-    assert_int_equal(observe(w, 2 * SECOND_NS).w[1].state, WORKER_ABSENT);
-    assert_false(observe(w, 2 * SECOND_NS).has_secret);
+    assert_int_equal(observe(w, 2 * SECOND_NS).crew[ROLE_WORKER].w[1].state,
+                     WORKER_ABSENT);
+    assert_int_equal(observe(w, 2 * SECOND_NS).fact[KUBE_SECRET].state, FACT_UNKNOWN);
 }
 
 static void a_dropped_pod_is_remembered_as_gone(void **state)
@@ -198,10 +219,99 @@ static void a_dropped_pod_is_remembered_as_gone(void **state)
     store_drop_pod(w->s, "ns", "demo-worker-1", w->key);
     assert_string_equal(w->key, "ns/demo");
     seen = observe(w, 1);
-    assert_int_equal(seen.w[1].state, WORKER_GONE);
-    assert_int_equal(seen.w[1].pod->phase, POD_RUNNING);
+    assert_int_equal(seen.crew[ROLE_WORKER].w[1].state, WORKER_GONE);
+    assert_int_equal(seen.crew[ROLE_WORKER].w[1].pod->phase, POD_RUNNING);
     store_drop_pod(w->s, "ns", "demo-worker-1", w->key);
     assert_string_equal(w->key, "");
+    store_expect_pod(w->s, "ns/demo", "u1", ROLE_WORKER, 1, "p1", 1);
+    assert_int_equal(observe(w, 1).crew[ROLE_WORKER].w[1].state, WORKER_GONE);
+    store_expect_pod(w->s, "ns/demo", "u1", ROLE_WORKER, 1, "p2", 1); /* made again */
+    assert_int_equal(observe(w, 1).crew[ROLE_WORKER].w[1].state, WORKER_EXPECTED);
+}
+
+static void surplus_workers_are_seen(void **state)
+{
+    struct world *w = *state;
+    struct observed seen;
+
+    assert_int_equal(put_job(w, "u1", 1), 0);
+    assert_int_equal(put_pod(w, 4, "u1", POD_RUNNING), 0);
+    seen = observe(w, 1);
+    assert_int_equal(seen.crew[ROLE_WORKER].n, 5);
+    assert_int_equal(seen.crew[ROLE_WORKER].w[3].state, WORKER_ABSENT);
+    assert_int_equal(seen.crew[ROLE_WORKER].w[4].state, WORKER_SEEN);
+}
+
+static int put_batch(struct world *w, const char *uid, const char *owner)
+{
+    char text[512];
+    struct batch b;
+    struct node *o;
+    int n = snprintf(
+        text, sizeof(text),
+        "{\"metadata\":{\"namespace\":\"ns\",\"name\":\"demo-launcher\",\"uid\":\"%s\","
+        "\"labels\":{\"ringmaster.dev/job-name\":\"demo\"},\"ownerReferences\":[{"
+        "\"controller\":true,\"uid\":\"%s\"}]}}",
+        uid, owner);
+
+    assert_int_equal(json_read(&w->a, text, (size_t)n, &o, NULL), 0);
+    assert_int_equal(batch_decode(o, &b, NULL), 0);
+    return store_put_batch(w->s, &b, w->key);
+}
+
+static int put_launcher(struct world *w, const char *owner)
+{
+    char text[512];
+    struct node *o;
+    struct pod p;
+    int n =
+        snprintf(text, sizeof(text),
+                 "{\"metadata\":{\"namespace\":\"ns\",\"name\":\"demo-launcher-x7\","
+                 "\"uid\":\"l1\",\"labels\":{"
+                 "\"training.kubeflow.org/job-name\":\"demo\","
+                 "\"training.kubeflow.org/job-role\":\"launcher\"},"
+                 "\"ownerReferences\":[{\"controller\":true,\"uid\":\"%s\"}]}}",
+                 owner);
+
+    assert_int_equal(json_read(&w->a, text, (size_t)n, &o, NULL), 0);
+    assert_int_equal(pod_decode(KUBE_MPIJOB, o, &p, NULL), 0);
+    return store_put_pod(w->s, &p, w->key);
+}
+
+static void an_mpijob_has_a_launcher_job_and_its_pods(void **state)
+{
+    static const char text[] =
+        "{\"metadata\":{\"namespace\":\"ns\",\"name\":\"demo\",\"uid\":\"m1\"}}";
+    struct world *w = *state;
+    struct observed seen;
+    struct node *o;
+
+    w->job.kind = KUBE_MPIJOB;
+    w->job.uid = "m1";
+    assert_int_equal(json_read(&w->a, text, sizeof(text) - 1, &o, NULL), 0);
+    assert_int_equal(store_put_job(w->s, KUBE_MPIJOB, o, w->key, NULL), 0);
+    assert_string_equal(w->key, "mpijob:ns/demo");
+    assert_int_equal(store_key_kind(w->key), KUBE_MPIJOB);
+    assert_int_equal(put_job(w, "u1", 1), 0); /* a HorovodJob of that name beside it */
+    store_expect_batch(w->s, "mpijob:ns/demo", "m1", "b1", SECOND_NS);
+    assert_int_equal(put_launcher(w, "b1"), 0);
+    assert_string_equal(w->key, "mpijob:ns/demo");
+    assert_int_equal(
+        store_observe(w->s, w->key, &w->job, &two, 2 * SECOND_NS, &w->a, &seen), 0);
+    assert_int_equal(seen.batch_state, WORKER_EXPECTED);
+    assert_int_equal(seen.n_batch_pods, 0);
+    assert_int_equal(put_batch(w, "b1", "m1"), 0);
+    assert_int_equal(store_observe(w->s, w->key, &w->job, &two, 1, &w->a, &seen), 0);
+    assert_int_equal(seen.batch_state, WORKER_SEEN);
+    assert_int_equal(seen.n_batch_pods, 1);
+    assert_string_equal(seen.batch_pods[0]->uid, "l1");
+    store_drop_batch(w->s, "ns", "demo-launcher", w->key);
+    assert_int_equal(store_observe(w->s, w->key, &w->job, &two, 1, &w->a, &seen), 0);
+    assert_int_equal(seen.batch_state, WORKER_GONE);
+    assert_int_equal(put_batch(w, "b2", "another"), 0);
+    assert_int_equal(
+        store_observe(w->s, "mpijob:ns/demo", &w->job, &two, 1, &w->a, &seen), 0);
+    assert_int_equal(seen.batch_state, WORKER_GONE);
 }
 
 static void count_key(void *arg, const char *key)
@@ -218,16 +328,16 @@ static void a_relist_drops_what_it_does_not_have(void **state)
     assert_int_equal(put_job(w, "u1", 1), 0);
     assert_int_equal(put_pod(w, 0, "u1", POD_RUNNING), 0);
     assert_int_equal(put_pod(w, 1, "u1", POD_RUNNING), 0);
-    store_begin_pods(w->s);
+    store_begin_pods(w->s, KUBE_JOB);
     assert_int_equal(put_pod(w, 0, "u1", POD_RUNNING), 0);
-    store_end_pods(w->s, count_key, &n);
+    store_end_pods(w->s, KUBE_JOB, count_key, &n);
     assert_int_equal(n, 1);
     assert_int_equal(store_n_pods(w->s), 1);
-    assert_int_equal(observe(w, 1).w[0].state, WORKER_SEEN);
-    assert_int_equal(observe(w, 1).w[1].state, WORKER_GONE);
-    store_begin_jobs(w->s);
-    store_end_jobs(w->s);
-    assert_int_equal(store_n_jobs(w->s, STATE_PENDING), 0);
+    assert_int_equal(observe(w, 1).crew[ROLE_WORKER].w[0].state, WORKER_SEEN);
+    assert_int_equal(observe(w, 1).crew[ROLE_WORKER].w[1].state, WORKER_GONE);
+    store_begin_jobs(w->s, KUBE_JOB);
+    store_end_jobs(w->s, KUBE_JOB);
+    assert_int_equal(store_n_jobs(w->s, KUBE_JOB, STATE_PENDING), 0);
 }
 
 static int fill(void *arg)
@@ -266,6 +376,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(pods_of_another_uid_are_not_seen, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(a_created_pod_is_expected_until_it_is_missed,
+                                        setup, teardown),
+        cmocka_unit_test_setup_teardown(surplus_workers_are_seen, setup, teardown),
+        cmocka_unit_test_setup_teardown(an_mpijob_has_a_launcher_job_and_its_pods,
                                         setup, teardown),
         cmocka_unit_test_setup_teardown(a_dropped_pod_is_remembered_as_gone, setup,
                                         teardown),

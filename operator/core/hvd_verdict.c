@@ -15,14 +15,14 @@
  *  3. A pod that failed by a signal of its deletion was deleted.
  *  4. A worker that is missing although all were created once was deleted. Before that
  * moment a missing worker is simply created. Pure; called by the reconcile shell. */
-#include "operator/core/verdict.h"
+#include "operator/core/hvd_verdict.h"
 
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "operator/core/objects.h"
+#include "operator/core/hvd_objects.h"
 #include "operator/core/timestamp.h"
 #include "runtime/base/mem.h"
 #include "runtime/contract/failure.h"
@@ -30,43 +30,12 @@
 #define DAY_US (86400ull * 1000000u)
 
 struct search {
-    const struct job *job;
+    const struct hvd_job *job;
     const struct observed *seen;
     struct arena *arena;
     struct verdict *v;
     bool is_out_of_memory;
 };
-
-const char *state_name(enum job_state s)
-{
-    static const char *const names[] = {[STATE_PENDING] = "Pending",
-                                        [STATE_RUNNING] = "Running",
-                                        [STATE_SUCCEEDED] = "Succeeded",
-                                        [STATE_FAILED] = "Failed"};
-
-    _Static_assert(ARRAY_LEN(names) == STATE_COUNT, "one name per state");
-    return names[s];
-}
-
-const struct node *condition_find(const struct node *status, const char *type)
-{
-    const struct node *list = node_get(status, "conditions");
-
-    for (const struct node *c = list ? list->first : NULL; c; c = c->next) {
-        const char *t = node_str(c, "type");
-
-        if (t && strcmp(t, type) == 0)
-            return c;
-    }
-    return NULL;
-}
-
-bool condition_is_true(const struct node *status, const char *type)
-{
-    const char *s = node_str(condition_find(status, type), "status");
-
-    return s && strcmp(s, "True") == 0;
-}
 
 static const char *keep(struct search *s, const char *copy)
 {
@@ -85,8 +54,10 @@ static void offer(struct search *s, const struct cause *c)
 
 static const struct pod *pod_named(const struct search *s, const char *name)
 {
-    for (uint32_t i = 0; i < s->seen->n; i++) {
-        const struct pod *p = s->seen->w[i].pod;
+    const struct crew *crew = &s->seen->crew[ROLE_WORKER];
+
+    for (uint32_t i = 0; i < crew->n; i++) {
+        const struct pod *p = crew->w[i].pod;
 
         if (p && strcmp(p->name, name) == 0)
             return p;
@@ -275,7 +246,7 @@ static void look_at_ended(struct search *s, uint32_t index, const struct pod *p)
 
 static void look_at(struct search *s, uint32_t index)
 {
-    const struct worker *w = &s->seen->w[index];
+    const struct worker *w = &s->seen->crew[ROLE_WORKER].w[index];
     struct verdict *v = s->v;
 
     switch (w->state) {
@@ -313,7 +284,7 @@ static const char *or_empty(const char *s)
 static void settle_finished(struct search *s)
 {
     struct verdict *v = s->v;
-    const struct node *status = s->job->status;
+    const struct node *status = s->job->meta.status;
     const struct node *c =
         condition_find(status, v->state == STATE_FAILED ? "Failed" : "Succeeded");
     uint64_t stored_us = 0;
@@ -333,10 +304,10 @@ static void settle_finished(struct search *s)
     v->has_cause = false; /* what is stored stays */
 }
 
-static bool all_made(const struct observed *seen)
+static bool all_made(const struct crew *crew)
 {
-    for (uint32_t i = 0; i < seen->n; i++) {
-        if (seen->w[i].state == WORKER_ABSENT)
+    for (uint32_t i = 0; i < crew->n; i++) {
+        if (crew->w[i].state == WORKER_ABSENT)
             return false;
     }
     return true;
@@ -361,7 +332,7 @@ static void decide(struct search *s, const struct outcome *outcome)
         v->reason = "AllWorkersSucceeded";
         v->message = keep(s, arena_printf(s->arena, "all %u workers succeeded", n));
     } else if (v->running + v->succeeded == n
-               || condition_is_true(s->job->status, "Running")) {
+               || condition_is_true(s->job->meta.status, "Running")) {
         v->state = STATE_RUNNING;
         v->reason = "AllWorkersRunning";
         v->message = keep(s, arena_printf(s->arena, "all %u workers run", n));
@@ -374,7 +345,7 @@ static void decide(struct search *s, const struct outcome *outcome)
     }
 }
 
-int verdict_make(const struct job *job,
+int verdict_make(const struct hvd_job *job,
                  const struct observed *seen,
                  const struct outcome *outcome,
                  struct arena *a,
@@ -382,13 +353,14 @@ int verdict_make(const struct job *job,
 {
     struct verdict v = {.waiting = "", .waiting_pod = "", .reason = "", .message = ""};
     struct search s = {.job = job, .seen = seen, .arena = a, .v = &v};
-    bool has_failed = condition_is_true(job->status, "Failed");
+    const struct crew *crew = &seen->crew[ROLE_WORKER];
+    bool has_failed = condition_is_true(job->meta.status, "Failed");
 
-    v.was_finished = has_failed || condition_is_true(job->status, "Succeeded");
+    v.was_finished = has_failed || condition_is_true(job->meta.status, "Succeeded");
     v.state = has_failed ? STATE_FAILED : STATE_SUCCEEDED;
-    v.is_created =
-        condition_is_true(job->status, "Created") || (seen->n > 0 && all_made(seen));
-    for (uint32_t i = 0; i < seen->n; i++)
+    v.is_created = condition_is_true(job->meta.status, "Created")
+                   || (crew->n > 0 && all_made(crew));
+    for (uint32_t i = 0; i < crew->n; i++)
         look_at(&s, i);
     if (v.was_finished)
         settle_finished(&s);

@@ -1,40 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* API object -> struct job.
+/* API object -> struct hvd_job.
  *
  * The CRD's schema refuses most of what is refused here; this is for objects stored
  * under an older or a relaxed schema, and for a CRD newer than this operator: a field
  * that we do not know is a problem that the user is told about, never something
  * silently ignored. All problems are collected, so that one look is enough. Pure;
  * called by the reconcile shell and the fuzz target. */
-#include "operator/core/job.h"
+#include "operator/core/hvd_job.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <string.h>
 
 #include "operator/doc/object.h"
 #include "runtime/base/mem.h"
 
-int job_decode_meta(const struct node *object, struct job *ret, struct err *err)
+void hvd_job_init(struct hvd_job *job, const struct job_meta *meta)
 {
-    struct job j = {
-        .ns = node_str(object, "metadata.namespace"),
-        .name = node_str(object, "metadata.name"),
-        .uid = node_str(object, "metadata.uid"),
-        .resource_version = node_str(object, "metadata.resourceVersion"),
-        .generation = node_int(object, "metadata.generation", 0),
-        .is_deleting = node_str(object, "metadata.deletionTimestamp") != NULL,
-        .slots = 1,
-        .replicas = 1,
-        .clean = CLEAN_RUNNING,
-        .status = node_get(object, "status"),
-    };
-
-    if (!j.ns || !j.name || !j.uid)
-        return err_set(err, -EINVAL, "metadata.%s: missing",
-                       !j.ns ? "namespace" : (!j.name ? "name" : "uid"));
-    *ret = j;
-    return 0;
+    *job = (struct hvd_job){
+        .meta = *meta, .slots = 1, .replicas = 1, .clean = CLEAN_RUNNING};
 }
 
 static void
@@ -125,8 +108,8 @@ static enum clean_policy clean_policy(const struct node *run, struct strbuf *p)
     return CLEAN_RUNNING;
 }
 
-void job_decode_spec(const struct node *object,
-                     struct job *ret,
+void hvd_decode_spec(const struct node *object,
+                     struct hvd_job *ret,
                      struct strbuf *problems)
 {
     static const char *const in_spec[] = {"slotsPerWorker", "runPolicy", "replicaSpecs",

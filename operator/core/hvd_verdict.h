@@ -1,16 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the observations say about a job: its state, counts and, when it failed, the
  * first cause. Pure. */
-#ifndef OPERATOR_CORE_VERDICT_H
-#define OPERATOR_CORE_VERDICT_H
+#ifndef OPERATOR_CORE_HVD_VERDICT_H
+#define OPERATOR_CORE_HVD_VERDICT_H
 
-#include "operator/core/job.h"
+#include "operator/core/hvd_job.h"
 #include "operator/core/observed.h"
+#include "operator/core/state.h"
 #include "runtime/base/arena.h"
-
-enum job_state { STATE_PENDING, STATE_RUNNING, STATE_SUCCEEDED, STATE_FAILED };
-#define STATE_COUNT 4
-const char *state_name(enum job_state s);
 
 struct cause {        /* texts live in the arena or in the observed pods */
     int32_t rank;     /* -1: no rank is known */
@@ -38,12 +35,8 @@ struct verdict {
     const char *waiting_pod;
 };
 
-/* True when status holds the condition with status "True". */
-bool condition_is_true(const struct node *status, const char *type);
-const struct node *condition_find(const struct node *status, const char *type);
-
 /* -ENOMEM when the arena is out. */
-int verdict_make(const struct job *job,
+int verdict_make(const struct hvd_job *job,
                  const struct observed *seen,
                  const struct outcome *outcome,
                  struct arena *a,

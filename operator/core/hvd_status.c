@@ -5,7 +5,7 @@
  * never removed. lastTransitionTime moves only when the condition's status does. state
  * and workers are there for the printer columns; all else is for programs. Pure; called
  * by the reconcile shell. */
-#include "operator/core/status.h"
+#include "operator/core/hvd_status.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -19,7 +19,7 @@
 
 struct writer {
     struct build *b;
-    const struct job *job;
+    const struct hvd_job *job;
     const struct verdict *v;
     const struct outcome *outcome;
     char now[TIMESTAMP_SIZE];
@@ -56,7 +56,7 @@ static void put_condition(struct writer *w,
                           const char *reason,
                           const char *message)
 {
-    const struct node *old = condition_find(w->job->status, type);
+    const struct node *old = condition_find(w->job->meta.status, type);
     const char *status = is_true ? "True" : "False";
     const char *old_status = node_str(old, "status");
     const char *since = node_str(old, "lastTransitionTime");
@@ -80,7 +80,7 @@ static bool is_finished(const struct verdict *v)
 static struct node *conditions(struct writer *w)
 {
     const struct verdict *v = w->v;
-    const struct node *created = condition_find(w->job->status, "Created");
+    const struct node *created = condition_find(w->job->meta.status, "Created");
     struct node *list = node_array(w->b);
     char text[128];
 
@@ -137,7 +137,7 @@ static struct node *failure_node(struct writer *w)
 
 static void put_time(struct writer *w, struct node *status, const char *key)
 {
-    const char *old = node_str(w->job->status, key);
+    const char *old = node_str(w->job->meta.status, key);
 
     node_set_str(w->b, status, key, old ? old : w->now);
 }
@@ -147,7 +147,7 @@ static void put_time(struct writer *w, struct node *status, const char *key)
 static void put_counts(struct writer *w, struct node *status)
 {
     const struct verdict *v = w->v;
-    const struct node *old = node_get(w->job->status, "replicaStatuses");
+    const struct node *old = node_get(w->job->meta.status, "replicaStatuses");
     struct node *sets = node_object(w->b), *worker = node_object(w->b);
     const struct node *was = node_get(old, "Worker");
     uint32_t succeeded = v->succeeded, failed = v->failed;
@@ -167,17 +167,17 @@ static void put_counts(struct writer *w, struct node *status)
 }
 
 struct node *status_make(struct build *b,
-                         const struct job *job,
+                         const struct hvd_job *job,
                          const struct verdict *v,
                          const struct outcome *outcome,
                          uint64_t now_wall_s)
 {
     struct writer w = {.b = b, .job = job, .v = v, .outcome = outcome};
     struct node *status = node_object(b);
-    const struct node *old_failure = node_get(job->status, "failure");
+    const struct node *old_failure = node_get(job->meta.status, "failure");
 
     timestamp_format_s(now_wall_s, w.now);
-    node_set_int(b, status, "observedGeneration", job->generation);
+    node_set_int(b, status, "observedGeneration", job->meta.generation);
     node_set_str(b, status, "state", state_name(v->state));
     put_counts(&w, status);
     node_set(b, status, "conditions", conditions(&w));
@@ -191,67 +191,19 @@ struct node *status_make(struct build *b,
     return b->status ? NULL : status;
 }
 
-struct node *status_timeless(struct build *b, const struct node *status)
-{
-    struct node *copy = node_copy(b, status);
-    struct node *list = node_child(b, copy, "conditions", NODE_ARRAY);
-
-    node_drop(copy, "startTime");
-    node_drop(copy, "completionTime");
-    for (struct node *c = list ? list->first : NULL; c; c = c->next)
-        node_drop(c, "lastTransitionTime");
-    return b->status ? NULL : copy;
-}
-
-/* What is left when counts and sentences are not looked at. */
-static struct node *without_progress(struct build *b, const struct node *status)
-{
-    struct node *copy = status_timeless(b, status);
-    struct node *list = copy ? node_child(b, copy, "conditions", NODE_ARRAY) : NULL;
-
-    if (!copy)
-        return NULL;
-    node_drop(copy, "workers");
-    node_drop(copy, "replicaStatuses");
-    for (struct node *c = list ? list->first : NULL; c; c = c->next)
-        node_drop(c, "message");
-    return b->status ? NULL : copy;
-}
-
-bool status_is_progress(struct build *b, const struct node *old, const struct node *now)
-{
-    const struct node *was = old ? without_progress(b, old) : NULL;
-    const struct node *is = without_progress(b, now);
-
-    return was && is && node_equal(was, is);
-}
-
-const char *status_difference(const struct node *sent, const struct node *kept)
-{
-    for (const struct node *c = sent->first; c; c = c->next) {
-        if (!node_equal(c, node_get(kept, c->key)))
-            return c->key;
-    }
-    for (const struct node *c = kept ? kept->first : NULL; c; c = c->next) {
-        if (!node_get(sent, c->key))
-            return c->key;
-    }
-    return NULL;
-}
-
-size_t status_events(const struct job *job,
+size_t status_events(const struct hvd_job *job,
                      const struct verdict *v,
                      const struct outcome *outcome,
-                     struct event_note ret[STATUS_MAX_EVENTS])
+                     struct event_note ret[DECISION_MAX_NOTES])
 {
     size_t n = 0;
 
-    if (v->is_created && !condition_is_true(job->status, "Created"))
+    if (v->is_created && !condition_is_true(job->meta.status, "Created"))
         ret[n++] = (struct event_note){
             .is_once = true,
             .reason = "JobCreated",
             .message = "the Secret, the Service and all worker pods were created"};
-    if (v->state == STATE_RUNNING && !condition_is_true(job->status, "Running"))
+    if (v->state == STATE_RUNNING && !condition_is_true(job->meta.status, "Running"))
         ret[n++] = (struct event_note){
             .is_once = true, .reason = "JobRunning", .message = v->message};
     if (v->state == STATE_SUCCEEDED && !v->was_finished)

@@ -9,7 +9,7 @@
  * behind `hvd-agent run --`.
  * The names are fixed by the job's name, so that a second creation is seen by the API
  * server. */
-#include "operator/core/objects.h"
+#include "operator/core/hvd_objects.h"
 
 #include <stdio.h>
 
@@ -17,28 +17,28 @@
 
 #define DEFAULT_TERMINATION_LOG "/dev/termination-log"
 
-void object_worker_name(const struct job *job,
+void object_worker_name(const struct hvd_job *job,
                         uint32_t index,
                         char ret[OBJECT_NAME_SIZE])
 {
-    (void)snprintf(ret, OBJECT_NAME_SIZE, "%.63s-worker-%u", job->name, index);
+    (void)snprintf(ret, OBJECT_NAME_SIZE, "%.63s-worker-%u", job->meta.name, index);
 }
 
-void object_secret_name(const struct job *job, char ret[OBJECT_NAME_SIZE])
+void object_secret_name(const struct hvd_job *job, char ret[OBJECT_NAME_SIZE])
 {
-    (void)snprintf(ret, OBJECT_NAME_SIZE, "%.63s-token", job->name);
+    (void)snprintf(ret, OBJECT_NAME_SIZE, "%.63s-token", job->meta.name);
 }
 
-static void set_labels(struct build *b, struct node *meta, const struct job *job)
+static void set_labels(struct build *b, struct node *meta, const struct hvd_job *job)
 {
     struct node *labels = node_child(b, meta, "labels", NODE_OBJECT);
 
-    node_set_str(b, labels, LABEL_JOB_NAME, job->name);
+    node_set_str(b, labels, LABEL_JOB_NAME, job->meta.name);
 }
 
 static struct node *object_new(struct build *b,
                                const char *kind,
-                               const struct job *job,
+                               const struct hvd_job *job,
                                const char *name,
                                struct node *meta)
 {
@@ -48,12 +48,12 @@ static struct node *object_new(struct build *b,
     node_set_str(b, o, "apiVersion", "v1");
     node_set_str(b, o, "kind", kind);
     node_set_str(b, meta, "name", name);
-    node_set_str(b, meta, "namespace", job->ns);
+    node_set_str(b, meta, "namespace", job->meta.ns);
     set_labels(b, meta, job);
     node_set_str(b, owner, "apiVersion", JOB_API_VERSION);
     node_set_str(b, owner, "kind", JOB_KIND);
-    node_set_str(b, owner, "name", job->name);
-    node_set_str(b, owner, "uid", job->uid);
+    node_set_str(b, owner, "name", job->meta.name);
+    node_set_str(b, owner, "uid", job->meta.uid);
     node_set_bool(b, owner, "controller", true);
     node_add(b, owners, owner);
     node_set(b, meta, "ownerReferences", owners);
@@ -62,7 +62,7 @@ static struct node *object_new(struct build *b,
 }
 
 struct node *
-object_secret(struct build *b, const struct job *job, const uint8_t token[32])
+object_secret(struct build *b, const struct hvd_job *job, const uint8_t token[32])
 {
     char name[OBJECT_NAME_SIZE];
     struct node *o;
@@ -73,14 +73,14 @@ object_secret(struct build *b, const struct job *job, const uint8_t token[32])
     return o;
 }
 
-struct node *object_service(struct build *b, const struct job *job)
+struct node *object_service(struct build *b, const struct hvd_job *job)
 {
-    struct node *o = object_new(b, "Service", job, job->name, node_object(b));
+    struct node *o = object_new(b, "Service", job, job->meta.name, node_object(b));
     struct node *spec = node_object(b), *selector = node_object(b);
     struct node *ports = node_array(b), *port = node_object(b);
 
-    node_set_str(b, selector, LABEL_JOB_NAME, job->name);
-    node_set_str(b, selector, LABEL_JOB_ROLE, ROLE_WORKER);
+    node_set_str(b, selector, LABEL_JOB_NAME, job->meta.name);
+    node_set_str(b, selector, LABEL_JOB_ROLE, role_name(ROLE_WORKER));
     node_set_str(b, port, "name", "checkin");
     node_set_int(b, port, "port", AGENT_DEFAULT_PORT);
     node_add(b, ports, port);
@@ -96,7 +96,7 @@ struct node *object_service(struct build *b, const struct job *job)
  */
 
 static void fill_agent_env(struct agent_env *a,
-                           const struct job *job,
+                           const struct hvd_job *job,
                            const struct object_config *cfg,
                            uint32_t index,
                            const struct node *container)
@@ -112,18 +112,20 @@ static void fill_agent_env(struct agent_env *a,
         .checkin_port = AGENT_DEFAULT_PORT,
         .start_timeout_s = AGENT_DEFAULT_START_TIMEOUT_S,
     };
-    (void)snprintf(a->job_id, sizeof(a->job_id), "%s/%s/%s", job->ns, job->name,
-                   job->uid);
+    (void)snprintf(a->job_id, sizeof(a->job_id), "%s/%s/%s", job->meta.ns,
+                   job->meta.name, job->meta.uid);
     (void)snprintf(a->checkin_addr, sizeof(a->checkin_addr),
-                   "%s-worker-0.%s.%s.svc%s%s", job->name, job->name, job->ns,
-                   has_domain ? "." : "", has_domain ? cfg->cluster_domain : "");
+                   "%s-worker-0.%s.%s.svc%s%s", job->meta.name, job->meta.name,
+                   job->meta.ns, has_domain ? "." : "",
+                   has_domain ? cfg->cluster_domain : "");
     (void)snprintf(a->token_file, sizeof(a->token_file), "%s", AGENT_TOKEN_PATH);
     (void)snprintf(a->dir, sizeof(a->dir), "%s", MOUNT_RUNTIME);
     (void)snprintf(a->termination_log, sizeof(a->termination_log), "%s",
                    log ? log : DEFAULT_TERMINATION_LOG);
 }
 
-static struct node *pod_metadata(struct build *b, const struct job *job, uint32_t index)
+static struct node *
+pod_metadata(struct build *b, const struct hvd_job *job, uint32_t index)
 {
     const struct node *tm = node_get(job->pod_template, "metadata");
     struct node *meta = node_object(b), *labels;
@@ -135,13 +137,13 @@ static struct node *pod_metadata(struct build *b, const struct job *job, uint32_
         node_set(b, meta, "labels", node_copy(b, node_get(tm, "labels")));
     labels = node_child(b, meta, "labels", NODE_OBJECT);
     (void)snprintf(text, sizeof(text), "%u", index);
-    node_set_str(b, labels, LABEL_JOB_ROLE, ROLE_WORKER);
+    node_set_str(b, labels, LABEL_JOB_ROLE, role_name(ROLE_WORKER));
     node_set_str(b, labels, LABEL_REPLICA_INDEX, text);
     return meta;
 }
 
 struct node *object_worker(struct build *b,
-                           const struct job *job,
+                           const struct hvd_job *job,
                            const struct object_config *cfg,
                            uint32_t index,
                            struct err *err)
@@ -157,7 +159,7 @@ struct node *object_worker(struct build *b,
     o = object_new(b, "Pod", job, name, pod_metadata(b, job, index));
     node_set_str(b, spec, "restartPolicy", "Never");
     node_set_str(b, spec, "hostname", name);
-    node_set_str(b, spec, "subdomain", job->name);
+    node_set_str(b, spec, "subdomain", job->meta.name);
     if (node_bool(spec, "hostNetwork", false) && !node_get(spec, "dnsPolicy"))
         node_set_str(b, spec, "dnsPolicy", "ClusterFirstWithHostNet");
     object_secret_name(job, secret);

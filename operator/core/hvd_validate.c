@@ -9,8 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "operator/core/hvd_job.h"
 #include "operator/core/inject.h"
-#include "operator/core/job.h"
 #include "runtime/base/mem.h"
 
 #define SPEC "spec.replicaSpecs.Worker.template.spec"
@@ -24,21 +24,22 @@ static bool is_dns_label(const char *s)
     return strspn(s, "abcdefghijklmnopqrstuvwxyz0123456789-") == n;
 }
 
-static void check_name(const struct job *job, struct strbuf *p)
+static void check_name(const struct hvd_job *job, struct strbuf *p)
 {
     char last[512];
-    int n = snprintf(last, sizeof(last), "%s-worker-%u", job->name, job->replicas - 1);
+    int n =
+        snprintf(last, sizeof(last), "%s-worker-%u", job->meta.name, job->replicas - 1);
 
     if (n > 63)
         strbuf_printf(p,
                       "metadata.name: \"%s\" is too long: the last worker would be "
                       "named %s-worker-%u, %d characters, where Kubernetes allows 63\n",
-                      job->name, job->name, job->replicas - 1, n);
-    else if (!is_dns_label(job->name))
+                      job->meta.name, job->meta.name, job->replicas - 1, n);
+    else if (!is_dns_label(job->meta.name))
         strbuf_printf(p,
                       "metadata.name: \"%s\" must be lower-case letters, digits and "
                       "'-', starting with a letter and not ending with '-'\n",
-                      job->name);
+                      job->meta.name);
 }
 
 /* No element of array may have key == taken. */
@@ -151,13 +152,13 @@ static void check_labels(const struct node *meta, struct strbuf *p)
     }
 }
 
-void job_validate(const struct job *job, struct strbuf *problems)
+void hvd_validate(const struct hvd_job *job, struct strbuf *problems)
 {
     const struct node *spec = node_get(job->pod_template, "spec");
 
     check_name(job, problems);
     if (!job->pod_template)
-        return; /* job_decode_spec has said so */
+        return; /* hvd_decode_spec has said so */
     check_labels(node_get(job->pod_template, "metadata"), problems);
     if (!spec || spec->type != NODE_OBJECT)
         strbuf_puts(problems, SPEC ": missing\n");

@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* batch/v1 Job object -> struct batch. Texts are bounded by POD_TEXT_MAX. */
+#include "operator/core/batch.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "operator/core/labels.h"
+#include "operator/core/pod.h"
+#include "operator/core/state.h"
+#include "operator/doc/object.h"
+#include "runtime/base/mem.h"
+
+static const struct prune_rule spec_rules[] = {
+    {.key = "template", .is_dropped = true}, {.key = ""}, {.key = NULL}};
+const struct prune_rule batch_rules[] = {{.key = "metadata", .inner = prune_metadata},
+                                         {.key = "spec", .inner = spec_rules},
+                                         {.key = ""},
+                                         {.key = NULL}};
+
+static const size_t text_fields[] = {
+    offsetof(struct batch, ns),       offsetof(struct batch, name),
+    offsetof(struct batch, uid),      offsetof(struct batch, owner_uid),
+    offsetof(struct batch, job_name), offsetof(struct batch, reason),
+    offsetof(struct batch, message),  offsetof(struct batch, completion_time),
+};
+
+static char **field(struct batch *b, size_t i)
+{
+    return (char **)(void *)((char *)b + text_fields[i]);
+}
+
+static char *const *const_field(const struct batch *b, size_t i)
+{
+    return (char *const *)(const void *)((const char *)b + text_fields[i]);
+}
+
+static char *text(const struct node *o, const char *path)
+{
+    const char *s = node_str(o, path);
+
+    return (char *)(uintptr_t)(s ? s : "");
+}
+
+static uint32_t count(const struct node *object, const char *path)
+{
+    int64_t n = node_int(object, path, 0);
+
+    return n > 0 && n <= INT32_MAX ? (uint32_t)n : 0;
+}
+
+int batch_decode(const struct node *object, struct batch *ret, struct err *err)
+{
+    const struct node *status = node_get(object, "status");
+    const struct node *failed = condition_find(status, "Failed");
+    const struct node *label =
+        node_get(node_at(object, "metadata.labels"), LABEL_JOB_NAME);
+    struct batch b = {
+        .ns = text(object, "metadata.namespace"),
+        .name = text(object, "metadata.name"),
+        .uid = text(object, "metadata.uid"),
+        .owner_uid = text(NULL, ""),
+        .job_name = text(NULL, ""),
+        .completion_time = text(status, "completionTime"),
+        .is_complete = condition_is_true(status, "Complete"),
+        .is_failed = condition_is_true(status, "Failed"),
+        .is_suspended = node_bool(object, "spec.suspend", false),
+        .is_deleting = *text(object, "metadata.deletionTimestamp") != '\0',
+        .has_start_time = *text(status, "startTime") != '\0',
+        .active = count(status, "active"),
+        .succeeded = count(status, "succeeded"),
+        .failed = count(status, "failed"),
+    };
+
+    if (!*b.ns || !*b.name || !*b.uid)
+        return err_set(err, -EINVAL, "Job without name, namespace or uid");
+    b.reason = text(b.is_failed ? failed : NULL, "reason");
+    b.message = text(b.is_failed ? failed : NULL, "message");
+    b.owner_uid = (char *)(uintptr_t)object_owner_uid(object);
+    if (label && label->type == NODE_STRING)
+        b.job_name = text(label, "");
+    *ret = b;
+    return 0;
+}
+
+int batch_copy(const struct batch *from, struct batch *ret)
+{
+    struct batch b = *from;
+
+    for (size_t i = 0; i < ARRAY_LEN(text_fields); i++)
+        *field(&b, i) = NULL;
+    for (size_t i = 0; i < ARRAY_LEN(text_fields); i++) {
+        char *copy = mem_strndup(*const_field(from, i), POD_TEXT_MAX);
+
+        if (!copy) {
+            batch_release(&b);
+            return -ENOMEM;
+        }
+        *field(&b, i) = copy;
+    }
+    *ret = b;
+    return 0;
+}
+
+void batch_release(struct batch *b)
+{
+    for (size_t i = 0; i < ARRAY_LEN(text_fields); i++) {
+        mem_free(*field(b, i));
+        *field(b, i) = NULL;
+    }
+}
+
+bool batch_equal(const struct batch *a, const struct batch *b)
+{
+    for (size_t i = 0; i < ARRAY_LEN(text_fields); i++) {
+        if (strncmp(*const_field(a, i), *const_field(b, i), POD_TEXT_MAX) != 0)
+            return false;
+    }
+    return a->is_complete == b->is_complete && a->is_failed == b->is_failed
+           && a->is_suspended == b->is_suspended && a->is_deleting == b->is_deleting
+           && a->has_start_time == b->has_start_time && a->active == b->active
+           && a->succeeded == b->succeeded && a->failed == b->failed;
+}

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What we keep of a batch/v1 Job, the launcher of an MPIJob. Pure. */
+#ifndef OPERATOR_CORE_BATCH_H
+#define OPERATOR_CORE_BATCH_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "operator/doc/node.h"
+#include "operator/doc/prune.h"
+#include "runtime/base/err.h"
+
+struct batch { /* no string is NULL */
+    char *ns, *name, *uid, *owner_uid, *job_name;
+    char *reason, *message; /* of condition Failed, "" if it has not failed */
+    char *completion_time;  /* RFC 3339, "" if there is none */
+    bool is_complete, is_failed, is_suspended, is_deleting, has_start_time;
+    uint32_t active, succeeded, failed;
+};
+
+/* What batch_decode looks at. */
+extern const struct prune_rule batch_rules[];
+
+/* Fills *ret with pointers into the document: valid as long as it is. -EINVAL without a
+ * name. */
+int batch_decode(const struct node *object, struct batch *ret, struct err *err);
+int batch_copy(const struct batch *from,
+               struct batch *ret);   /* owned strings; -ENOMEM */
+void batch_release(struct batch *b); /* of a copy; accepts a zeroed struct */
+bool batch_equal(const struct batch *a, const struct batch *b);
+
+#endif

@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Two sorted vectors of entries. An entry's key comes first (keyed.h); a relist marks
+ * what it puts and sweeps what stays unmarked. */
+#include "operator/core/children.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "runtime/base/mem.h"
+
+#define KEY_SIZE 512
+
+struct entry {
+    char *key;
+    bool is_marked;
+    struct pod *pod; /* one of the two */
+    struct batch *batch;
+};
+
+void pod_free(struct pod *p)
+{
+    if (!p)
+        return;
+    pod_release(p);
+    mem_free(p);
+}
+
+void batch_free(struct batch *b)
+{
+    if (!b)
+        return;
+    batch_release(b);
+    mem_free(b);
+}
+
+static void entry_free(struct entry *e)
+{
+    pod_free(e->pod);
+    batch_free(e->batch);
+    mem_free(e->key);
+    mem_free(e);
+}
+
+static void release(struct keyed *k)
+{
+    for (size_t i = 0; i < k->n; i++)
+        entry_free(k->v[i]);
+    keyed_release(k);
+}
+
+void children_release(struct children *c)
+{
+    release(&c->pods);
+    release(&c->batches);
+}
+
+static int make_key(const char *ns, const char *name, char ret[KEY_SIZE])
+{
+    int n = snprintf(ret, KEY_SIZE, "%s/%s", ns, name);
+
+    return n < KEY_SIZE ? 0 : -EINVAL;
+}
+
+/* The entry of that key, made when it is not there. */
+static struct entry *entry_at(struct keyed *k, const char *key)
+{
+    struct entry *e = keyed_find(k, key);
+
+    if (e)
+        return e;
+    e = mem_zalloc(sizeof(*e));
+    if (!e)
+        return NULL;
+    e->key = mem_strdup(key);
+    if (!e->key || keyed_insert(k, e) < 0) {
+        entry_free(e);
+        return NULL;
+    }
+    return e;
+}
+
+int children_put_pod(struct children *c, const struct pod *pod)
+{
+    char key[KEY_SIZE];
+    struct entry *e;
+    struct pod *copy;
+
+    if (make_key(pod->ns, pod->name, key) < 0)
+        return -EINVAL;
+    e = keyed_find(&c->pods, key);
+    if (e)
+        e->is_marked = true;
+    if (e && e->pod->job_kind == pod->job_kind && pod_equal(e->pod, pod))
+        return 0;
+    copy = mem_alloc(sizeof(*copy));
+    if (!copy || pod_copy(pod, copy) < 0) {
+        mem_free(copy);
+        return -ENOMEM;
+    }
+    if (!e)
+        e = entry_at(&c->pods, key);
+    if (!e) {
+        pod_free(copy);
+        return -ENOMEM;
+    }
+    pod_free(e->pod);
+    e->pod = copy;
+    e->is_marked = true;
+    return 1;
+}
+
+int children_put_batch(struct children *c, const struct batch *batch)
+{
+    char key[KEY_SIZE];
+    struct entry *e;
+    struct batch *copy;
+
+    if (make_key(batch->ns, batch->name, key) < 0)
+        return -EINVAL;
+    e = keyed_find(&c->batches, key);
+    if (e)
+        e->is_marked = true;
+    if (e && batch_equal(e->batch, batch))
+        return 0;
+    copy = mem_alloc(sizeof(*copy));
+    if (!copy || batch_copy(batch, copy) < 0) {
+        mem_free(copy);
+        return -ENOMEM;
+    }
+    if (!e)
+        e = entry_at(&c->batches, key);
+    if (!e) {
+        batch_free(copy);
+        return -ENOMEM;
+    }
+    batch_free(e->batch);
+    e->batch = copy;
+    e->is_marked = true;
+    return 1;
+}
+
+static struct pod *take_pod(struct children *c, struct entry *e)
+{
+    struct pod *p = e->pod;
+
+    e->pod = NULL;
+    keyed_remove(&c->pods, e);
+    entry_free(e);
+    return p;
+}
+
+static struct batch *take_batch(struct children *c, struct entry *e)
+{
+    struct batch *b = e->batch;
+
+    e->batch = NULL;
+    keyed_remove(&c->batches, e);
+    entry_free(e);
+    return b;
+}
+
+static struct entry *find(const struct keyed *k, const char *ns, const char *name)
+{
+    char key[KEY_SIZE];
+
+    return make_key(ns, name, key) < 0 ? NULL : keyed_find(k, key);
+}
+
+struct pod *children_drop_pod(struct children *c, const char *ns, const char *name)
+{
+    struct entry *e = find(&c->pods, ns, name);
+
+    return e ? take_pod(c, e) : NULL;
+}
+
+struct batch *children_drop_batch(struct children *c, const char *ns, const char *name)
+{
+    struct entry *e = find(&c->batches, ns, name);
+
+    return e ? take_batch(c, e) : NULL;
+}
+
+void children_begin_pods(struct children *c, enum kube_kind job_kind)
+{
+    for (size_t i = 0; i < c->pods.n; i++) {
+        struct entry *e = c->pods.v[i];
+
+        if (e->pod->job_kind == job_kind)
+            e->is_marked = false;
+    }
+}
+
+void children_begin_batches(struct children *c)
+{
+    for (size_t i = 0; i < c->batches.n; i++)
+        ((struct entry *)c->batches.v[i])->is_marked = false;
+}
+
+struct pod *children_sweep_pods(struct children *c, enum kube_kind job_kind)
+{
+    for (size_t i = 0; i < c->pods.n; i++) {
+        struct entry *e = c->pods.v[i];
+
+        if (!e->is_marked && e->pod->job_kind == job_kind)
+            return take_pod(c, e);
+    }
+    return NULL;
+}
+
+struct batch *children_sweep_batches(struct children *c)
+{
+    for (size_t i = 0; i < c->batches.n; i++) {
+        struct entry *e = c->batches.v[i];
+
+        if (!e->is_marked)
+            return take_batch(c, e);
+    }
+    return NULL;
+}
+
+const struct batch *
+children_batch(const struct children *c, const char *ns, const char *name)
+{
+    const struct entry *e = find(&c->batches, ns, name);
+
+    return e ? e->batch : NULL;
+}
+
+const struct pod *
+children_pod(const struct children *c, const char *ns, const char *name)
+{
+    const struct entry *e = find(&c->pods, ns, name);
+
+    return e ? e->pod : NULL;
+}
+
+const struct pod *children_next_pod(const struct children *c,
+                                    const char *ns,
+                                    const char *job_name,
+                                    size_t *place)
+{
+    char prefix[KEY_SIZE];
+    const struct entry *e;
+    int n = snprintf(prefix, sizeof(prefix), "%s/%s-", ns, job_name);
+
+    if (n >= KEY_SIZE)
+        return NULL;
+    if (*place == 0)
+        *place = keyed_from(&c->pods, prefix) + 1;
+    if (*place > c->pods.n)
+        return NULL;
+    e = c->pods.v[*place - 1];
+    if (strncmp(e->key, prefix, (size_t)n) != 0)
+        return NULL;
+    ++*place;
+    return e->pod;
+}

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The row of HorovodJobs: what the shell asks, answered by the hvd_*.c files. */
+#include <errno.h>
+
+#include "operator/core/front.h"
+#include "operator/core/hvd_objects.h"
+#include "operator/core/hvd_plan.h"
+#include "operator/core/hvd_status.h"
+
+static const struct hvd_job *job_of(const struct job_meta *meta)
+{
+    return (const struct hvd_job *)(const void *)meta; /* its first member */
+}
+
+static struct job_meta *hvd_open(const struct node *object,
+                                 const struct job_meta *meta,
+                                 struct arena *a,
+                                 struct strbuf *problems)
+{
+    struct hvd_job *job = arena_alloc(a, sizeof(*job));
+
+    if (!job)
+        return NULL;
+    hvd_job_init(job, meta);
+    hvd_decode_spec(object, job, problems);
+    hvd_validate(job, problems);
+    return &job->meta;
+}
+
+static bool hvd_is_ours(const struct job_meta *meta)
+{
+    (void)meta; /* no other controller serves HorovodJobs */
+    return true;
+}
+
+static void hvd_shape(const struct job_meta *meta, struct shape *ret)
+{
+    *ret = (struct shape){.n[ROLE_WORKER] = job_of(meta)->replicas};
+}
+
+static int hvd_decide(const struct question *q, struct decision *ret)
+{
+    const struct hvd_job *job = job_of(q->job);
+    struct build b = {.arena = q->arena};
+    struct verdict *v = arena_alloc(q->arena, sizeof(*v));
+    struct decision d = {0};
+    bool is_refused = q->outcome->trouble == TROUBLE_REJECTED;
+    int rc = v ? verdict_make(job, q->seen, q->outcome, q->arena, v) : -ENOMEM;
+
+    if (rc == 0 && !(is_refused && !v->was_finished))
+        rc = hvd_plan_make(job, q->seen, v, q->arena, &d.plan);
+    if (rc < 0)
+        return rc;
+    d.status = status_make(&b, job, v, q->outcome, q->now_wall_s);
+    if (!d.status)
+        return -ENOMEM;
+    d.n_notes = status_events(job, v, q->outcome, d.note);
+    d.requeue_ms = hvd_plan_requeue_ms(q->seen, v);
+    d.state = v->state;
+    d.reason = v->reason;
+    d.message = v->message;
+    d.was_finished = v->was_finished;
+    *ret = d;
+    return 0;
+}
+
+static struct node *hvd_build(struct build *b,
+                              const struct job_meta *meta,
+                              const struct object_config *cfg,
+                              const struct action *x,
+                              const struct secrets *secrets,
+                              struct err *err)
+{
+    const struct hvd_job *job = job_of(meta);
+
+    if (x->kind == KUBE_SECRET)
+        return object_secret(b, job, secrets->token);
+    if (x->kind == KUBE_SERVICE)
+        return object_service(b, job);
+    return object_worker(b, job, cfg, x->index, err);
+}
+
+const struct front front_horovodjob = {
+    .kind = KUBE_JOB,
+    .component = "hvd-operator",
+    .open = hvd_open,
+    .is_ours = hvd_is_ours,
+    .shape = hvd_shape,
+    .decide = hvd_decide,
+    .build = hvd_build,
+};

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Label and annotation keys by which objects are found. */
+#ifndef OPERATOR_CORE_LABELS_H
+#define OPERATOR_CORE_LABELS_H
+
+/* Pods of HorovodJobs; the job name also on an MPIJob's launcher Job. */
+#define LABEL_PREFIX             "ringmaster.dev/"
+#define LABEL_JOB_NAME           LABEL_PREFIX "job-name"
+#define LABEL_JOB_ROLE           LABEL_PREFIX "job-role"
+#define LABEL_REPLICA_INDEX      LABEL_PREFIX "replica-index"
+#define LABEL_GENERATION         LABEL_PREFIX "generation"
+
+/* Pods of MPIJobs, as mpi-operator writes them. */
+#define MPI_LABEL_OPERATOR_NAME  "training.kubeflow.org/operator-name"
+#define MPI_LABEL_JOB_NAME       "training.kubeflow.org/job-name"
+#define MPI_LABEL_JOB_ROLE       "training.kubeflow.org/job-role"
+#define MPI_LABEL_REPLICA_INDEX  "training.kubeflow.org/replica-index"
+#define MPI_OPERATOR_NAME        "mpi-operator"
+
+#define ANNOTATION_VOLCANO_QUEUE "scheduling.volcano.sh/queue-name"
+
+#endif

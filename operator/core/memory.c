@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The rule of expectations: one ends only when the watch shows that very uid (alive or
+ * gone), or when the API server, asked for it, says that it is not there. An older
+ * object of the same name says nothing about it. */
+#include "operator/core/memory.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "operator/core/children.h"
+#include "runtime/base/mem.h"
+
+void memory_clear(struct memory *m)
+{
+    for (int r = 0; r < ROLE_COUNT; r++) {
+        for (uint32_t i = 0; i < m->n[r]; i++)
+            pod_free(m->note[r][i].gone);
+        mem_free(m->note[r]);
+    }
+    batch_free(m->gone_batch);
+    *m = (struct memory){0};
+}
+
+struct note *memory_note(const struct memory *m, enum role role, uint32_t index)
+{
+    return index < m->n[role] ? &m->note[role][index] : NULL;
+}
+
+struct note *memory_note_at(struct memory *m, enum role role, uint32_t index)
+{
+    uint32_t n = m->n[role];
+
+    if (index >= n) {
+        struct note *v = mem_realloc_array(m->note[role], index + 1u, sizeof(*v));
+
+        if (!v)
+            return NULL;
+        memset(v + n, 0, (index + 1u - n) * sizeof(*v));
+        m->note[role] = v;
+        m->n[role] = index + 1u;
+    }
+    return &m->note[role][index];
+}
+
+static void expect(struct expectation *e, const char *uid, uint64_t now_ns)
+{
+    e->since_ns = now_ns ? now_ns : 1;
+    (void)snprintf(e->uid, sizeof(e->uid), "%s", uid);
+}
+
+static void show(struct expectation *e, const char *uid)
+{
+    if (strcmp(e->uid, uid) == 0)
+        *e = (struct expectation){0};
+}
+
+void memory_expect_pod(
+    struct memory *m, enum role role, uint32_t index, const char *uid, uint64_t now_ns)
+{
+    struct note *n = memory_note_at(m, role, index);
+
+    if (n && !(n->gone && strcmp(n->gone->uid, uid) == 0))
+        expect(&n->expected, uid, now_ns); /* without memory it is merely "absent" */
+}
+
+void memory_show_pod(struct memory *m, enum role role, uint32_t index, const char *uid)
+{
+    struct note *n = memory_note(m, role, index);
+
+    if (n)
+        show(&n->expected, uid);
+}
+
+void memory_bury_pod(struct memory *m, enum role role, uint32_t index, struct pod *pod)
+{
+    struct note *n = memory_note_at(m, role, index);
+
+    if (!n) {
+        pod_free(pod);
+        return;
+    }
+    show(&n->expected, pod->uid);
+    pod_free(n->gone);
+    n->gone = pod;
+}
+
+void memory_miss_pod(struct memory *m, enum role role, uint32_t index)
+{
+    struct note *n = memory_note(m, role, index);
+
+    if (n)
+        n->expected = (struct expectation){0};
+}
+
+void memory_expect_batch(struct memory *m, const char *uid, uint64_t now_ns)
+{
+    if (!(m->gone_batch && strcmp(m->gone_batch->uid, uid) == 0))
+        expect(&m->batch, uid, now_ns);
+}
+
+void memory_show_batch(struct memory *m, const char *uid)
+{
+    show(&m->batch, uid);
+}
+
+void memory_bury_batch(struct memory *m, struct batch *batch)
+{
+    show(&m->batch, batch->uid);
+    batch_free(m->gone_batch);
+    m->gone_batch = batch;
+}
+
+void memory_miss_batch(struct memory *m)
+{
+    m->batch = (struct expectation){0};
+}

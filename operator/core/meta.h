@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What every job has, whatever its kind. Pure. */
+#ifndef OPERATOR_CORE_META_H
+#define OPERATOR_CORE_META_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "operator/doc/node.h"
+#include "operator/kube/path.h"
+#include "runtime/base/err.h"
+
+struct job_meta { /* strings and trees belong to the document it was decoded from */
+    enum kube_kind kind; /* KUBE_JOB or KUBE_MPIJOB */
+    const char *ns, *name, *uid, *resource_version;
+    int64_t generation;
+    bool is_deleting;
+    const struct node *annotations; /* those that the store keeps; NULL if none */
+    const struct node *status;      /* NULL when there is none yet */
+};
+
+/* -EINVAL when name, namespace or uid is missing: enough is known otherwise to report
+ * on a job whose spec cannot be decoded. */
+int meta_decode(enum kube_kind kind,
+                const struct node *object,
+                struct job_meta *ret,
+                struct err *err);
+
+#endif

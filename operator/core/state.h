@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The states of a job, its conditions, and statuses as wholes, whatever the job's kind.
+ * Pure. */
+#ifndef OPERATOR_CORE_STATE_H
+#define OPERATOR_CORE_STATE_H
+
+#include <stdbool.h>
+
+#include "operator/doc/node.h"
+
+enum job_state {
+    STATE_PENDING,
+    STATE_RUNNING,
+    STATE_RESTARTING,
+    STATE_SUSPENDED,
+    STATE_SUCCEEDED,
+    STATE_FAILED
+};
+#define STATE_COUNT 6
+const char *state_name(enum job_state s);
+
+/* By the conditions of a stored status that are True: Failed, Succeeded, Suspended,
+ * Restarting, Running, in this order; else Pending. */
+enum job_state state_of_status(const struct node *status);
+bool state_is_final(enum job_state s);
+
+/* NULL if absent. */
+const struct node *condition_find(const struct node *status, const char *type);
+/* True when status holds the condition with status "True". */
+bool condition_is_true(const struct node *status, const char *type);
+
+/* The same status without the times that are taken over from the stored one: what must
+ * differ before a status is sent again to an API server that did not keep the last one.
+ * NULL when memory is out. */
+struct node *status_timeless(struct build *b, const struct node *status);
+/* Has nothing changed but counts and sentences? Nobody acts on them, so that such a
+ * status may wait for the next. */
+bool status_is_progress(struct build *b,
+                        const struct node *old,
+                        const struct node *now);
+/* The name of a field that differs, NULL when they are equal. */
+const char *status_difference(const struct node *sent, const struct node *kept);
+
+#endif

@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What jobs own, by what the watches show and what the API server answers to us: into
+ * the cache (children.c) and into the memory of the job that it belongs to. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "operator/core/store_entry.h"
+
+#define MAX_INDEX 8192u /* of a pod within its role, exclusive */
+
+/* "demo-worker-12" of job "demo", role worker -> 12. */
+int store_pod_index(const struct pod *p, uint32_t *ret)
+{
+    size_t n = strlen(p->job_name), n_role;
+    const char *role, *s = p->name;
+    unsigned long v;
+    char *end;
+
+    if (p->role < 0)
+        return -EINVAL;
+    role = role_name((enum role)p->role);
+    n_role = strlen(role);
+    if (strncmp(s, p->job_name, n) != 0 || s[n] != '-'
+        || strncmp(s + n + 1, role, n_role) != 0 || s[n + 1 + n_role] != '-')
+        return -EINVAL;
+    s += n + n_role + 2;
+    if (*s < '0' || *s > '9' || (*s == '0' && s[1]))
+        return -EINVAL;
+    v = strtoul(s, &end, 10);
+    if (*end || v >= MAX_INDEX)
+        return -EINVAL;
+    *ret = (uint32_t)v;
+    return 0;
+}
+
+static struct job_entry *job_named(const struct store *s,
+                                   enum kube_kind kind,
+                                   const char *ns,
+                                   const char *name,
+                                   char ret_key[STORE_KEY_SIZE])
+{
+    if (store_key(kind, ns, name, ret_key) < 0) {
+        *ret_key = '\0';
+        return NULL;
+    }
+    return keyed_find(&s->jobs, ret_key);
+}
+
+static bool owns(const struct job_entry *j, const char *owner_uid)
+{
+    return j && j->uid && strcmp(j->uid, owner_uid) == 0;
+}
+
+int store_put_pod(struct store *s, const struct pod *pod, char ret_key[STORE_KEY_SIZE])
+{
+    struct job_entry *j;
+    uint32_t index;
+    int rc = children_put_pod(&s->children, pod);
+
+    *ret_key = '\0';
+    if (rc <= 0)
+        return rc;
+    /* the key is wanted even before the job is known */
+    j = job_named(s, pod->job_kind, pod->ns, pod->job_name, ret_key);
+    if (owns(j, pod->owner_uid) && store_pod_index(pod, &index) == 0)
+        memory_show_pod(&j->memory, (enum role)pod->role, index, pod->uid);
+    return 0;
+}
+
+/* Keeps the last view with the job. Takes ownership. */
+static void bury(struct store *s, struct pod *pod, char ret_key[STORE_KEY_SIZE])
+{
+    struct job_entry *j = job_named(s, pod->job_kind, pod->ns, pod->job_name, ret_key);
+    uint32_t index;
+
+    if (owns(j, pod->owner_uid) && store_pod_index(pod, &index) == 0)
+        memory_bury_pod(&j->memory, (enum role)pod->role, index, pod);
+    else
+        pod_free(pod);
+}
+
+void store_drop_pod(struct store *s,
+                    const char *ns,
+                    const char *name,
+                    char ret_key[STORE_KEY_SIZE])
+{
+    struct pod *pod = children_drop_pod(&s->children, ns, name);
+
+    *ret_key = '\0';
+    if (pod)
+        bury(s, pod, ret_key);
+}
+
+int store_put_batch(struct store *s,
+                    const struct batch *batch,
+                    char ret_key[STORE_KEY_SIZE])
+{
+    struct job_entry *j;
+    int rc = children_put_batch(&s->children, batch);
+
+    *ret_key = '\0';
+    if (rc <= 0)
+        return rc;
+    j = job_named(s, KUBE_MPIJOB, batch->ns, batch->job_name, ret_key);
+    if (owns(j, batch->owner_uid))
+        memory_show_batch(&j->memory, batch->uid);
+    return 0;
+}
+
+static void
+bury_batch(struct store *s, struct batch *batch, char ret_key[STORE_KEY_SIZE])
+{
+    struct job_entry *j =
+        job_named(s, KUBE_MPIJOB, batch->ns, batch->job_name, ret_key);
+
+    if (owns(j, batch->owner_uid))
+        memory_bury_batch(&j->memory, batch);
+    else
+        batch_free(batch);
+}
+
+void store_drop_batch(struct store *s,
+                      const char *ns,
+                      const char *name,
+                      char ret_key[STORE_KEY_SIZE])
+{
+    struct batch *batch = children_drop_batch(&s->children, ns, name);
+
+    *ret_key = '\0';
+    if (batch)
+        bury_batch(s, batch, ret_key);
+}
+
+void store_begin_pods(struct store *s, enum kube_kind job_kind)
+{
+    children_begin_pods(&s->children, job_kind);
+}
+
+void store_end_pods(struct store *s,
+                    enum kube_kind job_kind,
+                    store_key_fn changed,
+                    void *arg)
+{
+    char key[STORE_KEY_SIZE];
+    struct pod *pod;
+
+    while ((pod = children_sweep_pods(&s->children, job_kind))) {
+        bury(s, pod, key);
+        if (*key)
+            changed(arg, key);
+    }
+}
+
+void store_begin_batches(struct store *s)
+{
+    children_begin_batches(&s->children);
+}
+
+void store_end_batches(struct store *s, store_key_fn changed, void *arg)
+{
+    char key[STORE_KEY_SIZE];
+    struct batch *batch;
+
+    while ((batch = children_sweep_batches(&s->children))) {
+        bury_batch(s, batch, key);
+        if (*key)
+            changed(arg, key);
+    }
+}
+
+/* --- answers -----------------------------------------------------------------------
+ */
+
+void store_expect_pod(struct store *s,
+                      const char *key,
+                      const char *job_uid,
+                      enum role role,
+                      uint32_t index,
+                      const char *pod_uid,
+                      uint64_t now_ns)
+{
+    struct job_entry *j = store_entry(s, key, job_uid);
+
+    if (j)
+        memory_expect_pod(&j->memory, role, index, pod_uid, now_ns);
+}
+
+void store_miss_pod(struct store *s,
+                    const char *key,
+                    const char *job_uid,
+                    enum role role,
+                    uint32_t index)
+{
+    struct job_entry *j = store_entry(s, key, job_uid);
+
+    if (j)
+        memory_miss_pod(&j->memory, role, index);
+}
+
+void store_expect_batch(struct store *s,
+                        const char *key,
+                        const char *job_uid,
+                        const char *batch_uid,
+                        uint64_t now_ns)
+{
+    struct job_entry *j = store_entry(s, key, job_uid);
+
+    if (j)
+        memory_expect_batch(&j->memory, batch_uid, now_ns);
+}
+
+void store_miss_batch(struct store *s, const char *key, const char *job_uid)
+{
+    struct job_entry *j = store_entry(s, key, job_uid);
+
+    if (j)
+        memory_miss_batch(&j->memory);
+}
+
+void store_know(struct store *s,
+                const char *key,
+                const char *job_uid,
+                enum kube_kind kind,
+                const struct fact *fact)
+{
+    struct job_entry *j = store_entry(s, key, job_uid);
+
+    if (j)
+        j->memory.fact[kind] = *fact;
+}

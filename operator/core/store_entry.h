@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The inside of the store, for its own files: store.c (jobs), store_children.c (what
+ * jobs own, answers) and store_observe.c (snapshots). */
+#ifndef OPERATOR_CORE_STORE_ENTRY_H
+#define OPERATOR_CORE_STORE_ENTRY_H
+
+#include "operator/core/children.h"
+#include "operator/core/memory.h"
+#include "operator/core/store.h"
+
+#define MPI_PREFIX "mpijob:" /* of the keys of MPIJobs */
+
+struct job_entry {
+    char *key, *uid, *text;
+    size_t text_n;
+    uint64_t version;
+    enum kube_kind kind;
+    struct memory memory;
+    bool is_marked;
+    bool is_unkept, was_unkept; /* the status: now, ever */
+    uint8_t unkept[SHA256_BYTES];
+    enum job_state state;
+};
+
+struct store {
+    struct keyed jobs;
+    struct children children;
+};
+
+/* NULL unless the job is there under that uid. */
+struct job_entry *store_entry(const struct store *s, const char *key, const char *uid);
+/* The replica index by the pod's name and role. -EINVAL: not of a crew. */
+int store_pod_index(const struct pod *p, uint32_t *ret);
+
+#endif

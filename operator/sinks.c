@@ -1,0 +1,338 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* News of the watches -> store -> keys in the queue. One row per watch.
+ *
+ *   jobs of both kinds     store_put_job, the job is looked at
+ *   pods of both kinds     by label; their job is looked at
+ *   launcher Jobs          by our label; the MPIJob is looked at
+ *   PriorityClasses        only with gang scheduling; read when a PodGroup is made
+ *
+ * A cluster may know one kind of job only: its watch says so every half minute, and
+ * nothing else waits for it. */
+#include "operator/sinks.h"
+
+#include <errno.h>
+
+#include "operator/core/labels.h"
+#include "operator/watch.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/log.h"
+#include "runtime/base/mem.h"
+
+static void wake(void *arg, const char *key)
+{
+    controller_wake(arg, key);
+}
+
+static void tell_skipped(const char *what, const struct err *err)
+{
+    log_warn("object skipped", "kind=%s cause=\"%s\"", what,
+             err->code ? err->text : "out of memory");
+}
+
+/* --- jobs --------------------------------------------------------------------------
+ */
+
+static void jobs_begin(void *arg, enum kube_kind kind)
+{
+    store_begin_jobs(((struct controller *)arg)->store, kind);
+}
+
+static void jobs_end(void *arg, enum kube_kind kind)
+{
+    struct controller *op = arg;
+
+    store_end_jobs(op->store, kind);
+    store_each_job(op->store, wake, op);
+}
+
+static void jobs_put(void *arg, enum kube_kind kind, struct node *object)
+{
+    struct controller *op = arg;
+    char key[STORE_KEY_SIZE];
+    struct err err = ERR_INIT;
+
+    if (store_put_job(op->store, kind, object, key, &err) < 0)
+        tell_skipped(kube_kind_name(kind), &err);
+    else
+        controller_wake(op, key);
+}
+
+static void jobs_drop(void *arg, enum kube_kind kind, const char *ns, const char *name)
+{
+    char key[STORE_KEY_SIZE];
+
+    if (store_key(kind, ns, name, key) == 0)
+        store_drop_job(((struct controller *)arg)->store, key);
+}
+
+/* --- pods: kind is that of their jobs ----------------------------------------------
+ */
+
+static void pods_begin(void *arg, enum kube_kind kind)
+{
+    store_begin_pods(((struct controller *)arg)->store, kind);
+}
+
+static void pods_end(void *arg, enum kube_kind kind)
+{
+    store_end_pods(((struct controller *)arg)->store, kind, wake, arg);
+}
+
+static void pods_put(void *arg, enum kube_kind kind, struct node *object)
+{
+    struct controller *op = arg;
+    char key[STORE_KEY_SIZE];
+    struct err err = ERR_INIT;
+    struct pod pod;
+
+    if (pod_decode(kind, object, &pod, &err) < 0
+        || store_put_pod(op->store, &pod, key) < 0)
+        tell_skipped("Pod", &err);
+    else
+        controller_wake(op, key);
+}
+
+static void pods_drop(void *arg, enum kube_kind kind, const char *ns, const char *name)
+{
+    struct controller *op = arg;
+    char key[STORE_KEY_SIZE];
+
+    (void)kind;
+    store_drop_pod(op->store, ns, name, key);
+    controller_wake(op, key);
+}
+
+/* --- launcher Jobs -----------------------------------------------------------------
+ */
+
+static void batches_begin(void *arg, enum kube_kind kind)
+{
+    (void)kind;
+    store_begin_batches(((struct controller *)arg)->store);
+}
+
+static void batches_end(void *arg, enum kube_kind kind)
+{
+    (void)kind;
+    store_end_batches(((struct controller *)arg)->store, wake, arg);
+}
+
+static void batches_put(void *arg, enum kube_kind kind, struct node *object)
+{
+    struct controller *op = arg;
+    char key[STORE_KEY_SIZE];
+    struct err err = ERR_INIT;
+    struct batch batch;
+
+    if (batch_decode(object, &batch, &err) < 0
+        || store_put_batch(op->store, &batch, key) < 0)
+        tell_skipped(kube_kind_name(kind), &err);
+    else
+        controller_wake(op, key);
+}
+
+static void
+batches_drop(void *arg, enum kube_kind kind, const char *ns, const char *name)
+{
+    struct controller *op = arg;
+    char key[STORE_KEY_SIZE];
+
+    (void)kind;
+    store_drop_batch(op->store, ns, name, key);
+    controller_wake(op, key);
+}
+
+/* --- PriorityClasses ---------------------------------------------------------------
+ */
+
+static void classes_begin(void *arg, enum kube_kind kind)
+{
+    (void)kind;
+    priorities_begin(&((struct controller *)arg)->priorities);
+}
+
+static void classes_end(void *arg, enum kube_kind kind)
+{
+    (void)kind;
+    priorities_end(&((struct controller *)arg)->priorities);
+}
+
+static void classes_put(void *arg, enum kube_kind kind, struct node *object)
+{
+    struct controller *op = arg;
+    const char *name = node_str(object, "metadata.name");
+    struct err err = ERR_INIT;
+
+    if (!name
+        || priorities_put(&op->priorities, name, (int32_t)node_int(object, "value", 0))
+               < 0)
+        tell_skipped(kube_kind_name(kind), &err);
+}
+
+static void
+classes_drop(void *arg, enum kube_kind kind, const char *ns, const char *name)
+{
+    (void)kind;
+    (void)ns;
+    priorities_drop(&((struct controller *)arg)->priorities, name);
+}
+
+/* --- the table ---------------------------------------------------------------------
+ */
+
+static const struct watch_row {
+    enum kube_kind kind;
+    const char *selector;
+    enum kube_kind sink_kind; /* what the functions are told */
+    bool is_optional;         /* the cluster need not know the kind */
+    bool is_cluster_wide;     /* has no namespace */
+    const struct prune_rule *rules;
+    void (*begin)(void *arg, enum kube_kind kind);
+    void (*end)(void *arg, enum kube_kind kind);
+    void (*put)(void *arg, enum kube_kind kind, struct node *object);
+    void (*drop)(void *arg, enum kube_kind kind, const char *ns, const char *name);
+} rows[WATCH_COUNT] = {
+    [WATCH_HVD_JOBS] = {KUBE_JOB, NULL, KUBE_JOB, true, false, prune_object, jobs_begin,
+                        jobs_end, jobs_put, jobs_drop},
+    [WATCH_MPI_JOBS] = {KUBE_MPIJOB, NULL, KUBE_MPIJOB, true, false, prune_object,
+                        jobs_begin, jobs_end, jobs_put, jobs_drop},
+    [WATCH_HVD_PODS] = {KUBE_POD, LABEL_JOB_NAME, KUBE_JOB, false, false, pod_rules,
+                        pods_begin, pods_end, pods_put, pods_drop},
+    [WATCH_MPI_PODS] = {KUBE_POD, MPI_LABEL_OPERATOR_NAME "=" MPI_OPERATOR_NAME,
+                        KUBE_MPIJOB, false, false, pod_rules, pods_begin, pods_end,
+                        pods_put, pods_drop},
+    [WATCH_BATCHES] = {KUBE_BATCH, LABEL_JOB_NAME, KUBE_BATCH, false, false,
+                       batch_rules, batches_begin, batches_end, batches_put,
+                       batches_drop},
+    [WATCH_PRIORITIES] = {KUBE_PRIORITY_CLASS, NULL, KUBE_PRIORITY_CLASS, false, true,
+                          prune_object, classes_begin, classes_end, classes_put,
+                          classes_drop},
+};
+
+int sinks_open(struct controller *op, const struct options *o)
+{
+    for (int i = 0; i < WATCH_COUNT; i++) {
+        const struct watch_row *r = &rows[i];
+        struct watch_sink sink = {.begin_list = r->begin,
+                                  .end_list = r->end,
+                                  .put = r->put,
+                                  .drop = r->drop,
+                                  .kind = r->sink_kind,
+                                  .arg = op,
+                                  .rules = r->rules};
+
+        if (i == WATCH_PRIORITIES && op->objects.gang == GANG_NONE)
+            continue;
+        if (watcher_new(op->kube, r->kind, r->is_cluster_wide ? NULL : o->ns,
+                        r->selector, o->watch_idle_ms, r->is_optional, &sink,
+                        &op->watch[i])
+            < 0)
+            return -ENOMEM;
+    }
+    return 0;
+}
+
+void sinks_close(struct controller *op)
+{
+    for (int i = 0; i < WATCH_COUNT; i++) {
+        watcher_free(op->watch[i]);
+        op->watch[i] = NULL;
+    }
+}
+
+bool controller_is_synced(const struct controller *op)
+{
+    for (int i = 0; i < WATCH_COUNT; i++) {
+        const struct watcher *w = op->watch[i];
+
+        if (w && !watcher_is_synced(w) && !watcher_is_absent(w))
+            return false;
+    }
+    return !watcher_is_absent(op->watch[WATCH_HVD_JOBS])
+           || !watcher_is_absent(op->watch[WATCH_MPI_JOBS]);
+}
+
+bool controller_may_act(const struct controller *op)
+{
+    for (int i = 0; i < WATCH_COUNT; i++) {
+        const struct watcher *w = op->watch[i];
+
+        if (w && !watcher_is_fresh(w) && !watcher_is_absent(w))
+            return false;
+    }
+    return controller_leads(op) && controller_is_synced(op);
+}
+
+void sinks_relist(struct controller *op)
+{
+    for (int i = 0; i < WATCH_COUNT; i++) {
+        if (op->watch[i])
+            watcher_relist(op->watch[i]);
+    }
+}
+
+void controller_wake(struct controller *op, const char *key)
+{
+    if (*key && queue_add(op->queue, key, clock_now_ns()) < 0)
+        log_warn("out of memory, the next event will wake it", "job=%s", key);
+}
+
+void sinks_tick(struct controller *op, uint64_t now_ns)
+{
+    for (int i = 0; i < WATCH_COUNT; i++) {
+        if (op->watch[i])
+            watcher_tick(op->watch[i], now_ns);
+    }
+}
+
+uint64_t sinks_next_ns(const struct controller *op)
+{
+    uint64_t next = UINT64_MAX;
+
+    for (int i = 0; i < WATCH_COUNT; i++) {
+        uint64_t t = op->watch[i] ? watcher_next_ns(op->watch[i]) : UINT64_MAX;
+
+        next = t < next ? t : next;
+    }
+    return next;
+}
+
+uint64_t sinks_n_restarts(const struct controller *op)
+{
+    uint64_t n = 0;
+
+    for (int i = 0; i < WATCH_COUNT; i++)
+        n += op->watch[i] ? watcher_n_restarts(op->watch[i]) : 0;
+    return n;
+}
+
+uint64_t sinks_n_events(const struct controller *op)
+{
+    uint64_t n = 0;
+
+    for (int i = 0; i < WATCH_COUNT; i++)
+        n += op->watch[i] ? watcher_n_events(op->watch[i]) : 0;
+    return n;
+}
+
+uint64_t sinks_heard_ns(const struct controller *op)
+{
+    uint64_t first = UINT64_MAX;
+
+    for (int i = 0; i < WATCH_COUNT; i++) {
+        const struct watcher *w = op->watch[i];
+
+        if (w && !watcher_is_absent(w) && watcher_heard_ns(w) < first)
+            first = watcher_heard_ns(w);
+    }
+    return first == UINT64_MAX ? 0 : first;
+}
+
+const char *sinks_trouble(const struct controller *op)
+{
+    const char *why = "";
+
+    for (int i = 0; i < WATCH_COUNT && !*why; i++)
+        why = op->watch[i] ? watcher_trouble(op->watch[i]) : "";
+    return why;
+}
