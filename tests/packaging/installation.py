@@ -92,7 +92,7 @@ def wrong_values_are_refused_with_the_value_s_name() -> None:
         ("replica=2", "replica"),
         ("replicas=-1", "replicas"),
         ("replicas=two", "replicas"),
-        ("replicas=2,leaderElection=false", "leaderElection"),
+        ("leaderElection=false", "leaderElection"),
         ("image.tagg=1", "tagg"),
         ("image.tag=", "tag"),
         ("image.repository=a b", "repository"),
@@ -126,7 +126,7 @@ def the_api_server_takes_all_of_it() -> None:
     sets = {f: kustomize(f) for f in (".", "overlays/namespaced", "overlays/mpi-operator", "overlays/gang")}
     sets["crd/mpijob"] = kustomize("crd/mpijob")
     for value in (
-        "replicas=2",
+        "replicas=1,leaderElection=false",
         "rbac.namespaced=true",
         "gangScheduler=volcano",
         "crds.mpijob=true",
