@@ -72,7 +72,7 @@ WRONG: dict[str, tuple[dict, tuple[str, ...]]] = {
     "no workers": one(WORKER, MISSING, WORKER, "Required value"),
     "no template": one(WORKER + ".template", MISSING, WORKER + ".template", "Required value"),
     "a template without spec": one(WORKER + ".template", {}, POD, "Required value"),
-    "template misspelt": one(WORKER + ".tempalte", {}, WORKER + ".tempalte", "unknown field"),
+    "template misspelt": one(WORKER + ".templates", {}, WORKER + ".templates", "unknown field"),
     "no container": one(POD + ".containers", [], POD + ".containers", "at least 1"),
     "containers misspelt": one(POD, {"container": []}, POD + ".containers", "Required value"),
     "no image": one(FIRST + ".image", MISSING, "containers[0].image", "Required value"),

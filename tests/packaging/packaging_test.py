@@ -7,6 +7,7 @@ The modules below hold the tests; run.sh starts the cluster.
 
 import sys
 
+import examples  # noqa: F401
 import installation  # noqa: F401
 import kinds  # noqa: F401
 import mpijob  # noqa: F401
