@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A few lines of TAP for tests of whole programs: each test is a function, every wait has a deadline."""
 
+import concurrent.futures
 import os
 import signal
 import subprocess
@@ -88,28 +89,35 @@ def has(text, part):
     assert part in text, f"{part!r} is not in:\n{text}"
 
 
-def run_all(tests):
-    """Runs the functions; each gets a fresh folder. Returns the program's exit code."""
+def run_one(test):
+    """Runs one function in a fresh folder: whether it passed, what to print behind its name, seconds."""
+    start = time.monotonic()
+    passed, more = True, ""
+    # processes of a test that failed may still write there
+    with tempfile.TemporaryDirectory(prefix="launch-", ignore_cleanup_errors=True) as folder:
+        try:
+            test(folder)
+        except Skip as reason:
+            more = f" # SKIP {reason}"
+        except Exception:
+            passed = False
+            more = "".join(f"\n# {line}" for line in traceback.format_exc().splitlines())
+    return passed, more, time.monotonic() - start
+
+
+def run_all(tests, at_once=1):
+    """Runs the functions, so many at once. Returns the program's exit code."""
     chosen = [t for t in tests if not sys.argv[1:] or any(a in t.__name__ for a in sys.argv[1:])]
     print(f"1..{len(chosen)}", flush=True)
     failed = 0
-    for number, test in enumerate(chosen, 1):
-        name = test.__name__.replace("test_", "", 1)
-        start = time.monotonic()
-        with tempfile.TemporaryDirectory(prefix="launch-") as folder:
-            try:
-                test(folder)
-                result = f"ok {number} - {name}"
-            except Skip as reason:
-                result = f"ok {number} - {name} # SKIP {reason}"
-            except Exception:
-                failed += 1
-                result = f"not ok {number} - {name}\n" + "".join(
-                    f"# {line}\n" for line in traceback.format_exc().splitlines()
-                )
-        print(result.rstrip("\n"), flush=True)
-        if os.environ.get("LAUNCH_TEST_TIMES"):
-            print(f"# {time.monotonic() - start:.2f} s", flush=True)
+    with concurrent.futures.ThreadPoolExecutor(at_once) as pool:
+        results = pool.map(run_one, chosen) if at_once > 1 else map(run_one, chosen)
+        for number, (passed, more, took_s) in enumerate(results, 1):
+            name = chosen[number - 1].__name__.replace("test_", "", 1)
+            failed += not passed
+            print(f"{'' if passed else 'not '}ok {number} - {name}{more}", flush=True)
+            if os.environ.get("LAUNCH_TEST_TIMES"):
+                print(f"# {took_s:.2f} s", flush=True)
     return 1 if failed else 0
 
 
