@@ -32,9 +32,9 @@ bool controller_leads(const struct controller *op)
 /* --- wiring ------------------------------------------------------------------------
  */
 
-static void on_answer(void *arg, const char *method, int http)
+static void on_answer(void *arg, const char *method, int http, uint64_t took_ns)
 {
-    metrics_request(&((struct controller *)arg)->metrics, method, http);
+    metrics_request(&((struct controller *)arg)->metrics, method, http, took_ns);
 }
 
 static bool may_write(void *arg)
@@ -89,6 +89,11 @@ static int wire(struct controller *op,
 
     op->objects.runtime_image = o->runtime_image;
     op->objects.cluster_domain = o->cluster_domain;
+    op->objects.gang_scheduler = o->gang_scheduling;
+    if (strcmp(o->gang_scheduling, "volcano") == 0)
+        op->objects.gang = GANG_VOLCANO;
+    else if (*o->gang_scheduling)
+        op->objects.gang = GANG_SCHEDULER_PLUGINS;
     op->started_ns = clock_now_ns();
     rc = kube_new(config, &k, &op->kube, err);
     if (rc < 0)

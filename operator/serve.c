@@ -19,7 +19,7 @@
 
 #define MAX_CLIENTS       32
 #define CLIENT_TIMEOUT_S  10
-#define MAX_METRICS_BYTES (64u << 10)
+#define MAX_METRICS_BYTES (4u << 20) /* a hundred bytes a job */
 
 struct serve {
     const struct controller *op;
@@ -46,6 +46,19 @@ static uint64_t silence_ns(const struct controller *op, uint64_t now_ns)
     return now_ns - (first ? first : op->started_ns);
 }
 
+/* "mpijob:namespace/name" */
+static void render_info(void *arg, const char *key)
+{
+    const char *ns, *slash = strchr(key, '/');
+    char space[256];
+
+    if (store_key_kind(key) != KUBE_MPIJOB || !slash)
+        return;
+    ns = strchr(key, ':') + 1;
+    (void)snprintf(space, sizeof(space), "%.*s", (int)(slash - ns), ns);
+    metrics_render_info(space, slash + 1, arg);
+}
+
 static void render_metrics(const struct controller *op, struct strbuf *out)
 {
     uint64_t now_ns = clock_now_ns();
@@ -63,10 +76,14 @@ static void render_metrics(const struct controller *op, struct strbuf *out)
 
     m.watch_events = sinks_n_events(op);
     for (int i = 0; i < STATE_COUNT; i++) {
-        g.jobs[0][i] = store_n_jobs(op->store, KUBE_JOB, (enum job_state)i);
-        g.jobs[1][i] = store_n_jobs(op->store, KUBE_MPIJOB, (enum job_state)i);
+        g.jobs[METRICS_HOROVODJOB][i] =
+            store_n_jobs(op->store, KUBE_JOB, (enum job_state)i);
+        g.jobs[METRICS_MPIJOB][i] =
+            store_n_jobs(op->store, KUBE_MPIJOB, (enum job_state)i);
     }
     metrics_render(&m, &g, out);
+    metrics_render_infos_head(out);
+    store_each_job(op->store, render_info, out);
 }
 
 static unsigned render_ready(const struct controller *op, struct strbuf *out)

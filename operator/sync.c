@@ -79,6 +79,7 @@ static void finish(struct sync *s, const char *why)
 
     metrics_sync(&op->metrics, !why, now_ns - s->started_ns);
     delay_ns = queue_done(op->queue, s->key, why != NULL, now_ns);
+    op->metrics.queue_retries += why != NULL;
     if (why)
         log_warn("sync failed", "job=%s retry_ms=%llu cause=\"%s\"", s->key,
                  (unsigned long long)(delay_ns / NS_PER_MS), why);
@@ -141,9 +142,10 @@ static void on_status_written(void *arg, const struct kube_reply *r)
 
     switch (r->answer.cls) {
     case ANSWER_OK:
-        if (state_is_final(s->decision.state) && !s->decision.was_finished)
-            s->op->metrics
-                .jobs_finished[s->meta.kind == KUBE_MPIJOB][s->decision.state]++;
+        metrics_status(&s->op->metrics,
+                       s->meta.kind == KUBE_MPIJOB ? METRICS_MPIJOB
+                                                   : METRICS_HOROVODJOB,
+                       s->meta.status, s->status, clock_wall_s());
         store_answer(s, r);
         finish_with_outcome(s);
         return;

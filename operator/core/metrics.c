@@ -1,13 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The text of /metrics. No label has the name of a job: their number has no bound. */
+/* The text of /metrics. No label has the name of a job, since their number has no
+ * bound; but for mpi_operator_job_info, which has it in mpi-operator. */
 #include "operator/core/metrics.h"
 
 #include <inttypes.h>
 #include <string.h>
 
+#include "operator/core/timestamp.h"
 #include "runtime/base/mem.h"
 
-static const uint64_t bucket_ms[SYNC_BUCKETS - 1] = {1, 5, 10, 25, 50, 100, 500, 2500};
+static const uint32_t sync_ms[HISTOGRAM_BUCKETS - 1] = {1,  5,   10,  25,
+                                                        50, 100, 500, 2500};
+static const uint32_t running_ms[HISTOGRAM_BUCKETS - 1] = {
+    500, 1000, 5000, 15000, 60000, 300000, 1800000, 7200000};
 static const char *const verb_names[] = {
     [API_GET] = "GET",     [API_POST] = "POST",     [API_PUT] = "PUT",
     [API_PATCH] = "PATCH", [API_DELETE] = "DELETE", [API_WATCH] = "WATCH",
@@ -19,18 +24,23 @@ static const char *const result_names[] = {
 _Static_assert(ARRAY_LEN(verb_names) == API_VERB_COUNT, "one name per verb");
 _Static_assert(ARRAY_LEN(result_names) == API_RESULT_COUNT, "one name per result");
 
-void metrics_sync(struct metrics *m, int is_ok, uint64_t took_ns)
+static void note(struct histogram *h, const uint32_t *bounds_ms, uint64_t took_us)
 {
     size_t i = 0;
 
+    while (i < HISTOGRAM_BUCKETS - 1 && took_us > bounds_ms[i] * 1000ull)
+        i++;
+    h->bucket[i]++;
+    h->sum_us += took_us;
+}
+
+void metrics_sync(struct metrics *m, int is_ok, uint64_t took_ns)
+{
     if (is_ok)
         m->syncs_ok++;
     else
         m->syncs_retry++;
-    while (i < SYNC_BUCKETS - 1 && took_ns > bucket_ms[i] * 1000000u)
-        i++;
-    m->sync_bucket[i]++;
-    m->sync_ns_total += took_ns;
+    note(&m->sync, sync_ms, took_ns / 1000u);
 }
 
 static enum api_result result_of(int http)
@@ -46,12 +56,42 @@ static enum api_result result_of(int http)
     return http == 0 ? API_NO_ANSWER : API_5XX;
 }
 
-void metrics_request(struct metrics *m, const char *method, int http)
+void metrics_request(struct metrics *m, const char *method, int http, uint64_t took_ns)
 {
+    if (strcmp(method, "WATCH") != 0)
+        note(&m->request, sync_ms, took_ns / 1000u);
     for (size_t i = 0; i < API_VERB_COUNT; i++) {
         if (strcmp(verb_names[i], method) == 0)
             m->requests[i][result_of(http)]++;
     }
+}
+
+static uint64_t grown(const struct node *old, const struct node *now, const char *key)
+{
+    int64_t was = node_int(old, key, 0), is = node_int(now, key, 0);
+
+    return is > was ? (uint64_t)(is - was) : 0;
+}
+
+void metrics_status(struct metrics *m,
+                    enum metrics_kind kind,
+                    const struct node *old,
+                    const struct node *now,
+                    uint64_t now_wall_s)
+{
+    enum job_state was = state_of_status(old), is = state_of_status(now);
+    const char *start = node_str(now, "startTime");
+    uint64_t start_us = 0;
+
+    m->jobs_created[kind] += old == NULL || !node_get(old, "conditions");
+    if (state_is_final(is) && !state_is_final(was))
+        m->jobs_finished[kind][is]++;
+    if (is == STATE_RUNNING && was == STATE_PENDING && start
+        && timestamp_parse_us(start, &start_us) == 0
+        && start_us / 1000000u <= now_wall_s)
+        note(&m->to_running, running_ms, now_wall_s * 1000000u - start_us);
+    m->restarts += grown(old, now, "restarts");
+    m->replacements += grown(old, now, "replacements");
 }
 
 static void
@@ -72,31 +112,35 @@ static void counter(struct strbuf *out, const char *name, const char *help, uint
     strbuf_printf(out, "%s %" PRIu64 "\n", name, v);
 }
 
-static void render_syncs(const struct metrics *m, struct strbuf *out)
+static void render_histogram(const struct histogram *h,
+                             const uint32_t *bounds_ms,
+                             const char *name,
+                             const char *help,
+                             struct strbuf *out)
 {
     uint64_t sum = 0;
 
+    head(out, name, "histogram", help);
+    for (size_t i = 0; i < HISTOGRAM_BUCKETS - 1; i++) {
+        sum += h->bucket[i];
+        strbuf_printf(out, "%s_bucket{le=\"%g\"} %" PRIu64 "\n", name,
+                      (double)bounds_ms[i] / 1e3, sum);
+    }
+    sum += h->bucket[HISTOGRAM_BUCKETS - 1];
+    strbuf_printf(out, "%s_bucket{le=\"+Inf\"} %" PRIu64 "\n", name, sum);
+    strbuf_printf(out, "%s_sum %.6f\n", name, (double)h->sum_us / 1e6);
+    strbuf_printf(out, "%s_count %" PRIu64 "\n", name, sum);
+}
+
+static void render_syncs(const struct metrics *m, struct strbuf *out)
+{
     head(out, "hvd_operator_sync_total", "counter", "syncs of a job by result");
     strbuf_printf(out, "hvd_operator_sync_total{result=\"ok\"} %" PRIu64 "\n",
                   m->syncs_ok);
     strbuf_printf(out, "hvd_operator_sync_total{result=\"retry\"} %" PRIu64 "\n",
                   m->syncs_retry);
-    head(out, "hvd_operator_sync_duration_seconds", "histogram",
-         "from the start of a sync until its last answer");
-    for (size_t i = 0; i < SYNC_BUCKETS; i++) {
-        sum += m->sync_bucket[i];
-        if (i < SYNC_BUCKETS - 1)
-            strbuf_printf(
-                out,
-                "hvd_operator_sync_duration_seconds_bucket{le=\"%g\"} %" PRIu64 "\n",
-                (double)bucket_ms[i] / 1e3, sum);
-    }
-    strbuf_printf(
-        out, "hvd_operator_sync_duration_seconds_bucket{le=\"+Inf\"} %" PRIu64 "\n",
-        sum);
-    strbuf_printf(out, "hvd_operator_sync_duration_seconds_sum %.6f\n",
-                  (double)m->sync_ns_total / 1e9);
-    strbuf_printf(out, "hvd_operator_sync_duration_seconds_count %" PRIu64 "\n", sum);
+    render_histogram(&m->sync, sync_ms, "hvd_operator_sync_duration_seconds",
+                     "from the start of a sync until its last answer", out);
 }
 
 static void render_requests(const struct metrics *m, struct strbuf *out)
@@ -114,21 +158,29 @@ static void render_requests(const struct metrics *m, struct strbuf *out)
     }
 }
 
+static const char *const kinds[METRICS_KIND_COUNT] = {
+    [METRICS_HOROVODJOB] = "HorovodJob",
+    [METRICS_MPIJOB] = "MPIJob",
+};
+
 static void
 render_jobs(const struct metrics *m, const struct gauges *g, struct strbuf *out)
 {
-    static const char *const kinds[] = {"HorovodJob", "MPIJob"};
-
     head(out, "hvd_operator_jobs", "gauge", "jobs by kind and state");
-    for (size_t k = 0; k < ARRAY_LEN(kinds); k++) {
+    for (size_t k = 0; k < METRICS_KIND_COUNT; k++) {
         for (int i = 0; i < STATE_COUNT; i++)
             strbuf_printf(out,
                           "hvd_operator_jobs{kind=\"%s\",state=\"%s\"} %" PRIu64 "\n",
                           kinds[k], state_name((enum job_state)i), g->jobs[k][i]);
     }
+    head(out, "hvd_operator_jobs_created_total", "counter",
+         "jobs that this process saw first");
+    for (size_t k = 0; k < METRICS_KIND_COUNT; k++)
+        strbuf_printf(out, "hvd_operator_jobs_created_total{kind=\"%s\"} %" PRIu64 "\n",
+                      kinds[k], m->jobs_created[k]);
     head(out, "hvd_operator_jobs_finished_total", "counter",
          "jobs that this process saw finish");
-    for (size_t k = 0; k < ARRAY_LEN(kinds); k++) {
+    for (size_t k = 0; k < METRICS_KIND_COUNT; k++) {
         for (int i = STATE_SUCCEEDED; i <= STATE_FAILED; i++)
             strbuf_printf(out,
                           "hvd_operator_jobs_finished_total{kind=\"%s\",state=\"%s\"} "
@@ -136,29 +188,70 @@ render_jobs(const struct metrics *m, const struct gauges *g, struct strbuf *out)
                           kinds[k], state_name((enum job_state)i),
                           m->jobs_finished[k][i]);
     }
+    counter(out, "hvd_operator_job_restarts_total",
+            "restarts of HorovodJobs that count against backoffLimit", m->restarts);
+    counter(out, "hvd_operator_job_replacements_total",
+            "restarts of HorovodJobs whose workers Kubernetes took away",
+            m->replacements);
+    render_histogram(&m->to_running, running_ms,
+                     "hvd_operator_job_time_to_running_seconds",
+                     "from a job's startTime until it ran", out);
+}
+
+/* For dashboards and alerts that were made for mpi-operator. */
+static void
+render_aliases(const struct metrics *m, const struct gauges *g, struct strbuf *out)
+{
+    const uint64_t *finished = m->jobs_finished[METRICS_MPIJOB];
+
+    counter(out, "mpi_operator_jobs_created_total", "MPIJobs that were seen first",
+            m->jobs_created[METRICS_MPIJOB]);
+    counter(out, "mpi_operator_jobs_successful_total", "MPIJobs that succeeded",
+            finished[STATE_SUCCEEDED]);
+    counter(out, "mpi_operator_jobs_failed_total", "MPIJobs that failed",
+            finished[STATE_FAILED]);
+    gauge(out, "mpi_operator_is_leader", "1 while this process may act",
+          (uint64_t)(g->is_leader != 0));
 }
 
 void metrics_render(const struct metrics *m, const struct gauges *g, struct strbuf *out)
 {
     render_jobs(m, g, out);
-    gauge(out, "hvd_operator_pods", "worker pods in the cache", g->pods);
+    gauge(out, "hvd_operator_pods", "pods of jobs in the cache", g->pods);
     render_syncs(m, out);
     gauge(out, "hvd_operator_queue_depth", "jobs that wait for a sync", g->queue_depth);
+    counter(out, "hvd_operator_queue_adds_total", "times that a job asked for a sync",
+            m->queue_adds);
+    counter(out, "hvd_operator_queue_retries_total",
+            "times that a job was put back with a delay", m->queue_retries);
     render_requests(m, out);
+    render_histogram(&m->request, sync_ms, "hvd_operator_api_request_duration_seconds",
+                     "from sending a request to its answer, without watches", out);
     counter(out, "hvd_operator_watch_events_total", "events received by watches",
             m->watch_events);
     counter(out, "hvd_operator_watch_restarts_total",
             "lists and watches begun again after the first", g->watch_restarts);
     gauge(out, "hvd_operator_watch_silence_seconds",
-          "since the quieter of the two watches was last heard",
+          "since the quietest of the watches was last heard",
           g->oldest_watch_ns / 1000000000u);
-    gauge(out, "hvd_operator_synced", "1 when both caches are filled",
+    gauge(out, "hvd_operator_synced", "1 when all caches are filled",
           (uint64_t)(g->is_synced != 0));
     gauge(out, "hvd_operator_leader", "1 while this process may act",
-          (uint64_t)(g->is_leader != 0));
-    gauge(out, "mpi_operator_is_leader", "the same, under mpi-operator's name",
           (uint64_t)(g->is_leader != 0));
     gauge(out, "hvd_operator_uptime_seconds", "since this process started",
           g->uptime_s);
     gauge(out, "process_resident_memory_bytes", "resident memory", g->rss_bytes);
+    render_aliases(m, g, out);
+}
+
+void metrics_render_infos_head(struct strbuf *out)
+{
+    head(out, "mpi_operator_job_info", "gauge", "MPIJobs by launcher, as mpi-operator");
+}
+
+void metrics_render_info(const char *ns, const char *job, struct strbuf *out)
+{
+    strbuf_printf(
+        out, "mpi_operator_job_info{launcher=\"%s-launcher\",namespace=\"%s\"} 1\n",
+        job, ns);
 }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Counters of the operator and their text form (Prometheus 0.0.4). One table gives
- * name, help and type; README.md has the same table and a test compares. Pure, one
- * thread. */
+/* Counters of the operator and their text form (Prometheus 0.0.4). README.md has the
+ * same names in a table and a test compares. Pure, one thread. */
 #ifndef OPERATOR_CORE_METRICS_H
 #define OPERATOR_CORE_METRICS_H
 
@@ -14,27 +13,46 @@ enum api_result { API_2XX, API_4XX, API_409, API_429, API_5XX, API_NO_ANSWER };
 #define API_RESULT_COUNT 6
 enum api_verb { API_GET, API_POST, API_PUT, API_PATCH, API_DELETE, API_WATCH };
 #define API_VERB_COUNT 6
-#define SYNC_BUCKETS   9
+enum metrics_kind { METRICS_HOROVODJOB, METRICS_MPIJOB };
+#define METRICS_KIND_COUNT 2
 
-struct metrics {
+#define HISTOGRAM_BUCKETS  9
+struct histogram {
+    uint64_t bucket[HISTOGRAM_BUCKETS]; /* not cumulative; the last is +Inf */
+    uint64_t sum_us;
+};
+
+struct metrics { /* zeroed at the start */
     uint64_t syncs_ok, syncs_retry;
-    uint64_t sync_bucket[SYNC_BUCKETS]; /* not cumulative; the last is +Inf */
-    uint64_t sync_ns_total;
+    struct histogram sync, request, to_running;
     uint64_t requests[API_VERB_COUNT][API_RESULT_COUNT];
     uint64_t watch_events;
-    uint64_t jobs_finished[2][STATE_COUNT]; /* by kind; SUCCEEDED and FAILED are used */
+    uint64_t queue_adds, queue_retries;
+    uint64_t jobs_created[METRICS_KIND_COUNT];
+    uint64_t jobs_finished[METRICS_KIND_COUNT][STATE_COUNT]; /* SUCCEEDED, FAILED */
+    uint64_t restarts, replacements; /* of HorovodJobs: that counted, that did not */
 };
-struct gauges {                    /* read at the moment of the scrape */
-    uint64_t jobs[2][STATE_COUNT]; /* HorovodJobs, MPIJobs */
+struct gauges { /* read at the moment of the scrape */
+    uint64_t jobs[METRICS_KIND_COUNT][STATE_COUNT];
     uint64_t pods, queue_depth, watch_restarts, rss_bytes, uptime_s;
-    uint64_t oldest_watch_ns; /* since the quieter watch was last heard */
+    uint64_t oldest_watch_ns; /* since the quietest watch was last heard */
     int is_synced, is_leader;
 };
 
 void metrics_sync(struct metrics *m, int is_ok, uint64_t took_ns);
-void metrics_request(struct metrics *m, const char *method, int http);
+void metrics_request(struct metrics *m, const char *method, int http, uint64_t took_ns);
+/* A status was written: old NULL or as stored before, now as it is. */
+void metrics_status(struct metrics *m,
+                    enum metrics_kind kind,
+                    const struct node *old,
+                    const struct node *now,
+                    uint64_t now_wall_s);
+/* All but mpi_operator_job_info, whose rows the caller adds after
+ * metrics_render_infos_head: name is the launcher's. */
 void metrics_render(const struct metrics *m,
                     const struct gauges *g,
                     struct strbuf *out);
+void metrics_render_infos_head(struct strbuf *out);
+void metrics_render_info(const char *ns, const char *job, struct strbuf *out);
 
 #endif

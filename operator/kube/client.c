@@ -34,7 +34,7 @@ struct request {
     const char *method; /* one of the constants below */
     char *path, *body;
     size_t body_n;
-    uint64_t timeout_ms, id;
+    uint64_t timeout_ms, id, started_ns;
     uint64_t write_number; /* 0: not a write */
     bool is_urgent, is_list, was_unauthorized;
     kube_done_fn done;
@@ -251,7 +251,8 @@ static void on_done(void *arg, const struct http_reply *http)
     if (r->write_number)
         fault_after_write(r->write_number);
     if (k->options.seen)
-        k->options.seen(k->options.seen_arg, r->method, http->status);
+        k->options.seen(k->options.seen_arg, r->method, http->status,
+                        clock_now_ns() - r->started_ns);
     /* 401: it was not carried out, and http has put the old credentials away */
     if (http->status == 401 && !r->was_unauthorized) {
         r->was_unauthorized = true;
@@ -277,6 +278,7 @@ static int start(struct request *r, struct err *err)
         rq.content_type = strcmp(r->method, "PATCH") == 0
                               ? "application/merge-patch+json"
                               : "application/json";
+    r->started_ns = clock_now_ns();
     return http_start(r->kube->http, &rq, &r->id, err);
 }
 
@@ -390,7 +392,7 @@ static void on_watch_done(void *arg, const struct http_reply *http)
 
     answer_read(http, &reply.answer);
     if (w->kube->options.seen)
-        w->kube->options.seen(w->kube->options.seen_arg, "WATCH", http->status);
+        w->kube->options.seen(w->kube->options.seen_arg, "WATCH", http->status, 0);
     while (*p != w)
         p = &(*p)->next;
     *p = w->next;

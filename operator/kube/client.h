@@ -34,7 +34,7 @@ struct kube_request {
 };
 
 /* Told about every answer; for metrics. */
-typedef void (*kube_seen_fn)(void *arg, const char *method, int http);
+typedef void (*kube_seen_fn)(void *arg, const char *method, int http, uint64_t took_ns);
 /* May something be changed now? Asked just before a write is sent. */
 typedef bool (*kube_fence_fn)(void *arg);
 
