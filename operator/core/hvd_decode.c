@@ -5,143 +5,161 @@
  * under an older or a relaxed schema, and for a CRD newer than this operator: a field
  * that we do not know is a problem that the user is told about, never something
  * silently ignored. All problems are collected, so that one look is enough. Pure;
- * called by the reconcile shell and the fuzz target. */
+ * called by hvd_front.c and the fuzz target.
+ *
+ * What follows from other fields (slotsPerWorker from the GPUs of the template,
+ * successPolicy from the roles) is filled in here, so that everything else reads one
+ * answer. */
 #include "operator/core/hvd_job.h"
 
-#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
+#include "operator/core/hvd_devices.h"
+#include "operator/core/hvd_fields.h"
+#include "operator/core/hvd_policy.h"
 #include "operator/doc/object.h"
 #include "runtime/base/mem.h"
 
+#define ROLES "spec.replicaSpecs"
+
 void hvd_job_init(struct hvd_job *job, const struct job_meta *meta)
 {
+    int64_t generation = node_int(meta->status, "generation", 0);
+
     *job = (struct hvd_job){
-        .meta = *meta, .slots = 1, .replicas = 1, .clean = CLEAN_RUNNING};
+        .meta = *meta,
+        .slots = 1,
+        .rdma_count = 1,
+        .run = {.clean = CLEAN_RUNNING,
+                .ttl_s = -1,
+                .deadline_s = -1,
+                .scheduling = {.min_available = -1,
+                               .schedule_timeout_s = -1,
+                               .queue = "",
+                               .priority_class = ""}},
+        .role[ROLE_WORKER] = {.is_set = true, .n = 1},
+    };
+    if (generation > 0 && generation <= UINT32_MAX)
+        job->world_generation = (uint32_t)generation;
 }
 
-static void
-problem_type(struct strbuf *p, const char *path, const struct node *n, const char *want)
+bool hvd_job_is_ours(const struct hvd_job *job)
 {
-    strbuf_printf(p, "%s: must be %s, is %s\n", path, want, node_type_name(n->type));
+    return !job->run.managed_by || strcmp(job->run.managed_by, JOB_MANAGED_BY) == 0;
 }
 
-static uint32_t ranged(const struct node *o,
-                       const char *key,
-                       const char *path,
-                       uint32_t dflt,
-                       uint32_t max,
-                       struct strbuf *p)
+static void decode_role(const struct node *sets,
+                        enum role role,
+                        struct hvd_role *ret,
+                        struct strbuf *p)
 {
-    const struct node *n = node_get(o, key);
+    static const char *const of_many[] = {"replicas", "template", NULL};
+    static const char *const of_one[] = {"template", NULL};
+    bool may_be_many = role == ROLE_WORKER || role == ROLE_PS;
+    const struct node *o =
+        field_object(sets, ROLES, role_title(role), role == ROLE_WORKER, p);
+    char path[64];
 
-    if (!n)
-        return dflt;
-    if (n->type != NODE_INT)
-        problem_type(p, path, n, "an integer");
-    else if (n->u.i < 1)
-        strbuf_printf(p, "%s: %" PRId64 " is below 1\n", path, n->u.i);
-    else if (n->u.i > (int64_t)max)
-        strbuf_printf(p, "%s: %" PRId64 " is above %u\n", path, n->u.i, max);
-    else
-        return (uint32_t)n->u.i;
-    return dflt;
+    if (!o)
+        return;
+    (void)snprintf(path, sizeof(path), ROLES ".%s", role_title(role));
+    ret->is_set = true;
+    ret->n = 1;
+    if (may_be_many)
+        ret->n = (uint32_t)field_int(o, path, "replicas", 1, 1, JOB_MAX_REPLICAS, p);
+    ret->pod_template = field_object(o, path, "template", true, p);
+    field_refuse_unknown(o, path, may_be_many ? of_many : of_one, p);
 }
 
-/* The object at o[key], NULL if absent; anything but an object is a problem. */
-static const struct node *section(const struct node *o,
-                                  const char *key,
-                                  const char *path,
-                                  bool is_required,
-                                  struct strbuf *p)
+static void decode_roles(const struct node *sets, struct hvd_job *job, struct strbuf *p)
 {
-    const struct node *n = node_get(o, key);
+    const char *known[ROLE_COUNT + 1] = {NULL};
 
-    if (!n && is_required)
-        strbuf_printf(p, "%s: missing\n", path);
-    if (!n)
-        return NULL;
-    if (n->type == NODE_OBJECT)
-        return n;
-    problem_type(p, path, n, "an object");
-    return NULL;
-}
-
-static void refuse_unknown(const struct node *o,
-                           const char *path,
-                           const char *const *known,
-                           struct strbuf *p)
-{
-    for (const struct node *c = o ? o->first : NULL; c; c = c->next) {
-        size_t i = 0;
-
-        if (c->type == NODE_NULL)
-            continue;
-        while (known[i] && strcmp(known[i], c->key) != 0)
-            i++;
-        if (!known[i])
-            strbuf_printf(p, "%s.%s: this version of hvd-operator does not know it\n",
-                          path, c->key);
+    for (int r = 0; r < ROLE_COUNT; r++) {
+        decode_role(sets, (enum role)r, &job->role[r], p);
+        known[r] = role_title((enum role)r);
     }
+    field_refuse_unknown(sets, ROLES, known, p);
 }
 
-static enum clean_policy clean_policy(const struct node *run, struct strbuf *p)
+static void decode_rdma(const struct node *spec, struct hvd_job *job, struct strbuf *p)
 {
-    static const char *const names[] = {
-        [CLEAN_NONE] = "None", [CLEAN_RUNNING] = "Running", [CLEAN_ALL] = "All"};
-    const struct node *n = node_get(run, "cleanPodPolicy");
+    static const char *const known[] = {"resourceName", "count", NULL};
+    const struct node *o = field_object(spec, "spec", "rdma", false, p);
 
-    if (!n)
-        return CLEAN_RUNNING;
-    if (n->type != NODE_STRING) {
-        problem_type(p, "spec.runPolicy.cleanPodPolicy", n, "a string");
-        return CLEAN_RUNNING;
-    }
-    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
-        if (strcmp(names[i], n->u.s) == 0)
-            return (enum clean_policy)i;
-    }
-    strbuf_printf(p,
-                  "spec.runPolicy.cleanPodPolicy: \"%s\" is not one of None, Running, "
-                  "All\n",
-                  n->u.s);
-    return CLEAN_RUNNING;
+    if (!o)
+        return;
+    if (!node_get(o, "resourceName"))
+        strbuf_puts(p, "spec.rdma.resourceName: missing; the name of the node's "
+                       "resource, for example rdma/hca_shared_devices_a\n");
+    job->rdma_resource = field_text(o, "spec.rdma", "resourceName", NULL, p);
+    job->rdma_count = (uint32_t)field_int(o, "spec.rdma", "count", 1, 1, 64, p);
+    field_refuse_unknown(o, "spec.rdma", known, p);
 }
 
-void hvd_decode_spec(const struct node *object,
-                     struct hvd_job *ret,
-                     struct strbuf *problems)
+/* After the roles. */
+static uint32_t
+decode_slots(const struct node *spec, const struct hvd_job *job, struct strbuf *p)
 {
-    static const char *const in_spec[] = {"slotsPerWorker", "runPolicy", "replicaSpecs",
-                                          NULL};
-    static const char *const in_run[] = {"cleanPodPolicy", NULL};
-    static const char *const in_replicas[] = {"Worker", NULL};
-    static const char *const in_worker[] = {"replicas", "template", NULL};
+    struct devices d = devices_count(job->role[ROLE_WORKER].pod_template);
+    int64_t dflt = 1;
+
+    if (job->framework == FRAMEWORK_HOROVOD && d.n > 0 && d.n <= JOB_MAX_SLOTS)
+        dflt = (int64_t)d.n;
+    if (job->framework == FRAMEWORK_HOROVOD && d.n > JOB_MAX_SLOTS
+        && !node_get(spec, "slotsPerWorker"))
+        strbuf_printf(p,
+                      "spec.slotsPerWorker: missing; a worker has %llu GPUs, and its "
+                      "slots can be 1 to %d\n",
+                      (unsigned long long)d.n, JOB_MAX_SLOTS);
+    return (uint32_t)field_int(spec, "spec", "slotsPerWorker", dflt, 1, JOB_MAX_SLOTS,
+                               p);
+}
+
+int hvd_decode_spec(const struct node *object,
+                    struct arena *a,
+                    struct hvd_job *ret,
+                    struct strbuf *problems)
+{
+    static const char *const known[] = {
+        "slotsPerWorker", "framework", "successPolicy", "horovod", "shmSize",
+        "rdma",           "runPolicy", "replicaSpecs",  NULL};
+    static const char *const frameworks[] = {
+        [FRAMEWORK_HOROVOD] = "horovod", [FRAMEWORK_TENSORFLOW] = "tensorflow", NULL};
+    static const char *const policies[] = {[SUCCESS_ALL_WORKERS] = "AllWorkers",
+                                           [SUCCESS_WORKER0] = "Worker0",
+                                           [SUCCESS_LAUNCHER] = "Launcher",
+                                           NULL};
     const char *flaw = node_str(object, OBJECT_UNREADABLE);
-    const struct node *spec, *run, *sets, *worker;
+    const struct node *spec = node_get(object, "spec");
+    int rc;
 
     if (flaw) { /* the rest would be about what is left of it */
         strbuf_printf(problems, "spec: %s\n", flaw);
-        return;
+        return 0;
     }
-    spec = section(object, "spec", "spec", true, problems);
-    if (!spec)
-        return;
-    run = section(spec, "runPolicy", "spec.runPolicy", false, problems);
-    sets = section(spec, "replicaSpecs", "spec.replicaSpecs", true, problems);
-    worker = sets ? section(sets, "Worker", "spec.replicaSpecs.Worker", true, problems)
-                  : NULL;
-    ret->slots = ranged(spec, "slotsPerWorker", "spec.slotsPerWorker", 1, JOB_MAX_SLOTS,
-                        problems);
-    ret->clean = clean_policy(run, problems);
-    refuse_unknown(spec, "spec", in_spec, problems);
-    refuse_unknown(run, "spec.runPolicy", in_run, problems);
-    refuse_unknown(sets, "spec.replicaSpecs", in_replicas, problems);
-    refuse_unknown(worker, "spec.replicaSpecs.Worker", in_worker, problems);
-    if (!worker)
-        return;
-    ret->replicas = ranged(worker, "replicas", "spec.replicaSpecs.Worker.replicas", 1,
-                           JOB_MAX_REPLICAS, problems);
-    ret->pod_template = section(worker, "template", "spec.replicaSpecs.Worker.template",
-                                true, problems);
+    if (!spec || spec->type != NODE_OBJECT) {
+        strbuf_puts(problems, spec ? "spec: must be an object, is " : "spec: missing");
+        strbuf_printf(problems, "%s\n", spec ? node_type_name(spec->type) : "");
+        return 0;
+    }
+    ret->framework = (enum hvd_framework)field_choice(
+        spec, "spec", "framework", frameworks, FRAMEWORK_HOROVOD, problems);
+    decode_roles(field_object(spec, "spec", "replicaSpecs", true, problems), ret,
+                 problems);
+    ret->slots = decode_slots(spec, ret, problems);
+    ret->success = (enum success_policy)field_choice(
+        spec, "spec", "successPolicy", policies,
+        ret->role[ROLE_LAUNCHER].is_set ? SUCCESS_LAUNCHER : SUCCESS_ALL_WORKERS,
+        problems);
+    ret->shm_size = field_quantity(spec, "spec", "shmSize", a, problems);
+    decode_rdma(spec, ret, problems);
+    field_refuse_unknown(spec, "spec", known, problems);
+    rc = hvd_knobs_decode(field_object(spec, "spec", "horovod", false, problems), a,
+                          ret->knob, problems);
+    if (rc < 0)
+        return rc;
+    return hvd_policy_decode(field_object(spec, "spec", "runPolicy", false, problems),
+                             a, &ret->run, problems);
 }

@@ -22,20 +22,22 @@ static struct job_meta *hvd_open(const struct node *object,
     if (!job)
         return NULL;
     hvd_job_init(job, meta);
-    hvd_decode_spec(object, job, problems);
+    if (hvd_decode_spec(object, a, job, problems) < 0)
+        return NULL;
     hvd_validate(job, problems);
     return &job->meta;
 }
 
 static bool hvd_is_ours(const struct job_meta *meta)
 {
-    (void)meta; /* no other controller serves HorovodJobs */
-    return true;
+    return hvd_job_is_ours(job_of(meta));
 }
 
 static void hvd_shape(const struct job_meta *meta, struct shape *ret)
 {
-    *ret = (struct shape){.n[ROLE_WORKER] = job_of(meta)->replicas};
+    *ret = (struct shape){0};
+    for (int r = 0; r < ROLE_COUNT; r++)
+        ret->n[r] = job_of(meta)->role[r].n;
 }
 
 static int hvd_decide(const struct question *q, struct decision *ret)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A HorovodJob as the operator works with it: typed, defaulted, with its pod template
- * left as a tree (fields of Kubernetes that we do not know must pass through). Pure. */
+/* A HorovodJob as the operator works with it: typed, defaulted, with its pod templates
+ * left as trees (fields of Kubernetes that we do not know must pass through). Pure. */
 #ifndef OPERATOR_CORE_HVD_JOB_H
 #define OPERATOR_CORE_HVD_JOB_H
 
@@ -8,35 +8,94 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "operator/core/front.h"
+#include "operator/core/hvd_knobs.h"
 #include "operator/core/labels.h"
 #include "operator/core/meta.h"
+#include "operator/core/role.h"
 #include "runtime/base/strbuf.h"
 
-#define JOB_API_VERSION  "ringmaster.dev/v1beta1"
-#define JOB_KIND         "HorovodJob"
-#define JOB_MAX_REPLICAS 8192
-#define JOB_MAX_SLOTS    128 /* JOB_MAX_REPLICAS * JOB_MAX_SLOTS == WORLD_MAX_RANKS */
+#define JOB_API_VERSION   "ringmaster.dev/v1beta1"
+#define JOB_KIND          "HorovodJob"
+#define JOB_MANAGED_BY    "ringmaster.dev/hvd-operator"
+#define JOB_MAX_REPLICAS  8192
+#define JOB_MAX_SLOTS     128 /* JOB_MAX_REPLICAS * JOB_MAX_SLOTS == WORLD_MAX_RANKS */
+#define JOB_MAX_RULES     20
+#define JOB_MAX_RULE_LIST 255 /* entries of one rule */
 
 enum clean_policy { CLEAN_NONE, CLEAN_RUNNING, CLEAN_ALL };
+enum hvd_framework { FRAMEWORK_HOROVOD, FRAMEWORK_TENSORFLOW };
+enum success_policy { SUCCESS_ALL_WORKERS, SUCCESS_WORKER0, SUCCESS_LAUNCHER };
 
-struct hvd_job { /* strings and trees belong to the document it was decoded from */
-    struct job_meta meta;
-    uint32_t slots;          /* spec.slotsPerWorker, default 1 */
-    uint32_t replicas;       /* spec.replicaSpecs.Worker.replicas, default 1 */
-    enum clean_policy clean; /* spec.runPolicy.cleanPodPolicy, default Running */
-    const struct node *pod_template;
+enum rule_action { RULE_FAIL, RULE_RESTART, RULE_IGNORE };
+enum rule_subject { RULE_EXIT_CODES, RULE_SIGNALS, RULE_POD_CONDITIONS, RULE_REASONS };
+struct rule_condition {
+    const char *type, *status; /* "DisruptionTarget", "True" */
+};
+struct failure_rule { /* matches what is in its list; of its subject's list only */
+    enum rule_action action;
+    enum rule_subject subject;
+    bool is_not_in;    /* RULE_EXIT_CODES: matches all other codes but 0 */
+    const int *number; /* RULE_EXIT_CODES, RULE_SIGNALS */
+    const struct rule_condition *condition;
+    const char *const *reason;
+    size_t n; /* in the list */
 };
 
-/* A job of that metadata with the defaults of everything else. */
+struct hvd_scheduling { /* spec.runPolicy.schedulingPolicy */
+    bool has_gang;      /* else as the operator was started */
+    enum gang gang;
+    int64_t min_available, schedule_timeout_s; /* -1: not said */
+    const char *queue, *priority_class;        /* "" if not said */
+    const struct node *min_resources;          /* NULL if not said */
+};
+
+struct hvd_run { /* spec.runPolicy */
+    enum clean_policy clean;
+    int64_t ttl_s, deadline_s; /* -1: not said */
+    uint32_t backoff_limit;
+    bool is_suspended;
+    const char *managed_by; /* NULL: not said */
+    struct hvd_scheduling scheduling;
+    const struct failure_rule *rule; /* in the order in which they are tried */
+    size_t n_rules;
+};
+
+struct hvd_role { /* spec.replicaSpecs.ROLE */
+    bool is_set;
+    uint32_t n;                      /* pods; 0 if it is not set */
+    const struct node *pod_template; /* NULL if there is none */
+};
+
+struct hvd_job { /* strings and trees belong to the document it was decoded from, what
+                    was made of them to the arena */
+    struct job_meta meta;      /* first: see struct front */
+    uint32_t world_generation; /* of the world, by the stored status; 0 at first */
+    enum hvd_framework framework;
+    enum success_policy success;
+    uint32_t slots;
+    const char *knob[KNOB_COUNT]; /* values of variables; NULL if not said */
+    const char *shm_size;         /* quantity; NULL if not said */
+    const char *rdma_resource;    /* NULL if not said */
+    uint32_t rdma_count;
+    struct hvd_run run;
+    struct hvd_role role[ROLE_COUNT];
+};
+
+/* A job of that metadata with the defaults of everything else; what the stored status
+ * says of its world. */
 void hvd_job_init(struct hvd_job *job, const struct job_meta *meta);
 /* The spec, over the defaults. Each problem (wrong type, out of range, unknown field)
  * is one line "spec.slotsPerWorker: -1 is below 1" in problems; the caller looks at
- * problems->n. */
-void hvd_decode_spec(const struct node *object,
-                     struct hvd_job *ret,
-                     struct strbuf *problems);
+ * problems->n. -ENOMEM: what was decoded is not to be used. */
+int hvd_decode_spec(const struct node *object,
+                    struct arena *a,
+                    struct hvd_job *ret,
+                    struct strbuf *problems);
 /* What the schema in the CRD cannot see, again one line a problem. Needs a decoded
  * spec. */
 void hvd_validate(const struct hvd_job *job, struct strbuf *problems);
+/* By spec.runPolicy.managedBy. */
+bool hvd_job_is_ours(const struct hvd_job *job);
 
 #endif

@@ -106,9 +106,10 @@ static void fill_agent_env(struct agent_env *a,
 
     *a = (struct agent_env){
         .worker_index = index,
-        .num_workers = job->replicas,
+        .num_workers = job->role[ROLE_WORKER].n,
         .slots = job->slots,
-        .np = job->replicas * job->slots, /* said, lest the image or envFrom does */
+        .np = job->role[ROLE_WORKER].n
+              * job->slots, /* said, lest the image or envFrom does */
         .checkin_port = AGENT_DEFAULT_PORT,
         .start_timeout_s = AGENT_DEFAULT_START_TIMEOUT_S,
     };
@@ -127,7 +128,7 @@ static void fill_agent_env(struct agent_env *a,
 static struct node *
 pod_metadata(struct build *b, const struct hvd_job *job, uint32_t index)
 {
-    const struct node *tm = node_get(job->pod_template, "metadata");
+    const struct node *tm = node_get(job->role[ROLE_WORKER].pod_template, "metadata");
     struct node *meta = node_object(b), *labels;
     char text[16];
 
@@ -149,7 +150,8 @@ struct node *object_worker(struct build *b,
                            struct err *err)
 {
     char name[OBJECT_NAME_SIZE], secret[OBJECT_NAME_SIZE];
-    struct node *spec = node_copy(b, node_get(job->pod_template, "spec"));
+    struct node *spec =
+        node_copy(b, node_get(job->role[ROLE_WORKER].pod_template, "spec"));
     struct node *containers = node_child(b, spec, "containers", NODE_ARRAY);
     struct node *first = containers ? containers->first : NULL;
     struct agent_env a;

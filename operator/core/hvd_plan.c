@@ -68,7 +68,7 @@ static int plan_cleanup(const struct hvd_job *job,
         const struct pod *pod = crew->w[i].pod;
 
         if (crew->w[i].state == WORKER_SEEN && !pod->is_deleting
-            && must_clean(job->clean, pod->phase)) {
+            && must_clean(job->run.clean, pod->phase)) {
             struct action *x = worker_action(job, VERB_DELETE, 0, i, a, p);
 
             if (x)

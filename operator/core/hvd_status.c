@@ -87,7 +87,7 @@ static struct node *conditions(struct writer *w)
     if (v->is_created) {
         (void)snprintf(text, sizeof(text),
                        "the Secret, the Service and %u worker pods were created",
-                       w->job->replicas);
+                       w->job->role[ROLE_WORKER].n);
         put_condition(w, list, "Created", true, "JobCreated", text);
     } else if (v->was_finished && created) {
         node_add(w->b, list, node_copy(w->b, created)); /* not what clean-up met */
@@ -157,7 +157,7 @@ static void put_counts(struct writer *w, struct node *status)
         succeeded = (uint32_t)node_int(was, "succeeded", 0);
     if (v->was_finished && node_int(was, "failed", 0) > failed)
         failed = (uint32_t)node_int(was, "failed", 0);
-    (void)snprintf(text, sizeof(text), "%u/%u", v->ready, w->job->replicas);
+    (void)snprintf(text, sizeof(text), "%u/%u", v->ready, w->job->role[ROLE_WORKER].n);
     node_set_str(w->b, status, "workers", text);
     node_set_int(w->b, worker, "active", v->running);
     node_set_int(w->b, worker, "succeeded", succeeded);

@@ -27,14 +27,14 @@ static bool is_dns_label(const char *s)
 static void check_name(const struct hvd_job *job, struct strbuf *p)
 {
     char last[512];
-    int n =
-        snprintf(last, sizeof(last), "%s-worker-%u", job->meta.name, job->replicas - 1);
+    int n = snprintf(last, sizeof(last), "%s-worker-%u", job->meta.name,
+                     job->role[ROLE_WORKER].n - 1);
 
     if (n > 63)
         strbuf_printf(p,
                       "metadata.name: \"%s\" is too long: the last worker would be "
                       "named %s-worker-%u, %d characters, where Kubernetes allows 63\n",
-                      job->meta.name, job->meta.name, job->replicas - 1, n);
+                      job->meta.name, job->meta.name, job->role[ROLE_WORKER].n - 1, n);
     else if (!is_dns_label(job->meta.name))
         strbuf_printf(p,
                       "metadata.name: \"%s\" must be lower-case letters, digits and "
@@ -154,12 +154,12 @@ static void check_labels(const struct node *meta, struct strbuf *p)
 
 void hvd_validate(const struct hvd_job *job, struct strbuf *problems)
 {
-    const struct node *spec = node_get(job->pod_template, "spec");
+    const struct node *spec = node_get(job->role[ROLE_WORKER].pod_template, "spec");
 
     check_name(job, problems);
-    if (!job->pod_template)
+    if (!job->role[ROLE_WORKER].pod_template)
         return; /* hvd_decode_spec has said so */
-    check_labels(node_get(job->pod_template, "metadata"), problems);
+    check_labels(node_get(job->role[ROLE_WORKER].pod_template, "metadata"), problems);
     if (!spec || spec->type != NODE_OBJECT)
         strbuf_puts(problems, SPEC ": missing\n");
     else

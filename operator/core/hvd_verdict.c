@@ -316,7 +316,7 @@ static bool all_made(const struct crew *crew)
 static void decide(struct search *s, const struct outcome *outcome)
 {
     struct verdict *v = s->v;
-    uint32_t n = s->job->replicas;
+    uint32_t n = s->job->role[ROLE_WORKER].n;
 
     if (outcome->trouble == TROUBLE_REJECTED) {
         v->state = STATE_FAILED;

@@ -12,7 +12,7 @@ static void build_objects(struct arena *a, const struct hvd_job *job)
                                              .cluster_domain = ""};
     struct build b = {.arena = a};
     struct err err = ERR_INIT;
-    struct node *pod = object_worker(&b, job, &cfg, job->replicas - 1, &err);
+    struct node *pod = object_worker(&b, job, &cfg, job->role[ROLE_WORKER].n - 1, &err);
 
     /* a spec without problems can be built, or there is a sentence that says why not */
     MUST(pod || *err.text);
@@ -50,10 +50,11 @@ FUZZ_TARGET(job)
         must_come_back(o);
         if (meta_decode(KUBE_JOB, o, &meta, &err) == 0) {
             hvd_job_init(&job, &meta);
-            hvd_decode_spec(o, &job, &problems);
+            MUST(hvd_decode_spec(o, &a, &job, &problems) == 0);
             hvd_validate(&job, &problems);
             MUST(job.slots >= 1 && job.slots <= JOB_MAX_SLOTS);
-            MUST(job.replicas >= 1 && job.replicas <= JOB_MAX_REPLICAS);
+            MUST(job.role[ROLE_WORKER].n >= 1
+                 && job.role[ROLE_WORKER].n <= JOB_MAX_REPLICAS);
             MUST(problems.n || !node_str(o, OBJECT_UNREADABLE));
             if (problems.n == 0 && strbuf_status(&problems) == 0)
                 build_objects(&a, &job);

@@ -66,7 +66,7 @@ static void load_job(struct fixture *f)
     assert_int_equal(meta_decode(KUBE_JOB, o, &meta, &err), 0);
     hvd_job_init(&f->job, &meta);
     strbuf_init(&f->problems, 65536);
-    hvd_decode_spec(o, &f->job, &f->problems);
+    assert_int_equal(hvd_decode_spec(o, &f->arena, &f->job, &f->problems), 0);
     hvd_validate(&f->job, &f->problems);
 }
 
@@ -243,7 +243,7 @@ static void run_objects(struct fixture *f)
     memset(token, 0xab, sizeof(token));
     node_add(&b, all, object_secret(&b, &f->job, token));
     node_add(&b, all, object_service(&b, &f->job));
-    pod = object_worker(&b, &f->job, &cfg, f->job.replicas - 1, &err);
+    pod = object_worker(&b, &f->job, &cfg, f->job.role[ROLE_WORKER].n - 1, &err);
     if (!pod)
         fail_msg("%s: %s", f->dir, err.text);
     node_add(&b, all, pod);

@@ -128,11 +128,14 @@ static void expect_problem(const struct node *o, const char *want)
     struct strbuf problems;
     struct job_meta meta;
     struct hvd_job job;
+    struct arena a;
 
     strbuf_init(&problems, 4096);
     assert_int_equal(meta_decode(KUBE_JOB, o, &meta, NULL), 0);
     hvd_job_init(&job, &meta);
-    hvd_decode_spec(o, &job, &problems);
+    arena_init(&a, 1u << 20);
+    assert_int_equal(hvd_decode_spec(o, &a, &job, &problems), 0);
+    arena_release(&a);
     if (want)
         assert_string_equal(strbuf_str(&problems), want);
     else

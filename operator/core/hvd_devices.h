@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How many GPUs a pod template's first container asks for. Pure. */
+#ifndef OPERATOR_CORE_HVD_DEVICES_H
+#define OPERATOR_CORE_HVD_DEVICES_H
+
+#include "operator/doc/node.h"
+
+struct devices {
+    uint64_t n;        /* GPUs: whole ones, MIG parts, and one for each claim */
+    uint32_t n_claims; /* how many of them are claims: each may be of more devices */
+};
+
+/* Of nvidia.com/gpu, amd.com/gpu, nvidia.com/mig-*: limits, else requests. Of
+ * resources.claims those that spec.resourceClaims has. What cannot be read counts as 0:
+ * the API server refuses the pod for it. */
+struct devices devices_count(const struct node *pod_template);
+bool device_is_gpu(const char *resource);
+
+#endif
