@@ -92,11 +92,11 @@ def kustomize(folder: str) -> list[dict]:
 
 
 def read(text: str) -> list[dict]:
-    return [o for o in yaml.safe_load_all(text) if o]
+    return [o for o in yaml.load_all(text, Loader=yaml.CSafeLoader) if o]
 
 
 def text_of(objects: list[dict]) -> str:
-    return yaml.safe_dump_all(objects)
+    return yaml.dump_all(objects, Dumper=yaml.CSafeDumper)
 
 
 def make_namespace(name: str) -> str:

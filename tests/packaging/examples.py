@@ -49,6 +49,7 @@ def the_operator_makes_the_pods_of_every_example() -> None:
         job = next(o for o in read(file.read_text()) if o["kind"] in KINDS)
         name = job["metadata"]["name"]
         try:
+            kubectl("delete", "--ignore-not-found", "-n", ns, "-f", str(file))
             kubectl("apply", "-n", ns, "--validate=strict", "-f", str(file))
         except Failed as e:
             raise AssertionError(f"{file.name}: {e}") from None

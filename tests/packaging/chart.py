@@ -6,13 +6,17 @@ from __future__ import annotations
 import json
 
 from api import expect
-from common import CHART, Failed, helm, kubectl, kustomize, make_namespace, read, suite, text_of
+from common import CHART, RUN, Failed, helm, kubectl, kustomize, make_namespace, read, suite, text_of, world
 
 HELMS_OWN = ("app.kubernetes.io/instance", "app.kubernetes.io/managed-by", "helm.sh/chart")
 
 
-def template(*args: str, namespace: str = "ringmaster") -> list[dict]:
-    return read(helm("template", "r", str(CHART), "-n", namespace, *args))
+def template_text(*args: str) -> str:
+    return helm("template", "r", str(CHART), "-n", "ringmaster", *args)
+
+
+def template(*args: str) -> list[dict]:
+    return read(template_text(*args))
 
 
 def normal(objects: list[dict], namespace: bool = False) -> dict[str, str]:
@@ -69,7 +73,7 @@ def helm_s_values_make_the_overlays() -> None:
 @suite.test
 def every_value_does_something() -> None:
     """A value that changes nothing in what is made is not there."""
-    usual = text_of(template())
+    usual = template_text()
     for value in (
         "image.repository=r.example/o", "image.tag=t1", "image.pullPolicy=Always",
         "runtimeImage.repository=r.example/r", "runtimeImage.tag=t1", "imagePullSecrets[0].name=s",
@@ -82,7 +86,7 @@ def every_value_does_something() -> None:
         "networkPolicy.apiServerPorts={8443}", "pdb.enabled=false", "pdb.maxUnavailable=50%",
         "metrics.service=false", "metrics.serviceMonitor.enabled=true", "metrics.rules.enabled=true",
     ):  # fmt: skip
-        expect(text_of(template("--set", value)) != usual, f"{value} changes something")
+        expect(template_text("--set", value) != usual, f"{value} changes something")
 
 
 @suite.test
@@ -119,6 +123,34 @@ def wrong_values_are_refused_with_the_value_s_name() -> None:
     expect(not wrong, "refused, each with its name", *wrong)
 
 
+def helm_there(*args: str) -> str:
+    return helm(*args, "-n", "packaging-helm", "--kubeconfig", str(RUN / "admin.kubeconfig"))
+
+
+@suite.test
+def helm_installs_upgrades_and_leaves_the_definition() -> None:
+    world.stop()  # what it finds becomes its own, and what it removes is installed again by the next test
+    world.kubeconfig = None
+    usual = ("--take-ownership", "--set", "replicas=0")
+    out = helm_there("upgrade", "--install", "r", str(CHART), "--create-namespace", *usual)
+    expect("rollout status deployment/hvd-operator" in out, "the notes are shown", out)
+
+    def deployment() -> dict:
+        return json.loads(
+            kubectl("get", "deployment", "hvd-operator", "-n", "packaging-helm", "-o", "json")
+        )
+
+    expect(deployment()["spec"]["replicas"] == 0, "the value counts")
+    helm_there("upgrade", "r", str(CHART), "--reuse-values", "--set", "logJson=true")
+    args = deployment()["spec"]["template"]["spec"]["containers"][0]["args"]
+    expect("--log-json" in args and deployment()["spec"]["replicas"] == 0, "upgraded", str(args))
+    helm_there("uninstall", "r")
+    left = kubectl("get", "clusterroles,deployments", "-A", "-o", "name", "-l", "helm.sh/chart")
+    expect(not left.strip(), "everything is gone", left)
+    kept = kubectl("get", "crd", "horovodjobs.ringmaster.dev", "-o", "name")
+    expect("horovodjobs" in kept, "but for the definition")
+
+
 @suite.test
 def the_api_server_takes_all_of_it() -> None:
     make_namespace("ringmaster")
@@ -136,7 +168,6 @@ def the_api_server_takes_all_of_it() -> None:
         sets["helm, " + value] = template("--set", value)
     for what, objects in sets.items():
         try:
-            kubectl("create", "--dry-run=client", "-f", "-", "-o", "name", stdin=text_of(objects))
             kubectl(
                 "apply", "--dry-run=server", "--server-side", "--force-conflicts", "--validate=strict",
                 "-f", "-", stdin=text_of(objects),
@@ -151,7 +182,12 @@ def the_pods_of_the_operator_are_restricted() -> None:
     ns = "packaging-restricted"
     make_namespace(ns)
     kubectl("label", "namespace", ns, "pod-security.kubernetes.io/enforce=restricted", "--overwrite")
-    kubectl("create", "serviceaccount", "hvd-operator", "-n", ns)
+    account = {
+        "apiVersion": "v1",
+        "kind": "ServiceAccount",
+        "metadata": {"name": "hvd-operator", "namespace": ns},
+    }
+    kubectl("apply", "-f", "-", stdin=text_of([account]))
     deployment = next(o for o in kustomize(".") if o["kind"] == "Deployment")
     pod = {
         "apiVersion": "v1",
