@@ -20,10 +20,15 @@ const struct prune_rule batch_rules[] = {{.key = "metadata", .inner = prune_meta
                                          {.key = NULL}};
 
 static const size_t text_fields[] = {
-    offsetof(struct batch, ns),       offsetof(struct batch, name),
-    offsetof(struct batch, uid),      offsetof(struct batch, owner_uid),
-    offsetof(struct batch, job_name), offsetof(struct batch, reason),
-    offsetof(struct batch, message),  offsetof(struct batch, completion_time),
+    offsetof(struct batch, ns),
+    offsetof(struct batch, name),
+    offsetof(struct batch, uid),
+    offsetof(struct batch, owner_uid),
+    offsetof(struct batch, job_name),
+    offsetof(struct batch, reason),
+    offsetof(struct batch, message),
+    offsetof(struct batch, completion_time),
+    offsetof(struct batch, resource_version),
 };
 
 static char **field(struct batch *b, size_t i)
@@ -60,6 +65,7 @@ int batch_decode(const struct node *object, struct batch *ret, struct err *err)
         .ns = text(object, "metadata.namespace"),
         .name = text(object, "metadata.name"),
         .uid = text(object, "metadata.uid"),
+        .resource_version = text(object, "metadata.resourceVersion"),
         .owner_uid = text(NULL, ""),
         .job_name = text(NULL, ""),
         .completion_time = text(status, "completionTime"),

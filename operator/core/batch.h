@@ -12,6 +12,7 @@
 
 struct batch { /* no string is NULL */
     char *ns, *name, *uid, *owner_uid, *job_name;
+    char *resource_version;
     char *reason, *message; /* of condition Failed, "" if it has not failed */
     char *completion_time;  /* RFC 3339, "" if there is none */
     bool is_complete, is_failed, is_suspended, is_deleting, has_start_time;

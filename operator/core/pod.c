@@ -195,6 +195,18 @@ static void read_waiting(const struct node *list, struct pod *p)
     }
 }
 
+static void read_start(const struct node *object, struct pod *p)
+{
+    const struct node *list = node_at(object, "status.containerStatuses");
+    uint64_t us;
+
+    for (const struct node *c = list ? list->first : NULL; c; c = c->next) {
+        if (timestamp_parse_us(text(c, "state.running.startedAt"), &us) == 0
+            && us > p->run_wall_us)
+            p->run_wall_us = us;
+    }
+}
+
 int pod_decode(enum kube_kind job_kind,
                const struct node *object,
                struct pod *ret,
@@ -217,6 +229,7 @@ int pod_decode(enum kube_kind job_kind,
     p.owner_uid = (char *)(uintptr_t)object_owner_uid(object);
     read_conditions(object, &p);
     read_exits(object, &p);
+    read_start(object, &p);
     read_waiting(node_at(object, "status.initContainerStatuses"), &p);
     read_waiting(node_at(object, "status.containerStatuses"), &p);
     p.is_deleting = *text(object, "metadata.deletionTimestamp") != '\0';
