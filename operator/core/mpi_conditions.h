@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The conditions of an MPIJob's status, with mpi-operator's rules for setting one.
+ * Pure. */
+#ifndef OPERATOR_CORE_MPI_CONDITIONS_H
+#define OPERATOR_CORE_MPI_CONDITIONS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "operator/doc/node.h"
+
+#define MPI_MAX_CONDITIONS 16
+
+struct mpi_condition {
+    const char *type, *status, *reason, *message;
+    const char *updated, *since; /* RFC 3339: lastUpdateTime, lastTransitionTime */
+};
+
+struct mpi_conditions { /* strings belong to the status and to the callers of set */
+    struct mpi_condition v[MPI_MAX_CONDITIONS];
+    size_t n;
+};
+
+/* What a stored status has; what does not fit, or has no type, is dropped. */
+void mpi_conditions_load(struct mpi_conditions *c, const struct node *status);
+const struct mpi_condition *mpi_conditions_find(const struct mpi_conditions *c,
+                                                const char *type);
+bool mpi_conditions_is_true(const struct mpi_conditions *c, const char *type);
+/* Does nothing and returns false where the condition has that status and reason
+ * already, whatever its message. Else it comes last. */
+bool mpi_conditions_set(struct mpi_conditions *c,
+                        const char *type,
+                        bool is_true,
+                        const char *reason,
+                        const char *message,
+                        const char *now);
+struct node *mpi_conditions_node(struct build *b, const struct mpi_conditions *c);
+
+#endif

@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Setting a condition: every pair of what is there and what is set. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "operator/core/mpi_conditions.h"
+#include "runtime/base/mem.h"
+#include "runtime/base/strbuf.h"
+
+/* "Type=True Reason updated/since", one a line. */
+static void print(const struct mpi_conditions *c, struct strbuf *out)
+{
+    for (size_t i = 0; i < c->n; i++)
+        strbuf_printf(out, "%s=%s %s %s/%s\n", c->v[i].type, c->v[i].status,
+                      c->v[i].reason, c->v[i].updated, c->v[i].since);
+}
+
+/* Each condition before was set at t1, what is set is set at t2. */
+static const struct {
+    const char *before[4][3]; /* type, status, reason */
+    const char *set[3];
+    bool is_changed;
+    const char *after;
+} row[] = {
+    {{{0}}, {"Created", "True", "C"}, true, "Created=True C t2/t2\n"},
+    /* the same status and reason: nothing moves */
+    {{{"Running", "True", "R"}, {"Other", "True", "O"}},
+     {"Running", "True", "R"},
+     false,
+     "Running=True R t1/t1\nOther=True O t1/t1\n"},
+    /* another reason: to the end, in the same state since */
+    {{{"Running", "False", "R"}, {"Other", "True", "O"}},
+     {"Running", "False", "S"},
+     true,
+     "Other=True O t1/t1\nRunning=False S t2/t1\n"},
+    /* another status: to the end, since now */
+    {{{"Running", "True", "R"}, {"Other", "True", "O"}},
+     {"Running", "False", "R"},
+     true,
+     "Other=True O t1/t1\nRunning=False R t2/t2\n"},
+    {{{"Running", "Unknown", "R"}},
+     {"Running", "True", "R"},
+     true,
+     "Running=True R t2/t2\n"},
+    /* an end stops what runs, in place and with its times */
+    {{{"Created", "True", "C"}, {"Running", "True", "R"}},
+     {"Succeeded", "True", "S"},
+     true,
+     "Created=True C t1/t1\nRunning=False R t1/t1\nSucceeded=True S t2/t2\n"},
+    {{{"Created", "True", "C"}, {"Running", "True", "R"}},
+     {"Failed", "True", "F"},
+     true,
+     "Created=True C t1/t1\nRunning=False R t1/t1\nFailed=True F t2/t2\n"},
+    {{{"Failed", "True", "F"}},
+     {"Succeeded", "True", "S"},
+     true,
+     "Failed=False F t1/t1\nSucceeded=True S t2/t2\n"},
+    {{{"Succeeded", "True", "S"}},
+     {"Failed", "True", "F"},
+     true,
+     "Succeeded=True S t1/t1\nFailed=True F t2/t2\n"},
+    {{{"Failed", "True", "F"}}, {"Failed", "True", "G"}, true, "Failed=True G t2/t1\n"},
+    /* an end that is there already changes nothing else */
+    {{{"Failed", "True", "F"}, {"Running", "True", "R"}},
+     {"Failed", "True", "F"},
+     false,
+     "Failed=True F t1/t1\nRunning=True R t1/t1\n"},
+    /* Running and Restarting displace each other */
+    {{{"Restarting", "True", "X"}, {"Created", "True", "C"}},
+     {"Running", "True", "R"},
+     true,
+     "Created=True C t1/t1\nRunning=True R t2/t2\n"},
+    {{{"Running", "True", "R"}, {"Created", "True", "C"}},
+     {"Restarting", "True", "X"},
+     true,
+     "Created=True C t1/t1\nRestarting=True X t2/t2\n"},
+    /* suspension leaves the others alone */
+    {{{"Running", "True", "R"}, {"Restarting", "True", "X"}},
+     {"Suspended", "True", "S"},
+     true,
+     "Running=True R t1/t1\nRestarting=True X t1/t1\nSuspended=True S t2/t2\n"},
+    {{{"Suspended", "True", "S"}, {"Running", "False", "S"}},
+     {"Suspended", "False", "R"},
+     true,
+     "Running=False S t1/t1\nSuspended=False R t2/t2\n"},
+    {{{"Created", "True", "C"}},
+     {"Suspended", "False", "R"},
+     true,
+     "Created=True C t1/t1\nSuspended=False R t2/t2\n"},
+};
+
+static void each_pair(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(row); i++) {
+        struct mpi_conditions c = {.n = 0};
+        struct strbuf out;
+
+        for (; c.n < 4 && row[i].before[c.n][0]; c.n++)
+            c.v[c.n] = (struct mpi_condition){.type = row[i].before[c.n][0],
+                                              .status = row[i].before[c.n][1],
+                                              .reason = row[i].before[c.n][2],
+                                              .message = "m",
+                                              .updated = "t1",
+                                              .since = "t1"};
+        strbuf_init(&out, 4096);
+        assert_int_equal(mpi_conditions_set(&c, row[i].set[0],
+                                            strcmp(row[i].set[1], "True") == 0,
+                                            row[i].set[2], "n", "t2"),
+                         row[i].is_changed);
+        print(&c, &out);
+        if (strcmp(strbuf_str(&out), row[i].after) != 0)
+            fail_msg("row %zu gives\n%swanted\n%s", i, strbuf_str(&out), row[i].after);
+        strbuf_release(&out);
+    }
+}
+
+/* The message alone is no change. */
+static void message_alone_is_kept(void **state)
+{
+    struct mpi_conditions c = {.n = 0};
+
+    (void)state;
+    assert_true(mpi_conditions_set(&c, "Failed", true, "R", "first", "t1"));
+    assert_false(mpi_conditions_set(&c, "Failed", true, "R", "second", "t2"));
+    assert_string_equal(mpi_conditions_find(&c, "Failed")->message, "first");
+    assert_true(mpi_conditions_is_true(&c, "Failed"));
+    assert_false(mpi_conditions_is_true(&c, "Succeeded"));
+}
+
+static void stored_ones_come_back(void **state)
+{
+    struct mpi_conditions c = {.n = 0}, again;
+    struct arena a;
+    struct build b = {.arena = &a};
+    struct node *status, *list;
+
+    (void)state;
+    arena_init(&a, 1u << 20);
+    mpi_conditions_set(&c, "Created", true, "C", "m1", "t1");
+    mpi_conditions_set(&c, "Running", false, "R", "m2", "t2");
+    status = node_object(&b);
+    list = mpi_conditions_node(&b, &c);
+    node_add_str(&b, list, "no condition"); /* dropped */
+    node_set(&b, status, "conditions", list);
+    mpi_conditions_load(&again, status);
+    assert_int_equal(again.n, 2);
+    list = mpi_conditions_node(&b, &again);
+    assert_true(node_equal(list, mpi_conditions_node(&b, &c)));
+    mpi_conditions_load(&again, NULL);
+    assert_int_equal(again.n, 0);
+    arena_release(&a);
+}
+
+static void more_than_fit_are_dropped(void **state)
+{
+    static char type[MPI_MAX_CONDITIONS + 4][8];
+    struct mpi_conditions c = {.n = 0};
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(type); i++) {
+        (void)snprintf(type[i], sizeof(type[i]), "T%zu", i);
+        mpi_conditions_set(&c, type[i], true, "R", "", "t");
+        assert_string_equal(c.v[c.n - 1].type, type[i]);
+    }
+    assert_int_equal(c.n, MPI_MAX_CONDITIONS);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_pair),
+        cmocka_unit_test(message_alone_is_kept),
+        cmocka_unit_test(stored_ones_come_back),
+        cmocka_unit_test(more_than_fit_are_dropped),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

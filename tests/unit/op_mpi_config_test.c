@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* hostfile and discover_hosts.sh, byte for byte. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "operator/core/mpi_config.h"
+#include "tests/unit/mpi_fixture.h"
+
+#define POD "template: {spec: {containers: [{name: c}]}}"
+
+static void read_job(struct mpi_fixture *f, const char *more, int workers)
+{
+    char yaml[512];
+
+    (void)snprintf(yaml, sizeof(yaml),
+                   "metadata: {name: pi, namespace: lab, uid: u}\n"
+                   "spec: {mpiReplicaSpecs: {Launcher: {" POD
+                   "}, Worker: {replicas: %d, " POD "}}%s}",
+                   workers, more);
+    fixture_read(f, yaml);
+    assert_null(f->job->flaws);
+}
+
+static void hostfile_names_every_wanted_worker(void **state)
+{
+    static const struct {
+        const char *more;
+        int workers;
+        const char *domain, *want;
+    } row[] = {
+        {"", 1, "", "pi-worker-0.pi.lab.svc slots=1\n"},
+        {", slotsPerWorker: 4", 2, "",
+         "pi-worker-0.pi.lab.svc slots=4\npi-worker-1.pi.lab.svc slots=4\n"},
+        {", slotsPerWorker: 0", 1, "", "pi-worker-0.pi.lab.svc slots=0\n"},
+        {", mpiImplementation: Intel", 2, "",
+         "pi-worker-0.pi.lab.svc:1\npi-worker-1.pi.lab.svc:1\n"},
+        {", mpiImplementation: MPICH, slotsPerWorker: 8", 1, "",
+         "pi-worker-0.pi.lab.svc:8\n"},
+        {"", 1, "cluster.local", "pi-worker-0.pi.lab.svc.cluster.local slots=1\n"},
+        {", mpiImplementation: MPICH", 1, "c.example",
+         "pi-worker-0.pi.lab.svc.c.example:1\n"},
+        {", runLauncherAsWorker: true", 1, "",
+         "pi-launcher.pi.lab.svc slots=1\npi-worker-0.pi.lab.svc slots=1\n"},
+        {", runLauncherAsWorker: true, mpiImplementation: Intel, slotsPerWorker: 2", 1,
+         "d", "pi-launcher.pi.lab.svc.d:2\npi-worker-0.pi.lab.svc.d:2\n"},
+        {", runLauncherAsWorker: true, mpiImplementation: MPICH", 2, "",
+         "pi-launcher.pi.lab.svc:1\npi-worker-0.pi.lab.svc:1\n"
+         "pi-worker-1.pi.lab.svc:1\n"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(row); i++) {
+        struct mpi_fixture f;
+        struct strbuf out;
+
+        fixture_init(&f);
+        strbuf_init(&out, 4096);
+        read_job(&f, row[i].more, row[i].workers);
+        mpi_hostfile(&out, f.job, row[i].domain);
+        assert_string_equal(strbuf_str(&out), row[i].want);
+        strbuf_release(&out);
+        fixture_release(&f);
+    }
+}
+
+static void hostfile_of_a_launcher_alone(void **state)
+{
+    struct mpi_fixture f;
+    struct strbuf out;
+
+    (void)state;
+    fixture_init(&f);
+    strbuf_init(&out, 4096);
+    fixture_read(&f, "metadata: {name: pi, namespace: lab, uid: u}\n"
+                     "spec: {runLauncherAsWorker: true, mpiReplicaSpecs: {Launcher: "
+                     "{" POD "}}}");
+    mpi_hostfile(&out, f.job, "");
+    assert_string_equal(strbuf_str(&out), "pi-launcher.pi.lab.svc slots=1\n");
+    strbuf_clear(&out);
+    mpi_discover_hosts(&out, f.job, "", NULL, 0);
+    assert_string_equal(strbuf_str(&out), "#!/bin/sh\necho pi-launcher.pi.lab.svc\n");
+    strbuf_release(&out);
+    fixture_release(&f);
+}
+
+static void script_names_running_workers_by_name(void **state)
+{
+    static const struct {
+        const char *more, *domain;
+        const char *names[4];
+        size_t n;
+        const char *want;
+    } row[] = {
+        {"", "", {NULL}, 0, "#!/bin/sh\n"},
+        {"", "", {"pi-worker-0"}, 1, "#!/bin/sh\necho pi-worker-0.pi.lab.svc\n"},
+        /* no slots, whatever they are */
+        {", slotsPerWorker: 8, mpiImplementation: Intel",
+         "",
+         {"pi-worker-0"},
+         1,
+         "#!/bin/sh\necho pi-worker-0.pi.lab.svc\n"},
+        {"",
+         "d.e",
+         {"pi-worker-1", "pi-worker-0"},
+         2,
+         "#!/bin/sh\necho pi-worker-0.pi.lab.svc.d.e\n"
+         "echo pi-worker-1.pi.lab.svc.d.e\n"},
+        /* as text, not by number */
+        {"",
+         "",
+         {"pi-worker-2", "pi-worker-10", "pi-worker-1"},
+         3,
+         "#!/bin/sh\necho pi-worker-1.pi.lab.svc\necho pi-worker-10.pi.lab.svc\n"
+         "echo pi-worker-2.pi.lab.svc\n"},
+        {", runLauncherAsWorker: true",
+         "",
+         {NULL},
+         0,
+         "#!/bin/sh\necho pi-launcher.pi.lab.svc\n"},
+        {", runLauncherAsWorker: true",
+         "x",
+         {"pi-worker-0"},
+         1,
+         "#!/bin/sh\necho pi-launcher.pi.lab.svc.x\necho pi-worker-0.pi.lab.svc.x\n"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(row); i++) {
+        struct mpi_fixture f;
+        const char *names[4];
+        struct strbuf out;
+
+        fixture_init(&f);
+        strbuf_init(&out, 4096);
+        read_job(&f, row[i].more, 11);
+        memcpy(names, row[i].names, sizeof(names));
+        mpi_discover_hosts(&out, f.job, row[i].domain, names, row[i].n);
+        assert_string_equal(strbuf_str(&out), row[i].want);
+        strbuf_release(&out);
+        fixture_release(&f);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(hostfile_names_every_wanted_worker),
+        cmocka_unit_test(hostfile_of_a_launcher_alone),
+        cmocka_unit_test(script_names_running_workers_by_name),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
