@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* PodGroups of Volcano and of scheduler-plugins, with the sizes of mpi-operator.
+ *
+ *   minMember     schedulingPolicy.minAvailable, else workers + 1
+ *   minResources  schedulingPolicy.minResources as it is; none if minMember is 0; else
+ *                 the sum over roles of replicas * (containers' requests, limits where
+ *                 there is no request). If there are more pods than minMember, the role
+ *                 of lower priority, workers on a tie, counts minMember - 1 replicas
+ *
+ * The last rule is kept to the letter, also where it multiplies a launcher: schedulers
+ * were tuned to these numbers. One difference: while the launcher waits for the workers
+ * it is left out, and minMember is at most the workers. Pure; called by mpi_plan.c. */
+#include "operator/core/mpi_podgroup.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "operator/core/labels.h"
+#include "operator/core/mpi_objects.h"
+#include "operator/core/quantity.h"
+#include "runtime/base/mem.h"
+
+struct member {
+    const struct mpi_replicas *replicas;
+    int32_t priority;
+    uint32_t n; /* how many of them count */
+};
+
+enum kube_kind mpi_pod_group_kind(enum gang gang)
+{
+    return gang == GANG_VOLCANO ? KUBE_VOLCANO_GROUP : KUBE_SCHEDULER_GROUP;
+}
+
+static const char *priority_class(const struct mpi_replicas *r)
+{
+    const char *name = node_str(r->pod_template, "spec.priorityClassName");
+
+    return name ? name : "";
+}
+
+static int64_t min_member(const struct mpi_job *job, bool has_launcher)
+{
+    int64_t n = job->min_available >= 0 ? job->min_available : job->worker.n + 1;
+
+    return has_launcher || n <= job->worker.n ? n : job->worker.n;
+}
+
+static void
+choose(struct member *launcher, struct member *worker, int64_t min, bool has_launcher)
+{
+    if (!has_launcher) {
+        launcher->n = 0;
+        if (worker->n > min)
+            worker->n = (uint32_t)min;
+    } else if ((int64_t)launcher->n + worker->n > min && worker->replicas->is_set) {
+        if (worker->priority > launcher->priority)
+            launcher->n = (uint32_t)(min - 1);
+        else
+            worker->n = (uint32_t)(min - 1);
+    }
+}
+
+/* --- resources ---------------------------------------------------------------------
+ */
+
+/* What is no quantity is left out: the API server refuses the pod for it. */
+static bool read_quantity(const struct node *n, struct quantity *ret)
+{
+    char text[32];
+
+    if (n->type == NODE_STRING)
+        return quantity_parse(n->u.s, ret, NULL) == 0;
+    if (n->type != NODE_INT)
+        return false;
+    (void)snprintf(text, sizeof(text), "%" PRId64, n->u.i);
+    return quantity_parse(text, ret, NULL) == 0;
+}
+
+struct total { /* of one resource; in the order of first mention */
+    struct total *next;
+    const char *name;
+    struct quantity q;
+};
+struct sum {
+    struct build *b;
+    struct total *first, **end;
+};
+
+static struct total *total_of(struct sum *sum, const char *name)
+{
+    struct total *t;
+
+    for (t = sum->first; t; t = t->next) {
+        if (strcmp(t->name, name) == 0)
+            return t;
+    }
+    t = arena_alloc(sum->b->arena, sizeof(*t));
+    if (!t) {
+        sum->b->status = -ENOMEM;
+        return NULL;
+    }
+    *t = (struct total){.name = name};
+    *sum->end = t;
+    sum->end = &t->next;
+    return t;
+}
+
+/* A total beyond what a quantity can hold stays where it is. */
+static void add_amount(struct sum *sum, const struct node *amount, uint32_t n)
+{
+    struct quantity q;
+    struct total *t;
+
+    if (!read_quantity(amount, &q) || quantity_multiply(&q, n) < 0)
+        return;
+    t = total_of(sum, amount->key);
+    if (t)
+        (void)quantity_add(&t->q, &q);
+}
+
+static void add_container(struct sum *sum, const struct node *container, uint32_t n)
+{
+    const struct node *requests = node_at(container, "resources.requests");
+    const struct node *limits = node_at(container, "resources.limits");
+
+    for (const struct node *c = requests ? requests->first : NULL; c; c = c->next)
+        add_amount(sum, c, n);
+    for (const struct node *c = limits ? limits->first : NULL; c; c = c->next) {
+        if (!node_get(requests, c->key))
+            add_amount(sum, c, n);
+    }
+}
+
+static void add_member(struct sum *sum, const struct member *m)
+{
+    const struct node *list = node_at(m->replicas->pod_template, "spec.containers");
+
+    for (const struct node *c = list ? list->first : NULL; c; c = c->next)
+        add_container(sum, c, m->n);
+}
+
+static struct node *sum_node(const struct sum *sum)
+{
+    struct node *o = node_object(sum->b);
+    char text[QUANTITY_SIZE];
+
+    for (const struct total *t = sum->first; t; t = t->next)
+        node_set_str(sum->b, o, t->name, quantity_format(&t->q, text));
+    return o;
+}
+
+static struct node *min_resources(struct build *b,
+                                  const struct mpi_job *job,
+                                  const struct priorities *priorities,
+                                  int64_t min,
+                                  bool has_launcher)
+{
+    struct member launcher = {.replicas = &job->launcher, .n = 1};
+    struct member worker = {.replicas = &job->worker, .n = job->worker.n};
+    struct sum sum = {.b = b, .end = &sum.first};
+
+    if (job->min_resources)
+        return node_copy(b, job->min_resources);
+    if (min == 0)
+        return NULL;
+    launcher.priority = priorities_value(priorities, priority_class(&job->launcher));
+    worker.priority = priorities_value(priorities, priority_class(&job->worker));
+    choose(&launcher, &worker, min, has_launcher);
+    if (has_launcher)
+        add_member(&sum, &launcher);
+    if (job->worker.is_set)
+        add_member(&sum, &worker);
+    return sum_node(&sum);
+}
+
+/* --- the object --------------------------------------------------------------------
+ */
+
+static void set_text(struct build *b, struct node *o, const char *key, const char *s)
+{
+    if (*s)
+        node_set_str(b, o, key, s);
+}
+
+static const char *first_of(const char *a, const char *b, const char *c)
+{
+    return *a ? a : (*b ? b : c);
+}
+
+static void put_volcano(struct build *b, struct node *spec, const struct mpi_job *job)
+{
+    const struct node *queue =
+        node_get(job->meta.annotations, ANNOTATION_VOLCANO_QUEUE);
+
+    set_text(b, spec, "queue",
+             first_of(job->queue, queue && queue->type == NODE_STRING ? queue->u.s : "",
+                      ""));
+    set_text(b, spec, "priorityClassName",
+             first_of(job->priority_class, priority_class(&job->launcher),
+                      priority_class(&job->worker)));
+}
+
+struct node *mpi_pod_group(struct build *b,
+                           const struct mpi_job *job,
+                           enum gang gang,
+                           const struct priorities *priorities,
+                           bool has_launcher)
+{
+    bool is_volcano = gang == GANG_VOLCANO;
+    int64_t min = min_member(job, has_launcher);
+    struct node *o = mpi_owned(b, job,
+                               is_volcano ? "scheduling.volcano.sh/v1beta1"
+                                          : "scheduling.x-k8s.io/v1alpha1",
+                               "PodGroup", job->meta.name);
+    struct node *spec = node_child(b, o, "spec", NODE_OBJECT);
+    struct node *sum = min_resources(b, job, priorities, min, has_launcher);
+
+    node_set_int(b, spec, "minMember", min);
+    if (is_volcano)
+        put_volcano(b, spec, job);
+    else
+        node_set_int(b, spec, "scheduleTimeoutSeconds",
+                     job->schedule_timeout_s >= 0 ? job->schedule_timeout_s : 0);
+    if (sum && (is_volcano || sum->n > 0))
+        node_set(b, spec, "minResources", sum);
+    return b->status ? NULL : o;
+}

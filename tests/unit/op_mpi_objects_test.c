@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Objects of an MPIJob.
+ *
+ *   tests/golden/mpi-objects/CASE/{job.yaml, config.yaml} -> objects.json
+ *
+ * config.yaml, if there is one: {gang: volcano | scheduler-plugins, scheduler: name,
+ * domain: name}. GOLDEN_UPDATE=1 writes what comes out. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "operator/core/mpi_objects.h"
+#include "operator/doc/json.h"
+#include "tests/unit/mpi_fixture.h"
+
+static struct object_config read_config(struct mpi_fixture *f)
+{
+    char *text = fixture_text(f, "config.yaml");
+    struct object_config cfg = {
+        .runtime_image = "runtime:1", .cluster_domain = "", .gang_scheduler = ""};
+    struct node *o;
+    const char *gang;
+
+    if (!text)
+        return cfg;
+    assert_int_equal(yaml_read(&f->arena, text, strlen(text), &o, NULL), 0);
+    mem_free(text);
+    gang = node_str(o, "gang");
+    if (gang)
+        cfg.gang = strcmp(gang, "volcano") == 0 ? GANG_VOLCANO : GANG_SCHEDULER_PLUGINS;
+    if (gang)
+        cfg.gang_scheduler = node_str(o, "scheduler");
+    if (node_str(o, "domain"))
+        cfg.cluster_domain = node_str(o, "domain");
+    return cfg;
+}
+
+static void run(struct mpi_fixture *f)
+{
+    struct build b = {.arena = &f->arena};
+    struct object_config cfg = read_config(f);
+    struct secrets secrets = {.ssh_private = "private\n", .ssh_public = "public\n"};
+    struct node *all = node_array(&b);
+    struct strbuf out;
+
+    fixture_load(f, "job.yaml");
+    if (f->job->flaws)
+        fail_msg("%s: %s", f->dir, f->job->flaws);
+    memset(secrets.token, 0xab, sizeof(secrets.token));
+    node_add(&b, all, mpi_service(&b, f->job));
+    node_add(&b, all, mpi_config_map(&b, f->job, "hosts\n", "script\n"));
+    node_add(&b, all, mpi_secret(&b, f->job, &secrets));
+    if (f->job->worker.n > 0)
+        node_add(&b, all, mpi_worker(&b, f->job, &cfg, f->job->worker.n - 1));
+    node_add(&b, all, mpi_launcher(&b, f->job, &cfg));
+    assert_int_equal(b.status, 0);
+    strbuf_init(&out, 1u << 20);
+    json_write_pretty(all, &out);
+    fixture_compare(f, "objects.json", &out);
+    strbuf_release(&out);
+}
+
+static void golden(void **state)
+{
+    (void)state;
+    fixture_each("tests/golden/mpi-objects", run);
+}
+
+/* --- resuming ----------------------------------------------------------------------
+ */
+
+#define JOB(meta, spec)                                                                \
+    "metadata: {name: pi, namespace: lab, uid: u}\n"                                   \
+    "spec: {mpiReplicaSpecs: {Launcher: {template: {metadata: {" meta                  \
+    "}, spec: {containers: [{name: c, image: i}]" spec "}}}}}"
+#define LABELS                                                                         \
+    "\"training.kubeflow.org/operator-name\":\"mpi-operator\","                        \
+    "\"training.kubeflow.org/job-name\":\"pi\","                                       \
+    "\"training.kubeflow.org/job-role\":\"launcher\""
+
+static void resume_brings_scheduling_directives(void **state)
+{
+    static const struct object_config cfg = {.cluster_domain = ""};
+    static const struct {
+        const char *yaml, *patch;
+        bool must_clear;
+    } row[] = {
+        {JOB("", ""),
+         "{\"spec\":{\"template\":{\"metadata\":{\"labels\":{" LABELS
+         "}},\"spec\":{\"nodeSelector\":null,\"tolerations\":null,"
+         "\"schedulingGates\":null}},\"suspend\":false}}",
+         false},
+        {JOB("labels: {foo: bar}, annotations: {a: b}",
+             ", nodeSelector: {n: x}, tolerations: [{key: t}], schedulingGates: "
+             "[{name: g}], affinity: {podAffinity: {}}"),
+         "{\"spec\":{\"template\":{\"metadata\":{\"labels\":{\"foo\":\"bar\"," LABELS
+         "},\"annotations\":{\"a\":\"b\"}},\"spec\":{\"nodeSelector\":{\"n\":\"x\"},"
+         "\"tolerations\":[{\"key\":\"t\"}],\"schedulingGates\":[{\"name\":\"g\"}]}},"
+         "\"suspend\":false}}",
+         true},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(row); i++) {
+        struct mpi_fixture f;
+        struct build b = {.arena = &f.arena};
+        struct strbuf out;
+        bool must_clear = !row[i].must_clear;
+
+        fixture_init(&f);
+        strbuf_init(&out, 65536);
+        fixture_read(&f, row[i].yaml);
+        json_write(mpi_launcher_resume(&b, f.job, &cfg, &must_clear), &out);
+        assert_string_equal(strbuf_str(&out), row[i].patch);
+        assert_int_equal(must_clear, row[i].must_clear);
+        strbuf_release(&out);
+        fixture_release(&f);
+    }
+}
+
+/* --- sshd and the agent ------------------------------------------------------------
+ */
+
+static void sshd_is_what_the_agent_replaces(void **state)
+{
+#define WORKER(launch, words)                                                          \
+    "metadata: {name: pi, namespace: lab, uid: u, annotations: {" launch               \
+    "}}\nspec: {mpiReplicaSpecs: {Launcher: {template: {spec: {containers: [{name: "   \
+    "c}]}}}, Worker: {replicas: 1, template: {spec: {containers: [{name: c" words      \
+    "}]}}}}}"
+#define AGENT "ringmaster.dev/launch: agent"
+#define SERVE "[\"/opt/ringmaster/bin/hvd-agent\",\"serve\"]null"
+    static const struct {
+        const char *yaml, *words; /* command and args that come out */
+    } row[] = {
+        {WORKER("", ""), "[\"/usr/sbin/sshd\",\"-De\"]null"},
+        {WORKER("", ", command: [], args: []"), "[\"/usr/sbin/sshd\",\"-De\"]null"},
+        {WORKER("", ", args: [-x]"), "null[\"-x\"]"},
+        {WORKER("", ", command: [/usr/sbin/sshd, -De]"),
+         "[\"/usr/sbin/sshd\",\"-De\"]null"},
+        {WORKER(AGENT, ""), SERVE},
+        {WORKER(AGENT, ", command: [sshd, -D]"), SERVE},
+        {WORKER(AGENT, ", command: [/usr/sbin/sshd], args: [-De, -f, x]"), SERVE},
+        {WORKER(AGENT, ", args: [/usr/sbin/sshd, -De]"), SERVE},
+        {WORKER(AGENT, ", command: [sh, -c, sshd]"), "[\"sh\",\"-c\",\"sshd\"]null"},
+        {WORKER(AGENT, ", command: [/sshd/run]"), "[\"/sshd/run\"]null"},
+        {WORKER(AGENT, ", args: [serve]"), "null[\"serve\"]"},
+    };
+    static const struct object_config cfg = {.runtime_image = "r",
+                                             .cluster_domain = ""};
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(row); i++) {
+        struct mpi_fixture f;
+        struct build b = {.arena = &f.arena};
+        struct strbuf out;
+        const struct node *c;
+
+        fixture_init(&f);
+        strbuf_init(&out, 65536);
+        fixture_read(&f, row[i].yaml);
+        c = node_item(node_at(mpi_worker(&b, f.job, &cfg, 0), "spec.containers"), 0);
+        json_write(node_get(c, "command") ? node_get(c, "command") : node_null(&b),
+                   &out);
+        json_write(node_get(c, "args") ? node_get(c, "args") : node_null(&b), &out);
+        assert_string_equal(strbuf_str(&out), row[i].words);
+        strbuf_release(&out);
+        fixture_release(&f);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(golden),
+        cmocka_unit_test(resume_brings_scheduling_directives),
+        cmocka_unit_test(sshd_is_what_the_agent_replaces),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
