@@ -1,30 +1,57 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The row of MPIJobs, which this operator leaves alone so far. */
-#include "operator/core/front.h"
+/* The front of MPIJobs: one row. The parts are in mpi_job.c (what a job is), mpi_view.c
+ * (what is seen of it), mpi_plan.c (what to do), mpi_status.c (what to tell) and
+ * mpi_objects.c (what is made). Pure; called by the reconcile shell. */
+#include <errno.h>
 
-static struct job_meta *mpi_open(const struct node *object,
-                                 const struct job_meta *meta,
-                                 struct arena *a,
-                                 struct strbuf *problems)
+#include "operator/core/mpi_objects.h"
+#include "operator/core/mpi_plan.h"
+#include "operator/core/mpi_status.h"
+
+static void shape(const struct job_meta *meta, struct shape *ret)
 {
-    struct job_meta *m = arena_alloc(a, sizeof(*m));
+    const struct mpi_job *job = (const struct mpi_job *)meta;
 
-    (void)object;
-    (void)problems;
-    if (m)
-        *m = *meta;
-    return m;
+    *ret = (struct shape){.n[ROLE_WORKER] = job->worker.n};
 }
 
-static bool mpi_is_ours(const struct job_meta *meta)
+static int decide(const struct question *q, struct decision *ret)
 {
-    (void)meta;
-    return false;
+    struct mpi_view v = mpi_view_make(q);
+    int rc;
+
+    *ret = (struct decision){.reason = "", .message = ""};
+    rc = mpi_plan_make(q, &v, ret);
+    return rc < 0 ? rc : mpi_status_make(q, &v, ret);
+}
+
+static struct node *build(struct build *b,
+                          const struct job_meta *meta,
+                          const struct object_config *cfg,
+                          const struct action *x,
+                          const struct secrets *secrets,
+                          struct err *err)
+{
+    const struct mpi_job *job = (const struct mpi_job *)meta;
+    struct node *o = NULL;
+
+    if (x->kind == KUBE_POD)
+        o = mpi_worker(b, job, cfg, x->index);
+    else if (x->kind == KUBE_BATCH)
+        o = mpi_launcher(b, job, cfg);
+    else if (x->kind == KUBE_SECRET)
+        o = mpi_secret(b, job, secrets);
+    if (!o)
+        (void)err_set(err, -ENOMEM, "%s: does not fit in memory", x->name);
+    return o;
 }
 
 const struct front front_mpijob = {
     .kind = KUBE_MPIJOB,
     .component = "mpi-job-controller",
-    .open = mpi_open,
-    .is_ours = mpi_is_ours,
+    .open = mpi_job_open,
+    .is_ours = mpi_job_is_ours,
+    .shape = shape,
+    .decide = decide,
+    .build = build,
 };

@@ -1,0 +1,557 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The decision on what to do.
+ *
+ *   being deleted, or with flaws     nothing
+ *   stored status says finished      clean up by cleanPodPolicy; stop a launcher that
+ *                                    still runs; delete the job itself by its TTL
+ *   over, not yet stored             nothing: the end is stored first
+ *   suspended                        objects and a suspended launcher are made, workers
+ *                                    and PodGroup deleted
+ *   else                             objects (stage 0), missing workers and, where
+ *                                    launcherCreationPolicy lets it, the launcher
+ *
+ * A worker that is missing is made, at any time. One that has failed is deleted, and so
+ * made again, some seconds later, so that a retry of the launcher finds it; an evicted
+ * one ends the job, as it does by mpi-operator.
+ *
+ * The launcher is stopped through its deadline: then it ends as its Job's controller
+ * ends it, and its TTL goes on to count.
+ *
+ * A restart at any point comes back to the same plan less what was done. Pure; called
+ * by mpi_front.c. */
+#include "operator/core/mpi_plan.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "operator/core/labels.h"
+#include "operator/core/mpi_config.h"
+#include "operator/core/mpi_objects.h"
+#include "operator/core/mpi_podgroup.h"
+#include "operator/doc/json.h"
+#include "runtime/base/mem.h"
+
+#define FIXED_ACTIONS 16u /* all but those of workers */
+#define MAX_TEXT      (4u << 20)
+#define CLOCK_SKEW_S  60
+#define DROP_AGAIN_MS 1000
+
+struct planner {
+    const struct question *q;
+    const struct mpi_job *job;
+    const struct mpi_view *v;
+    struct decision *d;
+    struct build b;
+};
+
+/* Look again in so many milliseconds, or earlier. */
+static void again(struct planner *p, uint64_t ms)
+{
+    if (p->d->requeue_ms == 0 || ms < p->d->requeue_ms)
+        p->d->requeue_ms = ms > 0 ? ms : 1;
+}
+
+static void again_at(struct planner *p, uint64_t at_s)
+{
+    uint64_t left_s = at_s > p->q->now_wall_s ? at_s - p->q->now_wall_s : 0;
+
+    again(p, left_s < UINT32_MAX / 1000 ? left_s * 1000 : UINT32_MAX);
+}
+
+static const char *keep(struct planner *p, const char *s)
+{
+    const char *copy = arena_strdup(p->q->arena, s);
+
+    if (!copy)
+        p->b.status = -ENOMEM;
+    return copy;
+}
+
+static struct action *add(struct planner *p,
+                          enum verb verb,
+                          enum kube_kind kind,
+                          uint32_t stage,
+                          const char *name)
+{
+    return plan_add(&p->d->plan, verb, kind, stage, keep(p, name));
+}
+
+/* --- objects that no watch shows ---------------------------------------------------
+ */
+
+static void
+digest_of(struct planner *p, const struct node *o, uint8_t ret[SHA256_BYTES])
+{
+    struct strbuf text;
+
+    strbuf_init(&text, MAX_TEXT);
+    if (o)
+        json_write(o, &text);
+    if (!o || strbuf_status(&text))
+        p->b.status = -ENOMEM;
+    sha256(strbuf_str(&text), text.n, ret);
+    strbuf_release(&text);
+}
+
+/* Made where it is not known to be there; written again where it is another. Returns
+ * that action, NULL if there is nothing to do. */
+static struct action *
+ensure(struct planner *p, enum kube_kind kind, const char *name, struct node *body)
+{
+    const struct fact *fact = &p->q->seen->fact[kind];
+    uint8_t digest[SHA256_BYTES];
+    struct action *x;
+
+    digest_of(p, body, digest);
+    if (fact->state == FACT_THERE && memcmp(fact->digest, digest, sizeof(digest)) == 0)
+        return NULL;
+    x = add(p, fact->state == FACT_THERE ? VERB_UPDATE : VERB_CREATE, kind, 0, name);
+    x->body = body;
+    memcpy(x->digest, digest, sizeof(digest));
+    return x;
+}
+
+/* After a restart nothing is known of them; while no pod is to be made they are not
+ * asked for. */
+static void ensure_access(struct planner *p, bool is_making)
+{
+    const struct fact *fact = p->q->seen->fact;
+    char name[MPI_NAME_SIZE];
+
+    if (is_making || fact[KUBE_SERVICE].state != FACT_UNKNOWN)
+        ensure(p, KUBE_SERVICE, p->job->meta.name, mpi_service(&p->b, p->job));
+    mpi_object_name(p->job, p->job->is_agent ? "token" : "ssh", name);
+    if (fact[KUBE_SECRET].state == FACT_ABSENT
+        || (is_making && fact[KUBE_SECRET].state == FACT_UNKNOWN))
+        add(p, VERB_CREATE, KUBE_SECRET, 0, name);
+}
+
+/* Names of the workers that run, and since when the last of them does. */
+static size_t
+running_names(struct planner *p, const char **names, uint64_t *ret_since_s)
+{
+    const struct crew *crew = &p->q->seen->crew[ROLE_WORKER];
+    size_t n = 0;
+
+    *ret_since_s = 0;
+    for (uint32_t i = 0; i < crew->n && i < p->job->worker.n; i++) {
+        const struct pod *pod = crew->w[i].pod;
+
+        if (crew->w[i].state != WORKER_SEEN || pod->phase != POD_RUNNING
+            || pod->is_deleting || p->job->is_suspended)
+            continue;
+        names[n++] = pod->name;
+        if (pod->run_wall_us / 1000000u > *ret_since_s)
+            *ret_since_s = pod->run_wall_us / 1000000u;
+    }
+    return n;
+}
+
+/* While workers come up one after the other, the file is not written for each. */
+static bool is_settled(struct planner *p, size_t n_running, uint64_t since_s)
+{
+    uint64_t now_s = p->q->now_wall_s;
+
+    if (n_running == p->job->worker.n || now_s >= since_s + MPI_SETTLE_S
+        || since_s > now_s + CLOCK_SKEW_S)
+        return true;
+    again_at(p, since_s + MPI_SETTLE_S);
+    return false;
+}
+
+static struct node *config_map(struct planner *p, uint64_t *ret_since_s, size_t *ret_n)
+{
+    const char *domain = p->q->cfg->cluster_domain ? p->q->cfg->cluster_domain : "";
+    const char **names =
+        arena_calloc(p->q->arena, p->job->worker.n + 1u, sizeof(*names));
+    struct strbuf hosts, script;
+    struct node *o = NULL;
+
+    if (!names)
+        return NULL;
+    strbuf_init(&hosts, MAX_TEXT);
+    strbuf_init(&script, MAX_TEXT);
+    *ret_n = running_names(p, names, ret_since_s);
+    mpi_hostfile(&hosts, p->job, domain);
+    mpi_discover_hosts(&script, p->job, domain, names, *ret_n);
+    if (strbuf_status(&hosts) == 0 && strbuf_status(&script) == 0)
+        o = mpi_config_map(&p->b, p->job, strbuf_str(&hosts), strbuf_str(&script));
+    strbuf_release(&hosts);
+    strbuf_release(&script);
+    return o;
+}
+
+static void ensure_config(struct planner *p)
+{
+    const struct fact *fact = &p->q->seen->fact[KUBE_CONFIGMAP];
+    uint8_t digest[SHA256_BYTES];
+    uint64_t since_s = 0;
+    size_t n = 0;
+    struct node *o = config_map(p, &since_s, &n);
+    char name[MPI_NAME_SIZE];
+
+    digest_of(p, o, digest);
+    if (fact->state == FACT_THERE
+        && (memcmp(fact->digest, digest, sizeof(digest)) == 0
+            || !is_settled(p, n, since_s)))
+        return;
+    mpi_object_name(p->job, "config", name);
+    ensure(p, KUBE_CONFIGMAP, name, o);
+}
+
+/* What is not said any more: a merge patch would leave it. */
+static void forget_absent(struct planner *p, struct node *o)
+{
+    static const char *const keys[] = {"queue", "priorityClassName"};
+    struct node *spec = node_child(&p->b, o, "spec", NODE_OBJECT);
+
+    for (size_t i = 0; i < ARRAY_LEN(keys); i++) {
+        if (!node_get(spec, keys[i]))
+            node_set(&p->b, spec, keys[i], node_null(&p->b));
+    }
+}
+
+/* Resources that are not asked for any more are taken out first. */
+static void ensure_group(struct planner *p, bool has_launcher)
+{
+    enum gang gang = p->q->cfg->gang;
+    enum kube_kind kind = mpi_pod_group_kind(gang);
+    struct node *clear, *o;
+    struct action *x;
+
+    if (gang == GANG_NONE)
+        return;
+    o = mpi_pod_group(&p->b, p->job, gang, p->q->priorities, has_launcher);
+    x = ensure(p, kind, p->job->meta.name, o);
+    if (!x || x->verb != VERB_UPDATE)
+        return;
+    if (gang == GANG_VOLCANO)
+        forget_absent(p, o);
+    clear = node_object(&p->b);
+    node_set(&p->b, node_child(&p->b, clear, "spec", NODE_OBJECT), "minResources",
+             node_null(&p->b));
+    *add(p, VERB_UPDATE, kind, 1, p->job->meta.name) = *x;
+    p->d->plan.v[p->d->plan.n - 1].stage = 1;
+    x->body = clear;
+    memset(x->digest, 0, sizeof(x->digest));
+}
+
+/* One that we do not know of is asked for first: it may be somebody else's. */
+static void drop_group(struct planner *p)
+{
+    enum gang gang = p->q->cfg->gang;
+    enum kube_kind kind = mpi_pod_group_kind(gang);
+
+    if (gang == GANG_NONE)
+        return;
+    switch (p->q->seen->fact[kind].state) {
+    case FACT_UNKNOWN:
+        add(p, VERB_LOOK, kind, 0, p->job->meta.name);
+        return;
+    case FACT_THERE:
+        add(p, VERB_DELETE, kind, 0, p->job->meta.name);
+        again(p, DROP_AGAIN_MS); /* where it was a look that found it */
+        return;
+    case FACT_ABSENT:
+        return;
+    }
+}
+
+/* --- workers -----------------------------------------------------------------------
+ */
+
+static struct action *
+add_worker(struct planner *p, enum verb verb, uint32_t stage, uint32_t i)
+{
+    char name[MPI_NAME_SIZE];
+    struct action *x;
+
+    mpi_worker_name(p->job, i, name);
+    x = add(p, verb, KUBE_POD, stage, name);
+    x->role = ROLE_WORKER;
+    x->index = i;
+    return x;
+}
+
+static void delete_worker(struct planner *p, uint32_t i)
+{
+    const struct pod *pod = p->q->seen->crew[ROLE_WORKER].w[i].pod;
+
+    if (!pod->is_deleting)
+        add_worker(p, VERB_DELETE, 0, i)->uid = keep(p, pod->uid);
+}
+
+/* Of a job that is suspended or finished: those that hold anything. */
+static void delete_workers(struct planner *p)
+{
+    const struct crew *crew = &p->q->seen->crew[ROLE_WORKER];
+
+    for (uint32_t i = 0; i < crew->n; i++) {
+        enum pod_phase phase;
+
+        if (crew->w[i].state != WORKER_SEEN)
+            continue;
+        phase = crew->w[i].pod->phase;
+        if (p->job->clean != MPI_CLEAN_RUNNING || phase == POD_RUNNING
+            || phase == POD_PENDING)
+            delete_worker(p, i);
+    }
+}
+
+static void replace_failed(struct planner *p, uint32_t i)
+{
+    const struct pod *pod = p->q->seen->crew[ROLE_WORKER].w[i].pod;
+    uint64_t at_s = pod->exit_wall_us / 1000000u + MPI_REPLACE_S;
+
+    if (pod->phase != POD_FAILED || pod->is_deleting)
+        return;
+    if (p->q->now_wall_s >= at_s)
+        delete_worker(p, i);
+    else
+        again_at(p, at_s);
+}
+
+/* A Job that mpi-operator made has not the label by which our watch knows it: it is
+ * given one, so that jobs that ran under mpi-operator go on. */
+static void look_for_launcher(struct planner *p)
+{
+    struct node *o = node_object(&p->b);
+    struct node *meta = node_child(&p->b, o, "metadata", NODE_OBJECT);
+    struct node *labels = node_child(&p->b, meta, "labels", NODE_OBJECT);
+    char name[MPI_NAME_SIZE];
+
+    mpi_object_name(p->job, "launcher", name);
+    node_set_str(&p->b, labels, LABEL_JOB_NAME, p->job->meta.name);
+    add(p, VERB_LOOK, KUBE_BATCH, 0, name);
+    add(p, VERB_UPDATE, KUBE_BATCH, 1, name)->body = o;
+}
+
+static void look_for_expected(struct planner *p)
+{
+    const struct observed *seen = p->q->seen;
+    const struct crew *crew = &seen->crew[ROLE_WORKER];
+
+    for (uint32_t i = 0; i < crew->n; i++) {
+        if (crew->w[i].state == WORKER_EXPECTED)
+            again(p, EXPECT_LOOK_MS);
+        if (crew->w[i].is_overdue)
+            add_worker(p, VERB_LOOK, 0, i);
+    }
+    if (seen->batch_state == WORKER_EXPECTED)
+        again(p, EXPECT_LOOK_MS);
+    if (seen->is_batch_overdue)
+        look_for_launcher(p);
+}
+
+static bool is_missing(enum worker_state s)
+{
+    return s == WORKER_ABSENT || s == WORKER_GONE;
+}
+
+static void make_workers(struct planner *p)
+{
+    const struct crew *crew = &p->q->seen->crew[ROLE_WORKER];
+
+    for (uint32_t i = 0; i < crew->n; i++) {
+        bool is_wanted = i < p->job->worker.n;
+
+        if (!is_wanted && crew->w[i].state == WORKER_SEEN)
+            delete_worker(p, i);
+        else if (is_wanted && crew->w[i].state == WORKER_SEEN)
+            replace_failed(p, i);
+    }
+    for (uint32_t i = 0; i < crew->n && i < p->job->worker.n; i++) {
+        if (is_missing(crew->w[i].state))
+            add_worker(p, VERB_CREATE, 1, i);
+    }
+}
+
+static bool misses_worker(const struct planner *p)
+{
+    const struct crew *crew = &p->q->seen->crew[ROLE_WORKER];
+
+    for (uint32_t i = 0; i < crew->n && i < p->job->worker.n; i++) {
+        if (is_missing(crew->w[i].state))
+            return true;
+    }
+    return false;
+}
+
+/* --- the launcher ------------------------------------------------------------------
+ */
+
+static struct action *
+patch_launcher(struct planner *p, uint32_t stage, struct node *body)
+{
+    char name[MPI_NAME_SIZE];
+    struct action *x;
+
+    mpi_object_name(p->job, "launcher", name);
+    x = add(p, VERB_UPDATE, KUBE_BATCH, stage, name);
+    x->body = body;
+    return x;
+}
+
+static struct node *spec_patch(struct planner *p, const char *key, struct node *value)
+{
+    struct node *o = node_object(&p->b);
+
+    node_set(&p->b, node_child(&p->b, o, "spec", NODE_OBJECT), key, value);
+    return o;
+}
+
+/* The first patch of a row holds only for the launcher that we see: what it leads to
+ * must not be repeated once the launcher runs. */
+static void fence(struct planner *p, const struct action *first)
+{
+    struct node *body = (struct node *)(uintptr_t)first->body; /* made here */
+
+    node_set_str(&p->b, node_child(&p->b, body, "metadata", NODE_OBJECT),
+                 "resourceVersion", p->q->seen->batch->resource_version);
+}
+
+/* A Job's template may change only while it is suspended and has no startTime. */
+static void resume_launcher(struct planner *p)
+{
+    struct node *status = node_object(&p->b), *body;
+    size_t first = p->d->plan.n;
+    bool must_clear = false;
+
+    if (p->q->seen->batch->has_start_time) {
+        node_set(&p->b, node_child(&p->b, status, "status", NODE_OBJECT), "startTime",
+                 node_null(&p->b));
+        patch_launcher(p, 1, status)->sub = "status";
+    }
+    body = mpi_launcher_resume(&p->b, p->job, p->q->cfg, &must_clear);
+    if (must_clear)
+        patch_launcher(p, 2, mpi_launcher_clear(&p->b));
+    patch_launcher(p, 3, body);
+    fence(p, &p->d->plan.v[first]);
+}
+
+static bool can_patch_launcher(const struct observed *seen)
+{
+    return seen->batch_state == WORKER_SEEN && !seen->batch->is_deleting
+           && !seen->batch->is_complete && !seen->batch->is_failed;
+}
+
+static void make_launcher(struct planner *p)
+{
+    const struct observed *seen = p->q->seen;
+    char name[MPI_NAME_SIZE];
+
+    mpi_object_name(p->job, "launcher", name);
+    if (is_missing(seen->batch_state)) {
+        if (p->job->is_suspended || p->v->may_launch)
+            add(p, VERB_CREATE, KUBE_BATCH, 1, name);
+    } else if (can_patch_launcher(seen)) {
+        if (p->job->is_suspended && !seen->batch->is_suspended)
+            patch_launcher(p, 1, spec_patch(p, "suspend", node_boolean(&p->b, true)));
+        else if (!p->job->is_suspended && seen->batch->is_suspended && p->v->may_launch)
+            resume_launcher(p);
+    }
+}
+
+/* Its pod is there, or can come. */
+static bool has_started_launcher(const struct planner *p)
+{
+    const struct batch *b = p->q->seen->batch;
+
+    return p->v->may_launch || (p->v->has_launcher && !(b && b->is_suspended));
+}
+
+/* --- the cases ---------------------------------------------------------------------
+ */
+
+static void plan_objects(struct planner *p)
+{
+    bool is_making = is_missing(p->q->seen->batch_state)
+                     || (!p->job->is_suspended && misses_worker(p));
+
+    ensure_access(p, is_making);
+    ensure_config(p);
+    look_for_expected(p);
+    if (p->job->is_suspended) {
+        drop_group(p);
+        delete_workers(p);
+    } else {
+        ensure_group(p, has_started_launcher(p));
+        make_workers(p);
+    }
+    make_launcher(p);
+}
+
+static void await_deadline(struct planner *p)
+{
+    uint64_t at_s = p->v->start_s + (uint64_t)p->job->deadline_s;
+
+    if (p->job->deadline_s >= 0 && p->v->start_s && !p->job->is_suspended
+        && at_s > p->q->now_wall_s)
+        again_at(p, at_s);
+}
+
+static void delete_by_ttl(struct planner *p)
+{
+    uint64_t at_s = p->v->completion_s + (uint64_t)p->job->ttl_s;
+
+    if (!p->job->ttl_is_of_job || p->job->ttl_s < 0 || !p->v->completion_s)
+        return;
+    if (p->q->now_wall_s >= at_s)
+        add(p, VERB_DELETE, KUBE_MPIJOB, 1, p->job->meta.name)->uid = p->job->meta.uid;
+    else
+        again_at(p, at_s);
+}
+
+static void plan_finished(struct planner *p)
+{
+    const struct observed *seen = p->q->seen;
+    bool is_all = p->job->clean == MPI_CLEAN_ALL;
+    char name[MPI_NAME_SIZE];
+
+    mpi_object_name(p->job, "launcher", name);
+    if (p->job->clean != MPI_CLEAN_NONE) {
+        delete_workers(p);
+        drop_group(p);
+    }
+    if (is_all && p->job->must_clean_launcher && seen->batch_state == WORKER_SEEN
+        && !seen->batch->is_deleting)
+        add(p, VERB_DELETE, KUBE_BATCH, 0, name)->uid = keep(p, seen->batch->uid);
+    else if (can_patch_launcher(seen) && !seen->batch->is_suspended)
+        patch_launcher(p, 0,
+                       spec_patch(p, "activeDeadlineSeconds", node_number(&p->b, 1)));
+    delete_by_ttl(p);
+}
+
+static void sort_by_stage(struct plan *p)
+{
+    for (size_t i = 1; i < p->n; i++) { /* few are out of order */
+        struct action x = p->v[i];
+        size_t k = i;
+
+        for (; k > 0 && p->v[k - 1].stage > x.stage; k--)
+            p->v[k] = p->v[k - 1];
+        p->v[k] = x;
+    }
+}
+
+int mpi_plan_make(const struct question *q,
+                  const struct mpi_view *v,
+                  struct decision *ret)
+{
+    const struct mpi_job *job = (const struct mpi_job *)q->job;
+    struct planner p = {.q = q, .job = job, .v = v, .d = ret, .b = {.arena = q->arena}};
+    size_t cap = FIXED_ACTIONS + 2u * (size_t)q->seen->crew[ROLE_WORKER].n;
+
+    if (plan_init(&ret->plan, cap, q->arena) < 0)
+        return -ENOMEM;
+    if (job->meta.is_deleting || job->flaws)
+        return 0;
+    if (v->was_finished) {
+        plan_finished(&p);
+    } else if (!mpi_view_is_over(v)) {
+        plan_objects(&p);
+        await_deadline(&p);
+    }
+    sort_by_stage(&ret->plan);
+    return p.b.status;
+}

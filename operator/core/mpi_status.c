@@ -1,0 +1,375 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The status of an MPIJob, as mpi-operator writes it.
+ *
+ *   what                              condition                      Event
+ *   first look                        Created                        MPIJobCreated
+ *   suspended / not any more          Suspended, Running=False       MPIJobSuspended /
+ *                                                                    MPIJobResumed
+ *   launcher and all workers run      Running                        MPIJobRunning
+ *   launcher's Job Complete           Succeeded                      MPIJobSucceeded
+ *   launcher's Job Failed             Failed, the Job's reason       the same reason
+ *   a worker was evicted              Failed MPIJobEvicted           MPIJobEvicted
+ *   deadline over before a launch     Failed DeadlineExceeded        DeadlineExceeded
+ *   the API server refuses an object  Failed, reason of the refusal  MPIJobFailed
+ *
+ * Invariants
+ *  1. An unchanged world gives a tree that is node_equal to the stored one.
+ *  2. A finished job has completionTime, and its conditions stay; only what clean-up
+ * does to the counts is still written.
+ *  3. startTime moves only when the job is resumed.
+ * Counts that are zero are written as zero: a merge patch would leave what is absent.
+ * Pure; called by mpi_front.c. */
+#include "operator/core/mpi_status.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "operator/core/mpi_conditions.h"
+#include "operator/core/timestamp.h"
+#include "runtime/base/mem.h"
+
+#define REASON_RUNNING   "MPIJobRunning"
+#define REASON_FAILED    "MPIJobFailed"
+#define REASON_SUSPENDED "MPIJobSuspended"
+#define MESSAGE_POLICY                                                                 \
+    "Restart policy in pod template overridden by restart policy in replica spec"
+
+struct writer {
+    const struct question *q;
+    const struct mpi_job *job;
+    const struct mpi_view *v;
+    struct decision *d;
+    struct mpi_conditions c;
+    const char *start, *completion; /* NULL: not there */
+    char now[TIMESTAMP_SIZE];
+    bool is_out_of_memory;
+};
+
+static const char *keep(struct writer *w, const char *s)
+{
+    if (!s)
+        w->is_out_of_memory = true;
+    return s ? s : "";
+}
+
+/* "MPIJob ns/name <end>" */
+static const char *about(struct writer *w, const char *end)
+{
+    return keep(w, arena_printf(w->q->arena, "MPIJob %s/%s %s", w->job->meta.ns,
+                                w->job->meta.name, end));
+}
+
+static void note(struct writer *w,
+                 bool is_warning,
+                 bool is_once,
+                 const char *reason,
+                 const char *message)
+{
+    if (w->d->n_notes == DECISION_MAX_NOTES)
+        return;
+    w->d->note[w->d->n_notes++] =
+        (struct event_note){.is_warning = is_warning,
+                            .is_once = is_once,
+                            .reason = reason,
+                            .message = keep(w, mpi_cut(w->q->arena, message))};
+}
+
+static bool set(struct writer *w,
+                const char *type,
+                bool is_true,
+                const char *reason,
+                const char *message)
+{
+    return mpi_conditions_set(&w->c, type, is_true, reason,
+                              keep(w, mpi_cut(w->q->arena, message)), w->now);
+}
+
+static bool is_finished(const struct writer *w)
+{
+    return mpi_conditions_is_true(&w->c, "Succeeded")
+           || mpi_conditions_is_true(&w->c, "Failed");
+}
+
+static void
+fail(struct writer *w, const char *reason, const char *event, const char *message)
+{
+    set(w, "Failed", true, reason, message);
+    note(w, true, true, event, message);
+    if (!w->completion)
+        w->completion = w->now;
+}
+
+/* --- what has happened -------------------------------------------------------------
+ */
+
+static void see_creation(struct writer *w)
+{
+    const struct node *policy =
+        node_at(w->job->launcher.pod_template, "spec.restartPolicy");
+    const char *message;
+
+    if (w->c.n > 0)
+        return;
+    message = about(w, "is created.");
+    set(w, "Created", true, "MPIJobCreated", message);
+    note(w, false, true, "MPIJobCreated", message);
+    if (policy)
+        note(w, true, true, "SetPodTemplateRestartPolicy", MESSAGE_POLICY);
+}
+
+static void see_suspension(struct writer *w)
+{
+    if (w->job->is_suspended) {
+        if (set(w, "Suspended", true, REASON_SUSPENDED, "MPIJob suspended"))
+            note(w, false, false, REASON_SUSPENDED, "MPIJob suspended");
+    } else if (mpi_conditions_find(&w->c, "Suspended")
+               && set(w, "Suspended", false, "MPIJobResumed", "MPIJob resumed")) {
+        note(w, false, false, "MPIJobResumed", "MPIJob resumed");
+        w->start = w->now;
+    }
+}
+
+static const struct pod *last_failed_launcher(const struct observed *seen)
+{
+    const struct pod *last = NULL;
+
+    for (uint32_t i = 0; i < seen->n_batch_pods; i++) {
+        const struct pod *p = seen->batch_pods[i];
+
+        if (p->phase == POD_FAILED && (!last || last->exit_wall_us < p->exit_wall_us))
+            last = p;
+    }
+    return last;
+}
+
+static void see_failed_launcher(struct writer *w)
+{
+    const struct batch *b = w->q->seen->batch;
+    const struct pod *last = last_failed_launcher(w->q->seen);
+    const char *reason = keep(w, arena_strdup(w->q->arena, b->reason));
+    const char *message = keep(w, arena_strdup(w->q->arena, b->message));
+    bool is_backoff = strcmp(reason, "BackoffLimitExceeded") == 0;
+
+    if (!*reason)
+        reason = REASON_FAILED;
+    if (!*message)
+        message = about(w, "has failed");
+    if (is_backoff && last) {
+        reason = keep(w, arena_printf(w->q->arena, "%s/%s", reason, last->reason));
+        message = keep(w, arena_printf(w->q->arena, "%s: %s", message, last->message));
+    }
+    fail(w, reason, reason, message);
+}
+
+static void see_launcher(struct writer *w)
+{
+    const char *message;
+
+    if (w->v->is_failed)
+        see_failed_launcher(w);
+    if (!w->v->is_complete)
+        return;
+    message = about(w, "successfully completed.");
+    set(w, "Succeeded", true, "MPIJobSucceeded", message);
+    note(w, false, true, "MPIJobSucceeded", message);
+    if (w->completion)
+        return;
+    w->completion = w->now;
+    if (*w->q->seen->batch->completion_time)
+        w->completion =
+            keep(w, arena_strdup(w->q->arena, w->q->seen->batch->completion_time));
+}
+
+/* outcome->message is "<Kind> <name>: <sentence>". */
+static const char *refused_creation(struct writer *w, const struct outcome *o)
+{
+    const char *what = "";
+
+    if (strncmp(o->message, "Pod ", 4) == 0)
+        what = "worker pod created failed: ";
+    else if (strncmp(o->message, "Job ", 4) == 0)
+        what = "launcher pod created failed: ";
+    return keep(w, arena_printf(w->q->arena, "%s%s", what, o->message));
+}
+
+static const char *taken_name(struct writer *w, const struct outcome *o)
+{
+    const char *name = strchr(o->message, ' ');
+    const char *end = name ? strchr(name, ':') : NULL;
+
+    if (!end)
+        return o->message;
+    return keep(
+        w, arena_printf(w->q->arena,
+                        "Resource \"%.*s\" of Kind \"%.*s\" already exists and is not "
+                        "managed by MPIJob",
+                        (int)(end - name - 1), name + 1, (int)(name - o->message),
+                        o->message));
+}
+
+static void see_trouble(struct writer *w)
+{
+    const struct outcome *o = w->q->outcome;
+
+    switch (o->trouble) {
+    case TROUBLE_NONE:
+        return;
+    case TROUBLE_REJECTED:
+        fail(w, o->reason, REASON_FAILED, refused_creation(w, o));
+        return;
+    case TROUBLE_RETRY:
+        if (strcmp(o->reason, "NameTaken") == 0)
+            note(w, true, false, "ErrResourceExists", taken_name(w, o));
+        else if (strcmp(o->reason, "CreateFailed") == 0)
+            note(w, true, false, REASON_FAILED, refused_creation(w, o));
+        return;
+    }
+}
+
+static void see_end(struct writer *w)
+{
+    const struct mpi_view *v = w->v;
+
+    see_launcher(w);
+    if (v->is_complete || v->is_failed)
+        return;
+    if (v->evicted > 0)
+        fail(w, "MPIJobEvicted", "MPIJobEvicted",
+             keep(w, arena_printf(w->q->arena, "%u/%u workers are evicted", v->evicted,
+                                  w->job->worker.n)));
+    else if (v->is_expired)
+        fail(w, MPI_REASON_DEADLINE, MPI_REASON_DEADLINE, MPI_MESSAGE_DEADLINE);
+    else
+        see_trouble(w);
+}
+
+static void see_running(struct writer *w)
+{
+    bool was_suspended = mpi_conditions_find(&w->c, "Suspended") != NULL;
+
+    if (w->job->is_suspended) {
+        set(w, "Running", false, REASON_SUSPENDED, about(w, "is suspended."));
+    } else if (is_finished(w)) {
+        if (!mpi_conditions_find(&w->c, "Running")
+            && set(w, "Running", false, REASON_RUNNING,
+                   about(w, "is finished but Running condition was never set.")))
+            w->c.v[w->c.n - 1].updated = w->c.v[w->c.n - 1].since = w->completion;
+    } else if (w->v->has_launcher && w->v->launchers >= 1
+               && w->v->running == w->job->worker.n) {
+        if (set(w, "Running", true, REASON_RUNNING, about(w, "is running.")))
+            note(w, false, !was_suspended, REASON_RUNNING, about(w, "is running"));
+    }
+}
+
+/* --- the tree ----------------------------------------------------------------------
+ */
+
+static void put_counts(struct build *b,
+                       struct node *sets,
+                       const char *role,
+                       uint32_t active,
+                       uint32_t succeeded,
+                       uint32_t failed)
+{
+    struct node *o = node_child(b, sets, role, NODE_OBJECT);
+
+    node_set_int(b, o, "active", active);
+    node_set_int(b, o, "succeeded", succeeded);
+    node_set_int(b, o, "failed", failed);
+}
+
+static void put_launcher(struct writer *w, struct build *b, struct node *sets)
+{
+    const struct mpi_view *v = w->v;
+    const struct batch *batch = w->q->seen->batch;
+    const struct node *old = node_at(w->job->meta.status, "replicaStatuses.Launcher");
+
+    if (v->has_launcher && !v->was_finished)
+        put_counts(b, sets, "Launcher", is_finished(w) ? 0 : v->launchers,
+                   v->is_complete, batch ? batch->failed : 0);
+    else if (old) /* an ended one may be gone */
+        node_set(b, sets, "Launcher", node_copy(b, old));
+}
+
+/* Of a job whose launcher has ended, or whose workers are to be deleted, none counts.
+ */
+static struct node *counts(struct writer *w, struct build *b)
+{
+    const struct mpi_view *v = w->v;
+    const struct node *old = node_at(w->job->meta.status, "replicaStatuses.Worker");
+    struct node *sets = node_object(b);
+
+    put_launcher(w, b, sets);
+    if (v->was_finished && old && w->job->clean == MPI_CLEAN_NONE)
+        node_set(b, sets, "Worker", node_copy(b, old));
+    else if (v->was_finished || v->is_complete || v->is_failed
+             || (is_finished(w) && w->job->clean != MPI_CLEAN_NONE))
+        put_counts(b, sets, "Worker", 0, 0, 0);
+    else
+        put_counts(b, sets, "Worker", v->running, v->succeeded, v->failed);
+    return sets;
+}
+
+static struct node *status_node(struct writer *w)
+{
+    struct build b = {.arena = w->q->arena};
+    struct node *status =
+        w->job->meta.status ? node_copy(&b, w->job->meta.status) : node_object(&b);
+
+    node_set(&b, status, "conditions", mpi_conditions_node(&b, &w->c));
+    node_set(&b, status, "replicaStatuses", counts(w, &b));
+    if (w->start)
+        node_set_str(&b, status, "startTime", w->start);
+    if (w->completion)
+        node_set_str(&b, status, "completionTime", w->completion);
+    return b.status ? NULL : status;
+}
+
+/* For logs and metrics: the state and the condition that tells why. */
+static void summarize(struct writer *w)
+{
+    static const char *const types[] = {
+        [STATE_PENDING] = "Created",       [STATE_RUNNING] = "Running",
+        [STATE_RESTARTING] = "Restarting", [STATE_SUSPENDED] = "Suspended",
+        [STATE_SUCCEEDED] = "Succeeded",   [STATE_FAILED] = "Failed"};
+    const struct mpi_condition *c;
+
+    w->d->state = state_of_status(w->d->status ? w->d->status : w->job->meta.status);
+    c = mpi_conditions_find(&w->c, types[w->d->state]);
+    w->d->reason = c ? c->reason : "";
+    w->d->message = c ? c->message : "";
+}
+
+int mpi_status_make(const struct question *q,
+                    const struct mpi_view *v,
+                    struct decision *ret)
+{
+    const struct mpi_job *job = (const struct mpi_job *)q->job;
+    struct writer w = {.q = q, .job = job, .v = v, .d = ret};
+
+    timestamp_format_s(q->now_wall_s, w.now);
+    mpi_conditions_load(&w.c, job->meta.status);
+    w.start = node_str(job->meta.status, "startTime");
+    w.completion = node_str(job->meta.status, "completionTime");
+    ret->was_finished = v->was_finished;
+    if (job->flaws) {
+        note(&w, true, false, "ValidationError", job->flaws);
+    } else if (v->was_finished) {
+        if (!w.completion) /* an eviction that mpi-operator left so */
+            w.completion = w.now;
+    } else {
+        see_creation(&w);
+        if (!w.start && !job->is_suspended)
+            w.start = w.now;
+        see_suspension(&w);
+        see_end(&w);
+        see_running(&w);
+    }
+    if (!job->flaws) {
+        ret->status = status_node(&w);
+        if (!ret->status)
+            return -ENOMEM;
+    }
+    summarize(&w);
+    return w.is_out_of_memory ? -ENOMEM : 0;
+}

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* View -> the MPIJob's .status and its Events. Pure. */
+#ifndef OPERATOR_CORE_MPI_STATUS_H
+#define OPERATOR_CORE_MPI_STATUS_H
+
+#include "operator/core/mpi_view.h"
+
+/* Fills in ret's status, notes, state, reason and message. Of a job with flaws there is
+ * one Event and no status. -ENOMEM. */
+int mpi_status_make(const struct question *q,
+                    const struct mpi_view *v,
+                    struct decision *ret);
+
+#endif

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Snapshot -> view.
+ *
+ * Rules
+ *  1. A launcher's Job that we made and no watch has shown yet is there. One that is
+ * gone counts as there only if it had ended: its outcome is the job's.
+ *  2. Workers that are not wanted any more do not count; of a job that is suspended,
+ * none does.
+ *  3. The deadline counts from the job's startTime. The launcher's Job has it, too, and
+ * is left to it, unless it was made late because it waited for the workers.
+ * Pure; called by mpi_front.c. */
+#include "operator/core/mpi_view.h"
+
+#include <string.h>
+
+#include "operator/core/timestamp.h"
+
+static uint64_t stored_time_s(const struct job_meta *meta, const char *key)
+{
+    const char *s = node_str(meta->status, key);
+    uint64_t us;
+
+    return s && timestamp_parse_us(s, &us) == 0 ? us / 1000000u : 0;
+}
+
+static bool is_evicted(const struct pod *p)
+{
+    return p->phase == POD_FAILED && strcmp(p->reason, "Evicted") == 0;
+}
+
+static void
+count_workers(const struct mpi_job *job, const struct crew *crew, struct mpi_view *v)
+{
+    uint32_t n_ready = 0;
+
+    for (uint32_t i = 0; i < crew->n && i < job->worker.n; i++) {
+        const struct pod *p = crew->w[i].pod;
+
+        if (crew->w[i].state != WORKER_SEEN)
+            continue;
+        n_ready += p->is_ready && !p->is_deleting;
+        if (job->is_suspended)
+            continue;
+        v->running += p->phase == POD_RUNNING;
+        v->succeeded += p->phase == POD_SUCCEEDED;
+        v->failed += p->phase == POD_FAILED;
+        v->evicted += is_evicted(p);
+    }
+    v->may_launch = !job->waits_for_workers || n_ready == job->worker.n;
+}
+
+static void look_at_launcher(const struct observed *seen, struct mpi_view *v)
+{
+    const struct batch *b = seen->batch;
+
+    v->is_complete = b && b->is_complete;
+    v->is_failed = b && !b->is_complete && b->is_failed;
+    switch (seen->batch_state) {
+    case WORKER_ABSENT:
+        break;
+    case WORKER_EXPECTED:
+    case WORKER_SEEN:
+        v->has_launcher = true;
+        break;
+    case WORKER_GONE:
+        v->has_launcher = v->is_complete || v->is_failed;
+        break;
+    }
+    for (uint32_t i = 0; i < seen->n_batch_pods; i++)
+        v->launchers += seen->batch_pods[i]->phase == POD_RUNNING;
+}
+
+static bool
+is_expired(const struct mpi_job *job, const struct mpi_view *v, uint64_t now_s)
+{
+    bool is_ours_to_watch = !v->has_launcher || job->waits_for_workers;
+    uint64_t end_s;
+
+    if (job->deadline_s < 0 || job->is_suspended || v->is_resuming || !v->start_s)
+        return false;
+    return is_ours_to_watch
+           && !__builtin_add_overflow(v->start_s, job->deadline_s, &end_s)
+           && now_s >= end_s;
+}
+
+struct mpi_view mpi_view_make(const struct question *q)
+{
+    const struct mpi_job *job = (const struct mpi_job *)q->job;
+    struct mpi_view v = {
+        .was_finished = state_is_final(state_of_status(job->meta.status)),
+        .is_resuming =
+            !job->is_suspended && condition_is_true(job->meta.status, "Suspended"),
+        .start_s = stored_time_s(&job->meta, "startTime"),
+        .completion_s = stored_time_s(&job->meta, "completionTime"),
+    };
+
+    look_at_launcher(q->seen, &v);
+    count_workers(job, &q->seen->crew[ROLE_WORKER], &v);
+    v.is_expired = is_expired(job, &v, q->now_wall_s);
+    return v;
+}
+
+bool mpi_view_is_over(const struct mpi_view *v)
+{
+    return v->was_finished || v->is_complete || v->is_failed || v->is_expired
+           || v->evicted > 0;
+}

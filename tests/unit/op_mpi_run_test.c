@@ -1,0 +1,401 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Lives of MPIJobs, step by step.
+ *
+ *   tests/golden/mpi-run/CASE/{job.yaml, steps.yaml} -> run.txt
+ *
+ * A step is what is seen at a time; its plan counts as carried out, unless it has an
+ * outcome, and its status as stored. Fields of a step:
+ *   what, now       a title; seconds
+ *   set             {path.in.the.job: value} from here on
+ *   workers         absent | expected | overdue | gone, or a phase: pending running
+ *                   ready succeeded failed evicted, with "deleting" and "@second"
+ * (runs, or has ended, since) behind it launcher        absent | expected | overdue |
+ * gone, or {state, suspended, started, deleting, complete: time, reason, message,
+ * failed: n} launchers       pods of the launcher, as workers; or {phase, reason,
+ * message, at} outcome         {trouble: retry | rejected, reason, message} restart the
+ * operator knows nothing but what watches show found           what it looks for is
+ * there Each step is decided three times, as in a sync and after it: the last time
+ * nothing may change. GOLDEN_UPDATE=1 writes what comes out. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "operator/core/front.h"
+#include "operator/doc/json.h"
+#include "tests/unit/mpi_fixture.h"
+
+#define MAX_PODS 8
+
+struct run {
+    struct mpi_fixture *f;
+    const struct node *step;
+    struct object_config cfg;
+    struct observed seen;
+    struct worker worker[MAX_PODS];
+    struct pod pod[MAX_PODS], launcher_pod[MAX_PODS];
+    const struct pod *launcher_pods[MAX_PODS];
+    struct batch batch;
+    struct outcome outcome;
+    struct fact fact[KUBE_KIND_COUNT]; /* from step to step */
+    struct strbuf out;
+};
+
+static const struct outcome no_trouble = {.reason = "", .message = ""};
+
+/* --- what is seen ------------------------------------------------------------------
+ */
+
+/* Fields are char * because a copy owns them; nothing is changed through these. */
+static char *borrowed(const char *s)
+{
+    return (char *)(uintptr_t)s;
+}
+
+static char *text(const struct node *o, const char *key, const char *dflt)
+{
+    const char *s = node_str(o, key);
+
+    return borrowed(s ? s : dflt);
+}
+
+static struct pod make_pod(const char *name, const char *words)
+{
+    static const struct {
+        const char *word;
+        enum pod_phase phase;
+    } phases[] = {{"pending", POD_PENDING}, {"running", POD_RUNNING},
+                  {"ready", POD_RUNNING},   {"succeeded", POD_SUCCEEDED},
+                  {"failed", POD_FAILED},   {"evicted", POD_FAILED}};
+    const char *at = strchr(words, '@');
+    struct pod p = {.ns = borrowed("lab"),
+                    .name = borrowed(name),
+                    .uid = borrowed(name),
+                    .reason =
+                        borrowed(strncmp(words, "evicted", 7) == 0 ? "Evicted" : ""),
+                    .message = borrowed(""),
+                    .phase = POD_UNKNOWN};
+
+    for (size_t i = 0; i < ARRAY_LEN(phases); i++) {
+        if (strncmp(words, phases[i].word, strlen(phases[i].word)) == 0)
+            p.phase = phases[i].phase;
+    }
+    assert_true(p.phase != POD_UNKNOWN);
+    p.is_ready = strncmp(words, "ready", 5) == 0;
+    p.is_deleting = strstr(words, "deleting") != NULL;
+    if (at && p.phase == POD_RUNNING)
+        p.run_wall_us = strtoull(at + 1, NULL, 10) * 1000000u;
+    else if (at)
+        p.exit_wall_us = strtoull(at + 1, NULL, 10) * 1000000u;
+    return p;
+}
+
+static enum worker_state named_state(const char *s)
+{
+    if (strcmp(s, "absent") == 0)
+        return WORKER_ABSENT;
+    if (strcmp(s, "expected") == 0 || strcmp(s, "overdue") == 0)
+        return WORKER_EXPECTED;
+    return strcmp(s, "gone") == 0 ? WORKER_GONE : WORKER_SEEN;
+}
+
+static void see_workers(struct run *r)
+{
+    const struct node *list = node_get(r->step, "workers");
+    uint32_t n = 0;
+
+    for (const struct node *c = list ? list->first : NULL; c; c = c->next, n++) {
+        char *name = arena_printf(&r->f->arena, "pi-worker-%u", n);
+
+        assert_true(n < MAX_PODS);
+        r->worker[n] = (struct worker){.state = named_state(c->u.s),
+                                       .is_overdue = strcmp(c->u.s, "overdue") == 0};
+        if (r->worker[n].state != WORKER_SEEN)
+            continue;
+        r->pod[n] = make_pod(name, c->u.s);
+        r->worker[n].pod = &r->pod[n];
+    }
+    for (; n < r->f->job->worker.n; n++)
+        r->worker[n] = (struct worker){.state = WORKER_ABSENT};
+    r->seen.crew[ROLE_WORKER] = (struct crew){.w = r->worker, .n = n};
+}
+
+static void see_launcher(struct run *r)
+{
+    const struct node *o = node_get(r->step, "launcher");
+    const char *state = !o                       ? "absent"
+                        : o->type == NODE_STRING ? o->u.s
+                                                 : text(o, "state", "seen");
+
+    r->seen.batch_state = named_state(state);
+    r->seen.is_batch_overdue = strcmp(state, "overdue") == 0;
+    r->batch = (struct batch){.uid = borrowed("launcher-uid"),
+                              .resource_version = borrowed("7"),
+                              .reason = text(o, "reason", ""),
+                              .message = text(o, "message", ""),
+                              .completion_time = text(o, "complete", ""),
+                              .is_complete = node_get(o, "complete") != NULL,
+                              .is_failed = node_get(o, "reason") != NULL,
+                              .is_suspended = node_bool(o, "suspended", false),
+                              .has_start_time = node_bool(o, "started", false),
+                              .is_deleting = node_bool(o, "deleting", false),
+                              .failed = (uint32_t)node_int(o, "failed", 0)};
+    if (r->seen.batch_state == WORKER_SEEN || r->seen.batch_state == WORKER_GONE)
+        r->seen.batch = &r->batch;
+}
+
+static void see_launcher_pods(struct run *r)
+{
+    const struct node *list = node_get(r->step, "launchers");
+    uint32_t n = 0;
+
+    for (const struct node *c = list ? list->first : NULL; c; c = c->next, n++) {
+        assert_true(n < MAX_PODS);
+        r->launcher_pod[n] = make_pod(
+            "pi-launcher-x", c->type == NODE_STRING ? c->u.s : node_str(c, "phase"));
+        if (c->type == NODE_OBJECT) {
+            r->launcher_pod[n].reason = text(c, "reason", "");
+            r->launcher_pod[n].message = text(c, "message", "");
+            r->launcher_pod[n].exit_wall_us = (uint64_t)node_int(c, "at", 0) * 1000000u;
+        }
+        r->launcher_pods[n] = &r->launcher_pod[n];
+    }
+    r->seen.batch_pods = r->launcher_pods;
+    r->seen.n_batch_pods = n;
+}
+
+static void see(struct run *r)
+{
+    const char *trouble = node_str(r->step, "outcome.trouble");
+
+    r->seen = (struct observed){.batch_state = WORKER_ABSENT};
+    if (node_bool(r->step, "restart", false))
+        memset(r->fact, 0, sizeof(r->fact));
+    memcpy(r->seen.fact, r->fact, sizeof(r->fact));
+    see_workers(r);
+    see_launcher(r);
+    see_launcher_pods(r);
+    r->outcome = no_trouble;
+    if (trouble)
+        r->outcome = (struct outcome){
+            .trouble = strcmp(trouble, "retry") == 0 ? TROUBLE_RETRY : TROUBLE_REJECTED,
+            .reason = node_str(r->step, "outcome.reason"),
+            .message = node_str(r->step, "outcome.message")};
+}
+
+/* --- carrying out ------------------------------------------------------------------
+ */
+
+static void apply(struct run *r, const struct action *x)
+{
+    struct fact *fact = &r->seen.fact[x->kind];
+
+    if (x->kind == KUBE_POD && x->verb == VERB_CREATE)
+        r->worker[x->index].state = WORKER_EXPECTED;
+    else if (x->kind == KUBE_BATCH && x->verb == VERB_CREATE)
+        r->seen.batch_state = WORKER_EXPECTED;
+    else if (x->kind == KUBE_POD || x->kind == KUBE_BATCH)
+        return;
+    else if (x->verb == VERB_DELETE)
+        fact->state = FACT_ABSENT;
+    else if (x->verb == VERB_LOOK)
+        fact->state = node_bool(r->step, "found", false) ? FACT_THERE : FACT_ABSENT;
+    else {
+        fact->state = FACT_THERE;
+        memcpy(fact->digest, x->digest, sizeof(fact->digest));
+    }
+}
+
+/* --- telling -----------------------------------------------------------------------
+ */
+
+static void print_action(struct run *r, const struct action *x)
+{
+    const struct node *script =
+        node_get(node_get(x->body, "data"), "discover_hosts.sh");
+
+    strbuf_printf(&r->out, "  %u %s %s %s%s%s%s%s", x->stage, verb_name(x->verb),
+                  kube_kind_name(x->kind), x->name, x->sub ? "/" : "",
+                  x->sub ? x->sub : "", x->uid ? " uid=" : "", x->uid ? x->uid : "");
+    if (script || (x->verb == VERB_UPDATE && x->body)) {
+        strbuf_putc(&r->out, ' ');
+        json_write(script ? script : x->body, &r->out);
+    } else if (node_get(x->body, "spec") && x->kind != KUBE_SERVICE) {
+        strbuf_putc(&r->out, ' ');
+        json_write(node_get(x->body, "spec"), &r->out);
+    }
+    strbuf_putc(&r->out, '\n');
+}
+
+/* The time of day is enough. */
+static const char *clock_of(const struct node *o, const char *key)
+{
+    const char *s = node_str(o, key);
+
+    return s && strlen(s) > 11 ? s + 11 : "-";
+}
+
+static void print_counts(struct run *r, const struct node *status, const char *role)
+{
+    const struct node *o = node_get(node_get(status, "replicaStatuses"), role);
+
+    if (o)
+        strbuf_printf(&r->out, "  %s active %lld succeeded %lld failed %lld\n", role,
+                      (long long)node_int(o, "active", -1),
+                      (long long)node_int(o, "succeeded", -1),
+                      (long long)node_int(o, "failed", -1));
+}
+
+static void print_status(struct run *r, const struct node *status)
+{
+    const struct node *list = node_get(status, "conditions");
+
+    for (const struct node *c = list->first; c; c = c->next)
+        strbuf_printf(&r->out, "  %s=%s %s: %s [%s %s]\n", node_str(c, "type"),
+                      node_str(c, "status"), node_str(c, "reason"),
+                      node_str(c, "message"), clock_of(c, "lastUpdateTime"),
+                      clock_of(c, "lastTransitionTime"));
+    print_counts(r, status, "Launcher");
+    print_counts(r, status, "Worker");
+    strbuf_printf(&r->out, "  start %s completion %s\n", clock_of(status, "startTime"),
+                  clock_of(status, "completionTime"));
+}
+
+static void print_decision(struct run *r, const struct decision *d)
+{
+    for (size_t i = 0; i < d->n_notes; i++)
+        strbuf_printf(
+            &r->out, "  %s%s %s: %s\n", d->note[i].is_warning ? "Warning" : "Normal",
+            d->note[i].is_once ? "" : "*", d->note[i].reason, d->note[i].message);
+    strbuf_printf(&r->out, "state %s %s\n", state_name(d->state), d->reason);
+    if (d->requeue_ms)
+        strbuf_printf(&r->out, "  again after %llu ms\n",
+                      (unsigned long long)d->requeue_ms);
+    if (!d->status)
+        strbuf_puts(&r->out, "  status is left alone\n");
+    else if (node_equal(d->status, r->f->job->meta.status))
+        strbuf_puts(&r->out, "  status as before\n");
+    else
+        print_status(r, d->status);
+}
+
+/* --- a step ------------------------------------------------------------------------
+ */
+
+static void decide(struct run *r, const struct outcome *outcome, struct decision *ret)
+{
+    const struct question q = {.job = &r->f->job->meta,
+                               .seen = &r->seen,
+                               .outcome = outcome,
+                               .cfg = &r->cfg,
+                               .now_wall_s = (uint64_t)node_int(r->step, "now", 0),
+                               .arena = &r->f->arena};
+
+    assert_int_equal(front_mpijob.decide(&q, ret), 0);
+    assert_true(ret->plan.n <= ret->plan.cap);
+    for (size_t i = 1; i < ret->plan.n; i++)
+        assert_true(ret->plan.v[i].stage >= ret->plan.v[i - 1].stage);
+}
+
+static void set_fields(struct run *r)
+{
+    struct build b = {.arena = &r->f->arena};
+    const struct node *set = node_get(r->step, "set");
+
+    for (const struct node *c = set ? set->first : NULL; c; c = c->next) {
+        char *path = arena_strdup(&r->f->arena, c->key), *dot;
+        struct node *o = r->f->object;
+
+        for (; (dot = strchr(path, '.')); path = dot + 1) {
+            *dot = '\0';
+            o = node_child(&b, o, path, NODE_OBJECT);
+        }
+        node_set(&b, o, path, node_copy(&b, c));
+    }
+    assert_int_equal(b.status, 0);
+}
+
+static void check_quiet(struct run *r)
+{
+    struct decision d;
+
+    decide(r, &no_trouble, &d);
+    if (d.status && !node_equal(d.status, r->f->job->meta.status)) {
+        strbuf_puts(&r->out, "  written again:\n");
+        print_status(r, d.status);
+        fail_msg("%s: %s: status is not stable:\n%s", r->f->dir,
+                 node_str(r->step, "what"), strbuf_str(&r->out));
+    }
+    for (size_t i = 0; i < d.n_notes; i++) {
+        if (!d.note[i].is_warning || d.note[i].is_once)
+            fail_msg("%s: %s: told again: %s", r->f->dir, node_str(r->step, "what"),
+                     d.note[i].reason);
+    }
+}
+
+static void take_step(struct run *r)
+{
+    struct build b = {.arena = &r->f->arena};
+    struct decision d;
+
+    set_fields(r);
+    fixture_open(r->f);
+    see(r);
+    strbuf_printf(&r->out, "== %s\n", node_str(r->step, "what"));
+    decide(r, &no_trouble, &d);
+    for (size_t i = 0; i < d.plan.n; i++) {
+        print_action(r, &d.plan.v[i]);
+        if (r->outcome.trouble == TROUBLE_NONE)
+            apply(r, &d.plan.v[i]);
+    }
+    decide(r, &r->outcome, &d);
+    print_decision(r, &d);
+    if (d.status)
+        node_set(&b, r->f->object, "status", node_copy(&b, d.status));
+    memcpy(r->fact, r->seen.fact, sizeof(r->fact));
+    fixture_open(r->f);
+    check_quiet(r);
+}
+
+static void run(struct mpi_fixture *f)
+{
+    struct run r = {.f = f};
+    struct node *steps;
+    struct err err = ERR_INIT;
+    const char *gang;
+    char *yaml = fixture_text(f, "steps.yaml");
+
+    fixture_load(f, "job.yaml");
+    assert_non_null(yaml);
+    if (yaml_read(&f->arena, yaml, strlen(yaml), &steps, &err) < 0)
+        fail_msg("%s/steps.yaml: %s", f->dir, err.text);
+    mem_free(yaml);
+    gang = node_str(f->object, "gang");
+    r.cfg = (struct object_config){.runtime_image = "r",
+                                   .cluster_domain = "",
+                                   .gang = !gang ? GANG_NONE
+                                           : strcmp(gang, "volcano") == 0
+                                               ? GANG_VOLCANO
+                                               : GANG_SCHEDULER_PLUGINS,
+                                   .gang_scheduler = gang ? gang : ""};
+    strbuf_init(&r.out, 1u << 20);
+    for (r.step = steps->first; r.step; r.step = r.step->next)
+        take_step(&r);
+    fixture_compare(f, "run.txt", &r.out);
+    strbuf_release(&r.out);
+}
+
+static void lives(void **state)
+{
+    (void)state;
+    fixture_each("tests/golden/mpi-run", run);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(lives)};
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
