@@ -187,7 +187,7 @@ static void write_status(struct sync *s)
     if (s->meta.resource_version)
         node_set_str(&b, meta, "resourceVersion", s->meta.resource_version);
     node_set_str(&b, meta, "uid", s->meta.uid);
-    node_set(&b, patch, "status", s->status);
+    node_set(&b, patch, "status", status_patch(&b, s->meta.status, s->status));
     strbuf_init(&body, MAX_PATCH_BYTES);
     if (b.status == 0)
         json_write(patch, &body);

@@ -347,6 +347,8 @@ struct job_meta *mpi_job_open(const struct node *object,
     job->must_clean_launcher =
         read_extra(meta, MPI_EXTRA_CLEANUP, "launcher", problems);
     check_name(job, problems);
+    if (strbuf_status(problems) == -ENOMEM)
+        return NULL;
     if (problems->n > 0 && !(job->flaws = join(a, problems)))
         return NULL;
     return &job->meta;

@@ -17,7 +17,6 @@
  *  2. A finished job has completionTime, and its conditions stay; only what clean-up
  * does to the counts is still written.
  *  3. startTime moves only when the job is resumed.
- * Counts that are zero are written as zero: a merge patch would leave what is absent.
  * Pure; called by mpi_front.c. */
 #include "operator/core/mpi_status.h"
 
@@ -264,6 +263,12 @@ static void see_running(struct writer *w)
 /* --- the tree ----------------------------------------------------------------------
  */
 
+static void put_count(struct build *b, struct node *o, const char *key, uint32_t n)
+{
+    if (n > 0)
+        node_set_int(b, o, key, n);
+}
+
 static void put_counts(struct build *b,
                        struct node *sets,
                        const char *role,
@@ -273,9 +278,9 @@ static void put_counts(struct build *b,
 {
     struct node *o = node_child(b, sets, role, NODE_OBJECT);
 
-    node_set_int(b, o, "active", active);
-    node_set_int(b, o, "succeeded", succeeded);
-    node_set_int(b, o, "failed", failed);
+    put_count(b, o, "active", active);
+    put_count(b, o, "succeeded", succeeded);
+    put_count(b, o, "failed", failed);
 }
 
 static void put_launcher(struct writer *w, struct build *b, struct node *sets)

@@ -93,6 +93,22 @@ bool status_is_progress(struct build *b, const struct node *old, const struct no
     return was && is && node_equal(was, is);
 }
 
+struct node *
+status_patch(struct build *b, const struct node *old, const struct node *now)
+{
+    struct node *patch = node_copy(b, now);
+
+    for (const struct node *c = old ? old->first : NULL; c && patch; c = c->next) {
+        const struct node *n = node_get(now, c->key);
+
+        if (!n)
+            node_set(b, patch, c->key, node_null(b));
+        else if (n->type == NODE_OBJECT && c->type == NODE_OBJECT)
+            node_set(b, patch, c->key, status_patch(b, c, n));
+    }
+    return b->status ? NULL : patch;
+}
+
 const char *status_difference(const struct node *sent, const struct node *kept)
 {
     for (const struct node *c = sent->first; c; c = c->next) {

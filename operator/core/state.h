@@ -38,6 +38,10 @@ struct node *status_timeless(struct build *b, const struct node *status);
 bool status_is_progress(struct build *b,
                         const struct node *old,
                         const struct node *now);
+/* The merge patch that makes old into now: now, with null for what it has not any more.
+ * NULL when memory is out. */
+struct node *
+status_patch(struct build *b, const struct node *old, const struct node *now);
 /* The name of a field that differs, NULL when they are equal. */
 const char *status_difference(const struct node *sent, const struct node *kept);
 

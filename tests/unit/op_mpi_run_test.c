@@ -26,6 +26,7 @@
 #include "operator/core/front.h"
 #include "operator/doc/json.h"
 #include "tests/unit/mpi_fixture.h"
+#include "tests/unit/torture.h"
 
 #define MAX_PODS 8
 
@@ -243,9 +244,9 @@ static void print_counts(struct run *r, const struct node *status, const char *r
 
     if (o)
         strbuf_printf(&r->out, "  %s active %lld succeeded %lld failed %lld\n", role,
-                      (long long)node_int(o, "active", -1),
-                      (long long)node_int(o, "succeeded", -1),
-                      (long long)node_int(o, "failed", -1));
+                      (long long)node_int(o, "active", 0),
+                      (long long)node_int(o, "succeeded", 0),
+                      (long long)node_int(o, "failed", 0));
 }
 
 static void print_status(struct run *r, const struct node *status)
@@ -393,9 +394,106 @@ static void lives(void **state)
     fixture_each("tests/golden/mpi-run", run);
 }
 
+/* --- out of memory -----------------------------------------------------------------
+ */
+
+#define TORTURED                                                                       \
+    "metadata: {name: pi, namespace: lab, uid: u}\n"                                   \
+    "spec: {runPolicy: {activeDeadlineSeconds: 60, suspend: %s}, slotsPerWorker: %d, " \
+    "mpiReplicaSpecs: {Launcher: {template: {spec: {nodeSelector: {a: b}, "            \
+    "containers: [{name: c, resources: {requests: {cpu: 1}}}]}}}, Worker: {replicas: " \
+    "2, template: {spec: {containers: [{name: c}]}}}}}"
+
+static int look_once(struct run *r, struct arena *a)
+{
+    static const enum kube_kind kinds[] = {KUBE_POD, KUBE_BATCH, KUBE_SECRET};
+    const struct secrets secrets = {.ssh_private = "p", .ssh_public = "q"};
+    struct question q = {.outcome = &r->outcome,
+                         .seen = &r->seen,
+                         .cfg = &r->cfg,
+                         .now_wall_s = 100,
+                         .arena = a};
+    struct build b = {.arena = a};
+    struct job_meta meta;
+    struct decision d;
+    struct strbuf problems;
+    int rc;
+
+    strbuf_init(&problems, 65536);
+    rc = meta_decode(KUBE_MPIJOB, r->f->object, &meta, NULL);
+    q.job = rc < 0 ? NULL : front_mpijob.open(r->f->object, &meta, a, &problems);
+    strbuf_release(&problems);
+    if (!q.job)
+        return -ENOMEM;
+    rc = front_mpijob.decide(&q, &d);
+    for (size_t i = 0; rc == 0 && i < ARRAY_LEN(kinds); i++) {
+        const struct action x = {.kind = kinds[i], .name = "n"};
+        struct err err = ERR_INIT;
+
+        if (!front_mpijob.build(&b, q.job, &r->cfg, &x, &secrets, &err))
+            rc = err.code;
+    }
+    return rc;
+}
+
+static int look_and_forget(void *arg)
+{
+    struct arena a;
+    int rc;
+
+    arena_init(&a, MPI_ARENA_BYTES);
+    rc = look_once(arg, &a);
+    arena_release(&a);
+    return rc;
+}
+
+static void memory_may_run_out(void **state)
+{
+    static const struct {
+        const char *suspend;
+        int slots;
+        enum trouble trouble;
+    } row[] = {{"false", 1, TROUBLE_NONE},
+               {"false", 1, TROUBLE_REJECTED},
+               {"true", 1, TROUBLE_RETRY},
+               {"false", -1, TROUBLE_NONE}};
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(row); i++) {
+        struct mpi_fixture f;
+        struct run r = {.f = &f,
+                        .cfg = {.runtime_image = "r",
+                                .cluster_domain = "",
+                                .gang = GANG_VOLCANO,
+                                .gang_scheduler = "volcano"},
+                        .outcome = {.trouble = row[i].trouble,
+                                    .reason = "NameTaken",
+                                    .message = "Pod x: taken"}};
+        char yaml[1024];
+
+        fixture_init(&f);
+        (void)snprintf(yaml, sizeof(yaml), TORTURED, row[i].suspend, row[i].slots);
+        fixture_read(&f, yaml);
+        r.step = node_object(&(struct build){.arena = &f.arena});
+        see_workers(&r);
+        r.batch = (struct batch){.uid = borrowed("u"),
+                                 .resource_version = borrowed("7"),
+                                 .reason = borrowed(""),
+                                 .message = borrowed(""),
+                                 .completion_time = borrowed(""),
+                                 .is_suspended = true,
+                                 .has_start_time = true};
+        r.seen.batch_state = WORKER_SEEN;
+        r.seen.batch = &r.batch;
+        torture(look_and_forget, &r);
+        fixture_release(&f);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(lives)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(lives),
+                                       cmocka_unit_test(memory_may_run_out)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Statuses as wholes: what is sent so that one becomes another. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "operator/core/state.h"
+#include "operator/doc/json.h"
+#include "runtime/base/mem.h"
+
+static struct node *read(struct arena *a, const char *text)
+{
+    struct node *o = NULL;
+
+    if (text)
+        assert_int_equal(json_read(a, text, strlen(text), &o, NULL), 0);
+    return o;
+}
+
+static void a_patch_takes_away_what_is_not_there_any_more(void **state)
+{
+    static const struct {
+        const char *old, *now, *patch;
+    } row[] = {
+        {NULL, "{\"a\":1}", "{\"a\":1}"},
+        {"{}", "{\"a\":{\"b\":1}}", "{\"a\":{\"b\":1}}"},
+        {"{\"a\":1}", "{}", "{\"a\":null}"},
+        {"{\"a\":{\"b\":1,\"c\":2}}", "{\"a\":{\"c\":2}}",
+         "{\"a\":{\"c\":2,\"b\":null}}"},
+        {"{\"a\":{\"b\":{\"c\":1}}}", "{\"a\":{\"b\":{}}}",
+         "{\"a\":{\"b\":{\"c\":null}}}"},
+        {"{\"a\":{\"b\":1}}", "{\"a\":3}", "{\"a\":3}"},
+        {"{\"a\":3}", "{\"a\":{\"b\":1}}", "{\"a\":{\"b\":1}}"},
+        /* lists are replaced whole */
+        {"{\"a\":[{\"b\":1,\"c\":2}]}", "{\"a\":[{\"c\":2}]}", "{\"a\":[{\"c\":2}]}"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(row); i++) {
+        struct arena a;
+        struct build b = {.arena = &a};
+        struct strbuf out;
+
+        arena_init(&a, 1u << 20);
+        strbuf_init(&out, 4096);
+        json_write(status_patch(&b, read(&a, row[i].old), read(&a, row[i].now)), &out);
+        assert_string_equal(strbuf_str(&out), row[i].patch);
+        strbuf_release(&out);
+        arena_release(&a);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_patch_takes_away_what_is_not_there_any_more),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
