@@ -38,8 +38,11 @@ int main(int argc, char **argv)
         MPI_Abort(MPI_COMM_WORLD, 2);
     (void)gethostname(own, sizeof(own) - 1);
     mine = part_of_pi(rank, size, n);
-    MPI_Reduce(&mine, &pi, 1, MPI_DOUBLE, MPI_SUM, 0, MPI_COMM_WORLD);
-    MPI_Gather(own, NAME, MPI_CHAR, all, NAME, MPI_CHAR, 0, MPI_COMM_WORLD);
+    /* to all, then a barrier: MPICH 4.0 by UCX may hang in MPI_Finalize when only some
+     * have heard of each other */
+    MPI_Allreduce(&mine, &pi, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+    MPI_Allgather(own, NAME, MPI_CHAR, all, NAME, MPI_CHAR, MPI_COMM_WORLD);
+    MPI_Barrier(MPI_COMM_WORLD);
     if (rank == 0) {
         printf("pi %.9f size %d hosts", pi, size);
         for (int i = 0; i < size; i++)
