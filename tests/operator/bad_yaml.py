@@ -54,6 +54,8 @@ def one(path: str, value: object, *parts: str) -> tuple[dict, tuple[str, ...]]:
 
 
 FIRST = POD + ".containers.0"
+TEMPLATE = {"spec": {"containers": [{"name": "c", "image": "i", "command": ["c"]}]}}
+RULE = {"action": "Fail", "onReasons": ["OOMKilled"]}
 WRONG: dict[str, tuple[dict, tuple[str, ...]]] = {
     "zero workers": one(WORKER + ".replicas", 0, WORKER + ".replicas", "greater than or equal to 1"),
     "too many workers": one(WORKER + ".replicas", 8193, WORKER + ".replicas", "8192"),
@@ -95,6 +97,95 @@ WRONG: dict[str, tuple[dict, tuple[str, ...]]] = {
     "MPIJob's name of the roles": one("spec.mpiReplicaSpecs", {}, "spec.mpiReplicaSpecs", "unknown field"),
     "an unknown role": one("spec.replicaSpecs.Master", {}, "spec.replicaSpecs.Master", "unknown field"),
     "a field of a pod in the role": one(WORKER + ".image", "i", WORKER + ".image", "unknown field"),
+    "an unknown framework": one("spec.framework", "pytorch", "spec.framework", '"horovod", "tensorflow"'),
+    "slots with TensorFlow": (
+        job(("spec.framework", "tensorflow"), ("spec.slotsPerWorker", 2)),
+        ("spec.slotsPerWorker", "slotsPerWorker must be 1", "spreads it over all GPUs"),
+    ),
+    "a chief without TensorFlow": one(
+        "spec.replicaSpecs.Chief", {"template": TEMPLATE}, "PS, Chief and Evaluator need framework tensorflow"
+    ),
+    "parameter servers without TensorFlow": one(
+        "spec.replicaSpecs.PS", {"template": TEMPLATE}, "PS, Chief and Evaluator need framework tensorflow"
+    ),
+    "a launcher with TensorFlow": (
+        job(("spec.framework", "tensorflow"), ("spec.replicaSpecs.Launcher", {"template": TEMPLATE})),
+        ("with framework tensorflow there is no role Launcher",),
+    ),
+    "two launchers": one(
+        "spec.replicaSpecs.Launcher", {"replicas": 2, "template": TEMPLATE}, "Launcher.replicas", "unknown field"
+    ),
+    "a launcher without template": one(
+        "spec.replicaSpecs.Launcher", {}, "spec.replicaSpecs.Launcher.template", "Required value"
+    ),
+    "a launcher without command": one(
+        "spec.replicaSpecs.Launcher", {"template": {"spec": {"containers": [{"name": "l", "image": "i"}]}}},
+        "spec.replicaSpecs.Launcher.template.spec.containers", COMMAND,
+    ),
+    "a long name with a launcher": (
+        job(("spec.replicaSpecs.Launcher", {"template": TEMPLATE}), name="a" * 53),
+        ("metadata.name", "<name>-launcher-0"),
+    ),
+    "an unknown success": one("spec.successPolicy", "Any", "spec.successPolicy", '"AllWorkers", "Worker0"'),
+    "success by a launcher that is not there": one(
+        "spec.successPolicy", "Launcher", "successPolicy Launcher needs the role Launcher"
+    ),
+    "a size that is none": one("spec.shmSize", "much", "spec.shmSize", "should match"),
+    "a negative size": one("spec.shmSize", "-1Gi", "spec.shmSize", "should match"),
+    "a negative number as size": one("spec.shmSize", -1, "spec.shmSize", "greater than or equal to 1"),
+    "RDMA without resource": one("spec.rdma", {"count": 1}, "spec.rdma.resourceName", "Required value"),
+    "RDMA without domain": one("spec.rdma", {"resourceName": "hca"}, "spec.rdma.resourceName", "should match"),
+    "too many RDMA devices": one("spec.rdma", {"resourceName": "a/b", "count": 65}, "spec.rdma.count", "64"),
+    "half a fusion": one("spec.horovod.fusionThresholdMB", 0.5, "fusionThresholdMB", "integer"),
+    "a negative cycle": one("spec.horovod.cycleTimeMs", -1, "spec.horovod.cycleTimeMs", "equal to 0"),
+    "an unknown log level": one("spec.horovod.logLevel", "loud", "spec.horovod.logLevel", '"warning"'),
+    "a switch as text": one("spec.horovod.autotune", "yes", "spec.horovod.autotune", "boolean"),
+    "no time to start": one("spec.horovod.startTimeoutSeconds", 0, "startTimeoutSeconds", "equal to 1"),
+    "a port beyond all": one("spec.horovod.metricsPort", 70000, "spec.horovod.metricsPort", "65535"),
+    "an unknown knob": one("spec.horovod.fusionThreshold", 1, "spec.horovod.fusionThreshold", "unknown field"),
+    "a deadline of 0": one("spec.runPolicy.activeDeadlineSeconds", 0, "activeDeadlineSeconds", "equal to 1"),
+    "a negative time to live": one("spec.runPolicy.ttlSecondsAfterFinished", -1, "ttlSecondsAfterFinished"),
+    "too many restarts": one("spec.runPolicy.backoffLimit", 1001, "backoffLimit", "1000"),
+    "suspend as text": one("spec.runPolicy.suspend", "no", "spec.runPolicy.suspend", "boolean"),
+    "a manager without domain": one("spec.runPolicy.managedBy", "kueue", "managedBy", "should match"),
+    "an unknown gang": one("spec.runPolicy.schedulingPolicy.gang", "kueue", "gang", '"volcano"'),
+    "21 rules": one("spec.runPolicy.failureRules", [RULE] * 21, "failureRules", "at most 20"),
+    "a rule without action": one(
+        "spec.runPolicy.failureRules", [{"onReasons": ["OOMKilled"]}], "failureRules[0].action", "Required"
+    ),
+    "an unknown action": one(
+        "spec.runPolicy.failureRules", [RULE | {"action": "Retry"}], "failureRules[0].action", '"Restart"'
+    ),
+    "a rule about nothing": one(
+        "spec.runPolicy.failureRules", [{"action": "Fail"}], "failureRules[0]", "write one rule for each"
+    ),
+    "a rule about two things": one(
+        "spec.runPolicy.failureRules", [RULE | {"onSignals": ["SIGKILL"]}], "failureRules[0]", "one rule for each"
+    ),
+    "exit code 0": one(
+        "spec.runPolicy.failureRules",
+        [{"action": "Fail", "onExitCodes": {"operator": "In", "values": [0]}}],
+        "failureRules[0].onExitCodes.values[0]", "greater than or equal to 1",
+    ),
+    "an exit code twice": one(
+        "spec.runPolicy.failureRules",
+        [{"action": "Fail", "onExitCodes": {"operator": "In", "values": [3, 3]}}],
+        "onExitCodes.values[1]", "Duplicate value",
+    ),
+    "a signal that is none": one(
+        "spec.runPolicy.failureRules", [{"action": "Fail", "onSignals": ["KILL"]}], "onSignals[0]", "SIG(HUP|INT"
+    ),
+    "signal 65": one(
+        "spec.runPolicy.failureRules", [{"action": "Fail", "onSignals": [65]}], "onSignals[0]", "64"
+    ),
+    "a condition without type": one(
+        "spec.runPolicy.failureRules", [{"action": "Fail", "onPodConditions": [{}]}],
+        "onPodConditions[0].type", "Required value",
+    ),
+    "a reason of two words": one(
+        "spec.runPolicy.failureRules", [{"action": "Fail", "onReasons": ["out of memory"]}], "onReasons[0]",
+        "should match",
+    ),
 }  # fmt: skip
 
 CHANGES: dict[str, tuple[str, object, tuple[str, ...]]] = {  # of job plain()
@@ -102,6 +193,19 @@ CHANGES: dict[str, tuple[str, object, tuple[str, ...]]] = {  # of job plain()
     "another node": (POD + ".nodeName", "n", ("template cannot be changed", NEW_JOB)),
     "other labels": (WORKER + ".template.metadata.labels", {"a": "b"}, ("template", "cannot be changed")),
     "slots": ("spec.slotsPerWorker", 2, ("slotsPerWorker cannot be changed", NEW_JOB)),
+    "the framework": ("spec.framework", "tensorflow", ("framework cannot be changed", NEW_JOB)),
+    "a success policy": ("spec.successPolicy", "Worker0", ("successPolicy cannot be changed", NEW_JOB)),
+    "a manager": ("spec.runPolicy.managedBy", "a.example/b", ("managedBy cannot be changed", NEW_JOB)),
+    "a gang": (
+        "spec.runPolicy.schedulingPolicy",
+        {"gang": "volcano"},
+        ("schedulingPolicy cannot be changed", NEW_JOB),
+    ),
+    "a launcher": (
+        "spec.replicaSpecs.Launcher",
+        {"template": TEMPLATE},
+        ("a role cannot be added or removed", NEW_JOB),
+    ),
     "no workers left": (WORKER + ".replicas", 0, (WORKER + ".replicas", "greater than or equal to 1")),
 }
 
