@@ -304,3 +304,58 @@ TOLD: dict[str, tuple[dict, str, tuple[str, ...]]] = {
         ("metadata.labels", "a b"),
     ),
 }
+
+
+# --- MPIJob -----------------------------------------------------------------------------
+ROLES = "spec.mpiReplicaSpecs"
+
+
+def plain_mpi(name: str = "bad") -> dict:
+    roles = {
+        "Launcher": {"replicas": 1, "template": copy.deepcopy(TEMPLATE)},
+        "Worker": {"replicas": 2, "template": copy.deepcopy(TEMPLATE)},
+    }
+    return {
+        "apiVersion": "kubeflow.org/v2beta1",
+        "kind": "MPIJob",
+        "metadata": {"name": name},
+        "spec": {"mpiReplicaSpecs": roles},
+    }
+
+
+def mpi(path: str, value: object, *parts: str, name: str = "bad") -> tuple[dict, tuple[str, ...]]:
+    body = plain_mpi(name)
+    set_in(body, path, value)
+    return body, parts or (path,)
+
+
+MPI_WRONG: dict[str, tuple[dict, tuple[str, ...]]] = {
+    "no roles": mpi(ROLES, MISSING, ROLES, "Required value"),
+    "an unknown MPI": mpi("spec.mpiImplementation", "LAM", "mpiImplementation", '"OpenMPI", "Intel", "MPICH"'),
+    "slots as text": mpi("spec.slotsPerWorker", "2", "spec.slotsPerWorker", "integer"),
+    "HorovodJob's name of the roles": mpi("spec.replicaSpecs", {}, "spec.replicaSpecs", "unknown field"),
+    "an unknown field": mpi("spec.runPolicy.cleanPods", "All", "spec.runPolicy.cleanPods", "unknown field"),
+    "a bad quantity": mpi(
+        "spec.runPolicy.schedulingPolicy.minResources", {"cpu": "much"}, "minResources.cpu", "should match"
+    ),
+}  # fmt: skip
+
+# What mpi-operator's definition lets pass; Event ValidationError tells it, as mpi-operator's does.
+MPI_TOLD: dict[str, tuple[dict, tuple[str, ...]]] = {
+    "negative slots": mpi("spec.slotsPerWorker", -1, "spec.slotsPerWorker", "-1 is below 0"),
+    "two launchers": mpi(ROLES + ".Launcher.replicas", 2, ROLES + ".Launcher.replicas", "2 is above 1"),
+    "no launcher": mpi(ROLES + ".Launcher", MISSING, ROLES + ".Launcher", "missing"),
+    "workers without number": mpi(ROLES + ".Worker.replicas", MISSING, ROLES + ".Worker.replicas", "missing"),
+    "zero workers": mpi(ROLES + ".Worker.replicas", 0, ROLES + ".Worker.replicas", "0 is below 1"),
+    "a restart policy of pods": mpi(
+        ROLES + ".Launcher.restartPolicy", "Always", "restartPolicy", '"Always" is not one of Never, OnFailure'
+    ),
+    "an unknown clean-up": mpi("spec.runPolicy.cleanPodPolicy", "Some", "cleanPodPolicy", "None, Running, All"),
+    "a negative deadline": mpi("spec.runPolicy.activeDeadlineSeconds", -1, "activeDeadlineSeconds", "below 0"),
+    "a negative time to live": mpi("spec.runPolicy.ttlSecondsAfterFinished", -1, "ttlSecondsAfterFinished"),
+    "a negative retry limit": mpi("spec.runPolicy.backoffLimit", -1, "backoffLimit", "-1 is below 0"),
+    "no container": mpi(ROLES + ".Worker.template.spec.containers", [], "containers", "at least one"),
+    "a long name": mpi("metadata.labels", {}, "metadata.name", "63", name="a" * 60),
+    "a name with a digit first": mpi("metadata.labels", {}, "metadata.name", "lower-case", name="1a"),
+    "an unknown launch": mpi("metadata.annotations", {"ringmaster.dev/launch": "rocket"}, "launch", "rocket"),
+}  # fmt: skip

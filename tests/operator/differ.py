@@ -222,7 +222,7 @@ class Scene:
         return [p for p in found if "deletionTimestamp" not in p["metadata"]]
 
     def play(
-        self, want: str, names: "list[str] | None" = None, launchers: bool = True, workers: bool = True
+        self, want: str, names: list[str] | None = None, launchers: bool = True, workers: bool = True
     ) -> None:
         """Each pod that is not over becomes Running, Succeeded or Failed."""
         for ns in self.spaces:

@@ -333,7 +333,6 @@ def what_a_change_would_not_do_is_refused() -> None:
     api.make(ns, job())
     for path, value in (
         ("spec.slotsPerWorker", 2),
-        (WORKER + ".replicas", 3),
         (POD + ".nodeName", "x"),
         (POD + ".containers", [{"name": "train", "image": "other", "command": ["c", "x"]}]),
     ):

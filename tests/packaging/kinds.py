@@ -143,13 +143,6 @@ def is_within(small, big) -> bool:
     return small == big
 
 
-def is_within(small, big) -> bool:
-    """Whether big has all of small; it may have new fields, with their defaults."""
-    if isinstance(small, dict):
-        return isinstance(big, dict) and all(k in big and is_within(v, big[k]) for k, v in small.items())
-    return small == big
-
-
 def pods_of(ns: str, job: str) -> list[str]:
     return [n for n in api.pods(ns) if n.startswith(f"{job}-worker-")]
 

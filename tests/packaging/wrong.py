@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from api import JOBS, Refused, condition, expect, wait
-from bad_yaml import CHANGES, TEXTS, TOLD, WRONG, plain, set_in
+from bad_yaml import CHANGES, MPI_TOLD, MPI_WRONG, TEXTS, TOLD, WRONG, plain, set_in
 from common import Failed, api, kubectl, make_namespace, suite, world
 
 NS = "packaging-wrong"
@@ -94,3 +94,41 @@ def what_only_the_operator_sees_is_told_in_the_status() -> None:
 
 def is_failed(status: dict) -> bool:
     return condition(status, "Failed").get("status") == "True"
+
+
+MPIJOBS = "/apis/kubeflow.org/v2beta1/namespaces/{ns}/mpijobs?fieldValidation=Strict"
+
+
+@suite.test
+def a_wrong_mpijob_is_refused_with_its_sentence() -> None:
+    there()
+    wrong: list[str] = []
+    for what, (body, parts) in MPI_WRONG.items():
+        try:
+            api.call("POST", MPIJOBS.format(ns=NS), body)
+            wrong.append(f"{what}: accepted")
+        except Refused as e:
+            judge(wrong, what, str(e), parts)
+    expect(not wrong, f"{len(MPI_WRONG)} kinds, each with its sentence", *wrong)
+
+
+@suite.test
+def what_is_wrong_with_an_mpijob_is_told_in_an_event() -> None:
+    there()
+    wrong: list[str] = []
+    for number, (body, _) in enumerate(MPI_TOLD.values()):
+        api.call("POST", MPIJOBS.format(ns=make_namespace(f"{NS}-mpi-{number}")), body)
+    for number, (what, (_, parts)) in enumerate(MPI_TOLD.items()):
+        ns = f"{NS}-mpi-{number}"
+        try:
+            text = wait("the event", lambda ns=ns: validation_errors(ns), 10)
+            judge(wrong, what, text, parts)
+        except AssertionError:
+            wrong.append(f"{what}: no event, but {[e['reason'] for e in api.items(ns, 'events')]}")
+        if api.pods(ns):
+            wrong.append(f"{what}: pods were made")
+    expect(not wrong, f"{len(MPI_TOLD)} kinds, each told in an event", *wrong)
+
+
+def validation_errors(ns: str) -> str:
+    return "\n".join(e["message"] for e in api.items(ns, "events") if e["reason"] == "ValidationError")
