@@ -79,7 +79,11 @@ static struct node *hvd_build(struct build *b,
         return object_secret(b, job, secrets->token);
     if (x->kind == KUBE_SERVICE)
         return object_service(b, job);
-    return object_worker(b, job, cfg, x->index, err);
+    if (x->kind == KUBE_CONFIGMAP)
+        return object_hosts(b, job, cfg);
+    if (x->kind == KUBE_VOLCANO_GROUP || x->kind == KUBE_SCHEDULER_GROUP)
+        return object_pod_group(b, job, cfg, err);
+    return object_pod(b, job, cfg, x->role, x->index, err);
 }
 
 const struct front front_horovodjob = {

@@ -1,32 +1,48 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Builders of what a HorovodJob owns: Secret, headless Service, worker pods.
+/* Builders of what a HorovodJob owns beside pods (hvd_pod.c) and a PodGroup
+ * (hvd_podgroup.c): Secret, headless Service, ConfigMap with the hosts.
  *
- * Invariants
- *  1. Every object carries the controller's owner reference with the job's uid: garbage
- * collection removes it with the job, and adoption compares this uid.
- *  2. The user's pod template passes through; we add to it and change only
- * restartPolicy, hostname and subdomain, and the command of container 0, which we put
- * behind `hvd-agent run --`.
- * The names are fixed by the job's name, so that a second creation is seen by the API
- * server. */
+ * Every object carries the controller's owner reference with the job's uid: garbage
+ * collection removes it with the job, and adoption compares this uid. Called by
+ * hvd_front.c and by whoever plans. */
 #include "operator/core/hvd_objects.h"
 
+#include <errno.h>
 #include <stdio.h>
 
+#include "operator/core/hvd_pod.h"
+#include "operator/core/hvd_tf_config.h"
 #include "operator/core/inject.h"
 
-#define DEFAULT_TERMINATION_LOG "/dev/termination-log"
+#define HOSTS_MAX (4u << 20)
 
-void object_worker_name(const struct hvd_job *job,
-                        uint32_t index,
-                        char ret[OBJECT_NAME_SIZE])
+enum gang object_gang(const struct hvd_job *job, const struct object_config *cfg)
 {
-    (void)snprintf(ret, OBJECT_NAME_SIZE, "%.63s-worker-%u", job->meta.name, index);
+    return job->run.scheduling.has_gang ? job->run.scheduling.gang : cfg->gang;
 }
 
-void object_secret_name(const struct hvd_job *job, char ret[OBJECT_NAME_SIZE])
+const char *object_scheduler(const struct hvd_job *job, const struct object_config *cfg)
 {
-    (void)snprintf(ret, OBJECT_NAME_SIZE, "%.63s-token", job->meta.name);
+    enum gang gang = object_gang(job, cfg);
+
+    if (gang == cfg->gang && cfg->gang_scheduler)
+        return cfg->gang_scheduler;
+    return gang == GANG_VOLCANO             ? "volcano"
+           : gang == GANG_SCHEDULER_PLUGINS ? "scheduler-plugins-scheduler"
+                                            : "";
+}
+
+bool object_is_wanted(const struct hvd_job *job,
+                      const struct object_config *cfg,
+                      enum kube_kind kind)
+{
+    enum gang gang = object_gang(job, cfg);
+
+    return kind == KUBE_SERVICE
+           || (kind == KUBE_SECRET && job->framework == FRAMEWORK_HOROVOD)
+           || (kind == KUBE_CONFIGMAP && job->role[ROLE_LAUNCHER].is_set)
+           || (kind == KUBE_VOLCANO_GROUP && gang == GANG_VOLCANO)
+           || (kind == KUBE_SCHEDULER_GROUP && gang == GANG_SCHEDULER_PLUGINS);
 }
 
 static void set_labels(struct build *b, struct node *meta, const struct hvd_job *job)
@@ -36,16 +52,17 @@ static void set_labels(struct build *b, struct node *meta, const struct hvd_job 
     node_set_str(b, labels, LABEL_JOB_NAME, job->meta.name);
 }
 
-static struct node *object_new(struct build *b,
-                               const char *kind,
-                               const struct hvd_job *job,
-                               const char *name,
-                               struct node *meta)
+struct node *object_new(struct build *b,
+                        const struct hvd_job *job,
+                        const char *api_version,
+                        const char *kind,
+                        const char *name,
+                        struct node *meta)
 {
     struct node *o = node_object(b);
     struct node *owners = node_array(b), *owner = node_object(b);
 
-    node_set_str(b, o, "apiVersion", "v1");
+    node_set_str(b, o, "apiVersion", api_version);
     node_set_str(b, o, "kind", kind);
     node_set_str(b, meta, "name", name);
     node_set_str(b, meta, "namespace", job->meta.ns);
@@ -67,23 +84,36 @@ object_secret(struct build *b, const struct hvd_job *job, const uint8_t token[32
     char name[OBJECT_NAME_SIZE];
     struct node *o;
 
-    object_secret_name(job, name);
-    o = object_new(b, "Secret", job, name, node_object(b));
+    object_name(job, KUBE_SECRET, name);
+    o = object_new(b, job, "v1", "Secret", name, node_object(b));
     inject_token(b, o, token);
     return o;
 }
 
+static void add_port(struct build *b, struct node *ports, const char *name, int number)
+{
+    struct node *port = node_object(b);
+
+    node_set_str(b, port, "name", name);
+    node_set_int(b, port, "port", number);
+    node_set_str(b, port, "appProtocol", "tcp"); /* a mesh must not guess */
+    node_add(b, ports, port);
+}
+
 struct node *object_service(struct build *b, const struct hvd_job *job)
 {
-    struct node *o = object_new(b, "Service", job, job->meta.name, node_object(b));
+    struct node *o =
+        object_new(b, job, "v1", "Service", job->meta.name, node_object(b));
     struct node *spec = node_object(b), *selector = node_object(b);
-    struct node *ports = node_array(b), *port = node_object(b);
+    struct node *ports = node_array(b);
 
     node_set_str(b, selector, LABEL_JOB_NAME, job->meta.name);
-    node_set_str(b, selector, LABEL_JOB_ROLE, role_name(ROLE_WORKER));
-    node_set_str(b, port, "name", "checkin");
-    node_set_int(b, port, "port", AGENT_DEFAULT_PORT);
-    node_add(b, ports, port);
+    if (job->framework == FRAMEWORK_TENSORFLOW)
+        add_port(b, ports, "tensorflow", TF_PORT);
+    else if (job->role[ROLE_LAUNCHER].is_set)
+        add_port(b, ports, "agent", AGENT_SERVE_PORT);
+    else
+        add_port(b, ports, "checkin", AGENT_DEFAULT_PORT);
     node_set_str(b, spec, "clusterIP", "None");
     node_set_bool(b, spec, "publishNotReadyAddresses", true);
     node_set(b, spec, "selector", selector);
@@ -92,89 +122,40 @@ struct node *object_service(struct build *b, const struct hvd_job *job)
     return o;
 }
 
-/* --- the worker pod ----------------------------------------------------------------
- */
-
-static void fill_agent_env(struct agent_env *a,
-                           const struct hvd_job *job,
-                           const struct object_config *cfg,
-                           uint32_t index,
-                           const struct node *container)
+/* One line of each worker. */
+static void set_hosts(struct build *b,
+                      struct node *data,
+                      const struct hvd_job *job,
+                      const struct object_config *cfg,
+                      const char *key,
+                      const char *between)
 {
-    const char *log = node_str(container, "terminationMessagePath");
-    bool has_domain = cfg->cluster_domain && *cfg->cluster_domain;
+    char host[HOST_SIZE];
+    struct strbuf text;
 
-    *a = (struct agent_env){
-        .worker_index = index,
-        .num_workers = job->role[ROLE_WORKER].n,
-        .slots = job->slots,
-        .np = job->role[ROLE_WORKER].n
-              * job->slots, /* said, lest the image or envFrom does */
-        .checkin_port = AGENT_DEFAULT_PORT,
-        .start_timeout_s = AGENT_DEFAULT_START_TIMEOUT_S,
-    };
-    (void)snprintf(a->job_id, sizeof(a->job_id), "%s/%s/%s", job->meta.ns,
-                   job->meta.name, job->meta.uid);
-    (void)snprintf(a->checkin_addr, sizeof(a->checkin_addr),
-                   "%s-worker-0.%s.%s.svc%s%s", job->meta.name, job->meta.name,
-                   job->meta.ns, has_domain ? "." : "",
-                   has_domain ? cfg->cluster_domain : "");
-    (void)snprintf(a->token_file, sizeof(a->token_file), "%s", AGENT_TOKEN_PATH);
-    (void)snprintf(a->dir, sizeof(a->dir), "%s", MOUNT_RUNTIME);
-    (void)snprintf(a->termination_log, sizeof(a->termination_log), "%s",
-                   log ? log : DEFAULT_TERMINATION_LOG);
-}
-
-static struct node *
-pod_metadata(struct build *b, const struct hvd_job *job, uint32_t index)
-{
-    const struct node *tm = node_get(job->role[ROLE_WORKER].pod_template, "metadata");
-    struct node *meta = node_object(b), *labels;
-    char text[16];
-
-    if (node_get(tm, "annotations"))
-        node_set(b, meta, "annotations", node_copy(b, node_get(tm, "annotations")));
-    if (node_get(tm, "labels"))
-        node_set(b, meta, "labels", node_copy(b, node_get(tm, "labels")));
-    labels = node_child(b, meta, "labels", NODE_OBJECT);
-    (void)snprintf(text, sizeof(text), "%u", index);
-    node_set_str(b, labels, LABEL_JOB_ROLE, role_name(ROLE_WORKER));
-    node_set_str(b, labels, LABEL_REPLICA_INDEX, text);
-    return meta;
-}
-
-struct node *object_worker(struct build *b,
-                           const struct hvd_job *job,
-                           const struct object_config *cfg,
-                           uint32_t index,
-                           struct err *err)
-{
-    char name[OBJECT_NAME_SIZE], secret[OBJECT_NAME_SIZE];
-    struct node *spec =
-        node_copy(b, node_get(job->role[ROLE_WORKER].pod_template, "spec"));
-    struct node *containers = node_child(b, spec, "containers", NODE_ARRAY);
-    struct node *first = containers ? containers->first : NULL;
-    struct agent_env a;
-    struct node *o;
-
-    object_worker_name(job, index, name);
-    o = object_new(b, "Pod", job, name, pod_metadata(b, job, index));
-    node_set_str(b, spec, "restartPolicy", "Never");
-    node_set_str(b, spec, "hostname", name);
-    node_set_str(b, spec, "subdomain", job->meta.name);
-    if (node_bool(spec, "hostNetwork", false) && !node_get(spec, "dnsPolicy"))
-        node_set_str(b, spec, "dnsPolicy", "ClusterFirstWithHostNet");
-    object_secret_name(job, secret);
-    inject_init(b, spec, cfg->runtime_image);
-    inject_volumes(b, spec, secret);
-    fill_agent_env(&a, job, cfg, index, first);
-    if (b->status || inject_env(b, first, &a, err) < 0) {
-        if (b->status)
-            (void)err_set(err, b->status, "pod %s: does not fit in memory", name);
-        return NULL;
+    strbuf_init(&text, HOSTS_MAX);
+    for (uint32_t i = 0; i < job->role[ROLE_WORKER].n; i++) {
+        object_host(job, cfg, ROLE_WORKER, i, host);
+        strbuf_printf(&text, "%s%s%u\n", host, between, job->slots);
     }
-    inject_command(b, first);
-    inject_mounts(b, first);
-    node_set(b, o, "spec", spec);
+    if (strbuf_status(&text))
+        b->status = -ENOMEM;
+    else
+        node_set_str(b, data, key, strbuf_str(&text));
+    strbuf_release(&text);
+}
+
+struct node *object_hosts(struct build *b,
+                          const struct hvd_job *job,
+                          const struct object_config *cfg)
+{
+    char name[OBJECT_NAME_SIZE];
+    struct node *o, *data = node_object(b);
+
+    object_name(job, KUBE_CONFIGMAP, name);
+    o = object_new(b, job, "v1", "ConfigMap", name, node_object(b));
+    set_hosts(b, data, job, cfg, HOSTFILE_KEY, " slots=");
+    set_hosts(b, data, job, cfg, MACHINEFILE_KEY, ":");
+    node_set(b, o, "data", data);
     return b->status ? NULL : o;
 }

@@ -5,26 +5,49 @@
 #ifndef OPERATOR_CORE_HVD_OBJECTS_H
 #define OPERATOR_CORE_HVD_OBJECTS_H
 
-#include "operator/core/front.h"
 #include "operator/core/hvd_job.h"
-#include "runtime/contract/token.h"
+#include "operator/core/hvd_names.h"
 
-#define OBJECT_NAME_SIZE 96 /* any name made below, with its NUL */
+/* The gang scheduling of this job. */
+enum gang object_gang(const struct hvd_job *job, const struct object_config *cfg);
+/* schedulerName of its pods, where the template names none. */
+const char *object_scheduler(const struct hvd_job *job,
+                             const struct object_config *cfg);
+/* Whether the job has an object of that kind, which is no pod: always a Service; a
+ * Secret unless framework is tensorflow; a ConfigMap with a Launcher; a PodGroup with
+ * gang scheduling. */
+bool object_is_wanted(const struct hvd_job *job,
+                      const struct object_config *cfg,
+                      enum kube_kind kind);
 
-void object_worker_name(const struct hvd_job *job,
-                        uint32_t index,
-                        char ret[OBJECT_NAME_SIZE]);
-void object_secret_name(const struct hvd_job *job, char ret[OBJECT_NAME_SIZE]);
-
-/* NULL when memory is out (b->status). token is 32 random bytes. */
-struct node *
-object_secret(struct build *b, const struct hvd_job *job, const uint8_t token[32]);
-struct node *object_service(struct build *b, const struct hvd_job *job);
-/* The index-th worker. Needs a job that passed hvd_validate. */
-struct node *object_worker(struct build *b,
+/* All below: NULL when memory is out (b->status). */
+struct node *object_secret(struct build *b,
                            const struct hvd_job *job,
-                           const struct object_config *cfg,
-                           uint32_t index,
-                           struct err *err);
+                           const uint8_t token[32]); /* 32 random bytes */
+struct node *object_service(struct build *b, const struct hvd_job *job);
+/* The hosts of the workers, for the launcher. It changes when the job is scaled. */
+struct node *object_hosts(struct build *b,
+                          const struct hvd_job *job,
+                          const struct object_config *cfg);
+/* Needs a job that passed hvd_validate, as object_pod does. It changes when the job is
+ * scaled. err, if NULL is returned. */
+struct node *object_pod_group(struct build *b,
+                              const struct hvd_job *job,
+                              const struct object_config *cfg,
+                              struct err *err);
+struct node *object_pod(struct build *b,
+                        const struct hvd_job *job,
+                        const struct object_config *cfg,
+                        enum role role,
+                        uint32_t index,
+                        struct err *err);
+
+/* For the builders: an object owned by the job. */
+struct node *object_new(struct build *b,
+                        const struct hvd_job *job,
+                        const char *api_version,
+                        const char *kind,
+                        const char *name,
+                        struct node *meta);
 
 #endif

@@ -32,7 +32,7 @@ static struct action *worker_action(const struct hvd_job *job,
     const char *copy;
     struct action *x;
 
-    object_worker_name(job, index, name);
+    object_pod_name(job, ROLE_WORKER, index, name);
     copy = arena_strdup(a, name);
     if (!copy)
         return NULL;
@@ -89,7 +89,7 @@ static int plan_create(const struct hvd_job *job,
     char name[OBJECT_NAME_SIZE];
     const char *secret;
 
-    object_secret_name(job, name);
+    object_name(job, KUBE_SECRET, name);
     secret = arena_strdup(a, name);
     if (!secret)
         return -ENOMEM;

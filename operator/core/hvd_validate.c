@@ -1,19 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the CRD's schema and CEL rules cannot see: collisions between the user's pod
- * template and what the operator adds to it, and the rules of the schema once more for
- * objects that were stored without it. Everything else about a pod is left to the API
- * server, which is asked with strict field validation when the pods are created.
+/* What the CRD's schema and CEL rules cannot see: what does not go together, names that
+ * get too long, collisions between the user's pod templates and what the operator adds
+ * to them (hvd_validate_pod.c); and the rules of the schema once more for objects that
+ * were stored without it. Everything else about a pod is left to the API server, which
+ * is asked with strict field validation when the pods are created.
  *
  * Every problem is one line; the caller shows them all. Pure. */
-#include <inttypes.h>
+#include "operator/core/hvd_validate.h"
+
 #include <stdio.h>
 #include <string.h>
 
-#include "operator/core/hvd_job.h"
-#include "operator/core/inject.h"
-#include "runtime/base/mem.h"
+#include "operator/core/hvd_devices.h"
+#include "operator/core/hvd_names.h"
+#include "operator/core/hvd_tf_config.h"
 
-#define SPEC "spec.replicaSpecs.Worker.template.spec"
+#define MAX_VARIABLE   131072  /* NAME=VALUE with its NUL, by Linux */
+#define MAX_CONFIG_MAP 1048576 /* of data, by Kubernetes */
 
 static bool is_dns_label(const char *s)
 {
@@ -26,142 +29,132 @@ static bool is_dns_label(const char *s)
 
 static void check_name(const struct hvd_job *job, struct strbuf *p)
 {
-    char last[512];
-    int n = snprintf(last, sizeof(last), "%s-worker-%u", job->meta.name,
-                     job->role[ROLE_WORKER].n - 1);
+    const char *name = job->meta.name;
+    int longest = 0, of = ROLE_WORKER;
 
-    if (n > 63)
+    for (int r = 0; r < ROLE_COUNT; r++) {
+        int n = 0;
+
+        if (job->role[r].n > 0)
+            n = snprintf(NULL, 0, "%s-%s-%u", name, role_name((enum role)r),
+                         job->role[r].n - 1);
+        if (n > longest) {
+            longest = n;
+            of = r;
+        }
+    }
+    if (longest > 63)
         strbuf_printf(p,
-                      "metadata.name: \"%s\" is too long: the last worker would be "
-                      "named %s-worker-%u, %d characters, where Kubernetes allows 63\n",
-                      job->meta.name, job->meta.name, job->role[ROLE_WORKER].n - 1, n);
-    else if (!is_dns_label(job->meta.name))
+                      "metadata.name: \"%s\" is too long: the last %s would be "
+                      "named %s-%s-%u, %d characters, where Kubernetes allows 63\n",
+                      name, role_name((enum role)of), name, role_name((enum role)of),
+                      job->role[of].n - 1, longest);
+    else if (!is_dns_label(name))
         strbuf_printf(p,
                       "metadata.name: \"%s\" must be lower-case letters, digits and "
                       "'-', starting with a letter and not ending with '-'\n",
-                      job->meta.name);
+                      name);
 }
 
-/* No element of array may have key == taken. */
-static void check_taken(const struct node *array,
-                        const char *path,
-                        const char *key,
-                        const char *taken,
-                        struct strbuf *p)
+static void check_roles(const struct hvd_job *job, struct strbuf *p)
 {
-    size_t i = 0;
+    bool is_tf = job->framework == FRAMEWORK_TENSORFLOW;
 
-    for (const struct node *c = array ? array->first : NULL; c; c = c->next, i++) {
-        const char *s = node_str(c, key);
-
-        if (s && strcmp(s, taken) == 0)
+    for (int r = ROLE_PS; r < ROLE_COUNT && !is_tf; r++) {
+        if (job->role[r].is_set)
             strbuf_printf(p,
-                          "%s[%zu].%s: \"%s\" is what Ringmaster itself adds; choose "
-                          "another\n",
-                          path, i, key, s);
+                          "spec.replicaSpecs.%s: is for framework tensorflow, and "
+                          "framework is horovod\n",
+                          role_title((enum role)r));
     }
+    if (is_tf && job->role[ROLE_LAUNCHER].is_set)
+        strbuf_puts(p, "spec.replicaSpecs.Launcher: is for framework horovod, and "
+                       "framework is tensorflow\n");
 }
 
-static void check_env(const struct node *container, struct strbuf *p)
+static void check_tensorflow(const struct hvd_job *job, struct strbuf *p)
 {
-    const struct node *env = node_get(container, "env");
-    size_t i = 0;
+    bool has_knob = false;
 
-    for (const struct node *c = env ? env->first : NULL; c; c = c->next, i++) {
-        const char *name = node_str(c, "name");
-
-        if (name && inject_env_is_reserved(name))
-            strbuf_printf(p,
-                          SPEC ".containers[0].env[%zu].name: %s is set by the "
-                               "operator; remove it\n",
-                          i, name);
-    }
-}
-
-static void check_command(const struct node *container, struct strbuf *p)
-{
-    const struct node *command = node_get(container, "command");
-    size_t i = 0;
-
-    if (!command || command->type != NODE_ARRAY || command->n == 0) {
-        strbuf_puts(p, SPEC ".containers[0].command: missing: Kubernetes does not "
-                            "tell which program an image starts by itself, so write "
-                            "it here, for example [\"python\", \"train.py\"]\n");
+    if (job->framework != FRAMEWORK_TENSORFLOW)
         return;
-    }
-    for (const struct node *c = command->first; c; c = c->next, i++) {
-        if (c->type != NODE_STRING)
-            strbuf_printf(p,
-                          SPEC ".containers[0].command[%zu]: must be a string, is "
-                               "%s\n",
-                          i, node_type_name(c->type));
-    }
+    for (int k = 0; k < KNOB_COUNT; k++)
+        has_knob |= job->knob[k] != NULL;
+    if (has_knob)
+        strbuf_puts(p, "spec.horovod: has no effect with framework tensorflow; remove "
+                       "it\n");
+    if (job->slots != 1)
+        strbuf_printf(p,
+                      "spec.slotsPerWorker: %u is not 1: with framework tensorflow "
+                      "each pod runs its command once, with all its GPUs\n",
+                      job->slots);
 }
 
-static void
-check_array(const struct node *o, const char *key, const char *path, struct strbuf *p)
+static void check_success(const struct hvd_job *job, struct strbuf *p)
 {
-    const struct node *n = node_get(o, key);
+    bool has_launcher = job->role[ROLE_LAUNCHER].is_set;
 
-    if (n && n->type != NODE_ARRAY)
-        strbuf_printf(p, "%s.%s: must be an array, is %s\n", path, key,
-                      node_type_name(n->type));
+    if (has_launcher && job->success != SUCCESS_LAUNCHER)
+        strbuf_puts(p, "spec.successPolicy: with a Launcher it is Launcher: the "
+                       "workers end only with the job\n");
+    else if (!has_launcher && job->success == SUCCESS_LAUNCHER)
+        strbuf_puts(p, "spec.successPolicy: \"Launcher\" needs "
+                       "spec.replicaSpecs.Launcher\n");
 }
 
-static void check_pod(const struct node *spec, struct strbuf *p)
+/* A claim may be of several devices; how many is not known here. */
+static void check_devices(const struct hvd_job *job, struct strbuf *p)
 {
-    const struct node *containers = node_get(spec, "containers");
-    const struct node *first = node_item(containers, 0);
+    struct devices d = devices_count(job->role[ROLE_WORKER].pod_template);
 
-    check_array(spec, "initContainers", SPEC, p);
-    check_array(spec, "volumes", SPEC, p);
-    if (!first || first->type != NODE_OBJECT) {
-        strbuf_puts(p, SPEC ".containers: must hold at least one container\n");
+    if (job->framework == FRAMEWORK_HOROVOD && d.n > 0 && d.n_claims == 0
+        && job->slots > d.n)
+        strbuf_printf(p,
+                      "spec.slotsPerWorker: %u is above %llu, the GPUs that a worker's "
+                      "first container asks for\n",
+                      job->slots, (unsigned long long)d.n);
+}
+
+/* What is made of the number of pods must fit where it is put. The domain, which the
+ * operator was started with, is not known here: the API server has the last word. */
+static void check_sizes(const struct hvd_job *job, struct strbuf *p)
+{
+    static const struct object_config cfg = {.cluster_domain = ""};
+    uint32_t last = job->role[ROLE_WORKER].n - 1;
+    char host[HOST_SIZE];
+    struct strbuf text;
+    size_t lines;
+
+    object_host(job, &cfg, ROLE_WORKER, last, host);
+    lines = 2 * (size_t)job->role[ROLE_WORKER].n * (strlen(host) + strlen(" slots=99"));
+    if (job->role[ROLE_LAUNCHER].is_set && lines > MAX_CONFIG_MAP)
+        strbuf_printf(p,
+                      "spec.replicaSpecs.Worker.replicas: with a Launcher %u is too "
+                      "many: their names do not fit into a ConfigMap\n",
+                      last + 1);
+    if (job->framework != FRAMEWORK_TENSORFLOW)
         return;
-    }
-    if (!node_str(first, "image"))
-        strbuf_puts(p, SPEC ".containers[0].image: missing\n");
-    check_array(first, "args", SPEC ".containers[0]", p);
-    check_array(first, "env", SPEC ".containers[0]", p);
-    check_array(first, "volumeMounts", SPEC ".containers[0]", p);
-    check_command(first, p);
-    check_env(first, p);
-    check_taken(node_get(spec, "volumes"), SPEC ".volumes", "name", VOLUME_RUNTIME, p);
-    check_taken(node_get(spec, "volumes"), SPEC ".volumes", "name", VOLUME_TOKEN, p);
-    check_taken(node_get(spec, "initContainers"), SPEC ".initContainers", "name",
-                INIT_CONTAINER, p);
-    check_taken(containers, SPEC ".containers", "name", INIT_CONTAINER, p);
-    check_taken(node_get(first, "volumeMounts"), SPEC ".containers[0].volumeMounts",
-                "mountPath", MOUNT_RUNTIME, p);
-    check_taken(node_get(first, "volumeMounts"), SPEC ".containers[0].volumeMounts",
-                "mountPath", MOUNT_TOKEN, p);
-}
-
-static void check_labels(const struct node *meta, struct strbuf *p)
-{
-    static const char *const names[] = {"labels", "annotations"};
-
-    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
-        const struct node *o = node_get(meta, names[i]);
-
-        if (o && o->type != NODE_OBJECT)
-            strbuf_printf(p,
-                          "spec.replicaSpecs.Worker.template.metadata.%s: must be "
-                          "an object, is %s\n",
-                          names[i], node_type_name(o->type));
-    }
+    strbuf_init(&text, MAX_VARIABLE);
+    strbuf_puts(&text, "TF_CONFIG=");
+    tf_config(job, &cfg, ROLE_WORKER, last, &text);
+    if (strbuf_status(&text) || text.n >= MAX_VARIABLE)
+        strbuf_printf(p,
+                      "spec.replicaSpecs: has too many pods: their names do not fit "
+                      "into TF_CONFIG, which Linux limits to %d bytes\n",
+                      MAX_VARIABLE);
+    strbuf_release(&text);
 }
 
 void hvd_validate(const struct hvd_job *job, struct strbuf *problems)
 {
-    const struct node *spec = node_get(job->role[ROLE_WORKER].pod_template, "spec");
-
     check_name(job, problems);
-    if (!job->role[ROLE_WORKER].pod_template)
-        return; /* hvd_decode_spec has said so */
-    check_labels(node_get(job->role[ROLE_WORKER].pod_template, "metadata"), problems);
-    if (!spec || spec->type != NODE_OBJECT)
-        strbuf_puts(problems, SPEC ": missing\n");
-    else
-        check_pod(spec, problems);
+    check_roles(job, problems);
+    check_tensorflow(job, problems);
+    check_success(job, problems);
+    check_devices(job, problems);
+    check_sizes(job, problems);
+    for (int r = 0; r < ROLE_COUNT; r++) {
+        if (job->role[r].pod_template)
+            hvd_validate_pod(job, (enum role)r, problems);
+    }
 }

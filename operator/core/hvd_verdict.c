@@ -178,7 +178,7 @@ static void offer_deleted(struct search *s, uint32_t index, const struct pod *p)
     struct cause c = {.rank = -1, .node = p ? p->node : "", .output = ""};
     char name[OBJECT_NAME_SIZE];
 
-    object_worker_name(s->job, index, name);
+    object_pod_name(s->job, ROLE_WORKER, index, name);
     c.pod = keep(s, arena_strdup(s->arena, name));
     c.reason = p && *p->reason ? p->reason : "WorkerDeleted";
     c.at_wall_us = p ? p->delete_wall_us : 0;

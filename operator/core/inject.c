@@ -64,13 +64,27 @@ static bool has_env(const struct node *container, const char *name)
 }
 
 /* Ours come first, so that the user's own may refer to them as $(NAME). */
+void inject_variable(struct build *b,
+                     struct node *container,
+                     const char *name,
+                     const char *value)
+{
+    struct node *e;
+
+    if (!value || has_env(container, name))
+        return;
+    e = node_object(b);
+    node_set_str(b, e, "name", name);
+    node_set_str(b, e, "value", value);
+    node_add_first(b, node_child(b, container, "env", NODE_ARRAY), e);
+}
+
 int inject_env(struct build *b,
                struct node *container,
                const struct agent_env *a,
                struct err *err)
 {
     AUTOFREE struct env_pair *pair = mem_calloc(CONTRACT_MAX_ENV, sizeof(*pair));
-    struct node *env = node_child(b, container, "env", NODE_ARRAY);
     size_t n = 0;
     int rc;
 
@@ -79,15 +93,8 @@ int inject_env(struct build *b,
     rc = agent_env_render(a, pair, &n, err);
     if (rc < 0)
         return rc;
-    while (n-- > 0) {
-        struct node *e = node_object(b);
-
-        if (has_env(container, pair[n].name))
-            continue;
-        node_set_str(b, e, "name", pair[n].name);
-        node_set_str(b, e, "value", pair[n].value);
-        node_add_first(b, env, e);
-    }
+    while (n-- > 0)
+        inject_variable(b, container, pair[n].name, pair[n].value);
     return b->status;
 }
 

@@ -18,6 +18,7 @@
 #define MOUNT_TOKEN    "/etc/ringmaster"
 #define AGENT_COMMAND  MOUNT_RUNTIME "/bin/hvd-agent"
 #define TOKEN_KEY      "token"
+#define RSH_COMMAND    MOUNT_RUNTIME "/bin/hvd-rsh"
 
 /* A variable that the agent reads and a template must not set. HVD_START_TIMEOUT may be
  * set by the user and then wins. */
@@ -35,6 +36,12 @@ int inject_env(struct build *b,
                struct node *container,
                const struct agent_env *a,
                struct err *err);
+/* A variable before those of the container, which wins if it has it already. value
+ * NULL: nothing is done. */
+void inject_variable(struct build *b,
+                     struct node *container,
+                     const char *name,
+                     const char *value);
 /* Puts the container's command behind `hvd-agent run --`. */
 void inject_command(struct build *b, struct node *container);
 

@@ -15,6 +15,7 @@
 #include "runtime/contract/contract.h"
 
 #define AGENT_DEFAULT_PORT            7171
+#define AGENT_SERVE_PORT              7172 /* of hvd-agent serve */
 #define AGENT_DEFAULT_START_TIMEOUT_S 600
 #define AGENT_DEFAULT_DIR             "/opt/ringmaster"
 #define AGENT_TOKEN_PATH              "/etc/ringmaster/token"

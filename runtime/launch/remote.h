@@ -3,13 +3,14 @@
 #ifndef RUNTIME_LAUNCH_REMOTE_H
 #define RUNTIME_LAUNCH_REMOTE_H
 
+#include "runtime/contract/agent_env.h"
 #include "runtime/contract/hostlist.h"
 #include "runtime/launch/core/options.h"
 #include "runtime/launch/core/verdict.h"
 #include "runtime/launch/guard.h"
 #include "runtime/launch/signals.h"
 
-#define REMOTE_DEFAULT_PORT 7172 /* of hvd-agent serve */
+#define REMOTE_DEFAULT_PORT AGENT_SERVE_PORT
 
 struct remote_job {      /* all borrowed */
     const char *program; /* for messages */

@@ -12,11 +12,20 @@ static void build_objects(struct arena *a, const struct hvd_job *job)
                                              .cluster_domain = ""};
     struct build b = {.arena = a};
     struct err err = ERR_INIT;
-    struct node *pod = object_worker(&b, job, &cfg, job->role[ROLE_WORKER].n - 1, &err);
 
     /* a spec without problems can be built, or there is a sentence that says why not */
-    MUST(pod || *err.text);
-    MUST(!pod || node_str(pod, "metadata.name"));
+    for (int r = 0; r < ROLE_COUNT; r++) {
+        struct node *pod = NULL;
+
+        if (job->role[r].n == 0)
+            continue;
+        pod = object_pod(&b, job, &cfg, (enum role)r, job->role[r].n - 1, &err);
+        MUST(pod || *err.text);
+        MUST(!pod || node_str(pod, "metadata.name"));
+        b.status = 0;
+    }
+    if (object_gang(job, &cfg) != GANG_NONE)
+        MUST(object_pod_group(&b, job, &cfg, &err) || *err.text);
 }
 
 /* The store keeps text. */

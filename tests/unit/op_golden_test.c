@@ -228,25 +228,50 @@ static void run_plan(struct fixture *f)
         node_equal(status, status_make(&b, &f->job, &v, &outcome, now_s + 1000)));
 }
 
+static void add(const struct fixture *f,
+                struct build *b,
+                struct node *all,
+                struct node *object,
+                const struct err *err)
+{
+    if (!object)
+        fail_msg("%s: %s", f->dir, err->text);
+    node_add(b, all, object);
+}
+
+/* Everything that the job has, of each role the last pod. */
 static void run_objects(struct fixture *f)
 {
     static const struct object_config cfg = {.runtime_image = "runtime:1",
                                              .cluster_domain = ""};
+    static const enum kube_kind kinds[] = {KUBE_SECRET, KUBE_SERVICE, KUBE_CONFIGMAP,
+                                           KUBE_VOLCANO_GROUP, KUBE_SCHEDULER_GROUP};
     struct build b = {.arena = &f->arena};
+    struct secrets secrets = {.ssh_private = "", .ssh_public = ""};
+    struct action x = {.verb = VERB_CREATE};
     struct err err = ERR_INIT;
-    uint8_t token[32];
     struct strbuf out;
-    struct node *all = node_array(&b), *pod;
+    struct node *all = node_array(&b);
 
     load_job(f);
     assert_string_equal(strbuf_str(&f->problems), "");
-    memset(token, 0xab, sizeof(token));
-    node_add(&b, all, object_secret(&b, &f->job, token));
-    node_add(&b, all, object_service(&b, &f->job));
-    pod = object_worker(&b, &f->job, &cfg, f->job.role[ROLE_WORKER].n - 1, &err);
-    if (!pod)
-        fail_msg("%s: %s", f->dir, err.text);
-    node_add(&b, all, pod);
+    memset(secrets.token, 0xab, sizeof(secrets.token));
+    for (size_t i = 0; i < ARRAY_LEN(kinds); i++) {
+        x.kind = kinds[i];
+        if (object_is_wanted(&f->job, &cfg, x.kind))
+            add(f, &b, all,
+                front_horovodjob.build(&b, &f->job.meta, &cfg, &x, &secrets, &err),
+                &err);
+    }
+    x.kind = KUBE_POD;
+    for (int r = 0; r < ROLE_COUNT; r++) {
+        if (f->job.role[r].n == 0)
+            continue;
+        x.role = (enum role)r;
+        x.index = f->job.role[r].n - 1;
+        add(f, &b, all,
+            front_horovodjob.build(&b, &f->job.meta, &cfg, &x, &secrets, &err), &err);
+    }
     assert_int_equal(b.status, 0);
     strbuf_init(&out, 1u << 20);
     json_write_pretty(all, &out);

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Names of what a HorovodJob owns. Fixed by the job's name, so that a second creation
+ * is seen by the API server. Pure. */
+#ifndef OPERATOR_CORE_HVD_NAMES_H
+#define OPERATOR_CORE_HVD_NAMES_H
+
+#include "operator/core/hvd_job.h"
+
+#define OBJECT_NAME_SIZE 96  /* any name made below, with its NUL */
+#define HOST_SIZE        256 /* any host name; DNS has 253 */
+
+/* "<job>-<role>-<index>". */
+void object_pod_name(const struct hvd_job *job,
+                     enum role role,
+                     uint32_t index,
+                     char ret[OBJECT_NAME_SIZE]);
+/* Of anything but pods: of a KUBE_SECRET "<job>-token", of a KUBE_CONFIGMAP
+ * "<job>-hosts", else the job's. */
+void object_name(const struct hvd_job *job,
+                 enum kube_kind kind,
+                 char ret[OBJECT_NAME_SIZE]);
+/* The pod's name in DNS, "<pod>.<job>.<namespace>.svc[.<domain>]". */
+void object_host(const struct hvd_job *job,
+                 const struct object_config *cfg,
+                 enum role role,
+                 uint32_t index,
+                 char ret[HOST_SIZE]);
+
+#endif
