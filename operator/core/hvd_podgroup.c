@@ -101,10 +101,10 @@ struct node *object_pod_group(struct build *b,
     if (s->min_available >= 0 && s->min_available < (int64_t)n)
         n = (uint32_t)s->min_available;
     object_name(job, KUBE_VOLCANO_GROUP, name);
-    o = object_new(
-        b, job,
-        kube_api_version(is_volcano ? KUBE_VOLCANO_GROUP : KUBE_SCHEDULER_GROUP),
-        "PodGroup", name, node_object(b));
+    o = object_new(b, job,
+                   is_volcano ? "scheduling.volcano.sh/v1beta1"
+                              : "scheduling.x-k8s.io/v1alpha1",
+                   "PodGroup", name, node_object(b));
     node_set_int(b, spec, "minMember", n);
     sum = min_resources(b, job, cfg, n, err);
     if (sum && sum->n > 0)
