@@ -121,8 +121,8 @@ read_lease(struct elect *e, const struct kube_reply *r, struct lease_record *ret
     struct arena a;
 
     arena_init(&a, LEASE_ARENA);
-    if (text && r->n <= MAX_LEASE_BYTES
-        && json_read(&a, text, r->n, &object, NULL) == 0) {
+    if (text && r->n <= MAX_LEASE_BYTES && json_read(&a, text, r->n, &object, NULL) == 0
+        && object->type == NODE_OBJECT) {
         lease_read(object, ret);
         mem_free(e->object);
         e->object = TAKE(text);

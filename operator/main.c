@@ -147,6 +147,9 @@ static void tell_start(const struct options *o,
              HVD_VERSION_STRING, config->server, o->ns ? o->ns : "(all)",
              o->runtime_image, o->http_port,
              op->elect ? elect_identity(op->elect) : "no");
+    if (config->is_insecure)
+        log_warn("the API server's certificate is not verified, going on",
+                 "cause=\"insecure-skip-tls-verify in the kubeconfig\"");
     for (size_t i = 0; i < o->n_idle; i++)
         log_info("option has no effect", "option=--%s why=\"%s\"", o->idle[i].name,
                  o->idle[i].why);

@@ -191,7 +191,7 @@ int kube_submit(struct kube *k, const struct kube_request *rq, struct err *err)
         request_free(r);
         return err_set(err, -ENOMEM, "request: out of memory or name too long");
     }
-    if (r->is_urgent) {
+    if (r->is_urgent && !http_is_waiting(k->http)) {
         send_one(k, r);
         return 0;
     }
@@ -246,20 +246,21 @@ static void on_done(void *arg, const struct http_reply *http)
 {
     struct request *r = arg;
     struct kube *k = r->kube;
-    struct err err = ERR_INIT;
 
     if (r->write_number)
         fault_after_write(r->write_number);
     if (k->options.seen)
         k->options.seen(k->options.seen_arg, r->method, http->status,
                         clock_now_ns() - r->started_ns);
-    /* 401: it was not carried out, and http has put the old credentials away */
-    if (http->status == 401 && !r->was_unauthorized) {
-        r->was_unauthorized = true;
-        if (start(r, &err) == 0)
-            return;
-    }
     unlink_flying(k, r);
+    if (http->has_new_creds && !r->was_unauthorized) { /* 401: it was not carried out */
+        r->was_unauthorized = true;
+        r->next = k->waiting;
+        k->waiting = r;
+        if (!k->last)
+            k->last = r;
+        return;
+    }
     finish(r, http);
 }
 
@@ -349,7 +350,8 @@ void kube_fence(struct kube *k)
 
 void kube_tick(struct kube *k, uint64_t now_ns)
 {
-    while (k->waiting && k->n_flying < MAX_IN_FLIGHT && limit_take(&k->limit, now_ns)) {
+    while (k->waiting && !http_is_waiting(k->http) && k->n_flying < MAX_IN_FLIGHT
+           && limit_take(&k->limit, now_ns)) {
         struct request *r = k->waiting;
 
         k->waiting = r->next;
@@ -361,7 +363,7 @@ void kube_tick(struct kube *k, uint64_t now_ns)
 
 uint64_t kube_next_ns(const struct kube *k)
 {
-    if (!k->waiting || k->n_flying >= MAX_IN_FLIGHT)
+    if (!k->waiting || k->n_flying >= MAX_IN_FLIGHT || http_is_waiting(k->http))
         return UINT64_MAX;
     return limit_ready_ns(&k->limit);
 }

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* kubeconfig -> struct kube_config.
+/* kubeconfig files -> struct kube_config.
  *
- * Only what is needed to reach one API server safely: current context, its cluster and
- * its user. Certificates and keys stay in memory (libcurl takes them as blobs). What we
+ *   files --> documents --> current-context of the first that has one
+ *                      '--> its context, cluster, user: each from the first document
+ *                           that has an entry of the name, whole (nothing is mixed)
+ *
+ * Only what is needed to reach one API server: the current context, its cluster and its
+ * user. Certificates and keys stay in memory (libcurl takes them as blobs). What we
  * cannot do is refused with a sentence rather than skipped: a kubeconfig that means
- * more than we understand would otherwise fail later as "Unauthorized". TLS is always
- * verified; plain http is allowed to this machine only. Called once, at start, by
- * main.c. */
+ * more than we understand would otherwise fail later as "Unauthorized". Plain http is
+ * allowed to this machine only. Called once, at start, by main.c. */
 #include "operator/kube/config.h"
 
 #include <errno.h>
@@ -15,60 +18,72 @@
 
 #include "operator/doc/base64.h"
 #include "operator/doc/yaml.h"
+#include "operator/kube/config_parts.h"
 #include "runtime/base/fd.h"
 #include "runtime/base/mem.h"
 #include "runtime/base/strbuf.h"
 
 #define MAX_CONFIG_BYTES (4u << 20)
 #define MAX_PEM_BYTES    (1u << 20)
+#define MAX_FILES        32
+
+struct document {
+    struct arena arena;
+    struct node *root;
+    char *dir;
+};
+
+static void wipe(char *s)
+{
+    if (s)
+        explicit_bzero(s, strlen(s));
+    mem_free(s);
+}
+
+static void free_list(char **list)
+{
+    for (char **p = list; p && *p; p++)
+        wipe(*p);
+    mem_free((void *)list);
+}
+
+void exec_spec_free(struct exec_spec *x)
+{
+    if (!x)
+        return;
+    free_list(x->argv);
+    free_list(x->env); /* there may be secrets in it */
+    mem_free(x->api_version);
+    mem_free(x->info);
+    mem_free(x->install_hint);
+    mem_free(x);
+}
 
 void kube_config_release(struct kube_config *c)
 {
-    if (c->key_pem)
-        explicit_bzero(c->key_pem, strlen(c->key_pem));
-    if (c->token)
-        explicit_bzero(c->token, strlen(c->token));
+    wipe(c->key_pem);
+    wipe(c->token);
+    wipe(c->password);
     mem_free(c->server);
     mem_free(c->tls_server_name);
-    mem_free(c->proxy_url);
+    wipe(c->proxy_url); /* may hold a password */
     mem_free(c->ca_pem);
     mem_free(c->ca_file);
     mem_free(c->cert_pem);
-    mem_free(c->key_pem);
-    mem_free(c->token);
     mem_free(c->token_file);
+    mem_free(c->username);
+    exec_spec_free(c->exec);
+    mem_free(c->impersonate);
     mem_free(c->ns);
     memset(c, 0, sizeof(*c));
 }
 
-static int no_memory(struct err *err)
+int config_no_memory(struct err *err)
 {
     return err_set(err, -ENOMEM, "kubeconfig: out of memory");
 }
 
-/* {clusters: [{name: x, cluster: {...}}]} -> the inner object. */
-static int find_entry(const struct node *root,
-                      const char *list,
-                      const char *inner,
-                      const char *name,
-                      const struct node **ret,
-                      struct err *err)
-{
-    const struct node *array = node_get(root, list);
-
-    for (const struct node *c = array ? array->first : NULL; c; c = c->next) {
-        const char *s = node_str(c, "name");
-
-        if (s && strcmp(s, name) == 0) {
-            *ret = node_get(c, inner);
-            return 0;
-        }
-    }
-    return err_set(err, -EINVAL, "kubeconfig: %s has no entry named \"%s\"", list,
-                   name);
-}
-
-static int copy_str(const struct node *o, const char *key, char **ret, struct err *err)
+int config_text(const struct node *o, const char *key, char **ret, struct err *err)
 {
     const struct node *n = node_get(o, key);
 
@@ -82,10 +97,10 @@ static int copy_str(const struct node *o, const char *key, char **ret, struct er
     if (strpbrk(n->u.s, "\r\n"))
         return err_set(err, -EINVAL, "kubeconfig: %s: must be one line", key);
     *ret = mem_strdup(n->u.s);
-    return *ret ? 0 : no_memory(err);
+    return *ret ? 0 : config_no_memory(err);
 }
 
-static int join_path(const char *dir, const char *path, char **ret, struct err *err)
+int config_path(const char *dir, const char *path, char **ret, struct err *err)
 {
     struct strbuf b;
 
@@ -105,15 +120,14 @@ static int decode_data(const char *key, const char *text, char **ret, struct err
     size_t n;
 
     if (!out)
-        return no_memory(err);
+        return config_no_memory(err);
     if (base64_decode(text, out, &n) < 0 || strlen(out) != n)
         return err_set(err, -EINVAL, "kubeconfig: %s: is not base64 of PEM text", key);
     *ret = TAKE(out);
     return 0;
 }
 
-/* The PEM of key-data, or else of the file that key names. */
-static int load_pem(
+int config_pem(
     const struct node *o, const char *key, const char *dir, char **ret, struct err *err)
 {
     AUTOFREE char *data = NULL;
@@ -124,17 +138,19 @@ static int load_pem(
     int rc;
 
     (void)snprintf(data_key, sizeof(data_key), "%s-data", key);
-    rc = copy_str(o, data_key, &data, err);
+    rc = config_text(o, data_key, &data, err);
     if (rc == 0 && data)
         return decode_data(data_key, data, ret, err);
     if (rc == 0)
-        rc = copy_str(o, key, &file, err);
+        rc = config_text(o, key, &file, err);
     if (rc < 0 || !file)
         return rc;
-    rc = join_path(dir, file, &path, err);
+    rc = config_path(dir, file, &path, err);
     if (rc == 0)
         rc = fd_read_file(path, MAX_PEM_BYTES, ret, &n, err);
-    return rc < 0 ? err_prefix(err, "kubeconfig: %s", key) : 0;
+    if (rc < 0)
+        (void)err_prefix(err, "kubeconfig: %s", key);
+    return rc;
 }
 
 static int check_server(struct kube_config *c, struct err *err)
@@ -168,10 +184,27 @@ int kube_config_set_server(struct kube_config *c, const char *url, struct err *e
     char *copy = mem_strdup(url);
 
     if (!copy)
-        return no_memory(err);
+        return config_no_memory(err);
     mem_free(c->server);
     c->server = copy;
     return check_server(c, err);
+}
+
+static int check_proxy(struct kube_config *c, struct err *err)
+{
+    static const char *const schemes[] = {"http://", "https://", "socks5://",
+                                          "socks5h://"};
+
+    if (!c->proxy_url)
+        return 0;
+    for (size_t i = 0; i < ARRAY_LEN(schemes); i++) {
+        if (strncmp(c->proxy_url, schemes[i], strlen(schemes[i])) == 0)
+            return 0;
+    }
+    /* not shown: it may hold a password */
+    return err_set(err, -EINVAL,
+                   "kubeconfig: proxy-url: must begin with http://, https:// or "
+                   "socks5://");
 }
 
 static int read_cluster(const struct node *o,
@@ -179,68 +212,87 @@ static int read_cluster(const struct node *o,
                         struct kube_config *c,
                         struct err *err)
 {
+    AUTOFREE char *ca_file = NULL;
     int rc;
 
-    if (node_bool(o, "insecure-skip-tls-verify", false))
-        return err_set(err, -EINVAL,
-                       "kubeconfig: insecure-skip-tls-verify is not supported; give "
-                       "certificate-authority instead");
-    rc = copy_str(o, "server", &c->server, err);
+    c->is_insecure = node_bool(o, "insecure-skip-tls-verify", false);
+    rc = config_text(o, "server", &c->server, err);
     if (rc == 0)
-        rc = copy_str(o, "tls-server-name", &c->tls_server_name, err);
+        rc = config_text(o, "tls-server-name", &c->tls_server_name, err);
     if (rc == 0)
-        rc = copy_str(o, "proxy-url", &c->proxy_url, err);
+        rc = config_text(o, "proxy-url", &c->proxy_url, err);
     if (rc == 0)
-        rc = load_pem(o, "certificate-authority", dir, &c->ca_pem, err);
+        rc = config_pem(o, "certificate-authority", dir, &c->ca_pem, err);
+    if (rc == 0 && !node_get(o, "certificate-authority-data"))
+        rc = config_text(o, "certificate-authority", &ca_file, err);
+    if (rc == 0 && ca_file)
+        rc = config_path(dir, ca_file, &c->ca_file, err);
+    if (rc == 0 && c->is_insecure && c->ca_pem)
+        rc = err_set(err, -EINVAL,
+                     "kubeconfig: insecure-skip-tls-verify and certificate-authority "
+                     "contradict each other; leave one of them out");
+    if (rc == 0)
+        rc = check_proxy(c, err);
     if (rc == 0)
         rc = check_server(c, err);
     return rc;
 }
 
-static int
-read_user(const struct node *o, const char *dir, struct kube_config *c, struct err *err)
-{
-    static const char *const refused[] = {"exec", "auth-provider", "username", "as"};
-    AUTOFREE char *file = NULL;
-    int rc;
+/* --- documents ---------------------------------------------------------------------
+ */
 
-    for (size_t i = 0; i < ARRAY_LEN(refused); i++) {
-        if (node_get(o, refused[i]))
-            return err_set(err, -EINVAL,
-                           "kubeconfig: users[].user.%s is not supported; use a client "
-                           "certificate, token or tokenFile",
-                           refused[i]);
+/* {clusters: [{name: x, cluster: {...}}]} -> the inner object and the folder of its
+ * file. */
+static int find_entry(const struct document *docs,
+                      size_t n,
+                      const char *list,
+                      const char *inner,
+                      const char *name,
+                      const struct node **ret,
+                      const char **ret_dir,
+                      struct err *err)
+{
+    for (size_t i = 0; i < n; i++) {
+        const struct node *array = node_get(docs[i].root, list);
+
+        for (const struct node *c = array ? array->first : NULL; c; c = c->next) {
+            const char *s = node_str(c, "name");
+
+            if (s && strcmp(s, name) == 0) {
+                *ret = node_get(c, inner);
+                *ret_dir = docs[i].dir;
+                return 0;
+            }
+        }
     }
-    rc = load_pem(o, "client-certificate", dir, &c->cert_pem, err);
-    if (rc == 0)
-        rc = load_pem(o, "client-key", dir, &c->key_pem, err);
-    if (rc == 0)
-        rc = copy_str(o, "tokenFile", &file, err);
-    if (rc == 0 && file)
-        rc = join_path(dir, file, &c->token_file, err);
-    if (rc == 0 && !file)
-        rc = copy_str(o, "token", &c->token, err);
-    if (rc == 0 && !c->cert_pem != !c->key_pem)
-        return err_set(err, -EINVAL,
-                       "kubeconfig: client-certificate and client-key belong together; "
-                       "%s is missing",
-                       c->cert_pem ? "client-key" : "client-certificate");
-    return rc;
+    return err_set(err, -EINVAL, "kubeconfig: %s has no entry named \"%s\"", list,
+                   name);
 }
 
-static int read_root(const struct node *root,
-                     const char *dir,
-                     struct kube_config *c,
-                     struct err *err)
+static const char *current_context(const struct document *docs, size_t n)
 {
-    const char *name = node_str(root, "current-context");
-    const char *cluster_name, *user_name;
+    for (size_t i = 0; i < n; i++) {
+        const char *s = node_str(docs[i].root, "current-context");
+
+        if (s && *s)
+            return s;
+    }
+    return NULL;
+}
+
+static int read_documents(const struct document *docs,
+                          size_t n,
+                          struct kube_config *c,
+                          struct err *err)
+{
+    const char *name = current_context(docs, n), *cluster_name, *user_name;
+    const char *dir, *cluster_dir, *user_dir = ".";
     const struct node *context, *cluster, *user = NULL;
     int rc;
 
-    if (!name || !*name)
+    if (!name)
         return err_set(err, -EINVAL, "kubeconfig: current-context: missing");
-    rc = find_entry(root, "contexts", "context", name, &context, err);
+    rc = find_entry(docs, n, "contexts", "context", name, &context, &dir, err);
     if (rc < 0)
         return rc;
     cluster_name = node_str(context, "cluster");
@@ -248,15 +300,50 @@ static int read_root(const struct node *root,
     if (!cluster_name)
         return err_set(err, -EINVAL, "kubeconfig: context \"%s\" names no cluster",
                        name);
-    rc = find_entry(root, "clusters", "cluster", cluster_name, &cluster, err);
+    rc = find_entry(docs, n, "clusters", "cluster", cluster_name, &cluster,
+                    &cluster_dir, err);
     if (rc == 0 && user_name && *user_name)
-        rc = find_entry(root, "users", "user", user_name, &user, err);
+        rc = find_entry(docs, n, "users", "user", user_name, &user, &user_dir, err);
     if (rc == 0)
-        rc = copy_str(context, "namespace", &c->ns, err);
+        rc = config_text(context, "namespace", &c->ns, err);
     if (rc == 0)
-        rc = read_cluster(cluster, dir, c, err);
+        rc = read_cluster(cluster, cluster_dir, c, err);
     if (rc == 0)
-        rc = read_user(user, dir, c, err);
+        rc = config_user(user, user_dir, cluster, c, err);
+    return rc;
+}
+
+static int
+finish(const struct document *docs, size_t n, struct kube_config *ret, struct err *err)
+{
+    struct kube_config c = {0};
+    int rc = read_documents(docs, n, &c, err);
+
+    if (rc < 0)
+        kube_config_release(&c);
+    else
+        *ret = c;
+    return rc;
+}
+
+static void close_document(struct document *d)
+{
+    arena_release(&d->arena);
+    mem_free(d->dir);
+}
+
+static int open_document(
+    struct document *d, const char *text, size_t n, const char *dir, struct err *err)
+{
+    int rc;
+
+    *d = (struct document){.dir = mem_strdup(dir)};
+    arena_init(&d->arena, 4 * MAX_CONFIG_BYTES);
+    rc = d->dir ? yaml_read(&d->arena, text, n, &d->root, err) : -ENOMEM;
+    if (!d->dir)
+        return config_no_memory(err);
+    if (rc < 0)
+        (void)err_prefix(err, "kubeconfig");
     return rc;
 }
 
@@ -266,22 +353,71 @@ int kube_config_parse(const char *text,
                       struct kube_config *ret,
                       struct err *err)
 {
-    struct kube_config c = {0};
-    struct arena a;
-    struct node *root;
+    struct document d;
+    int rc = open_document(&d, text, n, dir, err);
+
+    if (rc == 0)
+        rc = finish(&d, 1, ret, err);
+    close_document(&d);
+    return rc;
+}
+
+static int open_file(struct document *d, const char *path, struct err *err)
+{
+    AUTOFREE char *text = NULL;
+    AUTOFREE char *dir = mem_strdup(path);
+    char *slash;
+    size_t n;
     int rc;
 
-    arena_init(&a, 4 * MAX_CONFIG_BYTES);
-    rc = yaml_read(&a, text, n, &root, err);
+    *d = (struct document){0};
+    if (!dir)
+        return config_no_memory(err);
+    rc = fd_read_file(path, MAX_CONFIG_BYTES, &text, &n, err);
     if (rc < 0)
-        (void)err_prefix(err, "kubeconfig");
-    else
-        rc = read_root(root, dir, &c, err);
-    arena_release(&a);
+        return rc;
+    slash = strrchr(dir, '/');
+    if (slash)
+        *slash = '\0';
+    rc = open_document(d, text, n, !slash ? "." : *dir ? dir : "/", err);
+    explicit_bzero(text, n);
     if (rc < 0)
-        kube_config_release(&c);
-    else
-        *ret = c;
+        (void)err_prefix(err, "%s", path);
+    return rc;
+}
+
+/* All files of the list that exist. */
+static int load_list(const char *list, struct kube_config *ret, struct err *err)
+{
+    struct document docs[MAX_FILES];
+    AUTOFREE char *copy = mem_strdup(list);
+    char *rest = copy, *path;
+    size_t n = 0;
+    int rc = copy ? 0 : config_no_memory(err);
+
+    while (rc == 0 && (path = strsep(&rest, ":"))) {
+        if (!*path)
+            continue;
+        if (n == MAX_FILES) {
+            rc =
+                err_set(err, -E2BIG, "KUBECONFIG: names more than %d files", MAX_FILES);
+            break;
+        }
+        rc = open_file(&docs[n++], path, err);
+        if (rc == -ENOENT) {
+            close_document(&docs[--n]);
+            rc = 0;
+        }
+    }
+    if (rc == 0 && n == 0)
+        rc = err_set(err, -ENOENT, "KUBECONFIG: no file of \"%.200s\" exists", list);
+    if (rc == 0) {
+        rc = finish(docs, n, ret, err);
+        if (rc < 0)
+            (void)err_prefix(err, "KUBECONFIG=%.200s", list);
+    }
+    while (n > 0)
+        close_document(&docs[--n]);
     return rc;
 }
 
@@ -291,34 +427,22 @@ int kube_config_load(const char *path,
                      struct kube_config *ret,
                      struct err *err)
 {
-    AUTOFREE char *text = NULL;
-    AUTOFREE char *dir = NULL;
     char fallback[4096];
-    char *slash;
-    size_t n;
+    struct document d;
     int rc;
 
     if (!path && env_value && *env_value)
-        path = env_value;
+        return load_list(env_value, ret, err);
     if (!path) {
         (void)snprintf(fallback, sizeof(fallback), "%s/.kube/config", home ? home : "");
         path = fallback;
-    } else if (path == env_value && strchr(path, ':')) {
-        return err_set(err, -EINVAL,
-                       "KUBECONFIG: \"%.200s\" is a list; name one file, for example "
-                       "by --kubeconfig",
-                       path);
     }
-    rc = fd_read_file(path, MAX_CONFIG_BYTES, &text, &n, err);
-    if (rc < 0)
-        return rc;
-    dir = mem_strdup(path);
-    if (!dir)
-        return no_memory(err);
-    slash = strrchr(dir, '/');
-    if (slash)
-        *slash = '\0';
-    rc = kube_config_parse(text, n, slash ? dir : ".", ret, err);
-    explicit_bzero(text, n);
-    return rc < 0 ? err_prefix(err, "%s", path) : 0;
+    rc = open_file(&d, path, err);
+    if (rc == 0) {
+        rc = finish(&d, 1, ret, err);
+        if (rc < 0)
+            (void)err_prefix(err, "%s", path);
+    }
+    close_document(&d);
+    return rc;
 }

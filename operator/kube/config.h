@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where the API server is and who we are there, from a kubeconfig or from the pod we
- * run in. */
+/* Where the API server is and who we are there, from kubeconfig files or from the pod
+ * we run in. */
 #ifndef OPERATOR_KUBE_CONFIG_H
 #define OPERATOR_KUBE_CONFIG_H
 
@@ -9,26 +9,42 @@
 
 #include "runtime/base/err.h"
 
+/* A credential plug-in: a program that prints an ExecCredential. All owned. */
+struct exec_spec {
+    char **argv;       /* NULL at the end; [0] is the command, a path or for $PATH */
+    char **env;        /* "NAME=value", NULL at the end; beside our own environment */
+    char *api_version; /* "client.authentication.k8s.io/v1" or .../v1beta1 */
+    char *info;        /* for $KUBERNETES_EXEC_INFO: JSON */
+    char *install_hint;
+};
+void exec_spec_free(struct exec_spec *x); /* accepts NULL */
+
 struct kube_config {       /* every string is owned; NULL when absent */
     char *server;          /* "https://10.0.0.1:6443", no slash at the end */
     char *tls_server_name; /* name in the certificate when it is not the server's */
-    char *proxy_url;
-    char *ca_pem;   /* PEM; NULL: the system's certificates */
-    char *ca_file;  /* read again for every connection, so that a new CA is noticed */
+    char *proxy_url; /* http, https, socks5 or socks5h; NULL: $HTTPS_PROXY, $NO_PROXY */
+    bool is_insecure; /* insecure-skip-tls-verify: the server may be anybody */
+    char *ca_pem;     /* PEM; NULL: the system's certificates */
+    char *ca_file;    /* before ca_pem: read for every connection, so that a new CA is
+                         noticed */
     char *cert_pem; /* client certificate and key, both or none; never written to a file
                      */
     char *key_pem;
-    char *token;      /* bearer token, or */
-    char *token_file; /* a file that is read again every minute */
-    char *ns;         /* namespace of the context, or of the pod */
-    bool is_pod;      /* found by kube_config_incluster */
+    char *token;               /* bearer token, or */
+    char *token_file;          /* a file that is read again every minute, or */
+    char *username, *password; /* both or none, or */
+    struct exec_spec *exec;    /* a program to ask */
+    char *impersonate; /* header lines, each ended by a newline: who to act as */
+    char *ns;          /* namespace of the context, or of the pod */
+    bool is_pod;       /* found by kube_config_incluster */
 };
 void kube_config_release(struct kube_config *c);
 
-/* path: --kubeconfig, or NULL for $KUBECONFIG (env_value, a single path; lists are
- * refused) or home/.kube/config. Relative paths within it start at its folder. Refused
- * with a sentence: exec and auth-provider plugins, insecure-skip-tls-verify, http to
- * another host. */
+/* path: --kubeconfig, or NULL for the files of $KUBECONFIG (env_value, separated by
+ * colons) or home/.kube/config. Of several files the first that has an entry of a name,
+ * or a current-context, counts; those that do not exist are left out. Relative paths
+ * start at the folder of the file they are in. Refused with a sentence: auth-provider,
+ * what exec cannot do without a terminal, http to another host. */
 int kube_config_load(const char *path,
                      const char *env_value,
                      const char *home,

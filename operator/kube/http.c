@@ -12,8 +12,8 @@
  *  2. A call is out of the list and its easy handle back in the pool before done runs,
  * so done may start the next request on the same connection.
  *  3. Every call has an end: timeout_ms for requests, idle_ms for streams.
- *  4. Peer and host name are verified; no option switches that off.
- * Called by kube/client and, for waiting, by the loop. */
+ *  4. Who we are is asked of creds.c for each request; http_tls.c says how the server
+ * is known. Called by kube/client and, for waiting, by the loop. */
 #include "operator/kube/http.h"
 
 #include <errno.h>
@@ -27,7 +27,8 @@
 
 #include <curl/curl.h>
 
-#include "operator/kube/bearer.h"
+#include "operator/kube/creds.h"
+#include "operator/kube/http_tls.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/mem.h"
 #include "runtime/base/strbuf.h"
@@ -49,6 +50,7 @@ struct call {
     http_chunk_fn chunk;
     http_opened_fn opened;
     void *arg;
+    uint64_t identity; /* which one it was sent with */
     uint64_t idle_ns, heard_ns;
     int chunk_rc; /* what the chunk callback ended the stream with */
     uint32_t retry_after_s;
@@ -63,7 +65,7 @@ struct http {
     struct call *calls;
     size_t n_active;
     uint64_t last_id;
-    struct bearer bearer;
+    struct creds *creds;
     char *base_url;                /* the server as it is put into URLs */
     struct curl_slist *connect_to; /* with tls_server_name: where that name really is */
     char *user_agent;
@@ -117,12 +119,13 @@ int http_new(const struct kube_config *config,
     h->config = config;
     h->multi = curl_multi_init();
     h->user_agent = mem_strdup(user_agent);
-    rc = bearer_init(&h->bearer, config->token, config->token_file);
+    rc = h->multi && h->user_agent ? make_urls(h, err)
+                                   : err_set(err, -ENOMEM, "out of memory");
     if (rc == 0)
-        rc = make_urls(h, err);
-    if (rc < 0 || !h->multi || !h->user_agent) {
+        rc = creds_new(config, &h->creds, err);
+    if (rc < 0) {
         http_free(h);
-        return err_set(err, -ENOMEM, "out of memory");
+        return rc;
     }
     curl_multi_setopt(h->multi, CURLMOPT_MAX_HOST_CONNECTIONS, (long)MAX_CONNECTIONS);
     curl_multi_setopt(h->multi, CURLMOPT_PIPELINING, (long)CURLPIPE_NOTHING);
@@ -161,12 +164,17 @@ void http_free(struct http *h)
         curl_easy_cleanup(h->pool[i]);
     if (h->multi)
         curl_multi_cleanup(h->multi);
-    bearer_release(&h->bearer);
+    creds_free(h->creds);
     mem_free(h->base_url);
     curl_slist_free_all(h->connect_to);
     mem_free(h->user_agent);
     mem_free(h);
     curl_global_cleanup();
+}
+
+bool http_is_waiting(const struct http *h)
+{
+    return creds_is_waiting(h->creds);
 }
 
 void http_set_gate(struct http *h, void (*gate)(void *arg), void *arg)
@@ -260,58 +268,41 @@ static int add_header(struct call *c, const char *name, const char *value)
     return 0;
 }
 
-static int set_headers(struct call *c, const struct http_request *rq, struct err *err)
+/* "name: value\n" after each other. */
+static int add_lines(struct call *c, const char *lines)
 {
-    AUTOFREE char *bearer = NULL;
-    const char *token;
-    struct strbuf b;
-    int rc = bearer_get(&c->http->bearer, clock_now_ns(), &token, err);
+    struct curl_slist *list;
 
-    if (rc < 0)
-        return rc;
-    rc = add_header(c, "Accept", "application/json");
+    for (size_t n; *lines; lines += n + 1) {
+        AUTOFREE char *line = NULL;
+
+        n = strcspn(lines, "\n");
+        line = mem_strndup(lines, n);
+        list = line ? curl_slist_append(c->headers, line) : NULL;
+        if (!list)
+            return -ENOMEM;
+        c->headers = list;
+    }
+    return 0;
+}
+
+static int set_headers(struct call *c,
+                       const struct http_request *rq,
+                       const struct identity *who,
+                       struct err *err)
+{
+    const char *impersonate = c->http->config->impersonate;
+    int rc = add_header(c, "Accept", "application/json");
+
     if (rc == 0)
         rc = add_header(c, "Expect", "");
     if (rc == 0 && rq->content_type)
         rc = add_header(c, "Content-Type", rq->content_type);
-    if (rc == 0 && token) {
-        strbuf_init(&b, 128u << 10);
-        strbuf_printf(&b, "Bearer %s", token);
-        bearer = strbuf_take(&b);
-        strbuf_release(&b);
-        rc = bearer ? add_header(c, "Authorization", bearer) : -ENOMEM;
-        if (bearer)
-            explicit_bzero(bearer, strlen(bearer));
-    }
+    if (rc == 0 && who->authorization)
+        rc = add_header(c, "Authorization", who->authorization);
+    if (rc == 0 && impersonate)
+        rc = add_lines(c, impersonate);
     return rc < 0 ? err_set(err, rc, "out of memory") : 0;
-}
-
-static void set_blob(CURL *e, CURLoption option, const char *pem)
-{
-    struct curl_blob blob = {.data = (void *)(uintptr_t)pem, .flags = CURL_BLOB_COPY};
-
-    if (!pem)
-        return;
-    blob.len = strlen(pem);
-    curl_easy_setopt(e, option, &blob);
-}
-
-static void set_tls(struct http *h, CURL *e)
-{
-    const struct kube_config *k = h->config;
-
-    curl_easy_setopt(e, CURLOPT_SSL_VERIFYPEER, 1L);
-    curl_easy_setopt(e, CURLOPT_SSL_VERIFYHOST, 2L);
-    curl_easy_setopt(e, CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2);
-    set_blob(e, CURLOPT_CAINFO_BLOB, k->ca_pem);
-    if (k->ca_file)
-        curl_easy_setopt(e, CURLOPT_CAINFO, k->ca_file);
-    if (k->cert_pem) {
-        curl_easy_setopt(e, CURLOPT_SSLCERTTYPE, "PEM");
-        curl_easy_setopt(e, CURLOPT_SSLKEYTYPE, "PEM");
-        set_blob(e, CURLOPT_SSLCERT_BLOB, k->cert_pem);
-        set_blob(e, CURLOPT_SSLKEY_BLOB, k->key_pem);
-    }
 }
 
 static void set_transport(struct call *c, const struct http_request *rq)
@@ -337,8 +328,8 @@ static void set_transport(struct call *c, const struct http_request *rq)
     curl_easy_setopt(e, CURLOPT_WRITEDATA, c);
     curl_easy_setopt(e, CURLOPT_HEADERFUNCTION, on_header);
     curl_easy_setopt(e, CURLOPT_HEADERDATA, c);
-    if (c->http->config->proxy_url)
-        curl_easy_setopt(e, CURLOPT_PROXY, c->http->config->proxy_url);
+    if (!rq->chunk) /* a list; events of a watch must not wait in a decoder */
+        curl_easy_setopt(e, CURLOPT_ACCEPT_ENCODING, "gzip");
 }
 
 static int set_request(struct call *c, const struct http_request *rq, struct err *err)
@@ -373,6 +364,7 @@ int http_start(struct http *h,
                struct err *err)
 {
     struct call *c = mem_zalloc(sizeof(*c));
+    struct identity who;
     int rc;
 
     if (!c)
@@ -386,10 +378,16 @@ int http_start(struct http *h,
     c->heard_ns = clock_now_ns();
     strbuf_init(&c->body, rq->max_body);
     c->easy = h->n_pool ? h->pool[--h->n_pool] : curl_easy_init();
-    rc = c->easy ? set_headers(c, rq, err) : err_set(err, -ENOMEM, "out of memory");
+    rc = c->easy ? creds_get(h->creds, c->heard_ns, &who, err)
+                 : err_set(err, -ENOMEM, "out of memory");
+    if (rc == 0) {
+        c->identity = who.number;
+        rc = set_headers(c, rq, &who, err);
+    }
+    if (rc == 0)
+        rc = http_secure(c->easy, h->config, &who, err);
     if (rc == 0) {
         set_transport(c, rq);
-        set_tls(h, c->easy);
         rc = set_request(c, rq, err);
     }
     if (rc == 0 && curl_multi_add_handle(h->multi, c->easy) != CURLM_OK)
@@ -434,7 +432,7 @@ void http_cancel(struct http *h, uint64_t id)
 static void finish(struct http *h, struct call *c, struct http_reply *r)
 {
     if (r->status == 401)
-        bearer_stale(&h->bearer);
+        r->has_new_creds = creds_refused(h->creds, c->identity, clock_now_ns());
     unlink_call(h, c);
     put_easy(h, c->easy);
     c->easy = NULL;
@@ -515,7 +513,9 @@ int http_run(struct http *h,
              size_t n_fds,
              struct err *err)
 {
-    struct curl_waitfd w[MAX_WAIT_FDS];
+    struct curl_waitfd w[MAX_WAIT_FDS + CREDS_FDS];
+    struct pollfd creds[CREDS_FDS];
+    size_t n_creds;
     uint64_t idle_ns = idle_deadline(h);
     int ms, running;
     CURLMcode rc;
@@ -524,10 +524,18 @@ int http_run(struct http *h,
         return err_set(err, -EINVAL, "too many descriptors to wait for");
     for (size_t i = 0; i < n_fds; i++)
         w[i] = (struct curl_waitfd){.fd = fds[i].fd, .events = CURL_WAIT_POLLIN};
+    n_creds = creds_fds(h->creds, creds);
+    for (size_t i = 0; i < n_creds; i++)
+        w[n_fds + i] =
+            (struct curl_waitfd){.fd = creds[i].fd, .events = CURL_WAIT_POLLIN};
+    if (creds_next_ns(h->creds) < deadline_ns)
+        deadline_ns = creds_next_ns(h->creds);
     ms = clock_left_ms(deadline_ns < idle_ns ? deadline_ns : idle_ns);
     /* no curl_multi_perform before the wait: it could run a callback that makes the
      * deadline stale. What was just started makes the poll return at once. */
-    rc = curl_multi_poll(h->multi, w, (unsigned)n_fds, ms < 0 ? INT_MAX : ms, NULL);
+    rc = curl_multi_poll(h->multi, w, (unsigned)(n_fds + n_creds),
+                         ms < 0 ? INT_MAX : ms, NULL);
+    creds_run(h->creds, clock_now_ns());
     if (h->gate)
         h->gate(h->gate_arg);
     if (rc == CURLM_OK)

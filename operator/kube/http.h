@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* HTTP to one API server: many requests and a few streams at once, in one thread, over
- * kept-alive connections. TLS is always verified. libcurl stays inside http.c. */
+ * kept-alive connections. libcurl stays inside http.c and http_tls.c. */
 #ifndef OPERATOR_KUBE_HTTP_H
 #define OPERATOR_KUBE_HTTP_H
 
@@ -17,6 +17,7 @@ struct http_reply {
     const char *body; /* NUL-terminated; valid during the callback. Empty for streams */
     size_t n;
     uint32_t retry_after_s; /* from the header of that name; 0: none */
+    bool has_new_creds;     /* of a 401: other credentials are there, or on their way */
 };
 /* Exactly once per started request, unless it was cancelled. May start and cancel
  * others. */
@@ -57,6 +58,8 @@ void http_cancel(struct http *h,
                  uint64_t id); /* no callback; unknown ids are ignored */
 size_t http_n_active(const struct http *h);
 
+/* New credentials are being fetched: what is started now would be refused. */
+bool http_is_waiting(const struct http *h);
 /* Called by http_run each time before anything is sent; may cancel requests. */
 void http_set_gate(struct http *h, void (*gate)(void *arg), void *arg);
 

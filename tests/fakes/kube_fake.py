@@ -6,6 +6,7 @@ tests/operator/real_test.py, which runs the same life cycle against the real one
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import threading
@@ -50,8 +51,14 @@ class Fake:
         self.stopping = False
         fake = self
 
+        self.connections: list[socket.socket] = []
+
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+
+            def setup(self):
+                super().setup()
+                fake.connections.append(self.connection)
 
             def log_message(self, *_):
                 pass
@@ -87,6 +94,12 @@ class Fake:
             self.changed.notify_all()
         self.server.shutdown()
         self.server.server_close()
+
+    def cut(self) -> None:
+        """Ends all connections."""
+        while self.connections:
+            with contextlib.suppress(OSError):
+                self.connections.pop().shutdown(socket.SHUT_RDWR)
 
     # --- what a test does ------------------------------------------------------------------
     def put(self, plural: str, obj: dict, event: str | None = None) -> dict:

@@ -31,6 +31,9 @@
     X(job)                                                                             \
     X(watch)                                                                           \
     X(kubeconfig)                                                                      \
+    X(exec_answer)                                                                     \
+    X(lease)                                                                           \
+    X(json)                                                                            \
     X(config)                                                                          \
     X(codec)                                                                           \
     X(trace)                                                                           \

@@ -13,6 +13,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import fake_access  # noqa: F401
 import fake_elect  # noqa: F401
 import fake_process  # noqa: F401
 import fake_watch  # noqa: F401  its tests are the suite's, too

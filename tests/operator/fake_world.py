@@ -47,10 +47,7 @@ class World:
         if before:
             before(self.fake)
         self.dir = Path(tempfile.mkdtemp(prefix="op-fake-"))
-        (self.dir / "kubeconfig").write_text(
-            "current-context: c\ncontexts: [{name: c, context: {cluster: k}}]\n"
-            f"clusters: [{{name: k, cluster: {{server: '{self.fake.url}'}}}}]\n"
-        )
+        (self.dir / "kubeconfig").write_text(self.kubeconfig())
         for i in range(jobs):
             self.fake.put("horovodjobs", self.job(f"j{i}"))
         if hook:
@@ -64,6 +61,12 @@ class World:
             "--watch-idle-timeout",
             "1s",
             *(extra or []),
+        )
+
+    def kubeconfig(self) -> str:
+        return (
+            "current-context: c\ncontexts: [{name: c, context: {cluster: k}}]\n"
+            f"clusters: [{{name: k, cluster: {{server: '{self.fake.url}'}}}}]\n"
         )
 
     @staticmethod

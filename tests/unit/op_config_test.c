@@ -24,6 +24,7 @@
     "apiVersion: v1\nkind: Config\ncurrent-context: c\n"                               \
     "contexts: [{name: other, context: {}}, {name: c, context: {cluster: k, user: "    \
     "u}}]\n"
+#define V1      "apiVersion: client.authentication.k8s.io/v1"
 #define CLUSTER "clusters: [{name: k, cluster: {server: 'https://h:6443'}}]\n"
 
 static int parse(const char *text, struct kube_config *ret, struct err *err)
@@ -99,6 +100,7 @@ static void files_are_found_beside_the_kubeconfig(void **state)
     if (kube_config_load(NULL, path, "/home", &c, &e) < 0)
         fail_msg("%s", e.text);
     assert_string_equal(c.ca_pem, "PEM");
+    assert_memory_equal(c.ca_file, dir, strlen(dir)); /* and read again later */
     assert_null(c.token);
     assert_memory_equal(c.token_file, dir, strlen(dir));
     kube_config_release(&c);
@@ -135,12 +137,41 @@ static void what_we_cannot_do_is_refused_with_a_sentence(void **state)
               "users: [{name: u}]\n",
          "must begin with https://"},
         {HEAD "clusters: [{name: k, cluster: {server: 'https://h', "
-              "insecure-skip-tls-verify: true}}]\nusers: [{name: u}]\n",
-         "insecure-skip-tls-verify is not supported"},
+              "insecure-skip-tls-verify: true, certificate-authority-data: Q0E=}}]\n"
+              "users: [{name: u}]\n",
+         "contradict each other"},
+        {HEAD "clusters: [{name: k, cluster: {server: 'https://h', "
+              "proxy-url: 'ftp://secret@p'}}]\nusers: [{name: u}]\n",
+         "proxy-url: must begin with"},
+        {HEAD CLUSTER "users: [{name: u, user: {auth-provider: {name: gcp}}}]\n",
+         "auth-provider was removed"},
+        {HEAD CLUSTER "users: [{name: u, user: {username: a}}]\n",
+         "password is missing"},
+        {HEAD CLUSTER "users: [{name: u, user: {username: 'a:b', password: c}}]\n",
+         "username: must not have a colon"},
+        {HEAD CLUSTER "users: [{name: u, user: {as-groups: [g]}}]\n", "need as"},
+        {HEAD CLUSTER "users: [{name: u, user: {as: \"a\\nX: b\"}}]\n", "of one line"},
+        {HEAD CLUSTER "users: [{name: u, user: {as: a, as-user-extra: [b]}}]\n",
+         "as-user-extra: must be an object"},
         {HEAD CLUSTER "users: [{name: u, user: {exec: {command: aws}}}]\n",
-         "user.exec is not supported"},
-        {HEAD CLUSTER "users: [{name: u, user: {username: a, password: b}}]\n",
-         "user.username is not supported"},
+         "exec.apiVersion"},
+        {HEAD CLUSTER "users: [{name: u, user: {exec: {command: aws, apiVersion: "
+                      "client.authentication.k8s.io/v1alpha1}}}]\n",
+         "v1alpha1\" is not client.authentication.k8s.io/v1 or"},
+        {HEAD CLUSTER "users: [{name: u, user: {exec: {" V1 "}}}]\n",
+         "exec.command: missing"},
+        {HEAD CLUSTER "users: [{name: u, user: {exec: {" V1
+                      ", command: a, args: [1]}}}]\n",
+         "exec.args[0]: must be a string"},
+        {HEAD CLUSTER "users: [{name: u, user: {exec: {" V1
+                      ", command: a, env: [{name: 'A=B', value: c}]}}}]\n",
+         "exec.env[0]: must have"},
+        {HEAD CLUSTER "users: [{name: u, user: {exec: {" V1
+                      ", command: a, interactiveMode: Always}}}]\n",
+         "Always needs a terminal"},
+        {HEAD CLUSTER "users: [{name: u, user: {exec: {" V1
+                      ", command: a, interactiveMode: Maybe}}}]\n",
+         "\"Maybe\" is not one of"},
         {HEAD CLUSTER "users: [{name: u, user: {client-certificate-data: Q0E=}}]\n",
          "client-key is missing"},
         {HEAD CLUSTER "users: [{name: u, user: {client-certificate-data: '%%'}}]\n",
@@ -160,14 +191,119 @@ static void what_we_cannot_do_is_refused_with_a_sentence(void **state)
     }
 }
 
-static void a_list_of_files_is_refused(void **state)
+static void write_text(const char *dir, const char *name, const char *text)
 {
-    struct err e = ERR_INIT;
+    char path[128];
+
+    (void)snprintf(path, sizeof(path), "%s/%s", dir, name);
+    assert_int_equal(fd_write_file(path, text, strlen(text), 0600, NULL), 0);
+}
+
+static void of_several_files_the_first_that_says_something_counts(void **state)
+{
+    char dir[] = "/tmp/op-config-XXXXXX", list[256], command[64];
     struct kube_config c;
+    struct err e = ERR_INIT;
 
     (void)state;
-    assert_int_equal(kube_config_load(NULL, "/a:/b", NULL, &c, &e), -EINVAL);
-    assert_non_null(strstr(e.text, "is a list"));
+    assert_non_null(mkdtemp(dir));
+    write_text(dir, "a", "clusters: [{name: k, cluster: {server: 'https://a'}}]\n");
+    write_text(dir, "b",
+               "current-context: c\n"
+               "clusters: [{name: k, cluster: {server: 'https://b', tls-server-name: "
+               "b}}]\nusers: [{name: u, user: {tokenFile: t}}]\n");
+    write_text(dir, "c",
+               "current-context: other\n"
+               "contexts: [{name: c, context: {cluster: k, user: u, namespace: n}}]\n"
+               "users: [{name: u, user: {token: later}}]\n");
+    (void)snprintf(list, sizeof(list), ":%s/none:%s/a:%s/b:%s/c", dir, dir, dir, dir);
+    if (kube_config_load(NULL, list, NULL, &c, &e) < 0)
+        fail_msg("%s", e.text);
+    assert_string_equal(c.server, "https://a");
+    assert_null(c.tls_server_name); /* entries are not mixed */
+    assert_string_equal(c.ns, "n");
+    assert_null(c.token);
+    (void)snprintf(list, sizeof(list), "%s/t", dir);
+    assert_string_equal(c.token_file, list);
+    kube_config_release(&c);
+    (void)snprintf(list, sizeof(list), "%s/none:%s/neither", dir, dir);
+    assert_int_equal(kube_config_load(NULL, list, NULL, &c, &e), -ENOENT);
+    assert_non_null(strstr(e.text, "no file of"));
+    (void)snprintf(command, sizeof(command), "rm -r %s", dir);
+    assert_int_equal(system(command), 0);
+}
+
+static void who_to_act_as_becomes_headers(void **state)
+{
+    struct kube_config c;
+    struct err e = ERR_INIT;
+
+    (void)state;
+    if (parse(
+            HEAD CLUSTER
+            "users: [{name: u, user: {token: t, as: jane, as-uid: '7', as-groups: [a, "
+            "b c], as-user-extra: {Acme/Dept: [x, y], scope: [z]}}}]\n",
+            &c, &e)
+        < 0)
+        fail_msg("%s", e.text);
+    assert_string_equal(c.impersonate, "Impersonate-User: jane\nImpersonate-Uid: 7\n"
+                                       "Impersonate-Group: a\nImpersonate-Group: b c\n"
+                                       "Impersonate-Extra-acme%2Fdept: x\n"
+                                       "Impersonate-Extra-acme%2Fdept: y\n"
+                                       "Impersonate-Extra-scope: z\n");
+    kube_config_release(&c);
+}
+
+static void a_plug_in_is_described(void **state)
+{
+    struct kube_config c;
+    struct err e = ERR_INIT;
+
+    (void)state;
+    if (parse(HEAD
+              "clusters: [{name: k, cluster: {server: 'https://h', tls-server-name: n, "
+              "insecure-skip-tls-verify: true, extensions: [{name: "
+              "client.authentication.k8s.io/exec, extension: {audience: a}}]}}]\n"
+              "users: [{name: u, user: {exec: {" V1
+              ", command: bin/get, args: [token, -x], env: [{name: A, value: 'b=c'}], "
+              "installHint: \"two\\nlines\", interactiveMode: IfAvailable, "
+              "provideClusterInfo: true}}}]\n",
+              &c, &e)
+        < 0)
+        fail_msg("%s", e.text);
+    assert_true(c.is_insecure);
+    assert_string_equal(c.exec->argv[0], "/nowhere/bin/get");
+    assert_string_equal(c.exec->argv[2], "-x");
+    assert_null(c.exec->argv[3]);
+    assert_string_equal(c.exec->env[0], "A=b=c");
+    assert_string_equal(
+        c.exec->info,
+        "{\"apiVersion\":\"client.authentication.k8s.io/v1\",\"kind\":"
+        "\"ExecCredential\",\"spec\":{\"interactive\":false,\"cluster\":{\"server\":"
+        "\"https://h\",\"tls-server-name\":\"n\",\"insecure-skip-tls-verify\":true,"
+        "\"config\":{\"audience\":\"a\"}}}}");
+    kube_config_release(&c);
+    assert_int_equal(parse(HEAD CLUSTER "users: [{name: u, user: {token: t, exec: {" V1
+                                        ", command: get}}}]\n",
+                           &c, &e),
+                     0);
+    assert_null(c.exec); /* a token wins */
+    kube_config_release(&c);
+}
+
+static int parse_plug_in(void *arg)
+{
+    struct kube_config c;
+    int rc = parse(HEAD "clusters: [{name: k, cluster: {server: 'https://h', "
+                        "certificate-authority-data: Q0E=}}]\nusers: [{name: u, user: "
+                        "{as: a, exec: {" V1 ", command: get, args: [a], env: [{name: "
+                        "A, value: b}], provideClusterInfo: true}}}]\n",
+                   &c, NULL);
+
+    (void)arg;
+    if (rc == 0)
+        kube_config_release(&c);
+    return rc;
 }
 
 static int parse_once(void *arg)
@@ -188,6 +324,7 @@ static void without_memory_it_says_so(void **state)
 {
     (void)state;
     torture(parse_once, NULL);
+    torture(parse_plug_in, NULL);
 }
 
 static void a_pod_finds_its_server(void **state)
@@ -248,7 +385,9 @@ int main(void)
         cmocka_unit_test(json_is_yaml_too),
         cmocka_unit_test(files_are_found_beside_the_kubeconfig),
         cmocka_unit_test(what_we_cannot_do_is_refused_with_a_sentence),
-        cmocka_unit_test(a_list_of_files_is_refused),
+        cmocka_unit_test(of_several_files_the_first_that_says_something_counts),
+        cmocka_unit_test(who_to_act_as_becomes_headers),
+        cmocka_unit_test(a_plug_in_is_described),
         cmocka_unit_test(without_memory_it_says_so),
         cmocka_unit_test(a_pod_finds_its_server),
         cmocka_unit_test(a_rotated_token_is_read_again),

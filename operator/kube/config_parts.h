@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files that read a kubeconfig share; for config*.c only. All sentences begin
+ * with "kubeconfig:"; results are owned by the caller and left alone where the key is
+ * absent or empty. */
+#ifndef OPERATOR_KUBE_CONFIG_PARTS_H
+#define OPERATOR_KUBE_CONFIG_PARTS_H
+
+#include "operator/doc/node.h"
+#include "operator/kube/config.h"
+
+int config_no_memory(struct err *err);
+/* A string of one line. */
+int config_text(const struct node *o, const char *key, char **ret, struct err *err);
+int config_path(const char *dir, const char *path, char **ret, struct err *err);
+/* The PEM of key-data, or else of the file that key names. */
+int config_pem(const struct node *o,
+               const char *key,
+               const char *dir,
+               char **ret,
+               struct err *err);
+/* Who we are: config_user.c. cluster is for plug-ins that want to know it. */
+int config_user(const struct node *user,
+                const char *dir,
+                const struct node *cluster,
+                struct kube_config *c,
+                struct err *err);
+/* users[].user.exec: config_exec.c. */
+int config_exec(const struct node *exec,
+                const char *dir,
+                const struct node *cluster,
+                struct kube_config *c,
+                struct err *err);
+
+#endif

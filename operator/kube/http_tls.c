@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* TLS and proxy of one request.
+ *
+ * At least TLS 1.2; peer and host name are verified unless the kubeconfig says
+ * insecure-skip-tls-verify. A CA file is read for each new connection: libcurl's cache
+ * of it would keep an old CA for a day. Certificates come from memory.
+ *
+ * proxy-url of the kubeconfig counts for everything; without it $HTTPS_PROXY and
+ * $NO_PROXY do (libcurl reads them), but never for this machine itself, as Kubernetes'
+ * other programs have it. Names are resolved by a SOCKS proxy, not here. */
+#include "operator/kube/http_tls.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <curl/curl.h>
+
+#include "runtime/base/mem.h"
+
+static CURLcode set_blob(CURL *e, CURLoption option, const char *pem)
+{
+    struct curl_blob blob = {.data = (void *)(uintptr_t)pem, .flags = CURL_BLOB_COPY};
+
+    if (!pem)
+        return CURLE_OK;
+    blob.len = strlen(pem);
+    return curl_easy_setopt(e, option, &blob);
+}
+
+static CURLcode
+set_tls(CURL *e, const struct kube_config *k, const struct identity *who)
+{
+    CURLcode rc =
+        curl_easy_setopt(e, CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2);
+
+    if (rc == CURLE_OK)
+        rc = curl_easy_setopt(e, CURLOPT_SSL_VERIFYPEER, k->is_insecure ? 0L : 1L);
+    if (rc == CURLE_OK)
+        rc = curl_easy_setopt(e, CURLOPT_SSL_VERIFYHOST, k->is_insecure ? 0L : 2L);
+    if (rc == CURLE_OK && !k->ca_file)
+        rc = set_blob(e, CURLOPT_CAINFO_BLOB, k->ca_pem);
+    if (rc == CURLE_OK && k->ca_file)
+        rc = curl_easy_setopt(e, CURLOPT_CAINFO, k->ca_file);
+    if (rc == CURLE_OK && k->ca_file)
+        rc = curl_easy_setopt(e, CURLOPT_CA_CACHE_TIMEOUT, 0L);
+    if (rc == CURLE_OK && who->cert_pem) {
+        curl_easy_setopt(e, CURLOPT_SSLCERTTYPE, "PEM");
+        curl_easy_setopt(e, CURLOPT_SSLKEYTYPE, "PEM");
+        rc = set_blob(e, CURLOPT_SSLCERT_BLOB, who->cert_pem);
+        if (rc == CURLE_OK)
+            rc = set_blob(e, CURLOPT_SSLKEY_BLOB, who->key_pem);
+    }
+    return rc;
+}
+
+static bool is_this_machine(const char *server)
+{
+    static const char *const local[] = {"localhost", "127.", "[::1]"};
+    const char *host = strstr(server, "://");
+
+    host = host ? host + 3 : server;
+    for (size_t i = 0; i < ARRAY_LEN(local); i++) {
+        if (strncmp(host, local[i], strlen(local[i])) == 0)
+            return true;
+    }
+    return false;
+}
+
+static CURLcode set_proxy(CURL *e, const struct kube_config *k)
+{
+    static const char socks5[] = "socks5://";
+    char url[2048];
+    CURLcode rc;
+
+    if (!k->proxy_url)
+        return is_this_machine(k->server) ? curl_easy_setopt(e, CURLOPT_PROXY, "")
+                                          : CURLE_OK;
+    if (strncmp(k->proxy_url, socks5, sizeof(socks5) - 1) == 0)
+        (void)snprintf(url, sizeof(url), "socks5h://%s",
+                       k->proxy_url + sizeof(socks5) - 1);
+    else
+        (void)snprintf(url, sizeof(url), "%s", k->proxy_url);
+    rc = curl_easy_setopt(e, CURLOPT_PROXY, url);
+    explicit_bzero(url, sizeof(url)); /* there may be a password in it */
+    return rc == CURLE_OK ? curl_easy_setopt(e, CURLOPT_NOPROXY, "") : rc;
+}
+
+int http_secure(void *easy,
+                const struct kube_config *config,
+                const struct identity *who,
+                struct err *err)
+{
+    CURLcode rc = set_tls(easy, config, who);
+
+    if (rc == CURLE_OK)
+        rc = set_proxy(easy, config);
+    if (rc != CURLE_OK)
+        return err_set(err, rc == CURLE_OUT_OF_MEMORY ? -ENOMEM : -EINVAL,
+                       "%s: TLS or proxy: %s", config->server, curl_easy_strerror(rc));
+    return 0;
+}

@@ -1,0 +1,276 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How hvd-operator reaches the API server and says who it is: tokens that change, plug-ins, TLS,
+proxies. Part of fake_test.py.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import ssl
+import subprocess
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+from api import expect, wait
+from fake_world import World, suite
+
+EXEC = "{apiVersion: client.authentication.k8s.io/v1, interactiveMode: Never, command: ./get, provideClusterInfo: true}"
+
+
+class Access(World):
+    """user: what is put in as users[].user; cluster: more fields of the cluster. files: beside the
+    kubeconfig, by name."""
+
+    def __init__(self, user: str = "{}", cluster: str = "", hook=None, files=None, server=None):
+        self.user, self.cluster, self.files, self.server = user, cluster, files or {}, server
+        super().__init__(hook, extra=["--watch-idle-timeout=20s"])
+
+    def kubeconfig(self) -> str:
+        for name, text in self.files.items():
+            (self.dir / name).write_text(text)
+            (self.dir / name).chmod(0o700)
+        return (
+            "current-context: c\ncontexts: [{name: c, context: {cluster: k, user: u}}]\n"
+            f"clusters: [{{name: k, cluster: {{server: '{self.server or self.fake.url}'{self.cluster}}}}}]\n"
+            f"users: [{{name: u, user: {self.user}}}]\n"
+        ).replace("PROXY", self.fake.url)
+
+    def log(self) -> str:
+        return (self.dir / "log").read_text()
+
+
+def only_for(wanted, seen: list[str]):
+    """A hook that answers 401 to everybody else."""
+
+    def hook(w, h, method, plural, query):
+        got = h.headers.get("Authorization", "")
+        seen.append(got)
+        if got == wanted():
+            return False
+        w.fake.answer(h, 401, '{"reason": "Unauthorized", "message": "Unauthorized"}')
+        return True
+
+    return hook
+
+
+@suite.test
+def a_token_file_is_read_again_when_the_server_refuses_the_old_token() -> None:
+    wanted, seen = ["Bearer one"], []
+    hook = only_for(lambda: wanted[0], seen)
+    with Access("{tokenFile: token}", hook=hook, files={"token": "one\n"}) as w:
+        w.goes_on()
+        (w.dir / "token").write_text("two\n")
+        wanted[0] = "Bearer two"
+        w.fake.put("horovodjobs", w.job("j1"))
+        w.run_pods(name="j1")
+        wait("j1 runs", lambda: w.state("j1") == "Running", 10)
+        refused = [s for s in seen[seen.index("Bearer two") :] if s == "Bearer one"]
+        expect(not refused, "the new one only", str(seen))
+        expect("sync failed" not in w.log(), "no write failed: it was sent once more", w.log())
+
+
+@suite.test
+def a_plug_in_gives_the_token_and_another_when_that_is_refused() -> None:
+    wanted, seen = ["Bearer 1"], []
+    script = """#!/bin/sh
+echo >>runs-of-plug-in
+case $KUBERNETES_EXEC_INFO in *'"server":"http'*) ;; *) echo "no cluster" >&2; exit 1;; esac
+printf '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":{"token":"%s"}}' \\
+    $(wc -l <runs-of-plug-in)
+"""
+    script = script.replace("runs-of-plug-in", '"$(dirname "$0")/runs"')
+    with Access(f"{{exec: {EXEC}}}", hook=only_for(lambda: wanted[0], seen), files={"get": script}) as w:
+        w.goes_on()
+        expect(set(seen) == {"Bearer 1"}, "nothing was sent without it", str(set(seen)))
+        wait("5 s between two runs", lambda: time_of(w) > 5, 10)
+        wanted[0] = "Bearer 2"
+        w.fake.put("horovodjobs", w.job("j1"))
+        w.run_pods(name="j1")
+        wait("j1 runs", lambda: w.state("j1") == "Running", 10)
+        expect("sync failed" not in w.log(), "no write failed: it waited for the token", w.log())
+        expect("Bearer" not in w.log() and "ExecCredential" not in w.log(), "nothing of it in the log")
+
+
+def time_of(w: Access) -> float:
+    import time
+
+    return time.time() - (w.dir / "runs").stat().st_mtime
+
+
+@suite.test
+def a_plug_in_that_fails_is_told_in_its_own_words_and_tried_again() -> None:
+    script = """#!/bin/sh
+if [ -e "$(dirname "$0")/ready" ]; then
+    echo '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":{"token":"t"}}'
+else
+    echo secret-output; echo "please log in" >&2; exit 7
+fi
+"""
+    with Access(f"{{exec: {EXEC}}}", files={"get": script}) as w:
+        wait("the log tells", lambda: "exited with code 7: please log in" in w.log())
+        expect("secret-output" not in w.log(), "not what it printed", w.log())
+        (w.dir / "ready").touch()
+        w.goes_on()
+
+
+@suite.test
+def name_and_password_and_whom_to_act_as_are_sent() -> None:
+    seen = []
+
+    def hook(w, h, method, plural, query):
+        seen.append({k: h.headers.get_all(k) for k in h.headers})
+        return False
+
+    user = "{username: a, password: b, as: jane, as-groups: [x, y], as-user-extra: {scope: [s]}}"
+    with Access(user, hook=hook) as w:
+        w.goes_on()
+    for one in seen:
+        expect(one.get("Authorization") == ["Basic YTpi"], "basic", one)
+        expect(one.get("Impersonate-User") == ["jane"], "the user", one)
+        expect(one.get("Impersonate-Group") == ["x", "y"], "the groups", one)
+        expect(one.get("Impersonate-Extra-scope") == ["s"], "the rest", one)
+
+
+@suite.test
+def a_compressed_list_is_read() -> None:
+    packed = []
+
+    def hook(w, h, method, plural, query):
+        if method == "GET" and "watch" not in query and plural == "horovodjobs":
+            expect("gzip" in h.headers.get("Accept-Encoding", ""), "gzip is asked for")
+            items = [o for o in w.fake.objects[plural].values()]
+            text = {"items": items, "metadata": {"resourceVersion": str(w.fake.version)}}
+            data = gzip.compress(json.dumps(text).encode())
+            h.send_response(200)
+            h.send_header("Content-Encoding", "gzip")
+            h.send_header("Content-Length", str(len(data)))
+            h.end_headers()
+            h.wfile.write(data)
+            packed.append(1)
+            return True
+        return False
+
+    with World(hook) as w:
+        w.goes_on()
+        expect(bool(packed), "it was compressed")
+
+
+# --- proxies ------------------------------------------------------------------------------
+@suite.test
+def the_kubeconfig_s_proxy_is_used_even_for_this_machine() -> None:
+    paths = []
+
+    def hook(w, h, method, plural, query):
+        paths.append(h.path)
+        return False
+
+    world = Access.__new__(Access)
+    os.environ["NO_PROXY"] = "*"
+    try:
+        Access.__init__(world, hook=hook, server="http://127.0.0.1:1", cluster=", proxy-url: 'PROXY'")
+        with world as w:
+            w.goes_on()
+    finally:
+        del os.environ["NO_PROXY"]
+    expect(all(p.startswith("http://127.0.0.1:1/") for p in paths), "whole addresses", paths[:3])
+
+
+class Tunnel:
+    """An HTTP proxy that notes who asks for what, and refuses."""
+
+    def __init__(self):
+        self.asked: list[str] = []
+        tunnel = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def log_message(self, *_):
+                pass
+
+            def do_CONNECT(self):
+                tunnel.asked.append(self.path)
+                self.send_error(403)
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
+
+
+@suite.test
+def the_environment_s_proxy_is_used_but_for_those_that_it_excepts() -> None:
+    tunnel = Tunnel()
+    for no_proxy, asked in (("", True), ("kube.invalid", False)):
+        tunnel.asked.clear()
+        os.environ |= {"HTTPS_PROXY": tunnel.url, "NO_PROXY": no_proxy}
+        try:
+            with Access(server="https://kube.invalid:6443") as w:
+                wait("it has tried", lambda w=w: "watch interrupted" in w.log())
+        finally:
+            del os.environ["HTTPS_PROXY"], os.environ["NO_PROXY"]
+        expect(bool(tunnel.asked) == asked, f"NO_PROXY={no_proxy}", tunnel.asked)
+        expect(not asked or tunnel.asked[0] == "kube.invalid:6443", "the server", tunnel.asked)
+    tunnel.server.shutdown()
+    tunnel.server.server_close()
+
+
+# --- TLS ----------------------------------------------------------------------------------
+def certificate(into: Path, name: str) -> None:
+    """A certificate of its own for 127.0.0.1: into/name.crt and into/name.key."""
+    subprocess.run(
+        [
+            "openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
+            "-days", "2", "-subj", f"/CN={name}", "-addext", "subjectAltName=IP:127.0.0.1",
+            "-keyout", str(into / f"{name}.key"), "-out", str(into / f"{name}.crt"),
+        ],
+        check=True,
+        capture_output=True,
+        timeout=60,
+    )  # fmt: skip
+
+
+class Secure(Access):
+    """A fake behind TLS, with certificate one; ca.crt beside the kubeconfig is what is trusted."""
+
+    def kubeconfig(self) -> str:
+        certificate(self.dir, "one")
+        certificate(self.dir, "two")
+        (self.dir / "ca.crt").write_text((self.dir / "one.crt").read_text())
+        server = self.fake.server
+        self.tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.tls.num_tickets = 0  # a session that is resumed shows no certificate
+        self.tls.options |= ssl.OP_NO_TICKET
+        self.present("one")
+        server.socket = self.tls.wrap_socket(
+            server.socket, server_side=True, do_handshake_on_connect=False
+        )
+        self.server = self.fake.url = self.fake.url.replace("http:", "https:")
+        return super().kubeconfig()
+
+    def present(self, name: str) -> None:
+        """To connections to come."""
+        self.tls.load_cert_chain(self.dir / f"{name}.crt", self.dir / f"{name}.key")
+
+
+@suite.test
+def a_new_ca_is_noticed_without_a_restart() -> None:
+    with Secure(cluster=", certificate-authority: ca.crt") as w:
+        w.goes_on()
+        w.present("two")
+        w.fake.cut()
+        wait("it does not trust that", lambda: "certificate" in w.log())
+        (w.dir / "ca.crt").write_text((w.dir / "two.crt").read_text())
+        w.fake.put("horovodjobs", w.job("j1"))
+        w.run_pods(name="j1")
+        wait("j1 runs", lambda: w.state("j1") == "Running")
+
+
+@suite.test
+def an_unknown_server_is_refused_unless_the_kubeconfig_says_otherwise() -> None:
+    with Secure() as w:
+        wait("it is told", lambda: "certificate" in w.log())
+        expect(not w.fake.requests, "and nothing was asked", w.fake.requests)
+    with Secure(cluster=", insecure-skip-tls-verify: true") as w:
+        w.goes_on()
+        expect("is not verified" in w.log(), "a warning", w.log())
