@@ -6,10 +6,12 @@ from __future__ import annotations
 import json
 
 from api import expect, wait
-from bad_yaml import plain
+from bad_yaml import plain, plain_mpi
 from common import api, make_namespace, suite, world
 
 NS = "packaging-upgrade"
+MPIJOBS = f"/apis/kubeflow.org/v2beta1/namespaces/{NS}/mpijobs"
+BATCH = f"/apis/batch/v1/namespaces/{NS}/jobs"
 
 
 def job(name: str, **run_policy: str) -> dict:
@@ -40,6 +42,9 @@ def seen() -> dict[str, str]:
     for kind in kinds:
         for o in api.items(NS, kind):
             out[f"{kind} {o['metadata']['name']}"] = json.dumps(o, indent=1, sort_keys=True)
+    for path in (MPIJOBS, BATCH):
+        for o in api.call("GET", path)["items"]:
+            out[f"{path} {o['metadata']['name']}"] = json.dumps(o, indent=1, sort_keys=True)
     return out
 
 
@@ -51,10 +56,13 @@ def a_new_operator_touches_no_job() -> None:
     api.make(NS, job("runs"))
     api.make(NS, job("ended", cleanPodPolicy="None"))
     api.make(NS, job("failed", cleanPodPolicy="None"))
+    api.call("POST", MPIJOBS, plain_mpi("mpi"))
+    wait("the launcher of mpi", lambda: api.call("GET", BATCH)["items"])
     play("runs", "Running")
     play("ended", "Succeeded")
     play("failed", "Failed", 3)
     wait("waits is told", lambda: api.status(NS, "waits").get("state") == "Pending")
+    wait("mpi is told", lambda: api.call("GET", MPIJOBS + "/mpi").get("status", {}).get("conditions"))
     wait("all is settled", settled(), 30)
     before = seen()
     for end in ("in good order", "at once"):
@@ -62,7 +70,8 @@ def a_new_operator_touches_no_job() -> None:
             world.operator.kill()
         world.stop()
         world.run()
-        jobs = len(api.call("GET", "/apis/ringmaster.dev/v1beta1/horovodjobs")["items"])
+        kinds = ("ringmaster.dev/v1beta1/horovodjobs", "kubeflow.org/v2beta1/mpijobs")
+        jobs = sum(len(api.call("GET", "/apis/" + kind)["items"]) for kind in kinds)
         wait("the new one has looked at every job", lambda jobs=jobs: world.looks() >= jobs)
         wait("and is done with them", settled(), 30)
         after = seen()
