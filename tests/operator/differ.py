@@ -45,7 +45,10 @@ LISTS = {
     "MPIJob": MPIJOBS,
 }
 # What we do differently on purpose: job, place (regular expressions), and why.
-ON_PURPOSE: list[tuple[str, str, str]] = []
+ON_PURPOSE: list[tuple[str, str, str]] = [
+    (r"^Job ", r"metadata\.labels\.ringmaster\.dev/job-name: only ours", "our watch of Jobs asks for this label"),
+    (r"^Event no-replicas ", r"ValidationError\.message", "field, value and what is allowed, in our words"),
+]
 
 suite = Suite()
 
