@@ -28,6 +28,7 @@
     X(bundle)                                                                          \
     X(frames)                                                                          \
     X(world)                                                                           \
+    X(mpijob)                                                                          \
     X(job)                                                                             \
     X(watch)                                                                           \
     X(kubeconfig)                                                                      \
