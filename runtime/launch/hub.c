@@ -182,6 +182,7 @@ static void reform(struct hub *h)
     rdv_server_stop(h->server);
     h->server = NULL;
     h->n_told = h->n_broken = 0;
+    h->is_hold_told = false;
     h->progress_ns = clock_now_ns() + PROGRESS_NS;
     for (size_t i = 0; i < h->n; i++) {
         struct conn *c = h->conns[i];
@@ -193,11 +194,23 @@ static void reform(struct hub *h)
     }
 }
 
+static void say_hold(struct hub *h)
+{
+    char sentence[480];
+    if (h->is_hold_told || !meet_holds(&h->meet))
+        return;
+    h->is_hold_told = true;
+    report_sentence(meet_first(&h->meet), sentence, sizeof(sentence));
+    log_warn("a failure waits, since a world without this worker may come",
+             "seconds=%d cause=\"%s\"", MEET_LEAVE_MS / 1000, sentence);
+}
+
 static void decide(struct hub *h)
 {
     struct err err = ERR_INIT;
     if (meet_reforms(&h->meet))
         reform(h);
+    say_hold(h);
     uint64_t now = clock_now_ns();
     enum meet_state before = h->meet.state;
     enum meet_state due = meet_due(&h->meet, clock_wall_us(), now);

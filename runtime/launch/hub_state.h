@@ -24,6 +24,7 @@ struct hub {
     struct rdv_server *server;
     struct meet meet;
     uint32_t n_broken; /* agents that have failed before they were here */
+    bool is_hold_told; /* in this world */
     size_t n_told;     /* failures that the rendezvous has heard of */
     struct conn **conns;
     struct pollfd *fds;

@@ -19,8 +19,8 @@ from tap import has, is_alive, read, run_all, same, wait_until
 # What a training script of several generations looks like: it says where it is and stays until the job
 # is to end well (file `done`).
 TRAIN = (
-    'printf "%s %s %s\\n" $HVD_GENERATION $HOROVOD_RANK $HOROVOD_SIZE >> {0}/ran; '
     "echo $$ > {0}/pid.$HVD_GENERATION.$HOROVOD_RANK; "
+    'printf "%s %s %s\\n" $HVD_GENERATION $HOROVOD_RANK $HOROVOD_SIZE >> {0}/ran; '
     "while [ ! -e {0}/done ]; do sleep 0.02; done"
 )
 
@@ -179,6 +179,7 @@ def test_a_deleted_worker_without_news_ends_the_job(folder):
     job.agents[2].signal(signal.SIGTERM)
     same(job.end(), [143] * 3, job.errors())
     assert 9 < time.monotonic() - begin < 20
+    has(job.agents[0].err, 'a world without this worker may come seconds=10 cause="worker 2 received')
     has(job.logs_name(failure(-1, 0, signal.SIGTERM)), "worker 2 received SIGTERM")
 
 

@@ -240,6 +240,7 @@ static void a_leaving_worker_is_waited_for_and_nobody_else(void **state)
     assert_int_equal(meet_deadline_ns(&m), UINT64_MAX); /* no failure yet */
     meet_failed(&m, &r, 21 * S);
     assert_int_equal(meet_deadline_ns(&m), 20 * S + LEAVE);
+    assert_true(meet_holds(&m));
     assert_int_equal(meet_due(&m, 1, 20 * S + LEAVE - 1), MEET_RUNNING);
     meet_leaving(&m, 2, 25 * S); /* said again */
     meet_leaving(&m, 1, 22 * S); /* another one */
@@ -252,6 +253,7 @@ static void a_leaving_worker_is_waited_for_and_nobody_else(void **state)
     meet_leaving(&m, 2, 20 * S); /* and stays: its ranks save their work, say */
     meet_failed(&m, &r, 90 * S);
     assert_int_equal(meet_deadline_ns(&m), 90 * S + VERDICT_WINDOW_MS * MS);
+    assert_false(meet_holds(&m));
     meet_release(&m);
 }
 

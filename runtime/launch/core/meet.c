@@ -175,6 +175,12 @@ static uint64_t decision_ns(const struct meet *m)
     return is_explained(m) && m->leave_until_ns > due ? m->leave_until_ns : due;
 }
 
+bool meet_holds(const struct meet *m)
+{
+    return (m->state == MEET_WAITING || m->state == MEET_RUNNING) && m->verdict.n
+           && decision_ns(m) > verdict_deadline_ns(&m->verdict);
+}
+
 /* The ranks of the last world have all ended well; only their words came late. */
 static bool was_all_done(const struct meet *m)
 {

@@ -11,8 +11,8 @@
 enum meet_state { MEET_WAITING, MEET_RUNNING, MEET_STOPPED, MEET_FINISHED };
 enum member_state { MEMBER_ABSENT, MEMBER_HERE, MEMBER_DONE, MEMBER_LOST };
 /* How long a failure that a leaving worker may explain waits for a world without that
- * worker. The kubelet rewrites the world's file a second or two after the annotation.
- */
+ * worker: less than the 30 s that a deleted pod has by default, long enough for a
+ * kubelet that is told of the annotation by a watch to rewrite the world's file. */
 #define MEET_LEAVE_MS 10000
 
 struct member {
@@ -91,6 +91,8 @@ bool meet_reforms(const struct meet *m);
 int meet_reform(struct meet *m, uint64_t now_ns, struct err *err);
 uint32_t meet_ranks(const struct meet *m); /* of the present world */
 uint64_t meet_deadline_ns(const struct meet *m);
+/* Whether a failure waits for a world without those who leave. */
+bool meet_holds(const struct meet *m);
 const struct report *meet_first(const struct meet *m); /* of the job, NULL: none */
 uint32_t meet_present(const struct meet *m);
 void meet_missing(const struct meet *m, struct strbuf *out); /* "1, 3, 5 and 12 more" */
