@@ -67,8 +67,8 @@ take_failed(struct hub *h, struct conn *c, const struct frame *f, struct err *er
     if (!r)
         return err_set(err, -ENOMEM, "out of memory for a failure report");
     int rc = failed_read(f->p, f->n, &generation, r, err);
-    if (rc < 0 || c->is_refused || generation < h->meet.generation)
-        return rc; /* ranks of an earlier world, which end anyway */
+    if (rc < 0 || c->is_refused || !meet_cares(&h->meet, generation))
+        return rc;
     h->n_broken += c->worker < 0;
     meet_failed(&h->meet, r, clock_now_ns());
     return 0;

@@ -232,13 +232,30 @@ def test_a_hub_killed_while_another_world_is_formed_is_named(folder):
 
 def test_one_of_before_worker_0_s_time_waits_for_its_own_file(folder):
     """It may be left over from an earlier attempt, which nobody must bring back to life."""
-    job = Scaled(folder, 2)
+    job = Scaled(folder, 3)
     job.begin(0, generation=2)
-    job.begin(1, generation=1)
+    job.world(9, 1, 3)
+    old = job.start(
+        1,
+        "sh",
+        "-c",
+        TRAIN.format(folder),
+        name="old",
+        HVD_GENERATION="1",
+        HVD_WORLD_FILE=f"{folder}/volume.9/world",
+    )
     waits(job, 0, "worker of an older world is here worker=1 generation=1")
-    job.world(1, 2, 2)
-    job.runs(2, 2)
+    job.begin(2, generation=1)
+    waits(job, 0, "worker of an older world is here worker=2 generation=1")
+    job.begin(1, generation=2)
+    waits(job, 0, "worker is here worker=1 host=")
+    has(job.agents[0].err, "present=2 of=3")  # neither of those two has been told
+    assert "present=3" not in job.agents[0].err
+    job.world(2, 2, 3)
+    job.runs(2, 3)
     job.finish()
+    same(old.end(), 0, old.err)
+    same(job.lines(1), [], "ranks of an old world")
 
 
 def test_a_newcomer_that_does_not_come_is_named(folder):

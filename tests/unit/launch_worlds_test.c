@@ -393,6 +393,56 @@ static void words_of_an_earlier_world(void **state)
     meet_release(&m);
 }
 
+static void what_a_world_leaves_behind(void **state)
+{
+    struct meet m;
+    struct report r = failure_of(0, -1);
+    (void)state;
+    start(&m, 3, 1);
+    run(&m);
+    assert_true(meet_cares(&m, 4));
+    meet_done(&m, 0, 4);
+    assert_int_equal(news(&m, 5, 1), 1);
+    form(&m, S);
+    assert_false(meet_cares(&m, 4));
+    assert_true(meet_cares(&m, 5));
+    assert_true(meet_cares(&m, 6)); /* of one who is ahead of us */
+    assert_int_equal(news(&m, 6, 3), 1);
+    form(&m, S);
+    assert_int_equal(come(&m, 2), 0); /* not the one that has run: it had to go */
+    meet_lost(&m, 2, "x", 1, S);
+    assert_null(meet_first(&m));
+    meet_failed(&m, &r, 2 * S); /* worker 0 has not come yet, and may know the cause */
+    assert_int_equal(meet_due(&m, 1, 2 * S), MEET_WAITING);
+    assert_int_equal(meet_due(&m, 1, 2 * S + VERDICT_WINDOW_MS * MS), MEET_STOPPED);
+    meet_release(&m);
+    start(&m, 2, 1);
+    run(&m);
+    meet_done(&m, 0, 4);
+    assert_int_equal(news(&m, 5, 2), 1);
+    form(&m, S);
+    run(&m);
+    assert_int_equal(news(&m, 6, 2), 1);
+    form(&m, S);
+    meet_done(&m, 1, 5); /* worker 0 was done in another world */
+    assert_int_equal(meet_due(&m, 1, S), MEET_WAITING);
+    meet_release(&m);
+}
+
+static void the_last_one_here_may_be_lost_and_not_needed(void **state)
+{
+    struct meet m;
+    (void)state;
+    start(&m, 2, 1);
+    run(&m);
+    meet_done(&m, 0, 4);
+    meet_lost(&m, 1, "its agent ended", 1, 20 * S);
+    assert_int_equal(meet_due(&m, 1, 20 * S + LEAVE - 1), MEET_RUNNING);
+    assert_int_equal(news(&m, 5, 1), 1);
+    form(&m, 21 * S);
+    meet_release(&m);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -406,6 +456,8 @@ int main(void)
         cmocka_unit_test(one_who_stays_and_was_told_to_end_is_still_leaving),
         cmocka_unit_test(a_job_that_has_ended_forms_no_world),
         cmocka_unit_test(words_of_an_earlier_world),
+        cmocka_unit_test(what_a_world_leaves_behind),
+        cmocka_unit_test(the_last_one_here_may_be_lost_and_not_needed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -277,6 +277,11 @@ int meet_hello(struct meet *m,
     return 0;
 }
 
+bool meet_cares(const struct meet *m, uint32_t generation)
+{
+    return generation >= m->generation;
+}
+
 void meet_failed(struct meet *m, const struct report *r, uint64_t now_ns)
 {
     if (m->state == MEET_WAITING || m->state == MEET_RUNNING)

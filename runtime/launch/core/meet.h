@@ -62,6 +62,9 @@ int meet_hello(struct meet *m,
                const struct hello *h,
                const char *address,
                struct err *err);
+/* Whether a failure among the ranks of that world counts. Those of an earlier one end
+ * anyway. */
+bool meet_cares(const struct meet *m, uint32_t generation);
 void meet_failed(struct meet *m, const struct report *r, uint64_t now_ns);
 /* All ranks of a worker have ended well. Of an earlier world too: a job whose ranks had
  * all done so is not formed anew. */
