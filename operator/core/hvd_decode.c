@@ -153,11 +153,12 @@ int hvd_decode_spec(const struct node *object,
         spec, "spec", "successPolicy", policies,
         ret->role[ROLE_LAUNCHER].is_set ? SUCCESS_LAUNCHER : SUCCESS_ALL_WORKERS,
         problems);
-    ret->shm_size = field_quantity(spec, "spec", "shmSize", a, problems);
     decode_rdma(spec, ret, problems);
     field_refuse_unknown(spec, "spec", known, problems);
-    rc = hvd_knobs_decode(field_object(spec, "spec", "horovod", false, problems), a,
-                          ret->knob, problems);
+    rc = field_quantity(spec, "spec", "shmSize", a, problems, &ret->shm_size);
+    if (rc == 0)
+        rc = hvd_knobs_decode(field_object(spec, "spec", "horovod", false, problems), a,
+                              ret->knob, problems);
     if (rc < 0)
         return rc;
     return hvd_policy_decode(field_object(spec, "spec", "runPolicy", false, problems),

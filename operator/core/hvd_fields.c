@@ -3,6 +3,7 @@
  * Called by the hvd_*_decode.c files and hvd_knobs.c. */
 #include "operator/core/hvd_fields.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -104,28 +105,33 @@ int field_choice(const struct node *o,
     return dflt;
 }
 
-const char *field_quantity(const struct node *o,
-                           const char *path,
-                           const char *name,
-                           struct arena *a,
-                           struct strbuf *problems)
+int field_quantity(const struct node *o,
+                   const char *path,
+                   const char *name,
+                   struct arena *a,
+                   struct strbuf *problems,
+                   const char **ret)
 {
     const struct node *n = node_get(o, name);
     struct err err = ERR_INIT;
     struct quantity q;
     const char *text;
 
+    *ret = NULL;
     if (!n)
-        return NULL;
+        return 0;
     if (n->type != NODE_STRING && n->type != NODE_INT) {
         field_wrong_type(problems, path, name, n, "a quantity, for example 16Gi");
-        return NULL;
+        return 0;
     }
     text = n->type == NODE_STRING ? n->u.s : arena_printf(a, "%" PRId64, n->u.i);
-    if (text && quantity_parse(text, &q, &err) == 0)
-        return text;
-    strbuf_printf(problems, "%s.%s: %s\n", path, name, text ? err.text : "no memory");
-    return NULL;
+    if (!text)
+        return -ENOMEM;
+    if (quantity_parse(text, &q, &err) == 0)
+        *ret = text;
+    else
+        strbuf_printf(problems, "%s.%s: %s\n", path, name, err.text);
+    return 0;
 }
 
 const struct node *field_object(const struct node *o,

@@ -38,12 +38,14 @@ int field_choice(const struct node *o,
                  const char *const *names,
                  int dflt,
                  struct strbuf *problems);
-/* A quantity, which may be written as a number: its text. Must not be negative. */
-const char *field_quantity(const struct node *o,
-                           const char *path,
-                           const char *name,
-                           struct arena *a,
-                           struct strbuf *problems);
+/* A quantity, which may be written as a number: its text, in the arena if need be; NULL
+ * if absent. Must not be negative. -ENOMEM. */
+int field_quantity(const struct node *o,
+                   const char *path,
+                   const char *name,
+                   struct arena *a,
+                   struct strbuf *problems,
+                   const char **ret);
 const struct node *field_object(const struct node *o,
                                 const char *path,
                                 const char *name,

@@ -25,6 +25,8 @@
 
 enum clean_policy { CLEAN_NONE, CLEAN_RUNNING, CLEAN_ALL };
 enum hvd_framework { FRAMEWORK_HOROVOD, FRAMEWORK_TENSORFLOW };
+/* With framework tensorflow AllWorkers means the chief, too, and Worker0 the chief
+ * where there is one: the task that TensorFlow itself takes for the first. */
 enum success_policy { SUCCESS_ALL_WORKERS, SUCCESS_WORKER0, SUCCESS_LAUNCHER };
 
 enum rule_action { RULE_FAIL, RULE_RESTART, RULE_IGNORE };

@@ -14,14 +14,16 @@ static const char *const gang_names[] = {[GANG_NONE] = "none",
                                          [GANG_SCHEDULER_PLUGINS] = "scheduler-plugins",
                                          NULL};
 
-static void decode_scheduling(const struct node *o,
-                              struct arena *a,
-                              struct hvd_scheduling *ret,
-                              struct strbuf *p)
+static int decode_scheduling(const struct node *o,
+                             struct arena *a,
+                             struct hvd_scheduling *ret,
+                             struct strbuf *p)
 {
     static const char *const known[] = {
         "gang",          "minAvailable",           "queue", "minResources",
         "priorityClass", "scheduleTimeoutSeconds", NULL};
+    const char *ignored;
+    int rc = 0;
     int gang = field_choice(o, SCHEDULING, "gang", gang_names, -1, p);
 
     ret->has_gang = gang >= 0;
@@ -34,10 +36,11 @@ static void decode_scheduling(const struct node *o,
     ret->priority_class = field_text(o, SCHEDULING, "priorityClass", "", p);
     ret->min_resources = field_object(o, SCHEDULING, "minResources", false, p);
     for (const struct node *c = ret->min_resources ? ret->min_resources->first : NULL;
-         c; c = c->next)
-        (void)field_quantity(ret->min_resources, SCHEDULING ".minResources", c->key, a,
-                             p);
+         c && rc == 0; c = c->next)
+        rc = field_quantity(ret->min_resources, SCHEDULING ".minResources", c->key, a,
+                            p, &ignored);
     field_refuse_unknown(o, SCHEDULING, known, p);
+    return rc;
 }
 
 int hvd_policy_decode(const struct node *run,
@@ -54,6 +57,7 @@ int hvd_policy_decode(const struct node *run,
                                         "failureRules",
                                         "schedulingPolicy",
                                         NULL};
+    int rc;
 
     ret->clean = (enum clean_policy)field_choice(run, PATH, "cleanPodPolicy",
                                                  clean_names, CLEAN_RUNNING, problems);
@@ -65,8 +69,8 @@ int hvd_policy_decode(const struct node *run,
         (uint32_t)field_int(run, PATH, "backoffLimit", 0, 0, 1000, problems);
     ret->is_suspended = field_bool(run, PATH, "suspend", false, problems);
     ret->managed_by = field_text(run, PATH, "managedBy", NULL, problems);
-    decode_scheduling(field_object(run, PATH, "schedulingPolicy", false, problems), a,
-                      &ret->scheduling, problems);
+    rc = decode_scheduling(field_object(run, PATH, "schedulingPolicy", false, problems),
+                           a, &ret->scheduling, problems);
     field_refuse_unknown(run, PATH, known, problems);
-    return hvd_rules_decode(run, a, ret, problems);
+    return rc < 0 ? rc : hvd_rules_decode(run, a, ret, problems);
 }

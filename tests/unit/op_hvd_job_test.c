@@ -1,0 +1,499 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a HorovodJob's spec says: decoding with defaults, every sentence about what is
+ * wrong, what is counted and derived. */
+#include <errno.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "operator/core/hvd_devices.h"
+#include "runtime/base/mem.h"
+#include "tests/unit/hvd_job_fixture.h"
+#include "tests/unit/torture.h"
+
+#define RULES "runPolicy: {failureRules: ["
+#define PATH  "spec.replicaSpecs.Worker.template.spec.containers[0]"
+
+static void what_is_not_said_has_a_default(void **state)
+{
+    const struct hvd_run *run;
+    struct fixture f;
+
+    (void)state;
+    open_good(&f, ROLES);
+    run = &f.job.run;
+    assert_int_equal(f.job.slots, 1);
+    assert_int_equal(f.job.world_generation, 0);
+    assert_int_equal(f.job.framework, FRAMEWORK_HOROVOD);
+    assert_int_equal(f.job.success, SUCCESS_ALL_WORKERS);
+    assert_int_equal(f.job.role[ROLE_WORKER].n, 1);
+    for (int r = ROLE_LAUNCHER; r < ROLE_COUNT; r++) {
+        assert_int_equal(f.job.role[r].n, 0);
+        assert_false(f.job.role[r].is_set);
+    }
+    for (int k = 0; k < KNOB_COUNT; k++)
+        assert_null(f.job.knob[k]);
+    assert_null(f.job.shm_size);
+    assert_null(f.job.rdma_resource);
+    assert_int_equal(run->clean, CLEAN_RUNNING);
+    assert_int_equal(run->ttl_s, -1);
+    assert_int_equal(run->deadline_s, -1);
+    assert_int_equal(run->backoff_limit, 0);
+    assert_false(run->is_suspended);
+    assert_null(run->managed_by);
+    assert_int_equal(run->n_rules, 0);
+    assert_false(run->scheduling.has_gang);
+    assert_int_equal(run->scheduling.min_available, -1);
+    assert_string_equal(run->scheduling.queue, "");
+    assert_true(hvd_job_is_ours(&f.job));
+    release(&f);
+}
+
+static void what_is_said_is_taken(void **state)
+{
+    const struct hvd_run *run;
+    struct fixture f;
+
+    (void)state;
+    open_good(&f, "runPolicy: {cleanPodPolicy: All, ttlSecondsAfterFinished: 0, "
+                  "activeDeadlineSeconds: 1, backoffLimit: 1000, suspend: true, "
+                  "managedBy: ringmaster.dev/hvd-operator, schedulingPolicy: {gang: "
+                  "none, minAvailable: 3, queue: q, minResources: {cpu: 4}, "
+                  "priorityClass: p, scheduleTimeoutSeconds: 5}}, successPolicy: "
+                  "Worker0, shmSize: 1Gi, rdma: {resourceName: a/b}, " ROLES);
+    run = &f.job.run;
+    assert_int_equal(run->clean, CLEAN_ALL);
+    assert_int_equal(run->ttl_s, 0);
+    assert_int_equal(run->deadline_s, 1);
+    assert_int_equal(run->backoff_limit, 1000);
+    assert_true(run->is_suspended);
+    assert_true(run->scheduling.has_gang);
+    assert_int_equal(run->scheduling.gang, GANG_NONE);
+    assert_int_equal(run->scheduling.min_available, 3);
+    assert_int_equal(run->scheduling.schedule_timeout_s, 5);
+    assert_string_equal(run->scheduling.queue, "q");
+    assert_string_equal(run->scheduling.priority_class, "p");
+    assert_int_equal(node_int(run->scheduling.min_resources, "cpu", 0), 4);
+    assert_int_equal(f.job.success, SUCCESS_WORKER0);
+    assert_string_equal(f.job.shm_size, "1Gi");
+    assert_string_equal(f.job.rdma_resource, "a/b");
+    assert_int_equal(f.job.rdma_count, 1);
+    assert_true(hvd_job_is_ours(&f.job));
+    release(&f);
+}
+
+static void the_stored_status_says_which_world_it_is(void **state)
+{
+    static const struct {
+        const char *status;
+        uint32_t generation;
+    } t[] = {{"{}", 0},
+             {"{generation: 7}", 7},
+             {"{generation: -1}", 0},
+             {"{generation: 4294967296}", 0},
+             {"{generation: x}", 0}};
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(t); i++) {
+        struct fixture f;
+
+        open_job(&f, "d", ROLES, t[i].status);
+        assert_int_equal(f.job.world_generation, t[i].generation);
+        release(&f);
+    }
+}
+
+static void a_job_of_another_controller_is_not_ours(void **state)
+{
+    struct fixture f;
+
+    (void)state;
+    open_good(&f, "runPolicy: {managedBy: kueue.x-k8s.io/multikueue}, " ROLES);
+    assert_false(hvd_job_is_ours(&f.job));
+    release(&f);
+}
+
+static void the_gpus_of_a_worker_are_its_slots(void **state)
+{
+    static const struct {
+        const char *pod; /* of a spec, before containers */
+        const char *resources;
+        uint32_t n, claims, slots;
+    } t[] = {
+        {"", "{}", 0, 0, 1},
+        {"", "{limits: {cpu: 64}}", 0, 0, 1},
+        {"", "{limits: {nvidia.com/gpu: 8}}", 8, 0, 8},
+        {"", "{limits: {nvidia.com/gpu: '8'}}", 8, 0, 8},
+        {"", "{limits: {nvidia.com/gpu: 0}}", 0, 0, 1},
+        {"", "{limits: {nvidia.com/gpu: 500m}}", 0, 0, 1},
+        {"", "{limits: {nvidia.com/gpu: -1}}", 0, 0, 1},
+        {"", "{limits: {nvidia.com/gpu: x}}", 0, 0, 1},
+        {"", "{limits: {nvidia.com/gpu: 9223372036854775807}}", 0, 0, 1},
+        {"", "{limits: [1, 2]}", 0, 0, 1},
+        {"", "{requests: {amd.com/gpu: 2}}", 2, 0, 2},
+        {"", "{requests: {amd.com/gpu: 2}, limits: {amd.com/gpu: 4}}", 4, 0, 4},
+        {"", "{limits: {nvidia.com/mig-1g.5gb: 3, nvidia.com/mig-2g.10gb: 1}}", 4, 0,
+         4},
+        {"", "{limits: {gpu.intel.com/i915: 1}}", 0, 0, 1},
+        {"resourceClaims: [{name: g}], ", "{claims: [{name: g}]}", 1, 1, 1},
+        {"resourceClaims: [{name: g}, {name: h}], ",
+         "{claims: [{name: g, request: a}, {name: g, request: b}, {name: h}]}", 3, 3,
+         3},
+        {"resourceClaims: [{name: g}], ", "{claims: [{name: other}, 5]}", 0, 0, 1},
+        {"resourceClaims: [{name: g}], ",
+         "{claims: [{name: g}], limits: {nvidia.com/gpu: 1}}", 2, 1, 2},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(t); i++) {
+        struct devices d;
+        struct fixture f;
+        char spec[512];
+
+        (void)snprintf(spec, sizeof(spec),
+                       "replicaSpecs: {Worker: {template: {spec: {%scontainers: "
+                       "[{name: c, image: i, command: [x], resources: %s}, {name: "
+                       "side, image: s, resources: {limits: {nvidia.com/gpu: 1}}}]}}}}",
+                       t[i].pod, t[i].resources);
+        open_good(&f, spec);
+        d = devices_count(f.job.role[ROLE_WORKER].pod_template);
+        if (d.n != t[i].n || d.n_claims != t[i].claims || f.job.slots != t[i].slots)
+            fail_msg("%s: %llu GPUs, %u claims, %u slots", t[i].resources,
+                     (unsigned long long)d.n, d.n_claims, f.job.slots);
+        release(&f);
+    }
+}
+
+static void knobs_are_the_variables_of_the_flags(void **state)
+{
+    static const struct {
+        const char *text, *variable, *value;
+    } t[] = {
+        {"fusionThresholdMB: 64", "HOROVOD_FUSION_THRESHOLD", "67108864"},
+        {"fusionThresholdMB: 1048576", "HOROVOD_FUSION_THRESHOLD", "1099511627776"},
+        {"fusionThresholdMB: 0", "HOROVOD_FUSION_THRESHOLD", "0"},
+        {"cycleTimeMs: 5", "HOROVOD_CYCLE_TIME", "5"},
+        {"cycleTimeMs: 0.5", "HOROVOD_CYCLE_TIME", "0.5"},
+        {"cacheCapacity: 2048", "HOROVOD_CACHE_CAPACITY", "2048"},
+        {"hierarchicalAllreduce: true", "HOROVOD_HIERARCHICAL_ALLREDUCE", "1"},
+        {"hierarchicalAllgather: false", "HOROVOD_HIERARCHICAL_ALLGATHER", "0"},
+        {"autotune: true", "HOROVOD_AUTOTUNE", "1"},
+        {"autotuneLogFile: /a", "HOROVOD_AUTOTUNE_LOG", "/a"},
+        {"timelineFilename: /t", "HOROVOD_TIMELINE", "/t"},
+        {"timelineMarkCycles: true", "HOROVOD_TIMELINE_MARK_CYCLES", "1"},
+        {"stallCheckDisable: true", "HOROVOD_STALL_CHECK_DISABLE", "1"},
+        {"stallCheckWarningTimeSeconds: 9", "HOROVOD_STALL_CHECK_TIME_SECONDS", "9"},
+        {"stallCheckShutdownTimeSeconds: 0", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS",
+         "0"},
+        {"logLevel: trace", "HOROVOD_LOG_LEVEL", "trace"},
+        {"startTimeoutSeconds: 86400", "HVD_START_TIMEOUT", "86400"},
+        {"peerTimeoutSeconds: 1", "HVD_PEER_TIMEOUT", "1"},
+        {"metricsPort: 65535", "HVD_METRICS_PORT", "65535"},
+    };
+    uint32_t seen = 0;
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(t); i++) {
+        struct fixture f;
+        char spec[256];
+        int n = 0;
+
+        (void)snprintf(spec, sizeof(spec), "horovod: {%s}, " ROLES, t[i].text);
+        open_good(&f, spec);
+        for (int k = 0; k < KNOB_COUNT; k++) {
+            if (!f.job.knob[k])
+                continue;
+            assert_string_equal(hvd_knob_variable((enum hvd_knob)k), t[i].variable);
+            assert_string_equal(f.job.knob[k], t[i].value);
+            seen |= 1u << k;
+            n++;
+        }
+        assert_int_equal(n, 1);
+        release(&f);
+    }
+    assert_int_equal(seen, (1u << KNOB_COUNT) - 1); /* each has a row above */
+}
+
+static void rules_are_kept_in_order(void **state)
+{
+    const struct failure_rule *r;
+    struct fixture f;
+
+    (void)state;
+    open_good(
+        &f, RULES
+        "{action: Fail, onExitCodes: {operator: NotIn, values: [1, 255]}}, "
+        "{action: Restart, onSignals: [SIGKILL, 6, '15']}, "
+        "{action: Ignore, onPodConditions: [{type: DisruptionTarget}, {type: Mine, "
+        "status: 'False'}]}, "
+        "{action: Restart, onReasons: [OOMKilled, Evicted]}]}, " ROLES);
+    assert_int_equal(f.job.run.n_rules, 4);
+    r = f.job.run.rule;
+    assert_int_equal(r[0].action, RULE_FAIL);
+    assert_int_equal(r[0].subject, RULE_EXIT_CODES);
+    assert_true(r[0].is_not_in);
+    assert_int_equal(r[0].n, 2);
+    assert_int_equal(r[0].number[1], 255);
+    assert_int_equal(r[1].action, RULE_RESTART);
+    assert_int_equal(r[1].subject, RULE_SIGNALS);
+    assert_int_equal(r[1].n, 3);
+    assert_int_equal(r[1].number[0], SIGKILL);
+    assert_int_equal(r[1].number[1], SIGABRT);
+    assert_int_equal(r[1].number[2], SIGTERM);
+    assert_int_equal(r[2].action, RULE_IGNORE);
+    assert_int_equal(r[2].subject, RULE_POD_CONDITIONS);
+    assert_string_equal(r[2].condition[0].type, "DisruptionTarget");
+    assert_string_equal(r[2].condition[0].status, "True");
+    assert_string_equal(r[2].condition[1].status, "False");
+    assert_int_equal(r[3].subject, RULE_REASONS);
+    assert_int_equal(r[3].n, 2);
+    assert_string_equal(r[3].reason[1], "Evicted");
+    release(&f);
+}
+
+/* --- sentences ---------------------------------------------------------------------
+ */
+
+#define RULE "spec.runPolicy.failureRules[0]"
+
+static const struct {
+    const char *spec, *problem;
+} wrong[] = {
+    {"successPolicy: Most, " ROLES,
+     "spec.successPolicy: \"Most\" is not one of AllWorkers, Worker0, Launcher"},
+    {"successPolicy: Launcher, " ROLES,
+     "spec.successPolicy: \"Launcher\" needs spec.replicaSpecs.Launcher"},
+    {"framework: torch, " ROLES,
+     "spec.framework: \"torch\" is not one of horovod, tensorflow"},
+    {TF ", slotsPerWorker: 2, " ROLES,
+     "spec.slotsPerWorker: 2 is not 1: with framework tensorflow each pod runs its "
+     "command once, with all its GPUs"},
+    {TF ", horovod: {autotune: true}, " ROLES,
+     "spec.horovod: has no effect with framework tensorflow; remove it"},
+    {TF ", replicaSpecs: {Worker: {" TEMPLATE "}, Launcher: {" TEMPLATE "}}",
+     "spec.replicaSpecs.Launcher: is for framework horovod, and framework is "
+     "tensorflow"},
+    {"replicaSpecs: {Worker: {" TEMPLATE "}, PS: {" TEMPLATE "}}",
+     "spec.replicaSpecs.PS: is for framework tensorflow, and framework is horovod"},
+    {"replicaSpecs: {Worker: {" TEMPLATE "}, Chief: {replicas: 1, " TEMPLATE "}}",
+     "spec.replicaSpecs.Chief.replicas: this version of hvd-operator does not know it"},
+    {"replicaSpecs: {Worker: {" TEMPLATE "}, Master: {" TEMPLATE "}}",
+     "spec.replicaSpecs.Master: this version of hvd-operator does not know it"},
+    {"replicaSpecs: {Worker: {replicas: 8193, " TEMPLATE "}}",
+     "spec.replicaSpecs.Worker.replicas: 8193 is above 8192"},
+    {"replicaSpecs: {}", "spec.replicaSpecs.Worker: missing"},
+    {"replicaSpecs: {Worker: {" TEMPLATE "}, Launcher: {template: {spec: {containers: "
+     "[{name: c, image: i}]}}}}",
+     "spec.replicaSpecs.Launcher.template.spec.containers[0].command: missing: "},
+    {"replicaSpecs: {Worker: {" TEMPLATE "}, Launcher: {" TEMPLATE "}}",
+     PATH ".command: with a Launcher the workers run hvd-agent serve, and the launcher "
+          "starts programs in them; remove it"},
+    {"successPolicy: AllWorkers, replicaSpecs: {Worker: {template: {spec: {containers: "
+     "[{name: c, image: i}]}}}, Launcher: {" TEMPLATE "}}",
+     "spec.successPolicy: with a Launcher it is Launcher: the workers end only with "
+     "the job"},
+    {"slotsPerWorker: 4, replicaSpecs: {Worker: {template: {spec: {containers: "
+     "[{name: c, image: i, command: [x], resources: {limits: {amd.com/gpu: 2}}}]}}}}",
+     "spec.slotsPerWorker: 4 is above 2, the GPUs that a worker's first container asks "
+     "for"},
+    {"replicaSpecs: {Worker: {template: {spec: {containers: [{name: c, image: i, "
+     "command: [x], resources: {limits: {amd.com/gpu: 200}}}]}}}}",
+     "spec.slotsPerWorker: missing; a worker has 200 GPUs, and its slots can be 1 to "
+     "128"},
+    {"shmSize: big, " ROLES, "spec.shmSize: "},
+    {"shmSize: true, " ROLES,
+     "spec.shmSize: must be a quantity, for example 16Gi, is a boolean"},
+    {"shmSize: 1Gi, replicaSpecs: {Worker: {template: {spec: {containers: [{name: c, "
+     "image: i, command: [x], volumeMounts: [{name: v, mountPath: /dev/shm}]}]}}}}",
+     PATH ".volumeMounts[0].mountPath: \"/dev/shm\" is what Ringmaster itself adds; "
+          "choose another"},
+    {"rdma: {count: 65}, " ROLES, "spec.rdma.resourceName: missing; the name of"},
+    {"rdma: {resourceName: a/b, count: 65}, " ROLES, "spec.rdma.count: 65 is above 64"},
+    {"rdma: {resourceName: a/b}, replicaSpecs: {Worker: {template: {spec: {containers: "
+     "[{name: c, image: i, command: [x], resources: {limits: {a/b: 1}}}]}}}}",
+     PATH ".resources.limits: a/b is what spec.rdma adds; remove one of the two"},
+    {"horovod: {fusionThresholdMB: -1}, " ROLES,
+     "spec.horovod.fusionThresholdMB: -1 is below 0"},
+    {"horovod: {cycleTimeMs: 10000.5}, " ROLES,
+     "spec.horovod.cycleTimeMs: 10000.5 is not from 0 to 10000"},
+    {"horovod: {autotune: 1}, " ROLES,
+     "spec.horovod.autotune: must be true or false, is an integer"},
+    {"horovod: {logLevel: DEBUG}, " ROLES,
+     "spec.horovod.logLevel: \"DEBUG\" is not one of trace, debug, info, warning, "
+     "error, fatal"},
+    {"horovod: {timelineFilename: ''}, " ROLES,
+     "spec.horovod.timelineFilename: is empty"},
+    {"horovod: {startTimeoutSeconds: 0}, " ROLES,
+     "spec.horovod.startTimeoutSeconds: 0 is below 1"},
+    {"horovod: {speed: 1}, " ROLES,
+     "spec.horovod.speed: this version of hvd-operator does not know it"},
+    {"runPolicy: {backoffLimit: 1001}, " ROLES,
+     "spec.runPolicy.backoffLimit: 1001 is above 1000"},
+    {"runPolicy: {activeDeadlineSeconds: 0}, " ROLES,
+     "spec.runPolicy.activeDeadlineSeconds: 0 is below 1"},
+    {"runPolicy: {suspend: 'yes'}, " ROLES,
+     "spec.runPolicy.suspend: must be true or false, is a string"},
+    {"runPolicy: {managedBy: ''}, " ROLES, "spec.runPolicy.managedBy: is empty"},
+    {"runPolicy: {schedulingPolicy: {gang: kube-batch}}, " ROLES,
+     "spec.runPolicy.schedulingPolicy.gang: \"kube-batch\" is not one of none, "
+     "volcano, scheduler-plugins"},
+    {"runPolicy: {schedulingPolicy: {minResources: {cpu: lots}}}, " ROLES,
+     "spec.runPolicy.schedulingPolicy.minResources.cpu: "},
+    {RULES "5]}, " ROLES, RULE ": must be an object, is an integer"},
+    {RULES "{onReasons: [A]}]}, " ROLES,
+     RULE ".action: missing; Fail, Restart or Ignore"},
+    {RULES "{action: Retry, onReasons: [A]}]}, " ROLES,
+     RULE ".action: \"Retry\" is not one of Fail, Restart, Ignore"},
+    {RULES "{action: Fail}]}, " ROLES,
+     RULE ": must have exactly one of onExitCodes, onSignals, onPodConditions, "
+          "onReasons, has 0"},
+    {RULES "{action: Fail, onReasons: [A], onSignals: [SIGINT]}]}, " ROLES,
+     RULE ": must have exactly one of onExitCodes, onSignals, onPodConditions, "
+          "onReasons, has 2"},
+    {RULES "{action: Fail, onExitCodes: {values: [1]}}]}, " ROLES,
+     RULE ".onExitCodes.operator: missing; In or NotIn"},
+    {RULES "{action: Fail, onExitCodes: {operator: In}}]}, " ROLES,
+     RULE ".onExitCodes.values: missing"},
+    {RULES "{action: Fail, onExitCodes: {operator: In, values: []}}]}, " ROLES,
+     RULE ".onExitCodes.values: has 0 entries, needs at least 1"},
+    {RULES "{action: Fail, onExitCodes: {operator: In, values: [0]}}]}, " ROLES,
+     RULE ".onExitCodes.values[0]: must be an exit code from 1 to 255"},
+    {RULES "{action: Fail, onSignals: [KILL]}]}, " ROLES,
+     RULE ".onSignals[0]: KILL is no signal; write its name, for example SIGKILL, or "
+          "its number, 1 to 64"},
+    {RULES "{action: Fail, onSignals: [65]}]}, " ROLES,
+     RULE ".onSignals[0]: an integer is no signal; "},
+    {RULES "{action: Fail, onPodConditions: [{status: 'True'}]}]}, " ROLES,
+     RULE ".onPodConditions[0].type: missing"},
+    {RULES "{action: Fail, onPodConditions: [{type: A, status: Maybe}]}]}, " ROLES,
+     RULE ".onPodConditions[0].status: \"Maybe\" is not one of True, False, Unknown"},
+    {RULES "{action: Fail, onReasons: ['']}]}, " ROLES,
+     RULE ".onReasons[0]: must be a word such as OOMKilled"},
+    {RULES "{action: Fail, onReason: [A]}]}, " ROLES,
+     RULE ".onReason: this version of hvd-operator does not know it"},
+};
+
+static void what_is_wrong_is_told_in_a_sentence(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(wrong); i++) {
+        struct fixture f;
+
+        open_job(&f, "d", wrong[i].spec, NULL);
+        if (!strstr(strbuf_str(&f.problems), wrong[i].problem))
+            fail_msg("%s: says \"%s\"", wrong[i].spec, strbuf_str(&f.problems));
+        release(&f);
+    }
+}
+
+static void names_are_as_long_as_the_longest_role(void **state)
+{
+    char name[64] = {0};
+    struct fixture f;
+
+    (void)state;
+    memset(name, 'a', 54); /* and "-worker-0" make 63 */
+    open_job(&f, name, ROLES, NULL);
+    assert_string_equal(strbuf_str(&f.problems), "");
+    release(&f);
+    open_job(&f, name,
+             "replicaSpecs: {Worker: {template: {spec: {containers: [{name: c, image: "
+             "i}]}}}, Launcher: {" TEMPLATE "}}",
+             NULL);
+    assert_non_null(
+        strstr(strbuf_str(&f.problems), "the last launcher would be named"));
+    release(&f);
+}
+
+static void too_many_rules_are_refused(void **state)
+{
+    struct strbuf text;
+    struct fixture f;
+
+    (void)state;
+    strbuf_init(&text, 65536);
+    strbuf_puts(&text, RULES);
+    for (int i = 0; i < JOB_MAX_RULES + 1; i++)
+        strbuf_puts(&text, "{action: Fail, onReasons: [A]}, ");
+    strbuf_puts(&text, "]}, " ROLES);
+    open_job(&f, "d", strbuf_str(&text), NULL);
+    assert_string_equal(strbuf_str(&f.problems),
+                        "spec.runPolicy.failureRules: has 21 entries, 20 are "
+                        "allowed\n");
+    release(&f);
+    strbuf_release(&text);
+}
+
+static void what_does_not_fit_is_refused(void **state)
+{
+    struct fixture f;
+
+    (void)state;
+    open_job(&f, "d", TF ", replicaSpecs: {Worker: {replicas: 8192, " TEMPLATE "}}",
+             NULL);
+    assert_non_null(strstr(strbuf_str(&f.problems), "do not fit into TF_CONFIG"));
+    release(&f);
+    open_job(&f, "d", TF ", replicaSpecs: {Worker: {replicas: 2000, " TEMPLATE "}}",
+             NULL);
+    assert_string_equal(strbuf_str(&f.problems), "");
+    release(&f);
+}
+
+static int decode_once(void *arg)
+{
+    struct job_meta meta = {.kind = KUBE_JOB, .ns = "ns", .name = "d", .uid = "u"};
+    struct strbuf problems;
+    struct arena a;
+    struct hvd_job job;
+    int rc;
+
+    arena_init(&a, 1u << 20);
+    strbuf_init(&problems, 65536);
+    hvd_job_init(&job, &meta);
+    rc = hvd_decode_spec(arg, &a, &job, &problems);
+    if (rc == 0)
+        rc = strbuf_status(&problems);
+    strbuf_release(&problems);
+    arena_release(&a);
+    return rc;
+}
+
+static void without_memory_it_says_so(void **state)
+{
+    struct arena a;
+
+    (void)state;
+    arena_init(&a, 1u << 20);
+    torture(decode_once,
+            read_yaml(&a,
+                      "spec: {shmSize: 5, horovod: {cycleTimeMs: 0.5, cacheCapacity: "
+                      "1}, " RULES "{action: Fail, onSignals: [9]}, {action: Fail, "
+                      "onReasons: [A]}]}, " ROLES "}\n"));
+    arena_release(&a);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_not_said_has_a_default),
+        cmocka_unit_test(what_is_said_is_taken),
+        cmocka_unit_test(the_stored_status_says_which_world_it_is),
+        cmocka_unit_test(a_job_of_another_controller_is_not_ours),
+        cmocka_unit_test(the_gpus_of_a_worker_are_its_slots),
+        cmocka_unit_test(knobs_are_the_variables_of_the_flags),
+        cmocka_unit_test(rules_are_kept_in_order),
+        cmocka_unit_test(what_is_wrong_is_told_in_a_sentence),
+        cmocka_unit_test(names_are_as_long_as_the_longest_role),
+        cmocka_unit_test(too_many_rules_are_refused),
+        cmocka_unit_test(what_does_not_fit_is_refused),
+        cmocka_unit_test(without_memory_it_says_so),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
