@@ -16,6 +16,7 @@ import sys
 import time
 from pathlib import Path
 
+import real_mpi
 from api import CORE, JOBS, Api, Operator, Refused, Suite, condition, expect, install, wait
 
 RUN = Path(os.environ["RM_RUN"])
@@ -554,8 +555,16 @@ def it_stops_in_good_order_when_asked() -> None:
     expect(not any(v in text for s in secrets for v in s["data"].values()), "no token in the log")
 
 
+def replace(new: Operator) -> None:
+    global op
+    op = new
+
+
+real_mpi.tests(suite, operator, lambda: op, replace)
+
+
 if __name__ == "__main__":
-    api = Api(KUBECTL, str(RUN / "admin.kubeconfig"))
+    api = real_mpi.stage.api = Api(KUBECTL, str(RUN / "admin.kubeconfig"))
     install(api, RUN)
     op = operator()
     try:

@@ -1,0 +1,316 @@
+# SPDX-License-Identifier: Apache-2.0
+"""MPIJobs on a real API server with Kubernetes' own Job controller; part of real_test.py, which calls tests().
+This program plays the kubelet: pods run and end when it says so.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+from api import Api, Operator, Refused, Suite, condition, expect, wait
+
+MPIJOBS = "/apis/kubeflow.org/v2beta1/namespaces/{ns}/mpijobs"
+BATCH = "/apis/batch/v1/namespaces/{ns}/jobs"
+MERGE = "application/merge-patch+json"
+LAUNCHER = {"containers": [{"name": "train", "image": "i", "command": ["mpirun"]}]}
+WORKER = {"containers": [{"name": "train", "image": "i"}]}
+
+
+class Stage:
+    """The API server and the operator that real_test.py runs."""
+
+    api: Api
+    start: Callable[[str | None], Operator]  # a crash point or None
+    current: Callable[[], Operator]
+    replace: Callable[[Operator], None]
+
+
+stage = Stage()
+
+
+def mpijob(
+    workers: int = 2, policy: dict | None = None, annotations: dict | None = None, name: str = "pi", **spec
+) -> dict:
+    return {
+        "apiVersion": "kubeflow.org/v2beta1",
+        "kind": "MPIJob",
+        "metadata": {"name": name, "annotations": annotations or {}},
+        "spec": {
+            "runPolicy": policy or {},
+            "mpiReplicaSpecs": {
+                "Launcher": {"template": {"spec": LAUNCHER}},
+                "Worker": {"replicas": workers, "template": {"spec": WORKER}},
+            },
+            **spec,
+        },
+    }
+
+
+def make(ns: str, job: dict) -> dict:
+    return stage.api.call("POST", MPIJOBS.format(ns=ns), job)
+
+
+def get(path: str, ns: str, name: str) -> dict | None:
+    try:
+        return stage.api.call("GET", f"{path.format(ns=ns)}/{name}")
+    except Refused as e:
+        if e.code == 404:
+            return None
+        raise
+
+
+def status(ns: str, name: str = "pi") -> dict:
+    return (get(MPIJOBS, ns, name) or {}).get("status", {})
+
+
+def edit(ns: str, spec: dict, name: str = "pi") -> None:
+    stage.api.call("PATCH", f"{MPIJOBS.format(ns=ns)}/{name}", {"spec": spec}, MERGE)
+
+
+def launcher(ns: str) -> dict | None:
+    return get(BATCH, ns, "pi-launcher")
+
+
+def is_true(ns: str, kind: str) -> bool:
+    return condition(status(ns), kind).get("status") == "True"
+
+
+def until(ns: str, kind: str, seconds: float = 20) -> dict:
+    try:
+        wait(f"condition {kind}", lambda: is_true(ns, kind), seconds)
+    except AssertionError as e:
+        raise AssertionError(f"{e}\n{json.dumps(status(ns), indent=1)}") from None
+    return status(ns)
+
+
+def pods(ns: str, role: str) -> list[dict]:
+    return [
+        p
+        for p in stage.api.items(ns, "pods")
+        if p["metadata"]["labels"].get("training.kubeflow.org/job-role") == role
+        and "deletionTimestamp" not in p["metadata"]
+    ]
+
+
+def reasons(ns: str) -> list[str]:
+    return sorted(
+        e["reason"] for e in stage.api.items(ns, "events") if e["involvedObject"]["kind"] == "MPIJob"
+    )
+
+
+def play(ns: str, phase: str, *roles: str) -> None:
+    """Every pod of these roles that has not ended is in that phase."""
+    ended = {
+        "terminated": {
+            "exitCode": 0 if phase == "Succeeded" else 1,
+            "startedAt": "2026-01-01T00:00:00Z",
+            "finishedAt": "2026-01-01T00:00:01Z",
+        }
+    }
+    for role in roles:
+        for pod in pods(ns, role):
+            if pod["status"]["phase"] in ("Pending", "Running") and pod["status"]["phase"] != phase:
+                stage.api.set_pod(
+                    ns, pod["metadata"]["name"], phase, **({} if phase == "Running" else ended)
+                )
+
+
+def run(ns: str, workers: int = 2) -> dict:
+    """All pods run, and the job is told to."""
+    wait("workers", lambda: len(pods(ns, "worker")) == workers)
+    play(ns, "Running", "worker")
+    wait("the launcher", lambda: pods(ns, "launcher"))
+    play(ns, "Running", "launcher")
+    return until(ns, "Running")
+
+
+def a_job_runs_and_succeeds() -> None:
+    ns = stage.api.namespace("t-mpi-succeeds")
+    make(ns, mpijob(policy={"cleanPodPolicy": "Running"}))
+    run(ns)
+    hosts = "".join(f"echo pi-worker-{i}.pi.{ns}.svc\n" for i in range(2))
+    config = stage.api.get(ns, "configmaps", "pi-config") or {}
+    expect(config["data"]["discover_hosts.sh"] == "#!/bin/sh\n" + hosts, "hosts are told", config)
+    play(ns, "Succeeded", "launcher")
+    seen = until(ns, "Succeeded")
+    expect(seen["replicaStatuses"] == {"Launcher": {"succeeded": 1}, "Worker": {}}, "counts", seen)
+    wait("clean-up", lambda: not pods(ns, "worker"))
+    expect(launcher(ns) is not None, "the launcher stays")
+    expect(reasons(ns) == ["MPIJobCreated", "MPIJobRunning", "MPIJobSucceeded"], "events", reasons(ns))
+
+
+def a_suspended_job_gives_its_pods_back_and_resumes() -> None:
+    ns = stage.api.namespace("t-mpi-suspends")
+    make(ns, mpijob(launcherCreationPolicy="WaitForWorkersReady"))
+    wait("workers", lambda: len(pods(ns, "worker")) == 2)
+    expect(launcher(ns) is None, "the launcher waits")
+    run(ns)
+    edit(ns, {"runPolicy": {"suspend": True}})
+    until(ns, "Suspended")
+    wait("pods are gone", lambda: not stage.api.items(ns, "pods"))
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": {"nodeSelector": {"zone": "z"}, **LAUNCHER}}
+    edit(ns, {"runPolicy": {"suspend": False}, "mpiReplicaSpecs": {"Launcher": {"template": template}}})
+    wait("workers again", lambda: len(pods(ns, "worker")) == 2)
+    expect((launcher(ns) or {})["spec"]["suspend"], "the launcher waits again")
+    run(ns)
+    made = (launcher(ns) or {})["spec"]["template"]
+    expect(made["spec"]["nodeSelector"] == {"zone": "z"}, "nodeSelector", made)
+    expect(made["metadata"]["labels"]["a"] == "b", "labels", made)
+
+
+def what_is_changed_reaches_the_service() -> None:
+    ns = stage.api.namespace("t-mpi-service")
+    make(ns, mpijob(policy={"suspend": True}))
+    until(ns, "Suspended")
+    edit(ns, {"runLauncherAsWorker": True})
+    wait(
+        "addresses before readiness",
+        lambda: (stage.api.get(ns, "services", "pi") or {})["spec"].get("publishNotReadyAddresses"),
+    )
+
+
+def annotations_delete_the_launcher_and_the_job() -> None:
+    ns = stage.api.namespace("t-mpi-ttl")
+    extras = {"ringmaster.dev/ttl": "job", "ringmaster.dev/cleanup": "launcher"}
+    make(ns, mpijob(1, {"cleanPodPolicy": "All", "ttlSecondsAfterFinished": 4}, extras))
+    run(ns, 1)
+    play(ns, "Succeeded", "launcher")
+    until(ns, "Succeeded")
+    wait("the launcher is gone", lambda: launcher(ns) is None and not pods(ns, "launcher"))
+    expect(get(MPIJOBS, ns, "pi") is not None, "before the job is")
+    wait("so is the job", lambda: get(MPIJOBS, ns, "pi") is None)
+
+
+def an_evicted_worker_ends_the_job_and_its_launcher() -> None:
+    ns = stage.api.namespace("t-mpi-evicted")
+    make(ns, mpijob(policy={"cleanPodPolicy": "Running"}))
+    run(ns)
+    stage.api.patch_pod(ns, "pi-worker-1", {"phase": "Failed", "reason": "Evicted", "message": "disk"})
+    seen = until(ns, "Failed")
+    expect(condition(seen, "Failed")["reason"] == "MPIJobEvicted", "reason", seen)
+    expect("completionTime" in seen, "it is finished", seen)
+    wait("clean-up", lambda: [p["metadata"]["name"] for p in pods(ns, "worker")] == ["pi-worker-1"])
+    wait(
+        "the launcher ends",
+        lambda: condition(launcher(ns)["status"], "Failed").get("reason") == "DeadlineExceeded",
+    )
+
+
+def a_failed_worker_is_replaced() -> None:
+    ns = stage.api.namespace("t-mpi-replaced")
+    make(ns, mpijob())
+    run(ns)
+    old = {p["metadata"]["name"]: p["metadata"]["uid"] for p in pods(ns, "worker")}
+    play(ns, "Failed", "worker")  # ended long ago by what the kubelet says
+    wait(
+        "two new workers",
+        lambda: len([p for p in pods(ns, "worker") if p["metadata"]["uid"] not in old.values()]) == 2,
+    )
+    expect(is_true(ns, "Running"), "the job goes on", status(ns))
+
+
+def a_template_that_is_refused_fails_the_job() -> None:
+    ns = stage.api.namespace("t-mpi-refused")
+    job = mpijob()
+    job["spec"]["mpiReplicaSpecs"]["Worker"]["template"]["spec"] = {"containers": [{"name": "Not A Name"}]}
+    make(ns, job)
+    seen = until(ns, "Failed")
+    expect("spec.containers[0].name" in condition(seen, "Failed")["message"], "with its sentence", seen)
+
+
+def a_job_that_mpi_operator_started_goes_on() -> None:
+    """Its launcher has not the label by which our watch knows Jobs."""
+    ns = stage.api.namespace("t-mpi-taken-over")
+    stage.current().stop()
+    uid = make(ns, mpijob(1))["metadata"]["uid"]
+    owner = {"apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob", "name": "pi", "uid": uid, "controller": True}
+    meta = {"name": "pi-launcher", "labels": {"app": "pi"}, "ownerReferences": [owner]}
+    labels = {"training.kubeflow.org/job-name": "pi", "training.kubeflow.org/job-role": "launcher"}
+    labels["training.kubeflow.org/operator-name"] = "mpi-operator"
+    template = {"metadata": {"labels": labels}, "spec": {"restartPolicy": "Never", **LAUNCHER}}
+    stage.api.call("POST", BATCH.format(ns=ns), {"metadata": meta, "spec": {"template": template}})
+    stage.replace(stage.start(None))
+    run(ns, 1)
+    play(ns, "Succeeded", "launcher")
+    until(ns, "Succeeded")
+
+
+# --- crashes --------------------------------------------------------------------------------
+def play_all(ns: str, alive: Callable[[], bool]) -> None:
+    """The kubelet's part until the job has succeeded, or the operator is not alive."""
+
+    def step() -> bool:
+        if is_true(ns, "Succeeded") or not alive():
+            return True
+        play(ns, "Running", "worker")
+        if is_true(ns, "Running"):
+            play(ns, "Succeeded", "launcher")
+        else:
+            play(ns, "Running", "launcher")
+        return False
+
+    wait("the end or the crash", step, 40)
+
+
+def one_crash(when: str, number: int) -> bool:
+    """A job whose operator crashes once, then one that goes on. False: there was no such write."""
+    stage.current().stop()
+    ns = stage.api.namespace(f"t-mpi-crash-{when}-{number}")
+    make(ns, mpijob(policy={"cleanPodPolicy": "All"}))
+    first = stage.start(f"{when}:{number}")
+
+    def is_settled() -> bool:
+        return is_true(ns, "Succeeded") and not pods(ns, "worker")
+
+    play_all(ns, lambda: not first.ended())
+    wait("the end or the crash", lambda: is_settled() or first.ended())
+    crashed = first.ended()
+    job = launcher(ns)
+    first.stop()
+    stage.replace(stage.start(None))
+    play_all(ns, lambda: True)
+    wait(f"the end after crash {when}:{number}", is_settled)
+    after = launcher(ns) or {}
+    expect(not job or job["metadata"]["uid"] == after["metadata"]["uid"], "one launcher", after)
+    expect(after["status"].get("succeeded") == 1, "which ran once", after)
+    expect(
+        reasons(ns) == ["MPIJobCreated", "MPIJobRunning", "MPIJobSucceeded"],
+        f"each event once after crash {when}:{number}",
+        reasons(ns),
+    )
+    for plural in ("services", "configmaps", "secrets"):
+        made = [o for o in stage.api.items(ns, plural) if o["metadata"]["name"].startswith("pi")]
+        expect(len(made) == 1, f"one of {plural}", made)
+    return crashed
+
+
+def a_crash_around_any_write_of_an_mpijob_changes_nothing() -> None:
+    for when in ("before", "after"):
+        number = 1
+        while one_crash(when, number):
+            number += 1
+            expect(number < 40, "the number of writes is bounded")
+        print(f"# {when}: {number - 1} writes")
+        expect(number > 12, "a job takes more than 12 writes", str(number))
+
+
+def tests(
+    suite: Suite,
+    start: Callable[[str | None], Operator],
+    current: Callable[[], Operator],
+    replace: Callable[[Operator], None],
+) -> None:
+    stage.start, stage.current, stage.replace = start, current, replace
+    for test in (
+        a_job_runs_and_succeeds,
+        a_suspended_job_gives_its_pods_back_and_resumes,
+        what_is_changed_reaches_the_service,
+        annotations_delete_the_launcher_and_the_job,
+        an_evicted_worker_ends_the_job_and_its_launcher,
+        a_failed_worker_is_replaced,
+        a_template_that_is_refused_fails_the_job,
+        a_job_that_mpi_operator_started_goes_on,
+        a_crash_around_any_write_of_an_mpijob_changes_nothing,
+    ):
+        suite.test(test)
