@@ -11,7 +11,7 @@ import subprocess
 import sys
 
 import serve_test
-from launched import BIN, LOOP, environment
+from launched import BIN, HOROVODRUN, LOOP, environment
 from serve_test import Serving
 from tap import Skip, has, is_alive, read, run_all, same, wait_until
 
@@ -49,6 +49,25 @@ class Agents(Serving):
 
 def pid_in(path):
     return int(wait_until(f"{path} is written", lambda: read(path).strip()))
+
+
+def test_horovodrun_takes_it_for_ssh(folder):
+    """As in a launcher pod, where HVD_SSH is set: a plain horovodrun, without --token-file."""
+    with Agents(folder) as s:
+        env = environment(HVD_SSH=RSH, HVD_TOKEN_FILE=s.token, TMPDIR=folder)
+        with open(f"{folder}/hostfile", "w", encoding="ascii") as f:
+            f.write("b slots=2\nc slots=1\n")
+        words = [HOROVODRUN, "-np", "3", "--hostfile", f"{folder}/hostfile", serve_test.RANK]
+        p = s.hosts.start("a", *words, env=env, folder=folder, tag="run")
+        same(p.end(40), 0, p.out + p.err)
+        same(
+            sorted(p.out.splitlines()),
+            [f"[{r}]<stdout>:rank {r} of 3 met ranks that add up to 3" for r in range(3)],
+        )
+        words[5:] = ["sh", "-c", "test $HOROVOD_RANK != 1 || exit 5; sleep 60"]
+        p = s.hosts.start("a", *words, env=env, folder=folder, tag="fails")
+        same(p.end(40), 5, p.out + p.err)
+        s.only_serving()
 
 
 def test_streams_code_and_place(folder):
