@@ -19,12 +19,15 @@
 #include "operator/core/labels.h"
 #include "operator/doc/base64.h"
 #include "runtime/base/mem.h"
+#include "runtime/base/sha256.h"
 
-#define CONFIG_VOLUME  "mpi-job-config"
-#define CONFIG_MOUNT   "/etc/mpi"
-#define SSH_VOLUME     "ssh-auth"
-#define DEFAULT_DOMAIN "cluster.local"
-#define HVD_RSH        MOUNT_RUNTIME "/bin/hvd-rsh"
+#define CONFIG_VOLUME   "mpi-job-config"
+#define CONFIG_MOUNT    "/etc/mpi"
+#define SSH_VOLUME      "ssh-auth"
+#define DEFAULT_DOMAIN  "cluster.local"
+#define HVD_RSH         MOUNT_RUNTIME "/bin/hvd-rsh"
+#define FIRST_HOST_PORT 20000u
+#define N_HOST_PORTS    10000u
 
 static void add_owner(struct build *b, struct node *meta, const struct mpi_job *job)
 {
@@ -196,6 +199,36 @@ static void add_ssh(struct build *b,
     inject_mount(b, container, SSH_VOLUME, job->ssh_path, false);
 }
 
+static bool has_env(const struct node *container, const char *name)
+{
+    const struct node *env = node_get(container, "env");
+
+    for (const struct node *c = env ? env->first : NULL; c; c = c->next) {
+        const char *s = node_str(c, "name");
+
+        if (s && strcmp(s, name) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* On the host's network the agents of two jobs may meet on one node: each job has a
+ * port of its own, below those that Kubernetes and the kernel give out. */
+static void
+add_agent_port(struct build *b, struct node *container, const struct mpi_job *job)
+{
+    uint8_t sum[SHA256_BYTES];
+    char text[16];
+
+    if (!node_bool(job->worker.pod_template, "spec.hostNetwork", false)
+        || has_env(container, "HVD_AGENT_PORT"))
+        return;
+    sha256(job->meta.uid, strlen(job->meta.uid), sum);
+    (void)snprintf(text, sizeof(text), "%u",
+                   FIRST_HOST_PORT + (sum[0] * 256u + sum[1]) % N_HOST_PORTS);
+    add_env(b, container, "HVD_AGENT_PORT", text);
+}
+
 static void add_access(struct build *b,
                        struct node *spec,
                        struct node *container,
@@ -212,6 +245,7 @@ static void add_access(struct build *b,
     inject_init(b, spec, cfg->runtime_image);
     inject_volumes(b, spec, name);
     inject_mounts(b, container);
+    add_agent_port(b, container, job);
 }
 
 static void set_identity(struct build *b,

@@ -46,7 +46,11 @@ LISTS = {
 }
 # What we do differently on purpose: job, place (regular expressions), and why.
 ON_PURPOSE: list[tuple[str, str, str]] = [
-    (r"^Job ", r"metadata\.labels\.ringmaster\.dev/job-name: only ours", "our watch of Jobs asks for this label"),
+    (
+        r"^Job ",
+        r"metadata\.labels\.ringmaster\.dev/job-name: only ours",
+        "our watch of Jobs asks for this label",
+    ),
     (r"^Pod far", r"dnsConfig\.searches", "the workers' search path follows --cluster-domain"),
     (r"^Event no-replicas ", r"ValidationError\.message", "field, value and what is allowed, in our words"),
 ]
