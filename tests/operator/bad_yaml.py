@@ -130,6 +130,18 @@ WRONG: dict[str, tuple[dict, tuple[str, ...]]] = {
     "success by a launcher that is not there": one(
         "spec.successPolicy", "Launcher", "successPolicy Launcher needs the role Launcher"
     ),
+    "success by workers with a launcher": (
+        job(("spec.replicaSpecs.Launcher", {"template": TEMPLATE}), ("spec.successPolicy", "Worker0"),
+            (FIRST + ".command", MISSING)),
+        ("spec.successPolicy", "with the role Launcher successPolicy is Launcher"),
+    ),
+    "workers with a command, and a launcher": one(
+        "spec.replicaSpecs.Launcher", {"template": TEMPLATE}, "with a Launcher the workers run hvd-agent serve"
+    ),
+    "knobs of Horovod with TensorFlow": (
+        job(("spec.framework", "tensorflow"), ("spec.horovod", {"autotune": True})),
+        ("spec.horovod", "no effect with framework tensorflow"),
+    ),
     "a size that is none": one("spec.shmSize", "much", "spec.shmSize", "should match"),
     "a negative size": one("spec.shmSize", "-1Gi", "spec.shmSize", "should match"),
     "a negative number as size": one("spec.shmSize", -1, "spec.shmSize", "greater than or equal to 1"),
@@ -262,6 +274,28 @@ TOLD: dict[str, tuple[dict, str, tuple[str, ...]]] = {
         ),
         "InvalidSpec",
         ("HVD_NP", "ringmaster-runtime"),
+    ),
+    "more slots than GPUs": (
+        job(("spec.slotsPerWorker", 4), (FIRST + ".resources", {"limits": {"nvidia.com/gpu": 2}})),
+        "InvalidSpec",
+        ("spec.slotsPerWorker", "4 is above 2"),
+    ),
+    "RDMA devices twice": (
+        job(
+            ("spec.rdma", {"resourceName": "rdma/hca"}),
+            (FIRST + ".resources", {"limits": {"rdma/hca": 1}}),
+        ),
+        "InvalidSpec",
+        ("resources.limits", "rdma/hca", "spec.rdma"),
+    ),
+    "shared memory twice": (
+        job(
+            ("spec.shmSize", "1Gi"),
+            (POD + ".volumes", [{"name": "v", "emptyDir": {}}]),
+            (FIRST + ".volumeMounts", [{"name": "v", "mountPath": "/dev/shm"}]),
+        ),
+        "InvalidSpec",
+        ("volumeMounts[0].mountPath", "/dev/shm"),
     ),
     "a pod's field misspelt": (
         job((POD + ".nodeSelectr", {"a": "b"})),

@@ -242,9 +242,7 @@ class Secure(Access):
         self.tls.num_tickets = 0  # a session that is resumed shows no certificate
         self.tls.options |= ssl.OP_NO_TICKET
         self.present("one")
-        server.socket = self.tls.wrap_socket(
-            server.socket, server_side=True, do_handshake_on_connect=False
-        )
+        server.socket = self.tls.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
         self.server = self.fake.url = self.fake.url.replace("http:", "https:")
         return super().kubeconfig()
 

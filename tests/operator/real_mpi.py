@@ -224,7 +224,13 @@ def a_job_that_mpi_operator_started_goes_on() -> None:
     ns = stage.api.namespace("t-mpi-taken-over")
     stage.current().stop()
     uid = make(ns, mpijob(1))["metadata"]["uid"]
-    owner = {"apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob", "name": "pi", "uid": uid, "controller": True}
+    owner = {
+        "apiVersion": "kubeflow.org/v2beta1",
+        "kind": "MPIJob",
+        "name": "pi",
+        "uid": uid,
+        "controller": True,
+    }
     meta = {"name": "pi-launcher", "labels": {"app": "pi"}, "ownerReferences": [owner]}
     labels = {"training.kubeflow.org/job-name": "pi", "training.kubeflow.org/job-role": "launcher"}
     labels["training.kubeflow.org/operator-name"] = "mpi-operator"

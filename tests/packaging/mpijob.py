@@ -152,7 +152,15 @@ def both_there() -> None:
     kubectl("apply", "--server-side", "-f", "-", stdin=text_of([crd]))
     for group in ("kubeflow.org", THEIRS):
         kubectl("wait", "--for=condition=Established", "--timeout=30s", f"crd/mpijobs.{group}")
-        wait(f"mpijobs of {group}", lambda group=group: api.call("GET", path(group))["items"] == [])
+        wait(f"mpijobs of {group}", lambda group=group: is_served(group), 30)
+
+
+def is_served(group: str) -> bool:
+    """A definition is established some moments before its objects can be stored."""
+    try:
+        return api.call("GET", path(group))["items"] == []
+    except Refused:
+        return False
 
 
 def outcome(group: str, body: dict) -> dict | str:
