@@ -17,6 +17,7 @@ import time
 from pathlib import Path
 
 import real_mpi
+import real_objects
 from api import CORE, JOBS, Api, Operator, Refused, Suite, condition, expect, install, wait
 
 RUN = Path(os.environ["RM_RUN"])
@@ -561,6 +562,7 @@ def replace(new: Operator) -> None:
 
 
 real_mpi.tests(suite, operator, lambda: op, replace)
+real_objects.tests(suite, lambda: api)
 
 
 if __name__ == "__main__":

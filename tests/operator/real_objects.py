@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""For real_test.py: what the operator makes of HorovodJobs (tests/golden/objects) as the API server takes it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from api import Api, Refused, Suite, expect
+
+GOLDEN = Path(__file__).resolve().parents[1] / "golden/objects"
+PLURAL = {"Pod": "pods", "Service": "services", "Secret": "secrets", "ConfigMap": "configmaps"}
+NOT_TAKEN = {"everything-set", "explicit-nulls"}  # hold what no API server knows, on purpose
+
+
+def refusals(api: Api, ns: str) -> list[str]:
+    out = []
+    for path in sorted(GOLDEN.glob("*/objects.json")):
+        if path.parent.name in NOT_TAKEN:
+            continue
+        for o in json.loads(path.read_text(encoding="utf-8")):
+            if o["kind"] not in PLURAL:
+                continue  # PodGroups belong to their schedulers
+            o["metadata"]["namespace"] = ns
+            try:
+                api.call(
+                    "POST",
+                    f"/api/v1/namespaces/{ns}/{PLURAL[o['kind']]}?dryRun=All&fieldValidation=Strict",
+                    o,
+                )
+            except Refused as e:
+                out.append(f"{path.parent.name}: {o['kind']} {o['metadata']['name']}: {e}")
+    return out
+
+
+def tests(suite: Suite, api) -> None:
+    @suite.test
+    def every_object_is_taken_by_a_strict_api_server() -> None:
+        found = refusals(api(), api().namespace("t-golden"))
+        expect(not found, "every object of the golden files is taken", "\n".join(found))
