@@ -34,7 +34,7 @@ if [ ! -e "$out/src/go.mod" ]; then
     cp -r "$(field Dir <<<"$module")/." "$work"
     chmod -R u+w "$work"
     # PodGroups of scheduler-plugins, in the version that the module itself asks for. Volcano's are not on
-    # the proxy: upstream/podgroup.yaml is ours.
+    # the proxy: upstream/podgroup.yaml is ours, put there by upstream.sh.
     version=$(sed -n 's,^\tsigs.k8s.io/scheduler-plugins \(v[^ ]*\).*,\1,p' "$work/go.mod")
     plugins=$(cd "$work" && "$go" mod download -json "sigs.k8s.io/scheduler-plugins@$version" | field Dir)
     mkdir -p "$work"/dep-crds/{scheduler-plugins,volcano-scheduler}
@@ -42,7 +42,6 @@ if [ ! -e "$out/src/go.mod" ]; then
     mv "$work" "$out/src"
     trap - EXIT
 fi
-cp "$here/upstream/podgroup.yaml" "$out/src/dep-crds/volcano-scheduler/"
 if ! is_whole "$@"; then
     say "building $VERSION (once; some minutes)"
     (cd "$out/src" && "$go" build -trimpath -ldflags "-s -w" -o "$out/mpi-operator.new" ./cmd/mpi-operator >&2)

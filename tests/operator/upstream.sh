@@ -17,13 +17,14 @@ go=$("$root/tests/setup/go.sh" 26)
 WORK=$(mktemp -d "${TMPDIR:-/tmp}/ringmaster-upstream.XXXXXX")
 export WORK
 # etcd and API server are children of the test program, which ends them; the folder stays after a failure.
-trap '[ "${failed:-1}" = 1 ] && echo "# log: $WORK/operator.log" || rm -rf "$WORK"' EXIT
+trap 'if [ "${failed:-1}" = 1 ]; then echo "# log: $WORK/operator.log"; else rm -rf "$WORK"; fi' EXIT
 cp -r "$peer/src" "$WORK/src"
 tests=$WORK/src/test/integration
 grep -q '^func startController($' "$tests/mpi_job_controller_test.go" ||
     { echo "upstream: startController() is not where it was" >&2; exit 1; }
 sed -i 's/^func startController($/func theirStartController(/' "$tests/mpi_job_controller_test.go"
 cp "$root/tests/operator/upstream/start_test.go" "$tests/"
+cp "$root/tests/operator/upstream/podgroup.yaml" "$WORK/src/dep-crds/volcano-scheduler/"
 mkdir "$WORK/assets"
 ln -s "$kube"/{etcd,kube-apiserver,kubectl} "$WORK/assets/"
 export KUBEBUILDER_ASSETS=$WORK/assets
@@ -44,4 +45,4 @@ fi
 export CGO_ENABLED=0 GOTOOLCHAIN=local
 (cd "$WORK/src" && "$go" test -trimpath -count=1 -timeout 9m -v ${1:+-run "$1"} ./test/integration/ 2>&1) |
     tee "$WORK/go.log" | "$root/tests/operator/upstream/tap.py" && failed=0
-[ ${failed:-1} = 0 ]
+[ "${failed:-1}" = 0 ]

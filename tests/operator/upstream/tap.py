@@ -27,6 +27,6 @@ for line in sys.stdin:
     skip = " # SKIP" if what == "SKIP" else f" # {seconds} s"
     print(f"{'not ok' if what == 'FAIL' else 'ok'} {n} - {name}{skip}", flush=True)
 print(f"1..{n}")
-if n == 0:
+if n == 0 or failed:  # a panic comes after the verdict
     print("\n".join("# " + text for text in kept[-60:]))
 sys.exit(1 if failed or n == 0 else 0)

@@ -1,0 +1,287 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Whatever happens to the operator, the API server or the line between them: no job is lost and nothing is
+made twice. In TAP. usage: chaos_test.py [--soak SECONDS] [TEST ...]; chaos.sh starts the cluster.
+
+That nothing is made twice is read from the API server's audit log: each pod, Service, Secret and Job of a job
+was created exactly once in its life. The operator is the one of manifests/, by its rights; hvd-operator-faults
+where it is to crash at a chosen write.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+from api import Suite, expect, install, wait
+from chaos_world import (
+    LOG,
+    RUN,
+    WORKERS,
+    HorovodJob,
+    Kind,
+    Line,
+    MPIJob,
+    created,
+    operator,
+    patient,
+    paused,
+    restart_api_server,
+)
+
+suite = Suite()
+SIDE_BY_SIDE = 6
+
+
+def made_once(kind: type[Kind], ns: str, n_jobs: int) -> None:
+    made = created(ns)
+    pods = [what for what in made if what.startswith("pods ")]
+    expect(len(pods) == n_jobs * WORKERS, f"{ns}: {n_jobs * WORKERS} pods were made", str(made))
+    twice = {what: n for what, n in made.items() if n > 1}
+    expect(not twice, f"{ns}: nothing was made twice", str(twice))
+
+
+# --- the operator is killed at its n-th write ---------------------------------------------------
+def one_crash(kind_of: type[Kind], fails: bool, when: str, number: int) -> bool:
+    """A job whose operator crashes once, then one that goes on. False: there was no such write."""
+    kind = kind_of(patient())
+    api = kind.api
+    ns = api.namespace(f"crash-{kind_of.__name__.lower()}-{'f' if fails else 's'}-{when}-{number}")
+    kind.make(ns, "j", fails)
+
+    def settled() -> bool:
+        if not kind.step(ns, "j", fails):
+            return False
+        left = [p for p in api.items(ns, "pods") if "deletionTimestamp" not in p["metadata"]]
+        workers = [p for p in left if p["metadata"]["name"] in kind.workers("j")]
+        return len(workers) == kind.left(fails)
+
+    first = operator(KUBECONFIG, "--namespace", ns, crash=f"{when}:{number}")
+    try:
+        wait("the end or the crash", lambda: first.ended() or settled(), 60)
+    finally:
+        has_crashed = first.ended()
+        first.stop()
+    second = operator(KUBECONFIG, "--namespace", ns)
+    try:
+        wait(f"the end after crash {when}:{number}", settled, 60)
+        wait("the events", lambda: set(kind.once[fails]) <= set(kind.reasons(ns)))
+    finally:
+        second.stop()
+    reasons = kind.reasons(ns)
+    expect(max(reasons.values()) == 1, f"{ns}: each event once", str(reasons))
+    made_once(kind_of, ns, 1)
+    return has_crashed
+
+
+def every_crash(kind: type[Kind], fails: bool) -> None:
+    with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
+        for when in ("before", "after"):
+            first, n = 1, 0
+            while n == first - 1:  # until there was no such write
+                more = range(first, first + SIDE_BY_SIDE)
+                had = list(pool.map(lambda i, when=when: one_crash(kind, fails, when, i), more))
+                n += had.index(False) if False in had else len(had)
+                first += SIDE_BY_SIDE
+                expect(n < 60, "the number of writes is bounded")
+            print(f"# {when}: {n} writes", flush=True)
+            expect(n >= 8, "a job takes 8 writes and more", str(n))
+
+
+@suite.test
+def a_crash_around_any_write_of_a_horovodjob_that_succeeds_changes_nothing() -> None:
+    every_crash(HorovodJob, fails=False)
+
+
+@suite.test
+def a_crash_around_any_write_of_a_horovodjob_that_fails_changes_nothing() -> None:
+    every_crash(HorovodJob, fails=True)
+
+
+@suite.test
+def a_crash_around_any_write_of_an_mpijob_that_succeeds_changes_nothing() -> None:
+    every_crash(MPIJob, fails=False)
+
+
+@suite.test
+def a_crash_around_any_write_of_an_mpijob_that_fails_changes_nothing() -> None:
+    every_crash(MPIJob, fails=True)
+
+
+# --- the world around it breaks ---------------------------------------------------------------
+class Storm:
+    """Jobs of a kind that come while things break, and one who plays their kubelet all the time."""
+
+    def __init__(self, kind: type[Kind], name: str):
+        self.kind_of, self.kind = kind, kind(patient())
+        self.ns = self.kind.api.namespace(f"storm-{kind.__name__.lower()}-{name}")
+        self.line = Line(self.kind.api.server)
+        config = self.line.kubeconfig(KUBECONFIG)
+        self.operator = operator(config, "--namespace", self.ns, "--watch-idle-timeout", "3s")
+        self.names: list[str] = []
+        self.over: set[str] = set()
+        self.may_end, self.is_done, self.trouble = False, False, ""
+        self.player = threading.Thread(target=self.play, daemon=True)
+        self.player.start()
+
+    def play(self) -> None:
+        kind = self.kind_of(patient())
+        try:
+            while not self.is_done:
+                for name in list(self.names):
+                    if name not in self.over and kind.step(self.ns, name, False, self.may_end):
+                        self.over.add(name)
+                time.sleep(0.05)
+        except Exception as e:  # told by the test's own thread
+            self.trouble = repr(e)
+
+    def make(self, n: int) -> None:
+        for _ in range(n):
+            name = f"j{len(self.names)}"
+            self.kind.make(self.ns, name)
+            self.names.append(name)
+
+    def n_running(self) -> int:
+        found = [self.kind.status(self.ns, n) for n in self.names]
+        return sum(
+            any(c["type"] == "Running" and c["status"] == "True" for c in s.get("conditions", []))
+            for s in found
+        )
+
+    def wait(self, what: str, look, seconds: float = 90) -> None:
+        wait(what, lambda: look() or self.trouble or self.operator.ended(), seconds)
+        expect(not self.trouble, self.trouble)
+        expect(not self.operator.ended(), f"the operator goes on; its log is {LOG}")
+
+    def all_run(self) -> None:
+        self.wait("all jobs run", lambda: self.n_running() == len(self.names))
+
+    def end(self) -> None:
+        self.may_end = True
+        self.wait("all jobs are over", lambda: len(self.over) == len(self.names))
+        for name in self.names:
+            states = {c["type"]: c["status"] for c in self.kind.status(self.ns, name)["conditions"]}
+            expect(states.get("Succeeded") == "True", f"{name} succeeded", str(states))
+        made_once(self.kind_of, self.ns, len(self.names))
+
+    def stop(self) -> None:
+        self.is_done = True
+        self.player.join(70)
+        self.operator.stop()
+        self.line.stop()
+
+
+def storm(kind: type[Kind], name: str, disturb) -> None:
+    """It breaks while jobs are being made, again while they run, and once more while they end."""
+    s = Storm(kind, name)
+    try:
+        s.make(3)
+        disturb(s)
+        s.make(3)
+        s.all_run()
+        disturb(s)
+        s.may_end = True
+        disturb(s)
+        s.make(1)
+        s.end()
+    finally:
+        s.stop()
+
+
+def away(s: Storm) -> None:
+    restart_api_server()
+
+
+def stopped_etcd(s: Storm) -> None:
+    with paused("etcd"):
+        time.sleep(3)  # how long it is paused
+
+
+def cut(s: Storm) -> None:
+    s.line.cut()
+    s.make(1)
+    time.sleep(1)  # how long the line is cut
+    s.line.mend()
+
+
+def silent(s: Storm) -> None:
+    s.line.silence()
+    s.make(1)
+
+
+@suite.test
+def the_api_server_is_restarted_under_horovodjobs() -> None:
+    storm(HorovodJob, "restart", away)
+
+
+@suite.test
+def etcd_is_paused_under_horovodjobs() -> None:
+    storm(HorovodJob, "etcd", stopped_etcd)
+
+
+@suite.test
+def the_line_to_the_api_server_is_cut_under_horovodjobs() -> None:
+    storm(HorovodJob, "cut", cut)
+
+
+@suite.test
+def connections_go_silent_under_horovodjobs() -> None:
+    storm(HorovodJob, "silent", silent)
+
+
+@suite.test
+def the_line_to_the_api_server_is_cut_under_mpijobs() -> None:
+    storm(MPIJob, "cut", cut)
+
+
+@suite.test
+def connections_go_silent_under_mpijobs() -> None:
+    storm(MPIJob, "silent", silent)
+
+
+def soak(seconds: float, seed: int) -> None:
+    """Everything at random, and the operator killed now and then, for a long time."""
+    chance = random.Random(seed)
+    print(f"# seed {seed}", flush=True)
+    end = time.monotonic() + seconds
+    n = 0
+    while time.monotonic() < end:
+        kind = chance.choice(KINDS)
+        s = Storm(kind, f"soak-{n}")
+        n += 1
+        try:
+            for _ in range(chance.randint(2, 6)):
+                s.make(chance.randint(0, 5))
+                time.sleep(chance.random())
+                chance.choice([away, stopped_etcd, cut, silent, killed])(s)
+                s.may_end = s.may_end or chance.random() < 0.4
+            s.end()
+        finally:
+            s.stop()
+        print(f"# {kind.__name__}: {len(s.names)} jobs, {end - time.monotonic():.0f} s to go", flush=True)
+
+
+def killed(s: Storm) -> None:
+    s.operator.kill()
+    s.make(1)
+    config = s.line.kubeconfig(KUBECONFIG)
+    s.operator = operator(config, "--namespace", s.ns, "--watch-idle-timeout", "3s")
+
+
+KINDS = [HorovodJob, MPIJob]
+
+if __name__ == "__main__":
+    KUBECONFIG = install(patient(), RUN)
+    if sys.argv[1:2] == ["--soak"]:
+        seconds = float(sys.argv[2])
+        seed = int(sys.argv[3]) if len(sys.argv) > 3 else random.randrange(1 << 31)
+
+        def jobs_outlive_everything_at_random() -> None:
+            soak(seconds, seed)
+
+        suite.tests = [jobs_outlive_everything_at_random]
+        sys.exit(suite.main([]))
+    sys.exit(suite.main(sys.argv[1:]))

@@ -1,0 +1,359 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What chaos_test.py stands on: jobs of both kinds and who plays their kubelet, the audit log, a line to the
+API server that can be cut or go silent, and processes of the control plane that can be stopped.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import os
+import signal
+import socket
+import subprocess
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from api import CORE, Api, Operator, Refused, condition, wait
+
+RUN = Path(os.environ["RM_RUN"])
+BIN = Path(os.environ["BIN"])
+KUBECTL = str(RUN / "bin/kubectl")
+LOG = RUN / "log/chaos-operator.log"
+USER = "system:serviceaccount:ringmaster:hvd-operator"
+WORKERS = 2
+
+
+class PatientApi(Api):
+    """One that waits while the API server is away."""
+
+    def call(
+        self, method: str, path: str, body: dict | None = None, content: str = "application/json"
+    ) -> dict:
+        deadline = time.monotonic() + 60
+        is_again = False
+        while True:
+            try:
+                return super().call(method, path, body, content)
+            except Refused as e:
+                if is_again and method == "POST" and e.code == 409:
+                    return {}  # the answer to the first one was lost
+                if e.code < 500 and e.code != 429:
+                    raise
+                trouble: Exception = e
+            except (OSError, http.client.HTTPException) as e:
+                self.connection = None
+                trouble = e
+            is_again = True
+            if time.monotonic() > deadline:
+                raise trouble
+            time.sleep(0.1)
+
+
+def patient() -> PatientApi:
+    return PatientApi(KUBECTL, str(RUN / "admin.kubeconfig"))
+
+
+# --- jobs, and who plays the kubelet --------------------------------------------------------
+def ended(code: int) -> dict:
+    at = "2026-01-01T00:01:00Z"
+    return {
+        "terminated": {
+            "exitCode": code,
+            "reason": "Error" if code else "Completed",
+            "startedAt": at,
+            "finishedAt": at,
+        }
+    }
+
+
+class Kind:
+    """How a job looks and ends. pods(ns, name) are those that the operator makes."""
+
+    plural = ""
+    once: dict[bool, tuple[str, ...]] = {}  # reasons of the Events of a job that succeeds; that fails
+
+    def __init__(self, api: Api):
+        self.api = api
+
+    def body(self, name: str, fails: bool) -> dict:
+        raise NotImplementedError
+
+    def status(self, ns: str, name: str) -> dict:
+        try:
+            return self.api.call("GET", self.path.format(ns=ns) + f"/{name}").get("status", {})
+        except Refused as e:
+            if e.code == 404:
+                return {}
+            raise
+
+    def make(self, ns: str, name: str, fails: bool = False) -> None:
+        self.api.call("POST", self.path.format(ns=ns), self.body(name, fails))
+
+    def pod(self, ns: str, name: str) -> dict | None:
+        return self.api.get(ns, "pods", name)
+
+    def move(self, ns: str, name: str, was: str, now: str, state: dict | None = None) -> bool:
+        """The pod goes from one phase to the next, if it is in the first."""
+        pod = self.pod(ns, name)
+        if not pod or pod["status"].get("phase") != was or "deletionTimestamp" in pod["metadata"]:
+            return False
+        try:
+            self.api.set_pod(ns, name, now, **(state or {}))
+        except Refused as e:
+            if e.code != 404:
+                raise
+        return True
+
+    def is_over(self, status: dict) -> bool:
+        return any(condition(status, c).get("status") == "True" for c in ("Succeeded", "Failed"))
+
+    def step(self, ns: str, name: str, fails: bool, may_end: bool = True) -> bool:
+        """One look at a job; True once it is over."""
+        status = self.status(ns, name)
+        if self.is_over(status):
+            return True
+        if condition(status, "Running").get("status") == "True":
+            if may_end:
+                self.end(ns, name, fails)
+        else:
+            self.run(ns, name)
+        return False
+
+    def workers(self, name: str) -> list[str]:
+        return [f"{name}-worker-{i}" for i in range(WORKERS)]
+
+    def run(self, ns: str, name: str) -> None:
+        if all(self.pod(ns, w) for w in self.workers(name)):
+            for w in self.workers(name):
+                self.move(ns, w, "Pending", "Running")
+
+    def end(self, ns: str, name: str, fails: bool) -> None:
+        raise NotImplementedError
+
+    def left(self, fails: bool) -> int:
+        """Worker pods that clean-up leaves."""
+        raise NotImplementedError
+
+    def reasons(self, ns: str) -> Counter:
+        found = self.api.items(ns, "events")
+        kind = self.body("", False)["kind"]
+        return Counter(e["reason"] for e in found if e["involvedObject"]["kind"] == kind)
+
+
+class HorovodJob(Kind):
+    path = "/apis/ringmaster.dev/v1beta1/namespaces/{ns}/horovodjobs"
+    once = {False: ("JobRunning", "JobSucceeded"), True: ("JobRunning", "WorkerFailed")}
+
+    def body(self, name: str, fails: bool) -> dict:
+        pod = {"containers": [{"name": "train", "image": "i", "command": ["c"]}]}
+        return {
+            "apiVersion": "ringmaster.dev/v1beta1",
+            "kind": "HorovodJob",
+            "metadata": {"name": name},
+            "spec": {
+                "runPolicy": {"cleanPodPolicy": "Running" if fails else "All"},
+                "replicaSpecs": {"Worker": {"replicas": WORKERS, "template": {"spec": pod}}},
+            },
+        }
+
+    def end(self, ns: str, name: str, fails: bool) -> None:
+        if fails:
+            self.move(ns, f"{name}-worker-1", "Running", "Failed", ended(3))
+            return
+        for w in self.workers(name):
+            self.move(ns, w, "Running", "Succeeded", ended(0))
+
+    def left(self, fails: bool) -> int:
+        return 1 if fails else 0
+
+
+class MPIJob(Kind):
+    path = "/apis/kubeflow.org/v2beta1/namespaces/{ns}/mpijobs"
+    once = {
+        False: ("MPIJobCreated", "MPIJobRunning", "MPIJobSucceeded"),
+        True: ("MPIJobCreated", "MPIJobRunning"),
+    }
+
+    def body(self, name: str, fails: bool) -> dict:
+        def role(n: int, command: str) -> dict:
+            pod = {"containers": [{"name": "train", "image": "i", "command": [command]}]}
+            return {"replicas": n, "restartPolicy": "Never", "template": {"spec": pod}}
+
+        return {
+            "apiVersion": "kubeflow.org/v2beta1",
+            "kind": "MPIJob",
+            "metadata": {"name": name},
+            "spec": {
+                "runPolicy": {"cleanPodPolicy": "None" if fails else "All", "backoffLimit": 0},
+                "mpiReplicaSpecs": {"Launcher": role(1, "mpirun"), "Worker": role(WORKERS, "sshd")},
+            },
+        }
+
+    def launchers(self, ns: str, name: str) -> list[str]:
+        query = f"?labelSelector=batch.kubernetes.io/job-name={name}-launcher"
+        return [
+            p["metadata"]["name"]
+            for p in self.api.call("GET", CORE.format(ns=ns) + "pods" + query)["items"]
+        ]
+
+    def run(self, ns: str, name: str) -> None:
+        super().run(ns, name)
+        for p in self.launchers(ns, name):
+            self.move(ns, p, "Pending", "Running")
+
+    def end(self, ns: str, name: str, fails: bool) -> None:
+        for p in self.launchers(ns, name):
+            self.move(ns, p, "Running", "Failed" if fails else "Succeeded", ended(3 if fails else 0))
+
+    def left(self, fails: bool) -> int:
+        return WORKERS if fails else 0
+
+
+# --- what was asked of the API server -------------------------------------------------------
+def created(ns: str) -> Counter:
+    """What the operator made in a namespace, from the audit log: "resource name" -> how often."""
+    out: Counter = Counter()
+    marks = (f'"username":"{USER}"'.encode(), f'"namespace":"{ns}"'.encode(), b'"verb":"create"')
+    log = RUN / "log/audit.log"
+    for path in [*sorted(log.parent.glob("audit-*.log")), log]:
+        with path.open("rb") as f:
+            for line in f:
+                if all(m in line for m in marks):
+                    e = json.loads(line)
+                    o = e["objectRef"]
+                    if e.get("responseStatus", {}).get("code") == 201 and o["resource"] != "events":
+                        out[f"{o['resource']} {o['name']}"] += 1
+    return out
+
+
+# --- the control plane's processes ----------------------------------------------------------
+def process(name: str) -> int:
+    """The process of this cluster that runs bin/NAME."""
+    program = str(RUN / "bin" / name).encode()
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and (entry / "cmdline").read_bytes().split(b"\0")[0] == program:
+                return int(entry.name)
+        except OSError:
+            continue
+    raise AssertionError(f"{name} does not run")
+
+
+class paused:
+    """with paused("etcd"): it neither works nor answers."""
+
+    def __init__(self, name: str):
+        self.pid = process(name)
+
+    def __enter__(self) -> None:
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def __exit__(self, *_) -> None:
+        os.kill(self.pid, signal.SIGCONT)
+
+
+def restart_api_server(seconds_away: float = 0) -> None:
+    """Killed, and started again with the same words in the same network namespace."""
+    pid = process("kube-apiserver")
+    words = Path(f"/proc/{pid}/cmdline").read_bytes().decode().rstrip("\0").split("\0")
+    netns = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY)
+    os.kill(pid, signal.SIGKILL)
+    told = RUN / "ended"  # by tests/cluster, for which it was not wanted
+    wait("the API server's end", lambda: told.exists() and "kube-apiserver" in told.read_text())
+    told.unlink()
+    time.sleep(seconds_away)  # how long it is away
+    with open(RUN / "log/kube-apiserver-again.log", "ab") as log:
+        subprocess.Popen(
+            ["nsenter", f"--net=/proc/self/fd/{netns}", "--", *words],
+            stdout=log, stderr=log, pass_fds=(netns,), start_new_session=True,
+        )  # fmt: skip
+    os.close(netns)
+    patient().call("GET", "/readyz")
+
+
+# --- the line between operator and API server -------------------------------------------------
+class Line(threading.Thread):
+    """A relay on a loopback port. up: passes; cut: connections are closed and refused; silent: what is sent
+    on connections of before is swallowed, both ways, for ever, while new ones pass."""
+
+    def __init__(self, server: str):
+        super().__init__(daemon=True)
+        at = urlsplit(server)
+        self.far = (at.hostname, at.port)
+        self.listener = socket.create_server(("127.0.0.1", 0), backlog=64)
+        self.port = self.listener.getsockname()[1]
+        self.lock = threading.Lock()
+        self.open: dict[socket.socket, bool] = {}  # is it silent?
+        self.is_cut = False
+        self.start()
+
+    def run(self) -> None:
+        while True:
+            try:
+                near, _ = self.listener.accept()
+            except OSError:
+                return
+            if self.is_cut:
+                near.close()
+                continue
+            try:
+                far = socket.create_connection(self.far, 10)
+            except OSError:
+                near.close()
+                continue
+            with self.lock:
+                self.open[near] = self.open[far] = False
+            for a, b in ((near, far), (far, near)):
+                threading.Thread(target=self.relay, args=(a, b), daemon=True).start()
+
+    def relay(self, a: socket.socket, b: socket.socket) -> None:
+        try:
+            while data := a.recv(65536):
+                if not self.open.get(a, False):
+                    b.sendall(data)
+        except OSError:
+            pass
+        if not self.open.get(a, False):
+            self.close(a)
+            self.close(b)
+
+    def close(self, s: socket.socket) -> None:
+        with self.lock:
+            self.open.pop(s, None)
+        with contextlib.suppress(OSError):
+            s.shutdown(socket.SHUT_RDWR)
+        s.close()
+
+    def cut(self) -> None:
+        self.is_cut = True
+        for s in list(self.open):
+            self.close(s)
+
+    def mend(self) -> None:
+        self.is_cut = False
+
+    def silence(self) -> None:
+        with self.lock:
+            for s in self.open:
+                self.open[s] = True
+
+    def stop(self) -> None:
+        self.listener.close()
+        self.cut()
+
+    def kubeconfig(self, original: Path) -> Path:
+        text = original.read_text()
+        at = text.index("https://")
+        path = original.with_name(f"line-{self.port}.kubeconfig")
+        path.write_text(f"{text[:at]}https://127.0.0.1:{self.port}{text[text.index(chr(34), at) :]}")
+        return path
+
+
+def operator(kubeconfig: Path, *args: str, crash: str | None = None) -> Operator:
+    program = BIN / ("hvd-operator-faults" if crash else "hvd-operator")
+    return Operator(program, kubeconfig, LOG, "--http-port", "0", *args, crash=crash)
