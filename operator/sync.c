@@ -47,7 +47,7 @@ struct sync {
     struct decision decision;
     struct node *status; /* to be written */
     uint8_t status_hash[SHA256_BYTES];
-    unsigned n_events_open;
+    unsigned n_events_told;
     bool is_refused; /* the spec has problems */
     bool has_failed;
     uint64_t started_ns;
@@ -204,27 +204,19 @@ static void write_status(struct sync *s)
     log_change(s);
 }
 
-static void on_event_told(void *arg)
+/* One Event after the other, since who watches them wants them in their order; then the
+ * status. */
+static void tell_events(void *arg)
 {
     struct sync *s = arg;
 
-    if (--s->n_events_open == 0) {
-        if (s->status)
-            write_status(s);
-        else
-            finish_with_outcome(s);
-    }
-}
-
-static void tell_events(struct sync *s)
-{
-    s->n_events_open = 1; /* held while the loop runs: done may be called at once */
-    for (size_t i = 0; i < s->decision.n_notes; i++) {
-        s->n_events_open++;
-        record_event(s->op->record, s->job, s->front->component, &s->decision.note[i],
-                     on_event_told, s);
-    }
-    on_event_told(s);
+    if (s->n_events_told < s->decision.n_notes)
+        record_event(s->op->record, s->job, s->front->component,
+                     &s->decision.note[s->n_events_told++], tell_events, s);
+    else if (s->status)
+        write_status(s);
+    else
+        finish_with_outcome(s);
 }
 
 /* --- deciding ----------------------------------------------------------------------
