@@ -35,7 +35,7 @@
 
 #define MAX_WAIT_FDS       8
 #define MAX_POOL           8
-#define MAX_CONNECTIONS    16
+#define MAX_CONNECTIONS    32 /* watches, requests in flight, and the Lease */
 #define CONNECT_TIMEOUT_MS 10000L
 #define DEAD_PEER_MS       40000u
 

@@ -16,6 +16,7 @@ import sys
 import time
 from pathlib import Path
 
+import real_elect
 import real_mpi
 import real_objects
 from api import CORE, JOBS, Api, Operator, Refused, Suite, condition, expect, install, wait
@@ -459,12 +460,23 @@ def replace(new: Operator) -> None:
     op = new
 
 
+def rival(*args: str) -> Operator:
+    """Beside others on one Lease; the operator of the other tests has ended."""
+    if not op.ended():
+        op.stop()
+    return Operator(BIN / "hvd-operator", KUBECONFIG, LOG, *args)
+
+
 real_mpi.tests(suite, operator, lambda: op, replace)
 real_objects.tests(suite, lambda: api)
+real_elect.tests(suite)
+real_elect.stage.start = rival
+real_elect.stage.job, real_elect.stage.ended = job, ended
+real_elect.stage.running, real_elect.stage.state = running, state
 
 
 if __name__ == "__main__":
-    api = real_mpi.stage.api = Api(KUBECTL, str(RUN / "admin.kubeconfig"))
+    api = real_mpi.stage.api = real_elect.stage.api = Api(KUBECTL, str(RUN / "admin.kubeconfig"))
     install(api, RUN)
     op = operator()
     try:

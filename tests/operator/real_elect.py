@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Several operators on a real API server, under the shipped rights: who acts, and when another takes
+over. Part of real_test.py, which calls tests(). The writes of each are counted by its own metrics.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from api import Api, Operator, Suite, expect, wait
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from fake_world import fetch, free_port
+
+LEASE = "/apis/coordination.k8s.io/v1/namespaces/ringmaster/leases/hvd-operator"
+WRITES = re.compile(
+    r'^hvd_operator_api_requests_total\{method="(?:POST|PATCH|DELETE)".* (\d+)$', re.MULTILINE
+)
+TIMES = [
+    "--leader-elect-lease-duration=4s",
+    "--leader-elect-renew-deadline=2s",
+    "--leader-elect-retry-period=500ms",
+]
+
+
+class Stage:
+    """What real_test.py has."""
+
+    api: Api
+    start: Callable[..., Operator]
+    job: Callable[..., dict]
+    running: Callable[[str], dict]
+    state: Callable[[str, str], dict]
+    ended: Callable[..., dict]
+
+
+stage = Stage()
+
+
+class Rival:
+    def __init__(self, *args: str):
+        self.port = free_port()
+        self.process = stage.start(
+            "--leader-elect", "--lock-namespace=ringmaster", "--http-port", str(self.port), *args
+        )
+
+    def metrics(self) -> str:
+        return fetch(self.port, "/metrics")[1]
+
+    def leads(self) -> bool:
+        return "\nhvd_operator_leader 1" in self.metrics()
+
+    def writes(self) -> int:
+        return sum(int(n) for n in WRITES.findall(self.metrics()))
+
+    def signal(self, number: int) -> None:
+        self.process.process.send_signal(number)
+
+
+@contextlib.contextmanager
+def two(*args: str):
+    a = Rival(*args)
+    b = None
+    try:
+        wait("a leads", a.leads, 30)
+        b = Rival(*args)
+        wait("b is ready", lambda: fetch(b.port, "/readyz")[0] == 200)
+        yield a, b
+    finally:
+        for one in (a, b):
+            if one and not one.process.ended():
+                one.process.kill()
+
+
+def finish(ns: str) -> None:
+    for name in stage.api.pods(ns):
+        stage.api.set_pod(ns, name, "Succeeded", **stage.ended(0, reason="Completed"))
+    stage.state(ns, "Succeeded")
+
+
+def one_acts_and_hands_over_within_a_second() -> None:
+    with two() as (a, b):
+        ns = stage.api.namespace("t-elect-handover")
+        stage.api.make(ns, stage.job())
+        stage.running(ns)
+        stage.state(ns, "Running")
+        expect(b.writes() == 0 < a.writes(), "only the leader writes", str((a.writes(), b.writes())))
+        start = time.monotonic()
+        expect(a.process.stop() == 0, "a ends well")
+        wait("b leads", b.leads)
+        took = time.monotonic() - start
+        print(f"# handed over in {took * 1000:.0f} ms")
+        expect(took < 1, "within a second", str(took))
+        finish(ns)
+        spec = stage.api.call("GET", LEASE)["spec"]
+        expect(spec["leaseTransitions"] >= 1 and spec["leaseDurationSeconds"] == 15, "the Lease", spec)
+        expect(b.process.stop() == 0, "b ends well")
+        expect(stage.api.call("GET", LEASE)["spec"].get("holderIdentity", "") == "", "it is free")
+
+
+def a_stopped_leader_writes_nothing_when_it_goes_on() -> None:
+    with two(*TIMES) as (a, b):
+        ns = stage.api.namespace("t-elect-stopped")
+        stage.api.make(ns, stage.job())
+        stage.running(ns)
+        stage.state(ns, "Running")
+        before = a.writes()
+        a.signal(signal.SIGSTOP)
+        wait("b leads", b.leads)
+        other = stage.api.namespace("t-elect-stopped-2")
+        stage.api.make(other, stage.job())
+        stage.running(other)
+        stage.state(other, "Running")
+        a.signal(signal.SIGCONT)
+        finish(ns)
+        finish(other)
+        wait(
+            "a has seen it", lambda: 'hvd_operator_jobs{kind="HorovodJob",state="Running"} 0' in a.metrics()
+        )
+        expect(not a.leads() and a.writes() == before, "a wrote nothing more", str((before, a.writes())))
+        reasons = stage.api.reasons(ns)
+        expect(reasons == ["JobCreated", "JobRunning", "JobSucceeded"], "each event once", reasons)
+        expect(a.process.stop() == 0 and b.process.stop() == 0, "both end well")
+
+
+def a_killed_leader_s_job_is_finished_by_its_successor() -> None:
+    with two(*TIMES) as (a, b):
+        ns = stage.api.namespace("t-elect-killed")
+        stage.api.make(ns, stage.job())
+        pods = stage.running(ns)
+        a.process.kill()
+        start = time.monotonic()
+        stage.state(ns, "Running")
+        print(f"# {time.monotonic() - start:.1f} s after its end")
+        wait("b leads", b.leads)
+        finish(ns)
+        expect(stage.api.pods(ns).items() <= pods.items(), "no pod was made again")
+        expect(b.process.stop() == 0, "b ends well")
+
+
+def tests(suite: Suite) -> None:
+    suite.test(one_acts_and_hands_over_within_a_second)
+    suite.test(a_stopped_leader_writes_nothing_when_it_goes_on)
+    suite.test(a_killed_leader_s_job_is_finished_by_its_successor)
