@@ -18,6 +18,7 @@
 #define MPI_LABEL_REPLICA_INDEX  "training.kubeflow.org/replica-index"
 #define MPI_OPERATOR_NAME        "mpi-operator"
 
+#define ANNOTATION_WORLD         LABEL_PREFIX "world" /* "<generation> <workers>" */
 #define ANNOTATION_VOLCANO_QUEUE "scheduling.volcano.sh/queue-name"
 
 #endif

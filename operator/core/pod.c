@@ -22,6 +22,7 @@
 #include "operator/core/timestamp.h"
 #include "operator/doc/object.h"
 #include "runtime/base/mem.h"
+#include "runtime/contract/job_world.h"
 
 static const struct prune_rule container_rules[] = {
     {.key = "name"}, {.key = "restartPolicy"}, {.key = NULL}};
@@ -42,6 +43,7 @@ static const size_t text_fields[] = {
     offsetof(struct pod, reason),      offsetof(struct pod, message),
     offsetof(struct pod, waiting),     offsetof(struct pod, exit_container),
     offsetof(struct pod, exit_reason), offsetof(struct pod, exit_text),
+    offsetof(struct pod, condition),
 };
 
 static char **field(struct pod *p, size_t i)
@@ -93,6 +95,35 @@ static void read_labels(const struct node *object, struct pod *p)
     p->generation = (uint32_t)strtoul(label(object, LABEL_GENERATION), NULL, 10);
 }
 
+static void read_world(const struct node *object, struct pod *p)
+{
+    const struct node *n =
+        node_get(node_at(object, "metadata.annotations"), ANNOTATION_WORLD);
+    struct job_world w;
+
+    if (n && n->type == NODE_STRING && job_world_parse(n->u.s, &w, NULL) == 0) {
+        p->world_generation = w.generation;
+        p->world_workers = w.workers;
+    }
+}
+
+/* What every pod goes through says nothing about how it ended. */
+static bool is_usual(const char *type)
+{
+    static const char *const usual[] = {"PodScheduled",
+                                        "Initialized",
+                                        "ContainersReady",
+                                        "Ready",
+                                        "PodReadyToStartContainers",
+                                        "DisruptionTarget"};
+
+    for (size_t i = 0; i < ARRAY_LEN(usual); i++) {
+        if (strcmp(usual[i], type) == 0)
+            return true;
+    }
+    return false;
+}
+
 static void read_conditions(const struct node *object, struct pod *p)
 {
     const struct node *conditions = node_at(object, "status.conditions");
@@ -103,10 +134,15 @@ static void read_conditions(const struct node *object, struct pod *p)
 
         if (strcmp(type, "Ready") == 0)
             p->is_ready = is_true;
-        if (strcmp(type, "DisruptionTarget") == 0 && is_true && !*p->reason) {
-            p->reason = text(c, "reason");
-            p->message = text(c, "message");
+        if (strcmp(type, "DisruptionTarget") == 0 && is_true) {
+            p->is_disrupted = true;
+            if (!*p->reason) {
+                p->reason = text(c, "reason");
+                p->message = text(c, "message");
+            }
         }
+        if (is_true && !*p->condition && !is_usual(type))
+            p->condition = text(c, "type");
         if (strcmp(type, "PodScheduled") == 0 && !is_true && *text(c, "message"))
             p->waiting = text(c, "message");
     }
@@ -222,6 +258,7 @@ int pod_decode(enum kube_kind job_kind,
     if (!*p.ns || !*p.name || !*p.uid)
         return err_set(err, -EINVAL, "pod without name, namespace or uid");
     read_labels(object, &p);
+    read_world(object, &p);
     p.node = text(object, "spec.nodeName");
     p.phase = phase_of(text(object, "status.phase"));
     p.reason = text(object, "status.reason");
@@ -280,8 +317,18 @@ bool pod_equal(const struct pod *a, const struct pod *b)
         if (strncmp(*const_field(a, i), *const_field(b, i), POD_TEXT_MAX) != 0)
             return false;
     }
-    return a->role == b->role && a->generation == b->generation && a->phase == b->phase
-           && a->is_ready == b->is_ready && a->is_deleting == b->is_deleting
-           && a->has_exit == b->has_exit && a->exit_code == b->exit_code
-           && a->exit_signal == b->exit_signal;
+    return a->role == b->role && a->generation == b->generation
+           && a->world_generation == b->world_generation
+           && a->world_workers == b->world_workers && a->is_disrupted == b->is_disrupted
+           && a->phase == b->phase && a->is_ready == b->is_ready
+           && a->is_deleting == b->is_deleting && a->has_exit == b->has_exit
+           && a->exit_code == b->exit_code && a->exit_signal == b->exit_signal;
+}
+
+uint32_t pod_generation(const struct pod *p)
+{
+    uint32_t g =
+        p->world_generation > p->generation ? p->world_generation : p->generation;
+
+    return g ? g : 1;
 }

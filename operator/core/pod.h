@@ -26,14 +26,18 @@ struct pod { /* no field is NULL except where said */
                         reason; "" */
     char *message;   /* belongs to reason */
     char *waiting;   /* why it does not run yet, "ErrImagePull: ..."; "" */
-    char *exit_container;    /* the container whose end counts (pod.c); "" */
-    char *exit_reason;       /* "Error", "OOMKilled"; "" */
-    char *exit_text;         /* its termination message; "" */
+    char *exit_container; /* the container whose end counts (pod.c); "" */
+    char *exit_reason;    /* "Error", "OOMKilled"; "" */
+    char *exit_text;      /* its termination message; "" */
+    char *condition;      /* type of the first condition that is True and that neither
+                             Kubernetes sets on each pod nor is DisruptionTarget; "" */
     enum kube_kind job_kind; /* of the job that its labels name */
     int role;                /* enum role, by label; -1: none that we know */
     uint32_t generation;     /* by label; 0 if absent */
+    uint32_t world_generation, world_workers; /* by annotation; 0 if absent */
     enum pod_phase phase;
     bool is_ready, is_deleting, has_exit;
+    bool is_disrupted;               /* condition DisruptionTarget is True */
     bool is_init_exit, is_main_exit; /* of an init container; of container 0 */
     int exit_code, exit_signal;
     uint64_t exit_wall_us;   /* 0: unknown. Kubernetes gives whole seconds */
@@ -53,5 +57,7 @@ int pod_decode(enum kube_kind job_kind,
 int pod_copy(const struct pod *from, struct pod *ret); /* owned strings; -ENOMEM */
 void pod_release(struct pod *p); /* of a copy; accepts a zeroed struct */
 bool pod_equal(const struct pod *a, const struct pod *b);
+/* Of the world that it is in: by annotation, else by label, else the first. */
+uint32_t pod_generation(const struct pod *p);
 
 #endif
