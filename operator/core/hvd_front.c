@@ -25,6 +25,7 @@ static struct job_meta *hvd_open(const struct node *object,
     if (hvd_decode_spec(object, a, job, problems) < 0)
         return NULL;
     hvd_validate(job, problems);
+    hvd_stored_apply(job);
     return &job->meta;
 }
 
@@ -42,22 +43,25 @@ static void hvd_shape(const struct job_meta *meta, struct shape *ret)
 
 static int hvd_decide(const struct question *q, struct decision *ret)
 {
-    const struct hvd_job *job = job_of(q->job);
+    const struct verdict_query vq = {.job = job_of(q->job),
+                                     .seen = q->seen,
+                                     .outcome = q->outcome,
+                                     .cfg = q->cfg,
+                                     .now_wall_s = q->now_wall_s};
     struct build b = {.arena = q->arena};
     struct verdict *v = arena_alloc(q->arena, sizeof(*v));
     struct decision d = {0};
-    bool is_refused = q->outcome->trouble == TROUBLE_REJECTED;
-    int rc = v ? verdict_make(job, q->seen, q->outcome, q->arena, v) : -ENOMEM;
+    int rc = v ? verdict_make(&vq, q->arena, v) : -ENOMEM;
 
-    if (rc == 0 && !(is_refused && !v->was_finished))
-        rc = hvd_plan_make(job, q->seen, v, q->arena, &d.plan);
+    if (rc == 0)
+        rc = hvd_plan_make(&vq, v, q->arena, &d.plan);
     if (rc < 0)
         return rc;
-    d.status = status_make(&b, job, v, q->outcome, q->now_wall_s);
+    d.status = status_make(&b, &vq, v);
     if (!d.status)
         return -ENOMEM;
-    d.n_notes = status_events(job, v, q->outcome, d.note);
-    d.requeue_ms = hvd_plan_requeue_ms(q->seen, v);
+    d.n_notes = status_events(&vq, v, q->arena, d.note);
+    d.requeue_ms = hvd_plan_requeue_ms(&vq, v);
     d.state = v->state;
     d.reason = v->reason;
     d.message = v->message;

@@ -73,6 +73,8 @@ struct hvd_job { /* strings and trees belong to the document it was decoded from
                     was made of them to the arena */
     struct job_meta meta;      /* first: see struct front */
     uint32_t world_generation; /* of the world, by the stored status; 0 at first */
+    uint32_t spec_workers;     /* as the spec says; role[ROLE_WORKER].n is what the
+                                  world has, which hvd_stored_apply sees to */
     enum hvd_framework framework;
     enum success_policy success;
     uint32_t slots;

@@ -1,46 +1,83 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The decision.
  *
- *   job being deleted                  nothing: garbage collection does it
- *   stored status says finished        clean up pods by runPolicy.cleanPodPolicy
- *   verdict finished, not yet stored   nothing: the verdict is stored first, because
- *                                      clean-up removes what it was derived from
- *   not all objects made               Secret and Service, then all missing workers
- *                                      at once
- *   else                               nothing to do but to watch
+ *   job being deleted        nothing: garbage collection does it
+ *   a step to another state  nothing: it is stored first. Whoever looks next, this
+ *                            operator or the one after a crash, finds it there
+ *   Pending                  the Secret and the Service and, when they are there, all
+ *                            missing pods at once; workers of an earlier world are told
+ *                            of this one before pods are added, and surplus ones are
+ *                            deleted after that, the highest first
+ *   Running                  the same, less what is missing: that is a failure
+ *   Restarting, Suspended    all pods are deleted
+ *   finished                 pods are deleted by cleanPodPolicy, the job itself after
+ *                            ttlSecondsAfterFinished, once the status tells that
  *
- * Of a job that is not finished, a worker whose creation the watch has not shown for
- * long is asked for: only the answer may end the expectation.
+ * Of a job that is not finished, a pod whose creation the watch has not shown for long
+ * is asked for: only the answer may end the expectation.
  *
  * A restart at any point comes back to the same plan less what was done. Pure. */
 #include "operator/core/hvd_plan.h"
 
 #include <errno.h>
+#include <string.h>
 
+#include "operator/core/hvd_crew.h"
 #include "operator/core/hvd_objects.h"
 #include "runtime/base/mem.h"
+#include "runtime/base/sha256.h"
+#include "runtime/contract/job_world.h"
 
-/* The name is copied into the arena; without memory there is no action. */
-static struct action *worker_action(const struct hvd_job *job,
-                                    enum verb verb,
-                                    uint32_t stage,
-                                    uint32_t index,
-                                    struct arena *a,
-                                    struct plan *p)
+enum { STAGE_NEEDED, STAGE_TELL, STAGE_ADD, STAGE_SHED };
+
+static const enum kube_kind needed[] = {KUBE_SECRET, KUBE_SERVICE, KUBE_CONFIGMAP,
+                                        KUBE_VOLCANO_GROUP, KUBE_SCHEDULER_GROUP};
+static const enum kube_kind gangs[] = {KUBE_VOLCANO_GROUP, KUBE_SCHEDULER_GROUP};
+
+struct planning {
+    const struct hvd_job *job;
+    const struct object_config *cfg;
+    const struct observed *seen;
+    const struct verdict *v;
+    struct arena *arena;
+    struct plan *plan;
+    bool is_out_of_memory;
+};
+
+/* Strings are copied: the snapshot's pods live only until the shell waits for an
+ * answer. Without memory there is no action. */
+static struct action *
+add_pod(struct planning *g, enum verb verb, uint32_t stage, enum role role, uint32_t i)
 {
     char name[OBJECT_NAME_SIZE];
     const char *copy;
     struct action *x;
 
-    object_pod_name(job, ROLE_WORKER, index, name);
-    copy = arena_strdup(a, name);
-    if (!copy)
+    object_pod_name(g->job, role, i, name);
+    copy = arena_strdup(g->arena, name);
+    if (!copy) {
+        g->is_out_of_memory = true;
         return NULL;
-    x = plan_add(p, verb, KUBE_POD, stage, copy);
-    x->role = ROLE_WORKER;
-    x->index = index;
+    }
+    x = plan_add(g->plan, verb, KUBE_POD, stage, copy);
+    x->role = role;
+    x->index = i;
     return x;
 }
+
+static void drop_pod(
+    struct planning *g, uint32_t stage, enum role role, uint32_t i, const char *uid)
+{
+    struct action *x = add_pod(g, VERB_DELETE, stage, role, i);
+
+    if (x)
+        x->uid = arena_strdup(g->arena, uid);
+    if (!x || !x->uid)
+        g->is_out_of_memory = true;
+}
+
+/* --- deletions ---------------------------------------------------------------------
+ */
 
 static bool must_clean(enum clean_policy policy, enum pod_phase phase)
 {
@@ -57,96 +94,273 @@ static bool must_clean(enum clean_policy policy, enum pod_phase phase)
     return false;
 }
 
-/* The uid is copied: the snapshot's pods live only until the shell waits for an answer.
- */
-static int plan_cleanup(const struct hvd_job *job,
-                        const struct crew *crew,
-                        struct arena *a,
-                        struct plan *p)
+static void plan_clean(struct planning *g, enum clean_policy policy)
 {
-    for (uint32_t i = 0; i < crew->n; i++) {
-        const struct pod *pod = crew->w[i].pod;
+    for (int r = 0; r < ROLE_COUNT; r++) {
+        const struct crew *crew = &g->seen->crew[r];
 
-        if (crew->w[i].state == WORKER_SEEN && !pod->is_deleting
-            && must_clean(job->run.clean, pod->phase)) {
-            struct action *x = worker_action(job, VERB_DELETE, 0, i, a, p);
+        for (uint32_t i = 0; i < crew->n; i++) {
+            const struct pod *p = crew->w[i].pod;
 
-            if (x)
-                x->uid = arena_strdup(a, pod->uid);
-            if (!x || !x->uid)
-                return -ENOMEM;
+            if (crew->w[i].state == WORKER_SEEN && !p->is_deleting
+                && must_clean(policy, p->phase))
+                drop_pod(g, STAGE_NEEDED, (enum role)r, i, p->uid);
         }
     }
-    return 0;
 }
 
-static int plan_create(const struct hvd_job *job,
-                       const struct observed *seen,
-                       struct arena *a,
-                       struct plan *p)
+static void plan_shed(struct planning *g)
 {
-    const struct crew *crew = &seen->crew[ROLE_WORKER];
+    const struct crew *crew = &g->seen->crew[ROLE_WORKER];
+
+    for (uint32_t i = crew->n; i-- > g->job->role[ROLE_WORKER].n;) {
+        const struct worker *w = &crew->w[i];
+
+        if (w->state == WORKER_SEEN && !w->pod->is_deleting)
+            drop_pod(g, STAGE_SHED, ROLE_WORKER, i, w->pod->uid);
+    }
+}
+
+/* A gang without pods would hold its place in the queue. One that we do not know to be
+ * ours goes with the job. */
+static void plan_drop_gang(struct planning *g)
+{
+    for (size_t i = 0; i < ARRAY_LEN(gangs); i++) {
+        if (g->seen->fact[gangs[i]].state == FACT_THERE)
+            (void)plan_add(g->plan, VERB_DELETE, gangs[i], STAGE_SHED,
+                           g->job->meta.name);
+    }
+}
+
+static void plan_end(struct planning *g, bool is_ttl_over)
+{
+    struct action *x;
+
+    plan_clean(g, g->job->run.clean);
+    plan_drop_gang(g);
+    if (!is_ttl_over || !g->v->was.is_ttl_told)
+        return;
+    x = plan_add(g->plan, VERB_DELETE, KUBE_JOB, STAGE_SHED, g->job->meta.name);
+    x->uid = g->job->meta.uid;
+}
+
+/* --- what is to be there -----------------------------------------------------------
+ */
+
+static void plan_look(struct planning *g)
+{
+    for (int r = 0; r < ROLE_COUNT; r++) {
+        const struct crew *crew = &g->seen->crew[r];
+
+        for (uint32_t i = 0; i < crew->n; i++) {
+            if (crew->w[i].is_overdue)
+                (void)add_pod(g, VERB_LOOK, STAGE_NEEDED, (enum role)r, i);
+        }
+    }
+}
+
+static struct node *world_patch(struct planning *g)
+{
+    struct build b = {.arena = g->arena};
+    struct node *o = node_object(&b);
+    struct node *meta = node_child(&b, o, "metadata", NODE_OBJECT);
+    struct node *notes = node_child(&b, meta, "annotations", NODE_OBJECT);
+    struct job_world w = {.generation = g->job->world_generation,
+                          .workers = g->job->role[ROLE_WORKER].n};
+    char text[JOB_WORLD_TEXT_SIZE];
+
+    job_world_render(&w, text);
+    node_set_str(&b, notes, ANNOTATION_WORLD, text);
+    g->is_out_of_memory |= b.status != 0;
+    return o;
+}
+
+/* Pods that know of no world are not scaled. */
+static void plan_tell(struct planning *g)
+{
+    const struct crew *crew = &g->seen->crew[ROLE_WORKER];
+    const struct node *body = NULL;
+
+    for (uint32_t i = 0; i < crew->n; i++) {
+        const struct pod *p = crew->w[i].pod;
+        struct action *x;
+
+        if (crew->w[i].state != WORKER_SEEN || p->is_deleting
+            || p->world_generation == 0
+            || p->world_generation >= g->job->world_generation)
+            continue;
+        if (!body)
+            body = world_patch(g);
+        x = add_pod(g, VERB_UPDATE, STAGE_TELL, ROLE_WORKER, i);
+        if (x)
+            x->body = body;
+    }
+}
+
+static bool is_missing(const struct planning *g, enum role role, uint32_t index)
+{
+    const struct pod *p;
+    enum seat x = crew_place(g->job, g->seen, role, index, &p);
+
+    return x == PLACE_EMPTY || (x == PLACE_LEFT && p->phase != POD_SUCCEEDED);
+}
+
+/* What depends on the size of the world is written anew with it. */
+static bool is_sized(enum kube_kind kind)
+{
+    return kind == KUBE_CONFIGMAP || kind == KUBE_VOLCANO_GROUP
+           || kind == KUBE_SCHEDULER_GROUP;
+}
+
+static void digest_of(const struct planning *g, uint8_t ret[SHA256_BYTES])
+{
+    struct sha256 s;
+
+    sha256_init(&s);
+    sha256_add(&s, &g->job->role[ROLE_WORKER].n, sizeof(g->job->role[ROLE_WORKER].n));
+    sha256_end(&s, ret);
+}
+
+static void plan_object(struct planning *g, enum kube_kind kind)
+{
+    const struct fact *fact = &g->seen->fact[kind];
+    uint8_t digest[SHA256_BYTES];
     char name[OBJECT_NAME_SIZE];
-    const char *secret;
+    const char *copy;
+    struct action *x;
 
-    object_name(job, KUBE_SECRET, name);
-    secret = arena_strdup(a, name);
-    if (!secret)
-        return -ENOMEM;
-    if (seen->fact[KUBE_SECRET].state != FACT_THERE)
-        (void)plan_add(p, VERB_CREATE, KUBE_SECRET, 0, secret);
-    if (seen->fact[KUBE_SERVICE].state != FACT_THERE)
-        (void)plan_add(p, VERB_CREATE, KUBE_SERVICE, 0, job->meta.name);
-    for (uint32_t i = 0; i < crew->n; i++) {
-        if (crew->w[i].state == WORKER_ABSENT
-            && !worker_action(job, VERB_CREATE, 1, i, a, p))
-            return -ENOMEM;
+    digest_of(g, digest);
+    if (!object_is_wanted(g->job, g->cfg, kind)
+        || (fact->state == FACT_THERE
+            && (!is_sized(kind) || memcmp(fact->digest, digest, sizeof(digest)) == 0)))
+        return;
+    object_name(g->job, kind, name);
+    copy = arena_strdup(g->arena, name);
+    if (!copy) {
+        g->is_out_of_memory = true;
+        return;
     }
-    return 0;
+    x = plan_add(g->plan, fact->state == FACT_THERE ? VERB_UPDATE : VERB_CREATE, kind,
+                 STAGE_NEEDED, copy);
+    if (is_sized(kind))
+        memcpy(x->digest, digest, sizeof(digest));
 }
 
-uint64_t hvd_plan_requeue_ms(const struct observed *seen, const struct verdict *v)
+static void plan_create(struct planning *g)
 {
-    const struct crew *crew = &seen->crew[ROLE_WORKER];
+    uint32_t n_missing = 0;
 
-    for (uint32_t i = 0; i < crew->n && !v->was_finished; i++) {
-        if (crew->w[i].state == WORKER_EXPECTED)
-            return EXPECT_LOOK_MS;
+    for (int r = 0; r < ROLE_COUNT; r++) {
+        for (uint32_t i = 0; i < g->job->role[r].n; i++)
+            n_missing += is_missing(g, (enum role)r, i);
     }
-    return 0;
+    for (size_t i = 0; i < ARRAY_LEN(needed); i++) {
+        if (n_missing > 0 || !g->v->was.is_created)
+            plan_object(g, needed[i]);
+    }
+    plan_tell(g);
+    for (int r = 0; r < ROLE_COUNT && n_missing > 0; r++) {
+        for (uint32_t i = 0; i < g->job->role[r].n; i++) {
+            if (is_missing(g, (enum role)r, i))
+                (void)add_pod(g, VERB_CREATE, STAGE_ADD, (enum role)r, i);
+        }
+    }
 }
 
-static int plan_look(const struct hvd_job *job,
-                     const struct crew *crew,
-                     struct arena *a,
-                     struct plan *p)
+bool hvd_plan_is_ttl_over(const struct verdict_query *q, const struct verdict *v)
 {
-    for (uint32_t i = 0; i < crew->n; i++) {
-        if (crew->w[i].is_overdue && !worker_action(job, VERB_LOOK, 0, i, a, p))
-            return -ENOMEM;
-    }
-    return 0;
+    int64_t ttl_s = q->job->run.ttl_s;
+
+    return v->was_finished && ttl_s >= 0 && v->was.completion_s != 0
+           && q->now_wall_s >= v->was.completion_s + (uint64_t)ttl_s;
 }
 
-int hvd_plan_make(const struct hvd_job *job,
-                  const struct observed *seen,
+static void plan_by_state(struct planning *g, bool is_ttl_over)
+{
+    switch (g->v->state) {
+    case STATE_PENDING:
+        plan_look(g);
+        plan_create(g);
+        plan_shed(g);
+        break;
+    case STATE_RUNNING:
+        plan_look(g);
+        plan_shed(g);
+        break;
+    case STATE_RESTARTING:
+    case STATE_SUSPENDED:
+        plan_look(g);
+        plan_clean(g, CLEAN_ALL);
+        if (g->v->state == STATE_SUSPENDED)
+            plan_drop_gang(g);
+        break;
+    case STATE_SUCCEEDED:
+    case STATE_FAILED:
+        plan_end(g, is_ttl_over);
+        break;
+    }
+}
+
+int hvd_plan_make(const struct verdict_query *q,
                   const struct verdict *v,
                   struct arena *a,
                   struct plan *ret)
 {
-    const struct crew *crew = &seen->crew[ROLE_WORKER];
     struct plan p;
-    int rc = plan_init(&p, crew->n + 2u, a);
+    struct planning g = {
+        .job = q->job, .cfg = q->cfg, .seen = q->seen, .v = v, .arena = a, .plan = &p};
+    size_t cap = ARRAY_LEN(needed) + ARRAY_LEN(gangs) + 1; /* and the job itself */
+    int rc;
 
-    if (rc == 0 && !job->meta.is_deleting) {
-        if (v->was_finished)
-            rc = plan_cleanup(job, crew, a, &p);
-        if (rc == 0 && (v->state == STATE_PENDING || v->state == STATE_RUNNING))
-            rc = plan_look(job, crew, a, &p);
-        if (rc == 0 && !v->was_finished && v->state == STATE_PENDING && !v->is_created)
-            rc = plan_create(job, seen, a, &p);
-    }
+    for (int r = 0; r < ROLE_COUNT; r++) /* a surplus pod is told and deleted */
+        cap += 2u * (size_t)q->seen->crew[r].n + q->job->role[r].n;
+    rc = plan_init(&p, cap, a);
+    if (rc == 0 && !q->job->meta.is_deleting && !verdict_is_step(v))
+        plan_by_state(&g, hvd_plan_is_ttl_over(q, v));
+    if (g.is_out_of_memory)
+        rc = -ENOMEM;
     if (rc == 0)
         *ret = p;
     return rc;
+}
+
+/* --- when to look again ------------------------------------------------------------
+ */
+
+static bool is_anything_expected(const struct observed *seen)
+{
+    for (int r = 0; r < ROLE_COUNT; r++) {
+        for (uint32_t i = 0; i < seen->crew[r].n; i++) {
+            if (seen->crew[r].w[i].state == WORKER_EXPECTED)
+                return true;
+        }
+    }
+    return false;
+}
+
+static void by(uint64_t *ms, uint64_t now_s, uint64_t at_s)
+{
+    uint64_t wait_ms = at_s > now_s ? (at_s - now_s) * 1000u : 0;
+
+    if (wait_ms > 0 && (*ms == 0 || wait_ms < *ms))
+        *ms = wait_ms;
+}
+
+uint64_t hvd_plan_requeue_ms(const struct verdict_query *q, const struct verdict *v)
+{
+    const struct hvd_run *run = &q->job->run;
+    uint64_t now_s = q->now_wall_s, ms = 0;
+
+    if (v->was_finished) {
+        if (run->ttl_s >= 0 && v->was.completion_s != 0)
+            by(&ms, now_s, v->was.completion_s + (uint64_t)run->ttl_s);
+        return ms;
+    }
+    if (is_anything_expected(q->seen))
+        ms = EXPECT_LOOK_MS;
+    if (v->state == STATE_RESTARTING)
+        by(&ms, now_s, v->next_restart_s);
+    if (run->deadline_s >= 0 && v->was.start_s != 0 && v->state != STATE_SUSPENDED)
+        by(&ms, now_s, v->was.start_s + (uint64_t)run->deadline_s);
+    return ms;
 }

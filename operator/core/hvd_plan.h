@@ -6,12 +6,14 @@
 #include "operator/core/hvd_verdict.h"
 #include "operator/core/plan.h"
 
-/* When to look again though nothing happens: while a pod is expected; 0: need not. */
-uint64_t hvd_plan_requeue_ms(const struct observed *seen, const struct verdict *v);
+/* When to look again though nothing happens; 0: need not. */
+uint64_t hvd_plan_requeue_ms(const struct verdict_query *q, const struct verdict *v);
+
+/* The job's time after its end is over. */
+bool hvd_plan_is_ttl_over(const struct verdict_query *q, const struct verdict *v);
 
 /* -ENOMEM when the arena is out. */
-int hvd_plan_make(const struct hvd_job *job,
-                  const struct observed *seen,
+int hvd_plan_make(const struct verdict_query *q,
                   const struct verdict *v,
                   struct arena *a,
                   struct plan *ret);

@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The status that users, kubectl and other controllers read.
  *
- * Conditions appear in the order Created, Running, then Succeeded or Failed, and are
- * never removed. lastTransitionTime moves only when the condition's status does. state
- * and workers are there for the printer columns; all else is for programs. Pure; called
- * by the reconcile shell. */
+ * Conditions appear in the order Created, Running, Suspended and Restarting where they
+ * ever held, then Succeeded or Failed, and are never removed. lastTransitionTime moves
+ * only when the condition's status does; that of Restarting=False is also when the last
+ * restart was. state and workers are there for the printer columns; all else is for
+ * programs. Pure; called by hvd_front.c. */
 #include "operator/core/hvd_status.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "operator/core/hvd_plan.h"
 #include "operator/core/timestamp.h"
 #include "runtime/base/mem.h"
 
@@ -22,6 +24,7 @@ struct writer {
     const struct hvd_job *job;
     const struct verdict *v;
     const struct outcome *outcome;
+    bool is_ttl_over;
     char now[TIMESTAMP_SIZE];
 };
 
@@ -72,42 +75,110 @@ static void put_condition(struct writer *w,
     node_add(w->b, list, c);
 }
 
-static bool is_finished(const struct verdict *v)
+static const char *const finished_text = "the job has finished";
+
+static uint32_t n_pods(const struct hvd_job *job)
 {
-    return v->state == STATE_SUCCEEDED || v->state == STATE_FAILED;
+    uint32_t n = 0;
+
+    for (int r = 0; r < ROLE_COUNT; r++)
+        n += job->role[r].n;
+    return n;
+}
+
+static void put_created(struct writer *w, struct node *list)
+{
+    const struct verdict *v = w->v;
+    const struct node *old = condition_find(w->job->meta.status, "Created");
+    uint32_t n = n_pods(w->job);
+    char text[128];
+
+    if (v->was_finished && old) {
+        node_add(w->b, list, node_copy(w->b, old)); /* not what clean-up met */
+    } else if (v->is_created) {
+        (void)snprintf(text, sizeof(text),
+                       "the Secret, the Service and %u %spods were created", n,
+                       n == w->job->role[ROLE_WORKER].n ? "worker " : "");
+        put_condition(w, list, "Created", true, "JobCreated", text);
+    } else if (w->outcome->trouble != TROUBLE_NONE) {
+        put_condition(w, list, "Created", false, w->outcome->reason,
+                      w->outcome->message);
+    } else if (v->state == STATE_SUSPENDED || v->state == STATE_RESTARTING) {
+        put_condition(w, list, "Created", false,
+                      v->state == STATE_SUSPENDED ? "JobSuspended" : "JobRestarting",
+                      "the job's pods are deleted");
+    } else {
+        put_condition(w, list, "Created", false, "Creating",
+                      "the job's objects are being created");
+    }
+}
+
+static void put_running(struct writer *w, struct node *list)
+{
+    const struct verdict *v = w->v;
+
+    switch (v->state) {
+    case STATE_PENDING:
+    case STATE_RUNNING:
+        put_condition(w, list, "Running", v->state == STATE_RUNNING, v->reason,
+                      v->message);
+        break;
+    case STATE_RESTARTING:
+        put_condition(w, list, "Running", false, "JobRestarting",
+                      "the job's pods are deleted, to be made anew");
+        break;
+    case STATE_SUSPENDED:
+        put_condition(w, list, "Running", false, "JobSuspended",
+                      "the job is suspended");
+        break;
+    case STATE_SUCCEEDED:
+    case STATE_FAILED:
+        if (w->is_ttl_over)
+            put_condition(w, list, "Running", false, TTL_REASON,
+                          "the job has finished, and is deleted after its "
+                          "ttlSecondsAfterFinished");
+        else
+            put_condition(w, list, "Running", false, "JobFinished", finished_text);
+        break;
+    }
+}
+
+/* A condition of a state that passes. */
+static void put_passing(struct writer *w,
+                        struct node *list,
+                        enum job_state state,
+                        const char *reason,
+                        const char *message)
+{
+    const char *type = state_name(state);
+    const struct node *old = condition_find(w->job->meta.status, type);
+    const char *status = node_str(old, "status");
+
+    if (w->v->state == state)
+        put_condition(w, list, type, true, w->v->reason, w->v->message);
+    else if (status && strcmp(status, "True") != 0)
+        node_add(w->b, list, node_copy(w->b, old));
+    else if (status && state_is_final(w->v->state))
+        put_condition(w, list, type, false, "JobFinished", finished_text);
+    else if (status)
+        put_condition(w, list, type, false, reason, message);
 }
 
 static struct node *conditions(struct writer *w)
 {
     const struct verdict *v = w->v;
-    const struct node *created = condition_find(w->job->meta.status, "Created");
     struct node *list = node_array(w->b);
-    char text[128];
 
-    if (v->is_created) {
-        (void)snprintf(text, sizeof(text),
-                       "the Secret, the Service and %u worker pods were created",
-                       w->job->role[ROLE_WORKER].n);
-        put_condition(w, list, "Created", true, "JobCreated", text);
-    } else if (v->was_finished && created) {
-        node_add(w->b, list, node_copy(w->b, created)); /* not what clean-up met */
-    } else if (w->outcome->trouble != TROUBLE_NONE) {
-        put_condition(w, list, "Created", false, w->outcome->reason,
-                      w->outcome->message);
-    } else {
-        put_condition(w, list, "Created", false, "Creating",
-                      "the job's objects are being created");
-    }
-    if (v->state == STATE_RUNNING)
-        put_condition(w, list, "Running", true, v->reason, v->message);
-    else if (is_finished(v))
-        put_condition(w, list, "Running", false, "JobFinished", "the job has finished");
+    put_created(w, list);
+    put_running(w, list);
+    put_passing(w, list, STATE_SUSPENDED, "JobResumed", "the job was resumed");
+    if (v->state == STATE_SUSPENDED)
+        put_passing(w, list, STATE_RESTARTING, "JobSuspended", "the job is suspended");
     else
-        put_condition(w, list, "Running", false, v->reason, v->message);
-    if (v->state == STATE_SUCCEEDED)
-        put_condition(w, list, "Succeeded", true, v->reason, v->message);
-    if (v->state == STATE_FAILED)
-        put_condition(w, list, "Failed", true, v->reason, v->message);
+        put_passing(w, list, STATE_RESTARTING, "JobRestarted",
+                    "no pod of before is left, and others are made");
+    if (state_is_final(v->state))
+        put_condition(w, list, state_name(v->state), true, v->reason, v->message);
     return list;
 }
 
@@ -142,80 +213,164 @@ static void put_time(struct writer *w, struct node *status, const char *key)
     node_set_str(w->b, status, key, old ? old : w->now);
 }
 
-/* Counts of a finished job stay: clean-up takes away the pods that they were counted
- * from. */
-static void put_counts(struct writer *w, struct node *status)
+/* A job that was suspended begins anew. */
+static void put_times(struct writer *w, struct node *status)
 {
     const struct verdict *v = w->v;
-    const struct node *old = node_get(w->job->meta.status, "replicaStatuses");
-    struct node *sets = node_object(w->b), *worker = node_object(w->b);
-    const struct node *was = node_get(old, "Worker");
-    uint32_t succeeded = v->succeeded, failed = v->failed;
-    char text[32];
+    char text[TIMESTAMP_SIZE];
+
+    if (v->was.state == STATE_SUSPENDED && v->state == STATE_PENDING)
+        node_set_str(w->b, status, "startTime", w->now);
+    else if (v->state != STATE_SUSPENDED)
+        put_time(w, status, "startTime");
+    if (state_is_final(v->state))
+        put_time(w, status, "completionTime");
+    if (v->state == STATE_RESTARTING && v->next_restart_s)
+        node_set_str(w->b, status, "nextRestartTime",
+                     timestamp_format_s(v->next_restart_s, text));
+}
+
+/* Counts of a finished job stay: clean-up takes away the pods that they were counted
+ * from. */
+static void put_role(struct writer *w, struct node *sets, enum role role)
+{
+    const struct verdict *v = w->v;
+    const struct tally *t = &v->tally[role];
+    const struct node *was =
+        node_get(node_get(w->job->meta.status, "replicaStatuses"), role_title(role));
+    struct node *counts = node_object(w->b);
+    uint32_t succeeded = t->succeeded, failed = t->failed;
 
     if (v->was_finished && node_int(was, "succeeded", 0) > succeeded)
         succeeded = (uint32_t)node_int(was, "succeeded", 0);
     if (v->was_finished && node_int(was, "failed", 0) > failed)
         failed = (uint32_t)node_int(was, "failed", 0);
-    (void)snprintf(text, sizeof(text), "%u/%u", v->ready, w->job->role[ROLE_WORKER].n);
+    node_set_int(w->b, counts, "active", t->running);
+    node_set_int(w->b, counts, "succeeded", succeeded);
+    node_set_int(w->b, counts, "failed", failed);
+    node_set(w->b, sets, role_title(role), counts);
+}
+
+static void put_world(struct writer *w, struct node *status)
+{
+    const struct verdict *v = w->v;
+    struct node *sets = node_object(w->b);
+    char text[160];
+
+    (void)snprintf(text, sizeof(text), "%u/%u", v->tally[ROLE_WORKER].ready,
+                   v->workers ? v->workers : w->job->spec_workers);
     node_set_str(w->b, status, "workers", text);
-    node_set_int(w->b, worker, "active", v->running);
-    node_set_int(w->b, worker, "succeeded", succeeded);
-    node_set_int(w->b, worker, "failed", failed);
-    node_set(w->b, sets, "Worker", worker);
+    node_set_int(w->b, status, "workerReplicas", v->workers);
+    (void)snprintf(text, sizeof(text), LABEL_JOB_NAME "=%.63s," LABEL_JOB_ROLE "=%s",
+                   w->job->meta.name, role_name(ROLE_WORKER));
+    node_set_str(w->b, status, "selector", text);
+    node_set_int(w->b, status, "generation", v->generation);
+    node_set_int(w->b, status, "restarts", v->restarts);
+    node_set_int(w->b, status, "replacements", v->replacements);
+    for (int r = 0; r < ROLE_COUNT; r++) {
+        if (w->job->role[r].is_set)
+            put_role(w, sets, (enum role)r);
+    }
     node_set(w->b, status, "replicaStatuses", sets);
 }
 
-struct node *status_make(struct build *b,
-                         const struct hvd_job *job,
-                         const struct verdict *v,
-                         const struct outcome *outcome,
-                         uint64_t now_wall_s)
+struct node *
+status_make(struct build *b, const struct verdict_query *q, const struct verdict *v)
 {
-    struct writer w = {.b = b, .job = job, .v = v, .outcome = outcome};
+    struct writer w = {.b = b,
+                       .job = q->job,
+                       .v = v,
+                       .outcome = q->outcome,
+                       .is_ttl_over = hvd_plan_is_ttl_over(q, v)};
     struct node *status = node_object(b);
-    const struct node *old_failure = node_get(job->meta.status, "failure");
+    const struct node *old_failure = node_get(q->job->meta.status, "failure");
 
-    timestamp_format_s(now_wall_s, w.now);
-    node_set_int(b, status, "observedGeneration", job->meta.generation);
+    timestamp_format_s(q->now_wall_s, w.now);
+    node_set_int(b, status, "observedGeneration", q->job->meta.generation);
     node_set_str(b, status, "state", state_name(v->state));
-    put_counts(&w, status);
+    put_world(&w, status);
     node_set(b, status, "conditions", conditions(&w));
-    put_time(&w, status, "startTime");
-    if (is_finished(v))
-        put_time(&w, status, "completionTime");
-    if (v->state == STATE_FAILED && v->has_cause)
+    put_times(&w, status);
+    if (v->has_cause)
         node_set(b, status, "failure", failure_node(&w));
     else if (old_failure)
         node_set(b, status, "failure", node_copy(b, old_failure));
     return b->status ? NULL : status;
 }
 
-size_t status_events(const struct hvd_job *job,
+/* --- Events ------------------------------------------------------------------------
+ */
+
+struct notes {
+    struct event_note *v;
+    size_t n;
+};
+
+static struct event_note *
+note(struct notes *s, bool is_warning, const char *reason, const char *message)
+{
+    struct event_note *x = &s->v[s->n++];
+
+    *x = (struct event_note){
+        .is_warning = is_warning, .reason = reason, .message = message};
+    return x;
+}
+
+static void note_step(struct notes *s, const struct verdict *v)
+{
+    switch (v->cue) {
+    case CUE_REFUSED:
+    case CUE_DOOMED:
+    case CUE_EXPIRED:
+        note(s, true, v->reason, v->message)->is_once = true;
+        break;
+    case CUE_DONE:
+        note(s, false, "JobSucceeded", v->message)->is_once = true;
+        break;
+    case CUE_SUSPEND:
+        (void)note(s, false, "JobSuspended", v->message);
+        break;
+    case CUE_BROKEN:
+        (void)note(s, true, "JobRestarting", v->message);
+        break;
+    case CUE_REMAKE:
+    case CUE_RESIZE:
+        (void)note(s, false, "JobScaled", v->scaled);
+        break;
+    case CUE_CLEARED:
+        if (v->was.state == STATE_SUSPENDED)
+            (void)note(s, false, "JobResumed", "the job was resumed");
+        break;
+    case CUE_RUN:
+        note(s, false, "JobRunning", v->message)->is_once = true;
+        break;
+    case CUE_NONE:
+        break;
+    }
+}
+
+size_t status_events(const struct verdict_query *q,
                      const struct verdict *v,
-                     const struct outcome *outcome,
+                     struct arena *a,
                      struct event_note ret[DECISION_MAX_NOTES])
 {
-    size_t n = 0;
+    const struct outcome *outcome = q->outcome;
+    struct notes s = {.v = ret};
+    const char *text;
 
-    if (v->is_created && !condition_is_true(job->meta.status, "Created"))
-        ret[n++] = (struct event_note){
-            .is_once = true,
-            .reason = "JobCreated",
-            .message = "the Secret, the Service and all worker pods were created"};
-    if (v->state == STATE_RUNNING && !condition_is_true(job->meta.status, "Running"))
-        ret[n++] = (struct event_note){
-            .is_once = true, .reason = "JobRunning", .message = v->message};
-    if (v->state == STATE_SUCCEEDED && !v->was_finished)
-        ret[n++] = (struct event_note){
-            .is_once = true, .reason = "JobSucceeded", .message = v->message};
-    if (v->state == STATE_FAILED && !v->was_finished)
-        ret[n++] = (struct event_note){.is_warning = true,
-                                       .is_once = true,
-                                       .reason = v->reason,
-                                       .message = v->message};
+    if (v->is_created && !condition_is_true(q->job->meta.status, "Created"))
+        note(&s, false, "JobCreated",
+             "the Secret, the Service and all worker pods were created")
+            ->is_once = true;
+    note_step(&s, v);
+    if (hvd_plan_is_ttl_over(q, v) && !v->was.is_ttl_told) {
+        text = arena_printf(a,
+                            "the job is deleted: its ttlSecondsAfterFinished, %lld s, "
+                            "are over",
+                            (long long)q->job->run.ttl_s);
+        note(&s, false, TTL_REASON, text ? text : TTL_REASON)->is_once = true;
+    }
     if (outcome->trouble == TROUBLE_RETRY && !v->was_finished)
-        ret[n++] = (struct event_note){
-            .is_warning = true, .reason = outcome->reason, .message = outcome->message};
-    return n;
+        (void)note(&s, true, outcome->reason, outcome->message);
+    return s.n;
 }

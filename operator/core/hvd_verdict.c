@@ -1,278 +1,45 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Observations -> verdict.
+/* Stored status and observations -> cue (hvd_cycle.c) and what goes into the new
+ * status.
  *
- *   PENDING --all workers run--> RUNNING --all workers succeeded--> SUCCEEDED
- *      '---------- a worker failed, was deleted, or the spec is refused ----> FAILED
- *
- * Rules
+ * Invariants
  *  1. A finished job stays as it is: what the stored status says wins over any
- * observation. Only the cause may still be replaced, by one that happened earlier.
- *  2. The cause is the earliest failure that anybody reports. An agent's line in a
- * termination message has microseconds, and counts if it is within a day of the end of
- * its container; the kubelet's times are whole seconds, so a
- * failure known only by them counts as late within its second, and a deletion as early
- * (it comes before what it causes).
- *  3. A pod that failed by a signal of its deletion was deleted.
- *  4. A worker that is missing although all were created once was deleted. Before that
- * moment a missing worker is simply created. Pure; called by the reconcile shell. */
+ * observation. Only the cause may still be replaced, by one that happened earlier. The
+ * same holds for the cause of a restart while its pods are there.
+ *  2. A restart counts, or does not, once: when it is decided, which the stored status
+ * tells from then on. Times are wall seconds out of the status, so that whoever looks
+ * next goes on where the last one stopped.
+ *  3. The end by successPolicy comes before any failure, a failure that ends the job
+ * before suspension, suspension before a restart. Pure; called by hvd_front.c. */
 #include "operator/core/hvd_verdict.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "operator/core/hvd_objects.h"
+#include "operator/core/hvd_class.h"
+#include "operator/core/hvd_crew.h"
 #include "operator/core/timestamp.h"
 #include "runtime/base/mem.h"
-#include "runtime/contract/failure.h"
 
-#define DAY_US (86400ull * 1000000u)
-
-struct search {
+struct look {
+    const struct verdict_query *q;
     const struct hvd_job *job;
-    const struct observed *seen;
     struct arena *arena;
     struct verdict *v;
+    uint32_t n_pods, n_running; /* of all roles; running in this world, or well ended */
+    bool is_made;               /* no place is empty */
+    bool has_run, is_done;
+    bool is_old_world;  /* a worker that knows of no world: cannot be scaled in place */
+    bool is_other_size; /* a worker of a world of another size, before any status */
     bool is_out_of_memory;
 };
 
-static const char *keep(struct search *s, const char *copy)
+static const char *keep(struct look *l, const char *text)
 {
-    if (!copy)
-        s->is_out_of_memory = true;
-    return copy ? copy : "";
-}
-
-static void offer(struct search *s, const struct cause *c)
-{
-    if (s->v->has_cause && s->v->cause.at_wall_us <= c->at_wall_us)
-        return;
-    s->v->cause = *c;
-    s->v->has_cause = true;
-}
-
-static const struct pod *pod_named(const struct search *s, const char *name)
-{
-    const struct crew *crew = &s->seen->crew[ROLE_WORKER];
-
-    for (uint32_t i = 0; i < crew->n; i++) {
-        const struct pod *p = crew->w[i].pod;
-
-        if (p && strcmp(p->name, name) == 0)
-            return p;
-    }
-    return NULL;
-}
-
-static const char *on_node(struct search *s, const char *node)
-{
-    return *node ? keep(s, arena_printf(s->arena, " (node %s)", node)) : "";
-}
-
-/* --- one candidate per way to fail -------------------------------------------------
- */
-
-static const char *second_line(const char *text)
-{
-    const char *nl = strchr(text, '\n');
-
-    return nl ? nl + 1 : "";
-}
-
-/* What only the kubelet tells: late within its second. */
-static uint64_t exit_time(const struct pod *p)
-{
-    return p->exit_wall_us ? p->exit_wall_us + 999999u : UINT64_MAX - 1;
-}
-
-/* Of what the report says, if the kubelet's clock bears it out: a user's program can
- * write reports, too. */
-static uint64_t report_time(const struct pod *p, const struct failure *f)
-{
-    uint64_t at = f->at_wall_us, end = p->exit_wall_us;
-    uint64_t apart = at > end ? at - end : end - at;
-
-    return end != 0 && apart <= DAY_US ? at : exit_time(p);
-}
-
-/* The agent's report. f->host is the pod where it happened, p the pod that tells. */
-static void offer_report(struct search *s, const struct pod *p, const struct failure *f)
-{
-    const struct pod *where = pod_named(s, f->host);
-    char sentence[480];
-    struct cause c = {.rank = f->rank,
-                      .exit_code = f->exit_code,
-                      .signal = f->signal,
-                      .at_wall_us = report_time(p, f)};
-    bool is_oom;
-
-    if (!where)
-        where = p;
-    is_oom = where->is_main_exit && strcmp(where->exit_reason, "OOMKilled") == 0;
-    c.has_exit = f->exit_code != 0 || f->signal != 0;
-    c.pod = where->name;
-    c.node = where->node;
-    c.reason = is_oom ? "OOMKilled" : "WorkerFailed";
-    c.output = second_line(where->is_main_exit && *where->exit_text ? where->exit_text
-                                                                    : p->exit_text);
-    failure_sentence(f, sentence, sizeof(sentence));
-    c.message =
-        keep(s, arena_printf(s->arena, "%s%s%s%s%s", sentence, on_node(s, where->node),
-                             is_oom ? ": out of memory: the container's "
-                                      "memory limit was reached"
-                                    : "",
-                             *f->why ? ": " : "", f->why));
-    offer(s, &c);
-}
-
-static int exit_signal(const struct pod *p)
-{
-    bool is_shell = p->exit_code > 128 && p->exit_code <= 128 + 64; /* its convention */
-
-    return is_shell ? p->exit_code - 128 : p->exit_signal;
-}
-
-/* A container's exit without a report: the agent itself was killed, or never started.
- */
-static void offer_exit(struct search *s, const struct pod *p)
-{
-    struct cause c = {.rank = -1, .pod = p->name, .node = p->node, .has_exit = true};
-    bool is_oom = strcmp(p->exit_reason, "OOMKilled") == 0;
-
-    c.signal = exit_signal(p);
-    c.exit_code = c.signal ? 0 : p->exit_code;
-    c.reason = is_oom ? "OOMKilled" : "WorkerFailed";
-    c.output = p->exit_text;
-    c.at_wall_us = exit_time(p);
-    c.message = keep(
-        s, arena_printf(s->arena, "%s %s of %s%s %s%s%s%s%s",
-                        p->is_init_exit ? "init container" : "container",
-                        p->exit_container, p->name, on_node(s, p->node),
-                        c.signal ? "was killed by " : "exited with code ",
-                        c.signal ? signal_name(c.signal)
-                                 : keep(s, arena_printf(s->arena, "%d", c.exit_code)),
-                        is_oom ? ": out of memory: the container's memory limit was "
-                                 "reached"
-                               : "",
-                        *p->exit_reason && !is_oom ? ": " : "",
-                        is_oom ? "" : p->exit_reason));
-    offer(s, &c);
-}
-
-/* The pod as a whole was ended: evicted, node lost, rejected by the kubelet. */
-static void offer_ended(struct search *s, const struct pod *p)
-{
-    struct cause c = {.rank = -1, .pod = p->name, .node = p->node, .output = ""};
-
-    c.reason = *p->reason ? p->reason : "WorkerFailed";
-    c.at_wall_us = p->exit_wall_us ? p->exit_wall_us : UINT64_MAX - 1;
-    c.message = keep(s, arena_printf(s->arena, "%s%s was ended by Kubernetes: %s%s%s",
-                                     p->name, on_node(s, p->node), c.reason,
-                                     *p->message ? ": " : "", p->message));
-    offer(s, &c);
-}
-
-static void offer_deleted(struct search *s, uint32_t index, const struct pod *p)
-{
-    struct cause c = {.rank = -1, .node = p ? p->node : "", .output = ""};
-    char name[OBJECT_NAME_SIZE];
-
-    object_pod_name(s->job, ROLE_WORKER, index, name);
-    c.pod = keep(s, arena_strdup(s->arena, name));
-    c.reason = p && *p->reason ? p->reason : "WorkerDeleted";
-    c.at_wall_us = p ? p->delete_wall_us : 0;
-    c.message =
-        keep(s, arena_printf(s->arena,
-                             "worker pod %s%s was deleted before the job had "
-                             "finished%s%s",
-                             name, on_node(s, c.node), p && *p->message ? ": " : "",
-                             p ? p->message : ""));
-    offer(s, &c);
-}
-
-/* --- counting and deciding ---------------------------------------------------------
- */
-
-static void look_at_failed(struct search *s, const struct pod *p)
-{
-    struct failure f;
-
-    if (p->is_main_exit && failure_parse(p->exit_text, &f, NULL) == 0)
-        offer_report(s, p, &f);
-    else if (*p->reason)
-        offer_ended(s, p);
-    else if (p->has_exit)
-        offer_exit(s, p);
-    else
-        offer_ended(s, p);
-}
-
-static void count_pod(struct verdict *v, const struct pod *p)
-{
-    v->running += p->phase == POD_RUNNING;
-    v->ready += p->phase == POD_RUNNING && p->is_ready && !p->is_deleting;
-    v->succeeded += p->phase == POD_SUCCEEDED;
-    v->failed += p->phase == POD_FAILED;
-    if (p->phase == POD_PENDING && *p->waiting && !*v->waiting) {
-        v->waiting = p->waiting;
-        v->waiting_pod = p->name;
-    }
-}
-
-/* By deletion, which sends SIGTERM, and SIGKILL when the grace period is over. It
- * is not ours: we delete nothing before the end is stored. */
-static bool is_cut_down(const struct search *s, const struct pod *p)
-{
-    struct failure f;
-    int sig;
-
-    if (!p->is_deleting || s->v->was_finished || !p->has_exit)
-        return false;
-    if (p->is_main_exit && failure_parse(p->exit_text, &f, NULL) == 0)
-        return f.signal == SIGTERM || (f.signal == 0 && f.exit_code == 128 + SIGTERM);
-    sig = exit_signal(p);
-    return sig == SIGTERM
-           || (sig == SIGKILL && strcmp(p->exit_reason, "OOMKilled") != 0);
-}
-
-static void look_at_ended(struct search *s, uint32_t index, const struct pod *p)
-{
-    if (is_cut_down(s, p))
-        offer_deleted(s, index, p);
-    else
-        look_at_failed(s, p);
-}
-
-static void look_at(struct search *s, uint32_t index)
-{
-    const struct worker *w = &s->seen->crew[ROLE_WORKER].w[index];
-    struct verdict *v = s->v;
-
-    switch (w->state) {
-    case WORKER_EXPECTED:
-        return;
-    case WORKER_ABSENT:
-        if (v->is_created && !v->was_finished)
-            offer_deleted(s, index, NULL);
-        return;
-    case WORKER_SEEN:
-        count_pod(v, w->pod);
-        if (w->pod->phase == POD_FAILED)
-            look_at_ended(s, index, w->pod);
-        else if (w->pod->is_deleting && w->pod->phase != POD_SUCCEEDED
-                 && !v->was_finished)
-            offer_deleted(s, index, w->pod);
-        return;
-    case WORKER_GONE:
-        if (w->pod && w->pod->phase == POD_SUCCEEDED)
-            v->succeeded++;
-        else if (w->pod && w->pod->phase == POD_FAILED)
-            look_at_ended(s, index, w->pod);
-        else if (!v->was_finished)
-            offer_deleted(s, index, w->pod);
-        return;
-    }
+    if (!text)
+        l->is_out_of_memory = true;
+    return text ? text : "";
 }
 
 static const char *or_empty(const char *s)
@@ -280,94 +47,417 @@ static const char *or_empty(const char *s)
     return s ? s : "";
 }
 
-/* The stored status of a finished job, with an earlier cause when one has turned up. */
-static void settle_finished(struct search *s)
+/* --- counting ----------------------------------------------------------------------
+ */
+
+static void count_pod(struct look *l, enum role role, const struct pod *p)
 {
-    struct verdict *v = s->v;
-    const struct node *status = s->job->meta.status;
-    const struct node *c =
-        condition_find(status, v->state == STATE_FAILED ? "Failed" : "Succeeded");
+    struct verdict *v = l->v;
+    struct tally *t = &v->tally[role];
+    bool is_current =
+        p->world_generation == 0 || p->world_generation >= l->job->world_generation;
+
+    t->running += p->phase == POD_RUNNING;
+    t->ready += p->phase == POD_RUNNING && p->is_ready && !p->is_deleting;
+    t->succeeded += p->phase == POD_SUCCEEDED;
+    t->failed += p->phase == POD_FAILED;
+    l->n_running +=
+        p->phase == POD_SUCCEEDED || (p->phase == POD_RUNNING && is_current);
+    if (p->phase == POD_PENDING && *p->waiting && !*v->waiting)
+        v->waiting = p->waiting;
+    if (role == ROLE_WORKER) {
+        l->is_old_world |= p->world_generation == 0;
+        l->is_other_size |=
+            p->world_generation != 0 && p->world_workers != l->job->role[role].n;
+    }
+}
+
+static void count_place(struct look *l, enum role role, uint32_t index)
+{
+    const struct pod *p;
+
+    switch (crew_place(l->job, l->q->seen, role, index, &p)) {
+    case PLACE_EMPTY:
+        l->is_made = false;
+        break;
+    case PLACE_EXPECTED:
+        break;
+    case PLACE_TAKEN:
+        count_pod(l, role, p);
+        break;
+    case PLACE_LEFT:
+        l->v->tally[role].succeeded += p->phase == POD_SUCCEEDED;
+        l->n_running += p->phase == POD_SUCCEEDED;
+        break;
+    }
+}
+
+static bool has_succeeded(const struct look *l, enum role role)
+{
+    return l->v->tally[role].succeeded == l->job->role[role].n;
+}
+
+static bool is_worker0_done(const struct look *l)
+{
+    const struct pod *p = NULL;
+
+    (void)crew_place(l->job, l->q->seen, ROLE_WORKER, 0, &p);
+    return p && p->phase == POD_SUCCEEDED;
+}
+
+static void count(struct look *l)
+{
+    l->is_made = true;
+    for (int r = 0; r < ROLE_COUNT; r++) {
+        l->n_pods += l->job->role[r].n;
+        for (uint32_t i = 0; i < l->job->role[r].n; i++)
+            count_place(l, (enum role)r, i);
+    }
+    l->has_run = l->v->was.state == STATE_RUNNING
+                 || (l->v->was.is_created && l->v->tally[ROLE_WORKER].succeeded > 0);
+    switch (l->job->success) {
+    case SUCCESS_ALL_WORKERS:
+        l->is_done = has_succeeded(l, ROLE_WORKER) && has_succeeded(l, ROLE_CHIEF);
+        break;
+    case SUCCESS_WORKER0:
+        l->is_done = is_worker0_done(l);
+        break;
+    case SUCCESS_LAUNCHER:
+        l->is_done = has_succeeded(l, ROLE_LAUNCHER);
+        break;
+    }
+}
+
+/* --- which cue ---------------------------------------------------------------------
+ */
+
+static bool is_live(const struct look *l)
+{
+    return l->v->was.state == STATE_PENDING || l->v->was.state == STATE_RUNNING;
+}
+
+static bool is_expired(const struct look *l)
+{
+    const struct hvd_run *run = &l->job->run;
+    uint64_t start_s = l->v->was.start_s;
+
+    return run->deadline_s >= 0 && start_s != 0
+           && l->q->now_wall_s >= start_s + (uint64_t)run->deadline_s;
+}
+
+static bool is_cleared(const struct look *l)
+{
+    const struct verdict *v = l->v;
+
+    if (is_live(l) || !crew_is_empty(l->q->seen))
+        return false;
+    return v->was.state == STATE_SUSPENDED ? !l->job->run.is_suspended
+                                           : l->q->now_wall_s >= v->was.next_restart_s;
+}
+
+/* Not once workers have ended well: they would not come back. */
+static bool is_resized(const struct look *l)
+{
+    bool is_other = l->job->spec_workers != l->job->role[ROLE_WORKER].n
+                    || (l->v->was.is_new && l->is_other_size);
+
+    return is_live(l) && is_other && l->v->tally[ROLE_WORKER].succeeded == 0;
+}
+
+static bool is_doom(const struct look *l, enum rule_action class)
+{
+    return class == RULE_FAIL
+           || (class == RULE_RESTART
+               && l->v->was.restarts >= l->job->run.backoff_limit);
+}
+
+static enum hvd_cue choose(const struct look *l, enum rule_action class)
+{
+    const struct verdict *v = l->v;
+    bool is_in_place = l->job->framework == FRAMEWORK_HOROVOD
+                       && !l->job->role[ROLE_LAUNCHER].is_set && !l->is_old_world;
+
+    if (l->q->outcome->trouble == TROUBLE_REJECTED)
+        return CUE_REFUSED;
+    if (is_live(l) && l->is_done)
+        return CUE_DONE;
+    if (is_live(l) && v->has_cause && is_doom(l, class))
+        return CUE_DOOMED;
+    if (v->was.state != STATE_SUSPENDED && l->job->run.is_suspended)
+        return CUE_SUSPEND;
+    if (v->was.state != STATE_SUSPENDED && is_expired(l))
+        return CUE_EXPIRED;
+    if (is_live(l) && v->has_cause)
+        return CUE_BROKEN;
+    if (is_resized(l))
+        return is_in_place ? CUE_RESIZE : CUE_REMAKE;
+    if (is_cleared(l))
+        return CUE_CLEARED;
+    if (v->was.state == STATE_PENDING && l->n_running == l->n_pods)
+        return CUE_RUN;
+    return CUE_NONE;
+}
+
+/* --- what it comes to --------------------------------------------------------------
+ */
+
+static void say(struct look *l, const char *reason, const char *message)
+{
+    l->v->reason = reason;
+    l->v->message = keep(l, message);
+}
+
+/* As the stored condition has it. */
+static void repeat(struct look *l, const char *type)
+{
+    const struct node *c = condition_find(l->job->meta.status, type);
+
+    l->v->reason = or_empty(node_str(c, "reason"));
+    l->v->message = or_empty(node_str(c, "message"));
+}
+
+static const char *failed_message(struct look *l)
+{
+    uint32_t n = l->v->was.restarts;
+
+    if (n == 0)
+        return l->v->cause.message;
+    return arena_printf(l->arena, "after %u restart%s: %s", n, n == 1 ? "" : "s",
+                        l->v->cause.message);
+}
+
+static void begin_restart(struct look *l, enum rule_action class)
+{
+    struct verdict *v = l->v;
+    uint64_t now_s = l->q->now_wall_s, wait_s = 0;
+    char when[40] = "at once";
+
+    if (class == RULE_RESTART)
+        wait_s = restart_backoff_s(++v->restarts);
+    else
+        v->replacements++;
+    if (class == RULE_IGNORE && v->was.restarted_s + REPLACE_APART_S > now_s)
+        wait_s = v->was.restarted_s + REPLACE_APART_S - now_s;
+    if (wait_s > REPLACE_APART_S && class == RULE_IGNORE)
+        wait_s = REPLACE_APART_S; /* the clock was set back */
+    v->next_restart_s = now_s + wait_s;
+    if (wait_s > 0)
+        (void)snprintf(when, sizeof(when), "in %llu s", (unsigned long long)wait_s);
+    if (class == RULE_RESTART)
+        say(l, "JobRestarting",
+            arena_printf(l->arena, "restart %u of %u %s after: %s", v->restarts,
+                         l->job->run.backoff_limit, when, v->cause.message));
+    else
+        say(l, "JobRestarting",
+            arena_printf(l->arena, "restart that does not count, %s after: %s", when,
+                         v->cause.message));
+}
+
+static void note_scaled(struct look *l)
+{
+    char from[32] = ""; /* not known before the first status */
+
+    if (!l->v->was.is_new)
+        (void)snprintf(from, sizeof(from), "from %u ", l->job->role[ROLE_WORKER].n);
+    l->v->scaled = keep(l, arena_printf(l->arena, "scaled %sto %u workers", from,
+                                        l->job->spec_workers));
+}
+
+static void say_done(struct look *l)
+{
+    uint32_t n = l->job->role[ROLE_WORKER].n;
+
+    switch (l->job->success) {
+    case SUCCESS_ALL_WORKERS:
+        say(l, "AllWorkersSucceeded",
+            arena_printf(l->arena, "all %u workers succeeded", n));
+        break;
+    case SUCCESS_WORKER0:
+        say(l, "Worker0Succeeded", "worker 0 succeeded");
+        break;
+    case SUCCESS_LAUNCHER:
+        say(l, "LauncherSucceeded", "the launcher succeeded");
+        break;
+    }
+}
+
+static void say_pending(struct look *l)
+{
+    const struct verdict *v = l->v;
+    uint32_t n = l->job->role[ROLE_WORKER].n;
+    bool is_plain = l->n_pods == n;
+
+    say(l, "WorkersNotRunning",
+        arena_printf(l->arena, "%u of %u %s run%s%s",
+                     is_plain ? v->tally[ROLE_WORKER].running : l->n_running, l->n_pods,
+                     is_plain ? "workers" : "pods", *v->waiting ? ": " : "",
+                     v->waiting));
+}
+
+static void say_running(struct look *l)
+{
+    bool is_plain = l->n_pods == l->job->role[ROLE_WORKER].n;
+
+    say(l, "AllWorkersRunning",
+        arena_printf(l->arena, "all %u %s run", l->n_pods,
+                     is_plain ? "workers" : "pods"));
+}
+
+static void say_staying(struct look *l)
+{
+    switch (l->v->state) {
+    case STATE_PENDING:
+        say_pending(l);
+        break;
+    case STATE_RUNNING:
+        say_running(l);
+        break;
+    case STATE_RESTARTING:
+        repeat(l, "Restarting");
+        break;
+    case STATE_SUSPENDED:
+        repeat(l, "Suspended");
+        break;
+    case STATE_SUCCEEDED:
+        repeat(l, "Succeeded");
+        break;
+    case STATE_FAILED:
+        repeat(l, "Failed");
+        break;
+    }
+}
+
+static void say_step(struct look *l, enum rule_action class)
+{
+    const struct outcome *o = l->q->outcome;
+
+    switch (l->v->cue) {
+    case CUE_REFUSED:
+        say(l, o->reason, o->message);
+        break;
+    case CUE_DONE:
+        say_done(l);
+        break;
+    case CUE_DOOMED:
+        say(l, l->v->cause.reason, failed_message(l));
+        break;
+    case CUE_SUSPEND:
+        say(l, "JobSuspended", "the job is suspended by spec.runPolicy.suspend");
+        break;
+    case CUE_EXPIRED:
+        say(l, "DeadlineExceeded",
+            arena_printf(l->arena,
+                         "the job was active for longer than its "
+                         "activeDeadlineSeconds, %lld s",
+                         (long long)l->job->run.deadline_s));
+        break;
+    case CUE_BROKEN:
+        begin_restart(l, class);
+        break;
+    case CUE_REMAKE:
+        l->v->next_restart_s = l->q->now_wall_s;
+        note_scaled(l);
+        say(l, "JobScaled",
+            arena_printf(l->arena, "%s: all pods are made anew", l->v->scaled));
+        break;
+    case CUE_RESIZE:
+        note_scaled(l);
+        say(l, "WorkersNotRunning", l->v->scaled);
+        break;
+    case CUE_CLEARED:
+        say_pending(l);
+        break;
+    case CUE_RUN:
+        say_running(l);
+        break;
+    case CUE_NONE:
+        say_staying(l);
+        break;
+    }
+}
+
+/* Of a generation that has ended, when an earlier cause than the stored one turns up.
+ */
+static void settle_cause(struct look *l)
+{
+    static const char *const no_cause[] = {"DeadlineExceeded", "InvalidSpec",
+                                           "InvalidPodTemplate"};
+    struct verdict *v = l->v;
+    const char *text = node_str(l->job->meta.status, "failure.time");
     uint64_t stored_us = 0;
 
-    v->reason = or_empty(node_str(c, "reason"));
-    v->message = or_empty(node_str(c, "message"));
-    if (!v->has_cause)
-        return;
-    if (v->state == STATE_FAILED && node_get(status, "failure")
-        && timestamp_parse_us(or_empty(node_str(status, "failure.time")), &stored_us)
-               == 0
-        && v->cause.at_wall_us != 0 && v->cause.at_wall_us < stored_us) {
-        v->reason = v->cause.reason;
-        v->message = v->cause.message;
-        return;
-    }
-    v->has_cause = false; /* what is stored stays */
-}
-
-static bool all_made(const struct crew *crew)
-{
-    for (uint32_t i = 0; i < crew->n; i++) {
-        if (crew->w[i].state == WORKER_ABSENT)
-            return false;
-    }
-    return true;
-}
-
-static void decide(struct search *s, const struct outcome *outcome)
-{
-    struct verdict *v = s->v;
-    uint32_t n = s->job->role[ROLE_WORKER].n;
-
-    if (outcome->trouble == TROUBLE_REJECTED) {
-        v->state = STATE_FAILED;
-        v->reason = outcome->reason;
-        v->message = outcome->message;
+    v->has_cause = v->has_cause && text && timestamp_parse_us(text, &stored_us) == 0
+                   && v->cause.at_wall_us != 0 && v->cause.at_wall_us < stored_us;
+    if (v->was.state != STATE_FAILED && v->was.state != STATE_RESTARTING)
         v->has_cause = false;
-    } else if (v->has_cause) {
-        v->state = STATE_FAILED;
-        v->reason = v->cause.reason;
-        v->message = v->cause.message;
-    } else if (v->succeeded == n) {
-        v->state = STATE_SUCCEEDED;
-        v->reason = "AllWorkersSucceeded";
-        v->message = keep(s, arena_printf(s->arena, "all %u workers succeeded", n));
-    } else if (v->running + v->succeeded == n
-               || condition_is_true(s->job->meta.status, "Running")) {
-        v->state = STATE_RUNNING;
-        v->reason = "AllWorkersRunning";
-        v->message = keep(s, arena_printf(s->arena, "all %u workers run", n));
-    } else {
-        v->state = STATE_PENDING;
-        v->reason = "WorkersNotRunning";
-        v->message =
-            keep(s, arena_printf(s->arena, "%u of %u workers run%s%s", v->running, n,
-                                 *v->waiting ? ": " : "", v->waiting));
-    }
+    for (size_t i = 0; i < ARRAY_LEN(no_cause); i++)
+        v->has_cause &=
+            v->was.state != STATE_FAILED || strcmp(v->reason, no_cause[i]) != 0;
+    if (v->has_cause && v->was.state == STATE_FAILED)
+        say(l, v->cause.reason, failed_message(l));
 }
 
-int verdict_make(const struct hvd_job *job,
-                 const struct observed *seen,
-                 const struct outcome *outcome,
-                 struct arena *a,
-                 struct verdict *ret)
+static void settle_world(struct look *l)
 {
-    struct verdict v = {.waiting = "", .waiting_pod = "", .reason = "", .message = ""};
-    struct search s = {.job = job, .seen = seen, .arena = a, .v = &v};
-    const struct crew *crew = &seen->crew[ROLE_WORKER];
-    bool has_failed = condition_is_true(job->meta.status, "Failed");
+    struct verdict *v = l->v;
+    bool is_begun = v->cue == CUE_CLEARED || v->cue == CUE_RESIZE;
 
-    v.was_finished = has_failed || condition_is_true(job->meta.status, "Succeeded");
-    v.state = has_failed ? STATE_FAILED : STATE_SUCCEEDED;
-    v.is_created = condition_is_true(job->meta.status, "Created")
-                   || (crew->n > 0 && all_made(crew));
-    for (uint32_t i = 0; i < crew->n; i++)
-        look_at(&s, i);
-    if (v.was_finished)
-        settle_finished(&s);
+    v->generation = v->was.generation;
+    if (v->was.is_new && v->state != STATE_SUSPENDED)
+        v->generation = 1;
+    if (is_begun)
+        v->generation++;
+    v->workers = l->job->role[ROLE_WORKER].n;
+    if (v->state == STATE_SUSPENDED)
+        v->workers = 0;
+    else if (is_begun || v->state == STATE_RESTARTING)
+        v->workers = l->job->spec_workers;
+    if (v->was_finished)
+        v->is_created = v->was.is_created;
+    else if (is_begun || v->state == STATE_SUSPENDED || v->state == STATE_RESTARTING)
+        v->is_created = false;
     else
-        decide(&s, outcome);
-    if (s.is_out_of_memory)
+        v->is_created = is_live(l) && (v->was.is_created || l->is_made);
+}
+
+int verdict_make(const struct verdict_query *q, struct arena *a, struct verdict *ret)
+{
+    struct verdict v = {.waiting = "", .reason = "", .message = "", .scaled = ""};
+    struct look l = {.q = q, .job = q->job, .arena = a, .v = &v};
+    struct cause_query cq = {.job = q->job, .seen = q->seen, .was = &v.was};
+    enum rule_action class = RULE_FAIL;
+    int rc;
+
+    hvd_stored_read(q->job->meta.status, &v.was);
+    v.was_finished = state_is_final(v.was.state);
+    v.restarts = v.was.restarts;
+    v.replacements = v.was.replacements;
+    v.next_restart_s = v.was.next_restart_s;
+    count(&l);
+    cq.has_run = l.has_run;
+    rc = cause_find(&cq, a, &v.cause);
+    if (rc < 0)
+        return rc;
+    v.has_cause = rc > 0;
+    if (v.has_cause)
+        class = cause_class(q->job, &v.cause);
+    v.cue = v.was_finished ? CUE_NONE : choose(&l, class);
+    v.state = hvd_next(v.was.state, v.cue);
+    say_step(&l, class);
+    if (!is_live(&l))
+        settle_cause(&l);
+    else
+        v.has_cause = v.cue == CUE_DOOMED || v.cue == CUE_BROKEN;
+    if (v.state != STATE_RESTARTING)
+        v.next_restart_s = 0;
+    settle_world(&l);
+    if (l.is_out_of_memory)
         return -ENOMEM;
     *ret = v;
     return 0;
+}
+
+bool verdict_is_step(const struct verdict *v)
+{
+    return v->cue != CUE_NONE;
 }

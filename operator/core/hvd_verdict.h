@@ -1,45 +1,45 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the observations say about a job: its state, counts and, when it failed, the
- * first cause. Pure. */
+/* What is to become of a job, by what is stored of it and what is seen: its next state,
+ * counts and, when something failed, the first cause. Pure. */
 #ifndef OPERATOR_CORE_HVD_VERDICT_H
 #define OPERATOR_CORE_HVD_VERDICT_H
 
-#include "operator/core/hvd_job.h"
-#include "operator/core/observed.h"
-#include "operator/core/state.h"
-#include "runtime/base/arena.h"
+#include "operator/core/hvd_cause.h"
+#include "operator/core/hvd_cycle.h"
+#include "operator/core/hvd_stored.h"
 
-struct cause {        /* texts live in the arena or in the observed pods */
-    int32_t rank;     /* -1: no rank is known */
-    const char *pod;  /* "" if none */
-    const char *node; /* "" if unknown */
-    const char
-        *reason; /* CamelCase: WorkerFailed, WorkerDeleted, OOMKilled, Evicted, ... */
-    const char *message; /* one sentence */
-    const char *output;  /* last lines of what failed, "" if unknown */
-    bool has_exit;
-    int exit_code, signal;
-    uint64_t at_wall_us; /* 0: unknown */
+struct tally { /* pods of one role, by phase */
+    uint32_t running, ready, succeeded, failed;
 };
 
 struct verdict {
-    enum job_state state;
-    bool is_created; /* every object was made */
-    bool
-        was_finished; /* the stored status says so already; state never changes again */
-    uint32_t running, ready, succeeded, failed; /* worker pods by phase */
-    const char *reason, *message;               /* of the state's condition */
-    bool has_cause;
+    struct hvd_stored was;
+    enum hvd_cue cue;
+    enum job_state state; /* the next one, to be stored before anything is done in it */
+    bool was_finished;    /* the state never changes again */
+    bool is_created;      /* every object of this generation was made */
+    uint32_t generation, workers, restarts, replacements; /* to be stored */
+    uint64_t next_restart_s;                              /* RESTARTING; 0: none */
+    struct tally tally[ROLE_COUNT];
+    const char *reason, *message; /* of the state's condition */
+    bool has_cause;               /* to be stored */
     struct cause cause;
-    const char *waiting; /* why the first worker that does not run does not; "" */
-    const char *waiting_pod;
+    const char *scaled;  /* RESIZE, REMAKE: "scaled from 2 to 4 workers" */
+    const char *waiting; /* why the first pod that does not run does not; "" */
+};
+
+struct verdict_query {
+    const struct hvd_job *job;
+    const struct observed *seen;
+    const struct outcome *outcome;
+    const struct object_config *cfg;
+    uint64_t now_wall_s;
 };
 
 /* -ENOMEM when the arena is out. */
-int verdict_make(const struct hvd_job *job,
-                 const struct observed *seen,
-                 const struct outcome *outcome,
-                 struct arena *a,
-                 struct verdict *ret);
+int verdict_make(const struct verdict_query *q, struct arena *a, struct verdict *ret);
+
+/* Something is to be stored before anything else is done. */
+bool verdict_is_step(const struct verdict *v);
 
 #endif

@@ -34,11 +34,12 @@ same() {
         | sed -e 's/^\t/table\t/; t' -e 's/^/code\t/')
 }
 readme=operator/README.md
-mapfile -t tell < <(files operator/apply.c operator/sync.c operator/core/hvd_status.c operator/core/hvd_verdict.c)
+mapfile -t tell < <(files operator/apply.c operator/sync.c operator/core/hvd_status.c operator/core/hvd_stored.h \
+    operator/core/hvd_verdict.c operator/core/hvd_cause.c)
 if [ -f $readme ] && [ ${#tell[@]} -gt 0 ]; then
     # each word there in CamelCase is a reason, but for types, states and kinds
-    same $readme reasons < <(grep -hoE '"[A-Z][A-Za-z]*[a-z]"' "${tell[@]}" | tr -d '"' \
-        | grep -vxE 'Created|Running|Succeeded|Failed|Pending|True|False|Worker|Background' || true)
+    same $readme reasons < <(grep -hoE '"[A-Z][A-Za-z0-9]*[a-z]"' "${tell[@]}" | tr -d '"' \
+        | grep -vxE 'Created|Running|Suspended|Restarting|Succeeded|Failed|Pending|True|False|Worker|Background' || true)
 fi
 if [ -f $readme ] && [ -f operator/core/metrics.c ]; then
     same $readme metrics < <(grep -oE '"(hvd_operator|mpi_operator|process)_[a-z_]+"' operator/core/metrics.c | tr -d '"')

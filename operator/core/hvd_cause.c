@@ -1,0 +1,327 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The search for the first cause.
+ *
+ * Rules
+ *  1. The cause is the earliest failure that anybody reports. An agent's line in a
+ * termination message has microseconds, and counts if it is within a day of the end of
+ * its container; the kubelet's times are whole seconds, so a failure known only by them
+ * counts as late within its second, and a deletion as early (it comes before what it
+ * causes).
+ *  2. A pod that failed by a signal of its deletion was deleted, and one that
+ * Kubernetes ended by such a signal was ended by Kubernetes.
+ *  3. A pod that is missing or being deleted was deleted by somebody else (we delete
+ * none of a generation that goes on, but for surplus ones, which are not looked at): a
+ * failure once ranks have run. Before that nothing is lost by it, and it is made again.
+ *  4. Where there is a launcher, the end of a worker's container alone is no failure of
+ * the job: the launcher will tell. It may turn out to be the cause of the launcher's.
+ *  5. When the pods are of an ended generation (the job has finished, or restarts),
+ * only what they report still counts, for an earlier cause. Pure; called by
+ * hvd_verdict.c. */
+#include "operator/core/hvd_cause.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+
+#include "operator/core/hvd_class.h"
+#include "operator/core/hvd_crew.h"
+#include "operator/core/hvd_names.h"
+#include "runtime/base/mem.h"
+#include "runtime/contract/failure.h"
+
+#define DAY_US     (86400ull * 1000000u)
+#define START_CODE 125 /* of an agent that could not start its ranks */
+
+struct search {
+    const struct cause_query *q;
+    struct arena *arena;
+    struct cause first;
+    bool has_first;
+    bool is_decisive; /* something failed that the job cannot go on without */
+    bool is_worker_under_launcher; /* whose own end does not decide */
+    bool is_out_of_memory;
+};
+
+static const char *keep(struct search *s, const char *copy)
+{
+    if (!copy)
+        s->is_out_of_memory = true;
+    return copy ? copy : "";
+}
+
+static bool is_over(const struct search *s)
+{
+    return s->q->was->state != STATE_PENDING && s->q->was->state != STATE_RUNNING;
+}
+
+static void offer(struct search *s, const struct cause *c)
+{
+    s->is_decisive |= !s->is_worker_under_launcher || c->is_outside;
+    if (s->has_first && s->first.at_wall_us <= c->at_wall_us)
+        return;
+    s->first = *c;
+    s->has_first = true;
+}
+
+static const struct pod *pod_named(const struct search *s, const char *name)
+{
+    for (int r = 0; r < ROLE_COUNT; r++) {
+        const struct crew *crew = &s->q->seen->crew[r];
+
+        for (uint32_t i = 0; i < crew->n; i++) {
+            const struct pod *p = crew->w[i].pod;
+
+            if (p && strcmp(p->name, name) == 0)
+                return p;
+        }
+    }
+    return NULL;
+}
+
+static const char *on_node(struct search *s, const char *node)
+{
+    return *node ? keep(s, arena_printf(s->arena, " (node %s)", node)) : "";
+}
+
+/* --- one candidate per way to fail -------------------------------------------------
+ */
+
+static const char *second_line(const char *text)
+{
+    const char *nl = strchr(text, '\n');
+
+    return nl ? nl + 1 : "";
+}
+
+/* What only the kubelet tells: late within its second. */
+static uint64_t exit_time(const struct pod *p)
+{
+    return p->exit_wall_us ? p->exit_wall_us + 999999u : UINT64_MAX - 1;
+}
+
+/* Of what the report says, if the kubelet's clock bears it out: a user's program can
+ * write reports, too. */
+static uint64_t report_time(const struct pod *p, const struct failure *f)
+{
+    uint64_t at = f->at_wall_us, end = p->exit_wall_us;
+    uint64_t apart = at > end ? at - end : end - at;
+
+    return end != 0 && apart <= DAY_US ? at : exit_time(p);
+}
+
+static void set_conditions(struct cause *c, const struct pod *p)
+{
+    c->is_disrupted = p && p->is_disrupted;
+    c->condition = p ? p->condition : "";
+}
+
+/* The agent's report. f->host is the pod where it happened, p the pod that tells. */
+static void offer_report(struct search *s, const struct pod *p, const struct failure *f)
+{
+    const struct pod *where = pod_named(s, f->host);
+    char sentence[480];
+    struct cause c = {.rank = f->rank,
+                      .exit_code = f->exit_code,
+                      .signal = f->signal,
+                      .at_wall_us = report_time(p, f)};
+    bool is_oom, is_told, is_late;
+
+    if (!where)
+        where = p;
+    is_told = f->rank < 0 && f->signal == SIGTERM; /* its agent was, by the kubelet */
+    is_late = f->rank < 0 && f->exit_code == START_CODE && !s->q->has_run;
+    is_oom = where->is_main_exit && strcmp(where->exit_reason, "OOMKilled") == 0;
+    c.has_exit = f->exit_code != 0 || f->signal != 0;
+    c.pod = where->name;
+    c.node = where->node;
+    c.reason = is_oom ? "OOMKilled" : "WorkerFailed";
+    if (is_told)
+        c.reason = *where->reason ? where->reason : "WorkerDeleted";
+    if (is_late)
+        c.reason = "StartTimeout";
+    c.is_outside = is_told || is_late;
+    set_conditions(&c, where);
+    c.output = second_line(where->is_main_exit && *where->exit_text ? where->exit_text
+                                                                    : p->exit_text);
+    failure_sentence(f, sentence, sizeof(sentence));
+    c.message =
+        keep(s, arena_printf(s->arena, "%s%s%s%s%s", sentence, on_node(s, where->node),
+                             is_oom ? ": out of memory: the container's "
+                                      "memory limit was reached"
+                                    : "",
+                             *f->why ? ": " : "", f->why));
+    offer(s, &c);
+}
+
+static int exit_signal(const struct pod *p)
+{
+    bool is_shell = p->exit_code > 128 && p->exit_code <= 128 + 64; /* its convention */
+
+    return is_shell ? p->exit_code - 128 : p->exit_signal;
+}
+
+/* A container's exit without a report: the agent itself was killed, or never started.
+ */
+static void offer_exit(struct search *s, const struct pod *p)
+{
+    struct cause c = {.rank = -1, .pod = p->name, .node = p->node, .has_exit = true};
+    bool is_oom = strcmp(p->exit_reason, "OOMKilled") == 0;
+
+    c.signal = exit_signal(p);
+    c.exit_code = c.signal ? 0 : p->exit_code;
+    c.reason = is_oom ? "OOMKilled" : "WorkerFailed";
+    c.output = p->exit_text;
+    set_conditions(&c, p);
+    c.at_wall_us = exit_time(p);
+    c.message = keep(
+        s, arena_printf(s->arena, "%s %s of %s%s %s%s%s%s%s",
+                        p->is_init_exit ? "init container" : "container",
+                        p->exit_container, p->name, on_node(s, p->node),
+                        c.signal ? "was killed by " : "exited with code ",
+                        c.signal ? signal_name(c.signal)
+                                 : keep(s, arena_printf(s->arena, "%d", c.exit_code)),
+                        is_oom ? ": out of memory: the container's memory limit was "
+                                 "reached"
+                               : "",
+                        *p->exit_reason && !is_oom ? ": " : "",
+                        is_oom ? "" : p->exit_reason));
+    offer(s, &c);
+}
+
+/* What Kubernetes does to a pod, and the pod did not bring about. */
+static bool is_done_to(const struct search *s, const struct pod *p)
+{
+    return p->is_disrupted || reason_is_outside(p->reason)
+           || (!s->q->has_run && !p->has_exit);
+}
+
+/* The pod as a whole was ended: evicted, node lost, rejected by the kubelet. */
+static void offer_ended(struct search *s, const struct pod *p)
+{
+    struct cause c = {.rank = -1, .pod = p->name, .node = p->node, .output = ""};
+
+    c.reason = *p->reason ? p->reason : "WorkerFailed";
+    c.is_outside = is_done_to(s, p);
+    set_conditions(&c, p);
+    c.at_wall_us = p->exit_wall_us ? p->exit_wall_us : UINT64_MAX - 1;
+    c.message = keep(s, arena_printf(s->arena, "%s%s was ended by Kubernetes: %s%s%s",
+                                     p->name, on_node(s, p->node), c.reason,
+                                     *p->message ? ": " : "", p->message));
+    offer(s, &c);
+}
+
+static void
+offer_deleted(struct search *s, enum role role, uint32_t index, const struct pod *p)
+{
+    struct cause c = {
+        .rank = -1, .node = p ? p->node : "", .output = "", .is_outside = true};
+    char name[OBJECT_NAME_SIZE];
+
+    object_pod_name(s->q->job, role, index, name);
+    c.pod = keep(s, arena_strdup(s->arena, name));
+    c.reason = p && *p->reason ? p->reason : "WorkerDeleted";
+    set_conditions(&c, p);
+    c.at_wall_us = p ? p->delete_wall_us : 0;
+    c.message =
+        keep(s, arena_printf(s->arena,
+                             "%s pod %s%s was deleted before the job had "
+                             "finished%s%s",
+                             role_name(role), c.pod, on_node(s, c.node),
+                             p && *p->message ? ": " : "", p ? p->message : ""));
+    offer(s, &c);
+}
+
+/* --- which of them a pod offers ----------------------------------------------------
+ */
+
+/* By a signal of deletion or eviction: SIGTERM, and SIGKILL when the grace period is
+ * over. */
+static bool is_cut_down(const struct pod *p)
+{
+    struct failure f;
+    int sig;
+
+    if (!p->has_exit)
+        return false;
+    if (p->is_main_exit && failure_parse(p->exit_text, &f, NULL) == 0)
+        return f.signal == SIGTERM || (f.signal == 0 && f.exit_code == 128 + SIGTERM);
+    sig = exit_signal(p);
+    return sig == SIGTERM
+           || (sig == SIGKILL && strcmp(p->exit_reason, "OOMKilled") != 0);
+}
+
+static void look_at_failed(struct search *s, const struct pod *p)
+{
+    struct failure f;
+
+    if (*p->reason && is_done_to(s, p) && is_cut_down(p))
+        offer_ended(s, p);
+    else if (p->is_main_exit && failure_parse(p->exit_text, &f, NULL) == 0)
+        offer_report(s, p, &f);
+    else if (*p->reason)
+        offer_ended(s, p);
+    else if (p->has_exit)
+        offer_exit(s, p);
+    else
+        offer_ended(s, p);
+}
+
+static void
+look_at_lost(struct search *s, enum role role, uint32_t i, const struct pod *p)
+{
+    if (s->q->has_run && !is_over(s))
+        offer_deleted(s, role, i, p);
+}
+
+static void
+look_at_pod(struct search *s, enum role role, uint32_t i, const struct pod *p)
+{
+    bool is_going = p->is_deleting && !is_over(s); /* deleted by somebody else */
+
+    if (p->phase == POD_SUCCEEDED)
+        return;
+    if (p->phase == POD_FAILED && !(is_going && is_cut_down(p)))
+        look_at_failed(s, p);
+    else if (is_going)
+        look_at_lost(s, role, i, p);
+}
+
+static void look_at_place(struct search *s, enum role role, uint32_t i)
+{
+    const struct pod *p;
+
+    switch (crew_place(s->q->job, s->q->seen, role, i, &p)) {
+    case PLACE_EXPECTED:
+        return;
+    case PLACE_EMPTY:
+        look_at_lost(s, role, i, NULL);
+        return;
+    case PLACE_TAKEN:
+        look_at_pod(s, role, i, p);
+        return;
+    case PLACE_LEFT:
+        if (p->phase == POD_FAILED)
+            look_at_pod(s, role, i, p);
+        else if (p->phase != POD_SUCCEEDED)
+            look_at_lost(s, role, i, p);
+        return;
+    }
+}
+
+int cause_find(const struct cause_query *q, struct arena *a, struct cause *ret)
+{
+    struct search s = {.q = q, .arena = a};
+
+    for (int r = 0; r < ROLE_COUNT; r++) {
+        s.is_worker_under_launcher =
+            r == ROLE_WORKER && q->job->role[ROLE_LAUNCHER].is_set;
+        for (uint32_t i = 0; i < q->job->role[r].n; i++)
+            look_at_place(&s, (enum role)r, i);
+    }
+    if (s.is_out_of_memory)
+        return -ENOMEM;
+    if (!s.has_first || !s.is_decisive)
+        return 0;
+    *ret = s.first;
+    return 1;
+}

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Causes and failure rules.
+ *
+ *   what                                                       without a rule
+ *   the pod was deleted, evicted, preempted, lost its node     Ignore
+ *   it ended before any rank ran, without a container's doing  Ignore
+ *   the agents did not meet in time                            Ignore
+ *   anything else: a rank, an agent, a container failed        Restart
+ *
+ * Whether a Restart is still to be had is hvd_verdict.c's to say. Pure. */
+#include "operator/core/hvd_class.h"
+
+#include <string.h>
+
+#include "runtime/base/mem.h"
+
+#define BACKOFF_S     10u
+#define MAX_BACKOFF_S 360u
+
+static bool has_number(const struct failure_rule *r, int number)
+{
+    for (size_t i = 0; i < r->n; i++) {
+        if (r->number[i] == number)
+            return true;
+    }
+    return false;
+}
+
+static bool has_condition(const struct failure_rule *r, const struct cause *c)
+{
+    for (size_t i = 0; i < r->n; i++) {
+        const char *type = r->condition[i].type;
+
+        if (strcmp(r->condition[i].status, "True") != 0)
+            continue;
+        if ((c->is_disrupted && strcmp(type, "DisruptionTarget") == 0)
+            || (*c->condition && strcmp(type, c->condition) == 0))
+            return true;
+    }
+    return false;
+}
+
+static bool has_reason(const struct failure_rule *r, const struct cause *c)
+{
+    for (size_t i = 0; i < r->n; i++) {
+        if (strcmp(r->reason[i], c->reason) == 0)
+            return true;
+    }
+    return false;
+}
+
+static bool matches(const struct failure_rule *r, const struct cause *c)
+{
+    switch (r->subject) {
+    case RULE_EXIT_CODES:
+        return c->has_exit && c->signal == 0
+               && has_number(r, c->exit_code) != r->is_not_in;
+    case RULE_SIGNALS:
+        return c->has_exit && c->signal != 0 && has_number(r, c->signal);
+    case RULE_POD_CONDITIONS:
+        return has_condition(r, c);
+    case RULE_REASONS:
+        return has_reason(r, c);
+    }
+    return false;
+}
+
+enum rule_action cause_class(const struct hvd_job *job, const struct cause *c)
+{
+    for (size_t i = 0; i < job->run.n_rules; i++) {
+        if (matches(&job->run.rule[i], c))
+            return job->run.rule[i].action;
+    }
+    return c->is_outside ? RULE_IGNORE : RULE_RESTART;
+}
+
+bool reason_is_outside(const char *reason)
+{
+    static const char *const reasons[] = {"Evicted",     "Preempting", "NodeLost",
+                                          "Shutdown",    "Terminated", "NodeShutdown",
+                                          "NodeAffinity"};
+
+    for (size_t i = 0; i < ARRAY_LEN(reasons); i++) {
+        if (strcmp(reasons[i], reason) == 0)
+            return true;
+    }
+    return false;
+}
+
+uint64_t restart_backoff_s(uint32_t n)
+{
+    uint64_t s = BACKOFF_S;
+
+    for (; n > 1 && s < MAX_BACKOFF_S; n--)
+        s *= 2;
+    return s < MAX_BACKOFF_S ? s : MAX_BACKOFF_S;
+}

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A last view is of this generation or says nothing: the same name is used again by
+ * each, and what became of an older pod is settled. Called by hvd_cause.c,
+ * hvd_verdict.c and hvd_plan.c. */
+#include "operator/core/hvd_crew.h"
+
+enum seat crew_place(const struct hvd_job *job,
+                     const struct observed *seen,
+                     enum role role,
+                     uint32_t index,
+                     const struct pod **ret_pod)
+{
+    const struct crew *crew = &seen->crew[role];
+    const struct worker *w = index < crew->n ? &crew->w[index] : NULL;
+
+    *ret_pod = NULL;
+    if (!w)
+        return PLACE_EMPTY;
+    switch (w->state) {
+    case WORKER_ABSENT:
+        return PLACE_EMPTY;
+    case WORKER_EXPECTED:
+        return PLACE_EXPECTED;
+    case WORKER_SEEN:
+        *ret_pod = w->pod;
+        return PLACE_TAKEN;
+    case WORKER_GONE:
+        if (!w->pod || pod_generation(w->pod) < job->world_generation)
+            return PLACE_EMPTY;
+        *ret_pod = w->pod;
+        return PLACE_LEFT;
+    }
+    return PLACE_EMPTY;
+}
+
+bool crew_is_empty(const struct observed *seen)
+{
+    for (int r = 0; r < ROLE_COUNT; r++) {
+        for (uint32_t i = 0; i < seen->crew[r].n; i++) {
+            enum worker_state s = seen->crew[r].w[i].state;
+
+            if (s == WORKER_SEEN || s == WORKER_EXPECTED)
+                return false;
+        }
+    }
+    return true;
+}

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The places of a job's pods, looked at by generation. Pure. */
+#ifndef OPERATOR_CORE_HVD_CREW_H
+#define OPERATOR_CORE_HVD_CREW_H
+
+#include "operator/core/hvd_job.h"
+#include "operator/core/observed.h"
+
+enum seat {
+    PLACE_EMPTY,    /* no pod of this generation is or was here as far as we know */
+    PLACE_EXPECTED, /* it was created; the watch has not shown it */
+    PLACE_TAKEN,    /* it is there */
+    PLACE_LEFT,     /* it was there and is no more */
+};
+
+/* Of index < job->role[role].n. *ret_pod: TAKEN: the pod; LEFT: its last view, else
+ * NULL. A pod that is there counts whatever its generation: an older one is to be
+ * patched. */
+enum seat crew_place(const struct hvd_job *job,
+                     const struct observed *seen,
+                     enum role role,
+                     uint32_t index,
+                     const struct pod **ret_pod);
+/* No pod of any role is there or expected. */
+bool crew_is_empty(const struct observed *seen);
+
+#endif

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The table of edges.
+ *
+ *                      .--------------cleared--------------.
+ *                      v                                   |
+ *   .--cleared--> PENDING --run--> RUNNING             SUSPENDED
+ *   |              | ^  '--resize--'  |                    ^
+ *   |              | '-----resize-----'                    |
+ *   |              |                  |                    |
+ *   |              '------ broken ----+--> RESTARTING      |
+ *   |                      remake            | |           |
+ *   '----------------------------------------' |           |
+ *                                              |           |
+ *   PENDING, RUNNING, RESTARTING --suspend-----+-----------'
+ *   PENDING, RUNNING --done--> SUCCEEDED
+ *   PENDING, RUNNING --doomed--> FAILED
+ *   PENDING, RUNNING, RESTARTING --expired--> FAILED
+ *   any of the four --refused--> FAILED
+ *
+ * (resize leads from PENDING to itself, and from RUNNING back to PENDING.)
+ *
+ * What makes this safe: a state is stored in the status before anything is done in it,
+ * and in each all pods that are there mean the same.
+ *   PENDING     pods are of the current generation; missing ones are made
+ *   RUNNING     pods are of the current generation; a missing one is lost
+ *   RESTARTING, SUSPENDED   pods are of an earlier generation; all are deleted. The
+ *               state is left when none is there or expected any more, so that no two
+ *               generations ever run side by side
+ *   SUCCEEDED, FAILED       never left
+ * Each edge into PENDING but the first begins a new generation, so that no view of an
+ * older pod is taken for one of these. Pure; called by hvd_verdict.c. */
+#include "operator/core/hvd_cycle.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "runtime/base/mem.h"
+
+static const struct edge {
+    enum job_state from;
+    enum hvd_cue cue;
+    enum job_state to;
+} edges[] = {
+    {STATE_PENDING, CUE_REFUSED, STATE_FAILED},
+    {STATE_PENDING, CUE_DONE, STATE_SUCCEEDED},
+    {STATE_PENDING, CUE_DOOMED, STATE_FAILED},
+    {STATE_PENDING, CUE_SUSPEND, STATE_SUSPENDED},
+    {STATE_PENDING, CUE_EXPIRED, STATE_FAILED},
+    {STATE_PENDING, CUE_BROKEN, STATE_RESTARTING},
+    {STATE_PENDING, CUE_REMAKE, STATE_RESTARTING},
+    {STATE_PENDING, CUE_RESIZE, STATE_PENDING},
+    {STATE_PENDING, CUE_RUN, STATE_RUNNING},
+    {STATE_RUNNING, CUE_REFUSED, STATE_FAILED},
+    {STATE_RUNNING, CUE_DONE, STATE_SUCCEEDED},
+    {STATE_RUNNING, CUE_DOOMED, STATE_FAILED},
+    {STATE_RUNNING, CUE_SUSPEND, STATE_SUSPENDED},
+    {STATE_RUNNING, CUE_EXPIRED, STATE_FAILED},
+    {STATE_RUNNING, CUE_BROKEN, STATE_RESTARTING},
+    {STATE_RUNNING, CUE_REMAKE, STATE_RESTARTING},
+    {STATE_RUNNING, CUE_RESIZE, STATE_PENDING},
+    {STATE_RESTARTING, CUE_REFUSED, STATE_FAILED},
+    {STATE_RESTARTING, CUE_SUSPEND, STATE_SUSPENDED},
+    {STATE_RESTARTING, CUE_EXPIRED, STATE_FAILED},
+    {STATE_RESTARTING, CUE_CLEARED, STATE_PENDING},
+    {STATE_SUSPENDED, CUE_REFUSED, STATE_FAILED},
+    {STATE_SUSPENDED, CUE_CLEARED, STATE_PENDING},
+};
+
+const char *hvd_cue_name(enum hvd_cue c)
+{
+    static const char *const names[] = {
+        [CUE_REFUSED] = "refused", [CUE_DONE] = "done",       [CUE_DOOMED] = "doomed",
+        [CUE_SUSPEND] = "suspend", [CUE_EXPIRED] = "expired", [CUE_BROKEN] = "broken",
+        [CUE_REMAKE] = "remake",   [CUE_RESIZE] = "resize",   [CUE_CLEARED] = "cleared",
+        [CUE_RUN] = "run",         [CUE_NONE] = "none",
+    };
+    _Static_assert(ARRAY_LEN(names) == CUE_COUNT, "one name per cue");
+
+    return names[c];
+}
+
+static const struct edge *find(enum job_state from, enum hvd_cue cue)
+{
+    for (size_t i = 0; i < ARRAY_LEN(edges); i++) {
+        if (edges[i].from == from && edges[i].cue == cue)
+            return &edges[i];
+    }
+    return NULL;
+}
+
+bool hvd_has_edge(enum job_state from, enum hvd_cue cue)
+{
+    return find(from, cue) != NULL;
+}
+
+enum job_state hvd_next(enum job_state from, enum hvd_cue cue)
+{
+    const struct edge *e = find(from, cue);
+
+    return e ? e->to : from;
+}

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Status -> struct hvd_stored.
+ *
+ * A status of an operator that knew no generations has none: its pods are those of the
+ * first. The size of a world is what the status says and not what the spec says while
+ * pods of it may go on (Pending, Running): a new size is stored first, with a new
+ * generation, so that all pods of a generation are made for the same size. Pure; called
+ * by hvd_front.c (open) and hvd_verdict.c. */
+#include "operator/core/hvd_stored.h"
+
+#include <string.h>
+
+#include "operator/core/timestamp.h"
+
+static uint32_t count(const struct node *status, const char *key)
+{
+    int64_t v = node_int(status, key, 0);
+
+    return v > 0 && v <= UINT32_MAX ? (uint32_t)v : 0;
+}
+
+static uint64_t seconds(const struct node *o, const char *key)
+{
+    const char *text = node_str(o, key);
+    uint64_t us = 0;
+
+    return text && timestamp_parse_us(text, &us) == 0 ? us / 1000000u : 0;
+}
+
+void hvd_stored_read(const struct node *status, struct hvd_stored *ret)
+{
+    const struct node *restarting = condition_find(status, "Restarting");
+    const char *why = node_str(condition_find(status, "Running"), "reason");
+    struct hvd_stored s = {.is_new = !status || status->n == 0};
+
+    s.state = state_of_status(status);
+    s.is_created = condition_is_true(status, "Created");
+    s.is_ttl_told = why && strcmp(why, TTL_REASON) == 0;
+    s.generation = count(status, "generation");
+    if (s.generation == 0 && !s.is_new && s.state != STATE_SUSPENDED)
+        s.generation = 1;
+    s.workers = count(status, "workerReplicas");
+    s.restarts = count(status, "restarts");
+    s.replacements = count(status, "replacements");
+    s.start_s = seconds(status, "startTime");
+    s.completion_s = seconds(status, "completionTime");
+    s.next_restart_s = seconds(status, "nextRestartTime");
+    if (s.state != STATE_RESTARTING)
+        s.restarted_s = seconds(restarting, "lastTransitionTime");
+    *ret = s;
+}
+
+void hvd_stored_apply(struct hvd_job *job)
+{
+    struct hvd_stored s;
+
+    hvd_stored_read(job->meta.status, &s);
+    job->spec_workers = job->role[ROLE_WORKER].n;
+    job->world_generation = s.is_new ? 1 : s.generation;
+    if (s.state != STATE_RESTARTING && s.state != STATE_SUSPENDED && s.workers > 0)
+        job->role[ROLE_WORKER].n = s.workers;
+}

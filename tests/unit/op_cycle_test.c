@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The life of a HorovodJob: every edge of the table and every edge that is absent, the
+ * classes of causes, the back-off. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "operator/core/hvd_class.h"
+#include "operator/core/hvd_cycle.h"
+#include "runtime/base/mem.h"
+
+/* One row a state, one letter a cue in the order of the enum: P pending, R running, r
+ * restarting, S suspended, + succeeded, - failed, . no edge. */
+static const char *const drawn[STATE_COUNT] = {
+    /*                    refused done doomed suspend expired broken remake resize
+     *                    cleared run none */
+    [STATE_PENDING] = "-+-S-rrP.R.",    [STATE_RUNNING] = "-+-S-rrP...",
+    [STATE_RESTARTING] = "-..S-...P..", [STATE_SUSPENDED] = "-.......P..",
+    [STATE_SUCCEEDED] = "...........",  [STATE_FAILED] = "...........",
+};
+
+static enum job_state by_letter(char c, enum job_state from)
+{
+    static const char letters[] = "PRrS+-";
+    const char *at = strchr(letters, c);
+
+    return c != '.' && at ? (enum job_state)(at - letters) : from;
+}
+
+static void every_edge_and_no_other(void **state)
+{
+    (void)state;
+    for (int s = 0; s < STATE_COUNT; s++) {
+        assert_int_equal(strlen(drawn[s]), CUE_COUNT);
+        for (int c = 0; c < CUE_COUNT; c++) {
+            enum job_state from = (enum job_state)s;
+            enum hvd_cue cue = (enum hvd_cue)c;
+
+            if (hvd_next(from, cue) != by_letter(drawn[s][c], from)
+                || hvd_has_edge(from, cue) != (drawn[s][c] != '.'))
+                fail_msg("%s --%s--> %s", state_name(from), hvd_cue_name(cue),
+                         state_name(hvd_next(from, cue)));
+        }
+    }
+}
+
+static void final_states_have_no_edges(void **state)
+{
+    (void)state;
+    for (int s = 0; s < STATE_COUNT; s++) {
+        for (int c = 0; c < CUE_COUNT; c++)
+            assert_false(state_is_final((enum job_state)s)
+                         && hvd_has_edge((enum job_state)s, (enum hvd_cue)c));
+    }
+}
+
+static void back_off_doubles_up_to_six_minutes(void **state)
+{
+    static const uint64_t want[] = {10, 20, 40, 80, 160, 320, 360, 360};
+
+    (void)state;
+    for (uint32_t i = 0; i < ARRAY_LEN(want); i++)
+        assert_int_equal(restart_backoff_s(i + 1), want[i]);
+    assert_int_equal(restart_backoff_s(1000), 360);
+    assert_int_equal(restart_backoff_s(0), 10);
+}
+
+#define EXIT(code)   .has_exit = true, .exit_code = (code), .reason = "WorkerFailed"
+#define SIGNAL(sig)  .has_exit = true, .signal = (sig), .reason = "WorkerFailed"
+#define OUTSIDE(why) .is_outside = true, .reason = (why)
+
+static void the_first_rule_that_matches_decides(void **state)
+{
+    static const int codes[] = {3, 42}, signals[] = {9};
+    static const struct rule_condition on[] = {
+        {"DisruptionTarget", "True"}, {"Mine", "True"}, {"Ready", "False"}};
+    static const char *const reasons[] = {"OOMKilled", "StartTimeout"};
+    static const struct failure_rule in3 = {
+        RULE_FAIL, RULE_EXIT_CODES, false, codes, NULL, NULL, 2};
+    static const struct failure_rule not3 = {
+        RULE_IGNORE, RULE_EXIT_CODES, true, codes, NULL, NULL, 2};
+    static const struct failure_rule kill9 = {RULE_IGNORE, RULE_SIGNALS, false, signals,
+                                              NULL,        NULL,         1};
+    static const struct failure_rule cond = {
+        RULE_FAIL, RULE_POD_CONDITIONS, false, NULL, on, NULL, 3};
+    static const struct failure_rule why = {RULE_FAIL, RULE_REASONS, false, NULL,
+                                            NULL,      reasons,      2};
+    const struct {
+        const struct failure_rule rule[2];
+        size_t n;
+        struct cause cause;
+        enum rule_action want;
+    } rows[] = {
+        /* without a rule */
+        {{{0}}, 0, {EXIT(1), .condition = ""}, RULE_RESTART},
+        {{{0}}, 0, {SIGNAL(9), .condition = ""}, RULE_RESTART},
+        {{{0}}, 0, {OUTSIDE("Evicted"), .condition = ""}, RULE_IGNORE},
+        /* exit codes */
+        {{in3}, 1, {EXIT(42), .condition = ""}, RULE_FAIL},
+        {{in3}, 1, {EXIT(4), .condition = ""}, RULE_RESTART},
+        {{in3}, 1, {SIGNAL(3), .condition = ""}, RULE_RESTART},
+        {{not3}, 1, {EXIT(4), .condition = ""}, RULE_IGNORE},
+        {{not3}, 1, {EXIT(3), .condition = ""}, RULE_RESTART},
+        {{not3}, 1, {SIGNAL(15), .condition = ""}, RULE_RESTART},
+        {{not3}, 1, {OUTSIDE("Evicted"), .condition = ""}, RULE_IGNORE},
+        /* signals */
+        {{kill9}, 1, {SIGNAL(9), .condition = ""}, RULE_IGNORE},
+        {{kill9}, 1, {EXIT(9), .condition = ""}, RULE_RESTART},
+        /* conditions */
+        {{cond}, 1, {EXIT(1), .is_disrupted = true, .condition = ""}, RULE_FAIL},
+        {{cond}, 1, {EXIT(1), .condition = "Mine"}, RULE_FAIL},
+        {{cond}, 1, {EXIT(1), .condition = "Other"}, RULE_RESTART},
+        {{cond}, 1, {EXIT(1), .condition = "Ready"}, RULE_RESTART},
+        /* reasons */
+        {{why}, 1, {OUTSIDE("StartTimeout"), .condition = ""}, RULE_FAIL},
+        {{why}, 1, {EXIT(1), .condition = ""}, RULE_RESTART},
+        /* order */
+        {{kill9, why},
+         2,
+         {.has_exit = true, .signal = 9, .reason = "OOMKilled", .condition = ""},
+         RULE_IGNORE},
+        {{why, kill9},
+         2,
+         {.has_exit = true, .signal = 9, .reason = "OOMKilled", .condition = ""},
+         RULE_FAIL},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct hvd_job job = {.run = {.rule = rows[i].rule, .n_rules = rows[i].n}};
+
+        if (cause_class(&job, &rows[i].cause) != rows[i].want)
+            fail_msg("row %zu", i);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_edge_and_no_other),
+        cmocka_unit_test(final_states_have_no_edges),
+        cmocka_unit_test(back_off_doubles_up_to_six_minutes),
+        cmocka_unit_test(the_first_rule_that_matches_decides),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
