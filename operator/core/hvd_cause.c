@@ -278,9 +278,9 @@ look_at_pod(struct search *s, enum role role, uint32_t i, const struct pod *p)
 {
     bool is_going = p->is_deleting && !is_over(s); /* deleted by somebody else */
 
-    if (p->phase == POD_SUCCEEDED)
+    if (pod_has_succeeded(p))
         return;
-    if (p->phase == POD_FAILED && !(is_going && is_cut_down(p)))
+    if (pod_has_failed(p) && !(is_going && is_cut_down(p)))
         look_at_failed(s, p);
     else if (is_going)
         look_at_lost(s, role, i, p);
@@ -300,9 +300,9 @@ static void look_at_place(struct search *s, enum role role, uint32_t i)
         look_at_pod(s, role, i, p);
         return;
     case PLACE_LEFT:
-        if (p->phase == POD_FAILED)
+        if (pod_has_failed(p))
             look_at_pod(s, role, i, p);
-        else if (p->phase != POD_SUCCEEDED)
+        else if (!pod_has_succeeded(p))
             look_at_lost(s, role, i, p);
         return;
     }

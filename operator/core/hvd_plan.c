@@ -202,7 +202,7 @@ static bool is_missing(const struct planning *g, enum role role, uint32_t index)
     const struct pod *p;
     enum seat x = crew_place(g->job, g->seen, role, index, &p);
 
-    return x == PLACE_EMPTY || (x == PLACE_LEFT && p->phase != POD_SUCCEEDED);
+    return x == PLACE_EMPTY || (x == PLACE_LEFT && !pod_has_succeeded(p));
 }
 
 /* What depends on the size of the world is written anew with it. */

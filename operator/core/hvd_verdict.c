@@ -57,12 +57,13 @@ static void count_pod(struct look *l, enum role role, const struct pod *p)
     bool is_current =
         p->world_generation == 0 || p->world_generation >= l->job->world_generation;
 
-    t->running += p->phase == POD_RUNNING;
+    bool has_ended = pod_has_succeeded(p) || pod_has_failed(p);
+
+    t->running += p->phase == POD_RUNNING && !has_ended;
     t->ready += p->phase == POD_RUNNING && p->is_ready && !p->is_deleting;
-    t->succeeded += p->phase == POD_SUCCEEDED;
-    t->failed += p->phase == POD_FAILED;
-    l->n_running +=
-        p->phase == POD_SUCCEEDED || (p->phase == POD_RUNNING && is_current);
+    t->succeeded += pod_has_succeeded(p);
+    t->failed += pod_has_failed(p);
+    l->n_running += pod_has_succeeded(p) || (p->phase == POD_RUNNING && is_current);
     if (p->phase == POD_PENDING && *p->waiting && !*v->waiting)
         v->waiting = p->waiting;
     if (role == ROLE_WORKER) {
@@ -86,8 +87,8 @@ static void count_place(struct look *l, enum role role, uint32_t index)
         count_pod(l, role, p);
         break;
     case PLACE_LEFT:
-        l->v->tally[role].succeeded += p->phase == POD_SUCCEEDED;
-        l->n_running += p->phase == POD_SUCCEEDED;
+        l->v->tally[role].succeeded += pod_has_succeeded(p);
+        l->n_running += pod_has_succeeded(p);
         break;
     }
 }
@@ -97,12 +98,18 @@ static bool has_succeeded(const struct look *l, enum role role)
     return l->v->tally[role].succeeded == l->job->role[role].n;
 }
 
-static bool is_worker0_done(const struct look *l)
+/* TensorFlow's first task is the chief where there is one. */
+static enum role first_role(const struct hvd_job *job)
+{
+    return job->role[ROLE_CHIEF].is_set ? ROLE_CHIEF : ROLE_WORKER;
+}
+
+static bool is_first_done(const struct look *l)
 {
     const struct pod *p = NULL;
 
-    (void)crew_place(l->job, l->q->seen, ROLE_WORKER, 0, &p);
-    return p && p->phase == POD_SUCCEEDED;
+    (void)crew_place(l->job, l->q->seen, first_role(l->job), 0, &p);
+    return p && pod_has_succeeded(p);
 }
 
 static void count(struct look *l)
@@ -120,7 +127,7 @@ static void count(struct look *l)
         l->is_done = has_succeeded(l, ROLE_WORKER) && has_succeeded(l, ROLE_CHIEF);
         break;
     case SUCCESS_WORKER0:
-        l->is_done = is_worker0_done(l);
+        l->is_done = is_first_done(l);
         break;
     case SUCCESS_LAUNCHER:
         l->is_done = has_succeeded(l, ROLE_LAUNCHER);
@@ -273,7 +280,9 @@ static void say_done(struct look *l)
             arena_printf(l->arena, "all %u workers succeeded", n));
         break;
     case SUCCESS_WORKER0:
-        say(l, "Worker0Succeeded", "worker 0 succeeded");
+        say(l, "Worker0Succeeded",
+            first_role(l->job) == ROLE_CHIEF ? "the chief succeeded"
+                                             : "worker 0 succeeded");
         break;
     case SUCCESS_LAUNCHER:
         say(l, "LauncherSucceeded", "the launcher succeeded");

@@ -311,6 +311,27 @@ void pod_release(struct pod *p)
     }
 }
 
+/* A sidecar among the containers keeps the pod Running. */
+static bool is_main_over(const struct pod *p)
+{
+    return p->phase == POD_RUNNING && p->has_exit && p->is_main_exit;
+}
+
+static bool is_bad_exit(const struct pod *p)
+{
+    return p->exit_code != 0 || p->exit_signal != 0;
+}
+
+bool pod_has_succeeded(const struct pod *p)
+{
+    return p->phase == POD_SUCCEEDED || (is_main_over(p) && !is_bad_exit(p));
+}
+
+bool pod_has_failed(const struct pod *p)
+{
+    return p->phase == POD_FAILED || (is_main_over(p) && is_bad_exit(p));
+}
+
 bool pod_equal(const struct pod *a, const struct pod *b)
 {
     for (size_t i = 0; i < ARRAY_LEN(text_fields); i++) {

@@ -56,6 +56,10 @@ int pod_decode(enum kube_kind job_kind,
                struct err *err);
 int pod_copy(const struct pod *from, struct pod *ret); /* owned strings; -ENOMEM */
 void pod_release(struct pod *p); /* of a copy; accepts a zeroed struct */
+/* How the pod's work ended: of a pod that goes on for the sake of another container, as
+ * its first one did. Neither: it has not ended. */
+bool pod_has_succeeded(const struct pod *p);
+bool pod_has_failed(const struct pod *p);
 bool pod_equal(const struct pod *a, const struct pod *b);
 /* Of the world that it is in: by annotation, else by label, else the first. */
 uint32_t pod_generation(const struct pod *p);
