@@ -441,20 +441,6 @@ def a_hundred_jobs_are_served_in_little_memory() -> None:
     expect(op.rss_kib() < 20 * 1024, "under 20 MiB", str(op.rss_kib()))
 
 
-@suite.test
-def it_stops_in_good_order_when_asked() -> None:
-    code = op.stop()
-    expect(code == 0, "exit code 0 after SIGTERM", str(code))
-    text = LOG.read_text()
-    secrets = [
-        s
-        for s in api.call("GET", "/api/v1/secrets")["items"]
-        if s["metadata"]["name"] == "j-token" and "data" in s
-    ]
-    expect(bool(secrets), "there are tokens to look for")
-    expect(not any(v in text for s in secrets for v in s["data"].values()), "no token in the log")
-
-
 def replace(new: Operator) -> None:
     global op
     op = new
@@ -469,6 +455,22 @@ def rival(*args: str) -> Operator:
 
 real_mpi.tests(suite, operator, lambda: op, replace)
 real_objects.tests(suite, lambda: api)
+
+
+@suite.test
+def it_stops_in_good_order_when_asked() -> None:
+    code = op.stop()
+    expect(code == 0, "exit code 0 after SIGTERM", str(code))
+    text = LOG.read_text()
+    secrets = [
+        s
+        for s in api.call("GET", "/api/v1/secrets")["items"]
+        if s["metadata"]["name"] == "j-token" and "data" in s
+    ]
+    expect(bool(secrets), "there are tokens to look for")
+    expect(not any(v in text for s in secrets for v in s["data"].values()), "no token in the log")
+
+
 real_elect.tests(suite)
 real_elect.stage.start = rival
 real_elect.stage.job, real_elect.stage.ended = job, ended
