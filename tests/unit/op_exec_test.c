@@ -265,9 +265,8 @@ static void one_that_hangs_is_ended_with_all_it_has_started(void **state)
     for (uint64_t end = clock_now_ns() + WAIT_NS; access(path, F_OK) == 0;) {
         char stat[64], *state_text;
 
-        (void)snprintf(stat, sizeof(stat), "%.40s", path);
-        *strrchr(stat, '/') = '\0';
-        strcat(stat, "/stat");
+        (void)snprintf(stat, sizeof(stat), "%.*s/stat",
+                       (int)(strrchr(path, '/') - path), path);
         if (fd_read_file(stat, 1024, &state_text, &n, NULL) < 0)
             break;
         bool is_dead = strstr(state_text, ") Z") != NULL;

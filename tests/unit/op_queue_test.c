@@ -160,9 +160,51 @@ static void a_watch_that_ends_at_once_is_backed_off(void **state)
     assert_int_equal(reflector_next(&r, REFL_WATCH_END, 1, 0, 0), REFL_BACKOFF);
 }
 
+/* How many requests of a full queue go out in a second from now_ns on. */
+static unsigned rate(struct limit *l, uint64_t now_ns)
+{
+    unsigned n = 0;
+
+    for (uint64_t t = now_ns; t < now_ns + 1000000000u; t += 1000000u)
+        n += limit_take(l, t);
+    return n;
+}
+
+static void the_rate_is_halved_by_429_and_comes_back(void **state)
+{
+    const uint64_t s = 1000000000u;
+    uint64_t now = 1000 * s;
+    struct limit l;
+
+    (void)state;
+    limit_init(&l, 64, 1, now);
+    assert_in_range(rate(&l, now), 61, 65);
+    now += s;
+    limit_throttled(&l, now, 0);
+    for (int i = 0; i < 5; i++) /* the others that were under way: no news */
+        limit_throttled(&l, now + 1000, 0);
+    assert_false(limit_take(&l, now + s - 1));
+    now += 3 * s;
+    assert_in_range(rate(&l, now), 30, 33);
+    now += s;
+    limit_throttled(&l, now, 100000); /* it asks for more than we believe */
+    assert_true(limit_ready_ns(&l) <= now + LIMIT_MAX_PAUSE_S * s);
+    now += LIMIT_MAX_PAUSE_S * s;
+    assert_in_range(rate(&l, now), 15, 17);
+    now += 10 * s;
+    assert_in_range(rate(&l, now), 30, 33);
+    now += 10 * s;
+    assert_in_range(rate(&l, now), 61, 65);
+    for (int i = 0; i < 20; i++, now += 100 * s)
+        limit_throttled(&l, now, 1);
+    assert_int_equal(l.slow, LIMIT_MAX_SLOW);
+    assert_in_range(rate(&l, now), 61, 65); /* long ago: forgotten */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_rate_is_halved_by_429_and_comes_back),
         cmocka_unit_test(a_key_is_there_once_and_never_worked_on_twice),
         cmocka_unit_test(the_longest_waiting_key_comes_first),
         cmocka_unit_test(failures_back_off_up_to_a_bound_and_success_forgets_them),
