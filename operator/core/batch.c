@@ -77,6 +77,7 @@ int batch_decode(const struct node *object, struct batch *ret, struct err *err)
         .active = count(status, "active"),
         .succeeded = count(status, "succeeded"),
         .failed = count(status, "failed"),
+        .ttl_s = node_int(object, "spec.ttlSecondsAfterFinished", -1),
     };
 
     if (!*b.ns || !*b.name || !*b.uid)
@@ -125,6 +126,7 @@ bool batch_equal(const struct batch *a, const struct batch *b)
     }
     return a->is_complete == b->is_complete && a->is_failed == b->is_failed
            && a->is_suspended == b->is_suspended && a->is_deleting == b->is_deleting
-           && a->has_start_time == b->has_start_time && a->active == b->active
-           && a->succeeded == b->succeeded && a->failed == b->failed;
+           && a->has_start_time == b->has_start_time && a->ttl_s == b->ttl_s
+           && a->active == b->active && a->succeeded == b->succeeded
+           && a->failed == b->failed;
 }

@@ -17,6 +17,7 @@ struct batch { /* no string is NULL */
     char *completion_time;  /* RFC 3339, "" if there is none */
     bool is_complete, is_failed, is_suspended, is_deleting, has_start_time;
     uint32_t active, succeeded, failed;
+    int64_t ttl_s; /* after it has finished; -1: not said */
 };
 
 /* What batch_decode looks at. */

@@ -495,8 +495,6 @@ struct node *mpi_launcher(struct build *b,
         node_child(b, node_child(b, o, "metadata", NODE_OBJECT), "labels", NODE_OBJECT);
     node_set_str(b, labels, LABEL_JOB_NAME, job->meta.name); /* our watch */
     spec = node_child(b, o, "spec", NODE_OBJECT);
-    if (job->ttl_s >= 0)
-        node_set_int(b, spec, "ttlSecondsAfterFinished", job->ttl_s);
     if (job->deadline_s >= 0)
         node_set_int(b, spec, "activeDeadlineSeconds", job->deadline_s);
     if (job->backoff_limit >= 0)

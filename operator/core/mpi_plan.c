@@ -502,6 +502,19 @@ static void delete_by_ttl(struct planner *p)
         again_at(p, at_s);
 }
 
+/* Not before the job's end is stored: a launcher that ended and vanished while no
+ * operator ran would be taken for one that was deleted, and made again. */
+static void set_launcher_ttl(struct planner *p)
+{
+    const struct batch *b = p->q->seen->batch;
+
+    if (p->job->ttl_s >= 0 && p->q->seen->batch_state == WORKER_SEEN && !b->is_deleting
+        && b->ttl_s != p->job->ttl_s)
+        patch_launcher(p, 0,
+                       spec_patch(p, "ttlSecondsAfterFinished",
+                                  node_number(&p->b, p->job->ttl_s)));
+}
+
 static void plan_finished(struct planner *p)
 {
     const struct observed *seen = p->q->seen;
@@ -514,11 +527,14 @@ static void plan_finished(struct planner *p)
         drop_group(p);
     }
     if (is_all && p->job->must_clean_launcher && seen->batch_state == WORKER_SEEN
-        && !seen->batch->is_deleting)
+        && !seen->batch->is_deleting) {
         add(p, VERB_DELETE, KUBE_BATCH, 0, name)->uid = keep(p, seen->batch->uid);
-    else if (can_patch_launcher(seen) && !seen->batch->is_suspended)
-        patch_launcher(p, 0,
-                       spec_patch(p, "activeDeadlineSeconds", node_number(&p->b, 1)));
+    } else {
+        if (can_patch_launcher(seen) && !seen->batch->is_suspended)
+            patch_launcher(
+                p, 0, spec_patch(p, "activeDeadlineSeconds", node_number(&p->b, 1)));
+        set_launcher_ttl(p);
+    }
     delete_by_ttl(p);
 }
 

@@ -51,6 +51,11 @@ ON_PURPOSE: list[tuple[str, str, str]] = [
         r"metadata\.labels\.ringmaster\.dev/job-name: only ours",
         "our watch of Jobs asks for this label",
     ),
+    (
+        r"^Job ",
+        r"spec\.ttlSecondsAfterFinished: only theirs",
+        "ours comes when the end is stored, lest a launcher vanishes unseen",
+    ),
     (r"^Pod far", r"dnsConfig\.searches", "the workers' search path follows --cluster-domain"),
     (r"^Event no-replicas ", r"ValidationError\.message", "field, value and what is allowed, in our words"),
 ]

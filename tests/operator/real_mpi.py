@@ -182,6 +182,19 @@ def annotations_delete_the_launcher_and_the_job() -> None:
     wait("so is the job", lambda: get(MPIJOBS, ns, "pi") is None)
 
 
+def the_launcher_s_time_to_live_begins_when_its_end_is_stored() -> None:
+    ns = stage.api.namespace("t-mpi-launcher-ttl")
+    make(ns, mpijob(1, {"ttlSecondsAfterFinished": 1}))
+    run(ns, 1)
+    expect("ttlSecondsAfterFinished" not in launcher(ns)["spec"], "not before", launcher(ns)["spec"])
+    play(ns, "Succeeded", "launcher")
+    until(ns, "Succeeded")
+    wait("the launcher is gone", lambda: launcher(ns) is None)
+    stage.api.delete(ns, "pods", "pi-worker-0", 0)  # the job is looked at
+    expect(get(MPIJOBS, ns, "pi") is not None, "the job stays")
+    expect(launcher(ns) is None, "and runs no second time")
+
+
 def an_evicted_worker_ends_the_job_and_its_launcher() -> None:
     ns = stage.api.namespace("t-mpi-evicted")
     make(ns, mpijob(policy={"cleanPodPolicy": "Running"}))
@@ -313,6 +326,7 @@ def tests(
         a_suspended_job_gives_its_pods_back_and_resumes,
         what_is_changed_reaches_the_service,
         annotations_delete_the_launcher_and_the_job,
+        the_launcher_s_time_to_live_begins_when_its_end_is_stored,
         an_evicted_worker_ends_the_job_and_its_launcher,
         a_failed_worker_is_replaced,
         a_template_that_is_refused_fails_the_job,

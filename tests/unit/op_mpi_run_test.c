@@ -10,7 +10,7 @@
  *   workers         absent | expected | overdue | gone, or a phase: pending running
  *                   ready succeeded failed evicted, with "deleting" and "@second"
  * (runs, or has ended, since) behind it launcher        absent | expected | overdue |
- * gone, or {state, suspended, started, deleting, complete: time, reason, message,
+ * gone, or {state, suspended, started, deleting, ttl, complete: time, reason, message,
  * failed: n} launchers       pods of the launcher, as workers; or {phase, reason,
  * message, at} outcome         {trouble: retry | rejected, reason, message} restart the
  * operator knows nothing but what watches show found           what it looks for is
@@ -141,6 +141,7 @@ static void see_launcher(struct run *r)
                               .is_failed = node_get(o, "reason") != NULL,
                               .is_suspended = node_bool(o, "suspended", false),
                               .has_start_time = node_bool(o, "started", false),
+                              .ttl_s = node_int(o, "ttl", -1),
                               .is_deleting = node_bool(o, "deleting", false),
                               .failed = (uint32_t)node_int(o, "failed", 0)};
     if (r->seen.batch_state == WORKER_SEEN || r->seen.batch_state == WORKER_GONE)
