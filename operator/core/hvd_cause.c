@@ -308,6 +308,14 @@ static void look_at_place(struct search *s, enum role role, uint32_t i)
     }
 }
 
+bool cause_is_after_start(const struct pod *p)
+{
+    struct failure f;
+
+    return p->is_main_exit && failure_parse(p->exit_text, &f, NULL) == 0
+           && !(f.rank < 0 && (f.exit_code == START_CODE || f.signal == SIGTERM));
+}
+
 int cause_find(const struct cause_query *q, struct arena *a, struct cause *ret)
 {
     struct search s = {.q = q, .arena = a};

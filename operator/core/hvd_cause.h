@@ -31,6 +31,9 @@ struct cause_query {
                      goes */
 };
 
+/* A failed pod whose agent tells of ranks that ran, or of others that it had met. */
+bool cause_is_after_start(const struct pod *p);
+
 /* 1 and *ret, 0 when nothing failed that decides about the job, -ENOMEM. */
 int cause_find(const struct cause_query *q, struct arena *a, struct cause *ret);
 

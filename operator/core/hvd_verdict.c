@@ -30,6 +30,7 @@ struct look {
     uint32_t n_pods, n_running; /* of all roles; running in this world, or well ended */
     bool is_made;               /* no place is empty */
     bool has_run, is_done;
+    bool has_met;       /* the agents have: a pod failed that could not have before */
     bool is_old_world;  /* a worker that knows of no world: cannot be scaled in place */
     bool is_other_size; /* a worker of a world of another size, before any status */
     bool is_out_of_memory;
@@ -67,6 +68,7 @@ static void count_pod(struct look *l, enum role role, const struct pod *p)
     if (p->phase == POD_PENDING && *p->waiting && !*v->waiting)
         v->waiting = p->waiting;
     if (role == ROLE_WORKER) {
+        l->has_met |= p->phase == POD_FAILED && cause_is_after_start(p);
         l->is_old_world |= p->world_generation == 0;
         l->is_other_size |=
             p->world_generation != 0 && p->world_workers != l->job->role[role].n;
@@ -121,7 +123,8 @@ static void count(struct look *l)
             count_place(l, (enum role)r, i);
     }
     l->has_run = l->v->was.state == STATE_RUNNING
-                 || (l->v->was.is_created && l->v->tally[ROLE_WORKER].succeeded > 0);
+                 || (l->v->was.is_created
+                     && (l->has_met || l->v->tally[ROLE_WORKER].succeeded > 0));
     switch (l->job->success) {
     case SUCCESS_ALL_WORKERS:
         l->is_done = has_succeeded(l, ROLE_WORKER) && has_succeeded(l, ROLE_CHIEF);
