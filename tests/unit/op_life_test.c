@@ -1,0 +1,696 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The life of a HorovodJob, simulated: the real store and the real front row against a
+ * model of API server, kubelet, agents and a user, event by event in an order that a
+ * seed decides. Answers get lost, requests are refused, the operator dies between any
+ * two writes and lists anew, watches lag.
+ *
+ * Checked at every event
+ *   a pod is made only when no pod of before the last break (restart, resumption) is
+ *   left, not even one that is being deleted
+ *   restarts never exceed backoffLimit; generation, restarts, replacements never shrink
+ *   a finished job never changes its state, and nothing is made for it
+ *   no status is written that is the stored one
+ * and at the end, when nothing bad happens any more: the job finishes; it succeeds if
+ * nothing failed that counts, whatever was evicted, deleted, scaled and suspended; no
+ * running pod is left.
+ *
+ * RM_SEEDS=N runs N seeds, RM_SEED=N that one alone, told step by step. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "operator/core/front.h"
+#include "operator/core/labels.h"
+#include "operator/core/store.h"
+#include "operator/doc/json.h"
+#include "runtime/base/mem.h"
+#include "runtime/contract/job_world.h"
+#include "tests/unit/seeded.h"
+
+enum { PODS = 6, NEWS = 400, STEPS = 160, SETTLE = 4000, BACKOFF_LIMIT = 2 };
+#define KEY     "ns/demo"
+#define START_S 1767225600ull
+
+struct sim_pod {
+    bool is_there, is_deleting, is_evicted, is_hurt; /* hurt: its ranks will fail */
+    uint32_t serial, generation, world_generation, world_workers;
+    enum pod_phase phase;
+    uint64_t end_us, delete_us;
+    char report[300];
+};
+
+struct news { /* of a watch: a job or a pod as it was then */
+    bool is_job, is_gone;
+    char *text; /* of the job */
+    uint32_t index;
+    struct sim_pod pod;
+};
+
+struct sim {
+    uint64_t seed, now_us;
+    struct seeded random;
+    bool is_told, is_calm; /* calm: nothing bad happens any more */
+    /* the API server */
+    struct sim_pod pod[PODS];
+    char *status; /* JSON, NULL if none */
+    uint32_t replicas, serial, version;
+    bool is_suspended, is_job_gone;
+    /* the operator */
+    struct store *store;
+    struct news news[NEWS];
+    size_t n_news, next_news;
+    /* what is checked */
+    uint32_t last_break, generation, restarts, replacements, n_failures;
+    char final[16];
+};
+
+static void tell(const struct sim *s, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+static void tell(const struct sim *s, const char *fmt, ...)
+{
+    va_list ap;
+
+    if (!s->is_told)
+        return;
+    va_start(ap, fmt);
+    (void)printf("# %6.1f ", (double)(s->now_us - START_S * 1000000u) / 1e6);
+    (void)vprintf(fmt, ap);
+    (void)printf("\n");
+    va_end(ap);
+}
+
+#define must(s, claim)                                                                 \
+    do {                                                                               \
+        if (!(claim))                                                                  \
+            fail_msg("seed %llu: %s", (unsigned long long)(s)->seed, #claim);          \
+    } while (0)
+
+static uint32_t below(struct sim *s, uint32_t n)
+{
+    return seeded_below(&s->random, n);
+}
+
+static bool is_bad_luck(struct sim *s, uint32_t one_in)
+{
+    return !s->is_calm && below(s, one_in) == 0;
+}
+
+/* --- the API server ----------------------------------------------------------------
+ */
+
+static char *job_text(const struct sim *s)
+{
+    struct strbuf t;
+    char *out;
+
+    strbuf_init(&t, 1u << 20);
+    strbuf_printf(
+        &t,
+        "{\"metadata\":{\"name\":\"demo\",\"namespace\":\"ns\",\"uid\":\"job-uid\","
+        "\"generation\":1,\"resourceVersion\":\"%u\"},\"spec\":{\"runPolicy\":{"
+        "\"backoffLimit\":%d,\"suspend\":%s},\"replicaSpecs\":{\"Worker\":{\"replicas\""
+        ":%u,\"template\":{\"spec\":{\"containers\":[{\"name\":\"t\",\"image\":\"i\","
+        "\"command\":[\"c\"]}]}}}}}%s%s}",
+        s->version, BACKOFF_LIMIT, s->is_suspended ? "true" : "false", s->replicas,
+        s->status ? ",\"status\":" : "", s->status ? s->status : "");
+    out = mem_strdup(strbuf_str(&t));
+    strbuf_release(&t);
+    assert_non_null(out);
+    return out;
+}
+
+static struct news *add_news(struct sim *s)
+{
+    must(s, s->n_news < NEWS);
+    s->news[s->n_news] = (struct news){0};
+    return &s->news[s->n_news++];
+}
+
+static void job_changed(struct sim *s)
+{
+    struct news *n = add_news(s);
+
+    s->version++;
+    n->is_job = true;
+    n->is_gone = s->is_job_gone;
+    n->text = job_text(s);
+}
+
+static void pod_changed(struct sim *s, uint32_t i)
+{
+    struct news *n = add_news(s);
+
+    n->index = i;
+    n->pod = s->pod[i];
+    n->is_gone = !s->pod[i].is_there;
+}
+
+static void uid_of(const struct sim_pod *p, char ret[32])
+{
+    (void)snprintf(ret, 32, "uid-%u", p->serial);
+}
+
+static char *str(const char *s)
+{
+    return (char *)(uintptr_t)s;
+}
+
+static void put_pod(struct store *store, uint32_t i, const struct sim_pod *p)
+{
+    char name[32], uid[32], key[STORE_KEY_SIZE];
+    bool is_over = p->phase == POD_FAILED || p->phase == POD_SUCCEEDED;
+    struct pod pod = {.ns = str("ns"),
+                      .name = name,
+                      .uid = uid,
+                      .owner_uid = str("job-uid"),
+                      .job_name = str("demo"),
+                      .node = str("n"),
+                      .reason = str(p->is_evicted ? "Evicted" : ""),
+                      .message = str(""),
+                      .waiting = str(""),
+                      .exit_container = str(is_over ? "t" : ""),
+                      .exit_reason = str(is_over ? "Error" : ""),
+                      .exit_text = str(p->report),
+                      .condition = str(""),
+                      .job_kind = KUBE_JOB,
+                      .role = ROLE_WORKER,
+                      .generation = p->generation,
+                      .world_generation = p->world_generation,
+                      .world_workers = p->world_workers,
+                      .phase = p->phase,
+                      .is_ready = p->phase == POD_RUNNING,
+                      .is_deleting = p->is_deleting,
+                      .is_disrupted = p->is_evicted,
+                      .has_exit = is_over && !p->is_evicted,
+                      .is_main_exit = is_over && !p->is_evicted,
+                      .exit_code = p->phase == POD_FAILED,
+                      .exit_wall_us = p->end_us / 1000000u * 1000000u,
+                      .delete_wall_us = p->delete_us / 1000000u * 1000000u};
+
+    (void)snprintf(name, sizeof(name), "demo-worker-%u", i);
+    uid_of(p, uid);
+    assert_int_equal(store_put_pod(store, &pod, key), 0);
+}
+
+static void put_job(struct store *store, const char *text)
+{
+    char key[STORE_KEY_SIZE];
+    struct arena a;
+    struct node *o;
+
+    arena_init(&a, 4u << 20);
+    assert_int_equal(json_read(&a, text, strlen(text), &o, NULL), 0);
+    assert_int_equal(store_put_job(store, KUBE_JOB, o, key, NULL), 0);
+    arena_release(&a);
+}
+
+static void hear(struct sim *s)
+{
+    struct news *n = &s->news[s->next_news++];
+    char name[32], key[STORE_KEY_SIZE];
+
+    (void)snprintf(name, sizeof(name), "demo-worker-%u", n->index);
+    if (n->is_job && n->is_gone)
+        store_drop_job(s->store, KEY);
+    else if (n->is_job)
+        put_job(s->store, n->text);
+    else if (n->is_gone)
+        store_drop_pod(s->store, "ns", name, key);
+    else
+        put_pod(s->store, n->index, &n->pod);
+    mem_free(n->text);
+    n->text = NULL;
+    if (s->next_news == s->n_news)
+        s->n_news = s->next_news = 0;
+}
+
+/* The operator dies, and another lists anew. */
+static void start_operator(struct sim *s)
+{
+    tell(s, "the operator starts");
+    while (s->next_news < s->n_news)
+        mem_free(s->news[s->next_news++].text);
+    s->n_news = s->next_news = 0;
+    store_free(s->store);
+    s->store = store_new();
+    assert_non_null(s->store);
+    if (!s->is_job_gone) {
+        char *text = job_text(s);
+
+        put_job(s->store, text);
+        mem_free(text);
+    }
+    for (uint32_t i = 0; i < PODS; i++) {
+        if (s->pod[i].is_there)
+            put_pod(s->store, i, &s->pod[i]);
+    }
+}
+
+/* --- kubelet, agents, user ---------------------------------------------------------
+ */
+
+static void end_pod(struct sim *s, uint32_t i, enum pod_phase phase, const char *report)
+{
+    struct sim_pod *p = &s->pod[i];
+
+    p->phase = phase;
+    p->end_us = s->now_us;
+    (void)snprintf(p->report, sizeof(p->report), "%s", report);
+    tell(s, "worker %u %s %s", i, phase == POD_FAILED ? "fails" : "succeeds", report);
+    pod_changed(s, i);
+}
+
+static void fail_pod(struct sim *s, uint32_t i, int rank, int code, int sig)
+{
+    char report[300];
+
+    (void)snprintf(report, sizeof(report),
+                   "ringmaster-failure/1 rank=%d host=demo-worker-%u exit=%d signal=%d "
+                   "at=%llu why=\"\"\n",
+                   rank, i, code, sig, (unsigned long long)s->now_us);
+    end_pod(s, i, POD_FAILED, report);
+}
+
+/* Workers of one world, all running. */
+static bool has_world(const struct sim *s, uint32_t i)
+{
+    const struct sim_pod *p = &s->pod[i];
+
+    for (uint32_t k = 0; k < p->world_workers; k++) {
+        const struct sim_pod *o = &s->pod[k];
+
+        if (!o->is_there || o->world_generation != p->world_generation
+            || (o->phase != POD_RUNNING && o->phase != POD_SUCCEEDED))
+            return false;
+    }
+    return i < p->world_workers;
+}
+
+/* The others of its world will notice. */
+static void hurt_others(struct sim *s, uint32_t i)
+{
+    for (uint32_t k = 0; k < PODS; k++) {
+        if (k != i && s->pod[k].is_there && s->pod[k].phase == POD_RUNNING
+            && s->pod[k].world_generation == s->pod[i].world_generation)
+            s->pod[k].is_hurt = true;
+    }
+}
+
+static void play_running(struct sim *s, uint32_t i)
+{
+    struct sim_pod *p = &s->pod[i];
+    bool is_formed = has_world(s, i);
+
+    if (p->is_hurt) {
+        fail_pod(s, i, -1, 0, 0); /* another was lost; it does not end by itself */
+    } else if (i >= p->world_workers) {
+        end_pod(s, i, POD_SUCCEEDED, ""); /* without a place in a smaller world */
+    } else if (is_formed && is_bad_luck(s, 12)) {
+        s->n_failures++;
+        hurt_others(s, i);
+        fail_pod(s, i, (int)i, 3, 0);
+    } else if (is_bad_luck(s, 10)) {
+        tell(s, "worker %u is evicted", i);
+        if (is_formed)
+            hurt_others(s, i);
+        p->is_evicted = true;
+        end_pod(s, i, POD_FAILED, "");
+    } else if (!is_formed && is_bad_luck(s, 15)) {
+        fail_pod(s, i, -1, 125, 0); /* the others did not come */
+    } else if (is_formed && below(s, 6) == 0) {
+        end_pod(s, i, POD_SUCCEEDED, "");
+    }
+}
+
+static void play_pod(struct sim *s, uint32_t i)
+{
+    struct sim_pod *p = &s->pod[i];
+
+    if (!p->is_there)
+        return;
+    if (p->is_deleting) {
+        if (p->phase == POD_RUNNING && below(s, 2) == 0) {
+            fail_pod(s, i, -1, 0, 15);
+            return;
+        }
+        tell(s, "worker %u is gone", i);
+        p->is_there = false;
+        pod_changed(s, i);
+    } else if (p->phase == POD_PENDING && below(s, 2) == 0) {
+        p->phase = POD_RUNNING;
+        tell(s, "worker %u runs", i);
+        pod_changed(s, i);
+    } else if (p->phase == POD_RUNNING) {
+        play_running(s, i);
+    }
+    if (p->is_there && !p->is_deleting && p->phase != POD_SUCCEEDED
+        && is_bad_luck(s, 25)) {
+        tell(s, "worker %u is deleted by somebody", i);
+        if (p->phase == POD_RUNNING && has_world(s, i))
+            hurt_others(s, i);
+        p->is_deleting = true;
+        p->delete_us = s->now_us;
+        pod_changed(s, i);
+    }
+}
+
+static void play_user(struct sim *s)
+{
+    if (is_bad_luck(s, 2))
+        s->replicas = 1 + below(s, PODS - 1);
+    else
+        s->is_suspended = !s->is_suspended && !s->is_calm;
+    tell(s, "the user wants %u workers%s", s->replicas,
+         s->is_suspended ? ", suspended" : "");
+    job_changed(s);
+}
+
+/* --- the operator ------------------------------------------------------------------
+ */
+
+struct turn {
+    struct arena arena;
+    struct job_meta meta, *job;
+    const struct node *object;
+    struct outcome outcome;
+    struct decision d;
+};
+
+static bool decide(struct sim *s, struct turn *t)
+{
+    struct question q = {.job = t->job,
+                         .outcome = &t->outcome,
+                         .now_wall_s = s->now_us / 1000000u,
+                         .arena = &t->arena};
+    static const struct object_config cfg = {.runtime_image = "r",
+                                             .cluster_domain = ""};
+    struct observed seen;
+    struct shape shape;
+
+    q.cfg = &cfg;
+    front_horovodjob.shape(t->job, &shape);
+    if (store_observe(s->store, KEY, t->job, &shape, s->now_us * 1000u, &t->arena,
+                      &seen)
+        < 0)
+        return false;
+    q.seen = &seen;
+    assert_int_equal(front_horovodjob.decide(&q, &t->d), 0);
+    return true;
+}
+
+static void check_creation(const struct sim *s)
+{
+    must(s, !*s->final);
+    for (uint32_t i = 0; i < PODS; i++)
+        must(s, !s->pod[i].is_there || s->pod[i].generation >= s->last_break);
+}
+
+static void create_pod(struct sim *s, struct turn *t, const struct action *x)
+{
+    struct sim_pod *p = &s->pod[x->index];
+    struct build b = {.arena = &t->arena};
+    const struct node *o, *meta;
+    struct job_world w;
+
+    if (p->is_there)
+        return;
+    check_creation(s);
+    o = front_horovodjob.build(
+        &b, t->job, &(struct object_config){.runtime_image = "r", .cluster_domain = ""},
+        x, NULL, NULL);
+    assert_non_null(o);
+    meta = node_get(o, "metadata");
+    assert_int_equal(
+        job_world_parse(node_get(node_get(meta, "annotations"), ANNOTATION_WORLD)->u.s,
+                        &w, NULL),
+        0);
+    *p =
+        (struct sim_pod){.is_there = true,
+                         .serial = ++s->serial,
+                         .generation = (uint32_t)atoi(
+                             node_get(node_get(meta, "labels"), LABEL_GENERATION)->u.s),
+                         .world_generation = w.generation,
+                         .world_workers = w.workers};
+    tell(s, "worker %u is made for %u %u", x->index, w.generation, w.workers);
+    pod_changed(s, x->index);
+}
+
+static void carry_out_pod(struct sim *s, struct turn *t, const struct action *x)
+{
+    struct sim_pod *p = &s->pod[x->index];
+    char uid[32];
+    struct job_world w;
+
+    must(s, x->index < PODS);
+    uid_of(p, uid);
+    switch (x->verb) {
+    case VERB_CREATE:
+        create_pod(s, t, x);
+        break;
+    case VERB_UPDATE:
+        if (!p->is_there)
+            return;
+        assert_int_equal(
+            job_world_parse(
+                node_get(node_at(x->body, "metadata.annotations"), ANNOTATION_WORLD)
+                    ->u.s,
+                &w, NULL),
+            0);
+        p->world_generation = w.generation;
+        p->world_workers = w.workers;
+        tell(s, "worker %u is told of %u %u", x->index, w.generation, w.workers);
+        pod_changed(s, x->index);
+        break;
+    case VERB_DELETE:
+        must(s, x->uid != NULL);
+        if (!p->is_there || p->is_deleting || strcmp(uid, x->uid) != 0)
+            return;
+        p->is_deleting = true;
+        p->delete_us = s->now_us;
+        tell(s, "worker %u is asked to go", x->index);
+        pod_changed(s, x->index);
+        break;
+    case VERB_LOOK:
+        break;
+    }
+}
+
+/* What the answer tells the store. */
+static void answer_pod(struct sim *s, const struct action *x)
+{
+    const struct sim_pod *p = &s->pod[x->index];
+    char uid[32];
+
+    uid_of(p, uid);
+    if ((x->verb == VERB_CREATE || x->verb == VERB_LOOK) && p->is_there)
+        store_expect_pod(s->store, KEY, "job-uid", ROLE_WORKER, x->index, uid,
+                         s->now_us * 1000u);
+    else if (x->verb == VERB_LOOK)
+        store_miss_pod(s->store, KEY, "job-uid", ROLE_WORKER, x->index);
+}
+
+/* False: the operator died. */
+static bool apply(struct sim *s, struct turn *t)
+{
+    const struct plan p = t->d.plan;
+
+    for (size_t i = 0; i < p.n; i++) {
+        const struct action *x = &p.v[i];
+        struct fact there = {.state = FACT_THERE};
+
+        if (is_bad_luck(s, 40))
+            return false;
+        if (!is_bad_luck(s, 20)) {
+            if (x->kind == KUBE_POD)
+                carry_out_pod(s, t, x);
+            if (!is_bad_luck(s, 20)) {
+                if (x->kind == KUBE_POD)
+                    answer_pod(s, x);
+                else
+                    store_know(s->store, KEY, "job-uid", x->kind, &there);
+                continue;
+            }
+        }
+        t->outcome = (struct outcome){
+            .trouble = TROUBLE_RETRY, .reason = "CreateFailed", .message = "lost"};
+        break;
+    }
+    return true;
+}
+
+static void check_status(struct sim *s, const struct node *status)
+{
+    uint32_t generation = (uint32_t)node_int(status, "generation", 0);
+    uint32_t restarts = (uint32_t)node_int(status, "restarts", 0);
+    uint32_t replacements = (uint32_t)node_int(status, "replacements", 0);
+    const char *state = node_str(status, "state");
+
+    must(s, restarts >= s->restarts && restarts <= BACKOFF_LIMIT);
+    must(s, generation >= s->generation && generation <= s->generation + 2);
+    must(s, replacements >= s->replacements);
+    must(s, !*s->final || strcmp(s->final, state) == 0);
+    must(s, strcmp(state, state_name(state_of_status(status))) == 0);
+    if (strcmp(state, "Succeeded") == 0 || strcmp(state, "Failed") == 0)
+        (void)snprintf(s->final, sizeof(s->final), "%s", state);
+    s->restarts = restarts;
+    s->replacements = replacements;
+    s->generation = generation;
+}
+
+static void write_status(struct sim *s, struct turn *t)
+{
+    struct strbuf text;
+    struct arena a;
+    struct node *old = NULL;
+    char key[STORE_KEY_SIZE];
+    char *all;
+    struct node *o;
+    enum job_state was;
+    uint32_t generation = s->generation;
+
+    if (node_equal(t->d.status, t->meta.status))
+        return;
+    if (strtoul(t->meta.resource_version, NULL, 10) != s->version || is_bad_luck(s, 20))
+        return; /* 409, or it never came */
+    arena_init(&a, 4u << 20);
+    if (s->status)
+        assert_int_equal(json_read(&a, s->status, strlen(s->status), &old, NULL), 0);
+    must(s, !old || !node_equal(old, t->d.status));
+    was = state_of_status(old);
+    check_status(s, t->d.status);
+    if (s->generation > generation
+        && (was == STATE_RESTARTING || was == STATE_SUSPENDED))
+        s->last_break = s->generation;
+    strbuf_init(&text, 1u << 20);
+    json_write(t->d.status, &text);
+    mem_free(s->status);
+    s->status = mem_strdup(strbuf_str(&text));
+    strbuf_release(&text);
+    tell(s, "%s generation %u restarts %u replacements %u: %s", state_name(t->d.state),
+         s->generation, s->restarts, s->replacements, t->d.message);
+    job_changed(s);
+    if (!is_bad_luck(s, 10)) { /* the answer comes before the watch */
+        all = job_text(s);
+        assert_int_equal(json_read(&a, all, strlen(all), &o, NULL), 0);
+        (void)store_take_answer(s->store, KUBE_JOB, o, key, NULL);
+        mem_free(all);
+    }
+    arena_release(&a);
+}
+
+static void sync_job(struct sim *s)
+{
+    struct turn t = {.outcome = {.reason = "", .message = ""}};
+    struct strbuf problems;
+    size_t n = 0;
+    const char *text = store_job_text(s->store, KEY, &n);
+    struct node *o;
+    bool is_alive = true;
+
+    if (!text)
+        return;
+    arena_init(&t.arena, 16u << 20);
+    strbuf_init(&problems, 4096);
+    assert_int_equal(json_read(&t.arena, text, n, &o, NULL), 0);
+    assert_int_equal(meta_decode(KUBE_JOB, o, &t.meta, NULL), 0);
+    t.job = front_horovodjob.open(o, &t.meta, &t.arena, &problems);
+    assert_non_null(t.job);
+    must(s, problems.n == 0);
+    if (decide(s, &t))
+        is_alive = apply(s, &t);
+    if (is_alive && decide(s, &t) && !is_bad_luck(s, 40))
+        write_status(s, &t);
+    strbuf_release(&problems);
+    arena_release(&t.arena);
+    if (!is_alive || is_bad_luck(s, 40))
+        start_operator(s);
+}
+
+/* --- a life ------------------------------------------------------------------------
+ */
+
+static void step(struct sim *s)
+{
+    uint32_t dice = below(s, 100);
+
+    s->now_us += 50000u + below(s, 300000);
+    if (dice < 30)
+        play_pod(s, below(s, PODS));
+    else if (dice < 60 && s->next_news < s->n_news)
+        hear(s);
+    else if (dice < 92)
+        sync_job(s);
+    else if (dice < 94 && !s->is_calm)
+        play_user(s);
+    else if (dice < 97)
+        s->now_us += (uint64_t)below(s, 12) * 1000000u;
+}
+
+static bool is_at_rest(const struct sim *s)
+{
+    if (!*s->final || s->next_news < s->n_news)
+        return false;
+    for (uint32_t i = 0; i < PODS; i++) {
+        if (s->pod[i].is_there
+            && (s->pod[i].phase == POD_RUNNING || s->pod[i].phase == POD_PENDING))
+            return false;
+    }
+    return true;
+}
+
+static void live(uint64_t seed, bool is_told)
+{
+    static struct sim sim;
+    struct sim *s = &sim;
+    uint32_t n = 0;
+
+    memset(s, 0, sizeof(*s));
+    s->seed = s->random.state = seed;
+    s->is_told = is_told;
+    s->now_us = START_S * 1000000u;
+    s->replicas = 1 + below(s, PODS - 1);
+    s->is_suspended = below(s, 4) == 0;
+    s->version = 1;
+    start_operator(s);
+    for (uint32_t i = 0; i < STEPS && n < NEWS; i++)
+        step(s);
+    s->is_calm = true;
+    s->is_suspended = false;
+    tell(s, "all is calm");
+    job_changed(s);
+    for (n = 0; n < SETTLE && !is_at_rest(s); n++)
+        step(s);
+    must(s, is_at_rest(s));
+    must(s, s->n_failures > 0 || strcmp(s->final, "Succeeded") == 0);
+    while (s->next_news < s->n_news)
+        hear(s);
+    mem_free(s->status);
+    store_free(s->store);
+}
+
+static void a_thousand_lives(void **state)
+{
+    const char *one = getenv("RM_SEED"), *many = getenv("RM_SEEDS");
+    uint64_t n = many ? strtoull(many, NULL, 10) : 1000;
+
+    (void)state;
+    if (one) {
+        live(strtoull(one, NULL, 10), true);
+        return;
+    }
+    for (uint64_t seed = 1; seed <= n; seed++)
+        live(seed, false);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_thousand_lives)};
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
