@@ -68,7 +68,7 @@ static void count_pod(struct look *l, enum role role, const struct pod *p)
     if (p->phase == POD_PENDING && *p->waiting && !*v->waiting)
         v->waiting = p->waiting;
     if (role == ROLE_WORKER) {
-        l->has_met |= p->phase == POD_FAILED && cause_is_after_start(p);
+        l->has_met |= pod_has_failed(p) && cause_is_after_start(p);
         l->is_old_world |= p->world_generation == 0;
         l->is_other_size |=
             p->world_generation != 0 && p->world_workers != l->job->role[role].n;
