@@ -12,15 +12,9 @@
  * it is left out, and minMember is at most the workers. Pure; called by mpi_plan.c. */
 #include "operator/core/mpi_podgroup.h"
 
-#include <errno.h>
-#include <inttypes.h>
-#include <stdio.h>
-#include <string.h>
-
 #include "operator/core/labels.h"
 #include "operator/core/mpi_objects.h"
-#include "operator/core/quantity.h"
-#include "runtime/base/mem.h"
+#include "operator/core/pod_size.h"
 
 struct member {
     const struct mpi_replicas *replicas;
@@ -65,90 +59,20 @@ choose(struct member *launcher, struct member *worker, int64_t min, bool has_lau
 /* --- resources ---------------------------------------------------------------------
  */
 
-/* What is no quantity is left out: the API server refuses the pod for it. */
-static bool read_quantity(const struct node *n, struct quantity *ret)
-{
-    char text[32];
-
-    if (n->type == NODE_STRING)
-        return quantity_parse(n->u.s, ret, NULL) == 0;
-    if (n->type != NODE_INT)
-        return false;
-    (void)snprintf(text, sizeof(text), "%" PRId64, n->u.i);
-    return quantity_parse(text, ret, NULL) == 0;
-}
-
-struct total { /* of one resource; in the order of first mention */
-    struct total *next;
-    const char *name;
-    struct quantity q;
-};
-struct sum {
-    struct build *b;
-    struct total *first, **end;
-};
-
-static struct total *total_of(struct sum *sum, const char *name)
-{
-    struct total *t;
-
-    for (t = sum->first; t; t = t->next) {
-        if (strcmp(t->name, name) == 0)
-            return t;
-    }
-    t = arena_alloc(sum->b->arena, sizeof(*t));
-    if (!t) {
-        sum->b->status = -ENOMEM;
-        return NULL;
-    }
-    *t = (struct total){.name = name};
-    *sum->end = t;
-    sum->end = &t->next;
-    return t;
-}
-
-/* A total beyond what a quantity can hold stays where it is. */
-static void add_amount(struct sum *sum, const struct node *amount, uint32_t n)
-{
-    struct quantity q;
-    struct total *t;
-
-    if (!read_quantity(amount, &q) || quantity_multiply(&q, n) < 0)
-        return;
-    t = total_of(sum, amount->key);
-    if (t)
-        (void)quantity_add(&t->q, &q);
-}
-
-static void add_container(struct sum *sum, const struct node *container, uint32_t n)
-{
-    const struct node *requests = node_at(container, "resources.requests");
-    const struct node *limits = node_at(container, "resources.limits");
-
-    for (const struct node *c = requests ? requests->first : NULL; c; c = c->next)
-        add_amount(sum, c, n);
-    for (const struct node *c = limits ? limits->first : NULL; c; c = c->next) {
-        if (!node_get(requests, c->key))
-            add_amount(sum, c, n);
-    }
-}
-
-static void add_member(struct sum *sum, const struct member *m)
+/* By mpi-operator's rule only containers count: no init container, no overhead. */
+static int add_member(struct arena *a, struct amounts *sum, const struct member *m)
 {
     const struct node *list = node_at(m->replicas->pod_template, "spec.containers");
+    int rc = 0;
 
-    for (const struct node *c = list ? list->first : NULL; c; c = c->next)
-        add_container(sum, c, m->n);
-}
+    for (const struct node *c = list ? list->first : NULL; c && rc == 0; c = c->next) {
+        struct amounts one = {0};
 
-static struct node *sum_node(const struct sum *sum)
-{
-    struct node *o = node_object(sum->b);
-    char text[QUANTITY_SIZE];
-
-    for (const struct total *t = sum->first; t; t = t->next)
-        node_set_str(sum->b, o, t->name, quantity_format(&t->q, text));
-    return o;
+        rc = amounts_of(c, a, &one);
+        if (rc == 0)
+            rc = amounts_add(sum, &one, m->n, a);
+    }
+    return rc;
 }
 
 static struct node *min_resources(struct build *b,
@@ -159,7 +83,8 @@ static struct node *min_resources(struct build *b,
 {
     struct member launcher = {.replicas = &job->launcher, .n = 1};
     struct member worker = {.replicas = &job->worker, .n = job->worker.n};
-    struct sum sum = {.b = b, .end = &sum.first};
+    struct amounts sum = {0};
+    int rc = 0;
 
     if (job->min_resources)
         return node_copy(b, job->min_resources);
@@ -169,10 +94,12 @@ static struct node *min_resources(struct build *b,
     worker.priority = priorities_value(priorities, priority_class(&job->worker));
     choose(&launcher, &worker, min, has_launcher);
     if (has_launcher)
-        add_member(&sum, &launcher);
-    if (job->worker.is_set)
-        add_member(&sum, &worker);
-    return sum_node(&sum);
+        rc = add_member(b->arena, &sum, &launcher);
+    if (rc == 0 && job->worker.is_set)
+        rc = add_member(b->arena, &sum, &worker);
+    if (rc < 0)
+        b->status = rc;
+    return rc < 0 ? NULL : amounts_node(b, &sum);
 }
 
 /* --- the object --------------------------------------------------------------------

@@ -110,8 +110,7 @@ static int put_list(const struct node *list,
     return 0;
 }
 
-/* Of what has a member resources. */
-static int of_one(const struct node *o, struct arena *a, struct amounts *ret)
+int amounts_of(const struct node *o, struct arena *a, struct amounts *ret)
 {
     const struct node *requests = node_at(o, "resources.requests");
     int rc = put_list(requests, NULL, a, ret);
@@ -131,7 +130,7 @@ static int of_init(const struct node *spec,
         const char *policy = node_str(c, "restartPolicy");
         struct amounts one = {0};
 
-        rc = of_one(c, a, &one);
+        rc = amounts_of(c, a, &one);
         if (rc == 0 && policy && strcmp(policy, "Always") == 0) {
             rc = amounts_add(sidecars, &one, 1, a);
         } else if (rc == 0) {
@@ -153,7 +152,7 @@ int pod_size(const struct node *spec, struct arena *a, struct amounts *ret)
          c = c->next) {
         struct amounts one = {0};
 
-        rc = of_one(c, a, &one);
+        rc = amounts_of(c, a, &one);
         if (rc == 0)
             rc = amounts_add(&size, &one, 1, a);
     }
@@ -162,7 +161,7 @@ int pod_size(const struct node *spec, struct arena *a, struct amounts *ret)
     if (rc == 0)
         rc = amounts_raise(&size, &peak, a);
     if (rc == 0)
-        rc = of_one(spec, a, &whole);
+        rc = amounts_of(spec, a, &whole);
     for (const struct amount *x = whole.first; x && rc == 0; x = x->next) {
         struct amount *said = amount_at(&size, x->name, a);
 

@@ -15,8 +15,11 @@ struct amounts { /* zeroed: nothing; in the order of first mention, in an arena 
     struct amount *first, *last;
 };
 
-/* Of a pod's spec. Requests, limits where there is no request; what is no quantity is
- * left out: the API server refuses the pod for it. -ENOMEM. */
+/* What resources of a container, or of a pod's spec, says: requests, and limits where
+ * there is no request; what is no quantity is left out: the API server refuses the pod
+ * for it. *ret is zeroed by the caller. -ENOMEM. */
+int amounts_of(const struct node *o, struct arena *a, struct amounts *ret);
+/* All of a pod's spec. -ENOMEM. */
 int pod_size(const struct node *spec, struct arena *a, struct amounts *ret);
 /* to += n * from. A total beyond what a quantity can hold stays where it is. */
 int amounts_add(struct amounts *to,
