@@ -76,8 +76,8 @@ static void *dial_main(void *arg)
         if (d->rc == 0 || d->rc == -EACCES || d->rc == -ESTALE || d->to.once
             || clock_now_ns() >= d->deadline_ns)
             break;
-        log_info("worker 0 cannot be reached yet", "address=%s port=%u cause=\"%s\"",
-                 d->host, d->to.port, d->err.text);
+        log_info("not reached yet", "address=%s port=%u cause=\"%s\"", d->host,
+                 d->to.port, d->err.text);
         (void)fd_wait(-1, 0, clock_now_ns() + PAUSE_MS * NS_PER_MS);
     }
     (void)!write(d->pipe[1], "", 1); /* the reader is this process */

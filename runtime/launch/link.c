@@ -328,7 +328,7 @@ static int start_dial(struct links *s, struct link *l, struct err *err)
                          .port = s->c.agent_port,
                          .mine = ROLE_LAUNCHER,
                          .theirs = ROLE_AGENT_SERVE,
-                         .once = true};
+                         .once = !s->c.is_patient};
     int rc = dial_start(&to, &id, s->c.deadline_ns, &l->dial, err);
     if (rc == 0)
         l->state = LINK_DIALING;

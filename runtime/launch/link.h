@@ -57,6 +57,7 @@ typedef void (*link_lost_fn)(void *arg, struct link *l);
 struct links_config {
     struct ssh_how ssh;
     uint16_t agent_port;       /* LINK_SERVE */
+    bool is_patient;           /* LINK_SERVE: agents may come late */
     char agent_path[PATH_MAX]; /* LINK_SSH */
     struct token root;    /* ssh: the job's key, which we send; serve: the shared one */
     uint64_t deadline_ns; /* for all to be open */

@@ -17,6 +17,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "runtime/base/addr.h"
@@ -526,6 +527,8 @@ static int prepare(struct remote *r, struct err *err)
     struct links_config c = {.ssh = r->e.ssh,
                              .agent_port = r->job->agent_port ? r->job->agent_port
                                                               : REMOTE_DEFAULT_PORT,
+                             /* an MPIJob's launcher does not wait for its workers */
+                             .is_patient = getenv("K_MPI_JOB_ROLE") != NULL,
                              .root = r->root,
                              .deadline_ns = r->start_deadline_ns - ms * NS_PER_MS / 10,
                              .peer_timeout_ns = r->peer_timeout_ns,

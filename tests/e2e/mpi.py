@@ -154,7 +154,8 @@ def two_by_two(name: str) -> str:
 @suite.test
 def open_mpi_by_sshd() -> None:
     ns = namespace("e2e-mpi-ssh")
-    status = computes_pi(mpijob("pi", "OpenMPI", False), ns, two_by_two("pi"))
+    job = mpijob("pi", "OpenMPI", False, runPolicy={"cleanPodPolicy": "None"})
+    status = computes_pi(job, ns, two_by_two("pi"))
     kinds = [c["type"] for c in status["conditions"]]
     expect(kinds == ["Created", "Running", "Succeeded"], "conditions in upstream's order", status)
     expect(condition(status, "Running")["status"] == "False", "no longer Running", status)
@@ -165,7 +166,7 @@ def open_mpi_by_sshd() -> None:
     expect(
         {"MPIJobCreated", "MPIJobRunning", "MPIJobSucceeded"} <= reasons, "upstream's events", str(reasons)
     )
-    worker = next(p for p in pods_of("pi", ns, "worker"))
+    worker = pods_of("pi", ns, "worker")[0]
     command = worker["spec"]["containers"][0].get("command")
     expect(command == ["/usr/sbin/sshd", "-De"], "a worker without command runs sshd", worker["spec"])
 
@@ -296,6 +297,7 @@ def our_horovodrun_in_the_launcher() -> None:
                "--hostfile", "/etc/mpi/hostfile", "sh", "-c", "echo rank $HOROVOD_RANK on $(hostname)"]  # fmt: skip
     apply(mpijob("hvd", "OpenMPI", True, command), ns)
     wait_condition("hvd", ns, "Succeeded")
+    no_retry("hvd", ns)
     log = launcher_log("hvd", ns)
     for rank in range(4):
         expect(f"rank {rank} on hvd-worker-{rank // 2}" in log, f"rank {rank} ran", log)

@@ -167,6 +167,15 @@ def test_nobody_serves(folder):
         has(p.err, "horovodrun: host silent: ")
 
 
+def test_the_launcher_of_an_mpijob_waits(folder):
+    with Serving(folder, "b") as s:
+        p = s.start("-np", "2", "-H", "b,c", "true", env={"K_MPI_JOB_ROLE": "launcher"})
+        wait_until("b is there", lambda: "a job has come" in s.agents["b"].err)
+        s.serve("c", s.token)
+        same(p.end(40), 0, p.err)
+        s.only_serving()
+
+
 def test_token_files_that_are_refused(folder):
     with Serving(folder, "b") as s:
         os.chmod(s.token, 0o644)
