@@ -200,6 +200,16 @@ static const struct node *first_failed(const struct node *object,
     return NULL;
 }
 
+/* Of the containers, but for main; native sidecars are among the init containers. */
+static bool is_another_on(const struct node *list, const struct node *main_status)
+{
+    for (const struct node *c = list ? list->first : NULL; c; c = c->next) {
+        if (c != main_status && !node_at(c, "state.terminated"))
+            return true;
+    }
+    return false;
+}
+
 static void read_exits(const struct node *object, struct pod *p)
 {
     const struct node *main_spec = node_item(node_at(object, "spec.containers"), 0);
@@ -212,6 +222,9 @@ static void read_exits(const struct node *object, struct pod *p)
         first_failed(object, "status.containerStatuses", main_status);
 
     p->is_init_exit = !is_main_over && init;
+    p->is_held =
+        is_main_over
+        && is_another_on(node_at(object, "status.containerStatuses"), main_status);
     p->is_main_exit = is_main_over && (has_failed(main_status) || !other);
     if (p->is_init_exit)
         read_exit(init, p);
@@ -314,7 +327,7 @@ void pod_release(struct pod *p)
 /* A sidecar among the containers keeps the pod Running. */
 static bool is_main_over(const struct pod *p)
 {
-    return p->phase == POD_RUNNING && p->has_exit && p->is_main_exit;
+    return p->phase == POD_RUNNING && p->is_held && p->has_exit && p->is_main_exit;
 }
 
 static bool is_bad_exit(const struct pod *p)
@@ -343,7 +356,8 @@ bool pod_equal(const struct pod *a, const struct pod *b)
            && a->world_workers == b->world_workers && a->is_disrupted == b->is_disrupted
            && a->phase == b->phase && a->is_ready == b->is_ready
            && a->is_deleting == b->is_deleting && a->has_exit == b->has_exit
-           && a->exit_code == b->exit_code && a->exit_signal == b->exit_signal;
+           && a->is_held == b->is_held && a->exit_code == b->exit_code
+           && a->exit_signal == b->exit_signal;
 }
 
 uint32_t pod_generation(const struct pod *p)

@@ -39,6 +39,7 @@ struct pod { /* no field is NULL except where said */
     bool is_ready, is_deleting, has_exit;
     bool is_disrupted;               /* condition DisruptionTarget is True */
     bool is_init_exit, is_main_exit; /* of an init container; of container 0 */
+    bool is_held; /* container 0 has ended, and another one goes on */
     int exit_code, exit_signal;
     uint64_t exit_wall_us;   /* 0: unknown. Kubernetes gives whole seconds */
     uint64_t run_wall_us;    /* since when its containers run; 0: they do not */
@@ -56,8 +57,9 @@ int pod_decode(enum kube_kind job_kind,
                struct err *err);
 int pod_copy(const struct pod *from, struct pod *ret); /* owned strings; -ENOMEM */
 void pod_release(struct pod *p); /* of a copy; accepts a zeroed struct */
-/* How the pod's work ended: of a pod that goes on for the sake of another container, as
- * its first one did. Neither: it has not ended. */
+/* How the pod's work ended: of one that goes on for the sake of another container, as
+ * its first one did. Where all have ended, the kubelet's phase is waited for. Neither:
+ * it has not ended. */
 bool pod_has_succeeded(const struct pod *p);
 bool pod_has_failed(const struct pod *p);
 bool pod_equal(const struct pod *a, const struct pod *b);
