@@ -248,8 +248,8 @@ static void kind_unknown(struct watcher *w)
     char why[128];
 
     (void)snprintf(why, sizeof(why),
-                   "the API server does not know %ss: apply manifests/crd",
-                   kube_kind_name(w->kind));
+                   "the API server does not know %ss: apply manifests/crd%s",
+                   kube_kind_name(w->kind), w->kind == KUBE_MPIJOB ? "/mpijob" : "");
     if (w->is_synced) {
         w->sink.begin_list(w->sink.arg, w->sink.kind);
         w->sink.end_list(w->sink.arg, w->sink.kind);
