@@ -17,6 +17,7 @@ import signal
 import subprocess
 import sys
 
+import roles
 from cluster import (
     ROOT,
     SEED,
@@ -348,6 +349,9 @@ def kubernetes_sweeps_up_after_a_deleted_job() -> None:
     kubectl("delete", "horovodjob", "swept", "-n", ns)
     kinds = "pods,services,secrets"
     wait("pods, Service and Secret gone", lambda: not items(kinds, ns), 60)
+
+
+roles.tests(suite)
 
 
 @suite.test

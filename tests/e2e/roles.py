@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""End-to-end tests of a HorovodJob's other roles and of what its fields do to pods, for e2e.py."""
+
+from __future__ import annotations
+
+import json
+
+from cluster import (
+    Suite,
+    apply,
+    expect,
+    get,
+    horovodjob,
+    items,
+    kubectl,
+    namespace,
+    pod_template,
+    wait,
+    wait_state,
+)
+
+HOROVODRUN = "/opt/ringmaster/bin/horovodrun"
+MEET = "import horovod.torch as hvd, torch; hvd.init(); print('sum', int(hvd.allreduce(torch.ones(1), op=hvd.Sum)))"
+RESOLVE = """
+import json, os, socket
+c = json.loads(os.environ["TF_CONFIG"])
+for host in sum(c["cluster"].values(), []):
+    while True:
+        try:
+            socket.getaddrinfo(host.split(":")[0], None)
+            break
+        except socket.gaierror:
+            pass
+print("all found by", c["task"])
+"""
+
+
+def log(ns: str, pod: str) -> str:
+    return kubectl("logs", "-n", ns, pod, "-c", "main")
+
+
+def with_launcher(name: str, command: list[str]) -> dict:
+    job = horovodjob(name, [], workers=2, slots=2)
+    del job["spec"]["replicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]["command"]
+    job["spec"]["replicaSpecs"]["Launcher"] = {"template": pod_template(command)}
+    return job
+
+
+def tests(suite: Suite) -> None:
+    @suite.test
+    def a_launcher_s_horovodrun_starts_ranks_in_the_workers() -> None:
+        ns = namespace("e2e-launcher")
+        run = [HOROVODRUN, "-np", "4", "--hostfile", "$(HVD_HOSTFILE)", "python3", "-c", MEET]
+        apply(with_launcher("runs", run), ns)
+        wait_state("runs", ns, "Succeeded")
+        said = log(ns, "runs-launcher-0")
+        expect(said.count("sum 4") == 4, "four ranks met", said)
+
+    @suite.test
+    def a_launcher_that_fails_tells_its_last_words() -> None:
+        ns = namespace("e2e-launcher-fails")
+        apply(with_launcher("fails", ["sh", "-c", "echo no data >&2; exit 9"]), ns)
+        status = wait_state("fails", ns, "Failed")
+        failure = status["failure"]
+        expect(failure["pod"] == "fails-launcher-0" and failure["exitCode"] == 9, "named", status)
+        expect("no data" in json.dumps(failure), "its last words", failure)
+
+    @suite.test
+    def tensorflow_s_roles_find_each_other_by_name() -> None:
+        ns = namespace("e2e-tensorflow")
+        find = ["python3", "-c", RESOLVE]
+        job = horovodjob("tf", find)
+        job["spec"]["framework"] = "tensorflow"
+        job["spec"]["replicaSpecs"]["Chief"] = {"template": pod_template(find)}
+        job["spec"]["replicaSpecs"]["PS"] = {"template": pod_template(["sleep", "1000"])}
+        job["spec"]["replicaSpecs"]["Evaluator"] = {"template": pod_template(["sleep", "1000"])}
+        job["spec"]["runPolicy"]["cleanPodPolicy"] = "Running"
+        apply(job, ns)
+        wait_state("tf", ns, "Succeeded")
+        for pod in "tf-chief-0", "tf-worker-0", "tf-worker-1":
+            expect("all found by" in log(ns, pod), f"{pod} found all", log(ns, pod))
+        gone = ("tf-ps-0", "tf-evaluator-0")
+        wait("servers and evaluator are ended", lambda: not any(get("pod", p, ns) for p in gone), 60)
+
+    @suite.test
+    def a_sidecar_does_not_hold_up_the_end() -> None:
+        ns = namespace("e2e-sidecar")
+        job = horovodjob("beside", ["python3", "-c", MEET])
+        spec = job["spec"]["replicaSpecs"]["Worker"]["template"]["spec"]
+        idle = {"image": spec["containers"][0]["image"], "command": ["sleep", "1000"]}
+        spec["containers"].append({"name": "old", **idle})
+        spec["initContainers"] = [{"name": "native", "restartPolicy": "Always", **idle}]
+        job["spec"]["runPolicy"]["cleanPodPolicy"] = "Running"
+        apply(job, ns)
+        wait_state("beside", ns, "Succeeded")
+        wait("no pod is left running", lambda: not items("pods", ns), 60)
+
+    @suite.test
+    def shared_memory_and_knobs_reach_the_ranks() -> None:
+        ns = namespace("e2e-knobs")
+        show = "df -k /dev/shm | tail -1; echo $HOROVOD_CYCLE_TIME $HOROVOD_FUSION_THRESHOLD"
+        job = horovodjob("knobs", ["sh", "-c", show], workers=1)
+        job["spec"]["shmSize"] = "96Mi"
+        job["spec"]["horovod"] = {"cycleTimeMs": 1.5, "fusionThresholdMB": 2}
+        apply(job, ns)
+        wait_state("knobs", ns, "Succeeded")
+        said = log(ns, "knobs-worker-0")
+        expect(" 98304 " in said, "96 MiB of shared memory", said)
+        expect("1.5 2097152" in said, "both variables", said)
