@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """An API server that misbehaves on demand: just enough of list, watch, create, get, patch and delete
-for one operator, with a hook before every answer. The honest behaviour it imitates is checked by
-tests/operator/real_test.py, which runs the same life cycle against the real one.
+for one operator, with a hook before every answer. tests/operator/real_fake.py sends the same requests to it and
+to the real one, and compares the answers.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import math
 import socket
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
 
@@ -35,6 +37,24 @@ def selected(obj: dict, query: dict) -> bool:
     return not key or (key in labels and value in ("", labels[key]))
 
 
+def refusal(code: int, reason: str, message: str) -> tuple[int, str]:
+    status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure"}
+    return code, json.dumps({**status, "message": message, "reason": reason, "code": code})
+
+
+def merged(old: object, patch: object) -> object:
+    """RFC 7386: null takes away, objects are merged, all else is replaced."""
+    if not isinstance(patch, dict):
+        return patch
+    out = dict(old) if isinstance(old, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            out.pop(key, None)
+        else:
+            out[key] = merged(out.get(key), value)
+    return out
+
+
 class Fake:
     """objects[plural][namespace/name]; every change gets the next resourceVersion and is kept in the
     log that watches read. hook(handler, method, plural, query) may answer itself and return True; to it
@@ -48,6 +68,7 @@ class Fake:
         self.requests: list[tuple[str, str, dict]] = []
         self.hook = None
         self.pruned: tuple[str, ...] = ()  # fields of the jobs' status that the CRD does not have
+        self.compacted = 0  # a watch from this version or an older one has expired
         self.stopping = False
         fake = self
 
@@ -132,7 +153,10 @@ class Fake:
         at = urlsplit(h.path)
         query = {k: v[0] for k, v in parse_qs(at.query).items()}
         parts = at.path.split("/")
-        plural = next(p for p in parts if p in PLURALS)
+        plural = next((p for p in parts if p in PLURALS), "")
+        if not plural:
+            self.answer(h, 404, "404 page not found")
+            return
         rest = parts[parts.index(plural) + 1 :]
         body = h.rfile.read(int(h.headers.get("Content-Length") or 0))
         name = "mpi-pods" if "training." in query.get("labelSelector", "") else plural
@@ -142,6 +166,8 @@ class Fake:
             return
         if method == "GET" and "watch" in query:
             self.watch(h, plural, query)
+        elif method == "GET" and not query.get("continue", "0").isdigit():
+            self.answer(h, *refusal(400, "BadRequest", "continue key is not valid"))
         elif method == "GET" and not rest:
             with self.changed:
                 found = [o for o in self.objects[plural].values() if selected(o, query)]
@@ -156,37 +182,68 @@ class Fake:
                 text = json.dumps(out)
             self.answer(h, 200, text)
         else:
-            self.answer(h, *self.one(method, plural, rest, json.loads(body) if body else {}, parts))
+            try:
+                sent = json.loads(body) if body else {}
+            except ValueError:
+                self.answer(h, *refusal(400, "BadRequest", "the body is no JSON"))
+                return
+            self.answer(h, *self.one(method, plural, rest, sent, parts, h.headers.get("Content-Type", "")))
 
-    def one(self, method: str, plural: str, rest: list[str], body: dict, parts: list[str]):
+    def one(
+        self, method: str, plural: str, rest: list[str], body: dict, parts: list[str], content: str = ""
+    ):
         ns = parts[parts.index("namespaces") + 1]
         if method == "POST":
             key = f"{ns}/{body['metadata']['name']}"
             if key in self.objects[plural]:
-                return 409, '{"reason": "AlreadyExists", "message": "already exists"}'
+                return refusal(
+                    409, "AlreadyExists", f'{plural} "{body["metadata"]["name"]}" already exists'
+                )
+            if plural == "pods" and not body.get("spec", {}).get("containers"):
+                return refusal(422, "Invalid", "spec.containers: Required value")
             if plural == "pods":
                 body["status"] = {"phase": "Pending"}
+            body["metadata"]["namespace"] = ns
             return 201, json.dumps(self.put(plural, body))
         key = f"{ns}/{rest[0]}"
-        obj = self.objects[plural].get(key)
-        if obj is None:
-            return 404, '{"reason": "NotFound", "message": "not found"}'
-        if method == "PUT":
-            with self.changed:
+        with self.changed:
+            obj = self.objects[plural].get(key)
+            if obj is None:
+                return refusal(404, "NotFound", f'{plural} "{rest[0]}" not found')
+            if method == "PUT":
                 if body["metadata"].get("resourceVersion") != obj["metadata"]["resourceVersion"]:
-                    return 409, '{"reason": "Conflict", "message": "modified"}'
-            return 200, json.dumps(self.put(plural, body))
-        if method == "PATCH":
-            status = obj.get("status", {}) | body.get("status", {})
-            status = {k: v for k, v in status.items() if k not in self.pruned}
-            if plural == "horovodjobs" and status == obj.get("status"):
-                return 200, json.dumps(obj)  # nothing changes: no new version, no event
-            obj = json.loads(json.dumps(obj))
-            obj["status"] = status
-            return 200, json.dumps(self.put(plural, obj))
-        if method == "DELETE":
-            return 200, json.dumps(self.put(plural, obj, "DELETED"))
-        return 200, json.dumps(obj)
+                    return refusal(409, "Conflict", "the object has been modified")
+                body["metadata"] = {**obj["metadata"], **body["metadata"]}
+                return 200, json.dumps(self.put(plural, body))
+            if method == "PATCH":
+                return self.patch(plural, obj, body, rest[1:], content)
+            if method == "DELETE":
+                wanted = body.get("preconditions", {}).get("uid")
+                if wanted not in (None, obj["metadata"]["uid"]):
+                    return refusal(409, "Conflict", "the UID in the precondition is another one")
+                gone = json.loads(json.dumps(obj))
+                if plural == "pods":  # told in two steps, as all of Kubernetes does
+                    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+                    gone["metadata"] |= {"deletionTimestamp": now, "deletionGracePeriodSeconds": 0}
+                    gone = json.loads(json.dumps(self.put(plural, gone)))
+                return 200, json.dumps(self.put(plural, gone, "DELETED"))
+            return 200, json.dumps(obj)
+
+    def patch(self, plural: str, obj: dict, body: dict, sub: list[str], content: str):
+        if not content.startswith("application/merge-patch"):
+            return refusal(415, "UnsupportedMediaType", "only merge patches")
+        for key, code, reason in (("resourceVersion", 409, "Conflict"), ("uid", 422, "Invalid")):
+            if body.get("metadata", {}).get(key, obj["metadata"][key]) != obj["metadata"][key]:
+                return refusal(code, reason, f"metadata.{key} is another one")
+        out = merged(obj, body)
+        kept = "status" if sub else "spec"  # each has its own address; the other is not looked at
+        if plural in ("horovodjobs", "mpijobs", "pods", "jobs"):
+            out = {**obj, kept: out.get(kept, {})}
+        if plural == "horovodjobs" and "status" in out:
+            out["status"] = {k: v for k, v in out["status"].items() if k not in self.pruned}
+        if {k: v for k, v in out.items() if v} == {k: v for k, v in obj.items() if v}:
+            return 200, json.dumps(obj)  # nothing changes: no new version, no event
+        return 200, json.dumps(self.put(plural, json.loads(json.dumps(out))))
 
     @staticmethod
     def answer(h, code: int, text: str, **headers: str) -> None:
@@ -218,13 +275,28 @@ class Fake:
         since = int(query["resourceVersion"])
         self.begin_watch(h)
         h.connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        while not self.stopping:
+        if 0 < since <= self.compacted:
+            text = refusal(410, "Expired", f"too old resource version: {since}")[1]
+            self.event(h, "ERROR", json.loads(text))
+            self.chunk(h, b"")
+            return
+        end = time.monotonic() + float(query.get("timeoutSeconds", "3600"))
+        mark = end - 2 if query.get("allowWatchBookmarks") else math.inf
+        while not self.stopping and time.monotonic() < end:
             with self.changed:
                 news = [e for e in self.log if e[0] > since and e[1] == plural]
-                if not news:
-                    self.changed.wait(1)
+                now = self.version
+                if not news and time.monotonic() < mark:
+                    self.changed.wait(max(0, min(1, min(end, mark) - time.monotonic())))
                     continue
             for version, _, kind, obj in news:
                 if selected(obj, query):
                     self.event(h, kind, obj)
                 since = version
+            if time.monotonic() >= mark and now <= int(query["resourceVersion"]):
+                mark = math.inf  # nobody gets a mark that says nothing new
+            if time.monotonic() >= mark:
+                self.event(h, "BOOKMARK", {"kind": plural, "metadata": {"resourceVersion": str(now)}})
+                mark = math.inf
+        if not self.stopping:
+            self.chunk(h, b"")

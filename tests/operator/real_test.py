@@ -17,6 +17,7 @@ import time
 from pathlib import Path
 
 import real_elect
+import real_fake
 import real_mpi
 import real_objects
 from api import CORE, JOBS, Api, Operator, Refused, Suite, condition, expect, install, wait
@@ -594,6 +595,7 @@ def rival(*args: str) -> Operator:
 
 real_mpi.tests(suite, operator, lambda: op, replace)
 real_objects.tests(suite, lambda: api)
+real_fake.tests(suite, lambda: api)
 
 
 @suite.test

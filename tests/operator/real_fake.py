@@ -1,0 +1,237 @@
+# SPDX-License-Identifier: Apache-2.0
+"""tests/fakes/kube_fake.py is itself tested: the same requests go to it and to the real API server, and codes,
+reasons and shapes of the answers are compared. Part of real_test.py, which calls tests().
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import ssl
+import sys
+from pathlib import Path
+from urllib.parse import urlsplit
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "fakes"))
+from api import Suite, expect
+from kube_fake import Fake
+
+CORE = "/api/v1/namespaces/ns"
+PODS = f"{CORE}/pods"
+JOBS = "/apis/ringmaster.dev/v1beta1/namespaces/ns/horovodjobs"
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/ns/leases"
+MERGE = "application/merge-patch+json"
+
+
+class Talk:
+    """Requests to one of the two, and what was seen."""
+
+    def __init__(self, url: str, tls: ssl.SSLContext | None):
+        at = urlsplit(url)
+        self.at = (at.hostname or "", at.port or 0)
+        self.tls = tls
+        self.seen: dict[str, object] = {}
+
+    def open(self) -> http.client.HTTPConnection:
+        if self.tls:
+            return http.client.HTTPSConnection(*self.at, context=self.tls, timeout=20)
+        return http.client.HTTPConnection(*self.at, timeout=20)
+
+    def send(self, method: str, path: str, body: object = None, content: str = "application/json"):
+        text = body if isinstance(body, str) or body is None else json.dumps(body)
+        c = self.open()
+        c.request(method, path, text, {"Content-Type": content, "Accept": "application/json"})
+        answer = c.getresponse()
+        raw = answer.read().decode()
+        c.close()
+        return answer.status, json.loads(raw) if raw[:1] == "{" else {}
+
+    def see(
+        self,
+        what: str,
+        method: str,
+        path: str,
+        body: object = None,
+        content: str = "application/json",
+        show=None,
+    ) -> dict:
+        """show(object): what of a good answer is compared, besides its code and the shape of its metadata."""
+        code, got = self.send(method, path, body, content)
+        seen: list[object] = [code]
+        if code >= 400:
+            seen.append(
+                {k: got.get(k) for k in ("kind", "status", "reason", "code")} if got else "no object"
+            )
+        elif show:
+            seen += [shape(got.get("metadata", {})), show(got)]
+        self.seen[what] = seen
+        return got
+
+    def watch(self, what: str, path: str, between=None, n: int = 99) -> None:
+        """The events until the server ends it, or n of them; between() is called once it is open."""
+        c = self.open()
+        c.request("GET", path, headers={"Accept": "application/json"})
+        answer = c.getresponse()
+        if between:
+            between()
+        told: list[object] = [answer.status]
+        last = 0
+        while len(told) <= n and (line := answer.readline()):
+            event = json.loads(line)
+            o = event["object"]
+            if event["type"] == "ERROR":
+                told.append(["ERROR", {k: o.get(k) for k in ("kind", "status", "reason", "code")}])
+                continue
+            version = int(o["metadata"]["resourceVersion"])
+            told.append([event["type"], o["metadata"].get("name"), version > last])
+            last = version
+        self.seen[what] = told
+        c.close()
+
+
+def shape(meta: dict) -> dict:
+    """Of an object's metadata or a list's: what is there and of which form."""
+    return {
+        "resourceVersion": meta.get("resourceVersion", "").isdigit(),
+        "uid": bool(meta.get("uid")),
+        "name": meta.get("name"),
+        "namespace": meta.get("namespace"),
+        "continue": bool(meta.get("continue")),
+    }
+
+
+def pod(name: str, **labels: str) -> dict:
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "labels": labels},
+        "spec": {"containers": [{"name": "c", "image": "i"}]},
+    }
+
+
+def names(got: dict) -> list[str]:
+    return [o["metadata"]["name"] for o in got["items"]]
+
+
+def phase(got: dict) -> dict:
+    return {k: got["status"].get(k) for k in ("phase", "message", "reason")}
+
+
+def objects(t: Talk) -> None:
+    t.see("a list of nothing", "GET", PODS, show=names)
+    t.see("no such kind", "GET", "/apis/ringmaster.dev/v1beta1/namespaces/ns/nothings")
+    t.see("no JSON", "POST", PODS, "{")
+    t.see("a pod without containers", "POST", PODS, {**pod("x"), "spec": {"containers": []}})
+    made = t.see("a pod", "POST", PODS, pod("a", side="l"), show=phase)
+    t.see("the same again", "POST", PODS, pod("a"))
+    t.see("read", "GET", f"{PODS}/a", show=phase)
+    t.see("read what is not there", "GET", f"{PODS}/zz")
+    of_status = f"{PODS}/a/status"
+    t.see("merged", "PATCH", of_status, {"status": {"phase": "Running", "message": "m"}}, MERGE, phase)
+    got = t.see("null takes away", "PATCH", of_status, {"status": {"message": None}}, MERGE, phase)
+    again = t.see("nothing new", "PATCH", of_status, {"status": {"phase": "Running"}}, MERGE, phase)
+    t.seen["no new version"] = got["metadata"]["resourceVersion"] == again["metadata"]["resourceVersion"]
+    old = {"resourceVersion": made["metadata"]["resourceVersion"]}
+    t.see("an old version", "PATCH", of_status, {"metadata": old, "status": {"message": "n"}}, MERGE)
+    t.see("another uid", "PATCH", of_status, {"metadata": {"uid": "u"}, "status": {"message": "n"}}, MERGE)
+    t.see("no such patch", "PATCH", of_status, {"status": {}}, "text/plain")
+    t.see("patch what is not there", "PATCH", f"{PODS}/zz/status", {"status": {}}, MERGE)
+    t.see("delete another one", "DELETE", f"{PODS}/a", {"preconditions": {"uid": "u"}})
+    t.see("a second pod", "POST", PODS, pod("b", side="r"), show=phase)
+    page = t.see("a page", "GET", f"{PODS}?limit=1", show=names)
+    more = page["metadata"]["continue"]
+    t.see("the next page", "GET", f"{PODS}?limit=1&continue={more}", show=names)
+    t.see("no such page", "GET", f"{PODS}?limit=1&continue=nonsense")
+    t.see("by label", "GET", f"{PODS}?labelSelector=side=r", show=names)
+    t.see("by another label", "GET", f"{PODS}?labelSelector=side2", show=names)
+    t.see("delete", "DELETE", f"{PODS}/b", {"preconditions": {"uid": uid(t, f"{PODS}/b")}})
+    t.see("it is gone", "GET", f"{PODS}/b")
+    t.see("delete what is not there", "DELETE", f"{PODS}/b")
+
+
+def uid(t: Talk, path: str) -> str:
+    return t.send("GET", path)[1]["metadata"]["uid"]
+
+
+def custom(t: Talk) -> None:
+    container = {"name": "c", "image": "i", "command": ["x"]}
+    worker = {"replicas": 2, "template": {"spec": {"containers": [container]}}}
+    job = {
+        "apiVersion": "ringmaster.dev/v1beta1",
+        "kind": "HorovodJob",
+        "metadata": {"name": "j"},
+        "spec": {"replicaSpecs": {"Worker": worker}},
+    }
+
+    def both(got: dict) -> list:
+        return [got["spec"]["replicaSpecs"]["Worker"]["replicas"], got.get("status", {}).get("state")]
+
+    t.see("a job", "POST", JOBS, job, show=both)
+    patch = {"status": {"state": "Pending"}, "spec": {"replicaSpecs": {"Worker": {"replicas": 5}}}}
+    t.see("its status, and no more", "PATCH", f"{JOBS}/j/status", patch, MERGE, both)
+    t.see("its spec, and no more", "PATCH", f"{JOBS}/j", {"status": {"state": "Running"}}, MERGE, both)
+    lease = {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": "l"},
+        "spec": {"holderIdentity": "a"},
+    }
+    made = t.see("a lease", "POST", LEASES, lease, show=lambda got: got["spec"])
+    first = made["metadata"]["resourceVersion"]
+
+    def take(version: str, who: str) -> dict:
+        return {
+            **lease,
+            "metadata": {"name": "l", "resourceVersion": version},
+            "spec": {"holderIdentity": who},
+        }
+
+    t.see("a lease taken", "PUT", f"{LEASES}/l", take(first, "b"), show=lambda got: got["spec"])
+    t.see("a lease taken too late", "PUT", f"{LEASES}/l", take(first, "c"))
+
+
+def watches(t: Talk) -> None:
+    version = t.send("GET", PODS)[1]["metadata"]["resourceVersion"]
+
+    def change() -> None:
+        t.send("POST", PODS, pod("w", side="w"))
+        t.send("PATCH", f"{PODS}/w/status", {"status": {"message": "m"}}, MERGE)
+        t.send("DELETE", f"{PODS}/w")
+
+    watch = f"{PODS}?watch=1&labelSelector=side=w&resourceVersion="
+    t.watch("a pod's life", watch + version, change, 4)
+    t.watch("from then on", watch + version, None, 4)
+    t.watch("of too long ago", f"{JOBS}?watch=1&resourceVersion=1", None, 2)
+    t.watch("ends when it was asked to", f"{watch}{version_now(t)}&timeoutSeconds=1")
+    t.watch(
+        "with a bookmark before",
+        f"{watch}{version_now(t)}&timeoutSeconds=4&allowWatchBookmarks=true",
+        lambda: t.send("POST", PODS, pod("other")),
+    )
+    t.watch("no bookmark without news", f"{watch}{version_now(t)}&timeoutSeconds=4&allowWatchBookmarks=true")
+
+
+def version_now(t: Talk) -> str:
+    return t.send("GET", PODS)[1]["metadata"]["resourceVersion"]
+
+
+def tests(suite: Suite, api) -> None:
+    @suite.test
+    def the_fake_api_server_answers_as_the_real_one() -> None:
+        api().namespace("ns")
+        fake = Fake()
+        fake.compacted = 1  # what was before the first object is forgotten
+        real = Talk(api().server, api().tls)
+        ours = Talk(fake.url, None)
+        try:
+            for part in (objects, custom, watches):
+                for talk in (real, ours):
+                    part(talk)
+        finally:
+            fake.stop()
+        wrong = [
+            f"{what}: real {real.seen[what]}, fake {ours.seen.get(what)}"
+            for what in real.seen
+            if real.seen[what] != ours.seen.get(what)
+        ]
+        expect(not wrong, "the fake answers as the real one", *wrong)
