@@ -267,7 +267,7 @@ def a_status_that_the_api_server_does_not_keep_is_not_sent_again_and_again() -> 
             w.fake.put("horovodjobs", w.job(f"k{i}"))
             wait("a later job is served", lambda i=i: w.state(f"k{i}"))
         expect(len(sent) == n <= 4, "each status is sent once", n, len(sent))
-        w.fake.put("pods", pod | {"status": {"phase": "Failed", "reason": "Evicted"}})
+        w.fake.put("pods", pod | {"status": {"phase": "Failed"}})
         wait("a changed status is sent", lambda: w.state() == "Failed")
         log = (w.dir / "log").read_text()
         told = [line for line in log.splitlines() if "job=ns/j0 field=status.workers" in line]
