@@ -85,7 +85,7 @@ static void compare(const struct fixture *f, const char *name, const struct strb
     want = read_text(f, name, &n);
     if (!want)
         fail_msg("%s is missing: run with GOLDEN_UPDATE=1", path);
-    if (strcmp(want, strbuf_str(got)) != 0)
+    else if (strcmp(want, strbuf_str(got)) != 0)
         fail_msg("%s differs; got:\n%s\nwanted:\n%s", path, strbuf_str(got), want);
     mem_free(want);
 }
