@@ -182,6 +182,19 @@ static bool is_current(const struct step *s, const struct node *object)
 
 static void on_patched(void *arg, const struct kube_reply *r);
 
+static void taken(const struct step *s)
+{
+    trouble(
+        s->a, TROUBLE_RETRY, "NameTaken", s->action,
+        "exists and does not belong to this job; delete it, or give the job another "
+        "name");
+}
+
+static bool is_watched(enum kube_kind kind)
+{
+    return kind == KUBE_POD || kind == KUBE_BATCH;
+}
+
 /* True when another request has been sent for the step. */
 static bool adopt(struct step *s, const struct kube_reply *r)
 {
@@ -193,6 +206,11 @@ static bool adopt(struct step *s, const struct kube_reply *r)
     arena_init(&arena, MAX_BODY_ARENA);
     switch (whose_is(s->a, r, &arena, &object)) {
     case WHOSE_OURS:
+        if (!is_watched(s->action->kind)
+            && node_at(object, "metadata.deletionTimestamp")) {
+            retry(s, "is being deleted");
+            break;
+        }
         if (!is_kept_current(s->action) || is_current(s, object)) {
             confirm(s, r);
             break;
@@ -203,9 +221,7 @@ static bool adopt(struct step *s, const struct kube_reply *r)
             retry(s, err.text);
         break;
     case WHOSE_ANOTHERS:
-        trouble(s->a, TROUBLE_RETRY, "NameTaken", s->action,
-                "exists and does not belong to this job; delete it, or give the job "
-                "another name");
+        taken(s);
         break;
     case WHOSE_UNREADABLE:
         retry(s, "the API server's answer is not JSON");
@@ -228,6 +244,16 @@ static void on_existing(void *arg, const struct kube_reply *r)
     step_done(s);
 }
 
+/* No watch will tell of it: the job is looked at once more. What stands in a launcher's
+ * place is not to be touched by what follows in the plan. */
+static void lost(const struct step *s, bool is_anothers)
+{
+    miss(s, FACT_ABSENT);
+    controller_wake(s->a->op, s->a->key);
+    if (is_anothers && s->action->kind == KUBE_BATCH)
+        taken(s);
+}
+
 /* No answer is no news: the object stays expected, and is asked for again later. */
 static void on_looked(void *arg, const struct kube_reply *r)
 {
@@ -239,7 +265,7 @@ static void on_looked(void *arg, const struct kube_reply *r)
     if (r->answer.cls == ANSWER_NOT_FOUND
         || (r->answer.cls == ANSWER_OK
             && whose_is(s->a, r, &arena, &object) == WHOSE_ANOTHERS))
-        miss(s, FACT_ABSENT);
+        lost(s, r->answer.cls == ANSWER_OK);
     else if (r->answer.cls == ANSWER_OK)
         confirm(s, r);
     arena_release(&arena);
@@ -306,13 +332,13 @@ static void on_patched(void *arg, const struct kube_reply *r)
     const struct action *x = s->action;
 
     if (r->answer.cls == ANSWER_NOT_FOUND) {
-        if (x->kind != KUBE_POD && x->kind != KUBE_BATCH) {
+        if (!is_watched(x->kind)) {
             miss(s, FACT_ABSENT);
             retry(s, r->answer.message);
         }
     } else if (r->answer.cls != ANSWER_OK) {
         retry(s, r->answer.message);
-    } else if (s->is_patch || (x->kind != KUBE_POD && x->kind != KUBE_BATCH)) {
+    } else if (s->is_patch || !is_watched(x->kind)) {
         confirm(s, r);
     }
     step_done(s);
@@ -325,7 +351,7 @@ static void on_deleted(void *arg, const struct kube_reply *r)
 
     if (c != ANSWER_OK && c != ANSWER_NOT_FOUND && c != ANSWER_CONFLICT)
         retry(s, r->answer.message);
-    else if (s->action->kind != KUBE_POD && s->action->kind != KUBE_BATCH)
+    else if (!is_watched(s->action->kind))
         miss(s, FACT_ABSENT);
     step_done(s);
 }

@@ -43,6 +43,7 @@ struct controller {
     struct pace pace;
     struct sync *syncs; /* at work now; see sync.c */
     size_t n_syncs;
+    size_t sync_bytes; /* of the jobs that they look at, as text */
     uint64_t started_ns;
 };
 

@@ -32,7 +32,7 @@ static void start_due(struct controller *op, bool is_stopping)
         elect_tick(op->elect, now_ns);
     if (!is_stopping) {
         sinks_tick(op, now_ns);
-        while (controller_may_act(op) && op->n_syncs < SYNC_MAX_AT_ONCE
+        while (controller_may_act(op) && sync_has_room(op)
                && (key = queue_take(op->queue, now_ns)))
             sync_start(op, key);
     }
@@ -50,7 +50,7 @@ next_due_ns(const struct controller *op, const struct serve *serve, bool is_stop
     if (is_stopping)
         return next;
     next = min_ns(next, sinks_next_ns(op));
-    if (controller_may_act(op) && op->n_syncs < SYNC_MAX_AT_ONCE)
+    if (controller_may_act(op) && sync_has_room(op))
         next = min_ns(next, queue_next_ns(op->queue));
     return next;
 }

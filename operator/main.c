@@ -43,15 +43,17 @@ static bool may_write(void *arg)
 }
 
 /* A new leader reads everything again: its watches may be behind what the former one
- * wrote, and each of them by as much as it likes. */
+ * wrote, each of them by as much as it likes, and so may what no watch shows. */
 static void on_lead(void *arg, bool leads)
 {
     struct controller *op = arg;
 
-    if (leads)
+    if (leads) {
+        store_doubt(op->store);
         sinks_relist(op);
-    else
+    } else {
         kube_fence(op->kube);
+    }
 }
 
 static int make_elect(struct controller *op,

@@ -95,6 +95,15 @@ static struct recent *remember(struct record *r, const char *name)
     return x;
 }
 
+/* It was not stored, or is not there any more: the next of that name is told anew. */
+static void forget(struct record *r, const char *name)
+{
+    struct recent *x = recall(r, name);
+
+    if (x)
+        *x = (struct recent){0};
+}
+
 static struct node *event_object(struct build *b,
                                  const struct job_meta *job,
                                  const char *component,
@@ -143,7 +152,9 @@ static void on_patched(void *arg, const struct kube_reply *r)
 {
     struct post *p = arg;
 
-    if (r->answer.cls != ANSWER_OK && r->answer.cls != ANSWER_NOT_FOUND)
+    if (r->answer.cls == ANSWER_NOT_FOUND) /* Events are kept for an hour */
+        forget(p->record, p->name);
+    else if (r->answer.cls != ANSWER_OK)
         log_debug("event not counted", "event=%s cause=\"%s\"", p->name,
                   r->answer.message);
     finish(p);
@@ -177,9 +188,11 @@ static void on_posted(void *arg, const struct kube_reply *r)
         patch_count(p, x ? ++x->count : 2);
         return;
     }
-    if (r->answer.cls != ANSWER_OK && r->answer.cls != ANSWER_EXISTS)
+    if (r->answer.cls != ANSWER_OK && r->answer.cls != ANSWER_EXISTS) {
+        forget(p->record, p->name);
         log_warn("event not written, going on", "event=%s/%s cause=\"%s\"", p->ns,
                  p->name, r->answer.message);
+    }
     finish(p);
 }
 
@@ -246,6 +259,7 @@ void record_event(struct record *r,
     }
     remember(r, p->name)->told_ns = now_ns;
     if (send_event(r, job, component, note, p, &err) < 0) {
+        forget(r, p->name);
         log_warn("event not written, going on", "event=%s cause=\"%s\"", p->name,
                  err.text);
         finish(p);

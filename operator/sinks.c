@@ -273,6 +273,9 @@ void sinks_relist(struct controller *op)
 
 void controller_wake(struct controller *op, const char *key)
 {
+    if (!controller_leads(
+            op)) /* a new leader lists everything and looks at every job */
+        return;
     op->metrics.queue_adds += *key != 0;
     if (*key && queue_add(op->queue, key, clock_now_ns()) < 0)
         log_warn("out of memory, the next event will wake it", "job=%s", key);

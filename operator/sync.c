@@ -51,7 +51,14 @@ struct sync {
     bool is_refused; /* the spec has problems */
     bool has_failed;
     uint64_t started_ns;
+    size_t text_n; /* of the job as it is stored */
 };
+
+bool sync_has_room(const struct controller *op)
+{
+    return op->n_syncs == 0
+           || (op->n_syncs < SYNC_MAX_AT_ONCE && op->sync_bytes < SYNC_MAX_BYTES);
+}
 
 static void sync_free(struct sync *s)
 {
@@ -61,6 +68,7 @@ static void sync_free(struct sync *s)
         p = &(*p)->next;
     *p = s->next;
     s->op->n_syncs--;
+    s->op->sync_bytes -= s->text_n;
     arena_release(&s->arena);
     mem_free(s);
 }
@@ -383,6 +391,8 @@ static int read_job(struct sync *s, struct err *err)
 
     if (!text)
         return -ENOENT;
+    s->text_n = n;
+    s->op->sync_bytes += n;
     rc = json_read(&s->arena, text, n, &object, err);
     if (rc == 0)
         rc = meta_decode(s->front->kind, object, &s->meta, err);

@@ -6,6 +6,11 @@
 #include "operator/controller.h"
 
 #define SYNC_MAX_AT_ONCE 16
+/* Of the jobs' text: a tree takes up to twenty times as much. */
+#define SYNC_MAX_BYTES   (512u << 10)
+
+/* May another one start? One may always. */
+bool sync_has_room(const struct controller *op);
 
 /* key was just taken from the queue; queue_done is called for it when the sync ends. */
 void sync_start(struct controller *op, const char *key);

@@ -200,7 +200,7 @@ static void offer_ended(struct search *s, const struct pod *p)
 {
     struct cause c = {.rank = -1, .pod = p->name, .node = p->node, .output = ""};
 
-    c.reason = *p->reason ? p->reason : "WorkerFailed";
+    c.reason = *p->reason ? keep(s, arena_strdup(s->arena, p->reason)) : "WorkerFailed";
     c.is_outside = is_done_to(s, p);
     set_conditions(&c, p);
     c.at_wall_us = p->exit_wall_us ? p->exit_wall_us : UINT64_MAX - 1;
@@ -219,7 +219,8 @@ offer_deleted(struct search *s, enum role role, uint32_t index, const struct pod
 
     object_pod_name(s->q->job, role, index, name);
     c.pod = keep(s, arena_strdup(s->arena, name));
-    c.reason = p && *p->reason ? p->reason : "WorkerDeleted";
+    c.reason =
+        p && *p->reason ? keep(s, arena_strdup(s->arena, p->reason)) : "WorkerDeleted";
     set_conditions(&c, p);
     c.at_wall_us = p ? p->delete_wall_us : 0;
     c.message =

@@ -247,6 +247,7 @@ static void drop_group(struct planner *p)
     switch (p->q->seen->fact[kind].state) {
     case FACT_UNKNOWN:
         add(p, VERB_LOOK, kind, 0, p->job->meta.name);
+        again(p, EXPECT_LOOK_MS); /* where no answer comes */
         return;
     case FACT_THERE:
         add(p, VERB_DELETE, kind, 0, p->job->meta.name);
@@ -400,8 +401,9 @@ static struct node *spec_patch(struct planner *p, const char *key, struct node *
     return o;
 }
 
-/* The first patch of a row holds only for the launcher that we see: what it leads to
- * must not be repeated once the launcher runs. */
+/* A patch, of several the first, holds only for the launcher that we see: one that
+ * comes late, from an operator that leads no more, must not undo what the next one did.
+ */
 static void fence(struct planner *p, const struct action *first)
 {
     struct node *body = (struct node *)(uintptr_t)first->body; /* made here */
@@ -446,7 +448,8 @@ static void make_launcher(struct planner *p)
             add(p, VERB_CREATE, KUBE_BATCH, 1, name);
     } else if (can_patch_launcher(seen)) {
         if (p->job->is_suspended && !seen->batch->is_suspended)
-            patch_launcher(p, 1, spec_patch(p, "suspend", node_boolean(&p->b, true)));
+            fence(p, patch_launcher(
+                         p, 1, spec_patch(p, "suspend", node_boolean(&p->b, true))));
         else if (!p->job->is_suspended && seen->batch->is_suspended && p->v->may_launch)
             resume_launcher(p);
     }
@@ -510,9 +513,9 @@ static void set_launcher_ttl(struct planner *p)
 
     if (p->job->ttl_s >= 0 && p->q->seen->batch_state == WORKER_SEEN && !b->is_deleting
         && b->ttl_s != p->job->ttl_s)
-        patch_launcher(p, 0,
-                       spec_patch(p, "ttlSecondsAfterFinished",
-                                  node_number(&p->b, p->job->ttl_s)));
+        fence(p, patch_launcher(p, 0,
+                                spec_patch(p, "ttlSecondsAfterFinished",
+                                           node_number(&p->b, p->job->ttl_s))));
 }
 
 static void plan_finished(struct planner *p)
@@ -531,9 +534,11 @@ static void plan_finished(struct planner *p)
         add(p, VERB_DELETE, KUBE_BATCH, 0, name)->uid = keep(p, seen->batch->uid);
     } else {
         if (can_patch_launcher(seen) && !seen->batch->is_suspended)
-            patch_launcher(
-                p, 0, spec_patch(p, "activeDeadlineSeconds", node_number(&p->b, 1)));
-        set_launcher_ttl(p);
+            fence(p, patch_launcher(p, 0,
+                                    spec_patch(p, "activeDeadlineSeconds",
+                                               node_number(&p->b, 1))));
+        else
+            set_launcher_ttl(p);
     }
     delete_by_ttl(p);
 }

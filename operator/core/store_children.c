@@ -229,3 +229,12 @@ void store_know(struct store *s,
     if (j)
         j->memory.fact[kind] = *fact;
 }
+
+void store_doubt(struct store *s)
+{
+    for (size_t i = 0; i < s->jobs.n; i++) {
+        struct job_entry *j = s->jobs.v[i];
+
+        memset(j->memory.fact, 0, sizeof(j->memory.fact)); /* FACT_UNKNOWN */
+    }
+}

@@ -32,7 +32,8 @@ static struct node *convert_object(struct build *b, const json_t *j, unsigned de
          it = json_object_iter_next((json_t *)(uintptr_t)j, it)) {
         key = json_object_iter_key(it);
         value = json_object_iter_value(it);
-        node_set(b, o, key, convert(b, value, depth + 1));
+        node_append(b, o, key,
+                    convert(b, value, depth + 1)); /* jansson has each once */
     }
     return o;
 }

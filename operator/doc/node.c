@@ -294,6 +294,17 @@ void node_set(struct build *b, struct node *o, const char *key, struct node *val
         append(o, value);
 }
 
+void node_append(struct build *b, struct node *o, const char *key, struct node *value)
+{
+    if (!o || !value || b->status)
+        return;
+    value->key = arena_strdup(b->arena, key);
+    if (value->key)
+        append(o, value);
+    else
+        b->status = -ENOMEM;
+}
+
 void node_drop(struct node *o, const char *key)
 {
     struct node *prev = NULL;

@@ -72,6 +72,9 @@ struct node *node_null(struct build *b);
 struct node *node_copy(struct build *b,
                        const struct node *n); /* deep; key not copied */
 void node_set(struct build *b, struct node *o, const char *key, struct node *value);
+/* The same where the caller knows that there is no such key yet: the former looks for
+ * it among all, which a large object read from outside must not cost. */
+void node_append(struct build *b, struct node *o, const char *key, struct node *value);
 void node_set_str(struct build *b, struct node *o, const char *key, const char *value);
 void node_set_int(struct build *b, struct node *o, const char *key, int64_t value);
 void node_set_bool(struct build *b, struct node *o, const char *key, bool value);

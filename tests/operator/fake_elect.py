@@ -139,9 +139,7 @@ def a_leader_that_was_stopped_for_long_writes_nothing_when_it_goes_on() -> None:
         wait("b leads", lambda: w.leads("b"))
         w.fake.put("horovodjobs", w.job("j1"))
         w.run_pods(name="j1")
-        pod = dict(
-            w.fake.objects["pods"]["ns/j0-worker-0"], status={"phase": "Failed"}
-        )
+        pod = dict(w.fake.objects["pods"]["ns/j0-worker-0"], status={"phase": "Failed"})
         w.fake.put("pods", pod)
         again = time.monotonic()
         a.send_signal(signal.SIGCONT)

@@ -342,6 +342,32 @@ def a_garbled_event_and_a_nameless_pod_stop_nothing() -> None:
 
 
 @suite.test
+def a_large_object_does_not_hold_up_the_others() -> None:
+    with World(jobs=0) as w:
+        w.fake.put("horovodjobs", w.job("big", **{f"k{i}": 0 for i in range(60000)}))
+        w.fake.put("horovodjobs", w.job("j0"))
+        w.goes_on()
+
+
+@suite.test
+def a_missed_pod_that_is_gone_is_made_again() -> None:
+    """It was made and deleted between a watch that broke and the list that followed."""
+    state = {"lost": False}
+
+    def hook(w, h, method, plural, query):
+        if method == "POST" and plural == "pods" and not state["lost"]:
+            state["lost"] = True
+            w.fake.answer(h, 201, json.dumps({"metadata": {"uid": "never-seen"}}))
+            return True
+        return False
+
+    with World(hook) as w:
+        wait("the other pod", lambda: len(w.fake.objects["pods"]) == 1)
+        wait("it is made again after the look", lambda: len(w.fake.objects["pods"]) == 2, 30)
+        w.goes_on()
+
+
+@suite.test
 def readiness_tells_what_is_missing_and_metrics_count() -> None:
     port = free_port()
     allow = []

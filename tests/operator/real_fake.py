@@ -208,7 +208,9 @@ def watches(t: Talk) -> None:
         f"{watch}{version_now(t)}&timeoutSeconds=4&allowWatchBookmarks=true",
         lambda: t.send("POST", PODS, pod("other")),
     )
-    t.watch("no bookmark without news", f"{watch}{version_now(t)}&timeoutSeconds=4&allowWatchBookmarks=true")
+    t.watch(
+        "no bookmark without news", f"{watch}{version_now(t)}&timeoutSeconds=4&allowWatchBookmarks=true"
+    )
 
 
 def version_now(t: Talk) -> str:

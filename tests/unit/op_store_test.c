@@ -196,6 +196,9 @@ static void a_created_pod_is_expected_until_it_is_missed(void **state)
     store_expect_pod(w->s, "ns/demo", "u1", ROLE_WORKER, 1, "p1", SECOND_NS);
     assert_int_equal(put_pod(w, 1, "u1", POD_RUNNING), 0); /* the very one */
     assert_int_equal(observe(w, 2 * look_ns).crew[ROLE_WORKER].w[1].state, WORKER_SEEN);
+    store_know(w->s, "ns/demo", "u1", KUBE_SERVICE, &there);
+    store_doubt(w->s);
+    assert_int_equal(observe(w, 1).fact[KUBE_SERVICE].state, FACT_UNKNOWN);
     store_expect_pod(w->s, "ns/demo", "u1", ROLE_WORKER, 1, "p9", SECOND_NS);
     assert_int_equal(observe(w, 2 * SECOND_NS).crew[ROLE_WORKER].w[1].state,
                      WORKER_EXPECTED);        /* the one in the cache is an older one */
