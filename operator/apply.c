@@ -136,6 +136,8 @@ static void miss(const struct step *s, enum fact_state state)
         store_miss_batch(a->op->store, a->key, a->job->uid);
     else
         store_know(a->op->store, a->key, a->job->uid, x->kind, &fact);
+    if (state == FACT_ABSENT)
+        controller_wake(a->op, a->key); /* no watch will tell of what is not there */
 }
 
 static int send(struct step *s, struct err *err);
