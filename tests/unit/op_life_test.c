@@ -33,7 +33,7 @@
 #include "runtime/contract/job_world.h"
 #include "tests/unit/seeded.h"
 
-enum { PODS = 6, NEWS = 400, STEPS = 160, SETTLE = 4000, BACKOFF_LIMIT = 2 };
+enum { PODS = 5, NEWS = 800, STEPS = 700, SETTLE = 6000, BACKOFF_LIMIT = 2 };
 #define KEY     "ns/demo"
 #define START_S 1767225600ull
 
@@ -56,6 +56,8 @@ struct sim {
     uint64_t seed, now_us;
     struct seeded random;
     bool is_told, is_calm; /* calm: nothing bad happens any more */
+    uint32_t fail_in, evict_in, delete_in, edit_in; /* one in so many; of each life its
+                                                       own */
     /* the API server */
     struct sim_pod pod[PODS];
     char *status; /* JSON, NULL if none */
@@ -66,7 +68,7 @@ struct sim {
     struct news news[NEWS];
     size_t n_news, next_news;
     /* what is checked */
-    uint32_t last_break, generation, restarts, replacements, n_failures;
+    uint32_t last_break, n_breaks, generation, restarts, replacements, n_failures;
     char final[16];
 };
 
@@ -311,11 +313,11 @@ static void play_running(struct sim *s, uint32_t i)
         fail_pod(s, i, -1, 0, 0); /* another was lost; it does not end by itself */
     } else if (i >= p->world_workers) {
         end_pod(s, i, POD_SUCCEEDED, ""); /* without a place in a smaller world */
-    } else if (is_formed && is_bad_luck(s, 12)) {
+    } else if (is_formed && is_bad_luck(s, s->fail_in)) {
         s->n_failures++;
         hurt_others(s, i);
         fail_pod(s, i, (int)i, 3, 0);
-    } else if (is_bad_luck(s, 10)) {
+    } else if (is_bad_luck(s, s->evict_in)) {
         tell(s, "worker %u is evicted", i);
         if (is_formed)
             hurt_others(s, i);
@@ -323,7 +325,7 @@ static void play_running(struct sim *s, uint32_t i)
         end_pod(s, i, POD_FAILED, "");
     } else if (!is_formed && is_bad_luck(s, 15)) {
         fail_pod(s, i, -1, 125, 0); /* the others did not come */
-    } else if (is_formed && below(s, 6) == 0) {
+    } else if (is_formed && below(s, s->is_calm ? 4 : 15) == 0) {
         end_pod(s, i, POD_SUCCEEDED, "");
     }
 }
@@ -350,7 +352,7 @@ static void play_pod(struct sim *s, uint32_t i)
         play_running(s, i);
     }
     if (p->is_there && !p->is_deleting && p->phase != POD_SUCCEEDED
-        && is_bad_luck(s, 25)) {
+        && is_bad_luck(s, s->delete_in)) {
         tell(s, "worker %u is deleted by somebody", i);
         if (p->phase == POD_RUNNING && has_world(s, i))
             hurt_others(s, i);
@@ -362,7 +364,7 @@ static void play_pod(struct sim *s, uint32_t i)
 
 static void play_user(struct sim *s)
 {
-    if (is_bad_luck(s, 2))
+    if (below(s, 4) != 0)
         s->replicas = 1 + below(s, PODS - 1);
     else
         s->is_suspended = !s->is_suspended && !s->is_calm;
@@ -565,8 +567,10 @@ static void write_status(struct sim *s, struct turn *t)
     was = state_of_status(old);
     check_status(s, t->d.status);
     if (s->generation > generation
-        && (was == STATE_RESTARTING || was == STATE_SUSPENDED))
+        && (was == STATE_RESTARTING || was == STATE_SUSPENDED)) {
         s->last_break = s->generation;
+        s->n_breaks++;
+    }
     strbuf_init(&text, 1u << 20);
     json_write(t->d.status, &text);
     mem_free(s->status);
@@ -626,7 +630,7 @@ static void step(struct sim *s)
         hear(s);
     else if (dice < 92)
         sync_job(s);
-    else if (dice < 94 && !s->is_calm)
+    else if (dice < 94 && is_bad_luck(s, s->edit_in))
         play_user(s);
     else if (dice < 97)
         s->now_us += (uint64_t)below(s, 12) * 1000000u;
@@ -644,7 +648,11 @@ static bool is_at_rest(const struct sim *s)
     return true;
 }
 
-static void live(uint64_t seed, bool is_told)
+struct total {
+    uint64_t lives, failed, restarts, replacements, breaks, worlds;
+};
+
+static void live(uint64_t seed, bool is_told, struct total *t)
 {
     static struct sim sim;
     struct sim *s = &sim;
@@ -654,11 +662,15 @@ static void live(uint64_t seed, bool is_told)
     s->seed = s->random.state = seed;
     s->is_told = is_told;
     s->now_us = START_S * 1000000u;
+    s->fail_in = 2u << below(s, 7);
+    s->evict_in = 3u << below(s, 7);
+    s->delete_in = 4u << below(s, 7);
+    s->edit_in = 1u << below(s, 6);
     s->replicas = 1 + below(s, PODS - 1);
     s->is_suspended = below(s, 4) == 0;
     s->version = 1;
     start_operator(s);
-    for (uint32_t i = 0; i < STEPS && n < NEWS; i++)
+    for (uint32_t i = 0; i < STEPS; i++)
         step(s);
     s->is_calm = true;
     s->is_suspended = false;
@@ -670,27 +682,45 @@ static void live(uint64_t seed, bool is_told)
     must(s, s->n_failures > 0 || strcmp(s->final, "Succeeded") == 0);
     while (s->next_news < s->n_news)
         hear(s);
+    t->lives++;
+    t->failed += strcmp(s->final, "Failed") == 0;
+    t->restarts += s->restarts;
+    t->replacements += s->replacements;
+    t->breaks += s->n_breaks;
+    t->worlds += s->generation;
     mem_free(s->status);
     store_free(s->store);
 }
 
-static void a_thousand_lives(void **state)
+static void many_lives(void **state)
 {
     const char *one = getenv("RM_SEED"), *many = getenv("RM_SEEDS");
-    uint64_t n = many ? strtoull(many, NULL, 10) : 1000;
+    uint64_t n = many ? strtoull(many, NULL, 10) : 600;
+
+    struct total t = {0};
 
     (void)state;
     if (one) {
-        live(strtoull(one, NULL, 10), true);
+        live(strtoull(one, NULL, 10), true, &t);
         return;
     }
     for (uint64_t seed = 1; seed <= n; seed++)
-        live(seed, false);
+        live(seed, false, &t);
+    (void)printf(
+        "# %llu lives, %llu failed; %llu generations, %llu begun after a break, "
+        "%llu restarts, %llu replacements\n",
+        (unsigned long long)t.lives, (unsigned long long)t.failed,
+        (unsigned long long)t.worlds, (unsigned long long)t.breaks,
+        (unsigned long long)t.restarts, (unsigned long long)t.replacements);
+    /* the lives are eventful enough to prove something */
+    assert_true(n < 100
+                || (t.failed * 50 > n && t.restarts * 5 > n && t.replacements * 2 > n
+                    && t.worlds > t.breaks + n + n / 5));
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_thousand_lives)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(many_lives)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
