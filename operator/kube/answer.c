@@ -12,12 +12,20 @@
 
 #define MAX_STATUS_BYTES (256u << 10)
 
-static enum answer_class class_of(int http, const char *reason)
+/* A webhook that denies without a code of its own gives 400: what it dislikes may be
+ * other things than the object, and may change. */
+static bool is_denial(const char *message)
+{
+    return strstr(message, "admission webhook \"") != NULL;
+}
+
+static enum answer_class class_of(int http, const char *reason, const char *message)
 {
     switch (http) {
     case 0:
         return ANSWER_UNAVAILABLE;
     case 400:
+        return is_denial(message) ? ANSWER_FORBIDDEN : ANSWER_INVALID;
     case 413:
     case 422:
         return ANSWER_INVALID;
@@ -68,5 +76,5 @@ void answer_read(const struct http_reply *reply, struct answer *ret)
     else if (reply->status >= 300 && !*ret->message)
         (void)snprintf(ret->message, sizeof(ret->message),
                        "the API server answered HTTP %d", reply->status);
-    ret->cls = class_of(reply->status, ret->reason);
+    ret->cls = class_of(reply->status, ret->reason, ret->message);
 }

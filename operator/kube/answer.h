@@ -16,7 +16,7 @@ enum answer_class {
     ANSWER_NOT_FOUND,   /* 404 */
     ANSWER_GONE,        /* 410: resourceVersion or continue token too old */
     ANSWER_INVALID,     /* 400, 413, 422: the same request will never do */
-    ANSWER_FORBIDDEN,   /* 401, 403: rights, quota, admission */
+    ANSWER_FORBIDDEN,   /* 401, 403, 400 of a webhook: rights, quota, admission */
     ANSWER_THROTTLED,   /* 429: wait retry_after_s */
     ANSWER_UNAVAILABLE, /* 5xx, or no answer at all */
 };

@@ -109,6 +109,8 @@ static void an_answer_has_one_meaning(void **state)
         {410, "{\"message\":\"too old\"}", ANSWER_GONE, "too old"},
         {422, "{\"message\":\"spec.x: bad\"}", ANSWER_INVALID, "spec.x: bad"},
         {400, "{\"message\":\"strict\"}", ANSWER_INVALID, "strict"},
+        {400, "{\"message\":\"admission webhook \\\"a.b\\\" denied the request: no\"}",
+         ANSWER_FORBIDDEN, "denied the request: no"},
         {401, "{\"message\":\"Unauthorized\"}", ANSWER_FORBIDDEN, "Unauthorized"},
         {403, "{\"message\":\"exceeded quota\"}", ANSWER_FORBIDDEN, "exceeded quota"},
         {429, "{\"details\":{\"retryAfterSeconds\":3}}", ANSWER_THROTTLED, "HTTP 429"},
