@@ -50,6 +50,7 @@ struct watcher {
     bool is_stale,
         is_relisting; /* see watcher_relist; the list at work is the new one */
     bool is_optional, is_absent;
+    bool has_opened;  /* the server has agreed to the watch */
     bool has_expired; /* the watch sent ERROR 410 */
     unsigned page_limit, n_bad_lines;
     uint64_t opened_ns, heard_ns, idle_ms, n_events, n_seen_this_watch;
@@ -143,7 +144,8 @@ static void step(struct watcher *w, enum refl_event ev, const char *why)
 {
     uint64_t now_ns = clock_now_ns();
     bool was_short =
-        now_ns - w->opened_ns < SHORT_WATCH_NS && w->n_seen_this_watch == 0;
+        !w->has_opened
+        || (now_ns - w->opened_ns < SHORT_WATCH_NS && w->n_seen_this_watch == 0);
     enum refl_state next;
 
     w->is_open = false;
@@ -395,7 +397,8 @@ static void on_opened(void *arg)
 {
     struct watcher *w = arg;
 
-    w->heard_ns = clock_now_ns();
+    w->heard_ns = w->opened_ns = clock_now_ns();
+    w->has_opened = true;
 }
 
 static void on_watch_end(void *arg, const struct kube_reply *r)
@@ -434,6 +437,7 @@ static int start_watch(struct watcher *w, struct err *err)
     kube_query(&query, "timeoutSeconds", seconds);
     kube_query(&query, "labelSelector", w->selector);
     spec.query = strbuf_str(&query);
+    w->has_opened = false;
     w->has_expired = false;
     w->trouble[0] = '\0';
     w->n_seen_this_watch = 0;
@@ -470,7 +474,6 @@ void watcher_tick(struct watcher *w, uint64_t now_ns)
     if (w->is_open || w->refl.state == REFL_BACKOFF)
         return;
     w->is_open = true;
-    w->opened_ns = now_ns;
     switch (w->refl.state) {
     case REFL_LISTING:
         rc = start_list(w, &err);

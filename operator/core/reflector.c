@@ -63,10 +63,10 @@ enum refl_state reflector_next(struct reflector *r,
         r->state = e->to;
         if (e->from == REFL_BACKOFF && r->need_list)
             r->state = REFL_LISTING;
+        if (ev == REFL_LISTED || (e->from == REFL_WATCHING && !was_short))
+            r->backoff_ns = REFL_FIRST_BACKOFF_NS; /* it went well until now */
         if (e->to == REFL_BACKOFF)
             back_off(r, e->need_list, now_ns, random32);
-        if (ev == REFL_LISTED || (ev == REFL_WATCH_END && !was_short))
-            r->backoff_ns = REFL_FIRST_BACKOFF_NS;
         if (ev != REFL_LISTED && e->to != REFL_BACKOFF)
             r->n_restarts++;
         break;

@@ -37,8 +37,9 @@ struct reflector {
 
 void reflector_init(struct reflector *r);
 /* Takes one event; an event that the state has no edge for changes nothing. random32 is
- * the jitter. Returns the new state. A watch that ends at once is an error in disguise:
- * the caller passes was_short so that it is backed off. */
+ * the jitter. Returns the new state. was_short: the watch could not be opened, or ended
+ * at once, which is an error in disguise and backed off. After one that was not short
+ * the back-off begins afresh, however it ended. */
 enum refl_state reflector_next(struct reflector *r,
                                enum refl_event ev,
                                int was_short,

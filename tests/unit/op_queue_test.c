@@ -147,6 +147,12 @@ static void the_reflector_backs_off_longer_and_resumes_where_it_was(void **state
     assert_int_equal(r.wake_ns,
                      REFL_FIRST_BACKOFF_NS * 3 / 2); /* afresh, full jitter */
     assert_int_equal(reflector_next(&r, REFL_TIMER, 0, 0, 0), REFL_WATCHING);
+    assert_int_equal(reflector_next(&r, REFL_ERROR, 1, 0, 0), REFL_BACKOFF);
+    assert_int_equal(r.wake_ns, 2 * REFL_FIRST_BACKOFF_NS); /* it could not be opened */
+    assert_int_equal(reflector_next(&r, REFL_TIMER, 0, 0, 0), REFL_WATCHING);
+    assert_int_equal(reflector_next(&r, REFL_ERROR, 0, 0, 0), REFL_BACKOFF);
+    assert_int_equal(r.wake_ns, REFL_FIRST_BACKOFF_NS); /* it was cut after a while */
+    assert_int_equal(reflector_next(&r, REFL_TIMER, 0, 0, 0), REFL_WATCHING);
 }
 
 static void a_watch_that_ends_at_once_is_backed_off(void **state)
