@@ -27,6 +27,10 @@
 
 #define MAX_OUT_BYTES (1u << 20)
 #define MAX_ERR_BYTES 300u /* of a sentence of 480 */
+#define READ_BYTES    4096u
+/* In one step: more than a pipe holds, so that nothing of one that is gone is missed;
+ * and an end for one that writes as fast as we read. */
+#define MAX_READS     (MAX_OUT_BYTES / READ_BYTES + 1)
 #define INFO_VARIABLE "KUBERNETES_EXEC_INFO"
 
 extern char **environ;
@@ -210,14 +214,14 @@ size_t exec_fds(const struct exec_run *x, struct pollfd ret[EXEC_FDS])
     return n;
 }
 
-/* What is there now; closes at the end. bounded: what is too much is read and dropped.
- */
+/* What is there now, up to MAX_READS; closes at the end. bounded: what is too much is
+ * read and dropped. */
 static int drain(int *fd, struct strbuf *to, bool is_bounded)
 {
-    char buf[4096];
+    char buf[READ_BYTES];
     ssize_t n;
 
-    while (*fd >= 0) {
+    for (size_t i = 0; i < MAX_READS && *fd >= 0; i++) {
         n = read(*fd, buf, sizeof(buf));
         if (n < 0 && errno == EINTR)
             continue;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Credential plug-ins: what they answer, by tables; and real ones, small programs of
  * the shell, through creds.c. */
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,6 +14,7 @@
 #include <cmocka.h>
 
 #include "operator/kube/creds.h"
+#include "operator/kube/exec.h"
 #include "operator/kube/exec_answer.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/fd.h"
@@ -294,6 +296,25 @@ static void it_has_its_variables_no_terminal_and_no_signals_blocked(void **state
     close_plug_in(&p);
 }
 
+static void one_that_never_stops_to_talk_stops_nothing_else(void **state)
+{
+    struct plug_in p;
+    struct exec_run x;
+
+    (void)state;
+    open_plug_in(&p, "sleep 1000");
+    exec_init(&x, &p.spec);
+    assert_int_equal(exec_start(&x, clock_now_ns(), NULL), 0);
+    fd_close(&x.err_fd);
+    x.err_fd = open("/dev/zero", O_RDONLY | O_CLOEXEC); /* has always more */
+    assert_true(x.err_fd >= 0);
+    (void)alarm(60); /* a step without an end has no other */
+    assert_int_equal(exec_step(&x, clock_now_ns(), NULL), 0);
+    (void)alarm(0);
+    exec_release(&x);
+    close_plug_in(&p);
+}
+
 static void name_and_password_are_sent_as_base64(void **state)
 {
     char user[] = "Aladdin", password[] = "open sesame";
@@ -317,6 +338,7 @@ int main(void)
         cmocka_unit_test(its_failure_is_told_in_its_own_words_but_never_its_output),
         cmocka_unit_test(one_that_hangs_is_ended_with_all_it_has_started),
         cmocka_unit_test(it_has_its_variables_no_terminal_and_no_signals_blocked),
+        cmocka_unit_test(one_that_never_stops_to_talk_stops_nothing_else),
         cmocka_unit_test(name_and_password_are_sent_as_base64),
     };
 
