@@ -22,7 +22,7 @@ static void forget(struct bearer *b)
 int bearer_init(struct bearer *b, const char *token, const char *path)
 {
     *b = (struct bearer){.path = path};
-    if (path || !token)
+    if (!token)
         return 0;
     b->token = mem_strdup(token);
     return b->token ? 0 : -ENOMEM;

@@ -153,6 +153,15 @@ int config_pem(
     return rc;
 }
 
+/* "https://user:password@host": it would be shown with each error. */
+static bool has_user(const char *url)
+{
+    const char *host = strstr(url, "://");
+
+    host = host ? host + 3 : url;
+    return memchr(host, '@', strcspn(host, "/")) != NULL;
+}
+
 static int check_server(struct kube_config *c, struct err *err)
 {
     static const char *const local[] = {"http://127.0.0.1", "http://localhost",
@@ -161,6 +170,11 @@ static int check_server(struct kube_config *c, struct err *err)
 
     if (!c->server)
         return err_set(err, -EINVAL, "kubeconfig: the cluster has no server");
+    if (has_user(c->server))
+        return err_set(
+            err, -EINVAL,
+            "kubeconfig: server: must not hold a user or a password; say who "
+            "we are in users[].user");
     n = strlen(c->server);
     while (n > 0 && c->server[n - 1] == '/')
         c->server[--n] = '\0';

@@ -30,7 +30,7 @@ struct kube_config {       /* every string is owned; NULL when absent */
     char *cert_pem; /* client certificate and key, both or none; never written to a file
                      */
     char *key_pem;
-    char *token;               /* bearer token, or */
+    char *token;               /* bearer token, and/or */
     char *token_file;          /* a file that is read again every minute, or */
     char *username, *password; /* both or none, or */
     struct exec_spec *exec;    /* a program to ask */

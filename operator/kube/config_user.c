@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* users[].user of a kubeconfig: who we are, and as whom we act.
  *
- * Of several ways to say who we are, the file of a token wins over a token, that over
- * name and password, that over a plug-in; a client certificate goes beside any of them.
- * Secrets are never part of a sentence. Called by config.c. */
+ * Of several ways to say who we are, the file of a token wins over a token, which does
+ * while the file cannot be read; that over name and password, that over a plug-in; a
+ * client certificate goes beside any of them. Secrets are never part of a sentence.
+ * Called by config.c. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -146,7 +147,7 @@ static int read_token(const struct node *o,
     int rc = config_text(o, "tokenFile", &file, err);
 
     if (rc == 0 && file)
-        return config_path(dir, file, &c->token_file, err);
+        rc = config_path(dir, file, &c->token_file, err);
     return rc < 0 ? rc : config_text(o, "token", &c->token, err);
 }
 

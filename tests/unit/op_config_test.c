@@ -89,19 +89,19 @@ static void files_are_found_beside_the_kubeconfig(void **state)
             path,
             HEAD "clusters: [{name: k, cluster: {server: 'https://h', "
                  "certificate-authority: ca.crt}}]\n"
-                 "users: [{name: u, user: {tokenFile: t, token: ignored}}]\n",
+                 "users: [{name: u, user: {tokenFile: t, token: spare}}]\n",
             sizeof(HEAD) - 1
                 + strlen("clusters: [{name: k, cluster: {server: 'https://h', "
                          "certificate-authority: ca.crt}}]\n"
                          "users: [{name: u, user: {tokenFile: t, token: "
-                         "ignored}}]\n"),
+                         "spare}}]\n"),
             0600, NULL),
         0);
     if (kube_config_load(NULL, path, "/home", &c, &e) < 0)
         fail_msg("%s", e.text);
     assert_string_equal(c.ca_pem, "PEM");
     assert_memory_equal(c.ca_file, dir, strlen(dir)); /* and read again later */
-    assert_null(c.token);
+    assert_string_equal(c.token, "spare");
     assert_memory_equal(c.token_file, dir, strlen(dir));
     kube_config_release(&c);
     (void)snprintf(path, sizeof(path), "%s/ca.crt", dir);
@@ -136,6 +136,12 @@ static void what_we_cannot_do_is_refused_with_a_sentence(void **state)
         {HEAD "clusters: [{name: k, cluster: {server: 'http://127.0.0.1.evil.org'}}]\n"
               "users: [{name: u}]\n",
          "must begin with https://"},
+        {HEAD "clusters: [{name: k, cluster: {server: 'https://a:secret@h'}}]\nusers: "
+              "[{name: u}]\n",
+         "server: must not hold a user or a password"},
+        {HEAD "clusters: [{name: k, cluster: {server: 'ftp://secret@h/'}}]\nusers: "
+              "[{name: u}]\n",
+         "server: must not hold a user or a password"},
         {HEAD "clusters: [{name: k, cluster: {server: 'https://h', "
               "insecure-skip-tls-verify: true, certificate-authority-data: Q0E=}}]\n"
               "users: [{name: u}]\n",
@@ -188,6 +194,7 @@ static void what_we_cannot_do_is_refused_with_a_sentence(void **state)
         assert_true(parse(t[i].text, &c, &e) < 0);
         if (!strstr(e.text, t[i].says))
             fail_msg("case %zu says \"%s\", not \"%s\"", i, e.text, t[i].says);
+        assert_null(strstr(e.text, "secret"));
     }
 }
 
@@ -378,6 +385,34 @@ static void a_rotated_token_is_read_again(void **state)
     bearer_release(&b);
 }
 
+static void a_token_does_where_its_file_cannot_be_read(void **state)
+{
+    char path[] = "/tmp/op-token-XXXXXX", text[512];
+    uint64_t now = 1000 * BEARER_MAX_AGE_NS;
+    struct kube_config c;
+    int fd = mkstemp(path);
+    struct bearer b;
+    const char *t;
+
+    (void)state;
+    assert_true(fd >= 0);
+    fd_close(&fd);
+    (void)unlink(path);
+    (void)snprintf(text, sizeof(text),
+                   HEAD CLUSTER "users: [{name: u, user: {tokenFile: %s, token: t}}]\n",
+                   path);
+    assert_int_equal(parse(text, &c, NULL), 0);
+    assert_int_equal(bearer_init(&b, c.token, c.token_file), 0);
+    assert_int_equal(bearer_get(&b, now, &t, NULL), 0);
+    assert_string_equal(t, "t");
+    assert_int_equal(fd_write_file(path, "file\n", 5, 0600, NULL), 0);
+    assert_int_equal(bearer_get(&b, now, &t, NULL), 0);
+    assert_string_equal(t, "file");
+    (void)unlink(path);
+    bearer_release(&b);
+    kube_config_release(&c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -391,6 +426,7 @@ int main(void)
         cmocka_unit_test(without_memory_it_says_so),
         cmocka_unit_test(a_pod_finds_its_server),
         cmocka_unit_test(a_rotated_token_is_read_again),
+        cmocka_unit_test(a_token_does_where_its_file_cannot_be_read),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
