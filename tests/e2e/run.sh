@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# run.sh [--keep] [TEST...]: the end-to-end tests, in TAP, on a cluster of their own that is
-# taken down afterwards (--keep leaves it for a look around, at RM_RUN).
+# run.sh [--keep] [--mpi] [TEST...]: the end-to-end tests, in TAP, on a cluster of their own that is
+# taken down afterwards (--keep leaves it for a look around, at RM_RUN); --mpi: those of MPIJobs.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
-keep=0
+keep=0 tests=e2e
 [ "${1:-}" != --keep ] || { keep=1; shift; }
+[ "${1:-}" != --mpi ] || { tests=mpi; shift; }
 export RM_RUN=${RM_RUN:-/tmp/ringmaster-e2e}
 export BUILD=${BUILD:-build}
 leave() {
@@ -17,4 +18,9 @@ leave() {
 }
 trap leave EXIT
 "$root/tests/demo/bring-up.sh"
-"$root/tests/e2e/e2e.py" "$@"
+if [ $tests = mpi ]; then
+    mapfile -t images < <("$root/tests/cluster/images/mpi.sh")
+    "$root/tests/cluster/load" "${images[@]}"
+    "$RM_RUN/bin/kubectl" --kubeconfig "$RM_RUN/admin.kubeconfig" apply -k "$root/manifests/crd/mpijob" >&2
+fi
+"$root/tests/e2e/$tests.py" "$@"
