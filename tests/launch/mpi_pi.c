@@ -49,7 +49,6 @@ int main(int argc, char **argv)
     mine = part_of_pi(rank, size, n);
     MPI_Allreduce(&mine, &pi, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
     MPI_Allgather(own, NAME, MPI_CHAR, all, NAME, MPI_CHAR, MPI_COMM_WORLD);
-    MPI_Barrier(MPI_COMM_WORLD);
     if (rank == 0) {
         printf("pi %.9f size %d hosts", pi, size);
         for (int i = 0; i < size; i++)
@@ -57,6 +56,7 @@ int main(int argc, char **argv)
         printf("\n");
         fflush(stdout);
     }
+    MPI_Barrier(MPI_COMM_WORLD); /* nobody ends before that is written */
     while (!strcmp(then, "stay"))
         (void)pause();
     if (!strcmp(then, "abort") && argc > 3 && rank == size - 1)
