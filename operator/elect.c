@@ -3,9 +3,10 @@
  * ends.
  *
  * Invariants
- *  1. One request at a time, with a time limit of half the renew deadline. It passes
- * the queue and the rate limit of the client: a thousand pods that wait to be created,
- *     or an API server that asks for a pause, must not cost us the Lease.
+ *  1. One request at a time, with a time limit of half the renew deadline, from its
+ *     submission. It passes the queue and the rate limit of the client: a thousand
+ *     pods that wait to be created, or an API server that asks for a pause, must not
+ *     cost us the Lease.
  *  2. The moment of sending is taken before the request is handed over.
  *  3. What the Lease holds besides our fields is sent back as it was read.
  * Called by the loop; kube/client asks elect_leads before each write. */

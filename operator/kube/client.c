@@ -5,6 +5,7 @@
  *   kube_watch  -> http (a connection of its own) -> lines -> done
  *
  *   kube_submit, urgent -> http -> done      (the Lease)
+ *                    '--> urgent, while credentials are being fetched, and after a 401
  *
  * 429 pauses the whole bucket for as long as the server asks, and slows it down; then
  * the caller decides about its request. 401 sends the request once more, with fresh
@@ -35,6 +36,7 @@ struct request {
     char *path, *body;
     size_t body_n;
     uint64_t timeout_ms, id, started_ns;
+    uint64_t deadline_ns;  /* urgent: it has an end, wherever it waits; else 0 */
     uint64_t write_number; /* 0: not a write */
     bool is_urgent, is_list, was_unauthorized;
     kube_done_fn done;
@@ -57,6 +59,7 @@ struct kube {
     struct kube_options options;
     struct limit limit;
     struct request *waiting, *last, *flying;
+    struct request *urgent; /* before all that is in waiting; a few at most */
     struct watch *watches;
     unsigned n_flying;
     uint64_t n_writes;
@@ -124,6 +127,7 @@ void kube_free(struct kube *k)
         return;
     http_free(k->http);
     free_requests(k->waiting);
+    free_requests(k->urgent);
     free_requests(k->flying);
     while (k->watches) {
         struct watch *w = k->watches;
@@ -171,6 +175,16 @@ static char *make_path(enum kube_kind kind,
 
 static void send_one(struct kube *k, struct request *r);
 
+static void put_urgent(struct kube *k, struct request *r)
+{
+    struct request **p = &k->urgent;
+
+    while (*p)
+        p = &(*p)->next;
+    r->next = NULL;
+    *p = r;
+}
+
 int kube_submit(struct kube *k, const struct kube_request *rq, struct err *err)
 {
     struct request *r = mem_zalloc(sizeof(*r));
@@ -191,8 +205,12 @@ int kube_submit(struct kube *k, const struct kube_request *rq, struct err *err)
         request_free(r);
         return err_set(err, -ENOMEM, "request: out of memory or name too long");
     }
-    if (r->is_urgent && !http_is_waiting(k->http)) {
-        send_one(k, r);
+    if (r->is_urgent) {
+        r->deadline_ns = clock_now_ns() + r->timeout_ms * NS_PER_MS;
+        if (http_is_waiting(k->http))
+            put_urgent(k, r);
+        else
+            send_one(k, r);
         return 0;
     }
     if (k->last)
@@ -255,6 +273,10 @@ static void on_done(void *arg, const struct http_reply *http)
     unlink_flying(k, r);
     if (http->has_new_creds && !r->was_unauthorized) { /* 401: it was not carried out */
         r->was_unauthorized = true;
+        if (r->is_urgent) {
+            put_urgent(k, r);
+            return;
+        }
         r->next = k->waiting;
         k->waiting = r;
         if (!k->last)
@@ -280,6 +302,10 @@ static int start(struct request *r, struct err *err)
                               ? "application/merge-patch+json"
                               : "application/json";
     r->started_ns = clock_now_ns();
+    if (r->deadline_ns) /* for libcurl 0 ms are for ever */
+        rq.timeout_ms = r->deadline_ns > r->started_ns + NS_PER_MS
+                            ? (r->deadline_ns - r->started_ns) / NS_PER_MS
+                            : 1;
     return http_start(r->kube->http, &rq, &r->id, err);
 }
 
@@ -348,8 +374,25 @@ void kube_fence(struct kube *k)
     }
 }
 
+/* Without asking the bucket, whose pauses are long; what credentials took too long for
+ * is told so. */
+static void tick_urgent(struct kube *k, uint64_t now_ns)
+{
+    while (k->urgent
+           && (now_ns >= k->urgent->deadline_ns || !http_is_waiting(k->http))) {
+        struct request *r = k->urgent;
+
+        k->urgent = r->next;
+        if (now_ns >= r->deadline_ns)
+            refuse(r, -ETIMEDOUT, "timed out before there were credentials");
+        else
+            send_one(k, r);
+    }
+}
+
 void kube_tick(struct kube *k, uint64_t now_ns)
 {
+    tick_urgent(k, now_ns);
     while (k->waiting && !http_is_waiting(k->http) && k->n_flying < MAX_IN_FLIGHT
            && limit_take(&k->limit, now_ns)) {
         struct request *r = k->waiting;
@@ -363,6 +406,8 @@ void kube_tick(struct kube *k, uint64_t now_ns)
 
 uint64_t kube_next_ns(const struct kube *k)
 {
+    if (k->urgent)
+        return http_is_waiting(k->http) ? k->urgent->deadline_ns : 0;
     if (!k->waiting || k->n_flying >= MAX_IN_FLIGHT || http_is_waiting(k->http))
         return UINT64_MAX;
     return limit_ready_ns(&k->limit);

@@ -28,7 +28,8 @@ struct kube_request {
     const char *body;            /* copied; NULL for none. A PATCH is a merge patch */
     size_t body_n;
     uint64_t timeout_ms; /* 0: the usual half a minute */
-    bool is_urgent;      /* sent at once, past queue and rate; and never fenced */
+    bool is_urgent; /* sent at once, past queue and rate; and never fenced. Its time
+                       counts from now, even while credentials are fetched */
     kube_done_fn done;
     void *arg;
 };

@@ -24,9 +24,9 @@ class Access(World):
     """user: what is put in as users[].user; cluster: more fields of the cluster. files: beside the
     kubeconfig, by name."""
 
-    def __init__(self, user: str = "{}", cluster: str = "", hook=None, files=None, server=None):
+    def __init__(self, user: str = "{}", cluster: str = "", hook=None, files=None, server=None, extra=()):
         self.user, self.cluster, self.files, self.server = user, cluster, files or {}, server
-        super().__init__(hook, extra=["--watch-idle-timeout=20s"])
+        super().__init__(hook, extra=["--watch-idle-timeout=20s", *extra])
 
     def kubeconfig(self) -> str:
         for name, text in self.files.items():

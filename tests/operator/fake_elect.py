@@ -11,10 +11,12 @@ import time
 from pathlib import Path
 
 from api import Operator, expect, wait
+from fake_access import EXEC, Access
 from fake_world import BIN, World, fetch, free_port, suite
 
 LEASE = 2.0  # seconds, of --leader-elect-lease-duration
 LEASE_PATH = "ns-of-lease/hvd-operator"
+TIMES = {"lease-duration": "4s", "renew-deadline": "3s", "retry-period": "200ms"}
 
 
 class Rivals(World):
@@ -199,6 +201,46 @@ def writes_under_way_are_ended_when_the_lease_is_lost() -> None:
         w.run_pods()
         wait("the job runs", lambda: w.state() == "Running")
         expect("not the leader" in (w.dir / "log").read_text(), "the log tells")
+
+
+@suite.test
+def a_lease_refused_with_401_is_sent_again_before_all_that_waits() -> None:
+    """Even in a pause that a 429 asked for: it would outlast the Lease."""
+    paused, refused, renewed = [], [], []
+
+    def hook(w, h, method, plural, query):
+        if method == "POST" and plural == "secrets" and not paused:
+            paused.append(1)
+            w.fake.answer(h, 429, '{"message": "slow down"}', Retry_After="6")
+            return True
+        if method == "PUT" and plural == "leases" and paused:
+            if not refused:
+                refused.append(time.monotonic())
+                w.fake.answer(h, 401, '{"reason": "Unauthorized", "message": "Unauthorized"}')
+                return True
+            renewed.append(time.monotonic())
+        return False
+
+    times = [f"--leader-elect-{k}={v}" for k, v in TIMES.items()]
+    with Access("{tokenFile: token}", hook=hook, files={"token": "t"}, extra=["--leader-elect", *times]) as w:
+        wait("the Lease is renewed", lambda: renewed)
+        expect(renewed[0] - refused[0] < 2, "at once", renewed[0] - refused[0])
+        w.goes_on()
+        expect("leading no more" not in w.log(), "it led all the time", w.log())
+
+
+@suite.test
+def a_lease_that_waits_for_a_plug_in_has_an_end() -> None:
+    script = """#!/bin/sh
+while [ ! -e "$(dirname "$0")/ready" ]; do sleep 0.1; done
+echo '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":{"token":"t"}}'
+"""
+    times = [f"--leader-elect-{k}={v}" for k, v in TIMES.items()]
+    with Access(f"{{exec: {EXEC}}}", files={"get": script}, extra=["--leader-elect", *times]) as w:
+        wait("it is told", lambda: "timed out before there were credentials" in w.log())
+        expect(not w.fake.requests, "nothing was sent", w.fake.requests)
+        (w.dir / "ready").touch()
+        w.goes_on()
 
 
 @suite.test
