@@ -18,6 +18,7 @@ from pathlib import Path
 
 import real_elect
 import real_fake
+import real_life
 import real_mpi
 import real_objects
 from api import CORE, JOBS, Api, Operator, Refused, Suite, condition, expect, install, wait
@@ -178,189 +179,6 @@ def clean_pod_policy_all_deletes_every_pod_and_keeps_the_cause() -> None:
     after = api.status(ns, "j")
     expect(after["failure"] == status["failure"], "the cause stays", after)
     expect(after["replicaStatuses"]["Worker"]["failed"] == 1, "the counts stay", after)
-
-
-def sweep(ns: str) -> dict[str, str]:
-    """The kubelet's part of a deletion: pods that are asked to go, go. The others."""
-    for pod in api.items(ns, "pods"):
-        if "deletionTimestamp" in pod["metadata"]:
-            api.delete(ns, "pods", pod["metadata"]["name"], grace=0)
-    return api.pods(ns)
-
-
-def restarted(ns: str, old: dict[str, str], n: int = 2) -> dict:
-    """All pods of before are gone, others are there; the status as it is then."""
-
-    def look() -> bool:
-        now = sweep(ns)
-        return len(now) == n and not set(now.values()) & set(old.values())
-
-    wait("new pods", look, 30)
-    return state(ns, "Pending")
-
-
-def patch_job(ns: str, spec: dict) -> None:
-    api.call("PATCH", JOBS.format(ns=ns) + "/j", {"spec": spec}, "application/merge-patch+json")
-
-
-def policy(body: dict, **run) -> dict:
-    body["spec"].setdefault("runPolicy", {}).update(run)
-    return body
-
-
-@suite.test
-def a_deleted_worker_is_replaced_and_named() -> None:
-    ns = api.namespace("t-deleted")
-    api.make(ns, job())
-    old = running(ns)
-    state(ns, "Running")
-    api.delete(ns, "pods", "j-worker-1")
-    status = state(ns, "Restarting")
-    expect(status["failure"]["pod"] == "j-worker-1", "pod", status)
-    expect(status["failure"]["node"] == "node-1", "node", status)
-    status = restarted(ns, old)
-    counts = {k: status.get(k) for k in ("generation", "restarts", "replacements", "workerReplicas")}
-    expect(
-        counts == {"generation": 2, "restarts": 0, "replacements": 1, "workerReplicas": 2}, "counts", status
-    )
-    expect(status["failure"]["pod"] == "j-worker-1", "the cause stays", status)
-    for pod in api.items(ns, "pods"):
-        expect(pod["metadata"]["labels"]["ringmaster.dev/generation"] == "2", "of the new generation", pod)
-        expect(pod["metadata"]["annotations"]["ringmaster.dev/world"] == "2 2", "and its world", pod)
-    running(ns)
-    status = state(ns, "Running")
-    expect(condition(status, "Restarting")["status"] == "False", "not restarting any more", status)
-
-
-@suite.test
-def a_worker_deleted_while_the_operator_was_away_is_replaced() -> None:
-    global op
-    ns = api.namespace("t-deleted-away")
-    api.make(ns, job())
-    old = running(ns)
-    state(ns, "Running")
-    op.kill()
-    api.delete(ns, "pods", "j-worker-0", grace=0)
-    op = operator()
-    status = restarted(ns, old)
-    expect(status["failure"]["pod"] == "j-worker-0", "pod", status)
-    expect(status["replacements"] == 1, "once", status)
-
-
-@suite.test
-def an_evicted_worker_is_replaced_and_told_in_kubernetes_words() -> None:
-    ns = api.namespace("t-evicted")
-    api.make(ns, job())
-    old = running(ns)
-    state(ns, "Running")
-    api.patch_pod(
-        ns,
-        "j-worker-0",
-        {"phase": "Failed", "reason": "Evicted", "message": "The node was low on resource: memory."},
-    )
-    status = restarted(ns, old)
-    expect("low on resource" in status["failure"]["message"], "the kubelet's sentence", status)
-    expect(status["restarts"] == 0 and status["replacements"] == 1, "it does not count", status)
-
-
-@suite.test
-def a_job_is_restarted_as_often_as_backoff_limit_says() -> None:
-    global op
-    ns = api.namespace("t-backoff")
-    rules = [{"action": "Ignore", "onExitCodes": {"operator": "In", "values": [7]}}]
-    api.make(ns, policy(job(), backoffLimit=1, failureRules=rules))
-    old = running(ns)
-    state(ns, "Running")
-    api.set_pod(ns, "j-worker-1", "Failed", **ended(7, report(1, "j-worker-1", 1767225660000400, 7)))
-    status = restarted(ns, old)
-    expect(status["restarts"] == 0 and status["replacements"] == 1, "the rule says Ignore", status)
-    old = running(ns)
-    state(ns, "Running")
-    api.set_pod(ns, "j-worker-1", "Failed", **ended(3, report(1, "j-worker-1", 1767225660000400)))
-    status = state(ns, "Restarting")
-    message = condition(status, "Restarting")["message"]
-    for part in ("restart 1 of 1 in 10 s", "rank 1 on j-worker-1", "code 3"):
-        expect(part in message, f"the message says {part}", message)
-    expect(status["nextRestartTime"], "and when", status)
-    op.kill()  # what it must know is in the status
-    op = operator()
-    status = restarted(ns, old)
-    expect(status["restarts"] == 1 and status["generation"] == 3, "counted once", status)
-    running(ns)
-    state(ns, "Running")
-    api.set_pod(ns, "j-worker-0", "Failed", **ended(3, report(0, "j-worker-0", 1767225660000500)))
-    status = state(ns, "Failed")
-    failed = condition(status, "Failed")
-    expect(failed["reason"] == "WorkerFailed", "reason", status)
-    expect(failed["message"].startswith("after 1 restart: rank 0 on j-worker-0"), "how often", status)
-
-
-@suite.test
-def a_suspended_job_has_no_pods_and_begins_anew() -> None:
-    ns = api.namespace("t-suspend")
-    api.make(ns, policy(job(), suspend=True))
-    status = state(ns, "Suspended")
-    expect(not api.pods(ns) and not api.get(ns, "secrets", "j-token"), "nothing was made")
-    expect("startTime" not in status and status["workerReplicas"] == 0, "not started", status)
-    patch_job(ns, {"runPolicy": {"suspend": False}})
-    old = running(ns)
-    status = state(ns, "Running")
-    expect(condition(status, "Suspended")["status"] == "False", "resumed", status)
-    secret = api.get(ns, "secrets", "j-token")["metadata"]["uid"]
-    patch_job(ns, {"runPolicy": {"suspend": True}})
-    status = state(ns, "Suspended")
-    wait("no pod is left", lambda: not sweep(ns))
-    expect(api.get(ns, "secrets", "j-token")["metadata"]["uid"] == secret, "the Secret stays")
-    patch_job(ns, {"runPolicy": {"suspend": False}})
-    status = restarted(ns, old)
-    expect(status["generation"] == 2 and status["restarts"] == 0, "the next generation", status)
-    expect("startTime" in status, "its time begins anew", status)
-
-
-@suite.test
-def a_deadline_ends_a_job_and_its_time_to_live_deletes_it() -> None:
-    ns = api.namespace("t-deadline")
-    api.make(ns, policy(job(clean="Running"), activeDeadlineSeconds=2, ttlSecondsAfterFinished=3))
-    running(ns)
-    status = state(ns, "Failed")
-    expect(condition(status, "Failed")["reason"] == "DeadlineExceeded", "reason", status)
-    wait("running pods are deleted", lambda: not sweep(ns))
-    wait("the job is gone", lambda: not api.get(ns, "horovodjobs", "j"), 20)
-    expect("TTLExpired" in api.reasons(ns), "an Event was there first", api.reasons(ns))
-
-
-@suite.test
-def a_scaled_job_keeps_its_pods() -> None:
-    ns = api.namespace("t-scale")
-    api.make(ns, job())
-    old = running(ns)
-    state(ns, "Running")
-    scale = JOBS.format(ns=ns) + "/j/scale"
-    api.call("PATCH", scale, {"spec": {"replicas": 4}}, "application/merge-patch+json")
-    pods = all_there(ns, 4)
-    expect(all(pods[n] == u for n, u in old.items()), "the first two are the same", old, pods)
-
-    def worlds():
-        return [
-            p["metadata"]["annotations"]["ringmaster.dev/world"]
-            for p in api.items(ns, "pods")
-            if "deletionTimestamp" not in p["metadata"]
-        ]
-
-    wait("all are told", lambda: worlds() == ["2 4"] * 4)
-    running(ns, 4)
-    status = state(ns, "Running")
-    expect(status["workers"] == "4/4" and status["restarts"] == 0, "no restart is counted", status)
-    seen = api.call("GET", scale)
-    expect(seen["status"]["replicas"] == 4, "the scale subresource", seen)
-    expect("ringmaster.dev/job-name=j" in seen["status"]["selector"], "and its selector", seen)
-    api.call("PATCH", scale, {"spec": {"replicas": 1}}, "application/merge-patch+json")
-    wait("one is told of the smaller world", lambda: worlds() == ["3 1"])
-    status = wait("it runs", lambda: api.status(ns, "j").get("workers") == "1/1" and api.status(ns, "j"))
-    expect(status["state"] == "Running" and status["generation"] == 3, "on its own", status)
-    wait("the others are gone", lambda: list(sweep(ns)) == ["j-worker-0"])
-    expect(api.pods(ns)["j-worker-0"] == old["j-worker-0"], "worker 0 was kept")
-    expect(state(ns, "Running")["restarts"] == 0, "surplus pods' ends are no failure")
 
 
 @suite.test
@@ -593,6 +411,10 @@ def rival(*args: str) -> Operator:
     return Operator(BIN / "hvd-operator", KUBECONFIG, LOG, *args)
 
 
+real_life.tests(suite)
+real_life.stage.start, real_life.stage.current, real_life.stage.replace = operator, lambda: op, replace
+real_life.stage.job, real_life.stage.ended, real_life.stage.report = job, ended, report
+real_life.stage.running, real_life.stage.state, real_life.stage.all_there = running, state, all_there
 real_mpi.tests(suite, operator, lambda: op, replace)
 real_objects.tests(suite, lambda: api)
 real_fake.tests(suite, lambda: api)
@@ -619,7 +441,8 @@ real_elect.stage.running, real_elect.stage.state = running, state
 
 
 if __name__ == "__main__":
-    api = real_mpi.stage.api = real_elect.stage.api = Api(KUBECTL, str(RUN / "admin.kubeconfig"))
+    api = Api(KUBECTL, str(RUN / "admin.kubeconfig"))
+    real_life.stage.api = real_mpi.stage.api = real_elect.stage.api = api
     install(api, RUN)
     op = operator()
     try:

@@ -1,0 +1,219 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The life of a HorovodJob on a real API server: restart, suspension, scaling, deadline and time to
+live; part of real_test.py, which calls tests() and plays the kubelet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from api import JOBS, Api, Operator, Suite, condition, expect, wait
+
+
+class Stage:
+    """The API server, the operator and the helpers of real_test.py."""
+
+    api: Api
+    start: Callable[..., Operator]
+    current: Callable[[], Operator]
+    replace: Callable[[Operator], None]
+    job: Callable[..., dict]
+    running: Callable[..., dict[str, str]]
+    all_there: Callable[..., dict[str, str]]
+    state: Callable[..., dict]
+    ended: Callable[..., dict]
+    report: Callable[..., str]
+
+
+stage = Stage()
+
+
+def sweep(ns: str) -> dict[str, str]:
+    """The kubelet's part of a deletion: pods that are asked to go, go. The others."""
+    for pod in stage.api.items(ns, "pods"):
+        if "deletionTimestamp" in pod["metadata"]:
+            stage.api.delete(ns, "pods", pod["metadata"]["name"], grace=0)
+    return stage.api.pods(ns)
+
+
+def restarted(ns: str, old: dict[str, str], n: int = 2) -> dict:
+    """All pods of before are gone, others are there; the status as it is then."""
+
+    def look() -> bool:
+        now = sweep(ns)
+        return len(now) == n and not set(now.values()) & set(old.values())
+
+    wait("new pods", look, 30)
+    return stage.state(ns, "Pending")
+
+
+def patch_job(ns: str, spec: dict) -> None:
+    stage.api.call("PATCH", JOBS.format(ns=ns) + "/j", {"spec": spec}, "application/merge-patch+json")
+
+
+def policy(body: dict, **run) -> dict:
+    body["spec"].setdefault("runPolicy", {}).update(run)
+    return body
+
+
+def a_deleted_worker_is_replaced_and_named() -> None:
+    ns = stage.api.namespace("t-deleted")
+    stage.api.make(ns, stage.job())
+    old = stage.running(ns)
+    stage.state(ns, "Running")
+    stage.api.delete(ns, "pods", "j-worker-1")
+    status = stage.state(ns, "Restarting")
+    expect(status["failure"]["pod"] == "j-worker-1", "pod", status)
+    expect(status["failure"]["node"] == "node-1", "node", status)
+    status = restarted(ns, old)
+    counts = {k: status.get(k) for k in ("generation", "restarts", "replacements", "workerReplicas")}
+    expect(
+        counts == {"generation": 2, "restarts": 0, "replacements": 1, "workerReplicas": 2}, "counts", status
+    )
+    expect(status["failure"]["pod"] == "j-worker-1", "the cause stays", status)
+    for pod in stage.api.items(ns, "pods"):
+        expect(pod["metadata"]["labels"]["ringmaster.dev/generation"] == "2", "of the new generation", pod)
+        expect(pod["metadata"]["annotations"]["ringmaster.dev/world"] == "2 2", "and its world", pod)
+    stage.running(ns)
+    status = stage.state(ns, "Running")
+    expect(condition(status, "Restarting")["status"] == "False", "not restarting any more", status)
+
+
+def a_worker_deleted_while_the_operator_was_away_is_replaced() -> None:
+    ns = stage.api.namespace("t-deleted-away")
+    stage.api.make(ns, stage.job())
+    old = stage.running(ns)
+    stage.state(ns, "Running")
+    stage.current().kill()
+    stage.api.delete(ns, "pods", "j-worker-0", grace=0)
+    stage.replace(stage.start())
+    status = restarted(ns, old)
+    expect(status["failure"]["pod"] == "j-worker-0", "pod", status)
+    expect(status["replacements"] == 1, "once", status)
+
+
+def an_evicted_worker_is_replaced_and_told_in_kubernetes_words() -> None:
+    ns = stage.api.namespace("t-evicted")
+    stage.api.make(ns, stage.job())
+    old = stage.running(ns)
+    stage.state(ns, "Running")
+    stage.api.patch_pod(
+        ns,
+        "j-worker-0",
+        {"phase": "Failed", "reason": "Evicted", "message": "The node was low on resource: memory."},
+    )
+    status = restarted(ns, old)
+    expect("low on resource" in status["failure"]["message"], "the kubelet's sentence", status)
+    expect(status["restarts"] == 0 and status["replacements"] == 1, "it does not count", status)
+
+
+def a_job_is_restarted_as_often_as_backoff_limit_says() -> None:
+    ns = stage.api.namespace("t-backoff")
+    rules = [{"action": "Ignore", "onExitCodes": {"operator": "In", "values": [7]}}]
+    stage.api.make(ns, policy(stage.job(), backoffLimit=1, failureRules=rules))
+    old = stage.running(ns)
+    stage.state(ns, "Running")
+    failure = stage.ended(7, stage.report(1, "j-worker-1", 1767225660000400, 7))
+    stage.api.set_pod(ns, "j-worker-1", "Failed", **failure)
+    status = restarted(ns, old)
+    expect(status["restarts"] == 0 and status["replacements"] == 1, "the rule says Ignore", status)
+    old = stage.running(ns)
+    stage.state(ns, "Running")
+    failure = stage.ended(3, stage.report(1, "j-worker-1", 1767225660000400))
+    stage.api.set_pod(ns, "j-worker-1", "Failed", **failure)
+    status = stage.state(ns, "Restarting")
+    message = condition(status, "Restarting")["message"]
+    for part in ("restart 1 of 1 in 10 s", "rank 1 on j-worker-1", "code 3"):
+        expect(part in message, f"the message says {part}", message)
+    expect(status["nextRestartTime"], "and when", status)
+    stage.current().kill()  # what it must know is in the status
+    stage.replace(stage.start())
+    status = restarted(ns, old)
+    expect(status["restarts"] == 1 and status["generation"] == 3, "counted once", status)
+    stage.running(ns)
+    stage.state(ns, "Running")
+    failure = stage.ended(3, stage.report(0, "j-worker-0", 1767225660000500))
+    stage.api.set_pod(ns, "j-worker-0", "Failed", **failure)
+    status = stage.state(ns, "Failed")
+    failed = condition(status, "Failed")
+    expect(failed["reason"] == "WorkerFailed", "reason", status)
+    expect(failed["message"].startswith("after 1 restart: rank 0 on j-worker-0"), "how often", status)
+
+
+def a_suspended_job_has_no_pods_and_begins_anew() -> None:
+    ns = stage.api.namespace("t-suspend")
+    stage.api.make(ns, policy(stage.job(), suspend=True))
+    status = stage.state(ns, "Suspended")
+    expect(not stage.api.pods(ns) and not stage.api.get(ns, "secrets", "j-token"), "nothing was made")
+    expect("startTime" not in status and status["workerReplicas"] == 0, "not started", status)
+    patch_job(ns, {"runPolicy": {"suspend": False}})
+    old = stage.running(ns)
+    status = stage.state(ns, "Running")
+    expect(condition(status, "Suspended")["status"] == "False", "resumed", status)
+    secret = stage.api.get(ns, "secrets", "j-token")["metadata"]["uid"]
+    patch_job(ns, {"runPolicy": {"suspend": True}})
+    status = stage.state(ns, "Suspended")
+    wait("no pod is left", lambda: not sweep(ns))
+    expect(stage.api.get(ns, "secrets", "j-token")["metadata"]["uid"] == secret, "the Secret stays")
+    patch_job(ns, {"runPolicy": {"suspend": False}})
+    status = restarted(ns, old)
+    expect(status["generation"] == 2 and status["restarts"] == 0, "the next generation", status)
+    expect("startTime" in status, "its time begins anew", status)
+
+
+def a_deadline_ends_a_job_and_its_time_to_live_deletes_it() -> None:
+    ns = stage.api.namespace("t-deadline")
+    stage.api.make(ns, policy(stage.job(clean="Running"), activeDeadlineSeconds=2, ttlSecondsAfterFinished=3))
+    stage.running(ns)
+    status = stage.state(ns, "Failed")
+    expect(condition(status, "Failed")["reason"] == "DeadlineExceeded", "reason", status)
+    wait("running pods are deleted", lambda: not sweep(ns))
+    wait("the job is gone", lambda: not stage.api.get(ns, "horovodjobs", "j"), 20)
+    expect("TTLExpired" in stage.api.reasons(ns), "an Event was there first", stage.api.reasons(ns))
+
+
+def a_scaled_job_keeps_its_pods() -> None:
+    ns = stage.api.namespace("t-scale")
+    stage.api.make(ns, stage.job())
+    old = stage.running(ns)
+    stage.state(ns, "Running")
+    scale = JOBS.format(ns=ns) + "/j/scale"
+    stage.api.call("PATCH", scale, {"spec": {"replicas": 4}}, "application/merge-patch+json")
+    pods = stage.all_there(ns, 4)
+    expect(all(pods[n] == u for n, u in old.items()), "the first two are the same", old, pods)
+
+    def worlds():
+        return [
+            p["metadata"]["annotations"]["ringmaster.dev/world"]
+            for p in stage.api.items(ns, "pods")
+            if "deletionTimestamp" not in p["metadata"]
+        ]
+
+    wait("all are told", lambda: worlds() == ["2 4"] * 4)
+    stage.running(ns, 4)
+    status = stage.state(ns, "Running")
+    expect(status["workers"] == "4/4" and status["restarts"] == 0, "no restart is counted", status)
+    seen = stage.api.call("GET", scale)
+    expect(seen["status"]["replicas"] == 4, "the scale subresource", seen)
+    expect("ringmaster.dev/job-name=j" in seen["status"]["selector"], "and its selector", seen)
+    stage.api.call("PATCH", scale, {"spec": {"replicas": 1}}, "application/merge-patch+json")
+    wait("one is told of the smaller world", lambda: worlds() == ["3 1"])
+    wait("it runs", lambda: stage.api.status(ns, "j").get("workers") == "1/1")
+    status = stage.api.status(ns, "j")
+    expect(status["state"] == "Running" and status["generation"] == 3, "on its own", status)
+    wait("the others are gone", lambda: list(sweep(ns)) == ["j-worker-0"])
+    expect(stage.api.pods(ns)["j-worker-0"] == old["j-worker-0"], "worker 0 was kept")
+    expect(stage.state(ns, "Running")["restarts"] == 0, "surplus pods' ends are no failure")
+
+
+def tests(suite: Suite) -> None:
+    for test in (
+        a_deleted_worker_is_replaced_and_named,
+        a_worker_deleted_while_the_operator_was_away_is_replaced,
+        an_evicted_worker_is_replaced_and_told_in_kubernetes_words,
+        a_job_is_restarted_as_often_as_backoff_limit_says,
+        a_suspended_job_has_no_pods_and_begins_anew,
+        a_deadline_ends_a_job_and_its_time_to_live_deletes_it,
+        a_scaled_job_keeps_its_pods,
+    ):
+        suite.test(test)
