@@ -10,7 +10,8 @@
  * it has proved that it knows the token; when all places are taken the oldest stranger
  * goes. The token file is read anew for each connection, so that a new token needs no
  * restart. A child ends its ranks when its connection or this process ends (pdeathsig
- * SIGTERM). As process 1 of a pod it reaps what they leave behind. Called by
+ * SIGTERM). As process 1 of a pod it reaps what they leave behind. It ends only by a
+ * signal, and says so: a pod that was deleted has not succeeded. Called by
  * agent_main.c. */
 #include "runtime/launch/serve.h"
 
@@ -53,6 +54,7 @@ struct serve {
     pid_t jobs[MAX_JOBS];
     size_t n_jobs;
     bool is_ending;
+    int end_signal; /* the first that said stop */
     uint64_t end_ns;
 };
 
@@ -211,8 +213,10 @@ static void take_signals(struct serve *s)
             continue;
         for (size_t i = 0; i < s->n_jobs; i++)
             (void)kill(s->jobs[i], SIGTERM); /* it may have ended */
-        if (!s->is_ending)
+        if (!s->is_ending) {
             s->end_ns = clock_now_ns() + END_NS;
+            s->end_signal = sig;
+        }
         s->is_ending = true;
         fd_close(&s->listen_fd);
     }
@@ -288,5 +292,5 @@ int agent_serve(char *const *argv)
     }
     fd_close(&s->listen_fd);
     signals_release(&s->signals);
-    return code;
+    return code ? code : 128 + s->end_signal;
 }

@@ -44,7 +44,7 @@ class Agents(Serving):
         ]
         same(len(first), 1)
         os.kill(first[0], signal.SIGTERM)
-        same(self.agents.pop(name).end(), 0)
+        same(self.agents.pop(name).end(), 143)
 
 
 def pid_in(path):

@@ -80,7 +80,7 @@ class Serving:
     def end(self):
         for name, agent in self.agents.items():
             agent.signal(signal.SIGTERM)
-            same(agent.end(), 0, f"{name}: {agent.err}")
+            same(agent.end(), 143, f"{name}: {agent.err}")
         HOSTS.kept = set()
         HOSTS.nothing_left()
 
@@ -270,7 +270,7 @@ def test_an_agent_that_stops_ends_its_jobs(folder):
         p = s.start("-np", "2", "-H", "b,c", *looping(folder))
         up(folder, 2)
         s.agents["c"].signal(signal.SIGTERM)
-        same(s.agents.pop("c").end(), 0)
+        same(s.agents.pop("c").end(), 143)
         same(p.end(), 143, p.err)
         s.only_serving()
 
