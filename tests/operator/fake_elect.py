@@ -222,7 +222,9 @@ def a_lease_refused_with_401_is_sent_again_before_all_that_waits() -> None:
         return False
 
     times = [f"--leader-elect-{k}={v}" for k, v in TIMES.items()]
-    with Access("{tokenFile: token}", hook=hook, files={"token": "t"}, extra=["--leader-elect", *times]) as w:
+    with Access(
+        "{tokenFile: token}", hook=hook, files={"token": "t"}, extra=["--leader-elect", *times]
+    ) as w:
         wait("the Lease is renewed", lambda: renewed)
         expect(renewed[0] - refused[0] < 2, "at once", renewed[0] - refused[0])
         w.goes_on()
