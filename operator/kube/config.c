@@ -6,7 +6,8 @@
  *                           that has an entry of the name, whole (nothing is mixed)
  *
  * Only what is needed to reach one API server: the current context, its cluster and its
- * user. Certificates and keys stay in memory (libcurl takes them as blobs). What we
+ * user. Inline certificates and keys stay in memory (libcurl takes them as blobs), of
+ * files the paths are kept, since others renew them. What we
  * cannot do is refused with a sentence rather than skipped: a kubeconfig that means
  * more than we understand would otherwise fail later as "Unauthorized". Plain http is
  * allowed to this machine only. Called once, at start, by main.c. */
@@ -70,6 +71,8 @@ void kube_config_release(struct kube_config *c)
     mem_free(c->ca_pem);
     mem_free(c->ca_file);
     mem_free(c->cert_pem);
+    mem_free(c->cert_file);
+    mem_free(c->key_file);
     mem_free(c->token_file);
     mem_free(c->username);
     exec_spec_free(c->exec);
@@ -127,8 +130,12 @@ static int decode_data(const char *key, const char *text, char **ret, struct err
     return 0;
 }
 
-int config_pem(
-    const struct node *o, const char *key, const char *dir, char **ret, struct err *err)
+int config_pem(const struct node *o,
+               const char *key,
+               const char *dir,
+               char **ret,
+               char **ret_file,
+               struct err *err)
 {
     AUTOFREE char *data = NULL;
     AUTOFREE char *file = NULL;
@@ -150,6 +157,8 @@ int config_pem(
         rc = fd_read_file(path, MAX_PEM_BYTES, ret, &n, err);
     if (rc < 0)
         (void)err_prefix(err, "kubeconfig: %s", key);
+    else
+        *ret_file = TAKE(path);
     return rc;
 }
 
@@ -226,7 +235,6 @@ static int read_cluster(const struct node *o,
                         struct kube_config *c,
                         struct err *err)
 {
-    AUTOFREE char *ca_file = NULL;
     int rc;
 
     c->is_insecure = node_bool(o, "insecure-skip-tls-verify", false);
@@ -236,11 +244,7 @@ static int read_cluster(const struct node *o,
     if (rc == 0)
         rc = config_text(o, "proxy-url", &c->proxy_url, err);
     if (rc == 0)
-        rc = config_pem(o, "certificate-authority", dir, &c->ca_pem, err);
-    if (rc == 0 && !node_get(o, "certificate-authority-data"))
-        rc = config_text(o, "certificate-authority", &ca_file, err);
-    if (rc == 0 && ca_file)
-        rc = config_path(dir, ca_file, &c->ca_file, err);
+        rc = config_pem(o, "certificate-authority", dir, &c->ca_pem, &c->ca_file, err);
     if (rc == 0 && c->is_insecure && c->ca_pem)
         rc = err_set(err, -EINVAL,
                      "kubeconfig: insecure-skip-tls-verify and certificate-authority "

@@ -30,10 +30,11 @@ struct kube_config {       /* every string is owned; NULL when absent */
     char *cert_pem; /* client certificate and key, both or none; never written to a file
                      */
     char *key_pem;
-    char *token;               /* bearer token, and/or */
-    char *token_file;          /* a file that is read again every minute, or */
-    char *username, *password; /* both or none, or */
-    struct exec_spec *exec;    /* a program to ask */
+    char *cert_file, *key_file; /* before those, like ca_file; NULL: not from files */
+    char *token;                /* bearer token, and/or */
+    char *token_file;           /* a file that is read again every minute, or */
+    char *username, *password;  /* both or none, or */
+    struct exec_spec *exec;     /* a program to ask */
     char *impersonate; /* header lines, each ended by a newline: who to act as */
     char *ns;          /* namespace of the context, or of the pod */
     bool is_pod;       /* found by kube_config_incluster */

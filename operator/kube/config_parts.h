@@ -12,11 +12,13 @@ int config_no_memory(struct err *err);
 /* A string of one line. */
 int config_text(const struct node *o, const char *key, char **ret, struct err *err);
 int config_path(const char *dir, const char *path, char **ret, struct err *err);
-/* The PEM of key-data, or else of the file that key names. */
+/* The PEM of key-data, or else of the file that key names; then *ret_file is its path.
+ */
 int config_pem(const struct node *o,
                const char *key,
                const char *dir,
                char **ret,
+               char **ret_file,
                struct err *err);
 /* Who we are: config_user.c. cluster is for plug-ins that want to know it. */
 int config_user(const struct node *user,

@@ -126,10 +126,10 @@ static int read_certificate(const struct node *o,
                             struct kube_config *c,
                             struct err *err)
 {
-    int rc = config_pem(o, "client-certificate", dir, &c->cert_pem, err);
+    int rc = config_pem(o, "client-certificate", dir, &c->cert_pem, &c->cert_file, err);
 
     if (rc == 0)
-        rc = config_pem(o, "client-key", dir, &c->key_pem, err);
+        rc = config_pem(o, "client-key", dir, &c->key_pem, &c->key_file, err);
     if (rc == 0 && !c->cert_pem != !c->key_pem)
         rc = err_set(err, -EINVAL,
                      "kubeconfig: client-certificate and client-key belong together; "

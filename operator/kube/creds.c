@@ -2,6 +2,7 @@
 /* Credentials over time.
  *
  *   file of a token   bearer.c: read again each minute and after a 401
+ *   certificate       its files are read by libcurl for each new connection
  *   plug-in           run at start, before its answer expires, and after a 401; while
  * it runs the former answer is used, if there is one and it was not refused. A run that
  * fails is repeated after 1 to 30 s
@@ -141,10 +142,13 @@ int creds_get(struct creds *c, uint64_t now_ns, struct identity *ret, struct err
         make_basic(c);
     *ret = (struct identity){.cert_pem = c->config->cert_pem,
                              .key_pem = c->config->key_pem,
+                             .cert_file = c->config->cert_file,
+                             .key_file = c->config->key_file,
                              .number = c->number};
     if (c->answer.cert_pem) {
         ret->cert_pem = c->answer.cert_pem;
         ret->key_pem = c->answer.key_pem;
+        ret->cert_file = ret->key_file = NULL;
     }
     if (c->header.n || token || c->config->username)
         ret->authorization = strbuf_str(&c->header);
@@ -237,7 +241,7 @@ bool creds_refused(struct creds *c, uint64_t number, uint64_t now_ns)
 {
     bearer_stale(&c->bearer);
     if (!c->config->exec)
-        return c->config->token_file != NULL;
+        return c->config->token_file || c->config->cert_file;
     if (number != c->number)
         return true;
     if (!exec_is_running(&c->run) && now_ns - c->begun_ns < MIN_BETWEEN_NS)

@@ -208,13 +208,15 @@ static size_t on_data(char *p, size_t size, size_t n, void *arg)
     return c->chunk_rc < 0 ? 0 : n;
 }
 
-static void tell_opened(struct call *c)
+static void on_header_end(struct call *c)
 {
     long status = 0;
 
     curl_easy_getinfo(c->easy, CURLINFO_RESPONSE_CODE, &status);
     if (c->opened && status >= 200 && status < 300)
         c->opened(c->arg);
+    if (status == 401) /* it may have been made with a certificate that has expired */
+        curl_easy_setopt(c->easy, CURLOPT_FORBID_REUSE, 1L);
 }
 
 static size_t on_header(char *p, size_t size, size_t n, void *arg)
@@ -225,7 +227,7 @@ static size_t on_header(char *p, size_t size, size_t n, void *arg)
     size_t len = n * size;
 
     if (len == 2 && memcmp(p, "\r\n", 2) == 0) /* the header's end */
-        tell_opened(c);
+        on_header_end(c);
     if (len > sizeof(name) - 1 && len < sizeof(text) + sizeof(name) - 1
         && strncasecmp(p, name, sizeof(name) - 1) == 0) {
         unsigned long v;

@@ -3,7 +3,8 @@
  *
  * At least TLS 1.2; peer and host name are verified unless the kubeconfig says
  * insecure-skip-tls-verify. A CA file is read for each new connection: libcurl's cache
- * of it would keep an old CA for a day. Certificates come from memory.
+ * of it would keep an old CA for a day. So are the files of a client certificate; and
+ * no TLS session is resumed then, which would be the former certificate's.
  *
  * proxy-url of the kubeconfig counts for everything; without it $HTTPS_PROXY and
  * $NO_PROXY do (libcurl reads them), but never for this machine itself, as Kubernetes'
@@ -28,6 +29,31 @@ static CURLcode set_blob(CURL *e, CURLoption option, const char *pem)
     return curl_easy_setopt(e, option, &blob);
 }
 
+/* From its file, or from memory. */
+static CURLcode
+set_one(CURL *e, CURLoption path, const char *file, CURLoption blob, const char *pem)
+{
+    return file ? curl_easy_setopt(e, path, file) : set_blob(e, blob, pem);
+}
+
+static CURLcode set_certificate(CURL *e, const struct identity *who)
+{
+    CURLcode rc;
+
+    if (!who->cert_pem)
+        return CURLE_OK;
+    curl_easy_setopt(e, CURLOPT_SSLCERTTYPE, "PEM");
+    curl_easy_setopt(e, CURLOPT_SSLKEYTYPE, "PEM");
+    rc = set_one(e, CURLOPT_SSLCERT, who->cert_file, CURLOPT_SSLCERT_BLOB,
+                 who->cert_pem);
+    if (rc == CURLE_OK)
+        rc = set_one(e, CURLOPT_SSLKEY, who->key_file, CURLOPT_SSLKEY_BLOB,
+                     who->key_pem);
+    if (rc == CURLE_OK && who->cert_file)
+        rc = curl_easy_setopt(e, CURLOPT_SSL_SESSIONID_CACHE, 0L);
+    return rc;
+}
+
 static CURLcode
 set_tls(CURL *e, const struct kube_config *k, const struct identity *who)
 {
@@ -44,14 +70,7 @@ set_tls(CURL *e, const struct kube_config *k, const struct identity *who)
         rc = curl_easy_setopt(e, CURLOPT_CAINFO, k->ca_file);
     if (rc == CURLE_OK && k->ca_file)
         rc = curl_easy_setopt(e, CURLOPT_CA_CACHE_TIMEOUT, 0L);
-    if (rc == CURLE_OK && who->cert_pem) {
-        curl_easy_setopt(e, CURLOPT_SSLCERTTYPE, "PEM");
-        curl_easy_setopt(e, CURLOPT_SSLKEYTYPE, "PEM");
-        rc = set_blob(e, CURLOPT_SSLCERT_BLOB, who->cert_pem);
-        if (rc == CURLE_OK)
-            rc = set_blob(e, CURLOPT_SSLKEY_BLOB, who->key_pem);
-    }
-    return rc;
+    return rc == CURLE_OK ? set_certificate(e, who) : rc;
 }
 
 static bool is_this_machine(const char *server)

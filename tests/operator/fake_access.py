@@ -272,3 +272,46 @@ def an_unknown_server_is_refused_unless_the_kubeconfig_says_otherwise() -> None:
     with Secure(cluster=", insecure-skip-tls-verify: true") as w:
         w.goes_on()
         expect("is not verified" in w.log(), "a warning", w.log())
+
+
+class Known(Secure):
+    """A fake that knows its clients by their certificates; those of expired it answers 401."""
+
+    def __init__(self):
+        self.expired: set[str] = set()
+        self.seen: list[str] = []
+        user = "{client-certificate: me.crt, client-key: me.key}"
+        super().__init__(user, ", certificate-authority: ca.crt", hook=Known.check)
+
+    def kubeconfig(self) -> str:
+        text = super().kubeconfig()
+        self.tls.verify_mode = ssl.CERT_REQUIRED
+        for name in ("one", "two"):
+            self.tls.load_verify_locations(self.dir / f"{name}.crt")
+        self.be("one")
+        return text
+
+    def be(self, name: str) -> None:
+        for kind in ("crt", "key"):
+            (self.dir / f"me.{kind}").write_text((self.dir / f"{name}.{kind}").read_text())
+
+    def check(self, h, method, plural, query) -> bool:
+        name = dict(pair[0] for pair in h.connection.getpeercert()["subject"])["commonName"]
+        self.seen.append(name)
+        if name in self.expired:
+            self.fake.answer(h, 401, '{"reason": "Unauthorized", "message": "Unauthorized"}')
+        return name in self.expired
+
+
+@suite.test
+def a_renewed_client_certificate_is_noticed_without_a_restart() -> None:
+    with Known() as w:
+        w.goes_on()
+        w.be("two")
+        w.expired.add("one")  # on connections that stay open, too
+        w.fake.put("horovodjobs", w.job("j1"))
+        w.run_pods(name="j1")
+        wait("j1 runs", lambda: w.state("j1") == "Running")
+        expect("two" in w.seen, "with the new one", set(w.seen))
+        w.fake.cut()
+        wait("watches with the new one", lambda: w.seen[-3:] == ["two"] * 3)
