@@ -56,6 +56,14 @@ static void on_lead(void *arg, bool leads)
     }
 }
 
+/* With a kubeconfig, too: two replicas of a Deployment are two all the same. */
+static bool is_in_pod(const struct kube_config *config)
+{
+    const char *host = getenv("KUBERNETES_SERVICE_HOST");
+
+    return config->is_pod || (host && *host);
+}
+
 static int make_elect(struct controller *op,
                       const struct kube_config *config,
                       const struct options *o,
@@ -69,7 +77,7 @@ static int make_elect(struct controller *op,
                              .changed = on_lead,
                              .arg = op};
 
-    if (o->is_leader_elect_set ? !o->leader_elect : !config->is_pod)
+    if (o->is_leader_elect_set ? !o->leader_elect : !is_in_pod(config))
         return 0;
     if (!e.ns)
         e.ns = config->ns && *config->ns ? config->ns : "default";

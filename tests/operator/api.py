@@ -204,9 +204,11 @@ def condition(status: dict, kind: str) -> dict:
 class Operator:
     """hvd-operator as a process, under the rights that the manifests give it."""
 
-    def __init__(self, program: Path, kubeconfig: Path, log: Path, *args: str, crash: str | None = None):
+    def __init__(self, program: Path, kubeconfig: Path, log: Path, *args: str, crash=None, env=None):
+        """crash: HVD_CRASH; env: variables beside ours. Tests may run in a pod: it does not know."""
         self.log = log
-        env = {k: v for k, v in os.environ.items() if k not in ("KUBECONFIG", "HVD_CRASH")}
+        ours = ("KUBECONFIG", "HVD_CRASH", "KUBERNETES_SERVICE_HOST")
+        env = {k: v for k, v in os.environ.items() if k not in ours} | (env or {})
         if crash:
             env["HVD_CRASH"] = crash
         with log.open("ab") as out:

@@ -105,3 +105,11 @@ def with_log_json_each_line_is_one_object() -> None:
         expect(all(isinstance(line.get(k), str) for k in ("ts", "level", "msg")), "ts, level, msg", line)
     expect(any(line.get("job") == "ns/j0" for line in lines), "the job has a key of its own", text)
     expect(any("quote" in line.get("cause", "") for line in lines), "odd characters survive", text)
+
+
+@suite.test
+def in_a_pod_the_lease_is_held_whatever_names_the_server() -> None:
+    for host, leads in (("", False), ("10.96.0.1", True)):
+        with World(env={"KUBERNETES_SERVICE_HOST": host}) as w:
+            w.goes_on()
+            expect(bool(w.fake.objects["leases"]) == leads, f"KUBERNETES_SERVICE_HOST={host}")

@@ -41,7 +41,7 @@ class World:
     """A fake and an operator on it."""
 
     def __init__(
-        self, hook=None, jobs: int = 1, port: int = 0, before=None, extra: list[str] | None = None
+        self, hook=None, jobs: int = 1, port: int = 0, before=None, extra: list[str] | None = None, env=None
     ):
         self.fake = Fake()
         if before:
@@ -61,6 +61,7 @@ class World:
             "--watch-idle-timeout",
             "1s",
             *(extra or []),
+            env=env,
         )
 
     def kubeconfig(self) -> str:
