@@ -473,6 +473,8 @@ void watcher_tick(struct watcher *w, uint64_t now_ns)
         step(w, REFL_TIMER, "");
     if (w->is_open || w->refl.state == REFL_BACKOFF)
         return;
+    if (w->refl.state == REFL_WATCHING && now_ns < kube_paused_ns(w->kube))
+        return;
     w->is_open = true;
     switch (w->refl.state) {
     case REFL_LISTING:
@@ -492,5 +494,7 @@ uint64_t watcher_next_ns(const struct watcher *w)
 {
     if (w->refl.state == REFL_BACKOFF)
         return w->refl.wake_ns;
-    return w->is_open ? UINT64_MAX : 0;
+    if (w->is_open)
+        return UINT64_MAX;
+    return w->refl.state == REFL_WATCHING ? kube_paused_ns(w->kube) : 0;
 }

@@ -7,12 +7,13 @@
  *   kube_submit, urgent -> http -> done      (the Lease)
  *                    '--> urgent, while credentials are being fetched, and after a 401
  *
- * 429 pauses the whole bucket for as long as the server asks, and slows it down; then
- * the caller decides about its request. 401 sends the request once more, with fresh
- * credentials: it was not carried out. Nothing else is repeated here: whether a write
- * was done whose answer is lost is for the caller to find out. The fence is asked
- * before each write; kube_fence ends what is under way. Writes are numbered for the
- * crash points. Requests are owned by the client until their callback has returned. */
+ * 429 pauses the whole bucket for as long as the server asks, and slows it down; no
+ * watch is opened meanwhile, either (kube_paused_ns). Then the caller decides about its
+ * request. 401 sends the request once more, with fresh credentials: it was not carried
+ * out. Nothing else is repeated here: whether a write was done whose answer is lost is
+ * for the caller to find out. The fence is asked before each write; kube_fence ends
+ * what is under way. Writes are numbered for the crash points. Requests are owned by
+ * the client until their callback has returned. */
 #include "operator/kube/client.h"
 
 #include <errno.h>
@@ -236,6 +237,12 @@ static bool is_write(const struct request *r)
     return strcmp(r->method, "GET") != 0;
 }
 
+static void heed(struct kube *k, const struct answer *a)
+{
+    if (a->cls == ANSWER_THROTTLED)
+        limit_throttled(&k->limit, clock_now_ns(), a->retry_after_s);
+}
+
 static void finish(struct request *r, const struct http_reply *http)
 {
     struct kube *k = r->kube;
@@ -243,8 +250,7 @@ static void finish(struct request *r, const struct http_reply *http)
         .body = http->body, .n = http->n, .error = http->status ? 0 : http->err.code};
 
     answer_read(http, &reply.answer);
-    if (reply.answer.cls == ANSWER_THROTTLED)
-        limit_throttled(&k->limit, clock_now_ns(), reply.answer.retry_after_s);
+    heed(k, &reply.answer);
     r->done(r->arg, &reply);
     request_free(r);
 }
@@ -431,6 +437,11 @@ static void on_opened(void *arg)
         w->opened(w->arg);
 }
 
+uint64_t kube_paused_ns(const struct kube *k)
+{
+    return k->limit.paused_ns;
+}
+
 static void on_watch_done(void *arg, const struct http_reply *http)
 {
     struct watch *w = arg, **p = &w->kube->watches;
@@ -438,6 +449,7 @@ static void on_watch_done(void *arg, const struct http_reply *http)
         .body = http->body, .n = http->n, .error = http->status ? 0 : http->err.code};
 
     answer_read(http, &reply.answer);
+    heed(w->kube, &reply.answer);
     if (w->kube->options.seen)
         w->kube->options.seen(w->kube->options.seen_arg, "WATCH", http->status, 0);
     while (*p != w)

@@ -70,6 +70,10 @@ struct kube_watch {
 };
 int kube_watch(struct kube *k, const struct kube_watch *spec, struct err *err);
 
+/* The API server has asked for a pause (429): no watch is to be opened before. In the
+ * past: now. */
+uint64_t kube_paused_ns(const struct kube *k);
+
 /* We may write no more: ends all writes and reads of single objects, queued or under
  * way, as failed. Lists and watches go on. */
 void kube_fence(struct kube *k);

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 
 from api import condition, expect, wait
 from fake_world import BIN, World, fetch, free_port, suite
@@ -175,3 +176,43 @@ def silence_grows_while_the_api_server_is_away() -> None:
         away.append(1)
         # tries in between, at 1, 3 and 6 s, are not taken for news
         wait("silence grows", lambda: silence() >= 3.8, 5)
+
+
+@suite.test
+def a_throttled_watch_is_opened_after_the_pause_that_was_asked_for() -> None:
+    tries = []
+
+    def hook(w, h, method, plural, query):
+        if plural == "pods" and "watch" in query:
+            tries.append(time.monotonic())
+            if len(tries) == 1:
+                w.fake.answer(h, 429, '{"message": "slow down"}', Retry_After="3")
+                return True
+        return False
+
+    with World(hook) as w:
+        wait("a second try", lambda: len(tries) > 1)
+        expect(tries[1] - tries[0] >= 2.9, "three seconds between them", tries[1] - tries[0])
+        w.goes_on()
+
+
+@suite.test
+def a_watch_that_is_cut_after_it_has_told_something_is_soon_opened_again() -> None:
+    tries = []
+
+    def hook(w, h, method, plural, query):
+        if plural == "pods" and "watch" in query and len(tries) < 5:
+            tries.append(time.monotonic())
+            w.fake.begin_watch(h)
+            place = {"kind": "Pod", "metadata": {"resourceVersion": query["resourceVersion"]}}
+            w.fake.event(h, "BOOKMARK", place)
+            h.close_connection = True
+            h.connection.close()
+            return True
+        return False
+
+    with World(hook) as w:
+        wait("five watches", lambda: len(tries) == 5)
+        pauses = [b - a for a, b in zip(tries, tries[1:], strict=False)]
+        expect(max(pauses) < 4, "with the first pause each time, 0.8 to 1.2 s", pauses)
+        w.goes_on()
