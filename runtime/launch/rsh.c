@@ -42,7 +42,7 @@
 
 struct rsh {
     struct shell_words words;
-    struct strbuf command;
+    const char *command;
     char own[HOST_NAME_MAX_BYTES]; /* our name */
     struct serve_env env;
     struct token token;
@@ -99,7 +99,7 @@ static int run_here(const struct rsh *r)
     if (null > 0)
         (void)dup2(null, 0);
     fd_close(&null);
-    (void)execl("/bin/sh", "sh", "-c", strbuf_str(&r->command), (char *)NULL);
+    (void)execl("/bin/sh", "sh", "-c", r->command, (char *)NULL);
     return complain("/bin/sh cannot be executed: ", strerror(errno));
 }
 
@@ -216,14 +216,10 @@ static void send_number(struct rsh *r, enum shell_type type, uint32_t number)
 static int send_run(struct rsh *r)
 {
     CLEANUP(strbuf_release) struct strbuf b = {0};
-    struct shell_run run = {.has_input = r->words.has_input,
-                            .command = strbuf_take(&r->command)};
-    if (!run.command)
-        return complain("out of memory", "");
+    struct shell_run run = {.has_input = r->words.has_input};
     (void)snprintf(run.from, sizeof(run.from), "%s", r->own);
     strbuf_init(&b, SHELL_MAX_BYTES);
-    shell_run_write(&run, &b);
-    mem_free(run.command);
+    shell_run_write(&run, r->command, &b);
     if (strbuf_status(&b) < 0)
         return complain("out of memory", "");
     send_up(r, SHELL_RUN, strbuf_str(&b), b.n);
@@ -408,15 +404,17 @@ static int run_there(struct rsh *r)
 
 int agent_rsh(char *const *argv)
 {
+    CLEANUP(strbuf_release) struct strbuf command = {0};
     struct rsh r = {0};
     struct err err = ERR_INIT;
     fd_close_from(3); /* as ssh: mpiexec's pipes must end with mpiexec */
     r.start_ns = clock_now_ns();
-    strbuf_init(&r.command, SHELL_COMMAND_MAX_BYTES);
+    strbuf_init(&command, SHELL_COMMAND_MAX_BYTES);
     if (shell_words_parse(argv, &r.words, &err) < 0
-        || shell_words_join(r.words.command, &r.command, &err) < 0
+        || shell_words_join(r.words.command, &command, &err) < 0
         || serve_env_read(&r.env, &err) < 0)
         return complain(err.text, "");
+    r.command = strbuf_str(&command);
     r.last_ns = r.start_ns + r.env.start_timeout_s * NS_PER_S;
     r.each_ns = (r.last_ns - r.start_ns) / 4;
     if (r.each_ns > SAY_NS)
@@ -424,7 +422,5 @@ int agent_rsh(char *const *argv)
     r.say_ns = r.start_ns + r.each_ns;
     if (gethostname(r.own, sizeof(r.own) - 1) < 0)
         r.own[0] = '\0';
-    int code = is_here(&r) ? run_here(&r) : run_there(&r);
-    strbuf_release(&r.command);
-    return code;
+    return is_here(&r) ? run_here(&r) : run_there(&r);
 }

@@ -93,12 +93,12 @@ int shell_words_join(char *const *command, struct strbuf *out, struct err *err)
                : 0;
 }
 
-void shell_run_write(const struct shell_run *r, struct strbuf *out)
+void shell_run_write(const struct shell_run *r, const char *command, struct strbuf *out)
 {
     bytes_put_u32(out, SHELL_PROTOCOL);
     bytes_put_u32(out, r->has_input);
     bytes_put_str(out, r->from);
-    bytes_put_str(out, r->command);
+    bytes_put_str(out, command);
 }
 
 int shell_run_read(const uint8_t *p, size_t n, struct shell_run *ret, struct err *err)

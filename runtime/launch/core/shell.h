@@ -51,9 +51,11 @@ int shell_words_join(char *const *command, struct strbuf *out, struct err *err);
 struct shell_run {
     bool has_input;
     char from[HOST_NAME_MAX_BYTES]; /* the name that the asking host has for itself */
-    char *command;                  /* mem_free */
+    char *command;                  /* of a read one; mem_free */
 };
-void shell_run_write(const struct shell_run *r, struct strbuf *out);
+void shell_run_write(const struct shell_run *r,
+                     const char *command,
+                     struct strbuf *out);
 int shell_run_read(const uint8_t *p, size_t n, struct shell_run *ret, struct err *err);
 /* A message that is one number. */
 int shell_number_read(const uint8_t *p, size_t n, uint32_t *ret, struct err *err);
