@@ -114,6 +114,24 @@ static bool is_first_done(const struct look *l)
     return p && pod_has_succeeded(p);
 }
 
+/* Worker 0 is in every world, and Horovod's agents exit with 0 when all ranks of theirs
+ * have: who was made later, for a larger world, comes too late and is not waited for.
+ */
+static bool is_world_done(const struct look *l)
+{
+    const struct pod *first, *p;
+
+    (void)crew_place(l->job, l->q->seen, ROLE_WORKER, 0, &first);
+    if (l->job->framework != FRAMEWORK_HOROVOD || !first || !pod_has_succeeded(first))
+        return false;
+    for (uint32_t i = 1; i < l->job->role[ROLE_WORKER].n; i++) {
+        (void)crew_place(l->job, l->q->seen, ROLE_WORKER, i, &p);
+        if (p && p->generation <= first->generation && !pod_has_succeeded(p))
+            return false;
+    }
+    return true;
+}
+
 static void count(struct look *l)
 {
     l->is_made = true;
@@ -127,7 +145,8 @@ static void count(struct look *l)
                      && (l->has_met || l->v->tally[ROLE_WORKER].succeeded > 0));
     switch (l->job->success) {
     case SUCCESS_ALL_WORKERS:
-        l->is_done = has_succeeded(l, ROLE_WORKER) && has_succeeded(l, ROLE_CHIEF);
+        l->is_done = is_world_done(l)
+                     || (has_succeeded(l, ROLE_WORKER) && has_succeeded(l, ROLE_CHIEF));
         break;
     case SUCCESS_WORKER0:
         l->is_done = is_first_done(l);
@@ -275,7 +294,7 @@ static void note_scaled(struct look *l)
 
 static void say_done(struct look *l)
 {
-    uint32_t n = l->job->role[ROLE_WORKER].n;
+    uint32_t n = l->v->tally[ROLE_WORKER].succeeded;
 
     switch (l->job->success) {
     case SUCCESS_ALL_WORKERS:
