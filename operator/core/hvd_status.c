@@ -358,10 +358,6 @@ size_t status_events(const struct verdict_query *q,
     struct notes s = {.v = ret};
     const char *text;
 
-    if (v->is_created && !condition_is_true(q->job->meta.status, "Created"))
-        note(&s, false, "JobCreated",
-             "the Secret, the Service and all worker pods were created")
-            ->is_once = true;
     note_step(&s, v);
     if (hvd_plan_is_ttl_over(q, v) && !v->was.is_ttl_told) {
         text = arena_printf(a,

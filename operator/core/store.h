@@ -109,7 +109,8 @@ void store_expect_batch(struct store *s,
                         const char *batch_uid,
                         uint64_t now_ns);
 void store_miss_batch(struct store *s, const char *key, const char *job_uid);
-/* Others may have written meanwhile: nothing is known any more of what no watch shows. */
+/* Others may have written meanwhile: nothing is known any more of what no watch shows.
+ */
 void store_doubt(struct store *s);
 void store_know(struct store *s,
                 const char *key,

@@ -129,7 +129,7 @@ def kubectl_get_and_events_tell_the_job_s_story() -> None:
     expect(shown == [head.split()[:3], row.split()[:3]], "operator/README.md shows the same", str(shown))
     expect("demo" in kubectl("get", "hvdjob", "-n", ns), "the short name works")
     reasons = [e["reason"] for e in items("events", ns) if e["involvedObject"]["kind"] == "HorovodJob"]
-    for reason in ("JobCreated", "JobRunning", "JobSucceeded"):
+    for reason in ("JobRunning", "JobSucceeded"):
         expect(reasons.count(reason) == 1, f"one event {reason}", str(reasons))
 
 

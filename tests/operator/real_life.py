@@ -163,7 +163,9 @@ def a_suspended_job_has_no_pods_and_begins_anew() -> None:
 
 def a_deadline_ends_a_job_and_its_time_to_live_deletes_it() -> None:
     ns = stage.api.namespace("t-deadline")
-    stage.api.make(ns, policy(stage.job(clean="Running"), activeDeadlineSeconds=2, ttlSecondsAfterFinished=3))
+    stage.api.make(
+        ns, policy(stage.job(clean="Running"), activeDeadlineSeconds=2, ttlSecondsAfterFinished=3)
+    )
     stage.running(ns)
     status = stage.state(ns, "Failed")
     expect(condition(status, "Failed")["reason"] == "DeadlineExceeded", "reason", status)

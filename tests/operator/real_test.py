@@ -107,7 +107,7 @@ def every_object_is_made_once_and_belongs_to_the_job() -> None:
         expect(o["metadata"]["labels"]["ringmaster.dev/job-name"] == "j", "labelled", o["metadata"])
     expect(objects[-2]["spec"]["clusterIP"] == "None", "the Service is headless")
     expect(objects[-2]["spec"]["publishNotReadyAddresses"], "and publishes early")
-    expect(api.reasons(ns) == ["JobCreated"], "one event", api.reasons(ns))
+    expect(api.reasons(ns) == [], "nothing to tell yet", api.reasons(ns))
 
 
 @suite.test
@@ -127,7 +127,7 @@ def a_job_that_succeeds_goes_through_its_states() -> None:
     expect(status["observedGeneration"] == 1 and status["completionTime"], "times", status)
     expect(condition(status, "Running")["status"] == "False", "Running is over", status)
     expect(api.pods(ns) == before, "cleanPodPolicy None keeps the pods")
-    expect(api.reasons(ns) == ["JobCreated", "JobRunning", "JobSucceeded"], "events", api.reasons(ns))
+    expect(api.reasons(ns) == ["JobRunning", "JobSucceeded"], "events", api.reasons(ns))
 
 
 @suite.test
