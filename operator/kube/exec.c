@@ -144,6 +144,8 @@ static int spawn(struct exec_run *x, char **env, int out, int errors)
         rc = posix_spawn_file_actions_adddup2(&files, out, 1);
     if (rc == 0)
         rc = posix_spawn_file_actions_adddup2(&files, errors, 2);
+    if (rc == 0) /* libcurl's are not all CLOEXEC */
+        rc = posix_spawn_file_actions_addclosefrom_np(&files, 3);
     if (rc == 0)
         rc = posix_spawnp(&x->pid, x->spec->argv[0], &files, &attributes, x->spec->argv,
                           env);

@@ -30,6 +30,7 @@
 #include "operator/kube/creds.h"
 #include "operator/kube/http_tls.h"
 #include "runtime/base/clock.h"
+#include "runtime/base/fd.h"
 #include "runtime/base/mem.h"
 #include "runtime/base/strbuf.h"
 
@@ -246,6 +247,7 @@ static int on_socket(void *arg, curl_socket_t fd, curlsocktype purpose)
 
     (void)arg;
     (void)purpose; /* failing here means an old kernel: keep-alive then does it alone */
+    (void)fd_cloexec(fd); /* fails for no descriptor that is open */
     (void)setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof(ms));
     return CURL_SOCKOPT_OK;
 }

@@ -101,6 +101,29 @@ def time_of(w: Access) -> float:
 
 
 @suite.test
+def a_plug_in_gets_none_of_the_operator_s_descriptors() -> None:
+    script = """#!/bin/sh
+cd "$(dirname "$0")" || exit 1
+ls -l /proc/$$/fd >new && mv new fds-$(ls fds-* 2>/dev/null | wc -l)
+echo '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":{"token":"t"}}'
+"""
+    refuse = []
+
+    def hook(w, h, method, plural, query):
+        if refuse and plural == "leases" and not (w.dir / "fds-1").exists():
+            w.fake.answer(h, 401, '{"reason": "Unauthorized", "message": "Unauthorized"}')
+            return True
+        return False
+
+    with Access(f"{{exec: {EXEC}}}", hook=hook, files={"get": script}, extra=["--leader-elect"]) as w:
+        w.goes_on()
+        refuse.append(1)  # while watches are open
+        wait("a second run", lambda: (w.dir / "fds-1").exists())
+        told = (w.dir / "fds-1").read_text()
+        expect("socket:" not in told and " 2 -> " in told, "no socket", told)
+
+
+@suite.test
 def a_plug_in_that_fails_is_told_in_its_own_words_and_tried_again() -> None:
     script = """#!/bin/sh
 if [ -e "$(dirname "$0")/ready" ]; then
