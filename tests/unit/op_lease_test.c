@@ -150,6 +150,24 @@ static void a_deleted_lease_is_not_taken_before_its_time(void **state)
     assert_int_equal(lease_next(&l, START + 15 * S), LEASE_CREATE);
 }
 
+static void
+its_holder_makes_a_deleted_lease_anew_and_so_does_who_never_saw_it(void **st)
+{
+    struct lease l = leader(), born;
+
+    (void)st;
+    answer(&l, LEASE_UPDATE, LEASE_ABSENT, NULL, NULL, START + 2 * S);
+    lease_init(&born,
+               &config); /* the documented gap: both lead until the next answer */
+    answer(&born, LEASE_GET, LEASE_ABSENT, NULL, NULL, START + 2 * S);
+    assert_int_equal(lease_next(&born, START + 2 * S), LEASE_CREATE);
+    assert_true(lease_leads(&l, START + 2 * S));
+    answer(&l, LEASE_GET, LEASE_ABSENT, NULL, NULL, START + 2 * S);
+    assert_false(lease_leads(&l, START + 2 * S));
+    answer(&l, LEASE_CREATE, LEASE_OK, "me", "9", START + 2 * S);
+    assert_true(lease_leads(&l, START + 2 * S));
+}
+
 static void a_missing_namespace_is_asked_for_at_leisure(void **state)
 {
     struct lease l;
@@ -556,6 +574,8 @@ int main(void)
         cmocka_unit_test(a_longer_duration_in_the_record_is_honoured),
         cmocka_unit_test(a_released_lease_is_taken_at_once),
         cmocka_unit_test(a_deleted_lease_is_not_taken_before_its_time),
+        cmocka_unit_test(
+            its_holder_makes_a_deleted_lease_anew_and_so_does_who_never_saw_it),
         cmocka_unit_test(a_missing_namespace_is_asked_for_at_leisure),
         cmocka_unit_test(a_lost_answer_is_looked_for_and_not_believed),
         cmocka_unit_test(a_leader_that_cannot_renew_stops_and_comes_back),
