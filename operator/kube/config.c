@@ -119,13 +119,15 @@ int config_path(const char *dir, const char *path, char **ret, struct err *err)
 
 static int decode_data(const char *key, const char *text, char **ret, struct err *err)
 {
-    AUTOFREE char *out = mem_alloc(strlen(text) / 4 * 3 + 4);
-    size_t n;
+    size_t size = strlen(text) / 4 * 3 + 4, n;
+    AUTOFREE char *out = mem_zalloc(size);
 
     if (!out)
         return config_no_memory(err);
-    if (base64_decode(text, out, &n) < 0 || strlen(out) != n)
+    if (base64_decode(text, out, &n) < 0 || strlen(out) != n) {
+        explicit_bzero(out, size);
         return err_set(err, -EINVAL, "kubeconfig: %s: is not base64 of PEM text", key);
+    }
     *ret = TAKE(out);
     return 0;
 }
@@ -146,8 +148,11 @@ int config_pem(const struct node *o,
 
     (void)snprintf(data_key, sizeof(data_key), "%s-data", key);
     rc = config_text(o, data_key, &data, err);
-    if (rc == 0 && data)
-        return decode_data(data_key, data, ret, err);
+    if (rc == 0 && data) {
+        rc = decode_data(data_key, data, ret, err);
+        explicit_bzero(data, strlen(data)); /* it may be a key */
+        return rc;
+    }
     if (rc == 0)
         rc = config_text(o, key, &file, err);
     if (rc < 0 || !file)
@@ -346,6 +351,7 @@ finish(const struct document *docs, size_t n, struct kube_config *ret, struct er
 
 static void close_document(struct document *d)
 {
+    arena_wipe(&d->arena); /* tokens and keys */
     arena_release(&d->arena);
     mem_free(d->dir);
 }

@@ -172,6 +172,7 @@ int exec_answer_read(const char *text,
         rc = check_head(o, api_version, err);
     if (rc == 0)
         rc = read_status(node_get(o, "status"), &a, err);
+    arena_wipe(&arena);
     arena_release(&arena);
     if (rc < 0)
         exec_answer_release(&a);

@@ -150,7 +150,11 @@ static void call_free(struct call *c)
 {
     if (c->easy)
         put_easy(c->http, c->easy);
+    for (struct curl_slist *h = c->headers; h; h = h->next)
+        explicit_bzero(h->data, strlen(h->data)); /* Authorization */
     curl_slist_free_all(c->headers);
+    if (c->body.p)
+        explicit_bzero(c->body.p, c->body.cap); /* there may be a Secret in it */
     strbuf_release(&c->body);
     mem_free(c);
 }

@@ -13,6 +13,8 @@ struct arena {
 };
 
 void arena_init(struct arena *a, size_t max_bytes);
+void arena_wipe(
+    struct arena *a); /* zeroes all in it: for secrets, before the release */
 void arena_release(struct arena *a); /* accepts a zeroed arena; afterwards reusable */
 /* 16-byte aligned, zeroed; NULL when memory is out or max_bytes would be exceeded. */
 void *arena_alloc(struct arena *a, size_t size_bytes);

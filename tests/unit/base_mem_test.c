@@ -92,6 +92,27 @@ static void arena_is_aligned_zeroed_and_bounded(void **state)
     arena_release(&a);
 }
 
+static void arena_wipe_leaves_nothing_in_any_block(void **state)
+{
+    char *p[3];
+    struct arena a;
+
+    (void)state;
+    arena_init(&a, 20000);
+    arena_wipe(&a); /* empty */
+    for (size_t i = 0; i < ARRAY_LEN(p); i++) {
+        p[i] = arena_alloc(&a, 3000 + 2000 * i);
+        assert_non_null(p[i]);
+        memset(p[i], 'x', 3000 + 2000 * i);
+    }
+    arena_wipe(&a);
+    for (size_t i = 0; i < ARRAY_LEN(p); i++) {
+        assert_int_equal(p[i][0], 0);
+        assert_int_equal(p[i][2999 + 2000 * i], 0);
+    }
+    arena_release(&a);
+}
+
 static void strbuf_appends_until_its_bound(void **state)
 {
     struct strbuf b;
@@ -157,6 +178,7 @@ int main(void)
         cmocka_unit_test(vector_grows_to_its_bound),
         cmocka_unit_test(take_leaves_null_behind),
         cmocka_unit_test(arena_is_aligned_zeroed_and_bounded),
+        cmocka_unit_test(arena_wipe_leaves_nothing_in_any_block),
         cmocka_unit_test(strbuf_appends_until_its_bound),
         cmocka_unit_test(lack_of_memory_marks_and_leaks_nothing),
     };
