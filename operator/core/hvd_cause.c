@@ -136,7 +136,8 @@ static void offer_report(struct search *s, const struct pod *p, const struct fai
     c.node = where->node;
     c.reason = is_oom ? "OOMKilled" : "WorkerFailed";
     if (is_told)
-        c.reason = *where->reason ? where->reason : "WorkerDeleted";
+        c.reason = *where->reason ? keep(s, arena_strdup(s->arena, where->reason))
+                                  : "WorkerDeleted";
     if (is_late)
         c.reason = "StartTimeout";
     c.is_outside = is_told || is_late;

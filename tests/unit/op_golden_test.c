@@ -10,6 +10,7 @@
  * be short:
  * {"phase": "Running", "generation": 2, "world": "2 3", "deleting": true, "reason":
  * "Evicted", "disrupted": true, "condition": "MyOwn", "exit": 3, "report": {"rank",
+ * "of" (a worker),
  * "exit", "signal", "why", "us"}}. GOLDEN_UPDATE=1 writes what comes out; look at the
  * diff before you commit it. */
 #include <dirent.h>
@@ -119,14 +120,14 @@ spelt_out(struct arena *a, const struct node *w, enum role role, uint32_t i)
     if (node_get(w, "metadata"))
         return w;
     if (report)
-        (void)snprintf(said, sizeof(said),
-                       "ringmaster-failure/1 rank=%d host=demo-worker-%u exit=%d "
-                       "signal=%d at=%lld why=\\\"%s\\\"\\nlast line\\n",
-                       (int)node_int(report, "rank", i), i,
-                       (int)node_int(report, "exit", 0),
-                       (int)node_int(report, "signal", 0),
-                       1767225660000000ll + (long long)node_int(report, "us", 0),
-                       node_str(report, "why") ? node_str(report, "why") : "");
+        (void)snprintf(
+            said, sizeof(said),
+            "ringmaster-failure/1 rank=%d host=demo-worker-%u exit=%d "
+            "signal=%d at=%lld why=\\\"%s\\\"\\nlast line\\n",
+            (int)node_int(report, "rank", i), (unsigned)node_int(report, "of", i),
+            (int)node_int(report, "exit", 0), (int)node_int(report, "signal", 0),
+            1767225660000000ll + (long long)node_int(report, "us", 0),
+            node_str(report, "why") ? node_str(report, "why") : "");
     strbuf_init(&t, 8192);
     strbuf_printf(&t,
                   "{\"metadata\":{\"name\":\"demo-%s-%u\",\"namespace\":\"ns\","
