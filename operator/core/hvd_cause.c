@@ -294,6 +294,7 @@ static void look_at_place(struct search *s, enum role role, uint32_t i)
 
     switch (crew_place(s->q->job, s->q->seen, role, i, &p)) {
     case PLACE_EXPECTED:
+    case PLACE_LEAVING:
         return;
     case PLACE_EMPTY:
         look_at_lost(s, role, i, NULL);

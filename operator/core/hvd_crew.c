@@ -4,6 +4,11 @@
  * hvd_verdict.c and hvd_plan.c. */
 #include "operator/core/hvd_crew.h"
 
+bool crew_is_leaving(const struct pod *p, uint32_t index)
+{
+    return p->world_generation != 0 && index >= p->world_workers;
+}
+
 enum seat crew_place(const struct hvd_job *job,
                      const struct observed *seen,
                      enum role role,
@@ -22,6 +27,8 @@ enum seat crew_place(const struct hvd_job *job,
     case WORKER_EXPECTED:
         return PLACE_EXPECTED;
     case WORKER_SEEN:
+        if (role == ROLE_WORKER && crew_is_leaving(w->pod, index))
+            return PLACE_LEAVING;
         *ret_pod = w->pod;
         return PLACE_TAKEN;
     case WORKER_GONE:

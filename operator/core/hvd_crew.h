@@ -11,16 +11,20 @@ enum seat {
     PLACE_EXPECTED, /* it was created; the watch has not shown it */
     PLACE_TAKEN,    /* it is there */
     PLACE_LEFT,     /* it was there and is no more */
+    PLACE_LEAVING,  /* a worker without a place in the world that it was told of: it
+                       ends by itself, and is to be deleted */
 };
 
-/* Of index < job->role[role].n. *ret_pod: TAKEN: the pod; LEFT: its last view, else
- * NULL. A pod that is there counts whatever its generation: an older one is to be
- * patched. */
+/* *ret_pod: TAKEN: the pod; LEFT: its last view, else NULL. A pod that is there counts
+ * whatever its generation: an older one is to be patched. */
 enum seat crew_place(const struct hvd_job *job,
                      const struct observed *seen,
                      enum role role,
                      uint32_t index,
                      const struct pod **ret_pod);
+/* Of worker index: its agent was told of a world without it, and is not to be told of
+ * another: it may have heard already. */
+bool crew_is_leaving(const struct pod *p, uint32_t index);
 /* No pod of any role is there or expected. */
 bool crew_is_empty(const struct observed *seen);
 

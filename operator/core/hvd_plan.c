@@ -6,8 +6,11 @@
  *                            operator or the one after a crash, finds it there
  *   Pending                  the Secret and the Service and, when they are there, all
  *                            missing pods at once; workers of an earlier world are told
- *                            of this one before pods are added, and surplus ones are
- *                            deleted after that, the highest first
+ *                            of this one before pods are added. Surplus ones are
+ *                            deleted, the highest first, before others are made, which
+ *                            a quota may not allow otherwise; those that run only after
+ *                            a while, for they end by themselves once they know, and
+ *                            the others must not take that for a loss
  *   Running                  the same, less what is missing: that is a failure
  *   Restarting, Suspended    all pods are deleted
  *   finished                 pods are deleted by cleanPodPolicy, the job itself after
@@ -28,13 +31,16 @@
 #include "runtime/base/sha256.h"
 #include "runtime/contract/job_world.h"
 
-enum { STAGE_NEEDED, STAGE_TELL, STAGE_ADD, STAGE_SHED };
+#define LEAVE_S 90 /* a changed annotation is in a container after a minute or so */
+
+enum { STAGE_NEEDED, STAGE_TELL, STAGE_SHED, STAGE_ADD };
 
 static const enum kube_kind needed[] = {KUBE_SECRET, KUBE_SERVICE, KUBE_CONFIGMAP,
                                         KUBE_VOLCANO_GROUP, KUBE_SCHEDULER_GROUP};
 static const enum kube_kind gangs[] = {KUBE_VOLCANO_GROUP, KUBE_SCHEDULER_GROUP};
 
 struct planning {
+    const struct verdict_query *q;
     const struct hvd_job *job;
     const struct object_config *cfg;
     const struct observed *seen;
@@ -109,15 +115,35 @@ static void plan_clean(struct planning *g, enum clean_policy policy)
     }
 }
 
+/* Surplus, or told of a world without it: not of this world. */
+static bool is_outsider(const struct verdict_query *q, uint32_t i)
+{
+    const struct worker *w = &q->seen->crew[ROLE_WORKER].w[i];
+
+    return w->state == WORKER_SEEN && !w->pod->is_deleting
+           && (i >= q->job->role[ROLE_WORKER].n || crew_is_leaving(w->pod, i));
+}
+
+static bool is_at_work(const struct pod *p)
+{
+    return p->phase == POD_RUNNING && !pod_has_succeeded(p) && !pod_has_failed(p);
+}
+
+static uint64_t leave_s(const struct verdict *v)
+{
+    return v->was.resize_s ? v->was.resize_s + LEAVE_S : 0;
+}
+
 static void plan_shed(struct planning *g)
 {
-    const struct crew *crew = &g->seen->crew[ROLE_WORKER];
+    const struct crew *crew = &g->q->seen->crew[ROLE_WORKER];
 
-    for (uint32_t i = crew->n; i-- > g->job->role[ROLE_WORKER].n;) {
-        const struct worker *w = &crew->w[i];
+    for (uint32_t i = crew->n; i-- > 0;) {
+        const struct pod *p = crew->w[i].pod;
 
-        if (w->state == WORKER_SEEN && !w->pod->is_deleting)
-            drop_pod(g, STAGE_SHED, ROLE_WORKER, i, w->pod->uid);
+        if (is_outsider(g->q, i)
+            && (!is_at_work(p) || g->q->now_wall_s >= leave_s(g->v)))
+            drop_pod(g, STAGE_SHED, ROLE_WORKER, i, p->uid);
     }
 }
 
@@ -187,7 +213,7 @@ static void plan_tell(struct planning *g)
 
         if (crew->w[i].state != WORKER_SEEN || p->is_deleting
             || p->world_generation == 0
-            || p->world_generation >= g->job->world_generation)
+            || p->world_generation >= g->job->world_generation || crew_is_leaving(p, i))
             continue;
         if (!body)
             body = world_patch(g);
@@ -259,6 +285,7 @@ static void plan_create(struct planning *g)
             plan_object(g, needed[i]);
     }
     plan_tell(g);
+    plan_shed(g);
     for (int r = 0; r < ROLE_COUNT && n_missing > 0; r++) {
         for (uint32_t i = 0; i < g->job->role[r].n; i++) {
             if (is_missing(g, (enum role)r, i))
@@ -281,7 +308,6 @@ static void plan_by_state(struct planning *g, bool is_ttl_over)
     case STATE_PENDING:
         plan_look(g);
         plan_create(g);
-        plan_shed(g);
         break;
     case STATE_RUNNING:
         plan_look(g);
@@ -307,8 +333,13 @@ int hvd_plan_make(const struct verdict_query *q,
                   struct plan *ret)
 {
     struct plan p;
-    struct planning g = {
-        .job = q->job, .cfg = q->cfg, .seen = q->seen, .v = v, .arena = a, .plan = &p};
+    struct planning g = {.q = q,
+                         .job = q->job,
+                         .cfg = q->cfg,
+                         .seen = q->seen,
+                         .v = v,
+                         .arena = a,
+                         .plan = &p};
     size_t cap = ARRAY_LEN(needed) + ARRAY_LEN(gangs) + 1; /* and the job itself */
     int rc;
 
@@ -360,6 +391,10 @@ uint64_t hvd_plan_requeue_ms(const struct verdict_query *q, const struct verdict
         ms = EXPECT_LOOK_MS;
     if (v->state == STATE_RESTARTING)
         by(&ms, now_s, v->next_restart_s);
+    for (uint32_t i = 0; i < q->seen->crew[ROLE_WORKER].n; i++) {
+        if (is_outsider(q, i))
+            by(&ms, now_s, leave_s(v));
+    }
     if (run->deadline_s >= 0 && v->was.start_s != 0 && v->state != STATE_SUSPENDED)
         by(&ms, now_s, v->was.start_s + (uint64_t)run->deadline_s);
     return ms;

@@ -213,6 +213,19 @@ static void put_time(struct writer *w, struct node *status, const char *key)
     node_set_str(w->b, status, key, old ? old : w->now);
 }
 
+/* Of pods that go on: those that are made anew know of one size only. */
+static void put_resize_time(struct writer *w, struct node *status)
+{
+    enum hvd_cue cue = w->v->cue;
+    char text[TIMESTAMP_SIZE];
+
+    if (cue == CUE_RESIZE)
+        node_set_str(w->b, status, "resizeTime", w->now);
+    else if (w->v->was.resize_s && (cue == CUE_NONE || cue == CUE_RUN))
+        node_set_str(w->b, status, "resizeTime",
+                     timestamp_format_s(w->v->was.resize_s, text));
+}
+
 /* A job that was suspended begins anew. */
 static void put_times(struct writer *w, struct node *status)
 {
@@ -223,6 +236,7 @@ static void put_times(struct writer *w, struct node *status)
         node_set_str(w->b, status, "startTime", w->now);
     else if (v->state != STATE_SUSPENDED)
         put_time(w, status, "startTime");
+    put_resize_time(w, status);
     if (state_is_final(v->state))
         put_time(w, status, "completionTime");
     if (v->state == STATE_RESTARTING && v->next_restart_s)

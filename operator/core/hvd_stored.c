@@ -45,6 +45,7 @@ void hvd_stored_read(const struct node *status, struct hvd_stored *ret)
     s.start_s = seconds(status, "startTime");
     s.completion_s = seconds(status, "completionTime");
     s.next_restart_s = seconds(status, "nextRestartTime");
+    s.resize_s = seconds(status, "resizeTime");
     if (s.state != STATE_RESTARTING)
         s.restarted_s = seconds(restarting, "lastTransitionTime");
     *ret = s;

@@ -22,6 +22,7 @@ struct hvd_stored {
     uint32_t replacements;
     uint64_t start_s, completion_s; /* wall; 0: none */
     uint64_t next_restart_s;        /* RESTARTING: when pods may be made; 0: none */
+    uint64_t resize_s;              /* of the last resize in place; 0: none */
     uint64_t restarted_s;           /* else: when it was last restarted; 0: never */
 };
 

@@ -81,6 +81,7 @@ static void count_place(struct look *l, enum role role, uint32_t index)
 
     switch (crew_place(l->job, l->q->seen, role, index, &p)) {
     case PLACE_EMPTY:
+    case PLACE_LEAVING:
         l->is_made = false;
         break;
     case PLACE_EXPECTED:

@@ -199,7 +199,9 @@ def a_scaled_job_keeps_its_pods() -> None:
     expect(seen["status"]["replicas"] == 4, "the scale subresource", seen)
     expect("ringmaster.dev/job-name=j" in seen["status"]["selector"], "and its selector", seen)
     stage.api.call("PATCH", scale, {"spec": {"replicas": 1}}, "application/merge-patch+json")
-    wait("one is told of the smaller world", lambda: worlds() == ["3 1"])
+    wait("all are told of the smaller world", lambda: worlds() == ["3 1"] * 4)
+    for i in 3, 2, 1:
+        stage.api.set_pod(ns, f"j-worker-{i}", "Succeeded", **stage.ended(0, reason="Completed"))  # as their agents do
     wait("it runs", lambda: stage.api.status(ns, "j").get("workers") == "1/1")
     status = stage.api.status(ns, "j")
     expect(status["state"] == "Running" and status["generation"] == 3, "on its own", status)
