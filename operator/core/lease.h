@@ -56,15 +56,14 @@ void lease_answered(struct lease *l,
                     uint64_t now_ns,
                     uint32_t random32);
 /* May we act now? Never true for two processes at once, as long as their clocks run at
- * rates that differ by less than duration / renew, and nobody deletes the Lease. When
- * somebody does:
- *   the holder     finds out when it renews next, retry_ns after the last time, where
- * the server can be reached; it does not lead until it has made the Lease anew who had
- * seen   waits duration_ns from the last change that it saw, as if the Lease it were
- * there, and then makes it who had not    (a process that starts just then) makes it at
- * once, since a first start looks the same: it and the former holder may both lead
- * until that one renews next, at most until renew_ns after its last renewal was sent So
- * a Lease is to be deleted only when no operator runs. */
+ * rates that differ by less than duration / renew, and nobody deletes the Lease.
+ *
+ * When somebody does: the holder finds out when it renews next, and does not lead until
+ * it has made the Lease anew. Who had seen the Lease waits until duration_ns after the
+ * last change that it saw, as if it were there. But a process that has not seen it, one
+ * that starts just then, makes it at once, since a first start looks the same: it and
+ * the former holder may both lead until that one renews next, at most until renew_ns
+ * after its last renewal was sent. */
 bool lease_leads(const struct lease *l, uint64_t now_ns);
 void lease_give_up(struct lease *l, uint64_t now_ns); /* then go on until is_done */
 

@@ -157,8 +157,7 @@ its_holder_makes_a_deleted_lease_anew_and_so_does_who_never_saw_it(void **st)
 
     (void)st;
     answer(&l, LEASE_UPDATE, LEASE_ABSENT, NULL, NULL, START + 2 * S);
-    lease_init(&born,
-               &config); /* the documented gap: both lead until the next answer */
+    lease_init(&born, &config); /* in the gap that lease.h tells of */
     answer(&born, LEASE_GET, LEASE_ABSENT, NULL, NULL, START + 2 * S);
     assert_int_equal(lease_next(&born, START + 2 * S), LEASE_CREATE);
     assert_true(lease_leads(&l, START + 2 * S));
