@@ -96,27 +96,27 @@ static void an_answer_has_one_meaning(void **state)
 {
     static const struct {
         int http;
-        const char *body;
         enum answer_class cls;
-        const char *says;
+        const char *body, *says;
     } t[] = {
-        {200, "{}", ANSWER_OK, ""},
-        {201, "{}", ANSWER_OK, ""},
-        {409, "{\"reason\":\"AlreadyExists\",\"message\":\"m\"}", ANSWER_EXISTS, "m"},
-        {409, "{\"reason\":\"Conflict\",\"message\":\"m\"}", ANSWER_CONFLICT, "m"},
-        {409, "", ANSWER_CONFLICT, "HTTP 409"},
-        {404, "page not found", ANSWER_NOT_FOUND, "HTTP 404"},
-        {410, "{\"message\":\"too old\"}", ANSWER_GONE, "too old"},
-        {422, "{\"message\":\"spec.x: bad\"}", ANSWER_INVALID, "spec.x: bad"},
-        {400, "{\"message\":\"strict\"}", ANSWER_INVALID, "strict"},
-        {400, "{\"message\":\"admission webhook \\\"a.b\\\" denied the request: no\"}",
-         ANSWER_FORBIDDEN, "denied the request: no"},
-        {401, "{\"message\":\"Unauthorized\"}", ANSWER_FORBIDDEN, "Unauthorized"},
-        {403, "{\"message\":\"exceeded quota\"}", ANSWER_FORBIDDEN, "exceeded quota"},
-        {429, "{\"details\":{\"retryAfterSeconds\":3}}", ANSWER_THROTTLED, "HTTP 429"},
-        {500, "[", ANSWER_UNAVAILABLE, "HTTP 500"},
-        {302, "", ANSWER_UNAVAILABLE, "HTTP 302"},
-        {0, "", ANSWER_UNAVAILABLE, "no route"},
+        {200, ANSWER_OK, "{}", ""},
+        {201, ANSWER_OK, "{}", ""},
+        {409, ANSWER_EXISTS, "{\"reason\":\"AlreadyExists\",\"message\":\"m\"}", "m"},
+        {409, ANSWER_CONFLICT, "{\"reason\":\"Conflict\",\"message\":\"m\"}", "m"},
+        {409, ANSWER_CONFLICT, "", "HTTP 409"},
+        {404, ANSWER_NOT_FOUND, "page not found", "HTTP 404"},
+        {410, ANSWER_GONE, "{\"message\":\"too old\"}", "too old"},
+        {422, ANSWER_INVALID, "{\"message\":\"spec.x: bad\"}", "spec.x: bad"},
+        {400, ANSWER_INVALID, "{\"message\":\"strict\"}", "strict"},
+        {400, ANSWER_FORBIDDEN,
+         "{\"message\":\"admission webhook \\\"a.b\\\" denied the request: no\"}",
+         "denied the request: no"},
+        {401, ANSWER_FORBIDDEN, "{\"message\":\"Unauthorized\"}", "Unauthorized"},
+        {403, ANSWER_FORBIDDEN, "{\"message\":\"exceeded quota\"}", "exceeded quota"},
+        {429, ANSWER_THROTTLED, "{\"details\":{\"retryAfterSeconds\":3}}", "HTTP 429"},
+        {500, ANSWER_UNAVAILABLE, "[", "HTTP 500"},
+        {302, ANSWER_UNAVAILABLE, "", "HTTP 302"},
+        {0, ANSWER_UNAVAILABLE, "", "no route"},
     };
 
     (void)state;
