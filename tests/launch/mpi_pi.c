@@ -57,10 +57,10 @@ int main(int argc, char **argv)
         fflush(stdout);
     }
     MPI_Barrier(MPI_COMM_WORLD); /* nobody ends before that is written */
-    while (!strcmp(then, "stay"))
-        (void)pause();
     if (!strcmp(then, "abort") && argc > 3 && rank == size - 1)
         MPI_Abort(MPI_COMM_WORLD, (int)strtol(argv[3], NULL, 10));
+    while (*then) /* stay, or abort of another rank */
+        (void)pause();
     FINALIZE();
     return 0;
 }
