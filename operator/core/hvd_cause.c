@@ -29,8 +29,8 @@
 #include "runtime/base/mem.h"
 #include "runtime/contract/failure.h"
 
-#define DAY_US     (86400ull * 1000000u)
-#define START_CODE 125 /* of an agent that could not start its ranks */
+#define DAY_US   (86400ull * 1000000u)
+#define OWN_CODE 125 /* of an agent that failed itself */
 
 struct search {
     const struct cause_query *q;
@@ -129,7 +129,7 @@ static void offer_report(struct search *s, const struct pod *p, const struct fai
     if (!where)
         where = p;
     is_told = f->rank < 0 && f->signal == SIGTERM; /* its agent was, by the kubelet */
-    is_late = f->rank < 0 && f->exit_code == START_CODE && !s->q->has_run;
+    is_late = f->rank < 0 && f->exit_code == FAILURE_LATE;
     is_oom = where->is_main_exit && strcmp(where->exit_reason, "OOMKilled") == 0;
     c.has_exit = f->exit_code != 0 || f->signal != 0;
     c.pod = where->name;
@@ -316,7 +316,9 @@ bool cause_is_after_start(const struct pod *p)
     struct failure f;
 
     return p->is_main_exit && failure_parse(p->exit_text, &f, NULL) == 0
-           && !(f.rank < 0 && (f.exit_code == START_CODE || f.signal == SIGTERM));
+           && !(f.rank < 0
+                && (f.exit_code == OWN_CODE || f.exit_code == FAILURE_LATE
+                    || f.signal == SIGTERM));
 }
 
 int cause_find(const struct cause_query *q, struct arena *a, struct cause *ret)

@@ -19,6 +19,8 @@
 #include "runtime/base/strbuf.h"
 #include "runtime/contract/hostlist.h"
 
+#define FAILURE_LATE 124 /* exit code with rank -1: the agents did not meet in time */
+
 struct failure {
     int32_t rank;
     char host[HOST_NAME_MAX_BYTES];

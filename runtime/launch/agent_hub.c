@@ -198,7 +198,7 @@ static void hub_gone(struct agent *a, const char *why)
     char text[240];
     (void)snprintf(text, sizeof(text), "worker 0 (%.100s) was lost: %.80s",
                    a->env.checkin_addr, why);
-    (void)agent_fail(a, 125, text);
+    (void)agent_fail(a, a->table.hosts.n ? 125 : FAILURE_LATE, text);
     if (a->table.hosts.n) /* it happened there, not here */
         (void)snprintf(a->first.f.host, sizeof(a->first.f.host), "%s",
                        a->table.hosts.v[0].name);
@@ -281,7 +281,8 @@ enum outcome agent_reach_hub(struct agent *a)
         (void)snprintf(
             why, sizeof(why), "worker %u could not reach worker 0 at %.60s:%u: %.130s",
             a->env.worker_index, a->env.checkin_addr, a->env.checkin_port, err.text);
-        return agent_fail(a, 125, why);
+        return agent_fail(
+            a, clock_now_ns() >= a->start_deadline_ns ? FAILURE_LATE : 125, why);
     }
     channel_init(&a->channel, fd, &session, MESSAGE_TO_AGENT_MAX_BYTES, clock_now_ns());
     a->is_connected = true;

@@ -240,8 +240,8 @@ def test_a_missing_worker_is_named(folder):
     job = Job(folder, 4, HVD_START_TIMEOUT="1")
     for i in 0, 2:
         job.start(i, "true")
-    same(job.end(), [125, 125], job.errors())
-    text = job.logs_name(failure(-1, 125), [0, 2])
+    same(job.end(), [124, 124], job.errors())
+    text = job.logs_name(failure(-1, 124), [0, 2])
     has(text, 'why="waited 1 s for workers 1, 3 of 4, which did not come: look at their pods"')
     has(job.agents[2].err, "hvd-agent[worker 2]: waited 1 s for workers 1, 3 of 4")
 
@@ -249,7 +249,7 @@ def test_a_missing_worker_is_named(folder):
 def test_a_missing_worker_0_is_named(folder):
     job = Job(folder, 2, HVD_START_TIMEOUT="1")
     job.start(1, "true")
-    same(job.end(), [125], job.errors())
+    same(job.end(), [124], job.errors())
     has(job.log(1), "worker 1 could not reach worker 0 at 127.0.0.1:")
 
 
@@ -263,7 +263,7 @@ def test_a_wrong_token_is_refused(folder):
     same(job.start(1, "true", HVD_TOKEN_FILE=other, HVD_START_TIMEOUT="30").end(), 125)
     assert time.monotonic() - begin < 15, "it should not try again"
     has(job.log(1), "token")
-    same(job.agents[0].end(), 125)
+    same(job.agents[0].end(), 124)
     has(job.log(0), "waited 2 s for worker 1 of 2")
 
 

@@ -306,7 +306,7 @@ static void play_running(struct sim *s, uint32_t i)
         p->is_evicted = true;
         end_pod(s, i, POD_FAILED, "");
     } else if (!is_formed && is_bad_luck(s, 15)) {
-        fail_pod(s, i, -1, 125, 0); /* the others did not come */
+        fail_pod(s, i, -1, 124, 0); /* the others did not come */
     } else if (is_formed && below(s, s->is_calm ? 4 : 15) == 0) {
         end_pod(s, i, POD_SUCCEEDED, "");
     }

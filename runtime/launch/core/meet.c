@@ -356,7 +356,7 @@ static void time_out(struct meet *m, uint64_t wall_us, uint64_t now_ns)
     strbuf_init(&who, 200);
     meet_missing(m, &who);
     r->f.rank = r->blames = -1;
-    r->f.exit_code = 125;
+    r->f.exit_code = m->hosts ? 125 : FAILURE_LATE;
     r->f.at_wall_us = wall_us;
     (void)snprintf(r->f.host, sizeof(r->f.host), "%s",
                    *m->members[0].host ? m->members[0].host : "worker-0");
