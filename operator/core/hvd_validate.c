@@ -100,6 +100,9 @@ static void check_success(const struct hvd_job *job, struct strbuf *p)
     else if (!has_launcher && job->success == SUCCESS_LAUNCHER)
         strbuf_puts(p, "spec.successPolicy: \"Launcher\" needs "
                        "spec.replicaSpecs.Launcher\n");
+    else if (job->success == SUCCESS_WORKER0 && job->framework != FRAMEWORK_TENSORFLOW)
+        strbuf_puts(p, "spec.successPolicy: \"Worker0\" needs framework tensorflow: "
+                       "with horovod all ranks end together; write AllWorkers\n");
 }
 
 /* A claim may be of several devices; how many is not known here. */

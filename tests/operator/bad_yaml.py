@@ -130,6 +130,9 @@ WRONG: dict[str, tuple[dict, tuple[str, ...]]] = {
     "success by a launcher that is not there": one(
         "spec.successPolicy", "Launcher", "successPolicy Launcher needs the role Launcher"
     ),
+    "success by worker 0 without TensorFlow": one(
+        "spec.successPolicy", "Worker0", "successPolicy Worker0 needs framework tensorflow"
+    ),
     "success by workers with a launcher": (
         job(("spec.replicaSpecs.Launcher", {"template": TEMPLATE}), ("spec.successPolicy", "Worker0"),
             (FIRST + ".command", MISSING)),

@@ -61,12 +61,12 @@ static void what_is_said_is_taken(void **state)
     struct fixture f;
 
     (void)state;
-    open_good(&f, "runPolicy: {cleanPodPolicy: All, ttlSecondsAfterFinished: 0, "
-                  "activeDeadlineSeconds: 1, backoffLimit: 1000, suspend: true, "
-                  "managedBy: ringmaster.dev/hvd-operator, schedulingPolicy: {gang: "
-                  "none, minAvailable: 3, queue: q, minResources: {cpu: 4}, "
-                  "priorityClass: p, scheduleTimeoutSeconds: 5}}, successPolicy: "
-                  "Worker0, shmSize: 1Gi, rdma: {resourceName: a/b}, " ROLES);
+    open_good(&f, TF ", runPolicy: {cleanPodPolicy: All, ttlSecondsAfterFinished: 0, "
+                     "activeDeadlineSeconds: 1, backoffLimit: 1000, suspend: true, "
+                     "managedBy: ringmaster.dev/hvd-operator, schedulingPolicy: {gang: "
+                     "none, minAvailable: 3, queue: q, minResources: {cpu: 4}, "
+                     "priorityClass: p, scheduleTimeoutSeconds: 5}}, successPolicy: "
+                     "Worker0, shmSize: 1Gi, rdma: {resourceName: a/b}, " ROLES);
     run = &f.job.run;
     assert_int_equal(run->clean, CLEAN_ALL);
     assert_int_equal(run->ttl_s, 0);
@@ -294,6 +294,8 @@ static const struct {
     {"replicaSpecs: {Worker: {" TEMPLATE "}, Launcher: {" TEMPLATE "}}",
      PATH ".command: with a Launcher the workers run hvd-agent serve, and the launcher "
           "starts programs in them; remove it"},
+    {"successPolicy: Worker0, " ROLES,
+     "spec.successPolicy: \"Worker0\" needs framework tensorflow"},
     {"successPolicy: AllWorkers, replicaSpecs: {Worker: {template: {spec: {containers: "
      "[{name: c, image: i}]}}}, Launcher: {" TEMPLATE "}}",
      "spec.successPolicy: with a Launcher it is Launcher: the workers end only with "
