@@ -9,11 +9,13 @@
 #include "operator/core/hvd_validate.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "operator/core/hvd_devices.h"
 #include "operator/core/hvd_names.h"
 #include "operator/core/hvd_tf_config.h"
+#include "runtime/contract/agent_env.h"
 
 #define MAX_VARIABLE   131072  /* NAME=VALUE with its NUL, by Linux */
 #define MAX_CONFIG_MAP 1048576 /* of data, by Kubernetes */
@@ -105,6 +107,21 @@ static void check_success(const struct hvd_job *job, struct strbuf *p)
                        "with horovod all ranks end together; write AllWorkers\n");
 }
 
+static void check_metrics(const struct hvd_job *job, struct strbuf *p)
+{
+    const char *port = job->knob[KNOB_METRICS_PORT];
+    unsigned long n = port ? strtoul(port, NULL, 10) : 0;
+
+    if (n == AGENT_DEFAULT_PORT || n == AGENT_SERVE_PORT)
+        strbuf_printf(p,
+                      "spec.horovod.metricsPort: %lu is a port of the agents; choose "
+                      "another than %d and %d\n",
+                      n, AGENT_DEFAULT_PORT, AGENT_SERVE_PORT);
+    if (port && job->role[ROLE_LAUNCHER].is_set)
+        strbuf_puts(p, "spec.horovod.metricsPort: has no effect with a Launcher: what "
+                       "it starts is not run by the agents; remove it\n");
+}
+
 /* A claim may be of several devices; how many is not known here. */
 static void check_devices(const struct hvd_job *job, struct strbuf *p)
 {
@@ -154,6 +171,7 @@ void hvd_validate(const struct hvd_job *job, struct strbuf *problems)
     check_roles(job, problems);
     check_tensorflow(job, problems);
     check_success(job, problems);
+    check_metrics(job, problems);
     check_devices(job, problems);
     check_sizes(job, problems);
     for (int r = 0; r < ROLE_COUNT; r++) {

@@ -157,6 +157,12 @@ WRONG: dict[str, tuple[dict, tuple[str, ...]]] = {
     "a switch as text": one("spec.horovod.autotune", "yes", "spec.horovod.autotune", "boolean"),
     "no time to start": one("spec.horovod.startTimeoutSeconds", 0, "startTimeoutSeconds", "equal to 1"),
     "a port beyond all": one("spec.horovod.metricsPort", 70000, "spec.horovod.metricsPort", "65535"),
+    "metrics on the agents' port": one("spec.horovod.metricsPort", 7171, "choose another"),
+    "metrics with a launcher": (
+        job(("spec.replicaSpecs.Launcher", {"template": TEMPLATE}), ("spec.horovod", {"metricsPort": 9100}),
+            (FIRST + ".command", MISSING)),
+        ("metricsPort has no effect with a Launcher",),
+    ),
     "an unknown knob": one("spec.horovod.fusionThreshold", 1, "spec.horovod.fusionThreshold", "unknown field"),
     "a deadline of 0": one("spec.runPolicy.activeDeadlineSeconds", 0, "activeDeadlineSeconds", "equal to 1"),
     "a negative time to live": one("spec.runPolicy.ttlSecondsAfterFinished", -1, "ttlSecondsAfterFinished"),

@@ -294,6 +294,12 @@ static const struct {
     {"replicaSpecs: {Worker: {" TEMPLATE "}, Launcher: {" TEMPLATE "}}",
      PATH ".command: with a Launcher the workers run hvd-agent serve, and the launcher "
           "starts programs in them; remove it"},
+    {"horovod: {metricsPort: 7171}, " ROLES,
+     "spec.horovod.metricsPort: 7171 is a port of the agents; choose another than 7171 "
+     "and 7172"},
+    {"horovod: {metricsPort: 9100}, replicaSpecs: {Worker: {" TEMPLATE
+     "}, Launcher: {" TEMPLATE "}}",
+     "spec.horovod.metricsPort: has no effect with a Launcher"},
     {"successPolicy: Worker0, " ROLES,
      "spec.successPolicy: \"Worker0\" needs framework tensorflow"},
     {"successPolicy: AllWorkers, replicaSpecs: {Worker: {template: {spec: {containers: "
