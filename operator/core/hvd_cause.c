@@ -63,19 +63,27 @@ static void offer(struct search *s, const struct cause *c)
     s->has_first = true;
 }
 
-static const struct pod *pod_named(const struct search *s, const char *name)
+static const struct worker *worker_named(const struct search *s, const char *name)
 {
     for (int r = 0; r < ROLE_COUNT; r++) {
         const struct crew *crew = &s->q->seen->crew[r];
 
         for (uint32_t i = 0; i < crew->n; i++) {
-            const struct pod *p = crew->w[i].pod;
-
-            if (p && strcmp(p->name, name) == 0)
-                return p;
+            if (crew->w[i].pod && strcmp(crew->w[i].pod->name, name) == 0)
+                return &crew->w[i];
         }
     }
     return NULL;
+}
+
+/* Kubernetes says that it took the pod away, or may still say so: a kubelet ends a
+ * container that fails its livenessProbe by the same signal. */
+static bool is_taken_away(const struct worker *w, const struct pod *p)
+{
+    bool has_ended = pod_has_succeeded(p) || pod_has_failed(p);
+
+    return (w && w->state == WORKER_GONE) || !has_ended || p->is_deleting
+           || p->is_disrupted || reason_is_outside(p->reason);
 }
 
 static const char *on_node(struct search *s, const char *node)
@@ -118,29 +126,30 @@ static void set_conditions(struct cause *c, const struct pod *p)
 /* The agent's report. f->host is the pod where it happened, p the pod that tells. */
 static void offer_report(struct search *s, const struct pod *p, const struct failure *f)
 {
-    const struct pod *where = pod_named(s, f->host);
+    const struct worker *named = worker_named(s, f->host);
+    const struct pod *where = named ? named->pod : p;
     char sentence[480];
     struct cause c = {.rank = f->rank,
                       .exit_code = f->exit_code,
                       .signal = f->signal,
                       .at_wall_us = report_time(p, f)};
-    bool is_oom, is_told, is_late;
+    bool is_oom, is_told, is_late, is_taken;
 
-    if (!where)
-        where = p;
     is_told = f->rank < 0 && f->signal == SIGTERM; /* its agent was, by the kubelet */
+    is_taken = is_told && is_taken_away(worker_named(s, where->name), where);
     is_late = f->rank < 0 && f->exit_code == FAILURE_LATE;
     is_oom = where->is_main_exit && strcmp(where->exit_reason, "OOMKilled") == 0;
     c.has_exit = f->exit_code != 0 || f->signal != 0;
     c.pod = where->name;
     c.node = where->node;
     c.reason = is_oom ? "OOMKilled" : "WorkerFailed";
-    if (is_told)
-        c.reason = *where->reason ? keep(s, arena_strdup(s->arena, where->reason))
-                                  : "WorkerDeleted";
+    if (is_taken)
+        c.reason = "WorkerDeleted";
+    if (is_told && *where->reason)
+        c.reason = keep(s, arena_strdup(s->arena, where->reason));
     if (is_late)
         c.reason = "StartTimeout";
-    c.is_outside = is_told || is_late;
+    c.is_outside = is_taken || is_late;
     set_conditions(&c, where);
     c.output = second_line(where->is_main_exit && *where->exit_text ? where->exit_text
                                                                     : p->exit_text);
@@ -189,11 +198,12 @@ static void offer_exit(struct search *s, const struct pod *p)
     offer(s, &c);
 }
 
-/* What Kubernetes does to a pod, and the pod did not bring about. */
+/* What Kubernetes does to a pod, and the pod did not bring about by what it used or by
+ * its own deadline. */
 static bool is_done_to(const struct search *s, const struct pod *p)
 {
     return p->is_disrupted || reason_is_outside(p->reason)
-           || (!s->q->has_run && !p->has_exit);
+           || (!s->q->has_run && !p->has_exit && !reason_is_own(p->reason));
 }
 
 /* The pod as a whole was ended: evicted, node lost, rejected by the kubelet. */

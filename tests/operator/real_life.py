@@ -100,7 +100,12 @@ def an_evicted_worker_is_replaced_and_told_in_kubernetes_words() -> None:
     stage.api.patch_pod(
         ns,
         "j-worker-0",
-        {"phase": "Failed", "reason": "Evicted", "message": "The node was low on resource: memory."},
+        {
+            "phase": "Failed",
+            "reason": "Evicted",
+            "message": "The node was low on resource: memory.",
+            "conditions": [{"type": "DisruptionTarget", "status": "True", "reason": "TerminationByKubelet"}],
+        },
     )
     status = restarted(ns, old)
     expect("low on resource" in status["failure"]["message"], "the kubelet's sentence", status)
