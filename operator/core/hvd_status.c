@@ -373,6 +373,10 @@ size_t status_events(const struct verdict_query *q,
     const char *text;
 
     note_step(&s, v);
+    text = node_str(condition_find(q->job->meta.status, "Running"), "message");
+    if (outcome->trouble == TROUBLE_REJECTED && v->cue == CUE_NONE
+        && v->state == STATE_RUNNING && (!text || strcmp(text, v->message) != 0))
+        (void)note(&s, true, outcome->reason, outcome->message);
     if (hvd_plan_is_ttl_over(q, v) && !v->was.is_ttl_told) {
         text = arena_printf(a,
                             "the job is deleted: its ttlSecondsAfterFinished, %lld s, "

@@ -185,13 +185,21 @@ static bool is_cleared(const struct look *l)
                                            : l->q->now_wall_s >= v->was.next_restart_s;
 }
 
+/* By us or by the API server. What runs goes on: a newer operator may have taken what
+ * this one does not know. */
+static bool is_refused(const struct look *l)
+{
+    return l->q->outcome->trouble == TROUBLE_REJECTED;
+}
+
 /* Not once workers have ended well: they would not come back. */
 static bool is_resized(const struct look *l)
 {
     bool is_other = l->job->spec_workers != l->job->role[ROLE_WORKER].n
                     || (l->v->was.is_new && l->is_other_size);
 
-    return is_live(l) && is_other && l->v->tally[ROLE_WORKER].succeeded == 0;
+    return is_live(l) && is_other && !is_refused(l)
+           && l->v->tally[ROLE_WORKER].succeeded == 0;
 }
 
 static bool is_doom(const struct look *l, enum rule_action class)
@@ -201,13 +209,16 @@ static bool is_doom(const struct look *l, enum rule_action class)
                && l->v->was.restarts >= l->job->run.backoff_limit);
 }
 
+static bool is_in_place(const struct look *l)
+{
+    return l->job->framework == FRAMEWORK_HOROVOD && !l->job->role[ROLE_LAUNCHER].is_set
+           && !l->is_old_world;
+}
+
 static enum hvd_cue choose(const struct look *l, enum rule_action class)
 {
     const struct verdict *v = l->v;
-    bool is_in_place = l->job->framework == FRAMEWORK_HOROVOD
-                       && !l->job->role[ROLE_LAUNCHER].is_set && !l->is_old_world;
-
-    if (l->q->outcome->trouble == TROUBLE_REJECTED)
+    if (is_refused(l) && v->was.state != STATE_RUNNING)
         return CUE_REFUSED;
     if (is_live(l) && l->is_done)
         return CUE_DONE;
@@ -220,7 +231,7 @@ static enum hvd_cue choose(const struct look *l, enum rule_action class)
     if (is_live(l) && v->has_cause)
         return CUE_BROKEN;
     if (is_resized(l))
-        return is_in_place ? CUE_RESIZE : CUE_REMAKE;
+        return is_in_place(l) ? CUE_RESIZE : CUE_REMAKE;
     if (is_cleared(l))
         return CUE_CLEARED;
     if (v->was.state == STATE_PENDING && l->n_running == l->n_pods)
@@ -329,10 +340,13 @@ static void say_pending(struct look *l)
 static void say_running(struct look *l)
 {
     bool is_plain = l->n_pods == l->job->role[ROLE_WORKER].n;
+    const struct outcome *o = l->q->outcome;
 
     say(l, "AllWorkersRunning",
-        arena_printf(l->arena, "all %u %s run", l->n_pods,
-                     is_plain ? "workers" : "pods"));
+        arena_printf(l->arena, "all %u %s run%s%s", l->n_pods,
+                     is_plain ? "workers" : "pods",
+                     is_refused(l) ? "; the spec is refused: " : "",
+                     is_refused(l) ? o->message : ""));
 }
 
 static void say_staying(struct look *l)
