@@ -6,7 +6,7 @@
  * termination message has microseconds, and counts if it is within a day of the end of
  * its container; the kubelet's times are whole seconds, so a failure known only by them
  * counts as late within its second, and a deletion as early (it comes before what it
- * causes).
+ * causes). A loss of unknown time is the earliest, unless an agent tells of a rank.
  *  2. A pod that failed by a signal of its deletion was deleted, and one that
  * Kubernetes ended by such a signal was ended by Kubernetes.
  *  3. A pod that is missing or being deleted was deleted by somebody else (we delete
@@ -36,7 +36,9 @@ struct search {
     const struct cause_query *q;
     struct arena *arena;
     struct cause first;
-    bool has_first;
+    struct cause undated; /* the first of unknown time */
+    bool has_first, has_undated;
+    bool has_rank;    /* a report that names one */
     bool is_decisive; /* something failed that the job cannot go on without */
     bool is_worker_under_launcher; /* whose own end does not decide */
     bool is_out_of_memory;
@@ -57,6 +59,13 @@ static bool is_over(const struct search *s)
 static void offer(struct search *s, const struct cause *c)
 {
     s->is_decisive |= !s->is_worker_under_launcher || c->is_outside;
+    s->has_rank |= c->rank >= 0;
+    if (c->at_wall_us == 0) {
+        if (!s->has_undated)
+            s->undated = *c;
+        s->has_undated = true;
+        return;
+    }
     if (s->has_first && s->first.at_wall_us <= c->at_wall_us)
         return;
     s->first = *c;
@@ -343,8 +352,8 @@ int cause_find(const struct cause_query *q, struct arena *a, struct cause *ret)
     }
     if (s.is_out_of_memory)
         return -ENOMEM;
-    if (!s.has_first || !s.is_decisive)
+    if ((!s.has_first && !s.has_undated) || !s.is_decisive)
         return 0;
-    *ret = s.first;
+    *ret = s.has_first && (s.has_rank || !s.has_undated) ? s.first : s.undated;
     return 1;
 }
