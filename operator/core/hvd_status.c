@@ -244,8 +244,8 @@ static void put_times(struct writer *w, struct node *status)
                      timestamp_format_s(v->next_restart_s, text));
 }
 
-/* Counts of a finished job stay: clean-up takes away the pods that they were counted
- * from. */
+/* Counts of a finished job stay: clean-up ends pods, and takes away those that were
+ * counted. */
 static void put_role(struct writer *w, struct node *sets, enum role role)
 {
     const struct verdict *v = w->v;
@@ -255,10 +255,10 @@ static void put_role(struct writer *w, struct node *sets, enum role role)
     struct node *counts = node_object(w->b);
     uint32_t succeeded = t->succeeded, failed = t->failed;
 
-    if (v->was_finished && node_int(was, "succeeded", 0) > succeeded)
+    if (v->was_finished && was) {
         succeeded = (uint32_t)node_int(was, "succeeded", 0);
-    if (v->was_finished && node_int(was, "failed", 0) > failed)
         failed = (uint32_t)node_int(was, "failed", 0);
+    }
     node_set_int(w->b, counts, "active", t->running);
     node_set_int(w->b, counts, "succeeded", succeeded);
     node_set_int(w->b, counts, "failed", failed);
