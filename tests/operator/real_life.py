@@ -107,7 +107,9 @@ def an_evicted_worker_is_replaced_and_told_in_kubernetes_words() -> None:
             "phase": "Failed",
             "reason": "Evicted",
             "message": "The node was low on resource: memory.",
-            "conditions": [{"type": "DisruptionTarget", "status": "True", "reason": "TerminationByKubelet"}],
+            "conditions": [
+                {"type": "DisruptionTarget", "status": "True", "reason": "TerminationByKubelet"}
+            ],
         },
     )
     status = restarted(ns, old)
@@ -209,7 +211,9 @@ def a_scaled_job_keeps_its_pods() -> None:
     stage.api.call("PATCH", scale, {"spec": {"replicas": 1}}, "application/merge-patch+json")
     wait("all are told of the smaller world", lambda: worlds() == ["3 1"] * 4)
     for i in 3, 2, 1:
-        stage.api.set_pod(ns, f"j-worker-{i}", "Succeeded", **stage.ended(0, reason="Completed"))  # as their agents do
+        stage.api.set_pod(
+            ns, f"j-worker-{i}", "Succeeded", **stage.ended(0, reason="Completed")
+        )  # as their agents do
     wait("it runs", lambda: stage.api.status(ns, "j").get("workers") == "1/1")
     status = stage.api.status(ns, "j")
     expect(status["state"] == "Running" and status["generation"] == 3, "on its own", status)
