@@ -235,7 +235,7 @@ def test_bash_completes_the_agent(folder):
     def agent(*words):
         return complete("hvd-agent", *words, registered=["hvd-agent"])
 
-    same(agent(""), ["--help", "--version", "install", "run", "serve"])
+    same(agent(""), ["--help", "--version", "install", "rsh", "run", "serve"])
     same(agent("serve", "--"), ["--bind", "--port", "--token-file"])
     with open(f"{folder}/token", "w", encoding="ascii"):
         os.mkdir(f"{folder}/tokens")
