@@ -12,7 +12,7 @@ _hvd_agent()
     fi
     usage=$(grep "^${COMP_WORDS[1]} " <<<"$usage")
     case $usage in
-        *" $prev FILE"*) mapfile -t COMPREPLY < <(compgen -f -- "$cur") ;;
+        *"$prev FILE"*) mapfile -t COMPREPLY < <(compgen -f -- "$cur") ;;
         run*) mapfile -t COMPREPLY < <(compgen -c -- "$cur") ;;
         install*) mapfile -t COMPREPLY < <(compgen -d -- "$cur") ;;
         *"$prev "[A-Z]*) ;; # a value that is nobody's to guess

@@ -263,7 +263,7 @@ def test_a_newcomer_that_does_not_come_is_named(folder):
     job.runs(0, 2)
     job.scale(1, 4)
     same(job.end(), [124, 124], job.errors())
-    has(job.logs_name(failure(-1, 125)), "waited 2 s for workers 2, 3 of 4, which did not come")
+    has(job.logs_name(failure(-1, 124)), "waited 2 s for workers 2, 3 of 4, which did not come")
 
 
 def test_a_newcomer_may_start_anew(folder):
