@@ -35,6 +35,7 @@ from cluster import (
     memory_kib,
     namespace,
     processes,
+    status_of,
     wait,
     wait_state,
     workers,
@@ -229,16 +230,16 @@ def the_first_rank_that_a_signal_kills_is_named() -> None:
 
 
 @suite.test
-def a_deleted_worker_fails_the_job_and_is_named() -> None:
+def a_deleted_worker_is_replaced_and_named() -> None:
     ns = namespace("e2e-deleted")
     apply(horovodjob("gone", ["sleep", "1000"]), ns)
     wait_state("gone", ns, "Running")
     kubectl("delete", "pod", "gone-worker-1", "-n", ns, "--wait=false")
-    status = wait_state("gone", ns, "Failed", seconds=60)
-    failed = condition(status, "Failed")
-    expect(failed.get("reason") == "WorkerDeleted", "reason WorkerDeleted", status)
-    expect("gone-worker-1" in failed.get("message", ""), "the message names the pod", status)
+    wait("it is replaced", lambda: status_of("gone", ns).get("replacements") == 1, 60)
+    status = wait_state("gone", ns, "Running", seconds=120)
+    expect(status.get("restarts") == 0, "it does not count", status)
     expect(status.get("failure", {}).get("pod") == "gone-worker-1", "failure.pod", status)
+    expect("was deleted" in status["failure"]["message"], "and why", status)
 
 
 # --- specs that are refused -------------------------------------------------------------
