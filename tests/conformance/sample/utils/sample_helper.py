@@ -14,6 +14,7 @@ def wait_for_the_other(test):
     said = Path(sys.argv[1]) / "rank.0.jsonl"  # rank.py's argument
     end = time.monotonic() + 5
     while time.monotonic() < end:
-        if any('"end"' in line and test in line for line in said.read_text().splitlines()):
+        lines = said.read_text().splitlines() if said.exists() else []  # it may start late
+        if any('"end"' in line and test in line for line in lines):
             return
         time.sleep(0.01)
