@@ -227,14 +227,6 @@ children_batch(const struct children *c, const char *ns, const char *name)
     return e ? e->batch : NULL;
 }
 
-const struct pod *
-children_pod(const struct children *c, const char *ns, const char *name)
-{
-    const struct entry *e = find(&c->pods, ns, name);
-
-    return e ? e->pod : NULL;
-}
-
 const struct pod *children_next_pod(const struct children *c,
                                     const char *ns,
                                     const char *job_name,

@@ -32,8 +32,6 @@ struct batch *children_sweep_batches(struct children *c);
 /* NULL if it is not there. Valid until the next put or drop. */
 const struct batch *
 children_batch(const struct children *c, const char *ns, const char *name);
-const struct pod *
-children_pod(const struct children *c, const char *ns, const char *name);
 /* Pods whose names begin with "JOB-", one after the other; *place starts at 0. NULL
  * after the last. */
 const struct pod *children_next_pod(const struct children *c,

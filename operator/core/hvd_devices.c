@@ -30,19 +30,6 @@ static uint64_t amount(const struct node *n)
     return q.units;
 }
 
-static bool has_claim(const struct node *spec, const char *name)
-{
-    const struct node *claims = node_get(spec, "resourceClaims");
-
-    for (const struct node *c = claims ? claims->first : NULL; c; c = c->next) {
-        const char *s = node_str(c, "name");
-
-        if (s && strcmp(s, name) == 0)
-            return true;
-    }
-    return false;
-}
-
 struct devices devices_count(const struct node *pod_template)
 {
     const struct node *spec = node_get(pod_template, "spec");
@@ -63,7 +50,7 @@ struct devices devices_count(const struct node *pod_template)
     for (const struct node *c = claims ? claims->first : NULL; c; c = c->next) {
         const char *name = node_str(c, "name");
 
-        if (name && has_claim(spec, name))
+        if (name && node_with(node_get(spec, "resourceClaims"), "name", name))
             d.n_claims++;
     }
     d.n += d.n_claims;

@@ -50,19 +50,6 @@ bool inject_env_is_reserved(const char *name)
     return false;
 }
 
-static bool has_env(const struct node *container, const char *name)
-{
-    const struct node *env = node_get(container, "env");
-
-    for (const struct node *c = env ? env->first : NULL; c; c = c->next) {
-        const char *s = node_str(c, "name");
-
-        if (s && strcmp(s, name) == 0)
-            return true;
-    }
-    return false;
-}
-
 /* Ours come first, so that the user's own may refer to them as $(NAME). */
 void inject_variable(struct build *b,
                      struct node *container,
@@ -71,7 +58,7 @@ void inject_variable(struct build *b,
 {
     struct node *e;
 
-    if (!value || has_env(container, name))
+    if (!value || node_with(node_get(container, "env"), "name", name))
         return;
     e = node_object(b);
     node_set_str(b, e, "name", name);

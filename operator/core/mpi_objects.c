@@ -199,19 +199,6 @@ static void add_ssh(struct build *b,
     inject_mount(b, container, SSH_VOLUME, job->ssh_path, false);
 }
 
-static bool has_env(const struct node *container, const char *name)
-{
-    const struct node *env = node_get(container, "env");
-
-    for (const struct node *c = env ? env->first : NULL; c; c = c->next) {
-        const char *s = node_str(c, "name");
-
-        if (s && strcmp(s, name) == 0)
-            return true;
-    }
-    return false;
-}
-
 /* On the host's network the agents of two jobs may meet on one node: each job has a
  * port of its own, below those that Kubernetes and the kernel give out. */
 static void
@@ -221,7 +208,7 @@ add_agent_port(struct build *b, struct node *container, const struct mpi_job *jo
     char text[16];
 
     if (!node_bool(job->worker.pod_template, "spec.hostNetwork", false)
-        || has_env(container, "HVD_AGENT_PORT"))
+        || node_with(node_get(container, "env"), "name", "HVD_AGENT_PORT"))
         return;
     sha256(job->meta.uid, strlen(job->meta.uid), sum);
     (void)snprintf(text, sizeof(text), "%u",

@@ -38,15 +38,7 @@ bool state_is_final(enum job_state s)
 
 const struct node *condition_find(const struct node *status, const char *type)
 {
-    const struct node *list = node_get(status, "conditions");
-
-    for (const struct node *c = list ? list->first : NULL; c; c = c->next) {
-        const char *t = node_str(c, "type");
-
-        if (t && strcmp(t, type) == 0)
-            return c;
-    }
-    return NULL;
+    return node_with(node_get(status, "conditions"), "type", type);
 }
 
 bool condition_is_true(const struct node *status, const char *type)

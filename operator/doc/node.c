@@ -77,6 +77,18 @@ const struct node *node_item(const struct node *array, size_t i)
     return c;
 }
 
+const struct node *
+node_with(const struct node *array, const char *key, const char *value)
+{
+    for (const struct node *c = array ? array->first : NULL; c; c = c->next) {
+        const char *s = node_str(c, key);
+
+        if (s && strcmp(s, value) == 0)
+            return c;
+    }
+    return NULL;
+}
+
 const char *node_str(const struct node *o, const char *path)
 {
     const struct node *n = node_at(o, path);

@@ -49,6 +49,9 @@ struct node {
 const struct node *node_get(const struct node *o, const char *key);
 const struct node *node_at(const struct node *o, const char *path);
 const struct node *node_item(const struct node *array, size_t i);
+/* The first item whose member key is that string; NULL if there is none. */
+const struct node *
+node_with(const struct node *array, const char *key, const char *value);
 const char *node_str(const struct node *o, const char *path); /* NULL if absent */
 int64_t node_int(const struct node *o, const char *path, int64_t dflt);
 bool node_bool(const struct node *o, const char *path, bool dflt);

@@ -188,11 +188,6 @@ void http_set_gate(struct http *h, void (*gate)(void *arg), void *arg)
     h->gate_arg = arg;
 }
 
-size_t http_n_active(const struct http *h)
-{
-    return h->n_active;
-}
-
 /* --- callbacks from libcurl --------------------------------------------------------
  */
 

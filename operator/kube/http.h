@@ -56,7 +56,6 @@ int http_start(struct http *h,
                struct err *err);
 void http_cancel(struct http *h,
                  uint64_t id); /* no callback; unknown ids are ignored */
-size_t http_n_active(const struct http *h);
 
 /* New credentials are being fetched: what is started now would be refused. */
 bool http_is_waiting(const struct http *h);
