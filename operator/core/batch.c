@@ -9,6 +9,7 @@
 #include "operator/core/labels.h"
 #include "operator/core/pod.h"
 #include "operator/core/state.h"
+#include "operator/core/texts.h"
 #include "operator/doc/object.h"
 #include "runtime/base/mem.h"
 
@@ -19,7 +20,7 @@ const struct prune_rule batch_rules[] = {{.key = "metadata", .inner = prune_meta
                                          {.key = ""},
                                          {.key = NULL}};
 
-static const size_t text_fields[] = {
+static const size_t text_offsets[] = {
     offsetof(struct batch, ns),
     offsetof(struct batch, name),
     offsetof(struct batch, uid),
@@ -31,15 +32,7 @@ static const size_t text_fields[] = {
     offsetof(struct batch, resource_version),
 };
 
-static char **field(struct batch *b, size_t i)
-{
-    return (char **)(void *)((char *)b + text_fields[i]);
-}
-
-static char *const *const_field(const struct batch *b, size_t i)
-{
-    return (char *const *)(const void *)((const char *)b + text_fields[i]);
-}
+static const struct texts texts = {text_offsets, ARRAY_LEN(text_offsets)};
 
 static char *text(const struct node *o, const char *path)
 {
@@ -94,39 +87,23 @@ int batch_decode(const struct node *object, struct batch *ret, struct err *err)
 int batch_copy(const struct batch *from, struct batch *ret)
 {
     struct batch b = *from;
+    int rc = texts_copy(&texts, from, &b, POD_TEXT_MAX);
 
-    for (size_t i = 0; i < ARRAY_LEN(text_fields); i++)
-        *field(&b, i) = NULL;
-    for (size_t i = 0; i < ARRAY_LEN(text_fields); i++) {
-        char *copy = mem_strndup(*const_field(from, i), POD_TEXT_MAX);
-
-        if (!copy) {
-            batch_release(&b);
-            return -ENOMEM;
-        }
-        *field(&b, i) = copy;
-    }
-    *ret = b;
-    return 0;
+    if (rc == 0)
+        *ret = b;
+    return rc;
 }
 
 void batch_release(struct batch *b)
 {
-    for (size_t i = 0; i < ARRAY_LEN(text_fields); i++) {
-        mem_free(*field(b, i));
-        *field(b, i) = NULL;
-    }
+    texts_release(&texts, b);
 }
 
 bool batch_equal(const struct batch *a, const struct batch *b)
 {
-    for (size_t i = 0; i < ARRAY_LEN(text_fields); i++) {
-        if (strncmp(*const_field(a, i), *const_field(b, i), POD_TEXT_MAX) != 0)
-            return false;
-    }
-    return a->is_complete == b->is_complete && a->is_failed == b->is_failed
-           && a->is_suspended == b->is_suspended && a->is_deleting == b->is_deleting
-           && a->has_start_time == b->has_start_time && a->ttl_s == b->ttl_s
-           && a->active == b->active && a->succeeded == b->succeeded
-           && a->failed == b->failed;
+    return texts_equal(&texts, a, b, POD_TEXT_MAX) && a->is_complete == b->is_complete
+           && a->is_failed == b->is_failed && a->is_suspended == b->is_suspended
+           && a->is_deleting == b->is_deleting && a->has_start_time == b->has_start_time
+           && a->ttl_s == b->ttl_s && a->active == b->active
+           && a->succeeded == b->succeeded && a->failed == b->failed;
 }

@@ -20,6 +20,7 @@
 
 #include "operator/core/labels.h"
 #include "operator/core/timestamp.h"
+#include "operator/core/texts.h"
 #include "operator/doc/object.h"
 #include "runtime/base/mem.h"
 #include "runtime/contract/job_world.h"
@@ -36,7 +37,7 @@ const struct prune_rule pod_rules[] = {{.key = "metadata", .inner = prune_metada
                                        {.key = ""},
                                        {.key = NULL}};
 
-static const size_t text_fields[] = {
+static const size_t text_offsets[] = {
     offsetof(struct pod, ns),          offsetof(struct pod, name),
     offsetof(struct pod, uid),         offsetof(struct pod, owner_uid),
     offsetof(struct pod, job_name),    offsetof(struct pod, node),
@@ -46,15 +47,7 @@ static const size_t text_fields[] = {
     offsetof(struct pod, condition),
 };
 
-static char **field(struct pod *p, size_t i)
-{
-    return (char **)(void *)((char *)p + text_fields[i]);
-}
-
-static char *const *const_field(const struct pod *p, size_t i)
-{
-    return (char *const *)(const void *)((const char *)p + text_fields[i]);
-}
+static const struct texts texts = {text_offsets, ARRAY_LEN(text_offsets)};
 
 /* The tree is not changed through it; the field is char * because a copy owns it. */
 static char *text(const struct node *o, const char *path)
@@ -164,11 +157,7 @@ static void read_exit(const struct node *status, struct pod *p)
 
 static const struct node *named(const struct node *list, const char *name)
 {
-    for (const struct node *c = list ? list->first : NULL; c; c = c->next) {
-        if (*name && strcmp(text(c, "name"), name) == 0)
-            return c;
-    }
-    return NULL;
+    return *name ? node_with(list, "name", name) : NULL;
 }
 
 static bool has_failed(const struct node *status)
@@ -263,8 +252,7 @@ int pod_decode(enum kube_kind job_kind,
 {
     struct pod p = {.job_kind = job_kind};
 
-    for (size_t i = 0; i < ARRAY_LEN(text_fields); i++)
-        *field(&p, i) = text(NULL, "");
+    texts_empty(&texts, &p);
     p.ns = text(object, "metadata.namespace");
     p.name = text(object, "metadata.name");
     p.uid = text(object, "metadata.uid");
@@ -300,28 +288,16 @@ int pod_decode(enum kube_kind job_kind,
 int pod_copy(const struct pod *from, struct pod *ret)
 {
     struct pod p = *from;
+    int rc = texts_copy(&texts, from, &p, POD_TEXT_MAX);
 
-    for (size_t i = 0; i < ARRAY_LEN(text_fields); i++)
-        *field(&p, i) = NULL;
-    for (size_t i = 0; i < ARRAY_LEN(text_fields); i++) {
-        char *copy = mem_strndup(*const_field(from, i), POD_TEXT_MAX);
-
-        if (!copy) {
-            pod_release(&p);
-            return -ENOMEM;
-        }
-        *field(&p, i) = copy;
-    }
-    *ret = p;
-    return 0;
+    if (rc == 0)
+        *ret = p;
+    return rc;
 }
 
 void pod_release(struct pod *p)
 {
-    for (size_t i = 0; i < ARRAY_LEN(text_fields); i++) {
-        mem_free(*field(p, i));
-        *field(p, i) = NULL;
-    }
+    texts_release(&texts, p);
 }
 
 /* A sidecar among the containers keeps the pod Running. */
@@ -347,11 +323,8 @@ bool pod_has_failed(const struct pod *p)
 
 bool pod_equal(const struct pod *a, const struct pod *b)
 {
-    for (size_t i = 0; i < ARRAY_LEN(text_fields); i++) {
-        if (strncmp(*const_field(a, i), *const_field(b, i), POD_TEXT_MAX) != 0)
-            return false;
-    }
-    return a->role == b->role && a->generation == b->generation
+    return texts_equal(&texts, a, b, POD_TEXT_MAX) && a->role == b->role
+           && a->generation == b->generation
            && a->world_generation == b->world_generation
            && a->world_workers == b->world_workers && a->is_disrupted == b->is_disrupted
            && a->phase == b->phase && a->is_ready == b->is_ready

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The strings of a struct, handled as a list: what a cache keeps of an object is mostly
+ * texts, which a copy owns. Pure. */
+#ifndef OPERATOR_CORE_TEXTS_H
+#define OPERATOR_CORE_TEXTS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct texts { /* which members of a struct are char * */
+    const size_t *offset;
+    size_t n;
+};
+
+/* Each becomes "". */
+void texts_empty(const struct texts *t, void *object);
+/* object is a bitwise copy of from: it gets strings of its own, each cut at max bytes.
+ * -ENOMEM: it then has none (NULL). */
+int texts_copy(const struct texts *t, const void *from, void *object, size_t max);
+void texts_release(const struct texts *t, void *object); /* NULL afterwards */
+/* Are the first max bytes of each alike? */
+bool texts_equal(const struct texts *t, const void *a, const void *b, size_t max);
+
+#endif
