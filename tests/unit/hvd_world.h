@@ -257,35 +257,45 @@ static inline int sum_async(const char *name, float *v, int64_t n, hvd_handle *h
     return hvd_allreduce_async(&t, HVD_SUM, 1, 1, 0, h);
 }
 
+static inline void keep_sentence(void)
+{
+    (void)snprintf(shared->r[own_rank()].text, 512, "%s", hvd_last_error());
+}
+
 static inline int finish(hvd_handle h)
 {
-    char text[512];
     int r = hvd_wait(h, -1);
 
-    if (r != HVD_OK) { /* keep the sentence over the release */
-        (void)snprintf(text, sizeof(text), "%s", hvd_last_error());
-        (void)hvd_release(h);
-        (void)snprintf(shared->r[own_rank()].text, 512, "%s", text);
-        return r;
-    }
-    return hvd_release(h);
+    if (r == HVD_OK)
+        return hvd_release(h);
+    keep_sentence(); /* the release has one of its own */
+    (void)hvd_release(h);
+    return r;
+}
+
+/* What a submission returned, and its end: once the world has failed, a submission is
+ * refused with the sentence of the failure. */
+static inline int finish_if(int r, const hvd_handle *h)
+{
+    if (r == HVD_OK)
+        return finish(*h);
+    keep_sentence();
+    return r;
 }
 
 static inline int sum_now(const char *name, float *v, int64_t n)
 {
     hvd_handle h;
-    int r = sum_async(name, v, n, &h);
 
-    return r < 0 ? r : finish(h);
+    return finish_if(sum_async(name, v, n, &h), &h);
 }
 
 static inline int barrier_now(const char *name)
 {
     struct hvd_tensor t = {.size_bytes = sizeof(t), .name = name, .device = -1};
     hvd_handle h;
-    int r = hvd_barrier_async(&t, 0, &h);
 
-    return r < 0 ? r : finish(h);
+    return finish_if(hvd_barrier_async(&t, 0, &h), &h);
 }
 
 #endif
