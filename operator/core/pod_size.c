@@ -21,9 +21,12 @@ static bool read_quantity(const struct node *n, struct quantity *ret)
 
     if (n->type == NODE_STRING)
         return quantity_parse(n->u.s, ret, NULL) == 0;
-    if (n->type != NODE_INT)
+    if (n->type == NODE_INT)
+        (void)snprintf(text, sizeof(text), "%" PRId64, n->u.i);
+    else if (n->type == NODE_REAL) /* cpu: 0.5 */
+        (void)snprintf(text, sizeof(text), "%.15g", n->u.d);
+    else
         return false;
-    (void)snprintf(text, sizeof(text), "%" PRId64, n->u.i);
     return quantity_parse(text, ret, NULL) == 0;
 }
 

@@ -66,6 +66,9 @@ static void a_pod_is_as_large_as_the_scheduler_counts(void **state)
          "{cpu: '8', memory: 1Gi}"},
         {"{containers: [{resources: {requests: {cpu: x, memory: 1Gi}}}]}",
          "{memory: 1Gi}"},
+        {"{containers: [{resources: {requests: {cpu: 0.5, memory: 1e9}}}, {resources: "
+         "{limits: {cpu: 0.1}}}]}",
+         "{cpu: 600m, memory: 1G}"},
     };
 
     (void)state;
