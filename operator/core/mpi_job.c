@@ -144,7 +144,8 @@ static struct place section(const struct place *p, const char *key, bool is_requ
 /* What is added to the first container and to the pod must be of its type. */
 static void check_pod(const struct place *tmpl)
 {
-    static const char *const lists[] = {"command", "args", "env", "volumeMounts"};
+    static const char *const lists[] = {"command", "args", "env", "ports",
+                                        "volumeMounts"};
     struct place meta = section(tmpl, "metadata", false);
     struct place spec = section(tmpl, "spec", true), first, dns;
     const struct node *containers;

@@ -13,6 +13,7 @@
 #include "operator/core/mpi_objects.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "operator/core/inject.h"
@@ -26,6 +27,7 @@
 #define SSH_VOLUME      "ssh-auth"
 #define DEFAULT_DOMAIN  "cluster.local"
 #define HVD_RSH         MOUNT_RUNTIME "/bin/hvd-rsh"
+#define PORT_VARIABLE   "HVD_AGENT_PORT"
 #define FIRST_HOST_PORT 20000u
 #define N_HOST_PORTS    10000u
 
@@ -199,21 +201,57 @@ static void add_ssh(struct build *b,
     inject_mount(b, container, SSH_VOLUME, job->ssh_path, false);
 }
 
+static const struct node *own_port(const struct node *container)
+{
+    return node_with(node_get(container, "env"), "name", PORT_VARIABLE);
+}
+
 /* On the host's network the agents of two jobs may meet on one node: each job has a
- * port of its own, below those that Kubernetes and the kernel give out. */
+ * port of its own, below those that Kubernetes and the kernel give out. A port that the
+ * workers' template sets is the launcher's, too: it is where it finds them. */
 static void
 add_agent_port(struct build *b, struct node *container, const struct mpi_job *job)
 {
+    const struct node *worker =
+        node_item(node_at(job->worker.pod_template, "spec.containers"), 0);
     uint8_t sum[SHA256_BYTES];
     char text[16];
 
-    if (!node_bool(job->worker.pod_template, "spec.hostNetwork", false)
-        || node_with(node_get(container, "env"), "name", "HVD_AGENT_PORT"))
+    if (own_port(container))
+        return;
+    if (own_port(worker)) {
+        node_add(b, node_child(b, container, "env", NODE_ARRAY),
+                 node_copy(b, own_port(worker)));
+        return;
+    }
+    if (!node_bool(job->worker.pod_template, "spec.hostNetwork", false))
         return;
     sha256(job->meta.uid, strlen(job->meta.uid), sum);
     (void)snprintf(text, sizeof(text), "%u",
                    FIRST_HOST_PORT + (sum[0] * 256u + sum[1]) % N_HOST_PORTS);
-    add_env(b, container, "HVD_AGENT_PORT", text);
+    add_env(b, container, PORT_VARIABLE, text);
+}
+
+/* By the declaration the scheduler keeps workers apart that would listen on one port of
+ * one node. */
+static void
+declare_agent_port(struct build *b, const struct node *spec, struct node *container)
+{
+    const char *value = node_str(own_port(container), "value");
+    unsigned long port = value ? strtoul(value, NULL, 10) : 0;
+    const struct node *list = node_get(container, "ports");
+    struct node *o;
+
+    if (port == 0 || port > UINT16_MAX || !node_bool(spec, "hostNetwork", false))
+        return;
+    for (const struct node *c = list ? list->first : NULL; c; c = c->next) {
+        if (node_int(c, "containerPort", 0) == (int64_t)port)
+            return;
+    }
+    o = node_object(b);
+    node_set_int(b, o, "containerPort", (int64_t)port);
+    node_set_int(b, o, "hostPort", (int64_t)port);
+    node_add(b, node_child(b, container, "ports", NODE_ARRAY), o);
 }
 
 static void add_access(struct build *b,
@@ -368,6 +406,8 @@ struct node *mpi_worker(struct build *b,
     set_command(b, first, job);
     add_env(b, first, "K_MPI_JOB_ROLE", "worker");
     add_access(b, spec, first, job, cfg);
+    if (job->is_agent)
+        declare_agent_port(b, spec, first);
     node_set(b, o, "spec", spec);
     return b->status ? NULL : o;
 }

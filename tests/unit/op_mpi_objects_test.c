@@ -172,12 +172,66 @@ static void sshd_is_what_the_agent_replaces(void **state)
     }
 }
 
+static void the_launcher_asks_where_the_workers_listen(void **state)
+{
+#define PORTS(launcher, worker)                                                        \
+    "metadata: {name: pi, namespace: lab, uid: u, annotations: {" AGENT                \
+    "}}\nspec: {mpiReplicaSpecs: {Launcher: {template: {spec: {containers: [{name: "   \
+    "c" launcher "}]}}}, Worker: {replicas: 1, template: {spec: {" worker "}]}}}}}"
+#define SET       ", env: [{name: HVD_AGENT_PORT, value: '7'}]"
+#define HOST_PORT "[{\"containerPort\":7,\"hostPort\":7}]"
+    static const struct {
+        const char *yaml, *launcher; /* the launcher's variable; NULL: none */
+        const char *ports;           /* of the worker's container */
+    } row[] = {
+        {PORTS("", "containers: [{name: c"), NULL, NULL},
+        {PORTS("", "containers: [{name: c" SET), "7", NULL},
+        {PORTS(SET, "containers: [{name: c"), "7", NULL},
+        {PORTS("", "hostNetwork: true, containers: [{name: c" SET), "7", HOST_PORT},
+        {PORTS("", "hostNetwork: true, containers: [{name: c, ports: "
+                   "[{containerPort: 7, hostPort: 7}]" SET),
+         "7", HOST_PORT},
+        {PORTS("", "hostNetwork: true, containers: [{name: c, env: [{name: "
+                   "HVD_AGENT_PORT, value: x}]"),
+         "x", NULL},
+    };
+    static const struct object_config cfg = {.runtime_image = "r",
+                                             .cluster_domain = ""};
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(row); i++) {
+        struct mpi_fixture f;
+        struct build b = {.arena = &f.arena};
+        const struct node *worker, *launcher;
+        struct strbuf out;
+
+        fixture_init(&f);
+        strbuf_init(&out, 65536);
+        fixture_read(&f, row[i].yaml);
+        launcher = node_item(
+            node_at(mpi_launcher(&b, f.job, &cfg), "spec.template.spec.containers"), 0);
+        worker =
+            node_item(node_at(mpi_worker(&b, f.job, &cfg, 0), "spec.containers"), 0);
+        launcher = node_with(node_get(launcher, "env"), "name", "HVD_AGENT_PORT");
+        if (row[i].launcher)
+            assert_string_equal(node_str(launcher, "value"), row[i].launcher);
+        else
+            assert_null(launcher);
+        if (node_get(worker, "ports"))
+            json_write(node_get(worker, "ports"), &out);
+        assert_string_equal(strbuf_str(&out), row[i].ports ? row[i].ports : "");
+        strbuf_release(&out);
+        fixture_release(&f);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(golden),
         cmocka_unit_test(resume_brings_scheduling_directives),
         cmocka_unit_test(sshd_is_what_the_agent_replaces),
+        cmocka_unit_test(the_launcher_asks_where_the_workers_listen),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
