@@ -20,7 +20,7 @@
 #include "runtime/base/sha256.h"
 
 #define EVENT_NAME_SIZE   128
-#define EVENT_TEXT_MAX    1024
+#define EVENT_TEXT_SIZE   (1024 + 1) /* what Kubernetes allows, with NUL */
 #define RECENT_SIZE       128
 #define REPEAT_AFTER_NS   (30 * NS_PER_S)
 #define EVENT_ARENA_BYTES (64u << 10)
@@ -112,7 +112,7 @@ static struct node *event_object(struct build *b,
 {
     struct node *o = node_object(b), *meta = node_object(b), *about = node_object(b);
     struct node *source = node_object(b);
-    char now[TIMESTAMP_SIZE], text[EVENT_TEXT_MAX];
+    char now[TIMESTAMP_SIZE], text[EVENT_TEXT_SIZE];
 
     timestamp_format_s(clock_wall_s(), now);
     (void)snprintf(text, sizeof(text), "%s", note->message);
