@@ -70,8 +70,9 @@ static void trouble(struct apply *a,
         return;
     message =
         arena_printf(a->arena, "%s %s: %s", kube_kind_name(x->kind), x->name, text);
-    a->outcome = (struct outcome){
-        .trouble = t, .reason = reason, .message = message ? message : "out of memory"};
+    a->outcome.trouble = t;
+    a->outcome.reason = reason;
+    a->outcome.message = message ? message : "out of memory";
 }
 
 static const char *failed_reason(const struct action *x)
@@ -339,6 +340,8 @@ static void on_patched(void *arg, const struct kube_reply *r)
             retry(s, r->answer.message);
         }
     } else if (r->answer.cls != ANSWER_OK) {
+        s->a->outcome.is_conflict |=
+            s->a->outcome.trouble == TROUBLE_NONE && r->answer.cls == ANSWER_CONFLICT;
         retry(s, r->answer.message);
     } else if (s->is_patch || !is_watched(x->kind)) {
         confirm(s, r);

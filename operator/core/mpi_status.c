@@ -221,6 +221,8 @@ static void see_trouble(struct writer *w)
             note(w, true, false, "ErrResourceExists", taken_name(w, o));
         else if (strcmp(o->reason, "CreateFailed") == 0)
             note(w, true, false, REASON_FAILED, refused_creation(w, o));
+        else if (!o->is_conflict) /* or nobody would know why nothing goes on */
+            note(w, true, false, REASON_FAILED, o->message);
         return;
     }
 }

@@ -70,6 +70,7 @@ struct outcome {
     enum trouble trouble;
     const char *reason; /* CamelCase */
     const char *message;
+    bool is_conflict; /* merely somebody else's write that came before ours */
 };
 
 #endif

@@ -8,14 +8,17 @@
  *   what, now       a title; seconds
  *   set             {path.in.the.job: value} from here on
  *   workers         absent | expected | overdue | gone, or a phase: pending running
- *                   ready succeeded failed evicted, with "deleting" and "@second"
- * (runs, or has ended, since) behind it launcher        absent | expected | overdue |
- * gone, or {state, suspended, started, deleting, ttl, complete: time, reason, message,
- * failed: n} launchers       pods of the launcher, as workers; or {phase, reason,
- * message, at} outcome         {trouble: retry | rejected, reason, message} restart the
- * operator knows nothing but what watches show found           what it looks for is
- * there Each step is decided three times, as in a sync and after it: the last time
- * nothing may change. GOLDEN_UPDATE=1 writes what comes out. */
+ *                   ready succeeded failed evicted; behind it "deleting", "@second"
+ *                   (runs, or has ended, since) and "~second" (was made)
+ *   launcher        absent | expected | overdue | gone, or {state, suspended, started,
+ *                   deleting, ttl, complete: time, reason, message, failed: n}
+ *   launchers       pods of the launcher, as workers; or {phase, reason, message, at}
+ *   outcome         {trouble: retry | rejected, reason, message, conflict}
+ *   restart         the operator knows nothing but what watches show
+ *   found           what it looks for is there
+ *
+ * Each step is decided three times, as in a sync and after it: the last time nothing
+ * may change. GOLDEN_UPDATE=1 writes what comes out. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -70,7 +73,7 @@ static struct pod make_pod(const char *name, const char *words)
     } phases[] = {{"pending", POD_PENDING}, {"running", POD_RUNNING},
                   {"ready", POD_RUNNING},   {"succeeded", POD_SUCCEEDED},
                   {"failed", POD_FAILED},   {"evicted", POD_FAILED}};
-    const char *at = strchr(words, '@');
+    const char *at = strchr(words, '@'), *made = strchr(words, '~');
     struct pod p = {.ns = borrowed("lab"),
                     .name = borrowed(name),
                     .uid = borrowed(name),
@@ -90,6 +93,8 @@ static struct pod make_pod(const char *name, const char *words)
         p.run_wall_us = strtoull(at + 1, NULL, 10) * 1000000u;
     else if (at)
         p.exit_wall_us = strtoull(at + 1, NULL, 10) * 1000000u;
+    if (made)
+        p.made_wall_us = strtoull(made + 1, NULL, 10) * 1000000u;
     return p;
 }
 
@@ -184,7 +189,8 @@ static void see(struct run *r)
         r->outcome = (struct outcome){
             .trouble = strcmp(trouble, "retry") == 0 ? TROUBLE_RETRY : TROUBLE_REJECTED,
             .reason = node_str(r->step, "outcome.reason"),
-            .message = node_str(r->step, "outcome.message")};
+            .message = node_str(r->step, "outcome.message"),
+            .is_conflict = node_bool(r->step, "outcome.conflict", false)};
 }
 
 /* --- carrying out ------------------------------------------------------------------
