@@ -22,43 +22,28 @@
 #include "operator/core/mpi_plan.h"
 
 #include <errno.h>
-#include <string.h>
 
 #include "operator/core/labels.h"
-#include "operator/core/mpi_config.h"
 #include "operator/core/mpi_objects.h"
-#include "operator/core/mpi_podgroup.h"
-#include "operator/doc/json.h"
+#include "operator/core/mpi_planner.h"
 #include "runtime/base/mem.h"
 
 #define FIXED_ACTIONS 16u /* all but those of workers */
-#define MAX_TEXT      (4u << 20)
-#define CLOCK_SKEW_S  60
-#define DROP_AGAIN_MS 1000
 
-struct planner {
-    const struct question *q;
-    const struct mpi_job *job;
-    const struct mpi_view *v;
-    struct decision *d;
-    struct build b;
-};
-
-/* Look again in so many milliseconds, or earlier. */
-static void again(struct planner *p, uint64_t ms)
+void planner_again(struct planner *p, uint64_t ms)
 {
     if (p->d->requeue_ms == 0 || ms < p->d->requeue_ms)
         p->d->requeue_ms = ms > 0 ? ms : 1;
 }
 
-static void again_at(struct planner *p, uint64_t at_s)
+void planner_again_at(struct planner *p, uint64_t at_s)
 {
     uint64_t left_s = at_s > p->q->now_wall_s ? at_s - p->q->now_wall_s : 0;
 
-    again(p, left_s < UINT32_MAX / 1000 ? left_s * 1000 : UINT32_MAX);
+    planner_again(p, left_s < UINT32_MAX / 1000 ? left_s * 1000 : UINT32_MAX);
 }
 
-static const char *keep(struct planner *p, const char *s)
+const char *planner_keep(struct planner *p, const char *s)
 {
     const char *copy = arena_strdup(p->q->arena, s);
 
@@ -67,195 +52,13 @@ static const char *keep(struct planner *p, const char *s)
     return copy;
 }
 
-static struct action *add(struct planner *p,
-                          enum verb verb,
-                          enum kube_kind kind,
-                          uint32_t stage,
-                          const char *name)
+struct action *planner_add(struct planner *p,
+                           enum verb verb,
+                           enum kube_kind kind,
+                           uint32_t stage,
+                           const char *name)
 {
-    return plan_add(&p->d->plan, verb, kind, stage, keep(p, name));
-}
-
-/* --- objects that no watch shows ---------------------------------------------------
- */
-
-static void
-digest_of(struct planner *p, const struct node *o, uint8_t ret[SHA256_BYTES])
-{
-    struct strbuf text;
-
-    strbuf_init(&text, MAX_TEXT);
-    if (o)
-        json_write(o, &text);
-    if (!o || strbuf_status(&text))
-        p->b.status = -ENOMEM;
-    sha256(strbuf_str(&text), text.n, ret);
-    strbuf_release(&text);
-}
-
-/* Made where it is not known to be there; written again where it is another. Returns
- * that action, NULL if there is nothing to do. */
-static struct action *
-ensure(struct planner *p, enum kube_kind kind, const char *name, struct node *body)
-{
-    const struct fact *fact = &p->q->seen->fact[kind];
-    uint8_t digest[SHA256_BYTES];
-    struct action *x;
-
-    digest_of(p, body, digest);
-    if (fact->state == FACT_THERE && memcmp(fact->digest, digest, sizeof(digest)) == 0)
-        return NULL;
-    x = add(p, fact->state == FACT_THERE ? VERB_UPDATE : VERB_CREATE, kind, 0, name);
-    x->body = body;
-    memcpy(x->digest, digest, sizeof(digest));
-    return x;
-}
-
-/* After a restart nothing is known of them; while no pod is to be made they are not
- * asked for. */
-static void ensure_access(struct planner *p, bool is_making)
-{
-    const struct fact *fact = p->q->seen->fact;
-    char name[MPI_NAME_SIZE];
-
-    if (is_making || fact[KUBE_SERVICE].state != FACT_UNKNOWN)
-        ensure(p, KUBE_SERVICE, p->job->meta.name, mpi_service(&p->b, p->job));
-    mpi_object_name(p->job, p->job->is_agent ? "token" : "ssh", name);
-    if (fact[KUBE_SECRET].state == FACT_ABSENT
-        || (is_making && fact[KUBE_SECRET].state == FACT_UNKNOWN))
-        add(p, VERB_CREATE, KUBE_SECRET, 0, name);
-}
-
-/* Names of the workers that run, and since when the last of them does. */
-static size_t
-running_names(struct planner *p, const char **names, uint64_t *ret_since_s)
-{
-    const struct crew *crew = &p->q->seen->crew[ROLE_WORKER];
-    size_t n = 0;
-
-    *ret_since_s = 0;
-    for (uint32_t i = 0; i < crew->n && i < p->job->worker.n; i++) {
-        const struct pod *pod = crew->w[i].pod;
-
-        if (crew->w[i].state != WORKER_SEEN || pod->phase != POD_RUNNING
-            || pod->is_deleting || p->job->is_suspended)
-            continue;
-        names[n++] = pod->name;
-        if (pod->run_wall_us / 1000000u > *ret_since_s)
-            *ret_since_s = pod->run_wall_us / 1000000u;
-    }
-    return n;
-}
-
-/* While workers come up one after the other, the file is not written for each. */
-static bool is_settled(struct planner *p, size_t n_running, uint64_t since_s)
-{
-    uint64_t now_s = p->q->now_wall_s;
-
-    if (n_running == p->job->worker.n || now_s >= since_s + MPI_SETTLE_S
-        || since_s > now_s + CLOCK_SKEW_S)
-        return true;
-    again_at(p, since_s + MPI_SETTLE_S);
-    return false;
-}
-
-static struct node *config_map(struct planner *p, uint64_t *ret_since_s, size_t *ret_n)
-{
-    const char *domain = p->q->cfg->cluster_domain ? p->q->cfg->cluster_domain : "";
-    const char **names =
-        arena_calloc(p->q->arena, p->job->worker.n + 1u, sizeof(*names));
-    struct strbuf hosts, script;
-    struct node *o = NULL;
-
-    if (!names)
-        return NULL;
-    strbuf_init(&hosts, MAX_TEXT);
-    strbuf_init(&script, MAX_TEXT);
-    *ret_n = running_names(p, names, ret_since_s);
-    mpi_hostfile(&hosts, p->job, domain);
-    mpi_discover_hosts(&script, p->job, domain, names, *ret_n);
-    if (strbuf_status(&hosts) == 0 && strbuf_status(&script) == 0)
-        o = mpi_config_map(&p->b, p->job, strbuf_str(&hosts), strbuf_str(&script));
-    strbuf_release(&hosts);
-    strbuf_release(&script);
-    return o;
-}
-
-static void ensure_config(struct planner *p)
-{
-    const struct fact *fact = &p->q->seen->fact[KUBE_CONFIGMAP];
-    uint8_t digest[SHA256_BYTES];
-    uint64_t since_s = 0;
-    size_t n = 0;
-    struct node *o = config_map(p, &since_s, &n);
-    char name[MPI_NAME_SIZE];
-
-    digest_of(p, o, digest);
-    if (fact->state == FACT_THERE
-        && (memcmp(fact->digest, digest, sizeof(digest)) == 0
-            || !is_settled(p, n, since_s)))
-        return;
-    mpi_object_name(p->job, "config", name);
-    ensure(p, KUBE_CONFIGMAP, name, o);
-}
-
-/* What is not said any more: a merge patch would leave it. */
-static void forget_absent(struct planner *p, struct node *o)
-{
-    static const char *const keys[] = {"queue", "priorityClassName"};
-    struct node *spec = node_child(&p->b, o, "spec", NODE_OBJECT);
-
-    for (size_t i = 0; i < ARRAY_LEN(keys); i++) {
-        if (!node_get(spec, keys[i]))
-            node_set(&p->b, spec, keys[i], node_null(&p->b));
-    }
-}
-
-/* Resources that are not asked for any more are taken out first. */
-static void ensure_group(struct planner *p, bool has_launcher)
-{
-    enum gang gang = p->q->cfg->gang;
-    enum kube_kind kind = mpi_pod_group_kind(gang);
-    struct node *clear, *o;
-    struct action *x;
-
-    if (gang == GANG_NONE)
-        return;
-    o = mpi_pod_group(&p->b, p->job, gang, p->q->priorities, has_launcher);
-    x = ensure(p, kind, p->job->meta.name, o);
-    if (!x || x->verb != VERB_UPDATE)
-        return;
-    if (gang == GANG_VOLCANO)
-        forget_absent(p, o);
-    clear = node_object(&p->b);
-    node_set(&p->b, node_child(&p->b, clear, "spec", NODE_OBJECT), "minResources",
-             node_null(&p->b));
-    *add(p, VERB_UPDATE, kind, 1, p->job->meta.name) = *x;
-    p->d->plan.v[p->d->plan.n - 1].stage = 1;
-    x->body = clear;
-    memset(x->digest, 0, sizeof(x->digest));
-}
-
-/* One that we do not know of is asked for first: it may be somebody else's. */
-static void drop_group(struct planner *p)
-{
-    enum gang gang = p->q->cfg->gang;
-    enum kube_kind kind = mpi_pod_group_kind(gang);
-
-    if (gang == GANG_NONE)
-        return;
-    switch (p->q->seen->fact[kind].state) {
-    case FACT_UNKNOWN:
-        add(p, VERB_LOOK, kind, 0, p->job->meta.name);
-        again(p, EXPECT_LOOK_MS); /* where no answer comes */
-        return;
-    case FACT_THERE:
-        add(p, VERB_DELETE, kind, 0, p->job->meta.name);
-        again(p, DROP_AGAIN_MS); /* where it was a look that found it */
-        return;
-    case FACT_ABSENT:
-        return;
-    }
+    return plan_add(&p->d->plan, verb, kind, stage, planner_keep(p, name));
 }
 
 /* --- workers -----------------------------------------------------------------------
@@ -268,7 +71,7 @@ add_worker(struct planner *p, enum verb verb, uint32_t stage, uint32_t i)
     struct action *x;
 
     mpi_worker_name(p->job, i, name);
-    x = add(p, verb, KUBE_POD, stage, name);
+    x = planner_add(p, verb, KUBE_POD, stage, name);
     x->role = ROLE_WORKER;
     x->index = i;
     return x;
@@ -279,13 +82,17 @@ static void delete_worker(struct planner *p, uint32_t i)
     const struct pod *pod = p->q->seen->crew[ROLE_WORKER].w[i].pod;
 
     if (!pod->is_deleting)
-        add_worker(p, VERB_DELETE, 0, i)->uid = keep(p, pod->uid);
+        add_worker(p, VERB_DELETE, 0, i)->uid = planner_keep(p, pod->uid);
 }
 
-/* Of a job that is suspended or finished: those that hold anything. */
+/* Of a finished job, those that cleanPodPolicy names. Of a suspended one, all: one that
+ * has ended would stand in the way of the resumed job, and an evicted one would fail
+ * it.
+ */
 static void delete_workers(struct planner *p)
 {
     const struct crew *crew = &p->q->seen->crew[ROLE_WORKER];
+    bool is_all = p->job->clean != MPI_CLEAN_RUNNING || !p->v->was_finished;
 
     for (uint32_t i = 0; i < crew->n; i++) {
         enum pod_phase phase;
@@ -293,23 +100,36 @@ static void delete_workers(struct planner *p)
         if (crew->w[i].state != WORKER_SEEN)
             continue;
         phase = crew->w[i].pod->phase;
-        if (p->job->clean != MPI_CLEAN_RUNNING || phase == POD_RUNNING
-            || phase == POD_PENDING)
+        if (is_all || phase == POD_RUNNING || phase == POD_PENDING)
             delete_worker(p, i);
     }
+}
+
+/* A pod that its node refused has no container that ended: it counts from when it was
+ * made, or a node that refuses again and again would be asked without a pause. A clock
+ * that is far ahead of ours says nothing: it must not hold the worker back. */
+static uint64_t failed_at_s(const struct planner *p, const struct pod *pod)
+{
+    const uint64_t at_us[] = {pod->exit_wall_us, pod->made_wall_us};
+
+    for (size_t i = 0; i < ARRAY_LEN(at_us); i++) {
+        if (at_us[i] > 0 && at_us[i] / 1000000u <= p->q->now_wall_s + MPI_CLOCK_SKEW_S)
+            return at_us[i] / 1000000u;
+    }
+    return 0;
 }
 
 static void replace_failed(struct planner *p, uint32_t i)
 {
     const struct pod *pod = p->q->seen->crew[ROLE_WORKER].w[i].pod;
-    uint64_t at_s = pod->exit_wall_us / 1000000u + MPI_REPLACE_S;
+    uint64_t at_s = failed_at_s(p, pod) + MPI_REPLACE_S;
 
     if (pod->phase != POD_FAILED || pod->is_deleting)
         return;
     if (p->q->now_wall_s >= at_s)
         delete_worker(p, i);
     else
-        again_at(p, at_s);
+        planner_again_at(p, at_s);
 }
 
 /* A Job that mpi-operator made has not the label by which our watch knows it: it is
@@ -323,8 +143,8 @@ static void look_for_launcher(struct planner *p)
 
     mpi_object_name(p->job, "launcher", name);
     node_set_str(&p->b, labels, LABEL_JOB_NAME, p->job->meta.name);
-    add(p, VERB_LOOK, KUBE_BATCH, 0, name);
-    add(p, VERB_UPDATE, KUBE_BATCH, 1, name)->body = o;
+    planner_add(p, VERB_LOOK, KUBE_BATCH, 0, name);
+    planner_add(p, VERB_UPDATE, KUBE_BATCH, 1, name)->body = o;
 }
 
 static void look_for_expected(struct planner *p)
@@ -334,12 +154,12 @@ static void look_for_expected(struct planner *p)
 
     for (uint32_t i = 0; i < crew->n; i++) {
         if (crew->w[i].state == WORKER_EXPECTED)
-            again(p, EXPECT_LOOK_MS);
+            planner_again(p, EXPECT_LOOK_MS);
         if (crew->w[i].is_overdue)
             add_worker(p, VERB_LOOK, 0, i);
     }
     if (seen->batch_state == WORKER_EXPECTED)
-        again(p, EXPECT_LOOK_MS);
+        planner_again(p, EXPECT_LOOK_MS);
     if (seen->is_batch_overdue)
         look_for_launcher(p);
 }
@@ -378,6 +198,17 @@ static bool misses_worker(const struct planner *p)
     return false;
 }
 
+static bool lost_worker(const struct planner *p)
+{
+    const struct crew *crew = &p->q->seen->crew[ROLE_WORKER];
+
+    for (uint32_t i = 0; i < crew->n && i < p->job->worker.n; i++) {
+        if (crew->w[i].state == WORKER_GONE)
+            return true;
+    }
+    return false;
+}
+
 /* --- the launcher ------------------------------------------------------------------
  */
 
@@ -388,7 +219,7 @@ patch_launcher(struct planner *p, uint32_t stage, struct node *body)
     struct action *x;
 
     mpi_object_name(p->job, "launcher", name);
-    x = add(p, VERB_UPDATE, KUBE_BATCH, stage, name);
+    x = planner_add(p, VERB_UPDATE, KUBE_BATCH, stage, name);
     x->body = body;
     return x;
 }
@@ -437,15 +268,35 @@ static bool can_patch_launcher(const struct observed *seen)
            && !seen->batch->is_complete && !seen->batch->is_failed;
 }
 
+/* Somebody has deleted the launcher's Job: what its pods do must have ended before
+ * another one does it, too. Their ends wake us. */
+static bool has_former_launcher(const struct observed *seen)
+{
+    for (uint32_t i = 0; i < seen->n_batch_pods; i++) {
+        enum pod_phase phase = seen->batch_pods[i]->phase;
+
+        if (phase != POD_SUCCEEDED && phase != POD_FAILED)
+            return true;
+    }
+    return false;
+}
+
+static bool may_make_launcher(const struct planner *p)
+{
+    const struct observed *seen = p->q->seen;
+
+    return is_missing(seen->batch_state) && !has_former_launcher(seen)
+           && (p->job->is_suspended || p->v->may_launch);
+}
+
 static void make_launcher(struct planner *p)
 {
     const struct observed *seen = p->q->seen;
     char name[MPI_NAME_SIZE];
 
     mpi_object_name(p->job, "launcher", name);
-    if (is_missing(seen->batch_state)) {
-        if (p->job->is_suspended || p->v->may_launch)
-            add(p, VERB_CREATE, KUBE_BATCH, 1, name);
+    if (may_make_launcher(p)) {
+        planner_add(p, VERB_CREATE, KUBE_BATCH, 1, name);
     } else if (can_patch_launcher(seen)) {
         if (p->job->is_suspended && !seen->batch->is_suspended)
             fence(p, patch_launcher(
@@ -471,14 +322,16 @@ static void plan_objects(struct planner *p)
     bool is_making = is_missing(p->q->seen->batch_state)
                      || (!p->job->is_suspended && misses_worker(p));
 
-    ensure_access(p, is_making);
-    ensure_config(p);
+    p->is_replacing = (p->q->seen->batch_state == WORKER_GONE && may_make_launcher(p))
+                      || (!p->job->is_suspended && lost_worker(p));
+    mpi_ensure_access(p, is_making);
+    mpi_ensure_config(p);
     look_for_expected(p);
     if (p->job->is_suspended) {
-        drop_group(p);
+        mpi_drop_group(p);
         delete_workers(p);
     } else {
-        ensure_group(p, has_started_launcher(p));
+        mpi_ensure_group(p, has_started_launcher(p));
         make_workers(p);
     }
     make_launcher(p);
@@ -490,7 +343,7 @@ static void await_deadline(struct planner *p)
 
     if (p->job->deadline_s >= 0 && p->v->start_s && !p->job->is_suspended
         && at_s > p->q->now_wall_s)
-        again_at(p, at_s);
+        planner_again_at(p, at_s);
 }
 
 static void delete_by_ttl(struct planner *p)
@@ -500,9 +353,10 @@ static void delete_by_ttl(struct planner *p)
     if (!p->job->ttl_is_of_job || p->job->ttl_s < 0 || !p->v->completion_s)
         return;
     if (p->q->now_wall_s >= at_s)
-        add(p, VERB_DELETE, KUBE_MPIJOB, 1, p->job->meta.name)->uid = p->job->meta.uid;
+        planner_add(p, VERB_DELETE, KUBE_MPIJOB, 1, p->job->meta.name)->uid =
+            p->job->meta.uid;
     else
-        again_at(p, at_s);
+        planner_again_at(p, at_s);
 }
 
 /* Not before the job's end is stored: a launcher that ended and vanished while no
@@ -527,11 +381,12 @@ static void plan_finished(struct planner *p)
     mpi_object_name(p->job, "launcher", name);
     if (p->job->clean != MPI_CLEAN_NONE) {
         delete_workers(p);
-        drop_group(p);
+        mpi_drop_group(p);
     }
     if (is_all && p->job->must_clean_launcher && seen->batch_state == WORKER_SEEN
         && !seen->batch->is_deleting) {
-        add(p, VERB_DELETE, KUBE_BATCH, 0, name)->uid = keep(p, seen->batch->uid);
+        planner_add(p, VERB_DELETE, KUBE_BATCH, 0, name)->uid =
+            planner_keep(p, seen->batch->uid);
     } else {
         if (can_patch_launcher(seen) && !seen->batch->is_suspended)
             fence(p, patch_launcher(p, 0,

@@ -5,7 +5,8 @@
  *  1. A launcher's Job that we made and no watch has shown yet is there. One that is
  * gone counts as there only if it had ended: its outcome is the job's.
  *  2. Workers that are not wanted any more do not count; of a job that is suspended,
- * none does.
+ * none does. An evicted one that is being deleted, as by a suspension that is over
+ * already, will be made again and ends nothing.
  *  3. The deadline counts from the job's startTime. The launcher's Job has it, too, and
  * is left to it, unless it was made late because it waited for the workers.
  * Pure; called by mpi_front.c. */
@@ -25,7 +26,8 @@ static uint64_t stored_time_s(const struct job_meta *meta, const char *key)
 
 static bool is_evicted(const struct pod *p)
 {
-    return p->phase == POD_FAILED && strcmp(p->reason, "Evicted") == 0;
+    return p->phase == POD_FAILED && strcmp(p->reason, "Evicted") == 0
+           && !p->is_deleting;
 }
 
 static void

@@ -270,6 +270,8 @@ int pod_decode(enum kube_kind job_kind,
     read_start(object, &p);
     read_waiting(node_at(object, "status.initContainerStatuses"), &p);
     read_waiting(node_at(object, "status.containerStatuses"), &p);
+    (void)timestamp_parse_us(text(object, "metadata.creationTimestamp"),
+                             &p.made_wall_us); /* stays 0 */
     p.is_deleting = *text(object, "metadata.deletionTimestamp") != '\0';
     if (p.is_deleting
         && timestamp_parse_us(text(object, "metadata.deletionTimestamp"),

@@ -41,6 +41,7 @@ struct pod { /* no field is NULL except where said */
     bool is_init_exit, is_main_exit; /* of an init container; of container 0 */
     bool is_held; /* container 0 has ended, and another one goes on */
     int exit_code, exit_signal;
+    uint64_t made_wall_us;   /* when the API server took it in; 0: unknown */
     uint64_t exit_wall_us;   /* 0: unknown. Kubernetes gives whole seconds */
     uint64_t run_wall_us;    /* since when its containers run; 0: they do not */
     uint64_t delete_wall_us; /* when deletion was asked for; 0: it was not */

@@ -223,6 +223,31 @@ def a_failed_worker_is_replaced() -> None:
     expect(is_true(ns, "Running"), "the job goes on", status(ns))
 
 
+def what_is_deleted_by_hand_is_made_again_with_the_next_pod() -> None:
+    ns = stage.api.namespace("t-mpi-deleted")
+    make(ns, mpijob())
+    run(ns)
+    made = {"services": "pi", "configmaps": "pi-config", "secrets": "pi-ssh"}
+    for plural, name in made.items():
+        stage.api.delete(ns, plural, name)
+    stage.api.delete(ns, "pods", "pi-worker-0", 0)
+    wait("two workers", lambda: len(pods(ns, "worker")) == 2)
+    for plural, name in made.items():
+        expect(stage.api.get(ns, plural, name) is not None, f"{name} is there again")
+
+
+def a_suspended_job_keeps_no_worker() -> None:
+    """One that has ended, too: it would be in the way of the resumed job."""
+    ns = stage.api.namespace("t-mpi-suspended-all")
+    make(ns, mpijob(policy={"cleanPodPolicy": "Running"}))
+    run(ns)
+    stage.api.patch_pod(ns, "pi-worker-1", {"phase": "Succeeded"})
+    edit(ns, {"runPolicy": {"suspend": True}})
+    wait("workers are gone", lambda: not pods(ns, "worker"))
+    edit(ns, {"runPolicy": {"suspend": False}})
+    run(ns)
+
+
 def a_template_that_is_refused_fails_the_job() -> None:
     ns = stage.api.namespace("t-mpi-refused")
     job = mpijob()
@@ -329,6 +354,8 @@ def tests(
         the_launcher_s_time_to_live_begins_when_its_end_is_stored,
         an_evicted_worker_ends_the_job_and_its_launcher,
         a_failed_worker_is_replaced,
+        what_is_deleted_by_hand_is_made_again_with_the_next_pod,
+        a_suspended_job_keeps_no_worker,
         a_template_that_is_refused_fails_the_job,
         a_job_that_mpi_operator_started_goes_on,
         a_crash_around_any_write_of_an_mpijob_changes_nothing,

@@ -270,7 +270,8 @@ static int put_launcher(struct world *w, const char *owner)
     int n =
         snprintf(text, sizeof(text),
                  "{\"metadata\":{\"namespace\":\"ns\",\"name\":\"demo-launcher-x7\","
-                 "\"uid\":\"l1\",\"labels\":{"
+                 "\"uid\":\"l1\",\"creationTimestamp\":\"1970-01-01T00:01:00Z\","
+                 "\"labels\":{"
                  "\"training.kubeflow.org/job-name\":\"demo\","
                  "\"training.kubeflow.org/job-role\":\"launcher\"},"
                  "\"ownerReferences\":[{\"controller\":true,\"uid\":\"%s\"}]}}",
@@ -308,9 +309,11 @@ static void an_mpijob_has_a_launcher_job_and_its_pods(void **state)
     assert_int_equal(seen.batch_state, WORKER_SEEN);
     assert_int_equal(seen.n_batch_pods, 1);
     assert_string_equal(seen.batch_pods[0]->uid, "l1");
+    assert_int_equal(seen.batch_pods[0]->made_wall_us, 60000000u);
     store_drop_batch(w->s, "ns", "demo-launcher", w->key);
     assert_int_equal(store_observe(w->s, w->key, &w->job, &two, 1, &w->a, &seen), 0);
     assert_int_equal(seen.batch_state, WORKER_GONE);
+    assert_int_equal(seen.n_batch_pods, 1); /* the next launcher waits for it */
     assert_int_equal(put_batch(w, "b2", "another"), 0);
     assert_int_equal(
         store_observe(w->s, "mpijob:ns/demo", &w->job, &two, 1, &w->a, &seen), 0);
