@@ -9,6 +9,7 @@ import contextlib
 import http.client
 import json
 import os
+import re
 import signal
 import ssl
 import subprocess
@@ -126,23 +127,35 @@ def wait(what: str, look, seconds: float = 60, pause: float = 0.05):
 
 
 class Watch(threading.Thread):
-    """Calls see(line, now) for each event of path, until stopped."""
+    """Calls see(line, now) for each event of path, until stopped. The API server ends the watch of a reader that is
+    too slow for it: it is opened again at the last version seen, and counted."""
+
+    VERSION = re.compile(rb'"resourceVersion":"([0-9]+)"')
 
     def __init__(self, path: str, see):
         super().__init__(daemon=True)
-        version = Api().call("GET", f"{path}?limit=1")["metadata"]["resourceVersion"]
-        self.see, self.is_over, self.error = see, False, ""
-        self.api = Api(None)
-        self.answer = self.api.send("GET", f"{path}?watch=1&resourceVersion={version}")
+        self.version = Api().call("GET", f"{path}?limit=1")["metadata"]["resourceVersion"]
+        self.path, self.see, self.is_over, self.error, self.reopened = path, see, False, "", 0
+        self.open()
         self.start()
 
+    def open(self) -> None:
+        self.api = Api(None)
+        self.answer = self.api.send("GET", f"{self.path}?watch=1&resourceVersion={self.version}")
+
     def run(self) -> None:
-        try:
-            while line := self.answer.readline():
-                self.see(line, time.monotonic())
-            self.error = "a watch ended"
-        except Exception as e:  # it is reported with the figures, unless it is we who ended it
-            self.error = repr(e)
+        while not self.is_over:
+            try:
+                while line := self.answer.readline():
+                    self.see(line, time.monotonic())
+                    if found := self.VERSION.search(line):
+                        self.version = found[1].decode()
+                if not self.is_over:
+                    self.reopened += 1
+                    self.open()
+            except Exception as e:  # it is reported with the figures, unless it is we who ended it
+                self.error = "" if self.is_over else repr(e)
+                return
 
     def stop(self) -> None:
         self.is_over = True
