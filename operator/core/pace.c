@@ -2,11 +2,13 @@
 /* A job of 8 workers comes up by 8 pods that run one after the other, and each would be
  * a status of its own ("3/8"). What such a status tells is out of date at once, and it
  * costs the API server as much as a pod. So it waits until PACE_NS after the last
- * write; what somebody may wait for (core/status.c tells which) never does.
+ * write, and while hundreds of jobs come up at once, when the API server has least to
+ * spare, PACE_BUSY_NS; what somebody may wait for (core/status.c tells which) never
+ * does.
  *
- * Invariant: entries are in the order of their time, and those older than PACE_NS are
- * dropped whenever one looks, so there are never more than jobs written within that
- * time. Keys are kept as hashes: two of one hash wait for each other, which hurts
+ * Invariant: entries are in the order of their time, and those older than PACE_BUSY_NS
+ * are dropped whenever one looks, so there are never more than statuses written within
+ * that time. Keys are kept as hashes: two of one hash wait for each other, which hurts
  * nobody. Called by sync.c. */
 #include "operator/core/pace.h"
 
@@ -29,7 +31,7 @@ static void drop_old(struct pace *p, uint64_t now_ns)
 {
     size_t k = 0;
 
-    while (k < p->n && now_ns - p->v[k].at_ns >= PACE_NS)
+    while (k < p->n && now_ns - p->v[k].at_ns >= PACE_BUSY_NS)
         k++;
     if (k == 0)
         return;
@@ -54,14 +56,25 @@ void pace_note(struct pace *p, const char *key, uint64_t now_ns)
     p->v[p->n++] = (struct pace_entry){.hash = hash_of(key), .at_ns = now_ns};
 }
 
+static uint64_t interval_ns(const struct pace *p, uint64_t now_ns)
+{
+    size_t n = p->n;
+
+    if (n > PACE_BUSY && now_ns - p->v[n - 1 - PACE_BUSY].at_ns < PACE_NS)
+        return PACE_BUSY_NS;
+    return PACE_NS;
+}
+
 uint64_t pace_wait_ns(struct pace *p, const char *key, uint64_t now_ns)
 {
-    uint64_t hash = hash_of(key);
+    uint64_t hash = hash_of(key), due_ns;
 
     drop_old(p, now_ns);
     for (size_t i = p->n; i-- > 0;) { /* the last one counts */
-        if (p->v[i].hash == hash)
-            return p->v[i].at_ns + PACE_NS - now_ns;
+        if (p->v[i].hash == hash) {
+            due_ns = p->v[i].at_ns + interval_ns(p, now_ns);
+            return due_ns > now_ns ? due_ns - now_ns : 0;
+        }
     }
     return 0;
 }

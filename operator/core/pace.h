@@ -6,7 +6,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PACE_NS 3000000000ull /* from one write of a job's status to mere progress */
+#define PACE_NS      3000000000ull /* from a write of a job's status to mere progress */
+#define PACE_BUSY    20u /* more statuses than these within PACE_NS: it is ... */
+#define PACE_BUSY_NS 30000000000ull /* ... this instead */
 
 struct pace_entry {
     uint64_t hash, at_ns;

@@ -34,6 +34,27 @@ static void progress_waits_for_its_own_job_only(void **state)
     pace_release(&p);
 }
 
+static void it_waits_longer_while_many_jobs_change(void **state)
+{
+    struct pace p = {0};
+    char key[32];
+
+    (void)state;
+    pace_note(&p, "ns/a", 1000 * MS);
+    for (unsigned i = 1; i < PACE_BUSY; i++) {
+        (void)snprintf(key, sizeof(key), "ns/j%u", i);
+        pace_note(&p, key, 1001 * MS);
+    }
+    assert_int_equal(pace_wait_ns(&p, "ns/a", 1002 * MS), PACE_NS - 2 * MS);
+    pace_note(&p, "ns/one-more", 1002 * MS); /* PACE_BUSY others */
+    assert_int_equal(pace_wait_ns(&p, "ns/a", 1002 * MS), PACE_BUSY_NS - 2 * MS);
+    /* calm again: the wait of those that still wait is the short one */
+    assert_int_equal(pace_wait_ns(&p, "ns/j1", 1001 * MS + PACE_NS), 0);
+    pace_note(&p, "ns/j1", 9000 * MS);
+    assert_int_equal(pace_wait_ns(&p, "ns/j1", 9000 * MS), PACE_NS);
+    pace_release(&p);
+}
+
 static void what_is_over_takes_no_memory(void **state)
 {
     struct pace p = {0};
@@ -44,7 +65,7 @@ static void what_is_over_takes_no_memory(void **state)
         (void)snprintf(key, sizeof(key), "ns/j%u", i);
         pace_note(&p, key, i * MS);
     }
-    assert_true(p.n <= PACE_NS / MS);
+    assert_true(p.n <= PACE_BUSY_NS / MS);
     pace_release(&p);
 }
 
@@ -91,6 +112,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(progress_waits_for_its_own_job_only),
+        cmocka_unit_test(it_waits_longer_while_many_jobs_change),
         cmocka_unit_test(what_is_over_takes_no_memory),
         cmocka_unit_test(only_counts_and_sentences_are_progress),
     };
