@@ -13,8 +13,8 @@
  * derived from; and if the API server does not keep it as it was sent (its CRD lacks a
  * field), not again before it changes: no server can make us write for ever.
  *  4. One sync per key at a time (the queue sees to it).
- *  5. Counts and sentences alone are written at most once in 3 to 30 s (core/pace.c); all
- *     else at once. */
+ *  5. Counts and sentences alone are written at most once in 3 to 30 s (core/pace.c);
+ * all else at once. */
 #include "operator/sync.h"
 
 #include <errno.h>
