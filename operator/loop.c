@@ -33,8 +33,10 @@ static void start_due(struct controller *op, bool is_stopping)
     if (!is_stopping) {
         sinks_tick(op, now_ns);
         while (controller_may_act(op) && sync_has_room(op)
-               && (key = queue_take(op->queue, now_ns)))
+               && (key = queue_take(op->queue, now_ns))) {
+            metrics_queue_wait(&op->metrics, queue_waited_ns(op->queue, key));
             sync_start(op, key);
+        }
     }
     kube_tick(op->kube, now_ns);
 }

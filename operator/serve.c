@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The small HTTP server. GET and HEAD only; three paths; nothing of the request but its
+/* The small HTTP server. GET and HEAD only; four paths; nothing of the request but its
  * path is looked at. libmicrohttpd runs in external-epoll mode: the loop waits for its
  * one descriptor. */
 #include "operator/serve.h"
@@ -12,9 +12,9 @@
 #include <microhttpd.h>
 
 #include "operator/elect.h"
+#include "operator/process.h"
 #include "operator/sinks.h"
 #include "runtime/base/clock.h"
-#include "runtime/base/fd.h"
 #include "runtime/base/mem.h"
 
 #define MAX_CLIENTS       32
@@ -23,21 +23,10 @@
 
 struct serve {
     const struct controller *op;
+    uint64_t started_wall_us;
     struct MHD_Daemon *daemon[SERVE_MAX_FDS];
     size_t n;
 };
-
-static uint64_t rss_bytes(void)
-{
-    AUTOFREE char *text = NULL;
-    unsigned long total, resident;
-    size_t n;
-
-    if (fd_read_file("/proc/self/statm", 256, &text, &n, NULL) < 0
-        || sscanf(text, "%lu %lu", &total, &resident) != 2)
-        return 0;
-    return (uint64_t)resident * 4096u;
-}
 
 static uint64_t silence_ns(const struct controller *op, uint64_t now_ns)
 {
@@ -59,21 +48,25 @@ static void render_info(void *arg, const char *key)
     metrics_render_info(space, slash + 1, arg);
 }
 
-static void render_metrics(const struct controller *op, struct strbuf *out)
+static void render_metrics(const struct serve *s, struct strbuf *out)
 {
+    const struct controller *op = s->op;
     uint64_t now_ns = clock_now_ns();
     struct metrics m = op->metrics;
     struct gauges g = {
         .pods = store_n_pods(op->store),
+        .pod_bytes = store_pod_bytes(op->store),
         .queue_depth = queue_depth(op->queue),
         .watch_restarts = sinks_n_restarts(op),
-        .rss_bytes = rss_bytes(),
         .uptime_s = (now_ns - op->started_ns) / NS_PER_S,
         .oldest_watch_ns = silence_ns(op, now_ns),
+        .started_wall_us = s->started_wall_us,
+        .version = HVD_VERSION_STRING,
         .is_synced = controller_is_synced(op),
         .is_leader = controller_leads(op),
     };
 
+    process_look(&g.process);
     m.watch_events = sinks_n_events(op);
     for (int i = 0; i < STATE_COUNT; i++) {
         g.jobs[METRICS_HOROVODJOB][i] =
@@ -100,17 +93,16 @@ static unsigned render_ready(const struct controller *op, struct strbuf *out)
     return MHD_HTTP_SERVICE_UNAVAILABLE;
 }
 
-static unsigned
-render(const struct controller *op, const char *path, struct strbuf *out)
+static unsigned render(const struct serve *s, const char *path, struct strbuf *out)
 {
     if (strcmp(path, "/metrics") == 0)
-        render_metrics(op, out);
-    else if (strcmp(path, "/healthz") == 0)
+        render_metrics(s, out);
+    else if (strcmp(path, "/healthz") == 0 || strcmp(path, "/livez") == 0)
         strbuf_puts(out, "ok\n");
     else if (strcmp(path, "/readyz") == 0)
-        return render_ready(op, out);
+        return render_ready(s->op, out);
     else {
-        strbuf_puts(out, "not here: try /healthz, /readyz or /metrics\n");
+        strbuf_puts(out, "not here: try /healthz, /livez, /readyz or /metrics\n");
         return MHD_HTTP_NOT_FOUND;
     }
     return MHD_HTTP_OK;
@@ -140,7 +132,7 @@ static enum MHD_Result on_request(void *arg,
     }
     strbuf_init(&out, MAX_METRICS_BYTES);
     if (strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0)
-        status = render(s->op, url, &out);
+        status = render(s, url, &out);
     if (strbuf_status(&out))
         status = MHD_HTTP_INTERNAL_SERVER_ERROR;
     r = MHD_create_response_from_buffer(out.n, (void *)(uintptr_t)strbuf_str(&out),
@@ -186,6 +178,7 @@ int serve_new(const struct controller *op,
     if (!s)
         return err_set(err, -ENOMEM, "out of memory");
     s->op = op;
+    s->started_wall_us = clock_wall_us();
     s->daemon[0] = listen_on(s, "http-port", (uint16_t)port, err);
     s->n = s->daemon[0] != NULL;
     if (s->n && second_port && second_port != port) {

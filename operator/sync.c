@@ -89,7 +89,8 @@ static void finish(struct sync *s, const char *why)
     delay_ns = queue_done(op->queue, s->key, why != NULL, now_ns);
     op->metrics.queue_retries += why != NULL;
     if (why)
-        log_warn("sync failed", "job=%s retry_ms=%llu cause=\"%s\"", s->key,
+        log_warn("sync failed", "job=%s attempt=%u retry_ms=%llu cause=\"%s\"", s->key,
+                 queue_n_failures(op->queue, s->key),
                  (unsigned long long)(delay_ns / NS_PER_MS), why);
     else if (s->decision.requeue_ms
              && queue_add(op->queue, s->key,

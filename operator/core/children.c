@@ -248,3 +248,15 @@ const struct pod *children_next_pod(const struct children *c,
     ++*place;
     return e->pod;
 }
+
+size_t children_pod_bytes(const struct children *c)
+{
+    size_t n = c->pods.n * (sizeof(struct entry) + sizeof(void *));
+
+    for (size_t i = 0; i < c->pods.n; i++) {
+        const struct entry *e = c->pods.v[i];
+
+        n += strlen(e->key) + 1 + pod_bytes(e->pod);
+    }
+    return n;
+}

@@ -38,6 +38,7 @@ const struct pod *children_next_pod(const struct children *c,
                                     const char *ns,
                                     const char *job_name,
                                     size_t *place);
+size_t children_pod_bytes(const struct children *c); /* that all pods take */
 void pod_free(struct pod *p);     /* of what was handed out; accepts NULL */
 void batch_free(struct batch *b); /* the same */
 

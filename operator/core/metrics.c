@@ -43,6 +43,11 @@ void metrics_sync(struct metrics *m, int is_ok, uint64_t took_ns)
     note(&m->sync, sync_ms, took_ns / 1000u);
 }
 
+void metrics_queue_wait(struct metrics *m, uint64_t waited_ns)
+{
+    note(&m->queue_wait, sync_ms, waited_ns / 1000u);
+}
+
 static enum api_result result_of(int http)
 {
     if (http == 409)
@@ -110,6 +115,16 @@ static void counter(struct strbuf *out, const char *name, const char *help, uint
 {
     head(out, name, "counter", help);
     strbuf_printf(out, "%s %" PRIu64 "\n", name, v);
+}
+
+static void seconds(struct strbuf *out,
+                    const char *name,
+                    const char *type,
+                    const char *help,
+                    uint64_t us)
+{
+    head(out, name, type, help);
+    strbuf_printf(out, "%s %.6f\n", name, (double)us / 1e6);
 }
 
 static void render_histogram(const struct histogram *h,
@@ -198,6 +213,47 @@ render_jobs(const struct metrics *m, const struct gauges *g, struct strbuf *out)
                      "from a job's startTime until it ran", out);
 }
 
+static void
+render_queue(const struct metrics *m, const struct gauges *g, struct strbuf *out)
+{
+    gauge(out, "hvd_operator_queue_depth", "jobs that wait for a sync", g->queue_depth);
+    counter(out, "hvd_operator_queue_adds_total", "times that a job asked for a sync",
+            m->queue_adds);
+    counter(out, "hvd_operator_queue_retries_total",
+            "times that a job was put back with a delay", m->queue_retries);
+    render_histogram(&m->queue_wait, sync_ms, "hvd_operator_queue_wait_seconds",
+                     "from when a sync was due until it began", out);
+}
+
+static void
+render_watches(const struct metrics *m, const struct gauges *g, struct strbuf *out)
+{
+    counter(out, "hvd_operator_watch_events_total", "events received by watches",
+            m->watch_events);
+    counter(out, "hvd_operator_watch_restarts_total",
+            "lists and watches begun again after the first", g->watch_restarts);
+    gauge(out, "hvd_operator_watch_silence_seconds",
+          "since the quietest of the watches was last heard",
+          g->oldest_watch_ns / 1000000000u);
+}
+
+/* Under the names that every exporter gives them, where there is one. */
+static void render_process(const struct gauges *g, struct strbuf *out)
+{
+    head(out, "hvd_operator_build_info", "gauge", "1, with the version as a label");
+    strbuf_printf(out, "hvd_operator_build_info{version=\"%s\"} 1\n", g->version);
+    gauge(out, "hvd_operator_uptime_seconds", "since this process started",
+          g->uptime_s);
+    seconds(out, "process_start_time_seconds", "gauge", "start, since the epoch",
+            g->started_wall_us);
+    seconds(out, "process_cpu_seconds_total", "counter", "processor time",
+            g->process.cpu_us);
+    gauge(out, "process_resident_memory_bytes", "resident memory",
+          g->process.rss_bytes);
+    gauge(out, "process_open_fds", "open file descriptors", g->process.open_fds);
+    gauge(out, "process_max_fds", "limit of those", g->process.max_fds);
+}
+
 /* For dashboards and alerts that were made for mpi-operator. */
 static void
 render_aliases(const struct metrics *m, const struct gauges *g, struct strbuf *out)
@@ -218,29 +274,18 @@ void metrics_render(const struct metrics *m, const struct gauges *g, struct strb
 {
     render_jobs(m, g, out);
     gauge(out, "hvd_operator_pods", "pods of jobs in the cache", g->pods);
+    gauge(out, "hvd_operator_pod_cache_bytes", "memory that those take", g->pod_bytes);
     render_syncs(m, out);
-    gauge(out, "hvd_operator_queue_depth", "jobs that wait for a sync", g->queue_depth);
-    counter(out, "hvd_operator_queue_adds_total", "times that a job asked for a sync",
-            m->queue_adds);
-    counter(out, "hvd_operator_queue_retries_total",
-            "times that a job was put back with a delay", m->queue_retries);
+    render_queue(m, g, out);
     render_requests(m, out);
     render_histogram(&m->request, sync_ms, "hvd_operator_api_request_duration_seconds",
                      "from sending a request to its answer, without watches", out);
-    counter(out, "hvd_operator_watch_events_total", "events received by watches",
-            m->watch_events);
-    counter(out, "hvd_operator_watch_restarts_total",
-            "lists and watches begun again after the first", g->watch_restarts);
-    gauge(out, "hvd_operator_watch_silence_seconds",
-          "since the quietest of the watches was last heard",
-          g->oldest_watch_ns / 1000000000u);
+    render_watches(m, g, out);
     gauge(out, "hvd_operator_synced", "1 when all caches are filled",
           (uint64_t)(g->is_synced != 0));
     gauge(out, "hvd_operator_leader", "1 while this process may act",
           (uint64_t)(g->is_leader != 0));
-    gauge(out, "hvd_operator_uptime_seconds", "since this process started",
-          g->uptime_s);
-    gauge(out, "process_resident_memory_bytes", "resident memory", g->rss_bytes);
+    render_process(g, out);
     render_aliases(m, g, out);
 }
 

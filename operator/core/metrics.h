@@ -24,7 +24,7 @@ struct histogram {
 
 struct metrics { /* zeroed at the start */
     uint64_t syncs_ok, syncs_retry;
-    struct histogram sync, request, to_running;
+    struct histogram sync, request, to_running, queue_wait;
     uint64_t requests[API_VERB_COUNT][API_RESULT_COUNT];
     uint64_t watch_events;
     uint64_t queue_adds, queue_retries;
@@ -32,14 +32,21 @@ struct metrics { /* zeroed at the start */
     uint64_t jobs_finished[METRICS_KIND_COUNT][STATE_COUNT]; /* SUCCEEDED, FAILED */
     uint64_t restarts, replacements; /* of HorovodJobs: that counted, that did not */
 };
+struct process_facts {
+    uint64_t rss_bytes, cpu_us, open_fds, max_fds;
+};
 struct gauges { /* read at the moment of the scrape */
     uint64_t jobs[METRICS_KIND_COUNT][STATE_COUNT];
-    uint64_t pods, queue_depth, watch_restarts, rss_bytes, uptime_s;
+    uint64_t pods, pod_bytes, queue_depth, watch_restarts, uptime_s;
     uint64_t oldest_watch_ns; /* since the quietest watch was last heard */
+    uint64_t started_wall_us;
+    struct process_facts process;
+    const char *version;
     int is_synced, is_leader;
 };
 
 void metrics_sync(struct metrics *m, int is_ok, uint64_t took_ns);
+void metrics_queue_wait(struct metrics *m, uint64_t waited_ns);
 void metrics_request(struct metrics *m, const char *method, int http, uint64_t took_ns);
 /* A status was written: old NULL or as stored before, now as it is. */
 void metrics_status(struct metrics *m,

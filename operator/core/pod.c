@@ -297,6 +297,11 @@ int pod_copy(const struct pod *from, struct pod *ret)
     return rc;
 }
 
+size_t pod_bytes(const struct pod *p)
+{
+    return sizeof(*p) + texts_bytes(&texts, p);
+}
+
 void pod_release(struct pod *p)
 {
     texts_release(&texts, p);

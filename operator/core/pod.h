@@ -57,7 +57,8 @@ int pod_decode(enum kube_kind job_kind,
                struct pod *ret,
                struct err *err);
 int pod_copy(const struct pod *from, struct pod *ret); /* owned strings; -ENOMEM */
-void pod_release(struct pod *p); /* of a copy; accepts a zeroed struct */
+void pod_release(struct pod *p);       /* of a copy; accepts a zeroed struct */
+size_t pod_bytes(const struct pod *p); /* that a copy takes */
 /* How the pod's work ended: of one that goes on for the sake of another container, as
  * its first one did. Where all have ended, the kubelet's phase is waited for. Neither:
  * it has not ended. */

@@ -20,6 +20,8 @@ struct item {
     char *key;
     uint64_t due_ns; /* UINT64_MAX: not wanted (only while working or failing) */
     uint64_t retry_ns;
+    uint64_t waited_ns; /* the work that is done now or was last */
+    unsigned n_failures;
     bool is_working;
 };
 
@@ -43,7 +45,7 @@ void queue_free(struct queue *q)
     mem_free(q);
 }
 
-static struct item *find(struct queue *q, const char *key)
+static struct item *find(const struct queue *q, const char *key)
 {
     for (size_t i = 0; i < q->n; i++) {
         if (strcmp(q->v[i].key, key) == 0)
@@ -89,6 +91,7 @@ const char *queue_take(struct queue *q, uint64_t now_ns)
     if (!best)
         return NULL;
     best->is_working = true;
+    best->waited_ns = now_ns - best->due_ns;
     best->due_ns = UINT64_MAX;
     return best->key;
 }
@@ -106,6 +109,7 @@ uint64_t queue_done(struct queue *q, const char *key, bool failed, uint64_t now_
     if (!it)
         return 0;
     it->is_working = false;
+    it->n_failures = failed ? it->n_failures + 1 : 0;
     if (failed) {
         it->retry_ns = it->retry_ns ? it->retry_ns * 2 : QUEUE_FIRST_RETRY_NS;
         if (it->retry_ns > QUEUE_MAX_RETRY_NS)
@@ -117,6 +121,20 @@ uint64_t queue_done(struct queue *q, const char *key, bool failed, uint64_t now_
     if (it->due_ns == UINT64_MAX)
         forget(q, it);
     return 0;
+}
+
+uint64_t queue_waited_ns(const struct queue *q, const char *key)
+{
+    const struct item *it = find(q, key);
+
+    return it ? it->waited_ns : 0;
+}
+
+unsigned queue_n_failures(const struct queue *q, const char *key)
+{
+    const struct item *it = find(q, key);
+
+    return it ? it->n_failures : 0;
 }
 
 uint64_t queue_next_ns(const struct queue *q)

@@ -24,6 +24,10 @@ const char *queue_take(struct queue *q, uint64_t now_ns);
 /* The work is done. failed: again after this key's back-off; else the back-off starts
  * afresh. Returns the delay in ns, 0 when it is not queued for retry. */
 uint64_t queue_done(struct queue *q, const char *key, bool failed, uint64_t now_ns);
+/* How long the key that is at work had been due when it was taken. */
+uint64_t queue_waited_ns(const struct queue *q, const char *key);
+/* How often in a row the work on that key has failed until now. */
+unsigned queue_n_failures(const struct queue *q, const char *key);
 /* When the next key is due; UINT64_MAX when nothing waits. */
 uint64_t queue_next_ns(const struct queue *q);
 size_t queue_depth(const struct queue *q); /* keys that wait, whether due or not */

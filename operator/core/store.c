@@ -324,6 +324,11 @@ size_t store_n_pods(const struct store *s)
     return s->children.pods.n;
 }
 
+size_t store_pod_bytes(const struct store *s)
+{
+    return children_pod_bytes(&s->children);
+}
+
 void store_each_job(const struct store *s, store_key_fn fn, void *arg)
 {
     for (size_t i = 0; i < s->jobs.n; i++)

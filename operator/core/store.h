@@ -134,6 +134,7 @@ bool store_is_unkept(const struct store *s,
 /* For metrics, and to look at every job again. */
 size_t store_n_jobs(const struct store *s, enum kube_kind kind, enum job_state state);
 size_t store_n_pods(const struct store *s);
+size_t store_pod_bytes(const struct store *s);
 void store_each_job(const struct store *s, store_key_fn fn, void *arg);
 
 #endif

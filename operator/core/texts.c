@@ -50,6 +50,15 @@ void texts_release(const struct texts *t, void *object)
     }
 }
 
+size_t texts_bytes(const struct texts *t, const void *object)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < t->n; i++)
+        n += strlen(text(object, t->offset[i])) + 1;
+    return n;
+}
+
 bool texts_equal(const struct texts *t, const void *a, const void *b, size_t max)
 {
     for (size_t i = 0; i < t->n; i++) {

@@ -17,7 +17,8 @@ void texts_empty(const struct texts *t, void *object);
 /* object is a bitwise copy of from: it gets strings of its own, each cut at max bytes.
  * -ENOMEM: it then has none (NULL). */
 int texts_copy(const struct texts *t, const void *from, void *object, size_t max);
-void texts_release(const struct texts *t, void *object); /* NULL afterwards */
+void texts_release(const struct texts *t, void *object);       /* NULL afterwards */
+size_t texts_bytes(const struct texts *t, const void *object); /* with their ends */
 /* Are the first max bytes of each alike? */
 bool texts_equal(const struct texts *t, const void *a, const void *b, size_t max);
 

@@ -22,7 +22,7 @@ while IFS= read -r f; do
     done < <(grep -oE '\]\([^)]+\)' "$f" | sed -E 's/^\]\(//; s/\)$//' | grep -vE '^(https?:|mailto:|#)' || true)
 done < <(files '*.md')
 
-# same README MARK: the names on stdin are the first column of the table between the comments of MARK
+# same README MARK: the names on stdin are the first column, or its words, of the table between the comments of MARK
 same() {
     local side name
     while IFS=$'\t' read -r side name; do
@@ -30,7 +30,7 @@ same() {
             code) finding "$1: $2: $name is in the code and not in the table" ;;
             *) finding "$1: $2: $name is in the table and not in the code" ;;
         esac
-    done < <(comm -3 <(sort -u) <(sed -n "/^<!-- $2:/,/^<!-- end of $2/s/^| \`\([^\`]*\)\`.*/\1/p" "$1" | sort -u) \
+    done < <(comm -3 <(sort -u) <(sed -n "/^<!-- $2:/,/^<!-- end of $2/s/^| \(\`[^|]*\) |.*/\1/p" "$1" | grep -oE '[^\`, ]+' | sort -u) \
         | sed -e 's/^\t/table\t/; t' -e 's/^/code\t/')
 }
 readme=operator/README.md
@@ -43,6 +43,14 @@ if [ -f $readme ] && [ ${#tell[@]} -gt 0 ]; then
 fi
 if [ -f $readme ] && [ -f operator/core/metrics.c ]; then
     same $readme metrics < <(grep -oE '"(hvd_operator|mpi_operator|process)_[a-z_]+"' operator/core/metrics.c | tr -d '"')
+fi
+mapfile -t logs < <(files 'operator/*.c' 'operator/kube/*.c')
+if [ -f $readme ] && [ ${#logs[@]} -gt 0 ] && grep -q '^<!-- log:' $readme; then
+    # keys of log_info("...", "key=%s key=\"%s\"", ..) and its kin; the first row are those of every line
+    same $readme log < <(
+        printf '%s\n' ts level program tag msg
+        awk '/log_(debug|info|warn|error)\(/ {on = 1} on {print} /;$/ {on = 0}' "${logs[@]}" | grep -oE '[a-z_]+=[%\\a-z-]' | sed 's/=.*//'
+    )
 fi
 
 if [ -f operator/api_page.py ]; then

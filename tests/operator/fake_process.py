@@ -104,6 +104,10 @@ def with_log_json_each_line_is_one_object() -> None:
     for line in lines:
         expect(all(isinstance(line.get(k), str) for k in ("ts", "level", "msg")), "ts, level, msg", line)
     expect(any(line.get("job") == "ns/j0" for line in lines), "the job has a key of its own", text)
+    failed = [line for line in lines if line["msg"] == "sync failed"]
+    expect(
+        failed and failed[0]["attempt"] == "1" and failed[0]["retry_ms"] == "50", "which try it was", text
+    )
     expect(any("quote" in line.get("cause", "") for line in lines), "odd characters survive", text)
 
 

@@ -383,7 +383,8 @@ def readiness_tells_what_is_missing_and_metrics_count() -> None:
             "/readyz names the CRD",
             lambda: fetch(port, "/readyz")[0] == 503 and "manifests/crd" in fetch(port, "/readyz")[1],
         )
-        expect(fetch(port, "/healthz") == (200, "ok\n"), "healthy all the same")
+        for path in ("/healthz", "/livez"):
+            expect(fetch(port, path) == (200, "ok\n"), f"{path}: alive all the same")
         expect(fetch(port, "/nothing")[0] == 404, "another path")
         allow.append(1)
         wait("/readyz", lambda: fetch(port, "/readyz") == (200, "ok\n"))
@@ -397,9 +398,21 @@ def readiness_tells_what_is_missing_and_metrics_count() -> None:
             running,
             "hvd_operator_pods 2",
             "hvd_operator_synced 1",
+            'hvd_operator_build_info{version="',
             'hvd_operator_api_requests_total{method="GET",code="4xx"}',
         ):
             expect(line in text, f"metrics have {line}", text)
+        for name, least in (
+            ("hvd_operator_pod_cache_bytes", 200),
+            ("hvd_operator_queue_wait_seconds_count", 2),
+            ("process_start_time_seconds", 1.7e9),
+            ("process_cpu_seconds_total", 0.001),
+            ("process_resident_memory_bytes", 1 << 20),
+            ("process_open_fds", 5),
+            ("process_max_fds", 64),
+        ):
+            found = re.search(rf"^{name} (\S+)$", text, re.MULTILINE)
+            expect(found is not None and float(found[1]) >= least, f"{name} is at least {least}", text)
         served = set(re.findall(r"^# TYPE (\S+) (\S+)$", text, re.MULTILINE))
         readme = (ROOT / "operator/README.md").read_text()
         rows = readme.split("<!-- metrics")[1].split("<!-- end of metrics")[0]

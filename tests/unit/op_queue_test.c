@@ -38,6 +38,35 @@ static void a_key_is_there_once_and_never_worked_on_twice(void **state)
     queue_free(q);
 }
 
+static void it_tells_how_long_a_key_waited_and_how_often_it_failed(void **state)
+{
+    struct queue *q = queue_new();
+
+    (void)state;
+    (void)queue_add(q, "a", 10);
+    (void)queue_add(q, "b", 0);
+    assert_int_equal(queue_waited_ns(q, "a"), 0);
+    assert_string_equal(queue_take(q, 15), "b");
+    assert_string_equal(queue_take(q, 17), "a");
+    assert_int_equal(queue_waited_ns(q, "a"),
+                     7); /* since it was due, not since added */
+    assert_int_equal(queue_waited_ns(q, "b"), 15);
+    assert_int_equal(queue_n_failures(q, "a"), 0);
+    (void)queue_done(q, "a", true, 20);
+    assert_int_equal(queue_n_failures(q, "a"), 1);
+    assert_string_equal(queue_take(q, 20 + QUEUE_FIRST_RETRY_NS), "a");
+    assert_int_equal(queue_waited_ns(q, "a"), 0); /* the back-off is no waiting */
+    (void)queue_done(q, "a", true, 20 + QUEUE_FIRST_RETRY_NS);
+    assert_int_equal(queue_n_failures(q, "a"), 2);
+    (void)queue_take(q, UINT64_MAX - 1);
+    (void)queue_add(q, "a", 0);
+    (void)queue_done(q, "a", false, 0);
+    assert_int_equal(queue_n_failures(q, "a"), 0);
+    assert_int_equal(queue_n_failures(q, "unknown"), 0);
+    assert_int_equal(queue_waited_ns(q, "unknown"), 0);
+    queue_free(q);
+}
+
 static void the_longest_waiting_key_comes_first(void **state)
 {
     struct queue *q = queue_new();
@@ -212,6 +241,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_rate_is_halved_by_429_and_comes_back),
         cmocka_unit_test(a_key_is_there_once_and_never_worked_on_twice),
+        cmocka_unit_test(it_tells_how_long_a_key_waited_and_how_often_it_failed),
         cmocka_unit_test(the_longest_waiting_key_comes_first),
         cmocka_unit_test(failures_back_off_up_to_a_bound_and_success_forgets_them),
         cmocka_unit_test(the_bucket_allows_a_burst_and_then_the_rate),

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The text of /metrics: numbers come out as they went in, under Prometheus' rules. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "operator/core/metrics.h"
+
+static void wants(const struct strbuf *text, const char *line)
+{
+    const char *at = strstr(strbuf_str(text), line);
+
+    if (!at || (at != strbuf_str(text) && at[-1] != '\n'))
+        fail_msg("no line \"%s\" in:\n%s", line, strbuf_str(text));
+}
+
+static void what_is_measured_is_told(void **state)
+{
+    static const char *const lines[] = {
+        "hvd_operator_pods 3\n",
+        "hvd_operator_pod_cache_bytes 3072\n",
+        "hvd_operator_queue_wait_seconds_bucket{le=\"0.005\"} 1\n",
+        "hvd_operator_queue_wait_seconds_bucket{le=\"0.01\"} 2\n",
+        "hvd_operator_queue_wait_seconds_bucket{le=\"+Inf\"} 3\n",
+        "hvd_operator_queue_wait_seconds_sum 4.009000\n",
+        "hvd_operator_queue_wait_seconds_count 3\n",
+        "hvd_operator_build_info{version=\"1.2.3\"} 1\n",
+        "process_start_time_seconds 1767225600.250000\n",
+        "process_cpu_seconds_total 1.500000\n",
+        "process_resident_memory_bytes 4096\n",
+        "process_open_fds 17\n",
+        "process_max_fds 1024\n",
+        "hvd_operator_leader 1\n",
+        "mpi_operator_is_leader 1\n",
+    };
+    struct metrics m = {0};
+    struct gauges g = {
+        .pods = 3,
+        .pod_bytes = 3072,
+        .started_wall_us = 1767225600250000u,
+        .version = "1.2.3",
+        .is_leader = 1,
+        .process = {
+            .rss_bytes = 4096, .cpu_us = 1500000, .open_fds = 17, .max_fds = 1024}};
+    struct strbuf text;
+
+    (void)state;
+    metrics_queue_wait(&m, 2000000);    /* 2 ms */
+    metrics_queue_wait(&m, 7000000);    /* 7 ms */
+    metrics_queue_wait(&m, 4000000000); /* 4 s: beyond the last bound */
+    strbuf_init(&text, 1u << 20);
+    metrics_render(&m, &g, &text);
+    for (size_t i = 0; i < sizeof(lines) / sizeof(*lines); i++)
+        wants(&text, lines[i]);
+    strbuf_release(&text);
+}
+
+/* Each family once, its samples right after its HELP and TYPE. */
+static void every_sample_belongs_to_the_family_above_it(void **state)
+{
+    struct metrics m = {0};
+    struct gauges g = {.version = "1"};
+    char family[128] = "", seen[16384] = "\n";
+    struct strbuf text;
+
+    (void)state;
+    metrics_request(&m, "GET", 200, 1);
+    strbuf_init(&text, 1u << 20);
+    metrics_render(&m, &g, &text);
+    for (const char *s = strbuf_str(&text); *s; s = strchr(s, '\n') + 1) {
+        if (strncmp(s, "# HELP ", 7) == 0) {
+            char entry[130];
+
+            (void)snprintf(family, sizeof(family), "%.*s", (int)strcspn(s + 7, " "),
+                           s + 7);
+            (void)snprintf(entry, sizeof(entry), "\n%s\n", family);
+            if (strstr(seen, entry))
+                fail_msg("%s comes twice", family);
+            strncat(seen, entry + 1, sizeof(seen) - strlen(seen) - 1);
+        } else {
+            const char *name = strncmp(s, "# TYPE ", 7) == 0 ? s + 7 : s;
+
+            if (strncmp(name, family, strlen(family)) != 0)
+                fail_msg("after the head of %s: %.80s", family, s);
+        }
+    }
+    strbuf_release(&text);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_measured_is_told),
+        cmocka_unit_test(every_sample_belongs_to_the_family_above_it),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
