@@ -1,17 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A new operator takes over jobs in every state, and touches none of them."""
+"""A new operator takes over jobs in every state, and touches none of them.
+
+As a program, `upgrade.py DEFINITION OUT` writes what BIN's operator makes of jobs, under that definition of theirs;
+the last test puts that back. It needs a cluster at RM_RUN (tests/cluster/up --control-plane-only) and PYTHONPATH and
+variables as in run.sh.
+"""
 
 from __future__ import annotations
 
 import json
+import sys
+from pathlib import Path
 
-from api import expect, wait
+from api import CORE, JOBS, Refused, condition, expect, wait
 from bad_yaml import plain, plain_mpi
-from common import api, make_namespace, suite, world
+from common import ROOT, api, kubectl, make_namespace, suite, world
 
+OLD = ROOT / "tests/packaging/old"
 NS = "packaging-upgrade"
 MPIJOBS = f"/apis/kubeflow.org/v2beta1/namespaces/{NS}/mpijobs"
 BATCH = f"/apis/batch/v1/namespaces/{NS}/jobs"
+OWNED = ("secrets", "services", "configmaps", "pods")
 
 
 def job(name: str, **run_policy: str) -> dict:
@@ -20,29 +29,31 @@ def job(name: str, **run_policy: str) -> dict:
     return body
 
 
-def play(name: str, phase: str, code: int = 0) -> None:
+def play(ns: str, name: str, phase: str, code: int = 0) -> None:
     """The kubelet's part, for both workers."""
-    wait(f"pods of {name}", lambda: sum(n.startswith(f"{name}-worker-") for n in api.pods(NS)) == 2)
+    wait(f"pods of {name}", lambda: sum(n.startswith(f"{name}-worker-") for n in api.pods(ns)) == 2)
     for i in (0, 1):
-        api.set_pod(NS, f"{name}-worker-{i}", "Running")
-    wait(f"{name} runs", lambda: api.status(NS, name).get("state") == "Running")
-    if phase == "Running":
-        return
+        api.set_pod(ns, f"{name}-worker-{i}", "Running")
+    wait(f"{name} runs", lambda: api.status(ns, name).get("state") == "Running")
+    if phase != "Running":
+        finish(ns, name, phase, code)
+
+
+def finish(ns: str, name: str, phase: str, code: int = 0) -> None:
     at = "2026-01-01T00:01:00Z"
     ended = {"terminated": {"exitCode": code, "reason": "Error", "startedAt": at, "finishedAt": at}}
     for i in (0, 1):
-        api.set_pod(NS, f"{name}-worker-{i}", phase, **ended)
-    wait(f"{name} has ended", lambda: api.status(NS, name).get("state") == phase)
+        api.set_pod(ns, f"{name}-worker-{i}", phase, **ended)
+    wait(f"{name} has ended", lambda: api.status(ns, name).get("state") == phase)
 
 
-def seen() -> dict[str, str]:
+def seen(ns: str = NS) -> dict[str, str]:
     """All that the operator may write, without what the API server counts by itself."""
-    kinds = ("horovodjobs", "pods", "services", "secrets", "configmaps", "events")
     out = {}
-    for kind in kinds:
-        for o in api.items(NS, kind):
+    for kind in ("horovodjobs", "events", *OWNED):
+        for o in api.items(ns, kind):
             out[f"{kind} {o['metadata']['name']}"] = json.dumps(o, indent=1, sort_keys=True)
-    for path in (MPIJOBS, BATCH):
+    for path in (MPIJOBS, BATCH) if ns == NS else ():
         for o in api.call("GET", path)["items"]:
             out[f"{path} {o['metadata']['name']}"] = json.dumps(o, indent=1, sort_keys=True)
     return out
@@ -58,9 +69,9 @@ def a_new_operator_touches_no_job() -> None:
     api.make(NS, job("failed", cleanPodPolicy="None"))
     api.call("POST", MPIJOBS, plain_mpi("mpi"))
     wait("the launcher of mpi", lambda: api.call("GET", BATCH)["items"])
-    play("runs", "Running")
-    play("ended", "Succeeded")
-    play("failed", "Failed", 3)
+    play(NS, "runs", "Running")
+    play(NS, "ended", "Succeeded")
+    play(NS, "failed", "Failed", 3)
     wait("waits is told", lambda: api.status(NS, "waits").get("state") == "Pending")
     wait("mpi is told", lambda: api.call("GET", MPIJOBS + "/mpi").get("status", {}).get("conditions"))
     wait("all is settled", settled(), 30)
@@ -70,29 +81,168 @@ def a_new_operator_touches_no_job() -> None:
             world.operator.kill()
         world.stop()
         world.run()
-        kinds = ("ringmaster.dev/v1beta1/horovodjobs", "kubeflow.org/v2beta1/mpijobs")
-        jobs = sum(len(api.call("GET", "/apis/" + kind)["items"]) for kind in kinds)
-        wait("the new one has looked at every job", lambda jobs=jobs: world.looks() >= jobs)
+        wait("the new one has looked at every job", lambda: world.looks() >= len(all_jobs()))
         wait("and is done with them", settled(), 30)
         after = seen()
         changed = [k for k in before.keys() | after.keys() if before.get(k) != after.get(k)]
         expect(not changed, f"ended {end}: nothing was made, changed or deleted", *changed)
     # and it does its work: the job that runs comes to its end
-    for i in (0, 1):
-        at = "2026-01-01T00:02:00Z"
-        ended = {"terminated": {"exitCode": 0, "startedAt": at, "finishedAt": at}}
-        api.set_pod(NS, f"runs-worker-{i}", "Succeeded", **ended)
-    wait(
-        "the job that ran is told to have succeeded", lambda: api.status(NS, "runs")["state"] == "Succeeded"
-    )
+    finish(NS, "runs", "Succeeded")
 
 
-def settled():
+def all_jobs() -> list[dict]:
+    kinds = ("ringmaster.dev/v1beta1/horovodjobs", "kubeflow.org/v2beta1/mpijobs")
+    return [o for kind in kinds for o in api.call("GET", "/apis/" + kind)["items"]]
+
+
+def settled(ns: str = NS):
     """Nothing has changed between a number of looks at all objects."""
     looks: list[dict[str, str]] = []
 
     def look() -> bool:
-        looks.append(seen())
+        looks.append(seen(ns))
         return len(looks) > 8 and all(x == looks[-1] for x in looks[-8:])
 
     return look
+
+
+# --- jobs that an earlier operator left ------------------------------------------------
+# What became of them under it is in old/*-jobs.json; the first operator knew no generations, no world that
+# changes, and fewer fields of the status.
+SERVERS = ("uid", "resourceVersion", "creationTimestamp", "managedFields", "generation")
+LEFT = ("waits", "runs", "grows", "breaks", "ended", "failed")
+
+
+def record(ns: str) -> dict[str, list[dict]]:
+    """By kind, without what the API server adds."""
+    for name in LEFT:
+        api.make(ns, job(name, cleanPodPolicy="None"))
+    for name in ("runs", "grows", "breaks"):
+        play(ns, name, "Running")
+    play(ns, "ended", "Succeeded")
+    play(ns, "failed", "Failed", 3)
+    wait("waits is told", lambda: api.status(ns, "waits").get("state") == "Pending")
+    wait("all is settled", settled(ns), 30)
+    out: dict[str, list[dict]] = {"horovodjobs": [], **{kind: [] for kind in OWNED}}
+    for kind, found in out.items():
+        for o in api.items(ns, kind):
+            owners = o["metadata"].get("ownerReferences")
+            if kind != "horovodjobs" and not owners:
+                continue  # the cluster's own
+            uid = owners[0]["uid"] if owners else o["metadata"]["uid"]
+            o = json.loads(json.dumps(o).replace(uid, "UID").replace(ns, "NAMESPACE"))
+            o["metadata"] = {k: v for k, v in o["metadata"].items() if k not in SERVERS}
+            found.append(without_account(o) if kind == "pods" else o)
+    for secret in out["secrets"]:
+        secret["data"] = {"token": "bm90IGEgc2VjcmV0Cg=="}
+    for service in out["services"]:
+        for key in [k for k in service["spec"] if k.startswith(("clusterIP", "ipFamil", "internalT"))]:
+            service["spec"].pop(key)
+        service["spec"]["clusterIP"] = "None"
+    return out
+
+
+def without_account(pod: dict) -> dict:
+    """Without the volume that admission adds to each pod, of another name each time."""
+    spec = pod["spec"]
+    spec["volumes"] = [v for v in spec["volumes"] if not v["name"].startswith("kube-api-access")]
+    for c in spec["containers"] + spec.get("initContainers", []):
+        c["volumeMounts"] = [
+            m for m in c.get("volumeMounts", []) if not m["name"].startswith("kube-api-access")
+        ]
+    return pod
+
+
+def put_back(ns: str, left: dict[str, list[dict]]) -> None:
+    uids = {}
+    for o in left["horovodjobs"]:
+        name = o["metadata"]["name"]
+        uids[name] = api.make(ns, filled(o, ns, ""))["metadata"]["uid"]
+        patch_status(JOBS.format(ns=ns) + "/" + name, o["status"])
+    for kind in OWNED:
+        for o in left[kind]:
+            body = filled(o, ns, uids[o["metadata"]["ownerReferences"][0]["name"]])
+            status = body.pop("status", {})
+            api.call("POST", CORE.format(ns=ns) + kind, body)
+            if kind == "pods":
+                patch_status(CORE.format(ns=ns) + f"pods/{body['metadata']['name']}", status)
+
+
+def filled(o: dict, ns: str, uid: str) -> dict:
+    return json.loads(json.dumps(o).replace("NAMESPACE", ns).replace("UID", uid or "UID"))
+
+
+def patch_status(path: str, status: dict) -> None:
+    api.call("PATCH", path + "/status", {"status": status}, "application/merge-patch+json")
+
+
+@suite.test
+def jobs_of_an_earlier_operator_go_on_untouched() -> None:
+    world.installed()
+    for file in sorted(OLD.glob("*-jobs.json")):
+        world.stop()
+        ns = make_namespace(f"packaging-{file.stem}")
+        put_back(ns, json.loads(file.read_text()))
+        before = seen(ns)
+        was = {name: api.status(ns, name) for name in LEFT}
+        world.run()
+        wait("the new operator has looked at every job", lambda: world.looks() >= len(all_jobs()))
+        wait("and is done with them", settled(ns), 30)
+        after = seen(ns)
+        changed = [k for k in before.keys() | after.keys() if before.get(k) != after.get(k)]
+        changed = [k for k in changed if not k.startswith("horovodjobs ")]
+        expect(not changed, f"{file.name}: no object was made, changed or deleted", *changed)
+        for name in LEFT:
+            now = api.status(ns, name)
+            kept = {k: now.get(k) for k in was[name]}
+            expect(kept == was[name], f"{file.name}: what the status of {name} said", kept, was[name])
+        go_on(ns)
+
+
+def go_on(ns: str) -> None:
+    """From every state to its end."""
+    play(ns, "waits", "Succeeded")
+    finish(ns, "runs", "Succeeded")
+    finish(ns, "breaks", "Failed", 7)
+    told = condition(api.status(ns, "breaks"), "Failed")
+    expect("code 7" in told["message"], "the cause is told", told)
+    old = api.pods(ns)
+    api.call(
+        "PATCH",
+        JOBS.format(ns=ns) + "/grows",
+        {"spec": {"replicaSpecs": {"Worker": {"replicas": 3}}}},
+        "application/merge-patch+json",
+    )
+
+    def grown() -> bool:
+        """Old pods cannot be told of another world: all are made anew."""
+        now = {n: uid for n, uid in api.pods(ns).items() if n.startswith("grows-worker-")}
+        return len(now) == 3 and all(old.get(n) != uid for n, uid in now.items())
+
+    wait("a job of another size has new pods", lambda: sweep(ns, "grows") or grown(), 30)
+
+
+def sweep(ns: str, job_name: str) -> None:
+    """The kubelet's part, for what is being deleted."""
+    for p in api.items(ns, "pods"):
+        meta = p["metadata"]
+        if meta.get("deletionTimestamp") and meta["name"].startswith(job_name + "-"):
+            try:
+                api.delete(ns, "pods", meta["name"], 0)
+            except Refused as e:
+                expect(e.code == 404, "one that has ended goes by itself", str(e))
+
+
+if __name__ == "__main__":
+    try:
+        world.installed()
+        kubectl("apply", "-f", sys.argv[1])
+        world.run()
+        left = record(make_namespace("packaging-record"))
+        rows = [
+            f"{json.dumps(kind)}: [\n" + ",\n".join(json.dumps(o, sort_keys=True) for o in found) + "\n]"
+            for kind, found in left.items()
+        ]
+        Path(sys.argv[2]).write_text("{\n" + ",\n".join(rows) + "\n}\n")
+    finally:
+        world.stop()
