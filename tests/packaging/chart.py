@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import json
+import re
 
+import yaml
 from api import expect
 from common import CHART, RUN, Failed, helm, kubectl, kustomize, make_namespace, read, suite, text_of, world
 
@@ -55,11 +57,14 @@ def helm_and_kustomize_install_the_same() -> None:
 def helm_s_values_make_the_overlays() -> None:
     args = "--gang-scheduling=volcano"
     same(template("--set", "gangScheduler=volcano"), kustomize("overlays/gang"))
-    with_rules = template(
-        "--set", "metrics.serviceMonitor.enabled=true", "--set", "metrics.rules.enabled=true"
-    )
-    added = [o for o in with_rules if o["apiVersion"].startswith("monitoring.coreos.com/")]
-    same(added, kustomize("overlays/monitoring"))
+    usual = normal(template())
+    for values, overlay in (
+        ([f"metrics.{x}.enabled=true" for x in ("serviceMonitor", "rules", "dashboard")], "monitoring"),
+        (["flowSchema.enabled=true"], "fairness"),
+    ):
+        more = template("--set", ",".join(values))
+        added = [o for o in more if f"{o['kind']} {o['metadata']['name']}" not in usual]
+        same(added, kustomize(f"overlays/{overlay}"))
     one = normal(template("--set", "rbac.namespaced=true", "--set", "crds.install=false,rbac.users=false"))
     other = normal(kustomize("overlays/namespaced"))
     expect(sorted(one) == sorted(other), "objects of one namespace", str(sorted(one)), str(sorted(other)))
@@ -85,8 +90,42 @@ def every_value_does_something() -> None:
         "podAnnotations.a=b", "podLabels.a=b", "networkPolicy.enabled=false",
         "networkPolicy.apiServerPorts={8443}", "pdb.enabled=false", "pdb.maxUnavailable=50%",
         "metrics.service=false", "metrics.serviceMonitor.enabled=true", "metrics.rules.enabled=true",
+        "metrics.dashboard.enabled=true", "flowSchema.enabled=true",
     ):  # fmt: skip
         expect(template_text("--set", value) != usual, f"{value} changes something")
+
+
+@suite.test
+def every_value_is_in_the_chart_s_readme_and_schema() -> None:
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    told: set[str] = set()
+    for row in re.findall(r"^\| (`[^|]*) \|", (CHART / "README.md").read_text(), re.MULTILINE):
+        names = re.findall(r"`([^`]+)`", row)
+        stem = names[0].rsplit(".", 1)[0]
+        told |= {stem + n if n.startswith(".") else n for n in names}
+    there = {name: path for name, path in leaves(values)}
+    wrong = [f"{n}: not in README.md" for n in there if n not in told]
+    wrong += [f"{n}: in README.md, not in values.yaml" for n in told if n not in there]
+    for name, path in there.items():
+        node = schema
+        for key in path:
+            node = node.get("properties", {}).get(key, {})
+        if not node:
+            wrong.append(f"{name}: not in values.schema.json")
+    expect(not wrong, "values, README and schema have the same names", *wrong)
+
+
+def leaves(values: dict, path: tuple[str, ...] = ()) -> list[tuple[str, tuple[str, ...]]]:
+    """Names with their paths. What is under resources is Kubernetes' own."""
+    out = []
+    for key, value in values.items():
+        at = (*path, key)
+        if isinstance(value, dict) and value and at != ("resources",):
+            out += leaves(value, at)
+        else:
+            out.append((".".join(at), at))
+    return out
 
 
 @suite.test

@@ -11,6 +11,7 @@ import access  # noqa: F401
 import chart  # noqa: F401
 import examples  # noqa: F401
 import kinds  # noqa: F401
+import monitoring  # noqa: F401
 import mpijob  # noqa: F401
 import upgrade  # noqa: F401
 import wrong  # noqa: F401
