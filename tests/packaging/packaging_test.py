@@ -13,6 +13,7 @@ import examples  # noqa: F401
 import kinds  # noqa: F401
 import monitoring  # noqa: F401
 import mpijob  # noqa: F401
+import told  # noqa: F401
 import upgrade  # noqa: F401
 import wrong  # noqa: F401
 from common import suite, world
