@@ -353,7 +353,8 @@ static void release(struct agent *a)
     engine_free(a->engine);
     if (a->is_connected)
         channel_release(&a->channel);
-    hub_finish(a->hub, clock_now_ns() + 20 * NS_PER_S);
+    /* who waits here goes on to wait for the next one */
+    hub_finish(a->hub, clock_now_ns() + (a->has_gone_early ? 0 : 20 * NS_PER_S));
     metrics_stop(a->metrics);
     guard_stop(&a->guard);
     scratch_remove(&a->scratch);

@@ -275,8 +275,10 @@ enum outcome agent_reach_hub(struct agent *a)
         return agent_fail(a, 125, err.text);
     struct pollfd p = {.fd = dial_fd(dial), .events = POLLIN};
     while (poll(&p, 1, 0) <= 0) /* the thread ends at start_deadline_ns at the latest */
-        if (wait_for(a, p.fd, POLLIN, UINT64_MAX) == FAILED)
+        if (wait_for(a, p.fd, POLLIN, UINT64_MAX) == FAILED) {
+            a->has_gone_early = true;
             return FAILED; /* the process ends, and the thread with it */
+        }
     if (dial_end(dial, &fd, &session, &err) < 0) {
         (void)snprintf(
             why, sizeof(why), "worker %u could not reach worker 0 at %.60s:%u: %.130s",
@@ -308,8 +310,45 @@ static enum outcome wait_table(struct agent *a)
     }
 }
 
+/* One turn of a farewell. */
+static enum outcome hear_last_words(struct agent *a, uint64_t until_ns)
+{
+    uint64_t next = until_ns;
+    enum outcome o = agent_tick_hub(a, &next);
+    if (o != GOING)
+        return o;
+    struct pollfd p = {.fd = a->channel.fd, .events = channel_events(&a->channel)};
+    (void)poll(&p, 1, clock_left_ms(next < until_ns ? next : until_ns));
+    return agent_serve_hub(a);
+}
+
+/* The hub closes when it has heard that we leave before the start. GOING when its table
+ * has crossed our word: the job has begun, and our end is its failure. */
+static enum outcome leave_early(struct agent *a)
+{
+    struct report own = a->first;
+    uint64_t until = clock_now_ns() + FAREWELL_NS;
+    enum outcome o = GOING;
+    send_origin(a, MESSAGE_LEAVING);
+    while (o == GOING && clock_now_ns() < until) {
+        o = hear_last_words(a, until);
+        if (o == REFORMED)
+            o = agent_has_place(a) ? GOING : LEFT;
+    }
+    if (o == LEFT || (o == FAILED && !a->is_own)) /* the job has failed already */
+        return o;
+    a->first = own; /* and not the loss of the hub */
+    if (o == STARTED)
+        return GOING;
+    a->has_gone_early = true;
+    return FAILED;
+}
+
 enum outcome agent_say_farewell(struct agent *a)
 {
+    enum outcome o = a->is_leaving && !a->has_run ? leave_early(a) : GOING;
+    if (o != GOING)
+        return o;
     struct report own = a->first;
     uint64_t until = clock_now_ns() + FAREWELL_NS;
     if (a->is_leaving)
@@ -317,15 +356,8 @@ enum outcome agent_say_farewell(struct agent *a)
     if (a->is_leaving_sent)
         until += MEET_LEAVE_MS * NS_PER_MS;
     agent_send_report(a, &own);
-    enum outcome o = GOING;
     while (o == GOING && a->is_connected && clock_now_ns() < until) {
-        uint64_t next = until;
-        o = agent_tick_hub(a, &next);
-        if (o != GOING)
-            break;
-        struct pollfd p = {.fd = a->channel.fd, .events = channel_events(&a->channel)};
-        (void)poll(&p, 1, clock_left_ms(next < until ? next : until));
-        o = agent_serve_hub(a);
+        o = hear_last_words(a, until);
         if (o == REFORMED && !agent_has_place(a))
             return LEFT;
         if (o == REFORMED) {

@@ -43,6 +43,7 @@ struct agent {
     struct channel channel;
     bool is_connected, is_done_sent, has_reported;
     bool is_leaving, is_leaving_sent; /* a signal has told us to end */
+    bool has_gone_early;              /* and nobody was to lose by it */
     bool has_run;                     /* in an earlier world */
     bool is_own; /* first is this worker's own failure, which the hub has not told us */
     struct table table;
@@ -75,7 +76,9 @@ enum outcome agent_reach_hub(struct agent *a);
  * FINISHED, FAILED or LEFT. */
 enum outcome agent_join(struct agent *a);
 /* Told to stop while no ranks run, or unable to run them: the others must hear it.
- * Waits until the hub has closed or said STOP. FAILED or LEFT. */
+ * Waits until the hub has closed or said STOP. FAILED or LEFT. Who is told to stop
+ * before its first world has begun is no failure of the job: the others go on to wait
+ * for whoever takes its place. */
 enum outcome agent_say_farewell(struct agent *a);
 
 #endif

@@ -83,13 +83,19 @@ static int take_done(struct hub *h, const struct frame *f, struct err *err)
     return rc;
 }
 
-static int take_leaving(struct hub *h, const struct frame *f, struct err *err)
+/* Before the start it just goes: to close is the answer, after which it cannot find
+ * itself in a world that has begun. */
+static int
+take_leaving(struct hub *h, struct conn *c, const struct frame *f, struct err *err)
 {
     struct origin o;
     int rc = origin_read(f->p, f->n, &o, err);
-    if (rc == 0)
-        meet_leaving(&h->meet, o.worker, clock_now_ns());
-    return rc;
+    if (rc < 0)
+        return rc;
+    if (c->worker >= 0 && meet_lets_go(&h->meet, (uint32_t)c->worker))
+        return err_set(err, -ESHUTDOWN, "it was told to end before the start");
+    meet_leaving(&h->meet, o.worker, clock_now_ns());
+    return 0;
 }
 
 /* An agent's world file has changed. One that waits for just this world is told that it
@@ -125,7 +131,7 @@ int hub_take_frame(struct hub *h,
     case MESSAGE_WORLD:
         return take_world(h, c, f, err);
     case MESSAGE_LEAVING:
-        return take_leaving(h, f, err);
+        return take_leaving(h, c, f, err);
     case MESSAGE_PING:
         return 0;
     }

@@ -142,49 +142,6 @@ def test_one_worker_is_a_job_whose_ranks_share_its_cores(folder):
         assert 1 <= int(read(f"{folder}/n.{rank}")) <= max(1, len(os.sched_getaffinity(0)) // 2)
 
 
-def test_workers_come_in_any_order_and_late(folder):
-    job = Job(folder, 3)
-    for i in 2, 1:
-        job.start(i, f"{BIN}/launch-rank")
-    wait_until("worker 1 and 2 wait", lambda: all(job.agents[i].process.poll() is None for i in (1, 2)))
-    job.start(0, f"{BIN}/launch-rank")
-    same(job.end(), [0, 0, 0], job.errors())
-
-
-def test_no_rank_starts_before_all_are_here(folder):
-    job = Job(folder, 2)
-    job.start(0, "sh", "-c", f": > {folder}/up.0")
-    wait_until("the hub listens", lambda: "worker is here" in job.agents[0].err)
-    assert not os.path.exists(f"{folder}/up.0")
-    job.start(1, "true")
-    same(job.end(), [0, 0], job.errors())
-    assert os.path.exists(f"{folder}/up.0")
-
-
-def test_a_worker_that_starts_anew_before_the_start_is_no_failure(folder):
-    job = Job(folder, 3)
-    job.start(0, "true")
-    first = job.start(1, "true")
-    wait_until("worker 1 is here", lambda: "worker is here worker=1" in job.agents[0].err)
-    first.signal(signal.SIGKILL)
-    wait_until("its loss is seen", lambda: "connection lost" in job.agents[0].err)
-    job.start(1, "true", name="worker1b")
-    job.start(2, "true")
-    same(job.end(), [0, 0, 0], job.errors())
-
-
-def test_a_hub_that_starts_anew_before_the_start_is_no_failure(folder):
-    job = Job(folder, 3)
-    first = job.start(0, "true", name="first")
-    job.start(1, "true")
-    wait_until("worker 1 is here", lambda: "worker is here worker=1" in first.err)
-    first.signal(signal.SIGKILL)
-    same(first.end(), 137)
-    job.start(0, "true")
-    job.start(2, "true")
-    same(job.end(), [0, 0, 0], job.errors())
-
-
 def test_workers_on_different_hosts_find_each_other(folder):
     if os.geteuid() != 0 or subprocess.run(["unshare", "--net", "true"], check=False).returncode:
         raise Skip("needs root for network namespaces")
@@ -234,23 +191,6 @@ def test_workers_on_different_hosts_find_each_other(folder):
     finally:
         for name in names:
             subprocess.run(["ip", "netns", "del", name], check=False)
-
-
-def test_a_missing_worker_is_named(folder):
-    job = Job(folder, 4, HVD_START_TIMEOUT="1")
-    for i in 0, 2:
-        job.start(i, "true")
-    same(job.end(), [124, 124], job.errors())
-    text = job.logs_name(failure(-1, 124), [0, 2])
-    has(text, 'why="waited 1 s for workers 1, 3 of 4, which did not come: look at their pods"')
-    has(job.agents[2].err, "hvd-agent[worker 2]: waited 1 s for workers 1, 3 of 4")
-
-
-def test_a_missing_worker_0_is_named(folder):
-    job = Job(folder, 2, HVD_START_TIMEOUT="1")
-    job.start(1, "true")
-    same(job.end(), [124], job.errors())
-    has(job.log(1), "worker 1 could not reach worker 0 at 127.0.0.1:")
 
 
 def test_a_wrong_token_is_refused(folder):
@@ -458,35 +398,6 @@ def test_ranks_that_end_well_after_sigterm_are_a_success(folder):
     for agent in job.agents.values():
         agent.signal(signal.SIGTERM)
     same(job.end(), [0, 0], job.errors())
-
-
-def test_sigterm_before_the_start_ends_the_agent(folder):
-    job = Job(folder, 2)
-    for i in 0, 1:
-        agent = job.start(i, "true", HVD_NUM_WORKERS="3")
-    wait_until("both are here", lambda: "worker is here worker=1" in job.agents[0].err)
-    begin = time.monotonic()
-    agent.signal(signal.SIGTERM)
-    same(agent.end(), 143)
-    assert time.monotonic() - begin < 15
-    has(job.log(1), "worker 1 received SIGTERM before the job started")
-    same(job.agents[0].end(), 143, job.errors())
-
-
-def test_sigterm_while_worker_0_is_missing_ends_the_agent(folder):
-    job = Job(folder, 2)
-    agent = job.start(1, "true", HVD_CHECKIN_ADDR="127.0.0.1")
-    wait_until(
-        "it listens to signals",
-        lambda: (
-            f"{1 << (signal.SIGTERM - 1):x}"[0]
-            and "SigBlk" in read(f"/proc/{agent.pid}/status")
-            and int(re.search(r"SigBlk:\s+(\S+)", read(f"/proc/{agent.pid}/status"))[1], 16)
-            & 1 << (signal.SIGTERM - 1)
-        ),
-    )
-    agent.signal(signal.SIGTERM)
-    same(agent.end(5), 143)
 
 
 def test_workers_end_together(folder):

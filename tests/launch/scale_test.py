@@ -300,10 +300,10 @@ def test_a_job_shrinks_while_it_starts(folder):
         job.begin(i)
         waits(job, 0, f"worker is here worker={i}")
     job.agents[3].signal(signal.SIGTERM)
+    same(job.agents[3].end(), 143, job.errors())
     job.scale(1, 2)
     job.runs(1, 2)
-    same(job.agents[3].end(), 0, job.errors())
-    job.finish()
+    job.finish([0, 0, 143])
 
 
 def test_worlds_in_quick_succession(folder):

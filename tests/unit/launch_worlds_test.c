@@ -150,6 +150,26 @@ static void everybody_comes_again(void **state)
     meet_release(&m);
 }
 
+static void who_has_run_in_no_world_may_go(void **state)
+{
+    struct meet m;
+    (void)state;
+    start(&m, 2, 1);
+    assert_int_equal(come(&m, 1), 0);
+    assert_true(meet_lets_go(&m, 0));
+    assert_true(meet_lets_go(&m, 1));
+    meet_lost(&m, 1, "gone", 1, S);
+    assert_int_equal(meet_present(&m), 0);
+    assert_null(meet_first(&m));
+    run(&m);
+    assert_false(meet_lets_go(&m, 1));
+    assert_int_equal(news(&m, 5, 3), 1);
+    form(&m, 2 * S);
+    assert_false(meet_lets_go(&m, 1));
+    assert_true(meet_lets_go(&m, 2)); /* a newcomer */
+    meet_release(&m);
+}
+
 static void the_number_of_ranks_is_of_the_first_world_alone(void **state)
 {
     struct meet m;
@@ -448,6 +468,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(only_a_newer_world_is_news),
         cmocka_unit_test(everybody_comes_again),
+        cmocka_unit_test(who_has_run_in_no_world_may_go),
         cmocka_unit_test(the_number_of_ranks_is_of_the_first_world_alone),
         cmocka_unit_test(a_world_undoes_what_those_who_leave_explain),
         cmocka_unit_test(a_leaving_worker_is_waited_for_and_nobody_else),

@@ -5,11 +5,11 @@
  *         |                    |
  *         '--timeout, failure--'--failure, lost worker--> STOPPED
  *
- * Pods start in any order and may be started anew before all are here, so nothing
- * counts as a failure while WAITING but what a worker says itself (its command is
- * missing), the loss of one whose ranks have run in an earlier world, and the timeout.
- * Once RUNNING, failures go to the verdict, which decides after its window who was
- * first.
+ * Pods start in any order, may be deleted and be started anew before all are here, so
+ * nothing counts as a failure while WAITING but what a worker says itself (its command
+ * is missing), the loss of one whose ranks have run in an earlier world, and the
+ * timeout. Once RUNNING, failures go to the verdict, which decides after its window who
+ * was first.
  *
  * A job that is scaled gets another world: a higher generation, with more workers or
  * fewer. Everybody then comes again. Two things may cross each other: the pods that are
@@ -298,11 +298,16 @@ void meet_done(struct meet *m, uint32_t worker, uint32_t generation)
         m->members[worker].state = MEMBER_DONE;
 }
 
+bool meet_lets_go(const struct meet *m, uint32_t worker)
+{
+    return m->state == MEET_WAITING && !m->members[worker].has_run;
+}
+
 void meet_lost(
     struct meet *m, uint32_t worker, const char *why, uint64_t wall_us, uint64_t now_ns)
 {
     struct member *w = &m->members[worker];
-    bool is_early = m->state == MEET_WAITING && !w->has_run;
+    bool is_early = meet_lets_go(m, worker);
     if (is_early)
         w->state = MEMBER_ABSENT;
     if (is_early || (m->state != MEET_WAITING && m->state != MEET_RUNNING)

@@ -77,6 +77,9 @@ int meet_news(struct meet *m, const struct job_world *w, struct err *err);
 /* Whether an agent of that world is to be told of ours. Not one of before our time,
  * which may be left over from an earlier attempt: its own file tells it or nobody. */
 bool meet_tells(const struct meet *m, uint32_t generation);
+/* Nothing has begun that the worker was part of: it may go, and another take its place.
+ */
+bool meet_lets_go(const struct meet *m, uint32_t worker);
 /* The connection is gone: before the start it may come back, later it is a failure. */
 void meet_lost(struct meet *m,
                uint32_t worker,

@@ -1,0 +1,144 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Until all workers of a job are there: who comes late, comes again, leaves or does not come. TAP.
+
+usage: start_test.py [PART OF A NAME ...]     as agent_test.py
+"""
+
+import os
+import re
+import signal
+import sys
+import time
+
+from agent_test import BIN, Job, failure, loop
+from tap import has, read, run_all, same, wait_until
+
+
+def test_workers_come_in_any_order_and_late(folder):
+    job = Job(folder, 3)
+    for i in 2, 1:
+        job.start(i, f"{BIN}/launch-rank")
+    wait_until("worker 1 and 2 wait", lambda: all(job.agents[i].process.poll() is None for i in (1, 2)))
+    job.start(0, f"{BIN}/launch-rank")
+    same(job.end(), [0, 0, 0], job.errors())
+
+
+def test_no_rank_starts_before_all_are_here(folder):
+    job = Job(folder, 2)
+    job.start(0, "sh", "-c", f": > {folder}/up.0")
+    wait_until("the hub listens", lambda: "worker is here" in job.agents[0].err)
+    assert not os.path.exists(f"{folder}/up.0")
+    job.start(1, "true")
+    same(job.end(), [0, 0], job.errors())
+    assert os.path.exists(f"{folder}/up.0")
+
+
+def test_a_worker_that_starts_anew_before_the_start_is_no_failure(folder):
+    job = Job(folder, 3)
+    job.start(0, "true")
+    first = job.start(1, "true")
+    wait_until("worker 1 is here", lambda: "worker is here worker=1" in job.agents[0].err)
+    first.signal(signal.SIGKILL)
+    wait_until("its loss is seen", lambda: "connection lost" in job.agents[0].err)
+    job.start(1, "true", name="worker1b")
+    job.start(2, "true")
+    same(job.end(), [0, 0, 0], job.errors())
+
+
+def test_a_hub_that_starts_anew_before_the_start_is_no_failure(folder):
+    job = Job(folder, 3)
+    first = job.start(0, "true", name="first")
+    job.start(1, "true")
+    wait_until("worker 1 is here", lambda: "worker is here worker=1" in first.err)
+    first.signal(signal.SIGKILL)
+    same(first.end(), 137)
+    job.start(0, "true")
+    job.start(2, "true")
+    same(job.end(), [0, 0, 0], job.errors())
+
+
+def test_a_missing_worker_is_named(folder):
+    job = Job(folder, 4, HVD_START_TIMEOUT="1")
+    for i in 0, 2:
+        job.start(i, "true")
+    same(job.end(), [124, 124], job.errors())
+    text = job.logs_name(failure(-1, 124), [0, 2])
+    has(text, 'why="waited 1 s for workers 1, 3 of 4, which did not come: look at their pods"')
+    has(job.agents[2].err, "hvd-agent[worker 2]: waited 1 s for workers 1, 3 of 4")
+
+
+def test_a_missing_worker_0_is_named(folder):
+    job = Job(folder, 2, HVD_START_TIMEOUT="1")
+    job.start(1, "true")
+    same(job.end(), [124], job.errors())
+    has(job.log(1), "worker 1 could not reach worker 0 at 127.0.0.1:")
+
+
+def test_sigterm_before_the_start_ends_that_agent_alone(folder):
+    """Its pod was deleted and is made again: nothing was lost, and the others wait for the next one."""
+    job = Job(folder, 3)
+    for i in 0, 1:
+        job.start(i, "true")
+    wait_until("worker 1 is here", lambda: "worker is here worker=1" in job.agents[0].err)
+    begin = time.monotonic()
+    job.agents[1].signal(signal.SIGTERM)
+    same(job.agents[1].end(), 143)
+    assert time.monotonic() - begin < 2.5, "the hub did not answer"
+    has(job.log(1), "worker 1 received SIGTERM before the job started")
+    has(job.agents[0].err, 'worker=1 address=127.0.0.1 cause="it was told to end before the start"')
+    job.start(1, "true", name="worker1b")
+    job.start(2, "true")
+    same(job.end(), [0, 0, 0], job.errors())
+    same([job.log(0), job.log(2), read(f"{folder}/worker1b.log")], ["", "", ""])
+
+
+def test_sigterm_of_worker_0_before_the_start_ends_that_agent_alone(folder):
+    job = Job(folder, 3)
+    first = job.start(0, "true", name="first")
+    job.start(1, "true")
+    wait_until("worker 1 is here", lambda: "worker is here worker=1" in first.err)
+    begin = time.monotonic()
+    first.signal(signal.SIGTERM)
+    same(first.end(), 143)
+    assert time.monotonic() - begin < 2.5, "the hub did not end"
+    has(read(f"{folder}/first.log"), "worker 0 received SIGTERM before the job started")
+    job.start(0, "true")
+    job.start(2, "true")
+    same(job.end(), [0, 0, 0], job.errors())
+    has(job.agents[1].err, "connection to worker 0 lost before the start; trying again")
+
+
+def test_sigterm_that_crosses_the_start_is_named(folder):
+    """The hub has begun the job when it hears that a worker leaves."""
+    job = Job(folder, 3)
+    for i in 0, 1:
+        job.start(i, "sh", "-c", loop(folder))
+    wait_until("worker 1 is here", lambda: "worker is here worker=1" in job.agents[0].err)
+    job.agents[1].signal(signal.SIGSTOP)
+    job.start(2, "sh", "-c", loop(folder))
+    wait_until("worker 0 runs", lambda: "ranks started" in job.agents[0].err)
+    job.agents[1].signal(signal.SIGTERM)
+    job.agents[1].signal(signal.SIGCONT)
+    same(job.end(), [143] * 3, job.errors())
+    has(job.logs_name(failure(-1, 0, signal.SIGTERM)), "worker 1 received SIGTERM")
+
+
+def test_sigterm_while_worker_0_is_missing_ends_the_agent(folder):
+    job = Job(folder, 2)
+    agent = job.start(1, "true", HVD_CHECKIN_ADDR="127.0.0.1")
+    wait_until(
+        "it listens to signals",
+        lambda: (
+            f"{1 << (signal.SIGTERM - 1):x}"[0]
+            and "SigBlk" in read(f"/proc/{agent.pid}/status")
+            and int(re.search(r"SigBlk:\s+(\S+)", read(f"/proc/{agent.pid}/status"))[1], 16)
+            & 1 << (signal.SIGTERM - 1)
+        ),
+    )
+    agent.signal(signal.SIGTERM)
+    same(agent.end(5), 143)
+
+
+if __name__ == "__main__":
+    sys.exit(run_all([f for n, f in list(globals().items()) if n.startswith("test_")]))
