@@ -4,7 +4,8 @@
  *   role        part         its first container runs
  *   Worker      RANKS        hvd-agent run -- COMMAND: the agents form the world
  *   Worker      SERVE        hvd-agent serve, where there is a Launcher
- *   Launcher    LAUNCH       COMMAND, with the hosts of the workers and hvd-rsh
+ *   Launcher    LAUNCH       hvd-agent await -- COMMAND, which begins when all workers
+ *                            serve, with their hosts and hvd-rsh
  *   any         TENSORFLOW   COMMAND, with TF_CONFIG: no agent, which takes TF_CONFIG
  *                            away from what it starts as an outer launcher's
  *
@@ -219,10 +220,16 @@ static void declare_ports(struct making *m)
 /* --- parts of a job ----------------------------------------------------------------
  */
 
+static const char *termination_log(const struct making *m)
+{
+    const char *path = node_str(m->first, "terminationMessagePath");
+
+    return path ? path : DEFAULT_TERMINATION_LOG;
+}
+
 static void fill_agent_env(struct agent_env *a, const struct making *m)
 {
     const struct hvd_job *job = m->job;
-    const char *log = node_str(m->first, "terminationMessagePath");
     const char *timeout = job->knob[KNOB_START_TIMEOUT];
     char host[HOST_SIZE];
 
@@ -244,7 +251,7 @@ static void fill_agent_env(struct agent_env *a, const struct making *m)
     (void)snprintf(a->token_file, sizeof(a->token_file), "%s", AGENT_TOKEN_PATH);
     (void)snprintf(a->dir, sizeof(a->dir), "%s", MOUNT_RUNTIME);
     (void)snprintf(a->termination_log, sizeof(a->termination_log), "%s",
-                   log ? log : DEFAULT_TERMINATION_LOG);
+                   termination_log(m));
     (void)snprintf(a->world_file, sizeof(a->world_file), "%s", AGENT_WORLD_PATH);
 }
 
@@ -259,6 +266,7 @@ static void add_runtime(struct making *m)
 
 static void make_ranks(struct making *m, struct err *err)
 {
+    static const char *const words[] = {"run"};
     struct agent_env a;
 
     add_runtime(m);
@@ -266,7 +274,7 @@ static void make_ranks(struct making *m, struct err *err)
     add_knobs(m);
     if (m->b->status == 0)
         m->b->status = inject_env(m->b, m->first, &a, err);
-    inject_command(m->b, m->first);
+    inject_command(m->b, m->first, words, ARRAY_LEN(words));
     inject_mounts(m->b, m->first);
     add_world(m);
 }
@@ -311,7 +319,8 @@ static void add_launch_env(struct making *m)
                     m->job->knob[KNOB_START_TIMEOUT]);
 }
 
-/* Nothing of ours writes the termination message: the log's end will do. */
+/* Nothing of ours writes the termination message once the command runs: the log's end
+ * will do. */
 static void keep_last_words(struct making *m)
 {
     if (!node_get(m->first, "terminationMessagePolicy"))
@@ -321,12 +330,15 @@ static void keep_last_words(struct making *m)
 
 static void make_launch(struct making *m)
 {
+    const char *const words[] = {"await", "--hostfile", MOUNT_HOSTS "/" HOSTFILE_KEY,
+                                 "--termination-log", termination_log(m)};
     struct node *source = node_object(m->b);
     char name[OBJECT_NAME_SIZE];
 
     add_runtime(m);
     add_knobs(m);
     add_launch_env(m);
+    inject_command(m->b, m->first, words, ARRAY_LEN(words));
     inject_mounts(m->b, m->first);
     object_name(m->job, KUBE_CONFIGMAP, name);
     node_set_str(m->b, source, "name", name);

@@ -85,13 +85,17 @@ int inject_env(struct build *b,
     return b->status;
 }
 
-void inject_command(struct build *b, struct node *container)
+void inject_command(struct build *b,
+                    struct node *container,
+                    const char *const *words,
+                    size_t n)
 {
     struct node *command = node_array(b);
     const struct node *old = node_get(container, "command");
 
     node_add_str(b, command, AGENT_COMMAND);
-    node_add_str(b, command, "run");
+    for (size_t i = 0; i < n; i++)
+        node_add_str(b, command, words[i]);
     node_add_str(b, command, "--");
     for (const struct node *c = old ? old->first : NULL; c; c = c->next)
         node_add(b, command, node_copy(b, c));

@@ -42,8 +42,11 @@ void inject_variable(struct build *b,
                      struct node *container,
                      const char *name,
                      const char *value);
-/* Puts the container's command behind `hvd-agent run --`. */
-void inject_command(struct build *b, struct node *container);
+/* Puts the command of the container behind `hvd-agent WORDS --`. */
+void inject_command(struct build *b,
+                    struct node *container,
+                    const char *const *words,
+                    size_t n);
 
 void inject_mount(struct build *b,
                   struct node *container,

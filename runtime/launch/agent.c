@@ -18,20 +18,19 @@
 #include "runtime/launch/agent.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "runtime/base/clock.h"
-#include "runtime/base/fd.h"
 #include "runtime/base/log.h"
 #include "runtime/base/mem.h"
 #include "runtime/base/parse.h"
 #include "runtime/launch/agent_state.h"
 #include "runtime/launch/command.h"
 #include "runtime/launch/contracts.h"
+#include "runtime/launch/termination.h"
 
 #define DEFAULT_PEER_TIMEOUT_MS 30000
 
@@ -216,32 +215,15 @@ static enum outcome run_ranks(struct agent *a)
 /* --- the end
  * ------------------------------------------------------------------------------ */
 
-static void write_termination(const struct agent *a, const char *text, size_t n)
-{
-    if (!*a->env.termination_log)
-        return;
-    /* the kubelet mounts this one file: it cannot be renamed over */
-    CLEANUP(fd_close)
-    int fd =
-        open(a->env.termination_log, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-    if (fd < 0 || fd_write_full(fd, text, n, clock_now_ns() + NS_PER_S) < 0)
-        log_warn("cannot write the termination message", "file=%s",
-                 a->env.termination_log);
-}
-
 static int end(struct agent *a, enum outcome o)
 {
     char sentence[480];
-    struct strbuf message;
     if (o == LEFT)
         log_info("the job goes on without this worker", "generation=%u workers=%u",
                  a->env.generation, a->env.num_workers);
     if (o == FINISHED || o == LEFT)
         return 0;
-    strbuf_init(&message, MESSAGE_MAX_BYTES + 1);
-    report_message(&a->first, &message);
-    write_termination(a, strbuf_str(&message), message.n);
-    strbuf_release(&message);
+    termination_write(a->env.termination_log, &a->first);
     report_sentence(&a->first, sentence, sizeof(sentence));
     fprintf(stderr, "%s: %s\n", a->title, sentence);
     if (*a->first.tail)

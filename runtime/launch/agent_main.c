@@ -7,12 +7,15 @@
 
 #include "runtime/launch/agent.h"
 #include "runtime/launch/attach.h"
+#include "runtime/launch/await.h"
 #include "runtime/launch/rsh.h"
 #include "runtime/launch/serve.h"
 
 static const char usage[] =
     "usage: hvd-agent run [--] command [arguments]\n"
     "       hvd-agent serve [--token-file FILE] [--port PORT] [--bind ADDRESS]\n"
+    "       hvd-agent await --hostfile FILE [--termination-log FILE] [--] command "
+    "[arguments]\n"
     "       hvd-agent rsh [ssh's options] HOST command [arguments]\n"
     "       hvd-agent install DEST\n"
     "       hvd-agent --version | --help\n\n"
@@ -22,6 +25,8 @@ static const char usage[] =
     "serve    starts ranks here for horovodrun --token-file on other hosts, without "
     "ssh,\n"
     "         and commands for rsh\n"
+    "await    waits until hvd-agent serve is there on all hosts, then becomes the "
+    "command\n"
     "rsh      runs a command by the hvd-agent serve of another host; also called "
     "hvd-rsh,\n"
     "         for mpirun and mpiexec\n"
@@ -88,8 +93,11 @@ int main(int argc, char **argv)
         return run(argv);
     if (!strcmp(command, "serve"))
         return agent_serve(argv + 2);
+    if (!strcmp(command, "await"))
+        return agent_await(argv + 2);
     if (!strcmp(command, "attach"))
         return attach(argv[2]);
-    return *command ? refuse("unknown command ", command)
-                    : refuse("a command is missing: run, serve, rsh or install", "");
+    return *command
+               ? refuse("unknown command ", command)
+               : refuse("a command is missing: run, serve, await, rsh or install", "");
 }

@@ -65,7 +65,7 @@ bool host_is_local(const char *name)
            || is_own_name(name) || is_own_address(name);
 }
 
-static int read_hostfile(const char *path, struct hostlist *ret, struct err *err)
+int hostfile_read(const char *path, struct hostlist *ret, struct err *err)
 {
     AUTOFREE char *text = NULL;
     int rc = fd_read_file(path, HOSTFILE_MAX_BYTES, &text, NULL, err);
@@ -89,7 +89,7 @@ static int read_list(const struct options *o,
         return rc < 0 ? (err_prefix(err, "-H"), rc) : 0;
     }
     if (o->text[OPT_HOSTFILE])
-        return read_hostfile(o->text[OPT_HOSTFILE], ret, err);
+        return hostfile_read(o->text[OPT_HOSTFILE], ret, err);
     if (o->text[OPT_HOST_DISCOVERY_SCRIPT])
         return discover(arg, o->text[OPT_HOST_DISCOVERY_SCRIPT], ret, err);
     if (!o->text[OPT_NP])

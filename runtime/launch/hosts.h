@@ -41,6 +41,8 @@ int run_hosts_read(const struct options *o,
                    struct run_hosts *ret,
                    struct err *err);
 void run_hosts_release(struct run_hosts *h); /* accepts a zeroed struct */
+/* At least one host, or -errno with a sentence that begins with path. */
+int hostfile_read(const char *path, struct hostlist *ret, struct err *err);
 bool run_hosts_all_local(const struct run_hosts *h);
 bool run_hosts_any_local(const struct run_hosts *h);
 /* localhost, this host's name with or without its domain, or an address of one of its

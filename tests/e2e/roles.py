@@ -57,6 +57,24 @@ def tests(suite: Suite) -> None:
         expect(said.count("sum 4") == 4, "four ranks met", said)
 
     @suite.test
+    def a_launcher_does_not_begin_before_late_workers_are_there() -> None:
+        """Its own time limit is shorter than the workers are late, and no retry is there to be burnt."""
+        ns = namespace("e2e-launcher-late")
+        run = [HOROVODRUN, "--start-timeout", "4", "-np", "4", "--hostfile", "$(HVD_HOSTFILE)", "hostname"]
+        job = with_launcher("late", run)
+        spec = job["spec"]["replicaSpecs"]["Worker"]["template"]["spec"]
+        image = spec["containers"][0]["image"]
+        spec["initContainers"] = [{"name": "slow", "image": image, "command": ["sleep", "15"]}]
+        apply(job, ns)
+        status = wait_state("late", ns, "Succeeded")
+        expect((status["restarts"], status["replacements"]) == (0, 0), "started once", status)
+        expect(
+            log(ns, "late-launcher-0").count("late-worker-") >= 4,
+            "all ranks ran",
+            log(ns, "late-launcher-0"),
+        )
+
+    @suite.test
     def a_launcher_that_fails_tells_its_last_words() -> None:
         ns = namespace("e2e-launcher-fails")
         apply(with_launcher("fails", ["sh", "-c", "echo no data >&2; exit 9"]), ns)

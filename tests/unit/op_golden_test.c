@@ -120,14 +120,16 @@ spelt_out(struct arena *a, const struct node *w, enum role role, uint32_t i)
     if (node_get(w, "metadata"))
         return w;
     if (report)
-        (void)snprintf(
-            said, sizeof(said),
-            "ringmaster-failure/1 rank=%d host=demo-worker-%u exit=%d "
-            "signal=%d at=%lld why=\\\"%s\\\"\\nlast line\\n",
-            (int)node_int(report, "rank", i), (unsigned)node_int(report, "of", i),
-            (int)node_int(report, "exit", 0), (int)node_int(report, "signal", 0),
-            1767225660000000ll + (long long)node_int(report, "us", 0),
-            node_str(report, "why") ? node_str(report, "why") : "");
+        (void)snprintf(said, sizeof(said),
+                       "ringmaster-failure/1 rank=%d host=demo-%s-%u exit=%d "
+                       "signal=%d at=%lld why=\\\"%s\\\"\\nlast line\\n",
+                       (int)node_int(report, "rank", i),
+                       role_name(node_get(report, "of") ? ROLE_WORKER : role),
+                       (unsigned)node_int(report, "of", i),
+                       (int)node_int(report, "exit", 0),
+                       (int)node_int(report, "signal", 0),
+                       1767225660000000ll + (long long)node_int(report, "us", 0),
+                       node_str(report, "why") ? node_str(report, "why") : "");
     strbuf_init(&t, 8192);
     strbuf_printf(&t,
                   "{\"metadata\":{\"name\":\"demo-%s-%u\",\"namespace\":\"ns\","

@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* hvd-agent await --hostfile FILE -- COMMAND
+ *
+ *   command there? -> each host in turn: connect to its hvd-agent serve -> exec COMMAND
+ *
+ * Pods start in any order and images are pulled for as long as they take, but programs
+ * that start ranks on other hosts give up after a time limit of their own. Begun only
+ * now, they find everybody. One connection a host is enough, without a word on it: who
+ * may say what is the command's business. Hosts are tried in turn, since all are needed
+ * anyway.
+ *
+ * The command takes over this process: its pid, its descriptors, its signals. So there
+ * is no thread and no signalfd here; a handler ends the process by a stop signal, which
+ * as process 1 would have no effect without one, and exec takes the handler away.
+ * Called by agent_main.c. */
+#include "runtime/launch/await.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "runtime/base/clock.h"
+#include "runtime/base/fd.h"
+#include "runtime/base/log.h"
+#include "runtime/base/mem.h"
+#include "runtime/launch/command.h"
+#include "runtime/launch/hosts.h"
+#include "runtime/launch/serve_env.h"
+#include "runtime/launch/termination.h"
+
+#define SLICE_NS (10 * NS_PER_S) /* one line of progress per slice */
+#define PAUSE_NS (NS_PER_S / 5)
+
+struct await {
+    struct serve_env env;
+    const char *hostfile, *message; /* options */
+    char *const *command;
+    char path[PATH_MAX];
+    struct hostlist hosts;
+    uint64_t deadline_ns;
+};
+
+static int usage(const char *what, const char *word)
+{
+    fprintf(stderr, "hvd-agent: await: %s%s (see hvd-agent --help)\n", what, word);
+    return 2;
+}
+
+/* 0, or 2 after a sentence. */
+static int read_words(struct await *a, char *const *argv)
+{
+    static const char *const names[] = {"--hostfile", "--termination-log"};
+    const char **values[] = {&a->hostfile, &a->message};
+    size_t i = 0;
+    for (; argv[i] && strncmp(argv[i], "--", 2) == 0 && argv[i][2]; i++) {
+        size_t k = 0, len = strcspn(argv[i], "=");
+        while (k < ARRAY_LEN(names)
+               && (strlen(names[k]) != len || strncmp(names[k], argv[i], len) != 0))
+            k++;
+        if (k == ARRAY_LEN(names))
+            return usage("unknown option ", argv[i]);
+        *values[k] = argv[i][len] ? argv[i] + len + 1 : argv[i + 1] ? argv[++i] : NULL;
+        if (!*values[k])
+            return usage("a value is missing after ", names[k]);
+    }
+    a->command = argv + i + (argv[i] && strcmp(argv[i], "--") == 0);
+    if (!a->hostfile)
+        return usage("--hostfile is missing: the hosts to wait for", "");
+    if (!a->command[0])
+        return usage("a command is missing: hvd-agent await --hostfile FILE -- "
+                     "horovodrun ...",
+                     "");
+    return 0;
+}
+
+/* The exit code, said to people and to the operator. */
+static int fail(const struct await *a, int code, const char *why)
+{
+    AUTOFREE struct report *r = mem_zalloc(sizeof(*r));
+    fprintf(stderr, "hvd-agent[await]: %s\n", why);
+    if (!r)
+        return code;
+    r->f.rank = r->blames = -1;
+    r->f.exit_code = code;
+    r->f.at_wall_us = clock_wall_us();
+    (void)gethostname(r->f.host, sizeof(r->f.host) - 1);
+    (void)snprintf(r->f.why, sizeof(r->f.why), "%.230s", why);
+    termination_write(a->message ? a->message : "", r);
+    return code;
+}
+
+static void on_stop(int sig)
+{
+    _exit(128 + sig);
+}
+
+/* What nohup has ignored stays ignored. */
+static void listen_to_signals(void)
+{
+    static const int stops[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT};
+    for (size_t i = 0; i < ARRAY_LEN(stops); i++)
+        if (signal(stops[i], on_stop) == SIG_IGN)
+            (void)signal(stops[i], SIG_IGN);
+}
+
+/* One slice of time for one host. */
+static int reach(const struct await *a, const char *host, struct err *err)
+{
+    CLEANUP(fd_close) int fd = -1;
+    uint64_t slice = clock_now_ns() + SLICE_NS;
+    return tcp_connect(host, a->env.port,
+                       slice < a->deadline_ns ? slice : a->deadline_ns, true, &fd, err);
+}
+
+/* 0, or the exit code after a sentence. */
+static int await_host(const struct await *a, size_t i)
+{
+    const char *host = a->hosts.v[i].name;
+    struct err err = ERR_INIT;
+    char why[240];
+    while (reach(a, host, &err) < 0) {
+        if (clock_now_ns() >= a->deadline_ns) {
+            (void)snprintf(why, sizeof(why),
+                           "waited %u s for host %.80s (%zu of %zu), which did not "
+                           "come: look at its pod: %.90s",
+                           a->env.start_timeout_s, host, i + 1, a->hosts.n, err.text);
+            return fail(a, FAILURE_LATE, why);
+        }
+        log_info("waiting for hosts", "missing=%s present=%zu of=%zu cause=\"%s\"",
+                 host, i, a->hosts.n, err.text);
+        (void)fd_wait(-1, 0, clock_now_ns() + PAUSE_NS);
+        err = (struct err)ERR_INIT;
+    }
+    return 0;
+}
+
+static int prepare(struct await *a)
+{
+    struct err err = ERR_INIT;
+    int code = command_find(a->command[0], getenv("PATH"), a->path, &err);
+    if (code)
+        return fail(a, code, err.text);
+    if (serve_env_read(&a->env, &err) < 0
+        || hostfile_read(a->hostfile, &a->hosts, &err) < 0)
+        return fail(a, 125, err.text);
+    a->deadline_ns = clock_now_ns() + a->env.start_timeout_s * NS_PER_S;
+    return 0;
+}
+
+static int run(struct await *a)
+{
+    struct err err = ERR_INIT;
+    int code = prepare(a);
+    for (size_t i = 0; !code && i < a->hosts.n; i++)
+        code = await_host(a, i);
+    if (code)
+        return code;
+    log_info("all hosts are here", "hosts=%zu command=\"%s\"", a->hosts.n, a->path);
+    (void)execv(a->path, a->command);
+    (void)err_errno(&err, errno, "command %s cannot be executed", a->path);
+    return fail(a, 126, err.text);
+}
+
+int agent_await(char *const *argv)
+{
+    struct await a = {.hostfile = NULL};
+    int code = read_words(&a, argv);
+    if (code)
+        return code;
+    log_set_tag("hvd-agent", "await");
+    log_set_level(LOG_INFO);
+    hostlist_init(&a.hosts);
+    listen_to_signals();
+    code = run(&a);
+    hostlist_release(&a.hosts);
+    return code;
+}

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The kubelet mounts this one file into the container: it is written in place, since it
+ * cannot be renamed over. Called by agent.c and await.c. */
+#include "runtime/launch/termination.h"
+
+#include <fcntl.h>
+
+#include "runtime/base/clock.h"
+#include "runtime/base/fd.h"
+#include "runtime/base/log.h"
+#include "runtime/base/mem.h"
+
+void termination_write(const char *path, const struct report *r)
+{
+    CLEANUP(strbuf_release) struct strbuf message = {0};
+    if (!*path)
+        return;
+    strbuf_init(&message, MESSAGE_MAX_BYTES + 1);
+    report_message(r, &message);
+    CLEANUP(fd_close)
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    if (fd < 0
+        || fd_write_full(fd, strbuf_str(&message), message.n, clock_now_ns() + NS_PER_S)
+               < 0)
+        log_warn("cannot write the termination message", "file=%s", path);
+}

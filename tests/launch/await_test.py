@@ -1,0 +1,162 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""hvd-agent await: a launcher begins when all of its hosts serve. TAP.
+
+usage: await_test.py [PART OF A NAME ...]     as agent_test.py; each host is an address of this one
+"""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+from agent_test import AGENT, failure, free_port
+from tap import Program, Skip, has, read, run_all, same, wait_until
+
+
+class Hosts:
+    """Hosts 127.0.0.1 and following, and a launcher that waits for them."""
+
+    def __init__(self, folder, n, text=None, **more):
+        self.folder, self.serving = folder, {}
+        self.token = f"{folder}/token"
+        with open(os.open(self.token, os.O_WRONLY | os.O_CREAT, 0o600), "w", encoding="ascii") as f:
+            f.write("5e" * 32 + "\n")
+        with open(f"{folder}/hosts", "w", encoding="ascii") as f:
+            f.write(text or "".join(f"127.0.0.{i + 1} slots=2\n" for i in range(n)))
+        self.env = {k: v for k, v in os.environ.items() if not k.startswith(("HOROVOD_", "HVD_"))}
+        self.env.update(HVD_AGENT_PORT=str(free_port()), HVD_TOKEN_FILE=self.token, TMPDIR=folder)
+        self.env.update(more)
+
+    def serve(self, i):
+        words = [AGENT, "serve", "--bind", f"127.0.0.{i + 1}"]
+        self.serving[i] = Program(words, self.env, self.folder, f"serve{i}")
+        wait_until(f"host {i} serves", lambda: "serving" in self.serving[i].err)
+
+    def launch(self, *command, prefix=(), words=()):
+        words = words or (
+            "--hostfile",
+            f"{self.folder}/hosts",
+            "--termination-log",
+            f"{self.folder}/log",
+            "--",
+        )
+        return Program([*prefix, AGENT, "await", *words, *command], self.env, self.folder, "launcher")
+
+    def log(self):
+        return read(f"{self.folder}/log")
+
+    def end(self):
+        for agent in self.serving.values():
+            agent.signal(signal.SIGTERM)
+            agent.end()
+
+
+def test_the_command_begins_when_the_last_host_serves(folder):
+    hosts = Hosts(folder, 3)
+    hosts.serve(2)
+    p = hosts.launch("sh", "-c", 'echo "$$ $0 $1 $HVD_AGENT_PORT"; exit 7', "a b", "")
+    hosts.serve(0)
+    same((p.process.poll(), p.out), (None, ""), "host 1 is not there")
+    hosts.serve(1)
+    same(p.end(), 7, p.err)
+    same(p.out, f"{p.pid} a b  {hosts.env['HVD_AGENT_PORT']}\n", "process, words, environment")
+    has(p.err, "all hosts are here hosts=3")
+    same(hosts.log(), "")
+    hosts.end()
+
+
+def test_a_host_that_does_not_come_is_named_as_late(folder):
+    hosts = Hosts(folder, 2, HVD_START_TIMEOUT="1")
+    hosts.serve(0)
+    p = hosts.launch("touch", f"{folder}/ran")
+    same(p.end(), 124, p.err)
+    assert re.match(failure(-1, 124), hosts.log()), hosts.log()
+    has(hosts.log(), 'why="waited 1 s for host 127.0.0.2 (2 of 2), which did not come: look at its pod: ')
+    has(p.err, "hvd-agent[await]: waited 1 s for host 127.0.0.2")
+    assert not os.path.exists(f"{folder}/ran")
+    hosts.end()
+
+
+def test_a_name_that_is_not_known_yet_is_waited_for(folder):
+    hosts = Hosts(folder, 1, "no-such-host.invalid slots=1\n", HVD_START_TIMEOUT="1")
+    same(hosts.launch("true").end(), 124)
+    has(hosts.log(), "host no-such-host.invalid (1 of 1)")
+
+
+def test_a_command_that_is_not_there_fails_at_once(folder):
+    hosts = Hosts(folder, 1)
+    begin = time.monotonic()
+    same(hosts.launch("no-such-program").end(), 127)
+    assert time.monotonic() - begin < 10
+    assert re.match(failure(-1, 127), hosts.log()), hosts.log()
+    has(hosts.log(), "command no-such-program was not found in PATH")
+
+
+def test_process_1_is_ended_by_a_signal_while_it_waits_and_the_command_as_ever(folder):
+    if os.geteuid() != 0:
+        raise Skip("needs root for a PID namespace")
+    inside = ("unshare", "--pid", "--fork", "--mount-proc", "--kill-child")
+    if subprocess.run([*inside, "true"], capture_output=True, check=False).returncode:
+        raise Skip("PID namespaces are not allowed here")
+    hosts = Hosts(folder, 1)
+
+    def inner(p):
+        return wait_until(
+            "process 1",
+            lambda: subprocess.run(
+                ["pgrep", "-P", str(p.pid)], capture_output=True, text=True, check=False
+            ).stdout.split(),
+        )
+
+    def listens(pid):
+        caught = re.search(r"SigCgt:\s+(\S+)", read(f"/proc/{pid}/status"))
+        return caught and int(caught[1], 16) & 1 << (signal.SIGTERM - 1)
+
+    p = hosts.launch("true", prefix=inside)
+    pid = int(inner(p)[0])
+    wait_until("it listens", lambda: listens(pid))
+    os.kill(pid, signal.SIGTERM)
+    same(p.end(), 143, p.err)
+    hosts.serve(0)
+    p = hosts.launch(
+        "bash", "-c", f"trap 'exit 5' TERM; : > {folder}/up; while :; do sleep 0.02; done", prefix=inside
+    )
+    wait_until("the command runs", lambda: os.path.exists(f"{folder}/up"))
+    os.kill(int(inner(p)[0]), signal.SIGTERM)
+    same(p.end(), 5, p.err)
+    hosts.end()
+
+
+def test_what_the_command_finds_is_as_without_us(folder):
+    """No signal is blocked or ignored, no descriptor is left open."""
+    hosts = Hosts(folder, 1)
+    hosts.serve(0)
+    show = "grep -E 'Sig(Blk|Ign|Cgt)' /proc/self/status; ls /proc/self/fd | wc -l"
+    p = hosts.launch("sh", "-c", show)
+    same(p.end(), 0, p.err)
+    plain = Program(["sh", "-c", show], hosts.env, folder, "plain")
+    plain.end()
+    same(p.out, plain.out)
+    hosts.end()
+
+
+def test_mistakes_are_named(folder):
+    hosts = Hosts(folder, 1, "a slots=many\n")
+    same(hosts.launch("true").end(), 125)
+    has(hosts.log(), f"{folder}/hosts: ")
+    for words, part in (
+        (["--hostfile", "h"], "a command is missing"),
+        (["--", "true"], "--hostfile is missing"),
+        (["--hostfile"], "a value is missing after --hostfile"),
+        (["--fast", "--", "true"], "unknown option --fast"),
+    ):
+        p = hosts.launch(words=words)
+        same(p.end(), 2)
+        has(p.err, part)
+
+
+if __name__ == "__main__":
+    sys.exit(run_all([f for n, f in list(globals().items()) if n.startswith("test_")]))
