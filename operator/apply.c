@@ -1,18 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The loop that carries plans out.
  *
- *   CREATE  POST 201                 it is there
- *           POST 409, GET 200        AlreadyExists. The owner is this job's uid: as if
- *                                    created (we were here before), and if it is to be
- *                                    kept as we want it (a digest) and differs, UPDATE;
- *                                    else NameTaken, tried again, and whoever owns it
- * is left alone POST 400 413 422         InvalidPodTemplate: the job fails with the
- * server's sentence UPDATE  PATCH 404                it is not there: the next look
- * creates it, at once where no watch would bring that look PATCH 409 changed meanwhile:
- * tried again DELETE  200 404 409              gone, or another object of that name:
- * nothing left to do LOOK    GET 404, or another's    the store misses it; anything
- * else, no answer too, says nothing against it anything else CreateFailed,
- * UpdateFailed, DeleteFailed: tried again with back-off
+ *   CREATE  POST 201          it is there
+ *           409, GET 200      AlreadyExists. The owner is this job's uid: as if created
+ *                             (we were here before), and if it is to be kept as we want
+ *                             it (a digest) and differs, PATCH; else NameTaken, tried
+ *                             again, and whoever owns it is left alone
+ *           400 413 422       InvalidPodTemplate: the job fails with the server's
+ *                             sentence
+ *   UPDATE  PATCH 404         it is not there: the next look creates it, at once where
+ *                             no watch would bring that look
+ *           409 422           changed meanwhile, or another object of that name: where
+ *                             no watch shows it, GET, and on as above
+ *   DELETE  200 404 409       gone, or another object of that name: nothing left to do
+ *   LOOK    GET 404, or       the store misses it; anything else, no answer too, says
+ *           another's         nothing against it
+ *   anything else             CreateFailed, UpdateFailed, DeleteFailed: tried again
+ *                             with back-off
+ *
+ * What is there is changed and deleted by uid: one that somebody made in the place of
+ * ours since we learned of it is never touched.
  *
  * Bodies are rendered one at a time, just before they are sent: a thousand workers do
  * not need a thousand pods in memory. HorovodJobs' pods are created with strict field
@@ -47,12 +54,15 @@ struct apply {
     unsigned n_open;
     bool is_pumping;
     struct outcome outcome;
+    const struct action *looked; /* the last LOOK that found what is ours; or NULL */
+    char looked_uid[UID_SIZE];   /* what it found */
 };
 
 struct step {
     struct apply *a;
     const struct action *action;
-    bool is_patch; /* of an object that was to be created and is there already */
+    bool is_patch;      /* of an object that was to be created and is there already */
+    char uid[UID_SIZE]; /* what is to be changed or deleted; "": not known */
 };
 
 static void pump(struct apply *a);
@@ -103,22 +113,30 @@ static void step_done(struct step *s)
         pump(a);
 }
 
+static void read_uid(const struct kube_reply *r, char ret[UID_SIZE])
+{
+    struct span uid =
+        json_find_text(json_find((struct span){r->body, r->n}, "metadata"), "uid");
+
+    (void)snprintf(ret, UID_SIZE, "%.*s", uid.n < UID_SIZE ? (int)uid.n : 0, uid.p);
+}
+
 /* It is there, as r shows it. */
 static void confirm(const struct step *s, const struct kube_reply *r)
 {
     const struct apply *a = s->a;
     const struct action *x = s->action;
     struct fact there = {.state = FACT_THERE};
-    struct span uid =
-        json_find_text(json_find((struct span){r->body, r->n}, "metadata"), "uid");
-    char text[64];
 
-    (void)snprintf(text, sizeof(text), "%.*s", uid.n < 64 ? (int)uid.n : 0, uid.p);
-    if (x->kind == KUBE_POD) {
-        store_expect_pod(a->op->store, a->key, a->job->uid, x->role, x->index, text,
-                         clock_now_ns());
+    read_uid(r, there.uid);
+    if (!*there.uid) { /* a proxy's page, say */
+        retry(s, "the API server's answer shows no object");
+    } else if (x->kind == KUBE_POD) {
+        store_expect_pod(a->op->store, a->key, a->job->uid, x->role, x->index,
+                         there.uid, clock_now_ns());
     } else if (x->kind == KUBE_BATCH) {
-        store_expect_batch(a->op->store, a->key, a->job->uid, text, clock_now_ns());
+        store_expect_batch(a->op->store, a->key, a->job->uid, there.uid,
+                           clock_now_ns());
     } else {
         memcpy(there.digest, x->digest, sizeof(there.digest));
         store_know(a->op->store, a->key, a->job->uid, x->kind, &there);
@@ -185,17 +203,19 @@ static bool is_current(const struct step *s, const struct node *object)
 
 static void on_patched(void *arg, const struct kube_reply *r);
 
+static bool is_watched(enum kube_kind kind)
+{
+    return kind == KUBE_POD || kind == KUBE_BATCH;
+}
+
 static void taken(const struct step *s)
 {
+    if (!is_watched(s->action->kind))
+        miss(s, FACT_UNKNOWN);
     trouble(
         s->a, TROUBLE_RETRY, "NameTaken", s->action,
         "exists and does not belong to this job; delete it, or give the job another "
         "name");
-}
-
-static bool is_watched(enum kube_kind kind)
-{
-    return kind == KUBE_POD || kind == KUBE_BATCH;
 }
 
 /* True when another request has been sent for the step. */
@@ -219,6 +239,7 @@ static bool adopt(struct step *s, const struct kube_reply *r)
             break;
         }
         s->is_patch = true;
+        read_uid(r, s->uid);
         is_open = send(s, &err) == 0;
         if (!is_open)
             retry(s, err.text);
@@ -257,6 +278,13 @@ static void lost(const struct step *s, bool is_anothers)
         taken(s);
 }
 
+static void found(const struct step *s, const struct kube_reply *r)
+{
+    confirm(s, r);
+    s->a->looked = s->action;
+    read_uid(r, s->a->looked_uid);
+}
+
 /* No answer is no news: the object stays expected, and is asked for again later. */
 static void on_looked(void *arg, const struct kube_reply *r)
 {
@@ -270,7 +298,7 @@ static void on_looked(void *arg, const struct kube_reply *r)
             && whose_is(s->a, r, &arena, &object) == WHOSE_ANOTHERS))
         lost(s, r->answer.cls == ANSWER_OK);
     else if (r->answer.cls == ANSWER_OK)
-        confirm(s, r);
+        found(s, r);
     arena_release(&arena);
     step_done(s);
 }
@@ -328,6 +356,13 @@ static void on_created(void *arg, const struct kube_reply *r)
     step_done(s);
 }
 
+/* Ours may be gone and another's be there instead, or our new one. */
+static bool is_other(const struct step *s, const struct answer *x)
+{
+    return (x->cls == ANSWER_INVALID || x->cls == ANSWER_CONFLICT) && *s->uid
+           && !s->is_patch && !is_watched(s->action->kind);
+}
+
 /* What a watch shows needs no confirmation: the watch brings the change. */
 static void on_patched(void *arg, const struct kube_reply *r)
 {
@@ -339,6 +374,9 @@ static void on_patched(void *arg, const struct kube_reply *r)
             miss(s, FACT_ABSENT);
             retry(s, r->answer.message);
         }
+    } else if (is_other(s, &r->answer)) {
+        get_existing(s);
+        return;
     } else if (r->answer.cls != ANSWER_OK) {
         s->a->outcome.is_conflict |=
             s->a->outcome.trouble == TROUBLE_NONE && r->answer.cls == ANSWER_CONFLICT;
@@ -361,14 +399,20 @@ static void on_deleted(void *arg, const struct kube_reply *r)
     step_done(s);
 }
 
-static struct node *delete_options(struct build *b, const struct action *x)
+static struct node *delete_options(struct build *b, const struct step *s)
 {
     struct node *o = node_object(b);
 
     node_set_str(b, o, "propagationPolicy", "Background");
-    if (x->uid)
-        node_set_str(b, node_child(b, o, "preconditions", NODE_OBJECT), "uid", x->uid);
+    node_set_str(b, node_child(b, o, "preconditions", NODE_OBJECT), "uid", s->uid);
     return o;
+}
+
+/* A merge patch that names another uid than the object has is refused. */
+static void aim(struct build *b, const struct step *s, struct node *patch)
+{
+    if (*s->uid && s->action->verb != VERB_DELETE)
+        node_set_str(b, node_child(b, patch, "metadata", NODE_OBJECT), "uid", s->uid);
 }
 
 static struct node *build_secret(struct build *b, const struct step *s, struct err *err)
@@ -399,7 +443,7 @@ static struct node *build_body(struct build *b, const struct step *s, struct err
     const struct action *x = s->action;
 
     if (x->verb == VERB_DELETE)
-        return delete_options(b, x);
+        return delete_options(b, s);
     if (x->body)
         return node_copy(b, x->body);
     if (x->kind == KUBE_SECRET)
@@ -444,13 +488,25 @@ static int send(struct step *s, struct err *err)
     strbuf_init(&body, MAX_BODY_BYTES);
     o = build_body(&b, s, err);
     if (o)
+        aim(&b, s, o);
+    if (o && b.status == 0)
         json_write(o, &body);
-    rc = o ? submit(s, &body, err) : (err->code ? err->code : -ENOMEM);
+    rc = o && b.status == 0 ? submit(s, &body, err) : (err->code ? err->code : -ENOMEM);
     if (body.p)
         explicit_bzero(body.p, body.n);
     strbuf_release(&body);
     arena_release(&arena);
     return rc;
+}
+
+static const char *uid_of(const struct apply *a, const struct action *x)
+{
+    if (x->uid)
+        return x->uid;
+    return x->verb == VERB_UPDATE && a->looked && a->looked->kind == x->kind
+                   && strcmp(a->looked->name, x->name) == 0
+               ? a->looked_uid
+               : "";
 }
 
 static void start_step(struct apply *a, const struct action *x)
@@ -464,6 +520,7 @@ static void start_step(struct apply *a, const struct action *x)
         return;
     }
     *s = (struct step){.a = a, .action = x};
+    (void)snprintf(s->uid, sizeof(s->uid), "%s", uid_of(a, x));
     a->n_open++;
     rc = x->verb == VERB_LOOK ? get(s, on_looked, &err) : send(s, &err);
     if (rc < 0) {

@@ -71,15 +71,19 @@ add_pod(struct planning *g, enum verb verb, uint32_t stage, enum role role, uint
     return x;
 }
 
-static void drop_pod(
-    struct planning *g, uint32_t stage, enum role role, uint32_t i, const char *uid)
+/* What is done is done to the object of that uid only. */
+static void aim_at(struct planning *g, struct action *x, const char *uid)
 {
-    struct action *x = add_pod(g, VERB_DELETE, stage, role, i);
-
     if (x)
         x->uid = arena_strdup(g->arena, uid);
     if (!x || !x->uid)
         g->is_out_of_memory = true;
+}
+
+static void drop_pod(
+    struct planning *g, uint32_t stage, enum role role, uint32_t i, const char *uid)
+{
+    aim_at(g, add_pod(g, VERB_DELETE, stage, role, i), uid);
 }
 
 /* --- deletions ---------------------------------------------------------------------
@@ -152,9 +156,13 @@ static void plan_shed(struct planning *g)
 static void plan_drop_gang(struct planning *g)
 {
     for (size_t i = 0; i < ARRAY_LEN(gangs); i++) {
-        if (g->seen->fact[gangs[i]].state == FACT_THERE)
-            (void)plan_add(g->plan, VERB_DELETE, gangs[i], STAGE_SHED,
-                           g->job->meta.name);
+        const struct fact *fact = &g->seen->fact[gangs[i]];
+
+        if (fact->state == FACT_THERE)
+            aim_at(
+                g,
+                plan_add(g->plan, VERB_DELETE, gangs[i], STAGE_SHED, g->job->meta.name),
+                fact->uid);
     }
 }
 
@@ -218,6 +226,7 @@ static void plan_tell(struct planning *g)
         if (!body)
             body = world_patch(g);
         x = add_pod(g, VERB_UPDATE, STAGE_TELL, ROLE_WORKER, i);
+        aim_at(g, x, p->uid);
         if (x)
             x->body = body;
     }
@@ -268,6 +277,8 @@ static void plan_object(struct planning *g, enum kube_kind kind)
     }
     x = plan_add(g->plan, fact->state == FACT_THERE ? VERB_UPDATE : VERB_CREATE, kind,
                  STAGE_NEEDED, copy);
+    if (x->verb == VERB_UPDATE)
+        aim_at(g, x, fact->uid);
     if (is_sized(kind))
         memcpy(x->digest, digest, sizeof(digest));
 }

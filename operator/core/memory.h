@@ -7,8 +7,6 @@
 
 #include "operator/core/observed.h"
 
-#define UID_SIZE 64
-
 struct expectation {
     uint64_t since_ns;  /* 0: none */
     char uid[UID_SIZE]; /* of what is expected */

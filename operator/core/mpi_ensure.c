@@ -53,6 +53,8 @@ ensure(struct planner *p, enum kube_kind kind, const char *name, struct node *bo
     x = planner_add(p,
                     fact->state == FACT_THERE && !is_same ? VERB_UPDATE : VERB_CREATE,
                     kind, 0, name);
+    if (x->verb == VERB_UPDATE)
+        x->uid = planner_keep(p, fact->uid);
     x->body = body;
     memcpy(x->digest, digest, sizeof(digest));
     return x;
@@ -197,7 +199,8 @@ void mpi_drop_group(struct planner *p)
         planner_again(p, EXPECT_LOOK_MS); /* where no answer comes */
         return;
     case FACT_THERE:
-        planner_add(p, VERB_DELETE, kind, 0, p->job->meta.name);
+        planner_add(p, VERB_DELETE, kind, 0, p->job->meta.name)->uid =
+            planner_keep(p, p->q->seen->fact[kind].uid);
         planner_again(p, DROP_AGAIN_MS); /* where it was a look that found it */
         return;
     case FACT_ABSENT:

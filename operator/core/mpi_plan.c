@@ -220,6 +220,7 @@ patch_launcher(struct planner *p, uint32_t stage, struct node *body)
 
     mpi_object_name(p->job, "launcher", name);
     x = planner_add(p, VERB_UPDATE, KUBE_BATCH, stage, name);
+    x->uid = planner_keep(p, p->q->seen->batch->uid);
     x->body = body;
     return x;
 }

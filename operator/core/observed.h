@@ -11,6 +11,8 @@
 #include "operator/kube/path.h"
 #include "runtime/base/sha256.h"
 
+#define UID_SIZE 64
+
 /* ABSENT --POST answered 201--> EXPECTED --watch--> SEEN --watch--> GONE
  *   ^ '-------------------watch-----------------------^              |
  *   '----GET answered 404---------' ^---POST answered 201------------'
@@ -41,6 +43,7 @@ struct crew {
 enum fact_state { FACT_UNKNOWN, FACT_THERE, FACT_ABSENT };
 struct fact {
     enum fact_state state;
+    char uid[UID_SIZE];           /* THERE: of that very object, which is ours */
     uint8_t digest[SHA256_BYTES]; /* THERE: of the content that was written last; zeros:
                                      content unknown */
 };

@@ -25,7 +25,8 @@ struct action {
     uint32_t stage;  /* actions of one stage may run at once, the next waits for them */
     enum role role;  /* of pods */
     uint32_t index;  /* of pods */
-    const char *uid; /* DELETE: only this very object; NULL: whatever has the name */
+    const char *uid; /* UPDATE, DELETE: only this very object. NULL: UPDATE of what a
+                        LOOK before it in the plan found */
     const struct node *body; /* CREATE, UPDATE: NULL: front's build makes it, when it is
                                 sent */
     uint8_t digest[SHA256_BYTES]; /* CREATE, UPDATE of what no watch shows: of its

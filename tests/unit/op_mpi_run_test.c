@@ -214,6 +214,8 @@ static void apply(struct run *r, const struct action *x)
         fact->state = FACT_THERE;
         memcpy(fact->digest, x->digest, sizeof(fact->digest));
     }
+    (void)snprintf(fact->uid, sizeof(fact->uid), "%s-uid",
+                   fact->state == FACT_THERE ? kube_kind_name(x->kind) : "no");
 }
 
 /* --- telling -----------------------------------------------------------------------

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whose an object is that hvd-operator changes or deletes and no watch shows: one that a stranger made in
+the place of ours is left alone. Part of fake_test.py.
+"""
+
+from __future__ import annotations
+
+import json
+
+from api import expect, wait
+from fake_world import World, suite
+
+GANG = ["--gang-scheduling=volcano"]
+
+
+def copy_of(w: World, plural: str, key: str = "ns/j0") -> dict:
+    return json.loads(json.dumps(w.fake.objects[plural][key]))
+
+
+def stranger_takes(w: World, plural: str) -> dict:
+    """Deletes ours and makes another's of the same name."""
+    ours = copy_of(w, plural)
+    w.fake.put(plural, json.loads(json.dumps(ours)), "DELETED")
+    theirs = {"metadata": {"name": ours["metadata"]["name"]}, "spec": {"theirs": True}}
+    return json.loads(json.dumps(w.fake.put(plural, theirs)))
+
+
+def scale(w: World, n: int) -> None:
+    job = copy_of(w, "horovodjobs")
+    job["metadata"]["generation"] += 1
+    job["spec"]["replicaSpecs"]["Worker"]["replicas"] = n
+    w.fake.put("horovodjobs", job)
+
+
+@suite.test
+def what_a_stranger_made_in_the_place_of_ours_is_not_changed() -> None:
+    with World(extra=GANG) as w:
+        w.goes_on()
+        theirs = stranger_takes(w, "podgroups")
+        scale(w, 3)
+        wait("it is told", lambda: "PodGroup j0: exists and does not belong" in (w.dir / "log").read_text())
+        expect(copy_of(w, "podgroups") == theirs, "theirs is as it was", copy_of(w, "podgroups"))
+        w.fake.put("podgroups", copy_of(w, "podgroups"), "DELETED")
+        w.run_pods(3)
+        wait("ours is made again", lambda: "ns/j0" in w.fake.objects["podgroups"])
+
+
+@suite.test
+def what_a_stranger_made_in_the_place_of_ours_is_not_deleted() -> None:
+    with World(extra=GANG) as w:
+        w.goes_on()
+        theirs = stranger_takes(w, "podgroups")
+        for i in range(2):
+            w.fake.put("pods", copy_of(w, "pods", f"ns/j0-worker-{i}") | {"status": {"phase": "Succeeded"}})
+        wait("the job has ended", lambda: w.state() == "Succeeded")
+        wait("ours was to go", lambda: w.fake.count("DELETE", "podgroups"))
+        w.fake.put("horovodjobs", w.job("j1"))
+        w.run_pods(name="j1")
+        wait("the next job runs", lambda: w.state("j1") == "Running")
+        expect(w.fake.objects["podgroups"].get("ns/j0") == theirs, "theirs is there", w.fake.objects)
+
+
+@suite.test
+def ours_that_was_made_anew_is_brought_up_to_date() -> None:
+    """With the same owner and another uid: a former leader's late answer, or a restored backup."""
+    with World(extra=GANG) as w:
+        w.goes_on()
+        ours = copy_of(w, "podgroups")
+        w.fake.put("podgroups", json.loads(json.dumps(ours)), "DELETED")
+        del ours["metadata"]["uid"]
+        w.fake.put("podgroups", ours)
+        scale(w, 3)
+        wait("its size", lambda: w.fake.objects["podgroups"]["ns/j0"]["spec"]["minMember"] == 3)
+        w.run_pods(3)
+        log = (w.dir / "log").read_text()
+        expect("sync failed" not in log, "at once", log)
+
+
+@suite.test
+def an_answer_that_shows_no_object_is_not_taken_for_one() -> None:
+    told = []
+
+    def hook(w, h, method, plural, query):
+        if method == "POST" and plural == "secrets" and not told:
+            told.append(1)
+            w.fake.answer(h, 200, "<html>log in first</html>")
+            return True
+        return False
+
+    with World(hook) as w:
+        w.goes_on()
+        expect(len(w.fake.objects["secrets"]) == 1, "it was made", w.fake.objects["secrets"])
+        log = (w.dir / "log").read_text()
+        expect("Secret j0-token: the API server's answer shows no object" in log, "the log tells", log)
