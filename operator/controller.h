@@ -45,6 +45,7 @@ struct controller {
     size_t n_syncs;
     size_t sync_bytes; /* of the jobs that they look at, as text */
     uint64_t started_ns;
+    uint64_t look_at_all_ns; /* memory was out and a wish was lost; 0: not so */
 };
 
 /* Every watch has filled the cache once, or has been told that the cluster does not
@@ -54,8 +55,9 @@ bool controller_is_synced(const struct controller *op);
 bool controller_leads(const struct controller *op);
 /* Synced, leading, and the caches hold what former leaders wrote. */
 bool controller_may_act(const struct controller *op);
-/* One of our keys wants attention now. Out of memory is logged: the next event asks
- * again. */
+/* One of our keys wants attention now. */
 void controller_wake(struct controller *op, const char *key);
+/* There was no memory for the wish that this job be looked at: in a second all are. */
+void controller_lost(struct controller *op, const char *key);
 
 #endif

@@ -241,6 +241,8 @@ void record_event(struct record *r,
     struct recent *x;
 
     if (!p) {
+        log_warn("event not written, going on", "job=%s/%s cause=\"out of memory\"",
+                 job->ns, job->name);
         done(arg);
         return;
     }

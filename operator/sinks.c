@@ -7,7 +7,10 @@
  *   PriorityClasses        only with gang scheduling; read when a PodGroup is made
  *
  * A cluster may know one kind of job only: its watch says so every half minute, and
- * nothing else waits for it. */
+ * nothing else waits for it.
+ *
+ * Nothing is forgotten when memory is out: what the store could not take is told again
+ * by the watch (watch.h), what the queue could not take makes all jobs be looked at. */
 #include "operator/sinks.h"
 
 #include <errno.h>
@@ -18,15 +21,29 @@
 #include "runtime/base/log.h"
 #include "runtime/base/mem.h"
 
+#define LOOK_AT_ALL_NS (1 * NS_PER_S)
+
 static void wake(void *arg, const char *key)
 {
     controller_wake(arg, key);
 }
 
-static void tell_skipped(const char *what, const struct err *err)
+/* What came of the news of an object: the job of key is looked at; or memory is out,
+ * and they are told again; or nothing can be made of it. */
+static int taken(struct controller *op,
+                 enum kube_kind kind,
+                 const char *key,
+                 int rc,
+                 const struct err *err)
 {
-    log_warn("object skipped", "kind=%s cause=\"%s\"", what,
-             err->code ? err->text : "out of memory");
+    if (rc == -ENOMEM)
+        return rc;
+    if (rc < 0)
+        log_warn("object skipped", "kind=%s cause=\"%s\"", kube_kind_name(kind),
+                 err->code ? err->text : "a part of it is too long");
+    else
+        controller_wake(op, key);
+    return 0;
 }
 
 /* --- jobs --------------------------------------------------------------------------
@@ -37,32 +54,32 @@ static void jobs_begin(void *arg, enum kube_kind kind)
     store_begin_jobs(((struct controller *)arg)->store, kind);
 }
 
-static void jobs_end(void *arg, enum kube_kind kind)
+static int jobs_end(void *arg, enum kube_kind kind)
 {
     struct controller *op = arg;
 
     store_end_jobs(op->store, kind);
     store_each_job(op->store, wake, op);
+    return 0;
 }
 
-static void jobs_put(void *arg, enum kube_kind kind, struct node *object)
+static int jobs_put(void *arg, enum kube_kind kind, struct node *object)
 {
     struct controller *op = arg;
     char key[STORE_KEY_SIZE];
     struct err err = ERR_INIT;
+    int rc = store_put_job(op->store, kind, object, key, &err);
 
-    if (store_put_job(op->store, kind, object, key, &err) < 0)
-        tell_skipped(kube_kind_name(kind), &err);
-    else
-        controller_wake(op, key);
+    return taken(op, kind, key, rc, &err);
 }
 
-static void jobs_drop(void *arg, enum kube_kind kind, const char *ns, const char *name)
+static int jobs_drop(void *arg, enum kube_kind kind, const char *ns, const char *name)
 {
     char key[STORE_KEY_SIZE];
 
     if (store_key(kind, ns, name, key) == 0)
         store_drop_job(((struct controller *)arg)->store, key);
+    return 0;
 }
 
 /* --- pods: kind is that of their jobs ----------------------------------------------
@@ -73,33 +90,34 @@ static void pods_begin(void *arg, enum kube_kind kind)
     store_begin_pods(((struct controller *)arg)->store, kind);
 }
 
-static void pods_end(void *arg, enum kube_kind kind)
+static int pods_end(void *arg, enum kube_kind kind)
 {
-    store_end_pods(((struct controller *)arg)->store, kind, wake, arg);
+    return store_end_pods(((struct controller *)arg)->store, kind, wake, arg);
 }
 
-static void pods_put(void *arg, enum kube_kind kind, struct node *object)
+static int pods_put(void *arg, enum kube_kind kind, struct node *object)
 {
     struct controller *op = arg;
     char key[STORE_KEY_SIZE];
     struct err err = ERR_INIT;
     struct pod pod;
+    int rc = pod_decode(kind, object, &pod, &err);
 
-    if (pod_decode(kind, object, &pod, &err) < 0
-        || store_put_pod(op->store, &pod, key) < 0)
-        tell_skipped("Pod", &err);
-    else
-        controller_wake(op, key);
+    if (rc == 0)
+        rc = store_put_pod(op->store, &pod, key);
+    return taken(op, KUBE_POD, key, rc, &err);
 }
 
-static void pods_drop(void *arg, enum kube_kind kind, const char *ns, const char *name)
+static int pods_drop(void *arg, enum kube_kind kind, const char *ns, const char *name)
 {
     struct controller *op = arg;
     char key[STORE_KEY_SIZE];
+    int rc = store_drop_pod(op->store, ns, name, key);
 
     (void)kind;
-    store_drop_pod(op->store, ns, name, key);
-    controller_wake(op, key);
+    if (rc == 0)
+        controller_wake(op, key);
+    return rc;
 }
 
 /* --- launcher Jobs -----------------------------------------------------------------
@@ -111,27 +129,27 @@ static void batches_begin(void *arg, enum kube_kind kind)
     store_begin_batches(((struct controller *)arg)->store);
 }
 
-static void batches_end(void *arg, enum kube_kind kind)
+static int batches_end(void *arg, enum kube_kind kind)
 {
     (void)kind;
     store_end_batches(((struct controller *)arg)->store, wake, arg);
+    return 0;
 }
 
-static void batches_put(void *arg, enum kube_kind kind, struct node *object)
+static int batches_put(void *arg, enum kube_kind kind, struct node *object)
 {
     struct controller *op = arg;
     char key[STORE_KEY_SIZE];
     struct err err = ERR_INIT;
     struct batch batch;
+    int rc = batch_decode(object, &batch, &err);
 
-    if (batch_decode(object, &batch, &err) < 0
-        || store_put_batch(op->store, &batch, key) < 0)
-        tell_skipped(kube_kind_name(kind), &err);
-    else
-        controller_wake(op, key);
+    if (rc == 0)
+        rc = store_put_batch(op->store, &batch, key);
+    return taken(op, kind, key, rc, &err);
 }
 
-static void
+static int
 batches_drop(void *arg, enum kube_kind kind, const char *ns, const char *name)
 {
     struct controller *op = arg;
@@ -140,6 +158,7 @@ batches_drop(void *arg, enum kube_kind kind, const char *ns, const char *name)
     (void)kind;
     store_drop_batch(op->store, ns, name, key);
     controller_wake(op, key);
+    return 0;
 }
 
 /* --- PriorityClasses ---------------------------------------------------------------
@@ -151,30 +170,32 @@ static void classes_begin(void *arg, enum kube_kind kind)
     priorities_begin(&((struct controller *)arg)->priorities);
 }
 
-static void classes_end(void *arg, enum kube_kind kind)
+static int classes_end(void *arg, enum kube_kind kind)
 {
     (void)kind;
     priorities_end(&((struct controller *)arg)->priorities);
+    return 0;
 }
 
-static void classes_put(void *arg, enum kube_kind kind, struct node *object)
+static int classes_put(void *arg, enum kube_kind kind, struct node *object)
 {
     struct controller *op = arg;
     const char *name = node_str(object, "metadata.name");
     struct err err = ERR_INIT;
+    int rc = name ? priorities_put(&op->priorities, name,
+                                   (int32_t)node_int(object, "value", 0))
+                  : err_set(&err, -EINVAL, "metadata.name is missing");
 
-    if (!name
-        || priorities_put(&op->priorities, name, (int32_t)node_int(object, "value", 0))
-               < 0)
-        tell_skipped(kube_kind_name(kind), &err);
+    return taken(op, kind, "", rc, &err);
 }
 
-static void
+static int
 classes_drop(void *arg, enum kube_kind kind, const char *ns, const char *name)
 {
     (void)kind;
     (void)ns;
     priorities_drop(&((struct controller *)arg)->priorities, name);
+    return 0;
 }
 
 /* --- the table ---------------------------------------------------------------------
@@ -188,9 +209,9 @@ static const struct watch_row {
     bool is_cluster_wide;     /* has no namespace */
     const struct prune_rule *rules;
     void (*begin)(void *arg, enum kube_kind kind);
-    void (*end)(void *arg, enum kube_kind kind);
-    void (*put)(void *arg, enum kube_kind kind, struct node *object);
-    void (*drop)(void *arg, enum kube_kind kind, const char *ns, const char *name);
+    int (*end)(void *arg, enum kube_kind kind);
+    int (*put)(void *arg, enum kube_kind kind, struct node *object);
+    int (*drop)(void *arg, enum kube_kind kind, const char *ns, const char *name);
 } rows[WATCH_COUNT] = {
     [WATCH_HVD_JOBS] = {KUBE_JOB, NULL, KUBE_JOB, true, false, prune_object, jobs_begin,
                         jobs_end, jobs_put, jobs_drop},
@@ -278,11 +299,30 @@ void controller_wake(struct controller *op, const char *key)
         return;
     op->metrics.queue_adds += *key != 0;
     if (*key && queue_add(op->queue, key, clock_now_ns()) < 0)
-        log_warn("out of memory, the next event will wake it", "job=%s", key);
+        controller_lost(op, key);
+}
+
+void controller_lost(struct controller *op, const char *key)
+{
+    if (op->look_at_all_ns)
+        return;
+    op->look_at_all_ns = clock_now_ns() + LOOK_AT_ALL_NS;
+    log_warn("out of memory, all jobs are looked at again", "first=%s retry_ms=%llu",
+             key, LOOK_AT_ALL_NS / NS_PER_MS);
+}
+
+/* The news themselves are in the store; who forgot them is the queue. */
+static void look_at_all(struct controller *op, uint64_t now_ns)
+{
+    if (!op->look_at_all_ns || now_ns < op->look_at_all_ns)
+        return;
+    op->look_at_all_ns = 0;
+    store_each_job(op->store, wake, op);
 }
 
 void sinks_tick(struct controller *op, uint64_t now_ns)
 {
+    look_at_all(op, now_ns);
     for (int i = 0; i < WATCH_COUNT; i++) {
         if (op->watch[i])
             watcher_tick(op->watch[i], now_ns);
@@ -291,7 +331,7 @@ void sinks_tick(struct controller *op, uint64_t now_ns)
 
 uint64_t sinks_next_ns(const struct controller *op)
 {
-    uint64_t next = UINT64_MAX;
+    uint64_t next = op->look_at_all_ns ? op->look_at_all_ns : UINT64_MAX;
 
     for (int i = 0; i < WATCH_COUNT; i++) {
         uint64_t t = op->watch[i] ? watcher_next_ns(op->watch[i]) : UINT64_MAX;

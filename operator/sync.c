@@ -96,7 +96,7 @@ static void finish(struct sync *s, const char *why)
              && queue_add(op->queue, s->key,
                           now_ns + s->decision.requeue_ms * NS_PER_MS)
                     < 0)
-        log_warn("job not queued again, the next event will", "job=%s", s->key);
+        controller_lost(op, s->key);
     sync_free(s);
 }
 

@@ -15,7 +15,9 @@
  *  4. Only one object is a tree at any time: a page is cut up as text. With the size of
  *     a page and of an object this bounds the memory, whatever users store.
  *  5. heard_ns moves only when the API server has sent something that is of use.
- *  6. Nothing is decided here: the sink fills the store and wakes keys. */
+ *  6. Nothing is decided here: the sink fills the store and wakes keys.
+ *  7. What the sink has no memory for is not passed over: the watch ends before it and
+ *     begins there again, a list begins anew, both after a pause. */
 #include "operator/watch.h"
 
 #include <errno.h>
@@ -190,7 +192,7 @@ static int put_object(struct watcher *w, struct span text)
         text = (struct span){pruned.p, pruned.n};
     rc = object_read(&a, text, &object, &err);
     if (rc == 0)
-        w->sink.put(w->sink.arg, w->sink.kind, object);
+        rc = w->sink.put(w->sink.arg, w->sink.kind, object);
     else if (rc != -ENOMEM)
         log_warn("object skipped", "kind=%s object=%.*s/%.*s cause=\"%s\"",
                  kube_kind_name(w->kind), ns.n < 64 ? (int)ns.n : 0, ns.p,
@@ -240,7 +242,10 @@ static int read_page(struct watcher *w, const struct kube_reply *r, struct err *
     if (more < 0)
         return err_set(err, more, "the list is cut off or no JSON");
     set_version(w, list);
-    return read_resume(w, json_find(list, "metadata"), err);
+    more = read_resume(w, json_find(list, "metadata"), err);
+    if (more == 0 && !w->resume && w->sink.end_list(w->sink.arg, w->sink.kind) < 0)
+        return err_set(err, -ENOMEM, "out of memory");
+    return more;
 }
 
 /* Said once, asked again with the longest pause. What was there of the kind is gone
@@ -254,7 +259,10 @@ static void kind_unknown(struct watcher *w)
                    kube_kind_name(w->kind), w->kind == KUBE_MPIJOB ? "/mpijob" : "");
     if (w->is_synced) {
         w->sink.begin_list(w->sink.arg, w->sink.kind);
-        w->sink.end_list(w->sink.arg, w->sink.kind);
+        if (w->sink.end_list(w->sink.arg, w->sink.kind) < 0) {
+            step(w, REFL_ERROR, "out of memory");
+            return;
+        }
     }
     if (!w->is_absent)
         log_warn("kind not served, asking again from time to time",
@@ -277,7 +285,6 @@ static void on_page(void *arg, const struct kube_reply *r)
         w->is_synced = true;
         w->is_absent = false;
         w->page_limit = PAGE_LIMIT;
-        w->sink.end_list(w->sink.arg, w->sink.kind);
         (void)malloc_trim(0); /* a list is the most that we ever hold */
         step(w, REFL_LISTED, "");
         if (w->is_stale && !w->is_relisting) /* begun before it was asked for */
@@ -352,8 +359,7 @@ static int drop_object(struct watcher *w, struct span object)
 
     if (!ns || !name)
         return -ENOMEM; /* an absent one is "" */
-    w->sink.drop(w->sink.arg, w->sink.kind, ns, name);
-    return 0;
+    return w->sink.drop(w->sink.arg, w->sink.kind, ns, name);
 }
 
 static int on_event(struct watcher *w, struct span event)
@@ -388,7 +394,7 @@ static int on_line(void *arg, const char *line, size_t n)
         return rc;
     }
     w->n_bad_lines = 0;
-    w->n_seen_this_watch++;
+    w->n_seen_this_watch += rc == 0;
     w->heard_ns = clock_now_ns();
     return rc;
 }

@@ -11,14 +11,15 @@
 #include "operator/kube/client.h"
 
 /* What the watcher does with what it hears: of each object what rules keep. Called from
- * http_run; must not start requests. */
+ * http_run; must not start requests. What returns an int says 0, or -ENOMEM: it was not
+ * taken, and is told again, or all is listed anew. */
 struct watch_sink {
     void (*begin_list)(void *arg, enum kube_kind kind);
-    void (*end_list)(void *arg, enum kube_kind kind);
+    int (*end_list)(void *arg, enum kube_kind kind);
     /* the tree lives during the call */
-    void (*put)(void *arg, enum kube_kind kind, struct node *object);
+    int (*put)(void *arg, enum kube_kind kind, struct node *object);
     /* ns is "" of what has none */
-    void (*drop)(void *arg, enum kube_kind kind, const char *ns, const char *name);
+    int (*drop)(void *arg, enum kube_kind kind, const char *ns, const char *name);
     enum kube_kind kind; /* passed to each */
     void *arg;
     const struct prune_rule *rules;

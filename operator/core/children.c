@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Two sorted vectors of entries. An entry's key comes first (keyed.h); a relist marks
- * what it puts and sweeps what stays unmarked. */
+ * what it puts, and what stays unmarked goes. */
 #include "operator/core/children.h"
 
 #include <errno.h>
@@ -197,13 +197,14 @@ void children_begin_batches(struct children *c)
         ((struct entry *)c->batches.v[i])->is_marked = false;
 }
 
-struct pod *children_sweep_pods(struct children *c, enum kube_kind job_kind)
+const struct pod *children_unmarked_pod(const struct children *c,
+                                        enum kube_kind job_kind)
 {
     for (size_t i = 0; i < c->pods.n; i++) {
-        struct entry *e = c->pods.v[i];
+        const struct entry *e = c->pods.v[i];
 
         if (!e->is_marked && e->pod->job_kind == job_kind)
-            return take_pod(c, e);
+            return e->pod;
     }
     return NULL;
 }
@@ -217,6 +218,14 @@ struct batch *children_sweep_batches(struct children *c)
             return take_batch(c, e);
     }
     return NULL;
+}
+
+const struct pod *
+children_pod(const struct children *c, const char *ns, const char *name)
+{
+    const struct entry *e = find(&c->pods, ns, name);
+
+    return e ? e->pod : NULL;
 }
 
 const struct batch *

@@ -22,14 +22,17 @@ int children_put_batch(struct children *c, const struct batch *batch);
 struct pod *children_drop_pod(struct children *c, const char *ns, const char *name);
 struct batch *children_drop_batch(struct children *c, const char *ns, const char *name);
 
-/* A relist: begin, put all, then sweep until it gives NULL: each is one that was not
- * put. Pods of one kind of job only. */
+/* A relist: begin, put all, then drop what is unmarked, or sweep, until there is NULL:
+ * each is one that was not put. Pods of one kind of job only. */
 void children_begin_pods(struct children *c, enum kube_kind job_kind);
 void children_begin_batches(struct children *c);
-struct pod *children_sweep_pods(struct children *c, enum kube_kind job_kind);
+const struct pod *children_unmarked_pod(const struct children *c,
+                                        enum kube_kind job_kind);
 struct batch *children_sweep_batches(struct children *c);
 
 /* NULL if it is not there. Valid until the next put or drop. */
+const struct pod *
+children_pod(const struct children *c, const char *ns, const char *name);
 const struct batch *
 children_batch(const struct children *c, const char *ns, const char *name);
 /* Pods whose names begin with "JOB-", one after the other; *place starts at 0. NULL

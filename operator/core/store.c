@@ -154,6 +154,7 @@ static int put_job(struct store *s,
     struct strbuf b;
     size_t n;
     char *text;
+    int rc;
 
     if (!j || !uid)
         return -ENOMEM;
@@ -165,10 +166,11 @@ static int put_job(struct store *s,
     slim(object);
     json_write(object, &b);
     n = b.n;
+    rc = strbuf_status(&b);
     text = strbuf_take(&b);
     strbuf_release(&b);
     if (!text)
-        return -ENOMEM;
+        return rc ? rc : -ENOMEM;
     if (!j->uid || strcmp(j->uid, uid) != 0)
         forget(j);
     mem_free(j->uid);

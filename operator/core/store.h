@@ -30,7 +30,7 @@ enum kube_kind store_key_kind(const char *key);
 
 /* Puts or replaces a job; an older resourceVersion of the same uid is ignored. The tree
  * is changed (what is not kept is dropped). ret_key names the job to look at. */
-int store_put_job(struct store *s,
+int store_put_job(struct store *s, /* -EINVAL, -E2BIG; -ENOMEM: tell it again */
                   enum kube_kind kind,
                   struct node *object,
                   char ret_key[STORE_KEY_SIZE],
@@ -49,12 +49,13 @@ void store_drop_job(struct store *s, const char *key);
 void store_lose_job(struct store *s, const char *key, const char *uid);
 
 /* Puts, or marks as gone, a pod or a launcher Job. ret_key names the job that it
- * belongs to, "" when nothing changed for anybody. -ENOMEM, -EINVAL. */
+ * belongs to, "" when nothing changed for anybody. -EINVAL; -ENOMEM, and what it tells
+ * is to be told again. */
 int store_put_pod(struct store *s, const struct pod *pod, char ret_key[STORE_KEY_SIZE]);
-void store_drop_pod(struct store *s,
-                    const char *ns,
-                    const char *name,
-                    char ret_key[STORE_KEY_SIZE]);
+int store_drop_pod(struct store *s,
+                   const char *ns,
+                   const char *name,
+                   char ret_key[STORE_KEY_SIZE]);
 int store_put_batch(struct store *s,
                     const struct batch *batch,
                     char ret_key[STORE_KEY_SIZE]);
@@ -64,15 +65,15 @@ void store_drop_batch(struct store *s,
                       char ret_key[STORE_KEY_SIZE]);
 
 /* A relist: begin, put all, end. What was not put is dropped; changed is told each
- * job's key. */
+ * job's key. -ENOMEM: some is still there, list again. */
 typedef void (*store_key_fn)(void *arg, const char *key);
 void store_begin_jobs(struct store *s, enum kube_kind kind);
 void store_end_jobs(struct store *s, enum kube_kind kind);
 void store_begin_pods(struct store *s, enum kube_kind job_kind);
-void store_end_pods(struct store *s,
-                    enum kube_kind job_kind,
-                    store_key_fn changed,
-                    void *arg);
+int store_end_pods(struct store *s,
+                   enum kube_kind job_kind,
+                   store_key_fn changed,
+                   void *arg);
 void store_begin_batches(struct store *s);
 void store_end_batches(struct store *s, store_key_fn changed, void *arg);
 

@@ -68,28 +68,42 @@ int store_put_pod(struct store *s, const struct pod *pod, char ret_key[STORE_KEY
     return 0;
 }
 
-/* Keeps the last view with the job. Takes ownership. */
-static void bury(struct store *s, struct pod *pod, char ret_key[STORE_KEY_SIZE])
+static struct job_entry *
+owner_of(struct store *s, const struct pod *pod, char ret_key[STORE_KEY_SIZE])
 {
     struct job_entry *j = job_named(s, pod->job_kind, pod->ns, pod->job_name, ret_key);
-    uint32_t index;
 
-    if (owns(j, pod->owner_uid) && store_pod_index(pod, &index) == 0)
+    return owns(j, pod->owner_uid) ? j : NULL;
+}
+
+/* Keeps the last view with the job; or nothing has changed, and -ENOMEM. */
+static int bury(struct store *s, const struct pod *seen, char ret_key[STORE_KEY_SIZE])
+{
+    struct job_entry *j = owner_of(s, seen, ret_key);
+    struct pod *pod;
+    uint32_t index = 0;
+
+    if (store_pod_index(seen, &index) < 0)
+        j = NULL;
+    if (j && !memory_note_at(&j->memory, (enum role)seen->role, index))
+        return -ENOMEM;
+    pod = children_drop_pod(&s->children, seen->ns, seen->name);
+    if (j)
         memory_bury_pod(&j->memory, (enum role)pod->role, index, pod);
     else
         pod_free(pod);
+    return 0;
 }
 
-void store_drop_pod(struct store *s,
-                    const char *ns,
-                    const char *name,
-                    char ret_key[STORE_KEY_SIZE])
+int store_drop_pod(struct store *s,
+                   const char *ns,
+                   const char *name,
+                   char ret_key[STORE_KEY_SIZE])
 {
-    struct pod *pod = children_drop_pod(&s->children, ns, name);
+    const struct pod *pod = children_pod(&s->children, ns, name);
 
     *ret_key = '\0';
-    if (pod)
-        bury(s, pod, ret_key);
+    return pod ? bury(s, pod, ret_key) : 0;
 }
 
 int store_put_batch(struct store *s,
@@ -137,19 +151,21 @@ void store_begin_pods(struct store *s, enum kube_kind job_kind)
     children_begin_pods(&s->children, job_kind);
 }
 
-void store_end_pods(struct store *s,
-                    enum kube_kind job_kind,
-                    store_key_fn changed,
-                    void *arg)
+int store_end_pods(struct store *s,
+                   enum kube_kind job_kind,
+                   store_key_fn changed,
+                   void *arg)
 {
     char key[STORE_KEY_SIZE];
-    struct pod *pod;
+    const struct pod *pod;
 
-    while ((pod = children_sweep_pods(&s->children, job_kind))) {
-        bury(s, pod, key);
+    while ((pod = children_unmarked_pod(&s->children, job_kind))) {
+        if (bury(s, pod, key) < 0)
+            return -ENOMEM;
         if (*key)
             changed(arg, key);
     }
+    return 0;
 }
 
 void store_begin_batches(struct store *s)

@@ -422,11 +422,19 @@ uint64_t kube_next_ns(const struct kube *k)
 /* --- watches -----------------------------------------------------------------------
  */
 
+static int on_line(void *arg, const char *line, size_t n)
+{
+    struct watch *w = arg;
+
+    fault_before_event(line, n);
+    return w->line(w->arg, line, n);
+}
+
 static int on_chunk(void *arg, const char *p, size_t n)
 {
     struct watch *w = arg;
 
-    return stream_feed(&w->stream, p, n, w->line, w->arg);
+    return stream_feed(&w->stream, p, n, on_line, w);
 }
 
 static void on_opened(void *arg)

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Crash points around each write to the API server, for the chaos tests. hvd-operator
- * is linked with fault_none.c, where both do nothing; hvd-operator-faults with
- * fault_env.c. */
+/* Faults at will, for the tests: crash points around each write to the API server, and
+ * memory that is out. hvd-operator is linked with fault_none.c, where none does
+ * anything; hvd-operator-faults with fault_env.c. */
 #ifndef OPERATOR_KUBE_FAULT_H
 #define OPERATOR_KUBE_FAULT_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #define FAULT_EXIT_CODE 86
@@ -12,5 +13,7 @@
 /* number: 1 for the first write of this process, and so on. */
 void fault_before_write(uint64_t number);
 void fault_after_write(uint64_t number);
+/* A watch has told line, which is dealt with now. */
+void fault_before_event(const char *line, size_t n);
 
 #endif

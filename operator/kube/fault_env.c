@@ -1,13 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Crash points by environment: HVD_CRASH=before:3 ends the process, without any
- * clean-up, before its third write is sent; after:3 once the third write was answered.
- * Never part of what is shipped. See fault.h. */
+/* Faults by environment: HVD_CRASH=before:3 ends the process, without any clean-up,
+ * before its third write is sent; after:3 once the third write was answered.
+ * HVD_NO_MEMORY=TEXT:5 makes one allocation fail, the one after the next five from when
+ * a watch tells TEXT for the first time. Never part of what is
+ * shipped. See fault.h. */
 #include "operator/kube/fault.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#include "runtime/base/mem.h"
 
 static void crash_if(const char *when, uint64_t number)
 {
@@ -29,4 +34,15 @@ void fault_before_write(uint64_t number)
 void fault_after_write(uint64_t number)
 {
     crash_if("after", number);
+}
+
+void fault_before_event(const char *line, size_t n)
+{
+    static bool has_failed;
+    const char *s = getenv("HVD_NO_MEMORY"), *colon = s ? strchr(s, ':') : NULL;
+
+    if (has_failed || !colon || !memmem(line, n, s, (size_t)(colon - s)))
+        return;
+    has_failed = true;
+    mem_fail_after(strtol(colon + 1, NULL, 10));
 }

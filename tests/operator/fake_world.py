@@ -40,6 +40,8 @@ def fetch(port: int, path: str) -> tuple[int, str]:
 class World:
     """A fake and an operator on it."""
 
+    program = "hvd-operator"
+
     def __init__(
         self, hook=None, jobs: int = 1, port: int = 0, before=None, extra: list[str] | None = None, env=None
     ):
@@ -53,7 +55,7 @@ class World:
         if hook:
             self.fake.hook = lambda *a: hook(self, *a)
         self.operator = Operator(
-            BIN / "hvd-operator",
+            BIN / self.program,
             self.dir / "kubeconfig",
             self.dir / "log",
             "--http-port",

@@ -205,7 +205,7 @@ static void hear(struct sim *s)
     else if (n->is_job)
         put_job(s->store, n->text);
     else if (n->is_gone)
-        store_drop_pod(s->store, "ns", name, key);
+        must(s, store_drop_pod(s->store, "ns", name, key) == 0);
     else
         put_pod(s->store, n->index, &n->pod);
     mem_free(n->text);

@@ -219,12 +219,12 @@ static void a_dropped_pod_is_remembered_as_gone(void **state)
     assert_string_equal(w->key, "ns/demo");
     assert_int_equal(put_pod(w, 1, "u1", POD_RUNNING), 0);
     assert_string_equal(w->key, ""); /* nothing new: nobody is woken */
-    store_drop_pod(w->s, "ns", "demo-worker-1", w->key);
+    assert_int_equal(store_drop_pod(w->s, "ns", "demo-worker-1", w->key), 0);
     assert_string_equal(w->key, "ns/demo");
     seen = observe(w, 1);
     assert_int_equal(seen.crew[ROLE_WORKER].w[1].state, WORKER_GONE);
     assert_int_equal(seen.crew[ROLE_WORKER].w[1].pod->phase, POD_RUNNING);
-    store_drop_pod(w->s, "ns", "demo-worker-1", w->key);
+    assert_int_equal(store_drop_pod(w->s, "ns", "demo-worker-1", w->key), 0);
     assert_string_equal(w->key, "");
     store_expect_pod(w->s, "ns/demo", "u1", ROLE_WORKER, 1, "p1", 1);
     assert_int_equal(observe(w, 1).crew[ROLE_WORKER].w[1].state, WORKER_GONE);
@@ -336,7 +336,7 @@ static void a_relist_drops_what_it_does_not_have(void **state)
     assert_int_equal(put_pod(w, 1, "u1", POD_RUNNING), 0);
     store_begin_pods(w->s, KUBE_JOB);
     assert_int_equal(put_pod(w, 0, "u1", POD_RUNNING), 0);
-    store_end_pods(w->s, KUBE_JOB, count_key, &n);
+    assert_int_equal(store_end_pods(w->s, KUBE_JOB, count_key, &n), 0);
     assert_int_equal(n, 1);
     assert_int_equal(store_n_pods(w->s), 1);
     assert_int_equal(observe(w, 1).crew[ROLE_WORKER].w[0].state, WORKER_SEEN);
@@ -344,6 +344,29 @@ static void a_relist_drops_what_it_does_not_have(void **state)
     store_begin_jobs(w->s, KUBE_JOB);
     store_end_jobs(w->s, KUBE_JOB);
     assert_int_equal(store_n_jobs(w->s, KUBE_JOB, STATE_PENDING), 0);
+}
+
+/* An end that is not noted would be that of a pod which never was. */
+static void a_pod_whose_end_cannot_be_noted_stays_until_it_can(void **state)
+{
+    struct world *w = *state;
+    int n = 0;
+
+    assert_int_equal(put_job(w, "u1", 1), 0);
+    assert_int_equal(put_pod(w, 0, "u1", POD_RUNNING), 0);
+    assert_int_equal(put_pod(w, 1, "u1", POD_RUNNING), 0);
+    mem_fail_after(0);
+    assert_int_equal(store_drop_pod(w->s, "ns", "demo-worker-0", w->key), -ENOMEM);
+    assert_int_equal(store_n_pods(w->s), 2);
+    assert_int_equal(store_drop_pod(w->s, "ns", "demo-worker-0", w->key), 0);
+    assert_int_equal(observe(w, 1).crew[ROLE_WORKER].w[0].state, WORKER_GONE);
+    store_begin_pods(w->s, KUBE_JOB);
+    mem_fail_after(0);
+    assert_int_equal(store_end_pods(w->s, KUBE_JOB, count_key, &n), -ENOMEM);
+    assert_int_equal(store_n_pods(w->s), 1);
+    assert_int_equal(store_end_pods(w->s, KUBE_JOB, count_key, &n), 0);
+    assert_int_equal(n, 1);
+    assert_int_equal(observe(w, 1).crew[ROLE_WORKER].w[1].state, WORKER_GONE);
 }
 
 static int fill(void *arg)
@@ -390,6 +413,8 @@ int main(void)
                                         teardown),
         cmocka_unit_test_setup_teardown(a_relist_drops_what_it_does_not_have, setup,
                                         teardown),
+        cmocka_unit_test_setup_teardown(
+            a_pod_whose_end_cannot_be_noted_stays_until_it_can, setup, teardown),
         cmocka_unit_test(without_memory_nothing_breaks),
     };
 

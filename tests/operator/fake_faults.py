@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""hvd-operator when memory is out, by the faults of hvd-operator-faults. Part of fake_test.py."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+from api import wait
+from fake_world import World, suite
+
+
+class Faulty(World):
+    program = "hvd-operator-faults"
+
+    def log(self) -> str:
+        return (self.dir / "log").read_text()
+
+
+def once_without_memory(text: str, n: int, act) -> str:
+    """The n-th allocation fails from when a watch has told text; act(world) is the rest. The log."""
+    with Faulty(env={"HVD_NO_MEMORY": f"{text}:{n}"}) as w:
+        w.goes_on()
+        act(w)
+        return w.log()
+
+
+def at_each_point(text: str, points: range, least: int, act) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        logs = list(pool.map(lambda n: once_without_memory(text, n, act), points))
+    told = [log for log in logs if "Cannot allocate memory" in log]
+    print(f"# {len(told)} of {len(logs)} watches ended for it")
+    if len(told) < least:
+        raise AssertionError("the faults hit nothing\n" + logs[0])
+
+
+@suite.test
+def no_news_of_a_pod_is_lost_when_memory_is_out() -> None:
+    def act(w: World) -> None:
+        pod = w.fake.objects["pods"]["ns/j0-worker-0"]
+        w.fake.put("pods", dict(pod, status={"phase": "Failed", "reason": "OutOfTheBlue"}))
+        wait("the job has failed", lambda: w.state() == "Failed")
+
+    at_each_point("OutOfTheBlue", range(0, 42, 3), 3, act)
+
+
+@suite.test
+def no_end_of_a_pod_is_lost_when_memory_is_out() -> None:
+    def act(w: World) -> None:
+        pod = dict(
+            w.fake.objects["pods"]["ns/j0-worker-0"], status={"phase": "Running", "reason": "Vanished"}
+        )
+        w.fake.put("pods", pod, "DELETED")
+        wait("the job restarts", lambda: w.state() in ("Restarting", "Pending"))
+
+    at_each_point("Vanished", range(5), 2, act)
