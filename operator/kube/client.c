@@ -11,9 +11,10 @@
  * watch is opened meanwhile, either (kube_paused_ns). Then the caller decides about its
  * request. 401 sends the request once more, with fresh credentials: it was not carried
  * out. Nothing else is repeated here: whether a write was done whose answer is lost is
- * for the caller to find out. The fence is asked before each write; kube_fence ends
- * what is under way. Writes are numbered for the crash points. Requests are owned by
- * the client until their callback has returned. */
+ * for the caller to find out. The fence is asked before each write is handed over, and
+ * again when its first byte would leave: a process that was stopped in between does not
+ * send it. kube_fence ends what is under way. Writes are numbered for the crash points.
+ * Requests are owned by the client until their callback has returned. */
 #include "operator/kube/client.h"
 
 #include <errno.h>
@@ -232,11 +233,6 @@ static void unlink_flying(struct kube *k, struct request *r)
     k->n_flying -= !r->is_urgent;
 }
 
-static bool is_write(const struct request *r)
-{
-    return strcmp(r->method, "GET") != 0;
-}
-
 static void heed(struct kube *k, const struct answer *a)
 {
     if (a->cls == ANSWER_THROTTLED)
@@ -292,6 +288,19 @@ static void on_done(void *arg, const struct http_reply *http)
     finish(r, http);
 }
 
+static bool is_write(const struct request *r)
+{
+    return strcmp(r->method, "GET") != 0;
+}
+
+static bool may_send(void *arg)
+{
+    const struct request *r = arg;
+
+    fault_at_send(r->write_number);
+    return may_write(r->kube);
+}
+
 static int start(struct request *r, struct err *err)
 {
     struct http_request rq = {.method = r->method,
@@ -303,6 +312,8 @@ static int start(struct request *r, struct err *err)
                               .done = on_done,
                               .arg = r};
 
+    if (r->write_number)
+        rq.may_send = may_send;
     if (r->body)
         rq.content_type = strcmp(r->method, "PATCH") == 0
                               ? "application/merge-patch+json"

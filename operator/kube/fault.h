@@ -13,6 +13,7 @@
 /* number: 1 for the first write of this process, and so on. */
 void fault_before_write(uint64_t number);
 void fault_after_write(uint64_t number);
+void fault_at_send(uint64_t number); /* its connection is there */
 /* A watch has told line, which is dealt with now. */
 void fault_before_event(const char *line, size_t n);
 

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Faults by environment: HVD_CRASH=before:3 ends the process, without any clean-up,
- * before its third write is sent; after:3 once the third write was answered.
+ * before its third write is sent; after:3 once the third write was answered; stop:3
+ * stops it (SIGSTOP) when the third write has its connection and is not sent yet.
  * HVD_NO_MEMORY=TEXT:5 makes one allocation fail, the one after the next five from when
  * a watch tells TEXT for the first time. Never part of what is
  * shipped. See fault.h. */
 #include "operator/kube/fault.h"
 
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,15 +16,20 @@
 
 #include "runtime/base/mem.h"
 
-static void crash_if(const char *when, uint64_t number)
+static bool is_due(const char *when, uint64_t number)
 {
     const char *s = getenv("HVD_CRASH");
     size_t n = strlen(when);
 
-    if (!s || strncmp(s, when, n) != 0 || s[n] != ':'
-        || strtoull(s + n + 1, NULL, 10) != number)
+    return s && strncmp(s, when, n) == 0 && s[n] == ':'
+           && strtoull(s + n + 1, NULL, 10) == number;
+}
+
+static void crash_if(const char *when, uint64_t number)
+{
+    if (!is_due(when, number))
         return;
-    (void)fprintf(stderr, "hvd-operator-faults: crash %s\n", s);
+    (void)fprintf(stderr, "hvd-operator-faults: crash %s\n", when);
     _exit(FAULT_EXIT_CODE);
 }
 
@@ -34,6 +41,12 @@ void fault_before_write(uint64_t number)
 void fault_after_write(uint64_t number)
 {
     crash_if("after", number);
+}
+
+void fault_at_send(uint64_t number)
+{
+    if (is_due("stop", number))
+        (void)raise(SIGSTOP);
 }
 
 void fault_before_event(const char *line, size_t n)

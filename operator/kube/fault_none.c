@@ -12,6 +12,11 @@ void fault_after_write(uint64_t number)
     (void)number;
 }
 
+void fault_at_send(uint64_t number)
+{
+    (void)number;
+}
+
 void fault_before_event(const char *line, size_t n)
 {
     (void)line;

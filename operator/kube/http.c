@@ -50,10 +50,12 @@ struct call {
     http_done_fn done;
     http_chunk_fn chunk;
     http_opened_fn opened;
+    http_may_send_fn may_send;
     void *arg;
     uint64_t identity; /* which one it was sent with */
     uint64_t idle_ns, heard_ns;
-    int chunk_rc; /* what the chunk callback ended the stream with */
+    int chunk_rc;    /* what the chunk callback ended the stream with */
+    bool is_refused; /* by may_send */
     uint32_t retry_after_s;
     char why[CURL_ERROR_SIZE];
 };
@@ -240,6 +242,20 @@ static size_t on_header(char *p, size_t size, size_t n, void *arg)
     return len;
 }
 
+/* The loop's gate was open when libcurl was called; but a process can be stopped at any
+ * time, and connecting takes a while. */
+static int on_ready(void *arg, char *ip, char *local_ip, int port, int local_port)
+{
+    struct call *c = arg;
+
+    (void)ip;
+    (void)local_ip;
+    (void)port;
+    (void)local_port;
+    c->is_refused = c->may_send && !c->may_send(c->arg);
+    return c->is_refused ? CURL_PREREQFUNC_ABORT : CURL_PREREQFUNC_OK;
+}
+
 static int on_socket(void *arg, curl_socket_t fd, curlsocktype purpose)
 {
     unsigned ms = DEAD_PEER_MS;
@@ -324,6 +340,8 @@ static void set_transport(struct call *c, const struct http_request *rq)
     curl_easy_setopt(e, CURLOPT_TCP_KEEPINTVL, 10L);
     curl_easy_setopt(e, CURLOPT_BUFFERSIZE, 16384L);
     curl_easy_setopt(e, CURLOPT_SOCKOPTFUNCTION, on_socket);
+    curl_easy_setopt(e, CURLOPT_PREREQFUNCTION, on_ready);
+    curl_easy_setopt(e, CURLOPT_PREREQDATA, c);
     curl_easy_setopt(e, CURLOPT_USERAGENT, c->http->user_agent);
     curl_easy_setopt(e, CURLOPT_ERRORBUFFER, c->why);
     curl_easy_setopt(e, CURLOPT_PRIVATE, c);
@@ -376,6 +394,7 @@ int http_start(struct http *h,
     c->done = rq->done;
     c->chunk = rq->chunk;
     c->opened = rq->opened;
+    c->may_send = rq->may_send;
     c->arg = rq->arg;
     c->idle_ns = rq->idle_ms * NS_PER_MS;
     c->heard_ns = clock_now_ns();
@@ -458,6 +477,8 @@ static void on_curl_done(struct http *h, CURLMsg *m)
     c = (struct call *)(void *)p;
     if (m->data.result == CURLE_OK)
         r.status = (int)status;
+    else if (c->is_refused)
+        (void)err_set(&r.err, -EPERM, "not the leader: not sent");
     else if (c->chunk_rc < 0)
         (void)err_set(&r.err, c->chunk_rc, "%s",
                       c->chunk_rc == -E2BIG ? "the answer is too large"

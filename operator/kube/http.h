@@ -27,6 +27,9 @@ typedef void (*http_done_fn)(void *arg, const struct http_reply *reply);
 typedef int (*http_chunk_fn)(void *arg, const char *p, size_t n);
 /* The header of a 2xx answer is there; the same limits. */
 typedef void (*http_opened_fn)(void *arg);
+/* May it be sent? Asked when the connection is there and the first byte would leave
+ * now. False ends the request with -EPERM. The same limits. */
+typedef bool (*http_may_send_fn)(void *arg);
 
 struct http_request {
     const char *method, *path; /* path with query, as sent */
@@ -37,8 +40,9 @@ struct http_request {
     uint64_t idle_ms;    /* streams: nothing heard for so long is an error; 0: none */
     size_t max_body;     /* a longer answer is an error */
     http_done_fn done;
-    http_chunk_fn chunk;   /* NULL: the body is gathered for done */
-    http_opened_fn opened; /* may be NULL */
+    http_chunk_fn chunk;       /* NULL: the body is gathered for done */
+    http_opened_fn opened;     /* may be NULL */
+    http_may_send_fn may_send; /* NULL: it may */
     void *arg;
 };
 

@@ -22,12 +22,12 @@ TIMES = {"lease-duration": "4s", "renew-deadline": "3s", "retry-period": "200ms"
 class Rivals(World):
     """Operators a and b on one fake; writes has (time, who, method, kind) of all but the Lease's."""
 
-    def __init__(self, hook=None):
+    def __init__(self, hook=None, env=None):
         self.writes: list[tuple[float, str, str, str]] = []
         self.away = False  # nobody can reach the Lease
         self.extra = hook
         self.ports = {"a": free_port(), "b": free_port()}
-        super().__init__(self.seen, jobs=0, extra=self.args("a"))
+        super().__init__(self.seen, jobs=0, extra=self.args("a"), env=env)
         self.operators = {"a": self.operator}
         wait("a leads", lambda: self.leads("a") or self.operator.ended())
         self.start("b")
@@ -155,6 +155,33 @@ def a_leader_that_was_stopped_for_long_writes_nothing_when_it_goes_on() -> None:
         w.operators["b"].stop()
         wait("a leads again", lambda: w.leads("a"))
         w.job_runs("j3")
+
+
+class Halting(Rivals):
+    """Of which a stops itself when its third write has its connection and has not been sent."""
+
+    program = "hvd-operator-faults"
+
+    def __init__(self):
+        super().__init__(env={"HVD_CRASH": "stop:3"})
+
+
+@suite.test
+def a_write_that_was_about_to_leave_when_the_process_was_stopped_is_not_sent() -> None:
+    with Halting() as w:
+        w.fake.put("horovodjobs", w.job("j0"))
+        wait("b leads", lambda: w.leads("b"))
+        before = [x for x in w.writes if x[1] == "a"]
+        expect(len(before) == 2, "a stopped before its third write", w.writes)
+        w.run_pods()
+        wait("the job runs", lambda: w.state() == "Running")
+        again = time.monotonic()
+        w.operators["a"].process.send_signal(signal.SIGCONT)
+        wait("a has noticed", lambda: "leading no more" in (w.dir / "log").read_text())
+        w.job_runs("j1")
+        expect(w.wrote(again) == {"b"}, "a wrote nothing", w.writes)
+        log = (w.dir / "log").read_text()
+        expect("not the leader" in log, "the log tells", log)
 
 
 @suite.test
