@@ -193,7 +193,7 @@ static int run(const struct options *o, struct err *err)
     if (rc == 0)
         rc = wire(&op, &config, o, err);
     if (rc == 0)
-        rc = serve_new(&op, o->http_port, o->metrics_port, &serve, err);
+        rc = serve_new(&op, o->http_address, o->http_port, o->metrics_port, &serve, err);
     if (rc == 0) {
         tell_start(o, &config, &op);
         rc = loop_run(&op, serve, signal_fd, err);

@@ -79,6 +79,9 @@ static const struct option_row {
      "namespace of the Lease; default: the pod's own, or that of the kubeconfig's "
      "context",
      TYPE_TEXT, AT(lock_namespace), 0, 0},
+    {"http-address", "ADDRESS",
+     "IP address for the ports below, such as 127.0.0.1 behind a proxy; default: all",
+     TYPE_TEXT, AT(http_address), 0, 0},
     {"http-port", "PORT", "port of /healthz, /readyz and /metrics; default: 8080",
      TYPE_NUMBER, AT(http_port), 0, 65535},
     {"monitoring-port", "PORT",
@@ -281,6 +284,7 @@ int options_parse(
                         .cluster_domain = "",
                         .gang_scheduling = "",
                         .lease_name = "hvd-operator",
+                        .http_address = "",
                         .http_port = 8080,
                         .qps = 50,
                         .burst = 100,

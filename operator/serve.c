@@ -4,6 +4,7 @@
  * one descriptor. */
 #include "operator/serve.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -146,21 +147,52 @@ static enum MHD_Result on_request(void *arg,
     return rc;
 }
 
+/* at NULL: on all addresses. */
 static struct MHD_Daemon *
-listen_on(struct serve *s, const char *option, uint16_t port, struct err *err)
+start(struct serve *s, unsigned flags, uint16_t port, const struct sockaddr *at)
 {
-    static const unsigned flags[] = {MHD_USE_EPOLL | MHD_USE_DUAL_STACK,
-                                     MHD_USE_EPOLL}; /* no IPv6 on this host */
-    struct MHD_Daemon *d = NULL;
+    return MHD_start_daemon(flags | MHD_USE_EPOLL, port, NULL, NULL, on_request, s,
+                            MHD_OPTION_CONNECTION_LIMIT, (unsigned)MAX_CLIENTS,
+                            MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)CLIENT_TIMEOUT_S,
+                            MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)8192,
+                            at ? MHD_OPTION_SOCK_ADDR : MHD_OPTION_END, at,
+                            MHD_OPTION_END);
+}
+
+static struct MHD_Daemon *
+start_at(struct serve *s, const char *address, uint16_t port, struct err *err)
+{
+    struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_port = htons(port)};
+    struct sockaddr_in6 v6 = {.sin6_family = AF_INET6, .sin6_port = htons(port)};
+
+    if (inet_pton(AF_INET, address, &v4.sin_addr) == 1)
+        return start(s, 0, port, (const struct sockaddr *)&v4);
+    if (inet_pton(AF_INET6, address, &v6.sin6_addr) == 1)
+        return start(s, MHD_USE_IPv6, port, (const struct sockaddr *)&v6);
+    (void)err_set(err, -EINVAL, "--http-address: \"%s\" is not an IP address", address);
+    return NULL;
+}
+
+static struct MHD_Daemon *listen_on(struct serve *s,
+                                    const char *address,
+                                    const char *option,
+                                    uint16_t port,
+                                    struct err *err)
+{
+    struct MHD_Daemon *d;
     int e;
 
-    for (size_t i = 0; i < ARRAY_LEN(flags) && !d; i++)
-        d = MHD_start_daemon(flags[i], port, NULL, NULL, on_request, s,
-                             MHD_OPTION_CONNECTION_LIMIT, (unsigned)MAX_CLIENTS,
-                             MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)CLIENT_TIMEOUT_S,
-                             MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)8192,
-                             MHD_OPTION_END);
+    errno = 0;
+    if (*address) {
+        d = start_at(s, address, port, err);
+    } else {
+        d = start(s, MHD_USE_DUAL_STACK, port, NULL);
+        if (!d) /* no IPv6 on this host */
+            d = start(s, 0, port, NULL);
+    }
     e = errno;
+    if (!d && err->code)
+        return NULL;
     if (!d)
         (void)err_errno(err, e ? e : EADDRINUSE, "--%s: cannot listen on %u", option,
                         port);
@@ -168,6 +200,7 @@ listen_on(struct serve *s, const char *option, uint16_t port, struct err *err)
 }
 
 int serve_new(const struct controller *op,
+              const char *address,
               uint32_t port,
               uint32_t second_port,
               struct serve **ret,
@@ -179,10 +212,11 @@ int serve_new(const struct controller *op,
         return err_set(err, -ENOMEM, "out of memory");
     s->op = op;
     s->started_wall_us = clock_wall_us();
-    s->daemon[0] = listen_on(s, "http-port", (uint16_t)port, err);
+    s->daemon[0] = listen_on(s, address, "http-port", (uint16_t)port, err);
     s->n = s->daemon[0] != NULL;
     if (s->n && second_port && second_port != port) {
-        s->daemon[1] = listen_on(s, "monitoring-port", (uint16_t)second_port, err);
+        s->daemon[1] =
+            listen_on(s, address, "monitoring-port", (uint16_t)second_port, err);
         if (!s->daemon[1]) {
             serve_free(s);
             return -EADDRINUSE;

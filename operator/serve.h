@@ -8,6 +8,7 @@
 
 struct serve;
 int serve_new(const struct controller *op,
+              const char *address, /* of IPv4 or IPv6; "": all of this machine's */
               uint32_t port,
               uint32_t second_port, /* 0: none */
               struct serve **ret,

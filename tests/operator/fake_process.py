@@ -69,6 +69,17 @@ def wrong_words_on_the_command_line_are_named() -> None:
 
 
 @suite.test
+def http_address_is_the_only_one_that_answers() -> None:
+    port = free_port()
+    with World(port=port, extra=["--http-address=127.0.0.2"]) as w:
+        wait("127.0.0.2 answers", lambda: fetch(port, "/readyz", "127.0.0.2")[0] == 200)
+        expect(fetch(port, "/readyz") == (0, ""), "127.0.0.1 does not")
+        done = run("--kubeconfig", str(w.dir / "kubeconfig"), "--http-address=localhost")
+        says = '--http-address: "localhost" is not an IP address'
+        expect(done.returncode == 1 and says in done.stderr, says, done.stderr)
+
+
+@suite.test
 def kubeflow_s_variable_names_the_namespace_and_master_the_server() -> None:
     paths = []
 

@@ -27,9 +27,9 @@ def free_port() -> int:
         return s.getsockname()[1]
 
 
-def fetch(port: int, path: str) -> tuple[int, str]:
+def fetch(port: int, path: str, host: str = "127.0.0.1") -> tuple[int, str]:
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as r:
+        with urllib.request.urlopen(f"http://{host}:{port}{path}", timeout=5) as r:
             return r.status, r.read().decode()
     except urllib.error.HTTPError as e:
         return e.code, e.read().decode()
