@@ -14,13 +14,17 @@
  * failure once ranks have run. Before that nothing is lost by it, and it is made again.
  *  4. Where there is a launcher, the end of a worker's container alone is no failure of
  * the job: the launcher will tell. It may turn out to be the cause of the launcher's.
- *  5. When the pods are of an ended generation (the job has finished, or restarts),
+ *  5. A report says where it happened by a host's name: a pod's, or with hostNetwork
+ * the node's, where several of the job's pods may be. Ranks are numbered by worker.
+ *  6. When the pods are of an ended generation (the job has finished, or restarts),
  * only what they report still counts, for an earlier cause. Pure; called by
  * hvd_verdict.c. */
 #include "operator/core/hvd_cause.h"
 
 #include <errno.h>
 #include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "operator/core/hvd_class.h"
@@ -72,17 +76,124 @@ static void offer(struct search *s, const struct cause *c)
     s->has_first = true;
 }
 
-static const struct worker *worker_named(const struct search *s, const char *name)
+/* --- where a report says that it happened -------------------------------------------
+ */
+
+struct place {
+    const struct worker *w; /* NULL if unknown */
+    const struct pod *pod;  /* nothing in it if unknown */
+    const char *name, *node;
+};
+
+static const struct pod *nobody(void)
 {
+    static char none[] = "";
+    static const struct pod pod = {.name = none,
+                                   .node = none,
+                                   .reason = none,
+                                   .message = none,
+                                   .exit_container = none,
+                                   .exit_reason = none,
+                                   .exit_text = none,
+                                   .condition = none};
+
+    return &pod;
+}
+
+static struct place at_pod(const struct worker *w, const struct pod *p)
+{
+    return (struct place){.w = w, .pod = p, .name = p->name, .node = p->node};
+}
+
+/* Alike, or one is the other with its domain. */
+static bool is_alike(const char *a, const char *b)
+{
+    size_t na = strlen(a), nb = strlen(b), n = na < nb ? na : nb;
+    char next = na < nb ? b[n] : a[n];
+
+    return n > 0 && strncmp(a, b, n) == 0 && (na == nb || next == '.');
+}
+
+/* A pod's name, or its node's, which is what a pod on the host's network is called.
+ * How many there are; *ret is the first. */
+static unsigned
+find_pod(const struct search *s, const char *host, bool by_node, struct place *ret)
+{
+    unsigned n = 0;
+
     for (int r = 0; r < ROLE_COUNT; r++) {
         const struct crew *crew = &s->q->seen->crew[r];
 
         for (uint32_t i = 0; i < crew->n; i++) {
-            if (crew->w[i].pod && strcmp(crew->w[i].pod->name, name) == 0)
-                return &crew->w[i];
+            const struct pod *p = crew->w[i].pod;
+
+            if (p && is_alike(host, by_node ? p->node : p->name) && n++ == 0)
+                *ret = at_pod(&crew->w[i], p);
         }
     }
-    return NULL;
+    return n;
+}
+
+/* "worker-3", as agents of one host name are called, or "worker 3 received ...", by
+ * which an agent tells of itself or of another. */
+static long number_behind(const char *text, const char *word)
+{
+    size_t n = strlen(word);
+    char *end;
+    long v;
+
+    if (strncmp(text, word, n) != 0 || text[n] < '0' || text[n] > '9')
+        return -1;
+    v = strtol(text + n, &end, 10);
+    return *end == '\0' || *end == ' ' ? v : -1;
+}
+
+/* The agents number their ranks by worker; a launcher may place them otherwise. */
+static long worker_index(const struct search *s, const struct failure *f)
+{
+    const struct hvd_job *job = s->q->job;
+    long i;
+
+    if (job->role[ROLE_LAUNCHER].is_set || job->framework != FRAMEWORK_HOROVOD)
+        return -1;
+    if (f->rank >= 0)
+        return (long)((uint32_t)f->rank / job->slots);
+    i = number_behind(f->host, "worker-");
+    return i >= 0 ? i : number_behind(f->why, "worker ");
+}
+
+static struct place at_worker(struct search *s, uint32_t i)
+{
+    const struct worker *w = &s->q->seen->crew[ROLE_WORKER].w[i];
+    struct place x = at_pod(w, w->pod ? w->pod : nobody());
+    char name[OBJECT_NAME_SIZE];
+
+    if (!w->pod) {
+        object_pod_name(s->q->job, ROLE_WORKER, i, name);
+        x.name = keep(s, arena_strdup(s->arena, name));
+    }
+    return x;
+}
+
+/* p tells, of itself or of another: what no name and no number shows is its own, unless
+ * several pods are on the node that the report names. */
+static struct place
+find_place(struct search *s, const struct pod *p, const struct failure *f)
+{
+    struct place x;
+    long i = worker_index(s, f);
+    unsigned n;
+
+    if (find_pod(s, f->host, false, &x) > 0)
+        return x;
+    if (i >= 0 && i < (long)s->q->seen->crew[ROLE_WORKER].n)
+        return at_worker(s, (uint32_t)i);
+    n = find_pod(s, f->host, true, &x);
+    if (n == 0 && find_pod(s, p->name, false, &x) == 0)
+        return at_pod(NULL, p);
+    if (n > 1)
+        return (struct place){.pod = nobody(), .name = "", .node = x.node};
+    return x;
 }
 
 /* Kubernetes says that it took the pod away, or may still say so: a kubelet ends a
@@ -132,11 +243,12 @@ static void set_conditions(struct cause *c, const struct pod *p)
     c->condition = p ? p->condition : "";
 }
 
-/* The agent's report. f->host is the pod where it happened, p the pod that tells. */
+/* The agent's report; p is the pod that tells. */
 static void offer_report(struct search *s, const struct pod *p, const struct failure *f)
 {
-    const struct worker *named = worker_named(s, f->host);
-    const struct pod *where = named ? named->pod : p;
+    const struct place at = find_place(s, p, f);
+    const struct pod *where = at.pod;
+    struct failure told = *f;
     char sentence[480];
     struct cause c = {.rank = f->rank,
                       .exit_code = f->exit_code,
@@ -145,12 +257,12 @@ static void offer_report(struct search *s, const struct pod *p, const struct fai
     bool is_oom, is_told, is_late, is_taken;
 
     is_told = f->rank < 0 && f->signal == SIGTERM; /* its agent was, by the kubelet */
-    is_taken = is_told && is_taken_away(worker_named(s, where->name), where);
+    is_taken = is_told && is_taken_away(at.w, where);
     is_late = f->rank < 0 && f->exit_code == FAILURE_LATE;
     is_oom = where->is_main_exit && strcmp(where->exit_reason, "OOMKilled") == 0;
     c.has_exit = f->exit_code != 0 || f->signal != 0;
-    c.pod = where->name;
-    c.node = where->node;
+    c.pod = at.name;
+    c.node = at.node;
     c.reason = is_oom ? "OOMKilled" : "WorkerFailed";
     if (is_taken)
         c.reason = "WorkerDeleted";
@@ -162,9 +274,11 @@ static void offer_report(struct search *s, const struct pod *p, const struct fai
     set_conditions(&c, where);
     c.output = second_line(where->is_main_exit && *where->exit_text ? where->exit_text
                                                                     : p->exit_text);
-    failure_sentence(f, sentence, sizeof(sentence));
+    if (*at.name) /* fits: a label's value */
+        (void)snprintf(told.host, sizeof(told.host), "%s", at.name);
+    failure_sentence(&told, sentence, sizeof(sentence));
     c.message =
-        keep(s, arena_printf(s->arena, "%s%s%s%s%s", sentence, on_node(s, where->node),
+        keep(s, arena_printf(s->arena, "%s%s%s%s%s", sentence, on_node(s, at.node),
                              is_oom ? ": out of memory: the container's "
                                       "memory limit was reached"
                                     : "",

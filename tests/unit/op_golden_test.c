@@ -9,10 +9,9 @@
  * bool, "service": bool, "outcome": {"trouble", "reason", "message"}}. A POD may also
  * be short:
  * {"phase": "Running", "generation": 2, "world": "2 3", "deleting": true, "reason":
- * "Evicted", "disrupted": true, "condition": "MyOwn", "exit": 3, "report": {"rank",
- * "of" (a worker),
- * "exit", "signal", "why", "us"}}. GOLDEN_UPDATE=1 writes what comes out; look at the
- * diff before you commit it. */
+ * "Evicted", "disrupted": true, "condition": "MyOwn", "node", "exit": 3, "report":
+ * {"rank", "of" (a worker) or "host", "exit", "signal", "why", "us"}}.
+ * GOLDEN_UPDATE=1 writes what comes out; look at the diff before you commit it. */
 #include <dirent.h>
 #include <errno.h>
 #include <setjmp.h>
@@ -107,6 +106,13 @@ static const struct node *as_watched(struct arena *a, const struct node *pod)
     return out;
 }
 
+static const char *said_or(const struct node *o, const char *key, const char *dflt)
+{
+    const char *s = node_str(o, key);
+
+    return s ? s : dflt;
+}
+
 /* The short form of a pod, in full. */
 static const struct node *
 spelt_out(struct arena *a, const struct node *w, enum role role, uint32_t i)
@@ -114,22 +120,24 @@ spelt_out(struct arena *a, const struct node *w, enum role role, uint32_t i)
     const struct node *report = node_get(w, "report");
     struct strbuf t;
     struct node *out;
-    char said[400] = "";
+    char said[400] = "", host[40], node[16];
     bool is_over = node_get(w, "exit") || report;
 
     if (node_get(w, "metadata"))
         return w;
+    (void)snprintf(host, sizeof(host), "demo-%s-%u",
+                   role_name(node_get(report, "of") ? ROLE_WORKER : role),
+                   (unsigned)node_int(report, "of", i));
+    (void)snprintf(node, sizeof(node), "n%u", i);
     if (report)
         (void)snprintf(said, sizeof(said),
-                       "ringmaster-failure/1 rank=%d host=demo-%s-%u exit=%d "
+                       "ringmaster-failure/1 rank=%d host=%s exit=%d "
                        "signal=%d at=%lld why=\\\"%s\\\"\\nlast line\\n",
-                       (int)node_int(report, "rank", i),
-                       role_name(node_get(report, "of") ? ROLE_WORKER : role),
-                       (unsigned)node_int(report, "of", i),
+                       (int)node_int(report, "rank", i), said_or(report, "host", host),
                        (int)node_int(report, "exit", 0),
                        (int)node_int(report, "signal", 0),
                        1767225660000000ll + (long long)node_int(report, "us", 0),
-                       node_str(report, "why") ? node_str(report, "why") : "");
+                       said_or(report, "why", ""));
     strbuf_init(&t, 8192);
     strbuf_printf(&t,
                   "{\"metadata\":{\"name\":\"demo-%s-%u\",\"namespace\":\"ns\","
@@ -144,9 +152,9 @@ spelt_out(struct arena *a, const struct node *w, enum role role, uint32_t i)
         strbuf_puts(&t, ",\"deletionTimestamp\":\"2026-01-01T00:01:30Z\","
                         "\"deletionGracePeriodSeconds\":30");
     strbuf_printf(&t,
-                  "},\"spec\":{\"nodeName\":\"n%u\",\"containers\":[{\"name\":"
+                  "},\"spec\":{\"nodeName\":\"%s\",\"containers\":[{\"name\":"
                   "\"train\"}]},\"status\":{\"phase\":\"%s\"",
-                  i, node_str(w, "phase"));
+                  said_or(w, "node", node), node_str(w, "phase"));
     if (node_str(w, "reason"))
         strbuf_printf(&t, ",\"reason\":\"%s\",\"message\":\"as Kubernetes says\"",
                       node_str(w, "reason"));
