@@ -49,12 +49,20 @@ static bool has_reason(const struct failure_rule *r, const struct cause *c)
     return false;
 }
 
+/* As kubectl shows it: after a signal 128 and its number. Whom Kubernetes took away was
+ * told to go by a signal, which says nothing about its program. 0: none. */
+static int shown_code(const struct cause *c)
+{
+    if (!c->has_exit || (c->signal && c->is_outside))
+        return 0;
+    return c->signal ? 128 + c->signal : c->exit_code;
+}
+
 static bool matches(const struct failure_rule *r, const struct cause *c)
 {
     switch (r->subject) {
     case RULE_EXIT_CODES:
-        return c->has_exit && c->signal == 0
-               && has_number(r, c->exit_code) != r->is_not_in;
+        return shown_code(c) != 0 && has_number(r, shown_code(c)) != r->is_not_in;
     case RULE_SIGNALS:
         return c->has_exit && c->signal != 0 && has_number(r, c->signal);
     case RULE_POD_CONDITIONS:

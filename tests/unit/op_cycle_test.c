@@ -76,7 +76,7 @@ static void back_off_doubles_up_to_six_minutes(void **state)
 
 static void the_first_rule_that_matches_decides(void **state)
 {
-    static const int codes[] = {3, 42}, signals[] = {9};
+    static const int codes[] = {3, 42}, killed[] = {124, 137}, signals[] = {9};
     static const struct rule_condition on[] = {
         {"DisruptionTarget", "True"}, {"Mine", "True"}, {"Ready", "False"}};
     static const char *const reasons[] = {"OOMKilled", "StartTimeout"};
@@ -84,6 +84,10 @@ static void the_first_rule_that_matches_decides(void **state)
         RULE_FAIL, RULE_EXIT_CODES, false, codes, NULL, NULL, 2};
     static const struct failure_rule not3 = {
         RULE_IGNORE, RULE_EXIT_CODES, true, codes, NULL, NULL, 2};
+    static const struct failure_rule fail_not3 = {
+        RULE_FAIL, RULE_EXIT_CODES, true, codes, NULL, NULL, 2};
+    static const struct failure_rule in137 = {
+        RULE_FAIL, RULE_EXIT_CODES, false, killed, NULL, NULL, 2};
     static const struct failure_rule kill9 = {RULE_IGNORE, RULE_SIGNALS, false, signals,
                                               NULL,        NULL,         1};
     static const struct failure_rule cond = {
@@ -104,10 +108,25 @@ static void the_first_rule_that_matches_decides(void **state)
         {{in3}, 1, {EXIT(42), .condition = ""}, RULE_FAIL},
         {{in3}, 1, {EXIT(4), .condition = ""}, RULE_RESTART},
         {{in3}, 1, {SIGNAL(3), .condition = ""}, RULE_RESTART},
+        {{in137}, 1, {SIGNAL(9), .condition = ""}, RULE_FAIL}, /* 128 + 9 */
+        {{in137}, 1, {EXIT(137), .condition = ""}, RULE_FAIL},
+        {{in137}, 1, {SIGNAL(15), .condition = ""}, RULE_RESTART},
+        {{in137},
+         1,
+         {OUTSIDE("WorkerDeleted"), .has_exit = true, .signal = 9, .condition = ""},
+         RULE_IGNORE},
+        {{in137},
+         1,
+         {OUTSIDE("StartTimeout"), .has_exit = true, .exit_code = 124, .condition = ""},
+         RULE_FAIL},
         {{not3}, 1, {EXIT(4), .condition = ""}, RULE_IGNORE},
         {{not3}, 1, {EXIT(3), .condition = ""}, RULE_RESTART},
-        {{not3}, 1, {SIGNAL(15), .condition = ""}, RULE_RESTART},
-        {{not3}, 1, {OUTSIDE("Evicted"), .condition = ""}, RULE_IGNORE},
+        {{not3}, 1, {SIGNAL(15), .condition = ""}, RULE_IGNORE},
+        {{fail_not3},
+         1,
+         {OUTSIDE("WorkerDeleted"), .has_exit = true, .signal = 15, .condition = ""},
+         RULE_IGNORE},
+        {{fail_not3}, 1, {OUTSIDE("Evicted"), .condition = ""}, RULE_IGNORE},
         /* signals */
         {{kill9}, 1, {SIGNAL(9), .condition = ""}, RULE_IGNORE},
         {{kill9}, 1, {EXIT(9), .condition = ""}, RULE_RESTART},
