@@ -99,9 +99,10 @@ static int pods_put(void *arg, enum kube_kind kind, struct node *object)
 {
     struct controller *op = arg;
     char key[STORE_KEY_SIZE];
+    char conditions[POD_CONDITIONS_SIZE];
     struct err err = ERR_INIT;
     struct pod pod;
-    int rc = pod_decode(kind, object, &pod, &err);
+    int rc = pod_decode(kind, object, conditions, &pod, &err);
 
     if (rc == 0)
         rc = store_put_pod(op->store, &pod, key);

@@ -91,8 +91,10 @@ int children_put_pod(struct children *c, const struct pod *pod)
     e = keyed_find(&c->pods, key);
     if (e)
         e->is_marked = true;
-    if (e && e->pod->job_kind == pod->job_kind && pod_equal(e->pod, pod))
+    if (e && e->pod->job_kind == pod->job_kind && pod_equal(e->pod, pod)) {
+        e->pod->usual = pod->usual;
         return 0;
+    }
     copy = mem_alloc(sizeof(*copy));
     if (!copy || pod_copy(pod, copy) < 0) {
         mem_free(copy);

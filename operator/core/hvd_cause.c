@@ -95,7 +95,7 @@ static const struct pod *nobody(void)
                                    .exit_container = none,
                                    .exit_reason = none,
                                    .exit_text = none,
-                                   .condition = none};
+                                   .conditions = none};
 
     return &pod;
 }
@@ -237,12 +237,6 @@ static uint64_t report_time(const struct pod *p, const struct failure *f)
     return end != 0 && apart <= DAY_US ? at : exit_time(p);
 }
 
-static void set_conditions(struct cause *c, const struct pod *p)
-{
-    c->is_disrupted = p && p->is_disrupted;
-    c->condition = p ? p->condition : "";
-}
-
 /* The agent's report; p is the pod that tells. */
 static void offer_report(struct search *s, const struct pod *p, const struct failure *f)
 {
@@ -271,7 +265,7 @@ static void offer_report(struct search *s, const struct pod *p, const struct fai
     if (is_late)
         c.reason = "StartTimeout";
     c.is_outside = is_taken || is_late;
-    set_conditions(&c, where);
+    c.seen = where;
     c.output = second_line(where->is_main_exit && *where->exit_text ? where->exit_text
                                                                     : p->exit_text);
     if (*at.name) /* fits: a label's value */
@@ -304,7 +298,7 @@ static void offer_exit(struct search *s, const struct pod *p)
     c.exit_code = c.signal ? 0 : p->exit_code;
     c.reason = is_oom ? "OOMKilled" : "WorkerFailed";
     c.output = p->exit_text;
-    set_conditions(&c, p);
+    c.seen = p;
     c.at_wall_us = exit_time(p);
     c.message = keep(
         s, arena_printf(s->arena, "%s %s of %s%s %s%s%s%s%s",
@@ -336,7 +330,7 @@ static void offer_ended(struct search *s, const struct pod *p)
 
     c.reason = *p->reason ? keep(s, arena_strdup(s->arena, p->reason)) : "WorkerFailed";
     c.is_outside = is_done_to(s, p);
-    set_conditions(&c, p);
+    c.seen = p;
     c.at_wall_us = p->exit_wall_us ? p->exit_wall_us : UINT64_MAX - 1;
     c.message = keep(s, arena_printf(s->arena, "%s%s was ended by Kubernetes: %s%s%s",
                                      p->name, on_node(s, p->node), c.reason,
@@ -355,7 +349,7 @@ offer_deleted(struct search *s, enum role role, uint32_t index, const struct pod
     c.pod = keep(s, arena_strdup(s->arena, name));
     c.reason =
         p && *p->reason ? keep(s, arena_strdup(s->arena, p->reason)) : "WorkerDeleted";
-    set_conditions(&c, p);
+    c.seen = p;
     c.at_wall_us = p ? p->delete_wall_us : 0;
     c.message =
         keep(s, arena_printf(s->arena,

@@ -17,10 +17,9 @@ struct cause {        /* texts live in the arena or in the observed pods */
     const char *output;  /* last lines of what failed, "" if unknown */
     bool has_exit;
     int exit_code, signal;
-    uint64_t at_wall_us;   /* 0: unknown */
-    bool is_outside;       /* done to the job, and nothing that it did */
-    bool is_disrupted;     /* of the pod: condition DisruptionTarget */
-    const char *condition; /* of the pod: as struct pod has it */
+    uint64_t at_wall_us;    /* 0: unknown */
+    bool is_outside;        /* done to the job, and nothing that it did */
+    const struct pod *seen; /* the pod; NULL if it was not seen */
 };
 
 struct cause_query {

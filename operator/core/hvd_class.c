@@ -29,12 +29,8 @@ static bool has_number(const struct failure_rule *r, int number)
 static bool has_condition(const struct failure_rule *r, const struct cause *c)
 {
     for (size_t i = 0; i < r->n; i++) {
-        const char *type = r->condition[i].type;
-
-        if (strcmp(r->condition[i].status, "True") != 0)
-            continue;
-        if ((c->is_disrupted && strcmp(type, "DisruptionTarget") == 0)
-            || (*c->condition && strcmp(type, c->condition) == 0))
+        if (c->seen
+            && pod_has_condition(c->seen, r->condition[i].type, r->condition[i].status))
             return true;
     }
     return false;

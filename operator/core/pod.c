@@ -15,6 +15,7 @@
 
 #include <errno.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -44,7 +45,7 @@ static const size_t text_offsets[] = {
     offsetof(struct pod, reason),      offsetof(struct pod, message),
     offsetof(struct pod, waiting),     offsetof(struct pod, exit_container),
     offsetof(struct pod, exit_reason), offsetof(struct pod, exit_text),
-    offsetof(struct pod, condition),
+    offsetof(struct pod, conditions),
 };
 
 static const struct texts texts = {text_offsets, ARRAY_LEN(text_offsets)};
@@ -100,26 +101,68 @@ static void read_world(const struct node *object, struct pod *p)
     }
 }
 
-/* What every pod goes through says nothing about how it ended. */
-static bool is_usual(const char *type)
-{
-    static const char *const usual[] = {"PodScheduled",
-                                        "Initialized",
-                                        "ContainersReady",
-                                        "Ready",
-                                        "PodReadyToStartContainers",
-                                        "DisruptionTarget"};
+/* --- conditions --------------------------------------------------------------------
+ *
+ * What Kubernetes itself sets is two bits each, since every pod has it; others are
+ * lines "MyOwn=True". */
 
-    for (size_t i = 0; i < ARRAY_LEN(usual); i++) {
-        if (strcmp(usual[i], type) == 0)
+static const char *const usual_types[] = {"PodScheduled",
+                                          "Initialized",
+                                          "ContainersReady",
+                                          "Ready",
+                                          "PodReadyToStartContainers",
+                                          "DisruptionTarget"};
+static const char *const condition_states[] = {"", "True", "False", "Unknown"};
+
+static size_t place_of(const char *word, const char *const *words, size_t n)
+{
+    size_t i = 0;
+
+    while (i < n && strcmp(words[i], word) != 0)
+        i++;
+    return i;
+}
+
+static void keep_condition(struct pod *p,
+                           char text[POD_CONDITIONS_SIZE],
+                           const char *type,
+                           const char *status)
+{
+    size_t i = place_of(type, usual_types, ARRAY_LEN(usual_types));
+    size_t state = place_of(status, condition_states, ARRAY_LEN(condition_states));
+    size_t n = strlen(text), room = POD_CONDITIONS_SIZE - n;
+
+    if (state == ARRAY_LEN(condition_states) || state == 0)
+        return;
+    if (i < ARRAY_LEN(usual_types))
+        p->usual |= (uint32_t)state << (2 * i);
+    else if (strlen(type) + strlen(status) + 3 <= room)
+        (void)snprintf(text + n, room, "%s=%s\n", type, status);
+}
+
+bool pod_has_condition(const struct pod *p, const char *type, const char *status)
+{
+    size_t i = place_of(type, usual_types, ARRAY_LEN(usual_types));
+    size_t n = strlen(type), k = strlen(status);
+
+    if (i < ARRAY_LEN(usual_types))
+        return strcmp(condition_states[p->usual >> (2 * i) & 3], status) == 0;
+    for (const char *s = p->conditions; *s; s = strchr(s, '\n') + 1) {
+        if (strncmp(s, type, n) == 0 && s[n] == '='
+            && strncmp(s + n + 1, status, k) == 0 && s[n + 1 + k] == '\n')
             return true;
     }
     return false;
 }
 
-static void read_conditions(const struct node *object, struct pod *p)
+static void read_conditions(const struct node *object,
+                            char text_of[POD_CONDITIONS_SIZE],
+                            struct pod *p)
 {
     const struct node *conditions = node_at(object, "status.conditions");
+
+    *text_of = '\0';
+    p->conditions = text_of;
 
     for (const struct node *c = conditions ? conditions->first : NULL; c; c = c->next) {
         const char *type = text(c, "type");
@@ -134,8 +177,7 @@ static void read_conditions(const struct node *object, struct pod *p)
                 p->message = text(c, "message");
             }
         }
-        if (is_true && !*p->condition && !is_usual(type))
-            p->condition = text(c, "type");
+        keep_condition(p, text_of, type, text(c, "status"));
         if (strcmp(type, "PodScheduled") == 0 && !is_true && *text(c, "message"))
             p->waiting = text(c, "message");
     }
@@ -247,6 +289,7 @@ static void read_start(const struct node *object, struct pod *p)
 
 int pod_decode(enum kube_kind job_kind,
                const struct node *object,
+               char conditions[POD_CONDITIONS_SIZE],
                struct pod *ret,
                struct err *err)
 {
@@ -265,7 +308,7 @@ int pod_decode(enum kube_kind job_kind,
     p.reason = text(object, "status.reason");
     p.message = text(object, "status.message");
     p.owner_uid = (char *)(uintptr_t)object_owner_uid(object);
-    read_conditions(object, &p);
+    read_conditions(object, conditions, &p);
     read_exits(object, &p);
     read_start(object, &p);
     read_waiting(node_at(object, "status.initContainerStatuses"), &p);

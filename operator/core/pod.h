@@ -13,7 +13,8 @@
 #include "operator/kube/path.h"
 #include "runtime/base/err.h"
 
-#define POD_TEXT_MAX 4096 /* of a termination message; Kubernetes' own limit */
+#define POD_TEXT_MAX        4096 /* of a termination message; Kubernetes' own limit */
+#define POD_CONDITIONS_SIZE 1024 /* what more conditions there are is not kept */
 
 enum pod_phase { POD_PENDING, POD_RUNNING, POD_SUCCEEDED, POD_FAILED, POD_UNKNOWN };
 
@@ -26,11 +27,11 @@ struct pod { /* no field is NULL except where said */
                         reason; "" */
     char *message;   /* belongs to reason */
     char *waiting;   /* why it does not run yet, "ErrImagePull: ..."; "" */
-    char *exit_container; /* the container whose end counts (pod.c); "" */
-    char *exit_reason;    /* "Error", "OOMKilled"; "" */
-    char *exit_text;      /* its termination message; "" */
-    char *condition;      /* type of the first condition that is True and that neither
-                             Kubernetes sets on each pod nor is DisruptionTarget; "" */
+    char *exit_container;    /* the container whose end counts (pod.c); "" */
+    char *exit_reason;       /* "Error", "OOMKilled"; "" */
+    char *exit_text;         /* its termination message; "" */
+    char *conditions;        /* of pod_has_condition(); not those that all pods have */
+    uint32_t usual;          /* those */
     enum kube_kind job_kind; /* of the job that its labels name */
     int role;                /* enum role, by label; -1: none that we know */
     uint32_t generation;     /* by label; 0 if absent */
@@ -50,10 +51,11 @@ struct pod { /* no field is NULL except where said */
 /* What pod_decode and object_read look at: nothing else of a pod needs to be parsed. */
 extern const struct prune_rule pod_rules[];
 
-/* Fills *ret with pointers into the document: valid as long as it is. -EINVAL without a
- * name. */
+/* Fills *ret with pointers into the document and into conditions: valid as long as they
+ * are. -EINVAL without a name. */
 int pod_decode(enum kube_kind job_kind,
                const struct node *object,
+               char conditions[POD_CONDITIONS_SIZE],
                struct pod *ret,
                struct err *err);
 int pod_copy(const struct pod *from, struct pod *ret); /* owned strings; -ENOMEM */
@@ -64,6 +66,10 @@ size_t pod_bytes(const struct pod *p); /* that a copy takes */
  * it has not ended. */
 bool pod_has_succeeded(const struct pod *p);
 bool pod_has_failed(const struct pod *p);
+/* status: "True", "False" or "Unknown". A pod without the condition has none of them.
+ */
+bool pod_has_condition(const struct pod *p, const char *type, const char *status);
+/* But for the conditions that every pod goes through: nothing is done about those. */
 bool pod_equal(const struct pod *a, const struct pod *b);
 /* Of the world that it is in: by annotation, else by label, else the first. */
 uint32_t pod_generation(const struct pod *p);

@@ -18,13 +18,14 @@ static int take_line(void *arg, const char *line, size_t n)
     char key[STORE_KEY_SIZE];
     struct arena a;
     struct node *o;
+    char conditions[POD_CONDITIONS_SIZE];
     struct pod pod;
 
     sha256_add(&s->digest, line, n);
     sha256_add(&s->digest, "\n", 1);
     arena_init(&a, OBJECT_MAX_BYTES);
     if (s->store && object_read(&a, (struct span){line, n}, &o, NULL) == 0) {
-        if (pod_decode(KUBE_JOB, o, &pod, NULL) == 0)
+        if (pod_decode(KUBE_JOB, o, conditions, &pod, NULL) == 0)
             (void)store_put_pod(s->store, &pod, key);
         (void)store_put_job(s->store, KUBE_JOB, o, key, NULL);
     }

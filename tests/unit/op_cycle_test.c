@@ -77,8 +77,17 @@ static void back_off_doubles_up_to_six_minutes(void **state)
 static void the_first_rule_that_matches_decides(void **state)
 {
     static const int codes[] = {3, 42}, killed[] = {124, 137}, signals[] = {9};
-    static const struct rule_condition on[] = {
-        {"DisruptionTarget", "True"}, {"Mine", "True"}, {"Ready", "False"}};
+    static const struct rule_condition on[] = {{"DisruptionTarget", "True"},
+                                               {"Mine", "True"},
+                                               {"Ready", "False"},
+                                               {"Disk", "Unknown"}};
+    static char none[] = "", own[] = "Before=False\nMine=True\nNotMine=True\n",
+                others[] = "Mine=False\nMinerals=True\n", unknown[] = "Disk=Unknown\n";
+    static const struct pod drained = {.conditions = none, .usual = 1u << 10},
+                            mine = {.conditions = own}, other = {.conditions = others},
+                            disk = {.conditions = unknown},
+                            ready = {.conditions = none, .usual = 1u << 6},
+                            unready = {.conditions = none, .usual = 2u << 6};
     static const char *const reasons[] = {"OOMKilled", "StartTimeout"};
     static const struct failure_rule in3 = {
         RULE_FAIL, RULE_EXIT_CODES, false, codes, NULL, NULL, 2};
@@ -91,7 +100,7 @@ static void the_first_rule_that_matches_decides(void **state)
     static const struct failure_rule kill9 = {RULE_IGNORE, RULE_SIGNALS, false, signals,
                                               NULL,        NULL,         1};
     static const struct failure_rule cond = {
-        RULE_FAIL, RULE_POD_CONDITIONS, false, NULL, on, NULL, 3};
+        RULE_FAIL, RULE_POD_CONDITIONS, false, NULL, on, NULL, 4};
     static const struct failure_rule why = {RULE_FAIL, RULE_REASONS, false, NULL,
                                             NULL,      reasons,      2};
     const struct {
@@ -101,51 +110,54 @@ static void the_first_rule_that_matches_decides(void **state)
         enum rule_action want;
     } rows[] = {
         /* without a rule */
-        {{{0}}, 0, {EXIT(1), .condition = ""}, RULE_RESTART},
-        {{{0}}, 0, {SIGNAL(9), .condition = ""}, RULE_RESTART},
-        {{{0}}, 0, {OUTSIDE("Evicted"), .condition = ""}, RULE_IGNORE},
+        {{{0}}, 0, {EXIT(1)}, RULE_RESTART},
+        {{{0}}, 0, {SIGNAL(9)}, RULE_RESTART},
+        {{{0}}, 0, {OUTSIDE("Evicted")}, RULE_IGNORE},
         /* exit codes */
-        {{in3}, 1, {EXIT(42), .condition = ""}, RULE_FAIL},
-        {{in3}, 1, {EXIT(4), .condition = ""}, RULE_RESTART},
-        {{in3}, 1, {SIGNAL(3), .condition = ""}, RULE_RESTART},
-        {{in137}, 1, {SIGNAL(9), .condition = ""}, RULE_FAIL}, /* 128 + 9 */
-        {{in137}, 1, {EXIT(137), .condition = ""}, RULE_FAIL},
-        {{in137}, 1, {SIGNAL(15), .condition = ""}, RULE_RESTART},
+        {{in3}, 1, {EXIT(42)}, RULE_FAIL},
+        {{in3}, 1, {EXIT(4)}, RULE_RESTART},
+        {{in3}, 1, {SIGNAL(3)}, RULE_RESTART},
+        {{in137}, 1, {SIGNAL(9)}, RULE_FAIL}, /* 128 + 9 */
+        {{in137}, 1, {EXIT(137)}, RULE_FAIL},
+        {{in137}, 1, {SIGNAL(15)}, RULE_RESTART},
         {{in137},
          1,
-         {OUTSIDE("WorkerDeleted"), .has_exit = true, .signal = 9, .condition = ""},
+         {OUTSIDE("WorkerDeleted"), .has_exit = true, .signal = 9},
          RULE_IGNORE},
         {{in137},
          1,
-         {OUTSIDE("StartTimeout"), .has_exit = true, .exit_code = 124, .condition = ""},
+         {OUTSIDE("StartTimeout"), .has_exit = true, .exit_code = 124},
          RULE_FAIL},
-        {{not3}, 1, {EXIT(4), .condition = ""}, RULE_IGNORE},
-        {{not3}, 1, {EXIT(3), .condition = ""}, RULE_RESTART},
-        {{not3}, 1, {SIGNAL(15), .condition = ""}, RULE_IGNORE},
+        {{not3}, 1, {EXIT(4)}, RULE_IGNORE},
+        {{not3}, 1, {EXIT(3)}, RULE_RESTART},
+        {{not3}, 1, {SIGNAL(15)}, RULE_IGNORE},
         {{fail_not3},
          1,
-         {OUTSIDE("WorkerDeleted"), .has_exit = true, .signal = 15, .condition = ""},
+         {OUTSIDE("WorkerDeleted"), .has_exit = true, .signal = 15},
          RULE_IGNORE},
-        {{fail_not3}, 1, {OUTSIDE("Evicted"), .condition = ""}, RULE_IGNORE},
+        {{fail_not3}, 1, {OUTSIDE("Evicted")}, RULE_IGNORE},
         /* signals */
-        {{kill9}, 1, {SIGNAL(9), .condition = ""}, RULE_IGNORE},
-        {{kill9}, 1, {EXIT(9), .condition = ""}, RULE_RESTART},
+        {{kill9}, 1, {SIGNAL(9)}, RULE_IGNORE},
+        {{kill9}, 1, {EXIT(9)}, RULE_RESTART},
         /* conditions */
-        {{cond}, 1, {EXIT(1), .is_disrupted = true, .condition = ""}, RULE_FAIL},
-        {{cond}, 1, {EXIT(1), .condition = "Mine"}, RULE_FAIL},
-        {{cond}, 1, {EXIT(1), .condition = "Other"}, RULE_RESTART},
-        {{cond}, 1, {EXIT(1), .condition = "Ready"}, RULE_RESTART},
+        {{cond}, 1, {EXIT(1), .seen = &drained}, RULE_FAIL},
+        {{cond}, 1, {EXIT(1), .seen = &mine}, RULE_FAIL},
+        {{cond}, 1, {EXIT(1), .seen = &other}, RULE_RESTART},
+        {{cond}, 1, {EXIT(1), .seen = &ready}, RULE_RESTART},
+        {{cond}, 1, {EXIT(1), .seen = &unready}, RULE_FAIL},
+        {{cond}, 1, {EXIT(1), .seen = &disk}, RULE_FAIL},
+        {{cond}, 1, {EXIT(1)}, RULE_RESTART},
         /* reasons */
-        {{why}, 1, {OUTSIDE("StartTimeout"), .condition = ""}, RULE_FAIL},
-        {{why}, 1, {EXIT(1), .condition = ""}, RULE_RESTART},
+        {{why}, 1, {OUTSIDE("StartTimeout")}, RULE_FAIL},
+        {{why}, 1, {EXIT(1)}, RULE_RESTART},
         /* order */
         {{kill9, why},
          2,
-         {.has_exit = true, .signal = 9, .reason = "OOMKilled", .condition = ""},
+         {.has_exit = true, .signal = 9, .reason = "OOMKilled"},
          RULE_IGNORE},
         {{why, kill9},
          2,
-         {.has_exit = true, .signal = 9, .reason = "OOMKilled", .condition = ""},
+         {.has_exit = true, .signal = 9, .reason = "OOMKilled"},
          RULE_FAIL},
     };
 

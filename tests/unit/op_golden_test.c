@@ -9,8 +9,8 @@
  * bool, "service": bool, "outcome": {"trouble", "reason", "message"}}. A POD may also
  * be short:
  * {"phase": "Running", "generation": 2, "world": "2 3", "deleting": true, "reason":
- * "Evicted", "disrupted": true, "condition": "MyOwn", "node", "exit": 3, "report":
- * {"rank", "of" (a worker) or "host", "exit", "signal", "why", "us"}}.
+ * "Evicted", "disrupted": true, "conditions": {"MyOwn": "True"}, "node", "exit": 3,
+ * "report": {"rank", "of" (a worker) or "host", "exit", "signal", "why", "us"}}.
  * GOLDEN_UPDATE=1 writes what comes out; look at the diff before you commit it. */
 #include <dirent.h>
 #include <errno.h>
@@ -118,6 +118,7 @@ static const struct node *
 spelt_out(struct arena *a, const struct node *w, enum role role, uint32_t i)
 {
     const struct node *report = node_get(w, "report");
+    const struct node *more = node_get(w, "conditions");
     struct strbuf t;
     struct node *out;
     char said[400] = "", host[40], node[16];
@@ -163,9 +164,8 @@ spelt_out(struct arena *a, const struct node *w, enum role role, uint32_t i)
     if (node_bool(w, "disrupted", false))
         strbuf_puts(&t, ",{\"type\":\"DisruptionTarget\",\"status\":\"True\","
                         "\"reason\":\"EvictionByEvictionAPI\",\"message\":\"m\"}");
-    if (node_str(w, "condition"))
-        strbuf_printf(&t, ",{\"type\":\"%s\",\"status\":\"True\"}",
-                      node_str(w, "condition"));
+    for (const struct node *c = more ? more->first : NULL; c; c = c->next)
+        strbuf_printf(&t, ",{\"type\":\"%s\",\"status\":\"%s\"}", c->key, c->u.s);
     strbuf_puts(&t, "]");
     if (is_over)
         strbuf_printf(&t,
@@ -200,7 +200,9 @@ static void load_worker(const struct node *w,
         return;
     }
     w = spelt_out(a, gone ? gone : w, role, i);
-    assert_int_equal(pod_decode(KUBE_JOB, as_watched(a, w), pod, NULL), 0);
+    assert_int_equal(pod_decode(KUBE_JOB, as_watched(a, w),
+                                arena_alloc(a, POD_CONDITIONS_SIZE), pod, NULL),
+                     0);
     ret->state = gone ? WORKER_GONE : WORKER_SEEN;
     ret->pod = pod;
 }

@@ -55,7 +55,7 @@ static int take_answer(struct world *w, const char *uid, int version)
 
 static int put_pod(struct world *w, int index, const char *owner, enum pod_phase phase)
 {
-    char text[512];
+    char text[512], conditions[POD_CONDITIONS_SIZE];
     struct node *o;
     struct pod p;
     int n = snprintf(
@@ -69,7 +69,7 @@ static int put_pod(struct world *w, int index, const char *owner, enum pod_phase
     int rc = json_read(&w->a, text, (size_t)n, &o, NULL);
 
     if (rc == 0)
-        rc = pod_decode(KUBE_JOB, o, &p, NULL);
+        rc = pod_decode(KUBE_JOB, o, conditions, &p, NULL);
     return rc == 0 ? store_put_pod(w->s, &p, w->key) : rc;
 }
 
@@ -262,9 +262,54 @@ static int put_batch(struct world *w, const char *uid, const char *owner)
     return store_put_batch(w->s, &b, w->key);
 }
 
+static void put_conditions(struct world *w, const char *list)
+{
+    char text[1024], conditions[POD_CONDITIONS_SIZE];
+    struct node *o;
+    struct pod p;
+    int n = snprintf(text, sizeof(text),
+                     "{\"metadata\":{\"namespace\":\"ns\",\"name\":\"demo-worker-0\","
+                     "\"uid\":\"p0\",\"labels\":{\"ringmaster.dev/job-name\":\"demo\","
+                     "\"ringmaster.dev/job-role\":\"worker\"},\"ownerReferences\":[{"
+                     "\"controller\":true,\"uid\":\"u1\"}]},\"status\":{\"phase\":"
+                     "\"Running\",\"conditions\":[%s]}}",
+                     list);
+
+    assert_int_equal(json_read(&w->a, text, (size_t)n, &o, NULL), 0);
+    assert_int_equal(pod_decode(KUBE_JOB, o, conditions, &p, NULL), 0);
+    assert_int_equal(store_put_pod(w->s, &p, w->key), 0);
+}
+
+#define CONDITION(type, status) "{\"type\":\"" type "\",\"status\":\"" status "\"}"
+
+static void every_condition_of_a_pod_is_kept(void **state)
+{
+    struct world *w = *state;
+    const struct pod *p;
+
+    assert_int_equal(put_job(w, "u1", 1), 0);
+    put_conditions(w,
+                   CONDITION("Initialized", "False") "," CONDITION("a.b/c", "Unknown"));
+    put_conditions(w,
+                   CONDITION("Initialized", "True") "," CONDITION("a.b/c", "Unknown"));
+    assert_string_equal(w->key, ""); /* what every pod goes through wakes nobody */
+    p = observe(w, 0).crew[ROLE_WORKER].w[0].pod;
+    assert_true(pod_has_condition(p, "Initialized", "True"));
+    assert_true(pod_has_condition(p, "a.b/c", "Unknown"));
+    assert_false(pod_has_condition(p, "a.b/c", "True"));
+    assert_false(pod_has_condition(p, "b/c", "Unknown"));
+    assert_false(pod_has_condition(p, "Ready", "False"));
+    put_conditions(w, CONDITION("x", "True") "," CONDITION("a.b/c", "False"));
+    assert_string_equal(w->key, "ns/demo");
+    p = observe(w, 0).crew[ROLE_WORKER].w[0].pod;
+    assert_true(pod_has_condition(p, "a.b/c", "False"));
+    assert_true(pod_has_condition(p, "x", "True"));
+    assert_false(pod_has_condition(p, "Initialized", "True"));
+}
+
 static int put_launcher(struct world *w, const char *owner)
 {
-    char text[512];
+    char text[512], conditions[POD_CONDITIONS_SIZE];
     struct node *o;
     struct pod p;
     int n =
@@ -278,7 +323,7 @@ static int put_launcher(struct world *w, const char *owner)
                  owner);
 
     assert_int_equal(json_read(&w->a, text, (size_t)n, &o, NULL), 0);
-    assert_int_equal(pod_decode(KUBE_MPIJOB, o, &p, NULL), 0);
+    assert_int_equal(pod_decode(KUBE_MPIJOB, o, conditions, &p, NULL), 0);
     return store_put_pod(w->s, &p, w->key);
 }
 
@@ -407,6 +452,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_created_pod_is_expected_until_it_is_missed,
                                         setup, teardown),
         cmocka_unit_test_setup_teardown(surplus_workers_are_seen, setup, teardown),
+        cmocka_unit_test_setup_teardown(every_condition_of_a_pod_is_kept, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(an_mpijob_has_a_launcher_job_and_its_pods,
                                         setup, teardown),
         cmocka_unit_test_setup_teardown(a_dropped_pod_is_remembered_as_gone, setup,
