@@ -8,7 +8,9 @@
  * counts as late within its second, and a deletion as early (it comes before what it
  * causes). A loss of unknown time is the earliest, unless an agent tells of a rank.
  *  2. A pod that failed by a signal of its deletion was deleted, and one that
- * Kubernetes ended by such a signal was ended by Kubernetes.
+ * Kubernetes ended by such a signal was ended by Kubernetes. Where another pod's report
+ * comes first, the pod's own end is waited for, which tells who ended it; a pod whose
+ * end nobody tells was lost.
  *  3. A pod that is missing or being deleted was deleted by somebody else (we delete
  * none of a generation that goes on, but for surplus ones, which are not looked at): a
  * failure once ranks have run. Before that nothing is lost by it, and it is made again.
@@ -33,7 +35,9 @@
 #include "runtime/base/mem.h"
 #include "runtime/contract/failure.h"
 
-#define DAY_US   (86400ull * 1000000u)
+#define DAY_S    86400
+#define DAY_US   (DAY_S * 1000000ull)
+#define TELL_S   30  /* from a container's end until the pod's status has it */
 #define OWN_CODE 125 /* of an agent that failed itself */
 
 struct search {
@@ -196,14 +200,28 @@ find_place(struct search *s, const struct pod *p, const struct failure *f)
     return x;
 }
 
-/* Kubernetes says that it took the pod away, or may still say so: a kubelet ends a
- * container that fails its livenessProbe by the same signal. */
-static bool is_taken_away(const struct worker *w, const struct pod *p)
+/* A kubelet ends a container that fails its livenessProbe by the signal that also ends
+ * who is taken away. */
+enum ender { ENDED_BY_ITSELF, ENDED_BY_OTHERS, ENDED_UNSEEN };
+
+/* A deletion is seen before what it causes; all else with the pod's own end. */
+static enum ender ended_by(const struct worker *w, const struct pod *p)
 {
     bool has_ended = pod_has_succeeded(p) || pod_has_failed(p);
 
-    return (w && w->state == WORKER_GONE) || !has_ended || p->is_deleting
-           || p->is_disrupted || reason_is_outside(p->reason);
+    if ((w ? w->state != WORKER_SEEN : !has_ended) || p->is_deleting || p->is_disrupted
+        || reason_is_outside(p->reason))
+        return ENDED_BY_OTHERS;
+    return has_ended ? ENDED_BY_ITSELF : ENDED_UNSEEN;
+}
+
+/* How long a pod that was told to go may take to end, and its kubelet to tell. */
+static uint32_t end_within_s(const struct hvd_job *job)
+{
+    const struct node *spec = node_get(job->role[ROLE_WORKER].pod_template, "spec");
+    int64_t grace_s = node_int(spec, "terminationGracePeriodSeconds", 30);
+
+    return grace_s > 0 && grace_s < DAY_S ? (uint32_t)grace_s + TELL_S : TELL_S;
 }
 
 static const char *on_node(struct search *s, const char *node)
@@ -249,9 +267,10 @@ static void offer_report(struct search *s, const struct pod *p, const struct fai
                       .signal = f->signal,
                       .at_wall_us = report_time(p, f)};
     bool is_oom, is_told, is_late, is_taken;
+    enum ender ender = ended_by(at.w, where);
 
     is_told = f->rank < 0 && f->signal == SIGTERM; /* its agent was, by the kubelet */
-    is_taken = is_told && is_taken_away(at.w, where);
+    is_taken = is_told && ender != ENDED_BY_ITSELF;
     is_late = f->rank < 0 && f->exit_code == FAILURE_LATE;
     is_oom = where->is_main_exit && strcmp(where->exit_reason, "OOMKilled") == 0;
     c.has_exit = f->exit_code != 0 || f->signal != 0;
@@ -265,6 +284,10 @@ static void offer_report(struct search *s, const struct pod *p, const struct fai
     if (is_late)
         c.reason = "StartTimeout";
     c.is_outside = is_taken || is_late;
+    if (is_told && ender == ENDED_UNSEEN) {
+        c.settle_within_s = end_within_s(s->q->job);
+        c.told_s = p->exit_wall_us / 1000000u;
+    }
     c.seen = where;
     c.output = second_line(where->is_main_exit && *where->exit_text ? where->exit_text
                                                                     : p->exit_text);

@@ -17,9 +17,12 @@ struct cause {        /* texts live in the arena or in the observed pods */
     const char *output;  /* last lines of what failed, "" if unknown */
     bool has_exit;
     int exit_code, signal;
-    uint64_t at_wall_us;    /* 0: unknown */
-    bool is_outside;        /* done to the job, and nothing that it did */
-    const struct pod *seen; /* the pod; NULL if it was not seen */
+    uint64_t at_wall_us;      /* 0: unknown */
+    bool is_outside;          /* done to the job, and nothing that it did */
+    uint32_t settle_within_s; /* so long after told_s it may turn out that it was not,
+                                 by the end of the pod; 0: it is known */
+    uint64_t told_s;          /* wall */
+    const struct pod *seen;   /* the pod; NULL if it was not seen */
 };
 
 struct cause_query {

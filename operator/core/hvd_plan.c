@@ -400,6 +400,7 @@ uint64_t hvd_plan_requeue_ms(const struct verdict_query *q, const struct verdict
     }
     if (is_anything_expected(q->seen))
         ms = EXPECT_LOOK_MS;
+    by(&ms, now_s, v->settle_s);
     if (v->state == STATE_RESTARTING)
         by(&ms, now_s, v->next_restart_s);
     for (uint32_t i = 0; i < q->seen->crew[ROLE_WORKER].n; i++) {

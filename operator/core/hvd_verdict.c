@@ -22,6 +22,8 @@
 #include "operator/core/timestamp.h"
 #include "runtime/base/mem.h"
 
+#define CLOCKS_APART_S 60
+
 struct look {
     const struct verdict_query *q;
     const struct hvd_job *job;
@@ -443,6 +445,16 @@ static void settle_cause(struct look *l)
         say(l, v->cause.reason, failed_message(l));
 }
 
+/* By the clock of the node that tells, which may be ahead of ours, but not by much. */
+static uint64_t settles_s(const struct cause *c, uint64_t now_s)
+{
+    uint64_t at_s = c->told_s + c->settle_within_s;
+    bool is_open =
+        c->settle_within_s != 0 && now_s < at_s && c->told_s < now_s + CLOCKS_APART_S;
+
+    return is_open ? at_s : 0;
+}
+
 static void settle_world(struct look *l)
 {
     struct verdict *v = l->v;
@@ -484,7 +496,8 @@ int verdict_make(const struct verdict_query *q, struct arena *a, struct verdict 
     rc = cause_find(&cq, a, &v.cause);
     if (rc < 0)
         return rc;
-    v.has_cause = rc > 0;
+    v.settle_s = rc > 0 ? settles_s(&v.cause, q->now_wall_s) : 0;
+    v.has_cause = rc > 0 && v.settle_s == 0;
     if (v.has_cause)
         class = cause_class(q->job, &v.cause);
     v.cue = v.was_finished ? CUE_NONE : choose(&l, class);

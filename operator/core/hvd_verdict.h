@@ -20,6 +20,8 @@ struct verdict {
     bool is_created;      /* every object of this generation was made */
     uint32_t generation, workers, restarts, replacements; /* to be stored */
     uint64_t next_restart_s;                              /* RESTARTING; 0: none */
+    uint64_t
+        settle_s; /* when what is to be told of a failure must have been; 0: none */
     struct tally tally[ROLE_COUNT];
     const char *reason, *message; /* of the state's condition */
     bool has_cause;               /* to be stored */
