@@ -19,6 +19,7 @@ struct watcher;
 struct record;
 struct sync;
 struct elect;
+struct rival;
 
 enum watch_id {
     WATCH_HVD_JOBS,
@@ -39,6 +40,7 @@ struct controller {
     struct watcher *watch[WATCH_COUNT]; /* NULL: not asked for */
     struct record *record;
     struct elect *elect; /* NULL: we act always */
+    struct rival *rival; /* NULL: not looked for */
     struct metrics metrics;
     struct pace pace;
     struct sync *syncs; /* at work now; see sync.c */

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "operator/elect.h"
+#include "operator/rival.h"
 #include "operator/sinks.h"
 #include "operator/sync.h"
 #include "runtime/base/clock.h"
@@ -32,6 +33,8 @@ static void start_due(struct controller *op, bool is_stopping)
         elect_tick(op->elect, now_ns);
     if (!is_stopping) {
         sinks_tick(op, now_ns);
+        if (op->rival && controller_may_act(op))
+            rival_tick(op->rival, now_ns);
         while (controller_may_act(op) && sync_has_room(op)
                && (key = queue_take(op->queue, now_ns))) {
             metrics_queue_wait(&op->metrics, queue_waited_ns(op->queue, key));
@@ -52,6 +55,8 @@ next_due_ns(const struct controller *op, const struct serve *serve, bool is_stop
     if (is_stopping)
         return next;
     next = min_ns(next, sinks_next_ns(op));
+    if (op->rival && controller_may_act(op))
+        next = min_ns(next, rival_next_ns(op->rival));
     if (controller_may_act(op) && sync_has_room(op))
         next = min_ns(next, queue_next_ns(op->queue));
     return next;

@@ -17,12 +17,15 @@
 #include "operator/loop.h"
 #include "operator/options.h"
 #include "operator/record.h"
+#include "operator/rival.h"
 #include "operator/sinks.h"
 #include "operator/sync.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/fd.h"
 #include "runtime/base/log.h"
 #include "runtime/base/mem.h"
+
+#define RIVAL_STEPS 5u /* of mpi-operator's Lease, longer than it takes to renew it */
 
 bool controller_leads(const struct controller *op)
 {
@@ -48,6 +51,8 @@ static void on_lead(void *arg, bool leads)
 {
     struct controller *op = arg;
 
+    if (op->rival)
+        rival_forget(op->rival);
     if (leads) {
         store_doubt(op->store);
         sinks_relist(op);
@@ -84,6 +89,18 @@ static int make_elect(struct controller *op,
     return elect_new(op->kube, &e, &op->elect, err);
 }
 
+/* Unless it is by that very Lease that we are the one who acts. */
+static int make_rival(struct controller *op, const struct options *o, struct err *err)
+{
+    if (!*o->rival_namespace || strcmp(o->lease_name, "mpi-operator") == 0)
+        return 0;
+    return rival_new(op->kube, o->rival_namespace, RIVAL_STEPS * o->lease_retry_ms,
+                     &op->rival)
+                   < 0
+               ? err_set(err, -ENOMEM, "out of memory")
+               : 0;
+}
+
 static int wire(struct controller *op,
                 const struct kube_config *config,
                 const struct options *o,
@@ -113,7 +130,8 @@ static int wire(struct controller *op,
     op->record = record_new(op->kube);
     if (!op->store || !op->queue || !op->record || sinks_open(op, o) < 0)
         return err_set(err, -ENOMEM, "out of memory");
-    return make_elect(op, config, o, err);
+    rc = make_rival(op, o, err);
+    return rc < 0 ? rc : make_elect(op, config, o, err);
 }
 
 static void unwire(struct controller *op)
@@ -121,6 +139,7 @@ static void unwire(struct controller *op)
     kube_free(op->kube); /* first: no callback comes after it */
     sync_drop_all(op);
     elect_free(op->elect);
+    rival_free(op->rival);
     sinks_close(op);
     priorities_release(&op->priorities);
     record_free(op->record);
@@ -193,7 +212,8 @@ static int run(const struct options *o, struct err *err)
     if (rc == 0)
         rc = wire(&op, &config, o, err);
     if (rc == 0)
-        rc = serve_new(&op, o->http_address, o->http_port, o->metrics_port, &serve, err);
+        rc =
+            serve_new(&op, o->http_address, o->http_port, o->metrics_port, &serve, err);
     if (rc == 0) {
         tell_start(o, &config, &op);
         rc = loop_run(&op, serve, signal_fd, err);

@@ -79,6 +79,11 @@ static const struct option_row {
      "namespace of the Lease; default: the pod's own, or that of the kubeconfig's "
      "context",
      TYPE_TEXT, AT(lock_namespace), 0, 0},
+    {"mpi-operator-namespace", "NAME",
+     "where mpi-operator has its Lease: while that is renewed, the log and a metric "
+     "tell that both act on MPIJobs without managedBy; empty: do not look; default: "
+     "mpi-operator",
+     TYPE_TEXT, AT(rival_namespace), 0, 0},
     {"http-address", "ADDRESS",
      "IP address for the ports below, such as 127.0.0.1 behind a proxy; default: all",
      TYPE_TEXT, AT(http_address), 0, 0},
@@ -284,6 +289,7 @@ int options_parse(
                         .cluster_domain = "",
                         .gang_scheduling = "",
                         .lease_name = "hvd-operator",
+                        .rival_namespace = "mpi-operator",
                         .http_address = "",
                         .http_port = 8080,
                         .qps = 50,

@@ -22,7 +22,8 @@ struct options {
     const char *gang_scheduling; /* "", "volcano", or the name of a scheduler */
     const char *lock_namespace;  /* of the Lease; NULL: the pod's, or the context's */
     const char *lease_name;
-    const char *http_address; /* "": all */
+    const char *rival_namespace; /* of mpi-operator's Lease; "": not looked for */
+    const char *http_address;    /* "": all */
     uint32_t http_port, metrics_port, qps, burst;
     uint64_t lease_duration_ms, lease_renew_ms, lease_retry_ms;
     uint64_t watch_idle_ms;

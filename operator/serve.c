@@ -14,6 +14,7 @@
 
 #include "operator/elect.h"
 #include "operator/process.h"
+#include "operator/rival.h"
 #include "operator/sinks.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/mem.h"
@@ -65,6 +66,7 @@ static void render_metrics(const struct serve *s, struct strbuf *out)
         .version = HVD_VERSION_STRING,
         .is_synced = controller_is_synced(op),
         .is_leader = controller_leads(op),
+        .is_rival_alive = op->rival && rival_is_alive(op->rival),
     };
 
     process_look(&g.process);

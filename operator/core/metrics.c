@@ -285,6 +285,9 @@ void metrics_render(const struct metrics *m, const struct gauges *g, struct strb
           (uint64_t)(g->is_synced != 0));
     gauge(out, "hvd_operator_leader", "1 while this process may act",
           (uint64_t)(g->is_leader != 0));
+    gauge(out, "hvd_operator_mpi_operator_alive",
+          "1 while mpi-operator renews its Lease: both act on MPIJobs",
+          (uint64_t)(g->is_rival_alive != 0));
     render_process(g, out);
     render_aliases(m, g, out);
 }

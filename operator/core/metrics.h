@@ -42,7 +42,7 @@ struct gauges { /* read at the moment of the scrape */
     uint64_t started_wall_us;
     struct process_facts process;
     const char *version;
-    int is_synced, is_leader;
+    int is_synced, is_leader, is_rival_alive;
 };
 
 void metrics_sync(struct metrics *m, int is_ok, uint64_t took_ns);

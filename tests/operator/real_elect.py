@@ -104,6 +104,30 @@ def one_acts_and_hands_over_within_a_second() -> None:
         expect(stage.api.call("GET", LEASE)["spec"].get("holderIdentity", "") == "", "it is free")
 
 
+def mpi_operator_at_work_is_told() -> None:
+    ns = stage.api.namespace("mpi-operator")
+    path = "/apis/coordination.k8s.io/v1/namespaces/mpi-operator/leases"
+    spec = {"holderIdentity": "somebody", "leaseDurationSeconds": 15}
+    stage.api.call("POST", path, {"metadata": {"name": "mpi-operator", "namespace": ns}, "spec": spec})
+    one = Rival("--leader-elect-retry-period=100ms", "--leader-elect-renew-deadline=2s")
+
+    def is_told(alive: int, renewed: bool) -> bool:
+        if renewed:
+            spec["leaseTransitions"] = spec.get("leaseTransitions", 0) + 1
+            stage.api.call("PATCH", f"{path}/mpi-operator", {"spec": spec}, "application/merge-patch+json")
+        return f"\nhvd_operator_mpi_operator_alive {alive}\n" in one.metrics()
+
+    try:
+        wait("it leads", one.leads, 30)
+        wait("a Lease that is renewed is told", lambda: is_told(1, True), 30)
+        log = one.process.log.read_text()
+        expect("mpi-operator is at work, too" in log, "in the log", log[-800:])
+        wait("and that it is no more", lambda: is_told(0, False), 30)
+    finally:
+        stage.api.call("DELETE", f"{path}/mpi-operator")
+        one.process.kill()
+
+
 def a_stopped_leader_writes_nothing_when_it_goes_on() -> None:
     with two(*TIMES) as (a, b):
         ns = stage.api.namespace("t-elect-stopped")
@@ -146,5 +170,6 @@ def a_killed_leader_s_job_is_finished_by_its_successor() -> None:
 
 def tests(suite: Suite) -> None:
     suite.test(one_acts_and_hands_over_within_a_second)
+    suite.test(mpi_operator_at_work_is_told)
     suite.test(a_stopped_leader_writes_nothing_when_it_goes_on)
     suite.test(a_killed_leader_s_job_is_finished_by_its_successor)

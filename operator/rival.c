@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Looks at mpi-operator's Lease from time to time.
+ *
+ *   unknown --holder, another version than at the last look--> alive: a warning
+ *   alive   --the same version, no holder, no Lease----------> quiet: told once
+ *
+ * A Lease that nobody renews may stand there for ever, so that only its change says
+ * something; clocks are not compared. Without the right to read it, or without an
+ * answer, nothing is known and nothing is said: what it is for is a warning. Called by
+ * the loop while we lead. */
+#include "operator/rival.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "operator/core/lease.h"
+#include "operator/doc/json.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/log.h"
+#include "runtime/base/mem.h"
+
+#define LEASE_NAME      "mpi-operator" /* it has no option for another */
+#define LATER_STEPS     6u
+#define MAX_LEASE_BYTES (1u << 20)
+#define LEASE_ARENA     (16u << 20)
+
+struct rival {
+    struct kube *kube;
+    const char *ns;
+    uint64_t step_ns, due_ns;
+    char version[64]; /* of the last look, "" before the first */
+    bool is_open, is_alive;
+};
+
+int rival_new(struct kube *kube, const char *ns, uint64_t step_ms, struct rival **ret)
+{
+    struct rival *r = mem_zalloc(sizeof(*r));
+
+    if (!r)
+        return -ENOMEM;
+    r->kube = kube;
+    r->ns = ns;
+    r->step_ns = step_ms * NS_PER_MS;
+    *ret = r;
+    return 0;
+}
+
+void rival_free(struct rival *r)
+{
+    mem_free(r);
+}
+
+bool rival_is_alive(const struct rival *r)
+{
+    return r->is_alive;
+}
+
+void rival_forget(struct rival *r)
+{
+    r->version[0] = '\0';
+    r->is_alive = false;
+    r->due_ns = 0;
+}
+
+uint64_t rival_next_ns(const struct rival *r)
+{
+    return r->is_open ? UINT64_MAX : r->due_ns;
+}
+
+static struct lease_record read_record(const struct kube_reply *reply)
+{
+    struct lease_record record = {0};
+    struct node *object;
+    struct arena a;
+
+    arena_init(&a, LEASE_ARENA);
+    if (reply->answer.cls == ANSWER_OK && reply->n <= MAX_LEASE_BYTES
+        && json_read(&a, reply->body, reply->n, &object, NULL) == 0)
+        lease_read(object, &record);
+    arena_release(&a);
+    return record;
+}
+
+static void on_answer(void *arg, const struct kube_reply *reply)
+{
+    struct rival *r = arg;
+    struct lease_record now = read_record(reply);
+    bool was_alive = r->is_alive, is_first = !*r->version;
+
+    r->is_open = false;
+    r->due_ns =
+        clock_now_ns() + r->step_ns * (is_first && *now.version ? 1 : LATER_STEPS);
+    if (reply->answer.cls != ANSWER_OK && reply->answer.cls != ANSWER_NOT_FOUND)
+        return;
+    r->is_alive = *now.holder && !is_first && strcmp(r->version, now.version) != 0;
+    (void)snprintf(r->version, sizeof(r->version), "%s", now.version);
+    if (r->is_alive && !was_alive)
+        log_warn("mpi-operator is at work, too: both act on MPIJobs without managedBy; "
+                 "stop one, or write runPolicy.managedBy",
+                 "lease=%s/" LEASE_NAME " holder=%s", r->ns, now.holder);
+    else if (was_alive && !r->is_alive)
+        log_info("mpi-operator is at work no more", "lease=%s/" LEASE_NAME, r->ns);
+}
+
+void rival_tick(struct rival *r, uint64_t now_ns)
+{
+    struct kube_request rq = {.method = "GET",
+                              .kind = KUBE_LEASE,
+                              .ns = r->ns,
+                              .name = LEASE_NAME,
+                              .done = on_answer,
+                              .arg = r};
+
+    if (r->is_open || now_ns < r->due_ns)
+        return;
+    r->is_open = kube_submit(r->kube, &rq, NULL) == 0;
+    if (!r->is_open)
+        r->due_ns = now_ns + r->step_ns;
+}
