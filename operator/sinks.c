@@ -308,7 +308,7 @@ void controller_lost(struct controller *op, const char *key)
     if (op->look_at_all_ns)
         return;
     op->look_at_all_ns = clock_now_ns() + LOOK_AT_ALL_NS;
-    log_warn("out of memory, all jobs are looked at again", "first=%s retry_ms=%llu",
+    log_warn("out of memory, all jobs are looked at again", "job=%s retry_ms=%llu",
              key, LOOK_AT_ALL_NS / NS_PER_MS);
 }
 
