@@ -66,7 +66,7 @@ static int jobs_end(void *arg, enum kube_kind kind)
 static int jobs_put(void *arg, enum kube_kind kind, struct node *object)
 {
     struct controller *op = arg;
-    char key[STORE_KEY_SIZE];
+    char key[STORE_KEY_SIZE] = "";
     struct err err = ERR_INIT;
     int rc = store_put_job(op->store, kind, object, key, &err);
 
@@ -98,7 +98,7 @@ static int pods_end(void *arg, enum kube_kind kind)
 static int pods_put(void *arg, enum kube_kind kind, struct node *object)
 {
     struct controller *op = arg;
-    char key[STORE_KEY_SIZE];
+    char key[STORE_KEY_SIZE] = "";
     char conditions[POD_CONDITIONS_SIZE];
     struct err err = ERR_INIT;
     struct pod pod;
@@ -140,7 +140,7 @@ static int batches_end(void *arg, enum kube_kind kind)
 static int batches_put(void *arg, enum kube_kind kind, struct node *object)
 {
     struct controller *op = arg;
-    char key[STORE_KEY_SIZE];
+    char key[STORE_KEY_SIZE] = "";
     struct err err = ERR_INIT;
     struct batch batch;
     int rc = batch_decode(object, &batch, &err);
@@ -308,8 +308,8 @@ void controller_lost(struct controller *op, const char *key)
     if (op->look_at_all_ns)
         return;
     op->look_at_all_ns = clock_now_ns() + LOOK_AT_ALL_NS;
-    log_warn("out of memory, all jobs are looked at again", "job=%s retry_ms=%llu",
-             key, LOOK_AT_ALL_NS / NS_PER_MS);
+    log_warn("out of memory, all jobs are looked at again", "job=%s retry_ms=%llu", key,
+             LOOK_AT_ALL_NS / NS_PER_MS);
 }
 
 /* The news themselves are in the store; who forgot them is the queue. */

@@ -30,7 +30,8 @@ struct kube_config {       /* every string is owned; NULL when absent */
     char *cert_pem; /* client certificate and key, both or none; never written to a file
                      */
     char *key_pem;
-    char *cert_file, *key_file; /* before those, like ca_file; NULL: not from files */
+    char *cert_file, *key_file; /* where those were read, to be looked at again; NULL:
+                                   not from files */
     char *token;                /* bearer token, and/or */
     char *token_file;           /* a file that is read again every minute, or */
     char *username, *password;  /* both or none, or */

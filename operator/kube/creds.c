@@ -2,7 +2,7 @@
 /* Credentials over time.
  *
  *   file of a token   bearer.c: read again each minute and after a 401
- *   certificate       its files are read by libcurl for each new connection
+ *   certificate       pair.c: read again when its files have changed, and after a 401
  *   plug-in           run at start, before its answer expires, and after a 401; while
  * it runs the former answer is used, if there is one and it was not refused. A run that
  * fails is repeated after 1 to 30 s
@@ -18,6 +18,7 @@
 #include "operator/kube/bearer.h"
 #include "operator/kube/exec.h"
 #include "operator/kube/exec_answer.h"
+#include "operator/kube/pair.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
 #include "runtime/base/mem.h"
@@ -32,6 +33,7 @@
 struct creds {
     const struct kube_config *config;
     struct bearer bearer;
+    struct pair pair;
     struct exec_run run;
     struct exec_answer answer;
     struct strbuf header;
@@ -73,6 +75,8 @@ int creds_new(const struct kube_config *config, struct creds **ret, struct err *
     strbuf_init(&c->header, MAX_HEADER_BYTES);
     exec_init(&c->run, config->exec);
     rc = bearer_init(&c->bearer, config->token, config->token_file);
+    if (rc == 0)
+        rc = pair_init(&c->pair, config);
     if (rc < 0)
         (void)err_set(err, rc, "out of memory");
     if (rc == 0 && config->exec) {
@@ -96,6 +100,7 @@ void creds_free(struct creds *c)
     exec_release(&c->run);
     exec_answer_release(&c->answer);
     bearer_release(&c->bearer);
+    pair_release(&c->pair);
     mem_free(c);
 }
 
@@ -140,15 +145,12 @@ int creds_get(struct creds *c, uint64_t now_ns, struct identity *ret, struct err
         strbuf_printf(&c->header, "Bearer %s", token);
     else if (c->config->username)
         make_basic(c);
-    *ret = (struct identity){.cert_pem = c->config->cert_pem,
-                             .key_pem = c->config->key_pem,
-                             .cert_file = c->config->cert_file,
-                             .key_file = c->config->key_file,
-                             .number = c->number};
+    pair_refresh(&c->pair, now_ns);
+    *ret = (struct identity){
+        .cert_pem = c->pair.cert_pem, .key_pem = c->pair.key_pem, .number = c->number};
     if (c->answer.cert_pem) {
         ret->cert_pem = c->answer.cert_pem;
         ret->key_pem = c->answer.key_pem;
-        ret->cert_file = ret->key_file = NULL;
     }
     if (c->header.n || token || c->config->username)
         ret->authorization = strbuf_str(&c->header);
@@ -240,8 +242,9 @@ void creds_run(struct creds *c, uint64_t now_ns)
 bool creds_refused(struct creds *c, uint64_t number, uint64_t now_ns)
 {
     bearer_stale(&c->bearer);
+    pair_stale(&c->pair);
     if (!c->config->exec)
-        return c->config->token_file || c->config->cert_file;
+        return c->config->token_file || c->config->cert_file || c->config->key_file;
     if (number != c->number)
         return true;
     if (!exec_is_running(&c->run) && now_ns - c->begun_ns < MIN_BETWEEN_NS)

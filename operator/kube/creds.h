@@ -16,7 +16,6 @@
 struct identity {              /* NULL: none; valid until the next call */
     const char *authorization; /* value of that header */
     const char *cert_pem, *key_pem;
-    const char *cert_file, *key_file; /* before those */
     uint64_t number; /* grows with each change of what a plug-in gave */
 };
 

@@ -46,6 +46,7 @@ struct call {
     uint64_t id;
     CURL *easy;
     struct curl_slist *headers;
+    char *key_pem; /* of the client certificate that it was sent with; or NULL */
     struct strbuf body;
     http_done_fn done;
     http_chunk_fn chunk;
@@ -155,6 +156,9 @@ static void call_free(struct call *c)
     for (struct curl_slist *h = c->headers; h; h = h->next)
         explicit_bzero(h->data, strlen(h->data)); /* Authorization */
     curl_slist_free_all(c->headers);
+    if (c->key_pem)
+        explicit_bzero(c->key_pem, strlen(c->key_pem));
+    mem_free(c->key_pem);
     if (c->body.p)
         explicit_bzero(c->body.p, c->body.cap); /* there may be a Secret in it */
     strbuf_release(&c->body);
@@ -405,6 +409,10 @@ int http_start(struct http *h,
     if (rc == 0) {
         c->identity = who.number;
         rc = set_headers(c, rq, &who, err);
+    }
+    if (rc == 0 && who.key_pem) {
+        who.key_pem = c->key_pem = mem_strdup(who.key_pem);
+        rc = c->key_pem ? 0 : err_set(err, -ENOMEM, "out of memory");
     }
     if (rc == 0)
         rc = http_secure(c->easy, h->config, &who, err);

@@ -3,8 +3,11 @@
  *
  * At least TLS 1.2; peer and host name are verified unless the kubeconfig says
  * insecure-skip-tls-verify. A CA file is read for each new connection: libcurl's cache
- * of it would keep an old CA for a day. So are the files of a client certificate; and
- * no TLS session is resumed then, which would be the former certificate's.
+ * of it would keep an old CA for a day. A client certificate is given by its text,
+ * which is part of what libcurl knows a connection by: one that was made with a former
+ * certificate is not used again, nor is its TLS session, and is closed two minutes
+ * after its last use. The key is not copied: it is there until the easy handle is
+ * reset.
  *
  * proxy-url of the kubeconfig counts for everything; without it $HTTPS_PROXY and
  * $NO_PROXY do (libcurl reads them), but never for this machine itself, as Kubernetes'
@@ -19,21 +22,14 @@
 
 #include "runtime/base/mem.h"
 
-static CURLcode set_blob(CURL *e, CURLoption option, const char *pem)
+static CURLcode set_blob(CURL *e, CURLoption option, const char *pem, unsigned flags)
 {
-    struct curl_blob blob = {.data = (void *)(uintptr_t)pem, .flags = CURL_BLOB_COPY};
+    struct curl_blob blob = {.data = (void *)(uintptr_t)pem, .flags = flags};
 
     if (!pem)
         return CURLE_OK;
     blob.len = strlen(pem);
     return curl_easy_setopt(e, option, &blob);
-}
-
-/* From its file, or from memory. */
-static CURLcode
-set_one(CURL *e, CURLoption path, const char *file, CURLoption blob, const char *pem)
-{
-    return file ? curl_easy_setopt(e, path, file) : set_blob(e, blob, pem);
 }
 
 static CURLcode set_certificate(CURL *e, const struct identity *who)
@@ -44,14 +40,10 @@ static CURLcode set_certificate(CURL *e, const struct identity *who)
         return CURLE_OK;
     curl_easy_setopt(e, CURLOPT_SSLCERTTYPE, "PEM");
     curl_easy_setopt(e, CURLOPT_SSLKEYTYPE, "PEM");
-    rc = set_one(e, CURLOPT_SSLCERT, who->cert_file, CURLOPT_SSLCERT_BLOB,
-                 who->cert_pem);
-    if (rc == CURLE_OK)
-        rc = set_one(e, CURLOPT_SSLKEY, who->key_file, CURLOPT_SSLKEY_BLOB,
-                     who->key_pem);
-    if (rc == CURLE_OK && who->cert_file)
-        rc = curl_easy_setopt(e, CURLOPT_SSL_SESSIONID_CACHE, 0L);
-    return rc;
+    rc = set_blob(e, CURLOPT_SSLCERT_BLOB, who->cert_pem, CURL_BLOB_COPY);
+    return rc == CURLE_OK
+               ? set_blob(e, CURLOPT_SSLKEY_BLOB, who->key_pem, CURL_BLOB_NOCOPY)
+               : rc;
 }
 
 static CURLcode
@@ -65,7 +57,7 @@ set_tls(CURL *e, const struct kube_config *k, const struct identity *who)
     if (rc == CURLE_OK)
         rc = curl_easy_setopt(e, CURLOPT_SSL_VERIFYHOST, k->is_insecure ? 0L : 2L);
     if (rc == CURLE_OK && !k->ca_file)
-        rc = set_blob(e, CURLOPT_CAINFO_BLOB, k->ca_pem);
+        rc = set_blob(e, CURLOPT_CAINFO_BLOB, k->ca_pem, CURL_BLOB_COPY);
     if (rc == CURLE_OK && k->ca_file)
         rc = curl_easy_setopt(e, CURLOPT_CAINFO, k->ca_file);
     if (rc == CURLE_OK && k->ca_file)

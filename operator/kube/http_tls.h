@@ -5,7 +5,8 @@
 
 #include "operator/kube/creds.h"
 
-/* easy: a CURL handle. 0 or -EINVAL when libcurl cannot do what is asked for. */
+/* easy: a CURL handle; who's key is used until it is reset. 0 or -EINVAL when libcurl
+ * cannot do what is asked for. */
 int http_secure(void *easy,
                 const struct kube_config *config,
                 const struct identity *who,

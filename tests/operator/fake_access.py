@@ -338,3 +338,32 @@ def a_renewed_client_certificate_is_noticed_without_a_restart() -> None:
         expect("two" in w.seen, "with the new one", set(w.seen))
         w.fake.cut()
         wait("watches with the new one", lambda: w.seen[-3:] == ["two"] * 3)
+
+
+@suite.test
+def a_renewed_client_certificate_is_that_of_the_next_request() -> None:
+    """Though the server would still take the old one, on connections that are open."""
+    with Known() as w:
+        w.goes_on()
+        (w.dir / "me.crt").write_text((w.dir / "two.crt").read_text())  # and not the key yet
+        w.fake.put("horovodjobs", w.job("j1"))
+        w.run_pods(name="j1")
+        wait("j1 runs", lambda: w.state("j1") == "Running")
+        expect(set(w.seen) == {"one"}, "no half of a pair is used", set(w.seen))
+        expect("me.key: does not belong to" in w.log(), "it is told", w.log())
+        w.be("two")
+        wait("it is read again", lambda: "client certificate renewed" in w.log() or ask(w), 5)
+        n = len(w.seen)
+        w.fake.put("horovodjobs", w.job("j2"))
+        w.run_pods(name="j2")
+        wait("j2 runs", lambda: w.state("j2") == "Running")
+        expect(set(w.seen[n:]) == {"two"}, "every request has the new one", w.seen[n:])
+        expect("interrupted" not in w.log(), "the watches went on", w.log())
+
+
+def ask(w: World) -> bool:
+    """Makes the operator send something, when it has sent what it was asked for before."""
+    n = len(w.fake.objects["horovodjobs"])
+    if len(w.fake.objects["pods"]) == 2 * n:
+        w.fake.put("horovodjobs", w.job(f"ask{n}"))
+    return False
