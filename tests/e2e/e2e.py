@@ -343,6 +343,16 @@ def a_restricted_namespace_and_any_uid_will_do() -> None:
 
 
 @suite.test
+def the_restricted_example_runs_where_it_says() -> None:
+    ns = namespace("e2e-example", enforce="restricted")
+    kubectl("apply", "-n", ns, "-f", str(ROOT / "manifests/examples/restricted.yaml"))
+    wait_state("restricted", ns, "Succeeded", seconds=90)
+    for i in range(2):
+        log = kubectl("logs", "-n", ns, f"restricted-worker-{i}")
+        expect(f"user 12345 rank {i}" in log, f"worker {i} ran as 12345", log)
+
+
+@suite.test
 def kubernetes_sweeps_up_after_a_deleted_job() -> None:
     ns = namespace("e2e-sweep")
     apply(horovodjob("swept", ["sleep", "1000"]), ns)

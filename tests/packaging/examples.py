@@ -48,6 +48,10 @@ def the_operator_makes_the_pods_of_every_example() -> None:
         ns = make_namespace(f"example-{file.stem}")
         job = next(o for o in read(file.read_text()) if o["kind"] in KINDS)
         name = job["metadata"]["name"]
+        if "enforce=restricted" in file.read_text():
+            kubectl(
+                "label", "namespace", ns, "pod-security.kubernetes.io/enforce=restricted", "--overwrite"
+            )
         try:
             kubectl("delete", "--ignore-not-found", "-n", ns, "-f", str(file))
             kubectl("apply", "-n", ns, "--validate=strict", "-f", str(file))
@@ -62,6 +66,18 @@ def the_operator_makes_the_pods_of_every_example() -> None:
         expect(not complaint(ns), f"{ns}: nobody complains", complaint(ns))
         others = {n for n in api.pods(ns) if n not in names and "-launcher-" not in n}
         expect(not others, f"{ns}: no other pods", str(others))
+
+
+@suite.test
+def policies_of_the_examples_are_for_the_pods_of_jobs() -> None:
+    for file in FILES:
+        ns = f"example-{file.stem}"
+        for policy in (o for o in read(file.read_text()) if o["kind"] == "NetworkPolicy"):
+            rules = policy["spec"]["podSelector"]["matchExpressions"]
+            keys = [r["key"] for r in rules if r["operator"] == "Exists"]
+            for pod in api.items(ns, "pods"):
+                expect(set(keys) <= set(pod["metadata"]["labels"]), f"{file.name}: is for", pod["metadata"])
+            expect(len(keys) == len(rules) > 0 and api.items(ns, "pods"), f"{file.name}: some pods")
 
 
 def exists(path: str) -> bool:
