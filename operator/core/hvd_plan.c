@@ -31,7 +31,8 @@
 #include "runtime/base/sha256.h"
 #include "runtime/contract/job_world.h"
 
-#define LEAVE_S 90 /* a changed annotation is in a container after a minute or so */
+#define DROP_AGAIN_MS 1000
+#define LEAVE_S       90 /* a changed annotation is in a container after a minute or so */
 
 enum { STAGE_NEEDED, STAGE_TELL, STAGE_SHED, STAGE_ADD };
 
@@ -151,8 +152,8 @@ static void plan_shed(struct planning *g)
     }
 }
 
-/* A gang without pods would hold its place in the queue. One that we do not know to be
- * ours goes with the job. */
+/* A gang without pods would hold its place in the queue. One that we do not know of is
+ * asked for first: it may be somebody else's. */
 static void plan_drop_gang(struct planning *g)
 {
     for (size_t i = 0; i < ARRAY_LEN(gangs); i++) {
@@ -163,6 +164,9 @@ static void plan_drop_gang(struct planning *g)
                 g,
                 plan_add(g->plan, VERB_DELETE, gangs[i], STAGE_SHED, g->job->meta.name),
                 fact->uid);
+        else if (fact->state == FACT_UNKNOWN
+                 && object_is_wanted(g->job, g->cfg, gangs[i]))
+            (void)plan_add(g->plan, VERB_LOOK, gangs[i], STAGE_SHED, g->job->meta.name);
     }
 }
 
@@ -388,17 +392,35 @@ static void by(uint64_t *ms, uint64_t now_s, uint64_t at_s)
         *ms = wait_ms;
 }
 
+/* A PodGroup of a job without pods: found by a look, or one that got no answer. What
+ * has finished is not asked for again and again. */
+static uint64_t drop_gang_ms(const struct verdict_query *q, const struct verdict *v)
+{
+    if (!v->was_finished && v->was.state != STATE_SUSPENDED)
+        return 0;
+    for (size_t i = 0; i < ARRAY_LEN(gangs); i++) {
+        enum fact_state state = q->seen->fact[gangs[i]].state;
+
+        if (state == FACT_THERE)
+            return DROP_AGAIN_MS;
+        if (state == FACT_UNKNOWN && !v->was_finished
+            && object_is_wanted(q->job, q->cfg, gangs[i]))
+            return EXPECT_LOOK_MS;
+    }
+    return 0;
+}
+
 uint64_t hvd_plan_requeue_ms(const struct verdict_query *q, const struct verdict *v)
 {
     const struct hvd_run *run = &q->job->run;
-    uint64_t now_s = q->now_wall_s, ms = 0;
+    uint64_t now_s = q->now_wall_s, ms = drop_gang_ms(q, v);
 
     if (v->was_finished) {
         if (run->ttl_s >= 0 && v->was.completion_s != 0)
             by(&ms, now_s, v->was.completion_s + (uint64_t)run->ttl_s);
         return ms;
     }
-    if (is_anything_expected(q->seen))
+    if (is_anything_expected(q->seen) && ms == 0)
         ms = EXPECT_LOOK_MS;
     by(&ms, now_s, v->settle_s);
     if (v->state == STATE_RESTARTING)

@@ -475,7 +475,9 @@ static void settle_world(struct look *l)
     else if (is_begun || v->state == STATE_SUSPENDED || v->state == STATE_RESTARTING)
         v->is_created = false;
     else
-        v->is_created = is_live(l) && (v->was.is_created || l->is_made);
+        v->is_created = is_live(l)
+                        && (v->was.is_created
+                            || (l->is_made && l->q->outcome->trouble == TROUBLE_NONE));
 }
 
 int verdict_make(const struct verdict_query *q, struct arena *a, struct verdict *ret)

@@ -54,17 +54,25 @@ class World:
             self.fake.put("horovodjobs", self.job(f"j{i}"))
         if hook:
             self.fake.hook = lambda *a: hook(self, *a)
-        self.operator = Operator(
-            BIN / self.program,
-            self.dir / "kubeconfig",
-            self.dir / "log",
-            "--http-port",
-            str(port),
-            "--watch-idle-timeout",
-            "1s",
-            *(extra or []),
-            env=env,
+        self.options = ["--http-port", str(port), "--watch-idle-timeout", "1s", *(extra or [])]
+        self.operator = self.begin(env)
+
+    def begin(self, env=None) -> Operator:
+        return Operator(
+            BIN / self.program, self.dir / "kubeconfig", self.dir / "log", *self.options, env=env
         )
+
+    def change(self, plural: str, name: str, **spec: object) -> None:
+        """Fields of the spec, by "__" for each dot."""
+        job = json.loads(json.dumps(self.fake.objects[plural][f"ns/{name}"]))
+        job["metadata"]["generation"] += 1
+        for path, value in spec.items():
+            at = job["spec"]
+            *parents, last = path.split("__")
+            for key in parents:
+                at = at.setdefault(key, {})
+            at[last] = value
+        self.fake.put(plural, job)
 
     def kubeconfig(self) -> str:
         return (

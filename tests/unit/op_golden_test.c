@@ -6,8 +6,8 @@
  *
  * observed.json: {"now": s, "workers": ["absent" | "expected" | "overdue" | POD |
  * {"gone": POD}, ...], "Launcher", "PS", "Chief", "Evaluator": the same, "secret":
- * bool, "service": bool, "outcome": {"trouble", "reason", "message"}}. A POD may also
- * be short:
+ * bool, "service": bool, "group": bool (Volcano's PodGroup), "outcome": {"trouble",
+ * "reason", "message"}}. A POD may also be short:
  * {"phase": "Running", "generation": 2, "world": "2 3", "deleting": true, "reason":
  * "Evicted", "disrupted": true, "conditions": {"MyOwn": "True"}, "node", "exit": 3,
  * "report": {"rank", "of" (a worker) or "host", "exit", "signal", "why", "us"}}.
@@ -247,6 +247,9 @@ load_observed(struct fixture *f, struct observed *seen, struct outcome *outcome)
         seen->fact[KUBE_SECRET].state = FACT_THERE;
     if (node_bool(o, "service", false))
         seen->fact[KUBE_SERVICE].state = FACT_THERE;
+    if (node_get(o, "group"))
+        seen->fact[KUBE_VOLCANO_GROUP].state =
+            node_bool(o, "group", false) ? FACT_THERE : FACT_ABSENT;
     *outcome = (struct outcome){.reason = "", .message = ""};
     if (node_get(o, "outcome")) {
         outcome->trouble = strcmp(node_str(o, "outcome.trouble"), "retry") == 0
