@@ -257,6 +257,7 @@ static void digest_of(const struct planning *g, uint8_t ret[SHA256_BYTES])
 
     sha256_init(&s);
     sha256_add(&s, &g->job->role[ROLE_WORKER].n, sizeof(g->job->role[ROLE_WORKER].n));
+    sha256_add(&s, &g->job->slots, sizeof(g->job->slots)); /* by resource claims */
     sha256_end(&s, ret);
 }
 

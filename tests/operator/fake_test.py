@@ -58,6 +58,31 @@ def an_expired_watch_is_listed_again_and_nothing_is_missed() -> None:
 
 
 @suite.test
+def a_job_that_was_changed_while_it_was_suspended_has_new_hosts() -> None:
+    def pod(**more: object) -> dict:
+        return {"spec": {"containers": [{"name": "c", "image": "i", **more}]}}
+
+    def gpus(n: int) -> dict:
+        return {"replicas": 2, "template": pod(resources={"limits": {"nvidia.com/gpu": n}})}
+
+    def hosts() -> str:
+        return w.fake.objects["configmaps"].get("ns/l-hosts", {}).get("data", {}).get("hostfile", "")
+
+    with World(jobs=0) as w:
+        sets = {"Launcher": {"template": pod(command=["x"])}, "Worker": gpus(2)}
+        w.fake.put(
+            "horovodjobs", {"metadata": {"name": "l", "generation": 1}, "spec": {"replicaSpecs": sets}}
+        )
+        w.run_pods(name="l")
+        expect(hosts().count(" slots=2\n") == 2, "two slots each", hosts())
+        w.change("horovodjobs", "l", runPolicy__suspend=True)
+        wait("no pods", lambda: not w.fake.objects["pods"] and w.state("l") == "Suspended")
+        w.change("horovodjobs", "l", runPolicy__suspend=False, replicaSpecs__Worker=gpus(4))
+        w.run_pods(name="l")
+        expect(hosts().count(" slots=4\n") == 2, "four slots each", hosts())
+
+
+@suite.test
 def http_410_on_a_watch_is_the_same() -> None:
     told = []
 

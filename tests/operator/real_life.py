@@ -171,6 +171,130 @@ def a_suspended_job_has_no_pods_and_begins_anew() -> None:
     expect("startTime" in status, "its time begins anew", status)
 
 
+PLACES = {  # what Kueue writes into a template, and takes away again
+    "metadata": {
+        "labels": {"kueue.x-k8s.io/podset": "worker"},
+        "annotations": {"kueue.x-k8s.io/workload": "w"},
+    },
+    "spec": {
+        "nodeSelector": {"zone": "z"},
+        "tolerations": [{"key": "spot", "operator": "Exists"}],
+        "schedulingGates": [{"name": "kueue.x-k8s.io/topology"}],
+    },
+}
+NO_PLACES = {
+    "metadata": {
+        "labels": {"kueue.x-k8s.io/podset": None},
+        "annotations": {"kueue.x-k8s.io/workload": None},
+    },
+    "spec": {"nodeSelector": None, "tolerations": None, "schedulingGates": None},
+}
+
+
+def with_worker(template: dict, **run) -> dict:
+    return {"runPolicy": run, "replicaSpecs": {"Worker": {"template": template}}}
+
+
+def refused(ns: str, spec: dict) -> str:
+    try:
+        patch_job(ns, spec)
+    except Refused as e:
+        return str(e)
+    return "it was taken"
+
+
+def expect_places(ns: str) -> None:
+    for name in stage.all_there(ns):
+        pod = stage.api.get(ns, "pods", name)
+        for part, wanted in PLACES.items():
+            for key, value in wanted.items():
+                seen = pod[part].get(key)
+                holds = (
+                    all(v in seen for v in value)
+                    if isinstance(value, list)
+                    else value.items() <= seen.items()
+                )
+                expect(holds, f"{name}: {part}.{key} is {value}", seen)
+
+
+def a_suspended_job_takes_where_its_pods_may_run() -> None:
+    """As Kueue does it: written in one update with the end of the suspension, taken away with its begin."""
+    ns = stage.api.namespace("t-kueue")
+    stage.api.make(ns, policy(stage.job(), suspend=True))
+    patch_job(ns, with_worker(PLACES, suspend=False))  # perhaps before the operator has seen it
+    expect_places(ns)
+    wait("it is seen", lambda: stage.api.status(ns, "j").get("state") == "Pending")
+    for what, spec in {
+        "nodeSelector": with_worker({"spec": {"nodeSelector": {"zone": "y"}}}),
+        "labels": with_worker({"metadata": {"labels": {"a": "b"}}}),
+        "one field for another": with_worker({"spec": {"nodeSelector": None, "nodeName": "n"}}),
+    }.items():
+        told = refused(ns, spec)
+        expect("template cannot be changed while the job runs" in told, f"{what} of a job that runs", told)
+        expect(told.count("cannot be changed") == 1, "one sentence", told)
+    old = stage.api.pods(ns)
+    patch_job(ns, with_worker(NO_PLACES, suspend=True))
+    stage.state(ns, "Suspended")
+    patch_job(ns, with_worker({"spec": {"nodeSelector": {"zone": "x"}}}))
+    patch_job(ns, with_worker({"spec": {"nodeSelector": {"zone": "y"}}}, suspend=False))
+    restarted(ns, old)
+    for name in stage.api.pods(ns):
+        pod = stage.api.get(ns, "pods", name)
+        expect(pod["spec"]["nodeSelector"] == {"zone": "y"}, "the new place", pod["spec"])
+        expect("schedulingGates" not in pod["spec"], "and no gate", pod["spec"])
+        expect("kueue.x-k8s.io/podset" not in pod["metadata"]["labels"], "nor label", pod["metadata"])
+
+
+def what_runs_is_fixed_even_while_it_is_suspended() -> None:
+    ns = stage.api.namespace("t-suspended-fixed")
+    stage.api.make(ns, policy(stage.job(), suspend=True))
+    stage.state(ns, "Suspended")
+    other = [{"name": "train", "image": "other", "command": ["c", "x"]}]
+    told = refused(ns, with_worker({"spec": {"containers": other}}))
+    expect("containers cannot be changed once the job exists" in told, "containers", told)
+
+
+def every_role_of_a_suspended_job_takes_a_place() -> None:
+    """A worker and a chief, a server, an evaluator; a launcher is in the next job."""
+    ns = stage.api.namespace("t-kueue-roles")
+    template = stage.job()["spec"]["replicaSpecs"]["Worker"]["template"]
+    serving = {"spec": {"containers": [{"name": "train", "image": "i"}]}}
+    tensorflow, launched = policy(stage.job(), suspend=True), policy(stage.job("l"), suspend=True)
+    roles = ("Chief", "PS", "Evaluator")
+    tensorflow["spec"]["framework"] = "tensorflow"
+    tensorflow["spec"]["replicaSpecs"].update({role: {"template": template} for role in roles})
+    launched["spec"]["replicaSpecs"].update(
+        {"Launcher": {"template": template}, "Worker": {"replicas": 2, "template": serving}}
+    )
+    stage.api.make(ns, tensorflow)
+    stage.api.make(ns, launched)
+    for name, more in (("j", roles), ("l", ("Launcher",))):
+        at, mime = JOBS.format(ns=ns) + f"/{name}", "application/merge-patch+json"
+        sets = {
+            role: {"template": {"spec": {"nodeSelector": {"zone": role}}}} for role in (*more, "Worker")
+        }
+        stage.api.call("PATCH", at, {"spec": {"runPolicy": {"suspend": False}, "replicaSpecs": sets}}, mime)
+        for role in sets:
+            pod = wait(
+                f"{role} of {name}",
+                lambda name=name, role=role: stage.api.get(ns, "pods", f"{name}-{role.lower()}-0"),
+            )
+            expect(pod["spec"]["nodeSelector"] == {"zone": role}, f"{role} has its place", pod["spec"])
+        wait("it is seen", lambda name=name: stage.api.status(ns, name).get("state") == "Pending")
+        for role in sets:
+            told = ""
+            try:
+                again = {role: {"template": {"spec": {"nodeSelector": {"zone": "other"}}}}}
+                stage.api.call("PATCH", at, {"spec": {"replicaSpecs": again}}, mime)
+            except Refused as e:
+                told = str(e)
+            expect(
+                f"{role}.template" in told and told.count("cannot be changed") == 1,
+                f"{role} is fixed",
+                told,
+            )
+
+
 def a_deadline_ends_a_job_and_its_time_to_live_deletes_it() -> None:
     ns = stage.api.namespace("t-deadline")
     stage.api.make(
@@ -229,6 +353,9 @@ def tests(suite: Suite) -> None:
         an_evicted_worker_is_replaced_and_told_in_kubernetes_words,
         a_job_is_restarted_as_often_as_backoff_limit_says,
         a_suspended_job_has_no_pods_and_begins_anew,
+        a_suspended_job_takes_where_its_pods_may_run,
+        what_runs_is_fixed_even_while_it_is_suspended,
+        every_role_of_a_suspended_job_takes_a_place,
         a_deadline_ends_a_job_and_its_time_to_live_deletes_it,
         a_scaled_job_keeps_its_pods,
     ):
