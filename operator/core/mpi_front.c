@@ -4,6 +4,7 @@
  * mpi_objects.c (what is made). Pure; called by the reconcile shell. */
 #include <errno.h>
 
+#include "operator/core/mpi_config.h"
 #include "operator/core/mpi_objects.h"
 #include "operator/core/mpi_plan.h"
 #include "operator/core/mpi_status.h"
@@ -15,14 +16,31 @@ static void shape(const struct job_meta *meta, struct shape *ret)
     *ret = (struct shape){.n[ROLE_WORKER] = job->worker.n};
 }
 
-static int decide(const struct question *q, struct decision *ret)
+/* What is wrong with a job for this cluster; a finished one needs no more than it has.
+ */
+static int
+find_flaw(const struct question *q, const struct mpi_view *v, struct mpi_job *job)
 {
-    struct mpi_view v = mpi_view_make(q);
-    int rc;
+    const char *domain = q->cfg->cluster_domain ? q->cfg->cluster_domain : "";
+    int rc = 0;
 
+    if (!job->flaws && !v->was_finished)
+        job->flaws = mpi_config_flaw(job, domain, q->arena, &rc);
+    return rc;
+}
+
+static int decide(const struct question *asked, struct decision *ret)
+{
+    struct mpi_job job = *(const struct mpi_job *)asked->job;
+    struct mpi_view v = mpi_view_make(asked);
+    struct question q = *asked;
+    int rc = find_flaw(asked, &v, &job);
+
+    q.job = &job.meta;
     *ret = (struct decision){.reason = "", .message = ""};
-    rc = mpi_plan_make(q, &v, ret);
-    return rc < 0 ? rc : mpi_status_make(q, &v, ret);
+    if (rc == 0)
+        rc = mpi_plan_make(&q, &v, ret);
+    return rc < 0 ? rc : mpi_status_make(&q, &v, ret);
 }
 
 static struct node *build(struct build *b,

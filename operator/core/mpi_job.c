@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "operator/core/state.h"
 #include "operator/doc/object.h"
 #include "runtime/base/mem.h"
 
@@ -271,6 +272,24 @@ static bool read_extra(const struct job_meta *meta,
     return false;
 }
 
+/* Pods, launcher and Secret of a job are all for ssh or all for agents: what the job
+ * began with stays, and stands in its condition Created. */
+static void read_launch(struct mpi_job *job, struct strbuf *problems)
+{
+    const struct node *created = condition_find(job->meta.status, "Created");
+    const struct node *n = node_get(job->meta.annotations, MPI_EXTRA_LAUNCH);
+    const char *reason = node_str(created, "reason");
+
+    if (!created) {
+        job->is_agent = read_extra(&job->meta, MPI_EXTRA_LAUNCH, "agent", problems);
+        return;
+    }
+    job->is_agent = reason && strcmp(reason, MPI_REASON_AGENT) == 0;
+    job->is_launch_changed =
+        job->is_agent ? !n || n->type != NODE_STRING || strcmp(n->u.s, "agent") != 0
+                      : n != NULL;
+}
+
 static void check_name(const struct mpi_job *job, struct strbuf *problems)
 {
     const char *name = job->meta.name;
@@ -343,7 +362,7 @@ struct job_meta *mpi_job_open(const struct node *object,
         strbuf_puts(problems, "spec: missing\n");
     else
         read_spec(job, &spec);
-    job->is_agent = read_extra(meta, MPI_EXTRA_LAUNCH, "agent", problems);
+    read_launch(job, problems);
     job->ttl_is_of_job = read_extra(meta, MPI_EXTRA_TTL, "job", problems);
     job->must_clean_launcher =
         read_extra(meta, MPI_EXTRA_CLEANUP, "launcher", problems);

@@ -20,6 +20,9 @@
 #define MPI_EXTRA_TTL     "ringmaster.dev/ttl"     /* job */
 #define MPI_EXTRA_CLEANUP "ringmaster.dev/cleanup" /* launcher */
 
+/* Of condition Created, where the job began with agents and not with ssh. */
+#define MPI_REASON_AGENT  "AgentLaunch"
+
 enum mpi_implementation { MPI_OPENMPI, MPI_INTEL, MPI_MPICH };
 enum mpi_clean { MPI_CLEAN_NONE, MPI_CLEAN_RUNNING, MPI_CLEAN_ALL };
 
@@ -35,6 +38,7 @@ struct mpi_job { /* strings and trees belong to the document it was decoded from
     uint32_t slots;
     bool launcher_is_worker, waits_for_workers, is_suspended;
     bool is_agent;            /* no ssh: our agent starts what mpirun wants started */
+    bool is_launch_changed;   /* the annotation says otherwise since the job began */
     bool ttl_is_of_job;       /* the TTL deletes the MPIJob itself */
     bool must_clean_launcher; /* cleanPodPolicy All is for the launcher, too */
     enum mpi_implementation implementation;

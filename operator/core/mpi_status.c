@@ -110,10 +110,23 @@ static void see_creation(struct writer *w)
     if (w->c.n > 0)
         return;
     message = about(w, "is created.");
-    set(w, "Created", true, "MPIJobCreated", message);
+    set(w, "Created", true, w->job->is_agent ? MPI_REASON_AGENT : "MPIJobCreated",
+        message);
     note(w, false, true, "MPIJobCreated", message);
     if (policy)
         note(w, true, true, "SetPodTemplateRestartPolicy", MESSAGE_POLICY);
+}
+
+static void see_launch(struct writer *w)
+{
+    if (!w->job->is_launch_changed)
+        return;
+    note(w, true, false, "LaunchNotChanged",
+         keep(w, arena_printf(w->q->arena,
+                              "metadata.annotations[" MPI_EXTRA_LAUNCH
+                              "] has no effect now: the job began with %s and goes on "
+                              "so; make a new job to change that",
+                              w->job->is_agent ? "agents" : "ssh")));
 }
 
 static void see_suspension(struct writer *w)
@@ -368,6 +381,7 @@ int mpi_status_make(const struct question *q,
         see_creation(&w);
         if (!w.start && !job->is_suspended)
             w.start = w.now;
+        see_launch(&w);
         see_suspension(&w);
         see_end(&w);
         see_running(&w);

@@ -289,6 +289,29 @@ def bad_specs_are_refused_with_the_field_s_name() -> None:
 
 
 @suite.test
+def with_tensorflow_an_image_may_start_by_itself_and_with_horovod_not() -> None:
+    ns = api.namespace("t-command")
+    silent = {POD + ".containers.0.command": None}
+    plain = job()["spec"]["replicaSpecs"]["Worker"]["template"]
+    image = {"spec": {"containers": [{"name": "train", "image": "i"}]}}
+    try:
+        api.make(ns, changed("h", **silent))
+        raise AssertionError("horovod without a command was taken")
+    except Refused as e:
+        expect("containers[0].command is missing" in str(e), "one sentence", str(e))
+    try:  # a chief has no place in a horovod job, whatever its command
+        api.make(ns, changed("c", **{"spec.replicaSpecs.Chief": {"template": plain}}))
+        raise AssertionError("a chief was taken")
+    except Refused as e:
+        expect("need framework tensorflow" in str(e), "one sentence", str(e))
+    roles = {f"spec.replicaSpecs.{role}": {"template": image} for role in ("Chief", "PS", "Evaluator")}
+    api.make(ns, changed("j", **{**silent, **roles, "spec.framework": "tensorflow"}))
+    wait("its pods", lambda: len(api.pods(ns)) == 5)
+    seen = api.get(ns, "pods", "j-chief-0")["spec"]["containers"][0]
+    expect("command" not in seen and seen["env"][0]["name"] == "TF_CONFIG", "the image's own", seen)
+
+
+@suite.test
 def what_a_change_would_not_do_is_refused() -> None:
     ns = api.namespace("t-immutable")
     api.make(ns, job())

@@ -145,12 +145,76 @@ static void script_names_running_workers_by_name(void **state)
     }
 }
 
+/* The files that are there when all workers run. */
+static size_t rendered(const struct mpi_job *job, const char *domain)
+{
+    const char **names = mem_calloc(job->worker.n, sizeof(*names));
+    char(*text)[MPI_NAME_SIZE] = mem_calloc(job->worker.n, sizeof(*text));
+    struct strbuf out;
+    size_t n;
+
+    assert_non_null(names);
+    assert_non_null(text);
+    for (uint32_t i = 0; i < job->worker.n; i++) {
+        mpi_worker_name(job, i, text[i]);
+        names[i] = text[i];
+    }
+    strbuf_init(&out, 16u << 20);
+    mpi_hostfile(&out, job, domain);
+    mpi_discover_hosts(&out, job, domain, names, job->worker.n);
+    assert_int_equal(strbuf_status(&out), 0);
+    n = out.n;
+    strbuf_release(&out);
+    mem_free(names);
+    mem_free(text);
+    return n;
+}
+
+static void files_that_no_config_map_holds_are_refused(void **state)
+{
+    static const struct {
+        const char *more, *domain;
+        int workers;
+    } row[] = {
+        {"", "", 1024},
+        {"", "", 8192},
+        {"", "cluster.example.of.a.very.long.domain", 8192},
+        {", slotsPerWorker: 128", "cluster.example.of.a.very.long.domain", 6500},
+        {", mpiImplementation: Intel", "cluster.example.of.a.very.long.domain", 6500},
+        {", runLauncherAsWorker: true", "cluster.example.of.a.very.long.domain", 7800},
+    };
+    size_t n_refused = 0;
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(row); i++) {
+        struct mpi_fixture f;
+        const char *flaw;
+        char bytes[64];
+        size_t n;
+        int rc = 0;
+
+        fixture_init(&f);
+        read_job(&f, row[i].more, row[i].workers);
+        n = rendered(f.job, row[i].domain);
+        flaw = mpi_config_flaw(f.job, row[i].domain, &f.arena, &rc);
+        assert_int_equal(rc, 0);
+        assert_true((flaw != NULL) == (n > MPI_CONFIG_MAX));
+        (void)snprintf(bytes, sizeof(bytes), "workers take %zu bytes", n);
+        if (flaw)
+            assert_non_null(strstr(flaw, bytes));
+        n_refused += flaw != NULL;
+        fixture_release(&f);
+    }
+    assert_true(n_refused > 0 && n_refused < ARRAY_LEN(row));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(hostfile_names_every_wanted_worker),
         cmocka_unit_test(hostfile_of_a_launcher_alone),
         cmocka_unit_test(script_names_running_workers_by_name),
+        cmocka_unit_test(files_that_no_config_map_holds_are_refused),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
