@@ -108,6 +108,14 @@ mkdir -p "$tree/build/stage/bin"
 printf 'int main(void){return 0;}' | gcc -x c -o "$tree/build/stage/bin/hvd-agent" -
 expect symbols 'the agent is not static' 'hvd-agent: is not static'
 clean
+mkdir -p "$tree/build/plain/bin"
+printf 'int main(void){return 0;}' | gcc -no-pie -Wl,-z,lazy -x c -o "$tree/build/plain/bin/hvd-operator" -
+expect symbols 'the operator is not hardened' 'hvd-operator: is not position-independent'
+clean
+mkdir -p "$tree/build/stage/lib"
+printf 'int hvd_x(void){return 0;}' | gcc -shared -fPIC -Wl,-z,execstack -x c -o "$tree/build/stage/lib/libhvd.so" -
+expect symbols 'an executable stack' 'libhvd.so: its stack is executable'
+clean
 printf '%s\n' "$head" 'int  f( int x );' | put runtime/core/two.h
 expect format 'layout' 'runtime/core/two.h: clang-format'
 clean

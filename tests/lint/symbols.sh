@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # What the shipped objects promise to the dynamic linker: libhvd.so exports hvd_* alone and needs libc alone;
 # portable builds need no newer glibc than 2.17; the agent and launchers are static; the plugin
-# exports what Slurm looks up and nothing else. Looks at what is built.
+# exports what Slurm looks up and nothing else; the operator is hardened, and nothing has an executable stack or looks for
+# libraries where it was built. Looks at what is built.
 . "$(dirname "$0")/lib.sh"
 need objdump
 seen=0
@@ -32,7 +33,22 @@ check_needed() { # FILE REGEX
 check_static() { # FILE
     if objdump -p "$1" | grep -q 'NEEDED'; then finding "$1: is not static: needs $(needed "$1" | tr '\n' ' ')"; fi
 }
+check_bounds() { # FILE: what any object must not have
+    if readelf -lW "$1" | grep -qE 'GNU_STACK.* RWE'; then finding "$1: its stack is executable"; fi
+    if readelf -dW "$1" | grep -E 'RPATH|RUNPATH' | grep -qv '\[$ORIGIN'; then finding "$1: looks for libraries elsewhere than beside itself"; fi
+}
+check_hardened() { # FILE: a position-independent program, read-only after relocation, with checked stack and libc calls
+    readelf -hW "$1" | grep -q 'Type:.*DYN' || finding "$1: is not position-independent"
+    readelf -lW "$1" | grep -q GNU_RELRO || finding "$1: has no RELRO"
+    readelf -dW "$1" | grep -q 'BIND_NOW' || finding "$1: binds lazily, so RELRO is partial"
+    objdump -T "$1" | grep -q __stack_chk_fail || finding "$1: has no stack protector"
+    objdump -T "$1" | grep -qE '__[a-z]+_chk$' || finding "$1: has no _FORTIFY_SOURCE"
+}
 
+if built "$BUILD/plain/bin/hvd-operator"; then check_hardened "$BUILD/plain/bin/hvd-operator"; fi
+for f in "$BUILD"/plain/bin/hvd-operator "$BUILD"/stage/bin/hvd-agent "$BUILD"/{plain,portable}/lib/*.so "$BUILD"/stage/lib/*.so; do
+    if [ -f "$f" ]; then check_bounds "$f"; fi
+done
 for so in "$BUILD"/{plain,portable}/lib/libhvd.so "$BUILD/stage/lib/libhvd.so"; do
     built "$so" || continue
     check_exports "$so" 'hvd_[a-z0-9_]+'
