@@ -35,7 +35,7 @@ check_static() { # FILE
 }
 check_bounds() { # FILE: what any object must not have
     if readelf -lW "$1" | grep -qE 'GNU_STACK.* RWE'; then finding "$1: its stack is executable"; fi
-    if readelf -dW "$1" | grep -E 'RPATH|RUNPATH' | grep -qv '\[$ORIGIN'; then finding "$1: looks for libraries elsewhere than beside itself"; fi
+    if readelf -dW "$1" | grep -E 'RPATH|RUNPATH' | grep -qv '\[.ORIGIN'; then finding "$1: looks for libraries elsewhere than beside itself"; fi
 }
 check_hardened() { # FILE: a position-independent program, read-only after relocation, with checked stack and libc calls
     readelf -hW "$1" | grep -q 'Type:.*DYN' || finding "$1: is not position-independent"
