@@ -48,7 +48,8 @@ struct sync {
     struct node *status; /* to be written */
     uint8_t status_hash[SHA256_BYTES];
     unsigned n_events_told;
-    bool is_refused; /* the spec has problems */
+    bool is_refused;   /* the spec has problems */
+    const char *again; /* why it is to be tried again; NULL: it is not */
     bool has_failed;
     uint64_t started_ns;
     size_t text_n; /* of the job as it is stored */
@@ -102,7 +103,7 @@ static void finish(struct sync *s, const char *why)
 
 static void finish_with_outcome(struct sync *s)
 {
-    finish(s, s->outcome.trouble == TROUBLE_RETRY ? s->outcome.message : NULL);
+    finish(s, s->again);
 }
 
 /* --- writing the status ------------------------------------------------------------
@@ -302,6 +303,8 @@ static void on_applied(void *arg, const struct outcome *outcome)
 
     if (!s->is_refused)
         s->outcome = *outcome;
+    if (outcome->trouble == TROUBLE_RETRY)
+        s->again = outcome->message;
     rc = look(s);
     if (rc == -ENOENT) { /* deleted while we worked */
         finish(s, NULL);
@@ -317,7 +320,7 @@ static void on_applied(void *arg, const struct outcome *outcome)
     tell_events(s);
 }
 
-/* The problems of the spec, if any, as an outcome that fails the job. -EREMOTE: another
+/* The problems of the spec, if any, as an outcome. -EREMOTE: another
  * controller manages it. */
 static int check_spec(struct sync *s)
 {
@@ -347,8 +350,10 @@ static int check_spec(struct sync *s)
             *c = c[1] ? ';' : '\0';
     }
     s->is_refused = true;
-    s->outcome = (struct outcome){
-        .trouble = TROUBLE_REJECTED, .reason = "InvalidSpec", .message = text};
+    s->outcome = (struct outcome){.trouble = TROUBLE_REJECTED,
+                                  .is_of_spec = true,
+                                  .reason = "InvalidSpec",
+                                  .message = text};
     return 0;
 }
 

@@ -7,7 +7,7 @@
 
 /* What moves a job on; of several that hold at once, the one that is named first. */
 enum hvd_cue {
-    CUE_REFUSED, /* the spec or a pod is refused for good, and the job does not run */
+    CUE_REFUSED, /* the spec or a pod is refused, and never was taken */
     CUE_DONE,    /* by successPolicy */
     CUE_DOOMED,  /* a failure that is not to be tried again */
     CUE_SUSPEND, /* the user wants it suspended */

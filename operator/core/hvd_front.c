@@ -25,7 +25,7 @@ static struct job_meta *hvd_open(const struct node *object,
     if (hvd_decode_spec(object, a, job, problems) < 0)
         return NULL;
     hvd_validate(job, problems);
-    hvd_stored_apply(job);
+    hvd_stored_apply(job, problems->n > 0 || strbuf_status(problems) != 0);
     return &job->meta;
 }
 

@@ -31,8 +31,9 @@
 #include "runtime/base/sha256.h"
 #include "runtime/contract/job_world.h"
 
-#define DROP_AGAIN_MS 1000
-#define LEAVE_S       90 /* a changed annotation is in a container after a minute or so */
+#define DROP_AGAIN_MS    1000
+#define REFUSED_AGAIN_MS 30000 /* what refuses pods may be changed: no watch tells */
+#define LEAVE_S          90 /* a changed annotation is in a container after a minute or so */
 
 enum { STAGE_NEEDED, STAGE_TELL, STAGE_SHED, STAGE_ADD };
 
@@ -423,6 +424,9 @@ uint64_t hvd_plan_requeue_ms(const struct verdict_query *q, const struct verdict
     }
     if (is_anything_expected(q->seen) && ms == 0)
         ms = EXPECT_LOOK_MS;
+    if (q->outcome->trouble == TROUBLE_REJECTED && !state_is_final(v->state)
+        && !q->outcome->is_of_spec && (ms == 0 || ms > REFUSED_AGAIN_MS))
+        ms = REFUSED_AGAIN_MS;
     by(&ms, now_s, v->settle_s);
     if (v->state == STATE_RESTARTING)
         by(&ms, now_s, v->next_restart_s);

@@ -363,6 +363,22 @@ static void note_step(struct notes *s, const struct verdict *v)
     }
 }
 
+/* In the conditions; they may have it cut. */
+static bool is_told(const struct node *status, const char *message)
+{
+    static const char *const types[] = {"Created", "Running"};
+    bool is = false;
+    char head[256];
+
+    (void)snprintf(head, sizeof(head), "%s", message);
+    for (size_t i = 0; i < ARRAY_LEN(types); i++) {
+        const char *text = node_str(condition_find(status, types[i]), "message");
+
+        is |= text && strstr(text, head);
+    }
+    return is;
+}
+
 size_t status_events(const struct verdict_query *q,
                      const struct verdict *v,
                      struct arena *a,
@@ -373,9 +389,8 @@ size_t status_events(const struct verdict_query *q,
     const char *text;
 
     note_step(&s, v);
-    text = node_str(condition_find(q->job->meta.status, "Running"), "message");
     if (outcome->trouble == TROUBLE_REJECTED && v->cue == CUE_NONE
-        && v->state == STATE_RUNNING && (!text || strcmp(text, v->message) != 0))
+        && !state_is_final(v->state) && !is_told(q->job->meta.status, outcome->message))
         (void)note(&s, true, outcome->reason, outcome->message);
     if (hvd_plan_is_ttl_over(q, v) && !v->was.is_ttl_told) {
         text = arena_printf(a,

@@ -51,11 +51,13 @@ void hvd_stored_read(const struct node *status, struct hvd_stored *ret)
     *ret = s;
 }
 
-void hvd_stored_apply(struct hvd_job *job)
+void hvd_stored_apply(struct hvd_job *job, bool is_refused)
 {
     struct hvd_stored s;
 
     hvd_stored_read(job->meta.status, &s);
+    if (is_refused && s.workers > 0)
+        job->role[ROLE_WORKER].n = s.workers;
     job->spec_workers = job->role[ROLE_WORKER].n;
     job->world_generation = s.is_new ? 1 : s.generation;
     if (s.state != STATE_RESTARTING && s.state != STATE_SUSPENDED && s.workers > 0)

@@ -29,7 +29,8 @@ struct hvd_stored {
 void hvd_stored_read(const struct node *status, struct hvd_stored *ret);
 
 /* After the spec was decoded: makes role[ROLE_WORKER].n and world_generation those of
- * the world whose pods are there or are to be made. */
-void hvd_stored_apply(struct hvd_job *job);
+ * the world whose pods are there or are to be made. Of a spec that is refused the size
+ * is not taken up: spec_workers stays as it was. */
+void hvd_stored_apply(struct hvd_job *job, bool is_refused);
 
 #endif

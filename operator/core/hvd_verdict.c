@@ -177,21 +177,32 @@ static bool is_expired(const struct look *l)
            && l->q->now_wall_s >= start_s + (uint64_t)run->deadline_s;
 }
 
+/* The spec, by us. */
+static bool is_refused(const struct look *l)
+{
+    return l->q->outcome->trouble == TROUBLE_REJECTED && l->q->outcome->is_of_spec;
+}
+
 static bool is_cleared(const struct look *l)
 {
     const struct verdict *v = l->v;
 
     if (is_live(l) || !crew_is_empty(l->q->seen))
         return false;
-    return v->was.state == STATE_SUSPENDED ? !l->job->run.is_suspended
+    return v->was.state == STATE_SUSPENDED ? !l->job->run.is_suspended && !is_refused(l)
                                            : l->q->now_wall_s >= v->was.next_restart_s;
 }
 
-/* By us or by the API server. What runs goes on: a newer operator may have taken what
- * this one does not know. */
-static bool is_refused(const struct look *l)
+/* A job that was taken before goes on with what it has, and says what is refused: the
+ * edit is to be mended, and the training is not to be lost by it. A newer operator may
+ * also have taken what this one does not know. */
+static bool is_unfit(const struct look *l)
 {
-    return l->q->outcome->trouble == TROUBLE_REJECTED;
+    const struct hvd_stored *was = &l->v->was;
+
+    if (l->q->outcome->trouble != TROUBLE_REJECTED || was->state != STATE_PENDING)
+        return false;
+    return is_refused(l) ? was->is_new : was->generation <= 1 && !was->is_created;
 }
 
 /* Not once workers have ended well: they would not come back. */
@@ -220,7 +231,7 @@ static bool is_in_place(const struct look *l)
 static enum hvd_cue choose(const struct look *l, enum rule_action class)
 {
     const struct verdict *v = l->v;
-    if (is_refused(l) && v->was.state != STATE_RUNNING)
+    if (is_unfit(l))
         return CUE_REFUSED;
     if (is_live(l) && l->is_done)
         return CUE_DONE;
@@ -326,6 +337,14 @@ static void say_done(struct look *l)
     }
 }
 
+/* What follows a sentence of a job whose new spec is not taken. */
+static const char *refusal(struct look *l)
+{
+    return is_refused(l) ? keep(l, arena_printf(l->arena, "; the spec is refused: %s",
+                                                l->q->outcome->message))
+                         : "";
+}
+
 static void say_pending(struct look *l)
 {
     const struct verdict *v = l->v;
@@ -333,22 +352,19 @@ static void say_pending(struct look *l)
     bool is_plain = l->n_pods == n;
 
     say(l, "WorkersNotRunning",
-        arena_printf(l->arena, "%u of %u %s run%s%s",
+        arena_printf(l->arena, "%u of %u %s run%s%s%s",
                      is_plain ? v->tally[ROLE_WORKER].running : l->n_running, l->n_pods,
-                     is_plain ? "workers" : "pods", *v->waiting ? ": " : "",
-                     v->waiting));
+                     is_plain ? "workers" : "pods", *v->waiting ? ": " : "", v->waiting,
+                     refusal(l)));
 }
 
 static void say_running(struct look *l)
 {
     bool is_plain = l->n_pods == l->job->role[ROLE_WORKER].n;
-    const struct outcome *o = l->q->outcome;
 
     say(l, "AllWorkersRunning",
-        arena_printf(l->arena, "all %u %s run%s%s", l->n_pods,
-                     is_plain ? "workers" : "pods",
-                     is_refused(l) ? "; the spec is refused: " : "",
-                     is_refused(l) ? o->message : ""));
+        arena_printf(l->arena, "all %u %s run%s", l->n_pods,
+                     is_plain ? "workers" : "pods", refusal(l)));
 }
 
 static void say_staying(struct look *l)

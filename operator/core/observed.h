@@ -66,11 +66,12 @@ struct shape {
 /* What went wrong while this sync carried out its plan. */
 enum trouble {
     TROUBLE_NONE,
-    TROUBLE_REJECTED, /* will not get better by itself: the job fails */
+    TROUBLE_REJECTED, /* will not get better by itself */
     TROUBLE_RETRY,    /* tried again with back-off; shown in condition Created */
 };
 struct outcome {
     enum trouble trouble;
+    bool is_of_spec;    /* REJECTED: by the operator, for what the spec says */
     const char *reason; /* CamelCase */
     const char *message;
     bool is_conflict; /* merely somebody else's write that came before ours */

@@ -238,7 +238,7 @@ class Fake:
         out = merged(obj, body)
         kept = "status" if sub else "spec"  # each has its own address; the other is not looked at
         if plural in ("horovodjobs", "mpijobs", "pods", "jobs"):
-            out = {**obj, kept: out.get(kept, {})}
+            out = {**obj, "metadata": (obj if sub else out)["metadata"], kept: out.get(kept, {})}
         if plural == "horovodjobs" and "status" in out:
             out["status"] = {k: v for k, v in out["status"].items() if k not in self.pruned}
         if {k: v for k, v in out.items() if v} == {k: v for k, v in obj.items() if v}:

@@ -17,6 +17,7 @@ import fake_access  # noqa: F401
 import fake_elect  # noqa: F401
 import fake_faults  # noqa: F401
 import fake_gang  # noqa: F401
+import fake_life  # noqa: F401
 import fake_mpi  # noqa: F401
 import fake_owners  # noqa: F401
 import fake_process  # noqa: F401

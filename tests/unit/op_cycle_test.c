@@ -20,7 +20,7 @@ static const char *const drawn[STATE_COUNT] = {
     /*                    refused done doomed suspend expired broken remake resize
      *                    cleared run none */
     [STATE_PENDING] = "-+-S-rrP.R.",    [STATE_RUNNING] = ".+-S-rrP...",
-    [STATE_RESTARTING] = "-..S-...P..", [STATE_SUSPENDED] = "-.......P..",
+    [STATE_RESTARTING] = "...S-...P..", [STATE_SUSPENDED] = "........P..",
     [STATE_SUCCEEDED] = "...........",  [STATE_FAILED] = "...........",
 };
 

@@ -377,6 +377,7 @@ static void run_plan(struct fixture *f)
     now_s = load_observed(f, &seen, &outcome);
     if (f->problems.n > 0)
         outcome = (struct outcome){.trouble = TROUBLE_REJECTED,
+                                   .is_of_spec = true,
                                    .reason = "InvalidSpec",
                                    .message = strbuf_str(&f->problems)};
     decide(f, &seen, &outcome, now_s, &d);
