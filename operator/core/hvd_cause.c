@@ -99,7 +99,8 @@ static const struct pod *nobody(void)
                                    .exit_container = none,
                                    .exit_reason = none,
                                    .exit_text = none,
-                                   .conditions = none};
+                                   .conditions = none,
+                                   .finalizer = none};
 
     return &pod;
 }

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A last view is of this generation or says nothing: the same name is used again by
  * each, and what became of an older pod is settled. Called by hvd_cause.c,
- * hvd_verdict.c and hvd_plan.c. */
+ * hvd_verdict.c, hvd_plan.c
+ * and hvd_status.c. */
 #include "operator/core/hvd_crew.h"
+
+#define LATE_S 10 /* beyond the grace period: kubelets and watches take a while */
 
 bool crew_is_leaving(const struct pod *p, uint32_t index)
 {
@@ -38,6 +41,27 @@ enum seat crew_place(const struct hvd_job *job,
         return PLACE_LEFT;
     }
     return PLACE_EMPTY;
+}
+
+struct stuck crew_stuck(const struct observed *seen, uint64_t now_wall_s)
+{
+    struct stuck x = {0};
+
+    for (int r = 0; r < ROLE_COUNT; r++) {
+        for (uint32_t i = 0; i < seen->crew[r].n; i++) {
+            const struct worker *w = &seen->crew[r].w[i];
+            uint64_t due_s;
+
+            if (w->state != WORKER_SEEN || !w->pod->is_deleting)
+                continue;
+            due_s = w->pod->delete_wall_us / 1000000u + w->pod->grace_s + LATE_S;
+            if (now_wall_s < due_s)
+                x.look_s = x.look_s && x.look_s < due_s ? x.look_s : due_s;
+            else if (x.n++ == 0)
+                x.p = w->pod;
+        }
+    }
+    return x;
 }
 
 bool crew_is_empty(const struct observed *seen)

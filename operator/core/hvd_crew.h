@@ -28,4 +28,11 @@ bool crew_is_leaving(const struct pod *p, uint32_t index);
 /* No pod of any role is there or expected. */
 bool crew_is_empty(const struct observed *seen);
 
+struct stuck {           /* pods that should have gone: their deletion is overdue */
+    const struct pod *p; /* the first; NULL if none */
+    uint32_t n;
+    uint64_t look_s; /* when the next will be, if it has not gone; 0: none */
+};
+struct stuck crew_stuck(const struct observed *seen, uint64_t now_wall_s);
+
 #endif

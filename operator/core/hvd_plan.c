@@ -430,6 +430,8 @@ uint64_t hvd_plan_requeue_ms(const struct verdict_query *q, const struct verdict
     by(&ms, now_s, v->settle_s);
     if (v->state == STATE_RESTARTING)
         by(&ms, now_s, v->next_restart_s);
+    if (v->state == STATE_RESTARTING || v->state == STATE_SUSPENDED)
+        by(&ms, now_s, crew_stuck(q->seen, now_s).look_s);
     for (uint32_t i = 0; i < q->seen->crew[ROLE_WORKER].n; i++) {
         if (is_outsider(q, i))
             by(&ms, now_s, leave_s(v));

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "operator/core/hvd_crew.h"
 #include "operator/core/hvd_plan.h"
 #include "operator/core/timestamp.h"
 #include "runtime/base/mem.h"
@@ -25,6 +26,7 @@ struct writer {
     const struct verdict *v;
     const struct outcome *outcome;
     bool is_ttl_over;
+    struct stuck stuck;
     char now[TIMESTAMP_SIZE];
 };
 
@@ -113,6 +115,48 @@ static void put_created(struct writer *w, struct node *list)
     }
 }
 
+static const char *text_of(struct writer *w, const char *text)
+{
+    if (!text)
+        w->b->status = -ENOMEM;
+    return text ? text : "";
+}
+
+/* Why it has not gone, as far as its object tells. */
+static const char *what_holds(struct writer *w, const struct pod *p)
+{
+    bool has_ended = p->phase == POD_SUCCEEDED || p->phase == POD_FAILED || !*p->node;
+
+    if (has_ended && *p->finalizer)
+        return text_of(w, arena_printf(w->b->arena, "its finalizer %s is to be removed",
+                                       p->finalizer));
+    return text_of(w, arena_printf(w->b->arena,
+                                   "the kubelet of node %s does not tell that it has "
+                                   "ended%s%s; if the node is lost, kubectl delete pod "
+                                   "--force ends this",
+                                   p->node, *p->reason ? ", " : "", p->reason));
+}
+
+/* No time that has passed: the sentence is to stay as it is. */
+static const char *waits_for(struct writer *w, const char *text)
+{
+    const struct pod *p = w->stuck.p;
+    char since[TIMESTAMP_SIZE], more[40] = "";
+
+    if (!p)
+        return text;
+    if (w->stuck.n > 1)
+        (void)snprintf(more, sizeof(more), " and %u more", w->stuck.n - 1);
+    return text_of(
+        w, arena_printf(w->b->arena,
+                        "%s; waiting for %s%s%s%s%s, Terminating since %s with a grace "
+                        "period of %u s: %s",
+                        text, p->name, *p->node ? " (node " : "", p->node,
+                        *p->node ? ")" : "", more,
+                        timestamp_format_s(p->delete_wall_us / 1000000u, since),
+                        p->grace_s, what_holds(w, p)));
+}
+
 static void put_running(struct writer *w, struct node *list)
 {
     const struct verdict *v = w->v;
@@ -125,11 +169,11 @@ static void put_running(struct writer *w, struct node *list)
         break;
     case STATE_RESTARTING:
         put_condition(w, list, "Running", false, "JobRestarting",
-                      "the job's pods are deleted, to be made anew");
+                      waits_for(w, "the job's pods are deleted, to be made anew"));
         break;
     case STATE_SUSPENDED:
         put_condition(w, list, "Running", false, "JobSuspended",
-                      "the job is suspended");
+                      waits_for(w, "the job is suspended"));
         break;
     case STATE_SUCCEEDED:
     case STATE_FAILED:
@@ -295,7 +339,8 @@ status_make(struct build *b, const struct verdict_query *q, const struct verdict
                        .job = q->job,
                        .v = v,
                        .outcome = q->outcome,
-                       .is_ttl_over = hvd_plan_is_ttl_over(q, v)};
+                       .is_ttl_over = hvd_plan_is_ttl_over(q, v),
+                       .stuck = crew_stuck(q->seen, q->now_wall_s)};
     struct node *status = node_object(b);
     const struct node *old_failure = node_get(q->job->meta.status, "failure");
 

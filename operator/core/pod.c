@@ -45,7 +45,7 @@ static const size_t text_offsets[] = {
     offsetof(struct pod, reason),      offsetof(struct pod, message),
     offsetof(struct pod, waiting),     offsetof(struct pod, exit_container),
     offsetof(struct pod, exit_reason), offsetof(struct pod, exit_text),
-    offsetof(struct pod, conditions),
+    offsetof(struct pod, conditions),  offsetof(struct pod, finalizer),
 };
 
 static const struct texts texts = {text_offsets, ARRAY_LEN(text_offsets)};
@@ -287,6 +287,25 @@ static void read_start(const struct node *object, struct pod *p)
     }
 }
 
+static void read_deletion(const struct node *object, struct pod *p)
+{
+    const char *due = text(object, "metadata.deletionTimestamp");
+    int64_t grace_s = node_int(object, "metadata.deletionGracePeriodSeconds", 0);
+    const struct node *last = node_item(node_at(object, "metadata.finalizers"), 0);
+    uint64_t grace_us;
+
+    p->is_deleting = *due != '\0';
+    if (!p->is_deleting)
+        return;
+    if (last && last->type == NODE_STRING)
+        p->finalizer = (char *)(uintptr_t)last->u.s;
+    p->grace_s = grace_s > 0 && grace_s < UINT32_MAX ? (uint32_t)grace_s : 0;
+    grace_us = p->grace_s * 1000000ull;
+    if (timestamp_parse_us(due, &p->delete_wall_us) == 0)
+        p->delete_wall_us -=
+            grace_us < p->delete_wall_us ? grace_us : p->delete_wall_us;
+}
+
 int pod_decode(enum kube_kind job_kind,
                const struct node *object,
                char conditions[POD_CONDITIONS_SIZE],
@@ -315,17 +334,7 @@ int pod_decode(enum kube_kind job_kind,
     read_waiting(node_at(object, "status.containerStatuses"), &p);
     (void)timestamp_parse_us(text(object, "metadata.creationTimestamp"),
                              &p.made_wall_us); /* stays 0 */
-    p.is_deleting = *text(object, "metadata.deletionTimestamp") != '\0';
-    if (p.is_deleting
-        && timestamp_parse_us(text(object, "metadata.deletionTimestamp"),
-                              &p.delete_wall_us)
-               == 0) {
-        uint64_t grace_us =
-            (uint64_t)node_int(object, "metadata.deletionGracePeriodSeconds", 0)
-            * 1000000u;
-
-        p.delete_wall_us -= grace_us < p.delete_wall_us ? grace_us : p.delete_wall_us;
-    }
+    read_deletion(object, &p);
     *ret = p;
     return 0;
 }
@@ -378,9 +387,9 @@ bool pod_equal(const struct pod *a, const struct pod *b)
            && a->world_generation == b->world_generation
            && a->world_workers == b->world_workers && a->is_disrupted == b->is_disrupted
            && a->phase == b->phase && a->is_ready == b->is_ready
-           && a->is_deleting == b->is_deleting && a->has_exit == b->has_exit
-           && a->is_held == b->is_held && a->exit_code == b->exit_code
-           && a->exit_signal == b->exit_signal;
+           && a->is_deleting == b->is_deleting && a->grace_s == b->grace_s
+           && a->has_exit == b->has_exit && a->is_held == b->is_held
+           && a->exit_code == b->exit_code && a->exit_signal == b->exit_signal;
 }
 
 uint32_t pod_generation(const struct pod *p)

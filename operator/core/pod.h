@@ -30,6 +30,7 @@ struct pod { /* no field is NULL except where said */
     char *exit_container;    /* the container whose end counts (pod.c); "" */
     char *exit_reason;       /* "Error", "OOMKilled"; "" */
     char *exit_text;         /* its termination message; "" */
+    char *finalizer;         /* the first, of a pod that is being deleted; "" */
     char *conditions;        /* of pod_has_condition(); not those that all pods have */
     uint32_t usual;          /* those */
     enum kube_kind job_kind; /* of the job that its labels name */
@@ -46,6 +47,7 @@ struct pod { /* no field is NULL except where said */
     uint64_t exit_wall_us;   /* 0: unknown. Kubernetes gives whole seconds */
     uint64_t run_wall_us;    /* since when its containers run; 0: they do not */
     uint64_t delete_wall_us; /* when deletion was asked for; 0: it was not */
+    uint32_t grace_s;        /* that it has from then */
 };
 
 /* What pod_decode and object_read look at: nothing else of a pod needs to be parsed. */

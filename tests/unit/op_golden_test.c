@@ -9,9 +9,10 @@
  * bool, "service": bool, "group": bool (Volcano's PodGroup), "outcome": {"trouble",
  * "reason", "message"}}. A POD may also be short:
  * {"phase": "Running", "generation": 2, "world": "2 3", "deleting": true, "reason":
- * "Evicted", "disrupted": true, "conditions": {"MyOwn": "True"}, "node", "exit": 3,
- * "report": {"rank", "of" (a worker) or "host", "exit", "signal", "why", "us"}}.
- * GOLDEN_UPDATE=1 writes what comes out; look at the diff before you commit it. */
+ * "Evicted", "disrupted": true, "conditions": {"MyOwn": "True"}, "node", "finalizer",
+ * "exit": 3, "report": {"rank", "of" (a worker) or "host", "exit", "signal", "why",
+ * "us"}}. GOLDEN_UPDATE=1 writes what comes out; look at the diff before you commit it.
+ */
 #include <dirent.h>
 #include <errno.h>
 #include <setjmp.h>
@@ -152,6 +153,8 @@ spelt_out(struct arena *a, const struct node *w, enum role role, uint32_t i)
     if (node_bool(w, "deleting", false))
         strbuf_puts(&t, ",\"deletionTimestamp\":\"2026-01-01T00:01:30Z\","
                         "\"deletionGracePeriodSeconds\":30");
+    if (node_str(w, "finalizer"))
+        strbuf_printf(&t, ",\"finalizers\":[\"%s\"]", node_str(w, "finalizer"));
     strbuf_printf(&t,
                   "},\"spec\":{\"nodeName\":\"%s\",\"containers\":[{\"name\":"
                   "\"train\"}]},\"status\":{\"phase\":\"%s\"",

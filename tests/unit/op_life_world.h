@@ -162,6 +162,7 @@ static void put_pod(struct store *store, uint32_t i, const struct sim_pod *p)
                       .exit_reason = str(is_over ? "Error" : ""),
                       .exit_text = str(p->report),
                       .conditions = str(""),
+                      .finalizer = str(""),
                       .job_kind = KUBE_JOB,
                       .role = ROLE_WORKER,
                       .generation = p->generation,
