@@ -18,9 +18,11 @@ from pathlib import Path
 
 import real_elect
 import real_fake
+import real_gang
 import real_life
 import real_mpi
 import real_objects
+import real_rights
 from api import CORE, JOBS, Api, Operator, Refused, Suite, condition, expect, install, wait
 
 RUN = Path(os.environ["RM_RUN"])
@@ -367,18 +369,31 @@ def a_misspelt_pod_field_fails_the_job_with_kubernetes_sentence() -> None:
 @suite.test
 def a_taken_name_is_told_and_waited_for() -> None:
     ns = api.namespace("t-taken")
+
+    def told(what: str) -> None:
+        def look() -> bool:
+            created = condition(api.status(ns, "j"), "Created")
+            return created.get("reason") == "NameTaken" and what in created["message"]
+
+        wait(f"condition Created tells of {what}", look)
+
+    def counts() -> list[int]:
+        return [e["count"] for e in api.items(ns, "events") if e["reason"] == "NameTaken"]
+
+    container = {"name": "other", "image": "i"}
+    other = {"metadata": {"name": "j-worker-1"}, "spec": {"containers": [container]}}
     api.call("POST", CORE.format(ns=ns) + "secrets", {"metadata": {"name": "j-token"}})
     api.make(ns, job())
-    status = wait(
-        "condition Created tells it",
-        lambda: (
-            condition(api.status(ns, "j"), "Created").get("reason") == "NameTaken" and api.status(ns, "j")
-        ),
-    )
-    expect("Secret j-token" in condition(status, "Created")["message"], "which one", status)
-    wait("an event tells it", lambda: "NameTaken" in api.reasons(ns))
+    told("Secret j-token")
+    wait("an event tells it", lambda: counts() == [1])
     expect(not api.pods(ns), "no pod without its Secret")
+    op.kill()
+    replace(operator())
+    wait("the same event tells it again", lambda: counts() == [2])
+    api.call("POST", CORE.format(ns=ns) + "pods", other)
     api.delete(ns, "secrets", "j-token")
+    told("Pod j-worker-1")
+    api.delete(ns, "pods", "j-worker-1", grace=0)
     all_there(ns)
 
 
@@ -461,11 +476,16 @@ real_elect.tests(suite)
 real_elect.stage.start = rival
 real_elect.stage.job, real_elect.stage.ended = job, ended
 real_elect.stage.running, real_elect.stage.state = running, state
+real_gang.tests(suite)
+real_gang.stage.start, real_gang.stage.job, real_gang.stage.ended = rival, job, ended
+real_gang.stage.running, real_gang.stage.state, real_gang.stage.all_there = running, state, all_there
+if not sys.argv[1:]:  # it tells of what all others did
+    real_rights.tests(suite, lambda: sorted((RUN / "log").glob("audit*.log")))
 
 
 if __name__ == "__main__":
     api = Api(KUBECTL, str(RUN / "admin.kubeconfig"))
-    real_life.stage.api = real_mpi.stage.api = real_elect.stage.api = api
+    real_life.stage.api = real_mpi.stage.api = real_elect.stage.api = real_gang.stage.api = api
     install(api, RUN)
     op = operator()
     try:

@@ -10,4 +10,4 @@ export RM_RUN=${RM_RUN:-/tmp/ringmaster-operator}
 export BIN
 [ "${KEEP:-0}" = 1 ] || trap '"$root/tests/cluster/down" >&2' EXIT
 "$root/tests/cluster/up" --control-plane-only >&2
-python3 "$root/tests/operator/real_test.py" "$@"
+/usr/bin/python3 "$root/tests/operator/real_test.py" "$@"

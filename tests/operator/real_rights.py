@@ -1,19 +1,18 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The operator has the rights that it uses, and no others, in TAP. usage: rights_test.py AUDIT-LOG ...
+"""The operator has the rights that it uses, and no others; the last part of real_test.py, which calls tests().
 
-Reads what the API server logged while other tests ran the operator under the account and the roles of
-manifests/: each request of that account must be within a rule, none may have been forbidden, and each verb
-of each rule must have been used. Needs python3-yaml.
+Reads what the API server logged while the other tests ran the operator under the account and the roles of
+manifests/: each request of that account must be within a rule, and each verb of each rule must have been
+used. Needs python3-yaml.
 """
 
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import yaml
+from api import Suite, expect
 
 ROOT = Path(__file__).resolve().parents[2]
 ACCOUNT = "system:serviceaccount:ringmaster:hvd-operator"
@@ -35,12 +34,12 @@ def granted() -> set[Right]:
     }
 
 
-def used(logs: list[str]) -> tuple[set[Right], set[Right]]:
+def used(logs: list[Path]) -> tuple[set[Right], set[Right]]:
     """What the account did, and what it was forbidden."""
     did: set[Right] = set()
     forbidden: set[Right] = set()
     for log in logs:
-        for line in Path(log).read_text().splitlines():
+        for line in log.read_text().splitlines():
             if ACCOUNT not in line:
                 continue
             entry = json.loads(line)
@@ -55,27 +54,27 @@ def used(logs: list[str]) -> tuple[set[Right], set[Right]]:
     return did, forbidden
 
 
-def main() -> int:
-    rights = granted()
-    did, forbidden = used(sys.argv[1:])
-    findings = {
-        "the operator did something": set() if did else {("", "nothing", "")},
-        "no request is beyond the rules": did - rights,
-        "each right is used": rights - did - set(NEVER_ASKED),
-        "nothing that has a reason to be unused is used": did & set(NEVER_ASKED),
-    }
-    print(f"1..{len(findings)}")
-    # Quotas and admission forbid, too; only what no rule allows is a matter of rights.
-    for right in sorted(forbidden):
-        print(f"# forbidden at times: {right[2]} {right[1]}.{right[0]}")
-    failed = 0
-    for number, (what, wrong) in enumerate(findings.items(), 1):
-        failed += bool(wrong)
-        print(f"{'not ok' if wrong else 'ok'} {number} - {what}")
-        for group, resource, verb in sorted(wrong):
-            print(f"#   {verb} {resource}{'.' + group if group else ''}")
-    return 1 if failed else 0
+def tests(suite: Suite, logs) -> None:
+    """logs(): the audit logs of all that ran before, which must have been the whole suite."""
 
+    def none(rights: set[Right]) -> None:
+        lines = sorted(
+            f"{verb} {resource}{'.' + group if group else ''}" for group, resource, verb in rights
+        )
+        expect(not lines, "none", "\n".join(lines))
 
-if __name__ == "__main__":
-    sys.exit(main())
+    @suite.test
+    def the_operator_did_nothing_beyond_its_rights() -> None:
+        did, forbidden = used(logs())
+        expect(bool(did), "it did something")
+        none(did - granted())
+        for _, resource, verb in sorted(forbidden):  # quotas and admission forbid, too
+            print(f"# forbidden at times: {verb} {resource}")
+
+    @suite.test
+    def each_right_of_the_operator_is_used() -> None:
+        none(granted() - used(logs())[0] - set(NEVER_ASKED))
+
+    @suite.test
+    def a_right_that_has_a_reason_to_be_unused_is_unused() -> None:
+        none(used(logs())[0] & set(NEVER_ASKED))
