@@ -4,6 +4,8 @@
 # OUTDIR/hvd-operator.tar (localhost/hvd-operator:dev) and OUTDIR/hvd-runtime.tar
 # (localhost/hvd-runtime:dev). `make images` calls it.
 #
+# Beside each is its bill of materials, FILE.spdx.json.
+#
 # The operator's image holds the program, the shared libraries that it needs, the CA
 # certificates and nothing else: no shell. The runtime's image is the installed tree under
 # /opt/ringmaster; its only program that runs there is the static hvd-agent. Both run as an
@@ -35,17 +37,20 @@ echo "hosts: files dns" >"$work/nsswitch.conf"
 libraries=()
 while read -r path; do libraries+=(--file "$path=$path"); done < <(
     ldd "$operator" | grep -oE '(^|[[:space:]])/[^ ]+' | tr -d '[:blank:]' | sort -u)
+version=$("$operator" --version | awk '{print $2}')
+labels=(--label "org.opencontainers.image.version=$version" --label org.opencontainers.image.licenses=Apache-2.0)
 [ ${#libraries[@]} -gt 0 ] || die "ldd found no library of $operator"
 
 "$here/oci.py" "$out/hvd-operator.tar" "$prefix/hvd-operator:$tag" \
     --file "$operator=/usr/bin/hvd-operator" "${libraries[@]}" --file "$ca=$ca" \
     --file "$work/passwd=/etc/passwd" --file "$work/group=/etc/group" \
     --file "$work/nsswitch.conf=/etc/nsswitch.conf" --dir /tmp:1777 \
-    --user $user --entrypoint /usr/bin/hvd-operator
+    --user $user --entrypoint /usr/bin/hvd-operator "${labels[@]}" --label org.opencontainers.image.title=hvd-operator
 "$here/oci.py" "$out/hvd-runtime.tar" "$prefix/hvd-runtime:$tag" \
     --tree "$stage=/opt/ringmaster" \
     --file "$work/passwd=/etc/passwd" --file "$work/group=/etc/group" \
-    --user $user --entrypoint /opt/ringmaster/bin/hvd-agent
+    --user $user --entrypoint /opt/ringmaster/bin/hvd-agent "${labels[@]}" --label org.opencontainers.image.title=hvd-runtime
 for image in hvd-operator hvd-runtime; do
+    "$here/sbom.py" "$out/$image.tar" "$version" "$out/$image.spdx.json"
     echo "$out/$image.tar: $prefix/$image:$tag, $(($(stat -c %s "$out/$image.tar") / 1024)) KiB"
 done

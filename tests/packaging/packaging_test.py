@@ -10,6 +10,7 @@ import sys
 import access  # noqa: F401
 import chart  # noqa: F401
 import examples  # noqa: F401
+import images  # noqa: F401
 import kinds  # noqa: F401
 import monitoring  # noqa: F401
 import mpijob  # noqa: F401
