@@ -13,7 +13,7 @@ _hvd_agent()
     usage=$(grep "^${COMP_WORDS[1]} " <<<"$usage")
     case $usage in
         *"$prev FILE"*) mapfile -t COMPREPLY < <(compgen -f -- "$cur") ;;
-        run*) mapfile -t COMPREPLY < <(compgen -c -- "$cur") ;;
+        *"[--] command"*) mapfile -t COMPREPLY < <(compgen -c -W "$(grep -oE -- '--[a-z-]+' <<<"$usage")" -- "$cur") ;;
         install*) mapfile -t COMPREPLY < <(compgen -d -- "$cur") ;;
         *"$prev "[A-Z]*) ;; # a value that is nobody's to guess
         *) mapfile -t COMPREPLY < <(compgen -W "$(grep -oE -- '--[a-z-]+' <<<"$usage")" -- "$cur") ;;
