@@ -13,8 +13,9 @@
  *                            the others must not take that for a loss
  *   Running                  the same, less what is missing: that is a failure
  *   Restarting, Suspended    all pods are deleted
- *   finished                 pods are deleted by cleanPodPolicy, the job itself after
- *                            ttlSecondsAfterFinished, once the status tells that
+ *   finished                 pods are deleted by cleanPodPolicy, or by None stopped;
+ *                            the job itself is deleted after ttlSecondsAfterFinished,
+ *                            once the status tells that
  *
  * Of a job that is not finished, a pod whose creation the watch has not shown for long
  * is asked for: only the answer may end the expectation.
@@ -33,6 +34,7 @@
 
 #define DROP_AGAIN_MS    1000
 #define REFUSED_AGAIN_MS 30000 /* what refuses pods may be changed: no watch tells */
+#define END_S            30
 #define LEAVE_S          90 /* a changed annotation is in a container after a minute or so */
 
 enum { STAGE_NEEDED, STAGE_TELL, STAGE_SHED, STAGE_ADD };
@@ -106,6 +108,52 @@ static bool must_clean(enum clean_policy policy, enum pod_phase phase)
     return false;
 }
 
+static const struct node *stop_patch(struct planning *g)
+{
+    struct build b = {.arena = g->arena};
+    struct node *o = node_object(&b);
+
+    node_set_int(&b, node_child(&b, o, "spec", NODE_OBJECT), "activeDeadlineSeconds",
+                 1);
+    g->is_out_of_memory |= b.status != 0;
+    return o;
+}
+
+/* The one way to end a pod that stays, with its log: its kubelet kills it. */
+static void stop_pod(struct planning *g, enum role role, uint32_t i, const char *uid)
+{
+    struct action *x = add_pod(g, VERB_UPDATE, STAGE_NEEDED, role, i);
+
+    aim_at(g, x, uid);
+    if (x)
+        x->body = stop_patch(g);
+}
+
+/* Agents whose job has failed end by themselves, and their pods tell how. */
+static uint64_t stop_s(const struct verdict *v)
+{
+    bool is_expired = strcmp(v->reason, "DeadlineExceeded") == 0;
+
+    return is_expired ? 0 : v->was.completion_s + END_S;
+}
+
+/* Of a finished job, by cleanPodPolicy None. Who is only held by another container has
+ * done its part. */
+static void plan_stop(struct planning *g)
+{
+    for (int r = 0; r < ROLE_COUNT; r++) {
+        const struct crew *crew = &g->seen->crew[r];
+
+        for (uint32_t i = 0; i < crew->n; i++) {
+            const struct pod *p = crew->w[i].pod;
+
+            if (crew->w[i].state == WORKER_SEEN && !p->is_deleting && !p->is_stopped
+                && !pod_has_succeeded(p) && !pod_has_failed(p))
+                stop_pod(g, (enum role)r, i, p->uid);
+        }
+    }
+}
+
 static void plan_clean(struct planning *g, enum clean_policy policy)
 {
     for (int r = 0; r < ROLE_COUNT; r++) {
@@ -176,6 +224,8 @@ static void plan_end(struct planning *g, bool is_ttl_over)
     struct action *x;
 
     plan_clean(g, g->job->run.clean);
+    if (g->job->run.clean == CLEAN_NONE && g->q->now_wall_s >= stop_s(g->v))
+        plan_stop(g);
     plan_drop_gang(g);
     if (!is_ttl_over || !g->v->was.is_ttl_told)
         return;
@@ -418,6 +468,8 @@ uint64_t hvd_plan_requeue_ms(const struct verdict_query *q, const struct verdict
     uint64_t now_s = q->now_wall_s, ms = drop_gang_ms(q, v);
 
     if (v->was_finished) {
+        if (run->clean == CLEAN_NONE)
+            by(&ms, now_s, stop_s(v));
         if (run->ttl_s >= 0 && v->was.completion_s != 0)
             by(&ms, now_s, v->was.completion_s + (uint64_t)run->ttl_s);
         return ms;

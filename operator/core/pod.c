@@ -30,6 +30,7 @@ static const struct prune_rule container_rules[] = {
     {.key = "name"}, {.key = "restartPolicy"}, {.key = NULL}};
 static const struct prune_rule spec_rules[] = {
     {.key = "nodeName"},
+    {.key = "activeDeadlineSeconds"},
     {.key = "containers", .inner = container_rules},
     {.key = "initContainers", .inner = container_rules},
     {.key = NULL}};
@@ -323,6 +324,7 @@ int pod_decode(enum kube_kind job_kind,
     read_labels(object, &p);
     read_world(object, &p);
     p.node = text(object, "spec.nodeName");
+    p.is_stopped = node_int(object, "spec.activeDeadlineSeconds", 0) == 1;
     p.phase = phase_of(text(object, "status.phase"));
     p.reason = text(object, "status.reason");
     p.message = text(object, "status.message");
@@ -389,7 +391,8 @@ bool pod_equal(const struct pod *a, const struct pod *b)
            && a->phase == b->phase && a->is_ready == b->is_ready
            && a->is_deleting == b->is_deleting && a->grace_s == b->grace_s
            && a->has_exit == b->has_exit && a->is_held == b->is_held
-           && a->exit_code == b->exit_code && a->exit_signal == b->exit_signal;
+           && a->is_stopped == b->is_stopped && a->exit_code == b->exit_code
+           && a->exit_signal == b->exit_signal;
 }
 
 uint32_t pod_generation(const struct pod *p)

@@ -41,7 +41,8 @@ struct pod { /* no field is NULL except where said */
     bool is_ready, is_deleting, has_exit;
     bool is_disrupted;               /* condition DisruptionTarget is True */
     bool is_init_exit, is_main_exit; /* of an init container; of container 0 */
-    bool is_held; /* container 0 has ended, and another one goes on */
+    bool is_stopped; /* spec.activeDeadlineSeconds is 1: its kubelet is to end it */
+    bool is_held;    /* container 0 has ended, and another one goes on */
     int exit_code, exit_signal;
     uint64_t made_wall_us;   /* when the API server took it in; 0: unknown */
     uint64_t exit_wall_us;   /* 0: unknown. Kubernetes gives whole seconds */

@@ -65,3 +65,22 @@ def a_refused_edit_does_not_end_a_suspended_job_and_holds_it() -> None:
         wait("its pods are gone", lambda: not w.fake.objects["pods"])
         edit(w, good)
         w.goes_on()
+
+
+@suite.test
+def a_deadline_ends_what_runs_in_pods_that_are_kept() -> None:
+    def before(fake):
+        job = World.job("j0")
+        job["spec"]["runPolicy"] = {"cleanPodPolicy": "None", "activeDeadlineSeconds": 1}
+        fake.put("horovodjobs", job)
+
+    with World(jobs=0, before=before) as w:
+        w.run_pods()
+        wait("it has failed", lambda: w.state() == "Failed")
+        expect(condition(status(w), "Failed")["reason"] == "DeadlineExceeded", "reason", status(w))
+        pods = w.fake.objects["pods"]
+        wait(
+            "kubelets are told to end them",
+            lambda: all(p["spec"].get("activeDeadlineSeconds") == 1 for p in pods.values()),
+        )
+        expect(len(pods) == 2 and not w.fake.count("DELETE", "pods"), "and no pod is deleted")

@@ -308,6 +308,26 @@ def a_deadline_ends_a_job_and_its_time_to_live_deletes_it() -> None:
     expect("TTLExpired" in stage.api.reasons(ns), "an Event was there first", stage.api.reasons(ns))
 
 
+def a_deadline_ends_what_runs_in_pods_that_are_kept() -> None:
+    ns = stage.api.namespace("t-deadline-none")
+    stage.api.make(ns, policy(stage.job(clean="None"), activeDeadlineSeconds=2))
+    pods = stage.running(ns)
+    status = stage.state(ns, "Failed")
+    expect(condition(status, "Failed")["reason"] == "DeadlineExceeded", "reason", status)
+
+    def is_stopped(name: str) -> bool:
+        return stage.api.get(ns, "pods", name)["spec"].get("activeDeadlineSeconds") == 1
+
+    wait("kubelets are told to end them", lambda: all(is_stopped(name) for name in pods))
+    for name in pods:
+        stage.api.set_pod(ns, name, "Failed", **stage.ended(143))
+    patch_job(ns, {"runPolicy": {"ttlSecondsAfterFinished": 3600}})
+    wait("it was seen", lambda: stage.api.status(ns, "j").get("observedGeneration") == 2)
+    expect(stage.api.pods(ns) == pods, "the same pods are there", stage.api.pods(ns))
+    now = stage.state(ns, "Failed")
+    expect(condition(now, "Failed") == condition(status, "Failed"), "the reason stays", now)
+
+
 def a_scaled_job_keeps_its_pods() -> None:
     ns = stage.api.namespace("t-scale")
     stage.api.make(ns, stage.job())
@@ -357,6 +377,7 @@ def tests(suite: Suite) -> None:
         what_runs_is_fixed_even_while_it_is_suspended,
         every_role_of_a_suspended_job_takes_a_place,
         a_deadline_ends_a_job_and_its_time_to_live_deletes_it,
+        a_deadline_ends_what_runs_in_pods_that_are_kept,
         a_scaled_job_keeps_its_pods,
     ):
         suite.test(test)
