@@ -45,15 +45,45 @@ def people_have_the_rights_of_their_roles() -> None:
     world.installed()
     kubectl("apply", "-k", str(MANIFESTS / "users"))
     for role in ("view", "edit", "admin"):
-        binding = {
-            "apiVersion": "rbac.authorization.k8s.io/v1",
-            "kind": "RoleBinding",
-            "metadata": {"name": role, "namespace": ns},
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
-            "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": role}],
-        }
-        kubectl("apply", "-f", "-", stdin=text_of([binding]))
+        let(role, role, ns)
     wait("the roles are put together", lambda: may("view", "get", "horovodjobs.ringmaster.dev", ns), 30)
+    have_their_rights(ns)
+
+
+@suite.test
+def kubeflow_s_people_have_the_same_rights() -> None:
+    """Its profiles bind roles of its own, which are put together by labels as Kubernetes' are."""
+    ns = make_namespace("packaging-kubeflow")
+    world.installed()
+    kubectl("apply", "-k", str(MANIFESTS / "users"))
+    for role in ("view", "edit", "admin"):
+        label = f"rbac.authorization.kubeflow.org/aggregate-to-kubeflow-{role}"
+        theirs = {
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "ClusterRole",
+            "metadata": {"name": f"kubeflow-{role}"},
+            "aggregationRule": {"clusterRoleSelectors": [{"matchLabels": {label: "true"}}]},
+            "rules": [],
+        }
+        kubectl("apply", "-f", "-", stdin=text_of([theirs]))
+        let(role, f"kubeflow-{role}", ns)
+    for role in ("view", "edit", "admin"):
+        wait(f"kubeflow-{role}", lambda r=role: may(r, "get", "mpijobs.kubeflow.org", ns), 30)
+    have_their_rights(ns)
+
+
+def let(user: str, role: str, ns: str) -> None:
+    binding = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "RoleBinding",
+        "metadata": {"name": role, "namespace": ns},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}],
+    }
+    kubectl("apply", "-f", "-", stdin=text_of([binding]))
+
+
+def have_their_rights(ns: str) -> None:
     for kind in ("horovodjobs.ringmaster.dev", "mpijobs.kubeflow.org"):
         for role in ("view", "edit", "admin"):
             for verb in ("get", "list", "watch"):

@@ -26,7 +26,7 @@ metadata:
   labels:
     {{- include "ringmaster.labels" $top | nindent 4 }}
     {{- range $key, $value := $file.metadata.labels }}
-    {{- if hasPrefix "rbac.authorization.k8s.io/" $key }}
+    {{- if hasPrefix "rbac.authorization." $key }}
     {{ $key }}: {{ $value | quote }}
     {{- end }}
     {{- end }}
