@@ -112,16 +112,20 @@ static void finish_with_outcome(struct sync *s)
 static void log_change(const struct sync *s)
 {
     enum job_state old = state_of_status(s->meta.status);
+    const struct decision *d = &s->decision;
+    const char *from = s->meta.status ? state_name(old) : "new";
 
-    if (s->meta.status && old == s->decision.state)
+    if (s->meta.status && old == d->state)
         return;
-    if (s->decision.state == STATE_FAILED)
-        log_info("job failed", "job=%s reason=%s cause=\"%s\"", s->key,
-                 s->decision.reason, s->decision.message);
+    if (d->state == STATE_FAILED)
+        log_info("job failed", "job=%s reason=%s cause=\"%s\"", s->key, d->reason,
+                 d->message);
+    else if (d->state == STATE_RESTARTING)
+        log_info("job restarts", "job=%s from=%s reason=%s cause=\"%s\"", s->key, from,
+                 d->reason, d->message);
     else
-        log_info("job changed", "job=%s from=%s to=%s", s->key,
-                 s->meta.status ? state_name(old) : "new",
-                 state_name(s->decision.state));
+        log_info("job changed", "job=%s from=%s to=%s", s->key, from,
+                 state_name(d->state));
 }
 
 static void store_answer(struct sync *s, const struct kube_reply *r)

@@ -123,6 +123,27 @@ def with_log_json_each_line_is_one_object() -> None:
 
 
 @suite.test
+def the_log_says_why_a_job_restarts() -> None:
+    def before(fake):
+        job = World.job("j0")
+        job["spec"]["runPolicy"] = {"backoffLimit": 1}
+        fake.put("horovodjobs", job)
+
+    with World(jobs=0, before=before) as w:
+        w.goes_on()
+        pod = json.loads(json.dumps(w.fake.objects["pods"]["ns/j0-worker-1"]))
+        end = {"exitCode": 7, "reason": "Error", "finishedAt": "2026-01-01T00:01:00Z"}
+        state = {"name": "c", "state": {"terminated": end}}
+        pod["status"] = {"phase": "Failed", "containerStatuses": [state]}
+        w.fake.put("pods", pod)
+        wait("Restarting", lambda: w.state() == "Restarting")
+        text = (w.dir / "log").read_text()
+    line = "job restarts job=ns/j0 from=Running reason=JobRestarting"
+    found = [x for x in text.splitlines() if line in x]
+    expect(len(found) == 1 and "j0-worker-1 exited with code 7" in found[0], "it says why", text)
+
+
+@suite.test
 def in_a_pod_the_lease_is_held_whatever_names_the_server() -> None:
     for host, leads in (("", False), ("10.96.0.1", True)):
         with World(env={"KUBERNETES_SERVICE_HOST": host}) as w:
