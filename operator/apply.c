@@ -161,6 +161,13 @@ static void miss(const struct step *s, enum fact_state state)
 
 static int send(struct step *s, struct err *err);
 
+static void release(const struct step *s, struct arena *arena)
+{
+    if (s->action->kind == KUBE_SECRET)
+        arena_wipe(arena);
+    arena_release(arena);
+}
+
 /* --- what is there already ---------------------------------------------------------
  */
 
@@ -197,7 +204,7 @@ static bool is_current(const struct step *s, const struct node *object)
     arena_init(&arena, MAX_BODY_ARENA);
     wanted = build_body(&b, s, NULL);
     is = wanted && object_holds(object, wanted);
-    arena_release(&arena);
+    release(s, &arena);
     return is;
 }
 
@@ -251,7 +258,7 @@ static bool adopt(struct step *s, const struct kube_reply *r)
         retry(s, "the API server's answer is not JSON");
         break;
     }
-    arena_release(&arena);
+    release(s, &arena);
     return is_open;
 }
 
@@ -299,7 +306,7 @@ static void on_looked(void *arg, const struct kube_reply *r)
         lost(s, r->answer.cls == ANSWER_OK);
     else if (r->answer.cls == ANSWER_OK)
         found(s, r);
-    arena_release(&arena);
+    release(s, &arena);
     step_done(s);
 }
 
@@ -485,17 +492,15 @@ static int send(struct step *s, struct err *err)
     int rc;
 
     arena_init(&arena, MAX_BODY_ARENA);
-    strbuf_init(&body, MAX_BODY_BYTES);
+    strbuf_init_secret(&body, MAX_BODY_BYTES);
     o = build_body(&b, s, err);
     if (o)
         aim(&b, s, o);
     if (o && b.status == 0)
         json_write(o, &body);
     rc = o && b.status == 0 ? submit(s, &body, err) : (err->code ? err->code : -ENOMEM);
-    if (body.p)
-        explicit_bzero(body.p, body.n);
     strbuf_release(&body);
-    arena_release(&arena);
+    release(s, &arena);
     return rc;
 }
 

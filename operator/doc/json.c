@@ -17,6 +17,7 @@
 #include <jansson.h>
 
 #include "runtime/base/mem.h"
+#include "runtime/base/wiped.h"
 
 static struct node *convert(struct build *b, const json_t *j, unsigned depth);
 
@@ -74,11 +75,16 @@ int json_read(
 {
     struct build b = {.arena = a};
     json_error_t e;
-    json_t *j = json_loadb(text, n, 0, &e);
     struct node *root;
+    json_t *j;
 
-    if (!j && json_error_code(&e) == json_error_out_of_memory)
+    json_set_alloc_funcs(wiped_alloc, wiped_free); /* it may be a Secret */
+    errno = 0; /* jansson takes some failures for those of the text, or for none */
+    j = json_loadb(text, n, 0, &e);
+    if (errno == ENOMEM) {
+        json_decref(j);
         return err_set(err, -ENOMEM, "json: out of memory");
+    }
     if (!j)
         return err_set(err, -EINVAL, "json: line %d column %d: %s", e.line, e.column,
                        e.text);

@@ -40,7 +40,7 @@ struct request {
     uint64_t timeout_ms, id, started_ns;
     uint64_t deadline_ns;  /* urgent: it has an end, wherever it waits; else 0 */
     uint64_t write_number; /* 0: not a write */
-    bool is_urgent, is_list, was_unauthorized;
+    bool is_urgent, is_list, is_secret, was_unauthorized;
     kube_done_fn done;
     void *arg;
 };
@@ -200,6 +200,7 @@ int kube_submit(struct kube *k, const struct kube_request *rq, struct err *err)
     r->body_n = rq->body_n;
     r->timeout_ms = rq->timeout_ms ? rq->timeout_ms : REQUEST_TIMEOUT_MS;
     r->is_urgent = rq->is_urgent;
+    r->is_secret = rq->kind == KUBE_SECRET;
     r->is_list = !rq->name && strcmp(rq->method, "GET") == 0;
     r->done = rq->done;
     r->arg = rq->arg;
@@ -309,6 +310,7 @@ static int start(struct request *r, struct err *err)
                               .body_n = r->body_n,
                               .timeout_ms = r->timeout_ms,
                               .max_body = MAX_ANSWER_BYTES,
+                              .is_secret = r->is_secret,
                               .done = on_done,
                               .arg = r};
 

@@ -27,11 +27,8 @@ struct kube_config {       /* every string is owned; NULL when absent */
     char *ca_pem;     /* PEM; NULL: the system's certificates */
     char *ca_file;    /* before ca_pem: read for every connection, so that a new CA is
                          noticed */
-    char *cert_pem; /* client certificate and key, both or none; never written to a file
-                     */
-    char *key_pem;
-    char *cert_file, *key_file; /* where those were read, to be looked at again; NULL:
-                                   not from files */
+    char *cert_pem, *cert_file; /* client certificate, as text or where it is; */
+    char *key_pem, *key_file;   /* and its key. Both or none; never written to a file */
     char *token;                /* bearer token, and/or */
     char *token_file;           /* a file that is read again every minute, or */
     char *username, *password;  /* both or none, or */

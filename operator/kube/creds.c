@@ -45,13 +45,6 @@ struct creds {
     uint64_t pause_ns;
 };
 
-static void clear_header(struct creds *c)
-{
-    if (c->header.p)
-        explicit_bzero(c->header.p, c->header.cap);
-    strbuf_clear(&c->header);
-}
-
 static int begin(struct creds *c, uint64_t now_ns)
 {
     int rc;
@@ -72,13 +65,13 @@ int creds_new(const struct kube_config *config, struct creds **ret, struct err *
     c->config = config;
     c->due_ns = UINT64_MAX;
     c->pause_ns = FIRST_PAUSE_NS;
-    strbuf_init(&c->header, MAX_HEADER_BYTES);
+    strbuf_init_secret(&c->header, MAX_HEADER_BYTES);
     exec_init(&c->run, config->exec);
     rc = bearer_init(&c->bearer, config->token, config->token_file);
-    if (rc == 0)
-        rc = pair_init(&c->pair, config);
     if (rc < 0)
         (void)err_set(err, rc, "out of memory");
+    if (rc == 0)
+        rc = pair_init(&c->pair, config, err);
     if (rc == 0 && config->exec) {
         rc = begin(c, clock_now_ns());
         if (rc < 0)
@@ -95,7 +88,6 @@ void creds_free(struct creds *c)
 {
     if (!c)
         return;
-    clear_header(c);
     strbuf_release(&c->header);
     exec_release(&c->run);
     exec_answer_release(&c->answer);
@@ -113,7 +105,7 @@ static void make_basic(struct creds *c)
     struct strbuf pair;
     char *text;
 
-    strbuf_init(&pair, MAX_HEADER_BYTES / 2);
+    strbuf_init_secret(&pair, MAX_HEADER_BYTES / 2);
     strbuf_printf(&pair, "%s:%s", user, password);
     text = strbuf_status(&pair) ? NULL : mem_alloc(BASE64_SIZE(pair.n));
     if (text) {
@@ -122,8 +114,6 @@ static void make_basic(struct creds *c)
         explicit_bzero(text, strlen(text));
     }
     mem_free(text);
-    if (pair.p)
-        explicit_bzero(pair.p, pair.n);
     strbuf_release(&pair);
 }
 
@@ -138,7 +128,7 @@ int creds_get(struct creds *c, uint64_t now_ns, struct identity *ret, struct err
         return err_set(err, -EACCES, "%s",
                        c->trouble.code ? c->trouble.text
                                        : "the exec plug-in has not answered yet");
-    clear_header(c);
+    strbuf_clear(&c->header);
     if (c->has_answer)
         token = c->answer.token;
     if (token)
@@ -206,8 +196,7 @@ static void take(struct creds *c, uint64_t now_ns)
     int rc = exec_answer_read(strbuf_str(&c->run.out), c->run.out.n,
                               c->config->exec->api_version, &answer, &c->trouble);
 
-    if (c->run.out.p)
-        explicit_bzero(c->run.out.p, c->run.out.cap);
+    strbuf_clear(&c->run.out);
     if (rc < 0) {
         (void)err_prefix(&c->trouble, "exec plug-in \"%.100s\": its answer",
                          c->config->exec->argv[0]);

@@ -38,15 +38,8 @@ extern char **environ;
 void exec_init(struct exec_run *x, const struct exec_spec *spec)
 {
     *x = (struct exec_run){.spec = spec, .pid_fd = -1, .out_fd = -1, .err_fd = -1};
-    strbuf_init(&x->out, MAX_OUT_BYTES);
+    strbuf_init_secret(&x->out, MAX_OUT_BYTES);
     strbuf_init(&x->err, MAX_ERR_BYTES);
-}
-
-static void wipe(struct strbuf *b)
-{
-    if (b->p)
-        explicit_bzero(b->p, b->cap);
-    strbuf_release(b);
 }
 
 /* The child is gone or goes now. */
@@ -65,7 +58,7 @@ static void end(struct exec_run *x)
 void exec_release(struct exec_run *x)
 {
     end(x);
-    wipe(&x->out);
+    strbuf_release(&x->out);
     strbuf_release(&x->err);
 }
 
@@ -188,7 +181,7 @@ int exec_start(struct exec_run *x, uint64_t now_ns, struct err *err)
     strbuf_init(&info, 2u << 20);
     strbuf_printf(&info, INFO_VARIABLE "=%s", x->spec->info);
     env = strbuf_status(&info) ? NULL : make_env(x->spec, info.p);
-    wipe(&x->out);
+    strbuf_clear(&x->out);
     strbuf_clear(&x->err);
     rc = env ? start(x, env) : -ENOMEM;
     mem_free((void *)env);

@@ -33,6 +33,7 @@
 #include "runtime/base/fd.h"
 #include "runtime/base/mem.h"
 #include "runtime/base/strbuf.h"
+#include "runtime/base/wiped.h"
 
 #define MAX_WAIT_FDS       8
 #define MAX_POOL           8
@@ -116,7 +117,10 @@ int http_new(const struct kube_config *config,
     struct http *h = mem_zalloc(sizeof(*h));
     int rc;
 
-    if (!h || curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK) {
+    if (!h
+        || curl_global_init_mem(CURL_GLOBAL_DEFAULT, wiped_alloc, wiped_free,
+                                wiped_realloc, wiped_strdup, wiped_calloc)
+               != CURLE_OK) {
         mem_free(h);
         return err_set(err, -ENOMEM, "libcurl does not start");
     }
@@ -159,8 +163,6 @@ static void call_free(struct call *c)
     if (c->key_pem)
         explicit_bzero(c->key_pem, strlen(c->key_pem));
     mem_free(c->key_pem);
-    if (c->body.p)
-        explicit_bzero(c->body.p, c->body.cap); /* there may be a Secret in it */
     strbuf_release(&c->body);
     mem_free(c);
 }
@@ -279,11 +281,9 @@ static int add_header(struct call *c, const char *name, const char *value)
     struct curl_slist *list;
     struct strbuf b;
 
-    strbuf_init(&b, 128u << 10);
+    strbuf_init_secret(&b, 128u << 10);
     strbuf_printf(&b, "%s: %s", name, value);
     list = strbuf_status(&b) ? NULL : curl_slist_append(c->headers, strbuf_str(&b));
-    if (b.p)
-        explicit_bzero(b.p, b.n);
     strbuf_release(&b);
     if (!list)
         return -ENOMEM;
@@ -402,7 +402,10 @@ int http_start(struct http *h,
     c->arg = rq->arg;
     c->idle_ns = rq->idle_ms * NS_PER_MS;
     c->heard_ns = clock_now_ns();
-    strbuf_init(&c->body, rq->max_body);
+    if (rq->is_secret)
+        strbuf_init_secret(&c->body, rq->max_body);
+    else
+        strbuf_init(&c->body, rq->max_body);
     c->easy = h->n_pool ? h->pool[--h->n_pool] : curl_easy_init();
     rc = c->easy ? creds_get(h->creds, c->heard_ns, &who, err)
                  : err_set(err, -ENOMEM, "out of memory");

@@ -32,16 +32,6 @@ static void wipe(char **s)
     *s = NULL;
 }
 
-int pair_init(struct pair *p, const struct kube_config *config)
-{
-    *p = (struct pair){.config = config};
-    if (!config->cert_pem)
-        return 0;
-    p->cert_pem = mem_strdup(config->cert_pem);
-    p->key_pem = mem_strdup(config->key_pem);
-    return p->cert_pem && p->key_pem ? 0 : -ENOMEM;
-}
-
 void pair_release(struct pair *p)
 {
     wipe(&p->cert_pem);
@@ -87,6 +77,19 @@ read_one(const char *path, const char *fixed, char **ret_pem, struct err *err)
         return fd_read_file(path, MAX_PEM_BYTES, ret_pem, &n, err);
     *ret_pem = mem_strdup(fixed);
     return *ret_pem ? 0 : err_set(err, -ENOMEM, "out of memory");
+}
+
+int pair_init(struct pair *p, const struct kube_config *config, struct err *err)
+{
+    int rc;
+
+    *p = (struct pair){.config = config};
+    if (!config->cert_pem && !config->cert_file)
+        return 0;
+    rc = read_one(config->cert_file, config->cert_pem, &p->cert_pem, err);
+    if (rc == 0)
+        rc = read_one(config->key_file, config->key_pem, &p->key_pem, err);
+    return rc;
 }
 
 /* A key with a password would be asked for on the terminal. */

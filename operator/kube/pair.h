@@ -21,7 +21,7 @@ struct pair {
     uint64_t retry_ns; /* they were not good: not read again before */
     bool is_told;      /* that they were not good */
 };
-int pair_init(struct pair *p, const struct kube_config *config); /* -ENOMEM */
+int pair_init(struct pair *p, const struct kube_config *config, struct err *err);
 void pair_release(struct pair *p); /* accepts a zeroed struct */
 /* Before each use: reads files that have changed. Two that do not belong together, as
  * while they are being written, are not taken; the former ones are used then. */

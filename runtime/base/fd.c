@@ -135,10 +135,15 @@ int fd_read_file(
     for (;;) {
         if (n + 1 >= cap) {
             size_t want = cap ? cap * 2 : 4096;
-            char *p = mem_realloc_array(text, want, 1);
+            char *p = mem_alloc(want);
 
             if (!p)
                 return err_set(err, -ENOMEM, "out of memory for %s", path);
+            if (text) { /* it may be a key: realloc would leave a copy */
+                memcpy(p, text, n);
+                explicit_bzero(text, n);
+            }
+            mem_free(text);
             text = p;
             cap = want;
         }

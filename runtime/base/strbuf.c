@@ -17,8 +17,21 @@ void strbuf_init(struct strbuf *b, size_t max_bytes)
     b->max = max_bytes;
 }
 
+void strbuf_init_secret(struct strbuf *b, size_t max_bytes)
+{
+    strbuf_init(b, max_bytes);
+    b->is_secret = true;
+}
+
+static void wipe(struct strbuf *b)
+{
+    if (b->is_secret && b->p)
+        explicit_bzero(b->p, b->cap);
+}
+
 void strbuf_clear(struct strbuf *b)
 {
+    wipe(b);
     b->n = 0;
     b->status = 0;
     if (b->p)
@@ -27,10 +40,27 @@ void strbuf_clear(struct strbuf *b)
 
 void strbuf_release(struct strbuf *b)
 {
+    wipe(b);
     mem_free(b->p);
     b->p = NULL;
     b->n = b->cap = 0;
     b->status = 0;
+}
+
+static char *resize(struct strbuf *b, size_t cap)
+{
+    char *p;
+
+    if (!b->is_secret)
+        return mem_realloc_array(b->p, cap, 1);
+    p = mem_alloc(cap);
+    if (p && b->p)
+        memcpy(p, b->p, b->n + 1);
+    if (!p)
+        return NULL;
+    wipe(b);
+    mem_free(b->p);
+    return p;
 }
 
 /* Room for n more bytes and the NUL; marks the buffer when there is none. */
@@ -50,7 +80,7 @@ static int reserve(struct strbuf *b, size_t n)
         cap = b->max + 1;
     if (cap < need)
         cap = need;
-    char *p = mem_realloc_array(b->p, cap, 1);
+    char *p = resize(b, cap);
     if (!p)
         return b->status = -ENOMEM;
     b->p = p;

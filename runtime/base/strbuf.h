@@ -6,6 +6,7 @@
 #define RUNTIME_BASE_STRBUF_H
 
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 
 struct strbuf {
@@ -13,9 +14,12 @@ struct strbuf {
     size_t n, cap; /* bytes used without the NUL; bytes allocated */
     size_t max;    /* hard bound on n */
     int status;    /* 0, -ENOMEM or -E2BIG */
+    bool is_secret;
 };
 
 void strbuf_init(struct strbuf *b, size_t max_bytes);
+/* What was in it is wiped when it is cleared, released, or moves as it grows. */
+void strbuf_init_secret(struct strbuf *b, size_t max_bytes);
 void strbuf_clear(struct strbuf *b);   /* empty and unmarked, memory kept */
 void strbuf_release(struct strbuf *b); /* memory gone; accepts a zeroed struct */
 void strbuf_add(struct strbuf *b, const void *p, size_t n);

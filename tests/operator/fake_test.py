@@ -21,6 +21,7 @@ import fake_life  # noqa: F401
 import fake_mpi  # noqa: F401
 import fake_owners  # noqa: F401
 import fake_process  # noqa: F401
+import fake_secrets  # noqa: F401
 import fake_watch  # noqa: F401  its tests are the suite's, too
 from api import condition, expect, wait
 from fake_world import BIN, World, fetch, free_port, suite

@@ -11,6 +11,7 @@
 
 #include "runtime/base/arena.h"
 #include "runtime/base/strbuf.h"
+#include "runtime/base/wiped.h"
 #include "tests/unit/torture.h"
 
 static void sizes_that_overflow_give_null(void **state)
@@ -113,6 +114,63 @@ static void arena_wipe_leaves_nothing_in_any_block(void **state)
     arena_release(&a);
 }
 
+static bool is_zero(const void *p, size_t n)
+{
+    const unsigned char *b = p;
+
+    while (n > 0 && b[n - 1] == 0)
+        n--;
+    return n == 0;
+}
+
+static void a_secret_strbuf_is_wiped_when_it_is_cleared(void **state)
+{
+    struct strbuf b;
+    char *first;
+
+    (void)state;
+    strbuf_init_secret(&b, 1000);
+    strbuf_puts(&b, "a secret");
+    strbuf_clear(&b);
+    assert_true(is_zero(b.p, b.cap));
+    strbuf_puts(&b, "another");
+    first = b.p;
+    for (int i = 0; i < 20; i++) /* grows: what it leaves is free, and not looked at */
+        strbuf_puts(&b, " secret ");
+    assert_ptr_not_equal(b.p, first);
+    assert_int_equal(strbuf_status(&b), 0);
+    assert_int_equal(b.n, strlen("another") + 20 * strlen(" secret "));
+    assert_memory_equal(b.p, "another secret ", 15);
+    strbuf_release(&b);
+}
+
+static void wiped_memory_is_as_malloc_gives_it(void **state)
+{
+    char *p, *q;
+
+    (void)state;
+    wiped_free(NULL);
+    p = wiped_strdup("abc");
+    assert_string_equal(p, "abc");
+    assert_int_equal((uintptr_t)p % 16, 0);
+    q = wiped_realloc(p, 1000);
+    assert_string_equal(q, "abc");
+    memset(q, 1, 1000);
+    p = wiped_realloc(q, 2);
+    assert_memory_equal(p, "\1\1", 2);
+    wiped_free(p);
+    p = wiped_realloc(NULL, 5);
+    assert_non_null(p);
+    wiped_free(p);
+    p = wiped_calloc(3, 7);
+    assert_true(is_zero(p, 21));
+    wiped_free(p);
+    assert_null(wiped_calloc(SIZE_MAX / 2, 3));
+    assert_null(wiped_alloc(SIZE_MAX - 3));
+    mem_fail_after(0);
+    assert_null(wiped_alloc(1));
+}
+
 static void strbuf_appends_until_its_bound(void **state)
 {
     struct strbuf b;
@@ -180,6 +238,8 @@ int main(void)
         cmocka_unit_test(arena_is_aligned_zeroed_and_bounded),
         cmocka_unit_test(arena_wipe_leaves_nothing_in_any_block),
         cmocka_unit_test(strbuf_appends_until_its_bound),
+        cmocka_unit_test(a_secret_strbuf_is_wiped_when_it_is_cleared),
+        cmocka_unit_test(wiped_memory_is_as_malloc_gives_it),
         cmocka_unit_test(lack_of_memory_marks_and_leaks_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

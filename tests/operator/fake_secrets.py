@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What of its secrets is left in hvd-operator's memory once it needs them no more. Part of fake_test.py."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import re
+import secrets
+
+from api import expect, wait
+from fake_access import Access, Known, Secure, ask, only_for
+from fake_world import World, suite
+
+
+def memory(w: World) -> bytes:
+    """All that the process can read."""
+    pid = w.operator.process.pid
+    parts = []
+    with open(f"/proc/{pid}/maps") as maps, open(f"/proc/{pid}/mem", "rb", 0) as mem:
+        for line in maps:
+            first, last, rights = re.match(r"([0-9a-f]+)-([0-9a-f]+) (\S+)", line).groups()
+            if rights.startswith("rw"):
+                mem.seek(int(first, 16))
+                with contextlib.suppress(OSError):
+                    parts.append(mem.read(int(last, 16) - int(first, 16)))
+    return b"\n".join(parts)
+
+
+def not_in_memory(w: World, **needles: str) -> None:
+    def found() -> dict[str, int]:
+        all_of_it = memory(w)
+        return {k: n for k, v in needles.items() if (n := all_of_it.count(v.encode()))}
+
+    expect(b"hvd-operator" in memory(w), "the memory can be read")
+    wait_seen: dict[str, int] = {}
+
+    def none() -> bool:
+        wait_seen.clear()
+        wait_seen.update(found())
+        return not wait_seen
+
+    try:
+        wait("nothing is left", none, 5)
+    except AssertionError as e:
+        raise AssertionError(f"{e}: {wait_seen}") from None
+
+
+def changes_its_token(kind: type, cluster: str) -> None:
+    old, new, seen = secrets.token_hex(40), secrets.token_hex(40), []
+    wanted = [f"Bearer {old}"]
+    hook = only_for(lambda: wanted[0], seen)
+    with kind("{tokenFile: token}", cluster, hook=hook, files={"token": old}) as w:
+        w.goes_on()
+        (w.dir / "token").write_text(new)
+        wanted[0] = f"Bearer {new}"
+        w.fake.put("horovodjobs", w.job("j1"))
+        w.run_pods(name="j1")
+        wait("j1 runs", lambda: w.state("j1") == "Running", 10)
+        w.fake.cut()  # watches, which were opened with the old one
+        wait("watches with the new one", lambda: seen[-5:] == [wanted[0]] * 5)
+        not_in_memory(w, token=old[8:-8])
+
+
+@suite.test
+def an_old_token_is_not_kept_in_memory() -> None:
+    changes_its_token(Access, "")
+
+
+@suite.test
+def an_old_token_is_not_kept_in_memory_with_tls() -> None:
+    changes_its_token(Secure, ", certificate-authority: ca.crt")
+
+
+@suite.test
+def a_former_client_key_is_not_kept_in_memory() -> None:
+    with Known() as w:
+        w.goes_on()
+        key = (w.dir / "one.key").read_text().splitlines()[1]
+        w.be("two")
+        wait("it is read again", lambda: "client certificate renewed" in w.log() or ask(w), 5)
+        n = len(w.seen)
+        w.fake.cut()  # the watches keep theirs
+        wait("other watches", lambda: len(w.seen) >= n + 5)
+        not_in_memory(w, key=key)
+
+
+def mpi_job(name: str) -> dict:
+    def role(n: int) -> dict:
+        return {"replicas": n, "template": {"spec": {"containers": [{"name": "c", "image": "i"}]}}}
+
+    return {
+        "metadata": {"name": name, "generation": 1},
+        "spec": {"mpiReplicaSpecs": {"Launcher": role(1), "Worker": role(1)}},
+    }
+
+
+@suite.test
+def what_is_put_into_secrets_is_not_kept_in_memory() -> None:
+    with World() as w:
+        w.goes_on()
+        w.fake.put("mpijobs", mpi_job("m0"))
+        wait("both are made", lambda: len(w.fake.objects["secrets"]) == 2)
+        made = {o["metadata"]["name"]: o["data"] for o in w.fake.objects["secrets"].values()}
+        token = next(iter(made["j0-token"].values()))
+        key = made["m0-ssh"]["ssh-privatekey"]
+        wait("worker", lambda: "ns/m0-worker-0" in w.fake.objects["pods"])
+        not_in_memory(
+            w,
+            token=base64.b64decode(token).decode()[:40],
+            token_encoded=token[:40],
+            key=base64.b64decode(key).decode().splitlines()[2],
+            key_encoded=key[200:260],
+        )
