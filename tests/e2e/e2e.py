@@ -313,6 +313,41 @@ def a_killed_operator_still_ends_the_job_right() -> None:
 
 
 @suite.test
+def a_rolling_update_of_the_operators_touches_no_job() -> None:
+    global restarts_before
+    ns = namespace("e2e-update")
+    command = ["sh", "-c", "while [ ! -e /tmp/go ]; do sleep 0.2; done"]
+    apply(horovodjob("goes-on", command), ns)
+    wait_state("goes-on", ns, "Running")
+    before = {p["metadata"]["uid"]: restart_counts(p) for p in workers("goes-on", ns)}
+    old = {p["metadata"]["name"] for p in operator_pods()}
+    expect(operator_restarts() - restarts_before == kills, "restarts up to now are our kills")
+    home = operator_pod()["metadata"]["namespace"]
+    kubectl("rollout", "restart", "deployment/hvd-operator", "-n", home)
+    apply(horovodjob("meanwhile", command), ns)
+    kubectl("rollout", "status", "deployment/hvd-operator", "-n", home, "--timeout=90s", timeout=100)
+    wait(
+        "the old operators are gone", lambda: not old & {p["metadata"]["name"] for p in operator_pods()}, 40
+    )
+    restarts_before = operator_restarts() - kills  # of the new ones
+    wait_state("meanwhile", ns, "Running")
+    after = {p["metadata"]["uid"]: restart_counts(p) for p in workers("goes-on", ns)}
+    expect(after == before, "the pods that ran were not touched", before, after)
+    for name in ("goes-on", "meanwhile"):
+        for pod in workers(name, ns):
+            kubectl("exec", "-n", ns, pod["metadata"]["name"], "--", "touch", "/tmp/go")
+        wait_state(name, ns, "Succeeded")
+        events = [e["reason"] for e in items("events", ns) if e["involvedObject"]["name"] == name]
+        expect(sorted(events) == ["JobRunning", "JobSucceeded"], f"{name}: each event once", str(events))
+
+
+def restart_counts(pod: dict) -> list[int]:
+    status = pod["status"]
+    found = status.get("containerStatuses", []) + status.get("initContainerStatuses", [])
+    return [c["restartCount"] for c in found]
+
+
+@suite.test
 def a_restricted_namespace_and_any_uid_will_do() -> None:
     ns = namespace("e2e-restricted", enforce="restricted")
     script = 'import os, _hvd; print("uid", os.getuid(), "rank", os.environ["HOROVOD_RANK"])'
