@@ -102,8 +102,11 @@ static int pods_put(void *arg, enum kube_kind kind, struct node *object)
     char conditions[POD_CONDITIONS_SIZE];
     struct err err = ERR_INIT;
     struct pod pod;
-    int rc = pod_decode(kind, object, conditions, &pod, &err);
+    int rc;
 
+    if (!pod_is_of(kind, object))
+        return 0;
+    rc = pod_decode(kind, object, conditions, &pod, &err);
     if (rc == 0)
         rc = store_put_pod(op->store, &pod, key);
     return taken(op, KUBE_POD, key, rc, &err);

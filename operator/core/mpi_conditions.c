@@ -108,6 +108,13 @@ bool mpi_conditions_set(struct mpi_conditions *c,
     return true;
 }
 
+/* What somebody else wrote without a time stays without: "" is none. */
+static void put_time(struct build *b, struct node *o, const char *key, const char *s)
+{
+    if (*s)
+        node_set_str(b, o, key, s);
+}
+
 struct node *mpi_conditions_node(struct build *b, const struct mpi_conditions *c)
 {
     struct node *list = node_array(b);
@@ -119,8 +126,8 @@ struct node *mpi_conditions_node(struct build *b, const struct mpi_conditions *c
         node_set_str(b, o, "status", c->v[i].status);
         node_set_str(b, o, "reason", c->v[i].reason);
         node_set_str(b, o, "message", c->v[i].message);
-        node_set_str(b, o, "lastUpdateTime", c->v[i].updated);
-        node_set_str(b, o, "lastTransitionTime", c->v[i].since);
+        put_time(b, o, "lastUpdateTime", c->v[i].updated);
+        put_time(b, o, "lastTransitionTime", c->v[i].since);
         node_add(b, list, o);
     }
     return list;

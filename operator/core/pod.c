@@ -307,6 +307,14 @@ static void read_deletion(const struct node *object, struct pod *p)
             grace_us < p->delete_wall_us ? grace_us : p->delete_wall_us;
 }
 
+bool pod_is_of(enum kube_kind job_kind, const struct node *object)
+{
+    const char *owner = object_owner_kind(object);
+    bool is_horovodjob = strcmp(owner, "HorovodJob") == 0;
+
+    return !*owner || is_horovodjob == (job_kind == KUBE_JOB);
+}
+
 int pod_decode(enum kube_kind job_kind,
                const struct node *object,
                char conditions[POD_CONDITIONS_SIZE],

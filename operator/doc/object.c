@@ -132,16 +132,26 @@ int object_read(struct arena *a, struct span text, struct node **ret, struct err
     return rc;
 }
 
-const char *object_owner_uid(const struct node *object)
+static const char *owner_text(const struct node *object, const char *key)
 {
     const struct node *owners = node_at(object, "metadata.ownerReferences");
-    const char *uid = NULL;
+    const char *s = NULL;
 
     for (const struct node *c = owners ? owners->first : NULL; c; c = c->next) {
         if (node_bool(c, "controller", false))
-            uid = node_str(c, "uid");
+            s = node_str(c, key);
     }
-    return uid ? uid : "";
+    return s ? s : "";
+}
+
+const char *object_owner_uid(const struct node *object)
+{
+    return owner_text(object, "uid");
+}
+
+const char *object_owner_kind(const struct node *object)
+{
+    return owner_text(object, "kind");
 }
 
 bool object_holds(const struct node *whole, const struct node *part)

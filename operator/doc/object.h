@@ -22,8 +22,9 @@
  * memory is out, which says nothing about the object. */
 int object_read(struct arena *a, struct span text, struct node **ret, struct err *err);
 
-/* The uid of the controlling owner; "" if there is none. */
+/* Uid and kind of the controlling owner; "" if there is none. */
 const char *object_owner_uid(const struct node *object);
+const char *object_owner_kind(const struct node *object);
 /* Does whole hold all that part says? Objects may hold more; arrays and values must be
  * equal. What an API server adds by itself does not count so. */
 bool object_holds(const struct node *whole, const struct node *part);

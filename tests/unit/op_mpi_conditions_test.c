@@ -145,12 +145,16 @@ static void stored_ones_come_back(void **state)
     arena_init(&a, 1u << 20);
     mpi_conditions_set(&c, "Created", true, "C", "m1", "t1");
     mpi_conditions_set(&c, "Running", false, "R", "m2", "t2");
+    mpi_conditions_set(&c, "Other", false, "O", "m3",
+                       ""); /* "" is no time to the API */
     status = node_object(&b);
     list = mpi_conditions_node(&b, &c);
     node_add_str(&b, list, "no condition"); /* dropped */
     node_set(&b, status, "conditions", list);
     mpi_conditions_load(&again, status);
-    assert_int_equal(again.n, 2);
+    assert_int_equal(again.n, 3);
+    assert_null(node_get(node_item(list, 2), "lastUpdateTime"));
+    assert_null(node_get(node_item(list, 2), "lastTransitionTime"));
     list = mpi_conditions_node(&b, &again);
     assert_true(node_equal(list, mpi_conditions_node(&b, &c)));
     mpi_conditions_load(&again, NULL);

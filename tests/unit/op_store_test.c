@@ -327,6 +327,30 @@ static int put_launcher(struct world *w, const char *owner)
     return store_put_pod(w->s, &p, w->key);
 }
 
+static void a_pod_is_its_owner_s_whatever_its_labels(void **state)
+{
+#define OWNED(kind)                                                                    \
+    "{\"metadata\":{\"ownerReferences\":[{\"kind\":\"" kind "\",\"controller\":true}]" \
+    "}}"
+    static const struct {
+        const char *text;
+        bool is_hvd, is_mpi;
+    } row[] = {{OWNED("HorovodJob"), true, false},
+               {OWNED("MPIJob"), false, true},
+               {OWNED("Job"), false, true},
+               {"{\"metadata\":{}}", true, true}};
+    struct world *w = *state;
+
+    for (size_t i = 0; i < ARRAY_LEN(row); i++) {
+        struct node *o;
+
+        assert_int_equal(json_read(&w->a, row[i].text, strlen(row[i].text), &o, NULL),
+                         0);
+        assert_int_equal(pod_is_of(KUBE_JOB, o), row[i].is_hvd);
+        assert_int_equal(pod_is_of(KUBE_MPIJOB, o), row[i].is_mpi);
+    }
+}
+
 static void an_mpijob_has_a_launcher_job_and_its_pods(void **state)
 {
     static const char text[] =
@@ -453,6 +477,8 @@ int main(void)
                                         setup, teardown),
         cmocka_unit_test_setup_teardown(surplus_workers_are_seen, setup, teardown),
         cmocka_unit_test_setup_teardown(every_condition_of_a_pod_is_kept, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(a_pod_is_its_owner_s_whatever_its_labels, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(an_mpijob_has_a_launcher_job_and_its_pods,
                                         setup, teardown),
