@@ -17,6 +17,7 @@ import signal
 import subprocess
 import sys
 
+import ends
 import roles
 from cluster import (
     ROOT,
@@ -398,6 +399,7 @@ def kubernetes_sweeps_up_after_a_deleted_job() -> None:
 
 
 roles.tests(suite)
+ends.tests(suite)
 
 
 @suite.test

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""End-to-end tests of how pods end, by real kubelets, and of what the operator makes of it; for e2e.py."""
+
+from __future__ import annotations
+
+from cluster import Suite, apply, condition, expect, horovodjob, kubectl, namespace, wait, wait_state, workers
+
+# rank 3 alone ignores SIGTERM, so that its pod ends when the other has long told why
+PROBED = """
+[ $HOROVOD_RANK = 3 ] && trap "" TERM
+[ $HOROVOD_RANK = 2 ] && sleep 4 && touch /tmp/dead
+while :; do sleep 1; done
+"""
+PROBE = {"exec": {"command": ["test", "!", "-e", "/tmp/dead"]}, "periodSeconds": 1, "failureThreshold": 1}
+
+
+def tests(suite: Suite) -> None:
+    @suite.test
+    def a_deadline_ends_what_runs_in_pods_that_are_kept() -> None:
+        ns = namespace("e2e-deadline")
+        job = horovodjob("late", ["sh", "-c", "echo begun; sleep 1000"])
+        job["spec"]["runPolicy"] = {"cleanPodPolicy": "None", "activeDeadlineSeconds": 15}
+        apply(job, ns)
+        wait_state("late", ns, "Running")
+        old = {p["metadata"]["uid"] for p in workers("late", ns)}
+        status = wait_state("late", ns, "Failed")
+        expect(condition(status, "Failed")["reason"] == "DeadlineExceeded", "reason", status)
+        wait("the pods have ended", lambda: all(p["status"]["phase"] == "Failed" for p in workers("late", ns)), 60)
+        pods = workers("late", ns)
+        expect({p["metadata"]["uid"] for p in pods} == old, "they are the same", pods)
+        expect(all(p["status"].get("reason") == "DeadlineExceeded" for p in pods), "by their kubelets", pods)
+        for i in range(2):
+            said = kubectl("logs", "-n", ns, f"late-worker-{i}", "-c", "main")
+            expect("begun" in said, "the log stays", said)
+        now = wait_state("late", ns, "Failed")
+        expect(condition(now, "Failed") == condition(status, "Failed"), "so does the reason", now)
+
+    @suite.test
+    def a_probe_s_kill_counts_though_another_pod_tells_it_first() -> None:
+        ns = namespace("e2e-probe")
+        job = horovodjob("probed", ["sh", "-c", PROBED], slots=2, container={"livenessProbe": PROBE})
+        job["spec"]["replicaSpecs"]["Worker"]["template"]["spec"]["terminationGracePeriodSeconds"] = 10
+        apply(job, ns)
+        status = wait_state("probed", ns, "Failed", seconds=120)
+        expect(status["replacements"] == 0, "no restart that does not count", status)
+        expect(status["failure"]["pod"] == "probed-worker-1", "the pod is named", status)
+
+    @suite.test
+    def a_failure_on_the_host_s_network_names_the_pod() -> None:
+        ns = namespace("e2e-host-network")
+        fail = "echo rank $HOROVOD_RANK; [ $HOROVOD_RANK = 2 ] && exit 7; sleep 1000"
+        apply(horovodjob("wide", ["sh", "-c", fail], slots=2, hostNetwork=True), ns)
+        status = wait_state("wide", ns, "Failed", seconds=120)
+        node = next(p["spec"]["nodeName"] for p in workers("wide", ns) if p["metadata"]["name"] == "wide-worker-1")
+        seen = {k: status["failure"].get(k) for k in ("rank", "pod", "node", "exitCode")}
+        expect(seen == {"rank": 2, "pod": "wide-worker-1", "node": node, "exitCode": 7}, "named", status)
