@@ -159,7 +159,7 @@ static void on_status_written(void *arg, const struct kube_reply *r)
         metrics_status(&s->op->metrics,
                        s->meta.kind == KUBE_MPIJOB ? METRICS_MPIJOB
                                                    : METRICS_HOROVODJOB,
-                       s->meta.status, s->status, clock_wall_s());
+                       s->decision.cause, s->meta.status, s->status, clock_wall_s());
         store_answer(s, r);
         finish_with_outcome(s);
         return;

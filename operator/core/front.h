@@ -48,6 +48,7 @@ struct decision {
     size_t n_notes;
     enum job_state state; /* for logs and metrics */
     const char *reason, *message;
+    const char *cause; /* reason of what a restart is for; NULL: none begins */
     bool was_finished; /* the stored status says so already */
 };
 

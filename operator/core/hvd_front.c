@@ -65,6 +65,8 @@ static int hvd_decide(const struct question *q, struct decision *ret)
     d.state = v->state;
     d.reason = v->reason;
     d.message = v->message;
+    if (v->cue == CUE_BROKEN)
+        d.cause = v->cause.reason;
     d.was_finished = v->was_finished;
     *ret = d;
     return 0;

@@ -4,6 +4,8 @@
 #include "operator/core/metrics.h"
 
 #include <inttypes.h>
+#include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "operator/core/timestamp.h"
@@ -78,14 +80,43 @@ static uint64_t grown(const struct node *old, const struct node *now, const char
     return is > was ? (uint64_t)(is - was) : 0;
 }
 
+static bool is_word(const char *s)
+{
+    static const char in[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                             "0123456789_-";
+
+    return s && *s && strlen(s) < METRICS_REASON_SIZE && s[strspn(s, in)] == '\0';
+}
+
+static struct restarts *restarts_of(struct metrics *m, const char *cause)
+{
+    const char *reason = is_word(cause) ? cause : "other";
+    size_t i = 0;
+
+    while (i < m->n_restarts && strcmp(m->restarts[i].reason, reason) != 0)
+        i++;
+    if (i < m->n_restarts)
+        return &m->restarts[i];
+    if (i == METRICS_MAX_REASONS)
+        return &m->restarts[i - 1];
+    if (i == METRICS_MAX_REASONS - 1)
+        reason = "other";
+    (void)snprintf(m->restarts[i].reason, METRICS_REASON_SIZE, "%s", reason);
+    m->n_restarts++;
+    return &m->restarts[i];
+}
+
 void metrics_status(struct metrics *m,
                     enum metrics_kind kind,
+                    const char *cause,
                     const struct node *old,
                     const struct node *now,
                     uint64_t now_wall_s)
 {
     enum job_state was = state_of_status(old), is = state_of_status(now);
     const char *start = node_str(now, "startTime");
+    uint64_t counted = grown(old, now, "restarts");
+    uint64_t replacements = grown(old, now, "replacements");
     uint64_t start_us = 0;
 
     m->jobs_created[kind] += old == NULL || !node_get(old, "conditions");
@@ -95,8 +126,12 @@ void metrics_status(struct metrics *m,
         && timestamp_parse_us(start, &start_us) == 0
         && start_us / 1000000u <= now_wall_s)
         note(&m->to_running, running_ms, now_wall_s * 1000000u - start_us);
-    m->restarts += grown(old, now, "restarts");
-    m->replacements += grown(old, now, "replacements");
+    if (counted || replacements) {
+        struct restarts *r = restarts_of(m, cause);
+
+        r->counted += counted;
+        r->replacements += replacements;
+    }
 }
 
 static void
@@ -203,11 +238,18 @@ render_jobs(const struct metrics *m, const struct gauges *g, struct strbuf *out)
                           kinds[k], state_name((enum job_state)i),
                           m->jobs_finished[k][i]);
     }
-    counter(out, "hvd_operator_job_restarts_total",
-            "restarts of HorovodJobs that count against backoffLimit", m->restarts);
-    counter(out, "hvd_operator_job_replacements_total",
-            "restarts of HorovodJobs whose workers Kubernetes took away",
-            m->replacements);
+    head(out, "hvd_operator_job_restarts_total", "counter",
+         "restarts of HorovodJobs that count against backoffLimit");
+    for (size_t i = 0; i < m->n_restarts; i++)
+        strbuf_printf(out,
+                      "hvd_operator_job_restarts_total{reason=\"%s\"} %" PRIu64 "\n",
+                      m->restarts[i].reason, m->restarts[i].counted);
+    head(out, "hvd_operator_job_replacements_total", "counter",
+         "restarts of HorovodJobs that do not count");
+    for (size_t i = 0; i < m->n_restarts; i++)
+        strbuf_printf(
+            out, "hvd_operator_job_replacements_total{reason=\"%s\"} %" PRIu64 "\n",
+            m->restarts[i].reason, m->restarts[i].replacements);
     render_histogram(&m->to_running, running_ms,
                      "hvd_operator_job_time_to_running_seconds",
                      "from a job's startTime until it ran", out);

@@ -4,6 +4,7 @@
 #ifndef OPERATOR_CORE_METRICS_H
 #define OPERATOR_CORE_METRICS_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include "operator/core/state.h"
@@ -22,6 +23,10 @@ struct histogram {
     uint64_t sum_us;
 };
 
+/* Reasons of restarts are Kubernetes' words, too: their number has a bound here. */
+#define METRICS_MAX_REASONS 32
+#define METRICS_REASON_SIZE 64
+
 struct metrics { /* zeroed at the start */
     uint64_t syncs_ok, syncs_retry;
     struct histogram sync, request, to_running, queue_wait;
@@ -30,7 +35,11 @@ struct metrics { /* zeroed at the start */
     uint64_t queue_adds, queue_retries;
     uint64_t jobs_created[METRICS_KIND_COUNT];
     uint64_t jobs_finished[METRICS_KIND_COUNT][STATE_COUNT]; /* SUCCEEDED, FAILED */
-    uint64_t restarts, replacements; /* of HorovodJobs: that counted, that did not */
+    struct restarts {                                        /* of HorovodJobs */
+        char reason[METRICS_REASON_SIZE];
+        uint64_t counted, replacements; /* against backoffLimit; the others */
+    } restarts[METRICS_MAX_REASONS];    /* the last: all that do not fit */
+    size_t n_restarts;
 };
 struct process_facts {
     uint64_t rss_bytes, cpu_us, open_fds, max_fds;
@@ -48,9 +57,11 @@ struct gauges { /* read at the moment of the scrape */
 void metrics_sync(struct metrics *m, int is_ok, uint64_t took_ns);
 void metrics_queue_wait(struct metrics *m, uint64_t waited_ns);
 void metrics_request(struct metrics *m, const char *method, int http, uint64_t took_ns);
-/* A status was written: old NULL or as stored before, now as it is. */
+/* A status was written: old NULL or as stored before, now as it is. cause: why the job
+ * restarts, where it does; may be NULL. */
 void metrics_status(struct metrics *m,
                     enum metrics_kind kind,
+                    const char *cause,
                     const struct node *old,
                     const struct node *now,
                     uint64_t now_wall_s);

@@ -123,13 +123,15 @@ def with_log_json_each_line_is_one_object() -> None:
 
 
 @suite.test
-def the_log_says_why_a_job_restarts() -> None:
+def log_and_metrics_say_why_a_job_restarts() -> None:
+    port = free_port()
+
     def before(fake):
         job = World.job("j0")
         job["spec"]["runPolicy"] = {"backoffLimit": 1}
         fake.put("horovodjobs", job)
 
-    with World(jobs=0, before=before) as w:
+    with World(jobs=0, before=before, port=port) as w:
         w.goes_on()
         pod = json.loads(json.dumps(w.fake.objects["pods"]["ns/j0-worker-1"]))
         end = {"exitCode": 7, "reason": "Error", "finishedAt": "2026-01-01T00:01:00Z"}
@@ -137,6 +139,8 @@ def the_log_says_why_a_job_restarts() -> None:
         pod["status"] = {"phase": "Failed", "containerStatuses": [state]}
         w.fake.put("pods", pod)
         wait("Restarting", lambda: w.state() == "Restarting")
+        counted = 'hvd_operator_job_restarts_total{reason="WorkerFailed"} 1'
+        wait("the metric with its reason", lambda: counted in fetch(port, "/metrics")[1])
         text = (w.dir / "log").read_text()
     line = "job restarts job=ns/j0 from=Running reason=JobRestarting"
     found = [x for x in text.splitlines() if line in x]

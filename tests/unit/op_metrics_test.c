@@ -60,6 +60,56 @@ static void what_is_measured_is_told(void **state)
     strbuf_release(&text);
 }
 
+/* Statuses with these numbers of restarts and replacements. */
+static void restart(struct metrics *m, const char *cause, int counted, int replacements)
+{
+    struct arena a;
+    struct build b = {.arena = &a};
+    struct node *now;
+
+    arena_init(&a, 1u << 16);
+    now = node_object(&b);
+    node_set_str(&b, now, "state", "Restarting");
+    node_set_int(&b, now, "restarts", counted);
+    node_set_int(&b, now, "replacements", replacements);
+    metrics_status(m, METRICS_HOROVODJOB, cause, NULL, now, 0);
+    arena_release(&a);
+}
+
+static void restarts_are_told_by_reason(void **state)
+{
+    static const char *const lines[] = {
+        "hvd_operator_job_restarts_total{reason=\"OOMKilled\"} 2\n",
+        "hvd_operator_job_replacements_total{reason=\"Evicted\"} 1\n",
+        "hvd_operator_job_restarts_total{reason=\"other\"} 2\n",
+    };
+    struct metrics m = {0};
+    struct gauges g = {.version = "1"};
+    struct strbuf text;
+    char many[16];
+
+    (void)state;
+    restart(&m, "OOMKilled", 1, 0);
+    restart(&m, "Evicted", 0, 1);
+    restart(&m, "OOMKilled", 1, 0);
+    restart(&m, "not a \"word\"", 1, 0);
+    restart(&m, NULL, 1, 0);
+    restart(&m, "NothingGrew", 0, 0);
+    strbuf_init(&text, 1u << 20);
+    metrics_render(&m, &g, &text);
+    for (size_t i = 0; i < sizeof(lines) / sizeof(*lines); i++)
+        wants(&text, lines[i]);
+    assert_null(strstr(strbuf_str(&text), "NothingGrew"));
+    strbuf_release(&text);
+    for (int i = 0; i < 100;
+         i++) { /* whoever writes reasons does not fill the memory */
+        (void)snprintf(many, sizeof(many), "Reason%d", i);
+        restart(&m, many, 1, 0);
+    }
+    assert_int_equal(m.n_restarts, METRICS_MAX_REASONS);
+    assert_string_equal(m.restarts[METRICS_MAX_REASONS - 1].reason, "other");
+}
+
 /* Each family once, its samples right after its HELP and TYPE. */
 static void every_sample_belongs_to_the_family_above_it(void **state)
 {
@@ -96,6 +146,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_measured_is_told),
+        cmocka_unit_test(restarts_are_told_by_reason),
         cmocka_unit_test(every_sample_belongs_to_the_family_above_it),
     };
 
