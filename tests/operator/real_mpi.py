@@ -236,6 +236,27 @@ def what_is_deleted_by_hand_is_made_again_with_the_next_pod() -> None:
         expect(stage.api.get(ns, plural, name) is not None, f"{name} is there again")
 
 
+def a_deleted_launcher_is_made_again_when_its_pod_is_gone() -> None:
+    ns = stage.api.namespace("t-mpi-launcher-deleted")
+    make(ns, mpijob(1))
+    run(ns, 1)
+    pod = pods(ns, "launcher")[0]["metadata"]["name"]
+    hold = {"metadata": {"finalizers": ["example.com/hold"]}}
+    path = f"/api/v1/namespaces/{ns}/pods/{pod}"
+    stage.api.call("PATCH", path, hold, MERGE)  # the kubelet's grace period
+    stage.api.call("DELETE", f"{BATCH.format(ns=ns)}/pi-launcher?propagationPolicy=Background")
+    wait("its pod is ending", lambda: not pods(ns, "launcher"), 60)
+    stage.api.delete(ns, "pods", "pi-worker-0", 0)  # so that the job is looked at
+    wait("the worker is made again", lambda: len(pods(ns, "worker")) == 1)
+    expect(launcher(ns) is None, "no second launcher yet")
+    stage.api.patch_pod(ns, pod, {"phase": "Failed"})
+    wait("another launcher", lambda: launcher(ns))
+    stage.api.call("PATCH", path, {"metadata": {"finalizers": None}}, MERGE)
+    run(ns, 1)
+    play(ns, "Succeeded", "launcher")
+    until(ns, "Succeeded")
+
+
 def a_suspended_job_keeps_no_worker() -> None:
     """One that has ended, too: it would be in the way of the resumed job."""
     ns = stage.api.namespace("t-mpi-suspended-all")
@@ -355,6 +376,7 @@ def tests(
         an_evicted_worker_ends_the_job_and_its_launcher,
         a_failed_worker_is_replaced,
         what_is_deleted_by_hand_is_made_again_with_the_next_pod,
+        a_deleted_launcher_is_made_again_when_its_pod_is_gone,
         a_suspended_job_keeps_no_worker,
         a_template_that_is_refused_fails_the_job,
         a_job_that_mpi_operator_started_goes_on,
