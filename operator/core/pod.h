@@ -54,8 +54,8 @@ struct pod { /* no field is NULL except where said */
 /* What pod_decode and object_read look at: nothing else of a pod needs to be parsed. */
 extern const struct prune_rule pod_rules[];
 
-/* May it be a pod of such a job? A user's template may have labels by which the watch of
- * the other kind's pods shows it, too; its owner tells. */
+/* May it be a pod of such a job? A user's template may have labels by which the watch
+ * of the other kind's pods shows it, too; its owner tells. */
 bool pod_is_of(enum kube_kind job_kind, const struct node *object);
 /* Fills *ret with pointers into the document and into conditions: valid as long as they
  * are. -EINVAL without a name. */
