@@ -3,7 +3,18 @@
 
 from __future__ import annotations
 
-from cluster import Suite, apply, condition, expect, horovodjob, kubectl, namespace, wait, wait_state, workers
+from cluster import (
+    Suite,
+    apply,
+    condition,
+    expect,
+    horovodjob,
+    kubectl,
+    namespace,
+    wait,
+    wait_state,
+    workers,
+)
 
 # rank 3 alone ignores SIGTERM, so that its pod ends when the other has long told why
 PROBED = """
@@ -25,10 +36,16 @@ def tests(suite: Suite) -> None:
         old = {p["metadata"]["uid"] for p in workers("late", ns)}
         status = wait_state("late", ns, "Failed")
         expect(condition(status, "Failed")["reason"] == "DeadlineExceeded", "reason", status)
-        wait("the pods have ended", lambda: all(p["status"]["phase"] == "Failed" for p in workers("late", ns)), 60)
+        wait(
+            "the pods have ended",
+            lambda: all(p["status"]["phase"] == "Failed" for p in workers("late", ns)),
+            60,
+        )
         pods = workers("late", ns)
         expect({p["metadata"]["uid"] for p in pods} == old, "they are the same", pods)
-        expect(all(p["status"].get("reason") == "DeadlineExceeded" for p in pods), "by their kubelets", pods)
+        expect(
+            all(p["status"].get("reason") == "DeadlineExceeded" for p in pods), "by their kubelets", pods
+        )
         for i in range(2):
             said = kubectl("logs", "-n", ns, f"late-worker-{i}", "-c", "main")
             expect("begun" in said, "the log stays", said)
@@ -51,6 +68,8 @@ def tests(suite: Suite) -> None:
         fail = "echo rank $HOROVOD_RANK; [ $HOROVOD_RANK = 2 ] && exit 7; sleep 1000"
         apply(horovodjob("wide", ["sh", "-c", fail], slots=2, hostNetwork=True), ns)
         status = wait_state("wide", ns, "Failed", seconds=120)
-        node = next(p["spec"]["nodeName"] for p in workers("wide", ns) if p["metadata"]["name"] == "wide-worker-1")
+        node = next(
+            p["spec"]["nodeName"] for p in workers("wide", ns) if p["metadata"]["name"] == "wide-worker-1"
+        )
         seen = {k: status["failure"].get(k) for k in ("rank", "pod", "node", "exitCode")}
         expect(seen == {"rank": 2, "pod": "wide-worker-1", "node": node, "exitCode": 7}, "named", status)
