@@ -2,7 +2,8 @@
 /* List and watch: does what core/reflector.c says.
  *
  *   list    pages of PAGE_LIMIT objects; begin_list before the first, end_list after
- *           the last; a page that is too large is asked for again in smaller ones
+ *           the last; a page that is too large is asked for again in smaller ones, one
+ *           that did not come is asked for again
  *   watch   from the last resourceVersion, with bookmarks, ended by the server after
  *           5 to 10 min
  *
@@ -271,6 +272,13 @@ static void kind_unknown(struct watcher *w)
     step(w, REFL_ERROR, why);
 }
 
+/* The same page is asked for again, and not all pages of a long list. Its place is kept
+ * by the server for some minutes; after that it says 410. */
+static bool will_pass(const struct answer *a)
+{
+    return a->cls == ANSWER_THROTTLED || a->cls == ANSWER_UNAVAILABLE;
+}
+
 static void on_page(void *arg, const struct kube_reply *r)
 {
     struct watcher *w = arg;
@@ -294,8 +302,10 @@ static void on_page(void *arg, const struct kube_reply *r)
     }
     if (r->error == -E2BIG && w->page_limit > 1)
         w->page_limit = w->page_limit > PAGE_SHRINK ? w->page_limit / PAGE_SHRINK : 1u;
-    mem_free(w->resume);
-    w->resume = NULL;
+    else if (!will_pass(&r->answer)) {
+        mem_free(w->resume);
+        w->resume = NULL;
+    }
     if (r->answer.cls == ANSWER_GONE)
         step(w, REFL_EXPIRED, "the list's place has expired");
     else if (r->answer.cls == ANSWER_NOT_FOUND && w->is_optional && is_first)

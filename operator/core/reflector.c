@@ -7,8 +7,9 @@
  *      '--error, expired--> BACKOFF --timer--> LISTING
  *
  * 410 in a watch lists again at once: the server is well, only our place in its history
- * is gone. 410 while paging backs off, or a server that expires tokens quickly would be
- * hammered. */
+ * is gone. But the place that a list has just given must not be gone: a second 410 in a
+ * row backs off before the next list, as 410 while paging does, or a server that
+ * forgets quickly would be asked for everything again and again. */
 #include "operator/core/reflector.h"
 
 #include "runtime/base/mem.h"
@@ -47,29 +48,45 @@ back_off(struct reflector *r, int need_list, uint64_t now_ns, uint32_t random32)
         r->backoff_ns = REFL_MAX_BACKOFF_NS;
 }
 
+static const struct edge *find(enum refl_state from, enum refl_event ev)
+{
+    for (size_t i = 0; i < ARRAY_LEN(edges); i++) {
+        if (edges[i].from == from && edges[i].ev == ev)
+            return &edges[i];
+    }
+    return NULL;
+}
+
 enum refl_state reflector_next(struct reflector *r,
                                enum refl_event ev,
                                int was_short,
                                uint64_t now_ns,
                                uint32_t random32)
 {
+    static const struct edge again = {REFL_WATCHING, REFL_EXPIRED, REFL_BACKOFF, 1};
+    const struct edge *e;
+
     if (r->state == REFL_WATCHING && ev == REFL_WATCH_END && was_short)
         ev = REFL_ERROR;
-    for (size_t i = 0; i < ARRAY_LEN(edges); i++) {
-        const struct edge *e = &edges[i];
+    e = find(r->state, ev);
+    if (!e)
+        return r->state;
+    if (e->from == REFL_WATCHING) {
+        int has_expired = ev == REFL_EXPIRED && was_short;
 
-        if (e->from != r->state || e->ev != ev)
-            continue;
-        r->state = e->to;
-        if (e->from == REFL_BACKOFF && r->need_list)
-            r->state = REFL_LISTING;
-        if (ev == REFL_LISTED || (e->from == REFL_WATCHING && !was_short))
-            r->backoff_ns = REFL_FIRST_BACKOFF_NS; /* it went well until now */
-        if (e->to == REFL_BACKOFF)
-            back_off(r, e->need_list, now_ns, random32);
-        if (ev != REFL_LISTED && e->to != REFL_BACKOFF)
-            r->n_restarts++;
-        break;
+        if (has_expired && r->has_expired)
+            e = &again;
+        r->has_expired = has_expired;
     }
+    r->state = e->to;
+    if (e->from == REFL_BACKOFF && r->need_list)
+        r->state = REFL_LISTING;
+    if ((ev == REFL_LISTED && !r->has_expired)
+        || (e->from == REFL_WATCHING && !was_short))
+        r->backoff_ns = REFL_FIRST_BACKOFF_NS; /* it went well until now */
+    if (e->to == REFL_BACKOFF)
+        back_off(r, e->need_list, now_ns, random32);
+    if (ev != REFL_LISTED && e->to != REFL_BACKOFF)
+        r->n_restarts++;
     return r->state;
 }

@@ -33,6 +33,7 @@ struct reflector {
     uint64_t wake_ns;    /* BACKOFF: when to go on */
     int need_list;       /* BACKOFF: 1 list, 0 watch from the last resourceVersion */
     uint32_t n_restarts; /* lists and watches begun after the first list */
+    int has_expired;     /* the last watch did, before it told anything */
 };
 
 void reflector_init(struct reflector *r);

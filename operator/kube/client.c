@@ -27,8 +27,9 @@
 
 #define MAX_IN_FLIGHT      8
 #define REQUEST_TIMEOUT_MS 30000u
-#define MAX_ANSWER_BYTES   (8u << 20) /* etcd takes objects of 1.5 MiB */
-#define MAX_LINE_BYTES     (8u << 20)
+/* etcd takes objects of 1.5 MiB, whose bytes can take six in JSON ("\u003c") */
+#define MAX_ANSWER_BYTES   (12u << 20)
+#define MAX_LINE_BYTES     (12u << 20)
 #define MAX_PATH_BYTES     8192u
 
 struct request {

@@ -40,6 +40,7 @@
 #define MAX_CONNECTIONS    32 /* watches, requests in flight, and the Lease */
 #define CONNECT_TIMEOUT_MS 10000L
 #define DEAD_PEER_MS       40000u
+#define MAX_RETRY_AFTER_S  300
 
 struct call {
     struct call *next;
@@ -58,7 +59,6 @@ struct call {
     uint64_t idle_ns, heard_ns;
     int chunk_rc;    /* what the chunk callback ended the stream with */
     bool is_refused; /* by may_send */
-    uint32_t retry_after_s;
     char why[CURL_ERROR_SIZE];
 };
 
@@ -229,22 +229,11 @@ static void on_header_end(struct call *c)
 
 static size_t on_header(char *p, size_t size, size_t n, void *arg)
 {
-    static const char name[] = "retry-after:";
     struct call *c = arg;
-    char text[32];
     size_t len = n * size;
 
     if (len == 2 && memcmp(p, "\r\n", 2) == 0) /* the header's end */
         on_header_end(c);
-    if (len > sizeof(name) - 1 && len < sizeof(text) + sizeof(name) - 1
-        && strncasecmp(p, name, sizeof(name) - 1) == 0) {
-        unsigned long v;
-
-        memcpy(text, p + sizeof(name) - 1, len - (sizeof(name) - 1));
-        text[len - (sizeof(name) - 1)] = '\0';
-        v = strtoul(text, NULL, 10); /* a date gives 0: then our own back-off is used */
-        c->retry_after_s = v > 300 ? 300 : (uint32_t)v;
-    }
     return len;
 }
 
@@ -353,6 +342,7 @@ static void set_transport(struct call *c, const struct http_request *rq)
     curl_easy_setopt(e, CURLOPT_WRITEDATA, c);
     curl_easy_setopt(e, CURLOPT_HEADERFUNCTION, on_header);
     curl_easy_setopt(e, CURLOPT_HEADERDATA, c);
+    curl_easy_setopt(e, CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L); /* a proxy's own */
     if (!rq->chunk) /* a list; events of a watch must not wait in a decoder */
         curl_easy_setopt(e, CURLOPT_ACCEPT_ENCODING, "gzip");
 }
@@ -471,9 +461,19 @@ static void finish(struct http *h, struct call *c, struct http_reply *r)
     c->easy = NULL;
     r->body = strbuf_str(&c->body);
     r->n = c->body.n;
-    r->retry_after_s = c->retry_after_s;
     c->done(c->arg, r);
     call_free(c);
+}
+
+/* Seconds or a date; one that has passed, by our clock, is none. */
+static uint32_t retry_after_s(CURL *e)
+{
+    curl_off_t s = 0;
+
+    curl_easy_getinfo(e, CURLINFO_RETRY_AFTER, &s);
+    if (s <= 0)
+        return 0;
+    return s > MAX_RETRY_AFTER_S ? MAX_RETRY_AFTER_S : (uint32_t)s;
 }
 
 static void on_curl_done(struct http *h, CURLMsg *m)
@@ -486,6 +486,7 @@ static void on_curl_done(struct http *h, CURLMsg *m)
     curl_easy_getinfo(m->easy_handle, CURLINFO_PRIVATE, &p);
     curl_easy_getinfo(m->easy_handle, CURLINFO_RESPONSE_CODE, &status);
     c = (struct call *)(void *)p;
+    r.retry_after_s = retry_after_s(m->easy_handle);
     if (m->data.result == CURLE_OK)
         r.status = (int)status;
     else if (c->is_refused)

@@ -140,6 +140,28 @@ def a_throttling_server_is_left_in_peace_for_as_long_as_it_asks() -> None:
 
 
 @suite.test
+def a_pause_may_be_asked_for_by_a_date() -> None:
+    import time
+    from email.utils import formatdate
+
+    times = []
+
+    def hook(w, h, method, plural, query):
+        if method == "POST" and plural == "secrets":
+            times.append(time.monotonic())
+            if len(times) == 1:
+                w.fake.answer(
+                    h, 429, '{"message": "slow down"}', Retry_After=formatdate(time.time() + 4, usegmt=True)
+                )
+                return True
+        return False
+
+    with World(hook) as w:
+        w.goes_on()
+        expect(times[1] - times[0] >= 2.9, "until then", str(times))
+
+
+@suite.test
 def a_server_error_is_tried_again_and_shown_meanwhile() -> None:
     failed = []
 

@@ -155,6 +155,88 @@ def a_page_that_is_too_large_is_asked_for_in_smaller_ones() -> None:
 
 
 @suite.test
+def a_page_that_does_not_come_is_asked_for_again_and_not_all_pages() -> None:
+    asked = []
+
+    def hook(w, h, method, plural, query):
+        if plural == "pods" and "limit" in query:
+            asked.append(query.get("continue", ""))
+            if len(asked) in (2, 3):
+                code, text = ((500, "etcd is away"), (429, "slow down"))[len(asked) - 2]
+                w.fake.answer(h, code, json.dumps({"message": text}))
+                return True
+        return False
+
+    with World(hook, before=other_pods(120)) as w:
+        w.goes_on()
+        expect(asked == ["", "50", "50", "50", "100"], "the second page three times", asked)
+        expect(len([p for p in w.fake.objects["pods"] if "old" in p]) == 120, "all are there")
+
+
+@suite.test
+def a_place_in_a_list_that_has_expired_makes_it_begin_anew() -> None:
+    asked = []
+
+    def hook(w, h, method, plural, query):
+        if plural == "pods" and "limit" in query:
+            asked.append(query.get("continue", ""))
+            if len(asked) == 2:
+                w.fake.answer(h, 410, '{"code": 410, "reason": "Expired", "message": "too old"}')
+                return True
+        return False
+
+    with World(hook, before=other_pods(60)) as w:
+        w.goes_on()
+        expect(asked == ["", "50", "", "50"], "from the first page on", asked)
+
+
+@suite.test
+def a_place_that_expires_as_soon_as_it_is_listed_is_not_listed_in_a_loop() -> None:
+    told = []
+
+    def hook(w, h, method, plural, query):
+        if plural == "pods" and "watch" in query and len(told) < 4:
+            told.append(time.monotonic())
+            w.fake.begin_watch(h)
+            gone = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"}
+            w.fake.event(h, "ERROR", gone)
+            w.fake.chunk(h, b"")
+            return True
+        return False
+
+    with World(hook) as w:
+        wait("the last of them", lambda: len(told) == 4)
+        w.goes_on()
+        pauses = [b - a for a, b in zip(told, told[1:], strict=False)]
+        expect(pauses[0] < 0.7, "the first time at once", pauses)
+        expect(min(pauses[1:]) > 0.7, "then after a pause", pauses)
+
+
+@suite.test
+def an_object_of_the_largest_size_stops_no_other() -> None:
+    """1.4 MB of a character that takes six in JSON; etcd takes it."""
+
+    def large(name: str) -> dict:
+        container = {"name": "c", "image": "i", "env": [{"name": "E", "value": "\x01" * 1_450_000}]}
+        meta = {"name": name, "labels": {"ringmaster.dev/job-name": "old"}}
+        return {"metadata": meta, "spec": {"containers": [container]}, "status": {"phase": "Running"}}
+
+    def before(fake):
+        fake.put("pods", large("in-a-list"))
+        fake.put("pods", large("in-a-list-2"))
+
+    with World(before=before) as w:
+        w.goes_on()
+        w.fake.put("pods", large("in-a-watch"))
+        w.fake.put("horovodjobs", w.job("j1"))
+        w.run_pods(name="j1")
+        wait("j1 runs", lambda: w.state("j1") == "Running")
+        log = (w.dir / "log").read_text()
+        expect(log.count("the answer is too large") == 2, "pages of 50 and of 6, and no more", log)
+        little_memory(w, 56)
+
+
+@suite.test
 def silence_grows_while_the_api_server_is_away() -> None:
     port = free_port()
     away = []

@@ -195,6 +195,28 @@ static void a_watch_that_ends_at_once_is_backed_off(void **state)
     assert_int_equal(reflector_next(&r, REFL_WATCH_END, 1, 0, 0), REFL_BACKOFF);
 }
 
+/* List, 410, list, 410: what a list says must not be forgotten at once. */
+static void a_place_that_expires_as_soon_as_it_is_listed_is_backed_off(void **state)
+{
+    struct reflector r;
+    uint64_t last = 0;
+
+    (void)state;
+    reflector_init(&r);
+    (void)reflector_next(&r, REFL_LISTED, 0, 0, 0);
+    assert_int_equal(reflector_next(&r, REFL_EXPIRED, 1, 0, 0), REFL_LISTING);
+    for (int i = 0; i < 10; i++) {
+        assert_int_equal(reflector_next(&r, REFL_LISTED, 0, 0, 0), REFL_WATCHING);
+        assert_int_equal(reflector_next(&r, REFL_EXPIRED, 1, 0, 0), REFL_BACKOFF);
+        assert_true(r.wake_ns > last || last == REFL_MAX_BACKOFF_NS);
+        last = r.wake_ns;
+        assert_int_equal(reflector_next(&r, REFL_TIMER, 0, 0, 0), REFL_LISTING);
+    }
+    (void)reflector_next(&r, REFL_LISTED, 0, 0, 0);
+    assert_int_equal(reflector_next(&r, REFL_WATCH_END, 0, 0, 0), REFL_WATCHING);
+    assert_int_equal(reflector_next(&r, REFL_EXPIRED, 1, 0, 0), REFL_LISTING);
+}
+
 /* How many requests of a full queue go out in a second from now_ns on. */
 static unsigned rate(struct limit *l, uint64_t now_ns)
 {
@@ -248,6 +270,7 @@ int main(void)
         cmocka_unit_test(the_reflector_takes_each_edge_and_no_other),
         cmocka_unit_test(the_reflector_backs_off_longer_and_resumes_where_it_was),
         cmocka_unit_test(a_watch_that_ends_at_once_is_backed_off),
+        cmocka_unit_test(a_place_that_expires_as_soon_as_it_is_listed_is_backed_off),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
