@@ -247,6 +247,7 @@ int main(int argc, char **argv)
     }
     log_set_level(o.log_level);
     log_set_json(o.log_json);
+    log_set_lossy(true); /* one thread: it must not wait for whoever reads the log */
     switch (o.what) {
     case OPTIONS_HELP:
         return print(options_help);

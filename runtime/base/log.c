@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Log lines to stderr, each by one write(2) so that lines of several processes do not
- * mix. The mutable globals are the level, the form and the tag; they are set at start,
- * before threads. The level is atomic because tests and HVD_LOG_LEVEL change it late.
- * Lines are cut at LINE_BYTES. */
+ * mix. The mutable globals are the level, the form and the tag, set at start, before
+ * threads, and the count of lines that were dropped. The level is atomic because tests
+ * and HVD_LOG_LEVEL change it late. Lines are cut at LINE_BYTES. */
 #include "runtime/base/log.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stddef.h>
@@ -21,7 +22,8 @@
 #define LINE_BYTES 2048
 
 static atomic_int min_level = LOG_INFO;
-static atomic_bool is_json, has_no_time;
+static atomic_bool is_json, has_no_time, is_lossy;
+static atomic_uint n_lost;
 static char tag_program[32] = "ringmaster";
 static char tag_detail[96];
 
@@ -64,6 +66,19 @@ void log_set_tag(const char *program, const char *detail)
 void log_set_time(bool on)
 {
     atomic_store_explicit(&has_no_time, !on, memory_order_relaxed);
+}
+
+void log_set_lossy(bool on)
+{
+    atomic_store_explicit(&is_lossy, on, memory_order_relaxed);
+}
+
+/* A pipe that can be written takes PIPE_BUF bytes whole, which is more than a line. */
+static bool must_drop(void)
+{
+    struct pollfd p = {.fd = STDERR_FILENO, .events = POLLOUT};
+
+    return atomic_load_explicit(&is_lossy, memory_order_relaxed) && poll(&p, 1, 0) == 0;
 }
 
 bool log_enabled(enum log_level level)
@@ -221,8 +236,18 @@ void log_event(enum log_level level, const char *msg, const char *fmt, ...)
     int saved_errno = errno;
     va_list ap;
 
+    unsigned lost;
+
     if (!log_enabled(level))
         return;
+    if (must_drop()) {
+        (void)atomic_fetch_add_explicit(&n_lost, 1, memory_order_relaxed);
+        errno = saved_errno;
+        return;
+    }
+    lost = atomic_exchange_explicit(&n_lost, 0, memory_order_relaxed);
+    if (lost > 0)
+        log_event(LOG_WARN, "log lines were lost, nobody took them", "lines=%u", lost);
     va_start(ap, fmt);
     if (vsnprintf(data, sizeof(data), fmt, ap) < 0)
         data[0] = '\0';

@@ -204,7 +204,9 @@ def condition(status: dict, kind: str) -> dict:
 class Operator:
     """hvd-operator as a process, under the rights that the manifests give it."""
 
-    def __init__(self, program: Path, kubeconfig: Path, log: Path, *args: str, crash=None, env=None):
+    def __init__(
+        self, program: Path, kubeconfig: Path, log: Path, *args: str, crash=None, env=None, stderr=None
+    ):
         """crash: HVD_CRASH; env: variables beside ours. Tests may run in a pod: it does not know."""
         self.log = log
         ours = ("KUBECONFIG", "HVD_CRASH", "KUBERNETES_SERVICE_HOST")
@@ -227,7 +229,7 @@ class Operator:
                 ],
                 env=env,
                 stdout=out,
-                stderr=out,
+                stderr=out if stderr is None else stderr,
             )
 
     def ended(self) -> bool:

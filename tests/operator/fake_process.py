@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import os
 import subprocess
@@ -153,3 +155,42 @@ def in_a_pod_the_lease_is_held_whatever_names_the_server() -> None:
         with World(env={"KUBERNETES_SERVICE_HOST": host}) as w:
             w.goes_on()
             expect(bool(w.fake.objects["leases"]) == leads, f"KUBERNETES_SERVICE_HOST={host}")
+
+
+class Unread(World):
+    """Whose log is a pipe of two pages; others holds its other end."""
+
+    def __init__(self):
+        self.others, self.stderr = os.pipe()
+        fcntl.fcntl(self.stderr, fcntl.F_SETPIPE_SZ, 8192)
+        os.set_blocking(self.others, False)
+        super().__init__()
+        os.close(self.stderr)
+        self.text = ""
+
+    def read(self) -> str:
+        with contextlib.suppress(BlockingIOError):
+            while data := os.read(self.others, 65536):
+                self.text += data.decode()
+        return self.text
+
+    def __exit__(self, *what):
+        super().__exit__(*what)
+        os.close(self.others)
+
+
+@suite.test
+def a_log_that_nobody_reads_stops_nothing() -> None:
+    with Unread() as w:
+        for i in range(40):  # two lines each, of a hundred bytes
+            name = f"a-job-with-a-name-of-some-length-{i}"
+            w.fake.put("horovodjobs", w.job(name))
+            w.run_pods(name=name)
+            wait("it runs", lambda name=name: w.state(name) == "Running")
+        w.goes_on()
+        expect(3000 < len(w.read()) <= 8192, "the pipe was full", len(w.text))
+        expect(w.text.endswith("\n"), "only whole lines are in it", w.text[-100:])
+        w.fake.put("horovodjobs", w.job("last"))
+        w.run_pods(name="last")
+        wait("the log goes on", lambda: "job=ns/last" in w.read())
+        expect("log lines were lost, nobody took them lines=" in w.text, "it is told", w.text)

@@ -41,6 +41,7 @@ class World:
     """A fake and an operator on it."""
 
     program = "hvd-operator"
+    stderr: int | None = None  # a descriptor; None: the file log
 
     def __init__(
         self, hook=None, jobs: int = 1, port: int = 0, before=None, extra: list[str] | None = None, env=None
@@ -59,7 +60,12 @@ class World:
 
     def begin(self, env=None) -> Operator:
         return Operator(
-            BIN / self.program, self.dir / "kubeconfig", self.dir / "log", *self.options, env=env
+            BIN / self.program,
+            self.dir / "kubeconfig",
+            self.dir / "log",
+            *self.options,
+            env=env,
+            stderr=self.stderr,
         )
 
     def change(self, plural: str, name: str, **spec: object) -> None:
