@@ -11,8 +11,10 @@ another, in the order of the file; lanes run side by side, but for two:
 
 A row's output is kept in build/logs/NAME.log; what is printed of a row is printed at its end and in
 one piece: one line, and the whole output when it failed. A row over its budget is killed with
-everything in its session and counts as one failure. Output is TAP, prove's summary, or a line
-`N passed, N failed, N skipped`. The last line adds everything up: `N passed, N failed, N skipped`.
+everything in its session and counts as one failure. Output is TAP, prove's summary (with --directives,
+or nobody hears of skips), or a line `N passed, N failed, N skipped`. The last line adds everything up:
+`N passed, N failed, N skipped`. A skip that no line of tests/skips allows is a failure: what the setup
+rows bring must not be missing unseen.
 
 One thread waits for the ends of all rows (a pidfd each), so Ctrl-C and SIGTERM have one place to end
 what runs. Seconds of processors are those of a row's processes that were waited for: daemons that leave
@@ -69,7 +71,7 @@ class Count:
 def count(text: str) -> Count:
     """Counts a suite's output: a plain closing line wins over prove's summary, that over TAP lines."""
     tap, plain, prove = Count(), None, None
-    prove_failed = prove_bad = 0
+    prove_failed = prove_bad = prove_skips = 0
     for line in text.splitlines():
         if m := PLAIN.match(line):
             plain = Count()
@@ -86,7 +88,9 @@ def count(text: str) -> Count:
             skip = SKIP.search(m[2])
             if skip:
                 tap.skipped += 1
-                tap.reasons.append(skip[1].strip() or "no reason given")
+                prove_skips += 1
+                name = m[2][: skip.start()].strip(" -")
+                tap.reasons.append(skip[1].strip() or f"{name or 'a test'}, no reason given")
             elif m[1]:
                 tap.failed += 1
             else:
@@ -100,7 +104,7 @@ def count(text: str) -> Count:
         total = Count()
         total.skipped, total.reasons = tap.skipped, tap.reasons
         total.failed = max(prove_failed, 1 if prove_bad else 0)
-        total.passed = max(prove - prove_failed, 0)
+        total.passed = max(prove - prove_failed - prove_skips, 0)
         return total
     return tap
 
@@ -130,6 +134,15 @@ def stop_session(sid: int) -> None:
             time.sleep(0.05)
         else:
             return
+
+
+def may_skip(said: str) -> bool:
+    """Whether a line of tests/skips, a regular expression, is found in `ROW: REASON`."""
+    file = ROOT / "tests" / "skips"
+    if not file.exists():
+        return True
+    lines = file.read_text().splitlines()
+    return any(re.search(line, said) for line in lines if line and not line.startswith("#"))
 
 
 class Row:
@@ -188,6 +201,9 @@ class Row:
             why = "tests failed"
         elif not why and got.passed + got.skipped == 0:
             got.failed, why = 1, "ran no test"
+        unlisted = [r for r in got.reasons if not may_skip(f"{self.name}: {r}")]
+        if unlisted and not why:
+            got.failed, why = len(unlisted), f"tests/skips has no line for: {unlisted[0]}"
         self.count, self.why = got, why
         lines = text.splitlines()
         if why:

@@ -37,6 +37,13 @@ class CountTest(unittest.TestCase):
         self.assertEqual(numbers(some), (3, 0, 1))
         self.assertEqual(run.count(some).reasons, ["no GPU here"])
 
+    def test_prove_with_directives(self) -> None:
+        text = (
+            "a.t .. \nok 2 - b # SKIP no GPU here\nok 3 # SKIP\nok\nFiles=1, Tests=5,  0 wallclock secs\n"
+        )
+        self.assertEqual(numbers(text), (3, 0, 2))
+        self.assertEqual(run.count(text).reasons, ["no GPU here", "a test, no reason given"])
+
     def test_crashed_program_under_prove_is_a_failure(self) -> None:
         text = "b.t .. ok\n  Non-zero exit status: 134\n  Parse errors: No plan found\nFiles=1, Tests=3, \n"
         self.assertEqual(numbers(text)[1], 1)
@@ -113,6 +120,16 @@ class RunTest(unittest.TestCase):
         self.assertEqual((self.code, self.last), (0, "4 passed, 0 failed, 1 skipped"), self.out)
         self.assertIn("skipped in a: no GPU\n", self.out)
         self.assertIn("-- a: 1 passed, 0 failed, 1 skipped (", self.out)
+
+    def test_a_skip_that_is_not_listed_is_a_failure(self) -> None:
+        (self.root / "tests/skips").write_text("# why\n\n: no GPU$\n^b: no network\n")
+        self.run_rows("a 30 x echo ok 1 - one; echo 'ok 2 # SKIP no GPU'\n")
+        self.assertEqual((self.code, self.last), (0, "1 passed, 0 failed, 1 skipped"), self.out)
+        rows = "a 30 x echo ok 1 - one; echo 'ok 2 # SKIP no network'; echo 'ok 3 - c # SKIP'\n"
+        self.run_rows(rows + "b 30 y echo 'ok 1 # SKIP no network'\n")
+        self.assertEqual((self.code, self.last), (1, "1 passed, 2 failed, 3 skipped"), self.out)
+        self.assertTrue(self.row("a").endswith("tests/skips has no line for: no network"), self.out)
+        self.assertIn("skipped in a: c, no reason given\n", self.out)
 
     def test_a_failed_row_shows_all_of_its_output_and_the_others_run(self) -> None:
         many = "for i in $(seq 200); do echo line $i; done; echo not ok 1 - c; exit 1"

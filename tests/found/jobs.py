@@ -33,8 +33,8 @@ def cached(path):
 
 
 def intel() -> str:
-    """Intel MPI's mpiexec, where the peers of `make bench` have been installed."""
-    return cached("venv/peers/bin/mpiexec.hydra")
+    """Intel MPI's mpiexec, of tests/setup/venv.sh impi."""
+    return cached("venv/impi/bin/mpiexec.hydra")
 
 
 def need(program: str) -> str:

@@ -535,8 +535,6 @@ static void who_cannot_part_by_sleep_leaves_and_keeps_its_mask(void **state)
     cpu_set_t before, after;
     int left = -1;
     assert_int_equal(sched_getaffinity(0, sizeof before, &before), 0);
-    if (CPU_COUNT(&before) < 2)
-        skip();
     pair_open(&p);
     p.w.check = stop_at_once;
     uint64_t until = clock_now_ns() + NS_PER_S;
@@ -569,5 +567,8 @@ int main(void)
         cmocka_unit_test(first_report_of_a_loss_stays),
         cmocka_unit_test(wait_returns_what_check_says),
     };
+    cpu_set_t cpus;
+    if (sched_getaffinity(0, sizeof cpus, &cpus) == 0 && CPU_COUNT(&cpus) < 2)
+        cmocka_set_skip_filter("who_cannot_part_*"); /* skip() says "not ok" in TAP */
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
