@@ -6,7 +6,8 @@ from __future__ import annotations
 import re
 
 import yaml
-from api import JOBS, Refused, expect, wait
+from api import JOBS, Refused, condition, expect, wait
+from bad_yaml import plain
 from common import MANIFESTS, ROOT, api, kubectl, make_namespace, suite, text_of, world
 
 OLD = ROOT / "tests/packaging/old"
@@ -73,6 +74,52 @@ def explained(kind: str) -> str:
         return kubectl("explain", kind, "--recursive")
     except Exception:
         return ""
+
+
+@suite.test
+def an_autoscaler_scales_a_job() -> None:
+    """Kubernetes' own, by the scale subresource; below its least it acts without any metric."""
+    ns = make_namespace("packaging-autoscaler")
+    world.run()
+    api.make(ns, plain("grows"))
+    wait("two pods", lambda: len(api.pods(ns)) == 2)
+    before = api.pods(ns)
+    scaler = {
+        "apiVersion": "autoscaling/v2",
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": "grows", "namespace": ns},
+        "spec": {
+            "scaleTargetRef": {
+                "apiVersion": "ringmaster.dev/v1beta1",
+                "kind": "HorovodJob",
+                "name": "grows",
+            },
+            "minReplicas": 3,
+            "maxReplicas": 5,
+            "metrics": [
+                {
+                    "type": "Resource",
+                    "resource": {
+                        "name": "cpu",
+                        "target": {"type": "Utilization", "averageUtilization": 80},
+                    },
+                }
+            ],
+        },
+    }
+    kubectl("apply", "-f", "-", stdin=text_of([scaler]))
+    wait("a third pod", lambda: "grows-worker-2" in api.pods(ns), 60)
+    kept = {name: uid for name, uid in api.pods(ns).items() if name in before}
+    expect(kept == before, "the others are kept", kept, before)
+    path = f"/apis/autoscaling/v2/namespaces/{ns}/horizontalpodautoscalers/grows"
+
+    def able() -> dict:
+        return condition(api.call("GET", path).get("status", {}), "AbleToScale")
+
+    wait("the autoscaler is content", lambda: able().get("status") == "True", 60)
+    scale = api.call("GET", JOBS.format(ns=ns) + "/grows/scale")
+    chosen = kubectl("get", "pods", "-n", ns, "-l", scale["status"]["selector"], "-o", "name").split()
+    expect(len(chosen) == 3, "its selector names the workers", scale, chosen)
 
 
 # --- what is stored stays good ----------------------------------------------------------
