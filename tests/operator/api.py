@@ -81,7 +81,8 @@ class Api:
     # --- by kind -------------------------------------------------------------------------
     def namespace(self, name: str, **labels: str) -> str:
         self.call("POST", "/api/v1/namespaces", {"metadata": {"name": name, "labels": labels}})
-        wait(f"service account of {name}", lambda: self.items(name, "serviceaccounts"), 20)
+        # the controller manager asks again after half a minute at most when the API server was away
+        wait(f"service account of {name}", lambda: self.items(name, "serviceaccounts"), 90)
         return name
 
     def items(self, ns: str, plural: str) -> list[dict]:
