@@ -32,8 +32,9 @@ struct look {
     uint32_t n_pods, n_running; /* of all roles; running in this world, or well ended */
     bool is_made;               /* no place is empty */
     bool has_run, is_done;
-    bool has_met;       /* the agents have: a pod failed that could not have before */
-    bool is_old_world;  /* a worker that knows of no world: cannot be scaled in place */
+    bool has_met;      /* the agents have: a pod failed that could not have before */
+    bool is_old_world; /* a worker that cannot be scaled in place: it knows of no world,
+                          or has another runtime than a new one would have */
     bool is_other_size; /* a worker of a world of another size, before any status */
     bool is_out_of_memory;
 };
@@ -71,7 +72,9 @@ static void count_pod(struct look *l, enum role role, const struct pod *p)
         v->waiting = p->waiting;
     if (role == ROLE_WORKER) {
         l->has_met |= pod_has_failed(p) && cause_is_after_start(p);
-        l->is_old_world |= p->world_generation == 0;
+        l->is_old_world |=
+            p->world_generation == 0
+            || (p->runtime && p->runtime != pod_runtime(l->q->cfg->runtime_image));
         l->is_other_size |=
             p->world_generation != 0 && p->world_workers != l->job->role[role].n;
     }

@@ -19,6 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "operator/core/inject.h"
 #include "operator/core/labels.h"
 #include "operator/core/timestamp.h"
 #include "operator/core/texts.h"
@@ -28,11 +29,13 @@
 
 static const struct prune_rule container_rules[] = {
     {.key = "name"}, {.key = "restartPolicy"}, {.key = NULL}};
+static const struct prune_rule init_rules[] = {
+    {.key = "name"}, {.key = "restartPolicy"}, {.key = "image"}, {.key = NULL}};
 static const struct prune_rule spec_rules[] = {
     {.key = "nodeName"},
     {.key = "activeDeadlineSeconds"},
     {.key = "containers", .inner = container_rules},
-    {.key = "initContainers", .inner = container_rules},
+    {.key = "initContainers", .inner = init_rules},
     {.key = NULL}};
 const struct prune_rule pod_rules[] = {{.key = "metadata", .inner = prune_metadata},
                                        {.key = "spec", .inner = spec_rules},
@@ -100,6 +103,24 @@ static void read_world(const struct node *object, struct pod *p)
         p->world_generation = w.generation;
         p->world_workers = w.workers;
     }
+}
+
+uint32_t pod_runtime(const char *image)
+{
+    uint32_t h = 2166136261u; /* FNV-1a */
+
+    for (; *image; image++)
+        h = (h ^ (uint8_t)*image) * 16777619u;
+    return h ? h : 1;
+}
+
+static void read_runtime(const struct node *object, struct pod *p)
+{
+    const struct node *init =
+        node_with(node_at(object, "spec.initContainers"), "name", INIT_CONTAINER);
+
+    if (init)
+        p->runtime = pod_runtime(text(init, "image"));
 }
 
 /* --- conditions --------------------------------------------------------------------
@@ -331,6 +352,7 @@ int pod_decode(enum kube_kind job_kind,
         return err_set(err, -EINVAL, "pod without name, namespace or uid");
     read_labels(object, &p);
     read_world(object, &p);
+    read_runtime(object, &p);
     p.node = text(object, "spec.nodeName");
     p.is_stopped = node_int(object, "spec.activeDeadlineSeconds", 0) == 1;
     p.phase = phase_of(text(object, "status.phase"));
@@ -395,12 +417,12 @@ bool pod_equal(const struct pod *a, const struct pod *b)
     return texts_equal(&texts, a, b, POD_TEXT_MAX) && a->role == b->role
            && a->generation == b->generation
            && a->world_generation == b->world_generation
-           && a->world_workers == b->world_workers && a->is_disrupted == b->is_disrupted
-           && a->phase == b->phase && a->is_ready == b->is_ready
-           && a->is_deleting == b->is_deleting && a->grace_s == b->grace_s
-           && a->has_exit == b->has_exit && a->is_held == b->is_held
-           && a->is_stopped == b->is_stopped && a->exit_code == b->exit_code
-           && a->exit_signal == b->exit_signal;
+           && a->world_workers == b->world_workers && a->runtime == b->runtime
+           && a->is_disrupted == b->is_disrupted && a->phase == b->phase
+           && a->is_ready == b->is_ready && a->is_deleting == b->is_deleting
+           && a->grace_s == b->grace_s && a->has_exit == b->has_exit
+           && a->is_held == b->is_held && a->is_stopped == b->is_stopped
+           && a->exit_code == b->exit_code && a->exit_signal == b->exit_signal;
 }
 
 uint32_t pod_generation(const struct pod *p)

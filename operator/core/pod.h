@@ -37,6 +37,7 @@ struct pod { /* no field is NULL except where said */
     int role;                /* enum role, by label; -1: none that we know */
     uint32_t generation;     /* by label; 0 if absent */
     uint32_t world_generation, world_workers; /* by annotation; 0 if absent */
+    uint32_t runtime; /* pod_runtime of the image that brings it; 0: none does */
     enum pod_phase phase;
     bool is_ready, is_deleting, has_exit;
     bool is_disrupted;               /* condition DisruptionTarget is True */
@@ -65,8 +66,9 @@ int pod_decode(enum kube_kind job_kind,
                struct pod *ret,
                struct err *err);
 int pod_copy(const struct pod *from, struct pod *ret); /* owned strings; -ENOMEM */
-void pod_release(struct pod *p);       /* of a copy; accepts a zeroed struct */
-size_t pod_bytes(const struct pod *p); /* that a copy takes */
+void pod_release(struct pod *p);         /* of a copy; accepts a zeroed struct */
+size_t pod_bytes(const struct pod *p);   /* that a copy takes */
+uint32_t pod_runtime(const char *image); /* a hash, never 0: to tell images apart */
 /* How the pod's work ended: of one that goes on for the sake of another container, as
  * its first one did. Where all have ended, the kubelet's phase is waited for. Neither:
  * it has not ended. */

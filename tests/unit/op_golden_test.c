@@ -10,9 +10,9 @@
  * "reason", "message"}}. A POD may also be short:
  * {"phase": "Running", "generation": 2, "world": "2 3", "deleting": true, "reason":
  * "Evicted", "disrupted": true, "conditions": {"MyOwn": "True"}, "node", "finalizer",
- * "stopped": true, "exit": 3, "report": {"rank", "of" (a worker) or "host", "exit",
- * "signal", "why", "us"}}. GOLDEN_UPDATE=1 writes what comes out; look at the diff
- * before you commit it.
+ * "stopped": true, "runtime": "image", "exit": 3, "report": {"rank", "of" (a worker) or
+ * "host", "exit", "signal", "why", "us"}}. GOLDEN_UPDATE=1 writes what comes out; look
+ * at the diff before you commit it.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -157,9 +157,10 @@ spelt_out(struct arena *a, const struct node *w, enum role role, uint32_t i)
     if (node_str(w, "finalizer"))
         strbuf_printf(&t, ",\"finalizers\":[\"%s\"]", node_str(w, "finalizer"));
     strbuf_printf(&t,
-                  "},\"spec\":{\"nodeName\":\"%s\",%s\"containers\":[{\"name\":"
-                  "\"train\"}]},\"status\":{\"phase\":\"%s\"",
-                  said_or(w, "node", node),
+                  "},\"spec\":{\"nodeName\":\"%s\",\"initContainers\":[{\"name\":"
+                  "\"ringmaster-install\",\"image\":\"%s\"}],%s\"containers\":[{"
+                  "\"name\":\"train\"}]},\"status\":{\"phase\":\"%s\"",
+                  said_or(w, "node", node), said_or(w, "runtime", "runtime:1"),
                   node_bool(w, "stopped", false) ? "\"activeDeadlineSeconds\":1," : "",
                   node_str(w, "phase"));
     if (node_str(w, "reason"))
