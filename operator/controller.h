@@ -28,8 +28,12 @@ enum watch_id {
     WATCH_MPI_PODS,
     WATCH_BATCHES,
     WATCH_PRIORITIES, /* only with gang scheduling */
+    WATCH_SERVICES,   /* of these metadata alone, and nothing waits for them */
+    WATCH_CONFIGMAPS,
+    WATCH_VOLCANO_GROUPS, /* only with the gang scheduling that needs it */
+    WATCH_SCHEDULER_GROUPS,
 };
-#define WATCH_COUNT 6
+#define WATCH_COUNT 10
 
 struct controller {
     struct object_config objects;

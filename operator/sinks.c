@@ -5,6 +5,11 @@
  *   pods of both kinds     by label; their job is looked at
  *   launcher Jobs          by our label; the MPIJob is looked at
  *   PriorityClasses        only with gang scheduling; read when a PodGroup is made
+ *   Services, ConfigMaps,  their metadata, by our label: whoever deletes one by hand
+ *   PodGroups              makes the job be looked at. Nothing of them is kept
+ *
+ * The last come after the jobs that own them, and nothing waits for them: without the
+ * right to list them the operator does all else. Secrets are never listed.
  *
  * A cluster may know one kind of job only: its watch says so every half minute, and
  * nothing else waits for it.
@@ -202,8 +207,44 @@ classes_drop(void *arg, enum kube_kind kind, const char *ns, const char *name)
     return 0;
 }
 
+/* --- what is known by its metadata -------------------------------------------------
+ */
+
+static void owned_begin(void *arg, enum kube_kind kind)
+{
+    store_begin_owned(((struct controller *)arg)->store, kind);
+}
+
+static int owned_end(void *arg, enum kube_kind kind)
+{
+    store_end_owned(((struct controller *)arg)->store, kind, wake, arg);
+    return 0;
+}
+
+static int owned_put(void *arg, enum kube_kind kind, struct node *object)
+{
+    store_put_owned(((struct controller *)arg)->store, kind, object);
+    return 0;
+}
+
+static int owned_lose(void *arg, enum kube_kind kind, struct node *object)
+{
+    struct controller *op = arg;
+    char key[STORE_KEY_SIZE];
+
+    store_lose_owned(op->store, kind, object, key);
+    controller_wake(op, key);
+    return 0;
+}
+
 /* --- the table ---------------------------------------------------------------------
  */
+
+#define OWNED(KIND)                                                                    \
+    {                                                                                  \
+        KIND, LABEL_JOB_NAME, KIND, true, false, prune_object, owned_begin, owned_end, \
+            owned_put, NULL, owned_lose                                                \
+    }
 
 static const struct watch_row {
     enum kube_kind kind;
@@ -216,6 +257,7 @@ static const struct watch_row {
     int (*end)(void *arg, enum kube_kind kind);
     int (*put)(void *arg, enum kube_kind kind, struct node *object);
     int (*drop)(void *arg, enum kube_kind kind, const char *ns, const char *name);
+    int (*lose)(void *arg, enum kube_kind kind, struct node *object); /* or drop */
 } rows[WATCH_COUNT] = {
     [WATCH_HVD_JOBS] = {KUBE_JOB, NULL, KUBE_JOB, true, false, prune_object, jobs_begin,
                         jobs_end, jobs_put, jobs_drop},
@@ -232,7 +274,28 @@ static const struct watch_row {
     [WATCH_PRIORITIES] = {KUBE_PRIORITY_CLASS, NULL, KUBE_PRIORITY_CLASS, false, true,
                           prune_object, classes_begin, classes_end, classes_put,
                           classes_drop},
+    [WATCH_SERVICES] = OWNED(KUBE_SERVICE),
+    [WATCH_CONFIGMAPS] = OWNED(KUBE_CONFIGMAP),
+    [WATCH_VOLCANO_GROUPS] = OWNED(KUBE_VOLCANO_GROUP),
+    [WATCH_SCHEDULER_GROUPS] = OWNED(KUBE_SCHEDULER_GROUP),
 };
+
+static bool is_wanted(const struct controller *op, int i)
+{
+    if (i == WATCH_PRIORITIES)
+        return op->objects.gang != GANG_NONE;
+    if (i == WATCH_VOLCANO_GROUPS)
+        return op->objects.gang == GANG_VOLCANO;
+    if (i == WATCH_SCHEDULER_GROUPS)
+        return op->objects.gang == GANG_SCHEDULER_PLUGINS;
+    return true;
+}
+
+/* Those that the operator needs in order to act. */
+static const struct watcher *needed(const struct controller *op, int i)
+{
+    return rows[i].lose ? NULL : op->watch[i];
+}
 
 int sinks_open(struct controller *op, const struct options *o)
 {
@@ -242,11 +305,13 @@ int sinks_open(struct controller *op, const struct options *o)
                                   .end_list = r->end,
                                   .put = r->put,
                                   .drop = r->drop,
+                                  .lose = r->lose,
                                   .kind = r->sink_kind,
+                                  .is_metadata = r->lose != NULL,
                                   .arg = op,
                                   .rules = r->rules};
 
-        if (i == WATCH_PRIORITIES && op->objects.gang == GANG_NONE)
+        if (!is_wanted(op, i))
             continue;
         if (watcher_new(op->kube, r->kind, r->is_cluster_wide ? NULL : o->ns,
                         r->selector, o->watch_idle_ms, r->is_optional, &sink,
@@ -268,7 +333,7 @@ void sinks_close(struct controller *op)
 bool controller_is_synced(const struct controller *op)
 {
     for (int i = 0; i < WATCH_COUNT; i++) {
-        const struct watcher *w = op->watch[i];
+        const struct watcher *w = needed(op, i);
 
         if (w && !watcher_is_synced(w) && !watcher_is_absent(w))
             return false;
@@ -280,7 +345,7 @@ bool controller_is_synced(const struct controller *op)
 bool controller_may_act(const struct controller *op)
 {
     for (int i = 0; i < WATCH_COUNT; i++) {
-        const struct watcher *w = op->watch[i];
+        const struct watcher *w = needed(op, i);
 
         if (w && !watcher_is_fresh(w) && !watcher_is_absent(w))
             return false;
@@ -324,11 +389,17 @@ static void look_at_all(struct controller *op, uint64_t now_ns)
     store_each_job(op->store, wake, op);
 }
 
+/* What jobs own can be told to them only once they are there. */
+static bool is_due(const struct controller *op, int i)
+{
+    return op->watch[i] && (!rows[i].lose || controller_is_synced(op));
+}
+
 void sinks_tick(struct controller *op, uint64_t now_ns)
 {
     look_at_all(op, now_ns);
     for (int i = 0; i < WATCH_COUNT; i++) {
-        if (op->watch[i])
+        if (is_due(op, i))
             watcher_tick(op->watch[i], now_ns);
     }
 }
@@ -338,7 +409,7 @@ uint64_t sinks_next_ns(const struct controller *op)
     uint64_t next = op->look_at_all_ns ? op->look_at_all_ns : UINT64_MAX;
 
     for (int i = 0; i < WATCH_COUNT; i++) {
-        uint64_t t = op->watch[i] ? watcher_next_ns(op->watch[i]) : UINT64_MAX;
+        uint64_t t = is_due(op, i) ? watcher_next_ns(op->watch[i]) : UINT64_MAX;
 
         next = t < next ? t : next;
     }
@@ -368,7 +439,7 @@ uint64_t sinks_heard_ns(const struct controller *op)
     uint64_t first = UINT64_MAX;
 
     for (int i = 0; i < WATCH_COUNT; i++) {
-        const struct watcher *w = op->watch[i];
+        const struct watcher *w = needed(op, i);
 
         if (w && !watcher_is_absent(w) && watcher_heard_ns(w) < first)
             first = watcher_heard_ns(w);
@@ -381,6 +452,6 @@ const char *sinks_trouble(const struct controller *op)
     const char *why = "";
 
     for (int i = 0; i < WATCH_COUNT && !*why; i++)
-        why = op->watch[i] ? watcher_trouble(op->watch[i]) : "";
+        why = needed(op, i) ? watcher_trouble(needed(op, i)) : "";
     return why;
 }

@@ -175,8 +175,10 @@ static void set_version(struct watcher *w, struct span object)
     }
 }
 
+typedef int (*object_fn)(void *arg, enum kube_kind kind, struct node *object);
+
 /* -ENOMEM only; what cannot be read is logged. */
-static int put_object(struct watcher *w, struct span text)
+static int give_object(struct watcher *w, struct span text, object_fn fn)
 {
     struct span meta = json_find(text, "metadata");
     struct span ns = json_find_text(meta, "namespace");
@@ -193,7 +195,7 @@ static int put_object(struct watcher *w, struct span text)
         text = (struct span){pruned.p, pruned.n};
     rc = object_read(&a, text, &object, &err);
     if (rc == 0)
-        rc = w->sink.put(w->sink.arg, w->sink.kind, object);
+        rc = fn(w->sink.arg, w->sink.kind, object);
     else if (rc != -ENOMEM)
         log_warn("object skipped", "kind=%s object=%.*s/%.*s cause=\"%s\"",
                  kube_kind_name(w->kind), ns.n < 64 ? (int)ns.n : 0, ns.p,
@@ -229,15 +231,18 @@ static int read_resume(struct watcher *w, struct span meta, struct err *err)
 static int read_page(struct watcher *w, const struct kube_reply *r, struct err *err)
 {
     struct span list = {r->body, r->n}, key, item;
+    struct span found = json_find(list, "items");
     struct json_walk items;
     int more;
 
-    if (json_walk(&items, json_find(list, "items")) < 0 || items.close != ']')
+    if (w->sink.is_metadata && found.n == 4 && memcmp(found.p, "null", 4) == 0)
+        found = (struct span){"[]", 2}; /* of metadata an empty list comes as null */
+    if (json_walk(&items, found) < 0 || items.close != ']')
         return err_set(err, -EINVAL, "the list has no items");
     if (!w->resume)
         w->sink.begin_list(w->sink.arg, w->sink.kind);
     while ((more = json_walk_next(&items, &key, &item)) > 0) {
-        if (put_object(w, item) < 0)
+        if (give_object(w, item, w->sink.put) < 0)
             return err_set(err, -ENOMEM, "out of memory");
     }
     if (more < 0)
@@ -250,15 +255,22 @@ static int read_page(struct watcher *w, const struct kube_reply *r, struct err *
 }
 
 /* Said once, asked again with the longest pause. What was there of the kind is gone
- * with its definition. */
-static void kind_unknown(struct watcher *w)
+ * with its definition; what we may not see any more is not. */
+static void kind_unknown(struct watcher *w, bool is_forbidden)
 {
-    char why[128];
+    char why[192];
 
-    (void)snprintf(why, sizeof(why),
-                   "the API server does not know %ss: apply manifests/crd%s",
-                   kube_kind_name(w->kind), w->kind == KUBE_MPIJOB ? "/mpijob" : "");
-    if (w->is_synced) {
+    if (is_forbidden)
+        (void)snprintf(why, sizeof(why),
+                       "%ss may not be listed: one that is deleted by hand is not made "
+                       "again at once; apply manifests/rbac",
+                       kube_kind_name(w->kind));
+    else
+        (void)snprintf(why, sizeof(why), "the API server does not know %ss%s%s",
+                       kube_kind_name(w->kind),
+                       w->sink.is_metadata ? "" : ": apply manifests/crd",
+                       w->kind == KUBE_MPIJOB ? "/mpijob" : "");
+    if (w->is_synced && !is_forbidden) {
         w->sink.begin_list(w->sink.arg, w->sink.kind);
         if (w->sink.end_list(w->sink.arg, w->sink.kind) < 0) {
             step(w, REFL_ERROR, "out of memory");
@@ -309,15 +321,21 @@ static void on_page(void *arg, const struct kube_reply *r)
     if (r->answer.cls == ANSWER_GONE)
         step(w, REFL_EXPIRED, "the list's place has expired");
     else if (r->answer.cls == ANSWER_NOT_FOUND && w->is_optional && is_first)
-        kind_unknown(w);
+        kind_unknown(w, false);
+    else if (r->answer.cls == ANSWER_FORBIDDEN && w->sink.is_metadata && is_first)
+        kind_unknown(w, true);
     else
         step(w, REFL_ERROR, err.code ? err.text : r->answer.message);
 }
 
 static int start_list(struct watcher *w, struct err *err)
 {
-    struct kube_request rq = {
-        .method = "GET", .kind = w->kind, .ns = w->ns, .done = on_page, .arg = w};
+    struct kube_request rq = {.method = "GET",
+                              .kind = w->kind,
+                              .ns = w->ns,
+                              .is_metadata = w->sink.is_metadata,
+                              .done = on_page,
+                              .arg = w};
     struct strbuf query;
     char limit[16];
     int rc;
@@ -367,6 +385,8 @@ static int drop_object(struct watcher *w, struct span object)
     AUTOFREE char *ns = text_at(object, "namespace");
     AUTOFREE char *name = text_at(object, "name");
 
+    if (w->sink.lose)
+        return give_object(w, object, w->sink.lose);
     if (!ns || !name)
         return -ENOMEM; /* an absent one is "" */
     return w->sink.drop(w->sink.arg, w->sink.kind, ns, name);
@@ -384,7 +404,8 @@ static int on_event(struct watcher *w, struct span event)
         return on_error(w, object);
     if (!span_is(type, "BOOKMARK")) {
         w->n_events++;
-        rc = span_is(type, "DELETED") ? drop_object(w, object) : put_object(w, object);
+        rc = span_is(type, "DELETED") ? drop_object(w, object)
+                                      : give_object(w, object, w->sink.put);
     }
     if (rc == 0)
         set_version(w, object);
@@ -436,6 +457,7 @@ static int start_watch(struct watcher *w, struct err *err)
 {
     struct kube_watch spec = {.kind = w->kind,
                               .ns = w->ns,
+                              .is_metadata = w->sink.is_metadata,
                               .idle_ms = w->idle_ms,
                               .opened = on_opened,
                               .line = on_line,

@@ -20,7 +20,10 @@ struct watch_sink {
     int (*put)(void *arg, enum kube_kind kind, struct node *object);
     /* ns is "" of what has none */
     int (*drop)(void *arg, enum kube_kind kind, const char *ns, const char *name);
+    /* the object as it was last, in place of drop; one of both is NULL */
+    int (*lose)(void *arg, enum kube_kind kind, struct node *object);
     enum kube_kind kind; /* passed to each */
+    bool is_metadata;    /* only the objects' metadata is asked for */
     void *arg;
     const struct prune_rule *rules;
 };

@@ -11,7 +11,8 @@
  *                            a quota may not allow otherwise; those that run only after
  *                            a while, for they end by themselves once they know, and
  *                            the others must not take that for a loss
- *   Running                  the same, less what is missing: that is a failure
+ *   Running                  the same, less what is missing: that is a failure. But
+ *                            Service, ConfigMap and PodGroup are made again
  *   Restarting, Suspended    all pods are deleted
  *   finished                 pods are deleted by cleanPodPolicy, or by None stopped;
  *                            the job itself is deleted after ttlSecondsAfterFinished,
@@ -312,7 +313,8 @@ static void digest_of(const struct planning *g, uint8_t ret[SHA256_BYTES])
     sha256_end(&s, ret);
 }
 
-static void plan_object(struct planning *g, enum kube_kind kind)
+/* is_again: also where it is known to be there. */
+static void plan_object(struct planning *g, enum kube_kind kind, bool is_again)
 {
     const struct fact *fact = &g->seen->fact[kind];
     uint8_t digest[SHA256_BYTES];
@@ -322,7 +324,7 @@ static void plan_object(struct planning *g, enum kube_kind kind)
 
     digest_of(g, digest);
     if (!object_is_wanted(g->job, g->cfg, kind)
-        || (fact->state == FACT_THERE
+        || (fact->state == FACT_THERE && !is_again
             && (!is_sized(kind) || memcmp(fact->digest, digest, sizeof(digest)) == 0)))
         return;
     object_name(g->job, kind, name);
@@ -331,26 +333,48 @@ static void plan_object(struct planning *g, enum kube_kind kind)
         g->is_out_of_memory = true;
         return;
     }
-    x = plan_add(g->plan, fact->state == FACT_THERE ? VERB_UPDATE : VERB_CREATE, kind,
-                 STAGE_NEEDED, copy);
+    x = plan_add(g->plan,
+                 fact->state == FACT_THERE && !is_again ? VERB_UPDATE : VERB_CREATE,
+                 kind, STAGE_NEEDED, copy);
     if (x->verb == VERB_UPDATE)
         aim_at(g, x, fact->uid);
     if (is_sized(kind))
         memcpy(x->digest, digest, sizeof(digest));
 }
 
+/* What somebody deleted, by the watches that show it. Not the Secret: pods that have
+ * the old one would not know those with another. */
+static void plan_mend(struct planning *g)
+{
+    for (size_t i = 0; i < ARRAY_LEN(needed); i++) {
+        if (needed[i] != KUBE_SECRET && g->seen->fact[needed[i]].state == FACT_ABSENT)
+            plan_object(g, needed[i], false);
+    }
+}
+
+/* No watch shows whether the Secret is there still: it is made sure of when all pods
+ * are made anew. */
+static void plan_needed(struct planning *g, bool is_all_missing)
+{
+    for (size_t i = 0; i < ARRAY_LEN(needed); i++)
+        plan_object(g, needed[i],
+                    needed[i] == KUBE_SECRET && is_all_missing
+                        && g->job->world_generation > 1);
+}
+
 static void plan_create(struct planning *g)
 {
-    uint32_t n_missing = 0;
+    uint32_t n_missing = 0, n = 0;
 
     for (int r = 0; r < ROLE_COUNT; r++) {
+        n += g->job->role[r].n;
         for (uint32_t i = 0; i < g->job->role[r].n; i++)
             n_missing += is_missing(g, (enum role)r, i);
     }
-    for (size_t i = 0; i < ARRAY_LEN(needed); i++) {
-        if (n_missing > 0 || !g->v->was.is_created)
-            plan_object(g, needed[i]);
-    }
+    if (n_missing > 0 || !g->v->was.is_created)
+        plan_needed(g, n_missing == n);
+    else
+        plan_mend(g);
     plan_tell(g);
     plan_shed(g);
     for (int r = 0; r < ROLE_COUNT && n_missing > 0; r++) {
@@ -378,6 +402,7 @@ static void plan_by_state(struct planning *g, bool is_ttl_over)
         break;
     case STATE_RUNNING:
         plan_look(g);
+        plan_mend(g);
         plan_shed(g);
         break;
     case STATE_RESTARTING:

@@ -70,10 +70,12 @@ struct node *mpi_owned(struct build *b,
                        const char *name)
 {
     struct node *meta = node_object(b);
+    struct node *labels = node_child(b, meta, "labels", NODE_OBJECT);
 
     if (strcmp(kind, "PodGroup") != 0)
-        node_set_str(b, node_child(b, meta, "labels", NODE_OBJECT), "app",
-                     job->meta.name);
+        node_set_str(b, labels, "app", job->meta.name);
+    if (strcmp(kind, "Secret") != 0) /* our watches */
+        node_set_str(b, labels, LABEL_JOB_NAME, job->meta.name);
     return object_new(b, job, api_version, kind, name, meta);
 }
 
@@ -514,13 +516,10 @@ struct node *mpi_launcher(struct build *b,
                           const struct object_config *cfg)
 {
     char name[MPI_NAME_SIZE];
-    struct node *o, *spec, *labels;
+    struct node *o, *spec;
 
     mpi_object_name(job, "launcher", name);
     o = mpi_owned(b, job, "batch/v1", "Job", name);
-    labels =
-        node_child(b, node_child(b, o, "metadata", NODE_OBJECT), "labels", NODE_OBJECT);
-    node_set_str(b, labels, LABEL_JOB_NAME, job->meta.name); /* our watch */
     spec = node_child(b, o, "spec", NODE_OBJECT);
     if (job->deadline_s >= 0)
         node_set_int(b, spec, "activeDeadlineSeconds", job->deadline_s);

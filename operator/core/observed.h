@@ -43,7 +43,8 @@ struct crew {
 enum fact_state { FACT_UNKNOWN, FACT_THERE, FACT_ABSENT };
 struct fact {
     enum fact_state state;
-    char uid[UID_SIZE];           /* THERE: of that very object, which is ours */
+    char uid[UID_SIZE]; /* THERE: of that very object, which is ours; ABSENT: of the one
+                           whose end a watch has shown */
     uint8_t digest[SHA256_BYTES]; /* THERE: of the content that was written last; zeros:
                                      content unknown */
 };

@@ -77,6 +77,22 @@ int store_end_pods(struct store *s,
 void store_begin_batches(struct store *s);
 void store_end_batches(struct store *s, store_key_fn changed, void *arg);
 
+/* What a job owns besides, by the metadata that a watch shows. Only what is not there
+ * any more matters: the job's fact of that kind becomes FACT_ABSENT. In a list that is
+ * so of what was known to be there, or never asked for, and was neither put nor
+ * confirmed by an answer since the list's begin; a PodGroup only where it was known,
+ * since older ones have no label. ret_key names the job, "" when nothing changed. */
+void store_begin_owned(struct store *s, enum kube_kind kind);
+void store_put_owned(struct store *s, enum kube_kind kind, const struct node *object);
+void store_end_owned(struct store *s,
+                     enum kube_kind kind,
+                     store_key_fn changed,
+                     void *arg);
+void store_lose_owned(struct store *s,
+                      enum kube_kind kind,
+                      const struct node *object,
+                      char ret_key[STORE_KEY_SIZE]);
+
 /* The stored JSON of a job; NULL if absent. Valid until the next put or drop. */
 const char *store_job_text(const struct store *s, const char *key, size_t *ret_n);
 /* The snapshot for one sync, in the arena. -ENOENT when the job or that uid is not

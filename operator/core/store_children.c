@@ -2,10 +2,14 @@
 /* What jobs own, by what the watches show and what the API server answers to us: into
  * the cache (children.c) and into the memory of the job that it belongs to. */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "operator/core/labels.h"
 #include "operator/core/store_entry.h"
+#include "operator/doc/object.h"
+#include "runtime/base/mem.h"
 
 #define MAX_INDEX 8192u /* of a pod within its role, exclusive */
 
@@ -185,6 +189,85 @@ void store_end_batches(struct store *s, store_key_fn changed, void *arg)
     }
 }
 
+/* --- what is known by its metadata -------------------------------------------------
+ */
+
+static struct job_entry *
+owner_by(const struct store *s, const struct node *object, char ret_key[STORE_KEY_SIZE])
+{
+    static const enum kube_kind kinds[] = {KUBE_JOB, KUBE_MPIJOB};
+    const struct node *label =
+        node_get(node_at(object, "metadata.labels"), LABEL_JOB_NAME);
+    const char *ns = node_str(object, "metadata.namespace");
+
+    for (size_t i = 0; i < ARRAY_LEN(kinds); i++) {
+        struct job_entry *j;
+
+        if (!label || label->type != NODE_STRING)
+            break;
+        j = job_named(s, kinds[i], ns, label->u.s, ret_key);
+        if (owns(j, object_owner_uid(object)))
+            return j;
+    }
+    *ret_key = '\0';
+    return NULL;
+}
+
+void store_begin_owned(struct store *s, enum kube_kind kind)
+{
+    for (size_t i = 0; i < s->jobs.n; i++)
+        ((struct job_entry *)s->jobs.v[i])->is_shown[kind] = false;
+}
+
+void store_put_owned(struct store *s, enum kube_kind kind, const struct node *object)
+{
+    char key[STORE_KEY_SIZE];
+    struct job_entry *j = owner_by(s, object, key);
+
+    if (j)
+        j->is_shown[kind] = true;
+}
+
+static bool is_group(enum kube_kind kind)
+{
+    return kind == KUBE_VOLCANO_GROUP || kind == KUBE_SCHEDULER_GROUP;
+}
+
+void store_end_owned(struct store *s,
+                     enum kube_kind kind,
+                     store_key_fn changed,
+                     void *arg)
+{
+    for (size_t i = 0; i < s->jobs.n; i++) {
+        struct job_entry *j = s->jobs.v[i];
+        enum fact_state was = j->memory.fact[kind].state;
+
+        if (j->is_shown[kind] || was == FACT_ABSENT
+            || (was == FACT_UNKNOWN && is_group(kind)))
+            continue;
+        j->memory.fact[kind] = (struct fact){.state = FACT_ABSENT};
+        changed(arg, j->key);
+    }
+}
+
+void store_lose_owned(struct store *s,
+                      enum kube_kind kind,
+                      const struct node *object,
+                      char ret_key[STORE_KEY_SIZE])
+{
+    struct job_entry *j = owner_by(s, object, ret_key);
+    struct fact *fact = j ? &j->memory.fact[kind] : NULL;
+    const char *uid = node_str(object, "metadata.uid");
+
+    if (!fact || !uid || fact->state == FACT_ABSENT
+        || (fact->state == FACT_THERE && strcmp(fact->uid, uid) != 0)) {
+        *ret_key = '\0'; /* an older one, of before the one that is there */
+        return;
+    }
+    *fact = (struct fact){.state = FACT_ABSENT};
+    (void)snprintf(fact->uid, sizeof(fact->uid), "%s", uid);
+}
+
 /* --- answers -----------------------------------------------------------------------
  */
 
@@ -242,8 +325,13 @@ void store_know(struct store *s,
 {
     struct job_entry *j = store_entry(s, key, job_uid);
 
-    if (j)
-        j->memory.fact[kind] = *fact;
+    if (!j)
+        return;
+    if (fact->state == FACT_THERE && j->memory.fact[kind].state == FACT_ABSENT
+        && strcmp(fact->uid, j->memory.fact[kind].uid) == 0)
+        return; /* the answer came after the news of its end */
+    j->memory.fact[kind] = *fact;
+    j->is_shown[kind] = fact->state == FACT_THERE;
 }
 
 void store_doubt(struct store *s)

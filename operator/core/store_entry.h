@@ -17,7 +17,8 @@ struct job_entry {
     enum kube_kind kind;
     struct memory memory;
     bool is_marked;
-    bool is_unkept, was_unkept; /* the status: now, ever */
+    bool is_shown[KUBE_KIND_COUNT]; /* in the list of that kind that is being read */
+    bool is_unkept, was_unkept;     /* the status: now, ever */
     uint8_t unkept[SHA256_BYTES];
     enum job_state state;
 };

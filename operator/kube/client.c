@@ -31,6 +31,8 @@
 #define MAX_ANSWER_BYTES   (12u << 20)
 #define MAX_LINE_BYTES     (12u << 20)
 #define MAX_PATH_BYTES     8192u
+#define METADATA           "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+#define METADATA_LIST      "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
 struct request {
     struct request *next;
@@ -41,7 +43,7 @@ struct request {
     uint64_t timeout_ms, id, started_ns;
     uint64_t deadline_ns;  /* urgent: it has an end, wherever it waits; else 0 */
     uint64_t write_number; /* 0: not a write */
-    bool is_urgent, is_list, is_secret, was_unauthorized;
+    bool is_urgent, is_list, is_metadata, is_secret, was_unauthorized;
     kube_done_fn done;
     void *arg;
 };
@@ -202,6 +204,7 @@ int kube_submit(struct kube *k, const struct kube_request *rq, struct err *err)
     r->timeout_ms = rq->timeout_ms ? rq->timeout_ms : REQUEST_TIMEOUT_MS;
     r->is_urgent = rq->is_urgent;
     r->is_secret = rq->kind == KUBE_SECRET;
+    r->is_metadata = rq->is_metadata;
     r->is_list = !rq->name && strcmp(rq->method, "GET") == 0;
     r->done = rq->done;
     r->arg = rq->arg;
@@ -307,6 +310,7 @@ static int start(struct request *r, struct err *err)
 {
     struct http_request rq = {.method = r->method,
                               .path = r->path,
+                              .accept = r->is_metadata ? METADATA_LIST : NULL,
                               .body = r->body,
                               .body_n = r->body_n,
                               .timeout_ms = r->timeout_ms,
@@ -488,6 +492,7 @@ int kube_watch(struct kube *k, const struct kube_watch *spec, struct err *err)
     struct watch *w = mem_zalloc(sizeof(*w));
     struct http_request rq = {.method = "GET",
                               .path = path,
+                              .accept = spec->is_metadata ? METADATA : NULL,
                               .idle_ms = spec->idle_ms,
                               .max_body = 1u << 20,
                               .done = on_watch_done,

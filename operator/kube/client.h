@@ -27,6 +27,7 @@ struct kube_request {
     const char *query;           /* "?a=b", made by kube_query; NULL for none */
     const char *body;            /* copied; NULL for none. A PATCH is a merge patch */
     size_t body_n;
+    bool is_metadata;    /* a list: of each object the metadata alone */
     uint64_t timeout_ms; /* 0: the usual half a minute */
     bool is_urgent; /* sent at once, past queue and rate; and never fenced. Its time
                        counts from now, even while credentials are fetched */
@@ -62,6 +63,7 @@ int kube_submit(struct kube *k, const struct kube_request *rq, struct err *err);
 struct kube_watch {
     enum kube_kind kind;
     const char *ns, *query;
+    bool is_metadata; /* of each object the metadata alone */
     uint64_t idle_ms;
     void (*opened)(void *arg); /* may be NULL */
     stream_line_fn line;

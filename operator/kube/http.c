@@ -304,7 +304,7 @@ static int set_headers(struct call *c,
                        struct err *err)
 {
     const char *impersonate = c->http->config->impersonate;
-    int rc = add_header(c, "Accept", "application/json");
+    int rc = add_header(c, "Accept", rq->accept ? rq->accept : "application/json");
 
     if (rc == 0)
         rc = add_header(c, "Expect", "");

@@ -33,6 +33,7 @@ typedef bool (*http_may_send_fn)(void *arg);
 
 struct http_request {
     const char *method, *path; /* path with query, as sent */
+    const char *accept;        /* NULL: application/json */
     const char *content_type;  /* of body; NULL without body */
     const char *body;          /* copied */
     size_t body_n;

@@ -37,6 +37,17 @@ def selected(obj: dict, query: dict) -> bool:
     return not key or (key in labels and value in ("", labels[key]))
 
 
+def shown(obj: dict, h) -> dict:
+    """As it was asked for: whole, or its metadata alone."""
+    if "as=PartialObjectMetadata" not in h.headers.get("Accept", ""):
+        return obj
+    return {
+        "kind": "PartialObjectMetadata",
+        "apiVersion": "meta.k8s.io/v1",
+        "metadata": obj["metadata"],
+    }
+
+
 def refusal(code: int, reason: str, message: str) -> tuple[int, str]:
     status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure"}
     return code, json.dumps({**status, "message": message, "reason": reason, "code": code})
@@ -66,6 +77,7 @@ class Fake:
         self.objects: dict[str, dict[str, dict]] = {p: {} for p in PLURALS}
         self.log: list[tuple[int, str, str, dict]] = []
         self.requests: list[tuple[str, str, dict]] = []
+        self.partial: set[str] = set()  # kinds of which metadata alone were asked for
         self.hook = None
         self.pruned: tuple[str, ...] = ()  # fields of the jobs' status that the CRD does not have
         self.compacted = 0  # a watch from this version or an older one has expired
@@ -162,6 +174,8 @@ class Fake:
         name = "mpi-pods" if "training." in query.get("labelSelector", "") else plural
         with self.changed:
             self.requests.append((method, name, query))
+            if "PartialObjectMetadata" in h.headers.get("Accept", ""):
+                self.partial.add(name)
         if self.hook and self.hook(h, method, name, query):
             return
         if method == "GET" and "watch" in query:
@@ -174,9 +188,11 @@ class Fake:
                 first = int(query.get("continue", 0))
                 after = first + int(query.get("limit", 0) or len(found))
                 out = {
-                    "items": found[first:after],
+                    "items": [shown(o, h) for o in found[first:after]],
                     "metadata": {"resourceVersion": str(self.version)},
                 }
+                if not found and "PartialObjectMetadata" in h.headers.get("Accept", ""):
+                    out["items"] = None
                 if after < len(found):
                     out["metadata"]["continue"] = str(after)
                 text = json.dumps(out)
@@ -291,7 +307,7 @@ class Fake:
                     continue
             for version, _, kind, obj in news:
                 if selected(obj, query):
-                    self.event(h, kind, obj)
+                    self.event(h, kind, shown(obj, h))
                 since = version
             if time.monotonic() >= mark and now <= int(query["resourceVersion"]):
                 mark = math.inf  # nobody gets a mark that says nothing new

@@ -47,7 +47,13 @@ def what_a_stranger_made_in_the_place_of_ours_is_not_changed() -> None:
 
 @suite.test
 def what_a_stranger_made_in_the_place_of_ours_is_not_deleted() -> None:
-    with World(extra=GANG) as w:
+    def unseen(w, h, method, plural, query):  # no right to list them: nobody tells of the change
+        if method == "GET" and plural == "podgroups" and "limit" in query:
+            w.fake.answer(h, 403, '{"code": 403, "message": "forbidden"}')
+            return True
+        return False
+
+    with World(unseen, extra=GANG) as w:
         w.goes_on()
         theirs = stranger_takes(w, "podgroups")
         for i in range(2):

@@ -295,6 +295,32 @@ def every_role_of_a_suspended_job_takes_a_place() -> None:
             )
 
 
+def what_somebody_deletes_of_a_job_that_runs_is_made_again() -> None:
+    ns = stage.api.namespace("t-mend")
+    body = stage.job()
+    template = body["spec"]["replicaSpecs"]["Worker"]["template"]
+    body["spec"]["replicaSpecs"] = {
+        "Launcher": {"template": template},
+        "Worker": {"replicas": 1, "template": {"spec": {"containers": [{"name": "train", "image": "i"}]}}},
+    }
+    stage.api.make(ns, body)
+    for name in stage.all_there(ns):
+        stage.api.set_pod(ns, name, "Running")
+    stage.state(ns, "Running")
+    pods = stage.api.pods(ns)
+    for plural, name in (("services", "j"), ("configmaps", "j-hosts")):
+        old = stage.api.get(ns, plural, name)["metadata"]["uid"]
+        stage.api.delete(ns, plural, name)
+
+        def is_new(plural=plural, name=name, old=old) -> bool:
+            now = stage.api.get(ns, plural, name)
+            return bool(now) and now["metadata"]["uid"] != old
+
+        wait(f"{plural}/{name} again", is_new)
+    expect(stage.api.pods(ns) == pods, "the pods go on")
+    expect(stage.api.status(ns, "j")["state"] == "Running", "and so does the job")
+
+
 def a_deadline_ends_a_job_and_its_time_to_live_deletes_it() -> None:
     ns = stage.api.namespace("t-deadline")
     stage.api.make(
@@ -376,6 +402,7 @@ def tests(suite: Suite) -> None:
         a_suspended_job_takes_where_its_pods_may_run,
         what_runs_is_fixed_even_while_it_is_suspended,
         every_role_of_a_suspended_job_takes_a_place,
+        what_somebody_deletes_of_a_job_that_runs_is_made_again,
         a_deadline_ends_a_job_and_its_time_to_live_deletes_it,
         a_deadline_ends_what_runs_in_pods_that_are_kept,
         a_scaled_job_keeps_its_pods,

@@ -415,6 +415,68 @@ static void a_relist_drops_what_it_does_not_have(void **state)
     assert_int_equal(store_n_jobs(w->s, KUBE_JOB, STATE_PENDING), 0);
 }
 
+static struct node *service(struct world *w, const char *uid, const char *owner)
+{
+    char text[512];
+    struct node *o;
+    int n = snprintf(text, sizeof(text),
+                     "{\"metadata\":{\"namespace\":\"ns\",\"name\":\"demo\",\"uid\":"
+                     "\"%s\",\"labels\":{\"ringmaster.dev/job-name\":\"demo\"},"
+                     "\"ownerReferences\":[{\"uid\":\"%s\",\"controller\":true}]}}",
+                     uid, owner);
+
+    assert_int_equal(json_read(&w->a, text, (size_t)n, &o, NULL), 0);
+    return o;
+}
+
+static enum fact_state know_of(struct world *w, enum kube_kind kind)
+{
+    return observe(w, 1).fact[kind].state;
+}
+
+static void what_a_watch_of_metadata_does_not_show_is_absent(void **state)
+{
+    struct fact there = {.state = FACT_THERE, .uid = "s1"};
+    struct world *w = *state;
+    int n = 0;
+
+    assert_int_equal(put_job(w, "u1", 1), 0);
+    store_know(w->s, w->key, "u1", KUBE_SERVICE, &there);
+    store_lose_owned(w->s, KUBE_SERVICE, service(w, "s0", "u1"), w->key); /* older */
+    assert_string_equal(w->key, "");
+    store_lose_owned(w->s, KUBE_SERVICE, service(w, "s1", "u0"),
+                     w->key); /* another's */
+    assert_string_equal(w->key, "");
+    assert_int_equal(know_of(w, KUBE_SERVICE), FACT_THERE);
+    store_lose_owned(w->s, KUBE_SERVICE, service(w, "s1", "u1"), w->key);
+    assert_string_equal(w->key, "ns/demo");
+    assert_int_equal(know_of(w, KUBE_SERVICE), FACT_ABSENT);
+    store_know(w->s, "ns/demo", "u1", KUBE_SERVICE,
+               &there); /* an answer that is late */
+    assert_int_equal(know_of(w, KUBE_SERVICE), FACT_ABSENT);
+    (void)snprintf(there.uid, sizeof(there.uid), "s2");
+    /* lists: shown, confirmed by an answer meanwhile, neither, neither again */
+    store_know(w->s, "ns/demo", "u1", KUBE_SERVICE, &there);
+    store_begin_owned(w->s, KUBE_SERVICE);
+    store_put_owned(w->s, KUBE_SERVICE, service(w, "s2", "u1"));
+    store_end_owned(w->s, KUBE_SERVICE, count_key, &n);
+    store_begin_owned(w->s, KUBE_SERVICE);
+    store_know(w->s, "ns/demo", "u1", KUBE_SERVICE, &there);
+    store_end_owned(w->s, KUBE_SERVICE, count_key, &n);
+    assert_int_equal(know_of(w, KUBE_SERVICE), FACT_THERE);
+    assert_int_equal(n, 0);
+    for (int i = 0; i < 2; i++) {
+        store_begin_owned(w->s, KUBE_SERVICE);
+        store_end_owned(w->s, KUBE_SERVICE, count_key, &n);
+    }
+    assert_int_equal(know_of(w, KUBE_SERVICE), FACT_ABSENT);
+    assert_int_equal(n, 1);
+    /* of a PodGroup that was never asked for, an old one without label says nothing */
+    store_begin_owned(w->s, KUBE_VOLCANO_GROUP);
+    store_end_owned(w->s, KUBE_VOLCANO_GROUP, count_key, &n);
+    assert_int_equal(know_of(w, KUBE_VOLCANO_GROUP), FACT_UNKNOWN);
+}
+
 /* An end that is not noted would be that of a pod which never was. */
 static void a_pod_whose_end_cannot_be_noted_stays_until_it_can(void **state)
 {
@@ -486,6 +548,8 @@ int main(void)
                                         teardown),
         cmocka_unit_test_setup_teardown(a_relist_drops_what_it_does_not_have, setup,
                                         teardown),
+        cmocka_unit_test_setup_teardown(
+            what_a_watch_of_metadata_does_not_show_is_absent, setup, teardown),
         cmocka_unit_test_setup_teardown(
             a_pod_whose_end_cannot_be_noted_stays_until_it_can, setup, teardown),
         cmocka_unit_test(without_memory_nothing_breaks),
