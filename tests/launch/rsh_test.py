@@ -40,7 +40,7 @@ class Agents(Serving):
         first = [
             p
             for p in self.hosts.pids(name)
-            if read(f"/proc/{p}/status").split("NSpid:")[1].split()[1:2] == ["1"]
+            if read(f"/proc/{p}/status").partition("NSpid:")[2].split()[1:2] == ["1"]
         ]
         same(len(first), 1)
         os.kill(first[0], signal.SIGTERM)

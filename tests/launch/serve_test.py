@@ -28,10 +28,14 @@ class Serving:
         HOSTS = HOSTS or Hosts()
         self.folder, self.agents = folder, {}
         self.token = self.write_token("token", "a shared token of these tests")
-        for name in names:
-            self.serve(
-                name, self.write_token("token-" + name, tokens[name]) if name in tokens else self.token
-            )
+        try:
+            for name in names:
+                self.serve(
+                    name, self.write_token("token-" + name, tokens[name]) if name in tokens else self.token
+                )
+        except BaseException:
+            self.__exit__(BaseException)  # or the next test's would find the port taken
+            raise
 
     def write_token(self, name, text):
         path = f"{self.folder}/{name}"
