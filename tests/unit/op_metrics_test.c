@@ -86,7 +86,7 @@ static void restarts_are_told_by_reason(void **state)
     struct metrics m = {0};
     struct gauges g = {.version = "1"};
     struct strbuf text;
-    char many[16];
+    char many[24];
 
     (void)state;
     restart(&m, "OOMKilled", 1, 0);
