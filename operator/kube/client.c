@@ -7,6 +7,10 @@
  *   kube_submit, urgent -> http -> done      (the Lease)
  *                    '--> urgent, while credentials are being fetched, and after a 401
  *
+ * When one of those had no answer, the next ones get new connections: where a router
+ * has forgotten all of them, each try on another old one would cost its time limit.
+ * TCP's keep-alive has found out about the old ones when FRESH_NS are over.
+ *
  * 429 pauses the whole bucket for as long as the server asks, and slows it down; no
  * watch is opened meanwhile, either (kube_paused_ns). Then the caller decides about its
  * request. 401 sends the request once more, with fresh credentials: it was not carried
@@ -33,6 +37,7 @@
 #define MAX_PATH_BYTES     8192u
 #define METADATA           "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 #define METADATA_LIST      "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+#define FRESH_NS           (80 * NS_PER_S) /* http.c: 30 s idle, 40 s without an answer */
 
 struct request {
     struct request *next;
@@ -68,6 +73,7 @@ struct kube {
     struct watch *watches;
     unsigned n_flying;
     uint64_t n_writes;
+    uint64_t fresh_ns; /* until then urgent ones get a new connection */
 };
 
 static void request_free(struct request *r)
@@ -278,6 +284,8 @@ static void on_done(void *arg, const struct http_reply *http)
         k->options.seen(k->options.seen_arg, r->method, http->status,
                         clock_now_ns() - r->started_ns);
     unlink_flying(k, r);
+    if (r->is_urgent && http->status == 0)
+        k->fresh_ns = clock_now_ns() + FRESH_NS;
     if (http->has_new_creds && !r->was_unauthorized) { /* 401: it was not carried out */
         r->was_unauthorized = true;
         if (r->is_urgent) {
@@ -316,6 +324,8 @@ static int start(struct request *r, struct err *err)
                               .timeout_ms = r->timeout_ms,
                               .max_body = MAX_ANSWER_BYTES,
                               .is_secret = r->is_secret,
+                              .is_fresh =
+                                  r->is_urgent && clock_now_ns() < r->kube->fresh_ns,
                               .done = on_done,
                               .arg = r};
 

@@ -3,10 +3,12 @@
  * before its third write is sent; after:3 once the third write was answered; stop:3
  * stops it (SIGSTOP) when the third write has its connection and is not sent yet.
  * HVD_NO_MEMORY=TEXT:5 makes one allocation fail, the one after the next five from when
- * a watch tells TEXT for the first time. Never part of what is
- * shipped. See fault.h. */
+ * a watch tells TEXT for the first time. HVD_HANGING_NAME=NAME makes the resolver hang
+ * for that name. Never part of what is shipped. See fault.h. */
 #include "operator/kube/fault.h"
 
+#include <dlfcn.h>
+#include <netdb.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -15,6 +17,8 @@
 #include <unistd.h>
 
 #include "runtime/base/mem.h"
+
+#define RESOLVER_S 40 /* two name servers, two tries of 10 s each */
 
 static bool is_due(const char *when, uint64_t number)
 {
@@ -47,6 +51,26 @@ void fault_at_send(uint64_t number)
 {
     if (is_due("stop", number))
         (void)raise(SIGSTOP);
+}
+
+/* In the place of libc's, also for libcurl. */
+__attribute__((visibility("default"))) int getaddrinfo(const char *name,
+                                                       const char *service,
+                                                       const struct addrinfo *req,
+                                                       struct addrinfo **pai)
+{
+    typedef int (*resolve_fn)(const char *, const char *, const struct addrinfo *,
+                              struct addrinfo **);
+    const char *hanging = getenv("HVD_HANGING_NAME");
+    void *found = dlsym(RTLD_NEXT, "getaddrinfo");
+    resolve_fn resolve;
+
+    if (hanging && name && strcmp(name, hanging) == 0) {
+        (void)sleep(RESOLVER_S);
+        return EAI_AGAIN;
+    }
+    memcpy(&resolve, &found, sizeof(resolve));
+    return resolve(name, service, req, pai);
 }
 
 void fault_before_event(const char *line, size_t n)

@@ -328,6 +328,9 @@ static void set_transport(struct call *c, const struct http_request *rq)
     curl_easy_setopt(e, CURLOPT_PROTOCOLS_STR, "http,https");
     curl_easy_setopt(e, CURLOPT_CONNECTTIMEOUT_MS, CONNECT_TIMEOUT_MS);
     curl_easy_setopt(e, CURLOPT_TIMEOUT_MS, (long)rq->timeout_ms);
+    curl_easy_setopt(e, CURLOPT_FRESH_CONNECT, rq->is_fresh ? 1L : 0L);
+    /* else libcurl waits for a resolver that hangs, however late its request is */
+    curl_easy_setopt(e, CURLOPT_QUICK_EXIT, 1L);
     curl_easy_setopt(e, CURLOPT_TCP_KEEPALIVE, 1L);
     curl_easy_setopt(e, CURLOPT_TCP_KEEPIDLE, 30L);
     curl_easy_setopt(e, CURLOPT_TCP_KEEPINTVL, 10L);

@@ -41,6 +41,7 @@ struct http_request {
     uint64_t idle_ms;    /* streams: nothing heard for so long is an error; 0: none */
     size_t max_body;     /* a longer answer is an error */
     bool is_secret;      /* the answer: wiped after use */
+    bool is_fresh;       /* on a connection of its own: others may be dead unseen */
     http_done_fn done;
     http_chunk_fn chunk;       /* NULL: the body is gathered for done */
     http_opened_fn opened;     /* may be NULL */

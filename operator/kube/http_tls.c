@@ -14,6 +14,7 @@
  * other programs have it. Names are resolved by a SOCKS proxy, not here. */
 #include "operator/kube/http_tls.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -67,15 +68,18 @@ set_tls(CURL *e, const struct kube_config *k, const struct identity *who)
 
 static bool is_this_machine(const char *server)
 {
-    static const char *const local[] = {"localhost", "127.", "[::1]"};
-    const char *host = strstr(server, "://");
+    const char *url = strstr(server, "://");
+    struct in_addr a;
+    char host[64];
+    size_t n;
 
-    host = host ? host + 3 : server;
-    for (size_t i = 0; i < ARRAY_LEN(local); i++) {
-        if (strncmp(host, local[i], strlen(local[i])) == 0)
-            return true;
-    }
-    return false;
+    url = url ? url + 3 : server;
+    n = *url == '[' ? strcspn(url, "]") + 1 : strcspn(url, ":/");
+    if (n >= sizeof(host))
+        return false;
+    (void)snprintf(host, sizeof(host), "%.*s", (int)n, url);
+    return strcmp(host, "localhost") == 0 || strcmp(host, "[::1]") == 0
+           || (inet_pton(AF_INET, host, &a) == 1 && ntohl(a.s_addr) >> 24 == 127);
 }
 
 static CURLcode set_proxy(CURL *e, const struct kube_config *k)

@@ -224,16 +224,22 @@ class Tunnel:
 @suite.test
 def the_environment_s_proxy_is_used_but_for_those_that_it_excepts() -> None:
     tunnel = Tunnel()
-    for no_proxy, asked in (("", True), ("kube.invalid", False)):
+    for host, no_proxy, asked in (
+        ("kube.invalid", "", True),
+        ("kube.invalid", "kube.invalid", False),
+        ("localhost.kube.invalid", "", True),
+        ("127.kube.invalid", "", True),
+        ("127.0.0.1", "", False),
+    ):
         tunnel.asked.clear()
         os.environ |= {"HTTPS_PROXY": tunnel.url, "NO_PROXY": no_proxy}
         try:
-            with Access(server="https://kube.invalid:6443") as w:
+            with Access(server=f"https://{host}:1") as w:
                 wait("it has tried", lambda w=w: "watch interrupted" in w.log())
         finally:
             del os.environ["HTTPS_PROXY"], os.environ["NO_PROXY"]
-        expect(bool(tunnel.asked) == asked, f"NO_PROXY={no_proxy}", tunnel.asked)
-        expect(not asked or tunnel.asked[0] == "kube.invalid:6443", "the server", tunnel.asked)
+        expect(bool(tunnel.asked) == asked, f"{host} NO_PROXY={no_proxy}", tunnel.asked)
+        expect(not asked or tunnel.asked[0] == f"{host}:1", "the server", tunnel.asked)
     tunnel.server.shutdown()
     tunnel.server.server_close()
 

@@ -259,6 +259,34 @@ def a_lease_refused_with_401_is_sent_again_before_all_that_waits() -> None:
 
 
 @suite.test
+def connections_that_are_dead_unseen_do_not_cost_the_lease() -> None:
+    """A router has forgotten them: what is sent on them is never answered."""
+    deaf, heard = [], []
+
+    def hook(w, h, method, plural, query):
+        if h.connection in deaf:
+            with w.fake.changed:
+                w.fake.changed.wait_for(lambda: w.fake.stopping, 20)
+            return True
+        if deaf and plural == "leases" and method == "PUT":
+            heard.append(time.monotonic())
+        return False
+
+    times = [f"--leader-elect-{k}={v}" for k, v in TIMES.items()]
+    with World(hook, jobs=6, extra=["--leader-elect", *times]) as w:
+        w.goes_on()
+        wait("the others, too", lambda: w.fake.count("POST", "pods") == 12)
+        deaf.extend(w.fake.connections)
+        begun = time.monotonic()
+        wait("the Lease is renewed", lambda: heard, 10)
+        took = heard[0] - begun
+        print(f"# renewed after {took:.1f} s")
+        wait("it goes on", lambda: len(heard) > 3)
+        log = (w.dir / "log").read_text()
+        expect("leading no more" not in log, "it led all the time", log)
+
+
+@suite.test
 def a_lease_that_waits_for_a_plug_in_has_an_end() -> None:
     script = """#!/bin/sh
 while [ ! -e "$(dirname "$0")/ready" ]; do sleep 0.1; done

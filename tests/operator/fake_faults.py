@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""hvd-operator when memory is out, by the faults of hvd-operator-faults. Part of fake_test.py."""
+"""hvd-operator when memory is out, or names are not resolved, by the faults of hvd-operator-faults. Part
+of fake_test.py.
+"""
 
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
-from api import wait
-from fake_world import World, suite
+from api import expect, wait
+from fake_access import Access
+from fake_world import World, fetch, free_port, suite
 
 
 class Faulty(World):
@@ -53,3 +56,27 @@ def no_end_of_a_pod_is_lost_when_memory_is_out() -> None:
         wait("the job restarts", lambda: w.state() in ("Restarting", "Pending"))
 
     at_each_point("Vanished", range(5), 2, act)
+
+
+class Nameless(Access):
+    """Its server's name is one that no name server answers for."""
+
+    program = "hvd-operator-faults"
+
+    def begin(self, env=None):
+        return super().begin({"HVD_HANGING_NAME": "kube.invalid"})
+
+
+@suite.test
+def a_name_server_that_hangs_holds_up_nothing_else() -> None:
+    port = free_port()
+    times = {"lease-duration": "4s", "renew-deadline": "1s", "retry-period": "200ms"}
+    extra = [
+        "--leader-elect",
+        f"--http-port={port}",
+        *(f"--leader-elect-{k}={v}" for k, v in times.items()),
+    ]
+    with Nameless(server="https://kube.invalid:6443", extra=extra) as w:
+        wait("a request has timed out", lambda: "Resolving timed out" in w.log())
+        for _ in range(3):
+            expect(fetch(port, "/healthz")[0] == 200, "it still answers", w.log())
