@@ -18,11 +18,12 @@ def copy_of(w: World, plural: str, key: str = "ns/j0") -> dict:
 
 
 def stranger_takes(w: World, plural: str) -> dict:
-    """Deletes ours and makes another's of the same name."""
-    ours = copy_of(w, plural)
-    w.fake.put(plural, json.loads(json.dumps(ours)), "DELETED")
-    theirs = {"metadata": {"name": ours["metadata"]["name"]}, "spec": {"theirs": True}}
-    return json.loads(json.dumps(w.fake.put(plural, theirs)))
+    """In the place of ours there is another's of the same name, and no watch has told it yet."""
+    with w.fake.changed:
+        w.fake.version += 1
+        meta = {"name": "j0", "namespace": "ns", "uid": "theirs", "resourceVersion": str(w.fake.version)}
+        w.fake.objects[plural]["ns/j0"] = {"metadata": meta, "spec": {"theirs": True}}
+    return copy_of(w, plural)
 
 
 def scale(w: World, n: int) -> None:
@@ -71,10 +72,8 @@ def ours_that_was_made_anew_is_brought_up_to_date() -> None:
     """With the same owner and another uid: a former leader's late answer, or a restored backup."""
     with World(extra=GANG) as w:
         w.goes_on()
-        ours = copy_of(w, "podgroups")
-        w.fake.put("podgroups", json.loads(json.dumps(ours)), "DELETED")
-        del ours["metadata"]["uid"]
-        w.fake.put("podgroups", ours)
+        with w.fake.changed:
+            w.fake.objects["podgroups"]["ns/j0"]["metadata"]["uid"] = "another"
         scale(w, 3)
         wait("its size", lambda: w.fake.objects["podgroups"]["ns/j0"]["spec"]["minMember"] == 3)
         w.run_pods(3)
