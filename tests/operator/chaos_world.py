@@ -215,20 +215,26 @@ class MPIJob(Kind):
 
 
 # --- what was asked of the API server -------------------------------------------------------
-def created(ns: str) -> Counter:
-    """What the operator made in a namespace, from the audit log: "resource name" -> how often."""
+def created(ns: str) -> tuple[Counter, set[str]]:
+    """What the operator made in a namespace, from the audit log: "resource name" -> how often; and what the API server
+    gave no answer about in time, which may have been made nevertheless."""
     out: Counter = Counter()
+    unanswered: set[str] = set()
     marks = (f'"username":"{USER}"'.encode(), f'"namespace":"{ns}"'.encode(), b'"verb":"create"')
     log = RUN / "log/audit.log"
     for path in [*sorted(log.parent.glob("audit-*.log")), log]:
         with path.open("rb") as f:
             for line in f:
-                if all(m in line for m in marks):
-                    e = json.loads(line)
-                    o = e["objectRef"]
-                    if e.get("responseStatus", {}).get("code") == 201 and o["resource"] != "events":
-                        out[f"{o['resource']} {o['name']}"] += 1
-    return out
+                if not all(m in line for m in marks):
+                    continue
+                e = json.loads(line)
+                o, code = e["objectRef"], e.get("responseStatus", {}).get("code", 0)
+                what = f"{o['resource']} {o.get('name', '')}"
+                if o["resource"] != "events" and code == 201:
+                    out[what] += 1
+                elif code == 0 or code >= 499:
+                    unanswered.add(what)
+    return out, unanswered
 
 
 # --- the control plane's processes ----------------------------------------------------------
