@@ -121,7 +121,7 @@ static int await_host(const struct await *a, size_t i)
 {
     const char *host = a->hosts.v[i].name;
     struct err err = ERR_INIT;
-    char why[240];
+    char why[400];
     while (reach(a, host, &err) < 0) {
         if (clock_now_ns() >= a->deadline_ns) {
             (void)snprintf(why, sizeof(why),
