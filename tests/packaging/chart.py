@@ -96,6 +96,27 @@ def every_value_does_something() -> None:
 
 
 @suite.test
+def a_release_elsewhere_names_no_other_namespace() -> None:
+    """What comes from manifests/ has namespace ringmaster in it."""
+    on = "flowSchema.enabled=true,metrics.serviceMonitor.enabled=true,metrics.rules.enabled=true"
+    on += ",metrics.dashboard.enabled=true,crds.install=false"
+    made = read(helm("template", "r", str(CHART), "-n", "elsewhere", "--set", on))
+    expect(len(made) > 12, "all parts are made", str(len(made)))
+    for o in made:
+        wrong = [x for x in words(o) if x == "ringmaster"]
+        expect(not wrong, f"{o['kind']} {o['metadata']['name']} is in its own namespace", o)
+
+
+def words(tree: object) -> list[str]:
+    """Texts in it, but for labels, which have the product's name."""
+    if isinstance(tree, dict):
+        return [w for k, v in tree.items() if "part-of" not in k for w in words(v)]
+    if isinstance(tree, list):
+        return [w for v in tree for w in words(v)]
+    return [str(tree)]
+
+
+@suite.test
 def every_value_is_in_the_chart_s_readme_and_schema() -> None:
     values = yaml.safe_load((CHART / "values.yaml").read_text())
     schema = json.loads((CHART / "values.schema.json").read_text())
