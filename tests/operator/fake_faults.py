@@ -18,6 +18,17 @@ class Faulty(World):
     def log(self) -> str:
         return (self.dir / "log").read_text()
 
+    def becomes(self, *states: str) -> None:
+        """Where it was libcurl that had no memory, the operator ends and is started again."""
+
+        def seen() -> bool:
+            if self.operator.ended():
+                expect('stops cause="libcurl: Out of memory"' in self.log(), "with a sentence", self.log())
+                self.operator = self.begin()
+            return self.state() in states
+
+        wait(f"the job is {states[0]}", seen)
+
 
 def once_without_memory(text: str, n: int, act) -> str:
     """The n-th allocation fails from when a watch has told text; act(world) is the rest. The log."""
@@ -38,22 +49,22 @@ def at_each_point(text: str, points: range, least: int, act) -> None:
 
 @suite.test
 def no_news_of_a_pod_is_lost_when_memory_is_out() -> None:
-    def act(w: World) -> None:
+    def act(w: Faulty) -> None:
         pod = w.fake.objects["pods"]["ns/j0-worker-0"]
         w.fake.put("pods", dict(pod, status={"phase": "Failed", "reason": "OutOfTheBlue"}))
-        wait("the job has failed", lambda: w.state() == "Failed")
+        w.becomes("Failed")
 
     at_each_point("OutOfTheBlue", range(0, 42, 3), 3, act)
 
 
 @suite.test
 def no_end_of_a_pod_is_lost_when_memory_is_out() -> None:
-    def act(w: World) -> None:
+    def act(w: Faulty) -> None:
         pod = dict(
             w.fake.objects["pods"]["ns/j0-worker-0"], status={"phase": "Running", "reason": "Vanished"}
         )
         w.fake.put("pods", pod, "DELETED")
-        wait("the job restarts", lambda: w.state() in ("Restarting", "Pending"))
+        w.becomes("Restarting", "Pending")
 
     at_each_point("Vanished", range(5), 2, act)
 

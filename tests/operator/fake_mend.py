@@ -38,6 +38,7 @@ class Owners(World):
     def at_work(self) -> None:
         self.run_pods(name="l")
         self.run_pods(name="m")
+        wait("the launcher", lambda: "ns/l-launcher-0" in self.fake.objects["pods"])
         launcher = json.loads(json.dumps(self.fake.objects["pods"]["ns/l-launcher-0"]))
         launcher["status"] = {"phase": "Running"}
         self.fake.put("pods", launcher)
