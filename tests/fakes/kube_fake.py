@@ -191,8 +191,8 @@ class Fake:
                     "items": [shown(o, h) for o in found[first:after]],
                     "metadata": {"resourceVersion": str(self.version)},
                 }
-                if not found and "PartialObjectMetadata" in h.headers.get("Accept", ""):
-                    out["items"] = None
+                if "as=PartialObjectMetadataList" in h.headers.get("Accept", ""):
+                    out |= {"kind": "PartialObjectMetadataList", "items": out["items"] or None}
                 if after < len(found):
                     out["metadata"]["continue"] = str(after)
                 text = json.dumps(out)

@@ -21,6 +21,7 @@ PODS = f"{CORE}/pods"
 JOBS = "/apis/ringmaster.dev/v1beta1/namespaces/ns/horovodjobs"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/ns/leases"
 MERGE = "application/merge-patch+json"
+METADATA = "application/json;as=PartialObjectMetadata{};g=meta.k8s.io;v=v1"
 
 
 class Talk:
@@ -31,6 +32,7 @@ class Talk:
         self.at = (at.hostname or "", at.port or 0)
         self.tls = tls
         self.seen: dict[str, object] = {}
+        self.accept = "application/json"
 
     def open(self) -> http.client.HTTPConnection:
         if self.tls:
@@ -40,7 +42,7 @@ class Talk:
     def send(self, method: str, path: str, body: object = None, content: str = "application/json"):
         text = body if isinstance(body, str) or body is None else json.dumps(body)
         c = self.open()
-        c.request(method, path, text, {"Content-Type": content, "Accept": "application/json"})
+        c.request(method, path, text, {"Content-Type": content, "Accept": self.accept})
         answer = c.getresponse()
         raw = answer.read().decode()
         c.close()
@@ -70,11 +72,11 @@ class Talk:
     def watch(self, what: str, path: str, between=None, n: int = 99) -> None:
         """The events until the server ends it, or n of them; between() is called once it is open."""
         c = self.open()
-        c.request("GET", path, headers={"Accept": "application/json"})
+        c.request("GET", path, headers={"Accept": self.accept})
         answer = c.getresponse()
         if between:
             between()
-        told: list[object] = [answer.status]
+        told: list = [answer.status]
         last = 0
         while len(told) <= n and (line := answer.readline()):
             event = json.loads(line)
@@ -86,6 +88,8 @@ class Talk:
             if event["type"] == "BOOKMARK" and told[-1] != 200 and told[-1][0] == "BOOKMARK":
                 continue  # how many there are is a matter of time
             told.append([event["type"], o["metadata"].get("name"), version > last])
+            if event["type"] != "BOOKMARK":
+                told[-1] += [o.get("kind"), "spec" in o]
             last = version
         self.seen[what] = told
         c.close()
@@ -215,6 +219,29 @@ def watches(t: Talk) -> None:
     )
 
 
+def metadata(t: Talk) -> None:
+    def all_of_it(got: dict) -> list:
+        return [got["kind"], [sorted(o) for o in got["items"] or []], got["items"] is None]
+
+    version = t.send("GET", PODS)[1]["metadata"]["resourceVersion"]
+    t.accept = METADATA.format("List")
+    t.see("metadata of nothing", "GET", f"{PODS}?labelSelector=nobody", show=all_of_it)
+    t.see("metadata of a page", "GET", f"{PODS}?limit=1", show=all_of_it)
+    t.accept = METADATA.format("")
+
+    def change() -> None:
+        t.send("POST", PODS, pod("m", side="m"))
+        t.send("DELETE", f"{PODS}/m")
+
+    t.watch(
+        "metadata as it changes",
+        f"{PODS}?watch=1&labelSelector=side=m&resourceVersion={version}",
+        change,
+        2,
+    )
+    t.accept = "application/json"
+
+
 def version_now(t: Talk) -> str:
     return t.send("GET", PODS)[1]["metadata"]["resourceVersion"]
 
@@ -228,7 +255,7 @@ def tests(suite: Suite, api) -> None:
         real = Talk(api().server, api().tls)
         ours = Talk(fake.url, None)
         try:
-            for part in (objects, custom, watches):
+            for part in (objects, custom, watches, metadata):
                 for talk in (real, ours):
                     part(talk)
         finally:
