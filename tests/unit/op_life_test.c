@@ -11,8 +11,8 @@
  *   a finished job never changes its state, and nothing is made for it
  *   no status is written that is the stored one
  * and at the end, when nothing bad happens any more: the job finishes; it succeeds if
- * nothing failed that counts, whatever was evicted, deleted, scaled and suspended; no
- * running pod is left.
+ * nothing failed that counts, whatever was evicted, deleted, scaled, suspended and
+ * badly edited; no running pod is left.
  *
  * RM_SEEDS=N runs N seeds, RM_SEED=N that one alone, told step by step. */
 #include <setjmp.h>
@@ -250,6 +250,10 @@ static void write_status(struct sim *s, struct turn *t)
 
 static void sync_job(struct sim *s)
 {
+    static const struct outcome refused = {.trouble = TROUBLE_REJECTED,
+                                           .is_of_spec = true,
+                                           .reason = "InvalidSpec",
+                                           .message = "spec.newer: not known"};
     struct turn t = {.outcome = {.reason = "", .message = ""}};
     struct strbuf problems;
     size_t n = 0;
@@ -265,9 +269,12 @@ static void sync_job(struct sim *s)
     assert_int_equal(meta_decode(KUBE_JOB, o, &t.meta, NULL), 0);
     t.job = front_horovodjob.open(o, &t.meta, &t.arena, &problems);
     assert_non_null(t.job);
-    must(s, problems.n == 0);
+    if (problems.n > 0)
+        t.outcome = refused;
     if (decide(s, &t))
         is_alive = apply(s, &t);
+    if (problems.n > 0)
+        t.outcome = refused;
     if (is_alive && decide(s, &t) && !is_bad_luck(s, 40))
         write_status(s, &t);
     strbuf_release(&problems);
@@ -333,7 +340,7 @@ static void live(uint64_t seed, bool is_told, struct total *t)
     for (uint32_t i = 0; i < STEPS; i++)
         step(s);
     s->is_calm = true;
-    s->is_suspended = false;
+    s->is_suspended = s->is_bad = false;
     tell(s, "all is calm");
     job_changed(s);
     for (n = 0; n < SETTLE && !is_at_rest(s); n++)

@@ -44,7 +44,7 @@ struct sim {
     struct sim_pod pod[PODS];
     char *status; /* JSON, NULL if none */
     uint32_t replicas, serial, version;
-    bool is_suspended, is_job_gone;
+    bool is_suspended, is_job_gone, is_bad; /* bad: the spec, by an edit */
     /* the operator */
     struct store *store;
     struct news news[NEWS];
@@ -97,11 +97,12 @@ static char *job_text(const struct sim *s)
     strbuf_printf(
         &t,
         "{\"metadata\":{\"name\":\"demo\",\"namespace\":\"ns\",\"uid\":\"job-uid\","
-        "\"generation\":1,\"resourceVersion\":\"%u\"},\"spec\":{\"runPolicy\":{"
+        "\"generation\":1,\"resourceVersion\":\"%u\"},\"spec\":{%s\"runPolicy\":{"
         "\"backoffLimit\":%d,\"suspend\":%s},\"replicaSpecs\":{\"Worker\":{\"replicas\""
         ":%u,\"template\":{\"spec\":{\"containers\":[{\"name\":\"t\",\"image\":\"i\","
         "\"command\":[\"c\"]}]}}}}}%s%s}",
-        s->version, BACKOFF_LIMIT, s->is_suspended ? "true" : "false", s->replicas,
+        s->version, s->is_bad ? "\"newer\":1," : "", BACKOFF_LIMIT,
+        s->is_suspended ? "true" : "false", s->replicas,
         s->status ? ",\"status\":" : "", s->status ? s->status : "");
     out = mem_strdup(strbuf_str(&t));
     strbuf_release(&t);
@@ -347,12 +348,13 @@ static void play_pod(struct sim *s, uint32_t i)
 
 static void play_user(struct sim *s)
 {
+    s->is_bad = s->status && !s->is_calm && below(s, 10) == 0;
     if (below(s, 4) != 0)
         s->replicas = 1 + below(s, PODS - 1);
     else
         s->is_suspended = !s->is_suspended && !s->is_calm;
-    tell(s, "the user wants %u workers%s", s->replicas,
-         s->is_suspended ? ", suspended" : "");
+    tell(s, "the user wants %u workers%s%s", s->replicas,
+         s->is_suspended ? ", suspended" : "", s->is_bad ? ", in a bad spec" : "");
     job_changed(s);
 }
 
