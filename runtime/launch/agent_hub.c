@@ -38,9 +38,10 @@ enum outcome agent_fail(struct agent *a, int code, const char *why)
 enum outcome agent_fail_signal(struct agent *a, int sig, const char *when)
 {
     char why[200];
-    (void)snprintf(why, sizeof(why),
-                   "worker %u received %s %s: its pod was deleted or evicted",
-                   a->env.worker_index, signal_name(sig), when);
+    (void)snprintf(
+        why, sizeof(why),
+        "worker %u received %s %s: its pod was deleted or evicted, or failed its probe",
+        a->env.worker_index, signal_name(sig), when);
     (void)agent_fail(a, 0, why);
     a->is_leaving = true;
     a->first.f.signal = sig;
