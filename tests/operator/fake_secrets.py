@@ -10,7 +10,7 @@ import secrets
 
 from api import expect, wait
 from fake_access import Access, Known, Secure, ask, only_for
-from fake_world import World, suite
+from fake_world import BIN, World, suite
 
 
 def memory(w: World) -> bytes:
@@ -28,22 +28,22 @@ def memory(w: World) -> bytes:
 
 
 def not_in_memory(w: World, **needles: str) -> None:
-    def found() -> dict[str, int]:
-        all_of_it = memory(w)
-        return {k: n for k, v in needles.items() if (n := all_of_it.count(v.encode()))}
-
-    expect(b"hvd-operator" in memory(w), "the memory can be read")
-    wait_seen: dict[str, int] = {}
+    """Sanitizers keep what is freed, and have more memory than can be read."""
+    left: dict[str, int] = {}
 
     def none() -> bool:
-        wait_seen.clear()
-        wait_seen.update(found())
-        return not wait_seen
+        text = memory(w)
+        expect(b"hvd-operator" in text, "the memory can be read")
+        left.clear()
+        left.update({k: n for k, v in needles.items() if (n := text.count(v.encode()))})
+        return not left
 
+    if {"asan", "tsan"} & set(BIN.parts):
+        return
     try:
         wait("nothing is left", none, 5)
     except AssertionError as e:
-        raise AssertionError(f"{e}: {wait_seen}") from None
+        raise AssertionError(f"{e}: {left}") from None
 
 
 def changes_its_token(kind: type, cluster: str) -> None:
