@@ -55,6 +55,27 @@ def items(kind: str, ns: str, *args: str) -> list[dict]:
     return json.loads(kubectl("get", kind, "-n", ns, "-o", "json", *args))["items"]
 
 
+def hold_back(job: dict, which: str) -> None:
+    """Workers whose host name is like `which` do not get beyond an init container before release()."""
+    spec = job["spec"]["replicaSpecs"]["Worker"]["template"]["spec"]
+    until = f"case $(hostname) in {which}) until [ -e /tmp/go ]; do sleep 0.1; done ;; esac"
+    image = spec["containers"][0]["image"]
+    spec["initContainers"] = [{"name": "held", "image": image, "command": ["sh", "-c", until]}]
+
+
+def release(ns: str, *pods: str) -> None:
+    for pod in pods:
+        kubectl("exec", "-n", ns, pod, "-c", "held", "--", "touch", "/tmp/go")
+
+
+def says(ns: str, pod: str, words: str) -> bool:
+    """Whether it runs and has said so."""
+    try:
+        return words in kubectl("logs", "-n", ns, pod, "-c", "main")
+    except Refused:
+        return False
+
+
 def wait(what: str, look, seconds: float):
     """Calls look() until it returns something true and returns that; fails at the deadline."""
     deadline = time.monotonic() + seconds

@@ -29,6 +29,7 @@ from cluster import (
     environment,
     expect,
     get,
+    hold_back,
     horovodjob,
     in_this_cluster,
     items,
@@ -36,6 +37,8 @@ from cluster import (
     memory_kib,
     namespace,
     processes,
+    release,
+    says,
     status_of,
     wait,
     wait_state,
@@ -241,6 +244,30 @@ def a_deleted_worker_is_replaced_and_named() -> None:
     expect(status.get("restarts") == 0, "it does not count", status)
     expect(status.get("failure", {}).get("pod") == "gone-worker-1", "failure.pod", status)
     expect("was deleted" in status["failure"]["message"], "and why", status)
+
+
+@suite.test
+def a_worker_deleted_before_the_start_is_made_again_and_the_others_wait() -> None:
+    ns = namespace("e2e-early")
+    job = horovodjob("early", ["true"], workers=3)
+    hold_back(job, "*-worker-2")
+    apply(job, ns)
+
+    def uids() -> dict[str, str]:
+        return {p["metadata"]["name"]: p["metadata"]["uid"] for p in items("pods", ns)}
+
+    wait("workers 0 and 1 meet", lambda: says(ns, "early-worker-0", "worker is here worker=1"), 60)
+    before = uids()
+    gone = before["early-worker-1"]
+    kubectl("delete", "pod", "early-worker-1", "-n", ns, "--wait=false")
+    wait("it is made again", lambda: uids().get("early-worker-1", gone) != gone, 60)
+    expect(status_of("early", ns)["state"] == "Pending", "nothing has begun")
+    release(ns, "early-worker-2")
+    status = wait_state("early", ns, "Succeeded", seconds=120)
+    now = uids()
+    same = ("early-worker-0", "early-worker-2")
+    expect(all(now[p] == before[p] for p in same), "the others stayed", before, now)
+    expect((status["restarts"], status["replacements"]) == (0, 0), "no restart", status)
 
 
 # --- specs that are refused -------------------------------------------------------------

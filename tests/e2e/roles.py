@@ -10,11 +10,14 @@ from cluster import (
     apply,
     expect,
     get,
+    hold_back,
     horovodjob,
     items,
     kubectl,
     namespace,
     pod_template,
+    release,
+    says,
     wait,
     wait_state,
 )
@@ -62,10 +65,10 @@ def tests(suite: Suite) -> None:
         ns = namespace("e2e-launcher-late")
         run = [HOROVODRUN, "--start-timeout", "4", "-np", "4", "--hostfile", "$(HVD_HOSTFILE)", "hostname"]
         job = with_launcher("late", run)
-        spec = job["spec"]["replicaSpecs"]["Worker"]["template"]["spec"]
-        image = spec["containers"][0]["image"]
-        spec["initContainers"] = [{"name": "slow", "image": image, "command": ["sleep", "15"]}]
+        hold_back(job, "*")
         apply(job, ns)
+        wait("10 s are over", lambda: says(ns, "late-launcher-0", "waiting for hosts"), 60)
+        release(ns, "late-worker-0", "late-worker-1")
         status = wait_state("late", ns, "Succeeded")
         expect((status["restarts"], status["replacements"]) == (0, 0), "started once", status)
         expect(
