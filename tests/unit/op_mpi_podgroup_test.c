@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "operator/core/labels.h"
 #include "operator/core/mpi_podgroup.h"
 #include "operator/doc/json.h"
 #include "tests/unit/mpi_fixture.h"
@@ -208,6 +209,7 @@ static void each_scheduler_has_its_kind(void **state)
     for (size_t i = 0; i < ARRAY_LEN(kinds); i++) {
         struct mpi_fixture f;
         struct build b = {.arena = &f.arena};
+        const struct node *labels;
         struct node *o;
 
         fixture_init(&f);
@@ -218,7 +220,9 @@ static void each_scheduler_has_its_kind(void **state)
         assert_string_equal(node_str(o, "kind"), "PodGroup");
         assert_string_equal(node_str(o, "metadata.name"), "pi");
         assert_string_equal(node_str(o, "metadata.namespace"), "lab");
-        assert_null(node_at(o, "metadata.labels"));
+        labels = node_at(o, "metadata.labels"); /* that by which it is watched, alone */
+        assert_int_equal(labels->n, 1);
+        assert_string_equal(node_get(labels, LABEL_JOB_NAME)->u.s, "pi");
         assert_string_equal(
             node_str(node_item(node_at(o, "metadata.ownerReferences"), 0), "uid"), "u");
         fixture_release(&f);
