@@ -43,6 +43,7 @@
 struct search {
     const struct cause_query *q;
     struct arena *arena;
+    const struct worker *here; /* that is looked at */
     struct cause first;
     struct cause undated; /* the first of unknown time */
     bool has_first, has_undated;
@@ -159,7 +160,8 @@ static long worker_index(const struct search *s, const struct failure *f)
     const struct hvd_job *job = s->q->job;
     long i;
 
-    if (job->role[ROLE_LAUNCHER].is_set || job->framework != FRAMEWORK_HOROVOD)
+    if (job->role[ROLE_LAUNCHER].is_set || job->framework != FRAMEWORK_HOROVOD
+        || job->slots == 0)
         return -1;
     if (f->rank >= 0)
         return (long)((uint32_t)f->rank / job->slots);
@@ -181,24 +183,29 @@ static struct place at_worker(struct search *s, uint32_t i)
 }
 
 /* p tells, of itself or of another: what no name and no number shows is its own, unless
- * several pods are on the node that the report names. */
+ * several pods are on the node that the report names. All pods are searched last: when
+ * a large job ends, each of them tells. */
 static struct place
 find_place(struct search *s, const struct pod *p, const struct failure *f)
 {
-    struct place x;
+    struct place x, numbered = {0};
     long i = worker_index(s, f);
     unsigned n;
 
+    if (i >= 0 && i < (long)s->q->seen->crew[ROLE_WORKER].n)
+        numbered = at_worker(s, (uint32_t)i);
+    if (numbered.w && (f->rank >= 0 || is_alike(f->host, numbered.name)))
+        return numbered;
+    if (is_alike(f->host, p->name))
+        return at_pod(s->here, p);
     if (find_pod(s, f->host, false, &x) > 0)
         return x;
-    if (i >= 0 && i < (long)s->q->seen->crew[ROLE_WORKER].n)
-        return at_worker(s, (uint32_t)i);
+    if (numbered.w)
+        return numbered;
     n = find_pod(s, f->host, true, &x);
-    if (n == 0 && find_pod(s, p->name, false, &x) == 0)
-        return at_pod(NULL, p);
     if (n > 1)
         return (struct place){.pod = nobody(), .name = "", .node = x.node};
-    return x;
+    return n == 1 ? x : at_pod(s->here, p);
 }
 
 /* A kubelet ends a container that fails its livenessProbe by the signal that also ends
@@ -441,8 +448,10 @@ look_at_pod(struct search *s, enum role role, uint32_t i, const struct pod *p)
 
 static void look_at_place(struct search *s, enum role role, uint32_t i)
 {
+    const struct crew *crew = &s->q->seen->crew[role];
     const struct pod *p;
 
+    s->here = i < crew->n ? &crew->w[i] : NULL;
     switch (crew_place(s->q->job, s->q->seen, role, i, &p)) {
     case PLACE_EXPECTED:
     case PLACE_LEAVING:
