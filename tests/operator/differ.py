@@ -47,9 +47,9 @@ LISTS = {
 # What we do differently on purpose: job, place (regular expressions), and why.
 ON_PURPOSE: list[tuple[str, str, str]] = [
     (
-        r"^Job ",
-        r"metadata\.labels\.ringmaster\.dev/job-name: only ours",
-        "our watch of Jobs asks for this label",
+        r"^(Job|Service|ConfigMap|PodGroup) ",
+        r'metadata\.labels(\.ringmaster\.dev/job-name: only ours|: only ours has it: {"ringmaster\.dev/job-name": "[^"]*"}$)',
+        "our watches ask for this label",
     ),
     (
         r"^Job ",
