@@ -269,6 +269,15 @@ def a_suspended_job_keeps_no_worker() -> None:
     run(ns)
 
 
+def a_long_sentence_is_cut_to_what_an_event_holds() -> None:
+    ns = stage.api.namespace("t-mpi-long")
+    make(ns, mpijob(policy={"cleanPodPolicy": "x" * 2000}))
+    told = wait("the Event", lambda: stage.api.items(ns, "events"))[0]
+    expect(told["reason"] == "ValidationError", "which one", told)
+    text = told["message"]
+    expect(len(text) == 1024 and text.endswith("x..."), "its 1024 bytes", f"{len(text)}: {text[-20:]}")
+
+
 def a_template_that_is_refused_fails_the_job() -> None:
     ns = stage.api.namespace("t-mpi-refused")
     job = mpijob()
@@ -378,6 +387,7 @@ def tests(
         what_is_deleted_by_hand_is_made_again_with_the_next_pod,
         a_deleted_launcher_is_made_again_when_its_pod_is_gone,
         a_suspended_job_keeps_no_worker,
+        a_long_sentence_is_cut_to_what_an_event_holds,
         a_template_that_is_refused_fails_the_job,
         a_job_that_mpi_operator_started_goes_on,
         a_crash_around_any_write_of_an_mpijob_changes_nothing,
