@@ -18,8 +18,8 @@ from common import ROOT, api, kubectl, make_namespace, suite, world
 
 OLD = ROOT / "tests/packaging/old"
 NS = "packaging-upgrade"
-MPIJOBS = f"/apis/kubeflow.org/v2beta1/namespaces/{NS}/mpijobs"
-BATCH = f"/apis/batch/v1/namespaces/{NS}/jobs"
+MPIJOBS = "/apis/kubeflow.org/v2beta1/namespaces/{ns}/mpijobs"
+BATCH = "/apis/batch/v1/namespaces/{ns}/jobs"
 OWNED = ("secrets", "services", "configmaps", "pods")
 
 
@@ -53,8 +53,8 @@ def seen(ns: str = NS) -> dict[str, str]:
     for kind in ("horovodjobs", "events", *OWNED):
         for o in api.items(ns, kind):
             out[f"{kind} {o['metadata']['name']}"] = json.dumps(o, indent=1, sort_keys=True)
-    for path in (MPIJOBS, BATCH) if ns == NS else ():
-        for o in api.call("GET", path)["items"]:
+    for path in (MPIJOBS, BATCH):
+        for o in api.call("GET", path.format(ns=ns))["items"]:
             out[f"{path} {o['metadata']['name']}"] = json.dumps(o, indent=1, sort_keys=True)
     return out
 
@@ -67,13 +67,13 @@ def a_new_operator_touches_no_job() -> None:
     api.make(NS, job("runs"))
     api.make(NS, job("ended", cleanPodPolicy="None"))
     api.make(NS, job("failed", cleanPodPolicy="None"))
-    api.call("POST", MPIJOBS, plain_mpi("mpi"))
-    wait("the launcher of mpi", lambda: api.call("GET", BATCH)["items"])
+    api.call("POST", MPIJOBS.format(ns=NS), plain_mpi("mpi"))
+    wait("the launcher of mpi", lambda: api.call("GET", BATCH.format(ns=NS))["items"])
     play(NS, "runs", "Running")
     play(NS, "ended", "Succeeded")
     play(NS, "failed", "Failed", 3)
     wait("waits is told", lambda: api.status(NS, "waits").get("state") == "Pending")
-    wait("mpi is told", lambda: api.call("GET", MPIJOBS + "/mpi").get("status", {}).get("conditions"))
+    wait("mpi is told", lambda: mpi_condition(NS, "Created"))
     wait("all is settled", settled(), 30)
     before = seen()
     for end in ("in good order", "at once"):
@@ -140,7 +140,28 @@ def make_and_play(ns: str, is_first: bool) -> None:
     wait("the new pod", lambda: "scaled-worker-2" in api.pods(ns))
     api.set_pod(ns, "scaled-worker-2", "Running")
     wait("it runs again", lambda: api.status(ns, "scaled").get("workers") == "3/3")
+    api.call("POST", MPIJOBS.format(ns=ns), plain_mpi("mpi"))
+    play_mpi(ns)
     wait("suspended is told", lambda: api.status(ns, "suspended").get("state") == "Suspended")
+
+
+def mpi_condition(ns: str, kind: str) -> bool:
+    status = api.call("GET", MPIJOBS.format(ns=ns) + "/mpi").get("status", {})
+    return condition(status, kind).get("status") == "True"
+
+
+def play_mpi(ns: str) -> None:
+    """Its launcher's pod is made by Kubernetes' own controller of Jobs."""
+
+    def there() -> bool:
+        pods = [n for n in api.pods(ns) if n.startswith("mpi-")]
+        return any("-launcher-" in n for n in pods) and any("-worker-" in n for n in pods)
+
+    wait("pods of mpi", there, 30)
+    for name in api.pods(ns):
+        if name.startswith("mpi-"):
+            api.set_pod(ns, name, "Running")
+    wait("mpi runs", lambda: mpi_condition(ns, "Running"))
 
 
 def scale(ns: str, name: str, workers: int) -> None:
@@ -156,23 +177,41 @@ def record(ns: str, is_first: bool) -> dict[str, list[dict]]:
     """By kind, without what the API server adds."""
     make_and_play(ns, is_first)
     wait("all is settled", settled(ns), 30)
-    out: dict[str, list[dict]] = {"horovodjobs": [], **{kind: [] for kind in OWNED}}
+    out: dict[str, list[dict]] = {
+        "horovodjobs": [],
+        "mpijobs": [],
+        **{kind: [] for kind in OWNED},
+        "jobs": [],
+    }
     for kind, found in out.items():
-        for o in api.items(ns, kind):
+        for o in listed(ns, kind):
             owners = o["metadata"].get("ownerReferences")
-            if kind != "horovodjobs" and not owners:
+            if (kind not in ("horovodjobs", "mpijobs") and not owners) or (
+                owners and owners[0]["kind"] == "Job"
+            ):
                 continue  # the cluster's own
             uid = owners[0]["uid"] if owners else o["metadata"]["uid"]
             o = json.loads(json.dumps(o).replace(uid, "UID").replace(ns, "NAMESPACE"))
             o["metadata"] = {k: v for k, v in o["metadata"].items() if k not in SERVERS}
             found.append(without_account(o) if kind == "pods" else o)
     for secret in out["secrets"]:
-        secret["data"] = {"token": "bm90IGEgc2VjcmV0Cg=="}
+        secret["data"] = {key: "bm90IGEgc2VjcmV0Cg==" for key in secret["data"]}
+    for o in out["jobs"]:  # what the API server wants to choose itself
+        o["spec"].pop("selector")
+        labels = o["spec"]["template"]["metadata"]["labels"]
+        o["spec"]["template"]["metadata"]["labels"] = {
+            k: v for k, v in labels.items() if "controller-uid" not in k and k.split("/")[-1] != "job-name"
+        } | {k: v for k, v in labels.items() if k.startswith("training.")}
     for service in out["services"]:
         for key in [k for k in service["spec"] if k.startswith(("clusterIP", "ipFamil", "internalT"))]:
             service["spec"].pop(key)
         service["spec"]["clusterIP"] = "None"
     return out
+
+
+def listed(ns: str, kind: str) -> list[dict]:
+    paths = {"mpijobs": MPIJOBS, "jobs": BATCH}
+    return api.call("GET", paths[kind].format(ns=ns))["items"] if kind in paths else api.items(ns, kind)
 
 
 def without_account(pod: dict) -> dict:
@@ -194,13 +233,22 @@ def put_back(ns: str, left: dict[str, list[dict]]) -> None:
         uids[name] = made["uid"]
         seen_as = {"observedGeneration": made["generation"]}  # a scaled job's begins anew
         patch_status(JOBS.format(ns=ns) + "/" + name, o["status"] | seen_as)
-    for kind in OWNED:
-        for o in left[kind]:
+    for o in left.get("mpijobs", []):
+        path = MPIJOBS.format(ns=ns)
+        name = o["metadata"]["name"]
+        uids[name] = api.call("POST", path, filled(o, ns, ""))["metadata"]["uid"]
+        patch_status(f"{path}/{name}", o["status"])
+    for kind in ("jobs", *OWNED):
+        for o in left.get(kind, []):
             body = filled(o, ns, uids[o["metadata"]["ownerReferences"][0]["name"]])
             status = body.pop("status", {})
-            api.call("POST", CORE.format(ns=ns) + kind, body)
+            api.call("POST", BATCH.format(ns=ns) if kind == "jobs" else CORE.format(ns=ns) + kind, body)
             if kind == "pods":
                 patch_status(CORE.format(ns=ns) + f"pods/{body['metadata']['name']}", status)
+    for o in left.get("jobs", []):
+        starts = o["metadata"]["name"] + "-"
+        wait("its pod", lambda starts=starts: any(n.startswith(starts) for n in api.pods(ns)))
+        api.set_pod(ns, next(n for n in api.pods(ns) if n.startswith(starts)), "Running")
 
 
 def filled(o: dict, ns: str, uid: str) -> dict:
@@ -218,14 +266,15 @@ def jobs_of_an_earlier_operator_go_on_untouched() -> None:
         world.stop()
         ns = make_namespace(f"packaging-{file.stem}")
         put_back(ns, json.loads(file.read_text()))
+        wait("Kubernetes has settled", settled(ns), 30)
         before = seen(ns)
         was = {o["metadata"]["name"]: o["status"] for o in api.items(ns, "horovodjobs")}
         world.run()
         wait("the new operator has looked at every job", lambda: world.looks() >= len(all_jobs()))
         wait("and is done with them", settled(ns), 30)
         after = seen(ns)
-        changed = [k for k in before.keys() | after.keys() if before.get(k) != after.get(k)]
-        changed = [k for k in changed if not k.startswith("horovodjobs ")]
+        keys = [k for k in before.keys() | after.keys() if not k.startswith(("horovodjobs ", MPIJOBS))]
+        changed = [k for k in keys if in_effect(k, before.get(k)) != in_effect(k, after.get(k))]
         expect(not changed, f"{file.name}: no object was made, changed or deleted", *changed)
         for name, said in was.items():
             now = api.status(ns, name)
@@ -237,6 +286,15 @@ def jobs_of_an_earlier_operator_go_on_untouched() -> None:
             go_on_later(ns)
 
 
+def in_effect(key: str, text: str | None) -> str | None:
+    """A Service and a ConfigMap may get a label by which a newer operator finds them; what they say stays."""
+    if not text or not key.startswith(("services ", "configmaps ")):
+        return text
+    o = json.loads(text)
+    o["metadata"] = {k: o["metadata"][k] for k in ("name", "uid", "ownerReferences") if k in o["metadata"]}
+    return json.dumps(o, sort_keys=True)
+
+
 def go_on_later(ns: str) -> None:
     at = "2026-01-01T00:02:00Z"
     ended = {"terminated": {"exitCode": 0, "startedAt": at, "finishedAt": at}}
@@ -244,6 +302,9 @@ def go_on_later(ns: str) -> None:
     wait("launched has ended", lambda: api.status(ns, "launched")["state"] == "Succeeded")
     api.set_pod(ns, "scaled-worker-2", "Succeeded", **ended)
     finish(ns, "scaled", "Succeeded")
+    launcher = next(n for n in api.pods(ns) if n.startswith("mpi-launcher-"))
+    api.set_pod(ns, launcher, "Succeeded", **ended)
+    wait("mpi has succeeded", lambda: mpi_condition(ns, "Succeeded"), 40)
     path = JOBS.format(ns=ns) + "/suspended"
     patch = {"spec": {"runPolicy": {"suspend": False}}}
     api.call("PATCH", path, patch, "application/merge-patch+json")
