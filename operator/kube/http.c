@@ -13,7 +13,10 @@
  * so done may start the next request on the same connection.
  *  3. Every call has an end: timeout_ms for requests, idle_ms for streams.
  *  4. Who we are is asked of creds.c for each request; http_tls.c says how the server
- * is known. Called by kube/client and, for waiting, by the loop. */
+ * is known.
+ *  5. What libcurl frees is wiped: tokens, keys and Secrets pass through it.
+ *  6. Nothing waits but http_run: not for a resolver, either.
+ * Called by kube/client and, for waiting, by the loop. */
 #include "operator/kube/http.h"
 
 #include <errno.h>

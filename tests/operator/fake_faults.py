@@ -54,7 +54,7 @@ def no_news_of_a_pod_is_lost_when_memory_is_out() -> None:
         w.fake.put("pods", dict(pod, status={"phase": "Failed", "reason": "OutOfTheBlue"}))
         w.becomes("Failed")
 
-    at_each_point("OutOfTheBlue", range(0, 42, 3), 3, act)
+    at_each_point("OutOfTheBlue", range(100, 160, 3), 3, act)
 
 
 @suite.test
