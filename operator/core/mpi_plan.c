@@ -428,6 +428,8 @@ int mpi_plan_make(const struct question *q,
     } else if (!mpi_view_is_over(v)) {
         plan_objects(&p);
         await_deadline(&p);
+        if (v->stuck_look_s)
+            planner_again_at(&p, v->stuck_look_s);
     }
     sort_by_stage(&ret->plan);
     return p.b.status;

@@ -240,6 +240,24 @@ static void see_trouble(struct writer *w)
     }
 }
 
+/* No time that has passed: the sentence is to stay as it is. */
+static void see_stuck(struct writer *w)
+{
+    const struct pod *p = w->v->stuck;
+    char since[TIMESTAMP_SIZE];
+
+    if (!p)
+        return;
+    (void)timestamp_format_s(p->delete_wall_us / 1000000u, since);
+    note(w, true, false, REASON_FAILED,
+         keep(w, arena_printf(w->q->arena,
+                              "Pod %s: waiting until it is gone, Terminating since %s "
+                              "with a grace period of %u s%s%s%s%s",
+                              p->name, since, p->grace_s, *p->node ? ", on node " : "",
+                              p->node, *p->finalizer ? ", held by finalizer " : "",
+                              p->finalizer)));
+}
+
 static void see_end(struct writer *w)
 {
     const struct mpi_view *v = w->v;
@@ -253,8 +271,10 @@ static void see_end(struct writer *w)
                                   w->job->worker.n)));
     else if (v->is_expired)
         fail(w, MPI_REASON_DEADLINE, MPI_REASON_DEADLINE, MPI_MESSAGE_DEADLINE);
-    else
+    else {
         see_trouble(w);
+        see_stuck(w);
+    }
 }
 
 static void see_running(struct writer *w)

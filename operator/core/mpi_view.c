@@ -16,6 +16,8 @@
 
 #include "operator/core/timestamp.h"
 
+#define LATE_S 10 /* after its grace period is over, a pod should have gone */
+
 static uint64_t stored_time_s(const struct job_meta *meta, const char *key)
 {
     const char *s = node_str(meta->status, key);
@@ -72,6 +74,36 @@ static void look_at_launcher(const struct observed *seen, struct mpi_view *v)
         v->launchers += seen->batch_pods[i]->phase == POD_RUNNING;
 }
 
+static void see_deletion(const struct pod *p, uint64_t now_s, struct mpi_view *v)
+{
+    uint64_t due_s = p->delete_wall_us / 1000000u + p->grace_s + LATE_S;
+
+    if (!p->is_deleting || !p->delete_wall_us)
+        return;
+    if (now_s >= due_s)
+        v->stuck = v->stuck ? v->stuck : p;
+    else if (!v->stuck_look_s || due_s < v->stuck_look_s)
+        v->stuck_look_s = due_s;
+}
+
+/* Nothing is made in the place of a pod before it is gone. */
+static void look_for_stuck(const struct mpi_job *job,
+                           const struct observed *seen,
+                           uint64_t now_s,
+                           struct mpi_view *v)
+{
+    const struct crew *crew = &seen->crew[ROLE_WORKER];
+
+    if (job->is_suspended || v->was_finished)
+        return;
+    for (uint32_t i = 0; i < crew->n && i < job->worker.n; i++) {
+        if (crew->w[i].state == WORKER_SEEN)
+            see_deletion(crew->w[i].pod, now_s, v);
+    }
+    for (uint32_t i = 0; i < seen->n_batch_pods; i++)
+        see_deletion(seen->batch_pods[i], now_s, v);
+}
+
 static bool
 is_expired(const struct mpi_job *job, const struct mpi_view *v, uint64_t now_s)
 {
@@ -99,6 +131,7 @@ struct mpi_view mpi_view_make(const struct question *q)
     look_at_launcher(q->seen, &v);
     count_workers(job, &q->seen->crew[ROLE_WORKER], &v);
     v.is_expired = is_expired(job, &v, q->now_wall_s);
+    look_for_stuck(job, q->seen, q->now_wall_s, &v);
     return v;
 }
 

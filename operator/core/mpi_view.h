@@ -21,6 +21,8 @@ struct mpi_view {
     uint32_t running, succeeded, failed, evicted; /* workers that are wanted */
     uint32_t launchers;                           /* running pods of the launcher */
     uint64_t start_s, completion_s;               /* stored; 0: not there */
+    const struct pod *stuck; /* its deletion is overdue, and the job waits for it */
+    uint64_t stuck_look_s;   /* when another's will be; 0: none */
 };
 
 struct mpi_view mpi_view_make(const struct question *q);

@@ -9,7 +9,8 @@
  *   set             {path.in.the.job: value} from here on
  *   workers         absent | expected | overdue | gone, or a phase: pending running
  *                   ready succeeded failed evicted; behind it "deleting", "@second"
- *                   (runs, or has ended, since) and "~second" (was made)
+ *                   (runs, or has ended, since), "~second" (was made) and "^second"
+ *                   (was to be deleted, and a finalizer holds it)
  *   launcher        absent | expected | overdue | gone, or {state, suspended, started,
  *                   deleting, ttl, complete: time, reason, message, failed: n}
  *   launchers       pods of the launcher, as workers; or {phase, reason, message, at}
@@ -74,12 +75,15 @@ static struct pod make_pod(const char *name, const char *words)
                   {"ready", POD_RUNNING},   {"succeeded", POD_SUCCEEDED},
                   {"failed", POD_FAILED},   {"evicted", POD_FAILED}};
     const char *at = strchr(words, '@'), *made = strchr(words, '~');
+    const char *ending = strchr(words, '^');
     struct pod p = {.ns = borrowed("lab"),
                     .name = borrowed(name),
                     .uid = borrowed(name),
                     .reason =
                         borrowed(strncmp(words, "evicted", 7) == 0 ? "Evicted" : ""),
                     .message = borrowed(""),
+                    .node = borrowed("n1"),
+                    .finalizer = borrowed(ending ? "a/b" : ""),
                     .phase = POD_UNKNOWN};
 
     for (size_t i = 0; i < ARRAY_LEN(phases); i++) {
@@ -93,6 +97,8 @@ static struct pod make_pod(const char *name, const char *words)
         p.run_wall_us = strtoull(at + 1, NULL, 10) * 1000000u;
     else if (at)
         p.exit_wall_us = strtoull(at + 1, NULL, 10) * 1000000u;
+    if (ending)
+        p.delete_wall_us = strtoull(ending + 1, NULL, 10) * 1000000u;
     if (made)
         p.made_wall_us = strtoull(made + 1, NULL, 10) * 1000000u;
     return p;
