@@ -380,6 +380,8 @@ static void plan_finished(struct planner *p)
     char name[MPI_NAME_SIZE];
 
     mpi_object_name(p->job, "launcher", name);
+    if (seen->batch_state == WORKER_ABSENT && !p->v->completion_s)
+        look_for_launcher(p); /* mpi-operator left it running: it is to be stopped */
     if (p->job->clean != MPI_CLEAN_NONE) {
         delete_workers(p);
         mpi_drop_group(p);
