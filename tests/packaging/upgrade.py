@@ -287,10 +287,14 @@ def jobs_of_an_earlier_operator_go_on_untouched() -> None:
 
 
 def in_effect(key: str, text: str | None) -> str | None:
-    """A Service and a ConfigMap may get a label by which a newer operator finds them; what they say stays."""
-    if not text or not key.startswith(("services ", "configmaps ")):
+    """A Service and a ConfigMap may get a label by which a newer operator finds them; what they say stays.
+
+    The status of a Job is Kubernetes' own, and comes when it comes.
+    """
+    if not text or not key.startswith(("services ", "configmaps ", BATCH)):
         return text
     o = json.loads(text)
+    o.pop("status", None)
     o["metadata"] = {k: o["metadata"][k] for k in ("name", "uid", "ownerReferences") if k in o["metadata"]}
     return json.dumps(o, sort_keys=True)
 
