@@ -31,18 +31,18 @@ check_needed() { # FILE REGEX
     for lib in $(needed "$1" | grep -vxE "$2" || true); do finding "$1: needs $lib; only $2 may be"; done
 }
 check_static() { # FILE
-    if objdump -p "$1" | grep -q 'NEEDED'; then finding "$1: is not static: needs $(needed "$1" | tr '\n' ' ')"; fi
+    if grep -q 'NEEDED' <<<"$(objdump -p "$1")"; then finding "$1: is not static: needs $(needed "$1" | tr '\n' ' ')"; fi
 }
 check_bounds() { # FILE: what any object must not have
-    if readelf -lW "$1" | grep -qE 'GNU_STACK.* RWE'; then finding "$1: its stack is executable"; fi
+    if grep -qE 'GNU_STACK.* RWE' <<<"$(readelf -lW "$1")"; then finding "$1: its stack is executable"; fi
     if readelf -dW "$1" | grep -E 'RPATH|RUNPATH' | grep -qv '\[.ORIGIN'; then finding "$1: looks for libraries elsewhere than beside itself"; fi
 }
 check_hardened() { # FILE: a position-independent program, read-only after relocation, with checked stack and libc calls
-    readelf -hW "$1" | grep -q 'Type:.*DYN' || finding "$1: is not position-independent"
-    readelf -lW "$1" | grep -q GNU_RELRO || finding "$1: has no RELRO"
-    readelf -dW "$1" | grep -q 'BIND_NOW' || finding "$1: binds lazily, so RELRO is partial"
-    objdump -T "$1" | grep -q __stack_chk_fail || finding "$1: has no stack protector"
-    objdump -T "$1" | grep -qE '__[a-z]+_chk$' || finding "$1: has no _FORTIFY_SOURCE"
+    grep -q 'Type:.*DYN' <<<"$(readelf -hW "$1")" || finding "$1: is not position-independent"
+    grep -q GNU_RELRO <<<"$(readelf -lW "$1")" || finding "$1: has no RELRO"
+    grep -q 'BIND_NOW' <<<"$(readelf -dW "$1")" || finding "$1: binds lazily, so RELRO is partial"
+    grep -q __stack_chk_fail <<<"$(objdump -T "$1")" || finding "$1: has no stack protector"
+    grep -qE '__[a-z]+_chk$' <<<"$(objdump -T "$1")" || finding "$1: has no _FORTIFY_SOURCE"
 }
 
 if built "$BUILD/plain/bin/hvd-operator"; then check_hardened "$BUILD/plain/bin/hvd-operator"; fi
