@@ -30,7 +30,7 @@ void arena_init(struct arena *a, size_t max_bytes)
 void arena_wipe(struct arena *a)
 {
     for (struct arena_block *b = a->head; b; b = b->next)
-        explicit_bzero(b->data, b->used);
+        mem_wipe(b->data, b->used);
 }
 
 void arena_release(struct arena *a)

@@ -141,7 +141,7 @@ int fd_read_file(
                 return err_set(err, -ENOMEM, "out of memory for %s", path);
             if (text) { /* it may be a key: realloc would leave a copy */
                 memcpy(p, text, n);
-                explicit_bzero(text, n);
+                mem_wipe(text, n);
             }
             mem_free(text);
             text = p;

@@ -90,6 +90,16 @@ void mem_free(void *p)
     free(p);
 }
 
+/* explicit_bzero, which glibc has from 2.25 on; we run on 2.17. The compiler must take
+ * it that the zeros are looked at. */
+void mem_wipe(void *p, size_t n_bytes)
+{
+    if (n_bytes == 0)
+        return;
+    memset(p, 0, n_bytes);
+    __asm__ volatile("" : : "r"(p) : "memory");
+}
+
 void mem_freep(void *p)
 {
     void *target;

@@ -14,7 +14,8 @@ void *mem_calloc(size_t n, size_t size_bytes);
 void *mem_realloc_array(void *p, size_t n, size_t size_bytes);
 char *mem_strdup(const char *s);
 char *mem_strndup(const char *s, size_t max_bytes);
-void mem_free(void *p); /* accepts NULL */
+void mem_free(void *p);                 /* accepts NULL */
+void mem_wipe(void *p, size_t n_bytes); /* zeroes, also what is freed next */
 
 /* Makes room for one more element in a vector (v, n used, cap); doubles, at most max
  * elements. 0, -ENOMEM, or -E2BIG when n == max. */

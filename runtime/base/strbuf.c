@@ -26,7 +26,7 @@ void strbuf_init_secret(struct strbuf *b, size_t max_bytes)
 static void wipe(struct strbuf *b)
 {
     if (b->is_secret && b->p)
-        explicit_bzero(b->p, b->cap);
+        mem_wipe(b->p, b->cap);
 }
 
 void strbuf_clear(struct strbuf *b)

@@ -65,6 +65,6 @@ void wiped_free(void *p)
 {
     if (!p)
         return;
-    explicit_bzero(p, head_of(p)->size_bytes);
+    mem_wipe(p, head_of(p)->size_bytes);
     mem_free(head_of(p));
 }

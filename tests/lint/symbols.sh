@@ -26,6 +26,12 @@ check_glibc() { # FILE: versions above 2.17
         fi
     done
 }
+check_old_glibc() { # FILE: what no library of that time has is left without a version
+    local sym
+    for sym in $(nm -D -u "$1" | awk '$1 == "U" && $2 !~ /@/ {print $2}'); do
+        finding "$1: needs $sym, which glibc 2.17 does not have"
+    done
+}
 check_needed() { # FILE REGEX
     local lib
     for lib in $(needed "$1" | grep -vxE "$2" || true); do finding "$1: needs $lib; only $2 may be"; done
@@ -53,7 +59,7 @@ for so in "$BUILD"/{plain,portable}/lib/libhvd.so "$BUILD/stage/lib/libhvd.so"; 
     built "$so" || continue
     check_exports "$so" 'hvd_[a-z0-9_]+'
     check_needed "$so" '(libc|libm|libpthread|libdl|librt|ld-linux[-a-z0-9_]*)\.so\.[0-9]+'
-    case "$so" in */plain/*) ;; *) check_glibc "$so" ;; esac
+    case "$so" in */plain/*) ;; *) check_glibc "$so"; check_old_glibc "$so" ;; esac
 done
 while IFS= read -r -d '' f; do
     case "$f" in *.so) built "$f" && check_glibc "$f" ;; esac
