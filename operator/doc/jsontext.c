@@ -95,13 +95,15 @@ int json_walk(struct json_walk *w, struct span text)
     return 0;
 }
 
-int json_walk_next(struct json_walk *w, struct span *ret_key, struct span *ret_value)
+int json_walk_key(struct json_walk *w, struct span *ret_key)
 {
     const char *p = skip_blanks(w->p, w->end), *after;
     struct span key = {"", 0};
 
-    if (p < w->end && *p == w->close)
+    if (p < w->end && *p == w->close) {
+        w->p = p;
         return 0;
+    }
     if (w->is_started) {
         if (p >= w->end || *p != ',')
             return -EINVAL;
@@ -117,14 +119,29 @@ int json_walk_next(struct json_walk *w, struct span *ret_key, struct span *ret_v
             return -EINVAL;
         p = skip_blanks(p + 1, w->end);
     }
-    after = skip_value(p, w->end);
-    if (!after)
-        return -EINVAL;
     *ret_key = key;
-    *ret_value = (struct span){p, (size_t)(after - p)};
-    w->p = after;
+    w->p = p;
     w->is_started = true;
     return 1;
+}
+
+int json_walk_value(struct json_walk *w, struct span *ret_value)
+{
+    const char *after = skip_value(w->p, w->end);
+
+    if (!after)
+        return -EINVAL;
+    *ret_value = (struct span){w->p, (size_t)(after - w->p)};
+    w->p = after;
+    return 0;
+}
+
+int json_walk_next(struct json_walk *w, struct span *ret_key, struct span *ret_value)
+{
+    int more = json_walk_key(w, ret_key);
+    int rc = more > 0 ? json_walk_value(w, ret_value) : 0;
+
+    return rc < 0 ? rc : more;
 }
 
 bool span_is(struct span s, const char *text)

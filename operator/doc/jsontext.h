@@ -25,6 +25,10 @@ int json_walk(struct json_walk *w, struct span text); /* -EINVAL: neither of the
 /* 1: there is one more; 0: that was the last; -EINVAL: bad syntax. Keys come without
  * their quotes and with their escapes; items have an empty one. */
 int json_walk_next(struct json_walk *w, struct span *ret_key, struct span *ret_value);
+/* The same in two steps: w->p is at the value in between, and at the last bracket after
+ * a 0. Who reads the value himself sets w->p behind it instead of the second. */
+int json_walk_key(struct json_walk *w, struct span *ret_key);
+int json_walk_value(struct json_walk *w, struct span *ret_value);
 
 /* The value of a member of an object; an empty span if there is none. */
 struct span json_find(struct span object, const char *key);

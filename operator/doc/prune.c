@@ -5,7 +5,8 @@
  * its bytes. So rules, one table a kind, say what is kept.
  *
  * Invariant: what comes out is JSON if what went in is, with the kept members as they
- * were written and in their order. The recursion is as deep as the rules are. Called by
+ * were written and in their order. No character is looked at twice. The recursion is as
+ * deep as the rules are. Called by
  * watch.c; the rules lie beside what reads the result (core/pod.c, core/store.c). */
 #include "operator/doc/prune.h"
 
@@ -17,7 +18,7 @@ const struct prune_rule prune_object[] = {
     {.key = "metadata", .inner = prune_metadata}, {.key = ""}, {.key = NULL}};
 
 static int
-prune_value(struct span value, const struct prune_rule *rules, struct strbuf *out);
+prune_all(struct json_walk *w, const struct prune_rule *rules, struct strbuf *out);
 
 static const struct prune_rule *find(const struct prune_rule *rules, struct span key)
 {
@@ -28,18 +29,22 @@ static const struct prune_rule *find(const struct prune_rule *rules, struct span
     return NULL;
 }
 
-/* One member of an object, or item of an array (rules: of each item). */
-static int put(struct span key,
-               struct span value,
+/* The value that w is at: a member of an object, or an item of an array (rules: of each
+ * item). */
+static int put(struct json_walk *w,
+               struct span key,
                const struct prune_rule *rules,
-               bool is_member,
                struct strbuf *out)
 {
+    bool is_member = w->close == '}';
     const struct prune_rule *rule = is_member ? find(rules, key) : NULL;
     char before = strbuf_str(out)[out->n - 1];
+    struct json_walk inner;
+    struct span value;
+    int rc;
 
     if (is_member && (!rule || rule->is_dropped))
-        return 0;
+        return json_walk_value(w, &value);
     if (before != '{' && before != '[')
         strbuf_putc(out, ',');
     if (is_member) {
@@ -47,30 +52,27 @@ static int put(struct span key,
         strbuf_putc(out, ':');
         rules = rule->inner;
     }
-    if (rules)
-        return prune_value(value, rules, out);
-    strbuf_add(out, value.p, value.n);
-    return 0;
+    if (rules && json_walk(&inner, (struct span){w->p, (size_t)(w->end - w->p)}) == 0) {
+        rc = prune_all(&inner, rules, out);
+        w->p = inner.p + 1;
+        return rc;
+    }
+    rc = json_walk_value(w, &value);
+    if (rc == 0)
+        strbuf_add(out, value.p, value.n);
+    return rc;
 }
 
 static int
-prune_value(struct span value, const struct prune_rule *rules, struct strbuf *out)
+prune_all(struct json_walk *w, const struct prune_rule *rules, struct strbuf *out)
 {
-    struct json_walk w;
-    struct span k, v;
-    bool is_object;
+    struct span key;
     int rc = 0, more = 0;
 
-    if (json_walk(&w, value) < 0) {
-        strbuf_add(out, value.p, value.n);
-        return 0;
-    }
-    is_object = w.close == '}';
-    strbuf_putc(out, is_object ? '{' : '[');
-    while (rc == 0 && strbuf_status(out) == 0
-           && (more = json_walk_next(&w, &k, &v)) > 0)
-        rc = put(k, v, rules, is_object, out);
-    strbuf_putc(out, w.close);
+    strbuf_putc(out, w->close == '}' ? '{' : '[');
+    while (rc == 0 && strbuf_status(out) == 0 && (more = json_walk_key(w, &key)) > 0)
+        rc = put(w, key, rules, out);
+    strbuf_putc(out, w->close);
     return rc < 0 ? rc : more;
 }
 
@@ -82,6 +84,6 @@ int json_prune(struct span text, const struct prune_rule *rules, struct strbuf *
     if (rc == 0 && w.close != '}')
         rc = -EINVAL;
     if (rc == 0)
-        rc = prune_value(text, rules, out);
+        rc = prune_all(&w, rules, out);
     return rc < 0 ? rc : strbuf_status(out);
 }
