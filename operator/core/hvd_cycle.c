@@ -49,6 +49,7 @@ static const struct edge {
     {STATE_PENDING, CUE_BROKEN, STATE_RESTARTING},
     {STATE_PENDING, CUE_REMAKE, STATE_RESTARTING},
     {STATE_PENDING, CUE_RESIZE, STATE_PENDING},
+    {STATE_PENDING, CUE_RENEW, STATE_RESTARTING},
     {STATE_PENDING, CUE_RUN, STATE_RUNNING},
     {STATE_RUNNING, CUE_DONE, STATE_SUCCEEDED},
     {STATE_RUNNING, CUE_DOOMED, STATE_FAILED},
@@ -69,7 +70,7 @@ const char *hvd_cue_name(enum hvd_cue c)
         [CUE_REFUSED] = "refused", [CUE_DONE] = "done",       [CUE_DOOMED] = "doomed",
         [CUE_SUSPEND] = "suspend", [CUE_EXPIRED] = "expired", [CUE_BROKEN] = "broken",
         [CUE_REMAKE] = "remake",   [CUE_RESIZE] = "resize",   [CUE_CLEARED] = "cleared",
-        [CUE_RUN] = "run",         [CUE_NONE] = "none",
+        [CUE_RENEW] = "renew",     [CUE_RUN] = "run",         [CUE_NONE] = "none",
     };
     _Static_assert(ARRAY_LEN(names) == CUE_COUNT, "one name per cue");
 

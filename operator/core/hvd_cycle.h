@@ -15,11 +15,12 @@ enum hvd_cue {
     CUE_BROKEN,  /* a failure after which it is tried again */
     CUE_REMAKE,  /* another number of workers, which these pods cannot become */
     CUE_RESIZE,  /* another number of workers, in place */
+    CUE_RENEW,   /* what is missing would get another runtime than what is there */
     CUE_CLEARED, /* no pod is left, and none need be waited for */
     CUE_RUN,     /* all pods run */
     CUE_NONE
 };
-#define CUE_COUNT 11
+#define CUE_COUNT 12
 const char *hvd_cue_name(enum hvd_cue c); /* "done", ... */
 
 /* Where the cue leads; from itself where there is no such edge. */

@@ -392,6 +392,9 @@ static void note_step(struct notes *s, const struct verdict *v)
     case CUE_BROKEN:
         (void)note(s, true, "JobRestarting", v->message);
         break;
+    case CUE_RENEW:
+        (void)note(s, false, "RuntimeChanged", v->message);
+        break;
     case CUE_REMAKE:
     case CUE_RESIZE:
         (void)note(s, false, "JobScaled", v->scaled);

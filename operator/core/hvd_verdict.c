@@ -34,8 +34,9 @@ struct look {
     bool has_run, is_done;
     bool has_met;      /* the agents have: a pod failed that could not have before */
     bool is_old_world; /* a worker that cannot be scaled in place: it knows of no world,
-                          or has another runtime than a new one would have */
-    bool is_other_size; /* a worker of a world of another size, before any status */
+                          or is_old_runtime */
+    bool is_old_runtime; /* a worker has another runtime than a new one would have */
+    bool is_other_size;  /* a worker of a world of another size, before any status */
     bool is_out_of_memory;
 };
 
@@ -72,9 +73,9 @@ static void count_pod(struct look *l, enum role role, const struct pod *p)
         v->waiting = p->waiting;
     if (role == ROLE_WORKER) {
         l->has_met |= pod_has_failed(p) && cause_is_after_start(p);
-        l->is_old_world |=
-            p->world_generation == 0
-            || (p->runtime && p->runtime != pod_runtime(l->q->cfg->runtime_image));
+        l->is_old_runtime |=
+            p->runtime && p->runtime != pod_runtime(l->q->cfg->runtime_image);
+        l->is_old_world |= p->world_generation == 0 || l->is_old_runtime;
         l->is_other_size |=
             p->world_generation != 0 && p->world_workers != l->job->role[role].n;
     }
@@ -231,9 +232,18 @@ static bool is_in_place(const struct look *l)
            && !l->is_old_world;
 }
 
+/* The operator is another one than that which began to make the pods. */
+static bool is_mixed(const struct look *l)
+{
+    return l->v->was.state == STATE_PENDING && !l->is_made && l->is_old_runtime
+           && l->job->framework == FRAMEWORK_HOROVOD
+           && l->v->tally[ROLE_WORKER].succeeded == 0;
+}
+
 static enum hvd_cue choose(const struct look *l, enum rule_action class)
 {
     const struct verdict *v = l->v;
+
     if (is_unfit(l))
         return CUE_REFUSED;
     if (is_live(l) && l->is_done)
@@ -248,6 +258,8 @@ static enum hvd_cue choose(const struct look *l, enum rule_action class)
         return CUE_BROKEN;
     if (is_resized(l))
         return is_in_place(l) ? CUE_RESIZE : CUE_REMAKE;
+    if (is_mixed(l))
+        return CUE_RENEW;
     if (is_cleared(l))
         return CUE_CLEARED;
     if (v->was.state == STATE_PENDING && l->n_running == l->n_pods)
@@ -426,6 +438,12 @@ static void say_step(struct look *l, enum rule_action class)
         note_scaled(l);
         say(l, "JobScaled",
             arena_printf(l->arena, "%s: all pods are made anew", l->v->scaled));
+        break;
+    case CUE_RENEW:
+        l->v->next_restart_s = l->q->now_wall_s;
+        say(l, "RuntimeChanged",
+            "the operator has another runtime image than the pods that are there, and "
+            "others are missing: all pods are made anew");
         break;
     case CUE_RESIZE:
         note_scaled(l);

@@ -18,10 +18,10 @@
  * restarting, S suspended, + succeeded, - failed, . no edge. */
 static const char *const drawn[STATE_COUNT] = {
     /*                    refused done doomed suspend expired broken remake resize
-     *                    cleared run none */
-    [STATE_PENDING] = "-+-S-rrP.R.",    [STATE_RUNNING] = ".+-S-rrP...",
-    [STATE_RESTARTING] = "...S-...P..", [STATE_SUSPENDED] = "........P..",
-    [STATE_SUCCEEDED] = "...........",  [STATE_FAILED] = "...........",
+     *                    renew cleared run none */
+    [STATE_PENDING] = "-+-S-rrPr.R.",    [STATE_RUNNING] = ".+-S-rrP....",
+    [STATE_RESTARTING] = "...S-....P..", [STATE_SUSPENDED] = ".........P..",
+    [STATE_SUCCEEDED] = "............",  [STATE_FAILED] = "............",
 };
 
 static enum job_state by_letter(char c, enum job_state from)
