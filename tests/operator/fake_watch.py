@@ -87,7 +87,7 @@ def an_object_without_readable_metadata_is_skipped_and_named() -> None:
             w.fake.answer(
                 h,
                 200,
-                '{"items": [{"metadata": {"name": "odd", "namespace": "ns", "x": 1e999}}, {}],'
+                '{"items": [{"metadata": {"name": "odd", "namespace": "ns", "labels": {"x": 1e999}}}, {}],'
                 ' "metadata": {"resourceVersion": "1"}}',
             )
             return True
