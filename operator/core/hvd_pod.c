@@ -330,8 +330,9 @@ static void keep_last_words(struct making *m)
 
 static void make_launch(struct making *m)
 {
-    const char *const words[] = {"await", "--hostfile", MOUNT_HOSTS "/" HOSTFILE_KEY,
-                                 "--termination-log", termination_log(m)};
+    static const char hostfile[] = MOUNT_HOSTS "/" HOSTFILE_KEY;
+    const char *const words[] = {"await", "--hostfile", hostfile, "--termination-log",
+                                 termination_log(m)};
     struct node *source = node_object(m->b);
     char name[OBJECT_NAME_SIZE];
 
