@@ -11,14 +11,6 @@
 
 #define MAX_TOKEN_BYTES (64u << 10)
 
-static void forget(struct bearer *b)
-{
-    if (b->token)
-        explicit_bzero(b->token, strlen(b->token));
-    mem_free(b->token);
-    b->token = NULL;
-}
-
 int bearer_init(struct bearer *b, const char *token, const char *path)
 {
     *b = (struct bearer){.path = path};
@@ -30,7 +22,7 @@ int bearer_init(struct bearer *b, const char *token, const char *path)
 
 void bearer_release(struct bearer *b)
 {
-    forget(b);
+    mem_free_secret(&b->token);
 }
 
 void bearer_stale(struct bearer *b)
@@ -49,7 +41,7 @@ int bearer_get(struct bearer *b, uint64_t now_ns, const char **ret, struct err *
         if (rc < 0 && !b->token)
             return err_prefix(err, "service account token");
         if (rc == 0) {
-            forget(b);
+            mem_free_secret(&b->token);
             fresh[strcspn(fresh, " \r\n")] = '\0';
             b->token = fresh;
             b->read_ns = now_ns;

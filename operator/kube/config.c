@@ -34,17 +34,10 @@ struct document {
     char *dir;
 };
 
-static void wipe(char *s)
-{
-    if (s)
-        explicit_bzero(s, strlen(s));
-    mem_free(s);
-}
-
 static void free_list(char **list)
 {
     for (char **p = list; p && *p; p++)
-        wipe(*p);
+        mem_free_secret(p);
     mem_free((void *)list);
 }
 
@@ -62,12 +55,12 @@ void exec_spec_free(struct exec_spec *x)
 
 void kube_config_release(struct kube_config *c)
 {
-    wipe(c->key_pem);
-    wipe(c->token);
-    wipe(c->password);
+    mem_free_secret(&c->key_pem);
+    mem_free_secret(&c->token);
+    mem_free_secret(&c->password);
     mem_free(c->server);
     mem_free(c->tls_server_name);
-    wipe(c->proxy_url); /* may hold a password */
+    mem_free_secret(&c->proxy_url); /* may hold a password */
     mem_free(c->ca_pem);
     mem_free(c->ca_file);
     mem_free(c->cert_pem);

@@ -121,14 +121,6 @@ read_impersonation(const struct node *o, struct kube_config *c, struct err *err)
 /* --- credentials -------------------------------------------------------------------
  */
 
-static void forget(char **pem)
-{
-    if (*pem)
-        explicit_bzero(*pem, strlen(*pem));
-    mem_free(*pem);
-    *pem = NULL;
-}
-
 static int read_certificate(const struct node *o,
                             const char *dir,
                             struct kube_config *c,
@@ -144,9 +136,9 @@ static int read_certificate(const struct node *o,
                      "%s is missing",
                      c->cert_pem ? "client-key" : "client-certificate");
     if (c->cert_file) /* they can be read; pair.c reads them when they are needed */
-        forget(&c->cert_pem);
+        mem_free_secret(&c->cert_pem);
     if (c->key_file)
-        forget(&c->key_pem);
+        mem_free_secret(&c->key_pem);
     return rc;
 }
 

@@ -111,9 +111,8 @@ static void make_basic(struct creds *c)
     if (text) {
         base64_encode(pair.p, pair.n, text);
         strbuf_printf(&c->header, "Basic %s", text);
-        explicit_bzero(text, strlen(text));
     }
-    mem_free(text);
+    mem_free_secret(&text);
     strbuf_release(&pair);
 }
 

@@ -12,19 +12,11 @@
 
 #define ANSWER_ARENA (8u << 20)
 
-static void wipe(char **s)
-{
-    if (*s)
-        explicit_bzero(*s, strlen(*s));
-    mem_free(*s);
-    *s = NULL;
-}
-
 void exec_answer_release(struct exec_answer *a)
 {
-    wipe(&a->token);
-    wipe(&a->cert_pem);
-    wipe(&a->key_pem);
+    mem_free_secret(&a->token);
+    mem_free_secret(&a->cert_pem);
+    mem_free_secret(&a->key_pem);
 }
 
 /* --- time --------------------------------------------------------------------------

@@ -163,9 +163,7 @@ static void call_free(struct call *c)
     for (struct curl_slist *h = c->headers; h; h = h->next)
         explicit_bzero(h->data, strlen(h->data)); /* Authorization */
     curl_slist_free_all(c->headers);
-    if (c->key_pem)
-        explicit_bzero(c->key_pem, strlen(c->key_pem));
-    mem_free(c->key_pem);
+    mem_free_secret(&c->key_pem);
     strbuf_release(&c->body);
     mem_free(c);
 }

@@ -24,18 +24,10 @@
 #define MAX_PEM_BYTES (1u << 20)
 #define RETRY_NS      (1 * NS_PER_S)
 
-static void wipe(char **s)
-{
-    if (*s)
-        explicit_bzero(*s, strlen(*s));
-    mem_free(*s);
-    *s = NULL;
-}
-
 void pair_release(struct pair *p)
 {
-    wipe(&p->cert_pem);
-    wipe(&p->key_pem);
+    mem_free_secret(&p->cert_pem);
+    mem_free_secret(&p->key_pem);
 }
 
 void pair_stale(struct pair *p)
@@ -123,8 +115,8 @@ static void take(struct pair *p, char **cert_pem, char **key_pem)
 {
     if (strcmp(*cert_pem, p->cert_pem) != 0)
         log_info("client certificate renewed", "server=%s", p->config->server);
-    wipe(&p->cert_pem);
-    wipe(&p->key_pem);
+    mem_free_secret(&p->cert_pem);
+    mem_free_secret(&p->key_pem);
     p->cert_pem = TAKE(*cert_pem);
     p->key_pem = TAKE(*key_pem);
 }
@@ -143,8 +135,8 @@ static int read_both(struct pair *p, struct err *err)
                      c->cert_file ? c->cert_file : "client-certificate-data");
     if (rc == 0)
         take(p, &cert_pem, &key_pem);
-    wipe(&cert_pem);
-    wipe(&key_pem);
+    mem_free_secret(&cert_pem);
+    mem_free_secret(&key_pem);
     return rc;
 }
 

@@ -100,6 +100,14 @@ void mem_wipe(void *p, size_t n_bytes)
     __asm__ volatile("" : : "r"(p) : "memory");
 }
 
+void mem_free_secret(char **s)
+{
+    if (*s)
+        mem_wipe(*s, strlen(*s));
+    mem_free(*s);
+    *s = NULL;
+}
+
 void mem_freep(void *p)
 {
     void *target;

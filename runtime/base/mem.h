@@ -16,6 +16,8 @@ char *mem_strdup(const char *s);
 char *mem_strndup(const char *s, size_t max_bytes);
 void mem_free(void *p);                 /* accepts NULL */
 void mem_wipe(void *p, size_t n_bytes); /* zeroes, also what is freed next */
+void mem_free_secret(
+    char **s); /* a text, which may be NULL: wiped, freed, set to NULL */
 
 /* Makes room for one more element in a vector (v, n used, cap); doubles, at most max
  * elements. 0, -ENOMEM, or -E2BIG when n == max. */

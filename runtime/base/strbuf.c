@@ -54,10 +54,10 @@ static char *resize(struct strbuf *b, size_t cap)
     if (!b->is_secret)
         return mem_realloc_array(b->p, cap, 1);
     p = mem_alloc(cap);
-    if (p && b->p)
-        memcpy(p, b->p, b->n + 1);
     if (!p)
         return NULL;
+    if (b->p)
+        memcpy(p, b->p, b->n + 1);
     wipe(b);
     mem_free(b->p);
     return p;
