@@ -5,8 +5,6 @@
  * and hvd_status.c. */
 #include "operator/core/hvd_crew.h"
 
-#define LATE_S 10 /* beyond the grace period: kubelets and watches take a while */
-
 bool crew_is_leaving(const struct pod *p, uint32_t index)
 {
     return p->world_generation != 0 && index >= p->world_workers;
@@ -54,7 +52,7 @@ struct stuck crew_stuck(const struct observed *seen, uint64_t now_wall_s)
 
             if (w->state != WORKER_SEEN || !w->pod->is_deleting)
                 continue;
-            due_s = w->pod->delete_wall_us / 1000000u + w->pod->grace_s + LATE_S;
+            due_s = pod_gone_by_s(w->pod);
             if (now_wall_s < due_s)
                 x.look_s = x.look_s && x.look_s < due_s ? x.look_s : due_s;
             else if (x.n++ == 0)

@@ -33,7 +33,6 @@
 #include "runtime/base/sha256.h"
 #include "runtime/contract/job_world.h"
 
-#define DROP_AGAIN_MS    1000
 #define REFUSED_AGAIN_MS 30000 /* what refuses pods may be changed: no watch tells */
 #define END_S            30
 #define LEAVE_S          90 /* a changed annotation is in a container after a minute or so */

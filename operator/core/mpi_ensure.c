@@ -20,8 +20,7 @@
 #include "operator/doc/json.h"
 #include "runtime/base/mem.h"
 
-#define MAX_TEXT      (4u << 20)
-#define DROP_AGAIN_MS 1000
+#define MAX_TEXT (4u << 20)
 
 static void
 digest_of(struct planner *p, const struct node *o, uint8_t ret[SHA256_BYTES])

@@ -16,8 +16,6 @@
 
 #include "operator/core/timestamp.h"
 
-#define LATE_S 10 /* after its grace period is over, a pod should have gone */
-
 static uint64_t stored_time_s(const struct job_meta *meta, const char *key)
 {
     const char *s = node_str(meta->status, key);
@@ -76,7 +74,7 @@ static void look_at_launcher(const struct observed *seen, struct mpi_view *v)
 
 static void see_deletion(const struct pod *p, uint64_t now_s, struct mpi_view *v)
 {
-    uint64_t due_s = p->delete_wall_us / 1000000u + p->grace_s + LATE_S;
+    uint64_t due_s = pod_gone_by_s(p);
 
     if (!p->is_deleting || !p->delete_wall_us)
         return;

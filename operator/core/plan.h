@@ -40,6 +40,7 @@ struct plan {
 
 #define EXPECT_LOOK_MS                                                                 \
     10000 /* a created object that no watch showed is asked for so often */
+#define DROP_AGAIN_MS 1000 /* what a look found is deleted that much later */
 
 /* Room for cap actions. -ENOMEM. */
 int plan_init(struct plan *p, size_t cap, struct arena *a);

@@ -27,6 +27,8 @@
 #include "runtime/base/mem.h"
 #include "runtime/contract/job_world.h"
 
+#define LATE_S 10 /* beyond the grace period: kubelets and watches take a while */
+
 /* What pod_decode reads, and no more: parsing the rest was a quarter of the operator's
  * processor time (tests/bench, 200 jobs of 8 workers). */
 #define KEEP(name)                                                                     \
@@ -458,6 +460,11 @@ bool pod_equal(const struct pod *a, const struct pod *b)
            && a->grace_s == b->grace_s && a->has_exit == b->has_exit
            && a->is_held == b->is_held && a->is_stopped == b->is_stopped
            && a->exit_code == b->exit_code && a->exit_signal == b->exit_signal;
+}
+
+uint64_t pod_gone_by_s(const struct pod *p)
+{
+    return p->delete_wall_us / 1000000u + p->grace_s + LATE_S;
 }
 
 uint32_t pod_generation(const struct pod *p)

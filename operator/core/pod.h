@@ -79,6 +79,8 @@ bool pod_has_failed(const struct pod *p);
 bool pod_has_condition(const struct pod *p, const char *type, const char *status);
 /* But for the conditions that every pod goes through: nothing is done about those. */
 bool pod_equal(const struct pod *a, const struct pod *b);
+/* When a pod that is being deleted should have gone at the latest. */
+uint64_t pod_gone_by_s(const struct pod *p);
 /* Of the world that it is in: by annotation, else by label, else the first. */
 uint32_t pod_generation(const struct pod *p);
 

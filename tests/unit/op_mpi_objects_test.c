@@ -16,6 +16,9 @@
 #include "operator/doc/json.h"
 #include "tests/unit/mpi_fixture.h"
 
+static const struct object_config plain_cfg = {.runtime_image = "r",
+                                               .cluster_domain = ""};
+
 static struct object_config read_config(struct mpi_fixture *f)
 {
     char *text = fixture_text(f, "config.yaml");
@@ -149,9 +152,6 @@ static void sshd_is_what_the_agent_replaces(void **state)
         {WORKER(AGENT, ", command: [/sshd/run]"), "[\"/sshd/run\"]null"},
         {WORKER(AGENT, ", args: [serve]"), "null[\"serve\"]"},
     };
-    static const struct object_config cfg = {.runtime_image = "r",
-                                             .cluster_domain = ""};
-
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(row); i++) {
         struct mpi_fixture f;
@@ -162,7 +162,8 @@ static void sshd_is_what_the_agent_replaces(void **state)
         fixture_init(&f);
         strbuf_init(&out, 65536);
         fixture_read(&f, row[i].yaml);
-        c = node_item(node_at(mpi_worker(&b, f.job, &cfg, 0), "spec.containers"), 0);
+        c = node_item(node_at(mpi_worker(&b, f.job, &plain_cfg, 0), "spec.containers"),
+                      0);
         json_write(node_get(c, "command") ? node_get(c, "command") : node_null(&b),
                    &out);
         json_write(node_get(c, "args") ? node_get(c, "args") : node_null(&b), &out);
@@ -195,9 +196,6 @@ static void the_launcher_asks_where_the_workers_listen(void **state)
                    "HVD_AGENT_PORT, value: x}]"),
          "x", NULL},
     };
-    static const struct object_config cfg = {.runtime_image = "r",
-                                             .cluster_domain = ""};
-
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(row); i++) {
         struct mpi_fixture f;
@@ -208,10 +206,11 @@ static void the_launcher_asks_where_the_workers_listen(void **state)
         fixture_init(&f);
         strbuf_init(&out, 65536);
         fixture_read(&f, row[i].yaml);
-        launcher = node_item(
-            node_at(mpi_launcher(&b, f.job, &cfg), "spec.template.spec.containers"), 0);
-        worker =
-            node_item(node_at(mpi_worker(&b, f.job, &cfg, 0), "spec.containers"), 0);
+        launcher = node_item(node_at(mpi_launcher(&b, f.job, &plain_cfg),
+                                     "spec.template.spec.containers"),
+                             0);
+        worker = node_item(
+            node_at(mpi_worker(&b, f.job, &plain_cfg, 0), "spec.containers"), 0);
         launcher = node_with(node_get(launcher, "env"), "name", "HVD_AGENT_PORT");
         if (row[i].launcher)
             assert_string_equal(node_str(launcher, "value"), row[i].launcher);
