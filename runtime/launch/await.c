@@ -28,6 +28,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/mem.h"
 #include "runtime/launch/command.h"
+#include "runtime/launch/core/words.h"
 #include "runtime/launch/hosts.h"
 #include "runtime/launch/serve_env.h"
 #include "runtime/launch/termination.h"
@@ -44,9 +45,9 @@ struct await {
     uint64_t deadline_ns;
 };
 
-static int usage(const char *what, const char *word)
+static int usage(const char *what)
 {
-    fprintf(stderr, "hvd-agent: await: %s%s (see hvd-agent --help)\n", what, word);
+    fprintf(stderr, "hvd-agent: await: %s (see hvd-agent --help)\n", what);
     return 2;
 }
 
@@ -54,26 +55,19 @@ static int usage(const char *what, const char *word)
 static int read_words(struct await *a, char *const *argv)
 {
     static const char *const names[] = {"--hostfile", "--termination-log"};
-    const char **values[] = {&a->hostfile, &a->message};
-    size_t i = 0;
-    for (; argv[i] && strncmp(argv[i], "--", 2) == 0 && argv[i][2]; i++) {
-        size_t k = 0, len = strcspn(argv[i], "=");
-        while (k < ARRAY_LEN(names)
-               && (strlen(names[k]) != len || strncmp(names[k], argv[i], len) != 0))
-            k++;
-        if (k == ARRAY_LEN(names))
-            return usage("unknown option ", argv[i]);
-        *values[k] = argv[i][len] ? argv[i] + len + 1 : argv[i + 1] ? argv[++i] : NULL;
-        if (!*values[k])
-            return usage("a value is missing after ", names[k]);
-    }
+    const char *values[ARRAY_LEN(names)] = {NULL};
+    struct err err = ERR_INIT;
+    ssize_t i = words_take(argv, names, values, ARRAY_LEN(names), &err);
+    if (i < 0)
+        return usage(err.text);
+    a->hostfile = values[0];
+    a->message = values[1];
     a->command = argv + i + (argv[i] && strcmp(argv[i], "--") == 0);
     if (!a->hostfile)
-        return usage("--hostfile is missing: the hosts to wait for", "");
+        return usage("--hostfile is missing: the hosts to wait for");
     if (!a->command[0])
         return usage("a command is missing: hvd-agent await --hostfile FILE -- "
-                     "horovodrun ...",
-                     "");
+                     "horovodrun ...");
     return 0;
 }
 

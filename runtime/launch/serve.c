@@ -33,6 +33,7 @@
 #include "runtime/base/parse.h"
 #include "runtime/launch/conn.h"
 #include "runtime/launch/core/shell.h"
+#include "runtime/launch/core/words.h"
 #include "runtime/launch/remote_agent.h"
 #include "runtime/launch/serve_env.h"
 #include "runtime/launch/session.h"
@@ -58,42 +59,33 @@ struct serve {
     uint64_t end_ns;
 };
 
-static int usage(const char *what, const char *word)
+static int usage(const char *what)
 {
-    fprintf(stderr, "hvd-agent: serve: %s%s (see hvd-agent --help)\n", what, word);
+    fprintf(stderr, "hvd-agent: serve: %s (see hvd-agent --help)\n", what);
     return 2;
 }
 
 /* 0, or 2 after a sentence. */
 static int read_words(struct serve *s, char *const *argv)
 {
-    for (size_t i = 0; argv[i]; i++) {
-        static const char *const names[] = {"--token-file", "--port", "--bind"};
-        const char *value = NULL;
-        struct err err = ERR_INIT;
-        size_t k = 0, len = strcspn(argv[i], "=");
-        while (k < 3
-               && (strlen(names[k]) != len || strncmp(names[k], argv[i], len) != 0))
-            k++;
-        if (k == 3)
-            return usage("unknown option ", argv[i]);
-        value = argv[i][len] ? argv[i] + len + 1 : argv[i + 1] ? argv[++i] : NULL;
-        if (!value)
-            return usage("a value is missing after ", names[k]);
-        if (k == 0)
-            s->token_file = value;
-        else if (k == 2)
-            s->bind = value;
-        else if (parse_u32("--port", value, 0, 65535, &s->port, &err) < 0)
-            return usage(err.text, "");
-    }
+    static const char *const names[] = {"--token-file", "--port", "--bind"};
+    const char *values[ARRAY_LEN(names)] = {s->token_file, NULL, s->bind};
+    struct err err = ERR_INIT;
+    ssize_t i = words_take(argv, names, values, ARRAY_LEN(names), &err);
+    if (i >= 0 && argv[i])
+        (void)err_set(&err, -EINVAL, "unknown option %s", argv[i]);
+    else if (i >= 0 && values[1])
+        (void)parse_u32("--port", values[1], 0, 65535, &s->port, &err);
+    if (err.code)
+        return usage(err.text);
+    s->token_file = values[0];
+    s->bind = values[2];
     if (!s->token_file
         && (getenv("HVD_TOKEN_FILE") || access(s->env.token_file, F_OK) == 0))
         s->token_file = s->env.token_file;
     if (!s->token_file)
         return usage("--token-file is missing: a file with 16 bytes or more that all "
-                     "hosts have, readable by its owner only",
-                     "");
+                     "hosts have, readable by its owner only");
     return 0;
 }
 
@@ -271,7 +263,7 @@ int agent_serve(char *const *argv)
     if (!s)
         return 125;
     if (serve_env_read(&s->env, &err) < 0)
-        return usage(err.text, "");
+        return usage(err.text);
     s->bind = "::";
     s->port = s->env.port;
     s->listen_fd = s->signals.fd = -1;
