@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a kernel is given: one struct by value, of the same layout for the compilers of
+ * the host and of the device. Addresses are numbers: only the device may follow them.
+ * And the list of all kernels, from which the host, the kernels' CPU form and the tests
+ * make their tables.
+ *
+ * Blocks of a grid may run in any order or none beside another, and any number of them
+ * is right: block b does the chunks b, b + BLOCKS and so on. */
+#ifndef RUNTIME_BACKEND_NCCL_KERNELS_ARGS_H
+#define RUNTIME_BACKEND_NCCL_KERNELS_ARGS_H
+
+#if defined(__CUDACC_RTC__) /* it has no headers */
+typedef unsigned char uint8_t;
+typedef signed char int8_t;
+typedef unsigned short uint16_t;
+typedef short int16_t;
+typedef unsigned int uint32_t;
+typedef int int32_t;
+typedef unsigned long uint64_t;
+typedef long int64_t;
+#else
+#include <stdint.h>
+#endif
+
+#define KERNEL_THREADS 256u /* of a block, always */
+
+/* A piece of one tensor. Addresses are multiples of the element's size. */
+struct chunk {
+    uint64_t src;    /* 0: zeros (a rank that has joined) */
+    uint64_t dst;    /* may be src, must not overlap it otherwise */
+    uint32_t n;      /* elements; copy: bytes */
+    uint32_t tensor; /* scan: its cell */
+};
+/* Of the wider side, at most: 8 vectors of 16 bytes a thread are on their way at once.
+ * A kernel takes longer ones too, but then the work of blocks may be uneven. */
+#define CHUNK_BYTES 32768u
+
+/* copy, move_FROM_TO: dst = src, scaled and converted.
+ *   floats    times scale unless it is 1. Of one type: the factor is rounded to it, to
+ *             float32 for 16 bits. To 16 bits: the exact product (in float64) is
+ * rounded once. From 16 bits: as of the wider type integers  in the narrower type:
+ * wrapped to it, divided by divisor toward zero, then times scale in float64, toward
+ * zero and saturating; NaN is 0 bool      0 or 1; all 0 where scale is 0 */
+struct args_move {
+    uint64_t chunks; /* of struct chunk */
+    uint32_t n;
+    uint32_t divisor; /* 1: none; below 2^31 */
+    double scale;     /* 1: none */
+};
+
+/* What scan_TYPE found in one tensor. The host sets base, first to SCAN_NONE and n to 0
+ * before. */
+struct scan_cell {
+    uint64_t base;  /* address of element 0 */
+    uint64_t first; /* least index << 1 | is it an infinity (else NaN) */
+    uint32_t n;     /* how many elements are no finite numbers, modulo 2^32 */
+    uint32_t pad;
+};
+#define SCAN_NONE (~(uint64_t)0)
+
+struct args_scan {
+    uint64_t chunks; /* dst is not used */
+    uint64_t cells;  /* of struct scan_cell, one a tensor */
+    uint32_t n, pad;
+};
+
+/* X(name, args): the kernel's symbol in the image is hvd_NAME. */
+#define KERNELS_OF_MOVE(X)                                                             \
+    X(copy, struct args_move)                                                          \
+    X(move_f32_f32, struct args_move)                                                  \
+    X(move_f64_f64, struct args_move)                                                  \
+    X(move_f16_f16, struct args_move)                                                  \
+    X(move_bf16_bf16, struct args_move)                                                \
+    X(move_f32_f16, struct args_move)                                                  \
+    X(move_f32_bf16, struct args_move)                                                 \
+    X(move_f64_f16, struct args_move)                                                  \
+    X(move_f64_bf16, struct args_move)                                                 \
+    X(move_f16_f32, struct args_move)                                                  \
+    X(move_bf16_f32, struct args_move)                                                 \
+    X(move_f16_f64, struct args_move)                                                  \
+    X(move_bf16_f64, struct args_move)                                                 \
+    X(move_u8_u8, struct args_move)                                                    \
+    X(move_i8_i8, struct args_move)                                                    \
+    X(move_u16_u16, struct args_move)                                                  \
+    X(move_i16_i16, struct args_move)                                                  \
+    X(move_i32_i32, struct args_move)                                                  \
+    X(move_i64_i64, struct args_move)                                                  \
+    X(move_u16_i32, struct args_move)                                                  \
+    X(move_i16_i32, struct args_move)                                                  \
+    X(move_i32_u16, struct args_move)                                                  \
+    X(move_i32_i16, struct args_move)                                                  \
+    X(move_bool_bool, struct args_move)
+#define KERNELS_OF_SCAN(X)                                                             \
+    X(scan_f32, struct args_scan)                                                      \
+    X(scan_f64, struct args_scan)                                                      \
+    X(scan_f16, struct args_scan)                                                      \
+    X(scan_bf16, struct args_scan)
+#define KERNELS(X)               KERNELS_OF_MOVE(X) KERNELS_OF_SCAN(X)
+
+#define KERNEL_ID_OF(name, args) KERNEL_##name,
+enum kernel_id { KERNELS(KERNEL_ID_OF) KERNEL_COUNT };
+#undef KERNEL_ID_OF
+
+#endif
