@@ -13,6 +13,7 @@ runtime/rendezvous  runtime/base runtime/contract
 runtime/bootstrap   runtime/base runtime/contract
 runtime/core        runtime/base runtime/contract
 runtime/backend     runtime/base runtime/core runtime/contract runtime/rendezvous
+runtime/backend/nccl runtime/base runtime/core runtime/backend
 runtime/control     runtime/base runtime/contract runtime/core runtime/rendezvous
 runtime/api         runtime/base runtime/contract runtime/core runtime/rendezvous runtime/control runtime/bootstrap runtime/backend hvd.h
 runtime/launch      runtime/base runtime/contract runtime/rendezvous

@@ -1,0 +1,336 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Cards of fixed size, little-endian, version first, zeros behind. They come from other
+ * processes and are read strictly: what is read and written again is the same bytes.
+ *
+ * Everything that could make ncclCommInitRank hang or fail on some members only, and
+ * that can be known beforehand, is judged here. Every member has the same cards and so
+ * comes to the same end: the first sentence that applies, of the lowest member. Numbers
+ * that a call of NCCL depends on later (rule R2: calls are functions of batch and
+ * cards) are member 0's, abilities are what all have.
+ *
+ * A communicator that survived a failure is shrunk only if all members were in it, in
+ * the same order, and somebody is missing: NCCL refuses an empty list.
+ *
+ * Called by meet.c. */
+#include "runtime/backend/nccl/card.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "runtime/base/mem.h"
+
+/* --- wire form --- */
+
+struct cursor { /* over GPU_CARD_BYTES, which hold all fields */
+    uint8_t *p;
+};
+
+static void put(struct cursor *c, uint64_t v, size_t n_bytes)
+{
+    for (size_t i = 0; i < n_bytes; i++)
+        *c->p++ = (uint8_t)(v >> 8 * i);
+}
+
+static void put_bytes(struct cursor *c, const void *p, size_t n)
+{
+    memcpy(c->p, p, n);
+    c->p += n;
+}
+
+/* The text and zeros: what lies behind its NUL does not travel. */
+static void put_text(struct cursor *c, const char *s, size_t n)
+{
+    size_t len = strnlen(s, n - 1);
+
+    memcpy(c->p, s, len);
+    c->p += n;
+}
+
+void gpu_card_write(const struct gpu_card *c, uint8_t ret[GPU_CARD_BYTES])
+{
+    struct cursor at = {ret};
+
+    memset(ret, 0, GPU_CARD_BYTES);
+    put(&at, c->version, 4);
+    put(&at, (uint32_t)c->nccl, 4);
+    put(&at, (uint32_t)c->driver, 4);
+    put_bytes(&at, c->uuid, sizeof(c->uuid));
+    put(&at, c->host_hash, 8);
+    put(&at, c->direct_bytes, 8);
+    put(&at, c->uses_graphs, 1);
+    put(&at, c->registers, 1);
+    put(&at, c->is_deterministic, 1);
+    put(&at, c->n_streams, 1);
+    put(&at, c->may_share_gpu, 1);
+    put(&at, c->has_blas, 1);
+    put_bytes(&at, c->parked_id, sizeof(c->parked_id));
+    put(&at, c->parked_rank, 4);
+    put(&at, c->parked_size, 4);
+    put_text(&at, c->gpu, sizeof(c->gpu));
+    put_text(&at, c->problem, sizeof(c->problem));
+}
+
+struct reader {
+    const uint8_t *p;
+    bool is_bad;
+};
+
+static uint64_t get(struct reader *r, size_t n_bytes)
+{
+    uint64_t v = 0;
+
+    for (size_t i = 0; i < n_bytes; i++)
+        v |= (uint64_t)*r->p++ << 8 * i;
+    return v;
+}
+
+static bool get_bool(struct reader *r)
+{
+    uint64_t v = get(r, 1);
+
+    r->is_bad |= v > 1;
+    return v == 1;
+}
+
+static void get_bytes(struct reader *r, void *ret, size_t n)
+{
+    memcpy(ret, r->p, n);
+    r->p += n;
+}
+
+/* Ends in NUL, zeros behind it, printable: it goes into sentences and logs. */
+static void get_text(struct reader *r, char *ret, size_t n)
+{
+    size_t len = strnlen((const char *)r->p, n);
+
+    for (size_t i = 0; i < n; i++)
+        r->is_bad |= i < len ? r->p[i] < ' ' || r->p[i] == 0x7f : r->p[i] != 0;
+    r->is_bad |= len == n;
+    get_bytes(r, ret, n);
+}
+
+static bool is_zero(const uint8_t *p, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (p[i])
+            return false;
+    return true;
+}
+
+int gpu_card_read(const uint8_t p[GPU_CARD_BYTES],
+                  struct gpu_card *ret,
+                  struct err *err)
+{
+    struct reader r = {p, false};
+    struct gpu_card c = {.version = (uint32_t)get(&r, 4)};
+
+    if (c.version != GPU_CARD_VERSION) {
+        *ret = c;
+        return 0;
+    }
+    c.nccl = (int32_t)(uint32_t)get(&r, 4);
+    c.driver = (int32_t)(uint32_t)get(&r, 4);
+    get_bytes(&r, c.uuid, sizeof(c.uuid));
+    c.host_hash = get(&r, 8);
+    c.direct_bytes = get(&r, 8);
+    c.uses_graphs = get_bool(&r);
+    c.registers = get_bool(&r);
+    c.is_deterministic = get_bool(&r);
+    c.n_streams = (uint8_t)get(&r, 1);
+    c.may_share_gpu = get_bool(&r);
+    c.has_blas = get_bool(&r);
+    get_bytes(&r, c.parked_id, sizeof(c.parked_id));
+    c.parked_rank = (uint32_t)get(&r, 4);
+    c.parked_size = (uint32_t)get(&r, 4);
+    get_text(&r, c.gpu, sizeof(c.gpu));
+    get_text(&r, c.problem, sizeof(c.problem));
+    if (c.parked_size ? c.parked_rank >= c.parked_size
+                      : c.parked_rank || !is_zero(c.parked_id, sizeof(c.parked_id)))
+        r.is_bad = true;
+    if (r.is_bad || c.parked_size > GPU_CARD_MAX_PARKED
+        || !is_zero(r.p, (size_t)(p + GPU_CARD_BYTES - r.p)))
+        return err_set(err, -EPROTO,
+                       "a member tells about its GPU in a form that is not ours");
+    *ret = c;
+    return 0;
+}
+
+/* --- the verdict --- */
+
+const char *nccl_version_text(int code, char buf[24])
+{
+    (void)snprintf(buf, 24, "%d.%d.%d", code / 10000, code / 100 % 100, code % 100);
+    return buf;
+}
+
+const char *gpu_uuid_text(const uint8_t uuid[16], char buf[48])
+{
+    size_t at = (size_t)snprintf(buf, 48, "GPU-");
+
+    for (size_t i = 0; i < 16; i++)
+        at +=
+            (size_t)snprintf(buf + at, 48 - at, "%s%02x",
+                             i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", uuid[i]);
+    return buf;
+}
+
+struct judge {
+    const struct gpu_card *v;
+    const uint32_t *ranks;
+    const char *const *hosts;
+    uint32_t n;
+};
+
+static const char *host_of(const struct judge *j, uint32_t i, char buf[96])
+{
+    buf[0] = '\0';
+    if (j->hosts && j->hosts[i])
+        (void)snprintf(buf, 96, " (host %.80s)", j->hosts[i]);
+    return buf;
+}
+
+static int judge_problems(const struct judge *j, struct err *err)
+{
+    char host[96];
+
+    for (uint32_t i = 1; i < j->n; i++)
+        if (j->v[i].version != j->v[0].version)
+            return err_set(err, -EPROTO,
+                           "ranks %u and %u have cards of version %u and %u: all need "
+                           "the same version of Ringmaster",
+                           j->ranks[0], j->ranks[i], j->v[0].version, j->v[i].version);
+    if (j->n && j->v[0].version != GPU_CARD_VERSION)
+        return err_set(err, -EPROTO, "cards of version %u, not %d", j->v[0].version,
+                       GPU_CARD_VERSION);
+    for (uint32_t i = 0; i < j->n; i++)
+        if (j->v[i].problem[0])
+            return err_set(err, -ENODEV,
+                           "rank %u%s has GPU tensors to move but no GPU for them: %s",
+                           j->ranks[i], host_of(j, i, host), j->v[i].problem);
+    return 0;
+}
+
+static int judge_versions(const struct judge *j, struct err *err)
+{
+    char a[24], b[24];
+
+    for (uint32_t i = 1; i < j->n; i++)
+        if (j->v[i].nccl != j->v[0].nccl)
+            return err_set(err, -ENOTSUP,
+                           "ranks %u and %u have NCCL %s and %s; all need the same",
+                           j->ranks[0], j->ranks[i], nccl_version_text(j->v[0].nccl, a),
+                           nccl_version_text(j->v[i].nccl, b));
+    return 0;
+}
+
+static bool all_may_share(const struct judge *j)
+{
+    for (uint32_t i = 0; i < j->n; i++)
+        if (!j->v[i].may_share_gpu)
+            return false;
+    return true;
+}
+
+static int judge_gpus(const struct judge *j, struct err *err)
+{
+    char uuid[48], host[96];
+
+    if (all_may_share(j))
+        return 0;
+    for (uint32_t i = 0; i < j->n; i++) {
+        const struct gpu_card *a = &j->v[i];
+
+        if (is_zero(a->uuid, sizeof(a->uuid)))
+            continue;
+        for (uint32_t k = i + 1; k < j->n; k++) {
+            const struct gpu_card *b = &j->v[k];
+
+            if (a->host_hash == b->host_hash
+                && memcmp(a->uuid, b->uuid, sizeof(a->uuid)) == 0)
+                return err_set(err, -EBUSY,
+                               "ranks %u and %u use the same GPU %s%s; each rank needs "
+                               "its own (hvd.local_rank() is the usual choice)",
+                               j->ranks[i], j->ranks[k], gpu_uuid_text(a->uuid, uuid),
+                               host_of(j, i, host));
+        }
+    }
+    return 0;
+}
+
+/* Were all in one parked communicator, in this order, and not alone? */
+static bool is_remainder(const struct judge *j)
+{
+    const struct gpu_card *a = &j->v[0];
+
+    if (!a->parked_size || a->parked_size <= j->n || a->nccl < NCCL_PARKS)
+        return false;
+    for (uint32_t i = 1; i < j->n; i++) {
+        const struct gpu_card *b = &j->v[i];
+
+        if (b->parked_size != a->parked_size
+            || memcmp(b->parked_id, a->parked_id, sizeof(a->parked_id)) != 0
+            || b->parked_rank <= j->v[i - 1].parked_rank)
+            return false;
+    }
+    return true;
+}
+
+static int find_excluded(const struct judge *j, struct comm_terms *t, struct err *err)
+{
+    const uint32_t size = j->v[0].parked_size;
+    uint32_t k = 0;
+
+    t->excluded = mem_calloc(size - j->n, sizeof(*t->excluded));
+    if (!t->excluded)
+        return err_set(err, -ENOMEM, "out of memory for %u members", size);
+    for (uint32_t i = 0; i < size; i++)
+        if (k < j->n && j->v[k].parked_rank == i)
+            k++;
+        else
+            t->excluded[t->n_excluded++] = i;
+    return 0;
+}
+
+int gpu_cards_judge(const struct gpu_card *v,
+                    const uint32_t *ranks,
+                    const char *const *hosts,
+                    uint32_t n,
+                    struct comm_terms *ret,
+                    struct err *err)
+{
+    const struct judge j = {v, ranks, hosts, n};
+    int rc = judge_problems(&j, err);
+
+    if (!rc)
+        rc = judge_versions(&j, err);
+    if (!rc)
+        rc = judge_gpus(&j, err);
+    if (rc)
+        return rc;
+    struct comm_terms t = {
+        .how = is_remainder(&j) ? COMM_SHRINK : COMM_FRESH,
+        .direct_bytes = v[0].direct_bytes,
+        .uses_graphs = v[0].uses_graphs,
+        .registers = v[0].registers,
+        .is_deterministic = v[0].is_deterministic,
+        .n_streams = v[0].n_streams ? v[0].n_streams : 1,
+        .has_blas = true,
+    };
+    for (uint32_t i = 0; i < n; i++)
+        t.has_blas &= v[i].has_blas;
+    if (t.how == COMM_SHRINK)
+        rc = find_excluded(&j, &t, err);
+    if (rc)
+        return rc;
+    *ret = t;
+    return 0;
+}
+
+void comm_terms_release(struct comm_terms *t)
+{
+    if (!t)
+        return;
+    mem_free(t->excluded);
+    *t = (struct comm_terms){0};
+}

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The life of one NCCL communicator. Pure: two enums, an edge table, one function. */
+#ifndef RUNTIME_BACKEND_NCCL_COMM_STATE_H
+#define RUNTIME_BACKEND_NCCL_COMM_STATE_H
+
+#include <stdbool.h>
+
+enum comm_state {
+    COMM_NEW,       /* its start is queued; NCCL knows nothing of it */
+    COMM_STARTING,  /* ncclCommInit*, or a child of ncclCommSplit */
+    COMM_READY,     /* collectives may be called */
+    COMM_ENQUEUING, /* a group ended with ncclInProgress */
+    COMM_SPLITTING, /* is the parent of an ncclCommSplit */
+    COMM_CLOSING,   /* ncclCommFinalize, ncclCommDestroy */
+    COMM_REVOKING,  /* ncclCommRevoke */
+    COMM_PARKED,    /* revoked: nothing but the parent of ncclCommShrink */
+    COMM_ABORTING,  /* the watcher's alone (rule R4) */
+    COMM_DEAD,      /* the handle is gone */
+    COMM_STATE_COUNT
+};
+
+enum comm_event {
+    COMM_EV_INIT,
+    COMM_EV_SPLIT,
+    COMM_EV_IN_PROGRESS,
+    COMM_EV_OK,
+    COMM_EV_STOP, /* a failure: to be aborted */
+    COMM_EV_CLOSE,
+    COMM_EV_REVOKE,
+    COMM_EV_ENDED,
+    COMM_EVENT_COUNT
+};
+
+/* The state after e, or -1: no such edge. */
+int comm_next(enum comm_state s, enum comm_event e);
+/* Does NCCL have a handle that somebody must still destroy or abort? */
+bool comm_is_held(enum comm_state s);
+const char *comm_state_name(enum comm_state s);
+
+#endif

@@ -1,0 +1,377 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Cards of the GPU members: their wire form, and the verdict over all of them. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "runtime/backend/nccl/card.h"
+#include "runtime/base/mem.h"
+#include "tests/unit/seeded.h"
+#include "tests/unit/torture.h"
+
+static void random_text(struct seeded *r, char *s, uint32_t size)
+{
+    uint32_t n = seeded_below(r, size);
+
+    for (uint32_t i = 0; i < n; i++)
+        s[i] = (char)(' ' + seeded_below(r, 95));
+}
+
+static void random_bytes_of(struct seeded *r, uint8_t *p, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        p[i] = (uint8_t)seeded_next(r);
+}
+
+static struct gpu_card random_card(struct seeded *r)
+{
+    struct gpu_card c = {.version = GPU_CARD_VERSION};
+
+    c.nccl = (int32_t)seeded_next(r);
+    c.driver = (int32_t)seeded_next(r);
+    random_bytes_of(r, c.uuid, sizeof(c.uuid));
+    c.host_hash = seeded_next(r);
+    c.direct_bytes = seeded_next(r);
+    c.uses_graphs = seeded_below(r, 2);
+    c.registers = seeded_below(r, 2);
+    c.is_deterministic = seeded_below(r, 2);
+    c.n_streams = (uint8_t)seeded_next(r);
+    c.may_share_gpu = seeded_below(r, 2);
+    c.has_blas = seeded_below(r, 2);
+    if (seeded_below(r, 2)) {
+        random_bytes_of(r, c.parked_id, sizeof(c.parked_id));
+        c.parked_size = 1 + seeded_below(r, GPU_CARD_MAX_PARKED);
+        c.parked_rank = seeded_below(r, c.parked_size);
+    }
+    random_text(r, c.gpu, sizeof(c.gpu));
+    random_text(r, c.problem, sizeof(c.problem));
+    return c;
+}
+
+static void assert_same(const struct gpu_card *a, const struct gpu_card *b)
+{
+    assert_int_equal(a->version, b->version);
+    assert_int_equal(a->nccl, b->nccl);
+    assert_int_equal(a->driver, b->driver);
+    assert_memory_equal(a->uuid, b->uuid, sizeof(a->uuid));
+    assert_true(a->host_hash == b->host_hash && a->direct_bytes == b->direct_bytes);
+    assert_int_equal(a->uses_graphs, b->uses_graphs);
+    assert_int_equal(a->registers, b->registers);
+    assert_int_equal(a->is_deterministic, b->is_deterministic);
+    assert_int_equal(a->n_streams, b->n_streams);
+    assert_int_equal(a->may_share_gpu, b->may_share_gpu);
+    assert_int_equal(a->has_blas, b->has_blas);
+    assert_memory_equal(a->parked_id, b->parked_id, sizeof(a->parked_id));
+    assert_int_equal(a->parked_rank, b->parked_rank);
+    assert_int_equal(a->parked_size, b->parked_size);
+    assert_string_equal(a->gpu, b->gpu);
+    assert_string_equal(a->problem, b->problem);
+}
+
+static void a_card_comes_back_as_it_was(void **state)
+{
+    struct seeded r = {9};
+
+    (void)state;
+    for (int i = 0; i < 2000; i++) {
+        uint8_t wire[GPU_CARD_BYTES];
+        struct gpu_card c = random_card(&r), d;
+
+        memset(wire, 0xee, sizeof(wire));
+        gpu_card_write(&c, wire);
+        assert_int_equal(gpu_card_read(wire, &d, NULL), 0);
+        assert_same(&c, &d);
+    }
+}
+
+/* What lies behind the NUL of a text is nobody's business. */
+static void only_the_text_travels(void **state)
+{
+    struct gpu_card c, d;
+    uint8_t wire[GPU_CARD_BYTES];
+
+    (void)state;
+    memset(&c, 0, sizeof(c));
+    c.version = GPU_CARD_VERSION;
+    memset(c.problem, 'x', sizeof(c.problem)); /* not even a NUL */
+    memcpy(c.gpu, "H100\0secret", 11);
+    gpu_card_write(&c, wire);
+    assert_int_equal(gpu_card_read(wire, &d, NULL), 0);
+    assert_int_equal(strlen(d.problem), sizeof(d.problem) - 1);
+    assert_memory_equal(d.gpu, "H100\0\0\0\0\0\0\0", 11);
+}
+
+/* Any change of one byte is either refused or is another card: nothing is ignored. */
+static void every_byte_counts(void **state)
+{
+    struct seeded r = {10};
+    uint32_t n_refused = 0;
+
+    (void)state;
+    for (int round = 0; round < 20; round++) {
+        uint8_t wire[GPU_CARD_BYTES], again[GPU_CARD_BYTES];
+        struct gpu_card c = random_card(&r), d;
+
+        gpu_card_write(&c, wire);
+        for (size_t i = 4; i < GPU_CARD_BYTES; i++) {
+            struct err e = ERR_INIT;
+            uint8_t was = wire[i];
+
+            wire[i] = (uint8_t)(was + 1 + seeded_below(&r, 255));
+            int rc = gpu_card_read(wire, &d, &e);
+            if (rc == 0) {
+                gpu_card_write(&d, again);
+                assert_memory_equal(wire, again, sizeof(wire));
+            } else {
+                assert_int_equal(rc, -EPROTO);
+                assert_int_not_equal(e.text[0], '\0');
+                n_refused++;
+            }
+            wire[i] = was;
+        }
+    }
+    assert_true(n_refused > 20 * 134); /* the zeros behind, at least */
+}
+
+static void another_version_is_a_number(void **state)
+{
+    uint8_t wire[GPU_CARD_BYTES];
+    struct gpu_card d;
+
+    (void)state;
+    memset(wire, 0xff, sizeof(wire));
+    memcpy(wire, "\x02\0\0\0", 4);
+    assert_int_equal(gpu_card_read(wire, &d, NULL), 0);
+    assert_int_equal(d.version, 2);
+    assert_int_equal(d.host_hash, 0);
+}
+
+/* --- the verdict --- */
+
+enum { N = 4 };
+static const uint32_t ranks[N] = {0, 1, 2, 5};
+static const char *const hosts[N] = {"a", "a", "b", "b"};
+
+struct members {
+    struct gpu_card v[N];
+};
+
+static struct members good_members(void)
+{
+    struct members m;
+
+    memset(&m, 0, sizeof(m));
+    for (uint32_t i = 0; i < N; i++) {
+        struct gpu_card *c = &m.v[i];
+
+        c->version = GPU_CARD_VERSION;
+        c->nccl = 22809;
+        c->driver = 13000;
+        c->uuid[0] = (uint8_t)(0xa0 + i);
+        c->host_hash = i / 2 + 1;
+        c->direct_bytes = 1000 + i;
+        c->n_streams = (uint8_t)(1 + i);
+        c->has_blas = true;
+        c->is_deterministic = i == 0;
+        c->uses_graphs = i != 0;
+    }
+    return m;
+}
+
+static void says(const struct members *m, int code, const char *text)
+{
+    struct comm_terms t = {0};
+    struct err e = ERR_INIT;
+
+    assert_int_equal(gpu_cards_judge(m->v, ranks, hosts, N, &t, &e), code);
+    assert_string_equal(e.text, text);
+    assert_null(t.excluded);
+}
+
+static void terms_are_member_0s_and_what_all_have(void **state)
+{
+    struct members m = good_members();
+    struct comm_terms t;
+
+    (void)state;
+    assert_int_equal(gpu_cards_judge(m.v, ranks, hosts, N, &t, NULL), 0);
+    assert_int_equal(t.how, COMM_FRESH);
+    assert_int_equal(t.direct_bytes, 1000);
+    assert_int_equal(t.n_streams, 1);
+    assert_true(t.is_deterministic);
+    assert_false(t.uses_graphs);
+    assert_false(t.registers);
+    assert_true(t.has_blas);
+    assert_null(t.excluded);
+
+    m.v[3].has_blas = false;
+    assert_int_equal(gpu_cards_judge(m.v, ranks, NULL, N, &t, NULL), 0);
+    assert_false(t.has_blas);
+    m.v[0].registers = true;
+    m.v[0].n_streams = 0; /* nobody counted: one */
+    assert_int_equal(gpu_cards_judge(m.v, ranks, hosts, 1, &t, NULL), 0);
+    assert_true(t.registers && t.has_blas);
+    assert_int_equal(t.n_streams, 1);
+}
+
+static void the_first_sentence_that_applies_is_told(void **state)
+{
+    struct members m = good_members();
+
+    (void)state;
+    memcpy(m.v[2].uuid, m.v[3].uuid, sizeof(m.v[2].uuid));
+    says(&m, -EBUSY,
+         "ranks 2 and 5 use the same GPU GPU-a3000000-0000-0000-0000-000000000000 "
+         "(host b); each rank needs its own (hvd.local_rank() is the usual choice)");
+    m.v[2].nccl = 22105;
+    says(&m, -ENOTSUP, "ranks 0 and 2 have NCCL 2.28.9 and 2.21.5; all need the same");
+    (void)snprintf(m.v[3].problem, sizeof(m.v[3].problem), "no NVIDIA driver here");
+    says(&m, -ENODEV,
+         "rank 5 (host b) has GPU tensors to move but no GPU for them: no NVIDIA "
+         "driver here");
+    (void)snprintf(m.v[1].problem, sizeof(m.v[1].problem), "p");
+    says(&m, -ENODEV, "rank 1 (host a) has GPU tensors to move but no GPU for them: p");
+    m.v[1].version = 2;
+    says(&m, -EPROTO,
+         "ranks 0 and 1 have cards of version 1 and 2: all need the same version of "
+         "Ringmaster");
+    for (uint32_t i = 0; i < N; i++)
+        m.v[i].version = 3;
+    says(&m, -EPROTO, "cards of version 3, not 1");
+}
+
+static void one_gpu_for_two_is_sometimes_fine(void **state)
+{
+    struct members m = good_members();
+    struct comm_terms t;
+
+    (void)state;
+    /* another host may have a GPU of that number, as NCCL_HOSTID says */
+    memcpy(m.v[1].uuid, m.v[2].uuid, sizeof(m.v[1].uuid));
+    assert_int_equal(gpu_cards_judge(m.v, ranks, hosts, N, &t, NULL), 0);
+    /* instances of one GPU have uuids of their own */
+    m.v[0].uuid[15] = 1;
+    memcpy(m.v[1].uuid, m.v[0].uuid, sizeof(m.v[1].uuid));
+    m.v[1].uuid[15] = 2;
+    assert_int_equal(gpu_cards_judge(m.v, ranks, hosts, N, &t, NULL), 0);
+    /* unknown is not equal */
+    memset(m.v[0].uuid, 0, sizeof(m.v[0].uuid));
+    memset(m.v[1].uuid, 0, sizeof(m.v[1].uuid));
+    assert_int_equal(gpu_cards_judge(m.v, ranks, hosts, N, &t, NULL), 0);
+    /* by consent of all */
+    memcpy(m.v[2].uuid, m.v[3].uuid, sizeof(m.v[2].uuid));
+    for (uint32_t i = 0; i < N; i++) {
+        assert_int_equal(gpu_cards_judge(m.v, ranks, hosts, N, &t, NULL), -EBUSY);
+        m.v[i].may_share_gpu = true;
+    }
+    assert_int_equal(gpu_cards_judge(m.v, ranks, hosts, N, &t, NULL), 0);
+}
+
+/* --- shrink --- */
+
+static struct members survivors(void)
+{
+    static const uint32_t was[N] = {1, 2, 4, 6};
+    struct members m = good_members();
+
+    for (uint32_t i = 0; i < N; i++) {
+        memset(m.v[i].parked_id, 7, sizeof(m.v[i].parked_id));
+        m.v[i].parked_rank = was[i];
+        m.v[i].parked_size = 7;
+    }
+    return m;
+}
+
+static int judge_survivors(void *arg)
+{
+    const struct members *m = arg;
+    struct comm_terms t = {0};
+    int rc = gpu_cards_judge(m->v, ranks, hosts, N, &t, NULL);
+
+    comm_terms_release(&t);
+    comm_terms_release(&t);
+    return rc;
+}
+
+static enum comm_how how(const struct members *m)
+{
+    struct comm_terms t;
+
+    assert_int_equal(gpu_cards_judge(m->v, ranks, hosts, N, &t, NULL), 0);
+    enum comm_how ret = t.how;
+    assert_int_equal(t.n_excluded > 0, ret == COMM_SHRINK);
+    comm_terms_release(&t);
+    return ret;
+}
+
+static void survivors_shrink_what_they_kept(void **state)
+{
+    static const uint32_t missing[] = {0, 3, 5};
+    struct members m = survivors();
+    struct comm_terms t;
+
+    (void)state;
+    assert_int_equal(gpu_cards_judge(m.v, ranks, hosts, N, &t, NULL), 0);
+    assert_int_equal(t.how, COMM_SHRINK);
+    assert_int_equal(t.n_excluded, 3);
+    assert_memory_equal(t.excluded, missing, sizeof(missing));
+    comm_terms_release(&t);
+    torture(judge_survivors, &m);
+    comm_terms_release(NULL);
+}
+
+static void anything_else_is_fresh(void **state)
+{
+    struct members m = survivors();
+
+    (void)state;
+    assert_int_equal(how(&m), COMM_SHRINK);
+    m.v[2].parked_rank = 2; /* two say the same */
+    assert_int_equal(how(&m), COMM_FRESH);
+    m.v[2].parked_rank = 1; /* another order */
+    assert_int_equal(how(&m), COMM_FRESH);
+    m = survivors();
+    m.v[3].parked_id[0] = 8; /* another one */
+    assert_int_equal(how(&m), COMM_FRESH);
+    m = survivors();
+    m.v[3].parked_size = 8;
+    assert_int_equal(how(&m), COMM_FRESH);
+    m = survivors();
+    m.v[0].parked_size = 0; /* a newcomer */
+    assert_int_equal(how(&m), COMM_FRESH);
+    m = survivors();
+    m.v[3].parked_size = m.v[3].parked_rank = 0;
+    assert_int_equal(how(&m), COMM_FRESH);
+    m = survivors();
+    for (uint32_t i = 0; i < N; i++) { /* nobody is missing */
+        m.v[i].parked_rank = i;
+        m.v[i].parked_size = N;
+    }
+    assert_int_equal(how(&m), COMM_FRESH);
+    m = survivors();
+    for (uint32_t i = 0; i < N; i++)
+        m.v[i].nccl = NCCL_PARKS - 1;
+    assert_int_equal(how(&m), COMM_FRESH);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_card_comes_back_as_it_was),
+        cmocka_unit_test(only_the_text_travels),
+        cmocka_unit_test(every_byte_counts),
+        cmocka_unit_test(another_version_is_a_number),
+        cmocka_unit_test(terms_are_member_0s_and_what_all_have),
+        cmocka_unit_test(the_first_sentence_that_applies_is_told),
+        cmocka_unit_test(one_gpu_for_two_is_sometimes_fine),
+        cmocka_unit_test(survivors_shrink_what_they_kept),
+        cmocka_unit_test(anything_else_is_fresh),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

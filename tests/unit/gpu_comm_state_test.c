@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The life of a communicator, edge by edge: those that are there, and all others. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "runtime/backend/nccl/comm_state.h"
+
+/* One row a state, one column an event: init split progress ok stop close revoke ended.
+ * '.' is no edge; letters are states, in their order: n s r e p c v k a d. */
+static const char letters[] = "nsrepcvkad";
+static const char *const want[COMM_STATE_COUNT] = {
+    [COMM_NEW] = "s...d...",       [COMM_STARTING] = "...ra...",
+    [COMM_READY] = ".pe.acv.",     [COMM_ENQUEUING] = "...ra.v.",
+    [COMM_SPLITTING] = "...ra...", [COMM_CLOSING] = "....a..d",
+    [COMM_REVOKING] = "...ka...",  [COMM_PARKED] = "c...a...",
+    [COMM_ABORTING] = ".......d",  [COMM_DEAD] = "........",
+};
+
+static void each_edge_and_no_other(void **state)
+{
+    (void)state;
+    for (int s = 0; s < COMM_STATE_COUNT; s++)
+        for (int e = 0; e < COMM_EVENT_COUNT; e++) {
+            const char *l = strchr(letters, want[s][e]);
+            int to = want[s][e] == '.' ? -1 : (int)(l - letters);
+
+            if (comm_next((enum comm_state)s, (enum comm_event)e) != to)
+                print_error("%s, event %d\n", comm_state_name((enum comm_state)s), e);
+            assert_int_equal(comm_next((enum comm_state)s, (enum comm_event)e), to);
+        }
+}
+
+static void values_out_of_range_lead_nowhere(void **state)
+{
+    (void)state;
+    assert_int_equal(comm_next(COMM_STATE_COUNT, COMM_EV_OK), -1);
+    assert_int_equal(comm_next(COMM_READY, COMM_EVENT_COUNT), -1);
+    assert_string_equal(comm_state_name(COMM_STATE_COUNT), "?");
+}
+
+/* Whatever happened before, a failure ends it in two steps at most. */
+static void a_failure_ends_every_life(void **state)
+{
+    (void)state;
+    for (int s = 0; s < COMM_STATE_COUNT; s++) {
+        int at = s;
+
+        for (int i = 0; i < 2 && at != COMM_DEAD; i++)
+            at = comm_next((enum comm_state)at,
+                           at == COMM_ABORTING ? COMM_EV_ENDED : COMM_EV_STOP);
+        assert_int_equal(at, COMM_DEAD);
+    }
+}
+
+/* Only what NCCL holds can be aborted, and all of it. */
+static void what_is_held_can_be_aborted(void **state)
+{
+    (void)state;
+    for (int s = 0; s < COMM_STATE_COUNT; s++)
+        assert_int_equal(comm_is_held((enum comm_state)s),
+                         s == COMM_ABORTING
+                             || comm_next((enum comm_state)s, COMM_EV_STOP)
+                                    == COMM_ABORTING);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_edge_and_no_other),
+        cmocka_unit_test(values_out_of_range_lead_nowhere),
+        cmocka_unit_test(a_failure_ends_every_life),
+        cmocka_unit_test(what_is_held_can_be_aborted),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
