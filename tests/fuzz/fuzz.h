@@ -38,7 +38,8 @@
     X(config)                                                                          \
     X(codec)                                                                           \
     X(trace)                                                                           \
-    X(errand)
+    X(errand)                                                                          \
+    X(gpu_card)
 
 #ifdef FUZZ_REPLAY
 #define FUZZ_TARGET(name)                                                              \
