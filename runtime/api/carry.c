@@ -33,11 +33,10 @@ void carry_finish(struct coordinator *co, struct op *op, int status, const char 
 int carry_post(struct coordinator *co,
                struct backend *b,
                const struct batch *batch,
-               void *ready_event,
                struct err *err)
 {
     uint64_t ticket, done;
-    int r = b->ops->post(b, batch, ready_event, &ticket, err);
+    int r = b->ops->post(b, batch, &ticket, err);
 
     for (;;) {
         r = r < 0 ? r : b->ops->poll(b, &done, err);
@@ -168,7 +167,7 @@ static int learn_rows(struct coordinator *co,
                           .items = &item,
                           .n_items = 1};
 
-    return carry_post(co, set->backend, &batch, NULL, err);
+    return carry_post(co, set->backend, &batch, err);
 }
 
 /* Memory and counts for what comes from others. */
@@ -276,8 +275,7 @@ static int run_batch(struct coordinator *co,
     if (r < 0)
         return r;
     r = q->codec[0] ? carry_compressed(co, set, act, &batch, ret_is_ours, err)
-                    : carry_post(co, set->backend, &batch,
-                                 first ? first->ready_event : NULL, err);
+                    : carry_post(co, set->backend, &batch, err);
     if (r == 0)
         observe_transferred(co, act, set->n, began_ns);
     return r;

@@ -126,7 +126,7 @@ static int post_plain(struct coordinator *co,
     for (size_t i = 0; i < w->n; i++)
         if (!w->plans[i].is_compressed)
             w->items[plain.n_items++] = batch->items[i];
-    return plain.n_items == 0 ? 0 : carry_post(co, set->backend, &plain, NULL, err);
+    return plain.n_items == 0 ? 0 : carry_post(co, set->backend, &plain, err);
 }
 
 static int begin_runs(struct coordinator *co,
@@ -192,7 +192,7 @@ static int post_steps(struct coordinator *co,
                                                         .counts = t->counts,
                                                         .send_counts = t->send_counts};
     }
-    return carry_post(co, set->backend, &batch, NULL, err);
+    return carry_post(co, set->backend, &batch, err);
 }
 
 /* 1: there was one; 0: all runs are done. */

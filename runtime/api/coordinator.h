@@ -169,7 +169,6 @@ int carry_set(struct coordinator *co, const struct member_act *act, struct err *
 int carry_post(struct coordinator *co,
                struct backend *b,
                const struct batch *batch,
-               void *ready_event,
                struct err *err);
 /* carry_codec.c: a batch of allreduces that name a codec. items[act->n_items] are
  * filled as for an ordinary one. */

@@ -39,11 +39,15 @@ struct batch_item {
     uint64_t count;
     const uint64_t *counts;      /* valid until the ticket is done */
     const uint64_t *send_counts; /* alltoall only; likewise */
+    /* Device memory only: when in and out may be used; NULL: now. Borrowed until post
+     * returns. Where in is NULL on a device, this member contributes zeros. */
+    struct device_event *ready;
 };
 
 struct batch { /* one collective over one or more tensors of equal dtype and parameters
                 */
     enum collective coll;
+    enum memory_place place; /* of all items */
     enum dtype dtype;
     enum reduce_op op;
     uint32_t root; /* a member */
@@ -93,14 +97,12 @@ struct backend_ops {
                    uint8_t *const *blobs,
                    const uint32_t *sizes,
                    struct err *err);
-    /* Starts a batch. ready_event: framework's event that the inputs wait for (NULL on
-     * CPU). May run to completion inside (cpu does). The batch's memory stays valid
-     * until the ticket is done. Tickets count from 1 in order of posting. An error is
-     * final: the world is broken, the sentence names the peer ("lost rank 3 (host b):
-     * connection reset"). */
+    /* Starts a batch. May run to completion inside (cpu does). The batch's memory stays
+     * valid until the ticket is done. Tickets count from 1 in order of posting. An
+     * error is final: the world is broken, the sentence names the peer ("lost rank 3
+     * (host b): connection reset"). */
     int (*post)(struct backend *b,
                 const struct batch *batch,
-                void *ready_event,
                 uint64_t *ret_ticket,
                 struct err *err);
     /* *ret_done: highest ticket such that it and all before are complete. Never blocks.

@@ -77,3 +77,8 @@ const char *collective_name(enum collective c)
 {
     return (unsigned)c < COLL_COUNT ? coll_names[c] : "unknown";
 }
+
+const char *memory_place_name(enum memory_place p)
+{
+    return p == PLACE_CUDA ? "GPU" : "CPU";
+}

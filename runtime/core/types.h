@@ -23,6 +23,8 @@ enum dtype { /* Horovod's order, bfloat16 appended */
              DT_COUNT
 };
 enum reduce_op { OP_AVERAGE, OP_SUM, OP_ADASUM, OP_MIN, OP_MAX, OP_PRODUCT, OP_COUNT };
+/* Where a tensor's memory is. */
+enum memory_place { PLACE_HOST, PLACE_CUDA, PLACE_COUNT };
 enum collective {
     COLL_ALLREDUCE,
     COLL_ALLGATHER, /* uneven dimension 0 allowed */
@@ -51,6 +53,7 @@ size_t dtype_size(enum dtype t);                /* bytes; 0 for a value out of r
 const char *dtype_name(enum dtype t);           /* "float32" */
 const char *reduce_op_name(enum reduce_op op);  /* "SUM" */
 const char *collective_name(enum collective c); /* "ALLREDUCE" */
+const char *memory_place_name(enum memory_place p); /* "CPU", "GPU" */
 /* A known element type, a known operation: each is reduced in some pair. */
 bool dtype_reducible(enum dtype t);
 bool reduce_op_supported(enum reduce_op op);

@@ -59,7 +59,7 @@ static void run(struct rank *r,
                       .items = &item,
                       .n_items = 1};
     uint64_t ticket;
-    must(backend_cpu.post(r->b, &b, NULL, &ticket, &err), &err, collective_name(coll));
+    must(backend_cpu.post(r->b, &b, &ticket, &err), &err, collective_name(coll));
 }
 
 static void allreduce(void *ctx, float *x, size_t n)

@@ -86,7 +86,7 @@ sum_once(struct backend *b, struct party *p, uint32_t round, uint64_t n, char *s
     uint64_t ticket;
     for (uint64_t i = 0; i < n; i++)
         x[i] = (float)(round % 100);
-    int rc = backend_cpu.post(b, &batch, NULL, &ticket, &err);
+    int rc = backend_cpu.post(b, &batch, &ticket, &err);
     float want = (float)(round % 100) * (batch.n_items ? (float)p->size : 1);
     bool is_right = x[0] == want && x[n - 1] == want;
     free(x);
@@ -397,7 +397,7 @@ static int body_misuse(struct backend *b, uint32_t me, struct party *p, char *sa
     if (backend_cpu.agree_begin(b, w, 1, &err) != 0
         || backend_cpu.agree_begin(b, w, 1, &err) != -EBUSY)
         return party_fails(b, said, "begin twice", 0, &err);
-    if (backend_cpu.post(b, &batch, NULL, &ticket, &err) != -EBUSY)
+    if (backend_cpu.post(b, &batch, &ticket, &err) != -EBUSY)
         return party_fails(b, said, "post inside", 0, &err);
     if (conclude(b, w, 0, p->deadline_ns, &err) < 0 || w[0] != 1)
         return party_fails(b, said, "still whole", 0, &err);

@@ -79,7 +79,7 @@ static int sum(struct backend *b, uint64_t n, struct err *err)
                           .items = &it,
                           .n_items = 1};
     uint64_t ticket;
-    int rc = backend_cpu.post(b, &batch, NULL, &ticket, err);
+    int rc = backend_cpu.post(b, &batch, &ticket, err);
     free(x);
     return rc;
 }

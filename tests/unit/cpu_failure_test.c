@@ -501,7 +501,7 @@ static void foreign_description_is_refused(void **state)
     assert_non_null(strstr(err.text, "version 1 expected, got 0"));
     struct batch batch = {.coll = COLL_BARRIER};
     uint64_t ticket;
-    assert_int_equal(backend_cpu.post(b, &batch, NULL, &ticket, &err), -EPIPE);
+    assert_int_equal(backend_cpu.post(b, &batch, &ticket, &err), -EPIPE);
     backend_cpu.close(b);
     mem_free(blob);
 }

@@ -27,7 +27,7 @@ static int run_on(struct backend *b, struct batch *batch, struct err *err)
 {
     uint64_t ticket = 0, done = 0;
     batch->prescale = batch->postscale = 1;
-    int rc = b->ops->post(b, batch, NULL, &ticket, err);
+    int rc = b->ops->post(b, batch, &ticket, err);
     if (rc == 0)
         rc = b->ops->poll(b, &done, err);
     return rc < 0 ? rc : done >= ticket ? 0 : -EINPROGRESS;

@@ -203,7 +203,7 @@ static inline int run_batch(struct rank *r, struct batch *b, struct err *err)
         b->prescale = 1;
     if (b->postscale == 0)
         b->postscale = 1;
-    int rc = backend_cpu.post(r->b, b, NULL, &ticket, err);
+    int rc = backend_cpu.post(r->b, b, &ticket, err);
     if (rc < 0)
         return rc;
     rc = backend_cpu.poll(r->b, &done, err);

@@ -236,12 +236,10 @@ int cpu_run(struct cpu *c, const struct batch *batch, struct err *err)
 
 static int cpu_post(struct backend *b,
                     const struct batch *batch,
-                    void *ready_event,
                     uint64_t *ret_ticket,
                     struct err *err)
 {
     struct cpu *c = self(b);
-    (void)ready_event; /* host memory is ready when it is posted */
     int rc = cpu_run(c, batch, err);
     if (rc == 0)
         *ret_ticket = ++c->n_posted;

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Counted CUDA events and the pool they come from: "ready" of a user's stream, "done"
+ * of a ticket. Any thread; the pool's lock is a leaf. All calls into CUDA here expect
+ * our context to be current (gpu_enter, or a thread of ours), but ref, unref and waits
+ * for a record, which need none.
+ *
+ * state goes from EVENT_PENDING to one of the others once, by the thread that records
+ * (release); whoever reads EVENT_RECORDED (acquire) may use ev. */
+#ifndef RUNTIME_BACKEND_NCCL_EVENT_H
+#define RUNTIME_BACKEND_NCCL_EVENT_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "runtime/backend/nccl/cuda_dl.h"
+
+enum event_state { EVENT_PENDING, EVENT_RECORDED, EVENT_FAILED };
+
+struct event_pool;
+struct device_event {
+    _Atomic uint32_t refs;
+    _Atomic uint32_t state; /* a futex word */
+    cu_event ev;
+    struct event_pool *pool;
+    struct device_event *next; /* the pool's, while free */
+};
+
+/* cu and ctx outlive the process. One reference is the caller's; events hold others. */
+struct event_pool *event_pool_new(const struct cuda_api *cu, cu_ctx ctx);
+void event_pool_unref(struct event_pool *p); /* accepts NULL */
+/* In a forked child: from here on nothing is called. */
+void event_pool_forget(struct event_pool *p);
+
+/* One reference, EVENT_PENDING. */
+int event_new(struct event_pool *p, struct device_event **ret, struct err *err);
+struct device_event *event_ref(struct device_event *e);
+void event_unref(
+    struct device_event *e); /* accepts NULL; also after the device's end */
+/* "All that is in s now"; to be called once. On failure the state is EVENT_FAILED. */
+int event_record(struct device_event *e, cu_stream s, struct err *err);
+/* The same of all streams of the context; needs cuCtxRecordEvent. */
+int event_record_all(struct device_event *e, struct err *err);
+void event_fail(struct device_event *e); /* of a pending one: wakes who waits */
+/* Has the device come there? 1, 0 (also while pending), -EIO (sticky) and others. */
+int event_is_done(const struct device_event *e, struct err *err);
+/* s waits on the device for a recorded one. */
+int event_put_wait(const struct device_event *e, cu_stream s, struct err *err);
+/* Sleeps until it is recorded: 0, -ECONNABORTED if it failed, -ETIMEDOUT. */
+int event_wait_recorded(struct device_event *e, uint64_t deadline_ns);
+
+#endif

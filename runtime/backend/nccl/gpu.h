@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The one CUDA device of this rank in one world: context, streams, its two threads, and
+ * how it breaks. What NCCL does with it hangs in by hooks, so that this part is proved
+ * without NCCL.
+ *
+ * Locks, all leaves: device.lock, event_pool's, launcher.lock, watch.lock, memory's. */
+#ifndef RUNTIME_BACKEND_NCCL_GPU_H
+#define RUNTIME_BACKEND_NCCL_GPU_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "runtime/backend/device.h"
+#include "runtime/backend/nccl/cuda_dl.h"
+#include "runtime/backend/nccl/event.h"
+#include "runtime/backend/nccl/launcher.h"
+#include "runtime/backend/nccl/memory.h"
+#include "runtime/backend/nccl/nccl_dl.h"
+#include "runtime/backend/nccl/scratch.h"
+#include "runtime/backend/nccl/watch.h"
+
+struct cublas_api;
+struct launch;
+struct nvml_api;
+struct tables;
+
+/* RUNS -> STOPS (no NCCL call begins any more) -> QUIET (the launcher is out, or is
+ * left behind) -> ENDED (hooks.abort has returned). Never back. */
+enum gpu_life { GPU_RUNS, GPU_STOPS, GPU_QUIET, GPU_ENDED };
+
+struct gpu_hooks {
+    /* The launcher: puts one job onto its stream; waits for nothing but NCCL. An error
+     * breaks the device with its sentence, but for JOB_CLOSE. */
+    int (*run)(struct device *g, struct job *job, struct err *err);
+    /* The launcher: a job that will not run (the device is broken). May be NULL. */
+    void (*drop)(struct device *g, struct job *job);
+    /* The watcher, each 100 ms while something is in flight or `looks` is set, before
+     * GPU_STOPS; an error breaks the device. May be NULL. */
+    int (*look)(struct device *g, struct err *err);
+    /* The watcher, once, at GPU_QUIET; is_quiet false: the launcher is still in a call.
+     * Bounded by 1 s. May be NULL. */
+    void (*abort)(struct device *g, bool is_quiet);
+};
+
+struct device {
+    const struct cuda_api *cu;
+    const struct nccl_api *nccl;
+    const struct nvml_api *nvml;     /* NULL: no libnvidia-ml.so.1 */
+    const struct cublas_api *cublas; /* NULL: none found */
+    const struct gpu_hooks *hooks;
+    struct device_config config; /* strings and arrays are ours */
+    int ordinal;
+    cu_device dev;
+    cu_ctx ctx; /* primary; stays retained until the process ends */
+    int sm;     /* 90 */
+    int n_multiprocessors;
+    struct cu_uuid uuid;
+    char name[64];
+    cu_stream streams[GPU_MAX_STREAMS]; /* [0] for everything unless n_streams > 1 */
+    uint32_t n_streams;
+    struct event_pool *events;
+    struct memory *memory;  /* the process's */
+    struct scratch scratch; /* the launcher's */
+    struct launch *launch;  /* who makes hooks sets these before the first job */
+    struct tables *tables;
+    struct comm *comms; /* all of this device; under lock */
+    void *more;         /* of who makes hooks */
+    struct gpu_launcher launcher;
+    struct watch watch;
+    _Atomic bool looks; /* there are communicators to look at */
+    _Atomic int life;   /* enum gpu_life; acq_rel */
+    _Atomic bool is_forked;
+    pthread_mutex_t lock; /* comms, cause */
+    char cause[480];      /* first failure */
+};
+
+/* The process's tables: cuda and nccl are loaded at the first call that succeeds. */
+int gpu_load_cuda(const struct cuda_api **ret, struct err *err);
+int gpu_load_nccl(const struct device_config *c,
+                  const struct nccl_api **ret,
+                  struct err *err);
+
+/* Opens context, streams and threads. hooks outlive it. */
+int gpu_open(const struct device_config *c,
+             int ordinal,
+             const struct gpu_hooks *hooks,
+             void *more,
+             struct device **ret,
+             struct err *err);
+/* Stops, if it runs: jobs that were pushed are let run for 1 s before. -EBUSY: work of
+ * ours would not stop; g is leaked and gpu_open refuses from here on. */
+int gpu_close(struct device *g);
+void gpu_forked(struct device *g);
+
+/* Every entry point from outside brackets its CUDA calls: our context is current, and
+ * the thread's capture mode RELAXED (so that a framework's graph capture is not
+ * invalidated); leave puts both back. */
+struct gpu_scope {
+    const struct device *g;
+    int mode;
+    bool is_in;
+};
+int gpu_enter(const struct device *g, struct gpu_scope *s, struct err *err);
+void gpu_leave(struct gpu_scope *s);
+
+/* First failure wins; XIDs of the last 10 s are put in front; stops the launcher, wakes
+ * the watcher and the coordinator. Any thread. */
+void gpu_broken(struct device *g, const char *sentence);
+/* -ECONNABORTED with the cause once it is broken, else 0. Any thread. */
+int gpu_check(struct device *g, struct err *err);
+/* device_ops.abort and .quiesce. */
+void gpu_abort(struct device *g);
+bool gpu_quiesce(struct device *g, uint64_t deadline_ns);
+static inline bool gpu_runs(const struct device *g)
+{
+    return atomic_load_explicit(&g->life, memory_order_acquire) == GPU_RUNS;
+}
+
+/* " (host b)", or "" where hosts are not known: for "rank 3%s". */
+const char *gpu_host_text(const struct device *g, uint32_t rank, char ret[300]);
+
+/* device_ops rows that need no communicator. */
+int gpu_record(struct device *g,
+               void *stream,
+               struct device_event **ret,
+               struct err *err);
+int gpu_wait(struct device *g,
+             struct device_event *e,
+             void *stream,
+             uint64_t deadline_ns,
+             struct err *err);
+int gpu_alloc(
+    struct device *g, uint64_t bytes, void *stream, void **ret, struct err *err);
+void gpu_free(void *p, void *stream);
+int gpu_ordinal(struct device *g);
+int gpu_ordinal_of(const void *p);
+
+#endif

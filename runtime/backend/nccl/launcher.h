@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The launcher thread "hvd-gpu": runs jobs in the order in which the seat pushes them.
+ * It is the only thread that talks to NCCL while all is well. For each job it lets
+ * job->stream wait for the ready events, calls the hook that runs it, and records
+ * job->done on job->stream behind it. It spins 20 us for the next job, then sleeps.
+ *
+ * The queue is under the launcher's lock, a leaf. */
+#ifndef RUNTIME_BACKEND_NCCL_LAUNCHER_H
+#define RUNTIME_BACKEND_NCCL_LAUNCHER_H
+
+#include <pthread.h>
+#include <stdbool.h>
+
+#include "runtime/backend/backend.h"
+#include "runtime/backend/nccl/event.h"
+
+struct comm;
+struct codec_plan;
+struct device;
+
+enum job_kind {
+    JOB_START,
+    JOB_SPLIT,
+    JOB_BATCH,
+    JOB_CODEC,
+    JOB_CHECK,
+    JOB_REGISTER,
+    JOB_CLOSE,
+    JOB_KIND_COUNT
+};
+
+/* One allocation: items, names and plans are copied behind it; arrays behind
+ * batch_item.counts are the caller's until the ticket is done. */
+struct job {
+    enum job_kind kind;
+    struct job *next; /* the launcher's */
+    struct comm *comm;
+    uint64_t ticket;
+    struct device_event *done; /* a reference; NULL: none. Pending until it has run. */
+    bool is_urgent; /* a host waits for done: the watcher looks at it more often */
+    cu_stream stream;
+    uint32_t stream_index;
+    struct batch batch; /* JOB_BATCH, JOB_CODEC, JOB_CHECK; items' ready is NULL */
+    const char *const *names;
+    const struct codec_plan *plans;
+    uint32_t set;
+    struct device_event **ready; /* references to the distinct ones of the items */
+    size_t n_ready;
+    void *extra; /* extra_bytes of zeros, for who made the job */
+    size_t size_bytes;
+};
+
+/* batch NULL: none. names and plans: batch->n_items of them, or NULL. NULL: memory is
+ * out. To be freed, or pushed. */
+struct job *job_new(enum job_kind kind,
+                    const struct batch *batch,
+                    const char *const *names,
+                    const struct codec_plan *plans,
+                    size_t extra_bytes);
+void job_free(struct job *job); /* accepts NULL; drops its references */
+
+struct gpu_launcher {
+    struct device *g;
+    pthread_t thread;
+    bool has_thread;
+    pthread_mutex_t lock; /* head, tail */
+    struct job *head, **tail;
+    _Atomic uint32_t n_pushed; /* a futex word: the launcher sleeps on it */
+    _Atomic uint32_t n_run;    /* likewise: launcher_drain sleeps on it */
+};
+
+int launcher_start(struct gpu_launcher *l, struct device *g, struct err *err);
+/* Takes job over on success. -ECONNABORTED with the cause: the device is broken. The
+ * seat. */
+int launcher_push(struct gpu_launcher *l, struct job *job, struct err *err);
+/* Until all that was pushed has run: 0, -ETIMEDOUT, -ECONNABORTED if it stops. */
+int launcher_drain(struct gpu_launcher *l, uint64_t deadline_ns);
+/* Life becomes GPU_STOPS: the launcher leaves its polls, begins no call, fails what is
+ * queued and says GPU_QUIET. Any thread; idempotent; waits for nothing. */
+void launcher_stop(struct gpu_launcher *l);
+/* After launcher_stop: 0 when the thread has ended; -ETIMEDOUT: it sits in a call. */
+int launcher_join(struct gpu_launcher *l, uint64_t deadline_ns);
+void launcher_release(
+    struct gpu_launcher *l); /* after it has been joined, or never began */
+
+#endif

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Device memory in stream order: results for users, scratch for batches. One object a
+ * device and process, which is never freed: results outlive the world that made them.
+ * From a pool of our own (cuMemAllocFromPoolAsync, release threshold pool_bytes) where
+ * the device has pools, else from cuMemAlloc with a free list by size class and an
+ * event a block. Nothing here waits for the device. Any thread, our context current. */
+#ifndef RUNTIME_BACKEND_NCCL_MEMORY_H
+#define RUNTIME_BACKEND_NCCL_MEMORY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "runtime/backend/nccl/event.h"
+
+struct memory;
+
+/* kept_bytes: what stays allocated between results. */
+int memory_new(const struct cuda_api *cu,
+               cu_ctx ctx,
+               cu_device dev,
+               uint64_t kept_bytes,
+               struct memory **ret,
+               struct err *err);
+void memory_free(struct memory *m); /* tests only; accepts NULL */
+/* In a forked child: from here on nothing is called. */
+void memory_forget(struct memory *m);
+/* At least 256 bytes, aligned to 256; usable on s from here on. -ENOMEM. */
+int memory_take(
+    struct memory *m, uint64_t bytes, cu_stream s, cu_ptr *ret, struct err *err);
+/* After what is in s now. p 0: nothing. Never fails: what cannot be freed is leaked. */
+void memory_give(struct memory *m, cu_ptr p, cu_stream s);
+
+#endif

@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* NCCL by dlopen, any version from 2.10, with prototypes of our own. Only this header
+ * knows its names. */
+#ifndef RUNTIME_BACKEND_NCCL_NCCL_DL_H
+#define RUNTIME_BACKEND_NCCL_NCCL_DL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "runtime/backend/device.h"
+#include "runtime/backend/nccl/cuda_dl.h"
+
+#define NCCL_OLDEST 21000 /* version code: major * 10000 + minor * 100 + patch */
+
+typedef struct nccl_comm_s *nccl_comm;
+struct nccl_id { /* passed by value */
+    char bytes[128];
+};
+
+enum nccl_result {
+    NCCL_OK,
+    NCCL_CUDA,
+    NCCL_SYSTEM,
+    NCCL_INTERNAL,
+    NCCL_ARGUMENT,
+    NCCL_USAGE,
+    NCCL_REMOTE,      /* 2.13 */
+    NCCL_IN_PROGRESS, /* 2.14 */
+    NCCL_TIMEOUT      /* 2.30 */
+};
+enum nccl_dtype {
+    NCCL_I8,
+    NCCL_U8,
+    NCCL_I32,
+    NCCL_U32,
+    NCCL_I64,
+    NCCL_U64,
+    NCCL_F16,
+    NCCL_F32,
+    NCCL_F64,
+    NCCL_BF16
+};
+enum nccl_op { NCCL_SUM, NCCL_PROD, NCCL_MAX, NCCL_MIN, NCCL_AVG };
+#define NCCL_NOCOLOR        (-1) /* ncclCommSplit: not for me */
+#define NCCL_SHRINK_DEFAULT 0
+
+/* Layout of 2.27, a prefix of all later ones; 2.14 to 2.26 read a shorter prefix. */
+struct nccl_config {
+    size_t size;
+    unsigned magic, version;
+    int blocking, cga_cluster, min_ctas, max_ctas;
+    const char *net_name;
+    int split_share, traffic_class;
+    const char *comm_name;
+    int collnet, cta_policy, shrink_share, nvls_ctas;
+};
+
+/* X(name here, symbol, least version or 0: needed always, arguments) */
+/* clang-format off */
+#define NCCL_SYMBOLS(X)                                                                            \
+    X(get_version, ncclGetVersion, 0, (int *ret))                                                  \
+    X(unique_id, ncclGetUniqueId, 0, (struct nccl_id *ret))                                        \
+    X(init, ncclCommInitRank, 0, (nccl_comm *ret, int n, struct nccl_id id, int rank))             \
+    X(init_config, ncclCommInitRankConfig, 21403,                                                  \
+      (nccl_comm *ret, int n, struct nccl_id id, int rank, struct nccl_config *c))                 \
+    X(finalize, ncclCommFinalize, 21403, (nccl_comm c))                                            \
+    X(destroy, ncclCommDestroy, 0, (nccl_comm c))                                                  \
+    X(abort, ncclCommAbort, 0, (nccl_comm c))                                                      \
+    X(async_error, ncclCommGetAsyncError, 0, (nccl_comm c, int *ret))                              \
+    X(group_start, ncclGroupStart, 0, (void))                                                      \
+    X(group_end, ncclGroupEnd, 0, (void))                                                          \
+    X(all_reduce, ncclAllReduce, 0,                                                                \
+      (const void *in, void *out, size_t n, int dtype, int op, nccl_comm c, cu_stream s))          \
+    X(reduce, ncclReduce, 0,                                                                       \
+      (const void *in, void *out, size_t n, int dtype, int op, int root, nccl_comm c, cu_stream s)) \
+    X(broadcast, ncclBroadcast, 0,                                                                 \
+      (const void *in, void *out, size_t n, int dtype, int root, nccl_comm c, cu_stream s))        \
+    X(all_gather, ncclAllGather, 0,                                                                \
+      (const void *in, void *out, size_t n_in, int dtype, nccl_comm c, cu_stream s))               \
+    X(reduce_scatter, ncclReduceScatter, 0,                                                        \
+      (const void *in, void *out, size_t n_out, int dtype, int op, nccl_comm c, cu_stream s))      \
+    X(send, ncclSend, 0,                                                                           \
+      (const void *in, size_t n, int dtype, int peer, nccl_comm c, cu_stream s))                   \
+    X(recv, ncclRecv, 0, (void *out, size_t n, int dtype, int peer, nccl_comm c, cu_stream s))     \
+    X(split, ncclCommSplit, 21801,                                                                 \
+      (nccl_comm c, int color, int key, nccl_comm *ret, struct nccl_config *config))               \
+    X(mem_alloc, ncclMemAlloc, 21901, (void **ret, size_t bytes))                                  \
+    X(mem_free, ncclMemFree, 21901, (void *p))                                                     \
+    X(register_, ncclCommRegister, 21901, (nccl_comm c, void *p, size_t bytes, void **ret))        \
+    X(deregister, ncclCommDeregister, 21901, (nccl_comm c, void *handle))                          \
+    X(shrink, ncclCommShrink, 22703,                                                               \
+      (nccl_comm c, int *excluded, int n, nccl_comm *ret, struct nccl_config *config, int flags))  \
+    X(revoke, ncclCommRevoke, 22807, (nccl_comm c, int flags))
+#define NCCL_TEXTS(X)                                                                              \
+    X(error_text, ncclGetErrorString, 0, (int result))                                             \
+    X(last_error, ncclGetLastError, 21304, (nccl_comm c))
+/* clang-format on */
+
+struct nccl_api {
+    int version; /* 22705 */
+    char path[256];
+    bool has_nonblocking, has_split, has_register, has_shrink;
+#define NCCL_FIELD(name, symbol, least, args) int(*name) args;
+#define NCCL_TEXT(name, symbol, least, args)  const char *(*name)args;
+    NCCL_SYMBOLS(NCCL_FIELD) /* NULL: absent, or newer than the version */
+    NCCL_TEXTS(NCCL_TEXT)
+#undef NCCL_FIELD
+#undef NCCL_TEXT
+};
+
+/* size of ours, which NCCL cuts to its own; blocking 0; split_share 1 from 2.18 (all
+ * communicators of a world die together anyway); all else undefined. name: borrowed,
+ * "" none; before 2.27 it is not read. */
+void nccl_config_init(struct nccl_config *c, int version, const char *name);
+
+/* Search order: 1 c->nccl_lib (no other is tried if it is set); 2 a libnccl.so.2 that
+ * the process has already; 3 c->nccl_hint; 4 the loader's path; 5
+ * c->bundle_dir/nccl/libnccl.so.2. Each that was tried is in the sentence. -ENOENT;
+ * -ENOTSUP: older than 2.10, or not major 2. It stays loaded. */
+int nccl_load(const struct device_config *c, struct nccl_api *ret, struct err *err);
+
+/* "ncclAllReduce: unhandled cuda error: <what NCCL said last>". comm may be NULL.
+ * Always -EIO, but -EPROTO for usage and argument errors (ours). */
+int nccl_fail(const struct nccl_api *api,
+              nccl_comm comm,
+              const char *call,
+              int result,
+              struct err *err);
+
+/* Is this library made for a CUDA major that the driver has not? Then 1 and the
+ * sentence; 0: no, or it cannot be told. To be asked when the first init failed. */
+int nccl_misfit(const struct nccl_api *api, int driver_version, struct err *err);
+
+#endif

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What batches are put together in: a fusion buffer for each of our streams, and pinned
+ * host memory to upload from. The launcher's alone. */
+#ifndef RUNTIME_BACKEND_NCCL_SCRATCH_H
+#define RUNTIME_BACKEND_NCCL_SCRATCH_H
+
+#include "runtime/backend/nccl/memory.h"
+#include "runtime/backend/nccl/nccl_dl.h"
+
+#define GPU_MAX_STREAMS 4
+#define PINNED_BYTES    (4u << 20)
+#define FUSION_GRANULE  (2u << 20)
+#define PINNED_PIECES   64
+
+struct fusion_buffer {
+    cu_ptr at;
+    uint64_t bytes;
+    uint32_t generation; /* counts the times it moved */
+};
+struct pinned_piece {
+    struct device_event *sent; /* NULL: not queued yet */
+    uint32_t end;              /* offset behind it */
+};
+struct scratch {
+    const struct cuda_api *cu;
+    struct event_pool *events;
+    struct memory *memory;
+    struct fusion_buffer fusion[GPU_MAX_STREAMS];
+    uint8_t *pinned;   /* PINNED_BYTES, at first use */
+    uint32_t head;     /* offset of the next piece */
+    uint32_t first, n; /* pieces[first .. first + n) are in use, modulo */
+    struct pinned_piece pieces[PINNED_PIECES];
+};
+
+void scratch_init(struct scratch *sc,
+                  const struct cuda_api *cu,
+                  struct event_pool *events,
+                  struct memory *memory);
+void scratch_release(struct scratch *sc); /* our streams are idle */
+/* The fusion buffer of stream `index`, grown to at least bytes (FUSION_GRANULE a step);
+ * the old one is given back in the order of s. Contents do not survive growing. */
+int scratch_fusion(struct scratch *sc,
+                   uint32_t index,
+                   uint64_t bytes,
+                   cu_stream s,
+                   cu_ptr *ret,
+                   struct err *err);
+/* Host memory for one upload of at most PINNED_BYTES / 2, aligned to 64; to be followed
+ * by the copy onto a stream and then scratch_pinned_sent. -EAGAIN: all is in use by
+ * copies that are not done; try again. */
+int scratch_pinned(struct scratch *sc, uint32_t bytes, void **ret, struct err *err);
+int scratch_pinned_sent(struct scratch *sc, cu_stream s, struct err *err);
+
+#endif

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The watcher thread "hvd-gpu-watch": sees batches end on the device and wakes the
+ * coordinator; looks for asynchronous errors and XIDs; alone it aborts.
+ *
+ * In flight it looks each 50 us if a host waits for one of them, else each 500 us, and
+ * calls hooks.look and NVML each 100 ms; otherwise it sleeps. Once the launcher is
+ * quiet (or has not become so within 200 ms) it calls hooks.abort, once. */
+#ifndef RUNTIME_BACKEND_NCCL_WATCH_H
+#define RUNTIME_BACKEND_NCCL_WATCH_H
+
+#include <pthread.h>
+#include <stdbool.h>
+
+#include "runtime/backend/nccl/event.h"
+#include "runtime/backend/nccl/scratch.h"
+
+struct device;
+
+struct watched { /* one done event in flight */
+    struct watched *next;
+    struct device_event *e;
+    bool is_urgent;
+};
+
+struct watch {
+    struct device *g;
+    pthread_t thread;
+    bool has_thread;
+    pthread_mutex_t lock; /* flights, n_flights, n_urgent; a leaf */
+    struct watched *head[GPU_MAX_STREAMS], **tail[GPU_MAX_STREAMS];
+    uint32_t n_flights, n_urgent;
+    struct watched *spare;
+    _Atomic uint32_t bell;      /* a futex word */
+    _Atomic uint32_t has_ended; /* likewise: the thread is out */
+};
+
+int watch_start(struct watch *w, struct device *g, struct err *err);
+/* A recorded event of stream index; takes a reference of its own. The launcher. */
+int watch_add(struct watch *w,
+              struct device_event *e,
+              uint32_t index,
+              bool is_urgent,
+              struct err *err);
+/* A host waits for what is in flight now. Any thread. */
+void watch_hurry(struct watch *w);
+void watch_ring(struct watch *w); /* look again now. Any thread */
+/* Life is GPU_ENDED. 0, or -ETIMEDOUT: it sits in an abort. */
+int watch_join(struct watch *w, uint64_t deadline_ns);
+void watch_release(struct watch *w);
+
+#endif
