@@ -1,6 +1,5 @@
 # libhvd.so: everything of the runtime that enters a training process. It is never unloaded
 # (nodelete): its thread and its exit handler live as long as the process.
-comma := ,
 HVD_SRC := $(wildcard runtime/api/*.c runtime/bootstrap/*.c runtime/control/*.c)
 HVD_ARCHIVES := hvdrt cpu core rendezvous contract base
 $(eval $(call archive,hvdrt,$(HVD_SRC)))

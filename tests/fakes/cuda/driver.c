@@ -1,0 +1,741 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Devices, contexts, events and captures of the fake. A context is the primary one of a
+ * device; the stack of current ones is the thread's. */
+#include "tests/fakes/cuda/fake_cuda.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct fake fake = {.lock = PTHREAD_MUTEX_INITIALIZER,
+                    .moved = PTHREAD_COND_INITIALIZER};
+_Atomic unsigned long fake_n_calls;
+static struct {
+    const char *cuda, *gpus, *nopool;
+} over;
+static __thread struct {
+    cu_ctx v[32];
+    int n, mode;
+} stack;
+
+static long number(const char *name, const char *instead, long dflt)
+{
+    const char *s = instead ? instead : getenv(name);
+    return s && *s ? atol(s) : dflt;
+}
+
+static void see(void)
+{
+    const char *list = getenv("CUDA_VISIBLE_DEVICES");
+    int n = (int)number("HVD_FAKE_GPUS", over.gpus, 1);
+
+    fake.version = (int)number("HVD_FAKE_CUDA", over.cuda, 12040);
+    fake.is_mig = number("HVD_FAKE_MIG", NULL, 0) != 0;
+    fake.has_pools = number("HVD_FAKE_NOPOOL", over.nopool, 0) == 0;
+    fake.sm = (int)number("HVD_FAKE_SM", NULL, 90);
+    fake.delay_us = (unsigned)number("HVD_FAKE_DELAY_US", NULL, 0);
+    fake.n_gpus = 0;
+    for (int i = 0; !list && i < n && i < 16; i++)
+        fake.visible[fake.n_gpus++] = i;
+    while (list && *list && fake.n_gpus < 16) {
+        char *end;
+        long i = strtol(list, &end, 10);
+        if (end == list || i < 0 || i >= n)
+            break; /* the first bad one ends the list */
+        fake.visible[fake.n_gpus++] = (int)i;
+        list = *end == ',' ? end + 1 : end;
+    }
+}
+
+void hvd_fake_setup(const char *cuda, const char *gpus, const char *nopool)
+{
+    pthread_mutex_lock(&fake.lock);
+    over.cuda = cuda;
+    over.gpus = gpus;
+    over.nopool = nopool;
+    fake.sticky = 0;
+    see();
+    pthread_mutex_unlock(&fake.lock);
+}
+
+int fake_call(bool needs_ctx)
+{
+    char value[64];
+
+    fake_n_calls++;
+    if (fake.is_init && fake.pid != getpid())
+        return CU_NOT_INITIALIZED;
+    if (!fake.is_init)
+        return CU_NOT_INITIALIZED;
+    if (hvd_fake_fault("deinit", value))
+        return CU_DEINITIALIZED;
+    if (needs_ctx && stack.n == 0)
+        return CU_INVALID_CONTEXT;
+    pthread_mutex_lock(&fake.lock);
+    int r = needs_ctx ? fake.sticky : 0;
+    pthread_mutex_unlock(&fake.lock);
+    return r;
+}
+
+int fake_unsafe(void)
+{
+    int r = 0;
+
+    pthread_mutex_lock(&fake.lock);
+    if (fake.n_global_captures > 0 && stack.mode != CU_CAPTURE_RELAXED) {
+        for (int i = 0; i < 16; i++)
+            for (cu_stream s = fake.ctx[i].streams; s; s = s->next)
+                if (s->capture && s->capture_mode == CU_CAPTURE_GLOBAL)
+                    s->capture_status = CU_CAPTURE_BROKEN;
+        r = CU_CAPTURE_UNSUPPORTED;
+    }
+    pthread_mutex_unlock(&fake.lock);
+    return r;
+}
+
+cu_ctx fake_current(void)
+{
+    return stack.n > 0 ? stack.v[stack.n - 1] : NULL;
+}
+
+unsigned long hvd_fake_calls(void)
+{
+    return fake_n_calls;
+}
+
+unsigned hvd_fake_n_events(void)
+{
+    pthread_mutex_lock(&fake.lock);
+    unsigned n = fake.n_events;
+    pthread_mutex_unlock(&fake.lock);
+    return n;
+}
+
+unsigned hvd_fake_n_streams(void)
+{
+    pthread_mutex_lock(&fake.lock);
+    unsigned n = fake.n_streams;
+    pthread_mutex_unlock(&fake.lock);
+    return n;
+}
+
+unsigned long hvd_fake_n_syncs(void)
+{
+    pthread_mutex_lock(&fake.lock);
+    unsigned long n = fake.n_syncs;
+    pthread_mutex_unlock(&fake.lock);
+    return n;
+}
+
+/* --- devices --- */
+
+EXPORT int cuInit(unsigned flags);
+int cuInit(unsigned flags)
+{
+    char value[64];
+
+    fake_n_calls++;
+    if (hvd_fake_fault("init", value))
+        return atoi(value);
+    if (fake.is_init && fake.pid != getpid())
+        return CU_NOT_INITIALIZED;
+    pthread_mutex_lock(&fake.lock);
+    if (!fake.is_init)
+        see();
+    fake.is_init = true;
+    fake.pid = getpid();
+    int n = fake.n_gpus;
+    pthread_mutex_unlock(&fake.lock);
+    return flags != 0 ? CU_INVALID_VALUE : n == 0 ? CU_NO_DEVICE : 0;
+}
+
+EXPORT int cuDriverGetVersion(int *ret);
+int cuDriverGetVersion(int *ret)
+{
+    fake_n_calls++;
+    pthread_mutex_lock(&fake.lock);
+    if (!fake.is_init)
+        see();
+    *ret = fake.version;
+    pthread_mutex_unlock(&fake.lock);
+    return 0;
+}
+
+static int device(cu_device d)
+{
+    int r = fake_call(false);
+    return r ? r : d >= 0 && d < fake.n_gpus ? 0 : CU_INVALID_DEVICE;
+}
+
+EXPORT int cuDeviceGetCount(int *ret);
+int cuDeviceGetCount(int *ret)
+{
+    int r = fake_call(false);
+
+    if (r == 0)
+        *ret = fake.n_gpus;
+    return r;
+}
+
+EXPORT int cuDeviceGet(cu_device *ret, int ordinal);
+int cuDeviceGet(cu_device *ret, int ordinal)
+{
+    int r = device(ordinal);
+
+    if (r == 0)
+        *ret = ordinal;
+    return r;
+}
+
+EXPORT int cuDeviceGetName(char *ret, int size, cu_device d);
+int cuDeviceGetName(char *ret, int size, cu_device d)
+{
+    int r = device(d);
+
+    if (r == 0)
+        (void)snprintf(ret, (size_t)size, "NVIDIA Fake%s",
+                       fake.is_mig ? " MIG 1g.10gb" : "");
+    return r;
+}
+
+EXPORT int cuDeviceGetAttribute(int *ret, int attr, cu_device d);
+int cuDeviceGetAttribute(int *ret, int attr, cu_device d)
+{
+    int r = device(d);
+
+    if (r)
+        return r;
+    if (attr == CU_ATTR_SM_MAJOR)
+        *ret = fake.sm / 10;
+    else if (attr == CU_ATTR_SM_MINOR)
+        *ret = fake.sm % 10;
+    else if (attr == CU_ATTR_MULTIPROCESSORS)
+        *ret = 4;
+    else if (attr == CU_ATTR_MEMORY_POOLS)
+        *ret = fake.has_pools && fake.version >= 11020;
+    else
+        return CU_INVALID_VALUE;
+    return 0;
+}
+
+static int uuid(struct cu_uuid *ret, cu_device d, bool knows_mig)
+{
+    const char *host = getenv("HVD_FAKE_HOST");
+    int r = device(d);
+
+    if (r)
+        return r;
+    memset(ret, 0, sizeof *ret);
+    (void)snprintf((char *)ret->bytes, 14, "%s", host ? host : "host");
+    ret->bytes[14] = (uint8_t)(fake.is_mig && knows_mig);
+    ret->bytes[15] = (uint8_t)(fake.is_mig && !knows_mig ? 0 : fake.visible[d]);
+    return 0;
+}
+
+EXPORT int cuDeviceGetUuid(struct cu_uuid *ret, cu_device d);
+int cuDeviceGetUuid(struct cu_uuid *ret, cu_device d)
+{
+    return uuid(ret, d, false);
+}
+
+EXPORT int cuDeviceGetUuid_v2(struct cu_uuid *ret, cu_device d);
+int cuDeviceGetUuid_v2(struct cu_uuid *ret, cu_device d)
+{
+    return uuid(ret, d, true);
+}
+
+EXPORT int cuDeviceTotalMem_v2(size_t *ret, cu_device d);
+int cuDeviceTotalMem_v2(size_t *ret, cu_device d)
+{
+    int r = device(d);
+
+    if (r == 0)
+        *ret = (size_t)8 << 30;
+    return r;
+}
+
+EXPORT int cuDeviceGetPCIBusId(char *ret, int size, cu_device d);
+int cuDeviceGetPCIBusId(char *ret, int size, cu_device d)
+{
+    int r = device(d);
+
+    if (r == 0)
+        (void)snprintf(ret, (size_t)size, "0000:%02x:00.0", 0x10 + fake.visible[d]);
+    return r;
+}
+
+/* --- contexts --- */
+
+EXPORT int cuDevicePrimaryCtxRetain(cu_ctx *ret, cu_device d);
+int cuDevicePrimaryCtxRetain(cu_ctx *ret, cu_device d)
+{
+    int r = device(d);
+
+    if (r)
+        return r;
+    pthread_mutex_lock(&fake.lock);
+    struct cu_ctx_s *c = &fake.ctx[d];
+    c->device = d;
+    c->n_retained++;
+    if (!c->legacy)
+        c->legacy = fake_stream_make(c, false, true);
+    *ret = c;
+    pthread_mutex_unlock(&fake.lock);
+    return 0;
+}
+
+EXPORT int cuDevicePrimaryCtxRelease_v2(cu_device d);
+int cuDevicePrimaryCtxRelease_v2(cu_device d)
+{
+    int r = device(d);
+
+    if (r)
+        return r;
+    pthread_mutex_lock(&fake.lock);
+    r = fake.ctx[d].n_retained > 0 ? 0 : CU_INVALID_CONTEXT;
+    fake.ctx[d].n_retained -= r == 0;
+    pthread_mutex_unlock(&fake.lock);
+    return r;
+}
+
+EXPORT int cuCtxPushCurrent_v2(cu_ctx c);
+int cuCtxPushCurrent_v2(cu_ctx c)
+{
+    int r = fake_call(false);
+
+    if (r)
+        return r;
+    if (!c || stack.n == 32)
+        return CU_INVALID_CONTEXT;
+    stack.v[stack.n++] = c;
+    return 0;
+}
+
+EXPORT int cuCtxPopCurrent_v2(cu_ctx *ret);
+int cuCtxPopCurrent_v2(cu_ctx *ret)
+{
+    int r = fake_call(false);
+
+    if (r)
+        return r;
+    if (stack.n == 0)
+        return CU_INVALID_CONTEXT;
+    cu_ctx c = stack.v[--stack.n];
+    if (ret)
+        *ret = c;
+    return 0;
+}
+
+EXPORT int cuCtxGetCurrent(cu_ctx *ret);
+int cuCtxGetCurrent(cu_ctx *ret)
+{
+    *ret = fake_current();
+    return fake_call(false);
+}
+
+EXPORT int cuCtxSynchronize(void);
+int cuCtxSynchronize(void)
+{
+    int r = fake_call(true);
+
+    r = r ? r : fake_unsafe();
+    if (r)
+        return r;
+    pthread_mutex_lock(&fake.lock);
+    fake.n_syncs++;
+    fake_wait_idle(fake_current());
+    r = fake.sticky;
+    pthread_mutex_unlock(&fake.lock);
+    return r;
+}
+
+EXPORT int cuCtxGetStreamPriorityRange(int *ret_least, int *ret_greatest);
+int cuCtxGetStreamPriorityRange(int *ret_least, int *ret_greatest)
+{
+    *ret_least = 0;
+    *ret_greatest = -5;
+    return fake_call(true);
+}
+
+EXPORT int cuThreadExchangeStreamCaptureMode(int *mode);
+int cuThreadExchangeStreamCaptureMode(int *mode)
+{
+    int r = fake_call(false), old = stack.mode;
+
+    if (r == 0) {
+        stack.mode = *mode;
+        *mode = old;
+    }
+    return r;
+}
+
+/* --- streams --- */
+
+EXPORT int cuStreamCreateWithPriority(cu_stream *ret, unsigned flags, int priority);
+int cuStreamCreateWithPriority(cu_stream *ret, unsigned flags, int priority)
+{
+    int r = fake_call(true);
+
+    (void)priority;
+    if (r)
+        return r;
+    pthread_mutex_lock(&fake.lock);
+    *ret = fake_stream_make(fake_current(), !(flags & CU_STREAM_NON_BLOCKING), false);
+    fake.n_streams++;
+    pthread_mutex_unlock(&fake.lock);
+    return 0;
+}
+
+EXPORT int cuStreamDestroy_v2(cu_stream s);
+int cuStreamDestroy_v2(cu_stream s)
+{
+    int r = fake_call(true);
+
+    if (r && r != fake.sticky)
+        return r;
+    pthread_mutex_lock(&fake.lock);
+    s = fake_stream(s);
+    s->is_ending = true;
+    fake.n_streams--;
+    pthread_cond_broadcast(&fake.moved);
+    pthread_mutex_unlock(&fake.lock);
+    return r;
+}
+
+EXPORT int cuStreamQuery(cu_stream s);
+int cuStreamQuery(cu_stream s)
+{
+    int r = fake_call(true);
+
+    r = r ? r : fake_unsafe();
+    if (r)
+        return r;
+    pthread_mutex_lock(&fake.lock);
+    s = fake_stream(s);
+    r = s->capture                ? CU_CAPTURE_UNSUPPORTED
+        : s->n_done < s->n_queued ? CU_NOT_READY
+                                  : fake.sticky;
+    pthread_mutex_unlock(&fake.lock);
+    return r;
+}
+
+EXPORT int cuStreamIsCapturing(cu_stream s, int *ret);
+int cuStreamIsCapturing(cu_stream s, int *ret)
+{
+    int r = fake_call(true);
+
+    if (r)
+        return r;
+    pthread_mutex_lock(&fake.lock);
+    bool is_legacy = fake_stream(s)->is_legacy;
+    *ret = fake_stream(s)->capture_status;
+    r = is_legacy && fake.n_global_captures > 0 ? CU_CAPTURE_IMPLICIT : 0;
+    pthread_mutex_unlock(&fake.lock);
+    return r;
+}
+
+EXPORT int cuStreamWaitEvent(cu_stream s, cu_event e, unsigned flags);
+int cuStreamWaitEvent(cu_stream s, cu_event e, unsigned flags)
+{
+    int r = fake_call(true);
+
+    (void)flags;
+    if (r)
+        return r;
+    pthread_mutex_lock(&fake.lock);
+    if (e->magic != EVENT_LIVES)
+        hvd_fake_die("cuStreamWaitEvent: event %p does not live", (void *)e);
+    s = fake_stream(s);
+    if (s->capture && !e->is_captured) {
+        r = 905; /* isolation */
+    } else if (!s->capture && e->n_done < e->n_recorded) {
+        struct entry *w = fake_entry(NULL, NULL, 0);
+        w->wait = e;
+        w->number = e->n_recorded;
+        r = fake_push(s, w);
+    }
+    pthread_mutex_unlock(&fake.lock);
+    return r;
+}
+
+/* --- events --- */
+
+EXPORT int cuEventCreate(cu_event *ret, unsigned flags);
+int cuEventCreate(cu_event *ret, unsigned flags)
+{
+    int r = fake_call(true);
+
+    (void)flags;
+    if (r)
+        return r;
+    cu_event e = calloc(1, sizeof *e);
+    if (!e)
+        return CU_OUT_OF_MEMORY;
+    e->magic = EVENT_LIVES;
+    e->ctx = fake_current();
+    pthread_mutex_lock(&fake.lock);
+    fake.n_events++;
+    pthread_mutex_unlock(&fake.lock);
+    *ret = e;
+    return 0;
+}
+
+EXPORT int cuEventRecord(cu_event e, cu_stream s);
+int cuEventRecord(cu_event e, cu_stream s)
+{
+    int r = fake_call(true);
+
+    if (r)
+        return r;
+    pthread_mutex_lock(&fake.lock);
+    s = fake_stream(s);
+    if (e->magic != EVENT_LIVES)
+        hvd_fake_die("cuEventRecord: event %p does not live", (void *)e);
+    if (e->ctx != s->ctx)
+        r = CU_INVALID_HANDLE;
+    e->is_captured = s->capture != NULL;
+    if (r == 0 && !s->capture) {
+        struct entry *w = fake_entry(NULL, NULL, 0);
+        w->record = e;
+        w->number = ++e->n_recorded;
+        r = fake_push(s, w);
+    }
+    pthread_mutex_unlock(&fake.lock);
+    return r;
+}
+
+static int nothing(void *arg)
+{
+    (void)arg;
+    return 0;
+}
+
+EXPORT int cuCtxRecordEvent(cu_ctx c, cu_event e);
+int cuCtxRecordEvent(cu_ctx c, cu_event e)
+{
+    int r = fake_call(true);
+
+    if (r)
+        return r;
+    pthread_mutex_lock(&fake.lock);
+    for (cu_stream s = c->streams; s; s = s->next)
+        if (s->capture)
+            r = CU_CAPTURE_UNSUPPORTED;
+    if (r == 0) { /* a stream of its own that waits for all */
+        cu_stream all = fake_stream_make(c, false, false);
+        for (cu_stream s = c->streams; s; s = s->next) {
+            if (s == all || s->n_done >= s->n_queued)
+                continue;
+            struct entry *w = fake_entry(nothing, NULL, 0);
+            w->wait_stream = s;
+            w->number = s->n_queued;
+            (void)fake_push(all, w);
+        }
+        struct entry *w = fake_entry(NULL, NULL, 0);
+        w->record = e;
+        w->number = ++e->n_recorded;
+        e->is_captured = false;
+        (void)fake_push(all, w);
+        all->is_ending = true;
+    }
+    pthread_mutex_unlock(&fake.lock);
+    return r;
+}
+
+EXPORT int cuEventQuery(cu_event e);
+int cuEventQuery(cu_event e)
+{
+    int r = fake_call(true);
+
+    r = r ? r : fake_unsafe();
+    if (r)
+        return r;
+    pthread_mutex_lock(&fake.lock);
+    if (e->magic != EVENT_LIVES)
+        hvd_fake_die("cuEventQuery: event %p does not live", (void *)e);
+    r = e->is_captured              ? CU_CAPTURE_UNSUPPORTED
+        : e->n_done < e->n_recorded ? CU_NOT_READY
+                                    : fake.sticky;
+    pthread_mutex_unlock(&fake.lock);
+    return r;
+}
+
+EXPORT int cuEventDestroy_v2(cu_event e);
+int cuEventDestroy_v2(cu_event e)
+{
+    int r = fake_call(true);
+
+    if (r && r != fake.sticky)
+        return r;
+    pthread_mutex_lock(&fake.lock);
+    if (e->magic != EVENT_LIVES)
+        hvd_fake_die("cuEventDestroy_v2: event %p does not live", (void *)e);
+    e->magic = EVENT_FREED;
+    fake.n_events--;
+    bool is_used = e->n_users > 0; /* then it is leaked: its entries read it */
+    pthread_mutex_unlock(&fake.lock);
+    if (!is_used)
+        free(e);
+    return r;
+}
+
+/* --- captures and graphs --- */
+
+EXPORT int cuStreamBeginCapture_v2(cu_stream s, int mode);
+int cuStreamBeginCapture_v2(cu_stream s, int mode)
+{
+    int r = fake_call(true);
+
+    if (r)
+        return r;
+    pthread_mutex_lock(&fake.lock);
+    s = fake_stream(s);
+    r = s->is_legacy || s->capture ? CU_CAPTURE_UNSUPPORTED : 0;
+    if (r == 0) {
+        s->capture = calloc(1, sizeof *s->capture);
+        if (!s->capture)
+            hvd_fake_die("out of memory");
+        s->capture->tail = &s->capture->head;
+        s->capture_mode = mode;
+        s->capture_status = CU_CAPTURE_ACTIVE;
+        fake.n_global_captures += mode == CU_CAPTURE_GLOBAL;
+    }
+    pthread_mutex_unlock(&fake.lock);
+    return r;
+}
+
+EXPORT int cuStreamEndCapture(cu_stream s, cu_graph *ret);
+int cuStreamEndCapture(cu_stream s, cu_graph *ret)
+{
+    int r = fake_call(true);
+
+    if (r)
+        return r;
+    *ret = NULL;
+    pthread_mutex_lock(&fake.lock);
+    s = fake_stream(s);
+    cu_graph g = s->capture;
+    if (!g) {
+        r = CU_INVALID_VALUE;
+    } else {
+        fake.n_global_captures -= s->capture_mode == CU_CAPTURE_GLOBAL;
+        if (s->capture_status == CU_CAPTURE_BROKEN) {
+            r = CU_CAPTURE_INVALIDATED;
+            fake_graph_clear(g);
+            free(g);
+        } else {
+            *ret = g;
+        }
+        s->capture = NULL;
+        s->capture_status = CU_CAPTURE_NONE;
+    }
+    pthread_mutex_unlock(&fake.lock);
+    return r;
+}
+
+static void copy_graph(cu_graph to, const struct cu_graph_s *from)
+{
+    to->head = NULL;
+    to->tail = &to->head;
+    for (const struct entry *e = from->head; e; e = e->next) {
+        struct entry *c = fake_entry(e->fn, e->arg, e->bytes);
+        *to->tail = c;
+        to->tail = &c->next;
+    }
+}
+
+EXPORT int
+cuGraphInstantiateWithFlags(cu_graph_exec *ret, cu_graph g, unsigned long long flags);
+int cuGraphInstantiateWithFlags(cu_graph_exec *ret,
+                                cu_graph g,
+                                unsigned long long flags)
+{
+    int r = fake_call(true);
+
+    (void)flags;
+    if (r)
+        return r;
+    cu_graph_exec x = calloc(1, sizeof *x);
+    if (!x)
+        return CU_OUT_OF_MEMORY;
+    copy_graph(&x->graph, g);
+    *ret = x;
+    return 0;
+}
+
+EXPORT int cuGraphLaunch(cu_graph_exec x, cu_stream s);
+int cuGraphLaunch(cu_graph_exec x, cu_stream s)
+{
+    int r = fake_call(true);
+
+    if (r)
+        return r;
+    pthread_mutex_lock(&fake.lock);
+    s = fake_stream(s);
+    for (const struct entry *e = x->graph.head; e && r == 0; e = e->next)
+        r = fake_push(s, fake_entry(e->fn, e->arg, e->bytes));
+    pthread_mutex_unlock(&fake.lock);
+    return r;
+}
+
+EXPORT int cuGraphExecDestroy(cu_graph_exec x);
+int cuGraphExecDestroy(cu_graph_exec x)
+{
+    fake_graph_clear(&x->graph);
+    free(x);
+    return fake_call(false);
+}
+
+EXPORT int cuGraphDestroy(cu_graph g);
+int cuGraphDestroy(cu_graph g)
+{
+    fake_graph_clear(g);
+    free(g);
+    return fake_call(false);
+}
+
+/* --- texts --- */
+
+static const struct {
+    int code;
+    const char *name, *text;
+} texts[] = {
+    {CU_OK, "CUDA_SUCCESS", "no error"},
+    {CU_INVALID_VALUE, "CUDA_ERROR_INVALID_VALUE", "invalid argument"},
+    {CU_OUT_OF_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY", "out of memory"},
+    {CU_NOT_INITIALIZED, "CUDA_ERROR_NOT_INITIALIZED", "initialization error"},
+    {CU_DEINITIALIZED, "CUDA_ERROR_DEINITIALIZED", "driver shutting down"},
+    {CU_NO_DEVICE, "CUDA_ERROR_NO_DEVICE", "no CUDA-capable device is detected"},
+    {CU_INVALID_DEVICE, "CUDA_ERROR_INVALID_DEVICE", "invalid device ordinal"},
+    {CU_INVALID_CONTEXT, "CUDA_ERROR_INVALID_CONTEXT", "invalid device context"},
+    {CU_ILLEGAL_ADDRESS, "CUDA_ERROR_ILLEGAL_ADDRESS",
+     "an illegal memory access was encountered"},
+    {CU_LAUNCH_FAILED, "CUDA_ERROR_LAUNCH_FAILED", "unspecified launch failure"},
+    {CU_SYSTEM_DRIVER_MISMATCH, "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH",
+     "system has unsupported display driver / cuda driver combination"},
+};
+
+static int text_of(int result, const char **ret, bool is_name)
+{
+    fake_n_calls++;
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
+        if (texts[i].code == result) {
+            *ret = is_name ? texts[i].name : texts[i].text;
+            return 0;
+        }
+    *ret = NULL;
+    return CU_INVALID_VALUE;
+}
+
+EXPORT int cuGetErrorName(int result, const char **ret);
+int cuGetErrorName(int result, const char **ret)
+{
+    return text_of(result, ret, true);
+}
+
+EXPORT int cuGetErrorString(int result, const char **ret);
+int cuGetErrorString(int result, const char **ret)
+{
+    return text_of(result, ret, false);
+}

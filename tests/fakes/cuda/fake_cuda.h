@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A CUDA driver that runs on the CPU: libcuda.so.1 for tests. Device memory is memory
+ * with guard pages, a stream is a queue and a thread, a kernel is its C form. What a
+ * test does wrong against CUDA's rules (a freed event, a copy out of a block, a call in
+ * a forked child) ends the process with a sentence.
+ *
+ * Environment:
+ *   HVD_FAKE_CUDA=12040   version; symbols that came later still exist, as in a wrapper
+ *   HVD_FAKE_GPUS=1       devices, before CUDA_VISIBLE_DEVICES (a list of numbers)
+ *   HVD_FAKE_HOST=text    goes into the GPUs' uuid
+ *   HVD_FAKE_MIG=1        the devices are MIG instances
+ *   HVD_FAKE_SM=90        compute capability
+ *   HVD_FAKE_NOPOOL=1     no memory pools
+ *   HVD_FAKE_DELAY_US=n   before each entry of a stream
+ *   HVD_FAKE_FAULTS=a=b,c=d   and the file HVD_FAKE_FILE, read anew at each question
+ * Faults: init=803, deinit=1, oom=N (the N-th allocation from now), kernel_error=700@N,
+ * kernel_hang=N (the N-th kernel from now spins until the fault is gone),
+ * ptx_unsupported=1, module_error=209. */
+#ifndef TESTS_FAKES_CUDA_FAKE_CUDA_H
+#define TESTS_FAKES_CUDA_FAKE_CUDA_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "runtime/backend/nccl/cuda_dl.h"
+
+#define EXPORT __attribute__((visibility("default")))
+
+/* --- for tests and the other fakes --- */
+/* Work of a library on a stream: fn gets a copy of arg[bytes] on the stream's thread.
+ * Its result, if not 0, is sticky, as a kernel's. In a capture it becomes a node, and
+ * fn is called anew at each launch. A CUDA result. */
+EXPORT int
+hvd_fake_enqueue(cu_stream s, int (*fn)(void *arg), const void *arg, size_t bytes);
+EXPORT bool hvd_fake_is_capturing(cu_stream s);
+/* The value of a fault, copied; false: it is not set. */
+EXPORT bool hvd_fake_fault(const char *key, char ret[64]);
+/* Replaces all faults of the environment ("": none); counts begin anew. */
+EXPORT void hvd_fake_set_faults(const char *text);
+/* Is it time? Of a fault "N" or "code@N", at the N-th question since it was set (0, 1:
+ * the first); the code, or 1; else 0. */
+EXPORT int hvd_fake_strikes(const char *key);
+/* Ends the process unless [p, p + n) lies in one living block of device memory. */
+EXPORT void hvd_fake_need_device(const char *who, const void *p, size_t n);
+/* Kernel "hvd_NAME" of test programs; others are functions cpu_NAME. */
+EXPORT void
+hvd_fake_kernel(const char *name,
+                void (*fn)(const void *args, unsigned block, unsigned blocks));
+/* As if these were set in the environment, until the next reset; NULL: as they are. */
+EXPORT void hvd_fake_setup(const char *cuda, const char *gpus, const char *nopool);
+EXPORT unsigned long hvd_fake_calls(void);   /* into the driver, by this process */
+EXPORT unsigned hvd_fake_n_blocks(void);     /* of device memory that live */
+EXPORT unsigned hvd_fake_n_events(void);     /* that live */
+EXPORT unsigned hvd_fake_n_streams(void);    /* that live, but the legacy ones */
+EXPORT unsigned long hvd_fake_n_syncs(void); /* cuCtxSynchronize */
+EXPORT __attribute__((noreturn)) void hvd_fake_die(const char *fmt, ...)
+    __attribute__((format(printf, 1, 2)));
+
+/* --- inside libcuda.so.1 --- */
+struct cu_ctx_s {
+    int device, n_retained;
+    cu_stream legacy;
+    struct cu_stream_s *streams;
+};
+struct entry {
+    struct entry *next;
+    int (*fn)(void *arg);  /* NULL: none */
+    cu_event record, wait; /* NULL: none */
+    uint64_t number;       /* of the record or wait */
+    cu_stream wait_stream; /* NULL: none; until it has done `number` entries */
+    size_t bytes;
+    _Alignas(16) uint8_t arg[];
+};
+struct cu_graph_s {
+    struct entry *head, **tail;
+};
+struct cu_graph_exec_s {
+    struct cu_graph_s graph;
+};
+struct cu_stream_s {
+    struct cu_stream_s *next; /* of the context */
+    cu_ctx ctx;
+    bool is_blocking, is_ending, is_legacy, is_busy;
+    struct entry *head, **tail;
+    uint64_t n_queued, n_done;
+    uint64_t legacy_seen; /* entries of the legacy stream that were waited for */
+    cu_graph capture;
+    int capture_mode, capture_status;
+    pthread_cond_t moved;
+};
+struct cu_event_s {
+    uint32_t magic; /* EVENT_LIVES, EVENT_FREED */
+    cu_ctx ctx;
+    uint64_t n_recorded, n_done;
+    bool is_captured;
+    unsigned n_users; /* entries */
+};
+#define EVENT_LIVES 0x45564e54u
+#define EVENT_FREED 0x46524545u
+
+struct fake {
+    pthread_mutex_t lock;
+    pthread_cond_t moved;
+    struct cu_ctx_s ctx[16];
+    int n_gpus, version;
+    _Atomic int sticky, pid;
+    _Atomic bool is_init;
+    int visible[16];
+    bool is_mig, has_pools;
+    int sm;
+    unsigned delay_us;
+    unsigned n_events, n_streams;
+    unsigned long n_syncs;
+    int n_global_captures;
+};
+extern struct fake fake;
+extern _Atomic unsigned long fake_n_calls;
+
+/* Every entry of the driver begins with it: 0, or the result to give back. */
+int fake_call(bool needs_ctx);
+/* An unsafe call while a thread captures in global mode, from a thread not relaxed. */
+int fake_unsafe(void);
+cu_ctx fake_current(void);
+/* The stream meant by s; NULL: no such stream, which is a death. With fake.lock. */
+cu_stream fake_stream(cu_stream s);
+/* Takes e over. With fake.lock held. */
+int fake_push(cu_stream s, struct entry *e);
+struct entry *fake_entry(int (*fn)(void *), const void *arg, size_t bytes);
+cu_stream fake_stream_make(cu_ctx c, bool is_blocking, bool is_legacy);
+void fake_wait_idle(cu_ctx c); /* with fake.lock; all streams of the context */
+void fake_wait_stream(cu_stream s);
+void fake_graph_clear(cu_graph g);
+
+bool fake_is_device(const void *p, size_t n, int *ret_ordinal);
+bool fake_is_pinned(const void *p, size_t n);
+
+#endif

@@ -1,0 +1,374 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Device memory of the fake: each block is mapped by itself, with a guard page before
+ * and behind it. Freed blocks stay mapped without access, so that a late use of one is
+ * a fault at its address. Pools are only names. */
+#include "tests/fakes/cuda/fake_cuda.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define PAGE 4096u
+
+struct block {
+    struct block *next;
+    uint8_t *map, *p;
+    size_t map_bytes, bytes;
+    int device;
+    bool is_pinned;
+};
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct block *blocks;
+static unsigned n_device;
+struct cu_pool_s {
+    int device;
+};
+
+static int take(size_t bytes, bool is_pinned, void **ret)
+{
+    size_t room = (bytes + 255) / 256 * 256, pages = (room + PAGE - 1) / PAGE * PAGE;
+
+    if (bytes == 0)
+        return CU_INVALID_VALUE;
+    if (hvd_fake_strikes("oom") || bytes > (size_t)1 << 40)
+        return CU_OUT_OF_MEMORY;
+    struct block *b = calloc(1, sizeof *b);
+    uint8_t *map = mmap(NULL, pages + 2 * PAGE, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (!b || map == MAP_FAILED) {
+        free(b);
+        return CU_OUT_OF_MEMORY;
+    }
+    (void)mprotect(map, PAGE, PROT_NONE);
+    (void)mprotect(map + PAGE + pages, PAGE, PROT_NONE);
+    *b = (struct block){.map = map,
+                        .map_bytes = pages + 2 * PAGE,
+                        .p = map + PAGE + pages - room,
+                        .bytes = bytes,
+                        .device = fake_current()->device,
+                        .is_pinned = is_pinned};
+    if (!is_pinned && bytes <= 1u << 20)
+        memset(b->p, 0xd5, bytes);
+    pthread_mutex_lock(&lock);
+    b->next = blocks;
+    blocks = b;
+    n_device += !is_pinned;
+    pthread_mutex_unlock(&lock);
+    *ret = b->p;
+    return 0;
+}
+
+static void give(const void *p, bool is_pinned)
+{
+    pthread_mutex_lock(&lock);
+    struct block **at = &blocks;
+    while (*at && ((*at)->p != p || (*at)->is_pinned != is_pinned))
+        at = &(*at)->next;
+    struct block *b = *at;
+    if (!b)
+        hvd_fake_die("%p is freed, and no block of %s memory begins there", p,
+                     is_pinned ? "pinned" : "device");
+    *at = b->next;
+    n_device -= !is_pinned;
+    pthread_mutex_unlock(&lock);
+    if (is_pinned || b->map_bytes > 1u << 20)
+        (void)munmap(b->map, b->map_bytes);
+    else
+        (void)mprotect(b->map, b->map_bytes, PROT_NONE);
+    free(b);
+}
+
+static const struct block *holds(const void *p, size_t n, bool is_pinned)
+{
+    const uint8_t *at = p;
+
+    for (const struct block *b = blocks; b; b = b->next)
+        if (b->is_pinned == is_pinned && at >= b->p && at < b->p + b->bytes
+            && n <= (size_t)(b->p + b->bytes - at))
+            return b;
+    return NULL;
+}
+
+bool fake_is_device(const void *p, size_t n, int *ret_ordinal)
+{
+    pthread_mutex_lock(&lock);
+    const struct block *b = holds(p, n, false);
+    if (b && ret_ordinal)
+        *ret_ordinal = b->device;
+    pthread_mutex_unlock(&lock);
+    return b != NULL;
+}
+
+bool fake_is_pinned(const void *p, size_t n)
+{
+    pthread_mutex_lock(&lock);
+    const struct block *b = holds(p, n, true);
+    pthread_mutex_unlock(&lock);
+    return b != NULL;
+}
+
+void hvd_fake_need_device(const char *who, const void *p, size_t n)
+{
+    if (n > 0 && !fake_is_device(p, n, NULL))
+        hvd_fake_die("%s: [%p, %p) is not inside one block of device memory", who, p,
+                     (const void *)((const uint8_t *)p + n));
+}
+
+unsigned hvd_fake_n_blocks(void)
+{
+    pthread_mutex_lock(&lock);
+    unsigned n = n_device;
+    pthread_mutex_unlock(&lock);
+    return n;
+}
+
+static void *host_of(cu_ptr p)
+{
+    return (void *)(uintptr_t)p; /* NOLINT(performance-no-int-to-ptr) */
+}
+
+/* --- the driver's calls --- */
+
+EXPORT int cuMemAlloc_v2(cu_ptr *ret, size_t bytes);
+int cuMemAlloc_v2(cu_ptr *ret, size_t bytes)
+{
+    void *p;
+    int r = fake_call(true);
+
+    r = r ? r : fake_unsafe();
+    r = r ? r : take(bytes, false, &p);
+    if (r == 0)
+        *ret = (cu_ptr)(uintptr_t)p;
+    return r;
+}
+
+EXPORT int cuMemFree_v2(cu_ptr p);
+int cuMemFree_v2(cu_ptr p)
+{
+    int r = fake_call(true);
+
+    r = r ? r : fake_unsafe();
+    if (r || p == 0)
+        return r;
+    pthread_mutex_lock(&fake.lock);
+    fake_wait_idle(fake_current()); /* as the driver: it synchronises */
+    pthread_mutex_unlock(&fake.lock);
+    give(host_of(p), false);
+    return 0;
+}
+
+EXPORT int cuMemAllocAsync(cu_ptr *ret, size_t bytes, cu_stream s);
+int cuMemAllocAsync(cu_ptr *ret, size_t bytes, cu_stream s)
+{
+    void *p;
+    int r = fake_call(true);
+
+    if (r)
+        return r;
+    pthread_mutex_lock(&fake.lock);
+    (void)fake_stream(s);
+    pthread_mutex_unlock(&fake.lock);
+    r = take(bytes, false, &p);
+    if (r == 0)
+        *ret = (cu_ptr)(uintptr_t)p;
+    return r;
+}
+
+EXPORT int
+cuMemAllocFromPoolAsync(cu_ptr *ret, size_t bytes, cu_pool pool, cu_stream s);
+int cuMemAllocFromPoolAsync(cu_ptr *ret, size_t bytes, cu_pool pool, cu_stream s)
+{
+    return pool ? cuMemAllocAsync(ret, bytes, s) : CU_INVALID_VALUE;
+}
+
+static int free_entry(void *arg)
+{
+    void *p;
+
+    memcpy(&p, arg, sizeof p);
+    give(p, false);
+    return 0;
+}
+
+EXPORT int cuMemFreeAsync(cu_ptr p, cu_stream s);
+int cuMemFreeAsync(cu_ptr p, cu_stream s)
+{
+    void *at = host_of(p);
+
+    if (!fake_is_device(at, 1, NULL))
+        hvd_fake_die("%p is freed, and is no device memory", at);
+    return hvd_fake_enqueue(s, free_entry, &at, sizeof at);
+}
+
+EXPORT int cuDeviceGetDefaultMemPool(cu_pool *ret, cu_device d);
+int cuDeviceGetDefaultMemPool(cu_pool *ret, cu_device d)
+{
+    static struct cu_pool_s pools[16];
+    int r = fake_call(false);
+
+    if (r == 0)
+        *ret = &pools[d & 15];
+    return r;
+}
+
+EXPORT int cuMemPoolCreate(cu_pool *ret, const struct cu_pool_props *props);
+int cuMemPoolCreate(cu_pool *ret, const struct cu_pool_props *props)
+{
+    int r = fake_call(false);
+
+    if (r)
+        return r;
+    if (!fake.has_pools)
+        return CU_NOT_SUPPORTED;
+    if (props->alloc_type != 1 || props->location_type != 1)
+        return CU_INVALID_VALUE;
+    *ret = calloc(1, sizeof **ret);
+    return *ret ? 0 : CU_OUT_OF_MEMORY;
+}
+
+EXPORT int cuMemPoolDestroy(cu_pool p);
+int cuMemPoolDestroy(cu_pool p)
+{
+    free(p);
+    return fake_call(false);
+}
+
+EXPORT int cuMemPoolSetAttribute(cu_pool p, int attr, void *value);
+int cuMemPoolSetAttribute(cu_pool p, int attr, void *value)
+{
+    int r = fake_call(false);
+
+    return r ? r : p && value && attr >= 1 && attr <= 4 ? 0 : CU_INVALID_VALUE;
+}
+
+EXPORT int cuMemHostAlloc(void **ret, size_t bytes, unsigned flags);
+int cuMemHostAlloc(void **ret, size_t bytes, unsigned flags)
+{
+    int r = fake_call(true);
+
+    (void)flags;
+    r = r ? r : fake_unsafe();
+    return r ? r : take(bytes, true, ret);
+}
+
+EXPORT int cuMemFreeHost(void *p);
+int cuMemFreeHost(void *p)
+{
+    int r = fake_call(true);
+
+    r = r ? r : fake_unsafe();
+    if (r == 0)
+        give(p, true);
+    return r;
+}
+
+struct move {
+    void *dst;
+    const void *src;
+    size_t n;
+    uint8_t value;
+    bool is_set;
+    const char *who;
+};
+
+static int move_entry(void *arg)
+{
+    struct move *m = arg;
+
+    if (m->is_set)
+        memset(m->dst, m->value, m->n);
+    else
+        memmove(m->dst, m->src, m->n);
+    return 0;
+}
+
+static int move(struct move m, cu_stream s)
+{
+    return m.n == 0 ? fake_call(true) : hvd_fake_enqueue(s, move_entry, &m, sizeof m);
+}
+
+static int move_inline(void *arg) /* dst, then the bytes */
+{
+    struct move m;
+
+    memcpy(&m, arg, sizeof m);
+    memcpy(m.dst, (uint8_t *)arg + sizeof m, m.n);
+    return 0;
+}
+
+EXPORT int cuMemcpyHtoDAsync_v2(cu_ptr dst, const void *src, size_t n, cu_stream s);
+int cuMemcpyHtoDAsync_v2(cu_ptr dst, const void *src, size_t n, cu_stream s)
+{
+    struct move m = {.dst = host_of(dst), .src = src, .n = n};
+
+    hvd_fake_need_device("cuMemcpyHtoDAsync_v2, destination", m.dst, n);
+    if (fake_is_device(src, 1, NULL))
+        hvd_fake_die("cuMemcpyHtoDAsync_v2: the source %p is device memory", src);
+    if (n == 0 || fake_is_pinned(src, n))
+        return move(m, s);
+    uint8_t *copy = malloc(sizeof m + n); /* pageable: taken before it returns */
+    if (!copy)
+        return CU_OUT_OF_MEMORY;
+    memcpy(copy, &m, sizeof m);
+    memcpy(copy + sizeof m, src, n);
+    int r = hvd_fake_enqueue(s, move_inline, copy, sizeof m + n);
+    free(copy);
+    return r;
+}
+
+EXPORT int cuMemcpyDtoHAsync_v2(void *dst, cu_ptr src, size_t n, cu_stream s);
+int cuMemcpyDtoHAsync_v2(void *dst, cu_ptr src, size_t n, cu_stream s)
+{
+    struct move m = {.dst = dst, .src = host_of(src), .n = n};
+
+    hvd_fake_need_device("cuMemcpyDtoHAsync_v2, source", m.src, n);
+    if (fake_is_device(dst, 1, NULL))
+        hvd_fake_die("cuMemcpyDtoHAsync_v2: the destination %p is device memory", dst);
+    int r = move(m, s);
+    if (r == 0 && n > 0 && !fake_is_pinned(dst, n) && !hvd_fake_is_capturing(s)) {
+        pthread_mutex_lock(&fake.lock); /* pageable: synchronous */
+        fake_wait_stream(fake_stream(s));
+        pthread_mutex_unlock(&fake.lock);
+    }
+    return r;
+}
+
+EXPORT int cuMemcpyDtoDAsync_v2(cu_ptr dst, cu_ptr src, size_t n, cu_stream s);
+int cuMemcpyDtoDAsync_v2(cu_ptr dst, cu_ptr src, size_t n, cu_stream s)
+{
+    struct move m = {.dst = host_of(dst), .src = host_of(src), .n = n};
+
+    hvd_fake_need_device("cuMemcpyDtoDAsync_v2, source", m.src, n);
+    hvd_fake_need_device("cuMemcpyDtoDAsync_v2, destination", m.dst, n);
+    return move(m, s);
+}
+
+EXPORT int cuMemsetD8Async(cu_ptr dst, unsigned char v, size_t n, cu_stream s);
+int cuMemsetD8Async(cu_ptr dst, unsigned char v, size_t n, cu_stream s)
+{
+    struct move m = {.dst = host_of(dst), .n = n, .value = v, .is_set = true};
+
+    hvd_fake_need_device("cuMemsetD8Async", m.dst, n);
+    return move(m, s);
+}
+
+EXPORT int cuPointerGetAttribute(void *ret, int attr, cu_ptr p);
+int cuPointerGetAttribute(void *ret, int attr, cu_ptr p)
+{
+    int ordinal = 0, r = fake_call(false);
+
+    if (r)
+        return r;
+    bool is_device = fake_is_device(host_of(p), 1, &ordinal);
+    if (!is_device && !fake_is_pinned(host_of(p), 1))
+        return CU_INVALID_VALUE;
+    if (attr == CU_POINTER_MEMORY_TYPE)
+        *(unsigned *)ret = is_device ? CU_MEMORY_DEVICE : CU_MEMORY_HOST;
+    else if (attr == CU_POINTER_ORDINAL)
+        *(int *)ret = ordinal;
+    else if (attr == CU_POINTER_IS_MANAGED)
+        *(unsigned *)ret = 0;
+    else
+        return CU_NOT_SUPPORTED;
+    return 0;
+}

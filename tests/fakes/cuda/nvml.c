@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* libnvidia-ml.so.1 of the tests: version 550.54.15, two links between GPUs, and the
+ * XID of HVD_FAKE_XID, or of the fault xid in the file HVD_FAKE_FILE, once. */
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/backend/nccl/nvml_dl.h"
+
+#define EXPORT __attribute__((visibility("default")))
+
+struct nvml_device_s {
+    int bus;
+};
+struct nvml_set_s {
+    int n;
+};
+static struct nvml_device_s devices[256];
+static struct nvml_set_s set;
+static _Atomic int xid;
+
+/* For tests in this process. */
+EXPORT void hvd_fake_xid(int code);
+void hvd_fake_xid(int code)
+{
+    xid = code;
+}
+
+EXPORT int nvmlInit_v2(void);
+int nvmlInit_v2(void)
+{
+    const char *s = getenv("HVD_FAKE_NVML");
+    const char *x = getenv("HVD_FAKE_XID");
+
+    xid = x ? atoi(x) : 0;
+    return s ? atoi(s) : 0;
+}
+
+EXPORT int nvmlSystemGetDriverVersion(char *ret, unsigned n);
+int nvmlSystemGetDriverVersion(char *ret, unsigned n)
+{
+    (void)snprintf(ret, n, "550.54.15");
+    return 0;
+}
+
+EXPORT int nvmlDeviceGetHandleByPciBusId_v2(const char *pci, nvml_device *ret);
+int nvmlDeviceGetHandleByPciBusId_v2(const char *pci, nvml_device *ret)
+{
+    unsigned domain, bus;
+
+    if (sscanf(pci, "%x:%x:", &domain, &bus) != 2 || bus > 255)
+        return 2;
+    devices[bus].bus = (int)bus;
+    *ret = &devices[bus];
+    return 0;
+}
+
+EXPORT int nvmlDeviceGetNvLinkState(nvml_device d, unsigned link, int *ret);
+int nvmlDeviceGetNvLinkState(nvml_device d, unsigned link, int *ret)
+{
+    (void)d;
+    *ret = link < 2;
+    return link < 4 ? 0 : 2;
+}
+
+/* The neighbour has the other parity. */
+EXPORT int
+nvmlDeviceGetNvLinkRemotePciInfo_v2(nvml_device d, unsigned link, struct nvml_pci *ret);
+int nvmlDeviceGetNvLinkRemotePciInfo_v2(nvml_device d,
+                                        unsigned link,
+                                        struct nvml_pci *ret)
+{
+    (void)link;
+    memset(ret, 0, sizeof *ret);
+    ret->bus = (unsigned)d->bus ^ 1u;
+    (void)snprintf(ret->id, sizeof ret->id, "00000000:%02X:00.0", ret->bus);
+    return 0;
+}
+
+EXPORT int nvmlEventSetCreate(nvml_set *ret);
+int nvmlEventSetCreate(nvml_set *ret)
+{
+    *ret = &set;
+    return 0;
+}
+
+EXPORT int
+nvmlDeviceRegisterEvents(nvml_device d, unsigned long long types, nvml_set s);
+int nvmlDeviceRegisterEvents(nvml_device d, unsigned long long types, nvml_set s)
+{
+    return d && s && types == NVML_XID_CRITICAL ? 0 : 2;
+}
+
+static int from_file(void)
+{
+    static int given;
+    const char *path = getenv("HVD_FAKE_FILE");
+    FILE *f = path && !given ? fopen(path, "re") : NULL;
+    char text[512];
+
+    if (!f)
+        return 0;
+    text[fread(text, 1, sizeof text - 1, f)] = '\0';
+    (void)fclose(f);
+    const char *at = strstr(text, "xid=");
+    given = at ? atoi(at + 4) : 0;
+    return given;
+}
+
+EXPORT int nvmlEventSetWait_v2(nvml_set s, struct nvml_event *ret, unsigned ms);
+int nvmlEventSetWait_v2(nvml_set s, struct nvml_event *ret, unsigned ms)
+{
+    int code = atomic_exchange(&xid, 0);
+
+    (void)s;
+    (void)ms;
+    code = code ? code : from_file();
+    *ret = (struct nvml_event){.type = NVML_XID_CRITICAL,
+                               .data = (unsigned long long)code};
+    return code ? 0 : NVML_TIMEOUT;
+}
+
+EXPORT int nvmlEventSetFree(nvml_set s);
+int nvmlEventSetFree(nvml_set s)
+{
+    return s ? 0 : 2;
+}

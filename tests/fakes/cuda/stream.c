@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Streams of the fake: a queue and a thread each; one lock and one condition for all.
+ * An entry waits (for an event or for another stream's entries), calls, records, in
+ * this order. The legacy stream waits for what is in blocking streams, and these for
+ * it. */
+#include "tests/fakes/cuda/fake_cuda.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct entry *fake_entry(int (*fn)(void *), const void *arg, size_t bytes)
+{
+    struct entry *e = calloc(1, sizeof *e + bytes);
+
+    if (!e)
+        hvd_fake_die("out of memory");
+    e->fn = fn;
+    e->bytes = bytes;
+    if (bytes)
+        memcpy(e->arg, arg, bytes);
+    return e;
+}
+
+static bool may_begin(const struct entry *e)
+{
+    if (fake.sticky)
+        return true;
+    if (e->wait && e->wait->n_done < e->number)
+        return false;
+    return !e->wait_stream || e->wait_stream->n_done >= e->number;
+}
+
+static void run(struct cu_stream_s *s)
+{
+    struct entry *e = s->head;
+
+    while (!may_begin(e))
+        pthread_cond_wait(&fake.moved, &fake.lock);
+    if (e->fn && !fake.sticky) {
+        pthread_mutex_unlock(&fake.lock);
+        if (fake.delay_us)
+            usleep(fake.delay_us);
+        int r = e->fn(e->arg);
+        pthread_mutex_lock(&fake.lock);
+        if (r != 0 && fake.sticky == 0)
+            fake.sticky = r;
+    }
+    if (e->record) {
+        e->record->n_done =
+            e->number > e->record->n_done ? e->number : e->record->n_done;
+        e->record->n_users--;
+    }
+    if (e->wait)
+        e->wait->n_users--;
+    s->head = e->next;
+    if (!s->head)
+        s->tail = &s->head;
+    s->n_done++;
+    free(e);
+    pthread_cond_broadcast(&fake.moved);
+}
+
+static void *stream_main(void *arg)
+{
+    struct cu_stream_s *s = arg;
+
+    pthread_mutex_lock(&fake.lock);
+    for (;;) {
+        while (!s->head && !s->is_ending)
+            pthread_cond_wait(&fake.moved, &fake.lock);
+        if (!s->head)
+            break;
+        run(s);
+    }
+    s->is_busy = false; /* the memory stays: others may wait for its count */
+    pthread_mutex_unlock(&fake.lock);
+    return NULL;
+}
+
+cu_stream fake_stream_make(cu_ctx c, bool is_blocking, bool is_legacy)
+{
+    struct cu_stream_s *s = calloc(1, sizeof *s);
+    pthread_attr_t a;
+    pthread_t t;
+
+    if (!s)
+        hvd_fake_die("out of memory");
+    s->ctx = c;
+    s->is_blocking = is_blocking;
+    s->is_legacy = is_legacy;
+    s->is_busy = true;
+    s->tail = &s->head;
+    s->next = c->streams;
+    c->streams = s;
+    pthread_attr_init(&a);
+    pthread_attr_setdetachstate(&a, PTHREAD_CREATE_DETACHED);
+    if (pthread_create(&t, &a, stream_main, s) != 0)
+        hvd_fake_die("no thread for a stream");
+    pthread_attr_destroy(&a);
+    return s;
+}
+
+cu_stream fake_stream(cu_stream s)
+{
+    cu_ctx c = fake_current();
+
+    if (!s || s == (cu_stream)1)
+        return c->legacy;
+    for (int i = 0; i < 16; i++)
+        for (cu_stream t = fake.ctx[i].streams; t; t = t->next)
+            if (t == s && !t->is_ending)
+                return s;
+    hvd_fake_die("%p is no stream that lives", (void *)s);
+}
+
+static void append(cu_stream s, struct entry *e)
+{
+    *s->tail = e;
+    s->tail = &e->next;
+    s->n_queued++;
+}
+
+static void append_wait(cu_stream s, cu_stream other)
+{
+    if (other->n_done >= other->n_queued)
+        return;
+    struct entry *w = fake_entry(NULL, NULL, 0);
+    w->wait_stream = other;
+    w->number = other->n_queued;
+    append(s, w);
+}
+
+int fake_push(cu_stream s, struct entry *e)
+{
+    if (s->capture) {
+        *s->capture->tail = e;
+        s->capture->tail = &e->next;
+        return 0;
+    }
+    if (e->record)
+        e->record->n_users++;
+    if (e->wait)
+        e->wait->n_users++;
+    if (s->is_legacy) {
+        for (cu_stream o = s->ctx->streams; o; o = o->next)
+            if (o != s && o->is_blocking)
+                append_wait(s, o);
+    } else if (s->is_blocking && s->ctx->legacy) {
+        append_wait(s, s->ctx->legacy);
+    }
+    append(s, e);
+    pthread_cond_broadcast(&fake.moved);
+    return 0;
+}
+
+void fake_wait_stream(cu_stream s)
+{
+    uint64_t n = s->n_queued;
+
+    while (s->n_done < n)
+        pthread_cond_wait(&fake.moved, &fake.lock);
+}
+
+void fake_wait_idle(cu_ctx c)
+{
+    for (cu_stream s = c->streams; s; s = s->next)
+        fake_wait_stream(s);
+}
+
+void fake_graph_clear(cu_graph g)
+{
+    while (g->head) {
+        struct entry *e = g->head;
+        g->head = e->next;
+        free(e);
+    }
+    g->tail = &g->head;
+}
+
+int hvd_fake_enqueue(cu_stream stream,
+                     int (*fn)(void *arg),
+                     const void *arg,
+                     size_t bytes)
+{
+    int r = fake_call(true);
+
+    if (r)
+        return r;
+    pthread_mutex_lock(&fake.lock);
+    r = fake_push(fake_stream(stream), fake_entry(fn, arg, bytes));
+    pthread_mutex_unlock(&fake.lock);
+    return r;
+}
+
+bool hvd_fake_is_capturing(cu_stream stream)
+{
+    if (!fake_current())
+        return false;
+    pthread_mutex_lock(&fake.lock);
+    bool is = fake_stream(stream)->capture != NULL;
+    pthread_mutex_unlock(&fake.lock);
+    return is;
+}

@@ -1,0 +1,20 @@
+# Libraries that stand in for NVIDIA's in the tests: found by RUNPATH or LD_LIBRARY_PATH.
+FAKE_DIR := $(O)/fakes
+FAKES :=
+# $(eval $(call fake,FILE,SOURCES,LIBS))
+define fake
+$(FAKE_DIR)/$(1): $(patsubst %.c,$(O)/%.o,$(2))
+	@mkdir -p $$(@D)
+	@echo "  LD    $$@"
+	$$(Q)$$(CC) -shared $$(LDFLAGS) -Wl,-soname,$(1) -Wl,-rpath,'$$$$ORIGIN' -o $$@ $(patsubst %.c,$(O)/%.o,$(2)) $(3)
+-include $(patsubst %.c,$(O)/%.d,$(2))
+FAKES += $(FAKE_DIR)/$(1)
+endef
+FAKE_CUDA_SRC := $(addprefix tests/fakes/cuda/,driver.c stream.c memory.c module.c faults.c) \
+    $(wildcard tests/fakes/cuda/kernels_cpu.c)
+FAKE_CUDA_LIB := -L$(FAKE_DIR) -l:libcuda.so.1
+$(eval $(call fake,libcuda.so.1,$(FAKE_CUDA_SRC),-ldl -lm))
+$(eval $(call fake,libnvidia-ml.so.1,tests/fakes/cuda/nvml.c,))
+$(eval $(call fake,libcublas.so.12,tests/fakes/cuda/cublas.c,$(FAKE_CUDA_LIB)))
+$(FAKE_DIR)/libcublas.so.12: $(FAKE_DIR)/libcuda.so.1
+$(filter $(O)/unit/gpu_%,$(UNIT_TESTS)): | $(FAKES)
