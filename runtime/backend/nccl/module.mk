@@ -1,4 +1,14 @@
 # What only the library or a program needs is not in the archive.
 NCCL_SRC := $(filter-out %/image.c %/hvd_gpu.c %/nccl.c,$(wildcard runtime/backend/nccl/*.c))
 $(eval $(call archive,nccl,$(NCCL_SRC),-ffp-contract=off))
-$(eval $(call unit,gpu,nccl cpu core rendezvous contract base,-lm -ldl -Wl$(comma)-rpath$(comma)$(abspath $(O)/fakes)))
+# The kernels as functions of the CPU: for tests and for the fake driver.
+$(eval $(call archive,kernels_cpu,tests/fakes/cuda/kernels_cpu.c,-ffp-contract=off))
+$(eval $(call unit,gpu,nccl kernels_cpu cpu core rendezvous contract base,-lm -ldl -Wl$(comma)-rpath$(comma)$(abspath $(O)/fakes)))
+
+# The kernels' image, one for all variants. KERNELS=none makes one without kernels.
+KERNEL_DIR := runtime/backend/nccl/kernels
+KERNEL_BIN := $(BUILD)/kernels/kernels.bin
+$(KERNEL_BIN): $(wildcard $(KERNEL_DIR)/*.cu $(KERNEL_DIR)/*.h) $(KERNEL_DIR)/compile.py tests/setup/venv/nvrtc.txt
+	@mkdir -p $(@D)
+	@echo "  CUDA  $@"
+	$(Q)$(KERNEL_DIR)/compile.py $@ --cache "$(CACHE)/cuda" --nvrtc "tests/setup/venv.sh nvrtc"
