@@ -55,6 +55,7 @@ comma := ,
 # VERBOSE=1 shows the commands.
 Q := $(if $(VERBOSE),,@)
 
+comma      := ,
 ALL_BINS   :=
 UNIT_TESTS :=
 

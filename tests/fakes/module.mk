@@ -17,4 +17,5 @@ $(eval $(call fake,libcuda.so.1,$(FAKE_CUDA_SRC),-ldl -lm))
 $(eval $(call fake,libnvidia-ml.so.1,tests/fakes/cuda/nvml.c,))
 $(eval $(call fake,libcublas.so.12,tests/fakes/cuda/cublas.c,$(FAKE_CUDA_LIB)))
 $(FAKE_DIR)/libcublas.so.12: $(FAKE_DIR)/libcuda.so.1
+$(eval $(call fake,libnccl.so.2,$(wildcard tests/fakes/cuda/nccl*.c),-ldl))
 $(filter $(O)/unit/gpu_%,$(UNIT_TESTS)): | $(FAKES)

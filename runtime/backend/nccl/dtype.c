@@ -13,10 +13,7 @@
  * on its version. Called by coll_reduce.c and adasum.c. */
 #include "runtime/backend/nccl/dtype.h"
 
-/* nccl.h's, which never change */
-enum { NCCL_I8, NCCL_U8, NCCL_I32, NCCL_U32, NCCL_I64, NCCL_U64, NCCL_F16, NCCL_F32 };
-enum { NCCL_F64 = NCCL_F32 + 1, NCCL_BF16 };
-enum { NCCL_SUM, NCCL_PROD, NCCL_MAX, NCCL_MIN, NCCL_AVG };
+#include "runtime/backend/nccl/nccl_dl.h"
 
 static const struct {
     int nccl;

@@ -3,7 +3,9 @@ NCCL_SRC := $(filter-out %/image.c %/hvd_gpu.c %/nccl.c,$(wildcard runtime/backe
 $(eval $(call archive,nccl,$(NCCL_SRC),-ffp-contract=off))
 # The kernels as functions of the CPU: for tests and for the fake driver.
 $(eval $(call archive,kernels_cpu,tests/fakes/cuda/kernels_cpu.c,-ffp-contract=off))
-$(eval $(call unit,gpu,nccl kernels_cpu cpu core rendezvous contract base,-lm -ldl -Wl$(comma)-rpath$(comma)$(abspath $(O)/fakes)))
+# The tests find the fakes first, whatever is installed: by RPATH, because dlopen is the sanitizers' own and
+# RUNPATH is the caller's.
+$(eval $(call unit,gpu,nccl kernels_cpu cpu core rendezvous contract base,-lm -ldl -Wl$(comma)--disable-new-dtags$(comma)-rpath$(comma)$(abspath $(O)/fakes)))
 
 # The kernels' image, one for all variants. KERNELS=none makes one without kernels.
 KERNEL_DIR := runtime/backend/nccl/kernels

@@ -1,0 +1,348 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The symbols of a communicator's life: init, split, shrink, revoke, finalize, destroy,
+ * abort, asynchronous error. Non-blocking ones say ncclInProgress and go on on their
+ * helper; a child's handle is written there, as by real NCCL, and so is valid only when
+ * the parent says ncclSuccess. */
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/fakes/cuda/nccl_fake.h"
+
+int ncclGetVersion(int *ret)
+{
+    *ret = fake_version();
+    return NCCL_OK;
+}
+
+int ncclGetUniqueId(struct nccl_id *ret)
+{
+    static atomic_uint number;
+
+    memset(ret, 0, sizeof(*ret));
+    (void)snprintf(ret->bytes, sizeof(ret->bytes), "hvd-fake-nccl-%d-%u-%llx",
+                   (int)getpid(), atomic_fetch_add(&number, 1),
+                   (unsigned long long)fake_now_us());
+    return NCCL_OK;
+}
+
+/* --- config --- */
+
+static bool is_in(int v, int lo, int hi)
+{
+    return v == INT_MIN || (v >= lo && v <= hi);
+}
+
+/* What this version reads of it, as it does: a prefix. */
+static int check_config(const struct nccl_config *c, bool *ret_blocks, bool *ret_shares)
+{
+    const int v = fake_version();
+    bool is_good = c->magic == 0xcafebeef
+                   && c->size >= offsetof(struct nccl_config, cga_cluster)
+                   && is_in(c->blocking, 0, 1);
+
+    if (v >= 21700)
+        is_good = is_good && is_in(c->cga_cluster, 0, 8) && is_in(c->min_ctas, 1, 64)
+                  && is_in(c->max_ctas, 1, 64);
+    if (v >= 21801)
+        is_good = is_good && is_in(c->split_share, 0, 1);
+    if (v >= 22703)
+        is_good = is_good && is_in(c->shrink_share, 0, 1)
+                  && (!c->comm_name || c->comm_name[0] != '\0');
+    if (!is_good) {
+        fake_set_error("config: an invalid field");
+        return NCCL_ARGUMENT;
+    }
+    *ret_blocks = c->blocking != 0;
+    *ret_shares = v >= 21801 && c->split_share == 1;
+    return NCCL_OK;
+}
+
+/* --- init --- */
+
+static int start(void *arg)
+{
+    struct nccl_comm_s *c = arg;
+    int rc = fake_net_join(c), code;
+    long n;
+
+    if (!rc && fake_fault("init_error", c->rank, &code, &n)) {
+        fake_set_error("member %d of %s: an injected error at init", c->rank, c->name);
+        return code;
+    }
+    return rc;
+}
+
+static int init(nccl_comm *ret, int n, struct nccl_id id, int rank, bool blocks)
+{
+    if (n < 1 || n > FAKE_MAX_MEMBERS || rank < 0 || rank >= n
+        || !memchr(id.bytes, '\0', FAKE_NAME_BYTES))
+        return NCCL_ARGUMENT;
+    struct nccl_comm_s *c = fake_comm_new(id.bytes, rank, n, NULL);
+    c->is_blocking = blocks;
+    if (!blocks)
+        *ret = c;
+    int rc = fake_do(c, start, c, false);
+    if (blocks && rc == NCCL_OK)
+        *ret = c;
+    return rc;
+}
+
+int ncclCommInitRank(nccl_comm *ret, int n, struct nccl_id id, int rank)
+{
+    return init(ret, n, id, rank, true);
+}
+
+int ncclCommInitRankConfig(
+    nccl_comm *ret, int n, struct nccl_id id, int rank, struct nccl_config *config)
+{
+    const char *env = getenv("NCCL_COMM_BLOCKING");
+    bool blocks = true, shares;
+
+    if (fake_version() < 21403)
+        fake_die("ncclCommInitRankConfig is not in NCCL %d", fake_version());
+    int rc = check_config(config, &blocks, &shares);
+    if (rc)
+        return rc;
+    if (env && *env)
+        blocks = *env == '1';
+    return init(ret, n, id, rank, blocks);
+}
+
+/* --- children --- */
+
+struct birth { /* of a child; the helper's */
+    struct nccl_comm_s *parent;
+    nccl_comm *ret;
+    bool shares;
+    int color, key;
+    int *excluded, n_excluded;
+};
+
+static int finish_birth(struct birth *b, const char *what, int rank, int n)
+{
+    struct nccl_comm_s *p = b->parent, *c;
+    char name[2 * FAKE_NAME_BYTES];
+
+    (void)snprintf(name, sizeof(name), "%s/%s", p->name, what);
+    if (strlen(name) >= FAKE_NAME_BYTES)
+        fake_die("children of children of %s", p->name);
+    c = fake_comm_new(name, rank, n, b->shares ? p->family : NULL);
+    c->is_blocking = p->is_blocking;
+    c->ctx = p->ctx;
+    c->parent = p;
+    int rc = fake_net_join(c);
+    c->parent = NULL;
+    if (rc)
+        return rc;
+    __atomic_store_n(b->ret, c, __ATOMIC_RELEASE);
+    return NCCL_OK;
+}
+
+static int split(void *arg)
+{
+    struct birth *b = arg;
+    struct nccl_comm_s *p = b->parent;
+    struct fake_sign ours = {.coll = FAKE_SPLIT}, signs[FAKE_MAX_MEMBERS];
+    int32_t mine[2] = {b->color, b->key}, theirs[FAKE_MAX_MEMBERS][2];
+    struct fake_xfer v[4 * FAKE_MAX_MEMBERS];
+    char what[32];
+    size_t n = 0;
+    int rank = 0, size = 0;
+
+    for (int i = 0; i < p->n; i++) {
+        if (i == p->rank)
+            continue;
+        v[n++] = (struct fake_xfer){i, true, NULL, &ours, sizeof(ours), 0};
+        v[n++] = (struct fake_xfer){i, true, NULL, mine, sizeof(mine), 0};
+        v[n++] = (struct fake_xfer){i, false, &ours, &signs[i], sizeof(ours), 0};
+        v[n++] = (struct fake_xfer){i, false, NULL, theirs[i], sizeof(mine), 0};
+    }
+    memcpy(theirs[p->rank], mine, sizeof(mine));
+    int rc = fake_net_run(p, v, n);
+    (void)snprintf(what, sizeof(what), "s%u.%d", p->n_children++, b->color);
+    for (int i = 0; i < p->n && !rc; i++) {
+        if (theirs[i][0] != b->color)
+            continue;
+        size++;
+        rank += theirs[i][1] < b->key || (theirs[i][1] == b->key && i < p->rank);
+    }
+    if (!rc && b->color != NCCL_NOCOLOR)
+        rc = finish_birth(b, what, rank, size);
+    free(b);
+    return rc;
+}
+
+static int shrink(void *arg)
+{
+    struct birth *b = arg;
+    struct nccl_comm_s *p = b->parent;
+    char what[32];
+    unsigned hash = p->n_children++;
+    int below = 0;
+
+    for (int i = 0; i < b->n_excluded; i++) {
+        below += b->excluded[i] < p->rank;
+        hash = hash * 31 + (unsigned)b->excluded[i];
+    }
+    (void)snprintf(what, sizeof(what), "k%x", hash);
+    int rc = finish_birth(b, what, p->rank - below, p->n - b->n_excluded);
+    free(b->excluded);
+    free(b);
+    return rc;
+}
+
+static struct birth *birth_new(nccl_comm parent, nccl_comm *ret)
+{
+    struct birth *b = calloc(1, sizeof(*b));
+
+    if (!b)
+        fake_die("out of memory");
+    b->parent = parent;
+    b->ret = ret;
+    return b;
+}
+
+/* NCCL's guide: no operations may be outstanding. */
+static void want_idle(nccl_comm c, const char *call)
+{
+    pthread_mutex_lock(&c->lock);
+    if (!fake_is_stopped(c) && c->n_ended < c->n_launched)
+        fake_die("%s with outstanding operations", call);
+    pthread_mutex_unlock(&c->lock);
+}
+
+int ncclCommSplit(
+    nccl_comm c, int color, int key, nccl_comm *ret, struct nccl_config *config)
+{
+    struct birth *b;
+    bool blocks = c->is_blocking, shares = false;
+    int rc = config ? check_config(config, &blocks, &shares) : NCCL_OK;
+
+    fake_enter(c, "ncclCommSplit", 21801, 0);
+    want_idle(c, "ncclCommSplit");
+    *ret = NULL;
+    if (!rc && color < NCCL_NOCOLOR)
+        rc = NCCL_ARGUMENT;
+    if (!rc) {
+        b = birth_new(c, ret);
+        b->color = color;
+        b->key = key;
+        b->shares = shares;
+        rc = fake_do(c, split, b, false);
+    }
+    fake_leave(c);
+    return rc;
+}
+
+int ncclCommShrink(nccl_comm c,
+                   int *excluded,
+                   int n,
+                   nccl_comm *ret,
+                   struct nccl_config *config,
+                   int flags)
+{
+    struct birth *b;
+
+    (void)config;
+    fake_enter(c, "ncclCommShrink", 22703, FAKE_WHEN_REVOKED);
+    if (!c->is_revoked)
+        want_idle(c, "ncclCommShrink");
+    *ret = NULL;
+    int rc =
+        n < 1 || n >= c->n || flags != NCCL_SHRINK_DEFAULT ? NCCL_ARGUMENT : NCCL_OK;
+    for (int i = 0; i < n && !rc; i++)
+        if (excluded[i] < 0 || excluded[i] >= c->n || excluded[i] == c->rank
+            || (i && excluded[i] <= excluded[i - 1]))
+            rc = NCCL_ARGUMENT;
+    if (!rc) {
+        b = birth_new(c, ret);
+        b->excluded = calloc((size_t)n, sizeof(int));
+        if (!b->excluded)
+            fake_die("out of memory");
+        memcpy(b->excluded, excluded, (size_t)n * sizeof(int));
+        b->n_excluded = n;
+        rc = fake_do(c, shrink, b, false);
+    }
+    fake_leave(c);
+    return rc;
+}
+
+/* --- ends --- */
+
+static int wait_idle(void *arg)
+{
+    struct nccl_comm_s *c = arg;
+
+    for (;;) {
+        pthread_mutex_lock(&c->lock);
+        bool is_idle =
+            fake_is_stopped(c) ? c->n_running == 0 : c->n_ended >= c->n_launched;
+        pthread_mutex_unlock(&c->lock);
+        if (is_idle)
+            return NCCL_OK;
+        (void)usleep(100);
+    }
+}
+
+int ncclCommRevoke(nccl_comm c, int flags)
+{
+    /* it stops what is in progress, so that is no hindrance */
+    fake_enter(c, "ncclCommRevoke", 22807, FAKE_WHILE_BUSY);
+    int rc = flags ? NCCL_ARGUMENT : NCCL_OK;
+    if (!rc) {
+        atomic_store(&c->is_stopped, true);
+        fake_join(c);
+        pthread_mutex_lock(&c->lock);
+        c->is_revoked = true;
+        c->async = NCCL_OK;
+        pthread_mutex_unlock(&c->lock);
+        rc = fake_do(c, wait_idle, c, false);
+    }
+    fake_leave(c);
+    return rc;
+}
+
+int ncclCommFinalize(nccl_comm c)
+{
+    fake_enter(c, "ncclCommFinalize", 21403, 0);
+    pthread_mutex_lock(&c->lock);
+    c->is_finalized = true;
+    pthread_mutex_unlock(&c->lock);
+    int rc = fake_do(c, wait_idle, c, false);
+    fake_leave(c);
+    return rc;
+}
+
+int ncclCommDestroy(nccl_comm c)
+{
+    fake_enter(c, "ncclCommDestroy", 0, FAKE_WHEN_REVOKED);
+    if (!c->is_finalized && !c->is_revoked)
+        want_idle(c, "ncclCommDestroy");
+    fake_leave(c);
+    fake_end(c);
+    return NCCL_OK;
+}
+
+int ncclCommAbort(nccl_comm c)
+{
+    fake_enter(c, "ncclCommAbort", 0, FAKE_ANY);
+    pthread_mutex_lock(&c->lock);
+    if (c->n_inside && !c->is_blocking)
+        fake_die("ncclCommAbort while a thread is inside a call of this communicator");
+    pthread_mutex_unlock(&c->lock);
+    atomic_store(&c->family->is_aborted, true);
+    fake_end(c);
+    return NCCL_OK;
+}
+
+int ncclCommGetAsyncError(nccl_comm c, int *ret)
+{
+    fake_enter(c, "ncclCommGetAsyncError", 0, FAKE_ANY);
+    pthread_mutex_lock(&c->lock);
+    *ret = c->async;
+    pthread_mutex_unlock(&c->lock);
+    return NCCL_OK;
+}

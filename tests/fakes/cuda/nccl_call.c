@@ -1,0 +1,353 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The symbols of collectives and groups. A group is the thread's; at its end the calls
+ * of each communicator become one kernel on their stream. On a non-blocking
+ * communicator the end is ncclInProgress where real NCCL says so: at first use
+ * (connections), and from 2.23.4 always (a thread a group). Mutable globals: the log of
+ * kernels, and those that graphs hold, under a lock. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/fakes/cuda/nccl_fake.h"
+
+#define MAX_CALLS 4096
+
+struct call {
+    nccl_comm c;
+    cu_stream s;
+    struct fake_op op;
+};
+
+static _Thread_local struct call *calls;
+static _Thread_local size_t n_calls;
+static _Thread_local int depth;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static char *lines;                   /* under lock */
+static size_t n_bytes, room;          /* under lock */
+static struct fake_kernel *of_graphs; /* under lock */
+
+/* --- the log --- */
+
+static void note(const struct fake_kernel *k)
+{
+    char line[192], what[128];
+
+    pthread_mutex_lock(&lock);
+    for (size_t i = 0; i < k->n; i++) {
+        fake_sign_text(&k->ops[i].sign, what, sizeof(what));
+        int n = snprintf(line, sizeof(line), "%d/%d %s%s\n", k->c->rank, k->c->n,
+                         i ? "+ " : "", what);
+        if (n_bytes + (size_t)n + 1 > room) {
+            room = 2 * room + 4096;
+            char *more = realloc(lines, room);
+            if (!more)
+                fake_die("out of memory");
+            lines = more;
+        }
+        memcpy(lines + n_bytes, line, (size_t)n + 1);
+        n_bytes += (size_t)n;
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+char *fake_nccl_log(int rank)
+{
+    char mine[16], *at = NULL;
+
+    pthread_mutex_lock(&lock);
+    char *copy = strdup(lines ? lines : ""), *ret = calloc(1, n_bytes + 1);
+    pthread_mutex_unlock(&lock);
+    (void)snprintf(mine, sizeof(mine), "%d/", rank);
+    if (!copy || !ret)
+        fake_die("out of memory");
+    for (char *l = strtok_r(copy, "\n", &at); l; l = strtok_r(NULL, "\n", &at))
+        if (strncmp(l, mine, strlen(mine)) == 0) {
+            strcat(ret, l + strlen(mine));
+            strcat(ret, "\n");
+        }
+    free(copy);
+    return ret;
+}
+
+/* --- launches --- */
+
+/* Real NCCL reads and writes there when the kernel runs. */
+static void need_memory(const struct fake_kernel *k, const struct fake_op *op)
+{
+    const struct fake_driver *d = fake_driver();
+    const size_t bytes = op->sign.count * fake_dtype_bytes(op->sign.dtype);
+    const bool is_root = op->sign.root == (uint32_t)k->c->rank;
+    size_t in = op->in ? bytes : 0, out = op->out ? bytes : 0;
+
+    if (op->sign.coll == FAKE_REDUCE_SCATTER)
+        in *= (size_t)k->c->n;
+    if (op->sign.coll == FAKE_ALL_GATHER)
+        out *= (size_t)k->c->n;
+    if (op->sign.coll == FAKE_BROADCAST && !is_root)
+        in = 0;
+    if (op->sign.coll == FAKE_REDUCE && !is_root)
+        out = 0;
+    if (d->need_device) {
+        d->need_device("NCCL's input", op->in, in);
+        d->need_device("NCCL's output", op->out, out);
+    }
+}
+
+static void mark(struct fake_kernel *k)
+{
+    const struct fake_driver *d = fake_driver();
+
+    k->is_captured = d->is_capturing && d->is_capturing(k->s);
+    for (size_t i = 0; i < k->n; i++) {
+        struct fake_op *op = &k->ops[i];
+        const char *p = op->in ? op->in : op->out;
+
+        need_memory(k, op);
+        op->sign.is_captured = k->is_captured;
+        for (size_t r = 0; r < sizeof(k->c->regions) / sizeof(k->c->regions[0]); r++) {
+            const struct fake_region *g = &k->c->regions[r];
+            if (g->p && p >= g->p && p < g->p + g->bytes)
+                op->sign.is_registered = 1;
+        }
+    }
+    if (!k->is_captured)
+        return;
+    pthread_mutex_lock(&lock);
+    k->next = of_graphs;
+    of_graphs = k;
+    pthread_mutex_unlock(&lock);
+}
+
+static int put_on_stream(void *arg)
+{
+    struct fake_kernel *k = arg;
+    struct nccl_comm_s *c = k->c;
+    int code;
+    long n;
+
+    if (fake_fault("enqueue_hang", c->rank, &code, &n)
+        && (n < 0 || k->number == (uint64_t)n)) {
+        fake_hang(c);
+        free(k);
+        return NCCL_INTERNAL;
+    }
+    mark(k);
+    note(k);
+    int rc = fake_driver()->launch(k->s, fake_run, &k, sizeof(k));
+    if (rc == CU_OK)
+        return NCCL_OK;
+    fake_set_error("launch of a kernel: CUDA result %d", rc);
+    free(k);
+    return NCCL_CUDA;
+}
+
+/* All calls of c in the group; they are taken out. */
+static struct fake_kernel *kernel_of(nccl_comm c)
+{
+    struct fake_kernel *k = calloc(1, sizeof(*k) + n_calls * sizeof(k->ops[0]));
+
+    if (!k)
+        fake_die("out of memory");
+    k->c = c;
+    for (size_t i = 0; i < n_calls; i++) {
+        if (calls[i].c != c)
+            continue;
+        if (k->n && k->s != calls[i].s)
+            fake_die("a group with two streams on one communicator");
+        k->s = calls[i].s;
+        k->ops[k->n++] = calls[i].op;
+        calls[i].c = NULL;
+    }
+    return k;
+}
+
+static int launch(nccl_comm c)
+{
+    struct fake_kernel *k = kernel_of(c);
+
+    fake_enter(c, "ncclGroupEnd", 0, 0);
+    fake_join(c);
+    pthread_mutex_lock(&c->lock);
+    k->number = c->n_launched++;
+    bool is_at_once = c->is_used && fake_version() < 22304;
+    c->is_used = true;
+    pthread_mutex_unlock(&c->lock);
+    int rc = fake_do(c, put_on_stream, k, is_at_once);
+    fake_leave(c);
+    return rc;
+}
+
+int ncclGroupStart(void)
+{
+    depth++;
+    return NCCL_OK;
+}
+
+int ncclGroupEnd(void)
+{
+    int ret = NCCL_OK;
+
+    if (depth == 0)
+        return NCCL_USAGE;
+    if (--depth > 0)
+        return NCCL_OK;
+    for (size_t i = 0; i < n_calls; i++) {
+        int rc = calls[i].c ? launch(calls[i].c) : NCCL_OK;
+
+        if (ret == NCCL_OK || (ret == NCCL_IN_PROGRESS && rc != NCCL_OK))
+            ret = rc;
+    }
+    free(calls);
+    calls = NULL;
+    n_calls = 0;
+    return ret;
+}
+
+static int add(const char *name, nccl_comm c, cu_stream s, struct fake_op op)
+{
+    if (!fake_dtype_bytes(op.sign.dtype) || op.sign.op > NCCL_AVG
+        || op.sign.root >= (uint32_t)c->n || op.peer < 0 || op.peer >= c->n) {
+        fake_set_error("%s: a number out of range", name);
+        return NCCL_ARGUMENT;
+    }
+    fake_enter(c, name, 0, 0);
+    int sticky = c->async;
+    fake_leave(c);
+    if (sticky)
+        return sticky;
+    if (!calls && !(calls = calloc(MAX_CALLS, sizeof(*calls))))
+        fake_die("out of memory");
+    if (n_calls == MAX_CALLS)
+        fake_die("more than %d calls in a group", MAX_CALLS);
+    depth++;
+    calls[n_calls++] = (struct call){c, s, op};
+    return ncclGroupEnd();
+}
+
+static struct fake_op op_of(enum fake_coll coll,
+                            const void *in,
+                            void *out,
+                            size_t n,
+                            int dtype,
+                            int op,
+                            int root)
+{
+    return (struct fake_op){.sign = {.coll = coll,
+                                     .dtype = (uint32_t)dtype,
+                                     .op = (uint32_t)op,
+                                     .root = (uint32_t)root,
+                                     .count = n},
+                            .in = in,
+                            .out = out};
+}
+
+int ncclAllReduce(
+    const void *in, void *out, size_t n, int dtype, int op, nccl_comm c, cu_stream s)
+{
+    return add("ncclAllReduce", c, s, op_of(FAKE_ALL_REDUCE, in, out, n, dtype, op, 0));
+}
+
+int ncclReduce(const void *in,
+               void *out,
+               size_t n,
+               int dtype,
+               int op,
+               int root,
+               nccl_comm c,
+               cu_stream s)
+{
+    return add("ncclReduce", c, s, op_of(FAKE_REDUCE, in, out, n, dtype, op, root));
+}
+
+int ncclBroadcast(
+    const void *in, void *out, size_t n, int dtype, int root, nccl_comm c, cu_stream s)
+{
+    return add("ncclBroadcast", c, s,
+               op_of(FAKE_BROADCAST, in, out, n, dtype, 0, root));
+}
+
+int ncclAllGather(
+    const void *in, void *out, size_t n_in, int dtype, nccl_comm c, cu_stream s)
+{
+    return add("ncclAllGather", c, s,
+               op_of(FAKE_ALL_GATHER, in, out, n_in, dtype, 0, 0));
+}
+
+int ncclReduceScatter(const void *in,
+                      void *out,
+                      size_t n_out,
+                      int dtype,
+                      int op,
+                      nccl_comm c,
+                      cu_stream s)
+{
+    return add("ncclReduceScatter", c, s,
+               op_of(FAKE_REDUCE_SCATTER, in, out, n_out, dtype, op, 0));
+}
+
+int ncclSend(const void *in, size_t n, int dtype, int peer, nccl_comm c, cu_stream s)
+{
+    struct fake_op op = op_of(FAKE_SEND, in, NULL, n, dtype, 0, 0);
+
+    op.peer = peer;
+    return add("ncclSend", c, s, op);
+}
+
+int ncclRecv(void *out, size_t n, int dtype, int peer, nccl_comm c, cu_stream s)
+{
+    struct fake_op op = op_of(FAKE_RECV, NULL, out, n, dtype, 0, 0);
+
+    op.peer = peer;
+    return add("ncclRecv", c, s, op);
+}
+
+/* --- buffers --- */
+
+int ncclMemAlloc(void **ret, size_t bytes)
+{
+    const struct fake_driver *d = fake_driver();
+    cu_ptr p = 0;
+
+    if (fake_version() < 21901)
+        fake_die("ncclMemAlloc is not in NCCL %d", fake_version());
+    if (!d->mem_alloc || d->mem_alloc(&p, bytes) != CU_OK)
+        return NCCL_CUDA;
+    *ret = (void *)(uintptr_t)p;
+    return NCCL_OK;
+}
+
+int ncclMemFree(void *p)
+{
+    const struct fake_driver *d = fake_driver();
+
+    return d->mem_free && d->mem_free((cu_ptr)(uintptr_t)p) == CU_OK ? NCCL_OK
+                                                                     : NCCL_CUDA;
+}
+
+int ncclCommRegister(nccl_comm c, void *p, size_t bytes, void **ret)
+{
+    int rc = NCCL_SYSTEM;
+
+    fake_enter(c, "ncclCommRegister", 21901, 0);
+    for (size_t i = 0; i < sizeof(c->regions) / sizeof(c->regions[0]) && rc; i++)
+        if (!c->regions[i].p) {
+            c->regions[i] = (struct fake_region){p, bytes};
+            *ret = &c->regions[i];
+            rc = NCCL_OK;
+        }
+    fake_leave(c);
+    return rc;
+}
+
+int ncclCommDeregister(nccl_comm c, void *handle)
+{
+    struct fake_region *r = handle;
+
+    fake_enter(c, "ncclCommDeregister", 21901, 0);
+    if (!r || r < c->regions || r >= c->regions + 64 || !r->p)
+        fake_die("ncclCommDeregister of what is not registered");
+    r->p = NULL;
+    fake_leave(c);
+    return NCCL_OK;
+}

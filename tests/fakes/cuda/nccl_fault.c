@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the fake of NCCL shall be: version, delays, faults; and the driver beneath it,
+ * which it opens by name, as NCCL does. Mutable globals: the faults that a test gave,
+ * its launch function, the last error's text, each under the lock. */
+#include <dlfcn.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "tests/fakes/cuda/nccl_fake.h"
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static char *given;          /* under lock */
+static char last_error[512]; /* under lock */
+static _Thread_local char said[512];
+static struct fake_driver driver; /* written once */
+static _Atomic(fake_launch_fn) launch_by;
+
+/* What nccl_misfit() looks for in the file. */
+__attribute__((used)) static const char banner[] = "NCCL version 2.27.5+cuda12.9";
+
+void fake_die(const char *fmt, ...)
+{
+    va_list ap;
+
+    va_start(ap, fmt);
+    (void)fprintf(stderr, "fake nccl: ");
+    (void)vfprintf(stderr, fmt, ap);
+    (void)fprintf(stderr, "\n");
+    va_end(ap);
+    abort();
+}
+
+static long number(const char *name, long otherwise)
+{
+    const char *s = getenv(name);
+
+    return s && *s ? strtol(s, NULL, 10) : otherwise;
+}
+
+int fake_version(void)
+{
+    return (int)number("HVD_FAKE_NCCL", 22705);
+}
+
+uint64_t fake_delay_us(void)
+{
+    return (uint64_t)number("HVD_FAKE_NCCL_DELAY_US", 200);
+}
+
+uint64_t fake_hang_s(void)
+{
+    return (uint64_t)number("HVD_FAKE_HANG_S", 60);
+}
+
+uint64_t fake_now_us(void)
+{
+    struct timespec t;
+
+    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
+}
+
+void fake_nccl_faults(const char *text)
+{
+    pthread_mutex_lock(&lock);
+    free(given);
+    given = text ? strdup(text) : NULL;
+    pthread_mutex_unlock(&lock);
+}
+
+static bool find_fault(const char *name, char ret[64])
+{
+    const struct fake_driver *d = fake_driver();
+    size_t n = strlen(name);
+    bool is_found = false;
+
+    pthread_mutex_lock(&lock);
+    char *text = given ? strdup(given) : NULL, *at = NULL;
+    pthread_mutex_unlock(&lock);
+    if (!text)
+        return d->fault && d->fault(name, ret);
+    for (char *w = strtok_r(text, " ,", &at); w; w = strtok_r(NULL, " ,", &at))
+        if (strncmp(w, name, n) == 0 && w[n] == '=') {
+            (void)snprintf(ret, 64, "%s", w + n + 1);
+            is_found = true;
+        }
+    free(text);
+    return is_found;
+}
+
+bool fake_fault(const char *name, int rank, int *ret_code, long *ret_n)
+{
+    char v[64], *end;
+
+    *ret_code = -1;
+    *ret_n = -1;
+    if (!find_fault(name, v))
+        return false;
+    long r = strtol(v, &end, 10);
+    if (*end == ':')
+        *ret_code = (int)strtol(end + 1, &end, 10);
+    if (*end == '@')
+        *ret_n = strtol(end + 1, &end, 10);
+    return end != v && r == rank;
+}
+
+bool fake_fault_is(const char *word)
+{
+    char v[64], want[64];
+    const char *eq = strchr(word, '=');
+
+    (void)snprintf(want, sizeof(want), "%.*s", (int)(eq - word), word);
+    return find_fault(want, v) && strcmp(v, eq + 1) == 0;
+}
+
+/* --- the driver --- */
+
+static void *symbol(void *lib, const char *name)
+{
+    return lib ? dlsym(lib, name) : NULL;
+}
+
+static void load_driver(void)
+{
+    void *lib = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+
+    *(void **)&driver.launch = symbol(lib, "hvd_fake_enqueue");
+    *(void **)&driver.is_capturing = symbol(lib, "hvd_fake_is_capturing");
+    *(void **)&driver.fault = symbol(lib, "hvd_fake_fault");
+    *(void **)&driver.need_device = symbol(lib, "hvd_fake_need_device");
+    *(void **)&driver.ctx_get = symbol(lib, "cuCtxGetCurrent");
+    *(void **)&driver.ctx_push = symbol(lib, "cuCtxPushCurrent_v2");
+    *(void **)&driver.ctx_pop = symbol(lib, "cuCtxPopCurrent_v2");
+    *(void **)&driver.mem_alloc = symbol(lib, "cuMemAlloc_v2");
+    *(void **)&driver.mem_free = symbol(lib, "cuMemFree_v2");
+}
+
+void fake_nccl_launch_by(fake_launch_fn launch)
+{
+    atomic_store(&launch_by, launch);
+}
+
+static int launch(cu_stream s, int (*fn)(void *arg), const void *arg, size_t bytes)
+{
+    fake_launch_fn f = atomic_load(&launch_by);
+
+    if (!f)
+        fake_die("there is no libcuda.so.1 that is a fake");
+    return f(s, fn, arg, bytes);
+}
+
+const struct fake_driver *fake_driver(void)
+{
+    static const struct fake_driver none = {.launch = launch};
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+    if (atomic_load(&launch_by))
+        return &none;
+    (void)pthread_once(&once, load_driver);
+    return driver.launch ? &driver : &none;
+}
+
+/* --- errors as texts --- */
+
+void fake_set_error(const char *fmt, ...)
+{
+    va_list ap;
+
+    va_start(ap, fmt);
+    pthread_mutex_lock(&lock);
+    (void)vsnprintf(last_error, sizeof(last_error), fmt, ap);
+    pthread_mutex_unlock(&lock);
+    va_end(ap);
+}
+
+const char *ncclGetLastError(nccl_comm c)
+{
+    (void)c;
+    pthread_mutex_lock(&lock);
+    memcpy(said, last_error, sizeof(said));
+    pthread_mutex_unlock(&lock);
+    return said;
+}
+
+const char *ncclGetErrorString(int result)
+{
+    static const char *const texts[] = {
+        "no error",
+        "unhandled cuda error (run with NCCL_DEBUG=INFO for details)",
+        "unhandled system error (run with NCCL_DEBUG=INFO for details)",
+        "internal error - please report this issue to the NCCL developers",
+        "invalid argument (run with NCCL_DEBUG=WARN for details)",
+        "invalid usage (run with NCCL_DEBUG=WARN for details)",
+        "remote process exited or there was a network error",
+        "NCCL operation in progress",
+        "NCCL operation timed out",
+    };
+
+    return result >= 0 && (size_t)result < sizeof(texts) / sizeof(texts[0])
+               ? texts[result]
+               : "unknown result code";
+}
