@@ -14,3 +14,7 @@ $(KERNEL_BIN): $(wildcard $(KERNEL_DIR)/*.cu $(KERNEL_DIR)/*.h) $(KERNEL_DIR)/co
 	@mkdir -p $(@D)
 	@echo "  CUDA  $@"
 	$(Q)$(KERNEL_DIR)/compile.py $@ --cache "$(CACHE)/cuda" --nvrtc "tests/setup/venv.sh nvrtc"
+# After the macros, which set XFLAGS of their sources.
+$(O)/runtime/backend/nccl/image.o: XFLAGS := -DKERNELS_BIN='"$(KERNEL_BIN)"'
+$(O)/runtime/backend/nccl/image.o: $(KERNEL_BIN)
+$(O)/unit/gpu_image_test: $(O)/runtime/backend/nccl/image.o

@@ -2,22 +2,23 @@
 # SPDX-License-Identifier: Apache-2.0
 """Makes the image of the CUDA kernels: compile.py OUT [--cache DIR] [--nvrtc COMMAND]
 
-The text is kernels.cu with its own headers put in. It is compiled to a cubin for each of ARCHS and to PTX of
-the oldest one, which drivers compile for GPUs that came later. No GPU is needed, nor a driver.
+The text is kernels.cu with its own headers put in. It is compiled to a cubin for each of ARCHS and to PTX
+of the oldest one, which drivers compile for GPUs that came later. No GPU is needed, nor a driver.
 
-  $KERNELS  auto (default)  nvcc of a CUDA Toolkit 11 or 12 ($CUDA_HOME/bin, PATH), and NVRTC for archs that
-                            it does not know; NVRTC where no such Toolkit is. A later Toolkit's binaries need
-                            a driver of its time, so it comes last, when NVRTC cannot be had
+  $KERNELS  auto (default)  nvcc of a CUDA Toolkit 11 or 12 ($CUDA_HOME/bin, PATH), and NVRTC for archs
+                            that it does not know; NVRTC where no such Toolkit is. A later Toolkit's
+                            binaries need a driver of its time: it comes last, if NVRTC cannot be had
             nvrtc, nvcc     that one alone, whatever its version
             none            an image without kernels
-  COMMAND   prints the folder of a virtual environment with the package nvidia-cuda-nvrtc-cu12; run only when
-            NVRTC is needed
+  COMMAND   prints the folder of a virtual environment with the package nvidia-cuda-nvrtc-cu12; run only
+            when NVRTC is needed
   DIR       keeps images by hash of the text, the compilers and the options
 
 The image (image.c reads it), little-endian, data at multiples of 16 bytes:
   "HVDK", u32 1, u32 n, u32 0, n x {u32 arch, u32 kind: 0 cubin, 1 PTX, u64 offset, u64 bytes}, data
 PTX ends in NUL, which is counted.
 """
+
 import argparse
 import concurrent.futures
 import ctypes
@@ -38,15 +39,16 @@ ARCHS = (70, 75, 80, 86, 89, 90, 100, 120)
 # One rounding an operation, as the CPU form has it.
 OPTIONS = ["--fmad=false", "--std=c++14"]
 FORMAT = 1
-# The least driver is that of CUDA 11.0, whose PTX is 7.0. What a newer compiler writes is declared as that if it
-# uses nothing later: these words were all there by 7.0.
+# The least driver is that of CUDA 11.0, whose PTX is 7.0. What a newer compiler writes is declared as that
+# if it uses nothing later: these words were all there by 7.0.
 PTX_VERSION = "7.0"
-PTX_WORDS = frozenset("""
-    abs add and atom bar bfe bfi bra brev clz copysign cvt cvta div ex2 fma ld lg2 mad max min mov mul neg not or
-    popc prmt rcp red rem ret rsqrt sad selp set setp shf shl shr slct sqrt st sub xor
-    .address_size .align .entry .extern .file .func .global .loc .maxntid .minnctapersm .param .pragma .reg
-    .section .shared .target .version .visible .weak
-""".split())
+PTX_LINES = (
+    "abs add and atom bar bfe bfi bra brev clz copysign cvt cvta div ex2 fma ld lg2 mad max min",
+    "mov mul neg not or popc prmt rcp red rem ret rsqrt sad selp set setp shf shl shr slct sqrt",
+    "st sub xor .address_size .align .entry .extern .file .func .global .loc .maxntid",
+    ".minnctapersm .param .pragma .reg .section .shared .target .version .visible .weak",
+)
+PTX_WORDS = frozenset(word for line in PTX_LINES for word in line.split())
 
 
 class Failed(Exception):
@@ -64,7 +66,11 @@ def text_of(path, seen=None):
             if m is None:
                 lines.append(line)
             elif m.group(1) not in seen:
-                lines += [f'#line 1 "{m.group(1)}"\n', text_of(m.group(1), seen), f'#line {number + 1} "{path}"\n']
+                lines += [
+                    f'#line 1 "{m.group(1)}"\n',
+                    text_of(m.group(1), seen),
+                    f'#line {number + 1} "{path}"\n',
+                ]
     return "".join(lines)
 
 
@@ -72,7 +78,8 @@ class Nvrtc:
     """The compiler as a library. https://docs.nvidia.com/cuda/nvrtc"""
 
     def __init__(self, folder):
-        found = glob.glob(os.path.join(folder, "lib/python*/site-packages/nvidia/cuda_nvrtc/lib/libnvrtc.so.*"))
+        where = "lib/python*/site-packages/nvidia/cuda_nvrtc/lib/libnvrtc.so.*"
+        found = glob.glob(os.path.join(folder, where))
         if not found:
             raise Failed(f"no libnvrtc.so in {folder}")
         self.lib = ctypes.CDLL(found[0])
@@ -131,7 +138,7 @@ class Nvcc:
         self.archs = tuple(int(a) for a in re.findall(r"sm_(\d+)", self.run("--list-gpu-code")))
 
     def run(self, *args):
-        done = subprocess.run([self.path, *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
+        done = subprocess.run([self.path, *args], capture_output=True, check=False)
         if done.returncode != 0:
             sys.stderr.write(done.stderr.decode(errors="replace"))
             raise Failed(f"{self.path} {' '.join(args)} failed")
@@ -158,8 +165,10 @@ def find_nvcc():
 def find_nvrtc(command):
     done = subprocess.run(shlex.split(command or "false"), stdout=subprocess.PIPE, check=False)
     if done.returncode != 0:
-        raise Failed("the CUDA kernels need a compiler: a CUDA Toolkit (CUDA_HOME), or the package "
-                     "nvidia-cuda-nvrtc-cu12, which could not be had; KERNELS=none builds without them")
+        raise Failed(
+            "the CUDA kernels need a compiler: a CUDA Toolkit (CUDA_HOME), or the package "
+            "nvidia-cuda-nvrtc-cu12, which could not be had; KERNELS=none builds without them"
+        )
     return Nvrtc(done.stdout.decode().strip())
 
 
@@ -176,9 +185,12 @@ def choose(how, command):
             if nvcc is None:
                 raise
             compilers = [nvcc]
-            print(f"compile.py: only {nvcc.name} is here: no kernels for GPUs that it does not know",
-                  file=sys.stderr)
-    jobs = [(a, 0, next(c for c in compilers if a in c.archs)) for a in ARCHS if any(a in c.archs for c in compilers)]
+            print(
+                f"compile.py: only {nvcc.name} is here: no kernels for GPUs that it does not know",
+                file=sys.stderr,
+            )
+    known = [a for a in ARCHS if any(a in c.archs for c in compilers)]
+    jobs = [(a, 0, next(c for c in compilers if a in c.archs)) for a in known]
     oldest = jobs[0]
     return [*jobs, (oldest[0], 1, oldest[2])], compilers
 
@@ -189,7 +201,7 @@ def lowered(ptx):
     words = set(re.findall(r"(?:^|[;{}:\n])\s*(?:@!?%\w+\s+)?(\.?[a-z][a-z0-9_]*)", text))
     unknown = sorted(words - PTX_WORDS)
     if unknown:
-        raise Failed(f"is this in PTX {PTX_VERSION}? If so, add it to PTX_WORDS: {' '.join(unknown)}")
+        raise Failed(f"is this in PTX {PTX_VERSION}? If so, add it to PTX_LINES: {' '.join(unknown)}")
     return re.sub(rb"^\.version \d+\.\d+", b".version " + PTX_VERSION.encode(), ptx, count=1, flags=re.M)
 
 
@@ -208,8 +220,18 @@ def build(how, command, cache):
         return image_of([])
     text = text_of(ROOT)
     jobs, compilers = choose(how, command)
-    key = hashlib.sha256(repr((FORMAT, OPTIONS, PTX_VERSION, [(a, k, c.name) for a, k, c in jobs],
-                               [c.name for c in compilers], text)).encode()).hexdigest()[:24]
+    key = hashlib.sha256(
+        repr(
+            (
+                FORMAT,
+                OPTIONS,
+                PTX_VERSION,
+                [(a, k, c.name) for a, k, c in jobs],
+                [c.name for c in compilers],
+                text,
+            )
+        ).encode()
+    ).hexdigest()[:24]
     if cache is None:
         return compiled(jobs, text)
     os.makedirs(cache, exist_ok=True)

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The cache of chunk tables.
+ *
+ * Design: content is compared as a whole (24 bytes for 32 KiB that a kernel moves), a
+ * hash only saves the comparison with the others. The least recently used entry gives
+ * way: an upload over its device memory comes behind the kernels that read it, because
+ * an entry belongs to one stream; if it is too small, it is given back in the order of
+ * that stream. So nothing here waits for the device, but for pinned memory.
+ *
+ * Invariant: an entry with n > 0 has the bytes of chunks[n] at `at` as soon as its
+ * stream has come to what was last put on it. An entry that failed half-way has n 0.
+ *
+ * Called by the launcher with our context current. */
+#include "runtime/backend/nccl/table.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "runtime/base/mem.h"
+
+#define PIECE_BYTES (PINNED_BYTES / 2) /* what scratch gives at once */
+
+void tables_init(struct tables *t,
+                 const struct cuda_api *cu,
+                 struct memory *memory,
+                 struct scratch *scratch,
+                 int (*wait)(void *arg, struct err *err),
+                 void *arg)
+{
+    *t = (struct tables){
+        .cu = cu, .memory = memory, .scratch = scratch, .wait = wait, .arg = arg};
+}
+
+static void entry_release(struct tables *t, struct table_entry *e)
+{
+    memory_give(t->memory, e->at, e->stream);
+    mem_free(e->chunks);
+    *e = (struct table_entry){0};
+}
+
+void tables_release(struct tables *t)
+{
+    for (size_t i = 0; i < TABLES_KEPT; i++)
+        entry_release(t, &t->kept[i]);
+}
+
+/* Chunks are 24 bytes without holes: three words each. */
+_Static_assert(sizeof(struct chunk) == 24, "the layout of a chunk");
+
+static uint64_t hash_of(const struct chunk *v, uint32_t n)
+{
+    uint64_t h = 0x9e3779b97f4a7c15u ^ n;
+    for (uint32_t i = 0; i < n; i++) {
+        h = (h ^ v[i].src) * 0xff51afd7ed558ccdu;
+        h = (h ^ (h >> 32) ^ v[i].dst) * 0xc4ceb9fe1a85ec53u;
+        h ^= (uint64_t)v[i].tensor << 32 | v[i].n;
+    }
+    return h ^ (h >> 29);
+}
+
+/* The entry of this content, or the one to be replaced. */
+static struct table_entry *entry_find(struct tables *t,
+                                      const struct chunk *v,
+                                      uint32_t n,
+                                      uint64_t hash,
+                                      cu_stream s,
+                                      bool *ret_is_hit)
+{
+    struct table_entry *oldest = &t->kept[0];
+    *ret_is_hit = false;
+    for (size_t i = 0; i < TABLES_KEPT; i++) {
+        struct table_entry *e = &t->kept[i];
+        if (e->n == n && e->hash == hash && e->stream == s
+            && memcmp(e->chunks, v, n * sizeof *v) == 0) {
+            *ret_is_hit = true;
+            return e;
+        }
+        if (e->used < oldest->used)
+            oldest = e;
+    }
+    return oldest;
+}
+
+/* Room for n chunks on s, here and there. */
+static int entry_grow(
+    struct tables *t, struct table_entry *e, uint32_t n, cu_stream s, struct err *err)
+{
+    uint64_t used = e->used;
+    if (e->max >= n && e->stream == s)
+        return 0;
+    entry_release(t, e);
+    uint32_t max = n < 64 ? 64 : n;
+    struct chunk *chunks = mem_alloc((size_t)max * sizeof *chunks);
+    if (chunks == NULL)
+        return err_set(err, -ENOMEM, "no memory for a table of %u chunks", n);
+    int r = memory_take(t->memory, (uint64_t)max * sizeof *chunks, s, &e->at, err);
+    if (r < 0) {
+        mem_free(chunks);
+        return r;
+    }
+    e->chunks = chunks;
+    e->max = max;
+    e->stream = s;
+    e->used = used;
+    return 0;
+}
+
+static int upload(struct tables *t,
+                  cu_ptr to,
+                  const uint8_t *from,
+                  uint64_t bytes,
+                  cu_stream s,
+                  struct err *err)
+{
+    while (bytes > 0) {
+        uint32_t piece = bytes < PIECE_BYTES ? (uint32_t)bytes : PIECE_BYTES;
+        void *pinned;
+        int r = scratch_pinned(t->scratch, piece, &pinned, err);
+        if (r == -EAGAIN) {
+            r = t->wait(t->arg, err);
+            if (r < 0)
+                return r;
+            continue;
+        }
+        if (r < 0)
+            return r;
+        memcpy(pinned, from, piece);
+        r = CUDA_TRY(t->cu, copy_up, err, to, pinned, piece, s);
+        if (r < 0)
+            return r;
+        r = scratch_pinned_sent(t->scratch, s, err);
+        if (r < 0)
+            return r;
+        to += piece;
+        from += piece;
+        bytes -= piece;
+    }
+    return 0;
+}
+
+int table_take(struct tables *t,
+               const struct chunk *v,
+               uint32_t n,
+               cu_stream s,
+               cu_ptr *ret,
+               struct err *err)
+{
+    bool is_hit;
+    uint64_t hash = hash_of(v, n), bytes = (uint64_t)n * sizeof *v;
+    struct table_entry *e = entry_find(t, v, n, hash, s, &is_hit);
+    if (is_hit) {
+        t->n_hits++;
+    } else {
+        e->n = 0;
+        int r = entry_grow(t, e, n, s, err);
+        if (r < 0)
+            return r;
+        memcpy(e->chunks, v, bytes);
+        r = upload(t, e->at, (const uint8_t *)v, bytes, s, err);
+        if (r < 0)
+            return r;
+        e->n = n;
+        e->hash = hash;
+        t->n_uploads++;
+    }
+    e->used = ++t->clock;
+    *ret = e->at;
+    return 0;
+}

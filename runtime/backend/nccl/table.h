@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tables of chunks in device memory, for the kernels. A training step asks for the same
+ * ones over and over, so the last 32 are kept by their content and uploaded once. The
+ * launcher's alone. */
+#ifndef RUNTIME_BACKEND_NCCL_TABLE_H
+#define RUNTIME_BACKEND_NCCL_TABLE_H
+
+#include "runtime/backend/nccl/kernels/args.h"
+#include "runtime/backend/nccl/memory.h"
+#include "runtime/backend/nccl/scratch.h"
+
+#define TABLES_KEPT 32
+
+struct table_entry {
+    cu_stream stream; /* its uploads and its kernels */
+    cu_ptr at;        /* 0: none */
+    struct chunk *chunks;
+    uint32_t n, max; /* max: room of both */
+    uint64_t hash, used;
+};
+
+struct tables {
+    const struct cuda_api *cu;
+    struct memory *memory;
+    struct scratch *scratch;
+    /* Called while all memory to upload from is in use: 0 to look again, or an error.
+     */
+    int (*wait)(void *arg, struct err *err);
+    void *arg;
+    uint64_t clock;
+    uint64_t n_hits, n_uploads; /* for statistics and tests */
+    struct table_entry kept[TABLES_KEPT];
+};
+
+/* The pointers outlive it. */
+void tables_init(struct tables *t,
+                 const struct cuda_api *cu,
+                 struct memory *memory,
+                 struct scratch *scratch,
+                 int (*wait)(void *arg, struct err *err),
+                 void *arg);
+void tables_release(struct tables *t);
+
+/* v[n] in device memory, for kernels that are launched on s before this was called
+ * TABLES_KEPT times more. v is copied. n >= 1. -ENOMEM, wait's errors, CUDA's. */
+int table_take(struct tables *t,
+               const struct chunk *v,
+               uint32_t n,
+               cu_stream s,
+               cu_ptr *ret,
+               struct err *err);
+
+#endif

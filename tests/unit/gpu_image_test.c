@@ -1,0 +1,329 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The image: made-up ones for every choice and every damage, and the one that
+ * compile.py made; and a launch over a driver that is a few functions here. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "runtime/backend/nccl/launch.h"
+
+/* --- a made-up image -------------------------------------------------------------- */
+
+struct made {
+    _Alignas(16) uint8_t bytes[1024];
+    size_t n;
+};
+
+static void put32(struct made *m, size_t at, uint32_t v)
+{
+    memcpy(m->bytes + at, &v, sizeof v);
+}
+
+static void put64(struct made *m, size_t at, uint64_t v)
+{
+    memcpy(m->bytes + at, &v, sizeof v);
+}
+
+/* sms, 0 ends; those above 1000 are PTX. */
+static struct made make(const uint32_t *sms)
+{
+    struct made m = {.bytes = "HVDK"};
+    uint32_t n = 0;
+    while (sms[n] != 0)
+        n++;
+    put32(&m, 4, 1);
+    put32(&m, 8, n);
+    m.n = (16 + 24 * (size_t)n + 15) & ~(size_t)15;
+    for (uint32_t i = 0; i < n; i++) {
+        bool is_ptx = sms[i] > 1000;
+        put32(&m, 16 + 24 * i, sms[i] % 1000);
+        put32(&m, 20 + 24 * i, is_ptx);
+        put64(&m, 24 + 24 * i, m.n);
+        put64(&m, 32 + 24 * i, 8);
+        memcpy(m.bytes + m.n, is_ptx ? ".ptx   " : "\177ELFcub", 8);
+        m.n += 16;
+    }
+    return m;
+}
+
+static void best_part_is_picked(void **state)
+{
+    static const uint32_t sms[] = {70, 75, 80, 86, 90, 100, 1070, 1090, 0};
+    static const struct {
+        uint32_t sm;
+        bool wants_ptx, is_there;
+        uint32_t got;
+        enum image_kind kind;
+    } rows[] = {
+        {90, false, true, 90, IMAGE_CUBIN},   {75, false, true, 75, IMAGE_CUBIN},
+        {72, false, true, 70, IMAGE_CUBIN},   {87, false, true, 86, IMAGE_CUBIN},
+        {103, false, true, 100, IMAGE_CUBIN}, {89, false, true, 86, IMAGE_CUBIN},
+        {120, false, true, 90, IMAGE_PTX},    {90, true, true, 90, IMAGE_PTX},
+        {86, true, true, 70, IMAGE_PTX},      {61, false, false, 0, IMAGE_PTX},
+    };
+    struct made m = make(sms);
+    struct err err = ERR_INIT;
+    char text[128];
+    (void)state;
+    assert_int_equal(8, image_count(m.bytes, m.n, &err));
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct image_part p = {0};
+        assert_int_equal(rows[i].is_there,
+                         image_pick(m.bytes, rows[i].sm, rows[i].wants_ptx, &p));
+        if (p.sm != rows[i].got || (p.data != NULL && p.kind != rows[i].kind))
+            fail_msg("sm_%u got %u", rows[i].sm, p.sm);
+    }
+    assert_string_equal("sm_70 sm_75 sm_80 sm_86 sm_90 sm_100 ptx_70 ptx_90",
+                        image_text(m.bytes, text, sizeof text));
+    assert_string_equal("sm_70 s", image_text(m.bytes, text, 8));
+}
+
+static void damaged_image_is_refused(void **state)
+{
+    static const uint32_t sms[] = {70, 1070, 0};
+    static const struct {
+        size_t at;
+        uint64_t v;
+    } harm[] = {{0, 0},        {4, 2},           {8, 3},   {8, UINT32_MAX},
+                {20, 2},       {24, 1 << 20},    {24, 65}, {24, UINT64_MAX - 15},
+                {32, 1 << 20}, {32, UINT64_MAX}, {32, 3},  {56, 4}};
+    struct err err = ERR_INIT;
+    struct made whole = make(sms);
+    (void)state;
+    for (size_t i = 0; i < sizeof harm / sizeof harm[0]; i++) {
+        struct made m = whole;
+        if (harm[i].at < 24)
+            put32(&m, harm[i].at, (uint32_t)harm[i].v);
+        else
+            put64(&m, harm[i].at, harm[i].v);
+        if (image_count(m.bytes, m.n, &err) != -EPROTO)
+            fail_msg("row %zu was taken", i);
+    }
+    for (size_t n = 0; n < 64; n++) {
+        uint8_t *cut = malloc(n + 1); /* so that ASan sees a look behind it */
+        memcpy(cut, whole.bytes, n);
+        assert_int_equal(-EPROTO, image_count(cut, n, &err));
+        free(cut);
+    }
+    assert_int_equal(-EPROTO, image_count(whole.bytes, whole.n - 9, &err));
+}
+
+/* --- the real one ------------------------------------------------------------------
+ */
+
+static bool holds(const struct image_part *p, const char *what)
+{
+    return memmem(p->data, p->bytes, what, strlen(what)) != NULL;
+}
+
+static void built_image_has_every_kernel_for_every_gpu(void **state)
+{
+#define NAME(name, args) "hvd_" #name,
+    static const char *const names[] = {KERNELS(NAME)};
+#undef NAME
+    static const uint32_t gpus[] = {70, 72,  75,  80,  86,  87, 89,
+                                    90, 100, 103, 120, 121, 130};
+    struct err err = ERR_INIT;
+    size_t bytes = (size_t)(kernels_image_end - kernels_image);
+    int n = image_count(kernels_image, bytes, &err);
+    (void)state;
+    assert_int_equal((uintptr_t)kernels_image % 16, 0);
+    assert_true(n >= 0);
+    if (n == 0)
+        skip(); /* KERNELS=none */
+    for (int i = 0; i < n; i++) {
+        struct image_part p = image_part(kernels_image, (size_t)i);
+        for (size_t k = 0; k < KERNEL_COUNT; k++)
+            assert_true(holds(&p, names[k]));
+        if (p.kind == IMAGE_CUBIN) {
+            uint16_t machine;
+            memcpy(&machine, (const uint8_t *)p.data + 18, sizeof machine);
+            assert_int_equal(machine, 190); /* EM_CUDA */
+        } else {
+            assert_true(holds(&p, ".version 7.0\n"));
+            assert_true(holds(&p, ".target sm_70\n"));
+            assert_int_equal(strlen(p.data) + 1, p.bytes);
+        }
+    }
+    for (size_t i = 0; i < sizeof gpus / sizeof gpus[0]; i++) {
+        struct image_part p;
+        assert_true(image_pick(kernels_image, gpus[i], false, &p));
+    }
+}
+
+/* --- a launch ----------------------------------------------------------------------
+ */
+
+static struct {
+    int cubin_result, ptx_result, func_result, launch_result;
+    unsigned n_loads, n_unloads, n_funcs, blocks, threads;
+    struct args_move args;
+    cu_func func;
+} driver;
+
+int cuda_fail(const struct cuda_api *api, const char *call, int result, struct err *err)
+{
+    (void)api;
+    return err_set(err, -EIO, "%s: %d", call, result);
+}
+
+const char *cuda_symbol(enum cuda_call c)
+{
+    return c == CUDA_launch ? "cuLaunchKernel" : "cuModule";
+}
+
+static int module_load(cu_module *ret, const void *image)
+{
+    driver.n_loads++;
+    *ret = (cu_module)&driver;
+    return memcmp(image, "\177ELF", 4) == 0 ? driver.cubin_result : driver.ptx_result;
+}
+
+static int module_func(cu_func *ret, cu_module m, const char *name)
+{
+    assert_ptr_equal(m, &driver);
+    assert_true(strncmp(name, "hvd_", 4) == 0);
+    *ret = (cu_func)(uintptr_t)++driver.n_funcs;
+    return driver.func_result;
+}
+
+static int module_free(cu_module m)
+{
+    (void)m;
+    driver.n_unloads++;
+    return 0;
+}
+
+static int launch_fake(cu_func f,
+                       unsigned gx,
+                       unsigned gy,
+                       unsigned gz,
+                       unsigned bx,
+                       unsigned by,
+                       unsigned bz,
+                       unsigned shared_bytes,
+                       cu_stream s,
+                       void **params,
+                       void **extra)
+{
+    assert_int_equal(gy * gz * by * bz, 1);
+    assert_int_equal(shared_bytes, 0);
+    assert_null(extra);
+    assert_null(s);
+    driver.blocks = gx;
+    driver.threads = bx;
+    driver.func = f;
+    memcpy(&driver.args, params[0], sizeof driver.args);
+    return driver.launch_result;
+}
+
+static const struct cuda_api api = {.version = 11040,
+                                    .module_load = module_load,
+                                    .module_func = module_func,
+                                    .module_free = module_free,
+                                    .launch = launch_fake};
+static const uint32_t parts[] = {90, 1070, 0};
+
+static int init(struct launch *l, int sm, bool wants_ptx, struct err *err)
+{
+    static struct made m;
+    m = make(parts);
+    return launch_init(l, &api, m.bytes, m.n, sm, 132, wants_ptx, err);
+}
+
+static int driver_reset(void **state)
+{
+    (void)state;
+    memset(&driver, 0, sizeof driver);
+    return 0;
+}
+
+static void launches_with_a_bounded_grid(void **state)
+{
+    struct launch l;
+    struct err err = ERR_INIT;
+    struct args_move a = {.chunks = 4711, .n = 5000, .divisor = 1, .scale = 0.5};
+    (void)state;
+    assert_int_equal(0, init(&l, 90, false, &err));
+    assert_int_equal(l.part.kind, IMAGE_CUBIN);
+    assert_int_equal(driver.n_funcs, KERNEL_COUNT);
+    assert_int_equal(0, launch_kernel(&l, KERNEL_move_f32_f16, 3, &a, NULL, &err));
+    assert_int_equal(driver.blocks, 3);
+    assert_int_equal(driver.threads, 256);
+    assert_ptr_equal(driver.func, (uintptr_t)KERNEL_move_f32_f16 + 1);
+    assert_memory_equal(&driver.args, &a, sizeof a);
+    assert_int_equal(0, launch_kernel(&l, KERNEL_copy, 5000, &a, NULL, &err));
+    assert_int_equal(driver.blocks, 132 * 8);
+    driver.blocks = 77;
+    assert_int_equal(0, launch_kernel(&l, KERNEL_copy, 0, &a, NULL, &err));
+    assert_int_equal(driver.blocks, 77);
+    driver.launch_result = 719;
+    assert_int_equal(-EIO, launch_kernel(&l, KERNEL_copy, 1, &a, NULL, &err));
+    assert_string_equal("cuLaunchKernel: 719", err.text);
+    launch_release(&l);
+    launch_release(&l);
+    assert_int_equal(driver.n_unloads, 1);
+}
+
+static void driver_that_refuses_the_cubin_gets_ptx(void **state)
+{
+    struct launch l;
+    struct err err = ERR_INIT;
+    (void)state;
+    driver.cubin_result = CU_NO_BINARY;
+    assert_int_equal(0, init(&l, 90, false, &err));
+    assert_int_equal(l.part.kind, IMAGE_PTX);
+    assert_int_equal(driver.n_loads, 2);
+    launch_release(&l);
+    driver.n_loads = 0;
+    assert_int_equal(0, init(&l, 90, true, &err));
+    assert_int_equal(driver.n_loads, 1);
+    launch_release(&l);
+}
+
+static void what_does_not_fit_is_a_sentence(void **state)
+{
+    struct launch l;
+    struct err err = ERR_INIT;
+    struct made none = make((const uint32_t[]){0});
+    (void)state;
+    assert_int_equal(-ENOTSUP, init(&l, 61, false, &err));
+    assert_string_equal("a GPU of compute capability 6.1 is too old: there are no "
+                        "kernels for it",
+                        err.text);
+    driver.cubin_result = CU_INVALID_IMAGE;
+    driver.ptx_result = CU_UNSUPPORTED_PTX;
+    assert_int_equal(-ENOTSUP, init(&l, 90, false, &err));
+    assert_string_equal(
+        "the GPU kernels need a driver for CUDA 12.0 or later, this one "
+        "is for CUDA 11.4",
+        err.text);
+    driver.ptx_result = 0;
+    driver.func_result = CU_NOT_FOUND;
+    assert_int_equal(-EIO, init(&l, 90, false, &err));
+    assert_int_equal(driver.n_unloads, 1);
+    driver.cubin_result = CU_OUT_OF_MEMORY;
+    driver.n_loads = 0;
+    assert_int_equal(-EIO, init(&l, 90, false, &err));
+    assert_int_equal(driver.n_loads, 1);
+    assert_int_equal(-ENOTSUP,
+                     launch_init(&l, &api, none.bytes, none.n, 90, 1, false, &err));
+    assert_string_equal("no GPU kernels were built in (KERNELS=none)", err.text);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(best_part_is_picked),
+        cmocka_unit_test(damaged_image_is_refused),
+        cmocka_unit_test(built_image_has_every_kernel_for_every_gpu),
+        cmocka_unit_test_setup(launches_with_a_bounded_grid, driver_reset),
+        cmocka_unit_test_setup(driver_that_refuses_the_cubin_gets_ptx, driver_reset),
+        cmocka_unit_test_setup(what_does_not_fit_is_a_sentence, driver_reset),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
