@@ -44,10 +44,11 @@ EXPORT void hvd_fake_set_faults(const char *text);
 EXPORT int hvd_fake_strikes(const char *key);
 /* Ends the process unless [p, p + n) lies in one living block of device memory. */
 EXPORT void hvd_fake_need_device(const char *who, const void *p, size_t n);
-/* Kernel "hvd_NAME" of test programs; others are functions cpu_NAME. */
+/* Kernel "hvd_NAME" of a test; the others are those of kernels_cpu.h. */
 EXPORT void
 hvd_fake_kernel(const char *name,
-                void (*fn)(const void *args, unsigned block, unsigned blocks));
+                size_t args_bytes,
+                void (*block)(const void *args, unsigned block, unsigned blocks));
 /* As if these were set in the environment, until the next reset; NULL: as they are. */
 EXPORT void hvd_fake_setup(const char *cuda, const char *gpus, const char *nopool);
 EXPORT unsigned long hvd_fake_calls(void);   /* into the driver, by this process */

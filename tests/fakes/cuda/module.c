@@ -4,33 +4,30 @@
  * blocks run in a shuffled order on the stream's thread. */
 #include "tests/fakes/cuda/fake_cuda.h"
 
-#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
-#include <sys/uio.h>
 #include <unistd.h>
+
+#include "tests/fakes/cuda/kernels_cpu.h"
 
 #define MAX_ARGS 4096
 
-typedef void (*kernel_fn)(const void *args, unsigned block, unsigned blocks);
 struct cu_module_s {
     int n;
 };
 struct cu_func_s {
     char name[64];
-    kernel_fn fn;
+    struct cpu_kernel kernel;
 };
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct cu_func_s funcs[256];
 static size_t n_funcs;
 
 struct launch {
-    kernel_fn fn;
+    struct cpu_kernel kernel;
     unsigned blocks;
-    uint32_t seed;
-    size_t bytes;
+    uint64_t seed;
     _Alignas(16) uint8_t args[MAX_ARGS];
 };
 
@@ -42,25 +39,27 @@ static struct cu_func_s *find(const char *name)
     return NULL;
 }
 
-static struct cu_func_s *add(const char *name, kernel_fn fn)
+static struct cu_func_s *add(const char *name, const struct cpu_kernel *k)
 {
     struct cu_func_s *f = find(name);
 
-    if (!f && n_funcs == sizeof funcs / sizeof funcs[0])
-        hvd_fake_die("too many kernels");
+    if ((!f && n_funcs == sizeof funcs / sizeof funcs[0]) || k->args_bytes > MAX_ARGS)
+        hvd_fake_die("too many kernels, or too large an argument: %s", name);
     f = f ? f : &funcs[n_funcs++];
     (void)snprintf(f->name, sizeof f->name, "%s", name);
-    f->fn = fn;
+    f->kernel = *k;
     return f;
 }
 
-void hvd_fake_kernel(const char *name, kernel_fn fn)
+void hvd_fake_kernel(const char *name,
+                     size_t args_bytes,
+                     void (*block)(const void *args, unsigned block, unsigned blocks))
 {
     char full[64];
 
     (void)snprintf(full, sizeof full, "hvd_%s", name);
     pthread_mutex_lock(&lock);
-    (void)add(full, fn);
+    (void)add(full, &(struct cpu_kernel){.args_bytes = args_bytes, .block = block});
     pthread_mutex_unlock(&lock);
 }
 
@@ -91,26 +90,6 @@ int cuModuleUnload(cu_module m)
     return fake_call(true);
 }
 
-static kernel_fn function(const char *name)
-{
-    char own[64];
-    kernel_fn fn;
-
-    (void)snprintf(own, sizeof own, "cpu_%s", name + 4);
-    void *p = dlsym(RTLD_DEFAULT, own);
-    if (!p) {
-        Dl_info me;
-        void *self = dladdr((void *)(uintptr_t)cuModuleLoadData, &me)
-                         ? dlopen(me.dli_fname, RTLD_NOW | RTLD_NOLOAD)
-                         : NULL;
-        p = self ? dlsym(self, own) : NULL;
-        if (self)
-            (void)dlclose(self);
-    }
-    memcpy(&fn, &p, sizeof fn);
-    return fn;
-}
-
 EXPORT int cuModuleGetFunction(cu_func *ret, cu_module m, const char *name);
 int cuModuleGetFunction(cu_func *ret, cu_module m, const char *name)
 {
@@ -122,9 +101,9 @@ int cuModuleGetFunction(cu_func *ret, cu_module m, const char *name)
         return CU_NOT_FOUND;
     pthread_mutex_lock(&lock);
     struct cu_func_s *f = find(name);
-    kernel_fn fn = f ? f->fn : function(name);
-    if (!f && fn)
-        f = add(name, fn);
+    const struct cpu_kernel *k = f ? NULL : cpu_kernel_find(name);
+    if (k)
+        f = add(name, k);
     pthread_mutex_unlock(&lock);
     if (!f)
         return CU_NOT_FOUND;
@@ -136,7 +115,6 @@ static int run(void *arg)
 {
     struct launch *l = arg;
     char value[64];
-    unsigned n = l->blocks;
 
     while (hvd_fake_strikes("kernel_hang") != 0)
         while (hvd_fake_fault("kernel_hang", value))
@@ -144,46 +122,26 @@ static int run(void *arg)
     int code = hvd_fake_strikes("kernel_error");
     if (code)
         return code;
-    unsigned *order = malloc(n * sizeof *order);
-    if (!order)
-        hvd_fake_die("out of memory");
-    for (unsigned i = 0; i < n; i++) {
-        l->seed = l->seed * 1664525u + 1013904223u;
-        unsigned j = (unsigned)(((uint64_t)l->seed * (i + 1)) >> 32);
-        order[i] = order[j];
-        order[j] = i;
-    }
-    for (unsigned i = 0; i < n; i++)
-        l->fn(l->args, order[i], n);
-    free(order);
+    cpu_kernel_run(&l->kernel, l->args, l->blocks, l->seed);
     return 0;
 }
 
-/* The driver knows the size of the arguments from the image; here what can be read
- * behind their beginning is taken, which the kernel's C form does not look at. */
 static void copy_args(struct launch *l, void **params, void **extra)
 {
-    if (extra) { /* CU_LAUNCH_PARAM_BUFFER_POINTER 1, _SIZE 2, END 0 */
-        const void *p = NULL;
-        for (; *extra; extra += 2) {
-            if (*extra == (void *)1)
-                p = extra[1];
-            else
-                l->bytes = *(const size_t *)extra[1];
-        }
-        if (!p || l->bytes > MAX_ARGS)
-            hvd_fake_die("cuLaunchKernel: bad argument buffer");
-        memcpy(l->args, p, l->bytes);
-        return;
+    const void *p = params ? params[0] : NULL;
+    size_t bytes = l->kernel.args_bytes;
+
+    while (extra && *extra) { /* CU_LAUNCH_PARAM_BUFFER_POINTER 1, _SIZE 2, END 0 */
+        if (*extra == (void *)1)
+            p = extra[1];
+        else
+            bytes = *(const size_t *)extra[1];
+        extra += 2;
     }
-    struct iovec to = {.iov_base = l->args, .iov_len = MAX_ARGS},
-                 from[2] = {{.iov_base = params[0]}};
-    size_t in_page = 4096 - ((uintptr_t)params[0] & 4095);
-    from[0].iov_len = in_page;
-    from[1] = (struct iovec){.iov_base = (uint8_t *)params[0] + in_page,
-                             .iov_len = MAX_ARGS - in_page};
-    if (syscall(SYS_process_vm_readv, getpid(), &to, 1ul, from, 2ul, 0ul) <= 0)
-        hvd_fake_die("cuLaunchKernel: the arguments cannot be read");
+    if (!p || bytes != l->kernel.args_bytes)
+        hvd_fake_die("cuLaunchKernel: arguments of %zu bytes, not %zu", bytes,
+                     l->kernel.args_bytes);
+    memcpy(l->args, p, bytes);
 }
 
 EXPORT int cuLaunchKernel(cu_func f,
@@ -209,7 +167,7 @@ int cuLaunchKernel(cu_func f,
                    void **params,
                    void **extra)
 {
-    static _Atomic uint32_t seed = 1;
+    static _Atomic uint64_t seed = 1;
 
     if (gx == 0 || gy != 1 || gz != 1 || bx != 256 || by != 1 || bz != 1
         || shared_bytes != 0)
@@ -217,9 +175,9 @@ int cuLaunchKernel(cu_func f,
     struct launch *l = calloc(1, sizeof *l);
     if (!l)
         hvd_fake_die("out of memory");
-    l->fn = f->fn;
+    l->kernel = f->kernel;
     l->blocks = gx;
-    l->seed = seed++;
+    l->seed = seed++ * 0x9e3779b97f4a7c15ull >> 20;
     copy_args(l, params, extra);
     int r = hvd_fake_enqueue(s, run, l, sizeof *l);
     free(l);
