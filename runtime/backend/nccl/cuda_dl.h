@@ -152,9 +152,10 @@ struct cuda_api {
 };
 
 /* Fills the caller's table; the library stays loaded; nothing is called but
- * cuDriverGetVersion. -ENODEV: no libcuda.so.1 here; -ENOTSUP: below 11.0, or a symbol
+ * cuDriverGetVersion. -ENODEV: no such library here; -ENOTSUP: below 11.0, or a symbol
  * that we need always is missing. Any thread. */
-int cuda_load(struct cuda_api *ret, struct err *err);
+int cuda_load(const char *name, struct cuda_api *ret, struct err *err);
+#define CUDA_LIBRARY "libcuda.so.1"
 
 /* "cuMemAlloc_v2: out of memory (CUDA_ERROR_OUT_OF_MEMORY)". -ENOMEM; -EIO: the context
  * is lost for good; -ENODEV, -ENOTSUP; else -EINVAL. */

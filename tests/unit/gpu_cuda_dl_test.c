@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Loading the driver, and what its errors become. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+#include "tests/unit/gpu_fake.h"
+
+static void no_driver_is_a_sentence(void **state)
+{
+    struct cuda_api api;
+    struct err err = ERR_INIT;
+
+    (void)state;
+    assert_int_equal(cuda_load("libcuda-none.so.1", &api, &err), -ENODEV);
+    assert_non_null(strstr(err.text, "no NVIDIA driver here (libcuda-none.so.1: "));
+}
+
+static void old_driver_is_refused(void **state)
+{
+    struct cuda_api api;
+    struct err err = ERR_INIT;
+
+    (void)state;
+    fake_begin();
+    fake.setup("10020", "1", NULL);
+    assert_int_equal(cuda_load(CUDA_LIBRARY, &api, &err), -ENOTSUP);
+    assert_string_equal(err.text,
+                        "the driver is for CUDA 10.2; 11.0 or later is needed");
+}
+
+static void what_a_version_has_not_is_null(void **state)
+{
+    (void)state;
+    fake_begin_as("11000", "1", NULL);
+    assert_int_equal(fake.cu.version, 11000);
+    assert_null(fake.cu.mem_alloc_async);
+    assert_null(fake.cu.graph_make);
+    assert_non_null(fake.cu.device_uuid_v1);
+    assert_null(fake.cu.device_uuid);
+    fake_begin_as("12040", "1", NULL);
+    assert_non_null(fake.cu.mem_alloc_async);
+    assert_non_null(fake.cu.graph_make);
+    assert_null(fake.cu.ctx_record_event);
+    fake_begin_as("12050", "1", NULL);
+    assert_non_null(fake.cu.ctx_record_event);
+}
+
+static void error_text_names_call_and_code(void **state)
+{
+    struct err err = ERR_INIT;
+
+    (void)state;
+    fake_begin();
+    assert_int_equal(cuda_fail(&fake.cu, "cuMemAlloc_v2", CU_OUT_OF_MEMORY, &err),
+                     -ENOMEM);
+    assert_string_equal(err.text,
+                        "cuMemAlloc_v2: out of memory (CUDA_ERROR_OUT_OF_MEMORY)");
+    assert_int_equal(cuda_fail(&fake.cu, "cuEventQuery", CU_ILLEGAL_ADDRESS, &err),
+                     -EIO);
+    assert_string_equal(err.text, "cuEventQuery: an illegal memory access was "
+                                  "encountered (CUDA_ERROR_ILLEGAL_ADDRESS); the CUDA "
+                                  "context of this process is lost: restart it");
+    assert_int_equal(cuda_fail(&fake.cu, "cuX", 12345, &err), -EINVAL);
+    assert_string_equal(err.text, "cuX: CUDA error 12345");
+    assert_int_equal(cuda_fail(&fake.cu, "cuInit", CU_SYSTEM_DRIVER_MISMATCH, &err),
+                     -ENOTSUP);
+    assert_non_null(strstr(err.text, "does not fit the driver of the host"));
+    assert_string_equal(cuda_symbol(CUDA_stream_wait), "cuStreamWaitEvent");
+    assert_int_equal(fake.cu.init(0), 0);
+    assert_int_equal(CUDA_TRY(&fake.cu, device_get, &err, &(cu_device){0}, 99),
+                     -ENODEV);
+    assert_string_equal(
+        err.text, "cuDeviceGet: invalid device ordinal (CUDA_ERROR_INVALID_DEVICE)");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(no_driver_is_a_sentence),
+        cmocka_unit_test(old_driver_is_refused),
+        cmocka_unit_test(what_a_version_has_not_is_null),
+        cmocka_unit_test(error_text_names_call_and_code),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
