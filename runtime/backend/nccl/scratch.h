@@ -19,7 +19,7 @@ struct fusion_buffer {
 };
 struct pinned_piece {
     struct device_event *sent; /* NULL: not queued yet */
-    uint32_t end;              /* offset behind it */
+    uint32_t begin;            /* offset */
 };
 struct scratch {
     const struct cuda_api *cu;

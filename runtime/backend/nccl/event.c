@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Counted events. A pool keeps the ones that nobody refers to for the next; it lives
+ * until its owner and all events have let go, so an event may outlive the device. A
+ * stream that waits for an event took its state when the wait was put in, so using an
+ * event anew does not disturb it. */
+#include "runtime/backend/nccl/event.h"
+
+#include <errno.h>
+#include <stdbool.h>
+
+#include "runtime/backend/nccl/futex.h"
+#include "runtime/base/mem.h"
+
+struct event_pool {
+    const struct cuda_api *cu;
+    cu_ctx ctx;
+    _Atomic uint32_t refs; /* the owner's, and one an event that is out */
+    _Atomic bool is_forgotten;
+    pthread_mutex_t lock; /* free */
+    struct device_event *free;
+};
+
+struct event_pool *event_pool_new(const struct cuda_api *cu, cu_ctx ctx)
+{
+    struct event_pool *p = mem_zalloc(sizeof(*p));
+
+    if (!p)
+        return NULL;
+    p->cu = cu;
+    p->ctx = ctx;
+    atomic_init(&p->refs, 1);
+    (void)pthread_mutex_init(&p->lock, NULL); /* cannot fail on Linux */
+    return p;
+}
+
+void event_pool_unref(struct event_pool *p)
+{
+    if (!p || atomic_fetch_sub_explicit(&p->refs, 1, memory_order_acq_rel) != 1)
+        return;
+    /* Results are not looked at: the driver may have ended before us. */
+    bool is_in = !p->is_forgotten && p->cu->ctx_push(p->ctx) == CU_OK;
+    while (p->free) {
+        struct device_event *e = p->free;
+        p->free = e->next;
+        if (is_in)
+            (void)p->cu->event_free(e->ev);
+        mem_free(e);
+    }
+    if (is_in)
+        (void)p->cu->ctx_pop(&(cu_ctx){NULL});
+    (void)pthread_mutex_destroy(&p->lock);
+    mem_free(p);
+}
+
+void event_pool_forget(struct event_pool *p)
+{
+    p->is_forgotten = true;
+    /* The lock may have been held by a thread that is not in this child. */
+    (void)pthread_mutex_init(&p->lock, NULL);
+}
+
+int event_new(struct event_pool *p, struct device_event **ret, struct err *err)
+{
+    (void)pthread_mutex_lock(&p->lock);
+    struct device_event *e = p->free;
+    if (e)
+        p->free = e->next;
+    (void)pthread_mutex_unlock(&p->lock);
+    if (!e) {
+        e = mem_zalloc(sizeof(*e));
+        if (!e)
+            return err_set(err, -ENOMEM, "out of memory for an event");
+        int r = CUDA_TRY(p->cu, event_new, err, &e->ev, CU_EVENT_DISABLE_TIMING);
+        if (r < 0) {
+            mem_free(e);
+            return r;
+        }
+    }
+    e->next = NULL;
+    e->pool = p;
+    atomic_store_explicit(&e->refs, 1, memory_order_relaxed);
+    atomic_store_explicit(&e->state, EVENT_PENDING, memory_order_relaxed);
+    (void)atomic_fetch_add_explicit(&p->refs, 1, memory_order_relaxed);
+    *ret = e;
+    return 0;
+}
+
+struct device_event *event_ref(struct device_event *e)
+{
+    (void)atomic_fetch_add_explicit(&e->refs, 1, memory_order_relaxed);
+    return e;
+}
+
+/* The acq_rel of the last one makes all uses come before the next use of the event. */
+void event_unref(struct device_event *e)
+{
+    if (!e || atomic_fetch_sub_explicit(&e->refs, 1, memory_order_acq_rel) != 1)
+        return;
+    struct event_pool *p = e->pool;
+    (void)pthread_mutex_lock(&p->lock);
+    e->next = p->free;
+    p->free = e;
+    (void)pthread_mutex_unlock(&p->lock);
+    event_pool_unref(p);
+}
+
+/* Release: who sees the state (event_is_done, event_wait_recorded) may use ev. */
+static void say(struct device_event *e, enum event_state s)
+{
+    atomic_store_explicit(&e->state, s, memory_order_release);
+    futex_wake(&e->state);
+}
+
+int event_record(struct device_event *e, cu_stream s, struct err *err)
+{
+    int r = CUDA_TRY(e->pool->cu, event_record, err, e->ev, s);
+
+    say(e, r == 0 ? EVENT_RECORDED : EVENT_FAILED);
+    return r;
+}
+
+int event_record_all(struct device_event *e, struct err *err)
+{
+    const struct event_pool *p = e->pool;
+    int r = CUDA_TRY(p->cu, ctx_record_event, err, p->ctx, e->ev);
+
+    say(e, r == 0 ? EVENT_RECORDED : EVENT_FAILED);
+    return r;
+}
+
+void event_fail(struct device_event *e)
+{
+    say(e, EVENT_FAILED);
+}
+
+static enum event_state state_of(const struct device_event *e)
+{
+    return (enum event_state)atomic_load_explicit(&e->state, memory_order_acquire);
+}
+
+int event_is_done(const struct device_event *e, struct err *err)
+{
+    switch (state_of(e)) {
+    case EVENT_PENDING:
+        return 0;
+    case EVENT_FAILED:
+        return err_set(err, -ECONNABORTED, "was given up before it was on the device");
+    case EVENT_RECORDED:
+        break;
+    }
+    int result = e->pool->cu->event_query(e->ev);
+    if (result == CU_NOT_READY)
+        return 0;
+    return result == CU_OK ? 1 : cuda_fail(e->pool->cu, "cuEventQuery", result, err);
+}
+
+int event_put_wait(const struct device_event *e, cu_stream s, struct err *err)
+{
+    if (state_of(e) != EVENT_RECORDED)
+        return err_set(err, -EINVAL, "an event that is not recorded is waited for");
+    return CUDA_TRY(e->pool->cu, stream_wait, err, s, e->ev, 0);
+}
+
+int event_wait_recorded(struct device_event *e, uint64_t deadline_ns)
+{
+    enum event_state s;
+
+    while ((s = state_of(e)) == EVENT_PENDING) {
+        uint64_t ns = futex_left(deadline_ns);
+        if (ns == 0)
+            return -ETIMEDOUT;
+        futex_wait(&e->state, EVENT_PENDING, ns);
+    }
+    return s == EVENT_RECORDED ? 0 : -ECONNABORTED;
+}

@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Device memory in stream order. With pools the driver does it all. Without, a block
+ * that is given carries an event of the stream it was given on, lies in the list of its
+ * size class (eight steps a power of two), and is taken again by a stream that waits
+ * for that event on the device. cuMemFree waits for the whole device, so blocks go back
+ * to the driver only when it has no memory left. */
+#include "runtime/backend/nccl/memory.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <string.h>
+
+#include "runtime/base/mem.h"
+
+#define N_BUCKETS 256 /* of blocks that are out */
+#define N_CLASSES 256
+#define LEAST     256u
+
+struct block {
+    struct block *next;
+    cu_ptr p;
+    uint32_t class;
+    cu_event given; /* NULL: never given */
+};
+
+struct memory {
+    const struct cuda_api *cu;
+    cu_ctx ctx;
+    cu_pool pool; /* NULL: the lists below */
+    _Atomic bool is_forgotten;
+    pthread_mutex_t lock; /* out, free */
+    struct block *out[N_BUCKETS];
+    struct block *free[N_CLASSES];
+};
+
+int memory_new(const struct cuda_api *cu,
+               cu_ctx ctx,
+               cu_device dev,
+               uint64_t kept_bytes,
+               struct memory **ret,
+               struct err *err)
+{
+    struct cu_pool_props props = {.alloc_type = 1, .location_type = 1, .location = dev};
+    int has_pools = 0;
+    struct memory *m = mem_zalloc(sizeof(*m));
+
+    if (!m)
+        return err_set(err, -ENOMEM, "out of memory for the GPU's memory");
+    m->cu = cu;
+    m->ctx = ctx;
+    (void)pthread_mutex_init(&m->lock, NULL); /* cannot fail on Linux */
+    if (cu->pool_new && cu->device_attr(&has_pools, CU_ATTR_MEMORY_POOLS, dev) == CU_OK
+        && has_pools) {
+        int r = CUDA_TRY(cu, pool_new, err, &m->pool, &props);
+        if (r == 0)
+            r = CUDA_TRY(cu, pool_set, err, m->pool, CU_POOL_RELEASE_THRESHOLD,
+                         &kept_bytes);
+        if (r < 0) {
+            memory_free(m);
+            return r;
+        }
+    }
+    *ret = m;
+    return 0;
+}
+
+static void free_list(struct memory *m, struct block *b)
+{
+    while (b) {
+        struct block *next = b->next;
+        (void)m->cu->mem_free(b->p);
+        if (b->given)
+            (void)m->cu->event_free(b->given);
+        mem_free(b);
+        b = next;
+    }
+}
+
+void memory_free(struct memory *m)
+{
+    if (!m)
+        return;
+    for (uint32_t i = 0; i < N_CLASSES; i++)
+        free_list(m, m->free[i]);
+    for (uint32_t i = 0; i < N_BUCKETS; i++)
+        free_list(m, m->out[i]);
+    if (m->pool)
+        (void)m->cu->pool_free(m->pool);
+    (void)pthread_mutex_destroy(&m->lock);
+    mem_free(m);
+}
+
+void memory_forget(struct memory *m)
+{
+    m->is_forgotten = true;
+    (void)pthread_mutex_init(&m->lock, NULL);
+}
+
+/* Eight classes for each power of two from 256 bytes on; *ret_bytes: what it holds. */
+static uint32_t class_of(uint64_t bytes, uint64_t *ret_bytes)
+{
+    uint64_t b = bytes < LEAST ? LEAST : bytes;
+    uint32_t power = 63u - (uint32_t)__builtin_clzll(b);
+    uint64_t step = (1ull << power) / 8, n = (b - (1ull << power) + step - 1) / step;
+
+    *ret_bytes = (1ull << power) + n * step;
+    return (power - 8) * 8 + (uint32_t)n; /* n == 8 is the next power's 0 */
+}
+
+static struct block **bucket_of(struct memory *m, cu_ptr p)
+{
+    return &m->out[(p >> 8) * 0x9e3779b97f4a7c15ull >> 56];
+}
+
+static int give_all_back(struct memory *m)
+{
+    struct block *all = NULL;
+
+    (void)pthread_mutex_lock(&m->lock);
+    for (uint32_t i = 0; i < N_CLASSES; i++)
+        while (m->free[i]) {
+            struct block *b = m->free[i];
+            m->free[i] = b->next;
+            b->next = all;
+            all = b;
+        }
+    (void)pthread_mutex_unlock(&m->lock);
+    bool is_some = all != NULL;
+    free_list(m, all);
+    return is_some;
+}
+
+static struct block *new_block(struct memory *m, uint64_t bytes, struct err *err)
+{
+    struct block *b = mem_zalloc(sizeof(*b));
+
+    if (!b) {
+        (void)err_set(err, -ENOMEM, "out of memory for a block of GPU memory");
+        return NULL;
+    }
+    int result = m->cu->mem_alloc(&b->p, bytes);
+    if (result == CU_OUT_OF_MEMORY && give_all_back(m))
+        result = m->cu->mem_alloc(&b->p, bytes);
+    if (result == CU_OK)
+        return b;
+    mem_free(b);
+    (void)cuda_fail(m->cu, "cuMemAlloc_v2", result, err);
+    return NULL;
+}
+
+static int
+take_listed(struct memory *m, uint64_t bytes, cu_stream s, cu_ptr *ret, struct err *err)
+{
+    uint64_t room;
+    uint32_t class = class_of(bytes, &room);
+
+    if (class >= N_CLASSES)
+        return err_set(err, -ENOMEM, "%llu bytes are no size",
+                       (unsigned long long)bytes);
+    (void)pthread_mutex_lock(&m->lock);
+    struct block *b = m->free[class];
+    if (b)
+        m->free[class] = b->next;
+    (void)pthread_mutex_unlock(&m->lock);
+    if (b) {
+        int r = CUDA_TRY(m->cu, stream_wait, err, s, b->given, 0);
+        if (r < 0) {
+            mem_free(b); /* the context is lost: so is the block */
+            return r;
+        }
+    } else {
+        b = new_block(m, room, err);
+        if (!b)
+            return err ? err->code : -ENOMEM;
+    }
+    b->class = class;
+    (void)pthread_mutex_lock(&m->lock);
+    struct block **at = bucket_of(m, b->p);
+    b->next = *at;
+    *at = b;
+    (void)pthread_mutex_unlock(&m->lock);
+    *ret = b->p;
+    return 0;
+}
+
+int memory_take(
+    struct memory *m, uint64_t bytes, cu_stream s, cu_ptr *ret, struct err *err)
+{
+    uint64_t n = bytes < LEAST ? LEAST : bytes;
+    int r = m->pool ? CUDA_TRY(m->cu, mem_alloc_from, err, ret, n, m->pool, s)
+                    : take_listed(m, n, s, ret, err);
+
+    if (r < 0)
+        (void)err_prefix(err, "%llu bytes of GPU memory", (unsigned long long)bytes);
+    return r;
+}
+
+static struct block *find_out(struct memory *m, cu_ptr p)
+{
+    (void)pthread_mutex_lock(&m->lock);
+    struct block **at = bucket_of(m, p);
+    while (*at && (*at)->p != p)
+        at = &(*at)->next;
+    struct block *b = *at;
+    if (b)
+        *at = b->next;
+    (void)pthread_mutex_unlock(&m->lock);
+    return b;
+}
+
+static void give_listed(struct memory *m, cu_ptr p, cu_stream s)
+{
+    struct block *b = find_out(m, p);
+
+    if (!b)
+        return; /* none of ours */
+    if ((!b->given && m->cu->event_new(&b->given, CU_EVENT_DISABLE_TIMING) != CU_OK)
+        || (m->cu->event_record(b->given, s) != CU_OK
+            && m->cu->event_record(b->given, NULL) != CU_OK)) {
+        mem_free(b); /* when it would be free is not known: leaked */
+        return;
+    }
+    (void)pthread_mutex_lock(&m->lock);
+    b->next = m->free[b->class];
+    m->free[b->class] = b;
+    (void)pthread_mutex_unlock(&m->lock);
+}
+
+/* A stream that has ended since fails; the legacy stream then comes after all work of
+ * blocking streams, and that of others has ended before the user ended the stream. */
+void memory_give(struct memory *m, cu_ptr p, cu_stream s)
+{
+    if (p == 0 || m->is_forgotten)
+        return;
+    if (!m->pool)
+        give_listed(m, p, s);
+    else if (m->cu->mem_free_async(p, s) != CU_OK)
+        (void)m->cu->mem_free_async(p, NULL); /* or it is leaked */
+}

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The fusion buffers and the ring of pinned memory. A piece of the ring is free again
+ * when the event behind its copy is done; pieces end in the order in which they were
+ * taken, so the ring is cut from the front only. */
+#include "runtime/backend/nccl/scratch.h"
+
+#include <errno.h>
+
+#define PINNED_ALIGN 64u
+
+void scratch_init(struct scratch *sc,
+                  const struct cuda_api *cu,
+                  struct event_pool *events,
+                  struct memory *memory)
+{
+    *sc = (struct scratch){.cu = cu, .events = events, .memory = memory};
+}
+
+void scratch_release(struct scratch *sc)
+{
+    for (uint32_t i = 0; i < sc->n; i++)
+        event_unref(sc->pieces[(sc->first + i) % PINNED_PIECES].sent);
+    sc->n = 0;
+    for (uint32_t i = 0; i < GPU_MAX_STREAMS; i++) {
+        if (sc->fusion[i].at)
+            memory_give(sc->memory, sc->fusion[i].at, NULL);
+        sc->fusion[i].at = 0;
+    }
+    if (sc->pinned)
+        (void)sc->cu->host_free(sc->pinned); /* the driver may have ended before us */
+    sc->pinned = NULL;
+}
+
+int scratch_fusion(struct scratch *sc,
+                   uint32_t index,
+                   uint64_t bytes,
+                   cu_stream s,
+                   cu_ptr *ret,
+                   struct err *err)
+{
+    struct fusion_buffer *f = &sc->fusion[index];
+    uint64_t n = (bytes + FUSION_GRANULE - 1) / FUSION_GRANULE * FUSION_GRANULE;
+    cu_ptr at;
+
+    if (bytes > f->bytes) {
+        int r = memory_take(sc->memory, n, s, &at, err);
+        if (r < 0)
+            return err_prefix(err, "the fusion buffer");
+        memory_give(sc->memory, f->at, s);
+        *f = (struct fusion_buffer){
+            .at = at, .bytes = n, .generation = f->generation + 1};
+    }
+    *ret = f->at;
+    return 0;
+}
+
+/* Drops the pieces at the front whose copies are done. */
+static int cut(struct scratch *sc, struct err *err)
+{
+    while (sc->n > 0) {
+        struct pinned_piece *p = &sc->pieces[sc->first];
+        int r = p->sent ? event_is_done(p->sent, err) : 0;
+        if (r <= 0)
+            return r;
+        event_unref(p->sent);
+        p->sent = NULL;
+        sc->first = (sc->first + 1) % PINNED_PIECES;
+        sc->n--;
+    }
+    return 0;
+}
+
+/* Offset of `room` free bytes, or PINNED_BYTES: there are none now. The bytes in use
+ * are from the end of the piece before the first to head, around the end. */
+static uint32_t place(const struct scratch *sc, uint32_t tail, uint32_t room)
+{
+    if (sc->n == 0)
+        return 0;
+    if (sc->head > tail) { /* free: behind head, then before tail */
+        if (room <= PINNED_BYTES - sc->head)
+            return sc->head;
+        return room < tail ? 0 : PINNED_BYTES;
+    }
+    return room < tail - sc->head ? sc->head : PINNED_BYTES;
+}
+
+int scratch_pinned(struct scratch *sc, uint32_t bytes, void **ret, struct err *err)
+{
+    uint32_t room = (bytes + PINNED_ALIGN - 1) / PINNED_ALIGN * PINNED_ALIGN;
+
+    if (room == 0 || bytes > PINNED_BYTES / 2)
+        return err_set(err, -EINVAL, "%u bytes are no upload", bytes);
+    if (!sc->pinned) {
+        void *p;
+        int r = CUDA_TRY(sc->cu, host_alloc, err, &p, PINNED_BYTES, 0);
+        if (r < 0)
+            return r;
+        sc->pinned = p;
+    }
+    int r = cut(sc, err);
+    if (r < 0)
+        return r;
+    if (sc->n > 0 && !sc->pieces[(sc->first + sc->n - 1) % PINNED_PIECES].sent)
+        return err_set(err, -EINVAL, "an upload was begun and not sent");
+    uint32_t at = place(sc, sc->n ? sc->pieces[sc->first].begin : 0, room);
+    if (at == PINNED_BYTES || sc->n == PINNED_PIECES)
+        return err_set(err, -EAGAIN, "all pinned memory is in use");
+    sc->pieces[(sc->first + sc->n++) % PINNED_PIECES] =
+        (struct pinned_piece){.begin = at};
+    sc->head = at + room;
+    *ret = sc->pinned + at;
+    return 0;
+}
+
+int scratch_pinned_sent(struct scratch *sc, cu_stream s, struct err *err)
+{
+    struct pinned_piece *p =
+        &sc->pieces[(sc->first + sc->n + PINNED_PIECES - 1) % PINNED_PIECES];
+    struct device_event *e;
+    int r = event_new(sc->events, &e, err);
+
+    if (r == 0) {
+        r = event_record(e, s, err);
+        if (r == 0)
+            p->sent = e;
+        else
+            event_unref(e);
+    }
+    return r;
+}

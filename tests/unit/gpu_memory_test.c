@@ -1,0 +1,350 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Events, device memory in stream order, fusion buffers, pinned memory: on the fake. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+#include "runtime/backend/nccl/scratch.h"
+#include "tests/unit/gpu_fake.h"
+
+static struct {
+    cu_ctx ctx;
+    cu_stream a, b;
+    struct event_pool *events;
+    struct memory *memory;
+    struct scratch scratch;
+} t;
+
+static void begin(const char *nopool)
+{
+    struct err err = ERR_INIT;
+
+    fake_begin_as("12040", "1", nopool);
+    assert_int_equal(fake.cu.init(0), 0);
+    assert_int_equal(fake.cu.ctx_retain(&t.ctx, 0), 0);
+    assert_int_equal(fake.cu.ctx_push(t.ctx), 0);
+    assert_int_equal(fake.cu.stream_new(&t.a, CU_STREAM_NON_BLOCKING, 0), 0);
+    assert_int_equal(fake.cu.stream_new(&t.b, CU_STREAM_NON_BLOCKING, 0), 0);
+    t.events = event_pool_new(&fake.cu, t.ctx);
+    assert_non_null(t.events);
+    assert_int_equal(memory_new(&fake.cu, t.ctx, 0, 1u << 20, &t.memory, &err), 0);
+    scratch_init(&t.scratch, &fake.cu, t.events, t.memory);
+}
+
+static void end(void)
+{
+    WAIT_UNTIL(fake.cu.stream_query(t.a) == CU_OK
+               && fake.cu.stream_query(t.b) == CU_OK);
+    scratch_release(&t.scratch);
+    (void)fake.cu.ctx_sync();
+    memory_free(t.memory);
+    event_pool_unref(t.events);
+    assert_int_equal(fake.cu.stream_free(t.a), 0);
+    assert_int_equal(fake.cu.stream_free(t.b), 0);
+    assert_int_equal(fake.n_blocks(), 0);
+    assert_int_equal(fake.n_events(), 0);
+    assert_int_equal(fake.cu.ctx_pop(&t.ctx), 0);
+}
+
+static struct device_event *recorded(cu_stream s)
+{
+    struct device_event *e;
+    struct err err = ERR_INIT;
+
+    assert_int_equal(event_new(t.events, &e, &err), 0);
+    assert_int_equal(event_is_done(e, &err), 0);
+    assert_int_equal(event_record(e, s, &err), 0);
+    return e;
+}
+
+static void an_event_is_done_when_the_device_is_there(void **state)
+{
+    struct err err = ERR_INIT;
+    struct gate gate;
+
+    (void)state;
+    begin(NULL);
+    gate_put(&gate, t.a);
+    struct device_event *e = recorded(t.a);
+    assert_int_equal(event_is_done(e, &err), 0);
+    assert_int_equal(event_put_wait(e, t.b, &err), 0);
+    struct device_event *behind = recorded(t.b);
+    assert_int_equal(event_is_done(behind, &err), 0);
+    gate.is_open = 1;
+    WAIT_UNTIL(event_is_done(behind, &err) == 1);
+    assert_int_equal(event_is_done(e, &err), 1);
+    event_unref(e);
+    event_unref(behind);
+    end();
+}
+
+static void events_are_reused_only_when_free(void **state)
+{
+    (void)state;
+    begin(NULL);
+    struct device_event *a = recorded(t.a);
+    cu_event ev = a->ev;
+    struct device_event *b = recorded(t.a);
+    assert_ptr_not_equal(b->ev, ev);
+    (void)event_ref(a);
+    event_unref(a);
+    struct device_event *c = recorded(t.a);
+    assert_ptr_not_equal(c->ev, ev);
+    event_unref(a);
+    struct device_event *d = recorded(t.a);
+    assert_ptr_equal(d->ev, ev);
+    event_unref(b);
+    event_unref(c);
+    event_unref(d);
+    end();
+}
+
+static void *record_later(void *arg)
+{
+    struct err err = ERR_INIT;
+
+    (void)fake.cu.ctx_push(t.ctx);
+    usleep(2000);
+    if (event_record(arg, t.a, &err) < 0)
+        abort();
+    return NULL;
+}
+
+static void pending_events_are_waited_for(void **state)
+{
+    struct device_event *e;
+    struct err err = ERR_INIT;
+    pthread_t thread;
+
+    (void)state;
+    begin(NULL);
+    assert_int_equal(event_new(t.events, &e, &err), 0);
+    assert_int_equal(event_put_wait(e, t.b, &err), -EINVAL);
+    assert_int_equal(event_wait_recorded(e, clock_now_ns() + NS_PER_MS), -ETIMEDOUT);
+    assert_int_equal(pthread_create(&thread, NULL, record_later, e), 0);
+    assert_int_equal(event_wait_recorded(e, UINT64_MAX), 0);
+    assert_int_equal(event_put_wait(e, t.b, &err), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    event_unref(e);
+    assert_int_equal(event_new(t.events, &e, &err), 0);
+    event_fail(e);
+    assert_int_equal(event_wait_recorded(e, UINT64_MAX), -ECONNABORTED);
+    assert_int_equal(event_is_done(e, &err), -ECONNABORTED);
+    event_unref(e);
+    end();
+}
+
+static void event_outlives_its_pools_owner(void **state)
+{
+    (void)state;
+    begin(NULL);
+    struct device_event *e = recorded(t.a);
+    event_pool_unref(t.events);
+    struct err err = ERR_INIT;
+    WAIT_UNTIL(event_is_done(e, &err) == 1);
+    fake.cu.ctx_pop(&t.ctx); /* freed by a thread that has no context */
+    event_unref(e);
+    fake.cu.ctx_push(t.ctx);
+    assert_int_equal(fake.n_events(), 0);
+    t.events = NULL;
+    end();
+}
+
+static void result_freed_on_its_stream(void **state)
+{
+    struct err err = ERR_INIT;
+    struct gate gate;
+    cu_ptr p;
+
+    (void)state;
+    begin(NULL);
+    assert_int_equal(memory_take(t.memory, 1000, t.a, &p, &err), 0);
+    assert_int_equal(p % 256, 0);
+    gate_put(&gate, t.a);
+    assert_int_equal(fake.cu.set_d8(p, 1, 1000, t.a), 0);
+    memory_give(t.memory, p, t.a);
+    assert_int_equal(fake.n_blocks(), 1);
+    gate.is_open = 1;
+    WAIT_UNTIL(fake.n_blocks() == 0);
+    end();
+}
+
+static int store_one(void *arg)
+{
+    _Atomic int *p;
+
+    memcpy(&p, arg, sizeof p);
+    *p = 1;
+    return 0;
+}
+
+static void pool_absent_uses_free_list(void **state)
+{
+    struct err err = ERR_INIT;
+    _Atomic int is_used = 0, *used = &is_used;
+    struct gate gate;
+    cu_ptr p, q, r;
+
+    (void)state;
+    begin("1");
+    assert_int_equal(memory_take(t.memory, 5000, t.a, &p, &err), 0);
+    gate_put(&gate, t.a);
+    memory_give(t.memory, p, t.a);
+    /* another stream gets the same block, and comes after the first one's use of it */
+    assert_int_equal(memory_take(t.memory, 4999, t.b, &q, &err), 0);
+    assert_int_equal(p, q);
+    assert_int_equal(fake.enqueue(t.b, store_one, &used, sizeof used), 0);
+    assert_int_equal(memory_take(t.memory, 5000, t.b, &r, &err), 0);
+    assert_int_not_equal(p, r);
+    usleep(1000);
+    assert_int_equal(is_used, 0);
+    gate.is_open = 1;
+    WAIT_UNTIL(is_used);
+    memory_give(t.memory, q, t.b);
+    memory_give(t.memory, r, t.b);
+    end();
+}
+
+static void out_of_memory_is_a_sentence(void **state)
+{
+    struct err err = ERR_INIT;
+    cu_ptr p = 0;
+
+    (void)state;
+    begin(NULL);
+    fake.set_faults("oom=1");
+    assert_int_equal(memory_take(t.memory, 12345, t.a, &p, &err), -ENOMEM);
+    assert_string_equal(err.text, "12345 bytes of GPU memory: cuMemAllocFromPoolAsync: "
+                                  "out of memory (CUDA_ERROR_OUT_OF_MEMORY)");
+    end();
+    begin("1");
+    assert_int_equal(memory_take(t.memory, 70000, t.a, &p, &err), 0);
+    memory_give(t.memory, p, t.a);
+    fake.set_faults("oom=1"); /* what lies in lists goes back to the driver then */
+    assert_int_equal(memory_take(t.memory, 1, t.a, &p, &err), 0);
+    assert_int_equal(fake.n_blocks(), 1);
+    fake.set_faults("oom=1");
+    cu_ptr q;
+    assert_int_equal(memory_take(t.memory, 1, t.a, &q, &err), -ENOMEM);
+    memory_give(t.memory, p, t.a);
+    end();
+}
+
+static void size_classes_hold_what_they_say(void **state)
+{
+    struct err err = ERR_INIT;
+    cu_ptr p;
+
+    (void)state;
+    begin("1");
+    for (uint64_t n = 1; n < 3000000; n = n * 5 / 4 + 1) {
+        assert_int_equal(memory_take(t.memory, n, t.a, &p, &err), 0);
+        assert_int_equal(fake.cu.set_d8(p, 1, n, t.a), 0); /* the fake looks */
+        memory_give(t.memory, p, t.a);
+    }
+    end();
+}
+
+static void fusion_buffer_grows_in_order(void **state)
+{
+    struct err err = ERR_INIT;
+    struct gate gate;
+    cu_ptr p, q;
+
+    (void)state;
+    begin(NULL);
+    assert_int_equal(scratch_fusion(&t.scratch, 0, 100, t.a, &p, &err), 0);
+    assert_int_equal(t.scratch.fusion[0].bytes, FUSION_GRANULE);
+    assert_int_equal(scratch_fusion(&t.scratch, 0, FUSION_GRANULE, t.a, &q, &err), 0);
+    assert_int_equal(p, q);
+    gate_put(&gate, t.a);
+    assert_int_equal(fake.cu.set_d8(p, 1, FUSION_GRANULE, t.a), 0);
+    assert_int_equal(scratch_fusion(&t.scratch, 0, FUSION_GRANULE + 1, t.a, &q, &err),
+                     0);
+    assert_int_not_equal(p, q);
+    assert_int_equal(t.scratch.fusion[0].generation, 2);
+    assert_int_equal(fake.n_blocks(), 2); /* the old one is still in use */
+    assert_int_equal(scratch_fusion(&t.scratch, 1, 1, t.b, &p, &err), 0);
+    gate.is_open = 1;
+    WAIT_UNTIL(fake.n_blocks() == 2);
+    end();
+}
+
+static void pinned_ring_full_is_eagain(void **state)
+{
+    struct err err = ERR_INIT;
+    struct gate gate;
+    cu_ptr at;
+    void *p;
+
+    (void)state;
+    begin(NULL);
+    assert_int_equal(scratch_pinned(&t.scratch, PINNED_BYTES, &p, &err), -EINVAL);
+    assert_int_equal(memory_take(t.memory, PINNED_BYTES / 2, t.a, &at, &err), 0);
+    gate_put(&gate, t.a);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(scratch_pinned(&t.scratch, PINNED_BYTES / 2, &p, &err), 0);
+        memset(p, 1, PINNED_BYTES / 2);
+        assert_int_equal(fake.cu.copy_up(at, p, PINNED_BYTES / 2, t.a), 0);
+        assert_int_equal(scratch_pinned_sent(&t.scratch, t.a, &err), 0);
+    }
+    assert_int_equal(scratch_pinned(&t.scratch, 1, &p, &err), -EAGAIN);
+    gate.is_open = 1;
+    WAIT_UNTIL(scratch_pinned(&t.scratch, 1, &p, &err) == 0);
+    assert_int_equal(scratch_pinned(&t.scratch, 1, &p, &err), -EINVAL); /* not sent */
+    assert_int_equal(scratch_pinned_sent(&t.scratch, t.a, &err), 0);
+    memory_give(t.memory, at, t.a);
+    end();
+}
+
+/* Pieces never overlap one that may still be read: each upload's bytes arrive. */
+static void pinned_pieces_do_not_overlap(void **state)
+{
+    struct err err = ERR_INIT;
+    cu_ptr at;
+    void *p;
+    uint32_t n = 1, sum = 0;
+
+    (void)state;
+    begin(NULL);
+    assert_int_equal(memory_take(t.memory, 1u << 20, t.a, &at, &err), 0);
+    for (uint32_t i = 0; i < 300; i++) {
+        uint8_t seen[2] = {0};
+        n = n * 7 % 900001 + 1;
+        WAIT_UNTIL(scratch_pinned(&t.scratch, n, &p, &err) == 0);
+        assert_int_equal((uintptr_t)p % 64, 0);
+        memset(p, (int)(i & 255), n);
+        assert_int_equal(fake.cu.copy_up(at, p, n, t.a), 0);
+        assert_int_equal(scratch_pinned_sent(&t.scratch, t.a, &err), 0);
+        if (i % 16 == 0) {
+            assert_int_equal(fake.cu.copy_down(seen, at + n - 1, 1, t.a), 0);
+            assert_int_equal(seen[0], i & 255);
+            sum++;
+        }
+    }
+    assert_int_equal(sum, 19);
+    memory_give(t.memory, at, t.a);
+    end();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_event_is_done_when_the_device_is_there),
+        cmocka_unit_test(events_are_reused_only_when_free),
+        cmocka_unit_test(pending_events_are_waited_for),
+        cmocka_unit_test(event_outlives_its_pools_owner),
+        cmocka_unit_test(result_freed_on_its_stream),
+        cmocka_unit_test(pool_absent_uses_free_list),
+        cmocka_unit_test(out_of_memory_is_a_sentence),
+        cmocka_unit_test(size_classes_hold_what_they_say),
+        cmocka_unit_test(fusion_buffer_grows_in_order),
+        cmocka_unit_test(pinned_ring_full_is_eagain),
+        cmocka_unit_test(pinned_pieces_do_not_overlap),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
