@@ -17,12 +17,12 @@
 #include "runtime/backend/nccl/launcher.h"
 #include "runtime/backend/nccl/memory.h"
 #include "runtime/backend/nccl/nccl_dl.h"
+#include "runtime/backend/nccl/nvml_dl.h"
 #include "runtime/backend/nccl/scratch.h"
 #include "runtime/backend/nccl/watch.h"
 
 struct cublas_api;
 struct launch;
-struct nvml_api;
 struct tables;
 
 /* RUNS -> STOPS (no NCCL call begins any more) -> QUIET (the launcher is out, or is
@@ -30,8 +30,10 @@ struct tables;
 enum gpu_life { GPU_RUNS, GPU_STOPS, GPU_QUIET, GPU_ENDED };
 
 struct gpu_hooks {
+    bool needs_nccl; /* gpu_open fails without one */
     /* The launcher: puts one job onto its stream; waits for nothing but NCCL. An error
-     * breaks the device with its sentence, but for JOB_CLOSE. */
+     * breaks the device with its sentence (which is to name the rank: gpu_name_rank),
+     * but for JOB_CLOSE. */
     int (*run)(struct device *g, struct job *job, struct err *err);
     /* The launcher: a job that will not run (the device is broken). May be NULL. */
     void (*drop)(struct device *g, struct job *job);
@@ -68,6 +70,11 @@ struct device {
     void *more;         /* of who makes hooks */
     struct gpu_launcher launcher;
     struct watch watch;
+    nvml_set xids; /* NULL: none are told; under xid_lock, with the next two */
+    pthread_mutex_t xid_lock;
+    unsigned xid; /* the last one, 0: none */
+    uint64_t xid_ns;
+    char pci[16];
     _Atomic bool looks; /* there are communicators to look at */
     _Atomic int life;   /* enum gpu_life; acq_rel */
     _Atomic bool is_forked;
@@ -75,11 +82,22 @@ struct device {
     char cause[480];      /* first failure */
 };
 
-/* The process's tables: cuda and nccl are loaded at the first call that succeeds. */
+/* gpu_process.c: what outlives worlds. cuda and nccl are loaded at the first call that
+ * succeeds; cuda is initialised (cuInit). Any thread. */
 int gpu_load_cuda(const struct cuda_api **ret, struct err *err);
 int gpu_load_nccl(const struct device_config *c,
                   const struct nccl_api **ret,
                   struct err *err);
+/* The primary context of a device, retained until the process ends, and its memory;
+ * kept_bytes counts at the first time. */
+int gpu_process_device(int ordinal,
+                       uint64_t kept_bytes,
+                       cu_ctx *ret_ctx,
+                       struct memory **ret_memory,
+                       struct err *err);
+void gpu_process_leak(void); /* work of ours would not stop: gpu_open refuses */
+bool gpu_process_has_leaked(void);
+void gpu_process_forked(void); /* in a child: all of this is of no use */
 
 /* Opens context, streams and threads. hooks outlive it. */
 int gpu_open(const struct device_config *c,
@@ -97,16 +115,24 @@ void gpu_forked(struct device *g);
  * the thread's capture mode RELAXED (so that a framework's graph capture is not
  * invalidated); leave puts both back. */
 struct gpu_scope {
-    const struct device *g;
+    const struct cuda_api *cu;
     int mode;
     bool is_in;
 };
 int gpu_enter(const struct device *g, struct gpu_scope *s, struct err *err);
 void gpu_leave(struct gpu_scope *s);
+int gpu_enter_ctx(const struct cuda_api *cu,
+                  cu_ctx ctx,
+                  struct gpu_scope *s,
+                  struct err *err);
 
+/* A thread with all signals blocked; an errno. */
+int gpu_thread_start(pthread_t *ret, void *(*main)(void *), void *arg);
 /* First failure wins; XIDs of the last 10 s are put in front; stops the launcher, wakes
  * the watcher and the coordinator. Any thread. */
 void gpu_broken(struct device *g, const char *sentence);
+/* Hears what NVML has to tell; the watcher, and gpu_broken. */
+void gpu_hear_xids(struct device *g);
 /* -ECONNABORTED with the cause once it is broken, else 0. Any thread. */
 int gpu_check(struct device *g, struct err *err);
 /* device_ops.abort and .quiesce. */
@@ -117,6 +143,8 @@ static inline bool gpu_runs(const struct device *g)
     return atomic_load_explicit(&g->life, memory_order_acquire) == GPU_RUNS;
 }
 
+/* Puts "rank 2 (host b): " before the text that is there; returns r. */
+int gpu_name_rank(const struct device *g, int r, struct err *err);
 /* " (host b)", or "" where hosts are not known: for "rank 3%s". */
 const char *gpu_host_text(const struct device *g, uint32_t rank, char ret[300]);
 

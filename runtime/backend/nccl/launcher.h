@@ -63,10 +63,12 @@ struct gpu_launcher {
     struct device *g;
     pthread_t thread;
     bool has_thread;
-    pthread_mutex_t lock; /* head, tail */
+    pthread_mutex_t lock; /* head, tail, is_closed */
+    bool is_closed;       /* nothing is pushed any more */
     struct job *head, **tail;
-    _Atomic uint32_t n_pushed; /* a futex word: the launcher sleeps on it */
-    _Atomic uint32_t n_run;    /* likewise: launcher_drain sleeps on it */
+    _Atomic uint32_t n_pushed;  /* a futex word: the launcher sleeps on it */
+    _Atomic uint32_t n_run;     /* likewise: launcher_drain sleeps on it */
+    _Atomic uint32_t has_ended; /* likewise: launcher_join */
 };
 
 int launcher_start(struct gpu_launcher *l, struct device *g, struct err *err);

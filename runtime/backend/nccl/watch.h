@@ -29,12 +29,14 @@ struct watch {
     pthread_mutex_t lock; /* flights, n_flights, n_urgent; a leaf */
     struct watched *head[GPU_MAX_STREAMS], **tail[GPU_MAX_STREAMS];
     uint32_t n_flights, n_urgent;
-    struct watched *spare;
+    struct watched *spare; /* with n_spare under lock too */
+    uint32_t n_spare;
     _Atomic uint32_t bell;      /* a futex word */
     _Atomic uint32_t has_ended; /* likewise: the thread is out */
 };
 
-int watch_start(struct watch *w, struct device *g, struct err *err);
+void watch_init(struct watch *w, struct device *g); /* before the launcher starts */
+int watch_start(struct watch *w, struct err *err);
 /* A recorded event of stream index; takes a reference of its own. The launcher. */
 int watch_add(struct watch *w,
               struct device_event *e,

@@ -1,0 +1,516 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One device of one world: opens it, brackets calls, breaks it once, closes it.
+ *
+ * How it breaks (gpu_broken, any thread): the cause is kept if it is the first, life
+ * goes to GPU_STOPS, the launcher leaves (GPU_QUIET), the watcher aborts (GPU_ENDED).
+ * The same way, without a cause, ends a world in order, after its jobs were let run.
+ * Closing is bounded: what does not stop is left alone with its memory, and the process
+ * is marked. */
+#include "runtime/backend/nccl/gpu.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "runtime/backend/nccl/cublas_dl.h"
+#include "runtime/backend/nccl/futex.h"
+#include "runtime/base/mem.h"
+
+#define XID_AGE_NS  (10 * NS_PER_S)
+#define CLOSE_NS    NS_PER_S
+#define QUIESCE_NAP 100000ull
+
+/* --- small things --- */
+
+int gpu_thread_start(pthread_t *ret, void *(*main)(void *), void *arg)
+{
+    sigset_t all, before;
+
+    (void)sigfillset(&all);
+    (void)pthread_sigmask(SIG_SETMASK, &all, &before); /* cannot fail */
+    int r = pthread_create(ret, NULL, main, arg);
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return r;
+}
+
+const char *gpu_host_text(const struct device *g, uint32_t rank, char ret[300])
+{
+    const struct device_config *c = &g->config;
+
+    ret[0] = '\0';
+    if (c->hosts && rank < c->size)
+        (void)snprintf(ret, 300, " (host %.255s)", c->hosts[rank]);
+    return ret;
+}
+
+int gpu_name_rank(const struct device *g, int r, struct err *err)
+{
+    char host[300];
+
+    (void)err_prefix(err, "rank %u%s", g->config.rank,
+                     gpu_host_text(g, g->config.rank, host));
+    return r;
+}
+
+int gpu_enter(const struct device *g, struct gpu_scope *s, struct err *err)
+{
+    return gpu_enter_ctx(g->cu, g->ctx, s, err);
+}
+
+int gpu_ordinal(struct device *g)
+{
+    return g->ordinal;
+}
+
+/* --- breaking --- */
+
+void gpu_hear_xids(struct device *g)
+{
+    unsigned xid;
+
+    (void)pthread_mutex_lock(&g->xid_lock);
+    while (g->xids && (xid = nvml_xids_next(g->nvml, g->xids)) != 0) {
+        g->xid = xid;
+        g->xid_ns = clock_now_ns();
+    }
+    (void)pthread_mutex_unlock(&g->xid_lock);
+}
+
+/* "XID 79 (GPU has fallen off the bus) on GPU 0 of rank 3 (host b); ", or "". */
+static void tell_xid(struct device *g, char *ret, size_t size_bytes)
+{
+    char host[300];
+
+    ret[0] = '\0';
+    gpu_hear_xids(g);
+    (void)pthread_mutex_lock(&g->xid_lock);
+    unsigned xid = g->xid;
+    bool is_new = xid != 0 && clock_now_ns() - g->xid_ns < XID_AGE_NS;
+    (void)pthread_mutex_unlock(&g->xid_lock);
+    const char *text = nvml_xid_text(xid);
+    if (is_new)
+        (void)snprintf(ret, size_bytes, "XID %u%s%s%s on GPU %d of rank %u%s; ", xid,
+                       *text ? " (" : "", text, *text ? ")" : "", g->ordinal,
+                       g->config.rank, gpu_host_text(g, g->config.rank, host));
+}
+
+void gpu_broken(struct device *g, const char *sentence)
+{
+    char xid[400];
+    struct err cause = ERR_INIT;
+
+    tell_xid(g, xid, sizeof(xid));
+    (void)err_set(&cause, -ECONNABORTED, "%s%s", xid, sentence);
+    (void)pthread_mutex_lock(&g->lock);
+    bool is_first = g->cause[0] == '\0';
+    if (is_first)
+        (void)snprintf(g->cause, sizeof(g->cause), "%s", cause.text);
+    (void)pthread_mutex_unlock(&g->lock);
+    launcher_stop(&g->launcher);
+    if (is_first && g->config.wake)
+        g->config.wake(g->config.arg);
+}
+
+int gpu_check(struct device *g, struct err *err)
+{
+    char cause[sizeof(g->cause)];
+
+    if (gpu_runs(g))
+        return 0;
+    (void)pthread_mutex_lock(&g->lock);
+    memcpy(cause, g->cause, sizeof(cause));
+    (void)pthread_mutex_unlock(&g->lock);
+    return err_set(err, -ECONNABORTED, "%s",
+                   cause[0] ? cause : "work on the GPU was aborted");
+}
+
+void gpu_abort(struct device *g)
+{
+    launcher_stop(&g->launcher);
+}
+
+static void nap(uint64_t ns)
+{
+    struct timespec t = clock_timespec(ns);
+
+    (void)nanosleep(&t, NULL); /* early is fine */
+}
+
+/* A sticky error counts as idle: nothing runs in a context that is lost. */
+static bool is_idle(struct device *g)
+{
+    for (uint32_t i = 0; i < g->n_streams; i++)
+        if (g->cu->stream_query(g->streams[i]) == CU_NOT_READY)
+            return false;
+    return true;
+}
+
+bool gpu_quiesce(struct device *g, uint64_t deadline_ns)
+{
+    struct err ignored = ERR_INIT; /* no context: the driver has ended, all is idle */
+    struct gpu_scope scope;
+    bool is_over = false;
+
+    if (gpu_enter(g, &scope, &ignored) < 0)
+        return true;
+    for (;;) {
+        int life = atomic_load_explicit(&g->life, memory_order_acquire);
+        is_over = life == GPU_ENDED && is_idle(g);
+        if (is_over || clock_now_ns() >= deadline_ns)
+            break;
+        nap(QUIESCE_NAP);
+    }
+    gpu_leave(&scope);
+    return is_over;
+}
+
+/* --- open --- */
+
+static int copy_text(const char *const from, const char **ret)
+{
+    *ret = mem_strdup(from ? from : "");
+    return *ret ? 0 : -ENOMEM;
+}
+
+static void free_text(const char *s)
+{
+    mem_free((void *)(uintptr_t)s);
+}
+
+static int copy_hosts(struct device_config *c, const struct device_config *from)
+{
+    const char **hosts;
+    uint32_t *host_of;
+
+    c->hosts = NULL;
+    c->host_of = NULL;
+    if (from->host_of) {
+        host_of = mem_calloc(from->size, sizeof(*host_of));
+        if (!host_of)
+            return -ENOMEM;
+        memcpy(host_of, from->host_of, from->size * sizeof(*host_of));
+        c->host_of = host_of;
+    }
+    if (!from->hosts)
+        return 0;
+    hosts = mem_calloc(from->size, sizeof(*hosts));
+    if (!hosts)
+        return -ENOMEM;
+    c->hosts = hosts;
+    for (uint32_t i = 0; i < from->size; i++)
+        if (copy_text(from->hosts[i], &hosts[i]) < 0)
+            return -ENOMEM;
+    return 0;
+}
+
+static int copy_config(struct device *g, const struct device_config *from)
+{
+    struct device_config *c = &g->config;
+
+    *c = *from;
+    c->parked = NULL; /* who makes hooks has taken it */
+    c->nccl_lib = c->nccl_hint = c->bundle_dir = NULL;
+    c->n_streams = from->n_streams == 0                ? 1
+                   : from->n_streams > GPU_MAX_STREAMS ? GPU_MAX_STREAMS
+                                                       : from->n_streams;
+    int r = copy_hosts(c, from);
+    if (r == 0)
+        r = copy_text(from->nccl_lib, &c->nccl_lib);
+    if (r == 0)
+        r = copy_text(from->nccl_hint, &c->nccl_hint);
+    return r == 0 ? copy_text(from->bundle_dir, &c->bundle_dir) : r;
+}
+
+static void release_config(struct device_config *c)
+{
+    for (uint32_t i = 0; c->hosts && i < c->size; i++)
+        free_text(c->hosts[i]);
+    mem_free((void *)(uintptr_t)c->hosts);
+    mem_free((void *)(uintptr_t)c->host_of);
+    free_text(c->nccl_lib);
+    free_text(c->nccl_hint);
+    free_text(c->bundle_dir);
+}
+
+/* Our context is current. */
+static int learn_device(struct device *g, struct err *err)
+{
+    int major = 0, minor = 0;
+    int r = CUDA_TRY(g->cu, device_get, err, &g->dev, g->ordinal);
+
+    if (r == 0)
+        r = CUDA_TRY(g->cu, device_attr, err, &major, CU_ATTR_SM_MAJOR, g->dev);
+    if (r == 0)
+        r = CUDA_TRY(g->cu, device_attr, err, &minor, CU_ATTR_SM_MINOR, g->dev);
+    if (r == 0)
+        r = CUDA_TRY(g->cu, device_attr, err, &g->n_multiprocessors,
+                     CU_ATTR_MULTIPROCESSORS, g->dev);
+    if (r == 0)
+        r = g->cu->device_uuid ? CUDA_TRY(g->cu, device_uuid, err, &g->uuid, g->dev)
+                               : CUDA_TRY(g->cu, device_uuid_v1, err, &g->uuid, g->dev);
+    if (r == 0)
+        r = CUDA_TRY(g->cu, device_name, err, g->name, sizeof(g->name), g->dev);
+    if (r == 0)
+        r = CUDA_TRY(g->cu, pci_bus_id, err, g->pci, sizeof(g->pci), g->dev);
+    g->sm = major * 10 + minor;
+    return r;
+}
+
+static int make_streams(struct device *g, struct err *err)
+{
+    int least = 0, greatest = 0;
+    int r = CUDA_TRY(g->cu, priority_range, err, &least, &greatest);
+
+    for (uint32_t i = 0; i < g->config.n_streams && r == 0; i++) {
+        r = CUDA_TRY(g->cu, stream_new, err, &g->streams[i], CU_STREAM_NON_BLOCKING,
+                     greatest);
+        g->n_streams += r == 0;
+    }
+    return r;
+}
+
+static int fill(struct device *g, struct err *err)
+{
+    struct gpu_scope scope;
+    int r = gpu_enter(g, &scope, err);
+
+    if (r < 0)
+        return r;
+    r = learn_device(g, err);
+    if (r == 0)
+        r = make_streams(g, err);
+    gpu_leave(&scope);
+    if (r < 0)
+        return r;
+    g->events = event_pool_new(g->cu, g->ctx);
+    if (!g->events)
+        return err_set(err, -ENOMEM, "out of memory for the GPU");
+    scratch_init(&g->scratch, g->cu, g->events, g->memory);
+    g->nvml = nvml_load();
+    g->xids = g->nvml ? nvml_xids_new(g->nvml, g->pci) : NULL;
+    r = launcher_start(&g->launcher, g, err);
+    return r == 0 ? watch_start(&g->watch, err) : r;
+}
+
+/* Context and tables are there. What it holds goes back in any state of being made. */
+static void take_apart(struct device *g)
+{
+    struct err ignored = ERR_INIT; /* no context: nothing to give back */
+    struct gpu_scope scope;
+
+    launcher_release(&g->launcher);
+    watch_release(&g->watch);
+    if (gpu_enter(g, &scope, &ignored) == 0) {
+        scratch_release(&g->scratch);
+        for (uint32_t i = 0; i < g->n_streams; i++)
+            (void)g->cu->stream_free(g->streams[i]); /* the driver may have ended */
+        gpu_leave(&scope);
+    }
+    if (g->xids)
+        (void)g->nvml->set_free(g->xids);
+    event_pool_unref(g->events);
+    release_config(&g->config);
+    (void)pthread_mutex_destroy(&g->lock);
+    (void)pthread_mutex_destroy(&g->xid_lock);
+    mem_free(g);
+}
+
+static int check_ordinal(const struct cuda_api *cu, int ordinal, struct err *err)
+{
+    int n = 0, r = CUDA_TRY(cu, device_count, err, &n);
+
+    if (r == 0 && (ordinal < 0 || ordinal >= n))
+        return err_set(err, -ENODEV, "there is no CUDA device %d: %d %s visible",
+                       ordinal, n, n == 1 ? "is" : "are");
+    return r;
+}
+
+static int
+load(const struct device_config *c, int ordinal, struct device *g, struct err *err)
+{
+    struct err ignored = ERR_INIT; /* cuBLAS is for PowerSGD alone */
+
+    if (gpu_process_has_leaked())
+        return err_set(err, -EBUSY,
+                       "work on the GPU of an earlier world would not stop: restart "
+                       "the process");
+    int r = gpu_load_cuda(&g->cu, err);
+    if (r == 0)
+        r = check_ordinal(g->cu, ordinal, err);
+    if (r == 0 && g->hooks->needs_nccl)
+        r = gpu_load_nccl(c, &g->nccl, err);
+    if (r == 0)
+        r = gpu_process_device(ordinal, c->pool_bytes, &g->ctx, &g->memory, err);
+    if (r == 0 && cublas_load(g->cu->version, &g->cublas, &ignored) < 0)
+        g->cublas = NULL;
+    return r;
+}
+
+int gpu_open(const struct device_config *c,
+             int ordinal,
+             const struct gpu_hooks *hooks,
+             void *more,
+             struct device **ret,
+             struct err *err)
+{
+    struct device *g = mem_zalloc(sizeof(*g));
+
+    if (!g)
+        return err_set(err, -ENOMEM, "out of memory for the GPU");
+    g->hooks = hooks;
+    g->more = more;
+    g->ordinal = ordinal;
+    int r = load(c, ordinal, g, err);
+    if (r < 0) {
+        mem_free(g);
+        return r;
+    }
+    (void)pthread_mutex_init(&g->lock, NULL); /* cannot fail on Linux */
+    (void)pthread_mutex_init(&g->xid_lock, NULL);
+    watch_init(&g->watch, g);
+    g->launcher.g = g;
+    r = copy_config(g, c) < 0 ? err_set(err, -ENOMEM, "out of memory for the GPU")
+                              : fill(g, err);
+    if (r == 0) {
+        *ret = g;
+        return 0;
+    }
+    gpu_abort(g);
+    (void)launcher_join(&g->launcher, UINT64_MAX); /* it has had no job */
+    take_apart(g);
+    return r;
+}
+
+/* --- close --- */
+
+int gpu_close(struct device *g)
+{
+    if (!g || g->is_forked)
+        return 0; /* of a fork's: threads and driver are the parent's */
+    uint64_t deadline = clock_now_ns() + CLOSE_NS;
+    (void)launcher_drain(&g->launcher,
+                         deadline); /* what has not run by then is dropped */
+    gpu_abort(g);
+    /* The watcher first: it may have to end a call in which the launcher sits. */
+    int r = watch_join(&g->watch, deadline + CLOSE_NS);
+    if (r == 0)
+        r = launcher_join(&g->launcher, deadline + CLOSE_NS);
+    if (r < 0 || !gpu_quiesce(g, deadline)) {
+        gpu_process_leak();
+        return -EBUSY;
+    }
+    take_apart(g);
+    return 0;
+}
+
+void gpu_forked(struct device *g)
+{
+    gpu_process_forked();
+    if (!g)
+        return;
+    g->is_forked = true;
+    event_pool_forget(g->events);
+}
+
+/* --- rows of device_ops --- */
+
+static bool is_all(const void *stream)
+{
+    return stream == DEVICE_STREAM_ALL;
+}
+
+static int refuse_capture(struct device *g, cu_stream s, struct err *err)
+{
+    int status = CU_CAPTURE_NONE, result = g->cu->stream_capturing(s, &status);
+
+    if (result == CU_CAPTURE_IMPLICIT || status != CU_CAPTURE_NONE)
+        return err_set(
+            err, -EBUSY,
+            "the stream is being captured into a CUDA graph; call hvd outside "
+            "of it, or set HVD_GPU_GRAPH=1 for our own graphs");
+    return result == CU_OK ? 0 : cuda_fail(g->cu, "cuStreamIsCapturing", result, err);
+}
+
+/* Of all streams: by an event of the context, else by waiting for all of them here, for
+ * which an event of a stream with nothing in it is as good as any. */
+static int record_all(struct device *g, struct device_event *e, struct err *err)
+{
+    if (g->cu->ctx_record_event && !g->config.syncs_ready)
+        return event_record_all(e, err);
+    int r = CUDA_TRY(g->cu, ctx_sync, err);
+    if (r < 0) {
+        event_fail(e);
+        return r;
+    }
+    return event_record(e, NULL, err);
+}
+
+int gpu_record(struct device *g,
+               void *stream,
+               struct device_event **ret,
+               struct err *err)
+{
+    struct device_event *e = NULL;
+    struct gpu_scope scope;
+    int r = gpu_check(g, err);
+
+    if (r == 0)
+        r = gpu_enter(g, &scope, err);
+    if (r < 0)
+        return r;
+    r = is_all(stream) ? 0 : refuse_capture(g, stream, err);
+    if (r == 0)
+        r = event_new(g->events, &e, err);
+    if (r == 0)
+        r = is_all(stream) ? record_all(g, e, err) : event_record(e, stream, err);
+    gpu_leave(&scope);
+    if (r < 0) {
+        event_unref(e);
+        return r;
+    }
+    *ret = e;
+    return 0;
+}
+
+int gpu_wait(struct device *g,
+             struct device_event *e,
+             void *stream,
+             uint64_t deadline_ns,
+             struct err *err)
+{
+    struct gpu_scope scope;
+    int r = event_wait_recorded(e, deadline_ns);
+
+    if (r == -ETIMEDOUT)
+        return err_set(err, r, "the work was not yet put on the GPU");
+    if (r < 0)
+        return gpu_check(g, err) < 0
+                   ? -ECONNABORTED
+                   : err_set(err, -ECONNABORTED, "the work was given up");
+    r = gpu_enter(g, &scope, err);
+    if (r < 0)
+        return r;
+    cu_stream s = is_all(stream) ? NULL : stream;
+    r = refuse_capture(g, s, err);
+    if (r == 0)
+        r = event_put_wait(e, s, err);
+    gpu_leave(&scope);
+    return r;
+}
+
+int gpu_alloc(
+    struct device *g, uint64_t bytes, void *stream, void **ret, struct err *err)
+{
+    struct gpu_scope scope;
+    cu_ptr p = 0;
+    int r = gpu_enter(g, &scope, err);
+
+    if (r < 0)
+        return r;
+    r = memory_take(g->memory, bytes, is_all(stream) ? NULL : stream, &p, err);
+    gpu_leave(&scope);
+    if (r == 0)
+        *ret = (void *)(uintptr_t)p;
+    return r;
+}

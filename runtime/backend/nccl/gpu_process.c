@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What of CUDA belongs to the process and not to a world: the tables of the driver and
+ * of NCCL, primary contexts and result memory. They stay until the process ends,
+ * because results and events that users hold outlive the world. These are the mutable
+ * globals of the backend, in one struct; lock: all of it but what is atomic. */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "runtime/backend/nccl/gpu.h"
+
+#define MAX_ORDINALS 64
+
+static struct {
+    pthread_mutex_t lock;
+    bool has_cuda, has_nccl;
+    struct cuda_api cuda;
+    struct nccl_api nccl;
+    cu_ctx ctx[MAX_ORDINALS];
+    struct memory *memory[MAX_ORDINALS];
+    _Atomic bool has_leaked, is_forked;
+} process = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static int init_cuda(struct err *err)
+{
+    const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+    int r = cuda_load(CUDA_LIBRARY, &process.cuda, err);
+
+    if (r < 0)
+        return r;
+    int result = process.cuda.init(0);
+    if (result == CU_NO_DEVICE && visible)
+        return err_set(err, -ENODEV,
+                       "no CUDA device is visible (CUDA_VISIBLE_DEVICES=\"%.100s\")",
+                       visible);
+    if (result == CU_NO_DEVICE)
+        return err_set(err, -ENODEV, "no CUDA device is here");
+    if (result != CU_OK)
+        return cuda_fail(&process.cuda, "cuInit", result, err);
+    process.has_cuda = true;
+    return 0;
+}
+
+int gpu_load_cuda(const struct cuda_api **ret, struct err *err)
+{
+    if (process.is_forked)
+        return err_set(err, -ENODEV, "CUDA does not work in a forked child");
+    (void)pthread_mutex_lock(&process.lock);
+    int r = process.has_cuda ? 0 : init_cuda(err);
+    (void)pthread_mutex_unlock(&process.lock);
+    if (r == 0)
+        *ret = &process.cuda;
+    return r;
+}
+
+int gpu_load_nccl(const struct device_config *c,
+                  const struct nccl_api **ret,
+                  struct err *err)
+{
+    (void)pthread_mutex_lock(&process.lock);
+    int r = process.has_nccl ? 0 : nccl_load(c, &process.nccl, err);
+    process.has_nccl = r == 0;
+    (void)pthread_mutex_unlock(&process.lock);
+    if (r == 0)
+        *ret = &process.nccl;
+    return r;
+}
+
+/* lock is held; CUDA's calls here are the first on a device and happen once. */
+static int init_device(
+    int ordinal, cu_ctx *ret_ctx, struct memory **ret, uint64_t kept, struct err *err)
+{
+    const struct cuda_api *cu = &process.cuda;
+    struct gpu_scope scope;
+    cu_device dev;
+    cu_ctx ctx = NULL;
+    int r = CUDA_TRY(cu, device_get, err, &dev, ordinal);
+
+    if (r == 0)
+        r = CUDA_TRY(cu, ctx_retain, err, &ctx, dev);
+    if (r < 0)
+        return r;
+    r = gpu_enter_ctx(cu, ctx, &scope, err);
+    if (r == 0) {
+        r = memory_new(cu, ctx, dev, kept, ret, err);
+        gpu_leave(&scope);
+    }
+    if (r < 0)
+        (void)cu->ctx_release(dev); /* we go back to where we were */
+    else
+        *ret_ctx = ctx;
+    return r;
+}
+
+int gpu_process_device(int ordinal,
+                       uint64_t kept_bytes,
+                       cu_ctx *ret_ctx,
+                       struct memory **ret_memory,
+                       struct err *err)
+{
+    int r = 0;
+
+    if (ordinal < 0 || ordinal >= MAX_ORDINALS)
+        return err_set(err, -ENODEV, "there is no CUDA device %d", ordinal);
+    (void)pthread_mutex_lock(&process.lock);
+    if (!process.memory[ordinal])
+        r = init_device(ordinal, &process.ctx[ordinal], &process.memory[ordinal],
+                        kept_bytes, err);
+    if (r == 0) {
+        *ret_ctx = process.ctx[ordinal];
+        *ret_memory = process.memory[ordinal];
+    }
+    (void)pthread_mutex_unlock(&process.lock);
+    return r;
+}
+
+void gpu_process_leak(void)
+{
+    process.has_leaked = true;
+}
+
+bool gpu_process_has_leaked(void)
+{
+    return process.has_leaked;
+}
+
+void gpu_process_forked(void)
+{
+    process.is_forked = true;
+    (void)pthread_mutex_init(&process.lock,
+                             NULL); /* who held it is not in this child */
+    for (int i = 0; i < MAX_ORDINALS; i++)
+        if (process.memory[i])
+            memory_forget(process.memory[i]);
+}
+
+/* --- brackets --- */
+
+int gpu_enter_ctx(const struct cuda_api *cu,
+                  cu_ctx ctx,
+                  struct gpu_scope *s,
+                  struct err *err)
+{
+    *s = (struct gpu_scope){.cu = cu, .mode = CU_CAPTURE_RELAXED};
+    if (process.is_forked)
+        return err_set(err, -ENODEV, "CUDA does not work in a forked child");
+    int r = CUDA_TRY(cu, ctx_push, err, ctx);
+    if (r < 0)
+        return r;
+    r = CUDA_TRY(cu, capture_mode, err, &s->mode);
+    if (r < 0)
+        (void)cu->ctx_pop(&(cu_ctx){NULL}); /* what failed is told already */
+    s->is_in = r == 0;
+    return r;
+}
+
+void gpu_leave(struct gpu_scope *s)
+{
+    if (!s->is_in)
+        return;
+    /* Both only fail where the driver has ended. */
+    (void)s->cu->capture_mode(&s->mode);
+    (void)s->cu->ctx_pop(&(cu_ctx){NULL});
+    s->is_in = false;
+}
+
+/* --- what is asked about a pointer alone --- */
+
+int gpu_ordinal_of(const void *p)
+{
+    const struct cuda_api *cu;
+    struct err ignored = ERR_INIT;
+    unsigned type = 0;
+    int ordinal = -1;
+
+    if (gpu_load_cuda(&cu, &ignored) < 0
+        || cu->pointer_attr(&type, CU_POINTER_MEMORY_TYPE, (cu_ptr)(uintptr_t)p)
+               != CU_OK
+        || type != CU_MEMORY_DEVICE
+        || cu->pointer_attr(&ordinal, CU_POINTER_ORDINAL, (cu_ptr)(uintptr_t)p)
+               != CU_OK)
+        return -EINVAL;
+    return ordinal;
+}
+
+void gpu_free(void *p, void *stream)
+{
+    struct err ignored = ERR_INIT; /* what cannot be freed is leaked */
+    struct gpu_scope scope;
+
+    if (!p || process.is_forked)
+        return;
+    int ordinal = gpu_ordinal_of(p);
+    if (ordinal < 0 || ordinal >= MAX_ORDINALS)
+        return;
+    (void)pthread_mutex_lock(&process.lock);
+    cu_ctx ctx = process.ctx[ordinal];
+    struct memory *m = process.memory[ordinal];
+    (void)pthread_mutex_unlock(&process.lock);
+    if (!m || gpu_enter_ctx(&process.cuda, ctx, &scope, &ignored) < 0)
+        return;
+    memory_give(m, (cu_ptr)(uintptr_t)p, stream == DEVICE_STREAM_ALL ? NULL : stream);
+    gpu_leave(&scope);
+}

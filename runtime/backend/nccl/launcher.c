@@ -1,0 +1,321 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The launcher thread. Jobs run in the order of pushes, so on every rank NCCL is called
+ * in the common order of the seat (rule R1), and a blocked call deafens nobody.
+ *
+ * A stop (launcher_stop) is a change of device.life; who polls inside a job looks at
+ * it. The thread then fails the events of what is queued, says GPU_QUIET, and ends.
+ * Pairs: n_pushed is released by launcher_push after the queue, life by whoever stops.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "runtime/backend/nccl/futex.h"
+#include "runtime/backend/nccl/gpu.h"
+#include "runtime/base/mem.h"
+#include "runtime/core/compress/codec.h"
+
+#define SPIN_NS 20000
+
+/* --- jobs --- */
+
+static size_t aligned(size_t n)
+{
+    return (n + 15) / 16 * 16;
+}
+
+/* Takes n bytes of the job's allocation at *at. */
+static void *part(struct job *job, size_t *at, size_t n)
+{
+    void *p = (char *)job + *at;
+
+    *at += aligned(n);
+    return p;
+}
+
+static size_t names_bytes(const char *const *names, size_t n)
+{
+    size_t bytes = 0;
+
+    for (size_t i = 0; names && i < n; i++)
+        bytes += strlen(names[i]) + 1;
+    return bytes;
+}
+
+static void copy_names(struct job *job, size_t *at, const char *const *names, size_t n)
+{
+    const char **v = part(job, at, n * sizeof(*v));
+    char *text = part(job, at, names_bytes(names, n));
+
+    for (size_t i = 0; i < n; i++) {
+        size_t bytes = strlen(names[i]) + 1;
+        v[i] = memcpy(text, names[i], bytes);
+        text += bytes;
+    }
+    job->names = v;
+}
+
+/* References to the distinct ready events; neighbours mostly share one. */
+static void copy_ready(struct job *job, struct batch_item *items, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        struct device_event *e = items[i].ready;
+        size_t j = job->n_ready;
+        items[i].ready = NULL;
+        while (e && j > 0 && job->ready[j - 1] != e)
+            j--;
+        if (e && j == 0)
+            job->ready[job->n_ready++] = event_ref(e);
+    }
+}
+
+struct job *job_new(enum job_kind kind,
+                    const struct batch *batch,
+                    const char *const *names,
+                    const struct codec_plan *plans,
+                    size_t extra_bytes)
+{
+    size_t n = batch ? batch->n_items : 0, at = aligned(sizeof(struct job));
+    size_t text = names_bytes(names, n), one = sizeof(struct batch_item)
+                                               + 3 * sizeof(void *)
+                                               + (plans ? sizeof(*plans) : 0);
+
+    if (n > (SIZE_MAX / 2 - text - extra_bytes) / one)
+        return NULL;
+    size_t bytes = at + n * one + text + extra_bytes + 6 * 16;
+    struct job *job = mem_zalloc(bytes);
+    if (!job)
+        return NULL;
+    job->kind = kind;
+    job->size_bytes = bytes;
+    if (batch) {
+        struct batch_item *items = part(job, &at, n * sizeof(*items));
+        memcpy(items, batch->items, n * sizeof(*items));
+        job->ready = part(job, &at, n * sizeof(struct device_event *));
+        copy_ready(job, items, n);
+        job->batch = *batch;
+        job->batch.items = items;
+    }
+    if (names)
+        copy_names(job, &at, names, n);
+    if (plans)
+        job->plans =
+            memcpy(part(job, &at, n * sizeof(*plans)), plans, n * sizeof(*plans));
+    job->extra = part(job, &at, extra_bytes);
+    return job;
+}
+
+void job_free(struct job *job)
+{
+    if (!job)
+        return;
+    for (size_t i = 0; i < job->n_ready; i++)
+        event_unref(job->ready[i]);
+    event_unref(job->done);
+    mem_free(job);
+}
+
+/* --- the thread --- */
+
+/* ends: where there is none, no other can be pushed any more. */
+static struct job *pop(struct gpu_launcher *l, bool ends)
+{
+    (void)pthread_mutex_lock(&l->lock);
+    struct job *job = l->head;
+    if (job) {
+        l->head = job->next;
+        if (!l->head)
+            l->tail = &l->head;
+    }
+    l->is_closed |= !job && ends;
+    (void)pthread_mutex_unlock(&l->lock);
+    return job;
+}
+
+/* The next job; NULL: it is to stop. */
+static struct job *next(struct gpu_launcher *l)
+{
+    uint64_t since = clock_now_ns();
+
+    for (;;) {
+        uint32_t seen = atomic_load_explicit(&l->n_pushed, memory_order_acquire);
+        if (!gpu_runs(l->g))
+            return NULL;
+        struct job *job = pop(l, false);
+        if (job)
+            return job;
+        if (clock_now_ns() - since > SPIN_NS)
+            futex_wait(&l->n_pushed, seen, UINT64_MAX);
+    }
+}
+
+static int enqueue(struct device *g, struct job *job, struct err *err)
+{
+    int r = 0;
+
+    for (size_t i = 0; i < job->n_ready && r == 0; i++) {
+        r = event_put_wait(job->ready[i], job->stream, err);
+        if (r < 0)
+            return gpu_name_rank(g, r, err);
+    }
+    r = g->hooks->run(g, job, err);
+    if (r < 0 || !job->done)
+        return r;
+    r = event_record(job->done, job->stream, err);
+    if (r == 0)
+        r = watch_add(&g->watch, job->done, job->stream_index, job->is_urgent, err);
+    return r < 0 ? gpu_name_rank(g, r, err) : 0;
+}
+
+static void drop(struct device *g, struct job *job)
+{
+    if (g->hooks->drop)
+        g->hooks->drop(g, job);
+    if (job->done)
+        event_fail(job->done);
+}
+
+static void run(struct gpu_launcher *l, struct job *job)
+{
+    struct device *g = l->g;
+    struct err err = ERR_INIT;
+    int r = enqueue(g, job, &err);
+
+    if (r < 0) {
+        if (job->kind != JOB_CLOSE)
+            gpu_broken(g, err.text);
+        if (job->done
+            && atomic_load_explicit(&job->done->state, memory_order_relaxed)
+                   == EVENT_PENDING)
+            event_fail(job->done);
+    }
+    job_free(job);
+}
+
+static void count_run(struct gpu_launcher *l)
+{
+    (void)atomic_fetch_add_explicit(&l->n_run, 1, memory_order_release);
+    futex_wake(&l->n_run);
+}
+
+static void *launcher_main(void *arg)
+{
+    struct gpu_launcher *l = arg;
+    struct device *g = l->g;
+    struct err err = ERR_INIT;
+    struct gpu_scope scope;
+    struct job *job;
+
+    (void)pthread_setname_np(pthread_self(), "hvd-gpu"); /* only for people */
+    if (gpu_enter(g, &scope, &err) < 0)
+        gpu_broken(g, err.text);
+    while ((job = next(l)) != NULL) {
+        run(l, job);
+        count_run(l);
+    }
+    while ((job = pop(l, true)) != NULL) {
+        drop(g, job);
+        job_free(job);
+        count_run(l);
+    }
+    gpu_leave(&scope);
+    int stops = GPU_STOPS; /* the watcher may have left us behind before */
+    (void)atomic_compare_exchange_strong_explicit(
+        &g->life, &stops, GPU_QUIET, memory_order_acq_rel, memory_order_acquire);
+    atomic_store_explicit(&l->has_ended, 1, memory_order_release);
+    futex_wake(&l->has_ended);
+    watch_ring(&g->watch);
+    return NULL;
+}
+
+/* --- the seat and others --- */
+
+int launcher_start(struct gpu_launcher *l, struct device *g, struct err *err)
+{
+    *l = (struct gpu_launcher){.g = g};
+    l->tail = &l->head;
+    (void)pthread_mutex_init(&l->lock, NULL); /* cannot fail on Linux */
+    int r = gpu_thread_start(&l->thread, launcher_main, l);
+    if (r != 0)
+        return err_errno(err, r, "a thread for the GPU");
+    l->has_thread = true;
+    return 0;
+}
+
+int launcher_push(struct gpu_launcher *l, struct job *job, struct err *err)
+{
+    int r = gpu_check(l->g, err);
+
+    if (r < 0)
+        return r;
+    job->next = NULL;
+    (void)pthread_mutex_lock(&l->lock);
+    bool is_closed = l->is_closed;
+    if (!is_closed) {
+        *l->tail = job;
+        l->tail = &job->next;
+    }
+    (void)pthread_mutex_unlock(&l->lock);
+    if (is_closed)
+        return gpu_check(l->g, err);
+    (void)atomic_fetch_add_explicit(&l->n_pushed, 1, memory_order_release);
+    futex_wake(&l->n_pushed);
+    return 0;
+}
+
+int launcher_drain(struct gpu_launcher *l, uint64_t deadline_ns)
+{
+    uint32_t n = atomic_load_explicit(&l->n_pushed, memory_order_acquire), seen;
+
+    while ((seen = atomic_load_explicit(&l->n_run, memory_order_acquire)) != n) {
+        uint64_t ns = futex_left(deadline_ns);
+        if (!gpu_runs(l->g))
+            return -ECONNABORTED;
+        if (ns == 0)
+            return -ETIMEDOUT;
+        futex_wait(&l->n_run, seen, ns < 10 * NS_PER_MS ? ns : 10 * NS_PER_MS);
+    }
+    return 0;
+}
+
+void launcher_stop(struct gpu_launcher *l)
+{
+    int runs = GPU_RUNS;
+
+    if (!atomic_compare_exchange_strong_explicit(
+            &l->g->life, &runs, GPU_STOPS, memory_order_acq_rel, memory_order_acquire))
+        return;
+    /* A number nobody has seen: a sleeper that looked before goes on. */
+    (void)atomic_fetch_add_explicit(&l->n_pushed, 1, memory_order_release);
+    (void)atomic_fetch_add_explicit(&l->n_run, 1, memory_order_release);
+    futex_wake(&l->n_pushed);
+    futex_wake(&l->n_run);
+    watch_ring(&l->g->watch);
+}
+
+int launcher_join(struct gpu_launcher *l, uint64_t deadline_ns)
+{
+    if (!l->has_thread)
+        return 0;
+    while (atomic_load_explicit(&l->has_ended, memory_order_acquire) == 0) {
+        uint64_t ns = futex_left(deadline_ns);
+        if (ns == 0)
+            return -ETIMEDOUT;
+        futex_wait(&l->has_ended, 0, ns);
+    }
+    (void)pthread_join(l->thread, NULL); /* it is past all of its work */
+    l->has_thread = false;
+    return 0;
+}
+
+void launcher_release(struct gpu_launcher *l)
+{
+    struct job *job;
+
+    while (l->tail && (job = pop(l, true)) != NULL) {
+        drop(l->g, job);
+        job_free(job);
+    }
+    if (l->tail)
+        (void)pthread_mutex_destroy(&l->lock);
+    l->tail = NULL;
+}

@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The watcher thread. It looks at the oldest done event of each stream, since they end
+ * in order; the rest of its rounds is for failures. Why by looking and not by a host
+ * function on the stream: that would hold the stream up for each batch.
+ *
+ * It ends itself after hooks.abort (life is GPU_ENDED then): nothing is left to watch.
+ */
+#include "runtime/backend/nccl/watch.h"
+
+#include <errno.h>
+
+#include "runtime/backend/nccl/futex.h"
+#include "runtime/backend/nccl/gpu.h"
+#include "runtime/base/mem.h"
+
+#define URGENT_NS 50000ull
+#define IDLY_NS   500000ull
+#define LOOK_NS   (100 * NS_PER_MS)
+#define QUIET_NS  (200 * NS_PER_MS) /* how long the launcher may take to stop */
+#define MAX_SPARE 64
+
+int watch_add(struct watch *w,
+              struct device_event *e,
+              uint32_t index,
+              bool is_urgent,
+              struct err *err)
+{
+    (void)pthread_mutex_lock(&w->lock);
+    struct watched *x = w->spare;
+    if (x) {
+        w->spare = x->next;
+        w->n_spare--;
+    }
+    (void)pthread_mutex_unlock(&w->lock);
+    if (!x)
+        x = mem_alloc(sizeof(*x));
+    if (!x)
+        return err_set(err, -ENOMEM, "out of memory to watch a batch");
+    *x = (struct watched){.e = event_ref(e), .is_urgent = is_urgent};
+    (void)pthread_mutex_lock(&w->lock);
+    *w->tail[index] = x;
+    w->tail[index] = &x->next;
+    bool is_first = w->n_flights++ == 0;
+    w->n_urgent += is_urgent;
+    (void)pthread_mutex_unlock(&w->lock);
+    if (is_first)
+        watch_ring(w);
+    return 0;
+}
+
+void watch_ring(struct watch *w)
+{
+    (void)atomic_fetch_add_explicit(&w->bell, 1, memory_order_release);
+    futex_wake(&w->bell);
+}
+
+void watch_hurry(struct watch *w)
+{
+    bool is_news = false;
+
+    (void)pthread_mutex_lock(&w->lock);
+    for (uint32_t i = 0; i < GPU_MAX_STREAMS && w->n_urgent < w->n_flights; i++)
+        for (struct watched *x = w->head[i]; x; x = x->next) {
+            is_news |= !x->is_urgent;
+            w->n_urgent += !x->is_urgent;
+            x->is_urgent = true;
+        }
+    (void)pthread_mutex_unlock(&w->lock);
+    if (is_news)
+        watch_ring(w);
+}
+
+static struct watched *oldest(struct watch *w, uint32_t index)
+{
+    (void)pthread_mutex_lock(&w->lock);
+    struct watched *x = w->head[index];
+    (void)pthread_mutex_unlock(&w->lock);
+    return x;
+}
+
+static void take_oldest(struct watch *w, uint32_t index)
+{
+    (void)pthread_mutex_lock(&w->lock);
+    struct watched *x = w->head[index];
+    w->head[index] = x->next;
+    if (!x->next)
+        w->tail[index] = &w->head[index];
+    w->n_flights--;
+    w->n_urgent -= x->is_urgent;
+    struct device_event *e = x->e;
+    bool is_kept = w->n_spare < MAX_SPARE;
+    if (is_kept) {
+        x->next = w->spare;
+        w->spare = x;
+        w->n_spare++;
+    }
+    (void)pthread_mutex_unlock(&w->lock);
+    if (!is_kept)
+        mem_free(x);
+    event_unref(e);
+}
+
+/* What has ended; true: something. Only the watcher takes from the lists, so the oldest
+ * one stays while it looks. */
+static bool look_at_flights(struct watch *w)
+{
+    struct device *g = w->g;
+    bool has_ended = false;
+
+    for (uint32_t i = 0; i < GPU_MAX_STREAMS; i++) {
+        struct watched *x;
+        while ((x = oldest(w, i)) != NULL) {
+            struct err err = ERR_INIT;
+            int r = event_is_done(x->e, &err);
+            if (r < 0) {
+                (void)gpu_name_rank(g, r, &err);
+                gpu_broken(g, err.text);
+                return false;
+            }
+            if (r == 0)
+                break;
+            take_oldest(w, i);
+            has_ended = true;
+        }
+    }
+    return has_ended;
+}
+
+static void look_for_failures(struct device *g)
+{
+    struct err err = ERR_INIT;
+
+    gpu_hear_xids(g);
+    if (g->hooks->look && g->hooks->look(g, &err) < 0)
+        gpu_broken(g, err.text);
+}
+
+static uint64_t pause_ns(struct watch *w)
+{
+    (void)pthread_mutex_lock(&w->lock);
+    uint32_t n = w->n_flights, n_urgent = w->n_urgent;
+    (void)pthread_mutex_unlock(&w->lock);
+    if (n_urgent > 0)
+        return URGENT_NS;
+    if (n > 0)
+        return IDLY_NS;
+    return w->g->looks ? LOOK_NS : UINT64_MAX;
+}
+
+static void watch_running(struct watch *w)
+{
+    struct device *g = w->g;
+    uint64_t looked_ns = 0;
+
+    for (;;) {
+        uint32_t seen = atomic_load_explicit(&w->bell, memory_order_acquire);
+        if (!gpu_runs(g))
+            return;
+        if (look_at_flights(w) && g->config.wake)
+            g->config.wake(g->config.arg);
+        uint64_t ns = pause_ns(w), now = clock_now_ns();
+        if (ns != UINT64_MAX && now - looked_ns >= LOOK_NS) {
+            look_for_failures(g);
+            looked_ns = now;
+        }
+        futex_wait(&w->bell, seen, ns);
+    }
+}
+
+/* Until the launcher is out, or has had its time; true: it is out. */
+static bool wait_for_quiet(struct watch *w)
+{
+    uint64_t deadline = clock_now_ns() + QUIET_NS, ns;
+    int life = GPU_STOPS;
+
+    for (;;) {
+        uint32_t seen = atomic_load_explicit(&w->bell, memory_order_acquire);
+        if (atomic_load_explicit(&w->g->life, memory_order_acquire) != GPU_STOPS)
+            return true;
+        ns = futex_left(deadline);
+        if (ns == 0)
+            break;
+        futex_wait(&w->bell, seen, ns);
+    }
+    /* Ours from here on, also where the launcher comes back now. */
+    return !atomic_compare_exchange_strong_explicit(
+        &w->g->life, &life, GPU_QUIET, memory_order_acq_rel, memory_order_acquire);
+}
+
+static void *watch_main(void *arg)
+{
+    struct watch *w = arg;
+    struct device *g = w->g;
+    struct err err = ERR_INIT;
+    struct gpu_scope scope;
+
+    (void)pthread_setname_np(pthread_self(), "hvd-gpu-watch"); /* only for people */
+    if (gpu_enter(g, &scope, &err) < 0)
+        gpu_broken(g, err.text);
+    watch_running(w);
+    bool is_quiet = wait_for_quiet(w);
+    if (g->hooks->abort)
+        g->hooks->abort(g, is_quiet);
+    atomic_store_explicit(&g->life, GPU_ENDED, memory_order_release);
+    if (g->config.wake)
+        g->config.wake(g->config.arg);
+    gpu_leave(&scope);
+    atomic_store_explicit(&w->has_ended, 1, memory_order_release);
+    futex_wake(&w->has_ended);
+    return NULL;
+}
+
+void watch_init(struct watch *w, struct device *g)
+{
+    *w = (struct watch){.g = g};
+    for (uint32_t i = 0; i < GPU_MAX_STREAMS; i++)
+        w->tail[i] = &w->head[i];
+    (void)pthread_mutex_init(&w->lock, NULL); /* cannot fail on Linux */
+}
+
+int watch_start(struct watch *w, struct err *err)
+{
+    int r = gpu_thread_start(&w->thread, watch_main, w);
+
+    if (r != 0)
+        return err_errno(err, r, "a thread for the GPU");
+    w->has_thread = true;
+    return 0;
+}
+
+int watch_join(struct watch *w, uint64_t deadline_ns)
+{
+    if (!w->has_thread)
+        return 0;
+    while (atomic_load_explicit(&w->has_ended, memory_order_acquire) == 0) {
+        uint64_t ns = futex_left(deadline_ns);
+        if (ns == 0)
+            return -ETIMEDOUT;
+        futex_wait(&w->has_ended, 0, ns);
+    }
+    (void)pthread_join(w->thread, NULL); /* it is past all of its work */
+    w->has_thread = false;
+    return 0;
+}
+
+void watch_release(struct watch *w)
+{
+    for (uint32_t i = 0; i < GPU_MAX_STREAMS; i++)
+        while (w->head[i])
+            take_oldest(w, i);
+    while (w->spare) {
+        struct watched *x = w->spare;
+        w->spare = x->next;
+        mem_free(x);
+    }
+    (void)pthread_mutex_destroy(&w->lock);
+}
