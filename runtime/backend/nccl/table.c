@@ -31,7 +31,7 @@ void tables_init(struct tables *t,
         .cu = cu, .memory = memory, .scratch = scratch, .wait = wait, .arg = arg};
 }
 
-static void entry_release(struct tables *t, struct table_entry *e)
+void table_drop(struct tables *t, struct table_entry *e)
 {
     memory_give(t->memory, e->at, e->stream);
     mem_free(e->chunks);
@@ -41,7 +41,7 @@ static void entry_release(struct tables *t, struct table_entry *e)
 void tables_release(struct tables *t)
 {
     for (size_t i = 0; i < TABLES_KEPT; i++)
-        entry_release(t, &t->kept[i]);
+        table_drop(t, &t->kept[i]);
 }
 
 /* Chunks are 24 bytes without holes: three words each. */
@@ -58,27 +58,14 @@ static uint64_t hash_of(const struct chunk *v, uint32_t n)
     return h ^ (h >> 29);
 }
 
-/* The entry of this content, or the one to be replaced. */
-static struct table_entry *entry_find(struct tables *t,
-                                      const struct chunk *v,
-                                      uint32_t n,
-                                      uint64_t hash,
-                                      cu_stream s,
-                                      bool *ret_is_hit)
+static bool has(const struct table_entry *e,
+                const struct chunk *v,
+                uint32_t n,
+                uint64_t hash,
+                cu_stream s)
 {
-    struct table_entry *oldest = &t->kept[0];
-    *ret_is_hit = false;
-    for (size_t i = 0; i < TABLES_KEPT; i++) {
-        struct table_entry *e = &t->kept[i];
-        if (e->n == n && e->hash == hash && e->stream == s
-            && memcmp(e->chunks, v, n * sizeof *v) == 0) {
-            *ret_is_hit = true;
-            return e;
-        }
-        if (e->used < oldest->used)
-            oldest = e;
-    }
-    return oldest;
+    return e->n == n && e->hash == hash && e->stream == s
+           && memcmp(e->chunks, v, n * sizeof *v) == 0;
 }
 
 /* Room for n chunks on s, here and there. */
@@ -88,7 +75,7 @@ static int entry_grow(
     uint64_t used = e->used;
     if (e->max >= n && e->stream == s)
         return 0;
-    entry_release(t, e);
+    table_drop(t, e);
     uint32_t max = n < 64 ? 64 : n;
     struct chunk *chunks = mem_alloc((size_t)max * sizeof *chunks);
     if (chunks == NULL)
@@ -138,6 +125,42 @@ static int upload(struct tables *t,
     return 0;
 }
 
+static int put(struct tables *t,
+               struct table_entry *e,
+               const struct chunk *v,
+               uint32_t n,
+               uint64_t hash,
+               cu_stream s,
+               struct err *err)
+{
+    if (has(e, v, n, hash, s)) {
+        t->n_hits++;
+        return 0;
+    }
+    e->n = 0;
+    int r = entry_grow(t, e, n, s, err);
+    if (r < 0)
+        return r;
+    memcpy(e->chunks, v, n * sizeof *v);
+    r = upload(t, e->at, (const uint8_t *)v, n * sizeof *v, s, err);
+    if (r < 0)
+        return r;
+    e->n = n;
+    e->hash = hash;
+    t->n_uploads++;
+    return 0;
+}
+
+int table_put(struct tables *t,
+              struct table_entry *e,
+              const struct chunk *v,
+              uint32_t n,
+              cu_stream s,
+              struct err *err)
+{
+    return put(t, e, v, n, hash_of(v, n), s, err);
+}
+
 int table_take(struct tables *t,
                const struct chunk *v,
                uint32_t n,
@@ -145,24 +168,19 @@ int table_take(struct tables *t,
                cu_ptr *ret,
                struct err *err)
 {
-    bool is_hit;
-    uint64_t hash = hash_of(v, n), bytes = (uint64_t)n * sizeof *v;
-    struct table_entry *e = entry_find(t, v, n, hash, s, &is_hit);
-    if (is_hit) {
-        t->n_hits++;
-    } else {
-        e->n = 0;
-        int r = entry_grow(t, e, n, s, err);
-        if (r < 0)
-            return r;
-        memcpy(e->chunks, v, bytes);
-        r = upload(t, e->at, (const uint8_t *)v, bytes, s, err);
-        if (r < 0)
-            return r;
-        e->n = n;
-        e->hash = hash;
-        t->n_uploads++;
+    uint64_t hash = hash_of(v, n);
+    struct table_entry *e = &t->kept[0];
+    for (size_t i = 0; i < TABLES_KEPT; i++) {
+        if (has(&t->kept[i], v, n, hash, s)) {
+            e = &t->kept[i];
+            break;
+        }
+        if (t->kept[i].used < e->used)
+            e = &t->kept[i];
     }
+    int r = put(t, e, v, n, hash, s, err);
+    if (r < 0)
+        return r;
     e->used = ++t->clock;
     *ret = e->at;
     return 0;

@@ -11,6 +11,7 @@
 
 #define TABLES_KEPT 32
 
+/* One table; zero: none. */
 struct table_entry {
     cu_stream stream; /* its uploads and its kernels */
     cu_ptr at;        /* 0: none */
@@ -49,5 +50,15 @@ int table_take(struct tables *t,
                cu_stream s,
                cu_ptr *ret,
                struct err *err);
+
+/* The same with an entry of the caller's, which keeps its address for as long as n does
+ * not grow and s stays: what a captured graph reads. On error e has none. */
+int table_put(struct tables *t,
+              struct table_entry *e,
+              const struct chunk *v,
+              uint32_t n,
+              cu_stream s,
+              struct err *err);
+void table_drop(struct tables *t, struct table_entry *e);
 
 #endif

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Capture and replay.
+ *
+ * Design: kernels read their tables from device memory, so a graph holds no address of
+ * a tensor: those may change from step to step, and only the table is uploaded again,
+ * before the replay and outside of the graph, over the same memory. What a graph does
+ * hold (the fusion buffer) is told by `place`; when that changes it is captured again
+ * at once, not run as it is: captured or not has to be equal on all ranks, and the
+ * buffer may have moved on this one only, by a batch of another process set.
+ *
+ * The capture is of this thread (a framework may capture beside it, and NCCL's own
+ * threads may allocate). It is always ended, also after an error inside of it.
+ *
+ * An executable graph is freed when its stream is seen idle, for the driver's manual
+ * does not say that it may be before. When more than GRAPHS_RETIRED wait for that, they
+ * are leaked: that is a communicator whose buffer moves at every batch.
+ *
+ * Invariant: an entry with exec has tables of the sizes that were captured, at the
+ * addresses that were. Called by the collectives on the launcher. */
+#include "runtime/backend/nccl/graph.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "runtime/base/mem.h"
+
+void graphs_init(struct graphs *g,
+                 const struct cuda_api *cu,
+                 struct tables *tables,
+                 cu_stream stream)
+{
+    *g = (struct graphs){.cu = cu, .tables = tables, .stream = stream};
+}
+
+static void retired_free(struct graphs *g)
+{
+    /* an error here says that the context is lost, and all with it */
+    while (g->n_retired > 0)
+        (void)g->cu->graph_exec_free(g->retired[--g->n_retired]);
+}
+
+static void exec_retire(struct graphs *g, struct graph_entry *e)
+{
+    if (e->exec != NULL && g->n_retired < GRAPHS_RETIRED)
+        g->retired[g->n_retired++] = e->exec;
+    e->exec = NULL;
+}
+
+static void entry_drop(struct graphs *g, struct graph_entry *e)
+{
+    exec_retire(g, e);
+    table_drop(g->tables, &e->in);
+    table_drop(g->tables, &e->out);
+    mem_free(e->key);
+    *e = (struct graph_entry){0};
+}
+
+void graphs_release(struct graphs *g)
+{
+    if (g->cu == NULL)
+        return;
+    for (size_t i = 0; i < GRAPHS_KEPT; i++) {
+        retired_free(g);
+        entry_drop(g, &g->kept[i]);
+    }
+    retired_free(g);
+}
+
+/* The entry of this key; else a new one in place of the least recently used. */
+static struct graph_entry *
+entry_of(struct graphs *g, const struct graph_batch *b, struct err *err)
+{
+    struct graph_entry *oldest = &g->kept[0];
+    for (size_t i = 0; i < GRAPHS_KEPT; i++) {
+        struct graph_entry *e = &g->kept[i];
+        if (e->key != NULL && e->key_bytes == b->key_bytes
+            && memcmp(e->key, b->key, b->key_bytes) == 0)
+            return e;
+        if (e->used < oldest->used)
+            oldest = e;
+    }
+    entry_drop(g, oldest);
+    oldest->key = mem_alloc(b->key_bytes);
+    if (oldest->key == NULL) {
+        (void)err_set(err, -ENOMEM, "no memory for a graph's key");
+        return NULL;
+    }
+    memcpy(oldest->key, b->key, b->key_bytes);
+    oldest->key_bytes = b->key_bytes;
+    return oldest;
+}
+
+static int run_as_it_is(struct graphs *g, const struct graph_batch *b, struct err *err)
+{
+    cu_ptr in = 0, out = 0;
+    int r = 0;
+    if (b->n_in > 0)
+        r = table_take(g->tables, b->in, b->n_in, g->stream, &in, err);
+    if (r == 0 && b->n_out > 0)
+        r = table_take(g->tables, b->out, b->n_out, g->stream, &out, err);
+    return r < 0 ? r : b->enqueue(b->arg, in, out, err);
+}
+
+static int capture(struct graphs *g,
+                   struct graph_entry *e,
+                   const struct graph_batch *b,
+                   struct err *err)
+{
+    cu_graph graph = NULL;
+    int r = CUDA_TRY(g->cu, capture_begin, err, g->stream, CU_CAPTURE_THREAD_LOCAL);
+    if (r < 0)
+        return r;
+    r = b->enqueue(b->arg, e->in.at, e->out.at, err);
+    int end = CUDA_TRY(g->cu, capture_end, r < 0 ? NULL : err, g->stream, &graph);
+    if (r == 0)
+        r = end;
+    if (r == 0)
+        r = CUDA_TRY(g->cu, graph_make, err, &e->exec, graph, 0);
+    if (r < 0)
+        e->exec = NULL;
+    if (graph != NULL)
+        (void)g->cu->graph_free(graph); /* the executable one has all it needs */
+    if (r < 0)
+        return r;
+    e->place = b->place;
+    g->n_captured++;
+    return 0;
+}
+
+static int tables_put(struct graphs *g,
+                      struct graph_entry *e,
+                      const struct graph_batch *b,
+                      struct err *err)
+{
+    cu_ptr in = e->in.at, out = e->out.at;
+    int r = 0;
+    if (b->n_in > 0)
+        r = table_put(g->tables, &e->in, b->in, b->n_in, g->stream, err);
+    if (r == 0 && b->n_out > 0)
+        r = table_put(g->tables, &e->out, b->out, b->n_out, g->stream, err);
+    if (in != e->in.at || out != e->out.at)
+        exec_retire(g, e);
+    return r;
+}
+
+int graph_run(struct graphs *g, const struct graph_batch *b, struct err *err)
+{
+    struct graph_entry *e = entry_of(g, b, err);
+    if (e == NULL)
+        return -ENOMEM;
+    e->used = ++g->clock;
+    e->runs += e->runs < GRAPHS_FROM;
+    if (e->runs < GRAPHS_FROM)
+        return run_as_it_is(g, b, err);
+    if (g->n_retired > 0 && g->cu->stream_query(g->stream) == CU_OK)
+        retired_free(g);
+    int r = tables_put(g, e, b, err);
+    if (r < 0)
+        return r;
+    if (e->exec != NULL && e->place != b->place)
+        exec_retire(g, e);
+    if (e->exec == NULL)
+        r = capture(g, e, b, err);
+    else
+        g->n_replayed++;
+    return r < 0 ? r : CUDA_TRY(g->cu, graph_launch, err, e->exec, g->stream);
+}

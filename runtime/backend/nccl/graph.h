@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Packed batches as CUDA graphs: pack, NCCL's call and unpack are captured when the
+ * same batch comes for the third time, and replayed by one call of the driver from then
+ * on.
+ *
+ * Whether a batch is captured is a function of the batches before it on this
+ * communicator and stream alone, so it is equal on all ranks. The launcher's alone, our
+ * context current. */
+#ifndef RUNTIME_BACKEND_NCCL_GRAPH_H
+#define RUNTIME_BACKEND_NCCL_GRAPH_H
+
+#include "runtime/backend/nccl/cuda_dl.h"
+#include "runtime/backend/nccl/table.h"
+
+#define GRAPHS_KEPT    64
+#define GRAPHS_FROM    3 /* which time of a batch is captured */
+#define GRAPHS_RETIRED 16
+
+struct graph_batch {
+    /* All that the NCCL calls and kernels depend on but the tables and `place`; equal
+     * on all ranks. Copied. */
+    const void *key;
+    size_t key_bytes;
+    /* Another number when an address that enqueue uses has changed (the fusion buffer's
+     * generation): it is captured anew. Of this rank alone. */
+    uint64_t place;
+    /* Of pack and unpack; n_in and n_out are a function of the key. */
+    const struct chunk *in, *out;
+    uint32_t n_in, n_out; /* 0: none */
+    /* Puts all on the stream, with these tables; waits for nothing. */
+    int (*enqueue)(void *arg, cu_ptr in, cu_ptr out, struct err *err);
+    void *arg;
+};
+
+struct graph_entry {
+    void *key;
+    size_t key_bytes;
+    uint64_t used, place;
+    uint32_t runs; /* at most GRAPHS_FROM */
+    cu_graph_exec exec;
+    struct table_entry in, out;
+};
+
+struct graphs { /* of one communicator and stream */
+    const struct cuda_api *cu;
+    struct tables *tables;
+    cu_stream stream;
+    uint64_t clock;
+    uint64_t n_captured, n_replayed; /* for statistics and tests */
+    struct graph_entry kept[GRAPHS_KEPT];
+    cu_graph_exec retired[GRAPHS_RETIRED]; /* until the stream is idle */
+    uint32_t n_retired;
+};
+
+/* Only with a driver that has graph_make (11.4). The pointers outlive it. */
+void graphs_init(struct graphs *g,
+                 const struct cuda_api *cu,
+                 struct tables *tables,
+                 cu_stream stream);
+void graphs_release(struct graphs *g); /* the stream is idle, or the context lost */
+int graph_run(struct graphs *g, const struct graph_batch *b, struct err *err);
+
+#endif

@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Capture and replay over a driver that is a few functions here: a graph is what was
+ * enqueued while its stream was captured, and its replay reads the tables that it was
+ * captured with. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "runtime/backend/nccl/graph.h"
+#include "runtime/base/mem.h"
+
+static cu_stream const stream = (cu_stream)(uintptr_t)7;
+
+struct cu_graph_exec_s {
+    cu_ptr in, out;
+};
+
+static struct {
+    bool is_capturing, is_busy;
+    int begin_result, end_result, make_result, enqueue_result;
+    cu_ptr in, out; /* of the last enqueue */
+    unsigned n_direct, n_captured, n_launched, n_execs, n_graphs, n_blocks;
+    uint64_t src; /* what the last run's tables said */
+} fake;
+
+/* --- memory, uploads, errors --------------------------------------------------------
+ */
+
+int memory_take(
+    struct memory *m, uint64_t bytes, cu_stream s, cu_ptr *ret, struct err *err)
+{
+    (void)m;
+    (void)s;
+    (void)err;
+    assert_false(fake.is_capturing);
+    fake.n_blocks++;
+    *ret = (uintptr_t)malloc(bytes);
+    return 0;
+}
+
+void memory_give(struct memory *m, cu_ptr p, cu_stream s)
+{
+    (void)m;
+    (void)s;
+    fake.n_blocks -= p != 0;
+    free((void *)(uintptr_t)p);
+}
+
+int scratch_pinned(struct scratch *sc, uint32_t bytes, void **ret, struct err *err)
+{
+    static uint8_t pinned[4096];
+    (void)sc;
+    (void)err;
+    assert_true(bytes <= sizeof pinned);
+    *ret = pinned;
+    return 0;
+}
+
+int scratch_pinned_sent(struct scratch *sc, cu_stream s, struct err *err)
+{
+    (void)sc;
+    (void)s;
+    (void)err;
+    return 0;
+}
+
+int cuda_fail(const struct cuda_api *api, const char *call, int result, struct err *err)
+{
+    (void)api;
+    return err_set(err, -EIO, "%s: %d", call, result);
+}
+
+const char *cuda_symbol(enum cuda_call c)
+{
+    (void)c;
+    return "cuCall";
+}
+
+/* --- the driver ----------------------------------------------------------------------
+ */
+
+static int copy_up(cu_ptr dst, const void *src, size_t n, cu_stream s)
+{
+    assert_ptr_equal(s, stream);
+    assert_false(fake.is_capturing);
+    memcpy((void *)(uintptr_t)dst, src, n);
+    return 0;
+}
+
+static int stream_query(cu_stream s)
+{
+    assert_ptr_equal(s, stream);
+    return fake.is_busy ? CU_NOT_READY : CU_OK;
+}
+
+static int capture_begin(cu_stream s, int mode)
+{
+    assert_ptr_equal(s, stream);
+    assert_int_equal(mode, CU_CAPTURE_THREAD_LOCAL);
+    assert_false(fake.is_capturing);
+    fake.is_capturing = fake.begin_result == 0;
+    return fake.begin_result;
+}
+
+static int capture_end(cu_stream s, cu_graph *ret)
+{
+    assert_ptr_equal(s, stream);
+    assert_true(fake.is_capturing);
+    fake.is_capturing = false;
+    fake.n_graphs++;
+    *ret = (cu_graph)&fake;
+    return fake.end_result;
+}
+
+static int graph_make(cu_graph_exec *ret, cu_graph g, unsigned long long flags)
+{
+    assert_ptr_equal(g, &fake);
+    assert_int_equal(flags, 0);
+    if (fake.make_result)
+        return fake.make_result;
+    *ret = malloc(sizeof **ret);
+    (*ret)->in = fake.in;
+    (*ret)->out = fake.out;
+    fake.n_execs++;
+    return 0;
+}
+
+static int graph_free(cu_graph g)
+{
+    assert_ptr_equal(g, &fake);
+    fake.n_graphs--;
+    return 0;
+}
+
+static int graph_exec_free(cu_graph_exec e)
+{
+    assert_false(fake.is_busy);
+    fake.n_execs--;
+    free(e);
+    return 0;
+}
+
+static void look(cu_ptr in, cu_ptr out)
+{
+    const struct chunk *i = (const struct chunk *)(uintptr_t)in;
+    const struct chunk *o = (const struct chunk *)(uintptr_t)out;
+    fake.src = i->src;
+    if (o != NULL)
+        assert_true(o->dst == i->src + 1);
+}
+
+static int graph_launch(cu_graph_exec e, cu_stream s)
+{
+    assert_ptr_equal(s, stream);
+    fake.n_launched++;
+    look(e->in, e->out);
+    return 0;
+}
+
+static int enqueue(void *arg, cu_ptr in, cu_ptr out, struct err *err)
+{
+    (void)arg;
+    fake.in = in;
+    fake.out = out;
+    if (fake.enqueue_result < 0)
+        return err_set(err, fake.enqueue_result, "enqueue");
+    if (fake.is_capturing) {
+        fake.n_captured++;
+    } else {
+        fake.n_direct++;
+        look(in, out);
+    }
+    return 0;
+}
+
+static const struct cuda_api api = {.copy_up = copy_up,
+                                    .stream_query = stream_query,
+                                    .capture_begin = capture_begin,
+                                    .capture_end = capture_end,
+                                    .graph_make = graph_make,
+                                    .graph_free = graph_free,
+                                    .graph_launch = graph_launch,
+                                    .graph_exec_free = graph_exec_free};
+
+static struct tables tables;
+
+static int start(void **state)
+{
+    struct graphs *g = malloc(sizeof *g);
+    memset(&fake, 0, sizeof fake);
+    tables_init(&tables, &api, NULL, NULL, NULL, NULL);
+    graphs_init(g, &api, &tables, stream);
+    *state = g;
+    return 0;
+}
+
+static int end(void **state)
+{
+    fake.is_busy = false;
+    graphs_release(*state);
+    tables_release(&tables);
+    free(*state);
+    return fake.n_execs == 0 && fake.n_graphs == 0 && fake.n_blocks == 0 ? 0 : -1;
+}
+
+/* A batch `key` of tensors at address src. */
+static int run(struct graphs *g, uint64_t key, uint64_t src, uint64_t place)
+{
+    struct chunk in[3] = {{src, 1, 1, 0}}, out[3] = {{1, src + 1, 1, 0}};
+    struct graph_batch b = {.key = &key,
+                            .key_bytes = sizeof key,
+                            .place = place,
+                            .in = in,
+                            .out = out,
+                            .n_in = 3,
+                            .n_out = 3,
+                            .enqueue = enqueue};
+    struct err err = ERR_INIT;
+    int r = graph_run(g, &b, &err);
+    assert_false(fake.is_capturing);
+    if (r == 0)
+        assert_int_equal(fake.src, src);
+    return r;
+}
+
+static void third_time_is_captured_and_later_ones_replayed(void **state)
+{
+    for (unsigned i = 1; i <= 10; i++) {
+        assert_int_equal(0, run(*state, 1, 100, 0));
+        assert_int_equal(fake.n_direct, i < 3 ? i : 2);
+        assert_int_equal(fake.n_captured, i < 3 ? 0 : 1);
+        assert_int_equal(fake.n_launched, i < 3 ? 0 : i - 2);
+    }
+}
+
+static void changed_addresses_are_replayed(void **state)
+{
+    for (uint64_t i = 1; i <= 10; i++)
+        assert_int_equal(0, run(*state, 1, 100 * i, 0));
+    assert_int_equal(fake.n_captured, 1);
+    assert_int_equal(fake.n_launched, 8);
+}
+
+static void other_batches_have_graphs_of_their_own(void **state)
+{
+    for (uint64_t i = 0; i < 5 * 20; i++)
+        assert_int_equal(0, run(*state, i % 20, i, 0));
+    assert_int_equal(fake.n_captured, 20);
+    assert_int_equal(fake.n_direct, 40);
+}
+
+static void moved_buffer_is_captured_anew_at_once(void **state)
+{
+    for (uint64_t i = 0; i < 5; i++)
+        assert_int_equal(0, run(*state, 1, i, 0));
+    fake.is_busy = true; /* the old graph may run: it is not freed yet */
+    assert_int_equal(0, run(*state, 1, 9, 1));
+    assert_int_equal(fake.n_captured, 2);
+    assert_int_equal(fake.n_direct, 2);
+    assert_int_equal(fake.n_execs, 2);
+    assert_int_equal(0, run(*state, 1, 9, 1));
+    assert_int_equal(fake.n_execs, 2);
+    fake.is_busy = false;
+    assert_int_equal(0, run(*state, 1, 9, 1));
+    assert_int_equal(fake.n_execs, 1);
+    assert_int_equal(fake.n_captured, 2);
+}
+
+static void least_recently_used_graph_goes(void **state)
+{
+    for (int k = 0; k < 3; k++)
+        for (uint64_t i = 0; i < GRAPHS_KEPT; i++)
+            assert_int_equal(0, run(*state, i, i, 0));
+    assert_int_equal(fake.n_captured, GRAPHS_KEPT);
+    assert_int_equal(0, run(*state, 0, 0, 0));
+    assert_int_equal(0, run(*state, 1000, 0, 0)); /* instead of 1 */
+    assert_int_equal(0, run(*state, 0, 0, 0));
+    assert_int_equal(fake.n_captured, GRAPHS_KEPT);
+    unsigned direct = fake.n_direct;
+    assert_int_equal(0, run(*state, 1, 0, 0));
+    assert_int_equal(fake.n_direct, direct + 1);
+}
+
+static void failed_capture_is_ended_and_an_error(void **state)
+{
+    int *const results[] = {&fake.begin_result, &fake.end_result, &fake.make_result};
+    for (uint64_t i = 0; i < 2; i++)
+        assert_int_equal(0, run(*state, 1, 100, 0));
+    for (size_t i = 0; i < 3; i++) {
+        *results[i] = 900;
+        assert_int_equal(-EIO, run(*state, 1, 100, 0));
+        *results[i] = 0;
+    }
+    fake.enqueue_result = -ECONNABORTED;
+    assert_int_equal(-ECONNABORTED, run(*state, 1, 100, 0));
+    fake.enqueue_result = 0;
+    assert_int_equal(fake.n_launched, 0);
+    assert_int_equal(0, run(*state, 1, 100, 0));
+    assert_int_equal(fake.n_launched, 1);
+    mem_fail_after(0);
+    assert_int_equal(-ENOMEM, run(*state, 2, 100, 0));
+    mem_fail_after(-1);
+    assert_int_equal(0, run(*state, 2, 100, 0));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(third_time_is_captured_and_later_ones_replayed,
+                                        start, end),
+        cmocka_unit_test_setup_teardown(changed_addresses_are_replayed, start, end),
+        cmocka_unit_test_setup_teardown(other_batches_have_graphs_of_their_own, start,
+                                        end),
+        cmocka_unit_test_setup_teardown(moved_buffer_is_captured_anew_at_once, start,
+                                        end),
+        cmocka_unit_test_setup_teardown(least_recently_used_graph_goes, start, end),
+        cmocka_unit_test_setup_teardown(failed_capture_is_ended_and_an_error, start,
+                                        end),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
