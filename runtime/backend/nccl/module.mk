@@ -17,4 +17,4 @@ $(KERNEL_BIN): $(wildcard $(KERNEL_DIR)/*.cu $(KERNEL_DIR)/*.h) $(KERNEL_DIR)/co
 # After the macros, which set XFLAGS of their sources.
 $(O)/runtime/backend/nccl/image.o: XFLAGS := -DKERNELS_BIN='"$(KERNEL_BIN)"'
 $(O)/runtime/backend/nccl/image.o: $(KERNEL_BIN)
-$(O)/unit/gpu_image_test: $(O)/runtime/backend/nccl/image.o
+$(O)/unit/gpu_image_test $(O)/unit/gpu_pack_test: $(O)/runtime/backend/nccl/image.o

@@ -100,8 +100,7 @@ DEVICE uint16_t bf16_of_f32(float f)
 /* A kernel as a function of the CPU: one block of it. */
 #define KERNEL(name, type)                                                             \
     static void hvd_##name##_block(const type a, unsigned BLOCK, unsigned BLOCKS);     \
-    __attribute__((visibility("default"))) void cpu_##name(                            \
-        const void *args, unsigned block, unsigned blocks);                            \
+    void cpu_##name(const void *args, unsigned block, unsigned blocks);                \
     void cpu_##name(const void *args, unsigned block, unsigned blocks)                 \
     {                                                                                  \
         hvd_##name##_block(*(const type *)args, block, blocks);                        \
