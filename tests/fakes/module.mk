@@ -1,12 +1,14 @@
 # Libraries that stand in for NVIDIA's in the tests: found by RUNPATH or LD_LIBRARY_PATH.
 FAKE_DIR := $(O)/fakes
 FAKES :=
-# $(eval $(call fake,FILE,SOURCES,LIBS))
+# $(eval $(call fake,FILE,SOURCES,LIBS)); their thread-local memory is not the loader's to free, which
+# ThreadSanitizer takes for a race
 define fake
 $(FAKE_DIR)/$(1): $(patsubst %.c,$(O)/%.o,$(2))
 	@mkdir -p $$(@D)
 	@echo "  LD    $$@"
 	$$(Q)$$(CC) -shared $$(LDFLAGS) -Wl,-soname,$(1) -Wl,-rpath,'$$$$ORIGIN' -o $$@ $(patsubst %.c,$(O)/%.o,$(2)) $(3)
+$(foreach s,$(2),$(eval $(O)/$(s:.c=.o): XFLAGS += -ftls-model=initial-exec))
 -include $(patsubst %.c,$(O)/%.d,$(2))
 FAKES += $(FAKE_DIR)/$(1)
 endef

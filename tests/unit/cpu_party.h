@@ -134,7 +134,7 @@ static void *member(void *arg)
     return NULL;
 }
 
-static void party_run(struct party *p)
+static inline void party_run(struct party *p)
 {
     pthread_t t[MAX_MEMBERS];
     struct seat s[MAX_MEMBERS];
@@ -152,7 +152,7 @@ static void party_run(struct party *p)
         assert_string_equal(p->said[i], "");
 }
 
-static int party_fails(
+static inline int party_fails(
     struct backend *b, char *said, const char *what, uint32_t round, struct err *e)
 {
     snprintf(said, SAID_BYTES, "%s, round %u, rank %u: %s", what, round,

@@ -51,7 +51,7 @@ int nvmlDeviceGetHandleByPciBusId_v2(const char *pci, nvml_device *ret)
 
     if (sscanf(pci, "%x:%x:", &domain, &bus) != 2 || bus > 255)
         return 2;
-    devices[bus].bus = (int)bus;
+    __atomic_store_n(&devices[bus].bus, (int)bus, __ATOMIC_RELAXED);
     *ret = &devices[bus];
     return 0;
 }
