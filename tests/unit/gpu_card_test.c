@@ -176,7 +176,7 @@ static struct members good_members(void)
         c->uuid[0] = (uint8_t)(0xa0 + i);
         c->host_hash = i / 2 + 1;
         c->direct_bytes = 1000 + i;
-        c->n_streams = (uint8_t)(1 + i);
+        c->n_streams = (uint8_t)(9 - i);
         c->has_blas = true;
         c->is_deterministic = i == 0;
         c->uses_graphs = i != 0;
@@ -203,7 +203,7 @@ static void terms_are_member_0s_and_what_all_have(void **state)
     assert_int_equal(gpu_cards_judge(m.v, ranks, hosts, N, &t, NULL), 0);
     assert_int_equal(t.how, COMM_FRESH);
     assert_int_equal(t.direct_bytes, 1000);
-    assert_int_equal(t.n_streams, 1);
+    assert_int_equal(t.n_streams, 6);
     assert_true(t.is_deterministic);
     assert_false(t.uses_graphs);
     assert_false(t.registers);

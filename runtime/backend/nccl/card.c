@@ -314,11 +314,14 @@ int gpu_cards_judge(const struct gpu_card *v,
         .uses_graphs = v[0].uses_graphs,
         .registers = v[0].registers,
         .is_deterministic = v[0].is_deterministic,
-        .n_streams = v[0].n_streams ? v[0].n_streams : 1,
+        .n_streams = UINT8_MAX,
         .has_blas = true,
     };
-    for (uint32_t i = 0; i < n; i++)
+    for (uint32_t i = 0; i < n; i++) {
         t.has_blas &= v[i].has_blas;
+        t.n_streams = v[i].n_streams < t.n_streams ? v[i].n_streams : t.n_streams;
+    }
+    t.n_streams = t.n_streams ? t.n_streams : 1;
     if (t.how == COMM_SHRINK)
         rc = find_excluded(&j, &t, err);
     if (rc)

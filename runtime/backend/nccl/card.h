@@ -25,9 +25,9 @@ struct gpu_card {
     /* Member 0's count. */
     uint64_t direct_bytes;
     bool uses_graphs, registers, is_deterministic;
-    uint8_t n_streams;
     /* All must. */
     bool may_share_gpu, has_blas;
+    uint8_t n_streams; /* at most; the least counts */
     /* Of the communicator that this member kept over a failure; size 0: none. */
     uint8_t parked_id[16];
     uint32_t parked_rank, parked_size;
