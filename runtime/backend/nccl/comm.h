@@ -1,7 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One NCCL communicator (or several of the same members, one for each of our streams):
  * start, split, finish, and groups of calls. It belongs to the launcher until that has
- * acknowledged the stop (GPU_QUIET); from then on to the watcher alone. */
+ * acknowledged the stop (GPU_QUIET); from then on to the watcher alone.
+ *
+ *   meet.c       the seat: members meet, judge their cards, queue the start
+ *   comm_row.c   the seat: post, poll, close, as of any backend
+ *   comm.c       the launcher: start, split, groups, end
+ *   abort.c      the watcher: asynchronous errors, abort */
 #ifndef RUNTIME_BACKEND_NCCL_COMM_H
 #define RUNTIME_BACKEND_NCCL_COMM_H
 
@@ -27,7 +32,8 @@ struct comm {
     struct comm *next;             /* device.comms */
     _Atomic int state;             /* enum comm_state; acq_rel */
     nccl_comm nc[GPU_MAX_STREAMS]; /* a split writes these late */
-    uint32_t n_nc;                 /* communicators that were made; 0: a set of one */
+    nccl_comm none;                /* a split writes what is not for us here */
+    uint32_t n_nc;                 /* communicators that are made; 0: a set of one */
     uint32_t me, n;
     uint32_t *ranks; /* [n] global */
     struct backend_env env;
@@ -40,8 +46,58 @@ struct comm {
     struct codec_states *codecs;
 };
 
+/* The seat: an object in g->comms, COMM_NEW. ranks[env->size]: global; copied, as env
+ * is. Takes terms->excluded over on success. comm_free: nobody uses it any more. */
+int comm_new(struct device *g,
+             const struct backend_env *env,
+             const uint32_t *ranks,
+             struct comm_terms *terms,
+             struct comm **ret,
+             struct err *err);
+void comm_free(struct comm *c);
+/* The end of a device, before gpu_close: stops it, and frees all communicators that are
+ * left when its threads are out; not by then: they are leaked with it. */
+void comms_free(struct device *g, uint64_t deadline_ns);
+/* "NCCL asynchronous error on rank 3 (host b), GPU 0 (its name): " goes before the
+ * text; returns rc. */
+int comm_name_async(const struct device *g, int rc, struct err *err);
+
+/* meet.c; rows of device_ops. */
+int comm_open(struct device *g,
+              struct backend *meeting,
+              const struct backend_env *env,
+              const uint32_t *ranks,
+              struct backend **ret,
+              struct err *err);
+int comm_split(struct backend *parent,
+               const uint32_t *ranks,
+               uint32_t n,
+               struct backend **ret,
+               struct err *err);
+/* Instead of comm_open where this member has no device: all members fail with the
+ * sentence that names it; never 0. */
+int comm_refuse(struct backend *meeting,
+                const struct backend_env *env,
+                const uint32_t *ranks,
+                const char *problem,
+                struct err *err);
+
+/* comm_row.c */
+extern const struct backend_ops comm_backend_ops;
+struct device_event *comm_ticket_event(struct backend *b, uint64_t ticket);
+
+/* What jobs of these kinds carry as extra. */
+struct comm_start { /* JOB_START */
+    struct nccl_id ids[GPU_MAX_STREAMS];
+};
+struct comm_child {     /* JOB_SPLIT: job->comm is the parent */
+    struct comm *child; /* NULL: not for us */
+};
+/* The launcher: JOB_START, JOB_SPLIT, JOB_CLOSE. */
+int comm_run(struct device *g, struct job *job, struct err *err);
+
 /* The launcher: begins a group, the caller makes its calls, ends it; after
- * ncclInProgress polls ncclCommGetAsyncError (5 us spins, then 50 us sleeps) until it
+ * ncclInProgress polls ncclCommGetAsyncError (spins, then sleeps of 50 us) until it
  * is over or life is not GPU_RUNS (-ECONNABORTED). Always grouped: a lone non-blocking
  * send may return before its kernel is enqueued. Nothing may be put on the stream
  * before it returns. index: which of c->nc. */
@@ -50,5 +106,17 @@ int comm_group(struct comm *c,
                int (*calls)(void *arg, nccl_comm nc, struct err *err),
                void *arg,
                struct err *err);
+/* Inside of it: COMM_TRY(c, nc, err, all_reduce, "ncclAllReduce", in, out, ...). */
+#define COMM_TRY(c, nc, err, name, symbol, ...)                                        \
+    __extension__({                                                                    \
+        int result_ = (c)->g->nccl->name(__VA_ARGS__);                                 \
+        result_ == NCCL_OK || result_ == NCCL_IN_PROGRESS                              \
+            ? 0                                                                        \
+            : nccl_fail((c)->g->nccl, (nc), (symbol), result_, (err));                 \
+    })
+
+/* abort.c; hooks of the device. */
+int comms_look(struct device *g, struct err *err);
+void comms_abort(struct device *g, bool is_quiet);
 
 #endif

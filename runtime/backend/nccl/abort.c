@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The watcher's part of communicators. While all is well it asks each that is in use
+ * for asynchronous errors, which NCCL allows beside calls; under the device's lock, so
+ * that none is destroyed under it. When the launcher is out (or was left behind inside
+ * of a blocking call, where nothing else helps) it owns all of them, and aborts: each
+ * on a thread of its own, since ncclCommAbort was seen to block in some versions, and
+ * shared abort flags make them wait for each other. What is not over within a second is
+ * left to its thread; then quiesce tells that the device cannot be used again. */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "runtime/backend/nccl/comm.h"
+#include "runtime/backend/nccl/futex.h"
+#include "runtime/base/mem.h"
+
+#define ABORT_NS NS_PER_S
+
+/* --- looking --- */
+
+static int look(struct comm *c, struct err *err)
+{
+    struct device *g = c->g;
+    const int state = atomic_load_explicit(&c->state, memory_order_acquire);
+
+    if (state != COMM_READY && state != COMM_ENQUEUING)
+        return 0; /* whoever starts or ends it asks by himself */
+    for (uint32_t i = 0; i < c->n_nc; i++) {
+        int result = NCCL_OK, asked = g->nccl->async_error(c->nc[i], &result);
+
+        if (asked != NCCL_OK)
+            result = asked;
+        if (result == NCCL_OK || result == NCCL_IN_PROGRESS)
+            continue;
+        return comm_name_async(g, nccl_fail(g->nccl, c->nc[i], "NCCL", result, err),
+                               err);
+    }
+    return 0;
+}
+
+int comms_look(struct device *g, struct err *err)
+{
+    int rc = 0;
+
+    (void)pthread_mutex_lock(&g->lock);
+    for (struct comm *c = g->comms; c && !rc; c = c->next)
+        rc = look(c, err);
+    (void)pthread_mutex_unlock(&g->lock);
+    return rc;
+}
+
+/* --- aborting --- */
+
+struct aborts { /* of one device; counted: a thread may outlive all else */
+    const struct nccl_api *nccl;
+    _Atomic uint32_t refs;
+    _Atomic uint32_t left; /* a futex word */
+    size_t n;
+    struct abort_one {
+        struct aborts *all;
+        nccl_comm nc;
+    } v[];
+};
+
+static void unref(struct aborts *a)
+{
+    if (atomic_fetch_sub(&a->refs, 1) == 1)
+        mem_free(a);
+}
+
+static void *abort_main(void *arg)
+{
+    struct abort_one *one = arg;
+    struct aborts *a = one->all;
+
+    (void)a->nccl->abort(one->nc); /* nobody could do more about a failure */
+    (void)atomic_fetch_sub(&a->left, 1);
+    futex_wake(&a->left);
+    unref(a);
+    return NULL;
+}
+
+/* The watcher's from here on: its handles go into a->v. */
+static void take_over(struct comm *c, struct aborts *a)
+{
+    int state = atomic_load_explicit(&c->state, memory_order_acquire);
+    int to;
+
+    do {
+        to = comm_next((enum comm_state)state, COMM_EV_STOP);
+        if (to < 0)
+            return; /* dead */
+    } while (!atomic_compare_exchange_weak_explicit(
+        &c->state, &state, to, memory_order_acq_rel, memory_order_acquire));
+    for (uint32_t i = 0; i < c->n_nc && to == COMM_ABORTING; i++) {
+        /* a split's child is written by a thread of NCCL */
+        nccl_comm nc = __atomic_load_n(&c->nc[i], __ATOMIC_ACQUIRE);
+
+        if (nc)
+            a->v[a->n++] = (struct abort_one){a, nc};
+    }
+}
+
+static struct aborts *take_all(struct device *g)
+{
+    size_t n = 0;
+
+    (void)pthread_mutex_lock(&g->lock);
+    for (struct comm *c = g->comms; c; c = c->next)
+        n += GPU_MAX_STREAMS;
+    struct aborts *a = mem_zalloc(sizeof(*a) + n * sizeof(a->v[0]));
+    for (struct comm *c = g->comms; c && a; c = c->next)
+        take_over(c, a);
+    (void)pthread_mutex_unlock(&g->lock);
+    if (a)
+        a->nccl = g->nccl;
+    return a;
+}
+
+static void mark_ended(struct device *g)
+{
+    (void)pthread_mutex_lock(&g->lock);
+    for (struct comm *c = g->comms; c; c = c->next) {
+        int state = COMM_ABORTING;
+
+        (void)atomic_compare_exchange_strong_explicit(
+            &c->state, &state, comm_next(COMM_ABORTING, COMM_EV_ENDED),
+            memory_order_acq_rel, memory_order_acquire);
+    }
+    (void)pthread_mutex_unlock(&g->lock);
+}
+
+void comms_abort(struct device *g, bool is_quiet)
+{
+    const uint64_t deadline_ns = clock_now_ns() + ABORT_NS;
+    struct aborts *a = take_all(g);
+    uint32_t left;
+    pthread_t t;
+
+    (void)is_quiet; /* a launcher that sits in a call gets out by this, or never */
+    if (!a)
+        return; /* no memory for a list: the process goes by the cause all the same */
+    atomic_store(&a->refs, (uint32_t)a->n + 1);
+    atomic_store(&a->left, (uint32_t)a->n);
+    for (size_t i = 0; i < a->n; i++)
+        if (gpu_thread_start(&t, abort_main, &a->v[i]) == 0)
+            (void)pthread_detach(t);
+        else
+            (void)abort_main(&a->v[i]);
+    while ((left = atomic_load(&a->left)) > 0 && futex_left(deadline_ns) > 0)
+        futex_wait(&a->left, left, futex_left(deadline_ns));
+    if (left == 0)
+        mark_ended(g);
+    unref(a);
+}

@@ -1,0 +1,393 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The launcher's side of communicators. Where NCCL has it (2.14), they are
+ * non-blocking: a call that is not over says ncclInProgress, and the launcher asks for
+ * its end until the device is stopped, so that no failure finds it inside of NCCL.
+ * Older ones block here, and may have to be left behind (abort.c).
+ *
+ * The state changes by compare and exchange alone: should the watcher have taken a
+ * communicator from a launcher that came back too late, the launcher finds out and
+ * touches it no more. */
+#include "runtime/backend/nccl/comm.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/clock.h"
+#include "runtime/base/mem.h"
+
+#define SPIN_NS         (100 * 1000ull)
+#define NAP_NS          (50 * 1000ull)
+#define LONG_NAP_NS     (1000 * 1000ull)
+#define LONG_NS         (20 * NS_PER_MS) /* after that naps are long */
+#define CLOSE_NS        (2 * NS_PER_S)
+#define INIT_LEAST_NS   (1 * NS_PER_S)
+#define INIT_DEFAULT_NS (60 * NS_PER_S)
+
+/* --- objects --- */
+
+int comm_new(struct device *g,
+             const struct backend_env *env,
+             const uint32_t *ranks,
+             struct comm_terms *terms,
+             struct comm **ret,
+             struct err *err)
+{
+    struct comm *c = mem_zalloc(sizeof(*c));
+    uint32_t *copy = mem_calloc(env->size, sizeof(*copy));
+
+    if (!c || !copy) {
+        mem_free(c);
+        mem_free(copy);
+        return err_set(err, -ENOMEM, "out of memory for a communicator of %u ranks",
+                       env->size);
+    }
+    memcpy(copy, ranks, env->size * sizeof(*copy));
+    c->base.ops = &comm_backend_ops;
+    c->g = g;
+    c->me = env->rank;
+    c->n = env->size;
+    c->ranks = copy;
+    c->env = *env;
+    c->terms = *terms;
+    terms->excluded = NULL;
+    c->n_nc = c->n > 1;
+    if (c->n > 1 && c->n == g->config.size) /* smaller sets stay on the first stream */
+        c->n_nc = terms->n_streams < g->n_streams ? terms->n_streams : g->n_streams;
+    (void)pthread_mutex_lock(&g->lock);
+    c->next = g->comms;
+    g->comms = c;
+    (void)pthread_mutex_unlock(&g->lock);
+    atomic_store(&g->looks, true);
+    *ret = c;
+    return 0;
+}
+
+static void release(struct comm *c)
+{
+    for (size_t i = 0; i < COMM_TICKETS; i++)
+        event_unref(c->ring[i].done);
+    comm_terms_release(&c->terms);
+    mem_free(c->ranks);
+    mem_free(c);
+}
+
+void comm_free(struct comm *c)
+{
+    struct device *g = c->g;
+
+    (void)pthread_mutex_lock(&g->lock);
+    for (struct comm **at = &g->comms; *at; at = &(*at)->next)
+        if (*at == c) {
+            *at = c->next;
+            break;
+        }
+    bool is_empty = !g->comms;
+    (void)pthread_mutex_unlock(&g->lock);
+    if (is_empty)
+        atomic_store(&g->looks, false);
+    release(c);
+}
+
+void comms_free(struct device *g, uint64_t deadline_ns)
+{
+    gpu_abort(g);
+    /* the watcher first: it may have to end a call in which the launcher sits */
+    if (watch_join(&g->watch, deadline_ns) < 0
+        || launcher_join(&g->launcher, deadline_ns) < 0)
+        return;
+    while (g->comms)
+        comm_free(g->comms);
+}
+
+int comm_name_async(const struct device *g, int rc, struct err *err)
+{
+    char host[300];
+
+    (void)err_prefix(err, "NCCL asynchronous error on rank %u%s, GPU %d (%s)",
+                     g->config.rank, gpu_host_text(g, g->config.rank, host), g->ordinal,
+                     g->name);
+    return rc;
+}
+
+/* --- states --- */
+
+static int step(struct comm *c, enum comm_event e, struct err *err)
+{
+    int from = atomic_load_explicit(&c->state, memory_order_acquire);
+    int to = comm_next((enum comm_state)from, e);
+
+    if (atomic_load_explicit(&c->g->life, memory_order_acquire) >= GPU_QUIET)
+        return err_set(err, -ECONNABORTED, "the device was given up");
+    assert(to >= 0);
+    if (!atomic_compare_exchange_strong_explicit(
+            &c->state, &from, to, memory_order_acq_rel, memory_order_acquire))
+        return err_set(err, -ECONNABORTED, "the communicator was given up");
+    return 0;
+}
+
+static void nap(uint64_t began_ns)
+{
+    const uint64_t ns = clock_now_ns() - began_ns;
+
+    if (ns < SPIN_NS) {
+        (void)sched_yield();
+        return;
+    }
+    const struct timespec t = clock_timespec(ns < LONG_NS ? NAP_NS : LONG_NAP_NS);
+    (void)nanosleep(&t, NULL); /* a signal may cut it: then we look earlier */
+}
+
+/* The end of what `call` began on nc with result rc. -ETIMEDOUT; -ECONNABORTED: told to
+ * stop. */
+static int settle(struct comm *c,
+                  nccl_comm nc,
+                  const char *call,
+                  int rc,
+                  uint64_t deadline_ns,
+                  struct err *err)
+{
+    const struct nccl_api *nccl = c->g->nccl;
+    const uint64_t began_ns = clock_now_ns();
+
+    while (rc == NCCL_IN_PROGRESS) {
+        if (!gpu_runs(c->g))
+            return err_set(err, -ECONNABORTED, "%s: stopped", call);
+        if (clock_now_ns() >= deadline_ns)
+            return err_set(err, -ETIMEDOUT, "%s: timed out", call);
+        nap(began_ns);
+        int asked = nccl->async_error(nc, &rc);
+        if (asked != NCCL_OK)
+            rc = asked;
+    }
+    return rc == NCCL_OK ? 0 : nccl_fail(nccl, nc, call, rc, err);
+}
+
+/* --- start --- */
+
+static uint64_t init_timeout(const struct device *g)
+{
+    const uint64_t ns = g->config.init_timeout_ns;
+
+    return ns == 0 ? INIT_DEFAULT_NS : ns < INIT_LEAST_NS ? INIT_LEAST_NS : ns;
+}
+
+/* Puts a failed start into words that help. */
+static int explain_start(struct comm *c, nccl_comm nc, int rc, struct err *err)
+{
+    const struct nccl_api *nccl = c->g->nccl;
+    const char *interface = getenv("NCCL_SOCKET_IFNAME"), *last = "";
+    struct err why = ERR_INIT;
+
+    if (rc == -ETIMEDOUT) {
+        if (nccl->last_error)
+            last = nccl->last_error(nc);
+        return err_set(err, rc,
+                       "NCCL did not connect ranks %u to %u within %llu s "
+                       "(NCCL_SOCKET_IFNAME=%s, last error: %s)",
+                       c->ranks[0], c->ranks[c->n - 1],
+                       (unsigned long long)(init_timeout(c->g) / NS_PER_S),
+                       interface ? interface : "", last && *last ? last : "none");
+    }
+    if (rc == -EIO && nccl_misfit(nccl, c->g->cu->version, &why) == 1)
+        (void)err_set(err, -ENOTSUP, "%s", why.text);
+    return rc == -ECONNABORTED ? rc : gpu_name_rank(c->g, rc, err);
+}
+
+static int start_one(struct comm *c,
+                     uint32_t i,
+                     const struct comm_start *s,
+                     uint64_t deadline_ns,
+                     struct err *err)
+{
+    const struct nccl_api *nccl = c->g->nccl;
+    const int n = (int)c->n, me = (int)c->me;
+    const char *call = "ncclCommInitRank";
+    struct nccl_config config;
+    int rc;
+
+    nccl_config_init(&config, nccl->version, "hvd");
+    if (i > 0 && nccl->has_split) {
+        call = "ncclCommSplit";
+        rc = nccl->split(c->nc[0], 0, me, &c->nc[i], &config);
+        rc = settle(c, c->nc[0], call, rc, deadline_ns, err);
+        if (rc)
+            return rc;
+        rc = NCCL_IN_PROGRESS; /* the child's own state */
+    } else if (nccl->has_nonblocking) {
+        call = "ncclCommInitRankConfig";
+        rc = nccl->init_config(&c->nc[i], n, s->ids[i], me, &config);
+    } else {
+        rc = nccl->init(&c->nc[i], n, s->ids[i], me);
+    }
+    rc = settle(c, c->nc[i], call, rc, deadline_ns, err);
+    return rc ? explain_start(c, c->nc[i], rc, err) : 0;
+}
+
+static int run_start(struct comm *c, const struct comm_start *s, struct err *err)
+{
+    const uint64_t deadline_ns = clock_now_ns() + init_timeout(c->g);
+    int rc = step(c, COMM_EV_INIT, err);
+
+    for (uint32_t i = 0; i < c->n_nc && !rc; i++)
+        rc = start_one(c, i, s, deadline_ns, err);
+    return rc ? rc : step(c, COMM_EV_OK, err);
+}
+
+/* --- split --- */
+
+/* NCCL wants no operation outstanding: all that was launched before is done. */
+static int wait_idle(struct device *g, struct err *err)
+{
+    for (uint32_t i = 0; i < g->n_streams; i++) {
+        const uint64_t began_ns = clock_now_ns();
+        struct device_event *e;
+        int rc = event_new(g->events, &e, err);
+
+        if (!rc)
+            rc = event_record(e, g->streams[i], err);
+        else
+            return rc;
+        while (!rc && (rc = event_is_done(e, err)) == 0) {
+            if (!gpu_runs(g))
+                rc = err_set(err, -ECONNABORTED, "stopped");
+            nap(began_ns);
+        }
+        event_unref(e);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}
+
+static int run_split(struct comm *c, struct comm *child, struct err *err)
+{
+    const struct nccl_api *nccl = c->g->nccl;
+    const uint64_t deadline_ns = clock_now_ns() + init_timeout(c->g);
+    const bool is_more = child && child->n_nc > 0; /* a set of one needs none */
+    nccl_comm *to = is_more ? &child->nc[0] : &c->none;
+    struct nccl_config config;
+    int rc = wait_idle(c->g, err);
+
+    if (!rc)
+        rc = step(c, COMM_EV_SPLIT, err);
+    if (!rc && child)
+        rc = step(child, COMM_EV_INIT, err);
+    if (rc)
+        return rc;
+    nccl_config_init(&config, nccl->version, "hvd");
+    rc = nccl->split(c->nc[0], is_more ? 0 : NCCL_NOCOLOR, (int)c->me, to, &config);
+    rc = settle(c, c->nc[0], "ncclCommSplit", rc, deadline_ns, err);
+    if (!rc && is_more)
+        rc = settle(child, child->nc[0], "ncclCommSplit", NCCL_IN_PROGRESS, deadline_ns,
+                    err);
+    if (rc)
+        return explain_start(c, c->nc[0], rc, err);
+    rc = step(c, COMM_EV_OK, err);
+    return rc || !child ? rc : step(child, COMM_EV_OK, err);
+}
+
+/* --- end --- */
+
+/* Under the lock, so that the watcher is not looking at it, nor will. */
+static int begin_close(struct comm *c, struct err *err)
+{
+    (void)pthread_mutex_lock(&c->g->lock);
+    int rc = step(c, COMM_EV_CLOSE, err);
+    (void)pthread_mutex_unlock(&c->g->lock);
+    return rc;
+}
+
+/* What cannot be closed in its time stays in g->comms, for the watcher to abort at the
+ * device's end: an abort now would end all that share resources with it. */
+static int run_close(struct comm *c, struct err *err)
+{
+    const struct nccl_api *nccl = c->g->nccl;
+    const uint64_t deadline_ns = clock_now_ns() + CLOSE_NS;
+    int rc = begin_close(c, err);
+
+    for (uint32_t i = 0; i < c->n_nc && !rc && nccl->finalize; i++)
+        rc = settle(c, c->nc[i], "ncclCommFinalize", nccl->finalize(c->nc[i]),
+                    deadline_ns, err);
+    if (!rc && c->n_nc && !nccl->finalize)
+        rc = wait_idle(c->g, err);
+    for (uint32_t i = c->n_nc; i > 0 && !rc; i--) {
+        int result = nccl->destroy(c->nc[i - 1]);
+
+        c->nc[i - 1] = NULL;
+        if (result != NCCL_OK && result != NCCL_IN_PROGRESS)
+            rc = nccl_fail(nccl, NULL, "ncclCommDestroy", result, err);
+    }
+    if (!rc)
+        rc = step(c, COMM_EV_ENDED, err);
+    if (!rc)
+        comm_free(c);
+    return rc;
+}
+
+int comm_run(struct device *g, struct job *job, struct err *err)
+{
+    const struct comm_child *split = job->extra;
+
+    (void)g;
+    switch (job->kind) {
+    case JOB_START:
+        return run_start(job->comm, job->extra, err);
+    case JOB_SPLIT:
+        return run_split(job->comm, split->child, err);
+    case JOB_CLOSE:
+        return run_close(job->comm, err);
+    case JOB_BATCH:
+    case JOB_CODEC:
+    case JOB_CHECK:
+    case JOB_REGISTER:
+    case JOB_KIND_COUNT:
+        break;
+    }
+    return err_set(err, -EINVAL, "a job of kind %d is not a communicator's",
+                   (int)job->kind);
+}
+
+/* --- groups --- */
+
+static int run_group(struct comm *c,
+                     nccl_comm nc,
+                     int (*calls)(void *arg, nccl_comm nc, struct err *err),
+                     void *arg,
+                     struct err *err)
+{
+    const struct nccl_api *nccl = c->g->nccl;
+    int result = nccl->group_start();
+
+    int rc = result == NCCL_OK ? 0 : nccl_fail(nccl, nc, "ncclGroupStart", result, err);
+    if (!rc) {
+        rc = calls(arg, nc, err);
+        result = nccl->group_end(); /* of what was called, whatever came then */
+    }
+    if (!rc && result != NCCL_OK && result != NCCL_IN_PROGRESS)
+        rc = nccl_fail(nccl, nc, "ncclGroupEnd", result, err);
+    if (rc)
+        return gpu_name_rank(c->g, rc, err);
+    if (result == NCCL_OK)
+        return 0;
+    rc = step(c, COMM_EV_IN_PROGRESS, err);
+    if (!rc) {
+        rc = settle(c, nc, "ncclGroupEnd", result, UINT64_MAX, err);
+        if (rc && rc != -ECONNABORTED)
+            return comm_name_async(c->g, rc, err);
+    }
+    return rc ? rc : step(c, COMM_EV_OK, err);
+}
+
+int comm_group(struct comm *c,
+               uint32_t index,
+               int (*calls)(void *arg, nccl_comm nc, struct err *err),
+               void *arg,
+               struct err *err)
+{
+    if (!gpu_runs(c->g))
+        return err_set(err, -ECONNABORTED, "stopped");
+    return run_group(c, c->nc[index], calls, arg, err);
+}

@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How members come to a communicator: the seat's part. They meet over the set's backend
+ * for host memory, at the same place in the common order, so nobody waits inside of
+ * NCCL for somebody who does not come. First the cards, which are judged by everybody
+ * alike; then member 0's unique ids, or its sentence; then a job starts it. Each
+ * failure is one sentence on all members. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "runtime/backend/nccl/comm.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/fd.h"
+#include "runtime/base/mem.h"
+#include "runtime/base/sha256.h"
+
+#define SHARES_GPU 23000 /* first NCCL of NCCL_MULTI_RANK_GPU_ENABLE */
+#define MEET_NS    (60 * NS_PER_S)
+
+/* --- host collectives --- */
+
+static int run_host(struct backend *b, struct batch *batch, struct err *err)
+{
+    const uint64_t deadline_ns = clock_now_ns() + MEET_NS;
+    uint64_t ticket, done = 0;
+
+    batch->dtype = DT_U8;
+    batch->prescale = batch->postscale = 1.0;
+    batch->n_items = 1;
+    int rc = b->ops->post(b, batch, &ticket, err);
+    while (!rc && (rc = b->ops->poll(b, &done, err)) == 0 && done < ticket) {
+        if (clock_now_ns() > deadline_ns)
+            return err_set(err, -ETIMEDOUT, "the members of a set did not meet");
+        (void)nanosleep(&(struct timespec){0, 50000}, NULL);
+    }
+    return rc;
+}
+
+static int gather_cards(struct backend *b,
+                        const struct backend_env *env,
+                        const struct gpu_card *mine,
+                        struct gpu_card *ret,
+                        struct err *err)
+{
+    uint8_t wire[GPU_CARD_BYTES];
+    AUTOFREE uint8_t *all = mem_calloc(env->size, GPU_CARD_BYTES);
+    AUTOFREE uint64_t *counts = mem_calloc(env->size, sizeof(*counts));
+
+    if (!all || !counts)
+        return err_set(err, -ENOMEM, "out of memory for %u members", env->size);
+    for (uint32_t i = 0; i < env->size; i++)
+        counts[i] = GPU_CARD_BYTES;
+    gpu_card_write(mine, wire);
+    struct batch_item item = {
+        .in = wire, .out = all, .count = GPU_CARD_BYTES, .counts = counts};
+    struct batch batch = {.coll = COLL_ALLGATHER, .items = &item};
+    int rc = run_host(b, &batch, err);
+    for (uint32_t i = 0; i < env->size && !rc; i++)
+        rc = gpu_card_read(all + (size_t)i * GPU_CARD_BYTES, &ret[i], err);
+    return rc;
+}
+
+/* --- our card --- */
+
+/* As NCCL counts hosts: NCCL_HOSTID, else its name and boot. */
+static uint64_t host_hash(void)
+{
+    const char *id = getenv("NCCL_HOSTID");
+    AUTOFREE char *boot = NULL;
+    uint8_t sum[SHA256_BYTES];
+    char name[256] = "";
+    struct sha256 s;
+    uint64_t ret;
+    size_t n = 0;
+
+    sha256_init(&s);
+    if (id && *id) {
+        sha256_add(&s, id, strlen(id));
+    } else {
+        (void)gethostname(name, sizeof(name) - 1); /* else the boot alone tells */
+        sha256_add(&s, name, strlen(name));
+        if (fd_read_file("/proc/sys/kernel/random/boot_id", 256, &boot, &n, NULL) == 0)
+            sha256_add(&s, boot, n);
+    }
+    sha256_end(&s, sum);
+    memcpy(&ret, sum, sizeof(ret));
+    return ret;
+}
+
+static void fill_card(const struct device *g, struct gpu_card *c)
+{
+    const char *shares = getenv("NCCL_MULTI_RANK_GPU_ENABLE");
+
+    *c = (struct gpu_card){
+        .version = GPU_CARD_VERSION,
+        .nccl = g->nccl->version,
+        .driver = g->cu->version,
+        .host_hash = host_hash(),
+        .direct_bytes = g->config.direct_bytes,
+        .uses_graphs = g->config.uses_graphs,
+        .registers = g->config.registers,
+        .is_deterministic = g->config.is_deterministic,
+        .n_streams = (uint8_t)g->n_streams,
+        .may_share_gpu =
+            g->nccl->version >= SHARES_GPU && shares && strcmp(shares, "1") == 0,
+        .has_blas = g->cublas != NULL,
+    };
+    memcpy(c->uuid, g->uuid.bytes, sizeof(c->uuid));
+    memcpy(c->gpu, g->name, strnlen(g->name, sizeof(c->gpu) - 1));
+}
+
+static int judge(struct backend *meeting,
+                 const struct backend_env *env,
+                 const uint32_t *ranks,
+                 const char *const *host_names,
+                 const struct gpu_card *mine,
+                 struct comm_terms *ret,
+                 struct err *err)
+{
+    AUTOFREE struct gpu_card *v = mem_calloc(env->size, sizeof(*v));
+    AUTOFREE const char **hosts = mem_calloc(env->size, sizeof(*hosts));
+
+    if (!v || !hosts)
+        return err_set(err, -ENOMEM, "out of memory for %u members", env->size);
+    for (uint32_t i = 0; i < env->size; i++)
+        hosts[i] = host_names ? host_names[ranks[i]] : NULL;
+    int rc = gather_cards(meeting, env, mine, v, err);
+    return rc ? rc : gpu_cards_judge(v, ranks, hosts, env->size, ret, err);
+}
+
+int comm_refuse(struct backend *meeting,
+                const struct backend_env *env,
+                const uint32_t *ranks,
+                const char *problem,
+                struct err *err)
+{
+    struct gpu_card mine = {.version = GPU_CARD_VERSION};
+    struct comm_terms terms = {0};
+
+    memcpy(mine.problem, problem, strnlen(problem, sizeof(mine.problem) - 1));
+    int rc = judge(meeting, env, ranks, NULL, &mine, &terms, err);
+    comm_terms_release(&terms);
+    return rc ? rc : err_set(err, -ENODEV, "%s", problem);
+}
+
+/* --- the unique ids --- */
+
+struct ids_wire {
+    uint8_t is_good;
+    char why[255];
+    struct nccl_id ids[GPU_MAX_STREAMS];
+};
+
+static int
+share_ids(struct comm *c, struct backend *b, struct comm_start *s, struct err *err)
+{
+    const struct nccl_api *nccl = c->g->nccl;
+    struct ids_wire w = {.is_good = 1};
+    struct err why = ERR_INIT;
+
+    for (uint32_t i = 0; c->me == 0 && i < c->n_nc && w.is_good; i++) {
+        int result = nccl->unique_id(&w.ids[i]);
+
+        if (result == NCCL_OK)
+            continue;
+        (void)nccl_fail(nccl, NULL, "ncclGetUniqueId", result, &why);
+        (void)gpu_name_rank(c->g, why.code, &why);
+        memcpy(w.why, why.text, strnlen(why.text, sizeof(w.why) - 1));
+        w.is_good = 0;
+    }
+    struct batch_item item = {.in = &w, .out = &w, .count = sizeof(w)};
+    struct batch batch = {.coll = COLL_BROADCAST, .items = &item};
+    int rc = run_host(b, &batch, err);
+    if (rc)
+        return rc;
+    w.why[sizeof(w.why) - 1] = '\0';
+    if (!w.is_good)
+        return err_set(err, -EIO, "%s", w.why);
+    memcpy(s->ids, w.ids, sizeof(s->ids));
+    uint8_t sum[SHA256_BYTES];
+    sha256(&w.ids[0], sizeof(w.ids[0]), sum);
+    memcpy(c->id, sum, sizeof(c->id));
+    return 0;
+}
+
+/* --- rows --- */
+
+static int push_start(struct comm *c, struct backend *meeting, struct err *err)
+{
+    struct job *job = job_new(JOB_START, NULL, NULL, NULL, sizeof(struct comm_start));
+    int rc = job ? 0 : err_set(err, -ENOMEM, "out of memory for a communicator");
+
+    if (!rc && c->n > 1)
+        rc = share_ids(c, meeting, job->extra, err);
+    if (!rc) {
+        job->comm = c;
+        job->stream = c->g->streams[0];
+        rc = launcher_push(&c->g->launcher, job, err);
+    }
+    if (rc)
+        job_free(job);
+    return rc;
+}
+
+int comm_open(struct device *g,
+              struct backend *meeting,
+              const struct backend_env *env,
+              const uint32_t *ranks,
+              struct backend **ret,
+              struct err *err)
+{
+    struct comm_terms terms = {0};
+    struct gpu_card mine;
+    struct comm *c;
+    int rc = gpu_check(g, err);
+
+    if (rc)
+        return rc;
+    fill_card(g, &mine);
+    rc = judge(meeting, env, ranks, g->config.hosts, &mine, &terms, err);
+    if (!rc)
+        rc = comm_new(g, env, ranks, &terms, &c, err);
+    comm_terms_release(&terms);
+    if (rc)
+        return rc;
+    rc = push_start(c, meeting, err);
+    if (rc) {
+        comm_free(c);
+        return rc;
+    }
+    *ret = &c->base;
+    return 0;
+}
+
+/* Ours among v[n], or n. */
+static uint32_t find(const uint32_t *v, uint32_t n, uint32_t me)
+{
+    uint32_t i = 0;
+
+    while (i < n && v[i] != me)
+        i++;
+    return i;
+}
+
+static int child_new(struct comm *parent,
+                     const uint32_t *ranks,
+                     uint32_t n,
+                     uint32_t me,
+                     struct comm **ret,
+                     struct err *err)
+{
+    AUTOFREE uint32_t *global = mem_calloc(n, sizeof(*global));
+    struct backend_env env = parent->env;
+    struct comm_terms terms = parent->terms;
+
+    if (!global)
+        return err_set(err, -ENOMEM, "out of memory for %u members", n);
+    for (uint32_t i = 0; i < n; i++)
+        global[i] = parent->ranks[ranks[i]];
+    env.rank = me;
+    env.size = n;
+    env.global = NULL; /* its own copy says the same */
+    terms.excluded = NULL;
+    terms.n_excluded = 0;
+    int rc = comm_new(parent->g, &env, global, &terms, ret, err);
+    if (!rc)
+        (*ret)->env.global = (*ret)->ranks;
+    return rc;
+}
+
+int comm_split(struct backend *parent,
+               const uint32_t *ranks,
+               uint32_t n,
+               struct backend **ret,
+               struct err *err)
+{
+    struct comm *c = (struct comm *)parent, *child = NULL;
+    const uint32_t me = find(ranks, n, c->me);
+    int rc = gpu_check(c->g, err);
+
+    if (rc)
+        return rc;
+    if (c->n_nc == 0 || !c->g->nccl->has_split)
+        return err_set(err, -ENOTSUP, "no communicator of NCCL that can be split");
+    if (me < n)
+        rc = child_new(c, ranks, n, me, &child, err);
+    if (rc)
+        return rc;
+    struct job *job = job_new(JOB_SPLIT, NULL, NULL, NULL, sizeof(struct comm_child));
+    rc = job ? 0 : err_set(err, -ENOMEM, "out of memory for a communicator");
+    if (!rc) {
+        *(struct comm_child *)job->extra = (struct comm_child){child};
+        job->comm = c;
+        job->stream = c->g->streams[0];
+        rc = launcher_push(&c->g->launcher, job, err);
+    }
+    if (rc) {
+        job_free(job);
+        if (child)
+            comm_free(child);
+        return rc;
+    }
+    *ret = child ? &child->base : NULL;
+    return 0;
+}

@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How communicators end when something fails: within a second, whatever NCCL does, and
+ * with the cause. */
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "tests/unit/gpu_members.h"
+
+enum { COUNT = 100 };
+
+static bool is_soon(uint64_t began_ns)
+{
+    return clock_now_ns() - began_ns < NS_PER_S;
+}
+
+/* Opens, posts n sums, the last of which never ends. */
+static int open_and_hang(struct device *g,
+                         struct backend *meeting,
+                         int n,
+                         struct backend **ret,
+                         struct device_event **ret_last,
+                         char *said)
+{
+    const struct backend_env env = env_of(g);
+    struct err err = ERR_INIT;
+    uint64_t ticket = 0;
+    float *v;
+
+    HOLDS(comm_open(g, meeting, &env, case_ranks, ret, &err) == 0);
+    HOLDS((v = floats_new(g, COUNT, 1, &err)));
+    for (int i = 0; i < n; i++)
+        HOLDS(post_sum(*ret, v, COUNT, &ticket, &err) == 0);
+    *ret_last = comm_ticket_event(*ret, ticket);
+    return 0;
+}
+
+static int hangs(struct device *g, struct backend *meeting, struct party *p, char *said)
+{
+    struct err err = ERR_INIT;
+    struct device_event *last;
+    struct backend *b;
+    uint64_t done;
+
+    if (open_and_hang(g, meeting, 3, &b, &last, said))
+        return 1;
+    HOLDS(wait_ticket(b, 2, 30, &err) == 0); /* the third is on the device, for ever */
+    HOLDS(event_wait_recorded(last, clock_now_ns() + 10 * NS_PER_S) == 0);
+    meet_all(p, 1);
+    const uint64_t began_ns = clock_now_ns();
+    b->ops->abort(b);
+    b->ops->abort(b);
+    HOLDS(is_soon(began_ns)); /* returns at once */
+    HOLDS(gpu_quiesce(g, began_ns + NS_PER_S));
+    HOLDS(is_soon(began_ns));
+    HOLDS(b->ops->poll(b, &done, &err) == -ECONNABORTED);
+    HOLDS(atomic_load(&((struct comm *)b)->state) == COMM_DEAD);
+    b->ops->close(b);
+    event_unref(last);
+    return 0;
+}
+
+static void an_abort_ends_a_kernel_that_waits_for_others(void **state)
+{
+    (void)state;
+    run_case(&(struct gpu_case){.n = 3, .body = hangs, .faults = "nccl_hang=1@2"});
+    run_case(&(struct gpu_case){
+        .n = 2, .body = hangs, .faults = "nccl_hang=1@2", .version = "21003"});
+}
+
+static int
+aborts_start(struct device *g, struct backend *meeting, struct party *p, char *said)
+{
+    struct err err = ERR_INIT;
+    struct device_event *last;
+    struct backend *b;
+
+    if (open_and_hang(g, meeting, 1, &b, &last, said))
+        return 1;
+    meet_all(p, 1);
+    (void)usleep(20000);
+    const uint64_t began_ns = clock_now_ns();
+    gpu_broken(g, "rank 1 was killed by signal 9");
+    HOLDS(gpu_quiesce(g, began_ns + NS_PER_S));
+    /* whoever waits for what was never launched wakes up; rank 1's may have been */
+    int rc = event_wait_recorded(last, began_ns + NS_PER_S);
+    HOLDS(rc == -ECONNABORTED || (rc == 0 && g->config.rank == 1));
+    HOLDS(gpu_check(g, &err) == -ECONNABORTED);
+    HOLDS(strcmp(err.text, "rank 1 was killed by signal 9") == 0);
+    event_unref(last);
+    return 0;
+}
+
+static void a_start_can_be_aborted(void **state)
+{
+    (void)state;
+    run_case(&(struct gpu_case){.n = 3, .body = aborts_start, .faults = "init_hang=1"});
+}
+
+/* The call itself stays in progress, as while a connection is made. */
+static void a_call_in_progress_can_be_aborted(void **state)
+{
+    (void)state;
+    run_case(
+        &(struct gpu_case){.n = 2, .body = aborts_start, .faults = "enqueue_hang=0@0"});
+}
+
+static int
+async_error(struct device *g, struct backend *meeting, struct party *p, char *said)
+{
+    struct err err = ERR_INIT;
+    struct device_event *last;
+    struct backend *b;
+
+    if (open_and_hang(g, meeting, 2, &b, &last, said))
+        return 1;
+    event_unref(last);
+    if (g->config.rank == 1) {
+        HOLDS(wait_ticket(b, 2, 20, &err) == -ECONNABORTED);
+        HOLDS(strstr(err.text, "NCCL asynchronous error on rank 1 (host a), GPU 1 ("));
+        HOLDS(strstr(err.text, "remote process exited"));
+    }
+    meet_all(p, 1); /* the control plane tells the others */
+    const uint64_t began_ns = clock_now_ns();
+    gpu_abort(g);
+    HOLDS(gpu_quiesce(g, began_ns + NS_PER_S));
+    return 0;
+}
+
+static void an_asynchronous_error_is_the_cause(void **state)
+{
+    (void)state;
+    run_case(
+        &(struct gpu_case){.n = 2, .body = async_error, .faults = "async_error=1:6@1"});
+}
+
+/* --- nothing after the stop --- */
+
+static int
+stops_amid(struct device *g, struct backend *meeting, struct party *p, char *said)
+{
+    const struct backend_env env = env_of(g);
+    struct err err = ERR_INIT;
+    struct backend *b, *child = NULL;
+    static const uint32_t members[] = {0, 1};
+    uint64_t ticket;
+    float *v;
+
+    HOLDS(comm_open(g, meeting, &env, case_ranks, &b, &err) == 0);
+    HOLDS((v = floats_new(g, COUNT, 1, &err)));
+    for (int i = 0; i < 100; i++) {
+        if (i == 20 + 7 * (int)g->config.rank)
+            gpu_abort(g); /* each in another place */
+        int rc = post_sum(b, v, COUNT, &ticket, &err);
+        HOLDS(rc == 0 || rc == -ECONNABORTED);
+        if (i == 10)
+            HOLDS(comm_split(b, members, 2, &child, &err) == 0);
+    }
+    HOLDS(gpu_quiesce(g, clock_now_ns() + NS_PER_S));
+    for (struct comm *c = g->comms; c; c = c->next)
+        HOLDS(atomic_load(&c->state) == COMM_DEAD);
+    if (child)
+        child->ops->close(child);
+    b->ops->close(b);
+    HOLDS(comm_split(b, members, 2, &child, &err) == -ECONNABORTED);
+    HOLDS(comm_open(g, meeting, &env, case_ranks, &child, &err) == -ECONNABORTED);
+    meet_all(p, 1);
+    return 0;
+}
+
+static void nothing_is_called_after_the_stop(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 5; i++) {
+        (void)setenv("HVD_FAKE_NCCL_DELAY_US", i % 2 ? "50" : "2000", 1);
+        run_case(&(struct gpu_case){.n = 3, .body = stops_amid});
+    }
+    (void)unsetenv("HVD_FAKE_NCCL_DELAY_US");
+}
+
+/* --- what blocks --- */
+
+/* An old NCCL inside of a call: the watcher aborts all the same, and the call ends. */
+static int
+blocked(struct device *g, struct backend *meeting, struct party *p, char *said)
+{
+    struct err err = ERR_INIT;
+    struct device_event *last;
+    struct backend *b;
+
+    if (open_and_hang(g, meeting, 2, &b, &last, said))
+        return 1;
+    meet_all(p, 1);
+    (void)usleep(50000);
+    const uint64_t began_ns = clock_now_ns();
+    gpu_abort(g);
+    HOLDS(gpu_quiesce(g, began_ns + NS_PER_S));
+    HOLDS(is_soon(began_ns));
+    event_unref(last);
+    return 0;
+}
+
+static void a_blocking_call_is_aborted_from_outside(void **state)
+{
+    (void)state;
+    run_case(&(struct gpu_case){
+        .n = 2, .body = blocked, .version = "21003", .faults = "enqueue_hang=0@1"});
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_abort_ends_a_kernel_that_waits_for_others),
+        cmocka_unit_test(a_start_can_be_aborted),
+        cmocka_unit_test(a_call_in_progress_can_be_aborted),
+        cmocka_unit_test(an_asynchronous_error_is_the_cause),
+        cmocka_unit_test(nothing_is_called_after_the_stop),
+        cmocka_unit_test(a_blocking_call_is_aborted_from_outside),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

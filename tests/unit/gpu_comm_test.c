@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Communicators on the fakes: made lazily over a meeting, used before they are ready,
+ * split, closed; and every failure of that as a sentence. */
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "tests/unit/gpu_members.h"
+
+enum { COUNT = 3000, MANY = 40 };
+
+/* n (n + 1) / 2: rank r gives r + 1. */
+static float sum_of(uint32_t n)
+{
+    return (float)(n * (n + 1) / 2);
+}
+
+static int sums(struct device *g, struct backend *meeting, struct party *p, char *said)
+{
+    const struct backend_env env = env_of(g);
+    struct err err = ERR_INIT;
+    struct backend *b;
+    uint64_t ticket = 0, done;
+    float *v[MANY];
+
+    for (int i = 0; i < MANY; i++)
+        HOLDS((v[i] = floats_new(g, COUNT, (float)(g->config.rank + 1), &err)));
+    HOLDS(comm_open(g, meeting, &env, case_ranks, &b, &err) == 0);
+    for (int i = 0; i < MANY; i++) /* nobody waits until it is ready */
+        HOLDS(post_sum(b, v[i], COUNT, &ticket, &err) == 0);
+    HOLDS(ticket == MANY);
+    struct device_event *e = comm_ticket_event(b, ticket);
+    HOLDS(e && !comm_ticket_event(b, ticket + 1));
+    HOLDS(wait_ticket(b, ticket, 30, &err) == 0);
+    HOLDS(event_wait_recorded(e, clock_now_ns() + NS_PER_S) == 0);
+    HOLDS(!comm_ticket_event(b, ticket)); /* long done */
+    event_unref(e);
+    HOLDS(b->ops->poll(b, &done, &err) == 0 && done == MANY);
+    for (int i = 0; i < MANY; i++)
+        HOLDS(floats_are(g, v[i], COUNT, sum_of(p->size), &err));
+    b->ops->close(b);
+    return 0;
+}
+
+static void a_communicator_is_made_and_used_before_it_is_ready(void **state)
+{
+    (void)state;
+    run_case(&(struct gpu_case){.n = 3, .body = sums});
+}
+
+/* The fake ends the test where a call is made before the last one is over. */
+static void in_progress_is_polled_on_every_version(void **state)
+{
+    (void)state;
+    (void)setenv("HVD_FAKE_NCCL_DELAY_US", "1500", 1);
+    run_case(&(struct gpu_case){.n = 2, .body = sums, .version = "21403"});
+    run_case(&(struct gpu_case){.n = 2, .body = sums, .version = "22105"});
+    run_case(&(struct gpu_case){.n = 2, .body = sums, .version = "23007"});
+    (void)unsetenv("HVD_FAKE_NCCL_DELAY_US");
+}
+
+static void an_old_nccl_blocks_on_the_launcher(void **state)
+{
+    (void)state;
+    run_case(&(struct gpu_case){.n = 2, .body = sums, .version = "21003"});
+    (void)setenv("NCCL_COMM_BLOCKING", "1", 1);
+    run_case(&(struct gpu_case){.n = 2, .body = sums});
+    (void)unsetenv("NCCL_COMM_BLOCKING");
+}
+
+static void a_set_of_one_asks_nccl_nothing(void **state)
+{
+    (void)state;
+    run_case(&(struct gpu_case){.n = 1, .body = sums, .faults = "init_hang=0"});
+}
+
+/* --- failures of the meeting --- */
+
+static int
+same_gpu(struct device *g, struct backend *meeting, struct party *p, char *said)
+{
+    const struct backend_env env = env_of(g);
+    struct err err = ERR_INIT;
+    struct backend *b;
+
+    (void)p;
+    HOLDS(comm_open(g, meeting, &env, case_ranks, &b, &err) == -EBUSY);
+    HOLDS(strstr(err.text, "ranks 0 and 1 use the same GPU GPU-"));
+    HOLDS(strstr(err.text, "(host a)"));
+    HOLDS(!g->comms);
+    return 0;
+}
+
+static int
+one_has_none(struct device *g, struct backend *meeting, struct party *p, char *said)
+{
+    const struct backend_env env = env_of(g);
+    struct err err = ERR_INIT;
+    struct backend *b;
+    int rc;
+
+    (void)p;
+    if (g->config.rank == 1)
+        rc = comm_refuse(meeting, &env, case_ranks, "no NVIDIA driver here", &err);
+    else
+        rc = comm_open(g, meeting, &env, case_ranks, &b, &err);
+    HOLDS(rc == -ENODEV);
+    HOLDS(strncmp(err.text, "rank 1", 6) == 0);
+    HOLDS(strstr(err.text,
+                 "has GPU tensors to move but no GPU for them: no NVIDIA driver here"));
+    return 0;
+}
+
+static void a_failed_meeting_is_one_sentence_everywhere(void **state)
+{
+    (void)state;
+    run_case(&(struct gpu_case){.n = 3, .body = same_gpu, .same_gpu = true});
+    run_case(&(struct gpu_case){.n = 3, .body = one_has_none});
+}
+
+/* --- failures of the start --- */
+
+static int
+fails_to_start(struct device *g, struct backend *meeting, const char *words, char *said)
+{
+    const struct backend_env env = env_of(g);
+    struct err err = ERR_INIT;
+    struct backend *b;
+    uint64_t ticket;
+    float *v;
+
+    HOLDS((v = floats_new(g, 10, 1, &err)));
+    HOLDS(comm_open(g, meeting, &env, case_ranks, &b, &err) == 0);
+    (void)post_sum(b, v, 10, &ticket, &err); /* may hear of it already */
+    HOLDS(wait_ticket(b, 1, 20, &err) == -ECONNABORTED);
+    HOLDS(strstr(err.text, words));
+    HOLDS(post_sum(b, v, 10, &ticket, &err) == -ECONNABORTED);
+    b->ops->close(b);
+    gpu_free(v, g->streams[0]);
+    return 0;
+}
+
+static int
+init_fails(struct device *g, struct backend *meeting, struct party *p, char *said)
+{
+    int rc = 0;
+
+    if (g->config.rank == 1)
+        rc = fails_to_start(g, meeting, "unhandled system error", said);
+    else { /* NCCL is content here; the control plane will tell */
+        const struct backend_env env = env_of(g);
+        struct err err = ERR_INIT;
+        struct backend *b;
+        HOLDS(comm_open(g, meeting, &env, case_ranks, &b, &err) == 0);
+    }
+    meet_all(p, 1);
+    return rc;
+}
+
+static void a_failed_start_breaks_the_device(void **state)
+{
+    (void)state;
+    run_case(
+        &(struct gpu_case){.n = 2, .body = init_fails, .faults = "init_error=1:2"});
+}
+
+static int
+init_hangs(struct device *g, struct backend *meeting, struct party *p, char *said)
+{
+    (void)p;
+    return fails_to_start(
+        g, meeting,
+        "NCCL did not connect ranks 0 to 2 within 1 s (NCCL_SOCKET_IFNAME=", said);
+}
+
+static void a_start_that_takes_too_long_names_its_ranks(void **state)
+{
+    (void)state;
+    run_case(&(struct gpu_case){.n = 3,
+                                .body = init_hangs,
+                                .faults = "init_hang=1",
+                                .init_timeout_ns = NS_PER_S});
+}
+
+/* --- sets --- */
+
+static int
+splits(struct device *g, struct backend *meeting, struct party *p, char *said)
+{
+    static const uint32_t members[] = {0, 2};
+    const struct backend_env env = env_of(g);
+    struct backend *b, *child = NULL;
+    struct err err = ERR_INIT;
+    uint64_t of_all, of_child = 0;
+    float *all, *some;
+
+    HOLDS((all = floats_new(g, COUNT, (float)(g->config.rank + 1), &err)));
+    HOLDS((some = floats_new(g, COUNT, (float)(g->config.rank + 1), &err)));
+    HOLDS(comm_open(g, meeting, &env, case_ranks, &b, &err) == 0);
+    HOLDS(post_sum(b, all, COUNT, &of_all, &err) == 0);
+    HOLDS(comm_split(b, members, 2, &child, &err) == 0); /* behind what is posted */
+    HOLDS((child == NULL) == (g->config.rank == 1));
+    if (child) {
+        HOLDS(((struct comm *)child)->ranks[1] == 2);
+        HOLDS(post_sum(child, some, COUNT, &of_child, &err) == 0);
+        HOLDS(wait_ticket(child, of_child, 30, &err) == 0);
+        HOLDS(floats_are(g, some, COUNT, 4, &err));
+        child->ops->close(child);
+    }
+    HOLDS(wait_ticket(b, of_all, 30, &err) == 0);
+    HOLDS(floats_are(g, all, COUNT, sum_of(p->size), &err));
+    /* a set of one of them */
+    HOLDS(comm_split(b, members + 1, 1, &child, &err) == 0);
+    HOLDS((child != NULL) == (g->config.rank == 2));
+    if (child) {
+        HOLDS(((struct comm *)child)->n_nc == 0);
+        child->ops->close(child);
+    }
+    b->ops->close(b);
+    return 0;
+}
+
+static void a_set_is_split_off_by_all_members(void **state)
+{
+    (void)state;
+    run_case(&(struct gpu_case){.n = 3, .body = splits});
+}
+
+static int
+cannot_split(struct device *g, struct backend *meeting, struct party *p, char *said)
+{
+    static const uint32_t members[] = {0, 1};
+    const struct backend_env env = env_of(g);
+    struct err err = ERR_INIT;
+    struct backend *b, *child;
+
+    (void)p;
+    HOLDS(comm_open(g, meeting, &env, case_ranks, &b, &err) == 0);
+    HOLDS(comm_split(b, members, 2, &child, &err) == -ENOTSUP);
+    b->ops->close(b);
+    return 0;
+}
+
+static void an_nccl_that_cannot_split_says_so(void **state)
+{
+    (void)state;
+    run_case(&(struct gpu_case){.n = 2, .body = cannot_split, .version = "21706"});
+}
+
+/* Closed at once after the post: it is done all the same, and the object goes. */
+static int
+closes_early(struct device *g, struct backend *meeting, struct party *p, char *said)
+{
+    const uint64_t deadline_ns = clock_now_ns() + 30 * NS_PER_S;
+    const struct backend_env env = env_of(g);
+    struct err err = ERR_INIT;
+    struct backend *b;
+    uint64_t ticket;
+    float *v;
+
+    HOLDS((v = floats_new(g, COUNT, (float)(g->config.rank + 1), &err)));
+    HOLDS(comm_open(g, meeting, &env, case_ranks, &b, &err) == 0);
+    HOLDS(post_sum(b, v, COUNT, &ticket, &err) == 0);
+    b->ops->close(b);
+    HOLDS(launcher_drain(&g->launcher, deadline_ns) == 0);
+    HOLDS(floats_are(g, v, COUNT, sum_of(p->size), &err));
+    HOLDS(!g->comms);
+    b = NULL;
+    comm_backend_ops.close(b);
+    return 0;
+}
+
+static void a_set_that_is_removed_in_flight_is_drained(void **state)
+{
+    (void)state;
+    run_case(&(struct gpu_case){.n = 3, .body = closes_early});
+    run_case(&(struct gpu_case){.n = 2, .body = closes_early, .version = "21003"});
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_communicator_is_made_and_used_before_it_is_ready),
+        cmocka_unit_test(in_progress_is_polled_on_every_version),
+        cmocka_unit_test(an_old_nccl_blocks_on_the_launcher),
+        cmocka_unit_test(a_set_of_one_asks_nccl_nothing),
+        cmocka_unit_test(a_failed_meeting_is_one_sentence_everywhere),
+        cmocka_unit_test(a_failed_start_breaks_the_device),
+        cmocka_unit_test(a_start_that_takes_too_long_names_its_ranks),
+        cmocka_unit_test(a_set_is_split_off_by_all_members),
+        cmocka_unit_test(an_nccl_that_cannot_split_says_so),
+        cmocka_unit_test(a_set_that_is_removed_in_flight_is_drained),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

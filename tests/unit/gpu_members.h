@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Ranks as threads, each with a GPU of the fake driver and a communicator of the fake
+ * NCCL, which meet over the cpu backend. A case runs in a child process of its own,
+ * because versions are looked at once in a process. Include after cmocka.h. */
+#ifndef TESTS_UNIT_GPU_MEMBERS_H
+#define TESTS_UNIT_GPU_MEMBERS_H
+
+#include <dlfcn.h>
+
+#include "runtime/backend/nccl/comm.h"
+#include "tests/unit/cpu_party.h"
+
+struct gpu_case {
+    const char *version; /* of NCCL; NULL: 2.27.5 */
+    const char *faults;  /* of the fakes; NULL: none */
+    uint32_t n;
+    uint64_t init_timeout_ns; /* 0: as it is */
+    uint32_t n_streams;       /* 0: 1 */
+    bool same_gpu;
+    int (*body)(struct device *g, struct backend *meeting, struct party *p, char *said);
+};
+
+static const struct gpu_case *the_case; /* of this process */
+static uint32_t case_ranks[MAX_MEMBERS] = {0, 1, 2, 3, 4, 5};
+static uint32_t case_hosts[MAX_MEMBERS];
+static const char *const case_names[MAX_MEMBERS] = {"a", "a", "a", "a", "a", "a"};
+static atomic_uint case_meets; /* bodies' barrier */
+
+#define SAYS(...) (snprintf(said, SAID_BYTES, __VA_ARGS__), 1)
+/* In a body: ends it with what did not hold. */
+#define HOLDS(what)                                                                    \
+    do {                                                                               \
+        if (!(what))                                                                   \
+            return SAYS("rank %u, line %d: %s: %s", g->config.rank, __LINE__, #what,   \
+                        err.text);                                                     \
+    } while (0)
+
+/* All members, the k-th time (from 1). */
+static inline void meet_all(struct party *p, unsigned k)
+{
+    atomic_fetch_add(&case_meets, 1);
+    wait_for(&case_meets, k * p->size, p->deadline_ns);
+}
+
+struct sum_call {
+    struct comm *c;
+    struct job *job;
+};
+
+static int call_sums(void *arg, nccl_comm nc, struct err *err)
+{
+    struct sum_call *s = arg;
+    int rc = 0;
+
+    for (size_t i = 0; i < s->job->batch.n_items && !rc; i++) {
+        const struct batch_item *it = &s->job->batch.items[i];
+
+        rc = COMM_TRY(s->c, nc, err, all_reduce, "ncclAllReduce", it->in, it->out,
+                      it->count, NCCL_F32, NCCL_SUM, nc, s->job->stream);
+    }
+    return rc;
+}
+
+/* Batches are sums of float32, one call a tensor. */
+static int case_run(struct device *g, struct job *job, struct err *err)
+{
+    struct sum_call s = {job->comm, job};
+
+    if (job->kind != JOB_BATCH)
+        return comm_run(g, job, err);
+    if (job->comm->n_nc == 0)
+        return 0;
+    return comm_group(job->comm, job->stream_index, call_sums, &s, err);
+}
+
+static const struct gpu_hooks case_hooks = {
+    .needs_nccl = true, .run = case_run, .look = comms_look, .abort = comms_abort};
+
+static struct backend_env env_of(const struct device *g)
+{
+    return (struct backend_env){.rank = g->config.rank, .size = g->config.size};
+}
+
+static int case_body(struct backend *meeting, uint32_t me, struct party *p, char *said)
+{
+    const struct device_config config = {
+        .rank = me,
+        .size = p->size,
+        .local_rank = me,
+        .host_of = case_hosts,
+        .hosts = case_names,
+        .n_streams = the_case->n_streams ? the_case->n_streams : 1,
+        .direct_bytes = 8u << 20,
+        .init_timeout_ns = the_case->init_timeout_ns,
+        .pool_bytes = 1u << 20,
+    };
+    struct err err = ERR_INIT;
+    struct device *g;
+
+    if (gpu_open(&config, the_case->same_gpu ? 0 : (int)me, &case_hooks, NULL, &g,
+                 &err))
+        return SAYS("open: %s", err.text);
+    int rc = the_case->body(g, meeting, p, said);
+    if (rc)
+        gpu_abort(g);
+    (void)launcher_drain(&g->launcher, clock_now_ns() + NS_PER_S);
+    gpu_abort(g);
+    if (!gpu_quiesce(g, clock_now_ns() + 5 * NS_PER_S))
+        return rc ? rc : SAYS("rank %u: the device is not quiet", me);
+    comms_free(g, clock_now_ns() + 5 * NS_PER_S);
+    if (gpu_close(g))
+        return rc ? rc : SAYS("rank %u: the device did not close", me);
+    return rc;
+}
+
+/* --- memory --- */
+
+/* Device memory that holds n floats of value v; NULL: failed. */
+static inline float *floats_new(struct device *g, size_t n, float v, struct err *err)
+{
+    struct gpu_scope scope;
+    void *p = NULL;
+    AUTOFREE float *host = mem_calloc(n, sizeof(*host));
+
+    for (size_t i = 0; i < n && host; i++)
+        host[i] = v;
+    if (!host || gpu_alloc(g, n * sizeof(*host), g->streams[0], &p, err))
+        return NULL;
+    if (gpu_enter(g, &scope, err))
+        return NULL;
+    int rc = CUDA_TRY(g->cu, copy_up, err, (cu_ptr)(uintptr_t)p, host,
+                      n * sizeof(*host), g->streams[0]);
+    gpu_leave(&scope);
+    return rc ? NULL : p;
+}
+
+/* Are all n of them v, once our streams are idle? Frees them. */
+static inline bool
+floats_are(struct device *g, float *p, size_t n, float v, struct err *err)
+{
+    struct gpu_scope scope;
+    AUTOFREE float *host = mem_calloc(n, sizeof(*host));
+    bool are = host && gpu_enter(g, &scope, err) == 0;
+
+    if (!are)
+        return false;
+    are = CUDA_TRY(g->cu, copy_down, err, host, (cu_ptr)(uintptr_t)p, n * sizeof(*host),
+                   g->streams[0])
+          == 0;
+    for (size_t i = 0; i < n && are; i++) {
+        are = host[i] == v;
+        if (!are)
+            (void)err_set(err, -EIO, "[%zu] is %g, not %g", i, (double)host[i],
+                          (double)v);
+    }
+    gpu_leave(&scope);
+    gpu_free(p, g->streams[0]);
+    return are;
+}
+
+/* --- batches --- */
+
+static int
+post_sum(struct backend *b, float *p, size_t n, uint64_t *ret_ticket, struct err *err)
+{
+    struct batch_item item = {.in = p, .out = p, .count = n};
+    struct batch batch = {.coll = COLL_ALLREDUCE,
+                          .place = PLACE_CUDA,
+                          .dtype = DT_F32,
+                          .op = OP_SUM,
+                          .prescale = 1,
+                          .postscale = 1,
+                          .items = &item,
+                          .n_items = 1};
+
+    return b->ops->post(b, &batch, ret_ticket, err);
+}
+
+/* 0: done, -ETIMEDOUT, or what poll says. */
+static inline int
+wait_ticket(struct backend *b, uint64_t ticket, uint64_t s, struct err *err)
+{
+    const uint64_t deadline_ns = clock_now_ns() + s * NS_PER_S;
+    uint64_t done = 0;
+    int rc;
+
+    while ((rc = b->ops->poll(b, &done, err)) == 0 && done < ticket) {
+        if (clock_now_ns() > deadline_ns)
+            return err_set(err, -ETIMEDOUT, "ticket %llu is not done",
+                           (unsigned long long)ticket);
+        (void)usleep(100);
+    }
+    return rc;
+}
+
+/* --- a case --- */
+
+static int case_main(void)
+{
+    struct party p = {.size = the_case->n, .body = case_body};
+    pthread_t t[MAX_MEMBERS];
+    struct seat s[MAX_MEMBERS];
+    int failed = 0;
+
+    (void)setenv("HVD_FAKE_GPUS", "6", 1);
+    (void)setenv("HVD_FAKE_HANG_S", "30", 1);
+    (void)setenv("HVD_FAKE_NCCL", the_case->version ? the_case->version : "22705", 1);
+    (void)setenv("HVD_FAKE_FAULTS", the_case->faults ? the_case->faults : "", 1);
+    p.deadline_ns = clock_now_ns() + 60 * NS_PER_S;
+    for (uint32_t i = 0; i < p.size; i++) {
+        s[i] = (struct seat){.p = &p, .me = i};
+        if (pthread_create(&t[i], NULL, member, &s[i]) != 0)
+            return 1;
+    }
+    for (uint32_t i = 0; i < p.size; i++)
+        pthread_join(t[i], NULL);
+    for (uint32_t i = 0; i < p.size; i++)
+        if (p.said[i][0]) {
+            (void)fprintf(stderr, "# %s\n", p.said[i]);
+            failed = 1;
+        }
+    return failed;
+}
+
+static void run_case(const struct gpu_case *c)
+{
+    int status;
+
+    (void)fflush(NULL);
+    pid_t pid = fork();
+    if (pid == 0) {
+        the_case = c;
+        (void)alarm(100);
+        _exit(case_main());
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+#endif
