@@ -186,7 +186,8 @@ def choose(how, command):
                 raise
             compilers = [nvcc]
             print(
-                f"compile.py: only {nvcc.name} is here: no kernels for GPUs that it does not know",
+                f"compile.py: NVRTC could not be had: all kernels are by {nvcc.name}, for the GPUs that it"
+                f" knows and drivers for CUDA {nvcc.major}",
                 file=sys.stderr,
             )
     known = [a for a in ARCHS if any(a in c.archs for c in compilers)]
