@@ -75,6 +75,8 @@ static int code_of(int result)
 {
     if (is_lost(result))
         return -EIO;
+    if (result >= CU_CAPTURE_UNSUPPORTED && result <= CU_CAPTURE_LAST)
+        return -EBUSY;
     switch (result) {
     case CU_OUT_OF_MEMORY:
         return -ENOMEM;

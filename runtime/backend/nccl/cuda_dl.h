@@ -60,6 +60,7 @@ enum {
     CU_CAPTURE_UNSUPPORTED = 900,
     CU_CAPTURE_INVALIDATED = 901,
     CU_CAPTURE_IMPLICIT = 906,
+    CU_CAPTURE_LAST = 908,
     CU_UNKNOWN = 999
 };
 
@@ -158,7 +159,8 @@ int cuda_load(const char *name, struct cuda_api *ret, struct err *err);
 #define CUDA_LIBRARY "libcuda.so.1"
 
 /* "cuMemAlloc_v2: out of memory (CUDA_ERROR_OUT_OF_MEMORY)". -ENOMEM; -EIO: the context
- * is lost for good; -ENODEV, -ENOTSUP; else -EINVAL. */
+ * is lost for good; -EBUSY: a capture is in the way; -ENODEV, -ENOTSUP; else -EINVAL.
+ */
 int cuda_fail(const struct cuda_api *api,
               const char *call,
               int result,

@@ -59,6 +59,17 @@ void event_pool_forget(struct event_pool *p)
     (void)pthread_mutex_init(&p->lock, NULL);
 }
 
+static int make(struct event_pool *p, cu_event *ret, struct err *err)
+{
+    int r = CUDA_TRY(p->cu, ctx_push, err, p->ctx);
+
+    if (r < 0)
+        return r;
+    r = CUDA_TRY(p->cu, event_new, err, ret, CU_EVENT_DISABLE_TIMING);
+    (void)p->cu->ctx_pop(&(cu_ctx){NULL}); /* as it was pushed */
+    return r;
+}
+
 int event_new(struct event_pool *p, struct device_event **ret, struct err *err)
 {
     (void)pthread_mutex_lock(&p->lock);
@@ -70,7 +81,7 @@ int event_new(struct event_pool *p, struct device_event **ret, struct err *err)
         e = mem_zalloc(sizeof(*e));
         if (!e)
             return err_set(err, -ENOMEM, "out of memory for an event");
-        int r = CUDA_TRY(p->cu, event_new, err, &e->ev, CU_EVENT_DISABLE_TIMING);
+        int r = make(p, &e->ev, err);
         if (r < 0) {
             mem_free(e);
             return r;

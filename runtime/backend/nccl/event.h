@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Counted CUDA events and the pool they come from: "ready" of a user's stream, "done"
  * of a ticket. Any thread; the pool's lock is a leaf. All calls into CUDA here expect
- * our context to be current (gpu_enter, or a thread of ours), but ref, unref and waits
- * for a record, which need none.
+ * our context to be current (gpu_enter, or a thread of ours), but new, ref, unref and
+ * waits for a record, which need none.
  *
  * state goes from EVENT_PENDING to one of the others once, by the thread that records
  * (release); whoever reads EVENT_RECORDED (acquire) may use ev. */

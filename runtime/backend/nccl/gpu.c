@@ -420,15 +420,20 @@ static bool is_all(const void *stream)
     return stream == DEVICE_STREAM_ALL;
 }
 
+static int say_captured(struct err *err)
+{
+    return err_set(
+        err, -EBUSY,
+        "the stream is being captured into a CUDA graph; call hvd outside of "
+        "it, or set HVD_GPU_GRAPH=1 for our own graphs");
+}
+
 static int refuse_capture(struct device *g, cu_stream s, struct err *err)
 {
     int status = CU_CAPTURE_NONE, result = g->cu->stream_capturing(s, &status);
 
     if (result == CU_CAPTURE_IMPLICIT || status != CU_CAPTURE_NONE)
-        return err_set(
-            err, -EBUSY,
-            "the stream is being captured into a CUDA graph; call hvd outside "
-            "of it, or set HVD_GPU_GRAPH=1 for our own graphs");
+        return say_captured(err);
     return result == CU_OK ? 0 : cuda_fail(g->cu, "cuStreamIsCapturing", result, err);
 }
 
@@ -467,7 +472,7 @@ int gpu_record(struct device *g,
     gpu_leave(&scope);
     if (r < 0) {
         event_unref(e);
-        return r;
+        return r == -EBUSY ? say_captured(err) : r;
     }
     *ret = e;
     return 0;

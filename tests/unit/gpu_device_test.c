@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The device of a rank: open and close, brackets, events of users' streams, results. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+#include "tests/unit/gpu_hooks.h"
+
+static void opens_and_closes(void **state)
+{
+    (void)state;
+    struct device *g = open_one();
+    assert_int_equal(g->sm, 90);
+    assert_int_equal(g->n_streams, 1);
+    assert_int_equal(gpu_ordinal(g), 0);
+    assert_string_equal(g->name, "NVIDIA Fake");
+    assert_int_equal(gpu_close(g), 0);
+    assert_int_equal(seen.n_aborted, 1);
+    assert_int_equal(fake.n_streams(), 0);
+    assert_int_equal(fake.n_events(), 0);
+    struct device_config c = some_config;
+    c.n_streams = 99;
+    g = open_as(&c);
+    assert_int_equal(g->n_streams, GPU_MAX_STREAMS);
+    assert_int_equal(gpu_close(g), 0);
+    assert_int_equal(gpu_close(NULL), 0);
+}
+
+static int opens_nothing(void)
+{
+    struct device *g;
+    struct err err = ERR_INIT;
+
+    (void)setenv("CUDA_VISIBLE_DEVICES", "", 1);
+    CHILD_NEEDS(gpu_open(&some_config, 0, &hooks, NULL, &g, &err) == -ENODEV);
+    CHILD_NEEDS(
+        !strcmp(err.text, "no CUDA device is visible (CUDA_VISIBLE_DEVICES=\"\")"));
+    fake.set_faults("init=803");
+    CHILD_NEEDS(gpu_open(&some_config, 0, &hooks, NULL, &g, &err) == -ENOTSUP);
+    CHILD_NEEDS(strstr(err.text, "does not fit the driver of the host"));
+    return 0;
+}
+
+/* Before anything has begun in this process. */
+static void what_cannot_be_opened_is_a_sentence(void **state)
+{
+    struct device *g;
+    struct err err = ERR_INIT;
+
+    (void)state;
+    assert_int_equal(in_child(opens_nothing), 0);
+    fake_begin();
+    assert_int_equal(gpu_open(&some_config, 5, &hooks, NULL, &g, &err), -ENODEV);
+    assert_string_equal(err.text, "there is no CUDA device 5: 1 is visible");
+}
+
+static void a_failing_open_leaves_nothing(void **state)
+{
+    struct err err = ERR_INIT;
+    struct device *g = open_one();
+    int r;
+
+    (void)state;
+    assert_int_equal(gpu_close(g), 0);
+    for (long n = 0; n < 100; n++) {
+        mem_fail_after(n);
+        r = gpu_open(&some_config, 0, &hooks, NULL, &g, &err);
+        bool fired = mem_fail_fired();
+        mem_fail_after(-1);
+        if (r == 0)
+            assert_int_equal(gpu_close(g), 0);
+        if (!fired)
+            break;
+        assert_int_equal(r, -ENOMEM);
+    }
+    assert_int_equal(r, 0);
+    assert_int_equal(fake.n_streams(), 0);
+    assert_int_equal(fake.n_events(), 0);
+}
+
+static void enter_restores_context_and_capture_mode(void **state)
+{
+    struct err err = ERR_INIT;
+    struct gpu_scope scope;
+    cu_ctx before = NULL;
+    int mode = CU_CAPTURE_THREAD_LOCAL;
+
+    (void)state;
+    struct device *g = open_one();
+    assert_int_equal(fake.cu.capture_mode(&mode), 0);
+    assert_int_equal(gpu_enter(g, &scope, &err), 0);
+    int inside = CU_CAPTURE_GLOBAL;
+    assert_int_equal(fake.cu.capture_mode(&inside), 0);
+    assert_int_equal(inside, CU_CAPTURE_RELAXED);
+    assert_int_equal(fake.cu.capture_mode(&inside), 0);
+    gpu_leave(&scope);
+    assert_int_equal(fake.cu.capture_mode(&mode), 0);
+    assert_int_equal(mode, CU_CAPTURE_THREAD_LOCAL);
+    assert_int_equal(fake.cu.ctx_pop(&before), CU_INVALID_CONTEXT); /* none is left */
+    assert_int_equal(gpu_close(g), 0);
+}
+
+/* A framework captures in global mode in one thread; we go on in others. */
+static void a_frameworks_capture_is_not_disturbed(void **state)
+{
+    struct err err = ERR_INIT;
+    struct device_event *e;
+    cu_graph graph;
+    void *p;
+
+    (void)state;
+    struct device *g = open_one();
+    cu_stream user = user_stream(g, 0), other = user_stream(g, 0);
+    INSIDE(g, assert_int_equal(fake.cu.capture_begin(user, CU_CAPTURE_GLOBAL), 0));
+    assert_int_equal(gpu_record(g, other, &e, &err), 0);
+    WAIT_UNTIL(is_done(g, e) == 1);
+    event_unref(e);
+    struct device_event *done = push(g, (struct step){0}, NULL);
+    WAIT_UNTIL(is_done(g, done) == 1);
+    event_unref(done);
+    assert_int_equal(gpu_alloc(g, 100, other, &p, &err), 0);
+    gpu_free(p, other);
+    INSIDE(g, assert_int_equal(fake.cu.capture_end(user, &graph), 0);
+           assert_int_equal(fake.cu.graph_free(graph), 0);
+           assert_int_equal(fake.cu.stream_free(user), 0);
+           assert_int_equal(fake.cu.stream_free(other), 0));
+    assert_int_equal(gpu_close(g), 0);
+}
+
+static void record_refuses_a_capturing_stream(void **state)
+{
+    struct err err = ERR_INIT;
+    struct device_event *e;
+    cu_graph graph;
+
+    (void)state;
+    struct device *g = open_one();
+    cu_stream user = user_stream(g, 0);
+    INSIDE(g, assert_int_equal(fake.cu.capture_begin(user, CU_CAPTURE_RELAXED), 0));
+    assert_int_equal(gpu_record(g, user, &e, &err), -EBUSY);
+    assert_non_null(strstr(err.text, "is being captured into a CUDA graph"));
+    assert_int_equal(gpu_record(g, DEVICE_STREAM_ALL, &e, &err), -EBUSY);
+    INSIDE(g, assert_int_equal(fake.cu.capture_end(user, &graph), 0);
+           assert_int_equal(fake.cu.graph_free(graph), 0);
+           assert_int_equal(fake.cu.stream_free(user), 0));
+    assert_int_equal(gpu_close(g), 0);
+}
+
+static void record_all_is_all_streams(void **state)
+{
+    struct err err = ERR_INIT;
+    struct device_event *e;
+    struct gate gate;
+
+    (void)state;
+    struct device *g = open_one();
+    cu_stream user = user_stream(g, CU_STREAM_NON_BLOCKING);
+    INSIDE(g, gate_put(&gate, user));
+    assert_int_equal(gpu_record(g, DEVICE_STREAM_ALL, &e, &err), 0);
+    assert_int_equal(is_done(g, e), 0);
+    gate.is_open = 1;
+    WAIT_UNTIL(is_done(g, e) == 1);
+    assert_int_equal(fake.n_syncs(), 0);
+    event_unref(e);
+    INSIDE(g, assert_int_equal(fake.cu.stream_free(user), 0));
+    assert_int_equal(gpu_close(g), 0);
+}
+
+static int syncs(void)
+{
+    struct device_config c = some_config;
+    struct err err = ERR_INIT;
+    struct device_event *e;
+    struct device *g;
+
+    c.syncs_ready = true;
+    CHILD_NEEDS(gpu_open(&c, 0, &hooks, NULL, &g, &err) == 0);
+    CHILD_NEEDS(gpu_record(g, DEVICE_STREAM_ALL, &e, &err) == 0);
+    CHILD_NEEDS(fake.n_syncs() == 1);
+    event_unref(e);
+    return gpu_close(g);
+}
+
+/* Of an old driver, or because it is asked for; in children: tables are the process's.
+ */
+static int syncs_with_old_driver(void)
+{
+    struct device_config c = some_config;
+    struct err err = ERR_INIT;
+    struct device_event *e;
+    struct device *g;
+
+    fake.setup("12040", "1", NULL);
+    CHILD_NEEDS(gpu_open(&c, 0, &hooks, NULL, &g, &err) == 0);
+    CHILD_NEEDS(gpu_record(g, DEVICE_STREAM_ALL, &e, &err) == 0);
+    CHILD_NEEDS(fake.n_syncs() == 1);
+    event_unref(e);
+    return gpu_close(g);
+}
+
+static void record_all_without_ctx_event_synchronises(void **state)
+{
+    (void)state;
+    fake_begin_as("12050", "1", NULL);
+    assert_int_equal(in_child(syncs), 0);
+    assert_int_equal(in_child(syncs_with_old_driver), 0);
+}
+
+static void results_outlive_the_device(void **state)
+{
+    struct err err = ERR_INIT;
+    struct device_event *e;
+    void *p;
+
+    (void)state;
+    struct device *g = open_one();
+    unsigned n = fake.n_blocks();
+    assert_int_equal(gpu_alloc(g, 100, DEVICE_STREAM_ALL, &p, &err), 0);
+    assert_int_equal(gpu_ordinal_of(p), 0);
+    assert_int_equal(gpu_ordinal_of(&err), -EINVAL);
+    assert_int_equal(gpu_record(g, NULL, &e, &err), 0);
+    assert_int_equal(gpu_close(g), 0);
+    event_unref(e);
+    assert_int_equal(fake.n_events(), 0);
+    assert_int_equal(fake.n_blocks(), n + 1);
+    gpu_free(p, NULL);
+    gpu_free(NULL, NULL);
+    WAIT_UNTIL(fake.n_blocks() == n);
+}
+
+static struct device *parents;
+static struct device_event *parents_event;
+static void *parents_memory;
+
+static int child_calls_nothing(void)
+{
+    struct err err = ERR_INIT;
+    struct device_event *e;
+    void *p;
+
+    gpu_forked(parents);
+    unsigned long n = fake.calls();
+    event_unref(parents_event);
+    gpu_free(parents_memory, NULL);
+    CHILD_NEEDS(gpu_record(parents, NULL, &e, &err) < 0);
+    CHILD_NEEDS(gpu_alloc(parents, 1, NULL, &p, &err) < 0);
+    CHILD_NEEDS(gpu_close(parents) == 0);
+    CHILD_NEEDS(gpu_open(&some_config, 0, &hooks, NULL, &parents, &err) == -ENODEV);
+    CHILD_NEEDS(!strcmp(err.text, "CUDA does not work in a forked child"));
+    CHILD_NEEDS(fake.calls() == n);
+    return 0;
+}
+
+static void forked_child_calls_nothing(void **state)
+{
+    struct err err = ERR_INIT;
+
+    (void)state;
+    parents = open_one();
+    assert_int_equal(gpu_record(parents, NULL, &parents_event, &err), 0);
+    assert_int_equal(gpu_alloc(parents, 1, NULL, &parents_memory, &err), 0);
+    assert_int_equal(in_child(child_calls_nothing), 0);
+    event_unref(parents_event);
+    gpu_free(parents_memory, NULL);
+    assert_int_equal(gpu_close(parents), 0);
+}
+
+static void closes_after_driver_is_gone(void **state)
+{
+    struct err err = ERR_INIT;
+    struct device_event *e;
+
+    (void)state;
+    struct device *g = open_one();
+    assert_int_equal(gpu_record(g, NULL, &e, &err), 0);
+    fake.set_faults("deinit=1");
+    event_unref(e);
+    assert_int_equal(gpu_close(g), 0);
+    fake.set_faults("");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(
+            record_all_without_ctx_event_synchronises), /* children first */
+        cmocka_unit_test(what_cannot_be_opened_is_a_sentence),
+        cmocka_unit_test(opens_and_closes),
+        cmocka_unit_test(a_failing_open_leaves_nothing),
+        cmocka_unit_test(enter_restores_context_and_capture_mode),
+        cmocka_unit_test(a_frameworks_capture_is_not_disturbed),
+        cmocka_unit_test(record_refuses_a_capturing_stream),
+        cmocka_unit_test(record_all_is_all_streams),
+        cmocka_unit_test(results_outlive_the_device),
+        cmocka_unit_test(forked_child_calls_nothing),
+        cmocka_unit_test(closes_after_driver_is_gone),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

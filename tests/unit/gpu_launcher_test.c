@@ -1,0 +1,455 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Jobs in their order, and every way in which a device breaks: launcher and watcher. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+#include "runtime/core/compress/codec.h"
+#include "tests/unit/gpu_hooks.h"
+
+static void job_is_one_copy_of_all(void **state)
+{
+    (void)state;
+    struct device *g = open_one();
+    struct err err = ERR_INIT;
+    struct device_event *a, *b;
+    assert_int_equal(gpu_record(g, NULL, &a, &err), 0);
+    assert_int_equal(gpu_record(g, NULL, &b, &err), 0);
+    struct batch_item items[5] = {{.count = 7, .ready = a},
+                                  {.count = 8, .ready = b},
+                                  {.count = 9, .ready = a},
+                                  {.count = 10},
+                                  {.count = 11, .ready = b}};
+    const char *names[5] = {"one", "", "three", "four", "five"};
+    struct codec_plan plans[5];
+    memset(plans, 3, sizeof plans);
+    struct batch batch = {.items = items, .n_items = 5, .root = 3};
+    struct job *job = job_new(JOB_CODEC, &batch, names, plans, 100);
+    assert_non_null(job);
+    assert_int_equal(job->n_ready, 2);
+    assert_ptr_equal(job->ready[0], a);
+    assert_ptr_equal(job->ready[1], b);
+    assert_int_equal(a->refs, 2);
+    for (int i = 0; i < 5; i++) {
+        assert_int_equal(job->batch.items[i].count, i + 7);
+        assert_null(job->batch.items[i].ready);
+        assert_string_equal(job->names[i], names[i]);
+        assert_ptr_not_equal(job->names[i], names[i]);
+    }
+    assert_int_equal(job->batch.root, 3);
+    assert_memory_equal(job->plans, plans, sizeof plans);
+    for (int i = 0; i < 100; i++)
+        assert_int_equal(((char *)job->extra)[i], 0);
+    assert_true((char *)job->extra + 100 <= (char *)job + job->size_bytes);
+    job_free(job);
+    assert_int_equal(a->refs, 1);
+    assert_int_equal(b->refs, 1);
+    mem_fail_after(0);
+    assert_null(job_new(JOB_BATCH, &batch, NULL, NULL, 0));
+    mem_fail_after(-1);
+    job = job_new(JOB_CLOSE, NULL, NULL, NULL, 0);
+    assert_non_null(job);
+    job_free(job);
+    job_free(NULL);
+    event_unref(a);
+    event_unref(b);
+    assert_int_equal(gpu_close(g), 0);
+}
+
+static void jobs_run_in_order(void **state)
+{
+    struct device_event *e[32];
+
+    (void)state;
+    struct device *g = open_one();
+    for (int i = 0; i < 32; i++) {
+        e[i] = push(g, (struct step){0}, NULL);
+        if (i % 5 == 0)
+            usleep(300); /* longer than it spins */
+    }
+    WAIT_UNTIL(is_done(g, e[31]) == 1);
+    assert_int_equal(seen.n_run, 32);
+    for (int i = 1; i < 32; i++)
+        assert_int_equal(seen.order[i], seen.order[0] + i);
+    WAIT_UNTIL(seen.n_woken > 0);
+    for (int i = 0; i < 32; i++)
+        event_unref(e[i]);
+    assert_int_equal(gpu_close(g), 0);
+}
+
+static void a_job_waits_for_its_ready_event(void **state)
+{
+    struct err err = ERR_INIT;
+    struct device_event *ready;
+    struct gate gate;
+
+    (void)state;
+    struct device *g = open_one();
+    cu_stream user = user_stream(g, 0);
+    INSIDE(g, gate_put(&gate, user));
+    assert_int_equal(gpu_record(g, user, &ready, &err), 0);
+    struct device_event *done = push(g, (struct step){0}, ready);
+    event_unref(ready);
+    assert_int_equal(event_wait_recorded(done, UINT64_MAX), 0);
+    usleep(1000);
+    assert_int_equal(is_done(g, done), 0);
+    gate.is_open = 1;
+    WAIT_UNTIL(is_done(g, done) == 1);
+    event_unref(done);
+    INSIDE(g, assert_int_equal(fake.cu.stream_free(user), 0));
+    assert_int_equal(gpu_close(g), 0);
+}
+
+static void a_stream_waits_for_a_ticket(void **state)
+{
+    struct err err = ERR_INIT;
+    struct gate gate = {0};
+    struct device_event *e;
+
+    (void)state;
+    struct device *g = open_one();
+    cu_stream user = user_stream(g, 0);
+    struct device_event *done = push(g, (struct step){.gate = &gate}, NULL);
+    assert_int_equal(gpu_wait(g, done, user, UINT64_MAX, &err), 0);
+    assert_int_equal(gpu_record(g, user, &e, &err), 0);
+    assert_int_equal(is_done(g, e), 0);
+    gate.is_open = 1;
+    WAIT_UNTIL(is_done(g, e) == 1);
+    event_unref(e);
+    event_unref(done);
+    INSIDE(g, assert_int_equal(fake.cu.stream_free(user), 0));
+    assert_int_equal(gpu_close(g), 0);
+}
+
+static void the_coordinator_is_woken_once_work_ended(void **state)
+{
+    struct gate gate = {0};
+
+    (void)state;
+    struct device *g = open_one();
+    struct device_event *done = push(g, (struct step){.gate = &gate}, NULL);
+    assert_int_equal(event_wait_recorded(done, UINT64_MAX), 0);
+    watch_hurry(&g->watch);
+    usleep(2000);
+    assert_int_equal(seen.n_woken, 0);
+    gate.is_open = 1;
+    WAIT_UNTIL(seen.n_woken == 1);
+    assert_int_equal(is_done(g, done), 1);
+    event_unref(done);
+    assert_int_equal(gpu_close(g), 0);
+}
+
+static void a_failing_job_breaks_the_device(void **state)
+{
+    struct err err = ERR_INIT;
+    _Atomic int blocks = 1;
+
+    (void)state;
+    struct device *g = open_one();
+    struct device_event *good = push(g, (struct step){0}, NULL);
+    struct device_event *bad =
+        push(g, (struct step){.fails = -EIO, .blocks = &blocks}, NULL);
+    struct device_event *later = push(g, (struct step){0}, NULL);
+    blocks = 0;
+    WAIT_UNTIL(g->life == GPU_ENDED);
+    assert_int_equal(gpu_check(g, &err), -ECONNABORTED);
+    assert_string_equal(err.text, "rank 2 (host b): it failed");
+    assert_int_equal(is_done(g, good), 1);
+    assert_int_equal(gpu_wait(g, bad, NULL, UINT64_MAX, &err), -ECONNABORTED);
+    assert_string_equal(err.text, "rank 2 (host b): it failed");
+    assert_int_equal(gpu_wait(g, later, NULL, UINT64_MAX, &err), -ECONNABORTED);
+    assert_int_equal(seen.n_run, 2);
+    assert_int_equal(seen.n_dropped, 1);
+    assert_int_equal(seen.n_aborted, 1);
+    assert_int_equal(seen.was_quiet, 1);
+    assert_true(seen.n_woken > 0);
+    struct job *job = job_new(JOB_BATCH, NULL, NULL, NULL, sizeof(struct step));
+    assert_int_equal(launcher_push(&g->launcher, job, &err), -ECONNABORTED);
+    job_free(job);
+    assert_int_equal(gpu_record(g, NULL, &good->next, &err), -ECONNABORTED);
+    event_unref(good);
+    event_unref(bad);
+    event_unref(later);
+    assert_int_equal(gpu_close(g), 0);
+}
+
+static void close_of_a_set_that_fails_breaks_nothing(void **state)
+{
+    struct err err = ERR_INIT;
+
+    (void)state;
+    struct device *g = open_one();
+    struct job *job = job_new(JOB_CLOSE, NULL, NULL, NULL, sizeof(struct step));
+    ((struct step *)job->extra)->fails = -EIO;
+    assert_int_equal(launcher_push(&g->launcher, job, &err), 0);
+    assert_int_equal(launcher_drain(&g->launcher, UINT64_MAX), 0);
+    assert_int_equal(gpu_check(g, &err), 0);
+    assert_int_equal(gpu_close(g), 0);
+}
+
+static void the_first_cause_is_told(void **state)
+{
+    struct err err = ERR_INIT;
+
+    (void)state;
+    struct device *g = open_one();
+    gpu_broken(g, "the first");
+    gpu_broken(g, "the second");
+    assert_int_equal(gpu_check(g, &err), -ECONNABORTED);
+    assert_string_equal(err.text, "the first");
+    assert_true(gpu_quiesce(g, clock_now_ns() + 20 * NS_PER_S));
+    assert_int_equal(seen.n_aborted, 1);
+    assert_int_equal(gpu_close(g), 0);
+    assert_int_equal(seen.n_aborted, 1);
+}
+
+static void abort_fails_what_waits_within_a_second(void **state)
+{
+    struct err err = ERR_INIT;
+    _Atomic int blocks = 1;
+
+    (void)state;
+    struct device *g = open_one();
+    struct device_event *in =
+        push(g, (struct step){.blocks = &blocks, .is_polite = true}, NULL);
+    struct device_event *behind = push(g, (struct step){0}, NULL);
+    WAIT_UNTIL(seen.order[0] != 0);
+    assert_int_equal(gpu_wait(g, behind, NULL, clock_now_ns() + NS_PER_MS, &err),
+                     -ETIMEDOUT);
+    uint64_t began_ns = clock_now_ns();
+    gpu_abort(g);
+    gpu_abort(g);
+    assert_int_equal(gpu_wait(g, behind, NULL, UINT64_MAX, &err), -ECONNABORTED);
+    assert_string_equal(err.text, "work on the GPU was aborted");
+    assert_true(gpu_quiesce(g, began_ns + NS_PER_S));
+    assert_int_equal(seen.was_quiet, 1);
+    event_unref(in);
+    event_unref(behind);
+    assert_int_equal(gpu_close(g), 0);
+}
+
+static void no_job_begins_after_stop(void **state)
+{
+    _Atomic int blocks = 1;
+
+    (void)state;
+    struct device *g = open_one();
+    struct device_event *e[9];
+    for (int i = 0; i < 9; i++)
+        e[i] = push(g, (struct step){.blocks = &blocks}, NULL);
+    WAIT_UNTIL(seen.order[0] != 0);
+    gpu_abort(g);
+    blocks = 0;
+    WAIT_UNTIL(g->life == GPU_ENDED);
+    assert_int_equal(launcher_join(&g->launcher, UINT64_MAX), 0);
+    assert_int_equal(seen.n_run, 1);
+    assert_int_equal(seen.n_dropped, 8);
+    for (int i = 0; i < 9; i++)
+        event_unref(e[i]);
+    assert_int_equal(gpu_close(g), 0);
+}
+
+/* In a child: what is left behind stays in the process. */
+static int a_call_that_never_ends(void)
+{
+    static _Atomic int blocks = 1;
+    struct err err = ERR_INIT;
+
+    struct device *g = open_one(), *next;
+    struct device_event *done = push(g, (struct step){.blocks = &blocks}, NULL);
+    while (seen.order[0] == 0)
+        usleep(100);
+    uint64_t began_ns = clock_now_ns();
+    gpu_abort(g);
+    while (seen.n_aborted == 0)
+        usleep(100);
+    CHILD_NEEDS(clock_now_ns() - began_ns < NS_PER_S);
+    CHILD_NEEDS(seen.was_quiet == 0);
+    CHILD_NEEDS(gpu_close(g) == -EBUSY);
+    CHILD_NEEDS(gpu_open(&some_config, 0, &hooks, NULL, &next, &err) == -EBUSY);
+    CHILD_NEEDS(strstr(err.text, "restart the process"));
+    blocks = 0; /* it comes back and finds all taken: nothing bad happens */
+    CHILD_NEEDS(event_wait_recorded(done, UINT64_MAX) != -ETIMEDOUT);
+    return 0;
+}
+
+static void stuck_call_is_left_behind(void **state)
+{
+    (void)state;
+    assert_int_equal(in_child(a_call_that_never_ends), 0);
+}
+
+static int a_kernel_that_never_ends(void)
+{
+    static struct gate gate;
+    struct device *g = open_one();
+    struct device_event *done = push(g, (struct step){.gate = &gate}, NULL);
+
+    CHILD_NEEDS(event_wait_recorded(done, UINT64_MAX) == 0);
+    CHILD_NEEDS(gpu_close(g) == -EBUSY);
+    gate.is_open = 1;
+    return 0;
+}
+
+static void a_kernel_that_never_ends_is_left_behind(void **state)
+{
+    (void)state;
+    assert_int_equal(in_child(a_kernel_that_never_ends), 0);
+}
+
+static void look_error_is_the_cause(void **state)
+{
+    struct err err = ERR_INIT;
+
+    (void)state;
+    struct device *g = open_one();
+    g->looks = true;
+    watch_ring(&g->watch);
+    WAIT_UNTIL(seen.n_looked >= 2);
+    seen.look_fails = 1;
+    WAIT_UNTIL(gpu_check(g, &err) < 0);
+    assert_string_equal(err.text, "rank 2 (host b): an asynchronous error");
+    assert_int_equal(gpu_close(g), 0);
+}
+
+static void nothing_is_looked_at_while_idle(void **state)
+{
+    (void)state;
+    struct device *g = open_one();
+    usleep(250000);
+    assert_int_equal(seen.n_looked, 0);
+    assert_int_equal(gpu_close(g), 0);
+}
+
+static void xid_is_in_front(void **state)
+{
+    struct err err = ERR_INIT;
+    void (*set_xid)(int);
+
+    (void)state;
+    struct device *g = open_one();
+    assert_non_null(g->xids);
+    void *nvml = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_NOLOAD);
+    assert_non_null(nvml);
+    *(void **)&set_xid = dlsym(nvml, "hvd_fake_xid");
+    set_xid(79);
+    gpu_broken(g, "NCCL failed");
+    assert_int_equal(gpu_check(g, &err), -ECONNABORTED);
+    assert_string_equal(err.text,
+                        "XID 79 (GPU has fallen off the bus) on GPU 0 of rank 2 "
+                        "(host b); NCCL failed");
+    assert_int_equal(gpu_close(g), 0);
+    assert_int_equal(dlclose(nvml), 0);
+}
+
+static int a_lost_context(void)
+{
+    struct err err = ERR_INIT;
+    struct device *g = open_one();
+    struct device_event *done = push(g, (struct step){.dies = true}, NULL);
+
+    while (gpu_check(g, &err) == 0)
+        usleep(100);
+    CHILD_NEEDS(!strncmp(err.text, "rank 2 (host b): cu", 19));
+    CHILD_NEEDS(strstr(err.text,
+                       "an illegal memory access was encountered "
+                       "(CUDA_ERROR_ILLEGAL_ADDRESS); the CUDA context of this "
+                       "process is lost: restart it"));
+    CHILD_NEEDS(gpu_quiesce(g, clock_now_ns() + 20 * NS_PER_S));
+    event_unref(done);
+    return gpu_close(g);
+}
+
+static void a_sticky_error_says_whose_it_is(void **state)
+{
+    (void)state;
+    assert_int_equal(in_child(a_lost_context), 0);
+}
+
+static void order_of_close_lets_jobs_end(void **state)
+{
+    _Atomic int blocks = 1;
+
+    (void)state;
+    struct device *g = open_one();
+    struct device_event *e[5];
+    for (int i = 0; i < 5; i++)
+        e[i] = push(g, (struct step){.blocks = i == 0 ? &blocks : NULL}, NULL);
+    blocks = 0;
+    assert_int_equal(gpu_close(g), 0);
+    assert_int_equal(seen.n_run, 5);
+    assert_int_equal(seen.n_dropped, 0);
+    for (int i = 0; i < 5; i++)
+        event_unref(e[i]);
+    assert_int_equal(fake.n_events(), 0);
+}
+
+/* Pushes and aborts at the same time: each job runs or is dropped, none is lost. */
+static void *abort_soon(void *arg)
+{
+    usleep((unsigned)(clock_now_ns() % 300));
+    gpu_abort(arg);
+    return NULL;
+}
+
+static void no_job_is_lost_in_an_abort(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 30; round++) {
+        struct device *g = open_one();
+        struct device_event *e[64];
+        unsigned n = 0;
+        pthread_t thread;
+        assert_int_equal(pthread_create(&thread, NULL, abort_soon, g), 0);
+        while (n < 64) {
+            struct err err = ERR_INIT;
+            struct job *job = job_new(JOB_BATCH, NULL, NULL, NULL, sizeof(struct step));
+            job->stream = g->streams[0];
+            INSIDE(g, assert_int_equal(event_new(g->events, &e[n], &err), 0));
+            job->done = event_ref(e[n]);
+            if (launcher_push(&g->launcher, job, &err) < 0) {
+                job_free(job);
+                event_unref(e[n]);
+                break;
+            }
+            n++;
+        }
+        for (unsigned i = 0; i < n; i++) {
+            assert_int_not_equal(
+                event_wait_recorded(e[i], clock_now_ns() + 20 * NS_PER_S), -ETIMEDOUT);
+            event_unref(e[i]);
+        }
+        assert_int_equal(pthread_join(thread, NULL), 0);
+        assert_int_equal(gpu_close(g), 0);
+        assert_int_equal(seen.n_run + seen.n_dropped, n);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(stuck_call_is_left_behind), /* children first */
+        cmocka_unit_test(a_kernel_that_never_ends_is_left_behind),
+        cmocka_unit_test(a_sticky_error_says_whose_it_is),
+        cmocka_unit_test(job_is_one_copy_of_all),
+        cmocka_unit_test(jobs_run_in_order),
+        cmocka_unit_test(a_job_waits_for_its_ready_event),
+        cmocka_unit_test(a_stream_waits_for_a_ticket),
+        cmocka_unit_test(the_coordinator_is_woken_once_work_ended),
+        cmocka_unit_test(a_failing_job_breaks_the_device),
+        cmocka_unit_test(close_of_a_set_that_fails_breaks_nothing),
+        cmocka_unit_test(the_first_cause_is_told),
+        cmocka_unit_test(abort_fails_what_waits_within_a_second),
+        cmocka_unit_test(no_job_begins_after_stop),
+        cmocka_unit_test(look_error_is_the_cause),
+        cmocka_unit_test(nothing_is_looked_at_while_idle),
+        cmocka_unit_test(xid_is_in_front),
+        cmocka_unit_test(order_of_close_lets_jobs_end),
+        cmocka_unit_test(no_job_is_lost_in_an_abort),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
