@@ -18,5 +18,7 @@ $(eval $(call fake,libcuda.so.1,$(FAKE_CUDA_SRC),-ldl -lm))
 $(eval $(call fake,libnvidia-ml.so.1,tests/fakes/cuda/nvml.c,))
 $(eval $(call fake,libcublas.so.12,tests/fakes/cuda/cublas.c,$(FAKE_CUDA_LIB)))
 $(FAKE_DIR)/libcublas.so.12: $(FAKE_DIR)/libcuda.so.1
-$(eval $(call fake,libnccl.so.2,$(wildcard tests/fakes/cuda/nccl*.c),-ldl))
+$(eval $(call fake,libnccl.so.2,$(filter-out %/nccl_stub.c,$(wildcard tests/fakes/cuda/nccl*.c)),-ldl))
+# Copies of it are libnccl.so.2 of any version.
+$(eval $(call fake,nccl_stub.so,tests/fakes/cuda/nccl_stub.c,-ldl -Wl$(comma)-soname$(comma)libnccl.so.2))
 $(filter $(O)/unit/gpu_%,$(UNIT_TESTS)): | $(FAKES)

@@ -53,7 +53,7 @@ static void what_cannot_be_opened_is_a_sentence(void **state)
 
     (void)state;
     assert_int_equal(in_child(opens_nothing), 0);
-    fake_begin();
+    fake_begin_as("12050", "1", NULL);
     assert_int_equal(gpu_open(&some_config, 5, &hooks, NULL, &g, &err), -ENODEV);
     assert_string_equal(err.text, "there is no CUDA device 5: 1 is visible");
 }

@@ -138,7 +138,7 @@ static void the_coordinator_is_woken_once_work_ended(void **state)
     assert_int_equal(seen.n_woken, 0);
     gate.is_open = 1;
     WAIT_UNTIL(seen.n_woken == 1);
-    assert_int_equal(is_done(g, done), 1);
+    WAIT_UNTIL(is_done(g, done) == 1);
     event_unref(done);
     assert_int_equal(gpu_close(g), 0);
 }
@@ -158,7 +158,7 @@ static void a_failing_job_breaks_the_device(void **state)
     WAIT_UNTIL(g->life == GPU_ENDED);
     assert_int_equal(gpu_check(g, &err), -ECONNABORTED);
     assert_string_equal(err.text, "rank 2 (host b): it failed");
-    assert_int_equal(is_done(g, good), 1);
+    WAIT_UNTIL(is_done(g, good) == 1);
     assert_int_equal(gpu_wait(g, bad, NULL, UINT64_MAX, &err), -ECONNABORTED);
     assert_string_equal(err.text, "rank 2 (host b): it failed");
     assert_int_equal(gpu_wait(g, later, NULL, UINT64_MAX, &err), -ECONNABORTED);

@@ -14,7 +14,10 @@ $(KERNEL_BIN): $(wildcard $(KERNEL_DIR)/*.cu $(KERNEL_DIR)/*.h) $(KERNEL_DIR)/co
 	@mkdir -p $(@D)
 	@echo "  CUDA  $@"
 	$(Q)$(KERNEL_DIR)/compile.py $@ --cache "$(CACHE)/cuda" --nvrtc "tests/setup/venv.sh nvrtc"
+# Tells what of GPUs is here: for the agent and horovodrun, which are static.
+$(eval $(call program,hvd-gpu,runtime/backend/nccl/hvd_gpu.c runtime/backend/nccl/image.c,nccl core base,-lm -ldl))
 # After the macros, which set XFLAGS of their sources.
 $(O)/runtime/backend/nccl/image.o: XFLAGS := -DKERNELS_BIN='"$(KERNEL_BIN)"'
 $(O)/runtime/backend/nccl/image.o: $(KERNEL_BIN)
 $(O)/unit/gpu_image_test $(O)/unit/gpu_pack_test: $(O)/runtime/backend/nccl/image.o
+$(O)/unit/gpu_report_test: | $(O)/bin/hvd-gpu

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* hvd-gpu info: what of GPUs is here, one "key value" line each, for the agent and
+ * horovodrun --check-build, which are linked without a loader:
+ *
+ *   driver 550.54.15          cuda 12.4         nccl 2.27.5      nccl-path /usr/...
+ *   kernels sm_70 .. ptx
+ *   gpu INDEX UUID SM MEMORY-MIB mig|- NAME
+ *   nvlink I J LINKS          (J -: to switches and others)
+ *   ib DEVICE PORT RATE       (ports that are active)
+ *   problem WHY               GPU tensors cannot travel here
+ *
+ * What is not known has no line. It always ends with 0 but for a wrong use. */
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/backend/nccl/image.h"
+#include "runtime/backend/nccl/report.h"
+#include "runtime/base/mem.h"
+
+static void print_text(const char *key, const char *value)
+{
+    if (*value)
+        (void)printf("%s %s\n", key, value);
+}
+
+static void print_gpus(const struct device_report *r)
+{
+    for (uint32_t i = 0; i < r->n_gpus; i++) {
+        const struct device_gpu *g = &r->gpus[i];
+        (void)printf("gpu %u %s %d %llu %s %s\n", i, *g->uuid ? g->uuid : "-", g->sm,
+                     (unsigned long long)(g->memory_bytes >> 20),
+                     g->is_mig ? "mig" : "-", g->name);
+    }
+    for (uint32_t i = 0; i < r->n_gpus; i++) {
+        unsigned others = r->gpus[i].n_nvlinks;
+        for (uint32_t j = 0; j < r->n_gpus; j++) {
+            unsigned n = r->gpus[i].nvlinks[j];
+            others -= n;
+            if (n > 0 && j > i)
+                (void)printf("nvlink %u %u %u\n", i, j, n);
+        }
+        if (others > 0)
+            (void)printf("nvlink %u - %u\n", i, others);
+    }
+}
+
+/* The first line of a file of a port; "" where there is none. */
+static void read_port(const char *device,
+                      const char *port,
+                      const char *file,
+                      char *ret,
+                      size_t size_bytes)
+{
+    char path[768];
+    int n = snprintf(path, sizeof(path), "/sys/class/infiniband/%s/ports/%s/%s", device,
+                     port, file);
+    FILE *f = n > 0 && (size_t)n < sizeof(path) ? fopen(path, "re") : NULL;
+
+    ret[0] = '\0';
+    if (!f)
+        return;
+    if (!fgets(ret, (int)size_bytes, f))
+        ret[0] = '\0';
+    ret[strcspn(ret, "\n")] = '\0';
+    (void)fclose(f);
+}
+
+static void print_port(const char *device, const char *port)
+{
+    char state[64], rate[64];
+
+    read_port(device, port, "state", state, sizeof(state));
+    read_port(device, port, "rate", rate, sizeof(rate));
+    if (strstr(state, "ACTIVE"))
+        (void)printf("ib %s %s %s\n", device, port, *rate ? rate : "-");
+}
+
+static void each_entry(const char *path, const char *device)
+{
+    DIR *dir = opendir(path);
+    struct dirent *e;
+    char ports[512];
+
+    while (dir && (e = readdir(dir)) != NULL) {
+        if (e->d_name[0] == '.')
+            continue;
+        if (device) {
+            print_port(device, e->d_name);
+            continue;
+        }
+        int n = snprintf(ports, sizeof(ports), "%s/%s/ports", path, e->d_name);
+        if (n > 0 && (size_t)n < sizeof(ports))
+            each_entry(ports, e->d_name);
+    }
+    if (dir)
+        (void)closedir(dir);
+}
+
+int main(int argc, char **argv)
+{
+    struct device_config c = {.nccl_lib = getenv("HVD_NCCL_LIB")};
+    char kernels[sizeof(((struct device_report *)NULL)->kernels)];
+    AUTOFREE struct device_report *r = mem_zalloc(sizeof(*r));
+
+    if ((argc != 2 && argc != 3) || strcmp(argv[1], "info") != 0 || !r) {
+        (void)fprintf(stderr, "usage: hvd-gpu info [FOLDER of libhvd_cuda.so]\n");
+        return 2;
+    }
+    c.bundle_dir = argc == 3 ? argv[2] : NULL;
+    gpu_report(&c, image_text(kernels_image, kernels, sizeof(kernels)), r);
+    print_text("driver", r->driver);
+    print_text("cuda", r->cuda);
+    print_text("nccl", r->nccl);
+    print_text("nccl-path", r->nccl_path);
+    print_text("kernels", r->kernels);
+    print_gpus(r);
+    each_entry("/sys/class/infiniband", NULL);
+    print_text("problem", r->problem);
+    return ferror(stdout) || fflush(stdout) != 0;
+}

@@ -1,0 +1,321 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which NCCL is taken, and what is said of those that will not do. Copies of the stub
+ * lie in folders that name their versions; each search has a process of its own. */
+#include <limits.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <sys/stat.h>
+
+#include <cmocka.h>
+
+#include "runtime/backend/nccl/nccl_dl.h"
+#include "tests/unit/gpu_fake.h"
+
+static char root[PATH_MAX];
+
+/* The path of a copy in root/dir/, made if it is not there. */
+static const char *copy_in(const char *dir)
+{
+    static char path[8][PATH_MAX + 64];
+    static unsigned n;
+    char from[PATH_MAX], command[3 * PATH_MAX], *p = path[n++ % 8];
+    ssize_t len = readlink("/proc/self/exe", from, sizeof from - 1);
+
+    if (len < 0)
+        abort();
+    from[len] = '\0';
+    *strstr(from, "/unit/") = '\0';
+    (void)snprintf(p, sizeof path[0], "%s/%s/libnccl.so.2", root, dir);
+    (void)snprintf(command, sizeof command,
+                   "mkdir -p %s/%s && cp %s/fakes/nccl_stub.so %s", root, dir, from, p);
+    if (system(command) != 0) /* NOLINT(cert-env33-c): a test */
+        abort();
+    return p;
+}
+
+static int make_root(void **state)
+{
+    (void)state;
+    (void)snprintf(root, sizeof root, "%s/hvd-nccl-XXXXXX",
+                   getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
+    return mkdtemp(root) ? 0 : -1;
+}
+
+static int remove_root(void **state)
+{
+    char command[PATH_MAX + 16];
+
+    (void)state;
+    (void)snprintf(command, sizeof command, "rm -r %s", root);
+    return system(command); /* NOLINT(cert-env33-c): a test */
+}
+
+static int env_wins(void)
+{
+    struct nccl_api api;
+    struct err err = ERR_INIT;
+    struct device_config c = {.nccl_lib = copy_in("22705"),
+                              .nccl_hint = copy_in("22101")};
+
+    CHILD_NEEDS(dlopen(copy_in("21403"), RTLD_NOW));
+    CHILD_NEEDS(nccl_load(&c, &api, &err) == 0);
+    CHILD_NEEDS(api.version == 22705);
+    CHILD_NEEDS(!strcmp(api.path, c.nccl_lib));
+    return 0;
+}
+
+static int env_is_alone(void)
+{
+    struct nccl_api api;
+    struct err err = ERR_INIT;
+    struct device_config c = {.nccl_lib = "/none/libnccl.so.2",
+                              .nccl_hint = copy_in("22101")};
+
+    CHILD_NEEDS(nccl_load(&c, &api, &err) == -ENOENT);
+    CHILD_NEEDS(!strncmp(
+        err.text, "NCCL was not found: tried HVD_NCCL_LIB: /none/libnccl.so.2", 58));
+    CHILD_NEEDS(!strstr(err.text, "22101"));
+    c.nccl_lib = copy_in("20804");
+    CHILD_NEEDS(nccl_load(&c, &api, &err) == -ENOTSUP);
+    return 0;
+}
+
+static void env_path_wins_and_alone(void **state)
+{
+    (void)state;
+    assert_int_equal(in_child(env_wins), 0);
+    assert_int_equal(in_child(env_is_alone), 0);
+}
+
+static int loaded_is_used(void)
+{
+    struct nccl_api api;
+    struct err err = ERR_INIT;
+    struct device_config c = {.nccl_hint = copy_in("22101")};
+
+    CHILD_NEEDS(dlopen(copy_in("21403"), RTLD_NOW));
+    CHILD_NEEDS(nccl_load(&c, &api, &err) == 0);
+    CHILD_NEEDS(api.version == 21403);
+    return 0;
+}
+
+static void loaded_library_is_used(void **state)
+{
+    (void)state;
+    assert_int_equal(in_child(loaded_is_used), 0);
+}
+
+static int hint_is_used(void)
+{
+    struct nccl_api api;
+    struct err err = ERR_INIT;
+    struct device_config c = {.nccl_hint = copy_in("22101")};
+
+    CHILD_NEEDS(nccl_load(&c, &api, &err) == 0);
+    CHILD_NEEDS(api.version == 22101);
+    return 0;
+}
+
+/* The fake lies in the loader's path. */
+static int then_the_loaders(void)
+{
+    struct nccl_api api;
+    struct err err = ERR_INIT;
+    struct device_config c = {.nccl_hint = "/none/libnccl.so.2", .bundle_dir = root};
+
+    (void)setenv("HVD_FAKE_NCCL", "22304", 1);
+    (void)copy_in("nccl");
+    CHILD_NEEDS(nccl_load(&c, &api, &err) == 0);
+    CHILD_NEEDS(api.version == 22304);
+    CHILD_NEEDS(strstr(api.path, "/fakes/libnccl.so.2"));
+    return 0;
+}
+
+static void hint_before_loader_path(void **state)
+{
+    (void)state;
+    assert_int_equal(in_child(hint_is_used), 0);
+    assert_int_equal(in_child(then_the_loaders), 0);
+}
+
+/* The bundle's folder is "nccl", so its version is no number: it is the last tried. */
+static int bundle_is_tried_last(void)
+{
+    struct nccl_api api;
+    struct err err = ERR_INIT;
+    char bundle[PATH_MAX + 16];
+    struct device_config c = {.bundle_dir = bundle};
+
+    (void)snprintf(bundle, sizeof bundle, "%s/b", root);
+    (void)copy_in("b/22705");
+    char from[PATH_MAX + 32], to[PATH_MAX + 32];
+    (void)snprintf(from, sizeof from, "%s/22705", bundle);
+    (void)snprintf(to, sizeof to, "%s/nccl", bundle);
+    CHILD_NEEDS(symlink(from, to) == 0);
+    (void)setenv("HVD_FAKE_NCCL", "20804", 1); /* of the one in the loader's path */
+    CHILD_NEEDS(nccl_load(&c, &api, &err) < 0 || api.version == 22705);
+    CHILD_NEEDS(strstr(err.text, "2.8.4") || err.code == 0);
+    return 0;
+}
+
+static void bundle_is_last(void **state)
+{
+    (void)state;
+    assert_int_equal(in_child(bundle_is_tried_last), 0);
+}
+
+static int refused(void)
+{
+    static const struct {
+        const char *dir, *text;
+    } rows[] = {
+        {"20804", "NCCL 2.8.4 (%s) is too old: 2.10 or later is needed"},
+        {"2804", "NCCL 2.8.4 (%s) is too old: 2.10 or later is needed"},
+        {"20999", "NCCL 2.9.99 (%s) is too old: 2.10 or later is needed"},
+        {"30000", "NCCL 3.0.0 (%s) is not known: 2.10 to 2.x is needed"},
+        {"other", "%s: is no NCCL"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct nccl_api api;
+        struct err err = ERR_INIT;
+        struct device_config c = {.nccl_lib = copy_in(rows[i].dir)};
+        CHILD_NEEDS(nccl_load(&c, &api, &err) == -ENOTSUP);
+        const char *mark = strstr(rows[i].text, "%s");
+        CHILD_NEEDS(!strncmp(err.text, rows[i].text, (size_t)(mark - rows[i].text)));
+        CHILD_NEEDS(strstr(err.text, c.nccl_lib));
+        CHILD_NEEDS(strstr(err.text, mark + 2));
+    }
+    return 0;
+}
+
+static void other_versions_are_refused(void **state)
+{
+    (void)state;
+    assert_int_equal(in_child(refused), 0);
+}
+
+static int has_by_version(void)
+{
+    static const struct {
+        const char *dir;
+        bool nonblocking, split, registers, shrink, last_error;
+    } rows[] = {
+        {"21000", 0, 0, 0, 0, 0}, {"21304", 0, 0, 0, 0, 1}, {"21403", 1, 0, 0, 0, 1},
+        {"21801", 1, 1, 0, 0, 1}, {"21901", 1, 1, 1, 0, 1}, {"22703", 1, 1, 1, 0, 1},
+        {"22807", 1, 1, 1, 1, 1}, {"23007", 1, 1, 1, 1, 1},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct nccl_api api;
+        struct err err = ERR_INIT;
+        struct device_config c = {.nccl_lib = copy_in(rows[i].dir)};
+        CHILD_NEEDS(nccl_load(&c, &api, &err) == 0);
+        CHILD_NEEDS(api.has_nonblocking == rows[i].nonblocking);
+        CHILD_NEEDS(api.has_split == rows[i].split);
+        CHILD_NEEDS(api.has_register == rows[i].registers);
+        CHILD_NEEDS(api.has_shrink == rows[i].shrink);
+        CHILD_NEEDS((api.last_error != NULL) == rows[i].last_error);
+        CHILD_NEEDS((api.split != NULL) == rows[i].split);
+        CHILD_NEEDS(api.all_reduce && api.recv && api.error_text);
+    }
+    return 0;
+}
+
+static void newer_symbols_are_absent_below_their_version(void **state)
+{
+    (void)state;
+    assert_int_equal(in_child(has_by_version), 0);
+}
+
+static void config_says_little(void **state)
+{
+    struct nccl_config c;
+
+    (void)state;
+    nccl_config_init(&c, 22705, "world");
+    assert_int_equal(c.size, 72);
+    assert_int_equal(c.magic, 0xcafebeef);
+    assert_int_equal(c.version, 22705);
+    assert_int_equal(c.blocking, 0);
+    assert_int_equal(c.split_share, 1);
+    assert_string_equal(c.comm_name, "world");
+    assert_int_equal(c.max_ctas, INT_MIN);
+    assert_int_equal(c.nvls_ctas, INT_MIN);
+    assert_null(c.net_name);
+    nccl_config_init(&c, 21704, "");
+    assert_int_equal(c.split_share, INT_MIN);
+    assert_null(c.comm_name);
+}
+
+static int misfits(void)
+{
+    struct nccl_api api;
+    struct err err = ERR_INIT;
+    struct device_config c = {.nccl_lib = copy_in("23007")};
+    char want[PATH_MAX + 256];
+
+    CHILD_NEEDS(nccl_load(&c, &api, &err) == 0);
+    CHILD_NEEDS(nccl_misfit(&api, 13000, &err) == 0);
+    CHILD_NEEDS(nccl_misfit(&api, 12040, &err) == 1);
+    (void)snprintf(
+        want, sizeof want,
+        "NCCL 2.30.7 (%s) is made for CUDA 13.2, the driver is for CUDA 12.4: "
+        "use a build for CUDA 12 or a driver for CUDA 13",
+        c.nccl_lib);
+    CHILD_NEEDS(!strcmp(err.text, want));
+    (void)snprintf(api.path, sizeof api.path, "/none");
+    CHILD_NEEDS(nccl_misfit(&api, 12040, &err) == 0);
+    return 0;
+}
+
+static void driver_and_nccl_majors_that_do_not_fit(void **state)
+{
+    (void)state;
+    assert_int_equal(in_child(misfits), 0);
+}
+
+static const char *some_text(int result)
+{
+    return result == NCCL_REMOTE ? "remote process exited" : "invalid usage";
+}
+
+static const char *some_last(nccl_comm c)
+{
+    return c ? "" : "socket closed";
+}
+
+static void failures_say_what_nccl_said_last(void **state)
+{
+    struct nccl_api api = {.error_text = some_text, .last_error = some_last};
+    struct err err = ERR_INIT;
+    int some;
+
+    (void)state;
+    assert_int_equal(nccl_fail(&api, NULL, "ncclAllReduce", NCCL_REMOTE, &err), -EIO);
+    assert_string_equal(err.text,
+                        "ncclAllReduce: remote process exited: socket closed");
+    assert_int_equal(
+        nccl_fail(&api, (nccl_comm)(void *)&some, "ncclSend", NCCL_USAGE, &err),
+        -EPROTO);
+    assert_string_equal(err.text, "ncclSend: invalid usage");
+    api.last_error = NULL;
+    assert_int_equal(nccl_fail(&api, NULL, "ncclSend", NCCL_USAGE, &err), -EPROTO);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(env_path_wins_and_alone),
+        cmocka_unit_test(loaded_library_is_used),
+        cmocka_unit_test(hint_before_loader_path),
+        cmocka_unit_test(bundle_is_last),
+        cmocka_unit_test(other_versions_are_refused),
+        cmocka_unit_test(newer_symbols_are_absent_below_their_version),
+        cmocka_unit_test(config_says_little),
+        cmocka_unit_test(driver_and_nccl_majors_that_do_not_fit),
+        cmocka_unit_test(failures_say_what_nccl_said_last),
+    };
+    return cmocka_run_group_tests(tests, make_root, remove_root);
+}

@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What is told of a machine's GPUs. Each report has a process of its own: what is
+ * loaded stays loaded. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+#include "runtime/backend/nccl/report.h"
+#include "tests/unit/gpu_fake.h"
+
+static struct device_report r;
+static const struct device_config none;
+
+static int tells_all(void)
+{
+    fake.setup("13000", "3", NULL);
+    (void)setenv("HVD_FAKE_HOST", "h", 1);
+    (void)setenv("HVD_FAKE_NCCL", "22705", 1);
+    gpu_report(&none, "sm_90 ptx_70", &r);
+    CHILD_NEEDS(!strcmp(r.problem, ""));
+    CHILD_NEEDS(!strcmp(r.driver, "550.54.15"));
+    CHILD_NEEDS(!strcmp(r.cuda, "13.0"));
+    CHILD_NEEDS(!strcmp(r.nccl, "2.27.5"));
+    CHILD_NEEDS(strstr(r.nccl_path, "/fakes/libnccl.so.2"));
+    CHILD_NEEDS(!strcmp(r.kernels, "sm_90 ptx_70"));
+    CHILD_NEEDS(r.n_gpus == 3);
+    CHILD_NEEDS(!strcmp(r.gpus[2].name, "NVIDIA Fake"));
+    CHILD_NEEDS(!strcmp(r.gpus[2].uuid, "GPU-68000000-0000-0000-0000-000000000002"));
+    CHILD_NEEDS(!strcmp(r.gpus[2].pci, "0000:12:00.0"));
+    CHILD_NEEDS(r.gpus[2].sm == 90 && !r.gpus[2].is_mig);
+    CHILD_NEEDS(r.gpus[2].memory_bytes == 8ull << 30);
+    CHILD_NEEDS(r.gpus[0].nvlinks[1] == 2 && r.gpus[1].nvlinks[0] == 2);
+    CHILD_NEEDS(r.gpus[2].nvlinks[0] == 0 && r.gpus[2].n_nvlinks == 2);
+    return 0;
+}
+
+static void all_that_is_there_is_told(void **state)
+{
+    (void)state;
+    fake_begin();
+    assert_int_equal(in_child(tells_all), 0);
+}
+
+static int mig(void)
+{
+    (void)setenv("HVD_FAKE_MIG", "1", 1);
+    gpu_report(&none, "ptx_70", &r);
+    CHILD_NEEDS(r.gpus[0].is_mig);
+    CHILD_NEEDS(!strncmp(r.gpus[0].uuid, "MIG-", 4));
+    return 0;
+}
+
+static void instances_are_told_apart(void **state)
+{
+    (void)state;
+    fake_begin();
+    assert_int_equal(in_child(mig), 0);
+}
+
+static int without_nvml(void)
+{
+    (void)setenv("HVD_FAKE_NVML", "9", 1);
+    gpu_report(&none, "ptx_70", &r);
+    CHILD_NEEDS(!strcmp(r.driver, "") && !strcmp(r.problem, ""));
+    CHILD_NEEDS(r.n_gpus == 1 && r.gpus[0].n_nvlinks == 0);
+    return 0;
+}
+
+static void nvml_may_be_absent(void **state)
+{
+    (void)state;
+    fake_begin();
+    assert_int_equal(in_child(without_nvml), 0);
+}
+
+static int problem_is(const char *kernels, const char *text)
+{
+    const struct device_config c = {.nccl_lib = getenv("TEST_NCCL")};
+
+    gpu_report(&c, kernels, &r);
+    if (strncmp(r.problem, text, strlen(text)) == 0)
+        return 0;
+    (void)fprintf(stderr, "\"%s\" is not \"%s\"\n", r.problem, text);
+    return 1;
+}
+
+static int no_kernels(void)
+{
+    return problem_is("", "no kernels were built in");
+}
+
+static int no_nccl(void)
+{
+    (void)setenv("TEST_NCCL", "/none/x.so", 1);
+    return problem_is("ptx_70", "NCCL was not found: tried HVD_NCCL_LIB: /none/x.so: ");
+}
+
+static int no_gpus(void)
+{
+    fake.setup(NULL, "0", NULL);
+    return problem_is("ptx_70", "no CUDA device is here");
+}
+
+static int masked(void)
+{
+    (void)setenv("CUDA_VISIBLE_DEVICES", "-1", 1);
+    return problem_is("ptx_70",
+                      "no CUDA device is visible (CUDA_VISIBLE_DEVICES=\"-1\")");
+}
+
+static int old_driver(void)
+{
+    fake.setup("10020", NULL, NULL);
+    return problem_is("ptx_70", "the driver is for CUDA 10.2; 11.0 or later is needed");
+}
+
+static int old_gpu(void)
+{
+    (void)setenv("HVD_FAKE_SM", "61", 1);
+    return problem_is("ptx_70",
+                      "GPU 0 (NVIDIA Fake) has compute capability 6.1; 7.0 or "
+                      "later is needed");
+}
+
+static void the_first_problem_is_told(void **state)
+{
+    (void)state;
+    fake_begin();
+    assert_int_equal(in_child(no_kernels), 0);
+    assert_int_equal(in_child(no_nccl), 0);
+    assert_int_equal(in_child(no_gpus), 0);
+    assert_int_equal(in_child(masked), 0);
+    assert_int_equal(in_child(old_driver), 0);
+    assert_int_equal(in_child(old_gpu), 0);
+}
+
+/* The program, against the libraries that stand beside this test. */
+static void the_program_prints_lines(void **state)
+{
+    char text[4096], self[2048], command[8192];
+    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+
+    (void)state;
+    assert_true(n > 0);
+    self[n] = '\0';
+    *strstr(self, "/unit/") = '\0';
+    (void)snprintf(command, sizeof command,
+                   "HVD_FAKE_GPUS=2 HVD_FAKE_HOST=h HVD_FAKE_NCCL=22705 "
+                   "LD_LIBRARY_PATH=%s/fakes %s/bin/hvd-gpu info",
+                   self, self);
+    FILE *f = popen(command, "r"); /* NOLINT(cert-env33-c): a test */
+    assert_non_null(f);
+    text[fread(text, 1, sizeof text - 1, f)] = '\0';
+    assert_int_equal(pclose(f), 0);
+    assert_non_null(
+        strstr(text, "driver 550.54.15\ncuda 12.4\nnccl 2.27.5\nnccl-path "));
+    assert_non_null(
+        strstr(text, "\ngpu 0 GPU-68000000-0000-0000-0000-000000000000 90 8192 - "
+                     "NVIDIA Fake\ngpu 1 GPU-68000000-0000-0000-0000-000000000001 "
+                     "90 8192 - NVIDIA Fake\nnvlink 0 1 2\n"));
+    assert_null(strstr(text, "problem"));
+    (void)snprintf(command, sizeof command, "%s/bin/hvd-gpu 2>&1", self);
+    f = popen(command, "r"); /* NOLINT(cert-env33-c): a test */
+    assert_non_null(f);
+    text[fread(text, 1, sizeof text - 1, f)] = '\0';
+    assert_int_equal(WEXITSTATUS(pclose(f)), 2);
+    assert_int_equal(strncmp(text, "usage: hvd-gpu info", 19), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(all_that_is_there_is_told),
+        cmocka_unit_test(instances_are_told_apart),
+        cmocka_unit_test(nvml_may_be_absent),
+        cmocka_unit_test(the_first_problem_is_told),
+        cmocka_unit_test(the_program_prints_lines),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
