@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Captures and graphs of the fake: entries that are put into a capturing stream become
+ * nodes, and run one after the other at each launch. With them the texts of errors. */
+#include "tests/fakes/cuda/fake_cuda.h"
+
+#include <stdlib.h>
+
+EXPORT int cuStreamBeginCapture_v2(cu_stream s, int mode);
+int cuStreamBeginCapture_v2(cu_stream s, int mode)
+{
+    int r = fake_call(true);
+
+    if (r)
+        return r;
+    pthread_mutex_lock(&fake.lock);
+    s = fake_stream(s);
+    r = s->is_legacy || s->capture ? CU_CAPTURE_UNSUPPORTED : 0;
+    if (r == 0) {
+        s->capture = calloc(1, sizeof *s->capture);
+        if (!s->capture)
+            hvd_fake_die("out of memory");
+        s->capture->tail = &s->capture->head;
+        s->capture_mode = mode;
+        s->capture_status = CU_CAPTURE_ACTIVE;
+        fake.n_global_captures += mode == CU_CAPTURE_GLOBAL;
+    }
+    pthread_mutex_unlock(&fake.lock);
+    return r;
+}
+
+EXPORT int cuStreamEndCapture(cu_stream s, cu_graph *ret);
+int cuStreamEndCapture(cu_stream s, cu_graph *ret)
+{
+    int r = fake_call(true);
+
+    if (r)
+        return r;
+    *ret = NULL;
+    pthread_mutex_lock(&fake.lock);
+    s = fake_stream(s);
+    cu_graph g = s->capture;
+    if (!g) {
+        r = CU_INVALID_VALUE;
+    } else {
+        fake.n_global_captures -= s->capture_mode == CU_CAPTURE_GLOBAL;
+        if (s->capture_status == CU_CAPTURE_BROKEN) {
+            r = CU_CAPTURE_INVALIDATED;
+            fake_graph_clear(g);
+            free(g);
+        } else {
+            *ret = g;
+        }
+        s->capture = NULL;
+        s->capture_status = CU_CAPTURE_NONE;
+    }
+    pthread_mutex_unlock(&fake.lock);
+    return r;
+}
+
+static void copy_graph(cu_graph to, const struct cu_graph_s *from)
+{
+    to->head = NULL;
+    to->tail = &to->head;
+    for (const struct entry *e = from->head; e; e = e->next) {
+        struct entry *c = fake_entry(e->fn, e->arg, e->bytes);
+        *to->tail = c;
+        to->tail = &c->next;
+    }
+}
+
+EXPORT int
+cuGraphInstantiateWithFlags(cu_graph_exec *ret, cu_graph g, unsigned long long flags);
+int cuGraphInstantiateWithFlags(cu_graph_exec *ret,
+                                cu_graph g,
+                                unsigned long long flags)
+{
+    int r = fake_call(true);
+
+    (void)flags;
+    if (r)
+        return r;
+    cu_graph_exec x = calloc(1, sizeof *x);
+    if (!x)
+        return CU_OUT_OF_MEMORY;
+    copy_graph(&x->graph, g);
+    *ret = x;
+    return 0;
+}
+
+EXPORT int cuGraphLaunch(cu_graph_exec x, cu_stream s);
+int cuGraphLaunch(cu_graph_exec x, cu_stream s)
+{
+    int r = fake_call(true);
+
+    if (r)
+        return r;
+    pthread_mutex_lock(&fake.lock);
+    s = fake_stream(s);
+    for (const struct entry *e = x->graph.head; e && r == 0; e = e->next)
+        r = fake_push(s, fake_entry(e->fn, e->arg, e->bytes));
+    pthread_mutex_unlock(&fake.lock);
+    return r;
+}
+
+EXPORT int cuGraphExecDestroy(cu_graph_exec x);
+int cuGraphExecDestroy(cu_graph_exec x)
+{
+    fake_graph_clear(&x->graph);
+    free(x);
+    return fake_call(false);
+}
+
+EXPORT int cuGraphDestroy(cu_graph g);
+int cuGraphDestroy(cu_graph g)
+{
+    fake_graph_clear(g);
+    free(g);
+    return fake_call(false);
+}
+
+/* --- texts --- */
+
+static const struct {
+    int code;
+    const char *name, *text;
+} texts[] = {
+    {CU_OK, "CUDA_SUCCESS", "no error"},
+    {CU_INVALID_VALUE, "CUDA_ERROR_INVALID_VALUE", "invalid argument"},
+    {CU_OUT_OF_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY", "out of memory"},
+    {CU_NOT_INITIALIZED, "CUDA_ERROR_NOT_INITIALIZED", "initialization error"},
+    {CU_DEINITIALIZED, "CUDA_ERROR_DEINITIALIZED", "driver shutting down"},
+    {CU_NO_DEVICE, "CUDA_ERROR_NO_DEVICE", "no CUDA-capable device is detected"},
+    {CU_INVALID_DEVICE, "CUDA_ERROR_INVALID_DEVICE", "invalid device ordinal"},
+    {CU_INVALID_CONTEXT, "CUDA_ERROR_INVALID_CONTEXT", "invalid device context"},
+    {CU_ILLEGAL_ADDRESS, "CUDA_ERROR_ILLEGAL_ADDRESS",
+     "an illegal memory access was encountered"},
+    {CU_LAUNCH_FAILED, "CUDA_ERROR_LAUNCH_FAILED", "unspecified launch failure"},
+    {CU_SYSTEM_DRIVER_MISMATCH, "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH",
+     "system has unsupported display driver / cuda driver combination"},
+};
+
+static int text_of(int result, const char **ret, bool is_name)
+{
+    fake_n_calls++;
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
+        if (texts[i].code == result) {
+            *ret = is_name ? texts[i].name : texts[i].text;
+            return 0;
+        }
+    *ret = NULL;
+    return CU_INVALID_VALUE;
+}
+
+EXPORT int cuGetErrorName(int result, const char **ret);
+int cuGetErrorName(int result, const char **ret)
+{
+    return text_of(result, ret, true);
+}
+
+EXPORT int cuGetErrorString(int result, const char **ret);
+int cuGetErrorString(int result, const char **ret)
+{
+    return text_of(result, ret, false);
+}
