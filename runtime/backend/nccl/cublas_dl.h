@@ -23,9 +23,11 @@ enum { CUBLAS_POINTER_HOST = 0, CUBLAS_ATOMICS_OFF = 0 };
 /* clang-format on */
 struct cublas_api {
     int major; /* 12 */
+/* NOLINTBEGIN(bugprone-macro-parentheses): names and argument lists */
 #define CUBLAS_FIELD(name, symbol, args) int(*name) args;
     CUBLAS_SYMBOLS(CUBLAS_FIELD)
 #undef CUBLAS_FIELD
+    /* NOLINTEND(bugprone-macro-parentheses) */
 };
 
 /* The process's table, looked for once: what is loaded already, then by the loader's

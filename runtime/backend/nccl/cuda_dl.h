@@ -147,9 +147,11 @@ enum { CU_POOL_RELEASE_THRESHOLD = 4 }; /* uint64_t */
 
 struct cuda_api {
     int version; /* 1000 * major + 10 * minor of what the driver is for: 12040 */
+/* NOLINTBEGIN(bugprone-macro-parentheses): names and argument lists */
 #define CUDA_FIELD(name, symbol, least, args) int(*name) args;
     CUDA_SYMBOLS(CUDA_FIELD) /* NULL: this driver has none */
 #undef CUDA_FIELD
+    /* NOLINTEND(bugprone-macro-parentheses) */
 };
 
 /* Fills the caller's table; the library stays loaded; nothing is called but

@@ -384,6 +384,16 @@ int gpu_open(const struct device_config *c,
 
 /* --- close --- */
 
+/* What it holds stays: its threads or the device may still use all of it. */
+static void leave_behind(struct device *g)
+{
+    gpu_process_leak();
+    if (g->watch.has_thread)
+        (void)pthread_detach(g->watch.thread); /* cannot fail: not joined */
+    if (g->launcher.has_thread)
+        (void)pthread_detach(g->launcher.thread);
+}
+
 int gpu_close(struct device *g)
 {
     if (!g || g->is_forked)
@@ -397,7 +407,7 @@ int gpu_close(struct device *g)
     if (r == 0)
         r = launcher_join(&g->launcher, deadline + CLOSE_NS);
     if (r < 0 || !gpu_quiesce(g, deadline)) {
-        gpu_process_leak();
+        leave_behind(g);
         return -EBUSY;
     }
     take_apart(g);

@@ -167,12 +167,12 @@ void gpu_leave(struct gpu_scope *s)
 
 int gpu_ordinal_of(const void *p)
 {
-    const struct cuda_api *cu;
+    const struct cuda_api *cu = NULL;
     struct err ignored = ERR_INIT;
     unsigned type = 0;
     int ordinal = -1;
 
-    if (gpu_load_cuda(&cu, &ignored) < 0
+    if (gpu_load_cuda(&cu, &ignored) < 0 || !cu
         || cu->pointer_attr(&type, CU_POINTER_MEMORY_TYPE, (cu_ptr)(uintptr_t)p)
                != CU_OK
         || type != CU_MEMORY_DEVICE

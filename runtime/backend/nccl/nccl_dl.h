@@ -100,12 +100,14 @@ struct nccl_api {
     int version; /* 22705 */
     char path[256];
     bool has_nonblocking, has_split, has_register, has_shrink;
+/* NOLINTBEGIN(bugprone-macro-parentheses): names and argument lists */
 #define NCCL_FIELD(name, symbol, least, args) int(*name) args;
 #define NCCL_TEXT(name, symbol, least, args)  const char *(*name)args;
     NCCL_SYMBOLS(NCCL_FIELD) /* NULL: absent, or newer than the version */
     NCCL_TEXTS(NCCL_TEXT)
 #undef NCCL_FIELD
 #undef NCCL_TEXT
+    /* NOLINTEND(bugprone-macro-parentheses) */
 };
 
 /* size of ours, which NCCL cuts to its own; blocking 0; split_share 1 from 2.18 (all

@@ -36,9 +36,11 @@ struct nvml_pci { /* v3 */
     X(set_free, nvmlEventSetFree, (nvml_set s))
 /* clang-format on */
 struct nvml_api {
+/* NOLINTBEGIN(bugprone-macro-parentheses): names and argument lists */
 #define NVML_FIELD(name, symbol, args) int(*name) args;
     NVML_SYMBOLS(NVML_FIELD)
 #undef NVML_FIELD
+    /* NOLINTEND(bugprone-macro-parentheses) */
 };
 #define NVML_XID_CRITICAL 8ull
 #define NVML_TIMEOUT      10
