@@ -6,8 +6,9 @@
  * its own on, after the driver has compiled it. Cubins are of CUDA 12: a driver of CUDA
  * 11 refuses them, and gets the PTX, which is declared as 7.0 (CUDA 11.0).
  *
- * A grid has at most 8 blocks of 256 threads a multiprocessor: what a GPU holds at
- * once; the kernels go over their chunks in strides of it. Called by the launcher. */
+ * A grid has at most 8 blocks of 256 threads a multiprocessor, all the threads that it
+ * can have (registers let 4 to 6 run at once; the others even out what chunks differ
+ * in); the kernels go over their chunks in strides of it. Called by the launcher. */
 #include "runtime/backend/nccl/launch.h"
 
 #include <errno.h>

@@ -34,6 +34,7 @@
 #define DEVICE                static __device__ __forceinline__
 #define ALIGNED(n)            __align__(n)
 #define UNROLL                _Pragma("unroll")
+#define ROLLED                _Pragma("unroll 1")
 #define SHARED(type, name, n) __shared__ type name[n]
 #define EACH_THREAD(t)                                                                 \
     for (unsigned t = threadIdx.x, once_##t = 1; once_##t; once_##t = 0)
@@ -109,6 +110,7 @@ DEVICE uint16_t bf16_of_f32(float f)
 #define DEVICE     static inline
 #define ALIGNED(n) __attribute__((aligned(n)))
 #define UNROLL
+#define ROLLED
 #define SHARED(type, name, n) type name[n]
 #define EACH_THREAD(t)        for (unsigned t = 0; t < 256; t++)
 #define SYNC

@@ -5,31 +5,42 @@
  * Design: a table of chunks, of any number of tensors, is one launch. A block does a
  * chunk in one go: each thread loads 8 vectors, 16 bytes each on the wider side, before
  * it stores the first, so that 32 KiB are on their way and no load waits for a store
- * (which might be to the same place, as far as the compiler knows). Elements before the
- * first 16-byte boundary of the wider side and those after the last vector go one by
- * one; where the two sides do not reach their boundaries at the same element, all do.
+ * (which might be to the same place, as far as the compiler knows). What is no 8
+ * vectors for a thread goes one by one: guards would cost the registers of whole
+ * chunks. Elements before the first 16-byte boundary of the wider side and those after
+ * the last vector are vectors of one; where the two sides do not reach their boundaries
+ * at the same element, all are.
  *
  * Invariant: element i is read and written by one thread alone, read first: so src may
  * be dst. Included by kernels.cu. */
 
 /* Elements of nv vectors of struct V##_in at s, to struct V##_out at d. */
 #define MOVE_PASS(V, STEP, s, d, nv, CONVERT)                                          \
-    for (uint32_t at = t; at < (nv); at += 8 * 256) {                                  \
-        struct V##_in v[8];                                                            \
-        UNROLL for (uint32_t j = 0; j < 8; j++)                                        \
+    do {                                                                               \
+        const struct V##_in *from = (const struct V##_in *)(s) + t;                    \
+        struct V##_out *to = (struct V##_out *)(d) + t;                                \
+        uint32_t at = t;                                                               \
+        ROLLED for (; at + 7 * 256 < (nv);                                             \
+                    at += 8 * 256, from += 8 * 256, to += 8 * 256)                     \
         {                                                                              \
-            if (at + j * 256 < (nv))                                                   \
-                v[j] = ((const struct V##_in *)(s))[at + j * 256];                     \
+            struct V##_in v[8];                                                        \
+            UNROLL for (uint32_t j = 0; j < 8; j++) v[j] = from[j * 256];              \
+            UNROLL for (uint32_t j = 0; j < 8; j++)                                    \
+            {                                                                          \
+                struct V##_out o;                                                      \
+                UNROLL for (uint32_t e = 0; e < (STEP); e++) o.e[e] =                  \
+                    CONVERT(v[j].e[e]);                                                \
+                to[j * 256] = o;                                                       \
+            }                                                                          \
         }                                                                              \
-        UNROLL for (uint32_t j = 0; j < 8; j++)                                        \
+        ROLLED for (; at < (nv); at += 256, from += 256, to += 256)                    \
         {                                                                              \
+            struct V##_in v = *from;                                                   \
             struct V##_out o;                                                          \
-            if (at + j * 256 >= (nv))                                                  \
-                continue;                                                              \
-            UNROLL for (uint32_t e = 0; e < (STEP); e++) o.e[e] = CONVERT(v[j].e[e]);  \
-            ((struct V##_out *)(d))[at + j * 256] = o;                                 \
+            UNROLL for (uint32_t e = 0; e < (STEP); e++) o.e[e] = CONVERT(v.e[e]);     \
+            *to = o;                                                                   \
         }                                                                              \
-    }
+    } while (0)
 
 #define MOVE_VECTORS(V, F, T, STEP)                                                    \
     struct ALIGNED((STEP) * sizeof(F)) V##_in {                                        \
@@ -42,6 +53,7 @@
 /* One chunk by thread t of its block. F: type of an element of src, T: of dst, W: the
  * wider of the two. */
 #define MOVE_CHUNK(name, F, T, W, CONVERT)                                             \
+    MOVE_VECTORS(name##_one, F, T, 1)                                                  \
     MOVE_VECTORS(name##_many, F, T, 16 / sizeof(W))                                    \
     DEVICE void name(const struct chunk *c, unsigned t, double scale)                  \
     {                                                                                  \
@@ -57,12 +69,11 @@
             body = (n - head) / step;                                                  \
         if (body == 0)                                                                 \
             head = n;                                                                  \
-        for (uint32_t i = t; i < head; i += 256)                                       \
-            d[i] = CONVERT(s[i]);                                                      \
+        MOVE_PASS(name##_one, 1, s, d, head, CONVERT);                                 \
         s += head;                                                                     \
         d += head;                                                                     \
         n -= head + body * step;                                                       \
-        MOVE_PASS(name##_many, 16 / sizeof(W), s, d, body, CONVERT)                    \
+        MOVE_PASS(name##_many, 16 / sizeof(W), s, d, body, CONVERT);                   \
         s += body * step;                                                              \
         d += body * step;                                                              \
         if (t < n)                                                                     \
@@ -101,8 +112,8 @@
                               int32_t divisor)                                         \
     {                                                                                  \
         (void)divisor;                                                                 \
-        for (uint32_t i = t; i < c->n; i += 256)                                       \
-            ((T *)c->dst)[i] = FINISH(((const F *)c->src)[i]);                         \
+        ROLLED for (uint32_t i = t; i < c->n; i += 256)((T *)c->dst)[i] =              \
+            FINISH(((const F *)c->src)[i]);                                            \
     }                                                                                  \
     MOVE(name, F, T, name##_as_is(&c, t, 1.0),                                         \
          name##_finish(&c, t, a.scale, (int32_t)a.divisor))
@@ -234,21 +245,16 @@ struct ALIGNED(1) copy_1 {
         if (t < head)                                                                  \
             d[t] = s[t];                                                               \
         uint32_t body = (n - head) / width, tail = (n - head) % width;                 \
-        const struct copy_##width *from = (const struct copy_##width *)(s + head);     \
-        struct copy_##width *to = (struct copy_##width *)(d + head);                   \
-        for (uint32_t at = t; at < body; at += 8 * 256) {                              \
+        const struct copy_##width *from = (const struct copy_##width *)(s + head) + t; \
+        struct copy_##width *to = (struct copy_##width *)(d + head) + t;               \
+        uint32_t at = t;                                                               \
+        ROLLED for (; at + 7 * 256 < body; at += 8 * 256, from += 2048, to += 2048)    \
+        {                                                                              \
             struct copy_##width v[8];                                                  \
-            UNROLL for (uint32_t j = 0; j < 8; j++)                                    \
-            {                                                                          \
-                if (at + j * 256 < body)                                               \
-                    v[j] = from[at + j * 256];                                         \
-            }                                                                          \
-            UNROLL for (uint32_t j = 0; j < 8; j++)                                    \
-            {                                                                          \
-                if (at + j * 256 < body)                                               \
-                    to[at + j * 256] = v[j];                                           \
-            }                                                                          \
+            UNROLL for (uint32_t j = 0; j < 8; j++) v[j] = from[j * 256];              \
+            UNROLL for (uint32_t j = 0; j < 8; j++) to[j * 256] = v[j];                \
         }                                                                              \
+        ROLLED for (; at < body; at += 256, from += 256, to += 256) *to = *from;       \
         if (t < tail)                                                                  \
             d[n - tail + t] = s[n - tail + t];                                         \
     }

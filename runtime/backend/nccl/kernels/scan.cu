@@ -35,21 +35,22 @@
         const struct name##_many *v = (const struct name##_many *)(s + head);          \
         if (t < head)                                                                  \
             name##_look(s[t], base + t, &first, &found);                               \
-        for (uint32_t at = t; at < body; at += 8 * 256) {                              \
+        uint32_t at = t;                                                               \
+        uint64_t i = base + head + (uint64_t)t * (16 / (BYTES));                       \
+        v += t;                                                                        \
+        ROLLED for (; at + 7 * 256 < body; at += 8 * 256, v += 8 * 256)                \
+        {                                                                              \
             struct name##_many x[8];                                                   \
-            UNROLL for (uint32_t j = 0; j < 8; j++)                                    \
-            {                                                                          \
-                if (at + j * 256 < body)                                               \
-                    x[j] = v[at + j * 256];                                            \
-            }                                                                          \
-            UNROLL for (uint32_t j = 0; j < 8; j++)                                    \
-            {                                                                          \
-                uint64_t i = base + head + (at + j * 256) * (16 / (BYTES));            \
-                if (at + j * 256 >= body)                                              \
-                    continue;                                                          \
+            UNROLL for (uint32_t j = 0; j < 8; j++) x[j] = v[j * 256];                 \
+            UNROLL for (uint32_t j = 0; j < 8; j++, i += 256 * (16 / (BYTES)))         \
                 UNROLL for (uint32_t e = 0; e < 16 / (BYTES); e++)                     \
                     name##_look(x[j].e[e], i + e, &first, &found);                     \
-            }                                                                          \
+        }                                                                              \
+        ROLLED for (; at < body; at += 256, v += 256, i += 256 * (16 / (BYTES)))       \
+        {                                                                              \
+            struct name##_many x = *v;                                                 \
+            UNROLL for (uint32_t e = 0; e < 16 / (BYTES); e++)                         \
+                name##_look(x.e[e], i + e, &first, &found);                            \
         }                                                                              \
         if (tail + t < n)                                                              \
             name##_look(s[tail + t], base + tail + t, &first, &found);                 \
