@@ -50,8 +50,6 @@ CC     := $(CC_$(V))
 CFLAGS += $(CFLAGS_$(V))
 LDFLAGS += $(LDFLAGS_$(V))
 
-comma := ,
-
 # VERBOSE=1 shows the commands.
 Q := $(if $(VERBOSE),,@)
 
