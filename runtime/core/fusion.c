@@ -18,8 +18,8 @@ bool fusion_is_possible(const struct request *a)
 static bool
 fits(const struct request *a, const struct request *b, const struct fusion_limit *limit)
 {
-    return a->coll == b->coll && a->dtype == b->dtype && a->op == b->op
-           && a->root == b->root && a->process_set == b->process_set
+    return a->coll == b->coll && a->place == b->place && a->dtype == b->dtype
+           && a->op == b->op && a->root == b->root && a->process_set == b->process_set
            && (!limit->is_groups_apart || a->group == b->group)
            && strcmp(a->codec, b->codec) == 0 && request_same_scales(a, b);
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Wire form of what goes up and down.
  *
- *   request  coll dtype op ndim, root process_set group_n n_set (u32), group (u64),
- *            prescale postscale (f64 bits), shape (i64 x ndim), set (u32 x n_set),
- *            name, codec
+ *   request  coll dtype op ndim place (u8), root process_set group_n n_set (u32), group
+ * (u64), prescale postscale (f64 bits), shape (i64 x ndim), set (u32 x n_set), name,
+ * codec
  *
  *   up       kind (u32), then REQUEST: request; HITS: first n_words (u32), words (u64
  *            x n); LEAVE: plan n_steps (u32)
@@ -49,6 +49,7 @@ static void put_request(struct strbuf *b, const struct request *r)
     wire_put(b, (uint32_t)r->dtype, 1);
     wire_put(b, (uint32_t)r->op, 1);
     wire_put(b, r->ndim, 1);
+    wire_put(b, (uint32_t)r->place, 1);
     wire_put(b, r->root, 4);
     wire_put(b, r->process_set, 4);
     wire_put(b, r->group_n, 4);
@@ -195,7 +196,8 @@ bool request_same(const struct request *a, const struct request *b)
 {
     return a->coll == b->coll && a->dtype == b->dtype && a->op == b->op
            && a->root == b->root && a->process_set == b->process_set
-           && a->group == b->group && a->group_n == b->group_n && a->ndim == b->ndim
+           && a->place == b->place && a->group == b->group && a->group_n == b->group_n
+           && a->ndim == b->ndim
            && memcmp(a->shape, b->shape, a->ndim * sizeof(a->shape[0])) == 0
            && a->n_set == 0 && b->n_set == 0 && request_same_scales(a, b)
            && strcmp(a->name, b->name) == 0 && strcmp(a->codec, b->codec) == 0;
@@ -252,25 +254,33 @@ static bool is_in_its_set(const struct request *r)
                                     : !pair_is(r->process_set);
 }
 
+/* Are these sets and groups as a writer makes them? */
+static bool is_consistent(const struct request *r, uint64_t coll)
+{
+    return (r->group == 0) == (r->group_n == 0) && r->n_set <= SET_MAX_RANKS
+           && (r->n_set > 0) == (coll == COLL_SET_ADD);
+}
+
 static bool get_params(struct message_reader *r, struct request *ret)
 {
-    uint64_t coll, dtype, op, ndim;
+    uint64_t coll, dtype, op, ndim, place;
 
     if (!wire_get(&r->in, 1, &coll) || !wire_get(&r->in, 1, &dtype)
         || !wire_get(&r->in, 1, &op) || !wire_get(&r->in, 1, &ndim)
-        || !get_u32(r, &ret->root) || !get_u32(r, &ret->process_set)
-        || !get_u32(r, &ret->group_n) || !get_u32(r, &ret->n_set)
-        || !wire_get(&r->in, 8, &ret->group) || !wire_get_f64(&r->in, &ret->prescale)
+        || !wire_get(&r->in, 1, &place) || !get_u32(r, &ret->root)
+        || !get_u32(r, &ret->process_set) || !get_u32(r, &ret->group_n)
+        || !get_u32(r, &ret->n_set) || !wire_get(&r->in, 8, &ret->group)
+        || !wire_get_f64(&r->in, &ret->prescale)
         || !wire_get_f64(&r->in, &ret->postscale))
         return false;
     if (coll >= COLL_COUNT || dtype >= DT_COUNT || op >= OP_COUNT
-        || ndim > TENSOR_MAX_DIMS || (ret->group == 0) != (ret->group_n == 0)
-        || ret->n_set > SET_MAX_RANKS || (ret->n_set > 0) != (coll == COLL_SET_ADD))
+        || ndim > TENSOR_MAX_DIMS || place >= PLACE_COUNT || !is_consistent(ret, coll))
         return false;
     ret->coll = (enum collective)coll;
     ret->dtype = (enum dtype)dtype;
     ret->op = (enum reduce_op)op;
     ret->ndim = (uint32_t)ndim;
+    ret->place = (enum memory_place)place;
     return is_in_its_set(ret);
 }
 

@@ -19,7 +19,7 @@
 #include "runtime/core/types.h"
 #include "runtime/core/wire.h"
 
-#define MESSAGE_VERSION   6
+#define MESSAGE_VERSION   7
 #define MESSAGE_MAX_BYTES (16u << 20)
 #define MESSAGE_TEXT_MAX  480
 #define SLOTS_MAX         65536u /* of the response cache */
@@ -43,6 +43,7 @@ struct request {
     uint64_t group;   /* hash of the group's name, 0: none */
     uint32_t group_n; /* tensors of the group */
     double prescale, postscale;
+    enum memory_place place;
     uint32_t ndim;
     int64_t shape[TENSOR_MAX_DIMS];
     /* SET_ADD: the ranks, ascending, n_set numbers of 4 bytes, little endian. Borrowed:

@@ -112,6 +112,16 @@ static int check_root(struct err *why, const struct pair *p)
     return disagree(why, p, what, a, b, "");
 }
 
+static int check_place(struct err *why, const struct pair *p)
+{
+    static const char *const words[PLACE_COUNT] = {"it in CPU memory", "it on a GPU"};
+
+    if (p->a->place == p->b->place)
+        return 0;
+    return disagree(why, p, "CPU/GPU device selection", words[p->a->place],
+                    words[p->b->place], "");
+}
+
 static int check_group(struct err *why, const struct pair *p)
 {
     if (p->a->group != p->b->group && (p->a->group == 0 || p->b->group == 0))
@@ -199,6 +209,8 @@ static int check_pair(struct err *why, const struct pair *p)
         r = check_root(why, p);
     if (r == 0)
         r = check_shapes(why, p, request_has_rows(p->a));
+    if (r == 0)
+        r = check_place(why, p);
     return r < 0 ? r : check_group(why, p);
 }
 

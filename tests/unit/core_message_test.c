@@ -22,6 +22,7 @@ static struct request sample(void)
                         .process_set = 3,
                         .prescale = 0.1,
                         .postscale = -2e300,
+                        .place = PLACE_CUDA,
                         .ndim = 3,
                         .shape = {5, 0, 1ll << 40}};
 
@@ -261,13 +262,14 @@ static void bent_fields_are_refused(void **state)
         {AT + 1, DT_COUNT},
         {AT + 2, OP_COUNT},
         {AT + 3, TENSOR_MAX_DIMS + 1},
-        {AT + 12, 1},    /* a group size without a group */
-        {AT + 16, 1},    /* a process set where none belongs */
-        {AT + 20, 1},    /* a group without a size */
-        {AT + 51, 0x80}, /* a negative dimension */
-        {AT + 59, 0x7f}, /* a product beyond 2^62 */
-        {AT + 68, 0},    /* length of the name 0: the name's bytes are no entry */
-        {AT + 70, 0},    /* a NUL inside the name */
+        {AT + 4, PLACE_COUNT},
+        {AT + 13, 1},    /* a group size without a group */
+        {AT + 17, 1},    /* a process set where none belongs */
+        {AT + 21, 1},    /* a group without a size */
+        {AT + 52, 0x80}, /* a negative dimension */
+        {AT + 60, 0x7f}, /* a product beyond 2^62 */
+        {AT + 69, 0},    /* length of the name 0: the name's bytes are no entry */
+        {AT + 71, 0},    /* a NUL inside the name */
     };
     CLEANUP(strbuf_release) struct strbuf b = {0};
     struct request a = sample();
@@ -382,7 +384,7 @@ static void another_version_is_named(void **state)
     (void)state;
     assert_int_equal(message_open(&in, v9, sizeof(v9), &err), -EPROTO);
     assert_string_equal(err.text,
-                        "control message: version 9 of a peer, this library speaks 6");
+                        "control message: version 9 of a peer, this library speaks 7");
     assert_int_equal(message_open(&in, kind9, sizeof(kind9), &err), -EBADMSG);
 }
 

@@ -55,6 +55,7 @@ enum change {
     GROUP_N,
     SET,
     CODEC,
+    PLACE,
 };
 
 static void change(struct request *r, enum change c)
@@ -105,6 +106,9 @@ static void change(struct request *r, enum change c)
     case CODEC:
         (void)snprintf(r->codec, sizeof(r->codec), "fp16");
         break;
+    case PLACE:
+        r->place = PLACE_CUDA;
+        break;
     }
 }
 
@@ -138,6 +142,9 @@ static const struct {
      "rank 7 has 1 and -0"},
     {COLL_ALLREDUCE, CODEC,
      "Mismatched compression: tensor \"g\": rank 3 has none, rank 7 has fp16"},
+    {COLL_ALLREDUCE, PLACE,
+     "Mismatched CPU/GPU device selection: tensor \"g\": rank 3 has it in CPU memory, "
+     "rank 7 has it on a GPU"},
     {COLL_ALLREDUCE, GROUP,
      "Mismatched groups: tensor \"g\": rank 3 has one name of the group, rank 7 has "
      "another"},
@@ -184,9 +191,13 @@ static const struct {
     {COLL_SENDRECV, DIMS,
      "Mismatched SENDRECV tensor shapes: tensor \"g\": rank 3 has [2, 3], rank 7 has "
      "[2] (the number of dimensions differs)"},
+    {COLL_SENDRECV, PLACE,
+     "Mismatched CPU/GPU device selection: tensor \"g\": rank 3 has it in CPU memory, "
+     "rank 7 has it on a GPU"},
     {COLL_SENDRECV, GROUP_N,
      "Mismatched group sizes: tensor \"g\": rank 3 has 2, rank 7 has 3"},
     {COLL_BARRIER, TYPE, NULL},
+    {COLL_BARRIER, PLACE, NULL},
     {COLL_BARRIER, NO_GROUP,
      "Mismatched groups: tensor \"g\": rank 3 has a group, rank 7 has no group"},
     {COLL_BARRIER, COLL,

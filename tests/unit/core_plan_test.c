@@ -66,6 +66,9 @@ static void fusion_takes_what_fits(void **state)
     v[2].op = OP_SUM;
     v[2].postscale = 0.5;
     assert_int_equal(fuse(v, 4, 1000), 2);
+    v[2].postscale = 1;
+    v[2].place = PLACE_CUDA;
+    assert_int_equal(fuse(v, 4, 1000), 2);
     v[0] = tensor(COLL_ALLGATHER, DT_F32, 10);
     assert_int_equal(fuse(v, 4, 1000), 1);
     v[0] = tensor(COLL_ALLREDUCE, DT_F32, 0); /* empty tensors cost nothing */
