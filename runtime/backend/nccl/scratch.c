@@ -91,7 +91,7 @@ int scratch_pinned(struct scratch *sc, uint32_t bytes, void **ret, struct err *e
     if (room == 0 || bytes > PINNED_BYTES / 2)
         return err_set(err, -EINVAL, "%u bytes are no upload", bytes);
     if (!sc->pinned) {
-        void *p;
+        void *p = NULL;
         int r = CUDA_TRY(sc->cu, host_alloc, err, &p, PINNED_BYTES, 0);
         if (r < 0)
             return r;

@@ -435,6 +435,11 @@ int cuStreamIsCapturing(cu_stream s, int *ret)
     return r;
 }
 
+static bool is_reached(const struct cu_event_s *e)
+{
+    return !e->of || e->of->n_done >= e->number;
+}
+
 EXPORT int cuStreamWaitEvent(cu_stream s, cu_event e, unsigned flags);
 int cuStreamWaitEvent(cu_stream s, cu_event e, unsigned flags)
 {
@@ -449,10 +454,10 @@ int cuStreamWaitEvent(cu_stream s, cu_event e, unsigned flags)
     s = fake_stream(s);
     if (s->capture && !e->is_captured) {
         r = 905; /* isolation */
-    } else if (!s->capture && e->n_done < e->n_recorded) {
+    } else if (!s->capture && !is_reached(e)) {
         struct entry *w = fake_entry(NULL, NULL, 0);
-        w->wait = e;
-        w->number = e->n_recorded;
+        w->wait_stream = e->of;
+        w->number = e->number;
         r = fake_push(s, w);
     }
     pthread_mutex_unlock(&fake.lock);
@@ -496,10 +501,9 @@ int cuEventRecord(cu_event e, cu_stream s)
         r = CU_INVALID_HANDLE;
     e->is_captured = s->capture != NULL;
     if (r == 0 && !s->capture) {
-        struct entry *w = fake_entry(NULL, NULL, 0);
-        w->record = e;
-        w->number = ++e->n_recorded;
-        r = fake_push(s, w);
+        r = fake_push(s, fake_entry(NULL, NULL, 0));
+        e->of = s;
+        e->number = s->n_queued;
     }
     pthread_mutex_unlock(&fake.lock);
     return r;
@@ -532,11 +536,9 @@ int cuCtxRecordEvent(cu_ctx c, cu_event e)
             w->number = s->n_queued;
             (void)fake_push(all, w);
         }
-        struct entry *w = fake_entry(NULL, NULL, 0);
-        w->record = e;
-        w->number = ++e->n_recorded;
         e->is_captured = false;
-        (void)fake_push(all, w);
+        e->of = all;
+        e->number = all->n_queued;
         all->is_ending = true;
     }
     pthread_mutex_unlock(&fake.lock);
@@ -554,9 +556,9 @@ int cuEventQuery(cu_event e)
     pthread_mutex_lock(&fake.lock);
     if (e->magic != EVENT_LIVES)
         hvd_fake_die("cuEventQuery: event %p does not live", (void *)e);
-    r = e->is_captured              ? CU_CAPTURE_UNSUPPORTED
-        : e->n_done < e->n_recorded ? CU_NOT_READY
-                                    : fake.sticky;
+    r = e->is_captured   ? CU_CAPTURE_UNSUPPORTED
+        : !is_reached(e) ? CU_NOT_READY
+                         : fake.sticky;
     pthread_mutex_unlock(&fake.lock);
     return r;
 }
@@ -573,9 +575,7 @@ int cuEventDestroy_v2(cu_event e)
         hvd_fake_die("cuEventDestroy_v2: event %p does not live", (void *)e);
     e->magic = EVENT_FREED;
     fake.n_events--;
-    bool is_used = e->n_users > 0; /* then it is leaked: its entries read it */
     pthread_mutex_unlock(&fake.lock);
-    if (!is_used)
-        free(e);
+    free(e);
     return r;
 }

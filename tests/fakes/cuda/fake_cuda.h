@@ -68,9 +68,8 @@ struct cu_ctx_s {
 struct entry {
     struct entry *next;
     int (*fn)(void *arg);  /* NULL: none */
-    cu_event record, wait; /* NULL: none */
-    uint64_t number;       /* of the record or wait */
     cu_stream wait_stream; /* NULL: none; until it has done `number` entries */
+    uint64_t number;
     size_t bytes;
     _Alignas(16) uint8_t arg[];
 };
@@ -94,9 +93,9 @@ struct cu_stream_s {
 struct cu_event_s {
     uint32_t magic; /* EVENT_LIVES, EVENT_FREED */
     cu_ctx ctx;
-    uint64_t n_recorded, n_done;
     bool is_captured;
-    unsigned n_users; /* entries */
+    cu_stream of; /* that it was recorded on; NULL: never. Streams are never freed. */
+    uint64_t number; /* entries of it that are to be done */
 };
 #define EVENT_LIVES 0x45564e54u
 #define EVENT_FREED 0x46524545u

@@ -16,6 +16,7 @@ struct block {
     size_t map_bytes, bytes;
     int device;
     bool is_pinned;
+    bool is_given; /* an entry will free it */
 };
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct block *blocks;
@@ -190,13 +191,25 @@ static int free_entry(void *arg)
     return 0;
 }
 
+static void mark_given(const void *p)
+{
+    pthread_mutex_lock(&lock);
+    struct block *b = blocks;
+    while (b && (b->p != p || b->is_pinned))
+        b = b->next;
+    if (!b || b->is_given)
+        hvd_fake_die("%p is freed, and no block of device memory begins there%s", p,
+                     b ? " any more" : "");
+    b->is_given = true;
+    pthread_mutex_unlock(&lock);
+}
+
 EXPORT int cuMemFreeAsync(cu_ptr p, cu_stream s);
 int cuMemFreeAsync(cu_ptr p, cu_stream s)
 {
     void *at = host_of(p);
 
-    if (!fake_is_device(at, 1, NULL))
-        hvd_fake_die("%p is freed, and is no device memory", at);
+    mark_given(at);
     return hvd_fake_enqueue(s, free_entry, &at, sizeof at);
 }
 

@@ -26,8 +26,6 @@ static bool may_begin(const struct entry *e)
 {
     if (fake.sticky)
         return true;
-    if (e->wait && e->wait->n_done < e->number)
-        return false;
     return !e->wait_stream || e->wait_stream->n_done >= e->number;
 }
 
@@ -46,13 +44,6 @@ static void run(struct cu_stream_s *s)
         if (r != 0 && fake.sticky == 0)
             fake.sticky = r;
     }
-    if (e->record) {
-        e->record->n_done =
-            e->number > e->record->n_done ? e->number : e->record->n_done;
-        e->record->n_users--;
-    }
-    if (e->wait)
-        e->wait->n_users--;
     s->head = e->next;
     if (!s->head)
         s->tail = &s->head;
@@ -138,10 +129,6 @@ int fake_push(cu_stream s, struct entry *e)
         s->capture->tail = &e->next;
         return 0;
     }
-    if (e->record)
-        e->record->n_users++;
-    if (e->wait)
-        e->wait->n_users++;
     if (s->is_legacy) {
         for (cu_stream o = s->ctx->streams; o; o = o->next)
             if (o != s && o->is_blocking)
