@@ -45,6 +45,21 @@ static void read_tuning(const struct knob_values *v, struct settings *s)
     s->autotune_samples = (uint32_t)v->v[KNOB_HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES];
 }
 
+static void read_gpu(const struct knob_values *v, struct gpu_settings *g)
+{
+    g->is_off = strcmp(v->s[KNOB_HVD_GPU], "off") == 0;
+    g->direct_bytes = v->v[KNOB_HVD_GPU_DIRECT];
+    g->pool_bytes = v->v[KNOB_HVD_GPU_POOL];
+    g->uses_graphs = v->v[KNOB_HVD_GPU_GRAPH] != 0;
+    g->registers = v->v[KNOB_HVD_GPU_REGISTER] != 0;
+    g->syncs_ready = strcmp(v->s[KNOB_HVD_GPU_READY], "sync") == 0;
+    g->uses_ptx = v->v[KNOB_HVD_GPU_PTX] != 0;
+    g->batches_copies = v->v[KNOB_HOROVOD_BATCH_D2D_MEMCOPIES] != 0;
+    g->is_deterministic = v->v[KNOB_HOROVOD_DETERMINISTIC] != 0;
+    g->n_streams = (uint32_t)either(v, KNOB_HOROVOD_NUM_NCCL_STREAMS,
+                                    KNOB_PERSEUS_ALLREDUCE_STREAMS);
+}
+
 static int read_paths(const struct knob_values *v, struct settings *s, struct err *err)
 {
     const struct {
@@ -56,6 +71,7 @@ static int read_paths(const struct knob_values *v, struct settings *s, struct er
         {KNOB_HOROVOD_THREAD_AFFINITY, s->cores},
         {KNOB_HOROVOD_AUTOTUNE_LOG, s->autotune_log},
         {KNOB_HVD_AUTOTUNE_FILE, s->autotune_file},
+        {KNOB_HVD_NCCL_LIB, s->gpu.nccl_lib},
     };
     int r = 0;
 
@@ -78,6 +94,7 @@ int settings_read(getenv_fn get, void *arg, struct settings *ret, struct err *er
         either(&v, KNOB_HVD_PEER_TIMEOUT, KNOB_HOROVOD_GLOO_TIMEOUT_SECONDS);
     s.control_fanout = (uint32_t)v.v[KNOB_HVD_CONTROL_FANOUT];
     read_tuning(&v, &s);
+    read_gpu(&v, &s.gpu);
     s.cache_capacity = (uint32_t)v.v[KNOB_HOROVOD_CACHE_CAPACITY];
     s.is_group_alone = v.v[KNOB_HOROVOD_DISABLE_GROUP_FUSION] != 0;
     if (!v.v[KNOB_HOROVOD_STALL_CHECK_DISABLE]) {

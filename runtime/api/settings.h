@@ -7,6 +7,21 @@
 #include "runtime/base/log.h"
 #include "runtime/contract/contract.h"
 
+/* As in struct device_config (backend/device.h). */
+struct gpu_settings {
+    bool is_off;                      /* HVD_GPU=off */
+    char nccl_lib[CONTRACT_PATH_MAX]; /* HVD_NCCL_LIB, "": none */
+    uint64_t direct_bytes;            /* HVD_GPU_DIRECT, 8 MiB */
+    uint64_t pool_bytes;              /* HVD_GPU_POOL, 256 MiB */
+    bool uses_graphs;                 /* HVD_GPU_GRAPH */
+    bool registers;                   /* HVD_GPU_REGISTER */
+    bool syncs_ready;                 /* HVD_GPU_READY=sync */
+    bool uses_ptx;                    /* HVD_GPU_PTX */
+    bool batches_copies;              /* HOROVOD_BATCH_D2D_MEMCOPIES, true */
+    bool is_deterministic;            /* HOROVOD_DETERMINISTIC */
+    uint32_t n_streams;               /* HOROVOD_NUM_NCCL_STREAMS, 1 */
+};
+
 struct settings {
     uint64_t start_timeout_ns; /* HOROVOD_START_TIMEOUT, 30 s */
     uint64_t peer_timeout_ns;  /* HVD_PEER_TIMEOUT, 30 s */
@@ -32,6 +47,7 @@ struct settings {
     bool nancheck;            /* HVD_NANCHECK */
     char codec[80];           /* HVD_COMPRESSION, as codec_format writes it; "": none */
     uint64_t codec_bytes;     /* HVD_COMPRESSION_MEMORY */
+    struct gpu_settings gpu;
 
     char timeline[CONTRACT_PATH_MAX]; /* HOROVOD_TIMELINE, a path; "": none at init */
     bool timeline_mark_cycles;        /* HOROVOD_TIMELINE_MARK_CYCLES */

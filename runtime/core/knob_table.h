@@ -13,7 +13,6 @@
 
 #define KNOB_DAY_MS  86400000
 #define KNOB_NO_MPI  "there is no MPI inside"
-#define KNOB_NO_NCCL "this version moves data by CPU only"
 #define KNOB_NO_CCL  "there is no oneCCL inside"
 #define KNOB_BUILD   "it belongs to building Horovod; nothing is compiled here"
 #define KNOB_SPARK   "Spark's launcher is not part of Ringmaster"
@@ -75,13 +74,13 @@
       "1: gather within hosts first",                                                         \
       "shared memory within hosts and TCP between them is how every allgather goes")          \
     X(HOROVOD_TORUS_ALLREDUCE, BOOL, NO_EFFECT, "0", 0, 1, "",                                \
-      "1: two-dimensional allreduce of NCCL", KNOB_NO_NCCL)                                   \
-    X(HOROVOD_BATCH_D2D_MEMCOPIES, BOOL, NO_EFFECT, "1", 0, 1, "",                            \
-      "1: one GPU kernel packs a fused batch", KNOB_NO_NCCL)                                  \
-    X(HOROVOD_NUM_NCCL_STREAMS, NUMBER, NO_EFFECT, "1", 1, 1024, "",                          \
-      "NCCL communicators", KNOB_NO_NCCL)                                                     \
+      "1: two-dimensional allreduce of NCCL", "NCCL chooses its algorithms")                  \
+    X(HOROVOD_BATCH_D2D_MEMCOPIES, BOOL, HONOURED, "1", 0, 1, "",                             \
+      "1: one GPU kernel packs a fused batch; 0: a copy for each tensor", "")                 \
+    X(HOROVOD_NUM_NCCL_STREAMS, NUMBER, HONOURED, "1", 1, 1024, "",                           \
+      "streams that batches of GPU tensors take in turn; the fewest of all ranks count", "")  \
     X(HOROVOD_ENABLE_ASYNC_COMPLETION, BOOL, NO_EFFECT, "0", 0, 1, "",                        \
-      "1: complete on a CUDA event", KNOB_NO_NCCL)                                            \
+      "1: complete on a CUDA event", "operations on GPU tensors always do")                   \
     X(HOROVOD_ENABLE_XLA_OPS, BOOL, NOT_YET, "0", 0, 1, "",                                   \
       "1: allreduce inside XLA clusters",                                                     \
       "operations stay outside of XLA clusters in this version")                              \
@@ -106,6 +105,24 @@
       "tcp: no shared memory", "")                                                            \
     X(HVD_HOST_ID, TEXT, HONOURED, "", 0, 0, "",                                              \
       "ranks whose values differ count as on different hosts", "")                            \
+    /* GPUs */                                                                                \
+    X(HVD_GPU, CHOICE, HONOURED, "auto", 0, 0, "auto off",                                    \
+      "off: tensors in GPU memory are refused", "")                                           \
+    X(HVD_NCCL_LIB, TEXT, HONOURED, "", 0, 0, "",                                             \
+      "path of the NCCL library to use, before all others", "")                               \
+    X(HVD_GPU_DIRECT, BYTES, HONOURED, "8388608", 0, 1ull << 40, "",                          \
+      "from so many bytes on a GPU tensor travels from where it is and is not packed; K, M and "\
+      "G allowed; rank 0's counts", "")                                                       \
+    X(HVD_GPU_POOL, BYTES, HONOURED, "268435456", 0, 1ull << 40, "",                          \
+      "GPU memory that is kept between results; K, M and G allowed", "")                      \
+    X(HVD_GPU_GRAPH, BOOL, HONOURED, "0", 0, 1, "",                                           \
+      "1: batches that come again are launched as CUDA graphs", "")                           \
+    X(HVD_GPU_REGISTER, BOOL, HONOURED, "0", 0, 1, "",                                        \
+      "1: the fusion buffer is registered with NCCL", "")                                     \
+    X(HVD_GPU_READY, CHOICE, HONOURED, "auto", 0, 0, "auto sync",                             \
+      "sync: for TensorFlow's tensors the whole device is waited for before each operation", "")\
+    X(HVD_GPU_PTX, BOOL, HONOURED, "0", 0, 1, "",                                             \
+      "1: kernels are compiled by the driver even where there are some for this GPU", "")     \
     /* seeing what happens */                                                                 \
     X(HOROVOD_LOG_LEVEL, CHOICE, HONOURED, "warning", 0, 0,                                   \
       "trace debug info warning warn error fatal", "what is logged", "")                      \
@@ -156,10 +173,10 @@
       "nothing is compressed unless the program asks for it (Compression.fp16)")              \
     X(PERSEUS_ALLREDUCE_MODE, NUMBER, NO_EFFECT, "", 0, 1000, "",                             \
       "algorithm", "size and topology decide")                                                \
-    X(PERSEUS_ALLREDUCE_STREAMS, NUMBER, NO_EFFECT, "", 0, 1000, "",                          \
-      "communication streams", KNOB_NO_NCCL)                                                  \
+    X(PERSEUS_ALLREDUCE_STREAMS, NUMBER, HONOURED, "", 0, 1000, "",                           \
+      "as HOROVOD_NUM_NCCL_STREAMS, which wins", "")                                          \
     X(PERSEUS_ALLREDUCE_DISABLE_STREAM_TUNING, BOOL, NO_EFFECT, "", 0, 1, "",                 \
-      "1: keep the number of streams", KNOB_NO_NCCL)                                          \
+      "1: keep the number of streams", "it is always kept")                                   \
     X(PERSEUS_WITH_K8S, BOOL, NO_EFFECT, "", 0, 1, "",                                        \
       "1: under Kubernetes", "the operator tells the ranks itself")                           \
     /* of Horovod's launchers and build */                                                    \

@@ -102,6 +102,33 @@ static void another_product_s_name_stands_for_ours(void **state)
     assert_false(read_all("PERSEUS_ALLREDUCE_NANCHECK=1 HVD_NANCHECK=0").nancheck);
 }
 
+static void gpus_have_their_settings(void **state)
+{
+    struct gpu_settings g = read_all("").gpu;
+
+    (void)state;
+    assert_int_equal(g.direct_bytes, 8u << 20);
+    assert_int_equal(g.pool_bytes, 256u << 20);
+    assert_int_equal(g.n_streams, 1);
+    assert_true(g.batches_copies && !g.nccl_lib[0]);
+    assert_false(g.is_off || g.uses_graphs || g.registers || g.syncs_ready || g.uses_ptx
+                 || g.is_deterministic);
+    g = read_all("HVD_GPU=off HVD_NCCL_LIB=/l/n.so HVD_GPU_DIRECT=1M HVD_GPU_POOL=2M "
+                 "HVD_GPU_GRAPH=1 HVD_GPU_REGISTER=1 HVD_GPU_READY=sync HVD_GPU_PTX=1 "
+                 "HOROVOD_BATCH_D2D_MEMCOPIES=0 HOROVOD_DETERMINISTIC=1 "
+                 "PERSEUS_ALLREDUCE_STREAMS=3")
+            .gpu;
+    assert_int_equal(g.direct_bytes, 1u << 20);
+    assert_int_equal(g.pool_bytes, 2u << 20);
+    assert_int_equal(g.n_streams, 3);
+    assert_string_equal(g.nccl_lib, "/l/n.so");
+    assert_true(g.is_off && g.uses_graphs && g.registers && g.syncs_ready && g.uses_ptx
+                && g.is_deterministic);
+    assert_false(g.batches_copies);
+    g = read_all("HOROVOD_NUM_NCCL_STREAMS=2 PERSEUS_ALLREDUCE_STREAMS=3").gpu;
+    assert_int_equal(g.n_streams, 2);
+}
+
 static void one_switch_ends_all_stall_checks(void **state)
 {
     struct settings s = read_all("HOROVOD_STALL_CHECK_DISABLE=1 "
@@ -261,7 +288,7 @@ static void rank_0_says_what_has_no_effect(void **state)
 
     (void)state;
     env.n = 0;
-    fake_set_all(&env, "HOROVOD_ENABLE_XLA_OPS=1 HOROVOD_NUM_NCCL_STREAMS=4");
+    fake_set_all(&env, "HOROVOD_ENABLE_XLA_OPS=1 HOROVOD_TORUS_ALLREDUCE=1");
     log_set_time(false);
     log_set_tag("ringmaster", "rank 0");
     log_set_level(LOG_WARN);
@@ -278,8 +305,8 @@ static void rank_0_says_what_has_no_effect(void **state)
     log_set_level(LOG_INFO);
     text = stderr_of(say);
     assert_non_null(strstr(text, "I ringmaster[rank 0]: a variable has no effect "
-                                 "HOROVOD_NUM_NCCL_STREAMS=4 has no effect: this "
-                                 "version moves data by CPU only\n"));
+                                 "HOROVOD_TORUS_ALLREDUCE=1 has no effect: NCCL "
+                                 "chooses its algorithms\n"));
     log_set_time(true);
     text = stderr_of(say);
     assert_true(text[0] == '2' && text[4] == '-' && strstr(text, "Z W ringmaster"));
@@ -291,6 +318,7 @@ int main(void)
         cmocka_unit_test(defaults_are_the_table_s),
         cmocka_unit_test(values_arrive),
         cmocka_unit_test(another_product_s_name_stands_for_ours),
+        cmocka_unit_test(gpus_have_their_settings),
         cmocka_unit_test(one_switch_ends_all_stall_checks),
         cmocka_unit_test(dynamic_is_no_file_name),
         cmocka_unit_test(either_name_hides_the_time),
