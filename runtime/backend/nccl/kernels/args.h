@@ -64,6 +64,35 @@ struct args_scan {
     uint32_t n, pad;
 };
 
+/* Adasum of pairs of tensors a and b (cpu/adasum_math.h): dots_TYPE adds up the
+ * products of each chunk in float64, dots_end those of each tensor and makes the
+ * weights, combine_TYPE does a = wa * a + wb * b. The order of sums follows from the
+ * number of elements alone. */
+struct dots {
+    double ab, aa, bb;
+};
+struct weights {
+    double wa, wb;
+};
+
+struct args_dots {
+    uint64_t chunks; /* src: of a, dst: of b; neither may be 0 */
+    uint64_t sums;   /* of struct dots, one a chunk */
+    uint32_t n, pad;
+};
+struct args_dots_end {
+    uint64_t tensors; /* of struct chunk, one a tensor: n sums from number src on */
+    uint64_t sums;
+    uint64_t weights; /* of struct weights, one a tensor */
+    uint32_t n, pad;
+};
+struct args_combine {
+    uint64_t
+        chunks; /* src: of b, dst: of a, which is overwritten; tensor: its weights */
+    uint64_t weights;
+    uint32_t n, pad;
+};
+
 /* X(name, args): the kernel's symbol in the image is hvd_NAME. */
 #define KERNELS_OF_MOVE(X)                                                             \
     X(copy, struct args_move)                                                          \
@@ -95,7 +124,13 @@ struct args_scan {
     X(scan_f64, struct args_scan)                                                      \
     X(scan_f16, struct args_scan)                                                      \
     X(scan_bf16, struct args_scan)
-#define KERNELS(X)               KERNELS_OF_MOVE(X) KERNELS_OF_SCAN(X)
+#define KERNELS_OF_ADASUM(X)                                                           \
+    X(dots_f32, struct args_dots)                                                      \
+    X(dots_f64, struct args_dots)                                                      \
+    X(dots_end, struct args_dots_end)                                                  \
+    X(combine_f32, struct args_combine)                                                \
+    X(combine_f64, struct args_combine)
+#define KERNELS(X)               KERNELS_OF_MOVE(X) KERNELS_OF_SCAN(X) KERNELS_OF_ADASUM(X)
 
 #define KERNEL_ID_OF(name, args) KERNEL_##name,
 enum kernel_id { KERNELS(KERNEL_ID_OF) KERNEL_COUNT };

@@ -3,5 +3,6 @@
  * library for the CPU. */
 #include "runtime/backend/nccl/kernels/kernel.h"
 
+#include "runtime/backend/nccl/kernels/adasum.cu"
 #include "runtime/backend/nccl/kernels/move.cu"
 #include "runtime/backend/nccl/kernels/scan.cu"
