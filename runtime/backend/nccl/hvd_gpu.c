@@ -20,6 +20,16 @@
 #include "runtime/backend/nccl/report.h"
 #include "runtime/base/mem.h"
 
+/* The beginning of the kernels' image: what image_text reads. */
+__asm__(".section .rodata\n"
+        ".balign 16\n"
+        ".hidden kernels_head\n"
+        ".global kernels_head\n"
+        "kernels_head:\n"
+        ".incbin \"" KERNELS_BIN "\"\n"
+        ".previous\n");
+extern const uint8_t kernels_head[];
+
 static void print_text(const char *key, const char *value)
 {
     if (*value)
@@ -110,7 +120,7 @@ int main(int argc, char **argv)
         return 2;
     }
     c.bundle_dir = argc == 3 ? argv[2] : NULL;
-    gpu_report(&c, image_text(kernels_image, kernels, sizeof(kernels)), r);
+    gpu_report(&c, image_text(kernels_head, kernels, sizeof(kernels)), r);
     print_text("driver", r->driver);
     print_text("cuda", r->cuda);
     print_text("nccl", r->nccl);

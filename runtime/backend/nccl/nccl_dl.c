@@ -17,7 +17,6 @@
 
 #include "runtime/backend/nccl/card.h"
 #include "runtime/base/mem.h"
-#include "runtime/base/strbuf.h"
 
 static const struct {
     const char *symbol;
@@ -103,7 +102,7 @@ read_library(void *lib, const char *asked, struct nccl_api *ret, struct err *err
 
 /* The code by which the first library that was there would not do stands. */
 struct search {
-    struct strbuf tried;
+    char tried[sizeof(((struct err *)NULL)->text)]; /* as much as fits */
     struct err first;
 };
 
@@ -126,7 +125,9 @@ static int try_one(struct search *s,
     if (flags & RTLD_NOLOAD)
         return -ENOENT; /* nothing was tried that a user could mend */
     /* the message of the loader names the path again */
-    strbuf_printf(&s->tried, "%s%s%s", s->tried.n ? "; " : "", what, why ? why : path);
+    size_t n = strlen(s->tried);
+    (void)snprintf(s->tried + n, sizeof(s->tried) - n, "%s%s%s", n > 0 ? "; " : "",
+                   what, why ? why : path);
     return -ENOENT;
 }
 
@@ -161,13 +162,11 @@ int nccl_load(const struct device_config *c, struct nccl_api *ret, struct err *e
 {
     struct search s = {.first = ERR_INIT};
 
-    strbuf_init(&s.tried, 1024);
     int r = try_all(&s, c, ret);
     if (r < 0 && s.first.code != 0)
         r = err_set(err, s.first.code, "%s", s.first.text);
     else if (r < 0)
-        r = err_set(err, -ENOENT, "NCCL was not found: tried %s", strbuf_str(&s.tried));
-    strbuf_release(&s.tried);
+        r = err_set(err, -ENOENT, "NCCL was not found: tried %.440s", s.tried);
     return r;
 }
 
