@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What all batches are put together from: calls that are collected first and then made
+ * in groups, kernels over tables of chunks, copies. A set of one member has no
+ * communicator: whoever collects calls for it makes none. */
+#include "runtime/backend/nccl/gcoll.h"
+
+#include <errno.h>
+#include <limits.h>
+
+#include "runtime/backend/nccl/launch.h"
+#include "runtime/backend/nccl/table.h"
+#include "runtime/base/mem.h"
+
+/* --- calls --- */
+
+int gcoll_add(struct gcoll_calls *calls, struct gcoll_call call, struct err *err)
+{
+    if (call.count == 0) /* of counts, so it is left out on all members */
+        return 0;
+    if (mem_grow((void **)&calls->v, calls->n, &calls->cap, sizeof(call), UINT32_MAX))
+        return err_set(err, -ENOMEM, "out of memory for %zu calls", calls->n);
+    calls->v[calls->n++] = call;
+    return 0;
+}
+
+struct making {
+    struct post *p;
+    const struct gcoll_call *v;
+    size_t n;
+};
+
+#define TRY(name, symbol, ...)                                                         \
+    COMM_TRY(p->c, nc, err, name, symbol, __VA_ARGS__, nc, p->s)
+
+static int
+make_one(struct post *p, nccl_comm nc, const struct gcoll_call *k, struct err *err)
+{
+    const void *in = (const void *)(uintptr_t)k->in;
+    void *out = (void *)(uintptr_t)k->out;
+    const size_t n = k->count;
+
+    switch (k->kind) {
+    case CALL_ALL_REDUCE:
+        return TRY(all_reduce, "ncclAllReduce", in, out, n, k->dtype, k->op);
+    case CALL_REDUCE:
+        return TRY(reduce, "ncclReduce", in, out, n, k->dtype, k->op, k->peer);
+    case CALL_REDUCE_SCATTER:
+        return TRY(reduce_scatter, "ncclReduceScatter", in, out, n, k->dtype, k->op);
+    case CALL_BROADCAST:
+        return TRY(broadcast, "ncclBroadcast", in, out, n, k->dtype, k->peer);
+    case CALL_ALL_GATHER:
+        return TRY(all_gather, "ncclAllGather", in, out, n, k->dtype);
+    case CALL_SEND:
+        return TRY(send, "ncclSend", in, n, k->dtype, k->peer);
+    case CALL_RECV:
+        return TRY(recv, "ncclRecv", out, n, k->dtype, k->peer);
+    }
+    return err_set(err, -EINVAL, "call %d", (int)k->kind);
+}
+
+static int make_group(void *arg, nccl_comm nc, struct err *err)
+{
+    struct making *m = arg;
+    int rc = 0;
+
+    for (size_t i = 0; i < m->n && !rc; i++)
+        rc = make_one(m->p, nc, &m->v[i], err);
+    return rc;
+}
+
+int gcoll_make(struct post *p, const struct gcoll_calls *calls, struct err *err)
+{
+    int rc = 0;
+
+    for (size_t at = 0; at < calls->n && !rc; at += GCOLL_MAX_CALLS) {
+        size_t left = calls->n - at;
+        struct making m = {p, calls->v + at,
+                           left < GCOLL_MAX_CALLS ? left : GCOLL_MAX_CALLS};
+
+        rc = comm_group(p->c, p->index, make_group, &m, err);
+    }
+    p->is_named = rc != 0;
+    return rc;
+}
+
+/* --- kernels and copies --- */
+
+int gcoll_moves(struct post *p,
+                enum kernel_id k,
+                const struct fuse_move *m,
+                size_t n,
+                double scale,
+                uint32_t divisor,
+                struct err *err)
+{
+    struct device *g = p->g;
+    uint64_t n_chunks = 0, at = 0;
+    cu_ptr table;
+
+    for (size_t i = 0; i < n; i++)
+        n_chunks += fuse_chunk_count(&m[i]);
+    if (n_chunks == 0)
+        return 0;
+    if (n_chunks > INT_MAX)
+        return err_set(err, -E2BIG, "%llu pieces in one batch",
+                       (unsigned long long)n_chunks);
+    AUTOFREE struct chunk *v = mem_calloc(n_chunks, sizeof(*v));
+    if (!v)
+        return err_set(err, -ENOMEM, "out of memory for %llu pieces of tensors",
+                       (unsigned long long)n_chunks);
+    for (size_t i = 0; i < n; i++)
+        at += fuse_chunks(&m[i], v + at);
+    int rc = table_take(g->tables, v, (uint32_t)n_chunks, p->s, &table, err);
+    if (rc)
+        return rc;
+    const struct args_move args = {
+        .chunks = table, .n = (uint32_t)n_chunks, .divisor = divisor, .scale = scale};
+    return launch_kernel(g->launch, k, (uint32_t)n_chunks, &args, p->s, err);
+}
+
+int gcoll_copy(struct post *p, cu_ptr dst, cu_ptr src, uint64_t bytes, struct err *err)
+{
+    if (dst == src || bytes == 0)
+        return 0;
+    return CUDA_TRY(p->g->cu, copy, err, dst, src, bytes, p->s);
+}
+
+int gcoll_zero(struct post *p, cu_ptr dst, uint64_t bytes, struct err *err)
+{
+    return bytes == 0 ? 0 : CUDA_TRY(p->g->cu, set_d8, err, dst, 0, bytes, p->s);
+}
+
+/* --- a batch --- */
+
+static int run(struct post *p, struct err *err)
+{
+    switch (p->batch->coll) {
+    case COLL_ALLREDUCE:
+    case COLL_REDUCE:
+    case COLL_REDUCESCATTER:
+        return gcoll_reduce(p, err);
+    case COLL_BROADCAST:
+    case COLL_ALLGATHER:
+    case COLL_GATHER:
+    case COLL_ALLTOALL:
+    case COLL_SENDRECV:
+        return gcoll_move(p, err);
+    case COLL_BARRIER:
+    case COLL_JOIN:
+    case COLL_SET_ADD:
+    case COLL_SET_REMOVE:
+    case COLL_COUNT:
+        break;
+    }
+    return err_set(err, -EINVAL, "%s does not move tensors",
+                   collective_name(p->batch->coll));
+}
+
+int gcoll_run(struct device *g, struct job *job, struct err *err)
+{
+    struct post p = {
+        .c = job->comm,
+        .g = g,
+        .batch = &job->batch,
+        .s = job->stream,
+        .index = job->stream_index,
+    };
+    int rc = run(&p, err);
+
+    return rc == 0 || p.is_named || rc == -ECONNABORTED ? rc
+                                                        : gpu_name_rank(g, rc, err);
+}

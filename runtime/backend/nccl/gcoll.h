@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The steps of one batch onto a stream: kernels and groups of NCCL calls; nothing is
+ * waited for but NCCL's acceptance. The launcher's.
+ *
+ * Which NCCL calls are made is a function of the batch and of the communicator's terms
+ * (rule R2); what is of this rank alone (addresses, zeros of one that has joined)
+ * changes kernels and copies only. */
+#ifndef RUNTIME_BACKEND_NCCL_GCOLL_H
+#define RUNTIME_BACKEND_NCCL_GCOLL_H
+
+#include "runtime/backend/nccl/comm.h"
+#include "runtime/backend/nccl/dtype.h"
+#include "runtime/backend/nccl/fuse.h"
+
+struct post {
+    struct comm *c;
+    struct device *g;
+    const struct batch *batch;
+    cu_stream s;
+    uint32_t index; /* of the stream and of the communicator on it */
+    bool is_named;  /* the error says already whose it is */
+};
+
+/* A JOB_BATCH; the hook of the device. */
+int gcoll_run(struct device *g, struct job *job, struct err *err);
+
+/* gcoll_reduce.c: ALLREDUCE, REDUCE, REDUCESCATTER, but ADASUM. */
+int gcoll_reduce(struct post *p, struct err *err);
+/* gcoll_move.c: BROADCAST, ALLGATHER, GATHER, ALLTOALL, SENDRECV. */
+int gcoll_move(struct post *p, struct err *err);
+
+/* --- gcoll.c, for these --- */
+
+/* Calls of NCCL that are collected and made in one group. */
+struct gcoll_call {
+    enum gcoll_kind {
+        CALL_ALL_REDUCE,
+        CALL_REDUCE,
+        CALL_REDUCE_SCATTER,
+        CALL_BROADCAST,
+        CALL_ALL_GATHER,
+        CALL_SEND,
+        CALL_RECV
+    } kind;
+    cu_ptr in, out;
+    uint64_t count;
+    int dtype, op, peer; /* peer: root too */
+};
+struct gcoll_calls {
+    struct gcoll_call *v; /* mem_free */
+    size_t n, cap;
+};
+int gcoll_add(struct gcoll_calls *calls, struct gcoll_call call, struct err *err);
+/* Makes them; none: nothing. In groups of at most GCOLL_MAX_CALLS. */
+#define GCOLL_MAX_CALLS 2048
+int gcoll_make(struct post *p, const struct gcoll_calls *calls, struct err *err);
+
+/* Kernel k over all of m[n]. */
+int gcoll_moves(struct post *p,
+                enum kernel_id k,
+                const struct fuse_move *m,
+                size_t n,
+                double scale,
+                uint32_t divisor,
+                struct err *err);
+/* bytes from src to dst, on the stream; nothing where they are equal. */
+int gcoll_copy(struct post *p, cu_ptr dst, cu_ptr src, uint64_t bytes, struct err *err);
+int gcoll_zero(struct post *p, cu_ptr dst, uint64_t bytes, struct err *err);
+static inline cu_ptr gcoll_ptr(const void *p)
+{
+    return (cu_ptr)(uintptr_t)p;
+}
+
+#endif

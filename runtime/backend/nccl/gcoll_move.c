@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Collectives that only move: bytes, of any type. Each tensor is a call or some, all of
+ * a batch in one group; a member's own part is a copy on the stream. Parts without
+ * elements make no call, on all members, for counts are equal everywhere. */
+#include <errno.h>
+
+#include "runtime/backend/nccl/gcoll.h"
+#include "runtime/backend/nccl/nccl_dl.h"
+#include "runtime/base/mem.h"
+
+struct moving {
+    struct post *p;
+    struct gcoll_calls calls;
+    size_t size; /* of an element */
+};
+
+static int add(struct moving *m,
+               enum gcoll_kind kind,
+               cu_ptr in,
+               cu_ptr out,
+               uint64_t count,
+               uint32_t peer,
+               struct err *err)
+{
+    const struct gcoll_call call = {
+        .kind = kind,
+        .in = in,
+        .out = out,
+        .count = count * m->size,
+        .dtype = NCCL_U8,
+        .peer = (int)peer,
+    };
+
+    return m->p->c->n_nc ? gcoll_add(&m->calls, call, err) : 0;
+}
+
+static bool is_even(const uint64_t *v, uint32_t n)
+{
+    for (uint32_t i = 1; i < n; i++)
+        if (v[i] != v[0])
+            return false;
+    return true;
+}
+
+static int broadcast(struct moving *m, const struct batch_item *it, struct err *err)
+{
+    const uint32_t root = m->p->batch->root;
+    const bool is_root = root == m->p->c->me;
+    const cu_ptr in = gcoll_ptr(it->in), out = gcoll_ptr(it->out);
+
+    if (is_root && !m->p->c->n_nc)
+        return gcoll_copy(m->p, out, in, it->count * m->size, err);
+    /* elsewhere the input is not read; NCCL wants some address */
+    return add(m, CALL_BROADCAST, is_root ? in : out, out, it->count, root, err);
+}
+
+/* Uneven parts: each member's is a broadcast of its own. */
+static int allgather(struct moving *m, const struct batch_item *it, struct err *err)
+{
+    const uint32_t n = m->p->c->n, me = m->p->c->me;
+    const cu_ptr in = gcoll_ptr(it->in);
+    cu_ptr at = gcoll_ptr(it->out);
+    int rc = 0;
+
+    if (!m->p->c->n_nc)
+        return gcoll_copy(m->p, at, in, it->counts[0] * m->size, err);
+    if (is_even(it->counts, n))
+        return add(m, CALL_ALL_GATHER, in, at, it->counts[0], 0, err);
+    for (uint32_t j = 0; j < n && !rc; j++) {
+        rc = add(m, CALL_BROADCAST, j == me ? in : at, at, it->counts[j], j, err);
+        at += it->counts[j] * m->size;
+    }
+    return rc;
+}
+
+static int gather(struct moving *m, const struct batch_item *it, struct err *err)
+{
+    const uint32_t n = m->p->c->n, me = m->p->c->me, root = m->p->batch->root;
+    const cu_ptr in = gcoll_ptr(it->in);
+    cu_ptr at = gcoll_ptr(it->out);
+    int rc = 0;
+
+    if (me != root)
+        return add(m, CALL_SEND, in, 0, it->counts[me], root, err);
+    for (uint32_t j = 0; j < n && !rc; j++) {
+        rc = j == me ? gcoll_copy(m->p, at, in, it->counts[j] * m->size, err)
+                     : add(m, CALL_RECV, 0, at, it->counts[j], j, err);
+        at += it->counts[j] * m->size;
+    }
+    return rc;
+}
+
+static int alltoall(struct moving *m, const struct batch_item *it, struct err *err)
+{
+    const uint32_t n = m->p->c->n, me = m->p->c->me;
+    cu_ptr from = gcoll_ptr(it->in), to = gcoll_ptr(it->out), own = 0, own_to = 0;
+    int rc = 0;
+
+    for (uint32_t j = 0; j < n && !rc; j++) {
+        if (j == me)
+            own = from, own_to = to;
+        else
+            rc = add(m, CALL_SEND, from, 0, it->send_counts[j], j, err);
+        if (!rc && j != me)
+            rc = add(m, CALL_RECV, 0, to, it->counts[j], j, err);
+        from += it->send_counts[j] * m->size;
+        to += it->counts[j] * m->size;
+    }
+    return rc ? rc : gcoll_copy(m->p, own_to, own, it->counts[me] * m->size, err);
+}
+
+static int sendrecv(struct moving *m, const struct batch_item *it, struct err *err)
+{
+    const uint32_t me = m->p->c->me, root = m->p->batch->root;
+
+    if (me == root)
+        return add(m, CALL_SEND, gcoll_ptr(it->in), 0, it->count, 1 - me, err);
+    return add(m, CALL_RECV, 0, gcoll_ptr(it->out), it->count, root, err);
+}
+
+static int add_item(struct moving *m, const struct batch_item *it, struct err *err)
+{
+    switch (m->p->batch->coll) {
+    case COLL_BROADCAST:
+        return broadcast(m, it, err);
+    case COLL_ALLGATHER:
+        return allgather(m, it, err);
+    case COLL_GATHER:
+        return gather(m, it, err);
+    case COLL_ALLTOALL:
+        return alltoall(m, it, err);
+    case COLL_SENDRECV:
+        return sendrecv(m, it, err);
+    case COLL_ALLREDUCE:
+    case COLL_BARRIER:
+    case COLL_REDUCESCATTER:
+    case COLL_REDUCE:
+    case COLL_JOIN:
+    case COLL_SET_ADD:
+    case COLL_SET_REMOVE:
+    case COLL_COUNT:
+        break;
+    }
+    return err_set(err, -EINVAL, "%s is not a move",
+                   collective_name(m->p->batch->coll));
+}
+
+int gcoll_move(struct post *p, struct err *err)
+{
+    struct moving m = {.p = p, .size = dtype_size(p->batch->dtype)};
+    int rc = 0;
+
+    for (size_t i = 0; i < p->batch->n_items && !rc; i++)
+        rc = add_item(&m, &p->batch->items[i], err);
+    if (!rc)
+        rc = gcoll_make(p, &m.calls, err);
+    mem_free(m.calls.v);
+    return rc;
+}

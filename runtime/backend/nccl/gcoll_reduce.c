@@ -1,0 +1,327 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reductions. A tensor that NCCL can take as it is goes directly, alone or a call a
+ * tensor in one group; many small ones are packed by one kernel, reduced by one call
+ * and unpacked by another kernel, which also scale and convert.
+ *
+ * A member that has joined has no tensors: its zeros and what it would receive lie in
+ * the fusion buffer, and its calls are those of the others. Nobody's input is written,
+ * unless it is the output too. */
+#include <errno.h>
+
+#include "runtime/backend/nccl/gcoll.h"
+#include "runtime/base/mem.h"
+
+struct reducing {
+    struct reduction r;
+    struct fuse_plan plan;
+    size_t in_size, wire_size; /* of an element */
+    size_t n;
+    uint64_t *counts, *offsets; /* mem_free */
+    cu_ptr *in, *out;           /* of NCCL's calls */
+    struct fuse_move *moves;
+    struct gcoll_calls calls;
+};
+
+static void release(struct reducing *q)
+{
+    mem_free(q->counts);
+    mem_free(q->offsets);
+    mem_free(q->in);
+    mem_free(q->out);
+    mem_free(q->moves);
+    mem_free(q->calls.v);
+}
+
+static int begin(struct post *p, struct reducing *q, struct err *err)
+{
+    const struct batch *b = p->batch;
+    const struct reduction_ask ask = {b->dtype,    b->dtype,     b->op,
+                                      b->prescale, b->postscale, p->c->n};
+
+    *q = (struct reducing){.n = b->n_items};
+    if (b->op == OP_ADASUM)
+        return err_set(err, -ENOTSUP, "ADASUM of GPU tensors is not built");
+    reduction_plan(&ask, &q->r);
+    q->in_size = dtype_size(b->dtype);
+    q->wire_size = dtype_size(q->r.wire);
+    q->counts = mem_calloc(q->n, sizeof(*q->counts));
+    q->offsets = mem_calloc(q->n, sizeof(*q->offsets));
+    q->in = mem_calloc(q->n, sizeof(*q->in));
+    q->out = mem_calloc(q->n, sizeof(*q->out));
+    q->moves = mem_calloc(q->n, sizeof(*q->moves));
+    if (!q->counts || !q->offsets || !q->in || !q->out || !q->moves)
+        return err_set(err, -ENOMEM, "out of memory for a batch of %zu tensors", q->n);
+    return 0;
+}
+
+/* The i-th tensor through kernel k; copies count bytes. */
+static struct fuse_move move_of(const struct reducing *q,
+                                enum kernel_id k,
+                                cu_ptr src,
+                                size_t src_size,
+                                cu_ptr dst,
+                                size_t dst_size,
+                                uint64_t count)
+{
+    (void)q;
+    if (k == KERNEL_copy)
+        return (struct fuse_move){src, dst, count * src_size, 1, 1, 0};
+    return (struct fuse_move){src, dst, count, (uint32_t)src_size, (uint32_t)dst_size,
+                              0};
+}
+
+static int
+move_in(struct post *p, struct reducing *q, const cu_ptr *dst, struct err *err)
+{
+    for (size_t i = 0; i < q->n; i++)
+        q->moves[i] = move_of(q, q->r.in, gcoll_ptr(p->batch->items[i].in), q->in_size,
+                              dst[i], q->wire_size, q->counts[i]);
+    return gcoll_moves(p, q->r.in, q->moves, q->n, q->r.in_scale, 1, err);
+}
+
+/* src[i] -> the i-th tensor's own output, where there is one. */
+static int
+move_out(struct post *p, struct reducing *q, const cu_ptr *src, struct err *err)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < q->n; i++)
+        if (p->batch->items[i].out)
+            q->moves[n++] =
+                move_of(q, q->r.out, src[i], q->wire_size,
+                        gcoll_ptr(p->batch->items[i].out), q->in_size, q->counts[i]);
+    return gcoll_moves(p, q->r.out, q->moves, n, q->r.out_scale, q->r.out_divisor, err);
+}
+
+static int add_call(struct post *p,
+                    struct reducing *q,
+                    cu_ptr in,
+                    cu_ptr out,
+                    uint64_t n,
+                    struct err *err)
+{
+    const struct gcoll_call call = {
+        .kind = p->batch->coll == COLL_REDUCE ? CALL_REDUCE : CALL_ALL_REDUCE,
+        .in = in,
+        .out = out,
+        .count = n,
+        .dtype = q->r.nccl_dtype,
+        .op = q->r.nccl_op,
+        .peer = (int)p->batch->root,
+    };
+
+    return p->c->n_nc ? gcoll_add(&q->calls, call, err) : 0;
+}
+
+/* Does this member keep a result? */
+static bool receives(const struct post *p)
+{
+    return p->batch->coll != COLL_REDUCE || p->batch->root == p->c->me;
+}
+
+/* --- packed --- */
+
+static bool lies_as_packed(struct post *p, struct reducing *q)
+{
+    for (size_t i = 0; i < q->n; i++) {
+        q->in[i] = gcoll_ptr(p->batch->items[i].in);
+        q->out[i] = gcoll_ptr(p->batch->items[i].out);
+    }
+    return !q->r.needs_in && !q->r.needs_out && p->c->n_nc && !q->plan.is_call_each
+           && receives(p)
+           && fuse_is_contiguous(&q->plan, &p->c->terms, p->batch->dtype, q->counts,
+                                 q->offsets, q->in, q->n)
+           && fuse_is_contiguous(&q->plan, &p->c->terms, p->batch->dtype, q->counts,
+                                 q->offsets, q->out, q->n);
+}
+
+static int run_packed(struct post *p, struct reducing *q, struct err *err)
+{
+    const bool is_in_place = lies_as_packed(p, q);
+    const uint64_t n_wire = q->plan.wire_bytes / q->wire_size;
+    cu_ptr buffer;
+    int rc = 0;
+
+    if (is_in_place) {
+        rc = add_call(p, q, q->in[0], q->out[0], n_wire, err);
+        return rc ? rc : gcoll_make(p, &q->calls, err);
+    }
+    rc = scratch_fusion(&p->g->scratch, p->index, q->plan.wire_bytes, p->s, &buffer,
+                        err);
+    for (size_t i = 0; i < q->n && !rc; i++)
+        q->in[i] = buffer + q->offsets[i];
+    if (!rc)
+        rc = move_in(p, q, q->in, err);
+    if (!rc && !q->plan.is_call_each)
+        rc = add_call(p, q, buffer, buffer, n_wire, err);
+    for (size_t i = 0; i < q->n && !rc && q->plan.is_call_each; i++)
+        rc = add_call(p, q, q->in[i], q->in[i], q->counts[i], err);
+    if (!rc)
+        rc = gcoll_make(p, &q->calls, err);
+    return rc || !receives(p) ? rc : move_out(p, q, q->in, err);
+}
+
+/* --- on the tensors themselves --- */
+
+/* Where the results of this member's calls go: its tensors, or the buffer. */
+static int find_outputs(struct post *p, struct reducing *q, struct err *err)
+{
+    const struct batch_item *v = p->batch->items;
+    bool needs_buffer = !receives(p);
+    cu_ptr buffer = 0;
+    int rc = 0;
+
+    for (size_t i = 0; i < q->n; i++)
+        needs_buffer |= !v[i].out;
+    if (needs_buffer)
+        rc = scratch_fusion(&p->g->scratch, p->index, q->plan.wire_bytes, p->s, &buffer,
+                            err);
+    for (size_t i = 0; i < q->n && !rc; i++)
+        q->out[i] =
+            receives(p) && v[i].out ? gcoll_ptr(v[i].out) : buffer + q->offsets[i];
+    return rc;
+}
+
+static int run_direct(struct post *p, struct reducing *q, struct err *err)
+{
+    int rc = find_outputs(p, q, err);
+
+    if (!rc && q->r.needs_in)
+        rc = move_in(p, q, q->out, err);
+    for (size_t i = 0; i < q->n && !rc; i++) {
+        const uint64_t bytes = q->counts[i] * q->in_size;
+
+        q->in[i] = q->r.needs_in ? q->out[i] : gcoll_ptr(p->batch->items[i].in);
+        if (!q->in[i]) { /* it has joined: zeros */
+            rc = gcoll_zero(p, q->out[i], bytes, err);
+            q->in[i] = q->out[i];
+        } else if (!p->c->n_nc) {
+            rc = gcoll_copy(p, q->out[i], q->in[i], bytes, err);
+        }
+        if (!rc)
+            rc = add_call(p, q, q->in[i], q->out[i], q->counts[i], err);
+    }
+    if (!rc)
+        rc = gcoll_make(p, &q->calls, err);
+    return rc || !q->r.needs_out || !receives(p) ? rc : move_out(p, q, q->out, err);
+}
+
+/* --- reducescatter --- */
+
+static uint64_t sum(const uint64_t *v, uint32_t n)
+{
+    uint64_t s = 0;
+
+    for (uint32_t i = 0; i < n; i++)
+        s += v[i];
+    return s;
+}
+
+static bool are_equal(const uint64_t *v, uint32_t n)
+{
+    for (uint32_t i = 1; i < n; i++)
+        if (v[i] != v[0])
+            return false;
+    return true;
+}
+
+static int add_parts(struct post *p,
+                     struct reducing *q,
+                     const uint64_t *counts,
+                     cu_ptr in,
+                     cu_ptr out,
+                     struct err *err)
+{
+    const uint32_t n = p->c->n;
+    struct gcoll_call call = {
+        .kind = CALL_REDUCE_SCATTER,
+        .in = in,
+        .out = out,
+        .count = counts[0],
+        .dtype = q->r.nccl_dtype,
+        .op = q->r.nccl_op,
+    };
+    int rc = 0;
+
+    if (!p->c->n_nc)
+        return gcoll_copy(p, out, in, counts[0] * q->wire_size, err);
+    if (are_equal(counts, n))
+        return gcoll_add(&q->calls, call, err);
+    call.kind = CALL_REDUCE;
+    for (uint32_t j = 0; j < n && !rc; j++) {
+        call.count = counts[j];
+        call.peer = (int)j;
+        rc = gcoll_add(&q->calls, call, err);
+        call.in += counts[j] * q->wire_size;
+    }
+    return rc;
+}
+
+static uint64_t aligned(uint64_t bytes)
+{
+    return (bytes + FUSE_ALIGN - 1) / FUSE_ALIGN * FUSE_ALIGN;
+}
+
+/* The whole input in the wire's type, then all parts of ours, where they are not the
+ * tensors themselves. */
+static int run_scatter(struct post *p, struct reducing *q, struct err *err)
+{
+    const struct batch_item *v = p->batch->items;
+    const uint32_t n = p->c->n, me = p->c->me;
+    uint64_t bytes = 0;
+    cu_ptr buffer = 0;
+    int rc;
+
+    for (size_t i = 0; i < q->n; i++) {
+        q->counts[i] = sum(v[i].counts, n);
+        q->offsets[i] = bytes;
+        bytes += aligned(q->counts[i] * q->wire_size)
+                 + aligned(v[i].counts[me] * q->wire_size);
+    }
+    rc =
+        bytes ? scratch_fusion(&p->g->scratch, p->index, bytes, p->s, &buffer, err) : 0;
+    for (size_t i = 0; i < q->n && !rc; i++)
+        q->in[i] = buffer + q->offsets[i];
+    if (!rc && q->r.needs_in)
+        rc = move_in(p, q, q->in, err);
+    for (size_t i = 0; i < q->n && !rc; i++) {
+        const uint64_t whole = q->counts[i] * q->wire_size;
+
+        q->out[i] = v[i].out && !q->r.needs_out ? gcoll_ptr(v[i].out)
+                                                : q->in[i] + aligned(whole);
+        if (!q->r.needs_in && v[i].in)
+            q->in[i] = gcoll_ptr(v[i].in);
+        else if (!q->r.needs_in)
+            rc = gcoll_zero(p, q->in[i], whole, err);
+        if (!rc)
+            rc = add_parts(p, q, v[i].counts, q->in[i], q->out[i], err);
+        q->counts[i] = v[i].counts[me];
+    }
+    if (!rc)
+        rc = gcoll_make(p, &q->calls, err);
+    return rc || !q->r.needs_out ? rc : move_out(p, q, q->out, err);
+}
+
+int gcoll_reduce(struct post *p, struct err *err)
+{
+    struct reducing q;
+    int rc = begin(p, &q, err);
+
+    if (!rc && p->batch->coll == COLL_REDUCESCATTER) {
+        rc = run_scatter(p, &q, err);
+        release(&q);
+        return rc;
+    }
+    for (size_t i = 0; i < q.n && !rc; i++)
+        q.counts[i] = p->batch->items[i].count;
+    if (!rc)
+        rc = fuse_plan(q.counts, q.n, p->batch->dtype, q.r.wire, &p->c->terms, &q.plan,
+                       q.offsets);
+    if (rc == -EOVERFLOW)
+        rc = err_set(err, rc, "a batch of more than 2^63 bytes");
+    if (!rc && q.plan.wire_bytes)
+        rc =
+            q.plan.way == FUSE_PACKED ? run_packed(p, &q, err) : run_direct(p, &q, err);
+    release(&q);
+    return rc;
+}
