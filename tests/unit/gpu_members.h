@@ -16,8 +16,10 @@ struct gpu_case {
     uint32_t n;
     uint64_t init_timeout_ns; /* 0: as it is */
     uint32_t n_streams;       /* 0: 1 */
-    bool same_gpu;
+    bool same_gpu, is_deterministic;
     int (*body)(struct device *g, struct backend *meeting, struct party *p, char *said);
+    /* Instead, for who opens a device by himself. */
+    int (*row_body)(struct backend *meeting, uint32_t me, struct party *p, char *said);
 };
 
 static const struct gpu_case *the_case; /* of this process */
@@ -76,7 +78,7 @@ static int case_run(struct device *g, struct job *job, struct err *err)
 static const struct gpu_hooks case_hooks = {
     .needs_nccl = true, .run = case_run, .look = comms_look, .abort = comms_abort};
 
-static struct backend_env env_of(const struct device *g)
+static inline struct backend_env env_of(const struct device *g)
 {
     return (struct backend_env){.rank = g->config.rank, .size = g->config.size};
 }
@@ -160,7 +162,7 @@ floats_are(struct device *g, float *p, size_t n, float v, struct err *err)
 
 /* --- batches --- */
 
-static int
+static inline int
 post_sum(struct backend *b, float *p, size_t n, uint64_t *ret_ticket, struct err *err)
 {
     struct batch_item item = {.in = p, .out = p, .count = n};
@@ -197,7 +199,8 @@ wait_ticket(struct backend *b, uint64_t ticket, uint64_t s, struct err *err)
 
 static int case_main(void)
 {
-    struct party p = {.size = the_case->n, .body = case_body};
+    struct party p = {.size = the_case->n,
+                      .body = the_case->row_body ? the_case->row_body : case_body};
     pthread_t t[MAX_MEMBERS];
     struct seat s[MAX_MEMBERS];
     int failed = 0;

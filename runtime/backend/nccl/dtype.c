@@ -10,7 +10,7 @@
  * would save a pass in the rare case of one tensor with a prescale.
  *
  * ncclAvg and bfloat16 are of 2.10, the oldest NCCL that is taken, so nothing depends
- * on its version. Called by coll_reduce.c and adasum.c. */
+ * on its version. Called by gcoll_reduce.c and adasum.c. */
 #include "runtime/backend/nccl/dtype.h"
 
 #include "runtime/backend/nccl/nccl_dl.h"

@@ -5,7 +5,8 @@ $(eval $(call archive,nccl,$(NCCL_SRC),-ffp-contract=off))
 $(eval $(call archive,kernels_cpu,tests/fakes/cuda/kernels_cpu.c,-ffp-contract=off))
 # The tests find the fakes first, whatever is installed: by RPATH, because dlopen is the sanitizers' own and
 # RUNPATH is the caller's.
-$(eval $(call unit,gpu,nccl kernels_cpu cpu core rendezvous contract base,-lm -ldl -Wl$(comma)--disable-new-dtags$(comma)-rpath$(comma)$(abspath $(O)/fakes)))
+$(eval $(call archive,ncclrow,runtime/backend/nccl/nccl.c))
+$(eval $(call unit,gpu,ncclrow nccl kernels_cpu cpu core rendezvous contract base,-lm -ldl -Wl$(comma)--disable-new-dtags$(comma)-rpath$(comma)$(abspath $(O)/fakes)))
 
 # The kernels' image, one for all variants. KERNELS=none makes one without kernels.
 KERNEL_DIR := runtime/backend/nccl/kernels
@@ -14,6 +15,8 @@ $(KERNEL_BIN): $(wildcard $(KERNEL_DIR)/*.cu $(KERNEL_DIR)/*.h) $(KERNEL_DIR)/co
 	@mkdir -p $(@D)
 	@echo "  CUDA  $@"
 	$(Q)$(KERNEL_DIR)/compile.py $@ --cache "$(CACHE)/cuda" --nvrtc "tests/setup/venv.sh nvrtc"
+# What libhvd.so opens where a driver is. It is never unloaded, for its threads may be left behind.
+$(eval $(call shared,libhvd_cuda.so,runtime/backend/nccl/nccl.c runtime/backend/nccl/image.c,nccl core base,-lm -ldl -Wl$(comma)-z$(comma)nodelete,runtime/backend/nccl/libhvd_cuda.map))
 # Tells what of GPUs is here: for the agent and horovodrun, which are static.
 $(eval $(call program,hvd-gpu,runtime/backend/nccl/hvd_gpu.c,nccl core base,-lm -ldl))
 # It needs the image's table alone, not megabytes of kernels.
@@ -24,5 +27,5 @@ $(O)/runtime/backend/nccl/image.o: XFLAGS := -DKERNELS_BIN='"$(KERNEL_BIN)"'
 $(O)/runtime/backend/nccl/image.o: $(KERNEL_BIN)
 $(O)/runtime/backend/nccl/hvd_gpu.o: XFLAGS := -DKERNELS_BIN='"$(BUILD)/kernels/head.bin"'
 $(O)/runtime/backend/nccl/hvd_gpu.o: $(BUILD)/kernels/head.bin
-$(O)/unit/gpu_image_test $(O)/unit/gpu_pack_test: $(O)/runtime/backend/nccl/image.o
+$(O)/unit/gpu_image_test $(O)/unit/gpu_pack_test $(O)/unit/gpu_coll_test: $(O)/runtime/backend/nccl/image.o
 $(O)/unit/gpu_report_test: | $(O)/bin/hvd-gpu

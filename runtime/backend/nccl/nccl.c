@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* libhvd_cuda.so: the one row that libhvd.so finds by its name, and the hooks that tie
+ * device, communicators and collectives together. Each world's device carries its
+ * kernels and tables here. */
+#include <errno.h>
+#include <time.h>
+
+#include "runtime/backend/nccl/gcoll.h"
+#include "runtime/backend/nccl/image.h"
+#include "runtime/backend/nccl/launch.h"
+#include "runtime/backend/nccl/report.h"
+#include "runtime/backend/nccl/table.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/mem.h"
+
+#define CLOSE_NS NS_PER_S
+
+struct world { /* device.more */
+    struct launch launch;
+    struct tables tables;
+};
+
+/* --- hooks --- */
+
+static int run(struct device *g, struct job *job, struct err *err)
+{
+    switch (job->kind) {
+    case JOB_START:
+    case JOB_SPLIT:
+    case JOB_CLOSE:
+        return comm_run(g, job, err);
+    case JOB_BATCH:
+        return gcoll_run(g, job, err);
+    case JOB_CODEC:
+    case JOB_CHECK:
+    case JOB_REGISTER:
+    case JOB_KIND_COUNT:
+        break;
+    }
+    return err_set(err, -ENOTSUP, "a job of kind %d", (int)job->kind);
+}
+
+static const struct gpu_hooks hooks = {
+    .needs_nccl = true,
+    .run = run,
+    .look = comms_look,
+    .abort = comms_abort,
+};
+
+/* All memory to upload from is on its way. */
+static int wait_for_upload(void *arg, struct err *err)
+{
+    struct device *g = arg;
+
+    if (!gpu_runs(g))
+        return err_set(err, -ECONNABORTED, "stopped");
+    (void)nanosleep(&(struct timespec){0, 20000}, NULL);
+    return 0;
+}
+
+/* --- open and close --- */
+
+static void report(const struct device_config *c, struct device_report *ret)
+{
+    char kernels[64];
+
+    gpu_report(c, image_text(kernels_image, kernels, sizeof(kernels)), ret);
+}
+
+static int load_kernels(struct device *g, struct world *w, struct err *err)
+{
+    const size_t bytes = (size_t)(kernels_image_end - kernels_image);
+    struct gpu_scope scope;
+    int rc = gpu_enter(g, &scope, err);
+
+    if (rc)
+        return rc;
+    rc = launch_init(&w->launch, g->cu, kernels_image, bytes, g->sm,
+                     g->n_multiprocessors, g->config.uses_ptx, err);
+    gpu_leave(&scope);
+    tables_init(&w->tables, g->cu, g->memory, &g->scratch, wait_for_upload, g);
+    g->launch = &w->launch;
+    g->tables = &w->tables;
+    return rc;
+}
+
+static int device_close(struct device *g, struct device_parked **ret)
+{
+    struct gpu_scope scope;
+
+    if (ret)
+        *ret = NULL;
+    if (!g)
+        return 0;
+    if (atomic_load(&g->is_forked))
+        return gpu_close(g);
+    const uint64_t deadline_ns = clock_now_ns() + CLOSE_NS;
+    struct world *w = g->more;
+    (void)launcher_drain(&g->launcher, deadline_ns); /* what has not run is dropped */
+    comms_free(g, deadline_ns + CLOSE_NS);
+    const bool is_over = !g->comms && gpu_quiesce(g, deadline_ns + CLOSE_NS);
+    if (is_over && gpu_enter(g, &scope, NULL) == 0) {
+        tables_release(&w->tables);
+        launch_release(&w->launch);
+        gpu_leave(&scope);
+    }
+    int rc = gpu_close(g);
+    if (is_over && rc == 0)
+        mem_free(w);
+    return rc;
+}
+
+static int device_open(const struct device_config *c,
+                       int ordinal,
+                       struct device **ret,
+                       struct err *err)
+{
+    struct world *w = mem_zalloc(sizeof(*w));
+    struct device *g;
+
+    if (!w)
+        return err_set(err, -ENOMEM, "out of memory for the GPU");
+    int rc = gpu_open(c, ordinal, &hooks, w, &g, err);
+    if (rc) {
+        mem_free(w);
+        return rc;
+    }
+    rc = load_kernels(g, w, err);
+    if (rc) {
+        (void)device_close(g, NULL); /* the sentence is told already */
+        return rc;
+    }
+    *ret = g;
+    return 0;
+}
+
+/* Nothing is kept over a failure yet. */
+static void parked_free(struct device_parked *p)
+{
+    (void)p;
+}
+
+/* --- what is not built --- */
+
+static int no_codec(struct backend *b,
+                    const struct batch *batch,
+                    const char *const *names,
+                    uint32_t set,
+                    const struct codec_plan *plans,
+                    uint64_t *ret_ticket,
+                    struct err *err)
+{
+    (void)b;
+    (void)batch;
+    (void)names;
+    (void)set;
+    (void)plans;
+    (void)ret_ticket;
+    return err_set(err, -ENOTSUP, "compression of GPU tensors is not built");
+}
+
+static int no_check(struct backend *b, const struct batch *batch, struct err *err)
+{
+    (void)b;
+    (void)batch;
+    return err_set(err, -ENOTSUP, "HVD_NANCHECK of GPU tensors is not built");
+}
+
+static int no_bad_item(struct backend *b, size_t *ret_item, struct nonfinite *ret)
+{
+    (void)b;
+    (void)ret_item;
+    (void)ret;
+    return -ENOENT;
+}
+
+static int no_register(struct backend *b, void *p, uint64_t bytes, struct err *err)
+{
+    (void)b;
+    (void)p;
+    (void)bytes;
+    return err_set(err, -ENOTSUP, "registration of GPU buffers is not built");
+}
+
+static void no_forget(struct backend *b, void *p)
+{
+    (void)b;
+    (void)p;
+}
+
+static void no_state(struct device *d, uint32_t set)
+{
+    (void)d;
+    (void)set;
+}
+
+__attribute__((visibility("default"))) const struct device_ops hvd_cuda_device_ops = {
+    .abi = DEVICE_ABI,
+    .size_bytes = sizeof(struct device_ops),
+    .report = report,
+    .open = device_open,
+    .close = device_close,
+    .parked_free = parked_free,
+    .forked = gpu_forked,
+    .ordinal = gpu_ordinal,
+    .ordinal_of = gpu_ordinal_of,
+    .record = gpu_record,
+    .event_ref = event_ref,
+    .event_unref = event_unref,
+    .wait = gpu_wait,
+    .alloc = gpu_alloc,
+    .free = gpu_free,
+    .abort = gpu_abort,
+    .quiesce = gpu_quiesce,
+    .comm_open = comm_open,
+    .comm_split = comm_split,
+    .ticket_event = comm_ticket_event,
+    .post_codec = no_codec,
+    .post_check = no_check,
+    .bad_item = no_bad_item,
+    .buffer_register = no_register,
+    .buffer_forget = no_forget,
+    .state_forget_set = no_state,
+};
