@@ -292,12 +292,78 @@ static void closes_after_driver_is_gone(void **state)
     assert_int_equal(in_child(close_late), 0);
 }
 
+static const struct gpu_hooks nccl_hooks = {.needs_nccl = true, .run = hook_run};
+
+static uint32_t streams_of(uint32_t n)
+{
+    struct device_config c = some_config;
+    struct err err = ERR_INIT;
+    struct device *g;
+
+    c.n_streams = n;
+    if (gpu_open(&c, 0, &nccl_hooks, NULL, &g, &err) < 0)
+        return 0;
+    n = g->n_streams;
+    return gpu_close(g) == 0 ? n : 0;
+}
+
+static int new_nccl(void)
+{
+    (void)setenv("HVD_FAKE_NCCL", "22705", 1);
+    CHILD_NEEDS(streams_of(3) == 3);
+    CHILD_NEEDS(!strcmp(getenv("NCCL_LAUNCH_ORDER_IMPLICIT"), "1"));
+    (void)setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "0", 1);
+    CHILD_NEEDS(streams_of(3) == 1);
+    return 0;
+}
+
+static int old_nccl(void)
+{
+    (void)setenv("HVD_FAKE_NCCL", "22504", 1);
+    CHILD_NEEDS(streams_of(3) == 1);
+    CHILD_NEEDS(!getenv("NCCL_LAUNCH_ORDER_IMPLICIT"));
+    return 0;
+}
+
+static int frameworks_nccl(void)
+{
+    (void)setenv("HVD_FAKE_NCCL", "22705", 1);
+    CHILD_NEEDS(dlopen("libnccl.so.2", RTLD_NOW));
+    CHILD_NEEDS(streams_of(3) == 1);
+    (void)setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 1);
+    CHILD_NEEDS(streams_of(3) == 3);
+    return 0;
+}
+
+static int no_nccl(void)
+{
+    struct device_config c = some_config;
+    struct err err = ERR_INIT;
+    struct device *g;
+
+    c.nccl_lib = "/none/libnccl.so.2";
+    CHILD_NEEDS(gpu_open(&c, 0, &nccl_hooks, NULL, &g, &err) == -ENOENT);
+    CHILD_NEEDS(!strncmp(err.text, "NCCL was not found: tried HVD_NCCL_LIB: ", 40));
+    return 0;
+}
+
+static void several_streams_need_launches_in_order(void **state)
+{
+    (void)state;
+    fake_begin_as("12050", "1", NULL);
+    assert_int_equal(in_child(new_nccl), 0);
+    assert_int_equal(in_child(old_nccl), 0);
+    assert_int_equal(in_child(frameworks_nccl), 0);
+    assert_int_equal(in_child(no_nccl), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(
             record_all_without_ctx_event_synchronises), /* children first */
         cmocka_unit_test(closes_after_driver_is_gone),
+        cmocka_unit_test(several_streams_need_launches_in_order),
         cmocka_unit_test(what_cannot_be_opened_is_a_sentence),
         cmocka_unit_test(opens_and_closes),
         cmocka_unit_test(a_failing_open_leaves_nothing),

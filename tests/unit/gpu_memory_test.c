@@ -274,6 +274,60 @@ static void fusion_buffer_grows_in_order(void **state)
     end();
 }
 
+static unsigned n_taken, n_given;
+static size_t bytes_taken;
+
+static int take_registered(void **ret, size_t bytes)
+{
+    static char places[8];
+
+    bytes_taken = bytes;
+    if (n_taken == 8)
+        return NCCL_CUDA;
+    *ret = &places[n_taken++];
+    return NCCL_OK;
+}
+
+static int give_registered(void *p)
+{
+    n_given += p != NULL;
+    return NCCL_OK;
+}
+
+static const char *cuda_error(int result)
+{
+    return result == NCCL_CUDA ? "unhandled cuda error" : "?";
+}
+
+static void registered_buffers_stay_until_the_end(void **state)
+{
+    const struct nccl_api nccl = {.mem_alloc = take_registered,
+                                  .mem_free = give_registered,
+                                  .error_text = cuda_error};
+    struct err err = ERR_INIT;
+    uint64_t bytes = 1;
+    cu_ptr p, q;
+
+    (void)state;
+    begin(NULL);
+    for (int i = 0; i < 8; i++) { /* each as large as two before at least */
+        assert_int_equal(
+            scratch_fusion_registered(&t.scratch, &nccl, 0, bytes, &p, &err), 0);
+        assert_int_equal(bytes_taken, (uint64_t)FUSION_GRANULE << i);
+        assert_int_equal(scratch_fusion_registered(&t.scratch, &nccl, 0, 1, &q, &err),
+                         0);
+        assert_int_equal(p, q);
+        assert_int_equal(t.scratch.registered[0].generation, i + 1);
+        bytes = bytes_taken + 1;
+    }
+    assert_int_equal(scratch_fusion_registered(&t.scratch, &nccl, 1, 1, &p, &err),
+                     -EIO);
+    assert_string_equal(err.text, "ncclMemAlloc: unhandled cuda error");
+    assert_int_equal(n_given, 0);
+    end();
+    assert_int_equal(n_given, 8);
+}
+
 static void pinned_ring_full_is_eagain(void **state)
 {
     struct err err = ERR_INIT;
@@ -343,6 +397,7 @@ int main(void)
         cmocka_unit_test(out_of_memory_is_a_sentence),
         cmocka_unit_test(size_classes_hold_what_they_say),
         cmocka_unit_test(fusion_buffer_grows_in_order),
+        cmocka_unit_test(registered_buffers_stay_until_the_end),
         cmocka_unit_test(pinned_ring_full_is_eagain),
         cmocka_unit_test(pinned_pieces_do_not_overlap),
     };

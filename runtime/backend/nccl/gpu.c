@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "runtime/backend/nccl/cublas_dl.h"
@@ -347,6 +348,29 @@ load(const struct device_config *c, int ordinal, struct device *g, struct err *e
     return r;
 }
 
+/* Communicators on several streams may wait for each other in a circle, unless NCCL
+ * launches in the order of our calls. It reads that wish once, when it is first called:
+ * where it was in the process before us, the user must have told it. */
+static uint32_t allowed_streams(const struct device *g, uint32_t n)
+{
+    static const char name[] = "NCCL_LAUNCH_ORDER_IMPLICIT";
+    const char *wish = getenv(name), *why = NULL;
+
+    if (n <= 1 || !g->nccl)
+        return n;
+    if (g->nccl->version < 22600 || g->cu->version < 12030)
+        why = "NCCL 2.26 and a driver for CUDA 12.3 are needed";
+    else if (wish ? strcmp(wish, "1") != 0 : g->nccl->was_there)
+        why = "NCCL was loaded before: set NCCL_LAUNCH_ORDER_IMPLICIT=1 in the "
+              "environment";
+    else if (!wish && setenv(name, "1", 0) != 0)
+        why = "out of memory";
+    if (!why)
+        return n;
+    log_warn("one stream for NCCL instead of several", "asked=%u cause=\"%s\"", n, why);
+    return 1;
+}
+
 int gpu_open(const struct device_config *c,
              int ordinal,
              const struct gpu_hooks *hooks,
@@ -370,8 +394,9 @@ int gpu_open(const struct device_config *c,
     (void)pthread_mutex_init(&g->xid_lock, NULL);
     watch_init(&g->watch, g);
     g->launcher.g = g;
-    r = copy_config(g, c) < 0 ? err_set(err, -ENOMEM, "out of memory for the GPU")
-                              : fill(g, err);
+    r = copy_config(g, c);
+    g->config.n_streams = allowed_streams(g, g->config.n_streams);
+    r = r < 0 ? err_set(err, -ENOMEM, "out of memory for the GPU") : fill(g, err);
     if (r == 0) {
         *ret = g;
         return 0;

@@ -143,8 +143,10 @@ try_all(struct search *s, const struct device_config *c, struct nccl_api *ret)
 
     if (is_given(c->nccl_lib))
         return try_one(s, "HVD_NCCL_LIB: ", c->nccl_lib, 0, ret);
-    if (try_one(s, "", "libnccl.so.2", RTLD_NOLOAD, ret) == 0)
+    if (try_one(s, "", "libnccl.so.2", RTLD_NOLOAD, ret) == 0) {
+        ret->was_there = true;
         return 0;
+    }
     if (is_given(c->nccl_hint)
         && try_one(s, "the framework's: ", c->nccl_hint, 0, ret) == 0)
         return 0;

@@ -100,6 +100,7 @@ struct nccl_api {
     int version; /* 22705 */
     char path[256];
     bool has_nonblocking, has_split, has_register, has_shrink;
+    bool was_there; /* in the process before us: may have read its environment */
 /* NOLINTBEGIN(bugprone-macro-parentheses): names and argument lists */
 #define NCCL_FIELD(name, symbol, least, args) int(*name) args;
 #define NCCL_TEXT(name, symbol, least, args)  const char *(*name)args;

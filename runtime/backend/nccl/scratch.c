@@ -16,6 +16,21 @@ void scratch_init(struct scratch *sc,
     *sc = (struct scratch){.cu = cu, .events = events, .memory = memory};
 }
 
+static void *address_of(cu_ptr p)
+{
+    return (void *)(uintptr_t)p;
+}
+
+/* Sizes double from 2 MiB on, so 40 are more than an address space. */
+static void outgrow(struct scratch *sc, uint32_t index)
+{
+    struct fusion_buffer *f = &sc->registered[index];
+
+    if (f->at)
+        sc->outgrown[sc->n_outgrown++] = f->at;
+    *f = (struct fusion_buffer){.generation = f->generation};
+}
+
 void scratch_release(struct scratch *sc)
 {
     for (uint32_t i = 0; i < sc->n; i++)
@@ -26,6 +41,10 @@ void scratch_release(struct scratch *sc)
             memory_give(sc->memory, sc->fusion[i].at, NULL);
         sc->fusion[i].at = 0;
     }
+    for (uint32_t i = 0; i < GPU_MAX_STREAMS; i++)
+        outgrow(sc, i);
+    while (sc->n_outgrown > 0)
+        (void)sc->nccl->mem_free(address_of(sc->outgrown[--sc->n_outgrown]));
     if (sc->pinned)
         (void)sc->cu->host_free(sc->pinned); /* the driver may have ended before us */
     sc->pinned = NULL;
@@ -49,6 +68,32 @@ int scratch_fusion(struct scratch *sc,
         memory_give(sc->memory, f->at, s);
         *f = (struct fusion_buffer){
             .at = at, .bytes = n, .generation = f->generation + 1};
+    }
+    *ret = f->at;
+    return 0;
+}
+
+int scratch_fusion_registered(struct scratch *sc,
+                              const struct nccl_api *nccl,
+                              uint32_t index,
+                              uint64_t bytes,
+                              cu_ptr *ret,
+                              struct err *err)
+{
+    struct fusion_buffer *f = &sc->registered[index];
+
+    if (bytes > f->bytes) {
+        uint64_t n = (bytes + FUSION_GRANULE - 1) / FUSION_GRANULE * FUSION_GRANULE;
+        void *at = NULL;
+        n = n < 2 * f->bytes ? 2 * f->bytes : n;
+        int result = nccl->mem_alloc(&at, n);
+        if (result != NCCL_OK)
+            return nccl_fail(nccl, NULL, "ncclMemAlloc", result, err);
+        sc->nccl = nccl;
+        outgrow(sc, index);
+        f->at = (cu_ptr)(uintptr_t)at;
+        f->bytes = n;
+        f->generation++;
     }
     *ret = f->at;
     return 0;

@@ -26,6 +26,10 @@ struct scratch {
     struct event_pool *events;
     struct memory *memory;
     struct fusion_buffer fusion[GPU_MAX_STREAMS];
+    const struct nccl_api *nccl; /* NULL: nothing of ncclMemAlloc yet */
+    struct fusion_buffer registered[GPU_MAX_STREAMS];
+    cu_ptr outgrown[GPU_MAX_STREAMS * 40]; /* of them; doubling, so few */
+    uint32_t n_outgrown;
     uint8_t *pinned;   /* PINNED_BYTES, at first use */
     uint32_t head;     /* offset of the next piece */
     uint32_t first, n; /* pieces[first .. first + n) are in use, modulo */
@@ -45,6 +49,15 @@ int scratch_fusion(struct scratch *sc,
                    cu_stream s,
                    cu_ptr *ret,
                    struct err *err);
+/* The same for communicators whose terms say "registers": its memory is ncclMemAlloc's,
+ * grows to at least twice its size, and the old ones stay until scratch_release,
+ * because communicators have them registered. May wait for the device. */
+int scratch_fusion_registered(struct scratch *sc,
+                              const struct nccl_api *nccl,
+                              uint32_t index,
+                              uint64_t bytes,
+                              cu_ptr *ret,
+                              struct err *err);
 /* Host memory for one upload of at most PINNED_BYTES / 2, aligned to 64; to be followed
  * by the copy onto a stream and then scratch_pinned_sent. -EAGAIN: all is in use by
  * copies that are not done; try again. */
