@@ -93,6 +93,23 @@ struct args_combine {
     uint32_t n, pad;
 };
 
+/* Messages of core/compress/int8.h, of `count` elements in blocks of `block` (at most
+ * 1024), which are the blocks to launch. int8_code_TYPE is int8_encode of one tensor,
+ * int8_sum_TYPE is int8_sum of n messages that begin `stride` bytes apart, to the bit.
+ * What is no message is not told: they are our own kernels'. */
+struct args_int8_code {
+    uint64_t in, wire;
+    uint64_t residual; /* of float; 0: no feedback */
+    uint64_t count;
+    double scale;
+    uint32_t block, pad;
+};
+struct args_int8_sum {
+    uint64_t wire, stride, out, count;
+    double factor;
+    uint32_t n, block;
+};
+
 /* X(name, args): the kernel's symbol in the image is hvd_NAME. */
 #define KERNELS_OF_MOVE(X)                                                             \
     X(copy, struct args_move)                                                          \
@@ -130,7 +147,17 @@ struct args_combine {
     X(dots_end, struct args_dots_end)                                                  \
     X(combine_f32, struct args_combine)                                                \
     X(combine_f64, struct args_combine)
-#define KERNELS(X)               KERNELS_OF_MOVE(X) KERNELS_OF_SCAN(X) KERNELS_OF_ADASUM(X)
+#define KERNELS_OF_INT8(X)                                                             \
+    X(int8_code_f32, struct args_int8_code)                                            \
+    X(int8_code_f64, struct args_int8_code)                                            \
+    X(int8_code_f16, struct args_int8_code)                                            \
+    X(int8_code_bf16, struct args_int8_code)                                           \
+    X(int8_sum_f32, struct args_int8_sum)                                              \
+    X(int8_sum_f64, struct args_int8_sum)                                              \
+    X(int8_sum_f16, struct args_int8_sum)                                              \
+    X(int8_sum_bf16, struct args_int8_sum)
+#define KERNELS(X)                                                                     \
+    KERNELS_OF_MOVE(X) KERNELS_OF_SCAN(X) KERNELS_OF_ADASUM(X) KERNELS_OF_INT8(X)
 
 #define KERNEL_ID_OF(name, args) KERNEL_##name,
 enum kernel_id { KERNELS(KERNEL_ID_OF) KERNEL_COUNT };

@@ -5,4 +5,5 @@
 
 #include "runtime/backend/nccl/kernels/adasum.cu"
 #include "runtime/backend/nccl/kernels/move.cu"
+#include "runtime/backend/nccl/kernels/int8.cu"
 #include "runtime/backend/nccl/kernels/scan.cu"

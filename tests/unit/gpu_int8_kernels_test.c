@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The kernels of kernels/int8.cu, compiled for the CPU, bit for bit against the codec
+ * of host tensors. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "runtime/core/compress/int8.h"
+#include "runtime/core/half.h"
+#include "tests/fakes/cuda/kernels_cpu.h"
+
+enum { MAX_N = 11000, MEMBERS = 3 };
+
+static const enum dtype types[] = {DT_F32, DT_F64, DT_F16, DT_BF16};
+static const uint32_t counts[] = {1, 255, 256, 257, 1000, 5003, MAX_N};
+static const uint32_t block_sizes[] = {256, 300, 1000, 1024};
+#define N_OF(a) (sizeof(a) / sizeof(a)[0])
+
+static double in[MAX_N];
+static float residual[MAX_N], kept[MAX_N];
+/* Of an odd size, so that a later message is not aligned. */
+static uint8_t wire[MEMBERS * (5 * MAX_N + 1)], want[MEMBERS * (5 * MAX_N + 1)];
+
+static void put(enum dtype t, uint64_t i, double v)
+{
+    float f = (float)v;
+    uint16_t h = t == DT_F16 ? f16_of_f32(f) : bf16_of_f32(f);
+    uint8_t *p = (uint8_t *)in + i * dtype_size(t);
+    if (t == DT_F64)
+        memcpy(p, &v, 8);
+    else if (t == DT_F32)
+        memcpy(p, &f, 4);
+    else
+        memcpy(p, &h, 2);
+}
+
+/* Some blocks of zeros, of a NaN, of an infinity, of what is too small or very large.
+ */
+static void fill(enum dtype t, uint32_t n, unsigned seed)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        double v = sin(i * 1.7 + seed) * exp(sin(i * 0.01) * 5);
+        uint32_t part = (i / 1024 + seed) % 8;
+        v = part == 1                   ? 0
+            : part == 2                 ? v * 1e-37
+            : part == 4                 ? v * 2e36
+            : part == 6 && i % 600 == 7 ? (seed % 2 ? NAN : -INFINITY)
+                                        : v;
+        put(t, i, v);
+        residual[i] = (float)cos(i + seed) * 0.01f;
+    }
+}
+
+static void code(size_t t,
+                 uint32_t n,
+                 uint32_t block,
+                 double scale,
+                 bool is_fed,
+                 uint8_t *to,
+                 unsigned blocks)
+{
+    struct args_int8_code a = {.in = (uintptr_t)in,
+                               .wire = (uintptr_t)to,
+                               .residual = is_fed ? (uintptr_t)residual : 0,
+                               .count = n,
+                               .scale = scale,
+                               .block = block};
+    cpu_kernel_run(&cpu_kernels[KERNEL_int8_code_f32 + t], &a, blocks, n);
+}
+
+static void messages_are_the_codecs(void **state)
+{
+    static const double scales[] = {1, 0.3};
+    const struct codec_kernels *k = codec_kernels_of(false);
+    (void)state;
+    for (size_t i = 0; i < N_OF(types) * N_OF(counts) * N_OF(block_sizes) * 4; i++) {
+        size_t t = i % 4;
+        uint32_t n = counts[i / 4 % N_OF(counts)], block = block_sizes[i / 28 % 4];
+        bool is_fed = i / 112 % 2;
+        double scale = scales[i / 224];
+        uint64_t bytes = int8_wire_bytes(n, block);
+
+        fill(types[t], n, (unsigned)i);
+        memcpy(kept, residual, sizeof kept);
+        memset(wire, 0x5a, sizeof wire);
+        code(t, n, block, scale, is_fed, wire + 1, 1 + n / 700);
+        int8_encode(k, want, in, types[t], scale, is_fed ? kept : NULL, n, block);
+        if (memcmp(wire + 1, want, bytes) != 0)
+            fail_msg("%s of %u in blocks of %u", dtype_name(types[t]), n, block);
+        assert_int_equal(wire[0], 0x5a);
+        assert_int_equal(wire[bytes + 1], 0x5a);
+        assert_memory_equal(residual, kept, n * sizeof *kept);
+    }
+}
+
+/* Equal but for what a NaN carries. */
+static bool is_same(enum dtype t, const uint8_t *a, const uint8_t *b)
+{
+    uint16_t ha, hb;
+    float fa, fb;
+    double da, db;
+    if (memcmp(a, b, dtype_size(t)) == 0)
+        return true;
+    memcpy(&ha, a, 2);
+    memcpy(&hb, b, 2);
+    if (t == DT_F16)
+        return isnan(f32_of_f16(ha)) && isnan(f32_of_f16(hb));
+    if (t == DT_BF16)
+        return isnan(f32_of_bf16(ha)) && isnan(f32_of_bf16(hb));
+    memcpy(&fa, a, 4);
+    memcpy(&fb, b, 4);
+    if (t == DT_F32)
+        return isnan(fa) && isnan(fb);
+    memcpy(&da, a, 8);
+    memcpy(&db, b, 8);
+    return isnan(da) && isnan(db);
+}
+
+static void sums_are_the_codecs(void **state)
+{
+    static const double factors[] = {1, 1.0 / 3};
+    static uint8_t out[MAX_N * 8], sum[MAX_N * 8];
+    const struct codec_kernels *k = codec_kernels_of(false);
+    struct err err = ERR_INIT;
+    (void)state;
+    for (size_t i = 0; i < N_OF(types) * N_OF(counts) * N_OF(block_sizes) * 2; i++) {
+        size_t t = i % 4, size = dtype_size(types[t]);
+        uint32_t n = counts[i / 4 % N_OF(counts)], block = block_sizes[i / 28 % 4];
+        uint64_t each = int8_wire_bytes(n, block);
+        struct args_int8_sum a = {.wire = (uintptr_t)wire,
+                                  .stride = each,
+                                  .out = (uintptr_t)out,
+                                  .count = n,
+                                  .factor = factors[i / 112],
+                                  .n = MEMBERS,
+                                  .block = block};
+        for (unsigned m = 0; m < MEMBERS; m++) {
+            fill(DT_F32, n, m * 5 + (unsigned)i);
+            code(0, n, block, 1, false, wire + m * each, 3);
+        }
+        cpu_kernel_run(&cpu_kernels[KERNEL_int8_sum_f32 + t], &a, 1 + n / 700, i);
+        assert_int_equal(0, int8_sum(k, sum, types[t], a.factor, wire, MEMBERS * each,
+                                     MEMBERS, n, block, &err));
+        for (uint32_t e = 0; e < n; e++)
+            if (!is_same(types[t], out + e * size, sum + e * size))
+                fail_msg("%s: element %u of %u", dtype_name(types[t]), e, n);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(messages_are_the_codecs),
+        cmocka_unit_test(sums_are_the_codecs),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
