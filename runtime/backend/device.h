@@ -89,7 +89,7 @@ struct device_ops {
                 int ordinal,
                 struct device **ret,
                 struct err *err);
-    /* After its backends; accepts NULL; bounded by 1 s. *ret: what the next world may
+    /* After its backends; accepts NULL; bounded by 2 s. *ret: what the next world may
      * shrink, the caller's; NULL mostly. -EBUSY: work of ours would not stop; the
      * device is leaked, and no other can be opened by this process. */
     int (*close)(struct device *d, struct device_parked **ret);

@@ -115,11 +115,13 @@ void event_unref(struct device_event *e)
     event_pool_unref(p);
 }
 
-/* Release: who sees the state (event_is_done, event_wait_recorded) may use ev. */
+/* Release: who sees the state (event_is_done, event_wait_recorded) may use ev. Whoever
+ * sleeps has said so in the same word before, so the common case needs no system call.
+ */
 static void say(struct device_event *e, enum event_state s)
 {
-    atomic_store_explicit(&e->state, s, memory_order_release);
-    futex_wake(&e->state);
+    if (atomic_exchange_explicit(&e->state, s, memory_order_acq_rel) == EVENT_AWAITED)
+        futex_wake(&e->state);
 }
 
 int event_record(struct device_event *e, cu_stream s, struct err *err)
@@ -139,20 +141,27 @@ int event_record_all(struct device_event *e, struct err *err)
     return r;
 }
 
-void event_fail(struct device_event *e)
-{
-    say(e, EVENT_FAILED);
-}
-
 static enum event_state state_of(const struct device_event *e)
 {
     return (enum event_state)atomic_load_explicit(&e->state, memory_order_acquire);
+}
+
+static bool is_pending(enum event_state s)
+{
+    return s == EVENT_PENDING || s == EVENT_AWAITED;
+}
+
+void event_fail(struct device_event *e)
+{
+    if (is_pending(state_of(e)))
+        say(e, EVENT_FAILED);
 }
 
 int event_is_done(const struct device_event *e, struct err *err)
 {
     switch (state_of(e)) {
     case EVENT_PENDING:
+    case EVENT_AWAITED:
         return 0;
     case EVENT_FAILED:
         return err_set(err, -ECONNABORTED, "was given up before it was on the device");
@@ -176,11 +185,16 @@ int event_wait_recorded(struct device_event *e, uint64_t deadline_ns)
 {
     enum event_state s;
 
-    while ((s = state_of(e)) == EVENT_PENDING) {
+    while (is_pending(s = state_of(e))) {
         uint64_t ns = futex_left(deadline_ns);
+        uint32_t pending = EVENT_PENDING;
         if (ns == 0)
             return -ETIMEDOUT;
-        futex_wait(&e->state, EVENT_PENDING, ns);
+        if (s == EVENT_AWAITED
+            || atomic_compare_exchange_strong_explicit(
+                &e->state, &pending, EVENT_AWAITED, memory_order_relaxed,
+                memory_order_relaxed))
+            futex_wait(&e->state, EVENT_AWAITED, ns);
     }
     return s == EVENT_RECORDED ? 0 : -ECONNABORTED;
 }

@@ -4,8 +4,8 @@
  * our context to be current (gpu_enter, or a thread of ours), but new, ref, unref and
  * waits for a record, which need none.
  *
- * state goes from EVENT_PENDING to one of the others once, by the thread that records
- * (release); whoever reads EVENT_RECORDED (acquire) may use ev. */
+ * state goes from pending to EVENT_RECORDED or EVENT_FAILED once, by the thread that
+ * records (release); whoever reads EVENT_RECORDED (acquire) may use ev. */
 #ifndef RUNTIME_BACKEND_NCCL_EVENT_H
 #define RUNTIME_BACKEND_NCCL_EVENT_H
 
@@ -14,7 +14,12 @@
 
 #include "runtime/backend/nccl/cuda_dl.h"
 
-enum event_state { EVENT_PENDING, EVENT_RECORDED, EVENT_FAILED };
+enum event_state {
+    EVENT_PENDING,
+    EVENT_AWAITED, /* pending, and somebody sleeps until it is not */
+    EVENT_RECORDED,
+    EVENT_FAILED
+};
 
 struct event_pool;
 struct device_event {
@@ -40,7 +45,7 @@ void event_unref(
 int event_record(struct device_event *e, cu_stream s, struct err *err);
 /* The same of all streams of the context; needs cuCtxRecordEvent. */
 int event_record_all(struct device_event *e, struct err *err);
-void event_fail(struct device_event *e); /* of a pending one: wakes who waits */
+void event_fail(struct device_event *e); /* wakes who waits; nothing if not pending */
 /* Has the device come there? 1, 0 (also while pending), -EIO (sticky) and others. */
 int event_is_done(const struct device_event *e, struct err *err);
 /* s waits on the device for a recorded one. */

@@ -19,7 +19,8 @@
 #include "runtime/base/mem.h"
 
 #define XID_AGE_NS  (10 * NS_PER_S)
-#define CLOSE_NS    NS_PER_S
+#define DRAIN_NS    (NS_PER_S / 2)
+#define CLOSE_NS    (NS_PER_S + NS_PER_S / 2) /* what a watcher may take to abort */
 #define QUIESCE_NAP 100000ull
 
 /* --- small things --- */
@@ -423,14 +424,14 @@ int gpu_close(struct device *g)
 {
     if (!g || g->is_forked)
         return 0; /* of a fork's: threads and driver are the parent's */
-    uint64_t deadline = clock_now_ns() + CLOSE_NS;
-    (void)launcher_drain(&g->launcher,
-                         deadline); /* what has not run by then is dropped */
+    /* What has not run by then is dropped. */
+    (void)launcher_drain(&g->launcher, clock_now_ns() + DRAIN_NS);
     gpu_abort(g);
     /* The watcher first: it may have to end a call in which the launcher sits. */
-    int r = watch_join(&g->watch, deadline + CLOSE_NS);
+    uint64_t deadline = clock_now_ns() + CLOSE_NS;
+    int r = watch_join(&g->watch, deadline);
     if (r == 0)
-        r = launcher_join(&g->launcher, deadline + CLOSE_NS);
+        r = launcher_join(&g->launcher, deadline);
     if (r < 0 || !gpu_quiesce(g, deadline)) {
         leave_behind(g);
         return -EBUSY;

@@ -106,8 +106,9 @@ int gpu_open(const struct device_config *c,
              void *more,
              struct device **ret,
              struct err *err);
-/* Stops, if it runs: jobs that were pushed are let run for 1 s before. -EBUSY: work of
- * ours would not stop; g is leaked and gpu_open refuses from here on. */
+/* Stops, if it runs: jobs that were pushed are let run for half a second before; 2 s in
+ * all. -EBUSY: work of ours would not stop; g is leaked and gpu_open refuses from here
+ * on. */
 int gpu_close(struct device *g);
 void gpu_forked(struct device *g);
 

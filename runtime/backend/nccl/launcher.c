@@ -183,9 +183,7 @@ static void run(struct gpu_launcher *l, struct job *job)
     if (r < 0) {
         if (job->kind != JOB_CLOSE)
             gpu_broken(g, err.text);
-        if (job->done
-            && atomic_load_explicit(&job->done->state, memory_order_relaxed)
-                   == EVENT_PENDING)
+        if (job->done)
             event_fail(job->done);
     }
     job_free(job);
