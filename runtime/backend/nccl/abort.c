@@ -9,8 +9,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "runtime/backend/nccl/comm.h"
 #include "runtime/backend/nccl/futex.h"
+#include "runtime/backend/nccl/park.h"
 #include "runtime/base/mem.h"
 
 #define ABORT_NS NS_PER_S
@@ -58,6 +58,7 @@ struct aborts { /* of one device; counted: a thread may outlive all else */
     struct abort_one {
         struct aborts *all;
         nccl_comm nc;
+        bool is_kept; /* to be revoked; false: it is aborted, or could not be */
     } v[];
 };
 
@@ -67,12 +68,28 @@ static void unref(struct aborts *a)
         mem_free(a);
 }
 
+/* Its kernels leave; it can be shrunk then. */
+static bool revoke_comm(const struct nccl_api *nccl, nccl_comm nc)
+{
+    const uint64_t deadline_ns = clock_now_ns() + ABORT_NS / 2;
+    int rc = nccl->revoke(nc, 0);
+
+    while (rc == NCCL_IN_PROGRESS && futex_left(deadline_ns) > 0) {
+        (void)nanosleep(&(struct timespec){0, 100000}, NULL);
+        if (nccl->async_error(nc, &rc) != NCCL_OK)
+            return false;
+    }
+    return rc == NCCL_OK;
+}
+
 static void *abort_main(void *arg)
 {
     struct abort_one *one = arg;
     struct aborts *a = one->all;
 
-    (void)a->nccl->abort(one->nc); /* nobody could do more about a failure */
+    one->is_kept = one->is_kept && revoke_comm(a->nccl, one->nc);
+    if (!one->is_kept)
+        (void)a->nccl->abort(one->nc); /* nobody could do more about a failure */
     (void)atomic_fetch_sub(&a->left, 1);
     futex_wake(&a->left);
     unref(a);
@@ -80,51 +97,63 @@ static void *abort_main(void *arg)
 }
 
 /* The watcher's from here on: its handles go into a->v. */
-static void take_over(struct comm *c, struct aborts *a)
+static void take_over(struct comm *c, struct aborts *a, bool may_keep)
 {
     int state = atomic_load_explicit(&c->state, memory_order_acquire);
     int to;
 
     do {
-        to = comm_next((enum comm_state)state, COMM_EV_STOP);
+        to = may_keep ? comm_next((enum comm_state)state, COMM_EV_REVOKE) : -1;
+        if (to < 0)
+            to = comm_next((enum comm_state)state, COMM_EV_STOP);
         if (to < 0)
             return; /* dead */
     } while (!atomic_compare_exchange_weak_explicit(
         &c->state, &state, to, memory_order_acq_rel, memory_order_acquire));
-    for (uint32_t i = 0; i < c->n_nc && to == COMM_ABORTING; i++) {
+    if (to == COMM_ABORTING && c->parked && c->parked->nc)
+        a->v[a->n++] = (struct abort_one){a, TAKE(c->parked->nc), false};
+    for (uint32_t i = 0; i < c->n_nc && to != COMM_DEAD; i++) {
         /* a split's child is written by a thread of NCCL */
         nccl_comm nc = __atomic_load_n(&c->nc[i], __ATOMIC_ACQUIRE);
 
         if (nc)
-            a->v[a->n++] = (struct abort_one){a, nc};
+            a->v[a->n++] = (struct abort_one){a, nc, to == COMM_REVOKING};
     }
 }
 
-static struct aborts *take_all(struct device *g)
+static struct aborts *take_all(struct device *g, bool is_quiet)
 {
     size_t n = 0;
 
     (void)pthread_mutex_lock(&g->lock);
     for (struct comm *c = g->comms; c; c = c->next)
-        n += GPU_MAX_STREAMS;
+        n += GPU_MAX_STREAMS + 1;
     struct aborts *a = mem_zalloc(sizeof(*a) + n * sizeof(a->v[0]));
     for (struct comm *c = g->comms; c && a; c = c->next)
-        take_over(c, a);
+        take_over(c, a, is_quiet && park_wants(g, c));
     (void)pthread_mutex_unlock(&g->lock);
     if (a)
         a->nccl = g->nccl;
     return a;
 }
 
-static void mark_ended(struct device *g)
+static void change(struct comm *c, enum comm_state from, enum comm_event e)
 {
+    int state = (int)from;
+
+    (void)atomic_compare_exchange_strong_explicit(&c->state, &state, comm_next(from, e),
+                                                  memory_order_acq_rel,
+                                                  memory_order_acquire);
+}
+
+static void mark_ended(struct device *g, const struct aborts *a)
+{
+    const bool is_kept = a->n == 1 && a->v[0].is_kept;
+
     (void)pthread_mutex_lock(&g->lock);
     for (struct comm *c = g->comms; c; c = c->next) {
-        int state = COMM_ABORTING;
-
-        (void)atomic_compare_exchange_strong_explicit(
-            &c->state, &state, comm_next(COMM_ABORTING, COMM_EV_ENDED),
-            memory_order_acq_rel, memory_order_acquire);
+        change(c, COMM_REVOKING, is_kept ? COMM_EV_OK : COMM_EV_STOP);
+        change(c, COMM_ABORTING, COMM_EV_ENDED);
     }
     (void)pthread_mutex_unlock(&g->lock);
 }
@@ -132,11 +161,12 @@ static void mark_ended(struct device *g)
 void comms_abort(struct device *g, bool is_quiet)
 {
     const uint64_t deadline_ns = clock_now_ns() + ABORT_NS;
-    struct aborts *a = take_all(g);
+    struct aborts *a = take_all(g, is_quiet);
     uint32_t left;
     pthread_t t;
 
-    (void)is_quiet; /* a launcher that sits in a call gets out by this, or never */
+    /* where it is not quiet, the launcher sits in a call: it gets out by this, or never
+     */
     if (!a)
         return; /* no memory for a list: the process goes by the cause all the same */
     atomic_store(&a->refs, (uint32_t)a->n + 1);
@@ -149,6 +179,6 @@ void comms_abort(struct device *g, bool is_quiet)
     while ((left = atomic_load(&a->left)) > 0 && futex_left(deadline_ns) > 0)
         futex_wait(&a->left, left, futex_left(deadline_ns));
     if (left == 0)
-        mark_ended(g);
+        mark_ended(g, a);
     unref(a);
 }

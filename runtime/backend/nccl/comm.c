@@ -7,7 +7,7 @@
  * The state changes by compare and exchange alone: should the watcher have taken a
  * communicator from a launcher that came back too late, the launcher finds out and
  * touches it no more. */
-#include "runtime/backend/nccl/comm.h"
+#include "runtime/backend/nccl/park.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -69,6 +69,10 @@ static void release(struct comm *c)
 {
     for (size_t i = 0; i < COMM_TICKETS; i++)
         event_unref(c->ring[i].done);
+    if (c->parked && c->parked->nc)
+        park_free(c->parked); /* it was not used */
+    else
+        mem_free(c->parked);
     comm_terms_release(&c->terms);
     mem_free(c->ranks);
     mem_free(c);
@@ -196,6 +200,29 @@ static int explain_start(struct comm *c, nccl_comm nc, int rc, struct err *err)
     return rc == -ECONNABORTED ? rc : gpu_name_rank(c->g, rc, err);
 }
 
+/* The survivors' communicator out of the parked one, which goes. Where it fails, the
+ * watcher aborts both. */
+static int shrink(struct comm *c, uint64_t deadline_ns, struct err *err)
+{
+    const struct nccl_api *nccl = c->g->nccl;
+    nccl_comm from = c->parked->nc;
+    struct nccl_config config;
+
+    nccl_config_init(&config, nccl->version, "hvd");
+    int rc = nccl->shrink(from, (int *)c->terms.excluded, (int)c->terms.n_excluded,
+                          &c->nc[0], &config, NCCL_SHRINK_DEFAULT);
+    rc = settle(c, from, "ncclCommShrink", rc, deadline_ns, err);
+    if (!rc)
+        rc = settle(c, c->nc[0], "ncclCommShrink", NCCL_IN_PROGRESS, deadline_ns, err);
+    if (rc)
+        return explain_start(c, from, rc, err);
+    c->parked->nc = NULL;
+    int result = nccl->destroy(from);
+    return result == NCCL_OK || result == NCCL_IN_PROGRESS
+               ? 0
+               : nccl_fail(nccl, NULL, "ncclCommDestroy", result, err);
+}
+
 static int start_one(struct comm *c,
                      uint32_t i,
                      const struct comm_start *s,
@@ -208,6 +235,8 @@ static int start_one(struct comm *c,
     struct nccl_config config;
     int rc;
 
+    if (i == 0 && c->terms.how == COMM_SHRINK)
+        return shrink(c, deadline_ns, err);
     nccl_config_init(&config, nccl->version, "hvd");
     if (i > 0 && nccl->has_split) {
         call = "ncclCommSplit";

@@ -39,6 +39,7 @@ struct comm {
     struct backend_env env;
     struct comm_terms terms;
     uint8_t id[16];                   /* hash of the unique id, for parking */
+    struct device_parked *parked;     /* what it is to be shrunk from; NULL: none */
     struct ticket ring[COMM_TICKETS]; /* the seat's; scratch: the launcher's */
     _Atomic uint64_t n_posted, n_done;
     uint64_t n_calls; /* batches that were run, for the choice of a stream */

@@ -66,8 +66,9 @@ struct device {
     struct scratch scratch; /* the launcher's */
     struct launch *launch;  /* who makes hooks sets these before the first job */
     struct tables *tables;
-    struct comm *comms; /* all of this device; under lock */
-    void *more;         /* of who makes hooks */
+    struct comm *comms;           /* all of this device; under lock */
+    struct device_parked *parked; /* of the last world, until it is used; the seat's */
+    void *more;                   /* of who makes hooks */
     struct gpu_launcher launcher;
     struct watch watch;
     nvml_set xids; /* NULL: none are told; under xid_lock, with the next two */

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "runtime/backend/nccl/comm.h"
+#include "runtime/backend/nccl/park.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/fd.h"
 #include "runtime/base/mem.h"
@@ -191,7 +191,9 @@ static int push_start(struct comm *c, struct backend *meeting, struct err *err)
     struct job *job = job_new(JOB_START, NULL, NULL, NULL, sizeof(struct comm_start));
     int rc = job ? 0 : err_set(err, -ENOMEM, "out of memory for a communicator");
 
-    if (!rc && c->n > 1)
+    if (!rc && c->terms.how == COMM_SHRINK)
+        park_id(c->parked->id, &c->terms, c->id);
+    else if (!rc && c->n > 1)
         rc = share_ids(c, meeting, job->extra, err);
     if (!rc) {
         job->comm = c;
@@ -218,12 +220,20 @@ int comm_open(struct device *g,
     if (rc)
         return rc;
     fill_card(g, &mine);
+    const bool is_world = env->size == g->config.size;
+    if (is_world)
+        park_fill(g->parked, &mine);
     rc = judge(meeting, env, ranks, g->config.hosts, &mine, &terms, err);
     if (!rc)
         rc = comm_new(g, env, ranks, &terms, &c, err);
     comm_terms_release(&terms);
     if (rc)
         return rc;
+    if (is_world) { /* used up: shrunk, or aborted with c's start */
+        if (c->terms.how == COMM_SHRINK)
+            c->parked = TAKE(g->parked);
+        park_free(TAKE(g->parked));
+    }
     rc = push_start(c, meeting, err);
     if (rc) {
         comm_free(c);

@@ -8,6 +8,7 @@
 #include "runtime/backend/nccl/gcoll.h"
 #include "runtime/backend/nccl/image.h"
 #include "runtime/backend/nccl/launch.h"
+#include "runtime/backend/nccl/park.h"
 #include "runtime/backend/nccl/report.h"
 #include "runtime/backend/nccl/table.h"
 #include "runtime/base/clock.h"
@@ -97,7 +98,11 @@ static int device_close(struct device *g, struct device_parked **ret)
     const uint64_t deadline_ns = clock_now_ns() + CLOSE_NS;
     struct world *w = g->more;
     (void)launcher_drain(&g->launcher, deadline_ns); /* what has not run is dropped */
+    gpu_abort(g);
+    if (ret && gpu_quiesce(g, deadline_ns + CLOSE_NS))
+        *ret = park_take(g);
     comms_free(g, deadline_ns + CLOSE_NS);
+    park_free(TAKE(g->parked)); /* that of the world before was not used */
     const bool is_over = !g->comms && gpu_quiesce(g, deadline_ns + CLOSE_NS);
     if (is_over && gpu_enter(g, &scope, NULL) == 0) {
         tables_release(&w->tables);
@@ -118,13 +123,14 @@ static int device_open(const struct device_config *c,
     struct world *w = mem_zalloc(sizeof(*w));
     struct device *g;
 
-    if (!w)
-        return err_set(err, -ENOMEM, "out of memory for the GPU");
-    int rc = gpu_open(c, ordinal, &hooks, w, &g, err);
+    int rc = w ? gpu_open(c, ordinal, &hooks, w, &g, err)
+               : err_set(err, -ENOMEM, "out of memory for the GPU");
     if (rc) {
+        park_free(c->parked);
         mem_free(w);
         return rc;
     }
+    g->parked = c->parked;
     rc = load_kernels(g, w, err);
     if (rc) {
         (void)device_close(g, NULL); /* the sentence is told already */
@@ -132,12 +138,6 @@ static int device_open(const struct device_config *c,
     }
     *ret = g;
     return 0;
-}
-
-/* Nothing is kept over a failure yet. */
-static void parked_free(struct device_parked *p)
-{
-    (void)p;
 }
 
 /* --- what is not built --- */
@@ -200,7 +200,7 @@ __attribute__((visibility("default"))) const struct device_ops hvd_cuda_device_o
     .report = report,
     .open = device_open,
     .close = device_close,
-    .parked_free = parked_free,
+    .parked_free = park_free,
     .forked = gpu_forked,
     .ordinal = gpu_ordinal,
     .ordinal_of = gpu_ordinal_of,

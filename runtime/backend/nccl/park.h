@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A communicator that is kept over a failure (NCCL 2.28.7 and later): revoked when its
+ * world fails, carried to the next world by the caller, and shrunk there if all new
+ * members were in it, in the same order. Otherwise it is aborted. */
+#ifndef RUNTIME_BACKEND_NCCL_PARK_H
+#define RUNTIME_BACKEND_NCCL_PARK_H
+
+#include "runtime/backend/nccl/comm.h"
+
+#define PARK_NS (120 * NS_PER_S) /* kept no longer */
+
+struct device_parked {
+    const struct nccl_api *nccl;
+    nccl_comm nc;
+    uint8_t id[16];
+    uint32_t rank, size; /* ours in it */
+    uint64_t since_ns;
+};
+
+/* May c be revoked, rather than aborted? Only the one communicator of a world: an abort
+ * of others would reach it by what they share. */
+bool park_wants(const struct device *g, const struct comm *c);
+/* Takes the one that is COMM_PARKED out of g, whose threads are out; NULL: none. */
+struct device_parked *park_take(struct device *g);
+/* Aborts it, on a thread of its own; accepts NULL. */
+void park_free(struct device_parked *p);
+/* What a card says of it. */
+void park_fill(const struct device_parked *p, struct gpu_card *ret);
+/* Of a communicator that was shrunk from id; equal on all members. */
+void park_id(const uint8_t id[16], const struct comm_terms *t, uint8_t ret[16]);
+
+#endif
