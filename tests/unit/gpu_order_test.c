@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* No circle: the world and overlapping sets in one common order, while user streams
+ * wait for results and inputs for user streams, each rank in its own haste. What would
+ * hang ends in a deadline, calls that differ end the fake. */
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "tests/unit/gpu_members.h"
+#include "tests/unit/seeded.h"
+
+enum { N_SETS = 5, N_BATCHES = 120, N_USER_STREAMS = 3, COUNT = 64 };
+
+static const struct device_ops *const row = &hvd_cuda_device_ops;
+static uint64_t the_seed;
+
+static const struct {
+    uint32_t ranks[4], n;
+} sets[N_SETS] = {
+    {{0, 1, 2, 3}, 4}, {{0, 1}, 2}, {{1, 2}, 2}, {{2, 3}, 2}, {{0, 2, 3}, 3},
+};
+
+struct user { /* of one rank */
+    struct device *g;
+    struct backend *b[N_SETS]; /* NULL: not ours */
+    struct device_event *done[N_BATCHES];
+    uint64_t ticket[N_BATCHES];
+    float *v[N_BATCHES];
+    int of[N_BATCHES];
+    cu_stream streams[N_USER_STREAMS];
+    struct seeded all, own;
+};
+
+static bool has(int set, uint32_t me)
+{
+    for (uint32_t i = 0; i < sets[set].n; i++)
+        if (sets[set].ranks[i] == me)
+            return true;
+    return false;
+}
+
+static int open_sets(struct user *u, struct backend *meeting, char *said)
+{
+    const struct backend_env env = env_of(u->g);
+    struct err err = ERR_INIT;
+
+    if (row->comm_open(u->g, meeting, &env, case_ranks, &u->b[0], &err))
+        return SAYS("open: %s", err.text);
+    for (int i = 1; i < N_SETS; i++)
+        if (row->comm_split(u->b[0], sets[i].ranks, sets[i].n, &u->b[i], &err))
+            return SAYS("split: %s", err.text);
+    return 0;
+}
+
+/* The k-th batch of the common order: the set is everybody's choice, the rest ours. */
+static int post_one(struct user *u, int k, char *said)
+{
+    struct device *g = u->g;
+    cu_stream s = u->streams[seeded_below(&u->own, N_USER_STREAMS)];
+    struct device_event *ready = NULL;
+    struct err err = ERR_INIT;
+
+    u->of[k] = (int)seeded_below(&u->all, N_SETS);
+    if (!has(u->of[k], g->config.rank))
+        return 0;
+    for (int i = 0; i < 2 && k > 0; i++) { /* on what was posted before */
+        int on = (int)seeded_below(&u->own, (uint32_t)k);
+        if (u->done[on])
+            HOLDS(row->wait(g, u->done[on], s, clock_now_ns() + 20 * NS_PER_S, &err)
+                  == 0);
+    }
+    HOLDS(row->record(g, s, &ready, &err) == 0);
+    struct batch_item item = {
+        .in = u->v[k], .out = u->v[k], .count = COUNT, .ready = ready};
+    struct batch batch = {.coll = COLL_ALLREDUCE,
+                          .place = PLACE_CUDA,
+                          .dtype = DT_F32,
+                          .op = OP_SUM,
+                          .prescale = 1,
+                          .postscale = 1,
+                          .items = &item,
+                          .n_items = 1};
+    struct backend *b = u->b[u->of[k]];
+    HOLDS(b->ops->post(b, &batch, &u->ticket[k], &err) == 0);
+    row->event_unref(ready);
+    u->done[k] = row->ticket_event(b, u->ticket[k]);
+    if (seeded_below(&u->own, 8) == 0)
+        (void)usleep(seeded_below(&u->own, 400));
+    return 0;
+}
+
+static int use(struct user *u, char *said)
+{
+    struct device *g = u->g;
+    struct err err = ERR_INIT;
+
+    for (int k = 0; k < N_BATCHES; k++)
+        HOLDS((u->v[k] = floats_new(g, COUNT, (float)(k + 1), &err)));
+    for (int k = 0; k < N_BATCHES; k++)
+        if (post_one(u, k, said))
+            return 1;
+    for (int k = 0; k < N_BATCHES; k++) {
+        float want = (float)(k + 1);
+        if (u->done[k]) {
+            HOLDS(wait_ticket(u->b[u->of[k]], u->ticket[k], 20, &err) == 0);
+            want *= (float)sets[u->of[k]].n;
+        }
+        HOLDS(floats_are(g, u->v[k], COUNT, want, &err));
+        row->event_unref(u->done[k]);
+    }
+    return 0;
+}
+
+static int order_body(struct backend *meeting, uint32_t me, struct party *p, char *said)
+{
+    const struct device_config config = {.rank = me,
+                                         .size = p->size,
+                                         .n_streams = 1,
+                                         .init_timeout_ns = 20 * NS_PER_S,
+                                         .pool_bytes = 1u << 20};
+    struct user u = {.all = {the_seed}, .own = {the_seed * 64 + me + 1}};
+    struct err err = ERR_INIT;
+    struct gpu_scope scope;
+
+    if (row->open(&config, (int)me, &u.g, &err))
+        return SAYS("open: %s", err.text);
+    if (gpu_enter(u.g, &scope, &err))
+        return SAYS("enter: %s", err.text);
+    for (int i = 0; i < N_USER_STREAMS; i++)
+        (void)u.g->cu->stream_new(&u.streams[i], CU_STREAM_NON_BLOCKING, 0);
+    gpu_leave(&scope);
+    int rc = open_sets(&u, meeting, said);
+    if (!rc)
+        rc = use(&u, said);
+    for (int i = N_SETS - 1; i >= 0 && !rc; i--)
+        comm_backend_ops.close(u.b[i]);
+    if (rc)
+        row->abort(u.g);
+    return row->close(u.g, NULL) && !rc ? SAYS("close") : rc;
+}
+
+static void sets_and_user_streams_make_no_circle(void **state)
+{
+    const char *n = getenv("GPU_ORDER_SEEDS");
+    const uint64_t n_seeds = n ? strtoull(n, NULL, 10) : 8;
+
+    (void)state;
+    for (the_seed = 1; the_seed <= n_seeds; the_seed++)
+        run_case(&(struct gpu_case){.n = 4, .row_body = order_body});
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sets_and_user_streams_make_no_circle),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
