@@ -100,6 +100,10 @@ clean
 printf 'int hvd_x(void){return 1;} int leaked(void){return 2;}' | gcc -shared -fPIC -x c -o "$tree/build/plain/lib/libhvd.so" -
 expect symbols 'a symbol leaks' 'exports leaked'
 clean
+printf 'int absent(void); int hvd_cuda_device_ops(void){return absent();}' \
+    | gcc -shared -fPIC -x c -o "$tree/build/plain/lib/libhvd_cuda.so" -
+expect symbols 'a function is missing' 'libhvd_cuda.so: absent is undefined'
+clean
 mkdir -p "$tree/build/portable/lib"
 printf '#include <pthread.h>\nint hvd_x(void){return pthread_create(0,0,0,0);}' | gcc -shared -fPIC -x c -o "$tree/build/portable/lib/libhvd.so" -
 expect symbols 'a portable object needs a new glibc' 'at most GLIBC_2.17: pthread_create'

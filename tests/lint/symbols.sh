@@ -61,6 +61,14 @@ for so in "$BUILD"/{plain,portable}/lib/libhvd.so "$BUILD/stage/lib/libhvd.so"; 
     check_needed "$so" '(libc|libm|libpthread|libdl|librt|ld-linux[-a-z0-9_]*)\.so\.[0-9]+'
     case "$so" in */plain/*) ;; *) check_glibc "$so"; check_old_glibc "$so" ;; esac
 done
+# What stands between libhvd.so and CUDA: one symbol out, and nothing in that only a call would miss.
+for f in "$BUILD"/{plain,portable}/{lib/libhvd_cuda.so,bin/hvd-gpu} "$BUILD"/stage/{lib/libhvd_cuda.so,bin/hvd-gpu}; do
+    built "$f" || continue
+    case "$f" in *.so) check_exports "$f" 'hvd_cuda_device_ops' ;; esac
+    check_needed "$f" '(libc|libm|libpthread|libdl|librt|ld-linux[-a-z0-9_]*)\.so\.[0-9]+'
+    case "$f" in */plain/*) ;; *) check_glibc "$f" ;; esac
+    for sym in $(nm -D -u "$f" | awk '$1 == "U" && $2 !~ /@/ {print $2}'); do finding "$f: $sym is undefined"; done
+done
 while IFS= read -r -d '' f; do
     case "$f" in *.so) built "$f" && check_glibc "$f" ;; esac
 done < <(find "$BUILD/stage" -type f -name '*.so' -print0 2>/dev/null)
