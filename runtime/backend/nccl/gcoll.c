@@ -137,6 +137,7 @@ static int run(struct post *p, struct err *err)
     switch (p->batch->coll) {
     case COLL_ALLREDUCE:
     case COLL_REDUCE:
+        return p->batch->op == OP_ADASUM ? gcoll_adasum(p, err) : gcoll_reduce(p, err);
     case COLL_REDUCESCATTER:
         return gcoll_reduce(p, err);
     case COLL_BROADCAST:

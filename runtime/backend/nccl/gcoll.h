@@ -9,7 +9,6 @@
 #define RUNTIME_BACKEND_NCCL_GCOLL_H
 
 #include "runtime/backend/nccl/comm.h"
-#include "runtime/backend/nccl/dtype.h"
 #include "runtime/backend/nccl/fuse.h"
 
 struct post {
@@ -26,6 +25,8 @@ int gcoll_run(struct device *g, struct job *job, struct err *err);
 
 /* gcoll_reduce.c: ALLREDUCE, REDUCE, REDUCESCATTER, but ADASUM. */
 int gcoll_reduce(struct post *p, struct err *err);
+/* gcoll_adasum.c: ADASUM, of ALLREDUCE and REDUCE. */
+int gcoll_adasum(struct post *p, struct err *err);
 /* gcoll_move.c: BROADCAST, ALLGATHER, GATHER, ALLTOALL, SENDRECV. */
 int gcoll_move(struct post *p, struct err *err);
 

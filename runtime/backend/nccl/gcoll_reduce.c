@@ -8,6 +8,7 @@
  * unless it is the output too. */
 #include <errno.h>
 
+#include "runtime/backend/nccl/dtype.h"
 #include "runtime/backend/nccl/gcoll.h"
 #include "runtime/base/mem.h"
 
@@ -40,7 +41,7 @@ static int begin(struct post *p, struct reducing *q, struct err *err)
 
     *q = (struct reducing){.n = b->n_items};
     if (b->op == OP_ADASUM)
-        return err_set(err, -ENOTSUP, "ADASUM of GPU tensors is not built");
+        return err_set(err, -ENOTSUP, "ADASUM is no reducescatter");
     reduction_plan(&ask, &q->r);
     q->in_size = dtype_size(b->dtype);
     q->wire_size = dtype_size(q->r.wire);
