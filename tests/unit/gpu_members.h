@@ -17,6 +17,8 @@ struct gpu_case {
     uint64_t init_timeout_ns; /* 0: as it is */
     uint32_t n_streams;       /* 0: 1 */
     bool same_gpu, is_deterministic;
+    uint64_t direct_bytes;         /* 0: 8 MiB */
+    const struct gpu_hooks *hooks; /* NULL: batches are sums of float32 */
     int (*body)(struct device *g, struct backend *meeting, struct party *p, char *said);
     /* Instead, for who opens a device by himself. */
     int (*row_body)(struct backend *meeting, uint32_t me, struct party *p, char *said);
@@ -92,15 +94,16 @@ static int case_body(struct backend *meeting, uint32_t me, struct party *p, char
         .host_of = case_hosts,
         .hosts = case_names,
         .n_streams = the_case->n_streams ? the_case->n_streams : 1,
-        .direct_bytes = 8u << 20,
+        .direct_bytes = the_case->direct_bytes ? the_case->direct_bytes : 8u << 20,
+        .is_deterministic = the_case->is_deterministic,
         .init_timeout_ns = the_case->init_timeout_ns,
         .pool_bytes = 1u << 20,
     };
     struct err err = ERR_INIT;
     struct device *g;
 
-    if (gpu_open(&config, the_case->same_gpu ? 0 : (int)me, &case_hooks, NULL, &g,
-                 &err))
+    if (gpu_open(&config, the_case->same_gpu ? 0 : (int)me,
+                 the_case->hooks ? the_case->hooks : &case_hooks, NULL, &g, &err))
         return SAYS("open: %s", err.text);
     int rc = the_case->body(g, meeting, p, said);
     if (rc)

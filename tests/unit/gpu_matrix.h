@@ -1,0 +1,491 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One batch of device memory against a plain reference: each member lays its tensors
+ * out in an arena of its own, runs the batch, and looks at every byte after it. Include
+ * after cmocka.h. */
+#ifndef TESTS_UNIT_GPU_MATRIX_H
+#define TESTS_UNIT_GPU_MATRIX_H
+
+#include <math.h>
+
+#include "runtime/backend/nccl/gcoll.h"
+#include "runtime/backend/nccl/launch.h"
+#include "runtime/backend/nccl/table.h"
+#include "runtime/core/half.h"
+#include "tests/unit/gpu_members.h"
+
+enum { ARENA = 768 * 1024, ITEMS = 80, MARGIN = 64, ELEMENTS = 20000, SENTINEL = 0xa5 };
+
+struct ask {
+    enum collective coll;
+    enum dtype dtype;
+    enum reduce_op op;
+    double pre, post;
+    size_t n_items;
+    uint32_t root;
+    bool is_in_place, is_uneven;
+    bool has_joined; /* member 1 has no input */
+    bool is_tight;   /* tensors of whole vectors, without gaps */
+    uint64_t more;   /* elements a tensor, beyond the few that it has */
+};
+
+struct tensor {
+    uint64_t n_in, n_out; /* elements */
+    uint64_t in, out;     /* places in the arena */
+    uint64_t counts[MAX_MEMBERS], send[MAX_MEMBERS];
+};
+
+struct bench { /* of one member */
+    struct device *g;
+    struct backend *b;
+    uint32_t me, n;
+    uint32_t n_asked, mask; /* not 0: of batches of the matrix only some are run */
+    struct ask a;
+    struct tensor t[ITEMS];
+    double of[MAX_MEMBERS][ELEMENTS]; /* ADASUM: the members' */
+    void *arena;                      /* on the device */
+    uint64_t bytes;                   /* of it that are looked at */
+    uint8_t before[ARENA], after[ARENA];
+    struct launch launch;
+    struct tables tables;
+};
+
+/* --- elements --- */
+
+static void store(enum dtype t, void *at, double v)
+{
+    const float f = (float)v;
+    const int64_t i = (int64_t)v;
+    const uint16_t f16 = f16_of_f32(f), bf16 = bf16_of_f32(f);
+    const uint8_t bit = v != 0;
+    const void *from = &i; /* little endian: integers are its first bytes */
+
+    switch (t) {
+    case DT_F16:
+        from = &f16;
+        break;
+    case DT_BF16:
+        from = &bf16;
+        break;
+    case DT_F32:
+        from = &f;
+        break;
+    case DT_F64:
+        from = &v;
+        break;
+    case DT_BOOL:
+        from = &bit;
+        break;
+    case DT_U8:
+    case DT_I8:
+    case DT_U16:
+    case DT_I16:
+    case DT_I32:
+    case DT_I64:
+    case DT_COUNT:
+        break;
+    }
+    memcpy(at, from, dtype_size(t));
+}
+
+static double load(enum dtype t, const void *at)
+{
+    union {
+        uint8_t u8;
+        int8_t i8;
+        uint16_t u16;
+        int16_t i16;
+        int32_t i32;
+        int64_t i64;
+        float f32;
+        double f64;
+    } v = {0};
+
+    memcpy(&v, at, dtype_size(t));
+    switch (t) {
+    case DT_U8:
+    case DT_BOOL:
+        return v.u8;
+    case DT_I8:
+        return v.i8;
+    case DT_U16:
+        return v.u16;
+    case DT_I16:
+        return v.i16;
+    case DT_I32:
+        return v.i32;
+    case DT_I64:
+        return (double)v.i64;
+    case DT_F16:
+        return (double)f32_of_f16(v.u16);
+    case DT_BF16:
+        return (double)f32_of_bf16(v.u16);
+    case DT_F32:
+        return (double)v.f32;
+    case DT_F64:
+        return v.f64;
+    case DT_COUNT:
+        break;
+    }
+    return NAN;
+}
+
+static bool is_float(enum dtype t)
+{
+    return t == DT_F16 || t == DT_BF16 || t == DT_F32 || t == DT_F64;
+}
+
+static double slack(enum dtype t)
+{
+    return t == DT_F16 || t == DT_BF16 ? 0.01 : t == DT_F32 ? 1e-6 : 1e-14;
+}
+
+/* --- reference --- */
+
+static bool is_reduction(enum collective c)
+{
+    return c == COLL_ALLREDUCE || c == COLL_REDUCE || c == COLL_REDUCESCATTER;
+}
+
+/* Of member r: small, so that no sum is rounded. */
+static double value(const struct ask *a, uint32_t r, size_t i, uint64_t e)
+{
+    const uint64_t x = r * 5 + i * 3 + e * 7 + (e >> 3);
+
+    if (a->has_joined && r == 1 && is_reduction(a->coll))
+        return 0;
+    if (a->dtype == DT_BOOL)
+        return (double)(x % 3 != 0);
+    if (a->op == OP_PRODUCT)
+        return (double)(1 + x % 2);
+    if (a->dtype == DT_U8 || a->dtype == DT_U16)
+        return (double)(x % 8);
+    return (double)(x % 8) - 4;
+}
+
+static double scaled(enum dtype t, double v, double by)
+{
+    if (t == DT_BOOL)
+        return by != 0 ? v : 0;
+    return is_float(t) ? v * by : trunc(v * by);
+}
+
+static double combined(const struct ask *a, double x, double y)
+{
+    if (a->op == OP_MIN || (a->dtype == DT_BOOL && a->op == OP_PRODUCT))
+        return fmin(x, y);
+    if (a->op == OP_MAX || a->dtype == DT_BOOL)
+        return fmax(x, y);
+    return a->op == OP_PRODUCT ? x * y : x + y;
+}
+
+static double reduced(const struct bench *w, size_t i, uint64_t e)
+{
+    const struct ask *a = &w->a;
+    double v = scaled(a->dtype, value(a, 0, i, e), a->pre);
+
+    for (uint32_t r = 1; r < w->n; r++)
+        v = combined(a, v, scaled(a->dtype, value(a, r, i, e), a->pre));
+    return scaled(a->dtype, v, a->op == OP_AVERAGE ? a->post / w->n : a->post);
+}
+
+/* Vectors of some members, one after the other, into the first: in pairs of
+ * neighbours. */
+static void combine(double *a, const double *b, uint64_t n)
+{
+    double ab = 0, aa = 0, bb = 0;
+
+    for (uint64_t e = 0; e < n; e++) {
+        ab += a[e] * b[e];
+        aa += a[e] * a[e];
+        bb += b[e] * b[e];
+    }
+    for (uint64_t e = 0; e < n; e++)
+        a[e] = (aa > 0 ? 1 - ab / aa / 2 : 1) * a[e]
+               + (bb > 0 ? 1 - ab / bb / 2 : 1) * b[e];
+}
+
+static void adasum(struct bench *w, size_t i, uint64_t n)
+{
+    const struct ask *a = &w->a;
+    uint32_t p = 1;
+
+    while (2 * p <= w->n)
+        p *= 2;
+    for (uint32_t r = 0; r < w->n; r++)
+        for (uint64_t e = 0; e < n; e++)
+            w->of[r][e] = value(a, r, i, e) * a->pre;
+    for (uint32_t r = p; r < w->n; r++)
+        combine(w->of[r - p], w->of[r], n);
+    for (uint32_t d = 1; d < p; d *= 2)
+        for (uint32_t r = 0; r < p; r += 2 * d)
+            combine(w->of[r], w->of[r + d], n);
+}
+
+/* What comes from member s to member d. */
+static uint64_t part(const struct ask *a, size_t i, uint32_t s, uint32_t d)
+{
+    if (a->is_tight)
+        return 16;
+    return a->more + (a->is_uneven ? (s * 5 + d * 3 + i) % 7 : 4 + i % 3);
+}
+
+static double expected(const struct bench *w, size_t i, uint64_t e)
+{
+    const struct tensor *t = &w->t[i];
+    uint64_t before = 0;
+    uint32_t s = 0;
+
+    if (w->a.op == OP_ADASUM)
+        return w->of[0][e] * w->a.post;
+    if (w->a.coll == COLL_REDUCESCATTER) {
+        for (uint32_t j = 0; j < w->me; j++)
+            e += t->counts[j];
+        return reduced(w, i, e);
+    }
+    if (is_reduction(w->a.coll))
+        return reduced(w, i, e);
+    if (w->a.coll == COLL_BROADCAST || w->a.coll == COLL_SENDRECV)
+        return value(&w->a, w->a.root, i, e);
+    for (; e >= t->counts[s]; s++)
+        e -= t->counts[s];
+    for (uint32_t d = 0; d < w->me && w->a.coll == COLL_ALLTOALL; d++)
+        before += part(&w->a, i, s, d);
+    return value(&w->a, s, i, before + e);
+}
+
+/* --- one batch --- */
+
+static uint64_t total(const uint64_t *v, uint32_t n)
+{
+    uint64_t s = 0;
+
+    for (uint32_t i = 0; i < n; i++)
+        s += v[i];
+    return s;
+}
+
+static void shape(struct bench *w, size_t i)
+{
+    const struct ask *a = &w->a;
+    struct tensor *t = &w->t[i];
+    const bool is_root = a->root == w->me;
+
+    *t = (struct tensor){.n_in = part(a, i, 0, 0)};
+    t->n_out = t->n_in;
+    for (uint32_t j = 0; j < w->n; j++) {
+        t->counts[j] = part(a, i, j, a->coll == COLL_ALLTOALL ? w->me : 0);
+        t->send[j] = part(a, i, w->me, j);
+    }
+    if (a->coll == COLL_REDUCESCATTER)
+        t->n_in = total(t->counts, w->n), t->n_out = t->counts[w->me];
+    if (a->coll == COLL_ALLGATHER || a->coll == COLL_GATHER)
+        t->n_in = t->counts[w->me], t->n_out = total(t->counts, w->n);
+    if (a->coll == COLL_ALLTOALL)
+        t->n_in = total(t->send, w->n), t->n_out = total(t->counts, w->n);
+    if ((a->coll == COLL_REDUCE || a->coll == COLL_GATHER) && !is_root)
+        t->n_out = 0;
+    if (a->coll == COLL_SENDRECV)
+        *(is_root ? &t->n_out : &t->n_in) = 0;
+    if (a->coll == COLL_BROADCAST && !is_root)
+        t->n_in = 0;
+}
+
+static uint64_t room(const struct ask *a, uint64_t n)
+{
+    const uint64_t bytes = n * dtype_size(a->dtype);
+
+    return a->is_tight ? bytes : (bytes + 15) / 8 * 8; /* some are not at a vector */
+}
+
+static bool lay_out(struct bench *w)
+{
+    const struct ask *a = &w->a;
+    const uint64_t size = dtype_size(a->dtype);
+    uint64_t at = 0;
+
+    for (size_t i = 0; i < a->n_items; i++) {
+        shape(w, i);
+        w->t[i].in = at;
+        at += room(a, w->t[i].n_in);
+    }
+    at = (at + 15) / 16 * 16;
+    for (size_t i = 0; i < a->n_items; i++) {
+        struct tensor *t = &w->t[i];
+        const uint64_t mine = total(t->counts, w->me) * size;
+
+        t->out = at;
+        at += room(a, t->n_out);
+        if (!a->is_in_place || t->n_out == 0 || t->n_in == 0)
+            continue;
+        if (a->coll == COLL_REDUCESCATTER)
+            t->out = t->in + mine;
+        else if (a->coll == COLL_ALLGATHER || a->coll == COLL_GATHER)
+            t->in = t->out + mine;
+        else if (a->coll != COLL_ALLTOALL)
+            t->in = t->out;
+    }
+    w->bytes = at + MARGIN;
+    return w->bytes <= ARENA;
+}
+
+static bool has_input(const struct bench *w)
+{
+    return !(w->a.has_joined && w->me == 1 && is_reduction(w->a.coll));
+}
+
+static void fill(struct bench *w)
+{
+    const uint64_t size = dtype_size(w->a.dtype);
+
+    memset(w->before, SENTINEL, w->bytes);
+    for (size_t i = 0; i < w->a.n_items; i++)
+        for (uint64_t e = 0; e < w->t[i].n_in && has_input(w); e++)
+            store(w->a.dtype, w->before + w->t[i].in + e * size,
+                  value(&w->a, w->me, i, e));
+}
+
+static int copy(struct bench *w, bool is_up, struct err *err)
+{
+    const cu_ptr at = gcoll_ptr(w->arena);
+    struct gpu_scope scope;
+    int rc = gpu_enter(w->g, &scope, err);
+
+    if (rc)
+        return rc;
+    rc = is_up ? CUDA_TRY(w->g->cu, copy_up, err, at, w->before, w->bytes,
+                          w->g->streams[0])
+               : CUDA_TRY(w->g->cu, copy_down, err, w->after, at, w->bytes,
+                          w->g->streams[0]);
+    gpu_leave(&scope);
+    return rc;
+}
+
+static int post(struct bench *w, struct err *err)
+{
+    struct batch_item items[ITEMS];
+    uint8_t *base = w->arena;
+    struct batch batch = {.coll = w->a.coll,
+                          .place = PLACE_CUDA,
+                          .dtype = w->a.dtype,
+                          .op = w->a.op,
+                          .root = w->a.root,
+                          .prescale = w->a.pre,
+                          .postscale = w->a.post,
+                          .items = items,
+                          .n_items = w->a.n_items};
+    uint64_t ticket;
+
+    for (size_t i = 0; i < w->a.n_items; i++) {
+        const struct tensor *t = &w->t[i];
+
+        items[i] = (struct batch_item){.in = has_input(w) ? base + t->in : NULL,
+                                       .out = base + t->out,
+                                       .count = part(&w->a, i, 0, 0),
+                                       .counts = t->counts,
+                                       .send_counts = t->send};
+        if (!has_input(w) && i % 2) /* nobody looks at it */
+            items[i].out = NULL;
+        if (w->a.coll == COLL_REDUCE && t->n_out == 0 && i % 2)
+            items[i].out = NULL;
+    }
+    int rc = w->b->ops->post(w->b, &batch, &ticket, err);
+    return rc ? rc : wait_ticket(w->b, ticket, 30, err);
+}
+
+/* Outputs are as expected, and nothing else has changed. */
+static int check(struct bench *w, struct err *err)
+{
+    const uint64_t size = dtype_size(w->a.dtype);
+    const double more = w->a.op == OP_ADASUM ? 8 : 0; /* differences of such numbers */
+
+    for (size_t i = 0; i < w->a.n_items; i++) {
+        if (w->a.op == OP_ADASUM)
+            adasum(w, i, w->t[i].n_out);
+        for (uint64_t e = 0; e < w->t[i].n_out; e++) {
+            const uint64_t at = w->t[i].out + e * size;
+            const double is = load(w->a.dtype, w->after + at), to = expected(w, i, e);
+
+            if (!has_input(w) && i % 2)
+                break;
+            if (!(fabs(is - to) <= slack(w->a.dtype) * (fabs(to) + more)))
+                return err_set(err, -EIO, "tensor %zu[%llu] is %g, not %g", i,
+                               (unsigned long long)e, is, to);
+            memcpy(w->before + at, w->after + at, size);
+        }
+    }
+    for (size_t i = 0; i < w->bytes; i++)
+        if (w->before[i] != w->after[i])
+            return err_set(err, -EIO, "byte %zu is overwritten", i);
+    return 0;
+}
+
+static int run_one(struct bench *w, char *said)
+{
+    struct err err = ERR_INIT;
+    const struct ask *a = &w->a;
+
+    if (++w->n_asked * 2654435761u >> 16 & w->mask)
+        return 0;
+    int rc = lay_out(w) ? 0 : err_set(&err, -ENOSPC, "the arena is small");
+
+    if (!rc) {
+        fill(w);
+        rc = copy(w, true, &err);
+    }
+    if (!rc)
+        rc = post(w, &err);
+    if (!rc)
+        rc = copy(w, false, &err);
+    if (!rc)
+        rc = check(w, &err);
+    return rc ? SAYS(
+               "rank %u of %u: %s %s %s of %zu, scales %g %g, root %u%s%s%s%s: %s",
+               w->me, w->n, collective_name(a->coll), dtype_name(a->dtype),
+               reduce_op_name(a->op), a->n_items, a->pre, a->post, a->root,
+               a->is_in_place ? ", in place" : "", a->is_uneven ? ", uneven" : "",
+               a->has_joined ? ", joined" : "", a->is_tight ? ", tight" : "", err.text)
+              : 0;
+}
+
+/* --- all of them --- */
+
+static int begin(struct bench *w, struct device *g, struct backend *meeting, char *said)
+{
+    const struct backend_env env = env_of(g);
+    struct err err = ERR_INIT;
+    struct gpu_scope scope;
+
+    w->g = g;
+    w->me = env.rank;
+    w->n = env.size;
+    HOLDS(gpu_alloc(g, ARENA, g->streams[0], &w->arena, &err) == 0);
+    HOLDS(gpu_enter(g, &scope, &err) == 0);
+    HOLDS(launch_init(&w->launch, g->cu, kernels_image,
+                      (size_t)(kernels_image_end - kernels_image), g->sm, 2, false,
+                      &err)
+          == 0);
+    tables_init(&w->tables, g->cu, g->memory, &g->scratch, NULL, NULL);
+    gpu_leave(&scope);
+    g->launch = &w->launch;
+    g->tables = &w->tables;
+    HOLDS(comm_open(g, meeting, &env, case_ranks, &w->b, &err) == 0);
+    return 0;
+}
+
+static int end(struct bench *w, char *said)
+{
+    struct device *g = w->g;
+    struct err err = ERR_INIT;
+    struct gpu_scope scope;
+
+    w->b->ops->close(w->b);
+    HOLDS(launcher_drain(&g->launcher, clock_now_ns() + 10 * NS_PER_S) == 0);
+    HOLDS(gpu_enter(g, &scope, &err) == 0);
+    tables_release(&w->tables);
+    launch_release(&w->launch);
+    gpu_leave(&scope);
+    gpu_free(w->arena, g->streams[0]);
+    return 0;
+}
+
+#endif

@@ -1,0 +1,379 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Collectives on the fakes against a plain reference: each of them with each type and
+ * operation, in place and not, one tensor and many, by every way. The fake NCCL ends
+ * the test where ranks do not make the same calls. */
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "tests/unit/gpu_matrix.h"
+
+static const size_t sizes[] = {1, 3, 40};
+
+/* Every type and operation. */
+static int reductions(struct bench *w, char *said)
+{
+    static const enum collective colls[] = {COLL_ALLREDUCE, COLL_REDUCE,
+                                            COLL_REDUCESCATTER};
+    unsigned k = 0;
+
+    for (unsigned c = 0; c < 3; c++)
+        for (int t = 0; t < DT_COUNT; t++)
+            for (int op = 0; op < OP_COUNT; op++)
+                for (unsigned s = 0; s < 6; s++, k++) {
+                    if (!reduction_supported((enum reduce_op)op, (enum dtype)t)
+                        || op == OP_ADASUM)
+                        continue;
+                    w->a = (struct ask){.coll = colls[c],
+                                        .dtype = (enum dtype)t,
+                                        .op = (enum reduce_op)op,
+                                        .pre = 1,
+                                        .post = 1,
+                                        .n_items = sizes[s % 3],
+                                        .root = k % w->n,
+                                        .is_in_place = s >= 3,
+                                        .is_uneven = (k / 3) % 2};
+                    int rc = run_one(w, said);
+                    if (rc)
+                        return rc;
+                }
+    return 0;
+}
+
+/* Scales, ranks that have joined, and whole vectors side by side. */
+static int specials(struct bench *w, char *said)
+{
+    static const enum collective colls[] = {COLL_ALLREDUCE, COLL_REDUCE,
+                                            COLL_REDUCESCATTER};
+    static const enum reduce_op ops[] = {OP_SUM, OP_AVERAGE, OP_MAX};
+    static const double scales[][2] = {{1, 1}, {0.5, 1}, {1, 3}, {2, 0.25}};
+    unsigned k = 0;
+
+    for (unsigned c = 0; c < 3; c++)
+        for (int t = 0; t < DT_COUNT; t++)
+            for (unsigned s = 0; s < 4; s++)
+                for (unsigned f = 0; f < 6; f++, k++) {
+                    const enum reduce_op op = t == DT_BOOL ? OP_SUM : ops[k / 2 % 3];
+                    w->a = (struct ask){.coll = colls[c],
+                                        .dtype = (enum dtype)t,
+                                        .op = op,
+                                        .pre = scales[s][0],
+                                        .post = scales[s][1],
+                                        .n_items = sizes[f % 3],
+                                        .root = k % w->n,
+                                        .is_in_place = k % 2,
+                                        .is_tight = k % 3 == 0,
+                                        .has_joined = f >= 3};
+                    if (w->a.has_joined) /* it has no place of its own */
+                        w->a.is_in_place = false;
+                    int rc = run_one(w, said);
+                    if (rc)
+                        return rc;
+                }
+    return 0;
+}
+
+static int moves(struct bench *w, char *said)
+{
+    static const enum collective colls[] = {COLL_BROADCAST, COLL_ALLGATHER, COLL_GATHER,
+                                            COLL_ALLTOALL, COLL_SENDRECV};
+    static const size_t many[] = {1, 3, ITEMS};
+    unsigned k = 0;
+
+    for (unsigned c = 0; c < 5; c++)
+        for (int t = 0; t < DT_COUNT; t++)
+            for (unsigned s = 0; s < 12; s++, k++) {
+                if (colls[c] == COLL_SENDRECV && w->n != 2)
+                    continue;
+                w->a = (struct ask){.coll = colls[c],
+                                    .dtype = (enum dtype)t,
+                                    .op = OP_SUM,
+                                    .pre = 1,
+                                    .post = 1,
+                                    .n_items = many[s % 3],
+                                    .root = k % w->n,
+                                    .is_in_place = s / 3 % 2,
+                                    .is_uneven = s >= 6};
+                int rc = run_one(w, said);
+                if (rc)
+                    return rc;
+            }
+    return 0;
+}
+
+/* Real numbers of a tree; */
+static int adasums(struct bench *w, char *said)
+{
+    static const enum dtype types[] = {DT_F32, DT_F64, DT_F16, DT_BF16};
+    unsigned k = 0;
+
+    for (unsigned t = 0; t < 4; t++)
+        for (unsigned s = 0; s < 24; s++, k++) {
+            w->a = (struct ask){.coll = s % 2 ? COLL_REDUCE : COLL_ALLREDUCE,
+                                .dtype = types[t],
+                                .op = OP_ADASUM,
+                                .pre = s / 6 % 2 ? 0.5 : 1,
+                                .post = s / 12 ? 2 : 1,
+                                .n_items = sizes[s / 2 % 3],
+                                .root = k % w->n,
+                                .is_in_place = s / 6 % 2,
+                                .is_uneven = k % 3 == 0,
+                                .more = s % 5 == 0 && s / 2 % 3 != 2 ? 9001 : 0};
+            w->a.has_joined = !w->a.is_in_place && s % 7 == 0;
+            int rc = run_one(w, said);
+            if (rc)
+                return rc;
+        }
+    return 0;
+}
+
+/* More than a chunk, and more than a step of the fusion buffer's alignment. */
+static int large(struct bench *w, char *said)
+{
+    static const enum collective colls[] = {
+        COLL_ALLREDUCE, COLL_REDUCE, COLL_REDUCESCATTER, COLL_BROADCAST,
+        COLL_ALLGATHER, COLL_GATHER, COLL_ALLTOALL};
+    static const enum dtype types[] = {DT_F32, DT_I16, DT_U8};
+
+    for (unsigned c = 0; c < 7; c++)
+        for (unsigned t = 0; t < 3; t++) {
+            w->a = (struct ask){.coll = colls[c],
+                                .dtype = types[t],
+                                .op = OP_SUM,
+                                .pre = 1,
+                                .post = 2,
+                                .n_items = 2,
+                                .root = w->n - 1,
+                                .is_uneven = true,
+                                .more = 9001};
+            int rc = run_one(w, said);
+            if (rc)
+                return rc;
+        }
+    return 0;
+}
+
+static int all(struct device *g, struct backend *meeting, struct party *p, char *said)
+{
+    int (*const parts[])(struct bench *, char *) = {reductions, specials, moves, large,
+                                                    adasums};
+    struct err err = ERR_INIT;
+    struct bench *w = calloc(1, sizeof(*w));
+    int rc;
+
+    (void)p;
+    HOLDS(w);
+    rc = begin(w, g, meeting, said);
+    w->mask = w->n == 3 ? 0 : 3; /* once is enough for most */
+    for (unsigned i = 0; i < 5 && !rc; i++)
+        rc = parts[i](w, said);
+    if (!rc)
+        rc = end(w, said);
+    if (!rc)
+        free(w); /* else the launcher may still use it */
+    return rc;
+}
+
+/* --- ways --- */
+
+/* What NCCL was asked for by this member in run_one: lines, and how many of them follow
+ * another in their group. */
+static int calls_of(struct bench *w, size_t *ret_n, size_t *ret_grouped, char *said)
+{
+    char *(*log_of)(int rank);
+    void *lib = dlopen("libnccl.so.2", RTLD_NOW | RTLD_NOLOAD);
+    struct err err = ERR_INIT;
+    struct device *g = w->g;
+
+    HOLDS(lib);
+    *(void **)&log_of = dlsym(lib, "fake_nccl_log");
+    HOLDS(log_of);
+    char *old = log_of((int)w->me);
+    int rc = run_one(w, said);
+    char *log = log_of((int)w->me);
+    *ret_n = *ret_grouped = 0;
+    for (const char *p = log + strlen(old); *p; p = strchr(p, '\n') + 1) {
+        ++*ret_n;
+        *ret_grouped += p[2] == '+'; /* "3 + ..." */
+    }
+    free(old);
+    free(log);
+    (void)dlclose(lib);
+    return rc;
+}
+
+struct way {
+    struct ask a;
+    size_t n, grouped;
+};
+
+static int ways(struct bench *w, const struct way *v, size_t n_ways, char *said)
+{
+    struct device *g = w->g;
+    struct err err = ERR_INIT;
+    size_t n, grouped;
+
+    for (size_t i = 0; i < n_ways; i++) {
+        w->a = v[i].a;
+        w->a.pre = w->a.post = 1;
+        w->a.dtype = DT_F32;
+        w->a.op = OP_SUM;
+        int rc = calls_of(w, &n, &grouped, said);
+        if (rc)
+            return rc;
+        (void)err_set(&err, 0, "way %zu: %zu calls, %zu more in their groups", i, n,
+                      grouped);
+        HOLDS(n == v[i].n && grouped == v[i].grouped);
+    }
+    return 0;
+}
+
+static int small_ways(struct device *g, struct backend *m, struct party *p, char *said)
+{
+    static const struct way v[] = {
+        {{.coll = COLL_ALLREDUCE, .n_items = 1}, 1, 0},
+        {{.coll = COLL_ALLREDUCE, .n_items = 40}, 1, 0},
+        {{.coll = COLL_REDUCE, .n_items = 40}, 1, 0},
+        {{.coll = COLL_REDUCESCATTER, .n_items = 3}, 3, 2},
+        {{.coll = COLL_BROADCAST, .n_items = 64}, 64, 63},
+        {{.coll = COLL_BROADCAST, .n_items = 65}, 65, 64},
+        {{.coll = COLL_ALLGATHER, .n_items = 2}, 2, 1},
+        {{.coll = COLL_ALLTOALL, .n_items = 2}, 8, 7},
+    };
+    struct bench *w = calloc(1, sizeof(*w));
+    struct err err = ERR_INIT;
+
+    (void)p;
+    HOLDS(w);
+    int rc = begin(w, g, m, said);
+    if (!rc)
+        rc = ways(w, v, sizeof(v) / sizeof(v[0]), said);
+    if (!rc)
+        rc = end(w, said);
+    if (!rc)
+        free(w);
+    return rc;
+}
+
+static int each_ways(struct device *g, struct backend *m, struct party *p, char *said)
+{
+    static const struct way v[] = {
+        {{.coll = COLL_ALLREDUCE, .n_items = 3}, 3, 2},
+        {{.coll = COLL_REDUCE, .n_items = 3}, 3, 2},
+    };
+    struct bench *w = calloc(1, sizeof(*w));
+    struct err err = ERR_INIT;
+
+    (void)p;
+    HOLDS(w);
+    int rc = begin(w, g, m, said);
+    if (!rc)
+        rc = ways(w, v, sizeof(v) / sizeof(v[0]), said);
+    if (!rc)
+        rc = end(w, said);
+    if (!rc)
+        free(w);
+    return rc;
+}
+
+/* --- cases --- */
+
+static int coll_hook(struct device *g, struct job *job, struct err *err)
+{
+    return job->kind == JOB_BATCH ? gcoll_run(g, job, err) : comm_run(g, job, err);
+}
+
+static const struct gpu_hooks hooks = {
+    .needs_nccl = true, .run = coll_hook, .look = comms_look, .abort = comms_abort};
+
+static bool has_kernels(void)
+{
+    struct err err = ERR_INIT;
+
+    return image_count(kernels_image, (size_t)(kernels_image_end - kernels_image), &err)
+           != 0; /* KERNELS=none */
+}
+
+static void run(struct gpu_case c)
+{
+
+    c.hooks = &hooks;
+    if (has_kernels())
+        run_case(&c);
+}
+
+static void two_members_get_what_is_theirs(void **state)
+{
+    (void)state;
+    run((struct gpu_case){.n = 2, .body = all});
+}
+
+static void three_members_get_what_is_theirs(void **state)
+{
+    (void)state;
+    run((struct gpu_case){.n = 3, .body = all});
+}
+
+static void four_members_get_it_by_calls_of_a_group(void **state)
+{
+    (void)state;
+    run((struct gpu_case){.n = 4, .direct_bytes = 1, .body = all});
+}
+
+static void deterministic_results_are_right_too(void **state)
+{
+    (void)state;
+    run((struct gpu_case){.n = 2, .is_deterministic = true, .body = all});
+}
+
+static void blocking_versions_do_the_same(void **state)
+{
+    (void)state;
+    run((struct gpu_case){.n = 2, .version = "21003", .body = all});
+}
+
+static void a_set_of_one_needs_no_nccl(void **state)
+{
+    (void)state;
+    run((struct gpu_case){.n = 1, .body = all});
+}
+
+static void small_tensors_are_one_call(void **state)
+{
+    (void)state;
+    run((struct gpu_case){.n = 3, .body = small_ways});
+}
+
+static void large_tensors_are_calls_of_one_group(void **state)
+{
+    (void)state;
+    run((struct gpu_case){.n = 3, .direct_bytes = 1, .body = each_ways});
+}
+
+static void deterministic_tensors_are_calls_of_their_own(void **state)
+{
+    (void)state;
+    run((struct gpu_case){.n = 3, .is_deterministic = true, .body = each_ways});
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(two_members_get_what_is_theirs),
+        cmocka_unit_test(three_members_get_what_is_theirs),
+        cmocka_unit_test(four_members_get_it_by_calls_of_a_group),
+        cmocka_unit_test(deterministic_results_are_right_too),
+        cmocka_unit_test(blocking_versions_do_the_same),
+        cmocka_unit_test(a_set_of_one_needs_no_nccl),
+        cmocka_unit_test(small_tensors_are_one_call),
+        cmocka_unit_test(large_tensors_are_calls_of_one_group),
+        cmocka_unit_test(deterministic_tensors_are_calls_of_their_own),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
