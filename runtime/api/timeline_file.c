@@ -223,16 +223,6 @@ static int start_thread(struct timeline_file *f, struct err *err)
 
 /* --- life --- */
 
-static void init_cond(pthread_cond_t *c)
-{
-    pthread_condattr_t attr;
-
-    (void)pthread_condattr_init(&attr);
-    (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    (void)pthread_cond_init(c, &attr);
-    (void)pthread_condattr_destroy(&attr);
-}
-
 static void file_free(struct timeline_file *f)
 {
     fd_close(&f->fd);
@@ -279,8 +269,8 @@ int timeline_file_open(struct timeline *t,
     f->tail = &f->head;
     memcpy(f->path, path, strlen(path) + 1);
     (void)pthread_mutex_init(&f->lock, NULL);
-    init_cond(&f->work);
-    init_cond(&f->last);
+    clock_init_cond(&f->work);
+    clock_init_cond(&f->last);
     strbuf_init(&f->text, 16u << 20);
     f->trace = trace_new(clock_now_ns());
     f->clocks = mem_calloc(t->size, sizeof(*f->clocks));

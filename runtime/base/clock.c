@@ -56,3 +56,13 @@ struct timespec clock_timespec(uint64_t ns)
     return (struct timespec){.tv_sec = (time_t)(ns / NS_PER_S),
                              .tv_nsec = (long)(ns % NS_PER_S)};
 }
+
+void clock_init_cond(pthread_cond_t *c)
+{
+    pthread_condattr_t attr;
+
+    (void)pthread_condattr_init(&attr);
+    (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    (void)pthread_cond_init(c, &attr);
+    (void)pthread_condattr_destroy(&attr);
+}

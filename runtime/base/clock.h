@@ -4,6 +4,7 @@
 #ifndef RUNTIME_BASE_CLOCK_H
 #define RUNTIME_BASE_CLOCK_H
 
+#include <pthread.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <time.h>
@@ -20,5 +21,7 @@ char *clock_rfc3339(uint64_t wall_s, char *buf, size_t size_bytes);
  * UINT64_MAX means no deadline: -1. */
 int clock_left_ms(uint64_t deadline_ns);
 struct timespec clock_timespec(uint64_t ns);
+/* A condition whose timed waits take clock_timespec of the monotonic clock. */
+void clock_init_cond(pthread_cond_t *c);
 
 #endif
