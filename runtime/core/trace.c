@@ -174,6 +174,8 @@ static void put_span_name(const struct trace_event *ev, struct strbuf *out)
         strbuf_puts(out, coll);
     else if (ev->activity == TRACE_TRANSFER)
         strbuf_printf(out, "CPU_%s", coll);
+    else if (ev->activity == TRACE_DEVICE)
+        strbuf_printf(out, "NCCL_%s", coll);
     else
         strbuf_puts(out, activities[ev->activity]);
 }

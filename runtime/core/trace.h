@@ -24,6 +24,7 @@ enum trace_kind {
 enum trace_activity {
     TRACE_ALLOCATE_OUTPUT, /* memory for the result */
     TRACE_TRANSFER,        /* CPU_<coll>: in the backend, packing included */
+    TRACE_DEVICE,          /* NCCL_<coll>: posted to the GPU, until it is done */
     TRACE_ACTIVITY_COUNT
 };
 

@@ -79,6 +79,22 @@ static void a_tensor_s_life_is_nested_spans(void **state)
     trace_free(t);
 }
 
+static void a_batch_on_gpus_has_a_name_of_its_own(void **state)
+{
+    CLEANUP(strbuf_release) struct strbuf out = {0};
+    struct trace *t = trace_new(0);
+    struct trace_event ev[] = {event(TRACE_START, 1, "g"),
+                               event(TRACE_ACTIVITY, 2, "g")};
+
+    (void)state;
+    ev[1].activity = TRACE_DEVICE;
+    strbuf_init(&out, 1 << 20);
+    for (size_t i = 0; i < ARRAY_LEN(ev); i++)
+        assert_int_equal(trace_put(t, 0, &ev[i], 0, &out), 0);
+    assert_non_null(strstr(strbuf_str(&out), "\"name\":\"NCCL_ALLREDUCE\""));
+    trace_free(t);
+}
+
 /* --- the edges --- */
 
 static const char *shape_of(const char *json, char *ret)
@@ -467,6 +483,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_tensor_s_life_is_nested_spans),
+        cmocka_unit_test(a_batch_on_gpus_has_a_name_of_its_own),
         cmocka_unit_test(each_edge_ends_and_begins_what_the_table_says),
         cmocka_unit_test(whatever_comes_the_spans_balance),
         cmocka_unit_test(ranks_are_shown_on_rank_0_s_clock),
