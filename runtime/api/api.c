@@ -152,7 +152,7 @@ struct op *api_find(hvd_handle h, struct err *err)
     return op;
 }
 
-static int tell(const struct op *op, int status, struct err *err)
+int api_tell(const struct op *op, int status, struct err *err)
 {
     return status < 0 ? err_set(err, status, "%s", op->error) : status;
 }
@@ -165,36 +165,58 @@ int hvd_poll(hvd_handle h)
 
     if (!op)
         return err->code;
-    r = tell(op, op_status(op), err);
+    r = api_tell(op, op_status(op), err);
     op_unref(op);
     return r;
+}
+
+uint64_t api_deadline(int64_t timeout_ms)
+{
+    if (timeout_ms >= 0 && (uint64_t)timeout_ms < UINT64_MAX / NS_PER_MS / 2)
+        return clock_now_ns() + (uint64_t)timeout_ms * NS_PER_MS;
+    return UINT64_MAX;
+}
+
+int api_may_wait(const struct op *op, const char *call, struct err *err)
+{
+    if (!op_in_callback() && !atomic_load(&op->is_held))
+        return 0;
+    return err_set(err, HVD_INVALID_ARGUMENT, "%s: called %s", call,
+                   op_in_callback() ? "inside a callback"
+                                    : "for what hvd_submit_held has not submitted");
 }
 
 int hvd_wait(hvd_handle h, int64_t timeout_ms)
 {
     struct err *err = api_fresh_error();
     struct op *op = api_find(h, err);
-    uint64_t deadline = UINT64_MAX;
     int r;
 
     if (!op)
         return err->code;
-    if (op_in_callback() || atomic_load(&op->is_held)) {
+    r = api_may_wait(op, "hvd_wait", err);
+    if (r < 0) {
         op_unref(op);
-        return err_set(err, HVD_INVALID_ARGUMENT, "hvd_wait: called %s",
-                       op_in_callback() ? "inside a callback"
-                                        : "for what hvd_submit_held has not submitted");
+        return r;
     }
-    if (timeout_ms >= 0 && (uint64_t)timeout_ms < UINT64_MAX / NS_PER_MS / 2)
-        deadline = clock_now_ns() + (uint64_t)timeout_ms * NS_PER_MS;
-    r = coordinator_wait(op->co, op, deadline);
+    r = coordinator_wait(op->co, op, OP_ENDED, api_deadline(timeout_ms));
     if (r == HVD_IN_PROGRESS)
         r = err_set(err, HVD_TIMEOUT, "tensor \"%.200s\" is not done after %lld ms",
                     op->req.name, (long long)timeout_ms);
     else
-        r = tell(op, r, err);
+        r = api_tell(op, r, err);
     op_unref(op);
     return r;
+}
+
+/* A result on a GPU is there, and in order for streams, from when it is posted. */
+static int status_of_result(const struct op *op)
+{
+    int status = op_status_told(op);
+
+    if (status == HVD_IN_PROGRESS && atomic_load(&op->is_posted)) /* op_posted's */
+        return HVD_OK;
+    return status;
 }
 
 int hvd_result(hvd_handle h, void **ret_data, int *ret_ndim, int64_t *ret_shape)
@@ -205,7 +227,7 @@ int hvd_result(hvd_handle h, void **ret_data, int *ret_ndim, int64_t *ret_shape)
 
     if (!op)
         return err->code;
-    r = tell(op, op_status_told(op), err);
+    r = api_tell(op, status_of_result(op), err);
     if (r == HVD_OK && !op_has_result(op))
         r = err_set(err, HVD_INVALID_ARGUMENT,
                     "tensor \"%.200s\": %s has no result of its own", op->req.name,
@@ -229,7 +251,7 @@ static struct op *find_ended(hvd_handle h, enum collective coll, struct err *err
 
     if (!op)
         return NULL;
-    status = op_status_told(op);
+    status = status_of_result(op);
     if (op->req.coll != coll)
         status = err_set(err, HVD_INVALID_ARGUMENT, "tensor \"%.200s\": is no %s",
                          op->req.name, collective_name(coll));
@@ -237,7 +259,7 @@ static struct op *find_ended(hvd_handle h, enum collective coll, struct err *err
         status = err_set(err, HVD_INVALID_ARGUMENT,
                          "tensor \"%.200s\": has not ended yet", op->req.name);
     else
-        status = tell(op, status, err);
+        status = api_tell(op, status, err);
     if (status == HVD_OK)
         return op;
     op_unref(op);

@@ -193,7 +193,9 @@ static int take_data(struct call *c)
 
     c->op->data = c->t.data;
     c->op->output = c->t.output;
-    c->op->ready_event = c->t.ready_event;
+    c->op->stream = c->t.stream;
+    if (c->t.device != HVD_DEVICE_HOST)
+        c->op->req.place = PLACE_CUDA;
     return r < 0 ? r : take_group(c);
 }
 
@@ -207,6 +209,31 @@ static int begin_data(struct call *c,
     return r < 0 ? r : take_data(c);
 }
 
+/* The GPU its memory is on. */
+static int take_device(struct call *c)
+{
+    struct op *op = c->op;
+    struct coordinator *co = c->w->co;
+    const void *p = op->data ? op->data : op->output;
+    struct device *d;
+    int r = 0;
+
+    if (op->req.place != PLACE_CUDA)
+        return 0;
+    if (c->t.device < HVD_DEVICE_OF_POINTER)
+        r = err_set(c->err, HVD_INVALID_ARGUMENT, "there is no such device");
+    else if (c->t.ready_event)
+        r = err_set(c->err, HVD_INVALID_ARGUMENT, "ready_event must be NULL");
+    else
+        r = device_need(co, c->t.device, op->count > 0 ? p : NULL, &d, c->err);
+    if (r < 0)
+        return err_prefix(c->err, "tensor \"%.200s\": device %d", c->t.name,
+                          c->t.device);
+    op->gpu = co->gpu.ops;
+    op->ordinal = op->gpu->ordinal(d);
+    return 0;
+}
+
 static int check_memory(const struct call *c)
 {
     const struct op *op = c->op;
@@ -218,11 +245,6 @@ static int check_memory(const struct call *c)
 
     if (op->req.coll == COLL_BARRIER || op->req.coll == COLL_JOIN)
         return 0;
-    if (c->t.device != -1)
-        return err_set(
-            c->err, HVD_INVALID_ARGUMENT,
-            "tensor \"%.200s\": device %d, only host memory (-1) is supported so far",
-            c->t.name, c->t.device);
     if (op->count > 0 && ((needs_data && !c->t.data) || (needs_output && !c->t.output)))
         return err_set(c->err, HVD_INVALID_ARGUMENT,
                        "tensor \"%.200s\": data or output is NULL", c->t.name);
@@ -247,7 +269,8 @@ static int submit(struct call *c, hvd_handle *ret)
     *ret = h; /* before the submit: a callback may ask for it */
     if (c->t.is_held)
         return 0;
-    r = coordinator_submit(c->w->co, &c->op, 1, c->err);
+    r = api_record(c->w->co, &c->op, 1, c->err);
+    r = r < 0 ? r : coordinator_submit(c->w->co, &c->op, 1, c->err);
     if (r < 0)
         (void)handles_remove(runtime_handles(), h);
     return r;
@@ -257,6 +280,7 @@ static int submit(struct call *c, hvd_handle *ret)
 static int finish(struct call *c, int r, hvd_handle *ret)
 {
     r = r < 0 ? r : check_memory(c);
+    r = r < 0 ? r : take_device(c);
     r = r < 0 ? r : submit(c, ret);
     op_unref(c->op);
     runtime_put(c->w);
@@ -526,67 +550,4 @@ int hvd_join_async(const struct hvd_tensor *t, hvd_handle *ret_handle)
     int r = begin_in(&c, t, COLL_JOIN, 0);
 
     return finish(&c, r, ret_handle);
-}
-
-/* --- held ones --- */
-
-/* The operation is the caller's to submit now; a reference, or NULL with a sentence. */
-static struct op *take_held(struct world *w, hvd_handle h, struct err *err)
-{
-    struct op *op = api_find(h, err);
-
-    if (!op)
-        return NULL;
-    if (op->co != w->co)
-        (void)err_set(err, HVD_PRECONDITION,
-                      "tensor \"%.200s\": is held from before the shutdown",
-                      op->req.name);
-    else if (!atomic_exchange(&op->is_held, false))
-        (void)err_set(err, HVD_INVALID_ARGUMENT,
-                      "tensor \"%.200s\": is not held: submitted before", op->req.name);
-    else
-        return op;
-    op_unref(op);
-    return NULL;
-}
-
-static int submit_held(struct world *w, struct op **ops, const hvd_handle *h, int n)
-{
-    struct err *err = api_fresh_error();
-    int r = 0, n_taken = 0;
-
-    while (r == 0 && n_taken < n) {
-        ops[n_taken] = take_held(w, h[n_taken], err);
-        if (ops[n_taken])
-            n_taken++;
-        else
-            r = err->code;
-    }
-    r = r < 0 ? r : coordinator_submit(w->co, ops, (uint32_t)n, err);
-    for (int i = 0; i < n_taken; i++) {
-        if (r < 0)
-            atomic_store(&ops[i]->is_held, true);
-        op_unref(ops[i]);
-    }
-    return r;
-}
-
-int hvd_submit_held(const hvd_handle *handles, int n)
-{
-    struct err *err = api_fresh_error();
-    AUTOFREE struct op **ops = NULL;
-    struct world *w;
-    int r = runtime_get(&w, err);
-
-    if (r < 0)
-        return r;
-    if (n < 1 || !handles)
-        r = err_set(err, HVD_INVALID_ARGUMENT,
-                    "hvd_submit_held: n is %d, must be at least 1, with handles", n);
-    else if (!(ops = mem_calloc((size_t)n, sizeof(struct op *))))
-        r = err_set(err, HVD_NO_MEMORY, "out of memory for %d operations", n);
-    else
-        r = submit_held(w, ops, handles, n);
-    runtime_put(w);
-    return r;
 }

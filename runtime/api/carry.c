@@ -129,6 +129,17 @@ int carry_set(struct coordinator *co, const struct member_act *act, struct err *
     return add_set(co, ranks, q->n_set, act->set_id, err);
 }
 
+/* Nothing of it is on the GPUs any more. */
+static int empty_set(struct coordinator *co, uint32_t id, struct err *err)
+{
+    const struct process_set *set = sets_find(co->sets, id);
+
+    if (!set || !set->device_backend)
+        return 0;
+    co->gpu.ops->state_forget_set(device_of(co), id);
+    return flights_drain(co, set->device_backend, 0, err);
+}
+
 static int change_sets(struct coordinator *co,
                        struct op *op,
                        const struct member_act *act,
@@ -140,7 +151,8 @@ static int change_sets(struct coordinator *co,
         op->set_id = act->set_id;
         return add_set(co, op->ranks, op->n_ranks, act->set_id, err);
     }
-    r = sets_remove(co->sets, op->req.root, err);
+    r = empty_set(co, op->req.root, err);
+    r = r < 0 ? r : sets_remove(co->sets, op->req.root, err);
     member_set_removed(co->member, op->req.root);
     if (co->codec_state)
         codec_state_forget_set(co->codec_state, op->req.root);
@@ -301,7 +313,7 @@ int carry_run(struct coordinator *co,
 {
     const struct request *q = act->items[0].req;
     struct op *op = act->items[0].op ? op_of(act->items[0].op) : NULL;
-    const struct process_set *set;
+    struct process_set *set;
     int r = 0;
 
     *ret_is_ours = true;
@@ -318,6 +330,8 @@ int carry_run(struct coordinator *co,
         for (size_t i = 0; i < act->n_items && r == 0; i++)
             if (act->items[i].op)
                 r = prepare(co, op_of(act->items[i].op), set, act, ret_is_ours, err);
+        if (r == 0 && q->place == PLACE_CUDA)
+            return carry_device(co, set, act, ret_is_ours, err);
         if (r == 0)
             r = run_batch(co, set, act, ret_is_ours, err);
     }

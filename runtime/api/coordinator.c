@@ -17,6 +17,7 @@
  *
  * Order of locks: none is held while another is taken; see runtime/README.md. */
 #include "runtime/api/observe.h"
+#include "runtime/api/runtime.h"
 
 #include <errno.h>
 #include <sched.h>
@@ -89,7 +90,6 @@ static void wake_poller(struct coordinator *co)
 }
 
 static void say_goodbye(struct coordinator *co);
-
 static void end_nap(struct coordinator *co);
 
 static void seat_leave(struct coordinator *co)
@@ -112,9 +112,11 @@ static void seat_leave(struct coordinator *co)
     wake_poller(co);
 }
 
-/* Until op (may be NULL) has ended, the seat is free, or the deadline. */
-static void
-sleep_beside_seat(struct coordinator *co, const struct op *op, uint64_t deadline_ns)
+/* Until op (may be NULL) has come to state, the seat is free, or the deadline. */
+static void sleep_beside_seat(struct coordinator *co,
+                              const struct op *op,
+                              enum op_state state,
+                              uint64_t deadline_ns)
 {
     struct timespec ts =
         clock_timespec(earlier(deadline_ns, clock_now_ns() + FOREVER_NS));
@@ -122,8 +124,7 @@ sleep_beside_seat(struct coordinator *co, const struct op *op, uint64_t deadline
 
     (void)pthread_mutex_lock(&co->lock);
     atomic_fetch_add(&co->n_sleepers, 1);
-    while (r == 0 && atomic_load(&co->seat) != 0
-           && (!op || op_status(op) == HVD_IN_PROGRESS))
+    while (r == 0 && atomic_load(&co->seat) != 0 && (!op || !op_has_come_to(op, state)))
         r = pthread_cond_timedwait(&co->done_cond, &co->lock, &ts);
     atomic_fetch_sub(&co->n_sleepers, 1);
     (void)pthread_mutex_unlock(&co->lock);
@@ -204,6 +205,14 @@ static void end_nap(struct coordinator *co)
     (void)pthread_mutex_unlock(&co->lock);
 }
 
+void coordinator_wake(struct coordinator *co)
+{
+    end_doze(co);
+    control_wake(co->control);
+    if (atomic_load(&co->nap_until_ns) > 0 && atomic_load(&co->n_waiters) == 0)
+        end_nap(co);
+}
+
 int coordinator_submit(struct coordinator *co,
                        struct op *const *ops,
                        uint32_t n,
@@ -224,12 +233,15 @@ int coordinator_submit(struct coordinator *co,
 
 /* --- waiting --- */
 
-static void drive(struct coordinator *co, const struct op *op, uint64_t deadline_ns)
+static void drive(struct coordinator *co,
+                  const struct op *op,
+                  enum op_state state,
+                  uint64_t deadline_ns)
 {
     uint64_t spin_ns = co->is_crowded ? SPIN_CROWDED_NS : SPIN_NS;
     uint64_t spin_until = clock_now_ns() + spin_ns;
 
-    while (op_status(op) == HVD_IN_PROGRESS) {
+    while (!op_has_come_to(op, state)) {
         uint64_t now;
 
         if (step_once(co)) {
@@ -247,24 +259,27 @@ static void drive(struct coordinator *co, const struct op *op, uint64_t deadline
     }
 }
 
-int coordinator_wait(struct coordinator *co, struct op *op, uint64_t deadline_ns)
+int coordinator_wait(struct coordinator *co,
+                     struct op *op,
+                     enum op_state state,
+                     uint64_t deadline_ns)
 {
     uint64_t now;
 
-    if (op_status(op) != HVD_IN_PROGRESS)
+    if (op_has_come_to(op, state))
         return op_status(op);
     atomic_fetch_add(&co->n_waiters, 1);
     atomic_fetch_add(&co->n_waits, 1);
     do {
         if (seat_take(co)) {
-            drive(co, op, deadline_ns);
+            drive(co, op, state, deadline_ns);
             seat_leave(co);
         } else {
             end_doze(co); /* the background thread gives the seat up */
-            sleep_beside_seat(co, op, deadline_ns);
+            sleep_beside_seat(co, op, state, deadline_ns);
         }
         now = clock_now_ns();
-    } while (op_status(op) == HVD_IN_PROGRESS && now < deadline_ns);
+    } while (!op_has_come_to(op, state) && now < deadline_ns);
     atomic_store(&co->last_wait_ns, now);
     if (atomic_fetch_sub(&co->n_waiters, 1) == 1
         && atomic_load(&co->nap_until_ns) > now + 2 * NAP_MIN_NS)
@@ -365,16 +380,6 @@ static void *background(void *arg)
 
 /* --- life --- */
 
-static void init_cond(pthread_cond_t *c)
-{
-    pthread_condattr_t attr;
-
-    (void)pthread_condattr_init(&attr);
-    (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    (void)pthread_cond_init(c, &attr);
-    (void)pthread_condattr_destroy(&attr);
-}
-
 static const char *host_of(void *arg, uint32_t rank)
 {
     return ((const struct coordinator *)arg)->members[rank].host;
@@ -424,10 +429,11 @@ int coordinator_new(uint32_t rank,
     atomic_init(&co->ears[0], -1);
     atomic_init(&co->ears[1], -1);
     tensor_queue_init(&co->queue);
+    device_init(&co->gpu, runtime_nccl_hint());
     strbuf_init(&co->out, MESSAGE_MAX_BYTES);
     (void)pthread_mutex_init(&co->lock, NULL);
-    init_cond(&co->done_cond);
-    init_cond(&co->nap_cond);
+    clock_init_cond(&co->done_cond);
+    clock_init_cond(&co->nap_cond);
     co->rows = mem_calloc(size, sizeof(*co->rows));
     co->ones = mem_calloc(size, sizeof(*co->ones));
     for (uint32_t i = 0; co->ones && i < size; i++)
@@ -458,6 +464,7 @@ void coordinator_unref(struct coordinator *co)
     mem_free(co->rows);
     mem_free(co->ones);
     mem_free(co->items);
+    (void)pthread_mutex_destroy(&co->gpu.lock);
     (void)pthread_cond_destroy(&co->done_cond);
     (void)pthread_cond_destroy(&co->nap_cond);
     (void)pthread_mutex_destroy(&co->lock);
@@ -526,7 +533,7 @@ static bool seat_take_for_good(struct coordinator *co, uint64_t deadline_ns)
             return false;
         if (now >= half)
             atomic_store(&co->is_hurried, true);
-        sleep_beside_seat(co, NULL, now < half ? half : deadline_ns);
+        sleep_beside_seat(co, NULL, OP_ENDED, now < half ? half : deadline_ns);
     }
     return true;
 }

@@ -5,6 +5,8 @@
 #define RUNTIME_API_COORDINATOR_H
 
 #include "runtime/api/autotune.h"
+#include "runtime/api/device.h"
+#include "runtime/api/flight.h"
 #include "runtime/api/settings.h"
 #include "runtime/api/sets.h"
 #include "runtime/api/stats.h"
@@ -27,9 +29,11 @@ struct coordinator {
     struct backend *backend;              /* the world's */
     struct sets *sets;                    /* the world's */
     const struct control_member *members; /* the world's, by rank */
+    const struct backend_env *env;        /* the world's */
     bool is_crowded; /* more ranks than processors here: spin shortly */
 
     struct tensor_queue queue; /* own lock */
+    struct world_device gpu;   /* own lock */
 
     /* Owned by whoever sits in the seat. */
     struct negotiate *negotiate; /* rank 0 */
@@ -42,6 +46,7 @@ struct coordinator {
     uint64_t *rows, *ones;    /* [size]: scratch of an alltoall, and ones */
     struct batch_item *items; /* of the batch at hand */
     size_t items_cap;
+    struct flights flights;
     struct codec_state *codec_state; /* made with the first compressed tensor */
     uint64_t n_evicted;              /* of it, that have been said */
     uint8_t *codec_scratch;
@@ -106,9 +111,14 @@ int coordinator_submit(struct coordinator *co,
                        struct op *const *ops,
                        uint32_t n,
                        struct err *err);
-/* Any thread but not in a callback. The op's status, HVD_IN_PROGRESS at the deadline.
- */
-int coordinator_wait(struct coordinator *co, struct op *op, uint64_t deadline_ns);
+/* Any thread but not in a callback: until the op has come to this state. Its status:
+ * HVD_IN_PROGRESS when it is POSTED, or at the deadline. */
+int coordinator_wait(struct coordinator *co,
+                     struct op *op,
+                     enum op_state state,
+                     uint64_t deadline_ns);
+/* Any thread: there is something for the seat to see. */
+void coordinator_wake(struct coordinator *co);
 
 /* Ends this rank's part: goodbye, carry out what was promised, fail the rest, stop the
  * thread. Afterwards nobody uses control and backend any more. False: the thread did
@@ -178,6 +188,13 @@ int carry_compressed(struct coordinator *co,
                      const struct batch *batch,
                      bool *ret_is_ours,
                      struct err *err);
+/* carry_device.c: posts a batch of tensors on GPUs, whose results have memory; the
+ * batch is a flight then. As carry_run. */
+int carry_device(struct coordinator *co,
+                 struct process_set *set,
+                 const struct member_act *act,
+                 bool *ret_is_ours,
+                 struct err *err);
 void carry_finish(struct coordinator *co, struct op *op, int status, const char *text);
 
 #endif

@@ -224,6 +224,7 @@ int find_place(struct world *w,
         (void)gethostname(w->contract.hostname, sizeof(w->contract.hostname) - 1);
     w->settings.generation = c->generation;
     w->settings.job_rank = c->place.rank;
+    w->settings.local_rank = c->place.local_rank;
     w->settings.job_size = c->place.size;
     memcpy(w->settings.host, c->hostname, sizeof(w->settings.host));
     return find_token(w, m, err);

@@ -109,22 +109,31 @@ static bool is_read(const struct op *op)
            || op->me == op->root;
 }
 
-static int
-check_finite(const struct coordinator *co, const struct op *op, struct err *err)
+int observe_nonfinite(const struct coordinator *co,
+                      const struct op *op,
+                      const struct nonfinite *bad,
+                      struct err *err)
 {
-    struct nonfinite bad;
     char name[NAME_SHOWN_MAX];
 
-    if (!is_read(op) || !nonfinite_find(op->req.dtype, op->data, op->count, &bad))
-        return 0;
     return err_set(
         err, -EDOM,
         "%s on rank %u (host %s): element %llu of %llu in tensor %s, input of "
         "%s (%llu such elements; HVD_NANCHECK)",
-        bad.is_nan ? "NaN" : "infinity", co->rank, co->settings.host,
-        (unsigned long long)bad.at, (unsigned long long)op->count,
+        bad->is_nan ? "NaN" : "infinity", co->rank, co->settings.host,
+        (unsigned long long)bad->at, (unsigned long long)op->count,
         name_shown(op->req.name, name), collective_name(op->req.coll),
-        (unsigned long long)bad.n);
+        (unsigned long long)bad->n);
+}
+
+static int
+check_finite(const struct coordinator *co, const struct op *op, struct err *err)
+{
+    struct nonfinite bad;
+
+    if (!is_read(op) || !nonfinite_find(op->req.dtype, op->data, op->count, &bad))
+        return 0;
+    return observe_nonfinite(co, op, &bad, err);
 }
 
 /* --- what the member counts --- */
@@ -183,6 +192,16 @@ int observe_transfer(struct coordinator *co,
             put_activity(co, TRACE_TRANSFER, now, act->items[i].req);
     *ret_ns = now;
     return 0;
+}
+
+uint64_t observe_posted(struct coordinator *co, const struct member_act *act)
+{
+    uint64_t now = clock_now_ns();
+
+    for (size_t i = 0; timeline_is_on(&co->timeline) && i < act->n_items; i++)
+        if (act->items[i].op)
+            put_activity(co, TRACE_DEVICE, now, act->items[i].req);
+    return now;
 }
 
 void observe_transferred(struct coordinator *co,

@@ -7,6 +7,7 @@
 
 #include "runtime/api/coordinator.h"
 #include "runtime/core/member.h"
+#include "runtime/core/nonfinite.h"
 
 /* This rank's tensor enters negotiation. */
 void observe_submit(struct coordinator *co, const struct op *op);
@@ -26,6 +27,13 @@ int observe_transfer(struct coordinator *co,
                      const struct member_act *act,
                      uint64_t *ret_ns,
                      struct err *err);
+/* A batch goes to the GPUs, whose inputs are looked at there. Now. */
+uint64_t observe_posted(struct coordinator *co, const struct member_act *act);
+/* HVD_NANCHECK: -EDOM with the sentence about this input of op. */
+int observe_nonfinite(const struct coordinator *co,
+                      const struct op *op,
+                      const struct nonfinite *bad,
+                      struct err *err);
 /* It has come back; n members, since began_ns. */
 void observe_transferred(struct coordinator *co,
                          const struct member_act *act,

@@ -36,8 +36,14 @@ void op_unref(struct op *op)
     /* acq_rel: whoever frees sees what all other holders have done to it */
     if (!op || atomic_fetch_sub_explicit(&op->refs, 1, memory_order_acq_rel) != 1)
         return;
-    if (op->owns_result)
+    if (op->owns_result && op->gpu)
+        op->gpu->free(op->result, op->stream);
+    else if (op->owns_result)
         mem_free(op->result);
+    if (op->gpu) {
+        op->gpu->event_unref(op->ready);
+        op->gpu->event_unref(op->posted);
+    }
     mem_free(op->counts);
     mem_free(op->send_counts);
     mem_free(op->received);
@@ -51,6 +57,13 @@ int op_status(const struct op *op)
 {
     /* pairs with the store in op_finish: a final status shows results and error text */
     return atomic_load_explicit(&op->status, memory_order_seq_cst);
+}
+
+bool op_has_come_to(const struct op *op, enum op_state state)
+{
+    /* pairs with op_posted */
+    return op_status(op) != HVD_IN_PROGRESS
+           || (state == OP_POSTED && atomic_load(&op->is_posted));
 }
 
 int op_status_told(const struct op *op)
@@ -82,6 +95,12 @@ void op_finish(struct op *op, int status, const char *error)
     /* seq_cst: pairs with op_status, and orders this store before the coordinator's
      * look at the number of sleepers */
     atomic_store_explicit(&op->status, status, memory_order_seq_cst);
+}
+
+void op_posted(struct op *op, struct device_event *event)
+{
+    op->posted = event;
+    atomic_store(&op->is_posted, true); /* seq_cst as op_finish, for the same reason */
 }
 
 /* --- results --- */
@@ -183,6 +202,18 @@ count_rows(struct op *op, const uint64_t *dim0, uint32_t n, uint64_t *ret_rows)
     return 0;
 }
 
+static int take_own(struct op *op, size_t bytes)
+{
+    int r = 0;
+
+    if (op->gpu)
+        r = op->gpu->alloc(device_of(op->co), bytes, op->stream, &op->result, NULL);
+    else
+        op->result = mem_alloc(bytes);
+    op->owns_result = r == 0 && op->result;
+    return op->owns_result ? 0 : -ENOMEM;
+}
+
 static int take_memory(struct op *op, uint64_t bytes)
 {
     if (op->alloc) {
@@ -192,11 +223,7 @@ static int take_memory(struct op *op, uint64_t bytes)
         callback_depth--;
         op->has_no_memory = !op->result;
     }
-    if (!op->result) {
-        op->result = mem_alloc(bytes > 0 ? (size_t)bytes : 1);
-        op->owns_result = true;
-    }
-    return op->result ? 0 : -ENOMEM;
+    return op->result ? 0 : take_own(op, bytes > 0 ? (size_t)bytes : 1);
 }
 
 int op_make_result(struct op *op, const uint64_t *dim0, uint32_t n)

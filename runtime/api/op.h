@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 #include <stddef.h>
 
+#include "runtime/backend/device.h"
 #include "runtime/core/member.h"
 #include "hvd.h"
 
@@ -25,13 +26,15 @@ struct op {
     uint64_t submitted_ns;
     const void *data;
     void *output;
-    void *ready_event;
     hvd_done_fn done;
     void *done_arg;
     hvd_alloc_fn alloc;
     void *alloc_arg;
-    struct coordinator *co; /* a reference */
-    atomic_bool is_held;    /* until hvd_submit_held */
+    struct coordinator *co;       /* a reference */
+    atomic_bool is_held;          /* until hvd_submit_held */
+    const struct device_ops *gpu; /* its memory is on a GPU; NULL: the host's */
+    void *stream;                 /* its submitter's */
+    int ordinal;                  /* of the GPU */
     /* The process set as it was at the submit; a set that is gone by the time of the
      * response fails the op. root OP_NO_MEMBER: not in the set, negotiation says so.
      * A transfer's is a pair: two members, root is who sends. */
@@ -46,6 +49,13 @@ struct op {
     int64_t *received;     /* alltoall: rows from each member */
     void *result;          /* runtime's memory when owns_result */
     bool owns_result;
+    /* Its inputs can be read then; set before it is submitted, the seat's from there on
+     * until the batch is posted. */
+    struct device_event *ready;
+    /* Its batch has been posted, and has ended where the stream waits for `posted`
+     * (NULL: already). is_posted is stored after all else of a result is written. */
+    struct device_event *posted;
+    atomic_bool is_posted;
     bool has_no_memory; /* the caller's alloc gave none: take part, then fail */
     int result_ndim;
     int64_t result_shape[TENSOR_MAX_DIMS];
@@ -65,12 +75,17 @@ struct op *op_new(void); /* one reference; NULL: out of memory */
 struct op *op_ref(struct op *op);
 void op_unref(struct op *op); /* accepts NULL */
 int op_status(const struct op *op);
+enum op_state { OP_ENDED, OP_POSTED }; /* POSTED, or ended */
+bool op_has_come_to(const struct op *op, enum op_state state);
 /* The same, but inside the op's own callback it has ended: its results may be read. */
 int op_status_told(const struct op *op);
 
 /* Exactly once per op, by the thread in the seat: callback, then the status becomes
  * visible. */
 void op_finish(struct op *op, int status, const char *error);
+/* Its batch is on its way, in the seat; takes the reference. What the op will be
+ * becomes visible: its memory may be used where `event` is waited for. */
+void op_posted(struct op *op, struct device_event *event);
 /* True inside a callback of this thread, where waiting and shutting down are refused.
  */
 bool op_in_callback(void);

@@ -38,6 +38,7 @@ static struct {
     hvd_late_fn late;    /* lock */
     void *late_arg;      /* lock */
     struct handles handles;
+    char nccl_hint[256];    /* life_lock */
     struct meeting meeting; /* life_lock */
     bool has_handlers;      /* life_lock: of fork and exit */
     _Atomic bool is_forked;
@@ -50,6 +51,18 @@ static struct {
 struct handles *runtime_handles(void)
 {
     return &runtime.handles;
+}
+
+const char *runtime_nccl_hint(void)
+{
+    return runtime.nccl_hint;
+}
+
+void runtime_set_nccl_hint(const char *path)
+{
+    (void)pthread_mutex_lock(&runtime.life_lock);
+    (void)snprintf(runtime.nccl_hint, sizeof(runtime.nccl_hint), "%s", path);
+    (void)pthread_mutex_unlock(&runtime.life_lock);
 }
 
 void hvd_on_late(hvd_late_fn fn, void *arg)
@@ -103,6 +116,7 @@ static void after_fork_child(void)
     if (runtime.world && !runtime_is_forked()) {
         atomic_store(&runtime.is_forked, true);
         control_forked(runtime.world->control);
+        device_forked(runtime.world->co);
     }
     (void)pthread_mutex_unlock(&runtime.lock);
 }

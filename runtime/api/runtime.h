@@ -20,6 +20,9 @@ void runtime_put(struct world *w); /* accepts NULL */
 bool runtime_is_forked(
     void); /* this is a child of a process that had called hvd_init */
 struct handles *runtime_handles(void);
+/* The framework's own NCCL, of hvd_device_hint; "". Constant once a world forms. */
+const char *runtime_nccl_hint(void);
+void runtime_set_nccl_hint(const char *path);
 /* Calls what hvd_on_late was given. In the seat, no lock held. */
 void runtime_late(const char *tensor);
 

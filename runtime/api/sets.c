@@ -80,6 +80,8 @@ static void set_free(struct process_set *p)
 {
     if (!p)
         return;
+    if (p->device_backend)
+        p->device_backend->ops->close(p->device_backend);
     if (p->id > 0 && p->backend)
         p->backend->ops->close(p->backend);
     mem_free(p->ranks);

@@ -18,9 +18,10 @@
 struct process_set {
     uint32_t id;
     uint32_t n;
-    uint32_t me;             /* this rank's place in it; SET_NOT_IN */
-    uint32_t *ranks;         /* n global ranks, ascending */
-    struct backend *backend; /* owned; NULL when not in it; set 0: the world's */
+    uint32_t me;                    /* this rank's place in it; SET_NOT_IN */
+    uint32_t *ranks;                /* n global ranks, ascending */
+    struct backend *backend;        /* owned; NULL when not in it; set 0: the world's */
+    struct backend *device_backend; /* of its GPUs, over the other; NULL: none yet */
 };
 
 struct sets {
@@ -34,7 +35,8 @@ struct sets {
 
 /* The table with set 0 in it, whose backend is given by sets_lend. 0, -ENOMEM. */
 int sets_init(struct sets *s, uint32_t rank, uint32_t size);
-/* Closes the backends of all sets but 0; accepts a zeroed one, and twice. */
+/* Closes the backends of all sets, but the world's own; accepts a zeroed one, and
+ * twice. */
 void sets_release(struct sets *s);
 void sets_lend(struct sets *s, struct backend *world);
 

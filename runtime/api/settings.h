@@ -58,6 +58,7 @@ struct settings {
     char cores[CONTRACT_PATH_MAX];         /* HOROVOD_THREAD_AFFINITY, "": anywhere */
     /* Of the world and this rank, for those who read settings; world.c sets them. */
     uint32_t generation;
+    uint32_t local_rank;
     uint32_t job_rank, job_size; /* in the whole job, not in this world */
     char host[HOST_NAME_MAX_BYTES];
     int core; /* of it, this rank's (settings_set_core); -1: anywhere */

@@ -43,6 +43,7 @@ void step_fail_all(struct coordinator *co, int status, const char *text)
         op_finish(op, status, text);
         op_unref(op);
     }
+    flights_fail(co, status, text);
     coordinator_wake_sleepers(co);
 }
 
@@ -464,7 +465,7 @@ static bool is_at_end(struct coordinator *co)
     if (co->is_stuck || clock_now_ns() >= co->end_at_ns)
         return co->is_stuck || member_is_in_plan(co->member)
                || !member_has_todo(co->member);
-    return !member_is_agreeing(co->member)
+    return !member_is_agreeing(co->member) && !co->flights.head
            && (member_is_in_plan(co->member) || !member_has_todo(co->member));
 }
 
@@ -505,6 +506,17 @@ static uint64_t next_ns(const struct coordinator *co)
     return timeline_next_ns(&co->timeline) < a ? timeline_next_ns(&co->timeline) : a;
 }
 
+/* True: something on the GPU has ended. */
+static bool retire(struct coordinator *co)
+{
+    struct err err = ERR_INIT;
+    int r = co->is_stuck ? 0 : flights_retire(co, &err);
+
+    if (r < 0)
+        stuck(co, false, err.text);
+    return r != 0;
+}
+
 bool step_once(struct coordinator *co)
 {
     struct err err = ERR_INIT;
@@ -517,6 +529,8 @@ bool step_once(struct coordinator *co)
         broken(co, err.text);
         return true;
     }
+    if (retire(co))
+        moved = true;
     if (carry_on(co))
         moved = true;
     if (listen_update(co) || is_out_of_patience(co))

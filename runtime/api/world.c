@@ -207,6 +207,7 @@ static int open_parts(struct world *w, struct err *err)
     w->co->control = w->control;
     w->co->sets = &w->sets;
     w->co->members = w->members;
+    w->co->env = &w->env;
     return control_listen(w->control, err);
 }
 
@@ -410,6 +411,7 @@ void world_free(struct world *w)
     if (w->is_leaked)
         return;
     sets_release(&w->sets); /* subsets close before their parent */
+    device_close(w->co);
     if (w->backend)
         w->backend->ops->close(w->backend);
     control_close(w->control);

@@ -127,7 +127,7 @@ carry_out(struct world *w, struct op *op, uint64_t deadline_ns, struct err *err)
     coordinator_own(w->co, op);
     r = coordinator_submit(w->co, &op, 1, err);
     if (r == 0) {
-        r = coordinator_wait(w->co, op, deadline_ns);
+        r = coordinator_wait(w->co, op, OP_ENDED, deadline_ns);
         if (r == HVD_IN_PROGRESS)
             r = err_set(err, HVD_TIMEOUT,
                         "process set: not all ranks have come to it in time");

@@ -122,9 +122,16 @@ typedef void *(*hvd_alloc_fn)(void *arg,
                               size_t size_bytes);
 
 /* What every submit shares. name: unique among this rank's pending operations, at most
- * 511 bytes, not beginning with "hvd://". data, output: host memory, valid until the
- * operation has ended; output may equal data. shape has ndim entries (0: scalar).
- * device: -1 for host memory (others later). ready_event: NULL on CPU. */
+ * 511 bytes, not beginning with "hvd://". data, output: valid until the operation has
+ * ended; output may equal data. shape has ndim entries (0: scalar).
+ * device: HVD_DEVICE_HOST, or the GPU that both are memory of, as CUDA numbers those
+ * that this process sees; equal on all ranks in being one of the two kinds. A rank uses
+ * one GPU in a world. HVD_DEVICE_OF_POINTER: whichever it is. ready_event: NULL. */
+#define HVD_DEVICE_HOST       (-1)
+#define HVD_DEVICE_OF_POINTER (-2)
+/* hvd_tensor.stream: all streams of the device, for who cannot tell which. */
+#define HVD_STREAM_ALL        ((void *)(uintptr_t)-1)
+
 struct hvd_tensor {
     size_t size_bytes; /* sizeof(struct hvd_tensor) */
     const char *name;
@@ -150,6 +157,11 @@ struct hvd_tensor {
      * hvd_submit_held. For groups: of one that is submitted in part the rest would be
      * waited for by all ranks. 0: submitted at once. */
     int is_held;
+    /* On a GPU: the CUDA stream in which the inputs are made. They are read, and output
+     * is written, after all that was in it at the submit (held ones: at
+     * hvd_submit_held); memory of a result is allocated in its order. NULL: the legacy
+     * default stream. */
+    void *stream;
 };
 
 /* process_set of all that follows: 0, all ranks, or an id of hvd_process_set_add that
@@ -290,9 +302,22 @@ HVD_API int hvd_poll(hvd_handle h);
  * collective itself returns only after that one, however short timeout_ms is (a silent
  * peer ends it by HVD_PEER_TIMEOUT). On failure hvd_last_error() has the sentence. */
 HVD_API int hvd_wait(hvd_handle h, int64_t timeout_ms);
+/* On a GPU: lets a stream of its device wait for the end, so that what is put into it
+ * afterwards finds the outputs; this thread waits only until that can be said, in most
+ * cases until all ranks have submitted. The handle may be released then; data and
+ * output are to be reused in this stream or another one that has waited. A failure
+ * after that is told by whatever comes next. In host memory: as hvd_wait. */
+HVD_API int hvd_wait_on_stream(hvd_handle h, void *stream, int64_t timeout_ms);
+/* The same for n of them, with one wait for all that travelled together. The first
+ * failure is returned; the stream waits for those before it. */
+HVD_API int
+hvd_wait_many(const hvd_handle *handles, int n, void *stream, int64_t timeout_ms);
+/* The GPU that the output is on, HVD_DEVICE_HOST, or HVD_INVALID_ARGUMENT with a
+ * sentence. */
+HVD_API int hvd_result_device(hvd_handle h, int *ret_device);
 /* The output of an allgather, gather, reducescatter or alltoall that the runtime
  * allocated; pointers valid until hvd_release. shape has room for HVD_MAX_DIMS.
- * HVD_IN_PROGRESS when not ended. */
+ * HVD_IN_PROGRESS when not ended; on a GPU hvd_wait_on_stream is enough. */
 HVD_API int
 hvd_result(hvd_handle h, void **ret_data, int *ret_ndim, int64_t *ret_shape);
 /* Gives the handle back; a pending operation goes on and its buffers must stay valid
@@ -313,6 +338,13 @@ HVD_API const char *hvd_version(void); /* "0.1.0" */
  * size, launcher found, transports by peer. At most n bytes with NUL; returns the
  * length needed. */
 HVD_API size_t hvd_describe(char *buf, size_t n);
+
+/* What is on this machine for tensors on GPUs, as one line of JSON: "can" (bool),
+ * "problem" (why not), "driver", "cuda", "nccl", "nccl_path", "kernels", "gpus". Needs
+ * no world. At most n bytes with NUL; returns the length needed. */
+HVD_API size_t hvd_device_report(char *buf, size_t n);
+/* The NCCL library that the framework of this process has brought, before hvd_init. */
+HVD_API void hvd_device_hint(const char *nccl_path);
 
 /* --- seeing what happens
  * --------------------------------------------------------------------- */

@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The exported C API of tensors on GPUs: streams before and after an operation, and
+ * what there is.
+ *
+ * Waiting on a stream has two halves: until the batch is posted, by the coordinator as
+ * any wait; then the device lets the stream wait for the batch's event. The second half
+ * needs the device open: it is that of the world, which the caller holds meanwhile; an
+ * operation of a world that has been left has ended. Stateless. */
+#include "runtime/api/api.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* --- before --- */
+
+static int to_status(int r)
+{
+    switch (r) {
+    case -ENOMEM:
+        return HVD_NO_MEMORY;
+    case -ECONNABORTED:
+        return HVD_ABORTED;
+    case -ETIMEDOUT:
+        return HVD_TIMEOUT;
+    case -EBUSY:
+    case -EINVAL:
+        return HVD_INVALID_ARGUMENT;
+    default:
+        return HVD_INTERNAL;
+    }
+}
+
+void api_unrecord(struct op *op)
+{
+    if (op->gpu)
+        op->gpu->event_unref(op->ready);
+    op->ready = NULL;
+}
+
+static int
+record(struct coordinator *co, struct op *const *ops, uint32_t at, struct err *err)
+{
+    struct op *op = ops[at];
+    int r;
+
+    for (uint32_t i = 0; i < at; i++) {
+        if (!ops[i]->ready || ops[i]->stream != op->stream)
+            continue;
+        op->ready = op->gpu->event_ref(ops[i]->ready);
+        return 0;
+    }
+    r = op->gpu->record(device_of(co), op->stream, &op->ready, err);
+    if (r < 0)
+        (void)err_prefix(err, "tensor \"%.200s\"", op->req.name);
+    return r < 0 ? err_recode(err, to_status(r)) : 0;
+}
+
+int api_record(struct coordinator *co,
+               struct op *const *ops,
+               uint32_t n,
+               struct err *err)
+{
+    int r = 0;
+
+    for (uint32_t i = 0; i < n && r == 0; i++)
+        r = ops[i]->gpu ? record(co, ops, i, err) : 0;
+    for (uint32_t i = 0; i < n && r < 0; i++)
+        api_unrecord(ops[i]);
+    return r;
+}
+
+/* --- after --- */
+
+static int timed_out(const struct op *op, struct err *err)
+{
+    return err_set(err, HVD_TIMEOUT, "tensor \"%.200s\" is not on its way in time",
+                   op->req.name);
+}
+
+/* *ret: a reference, what the stream is to wait for; NULL: nothing. */
+static int wait_posted(struct op *op,
+                       uint64_t deadline_ns,
+                       struct device_event **ret,
+                       struct err *err)
+{
+    enum op_state state = op->gpu ? OP_POSTED : OP_ENDED;
+    int status = coordinator_wait(op->co, op, state, deadline_ns);
+
+    *ret = NULL;
+    if (status != HVD_IN_PROGRESS)
+        return api_tell(op, status, err);
+    if (!op_has_come_to(op, state))
+        return timed_out(op, err);
+    if (op->posted)
+        *ret = op->gpu->event_ref(op->posted);
+    return 0;
+}
+
+/* No world any more, or another: the op ends, or has. */
+static int wait_ended(struct op *op, uint64_t deadline_ns, struct err *err)
+{
+    int status = coordinator_wait(op->co, op, OP_ENDED, deadline_ns);
+
+    return status == HVD_IN_PROGRESS ? timed_out(op, err) : api_tell(op, status, err);
+}
+
+struct stream_wait { /* of one call */
+    struct world *w; /* a reference; may be NULL */
+    void *stream;
+    uint64_t deadline_ns;
+    struct device_event *last; /* that the stream waits for already; a reference */
+};
+
+static int wait_one(struct stream_wait *s, struct op *op, struct err *err)
+{
+    struct device_event *event;
+    int r;
+
+    if (!s->w || s->w->co != op->co)
+        return wait_ended(op, s->deadline_ns, err);
+    r = wait_posted(op, s->deadline_ns, &event, err);
+    if (r < 0 || !event)
+        return r;
+    if (event == s->last) {
+        op->gpu->event_unref(event);
+        return 0;
+    }
+    r = op->gpu->wait(device_of(op->co), event, s->stream, s->deadline_ns, err);
+    op->gpu->event_unref(s->last);
+    s->last = event;
+    if (r < 0)
+        (void)err_prefix(err, "tensor \"%.200s\"", op->req.name);
+    return r < 0 ? err_recode(err, to_status(r)) : 0;
+}
+
+static int wait_all(const char *call,
+                    const hvd_handle *handles,
+                    int n,
+                    void *stream,
+                    int64_t timeout_ms)
+{
+    struct err *err = api_fresh_error();
+    struct stream_wait s = {.stream = stream, .deadline_ns = api_deadline(timeout_ms)};
+    const struct device_ops *gpu = NULL;
+    int r = 0;
+
+    if (runtime_get(&s.w, NULL) < 0)
+        s.w = NULL;
+    for (int i = 0; i < n && r == 0; i++) {
+        struct op *op = api_find(handles[i], err);
+
+        r = op ? api_may_wait(op, call, err) : err->code;
+        r = r < 0 ? r : wait_one(&s, op, err);
+        if (op && op->gpu)
+            gpu = op->gpu;
+        op_unref(op);
+    }
+    if (gpu)
+        gpu->event_unref(s.last);
+    runtime_put(s.w);
+    return r;
+}
+
+int hvd_wait_on_stream(hvd_handle h, void *stream, int64_t timeout_ms)
+{
+    return wait_all("hvd_wait_on_stream", &h, 1, stream, timeout_ms);
+}
+
+int hvd_wait_many(const hvd_handle *handles, int n, void *stream, int64_t timeout_ms)
+{
+    if (n < 0 || (n > 0 && !handles))
+        return err_set(api_fresh_error(), HVD_INVALID_ARGUMENT,
+                       "hvd_wait_many: n is %d, must be at least 0, with handles", n);
+    return wait_all("hvd_wait_many", handles, n, stream, timeout_ms);
+}
+
+int hvd_result_device(hvd_handle h, int *ret_device)
+{
+    struct err *err = api_fresh_error();
+    struct op *op = api_find(h, err);
+
+    if (!op)
+        return err->code;
+    *ret_device = op->gpu ? op->ordinal : HVD_DEVICE_HOST;
+    op_unref(op);
+    return 0;
+}
+
+/* --- what there is --- */
+
+static const char *env_get(void *arg, const char *name)
+{
+    (void)arg;
+    return getenv(name);
+}
+
+size_t hvd_device_report(char *buf, size_t n)
+{
+    CLEANUP(strbuf_release) struct strbuf b = {0};
+    static const struct settings none;
+    struct settings s = none;
+
+    strbuf_init(&b, 65536);
+    (void)settings_read(env_get, NULL, &s, NULL); /* hvd_init tells what is wrong */
+    device_report_text(&s.gpu, runtime_nccl_hint(), &b);
+    if (n > 0)
+        (void)snprintf(buf, n, "%s", strbuf_str(&b));
+    return b.n;
+}
+
+void hvd_device_hint(const char *nccl_path)
+{
+    runtime_set_nccl_hint(nccl_path ? nccl_path : "");
+}

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The exported C API: submission of operations that were made held, all or none. What
+ * streams have to do before they are carried out is recorded here, not when they were
+ * made: one event for all of a stream. Stateless. */
+#include "runtime/api/api.h"
+
+/* The operation is the caller's to submit now; a reference, or NULL with a sentence. */
+static struct op *take_held(struct world *w, hvd_handle h, struct err *err)
+{
+    struct op *op = api_find(h, err);
+
+    if (!op)
+        return NULL;
+    if (op->co != w->co)
+        (void)err_set(err, HVD_PRECONDITION,
+                      "tensor \"%.200s\": is held from before the shutdown",
+                      op->req.name);
+    else if (!atomic_exchange(&op->is_held, false))
+        (void)err_set(err, HVD_INVALID_ARGUMENT,
+                      "tensor \"%.200s\": is not held: submitted before", op->req.name);
+    else
+        return op;
+    op_unref(op);
+    return NULL;
+}
+
+static int submit_held(struct world *w, struct op **ops, const hvd_handle *h, int n)
+{
+    struct err *err = api_fresh_error();
+    int r = 0, n_taken = 0;
+
+    while (r == 0 && n_taken < n) {
+        ops[n_taken] = take_held(w, h[n_taken], err);
+        if (ops[n_taken])
+            n_taken++;
+        else
+            r = err->code;
+    }
+    r = r < 0 ? r : api_record(w->co, ops, (uint32_t)n, err);
+    r = r < 0 ? r : coordinator_submit(w->co, ops, (uint32_t)n, err);
+    for (int i = 0; i < n_taken; i++) {
+        if (r < 0) {
+            api_unrecord(ops[i]);
+            atomic_store(&ops[i]->is_held, true);
+        }
+        op_unref(ops[i]);
+    }
+    return r;
+}
+
+int hvd_submit_held(const hvd_handle *handles, int n)
+{
+    struct err *err = api_fresh_error();
+    AUTOFREE struct op **ops = NULL;
+    struct world *w;
+    int r = runtime_get(&w, err);
+
+    if (r < 0)
+        return r;
+    if (n < 1 || !handles)
+        r = err_set(err, HVD_INVALID_ARGUMENT,
+                    "hvd_submit_held: n is %d, must be at least 1, with handles", n);
+    else if (!(ops = mem_calloc((size_t)n, sizeof(struct op *))))
+        r = err_set(err, HVD_NO_MEMORY, "out of memory for %d operations", n);
+    else
+        r = submit_held(w, ops, handles, n);
+    runtime_put(w);
+    return r;
+}

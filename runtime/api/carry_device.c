@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Carries out a batch of tensors in GPU memory: it is posted, and becomes a flight.
+ *
+ * A process set's communicator on the GPUs is opened with its first batch, over its
+ * communicator of CPUs: all members come to that at the same place of the order, so
+ * what does not fit is one sentence on all of them. A rank that has joined contributes
+ * zeros, which the device makes: its item has no memory. It opens its device here, if
+ * it never had a tensor there.
+ *
+ * Called by carry.c, in the seat, when the results' memory is there. */
+#include <errno.h>
+
+#include "runtime/api/observe.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/mem.h"
+
+static int open_comm(struct coordinator *co, struct process_set *set, struct err *err)
+{
+    struct backend_env env;
+    struct device *d;
+    int r;
+
+    if (set->device_backend)
+        return 0;
+    r = device_need(co, DEVICE_OF_POINTER, NULL, &d, err);
+    if (r < 0)
+        return err_prefix(err, "rank %u has no GPU", co->rank);
+    env = *co->env;
+    env.rank = set->me;
+    env.size = set->n;
+    env.global = set->ranks;
+    env.deadline_ns = clock_now_ns() + co->settings.start_timeout_ns;
+    return co->gpu.ops->comm_open(d, set->backend, &env, set->ranks,
+                                  &set->device_backend, err);
+}
+
+/* What the caller's alloc gave may be in use in its stream until now. */
+static int record_again(struct coordinator *co, struct op *op, struct err *err)
+{
+    struct device_event *e;
+    int r;
+
+    if (!op->alloc || op->owns_result || !op->result)
+        return 0;
+    r = co->gpu.ops->record(device_of(co), op->stream, &e, err);
+    if (r < 0)
+        return r;
+    co->gpu.ops->event_unref(op->ready);
+    op->ready = e;
+    return 0;
+}
+
+static int fill_item(struct coordinator *co,
+                     const struct member_item *from,
+                     struct batch_item *item,
+                     struct err *err)
+{
+    struct op *op = from->op ? op_of(from->op) : NULL;
+
+    *item = (struct batch_item){.count = 0};
+    if (!op && request_size(from->req, &item->count, NULL, NULL) < 0)
+        return err_set(err, -EPROTO, "a tensor of impossible size was agreed");
+    if (!op)
+        return 0;
+    *item = (struct batch_item){.in = op->data,
+                                .out = op_has_result(op) ? op->result : op->output,
+                                .count = op->count,
+                                .counts = op->counts,
+                                .send_counts = op->send_counts};
+    if (record_again(co, op, err) < 0)
+        return -EINVAL;
+    item->ready = op->ready;
+    return 0;
+}
+
+static int fill(struct coordinator *co, const struct member_act *act, struct err *err)
+{
+    void *items = co->items;
+    int r = 0;
+
+    while (r == 0 && co->items_cap < act->n_items)
+        r = mem_grow(&items, co->items_cap, &co->items_cap, sizeof(*co->items),
+                     SIZE_MAX / 64);
+    co->items = items;
+    if (r < 0)
+        return err_set(err, -ENOMEM, "rank %u is out of memory for a batch", co->rank);
+    for (size_t i = 0; i < act->n_items && r == 0; i++)
+        r = fill_item(co, &act->items[i], &co->items[i], err);
+    return r;
+}
+
+static void drop_ready(struct coordinator *co, const struct member_act *act)
+{
+    for (size_t i = 0; i < act->n_items; i++) {
+        struct op *op = act->items[i].op ? op_of(act->items[i].op) : NULL;
+
+        if (op) {
+            co->gpu.ops->event_unref(op->ready);
+            op->ready = NULL;
+        }
+    }
+}
+
+int carry_device(struct coordinator *co,
+                 struct process_set *set,
+                 const struct member_act *act,
+                 bool *ret_is_ours,
+                 struct err *err)
+{
+    const struct request *q = act->items[0].req;
+    const struct op *first = act->items[0].op ? op_of(act->items[0].op) : NULL;
+    struct batch batch = {.coll = q->coll,
+                          .place = PLACE_CUDA,
+                          .dtype = q->dtype,
+                          .op = q->op,
+                          .root = first ? first->root : 0,
+                          .prescale = q->prescale,
+                          .postscale = q->postscale,
+                          .n_items = act->n_items};
+    struct backend *b;
+    uint64_t ticket, began_ns;
+    int r;
+
+    *ret_is_ours = false;
+    r = open_comm(co, set, err);
+    r = r < 0 ? r : flights_drain(co, NULL, FLIGHTS_MAX - 1, err);
+    if (r < 0)
+        return r;
+    *ret_is_ours = true;
+    r = fill(co, act, err);
+    if (r < 0)
+        return r;
+    *ret_is_ours = false;
+    batch.items = co->items;
+    b = set->device_backend;
+    began_ns = observe_posted(co, act);
+    if (co->settings.nancheck)
+        r = co->gpu.ops->post_check(b, &batch, err);
+    r = r < 0 ? r : b->ops->post(b, &batch, &ticket, err);
+    if (r < 0)
+        return r;
+    drop_ready(co, act);
+    *ret_is_ours = true;
+    return flight_add(co, b, ticket, act, set->n, began_ns, err);
+}

@@ -1,0 +1,336 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Finding, opening and closing the GPU of a world.
+ *
+ * libhvd_cuda.so is looked for in one place: the folder that this library was loaded
+ * from. It is loaded by the first tensor on a GPU, or the first report, and never
+ * unloaded; a program without GPU tensors does neither and pays nothing. A test program
+ * that has a row of its own names it hvd_device_linked.
+ *
+ * I1  A world opens one device. Which one, its first tensor there says; from then on
+ *     all others are refused with a sentence, on this rank at once.
+ * I2  What has failed once fails the same way until the world ends: a tensor that is
+ *     refused is so in each step.
+ *
+ * Called by api_submit.c and api_device.c (any thread), carry_device.c (the seat) and
+ * world.c (life). */
+#include "runtime/api/coordinator.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "runtime/base/mem.h"
+#include "hvd.h"
+
+#define LIBRARY "libhvd_cuda.so"
+
+extern const struct device_ops *const hvd_device_linked
+    __attribute__((weak, visibility("hidden")));
+
+_Static_assert(HVD_DEVICE_OF_POINTER == DEVICE_OF_POINTER, "hvd.h and device.h agree");
+
+/* --- the row --- */
+
+/* The folder of this very code, without a slash at its end. */
+static bool own_folder(char *ret, size_t size)
+{
+    Dl_info info;
+    const char *slash;
+
+    if (dladdr((const void *)LIBRARY, &info) == 0 || !info.dli_fname)
+        return false;
+    slash = strrchr(info.dli_fname, '/');
+    return slash
+           && (size_t)snprintf(ret, size, "%.*s", (int)(slash - info.dli_fname),
+                               info.dli_fname)
+                  < size;
+}
+
+static int load(const struct device_ops **ret, struct err *err)
+{
+    char folder[1024], path[1100];
+    const struct device_ops *ops;
+    void *lib;
+
+    if (!own_folder(folder, sizeof(folder)))
+        return err_set(err, -ENOENT, "%s: this library's own folder is not known",
+                       LIBRARY);
+    (void)snprintf(path, sizeof(path), "%s/%s", folder, LIBRARY); /* fits */
+    lib = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    if (!lib)
+        return err_set(err, -ENOENT, "this installation cannot: %s", dlerror());
+    ops = dlsym(lib, DEVICE_SYMBOL);
+    if (!ops || ops->abi != DEVICE_ABI || ops->size_bytes != sizeof(*ops))
+        return err_set(err, -ENOENT, "%s is of another version than this library",
+                       path);
+    *ret = ops;
+    return 0;
+}
+
+int device_row(const struct device_ops **ret, struct err *err)
+{
+    if (!&hvd_device_linked)
+        return load(ret, err);
+    *ret = hvd_device_linked;
+    return 0;
+}
+
+/* --- opening --- */
+
+void device_init(struct world_device *w, const char *hint)
+{
+    (void)pthread_mutex_init(&w->lock, NULL);
+    (void)snprintf(w->hint, sizeof(w->hint), "%s", hint);
+}
+
+static void wake(void *arg)
+{
+    coordinator_wake(arg);
+}
+
+static void take_settings(const struct gpu_settings *s, struct device_config *c)
+{
+    c->nccl_lib = s->nccl_lib;
+    c->pool_bytes = s->pool_bytes;
+    c->direct_bytes = s->direct_bytes;
+    c->uses_graphs = s->uses_graphs;
+    c->registers = s->registers;
+    c->batches_copies = s->batches_copies;
+    c->is_deterministic = s->is_deterministic;
+    c->syncs_ready = s->syncs_ready;
+    c->uses_ptx = s->uses_ptx;
+    c->n_streams = s->n_streams;
+}
+
+/* Ranks of one host have the number of the first of them. */
+static void number_hosts(const struct coordinator *co, const char **hosts, uint32_t *of)
+{
+    AUTOFREE uint32_t *firsts = mem_calloc(co->size, sizeof(*firsts));
+    uint32_t n = 0;
+
+    for (uint32_t r = 0; r < co->size; r++) {
+        uint32_t i = 0;
+
+        hosts[r] = co->members[r].host;
+        of[r] = r;
+        while (firsts && i < n && strcmp(hosts[firsts[i]], hosts[r]) != 0)
+            i++;
+        if (firsts && i < n)
+            of[r] = firsts[i];
+        else if (firsts)
+            firsts[n++] = r;
+    }
+}
+
+static int open_device(struct coordinator *co, int ordinal, struct err *err)
+{
+    struct world_device *w = &co->gpu;
+    AUTOFREE const char **hosts = mem_calloc(co->size, sizeof(*hosts));
+    AUTOFREE uint32_t *host_of = mem_calloc(co->size, sizeof(*host_of));
+    char folder[1024] = "";
+    struct device_config c = {.rank = co->rank,
+                              .size = co->size,
+                              .local_rank = co->settings.local_rank,
+                              .host_of = host_of,
+                              .hosts = hosts,
+                              .nccl_hint = w->hint,
+                              .bundle_dir = folder,
+                              .init_timeout_ns = co->settings.start_timeout_ns,
+                              .log_level = co->settings.log_level,
+                              .wake = wake,
+                              .arg = co};
+    struct device *d;
+    int r;
+
+    if (!hosts || !host_of)
+        return err_set(err, -ENOMEM, "out of memory");
+    if (co->members)
+        number_hosts(co, hosts, host_of);
+    (void)own_folder(folder, sizeof(folder)); /* else nothing is bundled */
+    take_settings(&co->settings.gpu, &c);
+    r = w->ops->open(&c, ordinal, &d, err);
+    if (r == 0) /* pairs with device_of */
+        atomic_store_explicit(&w->d, d, memory_order_release);
+    return r;
+}
+
+/* Under the lock. */
+static int open_first(struct coordinator *co, int ordinal, struct err *err)
+{
+    struct world_device *w = &co->gpu;
+    struct err why = ERR_INIT;
+    int r;
+
+    if (!w->is_refused && !device_of(co)) {
+        r = open_device(co, ordinal, &why);
+        w->is_refused = r < 0;
+        if (r < 0)
+            (void)snprintf(w->problem, sizeof(w->problem), "%s", why.text);
+    }
+    return w->is_refused ? err_set(err, HVD_INVALID_ARGUMENT, "%s", w->problem) : 0;
+}
+
+/* Under the lock. */
+static int find_row(struct coordinator *co, struct err *err)
+{
+    struct world_device *w = &co->gpu;
+    struct err why = ERR_INIT;
+
+    if (w->ops || w->is_refused)
+        return w->ops ? 0 : err_set(err, HVD_INVALID_ARGUMENT, "%s", w->problem);
+    if (co->settings.gpu.is_off)
+        (void)err_set(&why, -ENOTSUP, "HVD_GPU=off");
+    if (co->settings.gpu.is_off || device_row(&w->ops, &why) < 0) {
+        w->is_refused = true;
+        (void)snprintf(w->problem, sizeof(w->problem), "%s", why.text);
+        return err_set(err, HVD_INVALID_ARGUMENT, "%s", w->problem);
+    }
+    return 0;
+}
+
+/* Under the lock: the ordinal that is meant. */
+static int choose(struct coordinator *co, const void *p, int *ordinal, struct err *err)
+{
+    const struct world_device *w = &co->gpu;
+    struct device *d = device_of(co);
+
+    if (*ordinal != DEVICE_OF_POINTER)
+        return 0;
+    *ordinal = p ? w->ops->ordinal_of(p) : -EINVAL;
+    if (*ordinal >= 0)
+        return 0;
+    if (p)
+        return err_set(err, HVD_INVALID_ARGUMENT, "its memory is no GPU's");
+    /* Nothing says which: the world's, or, of ranks that all see the same GPUs, the
+     * one that frameworks choose by the local rank. */
+    *ordinal = d ? w->ops->ordinal(d) : 0;
+    if (!d) {
+        struct device_report report;
+        struct device_config c = {.nccl_hint = w->hint};
+
+        take_settings(&co->settings.gpu, &c);
+        w->ops->report(&c, &report);
+        if (report.n_gpus > co->settings.local_rank)
+            *ordinal = (int)co->settings.local_rank;
+    }
+    return 0;
+}
+
+int device_need(struct coordinator *co,
+                int ordinal,
+                const void *p,
+                struct device **ret,
+                struct err *err)
+{
+    struct world_device *w = &co->gpu;
+    struct device *d = device_of(co);
+    int r = 0, has;
+
+    if (!d || ordinal == DEVICE_OF_POINTER) {
+        (void)pthread_mutex_lock(&w->lock);
+        r = find_row(co, err);
+        r = r < 0 ? r : choose(co, p, &ordinal, err);
+        r = r < 0 ? r : open_first(co, ordinal, err);
+        (void)pthread_mutex_unlock(&w->lock);
+        if (r < 0)
+            return r;
+        d = device_of(co);
+    }
+    has = w->ops->ordinal(d);
+    if (has != ordinal)
+        return err_set(err, HVD_INVALID_ARGUMENT,
+                       "it is on GPU %d, and this rank has had tensors on GPU %d: a "
+                       "rank uses one GPU",
+                       ordinal, has);
+    *ret = d;
+    return 0;
+}
+
+struct device *device_of(struct coordinator *co)
+{
+    return atomic_load_explicit(&co->gpu.d, memory_order_acquire);
+}
+
+void device_close(struct coordinator *co)
+{
+    struct device *d = co ? device_of(co) : NULL;
+    struct device_parked *parked = NULL;
+
+    if (!d)
+        return;
+    atomic_store_explicit(&co->gpu.d, NULL, memory_order_release);
+    if (co->gpu.ops->close(d, &parked) < 0)
+        log_warn("work on the GPU would not stop, its memory stays taken", "rank=%u",
+                 co->rank);
+    co->gpu.ops->parked_free(parked);
+}
+
+void device_forked(struct coordinator *co)
+{
+    struct device *d = device_of(co);
+
+    if (d)
+        co->gpu.ops->forked(d);
+}
+
+/* --- the report --- */
+
+static void put_text(struct strbuf *out, const char *name, const char *text)
+{
+    strbuf_printf(out, "\"%s\":\"", name);
+    for (; *text; text++) {
+        if (*text == '"' || *text == '\\')
+            strbuf_printf(out, "\\%c", *text);
+        else if ((unsigned char)*text >= ' ')
+            strbuf_printf(out, "%c", *text);
+    }
+    strbuf_puts(out, "\"");
+}
+
+static void put_gpu(struct strbuf *out, const struct device_gpu *g, uint32_t i)
+{
+    strbuf_printf(out, "%s{\"index\":%u,", i ? "," : "", i);
+    put_text(out, "name", g->name);
+    strbuf_puts(out, ",");
+    put_text(out, "uuid", g->uuid);
+    strbuf_printf(out, ",\"sm\":%d,\"memory_bytes\":%llu,\"mig\":%s,\"nvlinks\":%u}",
+                  g->sm, (unsigned long long)g->memory_bytes,
+                  g->is_mig ? "true" : "false", g->n_nvlinks);
+}
+
+void device_report_text(const struct gpu_settings *s,
+                        const char *hint,
+                        struct strbuf *out)
+{
+    struct device_report r = {.n_gpus = 0};
+    char folder[1024] = "";
+    struct device_config c = {.nccl_hint = hint, .bundle_dir = folder};
+    const struct device_ops *ops;
+    struct err err = ERR_INIT;
+
+    take_settings(s, &c);
+    (void)own_folder(folder, sizeof(folder)); /* else nothing is bundled */
+    if (s->is_off)
+        (void)snprintf(r.problem, sizeof(r.problem), "HVD_GPU=off");
+    else if (device_row(&ops, &err) < 0)
+        (void)snprintf(r.problem, sizeof(r.problem), "%.399s", err.text);
+    else
+        ops->report(&c, &r);
+    strbuf_printf(out, "{\"can\":%s,", r.problem[0] ? "false" : "true");
+    put_text(out, "problem", r.problem);
+    strbuf_puts(out, ",");
+    put_text(out, "driver", r.driver);
+    strbuf_puts(out, ",");
+    put_text(out, "cuda", r.cuda);
+    strbuf_puts(out, ",");
+    put_text(out, "nccl", r.nccl);
+    strbuf_puts(out, ",");
+    put_text(out, "nccl_path", r.nccl_path);
+    strbuf_puts(out, ",");
+    put_text(out, "kernels", r.kernels);
+    strbuf_puts(out, ",\"gpus\":[");
+    for (uint32_t i = 0; i < r.n_gpus && i < DEVICE_MAX_GPUS; i++)
+        put_gpu(out, &r.gpus[i], i);
+    strbuf_puts(out, "]}");
+}

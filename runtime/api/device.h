@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The one GPU of this rank in one world: found, opened with the first tensor that lies
+ * on it, closed with the world. The coordinator has it; what a GPU does is behind the
+ * row of backend/device.h. */
+#ifndef RUNTIME_API_DEVICE_H
+#define RUNTIME_API_DEVICE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "runtime/api/settings.h"
+#include "runtime/backend/device.h"
+#include "runtime/base/strbuf.h"
+
+#define DEVICE_OF_POINTER (-2) /* as HVD_DEVICE_OF_POINTER */
+
+struct coordinator;
+
+struct world_device {
+    pthread_mutex_t lock;         /* of opening; no other is taken in it */
+    const struct device_ops *ops; /* constant once d is there */
+    _Atomic(struct device *) d;   /* stored with release when it is open */
+    bool is_refused;              /* lock; problem says why, from then on */
+    char problem[480];
+    char hint[256]; /* hvd_device_hint's; constant after device_init */
+};
+
+void device_init(struct world_device *w, const char *hint);
+/* Any thread. The row of libhvd_cuda.so, which lies beside this library; the process'.
+ * -ENOENT with the sentence: there is none that fits. */
+int device_row(const struct device_ops **ret, struct err *err);
+
+/* Any thread. The device of a tensor: opens the world's if it is the first one.
+ * ordinal DEVICE_OF_POINTER: the one that p is memory of; of an empty tensor (p NULL)
+ * that of the world. A negative enum hvd_status with its sentence; another device than
+ * the world's is refused, and so is all once opening has failed. */
+int device_need(struct coordinator *co,
+                int ordinal,
+                const void *p,
+                struct device **ret,
+                struct err *err);
+/* NULL: none is open. Any thread. */
+struct device *device_of(struct coordinator *co);
+/* After its communicators, when nobody uses it any more. */
+void device_close(struct coordinator *co);
+void device_forked(struct coordinator *co);
+
+/* hvd_device_report; config as of a world that has not formed. */
+void device_report_text(const struct gpu_settings *s,
+                        const char *hint,
+                        struct strbuf *out);
+
+#endif

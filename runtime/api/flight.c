@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What becomes of a batch on the GPU:
+ *
+ *   carry_device.c posts it -> flight_add: its ops are POSTED: a stream can be made to
+ *   wait for them (hvd_wait_on_stream), their names are free
+ *   -> the device is done, and wakes the seat -> flights_retire: they end
+ *   or: the world ends -> flights_fail: the device is aborted, they end with the cause
+ *
+ * I1  An op is in one place: the tensor queue (by name), or one flight. Its reference
+ *     goes along.
+ * I2  Memory of an op is not touched by our work any more when the op ends: a failure
+ *     waits for the device to be quiet, FAIL_LIMIT_NS at most.
+ * I3  The seat waits for the GPU in flights_drain only, where it goes on hearing.
+ *
+ * Called by carry_device.c and step.c; in the seat only. */
+#include "runtime/api/flight.h"
+
+#include <errno.h>
+#include <sched.h>
+
+#include "runtime/api/observe.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/log.h"
+#include "runtime/base/mem.h"
+#include "runtime/core/nonfinite.h"
+
+static const uint64_t FAIL_LIMIT_NS = NS_PER_S;
+
+static struct member_act act_of(const struct flight *f)
+{
+    return (struct member_act){.kind = MEMBER_RUN, .items = f->items, .n_items = f->n};
+}
+
+int flight_add(struct coordinator *co,
+               struct backend *b,
+               uint64_t ticket,
+               const struct member_act *act,
+               uint32_t n_members,
+               uint64_t began_ns,
+               struct err *err)
+{
+    struct flights *all = &co->flights;
+    struct device_event *event = NULL;
+    struct flight *f =
+        mem_zalloc(sizeof(*f) + (act->n_items + 1) * sizeof(struct member_item));
+
+    if (!f)
+        return err_set(err, -ENOMEM, "rank %u is out of memory for a batch", co->rank);
+    f->b = b;
+    f->ticket = ticket;
+    f->began_ns = began_ns;
+    f->n_members = n_members;
+    for (size_t i = 0; i < act->n_items; i++) {
+        struct op *op = act->items[i].op ? op_of(act->items[i].op) : NULL;
+
+        if (!op)
+            continue;
+        f->items[f->n++] = (struct member_item){.op = &op->part, .req = &op->req};
+        event = co->gpu.ops->ticket_event(b, ticket);
+        tensor_queue_remove(&co->queue, op);
+        op_posted(op, event);
+    }
+    if (all->tail)
+        all->tail->next = f;
+    else
+        all->head = f;
+    all->tail = f;
+    all->n++;
+    coordinator_wake_sleepers(co);
+    return 0;
+}
+
+static void end_op(struct coordinator *co, struct op *op, int status, const char *text)
+{
+    if (status == HVD_OK && op->has_no_memory) {
+        status = HVD_NO_MEMORY;
+        text = "no memory for the result";
+    }
+    observe_end(co, op, status);
+    op_finish(op, status, text);
+    op_unref(op);
+}
+
+/* It is off the list. */
+static void end(struct coordinator *co, struct flight *f, int status, const char *text)
+{
+    struct member_act act = act_of(f);
+
+    if (status == HVD_OK && f->n > 0) {
+        observe_transferred(co, &act, f->n_members, f->began_ns);
+        autotune_batch(co, &act);
+    }
+    for (size_t i = 0; i < f->n; i++)
+        end_op(co, op_of(f->items[i].op), status, text);
+    mem_free(f);
+}
+
+/* HVD_NANCHECK: what the device has seen in the oldest batch of b. */
+static int
+tell_nonfinite(struct coordinator *co, const struct flight *f, struct err *err)
+{
+    struct nonfinite bad;
+    size_t item;
+
+    if (co->gpu.ops->bad_item(f->b, &item, &bad) < 0 || item >= f->n)
+        return -EDOM; /* with poll's sentence */
+    return observe_nonfinite(co, op_of(f->items[item].op), &bad, err);
+}
+
+int flights_retire(struct coordinator *co, struct err *err)
+{
+    struct flights *all = &co->flights;
+    struct flight **link = &all->head, *last = NULL, *f;
+    const struct backend *asked = NULL;
+    uint64_t done = 0;
+    int r = 0, any = 0;
+
+    while ((f = *link)) {
+        if (f->b != asked) {
+            r = f->b->ops->poll(f->b, &done, err);
+            asked = f->b;
+        }
+        if (r == -EDOM)
+            r = tell_nonfinite(co, f, err);
+        if (r < 0)
+            return r;
+        if (f->ticket > done) {
+            last = f;
+            link = &f->next;
+            continue;
+        }
+        *link = f->next;
+        if (all->tail == f)
+            all->tail = last;
+        all->n--;
+        any = 1;
+        end(co, f, HVD_OK, NULL);
+    }
+    if (any)
+        coordinator_wake_sleepers(co);
+    return any;
+}
+
+static uint32_t count(const struct flights *all, const struct backend *b)
+{
+    uint32_t n = 0;
+
+    for (const struct flight *f = all->head; f; f = f->next)
+        n += !b || f->b == b;
+    return n;
+}
+
+int flights_drain(struct coordinator *co,
+                  const struct backend *b,
+                  uint32_t n,
+                  struct err *err)
+{
+    int r = 0;
+
+    while (r >= 0 && count(&co->flights, b) > n) {
+        r = flights_retire(co, err);
+        if (r == 0) {
+            r = coordinator_interrupted(co, err);
+            (void)sched_yield();
+        }
+    }
+    return r < 0 ? r : 0;
+}
+
+void flights_fail(struct coordinator *co, int status, const char *text)
+{
+    struct flights *all = &co->flights;
+    struct device *d = device_of(co);
+    struct flight *f;
+
+    if (d && all->head) {
+        co->gpu.ops->abort(d);
+        if (!co->gpu.ops->quiesce(d, clock_now_ns() + FAIL_LIMIT_NS))
+            log_warn("work on the GPU did not stop in time, tensors end before it",
+                     "rank=%u", co->rank);
+    }
+    while ((f = all->head)) {
+        all->head = f->next;
+        all->n--;
+        if (!all->head)
+            all->tail = NULL;
+        end(co, f, status, text);
+    }
+}

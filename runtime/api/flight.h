@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Batches on the GPU: posted, and not done yet. The seat's alone. */
+#ifndef RUNTIME_API_FLIGHT_H
+#define RUNTIME_API_FLIGHT_H
+
+#include "runtime/backend/backend.h"
+#include "runtime/core/member.h"
+
+#define FLIGHTS_MAX 64u /* more are waited for before the next is posted */
+
+struct coordinator;
+
+struct flight {
+    struct flight *next;
+    struct backend *b;
+    uint64_t ticket, began_ns;
+    uint32_t n_members;
+    size_t n;
+    struct member_item items[]; /* of this rank, with a reference to each op */
+};
+
+struct flights { /* oldest first of each backend */
+    struct flight *head, *tail;
+    uint32_t n;
+};
+
+/* A batch has been posted: its ops are POSTED. Their names are free for the next step
+ * from here on, and whoever waits for that is woken. Takes the tensor queue's
+ * references. -ENOMEM: nothing has been done, and the batch is on its way. */
+int flight_add(struct coordinator *co,
+               struct backend *b,
+               uint64_t ticket,
+               const struct member_act *act,
+               uint32_t n_members,
+               uint64_t began_ns,
+               struct err *err);
+/* Ends what is done. 1: something was; a failure is the device's, with its sentence. */
+int flights_retire(struct coordinator *co, struct err *err);
+/* Waits until at most n are left of b (NULL: in all), hearing control meanwhile. */
+int flights_drain(struct coordinator *co,
+                  const struct backend *b,
+                  uint32_t n,
+                  struct err *err);
+/* Ends all of them with this status, after the device was told to stop: 1 s at most. */
+void flights_fail(struct coordinator *co, int status, const char *text);
+
+#endif

@@ -1,0 +1,502 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tensors on a GPU through the C API, on a device in memory (fake_device.h): all
+ * collectives, streams before and after them, batches that are on their way for long,
+ * and what happens to them at each end of a world. */
+#include "tests/unit/hvd_world.h"
+
+#include "runtime/api/flight.h"
+#include "tests/unit/fake_device.h"
+
+#define STREAM ((void *)(uintptr_t)0x51)
+
+static struct hvd_tensor
+on_gpu(const char *name, int dtype, const void *data, void *out, const int64_t *n)
+{
+    struct hvd_tensor t = tensor1(name, dtype, data, out, n);
+
+    t.device = 0;
+    t.stream = STREAM;
+    return t;
+}
+
+static int sum_on_gpu(const char *name, float *v, int64_t n, hvd_handle *h)
+{
+    struct hvd_tensor t = on_gpu(name, HVD_FLOAT32, v, v, &n);
+
+    return hvd_allreduce_async(&t, HVD_SUM, 1, 1, 0, h);
+}
+
+/* --- moves --- */
+
+static void all_move(int rank, int size)
+{
+    int64_t n = 2 * size, splits[8];
+    int32_t in[16], out[16];
+    struct hvd_tensor t = on_gpu("m", HVD_INT32, in, out, &n);
+    void *result;
+    int ndim, device = 9;
+    int64_t dims[HVD_MAX_DIMS];
+    hvd_handle h;
+
+    CHECK_OK(hvd_init(NULL));
+    for (int i = 0; i < 2 * size; i++)
+        in[i] = 100 * rank + i;
+    CHECK_OK(hvd_allreduce_async(&t, HVD_SUM, 1, 1, 0, &h));
+    CHECK_OK(finish(h));
+    for (int i = 0; i < 2 * size; i++)
+        CHECK(out[i] == 100 * size * (size - 1) / 2 + i * size, "%d", out[i]);
+    CHECK_OK(hvd_broadcast_async(&t, 1, 0, &h));
+    CHECK_OK(finish(h));
+    CHECK(out[1] == 101, "%d", out[1]);
+    CHECK_OK(hvd_reduce_async(&t, HVD_MAX, 1, 1, 0, 0, &h));
+    CHECK_OK(finish(h));
+    CHECK(rank > 0 || out[0] == 100 * (size - 1), "%d", out[0]);
+    CHECK_OK(hvd_allgather_async(&t, NULL, NULL, 0, &h));
+    CHECK_OK(hvd_wait(h, -1));
+    CHECK_OK(hvd_result(h, &result, &ndim, dims));
+    CHECK_OK(hvd_result_device(h, &device));
+    CHECK(device == 0 && dims[0] == 2 * size * size, "device %d", device);
+    CHECK(((int32_t *)result)[2 * size] == 100, "%d", ((int32_t *)result)[2 * size]);
+    CHECK_OK(hvd_release(h));
+    CHECK_OK(hvd_reducescatter_async(&t, HVD_SUM, 1, 1, NULL, NULL, 0, &h));
+    CHECK_OK(finish(h));
+    for (int i = 0; i < size; i++)
+        splits[i] = 2;
+    CHECK_OK(hvd_alltoall_async(&t, splits, size, NULL, NULL, 0, &h));
+    CHECK_OK(hvd_wait(h, -1));
+    CHECK_OK(hvd_result(h, &result, &ndim, dims));
+    CHECK(((int32_t *)result)[2] == 100 + 2 * rank, "%d", ((int32_t *)result)[2]);
+    CHECK_OK(hvd_release(h));
+    if (rank < 2) {
+        CHECK_OK(rank == 0 ? hvd_send_async(&t, 1, &h) : hvd_recv_async(&t, 0, &h));
+        CHECK(finish(h) == HVD_OK, "%s", shared->r[rank].text);
+        CHECK(rank == 0 || out[3] == 3, "%d", out[3]);
+    }
+    CHECK_OK(barrier_now("before the end"));
+    CHECK(fake.n_comms == (rank < 2 ? 2 : 1), "%d communicators", (int)fake.n_comms);
+    CHECK(fake.n_allocs == 3 && fake.n_frees == 3, "%d and %d", (int)fake.n_allocs,
+          (int)fake.n_frees);
+    CHECK_OK(hvd_shutdown());
+    CHECK(fake.n_comms_closed == fake.n_comms && fake.n_closed == 1, "%d closed",
+          (int)fake.n_comms_closed);
+    CHECK(fake.n_events == 0, "%d events are left", (int)fake.n_events);
+}
+
+static void every_collective_moves_gpu_memory(void **state)
+{
+    (void)state;
+    world_run(3, all_move);
+}
+
+/* --- streams --- */
+
+static void waits_on_streams(int rank, int size)
+{
+    float v[4] = {1, 1, 1, 1};
+    hvd_handle h, again;
+
+    CHECK_OK(hvd_init(NULL));
+    CHECK_OK(sum_on_gpu("first", v, 4, &h)); /* opens the device */
+    CHECK_OK(finish(h));
+    fake_hold();
+    v[0] = (float)rank;
+    CHECK_OK(sum_on_gpu("x", v, 4, &h));
+    CHECK_OK(hvd_wait_on_stream(h, (void *)(uintptr_t)7, -1));
+    CHECK(fake.n_waits == 1 && fake.last_wait_stream == (void *)(uintptr_t)7,
+          "%d waits", (int)fake.n_waits);
+    CHECK(hvd_poll(h) == HVD_IN_PROGRESS, "it has ended");
+    CHECK(hvd_wait(h, 20) == HVD_TIMEOUT, "it has ended");
+    /* The next step has the same name before the GPU is done. */
+    CHECK_OK(sum_on_gpu("x", v, 4, &again));
+    CHECK_OK(hvd_wait_on_stream(again, STREAM, -1));
+    CHECK_OK(hvd_release(again));
+    fake_let(3);
+    CHECK_OK(hvd_wait(h, -1));
+    CHECK_OK(hvd_wait_on_stream(h, STREAM, -1)); /* nothing to wait for is fine */
+    CHECK_OK(hvd_release(h));
+    CHECK(v[0] == (float)(size * size * (size - 1) / 2), "%g", (double)v[0]);
+    CHECK_OK(hvd_shutdown());
+    CHECK(fake.n_events == 0, "%d events are left", (int)fake.n_events);
+}
+
+static void a_stream_waits_instead_of_the_thread(void **state)
+{
+    (void)state;
+    world_run(2, waits_on_streams);
+}
+
+static void many_at_once(int rank, int size)
+{
+    enum { N = 20 };
+    float v[N][2];
+    hvd_handle h[N];
+    int n_records;
+
+    (void)rank;
+    CHECK_OK(hvd_init(NULL));
+    for (int i = 0; i < N; i++) {
+        char name[16];
+        int64_t n = 2;
+        struct hvd_tensor t = on_gpu(name, HVD_FLOAT32, v[i], v[i], &n);
+
+        (void)snprintf(name, sizeof(name), "t%d", i);
+        v[i][0] = v[i][1] = (float)i;
+        t.is_held = 1;
+        t.group = "all";
+        t.group_size = N;
+        CHECK_OK(hvd_allreduce_async(&t, HVD_SUM, 1, 1, 0, &h[i]));
+    }
+    n_records = fake.n_records;
+    CHECK_OK(hvd_submit_held(h, N));
+    CHECK(fake.n_records == n_records + 1, "%d events", (int)fake.n_records);
+    CHECK_OK(hvd_wait_many(h, N, STREAM, -1));
+    CHECK(fake.n_batches == 1 && fake.n_items_last == N, "%d batches",
+          (int)fake.n_batches);
+    CHECK(fake.n_waits <= 1, "%d waits", (int)fake.n_waits);
+    for (int i = 0; i < N; i++) {
+        CHECK_OK(hvd_release(h[i]));
+        CHECK(v[i][1] == (float)(i * size), "%g", (double)v[i][1]);
+    }
+    CHECK_OK(hvd_shutdown());
+}
+
+static void one_event_and_one_wait_serve_a_bucket(void **state)
+{
+    (void)state;
+    world_run(2, many_at_once);
+}
+
+static void a_captured_stream_is_refused(int rank, int size)
+{
+    float v[1] = {0};
+    int64_t n = 1;
+    struct hvd_tensor t = on_gpu("c", HVD_FLOAT32, v, v, &n);
+    hvd_handle h;
+
+    (void)rank;
+    (void)size;
+    CHECK_OK(hvd_init(NULL));
+    t.stream = FAKE_CAPTURED;
+    CHECK(hvd_allreduce_async(&t, HVD_SUM, 1, 1, 0, &h) == HVD_INVALID_ARGUMENT, "ok");
+    CHECK(!strcmp(hvd_last_error(), "tensor \"c\": its stream is being captured"), "%s",
+          hvd_last_error());
+    CHECK_OK(hvd_shutdown());
+}
+
+/* --- which device --- */
+
+static int refusal(struct hvd_tensor *t)
+{
+    hvd_handle h;
+
+    return hvd_allreduce_async(t, HVD_SUM, 1, 1, 0, &h);
+}
+
+static void one_device_a_rank(int rank, int size)
+{
+    float v[1] = {0};
+    uint8_t foreign[4] = {0xee};
+    int64_t n = 1, none = 0;
+    struct hvd_tensor t = on_gpu("d", HVD_FLOAT32, v, v, &n);
+    struct hvd_tensor e = on_gpu("e", HVD_FLOAT32, NULL, NULL, &none);
+    hvd_handle h;
+
+    (void)rank;
+    (void)size;
+    CHECK_OK(hvd_init(NULL));
+    e.device = HVD_DEVICE_OF_POINTER;
+    CHECK_OK(hvd_allreduce_async(&e, HVD_SUM, 1, 1, 0, &h)); /* that of the rank */
+    CHECK_OK(finish(h));
+    t.device = 1;
+    CHECK(refusal(&t) == HVD_INVALID_ARGUMENT, "ok");
+    CHECK(!strcmp(hvd_last_error(),
+                  "tensor \"d\": device 1: it is on GPU 1, and this rank has had "
+                  "tensors on GPU 0: a rank uses one GPU"),
+          "%s", hvd_last_error());
+    t.device = HVD_DEVICE_OF_POINTER;
+    t.data = foreign;
+    CHECK(refusal(&t) == HVD_INVALID_ARGUMENT, "ok");
+    CHECK(strstr(hvd_last_error(), "its memory is no GPU's"), "%s", hvd_last_error());
+    t.device = -3;
+    CHECK(refusal(&t) == HVD_INVALID_ARGUMENT, "ok");
+    t = on_gpu("d", HVD_FLOAT32, v, v, &n);
+    t.ready_event = v;
+    CHECK(refusal(&t) == HVD_INVALID_ARGUMENT, "ok");
+    CHECK_OK(hvd_shutdown());
+}
+
+static void no_device(int rank, int size)
+{
+    float v[1] = {3};
+    int64_t n = 1;
+    struct hvd_tensor t = on_gpu("d", HVD_FLOAT32, v, v, &n);
+
+    (void)rank;
+    fake.open_fails = "no driver";
+    CHECK_OK(hvd_init(NULL));
+    for (int i = 0; i < 2; i++) {
+        fake.open_fails = i == 0 ? "no driver" : "another reason";
+        CHECK(refusal(&t) == HVD_INVALID_ARGUMENT, "ok");
+        CHECK(!strcmp(hvd_last_error(), "tensor \"d\": device 0: no driver"), "%s",
+              hvd_last_error());
+    }
+    CHECK_OK(sum_now("d", v, 1)); /* the CPU's go on */
+    CHECK(v[0] == (float)(3 * size), "%g", (double)v[0]);
+    CHECK_OK(hvd_shutdown());
+    CHECK(fake.n_opened == 0 && fake.n_closed == 0, "%d", (int)fake.n_opened);
+}
+
+static void which_device_is_said_at_once(void **state)
+{
+    (void)state;
+    world_run(1, one_device_a_rank);
+    world_run(2, no_device);
+    world_run(1, a_captured_stream_is_refused);
+}
+
+/* --- ends --- */
+
+static void mixed(int rank, int size)
+{
+    float v[1] = {0};
+    hvd_handle h;
+
+    (void)size;
+    CHECK_OK(hvd_init(NULL));
+    if (rank == 1)
+        CHECK_OK(sum_on_gpu("x", v, 1, &h));
+    else
+        CHECK_OK(sum_async("x", v, 1, &h));
+    CHECK(finish(h) == HVD_INVALID_ARGUMENT, "ok");
+    CHECK(!strcmp(shared->r[rank].text,
+                  "Mismatched CPU/GPU device selection: tensor \"x\": rank 0 has it in "
+                  "CPU memory, rank 1 has it on a GPU"),
+          "%s", shared->r[rank].text);
+    CHECK_OK(hvd_shutdown());
+    CHECK(fake.n_events == 0, "%d events are left", (int)fake.n_events);
+}
+
+static void a_tensor_in_both_kinds_of_memory_fails_on_all(void **state)
+{
+    (void)state;
+    world_run(2, mixed);
+}
+
+static void joins(int rank, int size)
+{
+    struct hvd_tensor j = {.size_bytes = sizeof(j), .name = "join"};
+    float v[2] = {1, 2};
+    hvd_handle h;
+
+    CHECK_OK(hvd_init(NULL));
+    if (rank > 0) {
+        CHECK_OK(sum_on_gpu("x", v, 2, &h));
+        CHECK_OK(finish(h));
+        CHECK(v[1] == (float)(2 * (size - 1)), "%g", (double)v[1]);
+    }
+    CHECK_OK(hvd_join_async(&j, &h));
+    CHECK_OK(finish(h));
+    CHECK(fake.n_opened == 1, "%d", (int)fake.n_opened);
+    CHECK_OK(hvd_shutdown());
+}
+
+static void who_has_joined_gives_zeros_from_a_device_of_its_own(void **state)
+{
+    (void)state;
+    world_run(3, joins);
+}
+
+static void ends_in_flight(int rank, int size)
+{
+    float v[1] = {0};
+    hvd_handle h, last;
+
+    (void)size;
+    CHECK_OK(hvd_init(NULL));
+    CHECK_OK(sum_on_gpu("a", v, 1, &h));
+    CHECK_OK(finish(h));
+    fake_hold();
+    CHECK_OK(sum_on_gpu("b", v, 1, &h));
+    CHECK_OK(hvd_wait_on_stream(h, STREAM, -1));
+    CHECK_OK(sum_on_gpu("c", v, 1, &last));
+    CHECK_OK(hvd_wait_on_stream(last, STREAM, -1));
+    if (rank == 0)
+        fake_break("rank 0 (host testhost): XID 79");
+    CHECK(hvd_wait(h, -1) == HVD_ABORTED, "status %d", hvd_poll(h));
+    CHECK(strstr(hvd_last_error(), "XID 79"), "%s", hvd_last_error());
+    CHECK(hvd_wait(last, -1) == HVD_ABORTED, "status %d", hvd_poll(last));
+    CHECK(fake.is_aborted, "the device was not told");
+    CHECK_OK(hvd_release(h));
+    CHECK_OK(hvd_release(last));
+    CHECK_OK(hvd_shutdown());
+    CHECK(fake.n_events == 0, "%d events are left", (int)fake.n_events);
+}
+
+static void a_broken_device_ends_the_world_with_its_sentence(void **state)
+{
+    (void)state;
+    world_run(2, ends_in_flight);
+}
+
+static void leaves(int rank, int size)
+{
+    float v[1] = {0};
+    hvd_handle h;
+
+    (void)rank;
+    (void)size;
+    CHECK_OK(hvd_init(NULL));
+    CHECK_OK(sum_on_gpu("a", v, 1, &h));
+    CHECK_OK(finish(h));
+    fake_hold();
+    CHECK_OK(sum_on_gpu("b", v, 1, &h));
+    CHECK_OK(hvd_wait_on_stream(h, STREAM, -1));
+    CHECK_OK(barrier_now("all have posted"));
+    CHECK_OK(hvd_shutdown());
+    CHECK(hvd_poll(h) == HVD_PRECONDITION, "status %d", hvd_poll(h));
+    CHECK(hvd_wait_on_stream(h, STREAM, -1) == HVD_PRECONDITION, "ok");
+    CHECK(fake.is_aborted && fake.n_closed == 1, "the device was not told");
+    CHECK_OK(hvd_release(h));
+    CHECK(fake.n_events == 0, "%d events are left", (int)fake.n_events);
+}
+
+static void a_shutdown_ends_what_is_on_its_way(void **state)
+{
+    (void)state;
+    world_run(2, leaves);
+}
+
+static void not_finite(int rank, int size)
+{
+    float v[3] = {0, 1, 2};
+    hvd_handle h;
+
+    (void)size;
+    (void)setenv("HVD_NANCHECK", "1", 1);
+    CHECK_OK(hvd_init(NULL));
+    CHECK_OK(sum_on_gpu("a", v, 3, &h));
+    CHECK_OK(finish(h));
+    if (rank == 1)
+        v[2] = 0.0f / (v[0] - v[0]);
+    CHECK_OK(sum_on_gpu("n", v, 3, &h));
+    if (rank == 1)
+        CHECK(finish(h) == HVD_ABORTED, "ok");
+    else /* its own part may have ended well; what comes next has not */
+        CHECK(finish(h) != HVD_OK || sum_now("next", v, 1) == HVD_ABORTED, "ok");
+    CHECK(strstr(shared->r[rank].text, "NaN on rank 1 (host testhost): element 2 of 3 "
+                                       "in tensor \"n\", input of ALLREDUCE"),
+          "%s", shared->r[rank].text);
+    CHECK_OK(hvd_shutdown());
+}
+
+static void a_nan_on_a_gpu_is_named(void **state)
+{
+    (void)state;
+    world_run(2, not_finite);
+}
+
+/* --- many flights, sets --- */
+
+static void many_flights(int rank, int size)
+{
+    enum { N = FLIGHTS_MAX + 6 };
+    static float v[N];
+    hvd_handle h[N];
+
+    (void)rank;
+    CHECK_OK(hvd_init(NULL));
+    CHECK_OK(sum_on_gpu("a", v, 1, &h[0]));
+    CHECK_OK(finish(h[0]));
+    fake_hold();
+    for (int i = 0; i < N; i++) {
+        v[i] = 1;
+        if (i == FLIGHTS_MAX)
+            fake_let(8); /* else this one would wait */
+        CHECK_OK(sum_on_gpu("again", &v[i], 1, &h[i]));
+        CHECK_OK(hvd_wait_on_stream(h[i], STREAM, -1));
+    }
+    fake_let(N + 1);
+    for (int i = 0; i < N; i++) {
+        CHECK_OK(hvd_wait(h[i], -1));
+        CHECK(v[i] == (float)size, "%g", (double)v[i]);
+        CHECK_OK(hvd_release(h[i]));
+    }
+    CHECK_OK(hvd_shutdown());
+}
+
+static void flights_are_bounded(void **state)
+{
+    (void)state;
+    world_run(2, many_flights);
+}
+
+static void sets_have_their_own(int rank, int size)
+{
+    int ranks[] = {0, 1}, id;
+    float v[1] = {1};
+    int64_t n = 1;
+    struct hvd_tensor t = on_gpu("s", HVD_FLOAT32, v, v, &n);
+    hvd_handle h;
+
+    CHECK_OK(hvd_init(NULL));
+    CHECK_OK(hvd_process_set_add(ranks, 2, &id));
+    if (rank < 2) {
+        CHECK_OK(hvd_allreduce_async(&t, HVD_SUM, 1, 1, id, &h));
+        CHECK_OK(finish(h));
+        CHECK(v[0] == 2, "%g", (double)v[0]);
+        CHECK(fake.n_comms == 1, "%d", (int)fake.n_comms);
+    }
+    CHECK_OK(barrier_now("before"));
+    CHECK_OK(hvd_process_set_remove(id));
+    CHECK(fake.n_comms_closed == fake.n_comms, "%d", (int)fake.n_comms_closed);
+    v[0] = 1;
+    CHECK_OK(sum_on_gpu("all", v, 1, &h));
+    CHECK_OK(finish(h));
+    CHECK(v[0] == (float)size, "%g", (double)v[0]);
+    CHECK_OK(hvd_shutdown());
+}
+
+static void process_sets_open_their_own_communicators(void **state)
+{
+    (void)state;
+    world_run(3, sets_have_their_own);
+}
+
+static void the_report_is_json(void **state)
+{
+    char text[2048];
+
+    (void)state;
+    fake.n_gpus = 1;
+    hvd_device_hint("/fw/libnccl.so.2");
+    assert_true(hvd_device_report(text, sizeof(text)) < sizeof(text));
+    assert_string_equal(
+        text, "{\"can\":true,\"problem\":\"\",\"driver\":\"1.2\",\"cuda\":\"\","
+              "\"nccl\":\"\",\"nccl_path\":\"/fw/libnccl.so.2\",\"kernels\":\"\","
+              "\"gpus\":[{\"index\":0,\"name\":\"Fake \\\"0\\\"\",\"uuid\":\"\",\"sm\":"
+              "0,\"memory_bytes\":0,\"mig\":false,\"nvlinks\":0}]}");
+    assert_int_equal(setenv("HVD_GPU", "off", 1), 0);
+    (void)hvd_device_report(text, sizeof(text));
+    assert_non_null(strstr(text, "{\"can\":false,\"problem\":\"HVD_GPU=off\""));
+    (void)unsetenv("HVD_GPU");
+    fake.n_gpus = 8;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_collective_moves_gpu_memory),
+        cmocka_unit_test(a_stream_waits_instead_of_the_thread),
+        cmocka_unit_test(one_event_and_one_wait_serve_a_bucket),
+        cmocka_unit_test(which_device_is_said_at_once),
+        cmocka_unit_test(a_tensor_in_both_kinds_of_memory_fails_on_all),
+        cmocka_unit_test(who_has_joined_gives_zeros_from_a_device_of_its_own),
+        cmocka_unit_test(a_broken_device_ends_the_world_with_its_sentence),
+        cmocka_unit_test(a_shutdown_ends_what_is_on_its_way),
+        cmocka_unit_test(a_nan_on_a_gpu_is_named),
+        cmocka_unit_test(flights_are_bounded),
+        cmocka_unit_test(process_sets_open_their_own_communicators),
+        cmocka_unit_test(the_report_is_json),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
