@@ -83,29 +83,44 @@ static int take_scratch(struct coordinator *co, struct work *w, uint64_t sum)
     return 0;
 }
 
+int carry_codec_plans(struct coordinator *co,
+                      const struct member_act *act,
+                      uint32_t n_members,
+                      struct codec_plan *ret,
+                      struct err *err)
+{
+    struct codec codec;
+    int r = codec_parse("compression", act->items[0].req->codec, &codec, err);
+
+    for (size_t i = 0; i < act->n_items && r == 0; i++) {
+        const struct request *q = act->items[i].req;
+
+        r = codec_plan(&codec, q->dtype, q->op, q->ndim, q->shape, n_members, &ret[i],
+                       err);
+        if (r < 0)
+            return r;
+        if (!ret[i].is_compressed)
+            say_plain(co, q, &ret[i]);
+        stats_add(&co->stats, STATS_CODEC_RAW, ret[i].raw_bytes);
+        stats_add(&co->stats, STATS_CODEC_WIRE, ret[i].wire_bytes);
+    }
+    return r;
+}
+
 static int make_plans(struct coordinator *co,
                       struct work *w,
                       const struct member_act *act,
-                      const struct codec *codec,
                       uint32_t n_members,
                       struct err *err)
 {
     uint64_t sum = ALIGN;
+    int r = carry_codec_plans(co, act, n_members, w->plans, err);
 
-    for (size_t i = 0; i < w->n; i++) {
-        const struct request *q = act->items[i].req;
-        int r = codec_plan(codec, q->dtype, q->op, q->ndim, q->shape, n_members,
-                           &w->plans[i], err);
-
-        if (r < 0)
-            return r;
+    if (r < 0)
+        return r;
+    for (size_t i = 0; i < w->n; i++)
         if (w->plans[i].is_compressed)
             sum += aligned(w->plans[i].scratch_bytes);
-        else
-            say_plain(co, q, &w->plans[i]);
-        stats_add(&co->stats, STATS_CODEC_RAW, w->plans[i].raw_bytes);
-        stats_add(&co->stats, STATS_CODEC_WIRE, w->plans[i].wire_bytes);
-    }
     if (take_scratch(co, w, sum) < 0)
         return err_set(err, -ENOMEM, "out of memory for %llu bytes of compression",
                        (unsigned long long)sum);
@@ -240,7 +255,6 @@ int carry_compressed(struct coordinator *co,
                      struct err *err)
 {
     CLEANUP(work_release) struct work w;
-    struct codec codec;
     int r = work_init(&w, act->n_items);
 
     *ret_is_ours = true;
@@ -249,9 +263,7 @@ int carry_compressed(struct coordinator *co,
                             &co->codec_state);
     if (r < 0)
         return err_set(err, r, "rank %u is out of memory for compression", co->rank);
-    r = codec_parse("compression", act->items[0].req->codec, &codec, err);
-    if (r == 0)
-        r = make_plans(co, &w, act, &codec, set->n, err);
+    r = make_plans(co, &w, act, set->n, err);
     if (r < 0)
         return r;
     *ret_is_ours = false;

@@ -101,6 +101,34 @@ static void drop_ready(struct coordinator *co, const struct member_act *act)
     }
 }
 
+/* A device without codecs takes tensors as they are, on all ranks. */
+static int post(struct coordinator *co,
+                const struct process_set *set,
+                const struct member_act *act,
+                const struct batch *batch,
+                uint64_t *ret_ticket,
+                struct err *err)
+{
+    struct backend *b = set->device_backend;
+    AUTOFREE struct codec_plan *plans = NULL;
+    AUTOFREE const char **names = NULL;
+    int r;
+
+    if (!act->items[0].req->codec[0] || !co->gpu.ops->post_codec)
+        return b->ops->post(b, batch, ret_ticket, err);
+    plans = mem_calloc(act->n_items, sizeof(*plans));
+    names = mem_calloc(act->n_items, sizeof(*names));
+    if (!plans || !names)
+        return err_set(err, -ENOMEM, "rank %u is out of memory for compression",
+                       co->rank);
+    r = carry_codec_plans(co, act, set->n, plans, err);
+    for (size_t i = 0; i < act->n_items; i++)
+        names[i] = act->items[i].req->name;
+    return r < 0 ? r
+                 : co->gpu.ops->post_codec(b, batch, names, set->id, plans, ret_ticket,
+                                           err);
+}
+
 int carry_device(struct coordinator *co,
                  struct process_set *set,
                  const struct member_act *act,
@@ -136,7 +164,7 @@ int carry_device(struct coordinator *co,
     began_ns = observe_posted(co, act);
     if (co->settings.nancheck)
         r = co->gpu.ops->post_check(b, &batch, err);
-    r = r < 0 ? r : b->ops->post(b, &batch, &ticket, err);
+    r = r < 0 ? r : post(co, set, act, &batch, &ticket, err);
     if (r < 0)
         return r;
     drop_ready(co, act);

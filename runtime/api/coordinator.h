@@ -188,6 +188,13 @@ int carry_compressed(struct coordinator *co,
                      const struct batch *batch,
                      bool *ret_is_ours,
                      struct err *err);
+/* What becomes of each tensor of such a batch: ret[act->n_items]. Counted, and said
+ * where a tensor travels as it is. */
+int carry_codec_plans(struct coordinator *co,
+                      const struct member_act *act,
+                      uint32_t n_members,
+                      struct codec_plan *ret,
+                      struct err *err);
 /* carry_device.c: posts a batch of tensors on GPUs, whose results have memory; the
  * batch is a flight then. As carry_run. */
 int carry_device(struct coordinator *co,

@@ -15,6 +15,7 @@
 
 #include "runtime/backend/device.h"
 #include "runtime/base/mem.h"
+#include "runtime/core/compress/codec.h"
 #include "runtime/core/nonfinite.h"
 
 struct device_event {
@@ -46,7 +47,8 @@ static struct fake { /* of this process */
     const char *open_fails;
     int n_gpus;
     _Atomic int n_opened, n_closed, n_comms, n_comms_closed, n_events, n_records,
-        n_waits, n_allocs, n_frees, n_forked, n_batches, n_items_last;
+        n_waits, n_allocs, n_frees, n_forked, n_batches, n_items_last, n_compressed;
+    char compressed[64];
     void *last_wait_stream;
 } fake = {.lock = PTHREAD_MUTEX_INITIALIZER, .n_gpus = 8};
 
@@ -267,6 +269,24 @@ static int fake_post(struct backend *b,
     return 0;
 }
 
+/* Nothing is compressed: that is the device's own business. */
+static int fake_post_codec(struct backend *b,
+                           const struct batch *batch,
+                           const char *const *names,
+                           uint32_t set,
+                           const struct codec_plan *plans,
+                           uint64_t *ret_ticket,
+                           struct err *err)
+{
+    for (size_t i = 0; i < batch->n_items; i++)
+        if (plans[i].is_compressed) {
+            fake.n_compressed++;
+            (void)snprintf(fake.compressed, sizeof(fake.compressed), "%s of %u",
+                           names[i], set);
+        }
+    return fake_post(b, batch, ret_ticket, err);
+}
+
 static int fake_poll(struct backend *b, uint64_t *ret_done, struct err *err)
 {
     struct fake_comm *c = (struct fake_comm *)b;
@@ -378,6 +398,7 @@ static const struct device_ops fake_row = {.abi = DEVICE_ABI,
                                            .quiesce = fake_quiesce,
                                            .comm_open = fake_comm_open,
                                            .ticket_event = fake_ticket_event,
+                                           .post_codec = fake_post_codec,
                                            .post_check = fake_post_check,
                                            .bad_item = fake_bad_item,
                                            .state_forget_set = fake_forget};

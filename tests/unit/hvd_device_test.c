@@ -183,6 +183,47 @@ static void a_captured_stream_is_refused(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
+/* --- results --- */
+
+static void *no_memory(void *arg, int ndim, const int64_t *shape, size_t bytes)
+{
+    (void)ndim;
+    (void)shape;
+    (void)bytes;
+    return arg;
+}
+
+static void allocates(int rank, int size)
+{
+    float v[2] = {(float)rank, 1}, all[4] = {0};
+    int64_t n = 2;
+    struct hvd_tensor t = on_gpu("g", HVD_FLOAT32, v, NULL, &n);
+    int n_records;
+    hvd_handle h;
+
+    (void)size;
+    CHECK_OK(hvd_init(NULL));
+    /* The caller's memory may be in use in the stream until it has given it. */
+    CHECK_OK(hvd_allgather_async(&t, no_memory, all, 0, &h));
+    CHECK_OK(finish(h));
+    CHECK(all[2] == 1 && fake.n_allocs == 0, "%g", (double)all[2]);
+    CHECK(fake.n_records == 2, "%d events", (int)fake.n_records);
+    n_records = fake.n_records;
+    CHECK_OK(hvd_allgather_async(&t, rank == 0 ? no_memory : NULL, NULL, 0, &h));
+    CHECK(finish(h) == (rank == 0 ? HVD_NO_MEMORY : HVD_OK), "rank %d", rank);
+    CHECK(fake.n_records == n_records + 1 && fake.n_allocs == 1, "%d allocations",
+          (int)fake.n_allocs);
+    CHECK(fake.n_frees == 1, "%d", (int)fake.n_frees);
+    CHECK_OK(hvd_shutdown());
+    CHECK(fake.n_events == 0, "%d events are left", (int)fake.n_events);
+}
+
+static void memory_of_results_is_the_caller_s_or_the_device_s(void **state)
+{
+    (void)state;
+    world_run(2, allocates);
+}
+
 /* --- which device --- */
 
 static int refusal(struct hvd_tensor *t)
@@ -395,6 +436,30 @@ static void a_nan_on_a_gpu_is_named(void **state)
     world_run(2, not_finite);
 }
 
+static void compressed(int rank, int size)
+{
+    static float v[1000];
+    int64_t n = 1000;
+    struct hvd_tensor t = on_gpu("z", HVD_FLOAT32, v, v, &n);
+    hvd_handle h;
+
+    (void)rank;
+    (void)size;
+    CHECK_OK(hvd_init(NULL));
+    t.compression = "fp16";
+    CHECK_OK(hvd_allreduce_async(&t, HVD_SUM, 1, 1, 0, &h));
+    CHECK_OK(finish(h));
+    CHECK(fake.n_compressed == 1 && !strcmp(fake.compressed, "z of 0"), "%d: %s",
+          (int)fake.n_compressed, fake.compressed);
+    CHECK_OK(hvd_shutdown());
+}
+
+static void compression_is_the_device_s(void **state)
+{
+    (void)state;
+    world_run(2, compressed);
+}
+
 /* --- many flights, sets --- */
 
 static void many_flights(int rank, int size)
@@ -488,12 +553,14 @@ int main(void)
         cmocka_unit_test(every_collective_moves_gpu_memory),
         cmocka_unit_test(a_stream_waits_instead_of_the_thread),
         cmocka_unit_test(one_event_and_one_wait_serve_a_bucket),
+        cmocka_unit_test(memory_of_results_is_the_caller_s_or_the_device_s),
         cmocka_unit_test(which_device_is_said_at_once),
         cmocka_unit_test(a_tensor_in_both_kinds_of_memory_fails_on_all),
         cmocka_unit_test(who_has_joined_gives_zeros_from_a_device_of_its_own),
         cmocka_unit_test(a_broken_device_ends_the_world_with_its_sentence),
         cmocka_unit_test(a_shutdown_ends_what_is_on_its_way),
         cmocka_unit_test(a_nan_on_a_gpu_is_named),
+        cmocka_unit_test(compression_is_the_device_s),
         cmocka_unit_test(flights_are_bounded),
         cmocka_unit_test(process_sets_open_their_own_communicators),
         cmocka_unit_test(the_report_is_json),

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* An installation without libhvd_cuda.so: tensors on GPUs are refused with the reason,
+ * at once and each time, and nothing else changes. */
+#include "tests/unit/hvd_world.h"
+
+static int refusal(int device)
+{
+    float v[1] = {0};
+    int64_t n = 1;
+    struct hvd_tensor t = tensor1("d", HVD_FLOAT32, v, v, &n);
+    hvd_handle h;
+
+    t.device = device;
+    return hvd_allreduce_async(&t, HVD_SUM, 1, 1, 0, &h);
+}
+
+static void no_library(int rank, int size)
+{
+    float v[1] = {2};
+
+    (void)rank;
+    CHECK_OK(hvd_init(NULL));
+    for (int i = 0; i < 2; i++) {
+        CHECK(refusal(i) == HVD_INVALID_ARGUMENT, "ok");
+        CHECK(strstr(hvd_last_error(), "this installation cannot: ")
+                  && strstr(hvd_last_error(), "/libhvd_cuda.so"),
+              "%s", hvd_last_error());
+    }
+    CHECK(refusal(HVD_DEVICE_OF_POINTER) == HVD_INVALID_ARGUMENT, "ok");
+    CHECK_OK(sum_now("d", v, 1));
+    CHECK(v[0] == (float)(2 * size), "%g", (double)v[0]);
+    CHECK_OK(hvd_shutdown());
+}
+
+static void switched_off(int rank, int size)
+{
+    (void)rank;
+    (void)size;
+    (void)setenv("HVD_GPU", "off", 1);
+    CHECK_OK(hvd_init(NULL));
+    CHECK(refusal(0) == HVD_INVALID_ARGUMENT, "ok");
+    CHECK(!strcmp(hvd_last_error(), "tensor \"d\": device 0: HVD_GPU=off"), "%s",
+          hvd_last_error());
+    CHECK_OK(hvd_shutdown());
+}
+
+/* Tensors in host memory may be waited for as those on a GPU. */
+static void of_the_host(int rank, int size)
+{
+    float v[1] = {1};
+    int device = 0;
+    hvd_handle h;
+
+    (void)rank;
+    CHECK_OK(hvd_init(NULL));
+    CHECK_OK(sum_async("x", v, 1, &h));
+    CHECK_OK(hvd_wait_on_stream(h, NULL, -1));
+    CHECK(hvd_poll(h) == HVD_OK && v[0] == (float)size, "%g", (double)v[0]);
+    CHECK_OK(hvd_wait_many(&h, 1, NULL, -1));
+    CHECK_OK(hvd_result_device(h, &device));
+    CHECK(device == HVD_DEVICE_HOST, "%d", device);
+    CHECK_OK(hvd_release(h));
+    CHECK(hvd_wait_many(&h, 1, NULL, -1) == HVD_INVALID_ARGUMENT, "released");
+    CHECK(hvd_wait_many(NULL, 1, NULL, -1) == HVD_INVALID_ARGUMENT, "NULL");
+    CHECK_OK(hvd_shutdown());
+}
+
+static void a_tensor_on_a_gpu_is_refused_with_the_reason(void **state)
+{
+    (void)state;
+    world_run(2, no_library);
+    world_run(1, switched_off);
+}
+
+static void streams_wait_for_the_host_s_by_the_thread(void **state)
+{
+    (void)state;
+    world_run(2, of_the_host);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_tensor_on_a_gpu_is_refused_with_the_reason),
+        cmocka_unit_test(streams_wait_for_the_host_s_by_the_thread),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
