@@ -67,8 +67,11 @@ int comm_new(struct device *g,
 
 static void release(struct comm *c)
 {
-    for (size_t i = 0; i < COMM_TICKETS; i++)
+    for (size_t i = 0; i < COMM_TICKETS; i++) {
         event_unref(c->ring[i].done);
+        check_free(c->g, c->ring[i].check);
+    }
+    check_free(c->g, c->check);
     if (c->parked && c->parked->nc)
         park_free(c->parked); /* it was not used */
     else
@@ -340,7 +343,7 @@ static int run_close(struct comm *c, struct err *err)
     for (uint32_t i = 0; i < c->n_nc && !rc && nccl->finalize; i++)
         rc = settle(c, c->nc[i], "ncclCommFinalize", nccl->finalize(c->nc[i]),
                     deadline_ns, err);
-    if (!rc && c->n_nc && !nccl->finalize)
+    if (!rc && (c->n_nc == 0 || !nccl->finalize)) /* what it holds is in use till then */
         rc = wait_idle(c->g, err);
     for (uint32_t i = c->n_nc; i > 0 && !rc; i--) {
         int result = nccl->destroy(c->nc[i - 1]);

@@ -13,7 +13,9 @@
 #include "runtime/backend/nccl/card.h"
 #include "runtime/backend/nccl/comm_state.h"
 #include "runtime/backend/nccl/gpu.h"
+#include "runtime/core/nonfinite.h"
 
+struct check;        /* nonfinite.c */
 struct codec_states; /* gcodec.h */
 struct graphs;       /* graph.h */
 
@@ -23,7 +25,7 @@ struct ticket {
     uint64_t number;           /* from 1; slot number % COMM_TICKETS */
     struct device_event *done; /* a reference */
     cu_ptr scratch[4];         /* to be given back in stream order; 0: none */
-    const void *check;         /* results of JOB_CHECK in pinned memory; NULL: none */
+    struct check *check;       /* of JOB_CHECK, in pinned memory; NULL: none */
 };
 
 struct comm {
@@ -42,7 +44,11 @@ struct comm {
     struct device_parked *parked;     /* what it is to be shrunk from; NULL: none */
     struct ticket ring[COMM_TICKETS]; /* the seat's; scratch: the launcher's */
     _Atomic uint64_t n_posted, n_done;
-    uint64_t n_calls; /* batches that were run, for the choice of a stream */
+    uint64_t n_calls;    /* batches that were posted, for the choice of a stream */
+    struct check *check; /* that the next post takes along */
+    bool has_bad;        /* what poll told last by -EDOM */
+    size_t bad_item;
+    struct nonfinite bad;
     struct graphs *graphs;
     struct codec_states *codecs;
 };
@@ -115,6 +121,14 @@ int comm_group(struct comm *c,
             ? 0                                                                        \
             : nccl_fail((c)->g->nccl, (nc), (symbol), result_, (err));                 \
     })
+
+/* nonfinite.c: rows of device_ops; the launcher's JOB_CHECK; and the seat's look at a
+ * ticket that is done: 0, or -EDOM and a sentence without a name; t->check is gone. */
+int check_post(struct backend *b, const struct batch *batch, struct err *err);
+int check_bad_item(struct backend *b, size_t *ret_item, struct nonfinite *ret);
+int check_run(struct device *g, struct job *job, struct err *err);
+int check_finish(struct comm *c, struct ticket *t, struct err *err);
+void check_free(struct device *g, struct check *check); /* accepts NULL */
 
 /* abort.c; hooks of the device. */
 int comms_look(struct device *g, struct err *err);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "runtime/backend/nccl/comm.h"
+#include "runtime/base/mem.h"
 
 static struct ticket *slot(struct comm *c, uint64_t number)
 {
@@ -68,7 +69,8 @@ static int comm_post(struct backend *b,
         return rc;
     }
     c->n_calls++;
-    *slot(c, number) = (struct ticket){.number = number, .done = done};
+    *slot(c, number) =
+        (struct ticket){.number = number, .done = done, .check = TAKE(c->check)};
     c->n_posted = number;
     *ret_ticket = number;
     return 0;
@@ -95,9 +97,14 @@ static int comm_poll(struct backend *b, uint64_t *ret_done, struct err *err)
             event_unref(t->done);
             t->done = NULL;
             c->n_done++;
+            rc = check_finish(c, t, err);
+            if (rc)
+                break;
         }
         gpu_leave(&scope);
     }
+    if (rc == -EDOM) /* the batch is done, and the device is well */
+        return rc;
     if (rc < 0) {
         int broken = gpu_check(c->g, err); /* that is why: its cause is the sentence */
 

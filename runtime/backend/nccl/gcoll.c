@@ -85,18 +85,16 @@ int gcoll_make(struct post *p, const struct gcoll_calls *calls, struct err *err)
 
 /* --- kernels and copies --- */
 
-int gcoll_moves(struct post *p,
-                enum kernel_id k,
+int gcoll_table(struct post *p,
                 const struct fuse_move *m,
                 size_t n,
-                double scale,
-                uint32_t divisor,
+                cu_ptr *ret,
+                uint32_t *ret_n,
                 struct err *err)
 {
-    struct device *g = p->g;
     uint64_t n_chunks = 0, at = 0;
-    cu_ptr table;
 
+    *ret_n = 0;
     for (size_t i = 0; i < n; i++)
         n_chunks += fuse_chunk_count(&m[i]);
     if (n_chunks == 0)
@@ -110,12 +108,26 @@ int gcoll_moves(struct post *p,
                        (unsigned long long)n_chunks);
     for (size_t i = 0; i < n; i++)
         at += fuse_chunks(&m[i], v + at);
-    int rc = table_take(g->tables, v, (uint32_t)n_chunks, p->s, &table, err);
-    if (rc)
+    *ret_n = (uint32_t)n_chunks;
+    return table_take(p->g->tables, v, (uint32_t)n_chunks, p->s, ret, err);
+}
+
+int gcoll_moves(struct post *p,
+                enum kernel_id k,
+                const struct fuse_move *m,
+                size_t n,
+                double scale,
+                uint32_t divisor,
+                struct err *err)
+{
+    struct args_move args = {.divisor = divisor, .scale = scale};
+    cu_ptr table = 0;
+    int rc = gcoll_table(p, m, n, &table, &args.n, err);
+
+    if (rc || args.n == 0)
         return rc;
-    const struct args_move args = {
-        .chunks = table, .n = (uint32_t)n_chunks, .divisor = divisor, .scale = scale};
-    return launch_kernel(g->launch, k, (uint32_t)n_chunks, &args, p->s, err);
+    args.chunks = table;
+    return launch_kernel(p->g->launch, k, args.n, &args, p->s, err);
 }
 
 int gcoll_copy(struct post *p, cu_ptr dst, cu_ptr src, uint64_t bytes, struct err *err)

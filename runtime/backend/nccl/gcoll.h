@@ -56,6 +56,13 @@ int gcoll_add(struct gcoll_calls *calls, struct gcoll_call call, struct err *err
 #define GCOLL_MAX_CALLS 2048
 int gcoll_make(struct post *p, const struct gcoll_calls *calls, struct err *err);
 
+/* m[n] cut into chunks, in device memory; 0 of them: nothing is there to do. */
+int gcoll_table(struct post *p,
+                const struct fuse_move *m,
+                size_t n,
+                cu_ptr *ret,
+                uint32_t *ret_n,
+                struct err *err);
 /* Kernel k over all of m[n]. */
 int gcoll_moves(struct post *p,
                 enum kernel_id k,

@@ -32,8 +32,9 @@ static int run(struct device *g, struct job *job, struct err *err)
         return comm_run(g, job, err);
     case JOB_BATCH:
         return gcoll_run(g, job, err);
-    case JOB_CODEC:
     case JOB_CHECK:
+        return check_run(g, job, err);
+    case JOB_CODEC:
     case JOB_REGISTER:
     case JOB_KIND_COUNT:
         break;
@@ -99,11 +100,13 @@ static int device_close(struct device *g, struct device_parked **ret)
     struct world *w = g->more;
     (void)launcher_drain(&g->launcher, deadline_ns); /* what has not run is dropped */
     gpu_abort(g);
-    if (ret && gpu_quiesce(g, deadline_ns + CLOSE_NS))
-        *ret = park_take(g);
-    comms_free(g, deadline_ns + CLOSE_NS);
     park_free(TAKE(g->parked)); /* that of the world before was not used */
-    const bool is_over = !g->comms && gpu_quiesce(g, deadline_ns + CLOSE_NS);
+    bool is_over = gpu_quiesce(g, deadline_ns + CLOSE_NS);
+    if (is_over && ret)
+        *ret = park_take(g);
+    if (is_over) /* else what they hold is in use, and is leaked with the device */
+        comms_free(g, deadline_ns + CLOSE_NS);
+    is_over &= !g->comms;
     if (is_over && gpu_enter(g, &scope, NULL) == 0) {
         tables_release(&w->tables);
         launch_release(&w->launch);
@@ -159,21 +162,6 @@ static int no_codec(struct backend *b,
     return err_set(err, -ENOTSUP, "compression of GPU tensors is not built");
 }
 
-static int no_check(struct backend *b, const struct batch *batch, struct err *err)
-{
-    (void)b;
-    (void)batch;
-    return err_set(err, -ENOTSUP, "HVD_NANCHECK of GPU tensors is not built");
-}
-
-static int no_bad_item(struct backend *b, size_t *ret_item, struct nonfinite *ret)
-{
-    (void)b;
-    (void)ret_item;
-    (void)ret;
-    return -ENOENT;
-}
-
 static int no_register(struct backend *b, void *p, uint64_t bytes, struct err *err)
 {
     (void)b;
@@ -216,8 +204,8 @@ __attribute__((visibility("default"))) const struct device_ops hvd_cuda_device_o
     .comm_split = comm_split,
     .ticket_event = comm_ticket_event,
     .post_codec = no_codec,
-    .post_check = no_check,
-    .bad_item = no_bad_item,
+    .post_check = check_post,
+    .bad_item = check_bad_item,
     .buffer_register = no_register,
     .buffer_forget = no_forget,
     .state_forget_set = no_state,

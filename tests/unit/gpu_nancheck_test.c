@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* HVD_NANCHECK of device memory: the batch whose input is no finite number is told, on
+ * the rank that has it, and nothing else is touched. */
+#include <math.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "tests/unit/gpu_members.h"
+
+enum { N_ITEMS = 3, COUNT = 20000 };
+
+static const struct device_ops *const row = &hvd_cuda_device_ops;
+
+static int poke(struct device *g, float *v, size_t at, float x)
+{
+    struct gpu_scope scope;
+
+    if (gpu_enter(g, &scope, NULL))
+        return -EIO;
+    int rc = g->cu->copy_up((cu_ptr)(uintptr_t)(v + at), &x, sizeof(x), g->streams[0]);
+    gpu_leave(&scope);
+    return rc;
+}
+
+static int post_checked(struct backend *b,
+                        float *const *v,
+                        enum dtype t,
+                        uint64_t *ret_ticket,
+                        struct err *err)
+{
+    struct batch_item items[N_ITEMS];
+    struct batch batch = {.coll = COLL_ALLREDUCE,
+                          .place = PLACE_CUDA,
+                          .dtype = t,
+                          .op = OP_SUM,
+                          .prescale = 1,
+                          .postscale = 1,
+                          .items = items,
+                          .n_items = N_ITEMS};
+
+    for (int i = 0; i < N_ITEMS; i++)
+        items[i] = (struct batch_item){.in = v[i], .out = v[i], .count = COUNT};
+    int rc = row->post_check(b, &batch, err);
+    return rc ? rc : b->ops->post(b, &batch, ret_ticket, err);
+}
+
+static int rounds(struct device *g, struct backend *b, char *said)
+{
+    struct err err = ERR_INIT;
+    struct nonfinite bad;
+    float *v[N_ITEMS];
+    uint64_t ticket;
+    size_t item;
+
+    for (int i = 0; i < N_ITEMS; i++)
+        HOLDS((v[i] = floats_new(g, COUNT, 1, &err)));
+    HOLDS(post_checked(b, v, DT_F32, &ticket, &err) == 0);
+    HOLDS(wait_ticket(b, ticket, 20, &err) == 0);
+    HOLDS(row->bad_item(b, &item, &bad) == -ENOENT);
+    if (g->config.rank == 1) {
+        HOLDS(poke(g, v[2], 77, NAN) == 0);
+        HOLDS(poke(g, v[2], 15000, INFINITY) == 0);
+    }
+    HOLDS(post_checked(b, v, DT_F32, &ticket, &err) == 0);
+    HOLDS(wait_ticket(b, ticket, 20, &err) == (g->config.rank == 1 ? -EDOM : 0));
+    HOLDS(row->bad_item(b, &item, &bad) == (g->config.rank == 1 ? 0 : -ENOENT));
+    if (g->config.rank == 1) {
+        HOLDS(strcmp(err.text, "tensor 2 of a batch has NaN at 77") == 0);
+        HOLDS(item == 2 && bad.at == 77 && bad.is_nan && bad.n == 2);
+    }
+    /* integers are never looked at; the device is well */
+    HOLDS(post_checked(b, v, DT_I32, &ticket, &err) == 0);
+    HOLDS(wait_ticket(b, ticket, 20, &err) == 0);
+    HOLDS(poke(g, v[0], COUNT - 1, -INFINITY) == 0);
+    HOLDS(post_checked(b, v, DT_F32, &ticket, &err) == 0);
+    HOLDS(wait_ticket(b, ticket, 20, &err) == -EDOM);
+    HOLDS(row->bad_item(b, &item, &bad) == 0);
+    HOLDS(item == 0 && bad.at == COUNT - 1 && !bad.is_nan && bad.n == 1);
+    HOLDS(post_checked(b, v, DT_F32, &ticket, &err) == 0); /* nobody looks any more */
+    HOLDS(launcher_drain(&g->launcher, clock_now_ns() + 20 * NS_PER_S) == 0);
+    for (int i = 0; i < N_ITEMS; i++)
+        row->free(v[i], g->streams[0]);
+    return 0;
+}
+
+static int
+nancheck_body(struct backend *meeting, uint32_t me, struct party *p, char *said)
+{
+    const struct device_config config = {.rank = me,
+                                         .size = p->size,
+                                         .n_streams = 1,
+                                         .init_timeout_ns = 20 * NS_PER_S,
+                                         .pool_bytes = 1u << 20};
+    const struct backend_env env = {.rank = me, .size = p->size};
+    struct err err = ERR_INIT;
+    struct device *g;
+    struct backend *b;
+
+    if (row->open(&config, (int)me, &g, &err)
+        || row->comm_open(g, meeting, &env, case_ranks, &b, &err))
+        return SAYS("open: %s", err.text);
+    int rc = rounds(g, b, said);
+    b->ops->close(b);
+    return row->close(g, NULL) && !rc ? SAYS("close") : rc;
+}
+
+static void the_tensor_and_the_place_are_told(void **state)
+{
+    (void)state;
+    run_case(&(struct gpu_case){.n = 2, .row_body = nancheck_body});
+    run_case(&(struct gpu_case){.n = 1, .row_body = nancheck_body});
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_tensor_and_the_place_are_told),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
