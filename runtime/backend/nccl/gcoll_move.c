@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Collectives that only move: bytes, of any type. Each tensor is a call or some, all of
- * a batch in one group; a member's own part is a copy on the stream. Parts without
+ * a batch in one group, but for a broadcast of many small ones, which goes by the
+ * buffer; a member's own part is a copy on the stream. Parts without
  * elements make no call, on all members, for counts are equal everywhere. */
 #include <errno.h>
 
@@ -145,10 +146,80 @@ static int add_item(struct moving *m, const struct batch_item *it, struct err *e
                    collective_name(m->p->batch->coll));
 }
 
+/* --- a broadcast of many small tensors --- */
+
+#define PACKS_FROM  65           /* tensors */
+#define PACKS_BELOW (256 * 1024) /* bytes: their mean */
+
+/* One kernel packs on the root, or unpacks on everyone. moves[n]: room. */
+static int copy_all(struct moving *m,
+                    bool packs,
+                    cu_ptr buffer,
+                    const uint64_t *offsets,
+                    struct fuse_move *moves,
+                    struct err *err)
+{
+    const struct batch *b = m->p->batch;
+    size_t n = 0;
+
+    for (size_t i = 0; i < b->n_items; i++) {
+        const cu_ptr in = gcoll_ptr(b->items[i].in), out = gcoll_ptr(b->items[i].out);
+        const cu_ptr at = buffer + offsets[i];
+
+        if (!packs && (!out || (out == in && b->root == m->p->c->me)))
+            continue;
+        moves[n++] = (struct fuse_move){.src = packs ? in : at,
+                                        .dst = packs ? at : out,
+                                        .count = b->items[i].count * m->size,
+                                        .src_size = 1,
+                                        .dst_size = 1};
+    }
+    return gcoll_moves(m->p, KERNEL_copy, moves, n, 1, 1, err);
+}
+
+/* 1: it is not for this way. */
+static int broadcast_packed(struct moving *m, struct err *err)
+{
+    struct post *p = m->p;
+    const size_t n = p->batch->n_items;
+    struct fuse_plan plan;
+    cu_ptr buffer;
+
+    if (n < PACKS_FROM || !p->c->n_nc)
+        return 1;
+    AUTOFREE uint64_t *bytes = mem_calloc(2 * n, sizeof(*bytes));
+    AUTOFREE struct fuse_move *moves = mem_calloc(n, sizeof(*moves));
+    if (!bytes || !moves)
+        return err_set(err, -ENOMEM, "out of memory for a batch of %zu tensors", n);
+    for (size_t i = 0; i < n; i++)
+        bytes[i] = p->batch->items[i].count * m->size;
+    if (fuse_plan(bytes, n, DT_U8, DT_U8, &p->c->terms, &plan, bytes + n))
+        return err_set(err, -EOVERFLOW, "a batch of more than 2^63 bytes");
+    if (plan.way != FUSE_PACKED || plan.wire_bytes == 0
+        || plan.wire_bytes / n >= PACKS_BELOW)
+        return 1;
+    int rc =
+        scratch_fusion(&p->g->scratch, p->index, plan.wire_bytes, p->s, &buffer, err);
+    if (!rc && p->batch->root == p->c->me)
+        rc = copy_all(m, true, buffer, bytes + n, moves, err);
+    if (!rc)
+        rc = add(m, CALL_BROADCAST, buffer, buffer, plan.wire_bytes / m->size,
+                 p->batch->root, err);
+    if (!rc)
+        rc = gcoll_make(p, &m->calls, err);
+    return rc ? rc : copy_all(m, false, buffer, bytes + n, moves, err);
+}
+
 int gcoll_move(struct post *p, struct err *err)
 {
     struct moving m = {.p = p, .size = dtype_size(p->batch->dtype)};
-    int rc = 0;
+    int rc = p->batch->coll == COLL_BROADCAST ? broadcast_packed(&m, err) : 1;
+
+    if (rc <= 0) {
+        mem_free(m.calls.v);
+        return rc;
+    }
+    rc = 0;
 
     for (size_t i = 0; i < p->batch->n_items && !rc; i++)
         rc = add_item(&m, &p->batch->items[i], err);

@@ -164,22 +164,27 @@ static int run_packed(struct post *p, struct reducing *q, struct err *err)
 
 /* --- on the tensors themselves --- */
 
-/* Where the results of this member's calls go: its tensors, or the buffer. */
+/* Where the results of this member's calls go: its tensors, or the buffer. Who is not
+ * the root of a reduce has none; NCCL does not write to what it is given there. */
 static int find_outputs(struct post *p, struct reducing *q, struct err *err)
 {
     const struct batch_item *v = p->batch->items;
-    bool needs_buffer = !receives(p);
+    bool needs_buffer = false;
     cu_ptr buffer = 0;
     int rc = 0;
 
-    for (size_t i = 0; i < q->n; i++)
-        needs_buffer |= !v[i].out;
+    for (size_t i = 0; i < q->n; i++) {
+        q->out[i] = receives(p)     ? gcoll_ptr(v[i].out)
+                    : q->r.needs_in ? 0
+                                    : gcoll_ptr(v[i].in);
+        needs_buffer |= !q->out[i];
+    }
     if (needs_buffer)
         rc = scratch_fusion(&p->g->scratch, p->index, q->plan.wire_bytes, p->s, &buffer,
                             err);
     for (size_t i = 0; i < q->n && !rc; i++)
-        q->out[i] =
-            receives(p) && v[i].out ? gcoll_ptr(v[i].out) : buffer + q->offsets[i];
+        if (!q->out[i])
+            q->out[i] = buffer + q->offsets[i];
     return rc;
 }
 
@@ -263,43 +268,63 @@ static uint64_t aligned(uint64_t bytes)
     return (bytes + FUSE_ALIGN - 1) / FUSE_ALIGN * FUSE_ALIGN;
 }
 
-/* The whole input in the wire's type, then all parts of ours, where they are not the
- * tensors themselves. */
+/* Where the calls of tensors read and write: tensors themselves, or a place in the
+ * buffer for the whole input in the wire's type, or for our part in it. Returns the
+ * bytes of the buffer; in[i] and out[i] are 0 for what is in it. */
+static uint64_t place_scatter(struct post *p, struct reducing *q)
+{
+    const uint32_t n = p->c->n, me = p->c->me;
+    uint64_t bytes = 0;
+
+    for (size_t i = 0; i < q->n; i++) {
+        const struct batch_item *it = &p->batch->items[i];
+
+        q->counts[i] = sum(it->counts, n);
+        q->offsets[i] = bytes;
+        q->in[i] = q->r.needs_in ? 0 : gcoll_ptr(it->in);
+        q->out[i] = q->in_size == q->wire_size ? gcoll_ptr(it->out) : 0;
+        if (!q->in[i])
+            bytes += aligned(q->counts[i] * q->wire_size);
+        if (!q->out[i])
+            bytes += aligned(it->counts[me] * q->wire_size);
+    }
+    return bytes;
+}
+
+static void take_place(struct reducing *q, size_t i, cu_ptr buffer)
+{
+    cu_ptr at = buffer + q->offsets[i];
+
+    if (!q->in[i]) {
+        q->in[i] = at;
+        at += aligned(q->counts[i] * q->wire_size);
+    }
+    if (!q->out[i])
+        q->out[i] = at;
+}
+
 static int run_scatter(struct post *p, struct reducing *q, struct err *err)
 {
     const struct batch_item *v = p->batch->items;
-    const uint32_t n = p->c->n, me = p->c->me;
-    uint64_t bytes = 0;
+    const uint64_t bytes = place_scatter(p, q);
     cu_ptr buffer = 0;
-    int rc;
-
-    for (size_t i = 0; i < q->n; i++) {
-        q->counts[i] = sum(v[i].counts, n);
-        q->offsets[i] = bytes;
-        bytes += aligned(q->counts[i] * q->wire_size)
-                 + aligned(v[i].counts[me] * q->wire_size);
-    }
-    rc =
+    int rc =
         bytes ? scratch_fusion(&p->g->scratch, p->index, bytes, p->s, &buffer, err) : 0;
+
     for (size_t i = 0; i < q->n && !rc; i++)
-        q->in[i] = buffer + q->offsets[i];
+        take_place(q, i, buffer);
     if (!rc && q->r.needs_in)
         rc = move_in(p, q, q->in, err);
     for (size_t i = 0; i < q->n && !rc; i++) {
-        const uint64_t whole = q->counts[i] * q->wire_size;
-
-        q->out[i] = v[i].out && !q->r.needs_out ? gcoll_ptr(v[i].out)
-                                                : q->in[i] + aligned(whole);
-        if (!q->r.needs_in && v[i].in)
-            q->in[i] = gcoll_ptr(v[i].in);
-        else if (!q->r.needs_in)
-            rc = gcoll_zero(p, q->in[i], whole, err);
+        if (!q->r.needs_in && !v[i].in)
+            rc = gcoll_zero(p, q->in[i], q->counts[i] * q->wire_size, err);
         if (!rc)
             rc = add_parts(p, q, v[i].counts, q->in[i], q->out[i], err);
-        q->counts[i] = v[i].counts[me];
     }
     if (!rc)
         rc = gcoll_make(p, &q->calls, err);
+    for (size_t i = 0; i < q->n; i++)
+        q->counts[i] = v[i].counts[p->c->me];
     return rc || !q->r.needs_out ? rc : move_out(p, q, q->out, err);
 }
 
