@@ -343,7 +343,8 @@ static int run_close(struct comm *c, struct err *err)
     for (uint32_t i = 0; i < c->n_nc && !rc && nccl->finalize; i++)
         rc = settle(c, c->nc[i], "ncclCommFinalize", nccl->finalize(c->nc[i]),
                     deadline_ns, err);
-    if (!rc && (c->n_nc == 0 || !nccl->finalize)) /* what it holds is in use till then */
+    if (!rc
+        && (c->n_nc == 0 || !nccl->finalize)) /* what it holds is in use till then */
         rc = wait_idle(c->g, err);
     for (uint32_t i = c->n_nc; i > 0 && !rc; i--) {
         int result = nccl->destroy(c->nc[i - 1]);
