@@ -12,10 +12,12 @@
 
 #include <cmocka.h>
 
+#include "runtime/backend/nccl/graph.h"
 #include "runtime/core/half.h"
 #include "tests/unit/gpu_members.h"
 #include "tests/unit/seeded.h"
 
+enum { N_REPEATED = 25 }; /* batches of a case with graphs */
 enum { MAX_ITEMS = 24, MAX_ROUND_BYTES = 1 << 20 };
 
 static const struct device_ops *const row = &hvd_cuda_device_ops;
@@ -354,6 +356,31 @@ static int one_round(struct rounds *t, unsigned k, char *said)
     return rc;
 }
 
+static bool has_replayed(struct backend *gpu)
+{
+    const struct graphs *v = ((struct comm *)(void *)gpu)->graphs;
+    uint64_t n_captured = 0, n_replayed = 0;
+
+    for (uint32_t i = 0; v && i < GPU_MAX_STREAMS; i++) {
+        n_captured += v[i].n_captured;
+        n_replayed += v[i].n_replayed;
+    }
+    return n_captured > 0 && n_replayed > 2 * n_captured;
+}
+
+/* After an abort, in time. */
+static bool has_no_graphs(struct rounds *t)
+{
+    const uint64_t deadline_ns = clock_now_ns() + 20 * NS_PER_S;
+
+    while (atomic_load(&t->d->life) != GPU_ENDED) {
+        if (clock_now_ns() > deadline_ns)
+            return false;
+        usleep(1000);
+    }
+    return !((struct comm *)(void *)t->gpu)->graphs;
+}
+
 static int
 rounds_body(struct backend *meeting, uint32_t me, struct party *p, char *said)
 {
@@ -364,6 +391,7 @@ rounds_body(struct backend *meeting, uint32_t me, struct party *p, char *said)
         .n_streams = the_case->n_streams ? the_case->n_streams : 1,
         .direct_bytes = 3000,
         .is_deterministic = the_case->is_deterministic,
+        .uses_graphs = the_case->uses_graphs,
         .init_timeout_ns = 30 * NS_PER_S,
         .pool_bytes = 1u << 20,
     };
@@ -380,12 +408,19 @@ rounds_body(struct backend *meeting, uint32_t me, struct party *p, char *said)
     int rc = row->comm_open(t.d, meeting, &env, case_ranks, &t.gpu, &err);
     if (rc)
         (void)SAYS("comm_open: %s", err.text);
-    for (unsigned k = 0; k < n_rounds && !rc; k++)
+    for (unsigned k = 0; k < n_rounds && !rc; k++) {
+        if (config.uses_graphs) /* the same ones over and over, at other addresses */
+            t.all = (struct seeded){k % N_REPEATED};
         rc = one_round(&t, k, said);
-    if (rc)
+    }
+    if (!rc && config.uses_graphs && !has_replayed(t.gpu))
+        rc = SAYS("rank %u: no graph was replayed", me);
+    if (rc || the_case->aborts)
         row->abort(t.d);
     else
         t.gpu->ops->close(t.gpu);
+    if (!rc && the_case->aborts && !has_no_graphs(&t))
+        rc = SAYS("rank %u: graphs were left", me);
     struct device_parked *parked;
     if (row->close(t.d, &parked) && !rc)
         return SAYS("close");
@@ -438,6 +473,27 @@ static void batches_that_may_not_depend_on_fusion(void **state)
         &(struct gpu_case){.n = 3, .is_deterministic = true, .row_body = rounds_body});
 }
 
+static void batches_as_graphs(void **state)
+{
+    (void)state;
+    n_rounds = 400;
+    run_case(&(struct gpu_case){.n = 2, .uses_graphs = true, .row_body = rounds_body});
+    run_case(&(struct gpu_case){
+        .n = 3, .n_streams = 2, .uses_graphs = true, .row_body = rounds_body});
+    run_case(&(struct gpu_case){.n = 3,
+                                .is_deterministic = true,
+                                .uses_graphs = true,
+                                .row_body = rounds_body});
+}
+
+static void abort_ends_graphs_before_communicators(void **state)
+{
+    (void)state;
+    n_rounds = 300;
+    run_case(&(struct gpu_case){
+        .n = 2, .uses_graphs = true, .aborts = true, .row_body = rounds_body});
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -447,6 +503,8 @@ int main(void)
         cmocka_unit_test(batches_of_five),
         cmocka_unit_test(batches_on_several_streams),
         cmocka_unit_test(batches_that_may_not_depend_on_fusion),
+        cmocka_unit_test(batches_as_graphs),
+        cmocka_unit_test(abort_ends_graphs_before_communicators),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

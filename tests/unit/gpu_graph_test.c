@@ -270,6 +270,27 @@ static void moved_buffer_is_captured_anew_at_once(void **state)
     assert_int_equal(fake.n_captured, 2);
 }
 
+static void other_number_of_pieces_is_captured_anew(void **state)
+{
+    uint32_t key = 1;
+    struct chunk in[3] = {{5, 1, 1, 0}}, out[3] = {{1, 6, 1, 0}};
+    struct err err = ERR_INIT;
+    struct graph_batch b = {.key = &key,
+                            .key_bytes = sizeof key,
+                            .in = in,
+                            .out = out,
+                            .n_in = 3,
+                            .n_out = 3,
+                            .enqueue = enqueue};
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(0, graph_run(*state, &b, &err));
+    b.n_out = 0; /* it has joined and takes nothing */
+    assert_int_equal(0, graph_run(*state, &b, &err));
+    assert_int_equal(0, graph_run(*state, &b, &err));
+    assert_int_equal(fake.n_captured, 2);
+    assert_int_equal(fake.n_direct, 2);
+}
+
 static void least_recently_used_graph_goes(void **state)
 {
     for (int k = 0; k < 3; k++)
@@ -316,6 +337,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(other_batches_have_graphs_of_their_own, start,
                                         end),
         cmocka_unit_test_setup_teardown(moved_buffer_is_captured_anew_at_once, start,
+                                        end),
+        cmocka_unit_test_setup_teardown(other_number_of_pieces_is_captured_anew, start,
                                         end),
         cmocka_unit_test_setup_teardown(least_recently_used_graph_goes, start, end),
         cmocka_unit_test_setup_teardown(failed_capture_is_ended_and_an_error, start,

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #include "runtime/backend/nccl/futex.h"
+#include "runtime/backend/nccl/graph.h"
 #include "runtime/backend/nccl/park.h"
 #include "runtime/base/mem.h"
 
@@ -158,6 +159,23 @@ static void mark_ended(struct device *g, const struct aborts *a)
     (void)pthread_mutex_unlock(&g->lock);
 }
 
+/* NCCL's abort waits for them. The launcher is out. */
+static void free_graphs(struct device *g)
+{
+    struct graphs *v;
+
+    do {
+        v = NULL;
+        (void)pthread_mutex_lock(&g->lock);
+        for (struct comm *c = g->comms; c && !v; c = c->next) {
+            v = c->graphs;
+            c->graphs = NULL;
+        }
+        (void)pthread_mutex_unlock(&g->lock);
+        graphs_free(v, GPU_MAX_STREAMS);
+    } while (v);
+}
+
 void comms_abort(struct device *g, bool is_quiet)
 {
     const uint64_t deadline_ns = clock_now_ns() + ABORT_NS;
@@ -167,6 +185,8 @@ void comms_abort(struct device *g, bool is_quiet)
 
     /* where it is not quiet, the launcher sits in a call: it gets out by this, or never
      */
+    if (is_quiet)
+        free_graphs(g);
     if (!a)
         return; /* no memory for a list: the process goes by the cause all the same */
     atomic_store(&a->refs, (uint32_t)a->n + 1);

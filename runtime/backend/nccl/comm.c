@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/backend/nccl/graph.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/mem.h"
 
@@ -340,6 +341,12 @@ static int run_close(struct comm *c, struct err *err)
     const uint64_t deadline_ns = clock_now_ns() + CLOSE_NS;
     int rc = begin_close(c, err);
 
+    if (!rc && c->graphs)
+        rc = wait_idle(c->g, err);
+    if (!rc) {
+        graphs_free(c->graphs, GPU_MAX_STREAMS);
+        c->graphs = NULL;
+    }
     for (uint32_t i = 0; i < c->n_nc && !rc && nccl->finalize; i++)
         rc = settle(c, c->nc[i], "ncclCommFinalize", nccl->finalize(c->nc[i]),
                     deadline_ns, err);

@@ -85,6 +85,44 @@ int gcoll_make(struct post *p, const struct gcoll_calls *calls, struct err *err)
 
 /* --- kernels and copies --- */
 
+int gcoll_chunks(const struct fuse_move *m,
+                 size_t n,
+                 struct chunk **ret,
+                 uint32_t *ret_n,
+                 struct err *err)
+{
+    uint64_t n_chunks = 0, at = 0;
+
+    for (size_t i = 0; i < n; i++)
+        n_chunks += fuse_chunk_count(&m[i]);
+    if (n_chunks > INT_MAX)
+        return err_set(err, -E2BIG, "%llu pieces in one batch",
+                       (unsigned long long)n_chunks);
+    struct chunk *v = n_chunks ? mem_calloc(n_chunks, sizeof(*v)) : NULL;
+    if (n_chunks && !v)
+        return err_set(err, -ENOMEM, "out of memory for %llu pieces of tensors",
+                       (unsigned long long)n_chunks);
+    for (size_t i = 0; i < n; i++)
+        at += fuse_chunks(&m[i], v + at);
+    *ret = v;
+    *ret_n = (uint32_t)n_chunks;
+    return 0;
+}
+
+int gcoll_launch(struct post *p,
+                 enum kernel_id k,
+                 cu_ptr table,
+                 uint32_t n_chunks,
+                 double scale,
+                 uint32_t divisor,
+                 struct err *err)
+{
+    const struct args_move args = {
+        .chunks = table, .n = n_chunks, .divisor = divisor, .scale = scale};
+
+    return launch_kernel(p->g->launch, k, n_chunks, &args, p->s, err);
+}
+
 int gcoll_table(struct post *p,
                 const struct fuse_move *m,
                 size_t n,
@@ -92,24 +130,12 @@ int gcoll_table(struct post *p,
                 uint32_t *ret_n,
                 struct err *err)
 {
-    uint64_t n_chunks = 0, at = 0;
+    AUTOFREE struct chunk *v = NULL;
+    int rc = gcoll_chunks(m, n, &v, ret_n, err);
 
-    *ret_n = 0;
-    for (size_t i = 0; i < n; i++)
-        n_chunks += fuse_chunk_count(&m[i]);
-    if (n_chunks == 0)
-        return 0;
-    if (n_chunks > INT_MAX)
-        return err_set(err, -E2BIG, "%llu pieces in one batch",
-                       (unsigned long long)n_chunks);
-    AUTOFREE struct chunk *v = mem_calloc(n_chunks, sizeof(*v));
-    if (!v)
-        return err_set(err, -ENOMEM, "out of memory for %llu pieces of tensors",
-                       (unsigned long long)n_chunks);
-    for (size_t i = 0; i < n; i++)
-        at += fuse_chunks(&m[i], v + at);
-    *ret_n = (uint32_t)n_chunks;
-    return table_take(p->g->tables, v, (uint32_t)n_chunks, p->s, ret, err);
+    if (rc || *ret_n == 0)
+        return rc;
+    return table_take(p->g->tables, v, *ret_n, p->s, ret, err);
 }
 
 int gcoll_moves(struct post *p,
@@ -120,14 +146,13 @@ int gcoll_moves(struct post *p,
                 uint32_t divisor,
                 struct err *err)
 {
-    struct args_move args = {.divisor = divisor, .scale = scale};
+    uint32_t n_chunks = 0;
     cu_ptr table = 0;
-    int rc = gcoll_table(p, m, n, &table, &args.n, err);
+    int rc = gcoll_table(p, m, n, &table, &n_chunks, err);
 
-    if (rc || args.n == 0)
-        return rc;
-    args.chunks = table;
-    return launch_kernel(p->g->launch, k, args.n, &args, p->s, err);
+    return rc || n_chunks == 0
+               ? rc
+               : gcoll_launch(p, k, table, n_chunks, scale, divisor, err);
 }
 
 int gcoll_copy(struct post *p, cu_ptr dst, cu_ptr src, uint64_t bytes, struct err *err)

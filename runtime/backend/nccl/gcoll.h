@@ -63,6 +63,20 @@ int gcoll_table(struct post *p,
                 cu_ptr *ret,
                 uint32_t *ret_n,
                 struct err *err);
+/* The chunks of m[n]; *ret is to be mem_free'd; none: *ret_n 0. */
+int gcoll_chunks(const struct fuse_move *m,
+                 size_t n,
+                 struct chunk **ret,
+                 uint32_t *ret_n,
+                 struct err *err);
+/* Kernel k over a table of them; n_chunks 0: nothing. */
+int gcoll_launch(struct post *p,
+                 enum kernel_id k,
+                 cu_ptr table,
+                 uint32_t n_chunks,
+                 double scale,
+                 uint32_t divisor,
+                 struct err *err);
 /* Kernel k over all of m[n]. */
 int gcoll_moves(struct post *p,
                 enum kernel_id k,

@@ -10,6 +10,7 @@
 
 #include "runtime/backend/nccl/dtype.h"
 #include "runtime/backend/nccl/gcoll.h"
+#include "runtime/backend/nccl/graph.h"
 #include "runtime/base/mem.h"
 
 struct reducing {
@@ -71,18 +72,23 @@ static struct fuse_move move_of(const struct reducing *q,
                               0};
 }
 
-static int
-move_in(struct post *p, struct reducing *q, const cu_ptr *dst, struct err *err)
+/* The tensors to dst[i], as moves. */
+static void moves_in(struct post *p, struct reducing *q, const cu_ptr *dst)
 {
     for (size_t i = 0; i < q->n; i++)
         q->moves[i] = move_of(q, q->r.in, gcoll_ptr(p->batch->items[i].in), q->in_size,
                               dst[i], q->wire_size, q->counts[i]);
+}
+
+static int
+move_in(struct post *p, struct reducing *q, const cu_ptr *dst, struct err *err)
+{
+    moves_in(p, q, dst);
     return gcoll_moves(p, q->r.in, q->moves, q->n, q->r.in_scale, 1, err);
 }
 
-/* src[i] -> the i-th tensor's own output, where there is one. */
-static int
-move_out(struct post *p, struct reducing *q, const cu_ptr *src, struct err *err)
+/* src[i] -> the i-th tensor's own output, where there is one, as moves; how many. */
+static size_t moves_out(struct post *p, struct reducing *q, const cu_ptr *src)
 {
     size_t n = 0;
 
@@ -91,6 +97,14 @@ move_out(struct post *p, struct reducing *q, const cu_ptr *src, struct err *err)
             q->moves[n++] =
                 move_of(q, q->r.out, src[i], q->wire_size,
                         gcoll_ptr(p->batch->items[i].out), q->in_size, q->counts[i]);
+    return n;
+}
+
+static int
+move_out(struct post *p, struct reducing *q, const cu_ptr *src, struct err *err)
+{
+    const size_t n = moves_out(p, q, src);
+
     return gcoll_moves(p, q->r.out, q->moves, n, q->r.out_scale, q->r.out_divisor, err);
 }
 
@@ -136,6 +150,88 @@ static bool lies_as_packed(struct post *p, struct reducing *q)
                                  q->offsets, q->out, q->n);
 }
 
+/* All that the calls and kernels of a packed batch are made of, followed by counts. */
+struct packed_key {
+    uint32_t coll, root, in, out, wire, divisor;
+    int32_t nccl_dtype, nccl_op;
+    double in_scale, out_scale;
+    uint64_t is_call_each, n;
+    uint64_t counts[];
+};
+
+struct packed {
+    struct post *p;
+    struct reducing *q;
+    uint32_t n_in, n_out;
+};
+
+static int enqueue_packed(void *arg, cu_ptr in, cu_ptr out, struct err *err)
+{
+    const struct packed *k = arg;
+    const struct reduction *r = &k->q->r;
+    int rc = gcoll_launch(k->p, r->in, in, k->n_in, r->in_scale, 1, err);
+
+    if (!rc)
+        rc = gcoll_make(k->p, &k->q->calls, err);
+    return rc ? rc
+              : gcoll_launch(k->p, r->out, out, k->n_out, r->out_scale, r->out_divisor,
+                             err);
+}
+
+static struct graphs *graphs_of(struct post *p)
+{
+    struct comm *c = p->c;
+
+    if (!c->graphs)
+        c->graphs = graphs_new(p->g->cu, p->g->tables, p->g->streams, GPU_MAX_STREAMS);
+    return c->graphs ? &c->graphs[p->index] : NULL;
+}
+
+/* The calls are there; as a graph, where the same batch has come before. */
+static int run_graph(struct post *p, struct reducing *q, struct err *err)
+{
+    const size_t bytes = sizeof(struct packed_key) + q->n * sizeof(uint64_t);
+    AUTOFREE struct packed_key *key = mem_zalloc(bytes);
+    AUTOFREE struct chunk *in = NULL;
+    AUTOFREE struct chunk *out = NULL;
+    struct graphs *graphs = graphs_of(p);
+    struct packed k = {.p = p, .q = q};
+
+    if (!key || !graphs)
+        return err_set(err, -ENOMEM, "out of memory for a graph of %zu tensors", q->n);
+    *key = (struct packed_key){p->batch->coll,
+                               p->batch->root,
+                               q->r.in,
+                               q->r.out,
+                               q->r.wire,
+                               q->r.out_divisor,
+                               q->r.nccl_dtype,
+                               q->r.nccl_op,
+                               q->r.in_scale,
+                               q->r.out_scale,
+                               q->plan.is_call_each,
+                               q->n};
+    for (size_t i = 0; i < q->n; i++)
+        key->counts[i] = q->counts[i];
+    moves_in(p, q, q->in);
+    int rc = gcoll_chunks(q->moves, q->n, &in, &k.n_in, err);
+    const size_t n_out = receives(p) ? moves_out(p, q, q->in) : 0;
+    if (!rc)
+        rc = gcoll_chunks(q->moves, n_out, &out, &k.n_out, err);
+    const struct graph_batch b = {
+        .key = key,
+        .key_bytes = bytes,
+        .place = p->g->scratch.fusion[p->index].generation,
+        .in = in,
+        .out = out,
+        .n_in = k.n_in,
+        .n_out = k.n_out,
+        .enqueue = enqueue_packed,
+        .arg = &k,
+    };
+    return rc ? rc : graph_run(graphs, &b, err);
+}
+
 static int run_packed(struct post *p, struct reducing *q, struct err *err)
 {
     const bool is_in_place = lies_as_packed(p, q);
@@ -151,12 +247,14 @@ static int run_packed(struct post *p, struct reducing *q, struct err *err)
                         err);
     for (size_t i = 0; i < q->n && !rc; i++)
         q->in[i] = buffer + q->offsets[i];
-    if (!rc)
-        rc = move_in(p, q, q->in, err);
     if (!rc && !q->plan.is_call_each)
         rc = add_call(p, q, buffer, buffer, n_wire, err);
     for (size_t i = 0; i < q->n && !rc && q->plan.is_call_each; i++)
         rc = add_call(p, q, q->in[i], q->in[i], q->counts[i], err);
+    if (!rc && p->c->terms.uses_graphs && p->c->n_nc && p->g->cu->graph_make)
+        return run_graph(p, q, err);
+    if (!rc)
+        rc = move_in(p, q, q->in, err);
     if (!rc)
         rc = gcoll_make(p, &q->calls, err);
     return rc || !receives(p) ? rc : move_out(p, q, q->in, err);

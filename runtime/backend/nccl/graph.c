@@ -15,6 +15,9 @@
  * does not say that it may be before. When more than GRAPHS_RETIRED wait for that, they
  * are leaked: that is a communicator whose buffer moves at every batch.
  *
+ * NCCL does not end a communicator while there is a graph with a call of it: graphs go
+ * before it is finalized or aborted.
+ *
  * Invariant: an entry with exec has tables of the sizes that were captured, at the
  * addresses that were. Called by the collectives on the launcher. */
 #include "runtime/backend/nccl/graph.h"
@@ -64,6 +67,24 @@ void graphs_release(struct graphs *g)
         entry_drop(g, &g->kept[i]);
     }
     retired_free(g);
+}
+
+struct graphs *graphs_new(const struct cuda_api *cu,
+                          struct tables *tables,
+                          const cu_stream *streams,
+                          uint32_t n)
+{
+    struct graphs *v = mem_calloc(n, sizeof *v);
+    for (uint32_t i = 0; v != NULL && i < n; i++)
+        graphs_init(&v[i], cu, tables, streams[i]);
+    return v;
+}
+
+void graphs_free(struct graphs *v, uint32_t n)
+{
+    for (uint32_t i = 0; v != NULL && i < n; i++)
+        graphs_release(&v[i]);
+    mem_free(v);
 }
 
 /* The entry of this key; else a new one in place of the least recently used. */
@@ -123,6 +144,8 @@ static int capture(struct graphs *g,
     if (r < 0)
         return r;
     e->place = b->place;
+    e->n_in = b->n_in;
+    e->n_out = b->n_out;
     g->n_captured++;
     return 0;
 }
@@ -157,7 +180,8 @@ int graph_run(struct graphs *g, const struct graph_batch *b, struct err *err)
     int r = tables_put(g, e, b, err);
     if (r < 0)
         return r;
-    if (e->exec != NULL && e->place != b->place)
+    if (e->exec != NULL
+        && (e->place != b->place || e->n_in != b->n_in || e->n_out != b->n_out))
         exec_retire(g, e);
     if (e->exec == NULL)
         r = capture(g, e, b, err);

@@ -24,7 +24,8 @@ struct graph_batch {
     /* Another number when an address that enqueue uses has changed (the fusion buffer's
      * generation): it is captured anew. Of this rank alone. */
     uint64_t place;
-    /* Of pack and unpack; n_in and n_out are a function of the key. */
+    /* Of pack and unpack, of this rank alone too; other numbers than last time: it is
+     * captured anew. */
     const struct chunk *in, *out;
     uint32_t n_in, n_out; /* 0: none */
     /* Puts all on the stream, with these tables; waits for nothing. */
@@ -37,6 +38,7 @@ struct graph_entry {
     size_t key_bytes;
     uint64_t used, place;
     uint32_t runs; /* at most GRAPHS_FROM */
+    uint32_t n_in, n_out;
     cu_graph_exec exec;
     struct table_entry in, out;
 };
@@ -58,6 +60,12 @@ void graphs_init(struct graphs *g,
                  struct tables *tables,
                  cu_stream stream);
 void graphs_release(struct graphs *g); /* the stream is idle, or the context lost */
+/* One for each of streams[n]; NULL: out of memory. */
+struct graphs *graphs_new(const struct cuda_api *cu,
+                          struct tables *tables,
+                          const cu_stream *streams,
+                          uint32_t n);
+void graphs_free(struct graphs *v, uint32_t n); /* accepts NULL */
 int graph_run(struct graphs *g, const struct graph_batch *b, struct err *err);
 
 #endif
