@@ -213,6 +213,44 @@ static void a_blocking_call_is_aborted_from_outside(void **state)
         .n = 2, .body = blocked, .version = "21003", .faults = "enqueue_hang=0@1"});
 }
 
+/* An init that blocks has no handle to abort: the launcher is left behind, within its
+ * time, and the process may open no other device. */
+static int
+left_behind(struct backend *meeting, uint32_t me, struct party *p, char *said)
+{
+    const struct device_ops *row = &hvd_cuda_device_ops;
+    const struct device_config config = {
+        .rank = me, .size = p->size, .n_streams = 1, .pool_bytes = 1u << 20};
+    const struct backend_env env = {.rank = me, .size = p->size};
+    struct device *g, *other;
+    struct err err = ERR_INIT;
+    struct backend *b;
+
+    if (row->open(&config, (int)me, &g, &err))
+        return SAYS("open: %s", err.text);
+    HOLDS(row->comm_open(g, meeting, &env, case_ranks, &b, &err) == 0);
+    meet_all(p, 1);
+    (void)usleep(20000);
+    const uint64_t began_ns = clock_now_ns();
+    row->abort(g);
+    HOLDS(row->quiesce(g, began_ns + NS_PER_S)); /* nothing is on the device */
+    HOLDS(row->close(g, NULL) == -EBUSY);
+    if (clock_now_ns() - began_ns > 5 * NS_PER_S)
+        return SAYS("close took too long");
+    if (row->open(&config, (int)me, &other, &err) != -EBUSY
+        || !strstr(err.text, "restart the process"))
+        return SAYS("opened again: %s", err.text);
+    meet_all(p, 2);
+    return 0;
+}
+
+static void a_stuck_start_is_left_behind(void **state)
+{
+    (void)state;
+    run_case(&(struct gpu_case){
+        .n = 2, .row_body = left_behind, .version = "21003", .faults = "init_hang=1"});
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -222,6 +260,7 @@ int main(void)
         cmocka_unit_test(an_asynchronous_error_is_the_cause),
         cmocka_unit_test(nothing_is_called_after_the_stop),
         cmocka_unit_test(a_blocking_call_is_aborted_from_outside),
+        cmocka_unit_test(a_stuck_start_is_left_behind),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
