@@ -150,9 +150,13 @@ static int wait_all(const char *call,
     for (int i = 0; i < n && r == 0; i++) {
         struct op *op = api_find(handles[i], err);
 
-        r = op ? api_may_wait(op, call, err) : err->code;
+        if (!op) {
+            r = err->code;
+            break;
+        }
+        r = api_may_wait(op, call, err);
         r = r < 0 ? r : wait_one(&s, op, err);
-        if (op && op->gpu)
+        if (op->gpu)
             gpu = op->gpu;
         op_unref(op);
     }

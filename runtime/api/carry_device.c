@@ -22,7 +22,7 @@ static int open_comm(struct coordinator *co, struct process_set *set, struct err
 
     if (set->device_backend)
         return 0;
-    r = device_need(co, DEVICE_OF_POINTER, NULL, &d, err);
+    r = device_need(co, HVD_DEVICE_OF_POINTER, NULL, &d, err);
     if (r < 0)
         return err_prefix(err, "rank %u has no GPU", co->rank);
     env = *co->env;

@@ -21,14 +21,11 @@
 #include <string.h>
 
 #include "runtime/base/mem.h"
-#include "hvd.h"
 
 #define LIBRARY "libhvd_cuda.so"
 
 extern const struct device_ops *const hvd_device_linked
     __attribute__((weak, visibility("hidden")));
-
-_Static_assert(HVD_DEVICE_OF_POINTER == DEVICE_OF_POINTER, "hvd.h and device.h agree");
 
 /* --- the row --- */
 
@@ -195,7 +192,7 @@ static int choose(struct coordinator *co, const void *p, int *ordinal, struct er
     const struct world_device *w = &co->gpu;
     struct device *d = device_of(co);
 
-    if (*ordinal != DEVICE_OF_POINTER)
+    if (*ordinal != HVD_DEVICE_OF_POINTER)
         return 0;
     *ordinal = p ? w->ops->ordinal_of(p) : -EINVAL;
     if (*ordinal >= 0)
@@ -227,7 +224,7 @@ int device_need(struct coordinator *co,
     struct device *d = device_of(co);
     int r = 0, has;
 
-    if (!d || ordinal == DEVICE_OF_POINTER) {
+    if (!d || ordinal == HVD_DEVICE_OF_POINTER) {
         (void)pthread_mutex_lock(&w->lock);
         r = find_row(co, err);
         r = r < 0 ? r : choose(co, p, &ordinal, err);

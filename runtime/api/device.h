@@ -11,8 +11,7 @@
 #include "runtime/api/settings.h"
 #include "runtime/backend/device.h"
 #include "runtime/base/strbuf.h"
-
-#define DEVICE_OF_POINTER (-2) /* as HVD_DEVICE_OF_POINTER */
+#include "hvd.h"
 
 struct coordinator;
 
@@ -31,9 +30,9 @@ void device_init(struct world_device *w, const char *hint);
 int device_row(const struct device_ops **ret, struct err *err);
 
 /* Any thread. The device of a tensor: opens the world's if it is the first one.
- * ordinal DEVICE_OF_POINTER: the one that p is memory of; of an empty tensor (p NULL)
- * that of the world. A negative enum hvd_status with its sentence; another device than
- * the world's is refused, and so is all once opening has failed. */
+ * ordinal HVD_DEVICE_OF_POINTER: the one that p is memory of; of an empty tensor (p
+ * NULL) that of the world. A negative enum hvd_status with its sentence; another device
+ * than the world's is refused, and so is all once opening has failed. */
 int device_need(struct coordinator *co,
                 int ordinal,
                 const void *p,
