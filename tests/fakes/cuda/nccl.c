@@ -82,11 +82,11 @@ static int init(nccl_comm *ret, int n, struct nccl_id id, int rank, bool blocks)
         return NCCL_ARGUMENT;
     struct nccl_comm_s *c = fake_comm_new(id.bytes, rank, n, NULL);
     c->is_blocking = blocks;
-    if (!blocks)
-        *ret = c;
+    if (!blocks) /* whoever aborts may look from another thread */
+        __atomic_store_n(ret, c, __ATOMIC_RELEASE);
     int rc = fake_do(c, start, c, false);
     if (blocks && rc == NCCL_OK)
-        *ret = c;
+        __atomic_store_n(ret, c, __ATOMIC_RELEASE);
     return rc;
 }
 
