@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "runtime/backend/nccl/graph.h"
 #include "tests/unit/gpu_matrix.h"
 
 static const size_t sizes[] = {1, 3, 40};
@@ -316,6 +317,38 @@ static int lean(struct device *g, struct backend *m, struct party *p, char *said
     return rc;
 }
 
+/* The same batches over and over, at other addresses, the last ones without member 1:
+ * each is captured once, on all members. */
+static int repeated(struct device *g, struct backend *m, struct party *p, char *said)
+{
+    struct bench *w = calloc(1, sizeof(*w));
+    struct err err = ERR_INIT;
+
+    (void)p;
+    HOLDS(w);
+    int rc = begin(w, g, m, said);
+    for (unsigned i = 0; i < 14 && !rc; i++) {
+        w->a = (struct ask){.coll = i % 2 ? COLL_ALLREDUCE : COLL_REDUCE,
+                            .dtype = DT_I16, /* it travels as i32 */
+                            .op = OP_AVERAGE,
+                            .pre = 1,
+                            .post = 1,
+                            .n_items = 40,
+                            .root = 1, /* who has joined is the root of a reduce */
+                            .is_in_place = i < 10 && i / 2 % 2,
+                            .has_joined = i >= 10};
+        rc = run_one(w, said);
+    }
+    if (!rc) {
+        const struct graphs *of = ((struct comm *)w->b)->graphs;
+        HOLDS(of && of->n_captured == 2 && of->n_replayed == 8);
+        rc = end(w, said);
+    }
+    if (!rc)
+        free(w);
+    return rc;
+}
+
 /* --- cases --- */
 
 static int coll_hook(struct device *g, struct job *job, struct err *err)
@@ -384,6 +417,14 @@ static void tensors_that_go_as_they_are_take_no_buffer(void **state)
     run((struct gpu_case){.n = 3, .body = lean});
 }
 
+static void batches_that_come_back_are_one_graph_for_all(void **state)
+{
+    (void)state;
+    run((struct gpu_case){.n = 3, .uses_graphs = true, .body = repeated});
+    run((struct gpu_case){
+        .n = 3, .uses_graphs = true, .is_deterministic = true, .body = repeated});
+}
+
 static void small_tensors_are_one_call(void **state)
 {
     (void)state;
@@ -412,6 +453,7 @@ int main(void)
         cmocka_unit_test(blocking_versions_do_the_same),
         cmocka_unit_test(a_set_of_one_needs_no_nccl),
         cmocka_unit_test(tensors_that_go_as_they_are_take_no_buffer),
+        cmocka_unit_test(batches_that_come_back_are_one_graph_for_all),
         cmocka_unit_test(small_tensors_are_one_call),
         cmocka_unit_test(large_tensors_are_calls_of_one_group),
         cmocka_unit_test(deterministic_tensors_are_calls_of_their_own),

@@ -96,6 +96,7 @@ static int case_body(struct backend *meeting, uint32_t me, struct party *p, char
         .n_streams = the_case->n_streams ? the_case->n_streams : 1,
         .direct_bytes = the_case->direct_bytes ? the_case->direct_bytes : 8u << 20,
         .is_deterministic = the_case->is_deterministic,
+        .uses_graphs = the_case->uses_graphs,
         .init_timeout_ns = the_case->init_timeout_ns,
         .pool_bytes = 1u << 20,
     };

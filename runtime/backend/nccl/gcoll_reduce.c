@@ -187,6 +187,32 @@ static struct graphs *graphs_of(struct post *p)
     return c->graphs ? &c->graphs[p->index] : NULL;
 }
 
+/* As moves_out, but the number of chunks is the same on all members and at all times:
+ * who does not look at a tensor's result has empty chunks for it. Other numbers would
+ * be captured anew, on this member alone (rule R2). */
+static int chunks_out(struct post *p,
+                      struct reducing *q,
+                      struct chunk **ret,
+                      uint32_t *ret_n,
+                      struct err *err)
+{
+    const struct batch_item *v = p->batch->items;
+    uint64_t at = 0;
+
+    for (size_t i = 0; i < q->n; i++)
+        q->moves[i] = move_of(q, q->r.out, q->in[i], q->wire_size, gcoll_ptr(v[i].out),
+                              q->in_size, q->counts[i]);
+    int rc = gcoll_chunks(q->moves, q->n, ret, ret_n, err);
+    for (size_t i = 0; i < q->n && !rc; i++) {
+        const uint64_t end = at + fuse_chunk_count(&q->moves[i]);
+
+        for (; at < end; at++)
+            if (!v[i].out)
+                (*ret)[at].n = 0;
+    }
+    return rc;
+}
+
 /* The calls are there; as a graph, where the same batch has come before. */
 static int run_graph(struct post *p, struct reducing *q, struct err *err)
 {
@@ -215,9 +241,8 @@ static int run_graph(struct post *p, struct reducing *q, struct err *err)
         key->counts[i] = q->counts[i];
     moves_in(p, q, q->in);
     int rc = gcoll_chunks(q->moves, q->n, &in, &k.n_in, err);
-    const size_t n_out = receives(p) ? moves_out(p, q, q->in) : 0;
-    if (!rc)
-        rc = gcoll_chunks(q->moves, n_out, &out, &k.n_out, err);
+    if (!rc && receives(p))
+        rc = chunks_out(p, q, &out, &k.n_out, err);
     const struct graph_batch b = {
         .key = key,
         .key_bytes = bytes,
