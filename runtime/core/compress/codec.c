@@ -406,7 +406,7 @@ static void end(struct codec_run *run, enum codec_phase how)
     run->phase = how;
     if (!run->tensor)
         return;
-    run->tensor->is_running = false;
+    run->tensor->entry.is_running = false;
     if (how == CODEC_PHASE_FAILED)
         codec_state_drop(run->state, run->tensor);
     run->tensor = NULL;
@@ -436,11 +436,11 @@ int codec_begin(struct codec_run *run,
             return r;
         t = codec_state_find(s, set, name, plan, io->me);
     }
-    if (t && t->is_running)
+    if (t && t->entry.is_running)
         return err_set(err, -EBUSY, "compression of %s: it is under way already",
                        name_shown(name, shown));
     if (t)
-        t->is_running = true;
+        t->entry.is_running = true;
     *run = (struct codec_run){.phase = CODEC_PHASE_READY,
                               .plan = *plan,
                               .io = *io,

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Private to codec*.c: what a run's scratch memory and a tensor's state hold, and where
- * shards lie. Pure. */
+/* For who carries codecs out, on the host (codec*.c) or on a device: what a run's
+ * scratch memory and a tensor's state hold, and where shards lie. Pure. */
 #ifndef RUNTIME_CORE_COMPRESS_LAYOUT_H
 #define RUNTIME_CORE_COMPRESS_LAYOUT_H
 
-#include "runtime/core/compress/codec.h"
+#include "runtime/core/compress/codec_index.h"
 #include "runtime/core/compress/kernels.h"
-#include "runtime/core/nametab.h"
 
 /* Offsets into scratch, each a multiple of 64. */
 struct codec_layout {
@@ -36,12 +35,7 @@ struct codec_shard codec_shard_of(const struct codec_plan *p, uint32_t member);
 /* --- a tensor's state (codec_state.c) --- */
 
 struct codec_tensor {
-    struct nametab_node node;
-    struct codec_tensor *newer, *older; /* by last use; the state's list */
-    struct codec_plan plan;
-    uint32_t me;
-    bool is_running;
-    uint64_t bytes;  /* charged against the state's bound */
+    struct codec_entry entry;
     float *residual; /* count; NULL without feedback */
     float *shard;    /* residual of the sums of our shard; NULL where there is none */
     float *q;        /* powersgd: the last Q, summed */
