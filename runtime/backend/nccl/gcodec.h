@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Compressed allreduces of device memory: all rounds of a batch are put onto the stream
+ * one after the other, without a look at what came; sizes are known beforehand. Plans,
+ * formats and what is kept between steps are core/compress's, and so are the bits,
+ * where nothing is summed by NCCL or cuBLAS.
+ *
+ *   gcodec.c         the row of device_ops; the launcher's job: rounds, calls
+ *   gcodec_state.c   what tensors keep, in device memory, by process set and name
+ *   gcodec_int8.c    one codec each: a row of functions
+ *   ...
+ *
+ * fp16 and bf16 have no row: they are ordinary batches with a narrower wire. */
+#ifndef RUNTIME_BACKEND_NCCL_GCODEC_H
+#define RUNTIME_BACKEND_NCCL_GCODEC_H
+
+#include "runtime/backend/nccl/gcoll.h"
+#include "runtime/core/compress/codec.h"
+
+/* One compressed tensor of a batch. */
+struct gcodec_item {
+    const struct codec_plan *plan;
+    cu_ptr in;       /* 0: zeros, and what is kept stays (a rank that has joined) */
+    cu_ptr out;      /* 0: no result is wanted; may be in */
+    double prescale; /* of inputs */
+    double factor;   /* of results that the codec sums: postscale, an AVERAGE's share */
+    /* What is kept, floats as many as codec_kept_of says; 0: nothing is. At first
+     * zeros. On a rank that has joined there may be none. */
+    cu_ptr residual, shard, q;
+    cu_ptr scratch; /* row->scratch_bytes, aligned to 256, from round to round */
+};
+
+/* A codec. The work of one tensor in a round is its kernels, onto p->s, and the calls
+ * of NCCL that follow, which it adds; they are made when several tensors have added
+ * theirs, and before the next round of any. Which calls, is a function of plan and
+ * p->c->terms alone (rule R2). The fusion buffer is the frame's: a round uses its
+ * scratch. The last round adds no calls. */
+struct gcodec_row {
+    unsigned n_rounds;
+    /* The seat, of each plan: 0, or -ENOTSUP and a sentence that is the same on all
+     * members. NULL: always 0. */
+    int (*check)(const struct comm *c, const struct codec_plan *plan, struct err *err);
+    /* A function of plan and member number alone; it does not overflow. */
+    uint64_t (*scratch_bytes)(const struct codec_plan *plan);
+    int (*round)(struct post *p,
+                 const struct gcodec_item *it,
+                 unsigned round,
+                 struct gcoll_calls *calls,
+                 struct err *err);
+};
+extern const struct gcodec_row gcodec_int8;
+
+/* Offsets into scratch: the next `bytes`, aligned to 256. */
+static inline uint64_t gcodec_piece(uint64_t *at, uint64_t bytes)
+{
+    uint64_t here = *at;
+
+    *at += (bytes + 255) / 256 * 256;
+    return here;
+}
+
+/* --- gcodec.c --- */
+
+/* device_ops.post_codec; the seat. -ENOTSUP: the same sentence on all members, and
+ * nothing was begun: the device is well. */
+int gcodec_post(struct backend *b,
+                const struct batch *batch,
+                const char *const *names,
+                uint32_t set,
+                const struct codec_plan *plans,
+                uint64_t *ret_ticket,
+                struct err *err);
+/* JOB_CODEC; the launcher. */
+int gcodec_run(struct device *g, struct job *job, struct err *err);
+
+/* --- gcodec_state.c --- */
+
+/* The index is the seat's; device memory is taken and given back by the launcher, with
+ * the batches in whose order it is. */
+struct gcodec_states;
+struct gcodec_kept; /* of one tensor */
+
+int gcodec_states_new(uint64_t max_bytes, struct gcodec_states **ret);
+/* Nothing of it is in use any more, our context is current; accepts NULL. */
+void gcodec_states_free(struct gcodec_states *s, struct device *g);
+
+/* The seat. ret[n]: what the tensors of one batch keep, NULL where nothing is; room is
+ * made for it. Tensors without input make none. -ENOSPC, -ENOMEM with a sentence.
+ * *ret_number: the batch's, for gcodec_states_begin. */
+int gcodec_states_reserve(struct gcodec_states *s,
+                          const struct batch *batch,
+                          const char *const *names,
+                          uint32_t set,
+                          const struct codec_plan *plans,
+                          uint32_t me,
+                          struct gcodec_kept **ret,
+                          uint64_t *ret_number,
+                          struct err *err);
+/* device_ops.state_forget_set; the seat. */
+void gcodec_forget_set(struct device *g, uint32_t set);
+uint64_t gcodec_states_bytes(const struct gcodec_states *s); /* the seat */
+uint64_t gcodec_states_evicted(const struct gcodec_states *s);
+
+/* The launcher, before the first kernel of batch `number`: the stream waits for the
+ * batch before, if that was on another one; what was dropped until then is given back.
+ */
+int gcodec_states_begin(struct device *g,
+                        uint64_t number,
+                        struct job *job,
+                        struct err *err);
+/* Memory of what is kept, zeros at first, into *it. */
+int gcodec_states_find(struct device *g,
+                       struct gcodec_kept *k,
+                       cu_stream s,
+                       struct gcodec_item *it,
+                       struct err *err);
+
+#endif
