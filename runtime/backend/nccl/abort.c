@@ -97,6 +97,13 @@ static void *abort_main(void *arg)
     return NULL;
 }
 
+static void add(struct aborts *a, nccl_comm nc, bool is_kept)
+{
+    struct abort_one *one = &a->v[a->n++];
+
+    *one = (struct abort_one){a, nc, is_kept};
+}
+
 /* The watcher's from here on: its handles go into a->v. */
 static void take_over(struct comm *c, struct aborts *a, bool may_keep)
 {
@@ -112,13 +119,13 @@ static void take_over(struct comm *c, struct aborts *a, bool may_keep)
     } while (!atomic_compare_exchange_weak_explicit(
         &c->state, &state, to, memory_order_acq_rel, memory_order_acquire));
     if (to == COMM_ABORTING && c->parked && c->parked->nc)
-        a->v[a->n++] = (struct abort_one){a, TAKE(c->parked->nc), false};
+        add(a, TAKE(c->parked->nc), false);
     for (uint32_t i = 0; i < c->n_nc && to != COMM_DEAD; i++) {
         /* a split's child is written by a thread of NCCL */
         nccl_comm nc = __atomic_load_n(&c->nc[i], __ATOMIC_ACQUIRE);
 
         if (nc)
-            a->v[a->n++] = (struct abort_one){a, nc, to == COMM_REVOKING};
+            add(a, nc, to == COMM_REVOKING);
     }
 }
 

@@ -235,6 +235,7 @@ static int start_one(struct comm *c,
 {
     const struct nccl_api *nccl = c->g->nccl;
     const int n = (int)c->n, me = (int)c->me;
+    nccl_comm *nc = &c->nc[i];
     const char *call = "ncclCommInitRank";
     struct nccl_config config;
     int rc;
@@ -244,19 +245,19 @@ static int start_one(struct comm *c,
     nccl_config_init(&config, nccl->version, "hvd");
     if (i > 0 && nccl->has_split) {
         call = "ncclCommSplit";
-        rc = nccl->split(c->nc[0], 0, me, &c->nc[i], &config);
+        rc = nccl->split(c->nc[0], 0, me, nc, &config);
         rc = settle(c, c->nc[0], call, rc, deadline_ns, err);
         if (rc)
             return rc;
         rc = NCCL_IN_PROGRESS; /* the child's own state */
     } else if (nccl->has_nonblocking) {
         call = "ncclCommInitRankConfig";
-        rc = nccl->init_config(&c->nc[i], n, s->ids[i], me, &config);
+        rc = nccl->init_config(nc, n, s->ids[i], me, &config);
     } else {
-        rc = nccl->init(&c->nc[i], n, s->ids[i], me);
+        rc = nccl->init(nc, n, s->ids[i], me);
     }
-    rc = settle(c, c->nc[i], call, rc, deadline_ns, err);
-    return rc ? explain_start(c, c->nc[i], rc, err) : 0;
+    rc = settle(c, *nc, call, rc, deadline_ns, err);
+    return rc ? explain_start(c, *nc, rc, err) : 0;
 }
 
 static int run_start(struct comm *c, const struct comm_start *s, struct err *err)

@@ -69,8 +69,9 @@ static int comm_post(struct backend *b,
         return rc;
     }
     c->n_calls++;
-    *slot(c, number) =
-        (struct ticket){.number = number, .done = done, .check = TAKE(c->check)};
+    struct ticket *t = slot(c, number);
+    *t = (struct ticket){.number = number, .done = done, .check = c->check};
+    c->check = NULL; /* the ticket's now */
     c->n_posted = number;
     *ret_ticket = number;
     return 0;

@@ -71,7 +71,8 @@ static void report(const struct device_config *c, struct device_report *ret)
 
 static int load_kernels(struct device *g, struct world *w, struct err *err)
 {
-    const size_t bytes = (size_t)(kernels_image_end - kernels_image);
+    const size_t bytes =
+        (size_t)((uintptr_t)kernels_image_end - (uintptr_t)kernels_image);
     struct gpu_scope scope;
     int rc = gpu_enter(g, &scope, err);
 
