@@ -34,6 +34,9 @@ stage: stage-bin stage-python ## the installed tree: portable runtime and launch
 	@mkdir -p $(STAGE)/lib
 	@cmp -s $(STAGE)/python/_hvd/libhvd.so $(STAGE)/lib/libhvd.so \
 	    || cp $(STAGE)/python/_hvd/libhvd.so $(STAGE)/lib/libhvd.so
+	@ln -sfn ../python/_hvd/libhvd_cuda.so $(STAGE)/lib/libhvd_cuda.so
+	@[ $(STAGE)/bin/hvd-gpu -nt $(BUILD)/portable/bin/hvd-gpu ] || \
+	    { strip -o $(STAGE)/bin/.hvd-gpu $(BUILD)/portable/bin/hvd-gpu && mv -f $(STAGE)/bin/.hvd-gpu $(STAGE)/bin/hvd-gpu; }
 
 PREFIX ?= /usr/local
 # The tree goes to PREFIX/lib/ringmaster whole, since its parts find each other by their places.
@@ -43,11 +46,11 @@ install: stage ## install runtime and launchers to PREFIX (default /usr/local), 
 	    $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(PREFIX)/share/man/man1 \
 	    $(DESTDIR)$(PREFIX)/share/man/man7 $(DESTDIR)$(PREFIX)/share/bash-completion/completions
 	@$(STAGE)/bin/hvd-agent install $(DESTDIR)$(PREFIX)/lib/ringmaster
-	@for p in horovodrun perseusrun hvd-agent hvd-rsh; do \
+	@for p in horovodrun perseusrun hvd-agent hvd-rsh hvd-gpu; do \
 	    ln -sfn ../lib/ringmaster/bin/$$p $(DESTDIR)$(PREFIX)/bin/$$p; done
-	@ln -sfn ringmaster/lib/libhvd.so $(DESTDIR)$(PREFIX)/lib/libhvd.so
+	@for f in libhvd.so libhvd_cuda.so; do ln -sfn ringmaster/lib/$$f $(DESTDIR)$(PREFIX)/lib/$$f; done
 	@install -m 644 runtime/include/hvd.h $(DESTDIR)$(PREFIX)/include/hvd.h
-	@install -m 644 runtime/launch/horovodrun.1 runtime/launch/hvd-agent.1 \
+	@install -m 644 runtime/launch/horovodrun.1 runtime/launch/hvd-agent.1 runtime/backend/nccl/hvd-gpu.1 \
 	    $(DESTDIR)$(PREFIX)/share/man/man1/
 	@install -m 644 runtime/hvd-environment.7 $(DESTDIR)$(PREFIX)/share/man/man7/
 	@ln -sfn horovodrun.1 $(DESTDIR)$(PREFIX)/share/man/man1/perseusrun.1

@@ -2,7 +2,7 @@
 """mkwheel.py PYTHON_TREE BIN_DIR VERSION WHEEL: packs the staged tree into a wheel.
 
 The same input gives the same bytes: sorted names, one fixed time stamp, fixed modes. The launchers
-horovodrun and perseusrun come along as scripts when BIN_DIR has them.
+horovodrun and perseusrun, and hvd-gpu, come along as scripts when BIN_DIR has them.
 """
 
 import base64
@@ -13,7 +13,7 @@ import zipfile
 
 TAG = "cp38-abi3-manylinux2014_x86_64"
 EPOCH = (2020, 1, 1, 0, 0, 0)
-LAUNCHERS = ("horovodrun", "perseusrun")
+PROGRAMS = ("horovodrun", "perseusrun", "hvd-gpu")
 
 METADATA = """\
 Metadata-Version: 2.1
@@ -58,7 +58,7 @@ def collect(tree, bin_dir, version):
             mode = 0o755 if name.endswith(".so") else 0o644
             with open(path, "rb") as f:
                 files[os.path.relpath(path, tree)] = (f.read(), mode)
-    for name in LAUNCHERS:
+    for name in PROGRAMS:
         path = os.path.join(bin_dir, name)
         if os.path.exists(path):
             with open(path, "rb") as f:

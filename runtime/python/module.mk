@@ -9,7 +9,7 @@ PY_FILES  := $(patsubst runtime/python/%,%,$(PY_SRC))
 PY_FILES  += $(call perseus_of,$(PY_FILES)) _hvd/_version.py
 PY_OUT    := $(addprefix $(O)/python/,$(PY_FILES))
 PY_EXT    := $(O)/python/_hvd/_native.abi3.so
-PY_LIBS   := $(O)/python/_hvd/libhvd.so $(O)/python/_hvd/libhvd_tf.so
+PY_LIBS   := $(patsubst %,$(O)/python/_hvd/%.so,libhvd libhvd_tf libhvd_cuda)
 PY_TREE   := $(PY_OUT) $(PY_EXT) $(PY_LIBS)
 # Headers of any CPython 3.8 or later will do; -idirafter: Debian's pyconfig.h lies under /usr/include,
 # whose libc headers must not come before the portable compiler's.
@@ -27,7 +27,7 @@ $(PY_EXT): $(PY_EXT_OBJ) $(HVD_LIB) runtime/python/ext/native.map
 $(O)/python/_hvd/libhvd.so: $(HVD_LIB)
 	@mkdir -p $(@D)
 	@cp $< $@
-$(O)/python/_hvd/libhvd_tf.so: $(O)/lib/libhvd_tf.so
+$(O)/python/_hvd/libhvd_tf.so $(O)/python/_hvd/libhvd_cuda.so: $(O)/python/_hvd/%: $(O)/lib/%
 	@mkdir -p $(@D)
 	@cp $< $@
 $(O)/python/%.py: runtime/python/%.py
@@ -60,8 +60,8 @@ python: $(PY_TREE) ## the Python packages of variant V in $(BUILD)/$(V)/python
 stage-python: ## the portable Python packages in $(BUILD)/stage/python
 	@tests/setup/deb.sh build
 	@tests/setup/venv.sh zig >/dev/null
-	@$(MAKE) --no-print-directory V=portable python
+	@$(MAKE) --no-print-directory V=portable python $(BUILD)/portable/bin/hvd-gpu
 	@/usr/bin/python3 runtime/python/stage.py $(BUILD)/portable/python $(PY_STAGE) \
-	    $(PY_FILES) _hvd/_native.abi3.so _hvd/libhvd.so _hvd/libhvd_tf.so
+	    $(PY_FILES) _hvd/_native.abi3.so $(patsubst $(O)/python/%,%,$(PY_LIBS))
 wheel: stage ## the wheel: Python packages and the launchers as scripts
 	@/usr/bin/python3 runtime/python/mkwheel.py $(PY_STAGE) $(BUILD)/stage/bin $(VERSION) $(WHEEL)

@@ -87,6 +87,9 @@ class Wheel(unittest.TestCase):
             for launcher in ("horovodrun", "perseusrun"):
                 ended = command([env / "bin" / launcher, "--version"])
                 self.assertEqual(ended.code, 0, ended)
+            ended = command([env / "bin/hvd-gpu", "info"])
+            self.assertEqual(ended.code, 0, ended)
+            self.assertRegex(ended.out, r"(?m)^kernels sm_70 .*ptx_70$")
             job = [env / "bin/horovodrun", "-np", 2, env / "bin/python", "-c"]
             code = (
                 "import _hvd.basics as h, _hvd.objects as o; h.init(); print(o.allgather_object(h.rank()))"
@@ -99,7 +102,8 @@ class Wheel(unittest.TestCase):
 class Objects(unittest.TestCase):
     def objects(self):
         found = sorted((STAGE / "python/_hvd").glob("*.so"))
-        self.assertEqual([p.name for p in found], ["_native.abi3.so", "libhvd.so", "libhvd_tf.so"])
+        names = ["_native.abi3.so", "libhvd.so", "libhvd_cuda.so", "libhvd_tf.so"]
+        self.assertEqual([p.name for p in found], names)
         return found
 
     def test_no_symbol_needs_a_glibc_newer_than_2_17(self):
@@ -116,12 +120,14 @@ class Objects(unittest.TestCase):
                 if path.name == "libhvd_tf.so" and name == "libtensorflow_framework.so.2":
                     continue
                 self.assertRegex(name, f"^({ALLOWED.pattern})$", path)
-            if path.name != "libhvd.so":
+            if path.name not in ("libhvd.so", "libhvd_cuda.so"):
                 self.assertIn("libhvd.so", needed, path)
                 self.assertIn("$ORIGIN", output_of("objdump", "-p", path))
 
     def test_exports_are_few(self):
-        for path, wanted in zip(self.objects(), ("PyInit__native$", "hvd_[a-z_]+$", "$")):
+        for path, wanted in zip(
+            self.objects(), ("PyInit__native$", "hvd_[a-z_]+$", "hvd_cuda_device_ops$", "$")
+        ):
             names = output_of("nm", "-D", "--defined-only", path).split()[2::3]
             for name in names:
                 self.assertRegex(name, wanted, path)

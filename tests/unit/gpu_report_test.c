@@ -138,6 +138,44 @@ static void the_first_problem_is_told(void **state)
     assert_int_equal(in_child(old_gpu), 0);
 }
 
+/* What the program prints; its exit status. */
+static int output_of(const char *command, char *ret, size_t size)
+{
+    FILE *f = popen(command, "r"); /* NOLINT(cert-env33-c): a test */
+
+    assert_non_null(f);
+    ret[fread(ret, 1, size - 1, f)] = '\0';
+    return WEXITSTATUS(pclose(f));
+}
+
+/* An NCCL in nccl/ of lib/ beside the program's folder is found when no other is. */
+static void the_bundled_nccl_is_found(void **state)
+{
+    char folder[] = "/tmp/hvd-gpu-bundle-XXXXXX";
+    char text[4096], self[2048], command[12288];
+    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+
+    (void)state;
+    assert_true(n > 0);
+    self[n] = '\0';
+    *strstr(self, "/unit/") = '\0';
+    assert_non_null(mkdtemp(folder));
+    (void)snprintf(command, sizeof command,
+                   "cd %s && mkdir -p bin lib/nccl driver && cp %s/bin/hvd-gpu bin/ && "
+                   "ln -s %s/fakes/libnccl.so.2 lib/nccl/ && "
+                   "ln -s %s/fakes/libcuda.so.1 driver/ && "
+                   "export HVD_FAKE_GPUS=1 LD_LIBRARY_PATH=$PWD/driver && "
+                   "bin/hvd-gpu info && bin/hvd-gpu info $PWD",
+                   folder, self, self, self);
+    assert_int_equal(output_of(command, text, sizeof text), 0);
+    assert_non_null(strstr(text, "/fakes/libnccl.so.2\n"));
+    /* another folder said: it is looked for there alone */
+    assert_non_null(strstr(text, "problem NCCL was not found: tried"));
+    assert_non_null(strstr(text, folder));
+    (void)snprintf(command, sizeof command, "rm -r %s", folder);
+    assert_int_equal(output_of(command, text, sizeof text), 0);
+}
+
 /* The program, against the libraries that stand beside this test. */
 static void the_program_prints_lines(void **state)
 {
@@ -152,10 +190,7 @@ static void the_program_prints_lines(void **state)
                    "HVD_FAKE_GPUS=2 HVD_FAKE_HOST=h HVD_FAKE_NCCL=22705 "
                    "LD_LIBRARY_PATH=%s/fakes %s/bin/hvd-gpu info",
                    self, self);
-    FILE *f = popen(command, "r"); /* NOLINT(cert-env33-c): a test */
-    assert_non_null(f);
-    text[fread(text, 1, sizeof text - 1, f)] = '\0';
-    assert_int_equal(pclose(f), 0);
+    assert_int_equal(output_of(command, text, sizeof text), 0);
     assert_non_null(
         strstr(text, "driver 550.54.15\ncuda 12.4\nnccl 2.27.5\nnccl-path "));
     assert_non_null(
@@ -164,10 +199,7 @@ static void the_program_prints_lines(void **state)
                      "90 8192 - NVIDIA Fake\nnvlink 0 1 2\n"));
     assert_null(strstr(text, "problem"));
     (void)snprintf(command, sizeof command, "%s/bin/hvd-gpu 2>&1", self);
-    f = popen(command, "r"); /* NOLINT(cert-env33-c): a test */
-    assert_non_null(f);
-    text[fread(text, 1, sizeof text - 1, f)] = '\0';
-    assert_int_equal(WEXITSTATUS(pclose(f)), 2);
+    assert_int_equal(output_of(command, text, sizeof text), 2);
     assert_int_equal(strncmp(text, "usage: hvd-gpu info", 19), 0);
 }
 
@@ -179,6 +211,7 @@ int main(void)
         cmocka_unit_test(nvml_may_be_absent),
         cmocka_unit_test(the_first_problem_is_told),
         cmocka_unit_test(the_program_prints_lines),
+        cmocka_unit_test(the_bundled_nccl_is_found),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,12 +9,17 @@
  *   ib DEVICE PORT RATE       (ports that are active)
  *   problem WHY               GPU tensors cannot travel here
  *
- * What is not known has no line. It always ends with 0 but for a wrong use. */
+ * What is not known has no line. It always ends with 0 but for a wrong use.
+ *
+ * The last NCCL that is tried is the bundled one, in nccl/ beside libhvd_cuda.so: that
+ * is the folder lib/ beside the bin/ of this program, if nobody says another. */
 #include <dirent.h>
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "runtime/backend/nccl/image.h"
 #include "runtime/backend/nccl/report.h"
@@ -109,17 +114,34 @@ static void each_entry(const char *path, const char *device)
         (void)closedir(dir);
 }
 
+/* lib/ beside the folder of this program; "" where it is not known. */
+static void find_folder(char ret[PATH_MAX + 8])
+{
+    ssize_t n = readlink("/proc/self/exe", ret, PATH_MAX);
+
+    ret[n < 0 ? 0 : n] = '\0';
+    for (int up = 0; up < 2; up++) {
+        char *slash = strrchr(ret, '/');
+        if (slash)
+            *slash = '\0';
+    }
+    if (n > 0)
+        memcpy(ret + strlen(ret), "/lib", sizeof("/lib"));
+}
+
 int main(int argc, char **argv)
 {
     struct device_config c = {.nccl_lib = getenv("HVD_NCCL_LIB")};
     char kernels[sizeof(((struct device_report *)NULL)->kernels)];
+    char folder[PATH_MAX + 8];
     AUTOFREE struct device_report *r = mem_zalloc(sizeof(*r));
 
     if ((argc != 2 && argc != 3) || strcmp(argv[1], "info") != 0 || !r) {
         (void)fprintf(stderr, "usage: hvd-gpu info [FOLDER of libhvd_cuda.so]\n");
         return 2;
     }
-    c.bundle_dir = argc == 3 ? argv[2] : NULL;
+    find_folder(folder);
+    c.bundle_dir = argc == 3 ? argv[2] : folder;
     gpu_report(&c, image_text(kernels_head, kernels, sizeof(kernels)), r);
     print_text("driver", r->driver);
     print_text("cuda", r->cuda);

@@ -8,17 +8,27 @@ $(eval $(call archive,kernels_cpu,tests/fakes/cuda/kernels_cpu.c,-ffp-contract=o
 $(eval $(call archive,ncclrow,runtime/backend/nccl/nccl.c))
 $(eval $(call unit,gpu,ncclrow nccl kernels_cpu cpu core rendezvous contract base,-lm -ldl -Wl$(comma)--disable-new-dtags$(comma)-rpath$(comma)$(abspath $(O)/fakes)))
 
-# The kernels' image, one for all variants. KERNELS=none makes one without kernels.
+# The kernels' image, one for all variants. KERNELS=none makes one without kernels; where nothing is said,
+# what is there stays, so that `KERNELS=none make && make install` needs no compiler either.
 KERNEL_DIR := runtime/backend/nccl/kernels
 KERNEL_BIN := $(BUILD)/kernels/kernels.bin
 $(KERNEL_BIN): $(wildcard $(KERNEL_DIR)/*.cu $(KERNEL_DIR)/*.h) $(KERNEL_DIR)/compile.py tests/setup/venv/nvrtc.txt
 	@mkdir -p $(@D)
 	@echo "  CUDA  $@"
 	$(Q)$(KERNEL_DIR)/compile.py $@ --cache "$(CACHE)/cuda" --nvrtc "tests/setup/venv.sh nvrtc"
+ifdef KERNELS
+export KERNELS
+$(KERNEL_BIN): $(BUILD)/kernels/how
+$(BUILD)/kernels/how: kernels-how
+	@mkdir -p $(@D)
+	@echo "$(KERNELS)" | cmp -s - $@ || echo "$(KERNELS)" >$@
+.PHONY: kernels-how
+endif
 # What libhvd.so opens where a driver is. It is never unloaded, for its threads may be left behind.
 $(eval $(call shared,libhvd_cuda.so,runtime/backend/nccl/nccl.c runtime/backend/nccl/image.c,nccl core base,-lm -ldl -Wl$(comma)-z$(comma)nodelete,runtime/backend/nccl/libhvd_cuda.map))
 # Tells what of GPUs is here: for the agent and horovodrun, which are static.
 $(eval $(call program,hvd-gpu,runtime/backend/nccl/hvd_gpu.c,nccl core base,-lm -ldl))
+ALL_BINS += $(O)/lib/libhvd_cuda.so $(O)/bin/hvd-gpu
 # It needs the image's table alone, not megabytes of kernels.
 $(BUILD)/kernels/head.bin: $(KERNEL_BIN)
 	$(Q)cat $< /dev/zero | head -c 1024 >$@
