@@ -15,7 +15,7 @@
 
 int gcoll_add(struct gcoll_calls *calls, struct gcoll_call call, struct err *err)
 {
-    if (call.count == 0) /* of counts, so it is left out on all members */
+    if (call.count == 0) /* on the other side of it too */
         return 0;
     if (mem_grow((void **)&calls->v, calls->n, &calls->cap, sizeof(call), UINT32_MAX))
         return err_set(err, -ENOMEM, "out of memory for %zu calls", calls->n);
@@ -72,12 +72,14 @@ int gcoll_make(struct post *p, const struct gcoll_calls *calls, struct err *err)
 {
     int rc = 0;
 
-    for (size_t at = 0; at < calls->n && !rc; at += GCOLL_MAX_CALLS) {
-        size_t left = calls->n - at;
-        struct making m = {p, calls->v + at,
-                           left < GCOLL_MAX_CALLS ? left : GCOLL_MAX_CALLS};
+    for (size_t at = 0; at < calls->n && !rc;) {
+        struct making m = {p, calls->v + at, 1};
 
+        while (m.n < GCOLL_MAX_CALLS && at + m.n < calls->n
+               && m.v[m.n].group == m.v->group)
+            m.n++;
         rc = comm_group(p->c, p->index, make_group, &m, err);
+        at += m.n;
     }
     p->is_named = rc != 0;
     return rc;

@@ -46,11 +46,13 @@ struct gcoll_call {
     cu_ptr in, out;
     uint64_t count;
     int dtype, op, peer; /* peer: root too */
+    uint64_t group;      /* calls of another one are made in another group; ascending */
 };
 struct gcoll_calls {
     struct gcoll_call *v; /* mem_free */
     size_t n, cap;
 };
+/* Calls of no elements are left out. */
 int gcoll_add(struct gcoll_calls *calls, struct gcoll_call call, struct err *err);
 /* Makes them; none: nothing. In groups of at most GCOLL_MAX_CALLS. */
 #define GCOLL_MAX_CALLS 2048

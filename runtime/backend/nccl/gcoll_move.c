@@ -5,6 +5,7 @@
  * elements make no call, on all members, for counts are equal everywhere. */
 #include <errno.h>
 
+#include "runtime/backend/nccl/exchange.h"
 #include "runtime/backend/nccl/gcoll.h"
 #include "runtime/backend/nccl/nccl_dl.h"
 #include "runtime/base/mem.h"
@@ -12,7 +13,10 @@
 struct moving {
     struct post *p;
     struct gcoll_calls calls;
-    size_t size; /* of an element */
+    size_t size;    /* of an element */
+    size_t item;    /* at which we are */
+    uint64_t group; /* of the calls that are added; collectives: 0, as all members make
+                       the same ones */
 };
 
 static int add(struct moving *m,
@@ -30,6 +34,7 @@ static int add(struct moving *m,
         .count = count * m->size,
         .dtype = NCCL_U8,
         .peer = (int)peer,
+        .group = m->group,
     };
 
     return m->p->c->n_nc ? gcoll_add(&m->calls, call, err) : 0;
@@ -74,19 +79,36 @@ static int allgather(struct moving *m, const struct batch_item *it, struct err *
     return rc;
 }
 
+/* Sum of v[n]. */
+static uint64_t sum(const uint64_t *v, uint32_t n)
+{
+    uint64_t s = 0;
+
+    for (uint32_t i = 0; i < n; i++)
+        s += v[i];
+    return s;
+}
+
 static int gather(struct moving *m, const struct batch_item *it, struct err *err)
 {
     const uint32_t n = m->p->c->n, me = m->p->c->me, root = m->p->batch->root;
     const cu_ptr in = gcoll_ptr(it->in);
-    cu_ptr at = gcoll_ptr(it->out);
+    cu_ptr at = gcoll_ptr(it->out) + sum(it->counts, me) * m->size;
     int rc = 0;
 
-    if (me != root)
+    if (me != root) {
+        m->group = exchange_step(n, me, m->item, (root + n - me) % n).group;
         return add(m, CALL_SEND, in, 0, it->counts[me], root, err);
-    for (uint32_t j = 0; j < n && !rc; j++) {
-        rc = j == me ? gcoll_copy(m->p, at, in, it->counts[j] * m->size, err)
-                     : add(m, CALL_RECV, 0, at, it->counts[j], j, err);
-        at += it->counts[j] * m->size;
+    }
+    rc = gcoll_copy(m->p, at, in, it->counts[me] * m->size, err);
+    for (uint32_t shift = 1; shift < n && !rc; shift++) {
+        const struct exchange x = exchange_step(n, me, m->item, shift);
+
+        if (x.from == n - 1) /* round the end */
+            at = gcoll_ptr(it->out) + sum(it->counts, n) * m->size;
+        at -= it->counts[x.from] * m->size;
+        m->group = x.group;
+        rc = add(m, CALL_RECV, 0, at, it->counts[x.from], x.from, err);
     }
     return rc;
 }
@@ -94,20 +116,27 @@ static int gather(struct moving *m, const struct batch_item *it, struct err *err
 static int alltoall(struct moving *m, const struct batch_item *it, struct err *err)
 {
     const uint32_t n = m->p->c->n, me = m->p->c->me;
-    cu_ptr from = gcoll_ptr(it->in), to = gcoll_ptr(it->out), own = 0, own_to = 0;
-    int rc = 0;
+    const uint64_t *sends = it->send_counts, *recvs = it->counts;
+    cu_ptr from = gcoll_ptr(it->in) + sum(sends, me) * m->size;
+    cu_ptr to = gcoll_ptr(it->out) + sum(recvs, me) * m->size;
+    int rc = gcoll_copy(m->p, to, from, recvs[me] * m->size, err);
 
-    for (uint32_t j = 0; j < n && !rc; j++) {
-        if (j == me)
-            own = from, own_to = to;
-        else
-            rc = add(m, CALL_SEND, from, 0, it->send_counts[j], j, err);
-        if (!rc && j != me)
-            rc = add(m, CALL_RECV, 0, to, it->counts[j], j, err);
-        from += it->send_counts[j] * m->size;
-        to += it->counts[j] * m->size;
+    from += sends[me] * m->size;
+    for (uint32_t shift = 1; shift < n && !rc; shift++) {
+        const struct exchange x = exchange_step(n, me, m->item, shift);
+
+        if (x.to == 0) /* round the end */
+            from = gcoll_ptr(it->in);
+        if (x.from == n - 1)
+            to = gcoll_ptr(it->out) + sum(recvs, n) * m->size;
+        to -= recvs[x.from] * m->size;
+        m->group = x.group;
+        rc = add(m, CALL_SEND, from, 0, sends[x.to], x.to, err);
+        if (!rc)
+            rc = add(m, CALL_RECV, 0, to, recvs[x.from], x.from, err);
+        from += sends[x.to] * m->size;
     }
-    return rc ? rc : gcoll_copy(m->p, own_to, own, it->counts[me] * m->size, err);
+    return rc;
 }
 
 static int sendrecv(struct moving *m, const struct batch_item *it, struct err *err)
@@ -221,8 +250,8 @@ int gcoll_move(struct post *p, struct err *err)
     }
     rc = 0;
 
-    for (size_t i = 0; i < p->batch->n_items && !rc; i++)
-        rc = add_item(&m, &p->batch->items[i], err);
+    for (; m.item < p->batch->n_items && !rc; m.item++)
+        rc = add_item(&m, &p->batch->items[m.item], err);
     if (!rc)
         rc = gcoll_make(p, &m.calls, err);
     mem_free(m.calls.v);

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* An exchange between all members goes by shifts: at shift s each one sends to the s-th
+ * after it and receives from the s-th before it.
+ *
+ * Invariant: the group follows from tensor and shift, which sender and receiver share,
+ * and never from how many calls a member has made: parts without elements make none,
+ * and members have different ones of these. Called by gcoll_move.c. */
+#include "runtime/backend/nccl/exchange.h"
+
+struct exchange exchange_step(uint32_t n, uint32_t me, size_t item, uint32_t shift)
+{
+    const uint64_t step = (uint64_t)item * (n - 1) + (shift - 1);
+
+    return (struct exchange){
+        .to = (uint32_t)(((uint64_t)me + shift) % n),
+        .from = (uint32_t)(((uint64_t)me + n - shift) % n),
+        .group = step / EXCHANGE_GROUP,
+    };
+}

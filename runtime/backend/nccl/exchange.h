@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which send of a member is made beside which receive, and in which group of NCCL's
+ * calls. Pure. */
+#ifndef RUNTIME_BACKEND_NCCL_EXCHANGE_H
+#define RUNTIME_BACKEND_NCCL_EXCHANGE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define EXCHANGE_GROUP 1024u /* pairs of calls in one group */
+
+struct exchange {
+    uint32_t to, from; /* members */
+    uint64_t group;    /* ascends with (item, shift) */
+};
+
+/* Of the item-th tensor between n members, n > 1: what goes `shift` members on, 1 to n
+ * - 1. The send of a member and the receive of the other have the same group. */
+struct exchange exchange_step(uint32_t n, uint32_t me, size_t item, uint32_t shift);
+
+#endif

@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Exchanges of more members than one group of calls holds: an alltoall of each member
+ * is run over an NCCL of a few functions here, which notes the calls, and what all of
+ * them made must be able to end. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "runtime/backend/nccl/exchange.h"
+#include "runtime/backend/nccl/gcoll.h"
+#include "runtime/base/mem.h"
+
+enum { N = 1100, ITEMS = 3, NO = 255 };
+
+/* --- steps --- */
+
+static void both_sides_have_the_same_group(void **state)
+{
+    static const uint32_t sizes[] = {2, 3, 7, 1024, 1025};
+
+    (void)state;
+    for (size_t k = 0; k < 5; k++)
+        for (size_t item = 0; item < 5; item++)
+            for (uint32_t me = 0; me < sizes[k]; me += 1 + sizes[k] / 50)
+                for (uint32_t s = 1; s < sizes[k]; s++) {
+                    const uint32_t n = sizes[k];
+                    const struct exchange x = exchange_step(n, me, item, s);
+
+                    assert_true(x.to < n && x.from < n && x.to != me);
+                    assert_int_equal(exchange_step(n, x.to, item, s).from, me);
+                    assert_int_equal(exchange_step(n, x.to, item, s).group, x.group);
+                    assert_int_equal(x.group, (item * (n - 1) + s - 1) / 1024);
+                }
+}
+
+static void each_member_is_met_once(void **state)
+{
+    enum { MANY = 300 };
+    uint8_t to[MANY] = {0}, from[MANY] = {0};
+
+    (void)state;
+    for (uint32_t s = 1; s < MANY; s++) {
+        const struct exchange x = exchange_step(MANY, 77, 0, s);
+
+        to[x.to]++;
+        from[x.from]++;
+    }
+    for (uint32_t i = 0; i < MANY; i++)
+        assert_true(to[i] == (i != 77) && from[i] == (i != 77));
+}
+
+/* --- whole alltoalls --- */
+
+struct made { /* group of the call, or NO */
+    uint8_t send[ITEMS][N], recv[ITEMS][N];
+};
+
+static struct {
+    struct made *of; /* [N] */
+    uint32_t me;
+    uint8_t group;
+    unsigned n_calls;                 /* of this group */
+    uint8_t seen_to[N], seen_from[N]; /* items with this member, so far */
+    uint64_t send_at[ITEMS][N], recv_at[ITEMS][N];
+} fake;
+
+/* Of tensor `item` from s to d: a third has none, members differ in how many. */
+static uint64_t part(size_t item, uint32_t s, uint32_t d)
+{
+    const uint32_t x = (s * 31 + d * 17 + (uint32_t)item * 7) % 12;
+
+    return s == d ? 0 : x < s % 9 ? 0 : x + 1;
+}
+
+static int group_start(void)
+{
+    fake.n_calls = 0;
+    return NCCL_OK;
+}
+
+static int group_end(void)
+{
+    assert_in_range(fake.n_calls, 1, GCOLL_MAX_CALLS);
+    fake.group++;
+    return NCCL_OK;
+}
+
+/* The next tensor that has a part from s to d. */
+static size_t next_item(uint8_t *seen, uint32_t s, uint32_t d)
+{
+    while (part(*seen, s, d) == 0)
+        ++*seen;
+    return (*seen)++;
+}
+
+static int
+send_to(const void *p, size_t n, int dtype, int peer, nccl_comm nc, cu_stream s)
+{
+    uint8_t *seen = &fake.seen_to[peer];
+    const size_t item = next_item(seen, fake.me, (uint32_t)peer);
+
+    (void)nc, (void)s, (void)dtype;
+    assert_int_equal((uintptr_t)p, fake.send_at[item][peer]);
+    assert_int_equal(n, part(item, fake.me, (uint32_t)peer));
+    fake.of[fake.me].send[item][peer] = fake.group;
+    fake.n_calls++;
+    return NCCL_OK;
+}
+
+static int recv_from(void *p, size_t n, int dtype, int peer, nccl_comm nc, cu_stream s)
+{
+    uint8_t *seen = &fake.seen_from[peer];
+    const size_t item = next_item(seen, (uint32_t)peer, fake.me);
+
+    (void)nc, (void)s, (void)dtype;
+    assert_int_equal((uintptr_t)p, fake.recv_at[item][peer]);
+    assert_int_equal(n, part(item, (uint32_t)peer, fake.me));
+    fake.of[fake.me].recv[item][peer] = fake.group;
+    fake.n_calls++;
+    return NCCL_OK;
+}
+
+static void run_member(struct device *g, struct batch *b, uint32_t me)
+{
+    struct comm c = {.g = g, .me = me, .n = N, .n_nc = 1};
+    struct post p = {.c = &c, .g = g, .batch = b};
+    struct batch_item items[ITEMS];
+    AUTOFREE uint64_t *counts = mem_calloc((size_t)2 * ITEMS * N, sizeof(*counts));
+    struct err err = ERR_INIT;
+
+    for (size_t i = 0; i < ITEMS; i++) {
+        uint64_t *send = counts + 2 * i * N, *recv = send + N;
+        uint64_t from = (i + 1) << 20, to = (i + 100) << 20;
+
+        items[i] = (struct batch_item){
+            .in = (void *)from, .out = (void *)to, .counts = recv, .send_counts = send};
+        for (uint32_t j = 0; j < N; j++) {
+            fake.send_at[i][j] = from;
+            fake.recv_at[i][j] = to;
+            from += send[j] = part(i, me, j);
+            to += recv[j] = part(i, j, me);
+        }
+    }
+    b->items = items;
+    fake.me = me;
+    fake.group = 0;
+    memset(fake.seen_to, 0, sizeof(fake.seen_to));
+    memset(fake.seen_from, 0, sizeof(fake.seen_from));
+    memset(&fake.of[me], NO, sizeof(fake.of[me]));
+    assert_int_equal(gcoll_move(&p, &err), 0);
+    assert_int_equal(fake.group, (ITEMS * (N - 1) + 1023) / 1024);
+}
+
+static void calls_of_a_pair_are_in_the_same_group(void **state)
+{
+    const struct nccl_api nccl = {.group_start = group_start,
+                                  .group_end = group_end,
+                                  .send = send_to,
+                                  .recv = recv_from};
+    struct device *g = test_calloc(1, sizeof(*g));
+    struct batch b = {
+        .coll = COLL_ALLTOALL, .place = PLACE_CUDA, .dtype = DT_U8, .n_items = ITEMS};
+
+    (void)state;
+    g->nccl = &nccl;
+    fake.of = test_calloc(N, sizeof(*fake.of));
+    for (uint32_t me = 0; me < N; me++)
+        run_member(g, &b, me);
+    for (size_t i = 0; i < ITEMS; i++)
+        for (uint32_t s = 0; s < N; s++)
+            for (uint32_t d = 0; d < N; d++) {
+                const uint8_t group = fake.of[s].send[i][d];
+
+                assert_int_equal(group, fake.of[d].recv[i][s]);
+                assert_int_equal(group == NO, part(i, s, d) == 0);
+            }
+    test_free(fake.of);
+    test_free(g);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(both_sides_have_the_same_group),
+        cmocka_unit_test(each_member_is_met_once),
+        cmocka_unit_test(calls_of_a_pair_are_in_the_same_group),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
