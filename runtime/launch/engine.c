@@ -323,7 +323,7 @@ static void fill_report(const struct engine *e, uint32_t i, struct report *r)
     tail_render(&e->output.ranks[i].tail, TAIL_MAX_BYTES - 1, &tail);
     (void)snprintf(r->tail, sizeof(r->tail), "%s", strbuf_str(&tail));
     strbuf_release(&tail);
-    r->blames = blame_scan(r->tail, r->f.rank);
+    report_explain(r);
 }
 
 bool engine_next(struct engine *e, struct engine_event *ret)

@@ -4,15 +4,19 @@
  * its cause. So the reports of a short window are compared before the job is stopped:
  *
  *   0  a rank that another report names as lost                           (testimony)
+ *      a rank whose GPU failed: an XID of hardware (gpu_cause.h)
  *   1  SIGKILL, SIGSEGV, ..., exit codes other than 1, a lost worker      (own cause)
+ *      a rank whose own kernel failed: an illegal address (it may also have been the
+ *      memory of another that died)
  *   2  exit code 1, SIGABRT, SIGTERM: what a cause and a consequence both look like
- *   3  a rank whose own last lines name another rank as lost              (consequence)
+ *   3  a rank whose own last lines name another rank as lost, or another's GPU, or that
+ *      NCCL has lost somebody                                            (consequence)
  *
  * The lowest class wins; within a class the earliest, by the host's own clock on one
  * host and by arrival between hosts (clocks of hosts differ by more than the window).
- * While the best report blames a rank that has not been reported yet, the decision
- * waits longer for that rank: it may still be unwinding. Called by horovodrun.c for one
- * host and by hub.c for a job. */
+ * While the best report blames a rank that has not been reported yet, or somebody, the
+ * decision waits longer: that rank may still be unwinding. Called by horovodrun.c for
+ * one host and by hub.c for a job. */
 #include "runtime/launch/core/verdict.h"
 
 #include <errno.h>
@@ -22,6 +26,7 @@
 #include <string.h>
 
 #include "runtime/base/mem.h"
+#include "runtime/launch/core/gpu_cause.h"
 
 #define MS 1000000ull
 
@@ -36,6 +41,31 @@ void verdict_release(struct verdict *v)
     memset(v, 0, sizeof(*v));
 }
 
+static bool covers(const struct report *r, int32_t rank)
+{
+    return rank >= 0 && (uint32_t)rank >= r->first_rank
+           && (uint32_t)rank - r->first_rank < r->n_ranks;
+}
+
+/* What it says that a GPU did; *ret_rank: whose. */
+static enum gpu_cause own_cause(const struct report *r, int32_t *ret_rank)
+{
+    char why[sizeof(r->f.why)];
+
+    *ret_rank = -1;
+    return r->f.rank < 0 ? GPU_CAUSE_NONE
+                         : gpu_cause_scan(r->f.why, why, sizeof(why), ret_rank);
+}
+
+static void share_why(const struct report *from, struct report *to)
+{
+    int32_t rank;
+
+    if (to->f.rank >= 0 && !*to->f.why && own_cause(from, &rank) != GPU_CAUSE_NONE
+        && covers(to, rank))
+        memcpy(to->f.why, from->f.why, sizeof(to->f.why));
+}
+
 int verdict_add(struct verdict *v, const struct report *r, uint64_t now_ns)
 {
     void *p = v->v;
@@ -47,14 +77,14 @@ int verdict_add(struct verdict *v, const struct report *r, uint64_t now_ns)
         return rc;
     if (!v->n)
         v->first_ns = now_ns;
-    v->v[v->n++] = *r;
+    struct report *mine = &v->v[v->n];
+    *mine = *r;
+    for (size_t i = 0; i < v->n; i++) {
+        share_why(&v->v[i], mine);
+        share_why(mine, &v->v[i]);
+    }
+    v->n++;
     return 0;
-}
-
-static bool covers(const struct report *r, int32_t rank)
-{
-    return rank >= 0 && (uint32_t)rank >= r->first_rank
-           && (uint32_t)rank - r->first_rank < r->n_ranks;
 }
 
 static bool is_blamed(const struct verdict *v, const struct report *r)
@@ -75,10 +105,17 @@ static bool has_reported(const struct verdict *v, int32_t rank)
 
 static int report_class(const struct verdict *v, const struct report *r)
 {
+    int32_t rank;
+    enum gpu_cause cause = own_cause(r, &rank);
+
     if (is_blamed(v, r))
         return 0;
-    if (r->blames >= 0)
+    if (r->blames >= 0 || cause == GPU_CAUSE_REMOTE)
         return 3;
+    if (cause == GPU_CAUSE_HARDWARE)
+        return 0;
+    if (cause == GPU_CAUSE_PROGRAM)
+        return 1;
     if (r->f.signal)
         return r->f.signal == SIGABRT || r->f.signal == SIGTERM ? 2 : 1;
     return r->f.exit_code == 1 || r->f.exit_code == 128 + SIGABRT
@@ -109,8 +146,10 @@ uint64_t verdict_deadline_ns(const struct verdict *v)
     const struct report *best = verdict_pick(v);
     if (!best)
         return UINT64_MAX;
-    bool waits_for_blamed = best->blames >= 0 && !has_reported(v, best->blames);
-    return v->first_ns + (waits_for_blamed ? VERDICT_BLAME_MS : VERDICT_WINDOW_MS) * MS;
+    int32_t rank;
+    bool waits = best->blames >= 0 ? !has_reported(v, best->blames)
+                                   : own_cause(best, &rank) == GPU_CAUSE_REMOTE;
+    return v->first_ns + (waits ? VERDICT_BLAME_MS : VERDICT_WINDOW_MS) * MS;
 }
 
 /* p is behind "rank N": does " on HOST" or " (host ...)" follow, and then how it went?
@@ -155,6 +194,21 @@ void report_sentence(const struct report *r, char *ret, size_t size_bytes)
         (void)snprintf(ret, size_bytes, "%s", r->f.why);
     else
         failure_sentence(&r->f, ret, size_bytes);
+    size_t n = strlen(ret);
+    if (r->f.rank >= 0 && *r->f.why && n < size_bytes)
+        (void)snprintf(ret + n, size_bytes - n, ": %s", r->f.why);
+}
+
+void report_explain(struct report *r)
+{
+    int32_t rank;
+    enum gpu_cause cause = gpu_cause_scan(r->tail, r->f.why, sizeof(r->f.why), &rank);
+
+    r->blames = blame_scan(r->tail, r->f.rank);
+    if (rank >= 0 && rank != r->f.rank)
+        r->blames = rank;
+    else if (cause == GPU_CAUSE_HARDWARE) /* what it lost then, it lost by this */
+        r->blames = -1;
 }
 
 int failure_exit_code(const struct failure *f)

@@ -32,7 +32,7 @@ struct verdict {
 void verdict_init(struct verdict *v);
 void verdict_release(struct verdict *v);
 /* In order of arrival. Reports beyond the bound are dropped (0): they are consequences.
- */
+ * What one says of another's GPU becomes that one's f.why, if it has none. */
 int verdict_add(struct verdict *v, const struct report *r, uint64_t now_ns);
 /* When to decide: UINT64_MAX without reports; sooner or later as reports come in. */
 uint64_t verdict_deadline_ns(const struct verdict *v);
@@ -46,8 +46,10 @@ int32_t blame_scan(const char *tail, int32_t self);
 /* What the launcher exits with: the code, 128 + signal, 125 for our own failures. Never
  * 0. */
 int failure_exit_code(const struct failure *f);
-/* For people: failure_sentence, or the reason where it was no rank. */
+/* For people: failure_sentence and why, or only why where it was no rank. */
 void report_sentence(const struct report *r, char *ret, size_t size_bytes);
+/* Of a rank, by its tail: blames, and f.why where a GPU was the cause (gpu_cause.h). */
+void report_explain(struct report *r);
 /* The failure line and the tail: at most MESSAGE_MAX_BYTES, the oldest lines left out.
  */
 void report_message(const struct report *r, struct strbuf *out);

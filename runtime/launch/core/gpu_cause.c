@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The sentences are runtime/backend/nccl's, which end a world and so stand in the last
+ * lines of all of its ranks, behind whatever Python puts before them; and those of
+ * frameworks, whose own kernels fail too. Of CUDA's errors only those count that a
+ * running kernel or the GPU makes: "no device" and "not initialized" stand in the
+ * output of every TensorFlow on a host without GPUs.
+ *
+ * Called by engine.c, for what a rank has written, and by verdict.c, for what engine.c
+ * has found. */
+#include "runtime/launch/core/gpu_cause.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/mem.h"
+
+#define MAX_BEFORE 150 /* bytes of a line that are shown before an error */
+
+struct found {
+    enum gpu_cause cause;
+    const char *at; /* the sentence; it ends where the line does */
+    int32_t rank;
+};
+
+/* XIDs that a program's own fault brings about, or that follow its end. */
+static bool is_of_program(long xid)
+{
+    static const short by_program[] = {13, 31, 43, 45, 68, 69};
+
+    for (size_t i = 0; i < ARRAY_LEN(by_program); i++)
+        if (by_program[i] == xid)
+            return true;
+    return false;
+}
+
+/* "rank 3 (host .." at or behind p, within n bytes; -1: there is none. */
+static int32_t rank_in(const char *p, size_t n)
+{
+    static const char mark[] = "rank ";
+    const char *at;
+
+    while ((at = memmem(p, n, mark, sizeof(mark) - 1)) != NULL) {
+        char *end;
+        const char *digits = at + sizeof(mark) - 1;
+
+        n -= (size_t)(digits - p);
+        p = digits;
+        if (n == 0 || *digits < '0' || *digits > '9')
+            continue;
+        long rank = strtol(digits, &end, 10);
+        if (rank < INT32_MAX && !strncmp(end, " (host ", 7))
+            return (int32_t)rank;
+    }
+    return -1;
+}
+
+static size_t sentence_length(const char *p, size_t n)
+{
+    const char *end = memmem(p, n, "; ", 2);
+
+    return end ? (size_t)(end - p) : n;
+}
+
+/* "XID 79 (text) on GPU 0 of rank 3 (host b)" */
+static bool find_xid(const char *line, size_t n, struct found *ret)
+{
+    static const char mark[] = "XID ";
+    const char *at = memmem(line, n, mark, sizeof(mark) - 1);
+    char *end;
+
+    if (!at || at + sizeof(mark) - 1 == line + n || at[4] < '0' || at[4] > '9')
+        return false;
+    n -= (size_t)(at - line);
+    long xid = strtol(at + sizeof(mark) - 1, &end, 10);
+    const char *of = memmem(at, n, " on GPU ", 8), *rank = NULL;
+    if (of)
+        rank = memmem(of, n - (size_t)(of - at), " of rank ", 9);
+    if (!rank || rank[9] < '0' || rank[9] > '9')
+        return false;
+    long number = strtol(rank + 9, &end, 10);
+    *ret = (struct found){is_of_program(xid) ? GPU_CAUSE_PROGRAM : GPU_CAUSE_HARDWARE,
+                          at, number < INT32_MAX ? (int32_t)number : -1};
+    return true;
+}
+
+/* Where the part of a line begins that holds `at`: near enough for it to be copied. */
+static const char *part_begin(const char *line, const char *at)
+{
+    const char *p;
+
+    while ((p = memmem(line, (size_t)(at - line), "; ", 2)) != NULL)
+        line = p + 2;
+    return at - line > MAX_BEFORE ? at : line;
+}
+
+/* An error of a kernel or of the GPU: the driver's name for it, and the text that
+ * frameworks show. */
+static bool find_error(const char *line, size_t n, struct found *ret)
+{
+    static const struct {
+        const char *text;
+        enum gpu_cause cause;
+    } errors[] = {
+        {"CUDA_ERROR_ECC_UNCORRECTABLE", GPU_CAUSE_HARDWARE},
+        {"CUDA_ERROR_NVLINK_UNCORRECTABLE", GPU_CAUSE_HARDWARE},
+        {"CUDA_ERROR_HARDWARE_STACK_ERROR", GPU_CAUSE_PROGRAM},
+        {"CUDA_ERROR_ILLEGAL_ADDRESS", GPU_CAUSE_PROGRAM},
+        {"CUDA_ERROR_ILLEGAL_INSTRUCTION", GPU_CAUSE_PROGRAM},
+        {"CUDA_ERROR_MISALIGNED_ADDRESS", GPU_CAUSE_PROGRAM},
+        {"CUDA_ERROR_INVALID_ADDRESS_SPACE", GPU_CAUSE_PROGRAM},
+        {"CUDA_ERROR_INVALID_PC", GPU_CAUSE_PROGRAM},
+        {"CUDA_ERROR_LAUNCH_FAILED", GPU_CAUSE_PROGRAM},
+        {"CUDA_ERROR_LAUNCH_TIMEOUT", GPU_CAUSE_PROGRAM},
+        {"CUDA_ERROR_ASSERT", GPU_CAUSE_PROGRAM},
+        {"CUDA error: uncorrectable ECC error encountered", GPU_CAUSE_HARDWARE},
+        {"CUDA error: uncorrectable NVLink error", GPU_CAUSE_HARDWARE},
+        {"CUDA error: an illegal memory access was encountered", GPU_CAUSE_PROGRAM},
+        {"CUDA error: an illegal instruction was encountered", GPU_CAUSE_PROGRAM},
+        {"CUDA error: misaligned address", GPU_CAUSE_PROGRAM},
+        {"CUDA error: unspecified launch failure", GPU_CAUSE_PROGRAM},
+        {"CUDA error: device-side assert triggered", GPU_CAUSE_PROGRAM},
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(errors); i++) {
+        const char *at = memmem(line, n, errors[i].text, strlen(errors[i].text));
+
+        if (!at)
+            continue;
+        const char *begin = part_begin(line, at);
+        *ret = (struct found){errors[i].cause, begin,
+                              rank_in(begin, (size_t)(at - begin))};
+        return true;
+    }
+    return false;
+}
+
+/* Ours: "NCCL asynchronous error on rank 3 (host b), GPU 0 (name): NCCL: text". Only
+ * "remote" says whose fault it is: not this rank's. */
+static bool find_remote(const char *line, size_t n, struct found *ret)
+{
+    static const char mark[] = "NCCL asynchronous error on rank ";
+    const char *at = memmem(line, n, mark, sizeof(mark) - 1);
+
+    if (!at || !memmem(at, n - (size_t)(at - line), ": remote ", 9))
+        return false;
+    *ret = (struct found){GPU_CAUSE_REMOTE, at, -1};
+    return true;
+}
+
+/* The lowest of these wins; of equal ones the last line's. */
+static int weight(enum gpu_cause c)
+{
+    switch (c) {
+    case GPU_CAUSE_HARDWARE:
+        return 0;
+    case GPU_CAUSE_PROGRAM:
+        return 1;
+    case GPU_CAUSE_REMOTE:
+        return 2;
+    case GPU_CAUSE_NONE:
+        break;
+    }
+    return 3;
+}
+
+enum gpu_cause
+gpu_cause_scan(const char *text, char *ret_why, size_t size_bytes, int32_t *ret_rank)
+{
+    struct found best = {GPU_CAUSE_NONE, text, -1};
+    size_t length = 0;
+
+    for (const char *p = text; *p; p += *p == '\n') {
+        struct found f;
+        size_t n = strcspn(p, "\n");
+
+        if ((find_xid(p, n, &f) || find_error(p, n, &f) || find_remote(p, n, &f))
+            && weight(f.cause) <= weight(best.cause)) {
+            best = f;
+            length = sentence_length(f.at, n - (size_t)(f.at - p));
+        }
+        p += n;
+    }
+    (void)snprintf(ret_why, size_bytes, "%.*s", (int)length, best.at);
+    *ret_rank = best.rank;
+    return best.cause;
+}

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a rank's last lines say of a GPU: is it the cause of the rank's end, a
+ * consequence, or neither? Pure. */
+#ifndef RUNTIME_LAUNCH_CORE_GPU_CAUSE_H
+#define RUNTIME_LAUNCH_CORE_GPU_CAUSE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum gpu_cause {
+    GPU_CAUSE_NONE,
+    GPU_CAUSE_HARDWARE, /* XID 79: of whatever else is reported, this came first */
+    GPU_CAUSE_PROGRAM,  /* CUDA_ERROR_ILLEGAL_ADDRESS, XID 31: may be, as SIGSEGV may */
+    GPU_CAUSE_REMOTE    /* NCCL lost somebody: a consequence, as "was lost" is */
+};
+
+/* Looks for the sentence in lines of text, the weightiest first:
+ *
+ *   XID 79 (GPU has fallen off the bus) on GPU 0 of rank 3 (host b): ..
+ *   .. CUDA_ERROR_ILLEGAL_ADDRESS .., and what frameworks write for it
+ *   NCCL asynchronous error on rank 3 (host b), ..
+ *
+ * and copies it to ret_why (without what stood before it, up to a "; ", cut to size),
+ * "" for GPU_CAUSE_NONE. *ret_rank: whose GPU it says it was, -1: it does not say. A
+ * sentence that was copied so is found again. */
+enum gpu_cause
+gpu_cause_scan(const char *text, char *ret_why, size_t size_bytes, int32_t *ret_rank);
+
+#endif

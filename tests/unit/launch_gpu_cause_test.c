@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* gpu_cause.c: which of a rank's last lines tell of its GPU; and what verdict.c makes
+ * of them, in every order of arrival. */
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "runtime/base/mem.h"
+#include "runtime/launch/core/gpu_cause.h"
+#include "runtime/launch/core/verdict.h"
+
+#define MS 1000000ull
+#define XID_79                                                                         \
+    "XID 79 (GPU has fallen off the bus) on GPU 0 of rank 1 (host b): the GPU"
+#define REMOTE                                                                         \
+    "NCCL asynchronous error on rank 2 (host c), GPU 0 (H100): NCCL: remote process "  \
+    "exited or there was a network error"
+
+static void sentences_are_found_in_last_lines(void **state)
+{
+    static const struct {
+        const char *text;
+        enum gpu_cause cause;
+        int32_t rank;
+        const char *why;
+    } table[] = {
+        {"", GPU_CAUSE_NONE, -1, ""},
+        {"step 4\nValueError: 3\n", GPU_CAUSE_NONE, -1, ""},
+        {XID_79, GPU_CAUSE_HARDWARE, 1, XID_79},
+        {"x\nHorovodInternalError: rank 1 (host b, pid 7): " XID_79
+         "; rank 1 (host b): "
+         "cuEventQuery: gone (CUDA_ERROR_UNKNOWN)\nAborted\n",
+         GPU_CAUSE_HARDWARE, 1, XID_79},
+        {"XID 31 (GPU memory page fault) on GPU 2 of rank 7: hint; more\n",
+         GPU_CAUSE_PROGRAM, 7,
+         "XID 31 (GPU memory page fault) on GPU 2 of rank 7: hint"},
+        {"XID 999 on GPU 1 of rank 0 (host a)", GPU_CAUSE_HARDWARE, 0,
+         "XID 999 on GPU 1 of rank 0 (host a)"},
+        /* neither ours nor whole */
+        {"NVRM: Xid (PCI:0000:3b:00): 79", GPU_CAUSE_NONE, -1, ""},
+        {"XID 79 on GPU 0", GPU_CAUSE_NONE, -1, ""},
+        {"XID 79 on GPU 0\nof rank 1", GPU_CAUSE_NONE, -1, ""},
+        {"XID ", GPU_CAUSE_NONE, -1, ""},
+        {"XID 79 on GPU 0 of rank ", GPU_CAUSE_NONE, -1, ""},
+        /* CUDA's */
+        {"rank 3 (host b): cuEventQuery: an illegal memory access was encountered "
+         "(CUDA_ERROR_ILLEGAL_ADDRESS); the CUDA context of this process is lost\n",
+         GPU_CAUSE_PROGRAM, 3,
+         "rank 3 (host b): cuEventQuery: an illegal memory access was encountered "
+         "(CUDA_ERROR_ILLEGAL_ADDRESS)"},
+        {"a; b: CUDA_ERROR_ECC_UNCORRECTABLE", GPU_CAUSE_HARDWARE, -1,
+         "b: CUDA_ERROR_ECC_UNCORRECTABLE"},
+        {"RuntimeError: CUDA error: an illegal memory access was encountered\nhint\n",
+         GPU_CAUSE_PROGRAM, -1,
+         "RuntimeError: CUDA error: an illegal memory access was encountered"},
+        /* TensorFlow says this on every host without a GPU */
+        {"failed call to cuInit: CUDA_ERROR_NO_DEVICE: no CUDA-capable device is "
+         "detected\n",
+         GPU_CAUSE_NONE, -1, ""},
+        {"failed call to cuInit: INTERNAL: CUDA error: Failed call to cuInit: "
+         "UNKNOWN\n",
+         GPU_CAUSE_NONE, -1, ""},
+        /* NCCL's */
+        {"E: " REMOTE, GPU_CAUSE_REMOTE, -1, REMOTE},
+        {"NCCL asynchronous error on rank 2 (host c), GPU 0 (H100): NCCL: unhandled "
+         "system error",
+         GPU_CAUSE_NONE, -1, ""},
+        /* the weightiest, and of those the last */
+        {REMOTE "\n" XID_79 "\n" REMOTE "\nCUDA_ERROR_LAUNCH_FAILED\n",
+         GPU_CAUSE_HARDWARE, 1, XID_79},
+        {"CUDA_ERROR_ASSERT\nCUDA_ERROR_LAUNCH_FAILED\n", GPU_CAUSE_PROGRAM, -1,
+         "CUDA_ERROR_LAUNCH_FAILED"},
+    };
+    char why[240], again[240];
+    int32_t rank;
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(table); i++) {
+        assert_int_equal(gpu_cause_scan(table[i].text, why, sizeof(why), &rank),
+                         table[i].cause);
+        assert_string_equal(why, table[i].why);
+        assert_int_equal(rank, table[i].rank);
+        assert_int_equal(gpu_cause_scan(why, again, sizeof(again), &rank),
+                         table[i].cause);
+        assert_string_equal(again, why);
+        assert_int_equal(rank, table[i].rank);
+    }
+}
+
+static void a_sentence_far_in_a_line_is_cut_in_front(void **state)
+{
+    char text[1000], why[60];
+    int32_t rank;
+
+    (void)state;
+    memset(text, 'x', sizeof(text));
+    (void)snprintf(text + 800, sizeof(text) - 800, " CUDA_ERROR_ASSERT: no");
+    assert_int_equal(gpu_cause_scan(text, why, sizeof(why), &rank), GPU_CAUSE_PROGRAM);
+    assert_string_equal(why, "CUDA_ERROR_ASSERT: no");
+    (void)snprintf(text, sizeof(text), "%s and the rest of a very long sentence %0500d",
+                   XID_79, 0);
+    assert_int_equal(gpu_cause_scan(text, why, sizeof(why), &rank), GPU_CAUSE_HARDWARE);
+    assert_int_equal(strlen(why), sizeof(why) - 1);
+}
+
+/* --- verdicts --- */
+
+static struct report
+make(int32_t rank, int code, int sig, const char *tail, uint64_t us)
+{
+    struct report r;
+
+    memset(&r, 0, sizeof(r));
+    r.f.rank = rank;
+    r.f.exit_code = code;
+    r.f.signal = sig;
+    r.f.at_wall_us = us;
+    r.first_rank = (uint32_t)rank;
+    r.n_ranks = 1;
+    (void)snprintf(r.f.host, sizeof(r.f.host), "host");
+    (void)snprintf(r.tail, sizeof(r.tail), "%s", tail);
+    report_explain(&r);
+    return r;
+}
+
+struct case_row {
+    struct {
+        int code, sig;
+        const char *tail;
+    } rank[3];
+    int32_t first;
+    const char *why; /* how it begins */
+};
+
+static void check_order(const struct case_row *row, const int order[3])
+{
+    char text[480];
+    struct verdict v;
+
+    verdict_init(&v);
+    for (int k = 0; k < 3; k++) {
+        struct report r =
+            make(order[k], row->rank[order[k]].code, row->rank[order[k]].sig,
+                 row->rank[order[k]].tail, (uint64_t)order[k]);
+        assert_int_equal(verdict_add(&v, &r, (uint64_t)k * MS), 0);
+    }
+    const struct report *first = verdict_pick(&v);
+    assert_int_equal(first->f.rank, row->first);
+    assert_memory_equal(first->f.why, row->why, strlen(row->why));
+    assert_true(*row->why || !*first->f.why);
+    report_sentence(first, text, sizeof(text));
+    if (*row->why)
+        assert_non_null(strstr(text, row->why));
+    verdict_release(&v);
+}
+
+static void the_gpu_is_the_cause_in_every_order_of_arrival(void **state)
+{
+    static const struct case_row table[] = {
+        /* the world's sentence stands in all last lines */
+        {{{1, 0, XID_79}, {1, 0, XID_79}, {1, 0, XID_79}}, 1, XID_79},
+        /* others die of it, by whatever signal, and before it */
+        {{{0, SIGSEGV, ""}, {1, 0, XID_79}, {0, SIGABRT, REMOTE}}, 1, XID_79},
+        {{{1, 0, ""}, {1, 0, XID_79}, {9, 0, ""}}, 1, XID_79},
+        {{{1, 0, "rank 1 (host b, pid 3) was lost: x"}, {1, 0, XID_79}, {1, 0, REMOTE}},
+         1,
+         XID_79},
+        /* it had no time to say it itself */
+        {{{1, 0, XID_79}, {0, SIGABRT, ""}, {1, 0, REMOTE}}, 1, XID_79},
+        {{{1, 0, REMOTE}, {0, SIGKILL, "w"}, {1, 0, XID_79}}, 1, XID_79},
+        /* whom it lost then, it lost by this */
+        {{{1, 0, "rank 1 (host b) was lost: x"},
+          {1, 0, XID_79 "\nrank 0 (host a, pid 1) was lost: x"},
+          {1, 0, REMOTE}},
+         1,
+         XID_79},
+        /* NCCL lost somebody: whoever else has failed is the cause */
+        {{{1, 0, REMOTE}, {1, 0, ""}, {1, 0, REMOTE}}, 1, ""},
+        {{{1, 0, REMOTE}, {0, SIGKILL, ""}, {1, 0, REMOTE}}, 1, ""},
+        /* an illegal address of a survivor may be the memory of the one that died */
+        {{{0, SIGKILL, ""}, {1, 0, "CUDA_ERROR_ILLEGAL_ADDRESS"}, {1, 0, REMOTE}},
+         0,
+         ""},
+        {{{1, 0, "lost rank 1 (b)"}, {1, 0, "CUDA_ERROR_ASSERT"}, {1, 0, ""}},
+         1,
+         "CUDA_ERROR_ASSERT"},
+        {{{1, 0, ""}, {1, 0, "CUDA_ERROR_ASSERT"}, {1, 0, ""}}, 1, "CUDA_ERROR_ASSERT"},
+    };
+    static const int order[6][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2},
+                                    {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(table); i++)
+        for (size_t k = 0; k < ARRAY_LEN(order); k++)
+            check_order(&table[i], order[k]);
+}
+
+static void a_hung_ranks_gpu_is_told_by_others(void **state)
+{
+    struct verdict v;
+    struct report r = make(0, 1, 0, "E: " XID_79 "; and more", 5);
+
+    (void)state;
+    verdict_init(&v);
+    assert_int_equal(verdict_add(&v, &r, 10 * MS), 0);
+    assert_int_equal(verdict_deadline_ns(&v), (10ull + VERDICT_BLAME_MS) * MS);
+    assert_int_equal(verdict_pick(&v)->f.rank, 0); /* rank 1 never ends */
+    assert_string_equal(verdict_pick(&v)->f.why, XID_79);
+    verdict_release(&v);
+}
+
+static void the_decision_waits_while_all_lost_somebody(void **state)
+{
+    struct verdict v;
+    struct report remote = make(2, 1, 0, REMOTE, 5), cause = make(1, 1, 0, "", 9);
+
+    (void)state;
+    verdict_init(&v);
+    assert_int_equal(verdict_add(&v, &remote, 10 * MS), 0);
+    assert_int_equal(verdict_deadline_ns(&v), (10ull + VERDICT_BLAME_MS) * MS);
+    assert_int_equal(verdict_add(&v, &cause, 20 * MS), 0);
+    assert_int_equal(verdict_deadline_ns(&v), (10ull + VERDICT_WINDOW_MS) * MS);
+    assert_int_equal(verdict_pick(&v)->f.rank, 1);
+    verdict_release(&v);
+}
+
+static void a_lost_worker_keeps_its_own_reason(void **state)
+{
+    struct verdict v;
+    struct report lost = make(1, 125, 0, "", 5), told = make(0, 1, 0, XID_79, 9);
+
+    (void)state;
+    lost.f.rank = -1;
+    (void)snprintf(lost.f.why, sizeof(lost.f.why), "worker 1 was lost");
+    verdict_init(&v);
+    assert_int_equal(verdict_add(&v, &told, 1), 0);
+    assert_int_equal(verdict_add(&v, &lost, 2), 0);
+    assert_int_equal(verdict_pick(&v)->f.rank, -1);
+    assert_string_equal(verdict_pick(&v)->f.why, "worker 1 was lost");
+    verdict_release(&v);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sentences_are_found_in_last_lines),
+        cmocka_unit_test(a_sentence_far_in_a_line_is_cut_in_front),
+        cmocka_unit_test(the_gpu_is_the_cause_in_every_order_of_arrival),
+        cmocka_unit_test(a_hung_ranks_gpu_is_told_by_others),
+        cmocka_unit_test(the_decision_waits_while_all_lost_somebody),
+        cmocka_unit_test(a_lost_worker_keeps_its_own_reason),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
