@@ -44,6 +44,7 @@ static struct gpu_card random_card(struct seeded *r)
     c.n_streams = (uint8_t)seeded_next(r);
     c.may_share_gpu = seeded_below(r, 2);
     c.has_blas = seeded_below(r, 2);
+    c.has_graphs = seeded_below(r, 2);
     if (seeded_below(r, 2)) {
         random_bytes_of(r, c.parked_id, sizeof(c.parked_id));
         c.parked_size = 1 + seeded_below(r, GPU_CARD_MAX_PARKED);
@@ -67,6 +68,7 @@ static void assert_same(const struct gpu_card *a, const struct gpu_card *b)
     assert_int_equal(a->n_streams, b->n_streams);
     assert_int_equal(a->may_share_gpu, b->may_share_gpu);
     assert_int_equal(a->has_blas, b->has_blas);
+    assert_int_equal(a->has_graphs, b->has_graphs);
     assert_memory_equal(a->parked_id, b->parked_id, sizeof(a->parked_id));
     assert_int_equal(a->parked_rank, b->parked_rank);
     assert_int_equal(a->parked_size, b->parked_size);
@@ -136,7 +138,7 @@ static void every_byte_counts(void **state)
             wire[i] = was;
         }
     }
-    assert_true(n_refused > 20 * 134); /* the zeros behind, at least */
+    assert_true(n_refused > 20 * 133); /* the zeros behind, at least */
 }
 
 static void another_version_is_a_number(void **state)
@@ -146,9 +148,9 @@ static void another_version_is_a_number(void **state)
 
     (void)state;
     memset(wire, 0xff, sizeof(wire));
-    memcpy(wire, "\x02\0\0\0", 4);
+    memcpy(wire, "\x01\0\0\0", 4);
     assert_int_equal(gpu_card_read(wire, &d, NULL), 0);
-    assert_int_equal(d.version, 2);
+    assert_int_equal(d.version, 1);
     assert_int_equal(d.host_hash, 0);
 }
 
@@ -178,6 +180,7 @@ static struct members good_members(void)
         c->direct_bytes = 1000 + i;
         c->n_streams = (uint8_t)(9 - i);
         c->has_blas = true;
+        c->has_graphs = true;
         c->is_deterministic = i == 0;
         c->uses_graphs = i != 0;
     }
@@ -220,6 +223,24 @@ static void terms_are_member_0s_and_what_all_have(void **state)
     assert_int_equal(t.n_streams, 1);
 }
 
+/* Captured or not is the same on all members. */
+static void graphs_need_every_driver(void **state)
+{
+    struct members m = good_members();
+    struct comm_terms t;
+
+    (void)state;
+    m.v[0].uses_graphs = true;
+    assert_int_equal(gpu_cards_judge(m.v, ranks, hosts, N, &t, NULL), 0);
+    assert_true(t.uses_graphs);
+    for (uint32_t i = 0; i < N; i++) {
+        m.v[i].has_graphs = false;
+        assert_int_equal(gpu_cards_judge(m.v, ranks, hosts, N, &t, NULL), 0);
+        assert_false(t.uses_graphs);
+        m.v[i].has_graphs = true;
+    }
+}
+
 static void the_first_sentence_that_applies_is_told(void **state)
 {
     struct members m = good_members();
@@ -233,17 +254,17 @@ static void the_first_sentence_that_applies_is_told(void **state)
     says(&m, -ENOTSUP, "ranks 0 and 2 have NCCL 2.28.9 and 2.21.5; all need the same");
     (void)snprintf(m.v[3].problem, sizeof(m.v[3].problem), "no NVIDIA driver here");
     says(&m, -ENODEV,
-         "rank 5 (host b) has GPU tensors to move but no GPU for them: no NVIDIA "
-         "driver here");
+         "rank 5 (host b) has GPU tensors to move but no CUDA device: no NVIDIA driver "
+         "here");
     (void)snprintf(m.v[1].problem, sizeof(m.v[1].problem), "p");
-    says(&m, -ENODEV, "rank 1 (host a) has GPU tensors to move but no GPU for them: p");
-    m.v[1].version = 2;
+    says(&m, -ENODEV, "rank 1 (host a) has GPU tensors to move but no CUDA device: p");
+    m.v[1].version = 1;
     says(&m, -EPROTO,
-         "ranks 0 and 1 have cards of version 1 and 2: all need the same version of "
+         "ranks 0 and 1 have cards of version 2 and 1: all need the same version of "
          "Ringmaster");
     for (uint32_t i = 0; i < N; i++)
         m.v[i].version = 3;
-    says(&m, -EPROTO, "cards of version 3, not 1");
+    says(&m, -EPROTO, "cards of version 3, not 2");
 }
 
 static void one_gpu_for_two_is_sometimes_fine(void **state)
@@ -368,6 +389,7 @@ int main(void)
         cmocka_unit_test(every_byte_counts),
         cmocka_unit_test(another_version_is_a_number),
         cmocka_unit_test(terms_are_member_0s_and_what_all_have),
+        cmocka_unit_test(graphs_need_every_driver),
         cmocka_unit_test(the_first_sentence_that_applies_is_told),
         cmocka_unit_test(one_gpu_for_two_is_sometimes_fine),
         cmocka_unit_test(survivors_shrink_what_they_kept),

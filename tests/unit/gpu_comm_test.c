@@ -113,7 +113,7 @@ one_has_none(struct device *g, struct backend *meeting, struct party *p, char *s
     HOLDS(rc == -ENODEV);
     HOLDS(strncmp(err.text, "rank 1", 6) == 0);
     HOLDS(strstr(err.text,
-                 "has GPU tensors to move but no GPU for them: no NVIDIA driver here"));
+                 "has GPU tensors to move but no CUDA device: no NVIDIA driver here"));
     return 0;
 }
 

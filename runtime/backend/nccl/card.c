@@ -64,6 +64,7 @@ void gpu_card_write(const struct gpu_card *c, uint8_t ret[GPU_CARD_BYTES])
     put(&at, c->n_streams, 1);
     put(&at, c->may_share_gpu, 1);
     put(&at, c->has_blas, 1);
+    put(&at, c->has_graphs, 1);
     put_bytes(&at, c->parked_id, sizeof(c->parked_id));
     put(&at, c->parked_rank, 4);
     put(&at, c->parked_size, 4);
@@ -140,6 +141,7 @@ int gpu_card_read(const uint8_t p[GPU_CARD_BYTES],
     c.n_streams = (uint8_t)get(&r, 1);
     c.may_share_gpu = get_bool(&r);
     c.has_blas = get_bool(&r);
+    c.has_graphs = get_bool(&r);
     get_bytes(&r, c.parked_id, sizeof(c.parked_id));
     c.parked_rank = (uint32_t)get(&r, 4);
     c.parked_size = (uint32_t)get(&r, 4);
@@ -206,7 +208,7 @@ static int judge_problems(const struct judge *j, struct err *err)
     for (uint32_t i = 0; i < j->n; i++)
         if (j->v[i].problem[0])
             return err_set(err, -ENODEV,
-                           "rank %u%s has GPU tensors to move but no GPU for them: %s",
+                           "rank %u%s has GPU tensors to move but no CUDA device: %s",
                            j->ranks[i], host_of(j, i, host), j->v[i].problem);
     return 0;
 }
@@ -319,6 +321,7 @@ int gpu_cards_judge(const struct gpu_card *v,
     };
     for (uint32_t i = 0; i < n; i++) {
         t.has_blas &= v[i].has_blas;
+        t.uses_graphs &= v[i].has_graphs;
         t.n_streams = v[i].n_streams < t.n_streams ? v[i].n_streams : t.n_streams;
     }
     t.n_streams = t.n_streams ? t.n_streams : 1;

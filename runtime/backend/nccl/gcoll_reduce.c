@@ -276,7 +276,7 @@ static int run_packed(struct post *p, struct reducing *q, struct err *err)
         rc = add_call(p, q, buffer, buffer, n_wire, err);
     for (size_t i = 0; i < q->n && !rc && q->plan.is_call_each; i++)
         rc = add_call(p, q, q->in[i], q->in[i], q->counts[i], err);
-    if (!rc && p->c->terms.uses_graphs && p->c->n_nc && p->g->cu->graph_make)
+    if (!rc && p->c->terms.uses_graphs && p->c->n_nc)
         return run_graph(p, q, err);
     if (!rc)
         rc = move_in(p, q, q->in, err);

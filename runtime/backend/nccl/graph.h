@@ -54,7 +54,8 @@ struct graphs { /* of one communicator and stream */
     uint32_t n_retired;
 };
 
-/* Only with a driver that has graph_make (11.4). The pointers outlive it. */
+/* Only with a driver that has graph_make (11.4): comm_terms.uses_graphs says so. The
+ * pointers outlive it. */
 void graphs_init(struct graphs *g,
                  const struct cuda_api *cu,
                  struct tables *tables,

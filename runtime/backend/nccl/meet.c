@@ -105,6 +105,7 @@ static void fill_card(const struct device *g, struct gpu_card *c)
         .may_share_gpu =
             g->nccl->version >= SHARES_GPU && shares && strcmp(shares, "1") == 0,
         .has_blas = g->cublas != NULL,
+        .has_graphs = g->cu->graph_make != NULL,
     };
     memcpy(c->uuid, g->uuid.bytes, sizeof(c->uuid));
     memcpy(c->gpu, g->name, strnlen(g->name, sizeof(c->gpu) - 1));
