@@ -327,27 +327,6 @@ static void nothing_is_looked_at_while_idle(void **state)
     assert_int_equal(gpu_close(g), 0);
 }
 
-static void xid_is_in_front(void **state)
-{
-    struct err err = ERR_INIT;
-    void (*set_xid)(int);
-
-    (void)state;
-    struct device *g = open_one();
-    assert_non_null(g->xids);
-    void *nvml = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_NOLOAD);
-    assert_non_null(nvml);
-    *(void **)&set_xid = dlsym(nvml, "hvd_fake_xid");
-    set_xid(79);
-    gpu_broken(g, "NCCL failed");
-    assert_int_equal(gpu_check(g, &err), -ECONNABORTED);
-    assert_string_equal(err.text,
-                        "XID 79 (GPU has fallen off the bus) on GPU 0 of rank 2 "
-                        "(host b); NCCL failed");
-    assert_int_equal(gpu_close(g), 0);
-    assert_int_equal(dlclose(nvml), 0);
-}
-
 static int a_lost_context(void)
 {
     struct err err = ERR_INIT;
@@ -449,7 +428,6 @@ int main(void)
         cmocka_unit_test(no_job_begins_after_stop),
         cmocka_unit_test(look_error_is_the_cause),
         cmocka_unit_test(nothing_is_looked_at_while_idle),
-        cmocka_unit_test(xid_is_in_front),
         cmocka_unit_test(order_of_close_lets_jobs_end),
         cmocka_unit_test(no_job_is_lost_in_an_abort),
     };

@@ -67,34 +67,43 @@ int gpu_ordinal(struct device *g)
 
 /* --- breaking --- */
 
-void gpu_hear_xids(struct device *g)
+bool gpu_hear_xids(struct device *g)
 {
     unsigned xid;
+    bool is_fatal = false;
 
     (void)pthread_mutex_lock(&g->xid_lock);
     while (g->xids && (xid = nvml_xids_next(g->nvml, g->xids)) != 0) {
+        uint64_t now_ns = clock_now_ns();
+        is_fatal |= nvml_xid_is_fatal(xid);
+        if (g->xid != 0 && now_ns - g->xid_ns < XID_AGE_NS
+            && (nvml_xid_is_aftermath(xid) || nvml_xid_is_fatal(g->xid)))
+            continue; /* what is kept says more */
         g->xid = xid;
-        g->xid_ns = clock_now_ns();
+        g->xid_ns = now_ns;
     }
     (void)pthread_mutex_unlock(&g->xid_lock);
+    return is_fatal;
 }
 
-/* "XID 79 (GPU has fallen off the bus) on GPU 0 of rank 3 (host b); ", or "". */
+/* "XID 79 (GPU has fallen off the bus) on GPU 0 of rank 3 (host b): whom to blame; ",
+ * or "". The launcher of ranks knows the sentence (launch/core/gpu_cause.h). */
 static void tell_xid(struct device *g, char *ret, size_t size_bytes)
 {
     char host[300];
 
     ret[0] = '\0';
-    gpu_hear_xids(g);
+    (void)gpu_hear_xids(g); /* it is broken anyway */
     (void)pthread_mutex_lock(&g->xid_lock);
     unsigned xid = g->xid;
     bool is_new = xid != 0 && clock_now_ns() - g->xid_ns < XID_AGE_NS;
     (void)pthread_mutex_unlock(&g->xid_lock);
-    const char *text = nvml_xid_text(xid);
+    const char *text = nvml_xid_text(xid), *hint = nvml_xid_hint(xid);
     if (is_new)
-        (void)snprintf(ret, size_bytes, "XID %u%s%s%s on GPU %d of rank %u%s; ", xid,
-                       *text ? " (" : "", text, *text ? ")" : "", g->ordinal,
-                       g->config.rank, gpu_host_text(g, g->config.rank, host));
+        (void)snprintf(ret, size_bytes, "XID %u%s%s%s on GPU %d of rank %u%.200s%s%s; ",
+                       xid, *text ? " (" : "", text, *text ? ")" : "", g->ordinal,
+                       g->config.rank, gpu_host_text(g, g->config.rank, host),
+                       *hint ? ": " : "", hint);
 }
 
 void gpu_broken(struct device *g, const char *sentence)

@@ -133,8 +133,9 @@ int gpu_thread_start(pthread_t *ret, void *(*main)(void *), void *arg);
 /* First failure wins; XIDs of the last 10 s are put in front; stops the launcher, wakes
  * the watcher and the coordinator. Any thread. */
 void gpu_broken(struct device *g, const char *sentence);
-/* Hears what NVML has to tell; the watcher, and gpu_broken. */
-void gpu_hear_xids(struct device *g);
+/* Hears what NVML has to tell; the watcher, and gpu_broken. True: no work of this GPU
+ * will end any more. */
+bool gpu_hear_xids(struct device *g);
 /* -ECONNABORTED with the cause once it is broken, else 0. Any thread. */
 int gpu_check(struct device *g, struct err *err);
 /* device_ops.abort and .quiesce. */

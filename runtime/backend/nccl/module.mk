@@ -6,7 +6,7 @@ $(eval $(call archive,kernels_cpu,tests/fakes/cuda/kernels_cpu.c,-ffp-contract=o
 # The tests find the fakes first, whatever is installed: by RPATH, because dlopen is the sanitizers' own and
 # RUNPATH is the caller's.
 $(eval $(call archive,ncclrow,runtime/backend/nccl/nccl.c))
-$(eval $(call unit,gpu,ncclrow nccl kernels_cpu cpu core rendezvous contract base,-lm -ldl -Wl$(comma)--disable-new-dtags$(comma)-rpath$(comma)$(abspath $(O)/fakes)))
+$(eval $(call unit,gpu,ncclrow nccl launch kernels_cpu cpu core rendezvous contract base,-lm -ldl -Wl$(comma)--disable-new-dtags$(comma)-rpath$(comma)$(abspath $(O)/fakes)))
 
 # The kernels' image, one for all variants. KERNELS=none makes one without kernels; where nothing is said,
 # what is there stays, so that `KERNELS=none make && make install` needs no compiler either.

@@ -109,31 +109,72 @@ unsigned nvml_xids_next(const struct nvml_api *nvml, nvml_set s)
     return (unsigned)e.data;
 }
 
+/* What NVIDIA's catalogue of XIDs says of them, in short; "; " would end the sentence
+ * for the launcher (launch/core/gpu_cause.h). */
+static const struct xid_row {
+    unsigned xid;
+    bool is_fatal, is_aftermath;
+    const char *text, *hint;
+} xids[] = {
+    {13, false, false, "graphics engine exception",
+     "most often the program: a kernel's access out of bounds"},
+    {31, false, false, "GPU memory page fault",
+     "most often the program: a kernel used an address that is not its own"},
+    {43, false, true, "GPU stopped processing",
+     "the program: its kernel was stopped, the GPU is well"},
+    {45, false, true, "preemptive cleanup",
+     "a consequence: look for the error before it"},
+    {48, false, false, "double bit ECC error",
+     "the GPU: its memory is at fault, drain the host and reset the GPU"},
+    {61, false, false, "internal micro-controller breakpoint", "the GPU: reset it"},
+    {62, false, false, "internal micro-controller halt", "the GPU: reset it"},
+    {63, false, false, "ECC page retirement or row remapping",
+     "the GPU: weak memory was replaced, reset it when the host is idle"},
+    {64, false, false, "ECC page retirement or row remapping failed",
+     "the GPU: weak memory could not be replaced, have the GPU exchanged"},
+    {74, false, false, "NVLink error",
+     "the link: NVLink, its bridge or switch, or the GPU at either end"},
+    {79, true, false, "GPU has fallen off the bus",
+     "the GPU or its slot: power, heat or PCIe, drain the host"},
+    {92, false, false, "high single-bit ECC error rate", "the GPU: have it tested"},
+    {94, false, false, "contained memory error",
+     "the GPU: its memory failed this program alone, start again and reset it when "
+     "idle"},
+    {95, false, false, "uncontained memory error",
+     "the GPU: its memory failed all programs, reset it"},
+    {119, false, false, "GSP RPC timeout",
+     "the GPU or its driver: its firmware does not answer, reset it"},
+    {120, false, false, "GSP error", "the GPU or its driver: reset it"},
+    {140, false, false, "unrecovered ECC error",
+     "the GPU: its memory is at fault, drain the host and reset the GPU"},
+};
+
+static const struct xid_row *xid_row(unsigned xid)
+{
+    static const struct xid_row unknown = {0, false, false, "", ""};
+
+    for (size_t i = 0; i < ARRAY_LEN(xids); i++)
+        if (xids[i].xid == xid)
+            return &xids[i];
+    return &unknown;
+}
+
 const char *nvml_xid_text(unsigned xid)
 {
-    static const struct {
-        unsigned xid;
-        const char *text;
-    } texts[] = {{13, "graphics engine exception"},
-                 {31, "GPU memory page fault"},
-                 {43, "GPU stopped processing"},
-                 {45, "preemptive cleanup"},
-                 {48, "double bit ECC error"},
-                 {61, "internal micro-controller breakpoint"},
-                 {62, "internal micro-controller halt"},
-                 {63, "ECC page retirement or row remapping"},
-                 {64, "ECC page retirement or row remapping failed"},
-                 {74, "NVLink error"},
-                 {79, "GPU has fallen off the bus"},
-                 {92, "high single-bit ECC error rate"},
-                 {94, "contained memory error"},
-                 {95, "uncontained memory error"},
-                 {119, "GSP RPC timeout"},
-                 {120, "GSP error"},
-                 {140, "unrecovered ECC error"}};
+    return xid_row(xid)->text;
+}
 
-    for (size_t i = 0; i < ARRAY_LEN(texts); i++)
-        if (texts[i].xid == xid)
-            return texts[i].text;
-    return "";
+const char *nvml_xid_hint(unsigned xid)
+{
+    return xid_row(xid)->hint;
+}
+
+bool nvml_xid_is_fatal(unsigned xid)
+{
+    return xid_row(xid)->is_fatal;
+}
+
+bool nvml_xid_is_aftermath(unsigned xid)
+{
+    return xid_row(xid)->is_aftermath;
 }

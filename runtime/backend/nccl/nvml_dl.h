@@ -56,5 +56,11 @@ nvml_set nvml_xids_new(const struct nvml_api *nvml, const char *pci);
 unsigned nvml_xids_next(const struct nvml_api *nvml, nvml_set s);
 /* "GPU has fallen off the bus" for 79; "" for what we have no words for. */
 const char *nvml_xid_text(unsigned xid);
+/* Whom to blame: "the GPU or its slot: power, heat or PCIe, drain the host"; or "". */
+const char *nvml_xid_hint(unsigned xid);
+/* No work of this GPU will end any more, though its driver may not say so. */
+bool nvml_xid_is_fatal(unsigned xid);
+/* It follows another error and says nothing of its own where one was told. */
+bool nvml_xid_is_aftermath(unsigned xid);
 
 #endif

@@ -130,7 +130,10 @@ static void look_for_failures(struct device *g)
 {
     struct err err = ERR_INIT;
 
-    gpu_hear_xids(g);
+    if (gpu_hear_xids(g)) { /* its kernels may never return, nor an error of CUDA's */
+        gpu_broken(g, "work on the GPU cannot end");
+        return;
+    }
     if (g->hooks->look && g->hooks->look(g, &err) < 0)
         gpu_broken(g, err.text);
 }

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* XIDs in front of a device's cause: their words, which of several is told, and the one
+ * that ends the device by itself. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+#include "runtime/launch/core/gpu_cause.h"
+#include "tests/unit/gpu_hooks.h"
+
+static void hear(int xid)
+{
+    void (*set_xid)(int);
+    void *nvml = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_NOLOAD);
+
+    assert_non_null(nvml);
+    *(void **)&set_xid = dlsym(nvml, "hvd_fake_xid");
+    set_xid(xid);
+    assert_int_equal(dlclose(nvml), 0);
+}
+
+/* A device that has heard these, and then breaks. */
+static void break_after(const int *xids, char *ret, size_t size_bytes)
+{
+    struct err err = ERR_INIT;
+    struct device *g = open_one();
+
+    assert_non_null(g->xids);
+    for (; *xids; xids++) {
+        hear(*xids);
+        assert_int_equal(gpu_hear_xids(g), *xids == 79);
+    }
+    gpu_broken(g, "NCCL failed");
+    assert_int_equal(gpu_check(g, &err), -ECONNABORTED);
+    (void)snprintf(ret, size_bytes, "%s", err.text);
+    assert_int_equal(gpu_close(g), 0);
+}
+
+static void each_common_one_says_whom_to_blame(void **state)
+{
+    static const struct {
+        int xid;
+        const char *text, *blamed;
+        enum gpu_cause cause; /* to the launcher, which reads the sentence */
+    } table[] = {
+        {13, "graphics engine exception", "most often the program", GPU_CAUSE_PROGRAM},
+        {31, "GPU memory page fault", "most often the program", GPU_CAUSE_PROGRAM},
+        {43, "GPU stopped processing", "the program", GPU_CAUSE_PROGRAM},
+        {45, "preemptive cleanup", "a consequence", GPU_CAUSE_PROGRAM},
+        {48, "double bit ECC error", "the GPU", GPU_CAUSE_HARDWARE},
+        {63, "ECC page retirement or row remapping", "the GPU", GPU_CAUSE_HARDWARE},
+        {64, "ECC page retirement or row remapping failed", "the GPU",
+         GPU_CAUSE_HARDWARE},
+        {74, "NVLink error", "the link", GPU_CAUSE_HARDWARE},
+        {79, "GPU has fallen off the bus", "the GPU or its slot", GPU_CAUSE_HARDWARE},
+        {94, "contained memory error", "the GPU", GPU_CAUSE_HARDWARE},
+        {95, "uncontained memory error", "the GPU", GPU_CAUSE_HARDWARE},
+        {119, "GSP RPC timeout", "the GPU or its driver", GPU_CAUSE_HARDWARE},
+    };
+    char text[512], begin[256], why[240];
+    int32_t rank;
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(table); i++) {
+        break_after((const int[]){table[i].xid, 0}, text, sizeof(text));
+        (void)snprintf(begin, sizeof(begin),
+                       "XID %d (%s) on GPU 0 of rank 2 (host b): %s", table[i].xid,
+                       table[i].text, table[i].blamed);
+        assert_memory_equal(text, begin, strlen(begin));
+        assert_int_equal(gpu_cause_scan(text, why, sizeof(why), &rank), table[i].cause);
+        assert_int_equal(rank, 2);
+        assert_string_equal(text + strlen(why),
+                            "; NCCL failed"); /* it fits, hint and all */
+        assert_memory_equal(text, why, strlen(why));
+    }
+    break_after((const int[]){999, 0}, text, sizeof(text));
+    assert_string_equal(text, "XID 999 on GPU 0 of rank 2 (host b); NCCL failed");
+}
+
+static void of_several_the_one_that_says_most_is_told(void **state)
+{
+    static const struct {
+        int heard[4];
+        const char *begin;
+    } table[] = {{{79, 45}, "XID 79 "},      {{31, 43, 45}, "XID 31 "},
+                 {{79, 119, 13}, "XID 79 "}, {{13, 48}, "XID 48 "},
+                 {{45, 31}, "XID 31 "},      {{0}, "NCCL failed"}};
+    char text[512];
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(table); i++) {
+        break_after(table[i].heard, text, sizeof(text));
+        assert_memory_equal(text, table[i].begin, strlen(table[i].begin));
+    }
+}
+
+/* A kernel on a GPU that is gone may never return, nor CUDA tell. */
+static void a_gpu_off_the_bus_ends_the_device_by_itself(void **state)
+{
+    struct err err = ERR_INIT;
+    struct gate gate = {0};
+
+    (void)state;
+    struct device *g = open_one();
+    struct device_event *done = push(g, (struct step){.gate = &gate}, NULL);
+    hear(31);
+    usleep(250000);
+    assert_int_equal(gpu_check(g, &err), 0); /* one to be survived */
+    hear(79);
+    WAIT_UNTIL(gpu_check(g, &err) == -ECONNABORTED);
+    assert_memory_equal(err.text, "XID 79 (", 8);
+    assert_non_null(strstr(err.text, "; work on the GPU cannot end"));
+    gate.is_open = 1;
+    event_unref(done);
+    assert_int_equal(gpu_close(g), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_common_one_says_whom_to_blame),
+        cmocka_unit_test(of_several_the_one_that_says_most_is_told),
+        cmocka_unit_test(a_gpu_off_the_bus_ends_the_device_by_itself),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
