@@ -8,7 +8,7 @@ import signal
 import threading
 import warnings
 
-from _hvd import _mpi, _native, handles
+from _hvd import _mpi, _native, gpu, handles
 from _hvd import process_sets as _sets
 from _hvd.exceptions import HorovodInternalError
 
@@ -211,8 +211,8 @@ def gloo_enabled():
 
 
 def nccl_built():
-    """NCCL's version number, or 0 without NCCL."""
-    return 0
+    """NCCL's version number, or 0 where tensors on GPUs cannot travel."""
+    return gpu.nccl_version()
 
 
 def ddl_built():
@@ -224,7 +224,8 @@ def ccl_built():
 
 
 def cuda_built():
-    return False
+    """Can tensors on GPUs travel here?"""
+    return gpu.report()["can"]
 
 
 def rocm_built():

@@ -3,7 +3,9 @@
 
 A handle is the runtime's number, above zero. From submit until the operation has ended this module
 holds everything whose memory the runtime reads or writes, so that a tensor may go out of scope while
-it travels. ``finish`` waits, hands the operation's result on and forgets the handle.
+it travels. ``finish`` waits, hands the operation's result on and forgets the handle. Of tensors on a GPU
+it is a stream that waits (``gpu.Place``): what the memory is used for afterwards comes after the operation
+in its stream, so that it need not be held longer.
 
 Several operations that a user started by one call (a grouped one) have one handle for all, below zero:
 a *bundle*. It ends when all of them have ended.
@@ -15,10 +17,11 @@ lock keeps whole; whoever takes an entry out of a table owns what it stands for.
 import itertools
 import threading
 
-from _hvd import _native
+from _hvd import _native, gpu
 from _hvd.exceptions import HorovodInternalError
 
-# handle -> (what must stay alive, function that turns the ended operation into its result)
+# handle -> (what must stay alive, function that turns the ended operation into its result, where it is:
+# a gpu.Place, or None for host memory)
 _pending = {}
 _bundles = {}
 _bundle_numbers = itertools.count(-1, -1)
@@ -54,14 +57,14 @@ def forget():
             _native.release(handle)
 
 
-def submit(function, keep, result, *args):
+def submit(function, keep, result, *args, place=None):
     """Starts an operation by a function of _native, and returns its handle.
 
     Keeps `keep` alive until finish(handle), which returns result(handle). The function itself enters
     that in _pending: between two calls a signal handler could raise, and the memory would be freed
     under the operation.
     """
-    return function(_pending, (keep, result), *args)
+    return function(_pending, (keep, result, place), *args)
 
 
 class _Bundle:
@@ -118,7 +121,32 @@ def poll(handle):
     return _native.poll(handle)
 
 
+def wait_for(numbers):
+    """Streams wait for those operations that are on a GPU: once for all that travelled together.
+
+    Says nothing of what fails: finish() of each does.
+    """
+    places, waits = [], {}
+    for number in numbers:
+        entry = _pending.get(number)
+        place = entry[2] if entry is not None else None
+        if place is not None and not place.is_waited:
+            places.append(place)
+            for stream in place.streams():
+                waits.setdefault(stream, []).append(number)
+    if len(places) < 2 or not gpu.is_async():
+        return
+    try:
+        for stream, some in waits.items():
+            _native.wait_many(tuple(some), stream)
+    except HorovodInternalError:
+        return
+    for place in places:
+        place.is_waited = True
+
+
 def _finish_bundle(number, group):
+    wait_for(group.handles)
     for handle in group.handles:
         if handle in group.results:
             continue  # a wait before this one was interrupted by a signal after it had ended
@@ -142,8 +170,12 @@ def finish(handle):
     entry = _pending.get(handle)
     if entry is None:
         return None
+    place = entry[2]
     try:
-        _native.wait(handle)
+        if place is None:
+            _native.wait(handle)
+        else:
+            place.wait(handle)
         return entry[1](handle)
     except HorovodInternalError:
         if handle in _pending:
@@ -152,7 +184,8 @@ def finish(handle):
     finally:
         # A signal handler's exception (Ctrl-C) may have ended the wait and not the operation: then
         # its tensors must live on, and the handle stays pending.
-        if _native.poll(handle) and _pending.pop(handle, None) is not None:
+        is_over = _native.poll(handle) if place is None or not place.is_waited else True
+        if is_over and _pending.pop(handle, None) is not None:
             _native.release(handle)  # a result that took the handle over releases it itself
 
 

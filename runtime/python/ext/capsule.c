@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* capsule.c: DLPack (https://dmlc.github.io/dlpack), as far as results need it: the
- * unversioned capsule of host memory, which every PyTorch from 1.10 takes.
+ * unversioned capsule of host memory or a GPU's, which every PyTorch from 1.10 takes.
  *
  * The framework renames the capsule to "used_dltensor" when it takes the tensor, and
  * calls the deleter when its last view is gone: in any thread, without the GIL, after
@@ -16,7 +16,7 @@
 
 /* --- the layout that DLPack fixes */
 
-enum { DL_CPU = 1 };
+enum { DL_CPU = 1, DL_CUDA = 2 };
 enum { DL_INT = 0, DL_UINT = 1, DL_FLOAT = 2, DL_BFLOAT = 4 };
 
 struct dl_tensor {
@@ -72,8 +72,12 @@ static void capsule_died(PyObject *capsule)
     dl->deleter(dl);
 }
 
-PyObject *
-capsule_new(hvd_handle handle, int dtype, void *data, int ndim, const int64_t *shape)
+PyObject *capsule_new(hvd_handle handle,
+                      int dtype,
+                      void *data,
+                      int device,
+                      int ndim,
+                      const int64_t *shape)
 {
     struct result *r;
     struct dl_tensor *t;
@@ -88,7 +92,8 @@ capsule_new(hvd_handle handle, int dtype, void *data, int ndim, const int64_t *s
         return PyErr_NoMemory();
     t = &r->dl.tensor;
     t->data = data;
-    t->device_type = DL_CPU;
+    t->device_type = device == HVD_DEVICE_HOST ? DL_CPU : DL_CUDA;
+    t->device_id = device == HVD_DEVICE_HOST ? 0 : device;
     t->ndim = ndim;
     t->type = types[dtype].type;
     t->bits = types[dtype].bits;

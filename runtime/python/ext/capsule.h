@@ -9,8 +9,15 @@
 /* A new capsule "dltensor" over the memory of an ended operation's result; NULL with an
  * exception. Takes over the handle on success: it is released with the memory, by
  * whoever holds the tensor last. dtype: enum hvd_dtype; bool is told as uint8, uint16
- * as int16. */
-PyObject *
-capsule_new(hvd_handle handle, int dtype, void *data, int ndim, const int64_t *shape);
+ * as int16.
+ * device: a GPU, or HVD_DEVICE_HOST. The capsule has no stream, as DLPack's rule is for
+ * who takes it in the stream that has waited (wait_on_stream); any other stream waits
+ * for that one first. The memory is given back in the order of the submit's stream. */
+PyObject *capsule_new(hvd_handle handle,
+                      int dtype,
+                      void *data,
+                      int device,
+                      int ndim,
+                      const int64_t *shape);
 
 #endif

@@ -76,7 +76,7 @@ static PyObject *py_take(PyObject *module, PyObject *args)
     PyObject *pending, *number, *capsule, *entry;
     hvd_handle handle;
     void *data = NULL;
-    int dtype, ndim = 0, status;
+    int dtype, device = HVD_DEVICE_HOST, ndim = 0, status;
 
     if (!PyArg_ParseTuple(args, "O!O!i:take", &PyDict_Type, &pending, &PyLong_Type,
                           &number, &dtype))
@@ -90,9 +90,11 @@ static PyObject *py_take(PyObject *module, PyObject *args)
     if (handle == -1 && PyErr_Occurred())
         return NULL;
     status = hvd_result(handle, &data, &ndim, shape);
+    if (status == HVD_OK)
+        status = hvd_result_device(handle, &device);
     if (status != HVD_OK)
         return raise_status(module, status, 0);
-    capsule = capsule_new(handle, dtype, data, ndim, shape);
+    capsule = capsule_new(handle, dtype, data, device, ndim, shape);
     if (capsule && PyDict_DelItem(pending, number)) /* of a key that is there: never */
         Py_CLEAR(capsule);
     return capsule;

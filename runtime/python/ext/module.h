@@ -31,10 +31,14 @@ PyObject *raise_status(PyObject *module, int status, int is_submit);
 /* A new tuple of ints; NULL with an exception. */
 PyObject *tuple_of_int64(const int64_t *values, Py_ssize_t n);
 
+/* From a tuple of ints into new memory (PyMem_Free); NULL with an exception. */
+int64_t *int64s_from(PyObject *tuple);
+
 /* The functions of each file; 0, or -1 with an exception. */
 int life_add_to(PyObject *module);
 int submit_add_to(PyObject *module);
 int ending_add_to(PyObject *module);
+int device_add_to(PyObject *module);
 int sets_add_to(PyObject *module);
 
 #endif

@@ -10,6 +10,7 @@
  *   sets.c    process sets
  *   submit.c  collectives begin
  *   ending.c  they end: poll, wait, results, memory           (capsule.c: DLPack)
+ *   device.c  tensors on GPUs: streams that wait, what there is
  *
  * METH_VARARGS, not METH_FASTCALL: the fast calling convention entered the limited API
  * only with Python 3.10, and we promise 3.8. The price is one small tuple per call
@@ -86,6 +87,25 @@ PyObject *tuple_of_int64(const int64_t *values, Py_ssize_t n)
     return tuple;
 }
 
+int64_t *int64s_from(PyObject *tuple)
+{
+    Py_ssize_t n = PyTuple_Size(tuple);
+    int64_t *values = PyMem_Malloc(((size_t)n + 1) * sizeof(*values));
+
+    if (!values) {
+        (void)PyErr_NoMemory();
+        return NULL;
+    }
+    for (Py_ssize_t i = 0; i < n; i++) {
+        values[i] = PyLong_AsLongLong(PyTuple_GetItem(tuple, i));
+        if (values[i] == -1 && PyErr_Occurred()) {
+            PyMem_Free(values);
+            return NULL;
+        }
+    }
+    return values;
+}
+
 static int module_exec(PyObject *module)
 {
     PyObject *exceptions = PyImport_ImportModule("_hvd.exceptions");
@@ -96,7 +116,7 @@ static int module_exec(PyObject *module)
         PyObject_GetAttrString(exceptions, "HorovodInternalError");
     Py_DECREF(exceptions);
     if (!state_of(module)->internal_error || life_add_to(module) || sets_add_to(module)
-        || submit_add_to(module) || ending_add_to(module))
+        || submit_add_to(module) || ending_add_to(module) || device_add_to(module))
         return -1;
     return 0;
 }

@@ -2,11 +2,11 @@
 /* submit.c: functions of _hvd._native that begin an operation and return its handle.
  *
  * All have the same beginning: f(pending, entry, tensor, ...). tensor is a tuple
- * (name, data, output, dtype, shape[, group, group_size[, is_held]]) of what every
- * collective shares; barrier and join have a name instead. On success pending[handle]
- * is entry: the caller's way to keep memory alive, made here because no signal handler
- * of Python can come between. Nothing here blocks, so the GIL is kept. Called by
- * _hvd/handles.py.
+ * (name, data, output, dtype, shape[, group, group_size[, is_held[, device, stream]]])
+ * of what every collective shares, device and stream for memory of a GPU (device.c);
+ * barrier and join have a name instead. On success pending[handle] is entry: the
+ * caller's way to keep memory alive, made here because no signal handler of Python can
+ * come between. Nothing here blocks, so the GIL is kept. Called by _hvd/handles.py.
  */
 #include "runtime/python/ext/module.h"
 
@@ -46,15 +46,16 @@ static int shape_from(struct submission *s, PyObject *tuple)
 /* Addresses come as Python integers. Texts stay Python's and live during the call. */
 static int tensor_from(struct submission *s, PyObject *tuple)
 {
-    unsigned long long data, output;
+    unsigned long long data, output, stream = 0;
     PyObject *shape;
 
     s->t.size_bytes = sizeof(s->t);
     s->t.device = -1;
-    if (!PyArg_ParseTuple(tuple, "sKKiO!|zip:tensor", &s->t.name, &data, &output,
+    if (!PyArg_ParseTuple(tuple, "sKKiO!|zipiK:tensor", &s->t.name, &data, &output,
                           &s->t.dtype, &PyTuple_Type, &shape, &s->t.group,
-                          &s->t.group_size, &s->t.is_held))
+                          &s->t.group_size, &s->t.is_held, &s->t.device, &stream))
         return -1;
+    s->t.stream = (void *)(uintptr_t)stream;
     s->t.data = (void *)(uintptr_t)data;
     s->t.output = (void *)(uintptr_t)output;
     return shape_from(s, shape);
@@ -268,26 +269,6 @@ static PyObject *py_reducescatter(PyObject *module, PyObject *args)
     return finish_room(&s, status, handle, room);
 }
 
-/* Rows from a tuple of ints into new memory; NULL with an exception. */
-static int64_t *rows_from(PyObject *tuple)
-{
-    Py_ssize_t n = PyTuple_Size(tuple);
-    int64_t *rows = PyMem_Malloc(((size_t)n + 1) * sizeof(*rows));
-
-    if (!rows) {
-        (void)PyErr_NoMemory();
-        return NULL;
-    }
-    for (Py_ssize_t i = 0; i < n; i++) {
-        rows[i] = PyLong_AsLongLong(PyTuple_GetItem(tuple, i));
-        if (rows[i] == -1 && PyErr_Occurred()) {
-            PyMem_Free(rows);
-            return NULL;
-        }
-    }
-    return rows;
-}
-
 static PyObject *py_alltoall(PyObject *module, PyObject *args)
 {
     struct submission s = {.module = module};
@@ -308,7 +289,7 @@ static PyObject *py_alltoall(PyObject *module, PyObject *args)
             PyErr_SetString(PyExc_TypeError, "splits must be a tuple of integers");
             return NULL;
         }
-        rows = rows_from(splits);
+        rows = int64s_from(splits);
         if (!rows)
             return NULL;
         n_splits = (int)PyTuple_Size(splits);
@@ -380,7 +361,7 @@ static PyObject *py_submit_held(PyObject *module, PyObject *args)
     if (!PyArg_ParseTuple(args, "O!O!:submit_held", &PyDict_Type, &pending,
                           &PyTuple_Type, &numbers))
         return NULL;
-    handles = rows_from(numbers);
+    handles = int64s_from(numbers);
     if (!handles)
         return NULL;
     status = hvd_submit_held(handles, (int)PyTuple_Size(numbers));

@@ -8,6 +8,7 @@ frameworks.need("torch", "horovod.torch")
 from _hvd.basics import *
 from _hvd.basics import __all__ as _basics
 from _hvd.exceptions import HorovodInternalError, HostsUpdatedInterrupt
+from _hvd.gpu import hint_at_wheel
 from _hvd.process_sets import (
     ProcessSet,
     add_process_set,
@@ -25,6 +26,7 @@ from _hvd.torch.optimizer import DistributedOptimizer
 from _hvd.torch.sync_batch_norm import SyncBatchNorm, convert_sync_batchnorm
 
 ask_for_huge_pages()
+hint_at_wheel()
 
 __all__ = sorted(
     [

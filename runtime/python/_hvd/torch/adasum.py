@@ -76,6 +76,7 @@ class DeltaReducer(Listener):
         for p in self.delay:
             if self.pending.get(p) is None and (p in self.pending or p.requires_grad):
                 self.pending[p] = self._start(p, optimizer)
+        handles.wait_for([delta.handle for delta in self.pending.values()])
         for p, delta in list(self.pending.items()):
             try:
                 change = delta.finish(self.settings)

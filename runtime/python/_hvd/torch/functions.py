@@ -5,6 +5,7 @@ import copy
 
 import torch
 
+from _hvd import handles
 from _hvd.objects import allgather_object, broadcast_object
 from _hvd.process_sets import global_process_set
 from _hvd.torch.mpi_ops import broadcast_async_, synchronize
@@ -37,6 +38,7 @@ def broadcast_parameters(params, root_rank, process_set=global_process_set):
         for name, tensor in _named(params)
         if isinstance(tensor, torch.Tensor)
     ]
+    handles.wait_for(pending)
     for handle in pending:
         synchronize(handle)
 
@@ -47,6 +49,7 @@ class _TensorPlace:
     def __init__(self, tensor):
         self.shape = tuple(tensor.shape)
         self.dtype = tensor.dtype
+        self.is_cuda = tensor.is_cuda
 
 
 def _rebuilt(value, replace):
@@ -74,13 +77,13 @@ def _take_tensors(value, found):
     return _rebuilt(value, lambda v: _take_tensors(v, found))
 
 
-def _put_tensors(value, found):
-    """value with each _TensorPlace replaced by a new tensor, appended to found."""
+def _put_tensors(value, found, device):
+    """value with each _TensorPlace replaced by a new tensor, appended to found; device: those on GPUs."""
     if isinstance(value, _TensorPlace):
-        tensor = torch.empty(value.shape, dtype=value.dtype)
+        tensor = torch.empty(value.shape, dtype=value.dtype, device=device if value.is_cuda else "cpu")
         found.append(tensor)
         return tensor
-    return _rebuilt(value, lambda v: _put_tensors(v, found))
+    return _rebuilt(value, lambda v: _put_tensors(v, found, device))
 
 
 def _parameters(optimizer):
@@ -137,10 +140,12 @@ def broadcast_optimizer_state(optimizer, root_rank, model=None, process_set=glob
     snapshot = _take_tensors(_snapshot(optimizer), tensors) if is_root else None
     snapshot = broadcast_object(snapshot, root_rank, "optimizer_state", process_set)
     if not is_root:
-        snapshot = _put_tensors(snapshot, tensors)
+        on_gpu = [p.device for p in _parameters(optimizer) if p.is_cuda]
+        snapshot = _put_tensors(snapshot, tensors, on_gpu[0] if on_gpu else "cpu")
     pending = [
         broadcast_async_(t, root_rank, f"optimizer_state.{i}", process_set) for i, t in enumerate(tensors)
     ]
+    handles.wait_for(pending)
     for handle in pending:
         synchronize(handle)
     if not is_root:

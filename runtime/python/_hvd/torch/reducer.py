@@ -6,7 +6,9 @@
 
 A gradient that is ready waits in the queue until so many bytes have come together, because every
 submission costs both the thread that computes and the runtime's; the runtime carries out what has been
-submitted meanwhile. The queue is this rank's own affair: operations meet by name.
+submitted meanwhile. The queue is this rank's own affair: operations meet by name. Gradients on a GPU wait
+for more bytes, because a batch of them costs a launch, and those of one queue have one event in common;
+in synchronize() a stream waits for them, and no thread.
 
 Invariants
  - Every rank submits each parameter that needs a gradient exactly once between two synchronize():
@@ -24,8 +26,34 @@ from _hvd.torch.parameters import groups_of
 from _hvd.torch.reduction import ENDED, QUEUED, reduction_of, settle
 
 BUCKET_BYTES = 4 << 20
+GPU_BUCKET_BYTES = 25 << 20
 
 _live = weakref.WeakSet()  # reducers, to find those of optimizers that were dropped
+
+
+def _start(reductions, *group):
+    """Those on a GPU with one event for all: they are held, and submitted together."""
+    held = []
+    try:
+        for reduction in reductions:
+            is_held = reduction.place is not None and not reduction.is_gathered()
+            if is_held and reduction.state == QUEUED:
+                reduction.start(*group, is_held=True)
+                held.append(reduction)
+            else:
+                reduction.start(*group)
+    finally:
+        if held:
+            _submit(held)
+
+
+def _submit(held):
+    try:
+        handles.submit_held([r.handle for r in held])
+    except BaseException:
+        for reduction in held:
+            reduction.recall()
+        raise
 
 
 class Group:
@@ -100,24 +128,22 @@ class Reducer(Listener):
         elif reduction.state == QUEUED:
             self.queue.append(reduction)
             self.queued_bytes += p.numel() * p.element_size()
-        if self.queue and (self.n_left <= 0 or self.queued_bytes >= BUCKET_BYTES):
+        enough = BUCKET_BYTES if reduction.place is None else GPU_BUCKET_BYTES
+        if self.queue and (self.n_left <= 0 or self.queued_bytes >= enough):
             self._start_queue()
 
     # --- out and back ---
 
     def _start_queue(self):
         queue, self.queue, self.queued_bytes = self.queue, [], 0
-        for reduction in queue:
-            reduction.start()
+        _start(queue)
 
     def _start_group(self, group):
         """Sparse gradients, which are gathered, go beside the group; frozen ones stay."""
         members = [r for r in map(self.pending.get, group.params) if r is not None]
         together = [r for r in members if r.state == QUEUED and not r.is_gathered()]
-        for reduction in together:
-            reduction.start(group.name, len(together))
-        for reduction in members:
-            reduction.start()
+        _start(together, group.name, len(together))
+        _start(members)
 
     def _start_all(self):
         """Submits what has not been, computed here or not."""
@@ -126,8 +152,7 @@ class Reducer(Listener):
                 self.pending[p] = reduction_of(p, self.names[p], self.settings, self.sparse_dims)
         for group in dict.fromkeys(self.group_of.values()):
             self._start_group(group)
-        for reduction in self.pending.values():
-            reduction.start()
+        _start(list(self.pending.values()))
 
     def synchronize(self, param_groups):
         """Returns when all gradients are reduced; raises the first error, once nothing is pending."""
@@ -137,6 +162,7 @@ class Reducer(Listener):
                 self._start_all()
             except Exception as e:
                 error = e
+        handles.wait_for([r.handle for r in self.pending.values() if r is not None and r.place is not None])
         for reduction in self.pending.values():
             try:
                 if reduction is not None:

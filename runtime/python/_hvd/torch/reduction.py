@@ -23,6 +23,7 @@ from _hvd.exceptions import HorovodInternalError
 from _hvd.process_sets import process_set_id
 from _hvd.torch.compression import Compression, wire_of
 from _hvd.torch.submit import sparse_allreduce_async, submit_allreduce
+from _hvd.torch.tensors import follow, where
 
 _of_parameter = {}  # id(parameter) -> its reduction that has not ended; that keeps the parameter alive
 _names = set()  # of those reductions
@@ -83,7 +84,7 @@ def reduction_of(p, name, settings, sparse_dims):
 
 
 class Reduction:
-    __slots__ = ("p", "name", "settings", "world", "state", "handle", "sent", "ctx", "sparse_dims")
+    __slots__ = ("p", "name", "settings", "world", "state", "handle", "sent", "ctx", "sparse_dims", "place")
 
     def __init__(self, p, name, settings, sparse_dims):
         unique, n = name, 1
@@ -94,6 +95,7 @@ class Reduction:
         self.world = handles.world
         self.state = QUEUED
         self.sparse_dims = sparse_dims
+        self.place = where(p)  # the stream that the gradient was made in
         self.handle = self.sent = self.ctx = None
         _names.add(unique)
         _of_parameter[id(p)] = self
@@ -108,14 +110,20 @@ class Reduction:
         p, n = self.p, self.sparse_dims.get(self.p)
         if n is None:
             return torch.zeros_like(p, requires_grad=False)
-        nowhere = torch.zeros((n, 0), dtype=torch.int64)
-        return torch.sparse_coo_tensor(nowhere, torch.zeros((0, *p.shape[n:]), dtype=p.dtype), p.shape)
+        nowhere = torch.zeros((n, 0), dtype=torch.int64, device=p.device)
+        nothing = torch.zeros((0, *p.shape[n:]), dtype=p.dtype, device=p.device)
+        return torch.sparse_coo_tensor(nowhere, nothing, p.shape)
 
-    def start(self, group=None, group_size=0):
-        """Submits p.grad, zeros where there is none; nothing when it was submitted before."""
+    def start(self, group=None, group_size=0, is_held=False):
+        """Submits p.grad, zeros where there is none; nothing when it was submitted before.
+
+        is_held: it is made, and goes with handles.submit_held(); not so one that is gathered.
+        """
         if self.state != QUEUED:
             return
         p, s = self.p, self.settings
+        if self.place is not None:
+            follow(self.place)  # another gradient's stream may be the present one
         grad = p.grad
         if grad is None:
             grad = p.grad = self._zeros()  # another rank may have one
@@ -146,8 +154,16 @@ class Reduction:
             compression=s.wire,
             group=group,
             group_size=group_size,
+            is_held=is_held,
+            place=self.place if wire is grad else None,
         )
         self.state = STARTED
+
+    def recall(self):
+        """It was held, and was not submitted after all."""
+        if self.state == STARTED:
+            self.state = QUEUED
+            self.handle = self.sent = self.ctx = None
 
     def finish(self):
         """Waits, and makes p.grad the result. Raises what the operation failed with."""

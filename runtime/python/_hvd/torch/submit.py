@@ -80,16 +80,17 @@ def submit_allreduce(
     group=None,
     group_size=0,
     is_held=False,
+    place=None,
 ):
     """Starts an allreduce of one dense tensor into another, or itself; returns a handle.
 
     Private to _hvd. output is what synchronize(handle) returns. compression: the runtime's name of it
-    ("int8"). group, group_size, is_held: hvd_tensor's.
+    ("int8"). group, group_size, is_held: hvd_tensor's. place: t.where(tensor) when it was made, if not now.
     """
     dtype = t.dtype_of(tensor)
     if output is tensor and t.is_plain(tensor):  # the way of every gradient: the shortest
-        keep, result = tensor, lambda h: tensor
-        data = output_data = tensor.data_ptr()
+        source = work = keep = tensor
+        place = place or t.where(tensor)
     else:
         source = t.plain(tensor)
         if output is tensor:
@@ -98,12 +99,12 @@ def submit_allreduce(
         else:
             work = output if t.is_plain(output) else torch.empty_like(source)
         keep = (source, work)
-        result = (lambda h: output) if work is output else t.copy_back(output, work)
-        data, output_data = source.data_ptr(), work.data_ptr()
+        place = t.where(tensor)  # copies are made in the present stream
+    result = (lambda h: output) if work is output else t.copy_back(output, work)
     return _native.allreduce(
         handles._pending,
-        (keep, result),
-        (name, data, output_data, dtype, tensor.shape, group, group_size, is_held),
+        (keep, result, place),
+        t.describe(source, work, dtype, name, place, group, group_size, is_held),
         op,
         prescale,
         postscale,
@@ -190,7 +191,7 @@ def grouped_allreduce_async(
     op = check_reduce_op(reduce_op_from(op, average))
 
     def outputs_of(tensors):
-        return [torch.empty(x.shape, dtype=x.dtype) for x in tensors]
+        return [torch.empty(x.shape, dtype=x.dtype, device=x.device) for x in tensors]
 
     args = (name, op, prescale_factor, postscale_factor, process_set, compression)
     return _grouped_allreduce(tensors, outputs_of, *args)
@@ -259,13 +260,15 @@ def _submit_gathered(function, tensor, name, set_id, group=None, group_size=0, b
     """
     dtype = t.dtype_of(tensor)
     source = t.plain(tensor.detach())
+    place = t.where(source)
     return handles.submit(
         function,
         source,
         lambda h: t.take(h, source, dtype),
-        (*t.describe(source, None, dtype, name, group, group_size), group is not None),
+        t.describe(source, None, dtype, name, place, group, group_size, group is not None),
         *between,
         set_id,
+        place=place,
     )
 
 
@@ -364,16 +367,20 @@ def alltoall_async(tensor, splits=None, name=None, process_set=global_process_se
     """
     set_id = process_set_id(process_set)
     rows, splits_dtype = splits_from(splits)
+    splits_device = splits.device if isinstance(splits, torch.Tensor) else None
     dtype = t.dtype_of(tensor)
     source = t.plain(tensor.detach())
+    place = t.where(source)
 
     def result(handle):
         received = _native.received_splits(handle)
         output = t.take(handle, source, dtype)
-        return None if output is None else (output, torch.tensor(received, dtype=splits_dtype))
+        if output is None:
+            return None
+        return output, torch.tensor(received, dtype=splits_dtype, device=splits_device)
 
-    description = t.describe(source, None, dtype, op_name("alltoall", name, set_id))
-    return handles.submit(_native.alltoall, source, result, description, rows, set_id)
+    description = t.describe(source, None, dtype, op_name("alltoall", name, set_id), place)
+    return handles.submit(_native.alltoall, source, result, description, rows, set_id, place=place)
 
 
 # --- one rank to others --------------------------------------------------------------------------
@@ -388,7 +395,9 @@ def _submit_into(function, tensor, output, name, *args):
         work, result = source, t.copy_back(output, source)
     else:
         work, result = output, lambda h: output
-    return handles.submit(function, (source, work), result, t.describe(source, work, dtype, name), *args)
+    place = t.where(source)
+    description = t.describe(source, work, dtype, name, place)
+    return handles.submit(function, (source, work), result, description, *args, place=place)
 
 
 def broadcast_async(tensor, root_rank, name=None, process_set=global_process_set):
@@ -448,7 +457,7 @@ def recv_async_(tensor, src_rank, name=None):
 def recv_async(tensor, src_rank, name=None):
     """Starts receiving one rank's tensor of tensor's shape and dtype into a new one; returns a handle."""
     t.dtype_of(tensor)
-    output = torch.empty(tensor.shape, dtype=tensor.dtype)
+    output = torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device)
     return recv_async_(output, src_rank, name)
 
 

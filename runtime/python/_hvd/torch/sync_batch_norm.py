@@ -27,6 +27,7 @@ from _hvd.basics import Sum
 from _hvd.process_sets import global_process_set, process_set_id
 from _hvd.torch.mpi_ops import allgather
 from _hvd.torch.submit import op_name, submit_allreduce
+from _hvd.torch.tensors import can_travel
 
 _names = weakref.WeakKeyDictionary()  # layer -> ((world, process set), its name there)
 
@@ -71,6 +72,10 @@ def _combined(rows, channels):
     return total, mean, (squares + counts * (means - mean) ** 2).sum(0)
 
 
+def _as_it_travels(tensor):
+    return tensor if can_travel(tensor) else tensor.cpu()
+
+
 def _sum_of_all(tensor, name, process_set):
     """In place; HVD_COMPRESSION is for gradients of weights, and loses nothing of this."""
     set_id = process_set_id(process_set)
@@ -83,7 +88,7 @@ class _SyncBatchNorm(torch.autograd.Function):
     def forward(ctx, x, weight, bias, running_mean, running_var, eps, momentum, name, process_set):
         channels = x.shape[1]
         wide = x.to(_statistics_dtype(x))
-        row = _own_row(wide).cpu()
+        row = _as_it_travels(_own_row(wide))
         rows = allgather(row, name=f"{name}.forward", process_set=process_set)
         total, mean, squares = _combined(rows, channels)
         count = total.item()
@@ -121,7 +126,7 @@ class _SyncBatchNorm(torch.autograd.Function):
         grad_bias = sum_dy.clone() if need_bias else None
         if not need_x:
             return None, grad_weight, grad_bias, None, None, None, None, None, None
-        sums = torch.stack([sum_dy, sum_dy_distance]).cpu()
+        sums = _as_it_travels(torch.stack([sum_dy, sum_dy_distance]))
         sums = _sum_of_all(sums, f"{ctx.name}.backward", ctx.process_set)
         mean_dy, mean_dy_distance = (sums / ctx.count).to(x.device)
         grad = dy - _per_channel(mean_dy, x) - distance * _per_channel(mean_dy_distance * invstd**2, x)

@@ -12,7 +12,7 @@ Results whose shape only the runtime knows come in its memory and become tensors
 
 import torch
 
-from _hvd import _native, handles
+from _hvd import _native, gpu, handles
 
 # torch dtype -> enum hvd_dtype
 DTYPES = {
@@ -36,9 +36,14 @@ _from_dlpack = torch.utils.dlpack.from_dlpack
 def dtype_of(tensor):
     """The runtime's number of the tensor's dtype; refuses tensors that cannot travel."""
     number = None
-    if isinstance(tensor, torch.Tensor) and tensor.is_cpu and tensor.layout is torch.strided:
+    if isinstance(tensor, torch.Tensor) and tensor.layout is torch.strided and can_travel(tensor):
         number = DTYPES.get(tensor.dtype)
     return _refuse(tensor) if number is None else number
+
+
+def can_travel(tensor):
+    """From the memory that it is in?"""
+    return tensor.is_cpu or (tensor.is_cuda and not gpu.problem())
 
 
 def _refuse(tensor):
@@ -49,12 +54,37 @@ def _refuse(tensor):
             f"tensors of layout {tensor.layout} cannot travel as they are; use "
             "hvd.sparse_allreduce_async() for sparse ones, or tensor.to_dense()"
         )
-    if not tensor.is_cpu:
+    if not can_travel(tensor):
         raise NotImplementedError(
-            f"tensors on {tensor.device.type} are not supported yet (this one is on "
-            f"{tensor.device}); move it with tensor.cpu()"
+            f"a tensor on {tensor.device}: {why_not(tensor)}; tensor.cpu() can travel"
         )
     raise ValueError(f"Tensor type {tensor.type()} is not supported.")
+
+
+def why_not(tensor):
+    """Why a tensor's device is none of ours."""
+    return gpu.problem() if tensor.is_cuda else "tensors travel from host memory and from NVIDIA's GPUs"
+
+
+def current_stream(device):
+    """The handle of the CUDA stream that this thread works in on a device."""
+    get = getattr(torch._C, "_cuda_getCurrentRawStream", None)
+    return torch.cuda.current_stream(device).cuda_stream if get is None else get(device)
+
+
+def where(tensor):
+    """The Place of a tensor on a GPU, with the stream that this thread works in; None for host memory."""
+    if tensor.is_cpu:
+        return None
+    device = tensor.device.index
+    return gpu.Place(device, current_stream(device), current_stream)
+
+
+def follow(place):
+    """The stream that this thread works in goes on after what is in the place's by now."""
+    if current_stream(place.device) != place.stream:
+        before = torch.cuda.ExternalStream(place.stream, device=place.device)
+        torch.cuda.current_stream(place.device).wait_stream(before)
 
 
 def is_plain(tensor):
@@ -78,10 +108,13 @@ def check_writable(tensor):
         )
 
 
-def describe(tensor, output, dtype, name, group=None, group_size=0):
-    """What _native's functions take of a tensor; output: a tensor or None."""
+def describe(tensor, output, dtype, name, place, group=None, group_size=0, is_held=False):
+    """What _native's functions take of a tensor; output: a tensor or None, place: where(tensor)."""
+    if output is not None and output.is_cpu != tensor.is_cpu:
+        raise ValueError(f"a tensor on {tensor.device} cannot have its output on {output.device}")
     address = 0 if output is None else output.data_ptr()
-    return name, tensor.data_ptr(), address, dtype, tensor.shape, group, group_size
+    device, stream = (-1, 0) if place is None else (place.device, place.stream)
+    return name, tensor.data_ptr(), address, dtype, tensor.shape, group, group_size, is_held, device, stream
 
 
 def copy_back(destination, source):

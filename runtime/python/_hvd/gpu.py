@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""GPUs, without a framework: can tensors on them travel here, and which streams wait for operations.
+
+A framework puts work into streams and goes on; so do we. An operation is submitted with the stream that
+makes its inputs (ready), and whoever needs its outputs lets a stream wait for it (done). No thread waits
+for the GPU, unless HOROVOD_ENABLE_ASYNC_COMPLETION=0 says so.
+"""
+
+import contextlib
+import importlib.util
+import json
+import os
+
+from _hvd import _native
+from _hvd.exceptions import HorovodInternalError
+
+_problem = None
+
+
+def report():
+    """What is on this machine: a dict of hvd_device_report (hvd.h). Opens libraries."""
+    return json.loads(_native.device_report())
+
+
+def problem():
+    """Why tensors on GPUs cannot travel here, or "". The machine is asked once."""
+    global _problem
+    if _problem is None:
+        found = report()
+        _problem = "" if found["can"] else found["problem"] or "it is not known why"
+    return _problem
+
+
+def nccl_version():
+    """NCCL's version number (22705), or 0 where tensors on GPUs cannot travel."""
+    found = report()
+    parts = found["nccl"].split(".")
+    if not found["can"] or not all(part.isdigit() for part in parts):
+        return 0
+    major, minor, patch = (*map(int, parts), 0, 0)[:3]
+    return major * 10000 + minor * 100 + patch
+
+
+def hint_at_wheel():
+    """Tells the runtime of the NCCL that the framework's wheels have brought. Nothing is opened."""
+    try:
+        found = importlib.util.find_spec("nvidia.nccl")
+    except (ImportError, ValueError):
+        return
+    for folder in found.submodule_search_locations or () if found else ():
+        path = os.path.join(folder, "lib", "libnccl.so.2")
+        if os.path.exists(path):
+            _native.device_hint(path)
+            return
+
+
+def is_async():
+    """Do streams wait, and not the host?"""
+    return os.environ.get("HOROVOD_ENABLE_ASYNC_COMPLETION", "1").strip().lower() not in (
+        "0",
+        "false",
+        "no",
+        "off",
+    )
+
+
+class Place:
+    """Where an operation on a GPU was submitted: the device, the stream that its memory belongs to.
+
+    current: a function that tells the stream of a device that the calling thread works in.
+    """
+
+    __slots__ = ("current", "device", "is_waited", "stream")
+
+    def __init__(self, device, stream, current):
+        self.device = device
+        self.stream = stream
+        self.current = current
+        self.is_waited = False  # the streams wait for its end, or it has ended
+
+    def streams(self):
+        """Those that must wait: the one that reads the outputs, and that in whose order memory is freed."""
+        now = self.current(self.device)
+        return (now,) if now == self.stream else (now, self.stream)
+
+    def wait(self, handle):
+        """Returns when the streams wait for the operation; raises what it failed with before that."""
+        if self.is_waited:
+            return
+        try:
+            if is_async():
+                for stream in self.streams():
+                    _native.wait_on_stream(handle, stream)
+            else:
+                _native.wait(handle)
+        except HorovodInternalError:
+            with contextlib.suppress(HorovodInternalError):
+                _native.wait(handle)  # until then its memory is in use
+            raise
+        self.is_waited = True

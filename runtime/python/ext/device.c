@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* device.c: functions of _hvd._native for tensors on GPUs: what is there, and streams
+ * that wait for the end of operations. Streams come as integers: their handles, as
+ * frameworks tell them; 0 is the legacy default stream.
+ *
+ * A thread waits here only until the operations are on their way to the GPU, in slices
+ * as ending.c's wait; the stream does the rest. Called by _hvd/gpu.py and
+ * _hvd/handles.py. */
+#include "runtime/python/ext/module.h"
+
+#include <stdint.h>
+
+/* --- waiting
+ * ------------------------------------------------------------------------------ */
+
+/* None, or NULL with an exception: a signal handler's (the operations go on), or that
+ * of the first that failed. */
+static PyObject *
+wait_in_slices(PyObject *module, const hvd_handle *handles, int n, uintptr_t stream)
+{
+    int status;
+
+    do {
+        Py_BEGIN_ALLOW_THREADS status =
+            hvd_wait_many(handles, n, (void *)stream, WAIT_SLICE_MS);
+        Py_END_ALLOW_THREADS if (status == HVD_TIMEOUT
+                                 && PyErr_CheckSignals()) return NULL;
+    } while (status == HVD_TIMEOUT);
+    if (status != HVD_OK)
+        return raise_status(module, status, 0);
+    Py_RETURN_NONE;
+}
+
+static PyObject *py_wait_on_stream(PyObject *module, PyObject *args)
+{
+    unsigned long long stream;
+    long long number;
+    hvd_handle handle;
+
+    if (!PyArg_ParseTuple(args, "LK:wait_on_stream", &number, &stream))
+        return NULL;
+    handle = number;
+    return wait_in_slices(module, &handle, 1, (uintptr_t)stream);
+}
+
+static PyObject *py_wait_many(PyObject *module, PyObject *args)
+{
+    unsigned long long stream;
+    PyObject *numbers, *ret;
+    int64_t *handles;
+
+    if (!PyArg_ParseTuple(args, "O!K:wait_many", &PyTuple_Type, &numbers, &stream))
+        return NULL;
+    if (PyTuple_Size(numbers) > INT32_MAX) {
+        PyErr_SetString(PyExc_ValueError, "too many handles");
+        return NULL;
+    }
+    handles = int64s_from(numbers);
+    if (!handles)
+        return NULL;
+    ret =
+        wait_in_slices(module, handles, (int)PyTuple_Size(numbers), (uintptr_t)stream);
+    PyMem_Free(handles);
+    return ret;
+}
+
+/* --- what there is
+ * ------------------------------------------------------------------------------ */
+
+static PyObject *py_result_device(PyObject *module, PyObject *args)
+{
+    long long handle;
+    int device = HVD_DEVICE_HOST, status;
+
+    if (!PyArg_ParseTuple(args, "L:result_device", &handle))
+        return NULL;
+    status = hvd_result_device(handle, &device);
+    return status == HVD_OK ? PyLong_FromLong(device) : raise_status(module, status, 0);
+}
+
+/* The report is made anew by each call, which opens libraries: it may take long. */
+static PyObject *py_device_report(PyObject *module, PyObject *unused)
+{
+    char text[16384];
+    size_t length;
+
+    (void)module;
+    (void)unused;
+    Py_BEGIN_ALLOW_THREADS length = hvd_device_report(text, sizeof(text));
+    Py_END_ALLOW_THREADS if (length >= sizeof(text)) length = sizeof(text) - 1;
+    return PyUnicode_DecodeUTF8(text, (Py_ssize_t)length, "replace");
+}
+
+static PyObject *py_device_hint(PyObject *module, PyObject *args)
+{
+    PyObject *path;
+
+    (void)module;
+    if (!PyArg_ParseTuple(args, "O&:device_hint", PyUnicode_FSConverter, &path))
+        return NULL;
+    hvd_device_hint(PyBytes_AsString(path));
+    Py_DECREF(path);
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef methods[] = {
+    {"wait_on_stream", py_wait_on_stream, METH_VARARGS,
+     "wait_on_stream(handle, stream): the stream waits for its end"},
+    {"wait_many", py_wait_many, METH_VARARGS,
+     "wait_many(handles, stream): the stream waits for the end of all"},
+    {"result_device", py_result_device, METH_VARARGS,
+     "result_device(handle) -> the GPU that its output is on, or -1"},
+    {"device_report", py_device_report, METH_NOARGS,
+     "one line of JSON about GPUs, driver and NCCL; opens libraries each time"},
+    {"device_hint", py_device_hint, METH_VARARGS,
+     "device_hint(path): of the NCCL that the framework has brought"},
+    {NULL, NULL, 0, NULL},
+};
+
+int device_add_to(PyObject *module)
+{
+    return PyModule_AddFunctions(module, methods);
+}
