@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""sbom.py IMAGE.tar VERSION OUT.spdx.json: the bill of materials of an image that oci.py made, in SPDX 2.3.
+"""sbom.py IMAGE.tar VERSION OUT.spdx.json [FOLDER/=PACKAGE@VERSION]: the bill of materials of an image
+that oci.py made, in SPDX 2.3.
 
-Every file of the image with its digests, and the package it is of: Debian's, by this machine's dpkg,
-if the same file is at the same place here; else Ringmaster, of VERSION. What is linked into its
+Every file of the image with its digests, and the package it is of: what is in FOLDER of that package of
+PyPI's; Debian's, by this machine's dpkg, if the same file is at the same place here; else Ringmaster, of
+VERSION. What is linked into its
 programs is not told apart (musl, in hvd-agent). The same image gives the same bytes.
 """
 
@@ -100,16 +102,25 @@ def file_entry(path, data):
     }
 
 
-def bill(archive, version):
+def purl(kind, name, version, more=""):
+    locator = f"pkg:{kind}/{name}@{urllib.parse.quote(version, safe='')}{more}"
+    return [{"referenceCategory": "PACKAGE-MANAGER", "referenceType": "purl", "referenceLocator": locator}]
+
+
+def bill(archive, version, bundled):
     name, digest, files = read_image(archive)
     owned = owners([p for p, data in sorted(files.items()) if is_this_machine_s(p, data)])
     image = package(name, version, "NOASSERTION", primaryPackagePurpose="CONTAINER")
     packages = {OURS: package(OURS, version, "Apache-2.0")}
     links = [("SPDXRef-DOCUMENT", "DESCRIBES", image["SPDXID"])]
     for debian, debian_version, arch in sorted(set(owned.values())):
-        purl = f"pkg:deb/debian/{debian}@{urllib.parse.quote(debian_version, safe='')}?arch={arch}"
-        ref = {"referenceCategory": "PACKAGE-MANAGER", "referenceType": "purl", "referenceLocator": purl}
-        packages[debian] = package(debian, debian_version, "NOASSERTION", externalRefs=[ref])
+        refs = purl("deb/debian", debian, debian_version, f"?arch={arch}")
+        packages[debian] = package(debian, debian_version, "NOASSERTION", externalRefs=refs)
+    for folder, _, pypi in (b.partition("=") for b in bundled):
+        pypi, _, pypi_version = pypi.partition("@")
+        refs = purl("pypi", pypi, pypi_version)
+        packages[pypi] = package(pypi, pypi_version, "NOASSERTION", externalRefs=refs)
+        owned |= {path: (pypi,) for path in files if path.startswith(folder)}
     links += [(image["SPDXID"], "CONTAINS", p["SPDXID"]) for p in packages.values()]
     entries = []
     for path, data in sorted(files.items()):
@@ -135,9 +146,9 @@ def bill(archive, version):
 
 
 def main():
-    if len(sys.argv) != 4:
+    if len(sys.argv) < 4:
         sys.exit("usage: sbom.py IMAGE.tar VERSION OUT.spdx.json")
-    text = json.dumps(bill(sys.argv[1], sys.argv[2]), indent=1, sort_keys=True)
+    text = json.dumps(bill(sys.argv[1], sys.argv[2], sys.argv[4:]), indent=1, sort_keys=True)
     with open(sys.argv[3], "w") as out:
         out.write(text + "\n")
 

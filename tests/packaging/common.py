@@ -16,6 +16,7 @@ from api import Api, Operator, Suite, install
 ROOT = Path(__file__).resolve().parents[2]
 RUN = Path(os.environ["RM_RUN"])
 BIN = Path(os.environ["BIN"])
+STAGE = BIN.parents[1] / "stage"
 HELM = os.environ["HELM"]
 PEER = Path(os.environ["PEER"])
 MANIFESTS = ROOT / "manifests"
