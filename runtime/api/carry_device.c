@@ -9,6 +9,7 @@
  *
  * Called by carry.c, in the seat, when the results' memory is there. */
 #include <errno.h>
+#include <stdio.h>
 
 #include "runtime/api/observe.h"
 #include "runtime/base/clock.h"
@@ -101,7 +102,7 @@ static void drop_ready(struct coordinator *co, const struct member_act *act)
     }
 }
 
-/* A device without codecs takes tensors as they are, on all ranks. */
+/* -ENOTSUP: of a codec, the same on all members. */
 static int post(struct coordinator *co,
                 const struct process_set *set,
                 const struct member_act *act,
@@ -114,7 +115,7 @@ static int post(struct coordinator *co,
     AUTOFREE const char **names = NULL;
     int r;
 
-    if (!act->items[0].req->codec[0] || !co->gpu.ops->post_codec)
+    if (!act->items[0].req->codec[0])
         return b->ops->post(b, batch, ret_ticket, err);
     plans = mem_calloc(act->n_items, sizeof(*plans));
     names = mem_calloc(act->n_items, sizeof(*names));
@@ -127,6 +128,23 @@ static int post(struct coordinator *co,
     return r < 0 ? r
                  : co->gpu.ops->post_codec(b, batch, names, set->id, plans, ret_ticket,
                                            err);
+}
+
+/* All members come to the same: the tensors end, the world goes on. */
+static void
+refuse(struct coordinator *co, const struct member_act *act, const char *why)
+{
+    char text[1024];
+
+    for (size_t i = 0; i < act->n_items; i++) {
+        struct op *op = act->items[i].op ? op_of(act->items[i].op) : NULL;
+
+        (void)snprintf(text, sizeof(text), "tensor \"%.200s\": %s",
+                       act->items[i].req->name, why);
+        if (op)
+            carry_finish(co, op, HVD_INVALID_ARGUMENT, text);
+    }
+    coordinator_wake_sleepers(co);
 }
 
 int carry_device(struct coordinator *co,
@@ -165,6 +183,10 @@ int carry_device(struct coordinator *co,
     if (co->settings.nancheck)
         r = co->gpu.ops->post_check(b, &batch, err);
     r = r < 0 ? r : post(co, set, act, &batch, &ticket, err);
+    if (r == -ENOTSUP && q->codec[0]) {
+        refuse(co, act, err ? err->text : "");
+        return 0;
+    }
     if (r < 0)
         return r;
     drop_ready(co, act);

@@ -135,6 +135,7 @@ static int open_device(struct coordinator *co, int ordinal, struct err *err)
                               .bundle_dir = folder,
                               .init_timeout_ns = co->settings.start_timeout_ns,
                               .log_level = co->settings.log_level,
+                              .codec_bytes = co->settings.codec_bytes,
                               .wake = wake,
                               .arg = co};
     struct device *d;

@@ -37,6 +37,7 @@ struct device_config {   /* the caller's; copied by open, strings and arrays too
                                  last; NULL or "" none */
     uint64_t pool_bytes;      /* HVD_GPU_POOL: kept between results */
     uint64_t direct_bytes;    /* HVD_GPU_DIRECT; rank 0's counts */
+    uint64_t codec_bytes;     /* HVD_COMPRESSION_MEMORY: kept between steps */
     bool uses_graphs;         /* HVD_GPU_GRAPH */
     bool registers;           /* HVD_GPU_REGISTER */
     bool batches_copies;      /* HOROVOD_BATCH_D2D_MEMCOPIES */
@@ -151,7 +152,8 @@ struct device_ops {
     /* The event of a ticket that post has returned; a reference, NULL: long done. */
     struct device_event *(*ticket_event)(struct backend *b, uint64_t ticket);
     /* A compressed batch (core/compress): items as of an ordinary allreduce, names for
-     * what is kept, one plan an item; all copied. */
+     * what is kept, one plan an item; all copied. -ENOTSUP with one sentence on all
+     * members: that is not built; the device is well, only these tensors fail. */
     int (*post_codec)(struct backend *b,
                       const struct batch *batch,
                       const char *const *names,

@@ -15,9 +15,8 @@
 #include "runtime/backend/nccl/gpu.h"
 #include "runtime/core/nonfinite.h"
 
-struct check;        /* nonfinite.c */
-struct codec_states; /* gcodec.h */
-struct graphs;       /* graph.h */
+struct check;  /* nonfinite.c */
+struct graphs; /* graph.h */
 
 #define COMM_TICKETS 256
 
@@ -50,7 +49,6 @@ struct comm {
     size_t bad_item;
     struct nonfinite bad;
     struct graphs *graphs;
-    struct codec_states *codecs;
 };
 
 /* The seat: an object in g->comms, COMM_NEW. ranks[env->size]: global; copied, as env
@@ -92,6 +90,17 @@ int comm_refuse(struct backend *meeting,
 /* comm_row.c */
 extern const struct backend_ops comm_backend_ops;
 struct device_event *comm_ticket_event(struct backend *b, uint64_t ticket);
+/* The seat, for batches of other kinds: a job of a batch with an event of its own, on
+ * the next of c's streams; and its posting, which takes it over, also where it fails.
+ */
+int comm_job(struct comm *c,
+             enum job_kind kind,
+             const struct batch *batch,
+             const struct codec_plan *plans,
+             size_t extra_bytes,
+             struct job **ret,
+             struct err *err);
+int comm_push(struct comm *c, struct job *job, uint64_t *ret_ticket, struct err *err);
 
 /* What jobs of these kinds carry as extra. */
 struct comm_start { /* JOB_START */

@@ -14,17 +14,27 @@ static struct ticket *slot(struct comm *c, uint64_t number)
     return &c->ring[number % COMM_TICKETS];
 }
 
-/* A job of kind with an event of its own, on the next of c's streams. */
-static int
-job_of(struct comm *c, const struct batch *batch, struct job **ret, struct err *err)
+int comm_job(struct comm *c,
+             enum job_kind kind,
+             const struct batch *batch,
+             const struct codec_plan *plans,
+             size_t extra_bytes,
+             struct job **ret,
+             struct err *err)
 {
     struct device *g = c->g;
     struct gpu_scope scope;
-    struct job *job = job_new(JOB_BATCH, batch, NULL, NULL, 0);
-    int rc = job ? gpu_enter(g, &scope, err)
-                 : err_set(err, -ENOMEM, "out of memory for a batch of %zu tensors",
-                           batch->n_items);
+    int rc = gpu_check(g, err);
 
+    if (rc)
+        return rc;
+    if (c->n_posted + 1 - c->n_done > COMM_TICKETS)
+        return err_set(err, -EBUSY, "%d batches are on their way already",
+                       COMM_TICKETS);
+    struct job *job = job_new(kind, batch, NULL, plans, extra_bytes);
+    rc = job ? gpu_enter(g, &scope, err)
+             : err_set(err, -ENOMEM, "out of memory for a batch of %zu tensors",
+                       batch->n_items);
     if (rc) {
         job_free(job);
         return rc;
@@ -42,27 +52,13 @@ job_of(struct comm *c, const struct batch *batch, struct job **ret, struct err *
     return 0;
 }
 
-static int comm_post(struct backend *b,
-                     const struct batch *batch,
-                     uint64_t *ret_ticket,
-                     struct err *err)
+int comm_push(struct comm *c, struct job *job, uint64_t *ret_ticket, struct err *err)
 {
-    struct comm *c = (struct comm *)b;
     const uint64_t number = c->n_posted + 1;
-    struct job *job;
-    int rc = gpu_check(c->g, err);
-
-    if (rc)
-        return rc;
-    if (number - c->n_done > COMM_TICKETS)
-        return err_set(err, -EBUSY, "%d batches are on their way already",
-                       COMM_TICKETS);
-    rc = job_of(c, batch, &job, err);
-    if (rc)
-        return rc;
     struct device_event *done = event_ref(job->done);
+
     job->ticket = number;
-    rc = launcher_push(&c->g->launcher, job, err);
+    int rc = launcher_push(&c->g->launcher, job, err);
     if (rc) {
         event_unref(done);
         job_free(job);
@@ -75,6 +71,18 @@ static int comm_post(struct backend *b,
     c->n_posted = number;
     *ret_ticket = number;
     return 0;
+}
+
+static int comm_post(struct backend *b,
+                     const struct batch *batch,
+                     uint64_t *ret_ticket,
+                     struct err *err)
+{
+    struct comm *c = (struct comm *)b;
+    struct job *job;
+    int rc = comm_job(c, JOB_BATCH, batch, NULL, 0, &job, err);
+
+    return rc ? rc : comm_push(c, job, ret_ticket, err);
 }
 
 static int comm_poll(struct backend *b, uint64_t *ret_done, struct err *err)

@@ -171,7 +171,7 @@ int gcoll_zero(struct post *p, cu_ptr dst, uint64_t bytes, struct err *err)
 
 /* --- a batch --- */
 
-static int run(struct post *p, struct err *err)
+int gcoll_put(struct post *p, struct err *err)
 {
     switch (p->batch->coll) {
     case COLL_ALLREDUCE:
@@ -205,7 +205,7 @@ int gcoll_run(struct device *g, struct job *job, struct err *err)
         .s = job->stream,
         .index = job->stream_index,
     };
-    int rc = run(&p, err);
+    int rc = gcoll_put(&p, err);
 
     return rc == 0 || p.is_named || rc == -ECONNABORTED ? rc
                                                         : gpu_name_rank(g, rc, err);

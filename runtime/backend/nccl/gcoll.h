@@ -16,12 +16,16 @@ struct post {
     struct device *g;
     const struct batch *batch;
     cu_stream s;
-    uint32_t index; /* of the stream and of the communicator on it */
-    bool is_named;  /* the error says already whose it is */
+    uint32_t index;         /* of the stream and of the communicator on it */
+    const enum dtype *wire; /* of wider floats: DT_F16 or DT_BF16; NULL: as they are */
+    bool is_named;          /* the error says already whose it is */
 };
 
 /* A JOB_BATCH; the hook of the device. */
 int gcoll_run(struct device *g, struct job *job, struct err *err);
+
+/* Any batch, of those who make one up. */
+int gcoll_put(struct post *p, struct err *err);
 
 /* gcoll_reduce.c: ALLREDUCE, REDUCE, REDUCESCATTER, but ADASUM. */
 int gcoll_reduce(struct post *p, struct err *err);

@@ -37,8 +37,9 @@ static void release(struct reducing *q)
 static int begin(struct post *p, struct reducing *q, struct err *err)
 {
     const struct batch *b = p->batch;
-    const struct reduction_ask ask = {b->dtype,    b->dtype,     b->op,
-                                      b->prescale, b->postscale, p->c->n};
+    const struct reduction_ask ask = {b->dtype,     p->wire ? *p->wire : b->dtype,
+                                      b->op,        b->prescale,
+                                      b->postscale, p->c->n};
 
     *q = (struct reducing){.n = b->n_items};
     if (b->op == OP_ADASUM)

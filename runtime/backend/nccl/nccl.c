@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <time.h>
 
-#include "runtime/backend/nccl/gcoll.h"
+#include "runtime/backend/nccl/gcodec.h"
 #include "runtime/backend/nccl/image.h"
 #include "runtime/backend/nccl/launch.h"
 #include "runtime/backend/nccl/park.h"
@@ -32,9 +32,10 @@ static int run(struct device *g, struct job *job, struct err *err)
         return comm_run(g, job, err);
     case JOB_BATCH:
         return gcoll_run(g, job, err);
+    case JOB_CODEC:
+        return gcodec_run(g, job, err);
     case JOB_CHECK:
         return check_run(g, job, err);
-    case JOB_CODEC:
     case JOB_REGISTER:
     case JOB_KIND_COUNT:
         break;
@@ -109,6 +110,7 @@ static int device_close(struct device *g, struct device_parked **ret)
         comms_free(g, deadline_ns + CLOSE_NS);
     is_over &= !g->comms;
     if (is_over && gpu_enter(g, &scope, NULL) == 0) {
+        gcodec_states_free(TAKE(g->codecs), g);
         tables_release(&w->tables);
         launch_release(&w->launch);
         gpu_leave(&scope);
@@ -146,23 +148,6 @@ static int device_open(const struct device_config *c,
 
 /* --- what is not built --- */
 
-static int no_codec(struct backend *b,
-                    const struct batch *batch,
-                    const char *const *names,
-                    uint32_t set,
-                    const struct codec_plan *plans,
-                    uint64_t *ret_ticket,
-                    struct err *err)
-{
-    (void)b;
-    (void)batch;
-    (void)names;
-    (void)set;
-    (void)plans;
-    (void)ret_ticket;
-    return err_set(err, -ENOTSUP, "compression of GPU tensors is not built");
-}
-
 static int no_register(struct backend *b, void *p, uint64_t bytes, struct err *err)
 {
     (void)b;
@@ -175,12 +160,6 @@ static void no_forget(struct backend *b, void *p)
 {
     (void)b;
     (void)p;
-}
-
-static void no_state(struct device *d, uint32_t set)
-{
-    (void)d;
-    (void)set;
 }
 
 __attribute__((visibility("default"))) const struct device_ops hvd_cuda_device_ops = {
@@ -204,10 +183,10 @@ __attribute__((visibility("default"))) const struct device_ops hvd_cuda_device_o
     .comm_open = comm_open,
     .comm_split = comm_split,
     .ticket_event = comm_ticket_event,
-    .post_codec = no_codec,
+    .post_codec = gcodec_post,
     .post_check = check_post,
     .bad_item = check_bad_item,
     .buffer_register = no_register,
     .buffer_forget = no_forget,
-    .state_forget_set = no_state,
+    .state_forget_set = gcodec_forget_set,
 };

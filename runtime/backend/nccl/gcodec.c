@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A compressed batch. The seat looks whether all of it can be done, makes room for what
+ * is kept, and posts; the launcher puts the whole of it onto the stream:
+ *
+ *   what the codec leaves alone     an ordinary batch
+ *   fp16, bf16                      an ordinary batch with a narrower wire
+ *   other codecs                    round by round: of each tensor its kernels, then
+ *                                   the calls of NCCL of several in one group
+ *
+ * Groups are cut between tensors after as many as their number of members allows: how
+ * many calls a tensor makes may differ between members (shards without elements), and
+ * NCCL wants both ends of a transfer in the same group. */
+#include "runtime/backend/nccl/gcodec.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "runtime/base/mem.h"
+
+/* NULL: there is none. */
+static const struct gcodec_row *row_of(enum codec_id id)
+{
+    switch (id) {
+    case CODEC_INT8:
+        return &gcodec_int8;
+    case CODEC_TOPK:
+    case CODEC_POWERSGD:
+    case CODEC_NONE:
+    case CODEC_FP16:
+    case CODEC_BF16:
+    case CODEC_COUNT:
+        break;
+    }
+    return NULL;
+}
+
+static bool is_narrowed(const struct codec_plan *p)
+{
+    return p->is_compressed && p->way == CODEC_WAY_SUM;
+}
+
+static bool has_rounds(const struct codec_plan *p)
+{
+    return p->is_compressed && p->way != CODEC_WAY_SUM;
+}
+
+/* --- the seat --- */
+
+static int check(const struct comm *c, const struct codec_plan *p, struct err *err)
+{
+    const struct gcodec_row *row = row_of(p->codec.id);
+
+    if (is_narrowed(p) && p->op == OP_ADASUM)
+        return err_set(err, -ENOTSUP,
+                       "compression %s of ADASUM of GPU tensors is not built: they "
+                       "travel as float32",
+                       codec_name(p->codec.id));
+    if (!has_rounds(p))
+        return 0;
+    if (!row)
+        return err_set(err, -ENOTSUP, "compression %s of GPU tensors is not built",
+                       codec_name(p->codec.id));
+    return row->check ? row->check(c, p, err) : 0;
+}
+
+struct extra { /* of a job; of one without a batch: number alone */
+    uint64_t number;
+    struct gcodec_kept *kept[];
+};
+
+int gcodec_post(struct backend *b,
+                const struct batch *batch,
+                const char *const *names,
+                uint32_t set,
+                const struct codec_plan *plans,
+                uint64_t *ret_ticket,
+                struct err *err)
+{
+    struct comm *c = (struct comm *)b;
+    struct job *job;
+    int rc = batch->coll == COLL_ALLREDUCE
+                 ? 0
+                 : err_set(err, -ENOTSUP, "compression of %s of GPU tensors",
+                           collective_name(batch->coll));
+
+    for (size_t i = 0; i < batch->n_items && !rc; i++)
+        rc = check(c, &plans[i], err);
+    if (!rc && !c->g->codecs
+        && gcodec_states_new(c->g->config.codec_bytes, &c->g->codecs))
+        rc = err_set(err, -ENOMEM, "out of memory for compression");
+    if (!rc)
+        rc = comm_job(c, JOB_CODEC, batch, plans,
+                      sizeof(struct extra)
+                          + batch->n_items * sizeof(struct gcodec_kept *),
+                      &job, err);
+    if (rc)
+        return rc;
+    struct extra *x = job->extra;
+    rc = gcodec_states_reserve(c->g->codecs, batch, names, set, plans, c->me, x->kept,
+                               &x->number, err);
+    if (rc) {
+        job_free(job);
+        return rc;
+    }
+    return comm_push(c, job, ret_ticket, err);
+}
+
+/* --- the launcher --- */
+
+struct coding { /* of one batch */
+    struct post *p;
+    struct job *job;
+    struct batch part;        /* some of its items, */
+    struct batch_item *items; /* in here; mem_free */
+    struct gcodec_item *v;    /* those with rounds; mem_free */
+    size_t n;
+    struct gcoll_calls calls;
+};
+
+/* Those of the tensors that `is` says, as an ordinary batch. */
+static int run_part(struct coding *q,
+                    bool (*is)(const struct codec_plan *p),
+                    const enum dtype *wire,
+                    struct err *err)
+{
+    const struct batch *all = &q->job->batch;
+    struct post p = *q->p;
+
+    q->part = *all;
+    q->part.items = q->items;
+    q->part.n_items = 0;
+    for (size_t i = 0; i < all->n_items; i++)
+        if (is(&q->job->plans[i]))
+            q->items[q->part.n_items++] = all->items[i];
+    if (q->part.n_items == 0)
+        return 0;
+    p.batch = &q->part;
+    p.wire = wire;
+    int rc = gcoll_put(&p, err);
+    q->p->is_named = p.is_named;
+    return rc;
+}
+
+static bool is_plain(const struct codec_plan *p)
+{
+    return !p->is_compressed;
+}
+
+static int run_ordinary(struct coding *q, struct err *err)
+{
+    static const enum dtype f16 = DT_F16, bf16 = DT_BF16;
+    const bool is_half =
+        q->job->batch.n_items > 0 && q->job->plans[0].codec.id == CODEC_FP16;
+    int rc = run_part(q, is_plain, NULL, err);
+
+    return rc ? rc : run_part(q, is_narrowed, is_half ? &f16 : &bf16, err);
+}
+
+/* The tensors with rounds, with all that they keep; *ret: bytes of their scratch. */
+static int gather_items(struct coding *q, uint64_t *ret, struct err *err)
+{
+    const struct batch *b = &q->job->batch;
+    const struct extra *x = q->job->extra;
+    const double share = b->op == OP_AVERAGE ? q->p->c->n : 1;
+    uint64_t bytes = 0;
+    int rc = 0;
+
+    for (size_t i = 0; i < b->n_items && !rc; i++) {
+        const struct codec_plan *plan = &q->job->plans[i];
+        const struct gcodec_row *row = row_of(plan->codec.id);
+        struct gcodec_item *it = &q->v[q->n];
+
+        if (!has_rounds(plan) || !row)
+            continue;
+        q->n++;
+        *it = (struct gcodec_item){.plan = plan,
+                                   .in = gcoll_ptr(b->items[i].in),
+                                   .out = gcoll_ptr(b->items[i].out),
+                                   .prescale = b->prescale,
+                                   .factor = b->postscale / share};
+        it->scratch = gcodec_piece(&bytes, row->scratch_bytes(plan));
+        if (bytes > INT64_MAX)
+            return err_set(err, -EOVERFLOW, "a batch of more than 2^63 bytes");
+        rc = gcodec_states_find(q->p->g, x->kept[i], q->p->s, it, err);
+    }
+    *ret = bytes;
+    return rc;
+}
+
+/* Tensors of one group of calls. */
+static size_t group_size(const struct coding *q)
+{
+    const size_t each = 2 * (size_t)q->p->c->n;
+
+    return q->p->c->terms.is_deterministic || each >= GCOLL_MAX_CALLS
+               ? 1
+               : GCOLL_MAX_CALLS / each;
+}
+
+static int make_calls(struct coding *q, struct err *err)
+{
+    int rc = gcoll_make(q->p, &q->calls, err);
+
+    q->calls.n = 0;
+    return rc;
+}
+
+/* 1: there was none any more. */
+static int run_round(struct coding *q, unsigned round, struct err *err)
+{
+    const size_t group = group_size(q);
+    int rc = 0;
+    bool any = false;
+
+    for (size_t i = 0; i < q->n && !rc; i++) {
+        const struct gcodec_row *row = row_of(q->v[i].plan->codec.id);
+
+        if (row && round < row->n_rounds) {
+            rc = row->round(q->p, &q->v[i], round, &q->calls, err);
+            any = true;
+        }
+        if (!rc && (i + 1) % group == 0)
+            rc = make_calls(q, err);
+    }
+    if (!rc)
+        rc = make_calls(q, err);
+    return rc || any ? rc : 1;
+}
+
+static int run_rounds(struct coding *q, struct err *err)
+{
+    uint64_t bytes;
+    cu_ptr at;
+    int rc = gather_items(q, &bytes, err);
+
+    if (!rc && q->n == 0)
+        return 0;
+    if (!rc)
+        rc = scratch_fusion(&q->p->g->scratch, q->p->index, bytes, q->p->s, &at, err);
+    for (size_t i = 0; i < q->n && !rc; i++)
+        q->v[i].scratch += at;
+    for (unsigned round = 0; !rc; round++)
+        rc = run_round(q, round, err);
+    return rc < 0 ? rc : 0;
+}
+
+int gcodec_run(struct device *g, struct job *job, struct err *err)
+{
+    struct post p = {
+        .c = job->comm,
+        .g = g,
+        .batch = &job->batch,
+        .s = job->stream,
+        .index = job->stream_index,
+    };
+    struct coding q = {.p = &p, .job = job};
+    const size_t n = job->batch.n_items;
+    uint64_t number;
+
+    memcpy(&number, job->extra, sizeof(number));
+    int rc = gcodec_states_begin(g, number, job, err);
+    if (rc || !job->comm)
+        return rc ? gpu_name_rank(g, rc, err) : 0;
+    q.items = mem_calloc(n, sizeof(*q.items));
+    q.v = mem_calloc(n, sizeof(*q.v));
+    if (!q.items || !q.v)
+        rc = err_set(err, -ENOMEM, "out of memory for a batch of %zu tensors", n);
+    if (!rc)
+        rc = run_ordinary(&q, err);
+    if (!rc)
+        rc = run_rounds(&q, err);
+    mem_free(q.items);
+    mem_free(q.v);
+    mem_free(q.calls.v);
+    return rc == 0 || p.is_named || rc == -ECONNABORTED ? rc
+                                                        : gpu_name_rank(g, rc, err);
+}
