@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The stages of run.py: name -> (seconds on a GPU, seconds on the fakes or 0: not there, function)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from harness import HERE, interpreter
+
+# What is not so on a GPU, and why; run.py's stage conform looks at it.
+NOT_HERE = {
+    "minimum_and_maximum_keep_nan": "NCCL's minimum of a NaN and a number is the number",
+}
+
+
+def kernels(bench):
+    """hvd-gpu sees the device; the kernels' tables bit for bit, as machine code and as PTX."""
+    ended = bench.command([bench.tree / "bin" / "hvd-gpu", "info", bench.tree / "lib"])
+    error = ended.error()
+    if not error and ("\ngpu 0 " not in ended.out or "\nproblem " in ended.out):
+        error = ended.out
+    bench.point("hvd-gpu sees the GPU and NCCL", error)
+    programs = sorted((bench.tree / "gpu").glob("gpu_*kernels"))
+    for ptx in "01":
+        for program in programs:
+            ended = bench.command([program], HVD_GPU_PTX=ptx, RM_EXACT=50)
+            kind = "ptx" if ptx == "1" else "sm"
+            bench.taps(f"{program.name}, {kind}", ended)
+            if f"# kernels of {kind}_" not in ended.out:
+                bench.point(f"{program.name} ran {kind}", ended.out[-500:] or "it says nothing")
+
+
+def checks_of(bench, label, n, argv, timeout, **extra):
+    """Scripts of checks.py on n ranks: a point each check, good where all ranks say so."""
+    reports = Path(bench.tmp.name) / label.replace(" ", "_")
+    reports.mkdir()
+    ended = bench.ranks(n, [interpreter(), *argv], timeout, CHECKS_DIR=reports, CHECKS_HOSTS=n, **extra)
+    said = []
+    for rank in range(n):
+        path = reports / f"{rank}.json"
+        said.append(json.loads(path.read_text()) if path.exists() else {})
+    for name in sorted({name for s in said for name in s}, key=str):
+        bad = [f"rank {i}: {s.get(name, 'not reached')}" for i, s in enumerate(said) if s.get(name, "not")]
+        if name.split(": ")[-1] not in NOT_HERE:
+            bench.point(f"{label}: {name}", "\n".join(bad) or None)
+    whole = [e.error() for e in ended if e.code is None or e.code < 0 or (e.code and not any(said))]
+    if whole or not all(said):
+        bench.point(
+            f"{label}: the ranks ended", "\n".join(filter(None, whole)) or "a rank has not reported"
+        )
+
+
+def matrix(bench):
+    """All collectives against numpy, with the tensors of the host tests, on the device and mixed."""
+    few = bench.is_fake  # CI has a minute for all of this
+    script = HERE / "on_device.py"
+    checks_of(bench, "2 ranks", 2, [script, "capi_data.py"], 60)
+    others = ["capi_members.py", "capi_random.py", "capi_sendrecv.py", "capi_sets.py"]
+    checks_of(bench, "3 ranks", 3, [script, *others], 60, CAPI_STEPS=40 if few else 150)
+    some = ["capi_sendrecv.py"] if few else ["capi_data.py", "capi_members.py"]
+    checks_of(bench, "mixed", 2, [script, *some], 60, RM_MIXED=1)
+
+
+STAGES = {
+    "kernels": (60, 60, kernels),
+    "matrix": (120, 60, matrix),
+}
