@@ -1,0 +1,436 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Compressed batches of device memory beside the same tensors through the codecs of
+ * host memory, by members that are threads. Include after cmocka.h. */
+#ifndef TESTS_UNIT_GPU_CODEC_H
+#define TESTS_UNIT_GPU_CODEC_H
+
+#include <math.h>
+
+#include "runtime/backend/nccl/gcodec.h"
+#include "runtime/core/compress/cast.h"
+#include "runtime/core/half.h"
+#include "tests/unit/gpu_members.h"
+#include "tests/unit/seeded.h"
+
+enum { CODEC_ITEMS = 6, CODEC_MAX = 80 * 80, CODEC_SETS = 2 };
+
+/* How much results may differ from the host's; 0: by no bit. */
+struct coding_case {
+    const char *text; /* of the codec */
+    double slack, slack_bf16;
+    uint64_t max_bytes; /* kept between steps; 0: enough */
+    bool is_alone;      /* one tensor a batch */
+    unsigned n_rounds;
+};
+static const struct coding_case *coding;
+
+struct coder { /* one member */
+    struct backend *host, *gpu;
+    struct device *d;
+    uint32_t me, n;
+    void *stream;
+    struct codec_state *state;
+    struct seeded all, own; /* all: equal on all members */
+};
+
+/* A batch of one type: item i is always of the same shape, under a name of its own. */
+struct coded {
+    enum dtype dtype;
+    enum reduce_op op;
+    double pre, post;
+    uint32_t set;
+    bool has_joined, is_in_place;
+    size_t n;
+    size_t which[CODEC_ITEMS]; /* shapes and names */
+    struct codec_plan plans[CODEC_ITEMS];
+    char names[CODEC_ITEMS][24];
+    uint64_t bytes; /* of the arena: items at multiples of at[1] */
+};
+
+static const struct device_ops *const row = &hvd_cuda_device_ops;
+static const int64_t coded_shapes[CODEC_ITEMS][2] = {{80, 80},  {1, 3},   {40, 25},
+                                                     {3000, 1}, {257, 5}, {64, 32}};
+
+#define CODED_ROOM (CODEC_MAX * sizeof(double))
+
+/* --- one tensor on the host --- */
+
+static int post_step(struct coder *c, const struct codec_step *s, struct err *err)
+{
+    struct batch_item item = {.in = s->in,
+                              .out = s->out,
+                              .count = s->count,
+                              .counts = s->counts,
+                              .send_counts = s->send_counts};
+    struct batch batch = {.coll = s->coll,
+                          .dtype = s->dtype,
+                          .op = s->op,
+                          .prescale = 1,
+                          .postscale = s->postscale,
+                          .items = &item,
+                          .n_items = 1};
+    uint64_t ticket, done;
+    int rc = c->host->ops->post(c->host, &batch, &ticket, err);
+
+    return rc ? rc : c->host->ops->poll(c->host, &done, err);
+}
+
+static int post_host_plain(
+    struct coder *c, const struct coded *b, size_t i, void *p, struct err *err)
+{
+    struct codec_step s = {.coll = COLL_ALLREDUCE,
+                           .dtype = b->dtype,
+                           .op = b->op,
+                           .postscale = b->post,
+                           .in = p,
+                           .out = p,
+                           .count = b->plans[i].count};
+    struct batch_item item = {.in = p, .out = p, .count = s.count};
+    struct batch batch = {.coll = s.coll,
+                          .dtype = s.dtype,
+                          .op = s.op,
+                          .prescale = b->pre,
+                          .postscale = b->post,
+                          .items = &item,
+                          .n_items = 1};
+    uint64_t ticket, done;
+    int rc = c->host->ops->post(c->host, &batch, &ticket, err);
+
+    return rc ? rc : c->host->ops->poll(c->host, &done, err);
+}
+
+/* All tensors begin before the first step: a batch's do not make room for each other.
+ */
+static int
+run_host(struct coder *c, const struct coded *b, uint8_t *arena, struct err *err)
+{
+    struct codec_run run[CODEC_ITEMS];
+    struct codec_step step;
+    void *scratch[CODEC_ITEMS] = {0};
+    int rc = 0;
+
+    for (size_t i = 0; i < b->n && !rc; i++) {
+        uint8_t *p = arena + i * CODED_ROOM;
+        struct codec_io io = {.me = c->me,
+                              .in = b->has_joined ? NULL : p,
+                              .out = b->has_joined ? NULL : p,
+                              .prescale = b->pre,
+                              .postscale = b->post};
+
+        if (!b->plans[i].is_compressed)
+            continue;
+        scratch[i] = aligned_alloc(64, b->plans[i].scratch_bytes + 64);
+        rc = codec_begin(&run[i], c->state, b->set, b->names[i], &b->plans[i], &io,
+                         scratch[i], err);
+    }
+    for (size_t i = 0; i < b->n && !rc; i++) {
+        if (!scratch[i])
+            rc = post_host_plain(c, b, i, arena + i * CODED_ROOM, err);
+        while (scratch[i] && (rc = codec_next(&run[i], &step, err)) > 0) {
+            rc = post_step(c, &step, err);
+            if (rc)
+                break;
+        }
+    }
+    for (size_t i = 0; i < b->n; i++)
+        free(scratch[i]);
+    return rc;
+}
+
+/* --- a batch on the device --- */
+
+static int coded_copy(struct coder *c, bool is_up, void *dev, void *host, size_t n)
+{
+    struct gpu_scope scope;
+    const struct cuda_api *cu = c->d->cu;
+
+    if (gpu_enter(c->d, &scope, NULL))
+        return -EIO;
+    int rc = is_up ? cu->copy_up((cu_ptr)(uintptr_t)dev, host, n, c->stream)
+                   : cu->copy_down(host, (cu_ptr)(uintptr_t)dev, n, c->stream);
+    gpu_leave(&scope);
+    return rc;
+}
+
+static int post_gpu(struct coder *c,
+                    const struct coded *b,
+                    uint8_t *in,
+                    uint8_t *out,
+                    uint64_t *ret_ticket,
+                    struct err *err)
+{
+    struct batch_item items[CODEC_ITEMS];
+    const char *names[CODEC_ITEMS];
+    struct device_event *ready = NULL;
+    struct batch batch = {.coll = COLL_ALLREDUCE,
+                          .place = PLACE_CUDA,
+                          .dtype = b->dtype,
+                          .op = b->op,
+                          .prescale = b->pre,
+                          .postscale = b->post,
+                          .items = items,
+                          .n_items = b->n};
+    int rc = row->record(c->d, c->stream, &ready, err);
+
+    for (size_t i = 0; i < b->n; i++) {
+        names[i] = b->names[i];
+        items[i] =
+            (struct batch_item){.in = b->has_joined ? NULL : in + i * CODED_ROOM,
+                                .out = b->has_joined ? NULL : out + i * CODED_ROOM,
+                                .count = b->plans[i].count,
+                                .ready = ready};
+    }
+    if (!rc)
+        rc = row->post_codec(c->gpu, &batch, names, b->set, b->plans, ret_ticket, err);
+    row->event_unref(ready);
+    return rc;
+}
+
+/* From arena to got, by way of the device. */
+static int run_gpu(struct coder *c,
+                   const struct coded *b,
+                   uint8_t *arena,
+                   uint8_t *got,
+                   struct err *err)
+{
+    const size_t bytes = CODEC_ITEMS * CODED_ROOM;
+    void *in = NULL, *out = NULL;
+    uint64_t ticket;
+    int rc = row->alloc(c->d, bytes, c->stream, &in, err);
+
+    if (!rc)
+        rc = row->alloc(c->d, bytes, c->stream, &out, err);
+    if (!rc)
+        rc = coded_copy(c, true, in, arena, bytes);
+    if (!rc)
+        rc = post_gpu(c, b, in, b->is_in_place ? in : out, &ticket, err);
+    if (!rc)
+        rc = wait_ticket(c->gpu, ticket, 20, err);
+    if (!rc)
+        rc = coded_copy(c, false, b->is_in_place ? in : out, got, bytes);
+    row->free(in, c->stream);
+    row->free(out, c->stream);
+    return rc;
+}
+
+/* --- values --- */
+
+static void coded_put(enum dtype t, void *p, size_t i, double v)
+{
+    const float f = (float)v;
+
+    if (t == DT_F64)
+        ((double *)p)[i] = v;
+    else if (t == DT_F32)
+        ((float *)p)[i] = f;
+    else
+        ((uint16_t *)p)[i] = t == DT_F16 ? f16_of_f32(f) : bf16_of_f32(f);
+}
+
+static double coded_get(enum dtype t, const void *p, size_t i)
+{
+    if (t == DT_F64)
+        return ((const double *)p)[i];
+    if (t == DT_F32)
+        return (double)((const float *)p)[i];
+    const uint16_t h = ((const uint16_t *)p)[i];
+    return t == DT_F16 ? (double)f32_of_f16(h) : (double)f32_of_bf16(h);
+}
+
+static void coded_fill(struct coder *c, const struct coded *b, uint8_t *arena)
+{
+    memset(arena, 0, CODEC_ITEMS * CODED_ROOM);
+    for (size_t i = 0; i < b->n && !b->has_joined; i++)
+        for (uint64_t e = 0; e < b->plans[i].count; e++)
+            coded_put(b->dtype, arena + i * CODED_ROOM, e,
+                      (double)(seeded_next(&c->own) % 20011) / 10000 - 1);
+}
+
+/* --- batches --- */
+
+static int coded_plan(struct coder *c, struct coded *b, const char *text)
+{
+    struct codec codec;
+    int rc = codec_parse("test", text, &codec, NULL);
+
+    for (size_t i = 0; i < b->n && !rc; i++) {
+        (void)snprintf(b->names[i], sizeof(b->names[i]), "t%zu.%s", b->which[i],
+                       dtype_name(b->dtype));
+        rc = codec_plan(&codec, b->dtype, b->op, 2, coded_shapes[b->which[i]], c->n,
+                        &b->plans[i], NULL);
+    }
+    return rc;
+}
+
+/* Of the types that the codec takes. */
+static int draw(struct coder *c, struct coded *b)
+{
+    static const enum dtype types[] = {DT_F32, DT_F64, DT_F16, DT_BF16};
+    static const double scales[] = {1, 1, 0.5, 3};
+
+    *b = (struct coded){
+        .dtype = types[seeded_below(&c->all, 4)],
+        .op = seeded_below(&c->all, 3) ? OP_SUM : OP_AVERAGE,
+        .pre = scales[seeded_below(&c->all, 4)],
+        .post = scales[seeded_below(&c->all, 4)],
+        .set = seeded_below(&c->all, CODEC_SETS),
+        .n = coding->is_alone ? 1 : 1 + seeded_below(&c->all, CODEC_ITEMS),
+        .has_joined = seeded_below(&c->all, 6) == 0,
+        .is_in_place = seeded_below(&c->own, 2),
+    };
+    b->has_joined &= seeded_below(&c->all, c->n) == c->me;
+    const size_t first = seeded_below(&c->all, CODEC_ITEMS);
+    for (size_t i = 0; i < b->n; i++)
+        b->which[i] = (first + i) % CODEC_ITEMS;
+    return coded_plan(c, b, coding->text);
+}
+
+static int compare(const struct coder *c,
+                   const struct coded *b,
+                   const uint8_t *want,
+                   const uint8_t *got,
+                   struct err *err)
+{
+    const double slack = b->dtype == DT_BF16 ? coding->slack_bf16 : coding->slack;
+
+    for (size_t i = 0; i < b->n && !b->has_joined; i++)
+        for (uint64_t e = 0; e < b->plans[i].count; e++) {
+            const double x = coded_get(b->dtype, want + i * CODED_ROOM, e),
+                         y = coded_get(b->dtype, got + i * CODED_ROOM, e);
+            /* what is not compressed is summed in NCCL's order */
+            const double least = b->plans[i].is_compressed ? 0 : 0.1;
+
+            if (x != y && !(fabs(x - y) <= fmax(slack, least)))
+                return err_set(err, -EIO,
+                               "rank %u of %u: %s of %s, %s: [%llu] is %.9g, not %.9g",
+                               c->me, c->n, coding->text, b->names[i],
+                               reduce_op_name(b->op), (unsigned long long)e, y, x);
+        }
+    return 0;
+}
+
+/* All members have the same bits; who has joined has none. */
+static int
+are_equal(struct coder *c, const struct coded *b, uint8_t *got, struct err *err)
+{
+    const size_t bytes = CODEC_ITEMS * CODED_ROOM;
+    AUTOFREE uint64_t *all = mem_zalloc(bytes * c->n);
+    AUTOFREE uint64_t *counts = mem_calloc(c->n, sizeof(*counts));
+    AUTOFREE uint8_t *has = mem_zalloc(bytes);
+    size_t size = dtype_size(b->dtype);
+    const uint8_t *first = NULL;
+
+    for (size_t i = 0; i < b->n && !b->has_joined; i++)
+        memcpy(has + i * CODED_ROOM, got + i * CODED_ROOM, b->plans[i].count * size);
+    has[bytes - 1] = b->has_joined; /* behind the last tensor, or of its last byte */
+    for (uint32_t j = 0; j < c->n; j++)
+        counts[j] = bytes;
+    struct codec_step s = {.coll = COLL_ALLGATHER,
+                           .dtype = DT_U8,
+                           .postscale = 1,
+                           .in = has,
+                           .out = all,
+                           .count = bytes,
+                           .counts = counts};
+    int rc = post_step(c, &s, err);
+    for (uint32_t j = 0; j < c->n && !rc; j++) {
+        const uint8_t *of = (const uint8_t *)all + j * bytes;
+
+        if (of[bytes - 1])
+            continue;
+        if (first && memcmp(first, of, bytes) != 0)
+            rc = err_set(err, -EIO, "rank %u's %s differs", j, coding->text);
+        first = first ? first : of;
+    }
+    return rc;
+}
+
+static int one_batch(struct coder *c, const struct coded *b, struct err *err)
+{
+    const size_t bytes = CODEC_ITEMS * CODED_ROOM;
+    AUTOFREE uint8_t *arena = mem_zalloc(bytes);
+    AUTOFREE uint8_t *got = mem_zalloc(bytes);
+
+    coded_fill(c, b, arena);
+    int rc = run_gpu(c, b, arena, got, err);
+    if (!rc)
+        rc = run_host(c, b, arena, err);
+    if (!rc)
+        rc = compare(c, b, arena, got, err);
+    return rc ? rc : are_equal(c, b, got, err);
+}
+
+/* --- a member's life --- */
+
+static int coder_open(struct coder *c, struct backend *meeting, uint32_t me, char *said)
+{
+    const uint64_t max_bytes = coding->max_bytes ? coding->max_bytes : 1u << 26;
+    const struct device_config config = {
+        .rank = me,
+        .size = the_case->n,
+        .n_streams = the_case->n_streams ? the_case->n_streams : 1,
+        .is_deterministic = the_case->is_deterministic,
+        .codec_bytes = max_bytes,
+        .direct_bytes = 3000,
+        .init_timeout_ns = 30 * NS_PER_S,
+        .pool_bytes = 1u << 20,
+    };
+    const struct backend_env env = {.rank = me, .size = the_case->n};
+    struct err err = ERR_INIT;
+
+    *c = (struct coder){.host = meeting,
+                        .me = me,
+                        .n = the_case->n,
+                        .all = {the_case->n * 7},
+                        .own = {me + 1000}};
+    if (row->open(&config, (int)me, &c->d, &err)
+        || row->comm_open(c->d, meeting, &env, case_ranks, &c->gpu, &err))
+        return SAYS("open: %s", err.text);
+    c->stream = c->d->streams[0];
+    return codec_state_new(max_bytes, false, &c->state) ? SAYS("no memory") : 0;
+}
+
+static int coder_close(struct coder *c, int rc, char *said)
+{
+    codec_state_free(c->state);
+    if (rc)
+        row->abort(c->d);
+    else
+        c->gpu->ops->close(c->gpu);
+    return row->close(c->d, NULL) && !rc ? SAYS("close") : rc;
+}
+
+/* rounds of random batches */
+static int
+coding_body(struct backend *meeting, uint32_t me, struct party *p, char *said)
+{
+    struct err err = ERR_INIT;
+    struct coder c;
+    struct coded b;
+
+    (void)p;
+    if (coder_open(&c, meeting, me, said))
+        return 1;
+    int rc = 0;
+    for (unsigned k = 0; k < coding->n_rounds && !rc; k++) {
+        rc = draw(&c, &b) ? err_set(&err, -EINVAL, "plan") : 0;
+        if (!rc)
+            rc = one_batch(&c, &b, &err);
+        if (rc)
+            (void)SAYS("rank %u, round %u: %s", me, k, err.text);
+        if (!rc && c.d->codecs
+            && gcodec_states_bytes(c.d->codecs) != codec_state_bytes(c.state))
+            rc = SAYS("rank %u, round %u: %llu bytes are kept, not %llu", me, k,
+                      (unsigned long long)gcodec_states_bytes(c.d->codecs),
+                      (unsigned long long)codec_state_bytes(c.state));
+        if (!rc && c.d->codecs
+            && gcodec_states_evicted(c.d->codecs) != codec_state_evicted(c.state))
+            rc = SAYS("rank %u, round %u: %llu were evicted", me, k,
+                      (unsigned long long)gcodec_states_evicted(c.d->codecs));
+    }
+    if (!rc && coding->max_bytes && gcodec_states_evicted(c.d->codecs) == 0)
+        rc = SAYS("nothing was evicted");
+    return coder_close(&c, rc, said);
+}
+
+#endif
