@@ -110,6 +110,9 @@ static int add_set(struct coordinator *co,
             co->backend->ops->close(child);
         return r;
     }
+    r = carry_device_set(co, id, err);
+    if (r < 0)
+        return r;
     if (member_set_added(co->member, id, child != NULL) < 0)
         return err_set(err, -ENOMEM, "rank %u is out of memory for process set %u",
                        co->rank, set_number(id));

@@ -3,7 +3,9 @@
  *
  * A process set's communicator on the GPUs is opened with its first batch, over its
  * communicator of CPUs: all members come to that at the same place of the order, so
- * what does not fit is one sentence on all of them. A rank that has joined contributes
+ * what does not fit is one sentence on all of them. A set that is added when the world
+ * has one gets its own at once, split off by all ranks, where NCCL can: whether it does
+ * follows from the order alone, too. A rank that has joined contributes
  * zeros, which the device makes: its item has no memory. It opens its device here, if
  * it never had a tensor there.
  *
@@ -33,6 +35,18 @@ static int open_comm(struct coordinator *co, struct process_set *set, struct err
     env.deadline_ns = clock_now_ns() + co->settings.start_timeout_ns;
     return co->gpu.ops->comm_open(d, set->backend, &env, set->ranks,
                                   &set->device_backend, err);
+}
+
+int carry_device_set(struct coordinator *co, uint32_t id, struct err *err)
+{
+    struct backend *world = sets_find(co->sets, 0)->device_backend;
+    struct process_set *set = sets_find(co->sets, id);
+    int r;
+
+    if (!world)
+        return 0;
+    r = co->gpu.ops->comm_split(world, set->ranks, set->n, &set->device_backend, err);
+    return r == -ENOTSUP ? 0 : r; /* on all ranks: it is opened at its first batch */
 }
 
 /* What the caller's alloc gave may be in use in its stream until now. */

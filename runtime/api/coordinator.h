@@ -202,6 +202,9 @@ int carry_device(struct coordinator *co,
                  const struct member_act *act,
                  bool *ret_is_ours,
                  struct err *err);
+/* A set has been added, at this place of the order on all ranks: where the world has a
+ * communicator on the GPUs, the set's is split off it, by all ranks. */
+int carry_device_set(struct coordinator *co, uint32_t id, struct err *err);
 void carry_finish(struct coordinator *co, struct op *op, int status, const char *text);
 
 #endif

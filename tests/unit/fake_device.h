@@ -343,6 +343,19 @@ static int fake_comm_open(struct device *d,
     return 0;
 }
 
+static int fake_comm_split(struct backend *parent,
+                           const uint32_t *ranks,
+                           uint32_t n,
+                           struct backend **ret,
+                           struct err *err)
+{
+    (void)parent;
+    (void)ranks;
+    (void)n;
+    (void)ret;
+    return err_set(err, -ENOTSUP, "it is opened at its first batch");
+}
+
 static struct device_event *fake_ticket_event(struct backend *b, uint64_t ticket)
 {
     return fake_event_ref(((struct fake_comm *)b)->events[ticket % 4096]);
@@ -397,6 +410,7 @@ static const struct device_ops fake_row = {.abi = DEVICE_ABI,
                                            .abort = fake_abort,
                                            .quiesce = fake_quiesce,
                                            .comm_open = fake_comm_open,
+                                           .comm_split = fake_comm_split,
                                            .ticket_event = fake_ticket_event,
                                            .post_codec = fake_post_codec,
                                            .post_check = fake_post_check,

@@ -299,11 +299,11 @@ static int wait_idle(struct device *g, struct err *err)
 static int run_split(struct comm *c, struct comm *child, struct err *err)
 {
     const struct nccl_api *nccl = c->g->nccl;
-    const uint64_t deadline_ns = clock_now_ns() + init_timeout(c->g);
     const bool is_more = child && child->n_nc > 0; /* a set of one needs none */
     nccl_comm *to = is_more ? &child->nc[0] : &c->none;
     struct nccl_config config;
     int rc = wait_idle(c->g, err);
+    const uint64_t deadline_ns = clock_now_ns() + init_timeout(c->g);
 
     if (!rc)
         rc = step(c, COMM_EV_SPLIT, err);

@@ -7,6 +7,8 @@ $(eval $(call archive,kernels_cpu,tests/fakes/cuda/kernels_cpu.c,-ffp-contract=o
 # RUNPATH is the caller's.
 $(eval $(call archive,ncclrow,runtime/backend/nccl/nccl.c))
 $(eval $(call unit,gpu,ncclrow nccl launch kernels_cpu cpu core rendezvous contract base,-lm -ldl -Wl$(comma)--disable-new-dtags$(comma)-rpath$(comma)$(abspath $(O)/fakes)))
+# Whole worlds of processes on the fakes, by hvd.h.
+$(eval $(call unit,hvdgpu,hvdrt ncclrow nccl kernels_cpu cpu core rendezvous contract base,-lm -ldl -Wl$(comma)--disable-new-dtags$(comma)-rpath$(comma)$(abspath $(O)/fakes)))
 
 # The kernels' image, one for all variants. KERNELS=none makes one without kernels; where nothing is said,
 # what is there stays, so that `KERNELS=none make && make install` needs no compiler either.
@@ -38,4 +40,5 @@ $(O)/runtime/backend/nccl/image.o: $(KERNEL_BIN)
 $(O)/runtime/backend/nccl/hvd_gpu.o: XFLAGS := -DKERNELS_BIN='"$(BUILD)/kernels/head.bin"'
 $(O)/runtime/backend/nccl/hvd_gpu.o: $(BUILD)/kernels/head.bin
 $(addprefix $(O)/unit/gpu_,image_test pack_test coll_test park_test order_test abort_test matrix_test nancheck_test codec_test): $(O)/runtime/backend/nccl/image.o
+$(patsubst tests/unit/%.c,$(O)/unit/%,$(wildcard tests/unit/hvdgpu_*_test.c)): $(O)/runtime/backend/nccl/image.o
 $(O)/unit/gpu_report_test: | $(O)/bin/hvd-gpu

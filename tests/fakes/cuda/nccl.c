@@ -2,8 +2,10 @@
 /* The symbols of a communicator's life: init, split, shrink, revoke, finalize, destroy,
  * abort, asynchronous error. Non-blocking ones say ncclInProgress and go on on their
  * helper; a child's handle is written there, as by real NCCL, and so is valid only when
- * the parent says ncclSuccess. */
+ * the parent says ncclSuccess. Mutable global: how communicators began, under a lock.
+ */
 #include <limits.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,6 +28,31 @@ int ncclGetUniqueId(struct nccl_id *ret)
                    (int)getpid(), atomic_fetch_add(&number, 1),
                    (unsigned long long)fake_now_us());
     return NCCL_OK;
+}
+
+/* --- how they began --- */
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static char begun[1 << 16]; /* under lock */
+
+__attribute__((format(printf, 1, 2))) static void note(const char *fmt, ...)
+{
+    va_list ap;
+
+    pthread_mutex_lock(&lock);
+    size_t n = strlen(begun);
+    va_start(ap, fmt);
+    (void)vsnprintf(begun + n, sizeof(begun) - n, fmt, ap);
+    va_end(ap);
+    pthread_mutex_unlock(&lock);
+}
+
+char *fake_nccl_begun(void)
+{
+    pthread_mutex_lock(&lock);
+    char *ret = strdup(begun);
+    pthread_mutex_unlock(&lock);
+    return ret;
 }
 
 /* --- config --- */
@@ -81,6 +108,7 @@ static int init(nccl_comm *ret, int n, struct nccl_id id, int rank, bool blocks)
         || !memchr(id.bytes, '\0', FAKE_NAME_BYTES))
         return NCCL_ARGUMENT;
     struct nccl_comm_s *c = fake_comm_new(id.bytes, rank, n, NULL);
+    note("init %d/%d\n", rank, n);
     c->is_blocking = blocks;
     if (!blocks) /* whoever aborts may look from another thread */
         __atomic_store_n(ret, c, __ATOMIC_RELEASE);
@@ -227,6 +255,7 @@ int ncclCommSplit(
     if (!rc && color < NCCL_NOCOLOR)
         rc = NCCL_ARGUMENT;
     if (!rc) {
+        note("split %d of %d/%d\n", color, c->rank, c->n);
         b = birth_new(c, ret);
         b->color = color;
         b->key = key;
@@ -258,6 +287,7 @@ int ncclCommShrink(nccl_comm c,
             || (i && excluded[i] <= excluded[i - 1]))
             rc = NCCL_ARGUMENT;
     if (!rc) {
+        note("shrink %d/%d to %d\n", c->rank, c->n, c->n - n);
         b = birth_new(c, ret);
         b->excluded = calloc((size_t)n, sizeof(int));
         if (!b->excluded)

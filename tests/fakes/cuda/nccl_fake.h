@@ -54,6 +54,10 @@ FAKE_EXPORT void fake_nccl_launch_by(fake_launch_fn launch);
  * on all members. The caller frees. */
 FAKE_EXPORT char *fake_nccl_log(int rank);
 
+/* How they began, one line each in order: "init R/N", "split COLOR of R/N", "shrink R/N
+ * to N". The caller frees. */
+FAKE_EXPORT char *fake_nccl_begun(void);
+
 /* --- inside --- */
 
 enum fake_coll {

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Process sets whose communicators are split off the world's, by all ranks at the same
+ * place in the order, while batches of both are on their way. The fake NCCL ends the
+ * test where ranks do not make the same calls, or wait for each other for ever. */
+#include "tests/unit/hvdgpu_world.h"
+
+enum { N = 300, ROUNDS = 12 };
+
+struct sum {
+    float *v;
+    int members;
+    hvd_handle h;
+};
+
+/* Of ones: the sum tells how many took part. */
+static void begin(struct sum *s, int rank, const char *name, int set, int members)
+{
+    s->v = floats_on_gpu(rank, N);
+    s->members = members;
+    for (int i = 0; i < N; i++)
+        s->v[i] = 1;
+    CHECK_OK(sum_on_gpu(rank, name, s->v, N, set, &s->h));
+}
+
+static void end(struct sum *s)
+{
+    CHECK_OK(finish(s->h));
+    for (int i = 0; i < N; i++)
+        CHECK(s->v[i] == (float)s->members, "%g, not %d", (double)s->v[i], s->members);
+}
+
+/* Batches of the world and of a set, each rank in an order of its own. */
+static void both(int rank, int size, int set, int members, struct sum ret[2 * ROUNDS])
+{
+    char name[32];
+
+    for (int i = 0; i < 2 * ROUNDS; i++) {
+        const int k = rank % 2 ? 2 * ROUNDS - 1 - i : i;
+
+        (void)snprintf(name, sizeof(name), "%d.%d", set, k);
+        if (k % 2 == 0)
+            begin(&ret[k], rank, name, 0, size);
+        else if (members)
+            begin(&ret[k], rank, name, set, members);
+        else
+            ret[k].v = NULL;
+    }
+}
+
+static void all_end(struct sum v[2 * ROUNDS])
+{
+    for (int i = 0; i < 2 * ROUNDS; i++)
+        if (v[i].v)
+            end(&v[i]);
+}
+
+static void sets_body(int rank, int size)
+{
+    static const int early[] = {0, 1}, even[] = {0, 2}, rest[] = {1, 2, 3};
+    struct sum one, world[2 * ROUNDS], a[2 * ROUNDS], b[2 * ROUNDS];
+    int ids[3];
+
+    CHECK_OK(hvd_init(NULL));
+    CHECK_OK(hvd_process_set_add(early, 2, &ids[0])); /* nothing to split it off */
+    if (rank < 2) {
+        begin(&one, rank, "early", ids[0], 2);
+        end(&one);
+    }
+    begin(&one, rank, "first", 0, size);
+    end(&one);
+    both(rank, size, 0, size, world);
+    CHECK_OK(hvd_process_set_add(even, 2, &ids[1]));
+    both(rank, size, ids[1], rank % 2 == 0 ? 2 : 0, a);
+    CHECK_OK(hvd_process_set_add(rest, 3, &ids[2]));
+    both(rank, size, ids[2], rank > 0 ? 3 : 0, b);
+    all_end(world);
+    all_end(b);
+    all_end(a);
+    for (int i = 2; i >= 0; i--)
+        CHECK_OK(hvd_process_set_remove(ids[i]));
+    begin(&one, rank, "last", 0, size);
+    end(&one);
+    CHECK_OK(hvd_shutdown());
+    report_begun(rank);
+}
+
+/* What each rank did in this order. */
+static void expect(bool splits)
+{
+    for (int r = 0; r < 4; r++) {
+        char all[512];
+        size_t n = 0;
+
+        if (r < 2)
+            n += (size_t)snprintf(all, sizeof(all), "init %d/2\n", r);
+        n += (size_t)snprintf(all + n, sizeof(all) - n, "init %d/4\n", r);
+        if (splits) {
+            (void)snprintf(all + n, sizeof(all) - n,
+                           "split %d of %d/4\nsplit %d of %d/4\n", r % 2 ? -1 : 0, r,
+                           r ? 0 : -1, r);
+        } else {
+            if (r % 2 == 0)
+                n += (size_t)snprintf(all + n, sizeof(all) - n, "init %d/2\n", r / 2);
+            if (r > 0)
+                (void)snprintf(all + n, sizeof(all) - n, "init %d/3\n", r - 1);
+        }
+        assert_string_equal(shared->r[r].text, all);
+    }
+}
+
+static void run(const char *version, bool splits)
+{
+    if (!has_kernels())
+        return;
+    use_nccl(version);
+    (void)setenv("HVD_FAKE_DELAY_US", "300", 1);
+    (void)setenv("HVD_FAKE_NCCL_DELAY_US", "3000", 1);
+    world_run(4, sets_body);
+    (void)unsetenv("HVD_FAKE_DELAY_US");
+    (void)unsetenv("HVD_FAKE_NCCL_DELAY_US");
+    expect(splits);
+}
+
+static void sets_are_split_off_by_all_ranks(void **state)
+{
+    (void)state;
+    run("22705", true);
+    run("21805", true);
+}
+
+static void without_split_members_open_them_lazily(void **state)
+{
+    (void)state;
+    run("21706", false);
+    run("21003", false); /* blocks */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sets_are_split_off_by_all_ranks),
+        cmocka_unit_test(without_split_members_open_them_lazily),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
