@@ -88,6 +88,9 @@ struct device {
 /* gpu_process.c: what outlives worlds. cuda and nccl are loaded at the first call that
  * succeeds; cuda is initialised (cuInit). Any thread. */
 int gpu_load_cuda(const struct cuda_api **ret, struct err *err);
+/* What the driver is for (12040), also where cuInit failed; 0: not known. Any thread.
+ */
+int gpu_cuda_version(void);
 int gpu_load_nccl(const struct device_config *c,
                   const struct nccl_api **ret,
                   struct err *err);

@@ -52,6 +52,14 @@ int gpu_load_cuda(const struct cuda_api **ret, struct err *err)
     return r;
 }
 
+int gpu_cuda_version(void)
+{
+    (void)pthread_mutex_lock(&process.lock);
+    int version = process.cuda.version;
+    (void)pthread_mutex_unlock(&process.lock);
+    return version;
+}
+
 int gpu_load_nccl(const struct device_config *c,
                   const struct nccl_api **ret,
                   struct err *err)

@@ -81,17 +81,20 @@ void gpu_report(const struct device_config *c,
     const struct nccl_api *nccl;
     struct err err = ERR_INIT;
     char text[24];
+    int version;
 
     *ret = (struct device_report){0};
     (void)snprintf(ret->kernels, sizeof(ret->kernels), "%.63s", kernels);
     if (gpu_load_cuda(&cu, &err) == 0) {
-        (void)snprintf(ret->cuda, sizeof(ret->cuda), "%d.%d", cu->version / 1000 % 1000,
-                       cu->version % 1000 / 10);
         describe_gpus(cu, ret);
         nvml_describe(nvml_load(), ret);
     } else {
         set_problem(ret, err.text);
     }
+    version = gpu_cuda_version();
+    if (version > 0)
+        (void)snprintf(ret->cuda, sizeof(ret->cuda), "%d.%d", version / 1000 % 1000,
+                       version % 1000 / 10);
     if (gpu_load_nccl(c, &nccl, &err) == 0) {
         (void)snprintf(ret->nccl, sizeof(ret->nccl), "%s",
                        nccl_version_text(nccl->version, text));
