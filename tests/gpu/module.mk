@@ -11,6 +11,13 @@ $(addprefix $(O)/gpu/,$(GPU_TESTS)): $(O)/gpu/%: $(O)/gpu/%_test.o $(O)/tests/gp
     $(O)/runtime/backend/nccl/image.o $(foreach a,nccl cpu core base,$(O)/lib$(a).a)
 	@echo "  LD    $@"
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ -lm -ldl
+# Programs of this folder.
+GPU_MORE := nccl_real
+$(addprefix $(O)/gpu/,$(GPU_MORE)): $(O)/gpu/%: $(O)/tests/gpu/%.o $(foreach a,nccl cpu core base,$(O)/lib$(a).a)
+	@mkdir -p $(@D)
+	@echo "  LD    $@"
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ -lm -ldl
+-include $(GPU_MORE:%=$(O)/tests/gpu/%.d)
 
 # What the tests run: also what setup-build makes, so that no two rows build it at once.
 GPU_NEEDS := $(GPU_PROGRAMS) $(FAKES) $(O)/bin/hvd-gpu $(O)/lib/libhvd.so $(O)/lib/libhvd_cuda.so

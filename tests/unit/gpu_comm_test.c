@@ -168,6 +168,8 @@ static void a_failed_start_breaks_the_device(void **state)
     (void)state;
     run_case(
         &(struct gpu_case){.n = 2, .body = init_fails, .faults = "init_error=1:2"});
+    run_case(
+        &(struct gpu_case){.n = 2, .body = init_fails, .faults = "init_refused=1:2"});
 }
 
 static int

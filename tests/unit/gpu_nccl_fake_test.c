@@ -488,6 +488,26 @@ static void init_error(struct member *m)
     WANT(m, nccl.abort(m->c) == NCCL_OK);
 }
 
+/* The results as NVIDIA's library has them: tests/gpu/nccl_real.c. */
+static void init_refused(struct member *m)
+{
+    m->c = NULL;
+    WANT(m, start(m) == NCCL_CUDA && !m->c);
+}
+
+static void texts_are_those_of_the_version(void **state)
+{
+    (void)state;
+    (void)setenv("HVD_FAKE_NCCL", "21304", 1);
+    assert_string_equal(nccl.error_text(NCCL_IN_PROGRESS), "unknown result code");
+    (void)setenv("HVD_FAKE_NCCL", "22705", 1);
+    assert_string_equal(nccl.error_text(NCCL_IN_PROGRESS),
+                        "NCCL operation in progress");
+    assert_string_equal(nccl.error_text(NCCL_TIMEOUT), "unknown result code");
+    (void)setenv("HVD_FAKE_NCCL", "23203", 1);
+    assert_string_equal(nccl.error_text(NCCL_TIMEOUT), "timeout");
+}
+
 static void errors_are_told(void **state)
 {
     (void)state;
@@ -497,6 +517,8 @@ static void errors_are_told(void **state)
     run(2, lost_peer);
     nccl.faults("init_error=1:1");
     run(2, init_error);
+    nccl.faults("init_refused=0:1");
+    run(1, init_refused);
 }
 
 int main(void)
@@ -514,6 +536,7 @@ int main(void)
         cmocka_unit_test_setup(survivors_revoke_and_shrink, setup),
         cmocka_unit_test_setup(an_abort_ends_what_hangs, setup),
         cmocka_unit_test_setup(errors_are_told, setup),
+        cmocka_unit_test_setup(texts_are_those_of_the_version, setup),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

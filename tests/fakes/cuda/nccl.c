@@ -107,6 +107,12 @@ static int init(nccl_comm *ret, int n, struct nccl_id id, int rank, bool blocks)
     if (n < 1 || n > FAKE_MAX_MEMBERS || rank < 0 || rank >= n
         || !memchr(id.bytes, '\0', FAKE_NAME_BYTES))
         return NCCL_ARGUMENT;
+    int code;
+    long at;
+    if (fake_fault("init_refused", rank, &code, &at)) {
+        fake_set_error("an injected refusal of member %d", rank);
+        return code; /* as without a driver: at once, and there is no communicator */
+    }
     struct nccl_comm_s *c = fake_comm_new(id.bytes, rank, n, NULL);
     note("init %d/%d\n", rank, n);
     c->is_blocking = blocks;

@@ -196,10 +196,11 @@ const char *ncclGetErrorString(int result)
         "invalid usage (run with NCCL_DEBUG=WARN for details)",
         "remote process exited or there was a network error",
         "NCCL operation in progress",
-        "NCCL operation timed out",
+        "timeout",
     };
+    const int last = fake_version() < 21400   ? NCCL_REMOTE
+                     : fake_version() < 23000 ? NCCL_IN_PROGRESS
+                                              : NCCL_TIMEOUT;
 
-    return result >= 0 && (size_t)result < sizeof(texts) / sizeof(texts[0])
-               ? texts[result]
-               : "unknown result code";
+    return result >= 0 && result <= last ? texts[result] : "unknown result code";
 }
