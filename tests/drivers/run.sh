@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # run.sh: our prototypes, structs and numbers against NVIDIA's headers; our tables of the driver's and NVML's
 # symbols and result codes against real driver libraries of several releases, and what hvd-gpu says with each of
-# them. TAP; no GPU is needed. BIN, LIB: what was built.
+# them. TAP; no GPU is needed. BIN, LIB, KERNELS_BIN: what was built.
 set -uo pipefail
 cd "$(dirname "$0")" || exit
 dir=$(./fetch.sh) || exit
@@ -32,6 +32,8 @@ compiles -isystem "$nvidia/cuda_runtime/include" -isystem "$nvidia/nvml_dev/incl
 result $? "our prototypes are those of CUDA 12.9 and its NVML"
 compiles -isystem "$nvidia/cu13/include" -isystem "$nccl/include" -DNCCL
 result $? "our prototypes are those of CUDA 13.0 and NCCL"
+./ptx.py "$KERNELS_BIN" "$nvidia/cuda_nvcc/bin/ptxas" sm_70 sm_80 sm_86
+result $? "the kernels' PTX is one that CUDA 11.7 knows, and spills no register"
 while read -r release suite _; do
     case $release in '#'*) continue ;; esac
     if [ ! -e "$dir/$release/libcuda.so.1" ]; then
