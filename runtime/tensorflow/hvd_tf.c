@@ -5,11 +5,16 @@
  * soname alone. tf.load_op_library() loads it, which runs register_all(). Python side:
  * _hvd/tensorflow/mpi_ops.py. The operations are rows of a table; job.c runs the
  * collectives, the rest of this file those that only ask the runtime for a number. All
- * run on the CPU. All are stateful, so that TensorFlow never folds, merges, repeats or
+ * have kernels for the CPU. Those of collectives for GPUs come with hvd_tf_use_gpu(),
+ * and only where tensors on GPUs can travel: without them TensorFlow copies. Whether it
+ * was asked, and the answer, are the one mutable state. All are
+ * stateful, so that TensorFlow never folds, merges, repeats or
  * leaves out one on one rank; Python takes from tf.function the order that it would
  * make them keep for that. */
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "hvd.h"
 #include "runtime/tensorflow/job.h"
@@ -17,15 +22,22 @@
 #include "runtime/tensorflow/self_test.h"
 #include "runtime/tensorflow/shapes.h"
 #include "runtime/tensorflow/tf_c_api.h"
+#include "runtime/tensorflow/use_gpu.h"
 
 /* --- collectives --- */
 
+/* One type for both devices: what is under way has one count of numbers. */
 #define COLLECTIVE(function, word, kind, is_grouped)                                   \
+    static const struct op_type function##_type = {word, kind, is_grouped};            \
+                                                                                       \
     static void *function##_create(struct TF_OpKernelConstruction *c)                  \
     {                                                                                  \
-        static const struct op_type type = {word, kind, is_grouped};                   \
+        return kernel_create(c, &function##_type, false);                              \
+    }                                                                                  \
                                                                                        \
-        return kernel_create(c, &type);                                                \
+    static void *function##_create_gpu(struct TF_OpKernelConstruction *c)              \
+    {                                                                                  \
+        return kernel_create(c, &function##_type, true);                               \
     }
 
 COLLECTIVE(allreduce, "allreduce", KIND_ALLREDUCE, false)
@@ -171,6 +183,8 @@ struct registration {
     tf_create_fn create;
     tf_shape_fn shape;
     const char *inputs[2], *outputs[2], *attrs[12];
+    tf_create_fn create_gpu; /* collectives only */
+    const char *hosts[2];    /* tensors that are in host memory there too */
 };
 
 static const struct registration collectives[] = {
@@ -179,83 +193,137 @@ static const struct registration collectives[] = {
      shape_as_input,
      {"tensor: T"},
      {"sum: T"},
-     {ONE_TYPE, COMPRESSED}},
+     {ONE_TYPE, COMPRESSED},
+     allreduce_create_gpu,
+     {NULL}},
     {"HvdGroupedAllreduce",
      grouped_allreduce_create,
      shape_as_input,
      {"tensors: T"},
      {"sum: T"},
-     {TYPE_LIST, COMPRESSED}},
+     {TYPE_LIST, COMPRESSED},
+     grouped_allreduce_create_gpu,
+     {NULL}},
     {"HvdAllgather",
      allgather_create,
      shape_of_rows,
      {"tensor: T"},
      {"output: T"},
-     {ONE_TYPE, NAMED}},
+     {ONE_TYPE, NAMED},
+     allgather_create_gpu,
+     {NULL}},
     {"HvdGroupedAllgather",
      grouped_allgather_create,
      shape_of_rows,
      {"tensors: T"},
      {"outputs: T"},
-     {TYPE_LIST, NAMED}},
+     {TYPE_LIST, NAMED},
+     grouped_allgather_create_gpu,
+     {NULL}},
     {"HvdBroadcast",
      broadcast_create,
      shape_as_input,
      {"tensor: T"},
      {"output: T"},
-     {ONE_TYPE, NAMED, "root_rank: int"}},
+     {ONE_TYPE, NAMED, "root_rank: int"},
+     broadcast_create_gpu,
+     {NULL}},
     {"HvdAlltoall",
      alltoall_create,
      shape_of_alltoall,
      {"tensor: T", "splits: int32"},
      {"output: T", "received_splits: int32"},
-     {ONE_TYPE, NAMED}},
+     {ONE_TYPE, NAMED},
+     alltoall_create_gpu,
+     {"splits", "received_splits"}},
     {"HvdReducescatter",
      reducescatter_create,
      shape_of_rows,
      {"tensor: T"},
      {"output: T"},
-     {ONE_TYPE, REDUCED}},
+     {ONE_TYPE, REDUCED},
+     reducescatter_create_gpu,
+     {NULL}},
     {"HvdGroupedReducescatter",
      grouped_reducescatter_create,
      shape_of_rows,
      {"tensors: T"},
      {"outputs: T"},
-     {TYPE_LIST, REDUCED}},
+     {TYPE_LIST, REDUCED},
+     grouped_reducescatter_create_gpu,
+     {NULL}},
     {"HvdJoin",
      join_create,
      shape_scalar,
      {NULL},
      {"output: int32"},
-     {"eager: bool = false", "blocking: bool = false"}},
-    {"HvdBarrier", barrier_create, shape_none, {NULL}, {NULL}, {COMMON}},
+     {"eager: bool = false", "blocking: bool = false"},
+     join_create_gpu,
+     {"output"}},
+    {"HvdBarrier",
+     barrier_create,
+     shape_none,
+     {NULL},
+     {NULL},
+     {COMMON},
+     barrier_create_gpu,
+     {NULL}},
 };
 
 static const struct registration numbers[] = {
-    {"HvdSize", size_create, shape_scalar, {NULL}, {"size: int32"}, {SET}},
+    {"HvdSize",
+     size_create,
+     shape_scalar,
+     {NULL},
+     {"size: int32"},
+     {SET},
+     NULL,
+     {NULL}},
     {"HvdProcessSetIncluded",
      included_create,
      shape_scalar,
      {NULL},
      {"included: int32"},
-     {SET}},
-    {"HvdRank", rank_create, shape_scalar, {NULL}, {"rank: int32"}, {NULL}},
+     {SET},
+     NULL,
+     {NULL}},
+    {"HvdRank",
+     rank_create,
+     shape_scalar,
+     {NULL},
+     {"rank: int32"},
+     {NULL},
+     NULL,
+     {NULL}},
     {"HvdLocalRank",
      local_rank_create,
      shape_scalar,
      {NULL},
      {"local_rank: int32"},
+     {NULL},
+     NULL,
      {NULL}},
     {"HvdLocalSize",
      local_size_create,
      shape_scalar,
      {NULL},
      {"local_size: int32"},
+     {NULL},
+     NULL,
      {NULL}},
 };
 
 static const struct registration self_test = {
-    "HvdSelfTest", NULL, shape_as_input, {"x: int32"}, {"y: int32"}, {NULL}};
+    "HvdSelfTest", NULL,   shape_as_input, {"x: int32"},
+    {"y: int32"},  {NULL}, NULL,           {NULL}};
+
+/* With nobody to return it to: says it. */
+static void tell(const struct registration *r, const struct TF_Status *s)
+{
+    if (TF_GetCode(s) != TF_OK)
+        (void)fprintf(stderr, "libhvd_tf: cannot register %s: %s\n", r->name,
+                      TF_Message(s));
+}
 
 static void register_op(const struct registration *r, struct TF_KernelBuilder *kernel)
 {
@@ -273,19 +341,61 @@ static void register_op(const struct registration *r, struct TF_KernelBuilder *k
     TF_RegisterOpDefinition(b, s);
     if (TF_GetCode(s) == TF_OK)
         TF_RegisterKernelBuilder(r->name, kernel, s);
-    if (TF_GetCode(s) != TF_OK) /* at load, with nobody to return it to: say it */
-        (void)fprintf(stderr, "libhvd_tf: cannot register %s: %s\n", r->name,
-                      TF_Message(s));
+    tell(r, s);
     TF_DeleteStatus(s);
 }
 
-static struct TF_KernelBuilder *new_collective(const struct registration *r)
+static struct TF_KernelBuilder *
+new_collective(const struct registration *r, const char *device, tf_create_fn create)
 {
     if (TF_NewAsyncKernelBuilder)
-        return TF_NewAsyncKernelBuilder(r->name, "CPU", r->create, collective_compute,
+        return TF_NewAsyncKernelBuilder(r->name, device, create, collective_compute,
                                         collective_delete);
-    return TF_NewKernelBuilder(r->name, "CPU", r->create, collective_compute_now,
+    return TF_NewKernelBuilder(r->name, device, create, collective_compute_now,
                                collective_delete);
+}
+
+static bool can_use_gpu(void)
+{
+    static const char yes[] = "{\"can\":true";
+    char report[sizeof(yes)] = "";
+
+    (void)hvd_device_report(report, sizeof(report));
+    return strcmp(report, yes) == 0;
+}
+
+static void register_gpu(void)
+{
+    const struct registration *r;
+
+    for (r = collectives; r < collectives + sizeof(collectives) / sizeof(*r); r++) {
+        struct TF_KernelBuilder *b = new_collective(r, "GPU", r->create_gpu);
+        struct TF_Status *s = TF_NewStatus();
+
+        for (size_t i = 0; i < 2 && r->hosts[i]; i++)
+            TF_KernelBuilder_HostMemory(b, r->hosts[i]);
+        TF_RegisterKernelBuilder(r->name, b, s);
+        tell(r, s);
+        TF_DeleteStatus(s);
+    }
+}
+
+int hvd_tf_use_gpu(void)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static bool is_asked, can; /* lock */
+    bool r;
+
+    (void)pthread_mutex_lock(&lock);
+    if (!is_asked) {
+        can = can_use_gpu();
+        is_asked = true;
+        if (can)
+            register_gpu();
+    }
+    r = can;
+    (void)pthread_mutex_unlock(&lock);
+    return r;
 }
 
 __attribute__((constructor)) static void register_all(void)
@@ -293,7 +403,7 @@ __attribute__((constructor)) static void register_all(void)
     const struct registration *r;
 
     for (r = collectives; r < collectives + sizeof(collectives) / sizeof(*r); r++)
-        register_op(r, new_collective(r));
+        register_op(r, new_collective(r, "CPU", r->create));
     for (r = numbers; r < numbers + sizeof(numbers) / sizeof(*r); r++)
         register_op(r, TF_NewKernelBuilder(r->name, "CPU", r->create, number_compute,
                                            number_delete));

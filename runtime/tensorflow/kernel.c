@@ -128,7 +128,8 @@ static void read_name(const struct reader *r, struct kernel *k)
 }
 
 struct kernel *kernel_create(struct TF_OpKernelConstruction *c,
-                             const struct op_type *type)
+                             const struct op_type *type,
+                             bool is_on_gpu)
 {
     struct reader r = {.c = c, .s = TF_NewStatus()};
     struct kernel *k = calloc(1, sizeof(*k));
@@ -137,6 +138,7 @@ struct kernel *kernel_create(struct TF_OpKernelConstruction *c,
         TF_SetStatus(r.s, TF_RESOURCE_EXHAUSTED, "out of memory for an operation");
     } else {
         k->type = type;
+        k->is_on_gpu = is_on_gpu;
         k->prescale = k->postscale = 1.0;
         k->reduce_op = HVD_SUM;
         read_int(&r, "reduce_op", &k->reduce_op);

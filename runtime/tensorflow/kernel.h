@@ -36,6 +36,7 @@ struct kernel {
     int32_t reduce_op, root_rank, process_set;
     double prescale, postscale;
     bool is_eager, is_blocking, has_compression;
+    bool is_on_gpu; /* its tensors are, but those that hvd_tf.c keeps in host memory */
     char compression[CODEC_NAME_MAX];
     char name[KERNEL_NAME_MAX]; /* "" when eager without a name */
     struct numbers *numbers;    /* then; else NULL */
@@ -43,7 +44,8 @@ struct kernel {
 
 /* NULL after telling the construction why. */
 struct kernel *kernel_create(struct TF_OpKernelConstruction *c,
-                             const struct op_type *type);
+                             const struct op_type *type,
+                             bool is_on_gpu);
 void kernel_free(struct kernel *k); /* accepts NULL */
 
 #endif

@@ -16,5 +16,6 @@ $(O)/lib/libhvd_tf.so: $(TF_OBJ) $(O)/stub/$(TF_SONAME) $(HVD_LIB) runtime/tenso
 -include $(TF_OBJ:.o=.d)
 ALL_BINS += $(O)/lib/libhvd_tf.so
 
-$(eval $(call archive,tfop,runtime/tensorflow/done.c runtime/tensorflow/name.c runtime/tensorflow/numbers.c))
+# Tests are TensorFlow and the runtime themselves (tests/unit/tf_fake.h).
+$(eval $(call archive,tfop,$(TF_OBJ:$(O)/%.o=%.c)))
 $(eval $(call unit,tfop,tfop,-ldl))

@@ -5,7 +5,14 @@
  * No copies: the runtime reads the input's memory and writes the output's. An allreduce
  * or a broadcast writes into its input where TensorFlow has no other use for it; the
  * root of a broadcast gives its input on. How many rows others send is known late: then
- * part_alloc makes the output, on the thread that carries the operation out. */
+ * part_alloc makes the output, on the thread that carries the operation out.
+ *
+ * On a GPU no stream is told to us, neither the one that makes the inputs nor the one
+ * in whose order TensorFlow reuses memory. So the runtime begins after all that is in
+ * any stream of the device at the submit, and outputs are made before that: memory that
+ * TensorFlow gives while work is queued on it may be in use until then. (Of part_alloc
+ * the runtime takes the time of its return.) The callback comes when the GPU is done,
+ * so what TensorFlow puts into its streams afterwards finds the outputs. */
 #include "runtime/tensorflow/part.h"
 
 #include <stdio.h>
@@ -303,7 +310,7 @@ int part_submit(struct part *p, const char *job_name, hvd_done_fn done)
     int64_t shape[HVD_MAX_DIMS];
     char name[PART_NAME_MAX];
     struct hvd_tensor t = {.size_bytes = sizeof(t),
-                           .device = -1,
+                           .device = HVD_DEVICE_HOST,
                            .name = job_name,
                            .done = done,
                            .done_arg = p};
@@ -317,6 +324,10 @@ int part_submit(struct part *p, const char *job_name, hvd_done_fn done)
         t.group = job_name;
         t.group_size = j->n_parts;
         t.is_held = 1;
+    }
+    if (data && k->is_on_gpu) {
+        t.device = HVD_DEVICE_OF_POINTER;
+        t.stream = HVD_STREAM_ALL;
     }
     if (data) {
         describe(&t, data, shape);

@@ -119,6 +119,8 @@ typedef void (*tf_shape_fn)(struct TF_ShapeInferenceContext *, struct TF_Status 
     X(struct TF_KernelBuilder *, TF_NewAsyncKernelBuilder,                             \
       (const char *op, const char *device, tf_create_fn, tf_async_compute_fn,          \
        tf_delete_fn))                                                                  \
+    X(void, TF_KernelBuilder_HostMemory,                                               \
+      (struct TF_KernelBuilder *, const char *argument))                               \
     X(void, TF_RegisterKernelBuilder,                                                  \
       (const char *name, struct TF_KernelBuilder *, struct TF_Status *))               \
     X(void, TF_RunAsyncOpKernelDoneCallback, (struct TF_AsyncOpKernelDoneCallback *))  \
