@@ -1,7 +1,11 @@
 # End-to-end tests of the launchers: real processes, TAP. V=asan and V=tsan work too.
 $(eval $(call program,launch-rank,tests/launch/rank.c,rendezvous contract base,))
 $(eval $(call program,launch-world,tests/launch/world.c,hvdrt cpu core rendezvous contract base,-lm))
-LAUNCH_TEST_BINS = $(O)/bin/hvd-agent $(O)/bin/horovodrun $(O)/bin/hvd-rsh $(O)/bin/launch-rank $(O)/bin/launch-world
+# A rank on a GPU, with the shared libraries as they are shipped; the fakes stand in for NVIDIA's.
+$(eval $(call program,launch-gpu-world,tests/launch/gpu_world.c,,-L$(O)/lib -l:libhvd.so -ldl -Wl$(comma)-rpath$(comma)$(abspath $(O)/lib)))
+$(O)/bin/launch-gpu-world: $(O)/lib/libhvd.so | $(O)/lib/libhvd_cuda.so $(FAKES) $(O)/bin/hvd-gpu
+LAUNCH_TEST_BINS = $(O)/bin/hvd-agent $(O)/bin/horovodrun $(O)/bin/hvd-rsh $(O)/bin/launch-rank $(O)/bin/launch-world \
+                   $(O)/bin/launch-gpu-world
 # The same small MPI program by each of Debian's implementations; for hvd-rsh's tests and the test images.
 $(O)/bin/mpi-pi-%: tests/launch/mpi_pi.c
 	@mkdir -p $(@D)
@@ -18,7 +22,7 @@ test-launch: $(LAUNCH_TEST_BINS) ## end-to-end tests of horovodrun and hvd-agent
 	    LAUNCH_TEST_QUICK_S=$(or $(LAUNCH_TEST_QUICK_S_$(V)),0.05) \
 	    prove --directives -e python3 $(addprefix tests/launch/,horovodrun_test.py flags_test.py config_test.py \
 	        peer_test.py signals_test.py agent_test.py start_test.py await_test.py scale_test.py \
-	        metrics_test.py install_test.py)
+	        metrics_test.py install_test.py gpu_test.py)
 
 .PHONY: test-remote
 test-remote: $(LAUNCH_TEST_BINS) $(LAUNCH_MPI) $(PY_TREE) ## horovodrun over several hosts, by ssh and by hvd-agent serve; needs root

@@ -17,9 +17,8 @@
 #define MS 1000000ull
 #define XID_79                                                                         \
     "XID 79 (GPU has fallen off the bus) on GPU 0 of rank 1 (host b): the GPU"
-#define REMOTE                                                                         \
-    "NCCL asynchronous error on rank 2 (host c), GPU 0 (H100): NCCL: remote process "  \
-    "exited or there was a network error"
+#define ASYNC  "NCCL asynchronous error on rank 2 (host c), GPU 0 (H100): NCCL: "
+#define REMOTE ASYNC "remote process exited or there was a network error"
 
 static void sentences_are_found_in_last_lines(void **state)
 {
@@ -67,9 +66,18 @@ static void sentences_are_found_in_last_lines(void **state)
          GPU_CAUSE_NONE, -1, ""},
         /* NCCL's */
         {"E: " REMOTE, GPU_CAUSE_REMOTE, -1, REMOTE},
-        {"NCCL asynchronous error on rank 2 (host c), GPU 0 (H100): NCCL: unhandled "
-         "system error",
-         GPU_CAUSE_NONE, -1, ""},
+        {"E: " ASYNC "unhandled system error", GPU_CAUSE_REMOTE, -1,
+         ASYNC "unhandled system error"},
+        {ASYNC "unhandled cuda error (run with NCCL_DEBUG=INFO for details)",
+         GPU_CAUSE_PROGRAM, 2,
+         ASYNC "unhandled cuda error (run with NCCL_DEBUG=INFO for details)"},
+        {ASYNC "an illegal memory access was encountered (CUDA_ERROR_ILLEGAL_ADDRESS)",
+         GPU_CAUSE_PROGRAM, 2,
+         ASYNC "an illegal memory access was encountered (CUDA_ERROR_ILLEGAL_ADDRESS)"},
+        {"E: rank 2 (host c, pid 7): and so on; and " ASYNC
+         "an illegal memory access was encountered (CUDA_ERROR_ILLEGAL_ADDRESS); x",
+         GPU_CAUSE_PROGRAM, 2,
+         ASYNC "an illegal memory access was encountered (CUDA_ERROR_ILLEGAL_ADDRESS)"},
         /* the weightiest, and of those the last */
         {REMOTE "\n" XID_79 "\n" REMOTE "\nCUDA_ERROR_LAUNCH_FAILED\n",
          GPU_CAUSE_HARDWARE, 1, XID_79},
@@ -102,6 +110,10 @@ static void a_sentence_far_in_a_line_is_cut_in_front(void **state)
     (void)snprintf(text + 800, sizeof(text) - 800, " CUDA_ERROR_ASSERT: no");
     assert_int_equal(gpu_cause_scan(text, why, sizeof(why), &rank), GPU_CAUSE_PROGRAM);
     assert_string_equal(why, "CUDA_ERROR_ASSERT: no");
+    (void)snprintf(text, sizeof(text), "%0200d rank 4 (host x): CUDA_ERROR_ASSERT", 0);
+    assert_int_equal(gpu_cause_scan(text, why, sizeof(why), &rank), GPU_CAUSE_PROGRAM);
+    assert_string_equal(why, "rank 4 (host x): CUDA_ERROR_ASSERT");
+    assert_int_equal(rank, 4);
     (void)snprintf(text, sizeof(text), "%s and the rest of a very long sentence %0500d",
                    XID_79, 0);
     assert_int_equal(gpu_cause_scan(text, why, sizeof(why), &rank), GPU_CAUSE_HARDWARE);

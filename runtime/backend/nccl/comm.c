@@ -110,9 +110,25 @@ void comms_free(struct device *g, uint64_t deadline_ns)
         comm_free(g->comms);
 }
 
+/* NCCL tells of an "unhandled cuda error" and not which; the driver repeats those after
+ * which nothing works. */
+static void ask_driver(const struct device *g, struct err *err)
+{
+    struct gpu_scope scope;
+
+    if (!err || !strstr(err->text, "cuda error") || gpu_enter(g, &scope, NULL) < 0)
+        return;
+    int r = g->cu->stream_query(g->streams[0]);
+    gpu_leave(&scope);
+    if (r != CU_OK && r != CU_NOT_READY && r != CU_CAPTURE_UNSUPPORTED)
+        (void)cuda_fail(g->cu, "NCCL", r, err); /* the code stays NCCL's */
+}
+
 int comm_name_async(const struct device *g, int rc, struct err *err)
 {
     char host[300];
+
+    ask_driver(g, err);
 
     (void)err_prefix(err, "NCCL asynchronous error on rank %u%s, GPU %d (%s)",
                      g->config.rank, gpu_host_text(g, g->config.rank, host), g->ordinal,

@@ -16,7 +16,8 @@
 
 #include "runtime/base/mem.h"
 
-#define MAX_BEFORE 150 /* bytes of a line that are shown before an error */
+#define NCCL_MARK  "NCCL asynchronous error on rank "
+#define MAX_BEFORE 170 /* bytes of a line that are shown before an error */
 
 struct found {
     enum gpu_cause cause;
@@ -35,8 +36,8 @@ static bool is_of_program(long xid)
     return false;
 }
 
-/* "rank 3 (host .." at or behind p, within n bytes; -1: there is none. */
-static int32_t rank_in(const char *p, size_t n)
+/* "rank 3 (host .." at or behind p, within n bytes; NULL: there is none. */
+static const char *find_rank(const char *p, size_t n, int32_t *ret)
 {
     static const char mark[] = "rank ";
     const char *at;
@@ -50,10 +51,12 @@ static int32_t rank_in(const char *p, size_t n)
         if (n == 0 || *digits < '0' || *digits > '9')
             continue;
         long rank = strtol(digits, &end, 10);
-        if (rank < INT32_MAX && !strncmp(end, " (host ", 7))
-            return (int32_t)rank;
+        if (rank < INT32_MAX && !strncmp(end, " (host ", 7)) {
+            *ret = (int32_t)rank;
+            return at;
+        }
     }
-    return -1;
+    return NULL;
 }
 
 static size_t sentence_length(const char *p, size_t n)
@@ -85,14 +88,22 @@ static bool find_xid(const char *line, size_t n, struct found *ret)
     return true;
 }
 
-/* Where the part of a line begins that holds `at`: near enough for it to be copied. */
+/* Where the part of a line begins that tells of the error `at`: near enough for it to
+ * be copied, with its rank if it has one. */
 static const char *part_begin(const char *line, const char *at)
 {
     const char *p;
+    int32_t rank;
 
     while ((p = memmem(line, (size_t)(at - line), "; ", 2)) != NULL)
         line = p + 2;
-    return at - line > MAX_BEFORE ? at : line;
+    p = memmem(line, (size_t)(at - line), NCCL_MARK, sizeof(NCCL_MARK) - 1);
+    if (p)
+        return p;
+    if (at - line <= MAX_BEFORE)
+        return line;
+    p = find_rank(line, (size_t)(at - line), &rank);
+    return p && at - p <= MAX_BEFORE ? p : at;
 }
 
 /* An error of a kernel or of the GPU: the driver's name for it, and the text that
@@ -129,23 +140,29 @@ static bool find_error(const char *line, size_t n, struct found *ret)
         if (!at)
             continue;
         const char *begin = part_begin(line, at);
-        *ret = (struct found){errors[i].cause, begin,
-                              rank_in(begin, (size_t)(at - begin))};
+        *ret = (struct found){errors[i].cause, begin, -1};
+        (void)find_rank(begin, (size_t)(at - begin), &ret->rank); /* or it has none */
         return true;
     }
     return false;
 }
 
-/* Ours: "NCCL asynchronous error on rank 3 (host b), GPU 0 (name): NCCL: text". Only
- * "remote" says whose fault it is: not this rank's. */
-static bool find_remote(const char *line, size_t n, struct found *ret)
+/* Ours: "NCCL asynchronous error on rank 3 (host b), GPU 0 (name): NCCL: text". NCCL
+ * before 2.13 says "unhandled system error" of a peer that died; what else it says is
+ * this rank's. */
+static bool find_nccl(const char *line, size_t n, struct found *ret)
 {
-    static const char mark[] = "NCCL asynchronous error on rank ";
-    const char *at = memmem(line, n, mark, sizeof(mark) - 1);
+    static const char *const lost[] = {": remote ", ": unhandled system error"};
+    const char *at = memmem(line, n, NCCL_MARK, sizeof(NCCL_MARK) - 1);
 
-    if (!at || !memmem(at, n - (size_t)(at - line), ": remote ", 9))
+    if (!at)
         return false;
-    *ret = (struct found){GPU_CAUSE_REMOTE, at, -1};
+    n -= (size_t)(at - line);
+    *ret = (struct found){GPU_CAUSE_PROGRAM, at, -1};
+    (void)find_rank(at, n, &ret->rank);
+    for (size_t i = 0; i < ARRAY_LEN(lost); i++)
+        if (memmem(at, n, lost[i], strlen(lost[i])))
+            *ret = (struct found){GPU_CAUSE_REMOTE, at, -1};
     return true;
 }
 
@@ -175,7 +192,7 @@ gpu_cause_scan(const char *text, char *ret_why, size_t size_bytes, int32_t *ret_
         struct found f;
         size_t n = strcspn(p, "\n");
 
-        if ((find_xid(p, n, &f) || find_error(p, n, &f) || find_remote(p, n, &f))
+        if ((find_xid(p, n, &f) || find_error(p, n, &f) || find_nccl(p, n, &f))
             && weight(f.cause) <= weight(best.cause)) {
             best = f;
             length = sentence_length(f.at, n - (size_t)(f.at - p));

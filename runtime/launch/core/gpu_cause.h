@@ -18,7 +18,7 @@ enum gpu_cause {
  *
  *   XID 79 (GPU has fallen off the bus) on GPU 0 of rank 3 (host b): ..
  *   .. CUDA_ERROR_ILLEGAL_ADDRESS .., and what frameworks write for it
- *   NCCL asynchronous error on rank 3 (host b), ..
+ *   NCCL asynchronous error on rank 3 (host b), .., which may be about another rank
  *
  * and copies it to ret_why (without what stood before it, up to a "; ", cut to size),
  * "" for GPU_CAUSE_NONE. *ret_rank: whose GPU it says it was, -1: it does not say. A

@@ -191,16 +191,17 @@ static int free_entry(void *arg)
     return 0;
 }
 
-static void mark_given(const void *p)
+/* is_given false: its free was refused, as of a context that is lost. */
+static void mark_given(const void *p, bool is_given)
 {
     pthread_mutex_lock(&lock);
     struct block *b = blocks;
     while (b && (b->p != p || b->is_pinned))
         b = b->next;
-    if (!b || b->is_given)
+    if (!b || b->is_given == is_given)
         hvd_fake_die("%p is freed, and no block of device memory begins there%s", p,
                      b ? " any more" : "");
-    b->is_given = true;
+    b->is_given = is_given;
     pthread_mutex_unlock(&lock);
 }
 
@@ -209,8 +210,11 @@ int cuMemFreeAsync(cu_ptr p, cu_stream s)
 {
     void *at = host_of(p);
 
-    mark_given(at);
-    return hvd_fake_enqueue(s, free_entry, &at, sizeof at);
+    mark_given(at, true);
+    int r = hvd_fake_enqueue(s, free_entry, &at, sizeof at);
+    if (r)
+        mark_given(at, false);
+    return r;
 }
 
 EXPORT int cuDeviceGetDefaultMemPool(cu_pool *ret, cu_device d);
