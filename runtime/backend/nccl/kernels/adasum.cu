@@ -24,7 +24,7 @@ DEVICE void dots_fold(struct dots_shared *s, unsigned t, unsigned n)
 #define DEFINE_DOTS(name, T)                                                           \
     DEVICE void name##_chunk(const struct chunk *c, struct dots_shared *s, unsigned t) \
     {                                                                                  \
-        const T *a = (const T *)c->src, *b = (const T *)c->dst;                        \
+        const T *a = GLOBAL(const T, c->src), *b = GLOBAL(const T, c->dst);            \
         double ab = 0, aa = 0, bb = 0;                                                 \
         uint32_t i = t, n = c->n;                                                      \
         ROLLED for (; i + 3 * 256 < n; i += 4 * 256)                                   \
@@ -132,8 +132,8 @@ KERNEL(dots_end, struct args_dots_end)
     DEVICE void name##_chunk(const struct chunk *c, const struct weights *w,           \
                              unsigned t)                                               \
     {                                                                                  \
-        const T *b = (const T *)c->src;                                                \
-        T *a = (T *)c->dst;                                                            \
+        const T *b = GLOBAL(const T, c->src);                                          \
+        T *a = GLOBAL(T, c->dst);                                                      \
         double wa = w->wa, wb = w->wb;                                                 \
         uint32_t i = t, n = c->n;                                                      \
         ROLLED for (; i + 3 * 256 < n; i += 4 * 256)                                   \

@@ -18,6 +18,8 @@
  *    threads of the block (a, BLOCK and BLOCKS, not t);
  *  - no return or break out of a phase or a kernel before a SYNC (continue: of loops
  *    inside of a phase alone);
+ *  - an address that was read from memory is used by GLOBAL(type, address) alone: loads
+ *    and stores of it are of device memory then, and not of any memory;
  *  - no headers, no warp intrinsics, and floating point in the order it is written in:
  *    compilers get --fmad=false and -ffp-contract=off, so that both give the same bits.
  *    (A NaN that arithmetic makes may differ in its payload.) */
@@ -38,11 +40,12 @@
 #define SHARED(type, name, n) __shared__ type name[n]
 #define EACH_THREAD(t)                                                                 \
     for (unsigned t = threadIdx.x, once_##t = 1; once_##t; once_##t = 0)
-#define SYNC                __syncthreads();
-#define PRIVATE(type, name) type name##_of_thread
-#define P(name, t)          name##_of_thread
-#define BLOCK               blockIdx.x
-#define BLOCKS              gridDim.x
+#define SYNC                  __syncthreads();
+#define PRIVATE(type, name)   type name##_of_thread
+#define P(name, t)            name##_of_thread
+#define BLOCK                 blockIdx.x
+#define BLOCKS                gridDim.x
+#define GLOBAL(type, address) ((type *)__cvta_global_to_generic(address))
 #define ATOMIC_MIN64(p, v)                                                             \
     (void)atomicMin((unsigned long long *)(p), (unsigned long long)(v))
 #define ATOMIC_ADD32(p, v) (void)atomicAdd((unsigned *)(p), (unsigned)(v))
@@ -97,6 +100,8 @@ DEVICE uint16_t bf16_of_f32(float f)
 #else
 
 #include "runtime/core/half.h"
+
+#define GLOBAL(type, address) ((type *)(address))
 
 /* A kernel as a function of the CPU: one block of it. */
 #define KERNEL(name, type)                                                             \

@@ -57,8 +57,8 @@
     MOVE_VECTORS(name##_many, F, T, 16 / sizeof(W))                                    \
     DEVICE void name(const struct chunk *c, unsigned t, double scale)                  \
     {                                                                                  \
-        const F *s = (const F *)c->src;                                                \
-        T *d = (T *)c->dst;                                                            \
+        const F *s = GLOBAL(const F, c->src);                                          \
+        T *d = GLOBAL(T, c->dst);                                                      \
         uint64_t wide = sizeof(F) > sizeof(T) ? c->src : c->dst;                       \
         uint32_t step = 16 / sizeof(W), n = c->n, body = 0;                            \
         uint32_t head = (uint32_t)((0 - wide) & 15) / (uint32_t)sizeof(W);             \
@@ -91,7 +91,7 @@
             if (c.src == 0) {                                                          \
                 EACH_THREAD(t)                                                         \
                 for (uint32_t at = t; at < c.n; at += 256)                             \
-                    ((T *)c.dst)[at] = 0;                                              \
+                    (GLOBAL(T, c.dst))[at] = 0;                                        \
             } else if (a.scale == 1.0 && a.divisor == 1) {                             \
                 EACH_THREAD(t) PLAIN;                                                  \
             } else {                                                                   \
@@ -112,8 +112,8 @@
                               int32_t divisor)                                         \
     {                                                                                  \
         (void)divisor;                                                                 \
-        ROLLED for (uint32_t i = t; i < c->n; i += 256)((T *)c->dst)[i] =              \
-            FINISH(((const F *)c->src)[i]);                                            \
+        ROLLED for (uint32_t i = t; i < c->n; i += 256)(GLOBAL(T, c->dst))[i] =        \
+            FINISH((GLOBAL(const F, c->src))[i]);                                      \
     }                                                                                  \
     MOVE(name, F, T, name##_as_is(&c, t, 1.0),                                         \
          name##_finish(&c, t, a.scale, (int32_t)a.divisor))
@@ -238,8 +238,8 @@ struct ALIGNED(1) copy_1 {
 #define DEFINE_COPY(width)                                                             \
     DEVICE void copy_by_##width(const struct chunk *c, unsigned t)                     \
     {                                                                                  \
-        const uint8_t *s = (const uint8_t *)c->src;                                    \
-        uint8_t *d = (uint8_t *)c->dst;                                                \
+        const uint8_t *s = GLOBAL(const uint8_t, c->src);                              \
+        uint8_t *d = GLOBAL(uint8_t, c->dst);                                          \
         uint32_t n = c->n, head = (uint32_t)((0 - c->dst) & (width - 1));              \
         head = head < n ? head : n;                                                    \
         if (t < head)                                                                  \
@@ -266,7 +266,7 @@ DEFINE_COPY(1)
 
 DEVICE void copy_zeros(const struct chunk *c, unsigned t)
 {
-    uint8_t *d = (uint8_t *)c->dst;
+    uint8_t *d = GLOBAL(uint8_t, c->dst);
     for (uint32_t i = t; i < c->n; i += 256)
         d[i] = 0;
 }

@@ -25,7 +25,7 @@
     DEVICE void name##_chunk(const struct chunk *c, struct scan_cell *cell,            \
                              unsigned t)                                               \
     {                                                                                  \
-        const B *s = (const B *)c->src;                                                \
+        const B *s = GLOBAL(const B, c->src);                                          \
         uint32_t n = c->n, found = 0;                                                  \
         uint32_t head = (uint32_t)((0 - c->src) & 15) / (BYTES);                       \
         uint64_t base = (c->src - cell->base) / (BYTES), first = SCAN_NONE;            \
