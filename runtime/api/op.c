@@ -121,6 +121,7 @@ bool op_has_result(const struct op *op)
     case COLL_SET_ADD:
     case COLL_SET_REMOVE:
     case COLL_SENDRECV:
+    case COLL_REGISTER:
     case COLL_COUNT:
         break;
     }

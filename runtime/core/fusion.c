@@ -20,6 +20,7 @@ fits(const struct request *a, const struct request *b, const struct fusion_limit
 {
     return a->coll == b->coll && a->place == b->place && a->dtype == b->dtype
            && a->op == b->op && a->root == b->root && a->process_set == b->process_set
+           && a->region == b->region
            && (!limit->is_groups_apart || a->group == b->group)
            && strcmp(a->codec, b->codec) == 0 && request_same_scales(a, b);
 }

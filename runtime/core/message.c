@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Wire form of what goes up and down.
  *
- *   request  coll dtype op ndim place (u8), root process_set group_n n_set (u32), group
- * (u64), prescale postscale (f64 bits), shape (i64 x ndim), set (u32 x n_set), name,
- * codec
+ *   request  coll dtype op ndim place region (u8), root process_set group_n n_set
+ * (u32), group (u64), prescale postscale (f64 bits), shape (i64 x ndim), set (u32 x
+ * n_set), name, codec, no_gpu
  *
  *   up       kind (u32), then REQUEST: request; HITS: first n_words (u32), words (u64
  *            x n); LEAVE: plan n_steps (u32)
@@ -12,7 +12,7 @@
  * say so, RUN: n_counts (u32) counts (u64 x n), FAIL: text; FREEZE: plan n_slots (u32),
  * fusion_bytes (u64), slots (u32 x n); LEAVE: plan (u32); PAIR: pair (u32)
  *
- *   name, codec, text   u16 length, bytes without NUL
+ *   name, codec, no_gpu, text   u16 length, bytes without NUL
  *
  * Invariant: what a writer writes a reader reads back equal, and a reader never reads
  * beyond n. Called by negotiate.c, member.c and the fuzz target. */
@@ -50,6 +50,7 @@ static void put_request(struct strbuf *b, const struct request *r)
     wire_put(b, (uint32_t)r->op, 1);
     wire_put(b, r->ndim, 1);
     wire_put(b, (uint32_t)r->place, 1);
+    wire_put(b, r->region, 1);
     wire_put(b, r->root, 4);
     wire_put(b, r->process_set, 4);
     wire_put(b, r->group_n, 4);
@@ -62,6 +63,7 @@ static void put_request(struct strbuf *b, const struct request *r)
     strbuf_add(b, r->set, (size_t)r->n_set * 4);
     wire_put_text(b, r->name, sizeof(r->name));
     wire_put_text(b, r->codec, sizeof(r->codec));
+    wire_put_text(b, r->no_gpu, sizeof(r->no_gpu));
 }
 
 void message_put_request(struct strbuf *b, const struct request *r)
@@ -196,8 +198,8 @@ bool request_same(const struct request *a, const struct request *b)
 {
     return a->coll == b->coll && a->dtype == b->dtype && a->op == b->op
            && a->root == b->root && a->process_set == b->process_set
-           && a->place == b->place && a->group == b->group && a->group_n == b->group_n
-           && a->ndim == b->ndim
+           && a->place == b->place && a->region == b->region && a->group == b->group
+           && a->group_n == b->group_n && a->ndim == b->ndim
            && memcmp(a->shape, b->shape, a->ndim * sizeof(a->shape[0])) == 0
            && a->n_set == 0 && b->n_set == 0 && request_same_scales(a, b)
            && strcmp(a->name, b->name) == 0 && strcmp(a->codec, b->codec) == 0;
@@ -245,10 +247,14 @@ static bool get_u32(struct message_reader *r, uint32_t *ret)
 }
 
 /* A transfer travels in a pair, from one of it; nothing else does. A new set is added
- * by all or by its members. */
+ * by all or by its members. Buffers are registered, and tensors in them, on GPUs. */
 static bool is_in_its_set(const struct request *r)
 {
     if (r->coll == COLL_SET_ADD && r->root > SET_BY_MEMBERS)
+        return false;
+    if (r->coll == COLL_REGISTER && (r->root > REGION_MAX || r->place != PLACE_CUDA))
+        return false;
+    if (r->region > 0 && (r->place != PLACE_CUDA || r->coll == COLL_REGISTER))
         return false;
     return r->coll == COLL_SENDRECV ? pair_has(r->process_set, r->root)
                                     : !pair_is(r->process_set);
@@ -263,14 +269,14 @@ static bool is_consistent(const struct request *r, uint64_t coll)
 
 static bool get_params(struct message_reader *r, struct request *ret)
 {
-    uint64_t coll, dtype, op, ndim, place;
+    uint64_t coll, dtype, op, ndim, place, region;
 
     if (!wire_get(&r->in, 1, &coll) || !wire_get(&r->in, 1, &dtype)
         || !wire_get(&r->in, 1, &op) || !wire_get(&r->in, 1, &ndim)
-        || !wire_get(&r->in, 1, &place) || !get_u32(r, &ret->root)
-        || !get_u32(r, &ret->process_set) || !get_u32(r, &ret->group_n)
-        || !get_u32(r, &ret->n_set) || !wire_get(&r->in, 8, &ret->group)
-        || !wire_get_f64(&r->in, &ret->prescale)
+        || !wire_get(&r->in, 1, &place) || !wire_get(&r->in, 1, &region)
+        || !get_u32(r, &ret->root) || !get_u32(r, &ret->process_set)
+        || !get_u32(r, &ret->group_n) || !get_u32(r, &ret->n_set)
+        || !wire_get(&r->in, 8, &ret->group) || !wire_get_f64(&r->in, &ret->prescale)
         || !wire_get_f64(&r->in, &ret->postscale))
         return false;
     if (coll >= COLL_COUNT || dtype >= DT_COUNT || op >= OP_COUNT
@@ -281,6 +287,7 @@ static bool get_params(struct message_reader *r, struct request *ret)
     ret->op = (enum reduce_op)op;
     ret->ndim = (uint32_t)ndim;
     ret->place = (enum memory_place)place;
+    ret->region = (uint32_t)region;
     return is_in_its_set(ret);
 }
 
@@ -309,6 +316,9 @@ static int get_request(struct message_reader *r, struct request *ret, struct err
         return malformed(r, "name", err);
     if (!wire_get_text(&r->in, ret->codec, sizeof(ret->codec)))
         return malformed(r, "compression", err);
+    if (!wire_get_text(&r->in, ret->no_gpu, sizeof(ret->no_gpu))
+        || (ret->no_gpu[0] && ret->place != PLACE_HOST))
+        return malformed(r, "reason", err);
     return 0;
 }
 

@@ -19,13 +19,15 @@
 #include "runtime/core/types.h"
 #include "runtime/core/wire.h"
 
-#define MESSAGE_VERSION   7
+#define MESSAGE_VERSION   8
 #define MESSAGE_MAX_BYTES (16u << 20)
 #define MESSAGE_TEXT_MAX  480
 #define SLOTS_MAX         65536u /* of the response cache */
 #define SLOT_NONE         UINT32_MAX
 #define SET_MAX_RANKS     65536u
 #define REQUEST_CODEC_MAX 80 /* as CODEC_TEXT_MAX */
+#define REQUEST_WHY_MAX   160
+#define REGION_MAX        255u /* registered buffers of a process set; 0: none */
 
 /* Who submits a SET_ADD: all ranks of the world, or those of the set. */
 enum set_callers { SET_BY_ALL, SET_BY_MEMBERS };
@@ -37,13 +39,15 @@ struct request {
     enum dtype dtype;
     enum reduce_op op;
     uint32_t root; /* broadcast, reduce, gather, sendrecv (who sends): a global rank.
-                    * SET_REMOVE: the set. SET_ADD: SET_BY_... */
+                    * SET_REMOVE: the set. SET_ADD: SET_BY_... REGISTER: 0, or the
+                    * region that is no longer to be one */
     /* 0: all ranks. SET_ADD, SET_REMOVE and JOIN travel in 0, SENDRECV in a pair. */
     uint32_t process_set;
     uint64_t group;   /* hash of the group's name, 0: none */
     uint32_t group_n; /* tensors of the group */
     double prescale, postscale;
     enum memory_place place;
+    uint32_t region; /* of its process set, that it lies in; on a GPU */
     uint32_t ndim;
     int64_t shape[TENSOR_MAX_DIMS];
     /* SET_ADD: the ranks, ascending, n_set numbers of 4 bytes, little endian. Borrowed:
@@ -52,6 +56,9 @@ struct request {
     const uint8_t *set;
     char name[TENSOR_NAME_MAX];
     char codec[REQUEST_CODEC_MAX]; /* allreduce: compression as codec_format, ""none */
+    /* It is in the host's memory because this rank has no GPU: why not. Told where it
+     * differs from others, nothing else. */
+    char no_gpu[REQUEST_WHY_MAX];
 };
 
 /* Elements and bytes of a tensor; -EINVAL when a dimension is negative or the product

@@ -116,10 +116,30 @@ static int check_place(struct err *why, const struct pair *p)
 {
     static const char *const words[PLACE_COUNT] = {"it in CPU memory", "it on a GPU"};
 
+    const bool is_a = p->a->place == PLACE_HOST;
+    const struct request *host = is_a ? p->a : p->b;
+    char more[REQUEST_WHY_MAX + 40] = "";
+
     if (p->a->place == p->b->place)
         return 0;
+    if (host->no_gpu[0])
+        (void)snprintf(more, sizeof(more), " (rank %u has no GPU: %s)",
+                       is_a ? p->a_rank : p->b_rank, host->no_gpu);
     return disagree(why, p, "CPU/GPU device selection", words[p->a->place],
-                    words[p->b->place], "");
+                    words[p->b->place], more);
+}
+
+static int check_region(struct err *why, const struct pair *p)
+{
+    char a[32] = "it in none", b[32] = "it in none";
+
+    if (p->a->region == p->b->region)
+        return 0;
+    if (p->a->region > 0)
+        (void)snprintf(a, sizeof(a), "it in buffer %u", p->a->region);
+    if (p->b->region > 0)
+        (void)snprintf(b, sizeof(b), "it in buffer %u", p->b->region);
+    return disagree(why, p, "registered buffers", a, b, "");
 }
 
 static int check_group(struct err *why, const struct pair *p)
@@ -196,6 +216,7 @@ static int check_pair(struct err *why, const struct pair *p)
     case COLL_GATHER:
     case COLL_ALLTOALL:
     case COLL_SENDRECV: /* its name tells the root */
+    case COLL_REGISTER:
     case COLL_BARRIER:
     case COLL_JOIN:
     case COLL_SET_ADD:
@@ -207,10 +228,14 @@ static int check_pair(struct err *why, const struct pair *p)
         && (p->a->coll == COLL_BROADCAST || p->a->coll == COLL_REDUCE
             || p->a->coll == COLL_GATHER))
         r = check_root(why, p);
+    if (r == 0 && p->a->coll == COLL_REGISTER)
+        r = check_number(why, p, "buffers to forget", p->a->root, p->b->root);
     if (r == 0)
         r = check_shapes(why, p, request_has_rows(p->a));
     if (r == 0)
         r = check_place(why, p);
+    if (r == 0)
+        r = check_region(why, p);
     return r < 0 ? r : check_group(why, p);
 }
 
@@ -290,9 +315,15 @@ int mismatch_joined(const struct request *q, struct err *why)
         [COLL_JOIN] = "Join",
         [COLL_SET_ADD] = "Adding a process set",
         [COLL_SET_REMOVE] = "Removing a process set",
-        [COLL_SENDRECV] = "Send and receive"};
+        [COLL_SENDRECV] = "Send and receive",
+        [COLL_REGISTER] = "Registering a buffer"};
     char name[NAME_SHOWN_MAX];
 
+    if (q->coll == COLL_ALLREDUCE && q->region > 0) /* who has joined has no buffer */
+        return err_set(why, -EINVAL,
+                       "Allreduce of registered buffers is not supported with Join at "
+                       "this time: tensor %s",
+                       name_shown(q->name, name));
     if (q->coll == COLL_ALLREDUCE && (q->op == OP_SUM || q->op == OP_AVERAGE))
         return 0;
     if (q->coll == COLL_ALLREDUCE)

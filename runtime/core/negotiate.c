@@ -312,6 +312,7 @@ static bool is_cached(const struct pending *p)
     case COLL_JOIN:
     case COLL_SET_ADD:
     case COLL_SET_REMOVE:
+    case COLL_REGISTER:
     case COLL_COUNT:
         break;
     }

@@ -39,6 +39,7 @@ enum collective {
     COLL_SET_ADD,       /* a new process set; all ranks of the world */
     COLL_SET_REMOVE,
     COLL_SENDRECV, /* root's to the other rank of a pair (pair.h) */
+    COLL_REGISTER, /* GPU memory for transfers without copies; or no longer */
     COLL_COUNT
 };
 

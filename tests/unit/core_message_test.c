@@ -23,6 +23,7 @@ static struct request sample(void)
                         .prescale = 0.1,
                         .postscale = -2e300,
                         .place = PLACE_CUDA,
+                        .region = 255,
                         .ndim = 3,
                         .shape = {5, 0, 1ll << 40}};
 
@@ -263,13 +264,15 @@ static void bent_fields_are_refused(void **state)
         {AT + 2, OP_COUNT},
         {AT + 3, TENSOR_MAX_DIMS + 1},
         {AT + 4, PLACE_COUNT},
-        {AT + 13, 1},    /* a group size without a group */
-        {AT + 17, 1},    /* a process set where none belongs */
-        {AT + 21, 1},    /* a group without a size */
-        {AT + 52, 0x80}, /* a negative dimension */
-        {AT + 60, 0x7f}, /* a product beyond 2^62 */
-        {AT + 69, 0},    /* length of the name 0: the name's bytes are no entry */
-        {AT + 71, 0},    /* a NUL inside the name */
+        {AT + 4, PLACE_HOST}, /* in a registered buffer */
+        {AT, COLL_REGISTER},  /* likewise */
+        {AT + 14, 1},         /* a group size without a group */
+        {AT + 18, 1},         /* a process set where none belongs */
+        {AT + 22, 1},         /* a group without a size */
+        {AT + 53, 0x80},      /* a negative dimension */
+        {AT + 61, 0x7f},      /* a product beyond 2^62 */
+        {AT + 70, 0},         /* length of the name 0: the name's bytes are no entry */
+        {AT + 72, 0},         /* a NUL inside the name */
     };
     CLEANUP(strbuf_release) struct strbuf b = {0};
     struct request a = sample();
@@ -321,6 +324,62 @@ static void a_set_is_added_by_all_or_by_its_members(void **state)
         message_put_request(&b, &a);
         assert_int_equal(read_all(b.p, b.n, NULL), want[i]);
     }
+}
+
+/* Why a rank has no GPU goes with memory of the host; registered buffers are on GPUs.
+ */
+static void places_and_their_words_fit(void **state)
+{
+    static const struct {
+        enum collective coll;
+        enum memory_place place;
+        uint32_t region, root;
+        const char *no_gpu;
+        int want;
+    } rows[] = {
+        {COLL_ALLREDUCE, PLACE_HOST, 0, 0, "no driver", 0},
+        {COLL_ALLREDUCE, PLACE_CUDA, 0, 0, "no driver", -EBADMSG},
+        {COLL_ALLREDUCE, PLACE_CUDA, 255, 0, "", 0},
+        {COLL_ALLREDUCE, PLACE_HOST, 1, 0, "", -EBADMSG},
+        {COLL_REGISTER, PLACE_CUDA, 0, 0, "", 0},
+        {COLL_REGISTER, PLACE_CUDA, 0, 255, "", 0},
+        {COLL_REGISTER, PLACE_CUDA, 0, 256, "", -EBADMSG},
+        {COLL_REGISTER, PLACE_CUDA, 1, 0, "", -EBADMSG},
+        {COLL_REGISTER, PLACE_HOST, 0, 0, "", -EBADMSG},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        CLEANUP(strbuf_release) struct strbuf b = {0};
+        struct request q = {.coll = rows[i].coll,
+                            .place = rows[i].place,
+                            .region = rows[i].region,
+                            .root = rows[i].root,
+                            .name = "x"};
+        struct message_reader in;
+        struct up got;
+
+        (void)snprintf(q.no_gpu, sizeof(q.no_gpu), "%s", rows[i].no_gpu);
+        strbuf_init(&b, MESSAGE_MAX_BYTES);
+        message_begin_up(&b, 0);
+        message_put_request(&b, &q);
+        assert_int_equal(read_all(b.p, b.n, NULL), rows[i].want);
+        if (rows[i].want < 0)
+            continue;
+        assert_int_equal(message_open(&in, b.p, b.n, NULL), 0);
+        assert_int_equal(message_next_up(&in, &got, NULL), 1);
+        assert_same(&got.req, &q);
+    }
+}
+
+static void another_buffer_is_another_tensor(void **state)
+{
+    struct request a = sample(), b = a;
+
+    (void)state;
+    assert_true(request_same(&a, &b));
+    b.region = 0; /* a bit of the cache would stand for the wrong one */
+    assert_false(request_same(&a, &b));
 }
 
 /* A pair travels in SENDRECV alone, which travels in nothing else; the root is in it.
@@ -384,7 +443,7 @@ static void another_version_is_named(void **state)
     (void)state;
     assert_int_equal(message_open(&in, v9, sizeof(v9), &err), -EPROTO);
     assert_string_equal(err.text,
-                        "control message: version 9 of a peer, this library speaks 7");
+                        "control message: version 9 of a peer, this library speaks 8");
     assert_int_equal(message_open(&in, kind9, sizeof(kind9), &err), -EBADMSG);
 }
 
@@ -416,6 +475,8 @@ int main(void)
         cmocka_unit_test(a_set_that_does_not_ascend_is_refused),
         cmocka_unit_test(a_set_is_added_by_all_or_by_its_members),
         cmocka_unit_test(what_is_no_transfer_is_refused),
+        cmocka_unit_test(places_and_their_words_fit),
+        cmocka_unit_test(another_buffer_is_another_tensor),
         cmocka_unit_test(a_window_without_end_is_refused),
         cmocka_unit_test(another_version_is_named),
         cmocka_unit_test(sizes_are_checked_before_they_are_multiplied),

@@ -56,6 +56,8 @@ enum change {
     SET,
     CODEC,
     PLACE,
+    NO_GPU,
+    REGION,
 };
 
 static void change(struct request *r, enum change c)
@@ -108,6 +110,13 @@ static void change(struct request *r, enum change c)
         break;
     case PLACE:
         r->place = PLACE_CUDA;
+        break;
+    case NO_GPU:
+        r->place = PLACE_HOST;
+        (void)snprintf(r->no_gpu, sizeof(r->no_gpu), "no driver");
+        break;
+    case REGION:
+        r->region = 2;
         break;
     }
 }
@@ -205,6 +214,21 @@ static const struct {
     {COLL_SET_ADD, SAME, NULL},
     {COLL_SET_ADD, SET,
      "Mismatched process sets: tensor \"g\": rank 3 has {0, 2}, rank 7 has {0, 3}"},
+    {COLL_ALLREDUCE, NO_GPU, NULL}, /* a reason alone is no difference */
+    {COLL_ALLREDUCE, REGION,
+     "Mismatched registered buffers: tensor \"g\": rank 3 has it in none, rank 7 has "
+     "it "
+     "in buffer 2"},
+    {COLL_ALLGATHER, REGION,
+     "Mismatched registered buffers: tensor \"g\": rank 3 has it in none, rank 7 has "
+     "it "
+     "in buffer 2"},
+    {COLL_REGISTER, OP, NULL},
+    {COLL_REGISTER, ROWS,
+     "Mismatched REGISTER tensor shapes: tensor \"g\": rank 3 has [2, 3], rank 7 has "
+     "[5, 3] (dimension 0 differs)"},
+    {COLL_REGISTER, ROOT,
+     "Mismatched buffers to forget: tensor \"g\": rank 3 has 0, rank 7 has 1"},
     {COLL_SET_REMOVE, SAME, NULL},
     {COLL_SET_REMOVE, ROOT,
      "Mismatched process sets: tensor \"g\": rank 3 has 0, rank 7 has 1"},
@@ -319,6 +343,39 @@ static void what_is_wrong_by_itself_is_told(void **state)
     }
 }
 
+/* The rank that has no GPU is named with the reason, whichever of the two it is. */
+static void who_has_no_gpu_says_why(void **state)
+{
+    struct request gpu = req(COLL_ALLREDUCE), cpu = gpu;
+    struct err err = ERR_INIT;
+
+    (void)state;
+    gpu.place = PLACE_CUDA;
+    change(&cpu, NO_GPU);
+    assert_int_equal(mismatch_pair(&gpu, 3, &cpu, 7, &err), -EINVAL);
+    assert_string_equal(err.text,
+                        "Mismatched CPU/GPU device selection: tensor \"g\": rank 3 has "
+                        "it on a GPU, rank 7 has it in CPU memory (rank 7 has no GPU: "
+                        "no driver)");
+    assert_int_equal(mismatch_pair(&gpu, 7, &cpu, 3, &err), -EINVAL);
+    assert_non_null(strstr(err.text, "on a GPU (rank 3 has no GPU: no driver)"));
+}
+
+static void a_joined_rank_has_no_registered_buffer(void **state)
+{
+    struct request q = req(COLL_ALLREDUCE);
+    struct err err = ERR_INIT;
+
+    (void)state;
+    q.place = PLACE_CUDA;
+    assert_int_equal(mismatch_joined(&q, &err), 0);
+    q.region = 1;
+    assert_int_equal(mismatch_joined(&q, &err), -EINVAL);
+    assert_string_equal(err.text,
+                        "Allreduce of registered buffers is not supported with "
+                        "Join at this time: tensor \"g\"");
+}
+
 static void a_join_leaves_sums_and_averages(void **state)
 {
     (void)state;
@@ -360,6 +417,8 @@ int main(void)
         cmocka_unit_test(a_nan_agrees_with_itself),
         cmocka_unit_test(the_largest_sentence_is_cut_not_broken),
         cmocka_unit_test(what_is_wrong_by_itself_is_told),
+        cmocka_unit_test(who_has_no_gpu_says_why),
+        cmocka_unit_test(a_joined_rank_has_no_registered_buffer),
         cmocka_unit_test(a_join_leaves_sums_and_averages),
         cmocka_unit_test(a_set_has_its_ranks_and_no_others),
     };

@@ -69,6 +69,12 @@ static void fusion_takes_what_fits(void **state)
     v[2].postscale = 1;
     v[2].place = PLACE_CUDA;
     assert_int_equal(fuse(v, 4, 1000), 2);
+    for (size_t i = 0; i < 2; i++)
+        v[i].place = PLACE_CUDA;
+    assert_int_equal(fuse(v, 3, 1000), 3);
+    v[2].region = 1;
+    assert_int_equal(fuse(v, 3, 1000), 2);
+    v[1].place = PLACE_HOST;
     v[0] = tensor(COLL_ALLGATHER, DT_F32, 10);
     assert_int_equal(fuse(v, 4, 1000), 1);
     v[0] = tensor(COLL_ALLREDUCE, DT_F32, 0); /* empty tensors cost nothing */

@@ -399,6 +399,7 @@ static inline void fill_request(const struct sim *s,
     switch (p->coll) {
     case COLL_BARRIER:
     case COLL_JOIN:
+    case COLL_REGISTER:
     case COLL_COUNT:
         break;
     case COLL_SET_ADD:

@@ -329,6 +329,7 @@ int coll_run(struct cpu *c, const struct batch *b, struct err *err)
     case COLL_JOIN:
     case COLL_SET_ADD:
     case COLL_SET_REMOVE:
+    case COLL_REGISTER:
     case COLL_COUNT:
         break;
     }

@@ -189,6 +189,7 @@ int gcoll_put(struct post *p, struct err *err)
     case COLL_JOIN:
     case COLL_SET_ADD:
     case COLL_SET_REMOVE:
+    case COLL_REGISTER:
     case COLL_COUNT:
         break;
     }

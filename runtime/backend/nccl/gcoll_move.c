@@ -168,6 +168,7 @@ static int add_item(struct moving *m, const struct batch_item *it, struct err *e
     case COLL_JOIN:
     case COLL_SET_ADD:
     case COLL_SET_REMOVE:
+    case COLL_REGISTER:
     case COLL_COUNT:
         break;
     }
