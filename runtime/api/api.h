@@ -26,5 +26,8 @@ int api_record(struct coordinator *co,
                uint32_t n,
                struct err *err);
 void api_unrecord(struct op *op);
+/* --- api_register.c --- */
+/* Sets the request's region, of one that is on a GPU. A negative enum hvd_status. */
+int api_region(struct coordinator *co, struct op *op, struct err *err);
 
 #endif

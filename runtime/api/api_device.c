@@ -64,7 +64,10 @@ int api_record(struct coordinator *co,
     int r = 0;
 
     for (uint32_t i = 0; i < n && r == 0; i++)
-        r = ops[i]->gpu ? record(co, ops, i, err) : 0;
+        if (ops[i]->gpu) {
+            r = api_region(co, ops[i], err);
+            r = r < 0 ? r : record(co, ops, i, err);
+        }
     for (uint32_t i = 0; i < n && r < 0; i++)
         api_unrecord(ops[i]);
     return r;

@@ -534,6 +534,20 @@ int hvd_recv_async(const struct hvd_tensor *t, int src_rank, hvd_handle *ret_han
     return transfer(t, src_rank, "src_rank", false, ret_handle);
 }
 
+int hvd_register_async(const struct hvd_tensor *t,
+                       int process_set,
+                       hvd_handle *ret_handle)
+{
+    struct call c;
+    int r = begin_data(&c, t, COLL_REGISTER, process_set);
+
+    if (r == 0 && (c.op->req.place != PLACE_CUDA || c.op->bytes == 0))
+        r = err_set(c.err, HVD_INVALID_ARGUMENT,
+                    "tensor \"%.200s\": only memory on a GPU can be registered",
+                    c.t.name);
+    return finish(&c, r, ret_handle);
+}
+
 int hvd_barrier_async(const struct hvd_tensor *t,
                       int process_set,
                       hvd_handle *ret_handle)

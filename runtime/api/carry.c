@@ -156,6 +156,7 @@ static int change_sets(struct coordinator *co,
     }
     r = empty_set(co, op->req.root, err);
     r = r < 0 ? r : sets_remove(co->sets, op->req.root, err);
+    regions_forget_set(&co->regions, op->req.root);
     member_set_removed(co->member, op->req.root);
     if (co->codec_state)
         codec_state_forget_set(co->codec_state, op->req.root);
@@ -333,6 +334,10 @@ int carry_run(struct coordinator *co,
         for (size_t i = 0; i < act->n_items && r == 0; i++)
             if (act->items[i].op)
                 r = prepare(co, op_of(act->items[i].op), set, act, ret_is_ours, err);
+        if (r == 0 && q->coll == COLL_REGISTER) {
+            *ret_is_ours = false;
+            return carry_register(co, set, act, err);
+        }
         if (r == 0 && q->place == PLACE_CUDA)
             return carry_device(co, set, act, ret_is_ours, err);
         if (r == 0)

@@ -17,7 +17,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/mem.h"
 
-static int open_comm(struct coordinator *co, struct process_set *set, struct err *err)
+int carry_open_comm(struct coordinator *co, struct process_set *set, struct err *err)
 {
     struct backend_env env;
     struct device *d;
@@ -65,6 +65,15 @@ static int record_again(struct coordinator *co, struct op *op, struct err *err)
     return 0;
 }
 
+static uint64_t result_bytes(const struct op *op)
+{
+    uint64_t n = dtype_size(op->req.dtype);
+
+    for (int i = 0; i < op->result_ndim; i++)
+        n *= (uint64_t)op->result_shape[i]; /* op_make_result has checked it */
+    return n;
+}
+
 static int fill_item(struct coordinator *co,
                      const struct member_item *from,
                      struct batch_item *item,
@@ -82,6 +91,15 @@ static int fill_item(struct coordinator *co,
                                 .count = op->count,
                                 .counts = op->counts,
                                 .send_counts = op->send_counts};
+    /* NCCL would find it registered here and not on others. */
+    if (op->alloc
+        && regions_touch(&co->regions, op->req.process_set, op->result,
+                         result_bytes(op))
+               > 0)
+        return err_set(err, -EINVAL,
+                       "tensor \"%.200s\": memory for its result lies in a registered "
+                       "buffer of rank %u",
+                       op->req.name, co->rank);
     if (record_again(co, op, err) < 0)
         return -EINVAL;
     item->ready = op->ready;
@@ -171,6 +189,7 @@ int carry_device(struct coordinator *co,
     const struct op *first = act->items[0].op ? op_of(act->items[0].op) : NULL;
     struct batch batch = {.coll = q->coll,
                           .place = PLACE_CUDA,
+                          .region = q->region,
                           .dtype = q->dtype,
                           .op = q->op,
                           .root = first ? first->root : 0,
@@ -182,7 +201,7 @@ int carry_device(struct coordinator *co,
     int r;
 
     *ret_is_ours = false;
-    r = open_comm(co, set, err);
+    r = carry_open_comm(co, set, err);
     r = r < 0 ? r : flights_drain(co, NULL, FLIGHTS_MAX - 1, err);
     if (r < 0)
         return r;

@@ -430,6 +430,7 @@ int coordinator_new(uint32_t rank,
     atomic_init(&co->ears[1], -1);
     tensor_queue_init(&co->queue);
     device_init(&co->gpu, runtime_nccl_hint());
+    regions_init(&co->regions);
     strbuf_init(&co->out, MESSAGE_MAX_BYTES);
     (void)pthread_mutex_init(&co->lock, NULL);
     clock_init_cond(&co->done_cond);
@@ -453,6 +454,7 @@ void coordinator_unref(struct coordinator *co)
     if (!co || atomic_fetch_sub_explicit(&co->refs, 1, memory_order_acq_rel) != 1)
         return;
     timeline_release(&co->timeline);
+    regions_release(&co->regions);
     autotune_release(&co->autotune);
     stats_release(&co->stats);
     negotiate_free(co->negotiate);

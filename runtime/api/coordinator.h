@@ -7,6 +7,7 @@
 #include "runtime/api/autotune.h"
 #include "runtime/api/device.h"
 #include "runtime/api/flight.h"
+#include "runtime/api/region.h"
 #include "runtime/api/settings.h"
 #include "runtime/api/sets.h"
 #include "runtime/api/stats.h"
@@ -34,6 +35,7 @@ struct coordinator {
 
     struct tensor_queue queue; /* own lock */
     struct world_device gpu;   /* own lock */
+    struct regions regions;    /* own lock */
 
     /* Owned by whoever sits in the seat. */
     struct negotiate *negotiate; /* rank 0 */
@@ -205,6 +207,14 @@ int carry_device(struct coordinator *co,
 /* A set has been added, at this place of the order on all ranks: where the world has a
  * communicator on the GPUs, the set's is split off it, by all ranks. */
 int carry_device_set(struct coordinator *co, uint32_t id, struct err *err);
+/* The set's communicator of GPUs, opened if it is not. */
+int carry_open_comm(struct coordinator *co, struct process_set *set, struct err *err);
+/* carry_register.c: a buffer is registered, or no longer; ends its operation. An error
+ * ends the world. */
+int carry_register(struct coordinator *co,
+                   struct process_set *set,
+                   const struct member_act *act,
+                   struct err *err);
 void carry_finish(struct coordinator *co, struct op *op, int status, const char *text);
 
 #endif

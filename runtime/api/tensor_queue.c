@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "runtime/base/clock.h"
 
@@ -108,6 +109,38 @@ void tensor_queue_remove(struct tensor_queue *q, struct op *op)
     nametab_remove(&q->names, &op->node);
     atomic_fetch_sub_explicit(&q->n_outstanding, 1, memory_order_seq_cst);
     (void)pthread_mutex_unlock(&q->lock);
+}
+
+static bool is_in(const void *v, uint64_t n, const void *p, uint64_t bytes)
+{
+    const uintptr_t a = (uintptr_t)v, b = (uintptr_t)p;
+
+    return v && a < b + bytes && b < a + n;
+}
+
+bool tensor_queue_find_in(struct tensor_queue *q,
+                          uint32_t set,
+                          const void *p,
+                          uint64_t bytes,
+                          const struct op *but,
+                          char ret_name[TENSOR_NAME_MAX])
+{
+    const struct op *found = NULL;
+
+    (void)pthread_mutex_lock(&q->lock);
+    for (size_t i = 0; i < q->names.n_buckets && !found; i++)
+        for (struct nametab_node *n = q->names.v[i]; n && !found; n = n->next) {
+            const struct op *op = (const struct op *)(const void *)n;
+
+            if (op != but && op->gpu && op->req.process_set == set
+                && (is_in(op->data, op->bytes, p, bytes)
+                    || is_in(op->output, op->bytes, p, bytes)))
+                found = op;
+        }
+    if (found)
+        memcpy(ret_name, found->req.name, TENSOR_NAME_MAX);
+    (void)pthread_mutex_unlock(&q->lock);
+    return found != NULL;
 }
 
 void tensor_queue_close(struct tensor_queue *q, int status, const char *text)

@@ -32,6 +32,14 @@ int tensor_queue_push(struct tensor_queue *q,
 struct op *tensor_queue_take(struct tensor_queue *q);
 /* Out of the table; the caller now owns the queue's reference. */
 void tensor_queue_remove(struct tensor_queue *q, struct op *op);
+/* Is there one of this set, on a GPU, with memory in [p, p + bytes) but not `but`? Its
+ * name. */
+bool tensor_queue_find_in(struct tensor_queue *q,
+                          uint32_t set,
+                          const void *p,
+                          uint64_t bytes,
+                          const struct op *but,
+                          char ret_name[TENSOR_NAME_MAX]);
 /* No more pushes: they get this status and text. The first close wins. */
 void tensor_queue_close(struct tensor_queue *q, int status, const char *text);
 /* Any op of the table, taken out of it, or NULL. For failing all of a closed queue. */

@@ -165,8 +165,12 @@ struct device_ops {
      * of its ticket fails with -EDOM, and bad_item tells which. */
     int (*post_check)(struct backend *b, const struct batch *batch, struct err *err);
     int (*bad_item)(struct backend *b, size_t *ret_item, struct nonfinite *ret);
-    /* After all have agreed; of [p, p + bytes). */
+    /* [p, p + bytes), behind all that was posted; on all members at the same point.
+     * Waits for it, hearing env.interrupted. What fails fails here alone: the caller
+     * lets all forget it again. -ENOTSUP, -EIO, -ENOMEM with the sentence; an
+     * interruption's error, or -ECONNABORTED: the device is broken. */
     int (*buffer_register)(struct backend *b, void *p, uint64_t bytes, struct err *err);
+    /* By its beginning, when none of its batches is on its way; likewise. */
     void (*buffer_forget)(struct backend *b, void *p);
     void (*state_forget_set)(struct device *d, uint32_t set); /* residuals */
 };

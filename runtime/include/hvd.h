@@ -343,6 +343,26 @@ HVD_API size_t hvd_describe(char *buf, size_t n);
  * "problem" (why not), "driver", "cuda", "nccl", "nccl_path", "kernels", "gpus". Needs
  * no world. At most n bytes with NUL; returns the length needed. */
 HVD_API size_t hvd_device_report(char *buf, size_t n);
+/* Registers t->data, t->ndim dimensions of t->shape, on a GPU: collectives of tensors
+ * that lie in it move without a copy of NCCL's own where the machine can (NVLink SHARP,
+ * InfiniBand SHARP, peers of one node). Needs NCCL 2.19. All ranks of the set call it,
+ * with as much memory each. It holds for this process set only, until hvd_deregister,
+ * until the set goes or hvd_shutdown; the memory stays valid until then. At most 255 of
+ * a set at once, which do not overlap. Where a rank cannot, none does: the operation
+ * fails on all with HVD_INVALID_ARGUMENT and the sentence that names it, and tensors
+ * there travel as before.
+ * From its end on a tensor that is submitted lies in the same buffer on all ranks, or
+ * in none, else it fails with the sentence of a mismatch: data and output both, where
+ * it has both. Until then none that lies there is pending. Of an allgather, gather,
+ * reducescatter or alltoall data alone counts; memory that hvd_alloc_fn gives is to lie
+ * in none. Tensors of a buffer are not packed with others, and not while a rank has
+ * joined. t: name, data, dtype, ndim, shape, device, stream, done; others 0. */
+HVD_API int
+hvd_register_async(const struct hvd_tensor *t, int process_set, hvd_handle *ret_handle);
+/* The buffer that data is in is so no longer, and its memory may be freed. All ranks of
+ * the set call it, for the same buffer, and wait in it; what is on its way in it is
+ * waited for. Not inside a callback. */
+HVD_API int hvd_deregister(const void *data, int process_set);
 /* The NCCL library that the framework of this process has brought, before hvd_init. */
 HVD_API void hvd_device_hint(const char *nccl_path);
 

@@ -49,6 +49,8 @@ static struct fake { /* of this process */
     _Atomic int n_opened, n_closed, n_comms, n_comms_closed, n_events, n_records,
         n_waits, n_allocs, n_frees, n_forked, n_batches, n_items_last, n_compressed;
     char compressed[64];
+    _Atomic int n_registered, n_forgotten, region_last;
+    const char *register_fails;
     void *last_wait_stream;
 } fake = {.lock = PTHREAD_MUTEX_INITIALIZER, .n_gpus = 8};
 
@@ -260,6 +262,7 @@ static int fake_post(struct backend *b,
     host.place = PLACE_HOST;
     host.items = items;
     fake.n_batches++;
+    fake.region_last = (int)batch->region;
     fake.n_items_last = (int)batch->n_items;
     r = c->meeting->ops->post(c->meeting, &host, &ticket, err);
     if (r < 0)
@@ -386,6 +389,24 @@ static int fake_bad_item(struct backend *b, size_t *ret_item, struct nonfinite *
     return 0;
 }
 
+static int fake_register(struct backend *b, void *p, uint64_t bytes, struct err *err)
+{
+    (void)b;
+    (void)p;
+    (void)bytes;
+    if (fake.register_fails)
+        return err_set(err, -ENOTSUP, "%s", fake.register_fails);
+    fake.n_registered++;
+    return 0;
+}
+
+static void fake_deregister(struct backend *b, void *p)
+{
+    (void)b;
+    (void)p;
+    fake.n_forgotten++;
+}
+
 static void fake_forget(struct device *d, uint32_t set)
 {
     (void)d;
@@ -415,6 +436,8 @@ static const struct device_ops fake_row = {.abi = DEVICE_ABI,
                                            .post_codec = fake_post_codec,
                                            .post_check = fake_post_check,
                                            .bad_item = fake_bad_item,
+                                           .buffer_register = fake_register,
+                                           .buffer_forget = fake_deregister,
                                            .state_forget_set = fake_forget};
 extern const struct device_ops *const hvd_device_linked;
 const struct device_ops *const hvd_device_linked = &fake_row;

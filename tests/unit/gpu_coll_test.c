@@ -335,16 +335,48 @@ static int compare(struct rounds *t, struct round *d, unsigned k, char *said)
     return 0;
 }
 
+/* Inputs are registered, and outputs but those whose memory is the runtime's; the fake
+ * compares that of all members. */
+static bool has_own_output(enum collective coll)
+{
+    return coll == COLL_ALLREDUCE || coll == COLL_BROADCAST || coll == COLL_REDUCE;
+}
+
+static int in_region(struct rounds *t, struct round *d, struct err *err)
+{
+    int rc = row->buffer_register(t->gpu, d->dev_in, d->in_bytes + 64, err);
+
+    if (!rc && has_own_output(d->batch.coll))
+        rc = row->buffer_register(t->gpu, d->dev_out, d->out_bytes + 64, err);
+    if (!rc)
+        d->batch.region = 1;
+    return rc;
+}
+
+static void drop_region(struct rounds *t, struct round *d)
+{
+    if (d->batch.region == 0)
+        return;
+    row->buffer_forget(t->gpu, d->dev_in);
+    if (has_own_output(d->batch.coll))
+        row->buffer_forget(t->gpu, d->dev_out);
+}
+
 static int one_round(struct rounds *t, unsigned k, char *said)
 {
+    const bool is_in_region = the_case->registers && k % 2 == 1;
     struct err err = ERR_INIT;
     struct round d;
 
     draw(t, &d);
+    if (is_in_region) /* who has joined has no memory there */
+        d.has_joined = false;
     lay_out(t, &d);
     int rc = fill(t, &d, &err);
     if (!rc)
         rc = run_host(t, &d, &err);
+    if (!rc && is_in_region)
+        rc = in_region(t, &d, &err);
     if (!rc)
         rc = run_gpu(t, &d, &err);
     if (rc)
@@ -352,6 +384,7 @@ static int one_round(struct rounds *t, unsigned k, char *said)
                    err.text);
     if (!rc && !d.has_joined)
         rc = compare(t, &d, k, said);
+    drop_region(t, &d);
     drop(t, &d);
     return rc;
 }
@@ -392,6 +425,7 @@ rounds_body(struct backend *meeting, uint32_t me, struct party *p, char *said)
         .direct_bytes = 3000,
         .is_deterministic = the_case->is_deterministic,
         .uses_graphs = the_case->uses_graphs,
+        .registers = the_case->registers,
         .init_timeout_ns = 30 * NS_PER_S,
         .pool_bytes = 1u << 20,
     };
@@ -473,6 +507,26 @@ static void batches_that_may_not_depend_on_fusion(void **state)
         &(struct gpu_case){.n = 3, .is_deterministic = true, .row_body = rounds_body});
 }
 
+/* Every second one is of registered buffers, the others go by one that is. */
+static void batches_of_registered_memory(void **state)
+{
+    (void)state;
+    for (uint32_t n = 1; n <= 3; n++)
+        run_case(
+            &(struct gpu_case){.n = n, .registers = true, .row_body = rounds_body});
+    n_rounds = 80;
+    run_case(&(struct gpu_case){
+        .n = 2, .n_streams = 2, .registers = true, .row_body = rounds_body});
+    n_rounds = 400;
+    run_case(&(struct gpu_case){
+        .n = 3, .registers = true, .uses_graphs = true, .row_body = rounds_body});
+    n_rounds = 80;
+    run_case(&(struct gpu_case){/* an older one: terms that mean nothing */
+                                .n = 2,
+                                .version = "21804",
+                                .row_body = rounds_body});
+}
+
 static void batches_as_graphs(void **state)
 {
     (void)state;
@@ -503,6 +557,7 @@ int main(void)
         cmocka_unit_test(batches_of_five),
         cmocka_unit_test(batches_on_several_streams),
         cmocka_unit_test(batches_that_may_not_depend_on_fusion),
+        cmocka_unit_test(batches_of_registered_memory),
         cmocka_unit_test(batches_as_graphs),
         cmocka_unit_test(abort_ends_graphs_before_communicators),
     };

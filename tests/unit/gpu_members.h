@@ -16,7 +16,7 @@ struct gpu_case {
     uint32_t n;
     uint64_t init_timeout_ns; /* 0: as it is */
     uint32_t n_streams;       /* 0: 1 */
-    bool same_gpu, is_deterministic, uses_graphs, aborts;
+    bool same_gpu, is_deterministic, uses_graphs, aborts, registers;
     uint64_t direct_bytes;         /* 0: 8 MiB */
     const struct gpu_hooks *hooks; /* NULL: batches are sums of float32 */
     int (*body)(struct device *g, struct backend *meeting, struct party *p, char *said);

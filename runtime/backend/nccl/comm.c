@@ -77,6 +77,7 @@ static void release(struct comm *c)
         park_free(c->parked); /* it was not used */
     else
         mem_free(c->parked);
+    comm_regions_free(c);
     comm_terms_release(&c->terms);
     mem_free(c->ranks);
     mem_free(c);
@@ -358,9 +359,10 @@ static int run_close(struct comm *c, struct err *err)
     const uint64_t deadline_ns = clock_now_ns() + CLOSE_NS;
     int rc = begin_close(c, err);
 
-    if (!rc && c->graphs)
+    if (!rc && (c->graphs || comm_regions_any(c)))
         rc = wait_idle(c->g, err);
     if (!rc) {
+        comm_regions_close(c);
         graphs_free(c->graphs, GPU_MAX_STREAMS);
         c->graphs = NULL;
     }

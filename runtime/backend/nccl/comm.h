@@ -27,6 +27,14 @@ struct ticket {
     struct check *check;       /* of JOB_CHECK, in pinned memory; NULL: none */
 };
 
+/* Memory that NCCL knows (register.c). */
+struct comm_region {
+    struct comm_region *next;
+    void *p;
+    uint64_t bytes;
+    void *handles[GPU_MAX_STREAMS]; /* of nc[]; NULL: none */
+};
+
 struct comm {
     struct backend base; /* first: the row's object */
     struct device *g;
@@ -48,6 +56,8 @@ struct comm {
     bool has_bad;        /* what poll told last by -EDOM */
     size_t bad_item;
     struct nonfinite bad;
+    struct comm_region *regions;                /* the launcher's */
+    struct comm_region fusion[GPU_MAX_STREAMS]; /* likewise: our own buffers */
     struct graphs *graphs;
 };
 
@@ -138,6 +148,28 @@ int check_bad_item(struct backend *b, size_t *ret_item, struct nonfinite *ret);
 int check_run(struct device *g, struct job *job, struct err *err);
 int check_finish(struct comm *c, struct ticket *t, struct err *err);
 void check_free(struct device *g, struct check *check); /* accepts NULL */
+
+/* register.c: rows of device_ops; JOB_REGISTER, whose extra is its own; and the same
+ * for one that is not run. */
+int comm_register(struct backend *b, void *p, uint64_t bytes, struct err *err);
+void comm_forget(struct backend *b, void *p);
+int register_run(struct job *job);
+void register_drop(struct job *job);
+/* The launcher: all that c has registered is taken out of NCCL, when nothing uses it;
+ * comm_regions_free: c is gone, and they with it. */
+bool comm_regions_any(const struct comm *c);
+void comm_regions_close(struct comm *c);
+void comm_regions_free(struct comm *c);
+/* The launcher: the fusion buffer of c's calls, which c knows where the members' terms
+ * say that it registers; *ret_generation changes when it moves. */
+bool comm_registers(const struct comm *c);
+int comm_fusion(struct comm *c,
+                uint32_t index,
+                uint64_t bytes,
+                cu_stream s,
+                cu_ptr *ret,
+                uint32_t *ret_generation,
+                struct err *err);
 
 /* abort.c; hooks of the device. */
 int comms_look(struct device *g, struct err *err);

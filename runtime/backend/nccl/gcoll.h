@@ -19,6 +19,7 @@ struct post {
     uint32_t index;         /* of the stream and of the communicator on it */
     const enum dtype *wire; /* of wider floats: DT_F16 or DT_BF16; NULL: as they are */
     bool is_named;          /* the error says already whose it is */
+    bool is_packed;         /* it has gone by the fusion buffer, for the counters */
 };
 
 /* A JOB_BATCH; the hook of the device. */

@@ -73,7 +73,14 @@ static int allgather(struct moving *m, const struct batch_item *it, struct err *
     if (is_even(it->counts, n))
         return add(m, CALL_ALL_GATHER, in, at, it->counts[0], 0, err);
     for (uint32_t j = 0; j < n && !rc; j++) {
-        rc = add(m, CALL_BROADCAST, j == me ? in : at, at, it->counts[j], j, err);
+        /* Out of a registered buffer it would be so for its root alone. */
+        const bool copies = j == me && m->p->batch->region > 0;
+
+        if (copies)
+            rc = gcoll_copy(m->p, at, in, it->counts[j] * m->size, err);
+        if (!rc)
+            rc = add(m, CALL_BROADCAST, j == me && !copies ? in : at, at, it->counts[j],
+                     j, err);
         at += it->counts[j] * m->size;
     }
     return rc;
@@ -213,9 +220,10 @@ static int broadcast_packed(struct moving *m, struct err *err)
     struct post *p = m->p;
     const size_t n = p->batch->n_items;
     struct fuse_plan plan;
+    uint32_t generation;
     cu_ptr buffer;
 
-    if (n < PACKS_FROM || !p->c->n_nc)
+    if (n < PACKS_FROM || !p->c->n_nc || p->batch->region > 0)
         return 1;
     AUTOFREE uint64_t *bytes = mem_calloc(2 * n, sizeof(*bytes));
     AUTOFREE struct fuse_move *moves = mem_calloc(n, sizeof(*moves));
@@ -228,8 +236,9 @@ static int broadcast_packed(struct moving *m, struct err *err)
     if (plan.way != FUSE_PACKED || plan.wire_bytes == 0
         || plan.wire_bytes / n >= PACKS_BELOW)
         return 1;
+    p->is_packed = true;
     int rc =
-        scratch_fusion(&p->g->scratch, p->index, plan.wire_bytes, p->s, &buffer, err);
+        comm_fusion(p->c, p->index, plan.wire_bytes, p->s, &buffer, &generation, err);
     if (!rc && p->batch->root == p->c->me)
         rc = copy_all(m, true, buffer, bytes + n, moves, err);
     if (!rc)

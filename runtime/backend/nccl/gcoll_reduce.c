@@ -17,6 +17,7 @@ struct reducing {
     struct reduction r;
     struct fuse_plan plan;
     size_t in_size, wire_size; /* of an element */
+    uint32_t generation;       /* of the fusion buffer */
     size_t n;
     uint64_t *counts, *offsets; /* mem_free */
     cu_ptr *in, *out;           /* of NCCL's calls */
@@ -144,7 +145,7 @@ static bool lies_as_packed(struct post *p, struct reducing *q)
         q->out[i] = gcoll_ptr(p->batch->items[i].out);
     }
     return !q->r.needs_in && !q->r.needs_out && p->c->n_nc && !q->plan.is_call_each
-           && receives(p)
+           && p->batch->region == 0 && receives(p)
            && fuse_is_contiguous(&q->plan, &p->c->terms, p->batch->dtype, q->counts,
                                  q->offsets, q->in, q->n)
            && fuse_is_contiguous(&q->plan, &p->c->terms, p->batch->dtype, q->counts,
@@ -247,7 +248,7 @@ static int run_graph(struct post *p, struct reducing *q, struct err *err)
     const struct graph_batch b = {
         .key = key,
         .key_bytes = bytes,
-        .place = p->g->scratch.fusion[p->index].generation,
+        .place = q->generation,
         .in = in,
         .out = out,
         .n_in = k.n_in,
@@ -269,8 +270,9 @@ static int run_packed(struct post *p, struct reducing *q, struct err *err)
         rc = add_call(p, q, q->in[0], q->out[0], n_wire, err);
         return rc ? rc : gcoll_make(p, &q->calls, err);
     }
-    rc = scratch_fusion(&p->g->scratch, p->index, q->plan.wire_bytes, p->s, &buffer,
-                        err);
+    p->is_packed = true;
+    rc = comm_fusion(p->c, p->index, q->plan.wire_bytes, p->s, &buffer, &q->generation,
+                     err);
     for (size_t i = 0; i < q->n && !rc; i++)
         q->in[i] = buffer + q->offsets[i];
     if (!rc && !q->plan.is_call_each)
@@ -392,6 +394,14 @@ static uint64_t aligned(uint64_t bytes)
     return (bytes + FUSE_ALIGN - 1) / FUSE_ALIGN * FUSE_ALIGN;
 }
 
+/* Calls of unlike counts are one reduce a member, whose root alone has an output: out
+ * of a registered buffer, the others' calls would be of such memory and the root's
+ * not, so the whole of it goes by ours. */
+static bool copies_in(const struct post *p, const struct batch_item *it)
+{
+    return p->batch->region > 0 && p->c->n_nc && !are_equal(it->counts, p->c->n);
+}
+
 /* Where the calls of tensors read and write: tensors themselves, or a place in the
  * buffer for the whole input in the wire's type, or for our part in it. Returns the
  * bytes of the buffer; in[i] and out[i] are 0 for what is in it. */
@@ -405,7 +415,7 @@ static uint64_t place_scatter(struct post *p, struct reducing *q)
 
         q->counts[i] = sum(it->counts, n);
         q->offsets[i] = bytes;
-        q->in[i] = q->r.needs_in ? 0 : gcoll_ptr(it->in);
+        q->in[i] = q->r.needs_in || copies_in(p, it) ? 0 : gcoll_ptr(it->in);
         q->out[i] = q->in_size == q->wire_size ? gcoll_ptr(it->out) : 0;
         if (!q->in[i])
             bytes += aligned(q->counts[i] * q->wire_size);
@@ -440,8 +450,12 @@ static int run_scatter(struct post *p, struct reducing *q, struct err *err)
     if (!rc && q->r.needs_in)
         rc = move_in(p, q, q->in, err);
     for (size_t i = 0; i < q->n && !rc; i++) {
+        const uint64_t whole = q->counts[i] * q->wire_size;
+
         if (!q->r.needs_in && !v[i].in)
-            rc = gcoll_zero(p, q->in[i], q->counts[i] * q->wire_size, err);
+            rc = gcoll_zero(p, q->in[i], whole, err);
+        else if (!q->r.needs_in)
+            rc = gcoll_copy(p, q->in[i], gcoll_ptr(v[i].in), whole, err);
         if (!rc)
             rc = add_parts(p, q, v[i].counts, q->in[i], q->out[i], err);
     }
@@ -450,6 +464,22 @@ static int run_scatter(struct post *p, struct reducing *q, struct err *err)
     for (size_t i = 0; i < q->n; i++)
         q->counts[i] = v[i].counts[p->c->me];
     return rc || !q->r.needs_out ? rc : move_out(p, q, q->out, err);
+}
+
+/* Tensors of a registered buffer are not packed: a call for each, on itself. But a
+ * reduce whose input has to be scaled first goes by the buffer on all members: who is
+ * not the root has no output of that kind to scale into. */
+static int plan_batch(struct post *p, struct reducing *q)
+{
+    struct comm_terms t = p->c->terms;
+    int rc;
+
+    t.is_deterministic |= p->batch->region > 0;
+    rc = fuse_plan(q->counts, q->n, p->batch->dtype, q->r.wire, &t, &q->plan,
+                   q->offsets);
+    if (p->batch->region > 0 && p->batch->coll == COLL_REDUCE && q->r.needs_in)
+        q->plan.way = FUSE_PACKED;
+    return rc;
 }
 
 int gcoll_reduce(struct post *p, struct err *err)
@@ -465,8 +495,7 @@ int gcoll_reduce(struct post *p, struct err *err)
     for (size_t i = 0; i < q.n && !rc; i++)
         q.counts[i] = p->batch->items[i].count;
     if (!rc)
-        rc = fuse_plan(q.counts, q.n, p->batch->dtype, q.r.wire, &p->c->terms, &q.plan,
-                       q.offsets);
+        rc = plan_batch(p, &q);
     if (rc == -EOVERFLOW)
         rc = err_set(err, rc, "a batch of more than 2^63 bytes");
     if (!rc && q.plan.wire_bytes)

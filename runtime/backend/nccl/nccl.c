@@ -37,15 +37,24 @@ static int run(struct device *g, struct job *job, struct err *err)
     case JOB_CHECK:
         return check_run(g, job, err);
     case JOB_REGISTER:
+        return register_run(job);
     case JOB_KIND_COUNT:
         break;
     }
     return err_set(err, -ENOTSUP, "a job of kind %d", (int)job->kind);
 }
 
+static void drop(struct device *g, struct job *job)
+{
+    (void)g;
+    if (job->kind == JOB_REGISTER)
+        register_drop(job);
+}
+
 static const struct gpu_hooks hooks = {
     .needs_nccl = true,
     .run = run,
+    .drop = drop,
     .look = comms_look,
     .abort = comms_abort,
 };
@@ -146,22 +155,6 @@ static int device_open(const struct device_config *c,
     return 0;
 }
 
-/* --- what is not built --- */
-
-static int no_register(struct backend *b, void *p, uint64_t bytes, struct err *err)
-{
-    (void)b;
-    (void)p;
-    (void)bytes;
-    return err_set(err, -ENOTSUP, "registration of GPU buffers is not built");
-}
-
-static void no_forget(struct backend *b, void *p)
-{
-    (void)b;
-    (void)p;
-}
-
 __attribute__((visibility("default"))) const struct device_ops hvd_cuda_device_ops = {
     .abi = DEVICE_ABI,
     .size_bytes = sizeof(struct device_ops),
@@ -186,7 +179,7 @@ __attribute__((visibility("default"))) const struct device_ops hvd_cuda_device_o
     .post_codec = gcodec_post,
     .post_check = check_post,
     .bad_item = check_bad_item,
-    .buffer_register = no_register,
-    .buffer_forget = no_forget,
+    .buffer_register = comm_register,
+    .buffer_forget = comm_forget,
     .state_forget_set = gcodec_forget_set,
 };

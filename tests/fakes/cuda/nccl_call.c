@@ -94,6 +94,34 @@ static void need_memory(const struct fake_kernel *k, const struct fake_op *op)
     }
 }
 
+static bool is_registered(const struct nccl_comm_s *c, const void *at)
+{
+    const char *p = at;
+
+    for (size_t r = 0; r < sizeof(c->regions) / sizeof(c->regions[0]); r++) {
+        const struct fake_region *g = &c->regions[r];
+        if (g->p && p >= g->p && p < g->p + g->bytes)
+            return true;
+    }
+    return false;
+}
+
+/* What is sent from counts 1, what is received into 2; memory that a call does not use
+ * on this member is as the other one. The ends of a transfer differ as they like. */
+static void mark_registered(const struct fake_kernel *k, struct fake_op *op)
+{
+    const bool is_root = op->sign.root == (uint32_t)k->c->rank;
+    bool in = is_registered(k->c, op->in), out = is_registered(k->c, op->out);
+
+    if (op->sign.coll == FAKE_SEND || op->sign.coll == FAKE_RECV)
+        return;
+    if (op->sign.coll == FAKE_REDUCE && !is_root)
+        out = in;
+    if (op->sign.coll == FAKE_BROADCAST && !is_root)
+        in = out;
+    op->sign.is_registered = (uint32_t)in + 2 * (uint32_t)out;
+}
+
 static void mark(struct fake_kernel *k)
 {
     const struct fake_driver *d = fake_driver();
@@ -101,15 +129,10 @@ static void mark(struct fake_kernel *k)
     k->is_captured = d->is_capturing && d->is_capturing(k->s);
     for (size_t i = 0; i < k->n; i++) {
         struct fake_op *op = &k->ops[i];
-        const char *p = op->in ? op->in : op->out;
 
         need_memory(k, op);
         op->sign.is_captured = k->is_captured;
-        for (size_t r = 0; r < sizeof(k->c->regions) / sizeof(k->c->regions[0]); r++) {
-            const struct fake_region *g = &k->c->regions[r];
-            if (g->p && p >= g->p && p < g->p + g->bytes)
-                op->sign.is_registered = 1;
-        }
+        mark_registered(k, op);
     }
     if (!k->is_captured)
         return;
@@ -327,9 +350,14 @@ int ncclMemFree(void *p)
 
 int ncclCommRegister(nccl_comm c, void *p, size_t bytes, void **ret)
 {
-    int rc = NCCL_SYSTEM;
+    int rc = NCCL_SYSTEM, code;
+    long n;
 
     fake_enter(c, "ncclCommRegister", 21901, 0);
+    if (fake_fault("register_error", c->rank, &code, &n)) {
+        fake_leave(c);
+        return code;
+    }
     for (size_t i = 0; i < sizeof(c->regions) / sizeof(c->regions[0]) && rc; i++)
         if (!c->regions[i].p) {
             c->regions[i] = (struct fake_region){p, bytes};
@@ -347,6 +375,8 @@ int ncclCommDeregister(nccl_comm c, void *handle)
     fake_enter(c, "ncclCommDeregister", 21901, 0);
     if (!r || r < c->regions || r >= c->regions + 64 || !r->p)
         fake_die("ncclCommDeregister of what is not registered");
+    if (c->n_ended < c->n_launched)
+        fake_die("ncclCommDeregister while a kernel may use the memory");
     r->p = NULL;
     fake_leave(c);
     return NCCL_OK;

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Registered buffers at the exported API: which one a tensor lies in is found when it
+ * is submitted, for all ranks to compare; and giving one back, which waits. Stateless.
+ */
+#include "runtime/api/api.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "runtime/core/mismatch.h"
+
+static const char NAME[] = OP_RESERVED_PREFIX "deregister";
+
+/* What of its memory travels, as its request's region tells: a result has memory of its
+ * own, and what is in another's place of a pair is not compared. */
+static void used_memory(const struct op *op, const void **ret_in, const void **ret_out)
+{
+    const bool is_root = op->me == op->root;
+
+    *ret_in = op->req.coll == COLL_BROADCAST && !is_root ? NULL : op->data;
+    *ret_out = op->req.coll == COLL_ALLREDUCE || op->req.coll == COLL_BROADCAST
+                       || (op->req.coll == COLL_REDUCE && is_root)
+                   ? op->output
+                   : NULL;
+}
+
+int api_region(struct coordinator *co, struct op *op, struct err *err)
+{
+    struct regions *r = &co->regions;
+    const uint32_t set = op->req.process_set;
+    const void *in, *out;
+    uint32_t a, b;
+
+    if (op->req.coll == COLL_SENDRECV || op->req.coll == COLL_REGISTER)
+        return 0;
+    used_memory(op, &in, &out);
+    a = in ? regions_find(r, set, in, op->bytes) : 0;
+    b = out && out != in ? regions_find(r, set, out, op->bytes) : a;
+    if (in && a != b)
+        return err_set(err, HVD_INVALID_ARGUMENT,
+                       "tensor \"%.200s\": data lies in registered buffer %u, output "
+                       "in %u (0: in none): both are to lie in one",
+                       op->req.name, a, b);
+    op->req.region = b;
+    return 0;
+}
+
+static struct op *op_to_forget(struct world *w, uint32_t set, uint32_t number)
+{
+    struct op *op = op_new();
+
+    if (!op)
+        return NULL;
+    op->req.coll = COLL_REGISTER;
+    op->req.place = PLACE_CUDA;
+    op->req.op = OP_SUM;
+    op->req.prescale = op->req.postscale = 1.0;
+    op->req.process_set = set;
+    op->req.root = number;
+    op->root = OP_NO_MEMBER;
+    memcpy(op->req.name, NAME, sizeof(NAME));
+    if (sets_place(&w->sets, set, &op->n_members, &op->me) < 0)
+        op->me = SET_NOT_IN; /* gone meanwhile: negotiation says so */
+    return op;
+}
+
+static int forget(struct world *w, const void *data, int process_set, struct err *err)
+{
+    const uint32_t set = (uint32_t)process_set;
+    uint32_t number = process_set < 0 ? 0 : regions_find(&w->co->regions, set, data, 1);
+    struct op *op;
+    int r;
+
+    if (number == 0)
+        return err_set(err, HVD_INVALID_ARGUMENT,
+                       "hvd_deregister: data lies in no registered buffer of process "
+                       "set %d",
+                       process_set);
+    if (op_in_callback())
+        return err_set(err, HVD_INVALID_ARGUMENT,
+                       "hvd_deregister: called inside a callback");
+    op = op_to_forget(w, set, number);
+    if (!op)
+        return err_set(err, HVD_NO_MEMORY, "out of memory for an operation");
+    coordinator_own(w->co, op);
+    r = coordinator_submit(w->co, &op, 1, err);
+    if (r == 0)
+        r = coordinator_wait(w->co, op, OP_ENDED, UINT64_MAX);
+    if (r < 0 && op_status(op) == r)
+        r = err_set(err, r, "%s", op->error);
+    op_unref(op);
+    return r;
+}
+
+int hvd_deregister(const void *data, int process_set)
+{
+    struct err *err = api_fresh_error();
+    struct world *w;
+    int r = runtime_get(&w, err);
+
+    if (r < 0)
+        return r;
+    r = forget(w, data, process_set, err);
+    runtime_put(w);
+    return r;
+}

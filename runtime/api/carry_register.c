@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Carries out that a buffer on the GPU is registered, or is so no longer.
+ *
+ * All members of the set come here at the same place of the order. Each has its device
+ * take its own memory; then they tell each other over the set's communicator of CPUs
+ * what came of it. All could: it becomes a region, whose number is the same on all of
+ * them, and from here on tensors in it say so in their requests. One could not: none
+ * keeps it, and the operation fails on all with that one's sentence; nothing else does,
+ * for tensors there travel as any other.
+ *
+ * A tensor that lies in it and has been submitted before does not say so, but NCCL
+ * would find its memory registered on those ranks that have it there: such a buffer is
+ * refused. Forgetting waits for the batches that are on their way.
+ *
+ * The seat waits for its device here (rule R3's exception): once a buffer, hearing.
+ * Called by carry.c. */
+#include <errno.h>
+#include <string.h>
+
+#include "runtime/api/observe.h"
+#include "runtime/base/mem.h"
+
+struct verdict { /* on the wire, of one member */
+    uint8_t is_good;
+    char why[255];
+};
+
+/* What this rank alone finds, before its device is asked. */
+static int
+check(struct coordinator *co, const struct op *op, uint32_t number, struct err *why)
+{
+    char name[NAME_SHOWN_MAX], pending[TENSOR_NAME_MAX];
+    uint32_t set = op->req.process_set, other;
+
+    if (number == 0)
+        return err_set(why, -E2BIG, "%u buffers of this process set are registered",
+                       REGION_MAX);
+    if (!co->gpu.ops->buffer_register)
+        return err_set(why, -ENOTSUP, "this GPU's library cannot");
+    other = regions_touch(&co->regions, set, op->data, op->bytes);
+    if (other > 0)
+        return err_set(why, -EEXIST, "it overlaps registered buffer %u", other);
+    if (tensor_queue_find_in(&co->queue, set, op->data, op->bytes, op, pending))
+        return err_set(why, -EBUSY, "tensor %s, which lies in it, is pending",
+                       name_shown(pending, name));
+    return regions_reserve(&co->regions) < 0 ? err_set(why, -ENOMEM, "out of memory")
+                                             : 0;
+}
+
+/* Everybody's, in members' order. */
+static int exchange(struct coordinator *co,
+                    const struct process_set *set,
+                    const struct verdict *mine,
+                    struct verdict *ret,
+                    struct err *err)
+{
+    AUTOFREE uint64_t *counts = mem_calloc(set->n, sizeof(*counts));
+    struct batch_item item = {
+        .in = mine, .out = ret, .count = sizeof(*mine), .counts = counts};
+    struct batch batch = {.coll = COLL_ALLGATHER,
+                          .dtype = DT_U8,
+                          .op = OP_SUM,
+                          .prescale = 1.0,
+                          .postscale = 1.0,
+                          .items = &item,
+                          .n_items = 1};
+
+    if (!counts)
+        return err_set(err, -ENOMEM, "rank %u is out of memory for a buffer", co->rank);
+    for (uint32_t i = 0; i < set->n; i++)
+        counts[i] = sizeof(*mine);
+    return carry_post(co, set->backend, &batch, err);
+}
+
+/* 0: all could. 1: `why` says who could not. */
+static int judge(struct coordinator *co,
+                 const struct process_set *set,
+                 const struct op *op,
+                 const struct verdict *mine,
+                 struct err *why,
+                 struct err *err)
+{
+    AUTOFREE struct verdict *all = mem_calloc(set->n, sizeof(*all));
+    char name[NAME_SHOWN_MAX];
+    int r =
+        all ? exchange(co, set, mine, all, err)
+            : err_set(err, -ENOMEM, "rank %u is out of memory for a buffer", co->rank);
+
+    for (uint32_t i = 0; i < set->n && r == 0; i++) {
+        if (all[i].is_good)
+            continue;
+        all[i].why[sizeof(all[i].why) - 1] = 0;
+        (void)err_set(why, -EINVAL,
+                      "tensor %s: its memory is registered on no rank, for rank %u "
+                      "(host %s) cannot: %s",
+                      name_shown(op->req.name, name), set->ranks[i],
+                      co->members[set->ranks[i]].host, all[i].why);
+        return 1;
+    }
+    return r;
+}
+
+static int
+add(struct coordinator *co, struct process_set *set, struct op *op, struct err *err)
+{
+    const struct region region = {
+        .set = set->id,
+        .number = regions_next(&co->regions, set->id, set->last_region),
+        .at = (uintptr_t)op->data,
+        .bytes = op->bytes};
+    struct verdict mine = {.is_good = 1};
+    struct err why = ERR_INIT;
+    void *p = (void *)region.at;
+    int r = check(co, op, region.number, &why);
+
+    r = r < 0 ? r
+              : co->gpu.ops->buffer_register(set->device_backend, p, op->bytes, &why);
+    if (r < 0 && r != -ENOTSUP && r != -EIO && r != -ENOMEM && r != -E2BIG
+        && r != -EEXIST && r != -EBUSY)
+        return err_set(err, r, "%s", why.text); /* the device, or the world */
+    if (r < 0) {
+        mine.is_good = 0;
+        memcpy(mine.why, why.text, strnlen(why.text, sizeof(mine.why) - 1));
+    }
+    r = judge(co, set, op, &mine, &why, err);
+    if (r < 0)
+        return r;
+    if (r > 0 && mine.is_good)
+        co->gpu.ops->buffer_forget(set->device_backend, p);
+    if (r == 0) {
+        set->last_region = region.number;
+        regions_add(&co->regions, &region);
+    }
+    carry_finish(co, op, r == 0 ? HVD_OK : HVD_INVALID_ARGUMENT,
+                 r == 0 ? NULL : why.text);
+    return 0;
+}
+
+static int forget(struct coordinator *co,
+                  const struct process_set *set,
+                  struct op *op,
+                  struct err *err)
+{
+    struct region region;
+    int r = flights_drain(co, set->device_backend, 0, err);
+
+    if (r < 0)
+        return r;
+    if (!regions_get(&co->regions, set->id, op->req.root, &region)) {
+        carry_finish(co, op, HVD_INVALID_ARGUMENT,
+                     "the buffer is not registered any more");
+        return 0;
+    }
+    co->gpu.ops->buffer_forget(set->device_backend, (void *)region.at);
+    regions_remove(&co->regions, set->id, region.number);
+    carry_finish(co, op, HVD_OK, NULL);
+    return 0;
+}
+
+int carry_register(struct coordinator *co,
+                   struct process_set *set,
+                   const struct member_act *act,
+                   struct err *err)
+{
+    struct op *op = act->items[0].op ? op_of(act->items[0].op) : NULL;
+    int r = op ? carry_open_comm(co, set, err)
+               : err_set(err, -EPROTO, "a buffer of none was agreed");
+
+    if (r < 0)
+        return r;
+    r = op->req.root > 0 ? forget(co, set, op, err) : add(co, set, op, err);
+    if (r == 0)
+        coordinator_wake_sleepers(co);
+    return r;
+}

@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Buffers that NCCL is to know: asked for by the seat, done by the launcher, and what
+ * the seat hears of what went wrong. That calls move from and to them is for
+ * gpu_coll_test, and that all members have them or none for hvd_register_test. */
+#include <errno.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "tests/unit/gpu_members.h"
+
+#include "runtime/backend/device.h"
+
+static const struct device_ops *const row = &hvd_cuda_device_ops;
+
+struct member_world {
+    struct device *d;
+    struct backend *gpu;
+    float *v;
+};
+
+enum { COUNT = 1000, BYTES = COUNT * sizeof(float) };
+
+static atomic_bool is_over; /* what the seat hears meanwhile */
+
+static int hears(void *arg, struct err *err)
+{
+    (void)arg;
+    return atomic_load(&is_over) ? err_set(err, -EPIPE, "lost rank 7") : 0;
+}
+
+static int
+begin(struct member_world *w, struct backend *meeting, uint32_t me, struct err *err)
+{
+    const struct device_config config = {.rank = me,
+                                         .size = the_case->n,
+                                         .n_streams = 1,
+                                         .direct_bytes = 8u << 20,
+                                         .init_timeout_ns = 20 * NS_PER_S,
+                                         .pool_bytes = 1u << 20};
+    const struct backend_env env = {
+        .rank = me, .size = the_case->n, .interrupted = hears};
+    int rc = row->open(&config, (int)me, &w->d, err);
+
+    if (!rc)
+        rc = row->comm_open(w->d, meeting, &env, case_ranks, &w->gpu, err);
+    if (!rc && !(w->v = floats_new(w->d, COUNT, 1, err)))
+        rc = -ENOMEM;
+    return rc;
+}
+
+static int end(struct member_world *w, int rc, char *said)
+{
+    if (rc)
+        row->abort(w->d);
+    else
+        w->gpu->ops->close(w->gpu);
+    return row->close(w->d, NULL) && !rc ? SAYS("close") : rc;
+}
+
+#define ENDS(what)                                                                     \
+    do {                                                                               \
+        if (!(what)) {                                                                 \
+            (void)SAYS("rank %u, line %d: %s: %s", me, __LINE__, #what, err.text);     \
+            return end(&w, 1, said);                                                   \
+        }                                                                              \
+    } while (0)
+
+static int sum_now(struct member_world *w, struct err *err)
+{
+    uint64_t ticket;
+    int rc = post_sum(w->gpu, w->v, COUNT, &ticket, err);
+
+    return rc ? rc : wait_ticket(w->gpu, ticket, 20, err);
+}
+
+static size_t n_known(const struct backend *b)
+{
+    size_t n = 0;
+
+    for (const struct comm_region *r = ((const struct comm *)(const void *)b)->regions;
+         r; r = r->next)
+        n++;
+    return n;
+}
+
+/* --- bodies --- */
+
+static int registers(struct backend *meeting, uint32_t me, struct party *p, char *said)
+{
+    struct member_world w = {NULL};
+    struct err err = ERR_INIT;
+
+    (void)p;
+    ENDS(begin(&w, meeting, me, &err) == 0);
+    ENDS(row->buffer_register(w.gpu, w.v, BYTES, &err) == 0);
+    ENDS(n_known(w.gpu) == (the_case->n > 1));
+    ENDS(sum_now(&w, &err) == 0);
+    row->buffer_forget(w.gpu, w.v);
+    ENDS(n_known(w.gpu) == 0);
+    ENDS(sum_now(&w, &err) == 0);
+    /* one that is left goes with the communicator */
+    ENDS(row->buffer_register(w.gpu, w.v, BYTES, &err) == 0);
+    ENDS(sum_now(&w, &err) == 0);
+    return end(&w, 0, said);
+}
+
+/* The device is well after it: the seats let all forget it. */
+static int
+fails_on_one(struct backend *meeting, uint32_t me, struct party *p, char *said)
+{
+    struct member_world w = {NULL};
+    struct err err = ERR_INIT;
+
+    (void)p;
+    ENDS(begin(&w, meeting, me, &err) == 0);
+    int rc = row->buffer_register(w.gpu, w.v, BYTES, &err);
+    ENDS(rc == (me == 1 ? -EIO : 0));
+    ENDS(me != 1 || strstr(err.text, "ncclCommRegister: "));
+    if (me != 1)
+        row->buffer_forget(w.gpu, w.v);
+    ENDS(sum_now(&w, &err) == 0);
+    return end(&w, 0, said);
+}
+
+static int is_older(struct backend *meeting, uint32_t me, struct party *p, char *said)
+{
+    struct member_world w = {NULL};
+    struct err err = ERR_INIT;
+
+    (void)p;
+    ENDS(begin(&w, meeting, me, &err) == 0);
+    ENDS(row->buffer_register(w.gpu, w.v, BYTES, &err) == -ENOTSUP);
+    ENDS(
+        !strcmp(err.text, "NCCL 2.18.4 has no ncclCommRegister, which came with 2.19"));
+    row->buffer_forget(w.gpu, w.v); /* nothing */
+    ENDS(sum_now(&w, &err) == 0);
+    return end(&w, 0, said);
+}
+
+/* The launcher of rank 0 sits behind a batch that does not come back. */
+static int is_stuck(struct backend *meeting, uint32_t me, struct party *p, char *said)
+{
+    struct member_world w = {NULL};
+    struct err err = ERR_INIT;
+    uint64_t ticket;
+
+    ENDS(begin(&w, meeting, me, &err) == 0);
+    ENDS(post_sum(w.gpu, w.v, COUNT, &ticket, &err) == 0);
+    meet_all(p, 1);
+    atomic_store(&is_over, true);
+    if (me == 0) {
+        ENDS(row->buffer_register(w.gpu, w.v, BYTES, &err) == -EPIPE);
+        ENDS(!strcmp(err.text, "lost rank 7"));
+    }
+    row->abort(w.d);
+    ENDS(row->buffer_register(w.gpu, w.v, BYTES, &err) == -ECONNABORTED);
+    (void)row->close(w.d, NULL);
+    return 0;
+}
+
+static int mixes(struct backend *meeting, uint32_t me, struct party *p, char *said)
+{
+    struct member_world w = {NULL};
+    struct err err = ERR_INIT;
+
+    (void)p;
+    ENDS(begin(&w, meeting, me, &err) == 0);
+    ENDS(me == 1 || row->buffer_register(w.gpu, w.v, BYTES, &err) == 0);
+    (void)sum_now(&w, &err);
+    return end(&w, 0, said);
+}
+
+/* --- tests --- */
+
+static void a_buffer_is_known_until_it_is_forgotten(void **state)
+{
+    (void)state;
+    run_case(&(struct gpu_case){.n = 3, .row_body = registers});
+    run_case(&(struct gpu_case){.n = 1, .row_body = registers});
+}
+
+static void what_fails_on_one_leaves_the_device_well(void **state)
+{
+    (void)state;
+    run_case(&(struct gpu_case){
+        .n = 3, .faults = "register_error=1:1", .row_body = fails_on_one});
+}
+
+static void an_older_nccl_is_named(void **state)
+{
+    (void)state;
+    run_case(&(struct gpu_case){.n = 2, .version = "21804", .row_body = is_older});
+}
+
+static void the_seat_hears_while_it_waits(void **state)
+{
+    (void)state;
+    run_case(
+        &(struct gpu_case){.n = 2, .faults = "enqueue_hang=0@0", .row_body = is_stuck});
+}
+
+/* What the fake proves in all other tests: NCCL must not find it on some alone. */
+static void the_fake_ends_a_test_of_mixed_memory(void **state)
+{
+    pid_t pid = fork();
+    int status;
+
+    (void)state;
+    if (pid == 0) {
+        the_case = &(struct gpu_case){.n = 2, .row_body = mixes};
+        (void)alarm(60);
+        (void)fclose(stderr); /* its sentence is as it should be */
+        _exit(case_main());
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_buffer_is_known_until_it_is_forgotten),
+        cmocka_unit_test(what_fails_on_one_leaves_the_device_well),
+        cmocka_unit_test(an_older_nccl_is_named),
+        cmocka_unit_test(the_seat_hears_while_it_waits),
+        cmocka_unit_test(the_fake_ends_a_test_of_mixed_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

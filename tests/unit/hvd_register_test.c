@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Registered buffers through the C API, on a device in memory (fake_device.h): all
+ * ranks have one or none, tensors in it say so, and what differs is told. That NCCL
+ * gets what it needs is for gpu_register_test and gpu_coll_test. */
+#include "tests/unit/hvd_world.h"
+
+#include "tests/unit/fake_device.h"
+
+#define STREAM ((void *)(uintptr_t)0x51)
+
+enum { COUNT = 1000 };
+static float memory[2][COUNT];
+
+static struct hvd_tensor
+on_gpu(const char *name, const void *data, void *out, const int64_t *n)
+{
+    struct hvd_tensor t = tensor1(name, HVD_FLOAT32, data, out, n);
+
+    t.device = 0;
+    t.stream = STREAM;
+    return t;
+}
+
+static int take(const char *name, float *p, int64_t n, int set)
+{
+    struct hvd_tensor t = on_gpu(name, p, NULL, &n);
+    hvd_handle h;
+    int r = hvd_register_async(&t, set, &h);
+
+    return r < 0 ? r : finish(h);
+}
+
+static int sum(const char *name, float *in, float *out, int64_t n, int set)
+{
+    struct hvd_tensor t = on_gpu(name, in, out, &n);
+    hvd_handle h;
+    int r = hvd_allreduce_async(&t, HVD_SUM, 1, 1, set, &h);
+
+    return r < 0 ? r : finish(h);
+}
+
+/* --- all have it --- */
+
+static void all_have_it(int rank, int size)
+{
+    float *v = memory[0], *w = memory[1];
+
+    CHECK_OK(hvd_init(NULL));
+    v[1] = 1;
+    CHECK_OK(take("one", v, COUNT, 0));
+    CHECK_OK(take("two", w, COUNT, 0));
+    CHECK(fake.n_registered == 2, "%d", (int)fake.n_registered);
+    CHECK_OK(sum("a", v + 1, v + 1, 3, 0));
+    CHECK(v[1] == (float)size && fake.region_last == 1, "%g, region %d", (double)v[1],
+          (int)fake.region_last);
+    CHECK_OK(sum("b", w, w, COUNT, 0));
+    CHECK(fake.region_last == 2, "%d", (int)fake.region_last);
+    CHECK_OK(sum("c", w + 1, w + 2, 3, 0)); /* both in it */
+    CHECK(fake.region_last == 2, "%d", (int)fake.region_last);
+    if (rank == 0)
+        CHECK(hvd_deregister(&size, 0) == HVD_INVALID_ARGUMENT, "ok");
+    if (rank == 0)
+        CHECK(!strcmp(hvd_last_error(), "hvd_deregister: data lies in no registered "
+                                        "buffer of process set 0"),
+              "%s", hvd_last_error());
+    CHECK_OK(hvd_deregister(v + 7, 0));
+    CHECK(fake.n_forgotten == 1, "%d", (int)fake.n_forgotten);
+    CHECK_OK(sum("a", v + 1, v + 1, 3, 0));
+    CHECK(fake.region_last == 0, "%d", (int)fake.region_last);
+    CHECK_OK(take("one", v, COUNT, 0)); /* another number: the old one may be about */
+    CHECK_OK(sum("a", v + 1, v + 1, 3, 0));
+    CHECK(fake.region_last == 3, "%d", (int)fake.region_last);
+    CHECK_OK(hvd_shutdown());
+    CHECK(fake.n_events == 0, "%d events are left", (int)fake.n_events);
+}
+
+static void tensors_say_which_buffer_they_lie_in(void **state)
+{
+    (void)state;
+    world_run(3, all_have_it);
+    world_run(1, all_have_it);
+}
+
+static void of_a_set(int rank, int size)
+{
+    int ranks[] = {0, 2}, id;
+    float *v = memory[0];
+
+    (void)size;
+    CHECK_OK(hvd_init(NULL));
+    CHECK_OK(hvd_process_set_add(ranks, 2, &id));
+    if (rank != 1) {
+        CHECK_OK(take("x", v, COUNT, id));
+        CHECK_OK(sum("s", v, v, 5, id));
+        CHECK(fake.region_last == 1, "%d", (int)fake.region_last);
+    }
+    CHECK_OK(sum("w", v, v, 5, 0)); /* of the world it is not known */
+    CHECK(fake.region_last == 0, "%d", (int)fake.region_last);
+    CHECK_OK(hvd_process_set_remove(id));
+    CHECK(hvd_deregister(v, id) == HVD_INVALID_ARGUMENT, "ok");
+    CHECK_OK(hvd_shutdown());
+}
+
+static void a_buffer_is_its_process_set_s(void **state)
+{
+    (void)state;
+    world_run(3, of_a_set);
+}
+
+/* --- none has it --- */
+
+static void one_cannot(int rank, int size)
+{
+    float *v = memory[0];
+
+    CHECK_OK(hvd_init(NULL));
+    if (rank == 1)
+        fake.register_fails = "NCCL 2.18.4 has no ncclCommRegister";
+    CHECK(take("x", v, COUNT, 0) == HVD_INVALID_ARGUMENT, "ok");
+    CHECK(!strcmp(shared->r[rank].text,
+                  "tensor \"x\": its memory is registered on no rank, for rank 1 (host "
+                  "testhost) cannot: NCCL 2.18.4 has no ncclCommRegister"),
+          "%s", shared->r[rank].text);
+    CHECK(fake.n_registered == (rank != 1) && fake.n_forgotten == (rank != 1),
+          "%d registered, %d forgotten", (int)fake.n_registered, (int)fake.n_forgotten);
+    v[0] = 1;
+    CHECK_OK(sum("x", v, v, 4, 0)); /* the world is well */
+    CHECK(v[0] == (float)size && fake.region_last == 0, "%g", (double)v[0]);
+    fake.register_fails = NULL;
+    CHECK_OK(take("x", v, COUNT, 0));
+    CHECK_OK(sum("x", v, v, 4, 0));
+    CHECK(fake.region_last == 1, "%d", (int)fake.region_last);
+    CHECK_OK(hvd_shutdown());
+}
+
+static void what_one_cannot_none_has(void **state)
+{
+    (void)state;
+    world_run(3, one_cannot);
+}
+
+static void overlap(int rank, int size)
+{
+    float *v = memory[0];
+
+    (void)size;
+    CHECK_OK(hvd_init(NULL));
+    CHECK_OK(take("x", v, 100, 0));
+    CHECK(take("y", rank == 0 ? v + 99 : v + 100, 100, 0) == HVD_INVALID_ARGUMENT,
+          "ok");
+    CHECK(strstr(shared->r[rank].text, "for rank 0 (host testhost) cannot: it overlaps "
+                                       "registered buffer 1"),
+          "%s", shared->r[rank].text);
+    CHECK_OK(hvd_shutdown());
+}
+
+/* Rank 0 has a tensor in it that the others have not submitted yet. */
+static void is_pending(int rank, int size)
+{
+    float *v = memory[0];
+    int64_t n = 4;
+    struct hvd_tensor t = on_gpu("early", v + 8, v + 8, &n);
+    hvd_handle h;
+
+    (void)size;
+    CHECK_OK(hvd_init(NULL));
+    if (rank == 0)
+        CHECK_OK(hvd_allreduce_async(&t, HVD_SUM, 1, 1, 0, &h));
+    CHECK(take("x", v, 100, 0) == HVD_INVALID_ARGUMENT, "ok");
+    CHECK(strstr(shared->r[rank].text,
+                 "for rank 0 (host testhost) cannot: tensor \"early\", which lies in "
+                 "it, is pending"),
+          "%s", shared->r[rank].text);
+    if (rank > 0)
+        CHECK_OK(hvd_allreduce_async(&t, HVD_SUM, 1, 1, 0, &h));
+    CHECK_OK(finish(h));
+    CHECK_OK(hvd_shutdown());
+}
+
+static void memory_that_is_in_use_is_refused(void **state)
+{
+    (void)state;
+    world_run(2, overlap);
+    world_run(2, is_pending);
+}
+
+/* --- what differs --- */
+
+static void elsewhere(int rank, int size)
+{
+    float *v = memory[0], *w = memory[1];
+    struct hvd_tensor j = {.size_bytes = sizeof(j), .name = "join"};
+    hvd_handle h;
+
+    (void)size;
+    CHECK_OK(hvd_init(NULL));
+    CHECK_OK(take("x", v, 100, 0));
+    CHECK(sum("t", rank == 1 ? w : v, rank == 1 ? w : v, 4, 0) == HVD_INVALID_ARGUMENT,
+          "ok");
+    CHECK(
+        !strcmp(shared->r[rank].text,
+                "Mismatched registered buffers: tensor \"t\": rank 0 has it in buffer "
+                "1, rank 1 has it in none"),
+        "%s", shared->r[rank].text);
+    CHECK(sum("u", v, w, 4, 0) == HVD_INVALID_ARGUMENT, "ok"); /* at once */
+    CHECK(!strcmp(hvd_last_error(), "tensor \"u\": data lies in registered buffer 1, "
+                                    "output in 0 (0: in none): both are to lie in one"),
+          "%s", hvd_last_error());
+    CHECK(take("z", w, 100 + rank, 0) == HVD_INVALID_ARGUMENT, "ok");
+    CHECK(strstr(shared->r[rank].text, "Mismatched REGISTER tensor shapes"), "%s",
+          shared->r[rank].text);
+    CHECK_OK(take("w", w, 100, 0));
+    CHECK(hvd_deregister(rank == 0 ? v : w, 0) == HVD_INVALID_ARGUMENT, "ok");
+    CHECK(strstr(hvd_last_error(), "rank 0 has 1, rank 1 has 2"), "%s",
+          hvd_last_error());
+    if (rank == 1) { /* who has joined has no memory there */
+        CHECK(sum("in", v, v, 4, 0) == HVD_INVALID_ARGUMENT, "ok");
+        CHECK(strstr(shared->r[rank].text, "Allreduce of registered buffers"), "%s",
+              shared->r[rank].text);
+    }
+    CHECK_OK(hvd_join_async(&j, &h));
+    CHECK_OK(finish(h));
+    CHECK_OK(hvd_shutdown());
+}
+
+static void what_differs_between_ranks_is_told(void **state)
+{
+    (void)state;
+    world_run(2, elsewhere);
+}
+
+static void in_host_memory(int rank, int size)
+{
+    float v[4] = {0};
+    int64_t n = 4, none = 0;
+    struct hvd_tensor t = tensor1("x", HVD_FLOAT32, v, NULL, &n);
+    hvd_handle h;
+
+    (void)rank;
+    (void)size;
+    CHECK_OK(hvd_init(NULL));
+    CHECK(hvd_register_async(&t, 0, &h) == HVD_INVALID_ARGUMENT, "ok");
+    CHECK(strstr(hvd_last_error(), "only memory on a GPU can be registered"), "%s",
+          hvd_last_error());
+    t = on_gpu("x", v, NULL, &none);
+    CHECK(hvd_register_async(&t, 0, &h) == HVD_INVALID_ARGUMENT, "ok");
+    t = on_gpu("x", NULL, NULL, &n);
+    CHECK(hvd_register_async(&t, 0, &h) == HVD_INVALID_ARGUMENT, "ok");
+    CHECK(hvd_deregister(v, -1) == HVD_INVALID_ARGUMENT, "ok");
+    CHECK_OK(hvd_shutdown());
+    CHECK(hvd_deregister(v, 0) == HVD_NOT_INITIALIZED, "ok");
+}
+
+static void what_is_no_buffer_is_refused_at_once(void **state)
+{
+    (void)state;
+    world_run(1, in_host_memory);
+}
+
+/* Result memory that the caller gives may not be in one: it ends the world, for the
+ * others' is in none. */
+static void *gives(void *arg, int ndim, const int64_t *shape, size_t bytes)
+{
+    (void)ndim;
+    (void)shape;
+    (void)bytes;
+    return arg;
+}
+
+static void result_in_it(int rank, int size)
+{
+    float *v = memory[0], w[8] = {0};
+    int64_t n = 2;
+    struct hvd_tensor t = on_gpu("g", w, NULL, &n);
+    hvd_handle h;
+
+    (void)size;
+    CHECK_OK(hvd_init(NULL));
+    CHECK_OK(take("x", v, 100, 0));
+    CHECK_OK(hvd_allgather_async(&t, rank == 0 ? gives : NULL, v + 90, 0, &h));
+    if (finish(h) == HVD_OK)
+        CHECK(sum("next", w, w, 1, 0) == HVD_ABORTED, "ok");
+    CHECK(strstr(shared->r[rank].text, "memory for its result lies in a registered "
+                                       "buffer of rank 0"),
+          "%s", shared->r[rank].text);
+    CHECK_OK(hvd_shutdown());
+}
+
+static void memory_of_a_result_is_not_in_one(void **state)
+{
+    (void)state;
+    world_run(2, result_in_it);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(tensors_say_which_buffer_they_lie_in),
+        cmocka_unit_test(a_buffer_is_its_process_set_s),
+        cmocka_unit_test(what_one_cannot_none_has),
+        cmocka_unit_test(memory_that_is_in_use_is_refused),
+        cmocka_unit_test(what_differs_between_ranks_is_told),
+        cmocka_unit_test(what_is_no_buffer_is_refused_at_once),
+        cmocka_unit_test(memory_of_a_result_is_not_in_one),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
