@@ -10,6 +10,8 @@
  *     all others are refused with a sentence, on this rank at once.
  * I2  What has failed once fails the same way until the world ends: a tensor that is
  *     refused is so in each step.
+ * I3  What a broken world leaves of its communicators belongs to the place that
+ *     outlives worlds, until the next device is opened or a world ends in order.
  *
  * Called by api_submit.c and api_device.c (any thread), carry_device.c (the seat) and
  * world.c (life). */
@@ -143,6 +145,8 @@ static int open_device(struct coordinator *co, int ordinal, struct err *err)
 
     if (!hosts || !host_of)
         return err_set(err, -ENOMEM, "out of memory");
+    if (w->park)
+        c.parked = atomic_exchange(&w->park->parked, NULL);
     if (co->members)
         number_hosts(co, hosts, host_of);
     (void)own_folder(folder, sizeof(folder)); /* else nothing is bundled */
@@ -250,18 +254,44 @@ struct device *device_of(struct coordinator *co)
     return atomic_load_explicit(&co->gpu.d, memory_order_acquire);
 }
 
+void device_abort(struct coordinator *co)
+{
+    struct device *d = device_of(co);
+
+    if (d)
+        co->gpu.ops->abort(d);
+}
+
+/* Of a world that ends; parked is what it leaves, NULL mostly. */
+static void park(struct coordinator *co, struct device_parked *parked)
+{
+    const int life = atomic_load(&co->life);
+    struct device_park *at = co->gpu.park;
+    const struct device_ops *ops;
+    struct device_parked *old = NULL;
+
+    if (life == LIFE_ABORTED && at && parked)
+        old = atomic_exchange(&at->parked, TAKE(parked));
+    else if (life == LIFE_DOWN && at)
+        old = atomic_exchange(&at->parked, NULL);
+    if ((parked || old) && device_row(&ops, NULL) == 0) { /* they came from it */
+        ops->parked_free(parked);
+        ops->parked_free(old);
+    }
+}
+
 void device_close(struct coordinator *co)
 {
     struct device *d = co ? device_of(co) : NULL;
     struct device_parked *parked = NULL;
 
-    if (!d)
+    if (!co)
         return;
     atomic_store_explicit(&co->gpu.d, NULL, memory_order_release);
-    if (co->gpu.ops->close(d, &parked) < 0)
+    if (d && co->gpu.ops->close(d, &parked) < 0)
         log_warn("work on the GPU would not stop, its memory stays taken", "rank=%u",
                  co->rank);
-    co->gpu.ops->parked_free(parked);
+    park(co, parked);
 }
 
 void device_forked(struct coordinator *co)

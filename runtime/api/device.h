@@ -22,6 +22,14 @@ struct world_device {
     bool is_refused;              /* lock; problem says why, from then on */
     char problem[480];
     char hint[256]; /* hvd_device_hint's; constant after device_init */
+    /* Where what a failed world leaves waits for the next one; it outlives worlds.
+     * Constant before the world is used; NULL: nothing is kept. */
+    struct device_park *park;
+};
+
+/* Exchanged by whoever opens or closes a device; what is taken out is the taker's. */
+struct device_park {
+    _Atomic(struct device_parked *) parked;
 };
 
 void device_init(struct world_device *w, const char *hint);
@@ -40,7 +48,10 @@ int device_need(struct coordinator *co,
                 struct err *err);
 /* NULL: none is open. Any thread. */
 struct device *device_of(struct coordinator *co);
-/* After its communicators, when nobody uses it any more. */
+/* The world is broken: what is on the GPU ends. Returns at once. */
+void device_abort(struct coordinator *co);
+/* After its communicators, when nobody uses it any more. What a broken world leaves is
+ * parked; an orderly end frees what was. */
 void device_close(struct coordinator *co);
 void device_forked(struct coordinator *co);
 

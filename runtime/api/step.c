@@ -55,6 +55,7 @@ static void broken(struct coordinator *co, const char *cause)
     co->is_stuck = true;
     if (co->backend)
         co->backend->ops->abort(co->backend);
+    device_abort(co); /* nothing may be on its way: it is parked then, not closed */
     tensor_queue_close(&co->queue, HVD_ABORTED, cause);
     if (co->rank == 0)
         log_error("the world is broken, all operations fail", "cause=\"%s\"", cause);

@@ -179,7 +179,7 @@ static int meet(struct forming *f, struct err *err)
 
 /* --- connecting --- */
 
-static int open_parts(struct world *w, struct err *err)
+static int open_parts(struct world *w, struct meeting *meeting, struct err *err)
 {
     const struct place *p = &w->contract.place;
     struct control_config cfg = {
@@ -208,6 +208,7 @@ static int open_parts(struct world *w, struct err *err)
     w->co->sets = &w->sets;
     w->co->members = w->members;
     w->co->env = &w->env;
+    w->co->gpu.park = &meeting->park;
     return control_listen(w->control, err);
 }
 
@@ -360,7 +361,7 @@ static int form(struct forming *f, struct meeting *meeting, struct err *err)
     if (r == 0 && p->size > 1)
         r = join_others(f, meeting, err);
     r = r < 0 ? r : meet(f, err);
-    r = r < 0 ? r : open_parts(w, err);
+    r = r < 0 ? r : open_parts(w, meeting, err);
     r = r < 0 ? r : connect_all(f, err);
     return r < 0 ? r : coordinator_start(w->co, err);
 }

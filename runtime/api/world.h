@@ -56,6 +56,7 @@ struct meeting {
     uint32_t size, generation, n_rounds; /* of the world of all ranks; of others: */
     struct part_rounds *parts;           /* owned */
     size_t n_parts, cap_parts;
+    struct device_park park; /* what the last world left on the GPUs */
 };
 
 /* Blocks until all ranks are there or the time is over. start_timeout_ns 0: the

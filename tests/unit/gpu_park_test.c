@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "runtime/backend/nccl/futex.h"
 #include "runtime/backend/nccl/park.h"
 #include "tests/unit/gpu_members.h"
 
@@ -135,8 +136,12 @@ static int worlds_body(struct backend *b, uint32_t me, struct party *p, char *sa
         row->parked_free(NULL);
         return 0;
     }
-    if (the_worlds.is_old && parked)
-        parked->since_ns -= 2 * PARK_NS;
+    if (the_worlds.is_old && parked) {
+        atomic_store(&parked->until_ns, 1);
+        futex_wake(&parked->state);
+        while (atomic_load(&parked->state) != PARK_OVER)
+            (void)usleep(100);
+    }
     int rc = new_world(meeting, me, parked, said);
     meeting->ops->close(meeting);
     return rc;

@@ -73,10 +73,7 @@ static void release(struct comm *c)
         check_free(c->g, c->ring[i].check);
     }
     check_free(c->g, c->check);
-    if (c->parked && c->parked->nc)
-        park_free(c->parked); /* it was not used */
-    else
-        mem_free(c->parked);
+    park_free(c->parked); /* nothing is left of it, if it was used */
     comm_regions_free(c);
     comm_terms_release(&c->terms);
     mem_free(c->ranks);

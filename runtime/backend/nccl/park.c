@@ -2,14 +2,70 @@
 /* What is kept of a failed world. The watcher revokes instead of aborting where that
  * can be of use; the device's close takes the communicator out; the next open brings it
  * in; the first meeting of all ranks tells of it in the cards, and uses it up: shrunk
- * or aborted. */
+ * or aborted.
+ *
+ * It holds memory of the GPU, and nobody may ever come to use it: a thread, its keeper,
+ * sleeps beside it and aborts it when its time is over. KEPT becomes CLAIMED by who
+ * uses or frees it, or OVER by the keeper, by compare and exchange; whoever did that
+ * has the communicator. At the end of the process it is forgotten, thread and all. */
 #include "runtime/backend/nccl/park.h"
 
 #include <string.h>
 
-#include "runtime/base/clock.h"
+#include "runtime/backend/nccl/futex.h"
 #include "runtime/base/mem.h"
 #include "runtime/base/sha256.h"
+
+static void unref(struct device_parked *p)
+{
+    if (atomic_fetch_sub_explicit(&p->refs, 1, memory_order_acq_rel) == 1)
+        mem_free(p);
+}
+
+/* PARK_KEPT becomes this. */
+static bool take_over(struct device_parked *p, enum park_state to)
+{
+    uint32_t state = PARK_KEPT;
+
+    if (!atomic_compare_exchange_strong_explicit(&p->state, &state, (uint32_t)to,
+                                                 memory_order_acq_rel,
+                                                 memory_order_acquire))
+        return false;
+    futex_wake(&p->state);
+    return true;
+}
+
+static void *keeper_main(void *arg)
+{
+    struct device_parked *p = arg;
+    uint64_t left;
+
+    while (atomic_load_explicit(&p->state, memory_order_acquire) == PARK_KEPT
+           && (left = futex_left(atomic_load(&p->until_ns))) > 0)
+        futex_wait(&p->state, PARK_KEPT, left);
+    if (take_over(p, PARK_OVER))
+        (void)p->nccl->abort(p->nc); /* nobody could do more */
+    unref(p);
+    return NULL;
+}
+
+/* Without a thread it is kept until somebody comes. */
+static void keep(struct device_parked *p)
+{
+    pthread_t t;
+
+    atomic_store(&p->refs, 2);
+    if (gpu_thread_start(&t, keeper_main, p) == 0)
+        (void)pthread_detach(t);
+    else
+        unref(p);
+}
+
+static bool is_claimed(struct device_parked *p)
+{
+    return take_over(p, PARK_CLAIMED)
+           || atomic_load_explicit(&p->state, memory_order_acquire) == PARK_CLAIMED;
+}
 
 bool park_wants(const struct device *g, const struct comm *c)
 {
@@ -26,13 +82,13 @@ struct device_parked *park_take(struct device *g)
     struct device_parked *p = mem_zalloc(sizeof(*p));
     if (!p)
         return NULL;
-    *p = (struct device_parked){.nccl = g->nccl,
-                                .nc = c->nc[0],
-                                .rank = c->me,
-                                .size = c->n,
-                                .since_ns = clock_now_ns()};
+    p->nccl = g->nccl;
+    p->nc = TAKE(c->nc[0]);
+    p->rank = c->me;
+    p->size = c->n;
     memcpy(p->id, c->id, sizeof(p->id));
-    c->nc[0] = NULL;
+    atomic_store(&p->until_ns, clock_now_ns() + PARK_NS);
+    keep(p);
     return p;
 }
 
@@ -40,9 +96,8 @@ static void *abort_main(void *arg)
 {
     struct device_parked *p = arg;
 
-    if (p->nc)
-        (void)p->nccl->abort(p->nc); /* nobody could do more */
-    mem_free(p);
+    (void)p->nccl->abort(p->nc); /* as keeper_main */
+    unref(p);
     return NULL;
 }
 
@@ -50,15 +105,19 @@ void park_free(struct device_parked *p)
 {
     pthread_t t;
 
-    if (p && gpu_thread_start(&t, abort_main, p) == 0)
+    if (!p)
+        return;
+    if (!is_claimed(p) || !p->nc)
+        unref(p); /* it is over, or used */
+    else if (gpu_thread_start(&t, abort_main, p) == 0)
         (void)pthread_detach(t);
-    else if (p)
+    else
         (void)abort_main(p);
 }
 
-void park_fill(const struct device_parked *p, struct gpu_card *ret)
+void park_fill(struct device_parked *p, struct gpu_card *ret)
 {
-    if (!p || clock_now_ns() - p->since_ns > PARK_NS)
+    if (!p || !is_claimed(p))
         return;
     memcpy(ret->parked_id, p->id, sizeof(ret->parked_id));
     ret->parked_rank = p->rank;

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a failed world leaves on the GPUs, and what the next one makes of it: rank 2 is
+ * killed, ranks 0 and 1 form a world of their own. */
+#include "tests/unit/hvdgpu_world.h"
+
+enum { N = 100 };
+
+static struct {
+    bool is_busy;     /* a batch waits for rank 2 when it dies */
+    bool other_order; /* of the survivors */
+    bool has_between; /* a world of them that uses no GPU, and ends in order */
+} the_case;
+
+static void sum_once(int rank, int device, float members)
+{
+    float *v = floats_on_gpu(device, N);
+    hvd_handle h;
+
+    v[N - 1] = (float)(rank + 1);
+    CHECK_OK(sum_on_gpu(device, "x", v, N, 0, &h));
+    CHECK_OK(finish(h));
+    CHECK(v[N - 1] == members, "%g, not %g", (double)v[N - 1], (double)members);
+}
+
+static void init_survivors(void)
+{
+    static const int left[] = {0, 1}, turned[] = {1, 0};
+    struct hvd_config c = {.size_bytes = sizeof(c),
+                           .start_timeout_ms = 20000,
+                           .ranks = the_case.other_order ? turned : left,
+                           .n_ranks = 2};
+
+    CHECK_OK(hvd_init(&c));
+}
+
+/* The world is broken by the death of rank 2. */
+static void outlive(int rank)
+{
+    float *v = floats_on_gpu(rank, N), host[1] = {0};
+    hvd_handle h;
+
+    if (the_case.is_busy) {
+        CHECK_OK(sum_on_gpu(rank, "lost", v, N, 0, &h));
+        stage_set(rank, 1);
+        CHECK(finish(h) == HVD_ABORTED, "%d", hvd_poll(h));
+    } else {
+        stage_set(rank, 1);
+        CHECK(sum_now("of the host", host, 1) == HVD_ABORTED, "it has ended");
+    }
+    CHECK(strstr(shared->r[rank].text, "rank 2"), "%s", shared->r[rank].text);
+    CHECK_OK(hvd_shutdown());
+}
+
+static void worlds_body(int rank, int size)
+{
+    (void)size;
+    CHECK_OK(hvd_init(NULL));
+    sum_once(rank, rank, 6);
+    if (rank == 2) {
+        stage_set(rank, 1);
+        (void)pause();
+    }
+    outlive(rank);
+    if (the_case.has_between) {
+        init_survivors();
+        CHECK_OK(barrier_now("between"));
+        CHECK_OK(hvd_shutdown());
+    }
+    init_survivors();
+    sum_once(rank, rank, 3);
+    sum_once(rank, rank, 3);
+    CHECK_OK(hvd_shutdown());
+    report_begun(rank);
+}
+
+/* Of the survivors' world. */
+static void expect(int rank, bool shrinks)
+{
+    const int again = the_case.other_order ? 1 - rank : rank;
+    char all[64];
+
+    if (shrinks)
+        (void)snprintf(all, sizeof(all), "init %d/3\nshrink %d/3 to 2\n", rank, rank);
+    else
+        (void)snprintf(all, sizeof(all), "init %d/3\ninit %d/2\n", rank, again);
+    assert_string_equal(shared->r[rank].text, all);
+}
+
+static void run(const char *version, bool shrinks)
+{
+    struct proc_world w;
+
+    if (!has_kernels())
+        return;
+    use_nccl(version);
+    world_start(&w, 3, worlds_body);
+    for (int r = 2; r >= 0; r--)
+        stage_wait(r, 1);
+    assert_int_equal(kill(w.pid[2], SIGKILL), 0);
+    world_end(&w, 2);
+    for (int r = 0; r < 2; r++)
+        expect(r, shrinks);
+    memset(&the_case, 0, sizeof(the_case));
+}
+
+static void survivors_shrink_their_communicator(void **state)
+{
+    (void)state;
+    run("22809", true);
+    the_case.is_busy = true;
+    run("23007", true);
+}
+
+static void in_another_order_it_is_a_fresh_one(void **state)
+{
+    (void)state;
+    the_case.other_order = true;
+    run("22809", false);
+}
+
+static void without_revoke_it_is_a_fresh_one(void **state)
+{
+    (void)state;
+    the_case.is_busy = true;
+    run("22705", false);
+}
+
+static void an_orderly_end_forgets_it(void **state)
+{
+    (void)state;
+    the_case.has_between = true;
+    run("22809", false);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(survivors_shrink_their_communicator),
+        cmocka_unit_test(in_another_order_it_is_a_fresh_one),
+        cmocka_unit_test(without_revoke_it_is_a_fresh_one),
+        cmocka_unit_test(an_orderly_end_forgets_it),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
