@@ -37,10 +37,356 @@ static void int8_has_the_bits_of_the_host_s(void **state)
     }
 }
 
+static void halves_are_ordinary_batches_of_half_the_bytes(void **state)
+{
+    static const struct coding_case cases[] = {
+        {.text = "fp16", .slack = 0.05, .slack_bf16 = 0.4, .n_rounds = 40},
+        {.text = "bf16", .slack = 0.4, .slack_bf16 = 0.4, .n_rounds = 40},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        run_coding(&cases[i], (struct gpu_case){.n = 2});
+        run_coding(&cases[i], (struct gpu_case){.n = 3, .is_deterministic = i == 1});
+    }
+}
+
+static void the_bound_makes_what_was_used_least_give_way(void **state)
+{
+    static const struct coding_case k = {
+        .text = "int8", .n_rounds = 80, .is_alone = true, .max_bytes = 60000};
+
+    (void)state;
+    run_coding(&k, (struct gpu_case){.n = 2});
+    run_coding(&k, (struct gpu_case){.n = 3});
+}
+
+/* --- over many steps --- */
+
+static const struct coded one_tensor = {
+    .dtype = DT_F32, .op = OP_SUM, .pre = 1, .post = 1, .n = 1};
+
+/* The same input k times, then zeros: what comes out in all is what was put in, but for
+ * what is smaller than a scale. */
+static int drains(struct coder *c, const char *text, double *ret_worst, struct err *err)
+{
+    const size_t n = (size_t)coded_shapes[0][0] * (size_t)coded_shapes[0][1];
+    const size_t bytes = CODEC_ITEMS * CODED_ROOM;
+    AUTOFREE float *in = mem_zalloc(bytes);
+    AUTOFREE float *got = mem_zalloc(bytes);
+    AUTOFREE double *sum = mem_calloc(n, sizeof(*sum));
+    AUTOFREE double *want = mem_calloc(n, sizeof(*want));
+    struct coded b = one_tensor;
+    struct seeded r;
+    int rc = coded_plan(c, &b, text) ? err_set(err, -EINVAL, "plan") : 0;
+
+    for (int k = 0; k < 24 && !rc; k++) {
+        r = (struct seeded){c->me};
+        for (size_t i = 0; i < n; i++)
+            in[i] = k < 8 ? (float)(seeded_next(&r) % 2001) / 1000 - 1 : 0;
+        for (uint32_t j = 0; j < c->n && k < 8; j++) {
+            r = (struct seeded){j};
+            for (size_t i = 0; i < n; i++)
+                want[i] += (double)((float)(seeded_next(&r) % 2001) / 1000 - 1);
+        }
+        rc = run_gpu(c, &b, (uint8_t *)in, (uint8_t *)got, err);
+        for (size_t i = 0; i < n; i++)
+            sum[i] += (double)got[i];
+    }
+    *ret_worst = 0;
+    for (size_t i = 0; i < n; i++)
+        *ret_worst = fmax(*ret_worst, fabs(sum[i] - want[i]));
+    return rc;
+}
+
+static int drain_body(struct backend *meeting, uint32_t me, struct party *p, char *said)
+{
+    struct err err = ERR_INIT;
+    double fed = 0, lost = 0;
+    struct coder c;
+
+    (void)p;
+    if (coder_open(&c, meeting, me, said))
+        return 1;
+    int rc = drains(&c, "int8", &fed, &err);
+    if (!rc)
+        rc = drains(&c, "int8:feedback=0", &lost, &err);
+    if (rc)
+        (void)SAYS("rank %u: %s", me, err.text);
+    if (!rc && !(fed < 1e-5 && lost > 1e-2))
+        rc = SAYS("rank %u: %g is lost, %g without feedback", me, fed, lost);
+    return coder_close(&c, rc, said);
+}
+
+static void nothing_is_lost_over_the_steps(void **state)
+{
+    static const struct coding_case k = {.text = "int8"};
+
+    (void)state;
+    coding = &k;
+    run_case(&(struct gpu_case){.n = 2, .row_body = drain_body});
+    run_case(&(struct gpu_case){.n = 3, .row_body = drain_body});
+}
+
+/* --- on the wire --- */
+
+static atomic_ullong n_sent; /* by all members, in bytes */
+static struct nccl_api real;
+
+static int
+count_gather(const void *in, void *out, size_t n, int dtype, nccl_comm nc, cu_stream s)
+{
+    n_sent += n;
+    return real.all_gather(in, out, n, dtype, nc, s);
+}
+
+static int
+count_send(const void *in, size_t n, int dtype, int peer, nccl_comm nc, cu_stream s)
+{
+    n_sent += n;
+    return real.send(in, n, dtype, peer, nc, s);
+}
+
+static int count_reduce(
+    const void *in, void *out, size_t n, int dtype, int op, nccl_comm nc, cu_stream s)
+{
+    n_sent += n * (dtype == NCCL_F16 || dtype == NCCL_BF16 ? 2 : 4);
+    return real.all_reduce(in, out, n, dtype, op, nc, s);
+}
+
+/* What one batch of a 80 x 80 tensor sends. */
+static int counts(struct coder *c,
+                  struct party *p,
+                  unsigned k,
+                  const char *text,
+                  uint64_t want,
+                  struct err *err)
+{
+    const size_t bytes = CODEC_ITEMS * CODED_ROOM;
+    AUTOFREE uint8_t *arena = mem_zalloc(bytes);
+    struct coded b = one_tensor;
+
+    if (coded_plan(c, &b, text))
+        return err_set(err, -EINVAL, "plan");
+    coded_fill(c, &b, arena);
+    meet_all(p, 2 * k);
+    if (c->me == 0)
+        n_sent = 0;
+    meet_all(p, 2 * k + 1);
+    int rc = run_gpu(c, &b, arena, arena, err);
+    rc = rc ? rc : are_equal(c, &b, arena, err); /* all have sent */
+    return rc || n_sent == want
+               ? rc
+               : err_set(err, -EIO, "%s: %llu bytes, not %llu", text,
+                         (unsigned long long)n_sent, (unsigned long long)want);
+}
+
+static int wire_body(struct backend *meeting, uint32_t me, struct party *p, char *said)
+{
+    const uint64_t block = 4 + 256, n = p->size;
+    struct err err = ERR_INIT;
+    struct nccl_api counted;
+    struct coder c;
+
+    if (coder_open(&c, meeting, me, said))
+        return 1;
+    if (me == 0)
+        real = *c.d->nccl;
+    counted = *c.d->nccl;
+    counted.all_gather = count_gather;
+    counted.send = count_send;
+    counted.all_reduce = count_reduce;
+    meet_all(p, 1);
+    c.d->nccl = &counted; /* the launcher has nothing to do now */
+    int rc = counts(&c, p, 1, "fp16", n * 6400 * 2, &err);
+    if (!rc) /* 25 blocks; shards of the allgather are as long as the longest */
+        rc = counts(&c, p, 2, "int8:block=256",
+                    n == 2 ? n * 25 * block : (n - 1) * 25 * block + n * 5 * block,
+                    &err);
+    if (rc)
+        (void)SAYS("rank %u of %u: %s", me, c.n, err.text);
+    return coder_close(&c, rc, said);
+}
+
+static void as_many_bytes_travel_as_planned(void **state)
+{
+    static const struct coding_case k = {.text = ""};
+
+    (void)state;
+    coding = &k;
+    run_case(&(struct gpu_case){.n = 2, .row_body = wire_body});
+    run_case(&(struct gpu_case){.n = 5, .row_body = wire_body});
+}
+
+/* --- many on their way --- */
+
+enum { N_QUEUED = 24 };
+
+/* All are posted before the first has run: two tensors in turn, of which one alone can
+ * be kept, or one. */
+static int queue_body(struct backend *meeting, uint32_t me, struct party *p, char *said)
+{
+    const size_t bytes = CODEC_ITEMS * CODED_ROOM;
+    static uint8_t arenas[MAX_MEMBERS][N_QUEUED][CODEC_ITEMS * CODED_ROOM];
+    uint8_t got[sizeof(arenas[0][0])];
+    struct coded b[N_QUEUED];
+    void *dev[N_QUEUED];
+    struct err err = ERR_INIT;
+    uint64_t ticket = 0;
+    struct coder c;
+
+    (void)p;
+    if (coder_open(&c, meeting, me, said))
+        return 1;
+    int rc = 0;
+    for (int k = 0; k < N_QUEUED && !rc; k++) {
+        b[k] = one_tensor;
+        b[k].which[0] = coding->max_bytes && k % 2 ? 3 : 0;
+        rc = coded_plan(&c, &b[k], coding->text);
+        coded_fill(&c, &b[k], arenas[me][k]);
+        rc = rc ? rc : row->alloc(c.d, bytes, c.stream, &dev[k], &err);
+        rc = rc ? rc : coded_copy(&c, true, dev[k], arenas[me][k], bytes);
+    }
+    for (int k = 0; k < N_QUEUED && !rc; k++)
+        rc = post_gpu(&c, &b[k], dev[k], dev[k], &ticket, &err);
+    rc = rc ? rc : wait_ticket(c.gpu, ticket, 20, &err);
+    for (int k = 0; k < N_QUEUED && !rc; k++) {
+        rc = run_host(&c, &b[k], arenas[me][k], &err);
+        rc = rc ? rc : coded_copy(&c, false, dev[k], got, bytes);
+        rc = rc ? rc : compare(&c, &b[k], arenas[me][k], got, &err);
+        row->free(dev[k], c.stream);
+    }
+    if (rc)
+        (void)SAYS("rank %u: %s", me, err.text);
+    return coder_close(&c, rc, said);
+}
+
+static void many_on_their_way_keep_the_order_of_what_is_kept(void **state)
+{
+    static const struct coding_case one = {.text = "int8"},
+                                    two = {.text = "int8", .max_bytes = 30000};
+
+    (void)state;
+    coding = &one;
+    run_case(&(struct gpu_case){.n = 2, .n_streams = 3, .row_body = queue_body});
+    run_case(&(struct gpu_case){.n = 3, .n_streams = 2, .row_body = queue_body});
+    coding = &two;
+    run_case(&(struct gpu_case){.n = 2, .row_body = queue_body});
+    run_case(&(struct gpu_case){.n = 2, .n_streams = 3, .row_body = queue_body});
+}
+
+/* --- sets that go --- */
+
+static int
+forget_body(struct backend *meeting, uint32_t me, struct party *p, char *said)
+{
+    struct err err = ERR_INIT;
+    struct coder c;
+    struct coded b = one_tensor;
+
+    (void)p;
+    if (coder_open(&c, meeting, me, said))
+        return 1;
+    row->state_forget_set(c.d, 1); /* there is nothing: fine */
+    int rc = coded_plan(&c, &b, "int8");
+    for (int k = 0; k < 8 && !rc; k++) {
+        b.set = k % 2;
+        rc = one_batch(&c, &b, &err);
+        if (k == 4) { /* what set 0 keeps is not touched */
+            row->state_forget_set(c.d, 1);
+            codec_state_forget_set(c.state, 1);
+            if (gcodec_states_bytes(c.d->codecs) != b.plans[0].state_bytes)
+                rc = err_set(&err, -EIO, "%llu bytes are kept",
+                             (unsigned long long)gcodec_states_bytes(c.d->codecs));
+        }
+    }
+    if (rc)
+        (void)SAYS("rank %u: %s", me, err.text);
+    return coder_close(&c, rc, said);
+}
+
+static void a_set_that_goes_takes_what_it_kept(void **state)
+{
+    static const struct coding_case k = {.text = "int8"};
+
+    (void)state;
+    coding = &k;
+    run_case(&(struct gpu_case){.n = 2, .row_body = forget_body});
+    run_case(&(struct gpu_case){.n = 3, .row_body = forget_body});
+}
+
+/* --- what is refused --- */
+
+static int refused(struct coder *c,
+                   const char *text,
+                   size_t n,
+                   enum reduce_op op,
+                   int want,
+                   const char *sentence,
+                   char *said)
+{
+    struct coded b = one_tensor;
+    struct err err = ERR_INIT;
+    void *p = NULL;
+    uint64_t ticket;
+
+    b.op = op;
+    b.n = n;
+    b.which[1] = 5;
+    if (coded_plan(c, &b, text)
+        || row->alloc(c->d, CODEC_ITEMS * CODED_ROOM, c->stream, &p, &err))
+        return SAYS("plan");
+    int rc = post_gpu(c, &b, p, p, &ticket, &err);
+    row->free(p, c->stream);
+    if (rc == want && !strcmp(err.text, sentence))
+        return 0;
+    return SAYS("rank %u: %s: %d, %s", c->me, text, rc, err.text);
+}
+
+static int
+refuse_body(struct backend *meeting, uint32_t me, struct party *p, char *said)
+{
+    struct coder c;
+    struct coded b = one_tensor;
+    struct err err = ERR_INIT;
+
+    (void)p;
+    if (coder_open(&c, meeting, me, said))
+        return 1;
+    int rc = refused(&c, "fp16", 1, OP_ADASUM, -ENOTSUP,
+                     "compression fp16 of ADASUM of GPU tensors is not built: they "
+                     "travel as float32",
+                     said);
+    if (!rc) /* one does not make room for another of its batch */
+        rc = refused(&c, "int8", 2, OP_SUM, -ENOSPC,
+                     "compression of \"t5.float32\": keeps 8192 bytes between steps, "
+                     "4400 of 30000 are left (HVD_COMPRESSION_MEMORY)",
+                     said);
+    if (!rc && (coded_plan(&c, &b, "int8:feedback=0") || one_batch(&c, &b, &err)))
+        rc = SAYS("rank %u, after it: %s", me, err.text);
+    return coder_close(&c, rc, said);
+}
+
+static void what_cannot_be_done_is_one_sentence_and_no_more(void **state)
+{
+    static const struct coding_case k = {.text = "", .max_bytes = 30000};
+
+    (void)state;
+    coding = &k;
+    run_case(&(struct gpu_case){.n = 2, .row_body = refuse_body});
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(int8_has_the_bits_of_the_host_s),
+        cmocka_unit_test(halves_are_ordinary_batches_of_half_the_bytes),
+        cmocka_unit_test(many_on_their_way_keep_the_order_of_what_is_kept),
+        cmocka_unit_test(the_bound_makes_what_was_used_least_give_way),
+        cmocka_unit_test(nothing_is_lost_over_the_steps),
+        cmocka_unit_test(as_many_bytes_travel_as_planned),
+        cmocka_unit_test(a_set_that_goes_takes_what_it_kept),
+        cmocka_unit_test(what_cannot_be_done_is_one_sentence_and_no_more),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
