@@ -196,11 +196,13 @@ int carry_device(struct coordinator *co,
                           .prescale = q->prescale,
                           .postscale = q->postscale,
                           .n_items = act->n_items};
+    AUTOFREE struct flight *flight = flight_new(act, set->n); /* nothing fails later */
     struct backend *b;
-    uint64_t ticket, began_ns;
     int r;
 
     *ret_is_ours = false;
+    if (!flight)
+        return err_set(err, -ENOMEM, "rank %u is out of memory for a batch", co->rank);
     r = carry_open_comm(co, set, err);
     r = r < 0 ? r : flights_drain(co, NULL, FLIGHTS_MAX - 1, err);
     if (r < 0)
@@ -212,10 +214,10 @@ int carry_device(struct coordinator *co,
     *ret_is_ours = false;
     batch.items = co->items;
     b = set->device_backend;
-    began_ns = observe_posted(co, act);
+    flight->began_ns = observe_posted(co, act);
     if (co->settings.nancheck)
         r = co->gpu.ops->post_check(b, &batch, err);
-    r = r < 0 ? r : post(co, set, act, &batch, &ticket, err);
+    r = r < 0 ? r : post(co, set, act, &batch, &flight->ticket, err);
     if (r == -ENOTSUP && q->codec[0]) {
         refuse(co, act, err ? err->text : "");
         return 0;
@@ -224,5 +226,6 @@ int carry_device(struct coordinator *co,
         return r;
     drop_ready(co, act);
     *ret_is_ours = true;
-    return flight_add(co, b, ticket, act, set->n, began_ns, err);
+    flight_add(co, TAKE(flight), b, act);
+    return 0;
 }

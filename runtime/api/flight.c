@@ -31,34 +31,32 @@ static struct member_act act_of(const struct flight *f)
     return (struct member_act){.kind = MEMBER_RUN, .items = f->items, .n_items = f->n};
 }
 
-int flight_add(struct coordinator *co,
-               struct backend *b,
-               uint64_t ticket,
-               const struct member_act *act,
-               uint32_t n_members,
-               uint64_t began_ns,
-               struct err *err)
+struct flight *flight_new(const struct member_act *act, uint32_t n_members)
 {
-    struct flights *all = &co->flights;
-    struct device_event *event = NULL;
     struct flight *f =
         mem_zalloc(sizeof(*f) + (act->n_items + 1) * sizeof(struct member_item));
 
-    if (!f)
-        return err_set(err, -ENOMEM, "rank %u is out of memory for a batch", co->rank);
+    if (f)
+        f->n_members = n_members;
+    return f;
+}
+
+void flight_add(struct coordinator *co,
+                struct flight *f,
+                struct backend *b,
+                const struct member_act *act)
+{
+    struct flights *all = &co->flights;
+
     f->b = b;
-    f->ticket = ticket;
-    f->began_ns = began_ns;
-    f->n_members = n_members;
     for (size_t i = 0; i < act->n_items; i++) {
         struct op *op = act->items[i].op ? op_of(act->items[i].op) : NULL;
 
         if (!op)
             continue;
         f->items[f->n++] = (struct member_item){.op = &op->part, .req = &op->req};
-        event = co->gpu.ops->ticket_event(b, ticket);
         tensor_queue_remove(&co->queue, op);
-        op_posted(op, event);
+        op_posted(op, co->gpu.ops->ticket_event(b, f->ticket));
     }
     if (all->tail)
         all->tail->next = f;
@@ -67,7 +65,6 @@ int flight_add(struct coordinator *co,
     all->tail = f;
     all->n++;
     coordinator_wake_sleepers(co);
-    return 0;
 }
 
 static void end_op(struct coordinator *co, struct op *op, int status, const char *text)

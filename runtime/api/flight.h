@@ -24,16 +24,17 @@ struct flights { /* oldest first of each backend */
     uint32_t n;
 };
 
-/* A batch has been posted: its ops are POSTED. Their names are free for the next step
- * from here on, and whoever waits for that is woken. Takes the tensor queue's
- * references. -ENOMEM: nothing has been done, and the batch is on its way. */
-int flight_add(struct coordinator *co,
-               struct backend *b,
-               uint64_t ticket,
-               const struct member_act *act,
-               uint32_t n_members,
-               uint64_t began_ns,
-               struct err *err);
+/* Memory for a batch that is to be posted; NULL: there is none. mem_free, or
+ * flight_add.
+ */
+struct flight *flight_new(const struct member_act *act, uint32_t n_members);
+/* The batch has been posted to b as f->ticket: its ops are POSTED. Their names are free
+ * for the next step from here on, and whoever waits for that is woken. Takes f and the
+ * tensor queue's references. */
+void flight_add(struct coordinator *co,
+                struct flight *f,
+                struct backend *b,
+                const struct member_act *act);
 /* Ends what is done. 1: something was; a failure is the device's, with its sentence. */
 int flights_retire(struct coordinator *co, struct err *err);
 /* Waits until at most n are left of b (NULL: in all), hearing control meanwhile. */
