@@ -21,4 +21,7 @@ $(FAKE_DIR)/libcublas.so.12: $(FAKE_DIR)/libcuda.so.1
 $(eval $(call fake,libnccl.so.2,$(filter-out %/nccl_stub.c,$(wildcard tests/fakes/cuda/nccl*.c)),-ldl))
 # Copies of it are libnccl.so.2 of any version.
 $(eval $(call fake,nccl_stub.so,tests/fakes/cuda/nccl_stub.c,-ldl -Wl$(comma)-soname$(comma)libnccl.so.2))
+.PHONY: fakes
+fakes: $(FAKES)
+test-programs: fakes
 $(filter $(O)/unit/gpu_% $(O)/unit/hvdgpu_%,$(UNIT_TESTS)): | $(FAKES)

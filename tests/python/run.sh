@@ -9,7 +9,7 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 export BUILD=${BUILD:-build}
 tests/setup/deb.sh build torch mpi >&2
-make --no-print-directory stage wheel >&2
+make --no-print-directory stage wheel fakes >&2
 if [ "${1:-}" = --full ]; then
     shift
     exec /usr/bin/python3 tests/python/tap.py "${@:-full}"

@@ -5,10 +5,15 @@ An operation completes asynchronously through a copy of TensorFlow's completion 
 copy works in this TensorFlow is tried once, at the first operation: trying it at import would start
 TensorFlow's devices before the script could choose its GPU by hvd.local_rank(). Where it does not work,
 operations block instead, and run one after another in the order of the program, equal on all ranks.
+
+Kernels for GPUs come with the first operation too, if TensorFlow sees one and tensors there can travel:
+before, TensorFlow copies what is on a GPU, and so it does for good where they cannot.
 """
 
 import contextlib
+import ctypes
 import functools
+import logging
 import os
 import threading
 import warnings
@@ -16,10 +21,12 @@ import weakref
 
 import tensorflow as tf
 
+from _hvd import gpu
+
+_log = logging.getLogger("horovod.tensorflow")
+_PATH = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "libhvd_tf.so")
 try:
-    library = tf.load_op_library(
-        os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "libhvd_tf.so")
-    )
+    library = tf.load_op_library(_PATH)
 except tf.errors.NotFoundError as e:
     if "undefined symbol" not in str(e):
         raise
@@ -27,6 +34,8 @@ except tf.errors.NotFoundError as e:
         f"horovod.tensorflow cannot work with TensorFlow {tf.__version__}, which lacks a part of the C "
         f"interface that TensorFlow 2.12 has; install a newer one ({e.message})"
     ) from None
+
+gpu.hint_at_wheel()
 
 COLLECTIVES = {  # that need no order; HvdBarrier and HvdJoin do
     "HvdAllgather",
@@ -55,9 +64,18 @@ def _free_of_order():
         auto_control_deps.MUST_RUN_ORDER_INSENSITIVE_STATEFUL_OPS = names | COLLECTIVES
 
 
+def _use_gpu():
+    """Gives the operations kernels for GPUs where they are of use; opens the driver, as TensorFlow has."""
+    if not tf.config.list_physical_devices("GPU") or ctypes.CDLL(_PATH).hvd_tf_use_gpu():
+        return
+    if gpu.problem() != "HVD_GPU=off":
+        _log.warning("tensors on GPUs travel by way of host memory: %s", gpu.problem())
+
+
 @functools.lru_cache(maxsize=None)
 def is_async():
     """Do operations complete asynchronously? Decided once, before the first of them is made."""
+    _use_gpu()
     blocks = os.environ.get("HVD_TF_BLOCKING", "").strip().lower() in ("1", "true", "yes", "on")
     works = not blocks and _completes()
     if works:

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which kernels TensorFlow has for GPUs: TensorFlow without GPUs, with and without the fakes of CUDA.
+
+That the operations do right on tensors of a GPU is tests/unit/tfop_device_test.c's, on a fake TensorFlow.
+"""
+
+import json
+import unittest
+
+from job import BUILD, each_tf, python
+
+SCRIPT = """
+import ctypes, json, logging, os, sys
+logging.basicConfig(format="LOG %(message)s", stream=sys.stdout)
+import tensorflow as tf
+from tensorflow.python.framework import kernels
+import horovod.tensorflow as hvd
+
+def registered(op):
+    return {k.device_type: list(k.host_memory_arg) for k in kernels.get_registered_kernels_for_op(op).kernel}
+
+hvd.init()
+before = registered("HvdAllreduce")
+loaded = "libhvd_cuda.so" in open("/proc/self/maps").read()
+tf.config.list_physical_devices()
+for name in sys.argv[1:]:  # from here on they are what the runtime finds
+    ctypes.CDLL(name, ctypes.RTLD_GLOBAL)
+if "SEEN" in os.environ:
+    tf.config.list_physical_devices = lambda kind=None: ["a GPU"]
+total = hvd.allreduce(tf.constant([2.0]), op=hvd.Sum, name="x")
+opened = "libhvd_cuda.so" in open("/proc/self/maps").read()
+print("TOLD", json.dumps({
+    "sum": float(total[0]), "before": before, "loaded": loaded, "opened": opened, "cuda_built": hvd.cuda_built(),
+    "after": {op: registered(op) for op in ("HvdAllreduce", "HvdAlltoall", "HvdJoin", "HvdSize")},
+}))
+"""
+
+
+@each_tf
+class Gpu(unittest.TestCase):
+    def told(self, *libraries, **extra):
+        fakes = [str(BUILD / "plain/fakes" / name) for name in libraries]
+        ended = python(SCRIPT, *fakes, python=self.python, timeout=120, HVD_FAKE_GPUS="1", **extra)
+        lines = ended.out.splitlines()
+        told = [line.removeprefix("TOLD ") for line in lines if line.startswith("TOLD ")]
+        self.assertEqual(len(told), 1, ended)
+        return json.loads(told[0]), [line for line in lines if line.startswith("LOG ")]
+
+    def test_kernels_come_where_tensors_can_travel(self):
+        told, log = self.told("libcuda.so.1", "libnccl.so.2", SEEN="1", CUDA_VISIBLE_DEVICES="0")
+        self.assertEqual((told["sum"], told["before"], told["loaded"]), (2.0, {"CPU": []}, False))
+        self.assertEqual(told["after"]["HvdAllreduce"], {"CPU": [], "GPU": []})
+        self.assertEqual(told["after"]["HvdAlltoall"], {"CPU": [], "GPU": ["splits", "received_splits"]})
+        self.assertEqual(told["after"]["HvdJoin"], {"CPU": [], "GPU": ["output"]})
+        self.assertEqual(told["after"]["HvdSize"], {"CPU": []})
+        self.assertEqual((told["cuda_built"], log), (True, []))
+
+    def test_none_come_where_they_cannot_and_the_reason_is_told(self):
+        told, log = self.told(SEEN="1")
+        self.assertEqual((told["sum"], told["after"]["HvdAllreduce"]), (2.0, {"CPU": []}))
+        self.assertEqual(len(log), 1, log)
+        self.assertRegex(log[0], r"tensors on GPUs travel by way of host memory: no NVIDIA driver here \(")
+        told, log = self.told(SEEN="1", HVD_GPU="off")
+        self.assertEqual((told["after"]["HvdAllreduce"], log), ({"CPU": []}, []))
+
+    def test_nothing_is_opened_where_tensorflow_sees_no_gpu(self):
+        told, log = self.told("libcuda.so.1", "libnccl.so.2", CUDA_VISIBLE_DEVICES="0")
+        self.assertEqual((told["after"]["HvdAllreduce"], log), ({"CPU": []}, []))
+        self.assertFalse(told["opened"])
