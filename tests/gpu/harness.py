@@ -153,8 +153,11 @@ class Bench:
             print(f"#   {line}", flush=True)
         self.stages[-1]["points"].append({"name": name, "error": error})
 
-    def taps(self, label, ended, least=1):
-        """The lines of a TAP program as points of ours, and how it ended if not by them."""
+    def taps(self, label, ended, least=1, each=True):
+        """The lines of a TAP program as points of ours, and how it ended if not by them.
+
+        each: also those that are well have points of their own, else all of those one.
+        """
         failed, seen = [], 0
         notes = []
         for line in ended.out.splitlines():
@@ -165,10 +168,13 @@ class Bench:
             seen += 1
             error = None if m[1] == "ok" else "\n".join(notes[-20:]) or "it says no more"
             failed += [error] if error else []
-            self.point(f"{label}: {m[2]}", error)
+            if each or error:
+                self.point(f"{label}: {m[2]}", error)
             notes = []
         if seen < least or (ended.code != 0 and not failed):
             self.point(f"{label} ran", ended.error() or f"{seen} tests, not {least}\n{ended.out[-2000:]}")
+        elif not each and not failed:
+            self.point(f"{label}: all {seen}")
 
     def stage(self, name, budget_s, function):
         """Runs function(self) with budget_s for all that it starts."""
@@ -224,7 +230,10 @@ class Bench:
         return ended
 
     def start_ranks(self, n, argv, **extra):
-        """n ranks on the one GPU: for NCCL each is a host of its own, on the loopback interface."""
+        """n ranks on the one GPU: for NCCL each is a host of its own, on the loopback interface.
+
+        A word "{rank}" of argv is the rank's number.
+        """
         common = {
             "WORLD_SIZE": n,
             "LOCAL_WORLD_SIZE": n,
@@ -237,7 +246,10 @@ class Bench:
         }
         common.update(extra)
         return [
-            Process(argv, self.environment(**common, RANK=r, LOCAL_RANK=r, NCCL_HOSTID=f"rank{r}"))
+            Process(
+                [r if a == "{rank}" else a for a in argv],
+                self.environment(**common, RANK=r, LOCAL_RANK=r, NCCL_HOSTID=f"rank{r}"),
+            )
             for r in range(n)
         ]
 

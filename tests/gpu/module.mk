@@ -12,7 +12,7 @@ $(addprefix $(O)/gpu/,$(GPU_TESTS)): $(O)/gpu/%: $(O)/gpu/%_test.o $(O)/tests/gp
 	@echo "  LD    $@"
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ -lm -ldl
 # Programs of this folder.
-GPU_MORE := nccl_real
+GPU_MORE := nccl_real conform_driver conform_nccl
 $(addprefix $(O)/gpu/,$(GPU_MORE)): $(O)/gpu/%: $(O)/tests/gpu/%.o $(foreach a,nccl cpu core base,$(O)/lib$(a).a)
 	@mkdir -p $(@D)
 	@echo "  LD    $@"
@@ -20,7 +20,7 @@ $(addprefix $(O)/gpu/,$(GPU_MORE)): $(O)/gpu/%: $(O)/tests/gpu/%.o $(foreach a,n
 -include $(GPU_MORE:%=$(O)/tests/gpu/%.d)
 
 # What the tests run: also what setup-build makes, so that no two rows build it at once.
-GPU_NEEDS := $(GPU_PROGRAMS) $(FAKES) $(O)/bin/hvd-gpu $(O)/lib/libhvd.so $(O)/lib/libhvd_cuda.so
+GPU_NEEDS := $(GPU_PROGRAMS) $(addprefix $(O)/gpu/,$(GPU_MORE)) $(FAKES) $(O)/bin/hvd-gpu $(O)/lib/libhvd.so $(O)/lib/libhvd_cuda.so
 ifeq ($(V),plain)
 test-programs: $(GPU_NEEDS)
 endif

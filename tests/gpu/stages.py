@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from harness import HERE, interpreter
+from harness import HERE, Process, interpreter
 
 # What is not so on a GPU, and why; run.py's stage conform looks at it.
 NOT_HERE = {
@@ -51,6 +51,38 @@ def checks_of(bench, label, n, argv, timeout, **extra):
         )
 
 
+def said(ended):
+    """What a script of calls said, without the numbers of its lines and what only that version has."""
+    return {line.split(" - ", 1)[1] for line in ended.out.splitlines() if " - " in line}
+
+
+def conform(bench):
+    """One script of calls of the driver, another of NCCL: the answers that the backend counts on."""
+    program = [bench.tree / "gpu" / "conform_driver"]
+    ended = bench.command(program)
+    bench.taps("driver", ended, least=60)
+    folder = Path(bench.tmp.name) / "ids"
+    for n in (2, 3):
+        (folder / str(n)).mkdir(parents=True)
+        words = [bench.tree / "gpu" / "conform_nccl"]
+        processes = bench.start_ranks(n, [*words, "{rank}", n, folder / str(n)])
+        ends = bench.end_ranks(words, processes, 60)
+        for rank, end in enumerate(ends):
+            bench.taps(f"nccl, rank {rank} of {n}", end, least=30, each=False)
+    if not bench.is_fake:
+        differs(bench, program, ended)
+
+
+def differs(bench, program, real):
+    """The fake of the same release answers the driver's script with the same words."""
+    env = bench.environment(HVD_FAKE_CUDA="13000")
+    env["LD_LIBRARY_PATH"] = str(bench.tree / "fakes")
+    fake = Process(program, env).end(bench.left(30))
+    bench.note(["the fake's", *program], fake)
+    only = sorted(said(real) ^ said(fake))
+    bench.point("the fake of the driver says what the driver says", "\n".join(only) or None)
+
+
 def matrix(bench):
     """All collectives against numpy, with the tensors of the host tests, on the device and mixed."""
     few = bench.is_fake  # CI has a minute for all of this
@@ -63,6 +95,7 @@ def matrix(bench):
 
 
 STAGES = {
-    "kernels": (60, 60, kernels),
-    "matrix": (120, 60, matrix),
+    "kernels": (60, 150, kernels),
+    "conform": (90, 100, conform),
+    "matrix": (120, 150, matrix),
 }

@@ -49,15 +49,16 @@ void fake_sign_text(const struct fake_sign *s, char *ret, size_t bytes)
             FOLD_INT(((type *)acc)[i], ((const type *)in)[i], op, type);               \
     break
 
+/* Of a NaN and a number the least and the greatest is the number, as NCCL's. */
 static double fold_real(double a, double b, uint32_t op)
 {
     switch (op) {
     case NCCL_PROD:
         return a * b;
     case NCCL_MAX:
-        return a > b ? a : b;
+        return a > b || b != b ? a : b;
     case NCCL_MIN:
-        return a < b ? a : b;
+        return a < b || b != b ? a : b;
     default:
         return a + b;
     }
