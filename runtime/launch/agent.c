@@ -30,6 +30,7 @@
 #include "runtime/launch/agent_state.h"
 #include "runtime/launch/command.h"
 #include "runtime/launch/contracts.h"
+#include "runtime/launch/gpu_info.h"
 #include "runtime/launch/termination.h"
 
 #define DEFAULT_PEER_TIMEOUT_MS 30000
@@ -301,6 +302,7 @@ static enum outcome run(struct agent *a, struct engine_config *c)
     agent_adopt_file(a);
     if (!agent_has_place(a))
         return LEFT;
+    gpu_info_log(&a->signals, c->env);
     int code = check_command(a, c, &err);
     if (!code && scratch_make(&a->scratch, a->env.dir, &err) < 0)
         code = 125;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A framework is available when the Python that ranks would be started with finds it
  * and this runtime; it is looked up, not imported, since importing TensorFlow takes
- * seconds. What Horovod calls controllers and operations are the libraries behind it,
- * none of which is inside: the boxes say the same as hvd.mpi_built() and the like. The
+ * seconds. What Horovod calls controllers and operations are the libraries behind it:
+ * the boxes say the same as hvd.mpi_built() and the like. NCCL is crossed where tensors
+ * on GPUs can travel on this host, by hvd-gpu's word. The
  * bytes of Horovod's part are Horovod's, with the blanks at its end. Called by
  * horovodrun.c. */
 #include "runtime/launch/check_build.h"
@@ -15,6 +16,7 @@
 #include "runtime/base/mem.h"
 #include "runtime/launch/command.h"
 #include "runtime/launch/environment.h"
+#include "runtime/launch/gpu_info.h"
 
 #define ANSWER_MAX_BYTES 16384
 
@@ -38,13 +40,16 @@ static const char script[] =
     "s = find('_hvd')\n"
     "if s and s.origin:\n"
     "    print('runtime', s.origin.rpartition('/')[0])\n"
+    "s = find('nvidia.nccl')\n"
+    "for p in s.submodule_search_locations or () if s else ():\n"
+    "    print('nccl', p + '/lib/libnccl.so.2')\n"
     "for name, dists in (('tensorflow', ('tensorflow', 'tensorflow-cpu')),\n"
     "                    ('torch', ('torch',)), ('keras', ('keras',))):\n"
     "    if find(name):\n"
     "        print(name, version(*dists))\n";
 
 struct answer {
-    char python[PATH_MAX + 32], runtime[PATH_MAX];
+    char python[PATH_MAX + 32], runtime[PATH_MAX], nccl[PATH_MAX];
     char tensorflow[64], torch[64], keras[64]; /* versions */
     bool has_tensorflow, has_torch, has_keras;
     char problem[256]; /* why there is no answer, "": there is */
@@ -69,6 +74,7 @@ static void take_lines(const char *text, struct answer *a)
     } table[] = {
         {"python", a->python, sizeof(a->python), NULL},
         {"runtime", a->runtime, sizeof(a->runtime), NULL},
+        {"nccl", a->nccl, sizeof(a->nccl), NULL},
         {"tensorflow", a->tensorflow, sizeof(a->tensorflow), &a->has_tensorflow},
         {"torch", a->torch, sizeof(a->torch), &a->has_torch},
         {"keras", a->keras, sizeof(a->keras), &a->has_keras},
@@ -128,22 +134,62 @@ static char box(bool is_there)
     return is_there ? 'X' : ' ';
 }
 
-static void render_ours(const struct answer *a, struct strbuf *out)
+/* What is there is told even where one thing is missing. */
+static void render_gpus(const struct gpu_report *r, struct strbuf *out)
+{
+    if (*r->problem)
+        strbuf_printf(out, "    [ ] GPU tensors: %s\n", r->problem);
+    else
+        strbuf_printf(out, "    [X] GPU tensors: NCCL %s (%s)\n", r->nccl,
+                      r->nccl_path);
+    if (*r->problem && *r->nccl && r->n_gpus)
+        strbuf_printf(out, "    NCCL: %s (%s)\n", r->nccl, r->nccl_path);
+    if (*r->driver || *r->cuda)
+        strbuf_printf(out, "    NVIDIA driver: %s, for CUDA %s\n",
+                      *r->driver ? r->driver : "version not known",
+                      *r->cuda ? r->cuda : "of unknown version");
+    for (size_t i = 0; i < r->n_gpus; i++) {
+        const struct gpu_report_gpu *g = &r->gpus[i];
+        strbuf_printf(out, "    GPU %u: %s, %llu MiB, sm_%u, %s%s\n", g->index, g->name,
+                      (unsigned long long)g->memory_mib, g->sm, g->uuid,
+                      g->is_mig ? ", a MIG instance" : "");
+    }
+    if (r->n_gpus)
+        strbuf_printf(out, "    GPU kernels: %s\n", *r->kernels ? r->kernels : "none");
+    if (*r->nvlinks)
+        strbuf_printf(out, "    NVLink: %s\n", r->nvlinks);
+    if (r->n_gpus && *r->ib)
+        strbuf_printf(out, "    InfiniBand: %s\n", r->ib);
+}
+
+/* cuCtxRecordEvent came with CUDA 12.5. */
+static const char *stream_ordering(const struct gpu_report *r)
+{
+    unsigned major = 0, minor = 0;
+
+    if (*r->problem)
+        return "by host memory; TensorFlow copies to and from GPUs, no stream is "
+               "shared";
+    if (sscanf(r->cuda, "%5u.%5u", &major, &minor) == 2 && major * 100 + minor >= 1205)
+        return "by an event of the whole context";
+    return "by synchronising its device before each operation";
+}
+
+static void
+render_ours(const struct answer *a, const struct gpu_report *gpus, struct strbuf *out)
 {
     strbuf_puts(out, "\nRingmaster v" HVD_VERSION_STRING ":\n"
                      "    [X] CPU tensors: shared memory within a host, TCP between "
-                     "hosts\n"
-                     "    [ ] GPU tensors: NCCL\n");
+                     "hosts\n");
+    render_gpus(gpus, out);
     strbuf_printf(out, "    python: %s\n", *a->problem ? a->problem : a->python);
     strbuf_printf(out, "    runtime: %s\n",
                   *a->runtime ? a->runtime : "not found by that python");
     if (a->has_tensorflow)
-        strbuf_printf(
-            out,
-            "    tensorflow: %s\n"
-            "    tensorflow's stream ordering: by host memory; TensorFlow copies "
-            "to and from GPUs, no stream is shared\n",
-            a->tensorflow);
+        strbuf_printf(out,
+                      "    tensorflow: %s\n"
+                      "    tensorflow's stream ordering: %s\n",
+                      a->tensorflow, stream_ordering(gpus));
     if (a->has_torch)
         strbuf_printf(out, "    torch: %s\n", a->torch);
     if (a->has_keras)
@@ -156,11 +202,17 @@ int check_build_render(struct capture *c,
                        struct err *err)
 {
     AUTOFREE struct answer *a = mem_zalloc(sizeof(*a));
-    if (!a)
+    AUTOFREE struct gpu_report *gpus = mem_zalloc(sizeof(*gpus));
+    if (!a || !gpus)
         return err_set(err, -ENOMEM, "out of memory");
+    char *const *env = c->env;
     int rc = ask_python(c, dir, a, err);
     if (rc < 0)
         return rc;
+    c->env = env;
+    (void)gpu_info_ask(c, a->runtime, a->nccl, gpus); /* it says so itself */
+    if (c->signal)
+        return err_set(err, -EINTR, "stopped by a signal");
     bool has_runtime = *a->runtime != '\0';
     strbuf_printf(out,
                   "Horovod v" CHECK_BUILD_VERSION ":\n"
@@ -175,13 +227,13 @@ int check_build_render(struct capture *c,
                   "    [ ] Gloo\n"
                   "\n"
                   "Available Tensor Operations:\n"
-                  "    [ ] NCCL\n"
+                  "    [%c] NCCL\n"
                   "    [ ] DDL\n"
                   "    [ ] CCL\n"
                   "    [ ] MPI\n"
                   "    [ ] Gloo    \n",
                   box(a->has_tensorflow && has_runtime),
-                  box(a->has_torch && has_runtime));
-    render_ours(a, out);
+                  box(a->has_torch && has_runtime), box(!*gpus->problem));
+    render_ours(a, gpus, out);
     return 0;
 }

@@ -35,6 +35,7 @@
 #include "runtime/launch/core/shell.h"
 #include "runtime/launch/core/words.h"
 #include "runtime/launch/remote_agent.h"
+#include "runtime/launch/gpu_info.h"
 #include "runtime/launch/serve_env.h"
 #include "runtime/launch/session.h"
 #include "runtime/launch/shell.h"
@@ -249,6 +250,7 @@ static int open_all(struct serve *s, struct err *err)
     token_wipe(&token);
     if (rc < 0 || (rc = signals_init(&s->signals, err)) < 0)
         return rc;
+    gpu_info_log(&s->signals, environ);
     rc = tcp_listen(s->bind, (uint16_t)s->port, &s->listen_fd, &port, err);
     if (rc == 0)
         log_info("serving", "address=%s port=%u version=%s", s->bind, port,

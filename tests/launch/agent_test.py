@@ -55,12 +55,12 @@ class Job:
         )
         self.env.update(more)
 
-    def start(self, index, *command, name=None, prefix=(), **more):
+    def start(self, index, *command, name=None, prefix=(), program=AGENT, **more):
         name = name or f"worker{index}"
         env = dict(
             self.env, HVD_WORKER_INDEX=str(index), HVD_TERMINATION_LOG=f"{self.folder}/{name}.log", **more
         )
-        self.agents[index] = Program([*prefix, AGENT, "run", "--", *command], env, self.folder, name)
+        self.agents[index] = Program([*prefix, program, "run", "--", *command], env, self.folder, name)
         return self.agents[index]
 
     def start_all(self, *command, **more):

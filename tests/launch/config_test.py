@@ -117,7 +117,7 @@ def test_check_build_is_horovods_table_and_true(folder):
             f.write("raise RuntimeError('imported')\n")
     os.mkdir(f"{folder}/bin")
     executable(f"{folder}/bin/python", f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
-    env = environment(TMPDIR=folder, PATH=f"{folder}/bin:/usr/bin:/bin")
+    env = environment(TMPDIR=folder, PATH=f"{folder}/bin:/usr/bin:/bin", HVD_GPU="off")
     env.pop("PYTHONPATH", None)
 
     def table(boxes):
@@ -157,6 +157,7 @@ Ringmaster v"""
     out = run(folder, "-cb", "--verbose", env=env).out
     assert out.startswith("\n" + table((" ", " "))), out
     has(out, f"    python: {sys.executable}")
+    has(out, "    [ ] GPU tensors: HVD_GPU=off\n")
     executable(f"{folder}/bin/python", "#!/bin/sh\nexit 9\n")
     has(run(folder, "-cb", env=env).out, f"    python: {folder}/bin/python exited with code 9\n")
     executable(f"{folder}/bin/python", "#!/bin/sh\nexec sleep 60\n")

@@ -8,13 +8,14 @@ usage: gpu_test.py [PART OF A NAME ...]     BIN: folder of the programs (default
 
 import os
 import re
+import shutil
 import signal
 import sys
 import time
 
 from agent_test import Job, failure
-from launched import BIN, environment, run, start, up
-from tap import has, is_alive, run_all, same, wait_until
+from launched import BIN, environment, executable, run, start, up
+from tap import has, is_alive, read, run_all, same, wait_until
 
 FAKES = os.path.join(os.path.dirname(BIN), "fakes")
 RANK = os.path.join(BIN, "launch-gpu-world")
@@ -142,6 +143,144 @@ def test_all_termination_messages_carry_the_xid(folder):
     job.logs_name(failure(1, 1) + '"' + xid)
     for agent in job.agents.values():
         assert re.search(r"rank 1 on \S+ exited with code 1: " + xid, agent.err), agent.err
+
+
+def check_build(folder, **more):
+    env = environment(TMPDIR=folder, PATH=f"{folder}/bin:/usr/bin:/bin", **more)
+    return run(folder, "--check-build", env=env).out
+
+
+def test_check_build_tells_of_gpus(folder):
+    os.mkdir(f"{folder}/bin")
+    executable(f"{folder}/bin/python", f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
+    out = check_build(folder, **fakes())
+    has(out, "\nAvailable Tensor Operations:\n    [X] NCCL\n")
+    has(out, f"    [X] GPU tensors: NCCL 2.27.5 ({FAKES}/libnccl.so.2)\n")
+    has(out, "    NVIDIA driver: 550.54.15, for CUDA 12.4\n    GPU 0: NVIDIA Fake, 8192 MiB, sm_90, GPU-")
+    has(out, "    GPU 2: NVIDIA Fake")
+    has(out, "    GPU kernels: sm_70 ")
+    has(out, "    NVLink: 0-1:2 2-switch:2\n")
+    out = check_build(folder, **fakes(HVD_FAKE_MIG="1"))
+    has(out, ", a MIG instance\n")
+
+
+def test_check_build_names_the_one_problem(folder):
+    os.mkdir(f"{folder}/bin")
+    for part, more in (
+        ("no CUDA device is visible (CUDA_VISIBLE_DEVICES='')\n", fakes(CUDA_VISIBLE_DEVICES="")),
+        (f"NCCL was not found: tried HVD_NCCL_LIB: {folder}/none", fakes(HVD_NCCL_LIB=f"{folder}/none")),
+        ("HVD_GPU=off\n", fakes(HVD_GPU="off")),
+        ("the driver is for CUDA 10.2; ", fakes(HVD_FAKE_CUDA="10020")),
+    ):
+        out = check_build(folder, **more)
+        has(out, f"    [ ] GPU tensors: {part}")
+        has(out, "    [ ] NCCL\n")
+
+
+def test_check_build_takes_the_frameworks_nccl(folder):
+    """The wheel of NCCL, in the Python of PATH, on a system that has none."""
+    os.makedirs(f"{folder}/packages/nvidia/nccl/lib")
+    os.mkdir(f"{folder}/bin")
+    os.mkdir(f"{folder}/libs")
+    for name in os.listdir(FAKES):
+        if "nccl" not in name:
+            os.symlink(f"{FAKES}/{name}", f"{folder}/libs/{name}")
+    shutil.copy(f"{FAKES}/libnccl.so.2", f"{folder}/packages/nvidia/nccl/lib/libnccl.so.2")
+    executable(f"{folder}/bin/python", f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
+    out = check_build(folder, **fakes(LD_LIBRARY_PATH=f"{folder}/libs", PYTHONPATH=f"{folder}/packages"))
+    has(out, f"    [X] GPU tensors: NCCL 2.27.5 ({folder}/packages/nvidia/nccl/lib/libnccl.so.2)\n")
+
+
+def host(folder, control=True, version="570.86.10"):
+    """The root of a host with NVIDIA's driver, for HVD_TEST_ROOT."""
+    os.makedirs(f"{folder}/host/proc/driver/nvidia")
+    os.mkdir(f"{folder}/host/dev")
+    with open(f"{folder}/host/proc/driver/nvidia/version", "w", encoding="ascii") as f:
+        f.write(
+            f"NVRM version: NVIDIA UNIX x86_64 Kernel Module  {version}  Wed Jan  8 2025\nGCC version:  gcc 12.2.0\n"
+        )
+    if control:
+        with open(f"{folder}/host/dev/nvidiactl", "w", encoding="ascii"):
+            pass
+    return f"{folder}/host"
+
+
+def one_agent(folder, *command, wait_for=None, program=None, **more):
+    """The log of an agent whose rank ends when the line is there."""
+    job = Job(folder, 1, **more)
+    agent = job.start(0, *(command or loop_until(folder)), **({"program": program} if program else {}))
+    if wait_for:
+        wait_until(wait_for, lambda: wait_for in agent.err)
+    with open(f"{folder}/end", "w", encoding="ascii"):
+        pass
+    same(job.end(), [0], job.errors())
+    return agent.err
+
+
+def loop_until(folder):
+    return ["sh", "-c", f"while [ ! -e {folder}/end ]; do sleep 0.02; done"]
+
+
+def test_the_agent_tells_its_gpus_at_its_start(folder):
+    log = one_agent(folder, wait_for="GPU links", **fakes(HVD_TEST_ROOT=host(folder)))
+    for part in (
+        'GPU index=0 model="NVIDIA Fake" uuid=GPU-',
+        " memory_mib=8192 sm=90 mig=no\n",
+        "GPU index=2 ",
+        f'GPU driver driver=550.54.15 cuda=12.4 nccl=2.27.5 nccl_path={FAKES}/libnccl.so.2 kernels="sm_70 ',
+        'GPU links nvlink="0-1:2 2-switch:2" ib="',
+    ):
+        has(log, part)
+    same(log.count("GPU index="), 3)
+
+
+def test_the_agent_says_why_gpus_cannot_be_used(folder):
+    log = one_agent(
+        folder,
+        wait_for="cannot travel",
+        **fakes(HVD_TEST_ROOT=host(folder), CUDA_VISIBLE_DEVICES=""),
+    )
+    has(
+        log,
+        'W hvd-agent[worker 0]: tensors on GPUs cannot travel here, going on cause="no CUDA device is visible',
+    )
+
+
+def test_nothing_is_told_where_no_driver_is(folder):
+    os.mkdir(f"{folder}/host")
+    assert "GPU" not in one_agent(folder, **fakes(HVD_TEST_ROOT=f"{folder}/host"))
+
+
+def test_an_image_without_hvd_gpu_tells_the_kernels_driver(folder):
+    """Its loader is not there, or it is not installed: the agent alone is static."""
+    root = host(folder)
+    os.mkdir(f"{folder}/bin")
+    shutil.copy(f"{BIN}/hvd-agent", f"{folder}/bin/hvd-agent")
+    more = fakes(HVD_TEST_ROOT=root)
+    log = one_agent(folder, wait_for="GPUs are not told", program=f"{folder}/bin/hvd-agent", **more)
+    has(log, 'GPU driver driver=570.86.10 cuda=- nccl=- nccl_path=- kernels=""\n')
+    has(log, f"hvd-gpu cannot run here: {folder}/bin/hvd-gpu is not here")
+    executable(f"{folder}/bin/hvd-gpu", "#!/no/such/loader\n")
+    os.unlink(f"{folder}/end")
+    log = one_agent(folder, wait_for="GPUs are not told", program=f"{folder}/bin/hvd-agent", **more)
+    has(log, 'GPUs are not told driver=570.86.10 cause="hvd-gpu cannot run here: ')
+
+
+def test_a_driver_that_hangs_holds_up_no_job(folder):
+    os.mkdir(f"{folder}/bin")
+    shutil.copy(f"{BIN}/hvd-agent", f"{folder}/bin/hvd-agent")
+    executable(
+        f"{folder}/bin/hvd-gpu",
+        f"#!/bin/sh\necho $$ > {folder}/.pid; mv {folder}/.pid {folder}/pid; exec sleep 600\n",
+    )
+    job = Job(folder, 1, **fakes(HVD_TEST_ROOT=host(folder)))
+    agent = job.start(0, *loop_until(folder), program=f"{folder}/bin/hvd-agent")
+    pid = int(wait_until("hvd-gpu runs", lambda: read(f"{folder}/pid")))
+    wait_until("ranks run all the same", lambda: "ranks started" in agent.err)
+    with open(f"{folder}/end", "w", encoding="ascii"):
+        pass
+    same(job.end(), [0], job.errors())
+    wait_until("hvd-gpu has gone with the agent", lambda: not is_alive(pid))
 
 
 if __name__ == "__main__":

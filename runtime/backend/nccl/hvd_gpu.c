@@ -136,13 +136,18 @@ int main(int argc, char **argv)
     char folder[PATH_MAX + 8];
     AUTOFREE struct device_report *r = mem_zalloc(sizeof(*r));
 
-    if ((argc != 2 && argc != 3) || strcmp(argv[1], "info") != 0 || !r) {
-        (void)fprintf(stderr, "usage: hvd-gpu info [FOLDER of libhvd_cuda.so]\n");
+    if (argc < 2 || argc > 4 || strcmp(argv[1], "info") != 0 || !r) {
+        (void)fprintf(stderr, "usage: hvd-gpu info [FOLDER of libhvd_cuda.so "
+                              "[framework's libnccl.so.2]]\n");
         return 2;
     }
     find_folder(folder);
-    c.bundle_dir = argc == 3 ? argv[2] : folder;
+    c.bundle_dir = argc > 2 ? argv[2] : folder;
+    c.nccl_hint = argc > 3 ? argv[3] : NULL;
     gpu_report(&c, image_text(kernels_head, kernels, sizeof(kernels)), r);
+    const char *gpu = getenv("HVD_GPU");
+    if (gpu && strcmp(gpu, "off") == 0)
+        (void)snprintf(r->problem, sizeof(r->problem), "HVD_GPU=off");
     print_text("driver", r->driver);
     print_text("cuda", r->cuda);
     print_text("nccl", r->nccl);

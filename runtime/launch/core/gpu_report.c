@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Lines "key value" of hvd-gpu, which is of the same version as we are; what it got
+ * from drivers goes into logs, so control characters become '?', and
+ * quotes single ones. Called by gpu_info.c.
+ */
+#include "runtime/launch/core/gpu_report.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/mem.h"
+
+#define LINE_BYTES 512
+
+/* Behind the key; NULL: the line has another one. */
+static const char *value_of(const char *line, const char *key)
+{
+    size_t n = strlen(key);
+
+    return strncmp(line, key, n) == 0 && line[n] == ' ' && line[n + 1] ? line + n + 1
+                                                                       : NULL;
+}
+
+/* "INDEX UUID SM MIB mig|- NAME" */
+static void read_gpu(const char *value, struct gpu_report *r)
+{
+    struct gpu_report_gpu g = {0};
+    unsigned long long mib;
+    char mig[8];
+    int at = 0;
+
+    if (r->n_gpus == ARRAY_LEN(r->gpus)
+        || sscanf(value, "%9u %47s %9u %18llu %7s %n", &g.index, g.uuid, &g.sm, &mib,
+                  mig, &at)
+               != 5
+        || at == 0)
+        return;
+    g.memory_mib = mib;
+    g.is_mig = strcmp(mig, "mig") == 0;
+    (void)snprintf(g.name, sizeof(g.name), "%s", value + at);
+    r->gpus[r->n_gpus++] = g;
+}
+
+static void append(char *to, size_t size_bytes, const char *separator, const char *text)
+{
+    size_t n = strlen(to);
+
+    (void)snprintf(to + n, size_bytes - n, "%s%s", n ? separator : "", text);
+}
+
+/* "I J LINKS", where a J of - are switches and others */
+static void read_nvlink(const char *value, struct gpu_report *r)
+{
+    char a[8], b[8], links[8], text[40];
+
+    if (sscanf(value, "%7s %7s %7s", a, b, links) != 3)
+        return;
+    (void)snprintf(text, sizeof(text), "%s-%s:%s", a, strcmp(b, "-") ? b : "switch",
+                   links);
+    append(r->nvlinks, sizeof(r->nvlinks), " ", text);
+}
+
+/* "DEVICE PORT RATE" */
+static void read_ib(const char *value, struct gpu_report *r)
+{
+    char device[64], port[8], text[160];
+    int at = 0;
+
+    if (sscanf(value, "%63s %7s %n", device, port, &at) != 2 || at == 0)
+        return;
+    (void)snprintf(text, sizeof(text), "%s/%s %.64s", device, port, value + at);
+    append(r->ib, sizeof(r->ib), ", ", text);
+}
+
+static void read_line(const char *line, struct gpu_report *r)
+{
+    const struct {
+        const char *key;
+        char *to;
+        size_t size_bytes;
+    } texts[] = {{"driver", r->driver, sizeof(r->driver)},
+                 {"cuda", r->cuda, sizeof(r->cuda)},
+                 {"nccl", r->nccl, sizeof(r->nccl)},
+                 {"nccl-path", r->nccl_path, sizeof(r->nccl_path)},
+                 {"kernels", r->kernels, sizeof(r->kernels)},
+                 {"problem", r->problem, sizeof(r->problem)}};
+    const char *value;
+
+    for (size_t i = 0; i < ARRAY_LEN(texts); i++)
+        if ((value = value_of(line, texts[i].key)) != NULL)
+            (void)snprintf(texts[i].to, texts[i].size_bytes, "%s", value);
+    if ((value = value_of(line, "gpu")) != NULL)
+        read_gpu(value, r);
+    if ((value = value_of(line, "nvlink")) != NULL)
+        read_nvlink(value, r);
+    if ((value = value_of(line, "ib")) != NULL)
+        read_ib(value, r);
+}
+
+void gpu_report_read(const char *text, struct gpu_report *ret)
+{
+    char line[LINE_BYTES];
+
+    memset(ret, 0, sizeof(*ret));
+    for (const char *p = text; *p; p += *p == '\n') {
+        size_t n = strcspn(p, "\n");
+
+        if (n < sizeof(line) && p[n] == '\n') {
+            memcpy(line, p, n);
+            line[n] = '\0';
+            for (char *c = line; *c; c++)
+                *c = (unsigned char)*c < 0x20 || *c == 0x7f ? '?'
+                     : *c == '"'                            ? '\''
+                                                            : *c;
+            read_line(line, ret);
+        }
+        p += n;
+    }
+}
+
+/* "NVRM version: NVIDIA UNIX x86_64 Kernel Module  570.86.10  Wed .." */
+void gpu_report_driver(const char *version_file, char *ret, size_t size_bytes)
+{
+    const char *p = version_file;
+
+    ret[0] = '\0';
+    for (p += strcspn(p, "0123456789\n"); *p && *p != '\n';
+         p += strcspn(p, "0123456789\n")) {
+        size_t n = strspn(p, "0123456789.");
+        bool is_word = p > version_file && p[-1] == ' ' && strchr(" \t\n", p[n]);
+
+        if (is_word && memchr(p, '.', n) && n < size_bytes) {
+            (void)snprintf(ret, size_bytes, "%.*s", (int)n, p);
+            return;
+        }
+        p += n;
+    }
+}
+
+bool gpu_report_lacks_nccl(const struct gpu_report *r)
+{
+    return strncmp(r->problem, "NCCL was not found", 18) == 0;
+}

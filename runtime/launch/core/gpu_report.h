@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What hvd-gpu(1) prints, read back: the GPUs, driver, NCCL and links of a host. Pure.
+ */
+#ifndef RUNTIME_LAUNCH_CORE_GPU_REPORT_H
+#define RUNTIME_LAUNCH_CORE_GPU_REPORT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "runtime/base/strbuf.h"
+
+#define GPU_REPORT_MAX_GPUS 16
+
+struct gpu_report { /* "" is not known */
+    char driver[32], cuda[16], nccl[32], nccl_path[256], kernels[64];
+    size_t n_gpus;
+    struct gpu_report_gpu {
+        unsigned index, sm; /* sm 90: sm_90 */
+        uint64_t memory_mib;
+        bool is_mig;
+        char uuid[48], name[64];
+    } gpus[GPU_REPORT_MAX_GPUS];
+    char nvlinks[256]; /* "0-1:18 0-switch:18", links between each two */
+    char ib[256];      /* "mlx5_0/1 400 Gb/sec (4X NDR), mlx5_1/1 .." */
+    char problem[400]; /* why GPU tensors cannot travel, "": they can */
+};
+
+/* Of lines it does not know, and of those that are not whole, it takes nothing. */
+void gpu_report_read(const char *text, struct gpu_report *ret);
+/* "570.86.10" of the text of /proc/driver/nvidia/version; "" where it has none. */
+void gpu_report_driver(const char *version_file, char *ret, size_t size_bytes);
+/* NCCL is not where the system has it: a framework's wheel may have it all the same. */
+bool gpu_report_lacks_nccl(const struct gpu_report *r);
+
+#endif
