@@ -83,6 +83,7 @@ static void end(struct coordinator *co, struct flight *f, int status, const char
 {
     struct member_act act = act_of(f);
 
+    observe_device(co); /* who is woken by this batch reads whole counters */
     if (status == HVD_OK && f->n > 0) {
         observe_transferred(co, &act, f->n_members, f->began_ns);
         autotune_batch(co, &act);

@@ -194,10 +194,28 @@ int observe_transfer(struct coordinator *co,
     return 0;
 }
 
+void observe_device(struct coordinator *co)
+{
+    struct device *d = device_of(co);
+    struct stats *s = &co->stats;
+    struct device_counts c;
+
+    if (!d || !co->gpu.ops->counts)
+        return;
+    co->gpu.ops->counts(d, &c);
+    stats_set(s, STATS_DEVICE_PACKED, c.packed_bytes);
+    stats_set(s, STATS_DEVICE_DIRECT, c.direct_bytes);
+    stats_set(s, STATS_DEVICE_REGISTERED, c.registered_bytes);
+    stats_set(s, STATS_DEVICE_SM, (uint64_t)c.sm);
+    stats_set(s, STATS_DEVICE_NCCL, (uint64_t)c.nccl);
+    stats_set(s, STATS_DEVICE_CUDA, (uint64_t)c.cuda);
+}
+
 uint64_t observe_posted(struct coordinator *co, const struct member_act *act)
 {
     uint64_t now = clock_now_ns();
 
+    stats_add(&co->stats, STATS_DEVICE_BATCHES, 1);
     for (size_t i = 0; timeline_is_on(&co->timeline) && i < act->n_items; i++)
         if (act->items[i].op)
             put_activity(co, TRACE_DEVICE, now, act->items[i].req);

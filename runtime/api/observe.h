@@ -28,6 +28,8 @@ int observe_transfer(struct coordinator *co,
                      uint64_t *ret_ns,
                      struct err *err);
 /* A batch goes to the GPUs, whose inputs are looked at there. Now. */
+/* What the device has counted, and which it is; the seat. */
+void observe_device(struct coordinator *co);
 uint64_t observe_posted(struct coordinator *co, const struct member_act *act);
 /* HVD_NANCHECK: -EDOM with the sentence about this input of op. */
 int observe_nonfinite(const struct coordinator *co,

@@ -53,6 +53,13 @@ SAME(compression_wire, STATS_CODEC_WIRE);
 SAME(fusion_bytes, STATS_FUSION_BYTES);
 SAME(gather_ns, STATS_GATHER_NS);
 SAME(is_tuning, STATS_TUNING);
+SAME(device_batches, STATS_DEVICE_BATCHES);
+SAME(device_packed_bytes, STATS_DEVICE_PACKED);
+SAME(device_direct_bytes, STATS_DEVICE_DIRECT);
+SAME(device_registered_bytes, STATS_DEVICE_REGISTERED);
+SAME(device_sm, STATS_DEVICE_SM);
+SAME(device_nccl, STATS_DEVICE_NCCL);
+SAME(device_cuda, STATS_DEVICE_CUDA);
 #undef SAME
 
 static int map_file(struct stats *s, const char *dir, struct err *err)

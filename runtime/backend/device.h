@@ -78,6 +78,14 @@ struct device_report {
     char problem[400]; /* why GPU tensors cannot travel here; "": they can */
 };
 
+/* Of an open device, since then; versions as their libraries count them. */
+struct device_counts {
+    uint64_t packed_bytes;     /* of tensors that went by a buffer of ours */
+    uint64_t direct_bytes;     /* from and to where they lie */
+    uint64_t registered_bytes; /* of both, in registered buffers */
+    int sm, nccl, cuda;
+};
+
 struct device_ops {
     uint32_t abi;        /* DEVICE_ABI */
     uint64_t size_bytes; /* of this struct */
@@ -97,6 +105,8 @@ struct device_ops {
     void (*parked_free)(struct device_parked *p); /* accepts NULL */
     void (*forked)(struct device *d); /* in a forked child: forget, call nothing */
     int (*ordinal)(struct device *d);
+    /* Batches that are done are in it. */
+    void (*counts)(struct device *d, struct device_counts *ret);
     int (*ordinal_of)(const void *p); /* of a pointer; -EINVAL: no device memory */
 
     /* One reference in *ret. stream: NULL is the legacy default stream. -EBUSY: it is

@@ -56,7 +56,14 @@
     X(CODEC_WIRE, ONE, "hvd_compression_wire_bytes_total", "what stood for them: one encoding of this rank's") \
     X(FUSION_BYTES, NOW, "hvd_fusion_threshold_bytes", "bound of a fused batch")              \
     X(GATHER_NS, NOW_NS, "hvd_cycle_time_seconds", "how long a tensor waits for others to be fused with") \
-    X(TUNING, NOW, "hvd_autotune_active", "1 on rank 0 while HOROVOD_AUTOTUNE tries settings")
+    X(TUNING, NOW, "hvd_autotune_active", "1 on rank 0 while HOROVOD_AUTOTUNE tries settings") \
+    X(DEVICE_BATCHES, ONE, "hvd_device_batches_total", "batches of tensors on the GPU; they are in hvd_batches_total too") \
+    X(DEVICE_PACKED, ONE, "hvd_device_packed_bytes_total", "bytes of tensors on the GPU that went by a buffer of ours: packed, converted or compressed") \
+    X(DEVICE_DIRECT, ONE, "hvd_device_direct_bytes_total", "bytes of tensors on the GPU that NCCL moved from and to where they lie") \
+    X(DEVICE_REGISTERED, ONE, "hvd_device_registered_bytes_total", "the part of these two in registered buffers") \
+    X(DEVICE_SM, NOW, "hvd_device_compute_capability", "of the GPU in use, 90 is 9.0; 0: none is") \
+    X(DEVICE_NCCL, NOW, "hvd_device_nccl_version", "of the NCCL in use, 22705 is 2.27.5; 0: none is") \
+    X(DEVICE_CUDA, NOW, "hvd_device_cuda_version", "CUDA of the driver in use, 12040 is 12.4; 0: none is")
 
 /* clang-format on */
 

@@ -374,7 +374,8 @@ HVD_API void hvd_device_hint(const char *nccl_path);
  * sizeof(struct hvd_stats); later fields come at the end. Arrays are by kind of
  * collective: 0 allreduce, 1 allgather, 2 broadcast, 3 barrier, 4 alltoall,
  * 5 reducescatter, 6 reduce, 7 gather, 8 join, 9 and 10 process sets made and removed,
- * 11 send and receive (bytes in: sent, out: received).
+ * 11 send and receive (bytes in: sent, out: received), 12 buffers registered and given
+ * back.
  * A reading is no snapshot: counters may be a few operations apart. */
 struct hvd_stats {
     size_t size_bytes;
@@ -400,6 +401,14 @@ struct hvd_stats {
     /* In use now: HOROVOD_FUSION_THRESHOLD, HOROVOD_CYCLE_TIME; on rank 0, 1 while
      * HOROVOD_AUTOTUNE tries others. */
     uint64_t fusion_bytes, gather_ns, is_tuning;
+    /* Tensors on the GPU: batches of them; bytes that went by a buffer of ours (packed,
+     * converted, compressed), or from and to where they lie; how much of both lies in
+     * registered buffers. */
+    uint64_t device_batches, device_packed_bytes, device_direct_bytes;
+    uint64_t device_registered_bytes;
+    /* In use: 90 (compute capability 9.0), 22705 (NCCL 2.27.5), 12040 (the driver's
+     * CUDA 12.4); 0 before the first such tensor. hvd_device_report has it in words. */
+    uint64_t device_sm, device_nccl, device_cuda;
 };
 HVD_API int hvd_stats(struct hvd_stats *ret);
 /* The same in Prometheus' text format. At most n bytes with NUL; *ret_n: the length

@@ -51,6 +51,7 @@ static struct fake { /* of this process */
     char compressed[64];
     _Atomic int n_registered, n_forgotten, region_last;
     const char *register_fails;
+    struct device_counts counts;
     void *last_wait_stream;
 } fake = {.lock = PTHREAD_MUTEX_INITIALIZER, .n_gpus = 8};
 
@@ -128,6 +129,12 @@ static void fake_forked(struct device *d)
 {
     (void)d;
     fake.n_forked++;
+}
+
+static void fake_counts(struct device *d, struct device_counts *ret)
+{
+    (void)d;
+    *ret = fake.counts;
 }
 
 static int fake_ordinal(struct device *d)
@@ -421,6 +428,7 @@ static const struct device_ops fake_row = {.abi = DEVICE_ABI,
                                            .parked_free = fake_parked_free,
                                            .forked = fake_forked,
                                            .ordinal = fake_ordinal,
+                                           .counts = fake_counts,
                                            .ordinal_of = fake_ordinal_of,
                                            .record = fake_record,
                                            .event_ref = fake_event_ref,

@@ -19,10 +19,11 @@ enum { COUNT = 500 };
 
 static const struct device_ops *const row = &hvd_cuda_device_ops;
 
-struct worlds {    /* what the cases differ in */
-    bool is_old;   /* what was kept is too old */
-    bool is_fresh; /* what is wanted */
-    bool has_sets; /* the failed world had split one off */
+struct worlds {      /* what the cases differ in */
+    bool is_old;     /* what was kept is too old */
+    bool is_fresh;   /* what is wanted */
+    bool has_sets;   /* the failed world had split one off */
+    bool has_buffer; /* or had one registered */
 };
 static struct worlds the_worlds; /* of this process */
 
@@ -86,6 +87,8 @@ static int fail_world(struct backend *meeting,
             return 1;
     }
     float *v = floats_new(g, COUNT, 1, &err);
+    if (the_worlds.has_buffer)
+        HOLDS(row->buffer_register(b, v, COUNT * sizeof(*v), &err) == 0);
     if (me != 2) {
         HOLDS(post_sum(b, v, COUNT, &ticket, &err) == 0);
         HOLDS(launcher_drain(&g->launcher, p->deadline_ns) == 0);
@@ -179,6 +182,13 @@ static void a_world_with_sets_keeps_nothing(void **state)
     run_worlds("22809", (struct worlds){.is_fresh = true, .has_sets = true});
 }
 
+/* Of memory that goes with the world. */
+static void a_world_with_registered_buffers_keeps_nothing(void **state)
+{
+    (void)state;
+    run_worlds("22809", (struct worlds){.is_fresh = true, .has_buffer = true});
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -186,6 +196,7 @@ int main(void)
         cmocka_unit_test(below_2_28_7_nothing_is_kept),
         cmocka_unit_test(what_was_kept_too_long_is_fresh),
         cmocka_unit_test(a_world_with_sets_keeps_nothing),
+        cmocka_unit_test(a_world_with_registered_buffers_keeps_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

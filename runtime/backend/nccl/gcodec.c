@@ -173,6 +173,7 @@ static int gather_items(struct coding *q, uint64_t *ret, struct err *err)
         if (!has_rounds(plan) || !row)
             continue;
         q->n++;
+        gpu_count(q->p->g, GPU_PACKED, b->items[i].count * dtype_size(b->dtype));
         *it = (struct gcodec_item){.plan = plan,
                                    .in = gcoll_ptr(b->items[i].in),
                                    .out = gcoll_ptr(b->items[i].out),

@@ -171,12 +171,13 @@ int gcoll_zero(struct post *p, cu_ptr dst, uint64_t bytes, struct err *err)
 
 /* --- a batch --- */
 
-int gcoll_put(struct post *p, struct err *err)
+static int put(struct post *p, struct err *err)
 {
     switch (p->batch->coll) {
     case COLL_ALLREDUCE:
     case COLL_REDUCE:
-        return p->batch->op == OP_ADASUM ? gcoll_adasum(p, err) : gcoll_reduce(p, err);
+        p->is_packed = p->batch->op == OP_ADASUM;
+        return p->is_packed ? gcoll_adasum(p, err) : gcoll_reduce(p, err);
     case COLL_REDUCESCATTER:
         return gcoll_reduce(p, err);
     case COLL_BROADCAST:
@@ -195,6 +196,30 @@ int gcoll_put(struct post *p, struct err *err)
     }
     return err_set(err, -EINVAL, "%s does not move tensors",
                    collective_name(p->batch->coll));
+}
+
+/* What this member has put into it; zeros of one that has joined are none. */
+static void count(const struct post *p)
+{
+    const struct batch *b = p->batch;
+    uint64_t n = 0;
+
+    for (size_t i = 0; i < b->n_items; i++)
+        if (b->items[i].in || b->items[i].out)
+            n += b->items[i].count;
+    n *= dtype_size(b->dtype);
+    gpu_count(p->g, p->is_packed ? GPU_PACKED : GPU_DIRECT, n);
+    if (b->region > 0)
+        gpu_count(p->g, GPU_REGISTERED, n);
+}
+
+int gcoll_put(struct post *p, struct err *err)
+{
+    int rc = put(p, err);
+
+    if (!rc)
+        count(p);
+    return rc;
 }
 
 int gcoll_run(struct device *g, struct job *job, struct err *err)

@@ -442,6 +442,7 @@ static int run_scatter(struct post *p, struct reducing *q, struct err *err)
     const struct batch_item *v = p->batch->items;
     const uint64_t bytes = place_scatter(p, q);
     cu_ptr buffer = 0;
+    p->is_packed = bytes > 0;
     int rc =
         bytes ? scratch_fusion(&p->g->scratch, p->index, bytes, p->s, &buffer, err) : 0;
 

@@ -60,6 +60,22 @@ int gpu_enter(const struct device *g, struct gpu_scope *s, struct err *err)
     return gpu_enter_ctx(g->cu, g->ctx, s, err);
 }
 
+void gpu_counts(struct device *g, struct device_counts *ret)
+{
+    uint64_t v[GPU_COUNTS];
+
+    for (size_t i = 0; i < GPU_COUNTS; i++)
+        v[i] = atomic_load_explicit(&g->counts[i], memory_order_relaxed);
+    *ret = (struct device_counts){
+        .packed_bytes = v[GPU_PACKED],
+        .direct_bytes = v[GPU_DIRECT],
+        .registered_bytes = v[GPU_REGISTERED],
+        .sm = g->sm,
+        .nccl = g->nccl ? g->nccl->version : 0,
+        .cuda = g->cu->version,
+    };
+}
+
 int gpu_ordinal(struct device *g)
 {
     return g->ordinal;

@@ -46,6 +46,8 @@ struct gpu_hooks {
     void (*abort)(struct device *g, bool is_quiet);
 };
 
+enum gpu_counted { GPU_PACKED, GPU_DIRECT, GPU_REGISTERED, GPU_COUNTS };
+
 struct device {
     const struct cuda_api *cu;
     const struct nccl_api *nccl;
@@ -78,8 +80,9 @@ struct device {
     unsigned xid; /* the last one, 0: none */
     uint64_t xid_ns;
     char pci[16];
-    _Atomic bool looks; /* there are communicators to look at */
-    _Atomic int life;   /* enum gpu_life; acq_rel */
+    _Atomic uint64_t counts[GPU_COUNTS]; /* the launcher's; any thread reads */
+    _Atomic bool looks;                  /* there are communicators to look at */
+    _Atomic int life;                    /* enum gpu_life; acq_rel */
     _Atomic bool is_forked;
     pthread_mutex_t lock; /* comms, cause */
     char cause[480];      /* first failure */
@@ -170,6 +173,12 @@ int gpu_alloc(
     struct device *g, uint64_t bytes, void *stream, void **ret, struct err *err);
 void gpu_free(void *p, void *stream);
 int gpu_ordinal(struct device *g);
+void gpu_counts(struct device *g, struct device_counts *ret);
+/* The launcher. */
+static inline void gpu_count(struct device *g, enum gpu_counted what, uint64_t bytes)
+{
+    (void)atomic_fetch_add_explicit(&g->counts[what], bytes, memory_order_relaxed);
+}
 int gpu_ordinal_of(const void *p);
 
 #endif

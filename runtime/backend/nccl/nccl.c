@@ -164,6 +164,7 @@ __attribute__((visibility("default"))) const struct device_ops hvd_cuda_device_o
     .parked_free = park_free,
     .forked = gpu_forked,
     .ordinal = gpu_ordinal,
+    .counts = gpu_counts,
     .ordinal_of = gpu_ordinal_of,
     .record = gpu_record,
     .event_ref = event_ref,

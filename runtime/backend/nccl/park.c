@@ -70,7 +70,8 @@ static bool is_claimed(struct device_parked *p)
 bool park_wants(const struct device *g, const struct comm *c)
 {
     return g->nccl->revoke && g->nccl->shrink && g->nccl->version >= NCCL_PARKS
-           && c->n == g->config.size && c->n_nc == 1 && g->comms == c && !c->next;
+           && c->n == g->config.size && c->n_nc == 1 && g->comms == c && !c->next
+           && !comm_regions_any(c); /* it would outlive their memory */
 }
 
 struct device_parked *park_take(struct device *g)

@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Registered buffers through hvd.h and libhvd_cuda.so's row, on the fakes: the fake
+ * NCCL ends the test where a call finds its memory registered on some ranks only, or a
+ * buffer goes while a kernel may use it. */
+#include "tests/unit/hvdgpu_world.h"
+
+enum { N = 4000 };
+
+static int take(int rank, const char *name, const float *p, int64_t n, int set)
+{
+    struct hvd_tensor t = tensor1(name, HVD_FLOAT32, p, NULL, &n);
+    hvd_handle h;
+    int r;
+
+    t.device = rank;
+    r = hvd_register_async(&t, set, &h);
+    return r < 0 ? r : finish(h);
+}
+
+/* Fifteen tensors side by side and one elsewhere, in any order. */
+static void sums(int rank, int size, float *in, float *other, const char *what)
+{
+    enum { TENSORS = 16, EACH = 200 };
+    hvd_handle h[TENSORS];
+    char name[32];
+
+    for (int i = 0; i < N; i++)
+        in[i] = other[i] = (float)(i % 7);
+    for (int k = 0; k < TENSORS; k++) {
+        const int i = rank % 2 ? TENSORS - 1 - k : k;
+
+        (void)snprintf(name, sizeof(name), "%s.%d", what, i);
+        CHECK_OK(sum_on_gpu(rank, name, i > 0 ? in + i * EACH : other, EACH, 0, &h[i]));
+    }
+    for (int i = 0; i < TENSORS; i++)
+        CHECK_OK(finish(h[i]));
+    for (int i = 0; i < EACH; i++)
+        CHECK(other[i] == (float)(size * (i % 7)), "%g", (double)other[i]);
+    for (int i = EACH; i < TENSORS * EACH; i++)
+        CHECK(in[i] == (float)(size * (i % 7)), "%d: %g", i, (double)in[i]);
+}
+
+/* Every collective with its input in a buffer; rows differ by rank. */
+static void all_from_buffer(int rank, int size, float *v, float *w)
+{
+    int64_t n = 4 * size, mine = 3 + rank, splits[8];
+    struct hvd_tensor t = tensor1("c", HVD_FLOAT32, v, v + 100, &n);
+    hvd_handle h;
+
+    t.device = rank;
+    CHECK_OK(hvd_broadcast_async(&t, 1, 0, &h));
+    CHECK_OK(finish(h));
+    CHECK_OK(hvd_reduce_async(&t, HVD_SUM, 0.5, 1, 0, 0, &h)); /* scaled before */
+    CHECK_OK(finish(h));
+    CHECK_OK(hvd_reduce_async(&t, HVD_MAX, 1, 1, 1, 0, &h));
+    CHECK_OK(finish(h));
+    CHECK_OK(hvd_reducescatter_async(&t, HVD_SUM, 1, 1, NULL, NULL, 0, &h));
+    CHECK_OK(finish(h));
+    n = 4 * size + 1; /* uneven */
+    CHECK_OK(hvd_reducescatter_async(&t, HVD_SUM, 1, 1, NULL, NULL, 0, &h));
+    CHECK_OK(finish(h));
+    CHECK_OK(hvd_allgather_async(&t, NULL, NULL, 0, &h));
+    CHECK_OK(finish(h));
+    t.shape = &mine;
+    CHECK_OK(hvd_allgather_async(&t, NULL, NULL, 0, &h));
+    CHECK_OK(finish(h));
+    CHECK_OK(hvd_gather_async(&t, 0, NULL, NULL, 0, &h));
+    CHECK_OK(finish(h));
+    mine = 0;
+    for (int i = 0; i < size; i++)
+        mine += splits[i] = 1 + i;
+    CHECK_OK(hvd_alltoall_async(&t, splits, size, NULL, NULL, 0, &h));
+    CHECK_OK(finish(h));
+    t.dtype = HVD_INT16; /* travels as something else */
+    t.output = v;
+    CHECK_OK(hvd_allreduce_async(&t, HVD_SUM, 1, 1, 0, &h));
+    CHECK_OK(finish(h));
+    if (rank < 2) { /* of a pair they are not registered */
+        t.output = w;
+        CHECK_OK(rank == 0 ? hvd_send_async(&t, 1, &h) : hvd_recv_async(&t, 0, &h));
+        CHECK_OK(finish(h));
+    }
+}
+
+static void uses_buffers(int rank, int size)
+{
+    float *v, *w;
+
+    CHECK_OK(hvd_init(NULL));
+    v = floats_on_gpu(rank, N);
+    w = floats_on_gpu(rank, N);
+    CHECK_OK(take(rank, "flat", v, N, 0));
+    sums(rank, size, v, w, "a");
+    sums(rank, size, v, w, "a"); /* by the cache, then by a plan */
+    sums(rank, size, v, w, "a");
+    all_from_buffer(rank, size, v, w);
+    CHECK_OK(hvd_deregister(v, 0));
+    sums(rank, size, v, w, "a");
+    CHECK_OK(take(rank, "flat", v, N, 0));
+    CHECK_OK(take(rank, "other", w, N, 0));
+    sums(rank, size, v, w, "a");
+    CHECK_OK(hvd_shutdown()); /* with both */
+}
+
+/* A batch of its own each: one tensor, one that travels as something else, two. */
+static void is_counted(int rank, int size)
+{
+    struct hvd_stats s = {.size_bytes = sizeof(s)};
+    float *v = floats_on_gpu(rank, N), *w;
+    int64_t n = 100;
+    struct hvd_tensor t = tensor1("i", HVD_INT16, v, v, &n);
+    hvd_handle h[2];
+
+    CHECK_OK(hvd_init(NULL));
+    CHECK_OK(hvd_stats(&s));
+    CHECK(s.device_batches == 0 && s.device_nccl == 0, "before");
+    w = floats_on_gpu(rank, N);
+    CHECK_OK(sum_on_gpu(rank, "a", v, 1000, 0, &h[0]));
+    CHECK_OK(finish(h[0]));
+    t.device = rank;
+    CHECK_OK(hvd_allreduce_async(&t, HVD_SUM, 1, 1, 0, &h[0]));
+    CHECK_OK(finish(h[0]));
+    CHECK_OK(take(rank, "w", w, N, 0));
+    CHECK_OK(sum_on_gpu(rank, "b", w, 10, 0, &h[0]));
+    CHECK_OK(finish(h[0]));
+    CHECK_OK(hvd_stats(&s));
+    CHECK(s.device_batches == 3 && s.device_packed_bytes == 200
+              && s.device_direct_bytes == 4040 && s.device_registered_bytes == 40,
+          "%d batches, %d packed, %d direct, %d registered", (int)s.device_batches,
+          (int)s.device_packed_bytes, (int)s.device_direct_bytes,
+          (int)s.device_registered_bytes);
+    CHECK(s.device_nccl == 22705 && s.device_sm > 0 && s.device_cuda >= 11000,
+          "NCCL %d, sm %d, CUDA %d", (int)s.device_nccl, (int)s.device_sm,
+          (int)s.device_cuda);
+    CHECK(s.tensors[12] == 1 && size == 2, "%d", (int)s.tensors[12]);
+    CHECK_OK(hvd_shutdown());
+}
+
+static void bytes_are_counted_by_their_way(void **state)
+{
+    (void)state;
+    if (!has_kernels())
+        skip();
+    use_nccl("22705");
+    world_run(2, is_counted);
+}
+
+static void batches_move_from_and_to_registered_buffers(void **state)
+{
+    (void)state;
+    if (!has_kernels())
+        skip();
+    use_nccl("22705");
+    world_run(3, uses_buffers);
+    (void)setenv("HVD_GPU_REGISTER", "1", 1); /* what is packed is registered too */
+    world_run(2, uses_buffers);
+    (void)unsetenv("HVD_GPU_REGISTER");
+    use_nccl("21903"); /* the first that can */
+    world_run(2, uses_buffers);
+}
+
+static void one_cannot(int rank, int size)
+{
+    float *v, *w;
+
+    CHECK_OK(hvd_init(NULL));
+    v = floats_on_gpu(rank, N);
+    w = floats_on_gpu(rank, N);
+    CHECK(take(rank, "flat", v, N, 0) == HVD_INVALID_ARGUMENT, "ok");
+    sums(rank, size, v, w, "a"); /* as any other */
+    CHECK_OK(hvd_shutdown());
+}
+
+static void fails_on_one(int rank, int size)
+{
+    one_cannot(rank, size);
+    CHECK(strstr(shared->r[rank].text,
+                 "tensor \"flat\": its memory is registered on no rank, for rank 1 "
+                 "(host testhost) cannot: ncclCommRegister: "),
+          "%s", shared->r[rank].text);
+}
+
+static void is_older(int rank, int size)
+{
+    one_cannot(rank, size);
+    CHECK(strstr(shared->r[rank].text,
+                 "for rank 0 (host testhost) cannot: NCCL 2.18.6 has no "
+                 "ncclCommRegister, which came with 2.19"),
+          "%s", shared->r[rank].text);
+}
+
+static void where_one_cannot_none_does(void **state)
+{
+    (void)state;
+    if (!has_kernels())
+        skip();
+    use_nccl("22705");
+    (void)setenv("HVD_FAKE_FAULTS", "register_error=1:1", 1);
+    world_run(3, fails_on_one);
+    (void)unsetenv("HVD_FAKE_FAULTS");
+    use_nccl("21806");
+    world_run(2, is_older);
+    (void)setenv("HVD_GPU_REGISTER", "1", 1); /* no effect */
+    world_run(2, is_older);
+    (void)unsetenv("HVD_GPU_REGISTER");
+}
+
+static void of_sets(int rank, int size)
+{
+    static const int ranks[] = {0, 2};
+    hvd_handle h;
+    float *v;
+    int id;
+
+    CHECK_OK(hvd_init(NULL));
+    v = floats_on_gpu(rank, N);
+    CHECK_OK(sum_on_gpu(rank, "first", v, N, 0, &h));
+    CHECK_OK(finish(h));
+    CHECK_OK(hvd_process_set_add(ranks, 2, &id)); /* split off the world's */
+    if (rank != 1) {
+        CHECK_OK(take(rank, "s", v, N, id));
+        CHECK_OK(sum_on_gpu(rank, "s", v, N, id, &h));
+        CHECK_OK(finish(h));
+    }
+    CHECK_OK(sum_on_gpu(rank, "w", v, N, 0, &h));
+    CHECK_OK(finish(h));
+    CHECK_OK(hvd_process_set_remove(id)); /* with its buffer */
+    CHECK_OK(sum_on_gpu(rank, "w", v, N, 0, &h));
+    CHECK_OK(finish(h));
+    CHECK(size == 3, "%d", size);
+    CHECK_OK(hvd_shutdown());
+}
+
+static void a_set_that_goes_takes_its_buffers_along(void **state)
+{
+    (void)state;
+    if (!has_kernels())
+        skip();
+    use_nccl("22705");
+    world_run(3, of_sets);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(batches_move_from_and_to_registered_buffers),
+        cmocka_unit_test(where_one_cannot_none_does),
+        cmocka_unit_test(bytes_are_counted_by_their_way),
+        cmocka_unit_test(a_set_that_goes_takes_its_buffers_along),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
