@@ -36,7 +36,7 @@ static float *floats_on_gpu(int rank, size_t n)
     return (float *)(uintptr_t)p;
 }
 
-static int
+static inline int
 sum_on_gpu(int rank, const char *name, float *v, int64_t n, int set, hvd_handle *h)
 {
     struct hvd_tensor t = tensor1(name, HVD_FLOAT32, v, v, &n);

@@ -1,25 +1,39 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* TensorFlow's C kernel API and the runtime's C API as far as runtime/tensorflow needs
- * them, for one process without either: they write down what is asked of them, in order
- * (`said`), and end every operation well. Included by one test program, whose
- * configuration and log are the variables here. */
+/* TensorFlow's C kernel API as far as runtime/tensorflow needs it: kernels that are
+ * registered can be run on vectors. It writes down, in order, which outputs are made
+ * (`said`). Included by one test program, whose configuration and log are the variables
+ * here. It has no asynchronous kernels, as TensorFlow 2.12; a program that wants them
+ * defines TF_NewAsyncKernelBuilder. */
 #ifndef TESTS_UNIT_TF_FAKE_H
 #define TESTS_UNIT_TF_FAKE_H
 
+#include <pthread.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "hvd.h"
 #include "runtime/tensorflow/tf_c_api.h"
 
 /* --- what a test sets and reads --- */
 
-static const char *fake_report = "{\"can\":false,\"problem\":\"none\"}";
 static char said[4096];
+/* Where tensors of kernels for GPUs are, but those that are kept in host memory, here
+ * all of int32; NULL: in host memory too. What it returns is never freed. */
+static void *(*fake_gpu_memory)(size_t bytes);
 
-#define SAY(...)                                                                       \
-    (void)snprintf(said + strlen(said), sizeof(said) - strlen(said), __VA_ARGS__)
+/* Any thread. */
+__attribute__((format(printf, 1, 2))) static void say(const char *fmt, ...)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    va_list ap;
+
+    va_start(ap, fmt);
+    (void)pthread_mutex_lock(&lock);
+    (void)vsnprintf(said + strlen(said), sizeof(said) - strlen(said), fmt, ap);
+    (void)pthread_mutex_unlock(&lock);
+    va_end(ap);
+}
 
 /* --- TensorFlow: states, tensors --- */
 
@@ -28,25 +42,32 @@ struct TF_Status {
     char text[256];
 };
 
-struct TF_Tensor { /* a vector of floats */
+struct TF_Tensor { /* a vector */
+    int refs, type;
     int64_t n;
-    float data[16];
+    void *data; /* NULL: it is empty */
+    bool is_host;
 };
 
 struct TF_KernelBuilder {
     char op[40], device[8], hosts[80];
     tf_create_fn create;
-    void (*compute)(void *, struct TF_OpKernelContext *);
+    tf_compute_fn compute;
+    tf_async_compute_fn compute_async;
     tf_delete_fn free;
 };
 
 struct TF_OpKernelConstruction {
-    bool is_eager;
+    const char *name;
+    bool is_eager, is_blocking;
 };
 
+#define FAKE_MAX_TENSORS 8
 struct TF_OpKernelContext {
     int n_inputs;
-    int64_t n; /* of each input */
+    bool is_on_gpu;
+    struct TF_Tensor *inputs[FAKE_MAX_TENSORS], *outputs[FAKE_MAX_TENSORS];
+    char failure[256]; /* "": none */
 };
 
 static struct TF_KernelBuilder fake_kernels[64];
@@ -78,23 +99,43 @@ const char *TF_Message(const struct TF_Status *s)
     return s->text;
 }
 
-static struct TF_Tensor *fake_tensor(int64_t n)
+static size_t fake_bytes(int type, int64_t n)
+{
+    return (size_t)n * (type == TF_INT32 || type == TF_FLOAT ? 4 : 8);
+}
+
+static struct TF_Tensor *fake_tensor(bool is_on_gpu, int type, int64_t n)
 {
     struct TF_Tensor *t = calloc(1, sizeof(*t));
+    size_t bytes = fake_bytes(type, n);
 
+    t->refs = 1;
+    t->type = type;
     t->n = n;
+    t->is_host = !is_on_gpu || type == TF_INT32 || !fake_gpu_memory;
+    if (bytes > 0)
+        t->data = t->is_host ? calloc(1, bytes) : fake_gpu_memory(bytes);
+    return t;
+}
+
+static struct TF_Tensor *fake_ref(struct TF_Tensor *t)
+{
+    (void)__atomic_add_fetch(&t->refs, 1, __ATOMIC_RELAXED);
     return t;
 }
 
 void TF_DeleteTensor(struct TF_Tensor *t)
 {
+    if (__atomic_sub_fetch(&t->refs, 1, __ATOMIC_ACQ_REL) > 0)
+        return;
+    if (t->is_host)
+        free(t->data);
     free(t);
 }
 
 int TF_TensorType(const struct TF_Tensor *t)
 {
-    (void)t;
-    return TF_FLOAT;
+    return t->type;
 }
 
 int TF_NumDims(const struct TF_Tensor *t)
@@ -111,12 +152,12 @@ int64_t TF_Dim(const struct TF_Tensor *t, int i)
 
 size_t TF_TensorByteSize(const struct TF_Tensor *t)
 {
-    return (size_t)t->n * sizeof(float);
+    return fake_bytes(t->type, t->n);
 }
 
 void *TF_TensorData(const struct TF_Tensor *t)
 {
-    return t->n > 0 ? (void *)(uintptr_t)t->data : NULL;
+    return t->data;
 }
 
 /* --- TensorFlow: registration --- */
@@ -133,8 +174,6 @@ fake_kernel(const char *op, const char *device, tf_create_fn create, tf_delete_f
     return b;
 }
 
-/* Without asynchronous kernels, as TensorFlow 2.12: an operation ends in compute. The
- * names are weak in the code, so that they may be absent. */
 struct TF_KernelBuilder *TF_NewKernelBuilder(const char *op,
                                              const char *device,
                                              tf_create_fn create,
@@ -212,15 +251,14 @@ void TF_RegisterOpDefinition(struct TF_OpDefinitionBuilder *b, struct TF_Status 
 
 struct tf_string_view TF_OpKernelConstruction_GetName(struct TF_OpKernelConstruction *c)
 {
-    (void)c;
-    return (struct tf_string_view){"x", 1};
+    return (struct tf_string_view){c->name, strlen(c->name)};
 }
 
 void TF_OpKernelConstruction_Failure(struct TF_OpKernelConstruction *c,
                                      struct TF_Status *s)
 {
     (void)c;
-    SAY("failure: %s ", s->text);
+    say("failure: %s ", s->text);
 }
 
 bool TF_OpKernelConstruction_HasAttr(struct TF_OpKernelConstruction *c,
@@ -238,7 +276,7 @@ void TF_OpKernelConstruction_GetAttrBool(struct TF_OpKernelConstruction *c,
                                          struct TF_Status *s)
 {
     (void)s;
-    *ret = !strcmp(name, "eager") ? c->is_eager : 1;
+    *ret = !strcmp(name, "eager") ? c->is_eager : c->is_blocking;
 }
 
 void TF_OpKernelConstruction_GetAttrInt32(struct TF_OpKernelConstruction *c,
@@ -306,9 +344,8 @@ void TF_GetInput(struct TF_OpKernelContext *c,
                  struct TF_Tensor **ret,
                  struct TF_Status *s)
 {
-    (void)i;
     (void)s;
-    *ret = fake_tensor(c->n);
+    *ret = fake_ref(c->inputs[i]);
 }
 
 void TF_SetOutput(struct TF_OpKernelContext *c,
@@ -316,10 +353,24 @@ void TF_SetOutput(struct TF_OpKernelContext *c,
                   const struct TF_Tensor *t,
                   struct TF_Status *s)
 {
-    (void)c;
-    (void)t;
     (void)s;
-    SAY("set%d ", i);
+    say("set%d ", i);
+    c->outputs[i] = fake_ref((struct TF_Tensor *)(uintptr_t)t);
+}
+
+struct TF_Tensor *TF_AllocateOutput(struct TF_OpKernelContext *c,
+                                    int output,
+                                    int type,
+                                    const int64_t *dims,
+                                    int n_dims,
+                                    size_t n_bytes,
+                                    struct TF_Status *s)
+{
+    (void)n_bytes;
+    (void)s;
+    say("make%d ", output);
+    c->outputs[output] = fake_tensor(c->is_on_gpu, type, n_dims > 0 ? dims[0] : 1);
+    return fake_ref(c->outputs[output]);
 }
 
 struct TF_Tensor *TF_ForwardInputOrAllocateOutput(struct TF_OpKernelContext *c,
@@ -331,36 +382,15 @@ struct TF_Tensor *TF_ForwardInputOrAllocateOutput(struct TF_OpKernelContext *c,
                                                   int *ret_forwarded,
                                                   struct TF_Status *s)
 {
-    (void)c;
     (void)candidates;
     (void)n_candidates;
-    (void)n_dims;
-    (void)s;
     *ret_forwarded = -1;
-    SAY("make%d ", output);
-    return fake_tensor(dims[0]);
-}
-
-struct TF_Tensor *TF_AllocateOutput(struct TF_OpKernelContext *c,
-                                    int output,
-                                    int type,
-                                    const int64_t *dims,
-                                    int n_dims,
-                                    size_t n_bytes,
-                                    struct TF_Status *s)
-{
-    (void)c;
-    (void)type;
-    (void)n_bytes;
-    (void)s;
-    SAY("make%d ", output);
-    return fake_tensor(n_dims > 0 ? dims[0] : 1);
+    return TF_AllocateOutput(c, output, c->inputs[output]->type, dims, n_dims, 0, s);
 }
 
 void TF_OpKernelContext_Failure(struct TF_OpKernelContext *c, struct TF_Status *s)
 {
-    (void)c;
-    SAY("failure: %s ", s->text);
+    (void)snprintf(c->failure, sizeof(c->failure), "%s", s->text);
 }
 
 void TF_RunAsyncOpKernelDoneCallback(struct TF_AsyncOpKernelDoneCallback *callback)
@@ -406,190 +436,25 @@ void TF_RunAsyncOpKernelDoneCallback(struct TF_AsyncOpKernelDoneCallback *callba
 _Pragma("GCC diagnostic push") _Pragma("GCC diagnostic ignored \"-Wunused-parameter\"")
     FAKE_SHAPES(FAKE_SHAPE) _Pragma("GCC diagnostic pop")
 
-    /* --- the runtime --- */
+    /* --- for tests --- */
 
-    static struct fake_op {
-    hvd_alloc_fn alloc;
-    void *arg;
-    int64_t n;
-} fake_ops[64];
-static hvd_handle fake_n_ops;
-/* An operation that begins while the next one is waited for; NULL: none. */
-static const struct TF_KernelBuilder *fake_inner;
-static void *fake_inner_kernel;
-
-/* The submit of t, which is of n elements. */
-static int fake_submit(const char *what,
-                       const struct hvd_tensor *t,
-                       hvd_alloc_fn alloc,
-                       void *arg,
-                       hvd_handle *ret)
+    static const struct TF_KernelBuilder *fake_find(const char *op, const char *device)
 {
-    struct fake_op *op = &fake_ops[fake_n_ops++ % 64];
-
-    *op = (struct fake_op){alloc, arg, t->ndim > 0 ? t->shape[0] : 0};
-    *ret = fake_n_ops;
-    SAY("%s(%s,%d%s%s%s) ", what, t->name, t->device,
-        t->stream == HVD_STREAM_ALL ? ",all" : "", t->is_held ? ",held" : "",
-        t->ndim > 0 && !t->data ? ",NULL" : "");
-    return HVD_OK;
+    for (size_t i = 0; i < fake_n_kernels; i++)
+        if (!strcmp(fake_kernels[i].op, op) && !strcmp(fake_kernels[i].device, device))
+            return &fake_kernels[i];
+    return NULL;
 }
 
-int hvd_allreduce_async(const struct hvd_tensor *t,
-                        int op,
-                        double prescale,
-                        double postscale,
-                        int set,
-                        hvd_handle *ret)
+/* Gives back what a run had. */
+static void fake_clear(struct TF_OpKernelContext *c)
 {
-    (void)op;
-    (void)prescale;
-    (void)postscale;
-    (void)set;
-    return fake_submit("allreduce", t, NULL, NULL, ret);
-}
-
-int hvd_allgather_async(
-    const struct hvd_tensor *t, hvd_alloc_fn alloc, void *arg, int set, hvd_handle *ret)
-{
-    (void)set;
-    return fake_submit("allgather", t, alloc, arg, ret);
-}
-
-int hvd_broadcast_async(const struct hvd_tensor *t, int root, int set, hvd_handle *ret)
-{
-    (void)root;
-    (void)set;
-    return fake_submit("broadcast", t, NULL, NULL, ret);
-}
-
-int hvd_reducescatter_async(const struct hvd_tensor *t,
-                            int op,
-                            double prescale,
-                            double postscale,
-                            hvd_alloc_fn alloc,
-                            void *arg,
-                            int set,
-                            hvd_handle *ret)
-{
-    (void)op;
-    (void)prescale;
-    (void)postscale;
-    (void)set;
-    return fake_submit("reducescatter", t, alloc, arg, ret);
-}
-
-int hvd_alltoall_async(const struct hvd_tensor *t,
-                       const int64_t *splits,
-                       int n_splits,
-                       hvd_alloc_fn alloc,
-                       void *arg,
-                       int set,
-                       hvd_handle *ret)
-{
-    (void)splits;
-    (void)n_splits;
-    (void)set;
-    return fake_submit("alltoall", t, alloc, arg, ret);
-}
-
-int hvd_barrier_async(const struct hvd_tensor *t, int set, hvd_handle *ret)
-{
-    (void)set;
-    return fake_submit("barrier", t, NULL, NULL, ret);
-}
-
-int hvd_join_async(const struct hvd_tensor *t, hvd_handle *ret)
-{
-    return fake_submit("join", t, NULL, NULL, ret);
-}
-
-int hvd_submit_held(const hvd_handle *handles, int n)
-{
-    (void)handles;
-    SAY("submit%d ", n);
-    return HVD_OK;
-}
-
-int hvd_wait(hvd_handle h, int64_t timeout_ms)
-{
-    struct fake_op *op = &fake_ops[(h - 1) % 64];
-
-    (void)timeout_ms;
-    SAY("wait ");
-    if (fake_inner) {
-        const struct TF_KernelBuilder *inner = fake_inner;
-        struct TF_OpKernelContext context = {1, 4};
-
-        fake_inner = NULL;
-        inner->compute(fake_inner_kernel, &context);
+    for (int i = 0; i < FAKE_MAX_TENSORS; i++) {
+        if (c->inputs[i])
+            TF_DeleteTensor(c->inputs[i]);
+        if (c->outputs[i])
+            TF_DeleteTensor(c->outputs[i]);
     }
-    if (op->alloc && !op->alloc(op->arg, 1, &op->n, (size_t)op->n * sizeof(float)))
-        return HVD_NO_MEMORY;
-    return HVD_OK;
-}
-
-int hvd_release(hvd_handle h)
-{
-    (void)h;
-    return HVD_OK;
-}
-
-int hvd_received_splits(hvd_handle h, int64_t *ret, int n)
-{
-    (void)h;
-    if (n > 0)
-        ret[0] = 4;
-    return 1;
-}
-
-int hvd_joined_last(hvd_handle h)
-{
-    (void)h;
-    return 0;
-}
-
-const char *hvd_last_error(void)
-{
-    return "";
-}
-
-int hvd_is_initialized(void)
-{
-    return 1;
-}
-
-int hvd_rank(void)
-{
-    return 1;
-}
-
-int hvd_local_rank(void)
-{
-    return 1;
-}
-
-int hvd_local_size(void)
-{
-    return 2;
-}
-
-int hvd_process_set_size(int id)
-{
-    (void)id;
-    return 2;
-}
-
-int hvd_process_set_rank(int id)
-{
-    (void)id;
-    return 1;
-}
-
-size_t hvd_device_report(char *buf, size_t n)
-{
-    SAY("report ");
-    return (size_t)snprintf(buf, n, "%s", fake_report);
 }
 
 #endif

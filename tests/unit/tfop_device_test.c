@@ -10,10 +10,198 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "hvd.h"
 #include "runtime/tensorflow/use_gpu.h"
 #include "tests/unit/tf_fake.h"
 
+static const char *fake_report = "{\"can\":false,\"problem\":\"none\"}";
 #define CAN "{\"can\":true,\"problem\":\"\"}"
+
+/* --- the runtime: writes down what it is told, and ends all operations well --- */
+
+static struct fake_op {
+    hvd_alloc_fn alloc;
+    void *arg;
+    int64_t n;
+} fake_ops[64];
+static hvd_handle fake_n_ops;
+/* An operation that begins while the next one is waited for; NULL: none. */
+static const struct TF_KernelBuilder *fake_inner;
+static void *fake_inner_kernel;
+static struct TF_OpKernelContext *fake_inner_context;
+
+/* The submit of t, which is of n elements. */
+static int fake_submit(const char *what,
+                       const struct hvd_tensor *t,
+                       hvd_alloc_fn alloc,
+                       void *arg,
+                       hvd_handle *ret)
+{
+    struct fake_op *op = &fake_ops[fake_n_ops++ % 64];
+
+    *op = (struct fake_op){alloc, arg, t->ndim > 0 ? t->shape[0] : 0};
+    *ret = fake_n_ops;
+    say("%s(%s,%d%s%s%s) ", what, t->name, t->device,
+        t->stream == HVD_STREAM_ALL ? ",all" : "", t->is_held ? ",held" : "",
+        t->ndim > 0 && !t->data ? ",NULL" : "");
+    return HVD_OK;
+}
+
+int hvd_allreduce_async(const struct hvd_tensor *t,
+                        int op,
+                        double prescale,
+                        double postscale,
+                        int set,
+                        hvd_handle *ret)
+{
+    (void)op;
+    (void)prescale;
+    (void)postscale;
+    (void)set;
+    return fake_submit("allreduce", t, NULL, NULL, ret);
+}
+
+int hvd_allgather_async(
+    const struct hvd_tensor *t, hvd_alloc_fn alloc, void *arg, int set, hvd_handle *ret)
+{
+    (void)set;
+    return fake_submit("allgather", t, alloc, arg, ret);
+}
+
+int hvd_broadcast_async(const struct hvd_tensor *t, int root, int set, hvd_handle *ret)
+{
+    (void)root;
+    (void)set;
+    return fake_submit("broadcast", t, NULL, NULL, ret);
+}
+
+int hvd_reducescatter_async(const struct hvd_tensor *t,
+                            int op,
+                            double prescale,
+                            double postscale,
+                            hvd_alloc_fn alloc,
+                            void *arg,
+                            int set,
+                            hvd_handle *ret)
+{
+    (void)op;
+    (void)prescale;
+    (void)postscale;
+    (void)set;
+    return fake_submit("reducescatter", t, alloc, arg, ret);
+}
+
+int hvd_alltoall_async(const struct hvd_tensor *t,
+                       const int64_t *splits,
+                       int n_splits,
+                       hvd_alloc_fn alloc,
+                       void *arg,
+                       int set,
+                       hvd_handle *ret)
+{
+    (void)splits;
+    (void)n_splits;
+    (void)set;
+    return fake_submit("alltoall", t, alloc, arg, ret);
+}
+
+int hvd_barrier_async(const struct hvd_tensor *t, int set, hvd_handle *ret)
+{
+    (void)set;
+    return fake_submit("barrier", t, NULL, NULL, ret);
+}
+
+int hvd_join_async(const struct hvd_tensor *t, hvd_handle *ret)
+{
+    return fake_submit("join", t, NULL, NULL, ret);
+}
+
+int hvd_submit_held(const hvd_handle *handles, int n)
+{
+    (void)handles;
+    say("submit%d ", n);
+    return HVD_OK;
+}
+
+int hvd_wait(hvd_handle h, int64_t timeout_ms)
+{
+    struct fake_op *op = &fake_ops[(h - 1) % 64];
+
+    (void)timeout_ms;
+    say("wait ");
+    if (fake_inner) {
+        const struct TF_KernelBuilder *inner = fake_inner;
+
+        fake_inner = NULL;
+        inner->compute(fake_inner_kernel, fake_inner_context);
+    }
+    if (op->alloc && !op->alloc(op->arg, 1, &op->n, (size_t)op->n * sizeof(float)))
+        return HVD_NO_MEMORY;
+    return HVD_OK;
+}
+
+int hvd_release(hvd_handle h)
+{
+    (void)h;
+    return HVD_OK;
+}
+
+int hvd_received_splits(hvd_handle h, int64_t *ret, int n)
+{
+    (void)h;
+    if (n > 0)
+        ret[0] = 4;
+    return 1;
+}
+
+int hvd_joined_last(hvd_handle h)
+{
+    (void)h;
+    return 0;
+}
+
+const char *hvd_last_error(void)
+{
+    return "";
+}
+
+int hvd_is_initialized(void)
+{
+    return 1;
+}
+
+int hvd_rank(void)
+{
+    return 1;
+}
+
+int hvd_local_rank(void)
+{
+    return 1;
+}
+
+int hvd_local_size(void)
+{
+    return 2;
+}
+
+int hvd_process_set_size(int id)
+{
+    (void)id;
+    return 2;
+}
+
+int hvd_process_set_rank(int id)
+{
+    (void)id;
+    return 1;
+}
+
+size_t hvd_device_report(char *buf, size_t n)
+{
+    say("report ");
+    return (size_t)snprintf(buf, n, "%s", fake_report);
+}
 
 /* --- helpers --- */
 
@@ -41,14 +229,6 @@ static void in_child(void (*test)(void))
         }                                                                              \
     } while (0)
 
-static const struct TF_KernelBuilder *find(const char *op, const char *device)
-{
-    for (size_t i = 0; i < fake_n_kernels; i++)
-        if (!strcmp(fake_kernels[i].op, op) && !strcmp(fake_kernels[i].device, device))
-            return &fake_kernels[i];
-    return NULL;
-}
-
 static size_t count(const char *device)
 {
     size_t n = 0;
@@ -58,12 +238,22 @@ static size_t count(const char *device)
     return n;
 }
 
+/* With n_inputs vectors of n. */
+static struct TF_OpKernelContext context_of(int n_inputs, int64_t n)
+{
+    struct TF_OpKernelContext c = {.n_inputs = n_inputs};
+
+    for (int i = 0; i < n_inputs; i++)
+        c.inputs[i] = fake_tensor(false, TF_FLOAT, n);
+    return c;
+}
+
 /* Runs it with n_inputs vectors of n; what was said. */
 static const char *run(const char *op, const char *device, int n_inputs, int64_t n)
 {
-    struct TF_OpKernelConstruction made = {.is_eager = false};
-    struct TF_OpKernelContext context = {n_inputs, n};
-    const struct TF_KernelBuilder *b = find(op, device);
+    struct TF_OpKernelConstruction made = {.name = "x", .is_blocking = true};
+    struct TF_OpKernelContext context = context_of(n_inputs, n);
+    const struct TF_KernelBuilder *b = fake_find(op, device);
     void *kernel;
 
     CHECK(b);
@@ -71,7 +261,9 @@ static const char *run(const char *op, const char *device, int n_inputs, int64_t
     CHECK(kernel);
     said[0] = '\0';
     b->compute(kernel, &context);
+    CHECK(!*context.failure);
     b->free(kernel);
+    fake_clear(&context);
     return said;
 }
 
@@ -99,7 +291,7 @@ static void gpu(void)
     CHECK(hvd_tf_use_gpu() == 1);
     CHECK(hvd_tf_use_gpu() == 1);
     CHECK(count("GPU") == 10);
-    CHECK(find("HvdGroupedReducescatter", "GPU") && !find("HvdSize", "GPU"));
+    CHECK(fake_find("HvdGroupedReducescatter", "GPU") && !fake_find("HvdSize", "GPU"));
 }
 
 static void kernels_for_gpus_are_there_only_where_reported(void **state)
@@ -185,23 +377,26 @@ static void kernels_of_the_cpu_stay_in_host_memory(void **state)
 /* One name for two operations that are under way would be refused. */
 static void numbers(void)
 {
-    struct TF_OpKernelConstruction made = {.is_eager = true};
-    struct TF_OpKernelContext context = {1, 4};
+    struct TF_OpKernelConstruction made = {"x", .is_eager = true, .is_blocking = true};
+    struct TF_OpKernelContext context = context_of(1, 4), inner = context_of(1, 4);
     const struct TF_KernelBuilder *cpu, *other;
     void *kernel;
 
     fake_report = CAN;
     CHECK(hvd_tf_use_gpu() == 1);
-    cpu = find("HvdAllreduce", "CPU");
-    other = find("HvdAllreduce", "GPU");
+    cpu = fake_find("HvdAllreduce", "CPU");
+    other = fake_find("HvdAllreduce", "GPU");
     CHECK(cpu && other);
     kernel = cpu->create(&made);
     fake_inner_kernel = other->create(&made);
+    fake_inner_context = &inner;
     fake_inner = other;
     said[0] = '\0';
     cpu->compute(kernel, &context);
     cpu->free(kernel);
     other->free(fake_inner_kernel);
+    fake_clear(&context);
+    fake_clear(&inner);
     CHECK(!strcmp(said, "make0 allreduce(allreduce.eager.0.0,-1) wait "
                         "make0 allreduce(allreduce.eager.0.1,-2,all) wait "));
 }

@@ -8,7 +8,7 @@ $(eval $(call archive,kernels_cpu,tests/fakes/cuda/kernels_cpu.c,-ffp-contract=o
 $(eval $(call archive,ncclrow,runtime/backend/nccl/nccl.c))
 $(eval $(call unit,gpu,ncclrow nccl launch kernels_cpu cpu core rendezvous contract base,-lm -ldl -Wl$(comma)--disable-new-dtags$(comma)-rpath$(comma)$(abspath $(O)/fakes)))
 # Whole worlds of processes on the fakes, by hvd.h.
-$(eval $(call unit,hvdgpu,hvdrt ncclrow nccl kernels_cpu cpu core rendezvous contract base,-lm -ldl -Wl$(comma)--disable-new-dtags$(comma)-rpath$(comma)$(abspath $(O)/fakes)))
+$(eval $(call unit,hvdgpu,tfop hvdrt ncclrow nccl kernels_cpu cpu core rendezvous contract base,-lm -ldl -Wl$(comma)--disable-new-dtags$(comma)-rpath$(comma)$(abspath $(O)/fakes)))
 
 # The kernels' image, one for all variants. KERNELS=none makes one without kernels; where nothing is said,
 # what is there stays, so that `KERNELS=none make && make install` needs no compiler either.
