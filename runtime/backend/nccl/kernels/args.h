@@ -110,6 +110,83 @@ struct args_int8_sum {
     uint32_t n, block;
 };
 
+/* Top-k of all tensors of a batch at once, to the bit what topk_encode and topk_sum of
+ * core/compress/topk.h make. Tensors are cut into chunks of at most TOPK_CHUNK
+ * elements, multiples of 4 but for a tensor's last; one tensor's come one after the
+ * other. In this order, on one stream:
+ *   topk_feed_TYPE   chunks (src: of the input, dst: of w): w += scale * input, or is
+ *                    that (no feedback); counts the top digits of magnitudes
+ *   topk_digit       tensors: which digit the k-th largest has
+ *   topk_count       chunks: counts the next digits (digit 1, then topk_digit; 2)
+ *   topk_mark        chunks: a bit for each element that reaches the limit
+ *   topk_place       tensors: where the chunks' pairs go
+ *   topk_pick        chunks: takes the pairs out of w into the message
+ * A rank without input does topk_zeros alone (chunks of pairs: src: the first one's
+ * number, n of them). topk_sum_TYPE adds up the messages of all members, in their
+ * order (chunks; src: number of the first element, dst: of the output), times factor.
+ */
+#define TOPK_CHUNK 8192u
+struct topk_tensor { /* as large as two chunks: it travels in a table of them */
+    uint64_t w;      /* of float, count of them; aligned to 16 */
+    uint64_t wire;   /* offset of its message from args.wire; a multiple of 4 */
+    uint64_t k;      /* pairs */
+    uint64_t first;  /* its first chunk */
+    uint64_t n_chunks;
+    uint64_t width; /* bytes of an index, 4 or 8 */
+};
+struct topk_cell { /* one a tensor; zeros before topk_feed */
+    uint64_t n[2048];
+    uint64_t need;   /* of k, those that begin with prefix; at last, equal to it */
+    uint32_t prefix; /* digits so far; at last, the k-th largest magnitude */
+    uint32_t pad;
+};
+struct topk_found { /* one a chunk, topk_mark's; before: of the tensor, topk_place's */
+    uint64_t above_before, ties_before;
+    uint32_t above, ties;
+};
+struct args_topk {
+    uint64_t chunks, tensors, cells;
+    uint64_t marks; /* 256 words of 32 bits a chunk */
+    uint64_t found;
+    uint64_t wire;
+    double scale;
+    uint32_t n; /* chunks, or tensors */
+    uint8_t adds, digit, pad[2];
+};
+struct args_topk_sum {
+    uint64_t chunks, tensors;
+    uint64_t wire, stride; /* member 0's messages, and how far apart members' are */
+    double factor;
+    uint32_t n, members;
+};
+
+/* PowerSGD (core/compress/powersgd.h) but for the products with M, which cuBLAS makes.
+ *   power_feed_TYPE   chunks (src: of the input, dst: of m; see topk_feed_TYPE)
+ *   power_orthonormal tensors: kept, whose vectors are drawn anew where they are zero
+ * or not finite (which: POWER_KEPT), or p, which becomes NaN if it is not finite
+ * (POWER_P) power_rest        tiles: m -= p own^T; what is not finite then becomes 0
+ *   power_out_TYPE    tiles: out = factor * p sum^T; to the bit powersgd_out
+ * A tile is a chunk: src: first row, dst: first column, n: columns, at most POWER_COLS;
+ * rows: POWER_TILE_ROWS of them, as far as there are. */
+#define POWER_COLS 1024u
+enum power_which { POWER_KEPT, POWER_P };
+struct power_tensor {        /* as large as three chunks */
+    uint64_t p;              /* rank vectors of rows floats */
+    uint64_t kept, own, sum; /* rank vectors of cols floats */
+    uint64_t m;              /* rows x cols floats */
+    uint64_t out;
+    uint64_t rows, cols, pad;
+};
+struct args_power {
+    uint64_t chunks, tensors;
+    double scale; /* power_feed; power_out: factor */
+    uint64_t seed;
+    uint32_t n, rank; /* n: chunks, or tensors */
+    uint32_t which, adds;
+};
+/* Rows of a tile of n columns: 8 for each thread of a row of them. */
+#define POWER_TILE_ROWS(n) (8 * (256u / (((n) + 3) / 4)))
+
 /* X(name, args): the kernel's symbol in the image is hvd_NAME. */
 #define KERNELS_OF_MOVE(X)                                                             \
     X(copy, struct args_move)                                                          \
@@ -156,8 +233,35 @@ struct args_int8_sum {
     X(int8_sum_f64, struct args_int8_sum)                                              \
     X(int8_sum_f16, struct args_int8_sum)                                              \
     X(int8_sum_bf16, struct args_int8_sum)
+#define KERNELS_OF_TOPK(X)                                                             \
+    X(topk_feed_f32, struct args_topk)                                                 \
+    X(topk_feed_f64, struct args_topk)                                                 \
+    X(topk_feed_f16, struct args_topk)                                                 \
+    X(topk_feed_bf16, struct args_topk)                                                \
+    X(topk_digit, struct args_topk)                                                    \
+    X(topk_count, struct args_topk)                                                    \
+    X(topk_mark, struct args_topk)                                                     \
+    X(topk_place, struct args_topk)                                                    \
+    X(topk_pick, struct args_topk)                                                     \
+    X(topk_zeros, struct args_topk)                                                    \
+    X(topk_sum_f32, struct args_topk_sum)                                              \
+    X(topk_sum_f64, struct args_topk_sum)                                              \
+    X(topk_sum_f16, struct args_topk_sum)                                              \
+    X(topk_sum_bf16, struct args_topk_sum)
+#define KERNELS_OF_POWER(X)                                                            \
+    X(power_feed_f32, struct args_power)                                               \
+    X(power_feed_f64, struct args_power)                                               \
+    X(power_feed_f16, struct args_power)                                               \
+    X(power_feed_bf16, struct args_power)                                              \
+    X(power_orthonormal, struct args_power)                                            \
+    X(power_rest, struct args_power)                                                   \
+    X(power_out_f32, struct args_power)                                                \
+    X(power_out_f64, struct args_power)                                                \
+    X(power_out_f16, struct args_power)                                                \
+    X(power_out_bf16, struct args_power)
+#define KERNELS_OF_CODECS(X) KERNELS_OF_INT8(X) KERNELS_OF_TOPK(X) KERNELS_OF_POWER(X)
 #define KERNELS(X)                                                                     \
-    KERNELS_OF_MOVE(X) KERNELS_OF_SCAN(X) KERNELS_OF_ADASUM(X) KERNELS_OF_INT8(X)
+    KERNELS_OF_MOVE(X) KERNELS_OF_SCAN(X) KERNELS_OF_ADASUM(X) KERNELS_OF_CODECS(X)
 
 #define KERNEL_ID_OF(name, args) KERNEL_##name,
 enum kernel_id { KERNELS(KERNEL_ID_OF) KERNEL_COUNT };

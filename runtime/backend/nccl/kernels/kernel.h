@@ -49,6 +49,9 @@
 #define ATOMIC_MIN64(p, v)                                                             \
     (void)atomicMin((unsigned long long *)(p), (unsigned long long)(v))
 #define ATOMIC_ADD32(p, v) (void)atomicAdd((unsigned *)(p), (unsigned)(v))
+#define ATOMIC_ADD64(p, v)                                                             \
+    (void)atomicAdd((unsigned long long *)(p), (unsigned long long)(v))
+#define F64_SQRT(x) __dsqrt_rn(x)
 
 DEVICE uint32_t f32_bits(float f)
 {
@@ -124,6 +127,8 @@ DEVICE uint16_t bf16_of_f32(float f)
 /* Blocks may run on several threads of the CPU, as on the device. */
 #define ATOMIC_MIN64(p, v)  cpu_atomic_min64(p, v)
 #define ATOMIC_ADD32(p, v)  (void)__atomic_fetch_add(p, v, __ATOMIC_RELAXED)
+#define ATOMIC_ADD64(p, v)  (void)__atomic_fetch_add(p, v, __ATOMIC_RELAXED)
+#define F64_SQRT(x)         __builtin_sqrt(x)
 
 DEVICE void cpu_atomic_min64(uint64_t *p, uint64_t v)
 {

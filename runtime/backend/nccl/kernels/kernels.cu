@@ -6,4 +6,7 @@
 #include "runtime/backend/nccl/kernels/adasum.cu"
 #include "runtime/backend/nccl/kernels/move.cu"
 #include "runtime/backend/nccl/kernels/int8.cu"
+#include "runtime/backend/nccl/kernels/feed.cu"
+#include "runtime/backend/nccl/kernels/topk.cu"
+#include "runtime/backend/nccl/kernels/power.cu"
 #include "runtime/backend/nccl/kernels/scan.cu"

@@ -1,0 +1,433 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The kernels of kernels/topk.cu, compiled for the CPU, bit for bit against the codec
+ * of host tensors. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "runtime/core/compress/cast.h"
+#include "runtime/core/compress/topk.h"
+#include "runtime/core/half.h"
+#include "tests/fakes/cuda/kernels_cpu.h"
+
+enum {
+    TENSORS = 3,
+    MAX_N = 3 * TOPK_CHUNK + 77,
+    MAX_CHUNKS = 700,
+    ROOM = TENSORS * (MAX_N + 8),
+    MEMBERS = 3,
+    WIRE = MAX_N * 12 + 16,
+};
+_Static_assert(sizeof(struct topk_tensor) == 2 * sizeof(struct chunk), "a table's");
+_Static_assert(sizeof(struct topk_found) == 24, "24");
+
+static const enum dtype types[] = {DT_F32, DT_F64, DT_F16, DT_BF16};
+static const uint32_t sizes[] = {
+    1, 3, 255, 1024, 4099, 8191, 8192, 8193, 2 * TOPK_CHUNK + 9, MAX_N};
+#define N_OF(a) (sizeof(a) / sizeof(a)[0])
+
+enum filling { NORMAL, TIES, ZEROS, NOT_FINITE, TINY, ALL_EQUAL, FILLINGS };
+
+static uint64_t random_state = 7;
+
+static uint32_t random32(void)
+{
+    random_state = random_state * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)(random_state >> 33);
+}
+
+static double number(enum filling f)
+{
+    double u = (double)random32() / 2147483648.0, v = exp(12 * u - 10);
+
+    if (random32() % 2)
+        v = -v;
+    switch (f) {
+    case TIES:
+        return (double)(random32() % 3) - 1;
+    case ZEROS:
+        return random32() % 50 ? (random32() % 2 ? 0.0 : -0.0) : v;
+    case NOT_FINITE:
+        return random32() % 7 ? v : random32() % 2 ? NAN : INFINITY;
+    case TINY:
+        return v * 1e-41;
+    case ALL_EQUAL:
+        return -0.5;
+    case NORMAL:
+    case FILLINGS:
+        break;
+    }
+    return v;
+}
+
+static void put(enum dtype t, uint8_t *p, uint64_t i, double v)
+{
+    float f = (float)v;
+    uint16_t h = t == DT_F16 ? f16_of_f32(f) : bf16_of_f32(f);
+
+    p += i * dtype_size(t);
+    if (t == DT_F64)
+        memcpy(p, &v, 8);
+    else if (t == DT_F32)
+        memcpy(p, &f, 4);
+    else
+        memcpy(p, &h, 2);
+}
+
+/* --- a batch ------------------------------------------------------------------- */
+
+static _Alignas(64) uint8_t in[ROOM * 8 + 64];
+static _Alignas(64) float w[ROOM], want_w[MAX_N];
+static _Alignas(64) uint8_t wire[TENSORS * WIRE], want[MAX_N * 48];
+static struct chunk chunks[MAX_CHUNKS];
+static struct topk_tensor tensors[TENSORS];
+static struct topk_cell cells[TENSORS];
+static struct topk_found found[MAX_CHUNKS];
+static uint32_t marks[MAX_CHUNKS * 256];
+
+struct asked {
+    enum dtype t;
+    double scale;
+    bool adds;
+    uint32_t n[TENSORS];
+    uint64_t k[TENSORS];
+    uint32_t width; /* 0: as the codec says */
+    unsigned shift; /* elements by which inputs lie off a vector's boundary */
+    unsigned blocks;
+    uint32_t chunk; /* 0: TOPK_CHUNK */
+};
+
+static uint8_t *input(const struct asked *q, unsigned i)
+{
+    return in + (i * (MAX_N + 8) + q->shift) * dtype_size(q->t);
+}
+
+static float *copy(unsigned i)
+{
+    return w + i * (MAX_N / 4 * 4 + 4);
+}
+
+/* Chunks of all tensors; their number. */
+static uint32_t cut(const struct asked *q)
+{
+    const uint32_t each = q->chunk ? q->chunk : TOPK_CHUNK;
+    uint32_t n = 0;
+
+    for (unsigned i = 0; i < TENSORS; i++) {
+        tensors[i] = (struct topk_tensor){
+            .w = (uintptr_t)copy(i),
+            .wire = i * (uint64_t)(WIRE - 4),
+            .k = q->k[i],
+            .first = n,
+            .n_chunks = (q->n[i] + each - 1) / each,
+            .width = q->width ? q->width : topk_index_bytes(q->n[i])};
+        for (uint32_t at = 0; at < q->n[i]; at += each, n++)
+            chunks[n] =
+                (struct chunk){.src = (uintptr_t)(input(q, i) + at * dtype_size(q->t)),
+                               .dst = (uintptr_t)(copy(i) + at),
+                               .n = q->n[i] - at < each ? q->n[i] - at : each,
+                               .tensor = i};
+    }
+    return n;
+}
+
+static void run(enum kernel_id k, struct args_topk *a, uint32_t n, unsigned blocks)
+{
+    a->n = n;
+    cpu_kernel_run(&cpu_kernels[k], a, blocks, random32());
+}
+
+static void encode(const struct asked *q, uint8_t *to)
+{
+    const uint32_t n = cut(q);
+    struct args_topk a = {.chunks = (uintptr_t)chunks,
+                          .tensors = (uintptr_t)tensors,
+                          .cells = (uintptr_t)cells,
+                          .marks = (uintptr_t)marks,
+                          .found = (uintptr_t)found,
+                          .wire = (uintptr_t)to,
+                          .scale = q->scale,
+                          .adds = q->adds};
+    unsigned type = q->t == DT_F32 ? 0 : q->t == DT_F64 ? 1 : q->t == DT_F16 ? 2 : 3;
+
+    memset(cells, 0, sizeof cells);
+    run(KERNEL_topk_feed_f32 + type, &a, n, q->blocks);
+    for (a.digit = 0;; a.digit++) {
+        run(KERNEL_topk_digit, &a, TENSORS, q->blocks);
+        if (a.digit == 2)
+            break;
+        a.digit++;
+        run(KERNEL_topk_count, &a, n, q->blocks);
+        a.digit--;
+    }
+    run(KERNEL_topk_mark, &a, n, q->blocks);
+    run(KERNEL_topk_place, &a, TENSORS, q->blocks);
+    run(KERNEL_topk_pick, &a, n, q->blocks);
+}
+
+static void fill(const struct asked *q, enum filling f)
+{
+    for (unsigned i = 0; i < TENSORS; i++)
+        for (uint32_t e = 0; e < q->n[i]; e++) {
+            put(q->t, input(q, i), e, number(f));
+            copy(i)[e] = f == ALL_EQUAL || f == TIES ? 0 : (float)number(NORMAL) * 0.1f;
+        }
+}
+
+/* want and want_w: by the codec. */
+static void reference(const struct asked *q, unsigned i)
+{
+    const struct codec_kernels *k = codec_kernels_of(false);
+
+    memcpy(want_w, copy(i), q->n[i] * sizeof(float));
+    if (q->adds)
+        cast_add(k, want_w, input(q, i), q->t, q->n[i], q->scale);
+    else
+        cast_load(k, want_w, input(q, i), q->t, q->n[i], q->scale);
+    assert_true(topk_room_bytes(q->n[i], q->k[i]) <= sizeof want);
+    topk_encode(k, want, want_w, q->n[i], q->k[i]);
+}
+
+static void matches(const struct asked *q, enum filling f)
+{
+    static float before[ROOM];
+
+    fill(q, f);
+    memset(wire, 0x5a, sizeof wire);
+    memcpy(before, w, sizeof w);
+    encode(q, wire);
+    for (unsigned i = 0; i < TENSORS; i++) {
+        static float after[MAX_N];
+        uint64_t bytes = topk_wire_bytes(q->n[i], q->k[i]);
+
+        memcpy(after, copy(i), q->n[i] * sizeof(float));
+        memcpy(copy(i), before + (copy(i) - w), q->n[i] * sizeof(float));
+        reference(q, i);
+        if (memcmp(after, want_w, q->n[i] * sizeof(float)) != 0
+            || memcmp(wire + tensors[i].wire, want, bytes) != 0)
+            fail_msg("%s, filling %d: tensor %u, %llu of %u, shift %u, %u blocks",
+                     dtype_name(q->t), (int)f, i, (unsigned long long)q->k[i], q->n[i],
+                     q->shift, q->blocks);
+        assert_int_equal(wire[tensors[i].wire + bytes], 0x5a);
+    }
+}
+
+static uint64_t some_k(uint32_t n, unsigned which)
+{
+    const uint64_t k[] = {0, 1, n / 100, n / 3, n - 1, n};
+
+    return k[which % N_OF(k)];
+}
+
+static void messages_are_the_codecs(void **state)
+{
+    (void)state;
+    for (unsigned i = 0; i < 4 * FILLINGS * N_OF(sizes); i++) {
+        struct asked q = {.t = types[i % 4],
+                          .scale = i % 3 ? 1 : 0.3,
+                          .adds = i % 5 != 0,
+                          .shift = i % 7 % 4,
+                          .blocks = 1 + i % 6};
+
+        for (unsigned e = 0; e < TENSORS; e++) {
+            q.n[e] = sizes[(i / 24 + e * 3) % N_OF(sizes)];
+            q.k[e] = some_k(q.n[e], i + e);
+        }
+        matches(&q, (enum filling)(i / 4 % FILLINGS));
+    }
+}
+
+static void many_chunks_are_placed(void **state)
+{
+    struct asked q = {.t = DT_F32,
+                      .scale = 1,
+                      .blocks = 3,
+                      .chunk = 8,
+                      .n = {8 * 600 - 3, 50, 49},
+                      .k = {2500, 9, 8}};
+
+    (void)state;
+    matches(&q, NORMAL);
+    matches(&q, TIES);
+}
+
+static void
+add_up(const uint8_t *from, uint64_t stride, uint32_t members, float *to, uint32_t n)
+{
+    struct args_topk_sum a = {.tensors = (uintptr_t)tensors,
+                              .chunks = (uintptr_t)chunks,
+                              .wire = (uintptr_t)from,
+                              .stride = stride,
+                              .factor = 1,
+                              .n = 2,
+                              .members = members};
+
+    chunks[0] = (struct chunk){.dst = (uintptr_t)to, .n = 99};
+    chunks[1] = (struct chunk){.src = 99, .dst = (uintptr_t)(to + 99), .n = n - 99};
+    cpu_kernel_run(&cpu_kernels[KERNEL_topk_sum_f32], &a, 1, 0);
+}
+
+/* A tensor of more than 2^32 elements has indexes of 8 bytes. */
+static void long_indexes_are_the_short_ones(void **state)
+{
+    enum { N = 5003, K = 71 };
+    static _Alignas(8) uint8_t narrow[TENSORS * WIRE];
+    static float kept[ROOM], sums[2][N];
+    struct asked q = {.t = DT_F32, .scale = 1, .blocks = 2, .n = {N}, .k = {K}};
+    uint64_t wide[K];
+    uint32_t index[K];
+
+    (void)state;
+    fill(&q, NORMAL);
+    memcpy(kept, w, sizeof w);
+    encode(&q, narrow);
+    add_up(narrow, 0, 2, sums[0], N);
+    memcpy(w, kept, sizeof w);
+    q.width = 8;
+    encode(&q, wire + 4); /* not aligned to 8 */
+    add_up(wire + 4, 0, 2, sums[1], N);
+    memcpy(wide, wire + 4, sizeof wide);
+    memcpy(index, narrow, sizeof index);
+    for (unsigned i = 0; i < K; i++)
+        assert_int_equal(wide[i], index[i]);
+    assert_memory_equal(wire + 4 + K * 8, narrow + K * 4, K * 4);
+    assert_memory_equal(sums[0], sums[1], sizeof sums[0]);
+}
+
+/* More members than are looked for at once. */
+static void many_members_are_added_in_order(void **state)
+{
+    enum { N = 300, K = 20, MANY = 150 };
+    static _Alignas(8) uint8_t all[MANY * K * 8];
+    static float sum[N], acc[N];
+    struct err err = ERR_INIT;
+
+    (void)state;
+    for (unsigned m = 0; m < MANY; m++) {
+        struct asked q = {.t = DT_F32, .scale = 1, .blocks = 2, .n = {N}, .k = {K}};
+
+        fill(&q, NORMAL);
+        encode(&q, wire);
+        memcpy(all + m * sizeof all / MANY, wire, sizeof all / MANY);
+    }
+    add_up(all, sizeof all / MANY, MANY, sum, N);
+    assert_int_equal(0, topk_sum(acc, all, sizeof all, MANY, N, K, &err));
+    assert_memory_equal(acc, sum, sizeof sum);
+}
+
+/* --- sums ---------------------------------------------------------------------- */
+
+static void is_same(enum dtype t, const uint8_t *a, const uint8_t *b, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        double x[2];
+        const uint8_t *p[2] = {a + i * dtype_size(t), b + i * dtype_size(t)};
+
+        if (memcmp(p[0], p[1], dtype_size(t)) == 0)
+            continue;
+        for (int s = 0; s < 2; s++) {
+            float f;
+            uint16_t h;
+            memcpy(&h, p[s], 2);
+            memcpy(&f, p[s], dtype_size(t) < 4 ? 2 : 4);
+            f = t == DT_F16 ? f32_of_f16(h) : t == DT_BF16 ? f32_of_bf16(h) : f;
+            x[s] = (double)f;
+            if (t == DT_F64)
+                memcpy(&x[s], p[s], 8);
+        }
+        if (!isnan(x[0]) || !isnan(x[1])) /* what a NaN carries may differ */
+            fail_msg("%s: element %u of %u: %g, not %g", dtype_name(t), i, n, x[0],
+                     x[1]);
+    }
+}
+
+static void sums_are_the_codecs(void **state)
+{
+    static uint8_t messages[MEMBERS * TENSORS * WIRE], each[MEMBERS * MAX_N * 8];
+    static _Alignas(64) uint8_t out[MAX_N * 8 + 64], sum[MAX_N * 8];
+    static float acc[MAX_N];
+    const struct codec_kernels *k = codec_kernels_of(false);
+    struct err err = ERR_INIT;
+
+    (void)state;
+    for (unsigned i = 0; i < 4 * 3 * N_OF(sizes); i++) {
+        enum dtype t = types[i % 4];
+        uint32_t n = sizes[i / 12];
+        struct asked q = {.t = DT_F32, .scale = 1, .blocks = 1};
+        struct args_topk_sum a = {.tensors = (uintptr_t)tensors,
+                                  .chunks = (uintptr_t)chunks,
+                                  .wire = (uintptr_t)messages,
+                                  .stride = TENSORS * (uint64_t)WIRE,
+                                  .factor = i % 3 ? 1.0 / 3 : 1,
+                                  .members = MEMBERS};
+        uint8_t *to = out + (i / 4 % 5) * dtype_size(t);
+        unsigned used = i % TENSORS;
+
+        for (unsigned e = 0; e < TENSORS; e++) {
+            q.n[e] = n;
+            q.k[e] = some_k(n, i / 4 % 3 + 1 + e);
+        }
+        for (unsigned m = 0; m < MEMBERS; m++) {
+            fill(&q, m == 1 ? NOT_FINITE : TIES);
+            encode(&q, messages + m * a.stride);
+        }
+        uint64_t bytes = topk_wire_bytes(n, q.k[used]);
+        for (unsigned m = 0; m < MEMBERS; m++)
+            memcpy(each + m * bytes, messages + m * a.stride + tensors[used].wire,
+                   bytes);
+        for (uint32_t at = 0; at < n; at += TOPK_CHUNK, a.n++)
+            chunks[a.n] = (struct chunk){.src = at,
+                                         .dst = (uintptr_t)(to + at * dtype_size(t)),
+                                         .n = n - at < TOPK_CHUNK ? n - at : TOPK_CHUNK,
+                                         .tensor = used};
+        memset(out, 0x5a, sizeof out);
+        cpu_kernel_run(&cpu_kernels[KERNEL_topk_sum_f32 + i % 4], &a, 1 + i % 3, i);
+        assert_int_equal(
+            0, topk_sum(acc, each, MEMBERS * bytes, MEMBERS, n, q.k[used], &err));
+        cast_store(k, sum, t, acc, n, a.factor);
+        is_same(t, to, sum, n);
+        assert_int_equal(to[n * dtype_size(t)], 0x5a);
+    }
+}
+
+static void zeros_are_the_codecs(void **state)
+{
+    (void)state;
+    for (unsigned i = 0; i < N_OF(sizes); i++) {
+        struct asked q = {.t = DT_F32};
+        struct args_topk a = {.tensors = (uintptr_t)tensors,
+                              .chunks = (uintptr_t)chunks,
+                              .wire = (uintptr_t)wire};
+        uint64_t k = some_k(sizes[i], i), at;
+        uint32_t n = 0;
+
+        q.n[1] = sizes[i];
+        q.k[1] = k;
+        (void)cut(&q);
+        for (at = 0; at < k; at += 3000)
+            chunks[n++] = (struct chunk){
+                .src = at, .n = (uint32_t)(k - at < 3000 ? k - at : 3000), .tensor = 1};
+        memset(wire, 0x5a, sizeof wire);
+        run(KERNEL_topk_zeros, &a, n, 2);
+        topk_zeros(want, sizes[i], k);
+        assert_memory_equal(wire + tensors[1].wire, want, k * 8);
+        assert_int_equal(wire[tensors[1].wire + k * 8], 0x5a);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(messages_are_the_codecs),
+        cmocka_unit_test(many_chunks_are_placed),
+        cmocka_unit_test(long_indexes_are_the_short_ones),
+        cmocka_unit_test(many_members_are_added_in_order),
+        cmocka_unit_test(sums_are_the_codecs),
+        cmocka_unit_test(zeros_are_the_codecs),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
