@@ -51,6 +51,9 @@ record(struct coordinator *co, struct op *const *ops, uint32_t at, struct err *e
         return 0;
     }
     r = op->gpu->record(device_of(co), op->stream, &op->ready, err);
+    if (r == -ECONNABORTED)
+        return 0; /* the world has broken, or will at this op: that tells whom to blame
+                   */
     if (r < 0)
         (void)err_prefix(err, "tensor \"%.200s\"", op->req.name);
     return r < 0 ? err_recode(err, to_status(r)) : 0;
@@ -132,6 +135,9 @@ static int wait_one(struct stream_wait *s, struct op *op, struct err *err)
     r = op->gpu->wait(device_of(op->co), event, s->stream, s->deadline_ns, err);
     op->gpu->event_unref(s->last);
     s->last = event;
+    if (r
+        == -ECONNABORTED) /* its end tells whom to blame, and others have heard then */
+        return wait_ended(op, s->deadline_ns, err);
     if (r < 0)
         (void)err_prefix(err, "tensor \"%.200s\"", op->req.name);
     return r < 0 ? err_recode(err, to_status(r)) : 0;
