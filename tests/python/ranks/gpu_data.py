@@ -1,0 +1,428 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Collectives of arrays on GPUs against numpy, through _native: kinds, dtypes, operations, streams.
+
+On a real GPU too, with a rank per GPU or NCCL_HOSTID. Words of argv choose: "short" leaves out what only
+repeats itself for another dtype.
+"""
+
+import itertools
+import sys
+import threading
+
+import capi
+import numpy as np
+from capi import ADASUM, AVERAGE, DTYPES, MAX, MIN, OP_NAMES, PRODUCT, SUM
+from checks import check, expect_error, main
+from cuda import PENDING, Array, Gpu, Op, ordinal, run
+from exact import EPS, adasum_pair, can_reduce, reduced, same, share, values, wide
+
+from _hvd import _native
+from _hvd.exceptions import HorovodInternalError
+
+_native.start(0, ((),))
+_native.join()
+R, N = _native.rank(), _native.size()
+SHORT = "short" in sys.argv
+GPU = Gpu(ordinal())
+OPS = [SUM, AVERAGE, MIN, MAX, PRODUCT]
+EVERYONE = range(N)
+SIZES = [(0,), (1,), (4099,)]
+SHORT_FLOATS = ("float16", "bfloat16")
+SOME = ["float32", "bfloat16", "int32", "bool"]  # SHORT has full sizes of these alone
+
+
+def sizes(dtype):
+    return SIZES if dtype in SOME or not SHORT else [(4099,)]
+
+
+def ops_of(dtype):
+    """SHORT: each operation of the types that have kernels of their own."""
+    some = OPS if dtype in (*EPS, "int32", "uint8", "bool") or not SHORT else [SUM, AVERAGE]
+    return [op for op in some if can_reduce(dtype, op)]
+
+
+def in_flight(cases, start, finish, window=32):
+    """start(case) -> Op for several at a time, finish(case, op) in the same order."""
+    cases = list(cases)
+    for at in range(0, len(cases), window):
+        some = cases[at : at + window]
+        for case, op in [(case, start(case)) for case in some]:
+            finish(case, op)
+
+
+def reductions():
+    for dtype in DTYPES:
+        for op, shape in itertools.product(ops_of(dtype), sizes(dtype)):
+            yield dtype, op, shape
+
+
+def check_reduced(got, dtype, op, shape, what, pre=1.0, post=1.0, part=slice(None)):
+    inputs = [values(shape, dtype, r, op) for r in EVERYONE]
+    out, bound = reduced(inputs, dtype, op, pre, post)
+    if dtype in SHORT_FLOATS and op in (
+        SUM,
+        AVERAGE,
+        PRODUCT,
+    ):  # NCCL rounds what it is given, and each step
+        most = np.abs(out) if op == PRODUCT else post * pre * sum(np.abs(wide(x, dtype)) for x in inputs)
+        bound = bound + (N + 1) * EPS[dtype] * most
+    bound = bound[part] if np.ndim(bound) else bound
+    same(got, out[part], bound, dtype, f"{what} of {dtype} {list(shape)} by {OP_NAMES[op]}")
+
+
+@check
+def allreduce_equals_numpy():
+    def start(case):
+        dtype, op, shape = case
+        in_place = shape == (1,)
+        return Op(GPU, "allreduce", values(shape, dtype, R, op), dtype, op=op, in_place=in_place)
+
+    in_flight(reductions(), start, lambda case, o: check_reduced(o.wait(), *case, "allreduce"))
+
+
+@check
+def large_ones_go_without_a_copy():
+    for dtype, op in (("float32", SUM), ("float32", AVERAGE), ("int64", SUM)):
+        shape = (2**20 + 3,)
+        got = run(GPU, "allreduce", values(shape, dtype, R, op), dtype, op=op)
+        check_reduced(got, dtype, op, shape, "allreduce")
+
+
+@check
+def scales_apply_before_and_after():
+    cases = [(d, op, s) for d in EPS for op in (SUM, MAX) for s in ((0.5, 1.0), (1.7, 0.3), (1.0, 3.0))]
+
+    def start(case):
+        dtype, op, (pre, post) = case
+        x = values((4099,), dtype, R, op)
+        return Op(GPU, "allreduce", x, dtype, op=op, prescale=pre, postscale=post)
+
+    def finish(case, o):
+        dtype, op, (pre, post) = case
+        check_reduced(o.wait(), dtype, op, (4099,), "allreduce scaled", pre, post)
+
+    in_flight(cases, start, finish)
+
+
+@check
+def reduce_writes_the_root_only():
+    root = N - 1
+
+    def start(case):
+        dtype, op, shape = case
+        return Op(GPU, "reduce", values(shape, dtype, R, op), dtype, op=op, root=root)
+
+    def finish(case, o):
+        got = o.wait()
+        if root == R:
+            check_reduced(got, *case, "reduce")
+        else:
+            assert np.array_equal(got, np.full_like(got, 77)), "output of a rank that is not the root"
+
+    in_flight(reductions(), start, finish)
+
+
+@check
+def broadcast_equals_the_root():
+    cases = [(dtype, shape, root) for dtype in DTYPES for shape in sizes(dtype) for root in {0, N - 1}]
+
+    def finish(case, o):
+        dtype, shape, root = case
+        assert np.array_equal(o.wait(), values(shape, dtype, root)), f"{dtype} {shape} from {root}"
+
+    in_flight(
+        cases, lambda case: Op(GPU, "broadcast", values(case[1], case[0], R), case[0], root=case[2]), finish
+    )
+
+
+def rows_of(case, r):
+    dtype, rows, tail = case
+    n = {"uneven": 5 + r, "last has all": 9 if r == N - 1 else 0, "none": 0}[rows]
+    return values((n, *tail), dtype, r)
+
+
+@check
+def gathered_rows_are_in_rank_order():
+    cases = [(dtype, "uneven", (3,)) for dtype in DTYPES]
+    cases += [("int32", rows, tail) for rows in ("last has all", "none") for tail in ((), (2, 3))]
+    for kind in ("allgather", "gather"):
+
+        def finish(case, o, kind=kind):
+            expected = np.concatenate([rows_of(case, r) for r in EVERYONE])
+            if kind == "gather" and R != 0:
+                expected = expected[:0]
+            got = o.wait()
+            assert got.shape == expected.shape, f"{kind} {case}: shape {got.shape}"
+            assert np.array_equal(got, expected), f"{kind} {case}"
+
+        in_flight(cases, lambda case, kind=kind: Op(GPU, kind, rows_of(case, R), case[0]), finish)
+
+
+@check
+def reducescatter_gives_each_its_rows():
+    cases = [(d, op, (rows,)) for d in DTYPES for op in ops_of(d) for rows in (2 * N + 1,)]
+    cases += [("float32", SUM, (rows, 5)) for rows in (0, 1, N, 3 * N + 1)]
+
+    def start(case):
+        dtype, op, shape = case
+        return Op(GPU, "reducescatter", values(shape, dtype, R, op), dtype, op=op)
+
+    def finish(case, o):
+        part = slice(*share(case[2][0], N, R))
+        check_reduced(o.wait(), *case, "reducescatter", part=part)
+
+    in_flight(cases, start, finish)
+
+
+SPLITS = {  # rows from rank a to rank b
+    "even": lambda a, b: 3,
+    "uneven": lambda a, b: (a + 2 * b) % 5,
+    "one to all": lambda a, b: b + 1 if a == 0 else 0,
+    "nothing": lambda a, b: 0,
+}
+
+
+@check
+def alltoall_sends_rows_to_each():
+    def sent(case, a):
+        dtype, name, tail = case
+        splits = [SPLITS[name](a, b) for b in EVERYONE]
+        return values((sum(splits), *tail), dtype, a), splits
+
+    def start(case):
+        x, splits = sent(case, R)
+        return Op(GPU, "alltoall", x, case[0], splits=None if case[1] == "even" else splits)
+
+    def finish(case, o):
+        parts = []
+        for a in EVERYONE:
+            x, splits = sent(case, a)
+            parts.append(x[sum(splits[:R]) : sum(splits[: R + 1])])
+        got, expected = o.wait(), np.concatenate(parts)
+        assert o.received == tuple(len(p) for p in parts), f"{case}: received {o.received}"
+        assert got.shape == expected.shape and np.array_equal(got, expected), case
+
+    in_flight([(d, "uneven", ()) for d in DTYPES] + [("int32", s, (2,)) for s in SPLITS], start, finish)
+
+
+@check
+def from_one_rank_to_the_next():
+    cases = list(DTYPES)
+
+    def one(dtype):
+        there = Op(GPU, "send", values((99,), dtype, R), dtype, name=f"p2p.{dtype}", peer=(R + 1) % N)
+        back = Op(GPU, "recv", values((99,), dtype, R), dtype, name=f"p2p.{dtype}", peer=(R - 1) % N)
+        return there, back
+
+    if N > 1:
+        for dtype, (there, back) in [(d, one(d)) for d in cases]:
+            assert np.array_equal(back.wait(), values((99,), dtype, (R - 1) % N)), dtype
+            there.wait()
+
+
+@check
+def adasum_follows_its_rule():
+    for dtype in EPS:
+        vectors = [wide(values((777,), dtype, r, SUM, 3), dtype) for r in EVERYONE]
+        n = 1 << (N.bit_length() - 1)
+        rest, level = vectors[n:], vectors[:n]
+        level = [adasum_pair(v, rest[i]) if i < len(rest) else v for i, v in enumerate(level)]
+        while len(level) > 1:
+            level = [adasum_pair(a, b) for a, b in zip(level[::2], level[1::2])]
+        most = sum(np.abs(v) for v in vectors)
+        bound = (2e-13 if dtype == "float64" else 2e-5) * most + 1e-30
+        if dtype in SHORT_FLOATS:
+            bound = bound + 2 * N * EPS[dtype] * most
+        got = run(GPU, "allreduce", values((777,), dtype, R, SUM, 3), dtype, op=ADASUM)
+        same(got, level[0], bound, dtype, f"adasum of {dtype}")
+
+
+# --- order --------------------------------------------------------------------------------------------
+
+
+@check
+def many_together_are_waited_for_once():
+    """Held ones of a bucket, and one wait for all."""
+    for round_ in range(3):
+        many = [
+            Op(
+                GPU,
+                "allreduce",
+                values((i * 37 % 500 + 1,), "float32", R, SUM, i),
+                name=f"many.{i}",
+                is_held=True,
+            )
+            for i in range(50)
+        ]
+        _native.submit_held(PENDING, tuple(o.handle for o in many))
+        _native.wait_many(tuple(o.handle for o in many), GPU.main)
+        for i, o in enumerate(many):
+            inputs = [values((i * 37 % 500 + 1,), "float32", r, SUM, i) for r in EVERYONE]
+            out, bound = reduced(inputs, "float32", SUM)
+            same(o.result(), out, bound, "float32", f"round {round_} tensor {i}")
+
+
+@check
+def groups_go_whole():
+    for _ in range(2):
+        group = [
+            Op(
+                GPU,
+                "allreduce",
+                values((n,), "float32", R),
+                name=f"g.{n}",
+                group="g",
+                group_size=3,
+                is_held=True,
+            )
+            for n in (3, 700, 41)
+        ]
+        _native.submit_held(PENDING, tuple(o.handle for o in group))
+        for n, o in zip((3, 700, 41), group):
+            out, bound = reduced([values((n,), "float32", r) for r in EVERYONE], "float32", SUM)
+            same(o.wait(), out, bound, "float32", f"group {n}")
+
+
+@check
+def inputs_that_come_late_are_waited_for():
+    """No thread waits: what the stream does before is done before, what it does after comes after."""
+    if not GPU.is_fake:
+        return
+    for kind in ("allreduce", "allgather"):
+        stream, may_go_on = GPU.stream(), threading.Event()
+        GPU.fake_wait(stream, may_go_on)
+        x = Array(GPU, np.full(1000, R + 1, np.int32), stream)
+        op = Op(GPU, kind, x, "int32", stream=stream)
+        op.wait_on()
+        assert not op.poll(), "it has ended before its input was made"
+        may_go_on.set()
+        got = op.result()
+        expected = (
+            [N * (N + 1) // 2] * 1000 if kind == "allreduce" else list(np.repeat(np.arange(N) + 1, 1000))
+        )
+        assert got.tolist() == expected, f"{kind}: {got[:3]}"
+
+
+@check
+def another_stream_may_wait():
+    if not GPU.is_fake:
+        return
+    first, second, may_go_on = GPU.stream(), GPU.stream(), threading.Event()
+    GPU.fake_wait(first, may_go_on)
+    op = Op(GPU, "allreduce", Array(GPU, np.full(100, 1, np.int32), first), "int32", stream=first)
+    op.wait_on(second)
+    may_go_on.set()
+    assert (op.result(second) == N).all()
+
+
+@check
+def threads_and_streams_of_their_own():
+    """Each thread its stream, in any order: names make operations, not order."""
+    wrong = []
+
+    def work(k):
+        try:
+            GPU_K = Gpu(GPU.ordinal)
+            for i in range(10):
+                x = np.full(50 * k + 7, R + k, np.int64)
+                got = Op(GPU_K, "allreduce", x, name=f"thread.{k}.{i}").wait()
+                assert (got == N * k + N * (N - 1) // 2).all(), f"thread {k}: {got[:3]}"
+        except Exception as e:
+            wrong.append(e)
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(3)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join(60)
+    assert not wrong, wrong
+
+
+@check
+def host_and_gpu_in_one_job():
+    """Each where it is, in any order, never in one batch."""
+    for _ in range(3):
+        ops = [
+            (i, Op(GPU, "allreduce", np.full(i + 1, R, np.float32), name=f"mixed.{i}", is_on=bool(i % 2)))
+            for i in range(20)
+        ]
+        for i, o in reversed(ops):
+            assert o.wait().tolist() == [N * (N - 1) / 2] * (i + 1), i
+    for is_on in (True, False):
+        for kind in ("allgather", "alltoall", "reducescatter", "broadcast"):
+            got = run(GPU, kind, np.full(N, R, np.int32), is_on=is_on)
+            assert got.size == {"allgather": N * N, "reducescatter": 1}.get(kind, N), kind
+
+
+# --- what is refused ---------------------------------------------------------------------------------
+
+
+@check
+def cpu_on_one_rank_and_gpu_on_another():
+    if N == 1:
+        return
+    op = Op(GPU, "allreduce", np.ones(4, np.float32), name="places", is_on=R != 0)
+    words = ["Mismatched CPU/GPU", "places", "rank 0", "CPU", "GPU"]
+    expect_error(HorovodInternalError, words, _native.wait, op.handle)
+    op.forget()
+    assert run(GPU, "allreduce", np.ones(3, np.float32)).tolist() == [N] * 3
+
+
+@check
+def shapes_that_differ_are_named():
+    if N == 1:
+        return
+    op = Op(GPU, "allreduce", np.ones(4 + (R == 1), np.float32), name="shapes")
+    expect_error(HorovodInternalError, ["shapes", "[4]", "[5]"], op.wait_on)
+    op.forget()
+
+
+@check
+def another_gpu_is_refused():
+    other = 0 if GPU.ordinal else 1
+    tensor = ("other", 4096, 4096, DTYPES.index("float32"), (1,), None, 0, False, other, 0)
+    words = [f"GPU {other}", f"GPU {GPU.ordinal}", "a rank uses one GPU"]
+    expect_error(ValueError, words, _native.allreduce, PENDING, None, tensor, SUM, 1.0, 1.0, 0)
+    assert not PENDING
+
+
+@check
+def a_stream_that_is_captured_is_refused():
+    stream = GPU.stream()
+    x = Array(GPU, np.ones(4, np.float32))
+    capi_ = capi.c
+    GPU.call("cuStreamBeginCapture_v2", capi_.c_void_p(stream), capi_.c_int(2))  # relaxed
+    try:
+        words = ["captured", "CUDA graph"]
+        expect_error(ValueError, words, Op, GPU, "allreduce", x, "float32", stream=stream, name="captured")
+    finally:
+        graph = capi_.c_void_p()
+        GPU.call("cuStreamEndCapture", capi_.c_void_p(stream), capi_.byref(graph))
+    assert not PENDING
+    assert run(GPU, "allreduce", np.ones(3, np.float32)).tolist() == [N] * 3
+
+
+@check
+def results_outlive_the_world():
+    op = Op(GPU, "allgather", np.full(3, R, np.int32))
+    op.wait_on()
+    _native.shutdown()
+    assert op.result().tolist() == [r for r in EVERYONE for _ in range(3)]
+    _native.start(0, ((),))
+    _native.join()
+    assert run(GPU, "allreduce", np.ones(3, np.float32)).tolist() == [N] * 3
+
+
+@check
+def sixteen_bits_on_the_way():
+    if "codecs" not in sys.argv:
+        return
+    for codec, eps in (("fp16", 2.0**-11), ("bf16", 2.0**-8)):
+        x = values((4099,), "float32", R, SUM)
+        out, _ = reduced([values((4099,), "float32", r, SUM) for r in EVERYONE], "float32", SUM)
+        got = run(GPU, "allreduce", x, compression=codec)
+        most = sum(np.abs(values((4099,), "float32", r, SUM)) for r in EVERYONE)
+        assert (np.abs(got - out) <= 2 * (N + 1) * eps * most + 1e-6).all(), codec
+
+
+main(R)

@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tensors on GPUs without a GPU: the driver and NCCL are those of tests/fakes/cuda, everything else is ours."""
+
+import json
+import os
+import shutil
+import tempfile
+import unittest
+
+from job import BUILD, DEBIAN_PYTHON, JobTest, bare_ranks, python
+
+FAKES = BUILD / "plain" / "fakes"
+GPUS = {
+    "CUDA_VISIBLE_DEVICES": "0,1,2,3",
+    "HVD_FAKE_GPUS": "4",
+    "LD_LIBRARY_PATH": str(FAKES),
+}
+
+
+class GpuFake(JobTest):
+    """Arrays on GPUs against numpy, through _native."""
+
+    def run_np(self, n, *words, **extra):
+        label = " ".join([f"gpu_data.py on {n}", *(f"{k}={v}" for k, v in extra.items())])
+        self.run_checks(n, "gpu_data.py", *words, label=label, timeout=80, **GPUS, **extra)
+
+    def test_2(self):
+        self.run_np(2, "short")
+
+    def test_3(self):
+        self.run_np(3, "short")
+
+    def test_a_copy_for_each_tensor(self):
+        self.run_np(2, "short", HOROVOD_BATCH_D2D_MEMCOPIES="0", HVD_FAKE_NOPOOL="1", HVD_FAKE_NCCL="21003")
+
+
+class GpuFakeFaults(unittest.TestCase):
+    """What the other ranks are told of rank 1."""
+
+    def survivors(self, fault, n=3):
+        with tempfile.TemporaryDirectory() as directory:
+            options = {"CHECKS_DIR": directory, "CHECKS_HOSTS": "1", "HVD_PEER_TIMEOUT": "3"}
+            ends = bare_ranks(n, "gpu_faults.py", fault, timeout=60, **GPUS, **options)
+        said = []
+        for rank, end in enumerate(ends):
+            lines = [line for line in end.out.splitlines() if line.startswith('{"error"')]
+            if rank != 1 or lines:
+                self.assertEqual(len(lines), 1, f"rank {rank}: {end}")
+                said.append(json.loads(lines[0]))
+        return said
+
+    def test_a_killed_rank_is_named_at_once(self):
+        for one in self.survivors("kill"):
+            self.assertIn("rank 1 (host", one["error"])
+            self.assertIn("was lost", one["error"])
+            self.assertLess(one["seconds"], 2)
+
+    def test_a_stopped_rank_is_named_in_time(self):
+        for one in self.survivors("stop"):
+            self.assertIn("rank 1 (host", one["error"])
+            self.assertIn("HVD_PEER_TIMEOUT", one["error"])
+            self.assertLess(one["seconds"], 6)
+
+    def test_an_asynchronous_error_is_everybodys_and_a_new_world_goes_on(self):
+        for one in self.survivors("async"):
+            self.assertIn("NCCL asynchronous error on rank 1", one["error"])
+            self.assertTrue(one["goes_on"])
+
+    def test_an_xid_is_the_cause(self):
+        for one in self.survivors("xid"):
+            self.assertIn("XID 79", one["error"])
+            self.assertIn("rank 1", one["error"])
+
+    def test_an_illegal_access_is_told_where_it_was(self):
+        said = self.survivors("illegal")
+        self.assertTrue(all(one["error"] for one in said), said)
+        self.assertIn("an illegal memory access", " ".join(one["error"] for one in said))
+
+
+REPORT = "from _hvd import gpu; print(gpu.problem()); print(gpu.nccl_version())"
+BUILT = "import _hvd.basics as hvd; print(hvd.cuda_built(), hvd.nccl_built())"
+
+
+class GpuReport(unittest.TestCase):
+    """Why tensors on GPUs cannot travel is one sentence."""
+
+    def said(self, code, **extra):
+        end = python(code, python=DEBIAN_PYTHON, **extra)
+        self.assertEqual(end.code, 0, end)
+        return end.out.splitlines()
+
+    def test_where_they_can(self):
+        self.assertEqual(self.said(REPORT, **GPUS), ["", "22705"])
+        self.assertEqual(self.said(BUILT, **GPUS), ["True 22705"])
+        self.assertEqual(self.said(BUILT, **{**GPUS, "HVD_FAKE_NCCL": "21003"}), ["True 21003"])
+
+    def test_where_there_is_no_driver(self):
+        if os.path.exists("/dev/nvidiactl"):
+            self.skipTest("here is one")
+        problem, version = self.said(REPORT)
+        self.assertIn("no NVIDIA driver here", problem)
+        self.assertEqual(version, "0")
+        self.assertEqual(self.said(BUILT), ["False 0"])
+
+    def test_where_it_is_too_old(self):
+        self.assertIn("10.2", self.said(REPORT, **{**GPUS, "HVD_FAKE_CUDA": "10020"})[0])
+
+    def test_where_nothing_is_visible(self):
+        self.assertIn("CUDA_VISIBLE_DEVICES", self.said(REPORT, **{**GPUS, "CUDA_VISIBLE_DEVICES": ""})[0])
+
+    def test_where_it_is_turned_off(self):
+        self.assertEqual(self.said(REPORT, HVD_GPU="off", **GPUS), ["HVD_GPU=off", "0"])
+
+    def test_a_wheel_s_nccl_is_found(self):
+        code = (
+            "import sys; sys.path.append(sys.argv[1]); from _hvd import gpu; gpu.hint_at_wheel();"
+            "print(gpu.report()['nccl_path'])"
+        )
+        with tempfile.TemporaryDirectory() as site:
+            library = os.path.join(site, "nvidia", "nccl", "lib", "libnccl.so.2")
+            os.makedirs(os.path.dirname(library))
+            for folder in (os.path.join(site, "nvidia"), os.path.join(site, "nvidia", "nccl")):
+                open(os.path.join(folder, "__init__.py"), "w").close()
+            shutil.copy(FAKES / "libnccl.so.2", library)
+            only = os.path.join(site, "driver")
+            os.makedirs(only)
+            for name in ("libcuda.so.1", "libnvidia-ml.so.1"):
+                os.symlink(FAKES / name, os.path.join(only, name))
+            end = python(code, site, **{**GPUS, "LD_LIBRARY_PATH": only})
+            self.assertEqual(end.out.strip(), library, end)
+
+
+if __name__ == "__main__":
+    unittest.main()
