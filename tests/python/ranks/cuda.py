@@ -13,9 +13,8 @@ import os
 import time
 
 import numpy as np
-from capi import DTYPES, SUM, np_type
-
 from _hvd import _native
+from capi import DTYPES, SUM, np_type
 
 NOT_READY = 600
 _KERNEL = c.CFUNCTYPE(c.c_int, c.c_void_p)

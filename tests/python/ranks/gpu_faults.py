@@ -12,6 +12,12 @@ import signal
 import sys
 import time
 
+import numpy as np
+from _hvd import _native
+from _hvd.exceptions import HorovodInternalError
+from capi import MAX
+from cuda import Array, Gpu, Op
+
 FAULT = sys.argv[1]
 STEP = 5
 FAULTS = {
@@ -25,13 +31,6 @@ if FAULT in FAULTS and (RANK == 1 or FAULT != "illegal"):
     os.environ["HVD_FAKE_FAULTS"] = FAULTS[FAULT]
 if FAULT == "xid" and RANK == 1:
     os.environ["HVD_FAKE_XID"] = "79"
-
-import numpy as np
-from capi import MAX
-from cuda import Array, Gpu, Op
-
-from _hvd import _native
-from _hvd.exceptions import HorovodInternalError
 
 FILE = os.path.join(os.environ["CHECKS_DIR"], "victim")
 
