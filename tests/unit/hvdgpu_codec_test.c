@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Compression of GPU tensors through the C API: the same numbers as of tensors of the
+ * host, by a tensor's own codec and by HVD_COMPRESSION, with ranks that have joined and
+ * sets that go; and what is refused. */
+#include <math.h>
+
+#include "tests/unit/hvdgpu_world.h"
+
+enum { N = 6000, STEPS = 20, TENSORS = 6 };
+
+static float value(int rank, int step, int i)
+{
+    return sinf((float)(rank * 7919 + step * 31 + i)) * 3.0f;
+}
+
+static int submit(int device,
+                  const char *name,
+                  const char *codec,
+                  float *v,
+                  int op,
+                  int set,
+                  hvd_handle *h)
+{
+    const int64_t shape[] = {60, N / 60};
+    struct hvd_tensor t = tensor1(name, HVD_FLOAT32, v, v, shape);
+
+    t.ndim = 2;
+    t.device = device;
+    t.compression = codec;
+    return hvd_allreduce_async(&t, op, 1, 1, set, h);
+}
+
+/* --- as on the host --- */
+
+static const char *the_codec; /* NULL: HVD_COMPRESSION's */
+static double the_slack;      /* 0: to the bit */
+
+static void beside_body(int rank, int size)
+{
+    static float host[TENSORS][N];
+    float *gpu[TENSORS];
+    struct hvd_stats s = {.size_bytes = sizeof(s)};
+    hvd_handle h[2 * TENSORS];
+
+    (void)size;
+    CHECK_OK(hvd_init(NULL));
+    for (int k = 0; k < TENSORS; k++)
+        gpu[k] = floats_on_gpu(rank, N);
+    for (int step = 0; step < STEPS; step++) {
+        for (int k = 0; k < TENSORS; k++) {
+            char name[2][16];
+
+            (void)snprintf(name[0], sizeof(name[0]), "host%d", k);
+            (void)snprintf(name[1], sizeof(name[1]), "gpu%d", k);
+            for (int i = 0; i < N; i++)
+                host[k][i] = gpu[k][i] = value(rank, step * TENSORS + k, i);
+            CHECK_OK(submit(HVD_DEVICE_HOST, name[0], the_codec, host[k], HVD_AVERAGE,
+                            0, &h[2 * k]));
+            CHECK_OK(submit(rank, name[1], the_codec, gpu[k], HVD_AVERAGE, 0,
+                            &h[2 * k + 1]));
+        }
+        for (int k = 0; k < 2 * TENSORS; k++)
+            CHECK_OK(finish(h[k]));
+        for (int k = 0; k < TENSORS; k++)
+            for (int i = 0; i < N; i++)
+                CHECK(fabsf(host[k][i] - gpu[k][i]) <= the_slack,
+                      "step %d: %d of tensor %d is %.9g, not %.9g", step, i, k,
+                      (double)gpu[k][i], (double)host[k][i]);
+    }
+    CHECK_OK(hvd_stats(&s));
+    CHECK(s.compression_raw == 2ull * STEPS * TENSORS * N * 4
+              && s.compression_wire <= s.compression_raw / 2,
+          "%llu bytes of %llu", (unsigned long long)s.compression_wire,
+          (unsigned long long)s.compression_raw);
+    CHECK_OK(hvd_shutdown());
+}
+
+static void run(int size, rank_fn fn)
+{
+    if (!has_kernels())
+        return;
+    use_nccl("22705");
+    world_run(size, fn);
+}
+
+static void results_are_the_host_s(void **state)
+{
+    (void)state;
+    the_codec = "int8";
+    run(2, beside_body);
+    run(3, beside_body);
+    the_codec = "fp16";
+    the_slack = 0.02;
+    run(3, beside_body);
+    the_codec = "bf16";
+    the_slack = 0.1;
+    run(2, beside_body);
+    the_slack = 0;
+}
+
+static void the_default_counts_for_gpus_too(void **state)
+{
+    (void)state;
+    the_codec = NULL;
+    (void)setenv("HVD_COMPRESSION", "int8:block=256", 1);
+    run(3, beside_body);
+    (void)unsetenv("HVD_COMPRESSION");
+}
+
+/* --- ranks that have joined, sets that go --- */
+
+static void joins_body(int rank, int size)
+{
+    struct hvd_tensor j = {.size_bytes = sizeof(j), .name = "join"};
+    float *v = floats_on_gpu(rank, N);
+    hvd_handle h;
+
+    j.device = rank;
+    CHECK_OK(hvd_init(NULL));
+    for (int step = 0; step < 3 + rank; step++) {
+        for (int i = 0; i < N; i++)
+            v[i] = (float)(rank + 1);
+        CHECK_OK(submit(rank, "x", "int8", v, HVD_SUM, 0, &h));
+        CHECK_OK(finish(h));
+        float want = 0; /* of those who have not joined yet */
+        for (int r = 0; r < size; r++)
+            want += step < 3 + r ? (float)(r + 1) : 0;
+        CHECK(fabsf(v[N - 1] - want) < 0.1f, "%g, not %g", (double)v[N - 1],
+              (double)want);
+    }
+    CHECK_OK(hvd_join_async(&j, &h));
+    CHECK_OK(finish(h));
+    CHECK_OK(hvd_shutdown());
+}
+
+static void sets_body(int rank, int size)
+{
+    float *v = floats_on_gpu(rank, N);
+    int ranks[] = {0, 1}, id;
+    hvd_handle h;
+
+    (void)size;
+    CHECK_OK(hvd_init(NULL));
+    for (int k = 0; k < 3; k++) {
+        CHECK_OK(hvd_process_set_add(ranks, 2, &id));
+        for (int step = 0; step < 2 && rank < 2; step++) {
+            for (int i = 0; i < N; i++)
+                v[i] = value(rank, 0, i);
+            CHECK_OK(submit(rank, "x", "int8", v, HVD_SUM, id, &h));
+            CHECK_OK(finish(h));
+            /* no residual of the set before: the first step is the first one's */
+            const double e =
+                fabs((double)v[7] - (double)value(0, 0, 7) - (double)value(1, 0, 7));
+            CHECK(e < 0.06, "step %d of set %d: off by %g", step, id, e);
+        }
+        CHECK_OK(barrier_now("before"));
+        CHECK_OK(hvd_process_set_remove(id));
+    }
+    CHECK_OK(hvd_shutdown());
+}
+
+static void who_has_joined_gives_zeros(void **state)
+{
+    (void)state;
+    run(2, joins_body);
+    run(3, joins_body);
+}
+
+static void sets_come_and_go(void **state)
+{
+    (void)state;
+    run(3, sets_body);
+}
+
+/* --- what is refused --- */
+
+static void refuse_body(int rank, int size)
+{
+    float *v = floats_on_gpu(rank, N);
+    hvd_handle h;
+
+    CHECK_OK(hvd_init(NULL));
+    CHECK_OK(submit(rank, "a", "fp16", v, HVD_ADASUM, 0, &h));
+    CHECK(finish(h) == HVD_INVALID_ARGUMENT, "%d", hvd_poll(h));
+    CHECK(
+        !strcmp(shared->r[rank].text,
+                "tensor \"a\": compression fp16 of ADASUM of GPU tensors is not built: "
+                "they travel as float32"),
+        "%s", shared->r[rank].text);
+    v[0] = 1;
+    CHECK_OK(submit(rank, "a", "none", v, HVD_SUM, 0, &h)); /* the world goes on */
+    CHECK_OK(finish(h));
+    CHECK(v[0] == (float)size, "%g", (double)v[0]);
+    CHECK_OK(hvd_shutdown());
+}
+
+static void what_is_not_built_fails_the_tensor_alone(void **state)
+{
+    (void)state;
+    run(2, refuse_body);
+}
+
+static void little_body(int rank, int size)
+{
+    float *v = floats_on_gpu(rank, N);
+    hvd_handle h;
+
+    (void)size;
+    CHECK_OK(hvd_init(NULL));
+    CHECK_OK(submit(rank, "a", "int8", v, HVD_SUM, 0, &h));
+    CHECK(finish(h) == HVD_ABORTED, "%d", hvd_poll(h));
+    CHECK(strstr(shared->r[rank].text,
+                 "compression of \"a\": keeps 24000 bytes between "
+                 "steps, 16384 of 16384 are left "
+                 "(HVD_COMPRESSION_MEMORY)"),
+          "%s", shared->r[rank].text);
+    CHECK_OK(hvd_shutdown());
+}
+
+static void too_little_memory_is_said(void **state)
+{
+    (void)state;
+    (void)setenv("HVD_COMPRESSION_MEMORY", "16384", 1);
+    run(2, little_body);
+    (void)unsetenv("HVD_COMPRESSION_MEMORY");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(results_are_the_host_s),
+        cmocka_unit_test(the_default_counts_for_gpus_too),
+        cmocka_unit_test(who_has_joined_gives_zeros),
+        cmocka_unit_test(sets_come_and_go),
+        cmocka_unit_test(what_is_not_built_fails_the_tensor_alone),
+        cmocka_unit_test(too_little_memory_is_said),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
