@@ -194,8 +194,10 @@ static int take_data(struct call *c)
     c->op->data = c->t.data;
     c->op->output = c->t.output;
     c->op->stream = c->t.stream;
-    if (c->t.device != HVD_DEVICE_HOST)
+    if (c->t.device != HVD_DEVICE_HOST && c->t.device != HVD_DEVICE_NONE)
         c->op->req.place = PLACE_CUDA;
+    else
+        device_why_none(c->w->co, c->t.device == HVD_DEVICE_NONE, c->op->req.no_gpu);
     return r < 0 ? r : take_group(c);
 }
 

@@ -249,6 +249,38 @@ int device_need(struct coordinator *co,
     return 0;
 }
 
+/* Under the lock. */
+static void look(struct coordinator *co)
+{
+    struct world_device *w = &co->gpu;
+    struct device_report report;
+    struct device_config c = {.nccl_hint = w->hint};
+
+    w->has_looked = true;
+    if (find_row(co, NULL) < 0) /* which is remembered */
+        return;
+    take_settings(&co->settings.gpu, &c);
+    w->ops->report(&c, &report);
+    memcpy(w->absent, report.problem, strnlen(report.problem, sizeof(w->absent) - 1));
+}
+
+void device_why_none(struct coordinator *co, bool looks, char ret[REQUEST_WHY_MAX])
+{
+    struct world_device *w = &co->gpu;
+    const char *why;
+
+    ret[0] = 0;
+    if (device_of(co) || (!looks && !w->is_refused))
+        return;
+    (void)pthread_mutex_lock(&w->lock);
+    if (looks && !w->has_looked && !w->is_refused)
+        look(co);
+    why = w->is_refused ? w->problem : w->absent;
+    memcpy(ret, why, strnlen(why, REQUEST_WHY_MAX - 1));
+    ret[strnlen(why, REQUEST_WHY_MAX - 1)] = 0;
+    (void)pthread_mutex_unlock(&w->lock);
+}
+
 struct device *device_of(struct coordinator *co)
 {
     return atomic_load_explicit(&co->gpu.d, memory_order_acquire);

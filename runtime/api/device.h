@@ -11,6 +11,7 @@
 #include "runtime/api/settings.h"
 #include "runtime/backend/device.h"
 #include "runtime/base/strbuf.h"
+#include "runtime/core/message.h"
 #include "hvd.h"
 
 struct coordinator;
@@ -19,9 +20,11 @@ struct world_device {
     pthread_mutex_t lock;         /* of opening; no other is taken in it */
     const struct device_ops *ops; /* constant once d is there */
     _Atomic(struct device *) d;   /* stored with release when it is open */
-    bool is_refused;              /* lock; problem says why, from then on */
+    _Atomic bool is_refused;      /* lock; problem says why, from then on */
+    bool has_looked;              /* lock; absent has been filled */
     char problem[480];
-    char hint[256]; /* hvd_device_hint's; constant after device_init */
+    char absent[REQUEST_WHY_MAX]; /* lock; why there is no GPU, "" there is */
+    char hint[256];               /* hvd_device_hint's; constant after device_init */
     /* Where what a failed world leaves waits for the next one; it outlives worlds.
      * Constant before the world is used; NULL: nothing is kept. */
     struct device_park *park;
@@ -46,6 +49,9 @@ int device_need(struct coordinator *co,
                 const void *p,
                 struct device **ret,
                 struct err *err);
+/* Any thread. Why this rank has no GPU for its tensors, as far as is known: when one
+ * was refused, or, where `looks`, by looking; "" nothing is known against it. */
+void device_why_none(struct coordinator *co, bool looks, char ret[REQUEST_WHY_MAX]);
 /* NULL: none is open. Any thread. */
 struct device *device_of(struct coordinator *co);
 /* The world is broken: what is on the GPU ends. Returns at once. */

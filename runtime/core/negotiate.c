@@ -357,6 +357,7 @@ static void write_one(struct negotiate *n,
     }
     if (d.has_req) {
         d.req = p->first;
+        d.req.no_gpu[0] = 0; /* the text has it */
         if (!p->text)
             fill_counts(n, p, &d);
     }

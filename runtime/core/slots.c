@@ -141,6 +141,7 @@ tenant_new(const struct slots *s, const struct request *req, const uint64_t *dim
     if (!t)
         return NULL;
     t->req = *req;
+    t->req.no_gpu[0] = 0; /* of who sent it, not of all who send its bit */
     t->node.name = t->req.name;
     t->node.set = req->process_set;
     if (extra > 0 && dim0)

@@ -129,6 +129,10 @@ typedef void *(*hvd_alloc_fn)(void *arg,
  * one GPU in a world. HVD_DEVICE_OF_POINTER: whichever it is. ready_event: NULL. */
 #define HVD_DEVICE_HOST       (-1)
 #define HVD_DEVICE_OF_POINTER (-2)
+/* As HVD_DEVICE_HOST, of a program that would use a GPU if this rank had one: where
+ * other ranks have the tensor on a GPU, the sentence of the mismatch tells what is
+ * missing here. So it does, without, after a tensor on a GPU has been refused. */
+#define HVD_DEVICE_NONE       (-3)
 /* hvd_tensor.stream: all streams of the device, for who cannot tell which. */
 #define HVD_STREAM_ALL        ((void *)(uintptr_t)-1)
 

@@ -187,6 +187,21 @@ static void rows_are_each_rank_s_own(void **state)
 }
 
 /* It is a cache: the tensor is told whole. */
+/* The bit may come from another rank, whose reason it is not. */
+static void why_one_has_no_gpu_is_not_kept(void **state)
+{
+    struct request q = req(COLL_ALLREDUCE, "a");
+    struct fixture f;
+    bool is_new;
+
+    (void)state;
+    setup(&f, 4);
+    (void)snprintf(q.no_gpu, sizeof(q.no_gpu), "no driver");
+    assert_int_equal(slots_assign(f.s, &q, NULL, 1, f.seen, &is_new), 0);
+    assert_string_equal(slots_request(f.s, 0)->no_gpu, "");
+    slots_free(f.s);
+}
+
 static void lack_of_memory_costs_a_slot_only(void **state)
 {
     struct request q = req(COLL_ALLREDUCE, "a");
@@ -277,6 +292,7 @@ int main(void)
         cmocka_unit_test(a_new_shape_stays_in_the_slot),
         cmocka_unit_test(the_one_unused_for_longest_goes),
         cmocka_unit_test(rows_are_each_rank_s_own),
+        cmocka_unit_test(why_one_has_no_gpu_is_not_kept),
         cmocka_unit_test(lack_of_memory_costs_a_slot_only),
         cmocka_unit_test(a_record_answers_what_it_was),
         cmocka_unit_test(a_held_record_outlives_its_slot),

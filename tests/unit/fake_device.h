@@ -45,6 +45,7 @@ static struct fake { /* of this process */
     uint64_t n_let; /* while it holds: tickets done of each communicator */
     char broken[200];
     const char *open_fails;
+    const char *problem; /* of the report */
     int n_gpus;
     _Atomic int n_opened, n_closed, n_comms, n_comms_closed, n_events, n_records,
         n_waits, n_allocs, n_frees, n_forked, n_batches, n_items_last, n_compressed;
@@ -89,6 +90,8 @@ static void fake_report(const struct device_config *c, struct device_report *ret
     (void)c;
     memset(ret, 0, sizeof(*ret));
     (void)snprintf(ret->driver, sizeof(ret->driver), "1.2");
+    (void)snprintf(ret->problem, sizeof(ret->problem), "%s",
+                   fake.problem ? fake.problem : "");
     (void)snprintf(ret->nccl_path, sizeof(ret->nccl_path), "%s",
                    c->nccl_hint ? c->nccl_hint : "");
     ret->n_gpus = (uint32_t)fake.n_gpus;

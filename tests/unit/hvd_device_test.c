@@ -258,7 +258,7 @@ static void one_device_a_rank(int rank, int size)
     t.data = foreign;
     CHECK(refusal(&t) == HVD_INVALID_ARGUMENT, "ok");
     CHECK(strstr(hvd_last_error(), "its memory is no GPU's"), "%s", hvd_last_error());
-    t.device = -3;
+    t.device = HVD_DEVICE_NONE - 1;
     CHECK(refusal(&t) == HVD_INVALID_ARGUMENT, "ok");
     t = on_gpu("d", HVD_FLOAT32, v, v, &n);
     t.ready_event = v;
@@ -317,9 +317,36 @@ static void mixed(int rank, int size)
     CHECK(fake.n_events == 0, "%d events are left", (int)fake.n_events);
 }
 
+/* Rank 0 has no GPU: it says so itself, or has been refused one. */
+static void one_has_none(int rank, int size)
+{
+    float v[1] = {0};
+    int64_t n = 1;
+    struct hvd_tensor t = on_gpu("x", HVD_FLOAT32, v, v, &n);
+    hvd_handle h;
+
+    (void)size;
+    CHECK_OK(hvd_init(NULL));
+    for (int i = 0; i < 2; i++) {
+        if (rank == 0) {
+            fake.problem = fake.open_fails = i == 0 ? "no driver" : "no room";
+            CHECK(i == 0 || refusal(&t) == HVD_INVALID_ARGUMENT, "ok");
+            t.device = i == 0 ? HVD_DEVICE_NONE : HVD_DEVICE_HOST;
+        }
+        CHECK_OK(hvd_allreduce_async(&t, HVD_SUM, 1, 1, 0, &h));
+        CHECK(finish(h) == HVD_INVALID_ARGUMENT, "ok");
+        CHECK(strstr(shared->r[rank].text, i == 0 ? "(rank 0 has no GPU: no driver)"
+                                                  : "(rank 0 has no GPU: no room)"),
+              "%s", shared->r[rank].text);
+        t.device = 0;
+    }
+    CHECK_OK(hvd_shutdown());
+}
+
 static void a_tensor_in_both_kinds_of_memory_fails_on_all(void **state)
 {
     (void)state;
+    world_run(2, one_has_none);
     world_run(2, mixed);
 }
 
