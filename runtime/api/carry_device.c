@@ -17,22 +17,39 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/mem.h"
 
+/* This rank has no device, and err says why: the others are on their way to the meeting
+ * and must not wait there. Without the library there is no meeting; then the world is
+ * told, and ends all the same. */
+static int tell_refusal(struct coordinator *co,
+                        const struct process_set *set,
+                        const struct backend_env *env,
+                        struct err *err)
+{
+    AUTOFREE const char **hosts = mem_calloc(co->size, sizeof(*hosts));
+    const struct device_ops *ops;
+    const struct err why = *err;
+
+    if (!hosts || device_row(&ops, NULL) < 0)
+        return err_prefix(err, "rank %u has no GPU", co->rank);
+    for (uint32_t r = 0; r < co->size && co->members; r++)
+        hosts[r] = co->members[r].host;
+    return ops->comm_refuse(set->backend, env, set->ranks, hosts, why.text, err);
+}
+
 int carry_open_comm(struct coordinator *co, struct process_set *set, struct err *err)
 {
     struct backend_env env;
     struct device *d;
-    int r;
 
     if (set->device_backend)
         return 0;
-    r = device_need(co, HVD_DEVICE_OF_POINTER, NULL, &d, err);
-    if (r < 0)
-        return err_prefix(err, "rank %u has no GPU", co->rank);
     env = *co->env;
     env.rank = set->me;
     env.size = set->n;
     env.global = set->ranks;
     env.deadline_ns = clock_now_ns() + co->settings.start_timeout_ns;
+    if (device_need(co, HVD_DEVICE_OF_POINTER, NULL, &d, err) < 0)
+        return tell_refusal(co, set, &env, err);
     return co->gpu.ops->comm_open(d, set->backend, &env, set->ranks,
                                   &set->device_backend, err);
 }

@@ -150,6 +150,16 @@ struct device_ops {
                      const uint32_t *ranks,
                      struct backend **ret,
                      struct err *err);
+    /* Instead of comm_open on a member that could not open its device: meets the others
+     * all the same, so that all of them fail, with the one sentence that names this
+     * member (of the lowest, if there are several). hosts: of all ranks of the world,
+     * by rank, or NULL. problem: why. Never 0. */
+    int (*comm_refuse)(struct backend *meeting,
+                       const struct backend_env *env,
+                       const uint32_t *ranks,
+                       const char *const *hosts,
+                       const char *problem,
+                       struct err *err);
     /* For a new set of some members of an opened communicator: all of its members call
      * it at the same point; *ret is NULL on those who are not in ranks[n] (members,
      * ascending). A job behind all posted ones; returns at once. -ENOTSUP on all of

@@ -356,6 +356,20 @@ static int fake_comm_open(struct device *d,
     return 0;
 }
 
+static int fake_comm_refuse(struct backend *meeting,
+                            const struct backend_env *env,
+                            const uint32_t *ranks,
+                            const char *const *hosts,
+                            const char *problem,
+                            struct err *err)
+{
+    (void)meeting;
+    (void)env;
+    (void)ranks;
+    (void)hosts;
+    return err_set(err, -ENODEV, "%s", problem);
+}
+
 static int fake_comm_split(struct backend *parent,
                            const uint32_t *ranks,
                            uint32_t n,
@@ -442,6 +456,7 @@ static const struct device_ops fake_row = {.abi = DEVICE_ABI,
                                            .abort = fake_abort,
                                            .quiesce = fake_quiesce,
                                            .comm_open = fake_comm_open,
+                                           .comm_refuse = fake_comm_refuse,
                                            .comm_split = fake_comm_split,
                                            .ticket_event = fake_ticket_event,
                                            .post_codec = fake_post_codec,

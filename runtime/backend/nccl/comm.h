@@ -89,11 +89,10 @@ int comm_split(struct backend *parent,
                uint32_t n,
                struct backend **ret,
                struct err *err);
-/* Instead of comm_open where this member has no device: all members fail with the
- * sentence that names it; never 0. */
 int comm_refuse(struct backend *meeting,
                 const struct backend_env *env,
                 const uint32_t *ranks,
+                const char *const *hosts,
                 const char *problem,
                 struct err *err);
 

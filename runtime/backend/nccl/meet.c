@@ -133,14 +133,19 @@ static int judge(struct backend *meeting,
 int comm_refuse(struct backend *meeting,
                 const struct backend_env *env,
                 const uint32_t *ranks,
+                const char *const *hosts,
                 const char *problem,
                 struct err *err)
 {
     struct gpu_card mine = {.version = GPU_CARD_VERSION};
     struct comm_terms terms = {0};
 
-    memcpy(mine.problem, problem, strnlen(problem, sizeof(mine.problem) - 1));
-    int rc = judge(meeting, env, ranks, NULL, &mine, &terms, err);
+    for (size_t i = 0; i < sizeof(mine.problem) - 1 && problem[i]; i++) /* a line */
+        mine.problem[i] =
+            (unsigned char)problem[i] < ' ' || problem[i] == 0x7f ? ' ' : problem[i];
+    if (!problem[0])
+        mine.problem[0] = '?';
+    int rc = judge(meeting, env, ranks, hosts, &mine, &terms, err);
     comm_terms_release(&terms);
     return rc ? rc : err_set(err, -ENODEV, "%s", problem);
 }

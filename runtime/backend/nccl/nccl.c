@@ -175,6 +175,7 @@ __attribute__((visibility("default"))) const struct device_ops hvd_cuda_device_o
     .abort = gpu_abort,
     .quiesce = gpu_quiesce,
     .comm_open = comm_open,
+    .comm_refuse = comm_refuse,
     .comm_split = comm_split,
     .ticket_event = comm_ticket_event,
     .post_codec = gcodec_post,

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A rank that has no GPU where the others move GPU tensors: it has joined, and so has
+ * to give zeros. Nobody waits for it, and all are told who it is and why. */
+#include "tests/unit/hvdgpu_world.h"
+
+enum { N = 10 };
+
+static const struct without {
+    const char *name, *value; /* of the environment of rank 1 */
+    const char *sentence;
+} withouts[] = {
+    {"CUDA_VISIBLE_DEVICES", "",
+     "rank 1 (host testhost) has GPU tensors to move but no CUDA device: no CUDA "
+     "device is visible (CUDA_VISIBLE_DEVICES=\"\")"},
+    {"HVD_GPU", "off",
+     "rank 1 (host testhost) has GPU tensors to move but no CUDA device: HVD_GPU=off"},
+};
+static const struct without *the_case;
+
+static void joined_body(int rank, int size)
+{
+    struct hvd_tensor j = {.size_bytes = sizeof(j), .name = "join"};
+    const uint64_t begin_ns = clock_now_ns();
+    hvd_handle h;
+
+    (void)size;
+    if (rank == 1)
+        (void)setenv(the_case->name, the_case->value, 1);
+    CHECK_OK(hvd_init(NULL));
+    if (rank == 1)
+        CHECK_OK(hvd_join_async(&j, &h));
+    else
+        CHECK_OK(sum_on_gpu(rank, "x", floats_on_gpu(rank, N), N, 0, &h));
+    CHECK(finish(h) == HVD_ABORTED, "status %d", hvd_poll(h));
+    CHECK(clock_now_ns() - begin_ns < 10 * NS_PER_S, "told late");
+    CHECK_OK(hvd_shutdown());
+}
+
+static void all_are_told_who_has_no_gpu(void **state)
+{
+    (void)state;
+    if (!has_kernels())
+        return;
+    use_nccl("22705");
+    for (size_t i = 0; i < sizeof(withouts) / sizeof(withouts[0]); i++) {
+        the_case = &withouts[i];
+        world_run(3, joined_body);
+        assert_non_null(strstr(shared->r[0].text, the_case->sentence));
+        for (int r = 1; r < 3; r++) /* who told it first is in front of it */
+            assert_string_equal(shared->r[r].text, shared->r[0].text);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(all_are_told_who_has_no_gpu),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
