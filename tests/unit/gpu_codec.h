@@ -16,7 +16,8 @@ enum { CODEC_ITEMS = 6, CODEC_MAX = 80 * 80, CODEC_SETS = 2 };
 
 /* How much results may differ from the host's; 0: by no bit. */
 struct coding_case {
-    const char *text; /* of the codec */
+    const char *text;  /* of the codec */
+    const char *lossy; /* drain_body: without feedback */
     double slack, slack_bf16;
     uint64_t max_bytes; /* kept between steps; 0: enough */
     bool is_alone;      /* one tensor a batch */
@@ -430,6 +431,116 @@ coding_body(struct backend *meeting, uint32_t me, struct party *p, char *said)
     }
     if (!rc && coding->max_bytes && gcodec_states_evicted(c.d->codecs) == 0)
         rc = SAYS("nothing was evicted");
+    return coder_close(&c, rc, said);
+}
+
+static inline void run_coding(const struct coding_case *k, struct gpu_case c)
+{
+    coding = k;
+    c.row_body = coding_body;
+    run_case(&c);
+}
+
+/* --- over many steps --- */
+
+static const struct coded one_tensor = {
+    .dtype = DT_F32, .op = OP_SUM, .pre = 1, .post = 1, .n = 1};
+
+/* The same input k times, then zeros: what comes out in all is what was put in, but for
+ * what is smaller than a scale. */
+static inline int
+drains(struct coder *c, const char *text, double *ret_worst, struct err *err)
+{
+    const size_t n = (size_t)coded_shapes[0][0] * (size_t)coded_shapes[0][1];
+    const size_t bytes = CODEC_ITEMS * CODED_ROOM;
+    AUTOFREE float *in = mem_zalloc(bytes);
+    AUTOFREE float *got = mem_zalloc(bytes);
+    AUTOFREE double *sum = mem_calloc(n, sizeof(*sum));
+    AUTOFREE double *want = mem_calloc(n, sizeof(*want));
+    struct coded b = one_tensor;
+    struct seeded r;
+    int rc = coded_plan(c, &b, text) ? err_set(err, -EINVAL, "plan") : 0;
+
+    for (int k = 0; k < 24 && !rc; k++) {
+        r = (struct seeded){c->me};
+        for (size_t i = 0; i < n; i++)
+            in[i] = k < 8 ? (float)(seeded_next(&r) % 2001) / 1000 - 1 : 0;
+        for (uint32_t j = 0; j < c->n && k < 8; j++) {
+            r = (struct seeded){j};
+            for (size_t i = 0; i < n; i++)
+                want[i] += (double)((float)(seeded_next(&r) % 2001) / 1000 - 1);
+        }
+        rc = run_gpu(c, &b, (uint8_t *)in, (uint8_t *)got, err);
+        for (size_t i = 0; i < n; i++)
+            sum[i] += (double)got[i];
+    }
+    *ret_worst = 0;
+    for (size_t i = 0; i < n; i++)
+        *ret_worst = fmax(*ret_worst, fabs(sum[i] - want[i]));
+    return rc;
+}
+
+static inline int
+drain_body(struct backend *meeting, uint32_t me, struct party *p, char *said)
+{
+    struct err err = ERR_INIT;
+    double fed = 0, lost = 0;
+    struct coder c;
+
+    (void)p;
+    if (coder_open(&c, meeting, me, said))
+        return 1;
+    int rc = drains(&c, coding->text, &fed, &err);
+    if (!rc)
+        rc = drains(&c, coding->lossy, &lost, &err);
+    if (rc)
+        (void)SAYS("rank %u: %s", me, err.text);
+    if (!rc && !(fed < 1e-5 && lost > 1e-2))
+        rc = SAYS("rank %u: %g is lost, %g without feedback", me, fed, lost);
+    return coder_close(&c, rc, said);
+}
+
+/* --- many on their way --- */
+
+enum { N_QUEUED = 24 };
+
+/* All are posted before the first has run: two tensors in turn, of which one alone can
+ * be kept, or one. */
+static inline int
+queue_body(struct backend *meeting, uint32_t me, struct party *p, char *said)
+{
+    const size_t bytes = CODEC_ITEMS * CODED_ROOM;
+    static uint8_t arenas[MAX_MEMBERS][N_QUEUED][CODEC_ITEMS * CODED_ROOM];
+    uint8_t got[sizeof(arenas[0][0])];
+    struct coded b[N_QUEUED];
+    void *dev[N_QUEUED];
+    struct err err = ERR_INIT;
+    uint64_t ticket = 0;
+    struct coder c;
+
+    (void)p;
+    if (coder_open(&c, meeting, me, said))
+        return 1;
+    int rc = 0;
+    for (int k = 0; k < N_QUEUED && !rc; k++) {
+        b[k] = one_tensor;
+        b[k].which[0] = coding->max_bytes && k % 2 ? 3 : 0;
+        rc = coded_plan(&c, &b[k], coding->text);
+        coded_fill(&c, &b[k], arenas[me][k]);
+        rc = rc ? rc : row->alloc(c.d, bytes, c.stream, &dev[k], &err);
+        rc = rc ? rc : coded_copy(&c, true, dev[k], arenas[me][k], bytes);
+    }
+    for (int k = 0; k < N_QUEUED && !rc; k++)
+        rc = post_gpu(&c, &b[k], dev[k], dev[k], &ticket, &err);
+    rc = rc ? rc : wait_ticket(c.gpu, ticket, 20, &err);
+    for (int k = 0; k < N_QUEUED && !rc; k++) {
+        rc = run_host(&c, &b[k], arenas[me][k], &err);
+        rc = rc ? rc : coded_copy(&c, false, dev[k], got, bytes);
+        rc = rc ? rc : compare(&c, &b[k], arenas[me][k], got, &err);
+        row->free(dev[k], c.stream);
+    }
+    if (rc)
+        (void)SAYS("rank %u: %s", me, err.text);
     return coder_close(&c, rc, said);
 }
 

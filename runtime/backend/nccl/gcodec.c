@@ -24,6 +24,7 @@ static const struct gcodec_row *row_of(enum codec_id id)
     case CODEC_INT8:
         return &gcodec_int8;
     case CODEC_TOPK:
+        return &gcodec_topk;
     case CODEC_POWERSGD:
     case CODEC_NONE:
     case CODEC_FP16:
@@ -206,13 +207,28 @@ static int make_calls(struct coding *q, struct err *err)
     return rc;
 }
 
+/* All tensors at once. 1: there was none any more. */
+static int run_batch(struct coding *q,
+                     const struct gcodec_row *row,
+                     unsigned round,
+                     struct err *err)
+{
+    if (round >= row->n_rounds)
+        return 1;
+    int rc = row->batch(q->p, q->v, q->n, round, &q->calls, err);
+    return rc ? rc : make_calls(q, err);
+}
+
 /* 1: there was none any more. */
 static int run_round(struct coding *q, unsigned round, struct err *err)
 {
+    const struct gcodec_row *first = row_of(q->v[0].plan->codec.id);
     const size_t group = group_size(q);
     int rc = 0;
     bool any = false;
 
+    if (first && first->batch)
+        return run_batch(q, first, round, err);
     for (size_t i = 0; i < q->n && !rc; i++) {
         const struct gcodec_row *row = row_of(q->v[i].plan->codec.id);
 

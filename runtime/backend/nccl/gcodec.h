@@ -7,7 +7,7 @@
  *   gcodec.c         the row of device_ops; the launcher's job: rounds, calls
  *   gcodec_state.c   what tensors keep, in device memory, by process set and name
  *   gcodec_int8.c    one codec each: a row of functions
- *   ...
+ *   gcodec_topk.c
  *
  * fp16 and bf16 have no row: they are ordinary batches with a narrower wire. */
 #ifndef RUNTIME_BACKEND_NCCL_GCODEC_H
@@ -46,8 +46,16 @@ struct gcodec_row {
                  unsigned round,
                  struct gcoll_calls *calls,
                  struct err *err);
+    /* Instead of round, where one launch does all tensors: v[n] are all of a batch, of
+     * one codec, dtype and scale; their scratch is one piece, in their order. */
+    int (*batch)(struct post *p,
+                 const struct gcodec_item *v,
+                 size_t n,
+                 unsigned round,
+                 struct gcoll_calls *calls,
+                 struct err *err);
 };
-extern const struct gcodec_row gcodec_int8;
+extern const struct gcodec_row gcodec_int8, gcodec_topk;
 
 /* Offsets into scratch: the next `bytes`, aligned to 256. */
 static inline uint64_t gcodec_piece(uint64_t *at, uint64_t bytes)
