@@ -36,13 +36,17 @@ static int tell_refusal(struct coordinator *co,
     return ops->comm_refuse(set->backend, env, set->ranks, hosts, why.text, err);
 }
 
-int carry_open_comm(struct coordinator *co, struct process_set *set, struct err *err)
+int carry_open_comm(struct coordinator *co,
+                    struct process_set *set,
+                    const struct member_act *act,
+                    struct err *err)
 {
     struct backend_env env;
     struct device *d;
 
     if (set->device_backend)
         return 0;
+    observe_init_device(co, act);
     env = *co->env;
     env.rank = set->me;
     env.size = set->n;
@@ -220,7 +224,7 @@ int carry_device(struct coordinator *co,
     *ret_is_ours = false;
     if (!flight)
         return err_set(err, -ENOMEM, "rank %u is out of memory for a batch", co->rank);
-    r = carry_open_comm(co, set, err);
+    r = carry_open_comm(co, set, act, err);
     r = r < 0 ? r : flights_drain(co, NULL, FLIGHTS_MAX - 1, err);
     if (r < 0)
         return r;

@@ -163,7 +163,7 @@ int carry_register(struct coordinator *co,
                    struct err *err)
 {
     struct op *op = act->items[0].op ? op_of(act->items[0].op) : NULL;
-    int r = op ? carry_open_comm(co, set, err)
+    int r = op ? carry_open_comm(co, set, act, err)
                : err_set(err, -EPROTO, "a buffer of none was agreed");
 
     if (r < 0)

@@ -207,8 +207,11 @@ int carry_device(struct coordinator *co,
 /* A set has been added, at this place of the order on all ranks: where the world has a
  * communicator on the GPUs, the set's is split off it, by all ranks. */
 int carry_device_set(struct coordinator *co, uint32_t id, struct err *err);
-/* The set's communicator of GPUs, opened if it is not. */
-int carry_open_comm(struct coordinator *co, struct process_set *set, struct err *err);
+/* The set's communicator of GPUs, opened if it is not, because of act. */
+int carry_open_comm(struct coordinator *co,
+                    struct process_set *set,
+                    const struct member_act *act,
+                    struct err *err);
 /* carry_register.c: a buffer is registered, or no longer; ends its operation. An error
  * ends the world. */
 int carry_register(struct coordinator *co,

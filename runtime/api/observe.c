@@ -211,15 +211,27 @@ void observe_device(struct coordinator *co)
     stats_set(s, STATS_DEVICE_CUDA, (uint64_t)c.cuda);
 }
 
-uint64_t observe_posted(struct coordinator *co, const struct member_act *act)
+static uint64_t put_activities(struct coordinator *co,
+                               const struct member_act *act,
+                               enum trace_activity activity)
 {
-    uint64_t now = clock_now_ns();
+    const uint64_t now = clock_now_ns();
 
-    stats_add(&co->stats, STATS_DEVICE_BATCHES, 1);
     for (size_t i = 0; timeline_is_on(&co->timeline) && i < act->n_items; i++)
         if (act->items[i].op)
-            put_activity(co, TRACE_DEVICE, now, act->items[i].req);
+            put_activity(co, activity, now, act->items[i].req);
     return now;
+}
+
+void observe_init_device(struct coordinator *co, const struct member_act *act)
+{
+    (void)put_activities(co, act, TRACE_INIT_DEVICE);
+}
+
+uint64_t observe_posted(struct coordinator *co, const struct member_act *act)
+{
+    stats_add(&co->stats, STATS_DEVICE_BATCHES, 1);
+    return put_activities(co, act, TRACE_DEVICE);
 }
 
 void observe_transferred(struct coordinator *co,
@@ -268,6 +280,8 @@ void observe_end(struct coordinator *co, const struct op *op, int status)
     if (!ev)
         return;
     ev->bytes = op->bytes;
+    if (op_is_posted(op))
+        ev->activity = TRACE_DEVICE;
     timeline_put(&co->timeline);
 }
 

@@ -30,6 +30,8 @@ int observe_transfer(struct coordinator *co,
 /* A batch goes to the GPUs, whose inputs are looked at there. Now. */
 /* What the device has counted, and which it is; the seat. */
 void observe_device(struct coordinator *co);
+/* The set's members are about to meet on the GPUs, because of these. */
+void observe_init_device(struct coordinator *co, const struct member_act *act);
 uint64_t observe_posted(struct coordinator *co, const struct member_act *act);
 /* HVD_NANCHECK: -EDOM with the sentence about this input of op. */
 int observe_nonfinite(const struct coordinator *co,

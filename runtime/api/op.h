@@ -76,6 +76,11 @@ struct op *op_ref(struct op *op);
 void op_unref(struct op *op); /* accepts NULL */
 int op_status(const struct op *op);
 enum op_state { OP_ENDED, OP_POSTED }; /* POSTED, or ended */
+/* Has it been POSTED? */
+static inline bool op_is_posted(const struct op *op)
+{
+    return atomic_load_explicit(&op->is_posted, memory_order_relaxed);
+}
 bool op_has_come_to(const struct op *op, enum op_state state);
 /* The same, but inside the op's own callback it has ended: its results may be read. */
 int op_status_told(const struct op *op);

@@ -16,8 +16,12 @@
  * A tick also makes its mark, but in TOP and ACTIVE: there a rank that is ahead has
  * submitted the tensor of its next step, whose negotiation is not open here yet. Rows
  * that the runtime never takes (START in TOP) are what keeps a file readable when the
- * ring had to drop events. Time never goes back on a track. Called by api/timeline.c's
- * writer thread. */
+ * ring had to drop events. Time never goes back on a track.
+ *
+ * A tensor on a GPU gives its name back when it is posted, so its next step may begin
+ * before the GPU has ended this one. That cuts the span there, and the END of the one
+ * that was cut, which comes in its turn, is not the next one's: it is left out. Called
+ * by api/timeline.c's writer thread. */
 #include "runtime/core/trace.h"
 
 #include <errno.h>
@@ -78,7 +82,9 @@ struct track {                /* a "thread" of it */
     struct track *next;
     struct tensor *tensor;
     uint64_t last_ns;
+    uint32_t n_cut; /* spans that were cut before the GPU had ended them */
     uint8_t state;
+    bool is_device; /* ACTIVE: the open activity is TRACE_DEVICE */
 };
 
 struct trace {
@@ -165,6 +171,7 @@ static void put_span_name(const struct trace_event *ev, struct strbuf *out)
 {
     static const char *const activities[TRACE_ACTIVITY_COUNT] = {
         [TRACE_ALLOCATE_OUTPUT] = "ALLOCATE_OUTPUT",
+        [TRACE_INIT_DEVICE] = "INIT_NCCL",
     };
     const char *coll = collective_name((enum collective)ev->coll);
 
@@ -309,6 +316,9 @@ void trace_put_dropped(
                   "\"events\":%" PRIu64 "},",
                   n);
     put_place(t, ns, 0, rank, out);
+    for (struct track *k = t->all_tracks; k; k = k->next)
+        if (k->node.set == rank) /* ends may be among them */
+            k->n_cut = 0;
 }
 
 static void put_on_track(const struct trace *t,
@@ -318,9 +328,18 @@ static void put_on_track(const struct trace *t,
                          struct strbuf *out)
 {
     const struct edge *e = &edges[k->state][ev->kind];
+    const bool is_device = ev->activity == TRACE_DEVICE;
 
+    if (ev->kind == TRACE_END && is_device && k->n_cut > 0) {
+        k->n_cut--;
+        return;
+    }
     if (e->close < 0)
         return;
+    if (k->state == TRACK_ACTIVE && k->is_device && e->next < TRACK_ACTIVE
+        && ev->kind != TRACE_END)
+        k->n_cut++;
+    k->is_device = ev->kind == TRACE_ACTIVITY && is_device;
     if (ns > k->last_ns)
         k->last_ns = ns;
     close_spans(t, k, e->close, ev, out);

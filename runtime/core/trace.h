@@ -25,6 +25,7 @@ enum trace_activity {
     TRACE_ALLOCATE_OUTPUT, /* memory for the result */
     TRACE_TRANSFER,        /* CPU_<coll>: in the backend, packing included */
     TRACE_DEVICE,          /* NCCL_<coll>: posted to the GPU, until it is done */
+    TRACE_INIT_DEVICE,     /* INIT_NCCL: the members of a set meet on the GPUs */
     TRACE_ACTIVITY_COUNT
 };
 
@@ -36,7 +37,8 @@ struct trace_event {
     uint32_t rank;    /* TICK */
     uint8_t kind;     /* enum trace_kind */
     uint8_t coll;     /* enum collective */
-    uint8_t activity; /* ACTIVITY: enum trace_activity */
+    uint8_t activity; /* ACTIVITY: enum trace_activity. END: TRACE_DEVICE of one that
+                         the GPU has ended, its name may be about again since */
     uint8_t dtype;    /* END: enum dtype */
     char name[TRACE_NAME_MAX];
 };

@@ -95,6 +95,71 @@ static void a_batch_on_gpus_has_a_name_of_its_own(void **state)
     trace_free(t);
 }
 
+static struct trace_event on_gpu(enum trace_kind kind, uint64_t ns)
+{
+    struct trace_event ev = event(kind, ns, "g");
+
+    ev.activity = TRACE_DEVICE;
+    return ev;
+}
+
+/* Two steps are posted before the GPU has ended the first, then it ends both. */
+static void the_end_of_a_step_is_not_the_next_one_s(void **state)
+{
+    static const struct {
+        enum trace_kind kind;
+        const char *want; /* in what is written; NULL: nothing is */
+    } rows[] = {
+        {TRACE_START, "\"name\":\"ALLREDUCE\""},
+        {TRACE_ACTIVITY, "\"name\":\"NCCL_ALLREDUCE\""},
+        {TRACE_NEGOTIATE, "\"name\":\"NEGOTIATE_ALLREDUCE\""}, /* cuts it */
+        {TRACE_START, "\"name\":\"ALLREDUCE\""},
+        {TRACE_ACTIVITY, "\"name\":\"NCCL_ALLREDUCE\""},
+        {TRACE_END, NULL}, /* the first one's */
+        {TRACE_END, "\"bytes\":"},
+        {TRACE_END, NULL},
+    };
+    struct trace *t = trace_new(0);
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        CLEANUP(strbuf_release) struct strbuf out = {0};
+        struct trace_event ev = on_gpu(rows[i].kind, i + 1);
+
+        strbuf_init(&out, 1 << 20);
+        assert_int_equal(trace_put(t, 0, &ev, 0, &out), 0);
+        if (rows[i].want)
+            assert_non_null(strstr(strbuf_str(&out), rows[i].want));
+        else
+            assert_int_equal(out.n, 0);
+    }
+    trace_free(t);
+}
+
+/* Then the end that is missed may have been among them. */
+static void lost_events_make_no_end_missed(void **state)
+{
+    static const enum trace_kind kinds[] = {
+        TRACE_START, TRACE_ACTIVITY, TRACE_NEGOTIATE, TRACE_START, TRACE_ACTIVITY};
+    CLEANUP(strbuf_release) struct strbuf out = {0};
+    struct trace *t = trace_new(0);
+    struct trace_event ev;
+    size_t n;
+
+    (void)state;
+    strbuf_init(&out, 1 << 20);
+    for (size_t i = 0; i < ARRAY_LEN(kinds); i++) {
+        ev = on_gpu(kinds[i], i + 1);
+        assert_int_equal(trace_put(t, 0, &ev, 0, &out), 0);
+    }
+    trace_put_dropped(t, 0, 6, 1, &out);
+    n = out.n;
+    ev = on_gpu(TRACE_END, 7);
+    assert_int_equal(trace_put(t, 0, &ev, 0, &out), 0);
+    assert_non_null(strstr(strbuf_str(&out) + n, "\"bytes\":"));
+    trace_free(t);
+}
+
 /* --- the edges --- */
 
 static const char *shape_of(const char *json, char *ret)
@@ -484,6 +549,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_tensor_s_life_is_nested_spans),
         cmocka_unit_test(a_batch_on_gpus_has_a_name_of_its_own),
+        cmocka_unit_test(the_end_of_a_step_is_not_the_next_one_s),
+        cmocka_unit_test(lost_events_make_no_end_missed),
         cmocka_unit_test(each_edge_ends_and_begins_what_the_table_says),
         cmocka_unit_test(whatever_comes_the_spans_balance),
         cmocka_unit_test(ranks_are_shown_on_rank_0_s_clock),
