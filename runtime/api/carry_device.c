@@ -70,15 +70,19 @@ int carry_device_set(struct coordinator *co, uint32_t id, struct err *err)
     return r == -ENOTSUP ? 0 : r; /* on all ranks: it is opened at its first batch */
 }
 
-/* What the caller's alloc gave may be in use in its stream until now. */
+/* What the caller's alloc gave may be in use in its stream until now. The seat does not
+ * wait: a peer may be lost for which the GPU waits. */
 static int record_again(struct coordinator *co, struct op *op, struct err *err)
 {
     struct device_event *e;
+    void *stream = op->stream;
     int r;
 
     if (!op->alloc || op->owns_result || !op->result)
         return 0;
-    r = co->gpu.ops->record(device_of(co), op->stream, &e, err);
+    if (stream == DEVICE_STREAM_ALL)
+        stream = DEVICE_STREAM_ALL_LATER;
+    r = co->gpu.ops->record(device_of(co), stream, &e, err);
     if (r < 0)
         return r;
     co->gpu.ops->event_unref(op->ready);

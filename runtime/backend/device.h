@@ -24,7 +24,10 @@ struct device_parked; /* communicators kept over a failure */
 struct device_event;  /* counted: "all that was in a stream then". Any thread. */
 
 /* All streams of the context: TensorFlow, which tells us none. */
-#define DEVICE_STREAM_ALL ((void *)(uintptr_t)-1)
+#define DEVICE_STREAM_ALL       ((void *)(uintptr_t)-1)
+/* The same for record in the seat, which never waits for the GPU: where drivers make
+ * that necessary, the batch that gets the event waits, before it begins. */
+#define DEVICE_STREAM_ALL_LATER ((void *)(uintptr_t)-2)
 
 struct device_config {   /* the caller's; copied by open, strings and arrays too */
     uint32_t rank, size; /* of the world */

@@ -27,13 +27,15 @@ struct fill {
     float *to;
     size_t n;
     float first, step;
+    unsigned slow_us;
 };
+static unsigned slow_us = SLOW_US;
 
 static int fill(void *arg)
 {
     const struct fill *f = arg;
 
-    (void)usleep(SLOW_US);
+    (void)usleep(f->slow_us);
     for (size_t i = 0; i < f->n; i++)
         f->to[i] = f->first + f->step * (float)i;
     return 0;
@@ -41,7 +43,7 @@ static int fill(void *arg)
 
 static void fill_later(float *to, size_t n, float first, float step)
 {
-    struct fill f = {to, n, first, step};
+    struct fill f = {to, n, first, step, slow_us};
 
     CHECK(enqueue(stream, fill, &f, sizeof(f)) == 0, "nothing can be enqueued");
 }
@@ -288,12 +290,55 @@ static void mixed_body(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-static void run(const char *cuda, int size, rank_fn body)
+/* The last rank dies with an allreduce that has not begun on its GPU, for which the
+ * others' GPUs wait, and so would whoever synchronises with them: behind it they make
+ * the output of an allgather. */
+static void lost_body(int rank, int size)
+{
+    struct run r = ON_GPU, behind = ON_GPU;
+    char who[32];
+
+    if (rank == size - 1) /* which does not wait at the submit */
+        (void)setenv("HVD_FAKE_CUDA", "12050", 1);
+    CHECK_OK(hvd_init(NULL));
+    open_stream(rank);
+    CHECK(hvd_tf_use_gpu() == 1, "%s", said);
+    reduce(rank, size);
+    if (rank == size - 1)
+        slow_us = 2000000;
+    add_input(&r, N, 1, 0);
+    begin(&r, "HvdAllreduce", "l");
+    slow_us = SLOW_US;
+    add_input(&behind, N, 1, 0);
+    begin(&behind, "HvdAllgather", "m");
+    if (rank == size - 1) {
+        (void)usleep(300000);
+        (void)kill(getpid(), SIGKILL);
+    }
+    (void)snprintf(who, sizeof(who), "rank %d (", size - 1);
+    for (struct run *x = &r; x; x = x == &r ? &behind : NULL) {
+        while (sem_wait(&x->done) != 0)
+            ;
+        CHECK(strstr(x->c.failure, who) && strstr(x->c.failure, " was lost"), "%s",
+              x->c.failure);
+        close_run(x);
+    }
+    (void)hvd_shutdown(); /* of a broken world */
+}
+
+static bool prepare(const char *cuda)
 {
     if (!has_kernels())
-        return;
+        return false;
     use_nccl("22705");
     (void)setenv("HVD_FAKE_CUDA", cuda, 1);
+    return true;
+}
+
+static void run(const char *cuda, int size, rank_fn body)
+{
+    if (!prepare(cuda))
+        return;
     world_run(size, body);
     (void)unsetenv("HVD_FAKE_CUDA");
 }
@@ -325,6 +370,18 @@ static void a_rank_that_computes_on_the_cpu_is_told(void **state)
     run("12050", 2, mixed_body);
 }
 
+static void a_lost_rank_is_told_while_the_gpu_waits_for_it(void **state)
+{
+    struct proc_world w;
+
+    (void)state;
+    if (!prepare("12040"))
+        return;
+    world_start(&w, 3, lost_body);
+    world_end(&w, 2);
+    (void)unsetenv("HVD_FAKE_CUDA");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -332,6 +389,7 @@ int main(void)
         cmocka_unit_test(all_streams_are_waited_for_by_older_drivers),
         cmocka_unit_test(an_empty_tensor_may_be_the_first),
         cmocka_unit_test(a_rank_that_computes_on_the_cpu_is_told),
+        cmocka_unit_test(a_lost_rank_is_told_while_the_gpu_waits_for_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -141,6 +141,11 @@ int event_record_all(struct device_event *e, struct err *err)
     return r;
 }
 
+void event_record_later(struct device_event *e)
+{
+    say(e, EVENT_LATER);
+}
+
 static enum event_state state_of(const struct device_event *e)
 {
     return (enum event_state)atomic_load_explicit(&e->state, memory_order_acquire);
@@ -162,6 +167,7 @@ int event_is_done(const struct device_event *e, struct err *err)
     switch (state_of(e)) {
     case EVENT_PENDING:
     case EVENT_AWAITED:
+    case EVENT_LATER:
         return 0;
     case EVENT_FAILED:
         return err_set(err, -ECONNABORTED, "was given up before it was on the device");
@@ -176,6 +182,8 @@ int event_is_done(const struct device_event *e, struct err *err)
 
 int event_put_wait(const struct device_event *e, cu_stream s, struct err *err)
 {
+    if (state_of(e) == EVENT_LATER)
+        return CUDA_TRY(e->pool->cu, ctx_sync, err);
     if (state_of(e) != EVENT_RECORDED)
         return err_set(err, -EINVAL, "an event that is not recorded is waited for");
     return CUDA_TRY(e->pool->cu, stream_wait, err, s, e->ev, 0);
@@ -196,5 +204,5 @@ int event_wait_recorded(struct device_event *e, uint64_t deadline_ns)
                 memory_order_relaxed))
             futex_wait(&e->state, EVENT_AWAITED, ns);
     }
-    return s == EVENT_RECORDED ? 0 : -ECONNABORTED;
+    return s == EVENT_FAILED ? -ECONNABORTED : 0;
 }

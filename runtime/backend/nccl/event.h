@@ -4,8 +4,8 @@
  * our context to be current (gpu_enter, or a thread of ours), but new, ref, unref and
  * waits for a record, which need none.
  *
- * state goes from pending to EVENT_RECORDED or EVENT_FAILED once, by the thread that
- * records (release); whoever reads EVENT_RECORDED (acquire) may use ev. */
+ * state goes from pending to EVENT_RECORDED, EVENT_LATER or EVENT_FAILED once, by the
+ * thread that records (release); whoever reads EVENT_RECORDED (acquire) may use ev. */
 #ifndef RUNTIME_BACKEND_NCCL_EVENT_H
 #define RUNTIME_BACKEND_NCCL_EVENT_H
 
@@ -18,6 +18,7 @@ enum event_state {
     EVENT_PENDING,
     EVENT_AWAITED, /* pending, and somebody sleeps until it is not */
     EVENT_RECORDED,
+    EVENT_LATER, /* "all that is in the context" when event_put_wait is called */
     EVENT_FAILED
 };
 
@@ -45,10 +46,12 @@ void event_unref(
 int event_record(struct device_event *e, cu_stream s, struct err *err);
 /* The same of all streams of the context; needs cuCtxRecordEvent. */
 int event_record_all(struct device_event *e, struct err *err);
+/* The same without it: whoever puts a wait for the event synchronises then. */
+void event_record_later(struct device_event *e);
 void event_fail(struct device_event *e); /* wakes who waits; nothing if not pending */
 /* Has the device come there? 1, 0 (also while pending), -EIO (sticky) and others. */
 int event_is_done(const struct device_event *e, struct err *err);
-/* s waits on the device for a recorded one. */
+/* s waits on the device for a recorded one; of EVENT_LATER this thread waits. */
 int event_put_wait(const struct device_event *e, cu_stream s, struct err *err);
 /* Sleeps until it is recorded: 0, -ECONNABORTED if it failed, -ETIMEDOUT. */
 int event_wait_recorded(struct device_event *e, uint64_t deadline_ns);

@@ -478,7 +478,7 @@ void gpu_forked(struct device *g)
 
 static bool is_all(const void *stream)
 {
-    return stream == DEVICE_STREAM_ALL;
+    return stream == DEVICE_STREAM_ALL || stream == DEVICE_STREAM_ALL_LATER;
 }
 
 static int say_captured(struct err *err)
@@ -498,12 +498,20 @@ static int refuse_capture(struct device *g, cu_stream s, struct err *err)
     return result == CU_OK ? 0 : cuda_fail(g->cu, "cuStreamIsCapturing", result, err);
 }
 
-/* Of all streams: by an event of the context, else by waiting for all of them here, for
- * which an event of a stream with nothing in it is as good as any. */
-static int record_all(struct device *g, struct device_event *e, struct err *err)
+/* Of all streams: by an event of the context, else by waiting for all of them, here,
+ * for which an event of a stream with nothing in it is as good as any, or in the
+ * launcher. */
+static int record_all(struct device *g,
+                      const void *stream,
+                      struct device_event *e,
+                      struct err *err)
 {
     if (g->cu->ctx_record_event && !g->config.syncs_ready)
         return event_record_all(e, err);
+    if (stream == DEVICE_STREAM_ALL_LATER) {
+        event_record_later(e);
+        return 0;
+    }
     int r = CUDA_TRY(g->cu, ctx_sync, err);
     if (r < 0) {
         event_fail(e);
@@ -529,7 +537,8 @@ int gpu_record(struct device *g,
     if (r == 0)
         r = event_new(g->events, &e, err);
     if (r == 0)
-        r = is_all(stream) ? record_all(g, e, err) : event_record(e, stream, err);
+        r = is_all(stream) ? record_all(g, stream, e, err)
+                           : event_record(e, stream, err);
     gpu_leave(&scope);
     if (r < 0) {
         event_unref(e);
