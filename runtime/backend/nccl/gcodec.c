@@ -26,6 +26,7 @@ static const struct gcodec_row *row_of(enum codec_id id)
     case CODEC_TOPK:
         return &gcodec_topk;
     case CODEC_POWERSGD:
+        return &gcodec_powersgd;
     case CODEC_NONE:
     case CODEC_FP16:
     case CODEC_BF16:

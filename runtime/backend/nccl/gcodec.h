@@ -8,6 +8,7 @@
  *   gcodec_state.c   what tensors keep, in device memory, by process set and name
  *   gcodec_int8.c    one codec each: a row of functions
  *   gcodec_topk.c
+ *   gcodec_power.c
  *
  * fp16 and bf16 have no row: they are ordinary batches with a narrower wire. */
 #ifndef RUNTIME_BACKEND_NCCL_GCODEC_H
@@ -55,7 +56,7 @@ struct gcodec_row {
                  struct gcoll_calls *calls,
                  struct err *err);
 };
-extern const struct gcodec_row gcodec_int8, gcodec_topk;
+extern const struct gcodec_row gcodec_int8, gcodec_topk, gcodec_powersgd;
 
 /* Offsets into scratch: the next `bytes`, aligned to 256. */
 static inline uint64_t gcodec_piece(uint64_t *at, uint64_t bytes)
@@ -79,6 +80,13 @@ int gcodec_post(struct backend *b,
                 struct err *err);
 /* JOB_CODEC; the launcher. */
 int gcodec_run(struct device *g, struct job *job, struct err *err);
+
+/* --- gcodec_power.c --- */
+
+/* The device's cuBLAS handle and its workspace, made by the first batch that needs
+ * them; the launcher's. Our streams are idle, our context is current; accepts NULL. */
+struct gcodec_blas;
+void gcodec_blas_free(struct gcodec_blas *b, struct device *g);
 
 /* --- gcodec_state.c --- */
 

@@ -22,6 +22,7 @@
 #include "runtime/backend/nccl/watch.h"
 
 struct cublas_api;
+struct gcodec_blas;
 struct gcodec_states;
 struct launch;
 struct tables;
@@ -70,6 +71,7 @@ struct device {
     struct launch *launch;  /* who makes hooks sets these before the first job */
     struct tables *tables;
     struct gcodec_states *codecs; /* NULL: no batch was compressed; the seat's */
+    struct gcodec_blas *blas;     /* NULL: not needed yet; the launcher's */
     struct comm *comms;           /* all of this device; under lock */
     struct device_parked *parked; /* of the last world, until it is used; the seat's */
     void *more;                   /* of who makes hooks */

@@ -120,6 +120,7 @@ static int device_close(struct device *g, struct device_parked **ret)
     is_over &= !g->comms;
     if (is_over && gpu_enter(g, &scope, NULL) == 0) {
         gcodec_states_free(TAKE(g->codecs), g);
+        gcodec_blas_free(TAKE(g->blas), g);
         tables_release(&w->tables);
         launch_release(&w->launch);
         gpu_leave(&scope);

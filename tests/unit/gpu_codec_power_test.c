@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* PowerSGD of device memory, on the fakes: members are equal, and near the host's
+ * codec; nothing is lost; where a rank has no cuBLAS, all say so. */
+#include <math.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "tests/unit/gpu_codec.h"
+
+static void powersgd_is_near_the_host_s(void **state)
+{
+    static const struct coding_case cases[] = {
+        {.text = "powersgd",
+         .slack = 2e-2,
+         .slack_wide = 1e-4,
+         .slack_bf16 = 0.3,
+         .n_rounds = 50},
+        {.text = "powersgd:rank=1,seed=7",
+         .slack = 2e-2,
+         .slack_wide = 1e-4,
+         .slack_bf16 = 0.3,
+         .n_rounds = 40},
+        {.text = "powersgd:rank=9",
+         .slack = 2e-2,
+         .slack_wide = 1e-4,
+         .slack_bf16 = 0.3,
+         .n_rounds = 40},
+        {.text = "powersgd:rank=3,feedback=0",
+         .slack = 2e-2,
+         .slack_wide = 1e-4,
+         .slack_bf16 = 0.3,
+         .n_rounds = 30},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        run_coding(&cases[i], (struct gpu_case){.n = 2});
+        run_coding(&cases[i], (struct gpu_case){.n = 3, .n_streams = i == 1 ? 2 : 1});
+        run_coding(&cases[i], (struct gpu_case){.n = 5, .is_deterministic = i == 1});
+    }
+}
+
+static void nothing_is_lost_over_the_steps(void **state)
+{
+    static const struct coding_case k = {.text = "powersgd:rank=9",
+                                         .lossy = "powersgd:rank=9,feedback=0"};
+
+    (void)state;
+    coding = &k;
+    run_case(&(struct gpu_case){.n = 2, .row_body = drain_body});
+    run_case(&(struct gpu_case){.n = 3, .row_body = drain_body});
+}
+
+static void many_on_their_way_keep_the_order_of_what_is_kept(void **state)
+{
+    static const struct coding_case k = {.text = "powersgd:rank=2", .slack = 1e-4};
+
+    (void)state;
+    coding = &k;
+    run_case(&(struct gpu_case){.n = 2, .n_streams = 3, .row_body = queue_body});
+    run_case(&(struct gpu_case){.n = 3, .row_body = queue_body});
+}
+
+/* --- what makes all NaN, and what is refused --- */
+
+static int nan_body(struct backend *meeting, uint32_t me, struct party *p, char *said)
+{
+    const size_t bytes = CODEC_ITEMS * CODED_ROOM;
+    AUTOFREE uint8_t *arena = mem_zalloc(bytes);
+    AUTOFREE uint8_t *got = mem_zalloc(bytes);
+    struct coded b = {
+        .dtype = DT_F32, .op = OP_SUM, .pre = 1, .post = 1, .n = 2, .which = {0, 5}};
+    struct err err = ERR_INIT;
+    struct coder c;
+
+    (void)p;
+    if (coder_open(&c, meeting, me, said))
+        return 1;
+    int rc = coded_plan(&c, &b, coding->text);
+    coded_fill(&c, &b, arena);
+    if (me == 1)
+        coded_put(DT_F32, arena, 77, NAN);
+    rc = rc ? rc : run_gpu(&c, &b, arena, got, &err);
+    for (size_t i = 0; i < 6400 && !rc; i++)
+        if (!isnan(coded_get(DT_F32, got, i)))
+            rc = err_set(&err, -EIO, "[%zu] is a number", i);
+    if (!rc && isnan(coded_get(DT_F32, got + CODED_ROOM, 0)))
+        rc = err_set(&err, -EIO, "another tensor is NaN");
+    memset(arena, 0, bytes); /* nothing of it stays */
+    rc = rc ? rc : run_gpu(&c, &b, arena, got, &err);
+    for (size_t i = 0; i < 6400 && !rc; i++)
+        if (isnan(coded_get(DT_F32, got, i)))
+            rc = err_set(&err, -EIO, "[%zu] is NaN still", i);
+    if (rc)
+        (void)SAYS("rank %u: %s", me, err.text);
+    return coder_close(&c, rc, said);
+}
+
+static void a_nan_is_delivered_and_does_not_stay(void **state)
+{
+    static const struct coding_case k = {.text = "powersgd:rank=5"};
+
+    (void)state;
+    coding = &k;
+    run_case(&(struct gpu_case){.n = 3, .row_body = nan_body});
+}
+
+static int
+refuse_body(struct backend *meeting, uint32_t me, struct party *p, char *said)
+{
+    struct coded b = {
+        .dtype = DT_F32, .op = OP_SUM, .pre = 1, .post = 1, .n = 1, .which = {0}};
+    struct err err = ERR_INIT;
+    struct coder c;
+    void *dev = NULL;
+    uint64_t ticket;
+
+    (void)p;
+    if (coder_open(&c, meeting, me, said))
+        return 1;
+    int rc = coded_plan(&c, &b, "powersgd");
+    rc = rc ? rc : row->alloc(c.d, CODED_ROOM, c.stream, &dev, &err);
+    if (!rc && post_gpu(&c, &b, dev, dev, &ticket, &err) != -ENOTSUP)
+        rc = SAYS("rank %u: was not refused", me);
+    if (!rc
+        && strcmp(err.text,
+                  "compression powersgd of GPU tensors needs cuBLAS on all ranks "
+                  "(libcublas.so.13, .12 or .11 was not found)")
+               != 0)
+        rc = SAYS("rank %u: %s", me, err.text);
+    row->free(dev, c.stream);
+    if (!rc && (coded_plan(&c, &b, "int8") || one_batch(&c, &b, &err)))
+        rc = SAYS("rank %u, after it: %s", me, err.text);
+    return coder_close(&c, rc, said);
+}
+
+static void a_rank_without_cublas_is_one_sentence_on_all(void **state)
+{
+    static const struct coding_case k = {.text = "", .lacks_blas = true};
+
+    (void)state;
+    coding = &k;
+    run_case(&(struct gpu_case){.n = 3, .row_body = refuse_body});
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(powersgd_is_near_the_host_s),
+        cmocka_unit_test(many_on_their_way_keep_the_order_of_what_is_kept),
+        cmocka_unit_test(nothing_is_lost_over_the_steps),
+        cmocka_unit_test(a_nan_is_delivered_and_does_not_stay),
+        cmocka_unit_test(a_rank_without_cublas_is_one_sentence_on_all),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
