@@ -34,6 +34,7 @@
 #include "operator/core/hvd_names.h"
 #include "runtime/base/mem.h"
 #include "runtime/contract/failure.h"
+#include "runtime/contract/gpu_cause.h"
 
 #define DAY_S    86400
 #define DAY_US   (DAY_S * 1000000ull)
@@ -324,15 +325,18 @@ static void offer_exit(struct search *s, const struct pod *p)
 {
     struct cause c = {.rank = -1, .pod = p->name, .node = p->node, .has_exit = true};
     bool is_oom = strcmp(p->exit_reason, "OOMKilled") == 0;
+    char why[sizeof(((struct failure *)NULL)->why)];
+    int32_t whose;
 
     c.signal = exit_signal(p);
     c.exit_code = c.signal ? 0 : p->exit_code;
+    (void)gpu_cause_scan(p->exit_text, why, sizeof(why), &whose); /* or nothing */
     c.reason = is_oom ? "OOMKilled" : "WorkerFailed";
     c.output = p->exit_text;
     c.seen = p;
     c.at_wall_us = exit_time(p);
     c.message = keep(
-        s, arena_printf(s->arena, "%s %s of %s%s %s%s%s%s%s",
+        s, arena_printf(s->arena, "%s %s of %s%s %s%s%s%s%s%s%s",
                         p->is_init_exit ? "init container" : "container",
                         p->exit_container, p->name, on_node(s, p->node),
                         c.signal ? "was killed by " : "exited with code ",
@@ -342,7 +346,7 @@ static void offer_exit(struct search *s, const struct pod *p)
                                  "reached"
                                : "",
                         *p->exit_reason && !is_oom ? ": " : "",
-                        is_oom ? "" : p->exit_reason));
+                        is_oom ? "" : p->exit_reason, *why ? ": " : "", why));
     offer(s, &c);
 }
 

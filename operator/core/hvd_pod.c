@@ -319,8 +319,8 @@ static void add_launch_env(struct making *m)
                     m->job->knob[KNOB_START_TIMEOUT]);
 }
 
-/* Nothing of ours writes the termination message once the command runs: the log's end
- * will do. */
+/* Once the command runs only horovodrun writes the termination message: of others the
+ * log's end will do. */
 static void keep_last_words(struct making *m)
 {
     if (!node_get(m->first, "terminationMessagePolicy"))

@@ -26,6 +26,8 @@
 #include "operator/core/mpi_conditions.h"
 #include "operator/core/timestamp.h"
 #include "runtime/base/mem.h"
+#include "runtime/contract/failure.h"
+#include "runtime/contract/gpu_cause.h"
 
 #define REASON_RUNNING   "MPIJobRunning"
 #define REASON_FAILED    "MPIJobFailed"
@@ -154,6 +156,24 @@ static const struct pod *last_failed_launcher(const struct observed *seen)
     return last;
 }
 
+/* What the launcher tells of the rank that failed: horovodrun's report, or a sentence
+ * of the last lines that mpirun handed on; or "". */
+static const char *told_by(struct writer *w, const struct pod *p)
+{
+    char sentence[480], why[sizeof(((struct failure *)NULL)->why)];
+    struct failure f;
+    int32_t whose;
+
+    if (failure_parse(p->exit_text, &f, NULL) == 0) {
+        failure_sentence(&f, sentence, sizeof(sentence));
+        return keep(w, arena_printf(w->q->arena, "%s%s%s",
+                                    f.rank < 0 && *f.why ? "" : sentence,
+                                    f.rank >= 0 && *f.why ? ": " : "", f.why));
+    }
+    (void)gpu_cause_scan(p->exit_text, why, sizeof(why), &whose); /* "": nothing */
+    return keep(w, arena_strdup(w->q->arena, why));
+}
+
 static void see_failed_launcher(struct writer *w)
 {
     const struct batch *b = w->q->seen->batch;
@@ -168,7 +188,10 @@ static void see_failed_launcher(struct writer *w)
         message = about(w, "has failed");
     if (is_backoff && last) {
         reason = keep(w, arena_printf(w->q->arena, "%s/%s", reason, last->reason));
-        message = keep(w, arena_printf(w->q->arena, "%s: %s", message, last->message));
+        const char *told = told_by(w, last);
+        message =
+            keep(w, arena_printf(w->q->arena, "%s: %s%s%s", message, last->message,
+                                 *last->message && *told ? ": " : "", told));
     }
     fail(w, reason, reason, message);
 }

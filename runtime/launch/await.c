@@ -154,6 +154,8 @@ static int run(struct await *a)
     if (code)
         return code;
     log_info("all hosts are here", "hosts=%zu command=\"%s\"", a->hosts.n, a->path);
+    if (a->message) /* for horovodrun, which knows who failed */
+        (void)setenv("HVD_TERMINATION_LOG", a->message, 1); /* without it: no message */
     (void)execv(a->path, a->command);
     (void)err_errno(&err, errno, "command %s cannot be executed", a->path);
     return fail(a, 126, err.text);

@@ -33,6 +33,7 @@
 #include "runtime/launch/remote.h"
 #include "runtime/launch/scratch.h"
 #include "runtime/launch/self.h"
+#include "runtime/launch/termination.h"
 #include "runtime/rendezvous/rendezvous.h"
 
 #define EXIT_OWN     125
@@ -113,9 +114,11 @@ static int check_usage(struct launch *l, struct err *err)
     return 0;
 }
 
-static void print_lines(const char *program, const struct report *r)
+/* To people, and from a launcher's pod to the operator. */
+static void tell_failure(const char *program, const struct report *r)
 {
     char sentence[480];
+    termination_write(termination_path(), r);
     report_sentence(r, sentence, sizeof(sentence));
     fprintf(stderr, "%s: %s\n", program, sentence);
     if (!*r->tail)
@@ -177,7 +180,7 @@ static int launch_remote(struct launch *l, struct err *err)
     if (remote_run(&job, &l->signals, end, err) < 0)
         return EXIT_OWN;
     if (end->has_failed) {
-        print_lines(l->program, &end->first);
+        tell_failure(l->program, &end->first);
         return failure_exit_code(&end->first.f);
     }
     if (end->asked_signal) {
@@ -346,7 +349,7 @@ static int outcome(struct launch *l)
     const struct report *first = verdict_pick(&l->verdict);
     int sig = engine_asked_signal(l->engine);
     if (first) {
-        print_lines(l->program, first);
+        tell_failure(l->program, first);
         return failure_exit_code(&first->f);
     }
     if (engine_running(l->engine))

@@ -1,14 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The kubelet mounts this one file into the container: it is written in place, since it
- * cannot be renamed over. Called by agent.c and await.c. */
+ * cannot be renamed over. Called by agent.c,
+ * await.c and horovodrun.c. */
 #include "runtime/launch/termination.h"
 
 #include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 #include "runtime/base/clock.h"
 #include "runtime/base/fd.h"
 #include "runtime/base/log.h"
 #include "runtime/base/mem.h"
+
+#define KUBERNETES_PATH "/dev/termination-log"
+
+const char *termination_path(void)
+{
+    const char *path = getenv("HVD_TERMINATION_LOG"), *role = getenv("K_MPI_JOB_ROLE");
+
+    if (path)
+        return path;
+    return role && !strcmp(role, "launcher") && access(KUBERNETES_PATH, W_OK) == 0
+               ? KUBERNETES_PATH
+               : "";
+}
 
 void termination_write(const char *path, const struct report *r)
 {

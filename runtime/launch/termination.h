@@ -5,6 +5,10 @@
 
 #include "runtime/launch/core/verdict.h"
 
+/* Where a launcher writes it: as hvd-agent await says by HVD_TERMINATION_LOG; in an
+ * MPIJob's launcher Kubernetes' own place, if it is there; else "". */
+const char *termination_path(void);
+
 /* path "": there is none. A file that cannot be written is logged. */
 void termination_write(const char *path, const struct report *r);
 

@@ -13,6 +13,7 @@ import sys
 import time
 
 from agent_test import AGENT, failure, free_port
+from launched import HOROVODRUN
 from tap import Program, Skip, has, read, run_all, same, wait_until
 
 
@@ -65,6 +66,19 @@ def test_the_command_begins_when_the_last_host_serves(folder):
     same(p.out, f"{p.pid} a b  {hosts.env['HVD_AGENT_PORT']}\n", "process, words, environment")
     has(p.err, "all hosts are here hosts=3")
     same(hosts.log(), "")
+    hosts.end()
+
+
+def test_horovodrun_as_the_command_leaves_the_failure(folder):
+    """Who failed, and why; its ranks do not see where."""
+    hosts = Hosts(folder, 1)
+    hosts.serve(0)
+    sentence = "XID 31 (GPU memory page fault) on GPU 0 of rank 1 (host b)"
+    rank = f'echo "log $HVD_TERMINATION_LOG"; [ $HOROVOD_RANK = 1 ] || exec sleep 60; echo "E: {sentence}; x"; exit 3'
+    p = hosts.launch(HOROVODRUN, "-np", "2", "sh", "-c", rank)
+    same(p.end(), 3, p.err)
+    assert re.match(failure(1, 3) + re.escape(f'"{sentence}"'), hosts.log()), hosts.log()
+    has(hosts.log(), f"\nlog \nE: {sentence}; x\n")
     hosts.end()
 
 

@@ -14,6 +14,7 @@ import sys
 from pathlib import Path
 
 import fake_access  # noqa: F401
+import fake_causes  # noqa: F401
 import fake_elect  # noqa: F401
 import fake_faults  # noqa: F401
 import fake_gang  # noqa: F401

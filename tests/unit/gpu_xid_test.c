@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "runtime/launch/core/gpu_cause.h"
+#include "runtime/contract/gpu_cause.h"
 #include "tests/unit/gpu_hooks.h"
 
 static void hear(int xid)
@@ -44,22 +44,22 @@ static void each_common_one_says_whom_to_blame(void **state)
 {
     static const struct {
         int xid;
-        const char *text, *blamed;
         enum gpu_cause cause; /* to the launcher, which reads the sentence */
+        const char *text, *blamed;
     } table[] = {
-        {13, "graphics engine exception", "most often the program", GPU_CAUSE_PROGRAM},
-        {31, "GPU memory page fault", "most often the program", GPU_CAUSE_PROGRAM},
-        {43, "GPU stopped processing", "the program", GPU_CAUSE_PROGRAM},
-        {45, "preemptive cleanup", "a consequence", GPU_CAUSE_PROGRAM},
-        {48, "double bit ECC error", "the GPU", GPU_CAUSE_HARDWARE},
-        {63, "ECC page retirement or row remapping", "the GPU", GPU_CAUSE_HARDWARE},
-        {64, "ECC page retirement or row remapping failed", "the GPU",
-         GPU_CAUSE_HARDWARE},
-        {74, "NVLink error", "the link", GPU_CAUSE_HARDWARE},
-        {79, "GPU has fallen off the bus", "the GPU or its slot", GPU_CAUSE_HARDWARE},
-        {94, "contained memory error", "the GPU", GPU_CAUSE_HARDWARE},
-        {95, "uncontained memory error", "the GPU", GPU_CAUSE_HARDWARE},
-        {119, "GSP RPC timeout", "the GPU or its driver", GPU_CAUSE_HARDWARE},
+        {13, GPU_CAUSE_PROGRAM, "graphics engine exception", "most often the program"},
+        {31, GPU_CAUSE_PROGRAM, "GPU memory page fault", "most often the program"},
+        {43, GPU_CAUSE_PROGRAM, "GPU stopped processing", "the program"},
+        {45, GPU_CAUSE_PROGRAM, "preemptive cleanup", "a consequence"},
+        {48, GPU_CAUSE_HARDWARE, "double bit ECC error", "the GPU"},
+        {63, GPU_CAUSE_HARDWARE, "ECC page retirement or row remapping", "the GPU"},
+        {64, GPU_CAUSE_HARDWARE, "ECC page retirement or row remapping failed",
+         "the GPU"},
+        {74, GPU_CAUSE_HARDWARE, "NVLink error", "the link"},
+        {79, GPU_CAUSE_HARDWARE, "GPU has fallen off the bus", "the GPU or its slot"},
+        {94, GPU_CAUSE_HARDWARE, "contained memory error", "the GPU"},
+        {95, GPU_CAUSE_HARDWARE, "uncontained memory error", "the GPU"},
+        {119, GPU_CAUSE_HARDWARE, "GSP RPC timeout", "the GPU or its driver"},
     };
     char text[512], begin[256], why[240];
     int32_t rank;

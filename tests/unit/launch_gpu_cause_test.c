@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "runtime/base/mem.h"
-#include "runtime/launch/core/gpu_cause.h"
+#include "runtime/contract/gpu_cause.h"
 #include "runtime/launch/core/verdict.h"
 
 #define MS 1000000ull

@@ -82,6 +82,7 @@ static struct pod make_pod(const char *name, const char *words)
                     .reason =
                         borrowed(strncmp(words, "evicted", 7) == 0 ? "Evicted" : ""),
                     .message = borrowed(""),
+                    .exit_text = borrowed(""),
                     .node = borrowed("n1"),
                     .finalizer = borrowed(ending ? "a/b" : ""),
                     .phase = POD_UNKNOWN};

@@ -103,7 +103,7 @@ bool gpu_hear_xids(struct device *g)
 }
 
 /* "XID 79 (GPU has fallen off the bus) on GPU 0 of rank 3 (host b): whom to blame; ",
- * or "". The launcher of ranks knows the sentence (launch/core/gpu_cause.h). */
+ * or "". The launcher of ranks knows the sentence (contract/gpu_cause.h). */
 static void tell_xid(struct device *g, char *ret, size_t size_bytes)
 {
     char host[300];

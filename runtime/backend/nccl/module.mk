@@ -6,7 +6,7 @@ $(eval $(call archive,kernels_cpu,tests/fakes/cuda/kernels_cpu.c,-ffp-contract=o
 # The tests find the fakes first, whatever is installed: by RPATH, because dlopen is the sanitizers' own and
 # RUNPATH is the caller's.
 $(eval $(call archive,ncclrow,runtime/backend/nccl/nccl.c))
-$(eval $(call unit,gpu,ncclrow nccl launch kernels_cpu cpu core rendezvous contract base,-lm -ldl -Wl$(comma)--disable-new-dtags$(comma)-rpath$(comma)$(abspath $(O)/fakes)))
+$(eval $(call unit,gpu,ncclrow nccl kernels_cpu cpu core rendezvous contract base,-lm -ldl -Wl$(comma)--disable-new-dtags$(comma)-rpath$(comma)$(abspath $(O)/fakes)))
 # Whole worlds of processes on the fakes, by hvd.h.
 $(eval $(call unit,hvdgpu,tfop hvdrt ncclrow nccl kernels_cpu cpu core rendezvous contract base,-lm -ldl -Wl$(comma)--disable-new-dtags$(comma)-rpath$(comma)$(abspath $(O)/fakes)))
 

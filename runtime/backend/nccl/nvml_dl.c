@@ -110,7 +110,7 @@ unsigned nvml_xids_next(const struct nvml_api *nvml, nvml_set s)
 }
 
 /* What NVIDIA's catalogue of XIDs says of them, in short; "; " would end the sentence
- * for the launcher (launch/core/gpu_cause.h). */
+ * for the launcher (contract/gpu_cause.h). */
 static const struct xid_row {
     unsigned xid;
     bool is_fatal, is_aftermath;

@@ -26,7 +26,7 @@
 #include <string.h>
 
 #include "runtime/base/mem.h"
-#include "runtime/launch/core/gpu_cause.h"
+#include "runtime/contract/gpu_cause.h"
 
 #define MS 1000000ull
 

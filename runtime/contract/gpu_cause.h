@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a rank's last lines say of a GPU: is it the cause of the rank's end, a
  * consequence, or neither? Pure. */
-#ifndef RUNTIME_LAUNCH_CORE_GPU_CAUSE_H
-#define RUNTIME_LAUNCH_CORE_GPU_CAUSE_H
+#ifndef RUNTIME_CONTRACT_GPU_CAUSE_H
+#define RUNTIME_CONTRACT_GPU_CAUSE_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -5,9 +5,10 @@
  * running kernel or the GPU makes: "no device" and "not initialized" stand in the
  * output of every TensorFlow on a host without GPUs.
  *
- * Called by engine.c, for what a rank has written, and by verdict.c, for what engine.c
- * has found. */
-#include "runtime/launch/core/gpu_cause.h"
+ * Called by runtime/launch, for what a rank has written and for the reasons made of it,
+ * and by the operator, for the last lines of a pod in which nothing of ours was left to
+ * report. */
+#include "runtime/contract/gpu_cause.h"
 
 #include <stdbool.h>
 #include <stdio.h>

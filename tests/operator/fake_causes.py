@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a job's status says of a GPU that failed, by what its pods leave behind; part of fake_test.py."""
+
+from __future__ import annotations
+
+import json
+
+from api import condition, expect, wait
+from fake_mpi import mpijob
+from fake_world import World, suite
+
+XID = "XID 79 (GPU has fallen off the bus) on GPU 0 of rank 1 (host j0-worker-1)"
+HINT = ": the GPU or its slot: power, heat or PCIe, drain the host"
+LAST = f"HorovodInternalError: rank 1 (host b, pid 7): {XID}{HINT}; work on the GPU cannot end\n"
+ENDED = "2026-01-01T00:00:30Z"
+
+
+def line(rank: int, host: str, why: str, at: int = 1767225630000000) -> str:
+    return f'ringmaster-failure/1 rank={rank} host={host} exit=1 signal=0 at={at} why="{why}"\n'
+
+
+def fails(w: World, name: str, text: str, code: int = 1) -> None:
+    """The pod's container has ended and left text."""
+    pod = json.loads(json.dumps(w.fake.objects["pods"][f"ns/{name}"]))
+    container = pod["spec"]["containers"][0]["name"]
+    end = {"exitCode": code, "finishedAt": ENDED, "startedAt": ENDED, "reason": "Error", "message": text}
+    pod["status"] = {
+        "phase": "Failed",
+        "containerStatuses": [{"name": container, "state": {"terminated": end}}],
+    }
+    w.fake.put("pods", pod)
+
+
+def failure(w: World) -> dict:
+    def told() -> dict | None:
+        return w.fake.objects["horovodjobs"]["ns/j0"].get("status", {}).get("failure")
+
+    return wait("the failure is told", told)
+
+
+@suite.test
+def a_gpu_that_failed_is_the_jobs_failure() -> None:
+    """All agents leave the same words; the worker that ended first is not the one whose GPU failed."""
+    with World() as w:
+        w.goes_on()
+        text = line(1, "j0-worker-1", XID + HINT) + LAST
+        fails(w, "j0-worker-0", text)
+        fails(w, "j0-worker-1", text)
+        told = failure(w)
+        expect(told["rank"] == 1, "the rank", told)
+        expect(told["pod"] == "j0-worker-1", "its pod", told)
+        expect(
+            told["message"] == f"rank 1 on j0-worker-1 exited with code 1: {XID}{HINT}",
+            "the sentence",
+            told,
+        )
+        wait("it has failed", lambda: w.state() == "Failed")
+        status = w.fake.objects["horovodjobs"]["ns/j0"]["status"]
+        expect(XID in condition(status, "Failed")["message"], "the condition says so", status)
+
+
+@suite.test
+def a_launchers_last_lines_tell_of_a_gpu_too() -> None:
+    """mpirun leaves no report; what the kubelet took of its log has the rank's sentence."""
+    job = World.job("j0")
+    template = {"spec": {"containers": [{"name": "c", "image": "i", "command": ["mpirun"]}]}}
+    del job["spec"]["replicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]["command"]
+    job["spec"]["replicaSpecs"]["Launcher"] = {"template": template}
+    with World(jobs=0, before=lambda fake: fake.put("horovodjobs", job)) as w:
+        w.run_pods()
+        launcher = wait(
+            "the launcher", lambda: next((k for k in w.fake.objects["pods"] if "launcher" in k), None)
+        )
+        fails(w, launcher.removeprefix("ns/"), "some lines\n" + LAST + "mpirun has ended\n")
+        told = failure(w)
+        expect(told["message"].endswith(f": {XID}{HINT}"), "the sentence", told)
+
+
+@suite.test
+def an_mpijobs_condition_names_the_gpu() -> None:
+    """By horovodrun's report, and by what mpirun has handed on."""
+    for text, wanted in (
+        (line(1, "m-worker-1", XID + HINT) + LAST, f"rank 1 on m-worker-1 exited with code 1: {XID}{HINT}"),
+        ("some lines\n" + LAST, XID + HINT),
+        ("nothing of a GPU\n", None),
+    ):
+        with World(jobs=0, before=lambda fake: fake.put("mpijobs", mpijob("m"))) as w:
+            w.run_pods(name="m")
+            batch = wait("the launcher's Job", lambda w=w: w.fake.objects["jobs"].get("ns/m-launcher"))
+            pod = {
+                "metadata": {
+                    "name": "m-launcher-x",
+                    "labels": batch["spec"]["template"]["metadata"].get("labels", {})
+                    | {"controller-uid": batch["metadata"]["uid"]},
+                    "ownerReferences": [
+                        {
+                            "apiVersion": "batch/v1",
+                            "kind": "Job",
+                            "name": "m-launcher",
+                            "uid": batch["metadata"]["uid"],
+                            "controller": True,
+                        }
+                    ],
+                },
+                "spec": batch["spec"]["template"]["spec"],
+            }
+            w.fake.put("pods", pod)
+            fails(w, "m-launcher-x", text)
+            batch = json.loads(json.dumps(batch))
+            backoff = {
+                "type": "Failed",
+                "status": "True",
+                "reason": "BackoffLimitExceeded",
+                "message": "Job has reached the specified backoff limit",
+            }
+            batch["status"] = {"failed": 1, "conditions": [backoff]}
+            w.fake.put("jobs", batch)
+
+            def failed(w=w) -> dict | None:
+                return condition(w.fake.objects["mpijobs"]["ns/m"].get("status", {}), "Failed")
+
+            message = wait("it has failed", failed)["message"]
+            if wanted:
+                expect(message.endswith("backoff limit: " + wanted), "the condition says so", message)
+            else:
+                expect("rank" not in message and "XID" not in message, "nothing is said", message)
