@@ -103,12 +103,16 @@ def say_counts(rank):
 
 
 finish = checks.main
-checks.main = say_counts
-capi.Op = DeviceOp
-np.seterr(all="ignore")
 
-if len(sys.argv) == 2:
-    runpy.run_path(os.path.join(RANKS, sys.argv[1]), run_name="__main__")
-else:
-    sys.argv[0] = os.path.join(RANKS, "together.py")
+
+def main():
+    checks.main = say_counts
+    capi.Op = DeviceOp
+    np.seterr(all="ignore")
+    script = "together.py" if len(sys.argv) > 2 else sys.argv.pop(1)
+    sys.argv[0] = os.path.join(RANKS, script)
     runpy.run_path(sys.argv[0], run_name="__main__")
+
+
+if __name__ == "__main__":
+    main()

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import faults
 from harness import HERE, Process, interpreter
 
 # What is not so on a GPU, and why; run.py's stage conform looks at it.
@@ -98,4 +99,5 @@ STAGES = {
     "kernels": (60, 150, kernels),
     "conform": (90, 100, conform),
     "matrix": (120, 150, matrix),
+    "faults": (120, 100, faults.faults),
 }

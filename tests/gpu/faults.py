@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stage faults of run.py: what the other ranks of a job with GPU tensors hear, and when."""
+
+from __future__ import annotations
+
+import re
+import signal
+import time
+from pathlib import Path
+
+from harness import HERE, free_port, interpreter
+
+FAILED = re.compile(r"^failed ([0-9.]+) (.*)$", re.MULTILINE)
+
+
+def start(bench, fault, **extra):
+    argv = [interpreter(), HERE / "faults_rank.py", fault]
+    return argv, bench.start_ranks(3, argv, CHECKS_HOSTS=3, **extra)
+
+
+def heard(bench, name, argv, processes, began, within, words, ranks=(0, 2)):
+    """The ranks that are left said a sentence with these words in time; *began* is when it happened."""
+    ends = bench.end_ranks(argv, processes, 60)
+    for rank in ranks:
+        m = FAILED.search(ends[rank].out)
+        if not m:
+            bench.point(f"{name}: rank {rank} hears of it", ends[rank].out[-2000:] or "it says nothing")
+            continue
+        late, error = float(m[1]) - began, None
+        if late > within:
+            error = f"after {late:.2f} s, not {within} s"
+        missing = [w for w in words if w not in m[2]]
+        if missing:
+            error = f"lacks {missing}"
+        bench.point(
+            f"{name}: rank {rank} hears of it within {within} s",
+            error and f"{error}\n{m[2]}\n{ends[rank].out[-1500:]}",
+        )
+        bench.log.write(f"# {name}: rank {rank} after {late:.3f} s: {m[2]}\n")
+    return ends
+
+
+def all_say(processes, text, timeout):
+    return [i for i, p in enumerate(processes) if not p.says(text, timeout)]
+
+
+def killed(bench):
+    """kill -9 of one of three; the others go on together."""
+    argv, processes = start(bench, "kill", RM_AGAIN=free_port())
+    silent = all_say(processes, "steady", bench.left(40))
+    began = time.monotonic()
+    processes[1].kill(signal.SIGKILL)
+    ends = heard(bench, "a killed rank", argv, processes, began, 1.0, ["rank 1", "was lost"])
+    bench.point("a killed rank: all were at work before", f"ranks {silent} were not" if silent else None)
+    for rank in (0, 2):
+        error = None if "again" in ends[rank].out and ends[rank].code == 0 else ends[rank].out[-2000:]
+        bench.point(f"a killed rank: rank {rank} reduces in the world of those who are left", error)
+
+
+def stopped(bench):
+    """SIGSTOP: it is silent, and the peer timeout ends it."""
+    argv, processes = start(bench, "kill", HVD_PEER_TIMEOUT="3")
+    all_say(processes, "steady", bench.left(40))
+    began = time.monotonic()
+    processes[1].kill(signal.SIGSTOP)
+    for rank in (0, 2):
+        processes[rank].says("failed", bench.left(15))
+    processes[1].kill(signal.SIGKILL)
+    heard(bench, "a stopped rank", argv, processes, began, 8.0, ["rank 1"])
+
+
+def in_flight(bench, fault, name):
+    """Kernels wait on the device for the one that goes: only an abort of the communicator ends them."""
+    argv, processes = start(bench, fault, RM_AGAIN=free_port())
+    ready = processes[1].says("in flight", bench.left(40))
+    began = time.monotonic()
+    processes[1].kill(signal.SIGKILL)
+    ends = heard(bench, name, argv, processes, began, 1.0, ["rank 1"])
+    bench.point(
+        f"{name}: kernels waited for it", None if ready else ends[1].out[-2000:] or "it did not say so"
+    )
+    for rank in (0, 2):
+        error = None if "again" in ends[rank].out and ends[rank].code == 0 else ends[rank].out[-2000:]
+        bench.point(f"{name}: rank {rank} reduces again", error)
+
+
+def illegal(bench):
+    """A kernel that writes where no memory is: its rank says so and the others name it."""
+    extra = {}
+    if bench.is_fake:
+        extra["RM_FAULTS"] = Path(bench.tmp.name) / "faults"
+    argv = [interpreter(), HERE / "faults_rank.py", "illegal"]
+    processes = bench.start_ranks(3, argv, CHECKS_HOSTS=3, **extra)
+    processes[1].says("failed", bench.left(40))
+    began = time.monotonic()
+    heard(bench, "an illegal address", argv, processes, began, 1.0, ["rank 1"])
+    own = FAILED.search("".join(processes[1].lines))
+    is_told = own and ("illegal" in own[2] or "CUDA" in own[2])
+    bench.point(
+        "an illegal address: its rank names it", None if is_told else "".join(processes[1].lines)[-2000:]
+    )
+
+
+def faults(bench):
+    killed(bench)
+    stopped(bench)
+    in_flight(bench, "in_flight", "killed while kernels wait")
+    in_flight(bench, "exit", "gone while kernels wait")
+    illegal(bench)
