@@ -162,21 +162,33 @@ static void render_gpus(const struct gpu_report *r, struct strbuf *out)
         strbuf_printf(out, "    InfiniBand: %s\n", r->ib);
 }
 
+static bool has_entry(char *const *env, const char *entry)
+{
+    for (; env && *env; env++)
+        if (strcmp(*env, entry) == 0)
+            return true;
+    return false;
+}
+
 /* cuCtxRecordEvent came with CUDA 12.5. */
-static const char *stream_ordering(const struct gpu_report *r)
+static const char *stream_ordering(const struct gpu_report *r, char *const *env)
 {
     unsigned major = 0, minor = 0;
 
     if (*r->problem)
         return "by host memory; TensorFlow copies to and from GPUs, no stream is "
                "shared";
-    if (sscanf(r->cuda, "%5u.%5u", &major, &minor) == 2 && major * 100 + minor >= 1205)
+    if (!has_entry(env, "HVD_GPU_READY=sync")
+        && sscanf(r->cuda, "%5u.%5u", &major, &minor) == 2
+        && major * 100 + minor >= 1205)
         return "by an event of the whole context";
     return "by synchronising its device before each operation";
 }
 
-static void
-render_ours(const struct answer *a, const struct gpu_report *gpus, struct strbuf *out)
+static void render_ours(const struct answer *a,
+                        const struct gpu_report *gpus,
+                        char *const *env,
+                        struct strbuf *out)
 {
     strbuf_puts(out, "\nRingmaster v" HVD_VERSION_STRING ":\n"
                      "    [X] CPU tensors: shared memory within a host, TCP between "
@@ -189,7 +201,7 @@ render_ours(const struct answer *a, const struct gpu_report *gpus, struct strbuf
         strbuf_printf(out,
                       "    tensorflow: %s\n"
                       "    tensorflow's stream ordering: %s\n",
-                      a->tensorflow, stream_ordering(gpus));
+                      a->tensorflow, stream_ordering(gpus, env));
     if (a->has_torch)
         strbuf_printf(out, "    torch: %s\n", a->torch);
     if (a->has_keras)
@@ -234,6 +246,6 @@ int check_build_render(struct capture *c,
                   "    [ ] Gloo    \n",
                   box(a->has_tensorflow && has_runtime),
                   box(a->has_torch && has_runtime), box(!*gpus->problem));
-    render_ours(a, gpus, out);
+    render_ours(a, gpus, env, out);
     return 0;
 }

@@ -164,6 +164,24 @@ def test_check_build_tells_of_gpus(folder):
     has(out, ", a MIG instance\n")
 
 
+def test_check_build_tells_how_tensorflow_is_ordered(folder):
+    os.makedirs(f"{folder}/packages/tensorflow")
+    os.mkdir(f"{folder}/bin")
+    with open(f"{folder}/packages/tensorflow/__init__.py", "w", encoding="ascii"):
+        pass
+    executable(f"{folder}/bin/python", f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
+    event, waits = "an event of the whole context", "synchronising its device before each operation"
+    for way, more in (
+        (event, {"HVD_FAKE_CUDA": "12050"}),
+        (event, {"HVD_FAKE_CUDA": "13000"}),
+        (waits, {"HVD_FAKE_CUDA": "12040"}),
+        (waits, {"HVD_FAKE_CUDA": "12050", "HVD_GPU_READY": "sync"}),
+        ("host memory; ", {"HVD_GPU": "off"}),
+    ):
+        out = check_build(folder, **fakes(PYTHONPATH=f"{folder}/packages", **more))
+        has(out, f"    tensorflow's stream ordering: by {way}")
+
+
 def test_check_build_names_the_one_problem(folder):
     os.mkdir(f"{folder}/bin")
     for part, more in (
