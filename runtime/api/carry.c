@@ -136,11 +136,15 @@ int carry_set(struct coordinator *co, const struct member_act *act, struct err *
 static int empty_set(struct coordinator *co, uint32_t id, struct err *err)
 {
     const struct process_set *set = sets_find(co->sets, id);
+    int r;
 
     if (!set || !set->device_backend)
         return 0;
     co->gpu.ops->state_forget_set(device_of(co), id);
-    return flights_drain(co, set->device_backend, 0, err);
+    r = flights_drain(co, set->device_backend, 0, err);
+    if (r == 0) /* its buffers may be freed when it has gone */
+        carry_forget_set(co, set);
+    return r;
 }
 
 static int change_sets(struct coordinator *co,
@@ -156,7 +160,6 @@ static int change_sets(struct coordinator *co,
     }
     r = empty_set(co, op->req.root, err);
     r = r < 0 ? r : sets_remove(co->sets, op->req.root, err);
-    regions_forget_set(&co->regions, op->req.root);
     member_set_removed(co->member, op->req.root);
     if (co->codec_state)
         codec_state_forget_set(co->codec_state, op->req.root);

@@ -157,6 +157,18 @@ static int forget(struct coordinator *co,
     return 0;
 }
 
+void carry_forget_set(struct coordinator *co, const struct process_set *set)
+{
+    struct region region;
+
+    for (uint32_t i = 1; i <= REGION_MAX; i++) {
+        if (!regions_get(&co->regions, set->id, i, &region))
+            continue;
+        co->gpu.ops->buffer_forget(set->device_backend, (void *)region.at);
+        regions_remove(&co->regions, set->id, i);
+    }
+}
+
 int carry_register(struct coordinator *co,
                    struct process_set *set,
                    const struct member_act *act,

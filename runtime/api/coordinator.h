@@ -218,6 +218,8 @@ int carry_register(struct coordinator *co,
                    struct process_set *set,
                    const struct member_act *act,
                    struct err *err);
+/* All buffers of a set, when none of its batches is on its way. */
+void carry_forget_set(struct coordinator *co, const struct process_set *set);
 void carry_finish(struct coordinator *co, struct op *op, int status, const char *text);
 
 #endif

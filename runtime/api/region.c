@@ -67,6 +67,8 @@ bool regions_get(struct regions *r, uint32_t set, uint32_t number, struct region
 {
     bool is_there = false;
 
+    if (atomic_load_explicit(&r->n_live, memory_order_acquire) == 0)
+        return false;
     (void)pthread_mutex_lock(&r->lock);
     for (size_t i = 0; i < r->n && !is_there; i++)
         if (r->v[i].set == set && r->v[i].number == number) {
@@ -113,26 +115,15 @@ void regions_add(struct regions *r, const struct region *added)
     (void)pthread_mutex_unlock(&r->lock);
 }
 
-/* number 0: all of the set. */
-static void drop(struct regions *r, uint32_t set, uint32_t number)
+void regions_remove(struct regions *r, uint32_t set, uint32_t number)
 {
     size_t left = 0;
 
     (void)pthread_mutex_lock(&r->lock);
     for (size_t i = 0; i < r->n; i++)
-        if (r->v[i].set != set || (number > 0 && r->v[i].number != number))
+        if (r->v[i].set != set || r->v[i].number != number)
             r->v[left++] = r->v[i];
     r->n = left;
     count(r);
     (void)pthread_mutex_unlock(&r->lock);
-}
-
-void regions_remove(struct regions *r, uint32_t set, uint32_t number)
-{
-    drop(r, set, number);
-}
-
-void regions_forget_set(struct regions *r, uint32_t set)
-{
-    drop(r, set, 0);
 }

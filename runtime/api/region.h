@@ -42,6 +42,5 @@ uint32_t regions_next(struct regions *r, uint32_t set, uint32_t last);
 int regions_reserve(struct regions *r);                          /* -ENOMEM */
 void regions_add(struct regions *r, const struct region *added); /* one is reserved */
 void regions_remove(struct regions *r, uint32_t set, uint32_t number);
-void regions_forget_set(struct regions *r, uint32_t set);
 
 #endif

@@ -97,6 +97,7 @@ static void of_a_set(int rank, int size)
     CHECK_OK(sum("w", v, v, 5, 0)); /* of the world it is not known */
     CHECK(fake.region_last == 0, "%d", (int)fake.region_last);
     CHECK_OK(hvd_process_set_remove(id));
+    CHECK(fake.n_forgotten == (rank != 1), "%d", (int)fake.n_forgotten);
     CHECK(hvd_deregister(v, id) == HVD_INVALID_ARGUMENT, "ok");
     CHECK_OK(hvd_shutdown());
 }
