@@ -9,7 +9,9 @@
 
 #include <cmocka.h>
 
+#include "runtime/core/compress/cast.h"
 #include "runtime/core/compress/int8.h"
+#include "runtime/core/compress/layout.h"
 #include "runtime/core/half.h"
 #include "tests/fakes/cuda/kernels_cpu.h"
 
@@ -151,11 +153,70 @@ static void sums_are_the_codecs(void **state)
     }
 }
 
+/* One launch for all shards, where theirs lie apart; ours lies elsewhere. */
+static void shards_are_messages_of_their_own(void **state)
+{
+    static const uint32_t n_shards[] = {1, 2, 3, 8, 50};
+    static uint8_t own[5 * MAX_N], back[MAX_N * 8], all[MAX_N * 8];
+    static uint8_t apart[60 * (5 * 1024) + 5 * MAX_N];
+    const struct codec_kernels *k = codec_kernels_of(false);
+    struct err err = ERR_INIT;
+    (void)state;
+    for (size_t i = 0; i < N_OF(counts) * N_OF(n_shards) * 4; i++) {
+        size_t t = i % 4;
+        uint32_t n = counts[i / 4 % N_OF(counts)], shards = n_shards[i / 28];
+        struct codec_plan plan = {
+            .codec = {.block = 256}, .count = n, .n_members = shards};
+        struct args_int8_code a = {.in = (uintptr_t)in,
+                                   .wire = (uintptr_t)apart,
+                                   .residual = (uintptr_t)residual,
+                                   .count = n,
+                                   .scale = 1,
+                                   .block = 256,
+                                   .n_shards = shards,
+                                   .stride = codec_shard_of(&plan, 0).wire_bytes + 1,
+                                   .own = (uintptr_t)own,
+                                   .me = (uint32_t)i % shards};
+        struct args_int8_sum back_args = {.wire = (uintptr_t)apart,
+                                          .stride = a.stride,
+                                          .out = (uintptr_t)back,
+                                          .count = n,
+                                          .factor = 0.5,
+                                          .n = 1,
+                                          .block = 256,
+                                          .n_shards = shards};
+
+        fill(types[t], n, (unsigned)i);
+        memcpy(kept, residual, sizeof kept);
+        cpu_kernel_run(&cpu_kernels[KERNEL_int8_code_f32 + t], &a, 3, i);
+        for (uint32_t j = 0; j < shards; j++) {
+            struct codec_shard s = codec_shard_of(&plan, j);
+            uint8_t *at = j == a.me ? own : apart + j * a.stride;
+
+            int8_encode(k, want, cast_at(in, types[t], s.at), types[t], 1, kept + s.at,
+                        s.count, 256);
+            if (memcmp(at, want, s.wire_bytes) != 0)
+                fail_msg("shard %u of %u, %u elements", j, shards, n);
+            assert_int_equal(0,
+                             int8_sum(k, cast_at_out(all, types[t], s.at), types[t],
+                                      0.5, want, s.wire_bytes, 1, s.count, 256, &err));
+        }
+        assert_memory_equal(residual, kept, n * sizeof *kept);
+        memcpy(apart + a.me * a.stride, own, a.stride - 1);
+        cpu_kernel_run(&cpu_kernels[KERNEL_int8_sum_f32 + t], &back_args, 5, i);
+        for (uint32_t e = 0; e < n; e++)
+            if (!is_same(types[t], back + e * dtype_size(types[t]),
+                         all + e * dtype_size(types[t])))
+                fail_msg("%s: element %u of %u", dtype_name(types[t]), e, n);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(messages_are_the_codecs),
         cmocka_unit_test(sums_are_the_codecs),
+        cmocka_unit_test(shards_are_messages_of_their_own),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -36,35 +36,11 @@ static uint32_t blocks_of(uint64_t count, uint32_t block)
     return n < INT_MAX ? (uint32_t)n : INT_MAX;
 }
 
-/* What is to be a message. */
-struct source {
-    cu_ptr in; /* 0: zeros */
-    enum dtype dtype;
-    cu_ptr residual; /* 0: none */
-    double scale;
-};
-
-static int code(struct post *p,
-                const struct source *s,
-                cu_ptr wire,
-                uint64_t at,
-                uint64_t count,
-                uint32_t block,
-                struct err *err)
+static int
+code(struct post *p, const struct args_int8_code *args, enum dtype t, struct err *err)
 {
-    const struct args_int8_code args = {
-        .in = s->in + at * dtype_size(s->dtype),
-        .wire = wire,
-        .residual = s->residual ? s->residual + at * sizeof(float) : 0,
-        .count = count,
-        .scale = s->scale,
-        .block = block,
-    };
-
-    if (!s->in)
-        return gcoll_zero(p, wire, int8_wire_bytes(count, block), err);
-    return launch_kernel(p->g->launch, kernels[s->dtype].code, blocks_of(count, block),
-                         &args, p->s, err);
+    return launch_kernel(p->g->launch, kernels[t].code,
+                         blocks_of(args->count, args->block), args, p->s, err);
 }
 
 static int
@@ -90,9 +66,15 @@ static int gather(const struct post *p,
                      err);
 }
 
-static struct source tensor_of(const struct gcodec_item *it)
+/* The tensor as one message. */
+static struct args_int8_code tensor_of(const struct gcodec_item *it, cu_ptr wire)
 {
-    return (struct source){it->in, it->plan->dtype, it->residual, it->prescale};
+    return (struct args_int8_code){.in = it->in,
+                                   .wire = wire,
+                                   .residual = it->residual,
+                                   .count = it->plan->count,
+                                   .scale = it->prescale,
+                                   .block = it->plan->codec.block};
 }
 
 /* --- 2 members --- */
@@ -104,19 +86,20 @@ static int gather_round(struct post *p,
                         struct err *err)
 {
     const struct codec_plan *plan = it->plan;
-    const struct source s = tensor_of(it);
-    const struct args_int8_sum args = {.wire = it->scratch,
-                                       .stride = plan->wire_bytes,
-                                       .out = it->out,
-                                       .count = plan->count,
-                                       .factor = it->factor,
-                                       .n = p->c->n,
-                                       .block = plan->codec.block};
+    const cu_ptr ours = it->scratch + p->c->me * plan->wire_bytes;
+    const struct args_int8_code in = tensor_of(it, ours);
+    const struct args_int8_sum out = {.wire = it->scratch,
+                                      .stride = plan->wire_bytes,
+                                      .out = it->out,
+                                      .count = plan->count,
+                                      .factor = it->factor,
+                                      .n = p->c->n,
+                                      .block = plan->codec.block};
 
     if (round > 0)
-        return round > 1 || !it->out ? 0 : sum(p, &args, plan->dtype, err);
-    int rc = code(p, &s, it->scratch + p->c->me * plan->wire_bytes, 0, plan->count,
-                  plan->codec.block, err);
+        return round > 1 || !it->out ? 0 : sum(p, &out, plan->dtype, err);
+    int rc = it->in ? code(p, &in, plan->dtype, err)
+                    : gcoll_zero(p, ours, plan->wire_bytes, err);
     return rc ? rc : gather(p, it->scratch, plan->wire_bytes, calls, err);
 }
 
@@ -143,36 +126,51 @@ static struct shards place(const struct codec_plan *plan, cu_ptr scratch, uint32
     return s;
 }
 
+/* All shards become messages: ours where we sum it, the others where they are sent
+ * from. */
+static int code_shards(struct post *p,
+                       const struct gcodec_item *it,
+                       const struct shards *s,
+                       struct err *err)
+{
+    const uint32_t me = p->c->me, n = p->c->n;
+    const uint64_t mine = s->mine.wire_bytes;
+    struct args_int8_code args = tensor_of(it, s->send);
+
+    if (!it->in) {
+        int rc = gcoll_zero(p, s->send, s->stride * n, err);
+        return rc ? rc : gcoll_zero(p, s->recv + me * mine, mine, err);
+    }
+    args.n_shards = n;
+    args.stride = s->stride;
+    args.me = me;
+    args.own = s->recv + me * mine;
+    return code(p, &args, it->plan->dtype, err);
+}
+
 static int send_shards(struct post *p,
                        const struct gcodec_item *it,
                        const struct shards *s,
                        struct gcoll_calls *calls,
                        struct err *err)
 {
-    const uint32_t me = p->c->me, block = it->plan->codec.block;
-    const uint64_t mine = s->mine.wire_bytes;
-    const struct source tensor = tensor_of(it);
-    int rc = 0;
+    int rc = code_shards(p, it, s, err);
 
     for (uint32_t j = 0; j < p->c->n && !rc; j++) {
-        const struct codec_shard to = codec_shard_of(it->plan, j);
-        const cu_ptr wire = j == me ? s->recv + j * mine : s->send + j * s->stride;
-        struct gcoll_call call = {.dtype = NCCL_U8, .peer = (int)j};
+        struct gcoll_call call = {.kind = CALL_SEND,
+                                  .in = s->send + j * s->stride,
+                                  .count = codec_shard_of(it->plan, j).wire_bytes,
+                                  .dtype = NCCL_U8,
+                                  .peer = (int)j};
 
-        rc = code(p, &tensor, wire, to.at, to.count, block, err);
-        if (rc || j == me)
+        if (j == p->c->me)
             continue;
-        call.kind = CALL_SEND;
-        call.in = wire;
-        call.count = to.wire_bytes;
         rc = gcoll_add(calls, call, err);
-        if (rc)
-            continue;
         call.kind = CALL_RECV;
         call.in = 0;
-        call.out = s->recv + j * mine;
-        call.count = mine;
-        rc = gcoll_add(calls, call, err);
+        call.out = s->recv + j * s->mine.wire_bytes;
+        call.count = s->mine.wire_bytes;
+        rc = rc ? rc : gcoll_add(calls, call, err);
     }
     return rc;
 }
@@ -184,19 +182,22 @@ static int sum_mine(struct post *p,
                     struct err *err)
 {
     const uint32_t block = it->plan->codec.block;
-    const struct args_int8_sum args = {.wire = s->recv,
-                                       .stride = s->mine.wire_bytes,
-                                       .out = s->sums,
-                                       .count = s->mine.count,
-                                       .factor = 1,
-                                       .n = p->c->n,
-                                       .block = block};
-    const struct source sums = {s->sums, DT_F32, it->shard, 1};
-    int rc = sum(p, &args, DT_F32, err);
+    const struct args_int8_sum of = {.wire = s->recv,
+                                     .stride = s->mine.wire_bytes,
+                                     .out = s->sums,
+                                     .count = s->mine.count,
+                                     .factor = 1,
+                                     .n = p->c->n,
+                                     .block = block};
+    const struct args_int8_code to = {.in = s->sums,
+                                      .wire = s->send + p->c->me * s->stride,
+                                      .residual = it->shard,
+                                      .count = s->mine.count,
+                                      .scale = 1,
+                                      .block = block};
+    int rc = sum(p, &of, DT_F32, err);
 
-    if (!rc)
-        rc = code(p, &sums, s->send + p->c->me * s->stride, 0, s->mine.count, block,
-                  err);
+    rc = rc ? rc : code(p, &to, DT_F32, err);
     return rc ? rc : gather(p, s->send, s->stride, calls, err);
 }
 
@@ -205,21 +206,16 @@ static int decode(struct post *p,
                   const struct shards *s,
                   struct err *err)
 {
-    int rc = 0;
+    const struct args_int8_sum args = {.wire = s->send,
+                                       .stride = s->stride,
+                                       .out = it->out,
+                                       .count = it->plan->count,
+                                       .factor = it->factor,
+                                       .n = 1,
+                                       .block = it->plan->codec.block,
+                                       .n_shards = p->c->n};
 
-    for (uint32_t j = 0; j < p->c->n && it->out && !rc; j++) {
-        const struct codec_shard of = codec_shard_of(it->plan, j);
-        const struct args_int8_sum args = {.wire = s->send + j * s->stride,
-                                           .out = it->out
-                                                  + of.at * dtype_size(it->plan->dtype),
-                                           .count = of.count,
-                                           .factor = it->factor,
-                                           .n = 1,
-                                           .block = it->plan->codec.block};
-
-        rc = sum(p, &args, it->plan->dtype, err);
-    }
-    return rc;
+    return it->out ? sum(p, &args, it->plan->dtype, err) : 0;
 }
 
 static int shards_round(struct post *p,

@@ -96,18 +96,25 @@ struct args_combine {
 /* Messages of core/compress/int8.h, of `count` elements in blocks of `block` (at most
  * 1024), which are the blocks to launch. int8_code_TYPE is int8_encode of one tensor,
  * int8_sum_TYPE is int8_sum of n messages that begin `stride` bytes apart, to the bit.
- * What is no message is not told: they are our own kernels'. */
+ * What is no message is not told: they are our own kernels'.
+ *
+ * n_shards not 0: a message each of so many shards (whole blocks, the first ones have
+ * one more where it does not divide), that of shard j at wire + j * stride; coding puts
+ * that of shard `me` to own instead, and there is one member to sum (n is 1). */
 struct args_int8_code {
     uint64_t in, wire;
     uint64_t residual; /* of float; 0: no feedback */
     uint64_t count;
     double scale;
-    uint32_t block, pad;
+    uint32_t block, n_shards;
+    uint64_t stride, own;
+    uint32_t me, pad;
 };
 struct args_int8_sum {
     uint64_t wire, stride, out, count;
     double factor;
     uint32_t n, block;
+    uint32_t n_shards, pad;
 };
 
 /* Top-k of all tensors of a batch at once, to the bit what topk_encode and topk_sum of

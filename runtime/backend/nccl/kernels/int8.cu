@@ -27,6 +27,27 @@ DEVICE void int8_scale_put(uint8_t *p, float s)
     p[3] = (uint8_t)(u >> 24);
 }
 
+/* Where block b of n_blocks is: which block of which shard's message. */
+struct int8_place {
+    uint64_t b, n_blocks;
+    uint32_t shard;
+};
+
+DEVICE struct int8_place int8_place_of(uint64_t b, uint64_t n_blocks, uint32_t n_shards)
+{
+    struct int8_place p = {b, n_blocks, 0};
+    if (n_shards > 1) {
+        uint64_t each = n_blocks / n_shards, more = n_blocks % n_shards;
+        uint64_t longer = more * (each + 1); /* blocks of the shards with one more */
+        uint64_t j =
+            b < longer ? b / (each + 1) : more + (b - longer) / (each > 0 ? each : 1);
+        p.b = b - j * each - (j < more ? j : more);
+        p.n_blocks = each + (j < more ? 1 : 0);
+        p.shard = (uint32_t)j;
+    }
+    return p;
+}
+
 /* Of the largest magnitude's bits. */
 DEVICE float int8_scale_of(uint32_t top)
 {
@@ -110,12 +131,16 @@ DEVICE void int8_store(const struct args_int8_code *a,
                 SYNC                                                                   \
             }                                                                          \
             float s = int8_scale_of(tops[0]);                                          \
+            struct int8_place to = int8_place_of(b, n_blocks, a.n_shards);             \
+            uint8_t *wire = (uint8_t *)(a.n_shards > 0 && to.shard == a.me             \
+                                            ? a.own                                    \
+                                            : a.wire + to.shard * a.stride);           \
             EACH_THREAD(t)                                                             \
             {                                                                          \
                 if (t == 0)                                                            \
-                    int8_scale_put((uint8_t *)a.wire + 4 * b, s);                      \
+                    int8_scale_put(wire + 4 * to.b, s);                                \
                 int8_store(&a, &P(v, t), at, n, s,                                     \
-                           (uint8_t *)a.wire + 4 * n_blocks + at, t);                  \
+                           wire + 4 * to.n_blocks + to.b * a.block, t);                \
             }                                                                          \
             SYNC                                                                       \
         }                                                                              \
@@ -138,11 +163,13 @@ DEFINE_INT8_CODE(int8_code_bf16, uint16_t, f32_of_bf16, INT8_DOUBLE_BF16)
         uint64_t at = b * a->block, left = a->count - at;                              \
         uint32_t n = left < a->block ? (uint32_t)left : a->block;                      \
         double factor = a->factor;                                                     \
+        struct int8_place of = int8_place_of(b, n_blocks, a->n_shards);                \
         float sum[4] = {0, 0, 0, 0};                                                   \
         for (uint32_t k = 0; k < a->n; k++) {                                          \
-            const uint8_t *wire = (const uint8_t *)a->wire + k * a->stride;            \
-            float s = int8_scale_at(wire + 4 * b);                                     \
-            const uint8_t *q = wire + 4 * n_blocks + at;                               \
+            const uint8_t *wire =                                                      \
+                (const uint8_t *)a->wire + (k + of.shard) * a->stride;                 \
+            float s = int8_scale_at(wire + 4 * of.b);                                  \
+            const uint8_t *q = wire + 4 * of.n_blocks + of.b * a->block;               \
             UNROLL for (uint32_t j = 0; j < 4; j++)                                    \
             {                                                                          \
                 if (t + j * 256 < n)                                                   \
