@@ -256,7 +256,7 @@ static void tf_body(int rank, int size)
 /* Whoever has an empty tensor only, and first, uses the GPU of its local rank. */
 static void empty_body(int rank, int size)
 {
-    struct run r = ON_GPU;
+    struct run r = ON_GPU, none = ON_GPU, share = ON_GPU;
 
     CHECK_OK(hvd_init(NULL));
     open_stream(rank);
@@ -266,6 +266,16 @@ static void empty_body(int rank, int size)
     end(&r);
     expect(&r, 0, size - 1, 0, 2);
     close_run(&r);
+    add_input(&none, 0, 0, 0);
+    begin(&none, "HvdAllgather", "n");
+    end(&none);
+    expect(&none, 0, 0, 0, 0);
+    close_run(&none);
+    add_input(&share, 1, 1, 0); /* the first rank's */
+    begin(&share, "HvdReducescatter", "s");
+    end(&share);
+    expect(&share, 0, rank == 0 ? 1 : 0, (float)size, 0);
+    close_run(&share);
     reduce(rank, size);
     CHECK_OK(hvd_shutdown());
 }
