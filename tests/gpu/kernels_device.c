@@ -185,14 +185,19 @@ static void walk_int8_code(void *args)
 {
     struct args_int8_code *a = args;
     touch(&a->in, a->count * walk.sizes[0]);
-    touch(&a->wire, int8_wire_bytes(a->count, a->block));
+    touch(&a->wire, a->n_shards > 0 ? a->n_shards * a->stride
+                                    : int8_wire_bytes(a->count, a->block));
+    if (a->n_shards > 0)
+        touch(&a->own, a->stride);
     touch(&a->residual, a->count * sizeof(float));
 }
 
 static void walk_int8_sum(void *args)
 {
     struct args_int8_sum *a = args;
-    touch(&a->wire, (a->n - 1) * a->stride + int8_wire_bytes(a->count, a->block));
+    touch(&a->wire, a->n_shards > 0
+                        ? a->n_shards * a->stride
+                        : (a->n - 1) * a->stride + int8_wire_bytes(a->count, a->block));
     touch(&a->out, a->count * walk.sizes[0]);
 }
 
