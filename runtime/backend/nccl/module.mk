@@ -33,7 +33,7 @@ $(eval $(call program,hvd-gpu,runtime/backend/nccl/hvd_gpu.c,nccl core base,-lm 
 ALL_BINS += $(O)/lib/libhvd_cuda.so $(O)/bin/hvd-gpu
 # It needs the image's table alone, not megabytes of kernels.
 $(BUILD)/kernels/head.bin: $(KERNEL_BIN)
-	$(Q)cat $< /dev/zero | head -c 1024 >$@
+	$(Q)cat $< /dev/zero | head -c 1024 >$@.$$$$ && mv $@.$$$$ $@
 # After the macros, which set XFLAGS of their sources.
 $(O)/runtime/backend/nccl/image.o: XFLAGS := -DKERNELS_BIN='"$(KERNEL_BIN)"'
 $(O)/runtime/backend/nccl/image.o: $(KERNEL_BIN)

@@ -256,9 +256,11 @@ def compiled(jobs, text):
 
 
 def write(path, data):
-    with open(path + ".new", "wb") as f:
+    """Whole or not at all, also where two makes, of two variants, do it at once."""
+    partial = f"{path}.{os.getpid()}.new"
+    with open(partial, "wb") as f:
         f.write(data)
-    os.replace(path + ".new", path)
+    os.replace(partial, path)
 
 
 def main():
