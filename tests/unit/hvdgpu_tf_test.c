@@ -118,6 +118,8 @@ struct run {
     sem_t done;
 };
 
+static bool blocks; /* operations do, as where the self-test failed */
+
 #define ON_GPU                                                                         \
     {                                                                                  \
         .c = {.is_on_gpu = true }                                                      \
@@ -126,7 +128,7 @@ struct run {
 /* What compute() begins; inputs are in r->c. */
 static void begin(struct run *r, const char *op, const char *name)
 {
-    struct TF_OpKernelConstruction made = {.name = name};
+    struct TF_OpKernelConstruction made = {.name = name, .is_blocking = blocks};
     struct function f = {{&r->done, NULL}, manager, invoker};
 
     r->b = fake_find(op, r->c.is_on_gpu ? "GPU" : "CPU");
@@ -136,6 +138,8 @@ static void begin(struct run *r, const char *op, const char *name)
     CHECK(r->kernel, "%s", said);
     r->b->compute_async(r->kernel, &r->c, (void *)&f);
     memset(&f, 0xee, sizeof(f));
+    if (blocks) /* it has ended */
+        (void)sem_post(&r->done);
 }
 
 static void end(struct run *r)
@@ -253,6 +257,12 @@ static void tf_body(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
+static void blocking_body(int rank, int size)
+{
+    blocks = true;
+    tf_body(rank, size);
+}
+
 /* Whoever has an empty tensor only, and first, uses the GPU of its local rank. */
 static void empty_body(int rank, int size)
 {
@@ -368,6 +378,13 @@ static void all_streams_are_waited_for_by_older_drivers(void **state)
     (void)unsetenv("HVD_GPU_READY");
 }
 
+static void operations_may_block(void **state)
+{
+    (void)state;
+    run("12050", 2, blocking_body);
+    run("12040", 2, blocking_body);
+}
+
 static void an_empty_tensor_may_be_the_first(void **state)
 {
     (void)state;
@@ -397,6 +414,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_streams_are_waited_for_by_one_event),
         cmocka_unit_test(all_streams_are_waited_for_by_older_drivers),
+        cmocka_unit_test(operations_may_block),
         cmocka_unit_test(an_empty_tensor_may_be_the_first),
         cmocka_unit_test(a_rank_that_computes_on_the_cpu_is_told),
         cmocka_unit_test(a_lost_rank_is_told_while_the_gpu_waits_for_it),
