@@ -270,6 +270,21 @@ static void moved_buffer_is_captured_anew_at_once(void **state)
     assert_int_equal(fake.n_captured, 2);
 }
 
+static void buffer_moves_when_it_grows(void **state)
+{
+    struct err err = ERR_INIT;
+    uint32_t place[4];
+    cu_ptr at[4];
+    static const uint64_t bytes[] = {100, FUSION_GRANULE, FUSION_GRANULE + 1, 50};
+
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(0, graphs_buffer(*state, bytes[i], &at[i], &place[i], &err));
+    assert_true(at[0] == at[1] && at[2] == at[3]);
+    assert_true(place[0] == place[1] && place[1] + 1 == place[2]
+                && place[2] == place[3]);
+    assert_int_equal(fake.n_blocks, 1);
+}
+
 static void other_number_of_pieces_is_captured_anew(void **state)
 {
     uint32_t key = 1;
@@ -338,6 +353,7 @@ int main(void)
                                         end),
         cmocka_unit_test_setup_teardown(moved_buffer_is_captured_anew_at_once, start,
                                         end),
+        cmocka_unit_test_setup_teardown(buffer_moves_when_it_grows, start, end),
         cmocka_unit_test_setup_teardown(other_number_of_pieces_is_captured_anew, start,
                                         end),
         cmocka_unit_test_setup_teardown(least_recently_used_graph_goes, start, end),

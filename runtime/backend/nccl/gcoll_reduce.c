@@ -17,7 +17,7 @@ struct reducing {
     struct reduction r;
     struct fuse_plan plan;
     size_t in_size, wire_size; /* of an element */
-    uint32_t generation;       /* of the fusion buffer */
+    uint32_t generation;       /* of the buffer that is packed into */
     size_t n;
     uint64_t *counts, *offsets; /* mem_free */
     cu_ptr *in, *out;           /* of NCCL's calls */
@@ -259,6 +259,19 @@ static int run_graph(struct post *p, struct reducing *q, struct err *err)
     return rc ? rc : graph_run(graphs, &b, err);
 }
 
+/* Graphs have one of their own, but where NCCL is to know the buffer. */
+static int take_buffer(struct post *p, struct reducing *q, cu_ptr *ret, struct err *err)
+{
+    const uint64_t bytes = q->plan.wire_bytes;
+    struct graphs *graphs;
+
+    if (!p->c->terms.uses_graphs || !p->c->n_nc || comm_registers(p->c))
+        return comm_fusion(p->c, p->index, bytes, p->s, ret, &q->generation, err);
+    graphs = graphs_of(p);
+    return graphs ? graphs_buffer(graphs, bytes, ret, &q->generation, err)
+                  : err_set(err, -ENOMEM, "out of memory for graphs");
+}
+
 static int run_packed(struct post *p, struct reducing *q, struct err *err)
 {
     const bool is_in_place = lies_as_packed(p, q);
@@ -271,8 +284,7 @@ static int run_packed(struct post *p, struct reducing *q, struct err *err)
         return rc ? rc : gcoll_make(p, &q->calls, err);
     }
     p->is_packed = true;
-    rc = comm_fusion(p->c, p->index, q->plan.wire_bytes, p->s, &buffer, &q->generation,
-                     err);
+    rc = take_buffer(p, q, &buffer, err);
     for (size_t i = 0; i < q->n && !rc; i++)
         q->in[i] = buffer + q->offsets[i];
     if (!rc && !q->plan.is_call_each)

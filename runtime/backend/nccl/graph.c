@@ -4,9 +4,10 @@
  * Design: kernels read their tables from device memory, so a graph holds no address of
  * a tensor: those may change from step to step, and only the table is uploaded again,
  * before the replay and outside of the graph, over the same memory. What a graph does
- * hold (the fusion buffer) is told by `place`; when that changes it is captured again
- * at once, not run as it is: captured or not has to be equal on all ranks, and the
- * buffer may have moved on this one only, by a batch of another process set.
+ * hold (the buffer that is packed into) is told by `place`; when that changes it is
+ * captured again at once, not run as it is. That happens on all ranks or none, for the
+ * buffer is of this communicator's batches alone (graphs_buffer): NCCL may agree with
+ * other ranks during a capture (about buffers that it registers for graphs).
  *
  * The capture is of this thread (a framework may capture beside it, and NCCL's own
  * threads may allocate). It is always ended, also after an error inside of it.
@@ -67,6 +68,8 @@ void graphs_release(struct graphs *g)
         entry_drop(g, &g->kept[i]);
     }
     retired_free(g);
+    memory_give(g->tables->memory, g->buffer, g->stream);
+    g->buffer = 0;
 }
 
 struct graphs *graphs_new(const struct cuda_api *cu,
@@ -109,6 +112,26 @@ entry_of(struct graphs *g, const struct graph_batch *b, struct err *err)
     memcpy(oldest->key, b->key, b->key_bytes);
     oldest->key_bytes = b->key_bytes;
     return oldest;
+}
+
+int graphs_buffer(
+    struct graphs *g, uint64_t bytes, cu_ptr *ret, uint32_t *ret_place, struct err *err)
+{
+    uint64_t n = (bytes + FUSION_GRANULE - 1) / FUSION_GRANULE * FUSION_GRANULE;
+    cu_ptr at;
+
+    if (bytes > g->buffer_bytes) {
+        int r = memory_take(g->tables->memory, n, g->stream, &at, err);
+        if (r < 0)
+            return err_prefix(err, "the buffer of graphs");
+        memory_give(g->tables->memory, g->buffer, g->stream);
+        g->buffer = at;
+        g->buffer_bytes = n;
+        g->n_moves++;
+    }
+    *ret = g->buffer;
+    *ret_place = g->n_moves;
+    return 0;
 }
 
 static int run_as_it_is(struct graphs *g, const struct graph_batch *b, struct err *err)

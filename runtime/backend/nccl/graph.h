@@ -21,11 +21,11 @@ struct graph_batch {
      * on all ranks. Copied. */
     const void *key;
     size_t key_bytes;
-    /* Another number when an address that enqueue uses has changed (the fusion buffer's
-     * generation): it is captured anew. Of this rank alone. */
+    /* Another number when an address that enqueue uses has changed: it is captured
+     * anew. */
     uint64_t place;
-    /* Of pack and unpack, of this rank alone too; other numbers than last time: it is
-     * captured anew. */
+    /* Of pack and unpack; other numbers than last time: it is captured anew. What they
+     * hold is of this rank alone. */
     const struct chunk *in, *out;
     uint32_t n_in, n_out; /* 0: none */
     /* Puts all on the stream, with these tables; waits for nothing. */
@@ -50,6 +50,9 @@ struct graphs { /* of one communicator and stream */
     uint64_t clock;
     uint64_t n_captured, n_replayed; /* for statistics and tests */
     struct graph_entry kept[GRAPHS_KEPT];
+    cu_ptr buffer; /* graphs_buffer's */
+    uint64_t buffer_bytes;
+    uint32_t n_moves;                      /* of it */
     cu_graph_exec retired[GRAPHS_RETIRED]; /* until the stream is idle */
     uint32_t n_retired;
 };
@@ -67,6 +70,14 @@ struct graphs *graphs_new(const struct cuda_api *cu,
                           const cu_stream *streams,
                           uint32_t n);
 void graphs_free(struct graphs *v, uint32_t n); /* accepts NULL */
+/* Memory for what these batches pack, at least bytes; *ret_place: how often it has
+ * moved, which follows from the batches of this communicator alone, unlike that of the
+ * fusion buffer, which all of a rank's share. Contents do not survive growing. */
+int graphs_buffer(struct graphs *g,
+                  uint64_t bytes,
+                  cu_ptr *ret,
+                  uint32_t *ret_place,
+                  struct err *err);
 int graph_run(struct graphs *g, const struct graph_batch *b, struct err *err);
 
 #endif
