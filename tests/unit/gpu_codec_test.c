@@ -17,7 +17,7 @@
 static void int8_has_the_bits_of_the_host_s(void **state)
 {
     static const struct coding_case cases[] = {
-        {.text = "int8", .n_rounds = 30},
+        {.text = "int8", .has_nans = true, .n_rounds = 30},
         {.text = "int8:block=256", .n_rounds = 12},
         {.text = "int8:block=1024,feedback=0", .n_rounds = 8},
     };
@@ -41,6 +41,7 @@ static void halves_are_ordinary_batches_of_half_the_bytes(void **state)
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         run_coding(&cases[i], (struct gpu_case){.n = 2});
         run_coding(&cases[i], (struct gpu_case){.n = 3, .is_deterministic = i == 1});
+        run_coding(&cases[i], (struct gpu_case){.n = 2, .uses_graphs = true});
     }
 }
 

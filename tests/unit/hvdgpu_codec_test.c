@@ -89,6 +89,11 @@ static void results_are_the_host_s(void **state)
     the_codec = "int8";
     run(2, beside_body);
     run(3, beside_body);
+    the_codec = "topk:ratio=0.05";
+    run(2, beside_body);
+    the_codec = "powersgd:rank=2"; /* both stop at float32's end */
+    the_slack = 1e-3;
+    run(3, beside_body);
     the_codec = "fp16";
     the_slack = 0.02;
     run(3, beside_body);
