@@ -33,11 +33,14 @@ static struct member_act act_of(const struct flight *f)
 
 struct flight *flight_new(const struct member_act *act, uint32_t n_members)
 {
+    const size_t n = act->n_items;
     struct flight *f =
-        mem_zalloc(sizeof(*f) + (act->n_items + 1) * sizeof(struct member_item));
+        mem_zalloc(sizeof(*f) + n * (sizeof(*f->items) + sizeof(*f->at)));
 
-    if (f)
-        f->n_members = n_members;
+    if (!f)
+        return NULL;
+    f->n_members = n_members;
+    f->at = (uint32_t *)(void *)(f->items + n);
     return f;
 }
 
@@ -54,6 +57,7 @@ void flight_add(struct coordinator *co,
 
         if (!op)
             continue;
+        f->at[f->n] = (uint32_t)i;
         f->items[f->n++] = (struct member_item){.op = &op->part, .req = &op->req};
         tensor_queue_remove(&co->queue, op);
         op_posted(op, co->gpu.ops->ticket_event(b, f->ticket));
@@ -98,11 +102,13 @@ static int
 tell_nonfinite(struct coordinator *co, const struct flight *f, struct err *err)
 {
     struct nonfinite bad;
-    size_t item;
+    size_t item, i = 0;
 
-    if (co->gpu.ops->bad_item(f->b, &item, &bad) < 0 || item >= f->n)
+    if (co->gpu.ops->bad_item(f->b, &item, &bad) < 0)
         return -EDOM; /* with poll's sentence */
-    return observe_nonfinite(co, op_of(f->items[item].op), &bad, err);
+    while (i < f->n && f->at[i] != item)
+        i++;
+    return i == f->n ? -EDOM : observe_nonfinite(co, op_of(f->items[i].op), &bad, err);
 }
 
 int flights_retire(struct coordinator *co, struct err *err)
@@ -121,7 +127,7 @@ int flights_retire(struct coordinator *co, struct err *err)
         if (r == -EDOM)
             r = tell_nonfinite(co, f, err);
         if (r < 0)
-            return r;
+            break;
         if (f->ticket > done) {
             last = f;
             link = &f->next;
@@ -136,7 +142,7 @@ int flights_retire(struct coordinator *co, struct err *err)
     }
     if (any)
         coordinator_wake_sleepers(co);
-    return any;
+    return r < 0 ? r : any;
 }
 
 static uint32_t count(const struct flights *all, const struct backend *b)

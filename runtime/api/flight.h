@@ -16,6 +16,7 @@ struct flight {
     uint64_t ticket, began_ns;
     uint32_t n_members;
     size_t n;
+    uint32_t *at; /* [n] which of the batch: one that has joined has some of it only */
     struct member_item items[]; /* of this rank, with a reference to each op */
 };
 

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What is particular to batches of which a rank has some tensors only, because it has
+ * joined in between. On a device in memory (fake_device.h). */
+#include "tests/unit/hvd_world.h"
+
+#include "tests/unit/fake_device.h"
+
+static struct hvd_tensor on_gpu(const char *name, float *v, const int64_t *n)
+{
+    struct hvd_tensor t = tensor1(name, HVD_FLOAT32, v, v, n);
+
+    t.device = 0;
+    return t;
+}
+
+/* Rank 1 submits "bad" and has no more; rank 0's "other" is in front of it in the
+ * batch, so it is the second there, and rank 1's only one. */
+static void has_joined(int rank, int size)
+{
+    struct hvd_tensor j = {.size_bytes = sizeof(j), .name = "join"};
+    float v[2] = {1, 1}, w[2] = {1, 1};
+    const int64_t n = 2;
+    struct hvd_tensor bad = on_gpu("bad", v, &n), other = on_gpu("other", w, &n);
+    hvd_handle h[2], joined;
+
+    (void)size;
+    (void)setenv("HVD_NANCHECK", "1", 1);
+    (void)setenv("HOROVOD_CYCLE_TIME", "50", 1);
+    CHECK_OK(hvd_init(NULL));
+    if (rank == 1) {
+        v[1] = (v[0] - v[0]) / (v[0] - v[0]);
+        CHECK_OK(hvd_allreduce_async(&bad, HVD_SUM, 1, 1, 0, &h[0]));
+        CHECK_OK(hvd_join_async(&j, &joined));
+        (void)hvd_wait(h[0], 100); /* nobody else has it; by then rank 0 knows both */
+        stage_set(1, 1);
+        CHECK(finish(h[0]) == HVD_ABORTED, "%s", shared->r[1].text);
+        CHECK(strstr(shared->r[1].text,
+                     "NaN on rank 1 (host testhost): element 1 of 2 in "
+                     "tensor \"bad\""),
+              "%s", shared->r[1].text);
+        stage_set(1, 2);
+    } else {
+        stage_wait(1, 1);
+        other.is_held = bad.is_held = 1;
+        CHECK_OK(hvd_allreduce_async(&other, HVD_SUM, 1, 1, 0, &h[0]));
+        CHECK_OK(hvd_allreduce_async(&bad, HVD_SUM, 1, 1, 0, &h[1]));
+        CHECK_OK(hvd_submit_held(h, 2));
+        (void)hvd_wait(h[0], -1); /* its own part may end well */
+        (void)hvd_wait(h[1], -1);
+        stage_wait(1, 2); /* a goodbye might come first */
+    }
+    CHECK_OK(hvd_shutdown());
+}
+
+static void a_nan_of_one_that_has_joined_is_named(void **state)
+{
+    (void)state;
+    world_run(2, has_joined);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_nan_of_one_that_has_joined_is_named),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
