@@ -334,6 +334,11 @@ void device_forked(struct coordinator *co)
         co->gpu.ops->forked(d);
 }
 
+void device_park_forked(struct device_park *park)
+{
+    atomic_store(&park->parked, NULL);
+}
+
 /* --- the report --- */
 
 static void put_text(struct strbuf *out, const char *name, const char *text)

@@ -60,6 +60,7 @@ void device_abort(struct coordinator *co);
  * parked; an orderly end frees what was. */
 void device_close(struct coordinator *co);
 void device_forked(struct coordinator *co);
+void device_park_forked(struct device_park *park); /* it is the parent's: forgotten */
 
 /* hvd_device_report; config as of a world that has not formed. */
 void device_report_text(const struct gpu_settings *s,

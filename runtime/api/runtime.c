@@ -118,6 +118,7 @@ static void after_fork_child(void)
         control_forked(runtime.world->control);
         device_forked(runtime.world->co);
     }
+    device_park_forked(&runtime.meeting.park);
     (void)pthread_mutex_unlock(&runtime.lock);
 }
 

@@ -5,10 +5,11 @@
 
 enum { N = 100 };
 
-static struct {
+static struct park_case {
     bool is_busy;     /* a batch waits for rank 2 when it dies */
     bool other_order; /* of the survivors */
     bool has_between; /* a world of them that uses no GPU, and ends in order */
+    bool has_child;   /* rank 0 is forked between the worlds */
 } the_case;
 
 static void sum_once(int rank, int device, float members)
@@ -51,6 +52,31 @@ static void outlive(int rank)
     CHECK_OK(hvd_shutdown());
 }
 
+/* A world of its own, where what the parent has kept is not touched: the GPU cannot be
+ * used in it. */
+static void child(void)
+{
+    static const int alone[] = {0};
+    struct hvd_config c = {.size_bytes = sizeof(c), .ranks = alone, .n_ranks = 1};
+    float v[1] = {1};
+    hvd_handle h;
+
+    CHECK_OK(hvd_init(&c));
+    CHECK(sum_on_gpu(0, "x", v, 1, 0, &h) == HVD_INVALID_ARGUMENT, "it is on the GPU");
+    CHECK_OK(hvd_shutdown());
+    _exit(0);
+}
+
+static void have_child(void)
+{
+    int status = -1;
+    pid_t pid = fork();
+
+    if (pid == 0)
+        child();
+    CHECK(waitpid(pid, &status, 0) == pid && status == 0, "status 0x%x", status);
+}
+
 static void worlds_body(int rank, int size)
 {
     (void)size;
@@ -61,6 +87,8 @@ static void worlds_body(int rank, int size)
         (void)pause();
     }
     outlive(rank);
+    if (the_case.has_child && rank == 0)
+        have_child();
     if (the_case.has_between) {
         init_survivors();
         CHECK_OK(barrier_now("between"));
@@ -86,12 +114,13 @@ static void expect(int rank, bool shrinks)
     assert_string_equal(shared->r[rank].text, all);
 }
 
-static void run(const char *version, bool shrinks)
+static void run(const char *version, bool shrinks, struct park_case c)
 {
     struct proc_world w;
 
     if (!has_kernels())
         return;
+    the_case = c;
     use_nccl(version);
     world_start(&w, 3, worlds_body);
     for (int r = 2; r >= 0; r--)
@@ -100,42 +129,46 @@ static void run(const char *version, bool shrinks)
     world_end(&w, 2);
     for (int r = 0; r < 2; r++)
         expect(r, shrinks);
-    memset(&the_case, 0, sizeof(the_case));
 }
 
 static void survivors_shrink_their_communicator(void **state)
 {
     (void)state;
-    run("22809", true);
-    the_case.is_busy = true;
-    run("23007", true);
+    run("22809", true, (struct park_case){0});
+    run("23007", true, (struct park_case){.is_busy = true});
+}
+
+static void forked_children_leave_it_alone(void **state)
+{
+    (void)state;
+#ifndef __SANITIZE_THREAD__ /* it cannot follow a child of a process with threads */
+    run("22809", true, (struct park_case){.has_child = true});
+#endif
 }
 
 static void in_another_order_it_is_a_fresh_one(void **state)
 {
     (void)state;
-    the_case.other_order = true;
-    run("22809", false);
+    run("22809", false, (struct park_case){.other_order = true});
 }
 
 static void without_revoke_it_is_a_fresh_one(void **state)
 {
     (void)state;
-    the_case.is_busy = true;
-    run("22705", false);
+    run("22705", false, (struct park_case){.is_busy = true});
 }
 
 static void an_orderly_end_forgets_it(void **state)
 {
     (void)state;
-    the_case.has_between = true;
-    run("22809", false);
+    run("22809", false, (struct park_case){.has_between = true});
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(survivors_shrink_their_communicator),
+        cmocka_unit_test(forked_children_leave_it_alone),
         cmocka_unit_test(in_another_order_it_is_a_fresh_one),
         cmocka_unit_test(without_revoke_it_is_a_fresh_one),
         cmocka_unit_test(an_orderly_end_forgets_it),

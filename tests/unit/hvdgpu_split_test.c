@@ -128,6 +128,44 @@ static void sets_are_split_off_by_all_ranks(void **state)
     run("21805", true);
 }
 
+/* Ranks that are not asked split too, beside what they do. */
+static void meet_body(int rank, int size)
+{
+    static const int pair[] = {1, 2};
+    struct sum one, v[2 * ROUNDS];
+    int id = 0;
+
+    CHECK_OK(hvd_init(NULL));
+    begin(&one, rank, "first", 0, size);
+    end(&one);
+    both(rank, size, 0, 0, v);
+    if (rank == 1 || rank == 2) {
+        CHECK_OK(hvd_process_set_meet(pair, 2, &id));
+        begin(&one, rank, "pair", id, 2);
+        end(&one);
+    }
+    all_end(v);
+    CHECK_OK(barrier_now("all"));
+    CHECK_OK(hvd_shutdown());
+    report_begun(rank);
+}
+
+static void sets_that_members_meet_for_are_split_off_too(void **state)
+{
+    (void)state;
+    if (!has_kernels())
+        return;
+    use_nccl("22809");
+    world_run(4, meet_body);
+    for (int r = 0; r < 4; r++) {
+        char all[64];
+
+        (void)snprintf(all, sizeof(all), "init %d/4\nsplit %d of %d/4\n", r,
+                       r == 1 || r == 2 ? 0 : -1, r);
+        assert_string_equal(shared->r[r].text, all);
+    }
+}
+
 static void without_split_members_open_them_lazily(void **state)
 {
     (void)state;
@@ -139,6 +177,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sets_are_split_off_by_all_ranks),
+        cmocka_unit_test(sets_that_members_meet_for_are_split_off_too),
         cmocka_unit_test(without_split_members_open_them_lazily),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

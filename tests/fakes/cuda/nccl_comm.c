@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "tests/fakes/cuda/nccl_fake.h"
 
@@ -41,6 +42,7 @@ fake_comm_new(const char *name, int rank, int n, struct fake_family *family)
     (void)snprintf(c->name, sizeof(c->name), "%s", name);
     c->rank = rank;
     c->n = n;
+    c->pid = getpid();
     c->family = family ? family : fake_family_new();
     for (int i = 0; i < FAKE_MAX_MEMBERS; i++)
         c->fds[i] = -1;
@@ -78,6 +80,8 @@ void fake_enter(struct nccl_comm_s *c, const char *call, int least, unsigned rul
         fake_die("%s is not in NCCL %d", call, fake_version());
     if (!is_known(c))
         fake_die("%s: %p is no communicator", call, (void *)c);
+    if (c->pid != getpid())
+        fake_die("%s in a forked child", call);
     pthread_mutex_lock(&c->lock);
     if (c->is_dead)
         fake_die("%s of a communicator that was destroyed or aborted", call);

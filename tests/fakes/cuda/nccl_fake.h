@@ -101,6 +101,7 @@ struct nccl_comm_s {
     struct nccl_comm_s *parent; /* while it is being born: its abort ends that */
     char name[FAKE_NAME_BYTES];
     int rank, n;
+    int pid; /* a forked child may not use it */
     bool is_blocking;
     cu_ctx ctx;
     int fds[FAKE_MAX_MEMBERS]; /* to each member, -1: own */
