@@ -7,9 +7,9 @@ import shutil
 import tempfile
 import unittest
 
-from job import BUILD, DEBIAN_PYTHON, JobTest, bare_ranks, python
+from job import BUILD, DEBIAN_PYTHON, JobTest, bare_ranks, each_torch, python
 
-FAKES = BUILD / "plain" / "fakes"
+FAKES = BUILD.resolve() / "plain" / "fakes"
 GPUS = {
     "CUDA_VISIBLE_DEVICES": "0,1,2,3",
     "HVD_FAKE_GPUS": "4",
@@ -32,6 +32,15 @@ class GpuFake(JobTest):
 
     def test_a_copy_for_each_tensor(self):
         self.run_np(2, "short", HOROVOD_BATCH_D2D_MEMCOPIES="0", HVD_FAKE_NOPOOL="1", HVD_FAKE_NCCL="21003")
+
+
+@each_torch
+class GpuFakeTorch(JobTest):
+    """horovod.torch, for which fake_cuda.py makes CUDA tensors."""
+
+    def test_2(self):
+        # PyPI's torch has brought an NCCL, which is none here.
+        self.run_checks(2, "gpu_torch.py", timeout=80, HVD_NCCL_LIB=str(FAKES / "libnccl.so.2"), **GPUS)
 
 
 class GpuFakeFaults(unittest.TestCase):

@@ -59,19 +59,28 @@ class Gpu:
                 raise AssertionError(f"a stream was not done after {timeout} s")
             time.sleep(0.0002)
 
-    def fake_wait(self, stream, event):
-        """What comes next in a stream is done only after a threading.Event."""
+    def fake_wait(self, stream, event, then=None):
+        """What comes next in a stream is done only after a threading.Event, and a function."""
 
         def kernel(_):
-            return 0 if event.wait(30) else 999
+            if not event.wait(30):
+                return 999
+            if then:
+                then()
+            return 0
 
         self._kernels.append(_KERNEL(kernel))
         none = c.c_uint64(0)
         args = (self._kernels[-1], c.byref(none), c.c_size_t(8))
         self.call("hvd_fake_enqueue", c.c_void_p(stream), *args)
 
-    def fake_faults(self, text):
-        self.cu.hvd_fake_set_faults(text.encode())
+    @staticmethod
+    def fake_soon(is_so, seconds=0.2):
+        """Does it become so in a time that a fake's stream needs for nothing?"""
+        end = time.monotonic() + seconds
+        while not is_so() and time.monotonic() < end:
+            time.sleep(0.001)
+        return is_so()
 
 
 class Array:

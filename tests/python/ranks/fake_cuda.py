@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: Apache-2.0
+"""CUDA tensors for a torch without CUDA: their memory is that of the fake driver, which the CPU can touch.
+
+A Tensor here says that it is on cuda:ORDINAL. What torch does with it runs on the CPU, in the order of the
+present stream: when all that is in that stream is done, and before anything that comes into it later. A
+result that nobody has waited for is therefore not yet there. `stream()` chooses the present stream of the
+thread, as torch.cuda.stream() does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes as c
+import threading
+import weakref
+
+import numpy as np
+import torch
+from _hvd.torch import reduction, tensors
+from cuda import Gpu, ordinal
+
+GPU = Gpu(ordinal())
+DEVICE = torch.device("cuda", GPU.ordinal)
+_here = threading.local()
+_plainly = getattr(torch._C, "DisableTorchFunctionSubclass", torch._C.DisableTorchFunction)
+_blocks = {}  # address -> bytes
+
+
+def plain(tensor):
+    """The same memory as a torch.Tensor."""
+    with _plainly():
+        return tensor.detach().as_subclass(torch.Tensor)
+
+
+def current_stream(device=None):
+    assert device is None or device == GPU.ordinal, f"device {device} is none of this rank's"
+    return getattr(_here, "stream", GPU.main)
+
+
+@contextlib.contextmanager
+def stream(which):
+    before = current_stream()
+    _here.stream = which
+    try:
+        yield
+    finally:
+        _here.stream = before
+
+
+def _is_there(address):
+    return any(at <= address < at + n for at, n in _blocks.items())
+
+
+def _view(address, shape, dtype, at_end=None):
+    """A Tensor of device memory; at_end: what is called when nothing of torch has it any more, and with what."""
+    n = max(1, int(np.prod(shape)) * torch.empty(0, dtype=dtype).element_size())
+    memory = np.ctypeslib.as_array(c.cast(address, c.POINTER(c.c_uint8)), (n,))
+    if at_end is not None:
+        weakref.finalize(memory, *at_end).atexit = False
+    flat = torch.from_numpy(memory)[: n - n % torch.empty(0, dtype=dtype).element_size()].view(dtype)
+    return flat[: int(np.prod(shape))].view(shape).as_subclass(Tensor)
+
+
+def to_gpu(values, requires_grad=False):
+    """A Tensor with the values of a torch.Tensor."""
+    with _plainly():
+        values = plain(values)
+        address, n = c.c_uint64(), max(1, values.numel() * values.element_size())
+        where = c.c_void_p(GPU.main)
+        GPU.call("cuMemAllocAsync", c.byref(address), c.c_size_t(n), where)
+        GPU.finish(GPU.main)
+        _blocks[address.value] = n
+        made = _view(address.value, values.shape, values.dtype)
+        made.copy_(values)
+        return made.requires_grad_() if requires_grad else made
+
+
+def _moved(x):
+    """A result: where it has memory of its own, that is the GPU's."""
+    if isinstance(x, (tuple, list)):
+        return type(x)(*map(_moved, x)) if hasattr(x, "_fields") else type(x)(map(_moved, x))
+    if isinstance(x, Tensor) or not isinstance(x, torch.Tensor) or x.layout != torch.strided:
+        return x
+    if x.grad_fn is not None:
+        return x  # of a graph: its memory does not travel
+    return x.as_subclass(Tensor) if _is_there(x.data_ptr()) else to_gpu(x)
+
+
+_TO_HOST = {torch.Tensor.cpu, torch.Tensor.tolist, torch.Tensor.item, torch.Tensor.numpy}
+_ASKS = set(
+    [
+        "__get__",
+        "data_ptr",
+        "size",
+        "stride",
+        "numel",
+        "dim",
+        "element_size",
+        "is_contiguous",
+        "is_neg",
+        "is_conj",
+        "is_complex",
+        "is_floating_point",
+        "detach",
+        "view",
+        "expand",
+        "as_subclass",
+    ]
+)
+
+
+class Tensor(torch.Tensor):
+    is_cuda = property(lambda self: True)
+    is_cpu = property(lambda self: False)
+    device = property(lambda self: DEVICE)
+
+    @classmethod
+    def __torch_function__(cls, function, types, args=(), kwargs=None):
+        kwargs = dict(kwargs or {})
+        if getattr(kwargs.get("device"), "type", "") == "cuda":
+            del kwargs["device"]
+        if function.__name__ not in _ASKS:
+            GPU.finish(current_stream())
+        with _plainly():
+            result = function(*args, **kwargs)
+            if function in _TO_HOST:
+                return (
+                    result.as_subclass(torch.Tensor).clone() if isinstance(result, torch.Tensor) else result
+                )
+            return _moved(result)
+
+    def cpu(self):
+        GPU.finish(current_stream())
+        return plain(self).clone()
+
+    def __reduce_ex__(self, protocol):
+        raise TypeError("memory of a GPU is not pickled here")
+
+
+class _DlTensor(c.Structure):
+    _fields_ = [
+        ("data", c.c_void_p),
+        ("device_type", c.c_int32),
+        ("device_id", c.c_int32),
+        ("ndim", c.c_int32),
+        ("type", c.c_uint8),
+        ("bits", c.c_uint8),
+        ("lanes", c.c_uint16),
+        ("shape", c.POINTER(c.c_int64)),
+        ("strides", c.POINTER(c.c_int64)),
+        ("byte_offset", c.c_uint64),
+        ("manager", c.c_void_p),
+        ("deleter", c.CFUNCTYPE(None, c.c_void_p)),
+    ]
+
+
+_pointer = c.pythonapi.PyCapsule_GetPointer
+_pointer.restype, _pointer.argtypes = c.c_void_p, [c.py_object, c.c_char_p]
+_rename = c.pythonapi.PyCapsule_SetName
+_rename.argtypes = [c.py_object, c.c_char_p]
+_KINDS = {0: "int", 1: "uint", 2: "float", 4: "bfloat"}
+n_taken = n_given_back = 0
+
+
+def _from_dlpack(capsule):
+    """torch's own, for memory of the GPU; that of the host goes there."""
+    global n_taken
+    at = _pointer(capsule, b"dltensor")
+    dl = _DlTensor.from_address(at)
+    if dl.device_type == 1:
+        return _original(capsule)
+    assert (dl.device_type, dl.device_id) == (2, GPU.ordinal), (dl.device_type, dl.device_id)
+    dtype = getattr(torch, f"{_KINDS[dl.type]}{dl.bits}")
+    shape = tuple(dl.shape[: dl.ndim])
+    n = int(np.prod(shape)) * (dl.bits // 8)
+    _rename(capsule, b"used_dltensor")
+    n_taken += 1
+    if n == 0:
+        dl.deleter(at)
+        return to_gpu(torch.empty(shape, dtype=dtype))
+    _blocks[dl.data] = n
+    return _view(dl.data, shape, dtype, (_give_back, dl.data, at))
+
+
+def _give_back(data, at):
+    global n_given_back
+    n_given_back += 1
+    del _blocks[data]
+    _DlTensor.from_address(at).deleter(at)
+
+
+def _with_device(function):
+    def make(*args, device=None, **kwargs):
+        if device is None or torch.device(device).type == "cpu":
+            return function(*args, **kwargs)
+        return to_gpu(function(*args, **kwargs))
+
+    return make
+
+
+def _follow(place):
+    """As tensors.follow(); torch has no streams here."""
+    if current_stream() != place.stream:
+        GPU.finish(place.stream)
+
+
+_original = tensors._from_dlpack
+tensors._from_dlpack = _from_dlpack
+tensors.current_stream = current_stream
+tensors.follow = reduction.follow = _follow
+torch.empty, torch.zeros, torch.tensor = map(_with_device, (torch.empty, torch.zeros, torch.tensor))
