@@ -25,9 +25,9 @@
 
 #include "runtime/base/fd.h"
 #include "runtime/base/mem.h"
+#include "runtime/launch/core/visible.h"
 
-#define TEXT_MAX   8192
-#define UUID_BYTES 48
+#define TEXT_MAX 8192
 
 struct text {
     char p[TEXT_MAX];
@@ -142,7 +142,8 @@ static bool nvidia_is_ours(const char *root, const char *address, char *ret_uuid
         return false;
     const char *uuid = strstr(t.p, "GPU-"), *minor = strstr(t.p, "Device Minor:");
     if (uuid)
-        (void)snprintf(ret_uuid, UUID_BYTES, "%.*s", (int)strcspn(uuid, " \t\n"), uuid);
+        (void)snprintf(ret_uuid, TOPOLOGY_UUID_BYTES, "%.*s",
+                       (int)strcspn(uuid, " \t\n"), uuid);
     if (!minor)
         return true;
     (void)snprintf(path, sizeof(path), "%s/dev/nvidia%ld", root,
@@ -180,41 +181,17 @@ static int no_dots(const struct dirent *d)
     return d->d_name[0] != '.';
 }
 
-/* CUDA_VISIBLE_DEVICES: numbers or UUIDs; the first that is neither ends it. */
-static void
-keep_visible(struct topology *t, char (*uuids)[UUID_BYTES], const char *visible)
-{
-    struct topology_device kept[TOPOLOGY_MAX_DEVICES] = {{"", "", 0, false}};
-    size_t n = 0;
-    for (const char *p = visible; *p && n < TOPOLOGY_MAX_DEVICES;) {
-        char *end;
-        size_t len = strcspn(p, ","), i = t->n_gpus;
-        unsigned long number = strtoul(p, &end, 10);
-        if (*p >= '0' && *p <= '9' && end == p + len)
-            i = number;
-        for (size_t k = 0; len > 4 && k < t->n_gpus; k++)
-            if (!strncmp(p, "GPU-", 4) && !strncmp(p, uuids[k], len))
-                i = k;
-        if (i >= t->n_gpus)
-            break;
-        kept[n++] = t->gpus[i];
-        p += len + (p[len] == ',');
-    }
-    memcpy(t->gpus, kept, n * sizeof(*kept));
-    t->n_gpus = n;
-}
-
 static void read_gpus(const struct topology_source *s, struct topology *t)
 {
-    char folder[PATH_MAX], uuids[TOPOLOGY_MAX_DEVICES][UUID_BYTES] = {{0}};
+    char folder[PATH_MAX];
     struct dirent **v = NULL;
     (void)snprintf(folder, sizeof(folder), "%s/sys/bus/pci/devices", s->root);
     int n = scandir(folder, &v, no_dots, by_name);
     for (int i = 0; i < n; i++) {
         const char *name = v[i]->d_name;
-        if (t->n_gpus < TOPOLOGY_MAX_DEVICES
-            && is_gpu(s->root, name, uuids[t->n_gpus])) {
-            struct topology_device *d = &t->gpus[t->n_gpus++];
+        struct topology_device *d = &t->gpus[t->n_gpus];
+        if (t->n_gpus < TOPOLOGY_MAX_DEVICES && is_gpu(s->root, name, d->uuid)) {
+            t->n_gpus++;
             (void)snprintf(d->name, sizeof(d->name), "%.63s", name);
             (void)snprintf(folder, sizeof(folder), "%s/sys/bus/pci/devices/%s", s->root,
                            name);
@@ -225,7 +202,7 @@ static void read_gpus(const struct topology_source *s, struct topology *t)
     }
     free(v);
     if (s->visible_devices)
-        keep_visible(t, uuids, s->visible_devices);
+        visible_keep(t, s->visible_devices);
 }
 
 static void read_nic(const char *root, const char *name, struct topology *t)

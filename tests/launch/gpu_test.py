@@ -91,6 +91,38 @@ def test_an_error_of_cuda_is_the_jobs_cause(folder):
     ), program.err
 
 
+def test_a_local_rank_beyond_the_gpus_is_named(folder):
+    env = environment(TMPDIR=folder, **fakes(HVD_FAKE_GPUS="2"))
+    program = run(folder, "-np", "3", *rank_on_gpu(folder, 3), env=env, code=1)
+    has(
+        program.err,
+        '[2]<stderr>:HorovodInternalError: tensor "gradient": device 2: there is no CUDA device 2: 2 are visible; start fewer ranks on this host',
+    )
+    has(program.err, "horovodrun: rank 2 on localhost exited with code 1\n")
+
+
+def test_a_rank_without_a_gpu_is_named_on_all_ranks(folder):
+    """Its driver is there, and no GPU is shown to it."""
+    rank = f"[ $HOROVOD_RANK = 1 ] && export CUDA_VISIBLE_DEVICES=; exec {RANK} 3 {folder}"
+    program = run(folder, "-np", "2", "sh", "-c", rank, env=environment(TMPDIR=folder, **fakes()), code=1)
+    has(
+        program.err,
+        '[1]<stderr>:HorovodInternalError: tensor "gradient": device 1: no CUDA device is visible (CUDA_VISIBLE_DEVICES=',
+    )
+    has(program.err, "[0]<stderr>:HorovodInternalError: ")
+    assert re.search(
+        r"\[0\]<stderr>:HorovodInternalError: .*rank 1 \(host localhost, pid \d+\)", program.err
+    ), program.err
+    has(program.err, "horovodrun: rank 1 on localhost exited with code 1\n")
+
+
+def test_a_mask_for_each_rank_is_taken(folder):
+    """As Slurm or a device plugin gives it: each rank sees one GPU, as device 0."""
+    rank = f"export CUDA_VISIBLE_DEVICES=$HOROVOD_LOCAL_RANK HVD_TEST_DEVICE=0; exec {RANK} 3 {folder}"
+    program = run(folder, "-np", "3", "sh", "-c", rank, env=environment(TMPDIR=folder, **fakes()))
+    same(program.out.count("done\n"), 3, program.out + program.err)
+
+
 def test_a_killed_rank_is_the_cause_and_not_nccls_lost_peer(folder):
     """Survivors hang in a kernel, or NCCL tells them: both end at once."""
     for name, death in (("hang", ""), ("error", "peer_death=error")):

@@ -58,6 +58,50 @@ static void what_cannot_be_opened_is_a_sentence(void **state)
     assert_string_equal(err.text, "there is no CUDA device 5: 1 is visible");
 }
 
+static int a_local_rank_beyond_the_gpus(void)
+{
+    struct device_config c = some_config;
+    struct device *g;
+    struct err err = ERR_INIT;
+
+    c.local_rank = 2;
+    (void)setenv("CUDA_VISIBLE_DEVICES", "1,0", 1);
+    fake_begin_as("12050", "3", NULL);
+    CHILD_NEEDS(gpu_open(&c, 2, &hooks, NULL, &g, &err) == -ENODEV);
+    CHILD_NEEDS(!strcmp(
+        err.text, "there is no CUDA device 2: 2 are visible "
+                  "(CUDA_VISIBLE_DEVICES=\"1,0\"); start fewer ranks on this host, "
+                  "or show them more GPUs"));
+    return 0;
+}
+
+static int a_mask_of_one_for_each_rank(void)
+{
+    struct device_config c = some_config;
+    struct device *g;
+    struct err err = ERR_INIT;
+
+    c.local_rank = 1;
+    (void)setenv("CUDA_VISIBLE_DEVICES", "1", 1);
+    fake_begin_as("12050", "3", NULL);
+    CHILD_NEEDS(gpu_open(&c, 1, &hooks, NULL, &g, &err) == -ENODEV);
+    CHILD_NEEDS(!strcmp(err.text,
+                        "there is no CUDA device 1: 1 is visible "
+                        "(CUDA_VISIBLE_DEVICES=\"1\"); a rank that sees one GPU alone "
+                        "uses device 0, not its local rank's"));
+    CHILD_NEEDS(gpu_open(&c, 0, &hooks, NULL, &g, &err) == 0);
+    CHILD_NEEDS(gpu_close(g) == 0);
+    return 0;
+}
+
+/* Likewise. */
+static void a_local_rank_without_a_gpu_is_a_sentence(void **state)
+{
+    (void)state;
+    assert_int_equal(in_child(a_local_rank_beyond_the_gpus), 0);
+    assert_int_equal(in_child(a_mask_of_one_for_each_rank), 0);
+}
+
 static void a_failing_open_leaves_nothing(void **state)
 {
     struct err err = ERR_INIT;
@@ -364,6 +408,7 @@ int main(void)
             record_all_without_ctx_event_synchronises), /* children first */
         cmocka_unit_test(closes_after_driver_is_gone),
         cmocka_unit_test(several_streams_need_launches_in_order),
+        cmocka_unit_test(a_local_rank_without_a_gpu_is_a_sentence),
         cmocka_unit_test(what_cannot_be_opened_is_a_sentence),
         cmocka_unit_test(opens_and_closes),
         cmocka_unit_test(a_failing_open_leaves_nothing),

@@ -449,8 +449,11 @@ static void a_host_is_read_from_its_files(void **state)
                    {"", 0, ""},
                    {"0,7,1", 1, "0000:81:00.0"},
                    {"GPU-1234", 1, "0000:82:00.0"},
+                   {"GPU-1", 1, "0000:82:00.0"},
                    {"-1", 0, ""},
-                   {"MIG-x", 0, ""}};
+                   {"MIG-x", 0, ""},
+                   {"MIG-GPU-1234-abcd/7/0,0", 2, "MIG-GPU-1234-abcd/7/0"},
+                   {"MIG-01ab-23", 1, "MIG-01ab-23"}};
     for (size_t i = 0; i < ARRAY_LEN(visible); i++) {
         s.visible_devices = visible[i].visible;
         assert_int_equal(topology_read(&s, &allowed, &t, &err), 0);

@@ -18,7 +18,6 @@
 #include "runtime/backend/nccl/futex.h"
 #include "runtime/base/mem.h"
 
-#define XID_AGE_NS  (10 * NS_PER_S)
 #define DRAIN_NS    (NS_PER_S / 2)
 #define CLOSE_NS    (NS_PER_S + NS_PER_S / 2) /* what a watcher may take to abort */
 #define QUIESCE_NAP 100000ull
@@ -83,51 +82,12 @@ int gpu_ordinal(struct device *g)
 
 /* --- breaking --- */
 
-bool gpu_hear_xids(struct device *g)
-{
-    unsigned xid;
-    bool is_fatal = false;
-
-    (void)pthread_mutex_lock(&g->xid_lock);
-    while (g->xids && (xid = nvml_xids_next(g->nvml, g->xids)) != 0) {
-        uint64_t now_ns = clock_now_ns();
-        is_fatal |= nvml_xid_is_fatal(xid);
-        if (g->xid != 0 && now_ns - g->xid_ns < XID_AGE_NS
-            && (nvml_xid_is_aftermath(xid) || nvml_xid_is_fatal(g->xid)))
-            continue; /* what is kept says more */
-        g->xid = xid;
-        g->xid_ns = now_ns;
-    }
-    (void)pthread_mutex_unlock(&g->xid_lock);
-    return is_fatal;
-}
-
-/* "XID 79 (GPU has fallen off the bus) on GPU 0 of rank 3 (host b): whom to blame; ",
- * or "". The launcher of ranks knows the sentence (contract/gpu_cause.h). */
-static void tell_xid(struct device *g, char *ret, size_t size_bytes)
-{
-    char host[300];
-
-    ret[0] = '\0';
-    (void)gpu_hear_xids(g); /* it is broken anyway */
-    (void)pthread_mutex_lock(&g->xid_lock);
-    unsigned xid = g->xid;
-    bool is_new = xid != 0 && clock_now_ns() - g->xid_ns < XID_AGE_NS;
-    (void)pthread_mutex_unlock(&g->xid_lock);
-    const char *text = nvml_xid_text(xid), *hint = nvml_xid_hint(xid);
-    if (is_new)
-        (void)snprintf(ret, size_bytes, "XID %u%s%s%s on GPU %d of rank %u%.200s%s%s; ",
-                       xid, *text ? " (" : "", text, *text ? ")" : "", g->ordinal,
-                       g->config.rank, gpu_host_text(g, g->config.rank, host),
-                       *hint ? ": " : "", hint);
-}
-
 void gpu_broken(struct device *g, const char *sentence)
 {
     char xid[400];
     struct err cause = ERR_INIT;
 
-    tell_xid(g, xid, sizeof(xid));
+    gpu_tell_xid(g, xid, sizeof(xid));
     (void)err_set(&cause, -ECONNABORTED, "%s%s", xid, sentence);
     (void)pthread_mutex_lock(&g->lock);
     bool is_first = g->cause[0] == '\0';
@@ -343,14 +303,27 @@ static void take_apart(struct device *g)
     mem_free(g);
 }
 
-static int check_ordinal(const struct cuda_api *cu, int ordinal, struct err *err)
+static int check_ordinal(const struct cuda_api *cu,
+                         uint32_t local_rank,
+                         int ordinal,
+                         struct err *err)
 {
+    const char *list = getenv("CUDA_VISIBLE_DEVICES"), *advice = "";
+    char visible[100] = "";
     int n = 0, r = CUDA_TRY(cu, device_count, err, &n);
 
-    if (r == 0 && (ordinal < 0 || ordinal >= n))
-        return err_set(err, -ENODEV, "there is no CUDA device %d: %d %s visible",
-                       ordinal, n, n == 1 ? "is" : "are");
-    return r;
+    if (r < 0 || (ordinal >= 0 && ordinal < n))
+        return r;
+    if (list)
+        (void)snprintf(visible, sizeof(visible), " (CUDA_VISIBLE_DEVICES=\"%.60s\")",
+                       list);
+    if (ordinal > 0 && (uint32_t)ordinal == local_rank)
+        advice = n == 1
+                     ? "; a rank that sees one GPU alone uses device 0, not its local "
+                       "rank's"
+                     : "; start fewer ranks on this host, or show them more GPUs";
+    return err_set(err, -ENODEV, "there is no CUDA device %d: %d %s visible%s%s",
+                   ordinal, n, n == 1 ? "is" : "are", visible, advice);
 }
 
 static int
@@ -364,7 +337,7 @@ load(const struct device_config *c, int ordinal, struct device *g, struct err *e
                        "the process");
     int r = gpu_load_cuda(&g->cu, err);
     if (r == 0)
-        r = check_ordinal(g->cu, ordinal, err);
+        r = check_ordinal(g->cu, c->local_rank, ordinal, err);
     if (r == 0 && g->hooks->needs_nccl)
         r = gpu_load_nccl(c, &g->nccl, err);
     if (r == 0)

@@ -146,6 +146,11 @@ void gpu_broken(struct device *g, const char *sentence);
 /* Hears what NVML has to tell; the watcher, and gpu_broken. True: no work of this GPU
  * will end any more. */
 bool gpu_hear_xids(struct device *g);
+/* "XID 79 (GPU has fallen off the bus) on GPU 0 of rank 3 (host b): whom to blame; ",
+ * or
+ * "" where none came of late. The launcher of ranks knows the sentence
+ * (runtime/contract/gpu_cause.h). */
+void gpu_tell_xid(struct device *g, char *ret, size_t size_bytes);
 /* -ECONNABORTED with the cause once it is broken, else 0. Any thread. */
 int gpu_check(struct device *g, struct err *err);
 /* device_ops.abort and .quiesce. */

@@ -13,6 +13,7 @@
 
 #define TOPOLOGY_MAX_CPUS    8192
 #define TOPOLOGY_MAX_DEVICES 64
+#define TOPOLOGY_UUID_BYTES  48
 
 struct cpuset { /* the layout of the kernel's mask */
     uint64_t w[TOPOLOGY_MAX_CPUS / 64];
@@ -32,9 +33,10 @@ struct topology_cpu {
     uint32_t package, node;
 };
 struct topology_device {
-    char name[64];  /* "eth0"; a GPU's is its PCI address */
+    char name[64];  /* "eth0"; a GPU's is its PCI address, a MIG instance's its UUID */
     char path[192]; /* in the tree of PCI buses: nearer where more of it is the same */
-    int32_t node;   /* -1: not known */
+    char uuid[TOPOLOGY_UUID_BYTES]; /* of an NVIDIA GPU: "GPU-.."; "" */
+    int32_t node;                   /* -1: not known */
     bool is_up;
 };
 struct topology {
