@@ -4,6 +4,8 @@
  * buffer goes while a kernel may use it. */
 #include "tests/unit/hvdgpu_world.h"
 
+#include <fcntl.h>
+
 enum { N = 4000 };
 
 static int take(int rank, const char *name, const float *p, int64_t n, int set)
@@ -189,8 +191,21 @@ static void is_older(int rank, int size)
           "%s", shared->r[rank].text);
 }
 
+static char log_path[64];
+
+/* HVD_GPU_REGISTER has no effect, which rank 0 says. */
+static void is_older_and_says_so(int rank, int size)
+{
+    int fd = open(log_path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+
+    CHECK(rank != 0 || dup2(fd, 2) == 2, "no log");
+    is_older(rank, size);
+}
+
 static void where_one_cannot_none_does(void **state)
 {
+    AUTOFREE char *text = NULL;
+
     (void)state;
     if (!has_kernels())
         skip();
@@ -200,9 +215,14 @@ static void where_one_cannot_none_does(void **state)
     (void)unsetenv("HVD_FAKE_FAULTS");
     use_nccl("21806");
     world_run(2, is_older);
-    (void)setenv("HVD_GPU_REGISTER", "1", 1); /* no effect */
-    world_run(2, is_older);
+    (void)setenv("HVD_GPU_REGISTER", "1", 1);
+    (void)snprintf(log_path, sizeof(log_path), "/tmp/hvdgpu_register_test.%d",
+                   (int)getpid());
+    world_run(2, is_older_and_says_so);
     (void)unsetenv("HVD_GPU_REGISTER");
+    assert_int_equal(fd_read_file(log_path, 1 << 20, &text, NULL, NULL), 0);
+    (void)unlink(log_path);
+    assert_non_null(strstr(text, "the fusion buffer is not registered, going on"));
 }
 
 static void of_sets(int rank, int size)

@@ -211,6 +211,17 @@ static int push_start(struct comm *c, struct backend *meeting, struct err *err)
     return rc;
 }
 
+/* Once a world: its member 0, whose wish counts. */
+static void warn_unregistered(const struct comm *c)
+{
+    char text[24];
+
+    if (c->me == 0 && c->n > 1 && c->terms.registers && !c->g->nccl->has_register)
+        log_warn("the fusion buffer is not registered, going on",
+                 "cause=\"NCCL %s has no ncclCommRegister, which came with 2.19\"",
+                 nccl_version_text(c->g->nccl->version, text));
+}
+
 int comm_open(struct device *g,
               struct backend *meeting,
               const struct backend_env *env,
@@ -239,6 +250,7 @@ int comm_open(struct device *g,
         if (c->terms.how == COMM_SHRINK)
             c->parked = TAKE(g->parked);
         park_free(TAKE(g->parked));
+        warn_unregistered(c);
     }
     rc = push_start(c, meeting, err);
     if (rc) {
