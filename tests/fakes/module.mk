@@ -25,5 +25,3 @@ $(eval $(call fake,nccl_stub.so,tests/fakes/cuda/nccl_stub.c,-ldl -Wl$(comma)-so
 fakes: $(FAKES)
 test-programs: fakes
 $(filter $(O)/unit/gpu_% $(O)/unit/hvdgpu_%,$(UNIT_TESTS)): | $(FAKES)
-.PHONY: fakes
-fakes: $(FAKES)

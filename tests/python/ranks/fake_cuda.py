@@ -17,7 +17,7 @@ import weakref
 import numpy as np
 import torch
 from _hvd.torch import reduction, tensors
-from cuda import Gpu, ordinal
+from gpu_ops import Gpu, ordinal
 
 GPU = Gpu(ordinal())
 DEVICE = torch.device("cuda", GPU.ordinal)

@@ -15,8 +15,8 @@ from _hvd import _native
 from _hvd.exceptions import HorovodInternalError
 from capi import ADASUM, AVERAGE, DTYPES, MAX, MIN, OP_NAMES, PRODUCT, SUM
 from checks import check, expect_error, main
-from cuda import PENDING, Array, Gpu, Op, ordinal, run
 from exact import EPS, adasum_pair, can_reduce, reduced, same, share, values, wide
+from gpu_ops import PENDING, Array, Gpu, Op, ordinal, run
 
 _native.start(0, ((),))
 _native.join()

@@ -16,7 +16,7 @@ import numpy as np
 from _hvd import _native
 from _hvd.exceptions import HorovodInternalError
 from capi import MAX
-from cuda import Array, Gpu, Op
+from gpu_ops import Array, Gpu, Op
 
 FAULT = sys.argv[1]
 STEP = 5
