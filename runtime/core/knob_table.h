@@ -118,7 +118,7 @@
     X(HVD_GPU_GRAPH, BOOL, HONOURED, "0", 0, 1, "",                                           \
       "1: batches that come again are launched as CUDA graphs", "")                           \
     X(HVD_GPU_REGISTER, BOOL, HONOURED, "0", 0, 1, "",                                        \
-      "1: the fusion buffer is registered with NCCL", "")                                     \
+      "1: the fusion buffer is registered with NCCL, but for HVD_GPU_GRAPH's batches", "")      \
     X(HVD_GPU_READY, CHOICE, HONOURED, "auto", 0, 0, "auto sync",                             \
       "sync: for TensorFlow's tensors the whole device is waited for before each operation", "")\
     X(HVD_GPU_PTX, BOOL, HONOURED, "0", 0, 1, "",                                             \

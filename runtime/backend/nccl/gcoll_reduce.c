@@ -259,13 +259,14 @@ static int run_graph(struct post *p, struct reducing *q, struct err *err)
     return rc ? rc : graph_run(graphs, &b, err);
 }
 
-/* Graphs have one of their own, but where NCCL is to know the buffer. */
+/* Graphs have one of their own, which NCCL does not know: the registered one is that of
+ * all communicators of a rank, and may move on one rank alone. */
 static int take_buffer(struct post *p, struct reducing *q, cu_ptr *ret, struct err *err)
 {
     const uint64_t bytes = q->plan.wire_bytes;
     struct graphs *graphs;
 
-    if (!p->c->terms.uses_graphs || !p->c->n_nc || comm_registers(p->c))
+    if (!p->c->terms.uses_graphs || !p->c->n_nc)
         return comm_fusion(p->c, p->index, bytes, p->s, ret, &q->generation, err);
     graphs = graphs_of(p);
     return graphs ? graphs_buffer(graphs, bytes, ret, &q->generation, err)
