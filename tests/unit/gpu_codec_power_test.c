@@ -68,6 +68,59 @@ static void many_on_their_way_keep_the_order_of_what_is_kept(void **state)
     run_case(&(struct gpu_case){.n = 3, .row_body = queue_body});
 }
 
+/* --- calls --- */
+
+static atomic_uint n_calls; /* of all members */
+static struct nccl_api real;
+
+static int count_reduce(
+    const void *in, void *out, size_t n, int dtype, int op, nccl_comm nc, cu_stream s)
+{
+    n_calls++;
+    return real.all_reduce(in, out, n, dtype, op, nc, s);
+}
+
+/* Three tensors that are compressed: two calls a batch, or two a tensor. */
+static int calls_body(struct backend *meeting, uint32_t me, struct party *p, char *said)
+{
+    const unsigned want = (the_case->is_deterministic ? 6 : 2) * p->size;
+    const size_t bytes = CODEC_ITEMS * CODED_ROOM;
+    AUTOFREE uint8_t *arena = mem_zalloc(bytes);
+    struct coded b = {
+        .dtype = DT_F32, .op = OP_SUM, .pre = 1, .post = 1, .n = 3, .which = {0, 2, 5}};
+    struct err err = ERR_INIT;
+    struct nccl_api counted;
+    struct coder c;
+
+    if (coder_open(&c, meeting, me, said))
+        return 1;
+    if (me == 0)
+        real = *c.d->nccl;
+    counted = *c.d->nccl;
+    counted.all_reduce = count_reduce;
+    int rc = launcher_drain(&c.d->launcher, p->deadline_ns);
+    meet_all(p, 1);
+    c.d->nccl = &counted; /* the launcher has nothing to do now */
+    rc = rc ? rc : coded_plan(&c, &b, coding->text);
+    coded_fill(&c, &b, arena);
+    rc = rc ? rc : run_gpu(&c, &b, arena, arena, &err);
+    rc = rc ? rc : are_equal(&c, &b, arena, &err); /* all have called */
+    if (rc || n_calls != want)
+        rc = SAYS("rank %u: %u calls, not %u: %s", me, n_calls, want, err.text);
+    return coder_close(&c, rc, said);
+}
+
+static void factors_of_a_batch_are_summed_at_once_unless_deterministic(void **state)
+{
+    static const struct coding_case k = {.text = "powersgd:rank=3"};
+
+    (void)state;
+    coding = &k;
+    run_case(&(struct gpu_case){.n = 3, .row_body = calls_body});
+    run_case(
+        &(struct gpu_case){.n = 3, .is_deterministic = true, .row_body = calls_body});
+}
+
 /* --- what makes all NaN, and what is refused --- */
 
 static int nan_body(struct backend *meeting, uint32_t me, struct party *p, char *said)
@@ -156,6 +209,7 @@ int main(void)
         cmocka_unit_test(powersgd_is_near_the_host_s),
         cmocka_unit_test(many_on_their_way_keep_the_order_of_what_is_kept),
         cmocka_unit_test(nothing_is_lost_over_the_steps),
+        cmocka_unit_test(factors_of_a_batch_are_summed_at_once_unless_deterministic),
         cmocka_unit_test(a_nan_is_delivered_and_does_not_stay),
         cmocka_unit_test(a_rank_without_cublas_is_one_sentence_on_all),
     };

@@ -191,7 +191,7 @@ static int place(struct power *w, struct err *err)
     size_t first = 0, last;
 
     w->tensors = mem_calloc(w->n, sizeof(*w->tensors));
-    w->of = mem_calloc(w->n, sizeof(*w->of));
+    w->of = mem_calloc(w->n, sizeof(const struct gcodec_item *));
     w->moves = mem_calloc(w->n, sizeof(*w->moves));
     if (!w->tensors || !w->of || !w->moves)
         return err_set(err, -ENOMEM, "out of memory for a batch of %zu tensors", w->n);

@@ -216,7 +216,8 @@ KERNEL(power_orthonormal, struct args_power)
 /* --- P Q^T -------------------------------------------------------------------- */
 
 struct power_tile {
-    uint64_t row[8], col[4];
+    uint64_t row, col; /* the first ones of the thread, of the tile */
+    uint32_t at[4];    /* columns, from col on */
     float acc[8][4];
     uint32_t n_rows, n_cols; /* of these, that there are */
 };
@@ -231,14 +232,14 @@ DEVICE void power_place(struct power_tile *p,
     uint32_t wide = (c->n + 3) / 4, strip = t / wide, at = t % wide;
     uint64_t row = c->src + strip * 8;
     uint64_t left = strip < 256 / wide && row < x->rows ? x->rows - row : 0;
+    p->row = row;
+    p->col = c->dst;
     p->n_rows = left < 8 ? (uint32_t)left : 8;
     p->n_cols = 0;
-    UNROLL for (uint32_t r = 0; r < 8; r++) p->row[r] =
-        row + r < x->rows ? row + r : x->rows - 1;
     UNROLL for (uint32_t e = 0; e < 4; e++)
     {
         int is_there = at + e * wide < c->n;
-        p->col[e] = c->dst + (is_there ? at + e * wide : c->n - 1);
+        p->at[e] = is_there ? at + e * wide : c->n - 1;
         p->n_cols += is_there ? 1 : 0;
     }
 }
@@ -249,19 +250,20 @@ DEVICE void power_product(struct power_tile *p,
                           const float *right,
                           uint32_t rank)
 {
-    const float *left = (const float *)x->p;
+    const float *left = (const float *)x->p + p->row;
+    const uint32_t last = p->n_rows - 1;
     uint32_t j = 0;
+    right += p->col;
     UNROLL for (uint32_t k = 0; k < 32; k++) p->acc[k / 4][k % 4] = 0;
     ROLLED for (; j + 4 <= rank; j += 4, left += 4 * x->rows, right += 4 * x->cols)
     {
         float q[4][4];
         UNROLL for (uint32_t k = 0; k < 16; k++) q[k / 4][k % 4] =
-            right[k / 4 * x->cols + p->col[k % 4]];
+            right[k / 4 * x->cols + p->at[k % 4]];
         UNROLL for (uint32_t r = 0; r < 8; r++)
         {
-            float f0 = left[p->row[r]], f1 = left[x->rows + p->row[r]],
-                  f2 = left[2 * x->rows + p->row[r]],
-                  f3 = left[3 * x->rows + p->row[r]];
+            const float *f = left + (r < last ? r : last);
+            float f0 = f[0], f1 = f[x->rows], f2 = f[2 * x->rows], f3 = f[3 * x->rows];
             UNROLL for (uint32_t e = 0; e < 4; e++) p->acc[r][e] +=
                 (f0 * q[0][e] + f1 * q[1][e]) + (f2 * q[2][e] + f3 * q[3][e]);
         }
@@ -269,10 +271,10 @@ DEVICE void power_product(struct power_tile *p,
     ROLLED for (; j < rank; j++, left += x->rows, right += x->cols)
     {
         float q[4];
-        UNROLL for (uint32_t e = 0; e < 4; e++) q[e] = right[p->col[e]];
+        UNROLL for (uint32_t e = 0; e < 4; e++) q[e] = right[p->at[e]];
         UNROLL for (uint32_t r = 0; r < 8; r++)
         {
-            float f = left[p->row[r]];
+            float f = left[r < last ? r : last];
             UNROLL for (uint32_t e = 0; e < 4; e++) p->acc[r][e] += f * q[e];
         }
     }
@@ -289,16 +291,24 @@ DEVICE void power_rest_tile(const struct chunk *c,
                             unsigned t)
 {
     struct power_tile p;
-    float *m = (float *)x->m;
     power_place(&p, c, x, t);
     if (p.n_rows == 0)
         return;
     power_product(&p, x, (const float *)x->own, rank);
-    UNROLL for (uint32_t k = 0; k < 32; k++)
+    float *m = (float *)x->m + p.row * x->cols + p.col;
+    UNROLL for (uint32_t r = 0; r < 8; r++, m += x->cols)
     {
-        uint64_t at = p.row[k / 4] * x->cols + p.col[k % 4];
-        if (k / 4 < p.n_rows && k % 4 < p.n_cols)
-            m[at] = power_finite(m[at] - p.acc[k / 4][k % 4]);
+        float v[4] = {0, 0, 0, 0};
+        UNROLL for (uint32_t e = 0; e < 4; e++)
+        {
+            if (r < p.n_rows && e < p.n_cols)
+                v[e] = m[p.at[e]];
+        }
+        UNROLL for (uint32_t e = 0; e < 4; e++)
+        {
+            if (r < p.n_rows && e < p.n_cols)
+                m[p.at[e]] = power_finite(v[e] - p.acc[r][e]);
+        }
     }
 }
 
@@ -318,16 +328,18 @@ KERNEL(power_rest, struct args_power)
                             uint32_t rank, double factor, unsigned t)                  \
     {                                                                                  \
         struct power_tile p;                                                           \
-        T *out = (T *)x->out;                                                          \
         power_place(&p, c, x, t);                                                      \
         if (p.n_rows == 0)                                                             \
             return;                                                                    \
         power_product(&p, x, (const float *)x->sum, rank);                             \
-        UNROLL for (uint32_t k = 0; k < 32; k++)                                       \
+        T *out = (T *)x->out + p.row * x->cols + p.col;                                \
+        UNROLL for (uint32_t r = 0; r < 8; r++, out += x->cols)                        \
         {                                                                              \
-            if (k / 4 < p.n_rows && k % 4 < p.n_cols)                                  \
-                out[p.row[k / 4] * x->cols + p.col[k % 4]] =                           \
-                    STORE(p.acc[k / 4][k % 4]);                                        \
+            UNROLL for (uint32_t e = 0; e < 4; e++)                                    \
+            {                                                                          \
+                if (r < p.n_rows && e < p.n_cols)                                      \
+                    out[p.at[e]] = STORE(p.acc[r][e]);                                 \
+            }                                                                          \
         }                                                                              \
     }                                                                                  \
     KERNEL(name, struct args_power)                                                    \
