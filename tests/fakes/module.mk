@@ -21,6 +21,9 @@ $(FAKE_DIR)/libcublas.so.12: $(FAKE_DIR)/libcuda.so.1
 $(eval $(call fake,libnccl.so.2,$(filter-out %/nccl_stub.c,$(wildcard tests/fakes/cuda/nccl*.c)),-ldl))
 # Copies of it are libnccl.so.2 of any version.
 $(eval $(call fake,nccl_stub.so,tests/fakes/cuda/nccl_stub.c,-ldl -Wl$(comma)-soname$(comma)libnccl.so.2))
+# TensorFlow's device GPU, for the TensorFlow of processors.
+$(eval $(call fake,tf_gpu.so,tests/fakes/tensorflow/gpu.c,$(FAKE_CUDA_LIB) $(O)/stub/libtensorflow_framework.so.2 -lm))
+$(FAKE_DIR)/tf_gpu.so: $(FAKE_DIR)/libcuda.so.1 $(O)/stub/libtensorflow_framework.so.2
 .PHONY: fakes
 fakes: $(FAKES)
 test-programs: fakes

@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which kernels TensorFlow has for GPUs: TensorFlow without GPUs, with and without the fakes of CUDA.
+"""Which kernels TensorFlow has for GPUs, and what they do, with and without the fakes of CUDA.
 
-That the operations do right on tensors of a GPU is tests/unit/tfop_device_test.c's, on a fake TensorFlow.
+TensorFlow of processors: tests/fakes/tensorflow gives it a device "GPU" of the fake driver.
 """
 
 import json
 import unittest
 
-from job import BUILD, each_tf, python
+from job import BUILD, JobTest, each_tf, only_tf, python
+
+FAKES = BUILD / "plain/fakes"
 
 SCRIPT = """
 import ctypes, json, logging, os, sys
@@ -39,7 +41,7 @@ print("TOLD", json.dumps({
 @each_tf
 class Gpu(unittest.TestCase):
     def told(self, *libraries, **extra):
-        fakes = [str(BUILD / "plain/fakes" / name) for name in libraries]
+        fakes = [str(FAKES / name) for name in libraries]
         ended = python(SCRIPT, *fakes, python=self.python, timeout=120, HVD_FAKE_GPUS="1", **extra)
         lines = ended.out.splitlines()
         told = [line.removeprefix("TOLD ") for line in lines if line.startswith("TOLD ")]
@@ -67,3 +69,20 @@ class Gpu(unittest.TestCase):
         told, log = self.told("libcuda.so.1", "libnccl.so.2", CUDA_VISIBLE_DEVICES="0")
         self.assertEqual((told["after"]["HvdAllreduce"], log), ({"CPU": []}, []))
         self.assertFalse(told["opened"])
+
+
+@each_tf
+class Operations(JobTest):
+    """On one event of the whole context, and, as older drivers need it, by waiting for the device."""
+
+    def run_on(self, cuda):
+        fakes = {"FAKES": str(FAKES), "HVD_FAKE_GPUS": "2", "HVD_FAKE_CUDA": cuda}
+        fakes["CUDA_VISIBLE_DEVICES"] = "0,1"
+        self.run_checks(2, "tensorflow_gpu.py", timeout=240, label=f"CUDA {cuda}", **fakes)
+
+    def test_2(self):
+        self.run_on("12050")
+
+    @only_tf("tf")
+    def test_2_with_an_older_driver(self):
+        self.run_on("12040")

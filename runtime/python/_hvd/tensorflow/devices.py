@@ -7,6 +7,7 @@ CUDA_VISIBLE_DEVICES with one GPU), nor with HVD_PIN_GPU=0. Scripts that choose 
 Horovod's examples do, find all physical devices listed and may choose again.
 """
 
+import contextlib
 import logging
 import os
 
@@ -42,6 +43,11 @@ def pin_gpu():
         len(gpus),
         shared,
     )
+
+
+def on_device(device):
+    """tf.device(), and TensorFlow's choice for "", which eagerly would be the CPU's in tf.device()."""
+    return tf.device(device) if device else contextlib.nullcontext()
 
 
 def refuse_replicas(kind):

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from _hvd.basics import Average
 from _hvd.process_sets import global_process_set
+from _hvd.tensorflow.devices import on_device
 from _hvd.tensorflow.functions import broadcast_global_variables
 from _hvd.tensorflow.mpi_ops import _allreduce
 
@@ -33,7 +34,7 @@ class BroadcastGlobalVariablesHook(tf.compat.v1.train.SessionRunHook):
     def begin(self):
         graph = tf.compat.v1.get_default_graph()
         if self.bcast_op is None or self.bcast_op.graph is not graph:
-            with tf.device(self.device):
+            with on_device(self.device):
                 self.bcast_op = broadcast_global_variables(self.root_rank)
 
     def after_create_session(self, session, coord):

@@ -18,6 +18,7 @@ from _hvd.basics import Adasum, Average, Sum, check_reduce_op, reduce_op_from
 from _hvd.process_sets import global_process_set, process_set_id
 from _hvd.tensorflow.completion import in_turn
 from _hvd.tensorflow.compression import Compression, caster, wire_of
+from _hvd.tensorflow.devices import on_device
 from _hvd.tensorflow.mpi_ops import (
     _allreduce,
     _grouped_allreduce,
@@ -64,7 +65,7 @@ def divided(value, size):
 @in_turn()
 def _reduce_slices(slices, name, op, device_sparse, place):
     """The sum or average of each, as IndexedSlices of all ranks' rows; an index may come several times."""
-    with tf.device(device_sparse):
+    with on_device(device_sparse):
         names = (f"{name}_values", f"{name}_indices") if name else (None, None)
         values = _gather_all([s.values for s in slices], names[0], place)
         indices = _gather_all([s.indices for s in slices], names[1], place)
@@ -113,7 +114,7 @@ def allreduce(
     def operation(tensors, **wire):
         return [_allreduce(tensors[0], name=name, op=op, **scales, **place, **wire)]
 
-    with tf.device(device_dense):
+    with on_device(device_dense):
         return _compressed([_plain(tensor)], compression, name, operation)[0]
 
 
@@ -156,7 +157,7 @@ def grouped_allreduce(
         for i, value in zip(sparse, reduced):
             results[i] = value
         if dense:
-            with tf.device(device_dense):
+            with on_device(device_dense):
                 plain = [_plain(tensors[i]) for i in dense]
                 for i, value in zip(dense, _compressed(plain, compression, name, operation)):
                     results[i] = value
@@ -177,7 +178,7 @@ def reducescatter(
     """The reduced tensor's rows (dimension 0) of this rank; the first ranks get one more if they must."""
     compression = caster(compression, "reducescatter")
     process_set_id(process_set)
-    with tf.device(device_dense):
+    with on_device(device_dense):
         sent, context = compression.compress(_plain(tensor))
         reduced = _reducescatter(
             sent,
@@ -208,7 +209,7 @@ def grouped_reducescatter(
     op = check_reduce_op(op)
     process_set_id(process_set)
     scales = {"prescale_factor": prescale_factor, "postscale_factor": postscale_factor}
-    with tf.device(device_dense):
+    with on_device(device_dense):
         sent, contexts = zip(*[compression.compress(_plain(tensor)) for tensor in tensors])
         reduced = _grouped_reducescatter(list(sent), op=op, process_set=process_set, **scales)
         return [compression.decompress(t, context) for t, context in zip(reduced, contexts)]

@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""TensorFlow's operations on a GPU: TensorFlow of processors with the device of tests/fakes/tensorflow.
+
+TensorFlow itself places, allocates, copies and runs; CUDA and NCCL are fakes. tf.math.rint() is slow there,
+and TensorFlow goes on meanwhile: what does not wait for its stream reads what was there before.
+"""
+
+import ctypes
+import os
+
+import numpy as np
+import tensorflow as tf
+from checks import check, expect_error, main
+from tensorflow.python.framework import load_library
+
+FAKES = os.environ["FAKES"]
+for name in ("libcuda.so.1", "libnccl.so.2"):
+    ctypes.CDLL(f"{FAKES}/{name}", ctypes.RTLD_GLOBAL)
+load_library.load_pluggable_device_library(f"{FAKES}/tf_gpu.so")
+
+import horovod.tensorflow as hvd  # noqa: E402
+
+hvd.init()
+R, N = hvd.rank(), hvd.size()
+SIZES = (1, 5, 1000, 200_000)
+
+
+def on_gpu(value, dtype=None):
+    with tf.device("GPU:0"):
+        x = tf.identity(tf.constant(value, dtype))
+        return tf.math.rint(x) if x.dtype == tf.float32 and x.shape.rank == 1 else x
+
+
+def numbers(rank, n, shift=0):
+    return (np.arange(n) % 97 + 1000 * rank + shift).astype(np.float32)
+
+
+def same(tensor, want, device="GPU"):
+    assert tensor.device.endswith(f"{device}:0"), tensor.device
+    np.testing.assert_array_equal(tensor.numpy(), want)
+
+
+@check
+def each_rank_has_a_gpu_of_its_own():
+    assert len(tf.config.list_physical_devices("GPU")) == N
+    assert [d.name for d in tf.config.get_visible_devices("GPU")] == [f"/physical_device:GPU:{R}"]
+    assert hvd.gpu_available("tensorflow") and hvd.cuda_built() and hvd.nccl_built() == 22705
+
+
+@check
+def results_of_eager_operations_are_there():
+    for n in SIZES:
+        x, every = on_gpu(numbers(R, n)), [numbers(r, n) for r in range(N)]
+        same(hvd.allreduce(x, op=hvd.Sum), sum(every))
+        same(hvd.allgather(x), np.concatenate(every))
+        same(hvd.broadcast(x, root_rank=N - 1), every[-1])
+        same(hvd.grouped_allreduce([x, x + 0], op=hvd.Sum)[0], sum(every))
+        rows = on_gpu(np.stack([numbers(R, n)] * N))
+        same(hvd.reducescatter(rows, op=hvd.Sum), sum(every)[None])
+
+
+@check
+def rows_go_where_splits_in_host_memory_say():
+    x = on_gpu(np.repeat(np.arange(N, dtype=np.float32), 3)[: 2 * N + 1] + 10 * R)
+    splits = [2] * (N - 1) + [3]
+    got, received = hvd.alltoall(x, splits=splits)
+    count = splits[R]
+    want = [v for r in range(N) for v in (x.numpy() - 10 * R + 10 * r)[2 * R : 2 * R + count]]
+    same(got, np.array(want, np.float32))
+    assert received.numpy().tolist() == [count] * N
+
+
+@check
+def empty_tensors_are_on_the_gpu_too():
+    mine = on_gpu(numbers(R, 3 if R == 0 else 0))
+    same(hvd.allgather(mine), numbers(0, 3))
+    same(hvd.allreduce(on_gpu(np.zeros(0, np.float32))), np.zeros(0, np.float32))
+
+
+@check
+def dtypes_travel():
+    for dtype in (tf.float64, tf.float16, tf.bfloat16, tf.int64, tf.int32, tf.uint8, tf.int8, tf.bool):
+        x = on_gpu(np.array([1, 0, 1]).astype(dtype.as_numpy_dtype))
+        want = np.array([N, 0, N]) > 0 if dtype == tf.bool else np.array([N, 0, N])
+        total = hvd.allreduce(x, op=hvd.Sum)
+        np.testing.assert_array_equal(tf.cast(total, tf.float32).numpy(), want.astype(np.float32))
+
+
+@check
+def a_function_overlaps_and_reuses_memory():
+    @tf.function
+    def step(x):
+        every = [hvd.allreduce(x, op=hvd.Sum, name=f"s{i}") for i in range(4)]
+        rows = [hvd.allgather(x, name=f"g{i}") for i in range(4)]
+        return every + hvd.grouped_allreduce(every, op=hvd.Average), rows
+
+    for i in range(6):
+        n = SIZES[1 + i % 3]
+        reduced, rows = step(on_gpu(numbers(R, n, i)))
+        for y in reduced:
+            same(y, sum(numbers(r, n, i) for r in range(N)))
+        for y in rows:
+            same(y, np.concatenate([numbers(r, n, i) for r in range(N)]))
+
+
+@check
+def a_script_may_choose_the_cpu():
+    x = on_gpu(numbers(R, 10))
+    want = sum(numbers(r, 10) for r in range(N))
+    same(hvd.allreduce(x, op=hvd.Sum, device_dense="/cpu:0"), want, "CPU")
+    with tf.device("CPU:0"):
+        same(hvd.allreduce(x, op=hvd.Sum), want, "CPU")
+
+
+@check
+def ranks_that_differ_are_told():
+    with tf.device("CPU:0" if R == 0 else "GPU:0"):
+        words = ["Mismatched CPU/GPU device selection", "rank 0 has it in CPU memory"]
+        expect_error(tf.errors.FailedPreconditionError, words, hvd.allreduce, on_gpu([1.0]), name="differ")
+
+
+@check
+def sparse_gradients_stay():
+    slices = tf.IndexedSlices(on_gpu([[1.0 + R]]), on_gpu([R], tf.int64), dense_shape=[N, 1])
+    total = hvd.allreduce(slices, op=hvd.Sum)
+    same(total.values, np.arange(1, N + 1, dtype=np.float32)[:, None])
+    assert sorted(total.indices.numpy().tolist()) == list(range(N))
+
+
+@check
+def gradients_of_operations_are_there():
+    x = on_gpu(numbers(R, 4))
+    for function in (lambda x: hvd.allreduce(x, op=hvd.Sum), hvd.allgather, lambda x: hvd.broadcast(x, 0)):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = function(x)
+        same(y, y.numpy())
+        assert np.isfinite(tape.gradient(y, x).numpy()).all()
+
+
+@check
+def variables_are_those_of_one_rank():
+    with tf.device("GPU:0"):
+        variables = [tf.Variable(numbers(R, n), name=f"v{n}") for n in SIZES]
+    hvd.broadcast_variables(variables, root_rank=1)
+    for variable, n in zip(variables, SIZES):
+        assert variable.device.endswith("GPU:0"), variable.device
+        np.testing.assert_array_equal(variable.numpy(), numbers(1, n))
+    assert hvd.broadcast_object({"of": R}, root_rank=1) == {"of": 1}
+
+
+@check
+def who_has_joined_gives_zeros():
+    if R > 0:
+        same(hvd.allreduce(on_gpu([2.0, 3.0]), op=hvd.Sum, name="joined"), [2.0 * (N - 1), 3.0 * (N - 1)])
+    assert int(hvd.join()) >= 0
+
+
+main(R)
