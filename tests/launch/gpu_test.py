@@ -14,7 +14,7 @@ import sys
 import time
 
 from agent_test import Job, failure
-from launched import BIN, environment, executable, run, start, up
+from launched import BIN, ROOT, environment, executable, run, start, up
 from tap import has, is_alive, read, run_all, same, wait_until
 
 FAKES = os.path.join(os.path.dirname(BIN), "fakes")
@@ -331,6 +331,41 @@ def test_a_driver_that_hangs_holds_up_no_job(folder):
         pass
     same(job.end(), [0], job.errors())
     wait_until("hvd-gpu has gone with the agent", lambda: not is_alive(pid))
+
+
+PAGE = os.path.join(ROOT, "runtime/backend/nccl/README.md")
+
+
+def test_the_page_shows_what_check_build_prints(folder):
+    os.mkdir(f"{folder}/bin")
+    executable(f"{folder}/bin/python", f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
+    printed = check_build(folder, **fakes())
+    block = re.search(r"^    Available Tensor Operations:\n(?:    .*\n)+", read(PAGE), re.M)[0]
+    for line in block.splitlines():
+        if line.strip() != "...":
+            start = re.match(r"(    )?(\[X\] )?[\w ]+", line[4:])[0]
+            assert re.search(rf"^{re.escape(start)}", printed, re.M), f"{start!r} is not in:\n{printed}"
+
+
+def test_the_page_has_every_xid_as_it_is_told(folder):
+    code = read(os.path.join(ROOT, "runtime/backend/nccl/nvml_dl.c"))
+    rows = re.findall(r'\{(\d+), (?:true|false), (?:true|false), "([^"]*)",\s*"([^"]*)"\}', code)
+    assert len(rows) > 12, rows
+    same(re.findall(r"^\| (\d+) \| (.*) \| (.*) \|$", read(PAGE), re.M), rows)
+    has(
+        read(PAGE),
+        "XID 79 (GPU has fallen off the bus) on GPU 0 of rank 3 (host b): "
+        + dict((r[0], r[2]) for r in rows)["79"]
+        + "\n",
+    )
+
+
+def test_the_page_names_variables_that_are(folder):
+    known = read(os.path.join(ROOT, "runtime/hvd-environment.7")) + read(
+        os.path.join(ROOT, "runtime/README.md")
+    )
+    named = set(re.findall(r"\b(?:HVD|HOROVOD)_[A-Z_0-9]+", read(PAGE)))
+    same({n for n in named if n not in known}, set())
 
 
 if __name__ == "__main__":

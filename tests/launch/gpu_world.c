@@ -41,6 +41,7 @@ static void *device_memory(int ordinal, size_t bytes)
 {
     int (*init)(unsigned), (*device)(int *, int), (*retain)(void **, int),
         (*push)(void *), (*alloc)(void **, size_t), d;
+    static float host[NUMBERS];
     void *ctx, *p;
 
     *(void **)&init = symbol("cuInit");
@@ -51,7 +52,7 @@ static void *device_memory(int ordinal, size_t bytes)
     if (init(0) == 0 && device(&d, ordinal) == 0 && retain(&ctx, d) == 0
         && push(ctx) == 0 && alloc(&p, bytes) == 0)
         return p;
-    return calloc(1, bytes); /* the runtime is to say why not */
+    return host; /* the runtime is to say why not */
 }
 
 static void step(int device, void *p)
