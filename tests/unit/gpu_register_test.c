@@ -43,6 +43,7 @@ begin(struct member_world *w, struct backend *meeting, uint32_t me, struct err *
                                          .size = the_case->n,
                                          .n_streams = 1,
                                          .direct_bytes = 8u << 20,
+                                         .registers = the_case->registers,
                                          .init_timeout_ns = 20 * NS_PER_S,
                                          .pool_bytes = 1u << 20};
     const struct backend_env env = {
@@ -178,6 +179,52 @@ static int mixes(struct backend *meeting, uint32_t me, struct party *p, char *sa
     return end(&w, 0, said);
 }
 
+/* --- the fusion buffer --- */
+
+static int
+post_two(struct backend *b, float *v, size_t n, uint64_t *ret_ticket, struct err *err)
+{
+    struct batch_item items[] = {{.in = v, .out = v, .count = n},
+                                 {.in = v + n, .out = v + n, .count = n}};
+    struct batch batch = {.coll = COLL_ALLREDUCE,
+                          .place = PLACE_CUDA,
+                          .dtype = DT_F32,
+                          .op = OP_SUM,
+                          .prescale = 1,
+                          .postscale = 1,
+                          .items = items,
+                          .n_items = 2};
+
+    return b->ops->post(b, &batch, ret_ticket, err);
+}
+
+/* Rank 0's kernel in the small buffer waits for rank 1 while its large one is made. */
+static int outgrows(struct backend *meeting, uint32_t me, struct party *p, char *said)
+{
+    enum { LARGE = 700000 };
+    struct member_world w = {NULL};
+    struct err err = ERR_INIT;
+    float *v, *large;
+    uint64_t ticket;
+
+    ENDS(begin(&w, meeting, me, &err) == 0);
+    ENDS((v = floats_new(w.d, 2 * COUNT, 1, &err)));
+    ENDS((large = floats_new(w.d, 2 * LARGE, 1, &err)));
+    if (me == 1)
+        meet_all(p, 1);
+    ENDS(post_two(w.gpu, v, COUNT, &ticket, &err) == 0);
+    ENDS(post_two(w.gpu, large, LARGE, &ticket, &err) == 0);
+    if (me == 0) {
+        ENDS(launcher_drain(&w.d->launcher, p->deadline_ns) == 0);
+        meet_all(p, 1);
+    }
+    ENDS(wait_ticket(w.gpu, ticket, 20, &err) == 0);
+    ENDS(n_known(w.gpu) == 1); /* the small one */
+    ENDS(floats_are(w.d, v, 2 * COUNT, 2, &err));
+    ENDS(floats_are(w.d, large, 2 * LARGE, 2, &err));
+    return end(&w, 0, said);
+}
+
 /* --- tests --- */
 
 static void a_buffer_is_known_until_it_is_forgotten(void **state)
@@ -207,6 +254,12 @@ static void the_seat_hears_while_it_waits(void **state)
         &(struct gpu_case){.n = 2, .faults = "enqueue_hang=0@0", .row_body = is_stuck});
 }
 
+static void an_outgrown_fusion_buffer_is_known_to_the_end(void **state)
+{
+    (void)state;
+    run_case(&(struct gpu_case){.n = 2, .registers = true, .row_body = outgrows});
+}
+
 /* What the fake proves in all other tests: NCCL must not find it on some alone. */
 static void the_fake_ends_a_test_of_mixed_memory(void **state)
 {
@@ -231,6 +284,7 @@ int main(void)
         cmocka_unit_test(what_fails_on_one_leaves_the_device_well),
         cmocka_unit_test(an_older_nccl_is_named),
         cmocka_unit_test(the_seat_hears_while_it_waits),
+        cmocka_unit_test(an_outgrown_fusion_buffer_is_known_to_the_end),
         cmocka_unit_test(the_fake_ends_a_test_of_mixed_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

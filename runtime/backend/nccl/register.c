@@ -170,8 +170,15 @@ static int know_fusion(struct comm *c, uint32_t index, struct err *err)
 
     if (*handle && (cu_ptr)(uintptr_t)r->p == f->at)
         return 0;
-    if (*handle)
-        (void)nccl->deregister(c->nc[index], *handle); /* outgrown, and still there */
+    if (*handle) { /* outgrown; calls in it may be on their way: it goes at the end */
+        struct comm_region *old = mem_zalloc(sizeof(*old));
+
+        if (!old)
+            return err_set(err, -ENOMEM, "out of memory for the fusion buffer");
+        *old = *r;
+        old->next = c->regions;
+        c->regions = old;
+    }
     *handle = NULL;
     r->p = (void *)(uintptr_t)f->at;
     r->bytes = f->bytes;
