@@ -225,11 +225,21 @@ static void where_one_cannot_none_does(void **state)
     assert_non_null(strstr(text, "the fusion buffer is not registered, going on"));
 }
 
+static void free_on_gpu(float *p)
+{
+    struct cuda_api cu;
+    struct err err = ERR_INIT;
+
+    CHECK(cuda_load(CUDA_LIBRARY, &cu, &err) == 0, "%s", err.text);
+    CHECK(cu.mem_free((cu_ptr)(uintptr_t)p) == 0, "not freed");
+}
+
+/* The fake looks whether memory that is deregistered is still there. */
 static void of_sets(int rank, int size)
 {
     static const int ranks[] = {0, 2};
     hvd_handle h;
-    float *v;
+    float *v, *w;
     int id;
 
     CHECK_OK(hvd_init(NULL));
@@ -238,6 +248,12 @@ static void of_sets(int rank, int size)
     CHECK_OK(finish(h));
     CHECK_OK(hvd_process_set_add(ranks, 2, &id)); /* split off the world's */
     if (rank != 1) {
+        w = floats_on_gpu(rank, N);
+        CHECK_OK(take(rank, "w", w, N, id));
+        CHECK_OK(sum_on_gpu(rank, "s", w, N, id, &h));
+        CHECK_OK(finish(h));
+        CHECK_OK(hvd_deregister(w, id));
+        free_on_gpu(w);
         CHECK_OK(take(rank, "s", v, N, id));
         CHECK_OK(sum_on_gpu(rank, "s", v, N, id, &h));
         CHECK_OK(finish(h));
@@ -245,6 +261,8 @@ static void of_sets(int rank, int size)
     CHECK_OK(sum_on_gpu(rank, "w", v, N, 0, &h));
     CHECK_OK(finish(h));
     CHECK_OK(hvd_process_set_remove(id)); /* with its buffer */
+    free_on_gpu(v);
+    v = floats_on_gpu(rank, N);
     CHECK_OK(sum_on_gpu(rank, "w", v, N, 0, &h));
     CHECK_OK(finish(h));
     CHECK(size == 3, "%d", size);

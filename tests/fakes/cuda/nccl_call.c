@@ -377,6 +377,8 @@ int ncclCommDeregister(nccl_comm c, void *handle)
         fake_die("ncclCommDeregister of what is not registered");
     if (c->n_ended < c->n_launched)
         fake_die("ncclCommDeregister while a kernel may use the memory");
+    if (fake_driver()->need_device)
+        fake_driver()->need_device("memory that is registered", r->p, r->bytes);
     r->p = NULL;
     fake_leave(c);
     return NCCL_OK;
