@@ -59,7 +59,7 @@ def killed(bench):
 
 def stopped(bench):
     """SIGSTOP: it is silent, and the peer timeout ends it."""
-    argv, processes = start(bench, "kill", HVD_PEER_TIMEOUT="3")
+    argv, processes = start(bench, "kill", HVD_PEER_TIMEOUT="2")
     all_say(processes, "steady", bench.left(40))
     began = time.monotonic()
     processes[1].kill(signal.SIGSTOP)
@@ -105,5 +105,6 @@ def faults(bench):
     killed(bench)
     stopped(bench)
     in_flight(bench, "in_flight", "killed while kernels wait")
-    in_flight(bench, "exit", "gone while kernels wait")
+    if not bench.is_fake:  # the fake's streams are slow
+        in_flight(bench, "exit", "gone while kernels wait")
     illegal(bench)

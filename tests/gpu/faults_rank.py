@@ -83,7 +83,7 @@ def until_it_fails(rank):
             if FAULT == "illegal":
                 wild()
             if FAULT in ("in_flight", "exit"):
-                busy(5)
+                busy(3)
                 x = np.full(1000, rank + 1.0, np.float32)
                 # the others' share of it is on the device by then
                 op = on_device.DeviceOp("allreduce", x, name=f"step{i}.0", postscale=0.5)

@@ -11,12 +11,18 @@
  *    a gap that was written to fails the test.
  *  - RM_EXACT=N: each N-th launch has a block for each span that ends where the span
  *    does, so that compute-sanitizer, or the fake's guard pages, see a wild read too.
+ *  - Arguments without a walk of their own have all of the program's static variables
+ *    copied, and what looks like an address in them replaced.
  *  - HVD_GPU_PTX=1: the driver compiles the PTX.
  * What is no test's fault (no driver, a launch that fails) is "Bail out!". */
+#include <fcntl.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "runtime/backend/nccl/launch.h"
 #include "runtime/core/compress/int8.h"
@@ -36,7 +42,9 @@ struct walk {
     struct mark marks[MAX_MARKS];
     uint32_t n_marks;
     uint64_t sizes[2]; /* of elements, by the kernel's name: from, to */
+    bool is_variables; /* the only span is the program's static variables */
 };
+extern uint8_t __data_start[], _end[]; /* the linker's */
 
 static struct {
     struct cuda_api cu;
@@ -61,6 +69,33 @@ _Noreturn static void bail(const char *what, const char *why)
             bail("the device", err_.text);                                             \
     } while (0)
 
+/* The image that is shipped: of libhvd_cuda.so in the folder lib beside ours. */
+static const uint8_t *image_of_library(size_t *ret_bytes)
+{
+    char path[1100] = "";
+    struct err err = ERR_INIT;
+    struct stat st;
+
+    ssize_t n = readlink("/proc/self/exe", path, 1000);
+    char *end = n > 0 ? strrchr(path, '/') : NULL;
+    if (!end)
+        bail("kernels_device.c", "where it is cannot be told");
+    (void)snprintf(end, 100, "/../lib/libhvd_cuda.so");
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 || fstat(fd, &st) < 0 || st.st_size < 64)
+        bail(path, "it cannot be read");
+    const uint8_t *p = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (p == MAP_FAILED)
+        bail(path, "it cannot be mapped");
+    for (size_t at = 0; at + 16 < (size_t)st.st_size; at += 16)
+        if (memcmp(p + at, "HVDK", 4) == 0
+            && image_count(p + at, (size_t)st.st_size - at, &err) > 0) {
+            *ret_bytes = (size_t)st.st_size - at;
+            return p + at;
+        }
+    bail(path, "there are no kernels in it");
+}
+
 static void open_device(void)
 {
     const char *ptx = getenv("HVD_GPU_PTX"), *exact = getenv("RM_EXACT");
@@ -69,6 +104,7 @@ static void open_device(void)
     cu_device d = 0;
     cu_ctx ctx = NULL;
     char text[64];
+    size_t bytes = 0;
 
     if (gpu.launch.module)
         return;
@@ -82,8 +118,8 @@ static void open_device(void)
     CU(device_attr, &n_multiprocessors, CU_ATTR_MULTIPROCESSORS, d);
     CU(ctx_retain, &ctx, d);
     CU(ctx_push, ctx);
-    if (launch_init(&gpu.launch, &gpu.cu, kernels_image,
-                    (size_t)(kernels_image_end - kernels_image), major * 10 + minor,
+    const uint8_t *image = image_of_library(&bytes);
+    if (launch_init(&gpu.launch, &gpu.cu, image, bytes, major * 10 + minor,
                     n_multiprocessors, ptx && *ptx == '1', &err)
         != 0)
         bail("the kernels", err.text);
@@ -199,6 +235,40 @@ static void walk_int8_sum(void *args)
                         ? a->n_shards * a->stride
                         : (a->n - 1) * a->stride + int8_wire_bytes(a->count, a->block));
     touch(&a->out, a->count * walk.sizes[0]);
+}
+
+static bool is_static(uint64_t v)
+{
+    return v >= (uintptr_t)__data_start && v < (uintptr_t)_end;
+}
+
+/* What is in the arguments is a number, or an address of a static variable. */
+static void walk_variables(uint64_t *args, size_t bytes)
+{
+    uint64_t all = (uintptr_t)__data_start;
+
+    walk.is_variables = true;
+    for (size_t i = 0; i < bytes / sizeof *args; i++)
+        if (is_static(args[i]))
+            touch(&args[i], 1);
+        else if (args[i] >> 40 == (uintptr_t)&all >> 40) /* of the stack */
+            bail("kernels_device.c", "an argument is neither a number nor static");
+    touch(&all, (uint64_t)(_end - __data_start));
+    walk.n_marks--; /* all is no argument */
+}
+
+/* Addresses of `from`, as many bytes as the variables, become those of `to`. */
+static void relocate(uint8_t *p, uint64_t from, uint64_t to)
+{
+    uint64_t n = (uint64_t)(_end - __data_start), v;
+
+    for (uint64_t at = -(uintptr_t)__data_start & 7; at + 8 <= n; at += 8) {
+        memcpy(&v, p + at, sizeof v);
+        if (v - from >= n)
+            continue;
+        v += to - from;
+        memcpy(p + at, &v, sizeof v);
+    }
 }
 
 static const struct {
@@ -350,10 +420,16 @@ static void run_arena(enum kernel_id k, void *args, unsigned blocks)
     for (uint32_t i = 0; i < walk.n; i++)
         memcpy(gpu.stage + (walk.v[i].device - gpu.arena),
                (const void *)(uintptr_t)walk.v[i].host, walk.v[i].bytes);
+    const struct span *first = &walk.v[0];
+    uint8_t *variables = gpu.stage + (first->device - gpu.arena);
+    if (walk.is_variables)
+        relocate(variables, first->host, first->device);
     CU(copy_up, gpu.arena, gpu.stage, total, NULL);
     launch(k, args, blocks);
     CU(copy_down, gpu.stage, gpu.arena, total, NULL);
     CU(ctx_sync, );
+    if (walk.is_variables)
+        relocate(variables, first->device, first->host);
     check_gaps(total);
     for (uint32_t i = 0; i < walk.n; i++)
         memcpy((void *)(uintptr_t)walk.v[i].host,
@@ -370,15 +446,19 @@ run(enum kernel_id k, const char *type, const void *args, size_t bytes, unsigned
     open_device();
     while (i < n && strcmp(walks[i].args, type) != 0)
         i++;
-    if (i == n || bytes > sizeof copy)
-        bail(type, "tests/gpu/kernels_device.c has no walk for it");
+    if (bytes > sizeof copy)
+        bail(type, "it is larger than kernels_device.c has room for");
     memcpy(copy, args, bytes);
     walk.n = walk.n_marks = 0;
+    walk.is_variables = false;
     sizes_of(cpu_kernels[k].symbol);
-    walks[i].walk(copy);
+    if (i < n)
+        walks[i].walk(copy);
+    else
+        walk_variables(copy, bytes);
     merge();
     bool is_exact = gpu.exact_each > 0 && gpu.n_launches++ % gpu.exact_each == 0;
-    (is_exact ? run_exact : run_arena)(k, copy, blocks);
+    (is_exact && !walk.is_variables ? run_exact : run_arena)(k, copy, blocks);
 }
 
 /* --- the table -------------------------------------------------------------------- */

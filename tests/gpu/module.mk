@@ -8,7 +8,7 @@ $(O)/gpu/%.o: tests/unit/%.c $(wildcard tests/gpu/tap/*.h)
 	$(Q)$(CC) $(CPPFLAGS) -Itests/gpu/tap $(CFLAGS) -MMD -MP -c -o $@ $<
 -include $(GPU_PROGRAMS:%=%_test.d) $(O)/tests/gpu/kernels_device.d
 $(addprefix $(O)/gpu/,$(GPU_TESTS)): $(O)/gpu/%: $(O)/gpu/%_test.o $(O)/tests/gpu/kernels_device.o \
-    $(O)/runtime/backend/nccl/image.o $(foreach a,nccl cpu core base,$(O)/lib$(a).a)
+    $(foreach a,nccl cpu core base,$(O)/lib$(a).a)
 	@echo "  LD    $@"
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ -lm -ldl
 # Programs of this folder.
@@ -27,3 +27,22 @@ endif
 .PHONY: test-gpu
 test-gpu: $(GPU_NEEDS) ## the GPU backend on a GPU, if there is one, and on the fakes (RM_GPU=fake|gpu)
 	@/usr/bin/python3 tests/gpu/run.py --tree $(O)
+
+# What a machine without network is given, ignored by git: the portable runtime, these programs for glibc 2.17
+# and the fakes. There: tests/gpu/run.py --tree build/gpu
+GPU_CARRY := $(BUILD)/gpu
+.PHONY: gpu-carry gpu-carried
+gpu-carry: ## build/gpu: what tests and bench of a GPU need on a machine without network
+	@tests/setup/deb.sh build
+	@tests/setup/venv.sh zig >/dev/null
+	@$(MAKE) --no-print-directory V=portable gpu-carried
+	@du -sh $(GPU_CARRY)
+gpu-carried: $(GPU_NEEDS) $(PY_TREE)
+	@rm -rf $(GPU_CARRY)
+	@mkdir -p $(GPU_CARRY)/gpu $(GPU_CARRY)/bin $(GPU_CARRY)/lib
+	@cp $(filter $(O)/gpu/%,$(GPU_NEEDS)) $(GPU_CARRY)/gpu/
+	@cp $(O)/bin/hvd-gpu $(GPU_CARRY)/bin/
+	@cp $(O)/lib/libhvd.so $(O)/lib/libhvd_cuda.so $(GPU_CARRY)/lib/
+	@cp -r $(O)/fakes $(O)/python $(GPU_CARRY)/
+	@for f in libhvd.so libhvd_cuda.so; do ln -sf ../../lib/$$f $(GPU_CARRY)/python/_hvd/$$f; done
+	@find $(GPU_CARRY) -type f \( -perm -u+x -o -name '*.so*' \) -exec strip --strip-unneeded {} + 2>/dev/null || true

@@ -17,11 +17,11 @@ sys.path.insert(0, RANKS)
 
 import capi  # noqa: E402
 import checks  # noqa: E402
-import cuda  # noqa: E402
+import driver  # noqa: E402
 import numpy as np  # noqa: E402
 
 MIXED = os.environ.get("RM_MIXED") == "1"
-device = cuda.Device()
+device = driver.Device()
 counts = {"device": 0, "host": 0}
 capi.lib.hvd_wait_on_stream.argtypes = [capi.c.c_int64, capi.c.c_void_p, capi.c.c_int64]
 
