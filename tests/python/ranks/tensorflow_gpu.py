@@ -150,10 +150,53 @@ def variables_are_those_of_one_rank():
 
 
 @check
+def gradients_of_a_tape_stay():
+    with tf.device("GPU:0"):
+        variable = tf.Variable(numbers(0, 1000), name="w")
+
+    @tf.custom_gradient
+    def model(v):  # TensorFlow computes nothing on this GPU: a gradient that is made there
+        return tf.identity(v), lambda dy: on_gpu(numbers(R, 1000))
+
+    for options in ({}, {"device_dense": "/gpu:0"}, {"num_groups": 1}, {"op": hvd.Sum}):
+        with hvd.DistributedGradientTape(tf.GradientTape(), **options) as tape:
+            y = model(variable)
+        total = sum(numbers(r, 1000) for r in range(N))
+        same(tape.gradient(y, [variable])[0], total if "op" in options else total / N)
+
+
+@check
+def sessions_of_graphs_use_the_same_gpu():
+    with tf.Graph().as_default():
+        x = tf.compat.v1.placeholder(tf.float32, [None])
+        with tf.device("GPU:0"):
+            y = hvd.allreduce(tf.math.rint(x), op=hvd.Sum, name="of_a_session")
+        with tf.compat.v1.Session() as session:
+            for i in range(3):
+                got = session.run(y, {x: numbers(R, 1000, i)})
+                np.testing.assert_array_equal(got, sum(numbers(r, 1000, i) for r in range(N)))
+    assert y.device == "/device:GPU:0", y.device
+
+
+@check
+def compressed_gradients_stay():
+    x = on_gpu(np.full(4096, R + 1.0, np.float32))
+    for compression in (hvd.Compression.fp16, hvd.Compression.none):
+        same(hvd.allreduce(x, op=hvd.Sum, compression=compression), np.full(4096, N * (N + 1) / 2))
+
+
+@check
 def who_has_joined_gives_zeros():
     if R > 0:
         same(hvd.allreduce(on_gpu([2.0, 3.0]), op=hvd.Sum, name="joined"), [2.0 * (N - 1), 3.0 * (N - 1)])
     assert int(hvd.join()) >= 0
+
+
+@check
+def the_next_world_uses_it_too():
+    hvd.shutdown()
+    hvd.init()
+    same(hvd.allreduce(on_gpu(numbers(R, 1000)), op=hvd.Sum), sum(numbers(r, 1000) for r in range(N)))
 
 
 main(R)
