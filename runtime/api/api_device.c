@@ -123,7 +123,8 @@ static int wait_one(struct stream_wait *s, struct op *op, struct err *err)
     struct device_event *event;
     int r;
 
-    if (!s->w || s->w->co != op->co)
+    /* HVD_NANCHECK: else what is behind it in the stream would take in the NaN. */
+    if (!s->w || s->w->co != op->co || op->co->settings.nancheck)
         return wait_ended(op, s->deadline_ns, err);
     r = wait_posted(op, s->deadline_ns, &event, err);
     if (r < 0 || !event)

@@ -310,7 +310,8 @@ HVD_API int hvd_wait(hvd_handle h, int64_t timeout_ms);
  * afterwards finds the outputs; this thread waits only until that can be said, in most
  * cases until all ranks have submitted. The handle may be released then; data and
  * output are to be reused in this stream or another one that has waited. A failure
- * after that is told by whatever comes next. In host memory: as hvd_wait. */
+ * after that is told by whatever comes next. In host memory, and with HVD_NANCHECK: as
+ * hvd_wait. */
 HVD_API int hvd_wait_on_stream(hvd_handle h, void *stream, int64_t timeout_ms);
 /* The same for n of them, with one wait for all that travelled together. The first
  * failure is returned; the stream waits for those before it. */
