@@ -40,7 +40,10 @@ class GpuFakeTorch(JobTest):
 
     def test_2(self):
         # PyPI's torch has brought an NCCL, which is none here.
-        self.run_checks(2, "gpu_torch.py", timeout=80, HVD_NCCL_LIB=str(FAKES / "libnccl.so.2"), **GPUS)
+        scripts = ("gpu_torch.py", "gpu_pg.py")
+        self.run_checks(
+            2, scripts, label="gpu_torch.py", timeout=80, HVD_NCCL_LIB=str(FAKES / "libnccl.so.2"), **GPUS
+        )
 
 
 class GpuFakeFaults(unittest.TestCase):

@@ -83,16 +83,19 @@ class Place:
         now = self.current(self.device)
         return (now,) if now == self.stream else (now, self.stream)
 
-    def wait(self, handle):
-        """Returns when the streams wait for the operation; raises what it failed with before that."""
+    def wait(self, handle, timeout_ms=-1):
+        """Returns when the streams wait for the operation; raises what it failed with before that.
+
+        After timeout_ms, if that is not below 0, TimeoutError.
+        """
         if self.is_waited:
             return
         try:
             if is_async():
                 for stream in self.streams():
-                    _native.wait_on_stream(handle, stream)
+                    _native.wait_on_stream(handle, stream, timeout_ms)
             else:
-                _native.wait(handle)
+                _native.wait(handle, timeout_ms)
         except HorovodInternalError:
             with contextlib.suppress(HorovodInternalError):
                 _native.wait(handle)  # until then its memory is in use

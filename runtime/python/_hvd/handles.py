@@ -162,6 +162,16 @@ def _finish_bundle(number, group):
     return group.result(group.results[h] for h in group.handles)
 
 
+def wait(handle, timeout_ms=-1):
+    """For the end of an operation, or until a stream waits for it. TimeoutError, and it goes on."""
+    entry = _pending.get(handle)
+    place = entry[2] if entry is not None else None
+    if place is None:
+        _native.wait(handle, timeout_ms)
+    else:
+        place.wait(handle, timeout_ms)
+
+
 def finish(handle):
     """Waits for the operation and returns its result. None for a handle that is not pending."""
     group = _bundles.get(handle)
@@ -172,10 +182,7 @@ def finish(handle):
         return None
     place = entry[2]
     try:
-        if place is None:
-            _native.wait(handle)
-        else:
-            place.wait(handle)
+        wait(handle)
         return entry[1](handle)
     except HorovodInternalError:
         if handle in _pending:

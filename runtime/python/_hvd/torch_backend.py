@@ -29,7 +29,7 @@ def register():
     register_backend = dist.Backend.register_backend
     options = {"extended_api": True}
     if "devices" in inspect.signature(register_backend).parameters:
-        options["devices"] = ["cpu"]
+        options["devices"] = ["cpu", "cuda"]
     # The first back end of a device becomes the default of init_process_group(None); Gloo is it already.
     register_backend("hvd", _create, **options)
     from torch.distributed.rendezvous import register_rendezvous_handler

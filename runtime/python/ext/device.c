@@ -13,19 +13,31 @@
 /* --- waiting
  * ------------------------------------------------------------------------------ */
 
-/* None, or NULL with an exception: a signal handler's (the operations go on), or that
- * of the first that failed. */
-static PyObject *
-wait_in_slices(PyObject *module, const hvd_handle *handles, int n, uintptr_t stream)
+/* None, or NULL with an exception: a signal handler's or TimeoutError (the operations
+ * go on), or that of the first that failed. timeout_ms < 0: as long as it takes. */
+static PyObject *wait_in_slices(PyObject *module,
+                                const hvd_handle *handles,
+                                int n,
+                                uintptr_t stream,
+                                long long timeout_ms)
 {
     int status;
 
-    do {
+    for (;;) {
+        int64_t slice_ms = WAIT_SLICE_MS;
+
+        if (timeout_ms >= 0 && timeout_ms < slice_ms)
+            slice_ms = timeout_ms;
         Py_BEGIN_ALLOW_THREADS status =
-            hvd_wait_many(handles, n, (void *)stream, WAIT_SLICE_MS);
-        Py_END_ALLOW_THREADS if (status == HVD_TIMEOUT
-                                 && PyErr_CheckSignals()) return NULL;
-    } while (status == HVD_TIMEOUT);
+            hvd_wait_many(handles, n, (void *)stream, slice_ms);
+        Py_END_ALLOW_THREADS if (status != HVD_TIMEOUT) break;
+        if (PyErr_CheckSignals())
+            return NULL;
+        if (timeout_ms >= 0 && (timeout_ms -= slice_ms) == 0) {
+            PyErr_SetString(PyExc_TimeoutError, "the operation goes on");
+            return NULL;
+        }
+    }
     if (status != HVD_OK)
         return raise_status(module, status, 0);
     Py_RETURN_NONE;
@@ -34,13 +46,13 @@ wait_in_slices(PyObject *module, const hvd_handle *handles, int n, uintptr_t str
 static PyObject *py_wait_on_stream(PyObject *module, PyObject *args)
 {
     unsigned long long stream;
-    long long number;
+    long long number, timeout_ms = -1;
     hvd_handle handle;
 
-    if (!PyArg_ParseTuple(args, "LK:wait_on_stream", &number, &stream))
+    if (!PyArg_ParseTuple(args, "LK|L:wait_on_stream", &number, &stream, &timeout_ms))
         return NULL;
     handle = number;
-    return wait_in_slices(module, &handle, 1, (uintptr_t)stream);
+    return wait_in_slices(module, &handle, 1, (uintptr_t)stream, timeout_ms);
 }
 
 static PyObject *py_wait_many(PyObject *module, PyObject *args)
@@ -58,8 +70,8 @@ static PyObject *py_wait_many(PyObject *module, PyObject *args)
     handles = int64s_from(numbers);
     if (!handles)
         return NULL;
-    ret =
-        wait_in_slices(module, handles, (int)PyTuple_Size(numbers), (uintptr_t)stream);
+    ret = wait_in_slices(module, handles, (int)PyTuple_Size(numbers), (uintptr_t)stream,
+                         -1);
     PyMem_Free(handles);
     return ret;
 }
@@ -105,7 +117,7 @@ static PyObject *py_device_hint(PyObject *module, PyObject *args)
 
 static PyMethodDef methods[] = {
     {"wait_on_stream", py_wait_on_stream, METH_VARARGS,
-     "wait_on_stream(handle, stream): the stream waits for its end"},
+     "wait_on_stream(handle, stream[, timeout_ms]): the stream waits for its end"},
     {"wait_many", py_wait_many, METH_VARARGS,
      "wait_many(handles, stream): the stream waits for the end of all"},
     {"result_device", py_result_device, METH_VARARGS,

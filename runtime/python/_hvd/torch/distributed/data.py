@@ -7,6 +7,7 @@ dtype (complex numbers, the small floats, wide unsigned integers).
 
 import torch
 
+from _hvd import handles
 from _hvd.torch import tensors as t
 from _hvd.torch.tensors import DTYPES
 
@@ -15,13 +16,18 @@ _UINT8 = DTYPES[torch.uint8]
 
 def check(tensor, what):
     """Refuses what cannot travel, by name of the collective."""
-    if tensor.device.type != "cpu":
-        raise RuntimeError(
-            f'{what}: the back end "hvd" moves CPU tensors, and this one is on {tensor.device}; use '
-            "tensor.cpu()"
-        )
+    if not t.can_travel(tensor):
+        raise RuntimeError(f"{what}: a tensor on {tensor.device}: {t.why_not(tensor)}; use tensor.cpu()")
     if tensor.layout != torch.strided:
         raise RuntimeError(f"{what}: a tensor of {tensor.layout} cannot be moved; use tensor.to_dense()")
+
+
+def submit(function, keep, result, name, source, output, dtype, shape, place, *args):
+    """Begins an operation. source, output: tensors or rows; place: where() the source was at the call."""
+    tensor = (name, source.data_ptr(), 0 if output is None else output.data_ptr(), dtype, shape)
+    if place is not None:
+        tensor = (*tensor, None, 0, False, place.device, place.stream)
+    return handles.submit(function, keep, result, tensor, *args, place=place)
 
 
 def dtype_name(tensor):

@@ -20,13 +20,13 @@ from datetime import timedelta
 import torch
 from torch._C._distributed_c10d import ProcessGroup
 
-from _hvd import handles
-from _hvd.torch.distributed.data import dtype_name
+from _hvd.torch.distributed.data import dtype_name, submit
 from _hvd.torch.distributed.moves import Moves
 from _hvd.torch.distributed.operation import names, nothing
 from _hvd.torch.distributed.reductions import Reductions
 from _hvd.torch.distributed.transfers import Transfers
 from _hvd.torch.distributed.work import HvdWork, State
+from _hvd.torch.tensors import where
 
 NAMES = 16  # of one kind, dtype and size that may be pending before the next waits for its turn
 _SIGNATURES = 4096  # counted at once; then counting begins anew, on all ranks at the same call
@@ -79,11 +79,14 @@ class HvdProcessGroup(Reductions, Moves, Transfers, ProcessGroup):
     def _device_types(self):
         """None while torch makes the group: it would attach a recorder that needs a back end in C++."""
         groups = torch.distributed.distributed_c10d._world.pg_map
-        return [torch.device("cpu")] if self in groups else []
+        if self not in groups:
+            return []
+        kinds = ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]
+        return [torch.device(kind) for kind in kinds]
 
     def _get_backend(self, device):
-        if torch.device(device).type != "cpu":
-            raise RuntimeError(f'the back end "hvd" moves CPU tensors, not those of {device}')
+        if torch.device(device).type not in ("cpu", "cuda"):
+            raise RuntimeError(f'the back end "hvd" moves tensors of CPUs and CUDA, not those of {device}')
         return self
 
     def set_timeout(self, timeout):
@@ -123,12 +126,8 @@ class HvdProcessGroup(Reductions, Moves, Transfers, ProcessGroup):
     def _submit(self, function, kind, keep, source, output, dtype, shape, *args):
         """Begins an operation. keep: what must live until its end; source: the tensor that is sent."""
         name = self._name(kind, source, source.numel())
-        tensor = (name, source.data_ptr(), output.data_ptr() if output is not None else 0, dtype, shape)
-
-        def submit():
-            return handles.submit(function, keep, nothing, tensor, *args)
-
-        return names.submit((self._set, name), submit)
+        described = (keep, nothing, name, source, output, dtype, shape, where(source))
+        return names.submit((self._set, name), lambda: submit(function, *described, *args))
 
     def _work(self, what, operations, outputs, after=None, opts=None, source=None):
         timeout = self._timeout

@@ -3,7 +3,7 @@
 
 import torch
 
-from _hvd import _native, handles
+from _hvd import _native
 from _hvd.torch.distributed.data import (
     Row,
     all_of,
@@ -12,8 +12,10 @@ from _hvd.torch.distributed.data import (
     check,
     movable,
     same_kind,
+    submit,
 )
 from _hvd.torch.distributed.operation import names
+from _hvd.torch.tensors import where
 
 
 class Moves:
@@ -131,7 +133,7 @@ class Moves:
         splits = tuple(n * units for n in splits_in)
         expected = tuple(n * units for n in splits_out)
         name = self._name(kind, row_in.memory, numel)
-        tensor = (name, row_in.data_ptr(), row_out.data_ptr(), dtype, shape)
+        place = where(row_in.memory)
 
         def result(handle):
             came = _native.received_splits(handle)
@@ -141,11 +143,9 @@ class Moves:
                     f"expected {list(splits_out)}"
                 )
 
-        def submit():
-            args = (tensor, splits, self._set, row_out.size_bytes)
-            return handles.submit(_native.alltoall, (row_in, row_out), result, *args)
-
-        return names.submit((self._set, name), submit)
+        described = ((row_in, row_out), result, name, row_in, row_out, dtype, shape, place)
+        args = (splits, self._set, row_out.size_bytes)
+        return names.submit((self._set, name), lambda: submit(_native.alltoall, *described, *args))
 
     def scatter(self, outputs, inputs, opts):
         """An all-to-all in which only the root sends."""

@@ -105,7 +105,7 @@ class Operation:
             raise self._error
         if deadline is not None:
             try:
-                _native.wait(self._handle, int(_left(deadline) * 1000))
+                handles.wait(self._handle, int(_left(deadline) * 1000))
             except TimeoutError:
                 raise
             except Exception:

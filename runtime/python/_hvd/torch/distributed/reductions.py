@@ -4,11 +4,11 @@
 import torch
 from torch._C._distributed_c10d import AllreduceOptions, ReduceOp
 
-from _hvd import _native, handles
+from _hvd import _native
 from _hvd.torch.distributed import reduce_ops
-from _hvd.torch.distributed.data import Row, all_of, as_contiguous, back, reducible, same_kind
+from _hvd.torch.distributed.data import Row, all_of, as_contiguous, back, reducible, same_kind, submit
 from _hvd.torch.distributed.operation import names
-from _hvd.torch.tensors import take
+from _hvd.torch.tensors import take, where
 
 
 class Reductions:
@@ -44,15 +44,16 @@ class Reductions:
         for i, part in enumerate(parts):
             dtype = reducible(part, what)
             name = self._name(f"{what}.sparse{i}", part, 0)
-            tensors = (name, part.data_ptr(), 0, dtype, tuple(part.shape))
 
             def result(handle, part=part, dtype=dtype):
                 gathered.append(take(handle, part, dtype))
 
-            def submit(part=part, result=result, tensors=tensors):
-                return handles.submit(_native.allgather, part, result, tensors, self._set)
+            described = (part, result, name, part, None, dtype, tuple(part.shape), where(part))
 
-            begun.append(names.submit((self._set, name), submit))
+            def begin(described=described):
+                return submit(_native.allgather, *described, self._set)
+
+            begun.append(names.submit((self._set, name), begin))
 
         def after():
             indices, values = gathered

@@ -6,8 +6,9 @@ from datetime import timedelta
 import torch
 
 from _hvd import _native, handles
-from _hvd.torch.distributed.data import as_contiguous, back, movable
+from _hvd.torch.distributed.data import as_contiguous, back, movable, submit
 from _hvd.torch.distributed.operation import Operation, names, nothing
+from _hvd.torch.tensors import where
 
 _NO_TENSOR = torch.empty(0)
 _BARRIER_TAG = "monitored_barrier"
@@ -26,10 +27,19 @@ class Transfers:
                 f"{what}: rank {place} of the group; it must be another one of its {self.size()} ranks"
             )
         dtype, units = movable(memory, what)
-        at = memory.data_ptr()
-        tensor = (f"{self._label}.tag{tag}", at, at, dtype, (memory.numel() * units,))
+        shape = (memory.numel() * units,)
+        described = (
+            memory,
+            nothing,
+            f"{self._label}.tag{tag}",
+            memory,
+            memory,
+            dtype,
+            shape,
+            where(memory),
+        )
         # The runtime keeps the order of transfers under one name, so none has to wait here.
-        op = Operation(lambda: handles.submit(function, memory, nothing, tensor, self._ranks[place]))
+        op = Operation(lambda: submit(function, *described, self._ranks[place]))
         op.begin()
         return op
 
@@ -55,10 +65,10 @@ class Transfers:
     def barrier(self, opts=None):
         name = self._name("barrier", _NO_TENSOR, 0)
 
-        def submit():
+        def begin():
             return handles.submit(_native.barrier, None, nothing, name, self._set)
 
-        return self._work("barrier", [names.submit((self._set, name), submit)], [], None, opts)
+        return self._work("barrier", [names.submit((self._set, name), begin)], [], None, opts)
 
     def monitored_barrier(self, timeout=None, wait_all_ranks=False):
         """Rank 0 hears of each rank, and says which have not come."""

@@ -139,7 +139,8 @@ class State:
     def get_future(self):
         with self._future_lock:
             if self._future is None:
-                begin = torch.futures.Future()
+                devices = list({o.device for o in self.outputs() if o.is_cuda})
+                begin = torch.futures.Future(devices=devices) if devices else torch.futures.Future()
                 self._future = begin.then(self._value)
                 if self.is_over:
                     begin.set_result(None)
@@ -158,7 +159,9 @@ class State:
             self.finish()
         except Exception as e:  # late
             self.error = e
-        begin.set_result(None)
+        # Who goes on waits for what this thread's streams have waited for, on the devices of the result.
+        outputs = self.outputs()
+        begin.set_result(outputs if any(o.is_cuda for o in outputs) else None)
 
 
 class HvdWork(Work):

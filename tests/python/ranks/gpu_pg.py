@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""torch.distributed with the back end "hvd" and tensors on (fake) GPUs: values, and what waits."""
+
+import ctypes
+import threading
+from datetime import timedelta
+
+import horovod.torch as hvd
+import horovod.torch.distributed  # noqa: F401  (makes the name known)
+import numpy as np
+import torch
+import torch.distributed as dist
+from _hvd import _native, gpu
+from checks import check, expect_error, main
+from fake_cuda import GPU, Tensor, stream, to_gpu
+
+hvd.init()
+torch.set_num_threads(1)
+dist.init_process_group("hvd", init_method="hvd://")
+R, N = dist.get_rank(), dist.get_world_size()
+
+
+def on_gpu(*values, dtype=torch.float32):
+    return to_gpu(torch.tensor(values, dtype=dtype))
+
+
+def zeros(*shape):
+    return to_gpu(torch.zeros(*shape))
+
+
+# torch looks at the types of tensors for whoever has replaced its functions; the group itself is asked.
+GROUP = dist.distributed_c10d._get_default_group()
+
+
+def wait(work):
+    assert work.wait() is True
+
+
+@check
+def collectives_on_gpus():
+    total = N * (N + 1) / 2
+    x = on_gpu(R + 1.0, 2.0)
+    opts = dist.AllreduceOptions()
+    wait(GROUP.allreduce([x], opts))
+    assert x.tolist() == [total, 2.0 * N], x
+    opts = dist.BroadcastOptions()
+    opts.rootRank = N - 1
+    x = on_gpu(float(R))
+    wait(GROUP.broadcast([x], opts))
+    assert x.tolist() == [N - 1.0]
+    outputs = [zeros(2) for _ in range(N)]
+    wait(GROUP.allgather([outputs], [on_gpu(R, R + 1.0)]))
+    assert [o.tolist() for o in outputs] == [[float(r), r + 1.0] for r in range(N)]
+    whole = zeros(2 * N)
+    wait(GROUP._allgather_base(whole, on_gpu(R, R + 1.0)))
+    assert whole.tolist() == [v for r in range(N) for v in (float(r), r + 1.0)]
+    mine = zeros(2)
+    wait(GROUP.all_to_all_single(zeros(N), to_gpu(torch.arange(float(N)) + 10 * R)))
+    came = zeros(N)
+    wait(GROUP.all_to_all_single(came, to_gpu(torch.arange(float(N)) + 10 * R)))
+    assert came.tolist() == [10.0 * r + R for r in range(N)]
+    wait(
+        GROUP.reduce_scatter(
+            [mine], [[on_gpu(float(r), 1.0) for r in range(N)]], dist.ReduceScatterOptions()
+        )
+    )
+    assert mine.tolist() == [float(R * N), float(N)], mine
+    if N > 1 and R < 2:
+        x = on_gpu(7.0) if R == 0 else zeros(1)
+        wait(GROUP.send([x], 1, 3) if R == 0 else GROUP.recv([x], 0, 3))
+        assert x.tolist() == [7.0]
+
+
+@check
+def a_copy_goes_back_in_the_present_stream():
+    x = to_gpu(torch.arange(6.0).view(2, 3)).t()
+    wait(GROUP.allreduce([x], dist.AllreduceOptions()))
+    assert np.array_equal(x.cpu().numpy(), torch.arange(6.0).view(2, 3).t().numpy() * N)
+
+
+@check
+def no_thread_waits_for_the_gpu():
+    mine, may_go_on = GPU.stream(), threading.Event()
+    x = on_gpu(1.0)
+    with stream(mine):
+        GPU.fake_wait(mine, may_go_on)
+        work = GROUP.allreduce([x], dist.AllreduceOptions())
+        wait(work)  # and it is not done
+        assert not GPU.fake_soon(lambda: GPU.cu.cuStreamQuery(ctypes.c_void_p(mine)) == 0)
+        may_go_on.set()
+        assert x.tolist() == [float(N)]
+
+
+@check
+def one_that_others_do_not_call_is_late():
+    if N == 1:
+        return
+    if R == 0:
+        work = GROUP.allreduce([on_gpu(1.0)], dist.AllreduceOptions())
+        expect_error(hvd.HorovodInternalError, ["has not ended after"], work.wait, timedelta(seconds=0.3))
+        hvd.barrier()
+        wait(work)
+    else:
+        hvd.barrier()
+        wait(GROUP.allreduce([on_gpu(1.0)], dist.AllreduceOptions()))
+
+
+@check
+def where_no_gpu_can_be_used_it_says_why():
+    before, gpu._problem = gpu._problem, "no NVIDIA driver here"
+    try:
+        words = ["all_reduce", "no NVIDIA driver here"]
+        expect_error(RuntimeError, words, GROUP.allreduce, [on_gpu(1.0)], dist.AllreduceOptions())
+    finally:
+        gpu._problem = before
+    assert isinstance(on_gpu(1.0), Tensor) and _native.is_initialized()
+
+
+main(R)
