@@ -33,6 +33,8 @@ int api_region(struct coordinator *co, struct op *op, struct err *err)
 
     if (op->req.coll == COLL_SENDRECV || op->req.coll == COLL_REGISTER)
         return 0;
+    if (op->count == 0 && !request_has_rows(&op->req))
+        return 0; /* empty on all ranks, wherever they say it is */
     used_memory(op, &in, &out);
     a = in ? regions_find(r, set, in, op->bytes) : 0;
     b = out && out != in ? regions_find(r, set, out, op->bytes) : a;

@@ -360,8 +360,9 @@ HVD_API size_t hvd_device_report(char *buf, size_t n);
  * in none, else it fails with the sentence of a mismatch: data and output both, where
  * it has both. Until then none that lies there is pending. Of an allgather, gather,
  * reducescatter or alltoall data alone counts; memory that hvd_alloc_fn gives is to lie
- * in none. Tensors of a buffer are not packed with others, and not while a rank has
- * joined. t: name, data, dtype, ndim, shape, device, stream, done; others 0. */
+ * in none; an empty one of these lies where data points. Tensors of a buffer are not
+ * packed with others, and not while a rank has joined. t: name, data, dtype, ndim,
+ * shape, device, stream, done; others 0. */
 HVD_API int
 hvd_register_async(const struct hvd_tensor *t, int process_set, hvd_handle *ret_handle);
 /* The buffer that data is in is so no longer, and its memory may be freed. All ranks of

@@ -57,6 +57,7 @@ static void all_have_it(int rank, int size)
     CHECK(fake.region_last == 2, "%d", (int)fake.region_last);
     CHECK_OK(sum("c", w + 1, w + 9, 3, 0)); /* both in it */
     CHECK(fake.region_last == 2, "%d", (int)fake.region_last);
+    CHECK_OK(sum("empty", rank == 0 ? v : NULL, rank == 0 ? v : NULL, 0, 0));
     if (rank == 0)
         CHECK(hvd_deregister(&size, 0) == HVD_INVALID_ARGUMENT, "ok");
     if (rank == 0)
