@@ -3,6 +3,7 @@
 
 from job import JobTest, venv
 from test_tensorflow import SCRIPTS
+from test_tensorflow_gpu import SCRIPT_ON_GPU, gpus
 from test_tensorflow_tape import DIGITS
 from test_tensorflow_tape import SCRIPTS as TAPE
 from test_tensorflow_v1 import EAGER, OPTIMIZER, PATHS, V1
@@ -14,6 +15,9 @@ class TensorFlow212(JobTest):
 
     def test_operations_2(self):
         self.run_checks(2, SCRIPTS, timeout=300, WANT_MODE=self.mode)
+
+    def test_gpu_2(self):
+        self.run_checks(2, SCRIPT_ON_GPU, timeout=300, **gpus("12050"))
 
     def test_tape_2(self):
         self.run_checks(2, (*TAPE, "tensorflow_convergence.py"), timeout=300, **DIGITS)

@@ -10,6 +10,14 @@ import unittest
 from job import BUILD, JobTest, each_tf, only_tf, python
 
 FAKES = BUILD / "plain/fakes"
+SCRIPT_ON_GPU = "tensorflow_gpu.py"
+
+
+def gpus(cuda):
+    """Two GPUs of the fake driver for this version of CUDA, as SCRIPT_ON_GPU wants them."""
+    fakes = {"FAKES": str(FAKES), "HVD_FAKE_GPUS": "2", "HVD_FAKE_CUDA": cuda}
+    return {**fakes, "CUDA_VISIBLE_DEVICES": "0,1"}
+
 
 SCRIPT = """
 import ctypes, json, logging, os, sys
@@ -75,14 +83,9 @@ class Gpu(unittest.TestCase):
 class Operations(JobTest):
     """On one event of the whole context, and, as older drivers need it, by waiting for the device."""
 
-    def run_on(self, cuda):
-        fakes = {"FAKES": str(FAKES), "HVD_FAKE_GPUS": "2", "HVD_FAKE_CUDA": cuda}
-        fakes["CUDA_VISIBLE_DEVICES"] = "0,1"
-        self.run_checks(2, "tensorflow_gpu.py", timeout=240, label=f"CUDA {cuda}", **fakes)
-
     def test_2(self):
-        self.run_on("12050")
+        self.run_checks(2, SCRIPT_ON_GPU, timeout=240, label="CUDA 12.5", **gpus("12050"))
 
     @only_tf("tf")
     def test_2_with_an_older_driver(self):
-        self.run_on("12040")
+        self.run_checks(2, SCRIPT_ON_GPU, timeout=240, label="CUDA 12.4", **gpus("12040"))

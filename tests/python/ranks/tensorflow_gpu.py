@@ -158,7 +158,7 @@ def gradients_of_a_tape_stay():
     def model(v):  # TensorFlow computes nothing on this GPU: a gradient that is made there
         return tf.identity(v), lambda dy: on_gpu(numbers(R, 1000))
 
-    for options in ({}, {"device_dense": "/gpu:0"}, {"num_groups": 1}, {"op": hvd.Sum}):
+    for options in ({}, {"device_dense": "/gpu:0"}, {"groups": 1}, {"op": hvd.Sum}):
         with hvd.DistributedGradientTape(tf.GradientTape(), **options) as tape:
             y = model(variable)
         total = sum(numbers(r, 1000) for r in range(N))
