@@ -15,18 +15,15 @@
  *    copied, and what looks like an address in them replaced.
  *  - HVD_GPU_PTX=1: the driver compiles the PTX.
  * What is no test's fault (no driver, a launch that fails) is "Bail out!". */
-#include <fcntl.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "runtime/backend/nccl/launch.h"
 #include "runtime/core/compress/int8.h"
 #include "tests/fakes/cuda/kernels_cpu.h"
+#include "tests/gpu/tap/image.h"
 
 enum { MAX_SPANS = 8192, MAX_MARKS = 8192, GAP = 256, MARK = 0x6b };
 
@@ -68,33 +65,6 @@ _Noreturn static void bail(const char *what, const char *why)
         if (CUDA_TRY(&gpu.cu, name, &err_, __VA_ARGS__) != 0)                          \
             bail("the device", err_.text);                                             \
     } while (0)
-
-/* The image that is shipped: of libhvd_cuda.so in the folder lib beside ours. */
-static const uint8_t *image_of_library(size_t *ret_bytes)
-{
-    char path[1100] = "";
-    struct err err = ERR_INIT;
-    struct stat st;
-
-    ssize_t n = readlink("/proc/self/exe", path, 1000);
-    char *end = n > 0 ? strrchr(path, '/') : NULL;
-    if (!end)
-        bail("kernels_device.c", "where it is cannot be told");
-    (void)snprintf(end, 100, "/../lib/libhvd_cuda.so");
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0 || fstat(fd, &st) < 0 || st.st_size < 64)
-        bail(path, "it cannot be read");
-    const uint8_t *p = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-    if (p == MAP_FAILED)
-        bail(path, "it cannot be mapped");
-    for (size_t at = 0; at + 16 < (size_t)st.st_size; at += 16)
-        if (memcmp(p + at, "HVDK", 4) == 0
-            && image_count(p + at, (size_t)st.st_size - at, &err) > 0) {
-            *ret_bytes = (size_t)st.st_size - at;
-            return p + at;
-        }
-    bail(path, "there are no kernels in it");
-}
 
 static void open_device(void)
 {

@@ -12,7 +12,7 @@ $(addprefix $(O)/gpu/,$(GPU_TESTS)): $(O)/gpu/%: $(O)/gpu/%_test.o $(O)/tests/gp
 	@echo "  LD    $@"
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ -lm -ldl
 # Programs of this folder.
-GPU_MORE := nccl_real conform_driver conform_nccl
+GPU_MORE := nccl_real conform_driver conform_nccl bench_kernels
 $(addprefix $(O)/gpu/,$(GPU_MORE)): $(O)/gpu/%: $(O)/tests/gpu/%.o $(foreach a,nccl cpu core base,$(O)/lib$(a).a)
 	@mkdir -p $(@D)
 	@echo "  LD    $@"
@@ -27,6 +27,11 @@ endif
 .PHONY: test-gpu
 test-gpu: $(GPU_NEEDS) ## the GPU backend on a GPU, if there is one, and on the fakes (RM_GPU=fake|gpu)
 	@/usr/bin/python3 tests/gpu/run.py --tree $(O)
+# BENCH="--smoke": a minute.
+.PHONY: bench-gpu
+bench-gpu: $(GPU_NEEDS) $(PY_TREE) ## the GPU backend against a copy of the device and against NCCL; writes tests/bench/README.md
+	@/usr/bin/env python3 tests/gpu/bench.py --tree $(O) --mode gpu --out $(BUILD)/logs/gpu $(BENCH)
+	@/usr/bin/env python3 tests/gpu/bench.py --report $(BUILD)/logs/gpu/bench.json
 
 # What a machine without network is given, ignored by git: the portable runtime, these programs for glibc 2.17
 # and the fakes. There: tests/gpu/run.py --tree build/gpu

@@ -30,7 +30,7 @@ def run(mode, options):
     for name, (budget_s, fake_s, function) in stages.STAGES.items():
         if options.stages and name not in options.stages:
             continue
-        if is_fake and not fake_s:
+        if not (fake_s if is_fake else budget_s):
             continue
         bench.stage(name, fake_s if is_fake else budget_s, function)
     bench.write("fake.json" if is_fake else "gpu.json")

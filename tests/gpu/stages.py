@@ -8,7 +8,7 @@ import shutil
 from pathlib import Path
 
 import faults
-from harness import HERE, Process, interpreter
+from harness import HERE, ROOT, Process, has, interpreter
 
 # What is not so on a GPU, and why; run.py's stage conform looks at it.
 NOT_HERE = {
@@ -98,6 +98,21 @@ def matrix(bench):
     checks_of(bench, "mixed", 2, [script, *some], 150, RM_MIXED=1)
 
 
+def torch(bench):
+    """horovod.torch with CUDA tensors, where a torch with CUDA is; graphs on, codecs, and HVD_NANCHECK."""
+    script = HERE / "torch_rank.py"
+    if not has("torch"):
+        bench.point("a torch is here", "it is not")
+        return
+    for label, words, extra in (
+        ("torch", [], {}),
+        ("torch, graphs", [], {"HVD_GPU_GRAPH": 1}),
+        ("torch, codecs", ["codecs"], {}),
+        ("torch, nan", ["nan"], {"HVD_NANCHECK": 1}),
+    ):
+        checks_of(bench, label, 2, [script, *words], 60, **extra)
+
+
 def sanitizer(bench):
     """compute-sanitizer on the kernels' tables: wild accesses, races, reads of what nobody wrote."""
     where = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
@@ -121,10 +136,44 @@ def sanitizer(bench):
                 bench.point(f"{tool} of {program.name} {test}".rstrip(), error)
 
 
+def measuring(bench):
+    """bench.py measures all that it should, and makes a table of a GPU's figures but not of the fakes'."""
+    script, python = HERE / "bench.py", interpreter()
+    out = Path(bench.tmp.name)
+    words = [python, script, "--mode", "fake", "--tree", bench.tree, "--out", out]
+    bench.point("bench.py measures", bench.command(words).error())
+    data = json.loads((out / "bench-fake.json").read_text())
+    got = {r["part"] for r in data["rows"]}
+    missing = {"kernels", "latency", "allreduce", "tables"} - got
+    bench.point("all parts have figures", f"none of {missing}" if missing else None)
+    readme, file = out / "README.md", out / "bench.json"
+    readme.write_text((ROOT / "tests" / "bench" / "README.md").read_text())
+    words = [python, script, "--readme", readme, "--report"]
+    refused = bench.command([*words, out / "bench-fake.json"])
+    bench.point("figures of the fakes are refused", None if refused.code == 1 else refused.out or "taken")
+    data["is_fake"] = False
+    data["machine"]["gpu"] = "Some GPU"
+    train = {"part": "train", "model": "m", "ranks": 2}
+    data["rows"] += [{**train, "peer": p, "median_us": us} for p, us in (("ddp", 2000), ("ours", 1000))]
+    file.write_text(json.dumps(data))
+    ended = bench.command([*words, file])
+    text = readme.read_text()
+    wanted = (
+        "One Some GPU (driver ",
+        "| m | 2 | 2.00 ms | 1.00 ms |",
+        "| resnet50 | f32 in |",
+        "<!-- end of gpu",
+    )
+    lacks = [w for w in wanted if w not in text]
+    bench.point("a table is written", ended.error() or (f"lacks {lacks}" if lacks else None))
+
+
 STAGES = {
     "kernels": (150, 200, kernels),
     "conform": (90, 100, conform),
     "matrix": (150, 200, matrix),
+    "torch": (180, 0, torch),
     "faults": (120, 200, faults.faults),
+    "measuring": (0, 100, measuring),
     "sanitizer": (240, 0, sanitizer),
 }
