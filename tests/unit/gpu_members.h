@@ -213,6 +213,8 @@ static int case_main(void)
     (void)setenv("HVD_FAKE_HANG_S", "30", 1);
     (void)setenv("HVD_FAKE_NCCL", the_case->version ? the_case->version : "22705", 1);
     (void)setenv("HVD_FAKE_FAULTS", the_case->faults ? the_case->faults : "", 1);
+    if (the_case->n_streams > 1) /* else a rank sets it while another looks */
+        (void)setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 1);
     p.deadline_ns = clock_now_ns() + 60 * NS_PER_S;
     for (uint32_t i = 0; i < p.size; i++) {
         s[i] = (struct seat){.p = &p, .me = i};
