@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 
 import faults
+import resources
 from harness import HERE, ROOT, Process, has, interpreter
 
 # What is not so on a GPU, and why; run.py's stage conform looks at it.
@@ -23,6 +24,10 @@ def kernels(bench):
     if not error and ("\ngpu 0 " not in ended.out or "\nproblem " in ended.out):
         error = ended.out
     bench.point("hvd-gpu sees the GPU and NCCL", error)
+    rows = list(resources.usage((bench.tree / "lib" / "libhvd_cuda.so").read_bytes()))
+    bad = [why for why in (resources.too_much(*row) for row in rows) if why]
+    bad += [] if rows else ["no kernel was found"]
+    bench.point(f"{len(rows)} kernels take what they may of a GPU", "\n".join(bad) or None)
     programs = sorted((bench.tree / "gpu").glob("gpu_*kernels"))
     for ptx in "01":
         for program in programs:
