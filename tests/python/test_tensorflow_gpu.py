@@ -7,16 +7,16 @@ TensorFlow of processors: tests/fakes/tensorflow gives it a device "GPU" of the 
 import json
 import unittest
 
-from job import BUILD, JobTest, each_tf, only_tf, python
+from job import BUILD, JobTest, each_tf, horovodrun, only_tf, python
 
 FAKES = BUILD / "plain/fakes"
 SCRIPT_ON_GPU = "tensorflow_gpu.py"
 
 
 def gpus(cuda):
-    """Two GPUs of the fake driver for this version of CUDA, as SCRIPT_ON_GPU wants them."""
-    fakes = {"FAKES": str(FAKES), "HVD_FAKE_GPUS": "2", "HVD_FAKE_CUDA": cuda}
-    return {**fakes, "CUDA_VISIBLE_DEVICES": "0,1"}
+    """Three GPUs of the fake driver for this version of CUDA, as ranks/fake_gpu.py wants them."""
+    fakes = {"FAKES": str(FAKES), "HVD_FAKE_GPUS": "3", "HVD_FAKE_CUDA": cuda}
+    return {**fakes, "CUDA_VISIBLE_DEVICES": "0,1,2"}
 
 
 SCRIPT = """
@@ -89,3 +89,11 @@ class Operations(JobTest):
     @only_tf("tf")
     def test_2_with_an_older_driver(self):
         self.run_checks(2, SCRIPT_ON_GPU, timeout=240, label="CUDA 12.4", **gpus("12040"))
+
+    @only_tf("tf")  # who waits in which thread is the runtime's, and so for all
+    def test_a_lost_rank_is_told_3(self):
+        for cuda in ("12050", "12040"):
+            ended = horovodrun(3, "tensorflow_gpu_lost.py", python=self.python, **gpus(cuda))
+            self.assertEqual(ended.code, 137, ended)
+            for rank in (0, 1):
+                self.assertIn(f"RANK {rank} WAS TOLD", ended.out)

@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The last rank dies while the others' GPUs wait for it: they hear of it, in operations of both kinds.
+
+Those whose memory TensorFlow gives before the submit, and those behind them that get it when all have
+submitted.
+"""
+
+import os
+import signal
+import threading
+import time
+
+import fake_gpu
+import horovod.tensorflow as hvd
+import tensorflow as tf
+
+if os.environ["HOROVOD_RANK"] == "2":
+    os.environ["HVD_FAKE_CUDA"] = "12050"  # it does not wait for its own GPU
+hvd.init()
+R, N = hvd.rank(), hvd.size()
+
+
+@tf.function
+def step(x):
+    reduced = hvd.grouped_allreduce([x, x], op=hvd.Sum)
+    return reduced, [hvd.allgather(x, name=f"g{i}") for i in range(3)]
+
+
+x = fake_gpu.on_gpu([1.0, 2.0])
+assert step(x)[0][1].numpy().tolist() == [N, 2.0 * N]
+if R == N - 1:
+    fake_gpu.cuda.hvd_fake_set_faults(b"kernel_hang=1")
+    threading.Timer(1, lambda: os.kill(os.getpid(), signal.SIGKILL)).start()
+begun = time.monotonic()
+try:
+    reduced, gathered = step(x)
+    raise AssertionError(f"no error: {gathered[0].numpy()}")
+except tf.errors.UnknownError as e:
+    assert f"rank {N - 1} (" in str(e) and "was lost" in str(e), e
+print(f"RANK {R} WAS TOLD after {time.monotonic() - begun:.1f} s", flush=True)
