@@ -17,8 +17,9 @@
 
 #include "runtime/base/mem.h"
 
-#define NCCL_MARK  "NCCL asynchronous error on rank "
-#define MAX_BEFORE 170 /* bytes of a line that are shown before an error */
+#define NCCL_MARK    "NCCL asynchronous error on rank "
+#define MAX_SENTENCE 200 /* bytes of a sentence that are looked at */
+#define MAX_BEFORE   170 /* bytes of a line that are shown before an error */
 
 struct found {
     enum gpu_cause cause;
@@ -60,24 +61,24 @@ static const char *find_rank(const char *p, size_t n, int32_t *ret)
     return NULL;
 }
 
+/* Up to "; ", or so much of it as is looked at: less than is copied. */
 static size_t sentence_length(const char *p, size_t n)
 {
     const char *end = memmem(p, n, "; ", 2);
 
-    return end ? (size_t)(end - p) : n;
+    n = end ? (size_t)(end - p) : n;
+    return n < MAX_SENTENCE ? n : MAX_SENTENCE;
 }
 
-/* "XID 79 (text) on GPU 0 of rank 3 (host b)" */
-static bool find_xid(const char *line, size_t n, struct found *ret)
+/* "XID 79 (text) on GPU 0 of rank 3 (host b)" at `at`. */
+static bool read_xid(const char *at, size_t n, struct found *ret)
 {
-    static const char mark[] = "XID ";
-    const char *at = memmem(line, n, mark, sizeof(mark) - 1);
     char *end;
 
-    if (!at || at + sizeof(mark) - 1 == line + n || at[4] < '0' || at[4] > '9')
+    n = sentence_length(at, n);
+    if (n < 5 || at[4] < '0' || at[4] > '9')
         return false;
-    n -= (size_t)(at - line);
-    long xid = strtol(at + sizeof(mark) - 1, &end, 10);
+    long xid = strtol(at + 4, &end, 10);
     const char *of = memmem(at, n, " on GPU ", 8), *rank = NULL;
     if (of)
         rank = memmem(of, n - (size_t)(of - at), " of rank ", 9);
@@ -89,6 +90,16 @@ static bool find_xid(const char *line, size_t n, struct found *ret)
     return true;
 }
 
+static bool find_xid(const char *line, size_t n, struct found *ret)
+{
+    const char *at = line, *end = line + n;
+
+    for (; (at = memmem(at, (size_t)(end - at), "XID ", 4)) != NULL; at++)
+        if (read_xid(at, (size_t)(end - at), ret))
+            return true;
+    return false;
+}
+
 /* Where the part of a line begins that tells of the error `at`: near enough for it to
  * be copied, with its rank if it has one. */
 static const char *part_begin(const char *line, const char *at)
@@ -98,13 +109,13 @@ static const char *part_begin(const char *line, const char *at)
 
     while ((p = memmem(line, (size_t)(at - line), "; ", 2)) != NULL)
         line = p + 2;
-    p = memmem(line, (size_t)(at - line), NCCL_MARK, sizeof(NCCL_MARK) - 1);
-    if (p)
-        return p;
-    if (at - line <= MAX_BEFORE)
-        return line;
-    p = find_rank(line, (size_t)(at - line), &rank);
-    return p && at - p <= MAX_BEFORE ? p : at;
+    const bool is_near = at - line <= MAX_BEFORE;
+    const char *near = is_near ? line : at - MAX_BEFORE;
+    p = memmem(near, (size_t)(at - near), NCCL_MARK, sizeof(NCCL_MARK) - 1);
+    if (p || is_near)
+        return p ? p : line;
+    p = find_rank(near, (size_t)(at - near), &rank);
+    return p ? p : at;
 }
 
 /* An error of a kernel or of the GPU: the driver's name for it, and the text that
@@ -158,7 +169,7 @@ static bool find_nccl(const char *line, size_t n, struct found *ret)
 
     if (!at)
         return false;
-    n -= (size_t)(at - line);
+    n = sentence_length(at, n - (size_t)(at - line));
     *ret = (struct found){GPU_CAUSE_PROGRAM, at, -1};
     (void)find_rank(at, n, &ret->rank);
     for (size_t i = 0; i < ARRAY_LEN(lost); i++)
@@ -183,24 +194,38 @@ static int weight(enum gpu_cause c)
     return 3;
 }
 
+/* Up to "; ", for people: no control characters, no half of a character at the cut. */
+static void copy(const char *p, size_t n, char *ret, size_t size_bytes)
+{
+    const char *end = memmem(p, n, "; ", 2);
+
+    n = end ? (size_t)(end - p) : n;
+    if (n >= size_bytes) {
+        n = size_bytes - 1;
+        for (int i = 0; i < 3 && n > 0 && ((unsigned char)p[n] & 0xc0) == 0x80; i++)
+            n--;
+    }
+    for (size_t i = 0; i < n; i++)
+        ret[i] = (char)((unsigned char)p[i] < 0x20 || p[i] == 0x7f ? '?' : p[i]);
+    ret[n] = '\0';
+}
+
 enum gpu_cause
 gpu_cause_scan(const char *text, char *ret_why, size_t size_bytes, int32_t *ret_rank)
 {
     struct found best = {GPU_CAUSE_NONE, text, -1};
-    size_t length = 0;
 
     for (const char *p = text; *p; p += *p == '\n') {
         struct found f;
         size_t n = strcspn(p, "\n");
 
         if ((find_xid(p, n, &f) || find_error(p, n, &f) || find_nccl(p, n, &f))
-            && weight(f.cause) <= weight(best.cause)) {
+            && weight(f.cause) <= weight(best.cause))
             best = f;
-            length = sentence_length(f.at, n - (size_t)(f.at - p));
-        }
         p += n;
     }
-    (void)snprintf(ret_why, size_bytes, "%.*s", (int)length, best.at);
+    copy(best.at, best.cause == GPU_CAUSE_NONE ? 0 : strcspn(best.at, "\n"), ret_why,
+         size_bytes);
     *ret_rank = best.rank;
     return best.cause;
 }
