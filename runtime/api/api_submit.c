@@ -564,6 +564,10 @@ int hvd_join_async(const struct hvd_tensor *t, hvd_handle *ret_handle)
 {
     struct call c;
     int r = begin_in(&c, t, COLL_JOIN, 0);
+    struct device *d;
+    struct err none = ERR_INIT;
 
+    if (r == 0 && c.t.device > 0) /* or there are no tensors on GPUs to come */
+        (void)device_need(c.w->co, c.t.device, NULL, &d, &none);
     return finish(&c, r, ret_handle);
 }

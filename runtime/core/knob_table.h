@@ -79,8 +79,9 @@
       "1: one GPU kernel packs a fused batch; 0: a copy for each tensor", "")                 \
     X(HOROVOD_NUM_NCCL_STREAMS, NUMBER, HONOURED, "1", 1, 1024, "",                           \
       "streams that batches of GPU tensors take in turn; the fewest of all ranks count", "")  \
-    X(HOROVOD_ENABLE_ASYNC_COMPLETION, BOOL, NO_EFFECT, "0", 0, 1, "",                        \
-      "1: complete on a CUDA event", "operations on GPU tensors always do")                   \
+    X(HOROVOD_ENABLE_ASYNC_COMPLETION, BOOL, HONOURED, "1", 0, 1, "",                         \
+      "PyTorch's synchronize() of GPU tensors: 1: the present stream waits, 0: the thread "   \
+      "does", "")                                                                             \
     X(HOROVOD_ENABLE_XLA_OPS, BOOL, NOT_YET, "0", 0, 1, "",                                   \
       "1: allreduce inside XLA clusters",                                                     \
       "operations stay outside of XLA clusters in this version")                              \

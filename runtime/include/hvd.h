@@ -259,8 +259,10 @@ hvd_recv_async(const struct hvd_tensor *t, int src_rank, hvd_handle *ret_handle)
 HVD_API int
 hvd_barrier_async(const struct hvd_tensor *t, int process_set, hvd_handle *ret_handle);
 /* This rank has no more data: until all ranks have joined it takes part in the others'
- * allreduces with zeros; other collectives fail on all ranks meanwhile. t: as barrier.
- * Ends when all ranks have joined; then hvd_joined_last is the last one of them. */
+ * allreduces with zeros; other collectives fail on all ranks meanwhile. t: as barrier,
+ * and device, where that is above 0: the GPU that zeros are made on, of a rank that has
+ * had no tensors on one; else it is that of its place on the host. Ends when all ranks
+ * have joined; then hvd_joined_last is the last one of them. */
 HVD_API int hvd_join_async(const struct hvd_tensor *t, hvd_handle *ret_handle);
 HVD_API int hvd_joined_last(hvd_handle h); /* a rank; HVD_INVALID_ARGUMENT before */
 

@@ -215,9 +215,9 @@ def barrier(set_id):
     finish_repeated(_native.barrier, lambda h: None, "barrier", set_id)
 
 
-def join():
-    """Returns when all ranks have called it: the last one of them."""
-    last = finish_repeated(_native.join_ranks, _native.joined_last, "join")
+def join(device=-1):
+    """Returns when all ranks have called it: the last one of them. device: the GPU of its zeros."""
+    last = finish_repeated(_native.join_ranks, _native.joined_last, "join", device)
     has_joined()
     return last
 

@@ -328,8 +328,8 @@ static PyObject *py_join_ranks(PyObject *module, PyObject *args)
     int status;
     hvd_handle handle = 0;
 
-    if (!PyArg_ParseTuple(args, "O!Os:join_ranks", &PyDict_Type, &s.pending, &s.entry,
-                          &s.t.name))
+    if (!PyArg_ParseTuple(args, "O!Osi:join_ranks", &PyDict_Type, &s.pending, &s.entry,
+                          &s.t.name, &s.t.device))
         return NULL;
     status = hvd_join_async(&s.t, &handle);
     return finish(&s, status, handle);
@@ -397,7 +397,8 @@ static PyMethodDef methods[] = {
     {"submit_held", py_submit_held, METH_VARARGS,
      "submit_held(pending, handles): all of them, or none, which are forgotten then"},
     {"barrier", py_barrier, METH_VARARGS, "barrier(pending, entry, name, process_set)"},
-    {"join_ranks", py_join_ranks, METH_VARARGS, "join_ranks(pending, entry, name)"},
+    {"join_ranks", py_join_ranks, METH_VARARGS,
+     "join_ranks(pending, entry, name, device)"},
     {NULL, NULL, 0, NULL},
 };
 

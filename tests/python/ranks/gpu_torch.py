@@ -427,4 +427,22 @@ def a_failure_ends_a_step_and_the_next_is_good():
     check_step(named)
 
 
+@check
+def a_rank_that_has_joined_makes_zeros_on_the_gpu_it_names():
+    if N == 1:
+        return
+    hvd.shutdown()
+    hvd.init()
+    if R == 1:
+        hvd.join(device=3)
+        words = ["GPU 1", "GPU 3", "a rank uses one GPU"]
+        expect_error(ValueError, words, hvd.allreduce, on_gpu(1.0), name="elsewhere")
+    else:
+        same(hvd.allreduce(on_gpu(5.0), op=hvd.Sum, name="left"), np.array([5.0 * (N - 1)]))
+        hvd.join()
+    hvd.shutdown()
+    hvd.init()
+    same(hvd.allreduce(on_gpu(1.0), op=hvd.Sum, name="again"), np.array([N]))
+
+
 main(R)

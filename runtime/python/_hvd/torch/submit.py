@@ -472,6 +472,7 @@ def barrier(process_set=global_process_set):
 def join(device=-1):
     """For a rank that is out of data: until all have joined it takes part in allreduces with zeros.
 
-    Returns the rank that joined last. device is Horovod's and has no meaning for host memory.
+    Returns the rank that joined last. device: the GPU that zeros are made on, of a rank that has had no
+    tensors on one; without it the one of its place on the host.
     """
-    return handles.join()
+    return handles.join(device)
