@@ -242,7 +242,6 @@ class Bench:
             "NCCL_SOCKET_IFNAME": "lo",
             "NCCL_MAX_CTAS": 2,
             "NCCL_DEBUG": "WARN",
-            "HVD_SECRET": "0123456789abcdef0123456789abcdef",
         }
         common.update(extra)
         return [
