@@ -247,7 +247,7 @@ static void coded_fill(struct coder *c, const struct coded *b, uint8_t *arena)
         for (uint64_t e = 0; e < b->plans[i].count; e++)
             coded_put(b->dtype, arena + i * CODED_ROOM, e,
                       (double)(seeded_next(&c->own) % 20011) / 10000 - 1);
-        if (coding->has_nans && seeded_below(&c->own, 8) == 0)
+        if (coding->has_nans && b->plans[i].count > 0 && seeded_below(&c->own, 8) == 0)
             coded_put(b->dtype, arena + i * CODED_ROOM,
                       seeded_below(&c->own, (uint32_t)b->plans[i].count),
                       seeded_below(&c->own, 2) ? NAN : -INFINITY);

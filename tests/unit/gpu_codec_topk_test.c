@@ -19,6 +19,7 @@ static void topk_has_the_bits_of_the_host_s(void **state)
     static const struct coding_case cases[] = {
         {.text = "topk:ratio=0.01", .n_rounds = 60},
         {.text = "topk:k=7", .n_rounds = 40},
+        {.text = "topk:k=7", .n_rounds = 40, .has_nans = true},
         {.text = "topk:ratio=0.1,feedback=0", .n_rounds = 30},
         {.text = "topk:ratio=0.01", .n_rounds = 60, .max_bytes = 100000},
     };

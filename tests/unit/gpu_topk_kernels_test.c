@@ -20,7 +20,7 @@ enum {
     MAX_CHUNKS = 700,
     ROOM = TENSORS * (MAX_N + 8),
     MEMBERS = 3,
-    WIRE = MAX_N * 12 + 16,
+    WIRE = MAX_N * 8 + 16,
 };
 _Static_assert(sizeof(struct topk_tensor) == 2 * sizeof(struct chunk), "a table's");
 _Static_assert(sizeof(struct topk_found) == 24, "24");
@@ -82,7 +82,7 @@ static void put(enum dtype t, uint8_t *p, uint64_t i, double v)
 
 static _Alignas(64) uint8_t in[ROOM * 8 + 64];
 static _Alignas(64) float w[ROOM], want_w[MAX_N];
-static _Alignas(64) uint8_t wire[TENSORS * WIRE], want[MAX_N * 48];
+static _Alignas(64) uint8_t wire[TENSORS * WIRE], want[MAX_N * 8];
 static struct chunk chunks[MAX_CHUNKS];
 static struct topk_tensor tensors[TENSORS];
 static struct topk_cell cells[TENSORS];
@@ -226,7 +226,7 @@ static uint64_t some_k(uint32_t n, unsigned which)
 static void messages_are_the_codecs(void **state)
 {
     (void)state;
-    for (unsigned i = 0; i < 4 * FILLINGS * N_OF(sizes); i++) {
+    for (unsigned i = 0; i < 4 * FILLINGS * 4; i++) {
         struct asked q = {.t = types[i % 4],
                           .scale = i % 3 ? 1 : 0.3,
                           .adds = i % 5 != 0,
@@ -234,7 +234,7 @@ static void messages_are_the_codecs(void **state)
                           .blocks = 1 + i % 6};
 
         for (unsigned e = 0; e < TENSORS; e++) {
-            q.n[e] = sizes[(i / 24 + e * 3) % N_OF(sizes)];
+            q.n[e] = sizes[(i / 24 * 3 + e) % N_OF(sizes)];
             q.k[e] = some_k(q.n[e], i + e);
         }
         matches(&q, (enum filling)(i / 4 % FILLINGS));
@@ -275,7 +275,7 @@ add_up(const uint8_t *from, uint64_t stride, uint32_t members, float *to, uint32
 static void long_indexes_are_the_short_ones(void **state)
 {
     enum { N = 5003, K = 71 };
-    static _Alignas(8) uint8_t narrow[TENSORS * WIRE];
+    static _Alignas(8) uint8_t narrow[N * 8];
     static float kept[ROOM], sums[2][N];
     struct asked q = {.t = DT_F32, .scale = 1, .blocks = 2, .n = {N}, .k = {K}};
     uint64_t wide[K];
@@ -347,7 +347,7 @@ static void is_same(enum dtype t, const uint8_t *a, const uint8_t *b, uint32_t n
 
 static void sums_are_the_codecs(void **state)
 {
-    static uint8_t messages[MEMBERS * TENSORS * WIRE], each[MEMBERS * MAX_N * 8];
+    static uint8_t messages[MEMBERS * WIRE];
     static _Alignas(64) uint8_t out[MAX_N * 8 + 64], sum[MAX_N * 8];
     static float acc[MAX_N];
     const struct codec_kernels *k = codec_kernels_of(false);
@@ -357,37 +357,31 @@ static void sums_are_the_codecs(void **state)
     for (unsigned i = 0; i < 4 * 3 * N_OF(sizes); i++) {
         enum dtype t = types[i % 4];
         uint32_t n = sizes[i / 12];
-        struct asked q = {.t = DT_F32, .scale = 1, .blocks = 1};
+        struct asked q = {.t = DT_F32, .n = {n}, .k = {some_k(n, i / 4 % 3 * 2 + 1)}};
+        const uint64_t bytes = topk_wire_bytes(n, q.k[0]);
         struct args_topk_sum a = {.tensors = (uintptr_t)tensors,
                                   .chunks = (uintptr_t)chunks,
                                   .wire = (uintptr_t)messages,
-                                  .stride = TENSORS * (uint64_t)WIRE,
+                                  .stride = bytes,
                                   .factor = i % 3 ? 1.0 / 3 : 1,
                                   .members = MEMBERS};
         uint8_t *to = out + (i / 4 % 5) * dtype_size(t);
-        unsigned used = i % TENSORS;
 
-        for (unsigned e = 0; e < TENSORS; e++) {
-            q.n[e] = n;
-            q.k[e] = some_k(n, i / 4 % 3 + 1 + e);
-        }
+        (void)cut(&q);
         for (unsigned m = 0; m < MEMBERS; m++) {
             fill(&q, m == 1 ? NOT_FINITE : TIES);
-            encode(&q, messages + m * a.stride);
+            topk_encode(k, want, (float *)(void *)input(&q, 0), n, q.k[0]);
+            memcpy(messages + m * bytes, want, bytes);
         }
-        uint64_t bytes = topk_wire_bytes(n, q.k[used]);
-        for (unsigned m = 0; m < MEMBERS; m++)
-            memcpy(each + m * bytes, messages + m * a.stride + tensors[used].wire,
-                   bytes);
         for (uint32_t at = 0; at < n; at += TOPK_CHUNK, a.n++)
-            chunks[a.n] = (struct chunk){.src = at,
-                                         .dst = (uintptr_t)(to + at * dtype_size(t)),
-                                         .n = n - at < TOPK_CHUNK ? n - at : TOPK_CHUNK,
-                                         .tensor = used};
+            chunks[a.n] =
+                (struct chunk){.src = at,
+                               .dst = (uintptr_t)(to + at * dtype_size(t)),
+                               .n = n - at < TOPK_CHUNK ? n - at : TOPK_CHUNK};
         memset(out, 0x5a, sizeof out);
         cpu_kernel_run(&cpu_kernels[KERNEL_topk_sum_f32 + i % 4], &a, 1 + i % 3, i);
         assert_int_equal(
-            0, topk_sum(acc, each, MEMBERS * bytes, MEMBERS, n, q.k[used], &err));
+            0, topk_sum(acc, messages, MEMBERS * bytes, MEMBERS, n, q.k[0], &err));
         cast_store(k, sum, t, acc, n, a.factor);
         is_same(t, to, sum, n);
         assert_int_equal(to[n * dtype_size(t)], 0x5a);
