@@ -120,7 +120,7 @@ def main():
     hvd.init()
     cuda = torch.cuda.is_available() and hvd.nccl_built() and not args.no_cuda
     if cuda:
-        torch.cuda.set_device(hvd.local_rank())  # one GPU for each worker of this host
+        torch.cuda.set_device(hvd.local_rank() % torch.cuda.device_count())  # or the only one it sees
         torch.backends.cudnn.benchmark = True
     device = torch.device("cuda" if cuda else "cpu")
     unit = "GPU" if cuda else "CPU"

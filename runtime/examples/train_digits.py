@@ -51,8 +51,8 @@ def say(text):
 def pick_device(no_cuda=False):
     """This worker's GPU, where there are any and hvd can reduce on them; else the CPU."""
     if torch.cuda.is_available() and hvd.nccl_built() and not no_cuda:
-        torch.cuda.set_device(hvd.local_rank())  # one GPU for each worker of this host
-        return torch.device("cuda", hvd.local_rank())
+        torch.cuda.set_device(hvd.local_rank() % torch.cuda.device_count())  # or the only one it sees
+        return torch.device("cuda", torch.cuda.current_device())
     torch.set_num_threads(1)  # the workers of a host share its cores
     return torch.device("cpu")
 

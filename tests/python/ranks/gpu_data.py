@@ -236,6 +236,25 @@ def adasum_follows_its_rule():
         same(got, level[0], bound, dtype, f"adasum of {dtype}")
 
 
+@check
+def fewer_bits_on_the_way():
+    x = values((64, 65), "float32", R, SUM)
+    out, _ = reduced([values((64, 65), "float32", r, SUM) for r in EVERYONE], "float32", SUM)
+    for codec, eps in (("fp16", 2.0**-11), ("bf16", 2.0**-8), ("int8", 2.0**-5)):
+        got = run(GPU, "allreduce", x, compression=codec)
+        most = sum(np.abs(values((64, 65), "float32", r, SUM)) for r in EVERYONE)
+        spread = most.max() if codec == "int8" else most
+        assert (np.abs(got - out) <= 2 * (N + 1) * eps * spread + 1e-6).all(), codec
+    for codec in ("topk:ratio=0.25", "powersgd:rank=4"):
+        here, there = (
+            run(GPU, "allreduce", x, compression=codec, is_on=is_on, name=f"{codec}.{is_on}")
+            for is_on in (True, False)
+        )
+        assert np.isfinite(here).all() and np.abs(here).max() > 0, codec
+        if codec.startswith("topk"):
+            assert np.allclose(here, there, atol=1e-5), f"{codec}: not what host memory gives"
+
+
 # --- order --------------------------------------------------------------------------------------------
 
 
@@ -410,18 +429,6 @@ def results_outlive_the_world():
     _native.start(0, ((),))
     _native.join()
     assert run(GPU, "allreduce", np.ones(3, np.float32)).tolist() == [N] * 3
-
-
-@check
-def sixteen_bits_on_the_way():
-    if "codecs" not in sys.argv:
-        return
-    for codec, eps in (("fp16", 2.0**-11), ("bf16", 2.0**-8)):
-        x = values((4099,), "float32", R, SUM)
-        out, _ = reduced([values((4099,), "float32", r, SUM) for r in EVERYONE], "float32", SUM)
-        got = run(GPU, "allreduce", x, compression=codec)
-        most = sum(np.abs(values((4099,), "float32", r, SUM)) for r in EVERYONE)
-        assert (np.abs(got - out) <= 2 * (N + 1) * eps * most + 1e-6).all(), codec
 
 
 main(R)

@@ -347,6 +347,18 @@ def a_compressor_of_the_users():
 
 
 @check
+def fewer_bits_on_the_way():
+    for codec in (hvd.Compression.fp16, hvd.Compression.bf16, hvd.Compression.int8):
+        named = parameters(4, gpu_from=1)
+        optimizer = optimizer_of(named, compression=codec)
+        with Calls("submit_held") as calls:
+            backward(named)
+        assert len(calls.of("submit_held")[0][1]) == 3, calls.made
+        optimizer.step()
+        check_step(named)
+
+
+@check
 def a_gradient_that_is_missing_is_zeros():
     named = parameters(2)
     optimizer = optimizer_of(named)
