@@ -12,7 +12,8 @@
  *  - RM_EXACT=N: each N-th launch has a block for each span that ends where the span
  *    does, so that compute-sanitizer, or the fake's guard pages, see a wild read too.
  *  - Arguments without a walk of their own have all of the program's static variables
- *    copied, and what looks like an address in them replaced.
+ *    copied, and what looks like an address in them replaced (not under
+ *    AddressSanitizer, which has marks between them).
  *  - HVD_GPU_PTX=1: the driver compiles the PTX.
  * What is no test's fault (no driver, a launch that fails) is "Bail out!". */
 #include <stdbool.h>
@@ -287,9 +288,9 @@ static void merge(void)
 
     qsort(walk.v, walk.n, sizeof walk.v[0], by_host);
     for (uint32_t i = 0; i < walk.n; i++) {
-        struct span *last = &walk.v[n - 1], *s = &walk.v[i];
+        struct span *last = n > 0 ? &walk.v[n - 1] : NULL, *s = &walk.v[i];
         uint64_t end = s->host + s->bytes;
-        if (n > 0 && s->host <= last->host + last->bytes) {
+        if (last && s->host <= last->host + last->bytes) {
             if (end > last->host + last->bytes)
                 last->bytes = end - last->host;
         } else {
