@@ -34,7 +34,7 @@ import queue
 import re
 import sys
 
-from _hvd import basics, pickling
+from _hvd import basics, handles, pickling
 from _hvd.exceptions import HorovodInternalError, HostsUpdatedInterrupt
 
 FAILURES_WITHOUT_COMMIT = 3
@@ -114,6 +114,7 @@ class State:
 
     def commit(self):
         """Keeps the state as it is now for restore(), then check_host_updates(). A collective."""
+        handles.settle()
         self.save()
         self._commits += 1
         self.check_host_updates()

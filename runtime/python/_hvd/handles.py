@@ -14,6 +14,7 @@ Threads: any may call anything. The tables change by single operations of dicts,
 lock keeps whole; whoever takes an entry out of a table owns what it stands for.
 """
 
+import contextlib
 import itertools
 import threading
 
@@ -23,6 +24,7 @@ from _hvd.exceptions import HorovodInternalError
 # handle -> (what must stay alive, function that turns the ended operation into its result, where it is:
 # a gpu.Place, or None for host memory)
 _pending = {}
+_last = []  # the last handle of an operation on a GPU that is finished, for settle()
 _bundles = {}
 _bundle_numbers = itertools.count(-1, -1)
 _counters = {}
@@ -52,6 +54,8 @@ def forget():
     _counters.clear()
     _repeated.clear()
     _bundles.clear()
+    while _last:
+        _native.release(_last.pop())
     for handle in list(_pending):  # shutdown has ended them all
         if _pending.pop(handle, None) is not None:
             _native.release(handle)
@@ -172,6 +176,25 @@ def wait(handle, timeout_ms=-1):
         place.wait(handle, timeout_ms)
 
 
+def _release(handle, place):
+    if place is None:
+        _native.release(handle)
+        return
+    _last.append(handle)
+    while len(_last) > 1:
+        with contextlib.suppress(IndexError):  # another thread's
+            _native.release(_last.pop(0))
+
+
+def settle():
+    """Waits until the last operation that a stream was told to wait for has ended; raises what it failed with.
+
+    Before a state is kept: a stream that waited for what then failed goes on, with whatever is there.
+    """
+    for handle in list(_last):
+        _native.wait(handle)
+
+
 def finish(handle):
     """Waits for the operation and returns its result. None for a handle that is not pending."""
     group = _bundles.get(handle)
@@ -193,7 +216,7 @@ def finish(handle):
         # its tensors must live on, and the handle stays pending.
         is_over = _native.poll(handle) if place is None or not place.is_waited else True
         if is_over and _pending.pop(handle, None) is not None:
-            _native.release(handle)  # a result that took the handle over releases it itself
+            _release(handle, place)  # a result that took it over releases it itself
 
 
 def finish_repeated(function, result, name, *args):

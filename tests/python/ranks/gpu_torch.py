@@ -396,6 +396,24 @@ def optimizer_states_go_to_each_ranks_own_gpu():
     assert optimizer.param_groups[0]["lr"] == 0.1
 
 
+@check
+def a_commit_is_of_what_has_ended():
+    """The host waits there: a state must not be kept of a step that fails afterwards."""
+    state = hvd.elastic.TorchState(step=0)
+    mine, may_go_on = GPU.stream(), threading.Event()
+    x = on_gpu(1.0)
+    with stream(mine):
+        GPU.fake_wait(mine, may_go_on)
+        handles.finish(hvd.allreduce_async_(x, op=hvd.Sum, name="before a commit"))
+    (last,) = handles._last
+    timer = threading.Timer(0.2, may_go_on.set)
+    timer.start()
+    with Calls("wait") as calls:
+        state.commit()
+    assert may_go_on.is_set() and calls.of("wait")[0] == (last,), calls.made
+    timer.join()
+
+
 # --- what is refused ---------------------------------------------------------------------------------
 
 
