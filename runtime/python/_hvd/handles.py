@@ -187,7 +187,7 @@ def _release(handle, place):
 
 
 def settle():
-    """Waits until the last operation that a stream was told to wait for has ended; raises what it failed with.
+    """Waits until the last operation that a stream was told to wait for has ended; raises its failure.
 
     Before a state is kept: a stream that waited for what then failed goes on, with whatever is there.
     """
