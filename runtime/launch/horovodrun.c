@@ -424,6 +424,7 @@ static int launch(struct launch *l, struct err *err)
     self_runtime(l->dir, sizeof(l->dir));
     if (begin(l, &code, err) != 0)
         return code;
+    termination_clear(termination_path());
     if (!run_hosts_all_local(&l->hosts))
         return launch_remote(l, err);
     l->address = strchr(l->hosts.v[0].name, ':') ? "::1" : "127.0.0.1";

@@ -41,3 +41,10 @@ void termination_write(const char *path, const struct report *r)
                < 0)
         log_warn("cannot write the termination message", "file=%s", path);
 }
+
+void termination_clear(const char *path)
+{
+    int fd = *path ? open(path, O_WRONLY | O_TRUNC | O_CLOEXEC) : -1;
+
+    fd_close(&fd); /* accepts -1 */
+}

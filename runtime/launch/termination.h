@@ -11,5 +11,7 @@ const char *termination_path(void);
 
 /* path "": there is none. A file that cannot be written is logged. */
 void termination_write(const char *path, const struct report *r);
+/* Forgets what an earlier run in the same pod has left: a script may try again. */
+void termination_clear(const char *path);
 
 #endif

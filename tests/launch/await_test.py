@@ -79,6 +79,9 @@ def test_horovodrun_as_the_command_leaves_the_failure(folder):
     same(p.end(), 3, p.err)
     assert re.match(failure(1, 3) + re.escape(f'"{sentence}"'), hosts.log()), hosts.log()
     has(hosts.log(), f"\nlog \nE: {sentence}; x\n")
+    again = f"{HOROVODRUN} -np 1 sh -c 'exit 5' || exec {HOROVODRUN} -np 1 true"
+    same(hosts.launch("sh", "-c", again).end(), 0)
+    same(hosts.log(), "", "what went well in the end leaves nothing")
     hosts.end()
 
 
