@@ -113,6 +113,9 @@ def matrix(bench):
     checks_of(bench, "2 ranks", 2, [script, "capi_data.py"], 150)
     others = ["capi_members.py", "capi_random.py", "capi_sendrecv.py", "capi_sets.py"]
     checks_of(bench, "3 ranks", 3, [script, *others], 150, CAPI_STEPS=15 if few else 150)
+    knobs = {"HVD_GPU_GRAPH": 1, "HVD_GPU_REGISTER": 1, "HVD_GPU_DIRECT": 0}
+    for knob, value in list(knobs.items())[: 1 if few else None]:
+        checks_of(bench, knob, 3, [script, "capi_members.py"], 150, **{knob: value})
     some = ["capi_sendrecv.py"] if few else ["capi_data.py", "capi_members.py"]
     checks_of(bench, "mixed", 2, [script, *some], 150, RM_MIXED=1)
 

@@ -364,11 +364,15 @@ static int post(struct bench *w, struct err *err)
 {
     struct batch_item items[ITEMS];
     uint8_t *base = w->arena;
+    /* an allreduce has none: -1 where it was submitted, 0 where a rank has joined */
+    const uint32_t root = w->a.coll != COLL_ALLREDUCE ? w->a.root
+                          : has_input(w)              ? UINT32_MAX
+                                                      : 0;
     struct batch batch = {.coll = w->a.coll,
                           .place = PLACE_CUDA,
                           .dtype = w->a.dtype,
                           .op = w->a.op,
-                          .root = w->a.root,
+                          .root = root,
                           .prescale = w->a.pre,
                           .postscale = w->a.post,
                           .items = items,

@@ -227,18 +227,12 @@ static int run_graph(struct post *p, struct reducing *q, struct err *err)
 
     if (!key || !graphs)
         return err_set(err, -ENOMEM, "out of memory for a graph of %zu tensors", q->n);
-    *key = (struct packed_key){p->batch->coll,
-                               p->batch->root,
-                               q->r.in,
-                               q->r.out,
-                               q->r.wire,
-                               q->r.out_divisor,
-                               q->r.nccl_dtype,
-                               q->r.nccl_op,
-                               q->r.in_scale,
-                               q->r.out_scale,
-                               q->plan.is_call_each,
-                               q->n};
+    *key = (struct packed_key){
+        p->batch->coll,
+        /* of an allreduce it is another one where a rank has joined */
+        p->batch->coll == COLL_REDUCE ? p->batch->root : 0, q->r.in, q->r.out,
+        q->r.wire, q->r.out_divisor, q->r.nccl_dtype, q->r.nccl_op, q->r.in_scale,
+        q->r.out_scale, q->plan.is_call_each, q->n};
     for (size_t i = 0; i < q->n; i++)
         key->counts[i] = q->counts[i];
     moves_in(p, q, q->in);
