@@ -191,21 +191,29 @@ static void walk_combine(void *args)
 static void walk_int8_code(void *args)
 {
     struct args_int8_code *a = args;
-    touch(&a->in, a->count * walk.sizes[0]);
-    touch(&a->wire, a->n_shards > 0 ? a->n_shards * a->stride
-                                    : int8_wire_bytes(a->count, a->block));
-    if (a->n_shards > 0)
-        touch(&a->own, a->stride);
-    touch(&a->residual, a->count * sizeof(float));
+    struct int8_code *v = table(&a->tensors, a->n * sizeof *v);
+    for (uint32_t i = 0; i < a->n; i++) {
+        struct int8_code *c = &v[i];
+        touch(&c->in, c->count * walk.sizes[0]);
+        touch(&c->wire, c->n_shards > 0 ? c->n_shards * c->stride
+                                        : int8_wire_bytes(c->count, c->block));
+        if (c->n_shards > 0)
+            touch(&c->own, c->stride);
+        touch(&c->residual, c->count * sizeof(float));
+    }
 }
 
 static void walk_int8_sum(void *args)
 {
     struct args_int8_sum *a = args;
-    touch(&a->wire, a->n_shards > 0
-                        ? a->n_shards * a->stride
-                        : (a->n - 1) * a->stride + int8_wire_bytes(a->count, a->block));
-    touch(&a->out, a->count * walk.sizes[0]);
+    struct int8_sum *v = table(&a->tensors, a->n * sizeof *v);
+    for (uint32_t i = 0; i < a->n; i++) {
+        struct int8_sum *c = &v[i];
+        touch(&c->wire, c->n_shards > 0 ? c->n_shards * c->stride
+                                        : (c->n - 1) * c->stride
+                                              + int8_wire_bytes(c->count, c->block));
+        touch(&c->out, c->count * walk.sizes[0]);
+    }
 }
 
 static bool is_static(uint64_t v)

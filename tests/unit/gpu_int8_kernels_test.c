@@ -57,6 +57,21 @@ static void fill(enum dtype t, uint32_t n, unsigned seed)
     }
 }
 
+/* One tensor a launch. */
+static void run_code(size_t t, struct int8_code c, unsigned blocks, uint64_t seed)
+{
+    struct args_int8_code a = {.tensors = (uintptr_t)&c, .n = 1};
+    a.n_blocks = c.n_blocks = int8_n_blocks(c.count, c.block);
+    cpu_kernel_run(&cpu_kernels[KERNEL_int8_code_f32 + t], &a, blocks, seed);
+}
+
+static void run_sum(size_t t, struct int8_sum c, unsigned blocks, uint64_t seed)
+{
+    struct args_int8_sum a = {.tensors = (uintptr_t)&c, .n = 1};
+    a.n_blocks = c.n_blocks = int8_n_blocks(c.count, c.block);
+    cpu_kernel_run(&cpu_kernels[KERNEL_int8_sum_f32 + t], &a, blocks, seed);
+}
+
 static void code(size_t t,
                  uint32_t n,
                  uint32_t block,
@@ -65,13 +80,13 @@ static void code(size_t t,
                  uint8_t *to,
                  unsigned blocks)
 {
-    struct args_int8_code a = {.in = (uintptr_t)in,
-                               .wire = (uintptr_t)to,
-                               .residual = is_fed ? (uintptr_t)residual : 0,
-                               .count = n,
-                               .scale = scale,
-                               .block = block};
-    cpu_kernel_run(&cpu_kernels[KERNEL_int8_code_f32 + t], &a, blocks, n);
+    struct int8_code a = {.in = (uintptr_t)in,
+                          .wire = (uintptr_t)to,
+                          .residual = is_fed ? (uintptr_t)residual : 0,
+                          .count = n,
+                          .scale = scale,
+                          .block = block};
+    run_code(t, a, blocks, n);
 }
 
 static void messages_are_the_codecs(void **state)
@@ -133,18 +148,18 @@ static void sums_are_the_codecs(void **state)
         size_t t = i % 4, size = dtype_size(types[t]);
         uint32_t n = counts[i / 4 % N_OF(counts)], block = block_sizes[i / 28 % 4];
         uint64_t each = int8_wire_bytes(n, block);
-        struct args_int8_sum a = {.wire = (uintptr_t)wire,
-                                  .stride = each,
-                                  .out = (uintptr_t)out,
-                                  .count = n,
-                                  .factor = factors[i / 112],
-                                  .n = MEMBERS,
-                                  .block = block};
+        struct int8_sum a = {.wire = (uintptr_t)wire,
+                             .stride = each,
+                             .out = (uintptr_t)out,
+                             .count = n,
+                             .factor = factors[i / 112],
+                             .n = MEMBERS,
+                             .block = block};
         for (unsigned m = 0; m < MEMBERS; m++) {
             fill(DT_F32, n, m * 5 + (unsigned)i);
             code(0, n, block, 1, false, wire + m * each, 3);
         }
-        cpu_kernel_run(&cpu_kernels[KERNEL_int8_sum_f32 + t], &a, 1 + n / 700, i);
+        run_sum(t, a, 1 + n / 700, i);
         assert_int_equal(0, int8_sum(k, sum, types[t], a.factor, wire, MEMBERS * each,
                                      MEMBERS, n, block, &err));
         for (uint32_t e = 0; e < n; e++)
@@ -167,28 +182,28 @@ static void shards_are_messages_of_their_own(void **state)
         uint32_t n = counts[i / 4 % N_OF(counts)], shards = n_shards[i / 28];
         struct codec_plan plan = {
             .codec = {.block = 256}, .count = n, .n_members = shards};
-        struct args_int8_code a = {.in = (uintptr_t)in,
-                                   .wire = (uintptr_t)apart,
-                                   .residual = (uintptr_t)residual,
-                                   .count = n,
-                                   .scale = 1,
-                                   .block = 256,
-                                   .n_shards = shards,
-                                   .stride = codec_shard_of(&plan, 0).wire_bytes + 1,
-                                   .own = (uintptr_t)own,
-                                   .me = (uint32_t)i % shards};
-        struct args_int8_sum back_args = {.wire = (uintptr_t)apart,
-                                          .stride = a.stride,
-                                          .out = (uintptr_t)back,
-                                          .count = n,
-                                          .factor = 0.5,
-                                          .n = 1,
-                                          .block = 256,
-                                          .n_shards = shards};
+        struct int8_code a = {.in = (uintptr_t)in,
+                              .wire = (uintptr_t)apart,
+                              .residual = (uintptr_t)residual,
+                              .count = n,
+                              .scale = 1,
+                              .block = 256,
+                              .n_shards = shards,
+                              .stride = codec_shard_of(&plan, 0).wire_bytes + 1,
+                              .own = (uintptr_t)own,
+                              .me = (uint32_t)i % shards};
+        struct int8_sum back_args = {.wire = (uintptr_t)apart,
+                                     .stride = a.stride,
+                                     .out = (uintptr_t)back,
+                                     .count = n,
+                                     .factor = 0.5,
+                                     .n = 1,
+                                     .block = 256,
+                                     .n_shards = shards};
 
         fill(types[t], n, (unsigned)i);
         memcpy(kept, residual, sizeof kept);
-        cpu_kernel_run(&cpu_kernels[KERNEL_int8_code_f32 + t], &a, 3, i);
+        run_code(t, a, 3, i);
         for (uint32_t j = 0; j < shards; j++) {
             struct codec_shard s = codec_shard_of(&plan, j);
             uint8_t *at = j == a.me ? own : apart + j * a.stride;
@@ -203,11 +218,56 @@ static void shards_are_messages_of_their_own(void **state)
         }
         assert_memory_equal(residual, kept, n * sizeof *kept);
         memcpy(apart + a.me * a.stride, own, a.stride - 1);
-        cpu_kernel_run(&cpu_kernels[KERNEL_int8_sum_f32 + t], &back_args, 5, i);
+        run_sum(t, back_args, 5, i);
         for (uint32_t e = 0; e < n; e++)
             if (!is_same(types[t], back + e * dtype_size(types[t]),
                          all + e * dtype_size(types[t])))
                 fail_msg("%s: element %u of %u", dtype_name(types[t]), e, n);
+    }
+}
+
+/* Several tensors in one launch, of one block and of many. */
+static void tensors_are_coded_and_summed_together(void **state)
+{
+    static uint8_t apart[N_OF(counts)][5 * MAX_N];
+    static float out[N_OF(counts)][MAX_N], sum[MAX_N];
+    const struct codec_kernels *k = codec_kernels_of(false);
+    struct int8_code codes[N_OF(counts)];
+    struct int8_sum sums[N_OF(counts)];
+    struct args_int8_code a = {.tensors = (uintptr_t)codes, .n = N_OF(counts)};
+    struct args_int8_sum b = {.tensors = (uintptr_t)sums, .n = N_OF(counts)};
+    struct err err = ERR_INIT;
+    (void)state;
+    fill(DT_F32, MAX_N, 3);
+    for (size_t i = 0; i < N_OF(counts); i++) {
+        codes[i] = (struct int8_code){.in = (uintptr_t)in,
+                                      .wire = (uintptr_t)apart[i],
+                                      .count = counts[i],
+                                      .scale = 1,
+                                      .block = 256,
+                                      .first = a.n_blocks,
+                                      .n_blocks = int8_n_blocks(counts[i], 256)};
+        a.n_blocks += codes[i].n_blocks;
+        sums[i] = (struct int8_sum){.wire = (uintptr_t)apart[i],
+                                    .out = (uintptr_t)out[i],
+                                    .count = counts[i],
+                                    .factor = 1,
+                                    .n = 1,
+                                    .block = 256,
+                                    .first = b.n_blocks,
+                                    .n_blocks = codes[i].n_blocks};
+        b.n_blocks += sums[i].n_blocks;
+    }
+    cpu_kernel_run(&cpu_kernels[KERNEL_int8_code_f32], &a, 7, 1);
+    cpu_kernel_run(&cpu_kernels[KERNEL_int8_sum_f32], &b, 5, 2);
+    for (size_t i = 0; i < N_OF(counts); i++) {
+        uint64_t bytes = int8_wire_bytes(counts[i], 256);
+        int8_encode(k, want, in, DT_F32, 1, NULL, counts[i], 256);
+        assert_memory_equal(apart[i], want, bytes);
+        assert_int_equal(
+            0, int8_sum(k, sum, DT_F32, 1, want, bytes, 1, counts[i], 256, &err));
+        for (uint32_t e = 0; e < counts[i]; e++)
+            assert_true(is_same(DT_F32, (uint8_t *)&out[i][e], (uint8_t *)&sum[e]));
     }
 }
 
@@ -217,6 +277,7 @@ int main(void)
         cmocka_unit_test(messages_are_the_codecs),
         cmocka_unit_test(sums_are_the_codecs),
         cmocka_unit_test(shards_are_messages_of_their_own),
+        cmocka_unit_test(tensors_are_coded_and_summed_together),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

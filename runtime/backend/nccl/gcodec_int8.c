@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* int8 on the device, in the messages of core/compress/int8.h and with its bits.
+/* int8 on the device, in the messages of core/compress/int8.h and with its bits. All
+ * tensors of a batch are coded by one launch, summed by one, and travel together.
  *
  *   2 members   0 code into our place of all messages -> allgather
  *               1 sum in member order
@@ -7,14 +8,19 @@
  *               1 sum our shard, code the sums -> allgather
  *               2 decode
  *
- * Messages of shards lie as far apart as the longest one, that of member 0, so that one
- * ncclAllGather takes them; who has a shorter one sends up to a block more. No message
- * needs to be aligned: the kernels read and write bytes. */
+ * What goes to one member, or comes from one, is one piece: a place for each tensor, as
+ * long as its longest message (the whole one, or that of shard 0), so that pieces are
+ * equal on all members. Where blocks do not divide, that is up to a block more of a
+ * tensor. No message is aligned: the kernels read and write bytes. */
+#include <errno.h>
 #include <limits.h>
+#include <string.h>
 
 #include "runtime/backend/nccl/gcodec.h"
 #include "runtime/backend/nccl/launch.h"
 #include "runtime/backend/nccl/nccl_dl.h"
+#include "runtime/backend/nccl/table.h"
+#include "runtime/base/mem.h"
 #include "runtime/core/compress/int8.h"
 #include "runtime/core/compress/layout.h"
 
@@ -29,229 +35,326 @@ static const struct {
     [DT_BF16] = {KERNEL_int8_code_bf16, KERNEL_int8_sum_bf16},
 };
 
-static uint32_t blocks_of(uint64_t count, uint32_t block)
-{
-    const uint64_t n = int8_n_blocks(count, block);
+/* One round of a batch: what one kernel codes, and another sums. */
+struct work {
+    struct post *p;
+    struct int8_code *codes; /* room for all tensors; mem_free */
+    struct int8_sum *sums;   /* likewise */
+    uint32_t n_codes, n_sums;
+    uint64_t code_blocks, sum_blocks;
+    uint64_t piece;   /* of a member */
+    cu_ptr send, all; /* n pieces: to members, and of members */
+    cu_ptr shards;    /* the sums of our shards, float32 */
+};
 
-    return n < INT_MAX ? (uint32_t)n : INT_MAX;
+static void add_code(struct work *w, struct int8_code c)
+{
+    c.n_blocks = int8_n_blocks(c.count, c.block);
+    c.first = w->code_blocks;
+    w->code_blocks += c.n_blocks;
+    if (c.n_blocks > 0)
+        w->codes[w->n_codes++] = c;
 }
+
+static void add_sum(struct work *w, struct int8_sum s)
+{
+    s.n_blocks = int8_n_blocks(s.count, s.block);
+    s.first = w->sum_blocks;
+    w->sum_blocks += s.n_blocks;
+    if (s.n_blocks > 0)
+        w->sums[w->n_sums++] = s;
+}
+
+/* Tables hold chunks: so many of them are one of ours. */
+enum {
+    CODE_CHUNKS = sizeof(struct int8_code) / sizeof(struct chunk),
+    SUM_CHUNKS = sizeof(struct int8_sum) / sizeof(struct chunk)
+};
+_Static_assert(CODE_CHUNKS * sizeof(struct chunk) == sizeof(struct int8_code), "size");
+_Static_assert(SUM_CHUNKS * sizeof(struct chunk) == sizeof(struct int8_sum), "size");
 
 static int
-code(struct post *p, const struct args_int8_code *args, enum dtype t, struct err *err)
+upload(struct post *p, const void *v, uint32_t n_chunks, cu_ptr *ret, struct err *err)
 {
-    return launch_kernel(p->g->launch, kernels[t].code,
-                         blocks_of(args->count, args->block), args, p->s, err);
+    AUTOFREE struct chunk *chunks = mem_calloc(n_chunks, sizeof(*chunks));
+
+    if (!chunks)
+        return err_set(err, -ENOMEM, "out of memory for a batch of tensors");
+    memcpy(chunks, v, n_chunks * sizeof(*chunks));
+    return table_take(p->g->tables, chunks, n_chunks, p->s, ret, err);
 }
 
+static uint32_t grid_of(uint64_t n_blocks)
+{
+    return n_blocks < INT_MAX ? (uint32_t)n_blocks : INT_MAX;
+}
+
+static int code_all(const struct work *w, enum dtype t, struct err *err)
+{
+    struct args_int8_code args = {.n_blocks = w->code_blocks, .n = w->n_codes};
+    cu_ptr at;
+
+    if (w->n_codes == 0)
+        return 0;
+    int rc = upload(w->p, w->codes, w->n_codes * CODE_CHUNKS, &at, err);
+    if (rc)
+        return rc;
+    args.tensors = at;
+    return launch_kernel(w->p->g->launch, kernels[t].code, grid_of(w->code_blocks),
+                         &args, w->p->s, err);
+}
+
+static int sum_all(const struct work *w, enum dtype t, struct err *err)
+{
+    struct args_int8_sum args = {.n_blocks = w->sum_blocks, .n = w->n_sums};
+    cu_ptr at;
+
+    if (w->n_sums == 0)
+        return 0;
+    int rc = upload(w->p, w->sums, w->n_sums * SUM_CHUNKS, &at, err);
+    if (rc)
+        return rc;
+    args.tensors = at;
+    return launch_kernel(w->p->g->launch, kernels[t].sum, grid_of(w->sum_blocks), &args,
+                         w->p->s, err);
+}
+
+/* Our piece lies in its place of `all`. */
 static int
-sum(struct post *p, const struct args_int8_sum *args, enum dtype t, struct err *err)
-{
-    return launch_kernel(p->g->launch, kernels[t].sum,
-                         blocks_of(args->count, args->block), args, p->s, err);
-}
-
-/* Our message lies in its place of `all`; `bytes` of each member. */
-static int gather(const struct post *p,
-                  cu_ptr all,
-                  uint64_t bytes,
-                  struct gcoll_calls *calls,
-                  struct err *err)
+gather(const struct work *w, cu_ptr all, struct gcoll_calls *calls, struct err *err)
 {
     return gcoll_add(calls,
                      (struct gcoll_call){.kind = CALL_ALL_GATHER,
-                                         .in = all + p->c->me * bytes,
+                                         .in = all + w->p->c->me * w->piece,
                                          .out = all,
-                                         .count = bytes,
+                                         .count = w->piece,
                                          .dtype = NCCL_U8},
                      err);
 }
 
-/* The tensor as one message. */
-static struct args_int8_code tensor_of(const struct gcodec_item *it, cu_ptr wire)
+/* A piece of `send` to each other member, and theirs into `all`. */
+static int exchange(const struct work *w, struct gcoll_calls *calls, struct err *err)
 {
-    return (struct args_int8_code){.in = it->in,
-                                   .wire = wire,
-                                   .residual = it->residual,
-                                   .count = it->plan->count,
-                                   .scale = it->prescale,
-                                   .block = it->plan->codec.block};
-}
+    int rc = 0;
 
-/* --- 2 members --- */
-
-static int gather_round(struct post *p,
-                        const struct gcodec_item *it,
-                        unsigned round,
-                        struct gcoll_calls *calls,
-                        struct err *err)
-{
-    const struct codec_plan *plan = it->plan;
-    const cu_ptr ours = it->scratch + p->c->me * plan->wire_bytes;
-    const struct args_int8_code in = tensor_of(it, ours);
-    const struct args_int8_sum out = {.wire = it->scratch,
-                                      .stride = plan->wire_bytes,
-                                      .out = it->out,
-                                      .count = plan->count,
-                                      .factor = it->factor,
-                                      .n = p->c->n,
-                                      .block = plan->codec.block};
-
-    if (round > 0)
-        return round > 1 || !it->out ? 0 : sum(p, &out, plan->dtype, err);
-    int rc = it->in ? code(p, &in, plan->dtype, err)
-                    : gcoll_zero(p, ours, plan->wire_bytes, err);
-    return rc ? rc : gather(p, it->scratch, plan->wire_bytes, calls, err);
-}
-
-/* --- more --- */
-
-struct shards {
-    cu_ptr send; /* to each owner; of each owner afterwards: `stride` apart */
-    cu_ptr recv; /* our shard, of each member */
-    cu_ptr sums; /* of it, float32 */
-    uint64_t stride;
-    uint64_t bytes;
-    struct codec_shard mine;
-};
-
-static struct shards place(const struct codec_plan *plan, cu_ptr scratch, uint32_t me)
-{
-    const struct codec_shard longest = codec_shard_of(plan, 0);
-    struct shards s = {.stride = longest.wire_bytes, .mine = codec_shard_of(plan, me)};
-    const uint64_t all = longest.wire_bytes * plan->n_members;
-
-    s.send = scratch + gcodec_piece(&s.bytes, all);
-    s.recv = scratch + gcodec_piece(&s.bytes, all);
-    s.sums = scratch + gcodec_piece(&s.bytes, longest.count * sizeof(float));
-    return s;
-}
-
-/* All shards become messages: ours where we sum it, the others where they are sent
- * from. */
-static int code_shards(struct post *p,
-                       const struct gcodec_item *it,
-                       const struct shards *s,
-                       struct err *err)
-{
-    const uint32_t me = p->c->me, n = p->c->n;
-    const uint64_t mine = s->mine.wire_bytes;
-    struct args_int8_code args = tensor_of(it, s->send);
-
-    if (!it->in) {
-        int rc = gcoll_zero(p, s->send, s->stride * n, err);
-        return rc ? rc : gcoll_zero(p, s->recv + me * mine, mine, err);
-    }
-    args.n_shards = n;
-    args.stride = s->stride;
-    args.me = me;
-    args.own = s->recv + me * mine;
-    return code(p, &args, it->plan->dtype, err);
-}
-
-static int send_shards(struct post *p,
-                       const struct gcodec_item *it,
-                       const struct shards *s,
-                       struct gcoll_calls *calls,
-                       struct err *err)
-{
-    int rc = code_shards(p, it, s, err);
-
-    for (uint32_t j = 0; j < p->c->n && !rc; j++) {
+    for (uint32_t j = 0; j < w->p->c->n && !rc; j++) {
         struct gcoll_call call = {.kind = CALL_SEND,
-                                  .in = s->send + j * s->stride,
-                                  .count = codec_shard_of(it->plan, j).wire_bytes,
+                                  .in = w->send + j * w->piece,
+                                  .count = w->piece,
                                   .dtype = NCCL_U8,
                                   .peer = (int)j};
 
-        if (j == p->c->me)
+        if (j == w->p->c->me)
             continue;
         rc = gcoll_add(calls, call, err);
         call.kind = CALL_RECV;
         call.in = 0;
-        call.out = s->recv + j * s->mine.wire_bytes;
-        call.count = s->mine.wire_bytes;
+        call.out = w->all + j * w->piece;
         rc = rc ? rc : gcoll_add(calls, call, err);
     }
     return rc;
 }
 
-static int sum_mine(struct post *p,
-                    const struct gcodec_item *it,
-                    const struct shards *s,
-                    struct gcoll_calls *calls,
-                    struct err *err)
+/* The tensor as one message. */
+static struct int8_code tensor_of(const struct gcodec_item *it, cu_ptr wire)
 {
-    const uint32_t block = it->plan->codec.block;
-    const struct args_int8_sum of = {.wire = s->recv,
-                                     .stride = s->mine.wire_bytes,
-                                     .out = s->sums,
-                                     .count = s->mine.count,
-                                     .factor = 1,
-                                     .n = p->c->n,
-                                     .block = block};
-    const struct args_int8_code to = {.in = s->sums,
-                                      .wire = s->send + p->c->me * s->stride,
-                                      .residual = it->shard,
-                                      .count = s->mine.count,
-                                      .scale = 1,
-                                      .block = block};
-    int rc = sum(p, &of, DT_F32, err);
-
-    rc = rc ? rc : code(p, &to, DT_F32, err);
-    return rc ? rc : gather(p, s->send, s->stride, calls, err);
+    return (struct int8_code){.in = it->in,
+                              .wire = wire,
+                              .residual = it->residual,
+                              .count = it->plan->count,
+                              .scale = it->prescale,
+                              .block = it->plan->codec.block};
 }
 
-static int decode(struct post *p,
-                  const struct gcodec_item *it,
-                  const struct shards *s,
-                  struct err *err)
+/* Messages begin `at` of each piece. */
+static struct int8_sum sum_of(const struct work *w,
+                              const struct gcodec_item *it,
+                              cu_ptr from,
+                              uint64_t at,
+                              cu_ptr out)
 {
-    const struct args_int8_sum args = {.wire = s->send,
-                                       .stride = s->stride,
-                                       .out = it->out,
-                                       .count = it->plan->count,
-                                       .factor = it->factor,
-                                       .n = 1,
-                                       .block = it->plan->codec.block,
-                                       .n_shards = p->c->n};
-
-    return it->out ? sum(p, &args, it->plan->dtype, err) : 0;
+    return (struct int8_sum){.wire = from + at,
+                             .stride = w->piece,
+                             .out = out,
+                             .count = it->plan->count,
+                             .factor = it->factor,
+                             .n = w->p->c->n,
+                             .block = it->plan->codec.block};
 }
 
-static int shards_round(struct post *p,
+/* --- 2 members --- */
+
+static int gather_round(struct work *w,
                         const struct gcodec_item *it,
+                        uint64_t at,
                         unsigned round,
-                        struct gcoll_calls *calls,
                         struct err *err)
 {
-    const struct shards s = place(it->plan, it->scratch, p->c->me);
+    const cu_ptr ours = w->all + w->p->c->me * w->piece + at;
 
-    if (round == 0)
-        return send_shards(p, it, &s, calls, err);
-    return round == 1 ? sum_mine(p, it, &s, calls, err) : decode(p, it, &s, err);
+    if (round == 1 && it->out)
+        add_sum(w, sum_of(w, it, w->all, at, it->out));
+    if (round > 0)
+        return 0;
+    if (!it->in)
+        return gcoll_zero(w->p, ours, it->plan->wire_bytes, err);
+    add_code(w, tensor_of(it, ours));
+    return 0;
 }
 
-/* --- the row --- */
+/* --- more --- */
 
+/* All shards become messages: ours where we sum it, the others where they are sent
+ * from. */
+static int
+code_shards(struct work *w, const struct gcodec_item *it, uint64_t at, struct err *err)
+{
+    const uint32_t me = w->p->c->me, n = w->p->c->n;
+    const uint64_t longest = codec_shard_of(it->plan, 0).wire_bytes;
+    const cu_ptr own = w->all + me * w->piece + at;
+    struct int8_code c = tensor_of(it, w->send + at);
+    int rc = 0;
+
+    if (!it->in) {
+        for (uint32_t j = 0; j < n && !rc; j++)
+            rc = gcoll_zero(w->p, w->send + j * w->piece + at, longest, err);
+        return rc ? rc : gcoll_zero(w->p, own, longest, err);
+    }
+    c.n_shards = n;
+    c.stride = w->piece;
+    c.me = me;
+    c.own = own;
+    add_code(w, c);
+    return 0;
+}
+
+/* The sums of our shard, and their message, which replaces what was sent. */
+static void
+sum_mine(struct work *w, const struct gcodec_item *it, uint64_t at, cu_ptr sums)
+{
+    const uint64_t count = codec_shard_of(it->plan, w->p->c->me).count;
+    struct int8_sum s = sum_of(w, it, w->all, at, sums);
+
+    s.count = count;
+    s.factor = 1;
+    add_sum(w, s);
+    add_code(w, (struct int8_code){.in = sums,
+                                   .wire = w->send + w->p->c->me * w->piece + at,
+                                   .residual = it->shard,
+                                   .count = count,
+                                   .scale = 1,
+                                   .block = it->plan->codec.block});
+}
+
+static void decode(struct work *w, const struct gcodec_item *it, uint64_t at)
+{
+    struct int8_sum s = sum_of(w, it, w->send, at, it->out);
+
+    s.n_shards = s.n;
+    s.n = 1;
+    if (it->out)
+        add_sum(w, s);
+}
+
+/* --- a batch --- */
+
+static uint64_t piece_of(const struct codec_plan *plan)
+{
+    return plan->way == CODEC_WAY_GATHER ? plan->wire_bytes
+                                         : codec_shard_of(plan, 0).wire_bytes;
+}
+
+static uint64_t sums_of(const struct codec_plan *plan)
+{
+    uint64_t bytes = 0;
+
+    if (plan->way != CODEC_WAY_GATHER)
+        (void)gcodec_piece(&bytes, codec_shard_of(plan, 0).count * sizeof(float));
+    return bytes;
+}
+
+/* Of all tensors it is at least what `place` takes of them together. */
 static uint64_t scratch_bytes(const struct codec_plan *plan)
 {
-    if (plan->way == CODEC_WAY_GATHER)
-        return plan->wire_bytes * plan->n_members;
-    return place(plan, 0, 0).bytes;
+    uint64_t bytes = sums_of(plan);
+
+    (void)gcodec_piece(&bytes, piece_of(plan) * plan->n_members);
+    if (plan->way != CODEC_WAY_GATHER)
+        (void)gcodec_piece(&bytes, piece_of(plan) * plan->n_members);
+    return bytes;
 }
 
-static int run_round(struct post *p,
-                     const struct gcodec_item *it,
-                     unsigned round,
-                     struct gcoll_calls *calls,
-                     struct err *err)
+static void place(struct work *w, const struct gcodec_item *v, size_t n)
 {
-    return it->plan->way == CODEC_WAY_GATHER ? gather_round(p, it, round, calls, err)
-                                             : shards_round(p, it, round, calls, err);
+    uint64_t at = 0;
+
+    for (size_t i = 0; i < n; i++)
+        w->piece += piece_of(v[i].plan);
+    w->all = v[0].scratch + gcodec_piece(&at, w->piece * w->p->c->n);
+    if (v[0].plan->way != CODEC_WAY_GATHER)
+        w->send = v[0].scratch + gcodec_piece(&at, w->piece * w->p->c->n);
+    w->shards = v[0].scratch + at;
+}
+
+/* What the kernels are to do, and zeros; the kernels themselves. */
+static int run_kernels(struct work *w,
+                       const struct gcodec_item *v,
+                       size_t n,
+                       unsigned round,
+                       struct err *err)
+{
+    const bool is_gather = v[0].plan->way == CODEC_WAY_GATHER;
+    uint64_t at = 0;
+    cu_ptr sums = w->shards;
+    int rc = 0;
+
+    for (size_t i = 0; i < n && !rc; i++) {
+        if (is_gather)
+            rc = gather_round(w, &v[i], at, round, err);
+        else if (round == 0)
+            rc = code_shards(w, &v[i], at, err);
+        else if (round == 1)
+            sum_mine(w, &v[i], at, sums);
+        else
+            decode(w, &v[i], at);
+        at += piece_of(v[i].plan);
+        sums += sums_of(v[i].plan);
+    }
+    const enum dtype t = !is_gather && round == 1 ? DT_F32 : v[0].plan->dtype;
+    rc = rc ? rc : sum_all(w, t, err);
+    return rc ? rc : code_all(w, t, err);
+}
+
+static int run(struct post *p,
+               const struct gcodec_item *v,
+               size_t n,
+               unsigned round,
+               struct gcoll_calls *calls,
+               struct err *err)
+{
+    const bool is_gather = v[0].plan->way == CODEC_WAY_GATHER;
+    struct work w = {.p = p,
+                     .codes = mem_calloc(n, sizeof(*w.codes)),
+                     .sums = mem_calloc(n, sizeof(*w.sums))};
+    int rc = w.codes && w.sums
+                 ? 0
+                 : err_set(err, -ENOMEM, "out of memory for a batch of %zu tensors", n);
+
+    if (!rc) {
+        place(&w, v, n);
+        rc = run_kernels(&w, v, n, round, err);
+    }
+    mem_free(w.codes);
+    mem_free(w.sums);
+    if (rc || round > (is_gather ? 0 : 1))
+        return rc;
+    if (is_gather)
+        return gather(&w, w.all, calls, err);
+    return round == 0 ? exchange(&w, calls, err) : gather(&w, w.send, calls, err);
 }
 
 const struct gcodec_row gcodec_int8 = {
     .n_rounds = 3,
     .scratch_bytes = scratch_bytes,
-    .round = run_round,
+    .batch = run,
 };

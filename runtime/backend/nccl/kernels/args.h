@@ -94,14 +94,17 @@ struct args_combine {
 };
 
 /* Messages of core/compress/int8.h, of `count` elements in blocks of `block` (at most
- * 1024), which are the blocks to launch. int8_code_TYPE is int8_encode of one tensor,
- * int8_sum_TYPE is int8_sum of n messages that begin `stride` bytes apart, to the bit.
- * What is no message is not told: they are our own kernels'.
+ * 1024). int8_code_TYPE is int8_encode of tensors, int8_sum_TYPE is int8_sum of n
+ * messages each that begin `stride` bytes apart, to the bit. What is no message is not
+ * told: they are our own kernels'.
  *
  * n_shards not 0: a message each of so many shards (whole blocks, the first ones have
  * one more where it does not divide), that of shard j at wire + j * stride; coding puts
- * that of shard `me` to own instead, and there is one member to sum (n is 1). */
-struct args_int8_code {
+ * that of shard `me` to own instead, and there is one member to sum (n is 1).
+ *
+ * Tensors lie in a table, of as many bytes as a whole number of chunks; each has blocks
+ * first to first + n_blocks of those to launch, n_blocks is not 0. */
+struct int8_code {
     uint64_t in, wire;
     uint64_t residual; /* of float; 0: no feedback */
     uint64_t count;
@@ -109,12 +112,24 @@ struct args_int8_code {
     uint32_t block, n_shards;
     uint64_t stride, own;
     uint32_t me, pad;
+    uint64_t first, n_blocks, spare;
 };
-struct args_int8_sum {
+struct int8_sum {
     uint64_t wire, stride, out, count;
     double factor;
     uint32_t n, block;
     uint32_t n_shards, pad;
+    uint64_t first, n_blocks;
+};
+struct args_int8_code {
+    uint64_t tensors; /* of struct int8_code */
+    uint64_t n_blocks;
+    uint32_t n, pad;
+};
+struct args_int8_sum {
+    uint64_t tensors; /* of struct int8_sum */
+    uint64_t n_blocks;
+    uint32_t n, pad;
 };
 
 /* Top-k of all tensors of a batch at once, to the bit what topk_encode and topk_sum of

@@ -70,7 +70,7 @@ DEVICE int8_t int8_rounded(float x)
     return (int8_t)(uint8_t)f32_bits(x + 12582912.0f);
 }
 
-DEVICE void int8_store(const struct args_int8_code *a,
+DEVICE void int8_store(const struct int8_code *a,
                        const struct int8_four *v,
                        uint64_t at,
                        uint32_t n,
@@ -92,9 +92,23 @@ DEVICE void int8_store(const struct args_int8_code *a,
     }
 }
 
+/* Of n things at v, in order of `first`, the last one that begins at g or before. */
+#define INT8_FIND(type, v, n, g, ret)                                                  \
+    do {                                                                               \
+        uint32_t end_ = (n);                                                           \
+        (ret) = 0;                                                                     \
+        while ((ret) + 1 < end_) {                                                     \
+            uint32_t half_ = (ret) + (end_ - (ret)) / 2;                               \
+            if (((const struct type *)(v))[half_].first <= (g))                        \
+                (ret) = half_;                                                         \
+            else                                                                       \
+                end_ = half_;                                                          \
+        }                                                                              \
+    } while (0)
+
 /* FLOAT(x), DOUBLE(x): element x as one, exactly or by cast_load's rounding. */
 #define DEFINE_INT8_CODE(name, T, FLOAT, DOUBLE)                                       \
-    DEVICE uint32_t name##_load(const struct args_int8_code *a, struct int8_four *v,   \
+    DEVICE uint32_t name##_load(const struct int8_code *a, struct int8_four *v,        \
                                 uint64_t at, uint32_t n, unsigned t)                   \
     {                                                                                  \
         const T *in = (const T *)a->in + at;                                           \
@@ -116,11 +130,13 @@ DEVICE void int8_store(const struct args_int8_code *a,
     {                                                                                  \
         SHARED(uint32_t, tops, 256);                                                   \
         PRIVATE(struct int8_four, v);                                                  \
-        uint64_t n_blocks = (a.count + a.block - 1) / a.block;                         \
-        for (uint64_t b = BLOCK; b < n_blocks; b += BLOCKS) {                          \
-            uint64_t at = b * a.block, left = a.count - at;                            \
-            uint32_t n = left < a.block ? (uint32_t)left : a.block;                    \
-            EACH_THREAD(t) tops[t] = name##_load(&a, &P(v, t), at, n, t);              \
+        for (uint64_t g = BLOCK; g < a.n_blocks; g += BLOCKS) {                        \
+            uint32_t which;                                                            \
+            INT8_FIND(int8_code, a.tensors, a.n, g, which);                            \
+            const struct int8_code c = ((const struct int8_code *)a.tensors)[which];   \
+            uint64_t b = g - c.first, at = b * c.block, left = c.count - at;           \
+            uint32_t n = left < c.block ? (uint32_t)left : c.block;                    \
+            EACH_THREAD(t) tops[t] = name##_load(&c, &P(v, t), at, n, t);              \
             SYNC for (unsigned half = 128; half > 0; half /= 2)                        \
             {                                                                          \
                 EACH_THREAD(t)                                                         \
@@ -131,16 +147,16 @@ DEVICE void int8_store(const struct args_int8_code *a,
                 SYNC                                                                   \
             }                                                                          \
             float s = int8_scale_of(tops[0]);                                          \
-            struct int8_place to = int8_place_of(b, n_blocks, a.n_shards);             \
-            uint8_t *wire = (uint8_t *)(a.n_shards > 0 && to.shard == a.me             \
-                                            ? a.own                                    \
-                                            : a.wire + to.shard * a.stride);           \
+            struct int8_place to = int8_place_of(b, c.n_blocks, c.n_shards);           \
+            uint8_t *wire = (uint8_t *)(c.n_shards > 0 && to.shard == c.me             \
+                                            ? c.own                                    \
+                                            : c.wire + to.shard * c.stride);           \
             EACH_THREAD(t)                                                             \
             {                                                                          \
                 if (t == 0)                                                            \
                     int8_scale_put(wire + 4 * to.b, s);                                \
-                int8_store(&a, &P(v, t), at, n, s,                                     \
-                           wire + 4 * to.n_blocks + to.b * a.block, t);                \
+                int8_store(&c, &P(v, t), at, n, s,                                     \
+                           wire + 4 * to.n_blocks + to.b * c.block, t);                \
             }                                                                          \
             SYNC                                                                       \
         }                                                                              \
@@ -157,13 +173,12 @@ DEFINE_INT8_CODE(int8_code_bf16, uint16_t, f32_of_bf16, INT8_DOUBLE_BF16)
 
 /* STORE(x): a sum as an element, by cast_store's rounding. */
 #define DEFINE_INT8_SUM(name, T, STORE)                                                \
-    DEVICE void name##_block(const struct args_int8_sum *a, uint64_t b,                \
-                             uint64_t n_blocks, unsigned t)                            \
+    DEVICE void name##_block(const struct int8_sum *a, uint64_t b, unsigned t)         \
     {                                                                                  \
         uint64_t at = b * a->block, left = a->count - at;                              \
         uint32_t n = left < a->block ? (uint32_t)left : a->block;                      \
         double factor = a->factor;                                                     \
-        struct int8_place of = int8_place_of(b, n_blocks, a->n_shards);                \
+        struct int8_place of = int8_place_of(b, a->n_blocks, a->n_shards);             \
         float sum[4] = {0, 0, 0, 0};                                                   \
         for (uint32_t k = 0; k < a->n; k++) {                                          \
             const uint8_t *wire =                                                      \
@@ -184,9 +199,11 @@ DEFINE_INT8_CODE(int8_code_bf16, uint16_t, f32_of_bf16, INT8_DOUBLE_BF16)
     }                                                                                  \
     KERNEL(name, struct args_int8_sum)                                                 \
     {                                                                                  \
-        uint64_t n_blocks = (a.count + a.block - 1) / a.block;                         \
-        for (uint64_t b = BLOCK; b < n_blocks; b += BLOCKS) {                          \
-            EACH_THREAD(t) name##_block(&a, b, n_blocks, t);                           \
+        for (uint64_t g = BLOCK; g < a.n_blocks; g += BLOCKS) {                        \
+            uint32_t which;                                                            \
+            INT8_FIND(int8_sum, a.tensors, a.n, g, which);                             \
+            const struct int8_sum c = ((const struct int8_sum *)a.tensors)[which];     \
+            EACH_THREAD(t) name##_block(&c, g - c.first, t);                           \
         }                                                                              \
     }
 
