@@ -10,7 +10,8 @@
  *     goes along.
  * I2  Memory of an op is not touched by our work any more when the op ends: a failure
  *     waits for the device to be quiet, FAIL_LIMIT_NS at most.
- * I3  The seat waits for the GPU in flights_drain only, where it goes on hearing.
+ * I3  What does not end is told of, and ends the world where that was asked for.
+ * I4  The seat waits for the GPU in flights_drain only, where it goes on hearing.
  *
  * Called by carry_device.c and step.c; in the seat only. */
 #include "runtime/api/flight.h"
@@ -143,6 +144,51 @@ int flights_retire(struct coordinator *co, struct err *err)
     if (any)
         coordinator_wake_sleepers(co);
     return r < 0 ? r : any;
+}
+
+/* --- what does not end --- */
+
+/* When the oldest batch is to be told of next, or is too old. */
+static uint64_t due_ns(const struct coordinator *co, const struct flight *f)
+{
+    const uint64_t warn_ns = co->settings.stall_warn_ns,
+                   fail_ns = co->settings.stall_fail_ns;
+    uint64_t due = UINT64_MAX;
+
+    if (warn_ns > 0)
+        due = f->began_ns + (f->n_told + 1) * warn_ns;
+    return fail_ns > 0 && f->began_ns + fail_ns < due ? f->began_ns + fail_ns : due;
+}
+
+uint64_t flights_next_ns(const struct coordinator *co)
+{
+    return co->flights.head ? due_ns(co, co->flights.head) : UINT64_MAX;
+}
+
+int flights_look(const struct coordinator *co, struct err *err)
+{
+    struct flight *f = co->flights.head;
+    const uint64_t now_ns = clock_now_ns();
+    unsigned long long age_s;
+    const char *name;
+
+    if (!f || now_ns < due_ns(co, f))
+        return 0;
+    age_s = (now_ns - f->began_ns) / NS_PER_S;
+    name = f->n > 0 ? f->items[0].req->name : "";
+    if (co->settings.stall_fail_ns > 0
+        && now_ns >= f->began_ns + co->settings.stall_fail_ns)
+        return err_set(err, -ETIMEDOUT,
+                       "stalled (HOROVOD_STALL_SHUTDOWN_TIME_SECONDS): tensor "
+                       "\"%.200s\" and %zu others of rank %u are on their way on the "
+                       "GPU for %llu s",
+                       name, f->n > 0 ? f->n - 1 : 0, co->rank, age_s);
+    f->n_told = (uint32_t)((now_ns - f->began_ns) / co->settings.stall_warn_ns);
+    log_warn("stalled: tensors are on their way on the GPU and not done; a stream that "
+             "they wait for, or another rank, holds them up; still waiting",
+             "rank=%u tensor=\"%.200s\" tensors=%zu seconds=%llu", co->rank, name, f->n,
+             age_s);
+    return 0;
 }
 
 static uint32_t count(const struct flights *all, const struct backend *b)

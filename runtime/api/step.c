@@ -504,6 +504,8 @@ static uint64_t next_ns(const struct coordinator *co)
         a = co->waits_since_ns + patience(co);
     if (co->has_end && co->end_at_ns < a)
         a = co->end_at_ns;
+    if (flights_next_ns(co) < a && !co->is_stuck)
+        a = flights_next_ns(co);
     return timeline_next_ns(&co->timeline) < a ? timeline_next_ns(&co->timeline) : a;
 }
 
@@ -515,6 +517,8 @@ static bool retire(struct coordinator *co)
 
     if (r < 0)
         stuck(co, false, err.text);
+    else if (!co->is_stuck && flights_look(co, &err) < 0)
+        stuck(co, true, err.text);
     return r != 0;
 }
 

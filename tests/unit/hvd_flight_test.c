@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is particular to batches of which a rank has some tensors only, because it has
- * joined in between. On a device in memory (fake_device.h). */
+/* Batches that do not end, and those of which a rank has some tensors only, because it
+ * has joined in between. On a device in memory (fake_device.h). */
 #include "tests/unit/hvd_world.h"
 
 #include "tests/unit/fake_device.h"
@@ -58,9 +58,54 @@ static void a_nan_of_one_that_has_joined_is_named(void **state)
     world_run(2, has_joined);
 }
 
+/* What this process has said from here on, in a file that has no name. */
+static int catch_stderr(void)
+{
+    char path[] = "/tmp/hvd-flight-XXXXXX";
+    int fd = mkstemp(path);
+
+    CHECK(fd >= 0 && unlink(path) == 0 && dup2(fd, STDERR_FILENO) >= 0, "%d", errno);
+    return fd;
+}
+
+static void never_done(int rank, int size)
+{
+    float v[2] = {1, 1};
+    const int64_t n = 2;
+    struct hvd_tensor t = on_gpu("late", v, &n);
+    char said[4096] = "";
+    hvd_handle h;
+    int fd;
+
+    (void)size;
+    (void)setenv("HOROVOD_STALL_CHECK_TIME_SECONDS", "1", 1);
+    (void)setenv("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", rank == 1 ? "2" : "0", 1);
+    CHECK_OK(hvd_init(NULL));
+    fd = catch_stderr();
+    fake_hold();
+    CHECK_OK(hvd_allreduce_async(&t, HVD_SUM, 1, 1, 0, &h));
+    CHECK(finish(h) == HVD_ABORTED, "%s", shared->r[rank].text);
+    CHECK(strstr(shared->r[rank].text,
+                 "stalled (HOROVOD_STALL_SHUTDOWN_TIME_SECONDS): tensor \"late\" and 0 "
+                 "others of rank 1 are on their way on the GPU for 2 s"),
+          "%s", shared->r[rank].text);
+    CHECK(pread(fd, said, sizeof(said) - 1, 0) > 0, "%d", errno);
+    CHECK(strstr(said, "still waiting") && strstr(said, "tensor=\"late\"")
+              && strstr(said, "seconds=1"),
+          "%s", said);
+    (void)hvd_shutdown();
+}
+
+static void what_does_not_end_is_told_and_ended(void **state)
+{
+    (void)state;
+    world_run(2, never_done);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_does_not_end_is_told_and_ended),
         cmocka_unit_test(a_nan_of_one_that_has_joined_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
