@@ -205,6 +205,34 @@ static void what_is_not_built_fails_the_tensor_alone(void **state)
     run(2, refuse_body);
 }
 
+/* What HVD_NANCHECK has found in it is not told of the batch that comes next. */
+static void refuse_nan_body(int rank, int size)
+{
+    float *v = floats_on_gpu(rank, N), *w = floats_on_gpu(rank, N);
+    const int64_t shape[] = {N};
+    struct hvd_tensor t = tensor1("i", HVD_INT32, w, w, shape);
+    hvd_handle h;
+
+    (void)setenv("HVD_NANCHECK", "1", 1);
+    CHECK_OK(hvd_init(NULL));
+    memset(w, 0, N * sizeof(*w));
+    v[5] = NAN;
+    CHECK_OK(submit(rank, "a", "fp16", v, HVD_ADASUM, 0, &h));
+    CHECK(finish(h) == HVD_INVALID_ARGUMENT, "%d", hvd_poll(h));
+    t.device = rank;
+    ((int32_t *)(void *)w)[5] = 1;
+    CHECK_OK(hvd_allreduce_async(&t, HVD_SUM, 1, 1, 0, &h));
+    CHECK_OK(finish(h));
+    CHECK(((int32_t *)(void *)w)[5] == size, "%d", ((int32_t *)(void *)w)[5]);
+    CHECK_OK(hvd_shutdown());
+}
+
+static void a_refused_tensor_s_nan_is_nobody_s(void **state)
+{
+    (void)state;
+    run(2, refuse_nan_body);
+}
+
 static void little_body(int rank, int size)
 {
     float *v = floats_on_gpu(rank, N);
@@ -238,6 +266,7 @@ int main(void)
         cmocka_unit_test(who_has_joined_gives_zeros),
         cmocka_unit_test(sets_come_and_go),
         cmocka_unit_test(what_is_not_built_fails_the_tensor_alone),
+        cmocka_unit_test(a_refused_tensor_s_nan_is_nobody_s),
         cmocka_unit_test(too_little_memory_is_said),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

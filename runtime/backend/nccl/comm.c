@@ -73,6 +73,7 @@ static void release(struct comm *c)
         check_free(c->g, c->ring[i].check);
     }
     check_free(c->g, c->check);
+    check_free(c->g, c->lost);
     park_free(c->parked); /* nothing is left of it, if it was used */
     comm_regions_free(c);
     comm_terms_release(&c->terms);

@@ -53,6 +53,7 @@ struct comm {
     _Atomic uint64_t n_posted, n_done;
     uint64_t n_calls;    /* batches that were posted, for the choice of a stream */
     struct check *check; /* that the next post takes along */
+    struct check *lost;  /* of batches that were not posted */
     bool has_bad;        /* what poll told last by -EDOM */
     size_t bad_item;
     struct nonfinite bad;
@@ -146,7 +147,7 @@ int check_post(struct backend *b, const struct batch *batch, struct err *err);
 int check_bad_item(struct backend *b, size_t *ret_item, struct nonfinite *ret);
 int check_run(struct device *g, struct job *job, struct err *err);
 int check_finish(struct comm *c, struct ticket *t, struct err *err);
-void check_free(struct device *g, struct check *check); /* accepts NULL */
+void check_free(struct device *g, struct check *check); /* and all behind; or NULL */
 
 /* register.c: rows of device_ops; JOB_REGISTER, whose extra is its own; and the same
  * for one that is not run. */

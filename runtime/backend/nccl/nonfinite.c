@@ -11,6 +11,7 @@
 #include "runtime/base/mem.h"
 
 struct check {
+    struct check *next; /* of comm.lost */
     size_t n;
     struct scan_cell cells[]; /* up to the device and back */
 };
@@ -40,7 +41,12 @@ void check_free(struct device *g, struct check *check)
 
     if (!check || gpu_enter(g, &scope, &ignored))
         return;
-    (void)g->cu->host_free(check);
+    while (check) {
+        struct check *next = check->next;
+
+        (void)g->cu->host_free(check);
+        check = next;
+    }
     gpu_leave(&scope);
 }
 
@@ -59,6 +65,7 @@ check_new(struct device *g, const struct batch *b, struct check **ret, struct er
     if (rc)
         return rc;
     struct check *c = p;
+    c->next = NULL;
     c->n = b->n_items;
     for (size_t i = 0; i < c->n; i++)
         c->cells[i] = (struct scan_cell){
@@ -69,12 +76,24 @@ check_new(struct device *g, const struct batch *b, struct check **ret, struct er
 
 /* --- the seat --- */
 
+/* The batch that it was for was refused. The device may be at it still. */
+static void lose(struct comm *c)
+{
+    struct check *check = TAKE(c->check);
+
+    if (!check)
+        return;
+    check->next = c->lost;
+    c->lost = check;
+}
+
 int check_post(struct backend *b, const struct batch *batch, struct err *err)
 {
     struct comm *c = (struct comm *)b;
     struct check *check;
     int rc = gpu_check(c->g, err);
 
+    lose(c);
     if (rc || kernel_of(batch->dtype) < 0 || batch->n_items == 0)
         return rc;
     rc = check_new(c->g, batch, &check, err);
@@ -94,7 +113,6 @@ int check_post(struct backend *b, const struct batch *batch, struct err *err)
         check_free(c->g, check);
         return rc;
     }
-    check_free(c->g, c->check); /* of a post that failed */
     c->check = check;
     return 0;
 }
