@@ -313,6 +313,52 @@ static void forked_child_calls_nothing(void **state)
     assert_int_equal(gpu_close(parents), 0);
 }
 
+static void nothing(const void *args, unsigned block, unsigned blocks)
+{
+    (void)args;
+    (void)block;
+    (void)blocks;
+}
+
+/* A kernel of the user's has gone wrong; whose call hears of it first is chance. */
+static int hears_of_a_lost_context(void)
+{
+    void (*add_kernel)(const char *, size_t,
+                       void (*)(const void *, unsigned, unsigned));
+    char args[8] = "";
+    void *params[] = {args}, *memory = NULL;
+    struct err err = ERR_INIT, cause = ERR_INIT;
+    struct device_event *e = NULL;
+    struct device *g;
+    cu_module m;
+    cu_func f;
+
+    *(void **)&add_kernel = fake_symbol("hvd_fake_kernel");
+    add_kernel("test_nothing", sizeof(args), nothing);
+    CHILD_NEEDS(gpu_open(&some_config, 0, &hooks, NULL, &g, &err) == 0);
+    CHILD_NEEDS(fake.cu.ctx_push(g->ctx) == 0);
+    CHILD_NEEDS(fake.cu.module_load(&m, ".version 7.0\n.target sm_70\n") == 0);
+    CHILD_NEEDS(fake.cu.module_func(&f, m, "hvd_test_nothing") == 0);
+    fake.set_faults("kernel_error=700@1");
+    CHILD_NEEDS(fake.cu.launch(f, 1, 1, 1, 256, 1, 1, 0, NULL, params, NULL) == 0);
+    for (int i = 0; i < 5000 && fake.cu.stream_query(NULL) != CU_ILLEGAL_ADDRESS; i++)
+        usleep(1000);
+    CHILD_NEEDS(gpu_alloc(g, 4096, NULL, &memory, &err) == -EIO
+                || gpu_record(g, NULL, &e, &err) == -EIO);
+    CHILD_NEEDS(strncmp(err.text, "rank 2 (host b)", 15) == 0
+                && strstr(err.text, "ILLEGAL_ADDRESS"));
+    CHILD_NEEDS(gpu_check(g, &cause) == -ECONNABORTED);
+    CHILD_NEEDS(!strcmp(cause.text, err.text));
+    return 0;
+}
+
+static void a_lost_context_breaks_the_device(void **state)
+{
+    (void)state;
+    fake_begin_as("12050", "1", NULL);
+    assert_int_equal(in_child(hears_of_a_lost_context), 0);
+}
+
 /* In a child: what the driver has then is its own. */
 static int close_late(void)
 {
@@ -406,6 +452,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(
             record_all_without_ctx_event_synchronises), /* children first */
+        cmocka_unit_test(a_lost_context_breaks_the_device),
         cmocka_unit_test(closes_after_driver_is_gone),
         cmocka_unit_test(several_streams_need_launches_in_order),
         cmocka_unit_test(a_local_rank_without_a_gpu_is_a_sentence),

@@ -493,6 +493,17 @@ static int record_all(struct device *g,
     return event_record(e, NULL, err);
 }
 
+/* A call of a user's thread has failed with r: where the context is lost, all ranks are
+ * to hear why, and not only who called. */
+static int lose(struct device *g, int r, struct err *err)
+{
+    if (r != -EIO)
+        return r;
+    (void)gpu_name_rank(g, r, err);
+    gpu_broken(g, err ? err->text : "the CUDA context is lost");
+    return r;
+}
+
 int gpu_record(struct device *g,
                void *stream,
                struct device_event **ret,
@@ -515,7 +526,7 @@ int gpu_record(struct device *g,
     gpu_leave(&scope);
     if (r < 0) {
         event_unref(e);
-        return r == -EBUSY ? say_captured(err) : r;
+        return r == -EBUSY ? say_captured(err) : lose(g, r, err);
     }
     *ret = e;
     return 0;
@@ -544,7 +555,7 @@ int gpu_wait(struct device *g,
     if (r == 0)
         r = event_put_wait(e, s, err);
     gpu_leave(&scope);
-    return r;
+    return lose(g, r, err);
 }
 
 int gpu_alloc(
@@ -560,5 +571,5 @@ int gpu_alloc(
     gpu_leave(&scope);
     if (r == 0)
         *ret = (void *)(uintptr_t)p;
-    return r;
+    return lose(g, r, err);
 }
