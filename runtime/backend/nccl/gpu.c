@@ -198,9 +198,7 @@ static int copy_config(struct device *g, const struct device_config *from)
     *c = *from;
     c->parked = NULL; /* who makes hooks has taken it */
     c->nccl_lib = c->nccl_hint = c->bundle_dir = NULL;
-    c->n_streams = from->n_streams == 0                ? 1
-                   : from->n_streams > GPU_MAX_STREAMS ? GPU_MAX_STREAMS
-                                                       : from->n_streams;
+    c->n_streams = from->n_streams == 0 ? 1 : from->n_streams;
     int r = copy_hosts(c, from);
     if (r == 0)
         r = copy_text(from->nccl_lib, &c->nccl_lib);
@@ -355,6 +353,11 @@ static uint32_t allowed_streams(const struct device *g, uint32_t n)
     static const char name[] = "NCCL_LAUNCH_ORDER_IMPLICIT";
     const char *wish = getenv(name), *why = NULL;
 
+    if (n > GPU_MAX_STREAMS) {
+        log_warn("fewer streams for NCCL than asked for", "asked=%u taken=%d", n,
+                 GPU_MAX_STREAMS);
+        n = GPU_MAX_STREAMS;
+    }
     if (n <= 1 || !g->nccl)
         return n;
     if (g->nccl->version < 22600 || g->cu->version < 12030)

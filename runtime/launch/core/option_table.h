@@ -133,7 +133,7 @@
       LIBRARY, "mpirun's binding arguments; \"-bind-to X\" is read as --binding")              \
     X(NUM_NCCL_STREAMS, "--num-nccl-streams", "", "", "", "N", NUMBER, 1, 1024,                \
       "HOROVOD_NUM_NCCL_STREAMS", "library_options.num_nccl_streams", COUNT, LIBRARY,          \
-      "without effect: NCCL is not in this version")                                           \
+      "streams that batches of GPU tensors take in turn")                                      \
     X(THREAD_AFFINITY, "--thread-affinity", "", "", "", "CPU,...", CPUS, 0, 65535,             \
       "HOROVOD_THREAD_AFFINITY", "library_options.thread_affinity", COUNT, LIBRARY,            \
       "CPU of the runtime's thread, one for each local rank")                                  \
