@@ -71,7 +71,7 @@ int(err_errno)(struct err *err, int errnum, const char *fmt, ...)
 int err_prefix(struct err *err, const char *fmt, ...)
 {
     va_list ap;
-    char old[sizeof(err->text)];
+    char old[sizeof(((struct err *)NULL)->text)];
 
     if (!err)
         return -EIO;
