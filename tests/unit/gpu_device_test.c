@@ -349,6 +349,8 @@ static int hears_of_a_lost_context(void)
                 && strstr(err.text, "ILLEGAL_ADDRESS"));
     CHILD_NEEDS(gpu_check(g, &cause) == -ECONNABORTED);
     CHILD_NEEDS(!strcmp(cause.text, err.text));
+    CHILD_NEEDS(fake.cu.ctx_pop(NULL) == 0);
+    (void)gpu_close(g); /* threads are none too many */
     return 0;
 }
 
