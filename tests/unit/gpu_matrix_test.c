@@ -235,6 +235,23 @@ static int ways(struct bench *w, const struct way *v, size_t n_ways, char *said)
     return 0;
 }
 
+static int
+go_ways(struct device *g, struct backend *m, const struct way *v, size_t n, char *said)
+{
+    struct bench *w = calloc(1, sizeof(*w));
+    struct err err = ERR_INIT;
+
+    HOLDS(w);
+    int rc = begin(w, g, m, said);
+    if (!rc)
+        rc = ways(w, v, n, said);
+    if (!rc)
+        rc = end(w, said);
+    if (!rc)
+        free(w);
+    return rc;
+}
+
 static int small_ways(struct device *g, struct backend *m, struct party *p, char *said)
 {
     static const struct way v[] = {
@@ -247,19 +264,9 @@ static int small_ways(struct device *g, struct backend *m, struct party *p, char
         {{.coll = COLL_ALLGATHER, .n_items = 2}, 2, 1},
         {{.coll = COLL_ALLTOALL, .n_items = 2}, 8, 7},
     };
-    struct bench *w = calloc(1, sizeof(*w));
-    struct err err = ERR_INIT;
 
     (void)p;
-    HOLDS(w);
-    int rc = begin(w, g, m, said);
-    if (!rc)
-        rc = ways(w, v, sizeof(v) / sizeof(v[0]), said);
-    if (!rc)
-        rc = end(w, said);
-    if (!rc)
-        free(w);
-    return rc;
+    return go_ways(g, m, v, sizeof(v) / sizeof(v[0]), said);
 }
 
 static int each_ways(struct device *g, struct backend *m, struct party *p, char *said)
@@ -268,19 +275,9 @@ static int each_ways(struct device *g, struct backend *m, struct party *p, char 
         {{.coll = COLL_ALLREDUCE, .n_items = 3}, 3, 2},
         {{.coll = COLL_REDUCE, .n_items = 3}, 3, 2},
     };
-    struct bench *w = calloc(1, sizeof(*w));
-    struct err err = ERR_INIT;
 
     (void)p;
-    HOLDS(w);
-    int rc = begin(w, g, m, said);
-    if (!rc)
-        rc = ways(w, v, sizeof(v) / sizeof(v[0]), said);
-    if (!rc)
-        rc = end(w, said);
-    if (!rc)
-        free(w);
-    return rc;
+    return go_ways(g, m, v, sizeof(v) / sizeof(v[0]), said);
 }
 
 /* Nothing of these is packed or converted: they cost no memory of ours. */
