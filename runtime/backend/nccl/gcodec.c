@@ -264,13 +264,7 @@ static int run_rounds(struct coding *q, struct err *err)
 
 int gcodec_run(struct device *g, struct job *job, struct err *err)
 {
-    struct post p = {
-        .c = job->comm,
-        .g = g,
-        .batch = &job->batch,
-        .s = job->stream,
-        .index = job->stream_index,
-    };
+    struct post p = gcoll_post(g, job);
     struct coding q = {.p = &p, .job = job};
     const size_t n = job->batch.n_items;
     uint64_t number;

@@ -222,15 +222,20 @@ int gcoll_put(struct post *p, struct err *err)
     return rc;
 }
 
-int gcoll_run(struct device *g, struct job *job, struct err *err)
+struct post gcoll_post(struct device *g, const struct job *job)
 {
-    struct post p = {
+    return (struct post){
         .c = job->comm,
         .g = g,
         .batch = &job->batch,
         .s = job->stream,
         .index = job->stream_index,
     };
+}
+
+int gcoll_run(struct device *g, struct job *job, struct err *err)
+{
+    struct post p = gcoll_post(g, job);
     int rc = gcoll_put(&p, err);
 
     return rc == 0 || p.is_named || rc == -ECONNABORTED ? rc

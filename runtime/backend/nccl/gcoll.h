@@ -22,6 +22,8 @@ struct post {
     bool is_packed;         /* it has gone by the fusion buffer, for the counters */
 };
 
+/* Of a job with a batch: where its steps go. It borrows the job. */
+struct post gcoll_post(struct device *g, const struct job *job);
 /* A JOB_BATCH; the hook of the device. */
 int gcoll_run(struct device *g, struct job *job, struct err *err);
 

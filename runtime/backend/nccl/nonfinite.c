@@ -188,11 +188,7 @@ static int scan(struct post *p, struct check *check, cu_ptr cells, struct err *e
 
 int check_run(struct device *g, struct job *job, struct err *err)
 {
-    struct post p = {.c = job->comm,
-                     .g = g,
-                     .batch = &job->batch,
-                     .s = job->stream,
-                     .index = job->stream_index};
+    struct post p = gcoll_post(g, job);
     struct check *check;
     cu_ptr cells;
 

@@ -13,34 +13,9 @@
 /* --- waiting
  * ------------------------------------------------------------------------------ */
 
-/* None, or NULL with an exception: a signal handler's or TimeoutError (the operations
- * go on), or that of the first that failed. timeout_ms < 0: as long as it takes. */
-static PyObject *wait_in_slices(PyObject *module,
-                                const hvd_handle *handles,
-                                int n,
-                                uintptr_t stream,
-                                long long timeout_ms)
+static int wait_once(const struct waiting *w, int64_t slice_ms)
 {
-    int status;
-
-    for (;;) {
-        int64_t slice_ms = WAIT_SLICE_MS;
-
-        if (timeout_ms >= 0 && timeout_ms < slice_ms)
-            slice_ms = timeout_ms;
-        Py_BEGIN_ALLOW_THREADS status =
-            hvd_wait_many(handles, n, (void *)stream, slice_ms);
-        Py_END_ALLOW_THREADS if (status != HVD_TIMEOUT) break;
-        if (PyErr_CheckSignals())
-            return NULL;
-        if (timeout_ms >= 0 && (timeout_ms -= slice_ms) == 0) {
-            PyErr_SetString(PyExc_TimeoutError, "the operation goes on");
-            return NULL;
-        }
-    }
-    if (status != HVD_OK)
-        return raise_status(module, status, 0);
-    Py_RETURN_NONE;
+    return hvd_wait_many(w->handles, w->n, w->stream, slice_ms);
 }
 
 static PyObject *py_wait_on_stream(PyObject *module, PyObject *args)
@@ -52,7 +27,11 @@ static PyObject *py_wait_on_stream(PyObject *module, PyObject *args)
     if (!PyArg_ParseTuple(args, "LK|L:wait_on_stream", &number, &stream, &timeout_ms))
         return NULL;
     handle = number;
-    return wait_in_slices(module, &handle, 1, (uintptr_t)stream, timeout_ms);
+    return wait_in_slices(module, wait_once,
+                          &(struct waiting){.handles = &handle,
+                                            .n = 1,
+                                            .stream = (void *)(uintptr_t)stream},
+                          timeout_ms);
 }
 
 static PyObject *py_wait_many(PyObject *module, PyObject *args)
@@ -70,7 +49,10 @@ static PyObject *py_wait_many(PyObject *module, PyObject *args)
     handles = int64s_from(numbers);
     if (!handles)
         return NULL;
-    ret = wait_in_slices(module, handles, (int)PyTuple_Size(numbers), (uintptr_t)stream,
+    ret = wait_in_slices(module, wait_once,
+                         &(struct waiting){.handles = handles,
+                                           .n = (int)PyTuple_Size(numbers),
+                                           .stream = (void *)(uintptr_t)stream},
                          -1);
     PyMem_Free(handles);
     return ret;

@@ -19,22 +19,19 @@ static PyObject *py_poll(PyObject *module, PyObject *args)
     return PyBool_FromLong(hvd_poll(handle) != HVD_IN_PROGRESS);
 }
 
-/* wait(handle[, timeout_ms]): returns None at the end of the operation or raises, after
- * timeout_ms TimeoutError; a signal handler's exception (KeyboardInterrupt) passes.
- * Then as after a timeout the operation goes on. */
-static PyObject *py_wait(PyObject *module, PyObject *args)
+PyObject *wait_in_slices(PyObject *module,
+                         int (*once)(const struct waiting *w, int64_t slice_ms),
+                         const struct waiting *w,
+                         long long timeout_ms)
 {
-    long long handle, timeout_ms = -1;
     int status;
 
-    if (!PyArg_ParseTuple(args, "L|L:wait", &handle, &timeout_ms))
-        return NULL;
     for (;;) {
         int64_t slice_ms = WAIT_SLICE_MS;
 
         if (timeout_ms >= 0 && timeout_ms < slice_ms)
             slice_ms = timeout_ms;
-        Py_BEGIN_ALLOW_THREADS status = hvd_wait(handle, slice_ms);
+        Py_BEGIN_ALLOW_THREADS status = once(w, slice_ms);
         Py_END_ALLOW_THREADS if (status != HVD_TIMEOUT) break;
         if (PyErr_CheckSignals())
             return NULL;
@@ -46,6 +43,26 @@ static PyObject *py_wait(PyObject *module, PyObject *args)
     if (status != HVD_OK)
         return raise_status(module, status, 0);
     Py_RETURN_NONE;
+}
+
+static int wait_once(const struct waiting *w, int64_t slice_ms)
+{
+    return hvd_wait(w->handles[0], slice_ms);
+}
+
+/* wait(handle[, timeout_ms]): returns None at the end of the operation or raises, after
+ * timeout_ms TimeoutError; a signal handler's exception (KeyboardInterrupt) passes.
+ * Then as after a timeout the operation goes on. */
+static PyObject *py_wait(PyObject *module, PyObject *args)
+{
+    long long handle, timeout_ms = -1;
+    hvd_handle number;
+
+    if (!PyArg_ParseTuple(args, "L|L:wait", &handle, &timeout_ms))
+        return NULL;
+    number = handle;
+    return wait_in_slices(module, wait_once, &(struct waiting){.handles = &number},
+                          timeout_ms);
 }
 
 /* result(handle) -> (address, shape): memory of the runtime, valid until release. */

@@ -28,6 +28,20 @@ PyObject *raise_text(PyObject *module, int status, int is_submit, const char *te
 /* With this thread's hvd_last_error(). */
 PyObject *raise_status(PyObject *module, int status, int is_submit);
 
+struct waiting { /* for what; each wait takes of it what it needs */
+    const hvd_handle *handles;
+    int n;
+    void *stream;
+};
+
+/* Calls once, without the GIL, until it says other than HVD_TIMEOUT. None, or NULL with
+ * an exception: a signal handler's or TimeoutError (the operations go on), or that of a
+ * failed status. timeout_ms < 0: as long as it takes. */
+PyObject *wait_in_slices(PyObject *module,
+                         int (*once)(const struct waiting *w, int64_t slice_ms),
+                         const struct waiting *w,
+                         long long timeout_ms);
+
 /* A new tuple of ints; NULL with an exception. */
 PyObject *tuple_of_int64(const int64_t *values, Py_ssize_t n);
 
