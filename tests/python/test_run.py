@@ -90,8 +90,8 @@ WAITS = """
 import horovod, time
 
 def wait():
-    print("WAITING", flush=True)
     try:
+        print("WAITING", flush=True)
         time.sleep(600)
     except KeyboardInterrupt:
         print("STOPPED", flush=True)
