@@ -51,6 +51,7 @@ static void each_common_one_says_whom_to_blame(void **state)
         {31, GPU_CAUSE_PROGRAM, "GPU memory page fault", "most often the program"},
         {43, GPU_CAUSE_PROGRAM, "GPU stopped processing", "the program"},
         {45, GPU_CAUSE_PROGRAM, "preemptive cleanup", "a consequence"},
+        {154, GPU_CAUSE_HARDWARE, "GPU recovery action changed", "a consequence"},
         {48, GPU_CAUSE_HARDWARE, "double bit ECC error", "the GPU"},
         {63, GPU_CAUSE_HARDWARE, "ECC page retirement or row remapping", "the GPU"},
         {64, GPU_CAUSE_HARDWARE, "ECC page retirement or row remapping failed",
@@ -88,7 +89,9 @@ static void of_several_the_one_that_says_most_is_told(void **state)
         const char *begin;
     } table[] = {{{79, 45}, "XID 79 "},      {{31, 43, 45}, "XID 31 "},
                  {{79, 119, 13}, "XID 79 "}, {{13, 48}, "XID 48 "},
-                 {{45, 31}, "XID 31 "},      {{0}, "NCCL failed"}};
+                 {{45, 31}, "XID 31 "},      {{48, 154}, "XID 48 "},
+                 {{48, 999}, "XID 48 "},     {{999, 48}, "XID 48 "},
+                 {{0}, "NCCL failed"}};
     char text[512];
 
     (void)state;

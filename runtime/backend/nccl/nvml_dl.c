@@ -147,6 +147,9 @@ static const struct xid_row {
     {120, false, false, "GSP error", "the GPU or its driver: reset it"},
     {140, false, false, "unrecovered ECC error",
      "the GPU: its memory is at fault, drain the host and reset the GPU"},
+    {154, false, true, "GPU recovery action changed",
+     "a consequence: look for the error before it, and at the recovery action in "
+     "nvidia-smi -q"},
 };
 
 static const struct xid_row *xid_row(unsigned xid)

@@ -19,7 +19,8 @@ bool gpu_hear_xids(struct device *g)
         uint64_t now_ns = clock_now_ns();
         is_fatal |= nvml_xid_is_fatal(xid);
         if (g->xid != 0 && now_ns - g->xid_ns < XID_AGE_NS
-            && (nvml_xid_is_aftermath(xid) || nvml_xid_is_fatal(g->xid)))
+            && (nvml_xid_is_aftermath(xid) || nvml_xid_is_fatal(g->xid)
+                || (!*nvml_xid_text(xid) && *nvml_xid_text(g->xid))))
             continue; /* what is kept says more */
         g->xid = xid;
         g->xid_ns = now_ns;
