@@ -87,11 +87,10 @@ static void of_several_the_one_that_says_most_is_told(void **state)
     static const struct {
         int heard[4];
         const char *begin;
-    } table[] = {{{79, 45}, "XID 79 "},      {{31, 43, 45}, "XID 31 "},
-                 {{79, 119, 13}, "XID 79 "}, {{13, 48}, "XID 48 "},
-                 {{45, 31}, "XID 31 "},      {{48, 154}, "XID 48 "},
-                 {{48, 999}, "XID 48 "},     {{999, 48}, "XID 48 "},
-                 {{0}, "NCCL failed"}};
+    } table[] = {
+        {{79, 45}, "XID 79 "},  {{31, 43, 45}, "XID 31 "}, {{79, 119, 13}, "XID 79 "},
+        {{13, 48}, "XID 48 "},  {{45, 31}, "XID 31 "},     {{48, 154}, "XID 48 "},
+        {{48, 999}, "XID 48 "}, {{999, 48}, "XID 48 "},    {{0}, "NCCL failed"}};
     char text[512];
 
     (void)state;
