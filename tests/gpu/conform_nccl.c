@@ -281,7 +281,8 @@ static void splits(nccl_comm c)
     bool is_in = me < size - 1;
     nccl_config_init(&config, nccl.version, "child");
     int r = nccl.split(c, is_in ? 5 : NCCL_NOCOLOR, size - me, &child, &config);
-    ANSWERS(NCCL_OK, "ncclCommSplit", over(c, r));
+    ANSWERS(NCCL_OK, "ncclCommSplit, which says so when it has begun", r);
+    ANSWERS(NCCL_OK, "its end", over(c, NCCL_IN_PROGRESS));
     point((child != NULL) == is_in, "who has a color has a child");
     if (!child)
         return;

@@ -316,7 +316,8 @@ static void splits(struct member *m)
     /* 0 and 2, in the other order */
     int color = m->rank == 1 ? NCCL_NOCOLOR : 5;
     int rc = nccl.split(m->c, color, m->n - m->rank, &child, NULL);
-    WANT(m, over(m->c, rc) == NCCL_OK);
+    WANT(m, rc == NCCL_OK && !child); /* it has only begun, and does not say so */
+    WANT(m, born(m->c, rc) == NCCL_OK);
     WANT(m, (child == NULL) == (m->rank == 1));
     if (child) {
         rc = over(child, nccl.broadcast(&x, &x, 1, NCCL_I32, 0, child, &m->s));
@@ -367,7 +368,7 @@ static void revoked_and_shrunk(struct member *m)
     WANT(m, over(m->c, nccl.revoke(m->c, 0)) == NCCL_OK);
     stream_sync(&m->s); /* the kernel is out */
     WANT(m, nccl.shrink(m->c, gone, 0, &child, NULL, 0) == NCCL_ARGUMENT);
-    WANT(m, over(m->c, nccl.shrink(m->c, gone, 1, &child, NULL, 0)) == NCCL_OK);
+    WANT(m, born(m->c, nccl.shrink(m->c, gone, 1, &child, NULL, 0)) == NCCL_OK);
     WANT(m, nccl.destroy(m->c) == NCCL_OK);
     x = 1 << m->rank;
     rc = nccl.all_reduce(&x, &x, 1, NCCL_I32, NCCL_SUM, child, &m->s);

@@ -151,6 +151,12 @@ static int over(nccl_comm c, int rc)
     return rc;
 }
 
+/* A split or shrink, which says ncclSuccess also when it has only begun. */
+static int born(nccl_comm parent, int rc)
+{
+    return over(parent, rc == NCCL_OK ? NCCL_IN_PROGRESS : rc);
+}
+
 static struct nccl_config config_of(bool blocks)
 {
     struct nccl_config c = {

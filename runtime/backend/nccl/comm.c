@@ -188,6 +188,14 @@ static int settle(struct comm *c,
     return rc == NCCL_OK ? 0 : nccl_fail(nccl, nc, call, rc, err);
 }
 
+/* ncclCommSplit and ncclCommShrink say ncclSuccess also where they have only begun:
+ * their parent's state tells, and until that is ncclSuccess the child's handle is not
+ * there. */
+static int birth_result(int result)
+{
+    return result == NCCL_OK ? NCCL_IN_PROGRESS : result;
+}
+
 /* --- start --- */
 
 static uint64_t init_timeout(const struct device *g)
@@ -230,7 +238,7 @@ static int shrink(struct comm *c, uint64_t deadline_ns, struct err *err)
     nccl_config_init(&config, nccl->version, "hvd");
     int rc = nccl->shrink(from, (int *)c->terms.excluded, (int)c->terms.n_excluded,
                           &c->nc[0], &config, NCCL_SHRINK_DEFAULT);
-    rc = settle(c, from, "ncclCommShrink", rc, deadline_ns, err);
+    rc = settle(c, from, "ncclCommShrink", birth_result(rc), deadline_ns, err);
     if (!rc)
         rc = settle(c, c->nc[0], "ncclCommShrink", NCCL_IN_PROGRESS, deadline_ns, err);
     if (rc)
@@ -261,7 +269,7 @@ static int start_one(struct comm *c,
     if (i > 0 && nccl->has_split) {
         call = "ncclCommSplit";
         rc = nccl->split(c->nc[0], 0, me, nc, &config);
-        rc = settle(c, c->nc[0], call, rc, deadline_ns, err);
+        rc = settle(c, c->nc[0], call, birth_result(rc), deadline_ns, err);
         if (rc)
             return rc;
         rc = NCCL_IN_PROGRESS; /* the child's own state */
@@ -328,7 +336,7 @@ static int run_split(struct comm *c, struct comm *child, struct err *err)
         return rc;
     nccl_config_init(&config, nccl->version, "hvd");
     rc = nccl->split(c->nc[0], is_more ? 0 : NCCL_NOCOLOR, (int)c->me, to, &config);
-    rc = settle(c, c->nc[0], "ncclCommSplit", rc, deadline_ns, err);
+    rc = settle(c, c->nc[0], "ncclCommSplit", birth_result(rc), deadline_ns, err);
     if (!rc && is_more)
         rc = settle(child, child->nc[0], "ncclCommSplit", NCCL_IN_PROGRESS, deadline_ns,
                     err);

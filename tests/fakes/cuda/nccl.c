@@ -228,6 +228,14 @@ static int shrink(void *arg)
     return rc;
 }
 
+/* As NCCL: that it has only begun is lost on the way to the caller. */
+static int begin(nccl_comm parent, int (*birth)(void *arg), struct birth *b)
+{
+    int rc = fake_do(parent, birth, b, false);
+
+    return rc == NCCL_IN_PROGRESS ? NCCL_OK : rc;
+}
+
 static struct birth *birth_new(nccl_comm parent, nccl_comm *ret)
 {
     struct birth *b = calloc(1, sizeof(*b));
@@ -266,7 +274,7 @@ int ncclCommSplit(
         b->color = color;
         b->key = key;
         b->shares = shares;
-        rc = fake_do(c, split, b, false);
+        rc = begin(c, split, b);
     }
     fake_leave(c);
     return rc;
@@ -300,7 +308,7 @@ int ncclCommShrink(nccl_comm c,
             fake_die("out of memory");
         memcpy(b->excluded, excluded, (size_t)n * sizeof(int));
         b->n_excluded = n;
-        rc = fake_do(c, shrink, b, false);
+        rc = begin(c, shrink, b);
     }
     fake_leave(c);
     return rc;
