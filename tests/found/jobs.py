@@ -7,15 +7,16 @@ import os
 import re
 import shlex
 import shutil
-import socket
 import subprocess
 import sys
 from contextlib import contextmanager
 from functools import lru_cache
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../launch"))
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 from hosts import Hosts
 from launched import BIN, environment
+from ports import free_port  # noqa: F401  tests have it from here
 from tap import Program, Skip, same
 
 RANK = os.path.join(BIN, "found-rank")
@@ -105,12 +106,6 @@ def torch(*words, launcher="torch.distributed.run", python=PYTHON):
         raise Skip(f"{python} has no torch")
     options = ["--redirects", "1", "--tee", "1", "--monitor_interval", "0.1"]
     return [python, "-W", "ignore", "-m", launcher, *options, *words]
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 def python_path():

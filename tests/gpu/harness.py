@@ -14,7 +14,6 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -22,16 +21,13 @@ import threading
 import time
 from pathlib import Path
 
+sys.path.append(str(Path(__file__).resolve().parents[1]))
+from ports import free_port
+
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 DRIVER = "/dev/nvidiactl"
 TAP = re.compile(r"^(not ok|ok) \d+ - (.*)$")
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 def has(module):

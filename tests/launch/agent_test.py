@@ -17,6 +17,9 @@ import time
 
 from tap import Program, Skip, has, is_alive, read, run_all, same, wait_until
 
+sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from ports import free_port
+
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BIN = os.path.abspath(
     os.environ.get("BIN", os.path.join(ROOT, os.environ.get("BUILD", "build"), "plain/bin"))
@@ -24,12 +27,6 @@ BIN = os.path.abspath(
 AGENT = os.path.join(BIN, "hvd-agent")
 SEED = int(os.environ.get("SEED", random.randrange(1 << 30)))
 UP = ": > {0}/up.$HOROVOD_RANK; "
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 class Job:

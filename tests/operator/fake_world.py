@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import shutil
-import socket
 import sys
 import tempfile
 import urllib.error
@@ -14,17 +14,13 @@ import urllib.request
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "fakes"))
+sys.path.append(str(Path(__file__).resolve().parents[1]))
 from api import Operator, Suite, expect, wait
 from kube_fake import Fake
+from ports import free_port  # noqa: F401  tests have it from here
 
 BIN = Path(os.environ["BIN"])
 suite = Suite()
-
-
-def free_port() -> int:
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 def fetch(port: int, path: str, host: str = "127.0.0.1") -> tuple[int, str]:
@@ -33,7 +29,7 @@ def fetch(port: int, path: str, host: str = "127.0.0.1") -> tuple[int, str]:
             return r.status, r.read().decode()
     except urllib.error.HTTPError as e:
         return e.code, e.read().decode()
-    except urllib.error.URLError:
+    except (OSError, http.client.HTTPException):  # also what ends or is late in the middle of an answer
         return 0, ""
 
 

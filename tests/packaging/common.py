@@ -6,12 +6,12 @@ from __future__ import annotations
 import http.client
 import os
 import re
-import socket
 import subprocess
 from pathlib import Path
 
 import yaml
 from api import Api, Operator, Suite, install
+from ports import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 RUN = Path(os.environ["RM_RUN"])
@@ -41,8 +41,7 @@ class World:
     def run(self) -> Operator:
         kubeconfig = self.installed()
         if not self.operator or self.operator.ended():
-            with socket.create_server(("127.0.0.1", 0)) as free:
-                self.port = free.getsockname()[1]
+            self.port = free_port()
             port = str(self.port)
             self.operator = Operator(BIN / "hvd-operator", kubeconfig, LOG, "--http-port", port)
         return self.operator

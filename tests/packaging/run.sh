@@ -14,4 +14,4 @@ HELM=$("$root/tests/cluster/build/helm.sh")
 PEER=$("$root/tests/operator/peer.sh" --source)
 export HELM PEER
 "$root/tests/cluster/up" --control-plane-only >&2
-PYTHONPATH=$root/tests/operator /usr/bin/python3 "$root/tests/packaging/packaging_test.py" "$@"
+PYTHONPATH=$root/tests/operator:$root/tests /usr/bin/python3 "$root/tests/packaging/packaging_test.py" "$@"

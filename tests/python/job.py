@@ -13,13 +13,15 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
 import time
 import unittest
 from pathlib import Path
+
+sys.path.append(str(Path(__file__).resolve().parents[1]))
+from ports import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = ROOT / os.environ.get("BUILD", "build")
@@ -99,12 +101,6 @@ def horovodrun(n, script, *args, python=DEBIAN_PYTHON, timeout=120, **extra):
         raise AssertionError(f"{HOROVODRUN} is missing; run: make stage")
     path = RANKS / script
     return command([HOROVODRUN, "-np", n, python, path, *args], timeout=timeout, **extra)
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 def bare_ranks(n, script, *args, hosts=None, python=DEBIAN_PYTHON, timeout=120, **extra):

@@ -5,12 +5,11 @@ import collections
 import json
 import os
 import re
-import socket
 import subprocess
 import tempfile
 import unittest
 
-from job import DEBIAN_PYTHON, RANKS, environment
+from job import DEBIAN_PYTHON, RANKS, environment, free_port
 
 COLLECTIVES = "ALLREDUCE|ALLGATHER|BROADCAST|BARRIER|ALLTOALL|REDUCESCATTER|REDUCE|GATHER|JOIN"
 OUTER = re.compile(rf"(NEGOTIATE_)?({COLLECTIVES})")
@@ -97,10 +96,8 @@ class TimelineTest(unittest.TestCase):
 
     def text_of_ranks(self, n, mode="steps", prefix=None, exits=0, **extra):
         """Runs n ranks; rank r is started through prefix[r], if there is one."""
-        with socket.socket() as s:
-            s.bind(("127.0.0.1", 0))
-            port = s.getsockname()[1]
-        common = dict(WORLD_SIZE=n, LOCAL_WORLD_SIZE=n, MASTER_PORT=port, MASTER_ADDR="127.0.0.1")
+        place = dict(MASTER_PORT=free_port(), MASTER_ADDR="127.0.0.1")
+        common = dict(WORLD_SIZE=n, LOCAL_WORLD_SIZE=n, **place)
         common.update({"HOROVOD_TIMELINE": self.path, **extra})
         processes = []
         for rank in range(n):
