@@ -191,7 +191,7 @@ def test_workers_on_different_hosts_find_each_other(folder):
 
 
 def test_a_wrong_token_is_refused(folder):
-    job = Job(folder, 2, HVD_START_TIMEOUT="2")
+    job = Job(folder, 2, HVD_START_TIMEOUT="4")  # of worker 0, which is to be there when worker 1 asks
     other = os.path.join(folder, "other")
     with open(os.open(other, os.O_WRONLY | os.O_CREAT, 0o600), "w", encoding="ascii") as f:
         f.write("ab" * 32 + "\n")
@@ -201,23 +201,25 @@ def test_a_wrong_token_is_refused(folder):
     assert time.monotonic() - begin < 15, "it should not try again"
     has(job.log(1), "token")
     same(job.agents[0].end(), 124)
-    has(job.log(0), "waited 2 s for worker 1 of 2")
+    has(job.log(0), "waited 4 s for worker 1 of 2")
 
 
 def test_another_generation_is_refused(folder):
-    job = Job(folder, 2, HVD_START_TIMEOUT="2")
+    job = Job(folder, 2)
     job.start(0, "true")
     same(job.start(1, "true", HVD_GENERATION="7").end(), 125)
     has(job.log(1), "generation")
-    job.agents[0].end()
+    job.agents[0].signal(signal.SIGTERM)
+    same(job.agents[0].end(), 143)
 
 
 def test_workers_that_were_told_different_jobs_say_so(folder):
-    job = Job(folder, 2, HVD_START_TIMEOUT="2")
+    job = Job(folder, 2)
     job.start(0, "true")
     same(job.start(1, "true", HVD_SLOTS_PER_WORKER="4").end(), 125)
     has(job.log(1), "worker 0 refused worker 1: worker 1 was told 2 workers, 4 slots")
-    job.agents[0].end()
+    job.agents[0].signal(signal.SIGTERM)
+    same(job.agents[0].end(), 143)
 
 
 def test_strangers_do_not_disturb(folder):
@@ -285,9 +287,11 @@ def test_a_failing_job_ends_at_once(folder):
     """Within a second where the processors are free; a wait for any grace or timeout takes 5."""
     job = Job(folder, 3, 2).start_all("sh", "-c", UP.format(folder) + "exec sleep 600")
     job.ranks_up(6)
-    victim = subprocess.run(
-        ["pgrep", "-P", str(job.agents[1].pid), "sleep"], capture_output=True, text=True, check=True
-    ).stdout.split()[0]
+    ranks = ["pgrep", "-P", str(job.agents[1].pid), "sleep"]
+    victim = wait_until(  # its shell may not have become sleep yet
+        "the ranks of worker 1 sleep",
+        lambda: subprocess.run(ranks, capture_output=True, text=True, check=False).stdout.split(),
+    )[0]
     begin = time.monotonic()
     os.kill(int(victim), signal.SIGKILL)
     same(job.end(), [137] * 3, job.errors())
@@ -339,7 +343,7 @@ def test_a_silent_hub_is_lost(folder):
 
 
 def test_a_quiet_job_outlives_the_peer_timeout(folder):
-    job = Job(folder, 2, HVD_PEER_TIMEOUT="0.5").start_all("sleep", "1.6")
+    job = Job(folder, 2, HVD_PEER_TIMEOUT="1").start_all("sleep", "2.5")  # each has its turn in a second
     same(job.end(), [0, 0], job.errors())
 
 
@@ -462,7 +466,7 @@ def test_pid_1_reaps_orphans_and_hears_signals(folder):
         ).stdout.split(),
     )
     os.kill(int(inner[0]), signal.SIGTERM)
-    same(agent.end(5), 143)
+    same(agent.end(), 143)
     has(job.log(0), "worker 0 received SIGTERM")
 
 

@@ -301,8 +301,9 @@ def test_a_failure_stops_the_other_ranks(folder):
         "3",
         "sh",
         "-c",
-        f"echo $$ > {folder}/pid.$HOROVOD_RANK; "
-        '[ $HOROVOD_RANK = 1 ] && exit 3; trap "echo saved; exit 0" TERM; while :; do sleep 0.01; done',
+        'trap "echo saved; exit 0" TERM; '
+        f": > {folder}/up.$HOROVOD_RANK; while [ ! -e {folder}/up.0 ] || [ ! -e {folder}/up.2 ]; do sleep 0.01; done; "
+        "[ $HOROVOD_RANK = 1 ] && exit 3; while :; do sleep 0.01; done",
         code=3,
     )
     assert time.monotonic() - begin < 5, "nothing waits for the grace"

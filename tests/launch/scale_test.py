@@ -375,8 +375,8 @@ def test_ranks_that_ignore_sigterm_are_killed(folder):
 
 def test_a_stop_that_takes_long_loses_nobody(folder):
     """The hub and its agents hear of each other while ranks take their time to end."""
-    job = Scaled(folder, 2, HVD_PEER_TIMEOUT="1").begin_all(
-        "bash", "-c", "trap 'sleep 3; exit 1' TERM; " + TRAIN.format(folder)
+    job = Scaled(folder, 2, HVD_PEER_TIMEOUT="2").begin_all(
+        "bash", "-c", "trap 'sleep 4; exit 1' TERM; " + TRAIN.format(folder)
     )
     job.runs(0, 2)
     job.scale(1, 2)

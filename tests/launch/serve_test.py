@@ -304,8 +304,8 @@ sys.stdin.read()
         same(q.end(), 0, q.err)
         os.close(w)
         same(p.end(), 0, p.err)
-        same(len(HOSTS.pids("b")), 1, "processes on b")
         s.only_serving()
+        same(len(HOSTS.pids("b")), 1, "processes on b")
 
 
 def test_the_wire_shows_nothing(folder):
@@ -326,7 +326,7 @@ def copy(x, y):
 t = threading.Thread(target=copy, args=(b, a)); t.start(); copy(a, b); t.join()
 """
         proxy = HOSTS.start("b", sys.executable, "-c", code, f"{folder}/seen", folder=folder, tag="proxy")
-        wait_until("the proxy listens", lambda: "ready" in proxy.out or proxy.err, 5)
+        wait_until("the proxy listens", lambda: "ready" in proxy.out or proxy.err)
         same(proxy.err, "")
         q = s.start("-np", "1", "-H", "b", "sh", "-c", "echo the-output-$MY_SECRET",
                     env={"MY_SECRET": "hidden-value"})  # fmt: skip
