@@ -20,6 +20,8 @@ def start(bench, fault, **extra):
 
 def heard(bench, name, argv, processes, began, within, words, ranks=(0, 2)):
     """The ranks that are left said a sentence with these words in time; *began* is when it happened."""
+    if bench.is_fake:
+        within += 2  # of a machine that others work on, too: what is slow without a GPU is found by 30 s
     ends = bench.end_ranks(argv, processes, 60)
     for rank in ranks:
         m = FAILED.search(ends[rank].out)

@@ -63,7 +63,7 @@ class Ended:
         return f"exit code {self.code} after {self.seconds:.1f} s\n{self.out[-6000:]}"
 
 
-def command(argv, timeout=60, cwd=None, **extra):
+def command(argv, timeout=120, cwd=None, **extra):
     """Runs a command to its end or its deadline; a deadline is a failure of the test."""
     env = environment(**extra)
     if Path(argv[0]).name.startswith(("mpirun", "mpiexec")):

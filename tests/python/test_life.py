@@ -22,7 +22,7 @@ def at(word, ended):
 
 class Life(unittest.TestCase):
     def ranks(self, n, mode, **extra):
-        return bare_ranks(n, "life.py", mode, timeout=60, **extra)
+        return bare_ranks(n, "life.py", mode, **extra)
 
     def assert_told(self, mode, n, survivors_exit=0):
         """All are told the rank, within a second: the best of three, others may have the processors."""
@@ -127,7 +127,7 @@ class Life(unittest.TestCase):
 
     def end_of(self, process):
         """Exit code and output; a wait for init()'s own timeout is a failure."""
-        out, _ = process.communicate(timeout=10)
+        out, _ = process.communicate(timeout=30)
         return process.returncode, out
 
     def test_ctrl_c_ends_a_rank_that_waits_for_others_in_init(self):
@@ -186,7 +186,7 @@ print("LEAVING", flush=True)
 
     def test_init_after_an_interrupted_init_meets_the_others(self):
         with tempfile.TemporaryDirectory() as directory:
-            ends = bare_ranks(2, "resume.py", timeout=60, RESUME_FILE=f"{directory}/interrupted")
+            ends = bare_ranks(2, "resume.py", RESUME_FILE=f"{directory}/interrupted")
         for ended in ends:
             self.assertEqual(ended.code, 0, ended)
             self.assertIn("MET", ended.out)
