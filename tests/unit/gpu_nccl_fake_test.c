@@ -214,8 +214,10 @@ static void two_threads(struct member *m)
     if (m->rank == 0) {
         (void)nccl.all_reduce(x, x, 8, NCCL_F32, NCCL_SUM, m->c, &m->s);
         WANT(m, pthread_create(&t, NULL, blocked_call, m) == 0);
-        (void)usleep(100000);
-        (void)nccl.all_reduce(x, x, 8, NCCL_F32, NCCL_SUM, m->c, &m->s);
+        for (int i = 0; i < 200; i++) { /* until the thread is inside */
+            (void)usleep(100000);
+            (void)nccl.all_reduce(x, x, 8, NCCL_F32, NCCL_SUM, m->c, &m->s);
+        }
     }
     (void)pthread_barrier_wait(m->meet);
 }
@@ -422,6 +424,8 @@ static void abort_in_enqueue(struct member *m)
     WANT(m, start(m) == NCCL_OK);
     rc = nccl.all_reduce(&x, &x, 1, NCCL_I32, NCCL_SUM, m->c, &m->s);
     WANT(m, rc == NCCL_IN_PROGRESS);
+    if (m->rank)
+        WANT(m, over(m->c, rc) == NCCL_OK);
     (void)usleep(20000);
     WANT(m, nccl.async_error(m->c, &rc) == NCCL_OK);
     WANT(m, rc == (m->rank ? NCCL_OK : NCCL_IN_PROGRESS));

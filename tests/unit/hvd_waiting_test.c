@@ -11,12 +11,13 @@
 
 /* --- a submission beside a thread that leaves the seat --- */
 
-enum { ROUNDS = 1500 };
-static const uint64_t TOO_LATE_NS = 2 * NS_PER_S;
+enum { ROUNDS = 1500, ENOUGH_S = 15 }; /* a busy machine has fewer rounds */
+static const uint64_t TOO_LATE_NS = 10 * NS_PER_S;
 
 struct pair {
     pthread_barrier_t both;
     bool is_late; /* a submission that only its poller cared for was not carried out */
+    bool is_over;
 };
 
 static void *polling_thread(void *arg)
@@ -25,11 +26,13 @@ static void *polling_thread(void *arg)
     unsigned seed = 1;
     float v = 1;
 
-    for (int i = 0; i < ROUNDS; i++) {
+    for (;;) {
         uint64_t until;
         hvd_handle h;
 
         (void)pthread_barrier_wait(&p->both);
+        if (p->is_over)
+            break;
         for (int k = rand_r(&seed) % 1600; k > 0; k--)
             __asm__ volatile(
                 ""); /* meets the other thread at another place each time */
@@ -47,6 +50,7 @@ static void *polling_thread(void *arg)
 
 static void beside_body(int rank, int size)
 {
+    const uint64_t end = clock_now_ns() + ENOUGH_S * NS_PER_S;
     struct pair p = {.is_late = false};
     pthread_t t;
     float v = 1;
@@ -56,7 +60,7 @@ static void beside_body(int rank, int size)
     CHECK_OK(hvd_init(NULL));
     CHECK(pthread_barrier_init(&p.both, NULL, 2) == 0, "barrier");
     CHECK(pthread_create(&t, NULL, polling_thread, &p) == 0, "thread");
-    for (int i = 0; i < ROUNDS; i++) {
+    for (int i = 0; i < ROUNDS && clock_now_ns() < end; i++) {
         /* Longer than the background thread's nap: it blocks for frames then. */
         uint64_t until = clock_now_ns() + (p.is_late ? 0 : 1200000);
 
@@ -66,6 +70,8 @@ static void beside_body(int rank, int size)
         CHECK_OK(sum_now("a", &v, 1));
         (void)pthread_barrier_wait(&p.both);
     }
+    p.is_over = true;
+    (void)pthread_barrier_wait(&p.both);
     (void)pthread_join(t, NULL);
     CHECK(!p.is_late, "a submission waited for somebody to wait");
     CHECK_OK(hvd_shutdown());
@@ -228,23 +234,28 @@ static void an_agreement_that_a_wait_leaves_is_finished(void **state)
 static void *joining_thread(void *arg)
 {
     struct hvd_tensor t = {.size_bytes = sizeof(t), .name = "join"};
+    atomic_bool *has_joined = arg;
     hvd_handle h;
 
-    (void)arg;
     CHECK_OK(hvd_join_async(&t, &h));
+    atomic_store(has_joined, true);
     CHECK_OK(finish(h));
     return NULL;
 }
 
 static void after_join_body(int rank, int size)
 {
+    atomic_bool has_joined = false;
     pthread_t t;
     float v = 1;
 
     (void)size;
     CHECK_OK(hvd_init(NULL));
     if (rank == 0) {
-        CHECK(pthread_create(&t, NULL, joining_thread, NULL) == 0, "thread");
+        CHECK(pthread_create(&t, NULL, joining_thread, &has_joined) == 0, "thread");
+        for (uint64_t end = clock_now_ns() + TOO_LATE_NS;
+             !atomic_load(&has_joined) && clock_now_ns() < end;)
+            (void)usleep(1000);
         (void)usleep(100000); /* it sits and waits for rank 1 */
         CHECK(sum_now("x", &v, 1) == HVD_INVALID_ARGUMENT, "not refused");
         CHECK(strstr(shared->r[0].text, "has joined"), "%s", shared->r[0].text);
@@ -253,7 +264,7 @@ static void after_join_body(int rank, int size)
     } else {
         futex_wait_until(&shared->r[0].stage, 1, clock_now_ns() + TOO_LATE_NS);
         CHECK(atomic_load(&shared->r[0].stage) == 1, "the refusal is late");
-        (void)joining_thread(NULL);
+        (void)joining_thread(&has_joined);
     }
     CHECK_OK(hvd_shutdown());
 }

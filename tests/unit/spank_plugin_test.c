@@ -73,12 +73,12 @@ static void start_srun(const char *arg, struct ticket *ret)
     assert_int_equal(ticket_parse(text, strlen(text), ret, &err), 0);
 }
 
-/* A member of the world meets srun's server. */
-static int join(const struct ticket *t, uint32_t size, struct err *err)
+/* A member of the world meets srun's server within so many milliseconds. */
+static int join(const struct ticket *t, uint32_t size, uint32_t ms, struct err *err)
 {
     struct auth_id id = {.token = &t->token, .job_id = "slurm.42.0", .generation = 0};
     struct rdv_client *c = NULL;
-    uint64_t deadline = clock_now_ns() + 500 * NS_PER_MS;
+    uint64_t deadline = clock_now_ns() + ms * NS_PER_MS;
     int rc = rdv_client_connect("127.0.0.1", t->port, &id, 0, size, deadline, &c, err);
     rdv_client_close(c);
     return rc;
@@ -93,12 +93,12 @@ static void srun_serves_a_rendezvous_under_the_tickets_token(void **state)
     assert_int_equal(slurm_spank_local_user_init(&fake, 1, args), 0);
     assert_int_equal(slurm_spank_local_user_init(&fake, 1, args),
                      0); /* once a component */
-    assert_int_equal(join(&t, 2, &err), 0);
+    assert_int_equal(join(&t, 2, 20000, &err), 0);
     t.token.key[0] ^= 1;
-    assert_int_equal(join(&t, 2, &err), -EACCES);
+    assert_int_equal(join(&t, 2, 20000, &err), -EACCES);
     t.token.key[0] ^= 1;
     assert_int_equal(slurm_spank_exit(&fake, 1, args), 0);
-    assert_true(join(&t, 2, &err) < 0);
+    assert_true(join(&t, 2, 500, &err) < 0);
     assert_int_equal(fake_message_count(), 0);
 }
 
@@ -111,8 +111,8 @@ static void size_of_a_heterogeneous_step_is_that_of_all_components(void **state)
     (void)setenv("SLURM_HET_SIZE", "2", 1);
     (void)setenv("SLURM_NTASKS", "5", 1);
     assert_int_equal(slurm_spank_local_user_init(&fake, 1, args), 0);
-    assert_int_equal(join(&t, 5, &err), 0);
-    assert_true(join(&t, 2, &err) < 0);
+    assert_int_equal(join(&t, 5, 20000, &err), 0);
+    assert_true(join(&t, 2, 500, &err) < 0);
     assert_int_equal(slurm_spank_exit(&fake, 1, args), 0);
     (void)unsetenv("SLURM_HET_SIZE");
 }
