@@ -79,6 +79,21 @@ static int run(struct capture *c,
     return rc;
 }
 
+/* The kernel's driver is seen in every container, its library in those that were
+ * started with GPUs. */
+static void add_hint(struct gpu_report *r)
+{
+    static const char none[] = "no NVIDIA driver here";
+    size_t n = strlen(r->problem);
+
+    if (strncmp(r->problem, none, sizeof(none) - 1) == 0
+        && has_file("/proc/driver/nvidia/version"))
+        (void)snprintf(r->problem + n, sizeof(r->problem) - n,
+                       "; the kernel has one: this container was started without GPUs "
+                       "(limits nvidia.com/gpu, runtimeClassName nvidia, or the NVIDIA "
+                       "container toolkit's --gpus)");
+}
+
 bool gpu_info_ask(struct capture *c,
                   const char *lib_dir,
                   const char *nccl,
@@ -91,6 +106,7 @@ bool gpu_info_ask(struct capture *c,
     int rc = run(c, lib_dir, nccl, &out, &err);
     gpu_report_read(rc < 0 ? "" : strbuf_str(&out), ret);
     strbuf_release(&out);
+    add_hint(ret);
     if (rc == 0)
         return true;
     (void)snprintf(ret->problem, sizeof(ret->problem),

@@ -44,7 +44,7 @@ while read -r release suite _; do
         continue
     fi
     if [ "$release" = 10.1 ]; then
-        says "$release" "problem the driver is for CUDA 10.1; 11.0 or later is needed"
+        says "$release" "problem the driver is for CUDA 10.1; 11.0 or later is needed (NVIDIA driver 450 or later)"
         result $? "the driver of CUDA $release is refused"
         continue
     fi

@@ -295,6 +295,25 @@ def test_the_agent_says_why_gpus_cannot_be_used(folder):
     )
 
 
+def test_a_container_without_the_hosts_gpus_is_told(folder):
+    """The kernel's driver is there, its library is not."""
+    os.mkdir(f"{folder}/bin")
+    shutil.copy(f"{BIN}/hvd-agent", f"{folder}/bin/hvd-agent")
+    executable(f"{folder}/bin/hvd-gpu", '#!/bin/sh\necho "problem no NVIDIA driver here (x)"\n')
+    for control, line in (
+        (False, 'I hvd-agent[worker 0]: no GPU here cause="no'),
+        (True, 'W hvd-agent[worker 0]: tensors on GPUs cannot travel here, going on cause="no'),
+    ):
+        os.mkdir(f"{folder}/{control}")
+        log = one_agent(
+            f"{folder}/{control}",
+            wait_for="NVIDIA driver here",
+            program=f"{folder}/bin/hvd-agent",
+            HVD_TEST_ROOT=host(f"{folder}/{control}", control),
+        )
+        has(log, line + " NVIDIA driver here (x); the kernel has one: this container was started without GPUs (")
+
+
 def test_nothing_is_told_where_no_driver_is(folder):
     os.mkdir(f"{folder}/host")
     assert "GPU" not in one_agent(folder, **fakes(HVD_TEST_ROOT=f"{folder}/host"))

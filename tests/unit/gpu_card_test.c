@@ -250,14 +250,20 @@ static void the_first_sentence_that_applies_is_told(void **state)
     says(&m, -EBUSY,
          "ranks 2 and 5 use the same GPU GPU-a3000000-0000-0000-0000-000000000000 "
          "(host b); each rank needs its own (hvd.local_rank() is the usual choice)");
+    (void)snprintf(m.v[2].gpu, sizeof(m.v[2].gpu), "NVIDIA A100-SXM4-40GB MIG 1g.5gb");
+    says(&m, -EBUSY,
+         "ranks 2 and 5 use the same GPU GPU-a3000000-0000-0000-0000-000000000000 "
+         "(host b); of MIG instances a process sees the first of its "
+         "CUDA_VISIBLE_DEVICES only: give each rank a list of one");
     m.v[2].nccl = 22105;
-    says(&m, -ENOTSUP, "ranks 0 and 2 have NCCL 2.28.9 and 2.21.5; all need the same");
+    says(&m, -ENOTSUP,
+         "rank 0 (host a) has NCCL 2.28.9 and rank 2 (host b) 2.21.5; all need the "
+         "same: install one, or name one by HVD_NCCL_LIB");
     (void)snprintf(m.v[3].problem, sizeof(m.v[3].problem), "no NVIDIA driver here");
     says(&m, -ENODEV,
-         "rank 5 (host b) has GPU tensors to move but no CUDA device: no NVIDIA driver "
-         "here");
+         "rank 5 (host b) cannot move tensors on GPUs: no NVIDIA driver here");
     (void)snprintf(m.v[1].problem, sizeof(m.v[1].problem), "p");
-    says(&m, -ENODEV, "rank 1 (host a) has GPU tensors to move but no CUDA device: p");
+    says(&m, -ENODEV, "rank 1 (host a) cannot move tensors on GPUs: p");
     m.v[1].version = 1;
     says(&m, -EPROTO,
          "ranks 0 and 1 have cards of version 2 and 1: all need the same version of "

@@ -30,7 +30,8 @@ static void old_driver_is_refused(void **state)
     fake.setup("10020", "1", NULL);
     assert_int_equal(cuda_load(CUDA_LIBRARY, &api, &err), -ENOTSUP);
     assert_string_equal(err.text,
-                        "the driver is for CUDA 10.2; 11.0 or later is needed");
+                        "the driver is for CUDA 10.2; 11.0 or later is needed "
+                        "(NVIDIA driver 450 or later)");
 }
 
 static void what_a_version_has_not_is_null(void **state)

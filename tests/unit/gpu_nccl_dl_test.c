@@ -174,7 +174,8 @@ static int refused(void)
     } rows[] = {
         {"20804", "NCCL 2.8.4 (%s) is too old: 2.10 or later is needed"},
         {"2804", "NCCL 2.8.4 (%s) is too old: 2.10 or later is needed"},
-        {"20999", "NCCL 2.9.99 (%s) is too old: 2.10 or later is needed"},
+        {"20999", "NCCL 2.9.99 (%s) is too old: 2.10 or later is needed; HVD_NCCL_LIB "
+                  "names another"},
         {"30000", "NCCL 3.0.0 (%s) is not known: 2.10 to 2.x is needed"},
         {"other", "%s: is no NCCL"},
     };

@@ -10,10 +10,10 @@ static const struct without {
     const char *sentence;
 } withouts[] = {
     {"CUDA_VISIBLE_DEVICES", "",
-     "rank 1 (host testhost) has GPU tensors to move but no CUDA device: no CUDA "
-     "device is visible (CUDA_VISIBLE_DEVICES=\"\")"},
+     "rank 1 (host testhost) cannot move tensors on GPUs: no CUDA device is visible "
+     "(CUDA_VISIBLE_DEVICES=\"\")"},
     {"HVD_GPU", "off",
-     "rank 1 (host testhost) has GPU tensors to move but no CUDA device: HVD_GPU=off"},
+     "rank 1 (host testhost) cannot move tensors on GPUs: HVD_GPU=off"},
 };
 static const struct without *the_case;
 

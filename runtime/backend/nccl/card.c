@@ -207,22 +207,23 @@ static int judge_problems(const struct judge *j, struct err *err)
                        GPU_CARD_VERSION);
     for (uint32_t i = 0; i < j->n; i++)
         if (j->v[i].problem[0])
-            return err_set(err, -ENODEV,
-                           "rank %u%s has GPU tensors to move but no CUDA device: %s",
+            return err_set(err, -ENODEV, "rank %u%s cannot move tensors on GPUs: %s",
                            j->ranks[i], host_of(j, i, host), j->v[i].problem);
     return 0;
 }
 
 static int judge_versions(const struct judge *j, struct err *err)
 {
-    char a[24], b[24];
+    char a[24], b[24], host_a[96], host_b[96];
 
     for (uint32_t i = 1; i < j->n; i++)
         if (j->v[i].nccl != j->v[0].nccl)
             return err_set(err, -ENOTSUP,
-                           "ranks %u and %u have NCCL %s and %s; all need the same",
-                           j->ranks[0], j->ranks[i], nccl_version_text(j->v[0].nccl, a),
-                           nccl_version_text(j->v[i].nccl, b));
+                           "rank %u%s has NCCL %s and rank %u%s %s; all need the same: "
+                           "install one, or name one by HVD_NCCL_LIB",
+                           j->ranks[0], host_of(j, 0, host_a),
+                           nccl_version_text(j->v[0].nccl, a), j->ranks[i],
+                           host_of(j, i, host_b), nccl_version_text(j->v[i].nccl, b));
     return 0;
 }
 
@@ -250,11 +251,15 @@ static int judge_gpus(const struct judge *j, struct err *err)
 
             if (a->host_hash == b->host_hash
                 && memcmp(a->uuid, b->uuid, sizeof(a->uuid)) == 0)
-                return err_set(err, -EBUSY,
-                               "ranks %u and %u use the same GPU %s%s; each rank needs "
-                               "its own (hvd.local_rank() is the usual choice)",
+                return err_set(err, -EBUSY, "ranks %u and %u use the same GPU %s%s; %s",
                                j->ranks[i], j->ranks[k], gpu_uuid_text(a->uuid, uuid),
-                               host_of(j, i, host));
+                               host_of(j, i, host),
+                               strstr(a->gpu, " MIG ")
+                                   ? "of MIG instances a process sees the first of its "
+                                     "CUDA_VISIBLE_DEVICES only: give each rank a list "
+                                     "of one"
+                                   : "each rank needs its own (hvd.local_rank() is the "
+                                     "usual choice)");
         }
     }
     return 0;

@@ -39,7 +39,8 @@ static int find_version(void *lib, int *ret, struct err *err)
         return err_set(err, -ENOTSUP, "the driver does not tell its version");
     if (*ret < CUDA_OLDEST)
         return err_set(err, -ENOTSUP,
-                       "the driver is for CUDA %d.%d; 11.0 or later is needed",
+                       "the driver is for CUDA %d.%d; 11.0 or later is needed "
+                       "(NVIDIA driver 450 or later)",
                        *ret / 1000, *ret % 1000 / 10);
     return 0;
 }

@@ -33,7 +33,9 @@ static int init_cuda(struct err *err)
                        "no CUDA device is visible (CUDA_VISIBLE_DEVICES=\"%.100s\")",
                        visible);
     if (result == CU_NO_DEVICE)
-        return err_set(err, -ENODEV, "no CUDA device is here");
+        return err_set(err, -ENODEV,
+                       "no CUDA device is here (nvidia-smi -L lists what the driver "
+                       "shows this process)");
     if (result != CU_OK)
         return cuda_fail(&process.cuda, "cuInit", result, err);
     process.has_cuda = true;

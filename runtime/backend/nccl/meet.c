@@ -31,7 +31,10 @@ static int run_host(struct backend *b, struct batch *batch, struct err *err)
     int rc = b->ops->post(b, batch, &ticket, err);
     while (!rc && (rc = b->ops->poll(b, &done, err)) == 0 && done < ticket) {
         if (clock_now_ns() > deadline_ns)
-            return err_set(err, -ETIMEDOUT, "the members of a set did not meet");
+            return err_set(err, -ETIMEDOUT,
+                           "the members of a process set did not meet for NCCL "
+                           "within %llu s: one of them is stopped, or waits elsewhere",
+                           (unsigned long long)(MEET_NS / NS_PER_S));
         (void)nanosleep(&(struct timespec){0, 50000}, NULL);
     }
     return rc;

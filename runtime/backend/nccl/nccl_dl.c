@@ -18,6 +18,9 @@
 #include "runtime/backend/nccl/card.h"
 #include "runtime/base/mem.h"
 
+#define HOW_TO_GET_IT                                                                  \
+    " (nvidia-nccl-cu12 of PyPI or libnccl2 brings it, HVD_NCCL_LIB names it)"
+
 static const struct {
     const char *symbol;
     int least;
@@ -79,8 +82,9 @@ read_library(void *lib, const char *asked, struct nccl_api *ret, struct err *err
     (void)nccl_version_text(api.version, text);
     if (api.version < NCCL_OLDEST)
         return err_set(err, -ENOTSUP,
-                       "NCCL %s (%s) is too old: 2.10 or later is needed", text,
-                       api.path);
+                       "NCCL %s (%s) is too old: 2.10 or later is needed; "
+                       "HVD_NCCL_LIB names another",
+                       text, api.path);
     if (api.version >= 30000)
         return err_set(err, -ENOTSUP,
                        "NCCL %s (%s) is not known: 2.10 to 2.x is needed", text,
@@ -168,7 +172,8 @@ int nccl_load(const struct device_config *c, struct nccl_api *ret, struct err *e
     if (r < 0 && s.first.code != 0)
         r = err_set(err, s.first.code, "%s", s.first.text);
     else if (r < 0)
-        r = err_set(err, -ENOENT, "NCCL was not found: tried %.440s", s.tried);
+        r = err_set(err, -ENOENT, "NCCL was not found%s: tried %.340s",
+                    is_given(c->nccl_lib) ? "" : HOW_TO_GET_IT, s.tried);
     return r;
 }
 

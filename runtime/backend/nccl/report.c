@@ -103,5 +103,5 @@ void gpu_report(const struct device_config *c,
         set_problem(ret, err.text);
     }
     if (!kernels[0])
-        set_problem(ret, "no kernels were built in");
+        set_problem(ret, "no GPU kernels were built in (KERNELS=none)");
 }
