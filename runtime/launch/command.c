@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -96,6 +97,20 @@ int command_find(const char *name, const char *search, char *ret_path, struct er
         return refuse_name(name, search, code, err);
     memcpy(ret_path, path, strlen(path) + 1);
     return 0;
+}
+
+void command_enter(const char *dir, char *ret, size_t size_bytes)
+{
+    const char *home = getenv("HOME");
+    ret[0] = '\0';
+    if (!*dir || chdir(dir) == 0)
+        return;
+    int why = errno;
+    const char *there = home && chdir(home) == 0 ? home : "/";
+    (void)!chdir(there);
+    (void)snprintf(ret, size_bytes,
+                   "cannot go to directory %s there (%s); going on in %s", dir,
+                   strerror(why), there);
 }
 
 static bool is_python(const char *word)

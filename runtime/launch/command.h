@@ -13,6 +13,9 @@
  * 126 found but not executable; err says which and, for python, what is there instead.
  */
 int command_find(const char *name, const char *search, char *ret_path, struct err *err);
+/* Goes to the directory dir; where that cannot be, to $HOME or /, and ret says so, else
+ * "". dir "": stays. */
+void command_enter(const char *dir, char *ret, size_t size_bytes);
 /* A warning when argv is a Python that will not look at PYTHONPATH (-I, -E), else "".
  */
 void command_python_warning(char *const *argv, char *ret, size_t size_bytes);

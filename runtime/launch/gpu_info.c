@@ -5,7 +5,7 @@
  *
  * A host without NVIDIA's driver costs an agent two looks at the file system. Tests set
  * HVD_TEST_ROOT to a folder that has /dev and /proc of its own. Called by agent.c,
- * serve.c and check_build.c. */
+ * serve.c, check_build.c, remote_agent.c and horovodrun.c. */
 #include "runtime/launch/gpu_info.h"
 
 #include <errno.h>
@@ -17,6 +17,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include "runtime/base/clock.h"
 #include "runtime/base/fd.h"
 #include "runtime/base/log.h"
 #include "runtime/base/mem.h"
@@ -24,7 +25,6 @@
 
 #define ANSWER_MAX_BYTES 16384
 #define LOG_MS           10000 /* a driver that wakes up eight GPUs takes seconds */
-#define NO_NCCL          "NCCL of the system is not here; ranks look for their framework's"
 
 static const char *test_root(void)
 {
@@ -138,7 +138,7 @@ static void log_report(const struct gpu_report *r, bool has_run)
     if (!*r->problem)
         return;
     if (has_run && gpu_report_lacks_nccl(r))
-        log_info(NO_NCCL, "cause=\"%s\"", r->problem);
+        log_info(GPU_REPORT_NO_NCCL, "cause=\"%s\"", r->problem);
     else if (has_run && has_file("/dev/nvidiactl"))
         log_warn("tensors on GPUs cannot travel here, going on", "cause=\"%s\"",
                  r->problem);
@@ -149,24 +149,41 @@ static void log_report(const struct gpu_report *r, bool has_run)
                  r->problem);
 }
 
-static void tell(const struct signals *before, char *const *env)
+/* Whether somebody is still there who wants to know. */
+static bool ask(const struct signals *before,
+                char *const *env,
+                struct gpu_report *ret,
+                bool *ret_has_run)
 {
     struct signals signals;
     struct guard guard = {.fd = -1}; /* hvd-gpu dies with us */
     struct capture c = {
         .signals = &signals, .guard = &guard, .env = env, .timeout_ms = LOG_MS};
-    AUTOFREE struct gpu_report *r = mem_zalloc(sizeof(*r));
 
-    if (!r || signals_init(&signals, NULL) < 0)
-        return;
+    if (signals_init(&signals, NULL) < 0)
+        return false;
     signals.before = before->before;
-    bool has_run = gpu_info_ask(&c, "", "", r);
-    if (!c.signal) /* else we are to go: nobody wants to know any more */
-        log_report(r, has_run);
+    *ret_has_run = gpu_info_ask(&c, "", "", ret);
     signals_release(&signals);
+    return !c.signal;
 }
 
-void gpu_info_log(const struct signals *signals, char *const *env)
+static void write_line(const struct gpu_report *r, const char *before, int fd)
+{
+    struct strbuf line;
+
+    strbuf_init(&line, ANSWER_MAX_BYTES);
+    strbuf_puts(&line, before);
+    gpu_report_line(r, &line);
+    strbuf_putc(&line, '\n');
+    if (strbuf_status(&line) == 0) /* whole, among lines of others */
+        (void)fd_write_full(fd, strbuf_str(&line), line.n, clock_now_ns() + NS_PER_S);
+    strbuf_release(&line);
+}
+
+/* The process that asks. line: what goes before it on fd; NULL: a log is kept. */
+static void
+tell(const struct signals *signals, char *const *env, const char *line, int fd)
 {
     pid_t self = getpid();
 
@@ -178,7 +195,52 @@ void gpu_info_log(const struct signals *signals, char *const *env)
     if (pid != 0)
         return;
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* cannot fail */
-    if (getppid() == self)
-        tell(signals, env);
+    AUTOFREE struct gpu_report *r = mem_zalloc(sizeof(*r));
+    bool has_run = false;
+    if (r && getppid() == self && ask(signals, env, r, &has_run)) {
+        if (line)
+            write_line(r, line, fd);
+        else
+            log_report(r, has_run);
+    }
     _exit(0);
+}
+
+void gpu_info_log(const struct signals *signals, char *const *env)
+{
+    tell(signals, env, NULL, -1);
+}
+
+void gpu_info_print(const struct signals *signals,
+                    char *const *env,
+                    const char *before,
+                    int fd)
+{
+    tell(signals, env, before, fd);
+}
+
+int gpu_info_begin(const struct signals *signals, char *const *env)
+{
+    int ends[2];
+
+    if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) < 0)
+        return -1; /* who is short of descriptors hears of it from the ranks */
+    tell(signals, env, "", ends[1]);
+    fd_close(&ends[1]);
+    return ends[0];
+}
+
+bool gpu_info_next(int *fd, struct strbuf *line)
+{
+    char buf[1024];
+    ssize_t n;
+
+    while (*fd >= 0 && (n = read(*fd, buf, sizeof(buf))) != -1) {
+        strbuf_add(line, buf, (size_t)n);
+        if (n == 0) {
+            fd_close(fd);
+            return line->n > 0;
+        }
+    }
+    return false;
 }

@@ -21,4 +21,17 @@ bool gpu_info_ask(struct capture *c,
  * driver is loaded. Whoever reaps children may meet it. */
 void gpu_info_log(const struct signals *signals, char *const *env);
 
+/* The same as a line for people (gpu_report.h) with text before it, on fd; it comes
+ * when hvd-gpu has answered, or never: where no driver is loaded, or we end before
+ * that. */
+void gpu_info_print(const struct signals *signals,
+                    char *const *env,
+                    const char *before,
+                    int fd);
+/* For a loop that polls: where the line comes from, -1 where none does. */
+int gpu_info_begin(const struct signals *signals, char *const *env);
+/* Takes what has come. True once, at its end: the line is whole. line: initialised by
+ * the caller. fd: of gpu_info_begin; -1 from the end on. */
+bool gpu_info_next(int *fd, struct strbuf *line);
+
 #endif

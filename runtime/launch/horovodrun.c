@@ -28,6 +28,7 @@
 #include "runtime/launch/core/options.h"
 #include "runtime/launch/discovery.h"
 #include "runtime/launch/engine.h"
+#include "runtime/launch/gpu_info.h"
 #include "runtime/launch/hosts.h"
 #include "runtime/launch/placement.h"
 #include "runtime/launch/remote.h"
@@ -434,6 +435,11 @@ static int launch(struct launch *l, struct err *err)
     AUTOFREE struct engine_event *ev = mem_zalloc(sizeof(*ev));
     if (!ev)
         return err_set(err, -ENOMEM, "out of memory"), EXIT_OWN;
+    if (l->o.text[OPT_VERBOSE]) { /* before there are threads */
+        char before[64];
+        (void)snprintf(before, sizeof(before), "%.60s: ", l->program);
+        gpu_info_print(&l->signals, l->env, before, 2);
+    }
     if (prepare(l, &c, &code, err) < 0)
         return code;
     log_info("started", "np=%u command=\"%s\" runtime=\"%s\"", l->hosts.np, l->path,

@@ -30,6 +30,7 @@
 #include "runtime/launch/core/message.h"
 #include "runtime/launch/engine.h"
 #include "runtime/launch/environment.h"
+#include "runtime/launch/gpu_info.h"
 #include "runtime/launch/link.h"
 #include "runtime/launch/self.h"
 #include "runtime/launch/session.h"
@@ -62,6 +63,8 @@ struct remote_agent {
     struct engine *engine;
     struct engine_event ev;
     struct links links; /* agents that we have started */
+    int gpu_fd;         /* where the line about GPUs comes from */
+    struct strbuf gpu_line;
     int64_t credit;
     uint64_t deadline_ns; /* of the job's coming; later of our end */
     bool is_ending, is_done_sent, is_told, has_hurry;
@@ -242,16 +245,9 @@ static int make_environment(struct remote_agent *a, struct err *err)
 static int prepare(struct remote_agent *a, struct err *err)
 {
     char text[PATH_MAX + 100], search[32768];
-    const char *home = getenv("HOME");
-    if (*a->e.dir && chdir(a->e.dir) < 0) {
-        int why = errno;
-        const char *there = home && chdir(home) == 0 ? home : "/";
-        (void)!chdir(there);
-        (void)snprintf(text, sizeof(text),
-                       "cannot go to directory %s there (%s); going on in %s", a->e.dir,
-                       strerror(why), there);
+    command_enter(a->e.dir, text, sizeof(text));
+    if (*text)
         note(a, text);
-    }
     if (make_environment(a, err) < 0)
         return 125;
     self_runtime(a->dir, sizeof(a->dir));
@@ -277,6 +273,8 @@ static int prepare(struct remote_agent *a, struct err *err)
     if (scratch_make(&a->scratch, "", err) < 0
         || guard_start(&a->guard, &a->scratch, err) < 0 || start_others(a, err) < 0)
         return 125;
+    if (a->e.is_verbose)
+        a->gpu_fd = gpu_info_begin(a->signals, a->env.v);
     return 0;
 }
 
@@ -539,6 +537,7 @@ static void turn(struct remote_agent *a)
         n = 2;
     }
     n += links_pollfds(&a->links, fds + n);
+    fds[n++] = (struct pollfd){.fd = a->gpu_fd, .events = POLLIN};
     if (a->engine)
         engine_step(a->engine, fds, n, next_due(a));
     else
@@ -547,6 +546,8 @@ static void turn(struct remote_agent *a)
         serve_up(a);
     links_serve(&a->links);
     take_events(a);
+    if (gpu_info_next(&a->gpu_fd, &a->gpu_line))
+        note(a, strbuf_str(&a->gpu_line));
     if (!a->has_job && clock_now_ns() >= a->deadline_ns)
         begin_end(a);
 }
@@ -561,6 +562,8 @@ static void release(struct remote_agent *a)
     environment_release(&a->env);
     errand_release(&a->e);
     strbuf_release(&a->blob);
+    fd_close(&a->gpu_fd);
+    strbuf_release(&a->gpu_line);
     mem_free(a->vars);
     mem_free(a->ranks);
     token_wipe(&a->root);
@@ -578,6 +581,8 @@ int remote_agent_run(struct signals *signals, struct remote_peer *up)
         return 125;
     }
     a->signals = signals;
+    a->gpu_fd = -1;
+    strbuf_init(&a->gpu_line, NOTE_MAX_BYTES);
     a->up = up->channel;
     a->is_up = true;
     a->root = up->root;

@@ -6,6 +6,7 @@ a GPU or a rank that failed, and what is told of a host's GPUs. TAP.
 usage: gpu_test.py [PART OF A NAME ...]     BIN: folder of the programs (default: $BUILD/plain/bin)
 """
 
+import glob
 import os
 import re
 import shutil
@@ -14,8 +15,8 @@ import sys
 import time
 
 from agent_test import Job, failure
-from launched import BIN, ROOT, environment, executable, run, start, up
-from tap import has, is_alive, read, run_all, same, wait_until
+from launched import BIN, HOROVODRUN, ROOT, environment, executable, run, start, up
+from tap import Program, has, is_alive, read, run_all, same, wait_until
 
 FAKES = os.path.join(os.path.dirname(BIN), "fakes")
 RANK = os.path.join(BIN, "launch-gpu-world")
@@ -349,6 +350,102 @@ def test_a_driver_that_hangs_holds_up_no_job(folder):
         pass
     same(job.end(), [0], job.errors())
     wait_until("hvd-gpu has gone with the agent", lambda: not is_alive(pid))
+
+
+def several(folder):
+    """Variables under which ssh to any host leads to this one."""
+    script = f"{folder}/myssh"
+    if not os.path.exists(script):
+        executable(script, '#!/bin/sh\nSSH_CONNECTION="127.0.0.1 1 127.0.0.1 22" exec sh -c "$2"\n')
+    return {"HVD_SSH": script, "TMPDIR": folder}
+
+
+def told(folder, *where, n=1, program=None, **more):
+    """What horovodrun says of GPUs while ranks of its job wait for it."""
+    if os.path.exists(f"{folder}/end"):
+        os.unlink(f"{folder}/end")
+    env = environment(**several(folder), **more)
+    job = Program(
+        [program or HOROVODRUN, *where, *loop_until(folder)], env, folder, str(len(os.listdir(folder)))
+    )
+    wait_until(f"{n} lines", lambda: job.err.count("GPUs:") == n)
+    with open(f"{folder}/end", "w", encoding="ascii"):
+        pass
+    same(job.end(), 0, job.err)
+    return [x for x in job.err.splitlines() if "GPUs:" in x]
+
+
+SAID = f"GPUs: 3 x NVIDIA Fake (8192 MiB, sm_90); driver 550.54.15, CUDA 12.4, NCCL 2.27.5 ({FAKES}/libnccl.so.2); NVLink 0-1:2 2-switch:2"
+
+
+def test_horovodrun_tells_the_gpus_of_its_hosts_a_line_each(folder):
+    """Its own host has an agent too; the one by ssh has ranks of the same variables."""
+    root = host(folder)
+    lines = told(folder, "-np", "2", "-H", "localhost:1,b:1", "--verbose", n=2, **fakes(HVD_TEST_ROOT=root))
+    same(
+        sorted(x.split("; InfiniBand")[0] for x in lines),
+        [f"horovodrun: host {h}: {SAID}" for h in ("b", "localhost")],
+    )
+
+
+def test_horovodrun_tells_the_gpus_of_this_host(folder):
+    lines = told(folder, "-np", "2", "--verbose", **fakes(HVD_TEST_ROOT=host(folder)))
+    same([x.split("; InfiniBand")[0] for x in lines], [f"horovodrun: {SAID}"])
+
+
+def test_horovodrun_says_why_gpus_cannot_be_used(folder):
+    more = fakes(HVD_TEST_ROOT=host(folder), CUDA_VISIBLE_DEVICES="")
+    lines = told(folder, "-np", "1", "-H", "b:1", "--verbose", **more)
+    assert lines[0].startswith("horovodrun: host b: GPUs: none; CUDA 12.4"), lines
+    has(lines[0], "; no CUDA device is visible")
+
+
+def test_of_gpus_nobody_hears_who_did_not_ask(folder):
+    """Without --verbose, and where no driver is loaded, nothing is asked."""
+    root = host(folder)
+    os.mkdir(f"{folder}/bin")
+    for name in "hvd-agent", "horovodrun":
+        shutil.copy(f"{BIN}/{name}", f"{folder}/bin/{name}")
+    executable(f"{folder}/bin/hvd-gpu", f"#!/bin/sh\necho asked >> {folder}/asked\n")
+    os.mkdir(f"{folder}/none")
+    for where in ["-np", "1"], ["-np", "1", "-H", "b:1"]:
+        for flags, at in ([], root), (["--verbose"], f"{folder}/none"):
+            env = environment(**several(folder), **fakes(HVD_TEST_ROOT=at))
+            job = Program([f"{folder}/bin/horovodrun", *where, *flags, "true"], env, folder, "run")
+            same(job.end(), 0, job.err)
+            assert "GPUs:" not in job.err, job.err
+    assert not os.path.exists(f"{folder}/asked")
+    told(
+        folder, "-np", "1", "-H", "b:1", "--verbose", program=f"{folder}/bin/horovodrun", HVD_TEST_ROOT=root
+    )
+    assert os.path.exists(f"{folder}/asked")
+
+
+def hanging(folder, where):
+    """A job whose ranks run while hvd-gpu hangs on each host; afterwards it has gone."""
+    env = environment(**several(folder), **fakes(HVD_TEST_ROOT=f"{folder}/host"))
+    command = ["sh", "-c", f"echo here; while [ ! -e {folder}/end ]; do sleep 0.02; done"]
+    job = Program([f"{folder}/bin/horovodrun", *where, "--verbose", *command], env, folder, "run")
+    pids = wait_until(
+        "hvd-gpu runs", lambda: [int(read(p)) for p in glob.glob(f"{folder}/pid.*") if read(p)]
+    )
+    wait_until("ranks run all the same", lambda: job.out.count("here") == 2)
+    with open(f"{folder}/end", "w", encoding="ascii"):
+        pass
+    same(job.end(), 0, job.err)
+    wait_until("hvd-gpu has gone with its agents", lambda: not any(is_alive(p) for p in pids))
+    for path in [*glob.glob(f"{folder}/pid.*"), f"{folder}/end"]:
+        os.unlink(path)
+
+
+def test_a_driver_that_hangs_holds_up_no_job_of_several_hosts(folder):
+    host(folder)
+    os.mkdir(f"{folder}/bin")
+    for name in "hvd-agent", "horovodrun":
+        shutil.copy(f"{BIN}/{name}", f"{folder}/bin/{name}")
+    executable(f"{folder}/bin/hvd-gpu", f"#!/bin/sh\necho $$ > {folder}/pid.$$; exec sleep 600\n")
+    hanging(folder, ["-np", "2"])
+    hanging(folder, ["-np", "2", "-H", "localhost:1,b:1"])
 
 
 PAGE = os.path.join(ROOT, "runtime/backend/nccl/README.md")

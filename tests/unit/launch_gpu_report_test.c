@@ -109,12 +109,48 @@ static void the_kernels_word_has_the_drivers_version(void **state)
     }
 }
 
+static void a_line_for_people_has_all(void **state)
+{
+    static const struct {
+        const char *answer, *line;
+    } table[] = {
+        {"driver 570.86.10\ncuda 12.8\nnccl 2.27.5\nnccl-path /a b/nccl\n"
+         "gpu 0 GPU-1 90 81559 - NVIDIA H100 80GB HBM3\n"
+         "gpu 1 GPU-2 90 81559 - NVIDIA H100 80GB HBM3\n"
+         "nvlink 0 1 18\nib mlx5_0 1 400 Gb/sec (4X NDR)\n",
+         "GPUs: 2 x NVIDIA H100 80GB HBM3 (81559 MiB, sm_90); driver 570.86.10, CUDA "
+         "12.8, NCCL 2.27.5 (/a b/nccl); NVLink 0-1:18; InfiniBand mlx5_0/1 400 Gb/sec "
+         "(4X NDR)"},
+        {"cuda 12.8\ngpu 0 GPU-1 90 1 - A\ngpu 1 MIG-2 80 1 mig B\n"
+         "gpu 2 GPU-3 90 1 - A\ngpu 3 GPU-4 90 2 - A\n",
+         "GPUs: 2 x A (1 MiB, sm_90), 1 x B (1 MiB, sm_80, MIG), 1 x A (2 MiB, sm_90); "
+         "CUDA 12.8"},
+        {"driver 1.2\ngpu 0 GPU-1 90 1 - A\nproblem NCCL was not found: tried x\n",
+         "GPUs: 1 x A (1 MiB, sm_90); driver 1.2; NCCL of the system is not here; "
+         "ranks "
+         "look for their framework's"},
+        {"problem no CUDA device is visible\n",
+         "GPUs: none; no CUDA device is visible"},
+        {"", "GPUs: none"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(table); i++) {
+        CLEANUP(strbuf_release) struct strbuf line = {0};
+        strbuf_init(&line, 1000);
+        gpu_report_read(table[i].answer, &r);
+        gpu_report_line(&r, &line);
+        assert_string_equal(strbuf_str(&line), table[i].line);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_lines_are_read),
         cmocka_unit_test(of_broken_lines_nothing_is_taken),
         cmocka_unit_test(the_kernels_word_has_the_drivers_version),
+        cmocka_unit_test(a_line_for_people_has_all),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -138,6 +138,59 @@ void gpu_report_driver(const char *version_file, char *ret, size_t size_bytes)
     }
 }
 
+static bool are_alike(const struct gpu_report_gpu *a, const struct gpu_report_gpu *b)
+{
+    return a->sm == b->sm && a->memory_mib == b->memory_mib && a->is_mig == b->is_mig
+           && strcmp(a->name, b->name) == 0;
+}
+
+/* The GPUs that are like g; 0: one before it is, and has told of it. */
+static size_t count_alike(const struct gpu_report *r, const struct gpu_report_gpu *g)
+{
+    size_t n = 0;
+
+    for (const struct gpu_report_gpu *o = r->gpus; o < r->gpus + r->n_gpus; o++) {
+        if (o < g && are_alike(o, g))
+            return 0;
+        n += are_alike(o, g);
+    }
+    return n;
+}
+
+void gpu_report_line(const struct gpu_report *r, struct strbuf *out)
+{
+    const char *sep = "; ";
+
+    strbuf_puts(out, r->n_gpus ? "GPUs:" : "GPUs: none");
+    for (const struct gpu_report_gpu *g = r->gpus; g < r->gpus + r->n_gpus; g++) {
+        size_t n = count_alike(r, g);
+
+        if (n)
+            strbuf_printf(out, "%s %zu x %s (%llu MiB, sm_%u%s)",
+                          g == r->gpus ? "" : ",", n, g->name,
+                          (unsigned long long)g->memory_mib, g->sm,
+                          g->is_mig ? ", MIG" : "");
+    }
+    const struct {
+        const char *name, *value;
+    } versions[] = {{"driver", r->driver}, {"CUDA", r->cuda}, {"NCCL", r->nccl}};
+    for (size_t i = 0; i < ARRAY_LEN(versions); i++)
+        if (*versions[i].value) {
+            strbuf_printf(out, "%s%s %s", sep, versions[i].name, versions[i].value);
+            sep = ", ";
+        }
+    if (*r->nccl && *r->nccl_path)
+        strbuf_printf(out, " (%s)", r->nccl_path);
+    if (*r->nvlinks)
+        strbuf_printf(out, "; NVLink %s", r->nvlinks);
+    if (*r->ib)
+        strbuf_printf(out, "; InfiniBand %s", r->ib);
+    if (gpu_report_lacks_nccl(r))
+        strbuf_puts(out, "; " GPU_REPORT_NO_NCCL);
+    else if (*r->problem)
+        strbuf_printf(out, "; %s", r->problem);
+}
+
 bool gpu_report_lacks_nccl(const struct gpu_report *r)
 {
     return strncmp(r->problem, "NCCL was not found", 18) == 0;

@@ -11,6 +11,8 @@
 #include "runtime/base/strbuf.h"
 
 #define GPU_REPORT_MAX_GPUS 16
+#define GPU_REPORT_NO_NCCL                                                             \
+    "NCCL of the system is not here; ranks look for their framework's"
 
 struct gpu_report { /* "" is not known */
     char driver[32], cuda[16], nccl[32], nccl_path[256], kernels[64];
@@ -30,6 +32,9 @@ struct gpu_report { /* "" is not known */
 void gpu_report_read(const char *text, struct gpu_report *ret);
 /* "570.86.10" of the text of /proc/driver/nvidia/version; "" where it has none. */
 void gpu_report_driver(const char *version_file, char *ret, size_t size_bytes);
+/* For people, without a newline: "GPUs: 8 x NVIDIA H100 80GB HBM3 (81559 MiB, sm_90);
+ * driver 570.86.10, CUDA 12.8, NCCL 2.27.5 (path); NVLink ..; InfiniBand ..; .." */
+void gpu_report_line(const struct gpu_report *r, struct strbuf *out);
 /* NCCL is not where the system has it: a framework's wheel may have it all the same. */
 bool gpu_report_lacks_nccl(const struct gpu_report *r);
 
