@@ -361,7 +361,7 @@ def a_renewed_client_certificate_is_that_of_the_next_request() -> None:
         expect(set(w.seen) == {"one"}, "no half of a pair is used", set(w.seen))
         expect("me.key: does not belong to" in w.log(), "it is told", w.log())
         w.be("two")
-        wait("it is read again", lambda: "client certificate renewed" in w.log() or ask(w), 5)
+        wait("it is read again", lambda: "client certificate renewed" in w.log() or ask(w))
         n = len(w.seen)
         w.fake.put("horovodjobs", w.job("j2"))
         w.run_pods(name="j2")

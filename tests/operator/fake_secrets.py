@@ -41,7 +41,7 @@ def not_in_memory(w: World, **needles: str) -> None:
     if {"asan", "tsan"} & set(BIN.parts):
         return
     try:
-        wait("nothing is left", none, 5)
+        wait("nothing is left", none)
     except AssertionError as e:
         raise AssertionError(f"{e}: {left}") from None
 
@@ -78,7 +78,7 @@ def a_former_client_key_is_not_kept_in_memory() -> None:
         w.goes_on()
         key = (w.dir / "one.key").read_text().splitlines()[1]
         w.be("two")
-        wait("it is read again", lambda: "client certificate renewed" in w.log() or ask(w), 5)
+        wait("it is read again", lambda: "client certificate renewed" in w.log() or ask(w))
         n = len(w.seen)
         w.fake.cut()  # the watches keep theirs
         wait("other watches", lambda: len(w.seen) >= n + 5)

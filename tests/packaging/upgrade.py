@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from pathlib import Path
 
 from api import CORE, JOBS, Refused, condition, expect, wait
@@ -96,12 +97,17 @@ def all_jobs() -> list[dict]:
 
 
 def settled(ns: str = NS):
-    """Nothing has changed between a number of looks at all objects."""
+    """Nothing has changed in ten looks at all objects, a fifth of a second apart."""
     looks: list[dict[str, str]] = []
+    last = 0.0
 
     def look() -> bool:
+        nonlocal last
+        if time.monotonic() - last < 0.2:
+            return False
         looks.append(seen(ns))
-        return len(looks) > 8 and all(x == looks[-1] for x in looks[-8:])
+        last = time.monotonic()
+        return len(looks) >= 10 and all(x == looks[-1] for x in looks[-10:])
 
     return look
 
