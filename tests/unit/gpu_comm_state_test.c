@@ -10,12 +10,12 @@
 
 #include "runtime/backend/nccl/comm_state.h"
 
-/* One row a state, one column an event: init split progress ok stop close revoke ended.
+/* One row a state, one column an event: init split group ok stop close revoke ended.
  * '.' is no edge; letters are states, in their order: n s r e p c v k a d. */
 static const char letters[] = "nsrepcvkad";
 static const char *const want[COMM_STATE_COUNT] = {
     [COMM_NEW] = "s...d...",       [COMM_STARTING] = "...ra...",
-    [COMM_READY] = ".pe.acv.",     [COMM_ENQUEUING] = "...ra.v.",
+    [COMM_READY] = ".pe.acv.",     [COMM_ENQUEUING] = "...ra...",
     [COMM_SPLITTING] = "...ra...", [COMM_CLOSING] = "....a..d",
     [COMM_REVOKING] = "...ka...",  [COMM_PARKED] = "c...a...",
     [COMM_ABORTING] = ".......d",  [COMM_DEAD] = "........",

@@ -235,6 +235,74 @@ static void a_set_is_split_off_by_all_members(void **state)
     run_case(&(struct gpu_case){.n = 3, .body = splits});
 }
 
+/* Communicators of one thread by turns: what one has in progress must be over in every
+ * way before another begins. */
+static int
+by_turns(struct device *g, struct backend *meeting, struct party *p, char *said)
+{
+    static const uint32_t members[] = {0, 1};
+    const struct backend_env env = env_of(g);
+    struct backend *v[3] = {NULL};
+    struct err err = ERR_INIT;
+    uint64_t ticket = 0;
+    float *x;
+
+    (void)p;
+    HOLDS((x = floats_new(g, COUNT, 1, &err)));
+    HOLDS(comm_open(g, meeting, &env, case_ranks, &v[0], &err) == 0);
+    HOLDS(post_sum(v[0], x, COUNT, &ticket, &err) == 0);
+    HOLDS(comm_open(g, meeting, &env, case_ranks, &v[1], &err) == 0);
+    HOLDS(comm_split(v[0], members, 2, &v[2], &err) == 0);
+    for (int i = 0; i < 3; i++)
+        for (int k = 0; k < 3; k++)
+            HOLDS(post_sum(v[k], x, COUNT, &ticket, &err) == 0);
+    (void)usleep(250000); /* the watcher looks at them, too */
+    HOLDS(wait_ticket(v[2], ticket, 20, &err) == 0);
+    v[1]->ops->close(v[1]);
+    v[2]->ops->close(v[2]);
+    HOLDS(post_sum(v[0], x, COUNT, &ticket, &err) == 0);
+    HOLDS(wait_ticket(v[0], ticket, 20, &err) == 0);
+    HOLDS(floats_are(g, x, COUNT, 1 << 11, &err));
+    v[0]->ops->close(v[0]);
+    return 0;
+}
+
+static void communicators_take_turns_in_all_versions(void **state)
+{
+    static const char *const versions[] = {"21805", "22105", "22505", "22605", "22809"};
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(versions); i++)
+        run_case(&(struct gpu_case){.n = 2, .body = by_turns, .version = versions[i]});
+}
+
+static int
+is_slow(struct device *g, struct backend *meeting, struct party *p, char *said)
+{
+    const struct backend_env env = env_of(g);
+    struct err err = ERR_INIT;
+    struct backend *b;
+    uint64_t ticket;
+    float *x;
+
+    (void)p;
+    HOLDS((x = floats_new(g, COUNT, 1, &err)));
+    HOLDS(comm_open(g, meeting, &env, case_ranks, &b, &err) == 0);
+    HOLDS(post_sum(b, x, COUNT, &ticket, &err) == 0);
+    HOLDS(wait_ticket(b, ticket, 20, &err) == 0);
+    HOLDS(floats_are(g, x, COUNT, 2, &err));
+    b->ops->close(b);
+    return 0;
+}
+
+static void the_watcher_does_not_ask_while_a_group_is_begun(void **state)
+{
+    (void)state;
+    (void)setenv("HVD_FAKE_NCCL_DELAY_US", "250000", 1); /* it looks each 100 ms */
+    run_case(&(struct gpu_case){.n = 2, .body = is_slow, .version = "22605"});
+    (void)unsetenv("HVD_FAKE_NCCL_DELAY_US");
+}
+
 static int
 cannot_split(struct device *g, struct backend *meeting, struct party *p, char *said)
 {
@@ -297,6 +365,8 @@ int main(void)
         cmocka_unit_test(a_failed_start_breaks_the_device),
         cmocka_unit_test(a_start_that_takes_too_long_names_its_ranks),
         cmocka_unit_test(a_set_is_split_off_by_all_members),
+        cmocka_unit_test(communicators_take_turns_in_all_versions),
+        cmocka_unit_test(the_watcher_does_not_ask_while_a_group_is_begun),
         cmocka_unit_test(an_nccl_that_cannot_split_says_so),
         cmocka_unit_test(a_set_that_is_removed_in_flight_is_drained),
     };

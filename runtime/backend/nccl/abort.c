@@ -4,10 +4,14 @@
  * that none is destroyed under it. When the launcher is out (or was left behind inside
  * of a blocking call, where nothing else helps) it owns all of them, and aborts: each
  * on a thread of its own, since ncclCommAbort was seen to block in some versions, and
- * shared abort flags make them wait for each other. What is not over within a second is
- * left to its thread; then quiesce tells that the device cannot be used again. */
+ * shared abort flags make them wait for each other. What the launcher has left in the
+ * middle is aborted by the launcher's thread, parents before children: up to 2.18 NCCL
+ * finds what is in progress in that thread alone, and joins it there; other threads
+ * would free a communicator under it. What is not over within a second is left to its
+ * thread; then quiesce tells that the device cannot be used again. */
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "runtime/backend/nccl/futex.h"
 #include "runtime/backend/nccl/graph.h"
@@ -23,8 +27,12 @@ static int look(struct comm *c, struct err *err)
     struct device *g = c->g;
     const int state = atomic_load_explicit(&c->state, memory_order_acquire);
 
-    if (state != COMM_READY && state != COMM_ENQUEUING)
-        return 0; /* whoever starts or ends it asks by himself */
+    /* Whoever starts or ends it asks by himself; so does who enqueues, unless he is in
+     * a call that blocks. From 2.26 on asking is more than a look. */
+    if (state != COMM_READY
+        && (state != COMM_ENQUEUING
+            || (!c->blocks && g->nccl->version >= NCCL_JOB_ASKED)))
+        return 0;
     for (uint32_t i = 0; i < c->n_nc; i++) {
         int result = NCCL_OK, asked = g->nccl->async_error(c->nc[i], &result);
 
@@ -55,7 +63,8 @@ struct aborts { /* of one device; counted: a thread may outlive all else */
     const struct nccl_api *nccl;
     _Atomic uint32_t refs;
     _Atomic uint32_t left; /* a futex word */
-    size_t n;
+    nccl_comm **own;       /* [n_own]: the launcher's; a split may write there late */
+    size_t n_own, n;
     struct abort_one {
         struct aborts *all;
         nccl_comm nc;
@@ -83,6 +92,13 @@ static bool revoke_comm(const struct nccl_api *nccl, nccl_comm nc)
     return rc == NCCL_OK;
 }
 
+static void ended(struct aborts *a)
+{
+    (void)atomic_fetch_sub(&a->left, 1);
+    futex_wake(&a->left);
+    unref(a);
+}
+
 static void *abort_main(void *arg)
 {
     struct abort_one *one = arg;
@@ -91,10 +107,23 @@ static void *abort_main(void *arg)
     one->is_kept = one->is_kept && revoke_comm(a->nccl, one->nc);
     if (!one->is_kept)
         (void)a->nccl->abort(one->nc); /* nobody could do more about a failure */
-    (void)atomic_fetch_sub(&a->left, 1);
-    futex_wake(&a->left);
-    unref(a);
+    ended(a);
     return NULL;
+}
+
+/* On the launcher's thread. An abort of a parent joins who writes its child's handle.
+ */
+static void abort_own(void *arg)
+{
+    struct aborts *a = arg;
+
+    for (size_t i = 0; i < a->n_own; i++) {
+        nccl_comm nc = __atomic_exchange_n(a->own[i], NULL, __ATOMIC_ACQ_REL);
+
+        if (nc)
+            (void)a->nccl->abort(nc);
+    }
+    ended(a);
 }
 
 static void add(struct aborts *a, nccl_comm nc, bool is_kept)
@@ -104,8 +133,32 @@ static void add(struct aborts *a, nccl_comm nc, bool is_kept)
     *one = (struct abort_one){a, nc, is_kept};
 }
 
-/* The watcher's from here on: its handles go into a->v. */
-static void take_over(struct comm *c, struct aborts *a, bool may_keep)
+/* The launcher was in the middle of something of it. */
+static bool is_unfinished(int state)
+{
+    return state == COMM_STARTING || state == COMM_ENQUEUING || state == COMM_SPLITTING
+           || state == COMM_CLOSING;
+}
+
+/* To the launcher's; the parent of a split comes first. */
+static void add_own(struct comm *c, int state, struct aborts *a)
+{
+    nccl_comm *v[GPU_MAX_STREAMS + 1];
+    size_t n = 0;
+
+    if (c->parked && c->parked->nc) /* parent of the shrink that starts c */
+        v[n++] = &c->parked->nc;
+    for (uint32_t i = 0; i < c->n_nc; i++)
+        v[n++] = &c->nc[i];
+    const size_t at = state == COMM_SPLITTING ? 0 : a->n_own;
+    memmove(a->own + at + n, a->own + at, (a->n_own - at) * sizeof(a->own[0]));
+    for (size_t i = 0; i < n; i++)
+        a->own[at + i] = v[i];
+    a->n_own += n;
+}
+
+/* The watcher's from here on: its handles go into a->v, or a->own. */
+static void take_over(struct comm *c, struct aborts *a, bool is_quiet, bool may_keep)
 {
     int state = atomic_load_explicit(&c->state, memory_order_acquire);
     int to;
@@ -118,6 +171,10 @@ static void take_over(struct comm *c, struct aborts *a, bool may_keep)
             return; /* dead */
     } while (!atomic_compare_exchange_weak_explicit(
         &c->state, &state, to, memory_order_acq_rel, memory_order_acquire));
+    if (to == COMM_ABORTING && is_quiet && is_unfinished(state)) {
+        add_own(c, state, a);
+        return;
+    }
     if (to == COMM_ABORTING && c->parked && c->parked->nc)
         add(a, TAKE(c->parked->nc), false);
     for (uint32_t i = 0; i < c->n_nc && to != COMM_DEAD; i++) {
@@ -136,9 +193,12 @@ static struct aborts *take_all(struct device *g, bool is_quiet)
     (void)pthread_mutex_lock(&g->lock);
     for (struct comm *c = g->comms; c; c = c->next)
         n += GPU_MAX_STREAMS + 1;
-    struct aborts *a = mem_zalloc(sizeof(*a) + n * sizeof(a->v[0]));
+    struct aborts *a =
+        mem_zalloc(sizeof(*a) + n * (sizeof(a->v[0]) + sizeof(a->own[0])));
+    if (a)
+        a->own = (nccl_comm **)(void *)(a->v + n);
     for (struct comm *c = g->comms; c && a; c = c->next)
-        take_over(c, a, is_quiet && park_wants(g, c));
+        take_over(c, a, is_quiet, is_quiet && park_wants(g, c));
     (void)pthread_mutex_unlock(&g->lock);
     if (a)
         a->nccl = g->nccl;
@@ -156,7 +216,7 @@ static void change(struct comm *c, enum comm_state from, enum comm_event e)
 
 static void mark_ended(struct device *g, const struct aborts *a)
 {
-    const bool is_kept = a->n == 1 && a->v[0].is_kept;
+    const bool is_kept = a->n == 1 && a->n_own == 0 && a->v[0].is_kept;
 
     (void)pthread_mutex_lock(&g->lock);
     for (struct comm *c = g->comms; c; c = c->next) {
@@ -196,8 +256,11 @@ void comms_abort(struct device *g, bool is_quiet)
         free_graphs(g);
     if (!a)
         return; /* no memory for a list: the process goes by the cause all the same */
-    atomic_store(&a->refs, (uint32_t)a->n + 1);
-    atomic_store(&a->left, (uint32_t)a->n);
+    const uint32_t n = (uint32_t)a->n + (a->n_own > 0);
+    atomic_store(&a->refs, n + 1);
+    atomic_store(&a->left, n);
+    if (a->n_own > 0)
+        launcher_lend(&g->launcher, abort_own, a);
     for (size_t i = 0; i < a->n; i++)
         if (gpu_thread_start(&t, abort_main, &a->v[i]) == 0)
             (void)pthread_detach(t);

@@ -151,6 +151,16 @@ static int step(struct comm *c, enum comm_event e, struct err *err)
     return 0;
 }
 
+/* Out of COMM_READY: under the lock, so that the watcher is not looking at it, nor will
+ * (it could free what a call has begun twice). */
+static int step_out(struct comm *c, enum comm_event e, struct err *err)
+{
+    (void)pthread_mutex_lock(&c->g->lock);
+    int rc = step(c, e, err);
+    (void)pthread_mutex_unlock(&c->g->lock);
+    return rc;
+}
+
 static void nap(uint64_t began_ns)
 {
     const uint64_t ns = clock_now_ns() - began_ns;
@@ -161,6 +171,24 @@ static void nap(uint64_t began_ns)
     }
     const struct timespec t = clock_timespec(ns < LONG_NS ? NAP_NS : LONG_NAP_NS);
     (void)nanosleep(&t, NULL); /* a signal may cut it: then we look earlier */
+}
+
+/* What was in progress is over, and its job has to be taken up before this thread
+ * begins another, on any communicator: NCCL 2.19 to 2.25 remembers the communicators of
+ * the last one in the thread, and follows a wild pointer from there when another one is
+ * used next. */
+static int take_up(const struct nccl_api *nccl, nccl_comm nc)
+{
+    int n, result = NCCL_OK;
+
+    if (nccl->version < NCCL_JOB_LINKED) {
+        result = nccl->group_start(); /* joins it */
+        if (result == NCCL_OK)
+            result = nccl->group_end();
+    } else if (nccl->version < NCCL_JOB_ASKED) {
+        result = nccl->count(nc, &n); /* as all that wants a ready communicator */
+    }
+    return result;
 }
 
 /* The end of what `call` began on nc with result rc. -ETIMEDOUT; -ECONNABORTED: told to
@@ -174,6 +202,7 @@ static int settle(struct comm *c,
 {
     const struct nccl_api *nccl = c->g->nccl;
     const uint64_t began_ns = clock_now_ns();
+    const bool was_begun = rc == NCCL_IN_PROGRESS;
 
     while (rc == NCCL_IN_PROGRESS) {
         if (!gpu_runs(c->g))
@@ -185,6 +214,8 @@ static int settle(struct comm *c,
         if (asked != NCCL_OK)
             rc = asked;
     }
+    if (was_begun && rc == NCCL_OK)
+        rc = take_up(nccl, nc);
     return rc == NCCL_OK ? 0 : nccl_fail(nccl, nc, call, rc, err);
 }
 
@@ -276,8 +307,10 @@ static int start_one(struct comm *c,
     } else if (nccl->has_nonblocking) {
         call = "ncclCommInitRankConfig";
         rc = nccl->init_config(nc, n, s->ids[i], me, &config);
+        c->blocks = rc == NCCL_OK;
     } else {
         rc = nccl->init(nc, n, s->ids[i], me);
+        c->blocks = true;
     }
     rc = settle(c, *nc, call, rc, deadline_ns, err);
     return rc ? explain_start(c, *nc, rc, err) : 0;
@@ -329,7 +362,7 @@ static int run_split(struct comm *c, struct comm *child, struct err *err)
     const uint64_t deadline_ns = clock_now_ns() + init_timeout(c->g);
 
     if (!rc)
-        rc = step(c, COMM_EV_SPLIT, err);
+        rc = step_out(c, COMM_EV_SPLIT, err);
     if (!rc && child)
         rc = step(child, COMM_EV_INIT, err);
     if (rc)
@@ -342,31 +375,34 @@ static int run_split(struct comm *c, struct comm *child, struct err *err)
                     err);
     if (rc)
         return explain_start(c, c->nc[0], rc, err);
+    if (child)
+        child->blocks = c->blocks;
     rc = step(c, COMM_EV_OK, err);
     return rc || !child ? rc : step(child, COMM_EV_OK, err);
 }
 
 /* --- end --- */
 
-/* Under the lock, so that the watcher is not looking at it, nor will. */
-static int begin_close(struct comm *c, struct err *err)
+static void give_up(struct device *g, int rc, const struct err *why)
 {
-    (void)pthread_mutex_lock(&c->g->lock);
-    int rc = step(c, COMM_EV_CLOSE, err);
-    (void)pthread_mutex_unlock(&c->g->lock);
-    return rc;
+    struct err err = *why;
+
+    (void)gpu_name_rank(g, rc, &err);
+    gpu_broken(g, err.text);
 }
 
-/* What cannot be closed in its time stays in g->comms, for the watcher to abort at the
- * device's end: an abort now would end all that share resources with it. */
+/* What cannot be closed in its time ends the device. An abort of it alone would end all
+ * that share resources with it; and no group can be begun beside one that is in
+ * progress (before 2.27), or after a destroy that failed (some return inside of a group
+ * of theirs, so that what comes later is never launched). */
 static int run_close(struct comm *c, struct err *err)
 {
     const struct nccl_api *nccl = c->g->nccl;
-    const uint64_t deadline_ns = clock_now_ns() + CLOSE_NS;
-    int rc = begin_close(c, err);
+    int rc = step_out(c, COMM_EV_CLOSE, err);
 
-    if (!rc && (c->graphs || comm_regions_any(c)))
+    if (!rc) /* what it holds is in use till then, and NCCL waits for it too */
         rc = wait_idle(c->g, err);
+    const uint64_t deadline_ns = clock_now_ns() + CLOSE_NS;
     if (!rc) {
         comm_regions_close(c);
         graphs_free(c->graphs, GPU_MAX_STREAMS);
@@ -375,9 +411,6 @@ static int run_close(struct comm *c, struct err *err)
     for (uint32_t i = 0; i < c->n_nc && !rc && nccl->finalize; i++)
         rc = settle(c, c->nc[i], "ncclCommFinalize", nccl->finalize(c->nc[i]),
                     deadline_ns, err);
-    if (!rc
-        && (c->n_nc == 0 || !nccl->finalize)) /* what it holds is in use till then */
-        rc = wait_idle(c->g, err);
     for (uint32_t i = c->n_nc; i > 0 && !rc; i--) {
         int result = nccl->destroy(c->nc[i - 1]);
 
@@ -385,6 +418,8 @@ static int run_close(struct comm *c, struct err *err)
         if (result != NCCL_OK && result != NCCL_IN_PROGRESS)
             rc = nccl_fail(nccl, NULL, "ncclCommDestroy", result, err);
     }
+    if (rc && gpu_runs(c->g)) /* this thread's next group may be taken for part of it */
+        give_up(c->g, rc, err);
     if (!rc)
         rc = step(c, COMM_EV_ENDED, err);
     if (!rc)
@@ -424,9 +459,12 @@ static int run_group(struct comm *c,
                      struct err *err)
 {
     const struct nccl_api *nccl = c->g->nccl;
-    int result = nccl->group_start();
+    int rc = step_out(c, COMM_EV_GROUP, err);
 
-    int rc = result == NCCL_OK ? 0 : nccl_fail(nccl, nc, "ncclGroupStart", result, err);
+    if (rc)
+        return rc;
+    int result = nccl->group_start();
+    rc = result == NCCL_OK ? 0 : nccl_fail(nccl, nc, "ncclGroupStart", result, err);
     if (!rc) {
         rc = calls(arg, nc, err);
         result = nccl->group_end(); /* of what was called, whatever came then */
@@ -435,14 +473,9 @@ static int run_group(struct comm *c,
         rc = nccl_fail(nccl, nc, "ncclGroupEnd", result, err);
     if (rc)
         return gpu_name_rank(c->g, rc, err);
-    if (result == NCCL_OK)
-        return 0;
-    rc = step(c, COMM_EV_IN_PROGRESS, err);
-    if (!rc) {
-        rc = settle(c, nc, "ncclGroupEnd", result, UINT64_MAX, err);
-        if (rc && rc != -ECONNABORTED)
-            return comm_name_async(c->g, rc, err);
-    }
+    rc = settle(c, nc, "ncclGroupEnd", result, UINT64_MAX, err);
+    if (rc && rc != -ECONNABORTED)
+        return comm_name_async(c->g, rc, err);
     return rc ? rc : step(c, COMM_EV_OK, err);
 }
 

@@ -42,7 +42,8 @@ struct comm {
     _Atomic int state;             /* enum comm_state; acq_rel */
     nccl_comm nc[GPU_MAX_STREAMS]; /* a split writes these late */
     nccl_comm none;                /* a split writes what is not for us here */
-    uint32_t n_nc;                 /* communicators that are made; 0: a set of one */
+    bool blocks;   /* NCCL_COMM_BLOCKING, or too old: calls return at their end */
+    uint32_t n_nc; /* communicators that are made; 0: a set of one */
     uint32_t me, n;
     uint32_t *ranks; /* [n] global */
     struct backend_env env;

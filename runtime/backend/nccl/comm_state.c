@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*   NEW -init-> STARTING -ok-> READY -close-> CLOSING -ended-> DEAD
  *    |                         |  ^
- *    |          in progress -> |  | <- ok          READY ->  ENQUEUING -> READY
+ *    |          group       -> |  | <- ok          READY ->  ENQUEUING -> READY
  *    |          split       -> |  | <- ok          READY ->  SPLITTING -> READY
  *    |                         |
- *    |      READY, ENQUEUING -revoke-> REVOKING -ok-> PARKED -init-> CLOSING
+ *    |                 READY -revoke-> REVOKING -ok-> PARKED -init-> CLOSING
  *    |                                                 (its child: NEW -init->
  * STARTING)
  *    '-stop-> DEAD
  *   all others that NCCL holds, PARKED too: -stop-> ABORTING -ended-> DEAD
  *
  * The launcher drives it until it has said GPU_QUIET, then the watcher, which alone
- * takes the edges into and out of REVOKING and ABORTING. DEAD is never left. An edge
+ * takes the edges into and out of REVOKING and ABORTING. What the launcher left in the
+ * middle cannot be revoked: NCCL forgets to unlink its job. DEAD is never left. An edge
  * that is not in the table is a mistake of ours: callers assert. */
 #include "runtime/backend/nccl/comm_state.h"
 
@@ -27,13 +28,12 @@ static const struct {
     {COMM_NEW, COMM_EV_STOP, COMM_DEAD},
     {COMM_STARTING, COMM_EV_OK, COMM_READY},
     {COMM_STARTING, COMM_EV_STOP, COMM_ABORTING},
-    {COMM_READY, COMM_EV_IN_PROGRESS, COMM_ENQUEUING},
+    {COMM_READY, COMM_EV_GROUP, COMM_ENQUEUING},
     {COMM_READY, COMM_EV_SPLIT, COMM_SPLITTING},
     {COMM_READY, COMM_EV_CLOSE, COMM_CLOSING},
     {COMM_READY, COMM_EV_REVOKE, COMM_REVOKING},
     {COMM_READY, COMM_EV_STOP, COMM_ABORTING},
     {COMM_ENQUEUING, COMM_EV_OK, COMM_READY},
-    {COMM_ENQUEUING, COMM_EV_REVOKE, COMM_REVOKING},
     {COMM_ENQUEUING, COMM_EV_STOP, COMM_ABORTING},
     {COMM_SPLITTING, COMM_EV_OK, COMM_READY},
     {COMM_SPLITTING, COMM_EV_STOP, COMM_ABORTING},

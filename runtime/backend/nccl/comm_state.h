@@ -9,7 +9,7 @@ enum comm_state {
     COMM_NEW,       /* its start is queued; NCCL knows nothing of it */
     COMM_STARTING,  /* ncclCommInit*, or a child of ncclCommSplit */
     COMM_READY,     /* collectives may be called */
-    COMM_ENQUEUING, /* a group ended with ncclInProgress */
+    COMM_ENQUEUING, /* from a group's begin until it is on the stream */
     COMM_SPLITTING, /* is the parent of an ncclCommSplit */
     COMM_CLOSING,   /* ncclCommFinalize, ncclCommDestroy */
     COMM_REVOKING,  /* ncclCommRevoke */
@@ -22,7 +22,7 @@ enum comm_state {
 enum comm_event {
     COMM_EV_INIT,
     COMM_EV_SPLIT,
-    COMM_EV_IN_PROGRESS,
+    COMM_EV_GROUP,
     COMM_EV_OK,
     COMM_EV_STOP, /* a failure: to be aborted */
     COMM_EV_CLOSE,

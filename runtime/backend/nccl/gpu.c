@@ -404,6 +404,8 @@ int gpu_open(const struct device_config *c,
         return 0;
     }
     gpu_abort(g);
+    atomic_store_explicit(&g->life, GPU_ENDED, memory_order_release); /* no watcher */
+    launcher_dismiss(&g->launcher);
     (void)launcher_join(&g->launcher, UINT64_MAX); /* it has had no job */
     take_apart(g);
     return r;

@@ -3,7 +3,9 @@
  * in the common order of the seat (rule R1), and a blocked call deafens nobody.
  *
  * A stop (launcher_stop) is a change of device.life; who polls inside a job looks at
- * it. The thread then fails the events of what is queued, says GPU_QUIET, and ends.
+ * it. The thread then fails the events of what is queued, says GPU_QUIET, and lingers
+ * until life is GPU_ENDED: NCCL keeps what is in progress in memory of the thread that
+ * began it (to 2.26), and to 2.18 that thread alone can abort it (launcher_lend).
  * Pairs: n_pushed is released by launcher_push after the queue, life by whoever stops.
  */
 #include <errno.h>
@@ -195,6 +197,22 @@ static void count_run(struct gpu_launcher *l)
     futex_wake(&l->n_run);
 }
 
+static void linger(struct gpu_launcher *l)
+{
+    for (;;) {
+        uint32_t seen = atomic_load_explicit(&l->n_pushed, memory_order_acquire);
+        /* life first: what was lent was so before it ended */
+        int life = atomic_load_explicit(&l->g->life, memory_order_acquire);
+        void (*fn)(void *arg) =
+            atomic_exchange_explicit(&l->lent, NULL, memory_order_acq_rel);
+        if (fn)
+            fn(l->lent_arg);
+        if (life == GPU_ENDED)
+            return;
+        futex_wait(&l->n_pushed, seen, UINT64_MAX);
+    }
+}
+
 static void *launcher_main(void *arg)
 {
     struct gpu_launcher *l = arg;
@@ -215,13 +233,14 @@ static void *launcher_main(void *arg)
         job_free(job);
         count_run(l);
     }
-    gpu_leave(&scope);
     int stops = GPU_STOPS; /* the watcher may have left us behind before */
     (void)atomic_compare_exchange_strong_explicit(
         &g->life, &stops, GPU_QUIET, memory_order_acq_rel, memory_order_acquire);
+    watch_ring(&g->watch);
+    linger(l);
+    gpu_leave(&scope);
     atomic_store_explicit(&l->has_ended, 1, memory_order_release);
     futex_wake(&l->has_ended);
-    watch_ring(&g->watch);
     return NULL;
 }
 
@@ -288,6 +307,24 @@ void launcher_stop(struct gpu_launcher *l)
     futex_wake(&l->n_pushed);
     futex_wake(&l->n_run);
     watch_ring(&l->g->watch);
+}
+
+static void rouse(struct gpu_launcher *l)
+{
+    (void)atomic_fetch_add_explicit(&l->n_pushed, 1, memory_order_release);
+    futex_wake(&l->n_pushed);
+}
+
+void launcher_lend(struct gpu_launcher *l, void (*fn)(void *arg), void *arg)
+{
+    l->lent_arg = arg;
+    atomic_store_explicit(&l->lent, fn, memory_order_release);
+    rouse(l);
+}
+
+void launcher_dismiss(struct gpu_launcher *l)
+{
+    rouse(l);
 }
 
 int launcher_join(struct gpu_launcher *l, uint64_t deadline_ns)

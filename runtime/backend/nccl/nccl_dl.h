@@ -43,6 +43,13 @@ enum nccl_dtype {
 enum nccl_op { NCCL_SUM, NCCL_PROD, NCCL_MAX, NCCL_MIN, NCCL_AVG };
 #define NCCL_NOCOLOR        (-1) /* ncclCommSplit: not for me */
 #define NCCL_SHRINK_DEFAULT 0
+/* A group in progress is a job: of the thread that began it, in memory of that thread
+ * (2.14); one that each of its communicators points to (NCCL_JOB_LINKED); which
+ * ncclCommGetAsyncError takes up when it is over, and so is no mere look any more
+ * (NCCL_JOB_ASKED); in memory of its own (NCCL_JOB_FREE). */
+#define NCCL_JOB_LINKED     21901
+#define NCCL_JOB_ASKED      22602
+#define NCCL_JOB_FREE       22703
 
 /* Layout of 2.27, a prefix of all later ones; 2.14 to 2.26 read a shorter prefix. */
 struct nccl_config {
@@ -67,6 +74,7 @@ struct nccl_config {
     X(destroy, ncclCommDestroy, 0, (nccl_comm c))                                                  \
     X(abort, ncclCommAbort, 0, (nccl_comm c))                                                      \
     X(async_error, ncclCommGetAsyncError, 0, (nccl_comm c, int *ret))                              \
+    X(count, ncclCommCount, 0, (nccl_comm c, int *ret))                                            \
     X(group_start, ncclGroupStart, 0, (void))                                                      \
     X(group_end, ncclGroupEnd, 0, (void))                                                          \
     X(all_reduce, ncclAllReduce, 0,                                                                \

@@ -205,6 +205,7 @@ static void *watch_main(void *arg)
     if (g->hooks->abort)
         g->hooks->abort(g, is_quiet);
     atomic_store_explicit(&g->life, GPU_ENDED, memory_order_release);
+    launcher_dismiss(&g->launcher);
     if (g->config.wake)
         g->config.wake(g->config.arg);
     gpu_leave(&scope);

@@ -116,6 +116,7 @@ static int init(nccl_comm *ret, int n, struct nccl_id id, int rank, bool blocks)
     struct nccl_comm_s *c = fake_comm_new(id.bytes, rank, n, NULL);
     note("init %d/%d\n", rank, n);
     c->is_blocking = blocks;
+    fake_job_check(c, "ncclCommInitRank");
     if (!blocks) /* whoever aborts may look from another thread */
         __atomic_store_n(ret, c, __ATOMIC_RELEASE);
     int rc = fake_do(c, start, c, false);
@@ -264,6 +265,7 @@ int ncclCommSplit(
     int rc = config ? check_config(config, &blocks, &shares) : NCCL_OK;
 
     fake_enter(c, "ncclCommSplit", 21801, 0);
+    fake_job_check(c, "ncclCommSplit");
     want_idle(c, "ncclCommSplit");
     *ret = NULL;
     if (!rc && color < NCCL_NOCOLOR)
@@ -291,6 +293,7 @@ int ncclCommShrink(nccl_comm c,
 
     (void)config;
     fake_enter(c, "ncclCommShrink", 22703, FAKE_WHEN_REVOKED);
+    fake_job_check(c, "ncclCommShrink");
     if (!c->is_revoked)
         want_idle(c, "ncclCommShrink");
     *ret = NULL;
@@ -335,6 +338,7 @@ int ncclCommRevoke(nccl_comm c, int flags)
 {
     /* it stops what is in progress, so that is no hindrance */
     fake_enter(c, "ncclCommRevoke", 22807, FAKE_WHILE_BUSY);
+    fake_job_revoke(c);
     int rc = flags ? NCCL_ARGUMENT : NCCL_OK;
     if (!rc) {
         atomic_store(&c->is_stopped, true);
@@ -352,6 +356,7 @@ int ncclCommRevoke(nccl_comm c, int flags)
 int ncclCommFinalize(nccl_comm c)
 {
     fake_enter(c, "ncclCommFinalize", 21403, 0);
+    fake_job_check(c, "ncclCommFinalize");
     pthread_mutex_lock(&c->lock);
     c->is_finalized = true;
     pthread_mutex_unlock(&c->lock);
@@ -363,6 +368,7 @@ int ncclCommFinalize(nccl_comm c)
 int ncclCommDestroy(nccl_comm c)
 {
     fake_enter(c, "ncclCommDestroy", 0, FAKE_WHEN_REVOKED);
+    fake_job_check(c, "ncclCommDestroy");
     if (!c->is_finalized && !c->is_revoked)
         want_idle(c, "ncclCommDestroy");
     fake_leave(c);
@@ -377,6 +383,7 @@ int ncclCommAbort(nccl_comm c)
     if (c->n_inside && !c->is_blocking)
         fake_die("ncclCommAbort while a thread is inside a call of this communicator");
     pthread_mutex_unlock(&c->lock);
+    fake_job_abort(c);
     atomic_store(&c->family->is_aborted, true);
     fake_end(c);
     return NCCL_OK;
@@ -387,6 +394,16 @@ int ncclCommGetAsyncError(nccl_comm c, int *ret)
     fake_enter(c, "ncclCommGetAsyncError", 0, FAKE_ANY);
     pthread_mutex_lock(&c->lock);
     *ret = c->async;
+    fake_job_asked(c);
     pthread_mutex_unlock(&c->lock);
+    return NCCL_OK;
+}
+
+int ncclCommCount(nccl_comm c, int *ret)
+{
+    fake_enter(c, "ncclCommCount", 0, FAKE_WHEN_REVOKED);
+    fake_job_check(c, "ncclCommCount");
+    *ret = c->n;
+    fake_leave(c);
     return NCCL_OK;
 }

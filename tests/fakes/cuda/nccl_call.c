@@ -203,8 +203,10 @@ static int launch(nccl_comm c)
 
 int ncclGroupStart(void)
 {
-    depth++;
-    return NCCL_OK;
+    int rc = fake_job_group_start();
+
+    depth += rc == NCCL_OK;
+    return rc;
 }
 
 int ncclGroupEnd(void)
@@ -235,6 +237,7 @@ static int add(const char *name, nccl_comm c, cu_stream s, struct fake_op op)
         return NCCL_ARGUMENT;
     }
     fake_enter(c, name, 0, 0);
+    fake_job_check(c, name);
     int sticky = c->async;
     fake_leave(c);
     if (sticky)

@@ -177,6 +177,7 @@ int fake_do(struct nccl_comm_s *c, int (*work)(void *arg), void *arg, bool is_at
     pthread_mutex_lock(&c->lock);
     c->async = NCCL_IN_PROGRESS;
     c->has_helper = true;
+    fake_job_begin(c);
     if (pthread_create(&c->helper, NULL, helper_main, h) != 0)
         fake_die("no thread");
     pthread_mutex_unlock(&c->lock);

@@ -7,6 +7,7 @@
  *   nccl.c        the symbols: life of communicators
  *   nccl_call.c   the symbols: collectives, groups, registration
  *   nccl_comm.c   what is allowed when; helpers that finish what is "in progress"
+ *   nccl_job.c    what is in progress, and the thread that began it
  *   nccl_run.c    a kernel: compares signatures, moves, reduces
  *   nccl_net.c    a socket between each two members
  *   nccl_fault.c  versions, delays, faults
@@ -90,6 +91,10 @@ struct fake_region {
     size_t bytes;
 };
 
+struct fake_thread { /* Never freed. */
+    atomic_bool is_gone;
+};
+
 struct fake_family { /* what a split shares: the abort flag. Never freed. */
     atomic_bool is_aborted;
     struct fake_family *next;
@@ -114,6 +119,7 @@ struct nccl_comm_s {
     pthread_t inside;
     pthread_t helper;
     bool has_helper;
+    struct fake_thread *job; /* whose group in progress is still to be taken up */
     uint64_t n_launched, n_begun, n_ended; /* kernels */
     int n_running;
     uint32_t n_children;
@@ -173,6 +179,16 @@ void fake_join(struct nccl_comm_s *c); /* its helper */
 bool fake_sleep_us(struct nccl_comm_s *c, uint64_t us);
 void fake_hang(struct nccl_comm_s *c); /* until it is stopped */
 void fake_end(struct nccl_comm_s *c);  /* no more kernels: closes, is dead */
+
+/* nccl_job.c: as NCCL keeps what a non-blocking communicator has in progress
+ * (NCCL_JOB_LINKED and below in nccl_dl.h). */
+void fake_job_begin(struct nccl_comm_s *c); /* by this thread */
+/* `call` wants a ready communicator, and begins something on this thread. */
+void fake_job_check(struct nccl_comm_s *c, const char *call);
+void fake_job_asked(struct nccl_comm_s *c); /* ncclCommGetAsyncError; with c's lock */
+void fake_job_abort(struct nccl_comm_s *c);
+void fake_job_revoke(struct nccl_comm_s *c);
+int fake_job_group_start(void);
 
 /* nccl_net.c */
 struct fake_xfer {

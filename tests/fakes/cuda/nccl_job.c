@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What NCCL has in progress is a job, and where it keeps that has changed:
+ *
+ *   2.14  the thread that began it alone knows it; memory of that thread is used until
+ *         it is over; the next ncclGroupStart there takes it up, and so does an abort
+ *         there. An abort in another thread frees the communicator under it.
+ *   2.19  the communicator points to it; the next call that wants a ready communicator
+ *         takes it up. Until then the thread remembers the communicators of the group,
+ *         and a call on another one that has no job itself follows a wild pointer.
+ *   2.26  ncclCommGetAsyncError takes it up too, without a lock.
+ *   2.27  it has memory of its own. ncclCommRevoke frees one that is left and does not
+ *         unlink it.
+ *
+ * What would crash, now and then or always, ends the test. Mutable globals: a thread's
+ * own two. */
+#include "tests/fakes/cuda/nccl_fake.h"
+
+#include <stdlib.h>
+
+static _Thread_local struct fake_thread *me;
+static _Thread_local struct nccl_comm_s *began; /* what it began last, until taken up */
+
+static pthread_key_t key;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void gone(void *arg)
+{
+    atomic_store(&((struct fake_thread *)arg)->is_gone, true);
+}
+
+static void make_key(void)
+{
+    if (pthread_key_create(&key, gone) != 0)
+        fake_die("no key");
+}
+
+static struct fake_thread *self(void)
+{
+    if (!me) {
+        (void)pthread_once(&once, make_key);
+        me = calloc(1, sizeof(*me));
+        if (!me || pthread_setspecific(key, me) != 0)
+            fake_die("out of memory");
+    }
+    return me;
+}
+
+void fake_job_begin(struct nccl_comm_s *c)
+{
+    c->job = self();
+    began = c;
+}
+
+/* With c's lock. */
+static void take_up(struct nccl_comm_s *c)
+{
+    if (c->async == NCCL_IN_PROGRESS)
+        return;
+    c->job = NULL;
+    if (began == c)
+        began = NULL;
+}
+
+void fake_job_check(struct nccl_comm_s *c, const char *call)
+{
+    const int v = fake_version();
+
+    pthread_mutex_lock(&c->lock);
+    if (c->job && v >= NCCL_JOB_LINKED)
+        take_up(c);
+    pthread_mutex_unlock(&c->lock);
+    if (began && began != c && v < NCCL_JOB_FREE)
+        fake_die("%s after a group of another communicator that was not taken up",
+                 call);
+}
+
+void fake_job_asked(struct nccl_comm_s *c)
+{
+    if (!c->job || fake_version() < NCCL_JOB_ASKED)
+        return;
+    if (c->job != self())
+        fake_die("ncclCommGetAsyncError while another thread has begun something: both "
+                 "may free it");
+    take_up(c);
+}
+
+void fake_job_abort(struct nccl_comm_s *c)
+{
+    const int v = fake_version();
+
+    pthread_mutex_lock(&c->lock);
+    if (c->job && v < NCCL_JOB_FREE && atomic_load(&c->job->is_gone))
+        fake_die("ncclCommAbort after the end of the thread that has begun a group");
+    if (c->job && v < NCCL_JOB_LINKED && c->job != self() && c->async != NCCL_OK)
+        fake_die("ncclCommAbort of what another thread has in progress");
+    c->job = NULL;
+    if (began == c)
+        began = NULL;
+    pthread_mutex_unlock(&c->lock);
+}
+
+void fake_job_revoke(struct nccl_comm_s *c)
+{
+    pthread_mutex_lock(&c->lock);
+    if (c->job)
+        fake_die("ncclCommRevoke of a group in progress, which is freed and not "
+                 "unlinked");
+    pthread_mutex_unlock(&c->lock);
+}
+
+int fake_job_group_start(void)
+{
+    struct nccl_comm_s *c = began;
+    int rc = NCCL_OK;
+
+    if (!c || fake_version() >= NCCL_JOB_LINKED)
+        return NCCL_OK;
+    pthread_mutex_lock(&c->lock);
+    if (c->async == NCCL_IN_PROGRESS)
+        rc = NCCL_USAGE;
+    else
+        take_up(c);
+    pthread_mutex_unlock(&c->lock);
+    return rc;
+}
