@@ -4,6 +4,8 @@ $(eval $(call program,launch-world,tests/launch/world.c,hvdrt cpu core rendezvou
 # A rank on a GPU, with the shared libraries as they are shipped; the fakes stand in for NVIDIA's.
 $(eval $(call program,launch-gpu-world,tests/launch/gpu_world.c,,-L$(O)/lib -l:libhvd.so -ldl -Wl$(comma)-rpath$(comma)$(abspath $(O)/lib)))
 $(O)/bin/launch-gpu-world: $(O)/lib/libhvd.so | $(O)/lib/libhvd_cuda.so $(FAKES) $(O)/bin/hvd-gpu
+.PHONY: gpu-world
+gpu-world: $(O)/bin/launch-gpu-world # tests/slurm has its ranks too
 LAUNCH_TEST_BINS = $(O)/bin/hvd-agent $(O)/bin/horovodrun $(O)/bin/hvd-rsh $(O)/bin/launch-rank $(O)/bin/launch-world \
                    $(O)/bin/launch-gpu-world
 # The same small MPI program by each of Debian's implementations; for hvd-rsh's tests and the test images.

@@ -195,6 +195,10 @@ if within 10 no_sleeper; then ok 'no task is left'; else not_ok 'no task is left
 out=$(srun --hvd --kill-on-bad-exit=0 -N2 -n2 bash -c '[ $HOROVOD_RANK = 1 ] && exit 3; read -rt 1 <> <(:); echo done' 2>/dev/null)
 is 'the user may say --kill-on-bad-exit=0' 'done' "$out"
 
+# --- GPUs -----------------------------------------------------------------------------------------
+# shellcheck source=tests/slurm/gpu.sh
+. "$HERE/gpu.sh"
+
 # --- without the plugin: found, not started, by us -----------------------------------------------
 : >"$RUN/etc/plugstack.conf"
 # shellcheck source=tests/slurm/found.sh

@@ -85,10 +85,11 @@ static int a_mask_of_one_for_each_rank(void)
     (void)setenv("CUDA_VISIBLE_DEVICES", "1", 1);
     fake_begin_as("12050", "3", NULL);
     CHILD_NEEDS(gpu_open(&c, 1, &hooks, NULL, &g, &err) == -ENODEV);
-    CHILD_NEEDS(!strcmp(err.text,
-                        "there is no CUDA device 1: 1 is visible "
-                        "(CUDA_VISIBLE_DEVICES=\"1\"); a rank that sees one GPU alone "
-                        "uses device 0, not its local rank's"));
+    CHILD_NEEDS(!strcmp(
+        err.text, "there is no CUDA device 1: 1 is visible "
+                  "(CUDA_VISIBLE_DEVICES=\"1\"); where each rank is given one GPU "
+                  "alone, that is device 0; where it is all that this host's "
+                  "ranks have, show them more"));
     CHILD_NEEDS(gpu_open(&c, 0, &hooks, NULL, &g, &err) == 0);
     CHILD_NEEDS(gpu_close(g) == 0);
     return 0;

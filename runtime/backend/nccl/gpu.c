@@ -316,10 +316,9 @@ static int check_ordinal(const struct cuda_api *cu,
         (void)snprintf(visible, sizeof(visible), " (CUDA_VISIBLE_DEVICES=\"%.60s\")",
                        list);
     if (ordinal > 0 && (uint32_t)ordinal == local_rank)
-        advice = n == 1
-                     ? "; a rank that sees one GPU alone uses device 0, not its local "
-                       "rank's"
-                     : "; start fewer ranks on this host, or show them more GPUs";
+        advice = n == 1 ? "; where each rank is given one GPU alone, that is device 0; "
+                          "where it is all that this host's ranks have, show them more"
+                        : "; start fewer ranks on this host, or show them more GPUs";
     return err_set(err, -ENODEV, "there is no CUDA device %d: %d %s visible%s%s",
                    ordinal, n, n == 1 ? "is" : "are", visible, advice);
 }
