@@ -312,7 +312,10 @@ def test_a_container_without_the_hosts_gpus_is_told(folder):
             program=f"{folder}/bin/hvd-agent",
             HVD_TEST_ROOT=host(f"{folder}/{control}", control),
         )
-        has(log, line + " NVIDIA driver here (x); the kernel has one: this container was started without GPUs (")
+        has(
+            log,
+            line + " NVIDIA driver here (x); the kernel has one: this container was started without GPUs (",
+        )
 
 
 def test_nothing_is_told_where_no_driver_is(folder):

@@ -6,12 +6,13 @@ usage: metrics_test.py [PART OF A NAME ...]     as agent_test.py
 """
 
 import os
+import re
 import socket
 import struct
 import sys
 import urllib.request
 
-from agent_test import UP, Job, free_port
+from agent_test import ROOT, UP, Job, free_port
 from tap import has, read, run_all, same
 
 
@@ -54,6 +55,22 @@ def test_a_metrics_port_in_use_ends_nothing(folder):
     job = Job(folder, 1).start_all("true", HVD_METRICS_PORT="http")
     same(job.end(), [125], job.errors())
     has(job.agents[0].err, 'HVD_METRICS_PORT: "http" is not a number from 0 to 65535')
+
+
+def test_the_operators_page_asks_for_counters_that_there_are(folder):
+    page = read(os.path.join(ROOT, "operator/README.md"))
+    page = page[page.index("### Metrics of a job") : page.index("## The log")]
+    table = read(os.path.join(ROOT, "runtime/README.md"))
+    known = set(re.findall(r"^\| `(hvd_\w+)` \|", table, re.M))
+    asked = set(re.findall(r"\bhvd_\w+", page))
+    same(asked - known, set(), "unknown counters")
+    same(
+        {name for name in asked if "_device_" in name}
+        >= {n for n in known if "_device_" in n} - {"hvd_device_registered_bytes_total"},
+        True,
+    )
+    for name in asked:
+        same(name.endswith("_total"), f"rate({name}[" in page, f"{name} only grows: rate()")
 
 
 if __name__ == "__main__":

@@ -80,6 +80,19 @@ def policies_of_the_examples_are_for_the_pods_of_jobs() -> None:
             expect(len(keys) == len(rules) > 0 and api.items(ns, "pods"), f"{file.name}: some pods")
 
 
+@suite.test
+def a_pod_has_a_rank_for_each_of_its_gpus() -> None:
+    seen = 0
+    for file in FILES:
+        for pod in api.items(f"example-{file.stem}", "pods"):
+            first = pod["spec"]["containers"][0]
+            gpus = first.get("resources", {}).get("limits", {}).get("nvidia.com/gpu")
+            slots = {e["name"]: e.get("value") for e in first.get("env", [])}.get("HVD_SLOTS_PER_WORKER")
+            expect(gpus is None or gpus == slots, f"{file.name}: {gpus} GPUs, {slots} ranks")
+            seen += gpus is not None
+    expect(seen >= 4, "some pods have GPUs", str(seen))
+
+
 def exists(path: str) -> bool:
     try:
         return bool(api.call("GET", path))
