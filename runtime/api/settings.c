@@ -47,12 +47,12 @@ static void read_tuning(const struct knob_values *v, struct settings *s)
 
 static void read_gpu(const struct knob_values *v, struct gpu_settings *g)
 {
-    g->is_off = strcmp(v->s[KNOB_HVD_GPU], "off") == 0;
+    g->is_off = v->v[KNOB_HVD_GPU] == 1 /* auto off */;
     g->direct_bytes = v->v[KNOB_HVD_GPU_DIRECT];
     g->pool_bytes = v->v[KNOB_HVD_GPU_POOL];
     g->uses_graphs = v->v[KNOB_HVD_GPU_GRAPH] != 0;
     g->registers = v->v[KNOB_HVD_GPU_REGISTER] != 0;
-    g->syncs_ready = strcmp(v->s[KNOB_HVD_GPU_READY], "sync") == 0;
+    g->syncs_ready = v->v[KNOB_HVD_GPU_READY] == 1 /* auto sync */;
     g->uses_ptx = v->v[KNOB_HVD_GPU_PTX] != 0;
     g->batches_copies = v->v[KNOB_HOROVOD_BATCH_D2D_MEMCOPIES] != 0;
     g->is_deterministic = v->v[KNOB_HOROVOD_DETERMINISTIC] != 0;

@@ -12,6 +12,7 @@
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #include "runtime/base/mem.h"
 #include "runtime/launch/command.h"
@@ -165,7 +166,7 @@ static void render_gpus(const struct gpu_report *r, struct strbuf *out)
 static bool has_entry(char *const *env, const char *entry)
 {
     for (; env && *env; env++)
-        if (strcmp(*env, entry) == 0)
+        if (strcasecmp(*env, entry) == 0) /* values are read so */
             return true;
     return false;
 }

@@ -207,7 +207,7 @@ def test_check_build_tells_how_tensorflow_is_ordered(folder):
         (event, {"HVD_FAKE_CUDA": "12050"}),
         (event, {"HVD_FAKE_CUDA": "13000"}),
         (waits, {"HVD_FAKE_CUDA": "12040"}),
-        (waits, {"HVD_FAKE_CUDA": "12050", "HVD_GPU_READY": "sync"}),
+        (waits, {"HVD_FAKE_CUDA": "12050", "HVD_GPU_READY": "Sync"}),
         ("host memory; ", {"HVD_GPU": "off"}),
     ):
         out = check_build(folder, **fakes(PYTHONPATH=f"{folder}/packages", **more))
@@ -220,6 +220,8 @@ def test_check_build_names_the_one_problem(folder):
         ("no CUDA device is visible (CUDA_VISIBLE_DEVICES='')\n", fakes(CUDA_VISIBLE_DEVICES="")),
         (f"NCCL was not found: tried HVD_NCCL_LIB: {folder}/none", fakes(HVD_NCCL_LIB=f"{folder}/none")),
         ("HVD_GPU=off\n", fakes(HVD_GPU="off")),
+        ("HVD_GPU=off\n", fakes(HVD_GPU="OFF")),
+        ("HVD_GPU: 'on' is not one of: auto off\n", fakes(HVD_GPU="on")),
         ("the driver is for CUDA 10.2; ", fakes(HVD_FAKE_CUDA="10020")),
     ):
         out = check_build(folder, **more)

@@ -127,6 +127,10 @@ static void gpus_have_their_settings(void **state)
     assert_false(g.batches_copies);
     g = read_all("HOROVOD_NUM_NCCL_STREAMS=2 PERSEUS_ALLREDUCE_STREAMS=3").gpu;
     assert_int_equal(g.n_streams, 2);
+    g = read_all("HVD_GPU=OFF HVD_GPU_READY=Sync").gpu; /* as all choices are read */
+    assert_true(g.is_off && g.syncs_ready);
+    g = read_all("HVD_GPU=Auto HVD_GPU_READY=AUTO").gpu;
+    assert_false(g.is_off || g.syncs_ready);
 }
 
 static void one_switch_ends_all_stall_checks(void **state)

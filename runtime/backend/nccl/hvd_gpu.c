@@ -19,6 +19,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 #include "runtime/backend/nccl/image.h"
@@ -129,6 +130,18 @@ static void find_folder(char ret[PATH_MAX + 8])
         memcpy(ret + strlen(ret), "/lib", sizeof("/lib"));
 }
 
+/* As ranks read it (core/knobs.h). */
+static void judge_setting(const char *gpu, struct device_report *r)
+{
+    if (!gpu || !*gpu || strcasecmp(gpu, "auto") == 0)
+        return;
+    if (strcasecmp(gpu, "off") == 0)
+        (void)snprintf(r->problem, sizeof(r->problem), "HVD_GPU=off");
+    else
+        (void)snprintf(r->problem, sizeof(r->problem),
+                       "HVD_GPU: \"%.64s\" is not one of: auto off", gpu);
+}
+
 int main(int argc, char **argv)
 {
     struct device_config c = {.nccl_lib = getenv("HVD_NCCL_LIB")};
@@ -145,9 +158,7 @@ int main(int argc, char **argv)
     c.bundle_dir = argc > 2 ? argv[2] : folder;
     c.nccl_hint = argc > 3 ? argv[3] : NULL;
     gpu_report(&c, image_text(kernels_head, kernels, sizeof(kernels)), r);
-    const char *gpu = getenv("HVD_GPU");
-    if (gpu && strcmp(gpu, "off") == 0)
-        (void)snprintf(r->problem, sizeof(r->problem), "HVD_GPU=off");
+    judge_setting(getenv("HVD_GPU"), r);
     print_text("driver", r->driver);
     print_text("cuda", r->cuda);
     print_text("nccl", r->nccl);
