@@ -78,7 +78,8 @@
     X(HOROVOD_BATCH_D2D_MEMCOPIES, BOOL, HONOURED, "1", 0, 1, "",                             \
       "1: one GPU kernel packs a fused batch; 0: a copy for each tensor", "")                 \
     X(HOROVOD_NUM_NCCL_STREAMS, NUMBER, HONOURED, "1", 1, 1024, "",                           \
-      "streams that batches of GPU tensors take in turn; the fewest of all ranks count", "")  \
+      "streams that batches of GPU tensors take in turn; 1 with NCCL before 2.26 or a driver " \
+      "before CUDA 12.3; the fewest of all ranks count", "")                                  \
     X(HOROVOD_ENABLE_ASYNC_COMPLETION, BOOL, HONOURED, "1", 0, 1, "",                         \
       "PyTorch's synchronize() of GPU tensors: 1: the present stream waits, 0: the thread "   \
       "does", "")                                                                             \
@@ -110,16 +111,18 @@
     X(HVD_GPU, CHOICE, HONOURED, "auto", 0, 0, "auto off",                                    \
       "off: tensors in GPU memory are refused", "")                                           \
     X(HVD_NCCL_LIB, TEXT, HONOURED, "", 0, 0, "",                                             \
-      "path of the NCCL library to use, before all others", "")                               \
+      "path of the libnccl.so.2 to use; no other is tried then", "")                          \
     X(HVD_GPU_DIRECT, BYTES, HONOURED, "8388608", 0, 1ull << 40, "",                          \
-      "from so many bytes on a GPU tensor travels from where it is and is not packed; K, M and "\
+      "bytes from which on a GPU tensor travels from where it is and is not packed; K, M and " \
       "G allowed; rank 0's counts", "")                                                       \
     X(HVD_GPU_POOL, BYTES, HONOURED, "268435456", 0, 1ull << 40, "",                          \
-      "GPU memory that is kept between results; K, M and G allowed", "")                      \
+      "bytes of GPU memory that are kept between results; K, M and G allowed", "")            \
     X(HVD_GPU_GRAPH, BOOL, HONOURED, "0", 0, 1, "",                                           \
-      "1: batches that come again are launched as CUDA graphs", "")                           \
+      "1: batches that come again are launched as CUDA graphs; with drivers for CUDA 11.4 or " \
+      "later on all ranks; rank 0's counts", "")                                              \
     X(HVD_GPU_REGISTER, BOOL, HONOURED, "0", 0, 1, "",                                        \
-      "1: the fusion buffer is registered with NCCL, but for HVD_GPU_GRAPH's batches", "")      \
+      "1: the fusion buffer is registered with NCCL, but for HVD_GPU_GRAPH's batches; with "  \
+      "NCCL 2.19 or later; rank 0's counts", "")                                              \
     X(HVD_GPU_READY, CHOICE, HONOURED, "auto", 0, 0, "auto sync",                             \
       "sync: for TensorFlow's tensors the whole device is waited for before each operation", "")\
     X(HVD_GPU_PTX, BOOL, HONOURED, "0", 0, 1, "",                                             \

@@ -11,6 +11,7 @@ import os
 import re
 import shutil
 import signal
+import subprocess
 import sys
 import time
 
@@ -465,6 +466,24 @@ def test_the_page_shows_what_check_build_prints(folder):
         if line.strip() != "...":
             start = re.match(r"(    )?(\[X\] )?[\w ]+", line[4:])[0]
             assert re.search(rf"^{re.escape(start)}", printed, re.M), f"{start!r} is not in:\n{printed}"
+
+
+def test_the_manual_shows_what_hvd_gpu_prints(folder):
+    """Each line of its example has the words of one that is printed; the machine may have no InfiniBand."""
+    shown = re.search(
+        r"^\.Bd -literal.*?\n(.*?)^\.Ed", read(f"{PAGE[: -len('README.md')]}hvd-gpu.1"), re.M | re.S
+    )[1]
+    env = {**os.environ, **fakes(HVD_FAKE_GPUS="2")}
+    out = subprocess.run(
+        [f"{BIN}/hvd-gpu", "info"], env=env, capture_output=True, text=True, timeout=60, check=True
+    )
+    forms = {
+        re.sub(r"[\w./-]*\d[\w./-]*", "#", line.partition(" NVIDIA")[0]) for line in out.stdout.splitlines()
+    }
+    forms = {" ".join(form.split()[:6]) for form in forms}
+    for line in shown.splitlines():
+        form = " ".join(re.sub(r"[\w./-]*\d[\w./-]*", "#", line.partition(" NVIDIA")[0]).split()[:6])
+        assert form in forms or line.startswith("ib "), (line, form, forms)
 
 
 def test_the_page_has_every_xid_as_it_is_told(folder):
