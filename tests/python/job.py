@@ -264,12 +264,14 @@ class JobTest(unittest.TestCase):
     def setUp(self):
         self.hvd_points = []
 
-    def run_checks(self, n, script, *args, label=None, hosts=None, **options):
+    def run_checks(self, n, script, *args, label=None, hosts=None, end=0, **options):
         """Runs a checks script on n ranks; each check becomes a TAP line, good when all ranks say so.
 
         script: one of ranks/, or a tuple of them, each with its words of argv behind it ("optimizer.py
         public"), which the same ranks run one after another: a start, with torch, is 1.5 s of each rank.
         hosts: the number of namespaces that the ranks are spread over; none: horovodrun on this host.
+        end: the job's exit code; other than 0: the last script of the tuple has no checks, and is to end so.
+        Returns how it ended (with hosts: how rank 0 did).
         """
         if not isinstance(script, str):
             script, args = "together.py", (*script, *args)
@@ -287,7 +289,7 @@ class JobTest(unittest.TestCase):
                     ends = bare_ranks(n, script, *args, hosts=spread, **options)
             else:
                 ends = [horovodrun(n, script, *args, **options)]
-            ended = "\n".join(str(end) for end in ends)
+            ended = "\n".join(map(str, ends))
             ranks = [Path(directory) / f"{rank}.json" for rank in range(n)]
             if not all(p.exists() for p in ranks):
                 self.fail(f"{script}: a rank has not reported; {ended}")
@@ -296,8 +298,9 @@ class JobTest(unittest.TestCase):
             said = [r.get(name, "was not reached") for r in reports]
             bad = [f"rank {i}: {text}" for i, text in enumerate(said) if text]
             self.hvd_points.append((f"{label} np={n}: {name}", "\n".join(bad) or None, None))
-        self.assertEqual([end.code for end in ends], [0] * len(ends), f"{script}: {ended}")
+        self.assertEqual([one.code for one in ends], [end] * len(ends), f"{script}: {ended}")
         self.assertTrue(reports[0], f"{script} ran no check")
+        return ends[0]
 
 
 if __name__ == "__main__":
