@@ -295,7 +295,9 @@ static int child_calls_nothing(void)
     CHILD_NEEDS(gpu_alloc(parents, 1, NULL, &p, &err) < 0);
     CHILD_NEEDS(gpu_close(parents) == 0);
     CHILD_NEEDS(gpu_open(&some_config, 0, &hooks, NULL, &parents, &err) == -ENODEV);
-    CHILD_NEEDS(!strcmp(err.text, "CUDA does not work in a forked child"));
+    CHILD_NEEDS(!strcmp(err.text,
+                        "CUDA does not work in a forked child: start processes by "
+                        "spawn"));
     CHILD_NEEDS(fake.calls() == n);
     return 0;
 }

@@ -270,7 +270,7 @@ static int fill(struct device *g, struct err *err)
         return r;
     g->events = event_pool_new(g->cu, g->ctx);
     if (!g->events)
-        return err_set(err, -ENOMEM, "out of memory for the GPU");
+        return err_set(err, -ENOMEM, "out of host memory for the state of a GPU");
     scratch_init(&g->scratch, g->cu, g->events, g->memory);
     g->nvml = nvml_load();
     g->xids = g->nvml ? nvml_xids_new(g->nvml, g->pci) : NULL;
@@ -382,7 +382,7 @@ int gpu_open(const struct device_config *c,
     struct device *g = mem_zalloc(sizeof(*g));
 
     if (!g)
-        return err_set(err, -ENOMEM, "out of memory for the GPU");
+        return err_set(err, -ENOMEM, "out of host memory for the state of a GPU");
     g->hooks = hooks;
     g->more = more;
     g->ordinal = ordinal;
@@ -397,7 +397,8 @@ int gpu_open(const struct device_config *c,
     g->launcher.g = g;
     r = copy_config(g, c);
     g->config.n_streams = allowed_streams(g, g->config.n_streams);
-    r = r < 0 ? err_set(err, -ENOMEM, "out of memory for the GPU") : fill(g, err);
+    r = r < 0 ? err_set(err, -ENOMEM, "out of host memory for the state of a GPU")
+              : fill(g, err);
     if (r == 0) {
         *ret = g;
         return 0;

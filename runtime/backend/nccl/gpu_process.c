@@ -45,7 +45,9 @@ static int init_cuda(struct err *err)
 int gpu_load_cuda(const struct cuda_api **ret, struct err *err)
 {
     if (process.is_forked)
-        return err_set(err, -ENODEV, "CUDA does not work in a forked child");
+        return err_set(
+            err, -ENODEV,
+            "CUDA does not work in a forked child: start processes by spawn");
     (void)pthread_mutex_lock(&process.lock);
     int r = process.has_cuda ? 0 : init_cuda(err);
     (void)pthread_mutex_unlock(&process.lock);
@@ -152,7 +154,9 @@ int gpu_enter_ctx(const struct cuda_api *cu,
 {
     *s = (struct gpu_scope){.cu = cu, .mode = CU_CAPTURE_RELAXED};
     if (process.is_forked)
-        return err_set(err, -ENODEV, "CUDA does not work in a forked child");
+        return err_set(
+            err, -ENODEV,
+            "CUDA does not work in a forked child: start processes by spawn");
     int r = CUDA_TRY(cu, ctx_push, err, ctx);
     if (r < 0)
         return r;

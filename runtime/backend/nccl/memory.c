@@ -45,7 +45,7 @@ int memory_new(const struct cuda_api *cu,
     struct memory *m = mem_zalloc(sizeof(*m));
 
     if (!m)
-        return err_set(err, -ENOMEM, "out of memory for the GPU's memory");
+        return err_set(err, -ENOMEM, "out of host memory for the pool of a GPU");
     m->cu = cu;
     m->ctx = ctx;
     (void)pthread_mutex_init(&m->lock, NULL); /* cannot fail on Linux */
@@ -135,7 +135,7 @@ static struct block *new_block(struct memory *m, uint64_t bytes, struct err *err
     struct block *b = mem_zalloc(sizeof(*b));
 
     if (!b) {
-        (void)err_set(err, -ENOMEM, "out of memory for a block of GPU memory");
+        (void)err_set(err, -ENOMEM, "out of host memory for a block of GPU memory");
         return NULL;
     }
     int result = m->cu->mem_alloc(&b->p, bytes);

@@ -140,7 +140,7 @@ static int device_open(const struct device_config *c,
     struct device *g;
 
     int rc = w ? gpu_open(c, ordinal, &hooks, w, &g, err)
-               : err_set(err, -ENOMEM, "out of memory for the GPU");
+               : err_set(err, -ENOMEM, "out of host memory for the state of a GPU");
     if (rc) {
         park_free(c->parked);
         mem_free(w);
