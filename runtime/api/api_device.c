@@ -123,6 +123,7 @@ static int wait_one(struct stream_wait *s, struct op *op, struct err *err)
     struct device_event *event;
     int r;
 
+    atomic_store_explicit(&op->read_in, s->stream, memory_order_relaxed);
     /* HVD_NANCHECK: else what is behind it in the stream would take in the NaN. */
     if (!s->w || s->w->co != op->co || op->co->settings.nancheck)
         return wait_ended(op, s->deadline_ns, err);

@@ -194,6 +194,7 @@ static int take_data(struct call *c)
     c->op->data = c->t.data;
     c->op->output = c->t.output;
     c->op->stream = c->t.stream;
+    atomic_init(&c->op->read_in, c->t.stream);
     if (c->t.device != HVD_DEVICE_HOST && c->t.device != HVD_DEVICE_NONE)
         c->op->req.place = PLACE_CUDA;
     else

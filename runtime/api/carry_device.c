@@ -128,6 +128,7 @@ static int fill_item(struct coordinator *co,
     if (record_again(co, op, err) < 0)
         return -EINVAL;
     item->ready = op->ready;
+    item->given = op->given;
     return 0;
 }
 
@@ -154,7 +155,8 @@ static void drop_ready(struct coordinator *co, const struct member_act *act)
 
         if (op) {
             co->gpu.ops->event_unref(op->ready);
-            op->ready = NULL;
+            co->gpu.ops->event_unref(op->given);
+            op->ready = op->given = NULL;
         }
     }
 }

@@ -37,11 +37,13 @@ void op_unref(struct op *op)
     if (!op || atomic_fetch_sub_explicit(&op->refs, 1, memory_order_acq_rel) != 1)
         return;
     if (op->owns_result && op->gpu)
-        op->gpu->free(op->result, op->stream);
+        op->gpu->free(op->result,
+                      atomic_load_explicit(&op->read_in, memory_order_relaxed));
     else if (op->owns_result)
         mem_free(op->result);
     if (op->gpu) {
         op->gpu->event_unref(op->ready);
+        op->gpu->event_unref(op->given);
         op->gpu->event_unref(op->posted);
     }
     mem_free(op->counts);
@@ -208,7 +210,7 @@ static int take_own(struct op *op, size_t bytes)
     int r = 0;
 
     if (op->gpu)
-        r = op->gpu->alloc(device_of(op->co), bytes, op->stream, &op->result, NULL);
+        r = op->gpu->alloc(device_of(op->co), bytes, &op->result, &op->given, NULL);
     else
         op->result = mem_alloc(bytes);
     op->owns_result = r == 0 && op->result;

@@ -34,7 +34,10 @@ struct op {
     atomic_bool is_held;          /* until hvd_submit_held */
     const struct device_ops *gpu; /* its memory is on a GPU; NULL: the host's */
     void *stream;                 /* its submitter's */
-    int ordinal;                  /* of the GPU */
+    /* The stream that waited for it last reads the result: its memory is freed in that
+     * order. Any thread, relaxed: whoever frees has the last reference. */
+    _Atomic(void *) read_in;
+    int ordinal; /* of the GPU */
     /* The process set as it was at the submit; a set that is gone by the time of the
      * response fails the op. root OP_NO_MEMBER: not in the set, negotiation says so.
      * A transfer's is a pair: two members, root is who sends. */
@@ -52,6 +55,7 @@ struct op {
     /* Its inputs can be read then; set before it is submitted, the seat's from there on
      * until the batch is posted. */
     struct device_event *ready;
+    struct device_event *given; /* the same of result, where that is the runtime's */
     /* Its batch has been posted, and has ended where the stream waits for `posted`
      * (NULL: already). is_posted is stored after all else of a result is written. */
     struct device_event *posted;

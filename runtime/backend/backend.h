@@ -42,6 +42,7 @@ struct batch_item {
     /* Device memory only: when in and out may be used; NULL: now. Borrowed until post
      * returns. Where in is NULL on a device, this member contributes zeros. */
     struct device_event *ready;
+    struct device_event *given; /* the same of out's memory, where it is a result's */
 };
 
 struct batch { /* one collective over one or more tensors of equal dtype and parameters

@@ -14,7 +14,7 @@
 #include "runtime/base/err.h"
 #include "runtime/base/log.h"
 
-#define DEVICE_ABI    1
+#define DEVICE_ABI    2
 #define DEVICE_SYMBOL "hvd_cuda_device_ops"
 
 struct codec_plan;
@@ -128,12 +128,17 @@ struct device_ops {
                 void *stream,
                 uint64_t deadline_ns,
                 struct err *err);
-    /* Results. stream: the submitter's; memory is ordered on it, both ways, as the
-     * framework's own is. */
-    int (*alloc)(
-        struct device *d, uint64_t bytes, void *stream, void **ret, struct err *err);
-    void (*free)(void *p,
-                 void *stream); /* also after close; rather late than waiting */
+    /* Memory for a result. *ret_given, a reference or NULL: until then it may be in use
+     * (a batch item's `given`); whoever waits for the batch comes after that too. No
+     * stream of the submitter's has part in it: work that is queued there meanwhile
+     * need not be waited for, and it may be captured. */
+    int (*alloc)(struct device *d,
+                 uint64_t bytes,
+                 void **ret,
+                 struct device_event **ret_given,
+                 struct err *err);
+    /* After what is in the stream now. Also after close; rather late than waiting. */
+    void (*free)(void *p, void *stream);
     /* Aborts all communicators; returns at once; idempotent. */
     void (*abort)(struct device *d);
     /* After abort: true when no work of ours is on the device any more; waits until

@@ -311,7 +311,8 @@ HVD_API int hvd_wait(hvd_handle h, int64_t timeout_ms);
 /* On a GPU: lets a stream of its device wait for the end, so that what is put into it
  * afterwards finds the outputs; this thread waits only until that can be said, in most
  * cases until all ranks have submitted. The handle may be released then; data and
- * output are to be reused in this stream or another one that has waited. A failure
+ * output are to be reused in this stream or another one that has waited, and a result
+ * of the runtime's is freed after what is in the stream that has waited last. A failure
  * after that is told by whatever comes next. In host memory, and with HVD_NANCHECK: as
  * hvd_wait. */
 HVD_API int hvd_wait_on_stream(hvd_handle h, void *stream, int64_t timeout_ms);

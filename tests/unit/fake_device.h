@@ -48,12 +48,13 @@ static struct fake { /* of this process */
     const char *problem; /* of the report */
     int n_gpus;
     _Atomic int n_opened, n_closed, n_comms, n_comms_closed, n_events, n_records,
-        n_waits, n_allocs, n_frees, n_forked, n_batches, n_items_last, n_compressed;
+        n_waits, n_allocs, n_given, n_frees, n_forked, n_batches, n_items_last,
+        n_compressed;
     char compressed[64];
     _Atomic int n_registered, n_forgotten, region_last;
     const char *register_fails;
     struct device_counts counts;
-    void *last_wait_stream;
+    void *last_wait_stream, *last_free_stream;
 } fake = {.lock = PTHREAD_MUTEX_INITIALIZER, .n_gpus = 8};
 
 /* --- what a test does with it --- */
@@ -210,11 +211,14 @@ static int fake_wait(struct device *d,
     return r;
 }
 
-static int
-fake_alloc(struct device *d, uint64_t bytes, void *stream, void **ret, struct err *err)
+static int fake_alloc(struct device *d,
+                      uint64_t bytes,
+                      void **ret,
+                      struct device_event **ret_given,
+                      struct err *err)
 {
     (void)d;
-    (void)stream;
+    *ret_given = fake_event(NULL);
     *ret = mem_zalloc(bytes);
     fake.n_allocs++;
     return *ret ? 0 : err_set(err, -ENOMEM, "out of memory");
@@ -222,7 +226,7 @@ fake_alloc(struct device *d, uint64_t bytes, void *stream, void **ret, struct er
 
 static void fake_free(void *p, void *stream)
 {
-    (void)stream;
+    fake.last_free_stream = stream;
     fake.n_frees++;
     mem_free(p);
 }
@@ -267,7 +271,8 @@ static int fake_post(struct backend *b,
             items[i].in = items[i].out = zeros;
         else if (!items[i].ready)
             return err_set(err, -EINVAL, "an item without its event");
-        items[i].ready = NULL;
+        fake.n_given += items[i].given != NULL;
+        items[i].ready = items[i].given = NULL;
     }
     host.place = PLACE_HOST;
     host.items = items;

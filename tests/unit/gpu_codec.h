@@ -199,10 +199,10 @@ static int run_gpu(struct coder *c,
     const size_t bytes = CODEC_ITEMS * CODED_ROOM;
     void *in = NULL, *out = NULL;
     uint64_t ticket;
-    int rc = row->alloc(c->d, bytes, c->stream, &in, err);
+    int rc = alloc_on(row, c->d, bytes, c->stream, &in, err);
 
     if (!rc)
-        rc = row->alloc(c->d, bytes, c->stream, &out, err);
+        rc = alloc_on(row, c->d, bytes, c->stream, &out, err);
     if (!rc)
         rc = coded_copy(c, true, in, arena, bytes);
     if (!rc)
@@ -542,7 +542,7 @@ queue_body(struct backend *meeting, uint32_t me, struct party *p, char *said)
         b[k].which[0] = coding->max_bytes && k % 2 ? 3 : 0;
         rc = coded_plan(&c, &b[k], coding->text);
         coded_fill(&c, &b[k], arenas[me][k]);
-        rc = rc ? rc : row->alloc(c.d, bytes, c.stream, &dev[k], &err);
+        rc = rc ? rc : alloc_on(row, c.d, bytes, c.stream, &dev[k], &err);
         rc = rc ? rc : coded_copy(&c, true, dev[k], arenas[me][k], bytes);
     }
     for (int k = 0; k < N_QUEUED && !rc; k++)

@@ -185,7 +185,7 @@ refuse_body(struct backend *meeting, uint32_t me, struct party *p, char *said)
     if (coder_open(&c, meeting, me, said))
         return 1;
     int rc = coded_plan(&c, &b, "powersgd");
-    rc = rc ? rc : row->alloc(c.d, CODED_ROOM, c.stream, &dev, &err);
+    rc = rc ? rc : alloc_on(row, c.d, CODED_ROOM, c.stream, &dev, &err);
     if (!rc && post_gpu(&c, &b, dev, dev, &ticket, &err) != -ENOTSUP)
         rc = SAYS("rank %u: was not refused", me);
     if (!rc

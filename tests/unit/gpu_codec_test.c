@@ -233,7 +233,7 @@ static int refused(struct coder *c,
     b.n = n;
     b.which[1] = 5;
     if (coded_plan(c, &b, text)
-        || row->alloc(c->d, CODEC_ITEMS * CODED_ROOM, c->stream, &p, &err))
+        || alloc_on(row, c->d, CODEC_ITEMS * CODED_ROOM, c->stream, &p, &err))
         return SAYS("plan");
     int rc = post_gpu(c, &b, p, p, &ticket, &err);
     row->free(p, c->stream);

@@ -252,9 +252,10 @@ static int fill(struct rounds *t, struct round *d, struct err *err)
     for (size_t i = 0; i < b->n_items && !d->has_joined; i++)
         for (uint64_t k = 0; k < d->n_in[i]; k++)
             put(b->dtype, d->in + d->in_at[i], k, (uint32_t)seeded_next(&t->own));
-    int rc = row->alloc(t->d, d->in_bytes + 64, t->stream, (void **)&d->dev_in, err);
+    int rc = alloc_on(row, t->d, d->in_bytes + 64, t->stream, (void **)&d->dev_in, err);
     if (!rc)
-        rc = row->alloc(t->d, d->out_bytes + 64, t->stream, (void **)&d->dev_out, err);
+        rc = alloc_on(row, t->d, d->out_bytes + 64, t->stream, (void **)&d->dev_out,
+                      err);
     if (!rc)
         rc = copy(t, true, d->dev_in, d->in, d->in_bytes);
     for (size_t i = 0; i < b->n_items && !rc; i++) {

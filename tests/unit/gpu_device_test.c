@@ -167,7 +167,8 @@ static void a_frameworks_capture_is_not_disturbed(void **state)
     struct device_event *done = push(g, (struct step){0}, NULL);
     WAIT_UNTIL(is_done(g, done) == 1);
     event_unref(done);
-    assert_int_equal(gpu_alloc(g, 100, other, &p, &err), 0);
+    assert_int_equal(gpu_alloc(g, 100, &p, &e, &err), 0);
+    event_unref(e);
     gpu_free(p, other);
     INSIDE(g, assert_int_equal(fake.cu.capture_end(user, &graph), 0);
            assert_int_equal(fake.cu.graph_free(graph), 0);
@@ -264,7 +265,8 @@ static void results_outlive_the_device(void **state)
     (void)state;
     struct device *g = open_one();
     unsigned n = fake.n_blocks();
-    assert_int_equal(gpu_alloc(g, 100, DEVICE_STREAM_ALL, &p, &err), 0);
+    assert_int_equal(gpu_alloc(g, 100, &p, &e, &err), 0);
+    event_unref(e);
     assert_int_equal(gpu_ordinal_of(p), 0);
     assert_int_equal(gpu_ordinal_of(&err), -EINVAL);
     assert_int_equal(gpu_record(g, NULL, &e, &err), 0);
@@ -275,6 +277,42 @@ static void results_outlive_the_device(void **state)
     gpu_free(p, NULL);
     gpu_free(NULL, NULL);
     WAIT_UNTIL(fake.n_blocks() == n);
+}
+
+static int wait_for_gate(void *arg)
+{
+    _Atomic bool *gate;
+
+    memcpy(&gate, arg, sizeof(gate));
+    while (!*gate)
+        usleep(100);
+    return 0;
+}
+
+/* What frees a result is behind what reads it, and the next is asked for meanwhile. */
+static void memory_that_is_read_is_no_other_result(void **state)
+{
+    _Atomic bool gate = false, *at = &gate;
+    struct err err = ERR_INIT;
+    struct device_event *e;
+    void *first, *second;
+
+    (void)state;
+    struct device *g = open_one();
+    cu_stream user = user_stream(g, 0);
+    assert_int_equal(gpu_alloc(g, 4096, &first, &e, &err), 0);
+    WAIT_UNTIL(is_done(g, e) == 1);
+    event_unref(e);
+    INSIDE(g, assert_int_equal(fake.enqueue(user, wait_for_gate, &at, sizeof(at)), 0));
+    gpu_free(first, user);
+    assert_int_equal(gpu_alloc(g, 4096, &second, &e, &err), 0);
+    assert_true(second != first || is_done(g, e) == 0);
+    gate = true;
+    WAIT_UNTIL(is_done(g, e) == 1);
+    event_unref(e);
+    gpu_free(second, user);
+    INSIDE(g, assert_int_equal(fake.cu.stream_free(user), 0));
+    assert_int_equal(gpu_close(g), 0);
 }
 
 static struct device *parents;
@@ -292,7 +330,7 @@ static int child_calls_nothing(void)
     event_unref(parents_event);
     gpu_free(parents_memory, NULL);
     CHILD_NEEDS(gpu_record(parents, NULL, &e, &err) < 0);
-    CHILD_NEEDS(gpu_alloc(parents, 1, NULL, &p, &err) < 0);
+    CHILD_NEEDS(gpu_alloc(parents, 1, &p, &e, &err) < 0);
     CHILD_NEEDS(gpu_close(parents) == 0);
     CHILD_NEEDS(gpu_open(&some_config, 0, &hooks, NULL, &parents, &err) == -ENODEV);
     CHILD_NEEDS(!strcmp(err.text,
@@ -305,11 +343,13 @@ static int child_calls_nothing(void)
 static void forked_child_calls_nothing(void **state)
 {
     struct err err = ERR_INIT;
+    struct device_event *e;
 
     (void)state;
     parents = open_one();
     assert_int_equal(gpu_record(parents, NULL, &parents_event, &err), 0);
-    assert_int_equal(gpu_alloc(parents, 1, NULL, &parents_memory, &err), 0);
+    assert_int_equal(gpu_alloc(parents, 1, &parents_memory, &e, &err), 0);
+    event_unref(e);
     assert_int_equal(in_child(child_calls_nothing), 0);
     event_unref(parents_event);
     gpu_free(parents_memory, NULL);
@@ -346,7 +386,7 @@ static int hears_of_a_lost_context(void)
     CHILD_NEEDS(fake.cu.launch(f, 1, 1, 1, 256, 1, 1, 0, NULL, params, NULL) == 0);
     for (int i = 0; i < 5000 && fake.cu.stream_query(NULL) != CU_ILLEGAL_ADDRESS; i++)
         usleep(1000);
-    CHILD_NEEDS(gpu_alloc(g, 4096, NULL, &memory, &err) == -EIO
+    CHILD_NEEDS(gpu_alloc(g, 4096, &memory, &e, &err) == -EIO
                 || gpu_record(g, NULL, &e, &err) == -EIO);
     CHILD_NEEDS(strncmp(err.text, "rank 2 (host b)", 15) == 0
                 && strstr(err.text, "ILLEGAL_ADDRESS"));
@@ -469,6 +509,7 @@ int main(void)
         cmocka_unit_test(record_refuses_a_capturing_stream),
         cmocka_unit_test(record_all_is_all_streams),
         cmocka_unit_test(results_outlive_the_device),
+        cmocka_unit_test(memory_that_is_read_is_no_other_result),
         cmocka_unit_test(forked_child_calls_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -11,6 +11,44 @@
 #include "runtime/core/compress/codec.h"
 #include "tests/unit/gpu_hooks.h"
 
+/* Those of results' memory beside those of the inputs. */
+static void job_waits_for_all_events(void **state)
+{
+    struct err err = ERR_INIT;
+    struct device_event *all[8];
+    struct batch_item items[4] = {{.count = 0}};
+    struct batch batch = {.items = items, .n_items = 4};
+
+    (void)state;
+    struct device *g = open_one();
+    for (size_t i = 0; i < 8; i++)
+        assert_int_equal(gpu_record(g, NULL, &all[i], &err), 0);
+    for (size_t i = 0; i < 4; i++) {
+        items[i].ready = all[2 * i];
+        items[i].given = all[2 * i + 1];
+    }
+    struct job *job = job_new(JOB_BATCH, &batch, NULL, NULL, 100);
+    assert_non_null(job);
+    assert_int_equal(job->n_ready, 8);
+    memset(job->extra, 0xff, 100);
+    for (size_t i = 0; i < 8; i++) {
+        assert_ptr_equal(job->ready[i], all[i]);
+        assert_null(job->batch.items[i / 2].given);
+    }
+    job_free(job);
+    items[0].given = items[2].given = all[0];
+    items[1].given = NULL;
+    job = job_new(JOB_BATCH, &batch, NULL, NULL, 0);
+    assert_non_null(job);
+    assert_int_equal(job->n_ready, 5);
+    job_free(job);
+    for (size_t i = 0; i < 8; i++) {
+        assert_int_equal(all[i]->refs, 1);
+        event_unref(all[i]);
+    }
+    assert_int_equal(gpu_close(g), 0);
+}
+
 static void job_is_one_copy_of_all(void **state)
 {
     (void)state;
@@ -417,6 +455,7 @@ int main(void)
         cmocka_unit_test(a_kernel_that_never_ends_is_left_behind),
         cmocka_unit_test(a_sticky_error_says_whose_it_is),
         cmocka_unit_test(job_is_one_copy_of_all),
+        cmocka_unit_test(job_waits_for_all_events),
         cmocka_unit_test(jobs_run_in_order),
         cmocka_unit_test(a_job_waits_for_its_ready_event),
         cmocka_unit_test(a_stream_waits_for_a_ticket),

@@ -458,12 +458,14 @@ static int begin(struct bench *w, struct device *g, struct backend *meeting, cha
     const struct backend_env env = env_of(g);
     struct err err = ERR_INIT;
     struct gpu_scope scope;
+    cu_ptr arena;
 
     w->g = g;
     w->me = env.rank;
     w->n = env.size;
-    HOLDS(gpu_alloc(g, ARENA, g->streams[0], &w->arena, &err) == 0);
     HOLDS(gpu_enter(g, &scope, &err) == 0);
+    HOLDS(memory_take(g->memory, ARENA, g->streams[0], &arena, &err) == 0);
+    w->arena = (void *)(uintptr_t)arena;
     HOLDS(launch_init(&w->launch, g->cu, kernels_image,
                       (size_t)(kernels_image_end - kernels_image), g->sm, 2, false,
                       &err)

@@ -121,23 +121,40 @@ static int case_body(struct backend *meeting, uint32_t me, struct party *p, char
 
 /* --- memory --- */
 
+/* Of a row's, for a stream from here on. */
+static inline int alloc_on(const struct device_ops *row,
+                           struct device *d,
+                           uint64_t bytes,
+                           void *stream,
+                           void **ret,
+                           struct err *err)
+{
+    struct device_event *given;
+    int rc = row->alloc(d, bytes, ret, &given, err);
+
+    if (rc)
+        return rc;
+    rc = row->wait(d, given, stream, UINT64_MAX, err);
+    row->event_unref(given);
+    return rc;
+}
+
 /* Device memory that holds n floats of value v; NULL: failed. */
 static inline float *floats_new(struct device *g, size_t n, float v, struct err *err)
 {
     struct gpu_scope scope;
-    void *p = NULL;
+    cu_ptr p = 0;
     AUTOFREE float *host = mem_calloc(n, sizeof(*host));
 
     for (size_t i = 0; i < n && host; i++)
         host[i] = v;
-    if (!host || gpu_alloc(g, n * sizeof(*host), g->streams[0], &p, err))
+    if (!host || gpu_enter(g, &scope, err))
         return NULL;
-    if (gpu_enter(g, &scope, err))
-        return NULL;
-    int rc = CUDA_TRY(g->cu, copy_up, err, (cu_ptr)(uintptr_t)p, host,
-                      n * sizeof(*host), g->streams[0]);
+    int rc = memory_take(g->memory, n * sizeof(*host), g->streams[0], &p, err);
+    if (rc == 0)
+        rc = CUDA_TRY(g->cu, copy_up, err, p, host, n * sizeof(*host), g->streams[0]);
     gpu_leave(&scope);
-    return rc ? NULL : p;
+    return rc ? NULL : (void *)(uintptr_t)p;
 }
 
 /* Are all n of them v, once our streams are idle? Frees them. */

@@ -76,6 +76,7 @@ static void all_move(int rank, int size)
     CHECK(fake.n_comms == (rank < 2 ? 2 : 1), "%d communicators", (int)fake.n_comms);
     CHECK(fake.n_allocs == 3 && fake.n_frees == 3, "%d and %d", (int)fake.n_allocs,
           (int)fake.n_frees);
+    CHECK(fake.n_given == 3, "%d batches know when", (int)fake.n_given);
     CHECK_OK(hvd_shutdown());
     CHECK(fake.n_comms_closed == fake.n_comms && fake.n_closed == 1, "%d closed",
           (int)fake.n_comms_closed);

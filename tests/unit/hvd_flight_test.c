@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Batches that do not end, and those of which a rank has some tensors only, because it
- * has joined in between. On a device in memory (fake_device.h). */
+/* Batches that do not end, those of which a rank has some tensors only, because it has
+ * joined in between, and when results are freed. On a device in memory (fake_device.h).
+ */
 #include "tests/unit/hvd_world.h"
 
 #include "tests/unit/fake_device.h"
@@ -102,9 +103,43 @@ static void what_does_not_end_is_told_and_ended(void **state)
     world_run(2, never_done);
 }
 
+#define SUBMITTER ((void *)(uintptr_t)0x51)
+#define READER    ((void *)(uintptr_t)0x52)
+
+/* In the order of the stream that reads it: the submitter's knows nothing of that. */
+static void frees_after_the_reader(int rank, int size)
+{
+    float v[2] = {(float)rank, 1};
+    const int64_t n = 2;
+    struct hvd_tensor t = on_gpu("g", v, &n);
+    hvd_handle h;
+
+    (void)size;
+    t.output = NULL;
+    t.stream = SUBMITTER;
+    CHECK_OK(hvd_init(NULL));
+    CHECK_OK(hvd_allgather_async(&t, NULL, NULL, 0, &h));
+    CHECK_OK(finish(h));
+    CHECK(fake.last_free_stream == SUBMITTER, "freed in %p", fake.last_free_stream);
+    CHECK_OK(hvd_allgather_async(&t, NULL, NULL, 0, &h));
+    CHECK_OK(hvd_wait_on_stream(h, SUBMITTER, -1));
+    CHECK_OK(hvd_wait_on_stream(h, READER, -1));
+    CHECK_OK(finish(h));
+    CHECK(fake.last_free_stream == READER, "freed in %p", fake.last_free_stream);
+    CHECK_OK(hvd_shutdown());
+    CHECK(fake.n_events == 0, "%d events are left", (int)fake.n_events);
+}
+
+static void a_result_is_freed_in_the_order_of_who_waited_last(void **state)
+{
+    (void)state;
+    world_run(2, frees_after_the_reader);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_result_is_freed_in_the_order_of_who_waited_last),
         cmocka_unit_test(what_does_not_end_is_told_and_ended),
         cmocka_unit_test(a_nan_of_one_that_has_joined_is_named),
     };

@@ -252,7 +252,9 @@ static int make_streams(struct device *g, struct err *err)
                      greatest);
         g->n_streams += r == 0;
     }
-    return r;
+    return r == 0 ? CUDA_TRY(g->cu, stream_new, err, &g->results,
+                             CU_STREAM_NON_BLOCKING, greatest)
+                  : r;
 }
 
 static int fill(struct device *g, struct err *err)
@@ -290,6 +292,8 @@ static void take_apart(struct device *g)
         scratch_release(&g->scratch);
         for (uint32_t i = 0; i < g->n_streams; i++)
             (void)g->cu->stream_free(g->streams[i]); /* the driver may have ended */
+        if (g->results)
+            (void)g->cu->stream_free(g->results);
         gpu_leave(&scope);
     }
     if (g->xids)
@@ -563,18 +567,33 @@ int gpu_wait(struct device *g,
     return lose(g, r, err);
 }
 
-int gpu_alloc(
-    struct device *g, uint64_t bytes, void *stream, void **ret, struct err *err)
+/* In a stream of its own: of the job's stream a graph may be captured meanwhile. What
+ * has just been freed in a user's stream is given before it has come so far there; this
+ * stream waits then, and the event with it. */
+int gpu_alloc(struct device *g,
+              uint64_t bytes,
+              void **ret,
+              struct device_event **ret_given,
+              struct err *err)
 {
+    struct device_event *e = NULL;
     struct gpu_scope scope;
     cu_ptr p = 0;
     int r = gpu_enter(g, &scope, err);
 
     if (r < 0)
         return r;
-    r = memory_take(g->memory, bytes, is_all(stream) ? NULL : stream, &p, err);
-    gpu_leave(&scope);
+    r = event_new(g->events, &e, err);
     if (r == 0)
-        *ret = (void *)(uintptr_t)p;
-    return lose(g, r, err);
+        r = memory_take(g->memory, bytes, g->results, &p, err);
+    if (r == 0)
+        r = event_record(e, g->results, err);
+    gpu_leave(&scope);
+    if (r < 0) {
+        event_unref(e);
+        return lose(g, r, err); /* of a context that is lost nothing goes back */
+    }
+    *ret = (void *)(uintptr_t)p;
+    *ret_given = e;
+    return 0;
 }

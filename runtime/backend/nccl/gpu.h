@@ -65,6 +65,7 @@ struct device {
     char name[64];
     cu_stream streams[GPU_MAX_STREAMS]; /* [0] for everything unless n_streams > 1 */
     uint32_t n_streams;
+    cu_stream results; /* memory for them is taken in its order; nothing runs in it */
     struct event_pool *events;
     struct memory *memory;  /* the process's */
     struct scratch scratch; /* the launcher's */
@@ -176,8 +177,11 @@ int gpu_wait(struct device *g,
              void *stream,
              uint64_t deadline_ns,
              struct err *err);
-int gpu_alloc(
-    struct device *g, uint64_t bytes, void *stream, void **ret, struct err *err);
+int gpu_alloc(struct device *g,
+              uint64_t bytes,
+              void **ret,
+              struct device_event **ret_given,
+              struct err *err);
 void gpu_free(void *p, void *stream);
 int gpu_ordinal(struct device *g);
 void gpu_counts(struct device *g, struct device_counts *ret);

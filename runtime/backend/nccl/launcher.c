@@ -56,17 +56,23 @@ static void copy_names(struct job *job, size_t *at, const char *const *names, si
     job->names = v;
 }
 
+static void add_ready(struct job *job, struct device_event *e)
+{
+    size_t j = job->n_ready;
+
+    while (e && j > 0 && job->ready[j - 1] != e)
+        j--;
+    if (e && j == 0)
+        job->ready[job->n_ready++] = event_ref(e);
+}
+
 /* References to the distinct ready events; neighbours mostly share one. */
 static void copy_ready(struct job *job, struct batch_item *items, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        struct device_event *e = items[i].ready;
-        size_t j = job->n_ready;
-        items[i].ready = NULL;
-        while (e && j > 0 && job->ready[j - 1] != e)
-            j--;
-        if (e && j == 0)
-            job->ready[job->n_ready++] = event_ref(e);
+        add_ready(job, items[i].ready);
+        add_ready(job, items[i].given);
+        items[i].ready = items[i].given = NULL;
     }
 }
 
@@ -78,7 +84,7 @@ struct job *job_new(enum job_kind kind,
 {
     size_t n = batch ? batch->n_items : 0, at = aligned(sizeof(struct job));
     size_t text = names_bytes(names, n), one = sizeof(struct batch_item)
-                                               + 3 * sizeof(void *)
+                                               + 4 * sizeof(void *)
                                                + (plans ? sizeof(*plans) : 0);
 
     if (n > (SIZE_MAX / 2 - text - extra_bytes) / one)
@@ -92,7 +98,7 @@ struct job *job_new(enum job_kind kind,
     if (batch) {
         struct batch_item *items = part(job, &at, n * sizeof(*items));
         memcpy(items, batch->items, n * sizeof(*items));
-        job->ready = part(job, &at, n * sizeof(struct device_event *));
+        job->ready = part(job, &at, 2 * n * sizeof(struct device_event *));
         copy_ready(job, items, n);
         job->batch = *batch;
         job->batch.items = items;

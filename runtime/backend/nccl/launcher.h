@@ -40,7 +40,7 @@ struct job {
     bool is_urgent; /* a host waits for done: the watcher looks at it more often */
     cu_stream stream;
     uint32_t stream_index;
-    struct batch batch; /* JOB_BATCH, JOB_CODEC, JOB_CHECK; items' ready is NULL */
+    struct batch batch; /* JOB_BATCH, JOB_CODEC, JOB_CHECK; items' events are NULL */
     const char *const *names;
     const struct codec_plan *plans;
     uint32_t set;

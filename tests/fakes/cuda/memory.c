@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Device memory of the fake: each block is mapped by itself, with a guard page before
  * and behind it. Freed blocks stay mapped without access, so that a late use of one is
- * a fault at its address. Pools are only names. */
+ * a fault at its address. Pools are only names. As the driver's they give what was
+ * freed in a stream to the next who asks in that stream, at once: only what comes after
+ * that in the stream may use it. */
 #include "tests/fakes/cuda/fake_cuda.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
-#define PAGE 4096u
+#define PAGE      4096u
+#define NO_STREAM ((cu_stream)(intptr_t)-1) /* its block cannot be had again */
 
 struct block {
     struct block *next;
@@ -17,10 +20,13 @@ struct block {
     int device;
     bool is_pinned;
     bool is_given; /* an entry will free it */
+    cu_stream given_in;
+    uint64_t turn; /* of the entry */
 };
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct block *blocks;
 static unsigned n_device;
+static uint64_t turns;
 struct cu_pool_s {
     int device;
 };
@@ -158,6 +164,21 @@ int cuMemFree_v2(cu_ptr p)
     return 0;
 }
 
+/* What was freed in the stream before, though that has not come so far. */
+static void *take_again(size_t bytes, cu_stream s)
+{
+    pthread_mutex_lock(&lock);
+    struct block *b = blocks;
+    while (b
+           && !(b->is_given && b->given_in == s && b->bytes == bytes
+                && b->device == fake_current()->device))
+        b = b->next;
+    if (b)
+        b->is_given = false;
+    pthread_mutex_unlock(&lock);
+    return b ? b->p : NULL;
+}
+
 EXPORT int cuMemAllocAsync(cu_ptr *ret, size_t bytes, cu_stream s);
 int cuMemAllocAsync(cu_ptr *ret, size_t bytes, cu_stream s)
 {
@@ -169,7 +190,8 @@ int cuMemAllocAsync(cu_ptr *ret, size_t bytes, cu_stream s)
     pthread_mutex_lock(&fake.lock);
     (void)fake_stream(s);
     pthread_mutex_unlock(&fake.lock);
-    r = take(bytes, false, &p);
+    p = take_again(bytes, s);
+    r = p ? 0 : take(bytes, false, &p);
     if (r == 0)
         *ret = (cu_ptr)(uintptr_t)p;
     return r;
@@ -182,38 +204,60 @@ int cuMemAllocFromPoolAsync(cu_ptr *ret, size_t bytes, cu_pool pool, cu_stream s
     return pool ? cuMemAllocAsync(ret, bytes, s) : CU_INVALID_VALUE;
 }
 
+struct freeing {
+    void *p;
+    uint64_t turn;
+};
+
+static struct block *block_at(const void *p)
+{
+    struct block *b = blocks;
+
+    while (b && (b->p != p || b->is_pinned))
+        b = b->next;
+    return b;
+}
+
 static int free_entry(void *arg)
 {
-    void *p;
+    struct freeing f;
 
-    memcpy(&p, arg, sizeof p);
-    give(p, false);
+    memcpy(&f, arg, sizeof f);
+    pthread_mutex_lock(&lock);
+    struct block *b = block_at(f.p);
+    bool is_it = b && b->is_given && b->turn == f.turn; /* nobody has taken it again */
+    if (is_it)
+        b->given_in = NO_STREAM;
+    pthread_mutex_unlock(&lock);
+    if (is_it)
+        give(f.p, false);
     return 0;
 }
 
 /* is_given false: its free was refused, as of a context that is lost. */
-static void mark_given(const void *p, bool is_given)
+static uint64_t mark_given(const void *p, bool is_given, cu_stream s)
 {
     pthread_mutex_lock(&lock);
-    struct block *b = blocks;
-    while (b && (b->p != p || b->is_pinned))
-        b = b->next;
+    struct block *b = block_at(p);
     if (!b || b->is_given == is_given)
         hvd_fake_die("%p is freed, and no block of device memory begins there%s", p,
                      b ? " any more" : "");
     b->is_given = is_given;
+    b->given_in = s;
+    uint64_t turn = b->turn = ++turns;
     pthread_mutex_unlock(&lock);
+    return turn;
 }
 
 EXPORT int cuMemFreeAsync(cu_ptr p, cu_stream s);
 int cuMemFreeAsync(cu_ptr p, cu_stream s)
 {
-    void *at = host_of(p);
+    struct freeing f = {.p = host_of(p)};
 
-    mark_given(at, true);
-    int r = hvd_fake_enqueue(s, free_entry, &at, sizeof at);
+    f.turn = mark_given(f.p, true, s);
+    int r = hvd_fake_enqueue(s, free_entry, &f, sizeof f);
     if (r)
-        mark_given(at, false);
+        (void)mark_given(f.p, false, s);
     return r;
 }
 
