@@ -66,43 +66,74 @@ static struct op *op_to_forget(struct world *w, uint32_t set, uint32_t number)
     return op;
 }
 
-static int forget(struct world *w, const void *data, int process_set, struct err *err)
+/* The submitted operation, which the caller owns; with a handle where ret_handle. */
+static int begin(struct world *w,
+                 const void *data,
+                 int process_set,
+                 hvd_handle *ret_handle,
+                 struct op **ret,
+                 struct err *err)
 {
     const uint32_t set = (uint32_t)process_set;
     uint32_t number = process_set < 0 ? 0 : regions_find(&w->co->regions, set, data, 1);
     struct op *op;
-    int r;
+    int r = 0;
 
     if (number == 0)
         return err_set(err, HVD_INVALID_ARGUMENT,
                        "hvd_deregister: data lies in no registered buffer of process "
                        "set %d",
                        process_set);
-    if (op_in_callback())
-        return err_set(err, HVD_INVALID_ARGUMENT,
-                       "hvd_deregister: called inside a callback");
     op = op_to_forget(w, set, number);
     if (!op)
         return err_set(err, HVD_NO_MEMORY, "out of memory for an operation");
     coordinator_own(w->co, op);
-    r = coordinator_submit(w->co, &op, 1, err);
+    if (ret_handle && handles_add(runtime_handles(), op, ret_handle) < 0)
+        r = err_set(err, HVD_NO_MEMORY, "out of memory for a handle");
+    else if ((r = coordinator_submit(w->co, &op, 1, err)) < 0 && ret_handle)
+        (void)handles_remove(runtime_handles(), *ret_handle);
+    if (r < 0)
+        op_unref(op);
+    else
+        *ret = op;
+    return r;
+}
+
+int hvd_deregister_async(const void *data, int process_set, hvd_handle *ret_handle)
+{
+    struct err *err = api_fresh_error();
+    struct op *op;
+    struct world *w;
+    int r = ret_handle ? runtime_get(&w, err)
+                       : err_set(err, HVD_INVALID_ARGUMENT, "ret_handle: is NULL");
+
+    if (r < 0)
+        return r;
+    r = begin(w, data, process_set, ret_handle, &op, err);
     if (r == 0)
-        r = coordinator_wait(w->co, op, OP_ENDED, UINT64_MAX);
-    if (r < 0 && op_status(op) == r)
-        r = err_set(err, r, "%s", op->error);
-    op_unref(op);
+        op_unref(op);
+    runtime_put(w);
     return r;
 }
 
 int hvd_deregister(const void *data, int process_set)
 {
     struct err *err = api_fresh_error();
+    struct op *op;
     struct world *w;
     int r = runtime_get(&w, err);
 
     if (r < 0)
         return r;
-    r = forget(w, data, process_set, err);
+    if (op_in_callback())
+        r = err_set(err, HVD_INVALID_ARGUMENT,
+                    "hvd_deregister: called inside a callback");
+    else if ((r = begin(w, data, process_set, NULL, &op, err)) == 0) {
+        r = coordinator_wait(w->co, op, OP_ENDED, UINT64_MAX);
+        if (r < 0 && op_status(op) == r)
+            r = err_set(err, r, "%s", op->error);
+        op_unref(op);
+    }
     runtime_put(w);
     return r;
 }

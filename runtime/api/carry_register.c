@@ -20,8 +20,9 @@
 #include "runtime/api/observe.h"
 #include "runtime/base/mem.h"
 
-struct verdict { /* on the wire, of one member */
-    uint8_t is_good;
+enum { REFUSED, GOOD, CANNOT }; /* by the program's fault; - ; by NCCL's, memory's */
+struct verdict {                /* on the wire, of one member */
+    uint8_t how;
     char why[255];
 };
 
@@ -72,7 +73,7 @@ static int exchange(struct coordinator *co,
     return carry_post(co, set->backend, &batch, err);
 }
 
-/* 0: all could. 1: `why` says who could not. */
+/* 0: all could. Above: it ends with -status, and `why` says who could not. */
 static int judge(struct coordinator *co,
                  const struct process_set *set,
                  const struct op *op,
@@ -87,7 +88,7 @@ static int judge(struct coordinator *co,
             : err_set(err, -ENOMEM, "rank %u is out of memory for a buffer", co->rank);
 
     for (uint32_t i = 0; i < set->n && r == 0; i++) {
-        if (all[i].is_good)
+        if (all[i].how == GOOD)
             continue;
         all[i].why[sizeof(all[i].why) - 1] = 0;
         (void)err_set(why, -EINVAL,
@@ -95,7 +96,7 @@ static int judge(struct coordinator *co,
                       "(host %s) cannot: %s",
                       name_shown(op->req.name, name), set->ranks[i],
                       co->members[set->ranks[i]].host, all[i].why);
-        return 1;
+        return all[i].how == CANNOT ? -HVD_UNSUPPORTED : -HVD_INVALID_ARGUMENT;
     }
     return r;
 }
@@ -108,7 +109,7 @@ add(struct coordinator *co, struct process_set *set, struct op *op, struct err *
         .number = regions_next(&co->regions, set->id, set->last_region),
         .at = (uintptr_t)op->data,
         .bytes = op->bytes};
-    struct verdict mine = {.is_good = 1};
+    struct verdict mine = {.how = GOOD};
     struct err why = ERR_INIT;
     void *p = (void *)region.at;
     int r = check(co, op, region.number, &why);
@@ -119,20 +120,19 @@ add(struct coordinator *co, struct process_set *set, struct op *op, struct err *
         && r != -EEXIST && r != -EBUSY)
         return err_set(err, r, "%s", why.text); /* the device, or the world */
     if (r < 0) {
-        mine.is_good = 0;
+        mine.how = r == -ENOTSUP || r == -EIO || r == -ENOMEM ? CANNOT : REFUSED;
         memcpy(mine.why, why.text, strnlen(why.text, sizeof(mine.why) - 1));
     }
     r = judge(co, set, op, &mine, &why, err);
     if (r < 0)
         return r;
-    if (r > 0 && mine.is_good)
+    if (r > 0 && mine.how == GOOD)
         co->gpu.ops->buffer_forget(set->device_backend, p);
     if (r == 0) {
         set->last_region = region.number;
         regions_add(&co->regions, &region);
     }
-    carry_finish(co, op, r == 0 ? HVD_OK : HVD_INVALID_ARGUMENT,
-                 r == 0 ? NULL : why.text);
+    carry_finish(co, op, -r, r == 0 ? NULL : why.text);
     return 0;
 }
 

@@ -32,7 +32,9 @@ enum hvd_status {
     HVD_ABORTED = -4, /* a rank was lost; the world is broken until shutdown + init */
     HVD_TIMEOUT = -5, /* hvd_wait's own deadline; the operation goes on */
     HVD_NO_MEMORY = -6,
-    HVD_INTERNAL = -7
+    HVD_INTERNAL = -7,
+    HVD_UNSUPPORTED =
+        -8 /* a machine or library of the ranks' cannot; all is as before */
 };
 
 enum hvd_dtype {
@@ -357,8 +359,9 @@ HVD_API size_t hvd_device_report(char *buf, size_t n);
  * with as much memory each. It holds for this process set only, until hvd_deregister,
  * until the set goes or hvd_shutdown; the memory stays valid until then. At most 255 of
  * a set at once, which do not overlap. Where a rank cannot, none does: the operation
- * fails on all with HVD_INVALID_ARGUMENT and the sentence that names it, and tensors
- * there travel as before.
+ * fails on all with the sentence that names it, and tensors there travel as before.
+ * HVD_UNSUPPORTED where NCCL or memory of that rank is at fault, HVD_INVALID_ARGUMENT
+ * where the program is.
  * From its end on a tensor that is submitted lies in the same buffer on all ranks, or
  * in none, else it fails with the sentence of a mismatch: data and output both, where
  * it has both. Until then none that lies there is pending. Of an allgather, gather,
@@ -372,6 +375,9 @@ hvd_register_async(const struct hvd_tensor *t, int process_set, hvd_handle *ret_
  * the set call it, for the same buffer, and wait in it; what is on its way in it is
  * waited for. Not inside a callback. */
 HVD_API int hvd_deregister(const void *data, int process_set);
+/* The same without waiting: its memory may be freed when the operation has ended. */
+HVD_API int
+hvd_deregister_async(const void *data, int process_set, hvd_handle *ret_handle);
 /* The NCCL library that the framework of this process has brought, before hvd_init. */
 HVD_API void hvd_device_hint(const char *nccl_path);
 

@@ -78,6 +78,7 @@ void job_fail_by_status(struct job *j, int status, const char *text, bool at_end
     case HVD_ABORTED:
     case HVD_TIMEOUT:
     case HVD_INTERNAL:
+    case HVD_UNSUPPORTED: /* of buffers alone, which TensorFlow registers none of */
         break;
     }
     (void)snprintf(lost, sizeof(lost), "HorovodInternalError: %s", text);

@@ -28,8 +28,8 @@
  *
  * Statuses to exceptions: HVD_NOT_INITIALIZED and, when submitting,
  * HVD_INVALID_ARGUMENT are ValueError (as Horovod's); HVD_NO_MEMORY is MemoryError;
- * everything else is HorovodInternalError. Called by _hvd/basics.py, _hvd/handles.py
- * and _hvd/torch. */
+ * HVD_UNSUPPORTED is NotImplementedError; everything else is HorovodInternalError.
+ * Called by _hvd/basics.py, _hvd/handles.py and _hvd/torch. */
 #include "runtime/python/ext/module.h"
 
 #include <string.h>
@@ -59,6 +59,8 @@ PyObject *raise_text(PyObject *module, int status, int is_submit, const char *te
 
     if (status == HVD_NO_MEMORY)
         type = PyExc_MemoryError;
+    else if (status == HVD_UNSUPPORTED)
+        type = PyExc_NotImplementedError;
     else if (status == HVD_NOT_INITIALIZED
              || (status == HVD_INVALID_ARGUMENT && is_submit))
         type = PyExc_ValueError;
