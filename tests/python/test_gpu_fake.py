@@ -40,10 +40,25 @@ class GpuFakeTorch(JobTest):
 
     def test_2(self):
         # PyPI's torch has brought an NCCL, which is none here.
-        scripts = ("gpu_torch.py", "gpu_pg.py")
+        scripts = ("gpu_torch.py", "gpu_pg.py", "gpu_register.py")
         self.run_checks(
             2, scripts, label="gpu_torch.py", timeout=160, HVD_NCCL_LIB=str(FAKES / "libnccl.so.2"), **GPUS
         )
+
+
+class GpuFakeRegister(JobTest):
+    """Where NCCL cannot, and where there are more ranks than two."""
+
+    def register(self, n, **extra):
+        label = f"gpu_register.py on {n} {extra}"
+        nccl = str(FAKES / "libnccl.so.2")
+        self.run_checks(n, "gpu_register.py", label=label, timeout=160, HVD_NCCL_LIB=nccl, **GPUS, **extra)
+
+    def test_3(self):
+        self.register(3)
+
+    def test_an_old_nccl(self):
+        self.register(2, HVD_FAKE_NCCL="21805")
 
 
 class GpuFakeFaults(unittest.TestCase):

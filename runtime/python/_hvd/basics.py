@@ -127,6 +127,7 @@ def shutdown():
     Never waits for an init() of this process that still waits for other ranks: that one ends.
     """
     _native.shutdown()
+    handles.registered.clear()
 
 
 def is_initialized():

@@ -27,6 +27,7 @@ _pending = {}
 _last = []  # the last handle of an operation on a GPU that is finished, for settle()
 _bundles = {}
 _bundle_numbers = itertools.count(-1, -1)
+registered = {}  # id -> what keeps memory alive that NCCL knows, until it is given back or the world ends
 _counters = {}
 _repeated = {}  # name and process set of what has one name for all times -> its lock
 _joins = 0  # of this world that have ended
@@ -54,6 +55,7 @@ def forget():
     _counters.clear()
     _repeated.clear()
     _bundles.clear()
+    registered.clear()
     while _last:
         _native.release(_last.pop())
     for handle in list(_pending):  # shutdown has ended them all

@@ -130,6 +130,7 @@ static PyObject *py_broadcast(PyObject *module, PyObject *args)
     return finish(&s, status, handle);
 }
 
+/* To or from a peer, or of a process set. */
 static PyObject *transfer(PyObject *module,
                           PyObject *args,
                           int (*function)(const struct hvd_tensor *, int, hvd_handle *))
@@ -155,6 +156,28 @@ static PyObject *py_send(PyObject *module, PyObject *args)
 static PyObject *py_recv(PyObject *module, PyObject *args)
 {
     return transfer(module, args, hvd_recv_async);
+}
+
+/* --- memory that NCCL is told of beforehand
+ * ----------------------------------------------------------------------------- */
+
+static PyObject *py_register_buffer(PyObject *module, PyObject *args)
+{
+    return transfer(module, args, hvd_register_async);
+}
+
+static PyObject *py_deregister_buffer(PyObject *module, PyObject *args)
+{
+    struct submission s = {.module = module};
+    unsigned long long data;
+    int process_set, status;
+    hvd_handle handle = 0;
+
+    if (!PyArg_ParseTuple(args, "O!OKi:deregister_buffer", &PyDict_Type, &s.pending,
+                          &s.entry, &data, &process_set))
+        return NULL;
+    status = hvd_deregister_async((void *)(uintptr_t)data, process_set, &handle);
+    return finish(&s, status, handle);
 }
 
 /* --- into memory of the runtime's, for result() or take(); or, with room_bytes, into
@@ -394,6 +417,10 @@ static PyMethodDef methods[] = {
      "room_bytes])"},
     {"alltoall", py_alltoall, METH_VARARGS,
      "alltoall(pending, entry, tensor, splits or None, process_set[, room_bytes])"},
+    {"register_buffer", py_register_buffer, METH_VARARGS,
+     "register_buffer(pending, entry, tensor, process_set)"},
+    {"deregister_buffer", py_deregister_buffer, METH_VARARGS,
+     "deregister_buffer(pending, entry, address, process_set)"},
     {"submit_held", py_submit_held, METH_VARARGS,
      "submit_held(pending, handles): all of them, or none, which are forgotten then"},
     {"barrier", py_barrier, METH_VARARGS, "barrier(pending, entry, name, process_set)"},

@@ -75,6 +75,16 @@ def train(model: torch.nn.Module) -> List[float]:
     return hvd.allgather_object(0.5)
 
 
+def buffers(flat: Tensor, some: hvd.ProcessSet) -> str:
+    with hvd.register_buffer(flat, process_set=some) as buffer:
+        flat = buffer.tensor
+    kept: hvd.RegisteredBuffer = hvd.register_buffer(flat)
+    if not kept.is_registered:
+        return kept.problem
+    kept.deregister()
+    return ""
+
+
 def elastic(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
     sampler = ElasticSampler(range(100), shuffle=False)
     state = TorchState(model=model, optimizer=optimizer, sampler=sampler, epoch=0)

@@ -3,13 +3,16 @@
 
 tensors.py    a tensor is an address, a shape and a dtype
 submit.py     *_async functions, synchronize(), join(), barrier()
+registered.py memory that NCCL is told of beforehand
 autograd.py   functions that wait, and their gradients
 """
 
 from _hvd.torch.autograd import *
 from _hvd.torch.autograd import __all__ as _waiting
+from _hvd.torch.registered import *
+from _hvd.torch.registered import __all__ as _registered
 from _hvd.torch.submit import *
 from _hvd.torch.submit import __all__ as _begun
 from _hvd.torch.submit import submit_allreduce
 
-__all__ = sorted([*_begun, *_waiting])
+__all__ = sorted([*_begun, *_registered, *_waiting])

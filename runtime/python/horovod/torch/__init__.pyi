@@ -51,6 +51,9 @@ from horovod.torch.mpi_ops import (
     Product as Product,
 )
 from horovod.torch.mpi_ops import (
+    RegisteredBuffer as RegisteredBuffer,
+)
+from horovod.torch.mpi_ops import (
     Sum as Sum,
 )
 from horovod.torch.mpi_ops import (
@@ -202,6 +205,9 @@ from horovod.torch.mpi_ops import (
 )
 from horovod.torch.mpi_ops import (
     reducescatter_async as reducescatter_async,
+)
+from horovod.torch.mpi_ops import (
+    register_buffer as register_buffer,
 )
 from horovod.torch.mpi_ops import (
     rocm_built as rocm_built,

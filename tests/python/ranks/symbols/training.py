@@ -56,6 +56,19 @@ def convert_sync_batchnorm(t):
     t.equal(hvd.allreduce(made[1].running_mean), made[1].running_mean, tolerance=1e-6)
 
 
+@symbol("register_buffer", "RegisteredBuffer", ours=True)
+def registered_buffers(t):
+    """On GPUs alone, see gpu_register.py."""
+    try:
+        raise AssertionError(hvd.register_buffer(torch.ones(3)))
+    except ValueError as e:
+        assert "only memory on a GPU" in str(e), e
+    buffer = hvd.RegisteredBuffer(torch.ones(3), hvd.global_process_set, "why")
+    with buffer as same:
+        assert same is buffer and not buffer.is_registered
+    buffer.deregister()
+
+
 @symbol(
     "Compression",
     "horovod.torch.compression.Compressor",

@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: Apache-2.0
+"""hvd.register_buffer(): who has one, what travels as registered, what is refused, and where none can be.
+
+The fake NCCL ends the test where a call finds its memory registered on some ranks only, or a buffer goes
+while a kernel may use it. With an NCCL that cannot register (HVD_FAKE_NCCL below 21900) everything else goes on.
+"""
+
+import gc
+import os
+import re
+import warnings
+import weakref
+
+import horovod.torch as hvd
+import perseus.torch.horovod as perseus
+import torch
+from _hvd import _native, handles
+from checks import check, expect_error, main
+from fake_cuda import to_gpu
+
+hvd.init()
+torch.set_num_threads(1)
+R, N = hvd.rank(), hvd.size()
+CAN = int(os.environ.get("HVD_FAKE_NCCL", "22705")) >= 21900
+TOTAL = N * (N + 1) / 2
+
+
+def registered_bytes():
+    return int(re.search(r"^hvd_device_registered_bytes_total\S* (\d+)", _native.stats_text(), re.M)[1])
+
+
+def buffer_of(n, **options):
+    """A flat tensor and what registering it gave, with its warnings."""
+    flat = to_gpu(torch.zeros(n))
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        made = hvd.register_buffer(flat, **options)
+    return flat, made, said
+
+
+def summed(tensor, name, total=TOTAL, **options):
+    """So many bytes of the sum were in registered memory."""
+    before = registered_bytes()
+    tensor.fill_(R + 1.0)
+    handle = hvd.allreduce_async_(tensor, op=hvd.Sum, name=name, **options)
+    _native.wait(handle)  # counted is what has ended
+    hvd.synchronize(handle)
+    assert tensor.tolist() == [total] * tensor.numel(), tensor
+    return registered_bytes() - before
+
+
+@check
+def what_lies_in_one_is_registered_until_it_is_given_back():
+    flat, made, said = buffer_of(4000)
+    assert made.is_registered == CAN and made.tensor.data_ptr() == flat.data_ptr(), made
+    used = summed(flat[100:1100], "part")
+    assert (used >= 4000) == CAN and (used == 0) == (not CAN), used
+    assert summed(to_gpu(torch.zeros(1000)), "elsewhere") == 0
+    made.deregister()
+    assert not made.is_registered and not handles.registered
+    assert summed(flat[100:1100], "part") == 0
+    made.deregister()  # nothing happens
+    if CAN:
+        assert not said and made.problem == "" and "not registered any more" in repr(made), made
+
+
+@check
+def below_2_19_it_is_said_once_and_training_goes_on():
+    if CAN:
+        return
+    flat, made, said = buffer_of(1000)
+    assert (
+        "rank 0 (host" in made.problem and "has no ncclCommRegister, which came with 2.19" in made.problem
+    )
+    assert len(said) == (R == 0), said
+    if R == 0:
+        assert said[0].category is RuntimeWarning and said[0].filename == __file__, said[0]
+        assert str(said[0].message).endswith("; its tensors travel as before"), said[0]
+    assert made.problem in repr(made)
+    assert summed(flat, "goes on") == 0
+
+
+@check
+def a_block_of_code_has_it():
+    flat = to_gpu(torch.zeros(64, 50))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with hvd.register_buffer(flat) as made:
+            assert made.is_registered == CAN
+            assert (summed(flat[3], "row") > 0) == CAN
+        assert not made.is_registered
+        try:
+            with hvd.register_buffer(flat) as made:
+                raise KeyError("this rank's")
+        except KeyError:
+            pass
+    assert made.is_registered == CAN, "it waited for ranks that need not come"
+    made.deregister()
+
+
+@check
+def gradients_in_a_flat_buffer_are_reduced_where_they_lie():
+    flat, made, _ = buffer_of(60)
+    named = []
+    for i in range(6):
+        p = torch.nn.Parameter(to_gpu(torch.zeros(10)))
+        p.grad = flat[10 * i : 10 * i + 10]
+        named.append((f"p{i}", p))
+    base = torch.optim.SGD([p for _, p in named], lr=1.0)
+    optimizer = hvd.DistributedOptimizer(base, named, op=hvd.Sum)
+    before = registered_bytes()
+    sum(
+        (p.as_subclass(torch.Tensor) * float((i + 1) * (R + 1))).sum() for i, (_, p) in enumerate(named)
+    ).backward()
+    optimizer.step()
+    handles.settle()
+    for i, (_, p) in enumerate(named):
+        assert p.detach().cpu().tolist() == [-(i + 1) * TOTAL] * 10, p
+    assert (registered_bytes() - before >= 240) == CAN
+    made.deregister()
+
+
+@check
+def it_is_its_process_sets():
+    if N < 3:
+        return
+    mine = hvd.add_process_set([0, N - 1])
+    flat = to_gpu(torch.zeros(1000))
+    if mine.included():
+        _, made, said = buffer_of(1000, process_set=mine)
+        assert len(said) == (R == 0 and not CAN), said
+        flat = made.tensor
+        assert (summed(flat[:500], "of the set", N + 1.0, process_set=mine) > 0) == CAN
+    assert summed(flat[:500], "of the world") == 0
+    if mine.included():
+        made.deregister()
+    hvd.remove_process_set(mine)
+
+
+@check
+def what_cannot_be_registered_is_refused():
+    x = to_gpu(torch.zeros(6, 4))
+    expect_error(ValueError, ["only memory on a GPU"], hvd.register_buffer, torch.zeros(4))
+    expect_error(ValueError, ["(4, 6)", "gaps"], hvd.register_buffer, x.t())
+    expect_error(ValueError, ["gaps"], hvd.register_buffer, x[:, :2])
+    expect_error(ValueError, ["only memory on a GPU"], hvd.register_buffer, to_gpu(torch.zeros(0)))
+    expect_error(TypeError, ["torch.Tensor", "list"], hvd.register_buffer, [1.0])
+    expect_error(TypeError, ["process_set"], hvd.register_buffer, x, process_set=0)
+    assert not handles._pending and not handles.registered
+
+
+@check
+def what_overlaps_or_differs_is_every_ranks_error():
+    flat, made, _ = buffer_of(1000)
+    if CAN:
+        expect_error(
+            hvd.HorovodInternalError, ["overlaps registered buffer"], hvd.register_buffer, flat[:10]
+        )
+    if N > 1:
+        other = to_gpu(torch.zeros(10 + R))
+        expect_error(hvd.HorovodInternalError, ["Mismatched REGISTER"], hvd.register_buffer, other)
+    assert made.is_registered == CAN and (summed(flat, "well") > 0) == CAN
+    made.deregister()
+
+
+@check
+def its_memory_lives_as_long_as_nccl_knows_it():
+    flat, made, _ = buffer_of(1000)
+    if not CAN:
+        return
+    seen = weakref.ref(made.tensor)
+    address = made.tensor.data_ptr()
+    del flat, made
+    gc.collect()
+    assert seen() is not None and seen().data_ptr() == address
+    hvd.shutdown()
+    gc.collect()
+    assert seen() is None and not handles.registered
+    hvd.init()
+
+
+@check
+def in_a_new_world_none_is_registered():
+    _, made, _ = buffer_of(1000)
+    hvd.shutdown()
+    assert not made.is_registered
+    hvd.init()
+    assert not made.is_registered
+    made.deregister()  # of a world that is gone: nothing to do, and nobody to wait for
+    _, again, _ = buffer_of(1000)
+    assert again.is_registered == CAN
+    again.deregister()
+
+
+@check
+def perseus_has_it_too():
+    assert perseus.register_buffer is hvd.register_buffer
+
+
+main(R)
