@@ -252,12 +252,8 @@ refuse_body(struct backend *meeting, uint32_t me, struct party *p, char *said)
     (void)p;
     if (coder_open(&c, meeting, me, said))
         return 1;
-    int rc = refused(&c, "fp16", 1, OP_ADASUM, -ENOTSUP,
-                     "compression fp16 of ADASUM of GPU tensors is not built: they "
-                     "travel as float32",
-                     said);
-    if (!rc) /* one does not make room for another of its batch */
-        rc = refused(&c, "int8", 2, OP_SUM, -ENOSPC,
+    /* one does not make room for another of its batch */
+    int rc = refused(&c, "int8", 2, OP_SUM, -ENOSPC,
                      "compression of \"t5.float32\": keeps 8192 bytes between steps, "
                      "4400 of 30000 are left (HVD_COMPRESSION_MEMORY)",
                      said);

@@ -2,6 +2,7 @@
 /* Compression of GPU tensors through the C API: the same numbers as of tensors of the
  * host, by a tensor's own codec and by HVD_COMPRESSION, with ranks that have joined and
  * sets that go; and what is refused. */
+#include <dlfcn.h>
 #include <math.h>
 
 #include "tests/unit/hvdgpu_world.h"
@@ -11,6 +12,23 @@ enum { N = 6000, STEPS = 20, TENSORS = 6 };
 static float value(int rank, int step, int i)
 {
     return sinf((float)(rank * 7919 + step * 31 + i)) * 3.0f;
+}
+
+static bool has_no_blas; /* in this process */
+static int n_blas_looks;
+
+/* In place of libc's, which it calls: a machine without cuBLAS. */
+void *dlopen(const char *name, int flags);
+void *dlopen(const char *name, int flags)
+{
+    void *(*real)(const char *, int);
+    void *p = dlsym(RTLD_NEXT, "dlopen");
+
+    memcpy(&real, &p, sizeof(real));
+    if (!name || !strstr(name, "libcublas"))
+        return real(name, flags);
+    n_blas_looks++;
+    return has_no_blas ? NULL : real(name, flags);
 }
 
 static int submit(int device,
@@ -33,7 +51,8 @@ static int submit(int device,
 /* --- as on the host --- */
 
 static const char *the_codec; /* NULL: HVD_COMPRESSION's */
-static double the_slack;      /* 0: to the bit */
+static int the_op = HVD_AVERAGE;
+static double the_slack; /* 0: to the bit */
 
 static void beside_body(int rank, int size)
 {
@@ -54,10 +73,10 @@ static void beside_body(int rank, int size)
             (void)snprintf(name[1], sizeof(name[1]), "gpu%d", k);
             for (int i = 0; i < N; i++)
                 host[k][i] = gpu[k][i] = value(rank, step * TENSORS + k, i);
-            CHECK_OK(submit(HVD_DEVICE_HOST, name[0], the_codec, host[k], HVD_AVERAGE,
-                            0, &h[2 * k]));
-            CHECK_OK(submit(rank, name[1], the_codec, gpu[k], HVD_AVERAGE, 0,
-                            &h[2 * k + 1]));
+            CHECK_OK(submit(HVD_DEVICE_HOST, name[0], the_codec, host[k], the_op, 0,
+                            &h[2 * k]));
+            CHECK_OK(
+                submit(rank, name[1], the_codec, gpu[k], the_op, 0, &h[2 * k + 1]));
         }
         for (int k = 0; k < 2 * TENSORS; k++)
             CHECK_OK(finish(h[k]));
@@ -100,6 +119,50 @@ static void results_are_the_host_s(void **state)
     the_codec = "bf16";
     the_slack = 0.1;
     run(2, beside_body);
+    the_slack = 0;
+}
+
+/* All have the same bits: the least of any number is the greatest. */
+static void same_body(int rank, int size)
+{
+    float *v = floats_on_gpu(rank, N), *least = floats_on_gpu(rank, N),
+          *most = floats_on_gpu(rank, N);
+    hvd_handle h;
+
+    (void)size;
+    CHECK_OK(hvd_init(NULL));
+    for (int i = 0; i < N; i++)
+        v[i] = value(rank, 1, i);
+    CHECK_OK(submit(rank, "x", the_codec, v, the_op, 0, &h));
+    CHECK_OK(finish(h));
+    memcpy(least, v, N * sizeof(*v));
+    memcpy(most, v, N * sizeof(*v));
+    CHECK_OK(submit(rank, "least", "none", least, HVD_MIN, 0, &h));
+    CHECK_OK(finish(h));
+    CHECK_OK(submit(rank, "most", "none", most, HVD_MAX, 0, &h));
+    CHECK_OK(finish(h));
+    for (int i = 0; i < N; i++)
+        CHECK(least[i] == most[i], "%d: %.9g to %.9g", i, (double)least[i],
+              (double)most[i]);
+    CHECK_OK(hvd_shutdown());
+}
+
+/* As on the host each level rounds, of any number of ranks. */
+static void halves_of_adasum_are_the_host_s(void **state)
+{
+    (void)state;
+    the_op = HVD_ADASUM;
+    the_codec = "fp16";
+    the_slack = 0.02;
+    run(2, beside_body);
+    run(3, beside_body);
+    run(3, same_body);
+    run(4, same_body);
+    the_codec = "bf16";
+    the_slack = 0.15;
+    run(4, beside_body);
+    run(3, same_body);
+    the_op = HVD_AVERAGE;
     the_slack = 0;
 }
 
@@ -184,13 +247,14 @@ static void refuse_body(int rank, int size)
     float *v = floats_on_gpu(rank, N);
     hvd_handle h;
 
+    has_no_blas = rank == 1;
     CHECK_OK(hvd_init(NULL));
-    CHECK_OK(submit(rank, "a", "fp16", v, HVD_ADASUM, 0, &h));
+    CHECK_OK(submit(rank, "a", "powersgd", v, HVD_SUM, 0, &h));
     CHECK(finish(h) == HVD_INVALID_ARGUMENT, "%d", hvd_poll(h));
     CHECK(
         !strcmp(shared->r[rank].text,
-                "tensor \"a\": compression fp16 of ADASUM of GPU tensors is not built: "
-                "they travel as float32"),
+                "tensor \"a\": compression powersgd of GPU tensors needs cuBLAS on all "
+                "ranks (libcublas.so.13, .12 or .11 was not found)"),
         "%s", shared->r[rank].text);
     v[0] = 1;
     CHECK_OK(submit(rank, "a", "none", v, HVD_SUM, 0, &h)); /* the world goes on */
@@ -199,7 +263,7 @@ static void refuse_body(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-static void what_is_not_built_fails_the_tensor_alone(void **state)
+static void what_cannot_be_done_fails_the_tensor_alone(void **state)
 {
     (void)state;
     run(2, refuse_body);
@@ -214,10 +278,11 @@ static void refuse_nan_body(int rank, int size)
     hvd_handle h;
 
     (void)setenv("HVD_NANCHECK", "1", 1);
+    has_no_blas = rank == 1;
     CHECK_OK(hvd_init(NULL));
     memset(w, 0, N * sizeof(*w));
     v[5] = NAN;
-    CHECK_OK(submit(rank, "a", "fp16", v, HVD_ADASUM, 0, &h));
+    CHECK_OK(submit(rank, "a", "powersgd", v, HVD_SUM, 0, &h));
     CHECK(finish(h) == HVD_INVALID_ARGUMENT, "%d", hvd_poll(h));
     t.device = rank;
     ((int32_t *)(void *)w)[5] = 1;
@@ -262,10 +327,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(results_are_the_host_s),
+        cmocka_unit_test(halves_of_adasum_are_the_host_s),
         cmocka_unit_test(the_default_counts_for_gpus_too),
         cmocka_unit_test(who_has_joined_gives_zeros),
         cmocka_unit_test(sets_come_and_go),
-        cmocka_unit_test(what_is_not_built_fails_the_tensor_alone),
+        cmocka_unit_test(what_cannot_be_done_fails_the_tensor_alone),
         cmocka_unit_test(a_refused_tensor_s_nan_is_nobody_s),
         cmocka_unit_test(too_little_memory_is_said),
     };

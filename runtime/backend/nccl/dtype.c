@@ -52,6 +52,20 @@ int nccl_dtype_of(enum dtype t)
     return (unsigned)t < DT_COUNT ? rows[t].nccl : -1;
 }
 
+bool dtype_casts(enum dtype a,
+                 enum dtype b,
+                 enum kernel_id *there,
+                 enum kernel_id *back)
+{
+    for (size_t i = 0; i < sizeof(casts) / sizeof(casts[0]); i++)
+        if (casts[i].a == a && casts[i].b == b) {
+            *there = casts[i].there;
+            *back = casts[i].back;
+            return true;
+        }
+    return false;
+}
+
 static enum dtype wire_of(const struct reduction_ask *a)
 {
     if (a->dtype == DT_U16 || a->dtype == DT_I16)
@@ -90,12 +104,8 @@ static void choose_kernels(const struct reduction_ask *a, struct reduction *r)
     r->in = r->out = rows[a->dtype].same;
     r->needs_in = r->in_scale != 1.0 || a->dtype == DT_BOOL;
     r->needs_out = r->out_scale != 1.0 || r->out_divisor != 1;
-    for (size_t i = 0; i < sizeof(casts) / sizeof(casts[0]); i++)
-        if (casts[i].a == a->dtype && casts[i].b == r->wire) {
-            r->in = casts[i].there;
-            r->out = casts[i].back;
-            r->needs_in = r->needs_out = true;
-        }
+    if (dtype_casts(a->dtype, r->wire, &r->in, &r->out))
+        r->needs_in = r->needs_out = true;
     if (!r->needs_in)
         r->in = KERNEL_copy;
     if (!r->needs_out)

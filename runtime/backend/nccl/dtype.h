@@ -31,6 +31,11 @@ struct reduction {
 
 /* Of what reduction_supported() allows; every NCCL that is taken (2.10) has it all. */
 void reduction_plan(const struct reduction_ask *ask, struct reduction *ret);
+/* The kernels between two types, there and back; false: there are none. */
+bool dtype_casts(enum dtype a,
+                 enum dtype b,
+                 enum kernel_id *there,
+                 enum kernel_id *back);
 /* NCCL's number of an element type, -1: it has none. */
 int nccl_dtype_of(enum dtype t);
 

@@ -52,11 +52,6 @@ static int check(const struct comm *c, const struct codec_plan *p, struct err *e
 {
     const struct gcodec_row *row = row_of(p->codec.id);
 
-    if (is_narrowed(p) && p->op == OP_ADASUM)
-        return err_set(err, -ENOTSUP,
-                       "compression %s of ADASUM of GPU tensors is not built: they "
-                       "travel as float32",
-                       codec_name(p->codec.id));
     if (!has_rounds(p))
         return 0;
     if (!row)

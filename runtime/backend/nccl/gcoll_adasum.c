@@ -10,8 +10,13 @@
  * Dot products are added up in float64 in an order that counts alone fix (adasum.cu).
  * 16-bit floats are widened, and rounded once, at the end.
  *
- * Memory: the batch twice in the fusion buffer, ours and the partner's, and behind them
- * the sums of each chunk and the weights of each tensor. The combined vectors replace
+ * Compressed (fp16, bf16) the arithmetic is the same, but what is sent is rounded to 16
+ * bits, with the sender's own copy of it, and so is the result: as on the CPU each
+ * level rounds, and all have the same bits.
+ *
+ * Memory: the batch twice in the fusion buffer, ours and the partner's, compressed once
+ * more by halves of both, and behind them the sums of each chunk and the weights of
+ * each tensor. The combined vectors replace
  * a, whosever that is: then the two halves change their names. Called by gcoll.c. */
 #include <errno.h>
 
@@ -20,6 +25,8 @@
 #include "runtime/backend/nccl/launch.h"
 #include "runtime/backend/nccl/table.h"
 #include "runtime/base/mem.h"
+
+#define HALF_SIZE 2u
 
 struct adasum {
     struct post *p;
@@ -33,6 +40,10 @@ struct adasum {
     struct chunk *tensors;      /* [n] of struct args_dots_end */
     uint32_t n_chunks;
     cu_ptr ours, theirs, sums, weights;
+    bool is_halved; /* 16 bits of each element travel: */
+    int half_dtype;
+    enum kernel_id narrow, widen;
+    cu_ptr half_ours, half_theirs;
 };
 
 static uint64_t aligned(uint64_t bytes)
@@ -80,6 +91,10 @@ static int begin(struct adasum *a, struct err *err)
                                       b->prescale, b->postscale, a->p->c->n};
 
     reduction_plan(&ask, &a->r);
+    if (a->p->wire) {
+        a->is_halved = dtype_casts(a->r.wire, *a->p->wire, &a->narrow, &a->widen);
+        a->half_dtype = nccl_dtype_of(*a->p->wire);
+    }
     a->size = (uint32_t)dtype_size(b->dtype);
     a->wire_size = (uint32_t)dtype_size(a->r.wire);
     a->n = b->n_items;
@@ -100,15 +115,20 @@ static int begin(struct adasum *a, struct err *err)
 static int find_memory(struct adasum *a, struct err *err)
 {
     const uint64_t wire = a->plan.wire_bytes, sums = a->n_chunks * sizeof(struct dots),
-                   weights = a->n * sizeof(struct weights);
+                   weights = a->n * sizeof(struct weights),
+                   half = a->is_halved ? aligned(wire / a->wire_size * HALF_SIZE) : 0;
     cu_ptr at;
 
-    if (wire > INT64_MAX / 4)
+    if (wire > INT64_MAX / 8)
         return err_set(err, -EOVERFLOW, "a batch of more than 2^63 bytes");
-    int rc = scratch_fusion(&a->p->g->scratch, a->p->index,
-                            2 * wire + aligned(sums) + weights, a->p->s, &at, err);
+    int rc =
+        scratch_fusion(&a->p->g->scratch, a->p->index,
+                       2 * (wire + half) + aligned(sums) + weights, a->p->s, &at, err);
     if (rc)
         return rc;
+    a->half_ours = at;
+    a->half_theirs = at + half;
+    at += 2 * half;
     a->ours = at;
     a->theirs = at + wire;
     a->sums = at + 2 * wire;
@@ -169,13 +189,50 @@ static int move_out(struct adasum *a, struct err *err)
 
 /* --- a pair --- */
 
-/* Sends all of ours and receives theirs, in one group; 0: not that. */
+static uint64_t n_elements(const struct adasum *a)
+{
+    return a->plan.wire_bytes / a->wire_size;
+}
+
+/* All that is packed, and what lies between it. */
+static int narrow(struct adasum *a, cu_ptr wide, cu_ptr half, struct err *err)
+{
+    const struct fuse_move m = {.src = wide,
+                                .dst = half,
+                                .count = n_elements(a),
+                                .src_size = a->wire_size,
+                                .dst_size = HALF_SIZE};
+
+    return gcoll_moves(a->p, a->narrow, &m, 1, 1, 1, err);
+}
+
+static int widen(struct adasum *a, cu_ptr half, cu_ptr wide, struct err *err)
+{
+    const struct fuse_move m = {.src = half,
+                                .dst = wide,
+                                .count = n_elements(a),
+                                .src_size = HALF_SIZE,
+                                .dst_size = a->wire_size};
+
+    return gcoll_moves(a->p, a->widen, &m, 1, 1, 1, err);
+}
+
+/* Ours as the others get it; its halves are in half_ours. */
+static int round_ours(struct adasum *a, struct err *err)
+{
+    int rc = narrow(a, a->ours, a->half_ours, err);
+
+    return rc ? rc : widen(a, a->half_ours, a->ours, err);
+}
+
+/* Sends all of `send` and receives as much, in one group; 0: not that. */
 static int
-exchange(struct adasum *a, uint32_t peer, cu_ptr send, cu_ptr recv, struct err *err)
+pass(struct adasum *a, uint32_t peer, cu_ptr send, cu_ptr recv, struct err *err)
 {
     struct gcoll_calls calls = {0};
-    const struct gcoll_call call = {.count = a->plan.wire_bytes / a->wire_size,
-                                    .dtype = a->r.nccl_dtype,
+    const struct gcoll_call call = {.count = n_elements(a),
+                                    .dtype =
+                                        a->is_halved ? a->half_dtype : a->r.nccl_dtype,
                                     .peer = (int)peer};
     struct gcoll_call there = call, back = call;
     int rc = 0;
@@ -192,6 +249,18 @@ exchange(struct adasum *a, uint32_t peer, cu_ptr send, cu_ptr recv, struct err *
         rc = gcoll_make(a->p, &calls, err);
     mem_free(calls.v);
     return rc;
+}
+
+/* Sends ours and receives to `recv`, where there is one. */
+static int
+exchange(struct adasum *a, uint32_t peer, bool sends, cu_ptr recv, struct err *err)
+{
+    if (!a->is_halved)
+        return pass(a, peer, sends ? a->ours : 0, recv, err);
+    int rc = sends ? round_ours(a, err) : 0;
+    if (!rc)
+        rc = pass(a, peer, sends ? a->half_ours : 0, recv ? a->half_theirs : 0, err);
+    return rc || !recv ? rc : widen(a, a->half_theirs, recv, err);
 }
 
 /* The table of chunks from src to dst. */
@@ -250,24 +319,24 @@ static int run_tree(struct adasum *a, struct err *err)
     int rc = 0;
 
     if (me >= p) { /* not in the tree */
-        rc = exchange(a, me - p, a->ours, 0, err);
-        return rc ? rc : exchange(a, me - p, 0, a->ours, err);
+        rc = exchange(a, me - p, true, 0, err);
+        return rc ? rc : exchange(a, me - p, false, a->ours, err);
     }
     if (me + p < n) {
-        rc = exchange(a, me + p, 0, a->theirs, err);
+        rc = exchange(a, me + p, false, a->theirs, err);
         if (!rc)
             rc = combine(a, a->ours, a->theirs, err);
     }
     for (uint32_t d = 1; d < p && !rc; d *= 2) {
-        rc = exchange(a, me ^ d, a->ours, a->theirs, err);
+        rc = exchange(a, me ^ d, true, a->theirs, err);
         if (!rc && (me & d) == 0)
             rc = combine(a, a->ours, a->theirs, err);
         else if (!rc)
             rc = combine(a, a->theirs, a->ours, err);
     }
     if (!rc && me + p < n)
-        rc = exchange(a, me + p, a->ours, 0, err);
-    return rc;
+        return exchange(a, me + p, true, 0, err);
+    return rc || !a->is_halved ? rc : round_ours(a, err);
 }
 
 int gcoll_adasum(struct post *p, struct err *err)
