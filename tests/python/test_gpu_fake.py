@@ -61,6 +61,11 @@ class GpuFakeRegister(JobTest):
         self.register(2, HVD_FAKE_NCCL="21805")
 
 
+class GpuFakeNone(JobTest):
+    def test_a_rank_without_a_gpu_is_named_on_all(self):
+        self.run_checks(3, "gpu_none.py", timeout=160, HVD_NCCL_LIB=str(FAKES / "libnccl.so.2"), **GPUS)
+
+
 class GpuFakeFaults(unittest.TestCase):
     """What the other ranks are told of rank 1."""
 

@@ -31,6 +31,16 @@ def problem():
     return _problem
 
 
+def is_missing():
+    """Is it plain to see that this process has no GPU of NVIDIA's? False: it may have one.
+
+    Files and variables alone are looked at: a driver that was asked is of no use to processes forked later.
+    """
+    if os.environ.get("CUDA_VISIBLE_DEVICES", "0").strip() in ("", "-1"):
+        return True
+    return not any(map(os.path.exists, ("/dev/nvidiactl", "/dev/dxg")))
+
+
 def nccl_version():
     """NCCL's version number (22705), or 0 where tensors on GPUs cannot travel."""
     found = report()

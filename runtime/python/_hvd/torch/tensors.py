@@ -87,6 +87,18 @@ def follow(place):
         torch.cuda.current_stream(place.device).wait_stream(before)
 
 
+_HOST, _NO_GPU = -1, -3  # HVD_DEVICE_HOST, HVD_DEVICE_NONE
+_host_device = None
+
+
+def host_device():
+    """Which of the two: of a torch made for GPUs that has none, other ranks' sentences tell why."""
+    global _host_device
+    if _host_device is None:
+        _host_device = _NO_GPU if torch.version.cuda and gpu.is_missing() else _HOST
+    return _host_device
+
+
 def is_plain(tensor):
     """Does its memory hold its elements row by row, as the runtime takes them?"""
     return tensor.is_contiguous() and not tensor.is_neg()
@@ -113,7 +125,7 @@ def describe(tensor, output, dtype, name, place, group=None, group_size=0, is_he
     if output is not None and output.is_cpu != tensor.is_cpu:
         raise ValueError(f"a tensor on {tensor.device} cannot have its output on {output.device}")
     address = 0 if output is None else output.data_ptr()
-    device, stream = (-1, 0) if place is None else (place.device, place.stream)
+    device, stream = (host_device(), 0) if place is None else (place.device, place.stream)
     return name, tensor.data_ptr(), address, dtype, tensor.shape, group, group_size, is_held, device, stream
 
 
