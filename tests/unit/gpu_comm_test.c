@@ -267,6 +267,47 @@ by_turns(struct device *g, struct backend *meeting, struct party *p, char *said)
     return 0;
 }
 
+/* Several of one set share nothing: what shares runs one after the other. */
+static int
+several(struct device *g, struct backend *meeting, struct party *p, char *said)
+{
+    const struct backend_env env = env_of(g);
+    struct err err = ERR_INIT;
+    struct backend *b;
+    struct nccl_id id;
+    uint64_t ticket;
+    char *(*begun)(void), *text;
+    float *x;
+
+    HOLDS((x = floats_new(g, COUNT, 1, &err)));
+    HOLDS(comm_open(g, meeting, &env, case_ranks, &b, &err) == 0);
+    HOLDS(post_sum(b, x, COUNT, &ticket, &err) == 0);
+    HOLDS(wait_ticket(b, ticket, 20, &err) == 0);
+    meet_all(p, 1);
+    if (g->config.rank == 0) {
+        void *lib = dlopen("libnccl.so.2", RTLD_NOW | RTLD_NOLOAD);
+        int pid, number;
+
+        *(void **)&begun = dlsym(lib, "fake_nccl_begun");
+        HOLDS((text = begun()));
+        HOLDS(strstr(text, "split 0 of 0/2, alone\n"));
+        free(text);
+        /* the second that was ever asked for: an id has a thread until it is used */
+        HOLDS(g->nccl->unique_id(&id) == NCCL_OK);
+        HOLDS(sscanf(id.bytes, "hvd-fake-nccl-%d-%d-", &pid, &number) == 2);
+        HOLDS(number == 1);
+    }
+    HOLDS(floats_are(g, x, COUNT, 2, &err));
+    b->ops->close(b);
+    return 0;
+}
+
+static void communicators_of_several_streams_share_nothing(void **state)
+{
+    (void)state;
+    run_case(&(struct gpu_case){.n = 2, .n_streams = 2, .body = several});
+}
+
 static void communicators_take_turns_in_all_versions(void **state)
 {
     static const char *const versions[] = {"21805", "22105", "22505", "22605", "22809"};
@@ -365,6 +406,7 @@ int main(void)
         cmocka_unit_test(a_failed_start_breaks_the_device),
         cmocka_unit_test(a_start_that_takes_too_long_names_its_ranks),
         cmocka_unit_test(a_set_is_split_off_by_all_members),
+        cmocka_unit_test(communicators_of_several_streams_share_nothing),
         cmocka_unit_test(communicators_take_turns_in_all_versions),
         cmocka_unit_test(the_watcher_does_not_ask_while_a_group_is_begun),
         cmocka_unit_test(an_nccl_that_cannot_split_says_so),

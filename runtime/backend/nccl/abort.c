@@ -111,8 +111,8 @@ static void *abort_main(void *arg)
     return NULL;
 }
 
-/* On the launcher's thread. An abort of a parent joins who writes its child's handle.
- */
+/* On the launcher's thread, where that matters to NCCL. An abort of a parent joins who
+ * writes its child's handle. */
 static void abort_own(void *arg)
 {
     struct aborts *a = arg;
@@ -124,6 +124,12 @@ static void abort_own(void *arg)
             (void)a->nccl->abort(nc);
     }
     ended(a);
+}
+
+static void *own_main(void *arg)
+{
+    abort_own(arg);
+    return NULL;
 }
 
 static void add(struct aborts *a, nccl_comm nc, bool is_kept)
@@ -243,12 +249,21 @@ static void free_graphs(struct device *g)
     } while (v);
 }
 
+static void begin(void *(*fn)(void *arg), void *arg)
+{
+    pthread_t t;
+
+    if (gpu_thread_start(&t, fn, arg) == 0)
+        (void)pthread_detach(t);
+    else
+        (void)fn(arg);
+}
+
 void comms_abort(struct device *g, bool is_quiet)
 {
     const uint64_t deadline_ns = clock_now_ns() + ABORT_NS;
     struct aborts *a = take_all(g, is_quiet);
     uint32_t left;
-    pthread_t t;
 
     /* where it is not quiet, the launcher sits in a call: it gets out by this, or never
      */
@@ -259,13 +274,12 @@ void comms_abort(struct device *g, bool is_quiet)
     const uint32_t n = (uint32_t)a->n + (a->n_own > 0);
     atomic_store(&a->refs, n + 1);
     atomic_store(&a->left, n);
-    if (a->n_own > 0)
+    if (a->n_own > 0 && g->nccl->version < NCCL_JOB_FREE)
         launcher_lend(&g->launcher, abort_own, a);
+    else if (a->n_own > 0)
+        begin(own_main, a);
     for (size_t i = 0; i < a->n; i++)
-        if (gpu_thread_start(&t, abort_main, &a->v[i]) == 0)
-            (void)pthread_detach(t);
-        else
-            (void)abort_main(&a->v[i]);
+        begin(abort_main, &a->v[i]);
     while ((left = atomic_load(&a->left)) > 0 && futex_left(deadline_ns) > 0)
         futex_wait(&a->left, left, futex_left(deadline_ns));
     if (left == 0)

@@ -66,8 +66,11 @@ int comm_new(struct device *g,
     return 0;
 }
 
+/* Of what is still being aborted NCCL may write a handle. */
 static void release(struct comm *c)
 {
+    if (atomic_load(&c->state) == COMM_ABORTING)
+        return; /* it is leaked, with little else */
     for (size_t i = 0; i < COMM_TICKETS; i++) {
         event_unref(c->ring[i].done);
         check_free(c->g, c->ring[i].check);
@@ -297,7 +300,9 @@ static int start_one(struct comm *c,
     if (i == 0 && c->terms.how == COMM_SHRINK)
         return shrink(c, deadline_ns, err);
     nccl_config_init(&config, nccl->version, "hvd");
-    if (i > 0 && nccl->has_split) {
+    if (c->n_nc > 1) /* what is shared runs one after the other on the device */
+        config.split_share = 0;
+    if (i > 0) { /* has_split: several want a later version still */
         call = "ncclCommSplit";
         rc = nccl->split(c->nc[0], 0, me, nc, &config);
         rc = settle(c, c->nc[0], call, birth_result(rc), deadline_ns, err);
@@ -306,10 +311,10 @@ static int start_one(struct comm *c,
         rc = NCCL_IN_PROGRESS; /* the child's own state */
     } else if (nccl->has_nonblocking) {
         call = "ncclCommInitRankConfig";
-        rc = nccl->init_config(nc, n, s->ids[i], me, &config);
+        rc = nccl->init_config(nc, n, s->id, me, &config);
         c->blocks = rc == NCCL_OK;
     } else {
-        rc = nccl->init(nc, n, s->ids[i], me);
+        rc = nccl->init(nc, n, s->id, me);
         c->blocks = true;
     }
     rc = settle(c, *nc, call, rc, deadline_ns, err);

@@ -114,8 +114,8 @@ int comm_job(struct comm *c,
 int comm_push(struct comm *c, struct job *job, uint64_t *ret_ticket, struct err *err);
 
 /* What jobs of these kinds carry as extra. */
-struct comm_start { /* JOB_START */
-    struct nccl_id ids[GPU_MAX_STREAMS];
+struct comm_start {    /* JOB_START */
+    struct nccl_id id; /* of the first communicator; others are split off it */
 };
 struct comm_child {     /* JOB_SPLIT: job->comm is the parent */
     struct comm *child; /* NULL: not for us */

@@ -2,7 +2,7 @@
 /* How members come to a communicator: the seat's part. They meet over the set's backend
  * for host memory, at the same place in the common order, so nobody waits inside of
  * NCCL for somebody who does not come. First the cards, which are judged by everybody
- * alike; then member 0's unique ids, or its sentence; then a job starts it. Each
+ * alike; then member 0's unique id, or its sentence; then a job starts it. Each
  * failure is one sentence on all members. */
 #include <errno.h>
 #include <stdlib.h>
@@ -153,26 +153,24 @@ int comm_refuse(struct backend *meeting,
     return rc ? rc : err_set(err, -ENODEV, "%s", problem);
 }
 
-/* --- the unique ids --- */
+/* --- the unique id --- */
 
-struct ids_wire {
+struct id_wire {
     uint8_t is_good;
     char why[255];
-    struct nccl_id ids[GPU_MAX_STREAMS];
+    struct nccl_id id;
 };
 
 static int
-share_ids(struct comm *c, struct backend *b, struct comm_start *s, struct err *err)
+share_id(struct comm *c, struct backend *b, struct comm_start *s, struct err *err)
 {
     const struct nccl_api *nccl = c->g->nccl;
-    struct ids_wire w = {.is_good = 1};
+    struct id_wire w = {.is_good = 1};
     struct err why = ERR_INIT;
 
-    for (uint32_t i = 0; c->me == 0 && i < c->n_nc && w.is_good; i++) {
-        int result = nccl->unique_id(&w.ids[i]);
-
-        if (result == NCCL_OK)
-            continue;
+    /* Each is a thread and a socket of NCCL's, until all members have used it. */
+    int result = c->me == 0 ? nccl->unique_id(&w.id) : NCCL_OK;
+    if (result != NCCL_OK) {
         (void)nccl_fail(nccl, NULL, "ncclGetUniqueId", result, &why);
         (void)gpu_name_rank(c->g, why.code, &why);
         memcpy(w.why, why.text, strnlen(why.text, sizeof(w.why) - 1));
@@ -186,9 +184,9 @@ share_ids(struct comm *c, struct backend *b, struct comm_start *s, struct err *e
     w.why[sizeof(w.why) - 1] = '\0';
     if (!w.is_good)
         return err_set(err, -EIO, "%s", w.why);
-    memcpy(s->ids, w.ids, sizeof(s->ids));
+    s->id = w.id;
     uint8_t sum[SHA256_BYTES];
-    sha256(&w.ids[0], sizeof(w.ids[0]), sum);
+    sha256(&w.id, sizeof(w.id), sum);
     memcpy(c->id, sum, sizeof(c->id));
     return 0;
 }
@@ -203,7 +201,7 @@ static int push_start(struct comm *c, struct backend *meeting, struct err *err)
     if (!rc && c->terms.how == COMM_SHRINK)
         park_id(c->parked->id, &c->terms, c->id);
     else if (!rc && c->n > 1)
-        rc = share_ids(c, meeting, job->extra, err);
+        rc = share_id(c, meeting, job->extra, err);
     if (!rc) {
         job->comm = c;
         job->stream = c->g->streams[0];

@@ -102,7 +102,8 @@ static int start(void *arg)
     return rc;
 }
 
-static int init(nccl_comm *ret, int n, struct nccl_id id, int rank, bool blocks)
+static int
+init(nccl_comm *ret, int n, struct nccl_id id, int rank, bool blocks, bool shares)
 {
     if (n < 1 || n > FAKE_MAX_MEMBERS || rank < 0 || rank >= n
         || !memchr(id.bytes, '\0', FAKE_NAME_BYTES))
@@ -116,6 +117,7 @@ static int init(nccl_comm *ret, int n, struct nccl_id id, int rank, bool blocks)
     struct nccl_comm_s *c = fake_comm_new(id.bytes, rank, n, NULL);
     note("init %d/%d\n", rank, n);
     c->is_blocking = blocks;
+    c->shares = shares;
     fake_job_check(c, "ncclCommInitRank");
     if (!blocks) /* whoever aborts may look from another thread */
         __atomic_store_n(ret, c, __ATOMIC_RELEASE);
@@ -127,14 +129,14 @@ static int init(nccl_comm *ret, int n, struct nccl_id id, int rank, bool blocks)
 
 int ncclCommInitRank(nccl_comm *ret, int n, struct nccl_id id, int rank)
 {
-    return init(ret, n, id, rank, true);
+    return init(ret, n, id, rank, true, false);
 }
 
 int ncclCommInitRankConfig(
     nccl_comm *ret, int n, struct nccl_id id, int rank, struct nccl_config *config)
 {
     const char *env = getenv("NCCL_COMM_BLOCKING");
-    bool blocks = true, shares;
+    bool blocks = true, shares = false;
 
     if (fake_version() < 21403)
         fake_die("ncclCommInitRankConfig is not in NCCL %d", fake_version());
@@ -143,7 +145,7 @@ int ncclCommInitRankConfig(
         return rc;
     if (env && *env)
         blocks = *env == '1';
-    return init(ret, n, id, rank, blocks);
+    return init(ret, n, id, rank, blocks, shares);
 }
 
 /* --- children --- */
@@ -151,7 +153,7 @@ int ncclCommInitRankConfig(
 struct birth { /* of a child; the helper's */
     struct nccl_comm_s *parent;
     nccl_comm *ret;
-    bool shares;
+    bool shares; /* the child's own wish */
     int color, key;
     int *excluded, n_excluded;
 };
@@ -164,8 +166,9 @@ static int finish_birth(struct birth *b, const char *what, int rank, int n)
     (void)snprintf(name, sizeof(name), "%s/%s", p->name, what);
     if (strlen(name) >= FAKE_NAME_BYTES)
         fake_die("children of children of %s", p->name);
-    c = fake_comm_new(name, rank, n, b->shares ? p->family : NULL);
+    c = fake_comm_new(name, rank, n, !b->n_excluded && p->shares ? p->family : NULL);
     c->is_blocking = p->is_blocking;
+    c->shares = b->shares;
     c->ctx = p->ctx;
     c->parent = p;
     int rc = fake_net_join(c);
@@ -271,7 +274,8 @@ int ncclCommSplit(
     if (!rc && color < NCCL_NOCOLOR)
         rc = NCCL_ARGUMENT;
     if (!rc) {
-        note("split %d of %d/%d\n", color, c->rank, c->n);
+        note("split %d of %d/%d%s\n", color, c->rank, c->n,
+             c->shares || color == NCCL_NOCOLOR ? "" : ", alone");
         b = birth_new(c, ret);
         b->color = color;
         b->key = key;

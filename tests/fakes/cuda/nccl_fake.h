@@ -57,8 +57,8 @@ FAKE_EXPORT void fake_nccl_launch_by(fake_launch_fn launch);
  * on all members. The caller frees. */
 FAKE_EXPORT char *fake_nccl_log(int rank);
 
-/* How they began, one line each in order: "init R/N", "split COLOR of R/N", "shrink R/N
- * to N". The caller frees. */
+/* How they began, one line each in order: "init R/N", "split COLOR of R/N" (and
+ * ", alone" where it shares nothing), "shrink R/N to N". The caller frees. */
 FAKE_EXPORT char *fake_nccl_begun(void);
 
 /* --- inside --- */
@@ -106,8 +106,8 @@ struct nccl_comm_s {
     struct nccl_comm_s *parent; /* while it is being born: its abort ends that */
     char name[FAKE_NAME_BYTES];
     int rank, n;
-    int pid; /* a forked child may not use it */
-    bool is_blocking;
+    int pid;                  /* a forked child may not use it */
+    bool is_blocking, shares; /* its splits share with it */
     cu_ctx ctx;
     int fds[FAKE_MAX_MEMBERS]; /* to each member, -1: own */
     atomic_bool is_stopped;    /* revoked: kernels leave */
