@@ -47,14 +47,16 @@ struct coded {
     size_t which[CODEC_ITEMS]; /* shapes and names */
     struct codec_plan plans[CODEC_ITEMS];
     char names[CODEC_ITEMS][24];
-    uint64_t bytes; /* of the arena: items at multiples of at[1] */
+    size_t at[CODEC_ITEMS]; /* in the arena, by coded_plan() */
+    size_t bytes;           /* of it */
 };
 
 static const struct device_ops *const row = &hvd_cuda_device_ops;
 static const int64_t coded_shapes[CODEC_ITEMS][2] = {{80, 80},  {1, 3},   {40, 25},
                                                      {3000, 1}, {257, 5}, {64, 32}};
 
-#define CODED_ROOM (CODEC_MAX * sizeof(double))
+/* For the arena of any batch; one is as long as its tensors are. */
+#define CODED_ROOM (CODEC_ITEMS * (CODEC_MAX * sizeof(double) + 256))
 
 /* --- one tensor on the host --- */
 
@@ -113,7 +115,7 @@ run_host(struct coder *c, const struct coded *b, uint8_t *arena, struct err *err
     int rc = 0;
 
     for (size_t i = 0; i < b->n && !rc; i++) {
-        uint8_t *p = arena + i * CODED_ROOM;
+        uint8_t *p = arena + b->at[i];
         struct codec_io io = {.me = c->me,
                               .in = b->has_joined ? NULL : p,
                               .out = b->has_joined ? NULL : p,
@@ -128,7 +130,7 @@ run_host(struct coder *c, const struct coded *b, uint8_t *arena, struct err *err
     }
     for (size_t i = 0; i < b->n && !rc; i++) {
         if (!scratch[i])
-            rc = post_host_plain(c, b, i, arena + i * CODED_ROOM, err);
+            rc = post_host_plain(c, b, i, arena + b->at[i], err);
         while (scratch[i] && (rc = codec_next(&run[i], &step, err)) > 0) {
             rc = post_step(c, &step, err);
             if (rc)
@@ -177,11 +179,10 @@ static int post_gpu(struct coder *c,
 
     for (size_t i = 0; i < b->n; i++) {
         names[i] = b->names[i];
-        items[i] =
-            (struct batch_item){.in = b->has_joined ? NULL : in + i * CODED_ROOM,
-                                .out = b->has_joined ? NULL : out + i * CODED_ROOM,
-                                .count = b->plans[i].count,
-                                .ready = ready};
+        items[i] = (struct batch_item){.in = b->has_joined ? NULL : in + b->at[i],
+                                       .out = b->has_joined ? NULL : out + b->at[i],
+                                       .count = b->plans[i].count,
+                                       .ready = ready};
     }
     if (!rc)
         rc = row->post_codec(c->gpu, &batch, names, b->set, b->plans, ret_ticket, err);
@@ -196,7 +197,7 @@ static int run_gpu(struct coder *c,
                    uint8_t *got,
                    struct err *err)
 {
-    const size_t bytes = CODEC_ITEMS * CODED_ROOM;
+    const size_t bytes = b->bytes;
     void *in = NULL, *out = NULL;
     uint64_t ticket;
     int rc = alloc_on(row, c->d, bytes, c->stream, &in, err);
@@ -242,13 +243,13 @@ static double coded_get(enum dtype t, const void *p, size_t i)
 
 static void coded_fill(struct coder *c, const struct coded *b, uint8_t *arena)
 {
-    memset(arena, 0, CODEC_ITEMS * CODED_ROOM);
+    memset(arena, 0, b->bytes);
     for (size_t i = 0; i < b->n && !b->has_joined; i++) {
         for (uint64_t e = 0; e < b->plans[i].count; e++)
-            coded_put(b->dtype, arena + i * CODED_ROOM, e,
+            coded_put(b->dtype, arena + b->at[i], e,
                       (double)(seeded_next(&c->own) % 20011) / 10000 - 1);
         if (coding->has_nans && b->plans[i].count > 0 && seeded_below(&c->own, 8) == 0)
-            coded_put(b->dtype, arena + i * CODED_ROOM,
+            coded_put(b->dtype, arena + b->at[i],
                       seeded_below(&c->own, (uint32_t)b->plans[i].count),
                       seeded_below(&c->own, 2) ? NAN : -INFINITY);
     }
@@ -261,11 +262,14 @@ static int coded_plan(struct coder *c, struct coded *b, const char *text)
     struct codec codec;
     int rc = codec_parse("test", text, &codec, NULL);
 
+    b->bytes = 0;
     for (size_t i = 0; i < b->n && !rc; i++) {
         (void)snprintf(b->names[i], sizeof(b->names[i]), "t%zu.%s", b->which[i],
                        dtype_name(b->dtype));
         rc = codec_plan(&codec, b->dtype, b->op, 2, coded_shapes[b->which[i]], c->n,
                         &b->plans[i], NULL);
+        b->at[i] = b->bytes; /* never one behind the other */
+        b->bytes += (b->plans[i].count * dtype_size(b->dtype) + 256) / 256 * 256;
     }
     return rc;
 }
@@ -306,8 +310,8 @@ static int compare(const struct coder *c,
 
     for (size_t i = 0; i < b->n && !b->has_joined; i++)
         for (uint64_t e = 0; e < b->plans[i].count; e++) {
-            const double x = coded_get(b->dtype, want + i * CODED_ROOM, e),
-                         y = coded_get(b->dtype, got + i * CODED_ROOM, e);
+            const double x = coded_get(b->dtype, want + b->at[i], e),
+                         y = coded_get(b->dtype, got + b->at[i], e);
             /* what is not compressed is summed in NCCL's order */
             const double least = b->plans[i].is_compressed ? 0 : 0.1;
 
@@ -325,7 +329,7 @@ static int compare(const struct coder *c,
 static int
 are_equal(struct coder *c, const struct coded *b, uint8_t *got, struct err *err)
 {
-    const size_t bytes = CODEC_ITEMS * CODED_ROOM;
+    const size_t bytes = b->bytes;
     AUTOFREE uint64_t *all = mem_zalloc(bytes * c->n);
     AUTOFREE uint64_t *counts = mem_calloc(c->n, sizeof(*counts));
     AUTOFREE uint8_t *has = mem_zalloc(bytes);
@@ -333,7 +337,7 @@ are_equal(struct coder *c, const struct coded *b, uint8_t *got, struct err *err)
     const uint8_t *first = NULL;
 
     for (size_t i = 0; i < b->n && !b->has_joined; i++)
-        memcpy(has + i * CODED_ROOM, got + i * CODED_ROOM, b->plans[i].count * size);
+        memcpy(has + b->at[i], got + b->at[i], b->plans[i].count * size);
     has[bytes - 1] = b->has_joined; /* behind the last tensor, or of its last byte */
     for (uint32_t j = 0; j < c->n; j++)
         counts[j] = bytes;
@@ -359,7 +363,7 @@ are_equal(struct coder *c, const struct coded *b, uint8_t *got, struct err *err)
 
 static int one_batch(struct coder *c, const struct coded *b, struct err *err)
 {
-    const size_t bytes = CODEC_ITEMS * CODED_ROOM;
+    const size_t bytes = b->bytes;
     AUTOFREE uint8_t *arena = mem_zalloc(bytes);
     AUTOFREE uint8_t *got = mem_zalloc(bytes);
 
@@ -467,9 +471,8 @@ static inline int
 drains(struct coder *c, const char *text, double *ret_worst, struct err *err)
 {
     const size_t n = (size_t)coded_shapes[0][0] * (size_t)coded_shapes[0][1];
-    const size_t bytes = CODEC_ITEMS * CODED_ROOM;
-    AUTOFREE float *in = mem_zalloc(bytes);
-    AUTOFREE float *got = mem_zalloc(bytes);
+    AUTOFREE float *in = mem_zalloc(CODED_ROOM);
+    AUTOFREE float *got = mem_zalloc(CODED_ROOM);
     AUTOFREE double *sum = mem_calloc(n, sizeof(*sum));
     AUTOFREE double *want = mem_calloc(n, sizeof(*want));
     struct coded b = one_tensor;
@@ -524,8 +527,7 @@ enum { N_QUEUED = 24 };
 static inline int
 queue_body(struct backend *meeting, uint32_t me, struct party *p, char *said)
 {
-    const size_t bytes = CODEC_ITEMS * CODED_ROOM;
-    static uint8_t arenas[MAX_MEMBERS][N_QUEUED][CODEC_ITEMS * CODED_ROOM];
+    static uint8_t arenas[MAX_MEMBERS][N_QUEUED][CODED_ROOM];
     uint8_t got[sizeof(arenas[0][0])];
     struct coded b[N_QUEUED];
     void *dev[N_QUEUED];
@@ -542,15 +544,15 @@ queue_body(struct backend *meeting, uint32_t me, struct party *p, char *said)
         b[k].which[0] = coding->max_bytes && k % 2 ? 3 : 0;
         rc = coded_plan(&c, &b[k], coding->text);
         coded_fill(&c, &b[k], arenas[me][k]);
-        rc = rc ? rc : alloc_on(row, c.d, bytes, c.stream, &dev[k], &err);
-        rc = rc ? rc : coded_copy(&c, true, dev[k], arenas[me][k], bytes);
+        rc = rc ? rc : alloc_on(row, c.d, b[k].bytes, c.stream, &dev[k], &err);
+        rc = rc ? rc : coded_copy(&c, true, dev[k], arenas[me][k], b[k].bytes);
     }
     for (int k = 0; k < N_QUEUED && !rc; k++)
         rc = post_gpu(&c, &b[k], dev[k], dev[k], &ticket, &err);
     rc = rc ? rc : wait_ticket(c.gpu, ticket, 20, &err);
     for (int k = 0; k < N_QUEUED && !rc; k++) {
         rc = run_host(&c, &b[k], arenas[me][k], &err);
-        rc = rc ? rc : coded_copy(&c, false, dev[k], got, bytes);
+        rc = rc ? rc : coded_copy(&c, false, dev[k], got, b[k].bytes);
         rc = rc ? rc : compare(&c, &b[k], arenas[me][k], got, &err);
         row->free(dev[k], c.stream);
     }

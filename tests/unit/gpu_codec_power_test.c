@@ -90,7 +90,7 @@ static int count_reduce(
 static int calls_body(struct backend *meeting, uint32_t me, struct party *p, char *said)
 {
     const unsigned want = (the_case->is_deterministic ? 6 : 2) * p->size;
-    const size_t bytes = CODEC_ITEMS * CODED_ROOM;
+    const size_t bytes = CODED_ROOM;
     AUTOFREE uint8_t *arena = mem_zalloc(bytes);
     struct coded b = {
         .dtype = DT_F32, .op = OP_SUM, .pre = 1, .post = 1, .n = 3, .which = {0, 2, 5}};
@@ -131,7 +131,7 @@ static void factors_of_a_batch_are_summed_at_once_unless_deterministic(void **st
 
 static int nan_body(struct backend *meeting, uint32_t me, struct party *p, char *said)
 {
-    const size_t bytes = CODEC_ITEMS * CODED_ROOM;
+    const size_t bytes = CODED_ROOM;
     AUTOFREE uint8_t *arena = mem_zalloc(bytes);
     AUTOFREE uint8_t *got = mem_zalloc(bytes);
     struct coded b = {
@@ -150,7 +150,7 @@ static int nan_body(struct backend *meeting, uint32_t me, struct party *p, char 
     for (size_t i = 0; i < 6400 && !rc; i++)
         if (!isnan(coded_get(DT_F32, got, i)))
             rc = err_set(&err, -EIO, "[%zu] is a number", i);
-    if (!rc && isnan(coded_get(DT_F32, got + CODED_ROOM, 0)))
+    if (!rc && isnan(coded_get(DT_F32, got + b.at[1], 0)))
         rc = err_set(&err, -EIO, "another tensor is NaN");
     memset(arena, 0, bytes); /* nothing of it stays */
     rc = rc ? rc : run_gpu(&c, &b, arena, got, &err);

@@ -101,7 +101,7 @@ static int counts(struct coder *c,
                   uint64_t want,
                   struct err *err)
 {
-    const size_t bytes = CODEC_ITEMS * CODED_ROOM;
+    const size_t bytes = CODED_ROOM;
     AUTOFREE uint8_t *arena = mem_zalloc(bytes);
     struct coded b = one_tensor;
 
@@ -232,8 +232,7 @@ static int refused(struct coder *c,
     b.op = op;
     b.n = n;
     b.which[1] = 5;
-    if (coded_plan(c, &b, text)
-        || alloc_on(row, c->d, CODEC_ITEMS * CODED_ROOM, c->stream, &p, &err))
+    if (coded_plan(c, &b, text) || alloc_on(row, c->d, CODED_ROOM, c->stream, &p, &err))
         return SAYS("plan");
     int rc = post_gpu(c, &b, p, p, &ticket, &err);
     row->free(p, c->stream);
