@@ -432,7 +432,9 @@ coding_body(struct backend *meeting, uint32_t me, struct party *p, char *said)
     if (coder_open(&c, meeting, me, said))
         return 1;
     int rc = 0;
-    for (unsigned k = 0; k < coding->n_rounds && !rc; k++) {
+    /* what is evicted is a matter of many */
+    const unsigned n = coding->n_rounds / (coding->max_bytes ? 1 : FEWER);
+    for (unsigned k = 0; k < n && !rc; k++) {
         rc = draw(&c, &b) ? err_set(&err, -EINVAL, "plan") : 0;
         if (!rc)
             rc = one_batch(&c, &b, &err);
