@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The same training on 1, 2 and 4 ranks; what is compared and how closely: ranks/convergence.py."""
+"""The same training on 1 and 2 ranks (4: test_full.py); what is compared and how closely: ranks/convergence.py."""
 
 from job import ROOT, STAGE, JobTest, each_torch, only_torch
 
@@ -16,7 +16,3 @@ class Convergence(JobTest):
 
     def test_2(self):
         self.train(2)
-
-    @only_torch("debian")  # it costs seconds, and nothing of torch depends on the number
-    def test_4(self):
-        self.train(4)

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""For `make test-full`: torch.compile, large objects, and TensorFlow on other numbers of ranks."""
+"""For `make test-full`: torch.compile, large objects, and PyTorch and TensorFlow on other numbers of ranks."""
 
+import test_convergence
+import test_examples
+import test_torch
 from job import JobTest, each_tf, only_tf, packages, venv
 from test_examples import Runs, number
 from test_keras import paths
@@ -23,6 +26,30 @@ class Compiled(JobTest):
 class Objects(JobTest):
     def test_of_more_than_2_gib(self):
         self.run_checks(2, "big_object.py", timeout=240)
+
+
+class ConvergenceOn4(test_convergence.Convergence):
+    test_1 = test_2 = None
+
+    def test_4(self):
+        self.train(4)
+
+
+class NewestTorchOn4(JobTest):
+    torch, python = "torch", property(lambda self: venv("torch"))
+
+    def test_operations_and_optimizer(self):
+        self.run_checks(4, (*test_torch.SCRIPTS[:3], *test_torch.OPERATIONS))
+
+    def test_back_end(self):
+        self.run_checks(4, "pg_collectives.py")
+
+
+class NewestExamples(Runs):
+    python = property(lambda self: venv("torch"))
+    uneven = test_examples.Examples.uneven
+    test_synthetic_benchmark = test_examples.Examples.test_synthetic_benchmark
+    test_uneven_data_by_join = test_examples.Examples.test_uneven_data_by_join
 
 
 class OlderTensorFlowExamples(TensorFlowExamples):
