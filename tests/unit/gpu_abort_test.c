@@ -226,6 +226,34 @@ static void a_blocking_call_is_aborted_from_outside(void **state)
         .n = 2, .body = blocked, .version = "21003", .faults = "enqueue_hang=0@1"});
 }
 
+/* NCCL waits in there for ranks of the same host: what is being destroyed is not
+ * aborted as well. */
+static int
+destroys(struct device *g, struct backend *meeting, struct party *p, char *said)
+{
+    struct err err = ERR_INIT;
+    struct device_event *last;
+    struct backend *b;
+
+    if (open_and_hang(g, meeting, 1, &b, &last, said))
+        return 1;
+    HOLDS(wait_ticket(b, 1, 30, &err) == 0);
+    event_unref(last);
+    b->ops->close(b);
+    (void)usleep(100000); /* both are closing, or it proves less */
+    meet_all(p, 1);
+    gpu_abort(g);
+    HOLDS(gpu_quiesce(g, clock_now_ns() + 5 * NS_PER_S));
+    return 0;
+}
+
+static void a_slow_destroy_is_not_aborted(void **state)
+{
+    (void)state;
+    run_case(
+        &(struct gpu_case){.n = 2, .body = destroys, .faults = "destroy_slow=0:600"});
+}
+
 /* An init that blocks has no handle to abort: the launcher is left behind, within its
  * time, and the process may open no other device. */
 static int
@@ -277,6 +305,7 @@ int main(void)
         cmocka_unit_test(an_asynchronous_error_is_the_cause),
         cmocka_unit_test(nothing_is_called_after_the_stop),
         cmocka_unit_test(a_blocking_call_is_aborted_from_outside),
+        cmocka_unit_test(a_slow_destroy_is_not_aborted),
         cmocka_unit_test(a_stuck_start_is_left_behind),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -417,9 +417,10 @@ static int run_close(struct comm *c, struct err *err)
         rc = settle(c, c->nc[i], "ncclCommFinalize", nccl->finalize(c->nc[i]),
                     deadline_ns, err);
     for (uint32_t i = c->n_nc; i > 0 && !rc; i--) {
-        int result = nccl->destroy(c->nc[i - 1]);
+        /* first: should it wait there for long, the watcher must not abort it as well */
+        nccl_comm nc = __atomic_exchange_n(&c->nc[i - 1], NULL, __ATOMIC_ACQ_REL);
+        int result = nccl->destroy(nc);
 
-        c->nc[i - 1] = NULL;
         if (result != NCCL_OK && result != NCCL_IN_PROGRESS)
             rc = nccl_fail(nccl, NULL, "ncclCommDestroy", result, err);
     }

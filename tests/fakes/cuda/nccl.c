@@ -373,8 +373,13 @@ int ncclCommDestroy(nccl_comm c)
 {
     fake_enter(c, "ncclCommDestroy", 0, FAKE_WHEN_REVOKED);
     fake_job_check(c, "ncclCommDestroy");
+    int ms;
+    long n;
+
     if (!c->is_finalized && !c->is_revoked)
         want_idle(c, "ncclCommDestroy");
+    if (fake_fault("destroy_slow", c->rank, &ms, &n)) /* for ranks of the same host */
+        (void)usleep(1000u * (unsigned)ms);
     fake_leave(c);
     fake_end(c);
     return NCCL_OK;

@@ -19,6 +19,7 @@
  *   init_refused=R:CODE (at once, without a communicator: CUDA cannot be used)
  *   peer_death=error (else survivors hang, as over NVLink)
  *   register_error=R:CODE
+ *   destroy_slow=R:MS
  *   enqueue_hang=R@N: the call itself does not come back, or stays in progress
  * HVD_FAKE_NCCL_DELAY_US: how long things stay in progress. HVD_FAKE_HANG_S (60): a
  * kernel that waits longer for others ends the test. */
