@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Man pages (mandoc -Tlint, warnings and worse), spelling of prose and comments (codespell), relative links
-# of Markdown files, the tables of operator/README.md against the code and the definitions of the kinds, the example job
+# of Markdown files and headings that they name, the tables of operator/README.md against the code and the definitions of the kinds, the example job
 # against its script.
 . "$(dirname "$0")/lib.sh"
 need mandoc
@@ -14,12 +14,19 @@ if [ ${#texts[@]} -gt 0 ]; then
     while IFS= read -r line; do if [ -n "$line" ]; then finding "$line"; fi; done \
         < <(codespell -q 3 -L "$(tr '\n' ',' <"$LINT/words.ok")" "${texts[@]}" 2>&1 || true)
 fi
+anchors() { # FILE.md: its headings, as links name them
+    sed -nE 's/^#+ +//p' "$1" | tr '[:upper:]' '[:lower:]' | sed -E 's/[^[:alnum:] _-]//g; s/ /-/g'
+}
 while IFS= read -r f; do
     while IFS= read -r target; do
-        target=${target%%#*}
-        [ -n "$target" ] || continue
-        [ -e "$(dirname "$f")/$target" ] || finding "$f: link to $target, which is not there"
-    done < <(grep -oE '\]\([^)]+\)' "$f" | sed -E 's/^\]\(//; s/\)$//' | grep -vE '^(https?:|mailto:|#)' || true)
+        at=${target%%#*} page=$f
+        [ -z "$at" ] || page=$(dirname "$f")/$at
+        if [ ! -e "$page" ]; then
+            finding "$f: link to $at, which is not there"
+        elif [[ $target == *#* && $page == *.md ]] && ! anchors "$page" | grep -qxF -- "${target#*#}"; then
+            finding "$f: link to $target: there is no such heading"
+        fi
+    done < <(grep -oE '\]\([^)]+\)' "$f" | sed -E 's/^\]\(//; s/\)$//' | grep -vE '^(https?:|mailto:)' || true)
 done < <(files '*.md')
 
 # same README MARK: the names on stdin are the first column, or its words, of the table between the comments of MARK

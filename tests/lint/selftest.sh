@@ -149,6 +149,9 @@ expect docs 'spelling' 'README.md:2'
 clean
 printf '%s\n' '# Title' '[gone](no/such/file.md)' | put README.md
 expect docs 'dead link' 'link to no/such/file.md'
+clean
+printf '%s\n' '# A title: `x` & y' '' '[here](#a-title-x--y), [there](#a-title)' | put README.md
+expect docs 'link to a heading that is not there' 'link to #a-title: there is no'
 told() { # the operator's tables, and code with the same names; the offence is put over it
     clean
     printf '%s\n' "$head" 'const char *f(void) { return "TokenLost"; }' | put operator/core/hvd_status.c
