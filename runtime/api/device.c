@@ -22,9 +22,12 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "runtime/base/clock.h"
 #include "runtime/base/mem.h"
 
-#define LIBRARY "libhvd_cuda.so"
+#define LIBRARY          "libhvd_cuda.so"
+#define CONNECT_LEAST_NS (60 * NS_PER_S)
+#define CONNECT_RANK_NS  (100 * NS_PER_MS) /* more for each rank */
 
 extern const struct device_ops *const hvd_device_linked
     __attribute__((weak, visibility("hidden")));
@@ -122,6 +125,16 @@ static void number_hosts(const struct coordinator *co, const char **hosts, uint3
     }
 }
 
+/* All members have met when a communicator is made, so this is for their network alone,
+ * and for the slowest of their GPUs, in which work of before may still be on its way.
+ */
+static uint64_t connect_timeout(const struct coordinator *co)
+{
+    const uint64_t ns = co->settings.start_timeout_ns;
+
+    return (ns > CONNECT_LEAST_NS ? ns : CONNECT_LEAST_NS) + co->size * CONNECT_RANK_NS;
+}
+
 static int open_device(struct coordinator *co, int ordinal, struct err *err)
 {
     struct world_device *w = &co->gpu;
@@ -135,7 +148,7 @@ static int open_device(struct coordinator *co, int ordinal, struct err *err)
                               .hosts = hosts,
                               .nccl_hint = w->hint,
                               .bundle_dir = folder,
-                              .init_timeout_ns = co->settings.start_timeout_ns,
+                              .init_timeout_ns = connect_timeout(co),
                               .log_level = co->settings.log_level,
                               .codec_bytes = co->settings.codec_bytes,
                               .wake = wake,

@@ -244,11 +244,13 @@ static void one_device_a_rank(int rank, int size)
     hvd_handle h;
 
     (void)rank;
-    (void)size;
     CHECK_OK(hvd_init(NULL));
     e.device = HVD_DEVICE_OF_POINTER;
     CHECK_OK(hvd_allreduce_async(&e, HVD_SUM, 1, 1, 0, &h)); /* that of the rank */
     CHECK_OK(finish(h));
+    CHECK(fake.device.config.init_timeout_ns
+              == 60 * NS_PER_S + (unsigned)size * 100 * NS_PER_MS,
+          "%llu", (unsigned long long)fake.device.config.init_timeout_ns);
     t.device = 1;
     CHECK(refusal(&t) == HVD_INVALID_ARGUMENT, "ok");
     CHECK(!strcmp(hvd_last_error(),
