@@ -413,6 +413,7 @@ static void abort_in_init(struct member *m)
     WANT(m, rc == NCCL_IN_PROGRESS);
     (void)usleep(20000);
     WANT(m, nccl.async_error(m->c, &rc) == NCCL_OK && rc == NCCL_IN_PROGRESS);
+    (void)pthread_barrier_wait(m->meet); /* the others may be told of an abort */
     WANT(m, nccl.abort(m->c) == NCCL_OK);
 }
 
@@ -428,7 +429,8 @@ static void abort_in_enqueue(struct member *m)
         WANT(m, over(m->c, rc) == NCCL_OK);
     (void)usleep(20000);
     WANT(m, nccl.async_error(m->c, &rc) == NCCL_OK);
-    WANT(m, m->rank ? over(m->c, rc) == NCCL_OK : rc == NCCL_IN_PROGRESS);
+    WANT(m, rc == (m->rank ? NCCL_OK : NCCL_IN_PROGRESS));
+    (void)pthread_barrier_wait(m->meet);
     WANT(m, nccl.abort(m->c) == NCCL_OK);
     stream_sync(&m->s);
 }

@@ -32,7 +32,7 @@
 #include "hvd.h"
 #include "runtime/rendezvous/rendezvous.h"
 
-enum { WORLD_MAX = 8, CHILD_LIMIT_S = 40 };
+enum { WORLD_MAX = 8, CHILD_LIMIT_S = 120 };
 
 struct rank_report {
     _Atomic uint32_t stage; /* futex */
@@ -131,7 +131,7 @@ static inline void go_set(uint32_t v)
 }
 static inline void go_wait(uint32_t v)
 {
-    futex_wait_until(&shared->go, v, clock_now_ns() + 20 * NS_PER_S);
+    futex_wait_until(&shared->go, v, clock_now_ns() + CHILD_LIMIT_S * NS_PER_S);
 }
 
 static void set_place(const struct proc_world *w, uint16_t port, int rank)
