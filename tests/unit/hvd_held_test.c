@@ -80,12 +80,17 @@ static void faults_body(int rank, int size)
         hvd_handle h[PARTS];
         int n, r = HVD_NO_MEMORY;
 
+        if (rank != 0) /* its group would need memory of rank 0's coordinator, too */
+            futex_wait_until(&shared->r[0].stage, (uint32_t)round + 1,
+                             clock_now_ns() + CHILD_LIMIT_S * NS_PER_S);
         mem_fail_after(rank == 0 ? round : -1);
         n = make_parts(h);
         if (n == PARTS)
             r = hvd_submit_held(h, PARTS);
         hits += rank == 0 && mem_fail_fired();
         mem_fail_after(-1);
+        if (rank == 0)
+            stage_set(0, (uint32_t)round + 1);
         if (r == HVD_OK) {
             end_group(h, size);
         } else {
