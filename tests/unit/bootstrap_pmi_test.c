@@ -321,7 +321,7 @@ static void each_failure_is_one_sentence(void **state)
          -EIO,
          {{"cmd=init", "cmd=response_to_init rc=-1 pmi_version=2\n"}, END}},
         {"is silent",
-         "the PMI of mpiexec has not answered within 0 s",
+         "the PMI of mpiexec has not answered within 1 s",
          -ETIMEDOUT,
          {INIT, {"cmd=get_maxes", ""}, FINALIZE, END}},
         {"talks on and on",
@@ -387,8 +387,10 @@ static void each_failure_is_one_sentence(void **state)
 
         peer_up(&p, t[i].script);
         struct contract c = rank_of_two(1, p.fd);
+        /* Only where nobody answers is the end of the time what is waited for. */
+        const uint64_t ms = t[i].rc == -ETIMEDOUT ? 1000 : 20000;
         int rc =
-            bootstrap_meet(&c, 0, "", clock_now_ns() + 300 * NS_PER_MS, &b, &token, &e);
+            bootstrap_meet(&c, 0, "", clock_now_ns() + ms * NS_PER_MS, &b, &token, &e);
         if (rc != t[i].rc || !strstr(e.text, t[i].says))
             print_error("%s: %d %s\n", t[i].what, rc, e.text);
         assert_int_equal(rc, t[i].rc);
