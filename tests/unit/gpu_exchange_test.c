@@ -128,7 +128,7 @@ static int recv_from(void *p, size_t n, int dtype, int peer, nccl_comm nc, cu_st
 
 static void run_member(struct device *g, struct batch *b, uint32_t me)
 {
-    struct comm c = {.g = g, .me = me, .n = N, .n_nc = 1};
+    struct comm c = {.g = g, .me = me, .n = N, .n_nc = 1, .state = COMM_READY};
     struct post p = {.c = &c, .g = g, .batch = b};
     struct batch_item items[ITEMS];
     AUTOFREE uint64_t *counts = mem_calloc((size_t)2 * ITEMS * N, sizeof(*counts));
