@@ -2,6 +2,7 @@
 """Ranks that do not begin or train alike end with equal weights, or with an error: never apart.
 
 One loads a model where the others build it, has other gradients, or has made more variables before.
+keras_alike.py [short]: `short` leaves the checks marked by @on_one to TensorFlow's back end.
 """
 
 import os
@@ -19,6 +20,7 @@ from keras_flavour import (
     keras,
     layers,
     model,
+    on_one,
     set_weights,
     sgd,
     two_passes,
@@ -125,7 +127,7 @@ def passes_that_ranks_do_not_agree_on():
     expect_error(Exception, ["Mismatched", "postscale"], fit, made, 2)
 
 
-@check
+@on_one
 def passes_of_the_outer_one_count():
     for inner, outer in ((2, 1), (2, 2), (2, 3), (1, 2)):
         optimizer = hvd.DistributedOptimizer(sgd(0.05), backward_passes_per_step=inner)
@@ -152,7 +154,7 @@ def loss_scaling_of_a_loaded_model():
         expect_weights(made, sgd_steps(N, steps=2, factor=N), f"inside={inside}")
 
 
-@check
+@on_one
 def options_of_a_loaded_model():
     made = model(hvd.DistributedOptimizer(sgd(), op=hvd.Sum))
     fit(made)

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The callbacks of Keras and the collectives on values, on every Keras and back end."""
+"""The callbacks of Keras and the collectives on values, on every Keras and back end.
+
+keras_callbacks.py [short]: `short` leaves the checks marked by @on_one to TensorFlow's.
+"""
 
 import os
 import warnings
@@ -19,6 +22,7 @@ from keras_flavour import (
     hvd,
     keras,
     model,
+    on_one,
     set_weights,
     sgd,
     weights,
@@ -99,7 +103,7 @@ def all_have_the_roots_loss_scale():
     close(scale, 64.0 * N)
 
 
-@check
+@on_one
 def a_plain_optimizer_beside_a_distributed_one_is_said():
     optimizer = hvd.DistributedOptimizer(sgd())
     root = callbacks.BroadcastGlobalVariablesCallback(0)
@@ -146,7 +150,7 @@ def metrics_lose_nothing_by_compression():
         hvd.init()
 
 
-@check
+@on_one
 def metrics_that_differ_are_named():
     if N == 1:
         return
@@ -208,7 +212,7 @@ def momentum_is_corrected_where_it_can_be():
         fitted()
 
 
-@check
+@on_one
 def the_best_model_is_kept():
     path = os.path.join(os.environ["CHECKS_DIR"], f"best{R}.{'keras' if IS_3 else 'h5'}")
     best = callbacks.BestModelCheckpoint(monitor="loss", mode="min")

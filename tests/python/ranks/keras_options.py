@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a DistributedOptimizer of Keras may be told, and be made of: passes, scaling, sets, what was saved.
 
-keras_options.py [short]: `short` leaves out the checks marked by @in_full and the second of ways().
+keras_options.py [short]: `short` leaves out the checks marked by @in_full and the second of ways(),
+and those marked by @on_one on other back ends than TensorFlow's.
 """
 
 import os
@@ -23,6 +24,7 @@ from keras_flavour import (
     in_full,
     keras,
     model,
+    on_one,
     optimizers,
     sgd,
     ways,
@@ -398,7 +400,7 @@ def _at(own, rank):
     return gradient(w, rank, 1)
 
 
-@check
+@on_one
 def what_was_set_before_is_kept():
     def prepared():
         optimizer = sgd(**({} if FLAVOUR == "2 legacy" else {"weight_decay": 0.5}))
@@ -440,7 +442,7 @@ def saved_and_loaded():
     expect_weights(loaded, w + velocity - 0.1 * mean_gradient(w, N, 1), "loaded")
 
 
-@check
+@on_one
 def saved_by_a_registered_name():
     import os
 
