@@ -4,14 +4,11 @@
 import test_convergence
 import test_examples
 import test_torch
-from job import JobTest, each_tf, only_tf, packages, venv
+from job import JobTest, each_tf, horovodrun, only_tf, packages, venv
 from test_examples import Runs, number
 from test_keras import paths
-from test_tensorflow import SCRIPTS, TensorFlow
+from test_tensorflow import DIGITS, EAGER, OPTIMIZER, PATHS, SCRIPTS, TAPE, TensorFlow
 from test_tensorflow_examples import TensorFlowExamples
-from test_tensorflow_tape import DIGITS
-from test_tensorflow_tape import SCRIPTS as TAPE
-from test_tensorflow_v1 import EAGER, OPTIMIZER, PATHS
 
 
 class Compiled(JobTest):
@@ -129,20 +126,25 @@ class MoreTensorFlowState(JobTest):
 
     @only_tf("tf215")
     def test_torch_after_tensorflow_2(self):
-        words = "tensorflow_and_torch.py", "first", packages("torch")
-        self.run_checks(2, *words, label="TensorFlow, torch", timeout=240)
+        words = "tensorflow_and_torch.py", "first"
+        self.run_checks(2, *words, TORCH_PACKAGES=packages("torch"), label="TensorFlow, torch", timeout=240)
 
     @only_tf("tf")  # whose libraries and torch's are of about the same age, so that they could meet
     def test_tensorflow_after_torch_2(self):
-        words = "tensorflow_and_torch.py", "last", packages("torch")
-        self.run_checks(2, *words, label="torch, TensorFlow", timeout=240)
+        words = "tensorflow_and_torch.py", "last"
+        self.run_checks(2, *words, TORCH_PACKAGES=packages("torch"), label="torch, TensorFlow", timeout=240)
 
 
 class OlderTensorFlow(TensorFlow):
     """What test_tensorflow.py leaves to one TensorFlow."""
 
     tf, python = "tf215", property(lambda self: venv("tf215"))
-    test_2 = None
+    test_2 = test_2_training_and_states = None
+
+    def test_a_lost_world_is_told_2(self):
+        ended = horovodrun(2, "tensorflow_lost.py", python=self.python)
+        self.assertEqual(ended.code, 137, ended)  # that of the rank that was killed
+        self.told_of_a_lost_world(ended)
 
 
 del TensorFlow

@@ -2,11 +2,8 @@
 """For `make test-full`: TensorFlow 2.12, where operations block for want of asynchronous kernels, 2.13 and 2.14."""
 
 from job import JobTest, venv
-from test_tensorflow import SCRIPTS
+from test_tensorflow import DIGITS, EAGER, OPTIMIZER, PATHS, SCRIPTS, TAPE, V1
 from test_tensorflow_gpu import SCRIPT_ON_GPU, gpus
-from test_tensorflow_tape import DIGITS
-from test_tensorflow_tape import SCRIPTS as TAPE
-from test_tensorflow_v1 import EAGER, OPTIMIZER, PATHS, V1
 
 
 class TensorFlow212(JobTest):

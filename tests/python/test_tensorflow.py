@@ -1,34 +1,82 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TensorFlow's operations."""
+"""TensorFlow, in two starts of two ranks under each: operations and TensorFlow 1's way; the tape, devices, states
+and training. Beside them, what needs ranks of its own.
+
+On other numbers of ranks: test_full.py.
+"""
 
 import signal
 import subprocess
 import threading
 import time
 
-from job import HOROVODRUN, RANKS, JobTest, each_tf, environment, horovodrun, only_tf
+from job import HOROVODRUN, RANKS, ROOT, STAGE, JobTest, each_tf, environment, only_tf, packages
 
 # tensorflow_graphs.py sets the number of TensorFlow's threads, so it is the first one.
 SCRIPTS = ("tensorflow_graphs.py", "tensorflow_ops.py", "tensorflow_data.py", "tensorflow_gradients.py")
+# TensorFlow 1's way: optimizers of tf.compat.v1.train, sessions, hooks
+EAGER = ("v1_eager.py", "v1_optimizer.py session", "v1_sessions.py session")
+# the first one ends eager execution, the others TensorFlow 2's behaviour, so they come last
+V1 = ("readme_tensorflow.py v1", "v1_sessions.py v1", "v1_convergence.py")
+OPTIMIZER = "v1_optimizer.py v1"
+# What one TensorFlow shows is left out under the other: test_full.py has it there. TensorFlow 2's behaviour with
+# sessions under one, without it under the other; V1's training under the older one (under the newest that of the
+# example), and the values of every type under the newest (the kernels are the same files).
+FEWER = {
+    "tf": (*SCRIPTS, *EAGER, *V1[:-1]),
+    "tf215": (SCRIPTS[0], SCRIPTS[1], SCRIPTS[3], *V1, OPTIMIZER, "keras_sessions.py"),
+}
+# reductions, the tape, local aggregation, broadcasts of variables
+TAPE = (
+    "tensorflow_reductions.py",
+    "tensorflow_tape.py",
+    "tensorflow_reduced.py",
+    "tensorflow_aggregation.py",
+    "tensorflow_functions.py",
+)
+# tensorflow_devices.py makes two CPUs, which it must before TensorFlow starts.
+FIRST = ("tensorflow_devices.py", "readme_tensorflow.py", "tensorflow_sync_batch_norm.py")
+# the digits, where scikit-learn is not installed
+PATHS = f"{STAGE / 'python'}:{ROOT / 'tests/python/digits'}"
+# one thread for a kernel, so that two ranks have one each
+DIGITS = {"PYTHONPATH": PATHS, "TF_NUM_INTRAOP_THREADS": "1"}
 
 
 @each_tf
 class TensorFlow(JobTest):
     def test_2(self):
-        self.run_checks(2, SCRIPTS, timeout=240, WANT_MODE="asynchronous")
+        options = {"WANT_MODE": "asynchronous", "PYTHONPATH": PATHS}
+        self.run_checks(2, FEWER[self.tf], timeout=600, **options)
+
+    @only_tf("tf")
+    def test_2_training_and_states(self):
+        scripts = (
+            *FIRST,
+            "tensorflow_config.py",
+            "tensorflow_data_service.py",
+            *TAPE,
+            "tensorflow_convergence.py",
+            "tensorflow_and_torch.py first",  # the other order: test_full.py
+            "tensorflow_elastic.py",  # ends the world, and so does the next one, by the death of rank 1
+            "tensorflow_lost.py",
+        )
+        more = {**DIGITS, "TORCH_PACKAGES": packages("torch")}
+        ended = self.run_checks(2, scripts, timeout=600, end=137, **more)
+        self.told_of_a_lost_world(ended)
+
+    @only_tf("tf215")  # which has the README's program of the data service; the rest: test_full.py
+    def test_2_states(self):
+        self.run_checks(2, (*FIRST, *TAPE[1:], "tensorflow_elastic.py"), timeout=600, **DIGITS)
+
+    def told_of_a_lost_world(self, ended):
+        self.assertRegex(ended.out, r"monitored: .*UnknownError in session 1: .*rank 1 \(.* was lost")
+        self.assertIn("RANK 0 WAS TOLD", ended.out)
 
     @only_tf("tf")  # what differs is how operations end, and in which order; all of it: test_full.py
     def test_2_blocking(self):
         self.run_checks(
             2, SCRIPTS[0], timeout=240, label="blocking", WANT_MODE="blocking", HVD_TF_BLOCKING="1"
         )
-
-    @only_tf("tf")  # 2.15: test_full.py
-    def test_a_lost_world_is_told_2(self):
-        ended = horovodrun(2, "tensorflow_lost.py", python=self.python)
-        self.assertEqual(ended.code, 137, ended)  # that of the rank that was killed
-        self.assertRegex(ended.out, r"monitored: .*UnknownError in session 1: .*rank 1 \(.* was lost")
-        self.assertIn("RANK 0 WAS TOLD", ended.out)
 
     @only_tf("tf")  # what is waited for in TensorFlow's C++ code is ours
     def test_a_stall_is_named_and_ctrl_c_ends_it(self):

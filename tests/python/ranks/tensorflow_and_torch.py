@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""tensorflow_and_torch.py first|last FOLDER: both bindings in one process are one runtime and one world.
+"""tensorflow_and_torch.py first|last: both bindings in one process are one runtime and one world.
 
-The word says which TensorFlow's place is; FOLDER is the site-packages with a torch, behind TensorFlow's own.
+The word says which TensorFlow's place is; $TORCH_PACKAGES is the site-packages with a torch, behind TensorFlow's own.
 """
 
 import contextlib
@@ -14,8 +14,8 @@ import threading
 from checks import check, expect_error, main
 
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
-order, folder = sys.argv[1:]
-sys.path.append(folder)
+(order,) = sys.argv[1:]
+sys.path.append(os.environ["TORCH_PACKAGES"])
 names = ["horovod.tensorflow", "horovod.torch"]
 modules = {name: importlib.import_module(name) for name in (names if order == "first" else reversed(names))}
 of_tf, of_torch = (modules[name] for name in names)
