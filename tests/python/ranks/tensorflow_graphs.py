@@ -399,7 +399,7 @@ def gradients_of_a_session_need_one_thread():
         for i in range(3):
             session.run(start)
             session.run(train, {x: 1.0})
-            assert all(np.all(session.run(w) == -N * (i + 1)) for w in ws)
+            assert all(np.all(w == -N * (i + 1)) for w in session.run(ws))
 
 
 @check

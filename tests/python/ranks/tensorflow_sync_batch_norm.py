@@ -34,15 +34,17 @@ def loss_of(out, x):
     return tf.reduce_sum(tf.sin(out) * (1 + tf.stop_gradient(x)))
 
 
-def run(layer, x, as_function, **options):
+def step_of(layer, as_function):
+    """A function of x that gives the output and the gradients; a tf.function is traced once for all steps."""
+
     def step(x):
         with tf.GradientTape() as tape:
             tape.watch(x)
-            out = layer(x, training=True, **options)
+            out = layer(x, training=True)
             loss = loss_of(out, x)
         return out, tape.gradient(loss, [x, *layer.trainable_variables])
 
-    return (tf.function(step) if as_function else step)(tf.constant(x))
+    return tf.function(step) if as_function else step
 
 
 def equal(a, b, what, tolerance=1e-11):
@@ -59,10 +61,11 @@ def compare(
     plain = filled(tf.keras.layers.BatchNormalization(dtype=dtype, **options, **PLAIN), shape)
     start = sum(rows[r] for r in ranks if r < R)
     mine = slice(start, start + rows[R])
+    step_of_ours, step_of_plain = step_of(ours, as_function), step_of(plain, as_function)
     for step in range(steps):
         shares = [share(r, rows[r], shape, step, dtype) for r in ranks]
-        out, grads = run(ours, shares[list(ranks).index(R)], as_function)
-        whole, expected = run(plain, np.concatenate(shares), as_function)
+        out, grads = step_of_ours(tf.constant(shares[list(ranks).index(R)]))
+        whole, expected = step_of_plain(tf.constant(np.concatenate(shares)))
         equal(out, whole[mine], "output", tolerance)
         equal(grads[0], expected[0][mine], "gradient of the input", tolerance * 100)
         for g, e in zip(grads[1:], expected[1:]):
