@@ -92,7 +92,8 @@ struct fake_region {
     size_t bytes;
 };
 
-struct fake_thread { /* Never freed. */
+struct fake_thread {          /* Never freed. */
+    struct fake_thread *next; /* of all there ever were */
     atomic_bool is_gone;
 };
 

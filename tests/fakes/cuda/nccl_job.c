@@ -12,7 +12,7 @@
  *         unlink it.
  *
  * What would crash, now and then or always, ends the test. Mutable globals: a thread's
- * own two. */
+ * own two, and the list of threads. */
 #include "tests/fakes/cuda/nccl_fake.h"
 
 #include <stdlib.h>
@@ -20,6 +20,7 @@
 static _Thread_local struct fake_thread *me;
 static _Thread_local struct nccl_comm_s *began; /* what it began last, until taken up */
 
+static _Atomic(struct fake_thread *) threads;
 static pthread_key_t key;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
@@ -41,6 +42,9 @@ static struct fake_thread *self(void)
         me = calloc(1, sizeof(*me));
         if (!me || pthread_setspecific(key, me) != 0)
             fake_die("out of memory");
+        me->next = atomic_load(&threads);
+        while (!atomic_compare_exchange_weak(&threads, &me->next, me))
+            ;
     }
     return me;
 }
