@@ -292,15 +292,15 @@ static void what_does_not_fit_is_a_sentence(void **state)
     struct made none = make((const uint32_t[]){0});
     (void)state;
     assert_int_equal(-ENOTSUP, init(&l, 61, false, &err));
-    assert_string_equal("a GPU of compute capability 6.1 is too old: there are no "
-                        "kernels for it",
+    assert_string_equal("a GPU of compute capability 6.1 is too old: the kernels are "
+                        "sm_90 ptx_70",
                         err.text);
     driver.cubin_result = CU_INVALID_IMAGE;
     driver.ptx_result = CU_UNSUPPORTED_PTX;
     assert_int_equal(-ENOTSUP, init(&l, 90, false, &err));
     assert_string_equal(
-        "the GPU kernels need a driver for CUDA 12.0 or later, this one "
-        "is for CUDA 11.4",
+        "the driver, for CUDA 11.4, takes none of the GPU kernels for compute "
+        "capability 9.0 (cuModule: 222): a newer driver may",
         err.text);
     driver.ptx_result = 0;
     driver.func_result = CU_NOT_FOUND;

@@ -122,13 +122,15 @@ static int load(struct launch *l, const void *image, uint32_t sm, struct err *er
     if (result == CU_OK)
         return 0;
     l->module = NULL;
-    int r = cuda_fail(l->cu, cuda_symbol(CUDA_module_load), result, err);
+    struct err why = ERR_INIT;
+    int r = cuda_fail(l->cu, cuda_symbol(CUDA_module_load), result, &why);
     if (!is_refused)
-        return r;
+        return err_set(err, r, "%s", why.text);
     return err_set(err, -ENOTSUP,
-                   "the GPU kernels need a driver for CUDA 12.0 or later, this one is "
-                   "for CUDA %d.%d",
-                   l->cu->version / 1000, l->cu->version % 1000 / 10);
+                   "the driver, for CUDA %d.%d, takes none of the GPU kernels for "
+                   "compute capability %u.%u (%.200s): a newer driver may",
+                   l->cu->version / 1000, l->cu->version % 1000 / 10, sm / 10, sm % 10,
+                   why.text);
 }
 
 int launch_init(struct launch *l,
@@ -149,11 +151,12 @@ int launch_init(struct launch *l,
         return n;
     if (n == 0)
         return err_set(err, -ENOTSUP, "no GPU kernels were built in (KERNELS=none)");
+    char kernels[64];
     if (!image_pick(image, (uint32_t)sm, wants_ptx, &made.part))
         return err_set(err, -ENOTSUP,
-                       "a GPU of compute capability %d.%d is too old: "
-                       "there are no kernels for it",
-                       sm / 10, sm % 10);
+                       "a GPU of compute capability %d.%d is too old: the kernels are "
+                       "%s",
+                       sm / 10, sm % 10, image_text(image, kernels, sizeof(kernels)));
     int r = load(&made, image, (uint32_t)sm, err);
     if (r < 0)
         return r;
