@@ -91,7 +91,7 @@ PyObject *capsule_new(hvd_handle handle,
     if (!r)
         return PyErr_NoMemory();
     t = &r->dl.tensor;
-    t->data = data;
+    t->data = data ? data : r; /* of NULL torch before 2.3 never calls the deleter */
     t->device_type = device == HVD_DEVICE_HOST ? DL_CPU : DL_CUDA;
     t->device_id = device == HVD_DEVICE_HOST ? 0 : device;
     t->ndim = ndim;

@@ -336,6 +336,16 @@ def a_handle_whose_result_was_taken_is_not_known_any_more():
 
 
 @check
+def a_result_without_memory_is_given_back_too():
+    """Who is not the root of a gather has one. torch before 2.3 calls no deleter of memory at NULL."""
+    handle = hvd.gather_async(torch.ones(2), 0)
+    result = hvd.synchronize(handle)
+    _native.wait(handle)
+    del result
+    expect_error(hvd.HorovodInternalError, ["unknown or released"], _native.wait, handle)
+
+
+@check
 def results_live_on_when_the_world_has_ended():
     kept = hvd.allgather(torch.full((1000,), float(R)))
     hvd.shutdown()
