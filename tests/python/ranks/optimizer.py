@@ -291,6 +291,23 @@ def optimizer_state_keeps_the_roots_types():
 
 
 @check
+def optimizer_state_keeps_the_roots_layout():
+    """Fused optimizers refuse state that lies otherwise than its parameter."""
+    p = torch.nn.Parameter(torch.ones(2, 3, 4, 5).to(memory_format=torch.channels_last))
+    optimizer = torch.optim.SGD([p], lr=0.1, momentum=0.9)
+    values = torch.arange(120.0).view(2, 3, 4, 5)
+    if R == 0:
+        row = torch.ones(4).expand(3, 4)
+        optimizer.state[p] = {"momentum_buffer": torch.empty_like(p).copy_(values), "row": row}
+    hvd.broadcast_optimizer_state(optimizer, root_rank=0)
+    got = optimizer.state[p]["momentum_buffer"]
+    assert got.stride() == p.stride() and torch.equal(got, values), got.stride()
+    if R > 0:
+        assert optimizer.state[p]["row"].is_contiguous()
+    assert torch.equal(optimizer.state[p]["row"], torch.ones(3, 4))
+
+
+@check
 def named_tuples_in_state_and_options_travel():
     p = torch.nn.Parameter(torch.ones(3))
     optimizer = torch.optim.SGD([p], lr=0.1)

@@ -9,6 +9,7 @@ from _hvd import handles
 from _hvd.objects import allgather_object, broadcast_object
 from _hvd.process_sets import global_process_set
 from _hvd.torch.mpi_ops import broadcast_async_, synchronize
+from _hvd.torch.tensors import plain
 
 __all__ = [
     "allgather_object",
@@ -48,6 +49,7 @@ class _TensorPlace:
 
     def __init__(self, tensor):
         self.shape = tuple(tensor.shape)
+        self.stride = torch.empty_like(tensor, device="meta").stride()  # a fused optimizer wants its p's
         self.dtype = tensor.dtype
         self.is_cuda = tensor.is_cuda
 
@@ -72,7 +74,7 @@ def _rebuilt(value, replace):
 def _take_tensors(value, found):
     """value with each tensor replaced by a _TensorPlace and appended to found."""
     if isinstance(value, torch.Tensor):
-        found.append(value.detach())
+        found.append(plain(value.detach()) if value.layout is torch.strided else value.detach())
         return _TensorPlace(value)
     return _rebuilt(value, lambda v: _take_tensors(v, found))
 
@@ -80,7 +82,8 @@ def _take_tensors(value, found):
 def _put_tensors(value, found, device):
     """value with each _TensorPlace replaced by a new tensor, appended to found; device: those on GPUs."""
     if isinstance(value, _TensorPlace):
-        tensor = torch.empty(value.shape, dtype=value.dtype, device=device if value.is_cuda else "cpu")
+        where = device if value.is_cuda else "cpu"
+        tensor = torch.empty_strided(value.shape, value.stride, dtype=value.dtype, device=where)
         found.append(tensor)
         return tensor
     return _rebuilt(value, lambda v: _put_tensors(v, found, device))
