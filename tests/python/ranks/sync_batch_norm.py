@@ -247,6 +247,25 @@ def one_collective_each_way():
 
 
 @check
+def nobody_looks_at_the_statistics_who_has_rows_enough():
+    """On a GPU the thread would wait for it, in each layer."""
+    if N == 1:
+        return
+    item, asked = torch.Tensor.item, []
+    torch.Tensor.item = lambda self: (asked.append(1), item(self))[1]
+    try:
+        layer = hvd.SyncBatchNorm(3)
+        layer(share(0, R, 4, 4).float().requires_grad_()).sum().backward()
+        assert not asked, f"{len(asked)} times"
+        layer(torch.randn(int(R < 2), 3))  # of two ranks one row each, of others none
+        assert asked
+        words = ["more than 1 value per channel", "1 on all ranks together"]
+        expect_error(ValueError, words, layer, torch.randn(int(R == 0), 3))
+    finally:
+        torch.Tensor.item = item
+
+
+@check
 def process_sets_share_statistics_among_themselves():
     """Overlapping sets of several sizes: each layer equals one process with its set's rows."""
     if N == 1:

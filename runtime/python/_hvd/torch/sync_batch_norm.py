@@ -90,23 +90,22 @@ class _SyncBatchNorm(torch.autograd.Function):
         wide = x.to(_statistics_dtype(x))
         row = _as_it_travels(_own_row(wide))
         rows = allgather(row, name=f"{name}.forward", process_set=process_set)
-        total, mean, squares = _combined(rows, channels)
-        count = total.item()
-        if count <= 1:
+        total, mean, squares = (s.to(x.device) for s in _combined(rows, channels))
+        # No rank has two where all have one together: others need not wait for their GPU to know.
+        if x.numel() // channels <= 1 and total.item() <= 1:
             raise ValueError(
                 f"Expected more than 1 value per channel when training, got input size {list(x.shape)} "
-                f"and {count:.0f} on all ranks together"
+                f"and {total.item():.0f} on all ranks together"
             )
-        mean, squares = mean.to(x.device), squares.to(x.device)
-        variance = squares / count
+        variance = squares / total
         if running_mean is not None:
             running_mean.mul_(1 - momentum).add_(mean.to(running_mean.dtype), alpha=momentum)
         if running_var is not None:
-            unbiased = (squares / (count - 1)).to(running_var.dtype)
+            unbiased = (squares / (total - 1)).to(running_var.dtype)
             running_var.mul_(1 - momentum).add_(unbiased, alpha=momentum)
         invstd = torch.rsqrt(variance + eps)
-        ctx.save_for_backward(x, weight, mean, invstd)
-        ctx.count, ctx.name, ctx.process_set = count, name, process_set
+        ctx.save_for_backward(x, weight, mean, invstd, total)
+        ctx.name, ctx.process_set = name, process_set
         if not x.numel():
             return torch.empty_like(x)
         affine = [None if p is None else p.to(wide.dtype) for p in (weight, bias)]
@@ -115,7 +114,7 @@ class _SyncBatchNorm(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, grad_output):
-        x, weight, mean, invstd = ctx.saved_tensors
+        x, weight, mean, invstd, total = ctx.saved_tensors
         need_x, need_weight, need_bias = ctx.needs_input_grad[:3]
         dims = [d for d in range(x.dim()) if d != 1]
         dy = grad_output.to(mean.dtype)
@@ -128,7 +127,7 @@ class _SyncBatchNorm(torch.autograd.Function):
             return None, grad_weight, grad_bias, None, None, None, None, None, None
         sums = _as_it_travels(torch.stack([sum_dy, sum_dy_distance]))
         sums = _sum_of_all(sums, f"{ctx.name}.backward", ctx.process_set)
-        mean_dy, mean_dy_distance = (sums / ctx.count).to(x.device)
+        mean_dy, mean_dy_distance = sums.to(x.device) / total
         grad = dy - _per_channel(mean_dy, x) - distance * _per_channel(mean_dy_distance * invstd**2, x)
         scale = invstd if weight is None else invstd * weight.to(invstd.dtype)
         grad_x = (grad * _per_channel(scale, x)).to(x.dtype)
