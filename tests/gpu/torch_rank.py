@@ -17,8 +17,11 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "python" / "ranks"))
 
 import horovod.torch as hvd
+import horovod.torch.distributed  # noqa: F401  (makes the name known)
 import numpy as np
 import torch
+import torch.distributed as dist
+from _hvd.torch import tensors
 from checks import check, expect_error, main
 
 torch.set_num_threads(1)
@@ -334,6 +337,46 @@ def memory_is_not_used_again_too_early():
         assert float(out.min()) == float(out.max()) == N * step + N * MEAN, step
         assert rows.view(N, -1)[:, 0].tolist() == [float(step + r) for r in range(N)], step
         del out, rows, junk
+
+
+@needs_gpu
+def the_default_stream_is_followed_too():
+    x, side = torch.zeros(1 << 20, device=DEVICE), torch.cuda.Stream()
+    place = tensors.where(x)
+    torch.cuda.synchronize()
+    sleep()
+    x += 1
+    with torch.cuda.stream(side):
+        tensors.follow(place)
+        y = x + 1
+    side.synchronize()
+    assert float(y.min()) == 2, "side has not waited"
+
+
+@needs_gpu
+def each_stream_that_waits_for_a_work_has_it_behind_it():
+    """torch.distributed: the second one too, and one that waits for the future."""
+    dist.init_process_group("hvd", init_method="hvd://")
+    streams = [torch.cuda.Stream() for _ in range(3)]
+    try:
+        for step in range(4):
+            x = torch.ones(1000, 1000, device=DEVICE).t()  # goes by a copy
+            torch.cuda.synchronize()
+            with torch.cuda.stream(streams[0]):
+                sleep(50)
+                x += R
+                work = dist.all_reduce(x, async_op=True)
+                if step % 2:
+                    work.wait()
+            got = []
+            for i, wait in enumerate((work.wait, work.wait, work.get_future().wait)):
+                with torch.cuda.stream(streams[i]):
+                    wait()
+                    got.append(x * 1)
+            torch.cuda.synchronize()
+            assert [float(y.min()) for y in got] == [N + N * MEAN] * 3, step
+    finally:
+        dist.destroy_process_group()
 
 
 @needs_gpu

@@ -89,9 +89,10 @@ class Place:
         self.is_waited = False  # the streams wait for its end, or it has ended
 
     def streams(self):
-        """Those that must wait: the one that reads the outputs, and that in whose order memory is freed."""
+        """Those that must wait: that in whose order memory of the inputs is freed, and the one that reads
+        the outputs. That one last: in its order memory of the runtime's is freed."""
         now = self.current(self.device)
-        return (now,) if now == self.stream else (now, self.stream)
+        return (now,) if now == self.stream else (self.stream, now)
 
     def wait(self, handle, timeout_ms=-1):
         """Returns when the streams wait for the operation; raises what it failed with before that.

@@ -132,19 +132,21 @@ def wait_for(numbers):
 
     Says nothing of what fails: finish() of each does.
     """
-    places, waits = [], {}
+    places, waits, present = [], {}, set()
     for number in numbers:
         entry = _pending.get(number)
         place = entry[2] if entry is not None else None
         if place is not None and not place.is_waited:
             places.append(place)
-            for stream in place.streams():
+            streams = place.streams()
+            present.add(streams[-1])
+            for stream in streams:
                 waits.setdefault(stream, []).append(number)
     if len(places) < 2 or not gpu.is_async():
         return
     try:
-        for stream, some in waits.items():
-            _native.wait_many(tuple(some), stream)
+        for stream in sorted(waits, key=present.__contains__):  # those that read come last
+            _native.wait_many(tuple(waits[stream]), stream)
     except HorovodInternalError:
         return
     for place in places:

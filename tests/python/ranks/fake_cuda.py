@@ -4,7 +4,11 @@
 A Tensor here says that it is on cuda:ORDINAL. What torch does with it runs on the CPU, in the order of the
 present stream: when all that is in that stream is done, and before anything that comes into it later. A
 result that nobody has waited for is therefore not yet there. `stream()` chooses the present stream of the
-thread, as torch.cuda.stream() does.
+thread, as torch.cuda.stream() does; it is a handle, and 0 at first, the legacy default stream, as torch's.
+
+Memory goes back to the driver when nothing of torch has it any more, in the order of the stream that it was
+made in, as torch's allocator would use it again; with record_stream() after that stream's work too. What
+still uses it then ends the process.
 """
 
 from __future__ import annotations
@@ -16,7 +20,7 @@ import weakref
 
 import numpy as np
 import torch
-from _hvd.torch import reduction, tensors
+from _hvd.torch import tensors
 from gpu_ops import Gpu, ordinal
 
 GPU = Gpu(ordinal())
@@ -24,6 +28,8 @@ DEVICE = torch.device("cuda", GPU.ordinal)
 _here = threading.local()
 _plainly = getattr(torch._C, "DisableTorchFunctionSubclass", torch._C.DisableTorchFunction)
 _blocks = {}  # address -> bytes
+_recorded = {}  # address -> streams of record_stream()
+history = []  # (address, stream) of record_stream()
 
 
 def plain(tensor):
@@ -34,7 +40,7 @@ def plain(tensor):
 
 def current_stream(device=None):
     assert device is None or device == GPU.ordinal, f"device {device} is none of this rank's"
-    return getattr(_here, "stream", GPU.main)
+    return getattr(_here, "stream", 0)
 
 
 @contextlib.contextmanager
@@ -66,13 +72,59 @@ def to_gpu(values, requires_grad=False):
     with _plainly():
         values = plain(values)
         address, n = c.c_uint64(), max(1, values.numel() * values.element_size())
-        where = c.c_void_p(GPU.main)
-        GPU.call("cuMemAllocAsync", c.byref(address), c.c_size_t(n), where)
-        GPU.finish(GPU.main)
+        where = current_stream()
+        GPU.call("cuMemAllocAsync", c.byref(address), c.c_size_t(n), c.c_void_p(where))
+        GPU.finish(where)
         _blocks[address.value] = n
-        made = _view(address.value, values.shape, values.dtype)
+        made = _view(address.value, values.shape, values.dtype, (_free, address.value, where))
         made.copy_(values)
         return made.requires_grad_() if requires_grad else made
+
+
+def _free(address, where):
+    del _blocks[address]
+    for stream in _recorded.pop(address, ()):
+        Stream(where).wait_stream(Stream(stream))
+    GPU.call("cuMemFreeAsync", c.c_uint64(address), c.c_void_p(where))
+
+
+class Stream:
+    """What there is of torch.cuda.Stream."""
+
+    def __init__(self, handle):
+        self.cuda_stream = handle
+
+    def wait_event(self, event):
+        GPU.call("cuStreamWaitEvent", c.c_void_p(self.cuda_stream), event.handle, c.c_uint(0))
+
+    def record_event(self):
+        event = Event()
+        event.record(self)
+        return event
+
+    def wait_stream(self, other):
+        self.wait_event(other.record_event())
+
+
+class Event:
+    """What there is of torch.cuda.Event."""
+
+    def __init__(self):
+        self.handle = c.c_void_p()
+        GPU.call("cuEventCreate", c.byref(self.handle), c.c_uint(2))
+
+    def record(self, stream=None):
+        stream = torch.cuda.current_stream() if stream is None else stream
+        GPU.call("cuEventRecord", self.handle, c.c_void_p(stream.cuda_stream))
+
+    def __del__(self):
+        GPU.call("cuEventDestroy_v2", self.handle)
+
+
+def external_stream(handle, device=None):
+    """torch.cuda.ExternalStream; of 0 it is a new one of torch's pool, which nothing is in (torch's #182960)."""
+    assert device in (None, GPU.ordinal), device
+    return Stream(handle or GPU.stream())
 
 
 def _moved(x):
@@ -81,7 +133,7 @@ def _moved(x):
         return type(x)(*map(_moved, x)) if hasattr(x, "_fields") else type(x)(map(_moved, x))
     if isinstance(x, Tensor) or not isinstance(x, torch.Tensor) or x.layout != torch.strided:
         return x
-    if x.grad_fn is not None:
+    if x.is_meta or x.grad_fn is not None:
         return x  # of a graph: its memory does not travel
     return x.as_subclass(Tensor) if _is_there(x.data_ptr()) else to_gpu(x)
 
@@ -133,6 +185,13 @@ class Tensor(torch.Tensor):
         GPU.finish(current_stream())
         return plain(self).clone()
 
+    def record_stream(self, stream):
+        at = plain(self).data_ptr()
+        history.append((at, stream.cuda_stream))
+        for base, n in _blocks.items():
+            if base <= at < base + n and base not in _results:  # as torch's: only of its own memory
+                _recorded.setdefault(base, set()).add(stream.cuda_stream)
+
     def __reduce_ex__(self, protocol):
         raise TypeError("memory of a GPU is not pickled here")
 
@@ -160,6 +219,7 @@ _rename = c.pythonapi.PyCapsule_SetName
 _rename.argtypes = [c.py_object, c.c_char_p]
 _KINDS = {0: "int", 1: "uint", 2: "float", 4: "bfloat"}
 n_taken = n_given_back = 0
+_results = set()  # addresses of the runtime's memory
 
 
 def _from_dlpack(capsule):
@@ -179,12 +239,14 @@ def _from_dlpack(capsule):
         dl.deleter(at)
         return to_gpu(torch.empty(shape, dtype=dtype))
     _blocks[dl.data] = n
+    _results.add(dl.data)
     return _view(dl.data, shape, dtype, (_give_back, dl.data, at))
 
 
 def _give_back(data, at):
     global n_given_back
     n_given_back += 1
+    _results.discard(data)
     del _blocks[data]
     _DlTensor.from_address(at).deleter(at)
 
@@ -198,14 +260,11 @@ def _with_device(function):
     return make
 
 
-def _follow(place):
-    """As tensors.follow(); torch has no streams here."""
-    if current_stream() != place.stream:
-        GPU.finish(place.stream)
-
-
 _original = tensors._from_dlpack
 tensors._from_dlpack = _from_dlpack
 tensors.current_stream = current_stream
-tensors.follow = reduction.follow = _follow
-torch.empty, torch.zeros, torch.tensor = map(_with_device, (torch.empty, torch.zeros, torch.tensor))
+torch.cuda.current_stream = lambda device=None: Stream(current_stream(device))
+torch.cuda.default_stream = lambda device=None: Stream(0)
+torch.cuda.ExternalStream, torch.cuda.Event = external_stream, Event
+for _name in ("empty", "empty_strided", "zeros", "tensor"):
+    setattr(torch, _name, _with_device(getattr(torch, _name)))

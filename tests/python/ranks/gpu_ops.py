@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes as c
 import itertools
 import os
+import threading
 import time
 
 import numpy as np
@@ -21,21 +22,29 @@ _KERNEL = c.CFUNCTYPE(c.c_int, c.c_void_p)
 
 
 class Gpu:
-    """One device, its context current in this thread."""
+    """One device, its context current in each thread that calls."""
 
     def __init__(self, ordinal):
         self.cu = c.CDLL("libcuda.so.1")
         self.ordinal = ordinal
         self.is_fake = hasattr(self.cu, "hvd_fake_calls")
         self._kernels = []
-        device, context = c.c_int(), c.c_void_p()
+        self._context, self._threads = c.c_void_p(), threading.local()
+        device = c.c_int()
+        self._threads.is_in = True
         self.call("cuInit", c.c_uint(0))
         self.call("cuDeviceGet", c.byref(device), c.c_int(ordinal))
-        self.call("cuDevicePrimaryCtxRetain", c.byref(context), device)
-        self.call("cuCtxPushCurrent_v2", context)
+        self.call("cuDevicePrimaryCtxRetain", c.byref(self._context), device)
+        self._threads.is_in = False
         self.main = self.stream()
 
+    def enter(self):
+        if not getattr(self._threads, "is_in", False):
+            self._threads.is_in = True
+            self.call("cuCtxPushCurrent_v2", self._context)
+
     def call(self, name, *args):
+        self.enter()
         result = getattr(self.cu, name)(*args)
         if result != 0:
             raise RuntimeError(f"{name}: CUDA error {result}")
@@ -49,6 +58,7 @@ class Gpu:
     def finish(self, stream, timeout=30):
         """Returns when all in a stream is done."""
         deadline = time.monotonic() + timeout
+        self.enter()
         while True:
             result = self.cu.cuStreamQuery(c.c_void_p(stream))
             if result == 0:

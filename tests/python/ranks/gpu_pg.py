@@ -5,6 +5,7 @@ import ctypes
 import threading
 from datetime import timedelta
 
+import fake_cuda
 import horovod.torch as hvd
 import horovod.torch.distributed  # noqa: F401  (makes the name known)
 import numpy as np
@@ -34,6 +35,11 @@ GROUP = dist.distributed_c10d._get_default_group()
 
 def wait(work):
     assert work.wait() is True
+
+
+def is_done(which):
+    GPU.enter()
+    return GPU.cu.cuStreamQuery(ctypes.c_void_p(which)) == 0
 
 
 @check
@@ -86,9 +92,38 @@ def no_thread_waits_for_the_gpu():
         GPU.fake_wait(mine, may_go_on)
         work = GROUP.allreduce([x], dist.AllreduceOptions())
         wait(work)  # and it is not done
-        assert not GPU.fake_soon(lambda: GPU.cu.cuStreamQuery(ctypes.c_void_p(mine)) == 0)
+        assert not GPU.fake_soon(lambda: is_done(mine))
         may_go_on.set()
         assert x.tolist() == [float(N)]
+
+
+@check
+def each_stream_that_waits_has_it_behind_it():
+    """Also one that comes when another has waited, and the work is over as far as threads know."""
+    first, second, may_go_on, x = GPU.stream(), GPU.stream(), threading.Event(), on_gpu(1.0)
+    with stream(first):
+        GPU.fake_wait(first, may_go_on)
+        work = GROUP.allreduce([x], dist.AllreduceOptions())
+        wait(work)
+    with stream(second):
+        wait(work)
+    assert not GPU.fake_soon(lambda: is_done(second)), "it has not waited"
+    may_go_on.set()
+    GPU.finish(second)
+
+
+@check
+def a_copy_is_kept_for_the_stream_that_reads_it():
+    first, second, x = GPU.stream(), GPU.stream(), to_gpu(torch.zeros(2, 3)).t()
+    fake_cuda.history.clear()
+    with stream(first):
+        work = GROUP.allreduce([x], dist.AllreduceOptions())
+        outputs = [zeros(2) for _ in range(N)]
+        gathered = GROUP.allgather([outputs], [on_gpu(1.0, 2.0)])
+    with stream(second):
+        wait(work)
+        wait(gathered)
+    assert [s for _, s in fake_cuda.history] == [second, second], fake_cuda.history
 
 
 @check

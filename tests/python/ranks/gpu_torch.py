@@ -4,6 +4,8 @@
 torch has no CUDA here: fake_cuda.py stands in for it, and the fakes of the driver and NCCL do the rest.
 """
 
+import ctypes
+import gc
 import os
 import threading
 
@@ -13,6 +15,7 @@ import numpy as np
 import torch
 from _hvd import _native, gpu, handles
 from _hvd.torch import reducer as reducer_module
+from _hvd.torch import tensors
 from checks import check, expect_error, main
 from fake_cuda import GPU, Tensor, plain, stream, to_gpu
 
@@ -141,8 +144,6 @@ def memory_of_results_is_given_back():
     del x
     view.tolist()
     del view
-    import gc
-
     gc.collect()
     assert fake_cuda.n_taken - fake_cuda.n_given_back <= before + 1
 
@@ -153,9 +154,8 @@ def memory_of_results_is_given_back():
 @check
 def no_thread_waits_and_the_present_stream_does():
     mine = GPU.stream()
-    x = on_gpu(1.0)
     with Calls(*WAITS) as calls, stream(mine):
-        hvd.allreduce(x, op=hvd.Sum, name="waits")
+        hvd.allreduce(on_gpu(1.0), op=hvd.Sum, name="waits")
     assert [name for name, _ in calls.made] == ["wait_on_stream"], calls.made
     assert calls.of("wait_on_stream")[0][1] == mine
 
@@ -168,7 +168,60 @@ def both_streams_wait_where_they_differ():
         handle = hvd.allreduce_async(on_gpu(1.0), op=hvd.Sum, name="both")
     with Calls(*WAITS) as calls, stream(second):
         same(hvd.synchronize(handle), np.array([N]))
-    assert [args[1] for args in calls.of("wait_on_stream")] == [second, first], calls.made
+    assert [args[1] for args in calls.of("wait_on_stream")] == [first, second], calls.made
+
+
+def is_done(which):
+    GPU.enter()
+    return GPU.cu.cuStreamQuery(ctypes.c_void_p(which)) == 0
+
+
+@check
+def the_default_stream_is_followed_too():
+    """Its handle is 0, of which torch would make a new stream."""
+    mine, may_go_on, place = GPU.stream(), threading.Event(), tensors.where(on_gpu(1.0))
+    assert place.stream == 0
+    GPU.fake_wait(0, may_go_on)
+    with stream(mine):
+        tensors.follow(place)
+    assert not GPU.fake_soon(lambda: is_done(mine)), "it has not waited"
+    may_go_on.set()
+    GPU.finish(mine)
+
+
+@check
+def copies_are_kept_for_the_stream_that_reads_them():
+    first, second = GPU.stream(), GPU.stream()
+    with Calls("allreduce", "broadcast") as calls, stream(first):
+        parts = [to_gpu(torch.zeros(2, 4))[:, 1:3] for _ in range(2)]
+        made = [hvd.allreduce_async_(parts[0], op=hvd.Sum), hvd.broadcast_async_(parts[1], 0)]
+    fake_cuda.history.clear()
+    with stream(second):
+        for handle in made:
+            hvd.synchronize(handle)
+    copies = [args[2][1] for _, args in calls.made]
+    assert fake_cuda.history == [(at, second) for at in copies], (fake_cuda.history, copies)
+    with stream(first):
+        hvd.allreduce_(parts[0], op=hvd.Sum)
+    assert len(fake_cuda.history) == 2, "in one stream there is nothing to keep"
+
+
+@check
+def results_are_freed_in_the_order_of_the_stream_that_reads_them():
+    first, second, may_go_on = GPU.stream(), GPU.stream(), threading.Event()
+    with stream(first):
+        handle = hvd.allgather_async(on_gpu(R, R))
+    with stream(second):
+        result = hvd.synchronize(handle)
+    GPU.finish(second)
+    GPU.fake_wait(second, may_go_on)  # reads it
+    hvd.barrier()  # the runtime has let it go
+    before = GPU.cu.hvd_fake_n_blocks()
+    del result
+    gc.collect()
+    assert not GPU.fake_soon(lambda: GPU.cu.hvd_fake_n_blocks() < before), "it is freed while it is read"
+    may_go_on.set()
+    assert GPU.fake_soon(lambda: GPU.cu.hvd_fake_n_blocks() < before, 20), "it is not freed"
 
 
 @check
@@ -289,7 +342,7 @@ def each_gradient_has_the_stream_of_its_hook():
     names = {p: name for name, p in named}
 
     def in_its_stream(self, p):
-        with stream(streams[names[p]] if p in names else GPU.main):
+        with stream(streams[names[p]] if p in names else 0):
             ready(self, p)
 
     type(reducer).ready = in_its_stream
@@ -303,7 +356,7 @@ def each_gradient_has_the_stream_of_its_hook():
     assert taken == streams, (taken, streams)
     assert calls.count("submit_held") == 1
     waited = [args[1] for args in calls.of("wait_many")]
-    assert sorted(waited) == sorted([GPU.main, *streams.values()]), waited
+    assert sorted(waited) == sorted([0, *streams.values()]) and waited[-1] == 0, waited
     check_step(named)
 
 
@@ -344,6 +397,41 @@ def a_compressor_of_the_users():
     backward(named)
     optimizer.step()
     check_step(named)
+
+
+@check
+def what_a_compressor_makes_is_kept_for_the_step():
+    class Double:
+        @staticmethod
+        def compress(tensor):
+            return tensor.double(), tensor.dtype
+
+        @staticmethod
+        def decompress(tensor, ctx):
+            return tensor.to(ctx)
+
+    mine, named = GPU.stream(), parameters(2)
+    optimizer = optimizer_of(named, compression=Double)
+    with Calls("allreduce") as calls, stream(mine):
+        backward(named)
+    fake_cuda.history.clear()
+    optimizer.step()
+    sent = [args[2][1] for _, args in calls.made]
+    assert fake_cuda.history == [(at, 0) for at in sent] and len(sent) == 2, (fake_cuda.history, sent)
+    check_step(named)
+
+
+@check
+def zeros_are_made_before_they_are_sent():
+    mine, named = GPU.stream(), parameters(2)
+    optimizer = optimizer_of(named)
+    with stream(mine):
+        backward(named[:1])  # it waits for the other one
+    named[0][1].grad = None
+    with Calls("allreduce") as calls:
+        optimizer.step()
+    assert [args[2][-1] for _, args in calls.made] == [0, 0], calls.made
+    assert named[0][1].grad.tolist() == [0.0] * 10
 
 
 @check

@@ -18,22 +18,25 @@ from _hvd import handles
 from _hvd.basics import Adasum
 from _hvd.torch.grad_hooks import Listener
 from _hvd.torch.submit import submit_allreduce
+from _hvd.torch.tensors import read_here, where
 
 
 class Delta:
     """One parameter's change on its way."""
 
-    __slots__ = ("handle", "sent", "ctx")
+    __slots__ = ("handle", "sent", "ctx", "place")
 
     def __init__(self, change, name, settings):
         self.sent, self.ctx = change, None
         if settings.compresses:
             self.sent, self.ctx = settings.compression.compress(change)
+        self.place = where(self.sent)
         args = (f"allreduce.{name}", Adasum, 1.0, 1.0, 0)
         self.handle = submit_allreduce(self.sent, self.sent, *args, compression=settings.wire)
 
     def finish(self, settings):
         handles.finish(self.handle)
+        read_here(self.sent, self.place)
         return settings.compression.decompress(self.sent, self.ctx) if settings.compresses else self.sent
 
 
@@ -84,6 +87,7 @@ class DeltaReducer(Listener):
             except Exception as e:
                 p.copy_(self.before[p])
                 error = error or e
+            read_here(self.before[p], delta.place)
             del self.pending[p], self.before[p]
         self.reset()
         if error is not None:

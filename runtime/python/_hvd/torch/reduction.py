@@ -23,7 +23,7 @@ from _hvd.exceptions import HorovodInternalError
 from _hvd.process_sets import process_set_id
 from _hvd.torch.compression import Compression, wire_of
 from _hvd.torch.submit import sparse_allreduce_async, submit_allreduce
-from _hvd.torch.tensors import follow, where
+from _hvd.torch.tensors import follow, read_here, where
 
 _of_parameter = {}  # id(parameter) -> its reduction that has not ended; that keeps the parameter alive
 _names = set()  # of those reductions
@@ -127,6 +127,7 @@ class Reduction:
         grad = p.grad
         if grad is None:
             grad = p.grad = self._zeros()  # another rank may have one
+            self.place = where(p)
         if grad.is_sparse:
             self.sparse_dims[p] = grad.sparse_dim()
             if not s.sparse_as_dense:
@@ -143,6 +144,8 @@ class Reduction:
         if wire.is_complex():
             self.sent = wire.resolve_conj()
             wire = torch.view_as_real(self.sent)
+        if wire is not grad:
+            self.place = where(wire)  # what was made for the way is of the present stream
         self.handle = submit_allreduce(
             wire,
             wire,
@@ -155,7 +158,7 @@ class Reduction:
             group=group,
             group_size=group_size,
             is_held=is_held,
-            place=self.place if wire is grad else None,
+            place=self.place,
         )
         self.state = STARTED
 
@@ -205,6 +208,8 @@ class Reduction:
         elif p.grad is not reduced:
             with torch.no_grad():
                 p.grad.copy_(reduced)
+        if p.grad is not self.sent:
+            read_here(self.sent, self.place)
 
     def abandon(self):
         """Forgets it; the runtime keeps what it still works on alive."""

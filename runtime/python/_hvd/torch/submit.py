@@ -100,7 +100,7 @@ def submit_allreduce(
             work = output if t.is_plain(output) else torch.empty_like(source)
         keep = (source, work)
         place = t.where(tensor)  # copies are made in the present stream
-    result = (lambda h: output) if work is output else t.copy_back(output, work)
+    result = (lambda h: output) if work is output else t.copy_back(output, work, place)
     return _native.allreduce(
         handles._pending,
         (keep, result, place),
@@ -390,12 +390,12 @@ def _submit_into(function, tensor, output, name, *args):
     """Starts an operation that writes output, which may be the tensor itself; returns a handle."""
     dtype = t.dtype_of(tensor)
     source = t.plain(tensor)
+    place = t.where(source)
     if output is tensor and source is not tensor:
         t.check_writable(output)
-        work, result = source, t.copy_back(output, source)
+        work, result = source, t.copy_back(output, source, place)
     else:
         work, result = output, lambda h: output
-    place = t.where(source)
     description = t.describe(source, work, dtype, name, place)
     return handles.submit(function, (source, work), result, description, *args, place=place)
 

@@ -80,11 +80,41 @@ def where(tensor):
     return gpu.Place(device, current_stream(device), current_stream)
 
 
+def _stream_of(place):
+    """torch's object of a place's stream. ExternalStream(0) is a new one, with nothing in it."""
+    if place.stream == 0:
+        return torch.cuda.default_stream(place.device)
+    return torch.cuda.ExternalStream(place.stream, device=place.device)
+
+
 def follow(place):
     """The stream that this thread works in goes on after what is in the place's by now."""
     if current_stream(place.device) != place.stream:
-        before = torch.cuda.ExternalStream(place.stream, device=place.device)
-        torch.cuda.current_stream(place.device).wait_stream(before)
+        torch.cuda.current_stream(place.device).wait_stream(_stream_of(place))
+
+
+def read_here(tensor, place):
+    """The stream that this thread works in reads a tensor of ours that was made in the place's, where torch
+    would use its memory again as soon as we drop it."""
+    if place is not None and tensor.is_cuda and current_stream(place.device) != place.stream:
+        tensor.record_stream(torch.cuda.current_stream(place.device))
+
+
+class Mark:
+    """What the streams that this thread works in have come to, for others; of the devices of tensors."""
+
+    def __init__(self, tensors):
+        self._events = []
+        for device in {x.device.index for x in tensors if x.is_cuda}:
+            event = torch.cuda.Event()
+            event.record(torch.cuda.current_stream(device))
+            self._events.append((device, current_stream(device), event))
+
+    def wait(self):
+        """The streams that this thread works in go on after it."""
+        for device, stream, event in self._events:
+            if current_stream(device) != stream:
+                torch.cuda.current_stream(device).wait_event(event)
 
 
 _HOST, _NO_GPU = -1, -3  # HVD_DEVICE_HOST, HVD_DEVICE_NONE
@@ -129,12 +159,13 @@ def describe(tensor, output, dtype, name, place, group=None, group_size=0, is_he
     return name, tensor.data_ptr(), address, dtype, tensor.shape, group, group_size, is_held, device, stream
 
 
-def copy_back(destination, source):
-    """The result of an operation in place whose tensor travelled as the copy `source`."""
+def copy_back(destination, source, place):
+    """The result of an operation in place whose tensor travelled as the copy `source`, made at place."""
 
     def result(handle):
         with torch.no_grad():
             destination.copy_(source)
+        read_here(source, place)
         return destination
 
     return result

@@ -99,6 +99,7 @@ class Row:
             self.memory = torch.cat([one.detach().reshape(-1) for one in tensors])
         else:
             self.memory = first.new_empty(self.numel)
+            self.place = t.where(first)
         self.size_bytes = self.numel * first.element_size()
 
     def data_ptr(self):
@@ -110,11 +111,20 @@ class Row:
         for one in self.tensors:
             one.copy_(self.memory[at : at + one.numel()].view(one.shape))
             at += one.numel()
+        t.read_here(self.memory, self.place)
 
 
 def back(tensor, memory):
     """What brings the copy that travelled back into the tensor; None if it travelled itself."""
-    return None if memory is tensor else lambda: tensor.copy_(memory)
+    if memory is tensor:
+        return None
+    place = t.where(memory)
+
+    def copy():
+        tensor.copy_(memory)
+        t.read_here(memory, place)
+
+    return copy
 
 
 def all_of(steps):

@@ -164,3 +164,4 @@ class _Joined:
         self._state.finish()
         if self._state.error is not None:
             raise self._state.error
+        self._state.follow()

@@ -8,7 +8,7 @@ from _hvd import _native
 from _hvd.torch.distributed import reduce_ops
 from _hvd.torch.distributed.data import Row, all_of, as_contiguous, back, reducible, same_kind, submit
 from _hvd.torch.distributed.operation import names
-from _hvd.torch.tensors import take, where
+from _hvd.torch.tensors import read_here, take, where
 
 
 class Reductions:
@@ -31,7 +31,13 @@ class Reductions:
         memory = as_contiguous(tensor)
         parts = memory.new_empty((self.size(), memory.numel()))
         begun = self._begin_allgather(parts, memory, what)
-        return [begun], lambda: tensor.copy_(reduce_ops.fold(function, parts).view(tensor.shape))
+        place = where(parts)
+
+        def after():
+            tensor.copy_(reduce_ops.fold(function, parts).view(tensor.shape))
+            read_here(parts, place)
+
+        return [begun], after
 
     def _begin_sparse(self, tensor, op, what):
         """As sums of what all ranks have, gathered: their numbers of elements differ."""

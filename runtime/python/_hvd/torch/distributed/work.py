@@ -7,6 +7,8 @@ thread waits for it. Both may happen to one Work; the first one finishes it, und
 Invariants
  - Memory of pending operations is kept by `_hvd.handles` until they have ended: a Work that is dropped
    is finished by a thread.
+ - Of tensors on a GPU it is streams that wait. Any stream that a Work is waited for in has it behind it,
+   also when another one did before (State.follow), and so has whoever goes on from a future.
  - An error ends in wait() as it is, and in a future as the RuntimeError that torch makes of it; it is
    an error for C++ too (Future.set_exception would be a value there, and DDP would train on).
  - C++ of torch before 2.9 keeps the C++ half of a Work that Python made and lets its Python half go; to
@@ -24,6 +26,7 @@ from torch._C._distributed_c10d import ProcessGroup, Work
 
 from _hvd.exceptions import HorovodInternalError
 from _hvd.torch.distributed.operation import watchers
+from _hvd.torch.tensors import Mark
 
 
 class _Kept:
@@ -65,6 +68,7 @@ class State:
         self._outputs = outputs
         self._after = after
         self._timeout = timeout
+        self._mark = None
         self._lock = threading.Lock()
         self._future_lock = threading.Lock()
         self._future = None
@@ -125,10 +129,17 @@ class State:
                     self._after()
             except Exception as e:
                 error = e
+        if error is None:
+            self._mark = Mark(self.outputs())
         self.error = error
         self._operations = ()
         self._after = None
         self.is_over = True
+
+    def follow(self):
+        """After the end: this thread's streams go on after it, if it was another's that have waited."""
+        if self._mark is not None:
+            self._mark.wait()
 
     def weaken(self):
         """The tensors are not kept any more for who asks for them."""
@@ -143,7 +154,7 @@ class State:
                 begin = torch.futures.Future(devices=devices) if devices else torch.futures.Future()
                 self._future = begin.then(self._value)
                 if self.is_over:
-                    begin.set_result(None)
+                    self._tell(begin)
                 else:
                     watchers.run(lambda: self._complete(begin))
             return self._future
@@ -159,7 +170,11 @@ class State:
             self.finish()
         except Exception as e:  # late
             self.error = e
-        # Who goes on waits for what this thread's streams have waited for, on the devices of the result.
+        self._tell(begin)
+
+    def _tell(self, begin):
+        """Who goes on waits for what this thread's streams have waited for, on the result's devices."""
+        self.follow()
         outputs = self.outputs()
         begin.set_result(outputs if any(o.is_cuda for o in outputs) else None)
 
@@ -182,6 +197,7 @@ class HvdWork(Work):
             state.finish(seconds or None)
         if state.error is not None:
             raise state.error
+        state.follow()
         return True
 
     synchronize = wait
