@@ -24,13 +24,22 @@ static uint8_t host[4 * N * 8], back[4 * N * 8];
 
 /* --- helpers --- */
 
-/* As comm.c does: asks until it is over. */
+/* As comm.c does: asks until it is over, and takes it up. */
 static int over(nccl_comm c, int r)
 {
     uint64_t end = clock_now_ns() + 40 * NS_PER_S;
+    bool was_begun = r == NCCL_IN_PROGRESS;
+    int n;
+
     while (r == NCCL_IN_PROGRESS && clock_now_ns() < end) {
         (void)usleep(50);
         NEEDS(nccl.async_error(c, &r));
+    }
+    if (was_begun && r == NCCL_OK && nccl.version < NCCL_JOB_LINKED) {
+        NEEDS(nccl.group_start());
+        r = nccl.group_end();
+    } else if (was_begun && r == NCCL_OK) {
+        r = nccl.count(c, &n);
     }
     return r;
 }
