@@ -36,17 +36,20 @@ awk '/^[ \t]*#[ \t]*include[ \t]*["<]/ {
         print FILENAME, FNR, (index($0, "<") ? "sys" : "own"), p[2]
      }' "${sources[@]}" >"$list"
 
+declare -A rules=() # of folders
 while read -r file line kind header; do
     [ "$kind" = own ] || continue
-    rule=$(awk -v f="$file" 'NF && index(f, $1 "/") == 1 && length($1) > n {n = length($1); r = $0} END {print r}' <<<"$table")
+    in=${file%/*}
+    [ -n "${rules[$in]+known}" ] || rules[$in]=$(awk -v f="$in/" \
+        'NF && index(f, $1 "/") == 1 && length($1) > n {n = length($1); r = $0} END {print r}' <<<"$table")
     # shellcheck disable=SC2086 # a list of words
-    set -- $rule
+    set -- ${rules[$in]}
     ok=no
     for folder in "$@"; do
         if [ "$header" = "$folder" ] || [ "${header#"$folder"/}" != "$header" ]; then ok=yes; fi
     done
     # a header beside the file, without folder: generated tables and the like
-    if [ "$ok" = no ] && [ -f "$(dirname "$file")/$header" ]; then ok=yes; fi
+    if [ "$ok" = no ] && [ -f "$in/$header" ]; then ok=yes; fi
     if [ "$ok" = no ] && ! allowed include "$file:$header"; then
         finding "$file:$line: includes \"$header\"; ${1:-this folder} may include only its own and: ${*:2}"
     fi
@@ -58,13 +61,11 @@ if command -v dpkg >/dev/null && command -v gcc >/dev/null; then
         find "$(gcc -print-file-name=include)" -name '*.h' -printf '%P\n'
     } | sort -u >"$std"
     while read -r file line kind header; do
-        [ "$kind" = sys ] || continue
-        grep -qxF "$header" "$std" && continue
         case "$file" in
             *.h) allowed include "$file:$header" || finding "$file:$line: third-party <$header> in a header of ours" ;;
             *.c) echo "$header $file" >>"$list.third" ;;
         esac
-    done <"$list"
+    done < <(awk 'FILENAME != ARGV[2] {std[$1]; next} $3 == "sys" && !($4 in std)' "$std" "$list")
     if [ -f "$list.third" ]; then
         while read -r header count; do
             [ "$count" -le 2 ] || allowed header "$header" \

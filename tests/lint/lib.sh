@@ -23,6 +23,17 @@ files() {
     done
 }
 
+# Of what was clean before, here or in another clone, under a hash of all that the check sees:
+# was_clean KIND HASH; is_clean KIND HASH...
+was_clean() { [ -n "${RM_CACHE:-}" ] && [ -e "$RM_CACHE/$1/$2" ]; }
+is_clean() {
+    local kind=$1
+    shift
+    if [ -n "${RM_CACHE:-}" ] && [ $# -gt 0 ]; then
+        mkdir -p "$RM_CACHE/$kind" && (cd "$RM_CACHE/$kind" && touch -- "$@")
+    fi
+}
+
 # allowed CHECK KEY: an exception with a reason is in the allow file of the tree
 allowed() {
     awk -v c="$1" -v k="$2" '$1 == c && $2 == k && $3 == "#" && NF > 3 {ok = 1} END {exit !ok}' \

@@ -3,7 +3,7 @@ LINT_C := $(shell git ls-files -- 'runtime/*.c' 'operator/*.c' 'spank_plugin/*.c
 LINT_C := $(wildcard $(LINT_C))
 LINT_PURE := $(filter runtime/core/%.c runtime/launch/core/%.c operator/core/%.c operator/doc/%.c runtime/contract/%.c runtime/base/%.c \
     $(patsubst %,runtime/backend/nccl/%.c,card comm_state fuse dtype),$(LINT_C))
-LINT_FLAGS = -std=gnu11 -I. -Iruntime/include -D_GNU_SOURCE '-DHVD_VERSION_STRING="0"' '-DKERNELS_BIN="/dev/null"' $(shell python3-config --includes 2>/dev/null)
+LINT_FLAGS := -std=gnu11 -I. -Iruntime/include -D_GNU_SOURCE '-DHVD_VERSION_STRING="0"' '-DKERNELS_BIN="/dev/null"' $(shell python3-config --includes 2>/dev/null)
 LINT_TIDY := $(patsubst %.c,$(BUILD)/lint/%.tidy,$(LINT_C))
 
 $(BUILD)/lint/%.tidy: %.c .clang-tidy tests/lint/tidy.sh
@@ -16,8 +16,10 @@ lint-pure: $(patsubst %.c,$(O)/%.o,$(LINT_PURE))
 lint: ## run all checks of tests/lint (formatting, layers, purity, sizes, symbols, tidy, shell, Python, docs)
 	@tests/setup/deb.sh lint
 	@$(MAKE) --no-print-directory -s lint-pure
-	@if [ -d "$(CACHE)/tidy" ]; then find "$(CACHE)/tidy" -type f -mtime +30 -delete; fi
-	@if command -v clang-tidy >/dev/null; then $(MAKE) --no-print-directory -s -j2 lint-tidy; fi
+	@for kind in tidy format shell; do if [ -d "$(CACHE)/$$kind" ]; then find "$(CACHE)/$$kind" -type f -mtime +30 -delete; fi; done
+	@if command -v clang-tidy >/dev/null; then \
+	    export TIDY_VERSION="$$(clang-tidy --version)" TIDY_SEEN="$$(tests/lint/tidy.sh --seen $(LINT_FLAGS))"; \
+	    $(MAKE) --no-print-directory -s -j2 lint-tidy; fi
 	@tests/lint/run.sh
 lint-selftest: ## plant one offence per check and see that it is found
 	@tests/lint/selftest.sh
