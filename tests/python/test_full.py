@@ -45,6 +45,7 @@ class NewestTorchOn4(JobTest):
 class NewestExamples(Runs):
     python = property(lambda self: venv("torch"))
     uneven = test_examples.Examples.uneven
+    test_ddp = test_examples.Examples.test_ddp
     test_synthetic_benchmark = test_examples.Examples.test_synthetic_benchmark
     test_uneven_data_by_join = test_examples.Examples.test_uneven_data_by_join
 

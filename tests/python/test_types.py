@@ -6,6 +6,7 @@ are those of the code. Checked with Debian's PyTorch 1.13, which has types of it
 TensorFlow, whose types are those of types-tensorflow.
 """
 
+import os
 import re
 import unittest
 from pathlib import Path
@@ -13,6 +14,8 @@ from pathlib import Path
 from job import BUILD, STAGE, command, venv
 
 TYPES = Path(__file__).resolve().parent / "types"
+# What mypy knows of torch goes from clone to clone; it looks whether files have changed.
+MYPY = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "ringmaster/mypy"
 DEBIAN_PACKAGES = "/usr/lib/python3/dist-packages"
 
 
@@ -28,7 +31,7 @@ class Types(unittest.TestCase):
         return command([venv("lint"), "-m", module, *arguments], timeout=240, cwd=TYPES, PYTHONPATH=path)
 
     def check(self, script, **options):
-        return self.mypy("--strict", "--no-error-summary", "--cache-dir", BUILD / "mypy", script, **options)
+        return self.mypy("--strict", "--no-error-summary", "--cache-dir", MYPY, script, **options)
 
     def check_bad(self, script, **options):
         """Each line with a # [code] is found, and no other."""
