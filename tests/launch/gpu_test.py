@@ -501,6 +501,31 @@ def test_the_page_has_every_xid_as_it_is_told(folder):
     )
 
 
+def test_the_page_knows_sentences_that_are_said(folder):
+    """What stands in its table of sentences is in the code, or in the fakes for what NVIDIA's libraries say."""
+
+    def plain(text):  # numbers and what is put in are one
+        return re.sub(r"(?:%(?:\.\d+)?(?:ll)?[a-z])+|\d+(?:\.\d+)*", "#", text)
+
+    said = ""
+    for part in ("runtime/backend/nccl", "runtime/api", "tests/fakes/cuda"):
+        for name in sorted(os.listdir(f"{ROOT}/{part}")):
+            if name.endswith(".c"):
+                said += re.sub(r'"\s*\n\s*"', "", read(f"{ROOT}/{part}/{name}"))
+    said = plain(said)
+    table = read(PAGE).split("| sentence | what it is |")[1].split("| XID | what |")[0]
+    seen = 0
+    for row in re.findall(r"^\| (.*?) \| ", table, re.M):
+        for sentence in re.findall(r"`((?!XID)[^`]+)`", row):
+            for words in sentence.split(".."):
+                words = plain(words).strip(" :#")
+                if len(words) < 6 or "(CUDA_ERROR" in words:
+                    continue  # put together of CUDA's own words
+                assert words in said, (words, sentence)
+                seen += 1
+    assert seen > 9, seen
+
+
 def test_the_page_names_variables_that_are(folder):
     known = read(os.path.join(ROOT, "runtime/hvd-environment.7")) + read(
         os.path.join(ROOT, "runtime/README.md")
