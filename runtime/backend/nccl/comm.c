@@ -417,7 +417,7 @@ static int run_close(struct comm *c, struct err *err)
         rc = settle(c, c->nc[i], "ncclCommFinalize", nccl->finalize(c->nc[i]),
                     deadline_ns, err);
     for (uint32_t i = c->n_nc; i > 0 && !rc; i--) {
-        /* first: should it wait there for long, the watcher must not abort it as well */
+        /* first: should it wait there for long, the watcher must not abort it, too */
         nccl_comm nc = __atomic_exchange_n(&c->nc[i - 1], NULL, __ATOMIC_ACQ_REL);
         int result = nccl->destroy(nc);
 
