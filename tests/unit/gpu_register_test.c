@@ -234,6 +234,16 @@ static void a_buffer_is_known_until_it_is_forgotten(void **state)
     run_case(&(struct gpu_case){.n = 1, .row_body = registers});
 }
 
+/* The user's wish: success, and no handle. */
+static void nothing_is_registered_where_nccl_must_not(void **state)
+{
+    (void)state;
+    (void)setenv("NCCL_LOCAL_REGISTER", "0", 1);
+    run_case(&(struct gpu_case){.n = 2, .row_body = registers});
+    run_case(&(struct gpu_case){.n = 2, .registers = true, .row_body = registers});
+    (void)unsetenv("NCCL_LOCAL_REGISTER");
+}
+
 static void what_fails_on_one_leaves_the_device_well(void **state)
 {
     (void)state;
@@ -281,6 +291,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_buffer_is_known_until_it_is_forgotten),
+        cmocka_unit_test(nothing_is_registered_where_nccl_must_not),
         cmocka_unit_test(what_fails_on_one_leaves_the_device_well),
         cmocka_unit_test(an_older_nccl_is_named),
         cmocka_unit_test(the_seat_hears_while_it_waits),
