@@ -79,6 +79,24 @@ static void error_text_names_call_and_code(void **state)
         err.text, "cuDeviceGet: invalid device ordinal (CUDA_ERROR_INVALID_DEVICE)");
 }
 
+/* cuda.h says of each whether the process can go on. */
+static void what_loses_the_context_is_told_so(void **state)
+{
+    static const int lost[] = {214, 220, 226, 700, 702, 709, 710, 714,
+                               715, 716, 717, 718, 719, 721, 810, 911};
+    static const int passes[] = {1, 2, 201, 400, 701, 704, 711, 712, 713, 720, 999};
+    struct err err = ERR_INIT;
+
+    (void)state;
+    fake_begin();
+    for (size_t i = 0; i < sizeof lost / sizeof lost[0]; i++) {
+        assert_int_equal(cuda_fail(&fake.cu, "cuX", lost[i], &err), -EIO);
+        assert_non_null(strstr(err.text, "is lost: restart it"));
+    }
+    for (size_t i = 0; i < sizeof passes / sizeof passes[0]; i++)
+        assert_int_not_equal(cuda_fail(&fake.cu, "cuX", passes[i], &err), -EIO);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -86,6 +104,7 @@ int main(void)
         cmocka_unit_test(old_driver_is_refused),
         cmocka_unit_test(what_a_version_has_not_is_null),
         cmocka_unit_test(error_text_names_call_and_code),
+        cmocka_unit_test(what_loses_the_context_is_told_so),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

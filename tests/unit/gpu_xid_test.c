@@ -40,6 +40,22 @@ static void break_after(const int *xids, char *ret, size_t size_bytes)
     assert_int_equal(gpu_close(g), 0);
 }
 
+/* NVML answers with an error then, and tells no event any more. */
+static void a_gpu_that_is_lost_has_fallen_off_the_bus(void **state)
+{
+    struct err err = ERR_INIT;
+    struct device *g = open_one();
+
+    (void)state;
+    hear(-1);
+    assert_true(gpu_hear_xids(g));
+    gpu_broken(g, "NCCL failed");
+    hear(0);
+    assert_int_equal(gpu_check(g, &err), -ECONNABORTED);
+    assert_ptr_equal(strstr(err.text, "XID 79 (GPU has fallen off the bus)"), err.text);
+    assert_int_equal(gpu_close(g), 0);
+}
+
 static void each_common_one_says_whom_to_blame(void **state)
 {
     static const struct {
@@ -124,6 +140,7 @@ static void a_gpu_off_the_bus_ends_the_device_by_itself(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_gpu_that_is_lost_has_fallen_off_the_bus),
         cmocka_unit_test(each_common_one_says_whom_to_blame),
         cmocka_unit_test(of_several_the_one_that_says_most_is_told),
         cmocka_unit_test(a_gpu_off_the_bus_ends_the_device_by_itself),

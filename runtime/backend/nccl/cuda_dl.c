@@ -66,10 +66,32 @@ int cuda_load(const char *name, struct cuda_api *ret, struct err *err)
     return 0;
 }
 
+/* After which any further work returns the same, as cuda.h says. */
 static bool is_lost(int result)
 {
-    return (result >= 709 && result <= 720) || result == CU_ILLEGAL_ADDRESS
-           || result == CU_LAUNCH_TIMEOUT || result == CU_ECC_UNCORRECTABLE;
+    static const int lost[] = {
+        CU_ECC_UNCORRECTABLE,
+        CU_NVLINK_UNCORRECTABLE,
+        CU_CONTAINED,
+        CU_ILLEGAL_ADDRESS,
+        CU_LAUNCH_TIMEOUT,
+        CU_CONTEXT_DESTROYED,
+        CU_ASSERT,
+        CU_HARDWARE_STACK,
+        CU_ILLEGAL_INSTRUCTION,
+        CU_MISALIGNED_ADDRESS,
+        CU_INVALID_ADDRESS_SPACE,
+        CU_INVALID_PC,
+        CU_LAUNCH_FAILED,
+        CU_TENSOR_MEMORY_LEAK,
+        CU_MPS_CLIENT_TERMINATED,
+        CU_EXTERNAL_DEVICE,
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(lost); i++)
+        if (lost[i] == result)
+            return true;
+    return false;
 }
 
 static int code_of(int result)

@@ -103,10 +103,11 @@ nvml_set nvml_xids_new(const struct nvml_api *nvml, const char *pci)
 unsigned nvml_xids_next(const struct nvml_api *nvml, nvml_set s)
 {
     struct nvml_event e = {0};
+    int result = s ? nvml->set_wait(s, &e, 0) : NVML_TIMEOUT;
 
-    if (!s || nvml->set_wait(s, &e, 0) != 0 || e.type != NVML_XID_CRITICAL)
-        return 0;
-    return (unsigned)e.data;
+    if (result == NVML_GPU_IS_LOST)
+        return 79;
+    return result == 0 && e.type == NVML_XID_CRITICAL ? (unsigned)e.data : 0;
 }
 
 /* What NVIDIA's catalogue of XIDs says of them, in short; "; " would end the sentence

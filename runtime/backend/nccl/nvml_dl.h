@@ -44,6 +44,7 @@ struct nvml_api {
 };
 #define NVML_XID_CRITICAL 8ull
 #define NVML_TIMEOUT      10
+#define NVML_GPU_IS_LOST  15
 #define NVML_MAX_LINKS    18
 
 /* The process's table, initialised; NULL: there is none. Any thread. */
@@ -52,7 +53,8 @@ const struct nvml_api *nvml_load(void);
 void nvml_describe(const struct nvml_api *nvml, struct device_report *r);
 /* XID events of the GPU at pci from here on. NULL: none are to be had. */
 nvml_set nvml_xids_new(const struct nvml_api *nvml, const char *pci);
-/* The next that has come, 0: none. Never blocks. */
+/* The next that has come, 0: none. Never blocks. 79, each time, of a GPU that NVML
+ * cannot reach any more: it says that instead of its events. */
 unsigned nvml_xids_next(const struct nvml_api *nvml, nvml_set s);
 /* "GPU has fallen off the bus" for 79; "" for what we have no words for. */
 const char *nvml_xid_text(unsigned xid);

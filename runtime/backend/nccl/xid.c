@@ -15,7 +15,7 @@ bool gpu_hear_xids(struct device *g)
     bool is_fatal = false;
 
     (void)pthread_mutex_lock(&g->xid_lock);
-    while (g->xids && (xid = nvml_xids_next(g->nvml, g->xids)) != 0) {
+    while (!is_fatal && g->xids && (xid = nvml_xids_next(g->nvml, g->xids)) != 0) {
         uint64_t now_ns = clock_now_ns();
         is_fatal |= nvml_xid_is_fatal(xid);
         if (g->xid != 0 && now_ns - g->xid_ns < XID_AGE_NS

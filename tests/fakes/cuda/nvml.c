@@ -20,7 +20,7 @@ static struct nvml_device_s devices[256];
 static struct nvml_set_s set;
 static _Atomic int xid;
 
-/* For tests in this process. */
+/* For tests in this process; -1: it is lost, until 0. */
 EXPORT void hvd_fake_xid(int code);
 void hvd_fake_xid(int code)
 {
@@ -111,10 +111,12 @@ static int from_file(void)
 EXPORT int nvmlEventSetWait_v2(nvml_set s, struct nvml_event *ret, unsigned ms);
 int nvmlEventSetWait_v2(nvml_set s, struct nvml_event *ret, unsigned ms)
 {
-    int code = atomic_exchange(&xid, 0);
+    int code = atomic_load(&xid) < 0 ? -1 : atomic_exchange(&xid, 0);
 
     (void)s;
     (void)ms;
+    if (code < 0)
+        return NVML_GPU_IS_LOST;
     code = code ? code : from_file();
     *ret = (struct nvml_event){.type = NVML_XID_CRITICAL,
                                .data = (unsigned long long)code};
