@@ -125,7 +125,47 @@ static int rounds(struct device *g, struct backend *b, char *said)
     return 0;
 }
 
-static bool is_at_once; /* of this process */
+static _Atomic int gate_is_open; /* of this process */
+
+static int gate(void *arg)
+{
+    (void)arg;
+    while (!gate_is_open)
+        (void)usleep(100);
+    return 0;
+}
+
+/* A batch is done, and the one behind it hangs, as where a peer has died: the seat is
+ * told of the first, and waits for nothing. */
+static int with_a_hang(struct device *g, struct backend *b, char *said)
+{
+    int (*enqueue)(cu_stream s, int (*fn)(void *arg), const void *arg, size_t bytes);
+    void *lib = dlopen(CUDA_LIBRARY, RTLD_NOW | RTLD_NODELETE);
+    struct err err = ERR_INIT;
+    struct device_event *e;
+    struct gpu_scope scope;
+    float *v[N_ITEMS];
+    uint64_t ticket;
+
+    *(void **)&enqueue = lib ? dlsym(lib, "hvd_fake_enqueue") : NULL;
+    HOLDS(enqueue);
+    for (int i = 0; i < N_ITEMS; i++)
+        HOLDS((v[i] = floats_new(g, COUNT, 1, &err)));
+    HOLDS(post_checked(b, v, DT_F32, &ticket, &err) == 0);
+    HOLDS((e = row->ticket_event(b, ticket)));
+    HOLDS(event_wait_recorded(e, clock_now_ns() + 20 * NS_PER_S) == 0);
+    row->event_unref(e);
+    HOLDS(gpu_enter(g, &scope, &err) == 0);
+    HOLDS(enqueue(g->streams[0], gate, NULL, 0) == 0);
+    gpu_leave(&scope);
+    HOLDS(wait_ticket(b, ticket, 20, &err) == 0); /* else this never returns */
+    gate_is_open = 1;
+    for (int i = 0; i < N_ITEMS; i++)
+        row->free(v[i], g->streams[0]);
+    return 0;
+}
+
+static int (*the_body)(struct device *g, struct backend *b, char *said) = rounds;
 
 static int
 nancheck_body(struct backend *meeting, uint32_t me, struct party *p, char *said)
@@ -143,7 +183,7 @@ nancheck_body(struct backend *meeting, uint32_t me, struct party *p, char *said)
     if (row->open(&config, (int)me, &g, &err)
         || row->comm_open(g, meeting, &env, case_ranks, &b, &err))
         return SAYS("open: %s", err.text);
-    int rc = is_at_once ? two_at_once(g, b, said) : rounds(g, b, said);
+    int rc = the_body(g, b, said);
     b->ops->close(b);
     return row->close(g, NULL) && !rc ? SAYS("close") : rc;
 }
@@ -158,9 +198,17 @@ static void the_tensor_and_the_place_are_told(void **state)
 static void what_was_done_before_is_told_before(void **state)
 {
     (void)state;
-    is_at_once = true;
+    the_body = two_at_once;
     run_case(&(struct gpu_case){.n = 2, .row_body = nancheck_body});
-    is_at_once = false;
+    the_body = rounds;
+}
+
+static void looking_does_not_wait_for_the_device(void **state)
+{
+    (void)state;
+    the_body = with_a_hang;
+    run_case(&(struct gpu_case){.n = 1, .row_body = nancheck_body});
+    the_body = rounds;
 }
 
 int main(void)
@@ -168,6 +216,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_tensor_and_the_place_are_told),
         cmocka_unit_test(what_was_done_before_is_told_before),
+        cmocka_unit_test(looking_does_not_wait_for_the_device),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

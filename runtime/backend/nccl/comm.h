@@ -24,7 +24,7 @@ struct ticket {
     uint64_t number;           /* from 1; slot number % COMM_TICKETS */
     struct device_event *done; /* a reference */
     cu_ptr scratch[4];         /* to be given back in stream order; 0: none */
-    struct check *check;       /* of JOB_CHECK, in pinned memory; NULL: none */
+    struct check *check;       /* of JOB_CHECK; NULL: none */
 };
 
 /* Memory that NCCL knows (register.c). */

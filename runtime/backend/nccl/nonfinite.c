@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* HVD_NANCHECK of device memory: a kernel looks at a batch's inputs in front of it, on
  * the same stream, and what it finds comes to pinned memory, which the seat reads when
- * the batch is done. That memory is made for each batch: this is for finding a mistake,
- * not for training. */
+ * the batch is done. The launcher takes that memory and the seat only gives it to the
+ * next: pinned memory is freed when the whole device is idle, which it may never be
+ * where a peer has died, and the seat must hear of that. */
 #include <errno.h>
 #include <string.h>
 
@@ -13,8 +14,14 @@
 struct check {
     struct check *next; /* of comm.lost */
     size_t n;
-    struct scan_cell cells[]; /* up to the device and back */
+    struct pin *pin; /* cells, up to the device and back; the launcher's until the batch
+                        is done; NULL: it has not run */
 };
+
+static struct scan_cell *cells_of(const struct check *check)
+{
+    return (struct scan_cell *)(void *)check->pin->at;
+}
 
 static int kernel_of(enum dtype t)
 {
@@ -36,42 +43,13 @@ static int kernel_of(enum dtype t)
 
 void check_free(struct device *g, struct check *check)
 {
-    struct err ignored = ERR_INIT; /* no context: nothing to give back */
-    struct gpu_scope scope;
-
-    if (!check || gpu_enter(g, &scope, &ignored))
-        return;
     while (check) {
         struct check *next = check->next;
 
-        (void)g->cu->host_free(check);
+        scratch_pin_give(&g->scratch, check->pin);
+        mem_free(check);
         check = next;
     }
-    gpu_leave(&scope);
-}
-
-static int
-check_new(struct device *g, const struct batch *b, struct check **ret, struct err *err)
-{
-    const size_t bytes = sizeof(struct check) + b->n_items * sizeof(struct scan_cell);
-    struct gpu_scope scope;
-    void *p = NULL;
-    int rc = gpu_enter(g, &scope, err);
-
-    if (rc)
-        return rc;
-    rc = CUDA_TRY(g->cu, host_alloc, err, &p, bytes, 0);
-    gpu_leave(&scope);
-    if (rc)
-        return rc;
-    struct check *c = p;
-    c->next = NULL;
-    c->n = b->n_items;
-    for (size_t i = 0; i < c->n; i++)
-        c->cells[i] = (struct scan_cell){
-            .base = gcoll_ptr(b->items[i].in), .first = SCAN_NONE, .n = 0, .pad = 0};
-    *ret = c;
-    return 0;
 }
 
 /* --- the seat --- */
@@ -96,12 +74,11 @@ int check_post(struct backend *b, const struct batch *batch, struct err *err)
     lose(c);
     if (rc || kernel_of(batch->dtype) < 0 || batch->n_items == 0)
         return rc;
-    rc = check_new(c->g, batch, &check, err);
-    if (rc)
-        return rc;
+    check = mem_zalloc(sizeof(*check));
     struct job *job = job_new(JOB_CHECK, batch, NULL, NULL, sizeof(struct check *));
-    rc = job ? 0 : err_set(err, -ENOMEM, "out of memory for a batch");
+    rc = check && job ? 0 : err_set(err, -ENOMEM, "out of memory for a batch");
     if (!rc) {
+        check->n = batch->n_items;
         memcpy(job->extra, &check, sizeof(struct check *));
         job->comm = c;
         job->stream_index = c->n_nc > 1 ? (uint32_t)(c->n_calls % c->n_nc) : 0;
@@ -122,8 +99,8 @@ int check_finish(struct comm *c, struct ticket *t, struct err *err)
     struct check *check = TAKE(t->check);
     int rc = 0;
 
-    for (size_t i = 0; check && i < check->n && !rc; i++) {
-        const struct scan_cell *cell = &check->cells[i];
+    for (size_t i = 0; check && check->pin && i < check->n && !rc; i++) {
+        const struct scan_cell *cell = &cells_of(check)[i];
 
         if (cell->first == SCAN_NONE)
             continue;
@@ -154,7 +131,8 @@ int check_bad_item(struct backend *b, size_t *ret_item, struct nonfinite *ret)
 
 static int scan(struct post *p, struct check *check, cu_ptr cells, struct err *err)
 {
-    const size_t bytes = check->n * sizeof(check->cells[0]);
+    struct scan_cell *found = cells_of(check);
+    const size_t bytes = check->n * sizeof(*found);
     const uint32_t size = (uint32_t)dtype_size(p->batch->dtype);
     struct args_scan args = {.cells = cells};
     AUTOFREE struct fuse_move *m = mem_calloc(check->n, sizeof(*m));
@@ -166,6 +144,8 @@ static int scan(struct post *p, struct check *check, cu_ptr cells, struct err *e
         const struct batch_item *it = &p->batch->items[i];
         uint64_t count = it->count;
 
+        found[i] = (struct scan_cell){
+            .base = gcoll_ptr(it->in), .first = SCAN_NONE, .n = 0, .pad = 0};
         for (uint32_t j = 0;
              it->counts && p->batch->coll == COLL_REDUCESCATTER && j < p->c->n; j++)
             count = (j ? count : 0) + it->counts[j];
@@ -178,12 +158,11 @@ static int scan(struct post *p, struct check *check, cu_ptr cells, struct err *e
     if (rc || args.n == 0)
         return rc;
     args.chunks = table;
-    rc = CUDA_TRY(p->g->cu, copy_up, err, cells, check->cells, bytes, p->s);
+    rc = CUDA_TRY(p->g->cu, copy_up, err, cells, found, bytes, p->s);
     if (!rc)
         rc = launch_kernel(p->g->launch, (enum kernel_id)kernel_of(p->batch->dtype),
                            args.n, &args, p->s, err);
-    return rc ? rc
-              : CUDA_TRY(p->g->cu, copy_down, err, check->cells, cells, bytes, p->s);
+    return rc ? rc : CUDA_TRY(p->g->cu, copy_down, err, found, cells, bytes, p->s);
 }
 
 int check_run(struct device *g, struct job *job, struct err *err)
@@ -193,8 +172,10 @@ int check_run(struct device *g, struct job *job, struct err *err)
     cu_ptr cells;
 
     memcpy(&check, job->extra, sizeof(struct check *));
-    int rc =
-        memory_take(g->memory, check->n * sizeof(check->cells[0]), p.s, &cells, err);
+    const size_t bytes = check->n * sizeof(struct scan_cell);
+    int rc = scratch_pin_take(&g->scratch, bytes, &check->pin, err);
+    if (!rc)
+        rc = memory_take(g->memory, bytes, p.s, &cells, err);
     if (!rc) {
         rc = scan(&p, check, cells, err);
         memory_give(g->memory, cells, p.s);

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The fusion buffers and the ring of pinned memory. A piece of the ring is free again
  * when the event behind its copy is done; pieces end in the order in which they were
- * taken, so the ring is cut from the front only. */
+ * taken, so the ring is cut from the front only. What comes back from the device has
+ * memory of its own, which goes round. */
 #include "runtime/backend/nccl/scratch.h"
 
 #include <errno.h>
 
 #define PINNED_ALIGN 64u
+#define PIN_LEAST    4096u
 
 void scratch_init(struct scratch *sc,
                   const struct cuda_api *cu,
@@ -14,6 +16,7 @@ void scratch_init(struct scratch *sc,
                   struct memory *memory)
 {
     *sc = (struct scratch){.cu = cu, .events = events, .memory = memory};
+    (void)pthread_mutex_init(&sc->lock, NULL); /* cannot fail on Linux */
 }
 
 static void *address_of(cu_ptr p)
@@ -48,6 +51,11 @@ void scratch_release(struct scratch *sc)
     if (sc->pinned)
         (void)sc->cu->host_free(sc->pinned); /* the driver may have ended before us */
     sc->pinned = NULL;
+    while (sc->pins) {
+        struct pin *p = sc->pins;
+        sc->pins = p->next;
+        (void)sc->cu->host_free(p); /* likewise */
+    }
 }
 
 int scratch_fusion(struct scratch *sc,
@@ -172,4 +180,44 @@ int scratch_pinned_sent(struct scratch *sc, cu_stream s, struct err *err)
             event_unref(e);
     }
     return r;
+}
+
+/* --- what comes back --- */
+
+int scratch_pin_take(struct scratch *sc,
+                     uint64_t bytes,
+                     struct pin **ret,
+                     struct err *err)
+{
+    uint64_t room = PIN_LEAST;
+    struct pin **at = &sc->pins, *p;
+    void *made = NULL;
+
+    (void)pthread_mutex_lock(&sc->lock);
+    while ((p = *at) && p->bytes < bytes)
+        at = &p->next;
+    if (p)
+        *at = p->next;
+    (void)pthread_mutex_unlock(&sc->lock);
+    if (!p) {
+        while (room < bytes + sizeof(*p))
+            room *= 2;
+        int r = CUDA_TRY(sc->cu, host_alloc, err, &made, room, 0);
+        if (r < 0)
+            return r;
+        p = made;
+        p->bytes = room - sizeof(*p);
+    }
+    *ret = p;
+    return 0;
+}
+
+void scratch_pin_give(struct scratch *sc, struct pin *p)
+{
+    if (!p)
+        return;
+    (void)pthread_mutex_lock(&sc->lock);
+    p->next = sc->pins;
+    sc->pins = p;
+    (void)pthread_mutex_unlock(&sc->lock);
 }

@@ -4,6 +4,8 @@
 #ifndef RUNTIME_BACKEND_NCCL_SCRATCH_H
 #define RUNTIME_BACKEND_NCCL_SCRATCH_H
 
+#include <pthread.h>
+
 #include "runtime/backend/nccl/memory.h"
 #include "runtime/backend/nccl/nccl_dl.h"
 
@@ -21,6 +23,11 @@ struct pinned_piece {
     struct device_event *sent; /* NULL: not queued yet */
     uint32_t begin;            /* offset */
 };
+struct pin { /* pinned memory for what comes back from the device */
+    struct pin *next;
+    uint64_t bytes; /* behind this */
+    _Alignas(16) uint8_t at[];
+};
 struct scratch {
     const struct cuda_api *cu;
     struct event_pool *events;
@@ -34,6 +41,8 @@ struct scratch {
     uint32_t head;     /* offset of the next piece */
     uint32_t first, n; /* pieces[first .. first + n) are in use, modulo */
     struct pinned_piece pieces[PINNED_PIECES];
+    pthread_mutex_t lock; /* a leaf; of pins, which others give back */
+    struct pin *pins;
 };
 
 void scratch_init(struct scratch *sc,
@@ -63,5 +72,13 @@ int scratch_fusion_registered(struct scratch *sc,
  * copies that are not done; try again. */
 int scratch_pinned(struct scratch *sc, uint32_t bytes, void **ret, struct err *err);
 int scratch_pinned_sent(struct scratch *sc, cu_stream s, struct err *err);
+/* At least bytes; whoever has it gives it back when no copy is on its way to it. The
+ * driver gets it at the end alone, for it waits for the whole device before it takes
+ * pinned memory back. */
+int scratch_pin_take(struct scratch *sc,
+                     uint64_t bytes,
+                     struct pin **ret,
+                     struct err *err);
+void scratch_pin_give(struct scratch *sc, struct pin *p); /* any thread; accepts NULL */
 
 #endif
