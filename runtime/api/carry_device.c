@@ -132,6 +132,15 @@ static int fill_item(struct coordinator *co,
     return 0;
 }
 
+/* Of TensorFlow's, say, whose next operation the callback begins. */
+static bool has_callback(const struct member_act *act)
+{
+    for (size_t i = 0; i < act->n_items; i++)
+        if (act->items[i].op && op_of(act->items[i].op)->done)
+            return true;
+    return false;
+}
+
 static int fill(struct coordinator *co, const struct member_act *act, struct err *err)
 {
     void *items = co->items;
@@ -217,6 +226,7 @@ int carry_device(struct coordinator *co,
     struct batch batch = {.coll = q->coll,
                           .place = PLACE_CUDA,
                           .region = q->region,
+                          .is_awaited = has_callback(act),
                           .dtype = q->dtype,
                           .op = q->op,
                           .root = first ? first->root : 0,

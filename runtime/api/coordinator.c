@@ -168,17 +168,20 @@ static void end_doze(struct coordinator *co)
         co->backend->ops->nudge(co->backend);
 }
 
-/* In the seat, when a step found nothing to do. */
-static void rest(struct coordinator *co, uint64_t deadline_ns)
+/* In the seat, when a step found nothing to do; awaits: somebody waits for an end. */
+static void rest(struct coordinator *co, uint64_t deadline_ns, bool awaits)
 {
     uint64_t until = earlier(deadline_ns, atomic_load(&co->next_ns));
-
     if (member_is_agreeing(co->member) && !co->is_stuck) {
         doze(co, until);
         return;
     }
+    if (awaits)
+        device_await(co, true);
     if (!listen_away(co))
         block_for_frames(co, until);
+    if (awaits)
+        device_await(co, false);
     listen_back(co);
 }
 
@@ -255,7 +258,7 @@ static void drive(struct coordinator *co,
             (void)sched_yield(); /* the peer may wait for this very processor */
             continue;
         }
-        rest(co, deadline_ns);
+        rest(co, deadline_ns, state == OP_ENDED);
     }
 }
 
@@ -565,7 +568,7 @@ static void end_agreement(struct coordinator *co, uint64_t deadline_ns)
 
     while (step_leave_plan(co) && !is_over(co) && clock_now_ns() < until)
         if (!step_once(co))
-            rest(co, until);
+            rest(co, until, true);
 }
 
 bool coordinator_leave(struct coordinator *co,
@@ -591,7 +594,7 @@ bool coordinator_leave(struct coordinator *co,
     control_leave(co->control, why);
     while (!is_over(co) && !co->is_stuck && clock_now_ns() < talk_until)
         if (!step_once(co))
-            rest(co, talk_until);
+            rest(co, talk_until, true);
     end_here(co);
     return stop_thread(co, deadline_ns);
 }

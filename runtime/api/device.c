@@ -299,6 +299,12 @@ struct device *device_of(struct coordinator *co)
     return atomic_load_explicit(&co->gpu.d, memory_order_acquire);
 }
 
+void device_await(struct coordinator *co, bool begins)
+{
+    if (co->flights.head) /* so there is one, and stays while the seat sleeps */
+        co->gpu.ops->await(device_of(co), begins);
+}
+
 void device_abort(struct coordinator *co)
 {
     struct device *d = device_of(co);

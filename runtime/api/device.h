@@ -54,6 +54,9 @@ int device_need(struct coordinator *co,
 void device_why_none(struct coordinator *co, bool looks, char ret[REQUEST_WHY_MAX]);
 /* NULL: none is open. Any thread. */
 struct device *device_of(struct coordinator *co);
+/* The seat begins, or ends, to sleep until something on the GPU ends, if anything is
+ * there. */
+void device_await(struct coordinator *co, bool begins);
 /* The world is broken: what is on the GPU ends. Returns at once. */
 void device_abort(struct coordinator *co);
 /* After its communicators, when nobody uses it any more. What a broken world leaves is

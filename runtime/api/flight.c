@@ -26,6 +26,7 @@
 #include "runtime/core/nonfinite.h"
 
 static const uint64_t FAIL_LIMIT_NS = NS_PER_S;
+static const uint64_t SPIN_NS = 100000, NAP_NS = 5 * NS_PER_MS;
 
 static struct member_act act_of(const struct flight *f)
 {
@@ -200,19 +201,38 @@ static uint32_t count(const struct flights *all, const struct backend *b)
     return n;
 }
 
+/* A peer may be late by minutes: after a little while the seat sleeps, until a frame
+ * comes or the device wakes it. */
+static void rest(struct coordinator *co, uint64_t since_ns)
+{
+    const uint64_t now_ns = clock_now_ns();
+
+    if (now_ns - since_ns < SPIN_NS) {
+        (void)sched_yield();
+        return;
+    }
+    device_await(co, true);
+    listen_wait(co, now_ns + NAP_NS);
+    device_await(co, false);
+}
+
 int flights_drain(struct coordinator *co,
                   const struct backend *b,
                   uint32_t n,
                   struct err *err)
 {
+    uint64_t since_ns = clock_now_ns();
     int r = 0;
 
     while (r >= 0 && count(&co->flights, b) > n) {
         r = flights_retire(co, err);
-        if (r == 0) {
-            r = coordinator_interrupted(co, err);
-            (void)sched_yield();
-        }
+        if (r > 0)
+            since_ns = clock_now_ns();
+        if (r != 0)
+            continue;
+        r = coordinator_interrupted(co, err);
+        if (r == 0)
+            rest(co, since_ns);
     }
     return r < 0 ? r : 0;
 }

@@ -50,6 +50,7 @@ struct batch { /* one collective over one or more tensors of equal dtype and par
     enum collective coll;
     enum memory_place place; /* of all items */
     uint32_t region;         /* registered buffer that all of them lie in; 0: none */
+    bool is_awaited;         /* what follows its end is of the host, not of a stream */
     enum dtype dtype;
     enum reduce_op op;
     uint32_t root; /* a member */

@@ -144,6 +144,9 @@ struct device_ops {
     /* After abort: true when no work of ours is on the device any more; waits until
      * deadline_ns at most. */
     bool (*quiesce)(struct device *d, uint64_t deadline_ns);
+    /* A host begins, or ends, to wait for the end of what is posted: it is seen earlier
+     * meanwhile. */
+    void (*await)(struct device *d, bool begins);
 
     /* --- the seat --- */
     /* A communicator of the members of `meeting`, an open backend of the set, all of

@@ -48,8 +48,8 @@ static struct fake { /* of this process */
     const char *problem; /* of the report */
     int n_gpus;
     _Atomic int n_opened, n_closed, n_comms, n_comms_closed, n_events, n_records,
-        n_waits, n_allocs, n_given, n_frees, n_forked, n_batches, n_items_last,
-        n_compressed;
+        n_waits, n_awaiting, n_allocs, n_given, n_frees, n_forked, n_batches,
+        n_items_last, n_compressed;
     char compressed[64];
     _Atomic int n_registered, n_forgotten, region_last;
     const char *register_fails;
@@ -229,6 +229,12 @@ static void fake_free(void *p, void *stream)
     fake.last_free_stream = stream;
     fake.n_frees++;
     mem_free(p);
+}
+
+static void fake_await(struct device *d, bool begins)
+{
+    (void)d;
+    fake.n_awaiting += begins ? 1 : -1;
 }
 
 static void fake_abort(struct device *d)
@@ -456,6 +462,7 @@ static const struct device_ops fake_row = {.abi = DEVICE_ABI,
                                            .event_ref = fake_event_ref,
                                            .event_unref = fake_event_unref,
                                            .wait = fake_wait,
+                                           .await = fake_await,
                                            .alloc = fake_alloc,
                                            .free = fake_free,
                                            .abort = fake_abort,

@@ -46,6 +46,7 @@ int comm_job(struct comm *c,
         return rc;
     }
     job->comm = c;
+    job->is_urgent = batch->is_awaited;
     job->stream_index = c->n_nc > 1 ? (uint32_t)(c->n_calls % c->n_nc) : 0;
     job->stream = g->streams[job->stream_index];
     *ret = job;

@@ -112,6 +112,11 @@ int gpu_check(struct device *g, struct err *err)
                    cause[0] ? cause : "work on the GPU was aborted");
 }
 
+void gpu_await(struct device *g, bool begins)
+{
+    watch_await(&g->watch, begins);
+}
+
 void gpu_abort(struct device *g)
 {
     launcher_stop(&g->launcher);

@@ -183,6 +183,7 @@ int gpu_alloc(struct device *g,
               struct device_event **ret_given,
               struct err *err);
 void gpu_free(void *p, void *stream);
+void gpu_await(struct device *g, bool begins);
 int gpu_ordinal(struct device *g);
 void gpu_counts(struct device *g, struct device_counts *ret);
 /* The launcher. */

@@ -37,7 +37,7 @@ struct job {
     struct comm *comm;
     uint64_t ticket;
     struct device_event *done; /* a reference; NULL: none. Pending until it has run. */
-    bool is_urgent; /* a host waits for done: the watcher looks at it more often */
+    bool is_urgent; /* of batch.is_awaited: the watcher looks at it more often */
     cu_stream stream;
     uint32_t stream_index;
     struct batch batch; /* JOB_BATCH, JOB_CODEC, JOB_CHECK; items' events are NULL */

@@ -173,6 +173,7 @@ __attribute__((visibility("default"))) const struct device_ops hvd_cuda_device_o
     .wait = gpu_wait,
     .alloc = gpu_alloc,
     .free = gpu_free,
+    .await = gpu_await,
     .abort = gpu_abort,
     .quiesce = gpu_quiesce,
     .comm_open = comm_open,

@@ -15,6 +15,9 @@
 
 #define URGENT_NS 50000ull
 #define IDLY_NS   500000ull
+#define SLOW_NS   (NS_PER_MS) /* the longest pauses: urgent, and not */
+#define LAZY_NS   (5 * NS_PER_MS)
+#define SHARE     16 /* of the time in which nothing has moved */
 #define LOOK_NS   (100 * NS_PER_MS)
 #define QUIET_NS  (200 * NS_PER_MS) /* how long the launcher may take to stop */
 #define MAX_SPARE 64
@@ -37,13 +40,16 @@ int watch_add(struct watch *w,
     if (!x)
         return err_set(err, -ENOMEM, "out of memory to watch a batch");
     *x = (struct watched){.e = event_ref(e), .is_urgent = is_urgent};
+    uint64_t now = clock_now_ns();
     (void)pthread_mutex_lock(&w->lock);
     *w->tail[index] = x;
     w->tail[index] = &x->next;
-    bool is_first = w->n_flights++ == 0;
+    bool is_news = w->n_flights++ == 0 || (is_urgent && w->n_urgent == 0)
+                   || now - w->moved_ns > SHARE * IDLY_NS; /* the pause is long */
     w->n_urgent += is_urgent;
+    w->moved_ns = now;
     (void)pthread_mutex_unlock(&w->lock);
-    if (is_first)
+    if (is_news)
         watch_ring(w);
     return 0;
 }
@@ -54,20 +60,12 @@ void watch_ring(struct watch *w)
     futex_wake(&w->bell);
 }
 
-void watch_hurry(struct watch *w)
+void watch_await(struct watch *w, bool begins)
 {
-    bool is_news = false;
-
-    (void)pthread_mutex_lock(&w->lock);
-    for (uint32_t i = 0; i < GPU_MAX_STREAMS && w->n_urgent < w->n_flights; i++)
-        for (struct watched *x = w->head[i]; x; x = x->next) {
-            is_news |= !x->is_urgent;
-            w->n_urgent += !x->is_urgent;
-            x->is_urgent = true;
-        }
-    (void)pthread_mutex_unlock(&w->lock);
-    if (is_news)
-        watch_ring(w);
+    if (!begins)
+        (void)atomic_fetch_sub_explicit(&w->n_awaiting, 1, memory_order_relaxed);
+    else if (atomic_fetch_add_explicit(&w->n_awaiting, 1, memory_order_relaxed) == 0)
+        watch_ring(w); /* releases it */
 }
 
 static struct watched *oldest(struct watch *w, uint32_t index)
@@ -87,6 +85,7 @@ static void take_oldest(struct watch *w, uint32_t index)
         w->tail[index] = &w->head[index];
     w->n_flights--;
     w->n_urgent -= x->is_urgent;
+    w->moved_ns = clock_now_ns();
     struct device_event *e = x->e;
     bool is_kept = w->n_spare < MAX_SPARE;
     if (is_kept) {
@@ -138,16 +137,17 @@ static void look_for_failures(struct device *g)
         gpu_broken(g, err.text);
 }
 
-static uint64_t pause_ns(struct watch *w)
+static uint64_t pause_ns(struct watch *w, uint64_t now)
 {
     (void)pthread_mutex_lock(&w->lock);
     uint32_t n = w->n_flights, n_urgent = w->n_urgent;
+    uint64_t ns = now > w->moved_ns ? (now - w->moved_ns) / SHARE : 0;
     (void)pthread_mutex_unlock(&w->lock);
-    if (n_urgent > 0)
-        return URGENT_NS;
-    if (n > 0)
-        return IDLY_NS;
-    return w->g->looks ? LOOK_NS : UINT64_MAX;
+    if (n == 0)
+        return w->g->looks ? LOOK_NS : UINT64_MAX;
+    if (n_urgent > 0 || atomic_load_explicit(&w->n_awaiting, memory_order_relaxed) > 0)
+        return ns < URGENT_NS ? URGENT_NS : ns < SLOW_NS ? ns : SLOW_NS;
+    return ns < IDLY_NS ? IDLY_NS : ns < LAZY_NS ? ns : LAZY_NS;
 }
 
 static void watch_running(struct watch *w)
@@ -161,7 +161,7 @@ static void watch_running(struct watch *w)
             return;
         if (look_at_flights(w) && g->config.wake)
             g->config.wake(g->config.arg);
-        uint64_t ns = pause_ns(w), now = clock_now_ns();
+        uint64_t now = clock_now_ns(), ns = pause_ns(w, now);
         if (ns != UINT64_MAX && now - looked_ns >= LOOK_NS) {
             look_for_failures(g);
             looked_ns = now;

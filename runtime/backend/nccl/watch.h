@@ -2,9 +2,11 @@
 /* The watcher thread "hvd-gpu-watch": sees batches end on the device and wakes the
  * coordinator; looks for asynchronous errors and XIDs; alone it aborts.
  *
- * In flight it looks each 50 us if a host waits for one of them, else each 500 us, and
- * calls hooks.look and NVML each 100 ms; otherwise it sleeps. Once the launcher is
- * quiet (or has not become so within 200 ms) it calls hooks.abort, once. */
+ * In flight it looks each 50 us if a host waits for one of them, else each 500 us; when
+ * nothing has ended for long, as for a peer that is late by minutes, after a sixteenth
+ * of that time, up to 1 and 5 ms. It calls hooks.look and NVML each 100 ms; otherwise
+ * it sleeps. Once the launcher is quiet (or has not become so within 200 ms) it calls
+ * hooks.abort, once. */
 #ifndef RUNTIME_BACKEND_NCCL_WATCH_H
 #define RUNTIME_BACKEND_NCCL_WATCH_H
 
@@ -26,10 +28,12 @@ struct watch {
     struct device *g;
     pthread_t thread;
     bool has_thread;
-    pthread_mutex_t lock; /* flights, n_flights, n_urgent; a leaf */
+    pthread_mutex_t lock; /* flights, n_flights, n_urgent, moved_ns; a leaf */
     struct watched *head[GPU_MAX_STREAMS], **tail[GPU_MAX_STREAMS];
     uint32_t n_flights, n_urgent;
-    struct watched *spare; /* with n_spare under lock too */
+    uint64_t moved_ns;           /* when one last began or ended */
+    _Atomic uint32_t n_awaiting; /* hosts that wait: all is urgent */
+    struct watched *spare;       /* with n_spare under lock too */
     uint32_t n_spare;
     _Atomic uint32_t bell;      /* a futex word */
     _Atomic uint32_t has_ended; /* likewise: the thread is out */
@@ -43,8 +47,8 @@ int watch_add(struct watch *w,
               uint32_t index,
               bool is_urgent,
               struct err *err);
-/* A host waits for what is in flight now. Any thread. */
-void watch_hurry(struct watch *w);
+/* A host begins, or ends, to wait for what is in flight or comes to be. Any thread. */
+void watch_await(struct watch *w, bool begins);
 void watch_ring(struct watch *w); /* look again now. Any thread */
 /* Life is GPU_ENDED. 0, or -ETIMEDOUT: it sits in an abort. */
 int watch_join(struct watch *w, uint64_t deadline_ns);

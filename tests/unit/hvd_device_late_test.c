@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A peer on GPUs that is late, on a device in memory (fake_device.h): whoever waits for
+ * the end of a batch that is on its way, or for room for one more, asks the device to
+ * look often, and sleeps. */
+#include "tests/unit/hvd_world.h"
+
+#include "runtime/api/flight.h"
+#include "tests/unit/fake_device.h"
+
+#define STREAM ((void *)(uintptr_t)0x51)
+
+static int sum_on_gpu(const char *name, float *v, hvd_handle *h)
+{
+    int64_t n = 1;
+    struct hvd_tensor t = tensor1(name, HVD_FLOAT32, v, v, &n);
+
+    t.device = 0;
+    t.stream = STREAM;
+    return hvd_allreduce_async(&t, HVD_SUM, 1, 1, 0, h);
+}
+
+static void *let_all_once_it_sleeps(void *arg)
+{
+    _Atomic bool *sleeps = arg;
+    const uint64_t end_ns = clock_now_ns() + 20 * NS_PER_S;
+
+    while (fake.n_awaiting == 0 && clock_now_ns() < end_ns)
+        (void)usleep(100);
+    *sleeps = fake.n_awaiting == 1;
+    fake_let(UINT64_MAX);
+    return NULL;
+}
+
+static void of_its_end(int rank, int size)
+{
+    float v = 1;
+    _Atomic bool sleeps = false;
+    pthread_t t;
+    hvd_handle h;
+
+    (void)rank;
+    (void)size;
+    CHECK_OK(hvd_init(NULL));
+    fake_hold();
+    CHECK_OK(sum_on_gpu("a", &v, &h));
+    CHECK(pthread_create(&t, NULL, let_all_once_it_sleeps, &sleeps) == 0, "no thread");
+    CHECK_OK(hvd_wait(h, -1));
+    CHECK(pthread_join(t, NULL) == 0 && sleeps, "nobody asked");
+    CHECK(fake.n_awaiting == 0, "%d", (int)fake.n_awaiting);
+    CHECK_OK(hvd_release(h));
+    CHECK_OK(hvd_shutdown());
+}
+
+static void who_waits_for_an_end_asks_for_it(void **state)
+{
+    (void)state;
+    world_run(2, of_its_end);
+}
+
+static void of_room(int rank, int size)
+{
+    enum { N = FLIGHTS_MAX + 1 };
+    static float v[N];
+    _Atomic bool sleeps = false;
+    pthread_t t;
+    hvd_handle h[N];
+
+    (void)rank;
+    (void)size;
+    CHECK_OK(hvd_init(NULL));
+    fake_hold();
+    for (int i = 0; i < N; i++) {
+        CHECK_OK(sum_on_gpu("again", &v[i], &h[i]));
+        if (i + 1 == N)
+            CHECK(pthread_create(&t, NULL, let_all_once_it_sleeps, &sleeps) == 0,
+                  "no thread");
+        CHECK_OK(hvd_wait_on_stream(h[i], STREAM, -1));
+    }
+    CHECK(pthread_join(t, NULL) == 0 && sleeps, "it does not sleep");
+    for (int i = 0; i < N; i++)
+        CHECK_OK(finish(h[i]));
+    CHECK(fake.n_awaiting == 0, "%d", (int)fake.n_awaiting);
+    CHECK_OK(hvd_shutdown());
+}
+
+static void who_waits_for_room_sleeps(void **state)
+{
+    (void)state;
+    world_run(2, of_room);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(who_waits_for_an_end_asks_for_it),
+        cmocka_unit_test(who_waits_for_room_sleeps),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
