@@ -109,7 +109,7 @@ static void pools(void)
     uint64_t keep = 1 << 24;
     cu_pool pool = NULL;
     cu_ptr p = 0, q = 0;
-    int has = 0, ordinal = -1;
+    int has = 0, ordinal = -1, never = 0;
 
     NEEDS(cu.device_attr(&has, CU_ATTR_MEMORY_POOLS, 0));
     point(has == 1, "the device has memory pools: %d", has);
@@ -118,6 +118,8 @@ static void pools(void)
     NEEDS(cu.pool_new(&pool, &props));
     ANSWERS(CU_OK, "cuMemPoolSetAttribute, what is kept",
             cu.pool_set(pool, CU_POOL_RELEASE_THRESHOLD, &keep));
+    ANSWERS(CU_OK, "cuMemPoolSetAttribute, no stream is made to wait",
+            cu.pool_set(pool, CU_POOL_MAKES_STREAMS_WAIT, &never));
     NEEDS(cu.mem_alloc_from(&p, N, pool, a));
     NEEDS(cu.pointer_attr(&ordinal, CU_POINTER_ORDINAL, p));
     point(ordinal == 0, "a pool's memory is of device %d", ordinal);
@@ -216,6 +218,26 @@ static void captures(void)
     NEEDS(cu.mem_free(q));
 }
 
+/* What is asked of all of a context is asked of a stream that is being captured, too.
+ */
+static void broken_captures(void)
+{
+    int mode = CU_CAPTURE_RELAXED;
+    cu_event e = NULL;
+    cu_graph g = NULL;
+
+    if (!cu.ctx_record_event)
+        return;
+    NEEDS(cu.event_new(&e, CU_EVENT_DISABLE_TIMING));
+    NEEDS(cu.capture_mode(&mode));
+    NEEDS(cu.capture_begin(a, CU_CAPTURE_THREAD_LOCAL));
+    ANSWERS(CU_CAPTURE_UNSUPPORTED, "cuCtxRecordEvent while a stream is captured",
+            cu.ctx_record_event(ctx, e));
+    ANSWERS(CU_CAPTURE_INVALIDATED, "the end of that capture", cu.capture_end(a, &g));
+    NEEDS(cu.capture_mode(&mode));
+    NEEDS(cu.event_free(e));
+}
+
 static void modules(void)
 {
     static const char garbage[] = "this is no image of kernels";
@@ -241,6 +263,7 @@ int main(void)
     pools();
     events();
     captures();
+    broken_captures();
     modules();
     ANSWERS(CU_OK, "cuStreamDestroy", cu.stream_free(a));
     ANSWERS(CU_OK, "cuStreamDestroy", cu.stream_free(b));

@@ -161,6 +161,16 @@ static int graph_launch(cu_graph_exec e, cu_stream s)
     return 0;
 }
 
+static pthread_mutex_t whole = PTHREAD_MUTEX_INITIALIZER;
+
+static bool is_whole_held(void)
+{
+    if (pthread_mutex_trylock(&whole) != 0)
+        return true;
+    (void)pthread_mutex_unlock(&whole);
+    return false;
+}
+
 static int enqueue(void *arg, cu_ptr in, cu_ptr out, struct err *err)
 {
     (void)arg;
@@ -168,6 +178,7 @@ static int enqueue(void *arg, cu_ptr in, cu_ptr out, struct err *err)
     fake.out = out;
     if (fake.enqueue_result < 0)
         return err_set(err, fake.enqueue_result, "enqueue");
+    assert_int_equal(is_whole_held(), fake.is_capturing);
     if (fake.is_capturing) {
         fake.n_captured++;
     } else {
@@ -193,7 +204,7 @@ static int start(void **state)
     struct graphs *g = malloc(sizeof *g);
     memset(&fake, 0, sizeof fake);
     tables_init(&tables, &api, NULL, NULL, NULL, NULL);
-    graphs_init(g, &api, &tables, stream);
+    graphs_init(g, &api, &tables, stream, &whole);
     *state = g;
     return 0;
 }

@@ -173,19 +173,9 @@ static void result_freed_on_its_stream(void **state)
     end();
 }
 
-static int store_one(void *arg)
-{
-    _Atomic int *p;
-
-    memcpy(&p, arg, sizeof p);
-    *p = 1;
-    return 0;
-}
-
 static void pool_absent_uses_free_list(void **state)
 {
     struct err err = ERR_INIT;
-    _Atomic int is_used = 0, *used = &is_used;
     struct gate gate;
     cu_ptr p, q, r;
 
@@ -194,18 +184,31 @@ static void pool_absent_uses_free_list(void **state)
     assert_int_equal(memory_take(t.memory, 5000, t.a, &p, &err), 0);
     gate_put(&gate, t.a);
     memory_give(t.memory, p, t.a);
-    /* another stream gets the same block, and comes after the first one's use of it */
+    /* another stream is not made to wait: it might be waited for */
     assert_int_equal(memory_take(t.memory, 4999, t.b, &q, &err), 0);
-    assert_int_equal(p, q);
-    assert_int_equal(fake.enqueue(t.b, store_one, &used, sizeof used), 0);
+    assert_int_not_equal(p, q);
+    assert_int_equal(fake.cu.set_d8(q, 1, 4999, t.b), 0);
+    WAIT_UNTIL(fake.cu.stream_query(t.b) == CU_OK);
+    /* the same one gets it at once */
+    assert_int_equal(memory_take(t.memory, 5000, t.a, &r, &err), 0);
+    assert_int_equal(p, r);
+    memory_give(t.memory, r, t.a);
+    /* there is no other: it is waited for, on the device */
+    fake.set_faults("oom=1");
     assert_int_equal(memory_take(t.memory, 5000, t.b, &r, &err), 0);
-    assert_int_not_equal(p, r);
+    assert_int_equal(p, r);
+    assert_int_equal(fake.cu.set_d8(r, 1, 5000, t.b), 0);
     usleep(1000);
-    assert_int_equal(is_used, 0);
+    assert_int_equal(fake.cu.stream_query(t.b), CU_NOT_READY);
     gate.is_open = 1;
-    WAIT_UNTIL(is_used);
-    memory_give(t.memory, q, t.b);
+    WAIT_UNTIL(fake.cu.stream_query(t.b) == CU_OK);
     memory_give(t.memory, r, t.b);
+    /* anyone gets what is not in use any more */
+    WAIT_UNTIL(fake.cu.stream_query(t.b) == CU_OK);
+    assert_int_equal(memory_take(t.memory, 5000, t.a, &r, &err), 0);
+    assert_int_equal(p, r);
+    memory_give(t.memory, r, t.a);
+    memory_give(t.memory, q, t.b);
     end();
 }
 

@@ -26,6 +26,7 @@ static struct {
     struct scratch scratch;
     struct tables tables;
     struct launch launch;
+    pthread_mutex_t whole; /* zero */
     struct graphs graphs;
 } t;
 
@@ -63,7 +64,7 @@ static bool begin(void)
     assert_int_equal(memory_new(&fake.cu, t.ctx, 0, 1u << 20, &t.memory, &err), 0);
     scratch_init(&t.scratch, &fake.cu, t.events, t.memory);
     tables_init(&t.tables, &fake.cu, t.memory, &t.scratch, wait_for_pinned, NULL);
-    graphs_init(&t.graphs, &fake.cu, &t.tables, t.s);
+    graphs_init(&t.graphs, &fake.cu, &t.tables, t.s, &t.whole);
     if (image_count(kernels_image, bytes, &err) == 0)
         return false; /* KERNELS=none */
     if (launch_init(&t.launch, &fake.cu, kernels_image, bytes, 90, 2, false, &err) < 0)

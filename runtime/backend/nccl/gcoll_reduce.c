@@ -185,7 +185,8 @@ static struct graphs *graphs_of(struct post *p)
     struct comm *c = p->c;
 
     if (!c->graphs)
-        c->graphs = graphs_new(p->g->cu, p->g->tables, p->g->streams, GPU_MAX_STREAMS);
+        c->graphs = graphs_new(p->g->cu, p->g->tables, p->g->streams, GPU_MAX_STREAMS,
+                               &p->g->whole);
     return c->graphs ? &c->graphs[p->index] : NULL;
 }
 

@@ -257,9 +257,7 @@ static int make_streams(struct device *g, struct err *err)
                      greatest);
         g->n_streams += r == 0;
     }
-    return r == 0 ? CUDA_TRY(g->cu, stream_new, err, &g->results,
-                             CU_STREAM_NON_BLOCKING, greatest)
-                  : r;
+    return r;
 }
 
 static int fill(struct device *g, struct err *err)
@@ -297,8 +295,6 @@ static void take_apart(struct device *g)
         scratch_release(&g->scratch);
         for (uint32_t i = 0; i < g->n_streams; i++)
             (void)g->cu->stream_free(g->streams[i]); /* the driver may have ended */
-        if (g->results)
-            (void)g->cu->stream_free(g->results);
         gpu_leave(&scope);
     }
     if (g->xids)
@@ -307,6 +303,7 @@ static void take_apart(struct device *g)
     release_config(&g->config);
     (void)pthread_mutex_destroy(&g->lock);
     (void)pthread_mutex_destroy(&g->xid_lock);
+    (void)pthread_mutex_destroy(&g->whole);
     mem_free(g);
 }
 
@@ -402,6 +399,7 @@ int gpu_open(const struct device_config *c,
     }
     (void)pthread_mutex_init(&g->lock, NULL); /* cannot fail on Linux */
     (void)pthread_mutex_init(&g->xid_lock, NULL);
+    (void)pthread_mutex_init(&g->whole, NULL);
     watch_init(&g->watch, g);
     g->launcher.g = g;
     r = copy_config(g, c);
@@ -459,146 +457,4 @@ void gpu_forked(struct device *g)
         return;
     g->is_forked = true;
     event_pool_forget(g->events);
-}
-
-/* --- rows of device_ops --- */
-
-static bool is_all(const void *stream)
-{
-    return stream == DEVICE_STREAM_ALL || stream == DEVICE_STREAM_ALL_LATER;
-}
-
-static int say_captured(struct err *err)
-{
-    return err_set(
-        err, -EBUSY,
-        "the stream is being captured into a CUDA graph; call hvd outside of "
-        "it, or set HVD_GPU_GRAPH=1 for our own graphs");
-}
-
-static int refuse_capture(struct device *g, cu_stream s, struct err *err)
-{
-    int status = CU_CAPTURE_NONE, result = g->cu->stream_capturing(s, &status);
-
-    if (result == CU_CAPTURE_IMPLICIT || status != CU_CAPTURE_NONE)
-        return say_captured(err);
-    return result == CU_OK ? 0 : cuda_fail(g->cu, "cuStreamIsCapturing", result, err);
-}
-
-/* Of all streams: by an event of the context, else by waiting for all of them, here,
- * for which an event of a stream with nothing in it is as good as any, or in the
- * launcher. */
-static int record_all(struct device *g,
-                      const void *stream,
-                      struct device_event *e,
-                      struct err *err)
-{
-    if (g->cu->ctx_record_event && !g->config.syncs_ready)
-        return event_record_all(e, err);
-    if (stream == DEVICE_STREAM_ALL_LATER) {
-        event_record_later(e);
-        return 0;
-    }
-    int r = CUDA_TRY(g->cu, ctx_sync, err);
-    if (r < 0) {
-        event_fail(e);
-        return r;
-    }
-    return event_record(e, NULL, err);
-}
-
-/* A call of a user's thread has failed with r: where the context is lost, all ranks are
- * to hear why, and not only who called. */
-static int lose(struct device *g, int r, struct err *err)
-{
-    if (r != -EIO)
-        return r;
-    (void)gpu_name_rank(g, r, err);
-    gpu_broken(g, err ? err->text : "the CUDA context is lost");
-    return r;
-}
-
-int gpu_record(struct device *g,
-               void *stream,
-               struct device_event **ret,
-               struct err *err)
-{
-    struct device_event *e = NULL;
-    struct gpu_scope scope;
-    int r = gpu_check(g, err);
-
-    if (r == 0)
-        r = gpu_enter(g, &scope, err);
-    if (r < 0)
-        return r;
-    r = is_all(stream) ? 0 : refuse_capture(g, stream, err);
-    if (r == 0)
-        r = event_new(g->events, &e, err);
-    if (r == 0)
-        r = is_all(stream) ? record_all(g, stream, e, err)
-                           : event_record(e, stream, err);
-    gpu_leave(&scope);
-    if (r < 0) {
-        event_unref(e);
-        return r == -EBUSY ? say_captured(err) : lose(g, r, err);
-    }
-    *ret = e;
-    return 0;
-}
-
-int gpu_wait(struct device *g,
-             struct device_event *e,
-             void *stream,
-             uint64_t deadline_ns,
-             struct err *err)
-{
-    struct gpu_scope scope;
-    int r = event_wait_recorded(e, deadline_ns);
-
-    if (r == -ETIMEDOUT)
-        return err_set(err, r, "the work was not yet put on the GPU");
-    if (r < 0)
-        return gpu_check(g, err) < 0
-                   ? -ECONNABORTED
-                   : err_set(err, -ECONNABORTED, "the work was given up");
-    r = gpu_enter(g, &scope, err);
-    if (r < 0)
-        return r;
-    cu_stream s = is_all(stream) ? NULL : stream;
-    r = refuse_capture(g, s, err);
-    if (r == 0)
-        r = event_put_wait(e, s, err);
-    gpu_leave(&scope);
-    return lose(g, r, err);
-}
-
-/* In a stream of its own: of the job's stream a graph may be captured meanwhile. What
- * has just been freed in a user's stream is given before it has come so far there; this
- * stream waits then, and the event with it. */
-int gpu_alloc(struct device *g,
-              uint64_t bytes,
-              void **ret,
-              struct device_event **ret_given,
-              struct err *err)
-{
-    struct device_event *e = NULL;
-    struct gpu_scope scope;
-    cu_ptr p = 0;
-    int r = gpu_enter(g, &scope, err);
-
-    if (r < 0)
-        return r;
-    r = event_new(g->events, &e, err);
-    if (r == 0)
-        r = memory_take(g->memory, bytes, g->results, &p, err);
-    if (r == 0)
-        r = event_record(e, g->results, err);
-    gpu_leave(&scope);
-    if (r < 0) {
-        event_unref(e);
-        return lose(g, r, err); /* of a context that is lost nothing goes back */
-    }
-    *ret = (void *)(uintptr_t)p;
-    *ret_given = e;
-    return 0;
 }

@@ -3,7 +3,8 @@
  * how it breaks. What NCCL does with it hangs in by hooks, so that this part is proved
  * without NCCL.
  *
- * Locks, all leaves: device.lock, event_pool's, launcher.lock, watch.lock, memory's. */
+ * Locks: device.whole before others; all others are leaves: device.lock, event_pool's,
+ * launcher.lock, watch.lock, memory's. */
 #ifndef RUNTIME_BACKEND_NCCL_GPU_H
 #define RUNTIME_BACKEND_NCCL_GPU_H
 
@@ -65,7 +66,6 @@ struct device {
     char name[64];
     cu_stream streams[GPU_MAX_STREAMS]; /* [0] for everything unless n_streams > 1 */
     uint32_t n_streams;
-    cu_stream results; /* memory for them is taken in its order; nothing runs in it */
     struct event_pool *events;
     struct memory *memory;  /* the process's */
     struct scratch scratch; /* the launcher's */
@@ -87,6 +87,9 @@ struct device {
     _Atomic bool looks;                  /* there are communicators to look at */
     _Atomic int life;                    /* enum gpu_life; acq_rel */
     _Atomic bool is_forked;
+    /* Held over a capture of ours, and over calls about the whole context, which would
+     * break it. The seat never waits for it. */
+    pthread_mutex_t whole;
     pthread_mutex_t lock; /* comms, cause */
     char cause[480];      /* first failure */
 };

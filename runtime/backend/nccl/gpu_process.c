@@ -196,6 +196,33 @@ int gpu_ordinal_of(const void *p)
     return ordinal;
 }
 
+/* On what stream p is freed. One that captures would make that a part of the graph,
+ * where it has no place; what was on it before the capture has ended, for who captures
+ * sees to that, and what is captured must not use results. */
+static cu_stream stream_of(const struct memory *m, void *stream)
+{
+    cu_stream s = stream == DEVICE_STREAM_ALL ? NULL : stream;
+    int status = CU_CAPTURE_NONE, r = process.cuda.stream_capturing(s, &status);
+
+    return r == CU_CAPTURE_IMPLICIT || status != CU_CAPTURE_NONE ? memory_own(m) : s;
+}
+
+/* What has never been used may be freed before it has begun. */
+static void let_begin(const struct memory *m, cu_stream s)
+{
+    const struct cuda_api *cu = &process.cuda;
+    cu_stream own = memory_own(m);
+    cu_event e;
+
+    if (s == own || cu->stream_query(own) != CU_NOT_READY
+        || cu->event_new(&e, CU_EVENT_DISABLE_TIMING) != CU_OK)
+        return;
+    if (cu->event_record(e, own) == CU_OK)
+        (void)cu->stream_wait(s, e,
+                              0); /* no such stream any more: memory_give sees it */
+    (void)cu->event_free(e);
+}
+
 void gpu_free(void *p, void *stream)
 {
     struct err ignored = ERR_INIT; /* what cannot be freed is leaked */
@@ -212,6 +239,8 @@ void gpu_free(void *p, void *stream)
     (void)pthread_mutex_unlock(&process.lock);
     if (!m || gpu_enter_ctx(&process.cuda, ctx, &scope, &ignored) < 0)
         return;
-    memory_give(m, (cu_ptr)(uintptr_t)p, stream == DEVICE_STREAM_ALL ? NULL : stream);
+    cu_stream s = stream_of(m, stream);
+    let_begin(m, s);
+    memory_give(m, (cu_ptr)(uintptr_t)p, s);
     gpu_leave(&scope);
 }

@@ -10,7 +10,8 @@
  * other ranks during a capture (about buffers that it registers for graphs).
  *
  * The capture is of this thread (a framework may capture beside it, and NCCL's own
- * threads may allocate). It is always ended, also after an error inside of it.
+ * threads may allocate). It is always ended, also after an error inside of it. What is
+ * asked of the whole context meanwhile would break it: device.whole is held.
  *
  * An executable graph is freed when its stream is seen idle, for the driver's manual
  * does not say that it may be before. When more than GRAPHS_RETIRED wait for that, they
@@ -31,9 +32,10 @@
 void graphs_init(struct graphs *g,
                  const struct cuda_api *cu,
                  struct tables *tables,
-                 cu_stream stream)
+                 cu_stream stream,
+                 pthread_mutex_t *whole)
 {
-    *g = (struct graphs){.cu = cu, .tables = tables, .stream = stream};
+    *g = (struct graphs){.cu = cu, .tables = tables, .stream = stream, .whole = whole};
 }
 
 static void retired_free(struct graphs *g)
@@ -75,11 +77,12 @@ void graphs_release(struct graphs *g)
 struct graphs *graphs_new(const struct cuda_api *cu,
                           struct tables *tables,
                           const cu_stream *streams,
-                          uint32_t n)
+                          uint32_t n,
+                          pthread_mutex_t *whole)
 {
     struct graphs *v = mem_calloc(n, sizeof *v);
     for (uint32_t i = 0; v != NULL && i < n; i++)
-        graphs_init(&v[i], cu, tables, streams[i]);
+        graphs_init(&v[i], cu, tables, streams[i], whole);
     return v;
 }
 
@@ -145,19 +148,29 @@ static int run_as_it_is(struct graphs *g, const struct graph_batch *b, struct er
     return r < 0 ? r : b->enqueue(b->arg, in, out, err);
 }
 
+static int capture_calls(struct graphs *g,
+                         struct graph_entry *e,
+                         const struct graph_batch *b,
+                         cu_graph *ret,
+                         struct err *err)
+{
+    int r = CUDA_TRY(g->cu, capture_begin, err, g->stream, CU_CAPTURE_THREAD_LOCAL);
+    if (r < 0)
+        return r;
+    r = b->enqueue(b->arg, e->in.at, e->out.at, err);
+    int end = CUDA_TRY(g->cu, capture_end, r < 0 ? NULL : err, g->stream, ret);
+    return r < 0 ? r : end;
+}
+
 static int capture(struct graphs *g,
                    struct graph_entry *e,
                    const struct graph_batch *b,
                    struct err *err)
 {
     cu_graph graph = NULL;
-    int r = CUDA_TRY(g->cu, capture_begin, err, g->stream, CU_CAPTURE_THREAD_LOCAL);
-    if (r < 0)
-        return r;
-    r = b->enqueue(b->arg, e->in.at, e->out.at, err);
-    int end = CUDA_TRY(g->cu, capture_end, r < 0 ? NULL : err, g->stream, &graph);
-    if (r == 0)
-        r = end;
+    (void)pthread_mutex_lock(g->whole);
+    int r = capture_calls(g, e, b, &graph, err);
+    (void)pthread_mutex_unlock(g->whole);
     if (r == 0)
         r = CUDA_TRY(g->cu, graph_make, err, &e->exec, graph, 0);
     if (r < 0)

@@ -9,6 +9,8 @@
 #ifndef RUNTIME_BACKEND_NCCL_GRAPH_H
 #define RUNTIME_BACKEND_NCCL_GRAPH_H
 
+#include <pthread.h>
+
 #include "runtime/backend/nccl/cuda_dl.h"
 #include "runtime/backend/nccl/table.h"
 
@@ -47,6 +49,7 @@ struct graphs { /* of one communicator and stream */
     const struct cuda_api *cu;
     struct tables *tables;
     cu_stream stream;
+    pthread_mutex_t *whole; /* device.whole */
     uint64_t clock;
     uint64_t n_captured, n_replayed; /* for statistics and tests */
     struct graph_entry kept[GRAPHS_KEPT];
@@ -62,13 +65,15 @@ struct graphs { /* of one communicator and stream */
 void graphs_init(struct graphs *g,
                  const struct cuda_api *cu,
                  struct tables *tables,
-                 cu_stream stream);
+                 cu_stream stream,
+                 pthread_mutex_t *whole);
 void graphs_release(struct graphs *g); /* the stream is idle, or the context lost */
 /* One for each of streams[n]; NULL: out of memory. */
 struct graphs *graphs_new(const struct cuda_api *cu,
                           struct tables *tables,
                           const cu_stream *streams,
-                          uint32_t n);
+                          uint32_t n,
+                          pthread_mutex_t *whole);
 void graphs_free(struct graphs *v, uint32_t n); /* accepts NULL */
 /* Memory for what these batches pack, at least bytes; *ret_place: how often it has
  * moved, which follows from the batches of this communicator alone, unlike that of the

@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Device memory in stream order. With pools the driver does it all. Without, a block
- * that is given carries an event of the stream it was given on, lies in the list of its
- * size class (eight steps a power of two), and is taken again by a stream that waits
- * for that event on the device. cuMemFree waits for the whole device, so blocks go back
- * to the driver only when it has no memory left. */
+/* Device memory in stream order. With pools the driver does it all, but for one thing
+ * that it is told not to: letting a stream that takes memory wait for the one that gave
+ * it. A stream of the user's may wait for another rank, which waits for our batch.
+ *
+ * Without pools, a block that is given carries an event of the stream it was given on,
+ * and lies in the list of its size class (eight steps a power of two). It is taken
+ * again on that stream, or on any when the event is done. cuMemFree waits for the whole
+ * device, so blocks go back to the driver only when it has no memory left; before that
+ * one is taken whose event is not done, and waited for on the device. */
 #include "runtime/backend/nccl/memory.h"
 
 #include <errno.h>
@@ -15,23 +19,45 @@
 #define N_BUCKETS 256 /* of blocks that are out */
 #define N_CLASSES 256
 #define LEAST     256u
+#define MAX_LOOKS 16 /* at blocks of a class, for one that is free */
 
 struct block {
     struct block *next;
     cu_ptr p;
     uint32_t class;
     cu_event given; /* NULL: never given */
+    cu_stream on;   /* where */
 };
 
 struct memory {
     const struct cuda_api *cu;
     cu_ctx ctx;
     cu_pool pool; /* NULL: the lists below */
+    cu_stream own;
     _Atomic bool is_forgotten;
     pthread_mutex_t lock; /* out, free */
     struct block *out[N_BUCKETS];
     struct block *free[N_CLASSES];
 };
+
+static int
+make_pool(struct memory *m, cu_device dev, uint64_t kept_bytes, struct err *err)
+{
+    const struct cuda_api *cu = m->cu;
+    struct cu_pool_props props = {.alloc_type = 1, .location_type = 1, .location = dev};
+    int has_pools = 0, never = 0;
+
+    if (!cu->pool_new || cu->device_attr(&has_pools, CU_ATTR_MEMORY_POOLS, dev) != CU_OK
+        || !has_pools)
+        return 0;
+    int r = CUDA_TRY(cu, pool_new, err, &m->pool, &props);
+    if (r == 0)
+        r = CUDA_TRY(cu, pool_set, err, m->pool, CU_POOL_RELEASE_THRESHOLD,
+                     &kept_bytes);
+    if (r == 0)
+        r = CUDA_TRY(cu, pool_set, err, m->pool, CU_POOL_MAKES_STREAMS_WAIT, &never);
+    return r;
+}
 
 int memory_new(const struct cuda_api *cu,
                cu_ctx ctx,
@@ -40,8 +66,6 @@ int memory_new(const struct cuda_api *cu,
                struct memory **ret,
                struct err *err)
 {
-    struct cu_pool_props props = {.alloc_type = 1, .location_type = 1, .location = dev};
-    int has_pools = 0;
     struct memory *m = mem_zalloc(sizeof(*m));
 
     if (!m)
@@ -49,16 +73,12 @@ int memory_new(const struct cuda_api *cu,
     m->cu = cu;
     m->ctx = ctx;
     (void)pthread_mutex_init(&m->lock, NULL); /* cannot fail on Linux */
-    if (cu->pool_new && cu->device_attr(&has_pools, CU_ATTR_MEMORY_POOLS, dev) == CU_OK
-        && has_pools) {
-        int r = CUDA_TRY(cu, pool_new, err, &m->pool, &props);
-        if (r == 0)
-            r = CUDA_TRY(cu, pool_set, err, m->pool, CU_POOL_RELEASE_THRESHOLD,
-                         &kept_bytes);
-        if (r < 0) {
-            memory_free(m);
-            return r;
-        }
+    int r = CUDA_TRY(cu, stream_new, err, &m->own, CU_STREAM_NON_BLOCKING, 0);
+    if (r == 0)
+        r = make_pool(m, dev, kept_bytes, err);
+    if (r < 0) {
+        memory_free(m);
+        return r;
     }
     *ret = m;
     return 0;
@@ -86,6 +106,8 @@ void memory_free(struct memory *m)
         free_list(m, m->out[i]);
     if (m->pool)
         (void)m->cu->pool_free(m->pool);
+    if (m->own)
+        (void)m->cu->stream_free(m->own);
     (void)pthread_mutex_destroy(&m->lock);
     mem_free(m);
 }
@@ -94,6 +116,11 @@ void memory_forget(struct memory *m)
 {
     m->is_forgotten = true;
     (void)pthread_mutex_init(&m->lock, NULL);
+}
+
+cu_stream memory_own(const struct memory *m)
+{
+    return m->own;
 }
 
 /* Eight classes for each power of two from 256 bytes on; *ret_bytes: what it holds. */
@@ -130,15 +157,39 @@ static int give_all_back(struct memory *m)
     return is_some;
 }
 
-static struct block *new_block(struct memory *m, uint64_t bytes, struct err *err)
+/* Of a list, what s may use without waiting; with `any`, the first one. */
+static struct block *reuse(struct memory *m, uint32_t class, cu_stream s, bool any)
 {
-    struct block *b = mem_zalloc(sizeof(*b));
+    struct block **at = &m->free[class], *found = NULL;
+
+    (void)pthread_mutex_lock(&m->lock);
+    for (int n = 0; *at && !found && n < MAX_LOOKS; n++) {
+        struct block *b = *at;
+        if (any || b->on == s || m->cu->event_query(b->given) == CU_OK) {
+            *at = b->next;
+            found = b;
+        } else {
+            at = &b->next;
+        }
+    }
+    (void)pthread_mutex_unlock(&m->lock);
+    return found;
+}
+
+static struct block *
+new_block(struct memory *m, uint32_t class, uint64_t bytes, struct err *err)
+{
+    struct block *b = mem_zalloc(sizeof(*b)), *listed;
 
     if (!b) {
         (void)err_set(err, -ENOMEM, "out of host memory for a block of GPU memory");
         return NULL;
     }
     int result = m->cu->mem_alloc(&b->p, bytes);
+    if (result == CU_OUT_OF_MEMORY && (listed = reuse(m, class, NULL, true))) {
+        mem_free(b);
+        return listed;
+    }
     if (result == CU_OUT_OF_MEMORY && give_all_back(m))
         result = m->cu->mem_alloc(&b->p, bytes);
     if (result == CU_OK)
@@ -157,21 +208,15 @@ take_listed(struct memory *m, uint64_t bytes, cu_stream s, cu_ptr *ret, struct e
     if (class >= N_CLASSES)
         return err_set(err, -ENOMEM, "%llu bytes are no size",
                        (unsigned long long)bytes);
-    (void)pthread_mutex_lock(&m->lock);
-    struct block *b = m->free[class];
-    if (b)
-        m->free[class] = b->next;
-    (void)pthread_mutex_unlock(&m->lock);
-    if (b) {
-        int r = CUDA_TRY(m->cu, stream_wait, err, s, b->given, 0);
-        if (r < 0) {
-            mem_free(b); /* the context is lost: so is the block */
-            return r;
-        }
-    } else {
-        b = new_block(m, room, err);
-        if (!b)
-            return err ? err->code : -ENOMEM;
+    struct block *b = reuse(m, class, s, false);
+    if (!b)
+        b = new_block(m, class, room, err);
+    if (!b)
+        return err ? err->code : -ENOMEM;
+    int r = b->given ? CUDA_TRY(m->cu, stream_wait, err, s, b->given, 0) : 0;
+    if (r < 0) {
+        mem_free(b); /* the context is lost: so is the block */
+        return r;
     }
     b->class = class;
     (void)pthread_mutex_lock(&m->lock);
@@ -214,9 +259,13 @@ static void give_listed(struct memory *m, cu_ptr p, cu_stream s)
 
     if (!b)
         return; /* none of ours */
-    if ((!b->given && m->cu->event_new(&b->given, CU_EVENT_DISABLE_TIMING) != CU_OK)
-        || (m->cu->event_record(b->given, s) != CU_OK
-            && m->cu->event_record(b->given, NULL) != CU_OK)) {
+    int r = b->given ? CU_OK : m->cu->event_new(&b->given, CU_EVENT_DISABLE_TIMING);
+    b->on = s;
+    if (r == CU_OK && m->cu->event_record(b->given, s) != CU_OK) {
+        b->on = NULL;
+        r = m->cu->event_record(b->given, NULL);
+    }
+    if (r != CU_OK) {
         mem_free(b); /* when it would be free is not known: leaked */
         return;
     }

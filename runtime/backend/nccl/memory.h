@@ -3,7 +3,9 @@
  * device and process, which is never freed: results outlive the world that made them.
  * From a pool of our own (cuMemAllocFromPoolAsync, release threshold pool_bytes) where
  * the device has pools, else from cuMemAlloc with a free list by size class and an
- * event a block. Nothing here waits for the device. Any thread, our context current. */
+ * event a block. Nothing here waits for the device, and no stream is made to wait for
+ * another one's work: that could close a circle through other ranks. Any thread, our
+ * context current. */
 #ifndef RUNTIME_BACKEND_NCCL_MEMORY_H
 #define RUNTIME_BACKEND_NCCL_MEMORY_H
 
@@ -27,6 +29,9 @@ void memory_forget(struct memory *m);
 /* At least 256 bytes, aligned to 256; usable on s from here on. -ENOMEM. */
 int memory_take(
     struct memory *m, uint64_t bytes, cu_stream s, cu_ptr *ret, struct err *err);
+/* A stream of the process's on which memory is taken that several streams will use:
+ * nothing else is put on it, so whoever waits for it waits for nothing. */
+cu_stream memory_own(const struct memory *m);
 /* After what is in s now. p 0: nothing. Never fails: what cannot be freed is leaked. */
 void memory_give(struct memory *m, cu_ptr p, cu_stream s);
 

@@ -28,6 +28,21 @@ int cuStreamBeginCapture_v2(cu_stream s, int mode)
     return r;
 }
 
+int fake_break_capture(cu_stream s)
+{
+    int r = fake_call(true);
+
+    if (r)
+        return r;
+    pthread_mutex_lock(&fake.lock);
+    s = fake_stream(s);
+    r = s->capture ? CU_INVALID_VALUE : 0;
+    if (r)
+        s->capture_status = CU_CAPTURE_BROKEN;
+    pthread_mutex_unlock(&fake.lock);
+    return r;
+}
+
 EXPORT int cuStreamEndCapture(cu_stream s, cu_graph *ret);
 int cuStreamEndCapture(cu_stream s, cu_graph *ret)
 {

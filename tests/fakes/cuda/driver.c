@@ -334,6 +334,20 @@ int cuCtxGetCurrent(cu_ctx *ret)
     return fake_call(false);
 }
 
+/* What is about the whole context is about the streams that are being captured, too:
+ * an error, and the end of these captures. With fake.lock. */
+static int break_captures(cu_ctx c)
+{
+    int r = 0;
+
+    for (cu_stream s = c ? c->streams : NULL; s; s = s->next)
+        if (s->capture) {
+            s->capture_status = CU_CAPTURE_BROKEN;
+            r = CU_CAPTURE_UNSUPPORTED;
+        }
+    return r;
+}
+
 EXPORT int cuCtxSynchronize(void);
 int cuCtxSynchronize(void)
 {
@@ -344,8 +358,10 @@ int cuCtxSynchronize(void)
         return r;
     pthread_mutex_lock(&fake.lock);
     fake.n_syncs++;
-    fake_wait_idle(fake_current());
-    r = fake.sticky;
+    r = break_captures(fake_current());
+    if (r == 0)
+        fake_wait_idle(fake_current());
+    r = r ? r : fake.sticky;
     pthread_mutex_unlock(&fake.lock);
     return r;
 }
@@ -398,7 +414,7 @@ int cuStreamDestroy_v2(cu_stream s)
     s = fake_stream(s);
     s->is_ending = true;
     fake.n_streams--;
-    pthread_cond_broadcast(&fake.moved);
+    pthread_cond_signal(&s->moved);
     pthread_mutex_unlock(&fake.lock);
     return r;
 }
@@ -413,6 +429,8 @@ int cuStreamQuery(cu_stream s)
         return r;
     pthread_mutex_lock(&fake.lock);
     s = fake_stream(s);
+    if (s->capture)
+        s->capture_status = CU_CAPTURE_BROKEN;
     r = s->capture                ? CU_CAPTURE_UNSUPPORTED
         : s->n_done < s->n_queued ? CU_NOT_READY
                                   : fake.sticky;
@@ -428,9 +446,9 @@ int cuStreamIsCapturing(cu_stream s, int *ret)
     if (r)
         return r;
     pthread_mutex_lock(&fake.lock);
-    bool is_legacy = fake_stream(s)->is_legacy;
-    *ret = fake_stream(s)->capture_status;
-    r = is_legacy && fake.n_global_captures > 0 ? CU_CAPTURE_IMPLICIT : 0;
+    s = fake_stream(s);
+    *ret = s->capture_status;
+    r = s->is_legacy && fake_captures_blocking(s->ctx) ? CU_CAPTURE_IMPLICIT : 0;
     pthread_mutex_unlock(&fake.lock);
     return r;
 }
@@ -523,9 +541,7 @@ int cuCtxRecordEvent(cu_ctx c, cu_event e)
     if (r)
         return r;
     pthread_mutex_lock(&fake.lock);
-    for (cu_stream s = c->streams; s; s = s->next)
-        if (s->capture)
-            r = CU_CAPTURE_UNSUPPORTED;
+    r = break_captures(c);
     if (r == 0) { /* a stream of its own that waits for all */
         cu_stream all = fake_stream_make(c, false, false);
         for (cu_stream s = c->streams; s; s = s->next) {
@@ -540,6 +556,7 @@ int cuCtxRecordEvent(cu_ctx c, cu_event e)
         e->of = all;
         e->number = all->n_queued;
         all->is_ending = true;
+        pthread_cond_signal(&all->moved);
     }
     pthread_mutex_unlock(&fake.lock);
     return r;

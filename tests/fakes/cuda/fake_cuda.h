@@ -88,7 +88,7 @@ struct cu_stream_s {
     uint64_t legacy_seen; /* entries of the legacy stream that were waited for */
     cu_graph capture;
     int capture_mode, capture_status;
-    pthread_cond_t moved;
+    pthread_cond_t moved; /* zero; it has work, or ends */
 };
 struct cu_event_s {
     uint32_t magic; /* EVENT_LIVES, EVENT_FREED */
@@ -123,8 +123,13 @@ int fake_call(bool needs_ctx);
 /* An unsafe call while a thread captures in global mode, from a thread not relaxed. */
 int fake_unsafe(void);
 cu_ctx fake_current(void);
+/* CU_INVALID_VALUE where s is being captured, which is broken then; else 0. */
+int fake_break_capture(cu_stream s);
 /* The stream meant by s; NULL: no such stream, which is a death. With fake.lock. */
 cu_stream fake_stream(cu_stream s);
+/* Is a blocking stream being captured, so that the legacy one may not be used? With
+ * fake.lock. */
+bool fake_captures_blocking(cu_ctx c);
 /* Takes e over. With fake.lock held. */
 int fake_push(cu_stream s, struct entry *e);
 struct entry *fake_entry(int (*fn)(void *), const void *arg, size_t bytes);

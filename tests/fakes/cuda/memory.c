@@ -3,7 +3,8 @@
  * and behind it. Freed blocks stay mapped without access, so that a late use of one is
  * a fault at its address. Pools are only names. As the driver's they give what was
  * freed in a stream to the next who asks in that stream, at once: only what comes after
- * that in the stream may use it. */
+ * that in the stream may use it. What is not given again has no access until its stream
+ * has come to its beginning. */
 #include "tests/fakes/cuda/fake_cuda.h"
 
 #include <stdlib.h>
@@ -19,7 +20,8 @@ struct block {
     size_t map_bytes, bytes;
     int device;
     bool is_pinned;
-    bool is_given; /* an entry will free it */
+    bool is_given;  /* an entry will free it */
+    bool is_unborn; /* an entry will begin it */
     cu_stream given_in;
     uint64_t turn; /* of the entry */
 };
@@ -164,6 +166,36 @@ int cuMemFree_v2(cu_ptr p)
     return 0;
 }
 
+static struct block *block_at(const void *p)
+{
+    struct block *b = blocks;
+
+    while (b && (b->p != p || b->is_pinned))
+        b = b->next;
+    return b;
+}
+
+static void allow(const void *p, bool is_born)
+{
+    pthread_mutex_lock(&lock);
+    struct block *b = block_at(p);
+    if (b) {
+        b->is_unborn = !is_born;
+        (void)mprotect(b->map + PAGE, b->map_bytes - 2 * PAGE,
+                       is_born ? PROT_READ | PROT_WRITE : PROT_NONE);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+static int begin_entry(void *arg)
+{
+    void *p;
+
+    memcpy(&p, arg, sizeof p);
+    allow(p, true);
+    return 0;
+}
+
 /* What was freed in the stream before, though that has not come so far. */
 static void *take_again(size_t bytes, cu_stream s)
 {
@@ -187,12 +219,19 @@ int cuMemAllocAsync(cu_ptr *ret, size_t bytes, cu_stream s)
 
     if (r)
         return r;
-    pthread_mutex_lock(&fake.lock);
-    (void)fake_stream(s);
-    pthread_mutex_unlock(&fake.lock);
+    if (hvd_fake_is_capturing(s))
+        hvd_fake_die("memory is taken on a stream that is being captured");
     p = take_again(bytes, s);
-    r = p ? 0 : take(bytes, false, &p);
-    if (r == 0)
+    if (!p) {
+        r = take(bytes, false, &p);
+        if (r)
+            return r;
+        allow(p, false);
+        r = hvd_fake_enqueue(s, begin_entry, &p, sizeof p);
+    }
+    if (r)
+        give(p, false);
+    else
         *ret = (cu_ptr)(uintptr_t)p;
     return r;
 }
@@ -209,15 +248,6 @@ struct freeing {
     uint64_t turn;
 };
 
-static struct block *block_at(const void *p)
-{
-    struct block *b = blocks;
-
-    while (b && (b->p != p || b->is_pinned))
-        b = b->next;
-    return b;
-}
-
 static int free_entry(void *arg)
 {
     struct freeing f;
@@ -226,6 +256,9 @@ static int free_entry(void *arg)
     pthread_mutex_lock(&lock);
     struct block *b = block_at(f.p);
     bool is_it = b && b->is_given && b->turn == f.turn; /* nobody has taken it again */
+    if (is_it && b->is_unborn)
+        hvd_fake_die("%p is freed on a stream that has not waited for its beginning",
+                     f.p);
     if (is_it)
         b->given_in = NO_STREAM;
     pthread_mutex_unlock(&lock);
@@ -253,7 +286,10 @@ EXPORT int cuMemFreeAsync(cu_ptr p, cu_stream s);
 int cuMemFreeAsync(cu_ptr p, cu_stream s)
 {
     struct freeing f = {.p = host_of(p)};
+    int broken = fake_break_capture(s); /* it would need memory of the graph's own */
 
+    if (broken)
+        return broken;
     f.turn = mark_given(f.p, true, s);
     int r = hvd_fake_enqueue(s, free_entry, &f, sizeof f);
     if (r)
@@ -318,9 +354,13 @@ int cuMemFreeHost(void *p)
     int r = fake_call(true);
 
     r = r ? r : fake_unsafe();
-    if (r == 0)
-        give(p, true);
-    return r;
+    if (r)
+        return r;
+    pthread_mutex_lock(&fake.lock);
+    fake_wait_idle(fake_current()); /* as the driver: it synchronises */
+    pthread_mutex_unlock(&fake.lock);
+    give(p, true);
+    return 0;
 }
 
 struct move {

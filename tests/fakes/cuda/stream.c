@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Streams of the fake: a queue and a thread each; one lock and one condition for all.
+/* Streams of the fake: a queue and a thread each; one lock for all. A stream without
+ * work sleeps by itself; who waits for others' progress shares a condition.
  * An entry waits (for an event or for another stream's entries), calls, records, in
  * this order. The legacy stream waits for what is in blocking streams, and these for
  * it. */
@@ -59,7 +60,7 @@ static void *stream_main(void *arg)
     pthread_mutex_lock(&fake.lock);
     for (;;) {
         while (!s->head && !s->is_ending)
-            pthread_cond_wait(&fake.moved, &fake.lock);
+            pthread_cond_wait(&s->moved, &fake.lock);
         if (!s->head)
             break;
         run(s);
@@ -94,10 +95,15 @@ cu_stream fake_stream_make(cu_ctx c, bool is_blocking, bool is_legacy)
 
 cu_stream fake_stream(cu_stream s)
 {
+    static __thread cu_stream of_thread[16];
     cu_ctx c = fake_current();
 
     if (!s || s == (cu_stream)1)
         return c->legacy;
+    if (s == (cu_stream)2) {
+        cu_stream *mine = &of_thread[c->device];
+        return *mine ? *mine : (*mine = fake_stream_make(c, true, false));
+    }
     for (int i = 0; i < 16; i++)
         for (cu_stream t = fake.ctx[i].streams; t; t = t->next)
             if (t == s && !t->is_ending)
@@ -110,6 +116,7 @@ static void append(cu_stream s, struct entry *e)
     *s->tail = e;
     s->tail = &e->next;
     s->n_queued++;
+    pthread_cond_signal(&s->moved);
 }
 
 static void append_wait(cu_stream s, cu_stream other)
@@ -122,8 +129,35 @@ static void append_wait(cu_stream s, cu_stream other)
     append(s, w);
 }
 
+bool fake_captures_blocking(cu_ctx c)
+{
+    for (cu_stream s = c->streams; s; s = s->next)
+        if (s->is_blocking && s->capture)
+            return true;
+    return false;
+}
+
+/* What a capture forbids; what implies a dependency on one breaks it. */
+static int refusal(cu_stream s)
+{
+    if (s->capture)
+        return s->capture_status == CU_CAPTURE_BROKEN ? CU_CAPTURE_INVALIDATED : 0;
+    if (!s->is_legacy || !fake_captures_blocking(s->ctx))
+        return 0;
+    for (cu_stream o = s->ctx->streams; o; o = o->next)
+        if (o->is_blocking && o->capture)
+            o->capture_status = CU_CAPTURE_BROKEN;
+    return CU_CAPTURE_IMPLICIT;
+}
+
 int fake_push(cu_stream s, struct entry *e)
 {
+    int r = refusal(s);
+
+    if (r) {
+        free(e);
+        return r;
+    }
     if (s->capture) {
         *s->capture->tail = e;
         s->capture->tail = &e->next;
@@ -137,7 +171,6 @@ int fake_push(cu_stream s, struct entry *e)
         append_wait(s, s->ctx->legacy);
     }
     append(s, e);
-    pthread_cond_broadcast(&fake.moved);
     return 0;
 }
 

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Rows of device_ops that need no communicator: events of users' streams, waits of
+ * these, memory for results. Any thread calls them, but for the memory: the seat. None
+ * waits for the device, but a record of all streams with an old driver. */
+#include <errno.h>
+
+#include "runtime/backend/nccl/gpu.h"
+
+static bool is_all(const void *stream)
+{
+    return stream == DEVICE_STREAM_ALL || stream == DEVICE_STREAM_ALL_LATER;
+}
+
+static int say_captured(struct err *err)
+{
+    return err_set(
+        err, -EBUSY,
+        "the stream is being captured into a CUDA graph; call hvd outside of "
+        "it, or set HVD_GPU_GRAPH=1 for our own graphs");
+}
+
+static int refuse_capture(struct device *g, cu_stream s, struct err *err)
+{
+    int status = CU_CAPTURE_NONE, result = g->cu->stream_capturing(s, &status);
+
+    if (result == CU_CAPTURE_IMPLICIT || status != CU_CAPTURE_NONE)
+        return say_captured(err);
+    return result == CU_OK ? 0 : cuda_fail(g->cu, "cuStreamIsCapturing", result, err);
+}
+
+static int sync_all(struct device *g, struct device_event *e, struct err *err)
+{
+    int r = CUDA_TRY(g->cu, ctx_sync, err);
+
+    if (r < 0) {
+        event_fail(e);
+        return r;
+    }
+    return event_record(e, NULL, err);
+}
+
+/* Of all streams: by an event of the context, else by waiting for all of them, here,
+ * for which an event of a stream with nothing in it is as good as any, or in the
+ * launcher; there too, where the launcher captures, for the seat must not wait. */
+static int record_all(struct device *g,
+                      const void *stream,
+                      struct device_event *e,
+                      struct err *err)
+{
+    const bool has_event = g->cu->ctx_record_event && !g->config.syncs_ready;
+
+    if (stream == DEVICE_STREAM_ALL)
+        (void)pthread_mutex_lock(&g->whole);
+    else if (!has_event || pthread_mutex_trylock(&g->whole) != 0) {
+        event_record_later(e);
+        return 0;
+    }
+    int r = has_event ? event_record_all(e, err) : sync_all(g, e, err);
+    (void)pthread_mutex_unlock(&g->whole);
+    return r;
+}
+
+/* A call of a user's thread has failed with r: where the context is lost, all ranks are
+ * to hear why, and not only who called. */
+static int lose(struct device *g, int r, struct err *err)
+{
+    if (r != -EIO)
+        return r;
+    (void)gpu_name_rank(g, r, err);
+    gpu_broken(g, err ? err->text : "the CUDA context is lost");
+    return r;
+}
+
+int gpu_record(struct device *g,
+               void *stream,
+               struct device_event **ret,
+               struct err *err)
+{
+    struct device_event *e = NULL;
+    struct gpu_scope scope;
+    int r = gpu_check(g, err);
+
+    if (r == 0)
+        r = gpu_enter(g, &scope, err);
+    if (r < 0)
+        return r;
+    r = is_all(stream) ? 0 : refuse_capture(g, stream, err);
+    if (r == 0)
+        r = event_new(g->events, &e, err);
+    if (r == 0)
+        r = is_all(stream) ? record_all(g, stream, e, err)
+                           : event_record(e, stream, err);
+    gpu_leave(&scope);
+    if (r < 0) {
+        event_unref(e);
+        return r == -EBUSY ? say_captured(err) : lose(g, r, err);
+    }
+    *ret = e;
+    return 0;
+}
+
+int gpu_wait(struct device *g,
+             struct device_event *e,
+             void *stream,
+             uint64_t deadline_ns,
+             struct err *err)
+{
+    struct gpu_scope scope;
+    int r = event_wait_recorded(e, deadline_ns);
+
+    if (r == -ETIMEDOUT)
+        return err_set(err, r, "the work was not yet put on the GPU");
+    if (r < 0)
+        return gpu_check(g, err) < 0
+                   ? -ECONNABORTED
+                   : err_set(err, -ECONNABORTED, "the work was given up");
+    r = gpu_enter(g, &scope, err);
+    if (r < 0)
+        return r;
+    cu_stream s = is_all(stream) ? NULL : stream;
+    r = refuse_capture(g, s, err);
+    if (r == 0)
+        r = event_put_wait(e, s, err);
+    gpu_leave(&scope);
+    return lose(g, r, err);
+}
+
+/* In a stream where nothing else is: of the job's a graph may be captured meanwhile,
+ * and what is on the submitter's need not be waited for, nor by the pool. */
+int gpu_alloc(struct device *g,
+              uint64_t bytes,
+              void **ret,
+              struct device_event **ret_given,
+              struct err *err)
+{
+    struct device_event *e = NULL;
+    struct gpu_scope scope;
+    cu_ptr p = 0;
+    int r = gpu_enter(g, &scope, err);
+
+    if (r < 0)
+        return r;
+    r = event_new(g->events, &e, err);
+    if (r == 0)
+        r = memory_take(g->memory, bytes, memory_own(g->memory), &p, err);
+    if (r == 0)
+        r = event_record(e, memory_own(g->memory), err);
+    gpu_leave(&scope);
+    if (r < 0) {
+        event_unref(e);
+        return lose(g, r, err); /* of a context that is lost nothing goes back */
+    }
+    *ret = (void *)(uintptr_t)p;
+    *ret_given = e;
+    return 0;
+}
