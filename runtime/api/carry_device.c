@@ -12,6 +12,7 @@
  * Called by carry.c, in the seat, when the results' memory is there. */
 #include <errno.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "runtime/api/observe.h"
 #include "runtime/base/clock.h"
@@ -170,9 +171,48 @@ static void drop_ready(struct coordinator *co, const struct member_act *act)
     }
 }
 
+/* Before the first batch that a codec compresses: has every member its libraries? All
+ * are at this place, for plans are equal. -ENOTSUP: the same sentence on all. */
+static int open_codec(struct coordinator *co,
+                      struct process_set *set,
+                      const struct codec_plan *plans,
+                      size_t n,
+                      struct err *err)
+{
+    size_t i = 0;
+
+    while (i < n && !plans[i].is_compressed)
+        i++;
+    if (i == n || !codec_needs_library(plans[i].codec.id)
+        || set->codecs & 1u << plans[i].codec.id)
+        return 0;
+    AUTOFREE struct verdict *all = mem_calloc(set->n, sizeof(*all));
+    const enum codec_id id = plans[i].codec.id;
+    struct err why = ERR_INIT;
+    struct verdict mine = {.how = 1};
+    if (!all)
+        return err_set(err, -ENOMEM, "rank %u is out of memory for compression",
+                       co->rank);
+    if (co->gpu.ops->codec_open
+        && co->gpu.ops->codec_open(set->device_backend, &plans[i], &why) < 0) {
+        mine.how = 0;
+        memcpy(mine.why, why.text, strnlen(why.text, sizeof(mine.why) - 1));
+    }
+    int r = carry_verdicts(co, set, &mine, all, err);
+    for (uint32_t m = 0; m < set->n && r == 0; m++)
+        if (!all[m].how)
+            return err_set(err, -ENOTSUP,
+                           "compression %s of GPU tensors: rank %u (host %s): %s",
+                           codec_name(id), set->ranks[m],
+                           co->members[set->ranks[m]].host, all[m].why);
+    if (r == 0)
+        set->codecs |= 1u << id;
+    return r;
+}
+
 /* -ENOTSUP: of a codec, the same on all members. */
 static int post(struct coordinator *co,
-                const struct process_set *set,
+                struct process_set *set,
                 const struct member_act *act,
                 const struct batch *batch,
                 uint64_t *ret_ticket,
@@ -191,6 +231,7 @@ static int post(struct coordinator *co,
         return err_set(err, -ENOMEM, "rank %u is out of memory for compression",
                        co->rank);
     r = carry_codec_plans(co, act, set->n, plans, err);
+    r = r < 0 ? r : open_codec(co, set, plans, act->n_items, err);
     for (size_t i = 0; i < act->n_items; i++)
         names[i] = act->items[i].req->name;
     return r < 0 ? r

@@ -21,10 +21,6 @@
 #include "runtime/base/mem.h"
 
 enum { REFUSED, GOOD, CANNOT }; /* by the program's fault; - ; by NCCL's, memory's */
-struct verdict {                /* on the wire, of one member */
-    uint8_t how;
-    char why[255];
-};
 
 /* What this rank alone finds, before its device is asked. */
 static int
@@ -48,12 +44,11 @@ check(struct coordinator *co, const struct op *op, uint32_t number, struct err *
                                              : 0;
 }
 
-/* Everybody's, in members' order. */
-static int exchange(struct coordinator *co,
-                    const struct process_set *set,
-                    const struct verdict *mine,
-                    struct verdict *ret,
-                    struct err *err)
+int carry_verdicts(struct coordinator *co,
+                   const struct process_set *set,
+                   const struct verdict *mine,
+                   struct verdict *ret,
+                   struct err *err)
 {
     AUTOFREE uint64_t *counts = mem_calloc(set->n, sizeof(*counts));
     struct batch_item item = {
@@ -67,10 +62,13 @@ static int exchange(struct coordinator *co,
                           .n_items = 1};
 
     if (!counts)
-        return err_set(err, -ENOMEM, "rank %u is out of memory for a buffer", co->rank);
+        return err_set(err, -ENOMEM, "rank %u is out of memory", co->rank);
     for (uint32_t i = 0; i < set->n; i++)
         counts[i] = sizeof(*mine);
-    return carry_post(co, set->backend, &batch, err);
+    int r = carry_post(co, set->backend, &batch, err);
+    for (uint32_t i = 0; i < set->n && r == 0; i++)
+        ret[i].why[sizeof(ret[i].why) - 1] = 0;
+    return r;
 }
 
 /* 0: all could. Above: it ends with -status, and `why` says who could not. */
@@ -84,13 +82,12 @@ static int judge(struct coordinator *co,
     AUTOFREE struct verdict *all = mem_calloc(set->n, sizeof(*all));
     char name[NAME_SHOWN_MAX];
     int r =
-        all ? exchange(co, set, mine, all, err)
+        all ? carry_verdicts(co, set, mine, all, err)
             : err_set(err, -ENOMEM, "rank %u is out of memory for a buffer", co->rank);
 
     for (uint32_t i = 0; i < set->n && r == 0; i++) {
         if (all[i].how == GOOD)
             continue;
-        all[i].why[sizeof(all[i].why) - 1] = 0;
         (void)err_set(why, -EINVAL,
                       "tensor %s: its memory is registered on no rank, for rank %u "
                       "(host %s) cannot: %s",

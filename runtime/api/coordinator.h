@@ -218,6 +218,17 @@ int carry_register(struct coordinator *co,
                    struct process_set *set,
                    const struct member_act *act,
                    struct err *err);
+/* What each member of a set says of one question, in members' order: ret[set->n]. All
+ * of them ask it at the same place of the order. */
+struct verdict {
+    uint8_t how;
+    char why[255];
+};
+int carry_verdicts(struct coordinator *co,
+                   const struct process_set *set,
+                   const struct verdict *mine,
+                   struct verdict *ret,
+                   struct err *err);
 /* All buffers of a set, when none of its batches is on its way. */
 void carry_forget_set(struct coordinator *co, const struct process_set *set);
 void carry_finish(struct coordinator *co, struct op *op, int status, const char *text);

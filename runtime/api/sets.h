@@ -23,6 +23,7 @@ struct process_set {
     struct backend *backend;        /* owned; NULL when not in it; set 0: the world's */
     struct backend *device_backend; /* of its GPUs, over the other; NULL: none yet */
     uint32_t last_region;           /* the number that was given last; the seat's */
+    uint32_t codecs; /* bit of each whose libraries all members have; the seat's */
 };
 
 struct sets {

@@ -182,6 +182,12 @@ struct device_ops {
                       struct err *err);
     /* The event of a ticket that post has returned; a reference, NULL: long done. */
     struct device_event *(*ticket_event)(struct backend *b, uint64_t ticket);
+    /* Opens what the plan's codec needs of libraries here, before the first batch that
+     * it compresses on this communicator. -ENOTSUP: why it cannot; the caller tells the
+     * others. NULL: no codec needs any. */
+    int (*codec_open)(struct backend *b,
+                      const struct codec_plan *plan,
+                      struct err *err);
     /* A compressed batch (core/compress): items as of an ordinary allreduce, names for
      * what is kept, one plan an item; all copied. -ENOTSUP with one sentence on all
      * members: that is not built; the device is well, only these tensors fail. */

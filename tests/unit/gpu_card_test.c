@@ -43,7 +43,6 @@ static struct gpu_card random_card(struct seeded *r)
     c.is_deterministic = seeded_below(r, 2);
     c.n_streams = (uint8_t)seeded_next(r);
     c.may_share_gpu = seeded_below(r, 2);
-    c.has_blas = seeded_below(r, 2);
     c.has_graphs = seeded_below(r, 2);
     if (seeded_below(r, 2)) {
         random_bytes_of(r, c.parked_id, sizeof(c.parked_id));
@@ -67,7 +66,6 @@ static void assert_same(const struct gpu_card *a, const struct gpu_card *b)
     assert_int_equal(a->is_deterministic, b->is_deterministic);
     assert_int_equal(a->n_streams, b->n_streams);
     assert_int_equal(a->may_share_gpu, b->may_share_gpu);
-    assert_int_equal(a->has_blas, b->has_blas);
     assert_int_equal(a->has_graphs, b->has_graphs);
     assert_memory_equal(a->parked_id, b->parked_id, sizeof(a->parked_id));
     assert_int_equal(a->parked_rank, b->parked_rank);
@@ -179,7 +177,6 @@ static struct members good_members(void)
         c->host_hash = i / 2 + 1;
         c->direct_bytes = 1000 + i;
         c->n_streams = (uint8_t)(9 - i);
-        c->has_blas = true;
         c->has_graphs = true;
         c->is_deterministic = i == 0;
         c->uses_graphs = i != 0;
@@ -210,16 +207,12 @@ static void terms_are_member_0s_and_what_all_have(void **state)
     assert_true(t.is_deterministic);
     assert_false(t.uses_graphs);
     assert_false(t.registers);
-    assert_true(t.has_blas);
     assert_null(t.excluded);
 
-    m.v[3].has_blas = false;
-    assert_int_equal(gpu_cards_judge(m.v, ranks, NULL, N, &t, NULL), 0);
-    assert_false(t.has_blas);
     m.v[0].registers = true;
     m.v[0].n_streams = 0; /* nobody counted: one */
     assert_int_equal(gpu_cards_judge(m.v, ranks, hosts, 1, &t, NULL), 0);
-    assert_true(t.registers && t.has_blas);
+    assert_true(t.registers);
     assert_int_equal(t.n_streams, 1);
 }
 
@@ -266,11 +259,11 @@ static void the_first_sentence_that_applies_is_told(void **state)
     says(&m, -ENODEV, "rank 1 (host a) cannot move tensors on GPUs: p");
     m.v[1].version = 1;
     says(&m, -EPROTO,
-         "ranks 0 and 1 have cards of version 2 and 1: all need the same version of "
+         "ranks 0 and 1 have cards of version 3 and 1: all need the same version of "
          "Ringmaster");
     for (uint32_t i = 0; i < N; i++)
-        m.v[i].version = 3;
-    says(&m, -EPROTO, "cards of version 3, not 2");
+        m.v[i].version = 4;
+    says(&m, -EPROTO, "cards of version 4, not 3");
 }
 
 static void one_gpu_for_two_is_sometimes_fine(void **state)

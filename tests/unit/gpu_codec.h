@@ -19,7 +19,6 @@ struct coding_case {
     const char *text;                     /* of the codec */
     const char *lossy;                    /* drain_body: without feedback */
     double slack, slack_bf16, slack_wide; /* wide: of float32 and float64 */
-    bool lacks_blas;                      /* rank 1 has found no cuBLAS */
     uint64_t max_bytes;                   /* kept between steps; 0: enough */
     bool is_alone;                        /* one tensor a batch */
     bool has_nans;                        /* and infinities, now and then */
@@ -393,6 +392,7 @@ static int coder_open(struct coder *c, struct backend *meeting, uint32_t me, cha
         .pool_bytes = 1u << 20,
     };
     const struct backend_env env = {.rank = me, .size = the_case->n};
+    const struct codec_plan power = {.codec = {.id = CODEC_POWERSGD}};
     struct err err = ERR_INIT;
 
     *c = (struct coder){.host = meeting,
@@ -402,10 +402,10 @@ static int coder_open(struct coder *c, struct backend *meeting, uint32_t me, cha
                         .own = {me + 1000}};
     if (row->open(&config, (int)me, &c->d, &err))
         return SAYS("open: %s", err.text);
-    if (coding->lacks_blas && me == 1)
-        c->d->cublas = NULL;
     if (row->comm_open(c->d, meeting, &env, case_ranks, &c->gpu, &err))
         return SAYS("open: %s", err.text);
+    if (row->codec_open(c->gpu, &power, &err))
+        return SAYS("libraries: %s", err.text);
     c->stream = c->d->streams[0];
     return codec_state_new(max_bytes, false, &c->state) ? SAYS("no memory") : 0;
 }

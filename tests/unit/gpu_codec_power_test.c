@@ -171,44 +171,6 @@ static void a_nan_is_delivered_and_does_not_stay(void **state)
     run_case(&(struct gpu_case){.n = 3, .row_body = nan_body});
 }
 
-static int
-refuse_body(struct backend *meeting, uint32_t me, struct party *p, char *said)
-{
-    struct coded b = {
-        .dtype = DT_F32, .op = OP_SUM, .pre = 1, .post = 1, .n = 1, .which = {0}};
-    struct err err = ERR_INIT;
-    struct coder c;
-    void *dev = NULL;
-    uint64_t ticket;
-
-    (void)p;
-    if (coder_open(&c, meeting, me, said))
-        return 1;
-    int rc = coded_plan(&c, &b, "powersgd");
-    rc = rc ? rc : alloc_on(row, c.d, CODED_ROOM, c.stream, &dev, &err);
-    if (!rc && post_gpu(&c, &b, dev, dev, &ticket, &err) != -ENOTSUP)
-        rc = SAYS("rank %u: was not refused", me);
-    if (!rc
-        && strcmp(err.text,
-                  "compression powersgd of GPU tensors needs cuBLAS on all ranks "
-                  "(libcublas.so.13, .12 or .11 was not found)")
-               != 0)
-        rc = SAYS("rank %u: %s", me, err.text);
-    row->free(dev, c.stream);
-    if (!rc && (coded_plan(&c, &b, "int8") || one_batch(&c, &b, &err)))
-        rc = SAYS("rank %u, after it: %s", me, err.text);
-    return coder_close(&c, rc, said);
-}
-
-static void a_rank_without_cublas_is_one_sentence_on_all(void **state)
-{
-    static const struct coding_case k = {.text = "", .lacks_blas = true};
-
-    (void)state;
-    coding = &k;
-    run_case(&(struct gpu_case){.n = 3, .row_body = refuse_body});
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -217,7 +179,6 @@ int main(void)
         cmocka_unit_test(nothing_is_lost_over_the_steps),
         cmocka_unit_test(factors_of_a_batch_are_summed_at_once_unless_deterministic),
         cmocka_unit_test(a_nan_is_delivered_and_does_not_stay),
-        cmocka_unit_test(a_rank_without_cublas_is_one_sentence_on_all),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

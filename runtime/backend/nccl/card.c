@@ -63,7 +63,6 @@ void gpu_card_write(const struct gpu_card *c, uint8_t ret[GPU_CARD_BYTES])
     put(&at, c->is_deterministic, 1);
     put(&at, c->n_streams, 1);
     put(&at, c->may_share_gpu, 1);
-    put(&at, c->has_blas, 1);
     put(&at, c->has_graphs, 1);
     put_bytes(&at, c->parked_id, sizeof(c->parked_id));
     put(&at, c->parked_rank, 4);
@@ -140,7 +139,6 @@ int gpu_card_read(const uint8_t p[GPU_CARD_BYTES],
     c.is_deterministic = get_bool(&r);
     c.n_streams = (uint8_t)get(&r, 1);
     c.may_share_gpu = get_bool(&r);
-    c.has_blas = get_bool(&r);
     c.has_graphs = get_bool(&r);
     get_bytes(&r, c.parked_id, sizeof(c.parked_id));
     c.parked_rank = (uint32_t)get(&r, 4);
@@ -322,10 +320,8 @@ int gpu_cards_judge(const struct gpu_card *v,
         .registers = v[0].registers,
         .is_deterministic = v[0].is_deterministic,
         .n_streams = UINT8_MAX,
-        .has_blas = true,
     };
     for (uint32_t i = 0; i < n; i++) {
-        t.has_blas &= v[i].has_blas;
         t.uses_graphs &= v[i].has_graphs;
         t.n_streams = v[i].n_streams < t.n_streams ? v[i].n_streams : t.n_streams;
     }

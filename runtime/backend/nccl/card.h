@@ -11,7 +11,7 @@
 #include "runtime/base/err.h"
 
 #define GPU_CARD_BYTES      512
-#define GPU_CARD_VERSION    2
+#define GPU_CARD_VERSION    3
 #define GPU_CARD_MAX_PARKED (1u << 20) /* members of a parked communicator */
 
 /* First NCCL whose ncclCommRevoke keeps a communicator that ncclCommShrink takes. */
@@ -26,7 +26,7 @@ struct gpu_card {
     uint64_t direct_bytes;
     bool uses_graphs, registers, is_deterministic;
     /* All must. */
-    bool may_share_gpu, has_blas, has_graphs;
+    bool may_share_gpu, has_graphs;
     uint8_t n_streams; /* at most; the least counts */
     /* Of the communicator that this member kept over a failure; size 0: none. */
     uint8_t parked_id[16];
@@ -47,7 +47,7 @@ enum comm_how { COMM_FRESH, COMM_SHRINK };
 struct comm_terms {
     enum comm_how how;
     uint64_t direct_bytes;
-    bool registers, is_deterministic, has_blas;
+    bool registers, is_deterministic;
     bool uses_graphs; /* member 0's wish, and every driver has them */
     uint32_t n_streams;
     uint32_t

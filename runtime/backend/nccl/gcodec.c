@@ -65,6 +65,14 @@ struct extra { /* of a job; of one without a batch: number alone */
     struct gcodec_kept *kept[];
 };
 
+int gcodec_open(struct backend *b, const struct codec_plan *plan, struct err *err)
+{
+    const struct comm *c = (const struct comm *)b;
+    const struct gcodec_row *row = row_of(plan->codec.id);
+
+    return row && row->open ? row->open(c->g, err) : 0;
+}
+
 int gcodec_post(struct backend *b,
                 const struct batch *batch,
                 const char *const *names,

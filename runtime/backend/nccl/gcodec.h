@@ -37,6 +37,9 @@ struct gcodec_item {
  * scratch. The last round adds no calls. */
 struct gcodec_row {
     unsigned n_rounds;
+    /* The seat, before the first batch: opens libraries. -ENOTSUP: this rank has none.
+     * NULL: it needs none. */
+    int (*open)(struct device *g, struct err *err);
     /* The seat, of each plan: 0, or -ENOTSUP and a sentence that is the same on all
      * members. NULL: always 0. */
     int (*check)(const struct comm *c, const struct codec_plan *plan, struct err *err);
@@ -69,6 +72,8 @@ static inline uint64_t gcodec_piece(uint64_t *at, uint64_t bytes)
 
 /* --- gcodec.c --- */
 
+/* device_ops.codec_open; the seat. */
+int gcodec_open(struct backend *b, const struct codec_plan *plan, struct err *err);
 /* device_ops.post_codec; the seat. -ENOTSUP: the same sentence on all members, and
  * nothing was begun: the device is well. */
 int gcodec_post(struct backend *b,

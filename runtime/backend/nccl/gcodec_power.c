@@ -101,12 +101,17 @@ static const float *floats(cu_ptr p)
 
 /* --- plans --- */
 
+static int open_blas(struct device *g, struct err *err)
+{
+    if (g->cublas || cublas_load(g->cu->version, &g->cublas, NULL) == 0)
+        return 0;
+    return err_set(err, -ENOTSUP,
+                   "cuBLAS is needed (libcublas.so.13, .12 or .11 was not found)");
+}
+
 static int check(const struct comm *c, const struct codec_plan *plan, struct err *err)
 {
-    if (!c->terms.has_blas)
-        return err_set(err, -ENOTSUP,
-                       "compression powersgd of GPU tensors needs cuBLAS on all ranks "
-                       "(libcublas.so.13, .12 or .11 was not found)");
+    (void)c;
     if (plan->rows > INT_MAX || plan->cols > INT_MAX)
         return err_set(err, -ENOTSUP,
                        "compression powersgd of a GPU tensor of 2^31 rows or columns "
@@ -431,6 +436,7 @@ static int run(struct post *p,
 
 const struct gcodec_row gcodec_powersgd = {
     .n_rounds = 3,
+    .open = open_blas,
     .check = check,
     .scratch_bytes = scratch_bytes,
     .batch = run,

@@ -14,7 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/backend/nccl/cublas_dl.h"
 #include "runtime/backend/nccl/futex.h"
 #include "runtime/base/mem.h"
 
@@ -332,8 +331,6 @@ static int check_ordinal(const struct cuda_api *cu,
 static int
 load(const struct device_config *c, int ordinal, struct device *g, struct err *err)
 {
-    struct err ignored = ERR_INIT; /* cuBLAS is for PowerSGD alone */
-
     if (gpu_process_has_leaked())
         return err_set(err, -EBUSY,
                        "work on the GPU of an earlier world would not stop: restart "
@@ -345,8 +342,6 @@ load(const struct device_config *c, int ordinal, struct device *g, struct err *e
         r = gpu_load_nccl(c, &g->nccl, err);
     if (r == 0)
         r = gpu_process_device(ordinal, c->pool_bytes, &g->ctx, &g->memory, err);
-    if (r == 0 && cublas_load(g->cu->version, &g->cublas, &ignored) < 0)
-        g->cublas = NULL;
     return r;
 }
 

@@ -54,7 +54,7 @@ struct device {
     const struct cuda_api *cu;
     const struct nccl_api *nccl;
     const struct nvml_api *nvml;     /* NULL: no libnvidia-ml.so.1 */
-    const struct cublas_api *cublas; /* NULL: none found */
+    const struct cublas_api *cublas; /* NULL: not opened; the seat's */
     const struct gpu_hooks *hooks;
     struct device_config config; /* strings and arrays are ours */
     int ordinal;

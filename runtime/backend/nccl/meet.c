@@ -107,7 +107,6 @@ static void fill_card(const struct device *g, struct gpu_card *c)
         .n_streams = (uint8_t)g->n_streams,
         .may_share_gpu =
             g->nccl->version >= SHARES_GPU && shares && strcmp(shares, "1") == 0,
-        .has_blas = g->cublas != NULL,
         .has_graphs = g->cu->graph_make != NULL,
     };
     memcpy(c->uuid, g->uuid.bytes, sizeof(c->uuid));

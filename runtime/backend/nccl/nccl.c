@@ -180,6 +180,7 @@ __attribute__((visibility("default"))) const struct device_ops hvd_cuda_device_o
     .comm_refuse = comm_refuse,
     .comm_split = comm_split,
     .ticket_event = comm_ticket_event,
+    .codec_open = gcodec_open,
     .post_codec = gcodec_post,
     .post_check = check_post,
     .bad_item = check_bad_item,

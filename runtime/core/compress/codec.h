@@ -74,6 +74,11 @@ struct codec { /* parameters that the codec does not have are 0 */
 #define CODEC_TEXT_MAX 80 /* what codec_format writes, with NUL */
 
 const char *codec_name(enum codec_id id);
+/* On GPUs, where cuBLAS does its products. */
+static inline bool codec_needs_library(enum codec_id id)
+{
+    return id == CODEC_POWERSGD;
+}
 /* field is for the sentence ("HVD_COMPRESSION"). NULL and "" are none. -EINVAL. */
 int codec_parse(const char *field,
                 const char *text,
