@@ -20,6 +20,7 @@
 #include "runtime/launch/gpu_info.h"
 
 #define ANSWER_MAX_BYTES 16384
+#define OLDEST_SM        70 /* as backend/nccl/report.h has it */
 
 static const char script[] =
     "import sys\n"
@@ -151,9 +152,10 @@ static void render_gpus(const struct gpu_report *r, struct strbuf *out)
                       *r->cuda ? r->cuda : "of unknown version");
     for (size_t i = 0; i < r->n_gpus; i++) {
         const struct gpu_report_gpu *g = &r->gpus[i];
-        strbuf_printf(out, "    GPU %u: %s, %llu MiB, sm_%u, %s%s\n", g->index, g->name,
-                      (unsigned long long)g->memory_mib, g->sm, g->uuid,
-                      g->is_mig ? ", a MIG instance" : "");
+        strbuf_printf(out, "    GPU %u: %s, %llu MiB, sm_%u, %s%s%s\n", g->index,
+                      g->name, (unsigned long long)g->memory_mib, g->sm, g->uuid,
+                      g->is_mig ? ", a MIG instance" : "",
+                      g->sm < OLDEST_SM ? ", too old: sm_70 or later is needed" : "");
     }
     if (r->n_gpus)
         strbuf_printf(out, "    GPU kernels: %s\n", *r->kernels ? r->kernels : "none");

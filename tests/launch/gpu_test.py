@@ -193,6 +193,10 @@ def test_check_build_tells_of_gpus(folder):
     has(out, "    GPU 2: NVIDIA Fake")
     has(out, "    GPU kernels: sm_70 ")
     has(out, "    NVLink: 0-1:2 2-switch:2\n")
+    out = check_build(folder, **fakes(HVD_FAKE_OLD="2"))
+    has(out, "    [X] NCCL\n")
+    same(out.count("too old"), 1)
+    has(out, "-000000000002, too old: sm_70 or later is needed\n")
     out = check_build(folder, **fakes(HVD_FAKE_MIG="1"))
     has(out, ", a MIG instance\n")
 

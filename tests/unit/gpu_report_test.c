@@ -127,6 +127,23 @@ static int old_gpu(void)
                       "later is needed");
 }
 
+static int old_gpu_beside_a_new_one(void)
+{
+    (void)setenv("HVD_FAKE_OLD", "1", 1);
+    fake.setup(NULL, "2", NULL);
+    gpu_report(&(const struct device_config){0}, "ptx_70", &r);
+    CHILD_NEEDS(r.n_gpus == 2 && r.gpus[0].sm == 90 && r.gpus[1].sm == 61);
+    CHILD_NEEDS(!r.problem[0]);
+    return 0;
+}
+
+static void a_gpu_for_the_display_is_no_problem(void **state)
+{
+    (void)state;
+    fake_begin();
+    assert_int_equal(in_child(old_gpu_beside_a_new_one), 0);
+}
+
 static void the_first_problem_is_told(void **state)
 {
     (void)state;
@@ -211,6 +228,7 @@ int main(void)
         cmocka_unit_test(all_that_is_there_is_told),
         cmocka_unit_test(instances_are_told_apart),
         cmocka_unit_test(nvml_may_be_absent),
+        cmocka_unit_test(a_gpu_for_the_display_is_no_problem),
         cmocka_unit_test(the_first_problem_is_told),
         cmocka_unit_test(the_program_prints_lines),
         cmocka_unit_test(the_bundled_nccl_is_found),

@@ -53,7 +53,8 @@ static void describe_gpu(const struct cuda_api *cu, int i, struct device_gpu *g)
 
 static void describe_gpus(const struct cuda_api *cu, struct device_report *r)
 {
-    char text[160];
+    char text[160] = "";
+    uint32_t n_old = 0;
     int n = 0;
 
     if (cu->device_count(&n) != CU_OK || n < 0)
@@ -62,15 +63,16 @@ static void describe_gpus(const struct cuda_api *cu, struct device_report *r)
     for (uint32_t i = 0; i < r->n_gpus; i++) {
         struct device_gpu *g = &r->gpus[i];
         describe_gpu(cu, (int)i, g);
-        if (g->sm >= REPORT_OLDEST_SM)
+        if (g->sm >= REPORT_OLDEST_SM || n_old++ > 0)
             continue;
         (void)snprintf(
             text, sizeof(text),
             "GPU %u (%s) has compute capability %d.%d; %d.%d or later is needed", i,
             g->name, g->sm / 10, g->sm % 10, REPORT_OLDEST_SM / 10,
             REPORT_OLDEST_SM % 10);
-        set_problem(r, text);
     }
+    if (n_old > 0 && n_old == r->n_gpus) /* one for a display is no rank's */
+        set_problem(r, text);
 }
 
 void gpu_report(const struct device_config *c,

@@ -34,6 +34,7 @@ static void see(void)
     fake.is_mig = number("HVD_FAKE_MIG", NULL, 0) != 0;
     fake.has_pools = number("HVD_FAKE_NOPOOL", over.nopool, 0) == 0;
     fake.sm = (int)number("HVD_FAKE_SM", NULL, 90);
+    fake.old = (int)number("HVD_FAKE_OLD", NULL, -1);
     fake.delay_us = (unsigned)number("HVD_FAKE_DELAY_US", NULL, 0);
     fake.n_gpus = 0;
     for (int i = 0; !list && i < n && i < 16; i++)
@@ -202,14 +203,14 @@ int cuDeviceGetName(char *ret, int size, cu_device d)
 EXPORT int cuDeviceGetAttribute(int *ret, int attr, cu_device d);
 int cuDeviceGetAttribute(int *ret, int attr, cu_device d)
 {
-    int r = device(d);
+    int r = device(d), sm = d == fake.old ? 61 : fake.sm;
 
     if (r)
         return r;
     if (attr == CU_ATTR_SM_MAJOR)
-        *ret = fake.sm / 10;
+        *ret = sm / 10;
     else if (attr == CU_ATTR_SM_MINOR)
-        *ret = fake.sm % 10;
+        *ret = sm % 10;
     else if (attr == CU_ATTR_MULTIPROCESSORS)
         *ret = 4;
     else if (attr == CU_ATTR_MEMORY_POOLS)

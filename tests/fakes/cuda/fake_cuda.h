@@ -10,6 +10,7 @@
  *   HVD_FAKE_HOST=text    goes into the GPUs' uuid
  *   HVD_FAKE_MIG=1        the devices are MIG instances
  *   HVD_FAKE_SM=90        compute capability
+ *   HVD_FAKE_OLD=1        that of the second visible GPU is 6.1
  *   HVD_FAKE_NOPOOL=1     no memory pools
  *   HVD_FAKE_DELAY_US=n   before each entry of a stream
  *   HVD_FAKE_FAULTS=a=b,c=d   and the file HVD_FAKE_FILE, read anew at each question
@@ -109,7 +110,7 @@ struct fake {
     _Atomic bool is_init;
     int visible[16];
     bool is_mig, has_pools;
-    int sm;
+    int sm, old; /* compute capability; the device of 6.1, -1: none */
     unsigned delay_us;
     unsigned n_events, n_streams;
     unsigned long n_syncs;
