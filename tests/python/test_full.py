@@ -9,6 +9,7 @@ from test_examples import Runs, number
 from test_keras import paths
 from test_tensorflow import DIGITS, EAGER, OPTIMIZER, PATHS, SCRIPTS, TAPE, TensorFlow
 from test_tensorflow_examples import TensorFlowExamples
+from test_tensorflow_gpu import SCRIPT_ON_GPU, gpus
 
 
 class Compiled(JobTest):
@@ -134,6 +135,13 @@ class MoreTensorFlowState(JobTest):
     def test_tensorflow_after_torch_2(self):
         words = "tensorflow_and_torch.py", "last"
         self.run_checks(2, *words, TORCH_PACKAGES=packages("torch"), label="torch, TensorFlow", timeout=240)
+
+
+@each_tf
+class MoreTensorFlowGpu(JobTest):
+    def test_2(self):
+        cuda = "12040" if self.tf == "tf" else "12050"
+        self.run_checks(2, SCRIPT_ON_GPU, timeout=240, label=f"CUDA {cuda}", **gpus(cuda))
 
 
 class OlderTensorFlow(TensorFlow):
