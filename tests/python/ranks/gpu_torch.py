@@ -447,6 +447,21 @@ def fewer_bits_on_the_way():
 
 
 @check
+def adasum_of_half_the_bits():
+    """Horovod's usual pair on GPUs; of equal vectors it is the vector itself."""
+    for codec in (hvd.Compression.fp16, hvd.Compression.bf16):
+        x = on_gpu(1.0, -2.0, 0.5)
+        same(hvd.allreduce(x, op=hvd.Adasum, compression=codec), [1.0, -2.0, 0.5])
+        named = parameters(2)
+        base = torch.optim.SGD([p for _, p in named], lr=1.0)
+        optimizer = hvd.DistributedOptimizer(base, named, op=hvd.Adasum, compression=codec)
+        sum((p.as_subclass(torch.Tensor) * 2.0).sum() for _, p in named).backward()
+        optimizer.step()
+        for _, p in named:
+            assert np.allclose(p.detach().cpu().numpy(), -2.0, atol=1e-3), p
+
+
+@check
 def a_gradient_that_is_missing_is_zeros():
     named = parameters(2)
     optimizer = optimizer_of(named)
