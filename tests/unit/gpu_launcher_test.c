@@ -330,6 +330,8 @@ static int a_call_that_never_ends(void)
         usleep(100);
     CHILD_NEEDS(clock_now_ns() - began_ns < NS_PER_S);
     CHILD_NEEDS(seen.was_quiet == 0);
+    /* whoever waits for what it was to record is not left behind with it */
+    CHILD_NEEDS(gpu_wait(g, done, NULL, UINT64_MAX, &err) == -ECONNABORTED);
     CHILD_NEEDS(gpu_close(g) == -EBUSY);
     CHILD_NEEDS(gpu_open(&some_config, 0, &hooks, NULL, &next, &err) == -EBUSY);
     CHILD_NEEDS(strstr(err.text, "restart the process"));

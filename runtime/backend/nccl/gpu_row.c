@@ -5,6 +5,9 @@
 #include <errno.h>
 
 #include "runtime/backend/nccl/gpu.h"
+#include "runtime/base/clock.h"
+
+#define WAIT_SLICE_NS (100 * NS_PER_MS)
 
 static bool is_all(const void *stream)
 {
@@ -99,6 +102,25 @@ int gpu_record(struct device *g,
     return 0;
 }
 
+/* Its launcher may sit in a call for ever, and be left behind with the event. */
+static int wait_recorded(struct device *g, struct device_event *e, uint64_t deadline_ns)
+{
+    for (;;) {
+        const bool has_ended =
+            atomic_load_explicit(&g->life, memory_order_acquire) == GPU_ENDED;
+        const uint64_t now_ns = clock_now_ns();
+        const bool is_last = deadline_ns < now_ns + WAIT_SLICE_NS;
+        int r = event_wait_recorded(e, has_ended ? now_ns
+                                       : is_last ? deadline_ns
+                                                 : now_ns + WAIT_SLICE_NS);
+
+        if (r != -ETIMEDOUT)
+            return r;
+        if (has_ended || is_last)
+            return has_ended ? -ECONNABORTED : r;
+    }
+}
+
 int gpu_wait(struct device *g,
              struct device_event *e,
              void *stream,
@@ -106,7 +128,7 @@ int gpu_wait(struct device *g,
              struct err *err)
 {
     struct gpu_scope scope;
-    int r = event_wait_recorded(e, deadline_ns);
+    int r = wait_recorded(g, e, deadline_ns);
 
     if (r == -ETIMEDOUT)
         return err_set(err, r, "the work was not yet put on the GPU");
