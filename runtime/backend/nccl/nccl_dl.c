@@ -110,6 +110,17 @@ struct search {
     struct err first;
 };
 
+/* NCCL calls itself by name (ncclCommGetAsyncError at each collective). Where all
+ * libraries see the names of another one (its library was loaded so, or has NCCL in
+ * it), ours must see its own first. */
+static int own_names(const char *path)
+{
+    if (!dlsym(RTLD_DEFAULT, "ncclCommGetAsyncError"))
+        return 0;
+    void *lib = dlopen(path, RTLD_NOW | RTLD_NOLOAD); /* is it that one? */
+    return lib ? 0 : RTLD_DEEPBIND;
+}
+
 static int try_one(struct search *s,
                    const char *what,
                    const char *path,
@@ -117,7 +128,8 @@ static int try_one(struct search *s,
                    struct nccl_api *ret)
 {
     struct err err = ERR_INIT;
-    void *lib = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE | flags);
+    void *lib =
+        dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE | own_names(path) | flags);
 
     if (lib) {
         int r = read_library(lib, path, ret, &err);
