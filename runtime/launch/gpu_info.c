@@ -181,6 +181,15 @@ static void write_line(const struct gpu_report *r, const char *before, int fd)
     strbuf_release(&line);
 }
 
+/* Of others' descriptors none: a guard, or a peer, waits for the end of all who have
+ * its. *fd: the one that is written to. */
+static void keep_only(int *fd)
+{
+    if (*fd > 3 && dup3(*fd, 3, O_CLOEXEC) == 3)
+        *fd = 3;
+    fd_close_from(*fd > 2 ? *fd + 1 : 3);
+}
+
 /* The process that asks. line: what goes before it on fd; NULL: a log is kept. */
 static void
 tell(const struct signals *signals, char *const *env, const char *line, int fd)
@@ -195,6 +204,7 @@ tell(const struct signals *signals, char *const *env, const char *line, int fd)
     if (pid != 0)
         return;
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* cannot fail */
+    keep_only(&fd);
     AUTOFREE struct gpu_report *r = mem_zalloc(sizeof(*r));
     bool has_run = false;
     if (r && getppid() == self && ask(signals, env, r, &has_run)) {

@@ -440,9 +440,12 @@ def hanging(folder, where):
         "hvd-gpu runs", lambda: [int(read(p)) for p in glob.glob(f"{folder}/pid.*") if read(p)]
     )
     wait_until("ranks run all the same", lambda: job.out.count("here") == 2)
+    since = time.monotonic()
     with open(f"{folder}/end", "w", encoding="ascii"):
         pass
     same(job.end(), 0, job.err)
+    took = time.monotonic() - since
+    assert took < 3 + SLACK_S, f"the end was held up for {took:.1f} s, of 10 that hvd-gpu has"
     wait_until("hvd-gpu has gone with its agents", lambda: not any(is_alive(p) for p in pids))
     for path in [*glob.glob(f"{folder}/pid.*"), f"{folder}/end"]:
         os.unlink(path)
