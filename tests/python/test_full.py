@@ -113,7 +113,7 @@ class MoreTensorFlowV1(JobTest):
 
     @only_tf("tf")
     def test_2_without_tensorflow_2s_behaviour(self):
-        self.run_checks(2, (OPTIMIZER,), timeout=300)
+        self.run_checks(2, ("v1_sessions.py v1", OPTIMIZER), timeout=300)
 
     @only_tf("tf215")
     def test_2(self):

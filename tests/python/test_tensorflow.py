@@ -20,10 +20,10 @@ EAGER = ("v1_eager.py", "v1_optimizer.py session", "v1_sessions.py session")
 V1 = ("readme_tensorflow.py v1", "v1_sessions.py v1", "v1_convergence.py")
 OPTIMIZER = "v1_optimizer.py v1"
 # What one TensorFlow shows is left out under the other: test_full.py has it there. TensorFlow 2's behaviour with
-# sessions under one, without it under the other; V1's training under the older one (under the newest that of the
-# example), and the values of every type under the newest (the kernels are the same files).
+# sessions under one, without it under the other, where V1's training is, too (under the newest there are the README's
+# program and the example); the values of every type under the newest (the kernels are the same files).
 FEWER = {
-    "tf": (*SCRIPTS, *EAGER, *V1[:-1]),
+    "tf": (*SCRIPTS, *EAGER, V1[0]),
     "tf215": (SCRIPTS[0], SCRIPTS[1], SCRIPTS[3], *V1, OPTIMIZER, "keras_sessions.py"),
 }
 # reductions, the tape, local aggregation, broadcasts of variables
