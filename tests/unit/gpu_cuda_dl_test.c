@@ -71,6 +71,15 @@ static void error_text_names_call_and_code(void **state)
     assert_int_equal(cuda_fail(&fake.cu, "cuInit", CU_SYSTEM_DRIVER_MISMATCH, &err),
                      -ENOTSUP);
     assert_non_null(strstr(err.text, "does not fit the driver of the host"));
+    assert_int_equal(cuda_fail(&fake.cu, "cuInit", CU_SYSTEM_NOT_READY, &err), -ENODEV);
+    assert_string_equal(
+        err.text, "cuInit: system not yet initialized (CUDA_ERROR_SYSTEM_NOT_READY)"
+                  "; where GPUs have NVSwitches, the host's service "
+                  "nvidia-fabricmanager must run, in the version of the driver");
+    assert_int_equal(cuda_fail(&fake.cu, "cuX", CU_DEVICE_UNAVAILABLE, &err), -EBUSY);
+    assert_string_equal(err.text, "cuX: CUDA error 46; another process has this GPU, "
+                                  "whose compute mode is exclusive (nvidia-smi -q -d "
+                                  "COMPUTE,PIDS)");
     assert_string_equal(cuda_symbol(CUDA_stream_wait), "cuStreamWaitEvent");
     assert_int_equal(fake.cu.init(0), 0);
     assert_int_equal(CUDA_TRY(&fake.cu, device_get, &err, &(cu_device){0}, 99),

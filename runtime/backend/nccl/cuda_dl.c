@@ -103,8 +103,11 @@ static int code_of(int result)
     switch (result) {
     case CU_OUT_OF_MEMORY:
         return -ENOMEM;
+    case CU_DEVICE_UNAVAILABLE:
+        return -EBUSY;
     case CU_NO_DEVICE:
     case CU_INVALID_DEVICE:
+    case CU_SYSTEM_NOT_READY:
         return -ENODEV;
     case CU_INVALID_IMAGE:
     case CU_NO_BINARY:
@@ -119,18 +122,34 @@ static int code_of(int result)
     }
 }
 
+/* What the driver's own text leaves open; "": nothing. */
+static const char *advice(int result)
+{
+    if (is_lost(result))
+        return "; the CUDA context of this process is lost: restart it";
+    switch (result) {
+    case CU_SYSTEM_DRIVER_MISMATCH:
+    case CU_COMPAT_NOT_SUPPORTED:
+        return "; libcuda.so.1 of this container does not fit the driver of the host";
+    case CU_SYSTEM_NOT_READY:
+        return "; where GPUs have NVSwitches, the host's service nvidia-fabricmanager "
+               "must run, in the version of the driver";
+    case CU_DEVICE_UNAVAILABLE:
+        return "; another process has this GPU, whose compute mode is exclusive "
+               "(nvidia-smi -q -d COMPUTE,PIDS)";
+    default: /* a number of the driver's, not an enum of ours */
+        return "";
+    }
+}
+
 int cuda_fail(const struct cuda_api *api, const char *call, int result, struct err *err)
 {
-    const char *name = NULL, *text = NULL, *more = "";
+    const char *name = NULL, *text = NULL, *more = advice(result);
 
     if (api->error_name(result, &name) != CU_OK || !name)
         name = NULL;
     if (api->error_text(result, &text) != CU_OK || !text)
         text = "error";
-    if (is_lost(result))
-        more = "; the CUDA context of this process is lost: restart it";
-    else if (result == CU_SYSTEM_DRIVER_MISMATCH || result == CU_COMPAT_NOT_SUPPORTED)
-        more = "; libcuda.so.1 of this container does not fit the driver of the host";
     if (name)
         return err_set(err, code_of(result), "%s: %s (%s)%s", call, text, name, more);
     return err_set(err, code_of(result), "%s: CUDA error %d%s", call, result, more);
