@@ -107,6 +107,8 @@ class Place:
                     _native.wait_on_stream(handle, stream, timeout_ms)
             else:
                 _native.wait(handle, timeout_ms)
+                for stream in self.streams()[1:]:  # has nothing to wait for, but it is who reads
+                    _native.wait_on_stream(handle, stream, timeout_ms)
         except HorovodInternalError:
             with contextlib.suppress(HorovodInternalError):
                 _native.wait(handle)  # until then its memory is in use

@@ -252,9 +252,14 @@ def the_host_waits_where_it_is_told_to():
     try:
         with Calls(*WAITS) as calls:
             hvd.grouped_allreduce([on_gpu(1.0), on_gpu(2.0)], op=hvd.Sum, name="host")
+            assert [name for name, _ in calls.made] == ["wait", "wait"], calls.made
+            with stream(GPU.stream()):
+                handle = hvd.allgather_async(on_gpu(1.0), name="host")
+            hvd.synchronize(handle)
     finally:
         del os.environ["HOROVOD_ENABLE_ASYNC_COMPLETION"]
-    assert [name for name, _ in calls.made] == ["wait", "wait"], calls.made
+    assert [name for name, _ in calls.made[2:]] == ["wait", "wait_on_stream"], "nobody says who reads it"
+    assert calls.made[3][1][1] == 0
 
 
 @check
