@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """DistributedOptimizer: n ranks with their shares equal one rank with the joined batch."""
 
+import contextlib
 import warnings
 from collections import namedtuple
 
@@ -305,6 +306,26 @@ def optimizer_state_keeps_the_roots_layout():
     if R > 0:
         assert optimizer.state[p]["row"].is_contiguous()
     assert torch.equal(optimizer.state[p]["row"], torch.ones(3, 4))
+
+
+@check
+def a_gradient_that_is_changed_on_its_way_is_told():
+    """As GradScaler.step() does of who has not called synchronize()."""
+    for is_early in (False, True):
+        m = model()
+        optimizer = wrap(m)
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            loss_of(m, batch(0, R)).backward()
+            if not is_early:
+                optimizer.synchronize()
+            for p in m.parameters():
+                p.grad.mul_(1.0)
+            with contextlib.nullcontext() if is_early else optimizer.skip_synchronize():
+                optimizer.step()
+        told = [str(w.message) for w in seen if "changed after backward()" in str(w.message)]
+        assert len(told) == (len(list(m.parameters())) if is_early and N > 1 else 0), told
+        assert all("skip_synchronize" in text for text in told)
 
 
 @check

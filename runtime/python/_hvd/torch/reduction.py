@@ -14,6 +14,7 @@ Invariants
 """
 
 import contextlib
+import warnings
 
 import torch
 
@@ -29,6 +30,16 @@ _of_parameter = {}  # id(parameter) -> its reduction that has not ended; that ke
 _names = set()  # of those reductions
 
 QUEUED, STARTED, ENDED = range(3)
+
+
+def _warn_of_change(name):
+    """Silent otherwise, and not always there: the change and the reduction meet as they come."""
+    warnings.warn(
+        f"the gradient {name} was changed after backward(), while it was on its way to the other ranks: "
+        "what it is now is not defined. Call optimizer.synchronize() before gradients are clipped or "
+        "unscaled (GradScaler.step() unscales too), and step() inside optimizer.skip_synchronize()",
+        stacklevel=5,
+    )
 
 
 def settle(is_left):
@@ -84,7 +95,19 @@ def reduction_of(p, name, settings, sparse_dims):
 
 
 class Reduction:
-    __slots__ = ("p", "name", "settings", "world", "state", "handle", "sent", "ctx", "sparse_dims", "place")
+    __slots__ = (
+        "ctx",
+        "handle",
+        "name",
+        "p",
+        "place",
+        "sent",
+        "settings",
+        "sparse_dims",
+        "state",
+        "version",
+        "world",
+    )
 
     def __init__(self, p, name, settings, sparse_dims):
         unique, n = name, 1
@@ -160,6 +183,7 @@ class Reduction:
             is_held=is_held,
             place=self.place,
         )
+        self.version = grad._version  # what we write does not count
         self.state = STARTED
 
     def recall(self):
@@ -182,6 +206,8 @@ class Reduction:
             if callable(self.handle):
                 self.p.grad = self.handle()
             else:
+                if self.sent is self.p.grad and self.sent._version != self.version:
+                    _warn_of_change(self.name)
                 handles.finish(self.handle)
                 self._deliver()
         except BaseException as e:
