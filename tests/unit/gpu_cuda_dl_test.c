@@ -76,7 +76,7 @@ static void error_text_names_call_and_code(void **state)
         err.text, "cuInit: system not yet initialized (CUDA_ERROR_SYSTEM_NOT_READY)"
                   "; where GPUs have NVSwitches, the host's service "
                   "nvidia-fabricmanager must run, in the version of the driver");
-    assert_int_equal(cuda_fail(&fake.cu, "cuX", CU_DEVICE_UNAVAILABLE, &err), -EBUSY);
+    assert_int_equal(cuda_fail(&fake.cu, "cuX", CU_DEVICE_UNAVAILABLE, &err), -ENODEV);
     assert_string_equal(err.text, "cuX: CUDA error 46; another process has this GPU, "
                                   "whose compute mode is exclusive (nvidia-smi -q -d "
                                   "COMPUTE,PIDS)");

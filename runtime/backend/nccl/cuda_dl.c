@@ -104,7 +104,6 @@ static int code_of(int result)
     case CU_OUT_OF_MEMORY:
         return -ENOMEM;
     case CU_DEVICE_UNAVAILABLE:
-        return -EBUSY;
     case CU_NO_DEVICE:
     case CU_INVALID_DEVICE:
     case CU_SYSTEM_NOT_READY:
