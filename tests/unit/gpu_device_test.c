@@ -222,6 +222,32 @@ static void the_seat_does_not_wait_for_a_capture_of_ours(void **state)
     assert_int_equal(gpu_close(g), 0);
 }
 
+static void *record_all_main(void *arg)
+{
+    struct err err = ERR_INIT;
+    struct device_event *e;
+
+    return (void *)(intptr_t)gpu_record(arg, DEVICE_STREAM_ALL, &e, &err);
+}
+
+/* The launcher may never come back from a capture. */
+static void who_waits_for_a_capture_of_ours_is_not_left_behind(void **state)
+{
+    pthread_t thread;
+    void *result;
+
+    (void)state;
+    struct device *g = open_one();
+    assert_int_equal(pthread_mutex_lock(&g->whole), 0);
+    assert_int_equal(pthread_create(&thread, NULL, record_all_main, g), 0);
+    usleep(2000);
+    gpu_abort(g);
+    assert_int_equal(pthread_join(thread, &result), 0);
+    assert_int_equal((intptr_t)result, -ECONNABORTED);
+    assert_int_equal(pthread_mutex_unlock(&g->whole), 0);
+    assert_int_equal(gpu_close(g), 0);
+}
+
 static void record_all_is_all_streams(void **state)
 {
     struct err err = ERR_INIT;
@@ -556,6 +582,7 @@ int main(void)
         cmocka_unit_test(a_frameworks_capture_is_not_disturbed),
         cmocka_unit_test(record_refuses_a_capturing_stream),
         cmocka_unit_test(the_seat_does_not_wait_for_a_capture_of_ours),
+        cmocka_unit_test(who_waits_for_a_capture_of_ours_is_not_left_behind),
         cmocka_unit_test(record_all_is_all_streams),
         cmocka_unit_test(results_outlive_the_device),
         cmocka_unit_test(memory_that_is_read_is_no_other_result),

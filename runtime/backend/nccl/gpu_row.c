@@ -3,11 +3,13 @@
  * these, memory for results. Any thread calls them, but for the memory: the seat. None
  * waits for the device, but a record of all streams with an old driver. */
 #include <errno.h>
+#include <time.h>
 
 #include "runtime/backend/nccl/gpu.h"
 #include "runtime/base/clock.h"
 
 #define WAIT_SLICE_NS (100 * NS_PER_MS)
+#define LOCK_NAP_NS   100000
 
 static bool is_all(const void *stream)
 {
@@ -42,6 +44,18 @@ static int sync_all(struct device *g, struct device_event *e, struct err *err)
     return event_record(e, NULL, err);
 }
 
+/* The launcher, whose capture holds it, may be left behind with it. */
+static int lock_whole(struct device *g, struct err *err)
+{
+    int r = 0;
+
+    while (r == 0 && pthread_mutex_trylock(&g->whole) != 0) {
+        (void)nanosleep(&(struct timespec){0, LOCK_NAP_NS}, NULL); /* early is fine */
+        r = gpu_check(g, err);
+    }
+    return r;
+}
+
 /* Of all streams: by an event of the context, else by waiting for all of them, here,
  * for which an event of a stream with nothing in it is as good as any, or in the
  * launcher; there too, where the launcher captures, for the seat must not wait. */
@@ -51,14 +65,19 @@ static int record_all(struct device *g,
                       struct err *err)
 {
     const bool has_event = g->cu->ctx_record_event && !g->config.syncs_ready;
+    int r = 0;
 
-    if (stream == DEVICE_STREAM_ALL)
-        (void)pthread_mutex_lock(&g->whole);
-    else if (!has_event || pthread_mutex_trylock(&g->whole) != 0) {
+    if (stream == DEVICE_STREAM_ALL) {
+        r = lock_whole(g, err);
+    } else if (!has_event || pthread_mutex_trylock(&g->whole) != 0) {
         event_record_later(e);
         return 0;
     }
-    int r = has_event ? event_record_all(e, err) : sync_all(g, e, err);
+    if (r < 0) {
+        event_fail(e);
+        return r;
+    }
+    r = has_event ? event_record_all(e, err) : sync_all(g, e, err);
     (void)pthread_mutex_unlock(&g->whole);
     return r;
 }
