@@ -56,6 +56,21 @@ static void a_gpu_that_is_lost_has_fallen_off_the_bus(void **state)
     assert_int_equal(gpu_close(g), 0);
 }
 
+/* As the watcher in a call of NVML that does not return. */
+static void a_device_breaks_without_nvml(void **state)
+{
+    struct err err = ERR_INIT;
+    struct device *g = open_one();
+
+    (void)state;
+    assert_int_equal(pthread_mutex_lock(&g->xid_lock), 0);
+    gpu_broken(g, "NCCL failed");
+    assert_int_equal(gpu_check(g, &err), -ECONNABORTED);
+    assert_string_equal(err.text, "NCCL failed");
+    assert_int_equal(pthread_mutex_unlock(&g->xid_lock), 0);
+    assert_int_equal(gpu_close(g), 0);
+}
+
 static void each_common_one_says_whom_to_blame(void **state)
 {
     static const struct {
@@ -141,6 +156,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_gpu_that_is_lost_has_fallen_off_the_bus),
+        cmocka_unit_test(a_device_breaks_without_nvml),
         cmocka_unit_test(each_common_one_says_whom_to_blame),
         cmocka_unit_test(of_several_the_one_that_says_most_is_told),
         cmocka_unit_test(a_gpu_off_the_bus_ends_the_device_by_itself),

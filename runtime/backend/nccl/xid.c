@@ -1,20 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* XIDs, the driver's word on what a GPU or a program did, as NVML tells them: which of
  * several is kept for the cause of a device's end, and its sentence. Called by the
- * watcher, and by whoever breaks the device. */
+ * watcher, and by whoever breaks the device. NVML may not answer for a minute, while
+ * the driver waits for a GPU that hangs: the watcher, which asks most often, is the one
+ * that finds out; others then go on without it, for the seat must hear and tell. */
 #include <stdio.h>
+#include <time.h>
 
 #include "runtime/backend/nccl/gpu.h"
 #include "runtime/base/clock.h"
 
 #define XID_AGE_NS (10 * NS_PER_S) /* an older one has nothing to do with it */
+#define LOCK_NAPS  50              /* of a millisecond */
 
-bool gpu_hear_xids(struct device *g)
+/* xid_lock is held. */
+static bool hear(struct device *g)
 {
     unsigned xid;
     bool is_fatal = false;
 
-    (void)pthread_mutex_lock(&g->xid_lock);
     while (!is_fatal && g->xids && (xid = nvml_xids_next(g->nvml, g->xids)) != 0) {
         uint64_t now_ns = clock_now_ns();
         is_fatal |= nvml_xid_is_fatal(xid);
@@ -25,8 +29,26 @@ bool gpu_hear_xids(struct device *g)
         g->xid = xid;
         g->xid_ns = now_ns;
     }
+    return is_fatal;
+}
+
+bool gpu_hear_xids(struct device *g)
+{
+    (void)pthread_mutex_lock(&g->xid_lock);
+    bool is_fatal = hear(g);
     (void)pthread_mutex_unlock(&g->xid_lock);
     return is_fatal;
+}
+
+/* False: NVML has somebody, for long. */
+static bool lock_in_time(struct device *g)
+{
+    for (int i = 0; i < LOCK_NAPS; i++) {
+        if (pthread_mutex_trylock(&g->xid_lock) == 0)
+            return true;
+        (void)nanosleep(&(struct timespec){0, NS_PER_MS}, NULL); /* early is fine */
+    }
+    return false;
 }
 
 void gpu_tell_xid(struct device *g, char *ret, size_t size_bytes)
@@ -34,8 +56,9 @@ void gpu_tell_xid(struct device *g, char *ret, size_t size_bytes)
     char host[300];
 
     ret[0] = '\0';
-    (void)gpu_hear_xids(g); /* it is broken anyway */
-    (void)pthread_mutex_lock(&g->xid_lock);
+    if (!lock_in_time(g))
+        return;
+    (void)hear(g); /* it is broken anyway */
     unsigned xid = g->xid;
     bool is_new = xid != 0 && clock_now_ns() - g->xid_ns < XID_AGE_NS;
     (void)pthread_mutex_unlock(&g->xid_lock);
