@@ -21,6 +21,7 @@
 #include "runtime/backend/cpu/net.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/fd.h"
+#include "tests/unit/seeded.h"
 
 enum { MAX_MEMBERS = 10, SAID_BYTES = 640 };
 
@@ -363,11 +364,12 @@ static void sums_are_in_member_order_wherever_they_lie(void **state)
 static void full_socket_buffers_do_not_deadlock(void **state)
 {
     (void)state;
+    const size_t n = FEWER > 1 ? MODEST : ALL; /* both have more than buffers hold */
     struct mesh m = {
-        .n = 3, .body = body_reductions, .n_layouts = ALL, .buffer_bytes = 32768};
+        .n = 3, .body = body_reductions, .n_layouts = n, .buffer_bytes = 32768};
     mesh_run(&m);
     struct mesh two = {
-        .n = 2, .body = body_reductions, .n_layouts = ALL, .buffer_bytes = 32768};
+        .n = 2, .body = body_reductions, .n_layouts = n, .buffer_bytes = 32768};
     mesh_run(&two);
 }
 
@@ -523,7 +525,7 @@ static int broadcast_once(struct net *net, uint64_t n, uint32_t root, char *said
 static int body_moves(struct net *net, struct mesh *m, char *said)
 {
     static const uint64_t sizes[] = {0, 1, 1000, 50000, 900000};
-    size_t n_sizes = m->n > 3 ? 4 : 5;
+    size_t n_sizes = m->n > 3 || FEWER > 1 ? 4 : 5;
     int rc = 0;
     for (size_t k = 0; k < n_sizes && rc == 0; k++) {
         rc = alltoall_once(net, sizes[k], said);
