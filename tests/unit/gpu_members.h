@@ -113,6 +113,9 @@ static int case_body(struct backend *meeting, uint32_t me, struct party *p, char
     gpu_abort(g);
     if (!gpu_quiesce(g, clock_now_ns() + 5 * NS_PER_S))
         return rc ? rc : SAYS("rank %u: the device is not quiet", me);
+    struct comm *kept = g->comms; /* for a world that does not come */
+    if (kept && atomic_load(&kept->state) == COMM_PARKED)
+        (void)g->nccl->abort(TAKE(kept->nc[0]));
     comms_free(g, clock_now_ns() + 5 * NS_PER_S);
     if (gpu_close(g))
         return rc ? rc : SAYS("rank %u: the device did not close", me);
