@@ -6,7 +6,9 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -148,6 +150,52 @@ static void an_asynchronous_error_is_the_cause(void **state)
     (void)state;
     run_case(
         &(struct gpu_case){.n = 2, .body = async_error, .faults = "async_error=1:6@1"});
+}
+
+/* --- a launcher that wakes up late --- */
+
+static _Atomic bool is_late;
+
+/* In place of libc's, for the launcher's naps. */
+int nanosleep(const struct timespec *t, struct timespec *rest)
+{
+    const int rc = (int)syscall(SYS_nanosleep, t, rest);
+    char name[16] = "";
+
+    (void)pthread_getname_np(pthread_self(), name, sizeof(name));
+    if (atomic_load(&is_late) && strcmp(name, "hvd-gpu") == 0)
+        (void)usleep(500000);
+    return rc;
+}
+
+/* As on a machine that others keep busy: the watcher has waited for it as long as it
+ * may, and has aborted what the launcher was to ask for its state. */
+static int
+wakes_late(struct device *g, struct backend *meeting, struct party *p, char *said)
+{
+    struct err err = ERR_INIT;
+    struct device_event *last;
+    struct backend *b;
+
+    if (open_and_hang(g, meeting, 1, &b, &last, said))
+        return 1;
+    meet_all(p, 1);
+    (void)usleep(20000);
+    atomic_store(&is_late, true);
+    (void)usleep(100000); /* it naps */
+    gpu_broken(g, "rank 1 was killed by signal 9");
+    HOLDS(gpu_quiesce(g, clock_now_ns() + 10 * NS_PER_S));
+    (void)usleep(500000);
+    atomic_store(&is_late, false);
+    event_unref(last);
+    return 0;
+}
+
+static void a_launcher_that_wakes_up_late_asks_nothing(void **state)
+{
+    (void)state;
+    run_case(&(struct gpu_case){
+        .n = 3, .body = wakes_late, .faults = "init_hang=1", .version = "22809"});
 }
 
 /* --- nothing after the stop --- */
@@ -307,6 +355,7 @@ int main(void)
         cmocka_unit_test(a_start_can_be_aborted),
         cmocka_unit_test(a_call_in_progress_can_be_aborted),
         cmocka_unit_test(an_asynchronous_error_is_the_cause),
+        cmocka_unit_test(a_launcher_that_wakes_up_late_asks_nothing),
         cmocka_unit_test(nothing_is_called_after_the_stop),
         cmocka_unit_test(a_blocking_call_is_aborted_from_outside),
         cmocka_unit_test(a_slow_destroy_is_not_aborted),

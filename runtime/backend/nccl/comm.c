@@ -208,11 +208,13 @@ static int settle(struct comm *c,
     const bool was_begun = rc == NCCL_IN_PROGRESS;
 
     while (rc == NCCL_IN_PROGRESS) {
-        if (!gpu_runs(c->g))
-            return err_set(err, -ECONNABORTED, "%s: stopped", call);
         if (clock_now_ns() >= deadline_ns)
             return err_set(err, -ETIMEDOUT, "%s: timed out", call);
         nap(began_ns);
+        /* After the nap, from which a busy machine may wake us late: the watcher waits
+         * for us no longer than QUIET_NS, and then it is aborted under us. */
+        if (!gpu_runs(c->g))
+            return err_set(err, -ECONNABORTED, "%s: stopped", call);
         int asked = nccl->async_error(nc, &rc);
         if (asked != NCCL_OK)
             rc = asked;
