@@ -2,7 +2,7 @@
 """Ranks that do not begin or train alike end with equal weights, or with an error: never apart.
 
 One loads a model where the others build it, has other gradients, or has made more variables before.
-keras_alike.py [short]: `short` leaves the checks marked by @on_one to TensorFlow's back end.
+keras_alike.py [short]: `short` leaves the checks marked by @on_one to torch and Keras 2.
 """
 
 import os

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The callbacks of Keras and the collectives on values, on every Keras and back end.
 
-keras_callbacks.py [short]: `short` leaves the checks marked by @on_one to TensorFlow's.
+keras_callbacks.py [short]: `short` leaves the checks marked by @on_one to torch and Keras 2.
 """
 
 import os

@@ -2,7 +2,7 @@
 """What a DistributedOptimizer of Keras may be told, and be made of: passes, scaling, sets, what was saved.
 
 keras_options.py [short]: `short` leaves out the checks marked by @in_full and the second of ways(),
-and those marked by @on_one on other back ends than TensorFlow's.
+and those marked by @on_one on TensorFlow's and JAX's back ends of Keras 3.
 """
 
 import os
@@ -47,9 +47,6 @@ from keras_steps import (
     sgd_steps,
     start,
 )
-
-if BACKEND == "tensorflow":
-    pass
 
 # operations of one exchange; the unused weight's are zeros, or None
 GRADIENTS = 5 if BACKEND == "jax" else 4
@@ -109,7 +106,7 @@ def several(*inner):
     return keras.optimizers.MultiOptimizer(of)
 
 
-@check
+@on_one
 def several_optimizers_in_one():
     if not hasattr(keras.optimizers, "MultiOptimizer"):
         return
