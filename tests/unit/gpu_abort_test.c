@@ -157,9 +157,9 @@ static void an_asynchronous_error_is_the_cause(void **state)
 static _Atomic bool is_late;
 
 /* In place of libc's, for the launcher's naps. */
-int nanosleep(const struct timespec *t, struct timespec *rest)
+int nanosleep(const struct timespec *requested_time, struct timespec *remaining)
 {
-    const int rc = (int)syscall(SYS_nanosleep, t, rest);
+    const int rc = (int)syscall(SYS_nanosleep, requested_time, remaining);
     char name[16] = "";
 
     (void)pthread_getname_np(pthread_self(), name, sizeof(name));
