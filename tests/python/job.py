@@ -93,7 +93,7 @@ def command(argv, timeout=120, cwd=None, **extra):
     return Ended(process.returncode, out, time.monotonic() - began)
 
 
-def python(code, *args, python=DEBIAN_PYTHON, timeout=60, **extra):
+def python(code, *args, python=DEBIAN_PYTHON, timeout=120, **extra):
     """Runs a piece of Python alone."""
     return command([python, "-c", code, *args], timeout=timeout, **extra)
 
