@@ -392,6 +392,8 @@ static int a_lost_context(void)
 {
     struct err err = ERR_INIT;
     struct device *g = open_one();
+    struct device_event *late;
+    CHILD_NEEDS(event_new(g->events, &late, &err) == 0);
     struct device_event *done = push(g, (struct step){.dies = true}, NULL);
 
     while (gpu_check(g, &err) == 0)
@@ -402,6 +404,12 @@ static int a_lost_context(void)
                        "(CUDA_ERROR_ILLEGAL_ADDRESS); the CUDA context of this "
                        "process is lost: restart it"));
     CHILD_NEEDS(gpu_quiesce(g, clock_now_ns() + 20 * NS_PER_S));
+    /* A batch's end must not be seen to fail before the device has its cause. */
+    CHILD_NEEDS(event_record(late, g->streams[0], &err) < 0);
+    CHILD_NEEDS(event_is_done(late, &err) == 0);
+    event_fail(late);
+    CHILD_NEEDS(event_is_done(late, &err) == -ECONNABORTED);
+    event_unref(late);
     event_unref(done);
     return gpu_close(g);
 }

@@ -128,7 +128,8 @@ int event_record(struct device_event *e, cu_stream s, struct err *err)
 {
     int r = CUDA_TRY(e->pool->cu, event_record, err, e->ev, s);
 
-    say(e, r == 0 ? EVENT_RECORDED : EVENT_FAILED);
+    if (r == 0)
+        say(e, EVENT_RECORDED);
     return r;
 }
 
@@ -137,7 +138,8 @@ int event_record_all(struct device_event *e, struct err *err)
     const struct event_pool *p = e->pool;
     int r = CUDA_TRY(p->cu, ctx_record_event, err, p->ctx, e->ev);
 
-    say(e, r == 0 ? EVENT_RECORDED : EVENT_FAILED);
+    if (r == 0)
+        say(e, EVENT_RECORDED);
     return r;
 }
 

@@ -42,7 +42,8 @@ int event_new(struct event_pool *p, struct device_event **ret, struct err *err);
 struct device_event *event_ref(struct device_event *e);
 void event_unref(
     struct device_event *e); /* accepts NULL; also after the device's end */
-/* "All that is in s now"; to be called once. On failure the state is EVENT_FAILED. */
+/* "All that is in s now"; to be called once. After a failure it is pending as before:
+ * who tells why calls event_fail then, for whoever sees that asks for the cause. */
 int event_record(struct device_event *e, cu_stream s, struct err *err);
 /* The same of all streams of the context; needs cuCtxRecordEvent. */
 int event_record_all(struct device_event *e, struct err *err);

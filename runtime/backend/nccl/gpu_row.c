@@ -37,11 +37,7 @@ static int sync_all(struct device *g, struct device_event *e, struct err *err)
 {
     int r = CUDA_TRY(g->cu, ctx_sync, err);
 
-    if (r < 0) {
-        event_fail(e);
-        return r;
-    }
-    return event_record(e, NULL, err);
+    return r < 0 ? r : event_record(e, NULL, err);
 }
 
 /* The launcher, whose capture holds it, may be left behind with it. */
@@ -73,10 +69,8 @@ static int record_all(struct device *g,
         event_record_later(e);
         return 0;
     }
-    if (r < 0) {
-        event_fail(e);
+    if (r < 0)
         return r;
-    }
     r = has_event ? event_record_all(e, err) : sync_all(g, e, err);
     (void)pthread_mutex_unlock(&g->whole);
     return r;
