@@ -189,6 +189,21 @@ static int learn_rows(struct coordinator *co,
     return carry_post(co, set->backend, &batch, err);
 }
 
+/* The device's word: where its context is lost (-EIO) that is the cause itself. */
+static int no_result(const struct coordinator *co,
+                     const struct op *op,
+                     const struct err *why,
+                     int r,
+                     struct err *err)
+{
+    char name[NAME_SHOWN_MAX];
+
+    if (r == -EIO)
+        return err_set(err, r, "%s", why->text);
+    return err_set(err, r, "rank %u has no memory for the result of tensor %s: %s",
+                   co->rank, name_shown(op->req.name, name), why->text);
+}
+
 /* Memory and counts for what comes from others. */
 static int prepare(struct coordinator *co,
                    struct op *op,
@@ -198,6 +213,7 @@ static int prepare(struct coordinator *co,
                    struct err *err)
 {
     const uint64_t *dim0 = act->counts;
+    struct err why = ERR_INIT;
     int r = 0;
 
     *ret_is_ours = true;
@@ -218,7 +234,9 @@ static int prepare(struct coordinator *co,
                        op->req.name, act->n_counts, set->n);
     }
     if (r == 0)
-        r = op_make_result(op, dim0, set->n);
+        r = op_make_result(op, dim0, set->n, &why);
+    if (r < 0 && why.text[0])
+        return no_result(co, op, &why, r, err);
     return r < 0 ? no_memory(co, &op->req, err) : 0;
 }
 

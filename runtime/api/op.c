@@ -205,19 +205,19 @@ count_rows(struct op *op, const uint64_t *dim0, uint32_t n, uint64_t *ret_rows)
     return 0;
 }
 
-static int take_own(struct op *op, size_t bytes)
+static int take_own(struct op *op, size_t bytes, struct err *err)
 {
     int r = 0;
 
     if (op->gpu)
-        r = op->gpu->alloc(device_of(op->co), bytes, &op->result, &op->given, NULL);
+        r = op->gpu->alloc(device_of(op->co), bytes, &op->result, &op->given, err);
     else
         op->result = mem_alloc(bytes);
     op->owns_result = r == 0 && op->result;
-    return op->owns_result ? 0 : -ENOMEM;
+    return op->owns_result || r < 0 ? r : -ENOMEM;
 }
 
-static int take_memory(struct op *op, uint64_t bytes)
+static int take_memory(struct op *op, uint64_t bytes, struct err *err)
 {
     if (op->alloc) {
         callback_depth++;
@@ -226,10 +226,10 @@ static int take_memory(struct op *op, uint64_t bytes)
         callback_depth--;
         op->has_no_memory = !op->result;
     }
-    return op->result ? 0 : take_own(op, bytes > 0 ? (size_t)bytes : 1);
+    return op->result ? 0 : take_own(op, bytes > 0 ? (size_t)bytes : 1, err);
 }
 
-int op_make_result(struct op *op, const uint64_t *dim0, uint32_t n)
+int op_make_result(struct op *op, const uint64_t *dim0, uint32_t n, struct err *err)
 {
     bool is_bystander = op->req.coll == COLL_GATHER && op->me != op->root;
     uint64_t rows = 0, bytes, count;
@@ -247,5 +247,5 @@ int op_make_result(struct op *op, const uint64_t *dim0, uint32_t n)
     for (uint32_t i = 1; i < op->req.ndim; i++)
         op->result_shape[i] = op->req.shape[i];
     op->result_shape[0] = (int64_t)rows;
-    return is_bystander ? 0 : take_memory(op, bytes);
+    return is_bystander ? 0 : take_memory(op, bytes, err);
 }

@@ -104,9 +104,10 @@ bool op_has_result(const struct op *op);
 /* Before the batch is posted: memory for this member's result, its shape, and counts
  * of all members. dim0: rows of each of the n members: of its tensor (allgather,
  * gather), that it sends to me (alltoall); unused for reducescatter, whose rows follow
- * from the shape. A gather gives memory to its root alone. 0, -ENOMEM; the caller's
- * alloc that has none is no error here but has_no_memory. */
-int op_make_result(struct op *op, const uint64_t *dim0, uint32_t n);
+ * from the shape. A gather gives memory to its root alone. 0, -ENOMEM, the device's
+ * errors; err is set where the device has a word on it alone. The caller's alloc that
+ * has none is no error here but has_no_memory. */
+int op_make_result(struct op *op, const uint64_t *dim0, uint32_t n, struct err *err);
 /* alltoall: send_counts from rows. 0, -ENOMEM. */
 int op_make_send_counts(struct op *op, uint32_t n);
 /* FNV-1a, equal on every machine. */

@@ -53,6 +53,8 @@ static struct fake { /* of this process */
     char compressed[64];
     _Atomic int n_registered, n_forgotten, region_last;
     const char *register_fails;
+    int alloc_result; /* an error, and */
+    const char *alloc_fails;
     struct device_counts counts;
     void *last_wait_stream, *last_free_stream;
 } fake = {.lock = PTHREAD_MUTEX_INITIALIZER, .n_gpus = 8};
@@ -218,6 +220,8 @@ static int fake_alloc(struct device *d,
                       struct err *err)
 {
     (void)d;
+    if (fake.alloc_fails)
+        return err_set(err, fake.alloc_result, "%s", fake.alloc_fails);
     *ret_given = fake_event(NULL);
     *ret = mem_zalloc(bytes);
     fake.n_allocs++;

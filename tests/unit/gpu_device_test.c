@@ -456,6 +456,8 @@ static int hears_of_a_lost_context(void)
     CHILD_NEEDS(fake.cu.ctx_push(g->ctx) == 0);
     CHILD_NEEDS(fake.cu.module_load(&m, ".version 7.0\n.target sm_70\n") == 0);
     CHILD_NEEDS(fake.cu.module_func(&f, m, "hvd_test_nothing") == 0);
+    CHILD_NEEDS(gpu_alloc(g, 4096, &memory, &e, &err) == 0);
+    event_unref(e); /* from here on none is made */
     fake.set_faults("kernel_error=700@1");
     CHILD_NEEDS(fake.cu.launch(f, 1, 1, 1, 256, 1, 1, 0, NULL, params, NULL) == 0);
     for (int i = 0; i < 5000 && fake.cu.stream_query(NULL) != CU_ILLEGAL_ADDRESS; i++)
@@ -466,6 +468,8 @@ static int hears_of_a_lost_context(void)
                 && strstr(err.text, "ILLEGAL_ADDRESS"));
     CHILD_NEEDS(gpu_check(g, &cause) == -ECONNABORTED);
     CHILD_NEEDS(!strcmp(cause.text, err.text));
+    CHILD_NEEDS(gpu_alloc(g, 1 << 20, &memory, &e, &err) == -EIO
+                && !strcmp(cause.text, err.text)); /* what came first */
     CHILD_NEEDS(fake.cu.ctx_pop(NULL) == 0);
     (void)gpu_close(g); /* threads are none too many */
     return 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A peer on GPUs that is late, on a device in memory (fake_device.h): whoever waits for
  * the end of a batch that is on its way, or for room for one more, asks the device to
- * look often, and sleeps. */
+ * look often, and sleeps. And what such a device says where it has no memory. */
 #include "tests/unit/hvd_world.h"
 
 #include "runtime/api/flight.h"
@@ -89,11 +89,58 @@ static void who_waits_for_room_sleeps(void **state)
     world_run(2, of_room);
 }
 
+/* --- a device that has no memory for a result ---
+ */
+
+static const struct refusal {
+    int result;
+    const char *says, *sentence;
+} refusals[] = {
+    {-EIO, "rank 1 (host b): cuMemAlloc: an illegal memory access",
+     "rank 1 (host b): cuMemAlloc: an illegal memory access"},
+    {-ENOMEM, "64 bytes of GPU memory: out of memory",
+     "rank 1 has no memory for the result of tensor \"g\": 64 bytes of GPU memory: out "
+     "of memory"},
+};
+static const struct refusal *the_refusal;
+
+static void of_a_result(int rank, int size)
+{
+    float v = 1;
+    int64_t n = 1;
+    struct hvd_tensor t = tensor1("g", HVD_FLOAT32, &v, NULL, &n);
+    hvd_handle h;
+
+    (void)size;
+    t.device = 0;
+    t.stream = STREAM;
+    if (rank == 1) {
+        fake.alloc_result = the_refusal->result;
+        fake.alloc_fails = the_refusal->says;
+    }
+    CHECK_OK(hvd_init(NULL));
+    CHECK_OK(hvd_allgather_async(&t, NULL, NULL, 0, &h));
+    CHECK(finish(h) == HVD_ABORTED, "status %d", hvd_poll(h));
+    CHECK_OK(hvd_shutdown());
+}
+
+static void what_the_device_says_of_a_result_is_the_cause(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(refusals); i++) {
+        the_refusal = &refusals[i];
+        world_run(2, of_a_result);
+        for (int r = 0; r < 2; r++)
+            assert_non_null(strstr(shared->r[r].text, the_refusal->sentence));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(who_waits_for_an_end_asks_for_it),
         cmocka_unit_test(who_waits_for_room_sleeps),
+        cmocka_unit_test(what_the_device_says_of_a_result_is_the_cause),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

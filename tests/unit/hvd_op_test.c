@@ -210,7 +210,7 @@ static void results_follow_the_table(void **state)
 
         op->me = c->me;
         op->root = c->root;
-        if (op_make_result(op, is_share ? NULL : c->dim0, N) != 0)
+        if (op_make_result(op, is_share ? NULL : c->dim0, N, NULL) != 0)
             fail_msg("%s: failed", c->name);
         if (op->result_shape[0] != c->rows || op->result_ndim != (int)c->ndim)
             fail_msg("%s: %lld rows in %d dimensions", c->name,
@@ -286,7 +286,7 @@ static void results_beyond_memory_are_refused(void **state)
     for (size_t i = 0; i < ARRAY_LEN(dim0); i++) {
         struct op *op = make(COLL_ALLGATHER, DT_F64, 2, shape);
 
-        assert_int_equal(op_make_result(op, dim0[i], N), -ENOMEM);
+        assert_int_equal(op_make_result(op, dim0[i], N, NULL), -ENOMEM);
         assert_null(op->result);
         op_unref(op);
     }
@@ -325,7 +325,7 @@ static void the_callers_alloc_is_asked_once(void **state)
     (void)state;
     op->alloc = give;
     op->alloc_arg = &s;
-    assert_int_equal(op_make_result(op, dim0, N), 0);
+    assert_int_equal(op_make_result(op, dim0, N, NULL), 0);
     assert_int_equal(s.calls, 1);
     assert_int_equal(s.ndim, 2);
     assert_int_equal(s.shape[0], 4);
@@ -347,7 +347,7 @@ static void without_the_callers_memory_it_still_takes_part(void **state)
     (void)state;
     op->alloc = give;
     op->alloc_arg = &s;
-    assert_int_equal(op_make_result(op, NULL, N), 0);
+    assert_int_equal(op_make_result(op, NULL, N, NULL), 0);
     assert_int_equal(s.bytes, 8);
     assert_true(op->has_no_memory && op->owns_result);
     assert_non_null(op->result);
@@ -366,7 +366,7 @@ static void who_gathers_nothing_is_not_asked_for_memory(void **state)
     op->alloc_arg = &s;
     op->me = 0;
     op->root = 1;
-    assert_int_equal(op_make_result(op, dim0, N), 0);
+    assert_int_equal(op_make_result(op, dim0, N, NULL), 0);
     assert_int_equal(s.calls, 0);
     assert_false(op->has_no_memory);
     op_unref(op);
@@ -466,7 +466,7 @@ static int make_and_count(void *arg)
         return -ENOMEM;
     op->rows = new_rows(rows);
     r = op->rows ? op_make_send_counts(op, N) : -ENOMEM;
-    r = r < 0 ? r : op_make_result(op, dim0, N);
+    r = r < 0 ? r : op_make_result(op, dim0, N, NULL);
     op_unref(op);
     return r;
 }

@@ -84,6 +84,7 @@ static int lose(struct device *g, int r, struct err *err)
         return r;
     (void)gpu_name_rank(g, r, err);
     gpu_broken(g, err ? err->text : "the CUDA context is lost");
+    (void)gpu_check(g, err); /* with the XID, or what came first */
     return r;
 }
 
