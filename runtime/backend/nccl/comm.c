@@ -405,10 +405,12 @@ static void give_up(struct device *g, int rc, const struct err *why)
 static int run_close(struct comm *c, struct err *err)
 {
     const struct nccl_api *nccl = c->g->nccl;
-    int rc = step_out(c, COMM_EV_CLOSE, err);
+    /* What it holds is in use till then, and NCCL waits for it too. The watcher looks
+     * at it meanwhile: what is on its way may fail. */
+    int rc = wait_idle(c->g, err);
 
-    if (!rc) /* what it holds is in use till then, and NCCL waits for it too */
-        rc = wait_idle(c->g, err);
+    if (!rc)
+        rc = step_out(c, COMM_EV_CLOSE, err);
     const uint64_t deadline_ns = clock_now_ns() + CLOSE_NS;
     if (!rc) {
         comm_regions_close(c);
