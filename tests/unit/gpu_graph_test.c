@@ -354,6 +354,28 @@ static void failed_capture_is_ended_and_an_error(void **state)
     assert_int_equal(0, run(*state, 2, 100, 0));
 }
 
+static int stopped(void *arg, struct err *err)
+{
+    int *left = arg;
+    return --*left > 0 ? 0 : err_set(err, -ECONNABORTED, "stopped");
+}
+
+/* Somebody has the whole context, and waits there for a peer that has died. */
+static void a_stop_finds_nobody_who_waits_to_capture(void **state)
+{
+    int left = 3;
+    tables.wait = stopped;
+    tables.arg = &left;
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(0, run(*state, 1, 100, 0));
+    (void)pthread_mutex_lock(&whole);
+    assert_int_equal(-ECONNABORTED, run(*state, 1, 100, 0));
+    (void)pthread_mutex_unlock(&whole);
+    assert_int_equal(left, 0);
+    assert_int_equal(0, run(*state, 1, 100, 0));
+    assert_int_equal(fake.n_captured, 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -369,6 +391,8 @@ int main(void)
                                         end),
         cmocka_unit_test_setup_teardown(least_recently_used_graph_goes, start, end),
         cmocka_unit_test_setup_teardown(failed_capture_is_ended_and_an_error, start,
+                                        end),
+        cmocka_unit_test_setup_teardown(a_stop_finds_nobody_who_waits_to_capture, start,
                                         end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

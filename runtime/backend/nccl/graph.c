@@ -162,14 +162,26 @@ static int capture_calls(struct graphs *g,
     return r < 0 ? r : end;
 }
 
+/* Whoever holds it may wait for the device, and that for a peer that has died: then the
+ * stop is to find this thread outside. */
+static int lock_whole(struct graphs *g, struct err *err)
+{
+    int r = 0;
+    while (r == 0 && pthread_mutex_trylock(g->whole) != 0)
+        r = g->tables->wait(g->tables->arg, err);
+    return r;
+}
+
 static int capture(struct graphs *g,
                    struct graph_entry *e,
                    const struct graph_batch *b,
                    struct err *err)
 {
     cu_graph graph = NULL;
-    (void)pthread_mutex_lock(g->whole);
-    int r = capture_calls(g, e, b, &graph, err);
+    int r = lock_whole(g, err);
+    if (r < 0)
+        return r;
+    r = capture_calls(g, e, b, &graph, err);
     (void)pthread_mutex_unlock(g->whole);
     if (r == 0)
         r = CUDA_TRY(g->cu, graph_make, err, &e->exec, graph, 0);

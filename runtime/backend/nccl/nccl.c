@@ -59,8 +59,8 @@ static const struct gpu_hooks hooks = {
     .abort = comms_abort,
 };
 
-/* All memory to upload from is on its way. */
-static int wait_for_upload(void *arg, struct err *err)
+/* All memory to upload from is on its way, or somebody waits for all streams. */
+static int wait_while_running(void *arg, struct err *err)
 {
     struct device *g = arg;
 
@@ -91,7 +91,7 @@ static int load_kernels(struct device *g, struct world *w, struct err *err)
     rc = launch_init(&w->launch, g->cu, kernels_image, bytes, g->sm,
                      g->n_multiprocessors, g->config.uses_ptx, err);
     gpu_leave(&scope);
-    tables_init(&w->tables, g->cu, g->memory, &g->scratch, wait_for_upload, g);
+    tables_init(&w->tables, g->cu, g->memory, &g->scratch, wait_while_running, g);
     g->launch = &w->launch;
     g->tables = &w->tables;
     return rc;

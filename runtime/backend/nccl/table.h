@@ -24,8 +24,8 @@ struct tables {
     const struct cuda_api *cu;
     struct memory *memory;
     struct scratch *scratch;
-    /* Called while all memory to upload from is in use: 0 to look again, or an error.
-     */
+    /* Called while all memory to upload from is in use, or somebody has the context
+     * that is to be captured in: 0 to look again, or an error. */
     int (*wait)(void *arg, struct err *err);
     void *arg;
     uint64_t clock;
