@@ -3,8 +3,8 @@
  * how it breaks. What NCCL does with it hangs in by hooks, so that this part is proved
  * without NCCL.
  *
- * Locks: device.whole before others; all others are leaves: device.lock, event_pool's,
- * launcher.lock, watch.lock, memory's. */
+ * Locks: device.whole before others; all others are leaves: device.lock, .xid_lock,
+ * event_pool's, launcher.lock, watch.lock, scratch.lock, memory's. */
 #ifndef RUNTIME_BACKEND_NCCL_GPU_H
 #define RUNTIME_BACKEND_NCCL_GPU_H
 
@@ -88,7 +88,7 @@ struct device {
     _Atomic int life;                    /* enum gpu_life; acq_rel */
     _Atomic bool is_forked;
     /* Held over a capture of ours, and over calls about the whole context, which would
-     * break it. The seat never waits for it. */
+     * break it. The seat never waits for it; others until the stop. */
     pthread_mutex_t whole;
     pthread_mutex_t lock; /* comms, cause */
     char cause[480];      /* first failure */

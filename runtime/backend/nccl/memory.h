@@ -4,8 +4,8 @@
  * From a pool of our own (cuMemAllocFromPoolAsync, release threshold pool_bytes) where
  * the device has pools, else from cuMemAlloc with a free list by size class and an
  * event a block. Nothing here waits for the device, and no stream is made to wait for
- * another one's work: that could close a circle through other ranks. Any thread, our
- * context current. */
+ * another one's work (that could close a circle through other ranks), unless pools and
+ * memory are both lacking. Any thread, our context current. */
 #ifndef RUNTIME_BACKEND_NCCL_MEMORY_H
 #define RUNTIME_BACKEND_NCCL_MEMORY_H
 

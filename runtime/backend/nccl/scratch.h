@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What batches are put together in: a fusion buffer for each of our streams, and pinned
- * host memory to upload from. The launcher's alone. */
+ * host memory, to upload from and for what comes back. The launcher's alone, but that
+ * any thread gives the latter back. */
 #ifndef RUNTIME_BACKEND_NCCL_SCRATCH_H
 #define RUNTIME_BACKEND_NCCL_SCRATCH_H
 
