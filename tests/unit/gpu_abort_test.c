@@ -210,6 +210,43 @@ static void an_asynchronous_error_is_seen_while_closed(void **state)
         .n = 2, .body = fails_while_closed, .faults = "async_error=1:6@1"});
 }
 
+/* The launcher's next call may well hear of it before the watcher looks. */
+static int
+error_at_a_call(struct device *g, struct backend *meeting, struct party *p, char *said)
+{
+    const struct backend_env env = env_of(g);
+    struct err err = ERR_INIT;
+    struct backend *b;
+    uint64_t ticket;
+    float *v;
+    int rc = 0;
+
+    HOLDS(comm_open(g, meeting, &env, case_ranks, &b, &err) == 0);
+    HOLDS((v = floats_new(g, COUNT, 1, &err)));
+    HOLDS(post_sum(b, v, COUNT, &ticket, &err) == 0);
+    HOLDS(wait_ticket(b, ticket, 20, &err) == 0); /* it is connected */
+    for (int i = 0; i < (g->config.rank == 0 ? 1 : 50) && rc == 0; i++) {
+        rc = post_sum(b, v, COUNT, &ticket, &err);
+        (void)usleep(1000);
+    }
+    if (g->config.rank == 1) {
+        HOLDS(rc == -ECONNABORTED);
+        HOLDS(strstr(err.text, "NCCL asynchronous error on rank 1 (host a), GPU 1 ("));
+        HOLDS(strstr(err.text, "remote process exited"));
+    }
+    meet_all(p, 1);
+    gpu_abort(g);
+    HOLDS(gpu_quiesce(g, clock_now_ns() + NS_PER_S));
+    return 0;
+}
+
+static void an_asynchronous_error_is_known_at_the_next_call(void **state)
+{
+    (void)state;
+    run_case(&(struct gpu_case){
+        .n = 2, .body = error_at_a_call, .faults = "async_error=1:6@1"});
+}
+
 /* --- a launcher that wakes up late --- */
 
 static _Atomic bool is_late;
@@ -414,6 +451,7 @@ int main(void)
         cmocka_unit_test(a_call_in_progress_can_be_aborted),
         cmocka_unit_test(an_asynchronous_error_is_the_cause),
         cmocka_unit_test(an_asynchronous_error_is_seen_while_closed),
+        cmocka_unit_test(an_asynchronous_error_is_known_at_the_next_call),
         cmocka_unit_test(a_launcher_that_wakes_up_late_asks_nothing),
         cmocka_unit_test(nothing_is_called_after_the_stop),
         cmocka_unit_test(a_blocking_call_is_aborted_from_outside),

@@ -462,6 +462,19 @@ int comm_run(struct device *g, struct job *job, struct err *err)
 
 /* --- groups --- */
 
+/* A call has failed. Once something has gone wrong meanwhile all calls return that, and
+ * the launcher's next one may come before the watcher looks; but NCCL keeps wrong
+ * arguments as an error of the communicator, too. */
+static int name_call(const struct comm *c, nccl_comm nc, int rc, struct err *err)
+{
+    int result = NCCL_OK;
+
+    if (rc == -EIO && gpu_runs(c->g) && c->g->nccl->async_error(nc, &result) == NCCL_OK
+        && result != NCCL_OK && result != NCCL_IN_PROGRESS)
+        return comm_name_async(c->g, rc, err);
+    return gpu_name_rank(c->g, rc, err);
+}
+
 static int run_group(struct comm *c,
                      nccl_comm nc,
                      int (*calls)(void *arg, nccl_comm nc, struct err *err),
@@ -482,7 +495,7 @@ static int run_group(struct comm *c,
     if (!rc && result != NCCL_OK && result != NCCL_IN_PROGRESS)
         rc = nccl_fail(nccl, nc, "ncclGroupEnd", result, err);
     if (rc)
-        return gpu_name_rank(c->g, rc, err);
+        return name_call(c, nc, rc, err);
     rc = settle(c, nc, "ncclGroupEnd", result, UINT64_MAX, err);
     if (rc && rc != -ECONNABORTED)
         return comm_name_async(c->g, rc, err);
