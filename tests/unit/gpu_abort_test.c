@@ -401,6 +401,61 @@ static void a_slow_destroy_is_not_aborted(void **state)
         &(struct gpu_case){.n = 2, .body = destroys, .faults = "destroy_slow=0:600"});
 }
 
+/* What is behind a close that has failed is given up, with the cause. */
+static int is_given_up(struct device *g, struct backend *b, char *said)
+{
+    const char *call =
+        strstr(the_case->faults, "destroy") ? "ncclCommDestroy" : "ncclCommFinalize";
+    struct err err = ERR_INIT;
+
+    HOLDS(wait_ticket(b, 2, 20, &err) == -ECONNABORTED);
+    HOLDS(strstr(err.text, "rank 1 (host a)") && strstr(err.text, call));
+    return 0;
+}
+
+/* Behind a close that fails on rank 1 nothing is begun there: NCCL would take it for
+ * part of what is in progress, or never launch it. */
+static int
+closes_badly(struct device *g, struct backend *meeting, struct party *p, char *said)
+{
+    struct err err = ERR_INIT;
+    struct device_event *last[2];
+    struct backend *v[2];
+    uint64_t ticket;
+    float *x;
+
+    for (int i = 0; i < 2; i++) {
+        if (open_and_hang(g, meeting, 1, &v[i], &last[i], said))
+            return 1;
+        HOLDS(wait_ticket(v[i], 1, 20, &err) == 0);
+        event_unref(last[i]);
+    }
+    HOLDS((x = floats_new(g, COUNT, 1, &err)));
+    meet_all(p, 1);
+    v[1]->ops->close(v[1]);
+    (void)post_sum(v[0], x, COUNT, &ticket, &err); /* may hear of it already */
+    int rc = g->config.rank == 1 ? is_given_up(g, v[0], said) : 0;
+    meet_all(p, 2); /* the control plane tells the other */
+    gpu_abort(g);
+    HOLDS(gpu_quiesce(g, clock_now_ns() + NS_PER_S));
+    return rc;
+}
+
+static void a_close_that_fails_ends_the_device(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(versions); i++)
+        run_case(&(struct gpu_case){.n = 2,
+                                    .body = closes_badly,
+                                    .faults = "destroy_error=1:3",
+                                    .version = versions[i]});
+    for (size_t i = 0; i < ARRAY_LEN(versions); i += 2) /* 2 s each */
+        run_case(&(struct gpu_case){.n = 2,
+                                    .body = closes_badly,
+                                    .faults = "finalize_hang=1",
+                                    .version = versions[i]});
+}
+
 /* An init that blocks has no handle to abort: the launcher is left behind, within its
  * time, and the process may open no other device. */
 static int
@@ -456,6 +511,7 @@ int main(void)
         cmocka_unit_test(nothing_is_called_after_the_stop),
         cmocka_unit_test(a_blocking_call_is_aborted_from_outside),
         cmocka_unit_test(a_slow_destroy_is_not_aborted),
+        cmocka_unit_test(a_close_that_fails_ends_the_device),
         cmocka_unit_test(a_stuck_start_is_left_behind),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

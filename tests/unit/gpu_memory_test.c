@@ -173,6 +173,27 @@ static void result_freed_on_its_stream(void **state)
     end();
 }
 
+/* Who gave it may wait for another rank, which waits for our batch. */
+static void a_pool_makes_no_stream_wait_for_another(void **state)
+{
+    struct err err = ERR_INIT;
+    struct gate gate;
+    cu_ptr p, q;
+
+    (void)state;
+    begin(NULL);
+    assert_int_equal(memory_take(t.memory, 5000, t.a, &p, &err), 0);
+    gate_put(&gate, t.a);
+    memory_give(t.memory, p, t.a);
+    assert_int_equal(memory_take(t.memory, 5000, t.b, &q, &err), 0);
+    assert_int_equal(fake.cu.set_d8(q, 1, 5000, t.b), 0);
+    WAIT_UNTIL(fake.cu.stream_query(t.b) == CU_OK);
+    gate.is_open = 1;
+    memory_give(t.memory, q, t.b);
+    WAIT_UNTIL(fake.n_blocks() == 0);
+    end();
+}
+
 static void pool_absent_uses_free_list(void **state)
 {
     struct err err = ERR_INIT;
@@ -396,6 +417,7 @@ int main(void)
         cmocka_unit_test(pending_events_are_waited_for),
         cmocka_unit_test(event_outlives_its_pools_owner),
         cmocka_unit_test(result_freed_on_its_stream),
+        cmocka_unit_test(a_pool_makes_no_stream_wait_for_another),
         cmocka_unit_test(pool_absent_uses_free_list),
         cmocka_unit_test(out_of_memory_is_a_sentence),
         cmocka_unit_test(size_classes_hold_what_they_say),

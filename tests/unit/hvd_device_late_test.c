@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A peer on GPUs that is late, on a device in memory (fake_device.h): whoever waits for
  * the end of a batch that is on its way, or for room for one more, asks the device to
- * look often, and sleeps. And what such a device says where it has no memory. */
+ * look often, and sleeps. What such a device says where it has no memory, and how long
+ * peers may take to connect. */
 #include "tests/unit/hvd_world.h"
 
 #include "runtime/api/flight.h"
@@ -135,12 +136,35 @@ static void what_the_device_says_of_a_result_is_the_cause(void **state)
     }
 }
 
+static void to_connect(int rank, int size)
+{
+    float v = 1;
+    hvd_handle h;
+
+    (void)rank;
+    (void)setenv("HOROVOD_START_TIMEOUT", "90", 1); /* more than is given anyway */
+    CHECK_OK(hvd_init(NULL));
+    CHECK_OK(sum_on_gpu("a", &v, &h));
+    CHECK_OK(finish(h));
+    CHECK(fake.device.config.init_timeout_ns
+              == 90 * NS_PER_S + (unsigned)size * 100 * NS_PER_MS,
+          "%llu", (unsigned long long)fake.device.config.init_timeout_ns);
+    CHECK_OK(hvd_shutdown());
+}
+
+static void who_starts_late_has_longer_to_connect_too(void **state)
+{
+    (void)state;
+    world_run(2, to_connect);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(who_waits_for_an_end_asks_for_it),
         cmocka_unit_test(who_waits_for_room_sleeps),
         cmocka_unit_test(what_the_device_says_of_a_result_is_the_cause),
+        cmocka_unit_test(who_starts_late_has_longer_to_connect_too),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Device memory of the fake: each block is mapped by itself, with a guard page before
  * and behind it. Freed blocks stay mapped without access, so that a late use of one is
- * a fault at its address. Pools are only names. As the driver's they give what was
- * freed in a stream to the next who asks in that stream, at once: only what comes after
- * that in the stream may use it. What is not given again has no access until its stream
- * has come to its beginning. */
+ * a fault at its address. Pools are only names. One that nobody has told not to lets
+ * whoever asks wait for what was freed last, elsewhere. As the driver's they give what
+ * was freed in a stream to the next who asks in that stream, at once: only what comes
+ * after that in the stream may use it. What is not given again has no access until its
+ * stream has come to its beginning. */
 #include "tests/fakes/cuda/fake_cuda.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #define PAGE      4096u
 #define NO_STREAM ((cu_stream)(intptr_t)-1) /* its block cannot be had again */
@@ -30,7 +32,7 @@ static struct block *blocks;
 static unsigned n_device;
 static uint64_t turns;
 struct cu_pool_s {
-    int device;
+    bool makes_no_wait; /* CU_POOL_MAKES_STREAMS_WAIT is 0 */
 };
 
 static int take(size_t bytes, bool is_pinned, void **ret)
@@ -236,17 +238,50 @@ int cuMemAllocAsync(cu_ptr *ret, size_t bytes, cu_stream s)
     return r;
 }
 
-EXPORT int
-cuMemAllocFromPoolAsync(cu_ptr *ret, size_t bytes, cu_pool pool, cu_stream s);
-int cuMemAllocFromPoolAsync(cu_ptr *ret, size_t bytes, cu_pool pool, cu_stream s)
-{
-    return pool ? cuMemAllocAsync(ret, bytes, s) : CU_INVALID_VALUE;
-}
-
 struct freeing {
     void *p;
     uint64_t turn;
 };
+
+static int until_free_entry(void *arg)
+{
+    struct freeing f;
+    bool is_free = false;
+
+    memcpy(&f, arg, sizeof f);
+    while (!is_free) {
+        pthread_mutex_lock(&lock);
+        struct block *b = block_at(f.p);
+        is_free = !b || !b->is_given || b->turn != f.turn;
+        pthread_mutex_unlock(&lock);
+        (void)usleep(100);
+    }
+    return 0;
+}
+
+/* As the driver may: s goes on after what has just been freed in another stream. */
+static int wait_for_free(cu_stream s)
+{
+    struct freeing f = {0};
+
+    pthread_mutex_lock(&lock);
+    for (struct block *b = blocks; b && !f.p; b = b->next)
+        if (b->is_given && b->given_in != s && b->given_in != NO_STREAM)
+            f = (struct freeing){b->p, b->turn};
+    pthread_mutex_unlock(&lock);
+    return f.p ? hvd_fake_enqueue(s, until_free_entry, &f, sizeof f) : 0;
+}
+
+EXPORT int
+cuMemAllocFromPoolAsync(cu_ptr *ret, size_t bytes, cu_pool pool, cu_stream s);
+int cuMemAllocFromPoolAsync(cu_ptr *ret, size_t bytes, cu_pool pool, cu_stream s)
+{
+    int r = pool ? 0 : CU_INVALID_VALUE;
+
+    if (r == 0 && !pool->makes_no_wait)
+        r = wait_for_free(s);
+    return r ? r : cuMemAllocAsync(ret, bytes, s);
+}
 
 static int free_entry(void *arg)
 {
@@ -335,7 +370,10 @@ int cuMemPoolSetAttribute(cu_pool p, int attr, void *value)
 {
     int r = fake_call(false);
 
-    return r ? r : p && value && attr >= 1 && attr <= 4 ? 0 : CU_INVALID_VALUE;
+    r = r ? r : p && value && attr >= 1 && attr <= 4 ? 0 : CU_INVALID_VALUE;
+    if (r == 0 && attr == CU_POOL_MAKES_STREAMS_WAIT)
+        p->makes_no_wait = *(int *)value == 0;
+    return r;
 }
 
 EXPORT int cuMemHostAlloc(void **ret, size_t bytes, unsigned flags);

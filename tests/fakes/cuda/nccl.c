@@ -357,14 +357,24 @@ int ncclCommRevoke(nccl_comm c, int flags)
     return rc;
 }
 
+static int never_idle(void *arg)
+{
+    fake_hang(arg);
+    return NCCL_INTERNAL;
+}
+
 int ncclCommFinalize(nccl_comm c)
 {
+    int code;
+    long n;
+
     fake_enter(c, "ncclCommFinalize", 21403, 0);
     fake_job_check(c, "ncclCommFinalize");
     pthread_mutex_lock(&c->lock);
     c->is_finalized = true;
     pthread_mutex_unlock(&c->lock);
-    int rc = fake_do(c, wait_idle, c, false);
+    bool hangs = fake_fault("finalize_hang", c->rank, &code, &n);
+    int rc = fake_do(c, hangs ? never_idle : wait_idle, c, false);
     fake_leave(c);
     return rc;
 }
@@ -373,16 +383,19 @@ int ncclCommDestroy(nccl_comm c)
 {
     fake_enter(c, "ncclCommDestroy", 0, FAKE_WHEN_REVOKED);
     fake_job_check(c, "ncclCommDestroy");
-    int ms;
+    int ms, code;
     long n;
 
     if (!c->is_finalized && !c->is_revoked)
         want_idle(c, "ncclCommDestroy");
     if (fake_fault("destroy_slow", c->rank, &ms, &n)) /* for ranks of the same host */
         (void)usleep(1000u * (unsigned)ms);
+    bool fails = fake_fault("destroy_error", c->rank, &code, &n);
     fake_leave(c);
     fake_end(c);
-    return NCCL_OK;
+    if (fails)
+        fake_job_destroy_failed();
+    return fails ? code : NCCL_OK;
 }
 
 int ncclCommAbort(nccl_comm c)

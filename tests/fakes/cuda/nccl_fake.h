@@ -19,7 +19,8 @@
  *   init_refused=R:CODE (at once, without a communicator: CUDA cannot be used)
  *   peer_death=error (else survivors hang, as over NVLink)
  *   register_error=R:CODE
- *   destroy_slow=R:MS
+ *   destroy_slow=R:MS  destroy_error=R:CODE
+ *   finalize_hang=R (stays in progress)
  *   enqueue_hang=R@N: the call itself does not come back, or stays in progress
  * HVD_FAKE_NCCL_DELAY_US: how long things stay in progress. HVD_FAKE_HANG_S (60): a
  * kernel that waits longer for others ends the test. */
@@ -191,6 +192,7 @@ void fake_job_asked(struct nccl_comm_s *c); /* ncclCommGetAsyncError; with c's l
 void fake_job_abort(struct nccl_comm_s *c);
 void fake_job_revoke(struct nccl_comm_s *c);
 int fake_job_group_start(void);
+void fake_job_destroy_failed(void);
 
 /* nccl_net.c */
 struct fake_xfer {

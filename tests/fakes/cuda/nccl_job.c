@@ -7,18 +7,20 @@
  *   2.19  the communicator points to it; the next call that wants a ready communicator
  *         takes it up. Until then the thread remembers the communicators of the group,
  *         and a call on another one that has no job itself follows a wild pointer.
- *   2.26  ncclCommGetAsyncError takes it up too, without a lock.
- *   2.27  it has memory of its own. ncclCommRevoke frees one that is left and does not
- *         unlink it.
+ *   2.24  a failed ncclCommDestroy leaves its thread inside of a group: what that
+ * begins afterwards is never launched. 2.26  ncclCommGetAsyncError takes it up too,
+ * without a lock. 2.27  it has memory of its own. ncclCommRevoke frees one that is left
+ * and does not unlink it.
  *
  * What would crash, now and then or always, ends the test. Mutable globals: a thread's
- * own two, and the list of threads. */
+ * own three, and the list of threads. */
 #include "tests/fakes/cuda/nccl_fake.h"
 
 #include <stdlib.h>
 
 static _Thread_local struct fake_thread *me;
 static _Thread_local struct nccl_comm_s *began; /* what it began last, until taken up */
+static _Thread_local bool is_left_inside;       /* of a group */
 
 static _Atomic(struct fake_thread *) threads;
 static pthread_key_t key;
@@ -69,6 +71,8 @@ void fake_job_check(struct nccl_comm_s *c, const char *call)
 {
     const int v = fake_version();
 
+    if (is_left_inside)
+        fake_die("%s after a ncclCommDestroy that failed, inside of its group", call);
     pthread_mutex_lock(&c->lock);
     if (c->job && v >= NCCL_JOB_LINKED)
         take_up(c);
@@ -117,6 +121,9 @@ int fake_job_group_start(void)
     struct nccl_comm_s *c = began;
     int rc = NCCL_OK;
 
+    if (is_left_inside)
+        fake_die("ncclGroupStart after a ncclCommDestroy that failed, inside of its "
+                 "group");
     if (!c || fake_version() >= NCCL_JOB_LINKED)
         return NCCL_OK;
     pthread_mutex_lock(&c->lock);
@@ -126,4 +133,9 @@ int fake_job_group_start(void)
         take_up(c);
     pthread_mutex_unlock(&c->lock);
     return rc;
+}
+
+void fake_job_destroy_failed(void)
+{
+    is_left_inside = fake_version() >= 22403;
 }
