@@ -120,10 +120,14 @@ def a_copy_is_kept_for_the_stream_that_reads_it():
         work = GROUP.allreduce([x], dist.AllreduceOptions())
         outputs = [zeros(2) for _ in range(N)]
         gathered = GROUP.allgather([outputs], [on_gpu(1.0, 2.0)])
+        bits = dist.AllreduceOptions()
+        bits.reduceOp = dist.ReduceOp.BAND  # of what all have, gathered
+        folded = GROUP.allreduce([to_gpu(torch.tensor([3, 6]))], bits)
     with stream(second):
         wait(work)
         wait(gathered)
-    assert [s for _, s in fake_cuda.history] == [second, second], fake_cuda.history
+        wait(folded)
+    assert [s for _, s in fake_cuda.history] == [second] * 3, fake_cuda.history
 
 
 @check

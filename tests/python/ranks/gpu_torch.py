@@ -467,6 +467,19 @@ def adasum_of_half_the_bits():
 
 
 @check
+def what_adasum_reads_is_kept_for_the_step():
+    mine, named = GPU.stream(), parameters(2)
+    base = torch.optim.SGD([p for _, p in named], lr=1.0)
+    optimizer = hvd.DistributedOptimizer(base, named, op=hvd.Adasum)
+    with stream(mine):
+        backward(named)
+    fake_cuda.history.clear()
+    optimizer.step()
+    assert [s for _, s in fake_cuda.history] == [0] * 4, fake_cuda.history  # changes, and what was before
+    assert len({at for at, _ in fake_cuda.history}) == 4, fake_cuda.history
+
+
+@check
 def a_gradient_that_is_missing_is_zeros():
     named = parameters(2)
     optimizer = optimizer_of(named)
