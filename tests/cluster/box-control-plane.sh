@@ -6,6 +6,7 @@
 export RM_RUN=$1
 # shellcheck source-path=SCRIPTDIR source=lib.sh
 . "$(dirname "$0")/lib.sh"
+tell_end "$2"
 export API_URL=https://$CP_IP:6443
 P=$RM_RUN/pki
 B=$RM_RUN/bin

@@ -5,6 +5,7 @@
 export RM_RUN=$1
 # shellcheck source-path=SCRIPTDIR source=lib.sh
 . "$(dirname "$0")/lib.sh"
+tell_end "$2"
 cat >"$RM_RUN/Corefile" <<EOF
 .:53 {
     bind $CP_IP

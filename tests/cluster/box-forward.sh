@@ -4,6 +4,7 @@
 export RM_RUN=$1
 # shellcheck source-path=SCRIPTDIR source=lib.sh
 . "$(dirname "$0")/lib.sh"
+tell_end "$2"
 daemon forward python3 "$CLUSTER_DIR/forward.py" "/run/netns/$ID" "$CP_IP" 6443 "$RM_RUN/server"
 wait
 sleep infinity

@@ -7,6 +7,7 @@
 export RM_RUN=$1
 # shellcheck source-path=SCRIPTDIR source=lib.sh
 . "$(dirname "$0")/lib.sh"
+tell_end "$2"
 N=$3
 STORE=$4 # a containerd root to start from, or empty: see images/store.sh
 D=$RM_RUN/$N

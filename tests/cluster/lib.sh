@@ -38,14 +38,26 @@ die() {
     exit 1
 }
 
+# The end of each log: whoever runs us may take the cluster down, and them with it.
+show_logs() {
+    local log
+    for log in "$RM_RUN"/log/*.log; do
+        [ ! -s "$log" ] || [ "${log##*/}" = audit.log ] || { echo "== ${log##*/}" && tail -n 3 "$log" | cut -c1-300; } >&2
+    done
+}
+
 # wait_for SECONDS WHAT COMMAND...: polls COMMAND until it succeeds; every 20 s it says that it
 # still waits, and at the deadline it ends the script with what it waited for.
 wait_for() {
     local limit=$1 what=$2 start=$SECONDS told=$SECONDS
     shift 2
     until "$@" >/dev/null 2>&1; do
-        [ $((SECONDS - start)) -lt "$limit" ] || die "$what: not so after $limit s; see $RM_RUN/log/"
+        if [ $((SECONDS - start)) -ge "$limit" ]; then
+            show_logs
+            die "$what: not so after $limit s; see $RM_RUN/log/"
+        fi
         if [ -s "$RM_RUN/ended" ]; then
+            show_logs
             die "$what: $(tail -1 "$RM_RUN/ended"); see $RM_RUN/log/"
         fi
         if [ $((SECONDS - told)) -ge 20 ]; then
@@ -82,7 +94,7 @@ box_pid() { cat "$RM_RUN/box/$1" 2>/dev/null; }
 # A recorded number counts only while it is our unshare: after a reboot it may be anybody's.
 box_alive() {
     local pid
-    pid=$(box_pid "$1") && tr '\0' ' ' <"/proc/$pid/cmdline" 2>/dev/null |
+    pid=$(box_pid "$1") && { tr '\0' ' ' <"/proc/$pid/cmdline"; } 2>/dev/null |
         grep -q "^unshare .* $RM_RUN "
 }
 
@@ -107,6 +119,12 @@ box_stop() {
     rm -f "$RM_RUN/box/$1"
 }
 box_gone() { ! kill -0 "$1" 2>/dev/null; }
+
+# In a box, first: its script's own end is never wanted either.
+tell_end() {
+    # shellcheck disable=SC2064 # the name of now
+    trap "echo \"box $1 ended with status \$?\" >>'$RM_RUN/ended'" EXIT
+}
 
 # In a box: daemon NAME COMMAND... starts one and notes its end, which is never wanted.
 daemon() {
