@@ -427,6 +427,28 @@ def what_a_compressor_makes_is_kept_for_the_step():
 
 
 @check
+def what_a_compressor_makes_is_of_the_stream_it_is_made_in():
+    class Double:
+        @staticmethod
+        def compress(tensor):
+            return tensor.double(), tensor.dtype
+
+        @staticmethod
+        def decompress(tensor, ctx):
+            return tensor.to(ctx)
+
+    first, second, named = GPU.stream(), GPU.stream(), parameters(2)
+    optimizer = optimizer_of(named, compression=Double)
+    with Calls("allreduce") as calls:
+        with stream(first):
+            backward(named[:1])  # it waits for the other one
+        with stream(second):
+            backward(named[1:])
+        optimizer.step()
+    assert [args[2][-1] for _, args in calls.made] == [second] * 2, calls.made
+
+
+@check
 def zeros_are_made_before_they_are_sent():
     mine, named = GPU.stream(), parameters(2)
     optimizer = optimizer_of(named)
