@@ -40,7 +40,7 @@ class GpuFakeTorch(JobTest):
 
     def test_2(self):
         # PyPI's torch has brought an NCCL, which is none here.
-        scripts = ("gpu_torch.py", "gpu_pg.py", "gpu_register.py")
+        scripts = ("gpu_torch.py", "gpu_optimizer.py", "gpu_pg.py", "gpu_register.py")
         self.run_checks(
             2, scripts, label="gpu_torch.py", timeout=160, HVD_NCCL_LIB=str(FAKES / "libnccl.so.2"), **GPUS
         )
