@@ -113,7 +113,7 @@ static void *abort_main(void *arg)
 
 /* On the launcher's thread, where that matters to NCCL. An abort of a parent joins who
  * writes its child's handle. */
-static void abort_own(void *arg)
+static void *abort_own(void *arg)
 {
     struct aborts *a = arg;
 
@@ -124,11 +124,6 @@ static void abort_own(void *arg)
             (void)a->nccl->abort(nc);
     }
     ended(a);
-}
-
-static void *own_main(void *arg)
-{
-    abort_own(arg);
     return NULL;
 }
 
@@ -277,7 +272,7 @@ void comms_abort(struct device *g, bool is_quiet)
     if (a->n_own > 0 && g->nccl->version < NCCL_JOB_FREE)
         launcher_lend(&g->launcher, abort_own, a);
     else if (a->n_own > 0)
-        begin(own_main, a);
+        begin(abort_own, a);
     for (size_t i = 0; i < a->n; i++)
         begin(abort_main, &a->v[i]);
     while ((left = atomic_load(&a->left)) > 0 && futex_left(deadline_ns) > 0)

@@ -209,10 +209,10 @@ static void linger(struct gpu_launcher *l)
         uint32_t seen = atomic_load_explicit(&l->n_pushed, memory_order_acquire);
         /* life first: what was lent was so before it ended */
         int life = atomic_load_explicit(&l->g->life, memory_order_acquire);
-        void (*fn)(void *arg) =
+        void *(*fn)(void *arg) =
             atomic_exchange_explicit(&l->lent, NULL, memory_order_acq_rel);
         if (fn)
-            fn(l->lent_arg);
+            (void)fn(l->lent_arg);
         if (life == GPU_ENDED)
             return;
         futex_wait(&l->n_pushed, seen, UINT64_MAX);
@@ -321,7 +321,7 @@ static void rouse(struct gpu_launcher *l)
     futex_wake(&l->n_pushed);
 }
 
-void launcher_lend(struct gpu_launcher *l, void (*fn)(void *arg), void *arg)
+void launcher_lend(struct gpu_launcher *l, void *(*fn)(void *arg), void *arg)
 {
     l->lent_arg = arg;
     atomic_store_explicit(&l->lent, fn, memory_order_release);

@@ -66,10 +66,10 @@ struct gpu_launcher {
     pthread_mutex_t lock; /* head, tail, is_closed */
     bool is_closed;       /* nothing is pushed any more */
     struct job *head, **tail;
-    _Atomic uint32_t n_pushed;       /* a futex word: the launcher sleeps on it */
-    _Atomic uint32_t n_run;          /* likewise: launcher_drain sleeps on it */
-    _Atomic uint32_t has_ended;      /* likewise: launcher_join */
-    void (*_Atomic lent)(void *arg); /* of launcher_lend; released after lent_arg */
+    _Atomic uint32_t n_pushed;        /* a futex word: the launcher sleeps on it */
+    _Atomic uint32_t n_run;           /* likewise: launcher_drain sleeps on it */
+    _Atomic uint32_t has_ended;       /* likewise: launcher_join */
+    void *(*_Atomic lent)(void *arg); /* of launcher_lend; released after lent_arg */
     void *lent_arg;
 };
 
@@ -86,7 +86,7 @@ void launcher_stop(struct gpu_launcher *l);
 int launcher_join(struct gpu_launcher *l, uint64_t deadline_ns);
 /* hooks.abort, at most once, where the launcher is quiet: fn(arg) runs on its thread.
  */
-void launcher_lend(struct gpu_launcher *l, void (*fn)(void *arg), void *arg);
+void launcher_lend(struct gpu_launcher *l, void *(*fn)(void *arg), void *arg);
 void launcher_dismiss(struct gpu_launcher *l); /* life is GPU_ENDED: it may end */
 void launcher_release(
     struct gpu_launcher *l); /* after it has been joined, or never began */
