@@ -5,27 +5,13 @@
  * that it says to come later, the texts of its results, and what calls answer that find
  * no driver. The fake of NCCL says the same (tests/unit/gpu_nccl_fake_test.c). */
 #include <dlfcn.h>
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "runtime/backend/nccl/nccl_dl.h"
-
-static int n_points, n_failed;
-
-__attribute__((format(printf, 2, 3))) static void
-point(bool is_good, const char *fmt, ...)
-{
-    va_list ap;
-    n_failed += !is_good;
-    (void)printf("%s %d - ", is_good ? "ok" : "not ok", ++n_points);
-    va_start(ap, fmt);
-    (void)vprintf(fmt, ap);
-    va_end(ap);
-    (void)puts("");
-}
+#include "tests/gpu/tap/point.h"
 
 static void symbols(const struct nccl_api *api)
 {

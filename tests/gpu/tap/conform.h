@@ -4,7 +4,6 @@
 #ifndef TESTS_GPU_TAP_CONFORM_H
 #define TESTS_GPU_TAP_CONFORM_H
 
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,21 +13,9 @@
 
 #include "runtime/backend/nccl/cuda_dl.h"
 #include "runtime/base/clock.h"
+#include "tests/gpu/tap/point.h"
 
-static int n_points, n_failed;
 static struct cuda_api cu;
-
-__attribute__((format(printf, 2, 3))) static inline void
-point(bool is_good, const char *fmt, ...)
-{
-    va_list ap;
-    n_failed += !is_good;
-    (void)printf("%s %d - ", is_good ? "ok" : "not ok", ++n_points);
-    va_start(ap, fmt);
-    (void)vprintf(fmt, ap);
-    va_end(ap);
-    (void)puts("");
-}
 
 /* The call answers `want`. */
 #define ANSWERS(want, what, call)                                                      \
