@@ -11,7 +11,6 @@ done in host memory, but what needs streams: so the checks themselves are known 
 
 import copy
 import sys
-import threading
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "python" / "ranks"))
@@ -22,7 +21,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 from _hvd.torch import tensors
-from checks import check, expect_error, main
+from checks import check, expect_error, in_threads, main
 
 torch.set_num_threads(1)
 HAS_GPU = torch.cuda.is_available()
@@ -381,24 +380,14 @@ def each_stream_that_waits_for_a_work_has_it_behind_it():
 
 @needs_gpu
 def threads_with_streams_of_their_own():
-    wrong = []
-
     def work(k):
-        try:
-            with torch.cuda.stream(torch.cuda.Stream()):
-                for i in range(20):
-                    x = torch.full((1000 * k + 7,), float(R + k), device=DEVICE)
-                    got = hvd.allreduce(x, op=hvd.Sum, name=f"thread.{k}.{i}")
-                    assert float(got.min()) == float(got.max()) == N * k + N * MEAN, (k, i)
-        except Exception as e:
-            wrong.append(e)
+        with torch.cuda.stream(torch.cuda.Stream()):
+            for i in range(20):
+                x = torch.full((1000 * k + 7,), float(R + k), device=DEVICE)
+                got = hvd.allreduce(x, op=hvd.Sum, name=f"thread.{k}.{i}")
+                assert float(got.min()) == float(got.max()) == N * k + N * MEAN, (k, i)
 
-    threads = [threading.Thread(target=work, args=(k,)) for k in range(3)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join(60)
-    assert not wrong, wrong
+    in_threads(3, work)
 
 
 @needs_gpu

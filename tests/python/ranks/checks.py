@@ -9,6 +9,7 @@ said goes to $CHECKS_DIR/RANK.json as {name: error or null}. Scripts that run in
 import json
 import os
 import sys
+import threading
 import traceback
 
 _checks = []
@@ -30,6 +31,25 @@ def expect_error(types, words, function, *args, **kwargs):
         assert not missing, f"{type(e).__name__}: {e!s:.600}\nlacks {missing}"
         return str(e)
     raise AssertionError(f"no {types} was raised")
+
+
+def in_threads(n, work):
+    """work(0) to work(n - 1), each in a thread of its own; all must end, and well, in a minute each."""
+    wrong = []
+
+    def run(k):
+        try:
+            work(k)
+        except Exception as e:
+            wrong.append(e)
+
+    threads = [threading.Thread(target=run, args=(k,)) for k in range(n)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join(60)
+        assert not t.is_alive(), "a thread still waits"
+    assert not wrong, wrong
 
 
 def begin(script):

@@ -14,7 +14,7 @@ import numpy as np
 from _hvd import _native
 from _hvd.exceptions import HorovodInternalError
 from capi import ADASUM, AVERAGE, DTYPES, MAX, MIN, OP_NAMES, PRODUCT, SUM
-from checks import check, expect_error, main
+from checks import check, expect_error, in_threads, main
 from exact import EPS, adasum_pair, can_reduce, reduced, same, share, values, wide
 from gpu_ops import PENDING, Array, Gpu, Op, ordinal, run
 
@@ -336,24 +336,15 @@ def another_stream_may_wait():
 @check
 def threads_and_streams_of_their_own():
     """Each thread its stream, in any order: names make operations, not order."""
-    wrong = []
 
     def work(k):
-        try:
-            GPU_K = Gpu(GPU.ordinal)
-            for i in range(10):
-                x = np.full(50 * k + 7, R + k, np.int64)
-                got = Op(GPU_K, "allreduce", x, name=f"thread.{k}.{i}").wait()
-                assert (got == N * k + N * (N - 1) // 2).all(), f"thread {k}: {got[:3]}"
-        except Exception as e:
-            wrong.append(e)
+        GPU_K = Gpu(GPU.ordinal)
+        for i in range(10):
+            x = np.full(50 * k + 7, R + k, np.int64)
+            got = Op(GPU_K, "allreduce", x, name=f"thread.{k}.{i}").wait()
+            assert (got == N * k + N * (N - 1) // 2).all(), f"thread {k}: {got[:3]}"
 
-    threads = [threading.Thread(target=work, args=(k,)) for k in range(3)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join(60)
-    assert not wrong, wrong
+    in_threads(3, work)
 
 
 @check

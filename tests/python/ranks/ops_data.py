@@ -12,7 +12,7 @@ import horovod.torch as hvd
 import numpy as np
 import torch
 from _hvd import _native, arrays, handles
-from checks import check, expect_error, main
+from checks import check, expect_error, in_threads, main
 
 hvd.init()
 torch.set_num_threads(1)
@@ -386,26 +386,15 @@ def other_threads_run_while_one_waits():
 
 @check
 def threads_share_the_tables_of_handles():
-    errors = []
-
     def work(k):
-        try:
-            for i in range(40):
-                x = torch.full((10,), float(i))
-                equal(hvd.allreduce(x, op=hvd.Sum, name=f"thread.{k}"), x * N)
-                equal(hvd.allgather(torch.tensor([i]), name=f"thread.{k}"), [i] * N)
-                pair = hvd.grouped_allreduce([x, x + k], op=hvd.Sum, name=f"thread.{k}")
-                equal(pair[1], (x + k) * N)
-        except Exception as e:
-            errors.append(e)
+        for i in range(40):
+            x = torch.full((10,), float(i))
+            equal(hvd.allreduce(x, op=hvd.Sum, name=f"thread.{k}"), x * N)
+            equal(hvd.allgather(torch.tensor([i]), name=f"thread.{k}"), [i] * N)
+            pair = hvd.grouped_allreduce([x, x + k], op=hvd.Sum, name=f"thread.{k}")
+            equal(pair[1], (x + k) * N)
 
-    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join(60)
-        assert not t.is_alive(), "a thread still waits"
-    assert not errors, errors
+    in_threads(4, work)
 
 
 @check
