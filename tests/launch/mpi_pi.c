@@ -24,13 +24,36 @@ static double part_of_pi(int rank, int size, long n)
     return h * sum;
 }
 
+#ifdef MPICH_VERSION
+/* One line to mpiexec by PMI's first version, and its answer. */
+static void tell(int fd, const char *line)
+{
+    char c = 0;
+    if (write(fd, line, strlen(line)) < 0)
+        _exit(3);
+    while (c != '\n')
+        if (read(fd, &c, 1) != 1)
+            _exit(3);
+}
+
 /* MPICH 4.0 by UCX and TCP hangs in MPI_Finalize every other time, with ssh as with any
  * other launcher: ranks that wait there for all others no longer answer those that
- * close their connections. mpiexec takes this end in order as well. */
-#ifdef MPICH_VERSION
-#define FINALIZE() _exit(0)
+ * close their connections. So only what Finalize says to mpiexec is said, in the order
+ * of all ranks: who leaves unsaid has mpiexec kill the others. */
+static void finalize(void)
+{
+    const char *fd = getenv("PMI_FD");
+    if (!fd)
+        _exit(3);
+    tell((int)strtol(fd, NULL, 10), "cmd=barrier_in\n");
+    tell((int)strtol(fd, NULL, 10), "cmd=finalize\n");
+    _exit(0);
+}
 #else
-#define FINALIZE() MPI_Finalize()
+static void finalize(void)
+{
+    MPI_Finalize();
+}
 #endif
 
 int main(int argc, char **argv)
@@ -61,6 +84,6 @@ int main(int argc, char **argv)
         MPI_Abort(MPI_COMM_WORLD, (int)strtol(argv[3], NULL, 10));
     while (*then) /* stay, or abort of another rank */
         (void)pause();
-    FINALIZE();
+    finalize();
     return 0;
 }
