@@ -41,6 +41,8 @@ PROGRESS_S = 20
 STOP_S = 20.0  # that a row has between SIGTERM and SIGKILL, to take down what it set up
 SHOWN_LINES = 2000  # of a failed row
 NAMED_FAILURES = 20  # of a failed row, once more at the end
+WHY_LINES = 10  # that say why, after the first of them
+WHY_WIDTH = 200
 
 TAP = re.compile(r"^\s*(not )?ok\b(?:\s+\d+)?(.*)$")
 SKIP = re.compile(r"#\s*skip\b[:\s]*(.*)", re.IGNORECASE)
@@ -182,12 +184,17 @@ class Row:
         self.judge(why or (f"exit code {rc}" if rc else ""))
 
     def failures(self) -> list[str]:
-        """The lines that name what failed, so that the end of a run's output says it."""
+        """Lines that name what failed, so that the end of a run's output says it, and why the first
+        did: what the log says after it, or its last words."""
         if not self.why or not self.log.exists():
             return []
         lines = self.log.read_text(errors="replace").splitlines()
-        found = [line.strip() for line in lines if FAILURE.search(line)]
-        return found[:NAMED_FAILURES] or [self.why]
+        at = [i for i, line in enumerate(lines) if FAILURE.search(line)]
+        named = [f"failed in {self.name}: {lines[i].strip()}" for i in at[:NAMED_FAILURES]]
+        after = lines[at[0] + 1 :][:WHY_LINES] if at else lines[-WHY_LINES:]
+        end = next((k for k, line in enumerate(after) if at and TAP.match(line)), len(after))
+        why = [f"    | {line.rstrip()[:WHY_WIDTH]}" for line in after[:end]]
+        return [*(named[:1] or [f"failed in {self.name}: {self.why}"]), *why, *named[1:]]
 
     def judge(self, why: str) -> None:
         text = self.log.read_text(errors="replace")
@@ -320,7 +327,7 @@ def report(rows: list[Row], wall_s: float) -> Count:
             print(f"skipped in {row.name}: {reason}")
     for row in rows:
         for failure in row.failures():
-            print(f"failed in {row.name}: {failure}")
+            print(failure)
     print(f"{wall_s:.0f} s in all, {sum(r.cpu_s for r in rows):.0f} s of processors")
     print(f"{total.passed} passed, {total.failed} failed, {total.skipped} skipped")
     return total

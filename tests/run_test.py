@@ -141,6 +141,22 @@ class RunTest(unittest.TestCase):
         self.assertTrue(self.row("a").endswith("exit code 1"), self.out)
         self.assert_order("\nsuite  ", "failed in a: not ok 1 - c\n", "1 passed, 1 failed, 0 skipped")
 
+    def test_the_end_says_why_the_first_failed(self) -> None:
+        said = "echo not ok 1 - c; for i in $(seq 20); do echo '#' why $i; done; echo not ok 2 - d"
+        self.run_rows(f"a 30 x {said}\nb 30 x echo not ok 1 - e; echo '# one'; echo ok 2; echo '# two'\n")
+        end = self.out[self.out.index("\nsuite  ") :]
+        self.assertIn("failed in a: not ok 1 - c\n    | # why 1\n    | # why 2\n", end)
+        self.assertIn(
+            "    | # why 10\nfailed in a: not ok 2 - d\nfailed in b: not ok 1 - e\n    | # one\n", end
+        )
+        self.assertNotIn("two", end)
+
+    def test_the_end_has_the_last_words_of_who_named_no_failure(self) -> None:
+        self.run_rows("s 30 x for i in $(seq 20); do echo word $i; done; echo ok 1; exit 3\n")
+        end = self.out[self.out.index("\nsuite  ") :]
+        self.assertIn("failed in s: exit code 3\n    | word 12\n", end)
+        self.assertIn("    | word 20\n    | ok 1\n", end)
+
     def test_exit_code_without_failed_line_is_a_failure(self) -> None:
         self.run_rows("s 30 x echo ok 1 - fine; exit 3\n")
         self.assertEqual((self.code, self.last), (1, "1 passed, 1 failed, 0 skipped"), self.out)
