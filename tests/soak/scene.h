@@ -12,7 +12,8 @@
 
 #include "hvd.h"
 
-enum { MAX_RANKS = 16, MAX_TENSORS = 40, MAX_ELEMS = 3000, GROWTH_MAX_KB = 4096 };
+enum { MAX_RANKS = 16, MAX_TENSORS = 40, MAX_ELEMS = 3000 };
+enum { OFTEN = 65, GROWTH_MAX_KB = 4096, EARLY_MAX_KB = 16384 };
 
 static int rank, size;
 static uint64_t common, own; /* states of the two generators */
