@@ -41,7 +41,7 @@ daemon kube-apiserver "$B/kube-apiserver" --etcd-servers https://127.0.0.1:2379 
     --service-cluster-ip-range "$SERVICE_CIDR" --profiling=false \
     --audit-policy-file "$RM_RUN/audit-policy.yaml" --audit-log-path "$RM_RUN/log/audit.log"
 
-wait_for 120 "the API server" api /readyz
+wait_for 240 "the API server" api /readyz
 touch "$RM_RUN/apiserver-ready"
 
 # Their client limits would hide those of the operator under test.

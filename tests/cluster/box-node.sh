@@ -105,9 +105,9 @@ if [ -n "$STORE" ] && [ ! -e "$D/containerd" ]; then
     mv "$D/containerd.new" "$D/containerd"
 fi
 daemon "containerd-$N" containerd -c "$D/containerd.toml"
-wait_for 60 "containerd of $N" ctr -a "$D/containerd.sock" version
+wait_for 240 "containerd of $N" ctr -a "$D/containerd.sock" version
 ctr -a "$D/containerd.sock" -n k8s.io images import "$RM_RUN/pause.tar" >/dev/null
-wait_for 120 "the API server" test -e "$RM_RUN/apiserver-ready"
+wait_for 240 "the API server" test -e "$RM_RUN/apiserver-ready"
 daemon "kubelet-$N" "$RM_RUN/bin/kubelet" --config "$D/kubelet.yaml" \
     --kubeconfig "$P/$N.kubeconfig" --cert-dir "$D/kubelet-pki" \
     --hostname-override "$N" --node-ip "$(node_ip "$N")"

@@ -110,11 +110,14 @@ box_start() {
 }
 
 box_stop() {
-    local pid
+    local pid init
     if box_alive "$1"; then
         pid=$(box_pid "$1")
-        kill -KILL "$pid" 2>/dev/null || true
-        wait_for 20 "the end of $1" box_gone "$pid"
+        # unshare outlives its process 1, which outlives all else in the box: nothing of it runs on.
+        init=$(cat "/proc/$pid/task/$pid/children" 2>/dev/null) || true
+        # shellcheck disable=SC2086 # a number and a blank, or nothing
+        kill -KILL ${init:-"$pid"} 2>/dev/null || true
+        wait_for 60 "the end of $1" box_gone "$pid"
     fi
     rm -f "$RM_RUN/box/$1"
 }

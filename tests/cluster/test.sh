@@ -25,7 +25,7 @@ check() {
     fi
 }
 is() { [ "$1" = "$2" ] || { echo "got '$1', expected '$2'"; return 1; }; }
-ready() { kubectl wait --for=condition=Ready "pod/$1" --timeout=60s; }
+ready() { kubectl wait --for=condition=Ready "pod/$1" --timeout=180s; }
 far() { kubectl exec far -- /bin/busybox "$@"; }
 
 image() {
@@ -44,14 +44,14 @@ kubectl apply -f "$CLUSTER_DIR/pods.yaml" >/dev/null
 check "a pod with an init container and a probe is ready on n0" ready web
 check "a pod is ready on n1" ready far
 resolves() { far nslookup web.web.default.svc.cluster.local 10.96.0.10 | grep -q "Address.*10.244.200"; }
-check "a pod's name resolves to its address" wait_for 15 "the name" resolves
-page() { is "$(far wget -q -O- "http://$1/")" "made by init"; }
+check "a pod's name resolves to its address" wait_for 60 "the name" resolves
+page() { is "$(far timeout 10 /bin/busybox wget -q -O- "http://$1/")" "made by init"; }
 check "pod to pod across the nodes" page "$(kubectl get pod web -o 'jsonpath={.status.podIP}'):8000"
-check "pod to service address" page 10.96.77.77
+check "pod to service address" wait_for 60 "the rules of kube-proxy" page 10.96.77.77
 logs() { is "$(kubectl logs web)" serving; }
-check "logs reach kubectl" logs
+check "logs reach kubectl" wait_for 30 "the log" logs
 ended() { is "$(kubectl get pod fails -o 'jsonpath={.status.containerStatuses[0].state.terminated.exitCode}')" 3; }
-check "an exit code reaches the status" wait_for 30 "the exit code" ended
+check "an exit code reaches the status" wait_for 120 "the exit code" ended
 said() { is "$(kubectl get pod fails -o 'jsonpath={.status.containerStatuses[0].state.terminated.message}')" why; }
 check "a termination message reaches the status" said
 refused() { (kubectl --as=system:serviceaccount:default:default get secrets 2>&1 || true) | grep -q forbidden; }

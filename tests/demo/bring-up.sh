@@ -29,7 +29,7 @@ if [ -e "$RM_RUN/operator-built" ] && [ "$(cat "$RM_RUN/operator-built")" != "$b
 read -r namespace name < <(kubectl get deployments -A -l app.kubernetes.io/name=hvd-operator \
     -o 'jsonpath={.items[0].metadata.namespace} {.items[0].metadata.name}{"\n"}')
 [ $restart = 0 ] || kubectl -n "$namespace" rollout restart "deployment/$name" >/dev/null
-kubectl -n "$namespace" rollout status "deployment/$name" --timeout=90s >&2 || {
+kubectl -n "$namespace" rollout status "deployment/$name" --timeout=240s >&2 || {
     kubectl -n "$namespace" describe pods >&2
     kubectl -n "$namespace" logs "deployment/$name" --tail 20 >&2 || true
     die "the operator did not become ready; its pods and log are above"

@@ -12,8 +12,8 @@ need_root
 "$REPO/tests/demo/bring-up.sh"
 
 say "kubectl apply -f manifests/examples/horovodjob.yaml"
-kubectl delete horovodjob demo --ignore-not-found --timeout=60s >/dev/null
-wait_for 60 "the end of an earlier demo's pods" \
+kubectl delete horovodjob demo --ignore-not-found --timeout=120s >/dev/null
+wait_for 120 "the end of an earlier demo's pods" \
     sh -c "! '$RM_RUN/bin/kubectl' --kubeconfig '$RM_RUN/admin.kubeconfig' get pods -l ringmaster.dev/job-name=demo -o name | grep -q ."
 kubectl apply -f manifests/examples/horovodjob.yaml >&2
 
@@ -24,10 +24,10 @@ trap 'kill $(jobs -p) 2>/dev/null || true' EXIT
 state() { kubectl get horovodjob demo -o 'jsonpath={.status.state}'; }
 begun() { case $(state) in Running | Succeeded | Failed) ;; *) return 1 ;; esac; }
 ended() { case $(state) in Succeeded | Failed) ;; *) return 1 ;; esac; }
-wait_for 120 "the job's start" begun
+wait_for 300 "the job's start" begun
 log=$(mktemp)
 kubectl logs -f demo-worker-0 -c train 2>&1 | tee "$log" | sed -u 's/^/  log   | /' || true
-wait_for 60 "the job's end" ended
+wait_for 120 "the job's end" ended
 kill $watcher 2>/dev/null || true
 
 kubectl get horovodjob demo -o wide
