@@ -30,19 +30,22 @@ class Refused(Exception):
     """kubectl exited non-zero; the text is its standard error."""
 
 
-def kubectl(*args: str, stdin: str | None = None, timeout: float = 60) -> str:
-    """Runs kubectl as administrator; returns its standard output."""
-    done = subprocess.run(
-        [str(RUN / "bin/kubectl"), "--kubeconfig", str(RUN / "admin.kubeconfig"), *args],
-        input=stdin,
-        capture_output=True,
-        text=True,
-        timeout=timeout,
-        check=False,
-    )
-    if done.returncode != 0:
-        raise Refused(done.stderr.strip())
-    return done.stdout
+def kubectl(*args: str, stdin: str | None = None, timeout: float = 180) -> str:
+    """Runs kubectl as administrator; returns its standard output. The time is there against hangs."""
+    for _ in range(3):
+        done = subprocess.run(
+            [str(RUN / "bin/kubectl"), "--kubeconfig", str(RUN / "admin.kubeconfig"), *args],
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
+        )
+        if done.returncode == 0:
+            return done.stdout
+        if "TLS handshake timeout" not in done.stderr:  # 10 s on a busy machine: nothing was asked yet
+            break
+    raise Refused(done.stderr.strip())
 
 
 def get(kind: str, name: str, ns: str) -> dict | None:
@@ -64,8 +67,17 @@ def hold_back(job: dict, which: str) -> None:
 
 
 def release(ns: str, *pods: str) -> None:
+    """Each as soon as it is held: on a busy machine a kubelet may not have come to that container yet."""
     for pod in pods:
+        wait(f"{pod} can be released", lambda pod=pod: let_go(ns, pod), 180)
+
+
+def let_go(ns: str, pod: str) -> bool:
+    try:
         kubectl("exec", "-n", ns, pod, "-c", "held", "--", "touch", "/tmp/go")
+        return True
+    except Refused:
+        return False
 
 
 def says(ns: str, pod: str, words: str) -> bool:
@@ -128,11 +140,11 @@ def apply(obj: dict, ns: str) -> str:
 
 def namespace(name: str, **labels: str) -> str:
     """A namespace for one test, empty: what an earlier run left is deleted first."""
-    kubectl("delete", "namespace", name, "--ignore-not-found", timeout=120)
+    kubectl("delete", "namespace", name, "--ignore-not-found", timeout=240)
     kubectl("create", "namespace", name)
     for key, value in labels.items():
         kubectl("label", "namespace", name, f"pod-security.kubernetes.io/{key}={value}")
-    wait("the namespace's service account", lambda: get("serviceaccount", "default", name), 20)
+    wait("the namespace's service account", lambda: get("serviceaccount", "default", name), 120)
     return name
 
 
@@ -144,7 +156,7 @@ def condition(status: dict, kind: str) -> dict:
     return next((c for c in status.get("conditions", []) if c["type"] == kind), {})
 
 
-def wait_state(name: str, ns: str, *states: str, seconds: float = 90) -> dict:
+def wait_state(name: str, ns: str, *states: str, seconds: float = 240) -> dict:
     """Waits for one of the states and returns the status; another final state fails at once."""
     last: dict = {}
 

@@ -68,7 +68,7 @@ def operator_pod() -> dict:
         holder = lease.get("spec", {}).get("holderIdentity") or ""
         return next((p for p in pods if holder.startswith(p["metadata"]["name"] + "_")), None)
 
-    return wait("a leader", leader, 40)
+    return wait("a leader", leader, 120)
 
 
 def operator_pid() -> int:
@@ -84,6 +84,12 @@ def operator_restarts() -> int:
     return sum(p["status"]["containerStatuses"][0]["restartCount"] for p in operator_pods())
 
 
+def only_our_kills() -> None:
+    """A kubelet tells of a restart when it comes to it, which may be after the job's end."""
+    wait("our kills are told", lambda: operator_restarts() - restarts_before >= kills, 120)
+    expect(operator_restarts() - restarts_before == kills, f"{kills} restarts", str(operator_restarts()))
+
+
 def demo(ns: str, state: str, *more_args: str) -> dict:
     """Applies the shipped example, with more arguments for the script; waits for its end."""
     example = ROOT / "manifests/examples/horovodjob.yaml"
@@ -92,7 +98,7 @@ def demo(ns: str, state: str, *more_args: str) -> dict:
     container["args"] = container.get("args", []) + list(more_args)
     name = docs["metadata"]["name"]
     apply({k: docs[k] for k in ("apiVersion", "kind", "spec")} | {"metadata": {"name": name}}, ns)
-    return wait_state(name, ns, state, seconds=180)
+    return wait_state(name, ns, state, seconds=300)
 
 
 def accuracy(log: str) -> float:
@@ -198,7 +204,7 @@ def first_failure(ns: str, how: str, number: int) -> None:
     rank = choose.randrange(4)
     print(f"# rank {rank} goes by {how} {number}")
     apply(horovodjob("fails", ["python3", "-c", FAILING, str(rank), how, str(number)], slots=2), ns)
-    status = wait_state("fails", ns, "Failed", seconds=120)
+    status = wait_state("fails", ns, "Failed")
     failure, message = status.get("failure", {}), condition(status, "Failed").get("message", "")
     pod = f"fails-worker-{rank // 2}"
     node = next(p["spec"]["nodeName"] for p in workers("fails", ns) if p["metadata"]["name"] == pod)
@@ -239,8 +245,8 @@ def a_deleted_worker_is_replaced_and_named() -> None:
     apply(horovodjob("gone", ["sleep", "1000"]), ns)
     wait_state("gone", ns, "Running")
     kubectl("delete", "pod", "gone-worker-1", "-n", ns, "--wait=false")
-    wait("it is replaced", lambda: status_of("gone", ns).get("replacements") == 1, 60)
-    status = wait_state("gone", ns, "Running", seconds=120)
+    wait("it is replaced", lambda: status_of("gone", ns).get("replacements") == 1, 180)
+    status = wait_state("gone", ns, "Running")
     expect(status.get("restarts") == 0, "it does not count", status)
     expect(status.get("failure", {}).get("pod") == "gone-worker-1", "failure.pod", status)
     expect("was deleted" in status["failure"]["message"], "and why", status)
@@ -256,14 +262,14 @@ def a_worker_deleted_before_the_start_is_made_again_and_the_others_wait() -> Non
     def uids() -> dict[str, str]:
         return {p["metadata"]["name"]: p["metadata"]["uid"] for p in items("pods", ns)}
 
-    wait("workers 0 and 1 meet", lambda: says(ns, "early-worker-0", "worker is here worker=1"), 60)
+    wait("workers 0 and 1 meet", lambda: says(ns, "early-worker-0", "worker is here worker=1"), 180)
     before = uids()
     gone = before["early-worker-1"]
     kubectl("delete", "pod", "early-worker-1", "-n", ns, "--wait=false")
-    wait("it is made again", lambda: uids().get("early-worker-1", gone) != gone, 60)
+    wait("it is made again", lambda: uids().get("early-worker-1", gone) != gone, 180)
     expect(status_of("early", ns)["state"] == "Pending", "nothing has begun")
     release(ns, "early-worker-2")
-    status = wait_state("early", ns, "Succeeded", seconds=120)
+    status = wait_state("early", ns, "Succeeded")
     now = uids()
     same = ("early-worker-0", "early-worker-2")
     expect(all(now[p] == before[p] for p in same), "the others stayed", before, now)
@@ -329,11 +335,11 @@ def a_killed_operator_still_ends_the_job_right() -> None:
     pid = operator_pid()
     os.kill(pid, signal.SIGKILL)
     kills += 1
-    wait("the operator's process gone", lambda: pid not in processes("hvd-operator"), 20)
+    wait("the operator's process gone", lambda: pid not in processes("hvd-operator"), 60)
     # The job ends while the operator is away or just back: both are right.
     for name in before:
         kubectl("exec", "-n", ns, name, "--", "touch", "/tmp/go")
-    wait_state("goes-on", ns, "Succeeded", seconds=90)
+    wait_state("goes-on", ns, "Succeeded")
     after = {p["metadata"]["name"]: p["metadata"]["uid"] for p in workers("goes-on", ns)}
     expect(after == before, "the same two pods, nothing doubled", before, after)
     reasons = [e["reason"] for e in items("events", ns) if e["involvedObject"]["kind"] == "HorovodJob"]
@@ -349,13 +355,15 @@ def a_rolling_update_of_the_operators_touches_no_job() -> None:
     wait_state("goes-on", ns, "Running")
     before = {p["metadata"]["uid"]: restart_counts(p) for p in workers("goes-on", ns)}
     old = {p["metadata"]["name"] for p in operator_pods()}
-    expect(operator_restarts() - restarts_before == kills, "restarts up to now are our kills")
+    only_our_kills()
     home = operator_pod()["metadata"]["namespace"]
     kubectl("rollout", "restart", "deployment/hvd-operator", "-n", home)
     apply(horovodjob("meanwhile", command), ns)
-    kubectl("rollout", "status", "deployment/hvd-operator", "-n", home, "--timeout=90s", timeout=100)
+    kubectl("rollout", "status", "deployment/hvd-operator", "-n", home, "--timeout=240s", timeout=300)
     wait(
-        "the old operators are gone", lambda: not old & {p["metadata"]["name"] for p in operator_pods()}, 40
+        "the old operators are gone",
+        lambda: not old & {p["metadata"]["name"] for p in operator_pods()},
+        120,
     )
     restarts_before = operator_restarts() - kills  # of the new ones
     wait_state("meanwhile", ns, "Running")
@@ -399,7 +407,7 @@ def a_restricted_namespace_and_any_uid_will_do() -> None:
         ),
         ns,
     )
-    wait_state("strict", ns, "Succeeded", seconds=60)
+    wait_state("strict", ns, "Succeeded")
     for i in range(2):
         log = kubectl("logs", "-n", ns, f"strict-worker-{i}")
         expect(f"uid 12345 rank {i}" in log, f"worker {i} ran as 12345", log)
@@ -409,7 +417,7 @@ def a_restricted_namespace_and_any_uid_will_do() -> None:
 def the_restricted_example_runs_where_it_says() -> None:
     ns = namespace("e2e-example", enforce="restricted")
     kubectl("apply", "-n", ns, "-f", str(ROOT / "manifests/examples/restricted.yaml"))
-    wait_state("restricted", ns, "Succeeded", seconds=90)
+    wait_state("restricted", ns, "Succeeded")
     for i in range(2):
         log = kubectl("logs", "-n", ns, f"restricted-worker-{i}")
         expect(f"user 12345 rank {i}" in log, f"worker {i} ran as 12345", log)
@@ -422,7 +430,7 @@ def kubernetes_sweeps_up_after_a_deleted_job() -> None:
     wait_state("swept", ns, "Running")
     kubectl("delete", "horovodjob", "swept", "-n", ns)
     kinds = "pods,services,secrets"
-    wait("pods, Service and Secret gone", lambda: not items(kinds, ns), 60)
+    wait("pods, Service and Secret gone", lambda: not items(kinds, ns), 180)
 
 
 roles.tests(suite)
@@ -431,7 +439,7 @@ ends.tests(suite)
 
 @suite.test
 def the_operator_ended_only_by_our_own_kills() -> None:
-    expect(operator_restarts() - restarts_before == kills, f"{kills} restarts", str(operator_restarts()))
+    only_our_kills()
 
 
 if __name__ == "__main__":

@@ -63,11 +63,11 @@ def tests(suite: Suite) -> None:
     def a_launcher_does_not_begin_before_late_workers_are_there() -> None:
         """Its own time limit is shorter than the workers are late, and no retry is there to be burnt."""
         ns = namespace("e2e-launcher-late")
-        run = [HOROVODRUN, "--start-timeout", "4", "-np", "4", "--hostfile", "$(HVD_HOSTFILE)", "hostname"]
+        run = [HOROVODRUN, "--start-timeout", "9", "-np", "4", "--hostfile", "$(HVD_HOSTFILE)", "hostname"]
         job = with_launcher("late", run)
         hold_back(job, "*")
         apply(job, ns)
-        wait("10 s are over", lambda: says(ns, "late-launcher-0", "waiting for hosts"), 60)
+        wait("10 s are over", lambda: says(ns, "late-launcher-0", "(tried for 1"), 180)
         release(ns, "late-worker-0", "late-worker-1")
         status = wait_state("late", ns, "Succeeded")
         expect((status["restarts"], status["replacements"]) == (0, 0), "started once", status)
@@ -101,7 +101,7 @@ def tests(suite: Suite) -> None:
         for pod in "tf-chief-0", "tf-worker-0", "tf-worker-1":
             expect("all found by" in log(ns, pod), f"{pod} found all", log(ns, pod))
         gone = ("tf-ps-0", "tf-evaluator-0")
-        wait("servers and evaluator are ended", lambda: not any(get("pod", p, ns) for p in gone), 60)
+        wait("servers and evaluator are ended", lambda: not any(get("pod", p, ns) for p in gone), 180)
 
     @suite.test
     def a_sidecar_does_not_hold_up_the_end() -> None:
@@ -114,7 +114,7 @@ def tests(suite: Suite) -> None:
         job["spec"]["runPolicy"]["cleanPodPolicy"] = "Running"
         apply(job, ns)
         wait_state("beside", ns, "Succeeded")
-        wait("no pod is left running", lambda: not items("pods", ns), 60)
+        wait("no pod is left running", lambda: not items("pods", ns), 180)
 
     @suite.test
     def shared_memory_and_knobs_reach_the_ranks() -> None:
