@@ -7,7 +7,7 @@ import json
 
 from api import condition, expect, wait
 from fake_mpi import mpijob
-from fake_world import World, suite
+from fake_world import World, fetch, free_port, suite
 
 XID = "XID 79 (GPU has fallen off the bus) on GPU 0 of rank 1 (host j0-worker-1)"
 HINT = ": the GPU or its slot: power, heat or PCIe, drain the host"
@@ -29,6 +29,14 @@ def fails(w: World, name: str, text: str, code: int = 1) -> None:
         "containerStatuses": [{"name": container, "state": {"terminated": end}}],
     }
     w.fake.put("pods", pod)
+
+
+def is_heard(w: World, port: int, like: dict) -> None:
+    """The operator knows what pods did so far: one watch tells things in their order. Another kind's does not."""
+    meta = {"name": "later", "labels": like["metadata"]["labels"]}
+    w.fake.put("pods", {"metadata": meta, "status": {"phase": "Pending"}})
+    n = len(w.fake.objects["pods"])
+    wait("all pods are known", lambda: f"\nhvd_operator_pods {n}\n" in fetch(port, "/metrics")[1])
 
 
 def failure(w: World) -> dict:
@@ -84,7 +92,8 @@ def an_mpijobs_condition_names_the_gpu() -> None:
         ("some lines\n" + LAST, XID + HINT),
         ("nothing of a GPU\n", None),
     ):
-        with World(jobs=0, before=lambda fake: fake.put("mpijobs", mpijob("m"))) as w:
+        port = free_port()
+        with World(jobs=0, before=lambda fake: fake.put("mpijobs", mpijob("m")), port=port) as w:
             w.run_pods(name="m")
             batch = wait("the launcher's Job", lambda w=w: w.fake.objects["jobs"].get("ns/m-launcher"))
             pod = {
@@ -106,6 +115,7 @@ def an_mpijobs_condition_names_the_gpu() -> None:
             }
             w.fake.put("pods", pod)
             fails(w, "m-launcher-x", text)
+            is_heard(w, port, pod)
             batch = json.loads(json.dumps(batch))
             backoff = {
                 "type": "Failed",
