@@ -180,7 +180,7 @@ users: [{{name: u, user: {{tokenFile: operator.token}}}}]
     return kubeconfig
 
 
-def wait(what: str, look, seconds: float = 40):
+def wait(what: str, look, seconds: float = 120):
     """Calls look() until it returns something true and returns that; fails at the deadline."""
     deadline = time.monotonic() + seconds
     while True:

@@ -46,7 +46,7 @@ def people_have_the_rights_of_their_roles() -> None:
     kubectl("apply", "-k", str(MANIFESTS / "users"))
     for role in ("view", "edit", "admin"):
         let(role, role, ns)
-    wait("the roles are put together", lambda: may("view", "get", "horovodjobs.ringmaster.dev", ns), 30)
+    wait("the roles are put together", lambda: may("view", "get", "horovodjobs.ringmaster.dev", ns), 180)
     have_their_rights(ns)
 
 
@@ -68,7 +68,7 @@ def kubeflow_s_people_have_the_same_rights() -> None:
         kubectl("apply", "-f", "-", stdin=text_of([theirs]))
         let(role, f"kubeflow-{role}", ns)
     for role in ("view", "edit", "admin"):
-        wait(f"kubeflow-{role}", lambda r=role: may(r, "get", "mpijobs.kubeflow.org", ns), 30)
+        wait(f"kubeflow-{role}", lambda r=role: may(r, "get", "mpijobs.kubeflow.org", ns), 180)
     have_their_rights(ns)
 
 
@@ -128,12 +128,12 @@ def an_operator_of_one_namespace_needs_its_role_only() -> None:
     args = ("--http-port", "0", "--namespace", NS, "--leader-elect", "--lock-namespace", NS)
     operator = Operator(BIN / "hvd-operator", kubeconfig, LOG, *args)
     try:
-        wait("pods", lambda: operator.ended() or len(api.pods(NS)) == 2, 30)
+        wait("pods", lambda: operator.ended() or len(api.pods(NS)) == 2, 180)
         expect(not operator.ended(), "it runs", LOG.read_text()[-2000:])
         wait("the status", lambda: api.status(NS, "one").get("state") == "Pending")
         lease = f"/apis/coordination.k8s.io/v1/namespaces/{NS}/leases/hvd-operator"
         wait(
-            "the Lease of that namespace", lambda: api.call("GET", lease)["spec"].get("holderIdentity"), 30
+            "the Lease of that namespace", lambda: api.call("GET", lease)["spec"].get("holderIdentity"), 180
         )
         expect(not api.pods(elsewhere) and not api.status(elsewhere, "one"), "nothing elsewhere")
     finally:

@@ -36,7 +36,7 @@ def schema(kind: str) -> dict:
 
 def both_there() -> None:
     world.installed()
-    kubectl("wait", "--for=condition=Established", "--timeout=30s", "crd/mpijobs.kubeflow.org")
+    kubectl("wait", "--for=condition=Established", "--timeout=180s", "crd/mpijobs.kubeflow.org")
 
 
 @suite.test
@@ -56,7 +56,7 @@ def every_field_has_a_description() -> None:
 def kubectl_explain_shows_every_field() -> None:
     both_there()
     for kind in FILES:
-        whole = wait(f"the API server publishes {kind}", lambda kind=kind: explained(kind), 30)
+        whole = wait(f"the API server publishes {kind}", lambda kind=kind: explained(kind), 180)
         shown = re.findall(r"^( +)(\w+)\t<", whole, re.MULTILINE)
         wanted = sorted(p[-1] for p, _ in fields(schema(kind)) if p[0] != "metadata")
         seen = sorted(name for _, name in shown)
@@ -108,7 +108,7 @@ def an_autoscaler_scales_a_job() -> None:
         },
     }
     kubectl("apply", "-f", "-", stdin=text_of([scaler]))
-    wait("a third pod", lambda: "grows-worker-2" in api.pods(ns), 60)
+    wait("a third pod", lambda: "grows-worker-2" in api.pods(ns), 180)
     kept = {name: uid for name, uid in api.pods(ns).items() if name in before}
     expect(kept == before, "the others are kept", kept, before)
     path = f"/apis/autoscaling/v2/namespaces/{ns}/horizontalpodautoscalers/grows"
@@ -116,7 +116,7 @@ def an_autoscaler_scales_a_job() -> None:
     def able() -> dict:
         return condition(api.call("GET", path).get("status", {}), "AbleToScale")
 
-    wait("the autoscaler is content", lambda: able().get("status") == "True", 60)
+    wait("the autoscaler is content", lambda: able().get("status") == "True", 180)
     scale = api.call("GET", JOBS.format(ns=ns) + "/grows/scale")
     chosen = kubectl("get", "pods", "-n", ns, "-l", scale["status"]["selector"], "-o", "name").split()
     expect(len(chosen) == 3, "its selector names the workers", scale, chosen)
@@ -222,12 +222,12 @@ def jobs_stored_under_earlier_definitions_are_served_changed_and_run() -> None:
         ns = make_namespace(f"packaging-{file.stem}")
         kubectl("delete", "horovodjobs", "--all", "-A")
         kubectl("apply", "-f", str(file))
-        wait("the earlier definition is in force", lambda file=file: is_in_force(file.read_text()), 30)
+        wait("the earlier definition is in force", lambda file=file: is_in_force(file.read_text()), 180)
         jobs = STORED[file.stem]
         before = {name: api.make(ns, stored_job(name, spec)) for name, spec in jobs.items()}
         kubectl("apply", "-k", str(MANIFESTS / "crd"))
         now = FILES["horovodjob"].read_text()
-        wait("the present definition is in force", lambda now=now: is_in_force(now), 30)
+        wait("the present definition is in force", lambda now=now: is_in_force(now), 180)
         world.run()
         for name, was in before.items():
             job = api.get(ns, "horovodjobs", name)

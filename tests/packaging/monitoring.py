@@ -77,7 +77,7 @@ def the_api_server_puts_the_operator_where_the_flow_schemas_say() -> None:
             ("/apis/ringmaster.dev/v1beta1/horovodjobs", "hvd-operator"),
             ("/api/v1/namespaces/default/services/kubernetes", "hvd-operator"),
         ):
-            wait(f"{path} is of {name}", lambda path=path, uid=uids[name]: schema_of(path) == uid, 30)
+            wait(f"{path} is of {name}", lambda path=path, uid=uids[name]: schema_of(path) == uid, 180)
     finally:
         kubectl("delete", "-k", str(MANIFESTS / "overlays/fairness"))
 
@@ -88,7 +88,7 @@ def schema_of(path: str) -> str:
         ["curl", "-s", "-o", "/dev/null", "-D", "-", "--cacert", str(RUN / "operator-ca.crt"),
          "-K", "-", api.server + path],
         input=f'header = "Authorization: Bearer {(RUN / "operator.token").read_text().strip()}"\n',
-        capture_output=True, text=True, timeout=20, check=True,
+        capture_output=True, text=True, timeout=60, check=True,
     ).stdout  # fmt: skip
     found = re.search(r"^x-kubernetes-pf-flowschema-uid: (\S+)", answer, re.MULTILINE | re.IGNORECASE)
     return found[1] if found else answer

@@ -151,8 +151,8 @@ def both_there() -> None:
     crd["spec"]["group"] = THEIRS
     kubectl("apply", "--server-side", "-f", "-", stdin=text_of([crd]))
     for group in ("kubeflow.org", THEIRS):
-        kubectl("wait", "--for=condition=Established", "--timeout=30s", f"crd/mpijobs.{group}")
-        wait(f"mpijobs of {group}", lambda group=group: is_served(group), 30)
+        kubectl("wait", "--for=condition=Established", "--timeout=180s", f"crd/mpijobs.{group}")
+        wait(f"mpijobs of {group}", lambda group=group: is_served(group), 180)
 
 
 def is_served(group: str) -> bool:

@@ -75,7 +75,7 @@ def a_new_operator_touches_no_job() -> None:
     play(NS, "failed", "Failed", 3)
     wait("waits is told", lambda: api.status(NS, "waits").get("state") == "Pending")
     wait("mpi is told", lambda: mpi_condition(NS, "Created"))
-    wait("all is settled", settled(), 30)
+    wait("all is settled", settled(), 180)
     before = seen()
     for end in ("in good order", "at once"):
         if end == "at once":
@@ -83,12 +83,27 @@ def a_new_operator_touches_no_job() -> None:
         world.stop()
         world.run()
         wait("the new one has looked at every job", lambda: world.looks() >= len(all_jobs()))
-        wait("and is done with them", settled(), 30)
+        wait("and is done with them", settled(), 180)
         after = seen()
-        changed = [k for k in before.keys() | after.keys() if before.get(k) != after.get(k)]
+        keys = before.keys() | after.keys()
+        changed = [
+            k for k in keys if but_for_kubernetes(k, before.get(k)) != but_for_kubernetes(k, after.get(k))
+        ]
         expect(not changed, f"ended {end}: nothing was made, changed or deleted", *changed)
     # and it does its work: the job that runs comes to its end
     finish(NS, "runs", "Succeeded")
+
+
+def but_for_kubernetes(key: str, text: str | None) -> str | None:
+    """The status of a Job is Kubernetes' own, and comes when it comes, on a busy machine after a rest."""
+    if not text or not key.startswith(BATCH):
+        return text
+    o = json.loads(text)
+    o.pop("status", None)
+    o["metadata"] = {
+        k: v for k, v in o["metadata"].items() if k not in ("resourceVersion", "managedFields")
+    }
+    return json.dumps(o, sort_keys=True)
 
 
 def all_jobs() -> list[dict]:
@@ -163,7 +178,7 @@ def play_mpi(ns: str) -> None:
         pods = [n for n in api.pods(ns) if n.startswith("mpi-")]
         return any("-launcher-" in n for n in pods) and any("-worker-" in n for n in pods)
 
-    wait("pods of mpi", there, 30)
+    wait("pods of mpi", there, 180)
     for name in api.pods(ns):
         if name.startswith("mpi-"):
             api.set_pod(ns, name, "Running")
@@ -182,7 +197,7 @@ def scale(ns: str, name: str, workers: int) -> None:
 def record(ns: str, is_first: bool) -> dict[str, list[dict]]:
     """By kind, without what the API server adds."""
     make_and_play(ns, is_first)
-    wait("all is settled", settled(ns), 30)
+    wait("all is settled", settled(ns), 180)
     out: dict[str, list[dict]] = {
         "horovodjobs": [],
         "mpijobs": [],
@@ -272,12 +287,12 @@ def jobs_of_an_earlier_operator_go_on_untouched() -> None:
         world.stop()
         ns = make_namespace(f"packaging-{file.stem}")
         put_back(ns, json.loads(file.read_text()))
-        wait("Kubernetes has settled", settled(ns), 30)
+        wait("Kubernetes has settled", settled(ns), 180)
         before = seen(ns)
         was = {o["metadata"]["name"]: o["status"] for o in api.items(ns, "horovodjobs")}
         world.run()
         wait("the new operator has looked at every job", lambda: world.looks() >= len(all_jobs()))
-        wait("and is done with them", settled(ns), 30)
+        wait("and is done with them", settled(ns), 180)
         after = seen(ns)
         keys = [k for k in before.keys() | after.keys() if not k.startswith(("horovodjobs ", MPIJOBS))]
         changed = [k for k in keys if in_effect(k, before.get(k)) != in_effect(k, after.get(k))]
@@ -314,7 +329,7 @@ def go_on_later(ns: str) -> None:
     finish(ns, "scaled", "Succeeded")
     launcher = next(n for n in api.pods(ns) if n.startswith("mpi-launcher-"))
     api.set_pod(ns, launcher, "Succeeded", **ended)
-    wait("mpi has succeeded", lambda: mpi_condition(ns, "Succeeded"), 40)
+    wait("mpi has succeeded", lambda: mpi_condition(ns, "Succeeded"), 180)
     path = JOBS.format(ns=ns) + "/suspended"
     patch = {"spec": {"runPolicy": {"suspend": False}}}
     api.call("PATCH", path, patch, "application/merge-patch+json")
@@ -340,7 +355,7 @@ def go_on(ns: str) -> None:
         same = [n for n, uid in now.items() if old.get(n) == uid]
         return len(now) == 3 and len(same) == (2 if can_be_told else 0)
 
-    wait("a job of another size has its pods", lambda: sweep(ns, "grows") or grown(), 30)
+    wait("a job of another size has its pods", lambda: sweep(ns, "grows") or grown(), 180)
 
 
 def sweep(ns: str, job_name: str) -> None:

@@ -79,7 +79,7 @@ def what_only_the_operator_sees_is_told_in_the_status() -> None:
         ns = f"{NS}-{number}"
         try:
             status = wait(
-                "Failed", lambda ns=ns: is_failed(api.status(ns, "bad")) and api.status(ns, "bad"), 20
+                "Failed", lambda ns=ns: is_failed(api.status(ns, "bad")) and api.status(ns, "bad"), 120
             )
         except AssertionError:
             wrong.append(f"{what}: not Failed but {api.status(ns, 'bad')}")
@@ -121,7 +121,7 @@ def what_is_wrong_with_an_mpijob_is_told_in_an_event() -> None:
     for number, (what, (_, parts)) in enumerate(MPI_TOLD.items()):
         ns = f"{NS}-mpi-{number}"
         try:
-            text = wait("the event", lambda ns=ns: validation_errors(ns), 10)
+            text = wait("the event", lambda ns=ns: validation_errors(ns), 180)
             judge(wrong, what, text, parts)
         except AssertionError:
             wrong.append(f"{what}: no event, but {[e['reason'] for e in api.items(ns, 'events')]}")
