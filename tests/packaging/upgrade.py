@@ -69,7 +69,7 @@ def a_new_operator_touches_no_job() -> None:
     api.make(NS, job("ended", cleanPodPolicy="None"))
     api.make(NS, job("failed", cleanPodPolicy="None"))
     api.call("POST", MPIJOBS.format(ns=NS), plain_mpi("mpi"))
-    wait("the launcher of mpi", lambda: api.call("GET", BATCH.format(ns=NS))["items"])
+    wait("the launcher of mpi", lambda: any(n.startswith("mpi-launcher-") for n in api.pods(NS)))
     play(NS, "runs", "Running")
     play(NS, "ended", "Succeeded")
     play(NS, "failed", "Failed", 3)

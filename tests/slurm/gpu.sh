@@ -4,7 +4,7 @@
 # and ranks that use them, on the driver and the NCCL of tests/fakes/cuda, which do not leave a host.
 is_idle() { [ -z "$(ctl squeue -h)" ]; }
 gpus() { # SRUN-OPTION...: two tasks on each of two nodes, when the GPUs of the last job are free again
-    within 30 is_idle
+    within 120 is_idle
     srun --hvd -N2 -n4 --ntasks-per-node=2 "$@" bash -c \
         'echo "$(hostname) local $HOROVOD_LOCAL_RANK sees ${CUDA_VISIBLE_DEVICES-all}"' 2>&1 | sort
 }
@@ -29,7 +29,7 @@ gpu_up() { # a copy: nodes have their own /tmp
 gpu_world() { # DEVICE SRUN-OPTION...: two ranks on one node of four GPUs; DEVICE "": that of the local rank
     local device=$1
     shift
-    within 30 is_idle
+    within 120 is_idle
     ctl env LD_LIBRARY_PATH="$gpu" HVD_FAKE_GPUS=4 HVD_FAKE_HANG_S=60 ${device:+HVD_TEST_DEVICE="$device"} \
         srun -Q --hvd -N1 -n2 "$@" "$gpu/launch-gpu-world" 3 2>&1
 }

@@ -36,7 +36,7 @@ bail() {
     echo "1..$n"
     exit 0
 }
-ctl() { timeout 60 "$HERE/on" ctl "$@"; }
+ctl() { timeout 180 "$HERE/on" ctl "$@"; }
 srun() { ctl srun -Q "$@"; }
 plugstack() { echo "required $RUN/plugin/spank_hvd.so $*" >"$RUN/etc/plugstack.conf"; }
 
@@ -131,8 +131,8 @@ is 'the token is in no environment value and no argument' '' \
     "$(srun --hvd -n1 bash -c 't=$(cat "$HVD_TOKEN_FILE"); env | grep -F "$t"; tr "\0" "\n" </proc/$PPID/environ | grep -F "$t"; tr "\0" "\n" </proc/$PPID/cmdline | grep -F "$t"; env | grep SLURM_HVD; true' 2>&1)"
 token=$(srun --hvd -n1 bash -c 'cat "$HVD_TOKEN_FILE"')
 is 'the token is in no log' '' "$(grep -rlF "$token" "$RUN/log" "$RUN/state" 2>&1)"
-is 'nothing is left in the run directory' '' "$(within 5 rmdir "$RUNDIR" 2>/dev/null || ls -R "$RUNDIR")"
-out=$(srun --hvd -N2 -n2 bash -c 'timeout 5 bash -c "exec 3<>/dev/tcp/$HVD_RENDEZVOUS_ADDR/$HVD_RENDEZVOUS_PORT" && echo reached' 2>&1 | sort | uniq -c | tr -s ' ')
+is 'nothing is left in the run directory' '' "$(within 60 rmdir "$RUNDIR" 2>/dev/null || ls -R "$RUNDIR")"
+out=$(srun --hvd -N2 -n2 bash -c 'timeout 30 bash -c "exec 3<>/dev/tcp/$HVD_RENDEZVOUS_ADDR/$HVD_RENDEZVOUS_PORT" && echo reached' 2>&1 | sort | uniq -c | tr -s ' ')
 is 'the rendezvous in srun is reachable from both nodes' ' 2 reached' "$out"
 is 'a set of an outer launcher does not survive' '0 - -' \
     "$(ctl env RANK=7 OMPI_COMM_WORLD_RANK=7 HOROVOD_RANK=9 OMPI_COMM_WORLD_SIZE=9 srun -Q --hvd -n1 bash -c 'echo $HOROVOD_RANK ${OMPI_COMM_WORLD_RANK:--} ${OMPI_COMM_WORLD_SIZE:--}' 2>&1)"
@@ -176,13 +176,13 @@ is 'a step without --hvd goes on when a task fails' 'done' \
     "$(srun -N2 -n2 bash -c '[ $SLURM_PROCID = 0 ] && exit 3; read -rt 1 <> <(:); echo done' 2>/dev/null)"
 
 # --- failures -----------------------------------------------------------------------------------------
-minute=61.$$ # no other run has the same
-ends() { # NAME COMMAND TEXT...: rank 1 runs COMMAND, the others would stay for a minute
+long=300.$$ # no other run has the same
+ends() { # NAME COMMAND TEXT...: rank 1 runs COMMAND, the others would stay for five minutes
     local name=$1 cmd=$2 start=$SECONDS out
     shift 2
-    out=$(srun --hvd -N2 -n4 bash -c "[ \$HOROVOD_RANK = 1 ] && { $cmd; }; exec sleep $minute" 2>&1)
+    out=$(srun --hvd -N2 -n4 bash -c "[ \$HOROVOD_RANK = 1 ] && { $cmd; }; exec sleep $long" 2>&1)
     local rc=$?
-    if [ $((SECONDS - start)) -ge 40 ] || [ $rc -eq 0 ]; then
+    if [ $((SECONDS - start)) -ge 150 ] || [ $rc -eq 0 ]; then
         not_ok "$name" "took $((SECONDS - start)) s, srun's exit code $rc"$'\n'"$out"
     else
         has "$name" "$out" "$@"
@@ -190,8 +190,8 @@ ends() { # NAME COMMAND TEXT...: rank 1 runs COMMAND, the others would stay for 
 }
 ends 'a task exits 3: the step ends at once and srun names it' 'exit 3' 'task 1: Exited with exit code 3'
 ends 'a task is killed: the step ends at once and srun names it' 'kill -9 $$' 'task 1: Killed'
-no_sleeper() { ! grep -lzxF "$minute" /proc/[0-9]*/cmdline >/dev/null 2>&1; }
-if within 10 no_sleeper; then ok 'no task is left'; else not_ok 'no task is left' "$(grep -lzxF "$minute" /proc/[0-9]*/cmdline)"; fi
+no_sleeper() { ! grep -lzxF "$long" /proc/[0-9]*/cmdline >/dev/null 2>&1; }
+if within 60 no_sleeper; then ok 'no task is left'; else not_ok 'no task is left' "$(grep -lzxF "$long" /proc/[0-9]*/cmdline)"; fi
 out=$(srun --hvd --kill-on-bad-exit=0 -N2 -n2 bash -c '[ $HOROVOD_RANK = 1 ] && exit 3; read -rt 1 <> <(:); echo done' 2>/dev/null)
 is 'the user may say --kill-on-bad-exit=0' 'done' "$out"
 
@@ -217,7 +217,7 @@ trains() { # NAME ARGS...
     local name=$1 out rc
     shift
     if [ -n "$why" ]; then skip "$name" "$why"; return; fi
-    out=$(timeout 240 "$HERE/on" ctl srun -Q "$@" -N2 -n4 --ntasks-per-node=2 /usr/bin/env OMP_NUM_THREADS=1 /usr/bin/python3 "$RUN/train_digits.py" 2>&1)
+    out=$(timeout 500 "$HERE/on" ctl srun -Q "$@" -N2 -n4 --ntasks-per-node=2 /usr/bin/env OMP_NUM_THREADS=1 /usr/bin/python3 "$RUN/train_digits.py" 2>&1)
     rc=$?
     if [ $rc -eq 0 ] && accuracy_ok "$out"; then ok "$name"; else not_ok "$name" "exit code $rc"$'\n'"$(tail -30 <<<"$out")"; fi
 }
@@ -228,7 +228,7 @@ dies() { # NAME HOW SRUN-OPTION WORD...: the ranks' last words
     local name=$1 how=$2 opt=$3 out rc start=$SECONDS
     shift 3
     if [ -n "$why" ]; then skip "$name" "$why"; return; fi
-    out=$(timeout 100 "$HERE/on" ctl srun -Q "$opt" --kill-on-bad-exit=0 -N2 -n4 --ntasks-per-node=2 /usr/bin/python3 "$RUN/die.py" "$how" 2>&1)
+    out=$(timeout 300 "$HERE/on" ctl srun -Q "$opt" --kill-on-bad-exit=0 -N2 -n4 --ntasks-per-node=2 /usr/bin/python3 "$RUN/die.py" "$how" 2>&1)
     rc=$?
     if [ $rc -eq 0 ] || [ $rc -eq 124 ]; then
         not_ok "$name" "exit code $rc after $((SECONDS - start)) s"$'\n'"$(tail -30 <<<"$out")"
@@ -239,7 +239,7 @@ dies() { # NAME HOW SRUN-OPTION WORD...: the ranks' last words
 cp "$HERE/die.py" "$RUN/die.py"
 dies 'a rank is killed in training: the three others name it and its host' kill --hvd \
     ' 3 _hvd.exceptions.HorovodInternalError: rank 1 (host node1' 'task 1: Killed'
-dies 'a rank exits before hvd.init: the others say for whom they waited' before --hvd=timeout=20 \
+dies 'a rank exits before hvd.init: the others say for whom they waited' before --hvd=timeout=30 \
     'for rank 1 (of 4)' 'task 1: Exited with exit code 3'
 : >"$RUN/etc/plugstack.conf"
 PYTHONPATH=$RUN/stage/python trains 'bare srun without the plugin trains too'
