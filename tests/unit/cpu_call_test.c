@@ -245,10 +245,12 @@ static int body_standing(struct backend *b, uint32_t me, struct party *p, char *
             else
                 sched_yield();
         }
+        if (rc == 0 && !is_done)
+            rc = err_set(&err, -ETIMEDOUT, "no agreement before the deadline");
         for (uint32_t j = 0; j < last; j++)
             want &= said_by(j, a->seq - 1);
         for (uint32_t i = 0; i < n && rc == 0; i++)
-            if (!is_done || all[i] != want)
+            if (all[i] != want)
                 rc = err_set(&err, -EPROTO, "agreed on %llx, not %llx",
                              (unsigned long long)all[i], (unsigned long long)want);
     }
