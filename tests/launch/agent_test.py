@@ -309,7 +309,7 @@ def test_a_killed_agent_is_named_with_its_worker(folder):
     text = job.logs_name(failure(-1, 125), [0, 1])
     has(text, "worker 2 (")
     has(text, ") was lost: its agent ended")
-    wait_until("its rank is gone", lambda: not is_alive(int(read(f"{folder}/pid.2"))), 5)
+    wait_until("its rank is gone", lambda: not is_alive(int(read(f"{folder}/pid.2"))))
 
 
 def test_a_killed_hub_is_named_by_all_others(folder):

@@ -286,13 +286,16 @@ def test_a_discovery_script_that_fails_is_told(folder):
 
 def test_a_discovery_script_that_hangs_is_killed_with_what_it_started(folder):
     script = f"sleep 60 & echo $! > {folder}/child; echo $$ > {folder}/pid; wait"
-    begin = time.monotonic()
-    # enough for the script to have written both
-    program = run(folder, "--start-timeout", "1.5", "--host-discovery-script", script, "true", code=2)
-    assert time.monotonic() - begin < 25
-    has(program.err, "has not ended after 1.5 s (--start-timeout)")
-    pids = [int(read(f"{folder}/{n}")) for n in ("pid", "child")]
-    wait_until("all are gone", lambda: not any(map(is_alive, pids)), 5)
+    for seconds in "1.5", "6", "20":  # others may have the processors: the script is to have written both
+        begin = time.monotonic()
+        program = run(folder, "--start-timeout", seconds, "--host-discovery-script", script, "true", code=2)
+        assert time.monotonic() - begin < float(seconds) + 20
+        has(program.err, f"has not ended after {seconds} s (--start-timeout)")
+        texts = [read(f"{folder}/{n}") for n in ("pid", "child")]
+        if all(texts):
+            break
+    pids = [int(text) for text in texts]
+    wait_until("all are gone", lambda: not any(map(is_alive, pids)))
 
 
 def test_a_signal_ends_the_discovery_script(folder):
@@ -303,9 +306,9 @@ def test_a_signal_ends_the_discovery_script(folder):
         program = start(folder, "--host-discovery-script", script, "true")
         wait_until("the script runs", lambda: os.path.exists(f"{folder}/child"))
         program.signal(number)
-        same(program.end(5), code)
-        wait_until("its child is gone", lambda: not is_alive(int(read(f"{folder}/child"))), 5)
-        wait_until("no scratch", lambda: not [n for n in os.listdir(folder) if n.startswith("hvd-")], 5)
+        same(program.end(20), code)  # not when the script has had its time
+        wait_until("its child is gone", lambda: not is_alive(int(read(f"{folder}/child"))))
+        wait_until("no scratch", lambda: not [n for n in os.listdir(folder) if n.startswith("hvd-")])
 
 
 # --- placement

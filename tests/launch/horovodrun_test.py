@@ -296,18 +296,20 @@ def test_a_consequence_that_is_faster_than_its_cause_is_not_blamed(folder):
 
 
 def test_a_failure_stops_the_other_ranks(folder):
-    begin = time.monotonic()
-    program = run(
+    program = start(
         folder,
         "-np",
         "3",
         "sh",
         "-c",
         'trap "echo saved; exit 0" TERM; '
-        f": > {folder}/up.$HOROVOD_RANK; while [ ! -e {folder}/up.0 ] || [ ! -e {folder}/up.2 ]; do sleep 0.01; done; "
+        f": > {folder}/up.$HOROVOD_RANK; while [ ! -e {folder}/go ]; do sleep 0.01; done; "
         "[ $HOROVOD_RANK = 1 ] && exit 3; while :; do sleep 0.01; done",
-        code=3,
     )
+    wait_for_ranks(folder, 3)
+    begin = time.monotonic()
+    open(f"{folder}/go", "w", encoding="ascii").close()
+    same(program.end(), 3, program.err)
     assert time.monotonic() - begin < 5, "nothing waits for the grace"
     same(program.out.count("saved"), 2)
 
@@ -347,8 +349,8 @@ def test_a_killed_launcher_leaves_no_process_and_no_file(folder):
     same(len([n for n in os.listdir(folder) if n.startswith("hvd-")]), 1, "scratch folder")
     program.signal(signal.SIGKILL)
     same(program.end(), 137)
-    wait_until("all are gone", lambda: not any(map(is_alive, pids)), 5)
-    wait_until("scratch is gone", lambda: not [n for n in os.listdir(folder) if n.startswith("hvd-")], 5)
+    wait_until("all are gone", lambda: not any(map(is_alive, pids)))
+    wait_until("scratch is gone", lambda: not [n for n in os.listdir(folder) if n.startswith("hvd-")])
 
 
 def test_ranks_die_with_the_launcher_even_without_its_guard(folder):
@@ -361,7 +363,7 @@ def test_ranks_die_with_the_launcher_even_without_its_guard(folder):
     os.kill(int(guards.stdout), signal.SIGKILL)
     program.signal(signal.SIGKILL)
     same(program.end(), 137)
-    wait_until("ranks are gone", lambda: not any(map(is_alive, pids)), 5)
+    wait_until("ranks are gone", lambda: not any(map(is_alive, pids)))
 
 
 def test_children_of_ranks_end_with_the_job(folder):
@@ -369,7 +371,7 @@ def test_children_of_ranks_end_with_the_job(folder):
     pids = tree_pids(folder)
     os.kill(pids[0], signal.SIGKILL)
     same(program.end(), 137)
-    wait_until("all are gone", lambda: not any(map(is_alive, pids)), 5)
+    wait_until("all are gone", lambda: not any(map(is_alive, pids)))
     same([n for n in os.listdir(folder) if n.startswith("hvd-")], [], "scratch folder")
 
 

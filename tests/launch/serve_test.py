@@ -237,7 +237,7 @@ def test_a_killed_launcher_leaves_nothing(folder):
         pids = up(folder, 3)
         os.kill(p.pid, signal.SIGKILL)
         p.end()
-        wait_until("ranks have ended", lambda: not any(map(is_alive, pids)), 9)
+        wait_until("ranks have ended", lambda: not any(map(is_alive, pids)))
         s.only_serving()
 
 
@@ -248,7 +248,7 @@ def test_a_killed_agent_leaves_nothing(folder):
         os.kill(s.agents["b"].pid, signal.SIGKILL)
         same(p.end(), 143, p.err)
         has(p.err, "horovodrun: host b: hvd-agent received SIGTERM there")
-        wait_until("ranks have ended", lambda: not any(map(is_alive, pids)), 9)
+        wait_until("ranks have ended", lambda: not any(map(is_alive, pids)))
         s.agents.pop("b").process.wait()
         s.only_serving()
 
@@ -265,7 +265,7 @@ def test_a_jobs_process_is_killed(folder):
         os.kill(mine[0], signal.SIGKILL)
         same(p.end(), 125, p.err)
         has(p.err, "horovodrun: host b was lost: ")
-        wait_until("ranks have ended", lambda: not any(map(is_alive, pids)), 9)
+        wait_until("ranks have ended", lambda: not any(map(is_alive, pids)))
         s.only_serving()
 
 

@@ -60,8 +60,9 @@ def test_a_hub_that_starts_anew_before_the_start_is_no_failure(folder):
 
 def test_a_missing_worker_is_named(folder):
     job = Job(folder, 4, HVD_START_TIMEOUT="2")
-    for i in 0, 2:
-        job.start(i, "true")
+    job.start(2, "true", HVD_START_TIMEOUT="30")  # it is there when worker 0's two seconds begin
+    wait_until("worker 2 asks for worker 0", lambda: "not reached yet" in job.agents[2].err)
+    job.start(0, "true")
     same(job.end(), [124, 124], job.errors())
     text = job.logs_name(failure(-1, 124), [0, 2])
     has(text, 'why="waited 2 s for workers 1, 3 of 4, which did not come: look at their pods"')
@@ -75,34 +76,45 @@ def test_a_missing_worker_0_is_named(folder):
     has(job.log(1), "worker 1 could not reach worker 0 at 127.0.0.1:")
 
 
+def told_to_end(agent):
+    """How long it takes: 3 s and more without an answer. Of three the best counts, others have processors too."""
+    begin = time.monotonic()
+    agent.signal(signal.SIGTERM)
+    same(agent.end(), 143)
+    return time.monotonic() - begin
+
+
 def test_sigterm_before_the_start_ends_that_agent_alone(folder):
     """Its pod was deleted and is made again: nothing was lost, and the others wait for the next one."""
     job = Job(folder, 3)
     for i in 0, 1:
         job.start(i, "true")
-    wait_until("worker 1 is here", lambda: "worker is here worker=1" in job.agents[0].err)
-    begin = time.monotonic()
-    job.agents[1].signal(signal.SIGTERM)
-    same(job.agents[1].end(), 143)
-    assert time.monotonic() - begin < 2.5, "the hub did not answer"
+    took = []
+    while not took or (min(took) >= 2.5 and len(took) < 3):
+        wait_until(
+            "worker 1 is here",
+            lambda: job.agents[0].err.count("worker is here worker=1") > len(took),
+        )
+        took.append(told_to_end(job.agents[1]))
+        job.start(1, "true", name=f"worker1.{len(took)}")
+    assert min(took) < 2.5, f"the hub did not answer: {took}"
     has(job.log(1), "worker 1 received SIGTERM before the job started")
     has(job.agents[0].err, 'worker=1 address=127.0.0.1 cause="it was told to end before the start"')
-    job.start(1, "true", name="worker1b")
     job.start(2, "true")
     same(job.end(), [0, 0, 0], job.errors())
-    same([job.log(0), job.log(2), read(f"{folder}/worker1b.log")], ["", "", ""])
+    same([job.log(0), job.log(2), read(f"{folder}/worker1.{len(took)}.log")], ["", "", ""])
 
 
 def test_sigterm_of_worker_0_before_the_start_ends_that_agent_alone(folder):
     job = Job(folder, 3)
-    first = job.start(0, "true", name="first")
     job.start(1, "true")
-    wait_until("worker 1 is here", lambda: "worker is here worker=1" in first.err)
-    begin = time.monotonic()
-    first.signal(signal.SIGTERM)
-    same(first.end(), 143)
-    assert time.monotonic() - begin < 2.5, "the hub did not end"
-    has(read(f"{folder}/first.log"), "worker 0 received SIGTERM before the job started")
+    took = []
+    while not took or (min(took) >= 2.5 and len(took) < 3):
+        first = job.start(0, "true", name=f"first{len(took)}")
+        wait_until("worker 1 is here", lambda first=first: "worker is here worker=1" in first.err)
+        took.append(told_to_end(first))
+    assert min(took) < 2.5, f"the hub did not end: {took}"
+    has(read(f"{folder}/first0.log"), "worker 0 received SIGTERM before the job started")
     job.start(0, "true")
     job.start(2, "true")
     same(job.end(), [0, 0, 0], job.errors())
@@ -137,7 +149,7 @@ def test_sigterm_while_worker_0_is_missing_ends_the_agent(folder):
         ),
     )
     agent.signal(signal.SIGTERM)
-    same(agent.end(5), 143)
+    same(agent.end(20), 143)  # HVD_START_TIMEOUT is 30 s
 
 
 if __name__ == "__main__":
