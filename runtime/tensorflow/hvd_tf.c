@@ -19,6 +19,7 @@
 #include "hvd.h"
 #include "runtime/tensorflow/job.h"
 #include "runtime/tensorflow/kernel.h"
+#include "runtime/tensorflow/part.h"
 #include "runtime/tensorflow/self_test.h"
 #include "runtime/tensorflow/shapes.h"
 #include "runtime/tensorflow/tf_c_api.h"
@@ -392,6 +393,8 @@ int hvd_tf_use_gpu(void)
         is_asked = true;
         if (can)
             register_gpu();
+        else
+            part_has_no_gpu();
     }
     r = can;
     (void)pthread_mutex_unlock(&lock);

@@ -12,7 +12,10 @@
  * any stream of the device at the submit, and outputs are made before that: memory that
  * TensorFlow gives while work is queued on it may be in use until then. (Of part_alloc
  * the runtime takes the time of its return.) The callback comes when the GPU is done,
- * so what TensorFlow puts into its streams afterwards finds the outputs. */
+ * so what TensorFlow puts into its streams afterwards finds the outputs.
+ *
+ * host_device is the process', as TensorFlow's kernels are: set once, before the first
+ * operation is made. */
 #include "runtime/tensorflow/part.h"
 
 #include <stdio.h>
@@ -22,6 +25,14 @@
 #include "runtime/tensorflow/tf_c_api.h"
 
 #define ANY_DIMS_MAX 254 /* TensorFlow's */
+
+/* Of tensors in host memory; nothing else is published by it. */
+static atomic_int host_device = HVD_DEVICE_HOST;
+
+void part_has_no_gpu(void)
+{
+    atomic_store_explicit(&host_device, HVD_DEVICE_NONE, memory_order_relaxed);
+}
 
 /* --- results --- */
 
@@ -325,11 +336,11 @@ int part_submit(struct part *p, const char *job_name, hvd_done_fn done)
         t.group_size = j->n_parts;
         t.is_held = 1;
     }
-    if (data && k->is_on_gpu) {
-        t.device = HVD_DEVICE_OF_POINTER;
-        t.stream = HVD_STREAM_ALL;
-    }
     if (data) {
+        t.device = k->is_on_gpu
+                       ? HVD_DEVICE_OF_POINTER
+                       : atomic_load_explicit(&host_device, memory_order_relaxed);
+        t.stream = k->is_on_gpu ? HVD_STREAM_ALL : NULL;
         describe(&t, data, shape);
         t.data = memory_of(data, p);
         t.output = p->output ? memory_of(p->output, p) : memory_of(data, p);

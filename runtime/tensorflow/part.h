@@ -50,6 +50,10 @@ int part_prepare(struct part *p); /* takes the input, makes the output if it is 
  */
 int part_submit(struct part *p, const char *job_name, hvd_done_fn done);
 
+/* From now on other ranks are told why, where they have a tensor on a GPU that this
+ * process has in host memory: it has no GPU for it. Any thread. */
+void part_has_no_gpu(void);
+
 /* The part has ended well: outputs that are known only now. */
 void part_finish(struct part *p);
 

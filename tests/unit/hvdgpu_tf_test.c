@@ -310,6 +310,30 @@ static void mixed_body(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
+/* One rank sees no GPU: who it is and why is told on all of them. */
+static void none_body(int rank, int size)
+{
+    struct run r = ON_GPU;
+
+    (void)size;
+    if (rank == 1)
+        (void)setenv("CUDA_VISIBLE_DEVICES", "", 1);
+    CHECK_OK(hvd_init(NULL));
+    if (rank != 1)
+        open_stream(rank);
+    CHECK(hvd_tf_use_gpu() == (rank != 1), "%s", said);
+    r.c.is_on_gpu = rank != 1;
+    add_input(&r, N, 1, 0);
+    begin(&r, "HvdAllreduce", "none");
+    while (sem_wait(&r.done) != 0)
+        ;
+    CHECK(strstr(r.c.failure, "(rank 1 has no GPU: no CUDA device is visible "
+                              "(CUDA_VISIBLE_DEVICES=\"\"))"),
+          "%s", r.c.failure);
+    close_run(&r);
+    CHECK_OK(hvd_shutdown());
+}
+
 /* The last rank dies with an allreduce that has not begun on its GPU, for which the
  * others' GPUs wait, and so would whoever synchronises with them: behind it they make
  * the output of an allgather. */
@@ -397,6 +421,12 @@ static void a_rank_that_computes_on_the_cpu_is_told(void **state)
     run("12050", 2, mixed_body);
 }
 
+static void a_rank_without_a_gpu_is_told_why(void **state)
+{
+    (void)state;
+    run("12050", 3, none_body);
+}
+
 static void a_lost_rank_is_told_while_the_gpu_waits_for_it(void **state)
 {
     struct proc_world w;
@@ -417,6 +447,7 @@ int main(void)
         cmocka_unit_test(operations_may_block),
         cmocka_unit_test(an_empty_tensor_may_be_the_first),
         cmocka_unit_test(a_rank_that_computes_on_the_cpu_is_told),
+        cmocka_unit_test(a_rank_without_a_gpu_is_told_why),
         cmocka_unit_test(a_lost_rank_is_told_while_the_gpu_waits_for_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

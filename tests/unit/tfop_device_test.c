@@ -316,6 +316,26 @@ static void hosts(void)
     }
 }
 
+/* Only where one was looked for, and only tensors. */
+static void why_not(void)
+{
+    CHECK(!strcmp(run("HvdAllreduce", "CPU", 1, 4),
+                  "make0 allreduce(allreduce.x,-1) wait "));
+    CHECK(hvd_tf_use_gpu() == 0);
+    CHECK(!strcmp(run("HvdAllreduce", "CPU", 1, 4),
+                  "make0 allreduce(allreduce.x,-3) wait "));
+    CHECK(!strcmp(run("HvdAllgather", "CPU", 1, 4),
+                  "allgather(allgather.x,-3) wait make0 "));
+    CHECK(!strcmp(run("HvdJoin", "CPU", 0, 0), "join(join,-1) wait make0 "));
+    CHECK(!strcmp(run("HvdBarrier", "CPU", 0, 0), "barrier(barrier.x,-1) wait "));
+}
+
+static void the_runtime_is_told_that_there_is_no_gpu(void **state)
+{
+    (void)state;
+    in_child(why_not);
+}
+
 static void what_the_host_reads_is_in_its_memory(void **state)
 {
     (void)state;
@@ -411,6 +431,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(kernels_for_gpus_are_there_only_where_reported),
+        cmocka_unit_test(the_runtime_is_told_that_there_is_no_gpu),
         cmocka_unit_test(what_the_host_reads_is_in_its_memory),
         cmocka_unit_test(outputs_are_made_before_the_submit),
         cmocka_unit_test(an_empty_tensor_is_on_the_gpu_too),

@@ -65,8 +65,12 @@ def _free_of_order():
 
 
 def _use_gpu():
-    """Gives the operations kernels for GPUs where they are of use; opens the driver, as TensorFlow has."""
-    if not tf.config.list_physical_devices("GPU") or ctypes.CDLL(_PATH).hvd_tf_use_gpu():
+    """Gives the operations kernels for GPUs where they are of use; opens the driver, as TensorFlow has.
+
+    A TensorFlow that is made for GPUs and sees none asks too: other ranks are told why there is none.
+    """
+    sees = bool(tf.config.list_physical_devices("GPU"))
+    if not (sees or tf.test.is_built_with_cuda()) or ctypes.CDLL(_PATH).hvd_tf_use_gpu() or not sees:
         return
     if gpu.problem() != "HVD_GPU=off":
         _log.warning("tensors on GPUs travel by way of host memory: %s", gpu.problem())
