@@ -121,6 +121,82 @@ class Event:
         GPU.call("cuEventDestroy_v2", self.handle)
 
 
+class Future:
+    """What there is of torch.futures.Future for devices, which torch makes only where it has CUDA.
+
+    As torch's: a result marks what the present stream has come to, of those devices that the result is on
+    and of no others. Whoever waits goes on behind that in the stream it works in; what then() is given runs
+    in a stream of its own behind it.
+    """
+
+    def __init__(self, devices):
+        self._devices, self._lock = set(devices), threading.Lock()
+        self._end, self._events, self._calls = None, [], []  # _end: a function that returns or raises
+        self._is_over = threading.Event()
+
+    def _ends(self, end):
+        with self._lock:
+            assert self._end is None, "a second end"
+            self._end, calls = end, self._calls
+        self._is_over.set()
+        for call in calls:
+            call()
+
+    def set_result(self, value):
+        tensors = value if isinstance(value, (list, tuple)) else [value]
+        used = {x.device for x in tensors if isinstance(x, Tensor)}
+        assert used <= self._devices, f"{used} are not among {self._devices}"
+        self._events = [torch.cuda.current_stream(device.index).record_event() for device in used]
+        self._ends(lambda: value)
+
+    def _fails(self, error):
+        def end():
+            raise error
+
+        self._ends(end)
+
+    def _follow(self):
+        for event in self._events:
+            torch.cuda.current_stream().wait_event(event)
+
+    def wait(self):
+        assert self._is_over.wait(30), "a future has not ended"
+        self._follow()
+        return self._end()
+
+    def then(self, function):
+        after = Future(self._devices)
+
+        def call():
+            with stream(GPU.stream()):
+                self._follow()
+                try:
+                    result = function(self)
+                except Exception as e:
+                    after._fails(e)
+                else:
+                    after.set_result(result)
+
+        with self._lock:
+            is_over = self._end is not None
+            if not is_over:
+                self._calls.append(call)
+        if is_over:
+            call()
+        return after
+
+
+@contextlib.contextmanager
+def futures():
+    """Within it torch.futures.Future(devices=) makes those."""
+    real = torch.futures.Future
+    torch.futures.Future = lambda devices=None: Future(devices) if devices else real()
+    try:
+        yield
+    finally:
+        torch.futures.Future = real
+
+
 def external_stream(handle, device=None):
     """torch.cuda.ExternalStream; of 0 it is a new one of torch's pool, which nothing is in (torch's #182960)."""
     assert device in (None, GPU.ordinal), device

@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 from _hvd import _native, gpu
 from checks import check, expect_error, main
-from fake_cuda import GPU, Tensor, stream, to_gpu
+from fake_cuda import GPU, Tensor, futures, stream, to_gpu
 
 hvd.init()
 torch.set_num_threads(1)
@@ -110,6 +110,60 @@ def each_stream_that_waits_has_it_behind_it():
     assert not GPU.fake_soon(lambda: is_done(second)), "it has not waited"
     may_go_on.set()
     GPU.finish(second)
+
+
+def goes_on_behind(is_over):
+    """Whoever waits for a future; is_over: the work is when the future is asked for."""
+    first, asks, waits, may_go_on, x = (
+        GPU.stream(),
+        GPU.stream(),
+        GPU.stream(),
+        threading.Event(),
+        on_gpu(1.0),
+    )
+    with stream(first):
+        GPU.fake_wait(first, may_go_on)
+        work = GROUP.allreduce([x], dist.AllreduceOptions())
+        if is_over:
+            wait(work)
+    with stream(asks), futures():
+        future = work.get_future()
+    with stream(waits):
+        (result,) = future.wait()
+    assert not GPU.fake_soon(lambda: is_done(waits)), "it has not waited"
+    may_go_on.set()
+    with stream(waits):
+        assert result.tolist() == [float(N)], result
+
+
+@check
+def whoever_goes_on_from_a_future_has_it_behind_it():
+    goes_on_behind(False)
+
+
+@check
+def so_it_is_with_a_future_of_what_is_over():
+    """In a stream that has not waited."""
+    goes_on_behind(True)
+
+
+@check
+def works_of_one_are_behind_whoever_waits_for_it():
+    """Also where another stream has waited for each of them, as the thread does that finishes a dropped one."""
+    first, second, may_go_on, x = GPU.stream(), GPU.stream(), threading.Event(), on_gpu(1.0)
+    GROUP._start_coalescing()
+    with stream(first):
+        GPU.fake_wait(first, may_go_on)
+        work = GROUP.allreduce([x], dist.AllreduceOptions())
+    joined = GROUP._end_coalescing()
+    with stream(first):
+        wait(work)
+    with stream(second):
+        wait(joined)
+    assert not GPU.fake_soon(lambda: is_done(second)), "it has not waited"
+    may_go_on.set()
+    with stream(second):
+        assert x.tolist() == [float(N)], x
 
 
 @check
