@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* XIDs in front of a device's cause: their words, which of several is told, and the one
- * that ends the device by itself. */
+ * that ends the device by itself; and a device beside an NVML that does not answer. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,66 +9,161 @@
 
 #include <cmocka.h>
 
+#include "runtime/backend/nccl/xid.h"
 #include "runtime/contract/gpu_cause.h"
 #include "tests/unit/gpu_hooks.h"
+
+#define LONG_NS (20 * NS_PER_S)
+
+static void *nvml_symbol(const char *name)
+{
+    void *nvml = dlopen("libnvidia-ml.so.1", RTLD_NOW);
+    void *p = nvml ? dlsym(nvml, name) : NULL;
+
+    assert_non_null(p);
+    return p; /* it stays */
+}
 
 static void hear(int xid)
 {
     void (*set_xid)(int);
-    void *nvml = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_NOLOAD);
 
-    assert_non_null(nvml);
-    *(void **)&set_xid = dlsym(nvml, "hvd_fake_xid");
+    *(void **)&set_xid = nvml_symbol("hvd_fake_xid");
     set_xid(xid);
-    assert_int_equal(dlclose(nvml), 0);
+}
+
+/* How many calls are in NVML. */
+static int hang(int on)
+{
+    int (*set_hang)(int);
+
+    *(void **)&set_hang = nvml_symbol("hvd_fake_nvml_hang");
+    return set_hang(on);
+}
+
+static int n_sets(void)
+{
+    int (*count)(void);
+
+    *(void **)&count = nvml_symbol("hvd_fake_nvml_sets");
+    return count();
+}
+
+/* Its XIDs are heard from now on. */
+static struct device *open_heard(void)
+{
+    struct device *g = open_one();
+
+    assert_true(xids_hear(g->xids, LONG_NS));
+    return g;
+}
+
+/* No thread of it takes what is said to the next one. */
+static void close_heard(struct device *g)
+{
+    assert_int_equal(gpu_close(g), 0);
+    WAIT_UNTIL(n_sets() == 0);
 }
 
 /* A device that has heard these, and then breaks. */
 static void break_after(const int *xids, char *ret, size_t size_bytes)
 {
     struct err err = ERR_INIT;
-    struct device *g = open_one();
+    struct device *g = open_heard();
 
-    assert_non_null(g->xids);
-    for (; *xids; xids++) {
+    for (bool is_fatal = false; *xids; xids++) {
         hear(*xids);
-        assert_int_equal(gpu_hear_xids(g), *xids == 79);
+        assert_true(xids_hear(g->xids, LONG_NS));
+        is_fatal |= *xids == 79;
+        assert_int_equal(xids_are_fatal(g->xids), is_fatal);
     }
     gpu_broken(g, "NCCL failed");
     assert_int_equal(gpu_check(g, &err), -ECONNABORTED);
     (void)snprintf(ret, size_bytes, "%s", err.text);
-    assert_int_equal(gpu_close(g), 0);
+    close_heard(g);
 }
 
 /* NVML answers with an error then, and tells no event any more. */
 static void a_gpu_that_is_lost_has_fallen_off_the_bus(void **state)
 {
     struct err err = ERR_INIT;
-    struct device *g = open_one();
+    struct device *g = open_heard();
 
     (void)state;
     hear(-1);
-    assert_true(gpu_hear_xids(g));
+    assert_true(xids_hear(g->xids, LONG_NS));
+    assert_true(xids_are_fatal(g->xids));
     gpu_broken(g, "NCCL failed");
     hear(0);
     assert_int_equal(gpu_check(g, &err), -ECONNABORTED);
     assert_ptr_equal(strstr(err.text, "XID 79 (GPU has fallen off the bus)"), err.text);
-    assert_int_equal(gpu_close(g), 0);
+    close_heard(g);
 }
 
-/* As the watcher in a call of NVML that does not return. */
-static void a_device_breaks_without_nvml(void **state)
+static void do_one_batch(struct device *g)
+{
+    struct gate gate = {0};
+    struct device_event *done = push(g, (struct step){.gate = &gate}, NULL);
+    const unsigned n_woken = seen.n_woken;
+
+    gate.is_open = 1;
+    WAIT_UNTIL(seen.n_woken > n_woken);
+    assert_int_equal(is_done(g, done), 1);
+    event_unref(done);
+}
+
+/* It hangs till the end, first in the watcher's question, then for a new device. */
+static void a_device_lives_beside_an_nvml_that_hangs(void **state)
 {
     struct err err = ERR_INIT;
-    struct device *g = open_one();
+    struct gate gate = {0};
+    struct device *g = open_heard();
 
     (void)state;
-    assert_int_equal(pthread_mutex_lock(&g->xid_lock), 0);
+    struct device_event *done = push(g, (struct step){.gate = &gate}, NULL);
+    WAIT_UNTIL(hang(1) == 1);
+    const unsigned n_looked = seen.n_looked;
+    WAIT_UNTIL(seen.n_looked > n_looked + 1); /* for NCCL's errors */
+    gate.is_open = 1;
+    WAIT_UNTIL(seen.n_woken > 0); /* by the end of the batch */
+    assert_int_equal(is_done(g, done), 1);
+    event_unref(done);
+    do_one_batch(g);
+    assert_int_equal(gpu_close(g), 0);
+    g = open_one();
+    WAIT_UNTIL(hang(1) == 2);
+    do_one_batch(g);
     gpu_broken(g, "NCCL failed");
     assert_int_equal(gpu_check(g, &err), -ECONNABORTED);
     assert_string_equal(err.text, "NCCL failed");
-    assert_int_equal(pthread_mutex_unlock(&g->xid_lock), 0);
     assert_int_equal(gpu_close(g), 0);
+    WAIT_UNTIL(hang(0) == 0);
+    WAIT_UNTIL(n_sets() == 0); /* both threads have ended what they were in */
+}
+
+static void a_close_in_order_leaves_nothing_of_nvml(void **state)
+{
+    (void)state;
+    struct device *g = open_heard();
+    assert_int_equal(n_sets(), 1);
+    close_heard(g);
+}
+
+/* What was heard before is told all the same. */
+static void an_xid_is_told_though_nvml_hangs_now(void **state)
+{
+    struct err err = ERR_INIT;
+    struct device *g = open_heard();
+
+    (void)state;
+    hear(31);
+    assert_true(xids_hear(g->xids, LONG_NS));
+    (void)hang(1);
+    gpu_broken(g, "NCCL failed");
+    (void)hang(0);
+    assert_int_equal(gpu_check(g, &err), -ECONNABORTED);
+    assert_memory_equal(err.text, "XID 31 (", 8);
+    close_heard(g);
 }
 
 static void each_common_one_says_whom_to_blame(void **state)
@@ -138,7 +233,7 @@ static void a_gpu_off_the_bus_ends_the_device_by_itself(void **state)
     struct gate gate = {0};
 
     (void)state;
-    struct device *g = open_one();
+    struct device *g = open_heard();
     struct device_event *done = push(g, (struct step){.gate = &gate}, NULL);
     hear(31);
     usleep(250000);
@@ -149,14 +244,16 @@ static void a_gpu_off_the_bus_ends_the_device_by_itself(void **state)
     assert_non_null(strstr(err.text, "; work on the GPU cannot end"));
     gate.is_open = 1;
     event_unref(done);
-    assert_int_equal(gpu_close(g), 0);
+    close_heard(g);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_gpu_that_is_lost_has_fallen_off_the_bus),
-        cmocka_unit_test(a_device_breaks_without_nvml),
+        cmocka_unit_test(a_device_lives_beside_an_nvml_that_hangs),
+        cmocka_unit_test(a_close_in_order_leaves_nothing_of_nvml),
+        cmocka_unit_test(an_xid_is_told_though_nvml_hangs_now),
         cmocka_unit_test(each_common_one_says_whom_to_blame),
         cmocka_unit_test(of_several_the_one_that_says_most_is_told),
         cmocka_unit_test(a_gpu_off_the_bus_ends_the_device_by_itself),

@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "runtime/backend/nccl/futex.h"
+#include "runtime/backend/nccl/xid.h"
 #include "runtime/base/mem.h"
 
 #define DRAIN_NS    (NS_PER_S / 2)
@@ -276,9 +277,9 @@ static int fill(struct device *g, struct err *err)
     if (!g->events)
         return err_set(err, -ENOMEM, "out of host memory for the state of a GPU");
     scratch_init(&g->scratch, g->cu, g->events, g->memory);
-    g->nvml = nvml_load();
-    g->xids = g->nvml ? nvml_xids_new(g->nvml, g->pci) : NULL;
-    r = launcher_start(&g->launcher, g, err);
+    r = xids_start(g->pci, &g->xids, err);
+    if (r == 0)
+        r = launcher_start(&g->launcher, g, err);
     return r == 0 ? watch_start(&g->watch, err) : r;
 }
 
@@ -296,12 +297,10 @@ static void take_apart(struct device *g)
             (void)g->cu->stream_free(g->streams[i]); /* the driver may have ended */
         gpu_leave(&scope);
     }
-    if (g->xids)
-        (void)g->nvml->set_free(g->xids);
+    xids_stop(g->xids);
     event_pool_unref(g->events);
     release_config(&g->config);
     (void)pthread_mutex_destroy(&g->lock);
-    (void)pthread_mutex_destroy(&g->xid_lock);
     (void)pthread_mutex_destroy(&g->whole);
     mem_free(g);
 }
@@ -393,7 +392,6 @@ int gpu_open(const struct device_config *c,
         return r;
     }
     (void)pthread_mutex_init(&g->lock, NULL); /* cannot fail on Linux */
-    (void)pthread_mutex_init(&g->xid_lock, NULL);
     (void)pthread_mutex_init(&g->whole, NULL);
     watch_init(&g->watch, g);
     g->launcher.g = g;

@@ -3,7 +3,7 @@
  * how it breaks. What NCCL does with it hangs in by hooks, so that this part is proved
  * without NCCL.
  *
- * Locks: device.whole before others; all others are leaves: device.lock, .xid_lock,
+ * Locks: device.whole before others; all others are leaves: device.lock, xids's,
  * event_pool's, launcher.lock, watch.lock, scratch.lock, memory's. */
 #ifndef RUNTIME_BACKEND_NCCL_GPU_H
 #define RUNTIME_BACKEND_NCCL_GPU_H
@@ -27,6 +27,7 @@ struct gcodec_blas;
 struct gcodec_states;
 struct launch;
 struct tables;
+struct xids;
 
 /* RUNS -> STOPS (no NCCL call begins any more) -> QUIET (the launcher is out, or is
  * left behind) -> ENDED (hooks.abort has returned). Never back. */
@@ -53,7 +54,6 @@ enum gpu_counted { GPU_PACKED, GPU_DIRECT, GPU_REGISTERED, GPU_COUNTS };
 struct device {
     const struct cuda_api *cu;
     const struct nccl_api *nccl;
-    const struct nvml_api *nvml;     /* NULL: no libnvidia-ml.so.1 */
     const struct cublas_api *cublas; /* NULL: not opened; the seat's */
     const struct gpu_hooks *hooks;
     struct device_config config; /* strings and arrays are ours */
@@ -78,10 +78,7 @@ struct device {
     void *more;                   /* of who makes hooks */
     struct gpu_launcher launcher;
     struct watch watch;
-    nvml_set xids; /* NULL: none are told; under xid_lock, with the next two */
-    pthread_mutex_t xid_lock;
-    unsigned xid; /* the last one, 0: none */
-    uint64_t xid_ns;
+    struct xids *xids;
     char pci[16];
     _Atomic uint64_t counts[GPU_COUNTS]; /* the launcher's; any thread reads */
     _Atomic bool looks;                  /* there are communicators to look at */
@@ -147,13 +144,9 @@ int gpu_thread_start(pthread_t *ret, void *(*main)(void *), void *arg);
 /* First failure wins; XIDs of the last 10 s are put in front; stops the launcher, wakes
  * the watcher and the coordinator. Any thread. */
 void gpu_broken(struct device *g, const char *sentence);
-/* Hears what NVML has to tell; the watcher, and gpu_broken. True: no work of this GPU
- * will end any more. */
-bool gpu_hear_xids(struct device *g);
 /* "XID 79 (GPU has fallen off the bus) on GPU 0 of rank 3 (host b): whom to blame; ",
- * or
- * "" where none came of late. The launcher of ranks knows the sentence
- * (runtime/contract/gpu_cause.h). */
+ * or "" where none came of late, or NVML does not answer. The launcher of ranks knows
+ * the sentence (runtime/contract/gpu_cause.h). */
 void gpu_tell_xid(struct device *g, char *ret, size_t size_bytes);
 /* -ECONNABORTED with the cause once it is broken, else 0. Any thread. */
 int gpu_check(struct device *g, struct err *err);

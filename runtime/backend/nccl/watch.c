@@ -11,6 +11,7 @@
 
 #include "runtime/backend/nccl/futex.h"
 #include "runtime/backend/nccl/gpu.h"
+#include "runtime/backend/nccl/xid.h"
 #include "runtime/base/mem.h"
 
 #define URGENT_NS 50000ull
@@ -129,10 +130,11 @@ static void look_for_failures(struct device *g)
 {
     struct err err = ERR_INIT;
 
-    if (gpu_hear_xids(g)) { /* its kernels may never return, nor an error of CUDA's */
+    if (xids_are_fatal(g->xids)) { /* kernels may never return, nor CUDA tell */
         gpu_broken(g, "work on the GPU cannot end");
         return;
     }
+    xids_ask(g->xids);
     if (g->hooks->look && g->hooks->look(g, &err) < 0)
         gpu_broken(g, err.text);
 }
@@ -162,7 +164,8 @@ static void watch_running(struct watch *w)
         if (look_at_flights(w) && g->config.wake)
             g->config.wake(g->config.arg);
         uint64_t now = clock_now_ns(), ns = pause_ns(w, now);
-        if (ns != UINT64_MAX && now - looked_ns >= LOOK_NS) {
+        if (ns != UINT64_MAX
+            && (now - looked_ns >= LOOK_NS || xids_are_fatal(g->xids))) {
             look_for_failures(g);
             looked_ns = now;
         }

@@ -1,69 +1,195 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* XIDs, the driver's word on what a GPU or a program did, as NVML tells them: which of
- * several is kept for the cause of a device's end, and its sentence. Called by the
- * watcher, and by whoever breaks the device. NVML may not answer for a minute, while
- * the driver waits for a GPU that hangs: the watcher, which asks most often, is the one
- * that finds out; others then go on without it, for the seat must hear and tell. */
+ * several is kept for the cause of a device's end, and its sentence.
+ *
+ * NVML may not answer for a minute, while the driver waits for a GPU that hangs, and
+ * ends of batches and of ranks must be seen meanwhile. So one thread calls it, and does
+ * nothing else: it answers questions. The watcher asks each 100 ms and goes on; whoever
+ * breaks the device asks, and goes on without an answer after a quarter of a second.
+ * Waiting in NVML for an event instead could not be ended by a close.
+ *
+ * The thread and the device hold a reference each, for the thread may come out of NVML
+ * when there is no device any more; it touches nothing of the device. */
+#include "runtime/backend/nccl/xid.h"
+
+#include <errno.h>
+#include <pthread.h>
 #include <stdio.h>
-#include <time.h>
 
+#include "runtime/backend/nccl/futex.h"
 #include "runtime/backend/nccl/gpu.h"
-#include "runtime/base/clock.h"
+#include "runtime/base/mem.h"
 
-#define XID_AGE_NS (10 * NS_PER_S) /* an older one has nothing to do with it */
-#define LOCK_NAPS  50              /* of a millisecond */
+#define AGE_NS  (10 * NS_PER_S) /* an older one has nothing to do with it */
+#define TELL_NS (250 * NS_PER_MS)
+#define STOP_NS (200 * NS_PER_MS)
+#define STOP    1u /* in asked: the last one */
+#define ONE     2u
 
-/* xid_lock is held. */
-static bool hear(struct device *g)
+struct xids {
+    char pci[16];
+    _Atomic uint32_t refs;
+    _Atomic uint32_t asked;    /* a futex word: ONE a question, and STOP */
+    _Atomic uint32_t answered; /* likewise: asked as it was before NVML was */
+    _Atomic bool is_fatal;
+    pthread_mutex_t lock; /* last, last_ns; a leaf */
+    unsigned last;        /* 0: none */
+    uint64_t last_ns;
+};
+
+static void unref(struct xids *x)
 {
-    unsigned xid;
+    if (atomic_fetch_sub_explicit(&x->refs, 1, memory_order_acq_rel) > 1)
+        return;
+    (void)pthread_mutex_destroy(&x->lock);
+    mem_free(x);
+}
+
+/* --- the thread --- */
+
+static void keep(struct xids *x, unsigned xid)
+{
+    uint64_t now_ns = clock_now_ns();
+
+    (void)pthread_mutex_lock(&x->lock);
+    const bool says_more = x->last != 0 && now_ns - x->last_ns < AGE_NS
+                           && (nvml_xid_is_aftermath(xid) || nvml_xid_is_fatal(x->last)
+                               || (!*nvml_xid_text(xid) && *nvml_xid_text(x->last)));
+    if (!says_more) {
+        x->last = xid;
+        x->last_ns = now_ns;
+    }
+    (void)pthread_mutex_unlock(&x->lock);
+}
+
+static void hear(struct xids *x, const struct nvml_api *nvml, nvml_set set)
+{
     bool is_fatal = false;
+    unsigned xid;
 
-    while (!is_fatal && g->xids && (xid = nvml_xids_next(g->nvml, g->xids)) != 0) {
-        uint64_t now_ns = clock_now_ns();
-        is_fatal |= nvml_xid_is_fatal(xid);
-        if (g->xid != 0 && now_ns - g->xid_ns < XID_AGE_NS
-            && (nvml_xid_is_aftermath(xid) || nvml_xid_is_fatal(g->xid)
-                || (!*nvml_xid_text(xid) && *nvml_xid_text(g->xid))))
-            continue; /* what is kept says more */
-        g->xid = xid;
-        g->xid_ns = now_ns;
+    /* a GPU that is lost tells one each time */
+    while (!is_fatal && set && (xid = nvml_xids_next(nvml, set)) != 0) {
+        is_fatal = nvml_xid_is_fatal(xid);
+        keep(x, xid);
     }
-    return is_fatal;
+    if (is_fatal)
+        atomic_store_explicit(&x->is_fatal, true, memory_order_release);
 }
 
-bool gpu_hear_xids(struct device *g)
+static void *listen_main(void *arg)
 {
-    (void)pthread_mutex_lock(&g->xid_lock);
-    bool is_fatal = hear(g);
-    (void)pthread_mutex_unlock(&g->xid_lock);
-    return is_fatal;
+    struct xids *x = arg;
+    uint32_t asked, answered = 0;
+
+    (void)pthread_setname_np(pthread_self(), "hvd-gpu-xid"); /* only for people */
+    const struct nvml_api *nvml = nvml_load();
+    nvml_set set = nvml_xids_new(nvml, x->pci);
+    do {
+        while ((asked = atomic_load_explicit(&x->asked, memory_order_acquire))
+               == answered)
+            futex_wait(&x->asked, asked, UINT64_MAX);
+        if (!(asked & STOP))
+            hear(x, nvml, set);
+        else if (set)
+            (void)nvml->set_free(set);
+        answered = asked;
+        atomic_store_explicit(&x->answered, asked, memory_order_release);
+        futex_wake(&x->answered);
+    } while (!(asked & STOP));
+    unref(x);
+    return NULL;
 }
 
-/* False: NVML has somebody, for long. */
-static bool lock_in_time(struct device *g)
+/* --- who asks --- */
+
+/* What x->answered is to be. */
+static uint32_t ask(struct xids *x, uint32_t what)
 {
-    for (int i = 0; i < LOCK_NAPS; i++) {
-        if (pthread_mutex_trylock(&g->xid_lock) == 0)
+    const uint32_t before =
+        atomic_fetch_add_explicit(&x->asked, what, memory_order_release);
+
+    futex_wake(&x->asked);
+    return before + what;
+}
+
+static bool wait_for(struct xids *x, uint32_t asked, uint64_t ns)
+{
+    const uint64_t deadline_ns = clock_now_ns() + ns;
+
+    for (;;) {
+        const uint32_t seen = atomic_load_explicit(&x->answered, memory_order_acquire);
+        const uint64_t left_ns = futex_left(deadline_ns);
+        if ((int32_t)(seen - asked) >= 0)
             return true;
-        (void)nanosleep(&(struct timespec){0, NS_PER_MS}, NULL); /* early is fine */
+        if (left_ns == 0)
+            return false;
+        futex_wait(&x->answered, seen, left_ns);
     }
-    return false;
 }
+
+void xids_ask(struct xids *x)
+{
+    (void)ask(x, ONE); /* it hears for itself */
+}
+
+bool xids_hear(struct xids *x, uint64_t ns)
+{
+    return wait_for(x, ask(x, ONE), ns);
+}
+
+bool xids_are_fatal(const struct xids *x)
+{
+    return atomic_load_explicit(&x->is_fatal, memory_order_acquire);
+}
+
+unsigned xids_last(struct xids *x)
+{
+    (void)pthread_mutex_lock(&x->lock);
+    unsigned xid = clock_now_ns() - x->last_ns < AGE_NS ? x->last : 0;
+    (void)pthread_mutex_unlock(&x->lock);
+    return xid;
+}
+
+int xids_start(const char *pci, struct xids **ret, struct err *err)
+{
+    struct xids *x = mem_zalloc(sizeof(*x));
+    pthread_t t;
+
+    if (!x)
+        return err_set(err, -ENOMEM, "out of host memory for the state of a GPU");
+    (void)snprintf(x->pci, sizeof(x->pci), "%s", pci);
+    (void)pthread_mutex_init(&x->lock, NULL); /* cannot fail on Linux */
+    atomic_store_explicit(&x->refs, 2, memory_order_relaxed);
+    int r = gpu_thread_start(&t, listen_main, x);
+    if (r == 0) {
+        (void)pthread_detach(t); /* it may outlive all else */
+        *ret = x;
+        return 0;
+    }
+    unref(x);
+    unref(x);
+    return err_errno(err, r, "a thread for the GPU");
+}
+
+void xids_stop(struct xids *x)
+{
+    if (!x)
+        return;
+    (void)wait_for(x, ask(x, STOP), STOP_NS); /* or it frees what is left later */
+    unref(x);
+}
+
+/* --- the sentence --- */
 
 void gpu_tell_xid(struct device *g, char *ret, size_t size_bytes)
 {
     char host[300];
 
     ret[0] = '\0';
-    if (!lock_in_time(g))
-        return;
-    (void)hear(g); /* it is broken anyway */
-    unsigned xid = g->xid;
-    bool is_new = xid != 0 && clock_now_ns() - g->xid_ns < XID_AGE_NS;
-    (void)pthread_mutex_unlock(&g->xid_lock);
+    (void)xids_hear(g->xids, TELL_NS); /* what was heard before is told in any case */
+    const unsigned xid = xids_last(g->xids);
     const char *text = nvml_xid_text(xid), *hint = nvml_xid_hint(xid);
-    if (is_new)
+    if (xid != 0)
         (void)snprintf(ret, size_bytes, "XID %u%s%s%s on GPU %d of rank %u%.200s%s%s; ",
                        xid, *text ? " (" : "", text, *text ? ")" : "", g->ordinal,
                        g->config.rank, gpu_host_text(g, g->config.rank, host),

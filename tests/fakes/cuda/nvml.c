@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* libnvidia-ml.so.1 of the tests: version 550.54.15, two links between GPUs, and the
- * XID of HVD_FAKE_XID, or of the fault xid in the file HVD_FAKE_FILE, once. */
+ * XID of HVD_FAKE_XID, or of the fault xid in the file HVD_FAKE_FILE, once. Calls about
+ * a device or a set hang while a test says so. */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "runtime/backend/nccl/nvml_dl.h"
 
@@ -18,13 +20,35 @@ struct nvml_set_s {
 };
 static struct nvml_device_s devices[256];
 static struct nvml_set_s set;
-static _Atomic int xid;
+static _Atomic int xid, hangs, n_hanging, n_sets;
 
 /* For tests in this process; -1: it is lost, until 0. */
 EXPORT void hvd_fake_xid(int code);
 void hvd_fake_xid(int code)
 {
     xid = code;
+}
+
+/* From here on calls do not return, or do; how many are sitting in one. */
+EXPORT int hvd_fake_nvml_hang(int on);
+int hvd_fake_nvml_hang(int on)
+{
+    hangs = on;
+    return n_hanging;
+}
+
+EXPORT int hvd_fake_nvml_sets(void);
+int hvd_fake_nvml_sets(void)
+{
+    return n_sets;
+}
+
+static void may_hang(void)
+{
+    n_hanging++;
+    while (hangs)
+        (void)usleep(1000);
+    n_hanging--;
 }
 
 EXPORT int nvmlInit_v2(void);
@@ -49,6 +73,7 @@ int nvmlDeviceGetHandleByPciBusId_v2(const char *pci, nvml_device *ret)
 {
     unsigned domain, bus;
 
+    may_hang();
     if (sscanf(pci, "%x:%x:", &domain, &bus) != 2 || bus > 255)
         return 2;
     __atomic_store_n(&devices[bus].bus, (int)bus, __ATOMIC_RELAXED);
@@ -81,6 +106,7 @@ int nvmlDeviceGetNvLinkRemotePciInfo_v2(nvml_device d,
 EXPORT int nvmlEventSetCreate(nvml_set *ret);
 int nvmlEventSetCreate(nvml_set *ret)
 {
+    n_sets++;
     *ret = &set;
     return 0;
 }
@@ -111,6 +137,7 @@ static int from_file(void)
 EXPORT int nvmlEventSetWait_v2(nvml_set s, struct nvml_event *ret, unsigned ms);
 int nvmlEventSetWait_v2(nvml_set s, struct nvml_event *ret, unsigned ms)
 {
+    may_hang();
     int code = atomic_load(&xid) < 0 ? -1 : atomic_exchange(&xid, 0);
 
     (void)s;
@@ -126,5 +153,6 @@ int nvmlEventSetWait_v2(nvml_set s, struct nvml_event *ret, unsigned ms)
 EXPORT int nvmlEventSetFree(nvml_set s);
 int nvmlEventSetFree(nvml_set s)
 {
+    n_sets -= s != NULL;
     return s ? 0 : 2;
 }
