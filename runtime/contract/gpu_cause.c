@@ -70,7 +70,7 @@ static size_t sentence_length(const char *p, size_t n)
     return n < MAX_SENTENCE ? n : MAX_SENTENCE;
 }
 
-/* "XID 79 (text) on GPU 0 of rank 3 (host b)" at `at`. */
+/* "XID 79 (text) on GPU 0 (PCI 0000:3B:00.0) of rank 3 (host b)" at `at`. */
 static bool read_xid(const char *at, size_t n, struct found *ret)
 {
     char *end;

@@ -16,7 +16,8 @@ enum gpu_cause {
 
 /* Looks for the sentence in lines of text, the weightiest first:
  *
- *   XID 79 (GPU has fallen off the bus) on GPU 0 of rank 3 (host b): ..
+ *   XID 79 (GPU has fallen off the bus) on GPU 0 (PCI 0000:3B:00.0)
+ *     of rank 3 (host b): ..
  *   .. CUDA_ERROR_ILLEGAL_ADDRESS .., and what frameworks write for it
  *   NCCL asynchronous error on rank 3 (host b), .., which may be about another rank
  *

@@ -73,7 +73,7 @@ def test_horovodrun_as_the_command_leaves_the_failure(folder):
     """Who failed, and why; its ranks do not see where."""
     hosts = Hosts(folder, 1)
     hosts.serve(0)
-    sentence = "XID 31 (GPU memory page fault) on GPU 0 of rank 1 (host b)"
+    sentence = "XID 31 (GPU memory page fault) on GPU 0 (PCI 0000:3B:00.0) of rank 1 (host b)"
     rank = f'echo "log $HVD_TERMINATION_LOG"; [ $HOROVOD_RANK = 1 ] || exec sleep 60; echo "E: {sentence}; x"; exit 3'
     p = hosts.launch(HOROVODRUN, "-np", "2", "sh", "-c", rank)
     same(p.end(), 3, p.err)

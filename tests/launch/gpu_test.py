@@ -66,8 +66,8 @@ def test_an_xid_is_the_jobs_cause(folder):
     same(program.end(), 1)
     has(
         program.err,
-        "horovodrun: rank 1 on localhost exited with code 1: XID 79 (GPU has fallen off the bus) on GPU 1 of "
-        "rank 1 (host localhost): the GPU or its slot",
+        "horovodrun: rank 1 on localhost exited with code 1: XID 79 (GPU has fallen off the bus) on GPU 1 "
+        "(PCI 0000:11:00.0) of rank 1 (host localhost): the GPU or its slot",
     )
     print(f"# {took:.2f} s from the XID to the end of all ranks")
 
@@ -78,7 +78,8 @@ def test_an_xid_behind_an_error_of_cuda_is_in_front(folder):
     same(program.end(), 1)
     has(
         program.err,
-        "horovodrun: rank 2 on localhost exited with code 1: XID 31 (GPU memory page fault) on GPU 2 ",
+        "horovodrun: rank 2 on localhost exited with code 1: XID 31 (GPU memory page fault) on GPU 2 "
+        "(PCI 0000:12:00.0) of rank 2",
     )
     has(program.err, "CUDA_ERROR_ILLEGAL_ADDRESS")
 
@@ -167,7 +168,7 @@ def test_nccls_lost_peer_gives_way_to_the_rank_that_ended(folder):
 def test_all_termination_messages_carry_the_xid(folder):
     """Worker 0 dies first, as a consequence; the XID is worker 1's."""
     job = Job(folder, 2, 1, **fakes(HVD_FAKE_FILE=f"{folder}/faults"))
-    xid = r"XID 79 \(GPU has fallen off the bus\) on GPU 0 of rank 1 \(host \S+\): the GPU or its slot"
+    xid = r"XID 79 \(GPU has fallen off the bus\) on GPU 0 \(PCI 0000:10:00\.0\) of rank 1 \(host \S+\): the GPU or its slot"
     job.start(0, RANK, "0", folder, HVD_FAKE_HOST="a")
     job.start(1, "sh", "-c", f"HVD_FAKE_FILE={folder}/faults.1 exec {RANK} 0 {folder}", HVD_FAKE_HOST="b")
     job.ranks_up(2)
@@ -502,7 +503,7 @@ def test_the_page_has_every_xid_as_it_is_told(folder):
     same(re.findall(r"^\| (\d+) \| (.*) \| (.*) \|$", read(PAGE), re.M), rows)
     has(
         read(PAGE),
-        "XID 79 (GPU has fallen off the bus) on GPU 0 of rank 3 (host b): "
+        "XID 79 (GPU has fallen off the bus) on GPU 0 (PCI 0000:3B:00.0) of rank 3 (host b): "
         + dict((r[0], r[2]) for r in rows)["79"]
         + "\n",
     )

@@ -9,7 +9,7 @@ from api import condition, expect, wait
 from fake_mpi import mpijob
 from fake_world import World, fetch, free_port, suite
 
-XID = "XID 79 (GPU has fallen off the bus) on GPU 0 of rank 1 (host j0-worker-1)"
+XID = "XID 79 (GPU has fallen off the bus) on GPU 0 (PCI 0000:3B:00.0) of rank 1 (host j0-worker-1)"
 HINT = ": the GPU or its slot: power, heat or PCIe, drain the host"
 LAST = f"HorovodInternalError: rank 1 (host b, pid 7): {XID}{HINT}; work on the GPU cannot end\n"
 ENDED = "2026-01-01T00:00:30Z"

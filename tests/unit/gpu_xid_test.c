@@ -195,8 +195,8 @@ static void each_common_one_says_whom_to_blame(void **state)
     for (size_t i = 0; i < ARRAY_LEN(table); i++) {
         break_after((const int[]){table[i].xid, 0}, text, sizeof(text));
         (void)snprintf(begin, sizeof(begin),
-                       "XID %d (%s) on GPU 0 of rank 2 (host b): %s", table[i].xid,
-                       table[i].text, table[i].blamed);
+                       "XID %d (%s) on GPU 0 (PCI 0000:10:00.0) of rank 2 (host b): %s",
+                       table[i].xid, table[i].text, table[i].blamed);
         assert_memory_equal(text, begin, strlen(begin));
         assert_int_equal(gpu_cause_scan(text, why, sizeof(why), &rank), table[i].cause);
         assert_int_equal(rank, 2);
@@ -205,7 +205,8 @@ static void each_common_one_says_whom_to_blame(void **state)
         assert_memory_equal(text, why, strlen(why));
     }
     break_after((const int[]){999, 0}, text, sizeof(text));
-    assert_string_equal(text, "XID 999 on GPU 0 of rank 2 (host b); NCCL failed");
+    assert_string_equal(
+        text, "XID 999 on GPU 0 (PCI 0000:10:00.0) of rank 2 (host b); NCCL failed");
 }
 
 static void of_several_the_one_that_says_most_is_told(void **state)

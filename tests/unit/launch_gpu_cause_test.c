@@ -16,7 +16,8 @@
 
 #define MS 1000000ull
 #define XID_79                                                                         \
-    "XID 79 (GPU has fallen off the bus) on GPU 0 of rank 1 (host b): the GPU"
+    "XID 79 (GPU has fallen off the bus) on GPU 0 (PCI 0000:3B:00.0) "                 \
+    "of rank 1 (host b): the GPU"
 #define ASYNC  "NCCL asynchronous error on rank 2 (host c), GPU 0 (H100): NCCL: "
 #define REMOTE ASYNC "remote process exited or there was a network error"
 

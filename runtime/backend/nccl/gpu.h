@@ -144,9 +144,9 @@ int gpu_thread_start(pthread_t *ret, void *(*main)(void *), void *arg);
 /* First failure wins; XIDs of the last 10 s are put in front; stops the launcher, wakes
  * the watcher and the coordinator. Any thread. */
 void gpu_broken(struct device *g, const char *sentence);
-/* "XID 79 (GPU has fallen off the bus) on GPU 0 of rank 3 (host b): whom to blame; ",
- * or "" where none came of late, or NVML does not answer. The launcher of ranks knows
- * the sentence (runtime/contract/gpu_cause.h). */
+/* "XID 79 (GPU has fallen off the bus) on GPU 0 (PCI 0000:3B:00.0) of rank 3 (host b):
+ * whom to blame; ", or "" where none came of late, or NVML does not answer. The
+ * launcher of ranks knows the sentence (runtime/contract/gpu_cause.h). */
 void gpu_tell_xid(struct device *g, char *ret, size_t size_bytes);
 /* -ECONNABORTED with the cause once it is broken, else 0. Any thread. */
 int gpu_check(struct device *g, struct err *err);

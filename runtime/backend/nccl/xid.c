@@ -190,8 +190,9 @@ void gpu_tell_xid(struct device *g, char *ret, size_t size_bytes)
     const unsigned xid = xids_last(g->xids);
     const char *text = nvml_xid_text(xid), *hint = nvml_xid_hint(xid);
     if (xid != 0)
-        (void)snprintf(ret, size_bytes, "XID %u%s%s%s on GPU %d of rank %u%.200s%s%s; ",
-                       xid, *text ? " (" : "", text, *text ? ")" : "", g->ordinal,
+        (void)snprintf(ret, size_bytes,
+                       "XID %u%s%s%s on GPU %d (PCI %s) of rank %u%.200s%s%s; ", xid,
+                       *text ? " (" : "", text, *text ? ")" : "", g->ordinal, g->pci,
                        g->config.rank, gpu_host_text(g, g->config.rank, host),
                        *hint ? ": " : "", hint);
 }
