@@ -98,12 +98,30 @@ def python(code, *args, python=DEBIAN_PYTHON, timeout=120, **extra):
     return command([python, "-c", code, *args], timeout=timeout, **extra)
 
 
-def horovodrun(n, script, *args, python=DEBIAN_PYTHON, timeout=120, **extra):
-    """Runs a script of ranks/ (or a path) on n ranks of this host."""
+# A rank in a shell that keeps its death by a signal to itself until another rank has ended, or for two minutes.
+OUTLIVED = """
+"$@"
+code=$? i=0
+if [ $code -lt 128 ]; then : >"$OUTLIVED/ended"; fi
+until [ -e "$OUTLIVED/ended" ] || [ $i = 600 ]; do sleep 0.2; i=$((i + 1)); done
+exit $code
+"""
+
+
+def horovodrun(n, script, *args, python=DEBIAN_PYTHON, timeout=120, outlived=False, **extra):
+    """Runs a script of ranks/ (or a path) on n ranks of this host.
+
+    outlived: a rank dies, and another one tells of it: the launcher, which ends all 5 s after a rank, hears of the
+    death when that one has ended, however long it takes on a busy machine.
+    """
     if not HOROVODRUN.exists():
         raise AssertionError(f"{HOROVODRUN} is missing; run: make stage")
-    path = RANKS / script
-    return command([HOROVODRUN, "-np", n, python, path, *args], timeout=timeout, **extra)
+    words = [python, RANKS / script, *args]
+    if not outlived:
+        return command([HOROVODRUN, "-np", n, *words], timeout=timeout, **extra)
+    with tempfile.TemporaryDirectory() as directory:
+        words = ["sh", "-c", OUTLIVED, "sh", *words]
+        return command([HOROVODRUN, "-np", n, *words], timeout=timeout, OUTLIVED=directory, **extra)
 
 
 def bare_ranks(n, script, *args, hosts=None, python=DEBIAN_PYTHON, timeout=120, **extra):

@@ -151,7 +151,7 @@ class OlderTensorFlow(TensorFlow):
     test_2 = test_2_training_and_states = None
 
     def test_a_lost_world_is_told_2(self):
-        ended = horovodrun(2, "tensorflow_lost.py", python=self.python)
+        ended = horovodrun(2, "tensorflow_lost.py", python=self.python, timeout=300, outlived=True)
         self.assertEqual(ended.code, 137, ended)  # that of the rank that was killed
         self.told_of_a_lost_world(ended)
 

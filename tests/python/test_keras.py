@@ -33,7 +33,7 @@ class Keras(JobTest):
             WANT_KERAS=want,
             PYTHONPATH=paths(*besides),
             TF_NUM_INTRAOP_THREADS="1",  # as many as a rank has processors
-            timeout=600 if FULL else 450,
+            timeout=900,
             **options,
         )
 

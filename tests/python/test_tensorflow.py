@@ -46,7 +46,7 @@ DIGITS = {"PYTHONPATH": PATHS, "TF_NUM_INTRAOP_THREADS": "1"}
 class TensorFlow(JobTest):
     def test_2(self):
         options = {"WANT_MODE": "asynchronous", "PYTHONPATH": PATHS}
-        self.run_checks(2, FEWER[self.tf], timeout=600, **options)
+        self.run_checks(2, FEWER[self.tf], timeout=900, **options)
 
     @only_tf("tf")
     def test_2_training_and_states(self):
@@ -61,12 +61,12 @@ class TensorFlow(JobTest):
             "tensorflow_lost.py",
         )
         more = {**DIGITS, "TORCH_PACKAGES": packages("torch")}
-        ended = self.run_checks(2, scripts, timeout=600, end=137, **more)
+        ended = self.run_checks(2, scripts, timeout=900, end=137, outlived=True, **more)
         self.told_of_a_lost_world(ended)
 
     @only_tf("tf215")  # which has the README's program of the data service; the rest: test_full.py
     def test_2_states(self):
-        self.run_checks(2, (*FIRST, *TAPE[1:], "tensorflow_elastic.py"), timeout=600, **DIGITS)
+        self.run_checks(2, (*FIRST, *TAPE[1:], "tensorflow_elastic.py"), timeout=900, **DIGITS)
 
     def told_of_a_lost_world(self, ended):
         self.assertRegex(ended.out, r"monitored: .*UnknownError in session 1: .*rank 1 \(.* was lost")
@@ -75,7 +75,7 @@ class TensorFlow(JobTest):
     @only_tf("tf")  # what differs is how operations end, and in which order; all of it: test_full.py
     def test_2_blocking(self):
         self.run_checks(
-            2, SCRIPTS[0], timeout=240, label="blocking", WANT_MODE="blocking", HVD_TF_BLOCKING="1"
+            2, SCRIPTS[0], timeout=600, label="blocking", WANT_MODE="blocking", HVD_TF_BLOCKING="1"
         )
 
     @only_tf("tf")  # what is waited for in TensorFlow's C++ code is ours
@@ -89,7 +89,7 @@ class TensorFlow(JobTest):
             # a background shell starts tests with SIGINT ignored, and so would the job be
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
-        deadline = threading.Timer(120, job.kill)
+        deadline = threading.Timer(300, job.kill)
         deadline.start()
         out, stopped = "", None
         for line in job.stdout:

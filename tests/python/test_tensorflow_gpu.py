@@ -97,7 +97,7 @@ def run_cases(interpreter, has_two):
     if has_two:
         cases["one has none"] = ("one_of_two", *((r, port, LIBRARIES, str(RANKS)) for r in "01"))
     fakes = {"FAKES": str(FAKES), "HVD_FAKE_GPUS": "1"}
-    return python(SCRIPT, json.dumps(cases), python=interpreter, timeout=240, **fakes)
+    return python(SCRIPT, json.dumps(cases), python=interpreter, timeout=600, **fakes)
 
 
 @each_tf
@@ -158,15 +158,19 @@ class Operations(JobTest):
     @only_tf("tf")
     def test_2(self):
         scripts = (SCRIPT_ON_GPU, SCRIPT_OF_A_LOSS)
-        ended = self.run_checks(2, scripts, timeout=240, label="CUDA 12.5", end=137, **gpus("12050"))
+        ended = self.run_checks(
+            2, scripts, timeout=600, label="CUDA 12.5", end=137, outlived=True, **gpus("12050")
+        )
         self.assertIn("RANK 0 WAS TOLD", ended.out)
 
     @only_tf("tf215")
     def test_2_with_an_older_driver(self):
-        self.run_checks(2, SCRIPT_ON_GPU, timeout=240, label="CUDA 12.4", **gpus("12040"))
+        self.run_checks(2, SCRIPT_ON_GPU, timeout=600, label="CUDA 12.4", **gpus("12040"))
 
     @only_tf("tf")  # who waits in which thread is the runtime's, and so for all
     def test_a_lost_rank_is_told_by_an_older_driver_2(self):
-        ended = horovodrun(2, SCRIPT_OF_A_LOSS, python=self.python, **gpus("12040"))
+        ended = horovodrun(
+            2, SCRIPT_OF_A_LOSS, python=self.python, timeout=300, outlived=True, **gpus("12040")
+        )
         self.assertEqual(ended.code, 137, ended)
         self.assertIn("RANK 0 WAS TOLD", ended.out)

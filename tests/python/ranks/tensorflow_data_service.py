@@ -73,7 +73,7 @@ def with_workers(dispatchers, side, use):
     path = os.path.join(FOLDER, f"{dispatchers}.{side}")
     hvd.allgather_object(None)
     ended = []
-    worker = in_thread(lambda: ended.append(compute_worker.main(dispatchers, side, path, 60)))
+    worker = in_thread(lambda: ended.append(compute_worker.main(dispatchers, side, path, 240)))
     config = TfDataServiceConfig.read(path, wait_for_file_creation=True)
     try:
         result = use(config)
@@ -82,7 +82,7 @@ def with_workers(dispatchers, side, use):
         hvd.allgather_object(None)
         if R == 0:
             config.compute_client().shutdown()
-        worker.join(60)
+        worker.join(240)
         if R == 0:
             os.unlink(path)
         assert ended == [None]
@@ -125,16 +125,16 @@ def a_compute_job_of_its_own_serves_and_ends():
         env = {k: v for k, v in os.environ.items() if not k.startswith(("HOROVOD_", "HVD_"))}
         for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"):
             env.pop(name, None)
-        argv = [sys.executable, "-m", "horovod.tensorflow.data.compute_worker", "--timeout", "60", path]
+        argv = [sys.executable, "-m", "horovod.tensorflow.data.compute_worker", "--timeout", "240", path]
         program = subprocess.Popen(argv, env=env)
     config = TfDataServiceConfig.read(path, wait_for_file_creation=True)
-    assert config.workers_per_dispatcher == 1 and config.timeout == 60
+    assert config.workers_per_dispatcher == 1 and config.timeout == 240
     numbers = numbers_of(DATA.send_to_data_service(config, R, N))
     assert numbers == list(range(60))
     hvd.allgather_object(None)
     if program:
         config.compute_client().shutdown()
-        assert program.wait(60) == 0
+        assert program.wait(240) == 0
 
 
 main(R)

@@ -32,7 +32,7 @@ assert step(x)[0][1].numpy().tolist() == [N, 2.0 * N]
 if R == N - 1:
     fake_gpu.cuda.hvd_fake_set_faults(b"kernel_hang=1")
     threading.Timer(1, lambda: os.kill(os.getpid(), signal.SIGKILL)).start()
-# The launcher ends the others soon after a rank: on a busy machine this one needs the 5 s that they are given.
+# The launcher ends the others soon after a rank, if it hears of its end (job.py: outlived).
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 begun = time.monotonic()
 try:
