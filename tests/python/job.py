@@ -66,7 +66,7 @@ class Ended:
         return f"exit code {self.code} after {self.seconds:.1f} s\n{self.out[-6000:]}"
 
 
-def command(argv, timeout=120, cwd=None, **extra):
+def command(argv, timeout=300, cwd=None, **extra):
     """Runs a command to its end or its deadline; a deadline is a failure of the test."""
     env = environment(**extra)
     if Path(argv[0]).name.startswith(("mpirun", "mpiexec")):
@@ -93,22 +93,22 @@ def command(argv, timeout=120, cwd=None, **extra):
     return Ended(process.returncode, out, time.monotonic() - began)
 
 
-def python(code, *args, python=DEBIAN_PYTHON, timeout=120, **extra):
+def python(code, *args, python=DEBIAN_PYTHON, timeout=300, **extra):
     """Runs a piece of Python alone."""
     return command([python, "-c", code, *args], timeout=timeout, **extra)
 
 
-# A rank in a shell that keeps its death by a signal to itself until another rank has ended, or for two minutes.
+# A rank in a shell: the first one to end keeps it to itself until the next has ended, or for two minutes.
 OUTLIVED = """
 "$@"
 code=$? i=0
-if [ $code -lt 128 ]; then : >"$OUTLIVED/ended"; fi
-until [ -e "$OUTLIVED/ended" ] || [ $i = 600 ]; do sleep 0.2; i=$((i + 1)); done
+mkdir "$OUTLIVED/first" 2>/dev/null || { : >"$OUTLIVED/next"; exit $code; }
+until [ -e "$OUTLIVED/next" ] || [ $i = 600 ]; do sleep 0.2; i=$((i + 1)); done
 exit $code
 """
 
 
-def horovodrun(n, script, *args, python=DEBIAN_PYTHON, timeout=120, outlived=False, **extra):
+def horovodrun(n, script, *args, python=DEBIAN_PYTHON, timeout=300, outlived=False, **extra):
     """Runs a script of ranks/ (or a path) on n ranks of this host.
 
     outlived: a rank dies, and another one tells of it: the launcher, which ends all 5 s after a rank, hears of the
@@ -124,7 +124,7 @@ def horovodrun(n, script, *args, python=DEBIAN_PYTHON, timeout=120, outlived=Fal
         return command([HOROVODRUN, "-np", n, *words], timeout=timeout, OUTLIVED=directory, **extra)
 
 
-def bare_ranks(n, script, *args, hosts=None, python=DEBIAN_PYTHON, timeout=120, **extra):
+def bare_ranks(n, script, *args, hosts=None, python=DEBIAN_PYTHON, timeout=300, **extra):
     """Starts n ranks by hand with torchrun's variables only; returns their ends in rank order.
 
     hosts: a Hosts with equal numbers of ranks on each, in rank order; none: all on this host.

@@ -100,7 +100,7 @@ class Suite:
     def run(self, python, **options):
         """Runs all cases on two ranks; (the two reports, how the job ended)."""
         with tempfile.TemporaryDirectory() as directory:
-            options.update(CHECKS_DIR=directory, HOROVOD_DYNAMIC_PROCESS_SETS="1", timeout=300)
+            options.update(CHECKS_DIR=directory, HOROVOD_DYNAMIC_PROCESS_SETS="1", timeout=600)
             ended = horovodrun(2, self.main, python=python, **options)
             paths = [Path(directory) / f"{rank}.json" for rank in range(2)]
             if not all(p.exists() for p in paths):

@@ -80,7 +80,7 @@ def run_line(line, python=DEBIAN_PYTHON, *more):
         line = re.sub(r" (digits\.\w+|ckpt)\b", rf" {folder}/\1", line)
         return command(
             ["/bin/sh", "-c", line],
-            timeout=240,
+            timeout=600,
             cwd=ROOT,
             PATH=path_variable(python),
             PYTHONPATH=os.pathsep.join(paths),
@@ -107,7 +107,7 @@ class Runs(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             script = Path(folder) / "train.py"
             script.write_text(program)
-            ended = command([HOROVODRUN, "-np", 2, self.python, script], timeout=240, cwd=folder)
+            ended = command([HOROVODRUN, "-np", 2, self.python, script], timeout=600, cwd=folder)
             self.assertEqual(ended.code, 0, ended)
             self.assertEqual(sorted(os.listdir(folder)), [saved, "train.py"])
         return ended

@@ -33,7 +33,7 @@ class Backend(JobTest):
         return [line.split(":", 1)[1] for line in ended.out.splitlines() if "<stdout>:" in line]
 
     def test_a_lost_rank_is_named_in_ddp_and_after(self):
-        said = self.lines_of("dies", code=7)
+        said = self.lines_of("dies", code=7, outlived=True)
         self.assertEqual(len(said), 2, said)
         for line in said:
             self.assertRegex(line, r"^rank 0 said \w+: .*rank 1 \(host .*\) was lost")
