@@ -32,8 +32,12 @@ class Faulty(World):
 
 def once_without_memory(text: str, n: int, act) -> str:
     """The n-th allocation fails from when a watch has told text; act(world) is the rest. The log."""
-    with Faulty(env={"HVD_NO_MEMORY": f"{text}:{n}"}) as w:
+    port = free_port()
+    runs = 'hvd_operator_jobs{kind="HorovodJob",state="Running"} 1'
+    with Faulty(env={"HVD_NO_MEMORY": f"{text}:{n}"}, port=port) as w:
         w.goes_on()
+        # or the pod's watch may be ahead of the job's, and the pod be one of a job that has never run
+        wait("the operator has heard of it", lambda: runs in fetch(port, "/metrics")[1])
         act(w)
         return w.log()
 
