@@ -53,7 +53,8 @@ def alone(libraries, environment):
 def one_of_two(rank, port, libraries, ranks):
     # Rank 1 has no GPU, and a TensorFlow that could use one.
     os.environ.update(RANK=rank, LOCAL_RANK=rank, WORLD_SIZE="2", LOCAL_WORLD_SIZE="2")
-    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=port, CUDA_VISIBLE_DEVICES=["0", ""][int(rank)])
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=port, HOROVOD_START_TIMEOUT="120")
+    os.environ["CUDA_VISIBLE_DEVICES"] = "0" if rank == "0" else ""
     if rank == "0":
         sys.path.append(ranks)
         from fake_gpu import on_gpu as make
