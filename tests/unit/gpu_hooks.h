@@ -14,11 +14,13 @@ struct step {            /* a job's extra */
     _Atomic int *blocks; /* run does not return before it is 0; NULL: at once */
     bool is_polite;      /* run leaves when the device stops */
     bool dies;           /* a sticky error on the device */
+    bool may_hang;       /* says so of what blocks */
+    bool sleeps;         /* outside, until it is taken over */
 };
 
 static struct {
     _Atomic unsigned n_run, n_dropped, n_looked, n_aborted, n_woken;
-    _Atomic int was_quiet, order[64];
+    _Atomic int was_quiet, was_let, order[64];
     _Atomic int look_fails;
     struct device *g;
 } seen;
@@ -34,8 +36,14 @@ static inline int hook_run(struct device *g, struct job *job, struct err *err)
     struct step *s = job->extra;
 
     seen.order[seen.n_run % 64] = (int)job->ticket;
+    if (s->may_hang || s->sleeps)
+        (void)launcher_goes(&g->launcher,
+                            s->sleeps ? LAUNCHER_OUTSIDE : LAUNCHER_WAITING);
+    while (s->sleeps && g->life != GPU_ENDED)
+        usleep(50);
     while (s->blocks && *s->blocks && !(s->is_polite && !gpu_runs(g)))
         usleep(50);
+    seen.was_let = launcher_goes(&g->launcher, LAUNCHER_INSIDE);
     seen.n_run++;
     if (s->fails)
         return gpu_name_rank(g, err_set(err, s->fails, "it failed"), err);

@@ -314,6 +314,61 @@ static void no_job_begins_after_stop(void **state)
     assert_int_equal(gpu_close(g), 0);
 }
 
+/* From the stop to the abort, while a job does not return. */
+static uint64_t time_to_abort(struct step s)
+{
+    _Atomic int blocks = 1;
+    struct device *g = open_one();
+
+    s.blocks = &blocks;
+    struct device_event *done = push(g, s, NULL);
+    WAIT_UNTIL(seen.order[0] != 0);
+    uint64_t began_ns = clock_now_ns();
+    gpu_abort(g);
+    WAIT_UNTIL(seen.n_aborted == 1);
+    uint64_t ns = clock_now_ns() - began_ns;
+    assert_int_equal(seen.was_quiet, 0);
+    assert_int_equal(g->launcher.barred_at,
+                     s.may_hang ? LAUNCHER_WAITING : LAUNCHER_INSIDE);
+    blocks = 0;
+    assert_int_not_equal(event_wait_recorded(done, UINT64_MAX), -ETIMEDOUT);
+    event_unref(done);
+    assert_int_equal(gpu_close(g), 0);
+    assert_int_equal(seen.was_let, 0);
+    return ns;
+}
+
+/* It only wants a processor, if it is in no call that may hang. */
+static void a_launcher_that_is_asleep_has_more_time(void **state)
+{
+    uint64_t least_ns = UINT64_MAX;
+
+    (void)state;
+    assert_true(time_to_abort((struct step){0}) >= 450 * NS_PER_MS);
+    for (int i = 0; i < 20 && least_ns >= 450 * NS_PER_MS; i++) {
+        uint64_t ns = time_to_abort((struct step){.may_hang = true});
+        assert_true(ns >= 190 * NS_PER_MS);
+        least_ns = ns < least_ns ? ns : least_ns;
+    }
+    assert_true(least_ns < 450 * NS_PER_MS);
+}
+
+/* Nobody can abort under it: it was outside, and goes in no more. */
+static void who_sleeps_outside_is_not_let_in_again(void **state)
+{
+    (void)state;
+    struct device *g = open_one();
+    struct device_event *done = push(g, (struct step){.sleeps = true}, NULL);
+    WAIT_UNTIL(g->launcher.at == LAUNCHER_OUTSIDE && seen.order[0] != 0);
+    gpu_abort(g);
+    WAIT_UNTIL(seen.n_run == 1);
+    assert_int_equal(seen.was_let, 0);
+    assert_int_equal(seen.was_quiet, 0);
+    assert_int_equal(g->launcher.barred_at, LAUNCHER_OUTSIDE);
+    event_unref(done);
+    assert_int_equal(gpu_close(g), 0);
+}
+
 /* In a child: what is left behind stays in the process. */
 static int a_call_that_never_ends(void)
 {
@@ -497,6 +552,8 @@ int main(void)
         cmocka_unit_test(the_first_cause_is_told),
         cmocka_unit_test(abort_fails_what_waits_within_a_second),
         cmocka_unit_test(no_job_begins_after_stop),
+        cmocka_unit_test(a_launcher_that_is_asleep_has_more_time),
+        cmocka_unit_test(who_sleeps_outside_is_not_let_in_again),
         cmocka_unit_test(look_error_is_the_cause),
         cmocka_unit_test(nothing_is_looked_at_while_idle),
         cmocka_unit_test(order_of_close_lets_jobs_end),

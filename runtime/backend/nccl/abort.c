@@ -159,7 +159,7 @@ static void add_own(struct comm *c, int state, struct aborts *a)
 }
 
 /* The watcher's from here on: its handles go into a->v, or a->own. */
-static void take_over(struct comm *c, struct aborts *a, bool is_quiet, bool may_keep)
+static void take_over(struct comm *c, struct aborts *a, bool is_out, bool may_keep)
 {
     int state = atomic_load_explicit(&c->state, memory_order_acquire);
     int to;
@@ -172,7 +172,7 @@ static void take_over(struct comm *c, struct aborts *a, bool is_quiet, bool may_
             return; /* dead */
     } while (!atomic_compare_exchange_weak_explicit(
         &c->state, &state, to, memory_order_acq_rel, memory_order_acquire));
-    if (to == COMM_ABORTING && is_quiet && is_unfinished(state)) {
+    if (to == COMM_ABORTING && is_out && is_unfinished(state)) {
         add_own(c, state, a);
         return;
     }
@@ -189,6 +189,8 @@ static void take_over(struct comm *c, struct aborts *a, bool is_quiet, bool may_
 
 static struct aborts *take_all(struct device *g, bool is_quiet)
 {
+    /* One that sleeps outside of NCCL goes in no more, and wakes up soon. */
+    const bool is_out = is_quiet || g->launcher.barred_at == LAUNCHER_OUTSIDE;
     size_t n = 0;
 
     (void)pthread_mutex_lock(&g->lock);
@@ -199,7 +201,7 @@ static struct aborts *take_all(struct device *g, bool is_quiet)
     if (a)
         a->own = (nccl_comm **)(void *)(a->v + n);
     for (struct comm *c = g->comms; c && a; c = c->next)
-        take_over(c, a, is_quiet, is_quiet && park_wants(g, c));
+        take_over(c, a, is_out, is_quiet && park_wants(g, c));
     (void)pthread_mutex_unlock(&g->lock);
     if (a)
         a->nccl = g->nccl;
@@ -260,8 +262,7 @@ void comms_abort(struct device *g, bool is_quiet)
     struct aborts *a = take_all(g, is_quiet);
     uint32_t left;
 
-    /* where it is not quiet, the launcher sits in a call: it gets out by this, or never
-     */
+    /* where it is not quiet, the launcher may be using them */
     if (is_quiet)
         free_graphs(g);
     if (!a)

@@ -2,7 +2,9 @@
 /* The launcher's side of communicators. Where NCCL has it (2.14), they are
  * non-blocking: a call that is not over says ncclInProgress, and the launcher asks for
  * its end until the device is stopped, so that no failure finds it inside of NCCL.
- * Older ones block here, and may have to be left behind (abort.c).
+ * Older ones block here, and may have to be left behind (abort.c). The launcher says
+ * which of these it is in (launcher_goes): it naps outside, and what may take for ever
+ * it enters and leaves by go(); whom the watcher has barred meanwhile that turns away.
  *
  * The state changes by compare and exchange alone: should the watcher have taken a
  * communicator from a launcher that came back too late, the launcher finds out and
@@ -164,16 +166,27 @@ static int step_out(struct comm *c, enum comm_event e, struct err *err)
     return rc;
 }
 
-static void nap(uint64_t began_ns)
+/* Outside meanwhile, since a busy machine may wake us late. false: told to stop. */
+static bool nap(struct device *g, uint64_t began_ns)
 {
     const uint64_t ns = clock_now_ns() - began_ns;
-
-    if (ns < SPIN_NS) {
-        (void)sched_yield();
-        return;
-    }
     const struct timespec t = clock_timespec(ns < LONG_NS ? NAP_NS : LONG_NAP_NS);
-    (void)nanosleep(&t, NULL); /* a signal may cut it: then we look earlier */
+
+    (void)launcher_goes(&g->launcher, LAUNCHER_OUTSIDE); /* or it is told so below */
+    if (ns < SPIN_NS)
+        (void)sched_yield();
+    else
+        (void)nanosleep(&t, NULL); /* a signal may cut it: then we look earlier */
+    return launcher_goes(&g->launcher, LAUNCHER_INSIDE) && gpu_runs(g);
+}
+
+/* Before and after a call of NCCL that may return at its end only (waits): the watcher
+ * may abort what that is about, or has done so, and then we touch it no more. */
+static int go(struct comm *c, bool waits, struct err *err)
+{
+    return launcher_goes(&c->g->launcher, waits ? LAUNCHER_WAITING : LAUNCHER_INSIDE)
+               ? 0
+               : err_set(err, -ECONNABORTED, "the communicator was given up");
 }
 
 /* What was in progress is over, and its job has to be taken up before this thread
@@ -210,10 +223,7 @@ static int settle(struct comm *c,
     while (rc == NCCL_IN_PROGRESS) {
         if (clock_now_ns() >= deadline_ns)
             return err_set(err, -ETIMEDOUT, "%s: timed out", call);
-        nap(began_ns);
-        /* After the nap, from which a busy machine may wake us late: the watcher waits
-         * for us no longer than QUIET_NS, and then it is aborted under us. */
-        if (!gpu_runs(c->g))
+        if (!nap(c->g, began_ns))
             return err_set(err, -ECONNABORTED, "%s: stopped", call);
         int asked = nccl->async_error(nc, &rc);
         if (asked != NCCL_OK)
@@ -263,6 +273,18 @@ static int explain_start(struct comm *c, nccl_comm nc, int rc, struct err *err)
     return rc == -ECONNABORTED ? rc : gpu_name_rank(c->g, rc, err);
 }
 
+/* It waits for ranks of the same host there, those that have died, too. */
+static int destroy(struct comm *c, nccl_comm nc, struct err *err)
+{
+    const struct nccl_api *nccl = c->g->nccl;
+    int rc = go(c, true, err), result = rc ? NCCL_OK : nccl->destroy(nc);
+
+    rc = rc ? rc : go(c, false, err);
+    return rc || result == NCCL_OK || result == NCCL_IN_PROGRESS
+               ? rc
+               : nccl_fail(nccl, NULL, "ncclCommDestroy", result, err);
+}
+
 /* The survivors' communicator out of the parked one, which goes. Where it fails, the
  * watcher aborts both. */
 static int shrink(struct comm *c, uint64_t deadline_ns, struct err *err)
@@ -280,10 +302,25 @@ static int shrink(struct comm *c, uint64_t deadline_ns, struct err *err)
     if (rc)
         return explain_start(c, from, rc, err);
     c->parked->nc = NULL;
-    int result = nccl->destroy(from);
-    return result == NCCL_OK || result == NCCL_IN_PROGRESS
-               ? 0
-               : nccl_fail(nccl, NULL, "ncclCommDestroy", result, err);
+    return destroy(c, from, err);
+}
+
+/* Until the parent's part is over. */
+static int split(struct comm *c,
+                 int color,
+                 nccl_comm *ret,
+                 struct nccl_config *config,
+                 uint64_t deadline_ns,
+                 struct err *err)
+{
+    int rc = go(c, c->blocks, err);
+    int result =
+        rc ? NCCL_OK : c->g->nccl->split(c->nc[0], color, (int)c->me, ret, config);
+
+    rc = rc ? rc : go(c, false, err);
+    return rc ? rc
+              : settle(c, c->nc[0], "ncclCommSplit", birth_result(result), deadline_ns,
+                       err);
 }
 
 static int start_one(struct comm *c,
@@ -301,13 +338,15 @@ static int start_one(struct comm *c,
 
     if (i == 0 && c->terms.how == COMM_SHRINK)
         return shrink(c, deadline_ns, err);
+    rc = go(c, i == 0 && !nccl->has_nonblocking, err);
+    if (rc)
+        return rc;
     nccl_config_init(&config, nccl->version, "hvd");
     if (c->n_nc > 1) /* what is shared runs one after the other on the device */
         config.split_share = 0;
     if (i > 0) { /* has_split: several want a later version still */
         call = "ncclCommSplit";
-        rc = nccl->split(c->nc[0], 0, me, nc, &config);
-        rc = settle(c, c->nc[0], call, birth_result(rc), deadline_ns, err);
+        rc = split(c, 0, nc, &config, deadline_ns, err);
         if (rc)
             return rc;
         rc = NCCL_IN_PROGRESS; /* the child's own state */
@@ -319,8 +358,11 @@ static int start_one(struct comm *c,
         rc = nccl->init(nc, n, s->id, me);
         c->blocks = true;
     }
-    rc = settle(c, *nc, call, rc, deadline_ns, err);
-    return rc ? explain_start(c, *nc, rc, err) : 0;
+    if (go(c, false, err)) /* nothing is split off what was aborted */
+        return -ECONNABORTED;
+    nccl_comm made = *nc; /* once: it is not ours any more when we are told to stop */
+    rc = settle(c, made, call, rc, deadline_ns, err);
+    return rc ? explain_start(c, made, rc, err) : 0;
 }
 
 static int run_start(struct comm *c, const struct comm_start *s, struct err *err)
@@ -348,9 +390,8 @@ static int wait_idle(struct device *g, struct err *err)
         else
             return rc;
         while (!rc && (rc = event_is_done(e, err)) == 0) {
-            if (!gpu_runs(g))
+            if (!nap(g, began_ns))
                 rc = err_set(err, -ECONNABORTED, "stopped");
-            nap(began_ns);
         }
         event_unref(e);
         if (rc < 0)
@@ -361,7 +402,6 @@ static int wait_idle(struct device *g, struct err *err)
 
 static int run_split(struct comm *c, struct comm *child, struct err *err)
 {
-    const struct nccl_api *nccl = c->g->nccl;
     const bool is_more = child && child->n_nc > 0; /* a set of one needs none */
     nccl_comm *to = is_more ? &child->nc[0] : &c->none;
     struct nccl_config config;
@@ -374,14 +414,14 @@ static int run_split(struct comm *c, struct comm *child, struct err *err)
         rc = step(child, COMM_EV_INIT, err);
     if (rc)
         return rc;
-    nccl_config_init(&config, nccl->version, "hvd");
-    rc = nccl->split(c->nc[0], is_more ? 0 : NCCL_NOCOLOR, (int)c->me, to, &config);
-    rc = settle(c, c->nc[0], "ncclCommSplit", birth_result(rc), deadline_ns, err);
+    nccl_comm parent = c->nc[0];
+    nccl_config_init(&config, c->g->nccl->version, "hvd");
+    rc = split(c, is_more ? 0 : NCCL_NOCOLOR, to, &config, deadline_ns, err);
     if (!rc && is_more)
         rc = settle(child, child->nc[0], "ncclCommSplit", NCCL_IN_PROGRESS, deadline_ns,
                     err);
     if (rc)
-        return explain_start(c, c->nc[0], rc, err);
+        return explain_start(c, parent, rc, err);
     if (child)
         child->blocks = c->blocks;
     rc = step(c, COMM_EV_OK, err);
@@ -398,13 +438,20 @@ static void give_up(struct device *g, int rc, const struct err *why)
     gpu_broken(g, err.text);
 }
 
+static int finalize(struct comm *c, nccl_comm nc, uint64_t deadline_ns, struct err *err)
+{
+    int rc = go(c, c->blocks, err), result = rc ? NCCL_OK : c->g->nccl->finalize(nc);
+
+    rc = rc ? rc : go(c, false, err);
+    return rc ? rc : settle(c, nc, "ncclCommFinalize", result, deadline_ns, err);
+}
+
 /* What cannot be closed in its time ends the device. An abort of it alone would end all
  * that share resources with it; and no group can be begun beside one that is in
  * progress (before 2.27), or after a destroy that failed (some return inside of a group
  * of theirs, so that what comes later is never launched). */
 static int run_close(struct comm *c, struct err *err)
 {
-    const struct nccl_api *nccl = c->g->nccl;
     /* What it holds is in use till then, and NCCL waits for it too. The watcher looks
      * at it meanwhile: what is on its way may fail. */
     int rc = wait_idle(c->g, err);
@@ -417,16 +464,13 @@ static int run_close(struct comm *c, struct err *err)
         graphs_free(c->graphs, GPU_MAX_STREAMS);
         c->graphs = NULL;
     }
-    for (uint32_t i = 0; i < c->n_nc && !rc && nccl->finalize; i++)
-        rc = settle(c, c->nc[i], "ncclCommFinalize", nccl->finalize(c->nc[i]),
-                    deadline_ns, err);
+    for (uint32_t i = 0; i < c->n_nc && !rc && c->g->nccl->finalize; i++)
+        rc = finalize(c, c->nc[i], deadline_ns, err);
     for (uint32_t i = c->n_nc; i > 0 && !rc; i--) {
         /* first: should it wait there for long, the watcher must not abort it, too */
         nccl_comm nc = __atomic_exchange_n(&c->nc[i - 1], NULL, __ATOMIC_ACQ_REL);
-        int result = nccl->destroy(nc);
 
-        if (result != NCCL_OK && result != NCCL_IN_PROGRESS)
-            rc = nccl_fail(nccl, NULL, "ncclCommDestroy", result, err);
+        rc = destroy(c, nc, err);
     }
     if (rc && gpu_runs(c->g)) /* this thread's next group may be taken for part of it */
         give_up(c->g, rc, err);
@@ -490,7 +534,11 @@ static int run_group(struct comm *c,
     rc = result == NCCL_OK ? 0 : nccl_fail(nccl, nc, "ncclGroupStart", result, err);
     if (!rc) {
         rc = calls(arg, nc, err);
+        if (go(c, c->blocks, err))
+            return -ECONNABORTED;
         result = nccl->group_end(); /* of what was called, whatever came then */
+        if (go(c, false, err))
+            return -ECONNABORTED;
     }
     if (!rc && result != NCCL_OK && result != NCCL_IN_PROGRESS)
         rc = nccl_fail(nccl, nc, "ncclGroupEnd", result, err);

@@ -19,7 +19,7 @@
 #include "runtime/base/mem.h"
 
 #define DRAIN_NS    (NS_PER_S / 2)
-#define CLOSE_NS    (NS_PER_S + NS_PER_S / 2) /* what a watcher may take to abort */
+#define CLOSE_NS    (2 * NS_PER_S) /* what a watcher may take to abort */
 #define QUIESCE_NAP 100000ull
 
 /* --- small things --- */

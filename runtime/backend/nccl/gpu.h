@@ -44,8 +44,8 @@ struct gpu_hooks {
     /* The watcher, each 100 ms while something is in flight or `looks` is set, before
      * GPU_STOPS; an error breaks the device. May be NULL. */
     int (*look)(struct device *g, struct err *err);
-    /* The watcher, once, at GPU_QUIET; is_quiet false: the launcher is still in a call.
-     * Bounded by 1 s. May be NULL. */
+    /* The watcher, once, at GPU_QUIET; is_quiet false: the launcher has not come out
+     * (launcher.barred_at tells from where). Bounded by 1 s. May be NULL. */
     void (*abort)(struct device *g, bool is_quiet);
 };
 

@@ -6,7 +6,9 @@
  * it. The thread then fails the events of what is queued, says GPU_QUIET, and lingers
  * until life is GPU_ENDED: NCCL keeps what is in progress in memory of the thread that
  * began it (to 2.26), and to 2.18 that thread alone can abort it (launcher_lend).
- * Pairs: n_pushed is released by launcher_push after the queue, life by whoever stops.
+ * Pairs: n_pushed is released by launcher_push after the queue, life by whoever stops;
+ * `at` by the launcher (what it has done inside is seen by who bars it) and by the
+ * watcher.
  */
 #include <errno.h>
 #include <string.h>
@@ -156,6 +158,14 @@ static struct job *next(struct gpu_launcher *l)
     }
 }
 
+static void drop(struct device *g, struct job *job)
+{
+    if (g->hooks->drop)
+        g->hooks->drop(g, job);
+    if (job->done)
+        event_fail(job->done);
+}
+
 static int enqueue(struct device *g, struct job *job, struct err *err)
 {
     int r = 0;
@@ -165,7 +175,13 @@ static int enqueue(struct device *g, struct job *job, struct err *err)
         if (r < 0)
             return gpu_name_rank(g, r, err);
     }
+    if (!launcher_goes(&g->launcher, LAUNCHER_INSIDE)) {
+        drop(g, job);
+        return err_set(err, -ECONNABORTED, "the device was given up");
+    }
     r = g->hooks->run(g, job, err);
+    /* the driver may wait where a queue of its own is full */
+    (void)launcher_goes(&g->launcher, LAUNCHER_WAITING);
     if (r < 0 || !job->done)
         return r;
     r = event_record(job->done, job->stream, err);
@@ -174,20 +190,14 @@ static int enqueue(struct device *g, struct job *job, struct err *err)
     return r < 0 ? gpu_name_rank(g, r, err) : 0;
 }
 
-static void drop(struct device *g, struct job *job)
-{
-    if (g->hooks->drop)
-        g->hooks->drop(g, job);
-    if (job->done)
-        event_fail(job->done);
-}
-
 static void run(struct gpu_launcher *l, struct job *job)
 {
     struct device *g = l->g;
     struct err err = ERR_INIT;
-    int r = enqueue(g, job, &err);
 
+    (void)launcher_goes(l, LAUNCHER_WAITING); /* for ready events, without NCCL */
+    int r = enqueue(g, job, &err);
+    (void)launcher_goes(l, LAUNCHER_OUTSIDE);
     if (r < 0) {
         if (job->kind != JOB_CLOSE)
             gpu_broken(g, err.text);
@@ -319,6 +329,24 @@ static void rouse(struct gpu_launcher *l)
 {
     (void)atomic_fetch_add_explicit(&l->n_pushed, 1, memory_order_release);
     futex_wake(&l->n_pushed);
+}
+
+bool launcher_goes(struct gpu_launcher *l, enum launcher_at to)
+{
+    int at = atomic_load_explicit(&l->at, memory_order_acquire);
+
+    while (at != LAUNCHER_BARRED)
+        if (atomic_compare_exchange_weak_explicit(
+                &l->at, &at, (int)to, memory_order_acq_rel, memory_order_acquire))
+            return true;
+    return false;
+}
+
+bool launcher_bar(struct gpu_launcher *l, int at)
+{
+    l->barred_at = (enum launcher_at)at;
+    return atomic_compare_exchange_strong_explicit(
+        &l->at, &at, LAUNCHER_BARRED, memory_order_acq_rel, memory_order_acquire);
 }
 
 void launcher_lend(struct gpu_launcher *l, void *(*fn)(void *arg), void *arg)

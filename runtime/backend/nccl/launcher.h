@@ -29,6 +29,15 @@ enum job_kind {
     JOB_KIND_COUNT
 };
 
+/* Where the launcher is, for a watcher that has waited for it. It changes that by
+ * itself (launcher_goes) until the watcher bars it, where it is then. */
+enum launcher_at {
+    LAUNCHER_OUTSIDE, /* of jobs, or it naps in one: it asks before it goes on */
+    LAUNCHER_INSIDE,  /* of a job: all that it calls returns by itself */
+    LAUNCHER_WAITING, /* in a call that may never return, or only when it is aborted */
+    LAUNCHER_BARRED
+};
+
 /* One allocation: items, names and plans are copied behind it; arrays behind
  * batch_item.counts are the caller's until the ticket is done. */
 struct job {
@@ -69,6 +78,8 @@ struct gpu_launcher {
     _Atomic uint32_t n_pushed;        /* a futex word: the launcher sleeps on it */
     _Atomic uint32_t n_run;           /* likewise: launcher_drain sleeps on it */
     _Atomic uint32_t has_ended;       /* likewise: launcher_join */
+    _Atomic int at;                   /* enum launcher_at; acq_rel */
+    enum launcher_at barred_at;       /* the watcher's: where it was before */
     void *(*_Atomic lent)(void *arg); /* of launcher_lend; released after lent_arg */
     void *lent_arg;
 };
@@ -84,8 +95,12 @@ int launcher_drain(struct gpu_launcher *l, uint64_t deadline_ns);
 void launcher_stop(struct gpu_launcher *l);
 /* After launcher_stop: 0 when the thread has ended; -ETIMEDOUT: it sits in a call. */
 int launcher_join(struct gpu_launcher *l, uint64_t deadline_ns);
-/* hooks.abort, at most once, where the launcher is quiet: fn(arg) runs on its thread.
- */
+/* The launcher. false: it is barred, and may touch nothing that can be aborted. */
+bool launcher_goes(struct gpu_launcher *l, enum launcher_at to);
+/* The watcher: bars it where it is; false: it is somewhere else by now. */
+bool launcher_bar(struct gpu_launcher *l, int at);
+/* hooks.abort, at most once, where the launcher is quiet or was barred outside: fn(arg)
+ * runs on its thread. */
 void launcher_lend(struct gpu_launcher *l, void *(*fn)(void *arg), void *arg);
 void launcher_dismiss(struct gpu_launcher *l); /* life is GPU_ENDED: it may end */
 void launcher_release(

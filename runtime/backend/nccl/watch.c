@@ -20,7 +20,9 @@
 #define LAZY_NS   (5 * NS_PER_MS)
 #define SHARE     16 /* of the time in which nothing has moved */
 #define LOOK_NS   (100 * NS_PER_MS)
-#define QUIET_NS  (200 * NS_PER_MS) /* how long the launcher may take to stop */
+#define HANGS_NS  (200 * NS_PER_MS) /* the launcher's time to stop, if it may hang */
+#define QUIET_NS  (500 * NS_PER_MS) /* otherwise: it wants a processor */
+#define PEEK_NS   (20 * NS_PER_MS)
 #define MAX_SPARE 64
 
 int watch_add(struct watch *w,
@@ -173,20 +175,26 @@ static void watch_running(struct watch *w)
     }
 }
 
-/* Until the launcher is out, or has had its time; true: it is out. */
+/* Until the launcher is out, or has had its time; true: it is out. One that is not in a
+ * call that may hang only wants a processor, and to abort under it might end the
+ * process: it gets more. */
 static bool wait_for_quiet(struct watch *w)
 {
-    uint64_t deadline = clock_now_ns() + QUIET_NS, ns;
+    struct gpu_launcher *l = &w->g->launcher;
+    const uint64_t began_ns = clock_now_ns();
     int life = GPU_STOPS;
 
     for (;;) {
         uint32_t seen = atomic_load_explicit(&w->bell, memory_order_acquire);
         if (atomic_load_explicit(&w->g->life, memory_order_acquire) != GPU_STOPS)
             return true;
-        ns = futex_left(deadline);
-        if (ns == 0)
+        int at = atomic_load_explicit(&l->at, memory_order_acquire);
+        uint64_t ns =
+            futex_left(began_ns + (at == LAUNCHER_WAITING ? HANGS_NS : QUIET_NS));
+        if (ns == 0 && launcher_bar(l, at))
             break;
-        futex_wait(&w->bell, seen, ns);
+        if (ns > 0)
+            futex_wait(&w->bell, seen, ns < PEEK_NS ? ns : PEEK_NS);
     }
     /* Ours from here on, also where the launcher comes back now. */
     return !atomic_compare_exchange_strong_explicit(

@@ -5,8 +5,8 @@
  * In flight it looks each 50 us if a host waits for one of them, else each 500 us; when
  * nothing has ended for long, as for a peer that is late by minutes, after a sixteenth
  * of that time, up to 1 and 5 ms. It calls hooks.look and xids_ask each 100 ms;
- * otherwise it sleeps. Once the launcher is quiet (or has not become so within 200 ms)
- * it calls hooks.abort, once. */
+ * otherwise it sleeps. Once the launcher is quiet (or has not become so in 200 ms, if
+ * it is in a call that may hang, else 500 ms) it calls hooks.abort, once. */
 #ifndef RUNTIME_BACKEND_NCCL_WATCH_H
 #define RUNTIME_BACKEND_NCCL_WATCH_H
 
