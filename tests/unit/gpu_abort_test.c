@@ -229,6 +229,10 @@ error_at_a_call(struct device *g, struct backend *meeting, struct party *p, char
         rc = post_sum(b, v, COUNT, &ticket, &err);
         (void)usleep(1000);
     }
+    while (g->config.rank == 1 && (rc = gpu_check(g, &err)) == 0) { /* a busy machine */
+        HOLDS(clock_now_ns() < p->deadline_ns);
+        (void)usleep(1000);
+    }
     if (g->config.rank == 1) {
         HOLDS(rc == -ECONNABORTED);
         HOLDS(strstr(err.text, "NCCL asynchronous error on rank 1 (host a), GPU 1 ("));
@@ -259,7 +263,7 @@ int nanosleep(const struct timespec *requested_time, struct timespec *remaining)
 
     (void)pthread_getname_np(pthread_self(), name, sizeof(name));
     if (atomic_load(&is_late) && strcmp(name, "hvd-gpu") == 0)
-        (void)usleep(500000);
+        (void)usleep(900000);
     return rc;
 }
 
@@ -280,7 +284,7 @@ wakes_late(struct device *g, struct backend *meeting, struct party *p, char *sai
     (void)usleep(100000); /* it naps */
     gpu_broken(g, "rank 1 was killed by signal 9");
     HOLDS(gpu_quiesce(g, clock_now_ns() + 10 * NS_PER_S));
-    (void)usleep(500000);
+    HOLDS(launcher_join(&g->launcher, clock_now_ns() + 10 * NS_PER_S) == 0);
     atomic_store(&is_late, false);
     event_unref(last);
     return 0;
@@ -289,8 +293,11 @@ wakes_late(struct device *g, struct backend *meeting, struct party *p, char *sai
 static void a_launcher_that_wakes_up_late_asks_nothing(void **state)
 {
     (void)state;
-    run_case(&(struct gpu_case){
-        .n = 3, .body = wakes_late, .faults = "init_hang=1", .version = "22809"});
+    for (size_t i = 0; i < ARRAY_LEN(versions); i += 2) /* more than a second each */
+        run_case(&(struct gpu_case){.n = 3,
+                                    .body = wakes_late,
+                                    .faults = "init_hang=1",
+                                    .version = versions[i]});
 }
 
 /* --- nothing after the stop --- */
@@ -401,6 +408,16 @@ static void a_slow_destroy_is_not_aborted(void **state)
         &(struct gpu_case){.n = 2, .body = destroys, .faults = "destroy_slow=0:600"});
 }
 
+/* One that blocks: it was aborted in the middle, and returns as if all were well. */
+static void what_was_aborted_is_not_destroyed(void **state)
+{
+    (void)state;
+    (void)setenv("NCCL_COMM_BLOCKING", "1", 1);
+    run_case(&(struct gpu_case){
+        .n = 2, .body = destroys, .version = "22105", .faults = "finalize_slow=0:900"});
+    (void)unsetenv("NCCL_COMM_BLOCKING");
+}
+
 /* What is behind a close that has failed is given up, with the cause. */
 static int is_given_up(struct device *g, struct backend *b, char *said)
 {
@@ -498,6 +515,56 @@ static void a_stuck_start_is_left_behind(void **state)
         .n = 2, .row_body = left_behind, .version = "21003", .faults = "init_hang=1"});
 }
 
+/* An abort that takes longer than anybody waits still uses what it was told to end:
+ * that is left to it, also when the device goes. */
+static int
+slow_abort(struct device *g, struct backend *meeting, struct party *p, char *said)
+{
+    struct err err = ERR_INIT;
+    struct device_event *last;
+    struct backend *b;
+
+    if (open_and_hang(g, meeting, 1, &b, &last, said))
+        return 1;
+    struct comm *c = (struct comm *)b;
+    while (g->config.rank == 0 && atomic_load(&c->state) != COMM_ENQUEUING) {
+        HOLDS(clock_now_ns() < p->deadline_ns);
+        (void)usleep(1000);
+    }
+    meet_all(p, 1);
+    gpu_abort(g);
+    HOLDS(gpu_quiesce(g, clock_now_ns() + 10 * NS_PER_S));
+    event_unref(last);
+    if (g->config.rank != 0 || atomic_load(&c->state) != COMM_ABORTING)
+        return 0; /* the machine was slower than the abort: it proves less */
+    HOLDS(__atomic_load_n(&c->nc[1], __ATOMIC_ACQUIRE));
+    comms_free(g, clock_now_ns() + 10 * NS_PER_S);
+    HOLDS(!g->comms && !g->launcher.has_thread);
+    struct comm *others[8]; /* that would be where it was */
+    for (size_t i = 0; i < ARRAY_LEN(others); i++) {
+        HOLDS((others[i] = mem_alloc(sizeof(*c))));
+        memset(others[i], 0xff, sizeof(*c));
+    }
+    HOLDS(atomic_load(&c->state) == COMM_ABORTING);
+    while (__atomic_load_n(&c->nc[1], __ATOMIC_ACQUIRE)) { /* it takes the second one */
+        HOLDS(clock_now_ns() < p->deadline_ns);
+        (void)usleep(1000);
+    }
+    for (size_t i = 0; i < ARRAY_LEN(others); i++)
+        mem_free(others[i]);
+    return 0;
+}
+
+static void what_is_still_being_aborted_is_not_freed(void **state)
+{
+    (void)state;
+    run_case(&(struct gpu_case){.n = 2,
+                                .n_streams = 2,
+                                .body = slow_abort,
+                                .version = "22809",
+                                .faults = "enqueue_hang=0@0 abort_slow=0:1500"});
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -511,6 +578,8 @@ int main(void)
         cmocka_unit_test(nothing_is_called_after_the_stop),
         cmocka_unit_test(a_blocking_call_is_aborted_from_outside),
         cmocka_unit_test(a_slow_destroy_is_not_aborted),
+        cmocka_unit_test(what_was_aborted_is_not_destroyed),
+        cmocka_unit_test(what_is_still_being_aborted_is_not_freed),
         cmocka_unit_test(a_close_that_fails_ends_the_device),
         cmocka_unit_test(a_stuck_start_is_left_behind),
     };

@@ -374,6 +374,8 @@ int ncclCommFinalize(nccl_comm c)
     c->is_finalized = true;
     pthread_mutex_unlock(&c->lock);
     bool hangs = fake_fault("finalize_hang", c->rank, &code, &n);
+    if (fake_fault("finalize_slow", c->rank, &code, &n)) /* an abort comes too late */
+        (void)usleep(1000u * (unsigned)code);
     int rc = fake_do(c, hangs ? never_idle : wait_idle, c, false);
     fake_leave(c);
     return rc;
@@ -400,11 +402,16 @@ int ncclCommDestroy(nccl_comm c)
 
 int ncclCommAbort(nccl_comm c)
 {
+    int ms;
+    long n;
+
     fake_enter(c, "ncclCommAbort", 0, FAKE_ANY);
     pthread_mutex_lock(&c->lock);
     if (c->n_inside && !c->is_blocking)
         fake_die("ncclCommAbort while a thread is inside a call of this communicator");
     pthread_mutex_unlock(&c->lock);
+    if (fake_fault("abort_slow", c->rank, &ms, &n))
+        (void)usleep(1000u * (unsigned)ms);
     fake_job_abort(c);
     atomic_store(&c->family->is_aborted, true);
     fake_end(c);

@@ -19,8 +19,8 @@
  *   init_refused=R:CODE (at once, without a communicator: CUDA cannot be used)
  *   peer_death=error (else survivors hang, as over NVLink)
  *   register_error=R:CODE
- *   destroy_slow=R:MS  destroy_error=R:CODE
- *   finalize_hang=R (stays in progress)
+ *   destroy_slow=R:MS  destroy_error=R:CODE  abort_slow=R:MS
+ *   finalize_hang=R (stays in progress)  finalize_slow=R:MS (whatever comes)
  *   enqueue_hang=R@N: the call itself does not come back, or stays in progress
  * HVD_FAKE_NCCL_DELAY_US: how long things stay in progress. HVD_FAKE_HANG_S (60): a
  * kernel that waits longer for others ends the test. */
