@@ -24,6 +24,7 @@ PYTHON = "/usr/bin/python3"  # Debian's, which has torch
 MPIRUN = "mpirun.openmpi"
 MPICH = "mpiexec.mpich"
 WEAK = "the launcher gives no secret"
+DEADLINE_S = 180  # ends what hangs; torch is slow to be there
 
 
 def cached(path):
@@ -66,7 +67,7 @@ def two_hosts_in_turn(by):
     return [line(r, 4, r // 2, 2, r % 2, 2, by) for r in range(4)]
 
 
-def run(folder, argv, code=0, deadline_s=60, **env):
+def run(folder, argv, code=0, deadline_s=DEADLINE_S, **env):
     """The program, its exit code checked (None: any but 0)."""
     program = Program(argv, environment(TMPDIR=folder, **env), folder, "run")
     got = program.end(deadline_s)

@@ -12,6 +12,7 @@ import re
 import sys
 
 from jobs import (
+    DEADLINE_S,
     PYTHON,
     RANK,
     cached,
@@ -109,7 +110,7 @@ def test_torchrun_on_two_hosts(folder):
             )  # fmt: skip
             argv = [hosts.enter, host, *argv]
             parts.append(Program(argv, environment(TMPDIR=folder), folder, f"node{i}"))
-        codes = [p.end(60) for p in parts]
+        codes = [p.end(DEADLINE_S) for p in parts]
         same(codes, [0, 0], "".join(p.err for p in parts))
         same(sorted(text for p in parts for text in ranks(p)), two_hosts("torchrun"))
 
