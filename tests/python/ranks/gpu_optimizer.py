@@ -95,20 +95,26 @@ def groups_and_passes():
         assert np.allclose(p.detach().cpu().numpy(), -(i + 1) * N * (N + 1)), p
 
 
-@check
-def a_compressor_of_the_users():
-    class Half:
+def compressor_to(dtype):
+    """One of the users: gradients travel as dtype."""
+
+    class Compressor:
         @staticmethod
         def compress(tensor):
             assert isinstance(tensor, Tensor)
-            return tensor.half(), tensor.dtype
+            return tensor.to(dtype), tensor.dtype
 
         @staticmethod
         def decompress(tensor, ctx):
             return tensor.to(ctx)
 
+    return Compressor
+
+
+@check
+def a_compressor_of_the_users():
     named = parameters(3)
-    optimizer = optimizer_of(named, compression=Half)
+    optimizer = optimizer_of(named, compression=compressor_to(torch.half))
     backward(named)
     optimizer.step()
     check_step(named)
@@ -116,17 +122,8 @@ def a_compressor_of_the_users():
 
 @check
 def what_a_compressor_makes_is_kept_for_the_step():
-    class Double:
-        @staticmethod
-        def compress(tensor):
-            return tensor.double(), tensor.dtype
-
-        @staticmethod
-        def decompress(tensor, ctx):
-            return tensor.to(ctx)
-
     mine, named = GPU.stream(), parameters(2)
-    optimizer = optimizer_of(named, compression=Double)
+    optimizer = optimizer_of(named, compression=compressor_to(torch.double))
     with Calls("allreduce") as calls, stream(mine):
         backward(named)
     fake_cuda.history.clear()
@@ -138,17 +135,8 @@ def what_a_compressor_makes_is_kept_for_the_step():
 
 @check
 def what_a_compressor_makes_is_of_the_stream_it_is_made_in():
-    class Double:
-        @staticmethod
-        def compress(tensor):
-            return tensor.double(), tensor.dtype
-
-        @staticmethod
-        def decompress(tensor, ctx):
-            return tensor.to(ctx)
-
     first, second, named = GPU.stream(), GPU.stream(), parameters(2)
-    optimizer = optimizer_of(named, compression=Double)
+    optimizer = optimizer_of(named, compression=compressor_to(torch.double))
     with Calls("allreduce") as calls:
         with stream(first):
             backward(named[:1])  # it waits for the other one

@@ -97,54 +97,58 @@ def no_thread_waits_for_the_gpu():
         assert x.tolist() == [float(N)]
 
 
+def sum_of(x, first, may_go_on):
+    """The work of a sum in the stream first, which comes to it when it may go on."""
+    with stream(first):
+        GPU.fake_wait(first, may_go_on)
+        return GROUP.allreduce([x], dist.AllreduceOptions())
+
+
+def goes_on_behind(second, may_go_on):
+    """The stream second has that work before it; now it may go on."""
+    assert not GPU.fake_soon(lambda: is_done(second)), "it has not waited"
+    may_go_on.set()
+
+
 @check
 def each_stream_that_waits_has_it_behind_it():
     """Also one that comes when another has waited, and the work is over as far as threads know."""
     first, second, may_go_on, x = GPU.stream(), GPU.stream(), threading.Event(), on_gpu(1.0)
+    work = sum_of(x, first, may_go_on)
     with stream(first):
-        GPU.fake_wait(first, may_go_on)
-        work = GROUP.allreduce([x], dist.AllreduceOptions())
         wait(work)
     with stream(second):
         wait(work)
-    assert not GPU.fake_soon(lambda: is_done(second)), "it has not waited"
-    may_go_on.set()
+    goes_on_behind(second, may_go_on)
     GPU.finish(second)
 
 
-def goes_on_behind(is_over):
-    """Whoever waits for a future; is_over: the work is when the future is asked for."""
-    first, asks, waits, may_go_on, x = (
-        GPU.stream(),
-        GPU.stream(),
-        GPU.stream(),
-        threading.Event(),
-        on_gpu(1.0),
-    )
-    with stream(first):
-        GPU.fake_wait(first, may_go_on)
-        work = GROUP.allreduce([x], dist.AllreduceOptions())
-        if is_over:
+def future_of_a_sum(is_over):
+    """Whoever waits for it; is_over: the work is when the future is asked for."""
+    first, asks, waits = GPU.stream(), GPU.stream(), GPU.stream()
+    may_go_on, x = threading.Event(), on_gpu(1.0)
+    work = sum_of(x, first, may_go_on)
+    if is_over:
+        with stream(first):
             wait(work)
     with stream(asks), futures():
         future = work.get_future()
     with stream(waits):
         (result,) = future.wait()
-    assert not GPU.fake_soon(lambda: is_done(waits)), "it has not waited"
-    may_go_on.set()
+    goes_on_behind(waits, may_go_on)
     with stream(waits):
         assert result.tolist() == [float(N)], result
 
 
 @check
 def whoever_goes_on_from_a_future_has_it_behind_it():
-    goes_on_behind(False)
+    future_of_a_sum(False)
 
 
 @check
 def so_it_is_with_a_future_of_what_is_over():
     """In a stream that has not waited."""
-    goes_on_behind(True)
+    future_of_a_sum(True)
 
 
 @check
@@ -152,16 +156,13 @@ def works_of_one_are_behind_whoever_waits_for_it():
     """Also where another stream has waited for each of them, as the thread does that finishes a dropped one."""
     first, second, may_go_on, x = GPU.stream(), GPU.stream(), threading.Event(), on_gpu(1.0)
     GROUP._start_coalescing()
-    with stream(first):
-        GPU.fake_wait(first, may_go_on)
-        work = GROUP.allreduce([x], dist.AllreduceOptions())
+    work = sum_of(x, first, may_go_on)
     joined = GROUP._end_coalescing()
     with stream(first):
         wait(work)
     with stream(second):
         wait(joined)
-    assert not GPU.fake_soon(lambda: is_done(second)), "it has not waited"
-    may_go_on.set()
+    goes_on_behind(second, may_go_on)
     with stream(second):
         assert x.tolist() == [float(N)], x
 
