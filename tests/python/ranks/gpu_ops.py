@@ -69,6 +69,12 @@ class Gpu:
                 raise AssertionError(f"a stream was not done after {timeout} s")
             time.sleep(0.0002)
 
+    def is_memory(self, address):
+        """Does a living allocation hold this address?"""
+        self.enter()
+        kind = c.c_uint()  # CU_POINTER_ATTRIBUTE_MEMORY_TYPE
+        return self.cu.cuPointerGetAttribute(c.byref(kind), c.c_int(2), c.c_uint64(address)) == 0
+
     def fake_wait(self, stream, event, then=None):
         """What comes next in a stream is done only after a threading.Event, and a function."""
 

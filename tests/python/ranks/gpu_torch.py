@@ -168,12 +168,13 @@ def results_are_freed_in_the_order_of_the_stream_that_reads_them():
     GPU.finish(second)
     GPU.fake_wait(second, may_go_on)  # reads it
     hvd.barrier()  # the runtime has let it go
-    before = GPU.cu.hvd_fake_n_blocks()
+    at = plain(result).data_ptr()
+    assert GPU.is_memory(at)
     del result
     gc.collect()
-    assert not GPU.fake_soon(lambda: GPU.cu.hvd_fake_n_blocks() < before), "it is freed while it is read"
+    assert not GPU.fake_soon(lambda: not GPU.is_memory(at)), "it is freed while it is read"
     may_go_on.set()
-    assert GPU.fake_soon(lambda: GPU.cu.hvd_fake_n_blocks() < before, 20), "it is not freed"
+    assert GPU.fake_soon(lambda: not GPU.is_memory(at), 20), "it is not freed"
 
 
 @check
