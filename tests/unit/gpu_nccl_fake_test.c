@@ -157,8 +157,11 @@ static void in_progress(struct member *m)
     struct nccl_config config = config_of(false);
     float x[8] = {0};
 
-    (void)nccl.init_config(&m->c, m->n, m->id, m->rank, &config);
-    (void)nccl.all_reduce(x, x, 8, NCCL_F32, NCCL_SUM, m->c, &m->s);
+    if (m->rank == 0) { /* the other does not come */
+        (void)nccl.init_config(&m->c, m->n, m->id, m->rank, &config);
+        (void)nccl.all_reduce(x, x, 8, NCCL_F32, NCCL_SUM, m->c, &m->s);
+    }
+    (void)pthread_barrier_wait(m->meet);
 }
 
 static void after_abort(struct member *m)
@@ -317,8 +320,13 @@ static void splits(struct member *m)
     WANT(m, start(m) == NCCL_OK);
     /* 0 and 2, in the other order */
     int color = m->rank == 1 ? NCCL_NOCOLOR : 5;
+    if (m->rank > 0) /* till then it cannot end */
+        (void)pthread_barrier_wait(m->meet);
     int rc = nccl.split(m->c, color, m->n - m->rank, &child, NULL);
-    WANT(m, rc == NCCL_OK && !child); /* it has only begun, and does not say so */
+    WANT(m, rc == NCCL_OK); /* it has only begun, and does not say so */
+    WANT(m, m->rank > 0 || !child);
+    if (m->rank == 0)
+        (void)pthread_barrier_wait(m->meet);
     WANT(m, born(m->c, rc) == NCCL_OK);
     WANT(m, (child == NULL) == (m->rank == 1));
     if (child) {
