@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """How ranks end: life.py MODE. The test looks at exit codes, times and the printed lines."""
 
+import contextlib
 import os
 import signal
 import sys
+import tempfile
 import time
 
 import horovod.torch as hvd
@@ -32,11 +34,13 @@ def killed_with_many_pending():
     handles = [hvd.allreduce_async(torch.ones(10), name=f"pending.{i}") for i in range(50)]
     for handle in handles:
         hvd.synchronize(handle)
-    hvd.barrier()
     if hvd.rank() == 1:
+        hvd.barrier()  # rank 0 has submitted all of them
         print(f"DYING at={time.time():.3f}", flush=True)
         os.kill(os.getpid(), signal.SIGKILL)
     handles = [hvd.allreduce_async(torch.ones(10), name=f"pending.{i}") for i in range(50)]
+    with contextlib.suppress(hvd.HorovodInternalError):  # rank 1 may be dead before this ends here
+        hvd.barrier()
     failed = 0
     for handle in handles:
         try:
@@ -109,15 +113,25 @@ class Numbers(torch.utils.data.Dataset):
         raise AssertionError("rank() works in a forked worker")
 
 
-def stuck_in_the_loader():
-    time.sleep(3)
+def stuck_in_the_loader(said):
+    """Until this rank's output, which goes to the file said meanwhile, shows this line; or for a minute."""
+    deadline = time.monotonic() + 60
+    while b"in stuck_in_the_loader" not in os.pread(said.fileno(), 1 << 20, 0):
+        if time.monotonic() > deadline:
+            return
+        time.sleep(0.01)
 
 
 def late():
-    """Rank 1 does not come to the second allreduce for a while."""
+    """Rank 1 does not come to the second allreduce before it has heard that it is late."""
     hvd.allreduce(torch.ones(1), name="first")
     if hvd.rank() == 1:
-        stuck_in_the_loader()
+        with tempfile.TemporaryFile() as said:
+            stderr = os.dup(2)
+            os.dup2(said.fileno(), 2)
+            stuck_in_the_loader(said)
+            os.dup2(stderr, 2)
+            os.write(2, os.pread(said.fileno(), 1 << 20, 0))
     hvd.allreduce(torch.ones(1), name="second")
     print("LATE", flush=True)
 
