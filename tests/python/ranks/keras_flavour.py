@@ -134,10 +134,14 @@ def expect_operations(number, function):
     function()
     if R == 0:
         hvd.stop_timeline()
+    behind = "behind the timeline"
+    hvd.allreduce(1.0, name=behind)  # what comes next on other ranks would else be in it, too
+    if R == 0:
         with open(path) as f:
             events = json.load(f)
         names = {e["pid"]: e["args"]["name"] for e in events if e.get("name") == "process_name"}
         said = [names[e["pid"]] for e in events if e.get("name", "").startswith("NEGOTIATE_")]
+        said = [name for name in said if not name.endswith(behind)]
         assert len(said) == (number if N > 1 else 0), said
 
 

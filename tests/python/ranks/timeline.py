@@ -4,6 +4,7 @@
 import os
 import signal
 import sys
+import time
 
 import capi
 import numpy as np
@@ -41,6 +42,12 @@ def by_python():
     hvd.start_timeline(path, mark_cycles=True)
     capi.run("barrier", name="end")
     hvd.stop_timeline()
+    if hvd.rank() == 0:
+        open(f"{path}.stopped", "w").close()
+    deadline = time.monotonic() + 60
+    while not os.path.exists(f"{path}.stopped"):  # or rank 0 hears of "after" while it records
+        assert time.monotonic() < deadline, "rank 0 has not stopped its timeline"
+        time.sleep(0.001)
     capi.run("barrier", name="after")
     hvd.shutdown()
     try:
