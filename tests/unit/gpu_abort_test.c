@@ -61,9 +61,9 @@ static int hangs(struct device *g, struct backend *meeting, struct party *p, cha
     const uint64_t began_ns = clock_now_ns();
     b->ops->abort(b);
     b->ops->abort(b);
-    HOLDS(is_soon(began_ns)); /* returns at once */
-    HOLDS(gpu_quiesce(g, began_ns + NS_PER_S));
-    HOLDS(is_soon(began_ns));
+    SOON(is_soon(began_ns)); /* returns at once */
+    SOON(gpu_quiesce(g, began_ns + NS_PER_S));
+    SOON(is_soon(began_ns));
     HOLDS(b->ops->poll(b, &done, &err) == -ECONNABORTED);
     HOLDS(atomic_load(&((struct comm *)b)->state) == COMM_DEAD);
     b->ops->close(b);
@@ -92,9 +92,10 @@ aborts_start(struct device *g, struct backend *meeting, struct party *p, char *s
     (void)usleep(20000);
     const uint64_t began_ns = clock_now_ns();
     gpu_broken(g, "rank 1 was killed by signal 9");
-    HOLDS(gpu_quiesce(g, began_ns + NS_PER_S));
+    SOON(gpu_quiesce(g, began_ns + NS_PER_S));
     /* whoever waits for what was never launched wakes up; rank 1's may have been */
     int rc = event_wait_recorded(last, began_ns + NS_PER_S);
+    SOON(rc != -ETIMEDOUT);
     HOLDS(rc == -ECONNABORTED || (rc == 0 && g->config.rank == 1));
     HOLDS(gpu_check(g, &err) == -ECONNABORTED);
     HOLDS(strcmp(err.text, "rank 1 was killed by signal 9") == 0);
@@ -141,7 +142,7 @@ async_error(struct device *g, struct backend *meeting, struct party *p, char *sa
     meet_all(p, 1); /* the control plane tells the others */
     const uint64_t began_ns = clock_now_ns();
     gpu_abort(g);
-    HOLDS(gpu_quiesce(g, began_ns + NS_PER_S));
+    SOON(gpu_quiesce(g, began_ns + NS_PER_S));
     return 0;
 }
 
@@ -240,7 +241,7 @@ error_at_a_call(struct device *g, struct backend *meeting, struct party *p, char
     }
     meet_all(p, 1);
     gpu_abort(g);
-    HOLDS(gpu_quiesce(g, clock_now_ns() + NS_PER_S));
+    SOON(gpu_quiesce(g, clock_now_ns() + NS_PER_S));
     return 0;
 }
 
@@ -322,7 +323,7 @@ stops_amid(struct device *g, struct backend *meeting, struct party *p, char *sai
         if (i == 10)
             HOLDS(comm_split(b, members, 2, &child, &err) == 0);
     }
-    HOLDS(gpu_quiesce(g, clock_now_ns() + NS_PER_S));
+    SOON(gpu_quiesce(g, clock_now_ns() + NS_PER_S));
     for (struct comm *c = g->comms; c; c = c->next) {
         /* Still on its way: on a slow machine. One of rank 2's that the stop found
          * idle is revoked where NCCL can, for the next world. */
@@ -357,7 +358,6 @@ static void nothing_is_called_after_the_stop(void **state)
 static int
 blocked(struct device *g, struct backend *meeting, struct party *p, char *said)
 {
-    struct err err = ERR_INIT;
     struct device_event *last;
     struct backend *b;
 
@@ -367,8 +367,8 @@ blocked(struct device *g, struct backend *meeting, struct party *p, char *said)
     (void)usleep(50000);
     const uint64_t began_ns = clock_now_ns();
     gpu_abort(g);
-    HOLDS(gpu_quiesce(g, began_ns + NS_PER_S));
-    HOLDS(is_soon(began_ns));
+    SOON(gpu_quiesce(g, began_ns + NS_PER_S));
+    SOON(is_soon(began_ns));
     event_unref(last);
     return 0;
 }
@@ -454,7 +454,7 @@ closes_badly(struct device *g, struct backend *meeting, struct party *p, char *s
     int rc = g->config.rank == 1 ? is_given_up(g, v[0], said) : 0;
     meet_all(p, 2); /* the control plane tells the other */
     gpu_abort(g);
-    HOLDS(gpu_quiesce(g, clock_now_ns() + NS_PER_S));
+    SOON(gpu_quiesce(g, clock_now_ns() + NS_PER_S));
     return rc;
 }
 
@@ -496,11 +496,10 @@ left_behind(struct backend *meeting, uint32_t me, struct party *p, char *said)
     meet_all(p, 1);
     const uint64_t began_ns = clock_now_ns();
     row->abort(g);
-    HOLDS(row->quiesce(g, began_ns + NS_PER_S)); /* nothing is on the device */
+    SOON(row->quiesce(g, began_ns + NS_PER_S)); /* nothing is on the device */
     if (row->close(g, NULL) != -EBUSY)
         return SAYS("rank %u: it was closed", me);
-    if (clock_now_ns() - began_ns > 5 * NS_PER_S)
-        return SAYS("close took too long");
+    SOON(clock_now_ns() - began_ns <= 5 * NS_PER_S);
     if (row->open(&config, (int)me, &other, &err) != -EBUSY
         || !strstr(err.text, "restart the process"))
         return SAYS("opened again: %s", err.text);

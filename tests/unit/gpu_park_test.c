@@ -96,7 +96,10 @@ static int fail_world(struct backend *meeting,
     meet_all(p, 1);
     const uint64_t began_ns = clock_now_ns();
     row->abort(g);
-    HOLDS(row->quiesce(g, began_ns + NS_PER_S));
+    if (!row->quiesce(g, began_ns + NS_PER_S)) { /* the others go on with this one */
+        (void)SLOW("rank %u: not soon", me);
+        HOLDS(row->quiesce(g, began_ns + 20 * NS_PER_S));
+    }
     row->free(v, NULL);
     HOLDS(row->close(g, ret) == 0);
     return 0;
@@ -116,8 +119,10 @@ static int new_world(struct backend *meeting,
         || sum_once(g, b, 3, said))
         return 1;
     const enum comm_how how = ((struct comm *)b)->terms.how;
-    if (the_worlds.is_fresh ? how != COMM_FRESH : how != COMM_SHRINK)
-        return SAYS("rank %u: %s", me, how == COMM_FRESH ? "fresh" : "shrunk");
+    if (the_worlds.is_fresh && how != COMM_FRESH)
+        return SAYS("rank %u: shrunk", me);
+    if (!the_worlds.is_fresh && how != COMM_SHRINK)
+        return SLOW("rank %u: fresh", me); /* who was not revoked in time is aborted */
     b->ops->close(b);
     HOLDS(row->close(g, &parked) == 0);
     return parked ? SAYS("an orderly end leaves something") : 0;
