@@ -248,6 +248,11 @@ static void start_late(int rank, int size)
     CHECK_OK(barrier_now("b2"));
     CHECK_OK(hvd_timeline_stop());
     CHECK_OK(hvd_timeline_stop());
+    if (rank == 0)
+        stage_set(0, 1);
+    else /* rank 0 would hear of "after" while it records */
+        futex_wait_until(&shared->r[0].stage, 1,
+                         clock_now_ns() + CHILD_LIMIT_S * NS_PER_S);
     CHECK_OK(sum_now("after", v, N));
     CHECK_OK(hvd_shutdown());
     CHECK(hvd_timeline_start(timeline_path, 0) == HVD_NOT_INITIALIZED, "%s",
