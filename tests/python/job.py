@@ -52,6 +52,7 @@ def environment(**extra):
     # Arrays of megabytes come and go all the time: memory that was given back is not made zero again.
     env.update(MALLOC_MMAP_THRESHOLD_=f"{1 << 25}", MALLOC_TRIM_THRESHOLD_=f"{1 << 30}")
     env.update(MALLOC_TOP_PAD_=f"{1 << 24}", NUMPY_MADVISE_HUGEPAGE="0")
+    env["HOROVOD_START_TIMEOUT"] = "300"  # on a busy machine one rank may import for long when others have
     env.update(extra)
     return env
 
@@ -66,7 +67,7 @@ class Ended:
         return f"exit code {self.code} after {self.seconds:.1f} s\n{self.out[-6000:]}"
 
 
-def command(argv, timeout=300, cwd=None, **extra):
+def command(argv, timeout=600, cwd=None, **extra):
     """Runs a command to its end or its deadline; a deadline is a failure of the test."""
     env = environment(**extra)
     if Path(argv[0]).name.startswith(("mpirun", "mpiexec")):
@@ -93,7 +94,7 @@ def command(argv, timeout=300, cwd=None, **extra):
     return Ended(process.returncode, out, time.monotonic() - began)
 
 
-def python(code, *args, python=DEBIAN_PYTHON, timeout=300, **extra):
+def python(code, *args, python=DEBIAN_PYTHON, timeout=600, **extra):
     """Runs a piece of Python alone."""
     return command([python, "-c", code, *args], timeout=timeout, **extra)
 
@@ -108,7 +109,7 @@ exit $code
 """
 
 
-def horovodrun(n, script, *args, python=DEBIAN_PYTHON, timeout=300, outlived=False, **extra):
+def horovodrun(n, script, *args, python=DEBIAN_PYTHON, timeout=600, outlived=False, **extra):
     """Runs a script of ranks/ (or a path) on n ranks of this host.
 
     outlived: a rank dies, and another one tells of it: the launcher, which ends all 5 s after a rank, hears of the
@@ -124,7 +125,7 @@ def horovodrun(n, script, *args, python=DEBIAN_PYTHON, timeout=300, outlived=Fal
         return command([HOROVODRUN, "-np", n, *words], timeout=timeout, OUTLIVED=directory, **extra)
 
 
-def bare_ranks(n, script, *args, hosts=None, python=DEBIAN_PYTHON, timeout=300, **extra):
+def bare_ranks(n, script, *args, hosts=None, python=DEBIAN_PYTHON, timeout=600, **extra):
     """Starts n ranks by hand with torchrun's variables only; returns their ends in rank order.
 
     hosts: a Hosts with equal numbers of ranks on each, in rank order; none: all on this host.
@@ -171,7 +172,7 @@ class Hosts:
 
     @staticmethod
     def ip(*words):
-        subprocess.run(["ip", *words], check=True, timeout=20)
+        subprocess.run(["ip", *words], check=True, timeout=60)
 
     def __enter__(self):
         if os.geteuid() != 0 or subprocess.run(["unshare", "--net", "true"], check=False).returncode:
@@ -194,7 +195,7 @@ class Hosts:
 
     def __exit__(self, *_):
         for name in [*self.names, self.bridge]:
-            subprocess.run(["ip", "netns", "del", name], check=False, stderr=subprocess.DEVNULL, timeout=20)
+            subprocess.run(["ip", "netns", "del", name], check=False, stderr=subprocess.DEVNULL, timeout=60)
 
 
 @functools.lru_cache(maxsize=None)

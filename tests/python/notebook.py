@@ -28,7 +28,7 @@ def show(cell):
 def execute(path):
     notebook = nbformat.read(path, as_version=4)
     client = nbclient.NotebookClient(
-        notebook, timeout=120, resources={"metadata": {"path": "runtime/examples"}}
+        notebook, timeout=240, resources={"metadata": {"path": "runtime/examples"}}
     )
     try:
         client.execute()
@@ -45,7 +45,7 @@ def interrupt():
         request = kernel.execute(WAITS)
         waiting = 0
         while True:
-            message = kernel.get_iopub_msg(timeout=60)
+            message = kernel.get_iopub_msg(timeout=240)
             if message["parent_header"].get("msg_id") != request:
                 continue
             content = message["content"]

@@ -9,7 +9,7 @@ SCRIPTS = ("capi_data.py", "capi_sets.py", "capi_members.py", "capi_random.py", 
 
 class OneHost(JobTest):
     def run_np(self, n):
-        self.run_checks(n, SCRIPTS, timeout=240)
+        self.run_checks(n, SCRIPTS, timeout=600)
 
     def test_1(self):
         self.run_np(1)
@@ -28,7 +28,7 @@ class TwoHosts(JobTest):
     """Over TCP between two network namespaces, two ranks on each."""
 
     def test_4(self):
-        self.run_checks(4, SCRIPTS, hosts=2, timeout=240, label="two hosts")
+        self.run_checks(4, SCRIPTS, hosts=2, timeout=600, label="two hosts")
 
 
 class Settings(JobTest):
@@ -36,7 +36,7 @@ class Settings(JobTest):
 
     def run_with(self, name, value):
         scripts = ("capi_members.py", "capi_random.py")
-        self.run_checks(3, scripts, timeout=120, label=f"{name}={value}", **{name: value})
+        self.run_checks(3, scripts, timeout=600, label=f"{name}={value}", **{name: value})
 
     def test_no_cache(self):
         self.run_with("HOROVOD_CACHE_CAPACITY", "0")

@@ -217,7 +217,7 @@ class Examples(Runs):
             script = [EXAMPLES / "train_digits.py", "--checkpoint", f"{folder}/digits.pt"]
             line = [str(word) for word in (HOROVODRUN, "-np", 2, self.python, *script)]
             job = subprocess.Popen(line, env=environment(), stdout=subprocess.PIPE, text=True)
-            deadline = threading.Timer(120, job.kill)
+            deadline = threading.Timer(600, job.kill)
             deadline.start()
             for text in job.stdout:
                 if "epoch  4" in text:
@@ -226,7 +226,7 @@ class Examples(Runs):
             job.communicate()
             deadline.cancel()
             self.assertNotEqual(job.returncode, 0)
-            ended = command(line, timeout=120)
+            ended = command(line, timeout=600)
             self.assertEqual(os.listdir(folder), ["digits.pt"])
         self.assertEqual(ended.code, 0, ended)
         self.assertGreaterEqual(number(r"resumed after epoch (\d+) ", ended), 4)

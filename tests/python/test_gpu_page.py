@@ -17,7 +17,7 @@ class Page(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             script = Path(folder) / "train.py"
             script.write_text(program)
-            ended = command([HOROVODRUN, "-np", 2, DEBIAN_PYTHON, script], timeout=240, cwd=folder)
+            ended = command([HOROVODRUN, "-np", 2, DEBIAN_PYTHON, script], timeout=600, cwd=folder)
         self.assertEqual(ended.code, 0, ended)
         said = re.findall(r"rank (\d) on cpu: mean loss (\d+\.\d+)", ended.out)
         self.assertEqual(sorted(rank for rank, _ in said), ["0", "1"], ended)

@@ -153,8 +153,8 @@ class Modules(unittest.TestCase):
             from horovod.runner.util.threads import execute_function_multithreaded, in_thread, on_event
             got = []
             thread = in_thread(got.append, (1,), name="mine", silent=True)
-            thread.join(10)
-            in_thread(lambda: 1 / 0, silent=True).join(10)
+            thread.join(60)
+            in_thread(lambda: 1 / 0, silent=True).join(60)
             assert got == [1] and thread.daemon and thread.name == "mine"
             for call in (lambda: in_thread(got.append, 1), lambda: on_event(threading.Event(), got.append, 1),
                          lambda: on_event(None, got.append), lambda: on_event(threading.Event(), print, daemon=False)):
@@ -167,11 +167,11 @@ class Modules(unittest.TestCase):
             waiting = [on_event(event, got.append, (2,)), on_event(event, got.append, (3,), stop, 0.01)]
             event.set()
             for thread in waiting:
-                thread.join(10)
+                thread.join(60)
             assert sorted(got) == [1, 2, 3], got
             stopped = on_event(threading.Event(), got.append, (4,), stop, 0.01)
             stop.set()
-            stopped.join(10)
+            stopped.join(60)
             assert not stopped.is_alive() and 4 not in got
             args = [[n, 2] for n in range(9)]
             assert execute_function_multithreaded(pow, args, max_concurrent_executions=3) == {

@@ -99,7 +99,7 @@ class Life(unittest.TestCase):
             token.flush()
             server.bind(("127.0.0.1", 0))
             server.listen()
-            server.settimeout(20)
+            server.settimeout(120)
             place = {
                 "RANK": 1,
                 "SIZE": 2,
@@ -112,7 +112,7 @@ class Life(unittest.TestCase):
             port = {"HVD_RENDEZVOUS_ADDR": "127.0.0.1", "HVD_RENDEZVOUS_PORT": str(server.getsockname()[1])}
             job = {"HVD_TOKEN_FILE": token.name, "HVD_JOB_ID": "life", "HVD_GENERATION": "0"}
             pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-            env = environment(HOROVOD_START_TIMEOUT="40", **place, **port, **job)
+            env = environment(HOROVOD_START_TIMEOUT="300", **place, **port, **job)
             # A background shell starts its jobs with SIGINT ignored, and Python leaves it so.
             here = signal.signal(signal.SIGINT, signal.default_int_handler)
             process = subprocess.Popen([DEBIAN_PYTHON, "-c", code], env=env, text=True, **pipes)
@@ -128,7 +128,7 @@ class Life(unittest.TestCase):
 
     def end_of(self, process):
         """Exit code and output; a wait for init()'s own timeout is a failure."""
-        out, _ = process.communicate(timeout=30)
+        out, _ = process.communicate(timeout=120)
         return process.returncode, out
 
     def test_ctrl_c_ends_a_rank_that_waits_for_others_in_init(self):

@@ -19,7 +19,7 @@ class Notebook(unittest.TestCase):
         # Open MPI starts nothing for root unless it is told twice.
         allow = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
         return command(
-            [python, HERE / "notebook.py", *args], timeout=150, cwd=ROOT, PATH=path, **allow, **extra
+            [python, HERE / "notebook.py", *args], timeout=600, cwd=ROOT, PATH=path, **allow, **extra
         )
 
     def test_every_cell_of_the_example_trains(self):

@@ -80,7 +80,7 @@ MISSING = """if 1:
 
 class Perseus(unittest.TestCase):
     def ok(self, code, *args, **options):
-        ended = python(code, *args, timeout=120, **options)
+        ended = python(code, *args, timeout=600, **options)
         self.assertEqual(ended.code, 0, ended)
         return ended.out
 

@@ -108,7 +108,7 @@ class TimelineTest(unittest.TestCase):
             )
         for rank, process in enumerate(processes):
             try:
-                out, _ = process.communicate(timeout=60)
+                out, _ = process.communicate(timeout=300)
             finally:
                 process.kill()
             self.assertEqual(process.returncode, exits, f"rank {rank}: {out.decode()}")

@@ -17,7 +17,7 @@ class Torch(JobTest):
         self.run_checks(1, SCRIPTS)
 
     def test_2(self):
-        self.run_checks(2, (*SCRIPTS, *OPERATIONS), timeout=180)
+        self.run_checks(2, (*SCRIPTS, *OPERATIONS), timeout=600)
 
     @only_torch("not newest")  # no more of torch than on 2
     def test_4(self):

@@ -28,7 +28,7 @@ class Types(unittest.TestCase):
     def mypy(self, *arguments, module="mypy", packages=(DEBIAN_PACKAGES,)):
         """Runs mypy as a user would who has installed the staged tree and these, Debian's torch among them."""
         path = ":".join([str(STAGE / "python"), *map(str, packages)])
-        return command([venv("lint"), "-m", module, *arguments], timeout=240, cwd=TYPES, PYTHONPATH=path)
+        return command([venv("lint"), "-m", module, *arguments], timeout=600, cwd=TYPES, PYTHONPATH=path)
 
     def check(self, script, **options):
         return self.mypy("--strict", "--no-error-summary", "--cache-dir", MYPY, script, **options)

@@ -37,7 +37,7 @@ DTYPES = [
     "bool",
     "bfloat16",
 ]
-WAIT_MS = 15000
+WAIT_MS = 60000
 
 ALLOC = c.CFUNCTYPE(c.c_void_p, c.c_void_p, c.c_int, c.POINTER(c.c_int64), c.c_size_t)
 DONE = c.CFUNCTYPE(None, c.c_void_p, c.c_int, c.c_char_p)

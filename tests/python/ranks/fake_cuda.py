@@ -160,7 +160,7 @@ class Future:
             torch.cuda.current_stream().wait_event(event)
 
     def wait(self):
-        assert self._is_over.wait(30), "a future has not ended"
+        assert self._is_over.wait(60), "a future has not ended"
         self._follow()
         return self._end()
 

@@ -55,7 +55,7 @@ class Gpu:
         self.call("cuStreamCreateWithPriority", c.byref(stream), c.c_uint(1), c.c_int(0))
         return stream.value
 
-    def finish(self, stream, timeout=30):
+    def finish(self, stream, timeout=60):
         """Returns when all in a stream is done."""
         deadline = time.monotonic() + timeout
         self.enter()
@@ -79,7 +79,7 @@ class Gpu:
         """What comes next in a stream is done only after a threading.Event, and a function."""
 
         def kernel(_):
-            if not event.wait(30):
+            if not event.wait(60):
                 return 999
             if then:
                 then()

@@ -377,7 +377,7 @@ def other_threads_run_while_one_waits():
             turns.append(time.monotonic())
         assert "end" not in turns
         hvd.barrier()
-        waiter.join(30)
+        waiter.join(60)
         assert not waiter.is_alive() and turns[-1] == "end"
     else:
         hvd.barrier()  # rank 0 comes here when its other thread has had its turns
@@ -413,7 +413,7 @@ def two_threads_that_wait_for_one_handle_both_end():
         for t in threads:
             t.start()
         for t in threads:
-            t.join(30)
+            t.join(60)
         got = [s for s in said if isinstance(s, torch.Tensor)]
         assert len(said) == 2 and len(got) == 1, said
         assert [s for s in said if not isinstance(s, torch.Tensor)] == [None], said

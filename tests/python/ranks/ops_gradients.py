@@ -281,7 +281,7 @@ def ranks_may_come_to_their_gradients_in_any_order():
     for t in threads:
         t.start()
     for t in threads:
-        t.join(30)
+        t.join(60)
         assert not t.is_alive()
     hvd.barrier()
     assert [v.grad.tolist() for v in x] == [[N, N], [N, N]]

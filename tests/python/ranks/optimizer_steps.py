@@ -390,7 +390,7 @@ def the_interpreter_runs_while_a_rank_waits():
         watch = threading.Thread(target=optimizer.synchronize)
         watch.start()
         thread.start()
-        assert ticked.wait(30)
+        assert ticked.wait(60)
         thread.join(60)
         watch.join(60)
     else:

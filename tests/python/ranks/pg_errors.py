@@ -53,9 +53,9 @@ def late():
         said(work.wait)
         dist.send(torch.ones(1), 1)
     else:
-        dist.irecv(torch.ones(1), 0).wait(timedelta(seconds=30))
+        dist.irecv(torch.ones(1), 0).wait(timedelta(seconds=120))
         work = dist.all_reduce(x, async_op=True)
-    work.wait(timedelta(seconds=30))
+    work.wait(timedelta(seconds=120))
     print(f"rank {dist.get_rank()} has {x.item():.0f}", flush=True)
 
 

@@ -30,7 +30,7 @@ if os.environ["RANK"] == "0":
     with open(path, "w"):
         pass
 else:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while not os.path.exists(path):
         assert time.monotonic() < deadline, "rank 0 was not interrupted"
         time.sleep(0.01)

@@ -169,7 +169,7 @@ def exportable(t):
 def background(t):
     said = []
     thread = threads.in_thread(said.append, args=(1,), name="named")
-    thread.join(20)
+    thread.join(60)
     t.same("in_thread", [said, thread.daemon, thread.name])
     t.fails("args", ["args must be a tuple"], threads.in_thread, said.append, args=[1])
 
@@ -177,17 +177,17 @@ def background(t):
         raise KeyError
 
     silent = threads.in_thread(fails, silent=True, daemon=False)
-    silent.join(20)
+    silent.join(60)
     t.same("silent", [silent.is_alive(), silent.daemon])
     event, stop = threading.Event(), threading.Event()
     waits = threads.on_event(event, said.append, args=(2,))
     event.set()
-    waits.join(20)
+    waits.join(60)
     stopped = threads.on_event(
         threading.Event(), said.append, args=(3,), stop=stop, check_stop_interval_s=0.01, daemon=False
     )
     stop.set()
-    stopped.join(20)
+    stopped.join(60)
     t.same("on_event", said)
     t.fails("no event", ["Event must not be None"], threads.on_event, None, said.append)
     t.fails("no stop", ["Stop event must be given"], threads.on_event, event, said.append, daemon=False)
