@@ -22,7 +22,7 @@ class GpuFake(JobTest):
 
     def run_np(self, n, *words, **extra):
         label = " ".join([f"gpu_data.py on {n}", *(f"{k}={v}" for k, v in extra.items())])
-        self.run_checks(n, "gpu_data.py", *words, label=label, timeout=160, **GPUS, **extra)
+        self.run_checks(n, "gpu_data.py", *words, label=label, timeout=600, **GPUS, **extra)
 
     def test_2(self):
         self.run_np(2, "short")
@@ -42,7 +42,7 @@ class GpuFakeTorch(JobTest):
         # PyPI's torch has brought an NCCL, which is none here.
         scripts = ("gpu_torch.py", "gpu_optimizer.py", "gpu_pg.py", "gpu_register.py")
         self.run_checks(
-            2, scripts, label="gpu_torch.py", timeout=160, HVD_NCCL_LIB=str(FAKES / "libnccl.so.2"), **GPUS
+            2, scripts, label="gpu_torch.py", timeout=600, HVD_NCCL_LIB=str(FAKES / "libnccl.so.2"), **GPUS
         )
 
 
@@ -52,7 +52,7 @@ class GpuFakeRegister(JobTest):
     def register(self, n, **extra):
         label = f"gpu_register.py on {n} {extra}"
         nccl = str(FAKES / "libnccl.so.2")
-        self.run_checks(n, "gpu_register.py", label=label, timeout=160, HVD_NCCL_LIB=nccl, **GPUS, **extra)
+        self.run_checks(n, "gpu_register.py", label=label, timeout=600, HVD_NCCL_LIB=nccl, **GPUS, **extra)
 
     def test_3(self):
         self.register(3)
@@ -63,15 +63,15 @@ class GpuFakeRegister(JobTest):
 
 class GpuFakeNone(JobTest):
     def test_a_rank_without_a_gpu_is_named_on_all(self):
-        self.run_checks(3, "gpu_none.py", timeout=160, HVD_NCCL_LIB=str(FAKES / "libnccl.so.2"), **GPUS)
+        self.run_checks(3, "gpu_none.py", timeout=600, HVD_NCCL_LIB=str(FAKES / "libnccl.so.2"), **GPUS)
 
 
 class GpuFakeFaults(unittest.TestCase):
     """What the other ranks are told of rank 1."""
 
-    def survivors(self, fault, n=3):
+    def survivors(self, fault, n=3, **options):
         with tempfile.TemporaryDirectory() as directory:
-            options = {"CHECKS_DIR": directory, "CHECKS_HOSTS": "1", "HVD_PEER_TIMEOUT": "3"}
+            options.update(CHECKS_DIR=directory, CHECKS_HOSTS="1")
             ends = bare_ranks(n, "gpu_faults.py", fault, **GPUS, **options)
         said = []
         for rank, end in enumerate(ends):
@@ -93,10 +93,10 @@ class GpuFakeFaults(unittest.TestCase):
         self.assertLess(min(took), 2, took)
 
     def test_a_stopped_rank_is_named_in_time(self):
-        for one in self.survivors("stop"):
+        for one in self.survivors("stop", HVD_PEER_TIMEOUT="6"):
             self.assertIn("rank 1 (host", one["error"])
             self.assertIn("HVD_PEER_TIMEOUT", one["error"])
-            self.assertLess(one["seconds"], 15)  # after 3 s, where 30 are usual
+            self.assertLess(one["seconds"], 25)  # after 6 s, where 30 are usual
 
     def test_an_asynchronous_error_is_everybodys_and_a_new_world_goes_on(self):
         for one in self.survivors("async"):
