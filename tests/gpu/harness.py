@@ -123,7 +123,7 @@ class Process:
         seconds = time.monotonic() - self.began
         self.kill()
         self.child.wait()
-        self.reader.join(2)
+        self.reader.join(30)
         return Ended(code, "".join(self.lines), seconds)
 
 
