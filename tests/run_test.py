@@ -64,7 +64,7 @@ class RunTest(unittest.TestCase):
         self.root = Path(directory.name)
         (self.root / "tests").mkdir()
         text = Path(run.__file__).read_text()
-        quick = text.replace("STOP_S = 20.0", "STOP_S = 2.0")
+        quick = text.replace("STOP_S = 20.0", "STOP_S = 8.0")
         self.assertNotEqual(quick, text)
         (self.root / "tests" / "run.py").write_text(quick)
         self.env = {k: v for k, v in os.environ.items() if k != "BUILD"}
@@ -110,8 +110,11 @@ class RunTest(unittest.TestCase):
 
     def assert_ended(self, *pids: str) -> None:
         for pid in pids:
-            stat = Path(f"/proc/{pid}/stat")
-            self.assertTrue(not stat.exists() or ") Z " in stat.read_text(), f"{pid} lives")
+            try:
+                stat = Path(f"/proc/{pid}/stat").read_text()
+            except OSError:
+                continue  # PID 1 has reaped it, maybe since it was opened
+            self.assertRegex(stat, r"\) [ZX] ", f"{pid} lives")
 
     def test_all_are_added_up(self) -> None:
         self.run_rows(
@@ -202,10 +205,10 @@ class RunTest(unittest.TestCase):
         stubborn = "bash -c 'trap : TERM; echo here; while :; do sleep 300; done' & echo $! >pid"
         other = "bash -mc 'sleep 300 & echo $! >pid2; wait' & "
         began = time.monotonic()
-        self.run_rows(f"s 2 x echo ok 1 - a; {other} {stubborn}; wait\nt 30 x echo ok 1\n")
+        self.run_rows(f"s 6 x echo ok 1 - a; {other} {stubborn}; wait\nt 30 x echo ok 1\n")
         self.assertLess(time.monotonic() - began, 59)
         self.assertEqual((self.code, self.last), (1, "2 passed, 1 failed, 0 skipped"), self.out)
-        self.assertTrue(self.row("s").endswith("exceeded its budget of 2 s"), self.out)
+        self.assertTrue(self.row("s").endswith("exceeded its budget of 6 s"), self.out)
         self.assert_order("== s failed: exceeded its budget", "    | ok 1 - a\n", "    | here\n", "== t")
         self.assert_ended(self.wait_for("pid"), self.wait_for("pid2"))
 
