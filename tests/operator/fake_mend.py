@@ -7,7 +7,7 @@ import json
 
 from api import expect, wait
 from fake_mpi import mpijob
-from fake_world import World, suite
+from fake_world import OPEN, World, suite
 
 OWNED = {
     "services": ("l", "m"),
@@ -32,8 +32,7 @@ class Owners(World):
             fake.put("horovodjobs", launched("l"))
             fake.put("mpijobs", mpijob("m"))
 
-        idle = ["--watch-idle-timeout", "1m"]  # the watches stay open
-        super().__init__(hook, jobs=0, before=jobs, extra=[f"--gang-scheduling={gang}", *idle])
+        super().__init__(hook, jobs=0, before=jobs, extra=[f"--gang-scheduling={gang}", *OPEN])
 
     def at_work(self) -> None:
         self.run_pods(name="l")
@@ -89,7 +88,7 @@ def what_somebody_deletes_while_no_watch_is_open_is_made_again() -> None:
         away.append(1)
         w.fake.cut()
         w.lose_all()
-        wait("all is there again", lambda: not w.missing(), 40)
+        wait("all is there again", lambda: not w.missing())
 
 
 @suite.test
@@ -114,9 +113,11 @@ def without_the_right_to_list_them_all_else_is_done() -> None:
 
     with Owners(hook) as w:
         w.at_work()
-        log = (w.dir / "log").read_text()
         for kind in ("Service", "ConfigMap", "PodGroup"):
-            expect(log.count(f"{kind}s may not be listed") == 1, f"{kind}: told once", log)
+            says = f"{kind}s may not be listed"
+            wait(f"{kind}: told", lambda says=says: says in (w.dir / "log").read_text())
+            log = (w.dir / "log").read_text()
+            expect(log.count(says) == 1, f"{kind}: told once", log)
 
 
 @suite.test

@@ -26,7 +26,7 @@ import fake_process  # noqa: F401
 import fake_secrets  # noqa: F401
 import fake_watch  # noqa: F401  its tests are the suite's, too
 from api import condition, expect, wait
-from fake_world import BIN, World, fetch, free_port, suite
+from fake_world import BIN, OPEN, World, fetch, free_port, suite
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -56,7 +56,7 @@ def an_expired_watch_is_listed_again_and_nothing_is_missed() -> None:
             return True
         return False
 
-    with World(hook) as w:
+    with World(hook, extra=OPEN) as w:
         w.goes_on()
         expect(len(expired) == 1, "it was told once", expired)
         expect(w.fake.count("GET", "pods", False) == 2, "and listed a second time")
@@ -117,7 +117,7 @@ def a_bookmark_moves_the_place_where_the_next_watch_begins() -> None:
                 return True
         return False
 
-    with World(hook):
+    with World(hook, extra=OPEN):
         wait("the second watch", lambda: len(places) > 1)
         expect(places[1] == 5000, "it begins at the bookmark", str(places))
 
@@ -418,7 +418,7 @@ def a_missed_pod_that_is_gone_is_made_again() -> None:
 
     with World(hook) as w:
         wait("the other pod", lambda: len(w.fake.objects["pods"]) == 1)
-        wait("it is made again after the look", lambda: len(w.fake.objects["pods"]) == 2, 30)
+        wait("it is made again after the look", lambda: len(w.fake.objects["pods"]) == 2)
         w.goes_on()
 
 

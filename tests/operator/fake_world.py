@@ -21,11 +21,12 @@ from ports import free_port  # noqa: F401  tests have it from here
 
 BIN = Path(os.environ["BIN"])
 suite = Suite()
+OPEN = ["--watch-idle-timeout", "1m"]  # watches stay open though a busy machine is silent
 
 
 def fetch(port: int, path: str, host: str = "127.0.0.1") -> tuple[int, str]:
     try:
-        with urllib.request.urlopen(f"http://{host}:{port}{path}", timeout=5) as r:
+        with urllib.request.urlopen(f"http://{host}:{port}{path}", timeout=60) as r:
             return r.status, r.read().decode()
     except urllib.error.HTTPError as e:
         return e.code, e.read().decode()
