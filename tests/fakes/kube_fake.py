@@ -113,6 +113,7 @@ class Fake:
 
         class Server(ThreadingHTTPServer):
             daemon_threads = True
+            request_queue_size = 128
 
             def handle_error(self, *_):  # a connection that a test cut
                 pass

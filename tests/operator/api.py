@@ -239,11 +239,11 @@ class Operator:
     def stop(self) -> int:
         if not self.ended():
             self.process.terminate()
-        return self.process.wait(20)
+        return self.process.wait(120)
 
     def kill(self) -> None:
         self.process.kill()
-        self.process.wait(20)
+        self.process.wait(120)
 
     def rss_kib(self) -> int:
         for line in Path(f"/proc/{self.process.pid}/status").read_text().splitlines():

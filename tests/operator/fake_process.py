@@ -36,7 +36,11 @@ THEIRS = [
 
 def run(*args: str, **env: str) -> subprocess.CompletedProcess:
     return subprocess.run(
-        [str(BIN / "hvd-operator"), *args], capture_output=True, text=True, timeout=20, env=os.environ | env
+        [str(BIN / "hvd-operator"), *args],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env=os.environ | env,
     )
 
 
