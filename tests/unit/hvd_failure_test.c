@@ -23,6 +23,8 @@ static int in_star(void **state)
     return unsetenv("HVD_CONTROL_FANOUT");
 }
 
+enum { TRIES = 5 };
+
 static uint64_t after_ns(uint64_t t0, uint64_t t)
 {
     return t > t0 ? t - t0 : 0;
@@ -78,10 +80,12 @@ static void mortal_body(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-static void kill_one(int who, enum when at)
+/* Did all hear of it within a second? */
+static bool is_heard_soon(int who, enum when at)
 {
     struct proc_world w;
     char want[128];
+    bool is_soon = true;
     uint64_t t0;
 
     victim = who;
@@ -102,8 +106,18 @@ static void kill_one(int who, enum when at)
             continue;
         assert_int_equal(shared->r[r].status, HVD_ABORTED);
         assert_string_equal(shared->r[r].text, want);
-        assert_true(after_ns(t0, shared->r[r].failed_ns) < NS_PER_S);
+        is_soon = is_soon && after_ns(t0, shared->r[r].failed_ns) < NS_PER_S;
     }
+    return is_soon;
+}
+
+/* A busy machine is asked again. */
+static void kill_one(int who, enum when at)
+{
+    for (int i = 0; i < TRIES; i++)
+        if (is_heard_soon(who, at))
+            return;
+    fail_msg("rank %d is found late each time", who);
 }
 
 static void a_killed_rank_is_named_when_idle(void **state)
@@ -158,16 +172,21 @@ static void a_surviving_child_does_not_hide_the_death(void **state)
 {
     (void)state;
     for (victim = 0; victim < 2; victim++) {
-        struct proc_world w;
-        uint64_t t0;
+        uint64_t ns = NS_PER_S;
 
-        world_start(&w, 2, forker_body);
-        stage_wait(victim, 1);
-        t0 = clock_now_ns();
-        assert_int_equal(kill(w.pid[victim], SIGKILL), 0);
-        world_end(&w, victim);
-        assert_int_equal(shared->r[!victim].status, HVD_ABORTED);
-        assert_true(after_ns(t0, shared->r[!victim].failed_ns) < NS_PER_S);
+        for (int i = 0; i < TRIES && ns >= NS_PER_S; i++) {
+            struct proc_world w;
+            uint64_t t0;
+
+            world_start(&w, 2, forker_body);
+            stage_wait(victim, 1);
+            t0 = clock_now_ns();
+            assert_int_equal(kill(w.pid[victim], SIGKILL), 0);
+            world_end(&w, victim);
+            assert_int_equal(shared->r[!victim].status, HVD_ABORTED);
+            ns = after_ns(t0, shared->r[!victim].failed_ns);
+        }
+        assert_true(ns < NS_PER_S);
     }
 }
 
@@ -176,7 +195,7 @@ static void a_surviving_child_does_not_hide_the_death(void **state)
 static void a_stopped_rank_is_named_after_the_peer_timeout(void **state)
 {
     (void)state;
-    (void)setenv("HVD_PEER_TIMEOUT", "1", 1);
+    (void)setenv("HVD_PEER_TIMEOUT", "4", 1); /* others may pause on a busy machine */
     for (int who = 0; who < 3; who += n_ranks == 3 ? 2 : 1) {
         struct proc_world w;
         char want[128];
@@ -188,7 +207,7 @@ static void a_stopped_rank_is_named_after_the_peer_timeout(void **state)
         for (int r = 0; r < n_ranks; r++)
             stage_wait(r, 1);
         (void)snprintf(want, sizeof(want),
-                       "rank %d (host testhost, pid %d) was lost: silent for 1 s "
+                       "rank %d (host testhost, pid %d) was lost: silent for 4 s "
                        "(HVD_PEER_TIMEOUT)",
                        who, (int)w.pid[who]);
         t0 = clock_now_ns();
@@ -199,7 +218,7 @@ static void a_stopped_rank_is_named_after_the_peer_timeout(void **state)
             stage_wait(r, 100);
             assert_string_equal(shared->r[r].text, want);
             t = after_ns(t0, shared->r[r].failed_ns);
-            assert_true(t > NS_PER_S / 2 && t < 10 * NS_PER_S);
+            assert_true(t > 2 * NS_PER_S && t < 20 * NS_PER_S);
         }
         assert_int_equal(kill(w.pid[who], SIGKILL), 0);
         world_end(&w, who);
@@ -216,7 +235,7 @@ static void late_body(int rank, int size)
 
     CHECK_OK(hvd_init(NULL));
     CHECK_OK(sum_now("first", &v, 1));
-    until = clock_now_ns() + 2 * NS_PER_S;
+    until = clock_now_ns() + 6 * NS_PER_S;
     v = 1;
     while (rank == 1 && clock_now_ns() < until)
         (void)sched_yield();
@@ -228,7 +247,7 @@ static void late_body(int rank, int size)
 static void a_late_rank_is_waited_for(void **state)
 {
     (void)state;
-    (void)setenv("HVD_PEER_TIMEOUT", "0.8", 1);
+    (void)setenv("HVD_PEER_TIMEOUT", "3", 1);
     world_run(2, late_body);
     (void)unsetenv("HVD_PEER_TIMEOUT");
 }
@@ -494,7 +513,7 @@ static void missing_body(int rank, int size)
     if (rank == 1)
         return;
     c.start_timeout_ms =
-        rank == 0 ? 700 : 20000; /* rank 0 gives up, and tells the other */
+        rank == 0 ? 5000 : 20000; /* rank 0 gives up, and tells the other */
     CHECK(hvd_init(&c) == HVD_TIMEOUT, "%s", hvd_last_error());
     CHECK(strstr(hvd_last_error(), "1 (of 3)"), "%s", hvd_last_error());
     CHECK(hvd_is_initialized() == 0, "initialized");

@@ -209,7 +209,7 @@ static void late_body(int rank, int size)
 {
     static const int pair[] = {0, 2};
     struct hvd_config c = {
-        .size_bytes = sizeof(c), .start_timeout_ms = 300, .ranks = pair, .n_ranks = 2};
+        .size_bytes = sizeof(c), .start_timeout_ms = 3000, .ranks = pair, .n_ranks = 2};
 
     (void)size;
     if (rank != 0)
