@@ -323,11 +323,11 @@ def test_a_killed_hub_is_named_by_all_others(folder):
 
 
 def test_a_silent_worker_is_lost(folder):
-    job = Job(folder, 3, HVD_PEER_TIMEOUT="1").start_all("sh", "-c", loop(folder))
+    job = Job(folder, 3, HVD_PEER_TIMEOUT="5").start_all("sh", "-c", loop(folder))
     job.ranks_up(3)
     job.agents[1].signal(signal.SIGSTOP)
     same([job.agents[0].end(), job.agents[2].end()], [125, 125], job.errors())
-    has(job.logs_name(failure(-1, 125), [0, 2]), "was lost: silent for 1 s")
+    has(job.logs_name(failure(-1, 125), [0, 2]), "was lost: silent for 5 s")
     job.agents[1].signal(signal.SIGCONT)
     job.agents[1].end()
 
@@ -343,8 +343,15 @@ def test_a_silent_hub_is_lost(folder):
 
 
 def test_a_quiet_job_outlives_the_peer_timeout(folder):
-    job = Job(folder, 2, HVD_PEER_TIMEOUT="1").start_all("sleep", "2.5")  # each has its turn in a second
-    same(job.end(), [0, 0], job.errors())
+    """In one of three turns: a busy machine may have an agent wait for longer than that for its own."""
+    for timeout in 1, 3, 8:
+        sub = f"{folder}/{timeout}"
+        os.mkdir(sub)
+        job = Job(sub, 2, HVD_PEER_TIMEOUT=str(timeout)).start_all("sleep", str(timeout * 2.5))
+        codes = job.end()
+        if codes == [0, 0]:
+            return
+    same(codes, [0, 0], job.errors())
 
 
 def test_a_bad_command_ends_all_workers(folder):

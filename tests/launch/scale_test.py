@@ -259,11 +259,11 @@ def test_one_of_before_worker_0_s_time_waits_for_its_own_file(folder):
 
 
 def test_a_newcomer_that_does_not_come_is_named(folder):
-    job = Scaled(folder, 2, HVD_START_TIMEOUT="2").begin_all()
+    job = Scaled(folder, 2, HVD_START_TIMEOUT="8").begin_all()
     job.runs(0, 2)
     job.scale(1, 4)
     same(job.end(), [124, 124], job.errors())
-    has(job.logs_name(failure(-1, 124)), "waited 2 s for workers 2, 3 of 4, which did not come")
+    has(job.logs_name(failure(-1, 124)), "waited 8 s for workers 2, 3 of 4, which did not come")
 
 
 def test_a_newcomer_may_start_anew(folder):
@@ -374,9 +374,9 @@ def test_ranks_that_ignore_sigterm_are_killed(folder):
 
 
 def test_a_stop_that_takes_long_loses_nobody(folder):
-    """The hub and its agents hear of each other while ranks take their time to end."""
-    job = Scaled(folder, 2, HVD_PEER_TIMEOUT="2").begin_all(
-        "bash", "-c", "trap 'sleep 4; exit 1' TERM; " + TRAIN.format(folder)
+    """The hub and its agents hear of each other while ranks take their time to end: the 5 s before SIGKILL."""
+    job = Scaled(folder, 2, HVD_PEER_TIMEOUT="4").begin_all(
+        "bash", "-c", "trap 'sleep 4.8; exit 1' TERM; " + TRAIN.format(folder)
     )
     job.runs(0, 2)
     job.scale(1, 2)

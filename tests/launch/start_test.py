@@ -59,14 +59,14 @@ def test_a_hub_that_starts_anew_before_the_start_is_no_failure(folder):
 
 
 def test_a_missing_worker_is_named(folder):
-    job = Job(folder, 4, HVD_START_TIMEOUT="2")
-    job.start(2, "true", HVD_START_TIMEOUT="30")  # it is there when worker 0's two seconds begin
+    job = Job(folder, 4, HVD_START_TIMEOUT="8")
+    job.start(2, "true", HVD_START_TIMEOUT="100")  # it is there when worker 0's seconds begin
     wait_until("worker 2 asks for worker 0", lambda: "not reached yet" in job.agents[2].err)
     job.start(0, "true")
     same(job.end(), [124, 124], job.errors())
     text = job.logs_name(failure(-1, 124), [0, 2])
-    has(text, 'why="waited 2 s for workers 1, 3 of 4, which did not come: look at their pods"')
-    has(job.agents[2].err, "hvd-agent[worker 2]: waited 2 s for workers 1, 3 of 4")
+    has(text, 'why="waited 8 s for workers 1, 3 of 4, which did not come: look at their pods"')
+    has(job.agents[2].err, "hvd-agent[worker 2]: waited 8 s for workers 1, 3 of 4")
 
 
 def test_a_missing_worker_0_is_named(folder):
