@@ -59,7 +59,7 @@ static int try_accept(struct nccl_comm_s *c, int listener)
     if (fd < 0)
         return 0;
     p = (struct pollfd){fd, POLLIN, 0};
-    (void)poll(&p, 1, 1000); /* it sends with its connect */
+    (void)poll(&p, 1, (int)(1000 * fake_hang_s())); /* it sends with its connect */
     if (recv(fd, &peer, sizeof(peer), 0) != (ssize_t)sizeof(peer) || peer <= c->rank
         || peer >= c->n || c->fds[peer] >= 0)
         fake_die("member %d of %s is there twice, or has another size", peer, c->name);
