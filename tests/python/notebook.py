@@ -28,7 +28,10 @@ def show(cell):
 def execute(path):
     notebook = nbformat.read(path, as_version=4)
     client = nbclient.NotebookClient(
-        notebook, timeout=240, resources={"metadata": {"path": "runtime/examples"}}
+        notebook,
+        timeout=240,
+        startup_timeout=240,
+        resources={"metadata": {"path": "runtime/examples"}},
     )
     try:
         client.execute()
@@ -40,7 +43,7 @@ def execute(path):
 
 def interrupt():
     """The stop button while a job runs."""
-    manager, kernel = jupyter_client.manager.start_new_kernel()
+    manager, kernel = jupyter_client.manager.start_new_kernel(startup_timeout=240)
     try:
         request = kernel.execute(WAITS)
         waiting = 0
