@@ -56,9 +56,13 @@ import torch, resource
 import horovod.torch
 faults = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 torch.ones(1 << 24)
-before = faults()
-torch.ones(1 << 24)
-print("faults", faults() - before)
+least = None
+for _ in range(5):  # a busy kernel may have no huge page at once
+    before = faults()
+    torch.ones(1 << 24)
+    count = faults() - before
+    least = count if least is None else min(least, count)
+print("faults", least)
 """
         asked = python(code, python=self.python)
         left = python(code, python=self.python, THP_MEM_ALLOC_ENABLE="0")

@@ -322,7 +322,7 @@ def a_signal_ends_the_wait_and_not_the_operation():
         began = time.monotonic()
         signal.setitimer(signal.ITIMER_REAL, 0.2)
         expect_error(KeyboardInterrupt, [], hvd.synchronize, handle)
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 60
         hvd.barrier()
     else:
         hvd.barrier()  # rank 0 comes here only after its interrupt
