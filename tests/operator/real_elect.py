@@ -23,8 +23,8 @@ WRITES = re.compile(
     r'^hvd_operator_api_requests_total\{method="(?:POST|PATCH|DELETE)".* (\d+)$', re.MULTILINE
 )
 TIMES = [
-    "--leader-elect-lease-duration=4s",
-    "--leader-elect-renew-deadline=2s",
+    "--leader-elect-lease-duration=8s",
+    "--leader-elect-renew-deadline=6s",
     "--leader-elect-retry-period=500ms",
 ]
 
@@ -68,7 +68,7 @@ def two(*args: str):
     a = Rival(*args)
     b = None
     try:
-        wait("a leads", a.leads, 30)
+        wait("a leads", a.leads)
         b = Rival(*args)
         wait("b is ready", lambda: fetch(b.port, "/readyz")[0] == 200)
         yield a, b
@@ -127,11 +127,11 @@ def mpi_operator_at_work_is_told() -> None:
         return f"\nhvd_operator_mpi_operator_alive {alive}\n" in one.metrics()
 
     try:
-        wait("it leads", one.leads, 30)
-        wait("a Lease that is renewed is told", lambda: is_told(1, True), 30)
+        wait("it leads", one.leads)
+        wait("a Lease that is renewed is told", lambda: is_told(1, True))
         log = one.process.log.read_text()
         expect("mpi-operator is at work, too" in log, "in the log", log[-800:])
-        wait("and that it is no more", lambda: is_told(0, False), 30)
+        wait("and that it is no more", lambda: is_told(0, False))
     finally:
         stage.api.call("DELETE", f"{path}/mpi-operator")
         one.process.kill()

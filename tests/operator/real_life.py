@@ -46,7 +46,7 @@ def restarted(ns: str, old: dict[str, str], n: int = 2) -> dict:
         now = sweep(ns)
         return len(now) == n and not set(now.values()) & set(old.values())
 
-    wait("new pods", look, 30)
+    wait("new pods", look)
     return stage.state(ns, "Pending")
 
 
@@ -324,13 +324,13 @@ def what_somebody_deletes_of_a_job_that_runs_is_made_again() -> None:
 def a_deadline_ends_a_job_and_its_time_to_live_deletes_it() -> None:
     ns = stage.api.namespace("t-deadline")
     stage.api.make(
-        ns, policy(stage.job(clean="Running"), activeDeadlineSeconds=2, ttlSecondsAfterFinished=3)
+        ns, policy(stage.job(clean="Running"), activeDeadlineSeconds=10, ttlSecondsAfterFinished=10)
     )
     stage.running(ns)
     status = stage.state(ns, "Failed")
     expect(condition(status, "Failed")["reason"] == "DeadlineExceeded", "reason", status)
     wait("running pods are deleted", lambda: not sweep(ns))
-    wait("the job is gone", lambda: not stage.api.get(ns, "horovodjobs", "j"), 20)
+    wait("the job is gone", lambda: not stage.api.get(ns, "horovodjobs", "j"))
     expect("TTLExpired" in stage.api.reasons(ns), "an Event was there first", stage.api.reasons(ns))
 
 

@@ -76,7 +76,7 @@ def is_true(ns: str, kind: str) -> bool:
     return condition(status(ns), kind).get("status") == "True"
 
 
-def until(ns: str, kind: str, seconds: float = 20) -> dict:
+def until(ns: str, kind: str, seconds: float = 120) -> dict:
     try:
         wait(f"condition {kind}", lambda: is_true(ns, kind), seconds)
     except AssertionError as e:
@@ -173,7 +173,7 @@ def what_is_changed_reaches_the_service() -> None:
 def annotations_delete_the_launcher_and_the_job() -> None:
     ns = stage.api.namespace("t-mpi-ttl")
     extras = {"ringmaster.dev/ttl": "job", "ringmaster.dev/cleanup": "launcher"}
-    make(ns, mpijob(1, {"cleanPodPolicy": "All", "ttlSecondsAfterFinished": 4}, extras))
+    make(ns, mpijob(1, {"cleanPodPolicy": "All", "ttlSecondsAfterFinished": 12}, extras))
     run(ns, 1)
     play(ns, "Succeeded", "launcher")
     until(ns, "Succeeded")
@@ -324,7 +324,7 @@ def play_all(ns: str, alive: Callable[[], bool]) -> None:
             play(ns, "Running", "launcher")
         return False
 
-    wait("the end or the crash", step, 40)
+    wait("the end or the crash", step)
 
 
 def one_crash(when: str, number: int) -> bool:

@@ -207,7 +207,7 @@ def a_deleted_job_is_left_alone_and_can_be_made_again() -> None:
     first = all_there(ns)
     api.delete(ns, "horovodjobs", "j")
     # Kubernetes' garbage collector looks for new kinds, such as ours, each 30 s only.
-    wait("garbage collection", lambda: not api.pods(ns) and not api.get(ns, "secrets", "j-token"), 70)
+    wait("garbage collection", lambda: not api.pods(ns) and not api.get(ns, "secrets", "j-token"))
     api.make(ns, job())
     second = all_there(ns)
     expect(not set(first.values()) & set(second.values()), "new pods", first, second)
@@ -427,11 +427,10 @@ def a_hundred_jobs_are_served_in_little_memory() -> None:
     for i in range(100):
         body = copy.deepcopy(job(f"j{i}"))
         api.make(ns, body)
-    wait("all pods", lambda: len(api.items(ns, "pods")) == 200, 60)
+    wait("all pods", lambda: len(api.items(ns, "pods")) == 200)
     wait(
         "all statuses",
         lambda: all(j.get("status", {}).get("state") == "Pending" for j in api.items(ns, "horovodjobs")),
-        60,
     )
     print(f"# 100 jobs of 2 workers in {time.monotonic() - start:.1f} s, peak RSS {op.rss_kib()} KiB")
     expect(op.rss_kib() < 20 * 1024, "under 20 MiB", str(op.rss_kib()))
