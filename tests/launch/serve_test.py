@@ -258,11 +258,13 @@ def test_a_jobs_process_is_killed(folder):
         p = s.start("-np", "2", "-H", "b,c", *looping(folder))
         pids = up(folder, 2)
         HOSTS.kept = set()
-        mine = [
-            q for q in HOSTS.pids("b") if q != s.agents["b"].pid and "hvd-agent" in read(f"/proc/{q}/comm")
-        ]
-        same(len(mine), 1)
-        os.kill(mine[0], signal.SIGKILL)
+
+        def mine():
+            agents = [q for q in HOSTS.pids("b") if "hvd-agent" in read(f"/proc/{q}/comm")]
+            return [q for q in agents if q != s.agents["b"].pid]
+
+        wait_until("its guard has its own name", lambda: len(mine()) == 1)
+        os.kill(mine()[0], signal.SIGKILL)
         same(p.end(), 125, p.err)
         has(p.err, "horovodrun: host b was lost: ")
         wait_until("ranks have ended", lambda: not any(map(is_alive, pids)))
