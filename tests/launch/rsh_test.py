@@ -249,10 +249,10 @@ def test_many_at_once(folder):
 
 def test_a_host_that_comes_late_is_waited_for(folder):
     with Agents(folder, "b") as s:
-        p = s.rsh("c", "echo hello", env={"HVD_START_TIMEOUT": "8"})
-        q = s.rsh("late", "echo hello", tag="unknown", env={"HVD_START_TIMEOUT": "8"})
+        p = s.rsh("c", "echo hello", env={"HVD_START_TIMEOUT": "24"})
+        q = s.rsh("late", "echo hello", tag="unknown", env={"HVD_START_TIMEOUT": "24"})
         wait_until("it says for whom it waits", lambda: "waiting for host c, " in p.err)
-        has(p.err, "of 8 s: cannot connect to c port 7172: Connection refused")
+        has(p.err, "of 24 s: cannot connect to c port 7172: Connection refused")
         wait_until("the other too", lambda: "waiting for host late, " in q.err)
         has(q.err, 'cannot resolve "late"')
         s.serve("c", s.token)

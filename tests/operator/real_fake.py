@@ -211,11 +211,11 @@ def watches(t: Talk) -> None:
     t.watch("ends when it was asked to", f"{watch}{version_now(t)}&timeoutSeconds=1")
     t.watch(
         "with a bookmark before",
-        f"{watch}{version_now(t)}&timeoutSeconds=4&allowWatchBookmarks=true",
+        f"{watch}{version_now(t)}&timeoutSeconds=8&allowWatchBookmarks=true",
         lambda: t.send("POST", PODS, pod("other")),
     )
     t.watch(
-        "no bookmark without news", f"{watch}{version_now(t)}&timeoutSeconds=4&allowWatchBookmarks=true"
+        "no bookmark without news", f"{watch}{version_now(t)}&timeoutSeconds=8&allowWatchBookmarks=true"
     )
 
 
