@@ -35,10 +35,10 @@ static inline int hook_run(struct device *g, struct job *job, struct err *err)
 {
     struct step *s = job->extra;
 
-    seen.order[seen.n_run % 64] = (int)job->ticket;
     if (s->may_hang || s->sleeps)
         (void)launcher_goes(&g->launcher,
                             s->sleeps ? LAUNCHER_OUTSIDE : LAUNCHER_WAITING);
+    seen.order[seen.n_run % 64] = (int)job->ticket; /* it is there */
     while (s->sleeps && g->life != GPU_ENDED)
         usleep(50);
     while (s->blocks && *s->blocks && !(s->is_polite && !gpu_runs(g)))

