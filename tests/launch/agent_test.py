@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 
-from tap import Program, Skip, has, is_alive, read, run_all, same, wait_until
+from tap import DEADLINE_S, Program, Skip, has, is_alive, read, run_all, same, wait_until
 
 sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from ports import free_port
@@ -65,7 +65,7 @@ class Job:
             self.start(i, *command, **more)
         return self
 
-    def end(self, deadline_s=30):
+    def end(self, deadline_s=DEADLINE_S):
         return [self.agents[i].end(deadline_s) for i in sorted(self.agents)]
 
     def log(self, index):

@@ -169,7 +169,7 @@ class Hosts:
                         left.append(f"{name}: {line}")
         return "\n".join(left)
 
-    def nothing_left(self, deadline_s=10):
+    def nothing_left(self, deadline_s=30):
         try:
             wait_until("nothing is left", lambda: not self.what_is_left(), deadline_s)
         except AssertionError:

@@ -10,7 +10,7 @@ import tempfile
 import time
 import traceback
 
-DEADLINE_S = float(os.environ.get("LAUNCH_TEST_DEADLINE", "30"))
+DEADLINE_S = float(os.environ.get("LAUNCH_TEST_DEADLINE", "120"))
 
 
 class Skip(Exception):
