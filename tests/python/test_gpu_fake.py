@@ -82,9 +82,9 @@ class GpuFakeFaults(unittest.TestCase):
         return said
 
     def test_a_killed_rank_is_named_at_once(self):
-        """The best of three counts: others may have the processors."""
+        """The best of six counts: others may have the processors."""
         took = []
-        while not took or min(took) >= 2 and len(took) < 3:
+        while not took or min(took) >= 2 and len(took) < 6:
             said = self.survivors("kill")
             for one in said:
                 self.assertIn("rank 1 (host", one["error"])
