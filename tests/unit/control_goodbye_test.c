@@ -148,7 +148,7 @@ static void a_death_among_goodbyes_leaves_nobody_waiting(void **state)
             while (!atomic_load(&s->has_ended) && atomic_load(&s->stage) < 3
                    && clock_now_ns() < t0 + LIMIT_S * NS_PER_S)
                 (void)poll(NULL, 0, 1);
-            assert_true(s->over_ns < t0 + NS_PER_S);
+            assert_true(s->over_ns < t0 + 20 * NS_PER_S); /* silence is 30 s */
             if (!atomic_load(&s->has_ended))
                 assert_string_equal(
                     s->cause, "rank 5 (host b, pid 1005) was lost: connection closed");
