@@ -24,7 +24,7 @@ class Runner(unittest.TestCase):
     def run_it(self, *words):
         command = [HERE / "run.py", "--out", self.dir / "out", "--expected", self.dir, *words]
         ended = subprocess.run(
-            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120, check=False
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=250, check=False
         )
         return ended.returncode, ended.stdout
 

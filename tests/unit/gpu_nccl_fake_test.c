@@ -146,7 +146,7 @@ static void what_would_hang_ends_the_test(void **state)
     (void)state;
     run_dies(2, differ, "which does AllReduce of");
     run_dies(2, differ_in_kind, "differ, they would hang");
-    (void)setenv("HVD_FAKE_HANG_S", "1", 1);
+    (void)setenv("HVD_FAKE_HANG_S", "3", 1);
     run_dies(2, stay_away, "waits for member 1 (AllReduce of 8 f32");
 }
 

@@ -55,7 +55,7 @@ static void sets_of_the_config_exist_after_init(void **state)
 static void lonely_config_body(int rank, int size)
 {
     static const int sizes[] = {1}, ranks[] = {0};
-    struct hvd_config c = config_of(rank == 0, sizes, ranks, rank == 0 ? 1500 : 20000);
+    struct hvd_config c = config_of(rank == 0, sizes, ranks, rank == 0 ? 5000 : 20000);
 
     (void)size;
     if (rank == 1) {
