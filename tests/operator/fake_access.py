@@ -167,7 +167,7 @@ def a_compressed_list_is_read() -> None:
     def hook(w, h, method, plural, query):
         if method == "GET" and "watch" not in query and plural == "horovodjobs":
             expect("gzip" in h.headers.get("Accept-Encoding", ""), "gzip is asked for")
-            items = [o for o in w.fake.objects[plural].values()]
+            items = list(w.fake.objects[plural].values())
             text = {"items": items, "metadata": {"resourceVersion": str(w.fake.version)}}
             data = gzip.compress(json.dumps(text).encode())
             h.send_response(200)

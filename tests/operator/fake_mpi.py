@@ -19,7 +19,7 @@ def mpijob(name: str, workers: int = 2, **annotations: str) -> dict:
 
 
 def told(w: World, reason: str) -> list[str]:
-    return [e["message"] for e in w.fake.objects["events"].values() if e["reason"] == reason]
+    return [e["message"] for e in list(w.fake.objects["events"].values()) if e["reason"] == reason]
 
 
 @suite.test

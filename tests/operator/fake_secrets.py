@@ -101,7 +101,7 @@ def what_is_put_into_secrets_is_not_kept_in_memory() -> None:
         w.goes_on()
         w.fake.put("mpijobs", mpi_job("m0"))
         wait("both are made", lambda: len(w.fake.objects["secrets"]) == 2)
-        made = {o["metadata"]["name"]: o["data"] for o in w.fake.objects["secrets"].values()}
+        made = {o["metadata"]["name"]: o["data"] for o in list(w.fake.objects["secrets"].values())}
         token = next(iter(made["j0-token"].values()))
         key = made["m0-ssh"]["ssh-privatekey"]
         wait("worker", lambda: "ns/m0-worker-0" in w.fake.objects["pods"])

@@ -54,7 +54,7 @@ def stream(which):
 
 
 def _is_there(address):
-    return any(at <= address < at + n for at, n in _blocks.items())
+    return any(at <= address < at + n for at, n in _blocks.copy().items())  # what ends meanwhile leaves it
 
 
 def _view(address, shape, dtype, at_end=None):
@@ -264,7 +264,7 @@ class Tensor(torch.Tensor):
     def record_stream(self, stream):
         at = plain(self).data_ptr()
         history.append((at, stream.cuda_stream))
-        for base, n in _blocks.items():
+        for base, n in _blocks.copy().items():
             if base <= at < base + n and base not in _results:  # as torch's: only of its own memory
                 _recorded.setdefault(base, set()).add(stream.cuda_stream)
 
