@@ -14,7 +14,7 @@ import time
 
 from agent_test import BIN, SEED, Job, failure, free_port
 from metrics_test import scrape
-from tap import has, is_alive, read, run_all, same, wait_until
+from tap import has, is_alive, read, run_all, same, say, wait_until
 
 # What a training script of several generations looks like: it says where it is and stays until the job
 # is to end well (file `done`).
@@ -432,7 +432,7 @@ def test_a_world_in_the_middle_of_allreduces(folder):
 
 def test_random_worlds(folder):
     """Any order of news, newcomers and deletions leads to the last world."""
-    print(f"# SEED={SEED}")
+    say(f"# SEED={SEED}")
     rng = random.Random(SEED)
     job = Scaled(folder, 2).begin_all()
     size = 2

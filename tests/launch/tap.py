@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import traceback
 
@@ -89,6 +90,16 @@ def has(text, part):
     assert part in text, f"{part!r} is not in:\n{text}"
 
 
+_saying = threading.Lock()
+
+
+def say(line):
+    """Prints a line whole, whatever other tests print; print() writes the line and its end one after the other."""
+    with _saying:
+        sys.stdout.write(f"{line}\n")
+        sys.stdout.flush()
+
+
 def run_one(test):
     """Runs one function in a fresh folder: whether it passed, what to print behind its name, seconds."""
     start = time.monotonic()
@@ -108,16 +119,16 @@ def run_one(test):
 def run_all(tests, at_once=1):
     """Runs the functions, so many at once. Returns the program's exit code."""
     chosen = [t for t in tests if not sys.argv[1:] or any(a in t.__name__ for a in sys.argv[1:])]
-    print(f"1..{len(chosen)}", flush=True)
+    say(f"1..{len(chosen)}")
     failed = 0
     with concurrent.futures.ThreadPoolExecutor(at_once) as pool:
         results = pool.map(run_one, chosen) if at_once > 1 else map(run_one, chosen)
         for number, (passed, more, took_s) in enumerate(results, 1):
             name = chosen[number - 1].__name__.replace("test_", "", 1)
             failed += not passed
-            print(f"{'' if passed else 'not '}ok {number} - {name}{more}", flush=True)
+            say(f"{'' if passed else 'not '}ok {number} - {name}{more}")
             if os.environ.get("LAUNCH_TEST_TIMES"):
-                print(f"# {took_s:.2f} s", flush=True)
+                say(f"# {took_s:.2f} s")
     return 1 if failed else 0
 
 
