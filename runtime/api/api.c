@@ -71,21 +71,21 @@ int hvd_shutdown(void)
 int hvd_is_initialized(void)
 {
     struct world *w;
-    int r = runtime_get(&w, NULL);
+    int rc = runtime_get(&w, NULL);
 
-    if (r == 0)
+    if (rc == 0)
         runtime_put(w);
-    return r == 0;
+    return rc == 0;
 }
 
 static int place_value(size_t offset)
 {
     struct world *w;
     uint32_t v;
-    int r = runtime_get(&w, api_fresh_error());
+    int rc = runtime_get(&w, api_fresh_error());
 
-    if (r < 0)
-        return r;
+    if (rc < 0)
+        return rc;
     memcpy(&v, (const char *)&w->contract.place + offset, sizeof(v));
     runtime_put(w);
     return (int)v;
@@ -124,13 +124,13 @@ int hvd_cross_size(void)
 int hvd_is_homogeneous(void)
 {
     struct world *w;
-    int r = runtime_get(&w, api_fresh_error());
+    int rc = runtime_get(&w, api_fresh_error());
 
-    if (r < 0)
-        return r;
-    r = w->is_homogeneous;
+    if (rc < 0)
+        return rc;
+    rc = w->is_homogeneous;
     runtime_put(w);
-    return r;
+    return rc;
 }
 
 /* --- ends --- */
@@ -161,13 +161,13 @@ int hvd_poll(hvd_handle h)
 {
     struct err *err = api_fresh_error();
     struct op *op = api_find(h, err);
-    int r;
+    int rc;
 
     if (!op)
         return err->code;
-    r = api_tell(op, op_status(op), err);
+    rc = api_tell(op, op_status(op), err);
     op_unref(op);
-    return r;
+    return rc;
 }
 
 uint64_t api_deadline(int64_t timeout_ms)
@@ -190,23 +190,23 @@ int hvd_wait(hvd_handle h, int64_t timeout_ms)
 {
     struct err *err = api_fresh_error();
     struct op *op = api_find(h, err);
-    int r;
+    int rc;
 
     if (!op)
         return err->code;
-    r = api_may_wait(op, "hvd_wait", err);
-    if (r < 0) {
+    rc = api_may_wait(op, "hvd_wait", err);
+    if (rc < 0) {
         op_unref(op);
-        return r;
+        return rc;
     }
-    r = coordinator_wait(op->co, op, OP_ENDED, api_deadline(timeout_ms));
-    if (r == HVD_IN_PROGRESS)
-        r = err_set(err, HVD_TIMEOUT, "tensor \"%.200s\" is not done after %lld ms",
-                    op->req.name, (long long)timeout_ms);
+    rc = coordinator_wait(op->co, op, OP_ENDED, api_deadline(timeout_ms));
+    if (rc == HVD_IN_PROGRESS)
+        rc = err_set(err, HVD_TIMEOUT, "tensor \"%.200s\" is not done after %lld ms",
+                     op->req.name, (long long)timeout_ms);
     else
-        r = api_tell(op, r, err);
+        rc = api_tell(op, rc, err);
     op_unref(op);
-    return r;
+    return rc;
 }
 
 /* A result on a GPU is there, and in order for streams, from when it is posted. */
@@ -223,23 +223,23 @@ int hvd_result(hvd_handle h, void **ret_data, int *ret_ndim, int64_t *ret_shape)
 {
     struct err *err = api_fresh_error();
     struct op *op = api_find(h, err);
-    int r;
+    int rc;
 
     if (!op)
         return err->code;
-    r = api_tell(op, status_of_result(op), err);
-    if (r == HVD_OK && !op_has_result(op))
-        r = err_set(err, HVD_INVALID_ARGUMENT,
-                    "tensor \"%.200s\": %s has no result of its own", op->req.name,
-                    collective_name(op->req.coll));
-    if (r == HVD_OK) {
+    rc = api_tell(op, status_of_result(op), err);
+    if (rc == HVD_OK && !op_has_result(op))
+        rc = err_set(err, HVD_INVALID_ARGUMENT,
+                     "tensor \"%.200s\": %s has no result of its own", op->req.name,
+                     collective_name(op->req.coll));
+    if (rc == HVD_OK) {
         *ret_data = op->result;
         *ret_ndim = op->result_ndim;
         memcpy(ret_shape, op->result_shape,
                (size_t)op->result_ndim * sizeof(*ret_shape));
     }
     op_unref(op);
-    return r;
+    return rc;
 }
 
 /* An op of this kind that has ended well; NULL with its sentence. The numbers that are

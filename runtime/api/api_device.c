@@ -42,7 +42,7 @@ static int
 record(struct coordinator *co, struct op *const *ops, uint32_t at, struct err *err)
 {
     struct op *op = ops[at];
-    int r;
+    int rc;
 
     for (uint32_t i = 0; i < at; i++) {
         if (!ops[i]->ready || ops[i]->stream != op->stream)
@@ -50,13 +50,13 @@ record(struct coordinator *co, struct op *const *ops, uint32_t at, struct err *e
         op->ready = op->gpu->event_ref(ops[i]->ready);
         return 0;
     }
-    r = op->gpu->record(device_of(co), op->stream, &op->ready, err);
-    if (r == -ECONNABORTED)
+    rc = op->gpu->record(device_of(co), op->stream, &op->ready, err);
+    if (rc == -ECONNABORTED)
         return 0; /* the world has broken, or will at this op: that tells whom to blame
                    */
-    if (r < 0)
+    if (rc < 0)
         (void)err_prefix(err, "tensor \"%.200s\"", op->req.name);
-    return r < 0 ? err_recode(err, to_status(r)) : 0;
+    return rc < 0 ? err_recode(err, to_status(rc)) : 0;
 }
 
 int api_record(struct coordinator *co,
@@ -64,16 +64,16 @@ int api_record(struct coordinator *co,
                uint32_t n,
                struct err *err)
 {
-    int r = 0;
+    int rc = 0;
 
-    for (uint32_t i = 0; i < n && r == 0; i++)
+    for (uint32_t i = 0; i < n && rc == 0; i++)
         if (ops[i]->gpu) {
-            r = api_region(co, ops[i], err);
-            r = r < 0 ? r : record(co, ops, i, err);
+            rc = api_region(co, ops[i], err);
+            rc = rc < 0 ? rc : record(co, ops, i, err);
         }
-    for (uint32_t i = 0; i < n && r < 0; i++)
+    for (uint32_t i = 0; i < n && rc < 0; i++)
         api_unrecord(ops[i]);
-    return r;
+    return rc;
 }
 
 /* --- after --- */
@@ -121,28 +121,28 @@ struct stream_wait { /* of one call */
 static int wait_one(struct stream_wait *s, struct op *op, struct err *err)
 {
     struct device_event *event;
-    int r;
+    int rc;
 
     atomic_store_explicit(&op->read_in, s->stream, memory_order_relaxed);
     /* HVD_NANCHECK: else what is behind it in the stream would take in the NaN. */
     if (!s->w || s->w->co != op->co || op->co->settings.nancheck)
         return wait_ended(op, s->deadline_ns, err);
-    r = wait_posted(op, s->deadline_ns, &event, err);
-    if (r < 0 || !event)
-        return r;
+    rc = wait_posted(op, s->deadline_ns, &event, err);
+    if (rc < 0 || !event)
+        return rc;
     if (event == s->last) {
         op->gpu->event_unref(event);
         return 0;
     }
-    r = op->gpu->wait(device_of(op->co), event, s->stream, s->deadline_ns, err);
+    rc = op->gpu->wait(device_of(op->co), event, s->stream, s->deadline_ns, err);
     op->gpu->event_unref(s->last);
     s->last = event;
-    if (r
+    if (rc
         == -ECONNABORTED) /* its end tells whom to blame, and others have heard then */
         return wait_ended(op, s->deadline_ns, err);
-    if (r < 0)
+    if (rc < 0)
         (void)err_prefix(err, "tensor \"%.200s\"", op->req.name);
-    return r < 0 ? err_recode(err, to_status(r)) : 0;
+    return rc < 0 ? err_recode(err, to_status(rc)) : 0;
 }
 
 static int wait_all(const char *call,
@@ -154,19 +154,19 @@ static int wait_all(const char *call,
     struct err *err = api_fresh_error();
     struct stream_wait s = {.stream = stream, .deadline_ns = api_deadline(timeout_ms)};
     const struct device_ops *gpu = NULL;
-    int r = 0;
+    int rc = 0;
 
     if (runtime_get(&s.w, NULL) < 0)
         s.w = NULL;
-    for (int i = 0; i < n && r == 0; i++) {
+    for (int i = 0; i < n && rc == 0; i++) {
         struct op *op = api_find(handles[i], err);
 
         if (!op) {
-            r = err->code;
+            rc = err->code;
             break;
         }
-        r = api_may_wait(op, call, err);
-        r = r < 0 ? r : wait_one(&s, op, err);
+        rc = api_may_wait(op, call, err);
+        rc = rc < 0 ? rc : wait_one(&s, op, err);
         if (op->gpu)
             gpu = op->gpu;
         op_unref(op);
@@ -174,7 +174,7 @@ static int wait_all(const char *call,
     if (gpu)
         gpu->event_unref(s.last);
     runtime_put(s.w);
-    return r;
+    return rc;
 }
 
 int hvd_wait_on_stream(hvd_handle h, void *stream, int64_t timeout_ms)

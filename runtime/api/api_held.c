@@ -27,25 +27,25 @@ static struct op *take_held(struct world *w, hvd_handle h, struct err *err)
 static int submit_held(struct world *w, struct op **ops, const hvd_handle *h, int n)
 {
     struct err *err = api_fresh_error();
-    int r = 0, n_taken = 0;
+    int rc = 0, n_taken = 0;
 
-    while (r == 0 && n_taken < n) {
+    while (rc == 0 && n_taken < n) {
         ops[n_taken] = take_held(w, h[n_taken], err);
         if (ops[n_taken])
             n_taken++;
         else
-            r = err->code;
+            rc = err->code;
     }
-    r = r < 0 ? r : api_record(w->co, ops, (uint32_t)n, err);
-    r = r < 0 ? r : coordinator_submit(w->co, ops, (uint32_t)n, err);
+    rc = rc < 0 ? rc : api_record(w->co, ops, (uint32_t)n, err);
+    rc = rc < 0 ? rc : coordinator_submit(w->co, ops, (uint32_t)n, err);
     for (int i = 0; i < n_taken; i++) {
-        if (r < 0) {
+        if (rc < 0) {
             api_unrecord(ops[i]);
             atomic_store(&ops[i]->is_held, true);
         }
         op_unref(ops[i]);
     }
-    return r;
+    return rc;
 }
 
 int hvd_submit_held(const hvd_handle *handles, int n)
@@ -53,17 +53,17 @@ int hvd_submit_held(const hvd_handle *handles, int n)
     struct err *err = api_fresh_error();
     AUTOFREE struct op **ops = NULL;
     struct world *w;
-    int r = runtime_get(&w, err);
+    int rc = runtime_get(&w, err);
 
-    if (r < 0)
-        return r;
+    if (rc < 0)
+        return rc;
     if (n < 1 || !handles)
-        r = err_set(err, HVD_INVALID_ARGUMENT,
-                    "hvd_submit_held: n is %d, must be at least 1, with handles", n);
+        rc = err_set(err, HVD_INVALID_ARGUMENT,
+                     "hvd_submit_held: n is %d, must be at least 1, with handles", n);
     else if (!(ops = mem_calloc((size_t)n, sizeof(struct op *))))
-        r = err_set(err, HVD_NO_MEMORY, "out of memory for %d operations", n);
+        rc = err_set(err, HVD_NO_MEMORY, "out of memory for %d operations", n);
     else
-        r = submit_held(w, ops, handles, n);
+        rc = submit_held(w, ops, handles, n);
     runtime_put(w);
-    return r;
+    return rc;
 }

@@ -77,7 +77,7 @@ static int begin(struct world *w,
     const uint32_t set = (uint32_t)process_set;
     uint32_t number = process_set < 0 ? 0 : regions_find(&w->co->regions, set, data, 1);
     struct op *op;
-    int r = 0;
+    int rc = 0;
 
     if (number == 0)
         return err_set(err, HVD_INVALID_ARGUMENT,
@@ -89,14 +89,14 @@ static int begin(struct world *w,
         return err_set(err, HVD_NO_MEMORY, "out of memory for an operation");
     coordinator_own(w->co, op);
     if (ret_handle && handles_add(runtime_handles(), op, ret_handle) < 0)
-        r = err_set(err, HVD_NO_MEMORY, "out of memory for a handle");
-    else if ((r = coordinator_submit(w->co, &op, 1, err)) < 0 && ret_handle)
+        rc = err_set(err, HVD_NO_MEMORY, "out of memory for a handle");
+    else if ((rc = coordinator_submit(w->co, &op, 1, err)) < 0 && ret_handle)
         (void)handles_remove(runtime_handles(), *ret_handle);
-    if (r < 0)
+    if (rc < 0)
         op_unref(op);
     else
         *ret = op;
-    return r;
+    return rc;
 }
 
 int hvd_deregister_async(const void *data, int process_set, hvd_handle *ret_handle)
@@ -104,16 +104,16 @@ int hvd_deregister_async(const void *data, int process_set, hvd_handle *ret_hand
     struct err *err = api_fresh_error();
     struct op *op;
     struct world *w;
-    int r = ret_handle ? runtime_get(&w, err)
-                       : err_set(err, HVD_INVALID_ARGUMENT, "ret_handle: is NULL");
+    int rc = ret_handle ? runtime_get(&w, err)
+                        : err_set(err, HVD_INVALID_ARGUMENT, "ret_handle: is NULL");
 
-    if (r < 0)
-        return r;
-    r = begin(w, data, process_set, ret_handle, &op, err);
-    if (r == 0)
+    if (rc < 0)
+        return rc;
+    rc = begin(w, data, process_set, ret_handle, &op, err);
+    if (rc == 0)
         op_unref(op);
     runtime_put(w);
-    return r;
+    return rc;
 }
 
 int hvd_deregister(const void *data, int process_set)
@@ -121,19 +121,19 @@ int hvd_deregister(const void *data, int process_set)
     struct err *err = api_fresh_error();
     struct op *op;
     struct world *w;
-    int r = runtime_get(&w, err);
+    int rc = runtime_get(&w, err);
 
-    if (r < 0)
-        return r;
+    if (rc < 0)
+        return rc;
     if (op_in_callback())
-        r = err_set(err, HVD_INVALID_ARGUMENT,
-                    "hvd_deregister: called inside a callback");
-    else if ((r = begin(w, data, process_set, NULL, &op, err)) == 0) {
-        r = coordinator_wait(w->co, op, OP_ENDED, UINT64_MAX);
-        if (r < 0 && op_status(op) == r)
-            r = err_set(err, r, "%s", op->error);
+        rc = err_set(err, HVD_INVALID_ARGUMENT,
+                     "hvd_deregister: called inside a callback");
+    else if ((rc = begin(w, data, process_set, NULL, &op, err)) == 0) {
+        rc = coordinator_wait(w->co, op, OP_ENDED, UINT64_MAX);
+        if (rc < 0 && op_status(op) == rc)
+            rc = err_set(err, rc, "%s", op->error);
         op_unref(op);
     }
     runtime_put(w);
-    return r;
+    return rc;
 }

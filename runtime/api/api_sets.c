@@ -7,16 +7,16 @@ static int add(const int *ranks, int n, enum set_callers callers, int *ret_id)
 {
     struct err *err = api_fresh_error();
     struct world *w;
-    int r = runtime_get(&w, err);
+    int rc = runtime_get(&w, err);
 
-    if (r < 0)
-        return r;
+    if (rc < 0)
+        return rc;
     if (!ret_id)
-        r = err_set(err, HVD_INVALID_ARGUMENT, "ret_id: is NULL");
+        rc = err_set(err, HVD_INVALID_ARGUMENT, "ret_id: is NULL");
     else
-        r = world_set_add(w, ranks, n, callers, UINT64_MAX, ret_id, err);
+        rc = world_set_add(w, ranks, n, callers, UINT64_MAX, ret_id, err);
     runtime_put(w);
-    return r;
+    return rc;
 }
 
 int hvd_process_set_add(const int *ranks, int n, int *ret_id)
@@ -33,56 +33,56 @@ int hvd_process_set_remove(int id)
 {
     struct err *err = api_fresh_error();
     struct world *w;
-    int r = runtime_get(&w, err);
+    int rc = runtime_get(&w, err);
 
-    if (r < 0)
-        return r;
-    r = world_set_remove(w, id, err);
+    if (rc < 0)
+        return rc;
+    rc = world_set_remove(w, id, err);
     runtime_put(w);
-    return r;
+    return rc;
 }
 
 int hvd_process_set_ids(int *ret, int n)
 {
     struct world *w;
-    int r = runtime_get(&w, api_fresh_error());
+    int rc = runtime_get(&w, api_fresh_error());
 
-    if (r < 0)
-        return r;
-    r = sets_ids(&w->sets, ret, n);
+    if (rc < 0)
+        return rc;
+    rc = sets_ids(&w->sets, ret, n);
     runtime_put(w);
-    return r;
+    return rc;
 }
 
 static int place(int id, uint32_t *ret_n, uint32_t *ret_me)
 {
     struct err *err = api_fresh_error();
     struct world *w;
-    int r = runtime_get(&w, err);
+    int rc = runtime_get(&w, err);
 
-    if (r < 0)
-        return r;
+    if (rc < 0)
+        return rc;
     if (id < 0 || sets_place(&w->sets, (uint32_t)id, ret_n, ret_me) < 0)
-        r = sets_unknown(&w->sets, id, err);
+        rc = sets_unknown(&w->sets, id, err);
     runtime_put(w);
-    return r;
+    return rc;
 }
 
 int hvd_process_set_size(int id)
 {
     uint32_t n = 0, me = SET_NOT_IN;
-    int r = place(id, &n, &me);
+    int rc = place(id, &n, &me);
 
-    return r < 0 ? r : (int)n;
+    return rc < 0 ? rc : (int)n;
 }
 
 int hvd_process_set_rank(int id)
 {
     uint32_t n = 0, me = SET_NOT_IN;
-    int r = place(id, &n, &me);
+    int rc = place(id, &n, &me);
 
-    if (r < 0)
-        return r;
+    if (rc < 0)
+        return rc;
     return me == SET_NOT_IN ? -1 : (int)me;
 }
 
@@ -90,13 +90,13 @@ int hvd_process_set_ranks(int id, int *ret, int n)
 {
     struct err *err = api_fresh_error();
     struct world *w;
-    int r = runtime_get(&w, err);
+    int rc = runtime_get(&w, err);
 
-    if (r < 0)
-        return r;
-    r = id < 0 ? -1 : sets_ranks(&w->sets, (uint32_t)id, ret, n);
-    if (r < 0)
-        r = sets_unknown(&w->sets, id, err);
+    if (rc < 0)
+        return rc;
+    rc = id < 0 ? -1 : sets_ranks(&w->sets, (uint32_t)id, ret, n);
+    if (rc < 0)
+        rc = sets_unknown(&w->sets, id, err);
     runtime_put(w);
-    return r;
+    return rc;
 }

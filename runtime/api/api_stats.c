@@ -8,14 +8,15 @@ int hvd_stats(struct hvd_stats *ret)
 {
     struct err *err = api_fresh_error();
     struct world *w;
-    int r = runtime_get(&w, err);
+    int rc = runtime_get(&w, err);
 
-    if (r < 0)
-        return r;
+    if (rc < 0)
+        return rc;
     if (!ret)
-        r = err_set(err, HVD_INVALID_ARGUMENT, "ret: is NULL");
+        rc = err_set(err, HVD_INVALID_ARGUMENT, "ret: is NULL");
     else if (ret->size_bytes < offsetof(struct hvd_stats, tensors))
-        r = err_set(err, HVD_INVALID_ARGUMENT,
+        rc =
+            err_set(err, HVD_INVALID_ARGUMENT,
                     "size_bytes: %zu is not sizeof(struct hvd_stats)", ret->size_bytes);
     else {
         stats_read(&w->co->stats, clock_now_ns(), ret);
@@ -23,7 +24,7 @@ int hvd_stats(struct hvd_stats *ret)
         ret->size = (int)w->co->size;
     }
     runtime_put(w);
-    return r;
+    return rc;
 }
 
 int hvd_stats_text(char *buf, size_t n, size_t *ret_n)
@@ -32,10 +33,10 @@ int hvd_stats_text(char *buf, size_t n, size_t *ret_n)
     struct err *err = api_fresh_error();
     const struct stats_page *page;
     struct world *w;
-    int r = runtime_get(&w, err);
+    int rc = runtime_get(&w, err);
 
-    if (r < 0)
-        return r;
+    if (rc < 0)
+        return rc;
     strbuf_init(&text, 1 << 20);
     page = w->co->stats.page;
     stats_page_text(&page, 1, &text);
@@ -65,27 +66,27 @@ int hvd_timeline_start(const char *path, int mark_cycles)
 {
     struct err *err = api_fresh_error();
     struct world *w;
-    int r = timeline_world(&w, err);
+    int rc = timeline_world(&w, err);
 
-    if (r < 0)
-        return r;
+    if (rc < 0)
+        return rc;
     if (!path || !path[0])
-        r = err_set(err, HVD_INVALID_ARGUMENT, "path: is NULL or empty");
+        rc = err_set(err, HVD_INVALID_ARGUMENT, "path: is NULL or empty");
     else if (w->co->rank == 0)
-        r = timeline_start(&w->co->timeline, path, mark_cycles != 0,
-                           w->settings.timeline_all, err);
+        rc = timeline_start(&w->co->timeline, path, mark_cycles != 0,
+                            w->settings.timeline_all, err);
     runtime_put(w);
-    return r;
+    return rc;
 }
 
 int hvd_timeline_stop(void)
 {
     struct err *err = api_fresh_error();
     struct world *w;
-    int r = timeline_world(&w, err);
+    int rc = timeline_world(&w, err);
 
-    if (r < 0)
-        return r;
+    if (rc < 0)
+        return rc;
     timeline_stop(&w->co->timeline, coordinator_status(w->co, NULL) == 0);
     runtime_put(w);
     return HVD_OK;

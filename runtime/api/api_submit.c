@@ -38,15 +38,15 @@ refuse_name(struct err *err, const char *field, const char *name, size_t max_byt
 static int take_tensor(struct call *c, const struct hvd_tensor *t)
 {
     const size_t least = offsetof(struct hvd_tensor, group); /* of version 0.1 */
-    int r;
+    int rc;
 
     if (!t || t->size_bytes < least)
         return err_set(c->err, HVD_INVALID_ARGUMENT,
                        "hvd_tensor.size_bytes: must be at least %zu", least);
     memcpy(&c->t, t, t->size_bytes < sizeof(c->t) ? t->size_bytes : sizeof(c->t));
-    r = refuse_name(c->err, "name", c->t.name, TENSOR_NAME_MAX - 1);
-    if (r < 0)
-        return r;
+    rc = refuse_name(c->err, "name", c->t.name, TENSOR_NAME_MAX - 1);
+    if (rc < 0)
+        return rc;
     if (strncmp(c->t.name, OP_RESERVED_PREFIX, strlen(OP_RESERVED_PREFIX)) == 0)
         return err_set(c->err, HVD_INVALID_ARGUMENT,
                        "tensor \"%.200s\": names that begin with %s are the runtime's",
@@ -57,13 +57,13 @@ static int take_tensor(struct call *c, const struct hvd_tensor *t)
 static int take_group(struct call *c)
 {
     struct request *req = &c->op->req;
-    int r;
+    int rc;
 
     if (!c->t.group)
         return 0;
-    r = refuse_name(c->err, "group", c->t.group, TENSOR_NAME_MAX - 1);
-    if (r < 0)
-        return r;
+    rc = refuse_name(c->err, "group", c->t.group, TENSOR_NAME_MAX - 1);
+    if (rc < 0)
+        return rc;
     if (c->t.group_size < 1)
         return err_set(c->err, HVD_INVALID_ARGUMENT,
                        "tensor \"%.200s\": group_size %d, must be at least 1",
@@ -157,13 +157,13 @@ static int take_pair(struct call *c, int peer, const char *field, bool sends)
 static int begin(struct call *c, const struct hvd_tensor *t, enum collective coll)
 {
     struct op *op;
-    int r;
+    int rc;
 
     *c = (struct call){.err = api_fresh_error()};
-    r = runtime_get(&c->w, c->err);
-    r = r < 0 ? r : take_tensor(c, t);
-    if (r < 0)
-        return r;
+    rc = runtime_get(&c->w, c->err);
+    rc = rc < 0 ? rc : take_tensor(c, t);
+    if (rc < 0)
+        return rc;
     op = c->op = op_new();
     if (!op)
         return err_set(c->err, HVD_NO_MEMORY, "out of memory for an operation");
@@ -182,14 +182,14 @@ static int begin_in(struct call *c,
                     enum collective coll,
                     int process_set)
 {
-    int r = begin(c, t, coll);
+    int rc = begin(c, t, coll);
 
-    return r < 0 ? r : take_set(c, process_set);
+    return rc < 0 ? rc : take_set(c, process_set);
 }
 
 static int take_data(struct call *c)
 {
-    int r = take_shape(c);
+    int rc = take_shape(c);
 
     c->op->data = c->t.data;
     c->op->output = c->t.output;
@@ -199,7 +199,7 @@ static int take_data(struct call *c)
         c->op->req.place = PLACE_CUDA;
     else
         device_why_none(c->w->co, c->t.device == HVD_DEVICE_NONE, c->op->req.no_gpu);
-    return r < 0 ? r : take_group(c);
+    return rc < 0 ? rc : take_group(c);
 }
 
 static int begin_data(struct call *c,
@@ -207,9 +207,9 @@ static int begin_data(struct call *c,
                       enum collective coll,
                       int process_set)
 {
-    int r = begin_in(c, t, coll, process_set);
+    int rc = begin_in(c, t, coll, process_set);
 
-    return r < 0 ? r : take_data(c);
+    return rc < 0 ? rc : take_data(c);
 }
 
 /* The GPU its memory is on. */
@@ -219,17 +219,17 @@ static int take_device(struct call *c)
     struct coordinator *co = c->w->co;
     const void *p = op->data ? op->data : op->output;
     struct device *d;
-    int r = 0;
+    int rc = 0;
 
     if (op->req.place != PLACE_CUDA)
         return 0;
     if (c->t.device < HVD_DEVICE_OF_POINTER)
-        r = err_set(c->err, HVD_INVALID_ARGUMENT, "there is no such device");
+        rc = err_set(c->err, HVD_INVALID_ARGUMENT, "there is no such device");
     else if (c->t.ready_event)
-        r = err_set(c->err, HVD_INVALID_ARGUMENT, "ready_event must be NULL");
+        rc = err_set(c->err, HVD_INVALID_ARGUMENT, "ready_event must be NULL");
     else
-        r = device_need(co, c->t.device, op->count > 0 ? p : NULL, &d, c->err);
-    if (r < 0)
+        rc = device_need(co, c->t.device, op->count > 0 ? p : NULL, &d, c->err);
+    if (rc < 0)
         return err_prefix(c->err, "tensor \"%.200s\": device %d", c->t.name,
                           c->t.device);
     op->gpu = co->gpu.ops;
@@ -257,26 +257,26 @@ static int check_memory(const struct call *c)
 static int submit(struct call *c, hvd_handle *ret)
 {
     hvd_handle h;
-    int r;
+    int rc;
 
     if (!ret)
         return err_set(c->err, HVD_INVALID_ARGUMENT, "ret_handle: is NULL");
     coordinator_own(c->w->co, c->op);
     atomic_init(&c->op->is_held, c->t.is_held != 0);
-    r = handles_add(runtime_handles(), c->op, &h);
-    if (r == -E2BIG)
+    rc = handles_add(runtime_handles(), c->op, &h);
+    if (rc == -E2BIG)
         return err_set(c->err, HVD_NO_MEMORY, "more than %u handles are not released",
                        HANDLES_MAX);
-    if (r < 0)
+    if (rc < 0)
         return err_set(c->err, HVD_NO_MEMORY, "out of memory for a handle");
     *ret = h; /* before the submit: a callback may ask for it */
     if (c->t.is_held)
         return 0;
-    r = api_record(c->w->co, &c->op, 1, c->err);
-    r = r < 0 ? r : coordinator_submit(c->w->co, &c->op, 1, c->err);
-    if (r < 0)
+    rc = api_record(c->w->co, &c->op, 1, c->err);
+    rc = rc < 0 ? rc : coordinator_submit(c->w->co, &c->op, 1, c->err);
+    if (rc < 0)
         (void)handles_remove(runtime_handles(), h);
-    return r;
+    return rc;
 }
 
 /* r: what went wrong so far. */
@@ -317,15 +317,15 @@ static int take_codec(struct call *c)
     struct request *req = &c->op->req;
     struct codec codec;
     char field[256];
-    int r;
+    int rc;
 
     if (!c->t.compression) {
         memcpy(req->codec, c->w->settings.codec, sizeof(req->codec));
         return 0;
     }
     (void)snprintf(field, sizeof(field), "tensor \"%.200s\": compression", c->t.name);
-    r = codec_parse(field, c->t.compression, &codec, c->err);
-    if (r < 0)
+    rc = codec_parse(field, c->t.compression, &codec, c->err);
+    if (rc < 0)
         return err_recode(c->err, HVD_INVALID_ARGUMENT);
     if (codec.id != CODEC_NONE)
         (void)codec_format(&codec, req->codec);
@@ -387,10 +387,10 @@ static int check_splits(const struct call *c, const int64_t *splits, int n_split
 static int take_splits(struct call *c, const int64_t *splits, int n_splits)
 {
     struct op *op = c->op;
-    int r = check_splits(c, splits, n_splits);
+    int rc = check_splits(c, splits, n_splits);
 
-    if (r < 0)
-        return r;
+    if (rc < 0)
+        return rc;
     op->rows = mem_calloc(op->n_members, sizeof(*op->rows));
     if (!op->rows)
         return err_set(c->err, HVD_NO_MEMORY, "out of memory for an operation");
@@ -409,11 +409,11 @@ int hvd_allreduce_async(const struct hvd_tensor *t,
                         hvd_handle *ret_handle)
 {
     struct call c;
-    int r = begin_data(&c, t, COLL_ALLREDUCE, process_set);
+    int rc = begin_data(&c, t, COLL_ALLREDUCE, process_set);
 
-    r = r < 0 ? r : take_reduction(&c, op, prescale, postscale);
-    r = r < 0 ? r : take_codec(&c);
-    return finish(&c, r, ret_handle);
+    rc = rc < 0 ? rc : take_reduction(&c, op, prescale, postscale);
+    rc = rc < 0 ? rc : take_codec(&c);
+    return finish(&c, rc, ret_handle);
 }
 
 int hvd_reduce_async(const struct hvd_tensor *t,
@@ -425,11 +425,11 @@ int hvd_reduce_async(const struct hvd_tensor *t,
                      hvd_handle *ret_handle)
 {
     struct call c;
-    int r = begin_data(&c, t, COLL_REDUCE, process_set);
+    int rc = begin_data(&c, t, COLL_REDUCE, process_set);
 
-    r = r < 0 ? r : take_reduction(&c, op, prescale, postscale);
-    r = r < 0 ? r : take_root(&c, root_rank);
-    return finish(&c, r, ret_handle);
+    rc = rc < 0 ? rc : take_reduction(&c, op, prescale, postscale);
+    rc = rc < 0 ? rc : take_root(&c, root_rank);
+    return finish(&c, rc, ret_handle);
 }
 
 int hvd_reducescatter_async(const struct hvd_tensor *t,
@@ -442,12 +442,12 @@ int hvd_reducescatter_async(const struct hvd_tensor *t,
                             hvd_handle *ret_handle)
 {
     struct call c;
-    int r = begin_data(&c, t, COLL_REDUCESCATTER, process_set);
+    int rc = begin_data(&c, t, COLL_REDUCESCATTER, process_set);
 
-    r = r < 0 ? r : take_reduction(&c, op, prescale, postscale);
-    if (r == 0)
+    rc = rc < 0 ? rc : take_reduction(&c, op, prescale, postscale);
+    if (rc == 0)
         take_alloc(&c, alloc, alloc_arg);
-    return finish(&c, r, ret_handle);
+    return finish(&c, rc, ret_handle);
 }
 
 int hvd_allgather_async(const struct hvd_tensor *t,
@@ -457,11 +457,11 @@ int hvd_allgather_async(const struct hvd_tensor *t,
                         hvd_handle *ret_handle)
 {
     struct call c;
-    int r = begin_data(&c, t, COLL_ALLGATHER, process_set);
+    int rc = begin_data(&c, t, COLL_ALLGATHER, process_set);
 
-    if (r == 0)
+    if (rc == 0)
         take_alloc(&c, alloc, alloc_arg);
-    return finish(&c, r, ret_handle);
+    return finish(&c, rc, ret_handle);
 }
 
 int hvd_gather_async(const struct hvd_tensor *t,
@@ -472,12 +472,12 @@ int hvd_gather_async(const struct hvd_tensor *t,
                      hvd_handle *ret_handle)
 {
     struct call c;
-    int r = begin_data(&c, t, COLL_GATHER, process_set);
+    int rc = begin_data(&c, t, COLL_GATHER, process_set);
 
-    r = r < 0 ? r : take_root(&c, root_rank);
-    if (r == 0)
+    rc = rc < 0 ? rc : take_root(&c, root_rank);
+    if (rc == 0)
         take_alloc(&c, alloc, alloc_arg);
-    return finish(&c, r, ret_handle);
+    return finish(&c, rc, ret_handle);
 }
 
 int hvd_broadcast_async(const struct hvd_tensor *t,
@@ -486,10 +486,10 @@ int hvd_broadcast_async(const struct hvd_tensor *t,
                         hvd_handle *ret_handle)
 {
     struct call c;
-    int r = begin_data(&c, t, COLL_BROADCAST, process_set);
+    int rc = begin_data(&c, t, COLL_BROADCAST, process_set);
 
-    r = r < 0 ? r : take_root(&c, root_rank);
-    return finish(&c, r, ret_handle);
+    rc = rc < 0 ? rc : take_root(&c, root_rank);
+    return finish(&c, rc, ret_handle);
 }
 
 int hvd_alltoall_async(const struct hvd_tensor *t,
@@ -501,12 +501,12 @@ int hvd_alltoall_async(const struct hvd_tensor *t,
                        hvd_handle *ret_handle)
 {
     struct call c;
-    int r = begin_data(&c, t, COLL_ALLTOALL, process_set);
+    int rc = begin_data(&c, t, COLL_ALLTOALL, process_set);
 
-    r = r < 0 ? r : take_splits(&c, splits, n_splits);
-    if (r == 0)
+    rc = rc < 0 ? rc : take_splits(&c, splits, n_splits);
+    if (rc == 0)
         take_alloc(&c, alloc, alloc_arg);
-    return finish(&c, r, ret_handle);
+    return finish(&c, rc, ret_handle);
 }
 
 static int transfer(const struct hvd_tensor *t,
@@ -516,15 +516,15 @@ static int transfer(const struct hvd_tensor *t,
                     hvd_handle *ret_handle)
 {
     struct call c;
-    int r = begin(&c, t, COLL_SENDRECV);
+    int rc = begin(&c, t, COLL_SENDRECV);
 
-    r = r < 0 ? r : take_pair(&c, peer, field, sends);
-    r = r < 0 ? r : take_data(&c);
-    if (r == 0 && sends)
+    rc = rc < 0 ? rc : take_pair(&c, peer, field, sends);
+    rc = rc < 0 ? rc : take_data(&c);
+    if (rc == 0 && sends)
         c.op->output = NULL;
-    else if (r == 0)
+    else if (rc == 0)
         c.op->data = NULL;
-    return finish(&c, r, ret_handle);
+    return finish(&c, rc, ret_handle);
 }
 
 int hvd_send_async(const struct hvd_tensor *t, int dst_rank, hvd_handle *ret_handle)
@@ -542,13 +542,13 @@ int hvd_register_async(const struct hvd_tensor *t,
                        hvd_handle *ret_handle)
 {
     struct call c;
-    int r = begin_data(&c, t, COLL_REGISTER, process_set);
+    int rc = begin_data(&c, t, COLL_REGISTER, process_set);
 
-    if (r == 0 && (c.op->req.place != PLACE_CUDA || c.op->bytes == 0))
-        r = err_set(c.err, HVD_INVALID_ARGUMENT,
-                    "tensor \"%.200s\": only memory on a GPU can be registered",
-                    c.t.name);
-    return finish(&c, r, ret_handle);
+    if (rc == 0 && (c.op->req.place != PLACE_CUDA || c.op->bytes == 0))
+        rc = err_set(c.err, HVD_INVALID_ARGUMENT,
+                     "tensor \"%.200s\": only memory on a GPU can be registered",
+                     c.t.name);
+    return finish(&c, rc, ret_handle);
 }
 
 int hvd_barrier_async(const struct hvd_tensor *t,
@@ -564,11 +564,11 @@ int hvd_barrier_async(const struct hvd_tensor *t,
 int hvd_join_async(const struct hvd_tensor *t, hvd_handle *ret_handle)
 {
     struct call c;
-    int r = begin_in(&c, t, COLL_JOIN, 0);
+    int rc = begin_in(&c, t, COLL_JOIN, 0);
     struct device *d;
     struct err none = ERR_INIT;
 
-    if (r == 0 && c.t.device > 0) /* or there are no tensors on GPUs to come */
+    if (rc == 0 && c.t.device > 0) /* or there are no tensors on GPUs to come */
         (void)device_need(c.w->co, c.t.device, NULL, &d, &none);
-    return finish(&c, r, ret_handle);
+    return finish(&c, rc, ret_handle);
 }

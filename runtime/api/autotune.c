@@ -126,19 +126,19 @@ static bool load(struct coordinator *co, struct tuning *ret)
     AUTOFREE char *text = NULL;
     struct err err = ERR_INIT;
     size_t n = 0;
-    int r;
+    int rc;
 
     if (!path[0] || access(path, F_OK) != 0)
         return false;
-    r = fd_read_file(path, TUNE_FILE_MAX, &text, &n, &err);
-    if (r == 0 && strlen(text) != n)
-        r = err_set(&err, -EINVAL, "%.300s: has a NUL byte", path);
-    r = r < 0 ? r : tune_file_read(path, text, &f, &err);
-    if (r == 0 && (f.ranks != co->size || f.hosts != n_hosts(co)))
-        r = err_set(&err, -EINVAL,
-                    "%.300s: found with %u ranks on %u hosts, this world has %u on %u",
-                    path, f.ranks, f.hosts, co->size, n_hosts(co));
-    if (r < 0) {
+    rc = fd_read_file(path, TUNE_FILE_MAX, &text, &n, &err);
+    if (rc == 0 && strlen(text) != n)
+        rc = err_set(&err, -EINVAL, "%.300s: has a NUL byte", path);
+    rc = rc < 0 ? rc : tune_file_read(path, text, &f, &err);
+    if (rc == 0 && (f.ranks != co->size || f.hosts != n_hosts(co)))
+        rc = err_set(&err, -EINVAL,
+                     "%.300s: found with %u ranks on %u hosts, this world has %u on %u",
+                     path, f.ranks, f.hosts, co->size, n_hosts(co));
+    if (rc < 0) {
         log_warn(co->settings.is_autotuned
                      ? "a file of settings is not used, they are searched for anew"
                      : "a file of settings is not used, going on without",

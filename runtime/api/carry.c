@@ -36,13 +36,13 @@ int carry_post(struct coordinator *co,
                struct err *err)
 {
     uint64_t ticket, done;
-    int r = b->ops->post(b, batch, &ticket, err);
+    int rc = b->ops->post(b, batch, &ticket, err);
 
     for (;;) {
-        r = r < 0 ? r : b->ops->poll(b, &done, err);
-        if (r < 0 || done >= ticket)
-            return r;
-        r = coordinator_interrupted(co, err);
+        rc = rc < 0 ? rc : b->ops->poll(b, &done, err);
+        if (rc < 0 || done >= ticket)
+            return rc;
+        rc = coordinator_interrupted(co, err);
         (void)sched_yield();
     }
 }
@@ -73,19 +73,19 @@ int carry_pair(struct coordinator *co, uint32_t pair, struct err *err)
 {
     struct backend *child = NULL;
     uint32_t ranks[2];
-    int r;
+    int rc;
 
     pair_ranks(pair, ranks);
-    r = make_child(co, ranks, 2, &child, err);
-    if (r < 0)
+    rc = make_child(co, ranks, 2, &child, err);
+    if (rc < 0)
         (void)err_prefix(err, "send and receive of ranks %u and %u", ranks[0],
                          ranks[1]);
-    if (r < 0 || !child)
-        return r;
-    r = sets_add_pair(co->sets, pair, child);
-    if (r < 0) {
+    if (rc < 0 || !child)
+        return rc;
+    rc = sets_add_pair(co->sets, pair, child);
+    if (rc < 0) {
         co->backend->ops->close(child);
-        return err_set(err, r,
+        return err_set(err, rc,
                        "rank %u is out of memory for transfers of ranks %u "
                        "and %u",
                        co->rank, ranks[0], ranks[1]);
@@ -100,19 +100,19 @@ static int add_set(struct coordinator *co,
                    struct err *err)
 {
     struct backend *child = NULL;
-    int r = make_child(co, ranks, n, &child, err);
+    int rc = make_child(co, ranks, n, &child, err);
 
-    if (r < 0)
-        return r;
-    r = sets_add(co->sets, id, ranks, n, child, err);
-    if (r < 0) {
+    if (rc < 0)
+        return rc;
+    rc = sets_add(co->sets, id, ranks, n, child, err);
+    if (rc < 0) {
         if (child)
             co->backend->ops->close(child);
-        return r;
+        return rc;
     }
-    r = carry_device_set(co, id, err);
-    if (r < 0)
-        return r;
+    rc = carry_device_set(co, id, err);
+    if (rc < 0)
+        return rc;
     if (member_set_added(co->member, id, child != NULL) < 0)
         return err_set(err, -ENOMEM, "rank %u is out of memory for process set %u",
                        co->rank, set_number(id));
@@ -136,15 +136,15 @@ int carry_set(struct coordinator *co, const struct member_act *act, struct err *
 static int empty_set(struct coordinator *co, uint32_t id, struct err *err)
 {
     const struct process_set *set = sets_find(co->sets, id);
-    int r;
+    int rc;
 
     if (!set || !set->device_backend)
         return 0;
     co->gpu.ops->state_forget_set(device_of(co), id);
-    r = flights_drain(co, set->device_backend, 0, err);
-    if (r == 0) /* its buffers may be freed when it has gone */
+    rc = flights_drain(co, set->device_backend, 0, err);
+    if (rc == 0) /* its buffers may be freed when it has gone */
         carry_forget_set(co, set);
-    return r;
+    return rc;
 }
 
 static int change_sets(struct coordinator *co,
@@ -152,18 +152,18 @@ static int change_sets(struct coordinator *co,
                        const struct member_act *act,
                        struct err *err)
 {
-    int r;
+    int rc;
 
     if (op->req.coll == COLL_SET_ADD) {
         op->set_id = act->set_id;
         return add_set(co, op->ranks, op->n_ranks, act->set_id, err);
     }
-    r = empty_set(co, op->req.root, err);
-    r = r < 0 ? r : sets_remove(co->sets, op->req.root, err);
+    rc = empty_set(co, op->req.root, err);
+    rc = rc < 0 ? rc : sets_remove(co->sets, op->req.root, err);
     member_set_removed(co->member, op->req.root);
     if (co->codec_state)
         codec_state_forget_set(co->codec_state, op->req.root);
-    return r;
+    return rc;
 }
 
 /* --- batches --- */
@@ -214,7 +214,7 @@ static int prepare(struct coordinator *co,
 {
     const uint64_t *dim0 = act->counts;
     struct err why = ERR_INIT;
-    int r = 0;
+    int rc = 0;
 
     *ret_is_ours = true;
     if (!op_has_result(op))
@@ -222,22 +222,22 @@ static int prepare(struct coordinator *co,
     observe_allocate(co, op);
     if (op->req.coll == COLL_ALLTOALL) {
         *ret_is_ours = false; /* this much is the backend's */
-        r = learn_rows(co, op, set, err);
-        if (r < 0)
-            return r;
+        rc = learn_rows(co, op, set, err);
+        if (rc < 0)
+            return rc;
         *ret_is_ours = true;
         dim0 = co->rows;
-        r = op_make_send_counts(op, set->n);
+        rc = op_make_send_counts(op, set->n);
     } else if (request_has_counts(&op->req) && act->n_counts != set->n) {
         return err_set(err, -EPROTO,
                        "tensor \"%.200s\": counts of %u ranks in a set of %u",
                        op->req.name, act->n_counts, set->n);
     }
-    if (r == 0)
-        r = op_make_result(op, dim0, set->n, &why);
-    if (r < 0 && why.text[0])
-        return no_result(co, op, &why, r, err);
-    return r < 0 ? no_memory(co, &op->req, err) : 0;
+    if (rc == 0)
+        rc = op_make_result(op, dim0, set->n, &why);
+    if (rc < 0 && why.text[0])
+        return no_result(co, op, &why, rc, err);
+    return rc < 0 ? no_memory(co, &op->req, err) : 0;
 }
 
 static int fill_item(const struct member_item *from,
@@ -286,7 +286,7 @@ static int run_batch(struct coordinator *co,
     uint64_t n_zeros = bytes_of_zeros(act), at = 0, began_ns;
     AUTOFREE uint8_t *zeros = n_zeros > 0 ? mem_zalloc(n_zeros) : NULL;
     void *items = co->items;
-    int r = 0;
+    int rc = 0;
     struct batch batch = {.coll = q->coll,
                           .dtype = q->dtype,
                           .op = q->op,
@@ -295,27 +295,27 @@ static int run_batch(struct coordinator *co,
                           .postscale = q->postscale,
                           .n_items = q->coll == COLL_BARRIER ? 0 : act->n_items};
 
-    while (r == 0 && co->items_cap < act->n_items)
-        r = mem_grow(&items, co->items_cap, &co->items_cap, sizeof(*co->items),
-                     SIZE_MAX / 64);
+    while (rc == 0 && co->items_cap < act->n_items)
+        rc = mem_grow(&items, co->items_cap, &co->items_cap, sizeof(*co->items),
+                      SIZE_MAX / 64);
     co->items = items;
     *ret_is_ours = true;
-    if (r < 0 || (n_zeros > 0 && !zeros))
+    if (rc < 0 || (n_zeros > 0 && !zeros))
         return no_memory(co, q, err);
-    for (size_t i = 0; i < act->n_items && r == 0; i++)
-        r = fill_item(&act->items[i], &co->items[i], zeros, &at);
-    if (r < 0)
-        return err_set(err, r, "a tensor of impossible size was agreed");
+    for (size_t i = 0; i < act->n_items && rc == 0; i++)
+        rc = fill_item(&act->items[i], &co->items[i], zeros, &at);
+    if (rc < 0)
+        return err_set(err, rc, "a tensor of impossible size was agreed");
     batch.items = co->items;
     *ret_is_ours = false; /* of a NaN too: rank 0 hears it and tells all */
-    r = observe_transfer(co, act, &began_ns, err);
-    if (r < 0)
-        return r;
-    r = q->codec[0] ? carry_compressed(co, set, act, &batch, ret_is_ours, err)
-                    : carry_post(co, set->backend, &batch, err);
-    if (r == 0)
+    rc = observe_transfer(co, act, &began_ns, err);
+    if (rc < 0)
+        return rc;
+    rc = q->codec[0] ? carry_compressed(co, set, act, &batch, ret_is_ours, err)
+                     : carry_post(co, set->backend, &batch, err);
+    if (rc == 0)
         observe_transferred(co, act, set->n, began_ns);
-    return r;
+    return rc;
 }
 
 static void end_all(struct coordinator *co, const struct member_act *act)
@@ -339,33 +339,33 @@ int carry_run(struct coordinator *co,
     const struct request *q = act->items[0].req;
     struct op *op = act->items[0].op ? op_of(act->items[0].op) : NULL;
     struct process_set *set;
-    int r = 0;
+    int rc = 0;
 
     *ret_is_ours = true;
     observe_run(co, act);
     if (op && (q->coll == COLL_SET_ADD || q->coll == COLL_SET_REMOVE)) {
         *ret_is_ours = false;
-        r = change_sets(co, op, act, err);
+        rc = change_sets(co, op, act, err);
     } else {
         set = sets_find(co->sets, q->process_set);
         if (!set || !set->backend)
             return err_set(err, -EPROTO,
                            "tensor \"%.200s\": rank %u is not in process set %u",
                            q->name, co->rank, set_number(q->process_set));
-        for (size_t i = 0; i < act->n_items && r == 0; i++)
+        for (size_t i = 0; i < act->n_items && rc == 0; i++)
             if (act->items[i].op)
-                r = prepare(co, op_of(act->items[i].op), set, act, ret_is_ours, err);
-        if (r == 0 && q->coll == COLL_REGISTER) {
+                rc = prepare(co, op_of(act->items[i].op), set, act, ret_is_ours, err);
+        if (rc == 0 && q->coll == COLL_REGISTER) {
             *ret_is_ours = false;
             return carry_register(co, set, act, err);
         }
-        if (r == 0 && q->place == PLACE_CUDA)
+        if (rc == 0 && q->place == PLACE_CUDA)
             return carry_device(co, set, act, ret_is_ours, err);
-        if (r == 0)
-            r = run_batch(co, set, act, ret_is_ours, err);
+        if (rc == 0)
+            rc = run_batch(co, set, act, ret_is_ours, err);
     }
-    if (r < 0)
-        return r;
+    if (rc < 0)
+        return rc;
     autotune_batch(co, act);
     end_all(co, act);
     return 0;

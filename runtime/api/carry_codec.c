@@ -90,21 +90,21 @@ int carry_codec_plans(struct coordinator *co,
                       struct err *err)
 {
     struct codec codec;
-    int r = codec_parse("compression", act->items[0].req->codec, &codec, err);
+    int rc = codec_parse("compression", act->items[0].req->codec, &codec, err);
 
-    for (size_t i = 0; i < act->n_items && r == 0; i++) {
+    for (size_t i = 0; i < act->n_items && rc == 0; i++) {
         const struct request *q = act->items[i].req;
 
-        r = codec_plan(&codec, q->dtype, q->op, q->ndim, q->shape, n_members, &ret[i],
-                       err);
-        if (r < 0)
-            return r;
+        rc = codec_plan(&codec, q->dtype, q->op, q->ndim, q->shape, n_members, &ret[i],
+                        err);
+        if (rc < 0)
+            return rc;
         if (!ret[i].is_compressed)
             say_plain(co, q, &ret[i]);
         stats_add(&co->stats, STATS_CODEC_RAW, ret[i].raw_bytes);
         stats_add(&co->stats, STATS_CODEC_WIRE, ret[i].wire_bytes);
     }
-    return r;
+    return rc;
 }
 
 static int make_plans(struct coordinator *co,
@@ -114,10 +114,10 @@ static int make_plans(struct coordinator *co,
                       struct err *err)
 {
     uint64_t sum = ALIGN;
-    int r = carry_codec_plans(co, act, n_members, w->plans, err);
+    int rc = carry_codec_plans(co, act, n_members, w->plans, err);
 
-    if (r < 0)
-        return r;
+    if (rc < 0)
+        return rc;
     for (size_t i = 0; i < w->n; i++)
         if (w->plans[i].is_compressed)
             sum += aligned(w->plans[i].scratch_bytes);
@@ -217,21 +217,21 @@ static int run_round(struct coordinator *co,
                      bool *ret_is_ours,
                      struct err *err)
 {
-    int r = 0, any = 0;
+    int rc = 0, any = 0;
 
     *ret_is_ours = true;
-    for (size_t i = 0; i < w->n && r >= 0; i++) {
-        r = w->plans[i].is_compressed ? codec_next(&w->runs[i], &w->steps[i], err) : 0;
-        w->has_step[i] = r > 0;
-        any |= r > 0;
+    for (size_t i = 0; i < w->n && rc >= 0; i++) {
+        rc = w->plans[i].is_compressed ? codec_next(&w->runs[i], &w->steps[i], err) : 0;
+        w->has_step[i] = rc > 0;
+        any |= rc > 0;
     }
-    if (r < 0)
-        return r;
+    if (rc < 0)
+        return rc;
     *ret_is_ours = false;
     for (size_t i = 0; i < w->n; i++) {
-        r = w->has_step[i] ? post_steps(co, set, w, i, err) : 0;
-        if (r < 0)
-            return r;
+        rc = w->has_step[i] ? post_steps(co, set, w, i, err) : 0;
+        if (rc < 0)
+            return rc;
     }
     return any;
 }
@@ -255,31 +255,31 @@ int carry_compressed(struct coordinator *co,
                      struct err *err)
 {
     CLEANUP(work_release) struct work w;
-    int r = work_init(&w, act->n_items);
+    int rc = work_init(&w, act->n_items);
 
     *ret_is_ours = true;
-    if (r == 0 && !co->codec_state)
-        r = codec_state_new(co->settings.codec_bytes, kernel_has_wide(),
-                            &co->codec_state);
-    if (r < 0)
-        return err_set(err, r, "rank %u is out of memory for compression", co->rank);
-    r = make_plans(co, &w, act, set->n, err);
-    if (r < 0)
-        return r;
+    if (rc == 0 && !co->codec_state)
+        rc = codec_state_new(co->settings.codec_bytes, kernel_has_wide(),
+                             &co->codec_state);
+    if (rc < 0)
+        return err_set(err, rc, "rank %u is out of memory for compression", co->rank);
+    rc = make_plans(co, &w, act, set->n, err);
+    if (rc < 0)
+        return rc;
     *ret_is_ours = false;
-    r = post_plain(co, set, &w, batch, err);
-    if (r == 0) {
+    rc = post_plain(co, set, &w, batch, err);
+    if (rc == 0) {
         *ret_is_ours = true;
-        r = begin_runs(co, set, &w, act, batch, err);
+        rc = begin_runs(co, set, &w, act, batch, err);
     }
-    while (r == 0 || r == 1) {
-        r = run_round(co, set, &w, ret_is_ours, err);
-        if (r == 0)
+    while (rc == 0 || rc == 1) {
+        rc = run_round(co, set, &w, ret_is_ours, err);
+        if (rc == 0)
             break;
     }
     for (size_t i = 0; i < w.n; i++)
         if (w.runs[i].state) /* it was begun */
             codec_cancel(&w.runs[i]);
     say_evicted(co);
-    return r;
+    return rc;
 }

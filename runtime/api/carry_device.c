@@ -63,12 +63,12 @@ int carry_device_set(struct coordinator *co, uint32_t id, struct err *err)
 {
     struct backend *world = sets_find(co->sets, 0)->device_backend;
     struct process_set *set = sets_find(co->sets, id);
-    int r;
+    int rc;
 
     if (!world)
         return 0;
-    r = co->gpu.ops->comm_split(world, set->ranks, set->n, &set->device_backend, err);
-    return r == -ENOTSUP ? 0 : r; /* on all ranks: it is opened at its first batch */
+    rc = co->gpu.ops->comm_split(world, set->ranks, set->n, &set->device_backend, err);
+    return rc == -ENOTSUP ? 0 : rc; /* on all ranks: it is opened at its first batch */
 }
 
 /* What the caller's alloc gave may be in use in its stream until now. The seat does not
@@ -77,15 +77,15 @@ static int record_again(struct coordinator *co, struct op *op, struct err *err)
 {
     struct device_event *e;
     void *stream = op->stream;
-    int r;
+    int rc;
 
     if (!op->alloc || op->owns_result || !op->result)
         return 0;
     if (stream == DEVICE_STREAM_ALL)
         stream = DEVICE_STREAM_ALL_LATER;
-    r = co->gpu.ops->record(device_of(co), stream, &e, err);
-    if (r < 0)
-        return r;
+    rc = co->gpu.ops->record(device_of(co), stream, &e, err);
+    if (rc < 0)
+        return rc;
     co->gpu.ops->event_unref(op->ready);
     op->ready = e;
     return 0;
@@ -145,17 +145,17 @@ static bool has_callback(const struct member_act *act)
 static int fill(struct coordinator *co, const struct member_act *act, struct err *err)
 {
     void *items = co->items;
-    int r = 0;
+    int rc = 0;
 
-    while (r == 0 && co->items_cap < act->n_items)
-        r = mem_grow(&items, co->items_cap, &co->items_cap, sizeof(*co->items),
-                     SIZE_MAX / 64);
+    while (rc == 0 && co->items_cap < act->n_items)
+        rc = mem_grow(&items, co->items_cap, &co->items_cap, sizeof(*co->items),
+                      SIZE_MAX / 64);
     co->items = items;
-    if (r < 0)
+    if (rc < 0)
         return err_set(err, -ENOMEM, "rank %u is out of memory for a batch", co->rank);
-    for (size_t i = 0; i < act->n_items && r == 0; i++)
-        r = fill_item(co, &act->items[i], &co->items[i], err);
-    return r;
+    for (size_t i = 0; i < act->n_items && rc == 0; i++)
+        rc = fill_item(co, &act->items[i], &co->items[i], err);
+    return rc;
 }
 
 static void drop_ready(struct coordinator *co, const struct member_act *act)
@@ -198,16 +198,16 @@ static int open_codec(struct coordinator *co,
         mine.how = 0;
         memcpy(mine.why, why.text, strnlen(why.text, sizeof(mine.why) - 1));
     }
-    int r = carry_verdicts(co, set, &mine, all, err);
-    for (uint32_t m = 0; m < set->n && r == 0; m++)
+    int rc = carry_verdicts(co, set, &mine, all, err);
+    for (uint32_t m = 0; m < set->n && rc == 0; m++)
         if (!all[m].how)
             return err_set(err, -ENOTSUP,
                            "compression %s of GPU tensors: rank %u (host %s): %s",
                            codec_name(id), set->ranks[m],
                            co->members[set->ranks[m]].host, all[m].why);
-    if (r == 0)
+    if (rc == 0)
         set->codecs |= 1u << id;
-    return r;
+    return rc;
 }
 
 /* -ENOTSUP: of a codec, the same on all members. */
@@ -221,7 +221,7 @@ static int post(struct coordinator *co,
     struct backend *b = set->device_backend;
     AUTOFREE struct codec_plan *plans = NULL;
     AUTOFREE const char **names = NULL;
-    int r;
+    int rc;
 
     if (!act->items[0].req->codec[0])
         return b->ops->post(b, batch, ret_ticket, err);
@@ -230,13 +230,13 @@ static int post(struct coordinator *co,
     if (!plans || !names)
         return err_set(err, -ENOMEM, "rank %u is out of memory for compression",
                        co->rank);
-    r = carry_codec_plans(co, act, set->n, plans, err);
-    r = r < 0 ? r : open_codec(co, set, plans, act->n_items, err);
+    rc = carry_codec_plans(co, act, set->n, plans, err);
+    rc = rc < 0 ? rc : open_codec(co, set, plans, act->n_items, err);
     for (size_t i = 0; i < act->n_items; i++)
         names[i] = act->items[i].req->name;
-    return r < 0 ? r
-                 : co->gpu.ops->post_codec(b, batch, names, set->id, plans, ret_ticket,
-                                           err);
+    return rc < 0 ? rc
+                  : co->gpu.ops->post_codec(b, batch, names, set->id, plans, ret_ticket,
+                                            err);
 }
 
 /* All members come to the same: the tensors end, the world goes on. */
@@ -276,32 +276,32 @@ int carry_device(struct coordinator *co,
                           .n_items = act->n_items};
     AUTOFREE struct flight *flight = flight_new(act, set->n); /* nothing fails later */
     struct backend *b;
-    int r;
+    int rc;
 
     *ret_is_ours = false;
     if (!flight)
         return err_set(err, -ENOMEM, "rank %u is out of memory for a batch", co->rank);
-    r = carry_open_comm(co, set, act, err);
-    r = r < 0 ? r : flights_drain(co, NULL, FLIGHTS_MAX - 1, err);
-    if (r < 0)
-        return r;
+    rc = carry_open_comm(co, set, act, err);
+    rc = rc < 0 ? rc : flights_drain(co, NULL, FLIGHTS_MAX - 1, err);
+    if (rc < 0)
+        return rc;
     *ret_is_ours = true;
-    r = fill(co, act, err);
-    if (r < 0)
-        return r;
+    rc = fill(co, act, err);
+    if (rc < 0)
+        return rc;
     *ret_is_ours = false;
     batch.items = co->items;
     b = set->device_backend;
     flight->began_ns = observe_posted(co, act);
     if (co->settings.nancheck)
-        r = co->gpu.ops->post_check(b, &batch, err);
-    r = r < 0 ? r : post(co, set, act, &batch, &flight->ticket, err);
-    if (r == -ENOTSUP && q->codec[0]) {
+        rc = co->gpu.ops->post_check(b, &batch, err);
+    rc = rc < 0 ? rc : post(co, set, act, &batch, &flight->ticket, err);
+    if (rc == -ENOTSUP && q->codec[0]) {
         refuse(co, act, err ? err->text : "");
         return 0;
     }
-    if (r < 0)
-        return r;
+    if (rc < 0)
+        return rc;
     drop_ready(co, act);
     *ret_is_ours = true;
     flight_add(co, TAKE(flight), b, act);

@@ -65,10 +65,10 @@ int carry_verdicts(struct coordinator *co,
         return err_set(err, -ENOMEM, "rank %u is out of memory", co->rank);
     for (uint32_t i = 0; i < set->n; i++)
         counts[i] = sizeof(*mine);
-    int r = carry_post(co, set->backend, &batch, err);
-    for (uint32_t i = 0; i < set->n && r == 0; i++)
+    int rc = carry_post(co, set->backend, &batch, err);
+    for (uint32_t i = 0; i < set->n && rc == 0; i++)
         ret[i].why[sizeof(ret[i].why) - 1] = 0;
-    return r;
+    return rc;
 }
 
 /* 0: all could. Above: it ends with -status, and `why` says who could not. */
@@ -81,11 +81,11 @@ static int judge(struct coordinator *co,
 {
     AUTOFREE struct verdict *all = mem_calloc(set->n, sizeof(*all));
     char name[NAME_SHOWN_MAX];
-    int r =
+    int rc =
         all ? carry_verdicts(co, set, mine, all, err)
             : err_set(err, -ENOMEM, "rank %u is out of memory for a buffer", co->rank);
 
-    for (uint32_t i = 0; i < set->n && r == 0; i++) {
+    for (uint32_t i = 0; i < set->n && rc == 0; i++) {
         if (all[i].how == GOOD)
             continue;
         (void)err_set(why, -EINVAL,
@@ -95,7 +95,7 @@ static int judge(struct coordinator *co,
                       co->members[set->ranks[i]].host, all[i].why);
         return all[i].how == CANNOT ? -HVD_UNSUPPORTED : -HVD_INVALID_ARGUMENT;
     }
-    return r;
+    return rc;
 }
 
 static int
@@ -109,27 +109,27 @@ add(struct coordinator *co, struct process_set *set, struct op *op, struct err *
     struct verdict mine = {.how = GOOD};
     struct err why = ERR_INIT;
     void *p = (void *)region.at;
-    int r = check(co, op, region.number, &why);
+    int rc = check(co, op, region.number, &why);
 
-    r = r < 0 ? r
-              : co->gpu.ops->buffer_register(set->device_backend, p, op->bytes, &why);
-    if (r < 0 && r != -ENOTSUP && r != -EIO && r != -ENOMEM && r != -E2BIG
-        && r != -EEXIST && r != -EBUSY)
-        return err_set(err, r, "%s", why.text); /* the device, or the world */
-    if (r < 0) {
-        mine.how = r == -ENOTSUP || r == -EIO || r == -ENOMEM ? CANNOT : REFUSED;
+    rc = rc < 0 ? rc
+                : co->gpu.ops->buffer_register(set->device_backend, p, op->bytes, &why);
+    if (rc < 0 && rc != -ENOTSUP && rc != -EIO && rc != -ENOMEM && rc != -E2BIG
+        && rc != -EEXIST && rc != -EBUSY)
+        return err_set(err, rc, "%s", why.text); /* the device, or the world */
+    if (rc < 0) {
+        mine.how = rc == -ENOTSUP || rc == -EIO || rc == -ENOMEM ? CANNOT : REFUSED;
         memcpy(mine.why, why.text, strnlen(why.text, sizeof(mine.why) - 1));
     }
-    r = judge(co, set, op, &mine, &why, err);
-    if (r < 0)
-        return r;
-    if (r > 0 && mine.how == GOOD)
+    rc = judge(co, set, op, &mine, &why, err);
+    if (rc < 0)
+        return rc;
+    if (rc > 0 && mine.how == GOOD)
         co->gpu.ops->buffer_forget(set->device_backend, p);
-    if (r == 0) {
+    if (rc == 0) {
         set->last_region = region.number;
         regions_add(&co->regions, &region);
     }
-    carry_finish(co, op, -r, r == 0 ? NULL : why.text);
+    carry_finish(co, op, -rc, rc == 0 ? NULL : why.text);
     return 0;
 }
 
@@ -139,10 +139,10 @@ static int forget(struct coordinator *co,
                   struct err *err)
 {
     struct region region;
-    int r = flights_drain(co, set->device_backend, 0, err);
+    int rc = flights_drain(co, set->device_backend, 0, err);
 
-    if (r < 0)
-        return r;
+    if (rc < 0)
+        return rc;
     if (!regions_get(&co->regions, set->id, op->req.root, &region)) {
         carry_finish(co, op, HVD_INVALID_ARGUMENT,
                      "the buffer is not registered any more");
@@ -172,13 +172,13 @@ int carry_register(struct coordinator *co,
                    struct err *err)
 {
     struct op *op = act->items[0].op ? op_of(act->items[0].op) : NULL;
-    int r = op ? carry_open_comm(co, set, act, err)
-               : err_set(err, -EPROTO, "a buffer of none was agreed");
+    int rc = op ? carry_open_comm(co, set, act, err)
+                : err_set(err, -EPROTO, "a buffer of none was agreed");
 
-    if (r < 0)
-        return r;
-    r = op->req.root > 0 ? forget(co, set, op, err) : add(co, set, op, err);
-    if (r == 0)
+    if (rc < 0)
+        return rc;
+    rc = op->req.root > 0 ? forget(co, set, op, err) : add(co, set, op, err);
+    if (rc == 0)
         coordinator_wake_sleepers(co);
-    return r;
+    return rc;
 }

@@ -120,12 +120,13 @@ static void sleep_beside_seat(struct coordinator *co,
 {
     struct timespec ts =
         clock_timespec(earlier(deadline_ns, clock_now_ns() + FOREVER_NS));
-    int r = 0;
+    int rc = 0;
 
     (void)pthread_mutex_lock(&co->lock);
     atomic_fetch_add(&co->n_sleepers, 1);
-    while (r == 0 && atomic_load(&co->seat) != 0 && (!op || !op_has_come_to(op, state)))
-        r = pthread_cond_timedwait(&co->done_cond, &co->lock, &ts);
+    while (rc == 0 && atomic_load(&co->seat) != 0
+           && (!op || !op_has_come_to(op, state)))
+        rc = pthread_cond_timedwait(&co->done_cond, &co->lock, &ts);
     atomic_fetch_sub(&co->n_sleepers, 1);
     (void)pthread_mutex_unlock(&co->lock);
 }
@@ -221,10 +222,10 @@ int coordinator_submit(struct coordinator *co,
                        uint32_t n,
                        struct err *err)
 {
-    int r = tensor_queue_push(&co->queue, ops, n, err);
+    int rc = tensor_queue_push(&co->queue, ops, n, err);
 
-    if (r < 0)
-        return r;
+    if (rc < 0)
+        return rc;
     end_doze(co);
     if (atomic_load(&co->n_polling) > 0)
         control_wake(co->control);
@@ -479,18 +480,18 @@ void coordinator_unref(struct coordinator *co)
 int coordinator_start(struct coordinator *co, struct err *err)
 {
     sigset_t all, old;
-    int r;
+    int rc;
 
     autotune_start(co);
     atomic_store(&co->life, (int)life_next(LIFE_JOINING, LIFE_EV_JOINED));
     atomic_fetch_add(&co->refs, 1); /* the thread's */
     (void)sigfillset(&all);         /* signals belong to the host program's threads */
     (void)pthread_sigmask(SIG_SETMASK, &all, &old);
-    r = pthread_create(&co->thread, NULL, background, co);
+    rc = pthread_create(&co->thread, NULL, background, co);
     (void)pthread_sigmask(SIG_SETMASK, &old, NULL);
-    if (r != 0) {
+    if (rc != 0) {
         coordinator_unref(co);
-        return err_errno(err, r, "cannot start the coordinator's thread");
+        return err_errno(err, rc, "cannot start the coordinator's thread");
     }
     co->has_thread = true;
     observe_start(co);
@@ -501,7 +502,7 @@ static bool stop_thread(struct coordinator *co, uint64_t deadline_ns)
 {
     struct timespec ts = clock_timespec(deadline_ns);
     bool stopped;
-    int r = 0;
+    int rc = 0;
 
     if (!co->has_thread)
         return true;
@@ -511,8 +512,8 @@ static bool stop_thread(struct coordinator *co, uint64_t deadline_ns)
     (void)pthread_mutex_unlock(&co->lock);
     control_wake(co->control);
     (void)pthread_mutex_lock(&co->lock);
-    while (!co->has_stopped && r == 0)
-        r = pthread_cond_timedwait(&co->done_cond, &co->lock, &ts);
+    while (!co->has_stopped && rc == 0)
+        rc = pthread_cond_timedwait(&co->done_cond, &co->lock, &ts);
     stopped = co->has_stopped;
     (void)pthread_mutex_unlock(&co->lock);
     (void)(stopped ? pthread_join(co->thread, NULL) : pthread_detach(co->thread));

@@ -154,7 +154,7 @@ static int open_device(struct coordinator *co, int ordinal, struct err *err)
                               .wake = wake,
                               .arg = co};
     struct device *d;
-    int r;
+    int rc;
 
     if (!hosts || !host_of)
         return err_set(err, -ENOMEM, "out of memory");
@@ -164,10 +164,10 @@ static int open_device(struct coordinator *co, int ordinal, struct err *err)
         number_hosts(co, hosts, host_of);
     (void)own_folder(folder, sizeof(folder)); /* else nothing is bundled */
     take_settings(&co->settings.gpu, &c);
-    r = w->ops->open(&c, ordinal, &d, err);
-    if (r == 0) /* pairs with device_of */
+    rc = w->ops->open(&c, ordinal, &d, err);
+    if (rc == 0) /* pairs with device_of */
         atomic_store_explicit(&w->d, d, memory_order_release);
-    return r;
+    return rc;
 }
 
 /* Under the lock. */
@@ -175,12 +175,12 @@ static int open_first(struct coordinator *co, int ordinal, struct err *err)
 {
     struct world_device *w = &co->gpu;
     struct err why = ERR_INIT;
-    int r;
+    int rc;
 
     if (!w->is_refused && !device_of(co)) {
-        r = open_device(co, ordinal, &why);
-        w->is_refused = r < 0;
-        if (r < 0)
+        rc = open_device(co, ordinal, &why);
+        w->is_refused = rc < 0;
+        if (rc < 0)
             (void)snprintf(w->problem, sizeof(w->problem), "%s", why.text);
     }
     return w->is_refused ? err_set(err, HVD_INVALID_ARGUMENT, "%s", w->problem) : 0;
@@ -240,16 +240,16 @@ int device_need(struct coordinator *co,
 {
     struct world_device *w = &co->gpu;
     struct device *d = device_of(co);
-    int r = 0, has;
+    int rc = 0, has;
 
     if (!d || ordinal == HVD_DEVICE_OF_POINTER) {
         (void)pthread_mutex_lock(&w->lock);
-        r = find_row(co, err);
-        r = r < 0 ? r : choose(co, p, &ordinal, err);
-        r = r < 0 ? r : open_first(co, ordinal, err);
+        rc = find_row(co, err);
+        rc = rc < 0 ? rc : choose(co, p, &ordinal, err);
+        rc = rc < 0 ? rc : open_first(co, ordinal, err);
         (void)pthread_mutex_unlock(&w->lock);
-        if (r < 0)
-            return r;
+        if (rc < 0)
+            return rc;
         d = device_of(co);
     }
     has = w->ops->ordinal(d);

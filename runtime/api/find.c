@@ -33,13 +33,13 @@ static const char *env_get(void *arg, const char *name)
 
 int find_listen(uint16_t port, int *ret_fd, uint16_t *ret_port, struct err *err)
 {
-    int r = tcp_listen("::", port, ret_fd, ret_port, err);
+    int rc = tcp_listen("::", port, ret_fd, ret_port, err);
 
-    if (r < 0) /* a machine without IPv6 */
-        r = tcp_listen("0.0.0.0", port, ret_fd, ret_port, err);
-    if (r < 0)
+    if (rc < 0) /* a machine without IPv6 */
+        rc = tcp_listen("0.0.0.0", port, ret_fd, ret_port, err);
+    if (rc < 0)
         (void)err_prefix(err, "rank 0 serves the rendezvous"); /* r is returned */
-    return r;
+    return rc;
 }
 
 /* --- by the launcher's channel --- */
@@ -53,16 +53,16 @@ static int offer(const struct contract *c,
                  size_t size,
                  struct err *err)
 {
-    int r;
+    int rc;
 
     if (c->told != TOLD_NOTHING && c->place.rank != 0)
         return 0;
-    r = addr_list(c->iface, ret_addrs, size, err);
-    if (r == 0)
-        r = find_listen(0, &m->listen_fd, ret_port, err);
-    if (r == 0)
+    rc = addr_list(c->iface, ret_addrs, size, err);
+    if (rc == 0)
+        rc = find_listen(0, &m->listen_fd, ret_port, err);
+    if (rc == 0)
         m->has_listener = true;
-    return r;
+    return rc;
 }
 
 static void drop_listener(struct meeting *m)
@@ -78,15 +78,15 @@ static int ask_channel(struct world *w, struct meeting *m, struct err *err)
     struct contract *c = &w->contract;
     char addrs[HOST_NAME_MAX_BYTES] = "";
     uint16_t port = 0;
-    int r = offer(c, m, &port, addrs, sizeof(addrs), err);
+    int rc = offer(c, m, &port, addrs, sizeof(addrs), err);
 
-    if (r == 0)
-        r = bootstrap_meet(c, port, addrs, w->start_deadline_ns, &m->boot, &m->token,
-                           err);
-    if (r < 0 || c->place.rank != 0 || c->place.size == 1)
+    if (rc == 0)
+        rc = bootstrap_meet(c, port, addrs, w->start_deadline_ns, &m->boot, &m->token,
+                            err);
+    if (rc < 0 || c->place.rank != 0 || c->place.size == 1)
         drop_listener(m);
-    if (r < 0)
-        return r;
+    if (rc < 0)
+        return rc;
     m->has_token = true;
     m->has_found = true;
     m->found = *c;
@@ -99,7 +99,7 @@ static int ask_channel(struct world *w, struct meeting *m, struct err *err)
 static int meet_by_channel(struct world *w, struct meeting *m, struct err *err)
 {
     struct contract *c = &w->contract;
-    int r;
+    int rc;
 
     if (c->channel == CHANNEL_NONE || (c->told == TOLD_ALL && c->place.size == 1))
         return 0;
@@ -112,10 +112,10 @@ static int meet_by_channel(struct world *w, struct meeting *m, struct err *err)
                        "the ranks of %s can meet once only, and the last hvd.init() of "
                        "this rank failed there: start the job again",
                        launcher_name(c->launcher));
-    r = ask_channel(w, m, err);
-    m->has_tried = r != -ENOENT;
+    rc = ask_channel(w, m, err);
+    m->has_tried = rc != -ENOENT;
     if (m->has_tried)
-        return r;
+        return rc;
     if (!c->rdv_host[0])
         return err_prefix(err, "ranks of %s need its %s here",
                           launcher_name(c->launcher),
@@ -168,9 +168,9 @@ static int find_token(struct world *w, struct meeting *m, struct err *err)
         return 0;
     warn_weak(c, m);
     if (c->token_source == TOKEN_FD && !m->has_token) {
-        int r = token_from_contract(c, &m->token, err);
-        if (r < 0)
-            return r;
+        int rc = token_from_contract(c, &m->token, err);
+        if (rc < 0)
+            return rc;
         m->has_token = true;
     }
     if (c->token_source != TOKEN_FD && c->token_source != TOKEN_CHANNEL)
@@ -196,27 +196,27 @@ int find_place(struct world *w,
 {
     const struct contract *c = &w->contract;
     char why[512] = "";
-    int r = settings_read(env_get, NULL, &w->settings, err);
+    int rc = settings_read(env_get, NULL, &w->settings, err);
 
-    if (r < 0)
-        return r;
+    if (rc < 0)
+        return rc;
     log_set_level(w->settings.log_level);
     log_set_time(w->settings.has_log_time);
     w->start_deadline_ns =
         clock_now_ns()
         + (start_timeout_ns > 0 ? start_timeout_ns : w->settings.start_timeout_ns);
-    r = discover(env_get, NULL, &w->contract, why, sizeof(why), err);
-    if (r < 0)
-        return r;
+    rc = discover(env_get, NULL, &w->contract, why, sizeof(why), err);
+    if (rc < 0)
+        return rc;
     set_log_tag(c);
     log_info("found this process' place", "%s", why);
-    r = meet_by_channel(w, m, err);
-    if (r < 0)
-        return r;
+    rc = meet_by_channel(w, m, err);
+    if (rc < 0)
+        return rc;
     set_log_tag(c);
-    r = settings_set_core(&w->settings, c->place.local_rank, c->place.local_size, err);
-    if (r < 0)
-        return r;
+    rc = settings_set_core(&w->settings, c->place.local_rank, c->place.local_size, err);
+    if (rc < 0)
+        return rc;
     if (c->place.rank == 0 && !m->has_said)
         settings_say(env_get, NULL, environ);
     m->has_said = true;

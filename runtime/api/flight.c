@@ -119,16 +119,16 @@ int flights_retire(struct coordinator *co, struct err *err)
     struct flight **link = &all->head, *last = NULL, *f;
     const struct backend *asked = NULL;
     uint64_t done = 0;
-    int r = 0, any = 0;
+    int rc = 0, any = 0;
 
     while ((f = *link)) {
         if (f->b != asked) {
-            r = f->b->ops->poll(f->b, &done, err);
+            rc = f->b->ops->poll(f->b, &done, err);
             asked = f->b;
         }
-        if (r == -EDOM)
-            r = tell_nonfinite(co, f, err);
-        if (r < 0)
+        if (rc == -EDOM)
+            rc = tell_nonfinite(co, f, err);
+        if (rc < 0)
             break;
         if (f->ticket > done) {
             last = f;
@@ -144,7 +144,7 @@ int flights_retire(struct coordinator *co, struct err *err)
     }
     if (any)
         coordinator_wake_sleepers(co);
-    return r < 0 ? r : any;
+    return rc < 0 ? rc : any;
 }
 
 /* --- what does not end --- */
@@ -222,19 +222,19 @@ int flights_drain(struct coordinator *co,
                   struct err *err)
 {
     uint64_t since_ns = clock_now_ns();
-    int r = 0;
+    int rc = 0;
 
-    while (r >= 0 && count(&co->flights, b) > n) {
-        r = flights_retire(co, err);
-        if (r > 0)
+    while (rc >= 0 && count(&co->flights, b) > n) {
+        rc = flights_retire(co, err);
+        if (rc > 0)
             since_ns = clock_now_ns();
-        if (r != 0)
+        if (rc != 0)
             continue;
-        r = coordinator_interrupted(co, err);
-        if (r == 0)
+        rc = coordinator_interrupted(co, err);
+        if (rc == 0)
             rest(co, since_ns);
     }
-    return r < 0 ? r : 0;
+    return rc < 0 ? rc : 0;
 }
 
 void flights_fail(struct coordinator *co, int status, const char *text)

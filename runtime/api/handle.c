@@ -23,20 +23,20 @@ int handles_add(struct handles *h, struct op *op, hvd_handle *ret)
 {
     struct handle_slot *s;
     uint32_t i;
-    int r = 0;
+    int rc = 0;
 
     (void)pthread_mutex_lock(&h->lock);
     if (h->free_head == 0) {
         void *v = h->v;
 
-        r = mem_grow(&v, h->n, &h->cap, sizeof(*h->v), HANDLES_MAX);
-        if (r == 0) {
+        rc = mem_grow(&v, h->n, &h->cap, sizeof(*h->v), HANDLES_MAX);
+        if (rc == 0) {
             h->v = v;
             h->v[h->n] = (struct handle_slot){0};
             h->free_head = (uint32_t)++h->n;
         }
     }
-    if (r == 0) {
+    if (rc == 0) {
         i = h->free_head - 1;
         s = &h->v[i];
         h->free_head = s->next_free;
@@ -45,7 +45,7 @@ int handles_add(struct handles *h, struct op *op, hvd_handle *ret)
         *ret = (hvd_handle)((s->serial << SLOT_BITS | i) + 1);
     }
     (void)pthread_mutex_unlock(&h->lock);
-    return r;
+    return rc;
 }
 
 static struct handle_slot *find(struct handles *h, hvd_handle handle)

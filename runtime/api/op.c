@@ -207,14 +207,14 @@ count_rows(struct op *op, const uint64_t *dim0, uint32_t n, uint64_t *ret_rows)
 
 static int take_own(struct op *op, size_t bytes, struct err *err)
 {
-    int r = 0;
+    int rc = 0;
 
     if (op->gpu)
-        r = op->gpu->alloc(device_of(op->co), bytes, &op->result, &op->given, err);
+        rc = op->gpu->alloc(device_of(op->co), bytes, &op->result, &op->given, err);
     else
         op->result = mem_alloc(bytes);
-    op->owns_result = r == 0 && op->result;
-    return op->owns_result || r < 0 ? r : -ENOMEM;
+    op->owns_result = rc == 0 && op->result;
+    return op->owns_result || rc < 0 ? rc : -ENOMEM;
 }
 
 static int take_memory(struct op *op, uint64_t bytes, struct err *err)
@@ -233,10 +233,10 @@ int op_make_result(struct op *op, const uint64_t *dim0, uint32_t n, struct err *
 {
     bool is_bystander = op->req.coll == COLL_GATHER && op->me != op->root;
     uint64_t rows = 0, bytes, count;
-    int r = count_rows(op, dim0, n, &rows);
+    int rc = count_rows(op, dim0, n, &rows);
 
-    if (r < 0)
-        return r;
+    if (rc < 0)
+        return rc;
     if (is_bystander)
         rows = 0;
     if (__builtin_mul_overflow(rows, row_size(op), &count)

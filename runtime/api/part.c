@@ -67,16 +67,16 @@ static int move_files(struct world *w, struct err *err)
 {
     struct settings *s = &w->settings;
     const uint32_t rank = w->part.ranks[0];
-    int r = move_file(s->timeline, sizeof(s->timeline), rank, err);
+    int rc = move_file(s->timeline, sizeof(s->timeline), rank, err);
 
-    return r < 0 ? r : move_file(s->autotune_log, sizeof(s->autotune_log), rank, err);
+    return rc < 0 ? rc : move_file(s->autotune_log, sizeof(s->autotune_log), rank, err);
 }
 
 int part_choose(struct world *w, const struct part_ranks *ranks, struct err *err)
 {
     struct place *place = &w->contract.place;
     uint32_t n = (uint32_t)ranks->n;
-    int r;
+    int rc;
 
     if (n == 0 || is_all(ranks, w->job.size))
         return 0;
@@ -85,9 +85,9 @@ int part_choose(struct world *w, const struct part_ranks *ranks, struct err *err
         return err_set(err, -ENOMEM, "out of memory for a list of %u ranks", n);
     for (uint32_t i = 0; i < n; i++)
         v[i] = (uint32_t)ranks->v[i]; /* a negative one is no rank either */
-    r = rdv_ranks_check(v, n, w->job.rank, w->job.size, err);
-    if (r < 0)
-        return r;
+    rc = rdv_ranks_check(v, n, w->job.rank, w->job.size, err);
+    if (rc < 0)
+        return rc;
     *place = (struct place){.size = n};
     while (v[place->rank] != w->job.rank) /* checked: it is there */
         place->rank++;
@@ -154,7 +154,7 @@ static bool is_homogeneous(struct card_place *v, uint32_t n)
 int part_find_place(struct world *w, struct err *err)
 {
     AUTOFREE struct card_place *v = NULL;
-    int r;
+    int rc;
 
     if (!w->part.ranks)
         return 0;
@@ -165,10 +165,10 @@ int part_find_place(struct world *w, struct err *err)
         key_of_host(w->members[i].host, v[i].host);
         v[i].local_rank = CARD_NO_LOCAL;
     }
-    r = card_find_place(v, &w->contract.place, err);
-    if (r == 0)
+    rc = card_find_place(v, &w->contract.place, err);
+    if (rc == 0)
         w->is_homogeneous = is_homogeneous(v, w->part.n);
-    return r;
+    return rc;
 }
 
 /* --- rounds --- */

@@ -236,27 +236,27 @@ static int init_locked(uint64_t start_timeout_ns,
                        struct err *err)
 {
     struct world *w;
-    int r;
+    int rc;
 
     if (runtime_get(&w, NULL) == 0) {
-        r = is_asked_for(w, ranks, err);
+        rc = is_asked_for(w, ranks, err);
         runtime_put(w);
-        return r;
+        return rc;
     }
     if (!runtime.has_handlers
         && (pthread_atfork(before_fork, after_fork_parent, after_fork_child) != 0
             || on_exit(let_the_cause_go_first, NULL) != 0))
         return err_set(err, HVD_NO_MEMORY, "out of memory");
     runtime.has_handlers = true;
-    r = world_form(start_timeout_ns, ranks, &runtime.meeting, &w, err);
-    if (r < 0) {
-        err->code = to_status(r);
+    rc = world_form(start_timeout_ns, ranks, &runtime.meeting, &w, err);
+    if (rc < 0) {
+        err->code = to_status(rc);
         return err->code;
     }
-    r = world_add_static_sets(w, sets, err);
-    if (r < 0) {
+    rc = world_add_static_sets(w, sets, err);
+    if (rc < 0) {
         leave_world(w, LEAVE_SHUTDOWN, SHUTDOWN_LIMIT_NS);
-        return r;
+        return rc;
     }
     atomic_store_explicit(&runtime.has_judge,
                           w->contract.launcher == LAUNCHER_RINGMASTER
@@ -273,16 +273,16 @@ int runtime_init(uint64_t start_timeout_ns,
                  const struct static_sets *sets,
                  struct err *err)
 {
-    int r;
+    int rc;
 
     if (runtime_is_forked())
         return forked(err);
     if (op_in_callback())
         return err_set(err, HVD_INVALID_ARGUMENT, "hvd_init: called inside a callback");
     (void)pthread_mutex_lock(&runtime.life_lock);
-    r = init_locked(start_timeout_ns, ranks, sets, err);
+    rc = init_locked(start_timeout_ns, ranks, sets, err);
     (void)pthread_mutex_unlock(&runtime.life_lock);
-    return r;
+    return rc;
 }
 
 static void leave(enum leave_reason why, uint64_t limit_ns)

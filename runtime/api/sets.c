@@ -138,30 +138,30 @@ static void put(struct process_set **v, size_t *n, struct process_set *p)
 static int insert(struct sets *s, struct process_set *p)
 {
     void *v = s->v;
-    int r;
+    int rc;
 
     (void)pthread_mutex_lock(&s->lock);
-    r = mem_grow(&v, s->n, &s->cap, sizeof(void *), SETS_MAX);
+    rc = mem_grow(&v, s->n, &s->cap, sizeof(void *), SETS_MAX);
     s->v = v;
-    if (r == 0)
+    if (rc == 0)
         put(s->v, &s->n, p);
     (void)pthread_mutex_unlock(&s->lock);
-    return r;
+    return rc;
 }
 
 int sets_init(struct sets *s, uint32_t rank, uint32_t size)
 {
     struct process_set *world;
-    int r;
+    int rc;
 
     *s = (struct sets){.lock = PTHREAD_MUTEX_INITIALIZER, .rank = rank, .size = size};
     world = set_new(s, 0, NULL, size);
     if (!world)
         return -ENOMEM;
-    r = insert(s, world);
-    if (r < 0)
+    rc = insert(s, world);
+    if (rc < 0)
         set_free(world);
-    return r;
+    return rc;
 }
 
 void sets_release(struct sets *s)
@@ -200,13 +200,13 @@ struct process_set *sets_find(const struct sets *s, uint32_t id)
 int sets_add_pair(struct sets *s, uint32_t pair, struct backend *backend)
 {
     void *v = s->pairs;
-    int r = mem_grow(&v, s->n_pairs, &s->pairs_cap, sizeof(void *), UINT32_MAX);
+    int rc = mem_grow(&v, s->n_pairs, &s->pairs_cap, sizeof(void *), UINT32_MAX);
     struct process_set *p;
     uint32_t ranks[2];
 
     s->pairs = v;
     pair_ranks(pair, ranks);
-    p = r < 0 ? NULL : set_new(s, pair, ranks, 2);
+    p = rc < 0 ? NULL : set_new(s, pair, ranks, 2);
     if (!p)
         return -ENOMEM;
     p->backend = backend;
@@ -230,10 +230,10 @@ int sets_add(struct sets *s,
              struct err *err)
 {
     struct process_set *p;
-    int r = check_new(s, ranks, n, err);
+    int rc = check_new(s, ranks, n, err);
 
-    if (r < 0)
-        return r;
+    if (rc < 0)
+        return rc;
     if (pair_is(id) || has_number(s, id))
         return err_set(err, -EPROTO, "process set %u is there already", set_number(id));
     p = set_new(s, id, ranks, n);
@@ -267,12 +267,12 @@ int sets_remove(struct sets *s, uint32_t id, struct err *err)
 
 int sets_check_new(struct sets *s, const uint32_t *ranks, uint32_t n, struct err *err)
 {
-    int r;
+    int rc;
 
     (void)pthread_mutex_lock(&s->lock);
-    r = check_new(s, ranks, n, err);
+    rc = check_new(s, ranks, n, err);
     (void)pthread_mutex_unlock(&s->lock);
-    return r;
+    return rc;
 }
 
 bool sets_number(struct sets *s, const uint32_t *ranks, uint32_t n, int *ret_id)

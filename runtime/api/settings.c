@@ -73,11 +73,11 @@ static int read_paths(const struct knob_values *v, struct settings *s, struct er
         {KNOB_HVD_AUTOTUNE_FILE, s->autotune_file},
         {KNOB_HVD_NCCL_LIB, s->gpu.nccl_lib},
     };
-    int r = 0;
+    int rc = 0;
 
-    for (size_t i = 0; i < ARRAY_LEN(all) && r == 0; i++)
-        r = copy_text(v, all[i].id, all[i].ret, CONTRACT_PATH_MAX, err);
-    return r;
+    for (size_t i = 0; i < ARRAY_LEN(all) && rc == 0; i++)
+        rc = copy_text(v, all[i].id, all[i].ret, CONTRACT_PATH_MAX, err);
+    return rc;
 }
 
 int settings_read(getenv_fn get, void *arg, struct settings *ret, struct err *err)
@@ -85,10 +85,10 @@ int settings_read(getenv_fn get, void *arg, struct settings *ret, struct err *er
     struct settings s = {.core = -1};
     struct knob_values v;
     struct codec codec;
-    int r = knobs_read(get, arg, &v, err);
+    int rc = knobs_read(get, arg, &v, err);
 
-    if (r < 0)
-        return r;
+    if (rc < 0)
+        return rc;
     s.start_timeout_ns = v.v[KNOB_HOROVOD_START_TIMEOUT];
     s.peer_timeout_ns =
         either(&v, KNOB_HVD_PEER_TIMEOUT, KNOB_HOROVOD_GLOO_TIMEOUT_SECONDS);
@@ -107,16 +107,16 @@ int settings_read(getenv_fn get, void *arg, struct settings *ret, struct err *er
         !v.v[KNOB_HOROVOD_LOG_HIDE_TIME] && v.v[KNOB_HOROVOD_LOG_TIMESTAMP] != 0;
     s.nancheck = either(&v, KNOB_HVD_NANCHECK, KNOB_PERSEUS_ALLREDUCE_NANCHECK) != 0;
     s.codec_bytes = v.v[KNOB_HVD_COMPRESSION_MEMORY];
-    r = codec_parse("HVD_COMPRESSION", v.s[KNOB_HVD_COMPRESSION], &codec, err);
-    if (r < 0)
-        return r;
+    rc = codec_parse("HVD_COMPRESSION", v.s[KNOB_HVD_COMPRESSION], &codec, err);
+    if (rc < 0)
+        return rc;
     if (codec.id != CODEC_NONE)
         (void)codec_format(&codec, s.codec);
     s.timeline_mark_cycles = v.v[KNOB_HOROVOD_TIMELINE_MARK_CYCLES] != 0;
     s.timeline_all = v.v[KNOB_HVD_TIMELINE_ALL] != 0;
-    r = read_paths(&v, &s, err);
-    if (r < 0)
-        return r;
+    rc = read_paths(&v, &s, err);
+    if (rc < 0)
+        return rc;
     if (strcmp(s.timeline, "DYNAMIC") == 0)
         s.timeline[0] = 0; /* started by hvd_timeline_start, as it always may be */
     *ret = s;
@@ -142,15 +142,15 @@ int settings_set_core(struct settings *s,
 void settings_move_to_core(const struct settings *s)
 {
     cpu_set_t set;
-    int r = 0;
+    int rc = 0;
 
     if (s->core < 0)
         return;
     CPU_ZERO(&set);
     if (s->core < CPU_SETSIZE)
         CPU_SET((size_t)s->core, &set);
-    r = sched_setaffinity(0, sizeof(set), &set); /* 0: this thread */
-    if (r < 0)
+    rc = sched_setaffinity(0, sizeof(set), &set); /* 0: this thread */
+    if (rc < 0)
         log_warn("cannot bind the runtime's thread to its core, going on on any",
                  "variable=HOROVOD_THREAD_AFFINITY core=%d cause=\"%s\"", s->core,
                  strerror(errno));

@@ -67,15 +67,15 @@ static int map_file(struct stats *s, const char *dir, struct err *err)
     CLEANUP(fd_close) int fd = -1;
     char path[1200];
     void *p;
-    int r;
+    int rc;
 
     if (snprintf(path, sizeof(path), "%s/rank.%u", dir, s->own.rank)
         >= (int)sizeof(path))
         return err_set(err, -ENAMETOOLONG, "HVD_STATS_DIR: longer than %zu characters",
                        sizeof(path));
-    r = fd_write_file(path, &s->own, sizeof(s->own), 0644, err);
-    if (r < 0)
-        return r;
+    rc = fd_write_file(path, &s->own, sizeof(s->own), 0644, err);
+    if (rc < 0)
+        return rc;
     fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
     if (fd < 0)
         return err_errno(err, errno, "cannot open %s", path);

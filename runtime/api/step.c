@@ -75,14 +75,14 @@ static void ended(struct coordinator *co)
 
 int coordinator_status(struct coordinator *co, struct err *err)
 {
-    int r;
+    int rc;
 
     (void)pthread_mutex_lock(&co->queue.lock);
-    r = co->queue.is_closed
-            ? err_set(err, co->queue.closed_status, "%s", co->queue.closed_text)
-            : 0;
+    rc = co->queue.is_closed
+             ? err_set(err, co->queue.closed_status, "%s", co->queue.closed_text)
+             : 0;
     (void)pthread_mutex_unlock(&co->queue.lock);
-    return r;
+    return rc;
 }
 
 /* --- talking --- */
@@ -99,19 +99,19 @@ take_in(struct coordinator *co, uint32_t rank, const void *p, size_t n, struct e
 {
     struct message_reader in;
     uint64_t now = clock_now_ns();
-    int r = message_open(&in, p, n, err);
+    int rc = message_open(&in, p, n, err);
 
-    if (r == 0)
-        r = negotiate_receive(co->negotiate, rank, &in, now, err);
+    if (rc == 0)
+        rc = negotiate_receive(co->negotiate, rank, &in, now, err);
     if (co->stall_next_ns == UINT64_MAX && first_look(&co->stall) > 0
         && negotiate_pending(co->negotiate) > 0)
         co->stall_next_ns = now + first_look(&co->stall);
-    return r;
+    return rc;
 }
 
 static int receive(struct coordinator *co, const void *p, size_t n, struct err *err)
 {
-    int r = member_receive(co->member, p, n, err);
+    int rc = member_receive(co->member, p, n, err);
     const char *late = member_is_late(co->member);
 
     if (late) {
@@ -119,24 +119,24 @@ static int receive(struct coordinator *co, const void *p, size_t n, struct err *
                  "rank=%u tensor=\"%s\"", co->rank, late);
         runtime_late(late);
     }
-    return r;
+    return rc;
 }
 
 /* Rank 0: all that is ready goes to all. */
 static int respond(struct coordinator *co, struct err *err)
 {
-    int r = 0;
+    int rc = 0;
 
-    while (r == 0 && negotiate_has_news(co->negotiate) && !co->has_end) {
+    while (rc == 0 && negotiate_has_news(co->negotiate) && !co->has_end) {
         strbuf_clear(&co->out);
         if (negotiate_write(co->negotiate, &co->out) < 0)
             return err_set(err, -ENOMEM, "rank 0 is out of memory for answers");
         observe_sent(co, co->out.n, control_n_below(co->control));
         (void)control_down(co->control, co->out.p,
                            co->out.n); /* the pump tells of a loss */
-        r = receive(co, co->out.p, co->out.n, err);
+        rc = receive(co, co->out.p, co->out.n, err);
     }
-    return r;
+    return rc;
 }
 
 static void send_up(struct coordinator *co)
@@ -160,38 +160,38 @@ static bool is_gathering(struct coordinator *co)
 static void flush(struct coordinator *co)
 {
     struct err err = ERR_INIT;
-    int r = 0;
+    int rc = 0;
 
-    while (r == 0 && (member_is_in_plan(co->member) || !is_gathering(co))
+    while (rc == 0 && (member_is_in_plan(co->member) || !is_gathering(co))
            && member_take_up(co->member, &co->out)) {
         if (strbuf_status(&co->out) < 0)
-            r = err_set(&err, -ENOMEM, "rank %u is out of memory for requests",
-                        co->rank);
+            rc = err_set(&err, -ENOMEM, "rank %u is out of memory for requests",
+                         co->rank);
         else if (co->rank == 0)
-            r = take_in(co, 0, co->out.p, co->out.n, &err);
+            rc = take_in(co, 0, co->out.p, co->out.n, &err);
         else
             send_up(co);
     }
-    if (r == 0 && co->rank == 0)
-        r = respond(co, &err);
-    if (r < 0)
+    if (rc == 0 && co->rank == 0)
+        rc = respond(co, &err);
+    if (rc < 0)
         control_abort(co->control, err.text);
 }
 
 static void submit_one(struct coordinator *co, struct op *op)
 {
-    int r;
+    int rc;
 
     observe_submit(co, op);
     op->part.req = &op->req;
     gather_add(&co->gather, &op->req, op->submitted_ns);
-    r = member_submit(co->member, &op->part);
-    if (r == -EBUSY) {
+    rc = member_submit(co->member, &op->part);
+    if (rc == -EBUSY) {
         carry_finish(co, op, HVD_INVALID_ARGUMENT,
                      "this rank has joined: nothing can be submitted until all ranks "
                      "have");
         coordinator_wake_sleepers(co);
-    } else if (r < 0) {
+    } else if (rc < 0) {
         control_abort(co->control, "out of memory for an operation");
     }
 }
@@ -252,14 +252,14 @@ void coordinator_on_ended(void *arg, const char *who)
 /* Everything but posting. *moved is set when something happened. */
 static int talk(struct coordinator *co, bool *moved, struct err *err)
 {
-    int r;
+    int rc;
 
     if (submit_new(co))
         *moved = true;
-    r = control_pump(co->control, err);
-    if (r == 0)
+    rc = control_pump(co->control, err);
+    if (rc == 0)
         flush(co);
-    return r;
+    return rc;
 }
 
 int coordinator_interrupted(void *arg, struct err *err)
@@ -343,9 +343,9 @@ static bool poll_agreement(struct coordinator *co)
 {
     struct err err = ERR_INIT;
     bool is_done = false;
-    int r = co->backend->ops->agree_poll(co->backend, co->agreed, &is_done, &err);
+    int rc = co->backend->ops->agree_poll(co->backend, co->agreed, &is_done, &err);
 
-    if (r < 0) {
+    if (rc < 0) {
         stuck(co, false, err.text);
         return false;
     }
@@ -513,13 +513,13 @@ static uint64_t next_ns(const struct coordinator *co)
 static bool retire(struct coordinator *co)
 {
     struct err err = ERR_INIT;
-    int r = co->is_stuck ? 0 : flights_retire(co, &err);
+    int rc = co->is_stuck ? 0 : flights_retire(co, &err);
 
-    if (r < 0)
+    if (rc < 0)
         stuck(co, false, err.text);
     else if (!co->is_stuck && flights_look(co, &err) < 0)
         stuck(co, true, err.text);
-    return r != 0;
+    return rc != 0;
 }
 
 bool step_once(struct coordinator *co)

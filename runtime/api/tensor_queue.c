@@ -26,18 +26,18 @@ void tensor_queue_release(struct tensor_queue *q)
 static int add_name(struct tensor_queue *q, struct op *op, struct err *err)
 {
     char name[NAME_SHOWN_MAX];
-    int r;
+    int rc;
 
     op->node.name = op->req.name;
     op->node.set = op->req.process_set;
-    r = nametab_add(&q->names, &op->node);
-    if (r == -EEXIST)
+    rc = nametab_add(&q->names, &op->node);
+    if (rc == -EEXIST)
         return err_set(
             err, HVD_INVALID_ARGUMENT,
             "Requested to allreduce, allgather, or broadcast a tensor with the "
             "same name as another tensor that is currently being processed: %s",
             name_shown(op->req.name, name));
-    if (r < 0)
+    if (rc < 0)
         return err_set(err, HVD_NO_MEMORY, "out of memory for a pending tensor");
     return 0;
 }
@@ -47,17 +47,17 @@ static int
 add_names(struct tensor_queue *q, struct op *const *ops, uint32_t n, struct err *err)
 {
     uint32_t i = 0;
-    int r = 0;
+    int rc = 0;
 
     if (q->is_closed)
         return err_set(err, q->closed_status, "%s", q->closed_text);
-    while (i < n && r == 0) {
-        r = add_name(q, ops[i], err);
-        i += r == 0;
+    while (i < n && rc == 0) {
+        rc = add_name(q, ops[i], err);
+        i += rc == 0;
     }
-    while (r < 0 && i > 0)
+    while (rc < 0 && i > 0)
         nametab_remove(&q->names, &ops[--i]->node);
-    return r;
+    return rc;
 }
 
 int tensor_queue_push(struct tensor_queue *q,
@@ -66,11 +66,11 @@ int tensor_queue_push(struct tensor_queue *q,
                       struct err *err)
 {
     uint64_t now = clock_now_ns();
-    int r;
+    int rc;
 
     (void)pthread_mutex_lock(&q->lock);
-    r = add_names(q, ops, n, err);
-    for (uint32_t i = 0; r == 0 && i < n; i++) {
+    rc = add_names(q, ops, n, err);
+    for (uint32_t i = 0; rc == 0 && i < n; i++) {
         struct op *op = op_ref(ops[i]);
 
         op->submitted_ns = now;
@@ -81,12 +81,12 @@ int tensor_queue_push(struct tensor_queue *q,
             q->head = op;
         q->tail = op;
     }
-    if (r == 0) {
+    if (rc == 0) {
         atomic_fetch_add_explicit(&q->n_new, n, memory_order_seq_cst);
         atomic_fetch_add_explicit(&q->n_outstanding, n, memory_order_seq_cst);
     }
     (void)pthread_mutex_unlock(&q->lock);
-    return r;
+    return rc;
 }
 
 struct op *tensor_queue_take(struct tensor_queue *q)

@@ -57,20 +57,20 @@ int timeline_start(struct timeline *t,
                    struct err *err)
 {
     struct timeline_file *f;
-    int r = 0;
+    int rc = 0;
 
     (void)pthread_mutex_lock(&t->life);
     if (t->file)
-        r = err_set(err, HVD_INVALID_ARGUMENT,
-                    "a timeline is being written already; stop it first");
+        rc = err_set(err, HVD_INVALID_ARGUMENT,
+                     "a timeline is being written already; stop it first");
     else if (!has_ring(t))
-        r = err_set(err, HVD_NO_MEMORY, "out of memory for the timeline");
-    if (r == 0) { /* what is left in the ring is of the last one */
+        rc = err_set(err, HVD_NO_MEMORY, "out of memory for the timeline");
+    if (rc == 0) { /* what is left in the ring is of the last one */
         atomic_store(&t->read, atomic_load(&t->written));
         atomic_store(&t->n_dropped, 0);
-        r = timeline_file_open(t, path, &f, err);
+        rc = timeline_file_open(t, path, &f, err);
     }
-    if (r == 0) {
+    if (rc == 0) {
         (void)pthread_mutex_lock(&t->lock);
         t->file = f;
         (void)pthread_mutex_unlock(&t->lock);
@@ -81,7 +81,7 @@ int timeline_start(struct timeline *t,
         wake(t);
     }
     (void)pthread_mutex_unlock(&t->life);
-    return r;
+    return rc;
 }
 
 /* Unless they have been told already. */
@@ -168,22 +168,22 @@ int timeline_on_up(struct timeline *t,
     struct trace_event ev;
     struct trace_up head;
     size_t events_at;
-    int r = trace_read_up(&in, &head, err);
+    int rc = trace_read_up(&in, &head, err);
 
-    if (r < 0)
-        return r;
+    if (rc < 0)
+        return rc;
     events_at = in.at;
     do
-        r = trace_read_event(&in, &ev, err);
-    while (r > 0);
-    if (r < 0)
-        return r;
+        rc = trace_read_event(&in, &ev, err);
+    while (rc > 0);
+    if (rc < 0)
+        return rc;
     (void)pthread_mutex_lock(&t->lock);
     if (t->file) /* late: it has been stopped */
-        r = timeline_file_parcel(t->file, rank, now_ns, &head, p + events_at,
-                                 n - events_at);
+        rc = timeline_file_parcel(t->file, rank, now_ns, &head, p + events_at,
+                                  n - events_at);
     (void)pthread_mutex_unlock(&t->lock);
-    return r < 0 ? err_set(err, r, "rank 0 is out of memory for the timeline") : 0;
+    return rc < 0 ? err_set(err, rc, "rank 0 is out of memory for the timeline") : 0;
 }
 
 int timeline_on_down(
@@ -192,10 +192,10 @@ int timeline_on_down(
     struct wire_reader in = {.p = p, .n = n};
     struct trace_down m;
     int64_t delay_ns;
-    int r = trace_read_down(&in, &m, err);
+    int rc = trace_read_down(&in, &m, err);
 
-    if (r < 0)
-        return r;
+    if (rc < 0)
+        return rc;
     t->next_ns = 0; /* answer at once */
     if (m.order != TRACE_ORDER_CLOCK) {
         t->wants_last = true;

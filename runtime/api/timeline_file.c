@@ -93,15 +93,15 @@ static int write_at(int fd, const char *p, size_t n, uint64_t at)
 static void flush(struct timeline_file *f)
 {
     size_t n = f->text.n;
-    int r;
+    int rc;
 
     if (n == 0 || f->is_broken)
         return;
     strbuf_puts(&f->text, TRACE_TAIL);
-    r = strbuf_status(&f->text);
-    r = r < 0 ? r : write_at(f->fd, f->text.p, f->text.n, f->at);
-    if (r < 0)
-        give_up(f, -r);
+    rc = strbuf_status(&f->text);
+    rc = rc < 0 ? rc : write_at(f->fd, f->text.p, f->text.n, f->at);
+    if (rc < 0)
+        give_up(f, -rc);
     f->at += n;
     strbuf_clear(&f->text);
 }
@@ -208,15 +208,15 @@ static void *run(void *arg)
 static int start_thread(struct timeline_file *f, struct err *err)
 {
     sigset_t all, old;
-    int r;
+    int rc;
 
     (void)sigfillset(&all);
     (void)pthread_sigmask(SIG_SETMASK, &all, &old); /* signals are for the program */
-    r = pthread_create(&f->thread, NULL, run, f);
+    rc = pthread_create(&f->thread, NULL, run, f);
     (void)pthread_sigmask(SIG_SETMASK, &old, NULL);
-    if (r != 0)
+    if (rc != 0)
         return err_set(err, HVD_NO_MEMORY, "cannot start the timeline's thread: %s",
-                       strerror(r));
+                       strerror(rc));
     (void)pthread_setname_np(f->thread, "hvd-timeline");
     return 0;
 }
@@ -255,7 +255,7 @@ int timeline_file_open(struct timeline *t,
                        struct err *err)
 {
     struct timeline_file *f;
-    int r;
+    int rc;
 
     if (strlen(path) >= sizeof(f->path))
         return err_set(err, HVD_INVALID_ARGUMENT,
@@ -274,24 +274,24 @@ int timeline_file_open(struct timeline *t,
     strbuf_init(&f->text, 16u << 20);
     f->trace = trace_new(clock_now_ns());
     f->clocks = mem_calloc(t->size, sizeof(*f->clocks));
-    r = !f->trace || !f->clocks
-            ? err_set(err, HVD_NO_MEMORY, "out of memory for the timeline")
-            : begin(f, err);
-    if (r < 0)
+    rc = !f->trace || !f->clocks
+             ? err_set(err, HVD_NO_MEMORY, "out of memory for the timeline")
+             : begin(f, err);
+    if (rc < 0)
         file_free(f);
     else
         *ret = f;
-    return r;
+    return rc;
 }
 
 void timeline_file_wait(struct timeline_file *f, uint32_t n, uint64_t deadline_ns)
 {
     struct timespec ts = clock_timespec(deadline_ns);
-    int r = 0;
+    int rc = 0;
 
     (void)pthread_mutex_lock(&f->lock);
-    while (r == 0 && f->n_last < n)
-        r = pthread_cond_timedwait(&f->last, &f->lock, &ts);
+    while (rc == 0 && f->n_last < n)
+        rc = pthread_cond_timedwait(&f->last, &f->lock, &ts);
     (void)pthread_mutex_unlock(&f->lock);
 }
 

@@ -65,7 +65,7 @@ static int serve(const struct world *w, struct meeting *m, struct err *err)
     const struct contract *c = &w->contract;
     struct auth_id id = {&w->token, c->job_id, c->generation};
     uint16_t port;
-    int fd = -1, r;
+    int fd = -1, rc;
 
     if (!c->rank0_serves || w->job.rank != 0 || m->server)
         return 0;
@@ -73,14 +73,14 @@ static int serve(const struct world *w, struct meeting *m, struct err *err)
         fd = m->listen_fd;
         m->has_listener = false;
     } else {
-        r = find_listen(c->rdv_port, &fd, &port, err);
-        if (r < 0)
-            return r;
+        rc = find_listen(c->rdv_port, &fd, &port, err);
+        if (rc < 0)
+            return rc;
     }
-    r = rdv_server_start(fd, &id, w->job.size, &m->server, err);
-    if (r < 0)
+    rc = rdv_server_start(fd, &id, w->job.size, &m->server, err);
+    if (rc < 0)
         fd_close(&fd);
-    return r;
+    return rc;
 }
 
 /* backend_env's exchange; arg is the world. */
@@ -152,15 +152,15 @@ static int meet(struct forming *f, struct err *err)
     AUTOFREE uint8_t **blobs = NULL;
     char addr[64], other[64] = "";
     uint32_t *sizes;
-    int r;
+    int rc;
 
     strbuf_init(&mine, 4096);
     put_member(w, &mine);
-    r = strbuf_status(&mine) < 0
-            ? err_set(err, -ENOMEM, "out of memory")
-            : exchange(w, mine.p, (uint32_t)mine.n, &blobs, &sizes, err);
-    if (r < 0)
-        return r;
+    rc = strbuf_status(&mine) < 0
+             ? err_set(err, -ENOMEM, "out of memory")
+             : exchange(w, mine.p, (uint32_t)mine.n, &blobs, &sizes, err);
+    if (rc < 0)
+        return rc;
     w->is_homogeneous = true;
     for (uint32_t i = 0; i < w->contract.place.size; i++) {
         if (!get_member(blobs[i], sizes[i], &w->members[i], addr, sizeof(addr)))
@@ -171,10 +171,10 @@ static int meet(struct forming *f, struct err *err)
         if (!other[0] && !addr_is_loopback(addr))
             (void)snprintf(other, sizeof(other), "%s", addr);
     }
-    r = part_find_place(w, err);
-    if (r == 0 && other[0] && addr_is_loopback(w->local_addr))
-        r = addr_towards(other, w->local_addr, sizeof(w->local_addr), err);
-    return r;
+    rc = part_find_place(w, err);
+    if (rc == 0 && other[0] && addr_is_loopback(w->local_addr))
+        rc = addr_towards(other, w->local_addr, sizeof(w->local_addr), err);
+    return rc;
 }
 
 /* --- connecting --- */
@@ -192,18 +192,19 @@ static int open_parts(struct world *w, struct meeting *meeting, struct err *err)
         .handlers = {coordinator_on_up, coordinator_on_down, coordinator_on_ended,
                      NULL},
     };
-    int r = sets_init(&w->sets, p->rank, p->size);
+    int rc = sets_init(&w->sets, p->rank, p->size);
 
-    if (r < 0)
-        return err_set(err, r, "out of memory");
+    if (rc < 0)
+        return err_set(err, rc, "out of memory");
     /* What shares this host's processors are the job's ranks. */
-    r = coordinator_new(p->rank, p->size, w->job.local_size, &w->settings, &w->co, err);
-    if (r < 0)
-        return r;
+    rc =
+        coordinator_new(p->rank, p->size, w->job.local_size, &w->settings, &w->co, err);
+    if (rc < 0)
+        return rc;
     cfg.handlers.arg = w->co;
-    r = control_open(&cfg, w->local_addr, &w->control, err);
-    if (r < 0)
-        return r;
+    rc = control_open(&cfg, w->local_addr, &w->control, err);
+    if (rc < 0)
+        return rc;
     w->co->control = w->control;
     w->co->sets = &w->sets;
     w->co->members = w->members;
@@ -258,9 +259,9 @@ static int pack_round2(struct world *w, struct strbuf *out, struct err *err)
     CLEANUP(strbuf_release) struct strbuf hello = {0};
     AUTOFREE void *blob = NULL;
     uint32_t n;
-    int r = backend_cpu.describe(&w->env, &w->backend, &blob, &n, err);
+    int rc = backend_cpu.describe(&w->env, &w->backend, &blob, &n, err);
 
-    if (r < 0)
+    if (rc < 0)
         return err_prefix(err, "backend %s", backend_cpu.name);
     w->co->backend = w->backend;
     sets_lend(&w->sets, w->backend);
@@ -287,20 +288,20 @@ static int connect_all(struct forming *f, struct err *err)
     const uint8_t *hello = NULL; /* of the rank above */
     uint32_t *sizes;
     size_t n_hello = 0;
-    int r = pack_round2(w, &mine, err);
+    int rc = pack_round2(w, &mine, err);
 
-    r = r < 0 ? r : exchange(w, mine.p, (uint32_t)mine.n, &all, &sizes, err);
-    r = r < 0 ? r
-              : split(all, sizes, w->contract.place.size, control_parent(w->control),
-                      &hello, &n_hello, &blobs, &blob_sizes, err);
-    r = r < 0 ? r : control_join(w->control, hello, n_hello, f->deadline_ns, err);
-    if (r < 0)
-        return r;
-    r = w->backend->ops->connect(w->backend, blobs, blob_sizes, err);
-    if (r < 0)
+    rc = rc < 0 ? rc : exchange(w, mine.p, (uint32_t)mine.n, &all, &sizes, err);
+    rc = rc < 0 ? rc
+                : split(all, sizes, w->contract.place.size, control_parent(w->control),
+                        &hello, &n_hello, &blobs, &blob_sizes, err);
+    rc = rc < 0 ? rc : control_join(w->control, hello, n_hello, f->deadline_ns, err);
+    if (rc < 0)
+        return rc;
+    rc = w->backend->ops->connect(w->backend, blobs, blob_sizes, err);
+    if (rc < 0)
         control_abort(w->control,
                       err->text); /* the others are connecting to us: tell them why */
-    return r;
+    return rc;
 }
 
 static int join_others(struct forming *f, struct meeting *meeting, struct err *err)
@@ -309,19 +310,20 @@ static int join_others(struct forming *f, struct meeting *meeting, struct err *e
     const struct contract *c = &w->contract;
     const struct auth_id id = {&w->token, c->job_id, c->generation};
     const uint32_t *n_rounds = part_rounds(meeting, w);
-    int r;
+    int rc;
 
     if (!n_rounds)
         return err_set(err, -ENOMEM, "out of memory");
-    r = rdv_client_connect_part(c->rdv_host, c->rdv_port, &id, w->job.rank, w->job.size,
+    rc =
+        rdv_client_connect_part(c->rdv_host, c->rdv_port, &id, w->job.rank, w->job.size,
                                 w->part.ranks, w->part.n, f->deadline_ns, &f->rdv, err);
-    if (r == -ETIMEDOUT && w->part.ranks && c->rank0_serves)
+    if (rc == -ETIMEDOUT && w->part.ranks && c->rank0_serves)
         return err_prefix(err,
                           "rank 0 of the job, at which ranks of %s meet, must call "
                           "hvd.init() too, with a list of its own",
                           launcher_name(c->launcher));
-    if (r < 0)
-        return r;
+    if (rc < 0)
+        return rc;
     rdv_client_start_at(f->rdv, *n_rounds);
     if (c->iface[0])
         return addr_of_iface(c->iface, w->local_addr, sizeof(w->local_addr), err);
@@ -334,7 +336,7 @@ static int form(struct forming *f, struct meeting *meeting, struct err *err)
 {
     struct world *w = f->w;
     const struct place *p = &w->contract.place;
-    int r = 0;
+    int rc = 0;
 
     w->members = mem_calloc(p->size, sizeof(*w->members));
     if (!w->members)
@@ -356,14 +358,14 @@ static int form(struct forming *f, struct meeting *meeting, struct err *err)
     (void)snprintf(w->local_addr, sizeof(w->local_addr), "127.0.0.1");
     if (w->job.size > 1) {
         choose_place(meeting, w);
-        r = serve(w, meeting, err);
+        rc = serve(w, meeting, err);
     }
-    if (r == 0 && p->size > 1)
-        r = join_others(f, meeting, err);
-    r = r < 0 ? r : meet(f, err);
-    r = r < 0 ? r : open_parts(w, meeting, err);
-    r = r < 0 ? r : connect_all(f, err);
-    return r < 0 ? r : coordinator_start(w->co, err);
+    if (rc == 0 && p->size > 1)
+        rc = join_others(f, meeting, err);
+    rc = rc < 0 ? rc : meet(f, err);
+    rc = rc < 0 ? rc : open_parts(w, meeting, err);
+    rc = rc < 0 ? rc : connect_all(f, err);
+    return rc < 0 ? rc : coordinator_start(w->co, err);
 }
 
 int world_form(uint64_t start_timeout_ns,
@@ -374,29 +376,29 @@ int world_form(uint64_t start_timeout_ns,
 {
     struct world *w = mem_zalloc(sizeof(*w));
     struct forming f = {.w = w};
-    int r;
+    int rc;
 
     if (!w)
         return err_set(err, -ENOMEM, "out of memory");
     w->refs = 1;
     w->forming = &f;
     contract_init(&w->contract);
-    r = find_place(w, meeting, start_timeout_ns, err);
-    if (r == 0) {
+    rc = find_place(w, meeting, start_timeout_ns, err);
+    if (rc == 0) {
         w->job = w->contract.place;
-        r = part_choose(w, ranks, err);
+        rc = part_choose(w, ranks, err);
     }
-    if (r == 0) {
+    if (rc == 0) {
         f.deadline_ns = w->start_deadline_ns;
-        r = form(&f, meeting, err);
+        rc = form(&f, meeting, err);
         if (f.rdv) /* it is there: join_others has looked */
             *part_rounds(meeting, w) = rdv_client_round(f.rdv);
         rdv_client_close(f.rdv);
     }
     w->forming = NULL;
-    if (r < 0) {
+    if (rc < 0) {
         world_free(w);
-        return r;
+        return rc;
     }
     log_info("the world has formed", "rank=%u size=%u host=%s job_rank=%u job_size=%u",
              w->contract.place.rank, w->contract.place.size, w->contract.hostname,

@@ -117,7 +117,7 @@ static bool claim(struct world *w, const struct op *op, struct err *err)
 static int
 carry_out(struct world *w, struct op *op, uint64_t deadline_ns, struct err *err)
 {
-    int r;
+    int rc;
 
     if (op_in_callback())
         return err_set(err, HVD_INVALID_ARGUMENT,
@@ -125,18 +125,18 @@ carry_out(struct world *w, struct op *op, uint64_t deadline_ns, struct err *err)
     if (!claim(w, op, err))
         return HVD_INVALID_ARGUMENT;
     coordinator_own(w->co, op);
-    r = coordinator_submit(w->co, &op, 1, err);
-    if (r == 0) {
-        r = coordinator_wait(w->co, op, OP_ENDED, deadline_ns);
-        if (r == HVD_IN_PROGRESS)
-            r = err_set(err, HVD_TIMEOUT,
-                        "process set: not all ranks have come to it in time");
-        else if (r < 0)
-            r = err_set(err, r, "%s", op->error);
+    rc = coordinator_submit(w->co, &op, 1, err);
+    if (rc == 0) {
+        rc = coordinator_wait(w->co, op, OP_ENDED, deadline_ns);
+        if (rc == HVD_IN_PROGRESS)
+            rc = err_set(err, HVD_TIMEOUT,
+                         "process set: not all ranks have come to it in time");
+        else if (rc < 0)
+            rc = err_set(err, rc, "%s", op->error);
     }
     if (!request_by_members(&op->req))
         atomic_store_explicit(&w->is_changing_sets, false, memory_order_relaxed);
-    return r;
+    return rc;
 }
 
 /* May these ranks become a set? As sets_add will judge; and for those who meet, is it
@@ -148,7 +148,7 @@ static int look_up(struct world *w,
                    int *ret_id,
                    struct err *err)
 {
-    int r;
+    int rc;
 
     if (callers == SET_BY_MEMBERS
         && !set_view_has(&(struct set_view){n, ranks}, w->contract.place.rank))
@@ -158,9 +158,9 @@ static int look_up(struct world *w,
                        w->contract.place.rank, n);
     if (callers == SET_BY_MEMBERS && sets_number(&w->sets, ranks, n, ret_id))
         return 1;
-    r = sets_check_new(&w->sets, ranks, n, err);
-    if (r < 0)
-        return err_recode(err, r == -E2BIG ? HVD_NO_MEMORY : HVD_INVALID_ARGUMENT);
+    rc = sets_check_new(&w->sets, ranks, n, err);
+    if (rc < 0)
+        return err_recode(err, rc == -E2BIG ? HVD_NO_MEMORY : HVD_INVALID_ARGUMENT);
     return 0;
 }
 
@@ -174,27 +174,27 @@ int world_set_add(struct world *w,
 {
     AUTOFREE uint32_t *v = NULL;
     struct op *op;
-    int r = take_ranks(w, ranks, n, &v, err);
+    int rc = take_ranks(w, ranks, n, &v, err);
 
-    if (r == 0)
-        r = look_up(w, v, (uint32_t)n, callers, ret_id, err);
-    if (r != 0)
-        return r < 0 ? r : 0;
+    if (rc == 0)
+        rc = look_up(w, v, (uint32_t)n, callers, ret_id, err);
+    if (rc != 0)
+        return rc < 0 ? rc : 0;
     op = op_to_add(w, TAKE(v), (uint32_t)n, callers);
     if (!op)
         return err_set(err, HVD_NO_MEMORY, "out of memory for a process set");
-    r = carry_out(w, op, deadline_ns, err);
-    if (r == 0)
+    rc = carry_out(w, op, deadline_ns, err);
+    if (rc == 0)
         *ret_id = (int)op->set_id;
     op_unref(op);
-    return r;
+    return rc;
 }
 
 int world_set_remove(struct world *w, int id, struct err *err)
 {
     uint32_t n, me;
     struct op *op;
-    int r;
+    int rc;
 
     if (id == 0)
         return err_set(err, HVD_INVALID_ARGUMENT,
@@ -205,9 +205,9 @@ int world_set_remove(struct world *w, int id, struct err *err)
     if (!op)
         return err_set(err, HVD_NO_MEMORY, "out of memory for a process set");
     op->req.root = (uint32_t)id;
-    r = carry_out(w, op, UINT64_MAX, err);
+    rc = carry_out(w, op, UINT64_MAX, err);
     op_unref(op);
-    return r;
+    return rc;
 }
 
 int world_add_static_sets(struct world *w, const struct static_sets *s, struct err *err)
@@ -215,12 +215,12 @@ int world_add_static_sets(struct world *w, const struct static_sets *s, struct e
     const int *ranks = s->ranks;
 
     for (int i = 0; i < s->n; i++) {
-        int id, r = world_set_add(w, ranks, s->sizes[i], SET_BY_ALL,
-                                  w->start_deadline_ns, &id, err);
+        int id, rc = world_set_add(w, ranks, s->sizes[i], SET_BY_ALL,
+                                   w->start_deadline_ns, &id, err);
 
-        if (r < 0) {
+        if (rc < 0) {
             (void)err_prefix(err, "hvd_config, set %d", i + 1);
-            return r;
+            return rc;
         }
         ranks += s->sizes[i];
     }

@@ -29,16 +29,16 @@ int addr_towards(const char *peer, char *ret, size_t size, struct err *err)
     struct addrinfo hints = {.ai_socktype = SOCK_DGRAM, .ai_flags = AI_NUMERICHOST},
                     *ai;
     CLEANUP(fd_close) int fd = -1;
-    int r = getaddrinfo(peer, "9", &hints, &ai);
+    int rc = getaddrinfo(peer, "9", &hints, &ai);
 
-    if (r != 0)
+    if (rc != 0)
         return err_set(err, -EINVAL, "\"%s\" is not a numeric address", peer);
     fd = socket(ai->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    r = fd < 0 || connect(fd, ai->ai_addr, ai->ai_addrlen) < 0 ? -errno : 0;
+    rc = fd < 0 || connect(fd, ai->ai_addr, ai->ai_addrlen) < 0 ? -errno : 0;
     freeaddrinfo(ai);
-    if (r == 0)
-        r = tcp_local_addr(fd, ret, size);
-    return r < 0 ? err_errno(err, -r, "no route to %s", peer) : 0;
+    if (rc == 0)
+        rc = tcp_local_addr(fd, ret, size);
+    return rc < 0 ? err_errno(err, -rc, "no route to %s", peer) : 0;
 }
 
 static int text_of(const struct sockaddr *sa, char *ret, size_t size)
@@ -55,17 +55,17 @@ int addr_of_iface(const char *name, char *ret, size_t size, struct err *err)
 {
     CLEANUP(strbuf_release) struct strbuf seen = {0};
     struct ifaddrs *all;
-    int r = -ENODEV;
+    int rc = -ENODEV;
 
     if (getifaddrs(&all) < 0)
         return err_errno(err, errno, "getifaddrs");
     strbuf_init(&seen, 200);
-    for (int family = AF_INET; r < 0; family = AF_INET6) {
-        for (const struct ifaddrs *i = all; i && r < 0; i = i->ifa_next) {
+    for (int family = AF_INET; rc < 0; family = AF_INET6) {
+        for (const struct ifaddrs *i = all; i && rc < 0; i = i->ifa_next) {
             if (!i->ifa_addr || i->ifa_addr->sa_family != family)
                 continue;
             if (strcmp(i->ifa_name, name) == 0)
-                r = text_of(i->ifa_addr, ret, size);
+                rc = text_of(i->ifa_addr, ret, size);
             else
                 strbuf_printf(&seen, "%s%s", seen.n ? ", " : "", i->ifa_name);
         }
@@ -73,9 +73,9 @@ int addr_of_iface(const char *name, char *ret, size_t size, struct err *err)
             break;
     }
     freeifaddrs(all);
-    if (r < 0)
+    if (rc < 0)
         return err_set(
-            err, r,
+            err, rc,
             "HOROVOD_GLOO_IFACE: no interface \"%s\" with an address, there are %s",
             name, strbuf_str(&seen));
     return 0;

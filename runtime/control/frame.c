@@ -112,7 +112,7 @@ int frame_send(struct frame_conn *c, enum frame_type type, const void *p, size_t
 {
     uint8_t tag[SHA256_BYTES], *f;
     size_t total = HEADER + n + FRAME_MAC_BYTES;
-    int r;
+    int rc;
 
     if (c->fd < 0)
         return -EPIPE;
@@ -126,9 +126,9 @@ int frame_send(struct frame_conn *c, enum frame_type type, const void *p, size_t
         c->out_n -= c->out_at;
         c->out_at = 0;
     }
-    r = reserve(&c->out, &c->out_cap, c->out_n + total);
-    if (r < 0)
-        return r;
+    rc = reserve(&c->out, &c->out_cap, c->out_n + total);
+    if (rc < 0)
+        return rc;
     f = c->out + c->out_n;
     put_le(f, n, 4);
     put_le(f + 4, (uint64_t)type, 4);
@@ -142,13 +142,13 @@ int frame_send(struct frame_conn *c, enum frame_type type, const void *p, size_t
 
 int frame_flush_until(struct frame_conn *c, uint64_t deadline_ns)
 {
-    int r = frame_flush(c);
+    int rc = frame_flush(c);
 
-    while (r == 0 && frame_wants_write(c)) {
-        r = fd_wait(c->fd, POLLOUT, deadline_ns);
-        r = r < 0 ? r : frame_flush(c);
+    while (rc == 0 && frame_wants_write(c)) {
+        rc = fd_wait(c->fd, POLLOUT, deadline_ns);
+        rc = rc < 0 ? rc : frame_flush(c);
     }
-    return r;
+    return rc;
 }
 
 /* --- receiving --- */
@@ -162,7 +162,7 @@ void frame_readable(struct frame_conn *c)
 static int fill(struct frame_conn *c, size_t need)
 {
     ssize_t k;
-    int r;
+    int rc;
 
     if (c->is_drained)
         return 0;
@@ -176,9 +176,9 @@ static int fill(struct frame_conn *c, size_t need)
         c->in = NULL;
         c->in_cap = 0;
     }
-    r = reserve(&c->in, &c->in_cap, need);
-    if (r < 0)
-        return r;
+    rc = reserve(&c->in, &c->in_cap, need);
+    if (rc < 0)
+        return rc;
     do
         k = recv(c->fd, c->in + c->in_n, c->in_cap - c->in_n, MSG_DONTWAIT);
     while (k < 0 && errno == EINTR);
@@ -219,7 +219,7 @@ int frame_recv(struct frame_conn *c,
     for (;;) {
         const uint8_t *f = c->in + c->in_at;
         size_t have = c->in_n - c->in_at, n;
-        int r;
+        int rc;
 
         if (have >= HEADER) {
             n = f[0] | (size_t)f[1] << 8 | (size_t)f[2] << 16 | (size_t)f[3] << 24;
@@ -228,9 +228,9 @@ int frame_recv(struct frame_conn *c,
                 return -EBADMSG;
             need = HEADER + n + FRAME_MAC_BYTES;
             if (have >= need) {
-                r = check_frame(c, f, n);
-                if (r < 0)
-                    return r;
+                rc = check_frame(c, f, n);
+                if (rc < 0)
+                    return rc;
                 *ret_type = (enum frame_type)f[4];
                 *ret_p = f + HEADER;
                 *ret_n = n;
@@ -238,9 +238,9 @@ int frame_recv(struct frame_conn *c,
                 return 1;
             }
         }
-        r = fill(c, need);
-        if (r <= 0)
-            return r;
+        rc = fill(c, need);
+        if (rc <= 0)
+            return rc;
     }
 }
 
@@ -251,14 +251,14 @@ int frame_recv_until(struct frame_conn *c,
                      size_t *ret_n)
 {
     for (;;) {
-        int r;
+        int rc;
 
         frame_readable(c);
-        r = frame_recv(c, ret_type, ret_p, ret_n);
-        if (r != 0)
-            return r;
-        r = fd_wait(c->fd, POLLIN, deadline_ns);
-        if (r < 0)
-            return r;
+        rc = frame_recv(c, ret_type, ret_p, ret_n);
+        if (rc != 0)
+            return rc;
+        rc = fd_wait(c->fd, POLLIN, deadline_ns);
+        if (rc < 0)
+            return rc;
     }
 }

@@ -46,10 +46,10 @@ static int listen_unix(struct control *c)
     struct sockaddr_un sa;
     uint8_t raw[16];
     socklen_t len;
-    int r = random_bytes(raw, sizeof(raw));
+    int rc = random_bytes(raw, sizeof(raw));
 
-    if (r < 0)
-        return r;
+    if (rc < 0)
+        return rc;
     memcpy(c->unix_name, "hvd-", 4);
     hex_encode(raw, sizeof(raw), c->unix_name + 4);
     len = unix_addr(c->unix_name, &sa);
@@ -64,7 +64,7 @@ static int listen_unix(struct control *c)
 
 int control_listen(struct control *c, struct err *err)
 {
-    int r;
+    int rc;
 
     if (c->n_edges <= 1)
         return 0;
@@ -72,8 +72,8 @@ int control_listen(struct control *c, struct err *err)
         fd_close(&c->unix_fd);
         c->unix_name[0] = 0;
     }
-    r = tcp_listen(c->addr, 0, &c->tcp_fd, &c->port, err);
-    return r < 0 ? err_prefix(err, "control channel of rank %u", c->cfg.rank) : 0;
+    rc = tcp_listen(c->addr, 0, &c->tcp_fd, &c->port, err);
+    return rc < 0 ? err_prefix(err, "control channel of rank %u", c->cfg.rank) : 0;
 }
 
 void control_hello(const struct control *c, struct strbuf *out)
@@ -116,10 +116,10 @@ static int take_newcomer(struct control *c,
     uint32_t index;
     uint64_t rank;
     struct wire_reader in;
-    int r = frame_recv_until(conn, deadline_ns, &type, &p, &n);
+    int rc = frame_recv_until(conn, deadline_ns, &type, &p, &n);
 
-    if (r < 0)
-        return err_errno(err, -r, "waiting for its rank");
+    if (rc < 0)
+        return err_errno(err, -rc, "waiting for its rank");
     in = (struct wire_reader){.p = p, .n = n};
     if (type != FRAME_JOIN || !wire_get(&in, 4, &rank) || in.at < in.n)
         return err_set(err, -EPROTO, "expected its rank");
@@ -128,9 +128,9 @@ static int take_newcomer(struct control *c,
         (void)frame_send(conn, FRAME_ABORT, err->text, strlen(err->text));
         return err->code;
     }
-    r = frame_send(conn, FRAME_WELCOME, NULL, 0);
-    if (r < 0)
-        return err_errno(err, -r, "welcoming rank %u", (unsigned)rank);
+    rc = frame_send(conn, FRAME_WELCOME, NULL, 0);
+    if (rc < 0)
+        return err_errno(err, -rc, "welcoming rank %u", (unsigned)rank);
     return tree_adopt(c, index, conn, is_unix, err);
 }
 
@@ -141,18 +141,18 @@ static void greet(struct control *c, int fd, bool is_unix, uint64_t deadline_ns)
     struct frame_conn conn;
     struct err err = ERR_INIT;
     char from[64] = "this host";
-    int r = auth_server(fd, &c->cfg.id, ROLE_COORDINATOR, ROLE_CONTROL, limit, &session,
-                        &err);
+    int rc = auth_server(fd, &c->cfg.id, ROLE_COORDINATOR, ROLE_CONTROL, limit,
+                         &session, &err);
 
     if (!is_unix)
         (void)tcp_peer_addr(fd, from, sizeof(from));
     frame_init(&conn);
-    if (r == 0) {
+    if (rc == 0) {
         frame_open(&conn, fd, &session);
         fd = -1;
-        r = take_newcomer(c, &conn, is_unix, limit, &err);
+        rc = take_newcomer(c, &conn, is_unix, limit, &err);
     }
-    if (r < 0)
+    if (rc < 0)
         log_warn("control connection refused, waiting for the others",
                  "from=%s cause=\"%s\"", from, err.text);
     frame_release(&conn);
@@ -219,11 +219,11 @@ static int open_conn(struct control *c,
 {
     CLEANUP(fd_close) int own = fd;
     struct auth_session session;
-    int r = auth_client(own, &c->cfg.id, ROLE_CONTROL, ROLE_COORDINATOR, deadline_ns,
-                        &session, err);
+    int rc = auth_client(own, &c->cfg.id, ROLE_CONTROL, ROLE_COORDINATOR, deadline_ns,
+                         &session, err);
 
-    if (r < 0)
-        return r;
+    if (rc < 0)
+        return rc;
     frame_open(ret, own, &session);
     own = -1;
     return 0;
@@ -260,7 +260,7 @@ static int reach_parent(struct control *c,
     struct wire_reader in = {.p = hello, .n = n};
     char addr[sizeof(c->addr)], name[UNIX_NAME_BYTES];
     uint64_t port;
-    int fd, r;
+    int fd, rc;
 
     if (!wire_get_text(&in, addr, sizeof(addr)) || !wire_get(&in, 2, &port)
         || !wire_get_text(&in, name, sizeof(name)))
@@ -269,10 +269,11 @@ static int reach_parent(struct control *c,
     *ret_unix = try_unix(c, name, deadline_ns, ret) == 0;
     if (*ret_unix)
         return 0;
-    r = tcp_connect(addr, (uint16_t)port, deadline_ns, true, &fd, err);
-    if (r == 0)
-        r = open_conn(c, fd, deadline_ns, ret, err);
-    return r < 0 ? err_prefix(err, "control channel to rank %u", control_parent(c)) : 0;
+    rc = tcp_connect(addr, (uint16_t)port, deadline_ns, true, &fd, err);
+    if (rc == 0)
+        rc = open_conn(c, fd, deadline_ns, ret, err);
+    return rc < 0 ? err_prefix(err, "control channel to rank %u", control_parent(c))
+                  : 0;
 }
 
 static int join_parent(struct control *c,
@@ -286,11 +287,11 @@ static int join_parent(struct control *c,
     enum frame_type type;
     const uint8_t *p;
     size_t n;
-    int r = frame_send(conn, FRAME_JOIN, raw, sizeof(raw));
+    int rc = frame_send(conn, FRAME_JOIN, raw, sizeof(raw));
 
-    r = r < 0 ? r : frame_recv_until(conn, deadline_ns, &type, &p, &n);
-    if (r < 0)
-        return err_errno(err, -r, "control channel: rank %u did not welcome rank %u",
+    rc = rc < 0 ? rc : frame_recv_until(conn, deadline_ns, &type, &p, &n);
+    if (rc < 0)
+        return err_errno(err, -rc, "control channel: rank %u did not welcome rank %u",
                          control_parent(c), rank);
     if (type == FRAME_ABORT)
         return err_set(err, -EPROTO, "control channel: rank %u refused: %.*s",
@@ -310,14 +311,14 @@ static int connect_up(struct control *c,
 {
     struct frame_conn conn;
     bool is_unix = false;
-    int r;
+    int rc;
 
     frame_init(&conn);
-    r = reach_parent(c, hello, n, deadline_ns, &conn, &is_unix, err);
-    r = r < 0 ? r : join_parent(c, &conn, deadline_ns, err);
-    r = r < 0 ? r : tree_adopt(c, 0, &conn, is_unix, err);
+    rc = reach_parent(c, hello, n, deadline_ns, &conn, &is_unix, err);
+    rc = rc < 0 ? rc : join_parent(c, &conn, deadline_ns, err);
+    rc = rc < 0 ? rc : tree_adopt(c, 0, &conn, is_unix, err);
     frame_release(&conn);
-    return r;
+    return rc;
 }
 
 int control_join(struct control *c,
@@ -326,19 +327,19 @@ int control_join(struct control *c,
                  uint64_t deadline_ns,
                  struct err *err)
 {
-    int r = 0;
+    int rc = 0;
 
     if (c->n_edges == 0)
         return 0;
     if (!tree_is_root(c))
-        r = connect_up(c, hello, n, deadline_ns, err);
-    if (r == 0 && c->n_edges > 1)
-        r = accept_all(c, deadline_ns, err);
-    if (r < 0)
+        rc = connect_up(c, hello, n, deadline_ns, err);
+    if (rc == 0 && c->n_edges > 1)
+        rc = accept_all(c, deadline_ns, err);
+    if (rc < 0)
         control_abort(c, err ? err->text : "a rank could not join");
     c->is_fresh = true;
     c->pumped_ns = c->beat_ns = clock_now_ns();
     for (uint32_t i = 0; i < c->n_edges; i++)
         c->edges[i].heard_ns = c->pumped_ns;
-    return r;
+    return rc;
 }

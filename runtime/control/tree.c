@@ -82,14 +82,14 @@ void tree_drop(struct control *c, struct tree_edge *e)
 int tree_tell(
     struct control *c, uint32_t index, enum frame_type type, const void *p, size_t n)
 {
-    int r;
+    int rc;
 
     if (c->n_edges == 0 || c->edges[index].conn.fd < 0)
         return 0;
-    r = frame_send(&c->edges[index].conn, type, p, n);
-    if (r < 0 && r != -EPIPE && r != -ECONNRESET) {
-        tree_lost(c, index, r);
-        return r;
+    rc = frame_send(&c->edges[index].conn, type, p, n);
+    if (rc < 0 && rc != -EPIPE && rc != -ECONNRESET) {
+        tree_lost(c, index, rc);
+        return rc;
     }
     watch(c, index); /* what a closed socket did not take brings the pump back to it */
     return 0;
@@ -122,28 +122,28 @@ static void read_edge(struct control *c, uint32_t index, uint64_t now_ns)
     enum frame_type type;
     const uint8_t *data;
     size_t n;
-    int r;
+    int rc;
 
     frame_readable(&e->conn);
     while (!c->is_broken && e->conn.fd >= 0) {
-        r = frame_recv(&e->conn, &type, &data, &n);
-        if (r == 0)
+        rc = frame_recv(&e->conn, &type, &data, &n);
+        if (rc == 0)
             return;
         e->heard_ns = now_ns;
-        if (r > 0)
-            r = tree_on_frame(c, index, type, data, n);
-        if (r < 0)
-            tree_lost(c, index, r);
+        if (rc > 0)
+            rc = tree_on_frame(c, index, type, data, n);
+        if (rc < 0)
+            tree_lost(c, index, rc);
     }
 }
 
 static void write_edge(struct control *c, uint32_t index, uint64_t now_ns)
 {
-    int r = frame_flush(&c->edges[index].conn);
+    int rc = frame_flush(&c->edges[index].conn);
 
-    if (r < 0) {
+    if (rc < 0) {
         read_edge(c, index, now_ns); /* its last words may wait there unread */
-        tree_lost(c, index, r);
+        tree_lost(c, index, rc);
     }
     watch(c, index);
 }
@@ -313,7 +313,7 @@ int control_open(const struct control_config *cfg,
 {
     struct control *c;
     uint64_t beat = cfg->peer_timeout_ns / 4;
-    int r;
+    int rc;
 
     if (cfg->fanout < CONTROL_FANOUT_MIN || cfg->fanout > CONTROL_FANOUT_MAX)
         return err_set(err, -EINVAL,
@@ -329,11 +329,11 @@ int control_open(const struct control_config *cfg,
                                             : beat;
     c->silence_ns = UINT64_MAX;
     strbuf_init(&c->up, FRAME_MAX_BYTES);
-    r = make_edges(c);
-    r = r < 0 ? r : open_events(c);
-    if (r < 0) {
+    rc = make_edges(c);
+    rc = rc < 0 ? rc : open_events(c);
+    if (rc < 0) {
         control_close(c);
-        return err_errno(err, -r, "control channel");
+        return err_errno(err, -rc, "control channel");
     }
     (void)snprintf(c->addr, sizeof(c->addr), "%s", local_addr);
     c->pumped_ns = c->beat_ns = clock_now_ns();

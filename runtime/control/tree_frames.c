@@ -16,11 +16,11 @@ enum { KEEP_BYTES = 65536 };
 
 int tree_flush_up(struct control *c)
 {
-    int r;
+    int rc;
 
     if (c->up.n == 0 || c->is_broken)
         return 0;
-    r = tree_tell(c, 0, FRAME_UP, c->up.p, c->up.n);
+    rc = tree_tell(c, 0, FRAME_UP, c->up.p, c->up.n);
     strbuf_clear(&c->up);
     if (c->up.cap > KEEP_BYTES) {
         size_t max = c->up.max;
@@ -28,7 +28,7 @@ int tree_flush_up(struct control *c)
         strbuf_release(&c->up);
         strbuf_init(&c->up, max);
     }
-    return r;
+    return rc;
 }
 
 static int make_room(struct control *c, size_t n)
@@ -52,10 +52,10 @@ static int check_room(struct control *c)
 
 int tree_put_up(struct control *c, const struct up_item *item)
 {
-    int r = make_room(c, UP_HEADER_BYTES + item->n);
+    int rc = make_room(c, UP_HEADER_BYTES + item->n);
 
-    if (r < 0)
-        return r;
+    if (rc < 0)
+        return rc;
     bundle_put(&c->up, item);
     return check_room(c);
 }
@@ -63,9 +63,9 @@ int tree_put_up(struct control *c, const struct up_item *item)
 int control_up(struct control *c, const void *p, size_t n)
 {
     const struct up_item item = {UP_WORK, c->cfg.rank, p, n};
-    int r = c->is_broken ? 0 : tree_put_up(c, &item);
+    int rc = c->is_broken ? 0 : tree_put_up(c, &item);
 
-    return r < 0 ? r : tree_flush_up(c);
+    return rc < 0 ? rc : tree_flush_up(c);
 }
 
 static bool may_say(const struct control *c, uint32_t child, const struct up_item *item)

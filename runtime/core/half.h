@@ -12,14 +12,14 @@
 static inline uint32_t f32_bits(float f)
 {
     uint32_t u;
-    memcpy(&u, &f, sizeof u);
+    memcpy(&u, &f, sizeof(u));
     return u;
 }
 
 static inline float f32_of_bits(uint32_t u)
 {
     float f;
-    memcpy(&f, &u, sizeof f);
+    memcpy(&f, &u, sizeof(f));
     return f;
 }
 

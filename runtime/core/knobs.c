@@ -181,46 +181,46 @@ parse_value(const struct knob *k, const char *s, uint64_t *ret, struct err *err)
     uint64_t v = 0;
     bool flag = false;
     char allowed[160];
-    int r = 0;
+    int rc = 0;
 
     switch (k->kind) {
     case KNOB_BOOL:
-        r = parse_bool(k->name, s, &flag, err);
-        if (r == 0)
+        rc = parse_bool(k->name, s, &flag, err);
+        if (rc == 0)
             *ret = flag;
-        return r;
+        return rc;
     case KNOB_NUMBER:
         return parse_u64(k->name, s, k->min, k->max, ret, err);
     case KNOB_SECONDS:
-        r = parse_duration_ms(k->name, s, k->min, k->max, &v, err);
-        if (r == 0)
+        rc = parse_duration_ms(k->name, s, k->min, k->max, &v, err);
+        if (rc == 0)
             *ret = v * 1000000;
-        return r;
+        return rc;
     case KNOB_DECIMAL:
-        r = parse_decimal(k, s);
+        rc = parse_decimal(k, s);
         break;
     case KNOB_BYTES:
-        r = parse_bytes(k, s, &v);
+        rc = parse_bytes(k, s, &v);
         break;
     case KNOB_MIB:
-        r = parse_u64(k->name, s, k->min, k->max, &v, NULL);
+        rc = parse_u64(k->name, s, k->min, k->max, &v, NULL);
         v <<= 20;
         break;
     case KNOB_MS:
-        r = parse_ms(k, s, &v);
+        rc = parse_ms(k, s, &v);
         break;
     case KNOB_LIST:
-        r = parse_list(k, s, &v);
+        rc = parse_list(k, s, &v);
         break;
     case KNOB_CHOICE:
-        r = parse_choice(k, s, &v);
+        rc = parse_choice(k, s, &v);
         break;
     case KNOB_TEXT:
         break;
     }
-    if (r < 0) {
+    if (rc < 0) {
         put_allowed(k, allowed, sizeof(allowed));
-        return err_set(err, r, "%s: \"%.64s\" is not %s", k->name, s, allowed);
+        return err_set(err, rc, "%s: \"%.64s\" is not %s", k->name, s, allowed);
     }
     *ret = v;
     return 0;
@@ -243,14 +243,14 @@ int knobs_read(getenv_fn get, void *arg, struct knob_values *ret, struct err *er
     for (int i = 0; i < KNOB_COUNT; i++) {
         const struct knob *k = &rows[i];
         const char *s = get(arg, k->name);
-        int r = 0;
+        int rc = 0;
 
         v.is_set[i] = s && s[0];
         v.s[i] = v.is_set[i] ? s : k->fallback;
         if (v.s[i][0])
-            r = parse_value(k, v.s[i], &v.v[i], err);
-        if (r < 0)
-            return r;
+            rc = parse_value(k, v.s[i], &v.v[i], err);
+        if (rc < 0)
+            return rc;
         if (k->status == KNOB_REFUSED && asks(&v, (enum knob_id)i))
             return err_set(err, -ENOTSUP, "%s=%.64s: %s", k->name, v.s[i], k->why);
     }

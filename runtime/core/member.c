@@ -183,11 +183,11 @@ void member_leave_plan(struct member *m)
 int member_set_added(struct member *m, uint32_t id, bool is_in)
 {
     void *v = m->sets;
-    int r = mem_grow(&v, m->n_sets, &m->sets_cap, sizeof(*m->sets), UINT32_MAX);
+    int rc = mem_grow(&v, m->n_sets, &m->sets_cap, sizeof(*m->sets), UINT32_MAX);
 
     m->sets = v;
-    if (r < 0)
-        return r;
+    if (rc < 0)
+        return rc;
     m->sets[m->n_sets++] = (struct set_entry){id, is_in};
     return 0;
 }
@@ -357,11 +357,11 @@ bool member_take_up(struct member *m, struct strbuf *out)
 int member_add_item(struct member *m, size_t n, struct member_op *op)
 {
     void *v = m->items;
-    int r = mem_grow(&v, n, &m->items_cap, sizeof(*m->items), UINT32_MAX);
+    int rc = mem_grow(&v, n, &m->items_cap, sizeof(*m->items), UINT32_MAX);
 
     m->items = v;
-    if (r < 0)
-        return r;
+    if (rc < 0)
+        return rc;
     m->items[n] = (struct member_item){op, op ? op->req : NULL};
     if (op)
         op_remove(m, op);
@@ -394,7 +394,7 @@ plan_look_up(struct member *m, const struct down *d, bool *is_ours, struct err *
 static int plan_begin(struct member *m, const struct down *d, struct err *err)
 {
     AUTOFREE bool *is_ours = mem_calloc(d->n_slots, sizeof(*is_ours));
-    int r;
+    int rc;
 
     plan_drop(m);
     m->n_plan = d->n_slots;
@@ -405,14 +405,14 @@ static int plan_begin(struct member *m, const struct down *d, struct err *err)
     m->window = mem_calloc(d->n_slots, sizeof(void *));
     if (!is_ours || !m->recs || !m->by_place || !m->order || !m->window)
         return err_set(err, -ENOMEM, "out of memory for a plan");
-    r = plan_look_up(m, d, is_ours, err);
-    if (r < 0)
-        return r;
-    r = plan_new(m->window, is_ours, d->n_slots, &m->plan);
-    if (r < 0)
-        return err_set(err, r,
-                       r == -ENOMEM ? "out of memory for a plan"
-                                    : "rank 0 plans %u tensors",
+    rc = plan_look_up(m, d, is_ours, err);
+    if (rc < 0)
+        return rc;
+    rc = plan_new(m->window, is_ours, d->n_slots, &m->plan);
+    if (rc < 0)
+        return err_set(err, rc,
+                       rc == -ENOMEM ? "out of memory for a plan"
+                                     : "rank 0 plans %u tensors",
                        d->n_slots);
     m->plan_no = d->plan;
     m->limit = (struct fusion_limit){d->fusion_bytes, d->fuse_next};
@@ -512,16 +512,16 @@ int member_agreed(struct member *m, const uint64_t *words, bool *ret_is_empty)
 /* The next answer into m->down. 1; 0: that message has no more. */
 static int next_answer(struct member *m, struct err *err)
 {
-    int r = 0;
+    int rc = 0;
 
     if (!m->is_open)
-        r = message_open(&m->reader, m->todo_head->bytes, m->todo_head->n, err);
+        rc = message_open(&m->reader, m->todo_head->bytes, m->todo_head->n, err);
     m->is_open = true;
-    if (r == 0)
-        r = message_next_down(&m->reader, m->counts, m->n_ranks, &m->down, err);
-    if (r == 0)
+    if (rc == 0)
+        rc = message_next_down(&m->reader, m->counts, m->n_ranks, &m->down, err);
+    if (rc == 0)
         member_todo_drop(m);
-    return r;
+    return rc;
 }
 
 int member_next(struct member *m,
@@ -532,27 +532,27 @@ int member_next(struct member *m,
 {
     bool more = false;
     size_t n = 0;
-    int r;
+    int rc;
 
     *ret = (struct member_act){.kind = MEMBER_NOTHING};
     m->n_zeros = 0;
     records_put(m->held);
     m->held = NULL;
-    r = take_agreed(m, ret, err);
-    if (r < 0 || ret->kind != MEMBER_NOTHING)
-        return r;
+    rc = take_agreed(m, ret, err);
+    if (rc < 0 || ret->kind != MEMBER_NOTHING)
+        return rc;
     if (m->mode == MODE_PLAN) {
         offer_if(m, may_offer, call, ret);
         return 0;
     }
     while (m->todo_head && ret->kind == MEMBER_NOTHING) {
-        r = next_answer(m, err);
-        if (r > 0 && m->down.kind == DOWN_FREEZE)
-            r = plan_begin(m, &m->down, err);
-        else if (r > 0)
-            r = member_answer(m, &n, &more, ret, err);
-        if (r < 0)
-            return r;
+        rc = next_answer(m, err);
+        if (rc > 0 && m->down.kind == DOWN_FREEZE)
+            rc = plan_begin(m, &m->down, err);
+        else if (rc > 0)
+            rc = member_answer(m, &n, &more, ret, err);
+        if (rc < 0)
+            return rc;
         if (n > 0 && !more)
             member_hand_out(m, n, ret);
         if (m->mode == MODE_PLAN) {

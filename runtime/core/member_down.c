@@ -24,7 +24,7 @@ static int note_due(struct member *m, uint32_t slot, struct err *err)
 {
     struct record *rec = records_get(&m->records, slot);
     void *v = m->due;
-    int r;
+    int rc;
 
     if (!rec)
         return err_set(err, -EPROTO, "rank 0 answers slot %u, which it never gave out",
@@ -34,10 +34,10 @@ static int note_due(struct member *m, uint32_t slot, struct err *err)
         m->n_due -= m->at_due;
         m->at_due = 0;
     }
-    r = mem_grow(&v, m->n_due, &m->due_cap, sizeof(void *), UINT32_MAX);
+    rc = mem_grow(&v, m->n_due, &m->due_cap, sizeof(void *), UINT32_MAX);
     m->due = v;
-    if (r < 0)
-        return err_set(err, r, "out of memory for answers");
+    if (rc < 0)
+        return err_set(err, rc, "out of memory for answers");
     records_hold(rec);
     m->due[m->n_due++] = rec;
     return 0;
@@ -78,18 +78,18 @@ int member_receive(struct member *m, const void *p, size_t n, struct err *err)
 {
     struct message_reader in;
     struct todo *t;
-    int r = message_open(&in, p, n, err);
+    int rc = message_open(&in, p, n, err);
 
-    if (r == 0 && in.kind != MESSAGE_DOWN)
-        r = err_set(err, -EBADMSG, "control message: requests where answers belong");
-    while (r == 0) {
-        r = message_next_down(&in, m->news_counts, m->n_ranks, &m->news, err);
-        if (r <= 0)
+    if (rc == 0 && in.kind != MESSAGE_DOWN)
+        rc = err_set(err, -EBADMSG, "control message: requests where answers belong");
+    while (rc == 0) {
+        rc = message_next_down(&in, m->news_counts, m->n_ranks, &m->news, err);
+        if (rc <= 0)
             break;
-        r = note(m, &m->news, err);
+        rc = note(m, &m->news, err);
     }
-    if (r < 0)
-        return r;
+    if (rc < 0)
+        return rc;
     t = mem_alloc(sizeof(*t) + n);
     if (!t)
         return err_set(err, -ENOMEM, "out of memory for %zu bytes of answers", n);
@@ -110,14 +110,14 @@ int member_receive(struct member *m, const void *p, size_t n, struct err *err)
 static int add_zeros(struct member *m, size_t n, const struct request *req)
 {
     void *v = m->zeros;
-    int r = mem_grow(&v, m->n_zeros, &m->zeros_cap, sizeof(*m->zeros), UINT32_MAX);
+    int rc = mem_grow(&v, m->n_zeros, &m->zeros_cap, sizeof(*m->zeros), UINT32_MAX);
 
     m->zeros = v;
-    if (r == 0)
-        r = member_add_item(m, n, NULL);
-    if (r == 0)
+    if (rc == 0)
+        rc = member_add_item(m, n, NULL);
+    if (rc == 0)
         m->zeros[m->n_zeros++] = *req;
-    return r;
+    return rc;
 }
 
 /* What an answer that tells a slot only means; held for the act at hand. */
@@ -166,24 +166,24 @@ static int take_run(struct member *m,
     const struct record *rec = d->has_req ? NULL : take_due(m);
     struct member_op *op;
     bool is_ours;
-    int r = find_op(m, d, rec, &op, &is_ours, err);
+    int rc = find_op(m, d, rec, &op, &is_ours, err);
 
-    if (r < 0 || !is_ours)
-        return r;
+    if (rc < 0 || !is_ours)
+        return rc;
     ret->counts = rec ? rec->counts : d->counts;
     ret->n_counts = rec ? rec->n_counts : d->n_counts;
     if (d->has_req)
         ret->set_id = d->req.process_set;
     if (op)
-        r = member_add_item(m, *n, op);
+        rc = member_add_item(m, *n, op);
     else if (d->has_req)
-        r = add_zeros(m, *n, &d->req);
+        rc = add_zeros(m, *n, &d->req);
     else
-        r = -EPROTO; /* a tensor of one who has joined is told whole */
-    if (r < 0)
-        return err_set(err, r,
-                       r == -EPROTO ? "rank 0 answers a slot in a join"
-                                    : "out of memory for a batch");
+        rc = -EPROTO; /* a tensor of one who has joined is told whole */
+    if (rc < 0)
+        return err_set(err, rc,
+                       rc == -EPROTO ? "rank 0 answers a slot in a join"
+                                     : "out of memory for a batch");
     ++*n;
     return 0;
 }
@@ -224,7 +224,7 @@ int member_answer(
     const struct down *d = &m->down;
     struct member_op *op = NULL;
     bool is_ours;
-    int r;
+    int rc;
 
     *more = false;
     if (is_set_of_others(m, d))
@@ -234,9 +234,9 @@ int member_answer(
         *more = d->fuse_next;
         return take_run(m, d, n, ret, err);
     case DOWN_FAIL:
-        r = find_op(m, d, NULL, &op, &is_ours, err);
-        if (r < 0 || !op)
-            return r;
+        rc = find_op(m, d, NULL, &op, &is_ours, err);
+        if (rc < 0 || !op)
+            return rc;
         ret->kind = MEMBER_FAIL;
         ret->text = d->text;
         break;
@@ -261,9 +261,9 @@ int member_answer(
     case DOWN_LATE:
         return 0;
     }
-    r = member_add_item(m, 0, op);
-    if (r < 0)
-        return err_set(err, r, "out of memory for a batch");
+    rc = member_add_item(m, 0, op);
+    if (rc < 0)
+        return err_set(err, rc, "out of memory for a batch");
     ret->items = m->items;
     ret->n_items = 1;
     return 0;

@@ -188,7 +188,7 @@ static int check_reduction(struct err *why, const struct pair *p)
 
 static int check_pair(struct err *why, const struct pair *p)
 {
-    int r = 0;
+    int rc = 0;
 
     if (p->a->coll != p->b->coll)
         return disagree(why, p, "operations", collective_name(p->a->coll),
@@ -209,7 +209,7 @@ static int check_pair(struct err *why, const struct pair *p)
     case COLL_ALLREDUCE:
     case COLL_REDUCESCATTER:
     case COLL_REDUCE:
-        r = check_reduction(why, p);
+        rc = check_reduction(why, p);
         break;
     case COLL_BROADCAST:
     case COLL_ALLGATHER:
@@ -224,19 +224,19 @@ static int check_pair(struct err *why, const struct pair *p)
     case COLL_COUNT:
         break;
     }
-    if (r == 0
+    if (rc == 0
         && (p->a->coll == COLL_BROADCAST || p->a->coll == COLL_REDUCE
             || p->a->coll == COLL_GATHER))
-        r = check_root(why, p);
-    if (r == 0 && p->a->coll == COLL_REGISTER)
-        r = check_number(why, p, "buffers to forget", p->a->root, p->b->root);
-    if (r == 0)
-        r = check_shapes(why, p, request_has_rows(p->a));
-    if (r == 0)
-        r = check_place(why, p);
-    if (r == 0)
-        r = check_region(why, p);
-    return r < 0 ? r : check_group(why, p);
+        rc = check_root(why, p);
+    if (rc == 0 && p->a->coll == COLL_REGISTER)
+        rc = check_number(why, p, "buffers to forget", p->a->root, p->b->root);
+    if (rc == 0)
+        rc = check_shapes(why, p, request_has_rows(p->a));
+    if (rc == 0)
+        rc = check_place(why, p);
+    if (rc == 0)
+        rc = check_region(why, p);
+    return rc < 0 ? rc : check_group(why, p);
 }
 
 int mismatch_pair(const struct request *a,

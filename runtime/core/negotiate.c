@@ -83,7 +83,7 @@ int negotiate_new(const struct negotiate_config *cfg, struct negotiate **ret)
 {
     struct negotiate *n = mem_zalloc(sizeof(*n));
     uint32_t cap = cfg->cache_capacity < SLOTS_MAX ? cfg->cache_capacity : SLOTS_MAX;
-    int r;
+    int rc;
 
     if (!n)
         return -ENOMEM;
@@ -92,16 +92,16 @@ int negotiate_new(const struct negotiate_config *cfg, struct negotiate **ret)
     n->seen = mem_calloc(cfg->n_ranks, sizeof(*n->seen));
     n->scratch = mem_calloc(cfg->n_ranks, sizeof(*n->scratch));
     n->plan_of = mem_calloc(cap + 1u, sizeof(*n->plan_of));
-    r = n->seen && n->scratch && n->plan_of ? 0 : -ENOMEM;
-    if (r == 0)
-        r = pendings_init(&n->tensors, cfg->n_ranks);
-    if (r == 0 && cap > 0)
-        r = slots_new(cap, cfg->n_ranks, &n->slots);
-    if (r == 0 && cap > 0 && cfg->may_freeze)
-        r = cycle_new(cap, &n->cycle);
-    if (r < 0) {
+    rc = n->seen && n->scratch && n->plan_of ? 0 : -ENOMEM;
+    if (rc == 0)
+        rc = pendings_init(&n->tensors, cfg->n_ranks);
+    if (rc == 0 && cap > 0)
+        rc = slots_new(cap, cfg->n_ranks, &n->slots);
+    if (rc == 0 && cap > 0 && cfg->may_freeze)
+        rc = cycle_new(cap, &n->cycle);
+    if (rc < 0) {
         negotiate_free(n);
-        return r;
+        return rc;
     }
     *ret = n;
     return 0;
@@ -186,7 +186,7 @@ static int receive_hits(struct negotiate *n,
         for (uint64_t w = up_word(u, i); w != 0; w &= w - 1) {
             uint32_t slot = u->first + i * 64 + (uint32_t)__builtin_ctzll(w);
             const struct request *q;
-            int r;
+            int rc;
 
             if (n_seen < n->plan_msg && is_planned(n, slot))
                 continue;
@@ -199,9 +199,9 @@ static int receive_hits(struct negotiate *n,
             n->counts.n_hits++;
             if (n->cfg.heard)
                 n->cfg.heard(n->cfg.heard_arg, rank, q);
-            r = pendings_add(&n->tensors, rank, q, true, now_ns, err);
-            if (r < 0)
-                return r;
+            rc = pendings_add(&n->tensors, rank, q, true, now_ns, err);
+            if (rc < 0)
+                return rc;
         }
     }
     return 0;
@@ -242,7 +242,7 @@ int negotiate_receive(struct negotiate *n,
                       struct err *err)
 {
     struct up u;
-    int r;
+    int rc;
 
     if (rank >= n->cfg.n_ranks)
         return err_set(err, -EPROTO, "a request of rank %u in a world of %u", rank,
@@ -254,12 +254,12 @@ int negotiate_receive(struct negotiate *n,
             err, -EPROTO, "rank %u says it has received %llu answers, of %llu", rank,
             (unsigned long long)in->n_seen, (unsigned long long)n->n_messages);
     n->seen[rank] = in->n_seen;
-    while ((r = message_next_up(in, &u, err)) > 0) {
-        r = receive_one(n, rank, &u, in->n_seen, now_ns, err);
-        if (r < 0)
-            return r;
+    while ((rc = message_next_up(in, &u, err)) > 0) {
+        rc = receive_one(n, rank, &u, in->n_seen, now_ns, err);
+        if (rc < 0)
+            return rc;
     }
-    return r;
+    return rc;
 }
 
 /* --- answers --- */
@@ -513,7 +513,7 @@ static int write_batch(struct negotiate *n, struct strbuf *out)
 
 int negotiate_write(struct negotiate *n, struct strbuf *out)
 {
-    int r = 0;
+    int rc = 0;
 
     n->n_messages++;
     n->counts.n_messages++;
@@ -525,10 +525,10 @@ int negotiate_write(struct negotiate *n, struct strbuf *out)
     if (n->tells_tuning)
         put_tuning(n, out);
     pairs_spread(&n->tensors, n->scratch);
-    while (r == 0 && n->tensors.ready.n > 0 && out->n < WRITE_AIM) {
+    while (rc == 0 && n->tensors.ready.n > 0 && out->n < WRITE_AIM) {
         if (freeze(n, out))
             break;
-        r = write_batch(n, out);
+        rc = write_batch(n, out);
     }
     if (n->tensors.ready.n == 0 && pendings_all_joined(&n->tensors)) {
         struct down d = {.kind = DOWN_JOINED, .has_req = true, .slot = SLOT_NONE};
@@ -540,7 +540,7 @@ int negotiate_write(struct negotiate *n, struct strbuf *out)
         if (n->cycle)
             cycle_reset(n->cycle);
     }
-    return r < 0 ? r : strbuf_status(out);
+    return rc < 0 ? rc : strbuf_status(out);
 }
 
 /* --- the stall report's view --- */

@@ -194,14 +194,14 @@ void pending_make_ready(struct pendings *t, struct pending *p)
 static int complete(struct pendings *t, struct pending *p)
 {
     struct err why = ERR_INIT;
-    int r = 0;
+    int rc = 0;
 
     p->is_complete = true;
     nametab_remove(&t->names, &p->node);
     if (p->n_excused > 0 && !p->text && mismatch_joined(&p->first, &why) < 0)
-        r = pending_fail(p, &why);
-    if (r < 0)
-        return r;
+        rc = pending_fail(p, &why);
+    if (rc < 0)
+        return rc;
     if (p->first.group != 0 && !p->is_apart)
         return groups_add(t, p);
     pending_make_ready(t, p);
@@ -261,7 +261,7 @@ static int pending_new(struct pendings *t,
                        struct pending **ret)
 {
     struct pending *p = mem_zalloc(sizeof(*p) + t->n_ranks / 8 + 1);
-    int r;
+    int rc;
 
     if (!p)
         return -ENOMEM;
@@ -271,18 +271,18 @@ static int pending_new(struct pendings *t,
     p->node.name = p->first.name;
     p->node.set = req->process_set;
     p->set = find_set(t, req->process_set);
-    r = copy_set(p);
-    if (r == 0 && !p->set && pair_is(req->process_set)) {
-        r = add_pair(t, req->process_set);
+    rc = copy_set(p);
+    if (rc == 0 && !p->set && pair_is(req->process_set)) {
+        rc = add_pair(t, req->process_set);
         p->set = find_set(t, req->process_set);
     }
-    if (r == 0 && request_has_rows(req)) {
+    if (rc == 0 && request_has_rows(req)) {
         p->dim0 = mem_calloc(t->n_ranks, sizeof(*p->dim0));
-        r = p->dim0 ? 0 : -ENOMEM;
+        rc = p->dim0 ? 0 : -ENOMEM;
     }
-    if (r == 0)
-        r = nametab_add(&t->names, &p->node);
-    if (r < 0) {
+    if (rc == 0)
+        rc = nametab_add(&t->names, &p->node);
+    if (rc < 0) {
         pending_free(p);
         return -ENOMEM;
     }
@@ -312,20 +312,20 @@ static int add_orphan(struct pendings *t, struct pending *p)
 {
     struct err why = ERR_INIT;
     char name[NAME_SHOWN_MAX];
-    int r;
+    int rc;
 
     (void)err_set(&why, -EINVAL, "tensor %s: process set %u does not exist",
                   name_shown(p->first.name, name), set_number(p->first.process_set));
-    r = pending_fail(p, &why);
+    rc = pending_fail(p, &why);
     nametab_remove(&t->names, &p->node);
     pending_make_ready(t, p);
-    return r;
+    return rc;
 }
 
 static int check(struct pending *p, uint32_t rank, const struct request *q, bool is_hit)
 {
     struct err why = ERR_INIT;
-    int r;
+    int rc;
 
     if (p->first.group != q->group || p->first.group_n != q->group_n) {
         p->is_apart = true;
@@ -334,15 +334,15 @@ static int check(struct pending *p, uint32_t rank, const struct request *q, bool
     }
     if (p->text)
         return 0;
-    r = q == &p->first ? 0 : mismatch_pair(&p->first, p->first_rank, q, rank, &why);
-    if (r == 0 && !is_hit) /* a bit stands for what was right before */
-        r = mismatch_alone(q, rank, &p->set->view, &why);
-    return r == 0 ? 0 : pending_fail(p, &why);
+    rc = q == &p->first ? 0 : mismatch_pair(&p->first, p->first_rank, q, rank, &why);
+    if (rc == 0 && !is_hit) /* a bit stands for what was right before */
+        rc = mismatch_alone(q, rank, &p->set->view, &why);
+    return rc == 0 ? 0 : pending_fail(p, &why);
 }
 
 static int join(struct pendings *t, uint32_t rank, const struct request *q)
 {
-    int r = 0;
+    int rc = 0;
 
     t->n_joined++;
     t->last_joined = rank;
@@ -352,13 +352,13 @@ static int join(struct pendings *t, uint32_t rank, const struct request *q)
     for (struct pending *p = t->waiting.head; p; p = p->next)
         p->n_excused += !p->is_complete && pendings_is_missing(t, p, rank);
     t->has_joined[rank] = true;
-    for (struct pending *p = t->waiting.head; p && r == 0;) {
+    for (struct pending *p = t->waiting.head; p && rc == 0;) {
         bool is_now = !p->is_complete && p->set && pending_n_missing(p) == 0;
 
-        r = is_now ? complete(t, p) : 0;
+        rc = is_now ? complete(t, p) : 0;
         p = is_now ? t->waiting.head : p->next; /* with p its group may have moved */
     }
-    return r;
+    return rc;
 }
 
 static int no_memory(struct err *err, int r)
@@ -419,26 +419,26 @@ int pendings_add(struct pendings *t,
     struct pending *p = (struct pending *)(void *)nametab_find(
         &t->names, req->process_set, req->name); /* node is the first member */
     const struct request *q = req;
-    int r = check_sender(t, rank, req, p, err);
+    int rc = check_sender(t, rank, req, p, err);
 
-    if (r < 0)
-        return r;
+    if (rc < 0)
+        return rc;
     if (req->coll == COLL_JOIN)
         return no_memory(err, join(t, rank, req));
     if (!p) {
-        r = pending_new(t, rank, req, now_ns, &p);
-        if (r < 0)
-            return no_memory(err, r);
+        rc = pending_new(t, rank, req, now_ns, &p);
+        if (rc < 0)
+            return no_memory(err, rc);
         if (!p->set)
             return no_memory(err, add_orphan(t, p));
-        r = check_sender(t, rank, req, p, err);
-        if (r < 0)
-            return r;
+        rc = check_sender(t, rank, req, p, err);
+        if (rc < 0)
+            return rc;
         q = &p->first;
     }
-    r = check(p, rank, q, is_hit);
-    if (r < 0)
-        return no_memory(err, r);
+    rc = check(p, rank, q, is_hit);
+    if (rc < 0)
+        return no_memory(err, rc);
     if (p->dim0 && req->ndim > 0)
         p->dim0[rank] = (uint64_t)req->shape[0];
     p->seen[rank / 8] |= (uint8_t)(1u << (rank % 8));
@@ -454,7 +454,7 @@ int pendings_add(struct pendings *t,
 static int take_id(struct pendings *t, uint32_t *ret)
 {
     void *v = t->free_ids;
-    int r;
+    int rc;
 
     if (t->n_free > 0) {
         *ret = t->free_ids[0];
@@ -464,11 +464,11 @@ static int take_id(struct pendings *t, uint32_t *ret)
     }
     if (t->n_numbers >= NEGOTIATE_MAX_SETS)
         return -E2BIG;
-    r = mem_grow(&v, t->n_numbers, &t->free_cap, sizeof(*t->free_ids), SIZE_MAX / 64);
+    rc = mem_grow(&v, t->n_numbers, &t->free_cap, sizeof(*t->free_ids), SIZE_MAX / 64);
     t->free_ids = v;
-    if (r == 0)
+    if (rc == 0)
         *ret = t->n_numbers++;
-    return r;
+    return rc;
 }
 
 static void give_back(struct pendings *t, uint32_t id)
@@ -480,7 +480,7 @@ static int settle_add(struct pendings *t, struct pending *p)
 {
     struct err why = ERR_INIT;
     uint32_t *ranks, id = 0;
-    int r;
+    int rc;
 
     for (const struct rank_set *s = t->sets; s; s = s->next) {
         if (!is_equal_set(s, &p->first))
@@ -495,20 +495,20 @@ static int settle_add(struct pendings *t, struct pending *p)
                       request_set_rank(&p->first, p->first.n_set - 1), t->n_ranks);
         return pending_fail(p, &why);
     }
-    r = take_id(t, &id);
-    if (r == -E2BIG) { /* several may have been on their way */
+    rc = take_id(t, &id);
+    if (rc == -E2BIG) { /* several may have been on their way */
         (void)err_set(&why, -EINVAL, "more than %u process sets", NEGOTIATE_MAX_SETS);
         return pending_fail(p, &why);
     }
-    ranks = r < 0 ? NULL : mem_calloc(p->first.n_set, sizeof(*ranks));
+    ranks = rc < 0 ? NULL : mem_calloc(p->first.n_set, sizeof(*ranks));
     if (!ranks)
         return -ENOMEM;
     for (uint32_t i = 0; i < p->first.n_set; i++)
         ranks[i] = request_set_rank(&p->first, i);
-    r = add_set(t, id, ranks, p->first.n_set);
-    if (r == 0)
+    rc = add_set(t, id, ranks, p->first.n_set);
+    if (rc == 0)
         p->first.process_set = id;
-    return r;
+    return rc;
 }
 
 static int settle_remove(struct pendings *t, struct pending *p)

@@ -63,7 +63,7 @@ static int group_ready(struct pendings *t, struct group *g)
     const struct pending *bad = NULL;
     struct err why = ERR_INIT;
     char name[NAME_SHOWN_MAX];
-    int r = 0;
+    int rc = 0;
 
     for (struct pending *p = g->first; p && !bad; p = p->group_next)
         bad = p->text ? p : NULL;
@@ -72,16 +72,16 @@ static int group_ready(struct pendings *t, struct group *g)
                       name_shown(bad->first.name, name), bad->text);
     else if (g->text)
         (void)err_set(&why, -EINVAL, "its group failed: %.380s", g->text);
-    for (struct pending *p = g->first, *next; p && r == 0; p = next) {
+    for (struct pending *p = g->first, *next; p && rc == 0; p = next) {
         next = p->group_next;
         if (why.code < 0)
-            r = pending_fail(p, &why);
+            rc = pending_fail(p, &why);
         p->is_inside = p != g->first;
         pending_make_ready(t, p);
     }
     nametab_remove(&t->groups, &g->node);
     group_free(g);
-    return r;
+    return rc;
 }
 
 /* The group of this hash, new if need be; NULL: out of memory. */
@@ -147,9 +147,9 @@ int groups_claim(struct pending *p, const struct request *q)
 
 int groups_dispute(struct pendings *t, const struct pending *p)
 {
-    int r = 0;
+    int rc = 0;
 
-    for (const struct claim *c = p->claims; c && r == 0; c = c->next) {
+    for (const struct claim *c = p->claims; c && rc == 0; c = c->next) {
         struct group *g = group_get(t, p->first.process_set, c->group, c->group_n);
 
         if (g && !g->text && p->text)
@@ -157,7 +157,7 @@ int groups_dispute(struct pendings *t, const struct pending *p)
         if (!g || (!g->text && p->text))
             return -ENOMEM;
         if (++g->n >= g->need)
-            r = group_ready(t, g);
+            rc = group_ready(t, g);
     }
-    return r;
+    return rc;
 }

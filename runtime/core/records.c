@@ -51,10 +51,10 @@ static int make_room(struct records *t, uint32_t slot)
 {
     while (t->n <= slot) {
         void *v = t->v;
-        int r = mem_grow(&v, t->n, &t->cap, sizeof(void *), SLOTS_MAX);
+        int rc = mem_grow(&v, t->n, &t->cap, sizeof(void *), SLOTS_MAX);
 
         t->v = v;
-        if (r < 0)
+        if (rc < 0)
             return -ENOMEM;
         t->v[t->n++] = NULL;
     }

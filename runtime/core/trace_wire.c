@@ -71,10 +71,10 @@ static int read_version(struct wire_reader *in, struct err *err)
 int trace_read_down(struct wire_reader *in, struct trace_down *ret, struct err *err)
 {
     uint64_t order, ns;
-    int r = read_version(in, err);
+    int rc = read_version(in, err);
 
-    if (r < 0)
-        return r;
+    if (rc < 0)
+        return rc;
     if (!wire_get(in, 1, &order) || order < TRACE_ORDER_CLOCK
         || order >= TRACE_ORDER_END || !wire_get(in, 8, &ns) || in->at != in->n)
         return malformed(err);
@@ -85,10 +85,10 @@ int trace_read_down(struct wire_reader *in, struct trace_down *ret, struct err *
 int trace_read_up(struct wire_reader *in, struct trace_up *ret, struct err *err)
 {
     uint64_t is_last, ns, down, dropped;
-    int r = read_version(in, err);
+    int rc = read_version(in, err);
 
-    if (r < 0)
-        return r;
+    if (rc < 0)
+        return rc;
     if (!wire_get(in, 1, &is_last) || is_last > 1 || !wire_get(in, 8, &ns)
         || !wire_get(in, 8, &down) || !wire_get(in, 8, &dropped))
         return malformed(err);

@@ -96,14 +96,14 @@ int tune_file_read(const char *path, char *text, struct tune_file *ret, struct e
     unsigned no = 1, seen = 0;
 
     for (char *line = text, *next; line; line = next, no++) {
-        int r;
+        int rc;
 
         next = strchr(line, '\n');
         if (next)
             *next++ = 0;
-        r = read_line(path, no, line, v, &seen, err);
-        if (r < 0)
-            return r;
+        rc = read_line(path, no, line, v, &seen, err);
+        if (rc < 0)
+            return rc;
     }
     for (int k = 0; k < KEY_COUNT; k++)
         if (!(seen & 1u << k))

@@ -202,13 +202,13 @@ static void *serve(void *arg)
 static int start_thread(struct metrics *m, struct err *err)
 {
     sigset_t all, old;
-    int r;
+    int rc;
 
     (void)sigfillset(&all);
     (void)pthread_sigmask(SIG_SETMASK, &all, &old); /* signals are the main thread's */
-    r = pthread_create(&m->thread, NULL, serve, m);
+    rc = pthread_create(&m->thread, NULL, serve, m);
     (void)pthread_sigmask(SIG_SETMASK, &old, NULL);
-    return r == 0 ? 0 : err_errno(err, r, "cannot start the thread for metrics");
+    return rc == 0 ? 0 : err_errno(err, rc, "cannot start the thread for metrics");
 }
 
 static void metrics_free(struct metrics *m)
@@ -222,24 +222,24 @@ static void metrics_free(struct metrics *m)
 int metrics_start(uint16_t port, const char *dir, struct metrics **ret, struct err *err)
 {
     struct metrics *m = mem_zalloc(sizeof(*m));
-    int r;
+    int rc;
 
     if (!m)
         return err_set(err, -ENOMEM, "out of memory for metrics");
     m->listen_fd = m->wake[0] = m->wake[1] = -1;
     atomic_init(&m->generation, -1);
     (void)snprintf(m->dir, sizeof(m->dir), "%s", dir);
-    r = tcp_listen("::", port, &m->listen_fd, &m->port, NULL);
-    if (r < 0) /* a machine without IPv6 */
-        r = tcp_listen("0.0.0.0", port, &m->listen_fd, &m->port, err);
-    if (r == 0 && pipe2(m->wake, O_CLOEXEC) < 0)
-        r = err_errno(err, errno, "cannot make a pipe for metrics");
-    r = r < 0 ? r : start_thread(m, err);
-    if (r < 0)
+    rc = tcp_listen("::", port, &m->listen_fd, &m->port, NULL);
+    if (rc < 0) /* a machine without IPv6 */
+        rc = tcp_listen("0.0.0.0", port, &m->listen_fd, &m->port, err);
+    if (rc == 0 && pipe2(m->wake, O_CLOEXEC) < 0)
+        rc = err_errno(err, errno, "cannot make a pipe for metrics");
+    rc = rc < 0 ? rc : start_thread(m, err);
+    if (rc < 0)
         metrics_free(m);
     else
         *ret = m;
-    return r;
+    return rc;
 }
 
 uint16_t metrics_port(const struct metrics *m)

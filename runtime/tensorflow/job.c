@@ -169,7 +169,7 @@ static void job_name(const struct job *j, char *ret, size_t n)
 static int submit_group(struct job *j)
 {
     hvd_handle *handles = calloc((size_t)j->n_parts, sizeof(*handles));
-    int r;
+    int rc;
 
     if (!handles) {
         job_fail(j, TF_RESOURCE_EXHAUSTED, "out of memory for a group");
@@ -177,11 +177,11 @@ static int submit_group(struct job *j)
     }
     for (int i = 0; i < j->n_parts; i++)
         handles[i] = j->parts[i].handle;
-    r = hvd_submit_held(handles, j->n_parts);
+    rc = hvd_submit_held(handles, j->n_parts);
     free(handles);
-    if (r == HVD_OK)
+    if (rc == HVD_OK)
         return j->n_parts;
-    job_fail_by_status(j, r, hvd_last_error(), false);
+    job_fail_by_status(j, rc, hvd_last_error(), false);
     return 0;
 }
 

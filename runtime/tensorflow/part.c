@@ -180,16 +180,16 @@ describe(struct hvd_tensor *t, const struct TF_Tensor *input, int64_t *shape)
 static int take_input(struct job *j, int index, struct TF_Tensor **ret)
 {
     struct TF_Status *s = TF_NewStatus();
-    int r = 0;
+    int rc = 0;
 
     TF_GetInput(j->context, index, ret, s);
     if (TF_GetCode(s) != TF_OK) {
         job_fail(j, TF_GetCode(s), TF_Message(s));
         *ret = NULL;
-        r = -1;
+        rc = -1;
     }
     TF_DeleteStatus(s);
-    return r;
+    return rc;
 }
 
 /* An output like the input: the input's own memory when nobody else needs it, which
@@ -199,7 +199,7 @@ static int make_output_like(struct part *p)
     struct job *j = p->job;
     struct TF_Status *s = TF_NewStatus();
     int64_t dims[ANY_DIMS_MAX];
-    int n = dims_of(p->input, dims), forwarded = -1, r = 0;
+    int n = dims_of(p->input, dims), forwarded = -1, rc = 0;
 
     TF_DeleteTensor(p->input);
     p->input = NULL;
@@ -208,27 +208,27 @@ static int make_output_like(struct part *p)
     if (TF_GetCode(s) != TF_OK) {
         job_fail(j, TF_GetCode(s), TF_Message(s));
         p->output = NULL;
-        r = -1;
+        rc = -1;
     } else if (forwarded < 0) {
-        r = take_input(j, p->index, &p->input);
+        rc = take_input(j, p->index, &p->input);
     }
     TF_DeleteStatus(s);
-    return r;
+    return rc;
 }
 
 /* The root's result is its input. */
 static int give_input_on(struct part *p)
 {
     struct TF_Status *s = TF_NewStatus();
-    int r = 0;
+    int rc = 0;
 
     TF_SetOutput(p->job->context, p->index, p->input, s);
     if (TF_GetCode(s) != TF_OK) {
         job_fail(p->job, TF_GetCode(s), TF_Message(s));
-        r = -1;
+        rc = -1;
     }
     TF_DeleteStatus(s);
-    return r;
+    return rc;
 }
 
 int part_prepare(struct part *p)

@@ -75,8 +75,8 @@ static void barrier(void *ctx)
 static void max(void *ctx, double *x, int n)
 {
     struct rank *r = ctx;
-    double *all = calloc((size_t)n * r->env.size, sizeof *all);
-    if (all == NULL)
+    double *all = calloc((size_t)n * r->env.size, sizeof(*all));
+    if (!all)
         exit(1);
     run(r, COLL_ALLGATHER, x, all, (uint64_t)n, DT_F64);
     for (size_t i = 0; i < (size_t)n * r->env.size; i++)
@@ -100,7 +100,7 @@ static int exchange(void *arg,
 static void enter_netns(const char *name)
 {
     char path[200];
-    snprintf(path, sizeof path, "/run/netns/%s", name);
+    snprintf(path, sizeof(path), "/run/netns/%s", name);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0 || setns(fd, CLONE_NEWNET) != 0) {
         perror(path);
@@ -116,14 +116,14 @@ static void pin(uint32_t rank)
         return;
     CPU_ZERO(&set);
     CPU_SET(rank % (uint32_t)sysconf(_SC_NPROCESSORS_ONLN), &set);
-    if (sched_setaffinity(0, sizeof set, &set) != 0)
+    if (sched_setaffinity(0, sizeof(set), &set) != 0)
         perror("sched_setaffinity");
 }
 
 static uint64_t number(const char *name)
 {
     const char *v = getenv(name);
-    return v == NULL ? 0 : strtoull(v, NULL, 10);
+    return !v ? 0 : strtoull(v, NULL, 10);
 }
 
 static void tune(struct backend *b)

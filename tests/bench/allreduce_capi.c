@@ -23,7 +23,7 @@ static void allreduce(void *ctx, float *x, size_t n)
 
 static void barrier(void *ctx)
 {
-    struct hvd_tensor t = {.size_bytes = sizeof t, .name = "barrier", .device = -1};
+    struct hvd_tensor t = {.size_bytes = sizeof(t), .name = "barrier", .device = -1};
     hvd_handle h = 0;
     (void)ctx;
     must(hvd_barrier_async(&t, 0, &h), "barrier");

@@ -73,18 +73,18 @@ static int step_once(struct codec_state *state,
     struct codec_step step;
     struct codec_run run;
     struct err err = ERR_INIT;
-    int n = 0, r = codec_begin(&run, state, 0, "t", plan, &io, scratch, &err);
+    int n = 0, rc = codec_begin(&run, state, 0, "t", plan, &io, scratch, &err);
 
-    while (r >= 0) {
+    while (rc >= 0) {
         double t = now_s();
 
-        r = codec_next(&run, &step, &err);
+        rc = codec_next(&run, &step, &err);
         part[n++] = now_s() - t;
-        if (r <= 0)
+        if (rc <= 0)
             break;
         communicate(&step);
     }
-    if (r < 0) {
+    if (rc < 0) {
         (void)fprintf(stderr, "codec: %s\n", err.text);
         exit(1);
     }

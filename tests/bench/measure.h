@@ -44,9 +44,9 @@ static int measure_size(const struct peer_ops *p, size_t bytes, int iters)
 {
     size_t n = bytes / sizeof(float);
     int warm = iters / 10 < 3 ? 3 : iters / 10, n_b2b = iters / 2 < 10 ? 10 : iters / 2;
-    double *t = (double *)calloc((size_t)iters, sizeof *t), b2b; /* C++ too */
+    double *t = (double *)calloc((size_t)iters, sizeof(*t)), b2b; /* C++ too */
     float *x;
-    if (t == NULL || posix_memalign((void **)&x, 4096, bytes) != 0)
+    if (!t || posix_memalign((void **)&x, 4096, bytes) != 0)
         return 1;
     if (!sum_is_right(p, x, n))
         return 1;
@@ -80,7 +80,7 @@ static int measure(const struct peer_ops *p)
     static const int iters[] = {1000, 500, 200, 40, 15};
     const char *max = getenv("BENCH_MAX_BYTES");
     size_t max_bytes = max != NULL ? strtoull(max, NULL, 10) : SIZE_MAX;
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes && sizes[i] <= max_bytes; i++)
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes) && sizes[i] <= max_bytes; i++)
         if (measure_size(p, sizes[i], iters[i]) != 0)
             return 1;
     return 0;

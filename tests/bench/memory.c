@@ -47,7 +47,7 @@ add(float *restrict x, const float *restrict y, size_t n)
 static void once(int is_copy, float *x, const float *y, size_t n)
 {
     if (is_copy)
-        memcpy(x, y, n * sizeof *x);
+        memcpy(x, y, n * sizeof(*x));
     else
         add(x, y, n);
     __asm__ volatile("" ::"r"(x) : "memory");
@@ -65,7 +65,7 @@ run_rank(struct shared *s, uint32_t me, uint32_t n, int is_copy, size_t bytes)
     for (int i = -3; i < ITERS; i++) {
         barrier(s, n);
         double a = now_us();
-        once(is_copy, x, y, bytes / sizeof *x);
+        once(is_copy, x, y, bytes / sizeof(*x));
         s->times[me][i < 0 ? 0 : i] = now_us() - a;
     }
     barrier(s, n);
@@ -112,13 +112,13 @@ int main(int argc, char **argv)
                 MAX_RANKS);
         return 2;
     }
-    struct shared *s = mmap(NULL, sizeof *s, PROT_READ | PROT_WRITE,
+    struct shared *s = mmap(NULL, sizeof(*s), PROT_READ | PROT_WRITE,
                             MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (s == MAP_FAILED) {
         perror("mmap");
         return 1;
     }
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++)
         if (measure(s, n, argv[2], sizes[i]) != 0)
             return 1;
     return 0;

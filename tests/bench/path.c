@@ -62,7 +62,7 @@ static int open_tun(const char *netns)
     char path[256];
     int home = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC), there, fd;
 
-    (void)snprintf(path, sizeof path, "/run/netns/%s", netns);
+    (void)snprintf(path, sizeof(path), "/run/netns/%s", netns);
     there = open(path, O_RDONLY | O_CLOEXEC);
     if (home < 0 || there < 0 || setns(there, CLONE_NEWNET) < 0)
         fail(path);
@@ -84,7 +84,7 @@ static int take(struct way *w)
 
     while (n_taken < BURST && w->tail - w->head < SLOTS) {
         struct packet *p = &w->ring[w->tail % SLOTS];
-        ssize_t n = read(w->in, p->bytes, sizeof p->bytes);
+        ssize_t n = read(w->in, p->bytes, sizeof(p->bytes));
         uint64_t now;
 
         if (n <= 0)

@@ -59,11 +59,11 @@ int main(int argc, char **argv)
                 MAX_TENSORS);
         return 2;
     }
-    struct grad *g = calloc((size_t)n, sizeof *g);
-    if (g == NULL)
+    struct grad *g = calloc((size_t)n, sizeof(*g));
+    if (!g)
         return 1;
     for (int i = 0; i < n; i++) {
-        (void)snprintf(g[i].name, sizeof g[i].name, "grad.%d", i);
+        (void)snprintf(g[i].name, sizeof(g[i].name), "grad.%d", i);
         g[i].n = strtoll(argv[i + 2], NULL, 10);
         if (g[i].n < 1
             || posix_memalign((void **)&g[i].x, 64, (size_t)g[i].n * sizeof(float))

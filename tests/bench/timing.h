@@ -30,7 +30,7 @@ static int by_value(const void *a, const void *b)
 static void
 print_row(const char *peer, int np, size_t bytes, double *times, int n, double mean)
 {
-    qsort(times, (size_t)n, sizeof *times, by_value);
+    qsort(times, (size_t)n, sizeof(*times), by_value);
     printf("AR,%s,%d,%zu,%d,%.2f,%.2f,%.2f,%.2f\n", peer, np, bytes, n, times[n / 2],
            times[0], times[n * 9 / 10], mean);
     fflush(stdout);

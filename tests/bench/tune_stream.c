@@ -76,7 +76,7 @@ static void checked_step(struct grad *g, int n, double backward_us)
 /* Rank 0's, for all ranks end tuning at the same step. */
 static float is_tuning(void)
 {
-    struct hvd_stats s = {.size_bytes = sizeof s};
+    struct hvd_stats s = {.size_bytes = sizeof(s)};
 
     must(hvd_stats(&s), "stats");
     return s.is_tuning ? 1 : 0;
@@ -96,7 +96,7 @@ static int tune(struct grad *g, int n, double backward_us)
 
 static void report(double *times, int n_steps, size_t bytes, double mean, int n_before)
 {
-    struct hvd_stats s = {.size_bytes = sizeof s};
+    struct hvd_stats s = {.size_bytes = sizeof(s)};
 
     must(hvd_stats(&s), "stats");
     print_row("stream", hvd_size(), bytes, times, n_steps, mean);
@@ -117,7 +117,7 @@ int main(int argc, char **argv)
         return 2;
     }
     for (int i = 0; i < n; i++) {
-        (void)snprintf(g[i].name, sizeof g[i].name, "grad.%d", i);
+        (void)snprintf(g[i].name, sizeof(g[i].name), "grad.%d", i);
         g[i].n = i + 1 < n ? strtoll(argv[i + 3], NULL, 10) : 1;
         if (g[i].n < 1
             || posix_memalign((void **)&g[i].x, 64, (size_t)g[i].n * sizeof(float))

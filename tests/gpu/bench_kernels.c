@@ -62,7 +62,7 @@ static double median(int (*fn)(void *arg, unsigned i), void *arg)
         if (r >= 2)
             v[r - 2] = clock_now_ns() - began;
     }
-    qsort(v, repeats, sizeof v[0], by_value);
+    qsort(v, repeats, sizeof(v[0]), by_value);
     const uint64_t middle = v[repeats / 2];
     return (double)middle / LAUNCHES / 1e9;
 }
@@ -125,16 +125,16 @@ static void measure(const char *list, const struct kind *k)
         room += round_up(counts[t] * k->wide, 512);
         most += counts[t] * k->wide / CHUNK_BYTES + 1;
     }
-    struct chunk *v = malloc((most + 1) * sizeof *v);
-    NEEDS(v == NULL);
+    struct chunk *v = malloc((most + 1) * sizeof(*v));
+    NEEDS(!v);
     for (unsigned i = 0; i < SETS; i++) {
         NEEDS(cu.mem_alloc(&w.p[i], room));
         NEEDS(cu.mem_alloc(&w.q[i], room));
-        NEEDS(cu.mem_alloc(&w.table[i], most * sizeof *v));
+        NEEDS(cu.mem_alloc(&w.table[i], most * sizeof(*v)));
         NEEDS(cu.set_d8(w.p[i], 0x3c, room, s));
         NEEDS(cu.set_d8(w.q[i], 0x3c, room, s));
         w.n_chunks = table(v, k, w.p[i], w.q[i]);
-        NEEDS(cu.copy_up(w.table[i], v, w.n_chunks * sizeof *v, s));
+        NEEDS(cu.copy_up(w.table[i], v, w.n_chunks * sizeof(*v), s));
         spin();
     }
     total *= k->wide + k->narrow;
@@ -170,7 +170,7 @@ static void read_list(const char *path)
     FILE *f = fopen(path, "r");
     unsigned long long n;
 
-    NEEDS(f == NULL);
+    NEEDS(!f);
     for (n_tensors = 0; n_tensors < MAX_TENSORS && fscanf(f, "%llu", &n) == 1;)
         counts[n_tensors++] = n;
     NEEDS(fclose(f));
@@ -205,7 +205,7 @@ int main(int argc, char **argv)
     for (int i = 2; i < argc; i++) {
         const char *name = strrchr(argv[i], '/');
         read_list(argv[i]);
-        for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++)
+        for (size_t k = 0; k < sizeof(kinds) / sizeof(kinds[0]); k++)
             measure(name ? name + 1 : argv[i], &kinds[k]);
     }
     (void)fflush(stdout);

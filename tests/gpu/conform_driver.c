@@ -55,7 +55,7 @@ static void names(void)
                 {CU_ILLEGAL_ADDRESS, "CUDA_ERROR_ILLEGAL_ADDRESS"},
                 {CU_LAUNCH_FAILED, "CUDA_ERROR_LAUNCH_FAILED"},
                 {CU_SYSTEM_DRIVER_MISMATCH, "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH"}};
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         const char *got = NULL;
         int r = cu.error_name(rows[i].code, &got);
         point(r == CU_OK && got && strcmp(got, rows[i].name) == 0, "result %d is %s",

@@ -51,18 +51,18 @@ static struct nccl_id id_of(int number)
     struct nccl_id id = {{0}};
     FILE *f = NULL;
 
-    (void)snprintf(path, sizeof path, "%s/id.%d", folder, number);
-    (void)snprintf(made, sizeof made, "%s.new", path);
+    (void)snprintf(path, sizeof(path), "%s/id.%d", folder, number);
+    (void)snprintf(made, sizeof(made), "%s.new", path);
     if (me == 0) {
         NEEDS(nccl.unique_id(&id));
         f = fopen(made, "w");
-        NEEDS(!f || fwrite(&id, sizeof id, 1, f) != 1 || fclose(f) != 0);
+        NEEDS(!f || fwrite(&id, sizeof(id), 1, f) != 1 || fclose(f) != 0);
         NEEDS(rename(made, path));
         return id;
     }
     for (int i = 0; i < 400000 && !(f = fopen(path, "r")); i++)
         (void)usleep(100);
-    NEEDS(!f || fread(&id, sizeof id, 1, f) != 1 || fclose(f) != 0);
+    NEEDS(!f || fread(&id, sizeof(id), 1, f) != 1 || fclose(f) != 0);
     return id;
 }
 
@@ -71,19 +71,19 @@ static nccl_comm start(int number)
     struct nccl_id id = id_of(number);
     struct nccl_config config;
     nccl_comm c = NULL;
-    int r;
+    int rc;
 
     if (!nccl.has_nonblocking) {
         NEEDS(nccl.init(&c, size, id, me));
         return c;
     }
     nccl_config_init(&config, nccl.version, "conform");
-    r = nccl.init_config(&c, size, id, me, &config);
-    point(r == NCCL_OK || r == NCCL_IN_PROGRESS, "a start is in progress, or done");
+    rc = nccl.init_config(&c, size, id, me, &config);
+    point(rc == NCCL_OK || rc == NCCL_IN_PROGRESS, "a start is in progress, or done");
     point(c != NULL, "its communicator is there at once");
-    r = over(c, r);
-    point(r == NCCL_OK, "it comes to its end: %d", r);
-    if (r != NCCL_OK) {
+    rc = over(c, rc);
+    point(rc == NCCL_OK, "it comes to its end: %d", rc);
+    if (rc != NCCL_OK) {
         (void)printf("Bail out! %s\n",
                      nccl.last_error ? nccl.last_error(c) : "no start");
         exit(1);
@@ -93,7 +93,7 @@ static nccl_comm start(int number)
 
 static void up(const void *p, size_t bytes)
 {
-    NEEDS(cu.set_d8(out, 0xee, sizeof back, s));
+    NEEDS(cu.set_d8(out, 0xee, sizeof(back), s));
     NEEDS(cu.copy_up(in, p, bytes, s));
 }
 
@@ -360,8 +360,8 @@ int main(int argc, char **argv)
     NEEDS(cu.ctx_retain(&ctx, 0));
     NEEDS(cu.ctx_push(ctx));
     NEEDS(cu.stream_new(&s, CU_STREAM_NON_BLOCKING, 0));
-    NEEDS(cu.mem_alloc(&in, sizeof host));
-    NEEDS(cu.mem_alloc(&out, sizeof back));
+    NEEDS(cu.mem_alloc(&in, sizeof(host)));
+    NEEDS(cu.mem_alloc(&out, sizeof(back)));
     if (nccl_load(&config, &nccl, &err) != 0) {
         (void)printf("Bail out! %s\n", err.text);
         return 1;

@@ -94,7 +94,7 @@ static void open_device(void)
                     n_multiprocessors, ptx && *ptx == '1', &err)
         != 0)
         bail("the kernels", err.text);
-    (void)snprintf(text, sizeof text, "%s_%u",
+    (void)snprintf(text, sizeof(text), "%s_%u",
                    gpu.launch.part.kind == IMAGE_PTX ? "ptx" : "sm",
                    gpu.launch.part.sm);
     (void)printf("# kernels of %s on compute capability %d.%d\n", text, major, minor);
@@ -135,7 +135,7 @@ static void *table(uint64_t *p, uint64_t bytes)
 /* Each chunk's elements; how many tensors they name. */
 static uint32_t chunks(uint64_t *p, uint32_t n)
 {
-    struct chunk *c = table(p, n * sizeof *c);
+    struct chunk *c = table(p, n * sizeof(*c));
     uint32_t n_tensors = 0;
     for (uint32_t i = 0; i < n; i++) {
         touch(&c[i].src, c[i].n * walk.sizes[0]);
@@ -159,7 +159,7 @@ static void walk_scan(void *args)
     struct scan_cell *cells = (struct scan_cell *)(uintptr_t)a->cells;
     for (uint32_t i = 0; i < n; i++)
         touch(&cells[i].base, 1);
-    touch(&a->cells, n * sizeof *cells);
+    touch(&a->cells, n * sizeof(*cells));
 }
 
 static void walk_dots(void *args)
@@ -172,7 +172,7 @@ static void walk_dots(void *args)
 static void walk_dots_end(void *args)
 {
     struct args_dots_end *a = args;
-    const struct chunk *t = table(&a->tensors, a->n * sizeof *t);
+    const struct chunk *t = table(&a->tensors, a->n * sizeof(*t));
     uint64_t n_sums = 0;
     for (uint32_t i = 0; i < a->n; i++)
         if (t[i].src + t[i].n > n_sums)
@@ -191,7 +191,7 @@ static void walk_combine(void *args)
 static void walk_int8_code(void *args)
 {
     struct args_int8_code *a = args;
-    struct int8_code *v = table(&a->tensors, a->n * sizeof *v);
+    struct int8_code *v = table(&a->tensors, a->n * sizeof(*v));
     for (uint32_t i = 0; i < a->n; i++) {
         struct int8_code *c = &v[i];
         touch(&c->in, c->count * walk.sizes[0]);
@@ -206,7 +206,7 @@ static void walk_int8_code(void *args)
 static void walk_int8_sum(void *args)
 {
     struct args_int8_sum *a = args;
-    struct int8_sum *v = table(&a->tensors, a->n * sizeof *v);
+    struct int8_sum *v = table(&a->tensors, a->n * sizeof(*v));
     for (uint32_t i = 0; i < a->n; i++) {
         struct int8_sum *c = &v[i];
         touch(&c->wire, c->n_shards > 0 ? c->n_shards * c->stride
@@ -227,7 +227,7 @@ static void walk_variables(uint64_t *args, size_t bytes)
     uint64_t all = (uintptr_t)__data_start;
 
     walk.is_variables = true;
-    for (size_t i = 0; i < bytes / sizeof *args; i++)
+    for (size_t i = 0; i < bytes / sizeof(*args); i++)
         if (is_static(args[i]))
             touch(&args[i], 1);
         else if (args[i] >> 40 == (uintptr_t)&all >> 40) /* of the stack */
@@ -242,11 +242,11 @@ static void relocate(uint8_t *p, uint64_t from, uint64_t to)
     uint64_t n = (uint64_t)(_end - __data_start), v;
 
     for (uint64_t at = -(uintptr_t)__data_start & 7; at + 8 <= n; at += 8) {
-        memcpy(&v, p + at, sizeof v);
+        memcpy(&v, p + at, sizeof(v));
         if (v - from >= n)
             continue;
         v += to - from;
-        memcpy(p + at, &v, sizeof v);
+        memcpy(p + at, &v, sizeof(v));
     }
 }
 
@@ -273,7 +273,7 @@ static void sizes_of(const char *name)
 
     walk.sizes[0] = walk.sizes[1] = 1;
     for (const char *p = strchr(name, '_'); p; p = strchr(p + 1, '_'))
-        for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
+        for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
             size_t len = strlen(types[i].name);
             if (strncmp(p, types[i].name, len) != 0 || (p[len] != 0 && p[len] != '_'))
                 continue;
@@ -294,7 +294,7 @@ static void merge(void)
 {
     uint32_t n = 0;
 
-    qsort(walk.v, walk.n, sizeof walk.v[0], by_host);
+    qsort(walk.v, walk.n, sizeof(walk.v[0]), by_host);
     for (uint32_t i = 0; i < walk.n; i++) {
         struct span *last = n > 0 ? &walk.v[n - 1] : NULL, *s = &walk.v[i];
         uint64_t end = s->host + s->bytes;
@@ -420,12 +420,12 @@ static void
 run(enum kernel_id k, const char *type, const void *args, size_t bytes, unsigned blocks)
 {
     uint64_t copy[32];
-    size_t i = 0, n = sizeof walks / sizeof walks[0];
+    size_t i = 0, n = sizeof(walks) / sizeof(walks[0]);
 
     open_device();
     while (i < n && strcmp(walks[i].args, type) != 0)
         i++;
-    if (bytes > sizeof copy)
+    if (bytes > sizeof(copy))
         bail(type, "it is larger than kernels_device.c has room for");
     memcpy(copy, args, bytes);
     walk.n = walk.n_marks = 0;

@@ -60,7 +60,7 @@ static void calls(const struct nccl_api *api)
     struct nccl_id id = {{0}}, zero = {{0}};
     int async = -1, old = api->version < 21400;
 
-    point(api->unique_id(&id) == NCCL_OK && memcmp(&id, &zero, sizeof id) != 0,
+    point(api->unique_id(&id) == NCCL_OK && memcmp(&id, &zero, sizeof(id)) != 0,
           "ncclGetUniqueId needs no driver");
     point(api->group_start() == NCCL_OK, "ncclGroupStart");
     int r = api->group_end();

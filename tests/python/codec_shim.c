@@ -75,13 +75,13 @@ int shim_plan(const char *text,
 {
     struct err err = ERR_INIT;
     struct codec c;
-    int r = codec_parse("codec", text, &c, &err);
+    int rc = codec_parse("codec", text, &c, &err);
 
-    if (r == 0)
-        r = codec_plan(&c, (enum dtype)dtype, (enum reduce_op)op, ndim, shape, n, ret,
-                       &err);
+    if (rc == 0)
+        rc = codec_plan(&c, (enum dtype)dtype, (enum reduce_op)op, ndim, shape, n, ret,
+                        &err);
     tell(error, &err);
-    return r;
+    return rc;
 }
 
 void shim_plan_figures(const struct codec_plan *p, uint64_t *ret, char *why)

@@ -344,7 +344,7 @@ static void join(void)
 static void disagreement(void)
 {
     struct tensor *t = &tensors[0];
-    int odd = (int)all((uint32_t)size), how = (int)all(3), r;
+    int odd = (int)all((uint32_t)size), how = (int)all(3), rc;
     struct hvd_tensor d = describe(t, 1);
 
     if (size < 2)
@@ -357,9 +357,9 @@ static void disagreement(void)
     ok(hvd_allreduce_async(&d, rank == odd && how == 2 ? HVD_MAX : HVD_SUM, 1, 1, 0,
                            &t->h),
        t->name);
-    r = hvd_wait(t->h, -1);
-    if (r != HVD_INVALID_ARGUMENT || !strstr(hvd_last_error(), "Mismatched"))
-        die("a mismatch ended with %d: %s", r, hvd_last_error());
+    rc = hvd_wait(t->h, -1);
+    if (rc != HVD_INVALID_ARGUMENT || !strstr(hvd_last_error(), "Mismatched"))
+        die("a mismatch ended with %d: %s", rc, hvd_last_error());
     done_with(t);
     n_done++;
 }

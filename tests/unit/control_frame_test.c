@@ -82,7 +82,7 @@ static void a_frame_larger_than_the_socket_is_kept_and_sent(void **state)
     const uint8_t *p;
     struct ends e;
     size_t n;
-    int r = 0;
+    int rc = 0;
 
     (void)state;
     assert_non_null(big);
@@ -91,12 +91,12 @@ static void a_frame_larger_than_the_socket_is_kept_and_sent(void **state)
     open_ends(&e);
     assert_int_equal(frame_send(&e.a, FRAME_DOWN, big, N), 0);
     assert_true(frame_wants_write(&e.a));
-    while (r == 0) {
+    while (rc == 0) {
         assert_int_equal(frame_flush(&e.a), 0);
         frame_readable(&e.b);
-        r = frame_recv(&e.b, &type, &p, &n);
+        rc = frame_recv(&e.b, &type, &p, &n);
     }
-    assert_int_equal(r, 1);
+    assert_int_equal(rc, 1);
     assert_int_equal(n, N);
     assert_memory_equal(p, big, N);
     assert_false(frame_wants_write(&e.a));
@@ -129,15 +129,15 @@ static int feed(const uint8_t *p, size_t n, int times)
     const uint8_t *q;
     struct ends e;
     size_t k;
-    int r = 1;
+    int rc = 1;
 
     open_ends(&e);
     for (int i = 0; i < times; i++)
         assert_int_equal(write(e.a.fd, p, n), n);
-    for (int i = 0; i < times && r == 1; i++)
-        r = frame_recv(&e.b, &type, &q, &k);
+    for (int i = 0; i < times && rc == 1; i++)
+        rc = frame_recv(&e.b, &type, &q, &k);
     close_ends(&e);
-    return r;
+    return rc;
 }
 
 /* The reader is always a little behind, so what is unsent never becomes nothing. */

@@ -218,11 +218,11 @@ static void every_rank_is_reached(void **state)
 static int make_and_drop(void *arg)
 {
     struct shape s;
-    int r = shape_init(&s, arg, 11, 2);
+    int rc = shape_init(&s, arg, 11, 2);
 
-    if (r == 0)
+    if (rc == 0)
         shape_release(&s);
-    return r;
+    return rc;
 }
 
 static void memory_may_be_out(void **state)

@@ -421,11 +421,11 @@ static int open_and_close(void *arg)
                                  .peer_timeout_ns = NS_PER_S,
                                  .members = w->members};
     struct control *c;
-    int r = control_open(&cfg, "127.0.0.1", &c, NULL);
+    int rc = control_open(&cfg, "127.0.0.1", &c, NULL);
 
-    if (r == 0)
+    if (rc == 0)
         control_close(c);
-    return r;
+    return rc;
 }
 
 static void memory_may_be_out(void **state)

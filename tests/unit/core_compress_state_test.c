@@ -247,19 +247,19 @@ static int reserve_all(void *arg)
     static const char *const texts[] = {"int8", "topk", "powersgd"};
     struct codec_state *s;
     struct err err = ERR_INIT;
-    int r = codec_state_new(1 << 20, false, &s);
+    int rc = codec_state_new(1 << 20, false, &s);
 
     (void)arg;
-    if (r < 0)
-        return r;
-    for (size_t i = 0; i < 3 && r == 0; i++) {
+    if (rc < 0)
+        return rc;
+    for (size_t i = 0; i < 3 && rc == 0; i++) {
         struct codec_plan p = plan_of(texts[i], DT_F32, 64, 64, 3);
         struct codec_io io = {.in = "", .prescale = 1, .postscale = 1};
         uint64_t before = codec_state_bytes(s);
         struct codec_run run;
 
-        r = codec_begin(&run, s, 0, texts[i], &p, &io, NULL, &err);
-        if (r < 0) { /* nothing half made is left */
+        rc = codec_begin(&run, s, 0, texts[i], &p, &io, NULL, &err);
+        if (rc < 0) { /* nothing half made is left */
             assert_int_equal(codec_state_bytes(s), before);
             assert_non_null(strstr(err.text, "out of memory for"));
         } else {
@@ -267,7 +267,7 @@ static int reserve_all(void *arg)
         }
     }
     codec_state_free(s);
-    return r;
+    return rc;
 }
 
 static void failing_allocations_leave_nothing_behind(void **state)

@@ -198,12 +198,12 @@ static void plans_that_do_not_last_become_rare(void **state)
 static int make(void *arg)
 {
     struct cycle *c;
-    int r = cycle_new(9, &c);
+    int rc = cycle_new(9, &c);
 
     (void)arg;
-    if (r == 0)
+    if (rc == 0)
         cycle_free(c);
-    return r;
+    return rc;
 }
 
 /* Without memory for another set there is no plan, and nothing else is lost. */

@@ -185,18 +185,18 @@ static int read_all(const char *p, size_t n, struct err *err)
     uint64_t counts[3];
     struct down d;
     struct up u;
-    int r;
+    int rc;
 
     assert_non_null(copy);
     memcpy(copy, p, n);
-    r = message_open(&in, copy, n, err);
-    if (r < 0)
-        return r;
+    rc = message_open(&in, copy, n, err);
+    if (rc < 0)
+        return rc;
     do {
-        r = in.kind == MESSAGE_UP ? message_next_up(&in, &u, err)
-                                  : message_next_down(&in, counts, 3, &d, err);
-    } while (r > 0);
-    return r;
+        rc = in.kind == MESSAGE_UP ? message_next_up(&in, &u, err)
+                                   : message_next_down(&in, counts, 3, &d, err);
+    } while (rc > 0);
+    return rc;
 }
 
 /* Every length but those at which an entry ends. */

@@ -344,30 +344,30 @@ static void survives_failing_allocations(void **state)
         struct request g = req(COLL_ALLREDUCE, "g");
         struct negotiate *n = NULL;
         struct strbuf out;
-        int r;
+        int rc;
 
         bad.dtype = DT_I32;
         g.group = 3;
         g.group_n = 1;
         strbuf_init(&out, MESSAGE_MAX_BYTES);
         mem_fail_after(i);
-        r = negotiate_new(&cfg, &n);
-        r = r < 0 ? r : negotiate_add(n, 0, &a, 1, NULL);
-        r = r < 0 ? r : negotiate_add(n, 1, &bad, 1, NULL);
-        r = r < 0 ? r : negotiate_add(n, 0, &add, 1, NULL);
-        r = r < 0 ? r : negotiate_add(n, 1, &add, 1, NULL);
-        r = r < 0 ? r : negotiate_add(n, 0, &g, 1, NULL);
-        r = r < 0 ? r : negotiate_add(n, 1, &g, 1, NULL);
-        r = r < 0 ? r : negotiate_write(n, &out);
+        rc = negotiate_new(&cfg, &n);
+        rc = rc < 0 ? rc : negotiate_add(n, 0, &a, 1, NULL);
+        rc = rc < 0 ? rc : negotiate_add(n, 1, &bad, 1, NULL);
+        rc = rc < 0 ? rc : negotiate_add(n, 0, &add, 1, NULL);
+        rc = rc < 0 ? rc : negotiate_add(n, 1, &add, 1, NULL);
+        rc = rc < 0 ? rc : negotiate_add(n, 0, &g, 1, NULL);
+        rc = rc < 0 ? rc : negotiate_add(n, 1, &g, 1, NULL);
+        rc = rc < 0 ? rc : negotiate_write(n, &out);
         negotiate_free(n);
         strbuf_release(&out);
         if (!mem_fail_fired()) {
             mem_fail_after(-1);
-            assert_int_equal(r, 0);
+            assert_int_equal(rc, 0);
             break;
         }
         /* the cache goes without */
-        assert_true(r == -ENOMEM || r == 0);
+        assert_true(rc == -ENOMEM || rc == 0);
     }
 }
 

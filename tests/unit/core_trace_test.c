@@ -366,20 +366,20 @@ static int one_life(void *arg)
 {
     CLEANUP(strbuf_release) struct strbuf out = {0};
     struct trace *t = trace_new(0);
-    int r = t ? 0 : -ENOMEM;
+    int rc = t ? 0 : -ENOMEM;
 
     (void)arg;
     strbuf_init(&out, 1 << 20);
-    for (int i = 0; i < 40 && r == 0; i++) {
+    for (int i = 0; i < 40 && rc == 0; i++) {
         char name[16];
         struct trace_event ev;
 
         (void)snprintf(name, sizeof(name), "t%d", i);
         ev = event(TRACE_START, (uint64_t)i, name);
-        r = trace_put(t, 0, &ev, 0, &out);
+        rc = trace_put(t, 0, &ev, 0, &out);
     }
     trace_free(t);
-    return r;
+    return rc;
 }
 
 static void every_allocation_may_fail(void **state)

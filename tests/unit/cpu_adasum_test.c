@@ -82,7 +82,7 @@ static int check(struct rank *r,
                  double post,
                  double tol)
 {
-    double *x = malloc((n + 1) * r->size * sizeof *x), max = 0;
+    double *x = malloc((n + 1) * r->size * sizeof(*x)), max = 0;
     int rc = 0;
     for (uint32_t k = 0; k < r->size; k++)
         for (uint64_t i = 0; i < n; i++) {
@@ -121,7 +121,7 @@ static int adasum(struct rank *r,
 }
 
 static const uint64_t counts[] = {1, 7, 0, 4099, 100003, 2};
-enum { N = sizeof counts / sizeof *counts };
+enum { N = sizeof(counts) / sizeof(*counts) };
 
 /* All of them in one batch, then each alone: the same bits. */
 static int body_oracle(struct rank *r)
@@ -184,9 +184,9 @@ static int body_reduce(struct rank *r)
                           .n_items = 2};
         if (run_batch(r, &b, &err) < 0)
             rc = SAY(r, "%s", err.text);
-        else if (memcmp(in, copy, sizeof in) != 0)
+        else if (memcmp(in, copy, sizeof(in)) != 0)
             rc = SAY(r, "changed its input");
-        else if (is_root && memcmp(one, all, sizeof one) != 0)
+        else if (is_root && memcmp(one, all, sizeof(one)) != 0)
             rc = SAY(r, "root %u got something else", root);
     }
     return rc;
@@ -226,7 +226,7 @@ static int body_digest(struct rank *r)
     for (uint64_t i = 0; i < M; i++)
         x[i] = (float)input(r->rank, i);
     int rc = adasum(r, DT_F32, &it, 1, 1, 1);
-    for (size_t i = 0; i < sizeof x; i++)
+    for (size_t i = 0; i < sizeof(x); i++)
         sum = (sum ^ ((const uint8_t *)x)[i]) * 1099511628211ull;
     atomic_store(&r->m->when[r->rank], sum);
     return rc;
@@ -245,7 +245,7 @@ static void run(int (*body)(struct rank *r),
         w.host_id[i] = names[hosts[i] - 'a'];
     if (world_run(&w) != 0)
         fail_msg("world of %u, %s", n, hosts ? hosts : tcp ? "TCP" : "one host");
-    for (uint32_t i = 0; i < n && digest != NULL; i++) {
+    for (uint32_t i = 0; i < n && digest; i++) {
         assert_int_equal(w.when[i], w.when[0]);
         *digest = w.when[0];
     }

@@ -57,7 +57,7 @@ agree_once(struct backend *b, uint32_t me, struct party *p, uint32_t round, char
         mine[i] = word_of(me, round, i);
     if (backend_cpu.agree_begin(b, mine, n, &err) < 0)
         return party_fails(b, said, "begin", round, &err);
-    memset(mine, 0, sizeof mine); /* it keeps nothing of ours */
+    memset(mine, 0, sizeof(mine)); /* it keeps nothing of ours */
     if (conclude(b, all, (how >> 16) % 3 * 300000, p->deadline_ns, &err) < 0)
         return party_fails(b, said, "poll", round, &err);
     for (uint32_t i = 0; i < n; i++) {
@@ -74,7 +74,7 @@ static int
 sum_once(struct backend *b, struct party *p, uint32_t round, uint64_t n, char *said)
 {
     struct err err = ERR_INIT;
-    float *x = malloc(n * sizeof *x);
+    float *x = malloc(n * sizeof(*x));
     struct batch_item it = {.in = x, .out = x, .count = n};
     struct batch batch = {.coll = round % 3 ? COLL_ALLREDUCE : COLL_BARRIER,
                           .dtype = DT_F32,
@@ -129,7 +129,7 @@ static void words_of_all_are_anded_over_hosts(void **state)
     static const char *const hosts[] = {"a", "b", "c", "d", "e"};
     for (uint32_t n = 2; n <= 5; n++) {
         struct party p = {.size = n, .n_rounds = 800, .body = body_rounds};
-        memcpy(p.host, hosts, n * sizeof *hosts);
+        memcpy(p.host, hosts, n * sizeof(*hosts));
         party_run(&p);
     }
 }
@@ -169,11 +169,11 @@ static int body_set(struct backend *b, uint32_t me, struct party *p, char *said)
     for (uint32_t k = 0; k < 100 && rc == 0; k++) {
         uint64_t mine = word_of(me, k, 0), got = 0;
         uint64_t want = word_of(0, k, 0) & word_of(2, k, 0) & word_of(3, k, 0);
-        if (set != NULL
+        if (set
             && (backend_cpu.agree_begin(set, &mine, 1, &err) < 0
                 || conclude(set, &got, 300000, p->deadline_ns, &err) < 0))
             rc = party_fails(b, said, "set", k, &err);
-        if (rc == 0 && set != NULL && got != want)
+        if (rc == 0 && set && got != want)
             rc = party_fails(b, said, "set's word", k, &err);
         if (rc == 0)
             rc = agree_once(b, me, p, k, said);
@@ -416,13 +416,13 @@ static int body_unequal(struct backend *b, uint32_t me, struct party *p, char *s
     uint64_t w[2] = {1, 1};
     char want[80];
     struct err err = ERR_INIT;
-    snprintf(want, sizeof want,
+    snprintf(want, sizeof(want),
              "rank %u is in agreement 1 of %u words, rank %u in 1 of %u", 1 - me,
              2 - me, me, me + 1);
     if (backend_cpu.agree_begin(b, w, me + 1, &err) < 0)
         return party_fails(b, said, "begin", 0, &err);
     int rc = conclude(b, w, 0, p->deadline_ns, &err);
-    if (p->host[0] != NULL && me == 1 && rc == -ECONNRESET)
+    if (p->host[0] && me == 1 && rc == -ECONNRESET)
         return 0; /* the other one saw it first, and left */
     if (rc != -EPROTO || strcmp(err.text, want) != 0)
         return party_fails(b, said, want, 0, &err);
@@ -450,7 +450,7 @@ static int body_last_dies(struct rank *r)
             return SAY(r, "%s", err.text);
     if (r->rank == r->size - 1) {
         atomic_store(&r->m->when[r->rank], clock_now_ns());
-        if (r->arg == NULL)
+        if (!r->arg)
             raise(SIGKILL);
         return 0; /* leaves */
     }

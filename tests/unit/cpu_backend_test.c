@@ -12,7 +12,7 @@
 #include "tests/unit/cpu_world.h"
 
 static const uint64_t sizes[] = {0, 1, 7, 1024, 65537, (1u << 20) + 3};
-enum { N_SIZES = sizeof sizes / sizeof *sizes };
+enum { N_SIZES = sizeof(sizes) / sizeof(*sizes) };
 
 /* The largest size costs most of the time here: three types stand for all. */
 static size_t n_sizes(int t)
@@ -147,7 +147,7 @@ static int body_allreduce(struct rank *r)
 static int body_fused(struct rank *r)
 {
     const uint64_t counts[] = {3, 0, 1, 65537, 17, 300001, 0, 5, 1024, 2};
-    enum { N = sizeof counts / sizeof *counts };
+    enum { N = sizeof(counts) / sizeof(*counts) };
     const enum dtype types[] = {DT_BF16, DT_F32, DT_I64};
     for (int round = 0; round < 6; round++) {
         enum dtype t = types[round % 3];
@@ -310,7 +310,7 @@ static int (*const bodies[])(struct rank *r) = {
 
 static int body_all(struct rank *r)
 {
-    for (size_t i = 0; i < sizeof bodies / sizeof *bodies; i++) {
+    for (size_t i = 0; i < sizeof(bodies) / sizeof(*bodies); i++) {
         int rc = bodies[i](r);
         if (rc != 0)
             return rc;
@@ -421,7 +421,7 @@ static int body_big(struct rank *r)
                       .op = OP_SUM,
                       .items = &it,
                       .n_items = 1};
-    if (x == NULL)
+    if (!x)
         return SAY(r, "no memory");
     for (uint64_t i = 0; i < n; i++)
         x[i] = r->rank == 0 ? one : two;

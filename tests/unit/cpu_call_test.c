@@ -69,7 +69,7 @@ static int await_call(struct backend *b,
 
 static int sum(struct backend *b, uint64_t n, struct err *err)
 {
-    float *x = calloc(n, sizeof *x);
+    float *x = calloc(n, sizeof(*x));
     struct batch_item it = {.in = x, .out = x, .count = n};
     struct batch batch = {.coll = COLL_ALLREDUCE,
                           .dtype = DT_F32,
@@ -125,7 +125,7 @@ static void whoever_is_idle_hears_a_call_over_hosts(void **state)
     static const char *const hosts[] = {"a", "b", "c", "d", "e"};
     for (uint32_t n = 2; n <= 5; n++) {
         struct party p = {.size = n, .n_rounds = 300, .body = body_calls};
-        memcpy(p.host, hosts, sizeof hosts);
+        memcpy(p.host, hosts, sizeof(hosts));
         party_run(&p);
     }
 }

@@ -155,7 +155,7 @@ static bool is_right(
 static uint8_t *buffer(uint64_t n_bytes)
 {
     uint8_t *p = malloc(n_bytes + 1);
-    if (p == NULL)
+    if (!p)
         abort();
     memset(p, GUARD, n_bytes + 1);
     return p;
@@ -540,7 +540,7 @@ static void everywhere(int (*body)(struct rank *r))
         run(body, n, false, NULL, n == 2);
     for (uint32_t n = 2; n <= 5; n++)
         run(body, n, true, NULL, false);
-    for (size_t i = 0; i < sizeof mixtures / sizeof *mixtures; i++)
+    for (size_t i = 0; i < sizeof(mixtures) / sizeof(*mixtures); i++)
         run(body, (uint32_t)strlen(mixtures[i]), false, mixtures[i], i == 0);
 }
 

@@ -19,7 +19,7 @@ static const uint64_t N_FLOATS = 1 << 20, N_FLOATS_TCP = 1 << 24;
 static int loop_until_failure(struct rank *r, uint64_t n_floats, uint64_t *ret_ns)
 {
     struct err err = ERR_INIT;
-    float *x = calloc(n_floats, sizeof *x);
+    float *x = calloc(n_floats, sizeof(*x));
     struct batch_item it = {.in = x, .out = x, .count = n_floats};
     struct batch b = {.coll = COLL_ALLREDUCE,
                       .dtype = DT_F32,
@@ -180,8 +180,8 @@ static int body_kill_in_each(struct rank *r)
 {
     const struct one *one = r->arg;
     uint64_t counts[WORLD_MAX];
-    float *in = calloc(EACH_N * r->size, sizeof *in);
-    float *out = calloc(EACH_N * r->size, sizeof *out);
+    float *in = calloc(EACH_N * r->size, sizeof(*in));
+    float *out = calloc(EACH_N * r->size, sizeof(*out));
     struct batch_item it = {
         .in = in, .out = out, .count = EACH_N, .counts = counts, .send_counts = counts};
     struct batch b = {
@@ -214,7 +214,7 @@ static void death_inside_each_collective_is_told(void **state)
 {
     static const char *const shapes[] = {"aaaa", "abcd", "aabb"};
     (void)state;
-    for (size_t k = 0; k < sizeof each / sizeof *each; k++)
+    for (size_t k = 0; k < sizeof(each) / sizeof(*each); k++)
         for (size_t shape = 0; shape < 3; shape++) {
             struct world w = {.size = 4,
                               .body = body_kill_in_each,
@@ -300,7 +300,7 @@ static int body_torture(struct rank *r)
 static void memory_running_out_inside_each_collective(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < sizeof each / sizeof *each; i++)
+    for (size_t i = 0; i < sizeof(each) / sizeof(*each); i++)
         for (long k = 0;; k++) {
             struct torture t = {each[i], k};
             struct world w = {.size = 4,

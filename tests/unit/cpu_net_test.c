@@ -80,9 +80,9 @@ static void *member(void *arg)
         if (i == s->me)
             continue;
         setsockopt(net.peers[i].fd, SOL_SOCKET, SO_SNDBUF, &m->buffer_bytes,
-                   sizeof m->buffer_bytes);
+                   sizeof(m->buffer_bytes));
         setsockopt(net.peers[i].fd, SOL_SOCKET, SO_RCVBUF, &m->buffer_bytes,
-                   sizeof m->buffer_bytes);
+                   sizeof(m->buffer_bytes));
     }
     if (m->long_pipes)
         net.n_scratch = (size_t)NET_CHUNK_MIN * 3 * m->n;
@@ -106,8 +106,8 @@ static void mesh_run(struct mesh *m)
     m->deadline_ns = clock_now_ns() + 60 * NS_PER_S;
     for (uint32_t i = 0; i < m->n; i++) {
         m->ranks[i] = i;
-        snprintf(m->peers[i].addr, sizeof m->peers[i].addr, "127.0.0.1");
-        snprintf(m->peers[i].host, sizeof m->peers[i].host, "h%u", i);
+        snprintf(m->peers[i].addr, sizeof(m->peers[i].addr), "127.0.0.1");
+        snprintf(m->peers[i].host, sizeof(m->peers[i].host), "h%u", i);
         assert_int_equal(tcp_listen("127.0.0.1", 0, &m->fd[i], &m->peers[i].port, &err),
                          0);
     }
@@ -144,14 +144,14 @@ static float value(uint32_t member, uint64_t i)
     uint32_t e = (uint32_t)(h & 15) + 120;
     uint32_t bits = e << 23;
     float scale;
-    memcpy(&scale, &bits, sizeof scale);
+    memcpy(&scale, &bits, sizeof(scale));
     return (h & 16 ? -x : x) * scale;
 }
 
 static void put(enum dtype t, void *p, uint64_t i, float x)
 {
     uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
+    memcpy(&bits, &x, sizeof(bits));
     if (t == DT_F32)
         ((float *)p)[i] = x;
     else if (t == DT_F64)
@@ -171,17 +171,17 @@ static void want_of(enum dtype t, uint32_t n, uint64_t i, double pre, void *ret)
     for (uint32_t j = 0; j < n; j++) {
         float x = value(j, i);
         uint32_t bits;
-        memcpy(&bits, &x, sizeof bits);
+        memcpy(&bits, &x, sizeof(bits));
         if (t == DT_BF16) { /* prescale here is a power of two: exact */
             bits &= 0xffff0000;
-            memcpy(&x, &bits, sizeof x);
+            memcpy(&x, &bits, sizeof(x));
         }
         f = j == 0 ? x * (float)pre : f + x * (float)pre;
         d = j == 0 ? (double)x * pre : d + (double)x * pre;
         k += (int64_t)((double)(int64_t)(x * 1000) * pre);
     }
     uint32_t bits;
-    memcpy(&bits, &f, sizeof bits);
+    memcpy(&bits, &f, sizeof(bits));
     if (t == DT_F32)
         memcpy(ret, &f, 4);
     else if (t == DT_F64)
@@ -379,8 +379,8 @@ static int body_late_reader(struct net *net, struct mesh *m, char *said)
 {
     enum { N = 30000 };
     struct err err = ERR_INIT;
-    float *x = malloc(N * sizeof *x);
-    struct piece p = {(uint8_t *)x, (uint8_t *)x, N * sizeof *x};
+    float *x = malloc(N * sizeof(*x));
+    struct piece p = {(uint8_t *)x, (uint8_t *)x, N * sizeof(*x)};
     struct vec v = vec_of(&p, 1);
     struct reduction r = {kernel_for(OP_SUM, DT_F32, false), 1.0, FINISH_NONE};
     uint8_t lead[NET_LEAD_BYTES] = {0};
@@ -396,14 +396,14 @@ static int body_late_reader(struct net *net, struct mesh *m, char *said)
         return rc;
     }
     int fd = net->peers[0].fd;
-    if (fd_write_full(fd, lead, sizeof lead, m->deadline_ns) < 0
+    if (fd_write_full(fd, lead, sizeof(lead), m->deadline_ns) < 0
         || fd_write_full(fd, x, v.n_bytes, m->deadline_ns) < 0)
         rc = FAIL("write");
     unsigned seen = atomic_load(&m->n_checks); /* 0 has all, and sleeps */
     while (atomic_load(&m->n_checks) < seen + 3 && clock_now_ns() < m->deadline_ns)
         sched_yield();
     if (rc == 0
-        && (fd_read_full(fd, lead, sizeof lead, m->deadline_ns) < 0
+        && (fd_read_full(fd, lead, sizeof(lead), m->deadline_ns) < 0
             || fd_read_full(fd, x, v.n_bytes, m->deadline_ns) < 0))
         rc = FAIL("read");
     for (uint32_t i = 0; i < N && rc == 0; i++)

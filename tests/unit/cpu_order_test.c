@@ -54,7 +54,7 @@ static int tuned(struct rank *r, struct batch *b, const float *want)
     struct batch again = *b;
     int rc = 0;
     again.items = &it;
-    for (size_t i = 0; i < sizeof all / sizeof *all && rc == 0; i++) {
+    for (size_t i = 0; i < sizeof(all) / sizeof(*all) && rc == 0; i++) {
         (void)r->b->ops->tune(r->b, &all[i]);
         memset(out, 0, n * 4);
         rc = post(r, &again);

@@ -59,13 +59,13 @@ static int party_exchange(void *arg,
     struct seat *s = arg;
     struct party *p = s->p;
     unsigned k = s->round++;
-    uint8_t **all = mem_calloc(1, p->size * (sizeof *all + sizeof(uint32_t)));
+    uint8_t **all = mem_calloc(1, p->size * (sizeof(*all) + sizeof(uint32_t)));
     p->blob[k][s->me] = malloc(n);
     memcpy(p->blob[k][s->me], blob, n);
     p->len[k][s->me] = n;
     atomic_fetch_add(&p->n_in[k], 1);
     wait_for(&p->n_in[k], p->size, p->deadline_ns);
-    if (atomic_load(&p->n_in[k]) < p->size || all == NULL) {
+    if (atomic_load(&p->n_in[k]) < p->size || !all) {
         mem_free(all);
         return err_set(err, -ETIMEDOUT, "round %u", k);
     }
@@ -120,7 +120,7 @@ static void *member(void *arg)
     if (rc == 0)
         rc = backend_cpu.connect(b, all, sizes, &err);
     if (rc < 0) {
-        snprintf(p->said[s->me], sizeof p->said[0], "%s", err.text);
+        snprintf(p->said[s->me], sizeof(p->said[0]), "%s", err.text);
         return NULL;
     }
     mem_free(blob);
@@ -129,7 +129,7 @@ static void *member(void *arg)
     atomic_fetch_add(&p->n_at, 1);
     wait_for(&p->n_at, p->size, p->deadline_ns);
     if (p->body(b, s->me, p, p->said[s->me]) != 0 && p->said[s->me][0] == '\0')
-        snprintf(p->said[s->me], sizeof p->said[0], "failed");
+        snprintf(p->said[s->me], sizeof(p->said[0]), "failed");
     atomic_fetch_add(&p->n_done, 1); /* leaving looks like a loss to who still waits */
     wait_for(&p->n_done, p->size, p->deadline_ns);
     backend_cpu.close(b);

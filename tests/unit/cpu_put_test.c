@@ -18,14 +18,14 @@ static void copy_is_exact_at_every_alignment_and_size(void **state)
     static uint8_t src[ROOM + 64], dst[ROOM + 64 + 2 * GUARD];
     static const size_t sizes[] = {0, 1, 63, 64, 511, 512, 513, 575, 576, 1024, 2999};
     (void)state;
-    for (size_t i = 0; i < sizeof src; i++)
+    for (size_t i = 0; i < sizeof(src); i++)
         src[i] = (uint8_t)(i * 7 + i / 256);
     for (int streams = 0; streams < 2; streams++)
-        for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
+        for (size_t s = 0; s < sizeof(sizes) / sizeof(*sizes); s++)
             for (size_t at = 0; at < 64; at += at < 20 ? 1 : 11) {
                 struct put p = {.streams = streams != 0};
                 size_t n = sizes[s], end = GUARD + at + n;
-                memset(dst, 0xEE, sizeof dst);
+                memset(dst, 0xEE, sizeof(dst));
                 put_copy(&p, dst + GUARD + at, src + at / 2, n);
                 put_flush(&p);
                 assert_memory_equal(dst + GUARD + at, src + at / 2, n);

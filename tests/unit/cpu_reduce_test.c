@@ -302,7 +302,7 @@ static void every_pair_matches_the_reference(void **state)
     static const struct finish averages[] = {{1, 3}, {2.5, 7}};
     for (int op = 0; op < OP_COUNT; op++)
         for (int t = 0; t < DT_COUNT; t++)
-            for (size_t c = 0; c < sizeof counts / sizeof *counts; c++)
+            for (size_t c = 0; c < sizeof(counts) / sizeof(*counts); c++)
                 for (size_t n_src = 1; n_src <= MAX_SRC; n_src++)
                     for (int wide = 0; wide <= kernel_has_wide(); wide++) {
                         if (op == OP_ADASUM || !reduction_supported(op, t))

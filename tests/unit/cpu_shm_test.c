@@ -45,7 +45,7 @@ check(struct actor *a, const float *x, uint64_t n, float base, const char *what)
 {
     for (uint64_t i = 0; i < n; i++)
         if (x[i] != base + (float)(a->n * (i % 13))) {
-            snprintf(a->said, sizeof a->said, "%s rank %u n %llu: [%llu] is %g", what,
+            snprintf(a->said, sizeof(a->said), "%s rank %u n %llu: [%llu] is %g", what,
                      a->me, (unsigned long long)n, (unsigned long long)i, (double)x[i]);
             return -1;
         }
@@ -88,17 +88,17 @@ static void *act(void *arg)
     uint32_t lines[MAX_RANKS] = {0, 1, 2, 3}, ranks[MAX_RANKS] = {0, 1, 2, 3};
     struct waiter w = {.n_spins = 10, .check = go_on, .arg = a};
     if (shm_attach(&s, a->mem, a->n_bytes, a->n, a->me, lines, ranks, &w) < 0) {
-        snprintf(a->said, sizeof a->said, "attach");
+        snprintf(a->said, sizeof(a->said), "attach");
         return NULL;
     }
     s.base = a->start;
     shm_publish(&s, a->start);
     float *x = malloc(600001 * 4), *all = malloc(600001 * 4 * MAX_RANKS);
     for (int round = 0; round < 3; round++)
-        for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++)
+        for (size_t k = 0; k < sizeof(sizes) / sizeof(*sizes); k++)
             if (a->said[0] == '\0' && one_round(a, &s, sizes[k], x, all) < 0) {
                 if (a->said[0] == '\0')
-                    snprintf(a->said, sizeof a->said, "failed");
+                    snprintf(a->said, sizeof(a->said), "failed");
                 atomic_store(a->stop, 1);
             }
     free(x);
@@ -117,7 +117,7 @@ static uint16_t value(uint32_t from, uint32_t to, uint64_t i)
 
 static int bad(struct actor *a, const char *what, uint64_t n, uint64_t i)
 {
-    snprintf(a->said, sizeof a->said, "%s: rank %u of %u, n %llu: [%llu] is wrong",
+    snprintf(a->said, sizeof(a->said), "%s: rank %u of %u, n %llu: [%llu] is wrong",
              what, a->me, a->n, (unsigned long long)n, (unsigned long long)i);
     return -1;
 }
@@ -233,7 +233,7 @@ static void *act_moves(void *arg)
     for (uint32_t i = 0; i < a->n; i++)
         lines[i] = ranks[i] = i;
     if (shm_attach(&s, a->mem, a->n_bytes, a->n, a->me, lines, ranks, &w) < 0) {
-        snprintf(a->said, sizeof a->said, "attach");
+        snprintf(a->said, sizeof(a->said), "attach");
         return NULL;
     }
     s.base = a->start;
@@ -241,14 +241,14 @@ static void *act_moves(void *arg)
     uint64_t room = a->max_n + (uint64_t)a->n * a->n + 1;
     uint16_t *x = malloc(room * 2), *y = malloc(room * 2);
     for (int round = 0; round < 2; round++)
-        for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
+        for (size_t k = 0; k < sizeof(sizes) / sizeof(*sizes); k++) {
             if (sizes[k] > a->max_n || a->said[0] != '\0')
                 continue;
             if (reduce_round(a, &s, sizes[k], x, y) == 0
                 && move_round(a, &s, sizes[k], x, y) == 0)
                 continue;
             if (a->said[0] == '\0')
-                snprintf(a->said, sizeof a->said, "failed");
+                snprintf(a->said, sizeof(a->said), "failed");
             atomic_store(a->stop, 1);
         }
     free(x);
@@ -271,7 +271,7 @@ static void run_actors(void *(*act_fn)(void *arg),
     atomic_uint stop = 0;
     memset(mem, 0, n_bytes);
     shm_format(mem, n, max_bytes);
-    memset(a, 0, sizeof a);
+    memset(a, 0, sizeof(a));
     for (uint32_t i = 0; i < n; i++) /* as if so many operations had been */
         atomic_store(&((struct shm_header *)mem)->lines[i].seq, start);
     for (uint32_t i = 0; i < n; i++) {
@@ -501,14 +501,14 @@ static uint64_t wait_beside(bool is_beside, uint32_t n_cpus)
     int cpu = sched_getcpu();
     CPU_ZERO(&one);
     CPU_SET((size_t)cpu, &one);
-    assert_int_equal(sched_getaffinity(0, sizeof all, &all), 0);
-    assert_int_equal(sched_setaffinity(0, sizeof one, &one), 0);
+    assert_int_equal(sched_getaffinity(0, sizeof(all), &all), 0);
+    assert_int_equal(sched_setaffinity(0, sizeof(one), &one), 0);
     pair_open(&p);
     atomic_store(&p.s[0].h->lines[0].cpu,
                  (uint32_t)sched_getcpu() + (is_beside ? 1 : 2));
     p.w.check = stop_at_once;
     assert_int_equal(shm_wait(&p.s[1], 0, 1, &err), -ECANCELED);
-    assert_int_equal(sched_setaffinity(0, sizeof all, &all), 0);
+    assert_int_equal(sched_setaffinity(0, sizeof(all), &all), 0);
     assert_int_equal(atomic_load(&p.s[0].h->lines[0].waiters), 0);
     uint64_t part_ns = p.s[1].part_ns;
     pair_close(&p);
@@ -534,7 +534,7 @@ static void who_cannot_part_by_sleep_leaves_and_keeps_its_mask(void **state)
     struct err err = ERR_INIT;
     cpu_set_t before, after;
     int left = -1;
-    assert_int_equal(sched_getaffinity(0, sizeof before, &before), 0);
+    assert_int_equal(sched_getaffinity(0, sizeof(before), &before), 0);
     pair_open(&p);
     p.w.check = stop_at_once;
     uint64_t until = clock_now_ns() + NS_PER_S;
@@ -547,7 +547,7 @@ static void who_cannot_part_by_sleep_leaves_and_keeps_its_mask(void **state)
             left = cpu;
     }
     assert_true(left >= 0);
-    assert_int_equal(sched_getaffinity(0, sizeof after, &after), 0);
+    assert_int_equal(sched_getaffinity(0, sizeof(after), &after), 0);
     assert_true(CPU_EQUAL(&before, &after));
     pair_close(&p);
 }
@@ -568,7 +568,7 @@ int main(void)
         cmocka_unit_test(wait_returns_what_check_says),
     };
     cpu_set_t cpus;
-    if (sched_getaffinity(0, sizeof cpus, &cpus) == 0 && CPU_COUNT(&cpus) < 2)
+    if (sched_getaffinity(0, sizeof(cpus), &cpus) == 0 && CPU_COUNT(&cpus) < 2)
         cmocka_set_skip_filter("who_cannot_part_*"); /* skip() says "not ok" in TAP */
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

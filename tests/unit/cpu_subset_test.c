@@ -106,7 +106,7 @@ static const struct set {
     {2, {0, 1}}, {2, {1, 3}},       {3, {0, 2, 4}},       {1, {2}},
     {1, {0}},    {4, {1, 2, 3, 4}}, {5, {0, 1, 2, 3, 4}},
 };
-enum { N_SETS = sizeof sets / sizeof *sets };
+enum { N_SETS = sizeof(sets) / sizeof(*sets) };
 
 static int body_sets(struct rank *r)
 {
@@ -146,13 +146,13 @@ static int body_set_of_a_set(struct rank *r)
     struct err err = ERR_INIT;
     uint32_t me = 0;
     int rc = backend_cpu.subset(r->b, outer, 3, r->env.deadline_ns, &a, &err);
-    if (rc == 0 && a != NULL)
+    if (rc == 0 && a)
         rc = backend_cpu.subset(a, inner, 2, r->env.deadline_ns, &b, &err);
     if (rc < 0)
         return SAY(r, "%s", err.text);
-    if (b != NULL && is_in(global, 2, r->rank, &me))
+    if (b && is_in(global, 2, r->rank, &me))
         rc = use(r, b, global, 2, me, 1000);
-    if (rc == 0 && a != NULL && is_in(outer, 3, r->rank, &me))
+    if (rc == 0 && a && is_in(outer, 3, r->rank, &me))
         rc = use(r, a, outer, 3, me, 1000);
     backend_cpu.close(b);
     backend_cpu.close(a);
@@ -209,7 +209,7 @@ static int body_pair(struct rank *r)
     if (backend_cpu.subset(r->b, ranks, 2, r->env.deadline_ns, &b, &err) < 0)
         return SAY(r, "%s", err.text);
     if (!is_in(ranks, 2, r->rank, &me))
-        return b == NULL ? 0 : SAY(r, "got one");
+        return !b ? 0 : SAY(r, "got one");
     uint32_t *x = mmap(NULL, (PAIR_N + 1) * sizeof(uint32_t), PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     int rc = x == MAP_FAILED ? SAY(r, "no memory") : 0;
@@ -238,8 +238,7 @@ static int body_come_and_go(struct rank *r)
         struct err err = ERR_INIT;
         if (backend_cpu.subset(r->b, ranks, n, r->env.deadline_ns, &b, &err) < 0)
             return SAY(r, "%s", err.text);
-        if (b != NULL && is_in(ranks, n, r->rank, &me)
-            && use(r, b, ranks, n, me, 10) != 0)
+        if (b && is_in(ranks, n, r->rank, &me) && use(r, b, ranks, n, me, 10) != 0)
             return 1;
         backend_cpu.close(b);
         int lowest = dup(0); /* that is free */
@@ -454,7 +453,7 @@ static int body_bad_ranks(struct rank *r)
     struct err err = ERR_INIT;
     int rc = backend_cpu.subset(r->b, rows[i].ranks, rows[i].n, r->env.deadline_ns, &b,
                                 &err);
-    if (rc != -EINVAL || b != NULL || strcmp(err.text, rows[i].says) != 0)
+    if (rc != -EINVAL || b || strcmp(err.text, rows[i].says) != 0)
         return SAY(r, "%d %s", rc, err.text);
     struct batch barrier = {.coll = COLL_BARRIER};
     if (run_on(r->b, &barrier, &err) != -EPIPE) /* as after a failed post */

@@ -84,8 +84,8 @@ static int world_exchange(void *arg,
             return err_set(err, -ETIMEDOUT, "round %u", k);
         sched_yield();
     }
-    uint8_t **all = mem_calloc(1, r->size * (sizeof *all + sizeof(uint32_t)));
-    if (all == NULL)
+    uint8_t **all = mem_calloc(1, r->size * (sizeof(*all) + sizeof(uint32_t)));
+    if (!all)
         return err_set(err, -ENOMEM, "no memory");
     uint32_t *sizes = (uint32_t *)(all + r->size);
     for (uint32_t i = 0; i < r->size; i++) {
@@ -129,9 +129,9 @@ static int rank_main(struct world_mem *m, const struct world *w, uint32_t me)
     struct err err = ERR_INIT;
     if (w->uid[me] != 0 && seteuid(w->uid[me]) != 0)
         return SAY(&r, "seteuid");
-    memset(r.token.key, w->other_token == (int)me ? 2 : 1, sizeof r.token.key);
+    memset(r.token.key, w->other_token == (int)me ? 2 : 1, sizeof(r.token.key));
     char host[32];
-    snprintf(host, sizeof host, "%s", w->host_id[me] ? w->host_id[me] : "h");
+    snprintf(host, sizeof(host), "%s", w->host_id[me] ? w->host_id[me] : "h");
     setenv("HOROVOD_HOSTNAME", host, 1);
     if (w->host_id[me])
         setenv("HVD_HOST_ID", w->host_id[me], 1);
@@ -166,7 +166,7 @@ static int rank_main(struct world_mem *m, const struct world *w, uint32_t me)
  * killed by SIGKILL (by a test's intent) does not count as failed. */
 static int world_run(struct world *w)
 {
-    struct world_mem *m = mmap(NULL, sizeof *m, PROT_READ | PROT_WRITE,
+    struct world_mem *m = mmap(NULL, sizeof(*m), PROT_READ | PROT_WRITE,
                                MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     pid_t pid[WORLD_MAX];
     int failed = 0;
@@ -184,7 +184,7 @@ static int world_run(struct world *w)
         if (waitpid(pid[i], &w->status[i], 0) != pid[i])
             failed = 1;
         int st = w->status[i];
-        memcpy(w->said[i], m->said[i], sizeof w->said[i]);
+        memcpy(w->said[i], m->said[i], sizeof(w->said[i]));
         w->when[i] = atomic_load(&m->when[i]);
         if ((WIFEXITED(st) && WEXITSTATUS(st) == 0)
             || (WIFSIGNALED(st) && WTERMSIG(st) == SIGKILL))
@@ -192,7 +192,7 @@ static int world_run(struct world *w)
         failed = 1;
         fprintf(stderr, "# rank %u: status 0x%x: %s\n", i, (unsigned)st, m->said[i]);
     }
-    munmap(m, sizeof *m);
+    munmap(m, sizeof(*m));
     return failed;
 }
 

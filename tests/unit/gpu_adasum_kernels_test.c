@@ -41,8 +41,8 @@ static void put(uint8_t *p, uint64_t i, double v)
 static void begin(enum dtype t, size_t off)
 {
     size_t size = dtype_size(t), at = 0;
-    memset(&x, 0, sizeof x);
-    memset(b_room, 0, sizeof b_room);
+    memset(&x, 0, sizeof(x));
+    memset(b_room, 0, sizeof(b_room));
     x.t = t;
     x.a = a_room + off;
     x.b = b_room + off;
@@ -128,8 +128,8 @@ static void bits_depend_on_counts_alone(void **state)
             begin(types[i], (blocks % 3) * dtype_size(types[i]));
             run(blocks, blocks * 77);
             if (blocks == 1)
-                memcpy(first, x.weights, sizeof first);
-            assert_memory_equal(first, x.weights, sizeof first);
+                memcpy(first, x.weights, sizeof(first));
+            assert_memory_equal(first, x.weights, sizeof(first));
         }
 }
 

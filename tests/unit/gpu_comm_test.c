@@ -208,7 +208,7 @@ splits(struct device *g, struct backend *meeting, struct party *p, char *said)
     HOLDS(comm_open(g, meeting, &env, case_ranks, &b, &err) == 0);
     HOLDS(post_sum(b, all, COUNT, &of_all, &err) == 0);
     HOLDS(comm_split(b, members, 2, &child, &err) == 0); /* behind what is posted */
-    HOLDS((child == NULL) == (g->config.rank == 1));
+    HOLDS((!child) == (g->config.rank == 1));
     if (child) {
         HOLDS(((struct comm *)child)->ranks[1] == 2);
         HOLDS(post_sum(child, some, COUNT, &of_child, &err) == 0);

@@ -98,11 +98,11 @@ static void what_loses_the_context_is_told_so(void **state)
 
     (void)state;
     fake_begin();
-    for (size_t i = 0; i < sizeof lost / sizeof lost[0]; i++) {
+    for (size_t i = 0; i < sizeof(lost) / sizeof(lost[0]); i++) {
         assert_int_equal(cuda_fail(&fake.cu, "cuX", lost[i], &err), -EIO);
         assert_non_null(strstr(err.text, "is lost: restart it"));
     }
-    for (size_t i = 0; i < sizeof passes / sizeof passes[0]; i++)
+    for (size_t i = 0; i < sizeof(passes) / sizeof(passes[0]); i++)
         assert_int_not_equal(cuda_fail(&fake.cu, "cuX", passes[i], &err), -EIO);
 }
 

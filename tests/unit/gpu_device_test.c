@@ -109,22 +109,22 @@ static void a_failing_open_leaves_nothing(void **state)
 {
     struct err err = ERR_INIT;
     struct device *g = open_one();
-    int r;
+    int rc;
 
     (void)state;
     assert_int_equal(gpu_close(g), 0);
     for (long n = 0; n < 100; n++) {
         mem_fail_after(n);
-        r = gpu_open(&some_config, 0, &hooks, NULL, &g, &err);
+        rc = gpu_open(&some_config, 0, &hooks, NULL, &g, &err);
         bool fired = mem_fail_fired();
         mem_fail_after(-1);
-        if (r == 0)
+        if (rc == 0)
             assert_int_equal(gpu_close(g), 0);
         if (!fired)
             break;
-        assert_int_equal(r, -ENOMEM);
+        assert_int_equal(rc, -ENOMEM);
     }
-    assert_int_equal(r, 0);
+    assert_int_equal(rc, 0);
     assert_int_equal(fake.n_streams(), OF_MEMORY);
     assert_int_equal(fake.n_events(), 0);
 }

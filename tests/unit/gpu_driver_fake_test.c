@@ -42,14 +42,14 @@ static int count_entry(void *arg)
 {
     int n;
 
-    memcpy(&n, arg, sizeof n);
+    memcpy(&n, arg, sizeof(n));
     counted = counted * 10 + n;
     return 0;
 }
 
 static void count(cu_stream s, int n)
 {
-    assert_int_equal(fake.enqueue(s, count_entry, &n, sizeof n), 0);
+    assert_int_equal(fake.enqueue(s, count_entry, &n, sizeof(n)), 0);
 }
 
 static void the_legacy_stream_waits_and_is_waited_for(void **state)
@@ -166,7 +166,7 @@ static int launch_add(cu_ptr p, uint32_t n)
     cu_func f;
 
     *(void **)&add_kernel = fake_symbol("hvd_fake_kernel");
-    add_kernel("test_add", sizeof args, add_block);
+    add_kernel("test_add", sizeof(args), add_block);
     assert_int_equal(fake.cu.module_load(&m, "no image at all"), CU_INVALID_IMAGE);
     assert_int_equal(fake.cu.module_load(&m, ".version 7.0\n.target sm_70\n"), 0);
     assert_int_equal(fake.cu.module_func(&f, m, "hvd_none"), CU_NOT_FOUND);
@@ -185,10 +185,10 @@ static void a_kernel_is_found_by_name(void **state)
     begin();
     for (int i = 0; i < 100; i++)
         v[i] = (float)i;
-    assert_int_equal(fake.cu.mem_alloc(&p, sizeof v), 0);
-    assert_int_equal(fake.cu.copy_up(p, v, sizeof v, a), 0);
+    assert_int_equal(fake.cu.mem_alloc(&p, sizeof(v)), 0);
+    assert_int_equal(fake.cu.copy_up(p, v, sizeof(v), a), 0);
     assert_int_equal(launch_add(p, 100), 0);
-    assert_int_equal(fake.cu.copy_down(v, p, sizeof v, a), 0);
+    assert_int_equal(fake.cu.copy_down(v, p, sizeof(v), a), 0);
     for (int i = 0; i < 100; i++)
         assert_true(v[i] == (float)(i + 1));
     assert_int_equal(fake.cu.mem_free(p), 0);
@@ -230,7 +230,7 @@ static int uses_it_freed(void)
 {
     int v = 1;
     (void)fake.cu.mem_free(block);
-    (void)fake.cu.copy_up(block, &v, sizeof v, a);
+    (void)fake.cu.copy_up(block, &v, sizeof(v), a);
     return 0;
 }
 
@@ -281,7 +281,7 @@ static void wrong_use_dies(void **state)
                                        uses_it_freed};
 
     (void)state;
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
         wrong = all[i];
         assert_int_equal(in_child(does_it), 1000 + SIGABRT);
     }
@@ -315,13 +315,13 @@ static void cublas_multiplies_on_the_stream(void **state)
     assert_int_equal(blas->major, 12);
     assert_int_equal(blas->create(&h), 0);
     assert_int_equal(blas->set_stream(h, a), 0);
-    assert_int_equal(fake.cu.mem_alloc(&p, sizeof v), 0);
-    assert_int_equal(fake.cu.copy_up(p, v, sizeof v, a), 0);
+    assert_int_equal(fake.cu.mem_alloc(&p, sizeof(v)), 0);
+    assert_int_equal(fake.cu.copy_up(p, v, sizeof(v), a), 0);
     float *at = (float *)(uintptr_t)p;
     assert_int_equal(blas->sgemm(h, CUBLAS_N, CUBLAS_N, 2, 2, 3, &alpha, at, 2, at + 6,
                                  3, &beta, at + 12, 2),
                      0);
-    assert_int_equal(fake.cu.copy_down(c, p + 48, sizeof c, a), 0);
+    assert_int_equal(fake.cu.copy_down(c, p + 48, sizeof(c), a), 0);
     const float want[] = {78, 102, 105, 138}; /* A B + 2 */
     for (int i = 0; i < 4; i++)
         assert_true(c[i] == want[i]);
@@ -329,7 +329,7 @@ static void cublas_multiplies_on_the_stream(void **state)
     assert_int_equal(blas->sgemm(h, CUBLAS_T, CUBLAS_T, 2, 2, 3, &alpha, at, 3, at + 6,
                                  2, &zero, at + 12, 2),
                      0);
-    assert_int_equal(fake.cu.copy_down(c, p + 48, sizeof c, a), 0);
+    assert_int_equal(fake.cu.copy_down(c, p + 48, sizeof(c), a), 0);
     const float turned[] = {1 * 7 + 2 * 9 + 3 * 11, 4 * 7 + 5 * 9 + 6 * 11,
                             1 * 8 + 2 * 10 + 3 * 12, 4 * 8 + 5 * 10 + 6 * 12};
     for (int i = 0; i < 4; i++)

@@ -69,7 +69,7 @@ static inline int gate_entry(void *arg)
 {
     struct gate *g;
 
-    memcpy(&g, arg, sizeof g);
+    memcpy(&g, arg, sizeof(g));
     while (!g->is_open)
         usleep(100);
     return 0;
@@ -78,7 +78,7 @@ static inline int gate_entry(void *arg)
 static inline void gate_put(struct gate *g, cu_stream s)
 {
     g->is_open = 0;
-    assert_int_equal(fake.enqueue(s, gate_entry, &g, sizeof g), 0);
+    assert_int_equal(fake.enqueue(s, gate_entry, &g, sizeof(g)), 0);
 }
 
 #define WAIT_UNTIL(what)                                                               \

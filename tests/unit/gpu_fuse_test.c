@@ -42,7 +42,7 @@ static void way_depends_on_counts_types_and_terms(void **state)
         {&exact, 1, 1, DT_I16, DT_I32, FUSE_PACKED, false},
     };
     (void)state;
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         uint64_t counts[300], offsets[300];
         struct fuse_plan p;
         for (size_t k = 0; k < rows[i].n; k++)
@@ -69,7 +69,7 @@ static void offsets_are_multiples_of_16_without_overlap(void **state)
     static const uint64_t counts[] = {1, 0, 16, 3, 15, 17, 0, 1000, 2, 7};
     enum { N = 10 };
     (void)state;
-    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
+    for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
         uint64_t offsets[N], end = 0;
         struct fuse_plan p;
         size_t size = dtype_size(types[i].wire);
@@ -149,7 +149,7 @@ static void chunks_cover_a_tensor_in_order(void **state)
     };
     static struct chunk v[1 << 18];
     (void)state;
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
         for (uint64_t src = 0; src < 2; src++) {
             struct fuse_move m = {.src = src * 0x100004,
                                   .dst = 0x9000000000,

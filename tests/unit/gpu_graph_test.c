@@ -55,7 +55,7 @@ int scratch_pinned(struct scratch *sc, uint32_t bytes, void **ret, struct err *e
     static uint8_t pinned[4096];
     (void)sc;
     (void)err;
-    assert_true(bytes <= sizeof pinned);
+    assert_true(bytes <= sizeof(pinned));
     *ret = pinned;
     return 0;
 }
@@ -149,7 +149,7 @@ static void look(cu_ptr in, cu_ptr out)
     const struct chunk *i = (const struct chunk *)(uintptr_t)in;
     const struct chunk *o = (const struct chunk *)(uintptr_t)out;
     fake.src = i->src;
-    if (o != NULL)
+    if (o)
         assert_true(o->dst == i->src + 1);
 }
 
@@ -201,8 +201,8 @@ static struct tables tables;
 
 static int start(void **state)
 {
-    struct graphs *g = malloc(sizeof *g);
-    memset(&fake, 0, sizeof fake);
+    struct graphs *g = malloc(sizeof(*g));
+    memset(&fake, 0, sizeof(fake));
     tables_init(&tables, &api, NULL, NULL, NULL, NULL);
     graphs_init(g, &api, &tables, stream, &whole);
     *state = g;
@@ -223,7 +223,7 @@ static int run(struct graphs *g, uint64_t key, uint64_t src, uint64_t place)
 {
     struct chunk in[3] = {{src, 1, 1, 0}}, out[3] = {{1, src + 1, 1, 0}};
     struct graph_batch b = {.key = &key,
-                            .key_bytes = sizeof key,
+                            .key_bytes = sizeof(key),
                             .place = place,
                             .in = in,
                             .out = out,
@@ -231,11 +231,11 @@ static int run(struct graphs *g, uint64_t key, uint64_t src, uint64_t place)
                             .n_out = 3,
                             .enqueue = enqueue};
     struct err err = ERR_INIT;
-    int r = graph_run(g, &b, &err);
+    int rc = graph_run(g, &b, &err);
     assert_false(fake.is_capturing);
-    if (r == 0)
+    if (rc == 0)
         assert_int_equal(fake.src, src);
-    return r;
+    return rc;
 }
 
 static void third_time_is_captured_and_later_ones_replayed(void **state)
@@ -302,7 +302,7 @@ static void other_number_of_pieces_is_captured_anew(void **state)
     struct chunk in[3] = {{5, 1, 1, 0}}, out[3] = {{1, 6, 1, 0}};
     struct err err = ERR_INIT;
     struct graph_batch b = {.key = &key,
-                            .key_bytes = sizeof key,
+                            .key_bytes = sizeof(key),
                             .in = in,
                             .out = out,
                             .n_in = 3,

@@ -48,7 +48,7 @@ static inline int hook_run(struct device *g, struct job *job, struct err *err)
     if (s->fails)
         return gpu_name_rank(g, err_set(err, s->fails, "it failed"), err);
     if (s->gate)
-        (void)fake.enqueue(job->stream, gate_entry, &s->gate, sizeof s->gate);
+        (void)fake.enqueue(job->stream, gate_entry, &s->gate, sizeof(s->gate));
     if (s->dies)
         (void)fake.enqueue(job->stream, die_entry, NULL, 0);
     return 0;
@@ -93,7 +93,7 @@ static inline struct device *open_as(const struct device_config *c)
     struct err err = ERR_INIT;
     struct device *g = NULL;
 
-    memset(&seen, 0, sizeof seen);
+    memset(&seen, 0, sizeof(seen));
     if (gpu_open(c, 0, &hooks, NULL, &g, &err) < 0)
         fail_msg("%s", err.text);
     return g;
@@ -111,12 +111,12 @@ push(struct device *g, struct step s, struct device_event *ready)
     static uint64_t ticket;
     struct batch_item item = {.ready = ready};
     struct batch batch = {.items = &item, .n_items = 1};
-    struct job *job = job_new(JOB_BATCH, &batch, NULL, NULL, sizeof s);
+    struct job *job = job_new(JOB_BATCH, &batch, NULL, NULL, sizeof(s));
     struct device_event *done;
     struct err err = ERR_INIT;
 
     assert_non_null(job);
-    memcpy(job->extra, &s, sizeof s);
+    memcpy(job->extra, &s, sizeof(s));
     job->ticket = ++ticket;
     job->stream = g->streams[0];
     assert_int_equal(event_new(g->events, &done, &err), 0);

@@ -20,12 +20,12 @@ struct made {
 
 static void put32(struct made *m, size_t at, uint32_t v)
 {
-    memcpy(m->bytes + at, &v, sizeof v);
+    memcpy(m->bytes + at, &v, sizeof(v));
 }
 
 static void put64(struct made *m, size_t at, uint64_t v)
 {
-    memcpy(m->bytes + at, &v, sizeof v);
+    memcpy(m->bytes + at, &v, sizeof(v));
 }
 
 /* sms, 0 ends; those above 1000 are PTX. */
@@ -70,7 +70,7 @@ static void best_part_is_picked(void **state)
     char text[128];
     (void)state;
     assert_int_equal(8, image_count(m.bytes, m.n, &err));
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         struct image_part p = {0};
         assert_int_equal(rows[i].is_there,
                          image_pick(m.bytes, rows[i].sm, rows[i].wants_ptx, &p));
@@ -78,7 +78,7 @@ static void best_part_is_picked(void **state)
             fail_msg("sm_%u got %u", rows[i].sm, p.sm);
     }
     assert_string_equal("sm_70 sm_75 sm_80 sm_86 sm_90 sm_100 ptx_70 ptx_90",
-                        image_text(m.bytes, text, sizeof text));
+                        image_text(m.bytes, text, sizeof(text)));
     assert_string_equal("sm_70 s", image_text(m.bytes, text, 8));
 }
 
@@ -94,7 +94,7 @@ static void damaged_image_is_refused(void **state)
     struct err err = ERR_INIT;
     struct made whole = make(sms);
     (void)state;
-    for (size_t i = 0; i < sizeof harm / sizeof harm[0]; i++) {
+    for (size_t i = 0; i < sizeof(harm) / sizeof(harm[0]); i++) {
         struct made m = whole;
         if (harm[i].at < 24)
             put32(&m, harm[i].at, (uint32_t)harm[i].v);
@@ -141,7 +141,7 @@ static void built_image_has_every_kernel_for_every_gpu(void **state)
             assert_true(holds(&p, names[k]));
         if (p.kind == IMAGE_CUBIN) {
             uint16_t machine;
-            memcpy(&machine, (const uint8_t *)p.data + 18, sizeof machine);
+            memcpy(&machine, (const uint8_t *)p.data + 18, sizeof(machine));
             assert_int_equal(machine, 190); /* EM_CUDA */
         } else {
             assert_true(holds(&p, ".version 7.0\n"));
@@ -149,7 +149,7 @@ static void built_image_has_every_kernel_for_every_gpu(void **state)
             assert_int_equal(strlen(p.data) + 1, p.bytes);
         }
     }
-    for (size_t i = 0; i < sizeof gpus / sizeof gpus[0]; i++) {
+    for (size_t i = 0; i < sizeof(gpus) / sizeof(gpus[0]); i++) {
         struct image_part p;
         assert_true(image_pick(kernels_image, gpus[i], false, &p));
     }
@@ -217,7 +217,7 @@ static int launch_fake(cu_func f,
     driver.blocks = gx;
     driver.threads = bx;
     driver.func = f;
-    memcpy(&driver.args, params[0], sizeof driver.args);
+    memcpy(&driver.args, params[0], sizeof(driver.args));
     return driver.launch_result;
 }
 
@@ -238,7 +238,7 @@ static int init(struct launch *l, int sm, bool wants_ptx, struct err *err)
 static int driver_reset(void **state)
 {
     (void)state;
-    memset(&driver, 0, sizeof driver);
+    memset(&driver, 0, sizeof(driver));
     return 0;
 }
 
@@ -255,7 +255,7 @@ static void launches_with_a_bounded_grid(void **state)
     assert_int_equal(driver.blocks, 3);
     assert_int_equal(driver.threads, 256);
     assert_ptr_equal(driver.func, (uintptr_t)KERNEL_move_f32_f16 + 1);
-    assert_memory_equal(&driver.args, &a, sizeof a);
+    assert_memory_equal(&driver.args, &a, sizeof(a));
     assert_int_equal(0, launch_kernel(&l, KERNEL_copy, 5000, &a, NULL, &err));
     assert_int_equal(driver.blocks, 132 * 8);
     driver.blocks = 77;

@@ -102,15 +102,15 @@ static void messages_are_the_codecs(void **state)
         uint64_t bytes = int8_wire_bytes(n, block);
 
         fill(types[t], n, (unsigned)i);
-        memcpy(kept, residual, sizeof kept);
-        memset(wire, 0x5a, sizeof wire);
+        memcpy(kept, residual, sizeof(kept));
+        memset(wire, 0x5a, sizeof(wire));
         code(t, n, block, scale, is_fed, wire + 1, 1 + n / 700);
         int8_encode(k, want, in, types[t], scale, is_fed ? kept : NULL, n, block);
         if (memcmp(wire + 1, want, bytes) != 0)
             fail_msg("%s of %u in blocks of %u", dtype_name(types[t]), n, block);
         assert_int_equal(wire[0], 0x5a);
         assert_int_equal(wire[bytes + 1], 0x5a);
-        assert_memory_equal(residual, kept, n * sizeof *kept);
+        assert_memory_equal(residual, kept, n * sizeof(*kept));
     }
 }
 
@@ -202,7 +202,7 @@ static void shards_are_messages_of_their_own(void **state)
                                      .n_shards = shards};
 
         fill(types[t], n, (unsigned)i);
-        memcpy(kept, residual, sizeof kept);
+        memcpy(kept, residual, sizeof(kept));
         run_code(t, a, 3, i);
         for (uint32_t j = 0; j < shards; j++) {
             struct codec_shard s = codec_shard_of(&plan, j);
@@ -216,7 +216,7 @@ static void shards_are_messages_of_their_own(void **state)
                              int8_sum(k, cast_at_out(all, types[t], s.at), types[t],
                                       0.5, want, s.wire_bytes, 1, s.count, 256, &err));
         }
-        assert_memory_equal(residual, kept, n * sizeof *kept);
+        assert_memory_equal(residual, kept, n * sizeof(*kept));
         memcpy(apart + a.me * a.stride, own, a.stride - 1);
         run_sum(t, back_args, 5, i);
         for (uint32_t e = 0; e < n; e++)

@@ -48,7 +48,7 @@ static const struct row rows[] = {
     {KERNEL_move_u16_i32, DT_U16, DT_I32},    {KERNEL_move_i16_i32, DT_I16, DT_I32},
     {KERNEL_move_i32_u16, DT_I32, DT_U16},    {KERNEL_move_i32_i16, DT_I32, DT_I16},
     {KERNEL_move_bool_bool, DT_BOOL, DT_BOOL}};
-enum { N_ROWS = sizeof rows / sizeof rows[0] };
+enum { N_ROWS = sizeof(rows) / sizeof(rows[0]) };
 
 /* Aligned, and not too small: what the reference works in. */
 static _Alignas(64) uint8_t in[ROOM], want[ROOM], half[ROOM];
@@ -209,7 +209,7 @@ static void moves_equal_the_cpu_at_every_alignment(void **state)
     for (size_t i = 0; i < N_ROWS; i++)
         for (uint32_t s = 0; s < 16; s += (uint32_t)dtype_size(rows[i].from))
             for (uint32_t d = 0; d < 16; d += (uint32_t)dtype_size(rows[i].to))
-                for (size_t l = 0; l < sizeof lengths / sizeof lengths[0]; l++)
+                for (size_t l = 0; l < sizeof(lengths) / sizeof(lengths[0]); l++)
                     check(&rows[i], lengths[l], s, d, l % 2 ? 1 : 0.75, 1);
 }
 
@@ -221,7 +221,7 @@ static void moves_equal_the_cpu_at_every_length(void **state)
         uint32_t from = (uint32_t)dtype_size(rows[i].from);
         for (uint32_t n = 0; n <= 100; n++)
             check(&rows[i], n, 0, 0, 1, 1);
-        for (size_t l = 0; l < sizeof big / sizeof big[0]; l++) {
+        for (size_t l = 0; l < sizeof(big) / sizeof(big[0]); l++) {
             check(&rows[i], big[l], 0, 0, 1, 1);
             check(&rows[i], big[l], from, 0, 1, 1);
             check(&rows[i], big[l], 0, 0, 0.1, 1);
@@ -236,9 +236,9 @@ static void scales_and_divisors_equal_the_cpu(void **state)
     static const uint32_t divisors[] = {2, 3, 7, 128, 40000, 0x7fffffff};
     (void)state;
     for (size_t i = 0; i < N_ROWS; i++) {
-        for (size_t k = 0; k < sizeof scales / sizeof scales[0]; k++)
+        for (size_t k = 0; k < sizeof(scales) / sizeof(scales[0]); k++)
             check(&rows[i], 777, 0, 0, scales[k], 1);
-        for (size_t k = 0; k < sizeof divisors / sizeof divisors[0]; k++)
+        for (size_t k = 0; k < sizeof(divisors) / sizeof(divisors[0]); k++)
             if (!is_float(rows[i].from) && rows[i].from != DT_BOOL)
                 check(&rows[i], 777, 0, 0, 1, divisors[k]);
     }
@@ -287,9 +287,9 @@ static void source_zero_writes_zeros(void **state)
         for (int with = 0; with < 2; with++) {
             struct chunk c = {.dst = (uintptr_t)(d + 8), .n = 33};
             struct args_move a = {(uintptr_t)&c, 1, 1, with ? 0.5 : 1};
-            memset(d, 0xa5, sizeof d);
+            memset(d, 0xa5, sizeof(d));
             cpu_kernels[k].block(&a, 0, 1);
-            for (size_t i = 0; i < sizeof d; i++)
+            for (size_t i = 0; i < sizeof(d); i++)
                 assert_int_equal(d[i], i >= 8 && i < 8 + 33 * to ? 0 : 0xa5);
         }
     }
@@ -351,7 +351,7 @@ static void any_number_of_blocks_is_right(void **state)
         chunks[i] = (struct chunk){(uintptr_t)&x[i], (uintptr_t)&y[999 - i], 1, 0};
     }
     for (unsigned blocks = 1; blocks < 1200; blocks += 149) {
-        memset(y, 0, sizeof y);
+        memset(y, 0, sizeof(y));
         cpu_kernel_run(&cpu_kernels[KERNEL_move_f32_f32], &a, blocks, blocks);
         for (uint32_t i = 0; i < 1000; i++)
             assert_true(y[999 - i] == 2 * (float)i);
@@ -382,7 +382,7 @@ scan(size_t i, uint32_t n, uint32_t off, uint64_t what, uint32_t at, uint32_t al
     struct args_scan a = {.chunks = (uintptr_t)chunks, .cells = (uintptr_t)cells};
     uint8_t *p = src_room + off;
 
-    memset(src_room, 0x3b, sizeof src_room); /* finite in each type */
+    memset(src_room, 0x3b, sizeof(src_room)); /* finite in each type */
     memcpy(p + (n + at) * size, &what, size);
     memcpy(p + (n + also) * size, &what, size);
     for (uint32_t k = 0; k < 3; k++) {
@@ -409,7 +409,7 @@ scan(size_t i, uint32_t n, uint32_t off, uint64_t what, uint32_t at, uint32_t al
 static void scan_finds_the_first_and_counts(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < sizeof scans / sizeof scans[0]; i++)
+    for (size_t i = 0; i < sizeof(scans) / sizeof(scans[0]); i++)
         for (uint32_t off = 0; off < 16; off += (uint32_t)dtype_size(scans[i].t))
             for (uint32_t n = 1; n < 3000; n += 1 + n / 3) {
                 scan(i, n, off, scans[i].nan, n - 1, n / 2);

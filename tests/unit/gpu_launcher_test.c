@@ -63,9 +63,9 @@ static void job_is_one_copy_of_all(void **state)
                                   {.count = 10},
                                   {.count = 11, .ready = b}};
     const char *names[5] = {"one", "", "three", "four", "five"};
-    struct codec_plan *plans = mem_calloc(5, sizeof *plans);
+    struct codec_plan *plans = mem_calloc(5, sizeof(*plans));
     assert_non_null(plans);
-    memset(plans, 3, 5 * sizeof *plans);
+    memset(plans, 3, 5 * sizeof(*plans));
     struct batch batch = {.items = items, .n_items = 5, .root = 3};
     struct job *job = job_new(JOB_CODEC, &batch, names, plans, 100);
     assert_non_null(job);
@@ -80,7 +80,7 @@ static void job_is_one_copy_of_all(void **state)
         assert_ptr_not_equal(job->names[i], names[i]);
     }
     assert_int_equal(job->batch.root, 3);
-    assert_memory_equal(job->plans, plans, 5 * sizeof *plans);
+    assert_memory_equal(job->plans, plans, 5 * sizeof(*plans));
     mem_free(plans);
     for (int i = 0; i < 100; i++)
         assert_int_equal(((char *)job->extra)[i], 0);

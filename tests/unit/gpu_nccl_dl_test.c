@@ -22,14 +22,14 @@ static const char *copy_in(const char *dir)
     static char path[8][PATH_MAX + 64];
     static unsigned n;
     char from[PATH_MAX], command[3 * PATH_MAX], *p = path[n++ % 8];
-    ssize_t len = readlink("/proc/self/exe", from, sizeof from - 1);
+    ssize_t len = readlink("/proc/self/exe", from, sizeof(from) - 1);
 
     if (len < 0)
         abort();
     from[len] = '\0';
     *strstr(from, "/unit/") = '\0';
-    (void)snprintf(p, sizeof path[0], "%s/%s/libnccl.so.2", root, dir);
-    (void)snprintf(command, sizeof command,
+    (void)snprintf(p, sizeof(path[0]), "%s/%s/libnccl.so.2", root, dir);
+    (void)snprintf(command, sizeof(command),
                    "mkdir -p %s/%s && cp %s/fakes/nccl_stub.so %s", root, dir, from, p);
     if (system(command) != 0) /* NOLINT(cert-env33-c): a test */
         abort();
@@ -39,7 +39,7 @@ static const char *copy_in(const char *dir)
 static int make_root(void **state)
 {
     (void)state;
-    (void)snprintf(root, sizeof root, "%s/hvd-nccl-XXXXXX",
+    (void)snprintf(root, sizeof(root), "%s/hvd-nccl-XXXXXX",
                    getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
     return mkdtemp(root) ? 0 : -1;
 }
@@ -49,7 +49,7 @@ static int remove_root(void **state)
     char command[PATH_MAX + 16];
 
     (void)state;
-    (void)snprintf(command, sizeof command, "rm -r %s", root);
+    (void)snprintf(command, sizeof(command), "rm -r %s", root);
     return system(command); /* NOLINT(cert-env33-c): a test */
 }
 
@@ -169,11 +169,11 @@ static int bundle_is_tried_last(void)
     char bundle[PATH_MAX + 16];
     struct device_config c = {.bundle_dir = bundle};
 
-    (void)snprintf(bundle, sizeof bundle, "%s/b", root);
+    (void)snprintf(bundle, sizeof(bundle), "%s/b", root);
     (void)copy_in("b/22705");
     char from[PATH_MAX + 32], to[PATH_MAX + 32];
-    (void)snprintf(from, sizeof from, "%s/22705", bundle);
-    (void)snprintf(to, sizeof to, "%s/nccl", bundle);
+    (void)snprintf(from, sizeof(from), "%s/22705", bundle);
+    (void)snprintf(to, sizeof(to), "%s/nccl", bundle);
     CHILD_NEEDS(symlink(from, to) == 0);
     (void)setenv("HVD_FAKE_NCCL", "20804", 1); /* of the one in the loader's path */
     CHILD_NEEDS(nccl_load(&c, &api, &err) < 0 || api.version == 22705);
@@ -199,7 +199,7 @@ static int refused(void)
         {"30000", "NCCL 3.0.0 (%s) is not known: 2.10 to 2.x is needed"},
         {"other", "%s: is no NCCL"},
     };
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         struct nccl_api api;
         struct err err = ERR_INIT;
         struct device_config c = {.nccl_lib = copy_in(rows[i].dir)};
@@ -228,7 +228,7 @@ static int has_by_version(void)
         {"21801", 1, 1, 0, 0, 1}, {"21901", 1, 1, 1, 0, 1}, {"22703", 1, 1, 1, 0, 1},
         {"22807", 1, 1, 1, 1, 1}, {"23007", 1, 1, 1, 1, 1},
     };
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         struct nccl_api api;
         struct err err = ERR_INIT;
         struct device_config c = {.nccl_lib = copy_in(rows[i].dir)};
@@ -281,12 +281,12 @@ static int misfits(void)
     CHILD_NEEDS(nccl_misfit(&api, 13000, &err) == 0);
     CHILD_NEEDS(nccl_misfit(&api, 12040, &err) == 1);
     (void)snprintf(
-        want, sizeof want,
+        want, sizeof(want),
         "NCCL 2.30.7 (%s) is made for CUDA 13.2, the driver is for CUDA 12.4: "
         "use a build for CUDA 12 or a driver for CUDA 13",
         c.nccl_lib);
     CHILD_NEEDS(!strcmp(err.text, want));
-    (void)snprintf(api.path, sizeof api.path, "/none");
+    (void)snprintf(api.path, sizeof(api.path), "/none");
     CHILD_NEEDS(nccl_misfit(&api, 12040, &err) == 0);
     return 0;
 }

@@ -328,7 +328,7 @@ static void splits(struct member *m)
     if (m->rank == 0)
         (void)pthread_barrier_wait(m->meet);
     WANT(m, born(m->c, rc) == NCCL_OK);
-    WANT(m, (child == NULL) == (m->rank == 1));
+    WANT(m, (!child) == (m->rank == 1));
     if (child) {
         rc = over(child, nccl.broadcast(&x, &x, 1, NCCL_I32, 0, child, &m->s));
         WANT(m, rc == NCCL_OK);

@@ -85,7 +85,7 @@ static void end(void)
     launch_release(&t.launch);
     memory_give(t.memory, b.in, t.s);
     memory_give(t.memory, b.out, t.s);
-    memset(&b, 0, sizeof b);
+    memset(&b, 0, sizeof(b));
     synchronise();
     scratch_release(&t.scratch);
     (void)fake.cu.ctx_sync();
@@ -94,7 +94,7 @@ static void end(void)
     assert_int_equal(fake.cu.stream_free(t.s), 0);
     assert_int_equal(fake.n_blocks(), 0);
     assert_int_equal(fake.cu.ctx_pop(&t.ctx), 0);
-    memset(&t, 0, sizeof t);
+    memset(&t, 0, sizeof(t));
 }
 
 static float value_of(uint64_t i, unsigned step)
@@ -156,13 +156,13 @@ static int enqueue(void *arg, cu_ptr pack, cu_ptr unpack, struct err *err)
     struct args_move out = {
         .chunks = unpack, .n = b.n_chunks, .divisor = 1, .scale = 1};
     (void)arg;
-    int r =
+    int rc =
         launch_kernel(&t.launch, is_half ? KERNEL_move_f32_f16 : KERNEL_move_f32_f32,
                       b.n_chunks, &in, t.s, err);
-    return r < 0 ? r
-                 : launch_kernel(&t.launch,
-                                 is_half ? KERNEL_move_f16_f32 : KERNEL_move_f32_f32,
-                                 b.n_chunks, &out, t.s, err);
+    return rc < 0 ? rc
+                  : launch_kernel(&t.launch,
+                                  is_half ? KERNEL_move_f16_f32 : KERNEL_move_f32_f32,
+                                  b.n_chunks, &out, t.s, err);
 }
 
 static void fill(unsigned step)
@@ -251,7 +251,7 @@ static void graph_gives_the_same_with_other_addresses(void **state)
         batch(300, odd_counts, DT_F32);
         for (unsigned step = 0; step < 8; step++) {
             struct graph_batch g = {.key = &key,
-                                    .key_bytes = sizeof key,
+                                    .key_bytes = sizeof(key),
                                     .in = b.pack,
                                     .out = b.unpack,
                                     .n_in = b.n_chunks,

@@ -115,7 +115,7 @@ static void outputs_are_the_codecs(void **state)
 
         a.scale = i % 3 ? 1.0 / 3 : 1;
         for (unsigned k = 0; k < TENSORS; k++)
-            memset(all[k].out, 0x5a, sizeof all[k].out);
+            memset(all[k].out, 0x5a, sizeof(all[k].out));
         cpu_kernel_run(&cpu_kernels[KERNEL_power_out_f32 + i % 4], &a, 1 + i % 5, i);
         for (unsigned k = 0; k < TENSORS; k++) {
             const struct matrix *x = &all[k];
@@ -145,7 +145,7 @@ static void rests_are_the_codecs(void **state)
 
             x->m[0] = NAN;
             x->m[x->rows * x->cols / 2] = -INFINITY;
-            memcpy(x->want, x->m, sizeof x->want);
+            memcpy(x->want, x->m, sizeof(x->want));
             powersgd_subtract(x->want, x->p, x->own, &s);
         }
         cpu_kernel_run(&cpu_kernels[KERNEL_power_rest], &a, 1 + i % 5, i);
@@ -186,13 +186,13 @@ static void copies_are_the_codecs(void **state)
         a = args_of(n_chunks, 1);
         a.adds = i / 4 % 2;
         a.scale = i % 3 ? 1 : 0.7;
-        memcpy(x->want, x->m, sizeof x->want);
+        memcpy(x->want, x->m, sizeof(x->want));
         cpu_kernel_run(&cpu_kernels[KERNEL_power_feed_f32 + i % 4], &a, 2, i);
         if (a.adds)
             cast_add(kernels, x->want, in, t, n, a.scale);
         else
             cast_load(kernels, x->want, in, t, n, a.scale);
-        assert_memory_equal(x->m, x->want, sizeof x->want);
+        assert_memory_equal(x->m, x->want, sizeof(x->want));
     }
 }
 
@@ -246,7 +246,7 @@ static void vectors_are_made_orthonormal(void **state)
             if (rank > 4)
                 memset(x->p + 4 * x->rows, 0, x->rows * sizeof(float));
         }
-        memcpy(want, x->p, sizeof want);
+        memcpy(want, x->p, sizeof(want));
         assert_true(powersgd_orthonormal(want, x->rows, rank));
         cpu_kernel_run(&cpu_kernels[KERNEL_power_orthonormal], &a, 1 + i % 2, i);
         for (unsigned k = 0; k < TENSORS; k++)
@@ -284,7 +284,7 @@ static void lost_directions_are_drawn_anew(void **state)
         a.which = POWER_KEPT;
         memset(x->kept, 0, x->cols * sizeof(float));
         x->kept[2 * x->cols] = NAN;
-        memcpy(want, x->kept, sizeof want);
+        memcpy(want, x->kept, sizeof(want));
         powersgd_refresh(want, x->cols, 4, a.seed);
         cpu_kernel_run(&cpu_kernels[KERNEL_power_orthonormal], &a, 2, i);
         are_near(x->kept, want, (size_t)x->cols * (4 < x->cols ? 4 : x->cols), 2e-4);

@@ -171,45 +171,45 @@ static void the_bundled_nccl_is_found(void **state)
 {
     char folder[] = "/tmp/hvd-gpu-bundle-XXXXXX";
     char text[4096], self[2048], command[12288];
-    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+    ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
 
     (void)state;
     assert_true(n > 0);
     self[n] = '\0';
     *strstr(self, "/unit/") = '\0';
     assert_non_null(mkdtemp(folder));
-    (void)snprintf(command, sizeof command,
+    (void)snprintf(command, sizeof(command),
                    "cd %s && mkdir -p bin lib/nccl driver && cp %s/bin/hvd-gpu bin/ && "
                    "ln -s %s/fakes/libnccl.so.2 lib/nccl/ && "
                    "ln -s %s/fakes/libcuda.so.1 driver/ && "
                    "export HVD_FAKE_GPUS=1 LD_LIBRARY_PATH=$PWD/driver && "
                    "bin/hvd-gpu info && bin/hvd-gpu info $PWD",
                    folder, self, self, self);
-    assert_int_equal(output_of(command, text, sizeof text), 0);
+    assert_int_equal(output_of(command, text, sizeof(text)), 0);
     assert_non_null(strstr(text, "/fakes/libnccl.so.2\n"));
     /* another folder said: it is looked for there alone */
     assert_non_null(
         strstr(text, "problem NCCL was not found (nvidia-nccl-cu12 of PyPI "));
     assert_non_null(strstr(text, folder));
-    (void)snprintf(command, sizeof command, "rm -r %s", folder);
-    assert_int_equal(output_of(command, text, sizeof text), 0);
+    (void)snprintf(command, sizeof(command), "rm -r %s", folder);
+    assert_int_equal(output_of(command, text, sizeof(text)), 0);
 }
 
 /* The program, against the libraries that stand beside this test. */
 static void the_program_prints_lines(void **state)
 {
     char text[4096], self[2048], command[8192];
-    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+    ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
 
     (void)state;
     assert_true(n > 0);
     self[n] = '\0';
     *strstr(self, "/unit/") = '\0';
-    (void)snprintf(command, sizeof command,
+    (void)snprintf(command, sizeof(command),
                    "HVD_FAKE_GPUS=2 HVD_FAKE_HOST=h HVD_FAKE_NCCL=22705 "
                    "LD_LIBRARY_PATH=%s/fakes %s/bin/hvd-gpu info",
                    self, self);
-    assert_int_equal(output_of(command, text, sizeof text), 0);
+    assert_int_equal(output_of(command, text, sizeof(text)), 0);
     assert_non_null(
         strstr(text, "driver 550.54.15\ncuda 12.4\nnccl 2.27.5\nnccl-path "));
     assert_non_null(
@@ -217,8 +217,8 @@ static void the_program_prints_lines(void **state)
                      "NVIDIA Fake\ngpu 1 GPU-68000000-0000-0000-0000-000000000001 "
                      "90 8192 - NVIDIA Fake\nnvlink 0 1 2\n"));
     assert_null(strstr(text, "problem"));
-    (void)snprintf(command, sizeof command, "%s/bin/hvd-gpu 2>&1", self);
-    assert_int_equal(output_of(command, text, sizeof text), 2);
+    (void)snprintf(command, sizeof(command), "%s/bin/hvd-gpu 2>&1", self);
+    assert_int_equal(output_of(command, text, sizeof(text)), 2);
     assert_int_equal(strncmp(text, "usage: hvd-gpu info", 19), 0);
 }
 

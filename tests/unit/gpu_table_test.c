@@ -92,7 +92,7 @@ static int wait_result;
 
 static int start(void **state)
 {
-    struct tables *t = malloc(sizeof *t);
+    struct tables *t = malloc(sizeof(*t));
     n_copies = n_taken = n_given = n_busy = n_waits = 0;
     take_result = copy_result = wait_result = 0;
     most_pinned = 0;
@@ -112,13 +112,13 @@ static int end(void **state)
 /* The table of content `what` on s; checks that it is on the device. */
 static cu_ptr take(struct tables *t, uint64_t what, uint32_t n, cu_stream s)
 {
-    struct chunk *v = malloc(n * sizeof *v);
+    struct chunk *v = malloc(n * sizeof(*v));
     struct err err = ERR_INIT;
     cu_ptr at = 0;
     for (uint32_t i = 0; i < n; i++)
         v[i] = (struct chunk){what + i, 2 * what, i, 0};
     assert_int_equal(0, table_take(t, v, n, s, &at, &err));
-    assert_memory_equal((void *)(uintptr_t)at, v, n * sizeof *v);
+    assert_memory_equal((void *)(uintptr_t)at, v, n * sizeof(*v));
     free(v);
     return at;
 }
@@ -169,10 +169,10 @@ static void table_stays_while_31_others_are_taken(void **state)
 {
     cu_ptr at = take(*state, 1, 5, first);
     struct chunk before[5];
-    memcpy(before, (void *)(uintptr_t)at, sizeof before);
+    memcpy(before, (void *)(uintptr_t)at, sizeof(before));
     for (uint64_t i = 0; i < TABLES_KEPT - 1; i++)
         take(*state, 100 + i, 5 + (uint32_t)i * 40, i % 2 ? first : second);
-    assert_memory_equal((void *)(uintptr_t)at, before, sizeof before);
+    assert_memory_equal((void *)(uintptr_t)at, before, sizeof(before));
 }
 
 static void large_table_goes_in_pieces(void **state)
@@ -206,7 +206,7 @@ static void failure_leaves_no_half_table(void **state)
     unsigned before = n_copies;
     assert_int_equal(0, table_take(*state, v, 3, first, &at, &err));
     assert_int_equal(n_copies, before + 1);
-    assert_memory_equal((void *)(uintptr_t)at, v, sizeof v);
+    assert_memory_equal((void *)(uintptr_t)at, v, sizeof(v));
 }
 
 int main(void)

@@ -154,7 +154,7 @@ static void encode(const struct asked *q, uint8_t *to)
                           .adds = q->adds};
     unsigned type = q->t == DT_F32 ? 0 : q->t == DT_F64 ? 1 : q->t == DT_F16 ? 2 : 3;
 
-    memset(cells, 0, sizeof cells);
+    memset(cells, 0, sizeof(cells));
     run(KERNEL_topk_feed_f32 + type, &a, n, q->blocks);
     for (a.digit = 0;; a.digit++) {
         run(KERNEL_topk_digit, &a, TENSORS, q->blocks);
@@ -188,7 +188,7 @@ static void reference(const struct asked *q, unsigned i)
         cast_add(k, want_w, input(q, i), q->t, q->n[i], q->scale);
     else
         cast_load(k, want_w, input(q, i), q->t, q->n[i], q->scale);
-    assert_true(topk_room_bytes(q->n[i], q->k[i]) <= sizeof want);
+    assert_true(topk_room_bytes(q->n[i], q->k[i]) <= sizeof(want));
     topk_encode(k, want, want_w, q->n[i], q->k[i]);
 }
 
@@ -212,8 +212,8 @@ static void matches(const struct asked *q, enum filling f)
     static float before[ROOM];
 
     fill(q, f);
-    memset(wire, 0x5a, sizeof wire);
-    memcpy(before, w, sizeof w);
+    memset(wire, 0x5a, sizeof(wire));
+    memcpy(before, w, sizeof(w));
     encode(q, wire);
     for (unsigned i = 0; i < TENSORS; i++) {
         static float after[MAX_N];
@@ -298,19 +298,19 @@ static void long_indexes_are_the_short_ones(void **state)
 
     (void)state;
     fill(&q, NORMAL);
-    memcpy(kept, w, sizeof w);
+    memcpy(kept, w, sizeof(w));
     encode(&q, narrow);
     add_up(narrow, 0, 2, sums[0], N);
-    memcpy(w, kept, sizeof w);
+    memcpy(w, kept, sizeof(w));
     q.width = 8;
     encode(&q, wire + 4); /* not aligned to 8 */
     add_up(wire + 4, 0, 2, sums[1], N);
-    memcpy(wide, wire + 4, sizeof wide);
-    memcpy(index, narrow, sizeof index);
+    memcpy(wide, wire + 4, sizeof(wide));
+    memcpy(index, narrow, sizeof(index));
     for (unsigned i = 0; i < K; i++)
         assert_int_equal(wide[i], index[i]);
     assert_memory_equal(wire + 4 + K * 8, narrow + K * 4, K * 4);
-    assert_memory_equal(sums[0], sums[1], sizeof sums[0]);
+    assert_memory_equal(sums[0], sums[1], sizeof(sums[0]));
 }
 
 /* More members than are looked for at once. */
@@ -327,11 +327,11 @@ static void many_members_are_added_in_order(void **state)
 
         fill(&q, NORMAL);
         encode(&q, wire);
-        memcpy(all + m * sizeof all / MANY, wire, sizeof all / MANY);
+        memcpy(all + m * sizeof(all) / MANY, wire, sizeof(all) / MANY);
     }
-    add_up(all, sizeof all / MANY, MANY, sum, N);
-    assert_int_equal(0, topk_sum(acc, all, sizeof all, MANY, N, K, &err));
-    assert_memory_equal(acc, sum, sizeof sum);
+    add_up(all, sizeof(all) / MANY, MANY, sum, N);
+    assert_int_equal(0, topk_sum(acc, all, sizeof(all), MANY, N, K, &err));
+    assert_memory_equal(acc, sum, sizeof(sum));
 }
 
 /* --- sums ---------------------------------------------------------------------- */
@@ -393,7 +393,7 @@ static void sums_are_the_codecs(void **state)
                 (struct chunk){.src = at,
                                .dst = (uintptr_t)(to + at * dtype_size(t)),
                                .n = n - at < TOPK_CHUNK ? n - at : TOPK_CHUNK};
-        memset(out, 0x5a, sizeof out);
+        memset(out, 0x5a, sizeof(out));
         cpu_kernel_run(&cpu_kernels[KERNEL_topk_sum_f32 + i % 4], &a, 1 + i % 3, i);
         assert_int_equal(
             0, topk_sum(acc, messages, MEMBERS * bytes, MEMBERS, n, q.k[0], &err));
@@ -420,7 +420,7 @@ static void zeros_are_the_codecs(void **state)
         for (at = 0; at < k; at += 3000)
             chunks[n++] = (struct chunk){
                 .src = at, .n = (uint32_t)(k - at < 3000 ? k - at : 3000), .tensor = 1};
-        memset(wire, 0x5a, sizeof wire);
+        memset(wire, 0x5a, sizeof(wire));
         run(KERNEL_topk_zeros, &a, n, 2);
         topk_zeros(want, sizes[i], k);
         assert_memory_equal(wire + tensors[1].wire, want, k * 8);

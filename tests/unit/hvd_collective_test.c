@@ -301,17 +301,17 @@ static _Atomic int chained_results;
 
 static void chain(void *arg, int status, const char *error)
 {
-    int r = 0;
+    int rc = 0;
 
     (void)error;
     if (status == HVD_OK && sum_async("c", &chained_value, 1, &chained) == HVD_OK)
-        r |= 1;
+        rc |= 1;
     if (hvd_wait(chained, -1) == HVD_INVALID_ARGUMENT)
-        r |= 2;
+        rc |= 2;
     if (hvd_shutdown() == HVD_INVALID_ARGUMENT)
-        r |= 4;
+        rc |= 4;
     (void)arg;
-    atomic_store(&chained_results, r);
+    atomic_store(&chained_results, rc);
 }
 
 static void chain_body(int rank, int size)

@@ -78,7 +78,7 @@ static void faults_body(int rank, int size)
     CHECK_OK(hvd_init(NULL));
     for (int round = 0; round < ROUNDS; round++) {
         hvd_handle h[PARTS];
-        int n, r = HVD_NO_MEMORY;
+        int n, rc = HVD_NO_MEMORY;
 
         if (rank != 0) /* its group would need memory of rank 0's coordinator, too */
             futex_wait_until(&shared->r[0].stage, (uint32_t)round + 1,
@@ -86,15 +86,15 @@ static void faults_body(int rank, int size)
         mem_fail_after(rank == 0 ? round : -1);
         n = make_parts(h);
         if (n == PARTS)
-            r = hvd_submit_held(h, PARTS);
+            rc = hvd_submit_held(h, PARTS);
         hits += rank == 0 && mem_fail_fired();
         mem_fail_after(-1);
         if (rank == 0)
             stage_set(0, (uint32_t)round + 1);
-        if (r == HVD_OK) {
+        if (rc == HVD_OK) {
             end_group(h, size);
         } else {
-            CHECK(r == HVD_NO_MEMORY && strstr(hvd_last_error(), "memory"),
+            CHECK(rc == HVD_NO_MEMORY && strstr(hvd_last_error(), "memory"),
                   "round %d: %s", round, hvd_last_error());
             CHECK(atomic_load(&n_done) == 0, "a callback ran");
             release(h, n);

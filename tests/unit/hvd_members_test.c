@@ -8,9 +8,9 @@
 
 static int add_set(const int *ranks, int n)
 {
-    int id = 0, r = hvd_process_set_add(ranks, n, &id);
+    int id = 0, rc = hvd_process_set_add(ranks, n, &id);
 
-    return r < 0 ? r : id;
+    return rc < 0 ? rc : id;
 }
 
 /* --- static sets --- */
@@ -163,20 +163,20 @@ static void lost_member_body(int rank, int size)
     int64_t n = 3000;
     struct hvd_tensor t = tensor1("x", HVD_FLOAT32, v, v, &n);
     hvd_handle h;
-    int id, r = HVD_OK;
+    int id, rc = HVD_OK;
 
     (void)size;
     CHECK_OK(hvd_init(NULL));
     id = add_set(ranks, 2);
     CHECK(id == 1, "%s", hvd_last_error());
     stage_set(rank, 1);
-    for (int i = 0; r == HVD_OK; i++) {
-        r = rank == 1 ? hvd_barrier_async(&t, 0, &h)
-                      : hvd_allreduce_async(&t, HVD_SUM, 1, 1, id, &h);
-        if (r == HVD_OK)
-            r = finish(h);
+    for (int i = 0; rc == HVD_OK; i++) {
+        rc = rank == 1 ? hvd_barrier_async(&t, 0, &h)
+                       : hvd_allreduce_async(&t, HVD_SUM, 1, 1, id, &h);
+        if (rc == HVD_OK)
+            rc = finish(h);
     }
-    CHECK(r == HVD_ABORTED, "%d %s", r, hvd_last_error());
+    CHECK(rc == HVD_ABORTED, "%d %s", rc, hvd_last_error());
     CHECK(hvd_barrier_async(&t, 0, &h) == HVD_ABORTED, "%s", hvd_last_error());
     CHECK(strstr(hvd_last_error(), "rank 2"), "%s", hvd_last_error());
     CHECK_OK(hvd_shutdown());
@@ -307,13 +307,13 @@ static int join_now(const char *name, int *ret_last)
 {
     struct hvd_tensor t = {.size_bytes = sizeof(t), .name = name, .device = -1};
     hvd_handle h;
-    int r = hvd_join_async(&t, &h);
+    int rc = hvd_join_async(&t, &h);
 
-    if (r == HVD_OK)
-        r = hvd_wait(h, 20000);
-    if (r == HVD_OK)
+    if (rc == HVD_OK)
+        rc = hvd_wait(h, 20000);
+    if (rc == HVD_OK)
         *ret_last = hvd_joined_last(h);
-    return r;
+    return rc;
 }
 
 static void join_lost_body(int rank, int size)
@@ -390,17 +390,17 @@ static int sum_in(int id, const char *name)
     struct hvd_tensor t = {.size_bytes = sizeof(t), .name = name, .device = -1};
     int32_t one = 1, sum = -1;
     hvd_handle h;
-    int r;
+    int rc;
 
     t.data = &one;
     t.output = &sum;
     t.dtype = HVD_INT32;
-    r = hvd_allreduce_async(&t, HVD_SUM, 1, 1, id, &h);
-    if (r == HVD_OK) {
-        r = hvd_wait(h, 20000);
+    rc = hvd_allreduce_async(&t, HVD_SUM, 1, 1, id, &h);
+    if (rc == HVD_OK) {
+        rc = hvd_wait(h, 20000);
         (void)hvd_release(h);
     }
-    return r < 0 ? r : sum;
+    return rc < 0 ? rc : sum;
 }
 
 /* The others of the world do nothing meanwhile but wait for something else. */

@@ -459,16 +459,16 @@ static int make_and_count(void *arg)
     static const uint64_t dim0[N] = {1, 1, 1, 1};
     static const int64_t rows[N] = {1, 1, 1, 1};
     struct op *op = try_make(COLL_ALLTOALL, DT_F32, 2, shape);
-    int r;
+    int rc;
 
     (void)arg;
     if (!op)
         return -ENOMEM;
     op->rows = new_rows(rows);
-    r = op->rows ? op_make_send_counts(op, N) : -ENOMEM;
-    r = r < 0 ? r : op_make_result(op, dim0, N, NULL);
+    rc = op->rows ? op_make_send_counts(op, N) : -ENOMEM;
+    rc = rc < 0 ? rc : op_make_result(op, dim0, N, NULL);
     op_unref(op);
-    return r;
+    return rc;
 }
 
 static void every_allocation_may_fail(void **state)

@@ -57,9 +57,9 @@ static int sum_in_async(int set, const char *name, float *v, int64_t n, hvd_hand
 static int sum_in(int set, const char *name, float *v, int64_t n)
 {
     hvd_handle h;
-    int r = sum_in_async(set, name, v, n, &h);
+    int rc = sum_in_async(set, name, v, n, &h);
 
-    return r == HVD_OK ? finish(h) : r;
+    return rc == HVD_OK ? finish(h) : rc;
 }
 
 static int row_of(int rank)
@@ -90,29 +90,29 @@ static int step(int rank, int i)
 {
     float a = (float)rank, b = (float)rank, c = (float)i;
     hvd_handle h[2];
-    int r = sum_in(row_of(rank), "row", &a, 1);
+    int rc = sum_in(row_of(rank), "row", &a, 1);
     bool turn = (rank + i) % 2;
 
-    if (r < 0)
-        return r;
+    if (rc < 0)
+        return rc;
     CHECK(a == row_sum(rank), "row: %g", (double)a);
-    r = turn ? sum_in_async(column_of(rank), "column", &b, 1, &h[0])
-             : sum_in_async(0, "world", &c, 1, &h[1]);
-    if (r == HVD_OK)
-        r = turn ? sum_in_async(0, "world", &c, 1, &h[1])
-                 : sum_in_async(column_of(rank), "column", &b, 1, &h[0]);
-    if (r < 0)
-        return r;
-    r = finish(h[i % 2]);
-    if (r == HVD_OK)
-        r = finish(h[1 - i % 2]);
+    rc = turn ? sum_in_async(column_of(rank), "column", &b, 1, &h[0])
+              : sum_in_async(0, "world", &c, 1, &h[1]);
+    if (rc == HVD_OK)
+        rc = turn ? sum_in_async(0, "world", &c, 1, &h[1])
+                  : sum_in_async(column_of(rank), "column", &b, 1, &h[0]);
+    if (rc < 0)
+        return rc;
+    rc = finish(h[i % 2]);
+    if (rc == HVD_OK)
+        rc = finish(h[1 - i % 2]);
     else
         (void)hvd_release(h[1 - i % 2]);
-    if (r < 0)
-        return r;
+    if (rc < 0)
+        return rc;
     CHECK(b == column_sum(rank), "column: %g", (double)b);
     CHECK(c == (float)(i * RANKS), "world: %g", (double)c);
-    return r;
+    return rc;
 }
 
 static void steady(int rank)

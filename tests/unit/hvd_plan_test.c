@@ -33,22 +33,22 @@ static int step(int rank, int size, int i)
 {
     float a = (float)i, b = (float)rank;
     hvd_handle h[2];
-    int r = rank % 2 ? sum_async("b", &b, 1, &h[1]) : sum_async("a", &a, 1, &h[0]);
+    int rc = rank % 2 ? sum_async("b", &b, 1, &h[1]) : sum_async("a", &a, 1, &h[0]);
 
-    if (r == HVD_OK)
-        r = rank % 2 ? sum_async("a", &a, 1, &h[0]) : sum_async("b", &b, 1, &h[1]);
-    if (r < 0)
-        return r;
-    r = finish(h[0]);
-    if (r == HVD_OK)
-        r = finish(h[1]);
+    if (rc == HVD_OK)
+        rc = rank % 2 ? sum_async("a", &a, 1, &h[0]) : sum_async("b", &b, 1, &h[1]);
+    if (rc < 0)
+        return rc;
+    rc = finish(h[0]);
+    if (rc == HVD_OK)
+        rc = finish(h[1]);
     else
         (void)hvd_release(h[1]);
-    if (r == HVD_OK) {
+    if (rc == HVD_OK) {
         CHECK(a == (float)(i * size), "step %d: %g", i, (double)a);
         CHECK(b == (float)(size * (size - 1)) / 2, "step %d: %g", i, (double)b);
     }
-    return r;
+    return rc;
 }
 
 static void steady(int rank, int size)
@@ -289,7 +289,7 @@ static void a_killed_rank_is_named(void **state)
 
 static void leaver_body(int rank, int size)
 {
-    int r = HVD_OK;
+    int rc = HVD_OK;
 
     CHECK_OK(hvd_init(NULL));
     steady(rank, size);
@@ -299,19 +299,19 @@ static void leaver_body(int rank, int size)
 
         CHECK_OK(sum_async("a", &v, 1, &h)); /* offered, and never to be */
         CHECK_OK(hvd_shutdown());
-        r = hvd_wait(h, 0);
-        CHECK(r == HVD_PRECONDITION, "%d: %s", r, hvd_last_error());
+        rc = hvd_wait(h, 0);
+        CHECK(rc == HVD_PRECONDITION, "%d: %s", rc, hvd_last_error());
         CHECK_OK(hvd_release(h));
         return;
     }
     for (int i = 0; i < 3; i++) { /* b is missing on the leaver */
         float v = 1;
 
-        r = sum_now("b", &v, 1);
-        if (r < 0)
+        rc = sum_now("b", &v, 1);
+        if (rc < 0)
             break;
     }
-    CHECK(r == HVD_PRECONDITION, "%d", r);
+    CHECK(rc == HVD_PRECONDITION, "%d", rc);
     if (shared->r[rank].text[0] == 0) /* refused at submission */
         (void)snprintf(shared->r[rank].text, 512, "%s", hvd_last_error());
     CHECK(strstr(shared->r[rank].text, "called shutdown()"), "%s",

@@ -25,18 +25,18 @@ static int take(const char *name, float *p, int64_t n, int set)
 {
     struct hvd_tensor t = on_gpu(name, p, NULL, &n);
     hvd_handle h;
-    int r = hvd_register_async(&t, set, &h);
+    int rc = hvd_register_async(&t, set, &h);
 
-    return r < 0 ? r : finish(h);
+    return rc < 0 ? rc : finish(h);
 }
 
 static int sum(const char *name, float *in, float *out, int64_t n, int set)
 {
     struct hvd_tensor t = on_gpu(name, in, out, &n);
     hvd_handle h;
-    int r = hvd_allreduce_async(&t, HVD_SUM, 1, 1, set, &h);
+    int rc = hvd_allreduce_async(&t, HVD_SUM, 1, 1, set, &h);
 
-    return r < 0 ? r : finish(h);
+    return rc < 0 ? rc : finish(h);
 }
 
 /* --- all have it --- */

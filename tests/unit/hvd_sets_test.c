@@ -275,13 +275,13 @@ static int make_sets(void *arg)
     static const uint32_t a[] = {0}, b[] = {0, 1};
     struct err err = ERR_INIT;
     struct sets s;
-    int r = sets_init(&s, 0, 3);
+    int rc = sets_init(&s, 0, 3);
 
     (void)arg;
-    r = r < 0 ? r : sets_add(&s, 1, a, 1, NULL, &err);
-    r = r < 0 ? r : sets_add(&s, 2, b, 2, NULL, &err);
+    rc = rc < 0 ? rc : sets_add(&s, 1, a, 1, NULL, &err);
+    rc = rc < 0 ? rc : sets_add(&s, 2, b, 2, NULL, &err);
     sets_release(&s);
-    return r;
+    return rc;
 }
 
 static void every_allocation_may_fail(void **state)

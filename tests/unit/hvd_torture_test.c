@@ -142,26 +142,26 @@ static void check_end(int r, const char *what, int round)
 static int submit_and_wait(start_fn start)
 {
     hvd_handle h;
-    int r = start(&h);
+    int rc = start(&h);
 
-    if (r < 0)
-        return r;
-    r = hvd_wait(h, 20000);
-    CHECK(r != HVD_TIMEOUT, "%s", hvd_last_error());
-    if (r == HVD_OK)
+    if (rc < 0)
+        return rc;
+    rc = hvd_wait(h, 20000);
+    CHECK(rc != HVD_TIMEOUT, "%s", hvd_last_error());
+    if (rc == HVD_OK)
         return hvd_release(h);
     (void)hvd_poll(h); /* its sentence stays the last one; the handle goes with us */
-    return r;
+    return rc;
 }
 
 /* All ranks are through with the last one, in this world or in the next. */
 static void sync_ranks(void)
 {
-    int r = barrier_now("sync");
+    int rc = barrier_now("sync");
 
-    if (r == HVD_OK)
+    if (rc == HVD_OK)
         return;
-    CHECK(r == HVD_ABORTED, "%d %s", r, hvd_last_error());
+    CHECK(rc == HVD_ABORTED, "%d %s", rc, hvd_last_error());
     CHECK_OK(hvd_shutdown());
     CHECK_OK(hvd_init(NULL));
     CHECK_OK(barrier_now("sync"));
@@ -237,15 +237,15 @@ static void sets_body(int rank, int victim)
 
     CHECK_OK(hvd_init(NULL));
     for (int i = 0; i < ROUNDS; i++) {
-        int id = -1, r;
+        int id = -1, rc;
 
         mem_fail_after(rank == victim ? i : -1);
-        r = hvd_process_set_add(ranks, 1, &id);
+        rc = hvd_process_set_add(ranks, 1, &id);
         mem_fail_after(-1);
-        if (rank == victim && r == HVD_NO_MEMORY)
-            r = hvd_process_set_add(ranks, 1, &id);
-        check_end(r, "adding a set", i);
-        if (r == HVD_OK)
+        if (rank == victim && rc == HVD_NO_MEMORY)
+            rc = hvd_process_set_add(ranks, 1, &id);
+        check_end(rc, "adding a set", i);
+        if (rc == HVD_OK)
             check_end(hvd_process_set_remove(id), "removing it", i);
         sync_ranks();
         CHECK(hvd_process_set_ids(NULL, 0) == 1, "allocation %d: a set is left", i);

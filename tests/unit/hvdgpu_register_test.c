@@ -12,11 +12,11 @@ static int take(int rank, const char *name, const float *p, int64_t n, int set)
 {
     struct hvd_tensor t = tensor1(name, HVD_FLOAT32, p, NULL, &n);
     hvd_handle h;
-    int r;
+    int rc;
 
     t.device = rank;
-    r = hvd_register_async(&t, set, &h);
-    return r < 0 ? r : finish(h);
+    rc = hvd_register_async(&t, set, &h);
+    return rc < 0 ? rc : finish(h);
 }
 
 /* Fifteen tensors side by side and one elsewhere, in any order. */

@@ -70,7 +70,7 @@ static struct span half_of(struct span s, bool is_low)
 
 static uint8_t *element(const struct adasum *a, size_t i, uint64_t at)
 {
-    return a->out[i] == NULL ? NULL : a->out[i] + at * a->elem_bytes;
+    return a->out[i] ? a->out[i] + at * a->elem_bytes : NULL;
 }
 
 /* Sends the elements of `give` to partner and receives those of `get`, into their place
@@ -88,7 +88,7 @@ static int swap(struct adasum *a,
                          .dtype = a->b->dtype,
                          .items = a->items,
                          .n_items = a->n};
-    memset(a->counts, 0, a->n * 2 * size * sizeof *a->counts);
+    memset(a->counts, 0, a->n * 2 * size * sizeof(*a->counts));
     for (size_t i = 0; i < a->n; i++) {
         uint64_t *from = a->counts + i * 2 * size, *towards = from + size;
         a->items[i] = (struct batch_item){.counts = from, .send_counts = towards};
@@ -98,7 +98,7 @@ static int swap(struct adasum *a,
         towards[partner] = length(give[i]);
         a->items[i].in = element(a, i, give[i].lo);
         a->items[i].out = to != NULL ? to : element(a, i, get[i].lo);
-        if (to != NULL)
+        if (to)
             to += length(get[i]) * a->elem_bytes;
     }
     return coll_alltoall(a->c, &move, err);
@@ -152,8 +152,8 @@ static int level(struct adasum *a,
                  uint32_t n,
                  struct err *err)
 {
-    AUTOFREE struct span *give = mem_calloc(a->n + 1, sizeof *give);
-    if (give == NULL)
+    AUTOFREE struct span *give = mem_calloc(a->n + 1, sizeof(*give));
+    if (!give)
         return err_set(err, -ENOMEM, "Adasum: no memory for %zu tensors", a->n);
     for (size_t i = 0; i < a->n && partner != IDLE; i++) {
         give[i] = half_of(a->held[i], !is_low);
@@ -163,7 +163,7 @@ static int level(struct adasum *a,
     if (rc < 0)
         return rc;
     const uint8_t *theirs = a->theirs;
-    memset(a->ours, 0, a->n * sizeof *a->ours);
+    memset(a->ours, 0, a->n * sizeof(*a->ours));
     for (size_t i = 0; i < a->n && partner != IDLE; i++) {
         const uint8_t *mine = element(a, i, a->held[i].lo);
         uint64_t len = length(a->held[i]);
@@ -184,8 +184,8 @@ static int fold(struct adasum *a, uint32_t p, struct err *err)
     uint32_t me = a->c->env.rank, size = a->c->env.size;
     bool is_low = me < p;
     uint32_t partner = me >= p ? me - p : me + p < size ? me + p : IDLE;
-    AUTOFREE struct span *other = mem_calloc(a->n + 1, sizeof *other);
-    if (other == NULL)
+    AUTOFREE struct span *other = mem_calloc(a->n + 1, sizeof(*other));
+    if (!other)
         return err_set(err, -ENOMEM, "Adasum: no memory for %zu tensors", a->n);
     int rc = level(a, partner, is_low, is_low ? me : partner, p, 2, err);
     if (rc < 0)
@@ -195,8 +195,8 @@ static int fold(struct adasum *a, uint32_t p, struct err *err)
         other[i] = half_of(all, !is_low);
     }
     /* the halves meet again in the tree: who leaves gives, who stays gets */
-    AUTOFREE struct span *none = mem_calloc(a->n + 1, sizeof *none);
-    if (none == NULL)
+    AUTOFREE struct span *none = mem_calloc(a->n + 1, sizeof(*none));
+    if (!none)
         return err_set(err, -ENOMEM, "Adasum: no memory for %zu tensors", a->n);
     rc = swap(a, partner, is_low ? none : a->held, is_low ? other : none, NULL, err);
     for (size_t i = 0; i < a->n; i++)
@@ -260,15 +260,15 @@ static int prepare(struct adasum *a, struct err *err)
     uint64_t halves = 0;
     for (size_t i = 0; i < a->n; i++)
         halves += (a->b->items[i].count + 1) / 2 * a->elem_bytes;
-    a->held = mem_calloc(a->n + 1, sizeof *a->held);
+    a->held = mem_calloc(a->n + 1, sizeof(*a->held));
     a->theirs = coll_scratch(halves, "Adasum", err);
-    a->items = mem_calloc(a->n + 1, sizeof *a->items);
-    a->counts = mem_calloc(a->n + 1, 2 * size * sizeof *a->counts);
-    a->ours = mem_calloc(a->n + 1, sizeof *a->ours);
-    a->dots = mem_calloc(a->n + 1, size * sizeof *a->dots);
-    a->dot_counts = mem_calloc(size, sizeof *a->dot_counts);
-    if (a->held == NULL || a->theirs == NULL || a->items == NULL || a->counts == NULL
-        || a->ours == NULL || a->dots == NULL || a->dot_counts == NULL)
+    a->items = mem_calloc(a->n + 1, sizeof(*a->items));
+    a->counts = mem_calloc(a->n + 1, 2 * size * sizeof(*a->counts));
+    a->ours = mem_calloc(a->n + 1, sizeof(*a->ours));
+    a->dots = mem_calloc(a->n + 1, size * sizeof(*a->dots));
+    a->dot_counts = mem_calloc(size, sizeof(*a->dot_counts));
+    if (!a->held || !a->theirs || !a->items || !a->counts || !a->ours || !a->dots
+        || !a->dot_counts)
         return err_set(err, -ENOMEM, "Adasum: no memory for %zu tensors of %zu ranks",
                        a->n, size);
     for (size_t i = 0; i < a->n; i++) {
@@ -284,8 +284,8 @@ static int find_outputs(struct adasum *a, struct err *err)
 {
     uint64_t sum = 0;
     bool has_out = a->b->coll == COLL_ALLREDUCE || a->b->root == a->c->env.rank;
-    a->out = mem_calloc(a->n + 1, sizeof *a->out);
-    if (a->out == NULL)
+    a->out = mem_calloc(a->n + 1, sizeof(*a->out));
+    if (!a->out)
         return err_set(err, -ENOMEM, "Adasum: no memory for %zu tensors", a->n);
     for (size_t i = 0; i < a->n; i++) {
         a->out[i] = has_out ? a->b->items[i].out : NULL;
@@ -294,7 +294,7 @@ static int find_outputs(struct adasum *a, struct err *err)
     if (has_out)
         return 0;
     uint8_t *p = a->spare = coll_scratch(sum, "Adasum", err);
-    if (p == NULL)
+    if (!p)
         return -ENOMEM;
     for (size_t i = 0; i < a->n; p += a->b->items[i++].count * a->elem_bytes)
         a->out[i] = p;

@@ -124,7 +124,7 @@ void agree_nudge(struct backend *b)
     atomic_store_explicit(&a->is_nudged, true, memory_order_seq_cst);
     uint32_t what = atomic_load_explicit(&l->awaits, memory_order_seq_cst);
     if (what == AWAITS_HOSTS) {
-        if (write(a->event_fd, &one, sizeof one) < 0)
+        if (write(a->event_fd, &one, sizeof(one)) < 0)
             return; /* full, which wakes as well */
     } else if (what != AWAITS_NOTHING) {
         ring(l);
@@ -148,7 +148,7 @@ static void say(struct agree *a, struct agree_slot *turns)
 {
     struct agree_slot *s = &turns[a->seq & 1];
     s->n = a->n;
-    memcpy(s->words, a->words, a->n * sizeof *a->words);
+    memcpy(s->words, a->words, a->n * sizeof(*a->words));
     atomic_store_explicit(&s->seq, a->seq, memory_order_seq_cst);
 }
 
@@ -234,12 +234,12 @@ static void begin_round(struct agree *a)
     a->n_sent = a->n_got = 0;
     a->out.seq = a->seq;
     a->out.n = a->n;
-    memcpy(a->out.words, a->words, a->n * sizeof *a->words);
+    memcpy(a->out.words, a->words, a->n * sizeof(*a->words));
 }
 
 static size_t message_bytes(const struct agree *a)
 {
-    size_t n = offsetof(struct agree_message, words) + a->n * sizeof *a->words;
+    size_t n = offsetof(struct agree_message, words) + a->n * sizeof(*a->words);
     return (n + NET_ALIGN - 1) / NET_ALIGN * NET_ALIGN;
 }
 
@@ -328,7 +328,7 @@ int agree_begin(struct backend *b, const uint64_t *words, uint32_t n, struct err
                        AGREE_MAX_WORDS);
     if (a->phase != AGREE_NONE)
         return err_set(err, -EBUSY, "agreement %u is not done", a->seq);
-    memcpy(a->words, words, n * sizeof *words);
+    memcpy(a->words, words, n * sizeof(*words));
     agree_enter(c, a->seq + 1, n);
     if (a->phase == AGREE_RESULT) {
         say(a, a->line->says);
@@ -407,7 +407,7 @@ int agree_poll(struct backend *b, uint64_t *ret_words, bool *ret_done, struct er
     if (rc < 0)
         return cpu_break(c, rc, &why, err);
     if (rc == 1) {
-        memcpy(ret_words, a->words, a->n * sizeof *a->words);
+        memcpy(ret_words, a->words, a->n * sizeof(*a->words));
         a->phase = AGREE_NONE;
     }
     *ret_done = rc == 1;
@@ -458,7 +458,7 @@ static void sleep_on_sockets(struct cpu *c, const struct timespec *t)
     if (a->n_sent < message_bytes(a))
         p[2].fd = c->net.peers[to_host(c)].fd;
     (void)ppoll(p, 3, t, NULL); /* whatever it says, the caller looks again */
-    if (p[0].revents != 0 && read(a->event_fd, &count, sizeof count) < 0)
+    if (p[0].revents != 0 && read(a->event_fd, &count, sizeof(count)) < 0)
         return; /* somebody emptied it: nobody does but we */
 }
 

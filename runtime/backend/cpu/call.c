@@ -136,7 +136,7 @@ static void stand(struct cpu *c, const uint64_t *words, uint32_t n)
         || leads_hosts(c))
         return;
     if (l->stand_tag != c->calls.tag || l->stand_n != n) {
-        memcpy(l->stand, words, n * sizeof *words);
+        memcpy(l->stand, words, n * sizeof(*words));
         l->stand_tag = c->calls.tag;
         l->stand_n = n;
     }
@@ -159,7 +159,7 @@ bool agree_back(struct backend *b)
         ;
     if ((uint32_t)(p >> 2) == a->seq || c->broken.code != 0)
         return false;
-    memcpy(a->words, l->stand, l->stand_n * sizeof *l->stand);
+    memcpy(a->words, l->stand, l->stand_n * sizeof(*l->stand));
     agree_enter(c, (uint32_t)(p >> 2), l->stand_n);
     c->calls.calls = false;
     return true;
@@ -186,19 +186,19 @@ void call_close(struct calls *k)
 static int open_ear(struct cpu *c, struct err *err)
 {
     struct sockaddr_un a = {.sun_family = AF_UNIX};
-    socklen_t n = sizeof a;
+    socklen_t n = sizeof(a);
     int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
         return err_errno(err, errno, "socket for calls");
-    if (bind(fd, (struct sockaddr *)&a, sizeof a.sun_family) < 0
-        || getsockname(fd, (struct sockaddr *)&a, &n) < 0 || n <= sizeof a.sun_family
-        || n - sizeof a.sun_family > sizeof c->agree.line->ear) {
+    if (bind(fd, (struct sockaddr *)&a, sizeof(a.sun_family)) < 0
+        || getsockname(fd, (struct sockaddr *)&a, &n) < 0 || n <= sizeof(a.sun_family)
+        || n - sizeof(a.sun_family) > sizeof(c->agree.line->ear)) {
         int rc = err_errno(err, errno, "name of a socket for calls");
         (void)close(fd);
         return rc;
     }
-    memcpy(c->agree.line->ear, a.sun_path, n - sizeof a.sun_family);
-    c->agree.line->ear_bytes = (uint32_t)(n - sizeof a.sun_family);
+    memcpy(c->agree.line->ear, a.sun_path, n - sizeof(a.sun_family));
+    c->agree.line->ear_bytes = (uint32_t)(n - sizeof(a.sun_family));
     c->calls.ear = fd;
     return 0;
 }
@@ -240,12 +240,12 @@ static void ring(struct cpu *c, struct agree_line *l)
 {
     struct sockaddr_un a = {.sun_family = AF_UNIX};
     uint32_t n = l->ear_bytes;
-    if (n == 0 || n > sizeof l->ear)
+    if (n == 0 || n > sizeof(l->ear))
         return;
     memcpy(a.sun_path, l->ear, n);
     /* what fails wakes as well: a full socket is readable, a lost member is dead */
     (void)sendto(c->calls.ear, "", 0, MSG_DONTWAIT | MSG_NOSIGNAL,
-                 (struct sockaddr *)&a, (socklen_t)(sizeof a.sun_family + n));
+                 (struct sockaddr *)&a, (socklen_t)(sizeof(a.sun_family) + n));
 }
 
 void call_missing(struct cpu *c)
@@ -353,7 +353,7 @@ agree_away(struct backend *b, enum agree_call what, const uint64_t *words, uint3
     if (c->calls.ear >= 0)
         while (recv(c->calls.ear, &byte, 1, MSG_DONTWAIT) >= 0)
             ;
-    if (words != NULL && c->agree.phase == AGREE_NONE && c->broken.code == 0)
+    if (words && c->agree.phase == AGREE_NONE && c->broken.code == 0)
         stand(c, words, n);
     atomic_store_explicit(&c->agree.line->away, what, memory_order_seq_cst);
     return agree_heard(b);

@@ -38,8 +38,8 @@ int coll_room(struct cpu *c, size_t n, struct err *err)
     if (n <= c->cap_pieces)
         return 0;
     void *p =
-        n > MAX_PIECES ? NULL : mem_realloc_array(c->pieces, n, sizeof *c->pieces);
-    if (p == NULL)
+        n > MAX_PIECES ? NULL : mem_realloc_array(c->pieces, n, sizeof(*c->pieces));
+    if (!p)
         return err_set(err, -ENOMEM, "no memory for a batch of %zu pieces", n);
     c->pieces = p;
     c->cap_pieces = n;
@@ -49,7 +49,7 @@ int coll_room(struct cpu *c, size_t n, struct err *err)
 uint8_t *coll_scratch(uint64_t n, const char *what, struct err *err)
 {
     uint8_t *p = n > SIZE_MAX ? NULL : mem_alloc((size_t)n);
-    if (p == NULL)
+    if (!p)
         (void)err_set(err, -ENOMEM, "%s: no memory for %llu bytes on their way", what,
                       (unsigned long long)n);
     return p;
@@ -94,7 +94,7 @@ int coll_reduction(const struct cpu *c,
         .prescale = b->prescale,
         .finish = finish_of(b->dtype, b->op, b->postscale, c->env.size),
     };
-    if (ret->k == NULL)
+    if (!ret->k)
         return err_set(err, -EINVAL, "batch: %s with %s of %s is not supported",
                        collective_name(b->coll), reduce_op_name(b->op),
                        dtype_name(b->dtype));
@@ -206,7 +206,7 @@ static int reduce_mixed(struct cpu *c,
     struct reduction outer;
     if (passes && b->root != c->env.rank) {
         scratch = coll_scratch(v->n_bytes, "reduce", err);
-        if (scratch == NULL)
+        if (!scratch)
             return -ENOMEM;
         uint8_t *p = scratch;
         for (size_t i = 0; i < v->n; p += c->pieces[i++].n)

@@ -125,11 +125,11 @@ static int tell_leader(struct exchange *x, struct err *err)
 {
     struct cpu *c = x->c;
     size_t row = c->env.size + 1u, n_bytes = 2 * row * sizeof(uint64_t);
-    AUTOFREE uint64_t *own = mem_calloc(2, row * sizeof *own);
-    AUTOFREE struct piece *p = mem_calloc(c->n_local, sizeof *p);
+    AUTOFREE uint64_t *own = mem_calloc(2, row * sizeof(*own));
+    AUTOFREE struct piece *p = mem_calloc(c->n_local, sizeof(*p));
     if (coll_is_leader(c))
         x->table = mem_calloc(c->n_local, n_bytes);
-    if (own == NULL || p == NULL || (coll_is_leader(c) && x->table == NULL))
+    if (!own || !p || (coll_is_leader(c) && !x->table))
         return err_set(err, -ENOMEM, "alltoall: no memory for the sizes of %u members",
                        c->env.size);
     for (size_t i = 0; i < x->n; i++)
@@ -183,7 +183,7 @@ static int collect(struct exchange *x, uint8_t *away, struct err *err)
     size_t n = x->n, abroad = c->env.size - c->n_local;
     for (uint32_t j = 0; j < c->n_local; j++) {
         struct piece *row = recv_row(x, x->start + j);
-        if (x->table != NULL) {
+        if (x->table) {
             row[n] = (struct piece){.out = away, .n = sum_abroad(x, j, 0)};
             away += row[n].n;
         }
@@ -243,7 +243,7 @@ static int deliver(struct exchange *x, const uint8_t *home, struct err *err)
     size_t n = x->n, abroad = c->env.size - c->n_local;
     for (uint32_t j = 0; j < c->n_local; j++) {
         send[j] = recv[j] = vec_of(NULL, 0);
-        if (x->table == NULL)
+        if (!x->table)
             continue;
         x->rest[j] = (struct piece){.in = home, .n = sum_abroad(x, j, 1)};
         home += x->rest[j].n;
@@ -257,14 +257,14 @@ static int mixed(struct exchange *x, struct err *err)
 {
     AUTOFREE uint8_t *away = NULL, *home = NULL;
     int rc = tell_leader(x, err);
-    if (rc == 0 && x->table != NULL) {
+    if (rc == 0 && x->table) {
         away = coll_scratch(sum_host(x, 0), "alltoall", err);
         home = away == NULL ? NULL : coll_scratch(sum_host(x, 1), "alltoall", err);
         rc = home == NULL ? -ENOMEM : 0;
     }
     if (rc == 0)
         rc = collect(x, away, err);
-    if (rc == 0 && x->table != NULL)
+    if (rc == 0 && x->table)
         rc = trade(x, away, home, err);
     if (rc == 0)
         rc = deliver(x, home, err);

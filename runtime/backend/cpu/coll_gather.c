@@ -27,7 +27,7 @@ static int lay_out(struct cpu *c, const struct batch *b, bool has_out, struct er
             uint64_t bytes = it->counts[r] * size;
             c->pieces[coll_place(c, r) * n + i] = (struct piece){
                 .in = r == c->env.rank ? it->in : out, .out = out, .n = bytes};
-            if (out != NULL)
+            if (out)
                 out += bytes;
         }
     }
@@ -110,7 +110,7 @@ static int give(struct cpu *c, size_t n, uint32_t home, struct err *err)
     if (c->n_local > 1) {
         if (coll_is_leader(c)) {
             scratch = coll_scratch(block.n_bytes, "gather", err);
-            if (scratch == NULL)
+            if (!scratch)
                 return -ENOMEM;
             place_at(c, n, start, end, scratch);
         }
@@ -150,7 +150,7 @@ static int take(struct cpu *c, size_t n, uint32_t to, struct err *err)
                            coll_rows(c, n, end, c->env.size)};
     if (rc == 0 && coll_is_leader(c) && to != 0) {
         scratch = coll_scratch(parts[0].n_bytes + parts[1].n_bytes, "gather", err);
-        if (scratch == NULL)
+        if (!scratch)
             return -ENOMEM;
         place_at(c, n, 0, start, scratch);
         place_at(c, n, end, c->env.size, scratch + parts[0].n_bytes);

@@ -27,7 +27,7 @@ static int lay_out(struct cpu *c, const struct batch *b, struct err *err)
             uint64_t bytes = it->counts[r] * size;
             c->pieces[coll_place(c, r) * n + i] = (struct piece){
                 .in = in, .out = r == c->env.rank ? it->out : NULL, .n = bytes};
-            if (in != NULL)
+            if (in)
                 in += bytes;
         }
     }
@@ -71,7 +71,7 @@ mixed(struct cpu *c, const struct batch *b, const struct reduction *r, struct er
     struct reduction outer;
     if (coll_is_leader(c)) {
         scratch = coll_scratch(all.n_bytes, "reduce-scatter", err);
-        if (scratch == NULL)
+        if (!scratch)
             return -ENOMEM;
         uint8_t *p = scratch;
         for (size_t i = 0; i < n_pieces; p += c->pieces[i++].n)

@@ -74,16 +74,16 @@ static bool is_aborted(const struct cpu *c)
 
 static int interrupted(const struct cpu *c, struct err *err)
 {
-    while (c->parent != NULL)
+    while (c->parent)
         c = c->parent;
-    return c->env.interrupted == NULL ? 0 : c->env.interrupted(c->env.arg, err);
+    return !c->env.interrupted ? 0 : c->env.interrupted(c->env.arg, err);
 }
 
 int cpu_check_member(struct cpu *c, uint32_t rank, struct err *err)
 {
     if (is_aborted(c))
         return err_set(err, -ECANCELED, "aborted");
-    return c->shm.h == NULL ? 0 : check_local_peer(c, rank, err);
+    return !c->shm.h ? 0 : check_local_peer(c, rank, err);
 }
 
 static int check(void *arg, uint32_t rank, struct err *err)
@@ -102,7 +102,7 @@ int cpu_check_connecting(void *arg, uint32_t rank, struct err *err)
     (void)rank; /* nobody is waited for in particular */
     if (is_aborted(c))
         return err_set(err, -ECANCELED, "aborted while connecting");
-    if (c->parent == NULL)
+    if (!c->parent)
         return 0;
     int rc = interrupted(c, err);
     for (uint32_t m = 0; m < c->env.size && rc == 0; m++)
@@ -112,7 +112,7 @@ int cpu_check_connecting(void *arg, uint32_t rank, struct err *err)
 
 int cpu_break(struct cpu *c, int rc, const struct err *why, struct err *err)
 {
-    if (c->net.peers != NULL && c->net.lost >= 0 && c->shm.h != NULL)
+    if (c->net.peers && c->net.lost >= 0 && c->shm.h)
         shm_report_lost(&c->shm, (uint32_t)c->net.lost);
     c->broken = *why;
     return err_set(err, rc, "%s", why->text);
@@ -121,7 +121,7 @@ int cpu_break(struct cpu *c, int rc, const struct err *why, struct err *err)
 static void cpu_close(struct backend *b)
 {
     struct cpu *c = self(b);
-    if (c == NULL)
+    if (!c)
         return;
     agree_close(&c->agree);
     call_close(&c->calls);
@@ -144,15 +144,15 @@ static void cpu_close(struct backend *b)
 static int listen_all(struct cpu *c, struct peer *me, struct err *err)
 {
     const char *addr = c->env.local_addr;
-    if (addr == NULL || addr[0] == '\0')
+    if (!addr || addr[0] == '\0')
         addr = "127.0.0.1";
-    if (strlen(addr) >= sizeof me->addr)
+    if (strlen(addr) >= sizeof(me->addr))
         return err_set(err, -EINVAL, "local address \"%.80s\" is too long", addr);
-    snprintf(me->addr, sizeof me->addr, "%s", addr);
+    snprintf(me->addr, sizeof(me->addr), "%s", addr);
     int rc = tcp_listen(addr, 0, &c->tcp_fd, &me->port, err);
     if (rc < 0 || !me->wants_shm)
         return rc;
-    if (shm_listen(&c->unix_fd, me->sock, sizeof me->sock, NULL) < 0)
+    if (shm_listen(&c->unix_fd, me->sock, sizeof(me->sock), NULL) < 0)
         me->wants_shm = 0; /* no Unix sockets here: TCP works */
     return 0;
 }
@@ -163,9 +163,9 @@ static int cpu_describe(const struct backend_env *env,
                         uint32_t *ret_n,
                         struct err *err)
 {
-    struct cpu *c = mem_zalloc(sizeof *c);
-    AUTOFREE struct peer *me = mem_zalloc(sizeof *me);
-    if (c == NULL || me == NULL) {
+    struct cpu *c = mem_zalloc(sizeof(*c));
+    AUTOFREE struct peer *me = mem_zalloc(sizeof(*me));
+    if (!c || !me) {
         mem_free(c);
         return err_set(err, -ENOMEM, "no memory for the cpu backend");
     }
@@ -178,15 +178,15 @@ static int cpu_describe(const struct backend_env *env,
         (struct waiter){.check = check, .arg = c, .patience_ns = env->peer_timeout_ns};
     c->unix_fd = c->tcp_fd = c->map.fd = -1;
     size_t n = env->size;
-    c->peers = mem_calloc(n, sizeof *c->peers);
-    c->host_of = mem_calloc(n, sizeof *c->host_of);
-    c->local_of = mem_calloc(n, sizeof *c->local_of);
-    c->order = mem_calloc(n, sizeof *c->order);
-    c->host_start = mem_calloc(n + 1, sizeof *c->host_start);
-    c->vecs = mem_calloc(n, 2 * sizeof *c->vecs);
+    c->peers = mem_calloc(n, sizeof(*c->peers));
+    c->host_of = mem_calloc(n, sizeof(*c->host_of));
+    c->local_of = mem_calloc(n, sizeof(*c->local_of));
+    c->order = mem_calloc(n, sizeof(*c->order));
+    c->host_start = mem_calloc(n + 1, sizeof(*c->host_start));
+    c->vecs = mem_calloc(n, 2 * sizeof(*c->vecs));
     int rc = 0;
-    if (c->peers == NULL || c->host_of == NULL || c->local_of == NULL
-        || c->order == NULL || c->host_start == NULL || c->vecs == NULL)
+    if (!c->peers || !c->host_of || !c->local_of || !c->order || !c->host_start
+        || !c->vecs)
         rc = err_set(err, -ENOMEM, "no memory for %u ranks", env->size);
     if (rc == 0)
         rc = peer_describe(me, err);
@@ -197,7 +197,7 @@ static int cpu_describe(const struct backend_env *env,
         return rc;
     }
     *ret = &c->b;
-    *ret_n = sizeof *me;
+    *ret_n = sizeof(*me);
     *ret_blob = TAKE(me);
     return 0;
 }
@@ -259,7 +259,7 @@ static int cpu_poll(struct backend *b, uint64_t *ret_done, struct err *err)
 static bool cpu_tune(struct backend *b, const struct tuning *t)
 {
     struct cpu *c = self(b);
-    if (t != NULL) {
+    if (t) {
         c->tuning = *t;
         net_set_tuning(&c->net, t);
     }

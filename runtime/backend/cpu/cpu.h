@@ -50,7 +50,7 @@ struct cpu {
 /* What transports and sentences call a rank is its global one. */
 static inline uint32_t cpu_global(const struct cpu *c, uint32_t member)
 {
-    return c->env.global == NULL ? member : c->env.global[member];
+    return !c->env.global ? member : c->env.global[member];
 }
 
 /* cpu.c: is the global rank, if it is of this host, alive, and are we not aborted? Else

@@ -67,11 +67,11 @@ static void try_segment(struct cpu *c,
                         uint8_t *bits)
 {
     struct err why = ERR_INIT;
-    AUTOFREE bool *has = mem_calloc(j->n, sizeof *has);
+    AUTOFREE bool *has = mem_calloc(j->n, sizeof(*has));
     struct shm_join k = *j;
     int rc;
     k.w = w;
-    if (has == NULL) {
+    if (!has) {
         rc = err_set(&why, -ENOMEM, "no memory");
     } else if (j->line == 0) {
         rc = shm_join_lead(&k, c->unix_fd, &c->map, has, &why);
@@ -141,9 +141,9 @@ static void number_hosts(struct cpu *c)
 static int enter_segment(struct cpu *c, const uint32_t *members, struct err *err)
 {
     const uint32_t *here = c->order + c->host_start[c->host];
-    AUTOFREE uint32_t *lines = mem_calloc(c->n_local, sizeof *lines);
-    AUTOFREE uint32_t *ranks = mem_calloc(c->n_local, sizeof *ranks);
-    if (lines == NULL || ranks == NULL)
+    AUTOFREE uint32_t *lines = mem_calloc(c->n_local, sizeof(*lines));
+    AUTOFREE uint32_t *ranks = mem_calloc(c->n_local, sizeof(*ranks));
+    if (!lines || !ranks)
         return err_set(err, -ENOMEM, "no memory");
     for (uint32_t i = 0, k = 0; i < c->n_local; i++) {
         while (members[k] != here[i]) /* both ascend; who is here is a candidate */
@@ -162,9 +162,9 @@ static int enter_segment(struct cpu *c, const uint32_t *members, struct err *err
 static int connect_leaders(struct cpu *c, const struct waiter *w, struct err *err)
 {
     uint32_t last = cpu_global(c, c->env.size - 1);
-    AUTOFREE uint32_t *leaders = mem_calloc(c->n_hosts, sizeof *leaders);
-    AUTOFREE struct peer *by_rank = mem_calloc((size_t)last + 1, sizeof *by_rank);
-    if (leaders == NULL || by_rank == NULL)
+    AUTOFREE uint32_t *leaders = mem_calloc(c->n_hosts, sizeof(*leaders));
+    AUTOFREE struct peer *by_rank = mem_calloc((size_t)last + 1, sizeof(*by_rank));
+    if (!leaders || !by_rank)
         return err_set(err, -ENOMEM, "no memory for the addresses of %u hosts",
                        c->n_hosts);
     for (uint32_t h = 0; h < c->n_hosts; h++) {
@@ -190,16 +190,16 @@ static void count_cpus(struct cpu *c)
 {
     cpu_set_t set;
     uint32_t n_here = 0;
-    if (c->parent != NULL) {
+    if (c->parent) {
         c->w.n_spins = c->parent->w.n_spins;
         c->w.n_cpus = c->parent->w.n_cpus;
         return;
     }
     for (uint32_t r = 0; r < c->env.size; r++)
         n_here += memcmp(c->peers[r].host_key, c->peers[c->env.rank].host_key,
-                         sizeof c->peers[r].host_key)
+                         sizeof(c->peers[r].host_key))
                   == 0;
-    if (sched_getaffinity(0, sizeof set, &set) != 0)
+    if (sched_getaffinity(0, sizeof(set), &set) != 0)
         return;
     c->w.n_cpus = (uint32_t)CPU_COUNT(&set);
     c->w.n_spins = n_here <= c->w.n_cpus ? MAX_SPIN : 0;
@@ -217,10 +217,10 @@ int group_connect(struct cpu *c, struct err *err)
 {
     uint32_t size = c->env.size, n_bits = (size + 7) / 8;
     struct waiter w = {.check = cpu_check_connecting, .arg = c};
-    AUTOFREE uint32_t *members = mem_calloc(size, sizeof *members);
-    AUTOFREE uint32_t *ranks = mem_calloc(size, sizeof *ranks);
+    AUTOFREE uint32_t *members = mem_calloc(size, sizeof(*members));
+    AUTOFREE uint32_t *ranks = mem_calloc(size, sizeof(*ranks));
     AUTOFREE uint8_t *bits = mem_zalloc(n_bits);
-    if (members == NULL || ranks == NULL || bits == NULL)
+    if (!members || !ranks || !bits)
         return err_set(err, -ENOMEM, "no memory for %u ranks", size);
     struct shm_join j = {.id = &c->env.id,
                          .max_bytes = c->parent ? SHM_SET_BYTES : SHM_WORLD_BYTES,

@@ -129,7 +129,7 @@ DEFINE_INT_FINISH(i64, int64_t, INT64_MIN, INT64_MAX, -0x1p63, 0x1p63)
             FINISH;                                                                    \
             if (acc != d)                                                              \
                 memcpy(d, acc, m * sizeof(T));                                         \
-            if (dst2 != NULL)                                                          \
+            if (dst2)                                                                  \
                 memcpy((T *)dst2 + off, acc, m * sizeof(T));                           \
         }                                                                              \
     }
@@ -152,9 +152,9 @@ DEFINE_INT_FINISH(i64, int64_t, INT64_MIN, INT64_MAX, -0x1p63, 0x1p63)
             }                                                                          \
             finish_f32(acc, m, f);                                                     \
             narrow_##name(res, acc, m);                                                \
-            memcpy((uint16_t *)dst + off, res, m * sizeof *res);                       \
-            if (dst2 != NULL)                                                          \
-                memcpy((uint16_t *)dst2 + off, res, m * sizeof *res);                  \
+            memcpy((uint16_t *)dst + off, res, m * sizeof(*res));                      \
+            if (dst2)                                                                  \
+                memcpy((uint16_t *)dst2 + off, res, m * sizeof(*res));                 \
         }                                                                              \
     }
 

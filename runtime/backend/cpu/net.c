@@ -191,7 +191,7 @@ int net_run(struct net *net, void (*advance)(void *arg), void *arg, struct err *
 {
     struct idle idle = {0};
     uint32_t n_flows;
-    if (advance != NULL)
+    if (advance)
         advance(arg);
     while ((n_flows = list_flows(net)) > 0) {
         if (n_flows > FEW)
@@ -206,7 +206,7 @@ int net_run(struct net *net, void (*advance)(void *arg), void *arg, struct err *
             continue;
         }
         idle = (struct idle){0};
-        if (advance != NULL)
+        if (advance)
             advance(arg);
     }
     return 0;

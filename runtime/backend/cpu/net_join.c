@@ -31,7 +31,7 @@ void net_close(struct net *net)
     mem_free(net->src);
     mem_free(net->lanes);
     mem_free(net->polls);
-    memset(net, 0, sizeof *net);
+    memset(net, 0, sizeof(*net));
 }
 
 static int dial(const struct net_join *j, uint32_t member, int *ret_fd, struct err *err)
@@ -44,7 +44,7 @@ static int dial(const struct net_join *j, uint32_t member, int *ret_fd, struct e
         rc = auth_client(fd, j->id, ROLE_DATA, ROLE_DATA, j->deadline_ns, NULL, err);
     if (rc == 0) {
         uint32_t mine = j->ranks[j->me];
-        rc = fd_write_full(fd, &mine, sizeof mine, j->deadline_ns);
+        rc = fd_write_full(fd, &mine, sizeof(mine), j->deadline_ns);
         if (rc < 0)
             (void)err_errno(err, -rc, "data connection");
     }
@@ -66,7 +66,7 @@ static int admit(struct net *net, const struct net_join *j, int fd, struct err *
     int rc = auth_server(fd, j->id, ROLE_DATA, ROLE_DATA, until, NULL, err);
     if (rc < 0)
         return rc;
-    rc = fd_read_full(fd, &rank, sizeof rank, until);
+    rc = fd_read_full(fd, &rank, sizeof(rank), until);
     if (rc < 0)
         return err_errno(err, -rc, "data connection");
     for (uint32_t i = j->me + 1; i < j->n; i++)
@@ -84,9 +84,9 @@ static int missing(const struct net *net,
 {
     char list[120] = "";
     size_t n = 0;
-    for (uint32_t i = j->me + 1; i < j->n && n < sizeof list - 16; i++)
+    for (uint32_t i = j->me + 1; i < j->n && n < sizeof(list) - 16; i++)
         if (net->peers[i].fd < 0)
-            n += (size_t)snprintf(list + n, sizeof list - n, "%s%u", n ? ", " : "",
+            n += (size_t)snprintf(list + n, sizeof(list) - n, "%s%u", n ? ", " : "",
                                   j->ranks[i]);
     return err_set(err, -ETIMEDOUT,
                    "no data connection from rank %s before the start timeout%s%.200s",
@@ -131,12 +131,12 @@ int net_connect(struct net *net,
     net->n_scratch = 3 * (size_t)NET_CHUNK_MIN * j->n;
     if (net->n_scratch < NET_SCRATCH_BYTES)
         net->n_scratch = NET_SCRATCH_BYTES;
-    net->peers = mem_calloc(j->n, sizeof *net->peers);
+    net->peers = mem_calloc(j->n, sizeof(*net->peers));
     net->memory = mem_alloc(net->n_scratch + NET_ALIGN);
-    net->src = mem_calloc(j->n, sizeof *net->src);
+    net->src = mem_calloc(j->n, sizeof(*net->src));
     net->lanes = net_lanes_new(j->n);
-    net->polls = mem_calloc(j->n, sizeof *net->polls);
-    if (net->memory != NULL)
+    net->polls = mem_calloc(j->n, sizeof(*net->polls));
+    if (net->memory)
         net->scratch =
             (uint8_t *)net->memory + NET_ALIGN - (uintptr_t)net->memory % NET_ALIGN;
     for (uint32_t i = 0; net->peers != NULL && i < j->n; i++) {
@@ -145,8 +145,7 @@ int net_connect(struct net *net,
         memcpy(net->peers[i].host, j->by_rank[j->ranks[i]].host, PEER_HOST_BYTES);
     }
     int rc = 0;
-    if (net->peers == NULL || net->memory == NULL || net->src == NULL
-        || net->lanes == NULL || net->polls == NULL)
+    if (!net->peers || !net->memory || !net->src || !net->lanes || !net->polls)
         rc = err_set(err, -ENOMEM, "no memory for the connections of %u hosts", j->n);
     for (uint32_t i = 0; i < j->me && rc == 0; i++)
         rc = dial(j, i, &net->peers[i].fd, err);

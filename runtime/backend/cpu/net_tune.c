@@ -17,14 +17,14 @@
 
 static void set_int(int fd, int level, int name, int value)
 {
-    (void)setsockopt(fd, level, name, &value, sizeof value); /* tuning only */
+    (void)setsockopt(fd, level, name, &value, sizeof(value)); /* tuning only */
 }
 
 /* Measured since the connection was made; UINT32_MAX where the kernel does not say. */
 static uint32_t shortest_rtt_us(int fd)
 {
     struct tcp_info info = {0};
-    socklen_t n = sizeof info;
+    socklen_t n = sizeof(info);
     const size_t needs = offsetof(struct tcp_info, tcpi_min_rtt) + sizeof(uint32_t);
     if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &n) != 0 || n < needs)
         return UINT32_MAX;
@@ -38,11 +38,11 @@ static void unpace(int fd)
 {
     static const char *const unpaced[] = {"cubic", "reno"}; /* reno is always allowed */
     char name[16] = "";
-    socklen_t n = sizeof name - 1;
+    socklen_t n = sizeof(name) - 1;
     if (getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, &n) != 0
         || strncmp(name, "bbr", 3) != 0 || shortest_rtt_us(fd) > SHORT_RTT_US)
         return;
-    for (size_t i = 0; i < sizeof unpaced / sizeof *unpaced; i++)
+    for (size_t i = 0; i < sizeof(unpaced) / sizeof(*unpaced); i++)
         if (setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, unpaced[i],
                        (socklen_t)strlen(unpaced[i]))
             == 0)

@@ -44,17 +44,17 @@ static void copy_host_name(char *ret)
 {
     const char *set = getenv("HOROVOD_HOSTNAME");
     char name[256] = "unknown";
-    if (set != NULL && set[0] != '\0')
-        snprintf(name, sizeof name, "%s", set);
-    else if (gethostname(name, sizeof name - 1) != 0)
-        snprintf(name, sizeof name, "unknown");
+    if (set && set[0] != '\0')
+        snprintf(name, sizeof(name), "%s", set);
+    else if (gethostname(name, sizeof(name) - 1) != 0)
+        snprintf(name, sizeof(name), "unknown");
     snprintf(ret, PEER_HOST_BYTES, "%.*s", PEER_HOST_BYTES - 1, name);
 }
 
 static int transport_is_auto(bool *ret, struct err *err)
 {
     const char *t = getenv("HVD_TRANSPORT");
-    if (t == NULL || t[0] == '\0' || strcmp(t, "auto") == 0)
+    if (!t || t[0] == '\0' || strcmp(t, "auto") == 0)
         *ret = true;
     else if (strcmp(t, "tcp") == 0)
         *ret = false;
@@ -75,9 +75,9 @@ int peer_describe(struct peer *ret, struct err *err)
     sha256_init(&s);
     /* without /proc nothing tells hosts apart: TCP, which always works */
     p.wants_shm = is_auto && net_ns != 0 && add_boot_id(&s, NULL) == 0;
-    sha256_add(&s, &net_ns, sizeof net_ns);
+    sha256_add(&s, &net_ns, sizeof(net_ns));
     const char *id = getenv("HVD_HOST_ID");
-    if (id != NULL)
+    if (id)
         sha256_add(&s, id, strlen(id));
     sha256_end(&s, p.host_key);
     copy_host_name(p.host);
@@ -103,18 +103,18 @@ int peer_parse(
     const uint8_t *blob, uint32_t n, uint32_t rank, struct peer *ret, struct err *err)
 {
     struct peer p;
-    if (n != sizeof p)
+    if (n != sizeof(p))
         return err_set(err, -EPROTO,
                        "rank %u: backend description has %u bytes, not %zu; is "
                        "another version of the runtime installed there?",
-                       rank, n, sizeof p);
-    memcpy(&p, blob, sizeof p);
+                       rank, n, sizeof(p));
+    memcpy(&p, blob, sizeof(p));
     if (p.magic != PEER_MAGIC || p.version != PEER_VERSION)
         return err_set(err, -EPROTO,
                        "rank %u: backend \"cpu\" version %u expected, got %u", rank,
                        PEER_VERSION, p.version);
-    if (!is_text(p.host, sizeof p.host) || !is_text(p.sock, sizeof p.sock)
-        || !is_text(p.addr, sizeof p.addr))
+    if (!is_text(p.host, sizeof(p.host)) || !is_text(p.sock, sizeof(p.sock))
+        || !is_text(p.addr, sizeof(p.addr)))
         return err_set(err, -EPROTO, "rank %u: garbled backend description", rank);
     *ret = p;
     return 0;
@@ -123,7 +123,7 @@ int peer_parse(
 bool peer_may_share(const struct peer *a, const struct peer *b)
 {
     return a->wants_shm && b->wants_shm && a->sock[0] != '\0' && b->sock[0] != '\0'
-           && memcmp(a->host_key, b->host_key, sizeof a->host_key) == 0;
+           && memcmp(a->host_key, b->host_key, sizeof(a->host_key)) == 0;
 }
 
 bool peer_same_process(const struct peer *a, const struct peer *b)

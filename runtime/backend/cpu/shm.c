@@ -84,21 +84,21 @@ int shm_attach(struct shm *s,
 {
     struct shm_header *h = mem;
     uint32_t small, slot;
-    if (n_bytes < sizeof *h || h->magic != SHM_MAGIC || h->n > SHM_MAX_RANKS
+    if (n_bytes < sizeof(*h) || h->magic != SHM_MAGIC || h->n > SHM_MAX_RANKS
         || n_bytes < shm_size(h->n, h->max_bytes, &small, &slot)
         || small != h->small_bytes || slot != h->slot_bytes)
         return -EPROTO;
-    memset(s, 0, sizeof *s);
-    s->line_of = mem_calloc(n, sizeof *s->line_of);
-    s->rank_of = mem_calloc(n, sizeof *s->rank_of);
-    s->src = mem_calloc(n, sizeof *s->src);
-    s->at = mem_calloc(n, 2 * sizeof *s->at);
-    if (s->line_of == NULL || s->rank_of == NULL || s->src == NULL || s->at == NULL) {
+    memset(s, 0, sizeof(*s));
+    s->line_of = mem_calloc(n, sizeof(*s->line_of));
+    s->rank_of = mem_calloc(n, sizeof(*s->rank_of));
+    s->src = mem_calloc(n, sizeof(*s->src));
+    s->at = mem_calloc(n, 2 * sizeof(*s->at));
+    if (!s->line_of || !s->rank_of || !s->src || !s->at) {
         shm_detach(s);
         return -ENOMEM;
     }
-    memcpy(s->line_of, lines, n * sizeof *lines);
-    memcpy(s->rank_of, ranks, n * sizeof *ranks);
+    memcpy(s->line_of, lines, n * sizeof(*lines));
+    memcpy(s->rank_of, ranks, n * sizeof(*ranks));
     s->h = h;
     s->n_bytes = n_bytes;
     s->n = n;
@@ -111,7 +111,7 @@ int shm_attach(struct shm *s,
 
 void shm_detach(struct shm *s)
 {
-    if (s->h != NULL && s->line_of != NULL) {
+    if (s->h && s->line_of) {
         struct shm_line *l = &s->h->lines[s->line_of[s->me]];
         /* pairs with the acquire load in shm_has_left: seq is final once LEFT is seen
          */
@@ -121,7 +121,7 @@ void shm_detach(struct shm *s)
     mem_free(s->rank_of);
     mem_free(s->src);
     mem_free(s->at);
-    memset(s, 0, sizeof *s);
+    memset(s, 0, sizeof(*s));
 }
 
 int64_t shm_lost(const struct shm *s)
@@ -243,12 +243,12 @@ bool shm_is_near(const struct shm *s, uint32_t member)
 static void leave_cpu(uint32_t cpu)
 {
     cpu_set_t all, others;
-    if (sched_getaffinity(0, sizeof all, &all) != 0 || cpu >= CPU_SETSIZE)
+    if (sched_getaffinity(0, sizeof(all), &all) != 0 || cpu >= CPU_SETSIZE)
         return;
     others = all;
     CPU_CLR(cpu, &others);
-    if (CPU_COUNT(&others) > 0 && sched_setaffinity(0, sizeof others, &others) == 0)
-        (void)sched_setaffinity(0, sizeof all, &all); /* it was allowed before */
+    if (CPU_COUNT(&others) > 0 && sched_setaffinity(0, sizeof(others), &others) == 0)
+        (void)sched_setaffinity(0, sizeof(all), &all); /* it was allowed before */
 }
 
 /* More of us wait on this CPU than need to: the scheduler leaves those that always run

@@ -50,7 +50,7 @@
 
 void shm_map_release(struct shm_map *m)
 {
-    if (m->mem != NULL)
+    if (m->mem)
         munmap(m->mem, m->n_bytes);
     fd_close(&m->fd);
     *m = (struct shm_map){.fd = -1};
@@ -58,9 +58,9 @@ void shm_map_release(struct shm_map *m)
 
 static socklen_t abstract_addr(const char *name, struct sockaddr_un *ret)
 {
-    memset(ret, 0, sizeof *ret);
+    memset(ret, 0, sizeof(*ret));
     ret->sun_family = AF_UNIX;
-    size_t n = strnlen(name, sizeof ret->sun_path - 1);
+    size_t n = strnlen(name, sizeof(ret->sun_path) - 1);
     memcpy(ret->sun_path + 1, name, n); /* sun_path[0] stays NUL: abstract */
     return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + n);
 }
@@ -68,11 +68,11 @@ static socklen_t abstract_addr(const char *name, struct sockaddr_un *ret)
 int shm_listen(int *ret_fd, char *ret_name, size_t name_bytes, struct err *err)
 {
     uint8_t rnd[16];
-    char hex[2 * sizeof rnd + 1];
-    int rc = random_bytes(rnd, sizeof rnd);
+    char hex[2 * sizeof(rnd) + 1];
+    int rc = random_bytes(rnd, sizeof(rnd));
     if (rc < 0)
         return err_errno(err, -rc, "random bytes");
-    hex_encode(rnd, sizeof rnd, hex);
+    hex_encode(rnd, sizeof(rnd), hex);
     snprintf(ret_name, name_bytes, "ringmaster-%s", hex);
     CLEANUP(fd_close)
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -92,7 +92,7 @@ int shm_listen(int *ret_fd, char *ret_name, size_t name_bytes, struct err *err)
 static int check_user(int fd, struct err *err)
 {
     struct ucred c;
-    socklen_t n = sizeof c;
+    socklen_t n = sizeof(c);
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &c, &n) != 0)
         return err_errno(err, errno, "SO_PEERCRED");
     if (c.uid != geteuid())
@@ -160,16 +160,16 @@ static int send_fd(int sock, int fd, uint64_t deadline_ns)
         char buf[CMSG_SPACE(sizeof(int))];
         struct cmsghdr align;
     } u;
-    memset(&u, 0, sizeof u);
+    memset(&u, 0, sizeof(u));
     struct msghdr m = {.msg_iov = &iov,
                        .msg_iovlen = 1,
                        .msg_control = u.buf,
-                       .msg_controllen = sizeof u.buf};
+                       .msg_controllen = sizeof(u.buf)};
     struct cmsghdr *c = CMSG_FIRSTHDR(&m);
     c->cmsg_level = SOL_SOCKET;
     c->cmsg_type = SCM_RIGHTS;
     c->cmsg_len = CMSG_LEN(sizeof(int));
-    memcpy(CMSG_DATA(c), &fd, sizeof fd);
+    memcpy(CMSG_DATA(c), &fd, sizeof(fd));
     for (;;) {
         if (sendmsg(sock, &m, MSG_NOSIGNAL | MSG_DONTWAIT) == 1)
             return 0;
@@ -192,7 +192,7 @@ static int receive_fd(int sock, uint64_t deadline_ns, int *ret_fd)
     struct msghdr m = {.msg_iov = &iov,
                        .msg_iovlen = 1,
                        .msg_control = u.buf,
-                       .msg_controllen = sizeof u.buf};
+                       .msg_controllen = sizeof(u.buf)};
     for (;;) {
         ssize_t n = recvmsg(sock, &m, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
         if (n == 0)
@@ -206,10 +206,10 @@ static int receive_fd(int sock, uint64_t deadline_ns, int *ret_fd)
             return rc;
     }
     struct cmsghdr *c = CMSG_FIRSTHDR(&m);
-    if (c == NULL || c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS
+    if (!c || c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS
         || c->cmsg_len != CMSG_LEN(sizeof(int)))
         return -EPROTO;
-    memcpy(ret_fd, CMSG_DATA(c), sizeof *ret_fd);
+    memcpy(ret_fd, CMSG_DATA(c), sizeof(*ret_fd));
     return 0;
 }
 
@@ -234,7 +234,7 @@ static int serve_one(const struct shm_join *j,
     if (rc < 0)
         return rc;
     uint32_t rank, line = 0;
-    rc = fd_read_full(sock, &rank, sizeof rank, until);
+    rc = fd_read_full(sock, &rank, sizeof(rank), until);
     if (rc < 0)
         return err_errno(err, -rc, "shared memory handshake");
     while (line < j->n && j->ranks[line] != rank)
@@ -279,7 +279,7 @@ int shm_join_lead(const struct shm_join *j,
     int rc = make_segment(j, &m, err);
     if (rc < 0)
         return rc;
-    memset(ret_ok, 0, j->n * sizeof *ret_ok);
+    memset(ret_ok, 0, j->n * sizeof(*ret_ok));
     ret_ok[j->line] = true;
     /* one that was refused will not come again: everyone is accounted for sooner */
     for (uint32_t n_seen = 1; n_seen < j->n; n_seen++) {
@@ -338,7 +338,7 @@ int shm_join_follow(const struct shm_join *j,
     if (rc < 0)
         return rc;
     CLEANUP(fd_close) int fd = -1;
-    rc = fd_write_full(sock, &j->rank, sizeof j->rank, j->deadline_ns);
+    rc = fd_write_full(sock, &j->rank, sizeof(j->rank), j->deadline_ns);
     if (rc == 0)
         rc = receive_fd(sock, j->deadline_ns, &fd);
     if (rc < 0)

@@ -260,7 +260,7 @@ static void scatter_put(void *arg, uint64_t r, uint8_t *slot)
     for (uint32_t j = 0; j < s->n; j++) {
         uint8_t *to = cell(&g->cells, slot, r, j);
         uint64_t m = nth_chunk(g->v[j].n_bytes, k, g->cells.bytes);
-        if (to != NULL && (j != s->me || g->r->prescale != 1.0))
+        if (to && (j != s->me || g->r->prescale != 1.0))
             shm_pack_scaled(s, &s->at[j], to, m, g->r);
     }
 }
@@ -347,7 +347,7 @@ struct alltoall {
 static uint64_t chunks_of(const struct alltoall *g, uint32_t sender)
 {
     struct note n;
-    memcpy(&n, shm_small(g->s, sender, g->note_turn), sizeof n);
+    memcpy(&n, shm_small(g->s, sender, g->note_turn), sizeof(n));
     return n.n_chunks;
 }
 
@@ -364,7 +364,7 @@ static void alltoall_put(void *arg, uint64_t r, uint8_t *slot)
     uint64_t k = r / g->cells.n_turns;
     for (uint32_t j = 0; j < s->n && !g->is_inline; j++) {
         uint8_t *to = cell(&g->cells, slot, r, j);
-        if (to != NULL && j != s->me)
+        if (to && j != s->me)
             shm_pack(s, &s->at[j], to,
                      nth_chunk(g->send[j].n_bytes, k, g->cells.bytes));
     }
@@ -379,7 +379,7 @@ static int alltoall_get(void *arg, uint64_t r, unsigned turn, struct err *err)
         uint32_t j = (s->me + i) % s->n;
         const uint8_t *from = cell(&g->cells, shm_slot(s, j, turn), r, s->me);
         uint64_t m = nth_chunk(g->recv[j].n_bytes, k, g->cells.bytes);
-        if (from == NULL || m == 0 || chunks_of(g, j) == 0)
+        if (!from || m == 0 || chunks_of(g, j) == 0)
             continue;
         int rc = shm_wait(s, j, put_done(s, r), err);
         if (rc < 0)
@@ -400,7 +400,7 @@ static void write_note(struct alltoall *g)
             max = g->send[j].n_bytes;
     g->is_inline = max <= each;
     struct note n = {.n_chunks = g->is_inline ? 0 : n_chunks(max, g->cells.bytes)};
-    memcpy(at, &n, sizeof n);
+    memcpy(at, &n, sizeof(n));
     s->put.streams = put_found(&s->put, PUT_SMALL, each).streams;
     for (uint32_t j = 0; j < s->n && g->is_inline; j++)
         if (j != s->me)

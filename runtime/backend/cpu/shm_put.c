@@ -116,19 +116,19 @@ struct put_trial put_begin(struct put *p, enum put_class c, uint64_t n_bytes)
 void put_work(struct put *p, struct put_trial *t)
 {
     p->streams = t->streams;
-    if (t->choice != NULL)
+    if (t->choice)
         t->since_ns = clock_now_ns();
 }
 
 void put_rest(struct put_trial *t)
 {
-    if (t->choice != NULL)
+    if (t->choice)
         t->spent_ns += clock_now_ns() - t->since_ns;
 }
 
 void put_end(struct put_trial *t)
 {
-    if (t->choice != NULL)
+    if (t->choice)
         put_choice_vote(t->choice, t->streams,
                         (double)t->spent_ns / (double)t->n_bytes);
 }

@@ -50,16 +50,16 @@ static int meet(struct meeting *m,
     size_t frame = sizeof(uint32_t) + max, n = m->n;
     AUTOFREE uint8_t *own = mem_zalloc(frame);
     AUTOFREE uint8_t **all =
-        mem_zalloc(n * (sizeof *all + sizeof(uint32_t) + frame) + sizeof *all);
-    if (own == NULL || all == NULL)
+        mem_zalloc(n * (sizeof(*all) + sizeof(uint32_t) + frame) + sizeof(*all));
+    if (!own || !all)
         return m->rc = err_set(err, -ENOMEM, "no memory for a process set of %u ranks",
                                m->n);
     uint32_t *sizes = (uint32_t *)(all + n);
     uint8_t *frames = (uint8_t *)(sizes + n);
-    memcpy(own, &n_data, sizeof n_data);
+    memcpy(own, &n_data, sizeof(n_data));
     if (n_data > 0)
-        memcpy(own + sizeof n_data, data, n_data);
-    memset(m->counts, 0, m->parent->env.size * sizeof *m->counts);
+        memcpy(own + sizeof(n_data), data, n_data);
+    memset(m->counts, 0, m->parent->env.size * sizeof(*m->counts));
     for (uint32_t i = 0; i < m->n; i++)
         m->counts[m->ranks[i]] = frame;
     struct batch_item item = {.in = own,
@@ -76,10 +76,10 @@ static int meet(struct meeting *m,
     if (m->rc < 0)
         return m->rc;
     for (size_t i = 0; i < n; i++) {
-        memcpy(&sizes[i], frames + i * frame, sizeof sizes[i]);
+        memcpy(&sizes[i], frames + i * frame, sizeof(sizes[i]));
         if (sizes[i] > max)
             sizes[i] = 0;
-        all[i] = frames + i * frame + sizeof sizes[i];
+        all[i] = frames + i * frame + sizeof(sizes[i]);
     }
     *ret_sizes = sizes;
     *ret_blobs = TAKE(all);
@@ -116,8 +116,8 @@ static int describe(struct meeting *m,
                     struct err *err)
 {
     struct cpu *parent = m->parent;
-    AUTOFREE uint32_t *global = mem_calloc(m->n, sizeof *global);
-    if (global == NULL)
+    AUTOFREE uint32_t *global = mem_calloc(m->n, sizeof(*global));
+    if (!global)
         return err_set(err, -ENOMEM, "no memory for a process set of %u ranks", m->n);
     for (uint32_t i = 0; i < m->n; i++)
         global[i] = cpu_global(parent, m->ranks[i]);
@@ -154,7 +154,7 @@ make(struct meeting *m, uint64_t deadline_ns, struct cpu **ret_child, struct err
     int met = meet(m, blob, n, sizeof(struct peer), &blobs, &sizes, err);
     if (met < 0)
         return met;
-    if (rc == 0 && *ret_child != NULL)
+    if (rc == 0 && *ret_child)
         rc = cpu_connect(&(*ret_child)->b, blobs, sizes, err);
     if (m->rc == 0 && m->n > 1 && !m->has_exchanged) {
         struct err why = ERR_INIT;
@@ -173,24 +173,24 @@ static int conclude(struct meeting *m, int rc, struct err *err)
     uint32_t *sizes;
     struct err why = ERR_INIT;
     if (rc < 0)
-        memcpy(own.text, err->text, sizeof own.text);
-    int met = meet(m, &own, sizeof own, sizeof own, &all, &sizes, &why);
+        memcpy(own.text, err->text, sizeof(own.text));
+    int met = meet(m, &own, sizeof(own), sizeof(own), &all, &sizes, &why);
     if (met < 0)
         return err_set(err, met, "%s", why.text);
     struct outcome worst = {0};
     uint32_t who = 0;
     for (uint32_t i = 0; i < m->n; i++) {
         struct outcome o;
-        if (sizes[i] != sizeof o)
+        if (sizes[i] != sizeof(o))
             continue;
-        memcpy(&o, all[i], sizeof o);
+        memcpy(&o, all[i], sizeof(o));
         /* what another one's failure looks like from here is -EPROTO */
         if (o.code < 0 && (worst.code == 0 || worst.code == -EPROTO)) {
             worst = o;
             who = cpu_global(m->parent, m->ranks[i]);
         }
     }
-    worst.text[sizeof worst.text - 1] = '\0';
+    worst.text[sizeof(worst.text) - 1] = '\0';
     return worst.code == 0 ? 0
                            : err_set(err, worst.code, "process set: rank %u: %.400s",
                                      who, worst.text);
@@ -220,7 +220,7 @@ int cpu_subset(struct backend *b,
     struct err why = ERR_INIT;
     if (parent->broken.code != 0)
         return err_set(err, -EPIPE, "%s", parent->broken.text);
-    AUTOFREE uint64_t *counts = mem_calloc(parent->env.size, sizeof *counts);
+    AUTOFREE uint64_t *counts = mem_calloc(parent->env.size, sizeof(*counts));
     struct meeting m = {.parent = parent, .ranks = ranks, .n = n, .counts = counts};
     int rc = counts == NULL
                  ? err_set(&why, -ENOMEM, "no memory for %u ranks", parent->env.size)
@@ -233,11 +233,11 @@ int cpu_subset(struct backend *b,
     if (m.rc == 0)
         rc = conclude(&m, rc, &why);
     if (rc < 0) {
-        backend_cpu.close(child == NULL ? NULL : &child->b);
+        backend_cpu.close(child ? &child->b : NULL);
         return parent->broken.code != 0 ? err_set(err, rc, "%s", why.text)
                                         : cpu_break(parent, rc, &why, err);
     }
-    if (child != NULL) {
+    if (child) {
         child->env.exchange = NULL; /* the meeting is over */
         child->env.arg = NULL;
         (void)backend_cpu.tune(&child->b, &parent->tuning); /* told is told */

@@ -88,7 +88,7 @@ void cursor_copy(struct cursor *c, uint64_t n)
         uint64_t m = cursor_next(c, n, &in, &out);
         if (m == 0)
             return;
-        if (out != NULL && in != NULL && in != out)
+        if (out && in && in != out)
             memcpy(out, in, m);
         n -= m;
     }

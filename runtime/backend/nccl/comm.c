@@ -122,10 +122,10 @@ static void ask_driver(const struct device *g, struct err *err)
 
     if (!err || !strstr(err->text, "cuda error") || gpu_enter(g, &scope, NULL) < 0)
         return;
-    int r = g->cu->stream_query(g->streams[0]);
+    int rc = g->cu->stream_query(g->streams[0]);
     gpu_leave(&scope);
-    if (r != CU_OK && r != CU_NOT_READY && r != CU_CAPTURE_UNSUPPORTED)
-        (void)cuda_fail(g->cu, "NCCL", r, err); /* the code stays NCCL's */
+    if (rc != CU_OK && rc != CU_NOT_READY && rc != CU_CAPTURE_UNSUPPORTED)
+        (void)cuda_fail(g->cu, "NCCL", rc, err); /* the code stays NCCL's */
 }
 
 int comm_name_async(const struct device *g, int rc, struct err *err)

@@ -52,9 +52,9 @@ int cuda_load(const char *name, struct cuda_api *ret, struct err *err)
 
     if (!lib)
         return err_set(err, -ENODEV, "no NVIDIA driver here (%s)", dlerror());
-    int r = find_version(lib, &api.version, err);
-    if (r < 0)
-        return r;
+    int rc = find_version(lib, &api.version, err);
+    if (rc < 0)
+        return rc;
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         void *p = rows[i].least <= api.version ? dlsym(lib, rows[i].symbol) : NULL;
         if (!p && rows[i].least == 0)

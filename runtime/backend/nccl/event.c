@@ -61,13 +61,13 @@ void event_pool_forget(struct event_pool *p)
 
 static int make(struct event_pool *p, cu_event *ret, struct err *err)
 {
-    int r = CUDA_TRY(p->cu, ctx_push, err, p->ctx);
+    int rc = CUDA_TRY(p->cu, ctx_push, err, p->ctx);
 
-    if (r < 0)
-        return r;
-    r = CUDA_TRY(p->cu, event_new, err, ret, CU_EVENT_DISABLE_TIMING);
+    if (rc < 0)
+        return rc;
+    rc = CUDA_TRY(p->cu, event_new, err, ret, CU_EVENT_DISABLE_TIMING);
     (void)p->cu->ctx_pop(&(cu_ctx){NULL}); /* as it was pushed */
-    return r;
+    return rc;
 }
 
 int event_new(struct event_pool *p, struct device_event **ret, struct err *err)
@@ -81,10 +81,10 @@ int event_new(struct event_pool *p, struct device_event **ret, struct err *err)
         e = mem_zalloc(sizeof(*e));
         if (!e)
             return err_set(err, -ENOMEM, "out of memory for an event");
-        int r = make(p, &e->ev, err);
-        if (r < 0) {
+        int rc = make(p, &e->ev, err);
+        if (rc < 0) {
             mem_free(e);
-            return r;
+            return rc;
         }
     }
     e->next = NULL;
@@ -126,21 +126,21 @@ static void say(struct device_event *e, enum event_state s)
 
 int event_record(struct device_event *e, cu_stream s, struct err *err)
 {
-    int r = CUDA_TRY(e->pool->cu, event_record, err, e->ev, s);
+    int rc = CUDA_TRY(e->pool->cu, event_record, err, e->ev, s);
 
-    if (r == 0)
+    if (rc == 0)
         say(e, EVENT_RECORDED);
-    return r;
+    return rc;
 }
 
 int event_record_all(struct device_event *e, struct err *err)
 {
     const struct event_pool *p = e->pool;
-    int r = CUDA_TRY(p->cu, ctx_record_event, err, p->ctx, e->ev);
+    int rc = CUDA_TRY(p->cu, ctx_record_event, err, p->ctx, e->ev);
 
-    if (r == 0)
+    if (rc == 0)
         say(e, EVENT_RECORDED);
-    return r;
+    return rc;
 }
 
 void event_record_later(struct device_event *e)

@@ -30,9 +30,9 @@ int gpu_thread_start(pthread_t *ret, void *(*main)(void *), void *arg)
 
     (void)sigfillset(&all);
     (void)pthread_sigmask(SIG_SETMASK, &all, &before); /* cannot fail */
-    int r = pthread_create(ret, NULL, main, arg);
+    int rc = pthread_create(ret, NULL, main, arg);
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return r;
+    return rc;
 }
 
 const char *gpu_host_text(const struct device *g, uint32_t rank, char ret[300])
@@ -204,12 +204,12 @@ static int copy_config(struct device *g, const struct device_config *from)
     c->parked = NULL; /* who makes hooks has taken it */
     c->nccl_lib = c->nccl_hint = c->bundle_dir = NULL;
     c->n_streams = from->n_streams == 0 ? 1 : from->n_streams;
-    int r = copy_hosts(c, from);
-    if (r == 0)
-        r = copy_text(from->nccl_lib, &c->nccl_lib);
-    if (r == 0)
-        r = copy_text(from->nccl_hint, &c->nccl_hint);
-    return r == 0 ? copy_text(from->bundle_dir, &c->bundle_dir) : r;
+    int rc = copy_hosts(c, from);
+    if (rc == 0)
+        rc = copy_text(from->nccl_lib, &c->nccl_lib);
+    if (rc == 0)
+        rc = copy_text(from->nccl_hint, &c->nccl_hint);
+    return rc == 0 ? copy_text(from->bundle_dir, &c->bundle_dir) : rc;
 }
 
 static void release_config(struct device_config *c)
@@ -227,60 +227,61 @@ static void release_config(struct device_config *c)
 static int learn_device(struct device *g, struct err *err)
 {
     int major = 0, minor = 0;
-    int r = CUDA_TRY(g->cu, device_get, err, &g->dev, g->ordinal);
+    int rc = CUDA_TRY(g->cu, device_get, err, &g->dev, g->ordinal);
 
-    if (r == 0)
-        r = CUDA_TRY(g->cu, device_attr, err, &major, CU_ATTR_SM_MAJOR, g->dev);
-    if (r == 0)
-        r = CUDA_TRY(g->cu, device_attr, err, &minor, CU_ATTR_SM_MINOR, g->dev);
-    if (r == 0)
-        r = CUDA_TRY(g->cu, device_attr, err, &g->n_multiprocessors,
-                     CU_ATTR_MULTIPROCESSORS, g->dev);
-    if (r == 0)
-        r = g->cu->device_uuid ? CUDA_TRY(g->cu, device_uuid, err, &g->uuid, g->dev)
-                               : CUDA_TRY(g->cu, device_uuid_v1, err, &g->uuid, g->dev);
-    if (r == 0)
-        r = CUDA_TRY(g->cu, device_name, err, g->name, sizeof(g->name), g->dev);
-    if (r == 0)
-        r = CUDA_TRY(g->cu, pci_bus_id, err, g->pci, sizeof(g->pci), g->dev);
+    if (rc == 0)
+        rc = CUDA_TRY(g->cu, device_attr, err, &major, CU_ATTR_SM_MAJOR, g->dev);
+    if (rc == 0)
+        rc = CUDA_TRY(g->cu, device_attr, err, &minor, CU_ATTR_SM_MINOR, g->dev);
+    if (rc == 0)
+        rc = CUDA_TRY(g->cu, device_attr, err, &g->n_multiprocessors,
+                      CU_ATTR_MULTIPROCESSORS, g->dev);
+    if (rc == 0)
+        rc = g->cu->device_uuid
+                 ? CUDA_TRY(g->cu, device_uuid, err, &g->uuid, g->dev)
+                 : CUDA_TRY(g->cu, device_uuid_v1, err, &g->uuid, g->dev);
+    if (rc == 0)
+        rc = CUDA_TRY(g->cu, device_name, err, g->name, sizeof(g->name), g->dev);
+    if (rc == 0)
+        rc = CUDA_TRY(g->cu, pci_bus_id, err, g->pci, sizeof(g->pci), g->dev);
     g->sm = major * 10 + minor;
-    return r;
+    return rc;
 }
 
 static int make_streams(struct device *g, struct err *err)
 {
     int least = 0, greatest = 0;
-    int r = CUDA_TRY(g->cu, priority_range, err, &least, &greatest);
+    int rc = CUDA_TRY(g->cu, priority_range, err, &least, &greatest);
 
-    for (uint32_t i = 0; i < g->config.n_streams && r == 0; i++) {
-        r = CUDA_TRY(g->cu, stream_new, err, &g->streams[i], CU_STREAM_NON_BLOCKING,
-                     greatest);
-        g->n_streams += r == 0;
+    for (uint32_t i = 0; i < g->config.n_streams && rc == 0; i++) {
+        rc = CUDA_TRY(g->cu, stream_new, err, &g->streams[i], CU_STREAM_NON_BLOCKING,
+                      greatest);
+        g->n_streams += rc == 0;
     }
-    return r;
+    return rc;
 }
 
 static int fill(struct device *g, struct err *err)
 {
     struct gpu_scope scope;
-    int r = gpu_enter(g, &scope, err);
+    int rc = gpu_enter(g, &scope, err);
 
-    if (r < 0)
-        return r;
-    r = learn_device(g, err);
-    if (r == 0)
-        r = make_streams(g, err);
+    if (rc < 0)
+        return rc;
+    rc = learn_device(g, err);
+    if (rc == 0)
+        rc = make_streams(g, err);
     gpu_leave(&scope);
-    if (r < 0)
-        return r;
+    if (rc < 0)
+        return rc;
     g->events = event_pool_new(g->cu, g->ctx);
     if (!g->events)
         return err_set(err, -ENOMEM, "out of host memory for the state of a GPU");
     scratch_init(&g->scratch, g->cu, g->events, g->memory);
-    r = xids_start(g->pci, &g->xids, err);
-    if (r == 0)
-        r = launcher_start(&g->launcher, g, err);
-    return r == 0 ? watch_start(&g->watch, err) : r;
+    rc = xids_start(g->pci, &g->xids, err);
+    if (rc == 0)
+        rc = launcher_start(&g->launcher, g, err);
+    return rc == 0 ? watch_start(&g->watch, err) : rc;
 }
 
 /* Context and tables are there. What it holds goes back in any state of being made. */
@@ -312,10 +313,10 @@ static int check_ordinal(const struct cuda_api *cu,
 {
     const char *list = getenv("CUDA_VISIBLE_DEVICES"), *advice = "";
     char visible[100] = "";
-    int n = 0, r = CUDA_TRY(cu, device_count, err, &n);
+    int n = 0, rc = CUDA_TRY(cu, device_count, err, &n);
 
-    if (r < 0 || (ordinal >= 0 && ordinal < n))
-        return r;
+    if (rc < 0 || (ordinal >= 0 && ordinal < n))
+        return rc;
     if (list)
         (void)snprintf(visible, sizeof(visible), " (CUDA_VISIBLE_DEVICES=\"%.60s\")",
                        list);
@@ -334,14 +335,14 @@ load(const struct device_config *c, int ordinal, struct device *g, struct err *e
         return err_set(err, -EBUSY,
                        "work on the GPU of an earlier world would not stop: restart "
                        "the process");
-    int r = gpu_load_cuda(&g->cu, err);
-    if (r == 0)
-        r = check_ordinal(g->cu, c->local_rank, ordinal, err);
-    if (r == 0 && g->hooks->needs_nccl)
-        r = gpu_load_nccl(c, &g->nccl, err);
-    if (r == 0)
-        r = gpu_process_device(ordinal, c->pool_bytes, &g->ctx, &g->memory, err);
-    return r;
+    int rc = gpu_load_cuda(&g->cu, err);
+    if (rc == 0)
+        rc = check_ordinal(g->cu, c->local_rank, ordinal, err);
+    if (rc == 0 && g->hooks->needs_nccl)
+        rc = gpu_load_nccl(c, &g->nccl, err);
+    if (rc == 0)
+        rc = gpu_process_device(ordinal, c->pool_bytes, &g->ctx, &g->memory, err);
+    return rc;
 }
 
 /* Communicators on several streams may wait for each other in a circle, unless NCCL
@@ -386,20 +387,20 @@ int gpu_open(const struct device_config *c,
     g->hooks = hooks;
     g->more = more;
     g->ordinal = ordinal;
-    int r = load(c, ordinal, g, err);
-    if (r < 0) {
+    int rc = load(c, ordinal, g, err);
+    if (rc < 0) {
         mem_free(g);
-        return r;
+        return rc;
     }
     (void)pthread_mutex_init(&g->lock, NULL); /* cannot fail on Linux */
     (void)pthread_mutex_init(&g->whole, NULL);
     watch_init(&g->watch, g);
     g->launcher.g = g;
-    r = copy_config(g, c);
+    rc = copy_config(g, c);
     g->config.n_streams = allowed_streams(g, g->config.n_streams);
-    r = r < 0 ? err_set(err, -ENOMEM, "out of host memory for the state of a GPU")
-              : fill(g, err);
-    if (r == 0) {
+    rc = rc < 0 ? err_set(err, -ENOMEM, "out of host memory for the state of a GPU")
+                : fill(g, err);
+    if (rc == 0) {
         *ret = g;
         return 0;
     }
@@ -408,7 +409,7 @@ int gpu_open(const struct device_config *c,
     launcher_dismiss(&g->launcher);
     (void)launcher_join(&g->launcher, UINT64_MAX); /* it has had no job */
     take_apart(g);
-    return r;
+    return rc;
 }
 
 /* --- close --- */
@@ -432,10 +433,10 @@ int gpu_close(struct device *g)
     gpu_abort(g);
     /* The watcher first: it may have to end a call in which the launcher sits. */
     uint64_t deadline = clock_now_ns() + CLOSE_NS;
-    int r = watch_join(&g->watch, deadline);
-    if (r == 0)
-        r = launcher_join(&g->launcher, deadline);
-    if (r < 0 || !gpu_quiesce(g, deadline)) {
+    int rc = watch_join(&g->watch, deadline);
+    if (rc == 0)
+        rc = launcher_join(&g->launcher, deadline);
+    if (rc < 0 || !gpu_quiesce(g, deadline)) {
         leave_behind(g);
         return -EBUSY;
     }

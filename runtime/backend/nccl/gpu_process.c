@@ -23,10 +23,10 @@ static struct {
 static int init_cuda(struct err *err)
 {
     const char *visible = getenv("CUDA_VISIBLE_DEVICES");
-    int r = cuda_load(CUDA_LIBRARY, &process.cuda, err);
+    int rc = cuda_load(CUDA_LIBRARY, &process.cuda, err);
 
-    if (r < 0)
-        return r;
+    if (rc < 0)
+        return rc;
     int result = process.cuda.init(0);
     if (result == CU_NO_DEVICE && visible)
         return err_set(err, -ENODEV,
@@ -49,11 +49,11 @@ int gpu_load_cuda(const struct cuda_api **ret, struct err *err)
             err, -ENODEV,
             "CUDA does not work in a forked child: start processes by spawn");
     (void)pthread_mutex_lock(&process.lock);
-    int r = process.has_cuda ? 0 : init_cuda(err);
+    int rc = process.has_cuda ? 0 : init_cuda(err);
     (void)pthread_mutex_unlock(&process.lock);
-    if (r == 0)
+    if (rc == 0)
         *ret = &process.cuda;
-    return r;
+    return rc;
 }
 
 int gpu_cuda_version(void)
@@ -69,12 +69,12 @@ int gpu_load_nccl(const struct device_config *c,
                   struct err *err)
 {
     (void)pthread_mutex_lock(&process.lock);
-    int r = process.has_nccl ? 0 : nccl_load(c, &process.nccl, err);
-    process.has_nccl = r == 0;
+    int rc = process.has_nccl ? 0 : nccl_load(c, &process.nccl, err);
+    process.has_nccl = rc == 0;
     (void)pthread_mutex_unlock(&process.lock);
-    if (r == 0)
+    if (rc == 0)
         *ret = &process.nccl;
-    return r;
+    return rc;
 }
 
 /* lock is held; CUDA's calls here are the first on a device and happen once. */
@@ -85,22 +85,22 @@ static int init_device(
     struct gpu_scope scope;
     cu_device dev;
     cu_ctx ctx = NULL;
-    int r = CUDA_TRY(cu, device_get, err, &dev, ordinal);
+    int rc = CUDA_TRY(cu, device_get, err, &dev, ordinal);
 
-    if (r == 0)
-        r = CUDA_TRY(cu, ctx_retain, err, &ctx, dev);
-    if (r < 0)
-        return r;
-    r = gpu_enter_ctx(cu, ctx, &scope, err);
-    if (r == 0) {
-        r = memory_new(cu, ctx, dev, kept, ret, err);
+    if (rc == 0)
+        rc = CUDA_TRY(cu, ctx_retain, err, &ctx, dev);
+    if (rc < 0)
+        return rc;
+    rc = gpu_enter_ctx(cu, ctx, &scope, err);
+    if (rc == 0) {
+        rc = memory_new(cu, ctx, dev, kept, ret, err);
         gpu_leave(&scope);
     }
-    if (r < 0)
+    if (rc < 0)
         (void)cu->ctx_release(dev); /* we go back to where we were */
     else
         *ret_ctx = ctx;
-    return r;
+    return rc;
 }
 
 int gpu_process_device(int ordinal,
@@ -109,20 +109,20 @@ int gpu_process_device(int ordinal,
                        struct memory **ret_memory,
                        struct err *err)
 {
-    int r = 0;
+    int rc = 0;
 
     if (ordinal < 0 || ordinal >= MAX_ORDINALS)
         return err_set(err, -ENODEV, "there is no CUDA device %d", ordinal);
     (void)pthread_mutex_lock(&process.lock);
     if (!process.memory[ordinal])
-        r = init_device(ordinal, &process.ctx[ordinal], &process.memory[ordinal],
-                        kept_bytes, err);
-    if (r == 0) {
+        rc = init_device(ordinal, &process.ctx[ordinal], &process.memory[ordinal],
+                         kept_bytes, err);
+    if (rc == 0) {
         *ret_ctx = process.ctx[ordinal];
         *ret_memory = process.memory[ordinal];
     }
     (void)pthread_mutex_unlock(&process.lock);
-    return r;
+    return rc;
 }
 
 void gpu_process_leak(void)
@@ -157,14 +157,14 @@ int gpu_enter_ctx(const struct cuda_api *cu,
         return err_set(
             err, -ENODEV,
             "CUDA does not work in a forked child: start processes by spawn");
-    int r = CUDA_TRY(cu, ctx_push, err, ctx);
-    if (r < 0)
-        return r;
-    r = CUDA_TRY(cu, capture_mode, err, &s->mode);
-    if (r < 0)
+    int rc = CUDA_TRY(cu, ctx_push, err, ctx);
+    if (rc < 0)
+        return rc;
+    rc = CUDA_TRY(cu, capture_mode, err, &s->mode);
+    if (rc < 0)
         (void)cu->ctx_pop(&(cu_ctx){NULL}); /* what failed is told already */
-    s->is_in = r == 0;
-    return r;
+    s->is_in = rc == 0;
+    return rc;
 }
 
 void gpu_leave(struct gpu_scope *s)
@@ -202,9 +202,9 @@ int gpu_ordinal_of(const void *p)
 static cu_stream stream_of(const struct memory *m, void *stream)
 {
     cu_stream s = stream == DEVICE_STREAM_ALL ? NULL : stream;
-    int status = CU_CAPTURE_NONE, r = process.cuda.stream_capturing(s, &status);
+    int status = CU_CAPTURE_NONE, rc = process.cuda.stream_capturing(s, &status);
 
-    return r == CU_CAPTURE_IMPLICIT || status != CU_CAPTURE_NONE ? memory_own(m) : s;
+    return rc == CU_CAPTURE_IMPLICIT || status != CU_CAPTURE_NONE ? memory_own(m) : s;
 }
 
 /* What has never been used may be freed before it has begun. */

@@ -35,21 +35,21 @@ static int refuse_capture(struct device *g, cu_stream s, struct err *err)
 
 static int sync_all(struct device *g, struct device_event *e, struct err *err)
 {
-    int r = CUDA_TRY(g->cu, ctx_sync, err);
+    int rc = CUDA_TRY(g->cu, ctx_sync, err);
 
-    return r < 0 ? r : event_record(e, NULL, err);
+    return rc < 0 ? rc : event_record(e, NULL, err);
 }
 
 /* The launcher, whose capture holds it, may be left behind with it. */
 static int lock_whole(struct device *g, struct err *err)
 {
-    int r = 0;
+    int rc = 0;
 
-    while (r == 0 && pthread_mutex_trylock(&g->whole) != 0) {
+    while (rc == 0 && pthread_mutex_trylock(&g->whole) != 0) {
         (void)nanosleep(&(struct timespec){0, LOCK_NAP_NS}, NULL); /* early is fine */
-        r = gpu_check(g, err);
+        rc = gpu_check(g, err);
     }
-    return r;
+    return rc;
 }
 
 /* Of all streams: by an event of the context, else by waiting for all of them, here,
@@ -61,19 +61,19 @@ static int record_all(struct device *g,
                       struct err *err)
 {
     const bool has_event = g->cu->ctx_record_event && !g->config.syncs_ready;
-    int r = 0;
+    int rc = 0;
 
     if (stream == DEVICE_STREAM_ALL) {
-        r = lock_whole(g, err);
+        rc = lock_whole(g, err);
     } else if (!has_event || pthread_mutex_trylock(&g->whole) != 0) {
         event_record_later(e);
         return 0;
     }
-    if (r < 0)
-        return r;
-    r = has_event ? event_record_all(e, err) : sync_all(g, e, err);
+    if (rc < 0)
+        return rc;
+    rc = has_event ? event_record_all(e, err) : sync_all(g, e, err);
     (void)pthread_mutex_unlock(&g->whole);
-    return r;
+    return rc;
 }
 
 /* A call of a user's thread has failed with r: where the context is lost, all ranks are
@@ -95,22 +95,22 @@ int gpu_record(struct device *g,
 {
     struct device_event *e = NULL;
     struct gpu_scope scope;
-    int r = gpu_check(g, err);
+    int rc = gpu_check(g, err);
 
-    if (r == 0)
-        r = gpu_enter(g, &scope, err);
-    if (r < 0)
-        return r;
-    r = is_all(stream) ? 0 : refuse_capture(g, stream, err);
-    if (r == 0)
-        r = event_new(g->events, &e, err);
-    if (r == 0)
-        r = is_all(stream) ? record_all(g, stream, e, err)
-                           : event_record(e, stream, err);
+    if (rc == 0)
+        rc = gpu_enter(g, &scope, err);
+    if (rc < 0)
+        return rc;
+    rc = is_all(stream) ? 0 : refuse_capture(g, stream, err);
+    if (rc == 0)
+        rc = event_new(g->events, &e, err);
+    if (rc == 0)
+        rc = is_all(stream) ? record_all(g, stream, e, err)
+                            : event_record(e, stream, err);
     gpu_leave(&scope);
-    if (r < 0) {
+    if (rc < 0) {
         event_unref(e);
-        return r == -EBUSY ? say_captured(err) : lose(g, r, err);
+        return rc == -EBUSY ? say_captured(err) : lose(g, rc, err);
     }
     *ret = e;
     return 0;
@@ -124,14 +124,14 @@ static int wait_recorded(struct device *g, struct device_event *e, uint64_t dead
             atomic_load_explicit(&g->life, memory_order_acquire) == GPU_ENDED;
         const uint64_t now_ns = clock_now_ns();
         const bool is_last = deadline_ns < now_ns + WAIT_SLICE_NS;
-        int r = event_wait_recorded(e, has_ended ? now_ns
-                                       : is_last ? deadline_ns
-                                                 : now_ns + WAIT_SLICE_NS);
+        int rc = event_wait_recorded(e, has_ended ? now_ns
+                                        : is_last ? deadline_ns
+                                                  : now_ns + WAIT_SLICE_NS);
 
-        if (r != -ETIMEDOUT)
-            return r;
+        if (rc != -ETIMEDOUT)
+            return rc;
         if (has_ended || is_last)
-            return has_ended ? -ECONNABORTED : r;
+            return has_ended ? -ECONNABORTED : rc;
     }
 }
 
@@ -142,23 +142,23 @@ int gpu_wait(struct device *g,
              struct err *err)
 {
     struct gpu_scope scope;
-    int r = wait_recorded(g, e, deadline_ns);
+    int rc = wait_recorded(g, e, deadline_ns);
 
-    if (r == -ETIMEDOUT)
-        return err_set(err, r, "the work was not yet put on the GPU");
-    if (r < 0)
+    if (rc == -ETIMEDOUT)
+        return err_set(err, rc, "the work was not yet put on the GPU");
+    if (rc < 0)
         return gpu_check(g, err) < 0
                    ? -ECONNABORTED
                    : err_set(err, -ECONNABORTED, "the work was given up");
-    r = gpu_enter(g, &scope, err);
-    if (r < 0)
-        return r;
+    rc = gpu_enter(g, &scope, err);
+    if (rc < 0)
+        return rc;
     cu_stream s = is_all(stream) ? NULL : stream;
-    r = refuse_capture(g, s, err);
-    if (r == 0)
-        r = event_put_wait(e, s, err);
+    rc = refuse_capture(g, s, err);
+    if (rc == 0)
+        rc = event_put_wait(e, s, err);
     gpu_leave(&scope);
-    return lose(g, r, err);
+    return lose(g, rc, err);
 }
 
 /* In a stream where nothing else is: of the job's a graph may be captured meanwhile,
@@ -172,19 +172,19 @@ int gpu_alloc(struct device *g,
     struct device_event *e = NULL;
     struct gpu_scope scope;
     cu_ptr p = 0;
-    int r = gpu_enter(g, &scope, err);
+    int rc = gpu_enter(g, &scope, err);
 
-    if (r < 0)
-        return r;
-    r = event_new(g->events, &e, err);
-    if (r == 0)
-        r = memory_take(g->memory, bytes, memory_own(g->memory), &p, err);
-    if (r == 0)
-        r = event_record(e, memory_own(g->memory), err);
+    if (rc < 0)
+        return rc;
+    rc = event_new(g->events, &e, err);
+    if (rc == 0)
+        rc = memory_take(g->memory, bytes, memory_own(g->memory), &p, err);
+    if (rc == 0)
+        rc = event_record(e, memory_own(g->memory), err);
     gpu_leave(&scope);
-    if (r < 0) {
+    if (rc < 0) {
         event_unref(e);
-        return lose(g, r, err); /* of a context that is lost nothing goes back */
+        return lose(g, rc, err); /* of a context that is lost nothing goes back */
     }
     *ret = (void *)(uintptr_t)p;
     *ret_given = e;

@@ -47,7 +47,7 @@ static void retired_free(struct graphs *g)
 
 static void exec_retire(struct graphs *g, struct graph_entry *e)
 {
-    if (e->exec != NULL && g->n_retired < GRAPHS_RETIRED)
+    if (e->exec && g->n_retired < GRAPHS_RETIRED)
         g->retired[g->n_retired++] = e->exec;
     e->exec = NULL;
 }
@@ -63,7 +63,7 @@ static void entry_drop(struct graphs *g, struct graph_entry *e)
 
 void graphs_release(struct graphs *g)
 {
-    if (g->cu == NULL)
+    if (!g->cu)
         return;
     for (size_t i = 0; i < GRAPHS_KEPT; i++) {
         retired_free(g);
@@ -80,7 +80,7 @@ struct graphs *graphs_new(const struct cuda_api *cu,
                           uint32_t n,
                           pthread_mutex_t *whole)
 {
-    struct graphs *v = mem_calloc(n, sizeof *v);
+    struct graphs *v = mem_calloc(n, sizeof(*v));
     for (uint32_t i = 0; v != NULL && i < n; i++)
         graphs_init(&v[i], cu, tables, streams[i], whole);
     return v;
@@ -100,7 +100,7 @@ entry_of(struct graphs *g, const struct graph_batch *b, struct err *err)
     struct graph_entry *oldest = &g->kept[0];
     for (size_t i = 0; i < GRAPHS_KEPT; i++) {
         struct graph_entry *e = &g->kept[i];
-        if (e->key != NULL && e->key_bytes == b->key_bytes
+        if (e->key && e->key_bytes == b->key_bytes
             && memcmp(e->key, b->key, b->key_bytes) == 0)
             return e;
         if (e->used < oldest->used)
@@ -108,7 +108,7 @@ entry_of(struct graphs *g, const struct graph_batch *b, struct err *err)
     }
     entry_drop(g, oldest);
     oldest->key = mem_alloc(b->key_bytes);
-    if (oldest->key == NULL) {
+    if (!oldest->key) {
         (void)err_set(err, -ENOMEM, "no memory for a graph's key");
         return NULL;
     }
@@ -124,8 +124,8 @@ int graphs_buffer(
     cu_ptr at;
 
     if (bytes > g->buffer_bytes) {
-        int r = memory_take(g->tables->memory, n, g->stream, &at, err);
-        if (r < 0)
+        int rc = memory_take(g->tables->memory, n, g->stream, &at, err);
+        if (rc < 0)
             return err_prefix(err, "the buffer of graphs");
         memory_give(g->tables->memory, g->buffer, g->stream);
         g->buffer = at;
@@ -140,12 +140,12 @@ int graphs_buffer(
 static int run_as_it_is(struct graphs *g, const struct graph_batch *b, struct err *err)
 {
     cu_ptr in = 0, out = 0;
-    int r = 0;
+    int rc = 0;
     if (b->n_in > 0)
-        r = table_take(g->tables, b->in, b->n_in, g->stream, &in, err);
-    if (r == 0 && b->n_out > 0)
-        r = table_take(g->tables, b->out, b->n_out, g->stream, &out, err);
-    return r < 0 ? r : b->enqueue(b->arg, in, out, err);
+        rc = table_take(g->tables, b->in, b->n_in, g->stream, &in, err);
+    if (rc == 0 && b->n_out > 0)
+        rc = table_take(g->tables, b->out, b->n_out, g->stream, &out, err);
+    return rc < 0 ? rc : b->enqueue(b->arg, in, out, err);
 }
 
 static int capture_calls(struct graphs *g,
@@ -154,22 +154,22 @@ static int capture_calls(struct graphs *g,
                          cu_graph *ret,
                          struct err *err)
 {
-    int r = CUDA_TRY(g->cu, capture_begin, err, g->stream, CU_CAPTURE_THREAD_LOCAL);
-    if (r < 0)
-        return r;
-    r = b->enqueue(b->arg, e->in.at, e->out.at, err);
-    int end = CUDA_TRY(g->cu, capture_end, r < 0 ? NULL : err, g->stream, ret);
-    return r < 0 ? r : end;
+    int rc = CUDA_TRY(g->cu, capture_begin, err, g->stream, CU_CAPTURE_THREAD_LOCAL);
+    if (rc < 0)
+        return rc;
+    rc = b->enqueue(b->arg, e->in.at, e->out.at, err);
+    int end = CUDA_TRY(g->cu, capture_end, rc < 0 ? NULL : err, g->stream, ret);
+    return rc < 0 ? rc : end;
 }
 
 /* Whoever holds it may wait for the device, and that for a peer that has died: then the
  * stop is to find this thread outside. */
 static int lock_whole(struct graphs *g, struct err *err)
 {
-    int r = 0;
-    while (r == 0 && pthread_mutex_trylock(g->whole) != 0)
-        r = g->tables->wait(g->tables->arg, err);
-    return r;
+    int rc = 0;
+    while (rc == 0 && pthread_mutex_trylock(g->whole) != 0)
+        rc = g->tables->wait(g->tables->arg, err);
+    return rc;
 }
 
 static int capture(struct graphs *g,
@@ -178,19 +178,19 @@ static int capture(struct graphs *g,
                    struct err *err)
 {
     cu_graph graph = NULL;
-    int r = lock_whole(g, err);
-    if (r < 0)
-        return r;
-    r = capture_calls(g, e, b, &graph, err);
+    int rc = lock_whole(g, err);
+    if (rc < 0)
+        return rc;
+    rc = capture_calls(g, e, b, &graph, err);
     (void)pthread_mutex_unlock(g->whole);
-    if (r == 0)
-        r = CUDA_TRY(g->cu, graph_make, err, &e->exec, graph, 0);
-    if (r < 0)
+    if (rc == 0)
+        rc = CUDA_TRY(g->cu, graph_make, err, &e->exec, graph, 0);
+    if (rc < 0)
         e->exec = NULL;
-    if (graph != NULL)
+    if (graph)
         (void)g->cu->graph_free(graph); /* the executable one has all it needs */
-    if (r < 0)
-        return r;
+    if (rc < 0)
+        return rc;
     e->place = b->place;
     e->n_in = b->n_in;
     e->n_out = b->n_out;
@@ -204,20 +204,20 @@ static int tables_put(struct graphs *g,
                       struct err *err)
 {
     cu_ptr in = e->in.at, out = e->out.at;
-    int r = 0;
+    int rc = 0;
     if (b->n_in > 0)
-        r = table_put(g->tables, &e->in, b->in, b->n_in, g->stream, err);
-    if (r == 0 && b->n_out > 0)
-        r = table_put(g->tables, &e->out, b->out, b->n_out, g->stream, err);
+        rc = table_put(g->tables, &e->in, b->in, b->n_in, g->stream, err);
+    if (rc == 0 && b->n_out > 0)
+        rc = table_put(g->tables, &e->out, b->out, b->n_out, g->stream, err);
     if (in != e->in.at || out != e->out.at)
         exec_retire(g, e);
-    return r;
+    return rc;
 }
 
 int graph_run(struct graphs *g, const struct graph_batch *b, struct err *err)
 {
     struct graph_entry *e = entry_of(g, b, err);
-    if (e == NULL)
+    if (!e)
         return -ENOMEM;
     e->used = ++g->clock;
     e->runs += e->runs < GRAPHS_FROM;
@@ -225,15 +225,14 @@ int graph_run(struct graphs *g, const struct graph_batch *b, struct err *err)
         return run_as_it_is(g, b, err);
     if (g->n_retired > 0 && g->cu->stream_query(g->stream) == CU_OK)
         retired_free(g);
-    int r = tables_put(g, e, b, err);
-    if (r < 0)
-        return r;
-    if (e->exec != NULL
-        && (e->place != b->place || e->n_in != b->n_in || e->n_out != b->n_out))
+    int rc = tables_put(g, e, b, err);
+    if (rc < 0)
+        return rc;
+    if (e->exec && (e->place != b->place || e->n_in != b->n_in || e->n_out != b->n_out))
         exec_retire(g, e);
-    if (e->exec == NULL)
-        r = capture(g, e, b, err);
+    if (!e->exec)
+        rc = capture(g, e, b, err);
     else
         g->n_replayed++;
-    return r < 0 ? r : CUDA_TRY(g->cu, graph_launch, err, e->exec, g->stream);
+    return rc < 0 ? rc : CUDA_TRY(g->cu, graph_launch, err, e->exec, g->stream);
 }

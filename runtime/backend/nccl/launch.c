@@ -20,14 +20,14 @@ enum { HEAD_BYTES = 16, ROW_BYTES = 24, MAX_PARTS = 64, BLOCKS_EACH = 8 };
 static uint32_t u32_at(const uint8_t *p)
 {
     uint32_t v;
-    memcpy(&v, p, sizeof v);
+    memcpy(&v, p, sizeof(v));
     return v;
 }
 
 static uint64_t u64_at(const uint8_t *p)
 {
     uint64_t v;
-    memcpy(&v, p, sizeof v);
+    memcpy(&v, p, sizeof(v));
     return v;
 }
 
@@ -73,7 +73,7 @@ is_better(const struct image_part *a, const struct image_part *b, uint32_t sm)
 {
     if (a->sm > sm || (a->kind == IMAGE_CUBIN && a->sm / 10 != sm / 10))
         return false;
-    if (b->data == NULL)
+    if (!b->data)
         return true;
     return a->kind == b->kind ? a->sm > b->sm : a->kind == IMAGE_CUBIN;
 }
@@ -87,7 +87,7 @@ bool image_pick(const void *image, uint32_t sm, bool wants_ptx, struct image_par
         if ((p.kind == IMAGE_PTX || !wants_ptx) && is_better(&p, &best, sm))
             best = p;
     }
-    if (best.data == NULL)
+    if (!best.data)
         return false;
     *ret = best;
     return true;
@@ -157,14 +157,14 @@ int launch_init(struct launch *l,
                        "a GPU of compute capability %d.%d is too old: the kernels are "
                        "%s",
                        sm / 10, sm % 10, image_text(image, kernels, sizeof(kernels)));
-    int r = load(&made, image, (uint32_t)sm, err);
-    if (r < 0)
-        return r;
+    int rc = load(&made, image, (uint32_t)sm, err);
+    if (rc < 0)
+        return rc;
     for (size_t k = 0; k < KERNEL_COUNT; k++) {
-        r = CUDA_TRY(cu, module_func, err, &made.funcs[k], made.module, names[k]);
-        if (r < 0) {
+        rc = CUDA_TRY(cu, module_func, err, &made.funcs[k], made.module, names[k]);
+        if (rc < 0) {
             launch_release(&made);
-            return r;
+            return rc;
         }
     }
     made.max_blocks =
@@ -176,7 +176,7 @@ int launch_init(struct launch *l,
 void launch_release(struct launch *l)
 {
     /* an error here says that the context is lost, and all with it */
-    if (l->module != NULL)
+    if (l->module)
         (void)l->cu->module_free(l->module);
     l->module = NULL;
 }

@@ -168,26 +168,26 @@ static void drop(struct device *g, struct job *job)
 
 static int enqueue(struct device *g, struct job *job, struct err *err)
 {
-    int r = 0;
+    int rc = 0;
 
-    for (size_t i = 0; i < job->n_ready && r == 0; i++) {
-        r = event_put_wait(job->ready[i], job->stream, err);
-        if (r < 0)
-            return gpu_name_rank(g, r, err);
+    for (size_t i = 0; i < job->n_ready && rc == 0; i++) {
+        rc = event_put_wait(job->ready[i], job->stream, err);
+        if (rc < 0)
+            return gpu_name_rank(g, rc, err);
     }
     if (!launcher_goes(&g->launcher, LAUNCHER_INSIDE)) {
         drop(g, job);
         return err_set(err, -ECONNABORTED, "the device was given up");
     }
-    r = g->hooks->run(g, job, err);
+    rc = g->hooks->run(g, job, err);
     /* the driver may wait where a queue of its own is full */
     (void)launcher_goes(&g->launcher, LAUNCHER_WAITING);
-    if (r < 0 || !job->done)
-        return r;
-    r = event_record(job->done, job->stream, err);
-    if (r == 0)
-        r = watch_add(&g->watch, job->done, job->stream_index, job->is_urgent, err);
-    return r < 0 ? gpu_name_rank(g, r, err) : 0;
+    if (rc < 0 || !job->done)
+        return rc;
+    rc = event_record(job->done, job->stream, err);
+    if (rc == 0)
+        rc = watch_add(&g->watch, job->done, job->stream_index, job->is_urgent, err);
+    return rc < 0 ? gpu_name_rank(g, rc, err) : 0;
 }
 
 static void run(struct gpu_launcher *l, struct job *job)
@@ -196,9 +196,9 @@ static void run(struct gpu_launcher *l, struct job *job)
     struct err err = ERR_INIT;
 
     (void)launcher_goes(l, LAUNCHER_WAITING); /* for ready events, without NCCL */
-    int r = enqueue(g, job, &err);
+    int rc = enqueue(g, job, &err);
     (void)launcher_goes(l, LAUNCHER_OUTSIDE);
-    if (r < 0) {
+    if (rc < 0) {
         if (job->kind != JOB_CLOSE)
             gpu_broken(g, err.text);
         if (job->done)
@@ -267,19 +267,19 @@ int launcher_start(struct gpu_launcher *l, struct device *g, struct err *err)
     *l = (struct gpu_launcher){.g = g};
     l->tail = &l->head;
     (void)pthread_mutex_init(&l->lock, NULL); /* cannot fail on Linux */
-    int r = gpu_thread_start(&l->thread, launcher_main, l);
-    if (r != 0)
-        return err_errno(err, r, "a thread for the GPU");
+    int rc = gpu_thread_start(&l->thread, launcher_main, l);
+    if (rc != 0)
+        return err_errno(err, rc, "a thread for the GPU");
     l->has_thread = true;
     return 0;
 }
 
 int launcher_push(struct gpu_launcher *l, struct job *job, struct err *err)
 {
-    int r = gpu_check(l->g, err);
+    int rc = gpu_check(l->g, err);
 
-    if (r < 0)
-        return r;
+    if (rc < 0)
+        return rc;
     job->next = NULL;
     (void)pthread_mutex_lock(&l->lock);
     bool is_closed = l->is_closed;

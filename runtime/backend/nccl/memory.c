@@ -50,13 +50,13 @@ make_pool(struct memory *m, cu_device dev, uint64_t kept_bytes, struct err *err)
     if (!cu->pool_new || cu->device_attr(&has_pools, CU_ATTR_MEMORY_POOLS, dev) != CU_OK
         || !has_pools)
         return 0;
-    int r = CUDA_TRY(cu, pool_new, err, &m->pool, &props);
-    if (r == 0)
-        r = CUDA_TRY(cu, pool_set, err, m->pool, CU_POOL_RELEASE_THRESHOLD,
-                     &kept_bytes);
-    if (r == 0)
-        r = CUDA_TRY(cu, pool_set, err, m->pool, CU_POOL_MAKES_STREAMS_WAIT, &never);
-    return r;
+    int rc = CUDA_TRY(cu, pool_new, err, &m->pool, &props);
+    if (rc == 0)
+        rc = CUDA_TRY(cu, pool_set, err, m->pool, CU_POOL_RELEASE_THRESHOLD,
+                      &kept_bytes);
+    if (rc == 0)
+        rc = CUDA_TRY(cu, pool_set, err, m->pool, CU_POOL_MAKES_STREAMS_WAIT, &never);
+    return rc;
 }
 
 int memory_new(const struct cuda_api *cu,
@@ -73,12 +73,12 @@ int memory_new(const struct cuda_api *cu,
     m->cu = cu;
     m->ctx = ctx;
     (void)pthread_mutex_init(&m->lock, NULL); /* cannot fail on Linux */
-    int r = CUDA_TRY(cu, stream_new, err, &m->own, CU_STREAM_NON_BLOCKING, 0);
-    if (r == 0)
-        r = make_pool(m, dev, kept_bytes, err);
-    if (r < 0) {
+    int rc = CUDA_TRY(cu, stream_new, err, &m->own, CU_STREAM_NON_BLOCKING, 0);
+    if (rc == 0)
+        rc = make_pool(m, dev, kept_bytes, err);
+    if (rc < 0) {
         memory_free(m);
-        return r;
+        return rc;
     }
     *ret = m;
     return 0;
@@ -213,10 +213,10 @@ take_listed(struct memory *m, uint64_t bytes, cu_stream s, cu_ptr *ret, struct e
         b = new_block(m, class, room, err);
     if (!b)
         return err ? err->code : -ENOMEM;
-    int r = b->given ? CUDA_TRY(m->cu, stream_wait, err, s, b->given, 0) : 0;
-    if (r < 0) {
+    int rc = b->given ? CUDA_TRY(m->cu, stream_wait, err, s, b->given, 0) : 0;
+    if (rc < 0) {
         mem_free(b); /* the context is lost: so is the block */
-        return r;
+        return rc;
     }
     b->class = class;
     (void)pthread_mutex_lock(&m->lock);
@@ -232,12 +232,12 @@ int memory_take(
     struct memory *m, uint64_t bytes, cu_stream s, cu_ptr *ret, struct err *err)
 {
     uint64_t n = bytes < LEAST ? LEAST : bytes;
-    int r = m->pool ? CUDA_TRY(m->cu, mem_alloc_from, err, ret, n, m->pool, s)
-                    : take_listed(m, n, s, ret, err);
+    int rc = m->pool ? CUDA_TRY(m->cu, mem_alloc_from, err, ret, n, m->pool, s)
+                     : take_listed(m, n, s, ret, err);
 
-    if (r < 0)
+    if (rc < 0)
         (void)err_prefix(err, "%llu bytes of GPU memory", (unsigned long long)bytes);
-    return r;
+    return rc;
 }
 
 static struct block *find_out(struct memory *m, cu_ptr p)
@@ -259,13 +259,13 @@ static void give_listed(struct memory *m, cu_ptr p, cu_stream s)
 
     if (!b)
         return; /* none of ours */
-    int r = b->given ? CU_OK : m->cu->event_new(&b->given, CU_EVENT_DISABLE_TIMING);
+    int rc = b->given ? CU_OK : m->cu->event_new(&b->given, CU_EVENT_DISABLE_TIMING);
     b->on = s;
-    if (r == CU_OK && m->cu->event_record(b->given, s) != CU_OK) {
+    if (rc == CU_OK && m->cu->event_record(b->given, s) != CU_OK) {
         b->on = NULL;
-        r = m->cu->event_record(b->given, NULL);
+        rc = m->cu->event_record(b->given, NULL);
     }
-    if (r != CU_OK) {
+    if (rc != CU_OK) {
         mem_free(b); /* when it would be free is not known: leaked */
         return;
     }

@@ -132,10 +132,10 @@ static int try_one(struct search *s,
         dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE | own_names(path) | flags);
 
     if (lib) {
-        int r = read_library(lib, path, ret, &err);
-        if (r < 0 && s->first.code == 0)
+        int rc = read_library(lib, path, ret, &err);
+        if (rc < 0 && s->first.code == 0)
             s->first = err;
-        return r;
+        return rc;
     }
     const char *why = dlerror();
     if (flags & RTLD_NOLOAD)
@@ -180,13 +180,13 @@ int nccl_load(const struct device_config *c, struct nccl_api *ret, struct err *e
 {
     struct search s = {.first = ERR_INIT};
 
-    int r = try_all(&s, c, ret);
-    if (r < 0 && s.first.code != 0)
-        r = err_set(err, s.first.code, "%s", s.first.text);
-    else if (r < 0)
-        r = err_set(err, -ENOENT, "NCCL was not found%s: tried %.340s",
-                    is_given(c->nccl_lib) ? "" : HOW_TO_GET_IT, s.tried);
-    return r;
+    int rc = try_all(&s, c, ret);
+    if (rc < 0 && s.first.code != 0)
+        rc = err_set(err, s.first.code, "%s", s.first.text);
+    else if (rc < 0)
+        rc = err_set(err, -ENOENT, "NCCL was not found%s: tried %.340s",
+                     is_given(c->nccl_lib) ? "" : HOW_TO_GET_IT, s.tried);
+    return rc;
 }
 
 int nccl_fail(const struct nccl_api *api,

@@ -70,8 +70,8 @@ int scratch_fusion(struct scratch *sc,
     cu_ptr at;
 
     if (bytes > f->bytes) {
-        int r = memory_take(sc->memory, n, s, &at, err);
-        if (r < 0)
+        int rc = memory_take(sc->memory, n, s, &at, err);
+        if (rc < 0)
             return err_prefix(err, "the fusion buffer");
         memory_give(sc->memory, f->at, s);
         *f = (struct fusion_buffer){
@@ -112,9 +112,9 @@ static int cut(struct scratch *sc, struct err *err)
 {
     while (sc->n > 0) {
         struct pinned_piece *p = &sc->pieces[sc->first];
-        int r = p->sent ? event_is_done(p->sent, err) : 0;
-        if (r <= 0)
-            return r;
+        int rc = p->sent ? event_is_done(p->sent, err) : 0;
+        if (rc <= 0)
+            return rc;
         event_unref(p->sent);
         p->sent = NULL;
         sc->first = (sc->first + 1) % PINNED_PIECES;
@@ -145,14 +145,14 @@ int scratch_pinned(struct scratch *sc, uint32_t bytes, void **ret, struct err *e
         return err_set(err, -EINVAL, "%u bytes are no upload", bytes);
     if (!sc->pinned) {
         void *p = NULL;
-        int r = CUDA_TRY(sc->cu, host_alloc, err, &p, PINNED_BYTES, 0);
-        if (r < 0)
-            return r;
+        int rc = CUDA_TRY(sc->cu, host_alloc, err, &p, PINNED_BYTES, 0);
+        if (rc < 0)
+            return rc;
         sc->pinned = p;
     }
-    int r = cut(sc, err);
-    if (r < 0)
-        return r;
+    int rc = cut(sc, err);
+    if (rc < 0)
+        return rc;
     if (sc->n > 0 && !sc->pieces[(sc->first + sc->n - 1) % PINNED_PIECES].sent)
         return err_set(err, -EINVAL, "an upload was begun and not sent");
     uint32_t at = place(sc, sc->n ? sc->pieces[sc->first].begin : 0, room);
@@ -170,16 +170,16 @@ int scratch_pinned_sent(struct scratch *sc, cu_stream s, struct err *err)
     struct pinned_piece *p =
         &sc->pieces[(sc->first + sc->n + PINNED_PIECES - 1) % PINNED_PIECES];
     struct device_event *e;
-    int r = event_new(sc->events, &e, err);
+    int rc = event_new(sc->events, &e, err);
 
-    if (r == 0) {
-        r = event_record(e, s, err);
-        if (r == 0)
+    if (rc == 0) {
+        rc = event_record(e, s, err);
+        if (rc == 0)
             p->sent = e;
         else
             event_unref(e);
     }
-    return r;
+    return rc;
 }
 
 /* --- what comes back --- */
@@ -202,9 +202,9 @@ int scratch_pin_take(struct scratch *sc,
     if (!p) {
         while (room < bytes + sizeof(*p))
             room *= 2;
-        int r = CUDA_TRY(sc->cu, host_alloc, err, &made, room, 0);
-        if (r < 0)
-            return r;
+        int rc = CUDA_TRY(sc->cu, host_alloc, err, &made, room, 0);
+        if (rc < 0)
+            return rc;
         p = made;
         p->bytes = room - sizeof(*p);
     }

@@ -65,7 +65,7 @@ static bool has(const struct table_entry *e,
                 cu_stream s)
 {
     return e->n == n && e->hash == hash && e->stream == s
-           && memcmp(e->chunks, v, n * sizeof *v) == 0;
+           && memcmp(e->chunks, v, n * sizeof(*v)) == 0;
 }
 
 /* Room for n chunks on s, here and there. */
@@ -77,13 +77,13 @@ static int entry_grow(
         return 0;
     table_drop(t, e);
     uint32_t max = n < 64 ? 64 : n;
-    struct chunk *chunks = mem_alloc((size_t)max * sizeof *chunks);
-    if (chunks == NULL)
+    struct chunk *chunks = mem_alloc((size_t)max * sizeof(*chunks));
+    if (!chunks)
         return err_set(err, -ENOMEM, "no memory for a table of %u chunks", n);
-    int r = memory_take(t->memory, (uint64_t)max * sizeof *chunks, s, &e->at, err);
-    if (r < 0) {
+    int rc = memory_take(t->memory, (uint64_t)max * sizeof(*chunks), s, &e->at, err);
+    if (rc < 0) {
         mem_free(chunks);
-        return r;
+        return rc;
     }
     e->chunks = chunks;
     e->max = max;
@@ -102,22 +102,22 @@ static int upload(struct tables *t,
     while (bytes > 0) {
         uint32_t piece = bytes < PIECE_BYTES ? (uint32_t)bytes : PIECE_BYTES;
         void *pinned;
-        int r = scratch_pinned(t->scratch, piece, &pinned, err);
-        if (r == -EAGAIN) {
-            r = t->wait(t->arg, err);
-            if (r < 0)
-                return r;
+        int rc = scratch_pinned(t->scratch, piece, &pinned, err);
+        if (rc == -EAGAIN) {
+            rc = t->wait(t->arg, err);
+            if (rc < 0)
+                return rc;
             continue;
         }
-        if (r < 0)
-            return r;
+        if (rc < 0)
+            return rc;
         memcpy(pinned, from, piece);
-        r = CUDA_TRY(t->cu, copy_up, err, to, pinned, piece, s);
-        if (r < 0)
-            return r;
-        r = scratch_pinned_sent(t->scratch, s, err);
-        if (r < 0)
-            return r;
+        rc = CUDA_TRY(t->cu, copy_up, err, to, pinned, piece, s);
+        if (rc < 0)
+            return rc;
+        rc = scratch_pinned_sent(t->scratch, s, err);
+        if (rc < 0)
+            return rc;
         to += piece;
         from += piece;
         bytes -= piece;
@@ -138,13 +138,13 @@ static int put(struct tables *t,
         return 0;
     }
     e->n = 0;
-    int r = entry_grow(t, e, n, s, err);
-    if (r < 0)
-        return r;
-    memcpy(e->chunks, v, n * sizeof *v);
-    r = upload(t, e->at, (const uint8_t *)v, n * sizeof *v, s, err);
-    if (r < 0)
-        return r;
+    int rc = entry_grow(t, e, n, s, err);
+    if (rc < 0)
+        return rc;
+    memcpy(e->chunks, v, n * sizeof(*v));
+    rc = upload(t, e->at, (const uint8_t *)v, n * sizeof(*v), s, err);
+    if (rc < 0)
+        return rc;
     e->n = n;
     e->hash = hash;
     t->n_uploads++;
@@ -178,9 +178,9 @@ int table_take(struct tables *t,
         if (t->kept[i].used < e->used)
             e = &t->kept[i];
     }
-    int r = put(t, e, v, n, hash, s, err);
-    if (r < 0)
-        return r;
+    int rc = put(t, e, v, n, hash, s, err);
+    if (rc < 0)
+        return rc;
     e->used = ++t->clock;
     *ret = e->at;
     return 0;

@@ -113,13 +113,13 @@ static bool look_at_flights(struct watch *w)
         struct watched *x;
         while ((x = oldest(w, i)) != NULL) {
             struct err err = ERR_INIT;
-            int r = event_is_done(x->e, &err);
-            if (r < 0) {
-                (void)gpu_name_rank(g, r, &err);
+            int rc = event_is_done(x->e, &err);
+            if (rc < 0) {
+                (void)gpu_name_rank(g, rc, &err);
                 gpu_broken(g, err.text);
                 return false;
             }
-            if (r == 0)
+            if (rc == 0)
                 break;
             take_oldest(w, i);
             has_ended = true;
@@ -235,10 +235,10 @@ void watch_init(struct watch *w, struct device *g)
 
 int watch_start(struct watch *w, struct err *err)
 {
-    int r = gpu_thread_start(&w->thread, watch_main, w);
+    int rc = gpu_thread_start(&w->thread, watch_main, w);
 
-    if (r != 0)
-        return err_errno(err, r, "a thread for the GPU");
+    if (rc != 0)
+        return err_errno(err, rc, "a thread for the GPU");
     w->has_thread = true;
     return 0;
 }

@@ -160,15 +160,15 @@ int xids_start(const char *pci, struct xids **ret, struct err *err)
     (void)snprintf(x->pci, sizeof(x->pci), "%s", pci);
     (void)pthread_mutex_init(&x->lock, NULL); /* cannot fail on Linux */
     atomic_store_explicit(&x->refs, 2, memory_order_relaxed);
-    int r = gpu_thread_start(&t, listen_main, x);
-    if (r == 0) {
+    int rc = gpu_thread_start(&t, listen_main, x);
+    if (rc == 0) {
         (void)pthread_detach(t); /* it may outlive all else */
         *ret = x;
         return 0;
     }
     unref(x);
     unref(x);
-    return err_errno(err, r, "a thread for the GPU");
+    return err_errno(err, rc, "a thread for the GPU");
 }
 
 void xids_stop(struct xids *x)

@@ -175,12 +175,12 @@ static int sum_topk(struct codec_run *run,
 {
     const struct codec_plan *p = &run->plan;
     float *acc = p->dtype == DT_F32 ? run->io.out : floats_at(run, l->sums);
-    int r = topk_sum(acc, wire, p->wire_bytes * p->n_members, p->n_members, p->count,
-                     p->k, err);
+    int rc = topk_sum(acc, wire, p->wire_bytes * p->n_members, p->n_members, p->count,
+                      p->k, err);
 
-    if (r == 0)
+    if (rc == 0)
         cast_store(run->kernels, run->io.out, p->dtype, acc, p->count, factor(run));
-    return r;
+    return rc;
 }
 
 static int gather_end(struct codec_run *run,
@@ -245,11 +245,11 @@ static int shards_sum(struct codec_run *run,
     uint64_t *counts = counts_at(run, l->counts);
     uint8_t *recv = run->scratch + l->recv;
     float *sums = floats_at(run, l->sums);
-    int r = int8_sum(run->kernels, sums, DT_F32, 1, recv, s.wire_bytes * p->n_members,
-                     p->n_members, s.count, p->codec.block, err);
+    int rc = int8_sum(run->kernels, sums, DT_F32, 1, recv, s.wire_bytes * p->n_members,
+                      p->n_members, s.count, p->codec.block, err);
 
-    if (r < 0)
-        return r;
+    if (rc < 0)
+        return rc;
     int8_encode(run->kernels, recv, sums, DT_F32, 1,
                 run->tensor ? run->tensor->shard : NULL, s.count, p->codec.block);
     for (uint32_t i = 0; i < p->n_members; i++)
@@ -271,21 +271,21 @@ static int shards_end(struct codec_run *run,
                       struct err *err)
 {
     const struct codec_plan *p = &run->plan;
-    int r = 0;
+    int rc = 0;
 
     (void)ret;
     if (!run->io.out)
         return 0;
-    for (uint32_t i = 0; i < p->n_members && r == 0; i++) {
+    for (uint32_t i = 0; i < p->n_members && rc == 0; i++) {
         struct codec_shard s = codec_shard_of(p, i);
 
-        r = int8_sum(run->kernels, cast_at_out(run->io.out, p->dtype, s.at), p->dtype,
-                     factor(run), run->scratch + l->send + s.wire_at, s.wire_bytes, 1,
-                     s.count, p->codec.block, err);
-        if (r < 0)
+        rc = int8_sum(run->kernels, cast_at_out(run->io.out, p->dtype, s.at), p->dtype,
+                      factor(run), run->scratch + l->send + s.wire_at, s.wire_bytes, 1,
+                      s.count, p->codec.block, err);
+        if (rc < 0)
             (void)err_prefix(err, "sums of member %u", (unsigned)i);
     }
-    return r;
+    return rc;
 }
 
 /* --- powersgd --- */
@@ -423,7 +423,7 @@ int codec_begin(struct codec_run *run,
 {
     char shown[NAME_SHOWN_MAX];
     struct codec_tensor *t = NULL;
-    int r = 0;
+    int rc = 0;
 
     if (!plan->is_compressed)
         return err_set(err, -EINVAL, "compression of %s: %s", name_shown(name, shown),
@@ -431,9 +431,9 @@ int codec_begin(struct codec_run *run,
     if (plan->state_bytes > 0) {
         if (io->in) /* a rank without data makes no state, but keeps what it has going
                      */
-            r = codec_reserve(s, set, name, plan, io->me, err);
-        if (r < 0)
-            return r;
+            rc = codec_reserve(s, set, name, plan, io->me, err);
+        if (rc < 0)
+            return rc;
         t = codec_state_find(s, set, name, plan, io->me);
     }
     if (t && t->entry.is_running)
@@ -455,18 +455,18 @@ int codec_next(struct codec_run *run, struct codec_step *ret, struct err *err)
 {
     const struct edge *e = edge_of(run);
     struct codec_layout l = codec_layout_scratch(&run->plan);
-    int r;
+    int rc;
 
     if (run->phase == CODEC_PHASE_DONE)
         return 0;
     if (!e)
         return err_set(err, -EINVAL, "compression: the run has failed before");
-    r = e->work(run, &l, ret, err);
-    if (r < 0 || e->to == CODEC_PHASE_DONE)
-        end(run, r < 0 ? CODEC_PHASE_FAILED : CODEC_PHASE_DONE);
+    rc = e->work(run, &l, ret, err);
+    if (rc < 0 || e->to == CODEC_PHASE_DONE)
+        end(run, rc < 0 ? CODEC_PHASE_FAILED : CODEC_PHASE_DONE);
     else
         run->phase = e->to;
-    return r < 0 ? r : run->phase != CODEC_PHASE_DONE;
+    return rc < 0 ? rc : run->phase != CODEC_PHASE_DONE;
 }
 
 void codec_cancel(struct codec_run *run)

@@ -159,10 +159,10 @@ int codec_index_add(struct codec_index *ix,
 {
     *e = (struct codec_entry){
         .node = {.name = name, .set = set}, .plan = *plan, .me = me};
-    int r = nametab_add(&ix->names, &e->node);
+    int rc = nametab_add(&ix->names, &e->node);
 
-    if (r < 0)
-        return r;
+    if (rc < 0)
+        return rc;
     ix->bytes += plan->state_bytes;
     link_newest(ix, e);
     return 0;

@@ -181,10 +181,10 @@ int codec_plan(const struct codec *c,
 {
     struct codec_plan p = {
         .codec = *c, .dtype = dtype, .op = op, .n_members = n_members};
-    int r = size_of(dtype, ndim, shape, &p.count, err);
+    int rc = size_of(dtype, ndim, shape, &p.count, err);
 
-    if (r < 0)
-        return r;
+    if (rc < 0)
+        return rc;
     if (n_members == 0)
         return err_set(err, -EINVAL, "compression: a world of 0 members");
     p.raw_bytes = p.count * dtype_size(dtype);

@@ -115,18 +115,18 @@ static int make(struct codec_state *s,
     size_t n = strlen(name) + 1;
     struct codec_tensor *t = mem_zalloc(sizeof(*t) + n);
     struct codec_kept k = codec_kept_of(p);
-    int r = 0;
+    int rc = 0;
 
     if (!t)
         return -ENOMEM;
     memcpy(t->name, name, n);
     if (alloc_floats(&t->residual, k.residual) < 0
         || alloc_floats(&t->shard, k.shard) < 0 || alloc_floats(&t->q, k.q) < 0)
-        r = -ENOMEM;
-    r = r < 0 ? r : codec_index_add(&s->index, &t->entry, set, t->name, p, me);
-    if (r < 0)
+        rc = -ENOMEM;
+    rc = rc < 0 ? rc : codec_index_add(&s->index, &t->entry, set, t->name, p, me);
+    if (rc < 0)
         tensor_free(t);
-    return r;
+    return rc;
 }
 
 int codec_reserve(struct codec_state *s,
@@ -137,13 +137,13 @@ int codec_reserve(struct codec_state *s,
                   struct err *err)
 {
     char shown[NAME_SHOWN_MAX];
-    int r = codec_index_room(&s->index, set, name, plan, me, err);
+    int rc = codec_index_room(&s->index, set, name, plan, me, err);
 
-    if (r != 0)
-        return r < 0 ? r : 0;
-    r = make(s, set, name, plan, me);
-    if (r < 0)
-        return err_set(err, r,
+    if (rc != 0)
+        return rc < 0 ? rc : 0;
+    rc = make(s, set, name, plan, me);
+    if (rc < 0)
+        return err_set(err, rc,
                        "compression of %s: out of memory for %" PRIu64
                        " bytes between steps",
                        name_shown(name, shown), plan->state_bytes);

@@ -106,12 +106,12 @@ static int set_param(
     struct codec *c, size_t row, const char *field, const char *value, struct err *err)
 {
     uint64_t v = 0;
-    int r;
+    int rc;
 
     if (params[row].param == PARAM_RATIO)
         return parse_ratio(field, value, &c->ratio_ppb, err);
-    r = parse_u64(field, value, params[row].min, params[row].max, &v, err);
-    if (r < 0)
+    rc = parse_u64(field, value, params[row].min, params[row].max, &v, err);
+    if (rc < 0)
         return err_recode(err, -EINVAL);
     switch (params[row].param) {
     case PARAM_BLOCK:
@@ -174,17 +174,17 @@ static int
 parse_params(struct codec *c, const char *field, const char *s, struct err *err)
 {
     unsigned seen = 0;
-    int r = 0;
+    int rc = 0;
 
-    for (bool more = true; more && r == 0;) {
+    for (bool more = true; more && rc == 0;) {
         size_t n = strcspn(s, ",");
 
-        r = parse_param(c, field, s, n, &seen, err);
+        rc = parse_param(c, field, s, n, &seen, err);
         more = s[n] == ',';
         s += n + more;
     }
-    if (r < 0)
-        return r;
+    if (rc < 0)
+        return rc;
     if ((seen & BIT(PARAM_K)) && (seen & BIT(PARAM_RATIO)))
         return err_set(err, -EINVAL, "%s: ratio and k exclude each other", field);
     if (seen & BIT(PARAM_K))
@@ -198,7 +198,7 @@ int codec_parse(const char *field, const char *text, struct codec *ret, struct e
     size_t n = strcspn(s, ":");
     struct codec c;
     unsigned id = 0;
-    int r;
+    int rc;
 
     while (id < CODEC_COUNT
            && (strlen(codecs[id].name) != n || memcmp(codecs[id].name, s, n) != 0))
@@ -209,9 +209,9 @@ int codec_parse(const char *field, const char *text, struct codec *ret, struct e
                        field, (int)(n < 64 ? n : 64), s);
     c = codecs[id].initial;
     if (s[n] == ':') {
-        r = parse_params(&c, field, s + n + 1, err);
-        if (r < 0)
-            return r;
+        rc = parse_params(&c, field, s + n + 1, err);
+        if (rc < 0)
+            return rc;
     }
     *ret = c;
     return 0;

@@ -113,10 +113,10 @@ int int8_sum(const struct codec_kernels *k,
     for (uint64_t b = 0; b < n_blocks; b++) {
         uint64_t at = b * block;
         uint32_t len = count - at < block ? (uint32_t)(count - at) : block;
-        int r = sum_block(k, acc, wire, n, count, block, b, err);
+        int rc = sum_block(k, acc, wire, n, count, block, b, err);
 
-        if (r < 0)
-            return r;
+        if (rc < 0)
+            return rc;
         cast_store(k, cast_at_out(out, t, at), t, acc, len, factor);
     }
     return 0;

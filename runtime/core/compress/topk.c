@@ -320,7 +320,7 @@ int topk_sum(float *acc,
              struct err *err)
 {
     uint64_t each = topk_wire_bytes(count, k);
-    int r = 0;
+    int rc = 0;
 
     if (n_bytes / n != each || n_bytes % n != 0)
         return err_set(err, -EBADMSG,
@@ -329,7 +329,7 @@ int topk_sum(float *acc,
                        n_bytes, n, each);
     if (count > 0)
         memset(acc, 0, count * sizeof(*acc));
-    for (uint32_t i = 0; i < n && r == 0; i++)
-        r = add(acc, wire + i * each, count, k, i, err);
-    return r;
+    for (uint32_t i = 0; i < n && rc == 0; i++)
+        rc = add(acc, wire + i * each, count, k, i, err);
+    return rc;
 }

@@ -145,9 +145,9 @@ static PyMethodDef methods[] = {
 
 int sets_add_to(PyObject *module)
 {
-    int r = PyModule_AddFunctions(module, methods);
+    int rc = PyModule_AddFunctions(module, methods);
 
-    return r < 0 ? r
-                 : PyModule_AddIntConstant(module, "SET_NUMBERS",
-                                           HVD_PROCESS_SET_NUMBERS);
+    return rc < 0 ? rc
+                  : PyModule_AddIntConstant(module, "SET_NUMBERS",
+                                            HVD_PROCESS_SET_NUMBERS);
 }

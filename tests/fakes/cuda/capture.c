@@ -8,15 +8,15 @@
 EXPORT int cuStreamBeginCapture_v2(cu_stream s, int mode);
 int cuStreamBeginCapture_v2(cu_stream s, int mode)
 {
-    int r = fake_call(true);
+    int rc = fake_call(true);
 
-    if (r)
-        return r;
+    if (rc)
+        return rc;
     pthread_mutex_lock(&fake.lock);
     s = fake_stream(s);
-    r = s->is_legacy || s->capture ? CU_CAPTURE_UNSUPPORTED : 0;
-    if (r == 0) {
-        s->capture = calloc(1, sizeof *s->capture);
+    rc = s->is_legacy || s->capture ? CU_CAPTURE_UNSUPPORTED : 0;
+    if (rc == 0) {
+        s->capture = calloc(1, sizeof(*s->capture));
         if (!s->capture)
             hvd_fake_die("out of memory");
         s->capture->tail = &s->capture->head;
@@ -25,41 +25,41 @@ int cuStreamBeginCapture_v2(cu_stream s, int mode)
         fake.n_global_captures += mode == CU_CAPTURE_GLOBAL;
     }
     pthread_mutex_unlock(&fake.lock);
-    return r;
+    return rc;
 }
 
 int fake_break_capture(cu_stream s)
 {
-    int r = fake_call(true);
+    int rc = fake_call(true);
 
-    if (r)
-        return r;
+    if (rc)
+        return rc;
     pthread_mutex_lock(&fake.lock);
     s = fake_stream(s);
-    r = s->capture ? CU_INVALID_VALUE : 0;
-    if (r)
+    rc = s->capture ? CU_INVALID_VALUE : 0;
+    if (rc)
         s->capture_status = CU_CAPTURE_BROKEN;
     pthread_mutex_unlock(&fake.lock);
-    return r;
+    return rc;
 }
 
 EXPORT int cuStreamEndCapture(cu_stream s, cu_graph *ret);
 int cuStreamEndCapture(cu_stream s, cu_graph *ret)
 {
-    int r = fake_call(true);
+    int rc = fake_call(true);
 
-    if (r)
-        return r;
+    if (rc)
+        return rc;
     *ret = NULL;
     pthread_mutex_lock(&fake.lock);
     s = fake_stream(s);
     cu_graph g = s->capture;
     if (!g) {
-        r = CU_INVALID_VALUE;
+        rc = CU_INVALID_VALUE;
     } else {
         fake.n_global_captures -= s->capture_mode == CU_CAPTURE_GLOBAL;
         if (s->capture_status == CU_CAPTURE_BROKEN) {
-            r = CU_CAPTURE_INVALIDATED;
+            rc = CU_CAPTURE_INVALIDATED;
             fake_graph_clear(g);
             free(g);
         } else {
@@ -69,7 +69,7 @@ int cuStreamEndCapture(cu_stream s, cu_graph *ret)
         s->capture_status = CU_CAPTURE_NONE;
     }
     pthread_mutex_unlock(&fake.lock);
-    return r;
+    return rc;
 }
 
 static void copy_graph(cu_graph to, const struct cu_graph_s *from)
@@ -89,12 +89,12 @@ int cuGraphInstantiateWithFlags(cu_graph_exec *ret,
                                 cu_graph g,
                                 unsigned long long flags)
 {
-    int r = fake_call(true);
+    int rc = fake_call(true);
 
     (void)flags;
-    if (r)
-        return r;
-    cu_graph_exec x = calloc(1, sizeof *x);
+    if (rc)
+        return rc;
+    cu_graph_exec x = calloc(1, sizeof(*x));
     if (!x)
         return CU_OUT_OF_MEMORY;
     copy_graph(&x->graph, g);
@@ -105,16 +105,16 @@ int cuGraphInstantiateWithFlags(cu_graph_exec *ret,
 EXPORT int cuGraphLaunch(cu_graph_exec x, cu_stream s);
 int cuGraphLaunch(cu_graph_exec x, cu_stream s)
 {
-    int r = fake_call(true);
+    int rc = fake_call(true);
 
-    if (r)
-        return r;
+    if (rc)
+        return rc;
     pthread_mutex_lock(&fake.lock);
     s = fake_stream(s);
-    for (const struct entry *e = x->graph.head; e && r == 0; e = e->next)
-        r = fake_push(s, fake_entry(e->fn, e->arg, e->bytes));
+    for (const struct entry *e = x->graph.head; e && rc == 0; e = e->next)
+        rc = fake_push(s, fake_entry(e->fn, e->arg, e->bytes));
     pthread_mutex_unlock(&fake.lock);
-    return r;
+    return rc;
 }
 
 EXPORT int cuGraphExecDestroy(cu_graph_exec x);
@@ -158,7 +158,7 @@ static const struct {
 static int text_of(int result, const char **ret, bool is_name)
 {
     fake_n_calls++;
-    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
         if (texts[i].code == result) {
             *ret = is_name ? texts[i].name : texts[i].text;
             return 0;

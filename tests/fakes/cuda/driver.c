@@ -74,14 +74,14 @@ int fake_call(bool needs_ctx)
     if (needs_ctx && stack.n == 0)
         return CU_INVALID_CONTEXT;
     pthread_mutex_lock(&fake.lock);
-    int r = needs_ctx ? fake.sticky : 0;
+    int rc = needs_ctx ? fake.sticky : 0;
     pthread_mutex_unlock(&fake.lock);
-    return r;
+    return rc;
 }
 
 int fake_unsafe(void)
 {
-    int r = 0;
+    int rc = 0;
 
     pthread_mutex_lock(&fake.lock);
     if (fake.n_global_captures > 0 && stack.mode != CU_CAPTURE_RELAXED) {
@@ -89,10 +89,10 @@ int fake_unsafe(void)
             for (cu_stream s = fake.ctx[i].streams; s; s = s->next)
                 if (s->capture && s->capture_mode == CU_CAPTURE_GLOBAL)
                     s->capture_status = CU_CAPTURE_BROKEN;
-        r = CU_CAPTURE_UNSUPPORTED;
+        rc = CU_CAPTURE_UNSUPPORTED;
     }
     pthread_mutex_unlock(&fake.lock);
-    return r;
+    return rc;
 }
 
 cu_ctx fake_current(void)
@@ -165,48 +165,48 @@ int cuDriverGetVersion(int *ret)
 
 static int device(cu_device d)
 {
-    int r = fake_call(false);
-    return r ? r : d >= 0 && d < fake.n_gpus ? 0 : CU_INVALID_DEVICE;
+    int rc = fake_call(false);
+    return rc ? rc : d >= 0 && d < fake.n_gpus ? 0 : CU_INVALID_DEVICE;
 }
 
 EXPORT int cuDeviceGetCount(int *ret);
 int cuDeviceGetCount(int *ret)
 {
-    int r = fake_call(false);
+    int rc = fake_call(false);
 
-    if (r == 0)
+    if (rc == 0)
         *ret = fake.n_gpus;
-    return r;
+    return rc;
 }
 
 EXPORT int cuDeviceGet(cu_device *ret, int ordinal);
 int cuDeviceGet(cu_device *ret, int ordinal)
 {
-    int r = device(ordinal);
+    int rc = device(ordinal);
 
-    if (r == 0)
+    if (rc == 0)
         *ret = ordinal;
-    return r;
+    return rc;
 }
 
 EXPORT int cuDeviceGetName(char *ret, int size, cu_device d);
 int cuDeviceGetName(char *ret, int size, cu_device d)
 {
-    int r = device(d);
+    int rc = device(d);
 
-    if (r == 0)
+    if (rc == 0)
         (void)snprintf(ret, (size_t)size, "NVIDIA Fake%s",
                        fake.is_mig ? " MIG 1g.10gb" : "");
-    return r;
+    return rc;
 }
 
 EXPORT int cuDeviceGetAttribute(int *ret, int attr, cu_device d);
 int cuDeviceGetAttribute(int *ret, int attr, cu_device d)
 {
-    int r = device(d), sm = d == fake.old ? 61 : fake.sm;
+    int rc = device(d), sm = d == fake.old ? 61 : fake.sm;
 
-    if (r)
-        return r;
+    if (rc)
+        return rc;
     if (attr == CU_ATTR_SM_MAJOR)
         *ret = sm / 10;
     else if (attr == CU_ATTR_SM_MINOR)
@@ -223,11 +223,11 @@ int cuDeviceGetAttribute(int *ret, int attr, cu_device d)
 static int uuid(struct cu_uuid *ret, cu_device d, bool knows_mig)
 {
     const char *host = getenv("HVD_FAKE_HOST");
-    int r = device(d);
+    int rc = device(d);
 
-    if (r)
-        return r;
-    memset(ret, 0, sizeof *ret);
+    if (rc)
+        return rc;
+    memset(ret, 0, sizeof(*ret));
     (void)snprintf((char *)ret->bytes, 14, "%s", host ? host : "host");
     ret->bytes[14] = (uint8_t)(fake.is_mig && knows_mig);
     ret->bytes[15] = (uint8_t)(fake.is_mig && !knows_mig ? 0 : fake.visible[d]);
@@ -249,21 +249,21 @@ int cuDeviceGetUuid_v2(struct cu_uuid *ret, cu_device d)
 EXPORT int cuDeviceTotalMem_v2(size_t *ret, cu_device d);
 int cuDeviceTotalMem_v2(size_t *ret, cu_device d)
 {
-    int r = device(d);
+    int rc = device(d);
 
-    if (r == 0)
+    if (rc == 0)
         *ret = (size_t)8 << 30;
-    return r;
+    return rc;
 }
 
 EXPORT int cuDeviceGetPCIBusId(char *ret, int size, cu_device d);
 int cuDeviceGetPCIBusId(char *ret, int size, cu_device d)
 {
-    int r = device(d);
+    int rc = device(d);
 
-    if (r == 0)
+    if (rc == 0)
         (void)snprintf(ret, (size_t)size, "0000:%02x:00.0", 0x10 + fake.visible[d]);
-    return r;
+    return rc;
 }
 
 /* --- contexts --- */
@@ -271,10 +271,10 @@ int cuDeviceGetPCIBusId(char *ret, int size, cu_device d)
 EXPORT int cuDevicePrimaryCtxRetain(cu_ctx *ret, cu_device d);
 int cuDevicePrimaryCtxRetain(cu_ctx *ret, cu_device d)
 {
-    int r = device(d);
+    int rc = device(d);
 
-    if (r)
-        return r;
+    if (rc)
+        return rc;
     pthread_mutex_lock(&fake.lock);
     struct cu_ctx_s *c = &fake.ctx[d];
     c->device = d;
@@ -289,24 +289,24 @@ int cuDevicePrimaryCtxRetain(cu_ctx *ret, cu_device d)
 EXPORT int cuDevicePrimaryCtxRelease_v2(cu_device d);
 int cuDevicePrimaryCtxRelease_v2(cu_device d)
 {
-    int r = device(d);
+    int rc = device(d);
 
-    if (r)
-        return r;
+    if (rc)
+        return rc;
     pthread_mutex_lock(&fake.lock);
-    r = fake.ctx[d].n_retained > 0 ? 0 : CU_INVALID_CONTEXT;
-    fake.ctx[d].n_retained -= r == 0;
+    rc = fake.ctx[d].n_retained > 0 ? 0 : CU_INVALID_CONTEXT;
+    fake.ctx[d].n_retained -= rc == 0;
     pthread_mutex_unlock(&fake.lock);
-    return r;
+    return rc;
 }
 
 EXPORT int cuCtxPushCurrent_v2(cu_ctx c);
 int cuCtxPushCurrent_v2(cu_ctx c)
 {
-    int r = fake_call(false);
+    int rc = fake_call(false);
 
-    if (r)
-        return r;
+    if (rc)
+        return rc;
     if (!c || stack.n == 32)
         return CU_INVALID_CONTEXT;
     stack.v[stack.n++] = c;
@@ -316,10 +316,10 @@ int cuCtxPushCurrent_v2(cu_ctx c)
 EXPORT int cuCtxPopCurrent_v2(cu_ctx *ret);
 int cuCtxPopCurrent_v2(cu_ctx *ret)
 {
-    int r = fake_call(false);
+    int rc = fake_call(false);
 
-    if (r)
-        return r;
+    if (rc)
+        return rc;
     if (stack.n == 0)
         return CU_INVALID_CONTEXT;
     cu_ctx c = stack.v[--stack.n];
@@ -339,32 +339,32 @@ int cuCtxGetCurrent(cu_ctx *ret)
  * an error, and the end of these captures. With fake.lock. */
 static int break_captures(cu_ctx c)
 {
-    int r = 0;
+    int rc = 0;
 
     for (cu_stream s = c ? c->streams : NULL; s; s = s->next)
         if (s->capture) {
             s->capture_status = CU_CAPTURE_BROKEN;
-            r = CU_CAPTURE_UNSUPPORTED;
+            rc = CU_CAPTURE_UNSUPPORTED;
         }
-    return r;
+    return rc;
 }
 
 EXPORT int cuCtxSynchronize(void);
 int cuCtxSynchronize(void)
 {
-    int r = fake_call(true);
+    int rc = fake_call(true);
 
-    r = r ? r : fake_unsafe();
-    if (r)
-        return r;
+    rc = rc ? rc : fake_unsafe();
+    if (rc)
+        return rc;
     pthread_mutex_lock(&fake.lock);
     fake.n_syncs++;
-    r = break_captures(fake_current());
-    if (r == 0)
+    rc = break_captures(fake_current());
+    if (rc == 0)
         fake_wait_idle(fake_current());
-    r = r ? r : fake.sticky;
+    rc = rc ? rc : fake.sticky;
     pthread_mutex_unlock(&fake.lock);
-    return r;
+    return rc;
 }
 
 EXPORT int cuCtxGetStreamPriorityRange(int *ret_least, int *ret_greatest);
@@ -378,13 +378,13 @@ int cuCtxGetStreamPriorityRange(int *ret_least, int *ret_greatest)
 EXPORT int cuThreadExchangeStreamCaptureMode(int *mode);
 int cuThreadExchangeStreamCaptureMode(int *mode)
 {
-    int r = fake_call(false), old = stack.mode;
+    int rc = fake_call(false), old = stack.mode;
 
-    if (r == 0) {
+    if (rc == 0) {
         stack.mode = *mode;
         *mode = old;
     }
-    return r;
+    return rc;
 }
 
 /* --- streams --- */
@@ -392,11 +392,11 @@ int cuThreadExchangeStreamCaptureMode(int *mode)
 EXPORT int cuStreamCreateWithPriority(cu_stream *ret, unsigned flags, int priority);
 int cuStreamCreateWithPriority(cu_stream *ret, unsigned flags, int priority)
 {
-    int r = fake_call(true);
+    int rc = fake_call(true);
 
     (void)priority;
-    if (r)
-        return r;
+    if (rc)
+        return rc;
     pthread_mutex_lock(&fake.lock);
     *ret = fake_stream_make(fake_current(), !(flags & CU_STREAM_NON_BLOCKING), false);
     fake.n_streams++;
@@ -407,51 +407,51 @@ int cuStreamCreateWithPriority(cu_stream *ret, unsigned flags, int priority)
 EXPORT int cuStreamDestroy_v2(cu_stream s);
 int cuStreamDestroy_v2(cu_stream s)
 {
-    int r = fake_call(true);
+    int rc = fake_call(true);
 
-    if (r && r != fake.sticky)
-        return r;
+    if (rc && rc != fake.sticky)
+        return rc;
     pthread_mutex_lock(&fake.lock);
     s = fake_stream(s);
     s->is_ending = true;
     fake.n_streams--;
     pthread_cond_signal(&s->moved);
     pthread_mutex_unlock(&fake.lock);
-    return r;
+    return rc;
 }
 
 EXPORT int cuStreamQuery(cu_stream s);
 int cuStreamQuery(cu_stream s)
 {
-    int r = fake_call(true);
+    int rc = fake_call(true);
 
-    r = r ? r : fake_unsafe();
-    if (r)
-        return r;
+    rc = rc ? rc : fake_unsafe();
+    if (rc)
+        return rc;
     pthread_mutex_lock(&fake.lock);
     s = fake_stream(s);
     if (s->capture)
         s->capture_status = CU_CAPTURE_BROKEN;
-    r = s->capture                ? CU_CAPTURE_UNSUPPORTED
-        : s->n_done < s->n_queued ? CU_NOT_READY
-                                  : fake.sticky;
+    rc = s->capture                ? CU_CAPTURE_UNSUPPORTED
+         : s->n_done < s->n_queued ? CU_NOT_READY
+                                   : fake.sticky;
     pthread_mutex_unlock(&fake.lock);
-    return r;
+    return rc;
 }
 
 EXPORT int cuStreamIsCapturing(cu_stream s, int *ret);
 int cuStreamIsCapturing(cu_stream s, int *ret)
 {
-    int r = fake_call(true);
+    int rc = fake_call(true);
 
-    if (r)
-        return r;
+    if (rc)
+        return rc;
     pthread_mutex_lock(&fake.lock);
     s = fake_stream(s);
     *ret = s->capture_status;
-    r = s->is_legacy && fake_captures_blocking(s->ctx) ? CU_CAPTURE_IMPLICIT : 0;
+    rc = s->is_legacy && fake_captures_blocking(s->ctx) ? CU_CAPTURE_IMPLICIT : 0;
     pthread_mutex_unlock(&fake.lock);
-    return r;
+    return rc;
 }
 
 static bool is_reached(const struct cu_event_s *e)
@@ -462,25 +462,25 @@ static bool is_reached(const struct cu_event_s *e)
 EXPORT int cuStreamWaitEvent(cu_stream s, cu_event e, unsigned flags);
 int cuStreamWaitEvent(cu_stream s, cu_event e, unsigned flags)
 {
-    int r = fake_call(true);
+    int rc = fake_call(true);
 
     (void)flags;
-    if (r)
-        return r;
+    if (rc)
+        return rc;
     pthread_mutex_lock(&fake.lock);
     if (e->magic != EVENT_LIVES)
         hvd_fake_die("cuStreamWaitEvent: event %p does not live", (void *)e);
     s = fake_stream(s);
     if (s->capture && !e->is_captured) {
-        r = 905; /* isolation */
+        rc = 905; /* isolation */
     } else if (!s->capture && !is_reached(e)) {
         struct entry *w = fake_entry(NULL, NULL, 0);
         w->wait_stream = e->of;
         w->number = e->number;
-        r = fake_push(s, w);
+        rc = fake_push(s, w);
     }
     pthread_mutex_unlock(&fake.lock);
-    return r;
+    return rc;
 }
 
 /* --- events --- */
@@ -488,12 +488,12 @@ int cuStreamWaitEvent(cu_stream s, cu_event e, unsigned flags)
 EXPORT int cuEventCreate(cu_event *ret, unsigned flags);
 int cuEventCreate(cu_event *ret, unsigned flags)
 {
-    int r = fake_call(true);
+    int rc = fake_call(true);
 
     (void)flags;
-    if (r)
-        return r;
-    cu_event e = calloc(1, sizeof *e);
+    if (rc)
+        return rc;
+    cu_event e = calloc(1, sizeof(*e));
     if (!e)
         return CU_OUT_OF_MEMORY;
     e->magic = EVENT_LIVES;
@@ -508,24 +508,24 @@ int cuEventCreate(cu_event *ret, unsigned flags)
 EXPORT int cuEventRecord(cu_event e, cu_stream s);
 int cuEventRecord(cu_event e, cu_stream s)
 {
-    int r = fake_call(true);
+    int rc = fake_call(true);
 
-    if (r)
-        return r;
+    if (rc)
+        return rc;
     pthread_mutex_lock(&fake.lock);
     s = fake_stream(s);
     if (e->magic != EVENT_LIVES)
         hvd_fake_die("cuEventRecord: event %p does not live", (void *)e);
     if (e->ctx != s->ctx)
-        r = CU_INVALID_HANDLE;
+        rc = CU_INVALID_HANDLE;
     e->is_captured = s->capture != NULL;
-    if (r == 0 && !s->capture) {
-        r = fake_push(s, fake_entry(NULL, NULL, 0));
+    if (rc == 0 && !s->capture) {
+        rc = fake_push(s, fake_entry(NULL, NULL, 0));
         e->of = s;
         e->number = s->n_queued;
     }
     pthread_mutex_unlock(&fake.lock);
-    return r;
+    return rc;
 }
 
 static int nothing(void *arg)
@@ -537,13 +537,13 @@ static int nothing(void *arg)
 EXPORT int cuCtxRecordEvent(cu_ctx c, cu_event e);
 int cuCtxRecordEvent(cu_ctx c, cu_event e)
 {
-    int r = fake_call(true);
+    int rc = fake_call(true);
 
-    if (r)
-        return r;
+    if (rc)
+        return rc;
     pthread_mutex_lock(&fake.lock);
-    r = break_captures(c);
-    if (r == 0) { /* a stream of its own that waits for all */
+    rc = break_captures(c);
+    if (rc == 0) { /* a stream of its own that waits for all */
         cu_stream all = fake_stream_make(c, false, false);
         for (cu_stream s = c->streams; s; s = s->next) {
             if (s == all || s->n_done >= s->n_queued)
@@ -560,34 +560,34 @@ int cuCtxRecordEvent(cu_ctx c, cu_event e)
         pthread_cond_signal(&all->moved);
     }
     pthread_mutex_unlock(&fake.lock);
-    return r;
+    return rc;
 }
 
 EXPORT int cuEventQuery(cu_event e);
 int cuEventQuery(cu_event e)
 {
-    int r = fake_call(true);
+    int rc = fake_call(true);
 
-    r = r ? r : fake_unsafe();
-    if (r)
-        return r;
+    rc = rc ? rc : fake_unsafe();
+    if (rc)
+        return rc;
     pthread_mutex_lock(&fake.lock);
     if (e->magic != EVENT_LIVES)
         hvd_fake_die("cuEventQuery: event %p does not live", (void *)e);
-    r = e->is_captured   ? CU_CAPTURE_UNSUPPORTED
-        : !is_reached(e) ? CU_NOT_READY
-                         : fake.sticky;
+    rc = e->is_captured   ? CU_CAPTURE_UNSUPPORTED
+         : !is_reached(e) ? CU_NOT_READY
+                          : fake.sticky;
     pthread_mutex_unlock(&fake.lock);
-    return r;
+    return rc;
 }
 
 EXPORT int cuEventDestroy_v2(cu_event e);
 int cuEventDestroy_v2(cu_event e)
 {
-    int r = fake_call(true);
+    int rc = fake_call(true);
 
-    if (r && r != fake.sticky)
-        return r;
+    if (rc && rc != fake.sticky)
+        return rc;
     pthread_mutex_lock(&fake.lock);
     if (e->magic != EVENT_LIVES)
         hvd_fake_die("cuEventDestroy_v2: event %p does not live", (void *)e);
@@ -595,5 +595,5 @@ int cuEventDestroy_v2(cu_event e)
     fake.n_events--;
     pthread_mutex_unlock(&fake.lock);
     free(e);
-    return r;
+    return rc;
 }

@@ -55,7 +55,7 @@ static bool find_all(const char *key, char ret[64])
     FILE *f = path ? fopen(path, "re") : NULL;
     if (!f)
         return false;
-    text[fread(text, 1, sizeof text - 1, f)] = '\0';
+    text[fread(text, 1, sizeof(text) - 1, f)] = '\0';
     (void)fclose(f);
     return find(text, key, ret);
 }
@@ -73,7 +73,7 @@ void hvd_fake_set_faults(const char *text)
     pthread_mutex_lock(&lock);
     free(set_text);
     set_text = text ? strdup(text) : NULL;
-    memset(asked, 0, sizeof asked);
+    memset(asked, 0, sizeof(asked));
     pthread_mutex_unlock(&lock);
 }
 
@@ -88,8 +88,8 @@ int hvd_fake_strikes(const char *key)
         while (i < 31 && asked[i].key[0] && strcmp(asked[i].key, key) != 0)
             i++;
         if (strcmp(asked[i].value, value) != 0) {
-            (void)snprintf(asked[i].key, sizeof asked[i].key, "%s", key);
-            (void)snprintf(asked[i].value, sizeof asked[i].value, "%s", value);
+            (void)snprintf(asked[i].key, sizeof(asked[i].key), "%s", key);
+            (void)snprintf(asked[i].value, sizeof(asked[i].value), "%s", value);
             asked[i].n = 0;
         }
         const char *at = strchr(value, '@');

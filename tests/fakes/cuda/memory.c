@@ -43,7 +43,7 @@ static int take(size_t bytes, bool is_pinned, void **ret)
         return CU_INVALID_VALUE;
     if (hvd_fake_strikes("oom") || bytes > (size_t)1 << 40)
         return CU_OUT_OF_MEMORY;
-    struct block *b = calloc(1, sizeof *b);
+    struct block *b = calloc(1, sizeof(*b));
     uint8_t *map = mmap(NULL, pages + 2 * PAGE, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (!b || map == MAP_FAILED) {
@@ -144,23 +144,23 @@ EXPORT int cuMemAlloc_v2(cu_ptr *ret, size_t bytes);
 int cuMemAlloc_v2(cu_ptr *ret, size_t bytes)
 {
     void *p;
-    int r = fake_call(true);
+    int rc = fake_call(true);
 
-    r = r ? r : fake_unsafe();
-    r = r ? r : take(bytes, false, &p);
-    if (r == 0)
+    rc = rc ? rc : fake_unsafe();
+    rc = rc ? rc : take(bytes, false, &p);
+    if (rc == 0)
         *ret = (cu_ptr)(uintptr_t)p;
-    return r;
+    return rc;
 }
 
 EXPORT int cuMemFree_v2(cu_ptr p);
 int cuMemFree_v2(cu_ptr p)
 {
-    int r = fake_call(true);
+    int rc = fake_call(true);
 
-    r = r ? r : fake_unsafe();
-    if (r || p == 0)
-        return r;
+    rc = rc ? rc : fake_unsafe();
+    if (rc || p == 0)
+        return rc;
     pthread_mutex_lock(&fake.lock);
     fake_wait_idle(fake_current()); /* as the driver: it synchronises */
     pthread_mutex_unlock(&fake.lock);
@@ -193,7 +193,7 @@ static int begin_entry(void *arg)
 {
     void *p;
 
-    memcpy(&p, arg, sizeof p);
+    memcpy(&p, arg, sizeof(p));
     allow(p, true);
     return 0;
 }
@@ -217,25 +217,25 @@ EXPORT int cuMemAllocAsync(cu_ptr *ret, size_t bytes, cu_stream s);
 int cuMemAllocAsync(cu_ptr *ret, size_t bytes, cu_stream s)
 {
     void *p;
-    int r = fake_call(true);
+    int rc = fake_call(true);
 
-    if (r)
-        return r;
+    if (rc)
+        return rc;
     if (hvd_fake_is_capturing(s))
         hvd_fake_die("memory is taken on a stream that is being captured");
     p = take_again(bytes, s);
     if (!p) {
-        r = take(bytes, false, &p);
-        if (r)
-            return r;
+        rc = take(bytes, false, &p);
+        if (rc)
+            return rc;
         allow(p, false);
-        r = hvd_fake_enqueue(s, begin_entry, &p, sizeof p);
+        rc = hvd_fake_enqueue(s, begin_entry, &p, sizeof(p));
     }
-    if (r)
+    if (rc)
         give(p, false);
     else
         *ret = (cu_ptr)(uintptr_t)p;
-    return r;
+    return rc;
 }
 
 struct freeing {
@@ -248,7 +248,7 @@ static int until_free_entry(void *arg)
     struct freeing f;
     bool is_free = false;
 
-    memcpy(&f, arg, sizeof f);
+    memcpy(&f, arg, sizeof(f));
     while (!is_free) {
         pthread_mutex_lock(&lock);
         struct block *b = block_at(f.p);
@@ -269,25 +269,25 @@ static int wait_for_free(cu_stream s)
         if (b->is_given && b->given_in != s && b->given_in != NO_STREAM)
             f = (struct freeing){b->p, b->turn};
     pthread_mutex_unlock(&lock);
-    return f.p ? hvd_fake_enqueue(s, until_free_entry, &f, sizeof f) : 0;
+    return f.p ? hvd_fake_enqueue(s, until_free_entry, &f, sizeof(f)) : 0;
 }
 
 EXPORT int
 cuMemAllocFromPoolAsync(cu_ptr *ret, size_t bytes, cu_pool pool, cu_stream s);
 int cuMemAllocFromPoolAsync(cu_ptr *ret, size_t bytes, cu_pool pool, cu_stream s)
 {
-    int r = pool ? 0 : CU_INVALID_VALUE;
+    int rc = pool ? 0 : CU_INVALID_VALUE;
 
-    if (r == 0 && !pool->makes_no_wait)
-        r = wait_for_free(s);
-    return r ? r : cuMemAllocAsync(ret, bytes, s);
+    if (rc == 0 && !pool->makes_no_wait)
+        rc = wait_for_free(s);
+    return rc ? rc : cuMemAllocAsync(ret, bytes, s);
 }
 
 static int free_entry(void *arg)
 {
     struct freeing f;
 
-    memcpy(&f, arg, sizeof f);
+    memcpy(&f, arg, sizeof(f));
     pthread_mutex_lock(&lock);
     struct block *b = block_at(f.p);
     bool is_it = b && b->is_given && b->turn == f.turn; /* nobody has taken it again */
@@ -326,30 +326,30 @@ int cuMemFreeAsync(cu_ptr p, cu_stream s)
     if (broken)
         return broken;
     f.turn = mark_given(f.p, true, s);
-    int r = hvd_fake_enqueue(s, free_entry, &f, sizeof f);
-    if (r)
+    int rc = hvd_fake_enqueue(s, free_entry, &f, sizeof(f));
+    if (rc)
         (void)mark_given(f.p, false, s);
-    return r;
+    return rc;
 }
 
 EXPORT int cuDeviceGetDefaultMemPool(cu_pool *ret, cu_device d);
 int cuDeviceGetDefaultMemPool(cu_pool *ret, cu_device d)
 {
     static struct cu_pool_s pools[16];
-    int r = fake_call(false);
+    int rc = fake_call(false);
 
-    if (r == 0)
+    if (rc == 0)
         *ret = &pools[d & 15];
-    return r;
+    return rc;
 }
 
 EXPORT int cuMemPoolCreate(cu_pool *ret, const struct cu_pool_props *props);
 int cuMemPoolCreate(cu_pool *ret, const struct cu_pool_props *props)
 {
-    int r = fake_call(false);
+    int rc = fake_call(false);
 
-    if (r)
-        return r;
+    if (rc)
+        return rc;
     if (!fake.has_pools)
         return CU_NOT_SUPPORTED;
     if (props->alloc_type != 1 || props->location_type != 1)
@@ -368,32 +368,32 @@ int cuMemPoolDestroy(cu_pool p)
 EXPORT int cuMemPoolSetAttribute(cu_pool p, int attr, void *value);
 int cuMemPoolSetAttribute(cu_pool p, int attr, void *value)
 {
-    int r = fake_call(false);
+    int rc = fake_call(false);
 
-    r = r ? r : p && value && attr >= 1 && attr <= 4 ? 0 : CU_INVALID_VALUE;
-    if (r == 0 && attr == CU_POOL_MAKES_STREAMS_WAIT)
+    rc = rc ? rc : p && value && attr >= 1 && attr <= 4 ? 0 : CU_INVALID_VALUE;
+    if (rc == 0 && attr == CU_POOL_MAKES_STREAMS_WAIT)
         p->makes_no_wait = *(int *)value == 0;
-    return r;
+    return rc;
 }
 
 EXPORT int cuMemHostAlloc(void **ret, size_t bytes, unsigned flags);
 int cuMemHostAlloc(void **ret, size_t bytes, unsigned flags)
 {
-    int r = fake_call(true);
+    int rc = fake_call(true);
 
     (void)flags;
-    r = r ? r : fake_unsafe();
-    return r ? r : take(bytes, true, ret);
+    rc = rc ? rc : fake_unsafe();
+    return rc ? rc : take(bytes, true, ret);
 }
 
 EXPORT int cuMemFreeHost(void *p);
 int cuMemFreeHost(void *p)
 {
-    int r = fake_call(true);
+    int rc = fake_call(true);
 
-    r = r ? r : fake_unsafe();
-    if (r)
-        return r;
+    rc = rc ? rc : fake_unsafe();
+    if (rc)
+        return rc;
     pthread_mutex_lock(&fake.lock);
     fake_wait_idle(fake_current()); /* as the driver: it synchronises */
     pthread_mutex_unlock(&fake.lock);
@@ -423,15 +423,15 @@ static int move_entry(void *arg)
 
 static int move(struct move m, cu_stream s)
 {
-    return m.n == 0 ? fake_call(true) : hvd_fake_enqueue(s, move_entry, &m, sizeof m);
+    return m.n == 0 ? fake_call(true) : hvd_fake_enqueue(s, move_entry, &m, sizeof(m));
 }
 
 static int move_inline(void *arg) /* dst, then the bytes */
 {
     struct move m;
 
-    memcpy(&m, arg, sizeof m);
-    memcpy(m.dst, (uint8_t *)arg + sizeof m, m.n);
+    memcpy(&m, arg, sizeof(m));
+    memcpy(m.dst, (uint8_t *)arg + sizeof(m), m.n);
     return 0;
 }
 
@@ -445,14 +445,14 @@ int cuMemcpyHtoDAsync_v2(cu_ptr dst, const void *src, size_t n, cu_stream s)
         hvd_fake_die("cuMemcpyHtoDAsync_v2: the source %p is device memory", src);
     if (n == 0 || fake_is_pinned(src, n))
         return move(m, s);
-    uint8_t *copy = malloc(sizeof m + n); /* pageable: taken before it returns */
+    uint8_t *copy = malloc(sizeof(m) + n); /* pageable: taken before it returns */
     if (!copy)
         return CU_OUT_OF_MEMORY;
-    memcpy(copy, &m, sizeof m);
-    memcpy(copy + sizeof m, src, n);
-    int r = hvd_fake_enqueue(s, move_inline, copy, sizeof m + n);
+    memcpy(copy, &m, sizeof(m));
+    memcpy(copy + sizeof(m), src, n);
+    int rc = hvd_fake_enqueue(s, move_inline, copy, sizeof(m) + n);
     free(copy);
-    return r;
+    return rc;
 }
 
 EXPORT int cuMemcpyDtoHAsync_v2(void *dst, cu_ptr src, size_t n, cu_stream s);
@@ -463,13 +463,13 @@ int cuMemcpyDtoHAsync_v2(void *dst, cu_ptr src, size_t n, cu_stream s)
     hvd_fake_need_device("cuMemcpyDtoHAsync_v2, source", m.src, n);
     if (fake_is_device(dst, 1, NULL))
         hvd_fake_die("cuMemcpyDtoHAsync_v2: the destination %p is device memory", dst);
-    int r = move(m, s);
-    if (r == 0 && n > 0 && !fake_is_pinned(dst, n) && !hvd_fake_is_capturing(s)) {
+    int rc = move(m, s);
+    if (rc == 0 && n > 0 && !fake_is_pinned(dst, n) && !hvd_fake_is_capturing(s)) {
         pthread_mutex_lock(&fake.lock); /* pageable: synchronous */
         fake_wait_stream(fake_stream(s));
         pthread_mutex_unlock(&fake.lock);
     }
-    return r;
+    return rc;
 }
 
 EXPORT int cuMemcpyDtoDAsync_v2(cu_ptr dst, cu_ptr src, size_t n, cu_stream s);
@@ -494,10 +494,10 @@ int cuMemsetD8Async(cu_ptr dst, unsigned char v, size_t n, cu_stream s)
 EXPORT int cuPointerGetAttribute(void *ret, int attr, cu_ptr p);
 int cuPointerGetAttribute(void *ret, int attr, cu_ptr p)
 {
-    int ordinal = 0, r = fake_call(false);
+    int ordinal = 0, rc = fake_call(false);
 
-    if (r)
-        return r;
+    if (rc)
+        return rc;
     bool is_device = fake_is_device(host_of(p), 1, &ordinal);
     if (!is_device && !fake_is_pinned(host_of(p), 1))
         return CU_INVALID_VALUE;

@@ -43,10 +43,10 @@ static struct cu_func_s *add(const char *name, const struct cpu_kernel *k)
 {
     struct cu_func_s *f = find(name);
 
-    if ((!f && n_funcs == sizeof funcs / sizeof funcs[0]) || k->args_bytes > MAX_ARGS)
+    if ((!f && n_funcs == sizeof(funcs) / sizeof(funcs[0])) || k->args_bytes > MAX_ARGS)
         hvd_fake_die("too many kernels, or too large an argument: %s", name);
     f = f ? f : &funcs[n_funcs++];
-    (void)snprintf(f->name, sizeof f->name, "%s", name);
+    (void)snprintf(f->name, sizeof(f->name), "%s", name);
     f->kernel = *k;
     return f;
 }
@@ -57,7 +57,7 @@ void hvd_fake_kernel(const char *name,
 {
     char full[64];
 
-    (void)snprintf(full, sizeof full, "hvd_%s", name);
+    (void)snprintf(full, sizeof(full), "hvd_%s", name);
     pthread_mutex_lock(&lock);
     (void)add(full, &(struct cpu_kernel){.args_bytes = args_bytes, .block = block});
     pthread_mutex_unlock(&lock);
@@ -68,11 +68,11 @@ int cuModuleLoadData(cu_module *ret, const void *image)
 {
     char value[64];
     bool is_elf = memcmp(image, "\177ELF", 4) == 0;
-    int r = fake_call(true);
+    int rc = fake_call(true);
 
-    r = r ? r : fake_unsafe();
-    if (r)
-        return r;
+    rc = rc ? rc : fake_unsafe();
+    if (rc)
+        return rc;
     if (hvd_fake_fault("module_error", value))
         return atoi(value);
     if (!is_elf && (!strstr(image, ".version") || !strstr(image, ".target")))
@@ -93,10 +93,10 @@ int cuModuleUnload(cu_module m)
 EXPORT int cuModuleGetFunction(cu_func *ret, cu_module m, const char *name);
 int cuModuleGetFunction(cu_func *ret, cu_module m, const char *name)
 {
-    int r = fake_call(true);
+    int rc = fake_call(true);
 
-    if (r || !m)
-        return r ? r : CU_INVALID_HANDLE;
+    if (rc || !m)
+        return rc ? rc : CU_INVALID_HANDLE;
     if (strncmp(name, "hvd_", 4) != 0)
         return CU_NOT_FOUND;
     pthread_mutex_lock(&lock);
@@ -172,14 +172,14 @@ int cuLaunchKernel(cu_func f,
     if (gx == 0 || gy != 1 || gz != 1 || bx != 256 || by != 1 || bz != 1
         || shared_bytes != 0)
         return CU_INVALID_VALUE;
-    struct launch *l = calloc(1, sizeof *l);
+    struct launch *l = calloc(1, sizeof(*l));
     if (!l)
         hvd_fake_die("out of memory");
     l->kernel = f->kernel;
     l->blocks = gx;
     l->seed = seed++ * 0x9e3779b97f4a7c15ull >> 20;
     copy_args(l, params, extra);
-    int r = hvd_fake_enqueue(s, run, l, sizeof *l);
+    int rc = hvd_fake_enqueue(s, run, l, sizeof(*l));
     free(l);
-    return r;
+    return rc;
 }

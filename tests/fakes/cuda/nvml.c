@@ -97,9 +97,9 @@ int nvmlDeviceGetNvLinkRemotePciInfo_v2(nvml_device d,
                                         struct nvml_pci *ret)
 {
     (void)link;
-    memset(ret, 0, sizeof *ret);
+    memset(ret, 0, sizeof(*ret));
     ret->bus = (unsigned)d->bus ^ 1u;
-    (void)snprintf(ret->id, sizeof ret->id, "00000000:%02X:00.0", ret->bus);
+    (void)snprintf(ret->id, sizeof(ret->id), "00000000:%02X:00.0", ret->bus);
     return 0;
 }
 
@@ -127,7 +127,7 @@ static int from_file(void)
 
     if (!f)
         return 0;
-    text[fread(text, 1, sizeof text - 1, f)] = '\0';
+    text[fread(text, 1, sizeof(text) - 1, f)] = '\0';
     (void)fclose(f);
     const char *at = strstr(text, "xid=");
     given = at ? atoi(at + 4) : 0;

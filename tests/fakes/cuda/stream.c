@@ -12,7 +12,7 @@
 
 struct entry *fake_entry(int (*fn)(void *), const void *arg, size_t bytes)
 {
-    struct entry *e = calloc(1, sizeof *e + bytes);
+    struct entry *e = calloc(1, sizeof(*e) + bytes);
 
     if (!e)
         hvd_fake_die("out of memory");
@@ -40,10 +40,10 @@ static void run(struct cu_stream_s *s)
         pthread_mutex_unlock(&fake.lock);
         if (fake.delay_us)
             usleep(fake.delay_us);
-        int r = e->fn(e->arg);
+        int rc = e->fn(e->arg);
         pthread_mutex_lock(&fake.lock);
-        if (r != 0 && fake.sticky == 0)
-            fake.sticky = r;
+        if (rc != 0 && fake.sticky == 0)
+            fake.sticky = rc;
     }
     s->head = e->next;
     if (!s->head)
@@ -72,7 +72,7 @@ static void *stream_main(void *arg)
 
 cu_stream fake_stream_make(cu_ctx c, bool is_blocking, bool is_legacy)
 {
-    struct cu_stream_s *s = calloc(1, sizeof *s);
+    struct cu_stream_s *s = calloc(1, sizeof(*s));
     pthread_attr_t a;
     pthread_t t;
 
@@ -152,11 +152,11 @@ static int refusal(cu_stream s)
 
 int fake_push(cu_stream s, struct entry *e)
 {
-    int r = refusal(s);
+    int rc = refusal(s);
 
-    if (r) {
+    if (rc) {
         free(e);
-        return r;
+        return rc;
     }
     if (s->capture) {
         *s->capture->tail = e;
@@ -203,14 +203,14 @@ int hvd_fake_enqueue(cu_stream stream,
                      const void *arg,
                      size_t bytes)
 {
-    int r = fake_call(true);
+    int rc = fake_call(true);
 
-    if (r)
-        return r;
+    if (rc)
+        return rc;
     pthread_mutex_lock(&fake.lock);
-    r = fake_push(fake_stream(stream), fake_entry(fn, arg, bytes));
+    rc = fake_push(fake_stream(stream), fake_entry(fn, arg, bytes));
     pthread_mutex_unlock(&fake.lock);
-    return r;
+    return rc;
 }
 
 bool hvd_fake_is_capturing(cu_stream stream)

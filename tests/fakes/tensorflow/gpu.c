@@ -129,12 +129,12 @@ static void event_free(const struct sp_device *d, cu_event e)
 
 static int event_status(const struct sp_device *d, cu_event e)
 {
-    int r;
+    int rc;
 
     enter(d);
-    r = cuEventQuery(e);
+    rc = cuEventQuery(e);
     leave();
-    return r == CU_OK ? 3 : r == CU_NOT_READY ? 2 : 1; /* complete, pending, error */
+    return rc == CU_OK ? 3 : rc == CU_NOT_READY ? 2 : 1; /* complete, pending, error */
 }
 
 static void

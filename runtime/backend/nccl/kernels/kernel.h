@@ -142,7 +142,7 @@ DEVICE void cpu_atomic_min64(uint64_t *p, uint64_t v)
 DEVICE uint64_t f64_bits(double d)
 {
     uint64_t u;
-    memcpy(&u, &d, sizeof u);
+    memcpy(&u, &d, sizeof(u));
     return u;
 }
 
