@@ -227,6 +227,36 @@ static inline void world_end(struct proc_world *w, int dead_rank)
     assert_int_equal(bad, 0);
 }
 
+/* How often a busy machine may be too late for what has to come within a second. */
+enum { WORLD_TRIES = 5 };
+
+static inline uint64_t after_ns(uint64_t t0, uint64_t t)
+{
+    return t > t0 ? t - t0 : 0;
+}
+
+/* Likewise after this rank was killed: all others were told so. Nanoseconds from t0 to
+ * the last one's failed_ns. */
+static inline uint64_t world_end_killed(struct proc_world *w, int who, uint64_t t0)
+{
+    uint64_t last_ns = 0;
+    char want[128];
+
+    world_end(w, who);
+    (void)snprintf(want, sizeof(want),
+                   "rank %d (host testhost, pid %d) was lost: connection closed", who,
+                   (int)w->pid[who]);
+    for (int r = 0; r < w->size; r++) {
+        if (r == who)
+            continue;
+        assert_int_equal(shared->r[r].status, HVD_ABORTED);
+        assert_string_equal(shared->r[r].text, want);
+        uint64_t ns = after_ns(t0, shared->r[r].failed_ns);
+        last_ns = ns > last_ns ? ns : last_ns;
+    }
+    return last_ns;
+}
+
 static inline void world_run(int size, rank_fn fn)
 {
     struct proc_world w;
