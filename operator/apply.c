@@ -46,14 +46,14 @@ struct apply {
     struct controller *op;
     const char *key;
     const struct job_meta *job;
-    const struct plan *plan;
+    const struct job_plan *plan;
     struct arena *arena;
     apply_done_fn done;
     void *arg;
     size_t next; /* first action that is not started */
     unsigned n_open;
     bool is_pumping;
-    struct outcome outcome;
+    struct sync_outcome outcome;
     const struct action *looked; /* the last LOOK that found what is ours; or NULL */
     char looked_uid[UID_SIZE];   /* what it found */
 };
@@ -115,8 +115,8 @@ static void step_done(struct step *s)
 
 static void read_uid(const struct kube_reply *r, char ret[UID_SIZE])
 {
-    struct span uid =
-        json_find_text(json_find((struct span){r->body, r->n}, "metadata"), "uid");
+    struct json_span uid =
+        json_find_text(json_find((struct json_span){r->body, r->n}, "metadata"), "uid");
 
     (void)snprintf(ret, UID_SIZE, "%.*s", uid.n < UID_SIZE ? (int)uid.n : 0, uid.p);
 }
@@ -339,7 +339,7 @@ static void get_existing(struct step *s)
 static void on_created(void *arg, const struct kube_reply *r)
 {
     struct step *s = arg;
-    const struct answer *x = &r->answer;
+    const struct kube_answer *x = &r->answer;
 
     switch (x->cls) {
     case ANSWER_OK:
@@ -364,7 +364,7 @@ static void on_created(void *arg, const struct kube_reply *r)
 }
 
 /* Ours may be gone and another's be there instead, or our new one. */
-static bool is_other(const struct step *s, const struct answer *x)
+static bool is_other(const struct step *s, const struct kube_answer *x)
 {
     return (x->cls == ANSWER_INVALID || x->cls == ANSWER_CONFLICT) && *s->uid
            && !s->is_patch && !is_watched(s->action->kind);
@@ -538,7 +538,7 @@ static void start_step(struct apply *a, const struct action *x)
 
 static void pump(struct apply *a)
 {
-    const struct plan *p = a->plan;
+    const struct job_plan *p = a->plan;
 
     a->is_pumping = true;
     while (a->next < p->n && a->outcome.trouble == TROUBLE_NONE
@@ -558,12 +558,12 @@ static void pump(struct apply *a)
 void apply_start(struct controller *op,
                  const char *key,
                  const struct job_meta *job,
-                 const struct plan *plan,
+                 const struct job_plan *plan,
                  struct arena *arena,
                  apply_done_fn done,
                  void *arg)
 {
-    static const struct outcome no_memory = {
+    static const struct sync_outcome no_memory = {
         .trouble = TROUBLE_RETRY, .reason = "CreateFailed", .message = "out of memory"};
     struct apply *a = arena_alloc(arena, sizeof(*a));
 

@@ -6,7 +6,7 @@
 #include "operator/controller.h"
 
 struct apply;
-typedef void (*apply_done_fn)(void *arg, const struct outcome *outcome);
+typedef void (*apply_done_fn)(void *arg, const struct sync_outcome *outcome);
 
 /* Starts; done is called exactly once, perhaps before this returns. job, plan and arena
  * must live until then, and everything made here lives in the arena. The first trouble
@@ -15,7 +15,7 @@ typedef void (*apply_done_fn)(void *arg, const struct outcome *outcome);
 void apply_start(struct controller *op,
                  const char *key,
                  const struct job_meta *job,
-                 const struct plan *plan,
+                 const struct job_plan *plan,
                  struct arena *arena,
                  apply_done_fn done,
                  void *arg);

@@ -16,7 +16,7 @@
 #include "operator/kube/client.h"
 
 struct watcher;
-struct record;
+struct event_recorder;
 struct sync;
 struct elect;
 struct rival;
@@ -39,13 +39,13 @@ struct controller {
     struct object_config objects;
     struct kube *kube;
     struct store *store;
-    struct queue *queue;
+    struct work_queue *queue;
     struct priorities priorities;
     struct watcher *watch[WATCH_COUNT]; /* NULL: not asked for */
-    struct record *record;
+    struct event_recorder *record;
     struct elect *elect; /* NULL: we act always */
     struct rival *rival; /* NULL: not looked for */
-    struct metrics metrics;
+    struct operator_metrics metrics;
     struct pace pace;
     struct sync *syncs; /* at work now; see sync.c */
     size_t n_syncs;

@@ -44,8 +44,9 @@ static void start_due(struct controller *op, bool is_stopping)
     kube_tick(op->kube, now_ns);
 }
 
-static uint64_t
-next_due_ns(const struct controller *op, const struct serve *serve, bool is_stopping)
+static uint64_t next_due_ns(const struct controller *op,
+                            const struct operator_server *serve,
+                            bool is_stopping)
 {
     uint64_t next = kube_next_ns(op->kube);
 
@@ -92,7 +93,10 @@ static uint64_t stop_next_ns(const struct stop *stop)
     return stop->release_ns ? stop->release_ns : stop->drain_ns;
 }
 
-int loop_run(struct controller *op, struct serve *serve, int signal_fd, struct err *err)
+int loop_run(struct controller *op,
+             struct operator_server *serve,
+             int signal_fd,
+             struct err *err)
 {
     struct stop stop = {0};
     struct signalfd_siginfo info;

@@ -11,7 +11,7 @@
  * and hands the Lease back. signal_fd
  * is a signalfd of both. */
 int loop_run(struct controller *op,
-             struct serve *serve,
+             struct operator_server *serve,
              int signal_fd,
              struct err *err);
 

@@ -71,7 +71,7 @@ static bool is_in_pod(const struct kube_config *config)
 
 static int make_elect(struct controller *op,
                       const struct kube_config *config,
-                      const struct options *o,
+                      const struct operator_options *o,
                       struct err *err)
 {
     struct elect_config e = {.ns = o->lock_namespace,
@@ -90,7 +90,8 @@ static int make_elect(struct controller *op,
 }
 
 /* Unless it is by that very Lease that we are the one who acts. */
-static int make_rival(struct controller *op, const struct options *o, struct err *err)
+static int
+make_rival(struct controller *op, const struct operator_options *o, struct err *err)
 {
     if (!*o->rival_namespace || strcmp(o->lease_name, "mpi-operator") == 0)
         return 0;
@@ -103,7 +104,7 @@ static int make_rival(struct controller *op, const struct options *o, struct err
 
 static int wire(struct controller *op,
                 const struct kube_config *config,
-                const struct options *o,
+                const struct operator_options *o,
                 struct err *err)
 {
     struct kube_options k = {.qps = o->qps,
@@ -149,7 +150,7 @@ static void unwire(struct controller *op)
 }
 
 static int
-load_config(const struct options *o, struct kube_config *ret, struct err *err)
+load_config(const struct operator_options *o, struct kube_config *ret, struct err *err)
 {
     const char *list = getenv("KUBECONFIG");
 
@@ -166,7 +167,7 @@ load_config(const struct options *o, struct kube_config *ret, struct err *err)
     return rc;
 }
 
-static void tell_start(const struct options *o,
+static void tell_start(const struct operator_options *o,
                        const struct kube_config *config,
                        const struct controller *op)
 {
@@ -199,12 +200,12 @@ static int open_signals(struct err *err)
     return fd < 0 ? err_errno(err, errno, "signalfd") : fd;
 }
 
-static int run(const struct options *o, struct err *err)
+static int run(const struct operator_options *o, struct err *err)
 {
     CLEANUP(kube_config_release) struct kube_config config = {0};
     CLEANUP(fd_close) int signal_fd = -1;
     struct controller op = {0};
-    struct serve *serve = NULL;
+    struct operator_server *serve = NULL;
     int rc;
 
     signal_fd = open_signals(err);
@@ -238,7 +239,7 @@ static int print(void (*make)(struct strbuf *))
 int main(int argc, char **argv)
 {
     struct err err = ERR_INIT;
-    struct options o;
+    struct operator_options o;
 
     log_set_tag("hvd-operator", NULL);
     if (options_parse(argc, argv, getenv("KUBEFLOW_NAMESPACE"), &o, &err) < 0) {

@@ -29,9 +29,9 @@ enum option_type {
     TYPE_IDLE_SWITCH, /* the same, without a value */
 };
 
-#define AT(field) offsetof(struct options, field)
+#define AT(field) offsetof(struct operator_options, field)
 
-static const struct option_row {
+static const struct operator_option {
     const char *name, *arg, *help; /* help NULL: not shown */
     enum option_type type;
     size_t at;
@@ -139,7 +139,7 @@ static const struct idle_row {
     {"log_file_max_size", "there are no log files", false},
 };
 
-static const struct option_row *find(const char *name, size_t n)
+static const struct operator_option *find(const char *name, size_t n)
 {
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         if (strncmp(rows[i].name, name, n) == 0 && rows[i].name[n] == '\0')
@@ -149,24 +149,27 @@ static const struct option_row *find(const char *name, size_t n)
 }
 
 /* An option without effect as a row of the table. */
-static bool find_idle(const char *name, size_t n, struct option_row *ret)
+static bool find_idle(const char *name, size_t n, struct operator_option *ret)
 {
     for (size_t i = 0; i < ARRAY_LEN(idle_rows); i++) {
         const struct idle_row *r = &idle_rows[i];
 
         if (strncmp(r->name, name, n) != 0 || r->name[n] != '\0')
             continue;
-        *ret = (struct option_row){.name = r->name,
-                                   .arg = r->is_switch ? NULL : "VALUE",
-                                   .help = r->why,
-                                   .type = r->is_switch ? TYPE_IDLE_SWITCH : TYPE_IDLE};
+        *ret = (struct operator_option){.name = r->name,
+                                        .arg = r->is_switch ? NULL : "VALUE",
+                                        .help = r->why,
+                                        .type = r->is_switch ? TYPE_IDLE_SWITCH
+                                                             : TYPE_IDLE};
         return true;
     }
     return false;
 }
 
-static int
-set_text(const struct option_row *row, const char *value, void *at, struct err *err)
+static int set_text(const struct operator_option *row,
+                    const char *value,
+                    void *at,
+                    struct err *err)
 {
     if (row->type == TYPE_NAME && !*value)
         return err_set(err, -EINVAL, "--%s: must not be empty", row->name);
@@ -183,7 +186,7 @@ static int set_level(const char *value, enum log_level *ret, struct err *err)
     return 0;
 }
 
-static void note_idle(const struct option_row *row, struct options *o)
+static void note_idle(const struct operator_option *row, struct operator_options *o)
 {
     for (size_t i = 0; i < o->n_idle; i++) {
         if (strcmp(o->idle[i].name, row->name) == 0)
@@ -193,8 +196,10 @@ static void note_idle(const struct option_row *row, struct options *o)
         o->idle[o->n_idle++] = (struct options_idle){row->name, row->help};
 }
 
-static int
-set(const struct option_row *row, const char *value, struct options *o, struct err *err)
+static int set(const struct operator_option *row,
+               const char *value,
+               struct operator_options *o,
+               struct err *err)
 {
     void *at = (char *)o + row->at;
     char field[64] = "--";
@@ -239,7 +244,7 @@ set(const struct option_row *row, const char *value, struct options *o, struct e
     return -EINVAL;
 }
 
-static int check(const struct options *o, struct err *err)
+static int check(const struct operator_options *o, struct err *err)
 {
     if (o->lease_renew_ms >= o->lease_duration_ms)
         return err_set(err, -EINVAL,
@@ -257,12 +262,13 @@ static int check(const struct options *o, struct err *err)
 }
 
 /* One option at argv[*i]; moves *i past its value. */
-static int one(int argc, char **argv, int *i, struct options *o, struct err *err)
+static int
+one(int argc, char **argv, int *i, struct operator_options *o, struct err *err)
 {
     const char *s = argv[*i], *value = NULL;
-    const struct option_row *row = NULL;
+    const struct operator_option *row = NULL;
     size_t dashes = strspn(s, "-"), n = strcspn(s + dashes, "=");
-    struct option_row idle;
+    struct operator_option idle;
 
     if (dashes == 1 || dashes == 2)
         row = find(s + dashes, n);
@@ -281,24 +287,27 @@ static int one(int argc, char **argv, int *i, struct options *o, struct err *err
     return set(row, value, o, err);
 }
 
-int options_parse(
-    int argc, char **argv, const char *default_ns, struct options *ret, struct err *err)
+int options_parse(int argc,
+                  char **argv,
+                  const char *default_ns,
+                  struct operator_options *ret,
+                  struct err *err)
 {
-    struct options o = {.ns = default_ns,
-                        .runtime_image = DEFAULT_IMAGE,
-                        .cluster_domain = "",
-                        .gang_scheduling = "",
-                        .lease_name = "hvd-operator",
-                        .rival_namespace = "mpi-operator",
-                        .http_address = "",
-                        .http_port = 8080,
-                        .qps = 50,
-                        .burst = 100,
-                        .lease_duration_ms = 15000,
-                        .lease_renew_ms = 10000,
-                        .lease_retry_ms = 2000,
-                        .watch_idle_ms = 150000,
-                        .log_level = LOG_INFO};
+    struct operator_options o = {.ns = default_ns,
+                                 .runtime_image = DEFAULT_IMAGE,
+                                 .cluster_domain = "",
+                                 .gang_scheduling = "",
+                                 .lease_name = "hvd-operator",
+                                 .rival_namespace = "mpi-operator",
+                                 .http_address = "",
+                                 .http_port = 8080,
+                                 .qps = 50,
+                                 .burst = 100,
+                                 .lease_duration_ms = 15000,
+                                 .lease_renew_ms = 10000,
+                                 .lease_retry_ms = 2000,
+                                 .watch_idle_ms = 150000,
+                                 .log_level = LOG_INFO};
     int rc = 0;
 
     for (int i = 1; i < argc && rc == 0; i++)

@@ -13,7 +13,7 @@
 
 #define OPTIONS_MAX_IDLE 32
 
-struct options {
+struct operator_options {
     const char *kubeconfig; /* NULL: $KUBECONFIG, else in-cluster */
     const char *master;     /* server to use instead of the kubeconfig's; NULL: none */
     const char *ns;         /* NULL: all namespaces */
@@ -43,7 +43,7 @@ struct options {
 int options_parse(int argc,
                   char **argv,
                   const char *default_ns,
-                  struct options *ret,
+                  struct operator_options *ret,
                   struct err *err);
 void options_help(struct strbuf *out);
 void options_man(struct strbuf *out); /* the OPTIONS section, mdoc */

@@ -31,30 +31,30 @@ struct recent {
     uint32_t count;
 };
 
-struct record {
+struct event_recorder {
     struct kube *kube;
     struct recent recent[RECENT_SIZE];
     size_t next;
 };
 
-struct post {
-    struct record *record;
+struct event_post {
+    struct event_recorder *record;
     bool is_once;
     char ns[256], name[EVENT_NAME_SIZE];
     record_done_fn done;
     void *arg;
 };
 
-struct record *record_new(struct kube *kube)
+struct event_recorder *record_new(struct kube *kube)
 {
-    struct record *r = mem_zalloc(sizeof(*r));
+    struct event_recorder *r = mem_zalloc(sizeof(*r));
 
     if (r)
         r->kube = kube;
     return r;
 }
 
-void record_free(struct record *r)
+void record_free(struct event_recorder *r)
 {
     mem_free(r);
 }
@@ -77,7 +77,7 @@ static void make_name(const struct job_meta *job,
     (void)snprintf(ret, EVENT_NAME_SIZE, "%.63s.%s", job->name, hex);
 }
 
-static struct recent *recall(struct record *r, const char *name)
+static struct recent *recall(struct event_recorder *r, const char *name)
 {
     for (size_t i = 0; i < RECENT_SIZE; i++) {
         if (strcmp(r->recent[i].name, name) == 0)
@@ -86,7 +86,7 @@ static struct recent *recall(struct record *r, const char *name)
     return NULL;
 }
 
-static struct recent *remember(struct record *r, const char *name)
+static struct recent *remember(struct event_recorder *r, const char *name)
 {
     struct recent *x = &r->recent[r->next++ % RECENT_SIZE];
 
@@ -96,7 +96,7 @@ static struct recent *remember(struct record *r, const char *name)
 }
 
 /* It was not stored, or is not there any more: the next of that name is told anew. */
-static void forget(struct record *r, const char *name)
+static void forget(struct event_recorder *r, const char *name)
 {
     struct recent *x = recall(r, name);
 
@@ -139,7 +139,7 @@ static struct node *event_object(struct build *b,
     return b->status ? NULL : o;
 }
 
-static void finish(struct post *p)
+static void finish(struct event_post *p)
 {
     record_done_fn done = p->done;
     void *arg = p->arg;
@@ -150,7 +150,7 @@ static void finish(struct post *p)
 
 static void on_patched(void *arg, const struct kube_reply *r)
 {
-    struct post *p = arg;
+    struct event_post *p = arg;
 
     if (r->answer.cls == ANSWER_NOT_FOUND) /* Events are kept for an hour */
         forget(p->record, p->name);
@@ -160,7 +160,7 @@ static void on_patched(void *arg, const struct kube_reply *r)
     finish(p);
 }
 
-static void patch_count(struct post *p, uint32_t count)
+static void patch_count(struct event_post *p, uint32_t count)
 {
     char now[TIMESTAMP_SIZE], body[128];
     struct err err = ERR_INIT;
@@ -181,7 +181,7 @@ static void patch_count(struct post *p, uint32_t count)
 
 static void on_posted(void *arg, const struct kube_reply *r)
 {
-    struct post *p = arg;
+    struct event_post *p = arg;
     struct recent *x = recall(p->record, p->name);
 
     if (r->answer.cls == ANSWER_EXISTS && !p->is_once) {
@@ -196,11 +196,11 @@ static void on_posted(void *arg, const struct kube_reply *r)
     finish(p);
 }
 
-static int send_event(struct record *r,
+static int send_event(struct event_recorder *r,
                       const struct job_meta *job,
                       const char *component,
                       const struct event_note *note,
-                      struct post *p,
+                      struct event_post *p,
                       struct err *err)
 {
     struct kube_request rq = {.method = "POST",
@@ -228,14 +228,14 @@ static int send_event(struct record *r,
     return rc;
 }
 
-void record_event(struct record *r,
+void record_event(struct event_recorder *r,
                   const struct job_meta *job,
                   const char *component,
                   const struct event_note *note,
                   record_done_fn done,
                   void *arg)
 {
-    struct post *p = mem_zalloc(sizeof(*p));
+    struct event_post *p = mem_zalloc(sizeof(*p));
     uint64_t now_ns = clock_now_ns();
     struct err err = ERR_INIT;
     struct recent *x;
@@ -246,7 +246,8 @@ void record_event(struct record *r,
         done(arg);
         return;
     }
-    *p = (struct post){.record = r, .is_once = note->is_once, .done = done, .arg = arg};
+    *p = (struct event_post){
+        .record = r, .is_once = note->is_once, .done = done, .arg = arg};
     (void)snprintf(p->ns, sizeof(p->ns), "%s", job->ns);
     make_name(job, note, p->name);
     x = recall(r, p->name);

@@ -8,15 +8,15 @@
 #include "operator/core/front.h"
 #include "operator/kube/client.h"
 
-struct record;
+struct event_recorder;
 typedef void (*record_done_fn)(void *arg);
 
-struct record *record_new(struct kube *kube);
-void record_free(struct record *r); /* after kube_free */
+struct event_recorder *record_new(struct kube *kube);
+void record_free(struct event_recorder *r); /* after kube_free */
 /* component: the source of the event. Sends what is to be sent; done is called exactly
  * once, perhaps before this returns, whether or not the event was accepted (an event
  * that cannot be written is logged and stops nothing). */
-void record_event(struct record *r,
+void record_event(struct event_recorder *r,
                   const struct job_meta *job,
                   const char *component,
                   const struct event_note *note,

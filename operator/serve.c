@@ -23,7 +23,7 @@
 #define CLIENT_TIMEOUT_S  10
 #define MAX_METRICS_BYTES (4u << 20) /* a hundred bytes a job */
 
-struct serve {
+struct operator_server {
     const struct controller *op;
     uint64_t started_wall_us;
     struct MHD_Daemon *daemon[SERVE_MAX_FDS];
@@ -50,11 +50,11 @@ static void render_info(void *arg, const char *key)
     metrics_render_info(space, slash + 1, arg);
 }
 
-static void render_metrics(const struct serve *s, struct strbuf *out)
+static void render_metrics(const struct operator_server *s, struct strbuf *out)
 {
     const struct controller *op = s->op;
     uint64_t now_ns = clock_now_ns();
-    struct metrics m = op->metrics;
+    struct operator_metrics m = op->metrics;
     struct gauges g = {
         .pods = store_n_pods(op->store),
         .pod_bytes = store_pod_bytes(op->store),
@@ -96,7 +96,8 @@ static unsigned render_ready(const struct controller *op, struct strbuf *out)
     return MHD_HTTP_SERVICE_UNAVAILABLE;
 }
 
-static unsigned render(const struct serve *s, const char *path, struct strbuf *out)
+static unsigned
+render(const struct operator_server *s, const char *path, struct strbuf *out)
 {
     if (strcmp(path, "/metrics") == 0)
         render_metrics(s, out);
@@ -120,7 +121,7 @@ static enum MHD_Result on_request(void *arg,
                                   size_t *n_data,
                                   void **state)
 {
-    const struct serve *s = arg;
+    const struct operator_server *s = arg;
     struct MHD_Response *r;
     enum MHD_Result rc;
     struct strbuf out;
@@ -150,8 +151,10 @@ static enum MHD_Result on_request(void *arg,
 }
 
 /* at NULL: on all addresses. */
-static struct MHD_Daemon *
-start(struct serve *s, unsigned flags, uint16_t port, const struct sockaddr *at)
+static struct MHD_Daemon *start(struct operator_server *s,
+                                unsigned flags,
+                                uint16_t port,
+                                const struct sockaddr *at)
 {
     return MHD_start_daemon(flags | MHD_USE_EPOLL, port, NULL, NULL, on_request, s,
                             MHD_OPTION_CONNECTION_LIMIT, (unsigned)MAX_CLIENTS,
@@ -162,7 +165,7 @@ start(struct serve *s, unsigned flags, uint16_t port, const struct sockaddr *at)
 }
 
 static struct MHD_Daemon *
-start_at(struct serve *s, const char *address, uint16_t port, struct err *err)
+start_at(struct operator_server *s, const char *address, uint16_t port, struct err *err)
 {
     struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_port = htons(port)};
     struct sockaddr_in6 v6 = {.sin6_family = AF_INET6, .sin6_port = htons(port)};
@@ -175,7 +178,7 @@ start_at(struct serve *s, const char *address, uint16_t port, struct err *err)
     return NULL;
 }
 
-static struct MHD_Daemon *listen_on(struct serve *s,
+static struct MHD_Daemon *listen_on(struct operator_server *s,
                                     const char *address,
                                     const char *option,
                                     uint16_t port,
@@ -205,10 +208,10 @@ int serve_new(const struct controller *op,
               const char *address,
               uint32_t port,
               uint32_t second_port,
-              struct serve **ret,
+              struct operator_server **ret,
               struct err *err)
 {
-    struct serve *s = mem_zalloc(sizeof(*s));
+    struct operator_server *s = mem_zalloc(sizeof(*s));
 
     if (!s)
         return err_set(err, -ENOMEM, "out of memory");
@@ -233,7 +236,7 @@ int serve_new(const struct controller *op,
     return 0;
 }
 
-void serve_free(struct serve *s)
+void serve_free(struct operator_server *s)
 {
     if (!s)
         return;
@@ -242,7 +245,7 @@ void serve_free(struct serve *s)
     mem_free(s);
 }
 
-size_t serve_fds(const struct serve *s, struct pollfd *ret)
+size_t serve_fds(const struct operator_server *s, struct pollfd *ret)
 {
     for (size_t i = 0; i < s->n; i++) {
         const union MHD_DaemonInfo *d =
@@ -253,7 +256,7 @@ size_t serve_fds(const struct serve *s, struct pollfd *ret)
     return s->n;
 }
 
-uint64_t serve_next_ns(const struct serve *s, uint64_t now_ns)
+uint64_t serve_next_ns(const struct operator_server *s, uint64_t now_ns)
 {
     uint64_t next = UINT64_MAX;
     MHD_UNSIGNED_LONG_LONG ms;
@@ -266,7 +269,7 @@ uint64_t serve_next_ns(const struct serve *s, uint64_t now_ns)
     return next;
 }
 
-void serve_run(struct serve *s)
+void serve_run(struct operator_server *s)
 {
     for (size_t i = 0; i < s->n; i++)
         (void)MHD_run(s->daemon[i]);

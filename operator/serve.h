@@ -6,20 +6,20 @@
 
 #include "operator/controller.h"
 
-struct serve;
+struct operator_server;
 int serve_new(const struct controller *op,
               const char *address, /* of IPv4 or IPv6; "": all of this machine's */
               uint32_t port,
               uint32_t second_port, /* 0: none */
-              struct serve **ret,
+              struct operator_server **ret,
               struct err *err);
-void serve_free(struct serve *s);
+void serve_free(struct operator_server *s);
 #define SERVE_MAX_FDS 2
 struct pollfd;
 /* Those that make serve_run due when they are readable, at most SERVE_MAX_FDS; how
  * many. */
-size_t serve_fds(const struct serve *s, struct pollfd *ret);
-uint64_t serve_next_ns(const struct serve *s, uint64_t now_ns);
-void serve_run(struct serve *s);
+size_t serve_fds(const struct operator_server *s, struct pollfd *ret);
+uint64_t serve_next_ns(const struct operator_server *s, uint64_t now_ns);
+void serve_run(struct operator_server *s);
 
 #endif

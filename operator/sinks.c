@@ -150,7 +150,7 @@ static int batches_put(void *arg, enum kube_kind kind, struct node *object)
     struct controller *op = arg;
     char key[STORE_KEY_SIZE] = "";
     struct err err = ERR_INIT;
-    struct batch batch;
+    struct batch_job batch;
     int rc = batch_decode(object, &batch, &err);
 
     if (rc == 0)
@@ -297,7 +297,7 @@ static const struct watcher *needed(const struct controller *op, int i)
     return rows[i].lose ? NULL : op->watch[i];
 }
 
-int sinks_open(struct controller *op, const struct options *o)
+int sinks_open(struct controller *op, const struct operator_options *o)
 {
     for (int i = 0; i < WATCH_COUNT; i++) {
         const struct watch_row *r = &rows[i];

@@ -7,9 +7,9 @@
 #include "operator/controller.h"
 #include "operator/options.h"
 
-int sinks_open(struct controller *op, const struct options *o); /* -ENOMEM */
-void sinks_close(struct controller *op);                        /* after kube_free */
-void sinks_tick(struct controller *op, uint64_t now_ns);        /* starts what is due */
+int sinks_open(struct controller *op, const struct operator_options *o); /* -ENOMEM */
+void sinks_close(struct controller *op);                 /* after kube_free */
+void sinks_tick(struct controller *op, uint64_t now_ns); /* starts what is due */
 /* What is cached may be behind what others wrote: controller_may_act waits until all
  * has been listed anew. */
 void sinks_relist(struct controller *op);

@@ -42,8 +42,8 @@ struct sync {
     const struct node *object;
     struct job_meta meta;
     struct job_meta *job; /* of the front; NULL until the spec has been read */
-    struct plan plan;
-    struct outcome outcome;
+    struct job_plan plan;
+    struct sync_outcome outcome;
     struct decision decision;
     struct node *status; /* to be written */
     uint8_t status_hash[SHA256_BYTES];
@@ -136,7 +136,7 @@ static void store_answer(struct sync *s, const struct kube_reply *r)
     struct arena a;
 
     arena_init(&a, OBJECT_MAX_BYTES);
-    if (object_read(&a, (struct span){r->body, r->n}, &object, NULL) < 0) {
+    if (object_read(&a, (struct json_span){r->body, r->n}, &object, NULL) < 0) {
         arena_release(&a);
         return; /* the watch will tell */
     }
@@ -245,7 +245,7 @@ static int look(struct sync *s)
                          .now_wall_s = clock_wall_s(),
                          .arena = &s->arena};
     struct observed seen;
-    struct shape shape;
+    struct job_shape shape;
     int rc;
 
     s->front->shape(s->job, &shape);
@@ -300,7 +300,7 @@ static void put_off_progress(struct sync *s)
         s->decision.requeue_ms = wait_ms;
 }
 
-static void on_applied(void *arg, const struct outcome *outcome)
+static void on_applied(void *arg, const struct sync_outcome *outcome)
 {
     struct sync *s = arg;
     int rc;
@@ -354,16 +354,16 @@ static int check_spec(struct sync *s)
             *c = c[1] ? ';' : '\0';
     }
     s->is_refused = true;
-    s->outcome = (struct outcome){.trouble = TROUBLE_REJECTED,
-                                  .is_of_spec = true,
-                                  .reason = "InvalidSpec",
-                                  .message = text};
+    s->outcome = (struct sync_outcome){.trouble = TROUBLE_REJECTED,
+                                       .is_of_spec = true,
+                                       .reason = "InvalidSpec",
+                                       .message = text};
     return 0;
 }
 
 static void tell_overdue(const struct sync *s)
 {
-    const struct plan *p = &s->plan;
+    const struct job_plan *p = &s->plan;
     unsigned n = 0;
 
     for (size_t i = 0; i < p->n; i++)
@@ -377,7 +377,8 @@ static int decide(struct sync *s)
 {
     int rc;
 
-    s->outcome = (struct outcome){.trouble = TROUBLE_NONE, .reason = "", .message = ""};
+    s->outcome =
+        (struct sync_outcome){.trouble = TROUBLE_NONE, .reason = "", .message = ""};
     rc = check_spec(s);
     if (rc == 0)
         rc = look(s);

@@ -165,9 +165,10 @@ static void step(struct watcher *w, enum refl_event ev, const char *why)
         log_info("listing again", "kind=%s cause=\"%s\"", kube_kind_name(w->kind), why);
 }
 
-static void set_version(struct watcher *w, struct span object)
+static void set_version(struct watcher *w, struct json_span object)
 {
-    struct span v = json_find_text(json_find(object, "metadata"), "resourceVersion");
+    struct json_span v =
+        json_find_text(json_find(object, "metadata"), "resourceVersion");
 
     if (v.n > 0 && v.n < sizeof(w->resource_version)) {
         memcpy(w->resource_version, v.p, v.n);
@@ -178,11 +179,11 @@ static void set_version(struct watcher *w, struct span object)
 typedef int (*object_fn)(void *arg, enum kube_kind kind, struct node *object);
 
 /* -ENOMEM only; what cannot be read is logged. */
-static int give_object(struct watcher *w, struct span text, object_fn fn)
+static int give_object(struct watcher *w, struct json_span text, object_fn fn)
 {
-    struct span meta = json_find(text, "metadata");
-    struct span ns = json_find_text(meta, "namespace");
-    struct span name = json_find_text(meta, "name");
+    struct json_span meta = json_find(text, "metadata");
+    struct json_span ns = json_find_text(meta, "namespace");
+    struct json_span name = json_find_text(meta, "name");
     struct err err = ERR_INIT;
     struct strbuf pruned;
     struct node *object;
@@ -192,7 +193,7 @@ static int give_object(struct watcher *w, struct span text, object_fn fn)
     arena_init(&a, OBJECT_MAX_BYTES);
     strbuf_init(&pruned, text.n + 1);
     if (json_prune(text, w->sink.rules, &pruned) == 0)
-        text = (struct span){pruned.p, pruned.n};
+        text = (struct json_span){pruned.p, pruned.n};
     rc = object_read(&a, text, &object, &err);
     if (rc == 0)
         rc = fn(w->sink.arg, w->sink.kind, object);
@@ -208,7 +209,7 @@ static int give_object(struct watcher *w, struct span text, object_fn fn)
 /* --- list --------------------------------------------------------------------------
  */
 
-static int read_resume(struct watcher *w, struct span meta, struct err *err)
+static int read_resume(struct watcher *w, struct json_span meta, struct err *err)
 {
     struct node *tree;
     const char *resume;
@@ -230,13 +231,14 @@ static int read_resume(struct watcher *w, struct span meta, struct err *err)
 
 static int read_page(struct watcher *w, const struct kube_reply *r, struct err *err)
 {
-    struct span list = {r->body, r->n}, key, item;
-    struct span found = json_find(list, "items");
+    struct json_span list = {r->body, r->n}, key, item;
+    struct json_span found = json_find(list, "items");
     struct json_walk items;
     int more;
 
     if (w->sink.is_metadata && found.n == 4 && memcmp(found.p, "null", 4) == 0)
-        found = (struct span){"[]", 2}; /* of metadata an empty list comes as null */
+        found =
+            (struct json_span){"[]", 2}; /* of metadata an empty list comes as null */
     if (json_walk(&items, found) < 0 || items.close != ']')
         return err_set(err, -EINVAL, "the list has no items");
     if (!w->resume)
@@ -286,7 +288,7 @@ static void kind_unknown(struct watcher *w, bool is_forbidden)
 
 /* The same page is asked for again, and not all pages of a long list. Its place is kept
  * by the server for some minutes; after that it says 410. */
-static bool will_pass(const struct answer *a)
+static bool will_pass(const struct kube_answer *a)
 {
     return a->cls == ANSWER_THROTTLED || a->cls == ANSWER_UNAVAILABLE;
 }
@@ -357,7 +359,7 @@ static int start_list(struct watcher *w, struct err *err)
 /* --- watch -------------------------------------------------------------------------
  */
 
-static int on_error(struct watcher *w, struct span object)
+static int on_error(struct watcher *w, struct json_span object)
 {
     struct node *status = NULL;
     const char *message = NULL;
@@ -373,14 +375,14 @@ static int on_error(struct watcher *w, struct span object)
     return -ECANCELED;
 }
 
-static char *text_at(struct span object, const char *key)
+static char *text_at(struct json_span object, const char *key)
 {
-    struct span s = json_find_text(json_find(object, "metadata"), key);
+    struct json_span s = json_find_text(json_find(object, "metadata"), key);
 
     return mem_strndup(s.p, s.n);
 }
 
-static int drop_object(struct watcher *w, struct span object)
+static int drop_object(struct watcher *w, struct json_span object)
 {
     AUTOFREE char *ns = text_at(object, "namespace");
     AUTOFREE char *name = text_at(object, "name");
@@ -392,10 +394,10 @@ static int drop_object(struct watcher *w, struct span object)
     return w->sink.drop(w->sink.arg, w->sink.kind, ns, name);
 }
 
-static int on_event(struct watcher *w, struct span event)
+static int on_event(struct watcher *w, struct json_span event)
 {
-    struct span type = json_find_text(event, "type");
-    struct span object = json_find(event, "object");
+    struct json_span type = json_find_text(event, "type");
+    struct json_span object = json_find(event, "object");
     int rc = 0;
 
     if (type.n == 0 || object.n == 0)
@@ -417,7 +419,7 @@ static int on_line(void *arg, const char *line, size_t n)
     struct watcher *w = arg;
     int rc;
 
-    rc = on_event(w, (struct span){line, n});
+    rc = on_event(w, (struct json_span){line, n});
     if (rc == -EBADMSG) {
         (void)snprintf(w->trouble, sizeof(w->trouble),
                        "the watch sent a line that is no event");

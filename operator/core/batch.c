@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* batch/v1 Job object -> struct batch. Texts are bounded by POD_TEXT_MAX. */
+/* batch/v1 Job object -> struct batch_job. Texts are bounded by POD_TEXT_MAX. */
 #include "operator/core/batch.h"
 
 #include <errno.h>
@@ -21,15 +21,15 @@ const struct prune_rule batch_rules[] = {{.key = "metadata", .inner = prune_meta
                                          {.key = NULL}};
 
 static const size_t text_offsets[] = {
-    offsetof(struct batch, ns),
-    offsetof(struct batch, name),
-    offsetof(struct batch, uid),
-    offsetof(struct batch, owner_uid),
-    offsetof(struct batch, job_name),
-    offsetof(struct batch, reason),
-    offsetof(struct batch, message),
-    offsetof(struct batch, completion_time),
-    offsetof(struct batch, resource_version),
+    offsetof(struct batch_job, ns),
+    offsetof(struct batch_job, name),
+    offsetof(struct batch_job, uid),
+    offsetof(struct batch_job, owner_uid),
+    offsetof(struct batch_job, job_name),
+    offsetof(struct batch_job, reason),
+    offsetof(struct batch_job, message),
+    offsetof(struct batch_job, completion_time),
+    offsetof(struct batch_job, resource_version),
 };
 
 static const struct texts texts = {text_offsets, ARRAY_LEN(text_offsets)};
@@ -48,13 +48,13 @@ static uint32_t count(const struct node *object, const char *path)
     return n > 0 && n <= INT32_MAX ? (uint32_t)n : 0;
 }
 
-int batch_decode(const struct node *object, struct batch *ret, struct err *err)
+int batch_decode(const struct node *object, struct batch_job *ret, struct err *err)
 {
     const struct node *status = node_get(object, "status");
     const struct node *failed = condition_find(status, "Failed");
     const struct node *label =
         node_get(node_at(object, "metadata.labels"), LABEL_JOB_NAME);
-    struct batch b = {
+    struct batch_job b = {
         .ns = text(object, "metadata.namespace"),
         .name = text(object, "metadata.name"),
         .uid = text(object, "metadata.uid"),
@@ -84,9 +84,9 @@ int batch_decode(const struct node *object, struct batch *ret, struct err *err)
     return 0;
 }
 
-int batch_copy(const struct batch *from, struct batch *ret)
+int batch_copy(const struct batch_job *from, struct batch_job *ret)
 {
-    struct batch b = *from;
+    struct batch_job b = *from;
     int rc = texts_copy(&texts, from, &b, POD_TEXT_MAX);
 
     if (rc == 0)
@@ -94,12 +94,12 @@ int batch_copy(const struct batch *from, struct batch *ret)
     return rc;
 }
 
-void batch_release(struct batch *b)
+void batch_release(struct batch_job *b)
 {
     texts_release(&texts, b);
 }
 
-bool batch_equal(const struct batch *a, const struct batch *b)
+bool batch_equal(const struct batch_job *a, const struct batch_job *b)
 {
     return texts_equal(&texts, a, b, POD_TEXT_MAX) && a->is_complete == b->is_complete
            && a->is_failed == b->is_failed && a->is_suspended == b->is_suspended

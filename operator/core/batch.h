@@ -10,7 +10,7 @@
 #include "operator/doc/prune.h"
 #include "runtime/base/err.h"
 
-struct batch { /* no string is NULL */
+struct batch_job { /* no string is NULL */
     char *ns, *name, *uid, *owner_uid, *job_name;
     char *resource_version;
     char *reason, *message; /* of condition Failed, "" if it has not failed */
@@ -25,10 +25,10 @@ extern const struct prune_rule batch_rules[];
 
 /* Fills *ret with pointers into the document: valid as long as it is. -EINVAL without a
  * name. */
-int batch_decode(const struct node *object, struct batch *ret, struct err *err);
-int batch_copy(const struct batch *from,
-               struct batch *ret);   /* owned strings; -ENOMEM */
-void batch_release(struct batch *b); /* of a copy; accepts a zeroed struct */
-bool batch_equal(const struct batch *a, const struct batch *b);
+int batch_decode(const struct node *object, struct batch_job *ret, struct err *err);
+int batch_copy(const struct batch_job *from,
+               struct batch_job *ret);   /* owned strings; -ENOMEM */
+void batch_release(struct batch_job *b); /* of a copy; accepts a zeroed struct */
+bool batch_equal(const struct batch_job *a, const struct batch_job *b);
 
 #endif

@@ -15,7 +15,7 @@ struct entry {
     char *key;
     bool is_marked;
     struct pod *pod; /* one of the two */
-    struct batch *batch;
+    struct batch_job *batch;
 };
 
 void pod_free(struct pod *p)
@@ -26,7 +26,7 @@ void pod_free(struct pod *p)
     mem_free(p);
 }
 
-void batch_free(struct batch *b)
+void batch_free(struct batch_job *b)
 {
     if (!b)
         return;
@@ -112,11 +112,11 @@ int children_put_pod(struct children *c, const struct pod *pod)
     return 1;
 }
 
-int children_put_batch(struct children *c, const struct batch *batch)
+int children_put_batch(struct children *c, const struct batch_job *batch)
 {
     char key[KEY_SIZE];
     struct entry *e;
-    struct batch *copy;
+    struct batch_job *copy;
 
     if (make_key(batch->ns, batch->name, key) < 0)
         return -EINVAL;
@@ -152,9 +152,9 @@ static struct pod *take_pod(struct children *c, struct entry *e)
     return p;
 }
 
-static struct batch *take_batch(struct children *c, struct entry *e)
+static struct batch_job *take_batch(struct children *c, struct entry *e)
 {
-    struct batch *b = e->batch;
+    struct batch_job *b = e->batch;
 
     e->batch = NULL;
     keyed_remove(&c->batches, e);
@@ -176,7 +176,8 @@ struct pod *children_drop_pod(struct children *c, const char *ns, const char *na
     return e ? take_pod(c, e) : NULL;
 }
 
-struct batch *children_drop_batch(struct children *c, const char *ns, const char *name)
+struct batch_job *
+children_drop_batch(struct children *c, const char *ns, const char *name)
 {
     struct entry *e = find(&c->batches, ns, name);
 
@@ -211,7 +212,7 @@ const struct pod *children_unmarked_pod(const struct children *c,
     return NULL;
 }
 
-struct batch *children_sweep_batches(struct children *c)
+struct batch_job *children_sweep_batches(struct children *c)
 {
     for (size_t i = 0; i < c->batches.n; i++) {
         struct entry *e = c->batches.v[i];
@@ -230,7 +231,7 @@ children_pod(const struct children *c, const char *ns, const char *name)
     return e ? e->pod : NULL;
 }
 
-const struct batch *
+const struct batch_job *
 children_batch(const struct children *c, const char *ns, const char *name)
 {
     const struct entry *e = find(&c->batches, ns, name);

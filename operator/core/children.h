@@ -16,11 +16,12 @@ void children_release(struct children *c);
 
 /* 1 when something changed, 0 when it was known so, -ENOMEM, -EINVAL: no key. */
 int children_put_pod(struct children *c, const struct pod *pod);
-int children_put_batch(struct children *c, const struct batch *batch);
+int children_put_batch(struct children *c, const struct batch_job *batch);
 
 /* Takes it out; the caller owns what it gets. NULL if it is not there. */
 struct pod *children_drop_pod(struct children *c, const char *ns, const char *name);
-struct batch *children_drop_batch(struct children *c, const char *ns, const char *name);
+struct batch_job *
+children_drop_batch(struct children *c, const char *ns, const char *name);
 
 /* A relist: begin, put all, then drop what is unmarked, or sweep, until there is NULL:
  * each is one that was not put. Pods of one kind of job only. */
@@ -28,12 +29,12 @@ void children_begin_pods(struct children *c, enum kube_kind job_kind);
 void children_begin_batches(struct children *c);
 const struct pod *children_unmarked_pod(const struct children *c,
                                         enum kube_kind job_kind);
-struct batch *children_sweep_batches(struct children *c);
+struct batch_job *children_sweep_batches(struct children *c);
 
 /* NULL if it is not there. Valid until the next put or drop. */
 const struct pod *
 children_pod(const struct children *c, const char *ns, const char *name);
-const struct batch *
+const struct batch_job *
 children_batch(const struct children *c, const char *ns, const char *name);
 /* Pods whose names begin with "JOB-", one after the other; *place starts at 0. NULL
  * after the last. */
@@ -42,7 +43,7 @@ const struct pod *children_next_pod(const struct children *c,
                                     const char *job_name,
                                     size_t *place);
 size_t children_pod_bytes(const struct children *c); /* that all pods take */
-void pod_free(struct pod *p);     /* of what was handed out; accepts NULL */
-void batch_free(struct batch *b); /* the same */
+void pod_free(struct pod *p);         /* of what was handed out; accepts NULL */
+void batch_free(struct batch_job *b); /* the same */
 
 #endif

@@ -23,7 +23,8 @@ struct object_config {
 struct question {
     const struct job_meta *job; /* as front->open made it */
     const struct observed *seen;
-    const struct outcome *outcome; /* of the plan that was carried out; before: none */
+    const struct sync_outcome
+        *outcome; /* of the plan that was carried out; before: none */
     const struct object_config *cfg;
     const struct priorities *priorities; /* empty without gang */
     uint64_t now_wall_s;
@@ -39,7 +40,7 @@ struct event_note {
 #define DECISION_MAX_NOTES 8
 
 struct decision {
-    struct plan plan;
+    struct job_plan plan;
     uint64_t requeue_ms; /* look again after this time even if nothing happens; 0: need
                             not */
     struct node *status; /* the whole new status; NULL: leave it */
@@ -73,7 +74,7 @@ struct front {
     /* Ours to act on at all (runPolicy.managedBy)? A job of somebody else is not even
      * validated. */
     bool (*is_ours)(const struct job_meta *job);
-    void (*shape)(const struct job_meta *job, struct shape *ret);
+    void (*shape)(const struct job_meta *job, struct job_shape *ret);
     /* Asked twice in a sync: before anything is done (its plan counts) and after (its
      * status, notes and requeue_ms count). -ENOMEM. */
     int (*decide)(const struct question *q, struct decision *ret);

@@ -41,7 +41,7 @@
 #define TELL_S   30  /* from a container's end until the pod's status has it */
 #define OWN_CODE 125 /* of an agent that failed itself */
 
-struct search {
+struct cause_search {
     const struct cause_query *q;
     struct arena *arena;
     const struct worker *here; /* that is looked at */
@@ -54,19 +54,19 @@ struct search {
     bool is_out_of_memory;
 };
 
-static const char *keep(struct search *s, const char *copy)
+static const char *keep(struct cause_search *s, const char *copy)
 {
     if (!copy)
         s->is_out_of_memory = true;
     return copy ? copy : "";
 }
 
-static bool is_over(const struct search *s)
+static bool is_over(const struct cause_search *s)
 {
     return s->q->was->state != STATE_PENDING && s->q->was->state != STATE_RUNNING;
 }
 
-static void offer(struct search *s, const struct cause *c)
+static void offer(struct cause_search *s, const struct cause *c)
 {
     s->is_decisive |= !s->is_worker_under_launcher || c->is_outside;
     s->has_rank |= c->rank >= 0;
@@ -85,7 +85,7 @@ static void offer(struct search *s, const struct cause *c)
 /* --- where a report says that it happened -------------------------------------------
  */
 
-struct place {
+struct cause_place {
     const struct worker *w; /* NULL if unknown */
     const struct pod *pod;  /* nothing in it if unknown */
     const char *name, *node;
@@ -107,9 +107,9 @@ static const struct pod *nobody(void)
     return &pod;
 }
 
-static struct place at_pod(const struct worker *w, const struct pod *p)
+static struct cause_place at_pod(const struct worker *w, const struct pod *p)
 {
-    return (struct place){.w = w, .pod = p, .name = p->name, .node = p->node};
+    return (struct cause_place){.w = w, .pod = p, .name = p->name, .node = p->node};
 }
 
 /* Alike, or one is the other with its domain. */
@@ -123,8 +123,10 @@ static bool is_alike(const char *a, const char *b)
 
 /* A pod's name, or its node's, which is what a pod on the host's network is called.
  * How many there are; *ret is the first. */
-static unsigned
-find_pod(const struct search *s, const char *host, bool by_node, struct place *ret)
+static unsigned find_pod(const struct cause_search *s,
+                         const char *host,
+                         bool by_node,
+                         struct cause_place *ret)
 {
     unsigned n = 0;
 
@@ -156,7 +158,7 @@ static long number_behind(const char *text, const char *word)
 }
 
 /* The agents number their ranks by worker; a launcher may place them otherwise. */
-static long worker_index(const struct search *s, const struct failure *f)
+static long worker_index(const struct cause_search *s, const struct failure *f)
 {
     const struct hvd_job *job = s->q->job;
     long i;
@@ -170,10 +172,10 @@ static long worker_index(const struct search *s, const struct failure *f)
     return i >= 0 ? i : number_behind(f->why, "worker ");
 }
 
-static struct place at_worker(struct search *s, uint32_t i)
+static struct cause_place at_worker(struct cause_search *s, uint32_t i)
 {
     const struct worker *w = &s->q->seen->crew[ROLE_WORKER].w[i];
-    struct place x = at_pod(w, w->pod ? w->pod : nobody());
+    struct cause_place x = at_pod(w, w->pod ? w->pod : nobody());
     char name[OBJECT_NAME_SIZE];
 
     if (!w->pod) {
@@ -186,10 +188,10 @@ static struct place at_worker(struct search *s, uint32_t i)
 /* p tells, of itself or of another: what no name and no number shows is its own, unless
  * several pods are on the node that the report names. All pods are searched last: when
  * a large job ends, each of them tells. */
-static struct place
-find_place(struct search *s, const struct pod *p, const struct failure *f)
+static struct cause_place
+find_place(struct cause_search *s, const struct pod *p, const struct failure *f)
 {
-    struct place x, numbered = {0};
+    struct cause_place x, numbered = {0};
     long i = worker_index(s, f);
     unsigned n;
 
@@ -205,7 +207,7 @@ find_place(struct search *s, const struct pod *p, const struct failure *f)
         return numbered;
     n = find_pod(s, f->host, true, &x);
     if (n > 1)
-        return (struct place){.pod = nobody(), .name = "", .node = x.node};
+        return (struct cause_place){.pod = nobody(), .name = "", .node = x.node};
     return n == 1 ? x : at_pod(s->here, p);
 }
 
@@ -233,7 +235,7 @@ static uint32_t end_within_s(const struct hvd_job *job)
     return grace_s > 0 && grace_s < DAY_S ? (uint32_t)grace_s + TELL_S : TELL_S;
 }
 
-static const char *on_node(struct search *s, const char *node)
+static const char *on_node(struct cause_search *s, const char *node)
 {
     return *node ? keep(s, arena_printf(s->arena, " (node %s)", node)) : "";
 }
@@ -265,9 +267,10 @@ static uint64_t report_time(const struct pod *p, const struct failure *f)
 }
 
 /* The agent's report; p is the pod that tells. */
-static void offer_report(struct search *s, const struct pod *p, const struct failure *f)
+static void
+offer_report(struct cause_search *s, const struct pod *p, const struct failure *f)
 {
-    const struct place at = find_place(s, p, f);
+    const struct cause_place at = find_place(s, p, f);
     const struct pod *where = at.pod;
     struct failure told = *f;
     char sentence[480];
@@ -321,7 +324,7 @@ static int exit_signal(const struct pod *p)
 
 /* A container's exit without a report: the agent itself was killed, or never started.
  */
-static void offer_exit(struct search *s, const struct pod *p)
+static void offer_exit(struct cause_search *s, const struct pod *p)
 {
     struct cause c = {.rank = -1, .pod = p->name, .node = p->node, .has_exit = true};
     bool is_oom = strcmp(p->exit_reason, "OOMKilled") == 0;
@@ -352,14 +355,14 @@ static void offer_exit(struct search *s, const struct pod *p)
 
 /* What Kubernetes does to a pod, and the pod did not bring about by what it used or by
  * its own deadline. */
-static bool is_done_to(const struct search *s, const struct pod *p)
+static bool is_done_to(const struct cause_search *s, const struct pod *p)
 {
     return p->is_disrupted || reason_is_outside(p->reason)
            || (!s->q->has_run && !p->has_exit && !reason_is_own(p->reason));
 }
 
 /* The pod as a whole was ended: evicted, node lost, rejected by the kubelet. */
-static void offer_ended(struct search *s, const struct pod *p)
+static void offer_ended(struct cause_search *s, const struct pod *p)
 {
     struct cause c = {.rank = -1, .pod = p->name, .node = p->node, .output = ""};
 
@@ -373,8 +376,10 @@ static void offer_ended(struct search *s, const struct pod *p)
     offer(s, &c);
 }
 
-static void
-offer_deleted(struct search *s, enum role role, uint32_t index, const struct pod *p)
+static void offer_deleted(struct cause_search *s,
+                          enum role role,
+                          uint32_t index,
+                          const struct pod *p)
 {
     struct cause c = {
         .rank = -1, .node = p ? p->node : "", .output = "", .is_outside = true};
@@ -414,7 +419,7 @@ static bool is_cut_down(const struct pod *p)
            || (sig == SIGKILL && strcmp(p->exit_reason, "OOMKilled") != 0);
 }
 
-static void look_at_failed(struct search *s, const struct pod *p)
+static void look_at_failed(struct cause_search *s, const struct pod *p)
 {
     struct failure f;
 
@@ -431,14 +436,14 @@ static void look_at_failed(struct search *s, const struct pod *p)
 }
 
 static void
-look_at_lost(struct search *s, enum role role, uint32_t i, const struct pod *p)
+look_at_lost(struct cause_search *s, enum role role, uint32_t i, const struct pod *p)
 {
     if (s->q->has_run && !is_over(s))
         offer_deleted(s, role, i, p);
 }
 
 static void
-look_at_pod(struct search *s, enum role role, uint32_t i, const struct pod *p)
+look_at_pod(struct cause_search *s, enum role role, uint32_t i, const struct pod *p)
 {
     bool is_going = p->is_deleting && !is_over(s); /* deleted by somebody else */
 
@@ -450,7 +455,7 @@ look_at_pod(struct search *s, enum role role, uint32_t i, const struct pod *p)
         look_at_lost(s, role, i, p);
 }
 
-static void look_at_place(struct search *s, enum role role, uint32_t i)
+static void look_at_place(struct cause_search *s, enum role role, uint32_t i)
 {
     const struct crew *crew = &s->q->seen->crew[role];
     const struct pod *p;
@@ -487,7 +492,7 @@ bool cause_is_after_start(const struct pod *p)
 
 int cause_find(const struct cause_query *q, struct arena *a, struct cause *ret)
 {
-    struct search s = {.q = q, .arena = a};
+    struct cause_search s = {.q = q, .arena = a};
 
     for (int r = 0; r < ROLE_COUNT; r++) {
         s.is_worker_under_launcher =

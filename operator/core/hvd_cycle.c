@@ -36,7 +36,7 @@
 
 #include "runtime/base/mem.h"
 
-static const struct edge {
+static const struct hvd_cycle_edge {
     enum job_state from;
     enum hvd_cue cue;
     enum job_state to;
@@ -77,7 +77,7 @@ const char *hvd_cue_name(enum hvd_cue c)
     return names[c];
 }
 
-static const struct edge *find(enum job_state from, enum hvd_cue cue)
+static const struct hvd_cycle_edge *find(enum job_state from, enum hvd_cue cue)
 {
     for (size_t i = 0; i < ARRAY_LEN(edges); i++) {
         if (edges[i].from == from && edges[i].cue == cue)
@@ -93,7 +93,7 @@ bool hvd_has_edge(enum job_state from, enum hvd_cue cue)
 
 enum job_state hvd_next(enum job_state from, enum hvd_cue cue)
 {
-    const struct edge *e = find(from, cue);
+    const struct hvd_cycle_edge *e = find(from, cue);
 
     return e ? e->to : from;
 }

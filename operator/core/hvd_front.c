@@ -34,9 +34,9 @@ static bool hvd_is_ours(const struct job_meta *meta)
     return hvd_job_is_ours(job_of(meta));
 }
 
-static void hvd_shape(const struct job_meta *meta, struct shape *ret)
+static void hvd_shape(const struct job_meta *meta, struct job_shape *ret)
 {
-    *ret = (struct shape){0};
+    *ret = (struct job_shape){0};
     for (int r = 0; r < ROLE_COUNT; r++)
         ret->n[r] = job_of(meta)->role[r].n;
 }
@@ -49,7 +49,7 @@ static int hvd_decide(const struct question *q, struct decision *ret)
                                      .cfg = q->cfg,
                                      .now_wall_s = q->now_wall_s};
     struct build b = {.arena = q->arena};
-    struct verdict *v = arena_alloc(q->arena, sizeof(*v));
+    struct hvd_verdict *v = arena_alloc(q->arena, sizeof(*v));
     struct decision d = {0};
     int rc = v ? verdict_make(&vq, q->arena, v) : -ENOMEM;
 

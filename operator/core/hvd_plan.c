@@ -48,9 +48,9 @@ struct planning {
     const struct hvd_job *job;
     const struct object_config *cfg;
     const struct observed *seen;
-    const struct verdict *v;
+    const struct hvd_verdict *v;
     struct arena *arena;
-    struct plan *plan;
+    struct job_plan *plan;
     bool is_out_of_memory;
 };
 
@@ -130,7 +130,7 @@ static void stop_pod(struct planning *g, enum role role, uint32_t i, const char 
 }
 
 /* Agents whose job has failed end by themselves, and their pods tell how. */
-static uint64_t stop_s(const struct verdict *v)
+static uint64_t stop_s(const struct hvd_verdict *v)
 {
     bool is_expired = strcmp(v->reason, "DeadlineExceeded") == 0;
 
@@ -183,7 +183,7 @@ static bool is_at_work(const struct pod *p)
     return p->phase == POD_RUNNING && !pod_has_succeeded(p) && !pod_has_failed(p);
 }
 
-static uint64_t leave_s(const struct verdict *v)
+static uint64_t leave_s(const struct hvd_verdict *v)
 {
     return v->was.resize_s ? v->was.resize_s + LEAVE_S : 0;
 }
@@ -384,7 +384,7 @@ static void plan_create(struct planning *g)
     }
 }
 
-bool hvd_plan_is_ttl_over(const struct verdict_query *q, const struct verdict *v)
+bool hvd_plan_is_ttl_over(const struct verdict_query *q, const struct hvd_verdict *v)
 {
     int64_t ttl_s = q->job->run.ttl_s;
 
@@ -419,11 +419,11 @@ static void plan_by_state(struct planning *g, bool is_ttl_over)
 }
 
 int hvd_plan_make(const struct verdict_query *q,
-                  const struct verdict *v,
+                  const struct hvd_verdict *v,
                   struct arena *a,
-                  struct plan *ret)
+                  struct job_plan *ret)
 {
-    struct plan p;
+    struct job_plan p;
     struct planning g = {.q = q,
                          .job = q->job,
                          .cfg = q->cfg,
@@ -470,7 +470,7 @@ static void by(uint64_t *ms, uint64_t now_s, uint64_t at_s)
 
 /* A PodGroup of a job without pods: found by a look, or one that got no answer. What
  * has finished is not asked for again and again. */
-static uint64_t drop_gang_ms(const struct verdict_query *q, const struct verdict *v)
+static uint64_t drop_gang_ms(const struct verdict_query *q, const struct hvd_verdict *v)
 {
     if (!v->was_finished && v->was.state != STATE_SUSPENDED)
         return 0;
@@ -486,7 +486,7 @@ static uint64_t drop_gang_ms(const struct verdict_query *q, const struct verdict
     return 0;
 }
 
-uint64_t hvd_plan_requeue_ms(const struct verdict_query *q, const struct verdict *v)
+uint64_t hvd_plan_requeue_ms(const struct verdict_query *q, const struct hvd_verdict *v)
 {
     const struct hvd_run *run = &q->job->run;
     uint64_t now_s = q->now_wall_s, ms = drop_gang_ms(q, v);

@@ -7,15 +7,16 @@
 #include "operator/core/plan.h"
 
 /* When to look again though nothing happens; 0: need not. */
-uint64_t hvd_plan_requeue_ms(const struct verdict_query *q, const struct verdict *v);
+uint64_t hvd_plan_requeue_ms(const struct verdict_query *q,
+                             const struct hvd_verdict *v);
 
 /* The job's time after its end is over. */
-bool hvd_plan_is_ttl_over(const struct verdict_query *q, const struct verdict *v);
+bool hvd_plan_is_ttl_over(const struct verdict_query *q, const struct hvd_verdict *v);
 
 /* -ENOMEM when the arena is out. */
 int hvd_plan_make(const struct verdict_query *q,
-                  const struct verdict *v,
+                  const struct hvd_verdict *v,
                   struct arena *a,
-                  struct plan *ret);
+                  struct job_plan *ret);
 
 #endif

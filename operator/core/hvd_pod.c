@@ -28,7 +28,7 @@
 #define WORLD_KEY               "world"
 #define TF_CONFIG_MAX           (2u << 20)
 
-struct making { /* one pod */
+struct pod_build { /* one pod */
     struct build *b;
     const struct hvd_job *job;
     const struct object_config *cfg;
@@ -57,7 +57,7 @@ static void set_number(struct build *b, struct node *o, const char *key, uint32_
     node_set_str(b, o, key, text);
 }
 
-static void set_gang(struct making *m, struct node *meta, struct node *labels)
+static void set_gang(struct pod_build *m, struct node *meta, struct node *labels)
 {
     char name[OBJECT_NAME_SIZE];
 
@@ -75,7 +75,7 @@ static void set_gang(struct making *m, struct node *meta, struct node *labels)
     }
 }
 
-static struct node *metadata(struct making *m)
+static struct node *metadata(struct pod_build *m)
 {
     static const char *const copied[] = {"annotations", "labels"};
     const struct node *tm = node_get(m->job->role[m->role].pod_template, "metadata");
@@ -104,7 +104,7 @@ static struct node *metadata(struct making *m)
  */
 
 static void
-add_volume(struct making *m, const char *name, const char *kind, struct node *source)
+add_volume(struct pod_build *m, const char *name, const char *kind, struct node *source)
 {
     struct node *v = node_object(m->b);
 
@@ -113,7 +113,7 @@ add_volume(struct making *m, const char *name, const char *kind, struct node *so
     node_add(m->b, node_child(m->b, m->spec, "volumes", NODE_ARRAY), v);
 }
 
-static void add_world(struct making *m)
+static void add_world(struct pod_build *m)
 {
     struct node *source = node_object(m->b), *items = node_array(m->b);
     struct node *item = node_object(m->b), *ref = node_object(m->b);
@@ -128,7 +128,7 @@ static void add_world(struct making *m)
     inject_mount(m->b, m->first, VOLUME_WORLD, MOUNT_WORLD, true);
 }
 
-static void add_shm(struct making *m)
+static void add_shm(struct pod_build *m)
 {
     struct node *source = node_object(m->b);
 
@@ -139,7 +139,7 @@ static void add_shm(struct making *m)
 }
 
 /* A resource of a node that is not its own must be in limits; requests are equal. */
-static void add_rdma(struct making *m)
+static void add_rdma(struct pod_build *m)
 {
     static const char *const sides[] = {"requests", "limits"};
     struct node *resources = node_child(m->b, m->first, "resources", NODE_OBJECT);
@@ -157,7 +157,7 @@ static void add_rdma(struct making *m)
         node_add_str(m->b, add, "IPC_LOCK");
 }
 
-static void add_knobs(struct making *m)
+static void add_knobs(struct pod_build *m)
 {
     for (int k = KNOB_COUNT - 1; k >= 0; k--)
         inject_variable(m->b, m->first, hvd_knob_variable((enum hvd_knob)k),
@@ -166,7 +166,7 @@ static void add_knobs(struct making *m)
 
 /* By the declaration the scheduler keeps pods apart that would listen on one port of
  * one node, and a monitor finds the port by its name. */
-static void declare_port(struct making *m, const char *name, uint32_t port)
+static void declare_port(struct pod_build *m, const char *name, uint32_t port)
 {
     struct node *ports = node_child(m->b, m->first, "ports", NODE_ARRAY);
     struct node *o = node_object(m->b);
@@ -198,7 +198,7 @@ static uint32_t own_port(const struct node *container, const char *name, uint32_
     return dflt;
 }
 
-static void declare_ports(struct making *m)
+static void declare_ports(struct pod_build *m)
 {
     bool on_host = node_bool(m->spec, "hostNetwork", false);
     enum pod_part part = pod_part(m->job, m->role);
@@ -220,14 +220,14 @@ static void declare_ports(struct making *m)
 /* --- parts of a job ----------------------------------------------------------------
  */
 
-static const char *termination_log(const struct making *m)
+static const char *termination_log(const struct pod_build *m)
 {
     const char *path = node_str(m->first, "terminationMessagePath");
 
     return path ? path : DEFAULT_TERMINATION_LOG;
 }
 
-static void fill_agent_env(struct agent_env *a, const struct making *m)
+static void fill_agent_env(struct agent_env *a, const struct pod_build *m)
 {
     const struct hvd_job *job = m->job;
     const char *timeout = job->knob[KNOB_START_TIMEOUT];
@@ -255,7 +255,7 @@ static void fill_agent_env(struct agent_env *a, const struct making *m)
     (void)snprintf(a->world_file, sizeof(a->world_file), "%s", AGENT_WORLD_PATH);
 }
 
-static void add_runtime(struct making *m)
+static void add_runtime(struct pod_build *m)
 {
     char secret[OBJECT_NAME_SIZE];
 
@@ -264,7 +264,7 @@ static void add_runtime(struct making *m)
     inject_volumes(m->b, m->spec, secret);
 }
 
-static void make_ranks(struct making *m, struct err *err)
+static void make_ranks(struct pod_build *m, struct err *err)
 {
     static const char *const words[] = {"run"};
     struct agent_env a;
@@ -279,7 +279,7 @@ static void make_ranks(struct making *m, struct err *err)
     add_world(m);
 }
 
-static void make_serve(struct making *m)
+static void make_serve(struct pod_build *m)
 {
     struct node *command = node_array(m->b);
 
@@ -294,7 +294,7 @@ static void make_serve(struct making *m)
 
 /* How mpirun and horovodrun find the workers and what they start them by. Variables of
  * an implementation that is not there do nothing. */
-static void add_launch_env(struct making *m)
+static void add_launch_env(struct pod_build *m)
 {
     static const struct {
         const char *name, *value;
@@ -321,14 +321,14 @@ static void add_launch_env(struct making *m)
 
 /* Once the command runs only horovodrun writes the termination message: of others the
  * log's end will do. */
-static void keep_last_words(struct making *m)
+static void keep_last_words(struct pod_build *m)
 {
     if (!node_get(m->first, "terminationMessagePolicy"))
         node_set_str(m->b, m->first, "terminationMessagePolicy",
                      "FallbackToLogsOnError");
 }
 
-static void make_launch(struct making *m)
+static void make_launch(struct pod_build *m)
 {
     static const char hostfile[] = MOUNT_HOSTS "/" HOSTFILE_KEY;
     const char *const words[] = {"await", "--hostfile", hostfile, "--termination-log",
@@ -348,7 +348,7 @@ static void make_launch(struct making *m)
     keep_last_words(m);
 }
 
-static void make_tensorflow(struct making *m)
+static void make_tensorflow(struct pod_build *m)
 {
     struct strbuf text;
 
@@ -362,7 +362,7 @@ static void make_tensorflow(struct making *m)
     keep_last_words(m);
 }
 
-static void make_spec(struct making *m, const char *name, struct err *err)
+static void make_spec(struct pod_build *m, const char *name, struct err *err)
 {
     struct node *spec = m->spec;
 
@@ -401,7 +401,7 @@ struct node *object_pod(struct build *b,
                         uint32_t index,
                         struct err *err)
 {
-    struct making m = {.b = b, .job = job, .cfg = cfg, .role = role, .index = index};
+    struct pod_build m = {.b = b, .job = job, .cfg = cfg, .role = role, .index = index};
     struct node *containers, *o;
     char name[OBJECT_NAME_SIZE];
 

@@ -20,11 +20,11 @@
 #define CONDITION_TEXT_MAX 1024
 #define OUTPUT_MAX         2048
 
-struct writer {
+struct hvd_status_writer {
     struct build *b;
     const struct hvd_job *job;
-    const struct verdict *v;
-    const struct outcome *outcome;
+    const struct hvd_verdict *v;
+    const struct sync_outcome *outcome;
     bool is_ttl_over;
     struct stuck stuck;
     char now[TIMESTAMP_SIZE];
@@ -54,7 +54,7 @@ set_text(struct build *b, struct node *o, const char *key, const char *s, size_t
     node_set_str(b, o, key, copy);
 }
 
-static void put_condition(struct writer *w,
+static void put_condition(struct hvd_status_writer *w,
                           struct node *list,
                           const char *type,
                           bool is_true,
@@ -88,9 +88,9 @@ static uint32_t n_pods(const struct hvd_job *job)
     return n;
 }
 
-static void put_created(struct writer *w, struct node *list)
+static void put_created(struct hvd_status_writer *w, struct node *list)
 {
-    const struct verdict *v = w->v;
+    const struct hvd_verdict *v = w->v;
     const struct node *old = condition_find(w->job->meta.status, "Created");
     uint32_t n = n_pods(w->job);
     char text[128];
@@ -115,7 +115,7 @@ static void put_created(struct writer *w, struct node *list)
     }
 }
 
-static const char *text_of(struct writer *w, const char *text)
+static const char *text_of(struct hvd_status_writer *w, const char *text)
 {
     if (!text)
         w->b->status = -ENOMEM;
@@ -123,7 +123,7 @@ static const char *text_of(struct writer *w, const char *text)
 }
 
 /* Why it has not gone, as far as its object tells. */
-static const char *what_holds(struct writer *w, const struct pod *p)
+static const char *what_holds(struct hvd_status_writer *w, const struct pod *p)
 {
     bool has_ended = p->phase == POD_SUCCEEDED || p->phase == POD_FAILED || !*p->node;
 
@@ -138,7 +138,7 @@ static const char *what_holds(struct writer *w, const struct pod *p)
 }
 
 /* No time that has passed: the sentence is to stay as it is. */
-static const char *waits_for(struct writer *w, const char *text)
+static const char *waits_for(struct hvd_status_writer *w, const char *text)
 {
     const struct pod *p = w->stuck.p;
     char since[TIMESTAMP_SIZE], more[40] = "";
@@ -157,9 +157,9 @@ static const char *waits_for(struct writer *w, const char *text)
                         p->grace_s, what_holds(w, p)));
 }
 
-static void put_running(struct writer *w, struct node *list)
+static void put_running(struct hvd_status_writer *w, struct node *list)
 {
-    const struct verdict *v = w->v;
+    const struct hvd_verdict *v = w->v;
 
     switch (v->state) {
     case STATE_PENDING:
@@ -188,7 +188,7 @@ static void put_running(struct writer *w, struct node *list)
 }
 
 /* A condition of a state that passes. */
-static void put_passing(struct writer *w,
+static void put_passing(struct hvd_status_writer *w,
                         struct node *list,
                         enum job_state state,
                         const char *reason,
@@ -208,9 +208,9 @@ static void put_passing(struct writer *w,
         put_condition(w, list, type, false, reason, message);
 }
 
-static struct node *conditions(struct writer *w)
+static struct node *conditions(struct hvd_status_writer *w)
 {
-    const struct verdict *v = w->v;
+    const struct hvd_verdict *v = w->v;
     struct node *list = node_array(w->b);
 
     put_created(w, list);
@@ -226,7 +226,7 @@ static struct node *conditions(struct writer *w)
     return list;
 }
 
-static struct node *failure_node(struct writer *w)
+static struct node *failure_node(struct hvd_status_writer *w)
 {
     const struct cause *c = &w->v->cause;
     struct node *f = node_object(w->b);
@@ -250,7 +250,7 @@ static struct node *failure_node(struct writer *w)
     return f;
 }
 
-static void put_time(struct writer *w, struct node *status, const char *key)
+static void put_time(struct hvd_status_writer *w, struct node *status, const char *key)
 {
     const char *old = node_str(w->job->meta.status, key);
 
@@ -258,7 +258,7 @@ static void put_time(struct writer *w, struct node *status, const char *key)
 }
 
 /* Of pods that go on: those that are made anew know of one size only. */
-static void put_resize_time(struct writer *w, struct node *status)
+static void put_resize_time(struct hvd_status_writer *w, struct node *status)
 {
     enum hvd_cue cue = w->v->cue;
     char text[TIMESTAMP_SIZE];
@@ -271,9 +271,9 @@ static void put_resize_time(struct writer *w, struct node *status)
 }
 
 /* A job that was suspended begins anew. */
-static void put_times(struct writer *w, struct node *status)
+static void put_times(struct hvd_status_writer *w, struct node *status)
 {
-    const struct verdict *v = w->v;
+    const struct hvd_verdict *v = w->v;
     char text[TIMESTAMP_SIZE];
 
     if (v->was.state == STATE_SUSPENDED && v->state == STATE_PENDING)
@@ -290,9 +290,9 @@ static void put_times(struct writer *w, struct node *status)
 
 /* Counts of a finished job stay: clean-up ends pods, and takes away those that were
  * counted. */
-static void put_role(struct writer *w, struct node *sets, enum role role)
+static void put_role(struct hvd_status_writer *w, struct node *sets, enum role role)
 {
-    const struct verdict *v = w->v;
+    const struct hvd_verdict *v = w->v;
     const struct tally *t = &v->tally[role];
     const struct node *was =
         node_get(node_get(w->job->meta.status, "replicaStatuses"), role_title(role));
@@ -309,9 +309,9 @@ static void put_role(struct writer *w, struct node *sets, enum role role)
     node_set(w->b, sets, role_title(role), counts);
 }
 
-static void put_world(struct writer *w, struct node *status)
+static void put_world(struct hvd_status_writer *w, struct node *status)
 {
-    const struct verdict *v = w->v;
+    const struct hvd_verdict *v = w->v;
     struct node *sets = node_object(w->b);
     char text[160];
 
@@ -333,14 +333,14 @@ static void put_world(struct writer *w, struct node *status)
 }
 
 struct node *
-status_make(struct build *b, const struct verdict_query *q, const struct verdict *v)
+status_make(struct build *b, const struct verdict_query *q, const struct hvd_verdict *v)
 {
-    struct writer w = {.b = b,
-                       .job = q->job,
-                       .v = v,
-                       .outcome = q->outcome,
-                       .is_ttl_over = hvd_plan_is_ttl_over(q, v),
-                       .stuck = crew_stuck(q->seen, q->now_wall_s)};
+    struct hvd_status_writer w = {.b = b,
+                                  .job = q->job,
+                                  .v = v,
+                                  .outcome = q->outcome,
+                                  .is_ttl_over = hvd_plan_is_ttl_over(q, v),
+                                  .stuck = crew_stuck(q->seen, q->now_wall_s)};
     struct node *status = node_object(b);
     const struct node *old_failure = node_get(q->job->meta.status, "failure");
 
@@ -375,7 +375,7 @@ note(struct notes *s, bool is_warning, const char *reason, const char *message)
     return x;
 }
 
-static void note_step(struct notes *s, const struct verdict *v)
+static void note_step(struct notes *s, const struct hvd_verdict *v)
 {
     switch (v->cue) {
     case CUE_REFUSED:
@@ -428,11 +428,11 @@ static bool is_told(const struct node *status, const char *message)
 }
 
 size_t status_events(const struct verdict_query *q,
-                     const struct verdict *v,
+                     const struct hvd_verdict *v,
                      struct arena *a,
                      struct event_note ret[DECISION_MAX_NOTES])
 {
-    const struct outcome *outcome = q->outcome;
+    const struct sync_outcome *outcome = q->outcome;
     struct notes s = {.v = ret};
     const char *text;
 

@@ -8,13 +8,14 @@
 
 /* The whole new status. Times of what did not change are kept from job->status, so that
  * an unchanged world gives a tree that is node_equal to the stored one. */
-struct node *
-status_make(struct build *b, const struct verdict_query *q, const struct verdict *v);
+struct node *status_make(struct build *b,
+                         const struct verdict_query *q,
+                         const struct hvd_verdict *v);
 
 /* What changed between the stored status and v, as sentences for `kubectl describe`.
  * The texts live as long as q and v, and in the arena. Returns the number of notes. */
 size_t status_events(const struct verdict_query *q,
-                     const struct verdict *v,
+                     const struct hvd_verdict *v,
                      struct arena *a,
                      struct event_note ret[DECISION_MAX_NOTES]);
 

@@ -12,7 +12,7 @@
 
 #define PATH_SIZE 96
 
-struct check { /* of one template */
+struct pod_check { /* of one template */
     const struct hvd_job *job;
     enum pod_part part;
     enum role role;
@@ -23,7 +23,7 @@ struct check { /* of one template */
 };
 
 /* No element of o's array of that name may have key == taken. */
-static void check_taken(const struct check *c,
+static void check_taken(const struct pod_check *c,
                         const char *path,
                         const struct node *o,
                         const char *array,
@@ -44,7 +44,7 @@ static void check_taken(const struct check *c,
     }
 }
 
-static void check_volume(const struct check *c,
+static void check_volume(const struct pod_check *c,
                          const struct node *spec,
                          const char *volume,
                          const char *path)
@@ -53,7 +53,7 @@ static void check_volume(const struct check *c,
     check_taken(c, c->first, c->container, "volumeMounts", "mountPath", path);
 }
 
-static void check_env(const struct check *c)
+static void check_env(const struct pod_check *c)
 {
     const struct node *env = node_get(c->container, "env");
     size_t i = 0;
@@ -68,7 +68,7 @@ static void check_env(const struct check *c)
     }
 }
 
-static void check_command(const struct check *c)
+static void check_command(const struct pod_check *c)
 {
     const struct node *command = node_get(c->container, "command");
     size_t i = 0;
@@ -88,7 +88,7 @@ static void check_command(const struct check *c)
     }
 }
 
-static void check_no_command(const struct check *c)
+static void check_no_command(const struct pod_check *c)
 {
     static const char *const names[] = {"command", "args"};
 
@@ -101,7 +101,7 @@ static void check_no_command(const struct check *c)
     }
 }
 
-static void check_array(const struct check *c,
+static void check_array(const struct pod_check *c,
                         const struct node *o,
                         const char *key,
                         const char *path)
@@ -113,7 +113,7 @@ static void check_array(const struct check *c,
                       node_type_name(n->type));
 }
 
-static void check_rdma(const struct check *c)
+static void check_rdma(const struct pod_check *c)
 {
     static const char *const sides[] = {"requests", "limits"};
     const struct node *resources = node_get(c->container, "resources");
@@ -130,7 +130,7 @@ static void check_rdma(const struct check *c)
 }
 
 /* Of the parts that have an agent of ours. */
-static void check_runtime(const struct check *c, const struct node *spec)
+static void check_runtime(const struct pod_check *c, const struct node *spec)
 {
     if (c->part != PART_LAUNCH)
         check_env(c);
@@ -144,7 +144,7 @@ static void check_runtime(const struct check *c, const struct node *spec)
         check_volume(c, spec, VOLUME_HOSTS, MOUNT_HOSTS);
 }
 
-static void check_pod(struct check *c, const struct node *spec)
+static void check_pod(struct pod_check *c, const struct node *spec)
 {
     static const char *const of_pod[] = {"initContainers", "volumes"};
     static const char *const of_container[] = {"args", "env", "ports", "volumeMounts"};
@@ -172,7 +172,7 @@ static void check_pod(struct check *c, const struct node *spec)
     check_rdma(c);
 }
 
-static void check_labels(const struct check *c, const struct node *meta)
+static void check_labels(const struct pod_check *c, const struct node *meta)
 {
     static const char *const names[] = {"labels", "annotations"};
 
@@ -192,7 +192,7 @@ void hvd_validate_pod(const struct hvd_job *job,
                       struct strbuf *problems)
 {
     const struct node *spec = node_get(job->role[role].pod_template, "spec");
-    struct check c = {
+    struct pod_check c = {
         .job = job, .role = role, .part = pod_part(job, role), .p = problems};
 
     (void)snprintf(c.spec, sizeof(c.spec), "spec.replicaSpecs.%s.template.spec",

@@ -28,7 +28,7 @@ struct look {
     const struct verdict_query *q;
     const struct hvd_job *job;
     struct arena *arena;
-    struct verdict *v;
+    struct hvd_verdict *v;
     uint32_t n_pods, n_running; /* of all roles; running in this world, or well ended */
     bool is_made;               /* no place is empty */
     bool has_run, is_done;
@@ -57,7 +57,7 @@ static const char *or_empty(const char *s)
 
 static void count_pod(struct look *l, enum role role, const struct pod *p)
 {
-    struct verdict *v = l->v;
+    struct hvd_verdict *v = l->v;
     struct tally *t = &v->tally[role];
     bool is_current =
         p->world_generation == 0 || p->world_generation >= l->job->world_generation;
@@ -189,7 +189,7 @@ static bool is_refused(const struct look *l)
 
 static bool is_cleared(const struct look *l)
 {
-    const struct verdict *v = l->v;
+    const struct hvd_verdict *v = l->v;
 
     if (is_live(l) || !crew_is_empty(l->q->seen))
         return false;
@@ -242,7 +242,7 @@ static bool is_mixed(const struct look *l)
 
 static enum hvd_cue choose(const struct look *l, enum rule_action class)
 {
-    const struct verdict *v = l->v;
+    const struct hvd_verdict *v = l->v;
 
     if (is_unfit(l))
         return CUE_REFUSED;
@@ -297,7 +297,7 @@ static const char *failed_message(struct look *l)
 
 static void begin_restart(struct look *l, enum rule_action class)
 {
-    struct verdict *v = l->v;
+    struct hvd_verdict *v = l->v;
     uint64_t now_s = l->q->now_wall_s, wait_s = 0;
     char when[40] = "at once";
 
@@ -362,7 +362,7 @@ static const char *refusal(struct look *l)
 
 static void say_pending(struct look *l)
 {
-    const struct verdict *v = l->v;
+    const struct hvd_verdict *v = l->v;
     uint32_t n = l->job->role[ROLE_WORKER].n;
     bool is_plain = l->n_pods == n;
 
@@ -408,7 +408,7 @@ static void say_staying(struct look *l)
 
 static void say_step(struct look *l, enum rule_action class)
 {
-    const struct outcome *o = l->q->outcome;
+    const struct sync_outcome *o = l->q->outcome;
 
     switch (l->v->cue) {
     case CUE_REFUSED:
@@ -467,7 +467,7 @@ static void settle_cause(struct look *l)
 {
     static const char *const no_cause[] = {"DeadlineExceeded", "InvalidSpec",
                                            "InvalidPodTemplate"};
-    struct verdict *v = l->v;
+    struct hvd_verdict *v = l->v;
     const char *text = node_str(l->job->meta.status, "failure.time");
     uint64_t stored_us = 0;
 
@@ -494,7 +494,7 @@ static uint64_t settles_s(const struct cause *c, uint64_t now_s)
 
 static void settle_world(struct look *l)
 {
-    struct verdict *v = l->v;
+    struct hvd_verdict *v = l->v;
     bool is_begun = v->cue == CUE_CLEARED || v->cue == CUE_RESIZE;
 
     v->generation = v->was.generation;
@@ -517,9 +517,11 @@ static void settle_world(struct look *l)
                             || (l->is_made && l->q->outcome->trouble == TROUBLE_NONE));
 }
 
-int verdict_make(const struct verdict_query *q, struct arena *a, struct verdict *ret)
+int verdict_make(const struct verdict_query *q,
+                 struct arena *a,
+                 struct hvd_verdict *ret)
 {
-    struct verdict v = {.waiting = "", .reason = "", .message = "", .scaled = ""};
+    struct hvd_verdict v = {.waiting = "", .reason = "", .message = "", .scaled = ""};
     struct look l = {.q = q, .job = q->job, .arena = a, .v = &v};
     struct cause_query cq = {.job = q->job, .seen = q->seen, .was = &v.was};
     enum rule_action class = RULE_FAIL;
@@ -555,7 +557,7 @@ int verdict_make(const struct verdict_query *q, struct arena *a, struct verdict 
     return 0;
 }
 
-bool verdict_is_step(const struct verdict *v)
+bool verdict_is_step(const struct hvd_verdict *v)
 {
     return v->cue != CUE_NONE;
 }

@@ -12,7 +12,7 @@ struct tally { /* pods of one role, by phase */
     uint32_t running, ready, succeeded, failed;
 };
 
-struct verdict {
+struct hvd_verdict {
     struct hvd_stored was;
     enum hvd_cue cue;
     enum job_state state; /* the next one, to be stored before anything is done in it */
@@ -33,15 +33,17 @@ struct verdict {
 struct verdict_query {
     const struct hvd_job *job;
     const struct observed *seen;
-    const struct outcome *outcome;
+    const struct sync_outcome *outcome;
     const struct object_config *cfg;
     uint64_t now_wall_s;
 };
 
 /* -ENOMEM when the arena is out. */
-int verdict_make(const struct verdict_query *q, struct arena *a, struct verdict *ret);
+int verdict_make(const struct verdict_query *q,
+                 struct arena *a,
+                 struct hvd_verdict *ret);
 
 /* Something is to be stored before anything else is done. */
-bool verdict_is_step(const struct verdict *v);
+bool verdict_is_step(const struct hvd_verdict *v);
 
 #endif

@@ -10,7 +10,7 @@
 #include "operator/core/children.h"
 #include "runtime/base/mem.h"
 
-void memory_clear(struct memory *m)
+void memory_clear(struct job_memory *m)
 {
     for (int r = 0; r < ROLE_COUNT; r++) {
         for (uint32_t i = 0; i < m->n[r]; i++)
@@ -18,20 +18,21 @@ void memory_clear(struct memory *m)
         mem_free(m->note[r]);
     }
     batch_free(m->gone_batch);
-    *m = (struct memory){0};
+    *m = (struct job_memory){0};
 }
 
-struct note *memory_note(const struct memory *m, enum role role, uint32_t index)
+struct pod_memory *
+memory_note(const struct job_memory *m, enum role role, uint32_t index)
 {
     return index < m->n[role] ? &m->note[role][index] : NULL;
 }
 
-struct note *memory_note_at(struct memory *m, enum role role, uint32_t index)
+struct pod_memory *memory_note_at(struct job_memory *m, enum role role, uint32_t index)
 {
     uint32_t n = m->n[role];
 
     if (index >= n) {
-        struct note *v = mem_realloc_array(m->note[role], index + 1u, sizeof(*v));
+        struct pod_memory *v = mem_realloc_array(m->note[role], index + 1u, sizeof(*v));
 
         if (!v)
             return NULL;
@@ -54,26 +55,35 @@ static void show(struct expectation *e, const char *uid)
         *e = (struct expectation){0};
 }
 
-void memory_expect_pod(
-    struct memory *m, enum role role, uint32_t index, const char *uid, uint64_t now_ns)
+void memory_expect_pod(struct job_memory *m,
+                       enum role role,
+                       uint32_t index,
+                       const char *uid,
+                       uint64_t now_ns)
 {
-    struct note *n = memory_note_at(m, role, index);
+    struct pod_memory *n = memory_note_at(m, role, index);
 
     if (n && !(n->gone && strcmp(n->gone->uid, uid) == 0))
         expect(&n->expected, uid, now_ns); /* without memory it is merely "absent" */
 }
 
-void memory_show_pod(struct memory *m, enum role role, uint32_t index, const char *uid)
+void memory_show_pod(struct job_memory *m,
+                     enum role role,
+                     uint32_t index,
+                     const char *uid)
 {
-    struct note *n = memory_note(m, role, index);
+    struct pod_memory *n = memory_note(m, role, index);
 
     if (n)
         show(&n->expected, uid);
 }
 
-void memory_bury_pod(struct memory *m, enum role role, uint32_t index, struct pod *pod)
+void memory_bury_pod(struct job_memory *m,
+                     enum role role,
+                     uint32_t index,
+                     struct pod *pod)
 {
-    struct note *n = memory_note_at(m, role, index);
+    struct pod_memory *n = memory_note_at(m, role, index);
 
     if (!n) {
         pod_free(pod);
@@ -84,33 +94,33 @@ void memory_bury_pod(struct memory *m, enum role role, uint32_t index, struct po
     n->gone = pod;
 }
 
-void memory_miss_pod(struct memory *m, enum role role, uint32_t index)
+void memory_miss_pod(struct job_memory *m, enum role role, uint32_t index)
 {
-    struct note *n = memory_note(m, role, index);
+    struct pod_memory *n = memory_note(m, role, index);
 
     if (n)
         n->expected = (struct expectation){0};
 }
 
-void memory_expect_batch(struct memory *m, const char *uid, uint64_t now_ns)
+void memory_expect_batch(struct job_memory *m, const char *uid, uint64_t now_ns)
 {
     if (!(m->gone_batch && strcmp(m->gone_batch->uid, uid) == 0))
         expect(&m->batch, uid, now_ns);
 }
 
-void memory_show_batch(struct memory *m, const char *uid)
+void memory_show_batch(struct job_memory *m, const char *uid)
 {
     show(&m->batch, uid);
 }
 
-void memory_bury_batch(struct memory *m, struct batch *batch)
+void memory_bury_batch(struct job_memory *m, struct batch_job *batch)
 {
     show(&m->batch, batch->uid);
     batch_free(m->gone_batch);
     m->gone_batch = batch;
 }
 
-void memory_miss_batch(struct memory *m)
+void memory_miss_batch(struct job_memory *m)
 {
     m->batch = (struct expectation){0};
 }

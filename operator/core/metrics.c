@@ -36,7 +36,7 @@ static void note(struct histogram *h, const uint32_t *bounds_ms, uint64_t took_u
     h->sum_us += took_us;
 }
 
-void metrics_sync(struct metrics *m, int is_ok, uint64_t took_ns)
+void metrics_sync(struct operator_metrics *m, int is_ok, uint64_t took_ns)
 {
     if (is_ok)
         m->syncs_ok++;
@@ -45,7 +45,7 @@ void metrics_sync(struct metrics *m, int is_ok, uint64_t took_ns)
     note(&m->sync, sync_ms, took_ns / 1000u);
 }
 
-void metrics_queue_wait(struct metrics *m, uint64_t waited_ns)
+void metrics_queue_wait(struct operator_metrics *m, uint64_t waited_ns)
 {
     note(&m->queue_wait, sync_ms, waited_ns / 1000u);
 }
@@ -63,7 +63,10 @@ static enum api_result result_of(int http)
     return http == 0 ? API_NO_ANSWER : API_5XX;
 }
 
-void metrics_request(struct metrics *m, const char *method, int http, uint64_t took_ns)
+void metrics_request(struct operator_metrics *m,
+                     const char *method,
+                     int http,
+                     uint64_t took_ns)
 {
     if (strcmp(method, "WATCH") != 0)
         note(&m->request, sync_ms, took_ns / 1000u);
@@ -88,7 +91,7 @@ static bool is_word(const char *s)
     return s && *s && strlen(s) < METRICS_REASON_SIZE && s[strspn(s, in)] == '\0';
 }
 
-static struct restarts *restarts_of(struct metrics *m, const char *cause)
+static struct restarts *restarts_of(struct operator_metrics *m, const char *cause)
 {
     const char *reason = is_word(cause) ? cause : "other";
     size_t i = 0;
@@ -106,7 +109,7 @@ static struct restarts *restarts_of(struct metrics *m, const char *cause)
     return &m->restarts[i];
 }
 
-void metrics_status(struct metrics *m,
+void metrics_status(struct operator_metrics *m,
                     enum metrics_kind kind,
                     const char *cause,
                     const struct node *old,
@@ -182,7 +185,7 @@ static void render_histogram(const struct histogram *h,
     strbuf_printf(out, "%s_count %" PRIu64 "\n", name, sum);
 }
 
-static void render_syncs(const struct metrics *m, struct strbuf *out)
+static void render_syncs(const struct operator_metrics *m, struct strbuf *out)
 {
     head(out, "hvd_operator_sync_total", "counter", "syncs of a job by result");
     strbuf_printf(out, "hvd_operator_sync_total{result=\"ok\"} %" PRIu64 "\n",
@@ -193,7 +196,7 @@ static void render_syncs(const struct metrics *m, struct strbuf *out)
                      "from the start of a sync until its last answer", out);
 }
 
-static void render_requests(const struct metrics *m, struct strbuf *out)
+static void render_requests(const struct operator_metrics *m, struct strbuf *out)
 {
     head(out, "hvd_operator_api_requests_total", "counter",
          "requests to the API server by method and HTTP status");
@@ -213,8 +216,9 @@ static const char *const kinds[METRICS_KIND_COUNT] = {
     [METRICS_MPIJOB] = "MPIJob",
 };
 
-static void
-render_jobs(const struct metrics *m, const struct gauges *g, struct strbuf *out)
+static void render_jobs(const struct operator_metrics *m,
+                        const struct gauges *g,
+                        struct strbuf *out)
 {
     head(out, "hvd_operator_jobs", "gauge", "jobs by kind and state");
     for (size_t k = 0; k < METRICS_KIND_COUNT; k++) {
@@ -255,8 +259,9 @@ render_jobs(const struct metrics *m, const struct gauges *g, struct strbuf *out)
                      "from a job's startTime until it ran", out);
 }
 
-static void
-render_queue(const struct metrics *m, const struct gauges *g, struct strbuf *out)
+static void render_queue(const struct operator_metrics *m,
+                         const struct gauges *g,
+                         struct strbuf *out)
 {
     gauge(out, "hvd_operator_queue_depth", "jobs that wait for a sync", g->queue_depth);
     counter(out, "hvd_operator_queue_adds_total", "times that a job asked for a sync",
@@ -267,8 +272,9 @@ render_queue(const struct metrics *m, const struct gauges *g, struct strbuf *out
                      "from when a sync was due until it began", out);
 }
 
-static void
-render_watches(const struct metrics *m, const struct gauges *g, struct strbuf *out)
+static void render_watches(const struct operator_metrics *m,
+                           const struct gauges *g,
+                           struct strbuf *out)
 {
     counter(out, "hvd_operator_watch_events_total", "events received by watches",
             m->watch_events);
@@ -297,8 +303,9 @@ static void render_process(const struct gauges *g, struct strbuf *out)
 }
 
 /* For dashboards and alerts that were made for mpi-operator. */
-static void
-render_aliases(const struct metrics *m, const struct gauges *g, struct strbuf *out)
+static void render_aliases(const struct operator_metrics *m,
+                           const struct gauges *g,
+                           struct strbuf *out)
 {
     const uint64_t *finished = m->jobs_finished[METRICS_MPIJOB];
 
@@ -312,7 +319,9 @@ render_aliases(const struct metrics *m, const struct gauges *g, struct strbuf *o
           (uint64_t)(g->is_leader != 0));
 }
 
-void metrics_render(const struct metrics *m, const struct gauges *g, struct strbuf *out)
+void metrics_render(const struct operator_metrics *m,
+                    const struct gauges *g,
+                    struct strbuf *out)
 {
     render_jobs(m, g, out);
     gauge(out, "hvd_operator_pods", "pods of jobs in the cache", g->pods);

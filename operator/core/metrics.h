@@ -27,7 +27,7 @@ struct histogram {
 #define METRICS_MAX_REASONS 32
 #define METRICS_REASON_SIZE 64
 
-struct metrics { /* zeroed at the start */
+struct operator_metrics { /* zeroed at the start */
     uint64_t syncs_ok, syncs_retry;
     struct histogram sync, request, to_running, queue_wait;
     uint64_t requests[API_VERB_COUNT][API_RESULT_COUNT];
@@ -54,12 +54,15 @@ struct gauges { /* read at the moment of the scrape */
     int is_synced, is_leader, is_rival_alive;
 };
 
-void metrics_sync(struct metrics *m, int is_ok, uint64_t took_ns);
-void metrics_queue_wait(struct metrics *m, uint64_t waited_ns);
-void metrics_request(struct metrics *m, const char *method, int http, uint64_t took_ns);
+void metrics_sync(struct operator_metrics *m, int is_ok, uint64_t took_ns);
+void metrics_queue_wait(struct operator_metrics *m, uint64_t waited_ns);
+void metrics_request(struct operator_metrics *m,
+                     const char *method,
+                     int http,
+                     uint64_t took_ns);
 /* A status was written: old NULL or as stored before, now as it is. cause: why the job
  * restarts, where it does; may be NULL. */
-void metrics_status(struct metrics *m,
+void metrics_status(struct operator_metrics *m,
                     enum metrics_kind kind,
                     const char *cause,
                     const struct node *old,
@@ -67,7 +70,7 @@ void metrics_status(struct metrics *m,
                     uint64_t now_wall_s);
 /* All but mpi_operator_job_info, whose rows the caller adds after
  * metrics_render_infos_head: name is the launcher's. */
-void metrics_render(const struct metrics *m,
+void metrics_render(const struct operator_metrics *m,
                     const struct gauges *g,
                     struct strbuf *out);
 void metrics_render_infos_head(struct strbuf *out);

@@ -9,11 +9,11 @@
 #include "operator/core/mpi_plan.h"
 #include "operator/core/mpi_status.h"
 
-static void shape(const struct job_meta *meta, struct shape *ret)
+static void shape(const struct job_meta *meta, struct job_shape *ret)
 {
     const struct mpi_job *job = (const struct mpi_job *)meta;
 
-    *ret = (struct shape){.n[ROLE_WORKER] = job->worker.n};
+    *ret = (struct job_shape){.n[ROLE_WORKER] = job->worker.n};
 }
 
 /* What is wrong with a job for this cluster; a finished one needs no more than it has.

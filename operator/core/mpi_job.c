@@ -26,7 +26,7 @@
 #define UPSTREAM_NAME "kubeflow.org/mpi-operator"
 
 /* An object of the document and where it is, for the sentences. */
-struct place {
+struct mpi_place {
     const struct node *o;
     char path[PATH_SIZE];
     struct strbuf *problems;
@@ -58,7 +58,7 @@ const char *mpi_cut(struct arena *a, const char *s)
 /* --- reading fields ----------------------------------------------------------------
  */
 
-static void problem_type(const struct place *p,
+static void problem_type(const struct mpi_place *p,
                          const char *key,
                          enum node_type is,
                          const char *want)
@@ -69,7 +69,7 @@ static void problem_type(const struct place *p,
 
 /* o[key] of that type, NULL if absent; of another type: a problem, and NULL. */
 static const struct node *
-read_typed(const struct place *p, const char *key, enum node_type type)
+read_typed(const struct mpi_place *p, const char *key, enum node_type type)
 {
     const struct node *n = node_get(p->o, key);
 
@@ -80,8 +80,8 @@ read_typed(const struct place *p, const char *key, enum node_type type)
     return NULL;
 }
 
-static int64_t
-read_int(const struct place *p, const char *key, int64_t min, int64_t max, int64_t dflt)
+static int64_t read_int(
+    const struct mpi_place *p, const char *key, int64_t min, int64_t max, int64_t dflt)
 {
     const struct node *n = read_typed(p, key, NODE_INT);
 
@@ -94,14 +94,15 @@ read_int(const struct place *p, const char *key, int64_t min, int64_t max, int64
     return dflt;
 }
 
-static bool read_bool(const struct place *p, const char *key)
+static bool read_bool(const struct mpi_place *p, const char *key)
 {
     const struct node *n = read_typed(p, key, NODE_BOOL);
 
     return n && n->u.b;
 }
 
-static const char *read_str(const struct place *p, const char *key, const char *dflt)
+static const char *
+read_str(const struct mpi_place *p, const char *key, const char *dflt)
 {
     const struct node *n = read_typed(p, key, NODE_STRING);
 
@@ -109,7 +110,7 @@ static const char *read_str(const struct place *p, const char *key, const char *
 }
 
 /* Index of the value among words (a NULL ends them); 0 and a problem for another. */
-static size_t read_word(const struct place *p,
+static size_t read_word(const struct mpi_place *p,
                         const char *key,
                         const char *dflt,
                         const char *const *words)
@@ -128,9 +129,10 @@ static size_t read_word(const struct place *p,
 }
 
 /* The object at o[key]; .o is NULL if it is absent or no object. */
-static struct place section(const struct place *p, const char *key, bool is_required)
+static struct mpi_place
+section(const struct mpi_place *p, const char *key, bool is_required)
 {
-    struct place s = {.problems = p->problems};
+    struct mpi_place s = {.problems = p->problems};
 
     (void)snprintf(s.path, sizeof(s.path), "%.90s.%.30s", p->path, key);
     s.o = read_typed(p, key, NODE_OBJECT);
@@ -143,12 +145,12 @@ static struct place section(const struct place *p, const char *key, bool is_requ
  */
 
 /* What is added to the first container and to the pod must be of its type. */
-static void check_pod(const struct place *tmpl)
+static void check_pod(const struct mpi_place *tmpl)
 {
     static const char *const lists[] = {"command", "args", "env", "ports",
                                         "volumeMounts"};
-    struct place meta = section(tmpl, "metadata", false);
-    struct place spec = section(tmpl, "spec", true), first, dns;
+    struct mpi_place meta = section(tmpl, "metadata", false);
+    struct mpi_place spec = section(tmpl, "spec", true), first, dns;
     const struct node *containers;
 
     (void)section(&meta, "labels", false);
@@ -175,11 +177,11 @@ static void check_pod(const struct place *tmpl)
 }
 
 static struct mpi_replicas
-read_replicas(const struct place *sets, const char *role, const char *dflt_policy)
+read_replicas(const struct mpi_place *sets, const char *role, const char *dflt_policy)
 {
     static const char *const policies[] = {"Never", "OnFailure", NULL};
     bool is_launcher = strcmp(role, "Launcher") == 0;
-    struct place p = section(sets, role, is_launcher), tmpl;
+    struct mpi_place p = section(sets, role, is_launcher), tmpl;
     struct mpi_replicas r = {.is_set = p.o != NULL};
     const char *policy;
 
@@ -202,7 +204,7 @@ read_replicas(const struct place *sets, const char *role, const char *dflt_polic
     return r;
 }
 
-static void read_policy(struct mpi_job *job, const struct place *spec)
+static void read_policy(struct mpi_job *job, const struct mpi_place *spec)
 {
     static const char *const cleans[] = {
         [MPI_CLEAN_NONE] = "None",
@@ -210,8 +212,8 @@ static void read_policy(struct mpi_job *job, const struct place *spec)
         [MPI_CLEAN_ALL] = "All",
         NULL,
     };
-    struct place run = section(spec, "runPolicy", false);
-    struct place gang = section(&run, "schedulingPolicy", false);
+    struct mpi_place run = section(spec, "runPolicy", false);
+    struct mpi_place gang = section(&run, "schedulingPolicy", false);
 
     job->clean = (enum mpi_clean)read_word(&run, "cleanPodPolicy", "None", cleans);
     job->ttl_s = read_int(&run, "ttlSecondsAfterFinished", 0, INT32_MAX, -1);
@@ -227,11 +229,11 @@ static void read_policy(struct mpi_job *job, const struct place *spec)
     job->min_resources = read_typed(&gang, "minResources", NODE_OBJECT);
 }
 
-static void read_spec(struct mpi_job *job, const struct place *spec)
+static void read_spec(struct mpi_job *job, const struct mpi_place *spec)
 {
     static const char *const names[] = {
         [MPI_OPENMPI] = "OpenMPI", [MPI_INTEL] = "Intel", [MPI_MPICH] = "MPICH", NULL};
-    struct place sets = section(spec, "mpiReplicaSpecs", true);
+    struct mpi_place sets = section(spec, "mpiReplicaSpecs", true);
     const char *s;
 
     job->slots = (uint32_t)read_int(spec, "slotsPerWorker", 0, INT32_MAX, 1);
@@ -337,7 +339,7 @@ struct job_meta *mpi_job_open(const struct node *object,
                               struct arena *a,
                               struct strbuf *problems)
 {
-    struct place root = {.o = object, .problems = problems}, spec;
+    struct mpi_place root = {.o = object, .problems = problems}, spec;
     const char *flaw = node_str(object, OBJECT_UNREADABLE);
     struct mpi_job *job = arena_alloc(a, sizeof(*job));
 

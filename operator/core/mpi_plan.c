@@ -310,7 +310,7 @@ static void make_launcher(struct planner *p)
 /* Its pod is there, or can come. */
 static bool has_started_launcher(const struct planner *p)
 {
-    const struct batch *b = p->q->seen->batch;
+    const struct batch_job *b = p->q->seen->batch;
 
     return p->v->may_launch || (p->v->has_launcher && !(b && b->is_suspended));
 }
@@ -364,7 +364,7 @@ static void delete_by_ttl(struct planner *p)
  * operator ran would be taken for one that was deleted, and made again. */
 static void set_launcher_ttl(struct planner *p)
 {
-    const struct batch *b = p->q->seen->batch;
+    const struct batch_job *b = p->q->seen->batch;
 
     if (p->job->ttl_s >= 0 && p->q->seen->batch_state == WORKER_SEEN && !b->is_deleting
         && b->ttl_s != p->job->ttl_s)
@@ -401,7 +401,7 @@ static void plan_finished(struct planner *p)
     delete_by_ttl(p);
 }
 
-static void sort_by_stage(struct plan *p)
+static void sort_by_stage(struct job_plan *p)
 {
     for (size_t i = 1; i < p->n; i++) { /* few are out of order */
         struct action x = p->v[i];

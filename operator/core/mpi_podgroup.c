@@ -16,7 +16,7 @@
 #include "operator/core/mpi_objects.h"
 #include "operator/core/pod_size.h"
 
-struct member {
+struct gang_member {
     const struct mpi_replicas *replicas;
     int32_t priority;
     uint32_t n; /* how many of them count */
@@ -41,8 +41,10 @@ static int64_t min_member(const struct mpi_job *job, bool has_launcher)
     return has_launcher || n <= job->worker.n ? n : job->worker.n;
 }
 
-static void
-choose(struct member *launcher, struct member *worker, int64_t min, bool has_launcher)
+static void choose(struct gang_member *launcher,
+                   struct gang_member *worker,
+                   int64_t min,
+                   bool has_launcher)
 {
     if (!has_launcher) {
         launcher->n = 0;
@@ -60,7 +62,7 @@ choose(struct member *launcher, struct member *worker, int64_t min, bool has_lau
  */
 
 /* By mpi-operator's rule only containers count: no init container, no overhead. */
-static int add_member(struct arena *a, struct amounts *sum, const struct member *m)
+static int add_member(struct arena *a, struct amounts *sum, const struct gang_member *m)
 {
     const struct node *list = node_at(m->replicas->pod_template, "spec.containers");
     int rc = 0;
@@ -81,8 +83,8 @@ static struct node *min_resources(struct build *b,
                                   int64_t min,
                                   bool has_launcher)
 {
-    struct member launcher = {.replicas = &job->launcher, .n = 1};
-    struct member worker = {.replicas = &job->worker, .n = job->worker.n};
+    struct gang_member launcher = {.replicas = &job->launcher, .n = 1};
+    struct gang_member worker = {.replicas = &job->worker, .n = job->worker.n};
     struct amounts sum = {0};
     int rc = 0;
 

@@ -35,7 +35,7 @@
 #define MESSAGE_POLICY                                                                 \
     "Restart policy in pod template overridden by restart policy in replica spec"
 
-struct writer {
+struct mpi_status_writer {
     const struct question *q;
     const struct mpi_job *job;
     const struct mpi_view *v;
@@ -46,7 +46,7 @@ struct writer {
     bool is_out_of_memory;
 };
 
-static const char *keep(struct writer *w, const char *s)
+static const char *keep(struct mpi_status_writer *w, const char *s)
 {
     if (!s)
         w->is_out_of_memory = true;
@@ -54,13 +54,13 @@ static const char *keep(struct writer *w, const char *s)
 }
 
 /* "MPIJob ns/name <end>" */
-static const char *about(struct writer *w, const char *end)
+static const char *about(struct mpi_status_writer *w, const char *end)
 {
     return keep(w, arena_printf(w->q->arena, "MPIJob %s/%s %s", w->job->meta.ns,
                                 w->job->meta.name, end));
 }
 
-static void note(struct writer *w,
+static void note(struct mpi_status_writer *w,
                  bool is_warning,
                  bool is_once,
                  const char *reason,
@@ -75,7 +75,7 @@ static void note(struct writer *w,
                             .message = keep(w, mpi_cut(w->q->arena, message))};
 }
 
-static bool set(struct writer *w,
+static bool set(struct mpi_status_writer *w,
                 const char *type,
                 bool is_true,
                 const char *reason,
@@ -85,14 +85,16 @@ static bool set(struct writer *w,
                               keep(w, mpi_cut(w->q->arena, message)), w->now);
 }
 
-static bool is_finished(const struct writer *w)
+static bool is_finished(const struct mpi_status_writer *w)
 {
     return mpi_conditions_is_true(&w->c, "Succeeded")
            || mpi_conditions_is_true(&w->c, "Failed");
 }
 
-static void
-fail(struct writer *w, const char *reason, const char *event, const char *message)
+static void fail(struct mpi_status_writer *w,
+                 const char *reason,
+                 const char *event,
+                 const char *message)
 {
     set(w, "Failed", true, reason, message);
     note(w, true, true, event, message);
@@ -103,7 +105,7 @@ fail(struct writer *w, const char *reason, const char *event, const char *messag
 /* --- what has happened -------------------------------------------------------------
  */
 
-static void see_creation(struct writer *w)
+static void see_creation(struct mpi_status_writer *w)
 {
     const struct node *policy =
         node_at(w->job->launcher.pod_template, "spec.restartPolicy");
@@ -119,7 +121,7 @@ static void see_creation(struct writer *w)
         note(w, true, true, "SetPodTemplateRestartPolicy", MESSAGE_POLICY);
 }
 
-static void see_launch(struct writer *w)
+static void see_launch(struct mpi_status_writer *w)
 {
     if (!w->job->is_launch_changed)
         return;
@@ -131,7 +133,7 @@ static void see_launch(struct writer *w)
                               w->job->is_agent ? "agents" : "ssh")));
 }
 
-static void see_suspension(struct writer *w)
+static void see_suspension(struct mpi_status_writer *w)
 {
     if (w->job->is_suspended) {
         if (set(w, "Suspended", true, REASON_SUSPENDED, "MPIJob suspended"))
@@ -158,7 +160,7 @@ static const struct pod *last_failed_launcher(const struct observed *seen)
 
 /* What the launcher tells of the rank that failed: horovodrun's report, or a sentence
  * of the last lines that mpirun handed on; or "". */
-static const char *told_by(struct writer *w, const struct pod *p)
+static const char *told_by(struct mpi_status_writer *w, const struct pod *p)
 {
     char sentence[480], why[sizeof(((struct failure *)NULL)->why)];
     struct failure f;
@@ -174,9 +176,9 @@ static const char *told_by(struct writer *w, const struct pod *p)
     return keep(w, arena_strdup(w->q->arena, why));
 }
 
-static void see_failed_launcher(struct writer *w)
+static void see_failed_launcher(struct mpi_status_writer *w)
 {
-    const struct batch *b = w->q->seen->batch;
+    const struct batch_job *b = w->q->seen->batch;
     const struct pod *last = last_failed_launcher(w->q->seen);
     const char *reason = keep(w, arena_strdup(w->q->arena, b->reason));
     const char *message = keep(w, arena_strdup(w->q->arena, b->message));
@@ -196,7 +198,7 @@ static void see_failed_launcher(struct writer *w)
     fail(w, reason, reason, message);
 }
 
-static void see_launcher(struct writer *w)
+static void see_launcher(struct mpi_status_writer *w)
 {
     const char *message;
 
@@ -216,7 +218,8 @@ static void see_launcher(struct writer *w)
 }
 
 /* outcome->message is "<Kind> <name>: <sentence>". */
-static const char *refused_creation(struct writer *w, const struct outcome *o)
+static const char *refused_creation(struct mpi_status_writer *w,
+                                    const struct sync_outcome *o)
 {
     const char *what = "";
 
@@ -227,7 +230,7 @@ static const char *refused_creation(struct writer *w, const struct outcome *o)
     return keep(w, arena_printf(w->q->arena, "%s%s", what, o->message));
 }
 
-static const char *taken_name(struct writer *w, const struct outcome *o)
+static const char *taken_name(struct mpi_status_writer *w, const struct sync_outcome *o)
 {
     const char *name = strchr(o->message, ' ');
     const char *end = name ? strchr(name, ':') : NULL;
@@ -242,9 +245,9 @@ static const char *taken_name(struct writer *w, const struct outcome *o)
                         o->message));
 }
 
-static void see_trouble(struct writer *w)
+static void see_trouble(struct mpi_status_writer *w)
 {
-    const struct outcome *o = w->q->outcome;
+    const struct sync_outcome *o = w->q->outcome;
 
     switch (o->trouble) {
     case TROUBLE_NONE:
@@ -264,7 +267,7 @@ static void see_trouble(struct writer *w)
 }
 
 /* No time that has passed: the sentence is to stay as it is. */
-static void see_stuck(struct writer *w)
+static void see_stuck(struct mpi_status_writer *w)
 {
     const struct pod *p = w->v->stuck;
     char since[TIMESTAMP_SIZE];
@@ -281,7 +284,7 @@ static void see_stuck(struct writer *w)
                               p->finalizer)));
 }
 
-static void see_end(struct writer *w)
+static void see_end(struct mpi_status_writer *w)
 {
     const struct mpi_view *v = w->v;
 
@@ -300,7 +303,7 @@ static void see_end(struct writer *w)
     }
 }
 
-static void see_running(struct writer *w)
+static void see_running(struct mpi_status_writer *w)
 {
     bool was_suspended = mpi_conditions_find(&w->c, "Suspended") != NULL;
 
@@ -341,10 +344,11 @@ static void put_counts(struct build *b,
     put_count(b, o, "failed", failed);
 }
 
-static void put_launcher(struct writer *w, struct build *b, struct node *sets)
+static void
+put_launcher(struct mpi_status_writer *w, struct build *b, struct node *sets)
 {
     const struct mpi_view *v = w->v;
-    const struct batch *batch = w->q->seen->batch;
+    const struct batch_job *batch = w->q->seen->batch;
     const struct node *old = node_at(w->job->meta.status, "replicaStatuses.Launcher");
 
     if (v->has_launcher && !v->was_finished)
@@ -356,7 +360,7 @@ static void put_launcher(struct writer *w, struct build *b, struct node *sets)
 
 /* Of a job whose launcher has ended, or whose workers are to be deleted, none counts.
  */
-static struct node *counts(struct writer *w, struct build *b)
+static struct node *counts(struct mpi_status_writer *w, struct build *b)
 {
     const struct mpi_view *v = w->v;
     const struct node *old = node_at(w->job->meta.status, "replicaStatuses.Worker");
@@ -373,7 +377,7 @@ static struct node *counts(struct writer *w, struct build *b)
     return sets;
 }
 
-static struct node *status_node(struct writer *w)
+static struct node *status_node(struct mpi_status_writer *w)
 {
     struct build b = {.arena = w->q->arena};
     struct node *status =
@@ -389,7 +393,7 @@ static struct node *status_node(struct writer *w)
 }
 
 /* For logs and metrics: the state and the condition that tells why. */
-static void summarize(struct writer *w)
+static void summarize(struct mpi_status_writer *w)
 {
     static const char *const types[] = {
         [STATE_PENDING] = "Created",       [STATE_RUNNING] = "Running",
@@ -408,7 +412,7 @@ int mpi_status_make(const struct question *q,
                     struct decision *ret)
 {
     const struct mpi_job *job = (const struct mpi_job *)q->job;
-    struct writer w = {.q = q, .job = job, .v = v, .d = ret};
+    struct mpi_status_writer w = {.q = q, .job = job, .v = v, .d = ret};
 
     timestamp_format_s(q->now_wall_s, w.now);
     mpi_conditions_load(&w.c, job->meta.status);

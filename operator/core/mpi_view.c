@@ -53,7 +53,7 @@ count_workers(const struct mpi_job *job, const struct crew *crew, struct mpi_vie
 
 static void look_at_launcher(const struct observed *seen, struct mpi_view *v)
 {
-    const struct batch *b = seen->batch;
+    const struct batch_job *b = seen->batch;
 
     v->is_complete = b && b->is_complete;
     v->is_failed = b && !b->is_complete && b->is_failed;

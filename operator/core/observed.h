@@ -54,13 +54,13 @@ struct observed {
     struct fact fact[KUBE_KIND_COUNT];
     enum worker_state batch_state; /* the launcher's batch/v1 Job */
     bool is_batch_overdue;
-    const struct batch *batch;           /* SEEN: now; GONE: as last seen; else NULL */
+    const struct batch_job *batch;       /* SEEN: now; GONE: as last seen; else NULL */
     const struct pod *const *batch_pods; /* pods that the batch Job made, by name */
     uint32_t n_batch_pods;
 };
 
 /* How many pods of each role a job wants. */
-struct shape {
+struct job_shape {
     uint32_t n[ROLE_COUNT];
 };
 
@@ -70,7 +70,7 @@ enum trouble {
     TROUBLE_REJECTED, /* will not get better by itself */
     TROUBLE_RETRY,    /* tried again with back-off; shown in condition Created */
 };
-struct outcome {
+struct sync_outcome {
     enum trouble trouble;
     bool is_of_spec;    /* REJECTED: by the operator, for what the spec says */
     const char *reason; /* CamelCase */

@@ -17,13 +17,14 @@ const char *verb_name(enum verb v)
     return names[v];
 }
 
-int plan_init(struct plan *p, size_t cap, struct arena *a)
+int plan_init(struct job_plan *p, size_t cap, struct arena *a)
 {
-    *p = (struct plan){.v = arena_calloc(a, cap ? cap : 1, sizeof(*p->v)), .cap = cap};
+    *p = (struct job_plan){.v = arena_calloc(a, cap ? cap : 1, sizeof(*p->v)),
+                           .cap = cap};
     return p->v ? 0 : -ENOMEM;
 }
 
-struct action *plan_add(struct plan *p,
+struct action *plan_add(struct job_plan *p,
                         enum verb verb,
                         enum kube_kind kind,
                         uint32_t stage,

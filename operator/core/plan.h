@@ -33,7 +33,7 @@ struct action {
                                      content, remembered as its fact */
 };
 
-struct plan {
+struct job_plan {
     struct action *v;
     size_t n, cap;
 };
@@ -43,10 +43,10 @@ struct plan {
 #define DROP_AGAIN_MS 1000 /* what a look found is deleted that much later */
 
 /* Room for cap actions. -ENOMEM. */
-int plan_init(struct plan *p, size_t cap, struct arena *a);
+int plan_init(struct job_plan *p, size_t cap, struct arena *a);
 /* The new action, zeroed but for these; the caller fills in the rest. There is always
  * room: cap is the caller's promise. */
-struct action *plan_add(struct plan *p,
+struct action *plan_add(struct job_plan *p,
                         enum verb verb,
                         enum kube_kind kind,
                         uint32_t stage,

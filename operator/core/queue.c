@@ -25,17 +25,17 @@ struct item {
     bool is_working;
 };
 
-struct queue {
+struct work_queue {
     struct item *v;
     size_t n, cap;
 };
 
-struct queue *queue_new(void)
+struct work_queue *queue_new(void)
 {
-    return mem_zalloc(sizeof(struct queue));
+    return mem_zalloc(sizeof(struct work_queue));
 }
 
-void queue_free(struct queue *q)
+void queue_free(struct work_queue *q)
 {
     if (!q)
         return;
@@ -45,7 +45,7 @@ void queue_free(struct queue *q)
     mem_free(q);
 }
 
-static struct item *find(const struct queue *q, const char *key)
+static struct item *find(const struct work_queue *q, const char *key)
 {
     for (size_t i = 0; i < q->n; i++) {
         if (strcmp(q->v[i].key, key) == 0)
@@ -54,7 +54,7 @@ static struct item *find(const struct queue *q, const char *key)
     return NULL;
 }
 
-int queue_add(struct queue *q, const char *key, uint64_t due_ns)
+int queue_add(struct work_queue *q, const char *key, uint64_t due_ns)
 {
     struct item *it = find(q, key);
     void *v = q->v;
@@ -77,7 +77,7 @@ int queue_add(struct queue *q, const char *key, uint64_t due_ns)
     return 0;
 }
 
-const char *queue_take(struct queue *q, uint64_t now_ns)
+const char *queue_take(struct work_queue *q, uint64_t now_ns)
 {
     struct item *best = NULL;
 
@@ -96,13 +96,13 @@ const char *queue_take(struct queue *q, uint64_t now_ns)
     return best->key;
 }
 
-static void forget(struct queue *q, struct item *it)
+static void forget(struct work_queue *q, struct item *it)
 {
     mem_free(it->key);
     *it = q->v[--q->n];
 }
 
-uint64_t queue_done(struct queue *q, const char *key, bool failed, uint64_t now_ns)
+uint64_t queue_done(struct work_queue *q, const char *key, bool failed, uint64_t now_ns)
 {
     struct item *it = find(q, key);
 
@@ -123,21 +123,21 @@ uint64_t queue_done(struct queue *q, const char *key, bool failed, uint64_t now_
     return 0;
 }
 
-uint64_t queue_waited_ns(const struct queue *q, const char *key)
+uint64_t queue_waited_ns(const struct work_queue *q, const char *key)
 {
     const struct item *it = find(q, key);
 
     return it ? it->waited_ns : 0;
 }
 
-unsigned queue_n_failures(const struct queue *q, const char *key)
+unsigned queue_n_failures(const struct work_queue *q, const char *key)
 {
     const struct item *it = find(q, key);
 
     return it ? it->n_failures : 0;
 }
 
-uint64_t queue_next_ns(const struct queue *q)
+uint64_t queue_next_ns(const struct work_queue *q)
 {
     uint64_t next = UINT64_MAX;
 
@@ -148,7 +148,7 @@ uint64_t queue_next_ns(const struct queue *q)
     return next;
 }
 
-size_t queue_depth(const struct queue *q)
+size_t queue_depth(const struct work_queue *q)
 {
     size_t n = 0;
 

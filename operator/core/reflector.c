@@ -14,14 +14,14 @@
 
 #include "runtime/base/mem.h"
 
-struct edge {
+struct refl_edge {
     enum refl_state from;
     enum refl_event ev;
     enum refl_state to;
     int need_list; /* of BACKOFF */
 };
 
-static const struct edge edges[] = {
+static const struct refl_edge edges[] = {
     {REFL_LISTING, REFL_LISTED, REFL_WATCHING, 0},
     {REFL_LISTING, REFL_EXPIRED, REFL_BACKOFF, 1},
     {REFL_LISTING, REFL_ERROR, REFL_BACKOFF, 1},
@@ -48,7 +48,7 @@ back_off(struct reflector *r, int need_list, uint64_t now_ns, uint32_t random32)
         r->backoff_ns = REFL_MAX_BACKOFF_NS;
 }
 
-static const struct edge *find(enum refl_state from, enum refl_event ev)
+static const struct refl_edge *find(enum refl_state from, enum refl_event ev)
 {
     for (size_t i = 0; i < ARRAY_LEN(edges); i++) {
         if (edges[i].from == from && edges[i].ev == ev)
@@ -63,8 +63,9 @@ enum refl_state reflector_next(struct reflector *r,
                                uint64_t now_ns,
                                uint32_t random32)
 {
-    static const struct edge again = {REFL_WATCHING, REFL_EXPIRED, REFL_BACKOFF, 1};
-    const struct edge *e;
+    static const struct refl_edge again = {REFL_WATCHING, REFL_EXPIRED, REFL_BACKOFF,
+                                           1};
+    const struct refl_edge *e;
 
     if (r->state == REFL_WATCHING && ev == REFL_WATCH_END && was_short)
         ev = REFL_ERROR;

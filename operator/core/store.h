@@ -57,7 +57,7 @@ int store_drop_pod(struct store *s,
                    const char *name,
                    char ret_key[STORE_KEY_SIZE]);
 int store_put_batch(struct store *s,
-                    const struct batch *batch,
+                    const struct batch_job *batch,
                     char ret_key[STORE_KEY_SIZE]);
 void store_drop_batch(struct store *s,
                       const char *ns,
@@ -101,7 +101,7 @@ const char *store_job_text(const struct store *s, const char *key, size_t *ret_n
 int store_observe(const struct store *s,
                   const char *key,
                   const struct job_meta *job,
-                  const struct shape *shape,
+                  const struct job_shape *shape,
                   uint64_t now_ns,
                   struct arena *a,
                   struct observed *ret);

@@ -111,7 +111,7 @@ int store_drop_pod(struct store *s,
 }
 
 int store_put_batch(struct store *s,
-                    const struct batch *batch,
+                    const struct batch_job *batch,
                     char ret_key[STORE_KEY_SIZE])
 {
     struct job_entry *j;
@@ -127,7 +127,7 @@ int store_put_batch(struct store *s,
 }
 
 static void
-bury_batch(struct store *s, struct batch *batch, char ret_key[STORE_KEY_SIZE])
+bury_batch(struct store *s, struct batch_job *batch, char ret_key[STORE_KEY_SIZE])
 {
     struct job_entry *j =
         job_named(s, KUBE_MPIJOB, batch->ns, batch->job_name, ret_key);
@@ -143,7 +143,7 @@ void store_drop_batch(struct store *s,
                       const char *name,
                       char ret_key[STORE_KEY_SIZE])
 {
-    struct batch *batch = children_drop_batch(&s->children, ns, name);
+    struct batch_job *batch = children_drop_batch(&s->children, ns, name);
 
     *ret_key = '\0';
     if (batch)
@@ -180,7 +180,7 @@ void store_begin_batches(struct store *s)
 void store_end_batches(struct store *s, store_key_fn changed, void *arg)
 {
     char key[STORE_KEY_SIZE];
-    struct batch *batch;
+    struct batch_job *batch;
 
     while ((batch = children_sweep_batches(&s->children))) {
         bury_batch(s, batch, key);

@@ -15,7 +15,7 @@ struct job_entry {
     size_t text_n;
     uint64_t version;
     enum kube_kind kind;
-    struct memory memory;
+    struct job_memory memory;
     bool is_marked;
     bool is_shown[KUBE_KIND_COUNT]; /* in the list of that kind that is being read */
     bool is_unkept, was_unkept;     /* the status: now, ever */

@@ -25,7 +25,7 @@ next_owned(const struct store *s, const struct job_meta *job, size_t *place)
  */
 static void measure(const struct store *s,
                     const struct job_meta *job,
-                    const struct shape *shape,
+                    const struct job_shape *shape,
                     struct observed *ret)
 {
     const struct pod *p;
@@ -42,7 +42,7 @@ static void measure(const struct store *s,
     }
 }
 
-static struct worker unseen(const struct note *note, uint64_t now_ns)
+static struct worker unseen(const struct pod_memory *note, uint64_t now_ns)
 {
     if (note && note->expected.since_ns)
         return (struct worker){.state = WORKER_EXPECTED,
@@ -54,7 +54,7 @@ static struct worker unseen(const struct note *note, uint64_t now_ns)
 }
 
 /* An older pod of that name that is still in the cache does not count. */
-static bool is_awaited(const struct note *note, const struct pod *p)
+static bool is_awaited(const struct pod_memory *note, const struct pod *p)
 {
     return note && note->expected.since_ns && strcmp(note->expected.uid, p->uid) != 0;
 }
@@ -65,8 +65,8 @@ static void fill_batch(const struct store *s,
                        uint64_t now_ns,
                        struct observed *ret)
 {
-    const struct memory *m = &j->memory;
-    const struct batch *b;
+    const struct job_memory *m = &j->memory;
+    const struct batch_job *b;
     char name[320];
 
     (void)snprintf(name, sizeof(name), "%s-launcher", job->name);
@@ -124,7 +124,7 @@ static int fill(const struct store *s,
 int store_observe(const struct store *s,
                   const char *key,
                   const struct job_meta *job,
-                  const struct shape *shape,
+                  const struct job_shape *shape,
                   uint64_t now_ns,
                   struct arena *a,
                   struct observed *ret)

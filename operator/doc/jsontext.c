@@ -84,7 +84,7 @@ static const char *skip_value(const char *p, const char *end)
     return skip_scalar(p, end);
 }
 
-int json_walk(struct json_walk *w, struct span text)
+int json_walk(struct json_walk *w, struct json_span text)
 {
     const char *end = text.p + text.n, *p = text.p ? skip_blanks(text.p, end) : end;
 
@@ -95,10 +95,10 @@ int json_walk(struct json_walk *w, struct span text)
     return 0;
 }
 
-int json_walk_key(struct json_walk *w, struct span *ret_key)
+int json_walk_key(struct json_walk *w, struct json_span *ret_key)
 {
     const char *p = skip_blanks(w->p, w->end), *after;
-    struct span key = {"", 0};
+    struct json_span key = {"", 0};
 
     if (p < w->end && *p == w->close) {
         w->p = p;
@@ -113,7 +113,7 @@ int json_walk_key(struct json_walk *w, struct span *ret_key)
         after = p < w->end && *p == '"' ? skip_string(p, w->end) : NULL;
         if (!after)
             return -EINVAL;
-        key = (struct span){p + 1, (size_t)(after - p) - 2};
+        key = (struct json_span){p + 1, (size_t)(after - p) - 2};
         p = skip_blanks(after, w->end);
         if (p >= w->end || *p != ':')
             return -EINVAL;
@@ -125,18 +125,20 @@ int json_walk_key(struct json_walk *w, struct span *ret_key)
     return 1;
 }
 
-int json_walk_value(struct json_walk *w, struct span *ret_value)
+int json_walk_value(struct json_walk *w, struct json_span *ret_value)
 {
     const char *after = skip_value(w->p, w->end);
 
     if (!after)
         return -EINVAL;
-    *ret_value = (struct span){w->p, (size_t)(after - w->p)};
+    *ret_value = (struct json_span){w->p, (size_t)(after - w->p)};
     w->p = after;
     return 0;
 }
 
-int json_walk_next(struct json_walk *w, struct span *ret_key, struct span *ret_value)
+int json_walk_next(struct json_walk *w,
+                   struct json_span *ret_key,
+                   struct json_span *ret_value)
 {
     int more = json_walk_key(w, ret_key);
     int rc = more > 0 ? json_walk_value(w, ret_value) : 0;
@@ -144,15 +146,15 @@ int json_walk_next(struct json_walk *w, struct span *ret_key, struct span *ret_v
     return rc < 0 ? rc : more;
 }
 
-bool span_is(struct span s, const char *text)
+bool span_is(struct json_span s, const char *text)
 {
     return strlen(text) == s.n && memcmp(s.p, text, s.n) == 0;
 }
 
-struct span json_find(struct span object, const char *key)
+struct json_span json_find(struct json_span object, const char *key)
 {
     struct json_walk w;
-    struct span k, v;
+    struct json_span k, v;
 
     if (json_walk(&w, object) == 0 && w.close == '}') {
         while (json_walk_next(&w, &k, &v) > 0) {
@@ -160,19 +162,19 @@ struct span json_find(struct span object, const char *key)
                 return v;
         }
     }
-    return (struct span){"", 0};
+    return (struct json_span){"", 0};
 }
 
-struct span json_find_text(struct span object, const char *key)
+struct json_span json_find_text(struct json_span object, const char *key)
 {
-    struct span v = json_find(object, key);
+    struct json_span v = json_find(object, key);
 
     if (v.n < 2 || *v.p != '"')
-        return (struct span){"", 0};
-    return (struct span){v.p + 1, v.n - 2};
+        return (struct json_span){"", 0};
+    return (struct json_span){v.p + 1, v.n - 2};
 }
 
-size_t json_count(struct span text)
+size_t json_count(struct json_span text)
 {
     const char *p = text.p, *end = text.p + text.n;
     size_t n = 1;
@@ -238,7 +240,7 @@ static unsigned mend_scalar(const char *p, const char *end, struct strbuf *out)
     return MEND_NUMBER;
 }
 
-unsigned json_mend(struct span text, unsigned max_depth, struct strbuf *out)
+unsigned json_mend(struct json_span text, unsigned max_depth, struct strbuf *out)
 {
     const char *p = text.p, *end = text.p + text.n;
     unsigned mends = 0, depth = 0;

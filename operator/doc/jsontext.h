@@ -10,7 +10,7 @@
 
 #include "runtime/base/strbuf.h"
 
-struct span { /* of the text it was found in */
+struct json_span { /* of the text it was found in */
     const char *p;
     size_t n;
 };
@@ -21,22 +21,25 @@ struct json_walk {
     char close; /* the bracket that ends it */
     bool is_started;
 };
-int json_walk(struct json_walk *w, struct span text); /* -EINVAL: neither of them */
+int json_walk(struct json_walk *w,
+              struct json_span text); /* -EINVAL: neither of them */
 /* 1: there is one more; 0: that was the last; -EINVAL: bad syntax. Keys come without
  * their quotes and with their escapes; items have an empty one. */
-int json_walk_next(struct json_walk *w, struct span *ret_key, struct span *ret_value);
+int json_walk_next(struct json_walk *w,
+                   struct json_span *ret_key,
+                   struct json_span *ret_value);
 /* The same in two steps: w->p is at the value in between, and at the last bracket after
  * a 0. Who reads the value himself sets w->p behind it instead of the second. */
-int json_walk_key(struct json_walk *w, struct span *ret_key);
-int json_walk_value(struct json_walk *w, struct span *ret_value);
+int json_walk_key(struct json_walk *w, struct json_span *ret_key);
+int json_walk_value(struct json_walk *w, struct json_span *ret_value);
 
 /* The value of a member of an object; an empty span if there is none. */
-struct span json_find(struct span object, const char *key);
+struct json_span json_find(struct json_span object, const char *key);
 /* The same, of a string: without quotes, escapes as they are. */
-struct span json_find_text(struct span object, const char *key);
-bool span_is(struct span s, const char *text);
+struct json_span json_find_text(struct json_span object, const char *key);
+bool span_is(struct json_span s, const char *text);
 /* At least as many as there are values in it, containers included. */
-size_t json_count(struct span text);
+size_t json_count(struct json_span text);
 
 /* What json_mend had to change. */
 enum {
@@ -45,6 +48,6 @@ enum {
     MEND_NUMBER = 4, /* integers beyond 64 bits: now fractions */
 };
 /* Appends the text so that json_read takes it, if its syntax is right. */
-unsigned json_mend(struct span text, unsigned max_depth, struct strbuf *out);
+unsigned json_mend(struct json_span text, unsigned max_depth, struct strbuf *out);
 
 #endif

@@ -26,10 +26,12 @@ static const char too_deep[] = "is nested deeper than " TEXT(NODE_MAX_DEPTH) " l
 static const char too_many[] = "holds more than " TEXT(OBJECT_MAX_VALUES) " values";
 static const char no_json[] = "cannot be read";
 
-static unsigned
-put_member(struct strbuf *out, struct span key, struct span value, unsigned depth)
+static unsigned put_member(struct strbuf *out,
+                           struct json_span key,
+                           struct json_span value,
+                           unsigned depth)
 {
-    struct span quoted = {key.p - 1, key.n + 2};
+    struct json_span quoted = {key.p - 1, key.n + 2};
     unsigned mends;
 
     if (strbuf_str(out)[out->n - 1] != '{')
@@ -39,13 +41,14 @@ put_member(struct strbuf *out, struct span key, struct span value, unsigned dept
     return mends | json_mend(value, depth, out);
 }
 
-static int put_metadata(struct strbuf *out, struct span key, struct span metadata)
+static int
+put_metadata(struct strbuf *out, struct json_span key, struct json_span metadata)
 {
-    struct span k, v;
+    struct json_span k, v;
     struct json_walk w;
     int rc = json_walk(&w, metadata);
 
-    (void)put_member(out, key, (struct span){"{", 1}, 1);
+    (void)put_member(out, key, (struct json_span){"{", 1}, 1);
     while (rc == 0 && json_walk_next(&w, &k, &v) > 0) {
         if (!span_is(k, "managedFields")) /* as deep and as large as all the rest */
             (void)put_member(out, k, v, MEMBER_DEPTH - 1);
@@ -55,10 +58,12 @@ static int put_metadata(struct strbuf *out, struct span key, struct span metadat
 }
 
 /* The object as text that json_read takes. */
-static int
-put_object(struct strbuf *out, struct span text, bool has_spec, const char **ret_flaw)
+static int put_object(struct strbuf *out,
+                      struct json_span text,
+                      bool has_spec,
+                      const char **ret_flaw)
 {
-    struct span k, v;
+    struct json_span k, v;
     struct json_walk w;
     unsigned mends;
     int more = 0, rc = json_walk(&w, text);
@@ -88,7 +93,7 @@ put_object(struct strbuf *out, struct span text, bool has_spec, const char **ret
 }
 
 static int rescue(struct arena *a,
-                  struct span text,
+                  struct json_span text,
                   bool has_spec,
                   struct node **ret,
                   struct err *err)
@@ -104,7 +109,7 @@ static int rescue(struct arena *a,
     if (rc < 0)
         rc = err_set(err, rc, "%s",
                      rc == -EINVAL ? "not an object in JSON" : "out of memory");
-    else if (json_count((struct span){out.p, out.n}) > 2 * OBJECT_MAX_VALUES)
+    else if (json_count((struct json_span){out.p, out.n}) > 2 * OBJECT_MAX_VALUES)
         rc = err_set(err, -EINVAL, "holds more than %d values", 2 * OBJECT_MAX_VALUES);
     else
         rc = json_read(a, out.p, out.n, &o, err);
@@ -119,7 +124,10 @@ static int rescue(struct arena *a,
     return 0;
 }
 
-int object_read(struct arena *a, struct span text, struct node **ret, struct err *err)
+int object_read(struct arena *a,
+                struct json_span text,
+                struct node **ret,
+                struct err *err)
 {
     int rc = -EINVAL;
 

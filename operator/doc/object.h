@@ -20,7 +20,10 @@
  * returned is taken by json_read when it is written. The arena must be empty and
  * bounded by OBJECT_MAX_BYTES. -EINVAL when even so nothing can be known; -ENOMEM when
  * memory is out, which says nothing about the object. */
-int object_read(struct arena *a, struct span text, struct node **ret, struct err *err);
+int object_read(struct arena *a,
+                struct json_span text,
+                struct node **ret,
+                struct err *err);
 
 /* Uid and kind of the controlling owner; "" if there is none. */
 const char *object_owner_uid(const struct node *object);

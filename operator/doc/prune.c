@@ -20,7 +20,8 @@ const struct prune_rule prune_object[] = {
 static int
 prune_all(struct json_walk *w, const struct prune_rule *rules, struct strbuf *out);
 
-static const struct prune_rule *find(const struct prune_rule *rules, struct span key)
+static const struct prune_rule *find(const struct prune_rule *rules,
+                                     struct json_span key)
 {
     for (; rules->key; rules++) {
         if (!*rules->key || span_is(key, rules->key))
@@ -32,7 +33,7 @@ static const struct prune_rule *find(const struct prune_rule *rules, struct span
 /* The value that w is at: a member of an object, or an item of an array (rules: of each
  * item). */
 static int put(struct json_walk *w,
-               struct span key,
+               struct json_span key,
                const struct prune_rule *rules,
                struct strbuf *out)
 {
@@ -40,7 +41,7 @@ static int put(struct json_walk *w,
     const struct prune_rule *rule = is_member ? find(rules, key) : NULL;
     char before = strbuf_str(out)[out->n - 1];
     struct json_walk inner;
-    struct span value;
+    struct json_span value;
     int rc;
 
     if (is_member && (!rule || rule->is_dropped))
@@ -52,7 +53,8 @@ static int put(struct json_walk *w,
         strbuf_putc(out, ':');
         rules = rule->inner;
     }
-    if (rules && json_walk(&inner, (struct span){w->p, (size_t)(w->end - w->p)}) == 0) {
+    if (rules
+        && json_walk(&inner, (struct json_span){w->p, (size_t)(w->end - w->p)}) == 0) {
         rc = prune_all(&inner, rules, out);
         w->p = inner.p + 1;
         return rc;
@@ -66,7 +68,7 @@ static int put(struct json_walk *w,
 static int
 prune_all(struct json_walk *w, const struct prune_rule *rules, struct strbuf *out)
 {
-    struct span key;
+    struct json_span key;
     int rc = 0, more = 0;
 
     strbuf_putc(out, w->close == '}' ? '{' : '[');
@@ -76,7 +78,9 @@ prune_all(struct json_walk *w, const struct prune_rule *rules, struct strbuf *ou
     return rc < 0 ? rc : more;
 }
 
-int json_prune(struct span text, const struct prune_rule *rules, struct strbuf *out)
+int json_prune(struct json_span text,
+               const struct prune_rule *rules,
+               struct strbuf *out)
 {
     struct json_walk w;
     int rc = json_walk(&w, text);

@@ -21,6 +21,8 @@ extern const struct prune_rule prune_object[];
 /* Appends text without the members that are dropped or have no rule. What is no
  * container where a rule has inner ones is kept. -EINVAL: not an object, or bad syntax
  * on the way; out is of no use then. -ENOMEM, -E2BIG: out's. */
-int json_prune(struct span text, const struct prune_rule *rules, struct strbuf *out);
+int json_prune(struct json_span text,
+               const struct prune_rule *rules,
+               struct strbuf *out);
 
 #endif

@@ -15,7 +15,7 @@
 
 #include "runtime/base/mem.h"
 
-struct reader {
+struct yaml_reader {
     struct build b;
     struct node *open[NODE_MAX_DEPTH];
     const char *key[NODE_MAX_DEPTH]; /* mapping waits for the value of this key */
@@ -25,7 +25,7 @@ struct reader {
     struct err *err;
 };
 
-static int fail(struct reader *r, const yaml_mark_t *at, const char *what)
+static int fail(struct yaml_reader *r, const yaml_mark_t *at, const char *what)
 {
     return err_set(r->err, -EINVAL, "yaml: line %zu: %s", at->line + 1, what);
 }
@@ -53,7 +53,7 @@ static bool is_real(const char *s, double *ret)
     return *end == '\0';
 }
 
-static struct node *scalar(struct reader *r, const char *s, bool is_plain)
+static struct node *scalar(struct yaml_reader *r, const char *s, bool is_plain)
 {
     int64_t i;
     double d;
@@ -71,7 +71,7 @@ static struct node *scalar(struct reader *r, const char *s, bool is_plain)
     return node_string(&r->b, s);
 }
 
-static int put(struct reader *r, struct node *n, const yaml_mark_t *at)
+static int put(struct yaml_reader *r, struct node *n, const yaml_mark_t *at)
 {
     struct node *parent = r->depth ? r->open[r->depth - 1] : NULL;
 
@@ -93,13 +93,13 @@ static int put(struct reader *r, struct node *n, const yaml_mark_t *at)
     return r->b.status;
 }
 
-static bool wants_key(const struct reader *r)
+static bool wants_key(const struct yaml_reader *r)
 {
     return r->depth && r->open[r->depth - 1]->type == NODE_OBJECT
            && !r->key[r->depth - 1];
 }
 
-static int push(struct reader *r, enum node_type type, const yaml_mark_t *at)
+static int push(struct yaml_reader *r, enum node_type type, const yaml_mark_t *at)
 {
     struct node *n;
     int rc;
@@ -117,7 +117,7 @@ static int push(struct reader *r, enum node_type type, const yaml_mark_t *at)
     return 0;
 }
 
-static int on_scalar(struct reader *r, const yaml_event_t *e)
+static int on_scalar(struct yaml_reader *r, const yaml_event_t *e)
 {
     const char *s = (const char *)e->data.scalar.value;
 
@@ -135,7 +135,7 @@ static int on_scalar(struct reader *r, const yaml_event_t *e)
                &e->start_mark);
 }
 
-static int on_event(struct reader *r, const yaml_event_t *e)
+static int on_event(struct yaml_reader *r, const yaml_event_t *e)
 {
     switch (e->type) {
     case YAML_DOCUMENT_START_EVENT:
@@ -167,7 +167,7 @@ static int on_event(struct reader *r, const yaml_event_t *e)
     return 0;
 }
 
-static int read_events(yaml_parser_t *p, struct reader *r)
+static int read_events(yaml_parser_t *p, struct yaml_reader *r)
 {
     bool is_end = false;
     int rc = 0;
@@ -190,7 +190,7 @@ static int read_events(yaml_parser_t *p, struct reader *r)
 int yaml_read(
     struct arena *a, const char *text, size_t n, struct node **ret, struct err *err)
 {
-    AUTOFREE struct reader *r = mem_zalloc(sizeof(*r));
+    AUTOFREE struct yaml_reader *r = mem_zalloc(sizeof(*r));
     yaml_parser_t p;
     int rc;
 

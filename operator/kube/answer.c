@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* HTTP status + Status object -> struct answer. The server's own sentence is kept: it
+/* HTTP status + Status object -> struct kube_answer. The server's own sentence is kept: it
  * names the field ("spec.containers[0].image: Required value"), which no text of ours
  * could. */
 #include "operator/kube/answer.h"
@@ -45,7 +45,7 @@ static enum answer_class class_of(int http, const char *reason, const char *mess
     }
 }
 
-static void read_status(const struct http_reply *reply, struct answer *a)
+static void read_status(const struct http_reply *reply, struct kube_answer *a)
 {
     struct arena arena;
     struct node *status;
@@ -65,10 +65,10 @@ static void read_status(const struct http_reply *reply, struct answer *a)
     arena_release(&arena);
 }
 
-void answer_read(const struct http_reply *reply, struct answer *ret)
+void answer_read(const struct http_reply *reply, struct kube_answer *ret)
 {
-    *ret =
-        (struct answer){.http = reply->status, .retry_after_s = reply->retry_after_s};
+    *ret = (struct kube_answer){.http = reply->status,
+                                .retry_after_s = reply->retry_after_s};
     if (reply->status >= 300)
         read_status(reply, ret);
     if (reply->status == 0)

@@ -20,13 +20,13 @@ enum answer_class {
     ANSWER_THROTTLED,   /* 429: wait retry_after_s */
     ANSWER_UNAVAILABLE, /* 5xx, or no answer at all */
 };
-struct answer {
+struct kube_answer {
     enum answer_class cls;
     int http;           /* 0: no answer */
     char reason[64];    /* of the Status object; "" if none */
     char message[1024]; /* what to tell a person */
     uint32_t retry_after_s;
 };
-void answer_read(const struct http_reply *reply, struct answer *ret);
+void answer_read(const struct http_reply *reply, struct kube_answer *ret);
 
 #endif

@@ -39,8 +39,8 @@
 #define METADATA_LIST      "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 #define FRESH_NS           (80 * NS_PER_S) /* http.c: 30 s idle, 40 s without an answer */
 
-struct request {
-    struct request *next;
+struct client_request {
+    struct client_request *next;
     struct kube *kube;
     const char *method; /* one of the constants below */
     char *path, *body;
@@ -53,8 +53,8 @@ struct request {
     void *arg;
 };
 
-struct watch {
-    struct watch *next;
+struct client_watch {
+    struct client_watch *next;
     struct kube *kube;
     struct stream stream;
     stream_line_fn line;
@@ -68,15 +68,15 @@ struct kube {
     struct http *http;
     struct kube_options options;
     struct limit limit;
-    struct request *waiting, *last, *flying;
-    struct request *urgent; /* before all that is in waiting; a few at most */
-    struct watch *watches;
+    struct client_request *waiting, *last, *flying;
+    struct client_request *urgent; /* before all that is in waiting; a few at most */
+    struct client_watch *watches;
     unsigned n_flying;
     uint64_t n_writes;
     uint64_t fresh_ns; /* until then urgent ones get a new connection */
 };
 
-static void request_free(struct request *r)
+static void request_free(struct client_request *r)
 {
     mem_free(r->path);
     if (r->body)
@@ -122,10 +122,10 @@ int kube_new(const struct kube_config *config,
     return 0;
 }
 
-static void free_requests(struct request *r)
+static void free_requests(struct client_request *r)
 {
     while (r) {
-        struct request *next = r->next;
+        struct client_request *next = r->next;
 
         request_free(r);
         r = next;
@@ -141,7 +141,7 @@ void kube_free(struct kube *k)
     free_requests(k->urgent);
     free_requests(k->flying);
     while (k->watches) {
-        struct watch *w = k->watches;
+        struct client_watch *w = k->watches;
 
         k->watches = w->next;
         stream_release(&w->stream);
@@ -184,11 +184,11 @@ static char *make_path(enum kube_kind kind,
     return s;
 }
 
-static void send_one(struct kube *k, struct request *r);
+static void send_one(struct kube *k, struct client_request *r);
 
-static void put_urgent(struct kube *k, struct request *r)
+static void put_urgent(struct kube *k, struct client_request *r)
 {
-    struct request **p = &k->urgent;
+    struct client_request **p = &k->urgent;
 
     while (*p)
         p = &(*p)->next;
@@ -198,7 +198,7 @@ static void put_urgent(struct kube *k, struct request *r)
 
 int kube_submit(struct kube *k, const struct kube_request *rq, struct err *err)
 {
-    struct request *r = mem_zalloc(sizeof(*r));
+    struct client_request *r = mem_zalloc(sizeof(*r));
 
     if (!r)
         return err_set(err, -ENOMEM, "out of memory");
@@ -234,9 +234,9 @@ int kube_submit(struct kube *k, const struct kube_request *rq, struct err *err)
     return 0;
 }
 
-static void unlink_flying(struct kube *k, struct request *r)
+static void unlink_flying(struct kube *k, struct client_request *r)
 {
-    struct request **p = &k->flying;
+    struct client_request **p = &k->flying;
 
     while (*p != r)
         p = &(*p)->next;
@@ -244,13 +244,13 @@ static void unlink_flying(struct kube *k, struct request *r)
     k->n_flying -= !r->is_urgent;
 }
 
-static void heed(struct kube *k, const struct answer *a)
+static void heed(struct kube *k, const struct kube_answer *a)
 {
     if (a->cls == ANSWER_THROTTLED)
         limit_throttled(&k->limit, clock_now_ns(), a->retry_after_s);
 }
 
-static void finish(struct request *r, const struct http_reply *http)
+static void finish(struct client_request *r, const struct http_reply *http)
 {
     struct kube *k = r->kube;
     struct kube_reply reply = {
@@ -263,7 +263,7 @@ static void finish(struct request *r, const struct http_reply *http)
 }
 
 /* Was not sent, or is not waited for any longer. */
-static void refuse(struct request *r, int code, const char *why)
+static void refuse(struct client_request *r, int code, const char *why)
 {
     struct http_reply none = {.body = ""};
 
@@ -271,11 +271,11 @@ static void refuse(struct request *r, int code, const char *why)
     finish(r, &none);
 }
 
-static int start(struct request *r, struct err *err);
+static int start(struct client_request *r, struct err *err);
 
 static void on_done(void *arg, const struct http_reply *http)
 {
-    struct request *r = arg;
+    struct client_request *r = arg;
     struct kube *k = r->kube;
 
     if (r->write_number)
@@ -301,20 +301,20 @@ static void on_done(void *arg, const struct http_reply *http)
     finish(r, http);
 }
 
-static bool is_write(const struct request *r)
+static bool is_write(const struct client_request *r)
 {
     return strcmp(r->method, "GET") != 0;
 }
 
 static bool may_send(void *arg)
 {
-    const struct request *r = arg;
+    const struct client_request *r = arg;
 
     fault_at_send(r->write_number);
     return may_write(r->kube);
 }
 
-static int start(struct request *r, struct err *err)
+static int start(struct client_request *r, struct err *err)
 {
     struct http_request rq = {.method = r->method,
                               .path = r->path,
@@ -343,7 +343,7 @@ static int start(struct request *r, struct err *err)
     return http_start(r->kube->http, &rq, &r->id, err);
 }
 
-static void send_one(struct kube *k, struct request *r)
+static void send_one(struct kube *k, struct client_request *r)
 {
     struct err err = ERR_INIT;
 
@@ -364,16 +364,16 @@ static void send_one(struct kube *k, struct request *r)
     }
 }
 
-static bool is_fenced(const struct request *r)
+static bool is_fenced(const struct client_request *r)
 {
     return !r->is_urgent && !r->is_list;
 }
 
 /* Moves what is fenced from one list to another. */
-static void pick(struct request **from, struct request **to)
+static void pick(struct client_request **from, struct client_request **to)
 {
     while (*from) {
-        struct request *r = *from;
+        struct client_request *r = *from;
 
         if (!is_fenced(r)) {
             from = &r->next;
@@ -387,19 +387,19 @@ static void pick(struct request **from, struct request **to)
 
 void kube_fence(struct kube *k)
 {
-    struct request *queued = NULL, *flying = NULL;
+    struct client_request *queued = NULL, *flying = NULL;
 
     pick(&k->waiting, &queued);
     for (k->last = k->waiting; k->last && k->last->next;)
         k->last = k->last->next;
     pick(&k->flying, &flying);
-    for (struct request *r = flying; r; r = r->next) {
+    for (struct client_request *r = flying; r; r = r->next) {
         http_cancel(k->http, r->id);
         k->n_flying--;
     }
     /* only now, since what is told here may submit again */
     while (queued || flying) {
-        struct request **p = queued ? &queued : &flying, *r = *p;
+        struct client_request **p = queued ? &queued : &flying, *r = *p;
 
         *p = r->next;
         refuse(r, -EPERM,
@@ -414,7 +414,7 @@ static void tick_urgent(struct kube *k, uint64_t now_ns)
 {
     while (k->urgent
            && (now_ns >= k->urgent->deadline_ns || !http_is_waiting(k->http))) {
-        struct request *r = k->urgent;
+        struct client_request *r = k->urgent;
 
         k->urgent = r->next;
         if (now_ns >= r->deadline_ns)
@@ -429,7 +429,7 @@ void kube_tick(struct kube *k, uint64_t now_ns)
     tick_urgent(k, now_ns);
     while (k->waiting && !http_is_waiting(k->http) && k->n_flying < MAX_IN_FLIGHT
            && limit_take(&k->limit, now_ns)) {
-        struct request *r = k->waiting;
+        struct client_request *r = k->waiting;
 
         k->waiting = r->next;
         if (!k->waiting)
@@ -452,7 +452,7 @@ uint64_t kube_next_ns(const struct kube *k)
 
 static int on_line(void *arg, const char *line, size_t n)
 {
-    struct watch *w = arg;
+    struct client_watch *w = arg;
 
     fault_before_event(line, n);
     return w->line(w->arg, line, n);
@@ -460,14 +460,14 @@ static int on_line(void *arg, const char *line, size_t n)
 
 static int on_chunk(void *arg, const char *p, size_t n)
 {
-    struct watch *w = arg;
+    struct client_watch *w = arg;
 
     return stream_feed(&w->stream, p, n, on_line, w);
 }
 
 static void on_opened(void *arg)
 {
-    const struct watch *w = arg;
+    const struct client_watch *w = arg;
 
     if (w->opened)
         w->opened(w->arg);
@@ -480,7 +480,7 @@ uint64_t kube_paused_ns(const struct kube *k)
 
 static void on_watch_done(void *arg, const struct http_reply *http)
 {
-    struct watch *w = arg, **p = &w->kube->watches;
+    struct client_watch *w = arg, **p = &w->kube->watches;
     struct kube_reply reply = {
         .body = http->body, .n = http->n, .error = http->status ? 0 : http->err.code};
 
@@ -499,7 +499,7 @@ static void on_watch_done(void *arg, const struct http_reply *http)
 int kube_watch(struct kube *k, const struct kube_watch *spec, struct err *err)
 {
     AUTOFREE char *path = make_path(spec->kind, spec->ns, NULL, NULL, spec->query);
-    struct watch *w = mem_zalloc(sizeof(*w));
+    struct client_watch *w = mem_zalloc(sizeof(*w));
     struct http_request rq = {.method = "GET",
                               .path = path,
                               .accept = spec->is_metadata ? METADATA : NULL,
@@ -531,8 +531,8 @@ int kube_watch(struct kube *k, const struct kube_watch *spec, struct err *err)
 
 void kube_watch_cancel(struct kube *k, const void *arg)
 {
-    for (struct watch **p = &k->watches; *p; p = &(*p)->next) {
-        struct watch *w = *p;
+    for (struct client_watch **p = &k->watches; *p; p = &(*p)->next) {
+        struct client_watch *w = *p;
 
         if (w->arg != arg)
             continue;

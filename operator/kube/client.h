@@ -13,7 +13,7 @@
 struct kube;
 
 struct kube_reply {
-    struct answer answer;
+    struct kube_answer answer;
     const char *body; /* valid during the callback */
     size_t n;
     int error; /* why there was no whole answer, a negative errno; else 0 */

@@ -33,7 +33,7 @@
 struct creds {
     const struct kube_config *config;
     struct bearer bearer;
-    struct pair pair;
+    struct key_pair pair;
     struct exec_run run;
     struct exec_answer answer;
     struct strbuf header;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Requests and streams on one curl multi handle.
  *
- * Each request is a struct call with an easy handle from a small pool; connections are
+ * Each request is a struct http_call with an easy handle from a small pool; connections are
  * kept alive by the multi handle. HTTP/1.1 on purpose: a watch has a connection of its
  * own, so a dead one is noticed by TCP (keep-alive, TCP_USER_TIMEOUT) and hurts nobody
  * else.
@@ -45,8 +45,8 @@
 #define DEAD_PEER_MS       40000u
 #define MAX_RETRY_AFTER_S  300
 
-struct call {
-    struct call *next;
+struct http_call {
+    struct http_call *next;
     struct http *http;
     uint64_t id;
     CURL *easy;
@@ -70,7 +70,7 @@ struct http {
     CURLM *multi;
     CURL *pool[MAX_POOL];
     size_t n_pool;
-    struct call *calls;
+    struct http_call *calls;
     size_t n_active;
     uint64_t last_id;
     struct creds *creds;
@@ -156,7 +156,7 @@ static void put_easy(struct http *h, CURL *easy)
     h->pool[h->n_pool++] = easy;
 }
 
-static void call_free(struct call *c)
+static void call_free(struct http_call *c)
 {
     if (c->easy)
         put_easy(c->http, c->easy);
@@ -202,7 +202,7 @@ void http_set_gate(struct http *h, void (*gate)(void *arg), void *arg)
 
 static size_t on_data(char *p, size_t size, size_t n, void *arg)
 {
-    struct call *c = arg;
+    struct http_call *c = arg;
     long status = 0;
 
     n *= size;
@@ -217,7 +217,7 @@ static size_t on_data(char *p, size_t size, size_t n, void *arg)
     return c->chunk_rc < 0 ? 0 : n;
 }
 
-static void on_header_end(struct call *c)
+static void on_header_end(struct http_call *c)
 {
     long status = 0;
 
@@ -230,7 +230,7 @@ static void on_header_end(struct call *c)
 
 static size_t on_header(char *p, size_t size, size_t n, void *arg)
 {
-    struct call *c = arg;
+    struct http_call *c = arg;
     size_t len = n * size;
 
     if (len == 2 && memcmp(p, "\r\n", 2) == 0) /* the header's end */
@@ -242,7 +242,7 @@ static size_t on_header(char *p, size_t size, size_t n, void *arg)
  * time, and connecting takes a while. */
 static int on_ready(void *arg, char *ip, char *local_ip, int port, int local_port)
 {
-    struct call *c = arg;
+    struct http_call *c = arg;
 
     (void)ip;
     (void)local_ip;
@@ -266,7 +266,7 @@ static int on_socket(void *arg, curl_socket_t fd, curlsocktype purpose)
 /* --- starting and ending -----------------------------------------------------------
  */
 
-static int add_header(struct call *c, const char *name, const char *value)
+static int add_header(struct http_call *c, const char *name, const char *value)
 {
     struct curl_slist *list;
     struct strbuf b;
@@ -282,7 +282,7 @@ static int add_header(struct call *c, const char *name, const char *value)
 }
 
 /* "name: value\n" after each other. */
-static int add_lines(struct call *c, const char *lines)
+static int add_lines(struct http_call *c, const char *lines)
 {
     struct curl_slist *list;
 
@@ -299,7 +299,7 @@ static int add_lines(struct call *c, const char *lines)
     return 0;
 }
 
-static int set_headers(struct call *c,
+static int set_headers(struct http_call *c,
                        const struct http_request *rq,
                        const struct identity *who,
                        struct err *err)
@@ -318,7 +318,7 @@ static int set_headers(struct call *c,
     return rc < 0 ? err_set(err, rc, "out of memory") : 0;
 }
 
-static void set_transport(struct call *c, const struct http_request *rq)
+static void set_transport(struct http_call *c, const struct http_request *rq)
 {
     CURL *e = c->easy;
 
@@ -351,7 +351,8 @@ static void set_transport(struct call *c, const struct http_request *rq)
         curl_easy_setopt(e, CURLOPT_ACCEPT_ENCODING, "gzip");
 }
 
-static int set_request(struct call *c, const struct http_request *rq, struct err *err)
+static int
+set_request(struct http_call *c, const struct http_request *rq, struct err *err)
 {
     CURL *e = c->easy;
     struct strbuf url;
@@ -382,7 +383,7 @@ int http_start(struct http *h,
                uint64_t *ret_id,
                struct err *err)
 {
-    struct call *c = mem_zalloc(sizeof(*c));
+    struct http_call *c = mem_zalloc(sizeof(*c));
     struct identity who;
     int rc;
 
@@ -432,9 +433,9 @@ int http_start(struct http *h,
     return 0;
 }
 
-static void unlink_call(struct http *h, struct call *c)
+static void unlink_call(struct http *h, struct http_call *c)
 {
-    for (struct call **p = &h->calls; *p; p = &(*p)->next)
+    for (struct http_call **p = &h->calls; *p; p = &(*p)->next)
         if (*p == c) {
             *p = c->next;
             break;
@@ -445,7 +446,7 @@ static void unlink_call(struct http *h, struct call *c)
 
 void http_cancel(struct http *h, uint64_t id)
 {
-    struct call *c = h->calls;
+    struct http_call *c = h->calls;
 
     while (c && c->id != id)
         c = c->next;
@@ -456,7 +457,7 @@ void http_cancel(struct http *h, uint64_t id)
 }
 
 /* Ends c: hands the easy handle back, then tells the caller. */
-static void finish(struct http *h, struct call *c, struct http_reply *r)
+static void finish(struct http *h, struct http_call *c, struct http_reply *r)
 {
     if (r->status == 401)
         r->has_new_creds = creds_refused(h->creds, c->identity, clock_now_ns());
@@ -483,13 +484,13 @@ static uint32_t retry_after_s(CURL *e)
 static void on_curl_done(struct http *h, CURLMsg *m)
 {
     struct http_reply r = {0};
-    struct call *c = NULL;
+    struct http_call *c = NULL;
     long status = 0;
     char *p = NULL;
 
     curl_easy_getinfo(m->easy_handle, CURLINFO_PRIVATE, &p);
     curl_easy_getinfo(m->easy_handle, CURLINFO_RESPONSE_CODE, &status);
-    c = (struct call *)(void *)p;
+    c = (struct http_call *)(void *)p;
     r.retry_after_s = retry_after_s(m->easy_handle);
     if (m->data.result == CURLE_OK)
         r.status = (int)status;
@@ -507,9 +508,9 @@ static void on_curl_done(struct http *h, CURLMsg *m)
     finish(h, c, &r);
 }
 
-static struct call *find_silent(struct http *h, uint64_t now_ns)
+static struct http_call *find_silent(struct http *h, uint64_t now_ns)
 {
-    struct call *c = h->calls;
+    struct http_call *c = h->calls;
 
     while (c && (c->idle_ns == 0 || now_ns - c->heard_ns < c->idle_ns))
         c = c->next;
@@ -520,7 +521,7 @@ static uint64_t idle_deadline(const struct http *h)
 {
     uint64_t first = UINT64_MAX;
 
-    for (const struct call *c = h->calls; c; c = c->next) {
+    for (const struct http_call *c = h->calls; c; c = c->next) {
         if (c->idle_ns && c->heard_ns + c->idle_ns < first)
             first = c->heard_ns + c->idle_ns;
     }
@@ -529,7 +530,7 @@ static uint64_t idle_deadline(const struct http *h)
 
 static void dispatch(struct http *h)
 {
-    struct call *silent;
+    struct http_call *silent;
     CURLMsg *m;
     int left;
 

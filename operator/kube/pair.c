@@ -24,13 +24,13 @@
 #define MAX_PEM_BYTES (1u << 20)
 #define RETRY_NS      (1 * NS_PER_S)
 
-void pair_release(struct pair *p)
+void pair_release(struct key_pair *p)
 {
     mem_free_secret(&p->cert_pem);
     mem_free_secret(&p->key_pem);
 }
 
-void pair_stale(struct pair *p)
+void pair_stale(struct key_pair *p)
 {
     p->cert_stamp = p->key_stamp = (struct pair_stamp){0};
     p->retry_ns = 0;
@@ -71,11 +71,11 @@ read_one(const char *path, const char *fixed, char **ret_pem, struct err *err)
     return *ret_pem ? 0 : err_set(err, -ENOMEM, "out of memory");
 }
 
-int pair_init(struct pair *p, const struct kube_config *config, struct err *err)
+int pair_init(struct key_pair *p, const struct kube_config *config, struct err *err)
 {
     int rc;
 
-    *p = (struct pair){.config = config};
+    *p = (struct key_pair){.config = config};
     if (!config->cert_pem && !config->cert_file)
         return 0;
     rc = read_one(config->cert_file, config->cert_pem, &p->cert_pem, err);
@@ -111,7 +111,7 @@ static bool fit(const char *cert_pem, const char *key_pem)
     return do_fit;
 }
 
-static void take(struct pair *p, char **cert_pem, char **key_pem)
+static void take(struct key_pair *p, char **cert_pem, char **key_pem)
 {
     if (strcmp(*cert_pem, p->cert_pem) != 0)
         log_info("client certificate renewed", "server=%s", p->config->server);
@@ -121,7 +121,7 @@ static void take(struct pair *p, char **cert_pem, char **key_pem)
     p->key_pem = TAKE(*key_pem);
 }
 
-static int read_both(struct pair *p, struct err *err)
+static int read_both(struct key_pair *p, struct err *err)
 {
     const struct kube_config *c = p->config;
     char *cert_pem = NULL, *key_pem = NULL;
@@ -140,7 +140,7 @@ static int read_both(struct pair *p, struct err *err)
     return rc;
 }
 
-static int refresh(struct pair *p, struct err *err)
+static int refresh(struct key_pair *p, struct err *err)
 {
     struct pair_stamp cert = {0}, key = {0};
     int rc = look(p->config->cert_file, &cert, err);
@@ -157,7 +157,7 @@ static int refresh(struct pair *p, struct err *err)
     return rc;
 }
 
-void pair_refresh(struct pair *p, uint64_t now_ns)
+void pair_refresh(struct key_pair *p, uint64_t now_ns)
 {
     struct err err = ERR_INIT;
 

@@ -5,10 +5,10 @@
 #include "operator/doc/jsontext.h"
 #include "tests/fuzz/fuzz.h"
 
-static void compare_walk(struct span text, const struct node *tree)
+static void compare_walk(struct json_span text, const struct node *tree)
 {
     struct json_walk w;
-    struct span key, value;
+    struct json_span key, value;
     size_t n = 0;
     int more;
 
@@ -22,7 +22,7 @@ static void compare_walk(struct span text, const struct node *tree)
 
 FUZZ_TARGET(json)
 {
-    struct span text = {(const char *)data, n};
+    struct json_span text = {(const char *)data, n};
     struct strbuf out, again;
     struct arena a;
     struct node *one, *two;

@@ -15,9 +15,9 @@ static const struct object_config cfg = {.runtime_image = "r",
 
 static void decide(const struct job_meta *job, struct arena *a, struct decision *ret)
 {
-    static const struct outcome none = {.reason = "", .message = ""};
+    static const struct sync_outcome none = {.reason = "", .message = ""};
     struct observed seen = {.batch_state = WORKER_ABSENT};
-    struct shape shape;
+    struct job_shape shape;
     struct question q = {.job = job,
                          .seen = &seen,
                          .outcome = &none,
@@ -36,7 +36,7 @@ static void decide(const struct job_meta *job, struct arena *a, struct decision 
 
 /* Of many workers the last one stands for all. */
 static void
-build_all(const struct job_meta *job, const struct plan *plan, struct arena *a)
+build_all(const struct job_meta *job, const struct job_plan *plan, struct arena *a)
 {
     const struct secrets secrets = {.ssh_private = "p", .ssh_public = "q"};
     struct build b = {.arena = a};
@@ -89,7 +89,7 @@ FUZZ_TARGET(mpijob)
 
     arena_init(&a, OBJECT_MAX_BYTES);
     arena_init(&work, ARENA_BYTES);
-    if (object_read(&a, (struct span){(const char *)data, n}, &o, &err) == 0
+    if (object_read(&a, (struct json_span){(const char *)data, n}, &o, &err) == 0
         && meta_decode(KUBE_MPIJOB, o, &meta, &err) == 0)
         look_twice(o, &meta, &work);
     else

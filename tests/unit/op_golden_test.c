@@ -101,7 +101,8 @@ static const struct node *as_watched(struct arena *a, const struct node *pod)
     strbuf_init(&text, ARENA_BYTES);
     strbuf_init(&kept, ARENA_BYTES);
     json_write(pod, &text);
-    assert_int_equal(json_prune((struct span){text.p, text.n}, pod_rules, &kept), 0);
+    assert_int_equal(json_prune((struct json_span){text.p, text.n}, pod_rules, &kept),
+                     0);
     assert_int_equal(json_read(a, kept.p, kept.n, &out, NULL), 0);
     strbuf_release(&text);
     strbuf_release(&kept);
@@ -232,12 +233,12 @@ static void load_crew(struct fixture *f,
 }
 
 static uint64_t
-load_observed(struct fixture *f, struct observed *seen, struct outcome *outcome)
+load_observed(struct fixture *f, struct observed *seen, struct sync_outcome *outcome)
 {
     size_t n = 0;
     char *text = read_text(f, "observed.json", &n);
     struct err err = ERR_INIT;
-    struct shape shape;
+    struct job_shape shape;
     struct node *o;
 
     assert_non_null(text);
@@ -257,7 +258,7 @@ load_observed(struct fixture *f, struct observed *seen, struct outcome *outcome)
     if (node_get(o, "group"))
         seen->fact[KUBE_VOLCANO_GROUP].state =
             node_bool(o, "group", false) ? FACT_THERE : FACT_ABSENT;
-    *outcome = (struct outcome){.reason = "", .message = ""};
+    *outcome = (struct sync_outcome){.reason = "", .message = ""};
     if (node_get(o, "outcome")) {
         outcome->trouble = strcmp(node_str(o, "outcome.trouble"), "retry") == 0
                                ? TROUBLE_RETRY
@@ -301,7 +302,7 @@ static void print_plan(const struct decision *d, struct strbuf *out)
 
 static void decide(struct fixture *f,
                    const struct observed *seen,
-                   const struct outcome *outcome,
+                   const struct sync_outcome *outcome,
                    uint64_t now_s,
                    struct decision *ret)
 {
@@ -356,7 +357,7 @@ static void must_outlive_pods(const struct observed *seen, const struct decision
  * the same status. */
 static void must_not_repeat(struct fixture *f,
                             const struct observed *seen,
-                            const struct outcome *outcome,
+                            const struct sync_outcome *outcome,
                             uint64_t now_s,
                             const struct decision *d)
 {
@@ -375,7 +376,7 @@ static void must_not_repeat(struct fixture *f,
 static void run_plan(struct fixture *f)
 {
     struct observed seen;
-    struct outcome outcome;
+    struct sync_outcome outcome;
     struct decision d;
     struct strbuf out;
     uint64_t now_s;
@@ -383,10 +384,10 @@ static void run_plan(struct fixture *f)
     load_job(f);
     now_s = load_observed(f, &seen, &outcome);
     if (f->problems.n > 0)
-        outcome = (struct outcome){.trouble = TROUBLE_REJECTED,
-                                   .is_of_spec = true,
-                                   .reason = "InvalidSpec",
-                                   .message = strbuf_str(&f->problems)};
+        outcome = (struct sync_outcome){.trouble = TROUBLE_REJECTED,
+                                        .is_of_spec = true,
+                                        .reason = "InvalidSpec",
+                                        .message = strbuf_str(&f->problems)};
     decide(f, &seen, &outcome, now_s, &d);
     strbuf_init(&out, 1u << 20);
     print_plan(&d, &out);

@@ -40,7 +40,7 @@ struct turn {
     struct arena arena;
     struct job_meta meta, *job;
     const struct node *object;
-    struct outcome outcome;
+    struct sync_outcome outcome;
     struct decision d;
 };
 
@@ -53,7 +53,7 @@ static bool decide(struct sim *s, struct turn *t)
     static const struct object_config cfg = {.runtime_image = "r",
                                              .cluster_domain = ""};
     struct observed seen;
-    struct shape shape;
+    struct job_shape shape;
 
     q.cfg = &cfg;
     front_horovodjob.shape(t->job, &shape);
@@ -160,7 +160,7 @@ static void answer_pod(struct sim *s, const struct action *x)
 /* False: the operator died. */
 static bool apply(struct sim *s, struct turn *t)
 {
-    const struct plan p = t->d.plan;
+    const struct job_plan p = t->d.plan;
 
     for (size_t i = 0; i < p.n; i++) {
         const struct action *x = &p.v[i];
@@ -179,7 +179,7 @@ static bool apply(struct sim *s, struct turn *t)
                 continue;
             }
         }
-        t->outcome = (struct outcome){
+        t->outcome = (struct sync_outcome){
             .trouble = TROUBLE_RETRY, .reason = "CreateFailed", .message = "lost"};
         break;
     }
@@ -250,10 +250,10 @@ static void write_status(struct sim *s, struct turn *t)
 
 static void sync_job(struct sim *s)
 {
-    static const struct outcome refused = {.trouble = TROUBLE_REJECTED,
-                                           .is_of_spec = true,
-                                           .reason = "InvalidSpec",
-                                           .message = "spec.newer: not known"};
+    static const struct sync_outcome refused = {.trouble = TROUBLE_REJECTED,
+                                                .is_of_spec = true,
+                                                .reason = "InvalidSpec",
+                                                .message = "spec.newer: not known"};
     struct turn t = {.outcome = {.reason = "", .message = ""}};
     struct strbuf problems;
     size_t n = 0;

@@ -38,7 +38,7 @@ static void what_is_measured_is_told(void **state)
         "hvd_operator_leader 1\n",
         "mpi_operator_is_leader 1\n",
     };
-    struct metrics m = {0};
+    struct operator_metrics m = {0};
     struct gauges g = {
         .pods = 3,
         .pod_bytes = 3072,
@@ -61,7 +61,8 @@ static void what_is_measured_is_told(void **state)
 }
 
 /* Statuses with these numbers of restarts and replacements. */
-static void restart(struct metrics *m, const char *cause, int counted, int replacements)
+static void
+restart(struct operator_metrics *m, const char *cause, int counted, int replacements)
 {
     struct arena a;
     struct build b = {.arena = &a};
@@ -83,7 +84,7 @@ static void restarts_are_told_by_reason(void **state)
         "hvd_operator_job_replacements_total{reason=\"Evicted\"} 1\n",
         "hvd_operator_job_restarts_total{reason=\"other\"} 2\n",
     };
-    struct metrics m = {0};
+    struct operator_metrics m = {0};
     struct gauges g = {.version = "1"};
     struct strbuf text;
     char many[24];
@@ -113,7 +114,7 @@ static void restarts_are_told_by_reason(void **state)
 /* Each family once, its samples right after its HELP and TYPE. */
 static void every_sample_belongs_to_the_family_above_it(void **state)
 {
-    struct metrics m = {0};
+    struct operator_metrics m = {0};
     struct gauges g = {.version = "1"};
     char family[128] = "", seen[16384] = "\n";
     struct strbuf text;

@@ -42,13 +42,13 @@ struct run {
     struct worker worker[MAX_PODS];
     struct pod pod[MAX_PODS], launcher_pod[MAX_PODS];
     const struct pod *launcher_pods[MAX_PODS];
-    struct batch batch;
-    struct outcome outcome;
+    struct batch_job batch;
+    struct sync_outcome outcome;
     struct fact fact[KUBE_KIND_COUNT]; /* from step to step */
     struct strbuf out;
 };
 
-static const struct outcome no_trouble = {.reason = "", .message = ""};
+static const struct sync_outcome no_trouble = {.reason = "", .message = ""};
 
 /* --- what is seen ------------------------------------------------------------------
  */
@@ -144,18 +144,18 @@ static void see_launcher(struct run *r)
 
     r->seen.batch_state = named_state(state);
     r->seen.is_batch_overdue = strcmp(state, "overdue") == 0;
-    r->batch = (struct batch){.uid = borrowed("launcher-uid"),
-                              .resource_version = borrowed("7"),
-                              .reason = text(o, "reason", ""),
-                              .message = text(o, "message", ""),
-                              .completion_time = text(o, "complete", ""),
-                              .is_complete = node_get(o, "complete") != NULL,
-                              .is_failed = node_get(o, "reason") != NULL,
-                              .is_suspended = node_bool(o, "suspended", false),
-                              .has_start_time = node_bool(o, "started", false),
-                              .ttl_s = node_int(o, "ttl", -1),
-                              .is_deleting = node_bool(o, "deleting", false),
-                              .failed = (uint32_t)node_int(o, "failed", 0)};
+    r->batch = (struct batch_job){.uid = borrowed("launcher-uid"),
+                                  .resource_version = borrowed("7"),
+                                  .reason = text(o, "reason", ""),
+                                  .message = text(o, "message", ""),
+                                  .completion_time = text(o, "complete", ""),
+                                  .is_complete = node_get(o, "complete") != NULL,
+                                  .is_failed = node_get(o, "reason") != NULL,
+                                  .is_suspended = node_bool(o, "suspended", false),
+                                  .has_start_time = node_bool(o, "started", false),
+                                  .ttl_s = node_int(o, "ttl", -1),
+                                  .is_deleting = node_bool(o, "deleting", false),
+                                  .failed = (uint32_t)node_int(o, "failed", 0)};
     if (r->seen.batch_state == WORKER_SEEN || r->seen.batch_state == WORKER_GONE)
         r->seen.batch = &r->batch;
 }
@@ -193,7 +193,7 @@ static void see(struct run *r)
     see_launcher_pods(r);
     r->outcome = no_trouble;
     if (trouble)
-        r->outcome = (struct outcome){
+        r->outcome = (struct sync_outcome){
             .trouble = strcmp(trouble, "retry") == 0 ? TROUBLE_RETRY : TROUBLE_REJECTED,
             .reason = node_str(r->step, "outcome.reason"),
             .message = node_str(r->step, "outcome.message"),
@@ -301,7 +301,8 @@ static void print_decision(struct run *r, const struct decision *d)
 /* --- a step ------------------------------------------------------------------------
  */
 
-static void decide(struct run *r, const struct outcome *outcome, struct decision *ret)
+static void
+decide(struct run *r, const struct sync_outcome *outcome, struct decision *ret)
 {
     const struct question q = {.job = &r->f->job->meta,
                                .seen = &r->seen,
@@ -492,13 +493,13 @@ static void memory_may_run_out(void **state)
         fixture_read(&f, yaml);
         r.step = node_object(&(struct build){.arena = &f.arena});
         see_workers(&r);
-        r.batch = (struct batch){.uid = borrowed("u"),
-                                 .resource_version = borrowed("7"),
-                                 .reason = borrowed(""),
-                                 .message = borrowed(""),
-                                 .completion_time = borrowed(""),
-                                 .is_suspended = true,
-                                 .has_start_time = true};
+        r.batch = (struct batch_job){.uid = borrowed("u"),
+                                     .resource_version = borrowed("7"),
+                                     .reason = borrowed(""),
+                                     .message = borrowed(""),
+                                     .completion_time = borrowed(""),
+                                     .is_suspended = true,
+                                     .has_start_time = true};
         r.seen.batch_state = WORKER_SEEN;
         r.seen.batch = &r.batch;
         torture(look_and_forget, &r);

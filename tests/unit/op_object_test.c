@@ -18,16 +18,16 @@
 
 #define META "\"metadata\":{\"namespace\":\"n\",\"name\":\"d\",\"uid\":\"u\"}"
 
-static struct span text_of(const char *s)
+static struct json_span text_of(const char *s)
 {
-    return (struct span){s, strlen(s)};
+    return (struct json_span){s, strlen(s)};
 }
 
 static void members_are_found_without_a_tree(void **state)
 {
-    struct span o = text_of(" { \"a\\\"}\" : \"]}\", \"b\":[1,{\"c\":2} , \"x\" ],"
-                            "\"d\":{\"e\":\"f\\\\\"} } ");
-    struct span list = json_find(o, "b"), key, value;
+    struct json_span o = text_of(" { \"a\\\"}\" : \"]}\", \"b\":[1,{\"c\":2} , \"x\" ],"
+                                 "\"d\":{\"e\":\"f\\\\\"} } ");
+    struct json_span list = json_find(o, "b"), key, value;
     struct json_walk w;
 
     (void)state;
@@ -55,13 +55,13 @@ static void what_is_cut_off_is_no_member(void **state)
     (void)state;
     for (size_t n = 0; n < sizeof(text) - 1; n++) {
         char *cut = mem_alloc(n + 1); /* of its own size: overruns are seen */
-        struct span key, value;
+        struct json_span key, value;
         struct json_walk w;
         int rc;
 
         assert_non_null(cut);
         memcpy(cut, text, n);
-        rc = json_walk(&w, (struct span){cut, n});
+        rc = json_walk(&w, (struct json_span){cut, n});
         while (rc >= 0) {
             rc = json_walk_next(&w, &key, &value);
             assert_int_not_equal(rc, 0);
@@ -110,7 +110,7 @@ static struct node *read_job(struct arena *a, const char *text, size_t n)
     struct strbuf b;
 
     arena_init(a, OBJECT_MAX_BYTES);
-    if (object_read(a, (struct span){text, n}, &o, &err) < 0)
+    if (object_read(a, (struct json_span){text, n}, &o, &err) < 0)
         fail_msg("%s", err.text);
     assert_string_equal(node_str(o, "metadata.name"), "d");
     assert_string_equal(node_str(o, "status.state"), "Running");

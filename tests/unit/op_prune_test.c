@@ -52,7 +52,7 @@ static void prune_keeps_what_the_rules_say(void **state)
 
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        struct span text = {rows[i].text, strlen(rows[i].text)};
+        struct json_span text = {rows[i].text, strlen(rows[i].text)};
         struct strbuf out;
         int rc;
 
@@ -67,7 +67,7 @@ static void prune_keeps_what_the_rules_say(void **state)
 
 static void prune_tells_that_it_does_not_fit(void **state)
 {
-    struct span text = {"{\"a\":\"0123456789\"}", 18};
+    struct json_span text = {"{\"a\":\"0123456789\"}", 18};
     struct strbuf out;
 
     (void)state;

@@ -16,7 +16,7 @@
 
 static void a_key_is_there_once_and_never_worked_on_twice(void **state)
 {
-    struct queue *q = queue_new();
+    struct work_queue *q = queue_new();
 
     (void)state;
     assert_int_equal(queue_next_ns(q), UINT64_MAX);
@@ -40,7 +40,7 @@ static void a_key_is_there_once_and_never_worked_on_twice(void **state)
 
 static void it_tells_how_long_a_key_waited_and_how_often_it_failed(void **state)
 {
-    struct queue *q = queue_new();
+    struct work_queue *q = queue_new();
 
     (void)state;
     (void)queue_add(q, "a", 10);
@@ -69,7 +69,7 @@ static void it_tells_how_long_a_key_waited_and_how_often_it_failed(void **state)
 
 static void the_longest_waiting_key_comes_first(void **state)
 {
-    struct queue *q = queue_new();
+    struct work_queue *q = queue_new();
 
     (void)state;
     (void)queue_add(q, "late", 30);
@@ -83,7 +83,7 @@ static void the_longest_waiting_key_comes_first(void **state)
 
 static void failures_back_off_up_to_a_bound_and_success_forgets_them(void **state)
 {
-    struct queue *q = queue_new();
+    struct work_queue *q = queue_new();
     uint64_t now = 0, want = QUEUE_FIRST_RETRY_NS;
 
     (void)state;

@@ -73,7 +73,7 @@ static int put_pod(struct world *w, int index, const char *owner, enum pod_phase
     return rc == 0 ? store_put_pod(w->s, &p, w->key) : rc;
 }
 
-static const struct shape two = {.n[ROLE_WORKER] = 2};
+static const struct job_shape two = {.n[ROLE_WORKER] = 2};
 
 static struct observed observe(struct world *w, uint64_t now_ns)
 {
@@ -248,7 +248,7 @@ static void surplus_workers_are_seen(void **state)
 static int put_batch(struct world *w, const char *uid, const char *owner)
 {
     char text[512];
-    struct batch b;
+    struct batch_job b;
     struct node *o;
     int n = snprintf(
         text, sizeof(text),

@@ -123,7 +123,7 @@ static void an_answer_has_one_meaning(void **state)
     for (size_t i = 0; i < ARRAY_LEN(t); i++) {
         struct http_reply r = {
             .status = t[i].http, .body = t[i].body, .n = strlen(t[i].body)};
-        struct answer a;
+        struct kube_answer a;
 
         (void)err_set(&r.err, -EIO, "no route to host");
         answer_read(&r, &a);
