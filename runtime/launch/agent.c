@@ -35,7 +35,7 @@
 
 #define DEFAULT_PEER_TIMEOUT_MS 30000
 
-static const char *from_env(void *arg, const char *name)
+static const char *agent_read_env(void *arg, const char *name)
 {
     (void)arg;
     return getenv(name);
@@ -61,7 +61,7 @@ static int make_contracts(struct agent *a, struct err *err)
                           &a->ranks, &a->n, err);
 }
 
-static enum outcome start_ranks(struct agent *a, struct engine_config *c)
+static enum outcome agent_start_ranks(struct agent *a, struct engine_config *c)
 {
     struct err err = ERR_INIT;
     int code = 125;
@@ -85,18 +85,19 @@ static void take_events(struct agent *a)
 {
     while (engine_next(a->engine, &a->ev)) {
         struct report *r = &a->ev.report;
-        int sig = engine_asked_signal(a->engine);
+        int sig = engine_forwarded_signal(a->engine);
         if (a->ev.kind == ENGINE_SIGNAL)
             log_info("signal forwarded to the ranks", "signal=%s",
                      signal_name(a->ev.signal));
         if (a->ev.kind != ENGINE_RANK_FAILED)
             continue;
-        if (a->ev.was_asked && sig && !a->has_reported) { /* the signal is the cause */
+        if (a->ev.is_expected && sig
+            && !a->has_reported) { /* the signal is the cause */
             (void)agent_fail_signal(a, sig, "and so did its ranks");
             a->first.first_rank = a->ranks[0].place.rank;
             a->first.n_ranks = a->n;
             agent_send_report(a, &a->first);
-        } else if (!a->ev.was_asked) {
+        } else if (!a->ev.is_expected) {
             agent_send_report(a, r);
         }
     }
@@ -108,7 +109,7 @@ static enum outcome fail_stuck(struct agent *a)
 }
 
 /* All ranks have exited with 0 and nothing was reported. */
-static void say_done(struct agent *a)
+static void agent_report_done(struct agent *a)
 {
     if (a->is_done_sent || a->has_reported || !engine_has_ended(a->engine))
         return;
@@ -121,7 +122,7 @@ static void say_done(struct agent *a)
 }
 
 /* One turn of the loop with the hub. */
-static enum outcome turn(struct agent *a, void (*take)(struct agent *))
+static enum outcome agent_serve_once(struct agent *a, void (*take)(struct agent *))
 {
     uint64_t next = UINT64_MAX;
     enum outcome o = agent_tick_hub(a, &next);
@@ -131,7 +132,7 @@ static enum outcome turn(struct agent *a, void (*take)(struct agent *))
     struct pollfd p = {.fd = a->channel.fd, .events = channel_events(&a->channel)};
     engine_step(a->engine, &p, 1, next);
     take(a);
-    if (engine_heard_signal(a->engine))
+    if (engine_received_signal(a->engine))
         agent_send_leaving(a);
     return agent_serve_hub(a);
 }
@@ -170,7 +171,7 @@ static enum outcome leave_world(struct agent *a)
     engine_stop(a->engine);
     while (!engine_has_ended(a->engine)) {
         if (o == REFORMED) {
-            enum outcome now = turn(a, drop_events);
+            enum outcome now = agent_serve_once(a, drop_events);
             o = now == GOING ? o : now;
         } else {
             engine_step(a->engine, NULL, 0, UINT64_MAX);
@@ -178,7 +179,7 @@ static enum outcome leave_world(struct agent *a)
         }
     }
     bool is_stuck = engine_running(a->engine) > 0;
-    int sig = engine_heard_signal(a->engine);
+    int sig = engine_received_signal(a->engine);
     drop_ranks(a);
     bound_start(a);
     if (o != REFORMED)
@@ -189,15 +190,15 @@ static enum outcome leave_world(struct agent *a)
         (void)fail_stuck(a);
     else if (sig)
         (void)agent_fail_signal(a, sig, "while another world was formed");
-    return is_stuck || sig ? agent_say_farewell(a) : REFORMED;
+    return is_stuck || sig ? agent_leave_job(a) : REFORMED;
 }
 
-static enum outcome run_ranks(struct agent *a)
+static enum outcome agent_run_ranks(struct agent *a)
 {
     enum outcome o = GOING;
     while (o == GOING) {
-        say_done(a);
-        o = turn(a, take_events);
+        agent_report_done(a);
+        o = agent_serve_once(a, take_events);
     }
     if (o == REFORMED)
         return leave_world(a);
@@ -216,7 +217,7 @@ static enum outcome run_ranks(struct agent *a)
 /* --- the end
  * ------------------------------------------------------------------------------ */
 
-static int end(struct agent *a, enum outcome o)
+static int agent_report_end(struct agent *a, enum outcome o)
 {
     char sentence[480];
     if (o == LEFT)
@@ -246,7 +247,7 @@ static int read_settings(struct agent *a, struct err *err)
     (void)gethostname(a->host, sizeof(a->host) - 1);
     if (!*a->host)
         (void)snprintf(a->host, sizeof(a->host), "unknown");
-    int rc = agent_env_parse(from_env, NULL, &a->env, err);
+    int rc = agent_env_parse(agent_read_env, NULL, &a->env, err);
     (void)snprintf(a->tag, sizeof(a->tag), "worker %u", a->env.worker_index);
     (void)snprintf(a->title, sizeof(a->title), "hvd-agent[%s]", a->tag);
     if (rc < 0)
@@ -291,7 +292,7 @@ static void serve_metrics(struct agent *a, struct engine_config *c)
         c->stats_dir = a->scratch.dir;
 }
 
-static enum outcome run(struct agent *a, struct engine_config *c)
+static enum outcome agent_run_worlds(struct agent *a, struct engine_config *c)
 {
     struct err err = ERR_INIT;
     char text[300];
@@ -317,22 +318,22 @@ static enum outcome run(struct agent *a, struct engine_config *c)
     if (code) { /* reach the others all the same: they would wait for us */
         enum outcome reached = agent_reach_hub(a);
         (void)agent_fail(a, code, text);
-        return reached == GOING ? agent_say_farewell(a) : FAILED;
+        return reached == GOING ? agent_leave_job(a) : FAILED;
     }
     enum outcome o;
     do {
         o = agent_join(a);
         if (o == STARTED)
-            o = start_ranks(a, c);
+            o = agent_start_ranks(a, c);
         if (o == FAILED && a->is_connected && a->is_own)
-            return agent_say_farewell(a);
+            return agent_leave_job(a);
         if (o == GOING)
-            o = run_ranks(a);
+            o = agent_run_ranks(a);
     } while (o == REFORMED);
     return o;
 }
 
-static void release(struct agent *a)
+static void agent_release(struct agent *a)
 {
     engine_free(a->engine);
     if (a->is_connected)
@@ -364,9 +365,9 @@ int agent_run(char *const *argv, char *const *env)
                               .dir = a->env.dir,
                               .out_fd = 1,
                               .err_fd = 2,
-                              .ask_grace_ns = UINT64_MAX};
-    enum outcome o = run(a, &c);
-    int code = end(a, o);
-    release(a);
+                              .signal_grace_ns = UINT64_MAX};
+    enum outcome o = agent_run_worlds(a, &c);
+    int code = agent_report_end(a, o);
+    agent_release(a);
     return code;
 }

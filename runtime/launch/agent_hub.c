@@ -50,7 +50,8 @@ enum outcome agent_fail_signal(struct agent *a, int sig, const char *when)
 
 /* --- saying --- */
 
-static void send(struct agent *a, enum message_type type, const struct strbuf *payload)
+static void
+agent_send(struct agent *a, enum message_type type, const struct strbuf *payload)
 {
     if (a->is_connected && strbuf_status(payload) == 0)
         (void)channel_send(&a->channel, (uint8_t)type, strbuf_str(payload), payload->n,
@@ -62,7 +63,7 @@ void agent_send_report(struct agent *a, const struct report *r)
     CLEANUP(strbuf_release) struct strbuf payload = {0};
     strbuf_init(&payload, MESSAGE_TO_HUB_MAX_BYTES);
     failed_write(a->env.generation, r, &payload);
-    send(a, MESSAGE_FAILED, &payload);
+    agent_send(a, MESSAGE_FAILED, &payload);
     a->has_reported = true;
 }
 
@@ -72,7 +73,7 @@ static void send_origin(struct agent *a, enum message_type type)
     struct origin o = {a->env.worker_index, a->env.generation};
     strbuf_init(&payload, MESSAGE_TO_HUB_MAX_BYTES);
     origin_write(&o, &payload);
-    send(a, type, &payload);
+    agent_send(a, type, &payload);
 }
 
 void agent_send_done(struct agent *a)
@@ -100,8 +101,8 @@ static void send_hello(struct agent *a)
     (void)snprintf(h.host, sizeof(h.host), "%s", a->host);
     strbuf_init(&payload, MESSAGE_TO_HUB_MAX_BYTES);
     hello_write(&h, &payload);
-    send(a, MESSAGE_HELLO, &payload);
-    a->told_generation = a->env.generation;
+    agent_send(a, MESSAGE_HELLO, &payload);
+    a->sent_generation = a->env.generation;
 }
 
 /* --- worlds --- */
@@ -111,7 +112,7 @@ bool agent_has_place(const struct agent *a)
     return a->env.worker_index < a->env.num_workers;
 }
 
-static void adopt(struct agent *a, const struct job_world *w)
+static void agent_adopt_world(struct agent *a, const struct job_world *w)
 {
     a->env.generation = w->generation;
     a->env.num_workers = w->workers;
@@ -123,7 +124,7 @@ void agent_adopt_file(struct agent *a)
     struct job_world w;
     if (world_file_look(&a->world_file, clock_now_ns(), &w)
         && w.generation > a->env.generation)
-        adopt(a, &w);
+        agent_adopt_world(a, &w);
 }
 
 void agent_watch_file(struct agent *a, uint64_t *ret_next_ns)
@@ -131,11 +132,11 @@ void agent_watch_file(struct agent *a, uint64_t *ret_next_ns)
     CLEANUP(strbuf_release) struct strbuf payload = {0};
     struct job_world w;
     if (world_file_look(&a->world_file, clock_now_ns(), &w)
-        && w.generation > a->told_generation && a->is_connected) {
-        a->told_generation = w.generation;
+        && w.generation > a->sent_generation && a->is_connected) {
+        a->sent_generation = w.generation;
         strbuf_init(&payload, MESSAGE_TO_HUB_MAX_BYTES);
         world_write(&w, &payload);
-        send(a, MESSAGE_WORLD, &payload);
+        agent_send(a, MESSAGE_WORLD, &payload);
     }
     if (a->world_file.next_ns < *ret_next_ns)
         *ret_next_ns = a->world_file.next_ns;
@@ -151,7 +152,7 @@ static enum outcome take_world(struct agent *a, const struct job_world *w)
     if (w->generation > a->env.generation)
         log_info("going to another world", "generation=%u workers=%u before=%u",
                  w->generation, w->workers, a->env.num_workers);
-    adopt(a, w);
+    agent_adopt_world(a, w);
     return REFORMED;
 }
 
@@ -312,7 +313,7 @@ static enum outcome wait_table(struct agent *a)
 }
 
 /* One turn of a farewell. */
-static enum outcome hear_last_words(struct agent *a, uint64_t until_ns)
+static enum outcome agent_serve_last(struct agent *a, uint64_t until_ns)
 {
     uint64_t next = until_ns;
     enum outcome o = agent_tick_hub(a, &next);
@@ -325,14 +326,14 @@ static enum outcome hear_last_words(struct agent *a, uint64_t until_ns)
 
 /* The hub closes when it has heard that we leave before the start. GOING when its table
  * has crossed our word: the job has begun, and our end is its failure. */
-static enum outcome leave_early(struct agent *a)
+static enum outcome agent_leave_early(struct agent *a)
 {
     struct report own = a->first;
     uint64_t until = clock_now_ns() + FAREWELL_NS;
     enum outcome o = GOING;
     send_origin(a, MESSAGE_LEAVING);
     while (o == GOING && clock_now_ns() < until) {
-        o = hear_last_words(a, until);
+        o = agent_serve_last(a, until);
         if (o == REFORMED)
             o = agent_has_place(a) ? GOING : LEFT;
     }
@@ -345,9 +346,9 @@ static enum outcome leave_early(struct agent *a)
     return FAILED;
 }
 
-enum outcome agent_say_farewell(struct agent *a)
+enum outcome agent_leave_job(struct agent *a)
 {
-    enum outcome o = a->is_leaving && !a->has_run ? leave_early(a) : GOING;
+    enum outcome o = a->is_leaving && !a->has_run ? agent_leave_early(a) : GOING;
     if (o != GOING)
         return o;
     struct report own = a->first;
@@ -358,7 +359,7 @@ enum outcome agent_say_farewell(struct agent *a)
         until += MEET_LEAVE_MS * NS_PER_MS;
     agent_send_report(a, &own);
     while (o == GOING && a->is_connected && clock_now_ns() < until) {
-        o = hear_last_words(a, until);
+        o = agent_serve_last(a, until);
         if (o == REFORMED && !agent_has_place(a))
             return LEFT;
         if (o == REFORMED) {

@@ -32,21 +32,22 @@ static const char usage[] =
     "         for mpirun and mpiexec\n"
     "install  copies the runtime (the folder above this program's bin/) to DEST\n";
 
-static int refuse(const char *what, const char *word)
+static int main_refuse_usage(const char *what, const char *word)
 {
     fprintf(stderr, "hvd-agent: %s%s (see hvd-agent --help)\n", what, word);
     return 2;
 }
 
 /* Started by horovodrun, through ssh. */
-static int attach(const char *word)
+static int main_attach(const char *word)
 {
     struct err err = ERR_INIT;
     struct signals signals;
     if (word)
-        return refuse("attach takes no arguments: ", word);
+        return main_refuse_usage("attach takes no arguments: ", word);
     if (isatty(0))
-        return refuse("attach is what horovodrun starts by ssh on other hosts", "");
+        return main_refuse_usage(
+            "attach is what horovodrun starts by ssh on other hosts", "");
     if (signals_init(&signals, &err) < 0) {
         fprintf(stderr, "hvd-agent: %s\n", err.text);
         return 125;
@@ -56,13 +57,14 @@ static int attach(const char *word)
     return code;
 }
 
-static int run(char **argv)
+static int main_run(char **argv)
 {
     int first = argv[2] && !strcmp(argv[2], "--") ? 3 : 2;
     if (argv[2] && first == 2 && argv[2][0] == '-')
-        return refuse("unknown option of run: ", argv[2]);
+        return main_refuse_usage("unknown option of run: ", argv[2]);
     if (!argv[first])
-        return refuse("run needs a command: hvd-agent run -- python train.py", "");
+        return main_refuse_usage(
+            "run needs a command: hvd-agent run -- python train.py", "");
     return agent_run(argv + first, environ);
 }
 
@@ -86,18 +88,19 @@ int main(int argc, char **argv)
         return puts(HVD_VERSION_STRING) < 0;
     if (!strcmp(command, "install")) {
         if (argc != 3)
-            return refuse("install takes one folder: hvd-agent install DEST", "");
+            return main_refuse_usage("install takes one folder: hvd-agent install DEST",
+                                     "");
         return agent_install(argv[2]);
     }
     if (!strcmp(command, "run"))
-        return run(argv);
+        return main_run(argv);
     if (!strcmp(command, "serve"))
         return agent_serve(argv + 2);
     if (!strcmp(command, "await"))
         return agent_await(argv + 2);
     if (!strcmp(command, "attach"))
-        return attach(argv[2]);
-    return *command
-               ? refuse("unknown command ", command)
-               : refuse("a command is missing: run, serve, await, rsh or install", "");
+        return main_attach(argv[2]);
+    return *command ? main_refuse_usage("unknown command ", command)
+                    : main_refuse_usage(
+                        "a command is missing: run, serve, await, rsh or install", "");
 }

@@ -33,13 +33,13 @@ struct agent {
     uint64_t peer_timeout_ns, start_deadline_ns;
     struct signals signals;
     struct guard guard;
-    struct scratch scratch;
+    struct scratch_folder scratch;
     struct placement placement;
     struct hub *hub;
     uint32_t metrics_port; /* 0: none */
-    struct metrics *metrics;
+    struct agent_metrics *metrics;
     struct world_file world_file;
-    uint32_t told_generation; /* the newest that the hub has heard of from us */
+    uint32_t sent_generation; /* the newest that the hub has heard of from us */
     struct channel channel;
     bool is_connected, is_done_sent, has_reported;
     bool is_leaving, is_leaving_sent; /* a signal has told us to end */
@@ -79,6 +79,6 @@ enum outcome agent_join(struct agent *a);
  * Waits until the hub has closed or said STOP. FAILED or LEFT. Who is told to stop
  * before its first world has begun is no failure of the job: the others go on to wait
  * for whoever takes its place. */
-enum outcome agent_say_farewell(struct agent *a);
+enum outcome agent_leave_job(struct agent *a);
 
 #endif

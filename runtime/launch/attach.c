@@ -21,7 +21,7 @@
 #define ANSWER_NS (60 * NS_PER_S)
 
 /* Says who we are and gets the key. */
-static int greet(int in, int out, struct token *root)
+static int attach_greet(int in, int out, struct token *root)
 {
     static const char greeting[] =
         LINK_GREETING_TEXT LINK_PROTOCOL HVD_VERSION_STRING "\n";
@@ -36,7 +36,8 @@ static int greet(int in, int out, struct token *root)
 }
 
 /* Takes over in and out. */
-static int serve(struct signals *signals, struct remote_peer *up, int in, int out)
+static int
+attach_serve(struct signals *signals, struct remote_peer *up, int in, int out)
 {
     struct auth_session session;
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -44,7 +45,7 @@ static int serve(struct signals *signals, struct remote_peer *up, int in, int ou
         (void)dup2(null, 0);
     (void)dup2(2, 1);
     fd_close(&null);
-    int rc = greet(in, out, &up->root);
+    int rc = attach_greet(in, out, &up->root);
     if (rc < 0) {
         fprintf(stderr, "hvd-agent: horovodrun did not answer: %s\n", strerror(-rc));
         return 125;
@@ -67,7 +68,7 @@ int attach_stdio(struct signals *signals)
         (void)snprintf(up.theirs, sizeof(up.theirs), "%s", theirs);
     }
     int in = fcntl(0, F_DUPFD_CLOEXEC, 3), out = fcntl(1, F_DUPFD_CLOEXEC, 3);
-    return serve(signals, &up, in, out);
+    return attach_serve(signals, &up, in, out);
 }
 
 int attach_local(struct signals *signals,
@@ -91,7 +92,7 @@ int attach_local(struct signals *signals,
         (void)setpgid(0, 0); /* Ctrl-C is forwarded, not also felt */
         fd_close(&pair[0]);
         fd_close(&guard->fd); /* it waits for the end of all who have it */
-        _exit(serve(signals, &up, pair[1], pair[1]));
+        _exit(attach_serve(signals, &up, pair[1], pair[1]));
     }
     (void)setpgid(pid, pid); /* also here: whoever is first */
     fd_close(&pair[1]);

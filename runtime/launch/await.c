@@ -45,7 +45,7 @@ struct await {
     uint64_t deadline_ns;
 };
 
-static int usage(const char *what)
+static int await_refuse_usage(const char *what)
 {
     fprintf(stderr, "hvd-agent: await: %s (see hvd-agent --help)\n", what);
     return 2;
@@ -59,20 +59,21 @@ static int read_words(struct await *a, char *const *argv)
     struct err err = ERR_INIT;
     ssize_t i = words_take(argv, names, values, ARRAY_LEN(names), &err);
     if (i < 0)
-        return usage(err.text);
+        return await_refuse_usage(err.text);
     a->hostfile = values[0];
     a->message = values[1];
     a->command = argv + i + (argv[i] && strcmp(argv[i], "--") == 0);
     if (!a->hostfile)
-        return usage("--hostfile is missing: the hosts to wait for");
+        return await_refuse_usage("--hostfile is missing: the hosts to wait for");
     if (!a->command[0])
-        return usage("a command is missing: hvd-agent await --hostfile FILE -- "
-                     "horovodrun ...");
+        return await_refuse_usage(
+            "a command is missing: hvd-agent await --hostfile FILE -- "
+            "horovodrun ...");
     return 0;
 }
 
 /* The exit code, said to people and to the operator. */
-static int fail(const struct await *a, int code, const char *why)
+static int await_fail(const struct await *a, int code, const char *why)
 {
     AUTOFREE struct report *r = mem_zalloc(sizeof(*r));
     fprintf(stderr, "hvd-agent[await]: %s\n", why);
@@ -93,7 +94,7 @@ static void on_stop(int sig)
 }
 
 /* What nohup has ignored stays ignored. */
-static void listen_to_signals(void)
+static void await_handle_signals(void)
 {
     static const int stops[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT};
     for (size_t i = 0; i < ARRAY_LEN(stops); i++)
@@ -102,7 +103,7 @@ static void listen_to_signals(void)
 }
 
 /* One slice of time for one host. */
-static int reach(const struct await *a, const char *host, struct err *err)
+static int await_reach_host(const struct await *a, const char *host, struct err *err)
 {
     CLEANUP(fd_close) int fd = -1;
     uint64_t slice = clock_now_ns() + SLICE_NS;
@@ -116,13 +117,13 @@ static int await_host(const struct await *a, size_t i)
     const char *host = a->hosts.v[i].name;
     struct err err = ERR_INIT;
     char why[400];
-    while (reach(a, host, &err) < 0) {
+    while (await_reach_host(a, host, &err) < 0) {
         if (clock_now_ns() >= a->deadline_ns) {
             (void)snprintf(why, sizeof(why),
                            "waited %u s for host %.80s (%zu of %zu), which did not "
                            "come: look at its pod: %.90s",
                            a->env.start_timeout_s, host, i + 1, a->hosts.n, err.text);
-            return fail(a, FAILURE_LATE, why);
+            return await_fail(a, FAILURE_LATE, why);
         }
         log_info("waiting for hosts", "missing=%s present=%zu of=%zu cause=\"%s\"",
                  host, i, a->hosts.n, err.text);
@@ -132,23 +133,23 @@ static int await_host(const struct await *a, size_t i)
     return 0;
 }
 
-static int prepare(struct await *a)
+static int await_prepare(struct await *a)
 {
     struct err err = ERR_INIT;
     int code = command_find(a->command[0], getenv("PATH"), a->path, &err);
     if (code)
-        return fail(a, code, err.text);
+        return await_fail(a, code, err.text);
     if (serve_env_read(&a->env, &err) < 0
         || hostfile_read(a->hostfile, &a->hosts, &err) < 0)
-        return fail(a, 125, err.text);
+        return await_fail(a, 125, err.text);
     a->deadline_ns = clock_now_ns() + a->env.start_timeout_s * NS_PER_S;
     return 0;
 }
 
-static int run(struct await *a)
+static int await_run(struct await *a)
 {
     struct err err = ERR_INIT;
-    int code = prepare(a);
+    int code = await_prepare(a);
     for (size_t i = 0; !code && i < a->hosts.n; i++)
         code = await_host(a, i);
     if (code)
@@ -158,7 +159,7 @@ static int run(struct await *a)
         (void)setenv("HVD_TERMINATION_LOG", a->message, 1); /* without it: no message */
     (void)execv(a->path, a->command);
     (void)err_errno(&err, errno, "command %s cannot be executed", a->path);
-    return fail(a, 126, err.text);
+    return await_fail(a, 126, err.text);
 }
 
 int agent_await(char *const *argv)
@@ -170,8 +171,8 @@ int agent_await(char *const *argv)
     log_set_tag("hvd-agent", "await");
     log_set_level(LOG_INFO);
     hostlist_init(&a.hosts);
-    listen_to_signals();
-    code = run(&a);
+    await_handle_signals();
+    code = await_run(&a);
     hostlist_release(&a.hosts);
     return code;
 }

@@ -27,7 +27,7 @@ void channel_init(struct channel *c,
     c->fd = c->out_fd = fd;
     c->session = *session;
     c->max_payload_bytes = max_payload_bytes;
-    c->heard_ns = c->sent_ns = now_ns;
+    c->received_ns = c->sent_ns = now_ns;
     strbuf_init(&c->in, 2 * (max_payload_bytes + HEADER_BYTES + SHA256_BYTES) + 65536);
     strbuf_init(&c->out, OUT_MAX_BYTES);
 }
@@ -60,11 +60,11 @@ static void put_u64(uint64_t v, uint8_t ret[8])
         ret[i] = (uint8_t)(v >> (56 - 8 * i));
 }
 
-static void mac(const uint8_t key[32],
-                uint64_t sequence,
-                const uint8_t *frame,
-                size_t n,
-                uint8_t ret[SHA256_BYTES])
+static void channel_frame_mac(const uint8_t key[32],
+                              uint64_t sequence,
+                              const uint8_t *frame,
+                              size_t n,
+                              uint8_t ret[SHA256_BYTES])
 {
     struct hmac m;
     uint8_t number[8];
@@ -77,7 +77,8 @@ static void mac(const uint8_t key[32],
 
 /* Seals or opens a payload in place. No part of the stream serves twice: the sequence
  * counts on, and each direction and connection has a key of its own. */
-static void seal(const uint8_t key[32], uint64_t sequence, uint8_t *p, size_t n)
+static void
+channel_xor_payload(const uint8_t key[32], uint64_t sequence, uint8_t *p, size_t n)
 {
     struct hmac keyed, m;
     uint8_t seal_key[SHA256_BYTES], number[16], stream[SHA256_BYTES];
@@ -105,7 +106,7 @@ static void drop_front(struct strbuf *b, size_t n)
     b->p[b->n] = '\0';
 }
 
-static int flush(struct channel *c)
+static int channel_flush(struct channel *c)
 {
     size_t done = 0;
     int rc = 0;
@@ -138,16 +139,16 @@ int channel_send(
     strbuf_add(&c->out, p, n);
     if (strbuf_status(&c->out) == 0) {
         if (c->is_sealed)
-            seal(c->session.send_key, c->session.n_sent,
-                 (uint8_t *)c->out.p + start + HEADER_BYTES, n);
-        mac(c->session.send_key, c->session.n_sent++, (const uint8_t *)c->out.p + start,
-            n + HEADER_BYTES, sum);
+            channel_xor_payload(c->session.send_key, c->session.n_sent,
+                                (uint8_t *)c->out.p + start + HEADER_BYTES, n);
+        channel_frame_mac(c->session.send_key, c->session.n_sent++,
+                          (const uint8_t *)c->out.p + start, n + HEADER_BYTES, sum);
         strbuf_add(&c->out, sum, sizeof(sum));
     }
     if (strbuf_status(&c->out) < 0)
         return strbuf_status(&c->out);
     c->sent_ns = now_ns;
-    return flush(c);
+    return channel_flush(c);
 }
 
 short channel_events(const struct channel *c)
@@ -167,12 +168,12 @@ void channel_pollfds(const struct channel *c, struct pollfd ret[2])
 int channel_serve(struct channel *c, uint64_t now_ns)
 {
     char buf[16384];
-    int rc = flush(c);
+    int rc = channel_flush(c);
     while (rc == 0 && !c->has_ended && c->in.n <= c->max_payload_bytes + 16384) {
         ssize_t n = c->out_fd == c->fd ? recv(c->fd, buf, sizeof(buf), MSG_DONTWAIT)
                                        : read(c->fd, buf, sizeof(buf));
         if (n > 0) {
-            c->heard_ns = now_ns;
+            c->received_ns = now_ns;
             strbuf_add(&c->in, buf, (size_t)n);
             rc = strbuf_status(&c->in);
         } else if (n == 0) {
@@ -197,11 +198,13 @@ int channel_next(struct channel *c, struct frame *ret, struct err *err)
                        c->max_payload_bytes);
     if (c->in.n < HEADER_BYTES + n + SHA256_BYTES)
         return 0;
-    mac(c->session.recv_key, c->session.n_received, p, HEADER_BYTES + n, sum);
+    channel_frame_mac(c->session.recv_key, c->session.n_received, p, HEADER_BYTES + n,
+                      sum);
     if (!mac_equal(sum, p + HEADER_BYTES + n))
         return err_set(err, -EACCES, "a frame's authentication code is wrong");
     if (c->is_sealed)
-        seal(c->session.recv_key, c->session.n_received, p + HEADER_BYTES, n);
+        channel_xor_payload(c->session.recv_key, c->session.n_received,
+                            p + HEADER_BYTES, n);
     c->session.n_received++;
     ret->type = p[4];
     ret->p = p + HEADER_BYTES;
@@ -221,14 +224,14 @@ int channel_tick(struct channel *c,
                  uint64_t *ret_next_ns)
 {
     uint64_t interval = timeout_ns / 6;
-    if (now_ns >= c->heard_ns + timeout_ns)
+    if (now_ns >= c->received_ns + timeout_ns)
         return -ETIMEDOUT;
     if (now_ns >= c->sent_ns + interval) {
         int rc = channel_send(c, ping_type, NULL, 0, now_ns);
         if (rc < 0)
             return rc;
     }
-    uint64_t ping = c->sent_ns + interval, silent = c->heard_ns + timeout_ns;
+    uint64_t ping = c->sent_ns + interval, silent = c->received_ns + timeout_ns;
     *ret_next_ns = ping < silent ? ping : silent;
     return 0;
 }

@@ -24,7 +24,7 @@ struct channel {
     struct auth_session session;
     struct strbuf in, out;
     size_t max_payload_bytes; /* that the peer may send */
-    uint64_t heard_ns, sent_ns;
+    uint64_t received_ns, sent_ns;
     bool has_ended; /* the peer closed; frames that came before can still be taken */
 };
 struct frame {

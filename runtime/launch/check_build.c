@@ -50,7 +50,7 @@ static const char script[] =
     "    if find(name):\n"
     "        print(name, version(*dists))\n";
 
-struct answer {
+struct python_answer {
     char python[PATH_MAX + 32], runtime[PATH_MAX], nccl[PATH_MAX];
     char tensorflow[64], torch[64], keras[64]; /* versions */
     bool has_tensorflow, has_torch, has_keras;
@@ -66,7 +66,7 @@ static bool take_word(const char *line, const char *name, char *ret, size_t size
     return true;
 }
 
-static void take_lines(const char *text, struct answer *a)
+static void take_lines(const char *text, struct python_answer *a)
 {
     const struct {
         const char *name;
@@ -88,7 +88,10 @@ static void take_lines(const char *text, struct answer *a)
                 *table[i].is_there = true;
 }
 
-static int ask(struct capture *c, char *const *env, const char *path, struct answer *a)
+static int python_run_script(struct capture *c,
+                             char *const *env,
+                             const char *path,
+                             struct python_answer *a)
 {
     struct err err = ERR_INIT;
     struct strbuf out;
@@ -110,8 +113,10 @@ static int ask(struct capture *c, char *const *env, const char *path, struct ans
     return c->signal ? rc : 0;
 }
 
-static int
-ask_python(struct capture *c, const char *dir, struct answer *a, struct err *err)
+static int python_query(struct capture *c,
+                        const char *dir,
+                        struct python_answer *a,
+                        struct err *err)
 {
     char path[PATH_MAX];
     CLEANUP(environment_release) struct environment env;
@@ -127,11 +132,11 @@ ask_python(struct capture *c, const char *dir, struct answer *a, struct err *err
                        "neither python nor python3 is in PATH");
         return 0;
     }
-    int rc = ask(c, env.v, path, a);
+    int rc = python_run_script(c, env.v, path, a);
     return rc < 0 ? err_set(err, rc, "stopped by a signal") : 0;
 }
 
-static char box(bool is_there)
+static char check_box(bool is_there)
 {
     return is_there ? 'X' : ' ';
 }
@@ -188,7 +193,7 @@ static const char *stream_ordering(const struct gpu_report *r, char *const *env)
     return "by synchronising its device before each operation";
 }
 
-static void render_ours(const struct answer *a,
+static void render_ours(const struct python_answer *a,
                         const struct gpu_report *gpus,
                         char *const *env,
                         struct strbuf *out)
@@ -216,16 +221,16 @@ int check_build_render(struct capture *c,
                        struct strbuf *out,
                        struct err *err)
 {
-    AUTOFREE struct answer *a = mem_zalloc(sizeof(*a));
+    AUTOFREE struct python_answer *a = mem_zalloc(sizeof(*a));
     AUTOFREE struct gpu_report *gpus = mem_zalloc(sizeof(*gpus));
     if (!a || !gpus)
         return err_set(err, -ENOMEM, "out of memory");
     char *const *env = c->env;
-    int rc = ask_python(c, dir, a, err);
+    int rc = python_query(c, dir, a, err);
     if (rc < 0)
         return rc;
     c->env = env;
-    (void)gpu_info_ask(c, a->runtime, a->nccl, gpus); /* it says so itself */
+    (void)gpu_info_read(c, a->runtime, a->nccl, gpus); /* it says so itself */
     if (c->signal)
         return err_set(err, -EINTR, "stopped by a signal");
     bool has_runtime = *a->runtime != '\0';
@@ -247,8 +252,8 @@ int check_build_render(struct capture *c,
                   "    [ ] CCL\n"
                   "    [ ] MPI\n"
                   "    [ ] Gloo    \n",
-                  box(a->has_tensorflow && has_runtime),
-                  box(a->has_torch && has_runtime), box(!*gpus->problem));
+                  check_box(a->has_tensorflow && has_runtime),
+                  check_box(a->has_torch && has_runtime), check_box(!*gpus->problem));
     render_ours(a, gpus, env, out);
     return 0;
 }

@@ -16,7 +16,7 @@
 #define DEFAULT_SEARCH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 /* 0 executable file, 126 there but not executable, 127 not there. */
-static int probe(const char *path)
+static int command_probe(const char *path)
 {
     struct stat st;
     if (stat(path, &st) < 0)
@@ -31,7 +31,7 @@ static int search_path(const char *name, const char *search, char *ret_path)
         size_t len = strcspn(p, ":");
         int n = snprintf(ret_path, PATH_MAX, "%.*s%s%s", (int)len, p, len ? "/" : "./",
                          name);
-        int code = n < 0 || n >= PATH_MAX ? 127 : probe(ret_path);
+        int code = n < 0 || n >= PATH_MAX ? 127 : command_probe(ret_path);
         if (!code)
             return 0;
         if (code == 126)
@@ -42,7 +42,7 @@ static int search_path(const char *name, const char *search, char *ret_path)
     }
 }
 
-static int refuse(const char *path, int code, struct err *err)
+static int command_refuse(const char *path, int code, struct err *err)
 {
     struct stat st;
     if (code == 127)
@@ -85,9 +85,9 @@ int command_find(const char *name, const char *search, char *ret_path, struct er
         return 127;
     }
     if (strchr(name, '/')) {
-        int code = probe(name);
+        int code = command_probe(name);
         if (code)
-            return refuse(name, code, err);
+            return command_refuse(name, code, err);
         (void)snprintf(ret_path, PATH_MAX, "%s", name);
         return 0;
     }

@@ -22,8 +22,8 @@
 #define FILE_MAX_BYTES (1u << 20)
 #define KEY_MAX_BYTES  128
 
-struct reader {
-    struct options *o;
+struct config_reader {
+    struct launch_options *o;
     unsigned depth;                                   /* of open mappings */
     char section[KEY_MAX_BYTES];                      /* "params." inside of it */
     char key[KEY_MAX_BYTES], full[2 * KEY_MAX_BYTES]; /* key "": one is expected */
@@ -39,7 +39,7 @@ static bool is_null(const yaml_event_t *e)
            && (!*s || !strcmp(s, "~") || !strcasecmp(s, "null"));
 }
 
-static int on_key(struct reader *r, const yaml_event_t *e)
+static int on_key(struct config_reader *r, const yaml_event_t *e)
 {
     const char *s = (const char *)e->data.scalar.value;
     if (!*s || strlen(s) >= sizeof(r->key))
@@ -50,7 +50,7 @@ static int on_key(struct reader *r, const yaml_event_t *e)
     return 0;
 }
 
-static int on_scalar(struct reader *r, const yaml_event_t *e)
+static int on_scalar(struct config_reader *r, const yaml_event_t *e)
 {
     const char *value = is_null(e) ? NULL : (const char *)e->data.scalar.value;
     if (!r->depth)
@@ -69,7 +69,7 @@ static int on_scalar(struct reader *r, const yaml_event_t *e)
     return options_set_key(r->o, r->full, value, r->err);
 }
 
-static int on_mapping(struct reader *r)
+static int on_mapping(struct config_reader *r)
 {
     if (r->depth == 2 || (r->depth && !*r->key))
         return err_set(r->err, -EINVAL,
@@ -89,7 +89,7 @@ static int on_mapping(struct reader *r)
     return 0;
 }
 
-static int on_event(struct reader *r, const yaml_event_t *e)
+static int on_event(struct config_reader *r, const yaml_event_t *e)
 {
     switch (e->type) {
     case YAML_SCALAR_EVENT:
@@ -127,8 +127,10 @@ static int syntax_error(const yaml_parser_t *p, const char *path, struct err *er
                    p->problem ? p->problem : "no YAML");
 }
 
-static int
-read_events(yaml_parser_t *p, const char *path, struct reader *r, struct err *err)
+static int read_events(yaml_parser_t *p,
+                       const char *path,
+                       struct config_reader *r,
+                       struct err *err)
 {
     for (bool is_end = false; !is_end;) {
         yaml_event_t e;
@@ -144,11 +146,14 @@ read_events(yaml_parser_t *p, const char *path, struct reader *r, struct err *er
     return 0;
 }
 
-int config_text_read(
-    const char *path, const char *text, size_t n, struct options *o, struct err *err)
+int config_text_read(const char *path,
+                     const char *text,
+                     size_t n,
+                     struct launch_options *o,
+                     struct err *err)
 {
     yaml_parser_t parser;
-    struct reader r = {.o = o, .err = err};
+    struct config_reader r = {.o = o, .err = err};
     if (!yaml_parser_initialize(&parser))
         return err_set(err, -ENOMEM, "out of memory for %s", path);
     yaml_parser_set_input_string(&parser, (const unsigned char *)text, n);
@@ -157,7 +162,10 @@ int config_text_read(
     return rc;
 }
 
-int config_file_read(void *arg, const char *path, struct options *o, struct err *err)
+int config_file_read(void *arg,
+                     const char *path,
+                     struct launch_options *o,
+                     struct err *err)
 {
     AUTOFREE char *text = NULL;
     size_t n = 0;

@@ -21,11 +21,11 @@ static bool has_no_slots(const char *line, size_t len)
            || (colon != last && !memchr(line, ']', len));
 }
 
-static int parse(uint32_t slots,
-                 const char *command,
-                 const struct strbuf *out,
-                 struct hostlist *ret,
-                 struct err *err)
+static int discovery_parse(uint32_t slots,
+                           const char *command,
+                           const struct strbuf *out,
+                           struct hostlist *ret,
+                           struct err *err)
 {
     struct strbuf text;
     strbuf_init(&text, 2 * OUTPUT_MAX_BYTES);
@@ -69,7 +69,7 @@ int discovery_run(struct capture *c,
     int rc = capture_run(c, &out, err);
     c->argv = NULL;
     if (rc == 0)
-        rc = parse(slots, command, &out, ret, err);
+        rc = discovery_parse(slots, command, &out, ret, err);
     strbuf_release(&out);
     return rc < 0 && !c->signal ? (err_prefix(err, "--host-discovery-script"), rc) : rc;
 }

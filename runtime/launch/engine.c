@@ -32,22 +32,22 @@ struct rank {
     pid_t pid, group;
     int status;
     uint64_t ended_wall_us;
-    bool is_told; /* the caller has seen its end */
-    bool was_asked;
+    bool is_reported; /* the caller has seen its end */
+    bool is_expected;
 };
 
 struct engine {
     struct engine_config c;
     struct signals *signals;
     struct guard *guard;
-    struct job job;
+    struct launch_job job;
     struct output output;
     struct rank *ranks;
     struct pollfd *fds; /* room for the caller's, signals and output */
     uint32_t n_running;
     bool is_draining; /* all ranks have ended, their output is not yet written */
     uint64_t drain_deadline_ns;
-    int untold_signal, heard_signal;
+    int pending_signal, received_signal;
 };
 
 int engine_new(const struct engine_config *c,
@@ -65,7 +65,7 @@ int engine_new(const struct engine_config *c,
     e->c = *c;
     e->signals = signals;
     e->guard = guard;
-    job_init(&e->job, c->ask_grace_ns);
+    job_init(&e->job, c->signal_grace_ns);
     e->ranks = mem_calloc(c->n + 1, sizeof(*e->ranks));
     e->fds = mem_calloc((size_t)c->n * 2 + 3 + ENGINE_CALLER_FDS, sizeof(*e->fds));
     for (uint32_t i = 0; i < c->n; i++)
@@ -97,7 +97,7 @@ static void signal_groups(struct engine *e, int sig)
             (void)kill(-e->ranks[i].group, sig); /* ESRCH: ended meanwhile */
 }
 
-static void apply(struct engine *e, enum job_event event, int sig)
+static void engine_apply_event(struct engine *e, enum job_event event, int sig)
 {
     int out = job_apply(&e->job, event, sig, clock_now_ns());
     if (out)
@@ -180,7 +180,7 @@ int engine_start(struct engine *e, int *ret_code, struct err *err)
         }
     }
     if (!e->n_running)
-        apply(e, JOB_ALL_EXITED, 0);
+        engine_apply_event(e, JOB_ALL_EXITED, 0);
     return 0;
 }
 
@@ -190,7 +190,7 @@ static void rank_ended(struct engine *e, uint32_t i, int status, uint64_t wall_u
     r->pid = 0;
     r->status = status;
     r->ended_wall_us = wall_us;
-    r->was_asked = e->job.state != JOB_RUNNING;
+    r->is_expected = e->job.state != JOB_RUNNING;
     e->n_running--;
     if (kill(-r->group, 0) < 0 && errno == ESRCH) {
         guard_remove(e->guard, r->group);
@@ -199,7 +199,7 @@ static void rank_ended(struct engine *e, uint32_t i, int status, uint64_t wall_u
     output_rank_ended(&e->output, i);
 }
 
-static void reap(struct engine *e)
+static void engine_reap(struct engine *e)
 {
     int status;
     pid_t pid;
@@ -216,7 +216,7 @@ static void reap(struct engine *e)
 }
 
 /* Ctrl-Z. Ranks have process groups of their own, which the terminal does not reach. */
-static void suspend(struct engine *e)
+static void engine_suspend(struct engine *e)
 {
     signal_groups(e, SIGTSTP);
     signals_suspend();
@@ -226,10 +226,10 @@ static void suspend(struct engine *e)
 void engine_signal(struct engine *e, int sig)
 {
     if (signals_is_stop(sig)) {
-        e->heard_signal = e->heard_signal ? e->heard_signal : sig;
+        e->received_signal = e->received_signal ? e->received_signal : sig;
         if (e->job.state == JOB_RUNNING)
-            e->untold_signal = sig;
-        apply(e, JOB_SIGNAL, sig);
+            e->pending_signal = sig;
+        engine_apply_event(e, JOB_SIGNAL, sig);
     } else {
         signal_groups(e, sig); /* SIGUSR1, SIGUSR2: the script's own affair */
     }
@@ -243,12 +243,12 @@ static void serve_signals(struct engine *e)
         if (sig == SIGCHLD)
             has_children = true;
         else if (sig == SIGTSTP)
-            suspend(e);
+            engine_suspend(e);
         else
             engine_signal(e, sig);
     }
     if (has_children)
-        reap(e);
+        engine_reap(e);
 }
 
 /* Nothing that a rank has started outlives the job. */
@@ -264,7 +264,7 @@ static void kill_groups(struct engine *e)
 
 /* No rank runs any more. A slow reader gets all the time that it needs, as from any
  * program in a pipe, until somebody wants us to stop. */
-static void finish(struct engine *e)
+static void engine_drain(struct engine *e)
 {
     uint64_t now_ns = clock_now_ns();
     if (!e->is_draining) {
@@ -276,8 +276,8 @@ static void finish(struct engine *e)
         e->drain_deadline_ns = now_ns + FINISH_OUTPUT_NS;
     if (!output_drain(&e->output) && now_ns < e->drain_deadline_ns)
         return;
-    output_tell_lost(&e->output);
-    apply(e, JOB_ALL_EXITED, 0);
+    output_report_lost(&e->output);
+    engine_apply_event(e, JOB_ALL_EXITED, 0);
 }
 
 void engine_step(struct engine *e, struct pollfd *fds, nfds_t n, uint64_t deadline_ns)
@@ -300,9 +300,9 @@ void engine_step(struct engine *e, struct pollfd *fds, nfds_t n, uint64_t deadli
     output_serve(&e->output, e->fds + n_all, n_output);
     serve_signals(e);
     if (clock_now_ns() >= e->job.deadline_ns)
-        apply(e, JOB_DEADLINE, 0);
+        engine_apply_event(e, JOB_DEADLINE, 0);
     if (!e->n_running && e->job.state != JOB_ENDED)
-        finish(e);
+        engine_drain(e);
 }
 
 static void fill_report(const struct engine *e, uint32_t i, struct report *r)
@@ -329,19 +329,19 @@ static void fill_report(const struct engine *e, uint32_t i, struct report *r)
 bool engine_next(struct engine *e, struct engine_event *ret)
 {
     memset(ret, 0, offsetof(struct engine_event, report));
-    if (e->untold_signal) {
+    if (e->pending_signal) {
         ret->kind = ENGINE_SIGNAL;
-        ret->signal = e->untold_signal;
-        e->untold_signal = 0;
+        ret->signal = e->pending_signal;
+        e->pending_signal = 0;
         return true;
     }
     for (uint32_t i = 0; i < e->c.n; i++) {
         struct rank *r = &e->ranks[i];
-        if (!r->ended_wall_us || r->is_told)
+        if (!r->ended_wall_us || r->is_reported)
             continue;
-        r->is_told = true;
+        r->is_reported = true;
         ret->index = i;
-        ret->was_asked = r->was_asked;
+        ret->is_expected = r->is_expected;
         ret->kind = r->status == 0 ? ENGINE_RANK_OK : ENGINE_RANK_FAILED;
         if (r->status != 0)
             fill_report(e, i, &ret->report);
@@ -352,7 +352,7 @@ bool engine_next(struct engine *e, struct engine_event *ret)
 
 void engine_stop(struct engine *e)
 {
-    apply(e, JOB_STOP, 0);
+    engine_apply_event(e, JOB_STOP, 0);
 }
 
 bool engine_has_ended(const struct engine *e)
@@ -365,14 +365,14 @@ uint32_t engine_running(const struct engine *e)
     return e->n_running;
 }
 
-int engine_asked_signal(const struct engine *e)
+int engine_forwarded_signal(const struct engine *e)
 {
-    return e->job.asked_signal;
+    return e->job.forwarded_signal;
 }
 
-int engine_heard_signal(const struct engine *e)
+int engine_received_signal(const struct engine *e)
 {
-    return e->heard_signal;
+    return e->received_signal;
 }
 
 int engine_search_path(const struct engine_config *c, char *ret, size_t size_bytes)

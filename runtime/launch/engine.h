@@ -35,7 +35,7 @@ struct engine_config {
     const char *output_dir; /* NULL: none */
     bool with_timestamp;
     int out_fd, err_fd;
-    uint64_t ask_grace_ns;         /* see struct job */
+    uint64_t signal_grace_ns;      /* see struct launch_job */
     const char *stats_dir;         /* HVD_STATS_DIR of the ranks; NULL: as it is */
     const struct option_var *vars; /* of the ranks' environment: n_vars */
     size_t n_vars;
@@ -56,7 +56,7 @@ struct engine_event {
     enum engine_event_kind kind;
     uint32_t index; /* of the rank in config.ranks */
     int signal;
-    bool was_asked; /* RANK_FAILED after a forwarded signal or during a stop */
+    bool is_expected; /* RANK_FAILED after a forwarded signal or during a stop */
     struct report report;
 };
 
@@ -82,10 +82,10 @@ void engine_signal(struct engine *e, int sig);
 void engine_stop(struct engine *e); /* SIGTERM, 5 s, SIGKILL; idempotent */
 bool engine_has_ended(const struct engine *e);
 uint32_t engine_running(const struct engine *e);
-int engine_asked_signal(
+int engine_forwarded_signal(
     const struct engine *e); /* the first forwarded signal, 0: none */
 /* The first stop signal, also one that came during a stop; 0: none. */
-int engine_heard_signal(const struct engine *e);
+int engine_received_signal(const struct engine *e);
 /* The name of a signal-free, allocation-free environment lookup: the PATH ranks will
  * have. */
 int engine_search_path(const struct engine_config *c, char *ret, size_t size_bytes);

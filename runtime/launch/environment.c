@@ -32,7 +32,7 @@ void environment_release(struct environment *e)
 }
 
 /* Takes ownership of pair, also on failure. */
-static void append(struct environment *e, char *pair)
+static void environment_append(struct environment *e, char *pair)
 {
     void *p = e->v;
     int rc = pair ? mem_grow(&p, e->n + 1, &e->cap, sizeof(*e->v), ENVIRONMENT_MAX)
@@ -68,11 +68,11 @@ void environment_inherit(struct environment *e, char *const *from)
             if (contract_is_inherited(name) || is_agent_only(name))
                 continue;
         }
-        append(e, mem_strdup(*from));
+        environment_append(e, mem_strdup(*from));
     }
 }
 
-static size_t find(const struct environment *e, const char *name)
+static size_t environment_find(const struct environment *e, const char *name)
 {
     size_t len = strlen(name);
     for (size_t i = 0; i < e->n; i++)
@@ -83,7 +83,7 @@ static size_t find(const struct environment *e, const char *name)
 
 const char *environment_get(const struct environment *e, const char *name)
 {
-    size_t i = find(e, name);
+    size_t i = environment_find(e, name);
     return i == SIZE_MAX ? NULL : e->v[i] + strlen(name) + 1;
 }
 
@@ -93,9 +93,9 @@ void environment_set(struct environment *e, const char *name, const char *value)
     char *pair = mem_alloc(bytes);
     if (pair)
         (void)snprintf(pair, bytes, "%s=%s", name, value);
-    size_t i = find(e, name);
+    size_t i = environment_find(e, name);
     if (i == SIZE_MAX || !pair) {
-        append(e, pair);
+        environment_append(e, pair);
         return;
     }
     mem_free(e->v[i]);
@@ -116,7 +116,7 @@ void environment_overlay(struct environment *e, char *const *pairs)
 
 void environment_default(struct environment *e, const char *name, const char *value)
 {
-    if (find(e, name) == SIZE_MAX)
+    if (environment_find(e, name) == SIZE_MAX)
         environment_set(e, name, value);
 }
 

@@ -52,11 +52,11 @@ static void read_driver(char *ret, size_t size_bytes)
     gpu_report_driver(text, ret, size_bytes);
 }
 
-static int run(struct capture *c,
-               const char *lib_dir,
-               const char *nccl,
-               struct strbuf *out,
-               struct err *err)
+static int gpu_info_run_helper(struct capture *c,
+                               const char *lib_dir,
+                               const char *nccl,
+                               struct strbuf *out,
+                               struct err *err)
 {
     char dir[PATH_MAX - 16], path[PATH_MAX], lib[PATH_MAX], hint[PATH_MAX],
         info[] = "info";
@@ -94,16 +94,16 @@ static void add_hint(struct gpu_report *r)
                        "container toolkit's --gpus)");
 }
 
-bool gpu_info_ask(struct capture *c,
-                  const char *lib_dir,
-                  const char *nccl,
-                  struct gpu_report *ret)
+bool gpu_info_read(struct capture *c,
+                   const char *lib_dir,
+                   const char *nccl,
+                   struct gpu_report *ret)
 {
     struct err err = ERR_INIT;
     struct strbuf out;
 
     strbuf_init(&out, ANSWER_MAX_BYTES);
-    int rc = run(c, lib_dir, nccl, &out, &err);
+    int rc = gpu_info_run_helper(c, lib_dir, nccl, &out, &err);
     gpu_report_read(rc < 0 ? "" : strbuf_str(&out), ret);
     strbuf_release(&out);
     add_hint(ret);
@@ -150,10 +150,10 @@ static void log_report(const struct gpu_report *r, bool has_run)
 }
 
 /* Whether somebody is still there who wants to know. */
-static bool ask(const struct signals *before,
-                char *const *env,
-                struct gpu_report *ret,
-                bool *ret_has_run)
+static bool gpu_info_query(const struct signals *before,
+                           char *const *env,
+                           struct gpu_report *ret,
+                           bool *ret_has_run)
 {
     struct signals signals;
     struct guard guard = {.fd = -1}; /* hvd-gpu dies with us */
@@ -163,7 +163,7 @@ static bool ask(const struct signals *before,
     if (signals_init(&signals, NULL) < 0)
         return false;
     signals.before = before->before;
-    *ret_has_run = gpu_info_ask(&c, "", "", ret);
+    *ret_has_run = gpu_info_read(&c, "", "", ret);
     signals_release(&signals);
     return !c.signal;
 }
@@ -191,8 +191,10 @@ static void keep_only(int *fd)
 }
 
 /* The process that asks. line: what goes before it on fd; NULL: a log is kept. */
-static void
-tell(const struct signals *signals, char *const *env, const char *line, int fd)
+static void gpu_info_write(const struct signals *signals,
+                           char *const *env,
+                           const char *line,
+                           int fd)
 {
     pid_t self = getpid();
 
@@ -207,7 +209,7 @@ tell(const struct signals *signals, char *const *env, const char *line, int fd)
     keep_only(&fd);
     AUTOFREE struct gpu_report *r = mem_zalloc(sizeof(*r));
     bool has_run = false;
-    if (r && getppid() == self && ask(signals, env, r, &has_run)) {
+    if (r && getppid() == self && gpu_info_query(signals, env, r, &has_run)) {
         if (line)
             write_line(r, line, fd);
         else
@@ -218,7 +220,7 @@ tell(const struct signals *signals, char *const *env, const char *line, int fd)
 
 void gpu_info_log(const struct signals *signals, char *const *env)
 {
-    tell(signals, env, NULL, -1);
+    gpu_info_write(signals, env, NULL, -1);
 }
 
 void gpu_info_print(const struct signals *signals,
@@ -226,7 +228,7 @@ void gpu_info_print(const struct signals *signals,
                     const char *before,
                     int fd)
 {
-    tell(signals, env, before, fd);
+    gpu_info_write(signals, env, before, fd);
 }
 
 int gpu_info_begin(const struct signals *signals, char *const *env)
@@ -235,7 +237,7 @@ int gpu_info_begin(const struct signals *signals, char *const *env)
 
     if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) < 0)
         return -1; /* who is short of descriptors hears of it from the ranks */
-    tell(signals, env, "", ends[1]);
+    gpu_info_write(signals, env, "", ends[1]);
     fd_close(&ends[1]);
     return ends[0];
 }

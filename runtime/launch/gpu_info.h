@@ -10,10 +10,10 @@
  * libhvd_cuda.so, "": that of this tree; nccl: the framework's NCCL, "": not known. c
  * needs signals, guard, env and timeout_ms. *ret always: where hvd-gpu did not run its
  * problem says why, and driver is what /proc tells (false then). */
-bool gpu_info_ask(struct capture *c,
-                  const char *lib_dir,
-                  const char *nccl,
-                  struct gpu_report *ret);
+bool gpu_info_read(struct capture *c,
+                   const char *lib_dir,
+                   const char *nccl,
+                   struct gpu_report *ret);
 
 /* For an agent at its start, before it has threads, descriptors that others wait for
  * the end of, or children: logs what is here, from a process of its own that lives no

@@ -46,7 +46,7 @@ static void close_all_but(int fd)
     fd_close_from(fd + 1);
 }
 
-static void guard_main(int fd, const struct scratch *scratch)
+static void guard_main(int fd, const struct scratch_folder *scratch)
 {
     struct groups *g = mem_zalloc(sizeof(*g));
     int32_t word;
@@ -64,7 +64,7 @@ static void guard_main(int fd, const struct scratch *scratch)
     mem_free(g);
 }
 
-int guard_start(struct guard *g, const struct scratch *scratch, struct err *err)
+int guard_start(struct guard *g, const struct scratch_folder *scratch, struct err *err)
 {
     int fd[2];
     memset(g, 0, sizeof(*g));

@@ -15,7 +15,7 @@ struct guard {
 
 /* Call before any thread is made. scratch: removed by the guard when we die; where it
  * is shared memory (scratch_share), also when it is made only after this call. */
-int guard_start(struct guard *g, const struct scratch *scratch, struct err *err);
+int guard_start(struct guard *g, const struct scratch_folder *scratch, struct err *err);
 void guard_add(struct guard *g, pid_t group); /* also in a forked child, before exec */
 void guard_remove(struct guard *g, pid_t group); /* the group is empty */
 /* Ends it; waits for it. Groups that were not removed are killed. Accepts a zeroed

@@ -42,15 +42,15 @@
 #define DISCOVERY_MS 60000 /* the discovery script may take this long */
 #define ASK_GRACE_S  30 /* Ctrl-C or SIGTERM: ranks may save a checkpoint this long */
 
-struct launch {
+struct horovodrun {
     const char *program;
     char *const *env;
-    struct options o;
+    struct launch_options o;
     struct run_hosts hosts;
     char dir[PATH_MAX], path[PATH_MAX], job_id[JOB_ID_MAX];
     const char *address; /* of the rendezvous */
     struct token token;
-    struct scratch *scratch; /* shared with the guard */
+    struct scratch_folder *scratch; /* shared with the guard */
     struct signals signals;
     struct guard guard;
     struct rdv_server *server;
@@ -58,14 +58,14 @@ struct launch {
     struct contract *ranks;
     struct placement placement;
     struct engine *engine;
-    struct verdict verdict;
+    struct launch_verdict verdict;
     int signal; /* that stopped us before any rank was started */
 };
 
 static int
-discover(void *arg, const char *command, struct hostlist *ret, struct err *err)
+launch_discover(void *arg, const char *command, struct hostlist *ret, struct err *err)
 {
-    struct launch *l = arg;
+    struct horovodrun *l = arg;
     struct capture c = {.signals = &l->signals,
                         .guard = &l->guard,
                         .env = l->env,
@@ -94,10 +94,10 @@ static int check_interfaces(const char *names, struct err *err)
     }
 }
 
-static int check_usage(struct launch *l, struct err *err)
+static int check_usage(struct horovodrun *l, struct err *err)
 {
     enum log_level level = LOG_WARN;
-    int rc = run_hosts_read(&l->o, discover, l, &l->hosts, err);
+    int rc = run_hosts_read(&l->o, launch_discover, l, &l->hosts, err);
     if (rc < 0)
         return rc;
     if (l->o.text[OPT_LOG_LEVEL])
@@ -116,7 +116,7 @@ static int check_usage(struct launch *l, struct err *err)
 }
 
 /* To people, and from a launcher's pod to the operator. */
-static void tell_failure(const char *program, const struct report *r)
+static void launch_report_failure(const char *program, const struct report *r)
 {
     char sentence[480];
     termination_write(termination_path(), r);
@@ -134,7 +134,7 @@ static void tell_failure(const char *program, const struct report *r)
 
 /* For other hosts to be ready, as with Horovod; what ranks wait for each other is
  * longer. */
-static int start_timeout(const struct launch *l, uint64_t *ret_ms, struct err *err)
+static int start_timeout(const struct horovodrun *l, uint64_t *ret_ms, struct err *err)
 {
     const char *text = getenv("HOROVOD_START_TIMEOUT");
     *ret_ms = options_ms(&l->o, OPT_START_TIMEOUT, 30000);
@@ -144,7 +144,7 @@ static int start_timeout(const struct launch *l, uint64_t *ret_ms, struct err *e
 }
 
 /* Some hosts are not this one. */
-static int launch_remote(struct launch *l, struct err *err)
+static int launch_remote(struct horovodrun *l, struct err *err)
 {
     const char *const *text = l->o.text;
     char iface[64] = "";
@@ -181,19 +181,19 @@ static int launch_remote(struct launch *l, struct err *err)
     if (remote_run(&job, &l->signals, end, err) < 0)
         return EXIT_OWN;
     if (end->has_failed) {
-        tell_failure(l->program, &end->first);
+        launch_report_failure(l->program, &end->first);
         return failure_exit_code(&end->first.f);
     }
-    if (end->asked_signal) {
+    if (end->forwarded_signal) {
         fprintf(stderr, "%s: stopped by %s\n", l->program,
-                signal_name(end->asked_signal));
-        return 128 + end->asked_signal;
+                signal_name(end->forwarded_signal));
+        return 128 + end->forwarded_signal;
     }
     return 0;
 }
 
 /* The first interface; NCCL gets them all, as a variable of the option. */
-static void set_iface(const struct options *o, struct contract *c)
+static void set_iface(const struct launch_options *o, struct contract *c)
 {
     const char *names = o->text[OPT_NETWORK_INTERFACES];
     if (names)
@@ -201,7 +201,7 @@ static void set_iface(const struct options *o, struct contract *c)
                        names);
 }
 
-static int make_contracts(struct launch *l, struct err *err)
+static int make_contracts(struct horovodrun *l, struct err *err)
 {
     l->ranks = mem_calloc(l->hosts.np, sizeof(*l->ranks));
     if (!l->ranks)
@@ -227,7 +227,7 @@ static int make_contracts(struct launch *l, struct err *err)
 
 /* A port that was free a moment ago, for scripts that use torch.distributed beside us.
  */
-static void set_master(struct launch *l)
+static void set_master(struct horovodrun *l)
 {
     int fd = -1;
     uint16_t port = 0;
@@ -241,7 +241,7 @@ static void set_master(struct launch *l)
     }
 }
 
-static int start_server(struct launch *l, struct err *err)
+static int start_server(struct horovodrun *l, struct err *err)
 {
     int fd = -1;
     uint8_t bytes[8];
@@ -261,7 +261,7 @@ static int start_server(struct launch *l, struct err *err)
     return rc;
 }
 
-static void show_placement(const struct launch *l)
+static void show_placement(const struct horovodrun *l)
 {
     struct strbuf table;
     if (!l->o.text[OPT_VERBOSE])
@@ -273,8 +273,10 @@ static void show_placement(const struct launch *l)
     strbuf_release(&table);
 }
 
-static int
-prepare(struct launch *l, struct engine_config *c, int *ret_code, struct err *err)
+static int launch_prepare(struct horovodrun *l,
+                          struct engine_config *c,
+                          int *ret_code,
+                          struct err *err)
 {
     char search[32768];
     *c = (struct engine_config){.size = l->hosts.np,
@@ -288,7 +290,7 @@ prepare(struct launch *l, struct engine_config *c, int *ret_code, struct err *er
                                     options_is_on(&l->o, OPT_PREFIX_TIMESTAMP),
                                 .out_fd = 1,
                                 .err_fd = 2,
-                                .ask_grace_ns = ASK_GRACE_S * NS_PER_S,
+                                .signal_grace_ns = ASK_GRACE_S * NS_PER_S,
                                 .vars = l->o.vars,
                                 .n_vars = l->o.n_vars};
     (void)engine_search_path(c, search, sizeof(search));
@@ -314,14 +316,14 @@ prepare(struct launch *l, struct engine_config *c, int *ret_code, struct err *er
 }
 
 /* Ranks that wait for the world to form hear at once who will not come. */
-static void tell_waiting(struct launch *l)
+static void launch_fail_rendezvous(struct horovodrun *l)
 {
     char sentence[480];
     report_sentence(verdict_pick(&l->verdict), sentence, sizeof(sentence));
     rdv_server_fail(l->server, sentence);
 }
 
-static void run(struct launch *l, struct engine_event *ev)
+static void launch_serve(struct horovodrun *l, struct engine_event *ev)
 {
     bool is_decided = false;
     while (!engine_has_ended(l->engine)) {
@@ -333,9 +335,9 @@ static void run(struct launch *l, struct engine_event *ev)
             if (ev->kind == ENGINE_RANK_OK)
                 log_info("rank ended", "rank=%u code=0",
                          l->ranks[ev->index].place.rank);
-            if (ev->kind == ENGINE_RANK_FAILED && !is_decided && !ev->was_asked
+            if (ev->kind == ENGINE_RANK_FAILED && !is_decided && !ev->is_expected
                 && verdict_add(&l->verdict, &ev->report, clock_now_ns()) == 0)
-                tell_waiting(l);
+                launch_fail_rendezvous(l);
         }
         if (!is_decided && clock_now_ns() >= verdict_deadline_ns(&l->verdict)) {
             is_decided = true;
@@ -345,12 +347,12 @@ static void run(struct launch *l, struct engine_event *ev)
     }
 }
 
-static int outcome(struct launch *l)
+static int launch_exit_code(struct horovodrun *l)
 {
     const struct report *first = verdict_pick(&l->verdict);
-    int sig = engine_asked_signal(l->engine);
+    int sig = engine_forwarded_signal(l->engine);
     if (first) {
-        tell_failure(l->program, first);
+        launch_report_failure(l->program, first);
         return failure_exit_code(&first->f);
     }
     if (engine_running(l->engine))
@@ -363,7 +365,7 @@ static int outcome(struct launch *l)
     return engine_running(l->engine) ? EXIT_OWN : 0;
 }
 
-static void release(struct launch *l)
+static void launch_release(struct horovodrun *l)
 {
     engine_free(l->engine);
     rdv_server_stop(l->server);
@@ -381,7 +383,7 @@ static void release(struct launch *l)
 }
 
 /* 1: done, with *ret_code. */
-static int check_build(struct launch *l, int *ret_code, struct err *err)
+static int check_build(struct horovodrun *l, int *ret_code, struct err *err)
 {
     struct strbuf out;
     struct capture c = {.signals = &l->signals,
@@ -402,7 +404,7 @@ static int check_build(struct launch *l, int *ret_code, struct err *err)
 
 /* Order matters: the guard is forked before any thread is made, and before there is
  * anything that it would have to clean up. */
-static int begin(struct launch *l, int *ret_code, struct err *err)
+static int launch_begin(struct horovodrun *l, int *ret_code, struct err *err)
 {
     int rc = signals_init(&l->signals, err);
     if (rc < 0 || (rc = scratch_share(&l->scratch, err)) < 0
@@ -417,13 +419,13 @@ static int begin(struct launch *l, int *ret_code, struct err *err)
     return rc;
 }
 
-static int launch(struct launch *l, struct err *err)
+static int launch_all(struct horovodrun *l, struct err *err)
 {
     struct engine_config c;
     char warning[400];
     int code = EXIT_OWN;
     self_runtime(l->dir, sizeof(l->dir));
-    if (begin(l, &code, err) != 0)
+    if (launch_begin(l, &code, err) != 0)
         return code;
     termination_clear(termination_path());
     if (!run_hosts_all_local(&l->hosts))
@@ -440,15 +442,15 @@ static int launch(struct launch *l, struct err *err)
         (void)snprintf(before, sizeof(before), "%.60s: ", l->program);
         gpu_info_print(&l->signals, l->env, before, 2);
     }
-    if (prepare(l, &c, &code, err) < 0)
+    if (launch_prepare(l, &c, &code, err) < 0)
         return code;
     log_info("started", "np=%u command=\"%s\" runtime=\"%s\"", l->hosts.np, l->path,
              l->dir);
-    run(l, ev);
-    return outcome(l);
+    launch_serve(l, ev);
+    return launch_exit_code(l);
 }
 
-static void tell(const struct launch *l)
+static void launch_print_help(const struct horovodrun *l)
 {
     struct strbuf help;
     strbuf_init(&help, 65536);
@@ -457,10 +459,10 @@ static void tell(const struct launch *l)
     strbuf_release(&help);
 }
 
-int horovodrun(int argc, char *const *argv, char *const *env)
+int horovodrun_main(int argc, char *const *argv, char *const *env)
 {
     struct err err = ERR_INIT;
-    AUTOFREE struct launch *l = mem_zalloc(sizeof(*l));
+    AUTOFREE struct horovodrun *l = mem_zalloc(sizeof(*l));
     const char *slash = strrchr(argc ? argv[0] : "horovodrun", '/');
     if (!l)
         return EXIT_OWN;
@@ -472,15 +474,15 @@ int horovodrun(int argc, char *const *argv, char *const *env)
     if (options_parse(argc, argv, config_file_read, NULL, &l->o, &err) < 0)
         goto out;
     if (l->o.text[OPT_HELP] || l->o.text[OPT_VERSION]) {
-        tell(l);
+        launch_print_help(l);
         code = 0;
         goto out;
     }
     for (size_t i = 0; i < l->o.n_warnings; i++)
         fprintf(stderr, "%s: warning: %s\n", l->program, l->o.warnings[i]);
-    code = launch(l, &err);
+    code = launch_all(l, &err);
 out:
-    release(l);
+    launch_release(l);
     if (err.code)
         fprintf(stderr, "%s: %s\n", l->program, err.text);
     return code;

@@ -4,6 +4,6 @@
 #define RUNTIME_LAUNCH_HOROVODRUN_H
 
 /* The whole program; returns its exit code. env is environ. */
-int horovodrun(int argc, char *const *argv, char *const *env);
+int horovodrun_main(int argc, char *const *argv, char *const *env);
 
 #endif

@@ -6,5 +6,5 @@
 
 int main(int argc, char **argv)
 {
-    return horovodrun(argc, argv, environ);
+    return horovodrun_main(argc, argv, environ);
 }

@@ -77,7 +77,7 @@ int hostfile_read(const char *path, struct hostlist *ret, struct err *err)
     return rc < 0 ? (err_prefix(err, "%s", path), rc) : 0;
 }
 
-static int read_list(const struct options *o,
+static int read_list(const struct launch_options *o,
                      run_hosts_discover_fn discover,
                      void *arg,
                      struct hostlist *ret,
@@ -99,7 +99,7 @@ static int read_list(const struct options *o,
 }
 
 /* By host, from the places. */
-static int fill(struct run_hosts *h, struct err *err)
+static int run_hosts_fill(struct run_hosts *h, struct err *err)
 {
     h->v = mem_calloc(h->list.n, sizeof(*h->v));
     if (!h->v)
@@ -121,7 +121,7 @@ static int fill(struct run_hosts *h, struct err *err)
     return 0;
 }
 
-int run_hosts_read(const struct options *o,
+int run_hosts_read(const struct launch_options *o,
                    run_hosts_discover_fn discover,
                    void *arg,
                    struct run_hosts *ret,
@@ -144,7 +144,7 @@ int run_hosts_read(const struct options *o,
     if (!ret->places)
         return err_set(err, -ENOMEM, "out of memory for %u ranks", ret->np);
     rc = places_assign(&ret->list, ret->np, ret->places, err);
-    return rc < 0 ? rc : fill(ret, err);
+    return rc < 0 ? rc : run_hosts_fill(ret, err);
 }
 
 void run_hosts_release(struct run_hosts *h)

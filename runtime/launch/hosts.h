@@ -35,7 +35,7 @@ typedef int (*run_hosts_discover_fn)(void *arg,
 
 /* -EINVAL with a sentence for everything that the user wrote wrong. Release ret in
  * every case. */
-int run_hosts_read(const struct options *o,
+int run_hosts_read(const struct launch_options *o,
                    run_hosts_discover_fn discover,
                    void *arg,
                    struct run_hosts *ret,

@@ -77,13 +77,13 @@ static void shake_hands(struct hub *h, struct conn *c)
 }
 
 /* Ranks that wait for the world to form hear at once who will not come. */
-static void tell_waiting(struct hub *h)
+static void hub_fail_rendezvous(struct hub *h)
 {
     char sentence[480];
     const struct report *first = meet_first(&h->meet);
-    if (!first || !h->server || h->meet.verdict.n == h->n_told)
+    if (!first || !h->server || h->meet.verdict.n == h->n_reported)
         return;
-    h->n_told = h->meet.verdict.n;
+    h->n_reported = h->meet.verdict.n;
     report_sentence(first, sentence, sizeof(sentence));
     rdv_server_fail(h->server, sentence);
 }
@@ -106,7 +106,7 @@ static void serve_conn(struct hub *h, struct conn *c)
 }
 
 /* Heartbeats and handshake deadlines; returns when to look again. */
-static uint64_t tick(struct hub *h, uint64_t now_ns)
+static uint64_t hub_tick(struct hub *h, uint64_t now_ns)
 {
     uint64_t due = UINT64_MAX;
     for (size_t i = 0; i < h->n; i++) {
@@ -167,7 +167,7 @@ static int make_room(struct hub *h, uint32_t workers, struct err *err)
 
 /* All who are connected are told of the world that is to be formed. The ranks of the
  * present one lose their meeting point; they are stopped anyway. */
-static void reform(struct hub *h)
+static void hub_reform(struct hub *h)
 {
     struct err err = ERR_INIT;
     uint32_t before = h->meet.workers;
@@ -181,8 +181,8 @@ static void reform(struct hub *h)
              h->meet.generation, h->meet.workers, before);
     rdv_server_stop(h->server);
     h->server = NULL;
-    h->n_told = h->n_broken = 0;
-    h->is_hold_told = false;
+    h->n_reported = h->n_broken = 0;
+    h->is_hold_logged = false;
     h->progress_ns = clock_now_ns() + PROGRESS_NS;
     for (size_t i = 0; i < h->n; i++) {
         struct conn *c = h->conns[i];
@@ -194,23 +194,23 @@ static void reform(struct hub *h)
     }
 }
 
-static void say_hold(struct hub *h)
+static void hub_log_hold(struct hub *h)
 {
     char sentence[480];
-    if (h->is_hold_told || !meet_holds(&h->meet))
+    if (h->is_hold_logged || !meet_holds(&h->meet))
         return;
-    h->is_hold_told = true;
+    h->is_hold_logged = true;
     report_sentence(meet_first(&h->meet), sentence, sizeof(sentence));
     log_warn("a failure waits, since a world without this worker may come",
              "seconds=%d cause=\"%s\"", MEET_LEAVE_MS / 1000, sentence);
 }
 
-static void decide(struct hub *h)
+static void hub_decide(struct hub *h)
 {
     struct err err = ERR_INIT;
     if (meet_reforms(&h->meet))
-        reform(h);
-    say_hold(h);
+        hub_reform(h);
+    hub_log_hold(h);
     uint64_t now = clock_now_ns();
     enum meet_state before = h->meet.state;
     enum meet_state due = meet_due(&h->meet, clock_wall_us(), now);
@@ -238,7 +238,7 @@ static void decide(struct hub *h)
         h->linger_ns = now + LINGER_NS;
 }
 
-static void say_progress(struct hub *h, uint64_t now_ns)
+static void hub_log_progress(struct hub *h, uint64_t now_ns)
 {
     struct strbuf who;
     if (h->meet.state != MEET_WAITING || now_ns < h->progress_ns)
@@ -252,7 +252,7 @@ static void say_progress(struct hub *h, uint64_t now_ns)
     strbuf_release(&who);
 }
 
-static void sweep(struct hub *h)
+static void hub_sweep(struct hub *h)
 {
     size_t kept = 0;
     for (size_t i = 0; i < h->n; i++) {
@@ -271,7 +271,7 @@ static uint64_t min_u64(uint64_t a, uint64_t b)
 
 /* Every agent has heard how the job ended: the connected ones have closed, and those
  * that were not here yet when a worker could not even start had time to come. */
-static bool is_all_said(const struct hub *h, uint64_t now_ns)
+static bool hub_all_informed(const struct hub *h, uint64_t now_ns)
 {
     for (size_t i = 0; i < h->n; i++)
         if (h->conns[i]->phase == PHASE_OPEN)
@@ -282,7 +282,7 @@ static bool is_all_said(const struct hub *h, uint64_t now_ns)
 
 static uint64_t next_deadline(struct hub *h, bool has_ended, uint64_t now_ns)
 {
-    uint64_t due = min_u64(tick(h, now_ns), meet_deadline_ns(&h->meet));
+    uint64_t due = min_u64(hub_tick(h, now_ns), meet_deadline_ns(&h->meet));
     if (h->meet.state == MEET_WAITING)
         due = min_u64(due, h->progress_ns);
     if (has_ended)
@@ -307,11 +307,11 @@ static void fill_fds(struct hub *h)
 }
 
 /* One turn; false when the thread is to end. */
-static bool turn(struct hub *h)
+static bool hub_serve_once(struct hub *h)
 {
     bool has_ended = h->meet.state == MEET_STOPPED || h->meet.state == MEET_FINISHED;
     uint64_t now = clock_now_ns(), due = next_deadline(h, has_ended, now);
-    if (has_ended && (now >= h->linger_ns || is_all_said(h, now)))
+    if (has_ended && (now >= h->linger_ns || hub_all_informed(h, now)))
         return false;
     fill_fds(h);
     size_t polled = h->n;
@@ -328,17 +328,17 @@ static bool turn(struct hub *h)
     }
     if (ready > 0 && h->fds[1].revents)
         accept_all(h);
-    say_progress(h, clock_now_ns());
-    tell_waiting(h);
-    decide(h);
-    sweep(h);
+    hub_log_progress(h, clock_now_ns());
+    hub_fail_rendezvous(h);
+    hub_decide(h);
+    hub_sweep(h);
     return true;
 }
 
 static void *hub_main(void *arg)
 {
     struct hub *h = arg;
-    while (turn(h))
+    while (hub_serve_once(h))
         ;
     return NULL;
 }

@@ -23,15 +23,15 @@ struct hub {
                                         one came */
     struct rdv_server *server;
     struct meet meet;
-    uint32_t n_broken; /* agents that have failed before they were here */
-    bool is_hold_told; /* in this world */
-    size_t n_told;     /* failures that the rendezvous has heard of */
+    uint32_t n_broken;   /* agents that have failed before they were here */
+    bool is_hold_logged; /* in this world */
+    size_t n_reported;   /* failures that the rendezvous has heard of */
     struct conn **conns;
     struct pollfd *fds;
     size_t n, max;
 };
 
-/* --- hub_say.c --- */
+/* --- hub_send.c --- */
 struct auth_id hub_id(const struct hub *h, uint32_t generation);
 void hub_refuse(struct conn *c, const char *sentence);
 void hub_send_world(struct hub *h, struct conn *c);
@@ -42,7 +42,7 @@ void hub_send_finish(struct hub *h); /* likewise */
 int hub_start_rendezvous(struct hub *h, struct err *err);
 int hub_send_table(struct hub *h, struct err *err);
 
-/* --- hub_hear.c --- */
+/* --- hub_receive.c --- */
 /* What an agent says changes h->meet. -errno: the connection is of no use. */
 int hub_take_frame(struct hub *h,
                    struct conn *c,

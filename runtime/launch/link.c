@@ -36,7 +36,7 @@
 #define LINKS_MAX          HOSTLIST_MAX_HOSTS
 
 /* Ours, less what would tell the agent of a session that is not its own. */
-static int ssh_environment(struct links *s, struct err *err)
+static int ssh_environment(struct link_set *s, struct err *err)
 {
     size_t kept = 0;
     if (words_copy(s->c.env, &s->env, err) < 0)
@@ -53,7 +53,7 @@ static int ssh_environment(struct links *s, struct err *err)
     return 0;
 }
 
-int links_init(struct links *s, const struct links_config *c, struct err *err)
+int links_init(struct link_set *s, const struct links_config *c, struct err *err)
 {
     memset(s, 0, sizeof(*s));
     s->c = *c;
@@ -68,7 +68,7 @@ static void link_close(struct link *l)
     l->channel.fd = l->channel.out_fd = -1;
 }
 
-static void link_kill(struct links *s, struct link *l)
+static void link_kill(struct link_set *s, struct link *l)
 {
     if (l->pid <= 0)
         return;
@@ -79,7 +79,7 @@ static void link_kill(struct links *s, struct link *l)
     l->pid = 0;
 }
 
-void links_release(struct links *s)
+void links_release(struct link_set *s)
 {
     for (size_t i = 0; i < s->n; i++) {
         struct link *l = &s->v[i];
@@ -97,7 +97,7 @@ void links_release(struct links *s)
     memset(s, 0, sizeof(*s));
 }
 
-int links_add(struct links *s,
+int links_add(struct link_set *s,
               enum link_kind kind,
               const char *host,
               uint32_t first,
@@ -121,7 +121,7 @@ int links_add(struct links *s,
     return 0;
 }
 
-struct link *links_to(struct links *s, uint32_t host)
+struct link *links_to(struct link_set *s, uint32_t host)
 {
     for (size_t i = 0; i < s->n; i++)
         if (s->v[i].first <= host && host < s->v[i].end && s->v[i].state == LINK_OPEN)
@@ -137,7 +137,7 @@ static void set_why(struct link *l, const char *why)
 
 /* --- what ssh says */
 
-static void said_line(void *arg, const char *text, size_t n)
+static void link_add_line(void *arg, const char *text, size_t n)
 {
     struct link *l = arg;
     size_t have = strlen(l->said);
@@ -158,7 +158,7 @@ static void said_line(void *arg, const char *text, size_t n)
         log_info("ssh says", "host=%s text=\"%.*s\"", l->host, (int)n, text);
 }
 
-static void read_said(struct link *l)
+static void link_read_stderr(struct link *l)
 {
     char buf[4096];
     while (l->err_fd >= 0) {
@@ -166,20 +166,20 @@ static void read_said(struct link *l)
         if (n < 0 && (errno == EAGAIN || errno == EINTR))
             return;
         if (n <= 0) {
-            lines_end(&l->err_lines, said_line, l);
+            lines_end(&l->err_lines, link_add_line, l);
             fd_close(&l->err_fd);
             return;
         }
-        (void)lines_feed(&l->err_lines, buf, (size_t)n, said_line, l);
+        (void)lines_feed(&l->err_lines, buf, (size_t)n, link_add_line, l);
     }
 }
 
 /* --- the end of a link */
 
-static void finish(struct links *s, struct link *l)
+static void link_finish(struct link_set *s, struct link *l)
 {
     char why[240];
-    lines_end(&l->err_lines, said_line, l);
+    lines_end(&l->err_lines, link_add_line, l);
     fd_close(&l->err_fd);
     link_kill(s, l);
     if (!*l->why) {
@@ -191,7 +191,7 @@ static void finish(struct links *s, struct link *l)
 }
 
 /* why NULL: ssh will say it. */
-static void begin_end(struct links *s, struct link *l, const char *why)
+static void begin_end(struct link_set *s, struct link *l, const char *why)
 {
     if (why)
         set_why(l, why);
@@ -201,14 +201,14 @@ static void begin_end(struct links *s, struct link *l, const char *why)
     l->dial = NULL;
     l->state = LINK_ENDING;
     l->ending_ns = clock_now_ns() + (l->err_fd < 0 ? 0 : ENDING_NS);
-    read_said(l);
+    link_read_stderr(l);
     if (l->err_fd < 0)
-        finish(s, l);
+        link_finish(s, l);
 }
 
 /* --- opening */
 
-static void open_channel(struct links *s,
+static void open_channel(struct link_set *s,
                          struct link *l,
                          int fd,
                          const struct auth_session *session)
@@ -220,7 +220,7 @@ static void open_channel(struct links *s,
     s->c.on_open(s->c.arg, l);
 }
 
-static void greeted(struct links *s, struct link *l)
+static void link_greeted(struct link_set *s, struct link *l)
 {
     char answer[sizeof(LINK_ANSWER_TEXT) - 1 + sizeof(s->c.root.key)];
     struct auth_session session;
@@ -235,7 +235,7 @@ static void greeted(struct links *s, struct link *l)
 }
 
 /* Looks for the agent's line, after whatever a login shell has printed. */
-static void read_greeting(struct links *s, struct link *l)
+static void read_greeting(struct link_set *s, struct link *l)
 {
     char buf[4096], why[200];
     ssize_t n = recv(l->fd, buf, sizeof(buf), MSG_DONTWAIT);
@@ -255,7 +255,7 @@ static void read_greeting(struct links *s, struct link *l)
     if (!strchr(version, '\n'))
         return;
     if (!strncmp(version, LINK_PROTOCOL, sizeof(LINK_PROTOCOL) - 1)) {
-        greeted(s, l);
+        link_greeted(s, l);
         return;
     }
     (void)snprintf(why, sizeof(why),
@@ -266,7 +266,7 @@ static void read_greeting(struct links *s, struct link *l)
     begin_end(s, l, why);
 }
 
-static void dialed(struct links *s, struct link *l)
+static void link_dialed(struct link_set *s, struct link *l)
 {
     struct err err = ERR_INIT;
     struct auth_session session;
@@ -287,7 +287,7 @@ static void dialed(struct links *s, struct link *l)
     begin_end(s, l, why);
 }
 
-static int start_ssh(struct links *s, struct link *l, struct err *err)
+static int start_ssh(struct link_set *s, struct link *l, struct err *err)
 {
     struct ssh_command command;
     struct child child;
@@ -321,7 +321,7 @@ static int start_ssh(struct links *s, struct link *l, struct err *err)
     return 0;
 }
 
-static int start_dial(struct links *s, struct link *l, struct err *err)
+static int start_dial(struct link_set *s, struct link *l, struct err *err)
 {
     struct auth_id id = {.token = &s->c.root, .job_id = SERVE_JOB_ID};
     struct dial_to to = {.host = l->host,
@@ -335,7 +335,7 @@ static int start_dial(struct links *s, struct link *l, struct err *err)
     return rc;
 }
 
-void links_adopt(struct links *s, size_t i, pid_t pid, int fd)
+void links_adopt(struct link_set *s, size_t i, pid_t pid, int fd)
 {
     struct link *l = &s->v[i];
     l->pid = pid;
@@ -348,7 +348,7 @@ static bool is_on_its_way(const struct link *l)
     return l->state == LINK_GREETING || l->state == LINK_DIALING;
 }
 
-static void start_some(struct links *s)
+static void start_some(struct link_set *s)
 {
     size_t busy = 0;
     for (size_t i = 0; i < s->n; i++)
@@ -366,7 +366,7 @@ static void start_some(struct links *s)
 
 /* --- serving */
 
-nfds_t links_pollfds(const struct links *s, struct pollfd *p)
+nfds_t links_pollfds(const struct link_set *s, struct pollfd *p)
 {
     nfds_t n = 0;
     for (size_t i = 0; i < s->n; i++) {
@@ -384,7 +384,7 @@ nfds_t links_pollfds(const struct links *s, struct pollfd *p)
     return n;
 }
 
-static void serve_open(struct links *s, struct link *l, uint64_t now_ns)
+static void serve_open(struct link_set *s, struct link *l, uint64_t now_ns)
 {
     struct err err = ERR_INIT;
     struct frame f;
@@ -417,15 +417,15 @@ static void serve_open(struct links *s, struct link *l, uint64_t now_ns)
     }
 }
 
-static void serve_one(struct links *s, struct link *l, uint64_t now_ns)
+static void serve_one(struct link_set *s, struct link *l, uint64_t now_ns)
 {
     struct pollfd p = {.events = POLLIN};
-    read_said(l);
+    link_read_stderr(l);
     switch (l->state) {
     case LINK_DIALING:
         p.fd = dial_fd(l->dial);
         if (poll(&p, 1, 0) > 0)
-            dialed(s, l);
+            link_dialed(s, l);
         break;
     case LINK_GREETING:
         read_greeting(s, l);
@@ -435,7 +435,7 @@ static void serve_one(struct links *s, struct link *l, uint64_t now_ns)
         break;
     case LINK_ENDING:
         if (l->err_fd < 0 || now_ns >= l->ending_ns)
-            finish(s, l);
+            link_finish(s, l);
         break;
     case LINK_NEW:
     case LINK_GONE:
@@ -443,7 +443,7 @@ static void serve_one(struct links *s, struct link *l, uint64_t now_ns)
     }
 }
 
-void links_serve(struct links *s)
+void links_serve(struct link_set *s)
 {
     uint64_t now_ns = clock_now_ns();
     for (size_t i = 0; i < s->n; i++)
@@ -451,7 +451,7 @@ void links_serve(struct links *s)
     start_some(s);
 }
 
-uint64_t links_next_ns(const struct links *s, uint64_t now_ns)
+uint64_t links_next_ns(const struct link_set *s, uint64_t now_ns)
 {
     uint64_t due = UINT64_MAX;
     for (size_t i = 0; i < s->n; i++) {
@@ -460,7 +460,7 @@ uint64_t links_next_ns(const struct links *s, uint64_t now_ns)
         if (l->state
             == LINK_OPEN) { /* as channel_tick, which is called when it is due */
             uint64_t ping = l->channel.sent_ns + s->c.peer_timeout_ns / 6;
-            uint64_t silent = l->channel.heard_ns + s->c.peer_timeout_ns;
+            uint64_t silent = l->channel.received_ns + s->c.peer_timeout_ns;
             next = ping < silent ? ping : silent;
         } else if (l->state == LINK_ENDING) {
             next = l->ending_ns;
@@ -471,7 +471,7 @@ uint64_t links_next_ns(const struct links *s, uint64_t now_ns)
     return due < now_ns ? now_ns : due;
 }
 
-void links_send(struct links *s,
+void links_send(struct link_set *s,
                 enum errand_type type,
                 uint32_t host,
                 const struct strbuf *payload)
@@ -491,7 +491,7 @@ void links_send(struct links *s,
                            clock_now_ns());
 }
 
-size_t links_left(const struct links *s)
+size_t links_left(const struct link_set *s)
 {
     size_t n = 0;
     for (size_t i = 0; i < s->n; i++)
@@ -499,7 +499,7 @@ size_t links_left(const struct links *s)
     return n;
 }
 
-bool links_on_their_way(const struct links *s)
+bool links_on_their_way(const struct link_set *s)
 {
     for (size_t i = 0; i < s->n; i++)
         if (is_on_its_way(&s->v[i]) || s->v[i].state == LINK_ENDING)
@@ -507,7 +507,7 @@ bool links_on_their_way(const struct links *s)
     return false;
 }
 
-void links_close(struct links *s, bool all)
+void links_close(struct link_set *s, bool all)
 {
     for (size_t i = 0; i < s->n; i++) {
         struct link *l = &s->v[i];

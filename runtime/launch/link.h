@@ -45,7 +45,7 @@ struct link {
     uint64_t ending_ns;
 };
 
-struct links;
+struct link_set;
 typedef void (*link_open_fn)(void *arg, struct link *l);
 typedef int (*link_frame_fn)(void *arg,
                              struct link *l,
@@ -70,41 +70,43 @@ struct links_config {
     link_lost_fn on_lost;
     void *arg;
 };
-struct links {
+struct link_set {
     struct links_config c;
     struct link *v;
     size_t n, cap;
     char ssh_path[PATH_MAX];
-    struct words env;
+    struct errand_words env;
 };
 
 /* Copies c but for env, signals and guard. */
-int links_init(struct links *s, const struct links_config *c, struct err *err);
-void links_release(struct links *s); /* closes all; kills what still runs */
+int links_init(struct link_set *s, const struct links_config *c, struct err *err);
+void links_release(struct link_set *s); /* closes all; kills what still runs */
 /* host is borrowed. Before the first links_serve. */
-int links_add(struct links *s,
+int links_add(struct link_set *s,
               enum link_kind kind,
               const char *host,
               uint32_t first,
               uint32_t end,
               struct err *err);
 /* A child of ours that is an agent already: takes over fd. */
-void links_adopt(struct links *s, size_t i, pid_t pid, int fd);
-struct link *links_to(struct links *s, uint32_t host); /* NULL: none open */
+void links_adopt(struct link_set *s, size_t i, pid_t pid, int fd);
+struct link *links_to(struct link_set *s, uint32_t host); /* NULL: none open */
 #define LINK_FDS 3
-nfds_t links_pollfds(const struct links *s, struct pollfd *p); /* room: LINK_FDS * n */
+nfds_t links_pollfds(const struct link_set *s,
+                     struct pollfd *p); /* room: LINK_FDS * n */
 /* Serves what poll reported, starts what is due, keeps time; calls back. */
-void links_serve(struct links *s);
-uint64_t links_next_ns(const struct links *s, uint64_t now_ns); /* when to call again */
+void links_serve(struct link_set *s);
+uint64_t links_next_ns(const struct link_set *s,
+                       uint64_t now_ns); /* when to call again */
 /* Sends to the agent of a host, by the link that leads there; a lost one shows later.
  */
-void links_send(struct links *s,
+void links_send(struct link_set *s,
                 enum errand_type type,
                 uint32_t host,
                 const struct strbuf *payload);
-size_t links_left(const struct links *s);       /* not gone */
-bool links_on_their_way(const struct links *s); /* some are between NEW and OPEN */
+size_t links_left(const struct link_set *s);       /* not gone */
+bool links_on_their_way(const struct link_set *s); /* some are between NEW and OPEN */
 /* No more is expected of those that are not open yet, or of any. */
-void links_close(struct links *s, bool all);
+void links_close(struct link_set *s, bool all);
 
 #endif

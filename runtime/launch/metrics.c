@@ -33,7 +33,7 @@ enum { REQUEST_MAX = 4096, PAGES_MAX = 65536 };
 static const uint64_t REQUEST_LIMIT_NS = 2 * NS_PER_S;
 static const size_t TEXT_MAX = 256u << 20;
 
-struct metrics {
+struct agent_metrics {
     pthread_t thread;
     int listen_fd, wake[2];
     uint16_t port;
@@ -109,7 +109,7 @@ static void put_pages(const char *dir, struct strbuf *out)
     mem_free(pages);
 }
 
-static void put_generation(const struct metrics *m, struct strbuf *out)
+static void put_generation(const struct agent_metrics *m, struct strbuf *out)
 {
     int64_t generation = atomic_load_explicit(&m->generation, memory_order_relaxed);
 
@@ -146,7 +146,7 @@ static bool read_request(int fd, char *buf, uint64_t deadline_ns)
     return false;
 }
 
-static void answer(const struct metrics *m, int fd)
+static void metrics_answer(const struct agent_metrics *m, int fd)
 {
     CLEANUP(strbuf_release) struct strbuf body = {0};
     uint64_t deadline_ns = clock_now_ns() + REQUEST_LIMIT_NS;
@@ -178,9 +178,9 @@ static void answer(const struct metrics *m, int fd)
                             deadline_ns); /* a client that went away */
 }
 
-static void *serve(void *arg)
+static void *metrics_main(void *arg)
 {
-    const struct metrics *m = arg;
+    const struct agent_metrics *m = arg;
     struct pollfd fds[2] = {{.fd = m->wake[0], .events = POLLIN},
                             {.fd = m->listen_fd, .events = POLLIN}};
 
@@ -191,7 +191,7 @@ static void *serve(void *arg)
             continue; /* EINTR */
         if (!(fds[1].revents & POLLIN) || tcp_accept(m->listen_fd, &fd) < 0)
             continue;
-        answer(m, fd);
+        metrics_answer(m, fd);
         fd_close(&fd);
     }
     return NULL;
@@ -199,19 +199,19 @@ static void *serve(void *arg)
 
 /* --- life --- */
 
-static int start_thread(struct metrics *m, struct err *err)
+static int start_thread(struct agent_metrics *m, struct err *err)
 {
     sigset_t all, old;
     int rc;
 
     (void)sigfillset(&all);
     (void)pthread_sigmask(SIG_SETMASK, &all, &old); /* signals are the main thread's */
-    rc = pthread_create(&m->thread, NULL, serve, m);
+    rc = pthread_create(&m->thread, NULL, metrics_main, m);
     (void)pthread_sigmask(SIG_SETMASK, &old, NULL);
     return rc == 0 ? 0 : err_errno(err, rc, "cannot start the thread for metrics");
 }
 
-static void metrics_free(struct metrics *m)
+static void metrics_free(struct agent_metrics *m)
 {
     fd_close(&m->listen_fd);
     fd_close(&m->wake[0]);
@@ -219,9 +219,12 @@ static void metrics_free(struct metrics *m)
     mem_free(m);
 }
 
-int metrics_start(uint16_t port, const char *dir, struct metrics **ret, struct err *err)
+int metrics_start(uint16_t port,
+                  const char *dir,
+                  struct agent_metrics **ret,
+                  struct err *err)
 {
-    struct metrics *m = mem_zalloc(sizeof(*m));
+    struct agent_metrics *m = mem_zalloc(sizeof(*m));
     int rc;
 
     if (!m)
@@ -242,18 +245,18 @@ int metrics_start(uint16_t port, const char *dir, struct metrics **ret, struct e
     return rc;
 }
 
-uint16_t metrics_port(const struct metrics *m)
+uint16_t metrics_port(const struct agent_metrics *m)
 {
     return m->port;
 }
 
-void metrics_set_generation(struct metrics *m, uint32_t generation)
+void metrics_set_generation(struct agent_metrics *m, uint32_t generation)
 {
     if (m)
         atomic_store_explicit(&m->generation, generation, memory_order_relaxed);
 }
 
-void metrics_stop(struct metrics *m)
+void metrics_stop(struct agent_metrics *m)
 {
     if (!m)
         return;

@@ -8,18 +8,18 @@
 
 #include "runtime/base/err.h"
 
-struct metrics;
+struct agent_metrics;
 
 /* Serves the pages in dir (copied) at port of all addresses (0: any free one, told by
  * metrics_port), in a thread of its own. */
 int metrics_start(uint16_t port,
                   const char *dir,
-                  struct metrics **ret,
+                  struct agent_metrics **ret,
                   struct err *err);
-uint16_t metrics_port(const struct metrics *m);
+uint16_t metrics_port(const struct agent_metrics *m);
 /* Of the world that this launcher's ranks were started in last; shown from then on.
  * Accepts NULL. */
-void metrics_set_generation(struct metrics *m, uint32_t generation);
-void metrics_stop(struct metrics *m); /* ends the thread; accepts NULL */
+void metrics_set_generation(struct agent_metrics *m, uint32_t generation);
+void metrics_stop(struct agent_metrics *m); /* ends the thread; accepts NULL */
 
 #endif

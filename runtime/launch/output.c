@@ -281,7 +281,7 @@ static bool stream_empty(struct rank_stream *s, size_t *budget, size_t n_high)
     return s->fd < 0 || !*budget;
 }
 
-static void flush(struct output *o)
+static void output_flush(struct output *o)
 {
     sink_flush(&o->sink[0]);
     sink_flush(&o->sink[1]);
@@ -294,7 +294,7 @@ void output_feed(struct output *o, uint32_t i, int which, const void *p, size_t 
         take_bytes(s, p, n);
     else
         lines_end(&s->lines, put_line, s);
-    flush(o);
+    output_flush(o);
 }
 
 void output_serve(struct output *o, const struct pollfd *p, nfds_t n)
@@ -302,7 +302,7 @@ void output_serve(struct output *o, const struct pollfd *p, nfds_t n)
     for (nfds_t j = 2; j < n; j++)
         if (p[j].fd >= 0 && p[j].revents && !is_held(o, j % 2, QUEUE_HIGH_BYTES))
             (void)stream_read(&o->ranks[(j - 2) / 2].stream[j % 2]);
-    flush(o);
+    output_flush(o);
 }
 
 void output_rank_ended(struct output *o, uint32_t i)
@@ -313,7 +313,7 @@ void output_rank_ended(struct output *o, uint32_t i)
         if (stream_empty(s, &budget, QUEUE_END_BYTES))
             lines_end(&s->lines, put_line, s);
     }
-    flush(o);
+    output_flush(o);
 }
 
 bool output_drain(struct output *o)
@@ -330,7 +330,7 @@ bool output_drain(struct output *o)
                 is_empty = false;
         }
     o->is_draining = true;
-    flush(o);
+    output_flush(o);
     return is_empty && !sink_waiting(&o->sink[0]) && !sink_waiting(&o->sink[1]);
 }
 
@@ -359,7 +359,7 @@ static void count_queue(struct output *o, int which)
     }
 }
 
-void output_tell_lost(struct output *o)
+void output_report_lost(struct output *o)
 {
     for (int k = 0; k < 2; k++)
         count_queue(o, k);

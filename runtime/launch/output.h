@@ -76,6 +76,6 @@ void output_rank_ended(struct output *o, uint32_t i);
  * else call again when output_pollfds says so. */
 bool output_drain(struct output *o);
 /* The end: one warning for each stream whose bytes were not all written. */
-void output_tell_lost(struct output *o);
+void output_report_lost(struct output *o);
 
 #endif

@@ -54,11 +54,11 @@ struct row {
     char cell[N_COLUMNS][CELL_BYTES];
 };
 
-static void fill(const struct placement *p,
-                 const struct contract *c,
-                 uint32_t i,
-                 const char *nics,
-                 struct row *r)
+static void row_fill(const struct placement *p,
+                     const struct contract *c,
+                     uint32_t i,
+                     const char *nics,
+                     struct row *r)
 {
     struct strbuf cpus;
     int32_t gpu = p->plan.gpu[i];
@@ -90,7 +90,7 @@ void placement_table(const struct placement *p,
         for (uint32_t i = 0; i <= n; i++) {
             struct row r = title;
             if (i)
-                fill(p, &ranks[i - 1], i - 1, nics, &r);
+                row_fill(p, &ranks[i - 1], i - 1, nics, &r);
             for (size_t k = 0; k < N_COLUMNS; k++) {
                 size_t len = strlen(r.cell[k]);
                 bool is_last = k == N_COLUMNS - 1;

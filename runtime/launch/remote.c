@@ -51,13 +51,13 @@ struct remote {
     struct remote_host *hosts;
     uint32_t n_failed_hosts;
     uint64_t others_ns; /* until when others may fail too, to be named with the first */
-    struct links links;
+    struct link_set links;
     struct meet meet;
     struct output output;
     struct rdv_server *server;
     uint16_t rdv_port;
-    size_t n_told; /* failures that the rendezvous has heard of */
-    int asked_signal;
+    size_t n_reported; /* failures that the rendezvous has heard of */
+    int forwarded_signal;
     struct pollfd *fds;
 };
 
@@ -68,7 +68,7 @@ static bool is_over(const struct remote *r)
 
 /* --- failures */
 
-static void fail(struct remote *r, const char *host, int code, const char *why)
+static void remote_fail(struct remote *r, const char *host, int code, const char *why)
 {
     AUTOFREE struct report *report = mem_zalloc(sizeof(*report));
     if (!report)
@@ -106,7 +106,7 @@ static void hosts_lost(struct remote *r, uint32_t first, uint32_t end, const cha
         return;
     log_info("a host cannot take part", "host=%s cause=\"%s\"", name, why);
     (void)snprintf(text, sizeof(text), "host %.60s: %.200s", name, why);
-    fail(r, name, 125, text);
+    remote_fail(r, name, 125, text);
 }
 
 static void on_lost(void *arg, struct link *l)
@@ -145,7 +145,7 @@ static void start_timed_out(struct remote *r)
                      (unsigned long long)r->start_timeout_s, stage);
     if (missing > 1 && n > 0)
         (void)snprintf(why + n, sizeof(why) - (size_t)n, "; and %u more", missing - 1);
-    fail(r, r->job->hosts->v[first].name, 125, why);
+    remote_fail(r, r->job->hosts->v[first].name, 125, why);
 }
 
 /* --- frames */
@@ -220,7 +220,7 @@ take_failed(struct remote *r, uint32_t host, const struct frame *f, struct err *
         (void)snprintf(report->f.why, sizeof(why), "host %.60s: %.170s", name, why);
         (void)snprintf(report->f.host, sizeof(report->f.host), "%s", name);
     }
-    if (!r->asked_signal)
+    if (!r->forwarded_signal)
         meet_failed(&r->meet, report, clock_now_ns());
     return 0;
 }
@@ -302,7 +302,7 @@ static void give_credit(struct remote *r)
 
 /* --- decisions */
 
-static int start(struct remote *r, struct err *err)
+static int remote_start(struct remote *r, struct err *err)
 {
     int fd = -1;
     struct auth_id id = {.token = &r->token, .job_id = r->e.job_id};
@@ -339,18 +339,18 @@ static void enter_end(struct remote *r, enum meet_state state)
 }
 
 /* Ranks that wait for the world to form hear at once who will not come. */
-static void tell_waiting(struct remote *r)
+static void remote_fail_rendezvous(struct remote *r)
 {
     char sentence[480];
     const struct report *first = meet_first(&r->meet);
-    if (!first || !r->server || r->meet.verdict.n == r->n_told)
+    if (!first || !r->server || r->meet.verdict.n == r->n_reported)
         return;
-    r->n_told = r->meet.verdict.n;
+    r->n_reported = r->meet.verdict.n;
     report_sentence(first, sentence, sizeof(sentence));
     rdv_server_fail(r->server, sentence);
 }
 
-static void decide(struct remote *r)
+static void remote_decide(struct remote *r)
 {
     struct err err = ERR_INIT;
     uint64_t now_ns = clock_now_ns();
@@ -359,7 +359,7 @@ static void decide(struct remote *r)
     if (r->meet.state == MEET_WAITING && !r->meet.verdict.n
         && now_ns >= r->start_deadline_ns)
         start_timed_out(r);
-    tell_waiting(r);
+    remote_fail_rendezvous(r);
     enum meet_state due = meet_due(&r->meet, clock_wall_us(), now_ns);
     if (due == r->meet.state
         || (due == MEET_STOPPED && now_ns < r->others_ns
@@ -370,8 +370,8 @@ static void decide(struct remote *r)
         return;
     }
     meet_enter(&r->meet, due);
-    if (start(r, &err) < 0)
-        fail(r, r->job->hosts->v[0].name, 125, err.text);
+    if (remote_start(r, &err) < 0)
+        remote_fail(r, r->job->hosts->v[0].name, 125, err.text);
 }
 
 static void take_signals(struct remote *r)
@@ -386,8 +386,8 @@ static void take_signals(struct remote *r)
                      "signal=SIGTSTP");
             continue;
         }
-        if (signals_is_stop(sig) && !r->asked_signal) {
-            r->asked_signal = sig;
+        if (signals_is_stop(sig) && !r->forwarded_signal) {
+            r->forwarded_signal = sig;
             log_info("signal forwarded", "signal=%s", signal_name(sig));
             if (r->meet.state == MEET_WAITING)
                 enter_end(r, MEET_FINISHED);
@@ -415,7 +415,7 @@ static uint64_t next_due(const struct remote *r)
     return due;
 }
 
-static void turn(struct remote *r)
+static void remote_serve_once(struct remote *r)
 {
     nfds_t n = 1, n_output;
     r->fds[0] = (struct pollfd){.fd = r->signals->fd, .events = POLLIN};
@@ -430,27 +430,28 @@ static void turn(struct remote *r)
     links_serve(&r->links);
     take_signals(r);
     give_credit(r);
-    decide(r);
+    remote_decide(r);
 }
 
 /* Every agent has gone, or its time is over; then what is left of the output. */
-static void run(struct remote *r)
+static void remote_serve(struct remote *r)
 {
     uint64_t slow_ns = UINT64_MAX;
     links_serve(&r->links);
     while (!is_over(r)
            || (links_left(&r->links) && clock_now_ns() < r->end_deadline_ns))
-        turn(r);
+        remote_serve_once(r);
     links_close(&r->links, true);
     while (!output_drain(&r->output) && clock_now_ns() < slow_ns) {
         nfds_t n = output_pollfds(&r->output, r->fds + 1);
         r->fds[0] = (struct pollfd){.fd = r->signals->fd, .events = POLLIN};
-        if ((r->meet.state == MEET_STOPPED || r->asked_signal) && slow_ns == UINT64_MAX)
+        if ((r->meet.state == MEET_STOPPED || r->forwarded_signal)
+            && slow_ns == UINT64_MAX)
             slow_ns = clock_now_ns() + SLOW_READER_NS;
         (void)poll(r->fds, n + 1, clock_left_ms(slow_ns));
         take_signals(r);
     }
-    output_tell_lost(&r->output);
+    output_report_lost(&r->output);
 }
 
 /* --- beginning and end */
@@ -503,7 +504,7 @@ static int open_output(struct remote *r, struct err *err)
     return output_init(&r->output, &c, err);
 }
 
-static int prepare(struct remote *r, struct err *err)
+static int remote_prepare(struct remote *r, struct err *err)
 {
     int local_fd = -1, rc;
     pid_t local_pid = 0;
@@ -548,11 +549,11 @@ static int prepare(struct remote *r, struct err *err)
     return rc;
 }
 
-static void tell_end(struct remote *r, struct remote_end *ret)
+static void remote_fill_end(struct remote *r, struct remote_end *ret)
 {
     const struct report *first = meet_first(&r->meet);
     memset(ret, 0, sizeof(*ret));
-    ret->asked_signal = r->asked_signal;
+    ret->forwarded_signal = r->forwarded_signal;
     if (!first)
         return;
     ret->has_failed = true;
@@ -561,7 +562,7 @@ static void tell_end(struct remote *r, struct remote_end *ret)
         remote_name_others(r->job->hosts, r->hosts, &ret->first.f);
 }
 
-static void release(struct remote *r)
+static void remote_release(struct remote *r)
 {
     links_release(&r->links);
     rdv_server_stop(r->server);
@@ -584,11 +585,11 @@ int remote_run(const struct remote_job *job,
         return err_set(err, -ENOMEM, "out of memory");
     r->job = job;
     r->signals = signals;
-    int rc = prepare(r, err);
+    int rc = remote_prepare(r, err);
     if (rc == 0) {
-        run(r);
-        tell_end(r, ret);
+        remote_serve(r);
+        remote_fill_end(r, ret);
     }
-    release(r);
+    remote_release(r);
     return rc;
 }

@@ -34,8 +34,8 @@ struct remote_job {      /* all borrowed */
 };
 struct remote_end {
     bool has_failed;
-    struct report first; /* when has_failed */
-    int asked_signal;    /* the first that was forwarded, 0: none */
+    struct report first;  /* when has_failed */
+    int forwarded_signal; /* the first that was forwarded, 0: none */
 };
 
 /* Runs the job to its end. Before any thread is made. 0 with ret, or -errno with err

@@ -44,7 +44,7 @@
 struct remote_agent {
     struct signals *signals;
     struct guard guard;
-    struct scratch scratch;
+    struct scratch_folder scratch;
     struct channel up;
     bool is_up; /* the channel lives */
     struct token root;
@@ -62,12 +62,12 @@ struct remote_agent {
     uint32_t n;
     struct engine *engine;
     struct engine_event ev;
-    struct links links; /* agents that we have started */
-    int gpu_fd;         /* where the line about GPUs comes from */
+    struct link_set links; /* agents that we have started */
+    int gpu_fd;            /* where the line about GPUs comes from */
     struct strbuf gpu_line;
     int64_t credit;
     uint64_t deadline_ns; /* of the job's coming; later of our end */
-    bool is_ending, is_done_sent, is_told, has_hurry;
+    bool is_ending, is_done_sent, is_reported, has_hurry;
 };
 
 /* --- what goes up */
@@ -95,7 +95,8 @@ static void send_report(struct remote_agent *a, const struct report *r)
 }
 
 /* A failure that is no rank's. */
-static void fail(struct remote_agent *a, int code, int sig, const char *why)
+static void
+remote_agent_fail(struct remote_agent *a, int code, int sig, const char *why)
 {
     AUTOFREE struct report *r = mem_zalloc(sizeof(*r));
     if (!r)
@@ -116,7 +117,7 @@ static void fail(struct remote_agent *a, int code, int sig, const char *why)
     send_report(a, r);
 }
 
-static void note(struct remote_agent *a, const char *text)
+static void remote_agent_send_note(struct remote_agent *a, const char *text)
 {
     CLEANUP(strbuf_release) struct strbuf b = {0};
     strbuf_init(&b, NOTE_MAX_BYTES + 4);
@@ -242,12 +243,12 @@ static int make_environment(struct remote_agent *a, struct err *err)
 
 /* Everything that would keep the ranks from starting, before others wait for us. The
  * exit code of the failure, or 0. */
-static int prepare(struct remote_agent *a, struct err *err)
+static int remote_agent_prepare(struct remote_agent *a, struct err *err)
 {
     char text[PATH_MAX + 100], search[32768];
     command_enter(a->e.dir, text, sizeof(text));
     if (*text)
-        note(a, text);
+        remote_agent_send_note(a, text);
     if (make_environment(a, err) < 0)
         return 125;
     self_runtime(a->dir, sizeof(a->dir));
@@ -259,14 +260,14 @@ static int prepare(struct remote_agent *a, struct err *err)
         .size = a->e.np,
         .out_fd = 1,
         .err_fd = 2,
-        .ask_grace_ns = ASK_GRACE_NS,
+        .signal_grace_ns = ASK_GRACE_NS,
         .vars = a->vars,
         .n_vars = a->e.vars.n,
         .forward = {.put = put_output, .is_full = output_is_held, .arg = a}};
     (void)engine_search_path(&a->config, search, sizeof(search));
     command_python_warning(a->e.argv.v, text, sizeof(text));
     if (*text)
-        note(a, text);
+        remote_agent_send_note(a, text);
     int code = command_find(a->e.argv.v[0], *search ? search : NULL, a->path, err);
     if (code)
         return code;
@@ -311,9 +312,9 @@ take_job(struct remote_agent *a, uint32_t host, struct bytes_reader *r, struct e
     a->deadline_ns = UINT64_MAX;
     a->credit = ERRAND_CREDIT_BYTES;
     log_set_tag("hvd-agent", a->e.hosts.v[host].name);
-    int code = prepare(a, &why);
+    int code = remote_agent_prepare(a, &why);
     if (code) {
-        fail(a, code, 0, why.text);
+        remote_agent_fail(a, code, 0, why.text);
         return 0; /* the STOP that comes ends us */
     }
     send_ready(a);
@@ -328,7 +329,7 @@ static void show_placement(struct remote_agent *a)
     strbuf_init(&table, NOTE_MAX_BYTES);
     placement_table(&a->placement, a->ranks, a->n, *a->e.nics ? a->e.nics : NULL,
                     &table);
-    note(a, strbuf_str(&table));
+    remote_agent_send_note(a, strbuf_str(&table));
 }
 
 static int start_ranks(struct remote_agent *a,
@@ -379,7 +380,7 @@ static int take_start(struct remote_agent *a, struct bytes_reader *r, struct err
     if (start_ranks(a, &s, &code, &why) < 0) {
         engine_free(a->engine);
         a->engine = NULL;
-        fail(a, code, 0, why.text);
+        remote_agent_fail(a, code, 0, why.text);
     }
     return 0;
 }
@@ -395,7 +396,7 @@ take_own(struct remote_agent *a, uint8_t type, struct bytes_reader *r, struct er
         return take_start(a, r, err);
     case ERRAND_SIGNAL:
         number = bytes_u32(r);
-        a->is_told = true;
+        a->is_reported = true;
         if (a->engine
             && (signals_is_stop((int)number) || number == SIGUSR1 || number == SIGUSR2))
             engine_signal(a->engine, (int)number);
@@ -456,7 +457,7 @@ static void serve_up(struct remote_agent *a)
             break;
     }
     if (rc < 0) {
-        fail(a, 125, 0, err.text);
+        remote_agent_fail(a, 125, 0, err.text);
         (void)channel_serve(&a->up, now_ns); /* the last word */
     }
     if (rc < 0 || gone < 0
@@ -470,19 +471,20 @@ static void take_events(struct remote_agent *a)
 {
     while (a->engine && engine_next(a->engine, &a->ev)) {
         char why[100];
-        if (a->ev.kind == ENGINE_RANK_FAILED && !a->ev.was_asked)
+        if (a->ev.kind == ENGINE_RANK_FAILED && !a->ev.is_expected)
             send_report(a, &a->ev.report);
-        if (a->ev.kind != ENGINE_SIGNAL || a->is_told || a->is_ending)
+        if (a->ev.kind != ENGINE_SIGNAL || a->is_reported || a->is_ending)
             continue;
         (void)snprintf(why, sizeof(why), "hvd-agent received %s there",
                        signal_name(a->ev.signal));
-        fail(a, 0, a->ev.signal, why);
+        remote_agent_fail(a, 0, a->ev.signal, why);
     }
     if (!a->engine || a->is_done_sent || !engine_has_ended(a->engine))
         return;
     a->is_done_sent = true;
     if (engine_running(a->engine))
-        fail(a, 125, 0, "ranks cannot be killed there: they hang in the kernel");
+        remote_agent_fail(a, 125, 0,
+                          "ranks cannot be killed there: they hang in the kernel");
     send_up(a, ERRAND_DONE, NULL);
 }
 
@@ -501,7 +503,7 @@ wait_alone(struct remote_agent *a, struct pollfd *p, nfds_t n, uint64_t due_ns)
             continue;
         (void)snprintf(why, sizeof(why), "hvd-agent received %s there",
                        signal_name(sig));
-        fail(a, 0, sig, why);
+        remote_agent_fail(a, 0, sig, why);
         begin_end(a);
     }
 }
@@ -528,7 +530,7 @@ static uint64_t next_due(const struct remote_agent *a)
     return ping < due ? ping : due;
 }
 
-static void turn(struct remote_agent *a)
+static void remote_agent_serve_once(struct remote_agent *a)
 {
     struct pollfd fds[ENGINE_CALLER_FDS];
     nfds_t n = 0;
@@ -547,12 +549,12 @@ static void turn(struct remote_agent *a)
     links_serve(&a->links);
     take_events(a);
     if (gpu_info_next(&a->gpu_fd, &a->gpu_line))
-        note(a, strbuf_str(&a->gpu_line));
+        remote_agent_send_note(a, strbuf_str(&a->gpu_line));
     if (!a->has_job && clock_now_ns() >= a->deadline_ns)
         begin_end(a);
 }
 
-static void release(struct remote_agent *a)
+static void remote_agent_release(struct remote_agent *a)
 {
     engine_free(a->engine);
     placement_release(&a->placement);
@@ -593,7 +595,7 @@ int remote_agent_run(struct signals *signals, struct remote_peer *up)
     environment_init(&a->env);
     log_set_tag("hvd-agent", NULL);
     while (!is_over(a))
-        turn(a);
-    release(a);
+        remote_agent_serve_once(a);
+    remote_agent_release(a);
     return 0;
 }

@@ -57,7 +57,8 @@ static bool is_ours_alone(const char *pair)
     return false;
 }
 
-static int remote_environment(char *const *env, struct words *ret, struct err *err)
+static int
+remote_environment(char *const *env, struct errand_words *ret, struct err *err)
 {
     int rc = words_copy(env, ret, err);
     size_t kept = 0;
@@ -74,8 +75,10 @@ static int remote_environment(char *const *env, struct words *ret, struct err *e
     return rc;
 }
 
-static int
-remote_vars(const struct option_var *vars, size_t n, struct words *ret, struct err *err)
+static int remote_vars(const struct option_var *vars,
+                       size_t n,
+                       struct errand_words *ret,
+                       struct err *err)
 {
     memset(ret, 0, sizeof(*ret));
     ret->v = mem_calloc(n + 1, sizeof(*ret->v));
@@ -103,8 +106,8 @@ static void remote_agent_path(char *ret, size_t size_bytes)
 }
 
 /* What a field of bounded size cannot hold is not cut. NULL: "". */
-static int
-put(const char *what, const char *text, char *ret, size_t size_bytes, struct err *err)
+static int errand_copy_text(
+    const char *what, const char *text, char *ret, size_t size_bytes, struct err *err)
 {
     if (text && strlen(text) >= size_bytes)
         return err_set(err, -ENAMETOOLONG, "%s is longer than %zu bytes", what,
@@ -120,10 +123,11 @@ static int put_ssh(const struct remote_job *job,
 {
     const char *fanout = getenv("HVD_SSH_FANOUT");
     struct ssh_how *ssh = &e->ssh;
-    int rc = put("HVD_SSH", getenv("HVD_SSH"), ssh->program, sizeof(ssh->program), err);
+    int rc = errand_copy_text("HVD_SSH", getenv("HVD_SSH"), ssh->program,
+                              sizeof(ssh->program), err);
     if (rc == 0)
-        rc = put("--ssh-identity-file", job->ssh_identity, ssh->identity,
-                 sizeof(ssh->identity), err);
+        rc = errand_copy_text("--ssh-identity-file", job->ssh_identity, ssh->identity,
+                              sizeof(ssh->identity), err);
     e->fanout = job->token_file ? 0 : DEFAULT_FANOUT;
     if (rc == 0 && fanout && *fanout && !job->token_file)
         rc = parse_u32("HVD_SSH_FANOUT", fanout, 0, MAX_FANOUT, &e->fanout, err);
@@ -160,11 +164,14 @@ static int put_words(const struct remote_job *job, struct errand *e, struct err 
     if (rc == 0)
         rc = remote_vars(job->vars, job->n_vars, &e->vars, err);
     if (rc == 0)
-        rc = put("--binding", job->binding, e->binding, sizeof(e->binding), err);
+        rc = errand_copy_text("--binding", job->binding, e->binding, sizeof(e->binding),
+                              err);
     if (rc == 0)
-        rc = put("--network-interfaces", job->nics, e->nics, sizeof(e->nics), err);
+        rc = errand_copy_text("--network-interfaces", job->nics, e->nics,
+                              sizeof(e->nics), err);
     return rc < 0 ? rc
-                  : put("the interface", job->iface, e->iface, sizeof(e->iface), err);
+                  : errand_copy_text("the interface", job->iface, e->iface,
+                                     sizeof(e->iface), err);
 }
 
 /* A host list's name is also the host's name to its ranks. */

@@ -88,7 +88,7 @@ void remote_print_note(const char *program,
 }
 
 /* The numeric address of a name, and ours on the route to it. */
-static void ask_route(const char *name, char *ret_theirs, char *ret_ours)
+static void route_find(const char *name, char *ret_theirs, char *ret_ours)
 {
     struct addrinfo hints = {.ai_socktype = SOCK_DGRAM}, *ai;
     char text[HOST_NAME_MAX_BYTES];
@@ -120,7 +120,7 @@ int remote_addresses(const struct hostlist *hosts,
         if (h == local)
             continue;
         if (!*p->ready.theirs || !*p->ready.own)
-            ask_route(hosts->v[h].name, p->ready.own, p->ready.theirs);
+            route_find(hosts->v[h].name, p->ready.own, p->ready.theirs);
         (void)snprintf(p->launcher, sizeof(p->launcher), "%s",
                        iface ? fixed : p->ready.theirs);
         if (!*p->launcher)

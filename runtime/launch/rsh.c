@@ -59,7 +59,7 @@ struct rsh {
     int stop_signal; /* the first that was forwarded, 0: none */
 };
 
-static int complain(const char *what, const char *more)
+static int rsh_complain(const char *what, const char *more)
 {
     fprintf(stderr, RSH_NAME ": %s%s\n", what, more);
     return RSH_OWN_CODE;
@@ -100,7 +100,7 @@ static int run_here(const struct rsh *r)
         (void)dup2(null, 0);
     fd_close(&null);
     (void)execl("/bin/sh", "sh", "-c", r->command, (char *)NULL);
-    return complain("/bin/sh cannot be executed: ", strerror(errno));
+    return rsh_complain("/bin/sh cannot be executed: ", strerror(errno));
 }
 
 /* --- reaching the host */
@@ -122,7 +122,7 @@ static int begin_dial(struct rsh *r, struct dial **ret)
     return dial_start(&to, &id, UINT64_MAX, ret, &r->why);
 }
 
-static void say_waiting(struct rsh *r)
+static void rsh_log_waiting(struct rsh *r)
 {
     uint64_t now_ns = clock_now_ns();
     if (now_ns < r->say_ns)
@@ -147,7 +147,7 @@ static int wait_for(struct rsh *r, int fd, uint64_t due_ns)
 }
 
 /* 0 with an open channel; 1 after a stop signal; -errno with r->why. */
-static int attempt(struct rsh *r, int *ret_sig)
+static int rsh_try_once(struct rsh *r, int *ret_sig)
 {
     struct dial *dial;
     struct auth_session session;
@@ -156,7 +156,7 @@ static int attempt(struct rsh *r, int *ret_sig)
         return rc;
     struct pollfd answer = {.fd = dial_fd(dial), .events = POLLIN};
     while (poll(&answer, 1, 0) <= 0) {
-        say_waiting(r);
+        rsh_log_waiting(r);
         *ret_sig =
             wait_for(r, answer.fd, r->say_ns < r->last_ns ? r->say_ns : r->last_ns);
         if (*ret_sig || clock_now_ns() >= r->last_ns) {
@@ -172,12 +172,13 @@ static int attempt(struct rsh *r, int *ret_sig)
 }
 
 /* 0, or the exit code after a sentence. */
-static int reach(struct rsh *r)
+static int rsh_connect(struct rsh *r)
 {
     int sig = 0, rc;
     (void)err_set(&r->why, -ETIMEDOUT, "no answer yet");
-    while ((rc = attempt(r, &sig)) < 0 && may_heal(rc) && clock_now_ns() < r->last_ns) {
-        say_waiting(r);
+    while ((rc = rsh_try_once(r, &sig)) < 0 && may_heal(rc)
+           && clock_now_ns() < r->last_ns) {
+        rsh_log_waiting(r);
         if ((sig = wait_for(r, -1, clock_now_ns() + PAUSE_NS)))
             return 128 + sig;
     }
@@ -221,7 +222,7 @@ static int send_run(struct rsh *r)
     strbuf_init(&b, SHELL_MAX_BYTES);
     shell_run_write(&run, r->command, &b);
     if (strbuf_status(&b) < 0)
-        return complain("out of memory", "");
+        return rsh_complain("out of memory", "");
     send_up(r, SHELL_RUN, strbuf_str(&b), b.n);
     return 0;
 }
@@ -366,7 +367,8 @@ static int until_end(struct rsh *r)
             return code;
         for (int k = 0; k < 2; k++)
             if (p[2 + k].revents && !write_output(r, k))
-                return complain("cannot write to standard output: ", strerror(errno));
+                return rsh_complain("cannot write to standard output: ",
+                                    strerror(errno));
         if (p[1].revents)
             read_input(r);
         if (!r->has_end && serve_up(r, &err) < 0) {
@@ -384,8 +386,8 @@ static int run_there(struct rsh *r)
     struct err err = ERR_INIT;
     if (token_read_file(r->env.token_file, &r->token, &err) < 0
         || signals_init(&r->signals, &err) < 0)
-        return complain(err.text, "");
-    int code = reach(r);
+        return rsh_complain(err.text, "");
+    int code = rsh_connect(r);
     token_wipe(&r->token);
     if (code)
         return code;
@@ -413,7 +415,7 @@ int agent_rsh(char *const *argv)
     if (shell_words_parse(argv, &r.words, &err) < 0
         || shell_words_join(r.words.command, &command, &err) < 0
         || serve_env_read(&r.env, &err) < 0)
-        return complain(err.text, "");
+        return rsh_complain(err.text, "");
     r.command = strbuf_str(&command);
     r.last_ns = r.start_ns + r.env.start_timeout_s * NS_PER_S;
     r.each_ns = (r.last_ns - r.start_ns) / 4;

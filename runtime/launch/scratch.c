@@ -24,7 +24,7 @@
 #define NAME_BYTES  6 /* random, in hex */
 
 /* Named first and made then: who removes it for us must know it by then. */
-static bool make_in(struct scratch *s, const char *parent)
+static bool make_in(struct scratch_folder *s, const char *parent)
 {
     uint8_t bytes[NAME_BYTES];
     char hex[2 * sizeof(bytes) + 1];
@@ -40,14 +40,14 @@ static bool make_in(struct scratch *s, const char *parent)
 }
 
 /* A guard may look while the name is being written. */
-static bool is_named(const struct scratch *s)
+static bool is_named(const struct scratch_folder *s)
 {
     const char *name = strrchr(s->dir, '/');
     return name && !strncmp(name + 1, NAME_PREFIX, strlen(NAME_PREFIX))
            && strlen(name + 1) == strlen(NAME_PREFIX) + 2 * NAME_BYTES;
 }
 
-int scratch_share(struct scratch **ret, struct err *err)
+int scratch_share(struct scratch_folder **ret, struct err *err)
 {
     void *p = mmap(NULL, sizeof(**ret), PROT_READ | PROT_WRITE,
                    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -57,13 +57,13 @@ int scratch_share(struct scratch **ret, struct err *err)
     return 0;
 }
 
-void scratch_unshare(struct scratch *s)
+void scratch_unshare(struct scratch_folder *s)
 {
     if (s)
         (void)munmap(s, sizeof(*s));
 }
 
-int scratch_make(struct scratch *s, const char *extra_dir, struct err *err)
+int scratch_make(struct scratch_folder *s, const char *extra_dir, struct err *err)
 {
     const char *tmp = getenv("TMPDIR");
     const char *places[] = {tmp ? tmp : "", "/tmp", "/dev/shm", extra_dir};
@@ -79,7 +79,7 @@ int scratch_make(struct scratch *s, const char *extra_dir, struct err *err)
         tmp ? tmp : "not set", *extra_dir ? ", " : "", extra_dir);
 }
 
-int scratch_write(const struct scratch *s,
+int scratch_write(const struct scratch_folder *s,
                   const struct token *token,
                   const struct hostlist *hosts,
                   struct err *err)
@@ -109,7 +109,7 @@ static void remove_files(const char *dir)
         (void)closedir(d);
 }
 
-void scratch_remove(const struct scratch *s)
+void scratch_remove(const struct scratch_folder *s)
 {
     if (!is_named(s))
         return;

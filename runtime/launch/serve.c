@@ -45,7 +45,7 @@
 #define MAX_JOBS      256 /* at the same time */
 #define END_NS        (20 * NS_PER_S)
 
-struct serve {
+struct serve_state {
     struct serve_env env;
     const char *token_file, *bind;
     uint32_t port;
@@ -60,14 +60,14 @@ struct serve {
     uint64_t end_ns;
 };
 
-static int usage(const char *what)
+static int serve_refuse_usage(const char *what)
 {
     fprintf(stderr, "hvd-agent: serve: %s (see hvd-agent --help)\n", what);
     return 2;
 }
 
 /* 0, or 2 after a sentence. */
-static int read_words(struct serve *s, char *const *argv)
+static int read_words(struct serve_state *s, char *const *argv)
 {
     static const char *const names[] = {"--token-file", "--port", "--bind"};
     const char *values[ARRAY_LEN(names)] = {s->token_file, NULL, s->bind};
@@ -78,26 +78,27 @@ static int read_words(struct serve *s, char *const *argv)
     else if (i >= 0 && values[1])
         (void)parse_u32("--port", values[1], 0, 65535, &s->port, &err);
     if (err.code)
-        return usage(err.text);
+        return serve_refuse_usage(err.text);
     s->token_file = values[0];
     s->bind = values[2];
     if (!s->token_file
         && (getenv("HVD_TOKEN_FILE") || access(s->env.token_file, F_OK) == 0))
         s->token_file = s->env.token_file;
     if (!s->token_file)
-        return usage("--token-file is missing: a file with 16 bytes or more that all "
-                     "hosts have, readable by its owner only");
+        return serve_refuse_usage(
+            "--token-file is missing: a file with 16 bytes or more that all "
+            "hosts have, readable by its owner only");
     return 0;
 }
 
-static void forget(struct serve *s, size_t i)
+static void serve_forget(struct serve_state *s, size_t i)
 {
     memmove(&s->strangers[i], &s->strangers[i + 1],
             (s->n - i - 1) * sizeof(struct conn *));
     s->n--;
 }
 
-static void accept_all(struct serve *s)
+static void accept_all(struct serve_state *s)
 {
     static const struct conn_kind kind = {.mine = ROLE_AGENT_SERVE,
                                           .theirs = ROLE_LAUNCHER,
@@ -108,7 +109,7 @@ static void accept_all(struct serve *s)
     while (tcp_accept(s->listen_fd, &fd) == 0) {
         if (s->n == MAX_STRANGERS) {
             conn_free(s->strangers[0]);
-            forget(s, 0);
+            serve_forget(s, 0);
         }
         struct conn *c = conn_new(fd, &kind);
         if (c)
@@ -117,8 +118,10 @@ static void accept_all(struct serve *s)
 }
 
 /* In the child: nothing of the parent's is left open but the one connection. */
-static void
-child_main(struct serve *s, struct conn *c, const struct token *root, pid_t parent)
+static void child_main(struct serve_state *s,
+                       struct conn *c,
+                       const struct token *root,
+                       pid_t parent)
 {
     (void)setpgid(0, 0);
     (void)prctl(PR_SET_PDEATHSIG, SIGTERM, 0, 0, 0);
@@ -142,7 +145,7 @@ child_main(struct serve *s, struct conn *c, const struct token *root, pid_t pare
     _exit(remote_agent_run(&s->signals, &up));
 }
 
-static void start_job(struct serve *s, struct conn *c, const struct token *root)
+static void start_job(struct serve_state *s, struct conn *c, const struct token *root)
 {
     pid_t parent = getpid();
     if (s->n_jobs == MAX_JOBS) {
@@ -164,7 +167,7 @@ static void start_job(struct serve *s, struct conn *c, const struct token *root)
 }
 
 /* True when the connection is no longer a stranger's, one way or the other. */
-static bool greet(struct serve *s, struct conn *c)
+static bool serve_greet(struct serve_state *s, struct conn *c)
 {
     struct err err = ERR_INIT;
     struct token token;
@@ -183,7 +186,7 @@ static bool greet(struct serve *s, struct conn *c)
     return rc != 0;
 }
 
-static void reap(struct serve *s)
+static void serve_reap(struct serve_state *s)
 {
     int status;
     pid_t pid;
@@ -196,12 +199,12 @@ static void reap(struct serve *s)
             }
 }
 
-static void take_signals(struct serve *s)
+static void take_signals(struct serve_state *s)
 {
     int sig;
     while ((sig = signals_next(&s->signals)) > 0) {
         if (sig == SIGCHLD)
-            reap(s);
+            serve_reap(s);
         if (!signals_is_stop(sig))
             continue;
         for (size_t i = 0; i < s->n_jobs; i++)
@@ -215,7 +218,7 @@ static void take_signals(struct serve *s)
     }
 }
 
-static void turn(struct serve *s)
+static void serve_poll_once(struct serve_state *s)
 {
     struct pollfd p[2 + MAX_STRANGERS];
     uint64_t due = s->is_ending ? s->end_ns : UINT64_MAX, now_ns;
@@ -231,9 +234,9 @@ static void turn(struct serve *s)
     now_ns = clock_now_ns();
     for (size_t i = s->n; i-- > 0;) {
         struct conn *c = s->strangers[i];
-        if ((p[2 + i].revents && greet(s, c)) || now_ns >= c->deadline_ns) {
+        if ((p[2 + i].revents && serve_greet(s, c)) || now_ns >= c->deadline_ns) {
             conn_free(c);
-            forget(s, i);
+            serve_forget(s, i);
         }
     }
     if (p[1].revents)
@@ -241,7 +244,7 @@ static void turn(struct serve *s)
     take_signals(s);
 }
 
-static int open_all(struct serve *s, struct err *err)
+static int open_all(struct serve_state *s, struct err *err)
 {
     struct token token;
     uint16_t port;
@@ -260,12 +263,12 @@ static int open_all(struct serve *s, struct err *err)
 
 int agent_serve(char *const *argv)
 {
-    AUTOFREE struct serve *s = mem_zalloc(sizeof(*s));
+    AUTOFREE struct serve_state *s = mem_zalloc(sizeof(*s));
     struct err err = ERR_INIT;
     if (!s)
         return 125;
     if (serve_env_read(&s->env, &err) < 0)
-        return usage(err.text);
+        return serve_refuse_usage(err.text);
     s->bind = "::";
     s->port = s->env.port;
     s->listen_fd = s->signals.fd = -1;
@@ -279,7 +282,7 @@ int agent_serve(char *const *argv)
         code = 125;
     }
     while (!code && !(s->is_ending && (!s->n_jobs || clock_now_ns() >= s->end_ns)))
-        turn(s);
+        serve_poll_once(s);
     while (s->n) {
         conn_free(s->strangers[s->n - 1]);
         s->n--;

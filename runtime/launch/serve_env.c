@@ -11,7 +11,7 @@
 #include "runtime/contract/env_reader.h"
 #include "runtime/launch/remote.h"
 
-static const char *get(void *arg, const char *name)
+static const char *serve_env_get(void *arg, const char *name)
 {
     (void)arg;
     return getenv(name);
@@ -19,7 +19,7 @@ static const char *get(void *arg, const char *name)
 
 int serve_env_read(struct serve_env *ret, struct err *err)
 {
-    const struct env_reader r = {get, NULL, err};
+    const struct env_reader r = {serve_env_get, NULL, err};
     struct serve_env e;
     memset(&e, 0, sizeof(e));
     e.port = REMOTE_DEFAULT_PORT;

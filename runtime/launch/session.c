@@ -7,11 +7,11 @@
 
 #include "runtime/base/sha256.h"
 
-static void derive(const struct token *root,
-                   const char *label,
-                   const void *p,
-                   size_t n,
-                   uint8_t ret[SHA256_BYTES])
+static void token_derive(const struct token *root,
+                         const char *label,
+                         const void *p,
+                         size_t n,
+                         uint8_t ret[SHA256_BYTES])
 {
     struct hmac m;
     hmac_init(&m, root->key, sizeof(root->key));
@@ -26,13 +26,15 @@ void session_of_job(const struct token *root,
                     struct auth_session *ret)
 {
     memset(ret, 0, sizeof(*ret));
-    derive(root, "hvd launcher", NULL, 0, is_launcher ? ret->send_key : ret->recv_key);
-    derive(root, "hvd agent", NULL, 0, is_launcher ? ret->recv_key : ret->send_key);
+    token_derive(root, "hvd launcher", NULL, 0,
+                 is_launcher ? ret->send_key : ret->recv_key);
+    token_derive(root, "hvd agent", NULL, 0,
+                 is_launcher ? ret->recv_key : ret->send_key);
 }
 
 void session_job_token(const struct token *root,
                        const uint8_t seed[ERRAND_SEED_BYTES],
                        struct token *ret)
 {
-    derive(root, "hvd job token", seed, ERRAND_SEED_BYTES, ret->key);
+    token_derive(root, "hvd job token", seed, ERRAND_SEED_BYTES, ret->key);
 }

@@ -57,7 +57,7 @@ struct shell {
     bool is_input_over;
     int64_t credit;
     uint32_t n_written; /* input whose credit was not given back yet */
-    bool is_ending, is_killed, is_told;
+    bool is_ending, is_killed, is_reported;
     uint64_t deadline_ns; /* of the first words; of each step of the end */
 };
 
@@ -135,13 +135,13 @@ static void up_gone(struct shell *s)
     for (int k = 0; k < 2; k++)
         fd_close(&s->out_fd[k]);
     fd_close(&s->in_fd);
-    if (!s->is_told)
+    if (!s->is_reported)
         begin_end(s);
 }
 
 /* --- the command */
 
-static bool resolves(const char *name)
+static bool name_resolves(const char *name)
 {
     struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
     struct addrinfo *list = NULL;
@@ -151,7 +151,7 @@ static bool resolves(const char *name)
     return true;
 }
 
-static void fail(struct shell *s, const char *why)
+static void shell_fail(struct shell *s, const char *why)
 {
     char text[600];
     int n = snprintf(text, sizeof(text), "hvd-agent: %s\n", why);
@@ -166,7 +166,7 @@ static void end_unstarted(struct shell *s, int sig)
     s->code = 128 + sig;
 }
 
-static void start(struct shell *s)
+static void shell_start(struct shell *s)
 {
     char shell[] = "/bin/sh", flag[] = "-c";
     char *argv[] = {shell, flag, s->run.command, NULL};
@@ -179,13 +179,13 @@ static void start(struct shell *s)
                           .signals = s->signals};
     int in[2] = {-1, -1}, null = open("/dev/null", O_RDONLY | O_CLOEXEC);
     if (null < 0 || (s->run.has_input && pipe2(in, O_CLOEXEC) < 0)) {
-        fail(s, "no descriptor is left (see ulimit -n)");
+        shell_fail(s, "no descriptor is left (see ulimit -n)");
     } else {
         if (in[0] >= 0) /* the child takes our standard input over */
             (void)dup2(in[0], 0);
         if (spawn_child(&spawn, &child, &err) < 0) {
             fd_close(&in[1]);
-            fail(s, err.text);
+            shell_fail(s, err.text);
         } else {
             s->pid = child.pid;
             s->out_fd[0] = child.stdout_fd;
@@ -209,9 +209,9 @@ static void start_when_due(struct shell *s)
     if (!s->has_run || s->pid || s->has_ended || s->is_ending)
         return;
     if (shell_is_named(s->run.command, s->run.from) && clock_now_ns() < s->name_due_ns
-        && !resolves(s->run.from))
+        && !name_resolves(s->run.from))
         return;
-    start(s);
+    shell_start(s);
 }
 
 /* --- frames */
@@ -350,7 +350,7 @@ static void read_output(struct shell *s, int k)
 /* --- the loop */
 
 /* True when no child is left, adopted ones included. */
-static bool reap(struct shell *s)
+static bool shell_reap(struct shell *s)
 {
     int status;
     pid_t pid;
@@ -373,22 +373,23 @@ static void take_signals(struct shell *s)
         }
 }
 
-static void tell_end(struct shell *s)
+static void shell_report_end(struct shell *s)
 {
-    if (!s->has_ended || s->is_told || !s->is_up || s->out_fd[0] >= 0
+    if (!s->has_ended || s->is_reported || !s->is_up || s->out_fd[0] >= 0
         || s->out_fd[1] >= 0)
         return;
     send_number(s, SHELL_END, (uint32_t)s->code);
-    s->is_told = true; /* now the other end closes, so that nothing of ours is lost */
+    s->is_reported =
+        true; /* now the other end closes, so that nothing of ours is lost */
     s->deadline_ns = clock_now_ns() + GRACE_NS;
 }
 
 static bool is_over(struct shell *s)
 {
-    bool is_alone = reap(s);
-    tell_end(s);
+    bool is_alone = shell_reap(s);
+    shell_report_end(s);
     bool is_late = clock_now_ns() >= s->deadline_ns;
-    if (s->is_told || !s->has_run)
+    if (s->is_reported || !s->has_run)
         return !s->is_up || is_late;
     if (!s->is_ending)
         return false;
@@ -415,7 +416,7 @@ static uint64_t next_due(const struct shell *s)
     return due;
 }
 
-static void turn(struct shell *s)
+static void shell_serve_once(struct shell *s)
 {
     struct pollfd p[6] = {{.fd = s->signals->fd, .events = POLLIN},
                           {.fd = s->input.n ? s->in_fd : -1, .events = POLLOUT},
@@ -449,7 +450,7 @@ int shell_serve(struct signals *signals, struct channel *up)
     strbuf_init(&s.input, SHELL_CREDIT_BYTES);
     log_set_tag("hvd-agent", "shell");
     while (!is_over(&s))
-        turn(&s);
+        shell_serve_once(&s);
     if (s.is_up)
         channel_release(&s.up);
     for (int k = 0; k < 2; k++)

@@ -5,7 +5,8 @@
 #include "runtime/launch/config_file.h"
 #include "tests/fuzz/fuzz.h"
 
-static int no_file(void *arg, const char *path, struct options *o, struct err *err)
+static int
+no_file(void *arg, const char *path, struct launch_options *o, struct err *err)
 {
     (void)arg;
     (void)path;
@@ -18,7 +19,7 @@ static int no_file(void *arg, const char *path, struct options *o, struct err *e
 FUZZ_TARGET(config)
 {
     struct err err = ERR_INIT;
-    struct options o;
+    struct launch_options o;
     char name[] = "horovodrun";
     char *argv[] = {name, NULL};
 
@@ -27,7 +28,7 @@ FUZZ_TARGET(config)
     MUST(rc == 0 || rc == -EINVAL);
     MUST(rc == 0 || !strncmp(err.text, "f.yaml: line ", 13));
     for (size_t i = 0; rc == 0 && i < OPT_COUNT; i++) {
-        const struct option_row *row = option_row((enum option_id)i);
+        const struct launch_option_row *row = option_row((enum option_id)i);
         const char *before = o.text[i];
         if (!before || !*row->key)
             continue;

@@ -17,7 +17,7 @@
 
 enum { NUMBERS = 1000 };
 
-static void check(int rc)
+static void hvd_check(int rc)
 {
     if (rc == HVD_OK)
         return;
@@ -25,7 +25,7 @@ static void check(int rc)
     exit(1);
 }
 
-static void *symbol(const char *name)
+static void *cuda_symbol(const char *name)
 {
     void *lib = dlopen("libcuda.so.1", RTLD_NOW);
     void *p = lib ? dlsym(lib, name) : NULL;
@@ -44,18 +44,18 @@ static void *device_memory(int ordinal, size_t bytes)
     static float host[NUMBERS];
     void *ctx, *p;
 
-    *(void **)&init = symbol("cuInit");
-    *(void **)&device = symbol("cuDeviceGet");
-    *(void **)&retain = symbol("cuDevicePrimaryCtxRetain");
-    *(void **)&push = symbol("cuCtxPushCurrent_v2");
-    *(void **)&alloc = symbol("cuMemAlloc_v2");
+    *(void **)&init = cuda_symbol("cuInit");
+    *(void **)&device = cuda_symbol("cuDeviceGet");
+    *(void **)&retain = cuda_symbol("cuDevicePrimaryCtxRetain");
+    *(void **)&push = cuda_symbol("cuCtxPushCurrent_v2");
+    *(void **)&alloc = cuda_symbol("cuMemAlloc_v2");
     if (init(0) == 0 && device(&d, ordinal) == 0 && retain(&ctx, d) == 0
         && push(ctx) == 0 && alloc(&p, bytes) == 0)
         return p;
     return host; /* the runtime is to say why not */
 }
 
-static void step(int device, void *p)
+static void world_step(int device, void *p)
 {
     const int64_t shape[1] = {NUMBERS};
     struct hvd_tensor t = {.size_bytes = sizeof(t),
@@ -68,9 +68,10 @@ static void step(int device, void *p)
                            .device = device};
     hvd_handle h;
 
-    check(hvd_allreduce_async(&t, HVD_SUM, 0.5, 1, 0, &h)); /* by a kernel of ours */
-    check(hvd_wait(h, -1));
-    check(hvd_release(h));
+    hvd_check(
+        hvd_allreduce_async(&t, HVD_SUM, 0.5, 1, 0, &h)); /* by a kernel of ours */
+    hvd_check(hvd_wait(h, -1));
+    hvd_check(hvd_release(h));
 }
 
 static void tell_up(const char *folder)
@@ -89,16 +90,16 @@ int main(int argc, char **argv)
 {
     const int steps = argc > 1 ? atoi(argv[1]) : 3;
 
-    check(hvd_init(NULL));
+    hvd_check(hvd_init(NULL));
     const char *given = getenv("HVD_TEST_DEVICE");
     const int device = given ? atoi(given) : hvd_local_rank();
     void *p = device_memory(device, NUMBERS * sizeof(float));
     for (int i = 0; steps == 0 || i < steps; i++) {
-        step(device, p);
+        world_step(device, p);
         if (i == 2 && argc > 2)
             tell_up(argv[2]);
     }
-    check(hvd_shutdown());
+    hvd_check(hvd_shutdown());
     (void)printf("done\n");
     return 0;
 }

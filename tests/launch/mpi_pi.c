@@ -26,7 +26,7 @@ static double part_of_pi(int rank, int size, long n)
 
 #ifdef MPICH_VERSION
 /* One line to mpiexec by PMI's first version, and its answer. */
-static void tell(int fd, const char *line)
+static void pmi_send(int fd, const char *line)
 {
     char c = 0;
     if (write(fd, line, strlen(line)) < 0)
@@ -40,17 +40,17 @@ static void tell(int fd, const char *line)
  * other launcher: ranks that wait there for all others no longer answer those that
  * close their connections. So only what Finalize says to mpiexec is said, in the order
  * of all ranks: who leaves unsaid has mpiexec kill the others. */
-static void finalize(void)
+static void mpi_finalize(void)
 {
     const char *fd = getenv("PMI_FD");
     if (!fd)
         _exit(3);
-    tell((int)strtol(fd, NULL, 10), "cmd=barrier_in\n");
-    tell((int)strtol(fd, NULL, 10), "cmd=finalize\n");
+    pmi_send((int)strtol(fd, NULL, 10), "cmd=barrier_in\n");
+    pmi_send((int)strtol(fd, NULL, 10), "cmd=finalize\n");
     _exit(0);
 }
 #else
-static void finalize(void)
+static void mpi_finalize(void)
 {
     MPI_Finalize();
 }
@@ -84,6 +84,6 @@ int main(int argc, char **argv)
         MPI_Abort(MPI_COMM_WORLD, (int)strtol(argv[3], NULL, 10));
     while (*then) /* stay, or abort of another rank */
         (void)pause();
-    finalize();
+    mpi_finalize();
     return 0;
 }

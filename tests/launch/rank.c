@@ -17,7 +17,7 @@ static const char *from_env(void *arg, const char *name)
     return getenv(name);
 }
 
-static int meet(const struct contract *c, struct err *err)
+static int rank_meet(const struct contract *c, struct err *err)
 {
     struct token token;
     struct rdv_client *client = NULL;
@@ -48,7 +48,7 @@ int main(void)
 {
     struct err err = ERR_INIT;
     struct contract c;
-    if (contract_parse(from_env, NULL, &c, &err) < 0 || meet(&c, &err) < 0) {
+    if (contract_parse(from_env, NULL, &c, &err) < 0 || rank_meet(&c, &err) < 0) {
         fprintf(stderr, "rank: %s\n", err.text);
         return 1;
     }

@@ -15,7 +15,7 @@
 
 enum { TENSORS = 4, NUMBERS = 64 };
 
-static void check(int rc)
+static void hvd_check(int rc)
 {
     if (rc == HVD_OK)
         return;
@@ -23,7 +23,7 @@ static void check(int rc)
     exit(7);
 }
 
-static void step(void)
+static void world_step(void)
 {
     static float data[TENSORS][NUMBERS];
     const int64_t shape[1] = {NUMBERS};
@@ -41,11 +41,11 @@ static void step(void)
                                .ndim = 1,
                                .shape = shape,
                                .device = -1};
-        check(hvd_allreduce_async(&t, HVD_SUM, 1, 1, 0, &h[i]));
+        hvd_check(hvd_allreduce_async(&t, HVD_SUM, 1, 1, 0, &h[i]));
     }
     for (int i = 0; i < TENSORS; i++) {
-        check(hvd_wait(h[i], -1));
-        check(hvd_release(h[i]));
+        hvd_check(hvd_wait(h[i], -1));
+        hvd_check(hvd_release(h[i]));
         if (data[i][NUMBERS - 1] != (float)hvd_size())
             exit(8);
     }
@@ -83,17 +83,17 @@ int main(int argc, char **argv)
 {
     int steps = argc > 1 ? atoi(argv[1]) : 3;
     struct hvd_stats s = {.size_bytes = sizeof(s)};
-    check(hvd_init(NULL));
+    hvd_check(hvd_init(NULL));
     while (argc > 2 && hvd_rank() == 1 && access(argv[2], F_OK) < 0)
         (void)usleep(10000);
     for (int i = 0; i < steps; i++)
-        step();
-    check(hvd_stats(&s));
+        world_step();
+    hvd_check(hvd_stats(&s));
     printf("fusion_bytes=%llu\ngather_ns=%llu\ncache_hits=%llu\nfused=%llu\n",
            (unsigned long long)s.fusion_bytes, (unsigned long long)s.gather_ns,
            (unsigned long long)s.cache_hits, (unsigned long long)s.fused);
     for (int i = 0; i < 1000 && !print_thread(); i++)
         (void)usleep(10000);
-    check(hvd_shutdown());
+    hvd_check(hvd_shutdown());
     return 0;
 }

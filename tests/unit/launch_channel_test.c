@@ -62,7 +62,7 @@ static void frames_arrive_whole_and_in_order(void **state)
     assert_int_equal(channel_send(&p.a, 2, NULL, 0, 6), 0);
     assert_int_equal(channel_send(&p.a, 3, text, sizeof(text), 7), 0);
     assert_int_equal(channel_serve(&p.b, 9), 0);
-    assert_int_equal(p.b.heard_ns, 9);
+    assert_int_equal(p.b.received_ns, 9);
     assert_int_equal(channel_next(&p.b, &f, &err), 1);
     assert_int_equal(f.type, 1);
     assert_int_equal(f.n, 3);

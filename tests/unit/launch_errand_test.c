@@ -18,7 +18,7 @@
 #include "runtime/launch/core/errand.h"
 #include "runtime/launch/session.h"
 
-static void fill(struct errand *e)
+static void errand_fill(struct errand *e)
 {
     char words[][16] = {"python", "train.py",  "it's",
                         "",       "new\nline", "PATH=/bin",
@@ -48,7 +48,7 @@ static void fill(struct errand *e)
     assert_int_equal(words_copy(vars, &e->vars, &err), 0);
 }
 
-static void words_are_equal(const struct words *a, const struct words *b)
+static void words_are_equal(const struct errand_words *a, const struct errand_words *b)
 {
     assert_int_equal(a->n, b->n);
     for (size_t i = 0; i < a->n; i++)
@@ -63,7 +63,7 @@ static void an_errand_comes_back_as_it_was(void **state)
     struct err err = ERR_INIT;
     struct option_var *vars;
     (void)state;
-    fill(&e);
+    errand_fill(&e);
     strbuf_init(&b, 1u << 20);
     errand_write(&e, &b);
     assert_int_equal(errand_read((const uint8_t *)b.p, b.n, "1.2.3", &f, &err), 0);
@@ -94,7 +94,7 @@ static void a_cut_errand_is_refused(void **state)
     struct errand e, f;
     struct strbuf b;
     (void)state;
-    fill(&e);
+    errand_fill(&e);
     strbuf_init(&b, 1u << 20);
     errand_write(&e, &b);
     for (size_t n = 0; n < b.n; n++) {
@@ -116,7 +116,7 @@ static void another_version_is_named(void **state)
     struct strbuf b;
     struct err err = ERR_INIT;
     (void)state;
-    fill(&e);
+    errand_fill(&e);
     strbuf_init(&b, 1u << 20);
     errand_write(&e, &b);
     b.p[b.n - 1] ^= 1; /* what else may be different there does not count */
@@ -132,7 +132,7 @@ static void an_errand_survives_a_lack_of_memory(void **state)
     struct errand e, f;
     struct strbuf b;
     (void)state;
-    fill(&e);
+    errand_fill(&e);
     strbuf_init(&b, 1u << 20);
     errand_write(&e, &b);
     for (long n = 0;; n++) {

@@ -124,7 +124,7 @@ static void a_sentence_far_in_a_line_is_cut_in_front(void **state)
 /* --- verdicts --- */
 
 static struct report
-make(int32_t rank, int code, int sig, const char *tail, uint64_t us)
+report_of(int32_t rank, int code, int sig, const char *tail, uint64_t us)
 {
     struct report r;
 
@@ -153,13 +153,13 @@ struct case_row {
 static void check_order(const struct case_row *row, const int order[3])
 {
     char text[480];
-    struct verdict v;
+    struct launch_verdict v;
 
     verdict_init(&v);
     for (int k = 0; k < 3; k++) {
         struct report r =
-            make(order[k], row->rank[order[k]].code, row->rank[order[k]].sig,
-                 row->rank[order[k]].tail, (uint64_t)order[k]);
+            report_of(order[k], row->rank[order[k]].code, row->rank[order[k]].sig,
+                      row->rank[order[k]].tail, (uint64_t)order[k]);
         assert_int_equal(verdict_add(&v, &r, (uint64_t)k * MS), 0);
     }
     const struct report *first = verdict_pick(&v);
@@ -215,8 +215,8 @@ static void the_gpu_is_the_cause_in_every_order_of_arrival(void **state)
 
 static void a_hung_ranks_gpu_is_told_by_others(void **state)
 {
-    struct verdict v;
-    struct report r = make(0, 1, 0, "E: " XID_79 "; and more", 5);
+    struct launch_verdict v;
+    struct report r = report_of(0, 1, 0, "E: " XID_79 "; and more", 5);
 
     (void)state;
     verdict_init(&v);
@@ -229,8 +229,9 @@ static void a_hung_ranks_gpu_is_told_by_others(void **state)
 
 static void the_decision_waits_while_all_lost_somebody(void **state)
 {
-    struct verdict v;
-    struct report remote = make(2, 1, 0, REMOTE, 5), cause = make(1, 1, 0, "", 9);
+    struct launch_verdict v;
+    struct report remote = report_of(2, 1, 0, REMOTE, 5),
+                  cause = report_of(1, 1, 0, "", 9);
 
     (void)state;
     verdict_init(&v);
@@ -244,8 +245,9 @@ static void the_decision_waits_while_all_lost_somebody(void **state)
 
 static void a_lost_worker_keeps_its_own_reason(void **state)
 {
-    struct verdict v;
-    struct report lost = make(1, 125, 0, "", 5), told = make(0, 1, 0, XID_79, 9);
+    struct launch_verdict v;
+    struct report lost = report_of(1, 125, 0, "", 5),
+                  told = report_of(0, 1, 0, XID_79, 9);
 
     (void)state;
     lost.f.rank = -1;

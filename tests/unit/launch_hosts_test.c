@@ -16,7 +16,8 @@
 #include "runtime/base/mem.h"
 #include "runtime/launch/hosts.h"
 
-static int no_config(void *arg, const char *path, struct options *o, struct err *err)
+static int
+no_config(void *arg, const char *path, struct launch_options *o, struct err *err)
 {
     (void)arg;
     (void)path;
@@ -25,7 +26,7 @@ static int no_config(void *arg, const char *path, struct options *o, struct err 
 }
 
 static int
-discover(void *arg, const char *command, struct hostlist *ret, struct err *err)
+hosts_discover(void *arg, const char *command, struct hostlist *ret, struct err *err)
 {
     const char *told = arg;
     assert_string_equal(command, "ask");
@@ -37,7 +38,7 @@ discover(void *arg, const char *command, struct hostlist *ret, struct err *err)
 static int read_hosts(const char *np,
                       const char *option,
                       const char *value,
-                      struct options *o,
+                      struct launch_options *o,
                       struct run_hosts *h,
                       struct err *err)
 {
@@ -57,7 +58,7 @@ static int read_hosts(const char *np,
     argv[n] = NULL;
     memset(h, 0, sizeof(*h));
     int rc = options_parse(n, argv, no_config, NULL, o, err);
-    return rc < 0 ? rc : run_hosts_read(o, discover, told, h, err);
+    return rc < 0 ? rc : run_hosts_read(o, hosts_discover, told, h, err);
 }
 
 static void hosts_have_their_ranks(void **state)
@@ -79,7 +80,7 @@ static void hosts_have_their_ranks(void **state)
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(table); i++) {
         struct err err = ERR_INIT;
-        struct options o;
+        struct launch_options o;
         struct run_hosts h;
         if (read_hosts(table[i].np, table[i].option, table[i].value, &o, &h, &err) < 0)
             fail_msg("%s: %s", table[i].value, err.text);
@@ -101,7 +102,7 @@ static void hosts_have_their_ranks(void **state)
 static void only_hosts_with_ranks_count_as_far(void **state)
 {
     struct err err = ERR_INIT;
-    struct options o;
+    struct launch_options o;
     struct run_hosts h;
     (void)state;
     assert_int_equal(read_hosts("2", "-H", "localhost:2,far:2", &o, &h, &err), 0);
@@ -135,7 +136,7 @@ static void what_does_not_fit_is_told(void **state)
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(table); i++) {
         struct err err = ERR_INIT;
-        struct options o;
+        struct launch_options o;
         struct run_hosts h;
         assert_true(
             read_hosts(table[i].np, table[i].option, table[i].value, &o, &h, &err) < 0);
@@ -202,7 +203,7 @@ static void memory_that_runs_out_is_an_error(void **state)
     (void)state;
     for (long n = 0;; n++) {
         struct err err = ERR_INIT;
-        struct options o;
+        struct launch_options o;
         struct run_hosts h;
         mem_fail_after(n);
         int rc = read_hosts("3", "-H", "localhost:2,far:2", &o, &h, &err);

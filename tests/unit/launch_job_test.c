@@ -20,14 +20,14 @@ static void job_next_has_exactly_these_edges(void **state)
         enum job_event event;
         enum job_state to;
     } table[] = {
-        {JOB_RUNNING, JOB_SIGNAL, JOB_ASKED},
+        {JOB_RUNNING, JOB_SIGNAL, JOB_SIGNALLED},
         {JOB_RUNNING, JOB_STOP, JOB_STOPPING},
         {JOB_RUNNING, JOB_DEADLINE, JOB_RUNNING},
         {JOB_RUNNING, JOB_ALL_EXITED, JOB_ENDED},
-        {JOB_ASKED, JOB_SIGNAL, JOB_KILLED},
-        {JOB_ASKED, JOB_STOP, JOB_STOPPING},
-        {JOB_ASKED, JOB_DEADLINE, JOB_KILLED},
-        {JOB_ASKED, JOB_ALL_EXITED, JOB_ENDED},
+        {JOB_SIGNALLED, JOB_SIGNAL, JOB_KILLED},
+        {JOB_SIGNALLED, JOB_STOP, JOB_STOPPING},
+        {JOB_SIGNALLED, JOB_DEADLINE, JOB_KILLED},
+        {JOB_SIGNALLED, JOB_ALL_EXITED, JOB_ENDED},
         {JOB_STOPPING, JOB_SIGNAL, JOB_KILLED},
         {JOB_STOPPING, JOB_STOP, JOB_STOPPING},
         {JOB_STOPPING, JOB_DEADLINE, JOB_KILLED},
@@ -47,7 +47,7 @@ static void job_next_has_exactly_these_edges(void **state)
 
 static void stop_is_term_then_kill_after_five_seconds(void **state)
 {
-    struct job j;
+    struct launch_job j;
     (void)state;
     job_init(&j, UINT64_MAX);
     assert_int_equal(job_apply(&j, JOB_STOP, 0, 1000 * MS), SIGTERM);
@@ -62,19 +62,19 @@ static void stop_is_term_then_kill_after_five_seconds(void **state)
 
 static void a_signal_is_forwarded_and_a_second_one_kills(void **state)
 {
-    struct job j;
+    struct launch_job j;
     (void)state;
     job_init(&j, 30000 * MS);
     assert_int_equal(job_apply(&j, JOB_SIGNAL, SIGINT, 0), SIGINT);
-    assert_int_equal(j.asked_signal, SIGINT);
+    assert_int_equal(j.forwarded_signal, SIGINT);
     assert_int_equal(j.deadline_ns, 30000 * MS);
     assert_int_equal(job_apply(&j, JOB_SIGNAL, SIGTERM, 1), SIGKILL);
-    assert_int_equal(j.asked_signal, SIGINT);
+    assert_int_equal(j.forwarded_signal, SIGINT);
 }
 
 static void without_bound_a_forwarded_signal_has_no_deadline(void **state)
 {
-    struct job j;
+    struct launch_job j;
     (void)state;
     job_init(&j, UINT64_MAX);
     assert_int_equal(job_apply(&j, JOB_SIGNAL, SIGTERM, 5), SIGTERM);
@@ -83,7 +83,7 @@ static void without_bound_a_forwarded_signal_has_no_deadline(void **state)
 
 static void a_process_that_cannot_be_killed_does_not_hold_the_launcher(void **state)
 {
-    struct job j;
+    struct launch_job j;
     (void)state;
     job_init(&j, UINT64_MAX);
     (void)job_apply(&j, JOB_STOP, 0, 0);

@@ -11,7 +11,7 @@
 #include "runtime/base/mem.h"
 #include "runtime/launch/core/lines.h"
 
-static void collect(void *arg, const char *text, size_t n)
+static void lines_collect(void *arg, const char *text, size_t n)
 {
     struct strbuf *out = arg;
     strbuf_putc(out, '<');
@@ -44,10 +44,10 @@ static void lines_end_at_newline_and_carriage_return_however_they_arrive(void **
             struct strbuf out;
             lines_init(&l);
             strbuf_init(&out, 1000);
-            assert_int_equal(lines_feed(&l, table[i].in, cut, collect, &out), 0);
-            assert_int_equal(lines_feed(&l, table[i].in + cut, n - cut, collect, &out),
-                             0);
-            lines_end(&l, collect, &out);
+            assert_int_equal(lines_feed(&l, table[i].in, cut, lines_collect, &out), 0);
+            assert_int_equal(
+                lines_feed(&l, table[i].in + cut, n - cut, lines_collect, &out), 0);
+            lines_end(&l, lines_collect, &out);
             assert_string_equal(strbuf_str(&out), table[i].out);
             strbuf_release(&out);
             lines_release(&l);
@@ -59,7 +59,7 @@ struct sizes {
     size_t v[8], n, total;
 };
 
-static void measure(void *arg, const char *text, size_t n)
+static void lines_measure(void *arg, const char *text, size_t n)
 {
     struct sizes *s = arg;
     (void)text;
@@ -82,9 +82,9 @@ static void a_long_line_comes_in_pieces_and_nothing_is_lost(void **state)
         lines_init(&l);
         for (size_t at = 0; at < sizeof(big); at += step[k]) {
             size_t n = sizeof(big) - at < step[k] ? sizeof(big) - at : step[k];
-            assert_int_equal(lines_feed(&l, big + at, n, measure, &s), 0);
+            assert_int_equal(lines_feed(&l, big + at, n, lines_measure, &s), 0);
         }
-        lines_end(&l, measure, &s);
+        lines_end(&l, lines_measure, &s);
         assert_int_equal(s.total, sizeof(big) - 1);
         assert_int_equal(s.n, 3);
         for (size_t i = 0; i < s.n; i++)
@@ -101,7 +101,7 @@ static void out_of_memory_hands_the_bytes_on(void **state)
     (void)state;
     lines_init(&l);
     mem_fail_after(0);
-    assert_int_equal(lines_feed(&l, "abc", 3, measure, &s), -12);
+    assert_int_equal(lines_feed(&l, "abc", 3, lines_measure, &s), -12);
     mem_fail_after(-1);
     assert_int_equal(s.total, 3);
     lines_release(&l);

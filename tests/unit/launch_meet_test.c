@@ -16,13 +16,13 @@
 #define S  1000000000ull
 #define MS 1000000ull
 
-static void start(struct meet *m, uint32_t workers, uint32_t slots)
+static void meet_start(struct meet *m, uint32_t workers, uint32_t slots)
 {
     struct err err = ERR_INIT;
     assert_int_equal(meet_init(m, workers, slots, 0, 60, 0, &err), 0);
 }
 
-static int come(struct meet *m, uint32_t i, struct err *err)
+static int worker_join(struct meet *m, uint32_t i, struct err *err)
 {
     char address[32];
     struct hello h = {.worker = i,
@@ -39,7 +39,7 @@ static void all_come(struct meet *m)
 {
     struct err err = ERR_INIT;
     for (uint32_t i = 0; i < m->workers; i++)
-        assert_int_equal(come(m, i, &err), 0);
+        assert_int_equal(worker_join(m, i, &err), 0);
     assert_int_equal(meet_due(m, 1, 0), MEET_RUNNING);
     meet_enter(m, MEET_RUNNING);
 }
@@ -62,15 +62,15 @@ static void it_starts_when_all_are_here_and_never_before(void **state)
     struct meet m;
     struct err err = ERR_INIT;
     (void)state;
-    start(&m, 3, 1);
-    assert_int_equal(come(&m, 2, &err), 0);
-    assert_int_equal(come(&m, 0, &err), 0);
-    assert_int_equal(come(&m, 2, &err), 0); /* its pod was started anew */
+    meet_start(&m, 3, 1);
+    assert_int_equal(worker_join(&m, 2, &err), 0);
+    assert_int_equal(worker_join(&m, 0, &err), 0);
+    assert_int_equal(worker_join(&m, 2, &err), 0); /* its pod was started anew */
     assert_int_equal(meet_due(&m, 1, 1), MEET_WAITING);
     meet_lost(&m, 2, "x", 1, 1); /* before the start nobody is lost for good */
-    assert_int_equal(come(&m, 1, &err), 0);
+    assert_int_equal(worker_join(&m, 1, &err), 0);
     assert_int_equal(meet_due(&m, 1, 1), MEET_WAITING);
-    assert_int_equal(come(&m, 2, &err), 0);
+    assert_int_equal(worker_join(&m, 2, &err), 0);
     assert_int_equal(meet_due(&m, 1, 1), MEET_RUNNING);
     meet_release(&m);
 }
@@ -79,7 +79,7 @@ static void it_finishes_when_all_are_done(void **state)
 {
     struct meet m;
     (void)state;
-    start(&m, 2, 1);
+    meet_start(&m, 2, 1);
     all_come(&m);
     meet_done(&m, 1, 0);
     meet_lost(&m, 1, "gone", 1, 1); /* its work is done */
@@ -97,7 +97,7 @@ static void a_failure_stops_it_after_the_window(void **state)
     struct meet m;
     struct report r = failure_of(1, 3), later = failure_of(0, 3);
     (void)state;
-    start(&m, 2, 1);
+    meet_start(&m, 2, 1);
     all_come(&m);
     meet_failed(&m, &r, 10 * S);
     assert_int_equal(meet_due(&m, 1, 10 * S), MEET_RUNNING);
@@ -115,7 +115,7 @@ static void a_lost_worker_is_named_with_its_ranks(void **state)
 {
     struct meet m;
     (void)state;
-    start(&m, 3, 4);
+    meet_start(&m, 3, 4);
     all_come(&m);
     meet_lost(&m, 2, "its agent ended", 99, S);
     const struct report *r = meet_first(&m);
@@ -132,8 +132,8 @@ static void missing_workers_are_named_at_the_timeout(void **state)
     struct meet m;
     struct err err = ERR_INIT;
     (void)state;
-    start(&m, 20, 1);
-    assert_int_equal(come(&m, 0, &err), 0);
+    meet_start(&m, 20, 1);
+    assert_int_equal(worker_join(&m, 0, &err), 0);
     assert_int_equal(meet_due(&m, 1, 60 * S - 1), MEET_WAITING);
     assert_int_equal(meet_deadline_ns(&m), 60 * S);
     assert_int_equal(meet_due(&m, 1, 60 * S), MEET_STOPPED);
@@ -142,8 +142,8 @@ static void missing_workers_are_named_at_the_timeout(void **state)
         "waited 60 s for workers 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12 and 7 more "
         "of 20, which did not come: look at their pods");
     meet_release(&m);
-    start(&m, 2, 1);
-    assert_int_equal(come(&m, 0, &err), 0);
+    meet_start(&m, 2, 1);
+    assert_int_equal(worker_join(&m, 0, &err), 0);
     assert_int_equal(meet_due(&m, 1, 60 * S), MEET_STOPPED);
     assert_string_equal(
         meet_first(&m)->f.why,
@@ -157,13 +157,13 @@ static void strangers_are_refused_with_a_sentence(void **state)
     struct err err = ERR_INIT;
     struct hello h = {.worker = 1, .workers = 2, .slots = 2, .host = "w-1"};
     (void)state;
-    start(&m, 2, 1);
-    assert_int_equal(come(&m, 2, &err), -EINVAL);
+    meet_start(&m, 2, 1);
+    assert_int_equal(worker_join(&m, 2, &err), -EINVAL);
     assert_string_equal(err.text, "worker index 2 is not below the job's 2 workers");
     assert_int_equal(meet_hello(&m, &h, "a", &err), -EINVAL);
     assert_non_null(strstr(err.text, "2 slots"));
     all_come(&m);
-    assert_int_equal(come(&m, 1, &err), -EALREADY);
+    assert_int_equal(worker_join(&m, 1, &err), -EALREADY);
     assert_string_equal(err.text,
                         "the job has already started; worker 1 cannot join it now");
     meet_release(&m);
@@ -175,7 +175,7 @@ static void hosts_of_one_name_are_told_apart(void **state)
     struct err err = ERR_INIT;
     CLEANUP(hostlist_release) struct hostlist hl;
     (void)state;
-    start(&m, 4, 2);
+    meet_start(&m, 4, 2);
     all_come(&m);
     strcpy(m.members[1].host, "node");
     strcpy(m.members[2].host, "node");

@@ -66,7 +66,7 @@ static void write_page(const char *name, uint32_t rank, uint64_t batches)
     write_file(name, &p, sizeof(p));
 }
 
-static int dial(uint16_t port)
+static int http_dial(uint16_t port)
 {
     struct err e = ERR_INIT;
     int fd;
@@ -98,18 +98,18 @@ static const char *rest_of(int fd)
     return text;
 }
 
-static const char *ask(uint16_t port, const char *request)
+static const char *http_query(uint16_t port, const char *request)
 {
-    int fd = dial(port);
+    int fd = http_dial(port);
 
     assert_int_equal(
         fd_write_full(fd, request, strlen(request), clock_now_ns() + 5 * NS_PER_S), 0);
     return rest_of(fd);
 }
 
-static struct metrics *start(void)
+static struct agent_metrics *metrics_start_here(void)
 {
-    struct metrics *m;
+    struct agent_metrics *m;
     struct err e = ERR_INIT;
 
     if (metrics_start(0, dir, &m, &e) < 0)
@@ -119,12 +119,12 @@ static struct metrics *start(void)
 
 static void all_ranks_are_shown_in_order(void **state)
 {
-    struct metrics *m = start();
+    struct agent_metrics *m = metrics_start_here();
     const char *text, *a, *b, *c;
     unsigned long length;
 
     (void)state;
-    text = ask(metrics_port(m), "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
+    text = http_query(metrics_port(m), "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
     assert_int_equal(strncmp(text, "HTTP/1.1 200 OK\r\n", 17), 0);
     assert_null(strstr(text, "{rank=")); /* no rank yet */
     write_page("rank.10", 10, 7);
@@ -136,7 +136,7 @@ static void all_ranks_are_shown_in_order(void **state)
         (void)snprintf(name, sizeof(name), "rank.%u", 51 - i);
         write_page(name, 51 - i, 9);
     }
-    text = ask(metrics_port(m), "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
+    text = http_query(metrics_port(m), "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
     a = strstr(text, "hvd_batches_total{rank=\"0\"} 5\n");
     b = strstr(text, "hvd_batches_total{rank=\"2\"} 6\n");
     c = strstr(text, "hvd_batches_total{rank=\"10\"} 7\n");
@@ -154,7 +154,7 @@ static void all_ranks_are_shown_in_order(void **state)
         sscanf(strstr(text, "Content-Length:"), "Content-Length: %lu", &length), 1);
     assert_int_equal(strlen(strstr(text, "\r\n\r\n") + 4), length);
     write_page("rank.2", 2, 600);
-    text = ask(metrics_port(m), "GET /metrics?x=1 HTTP/1.0\r\n\r\n");
+    text = http_query(metrics_port(m), "GET /metrics?x=1 HTTP/1.0\r\n\r\n");
     assert_non_null(strstr(text, "hvd_batches_total{rank=\"2\"} 600\n"));
     metrics_stop(m);
 }
@@ -162,7 +162,7 @@ static void all_ranks_are_shown_in_order(void **state)
 static void what_is_no_page_is_left_out(void **state)
 {
     static const char junk[2000] = "junk";
-    struct metrics *m = start();
+    struct agent_metrics *m = metrics_start_here();
     const char *text;
 
     (void)state;
@@ -172,7 +172,7 @@ static void what_is_no_page_is_left_out(void **state)
     write_page("rank.x", 77, 1);
     write_page("rank.1.tmp", 78, 1);
     write_file("token", "secret", 6);
-    text = ask(metrics_port(m), "GET /metrics HTTP/1.1\r\n\r\n");
+    text = http_query(metrics_port(m), "GET /metrics HTTP/1.1\r\n\r\n");
     assert_non_null(strstr(text, "{rank=\"0\"}"));
     assert_null(strstr(text, "{rank=\"7"));
     assert_null(strstr(text, "{rank=\"2\""));
@@ -182,44 +182,45 @@ static void what_is_no_page_is_left_out(void **state)
 
 static void other_requests_are_refused(void **state)
 {
-    struct metrics *m = start();
+    struct agent_metrics *m = metrics_start_here();
 
     (void)state;
-    assert_non_null(strstr(ask(metrics_port(m), "GET / HTTP/1.1\r\n\r\n"), " 404 "));
     assert_non_null(
-        strstr(ask(metrics_port(m), "GET /metricsx HTTP/1.1\r\n\r\n"), " 404 "));
+        strstr(http_query(metrics_port(m), "GET / HTTP/1.1\r\n\r\n"), " 404 "));
     assert_non_null(
-        strstr(ask(metrics_port(m), "GET /../token HTTP/1.1\r\n\r\n"), " 404 "));
+        strstr(http_query(metrics_port(m), "GET /metricsx HTTP/1.1\r\n\r\n"), " 404 "));
     assert_non_null(
-        strstr(ask(metrics_port(m), "POST /metrics HTTP/1.1\r\n\r\n"), " 405 "));
+        strstr(http_query(metrics_port(m), "GET /../token HTTP/1.1\r\n\r\n"), " 404 "));
+    assert_non_null(
+        strstr(http_query(metrics_port(m), "POST /metrics HTTP/1.1\r\n\r\n"), " 405 "));
     metrics_stop(m);
 }
 
 static void a_client_that_says_nothing_is_dropped(void **state)
 {
     static char flood[8192];
-    struct metrics *m = start();
+    struct agent_metrics *m = metrics_start_here();
     uint64_t began = clock_now_ns();
-    int idle = dial(metrics_port(m));
+    int idle = http_dial(metrics_port(m));
 
     (void)state;
     write_page("rank.0", 0, 5);
-    assert_non_null(strstr(ask(metrics_port(m), "GET /metrics HTTP/1.1\r\n\r\n"),
+    assert_non_null(strstr(http_query(metrics_port(m), "GET /metrics HTTP/1.1\r\n\r\n"),
                            "hvd_batches_total{rank=\"0\"} 5\n"));
     assert_in_range(clock_now_ns() - began, NS_PER_S, 8 * NS_PER_S);
     assert_string_equal(rest_of(idle), "");
     memset(flood, 'x', sizeof(flood)); /* no end of a request */
-    idle = dial(metrics_port(m));
+    idle = http_dial(metrics_port(m));
     (void)send(idle, flood, sizeof(flood), MSG_NOSIGNAL);
     (void)close(idle);
     assert_non_null(
-        strstr(ask(metrics_port(m), "GET /metrics HTTP/1.1\r\n\r\n"), " 200 "));
+        strstr(http_query(metrics_port(m), "GET /metrics HTTP/1.1\r\n\r\n"), " 200 "));
     metrics_stop(m);
 }
 
 static void a_port_in_use_is_an_error(void **state)
 {
-    struct metrics *m = start(), *other = NULL;
+    struct agent_metrics *m = metrics_start_here(), *other = NULL;
     struct err e = ERR_INIT;
 
     (void)state;

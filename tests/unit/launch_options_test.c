@@ -16,7 +16,7 @@
 #define MAX_WORDS 24
 
 /* Splits at blanks; words live in a static buffer. */
-static int words(const char *line, char **argv)
+static int line_words(const char *line, char **argv)
 {
     static char text[512];
     int n = 0;
@@ -31,7 +31,8 @@ struct config { /* what the test's config file says */
     const char *key, *value;
 };
 
-static int read_config(void *arg, const char *path, struct options *o, struct err *err)
+static int
+read_config(void *arg, const char *path, struct launch_options *o, struct err *err)
 {
     const struct config *c = arg;
     assert_string_equal(path, "f.yaml");
@@ -43,18 +44,20 @@ static int read_config(void *arg, const char *path, struct options *o, struct er
     return 0;
 }
 
-static int
-parse(const char *line, const struct config *c, struct options *o, struct err *err)
+static int line_parse(const char *line,
+                      const struct config *c,
+                      struct launch_options *o,
+                      struct err *err)
 {
     static char *argv[MAX_WORDS];
     union { /* the callback's argument is not const */
         const struct config *in;
         void *out;
     } arg = {.in = c};
-    return options_parse(words(line, argv), argv, read_config, arg.out, o, err);
+    return options_parse(line_words(line, argv), argv, read_config, arg.out, o, err);
 }
 
-static const char *var(const struct options *o, const char *name)
+static const char *options_var(const struct launch_options *o, const char *name)
 {
     for (size_t i = 0; i < o->n_vars; i++)
         if (!strcmp(o->vars[i].name, name))
@@ -65,7 +68,7 @@ static const char *var(const struct options *o, const char *name)
 static void options_take_all_spellings(void **state)
 {
     struct err err = ERR_INIT;
-    struct options o;
+    struct launch_options o;
     static const char *const same[] = {
         "horovodrun -np 4 -H localhost:4 python -np 7",
         "horovodrun --num-proc 4 --hosts localhost:4 python -np 7",
@@ -79,7 +82,7 @@ static void options_take_all_spellings(void **state)
     };
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(same); i++) {
-        assert_int_equal(parse(same[i], NULL, &o, &err), 0);
+        assert_int_equal(line_parse(same[i], NULL, &o, &err), 0);
         assert_int_equal(options_u32(&o, OPT_NP, 0), 4);
         assert_string_equal(o.text[OPT_HOSTS], "localhost:4");
         assert_string_equal(o.command[0], "python");
@@ -94,18 +97,19 @@ static void options_take_all_spellings(void **state)
 static void options_have_defaults_and_values(void **state)
 {
     struct err err = ERR_INIT;
-    struct options o;
+    struct launch_options o;
     (void)state;
-    assert_int_equal(parse("x -np 2 a", NULL, &o, &err), 0);
+    assert_int_equal(line_parse("x -np 2 a", NULL, &o, &err), 0);
     assert_null(o.text[OPT_HOSTS]);
     assert_false(options_is_on(&o, OPT_VERBOSE));
     assert_int_equal(options_ms(&o, OPT_START_TIMEOUT, 7), 7);
     assert_int_equal(o.n_vars, 0); /* what nobody asked for is left to the ranks */
     options_release(&o);
     assert_int_equal(
-        parse("x --start-timeout 1.5 --verbose -prefix-timestamp --output-filename d "
-              "-hostfile f --log-level debug -v -h",
-              NULL, &o, &err),
+        line_parse(
+            "x --start-timeout 1.5 --verbose -prefix-timestamp --output-filename d "
+            "-hostfile f --log-level debug -v -h",
+            NULL, &o, &err),
         0);
     assert_int_equal(options_ms(&o, OPT_START_TIMEOUT, 0), 1500);
     assert_true(options_is_on(&o, OPT_VERBOSE) && o.text[OPT_PREFIX_TIMESTAMP]
@@ -116,13 +120,14 @@ static void options_have_defaults_and_values(void **state)
     assert_null(o.command[0]);
     options_release(&o);
     assert_int_equal(
-        parse("x -p 22 -i key --prefix-output-with-timestamp a", NULL, &o, &err), 0);
+        line_parse("x -p 22 -i key --prefix-output-with-timestamp a", NULL, &o, &err),
+        0);
     assert_int_equal(options_u32(&o, OPT_SSH_PORT, 0), 22);
     assert_string_equal(o.text[OPT_SSH_IDENTITY_FILE], "key");
     assert_true(options_is_on(&o, OPT_PREFIX_TIMESTAMP));
     options_release(&o);
-    assert_int_equal(parse("x --ssh-port=22 --ssh-identity-file=key a", NULL, &o, &err),
-                     0);
+    assert_int_equal(
+        line_parse("x --ssh-port=22 --ssh-identity-file=key a", NULL, &o, &err), 0);
     assert_int_equal(options_u32(&o, OPT_SSH_PORT, 0), 22);
     assert_string_equal(o.text[OPT_SSH_IDENTITY_FILE], "key");
     options_release(&o);
@@ -130,7 +135,7 @@ static void options_have_defaults_and_values(void **state)
 
 static void each_mistake_has_its_sentence(void **state)
 {
-    struct options o;
+    struct launch_options o;
     static const struct {
         const char *line, *part;
     } table[] = {
@@ -197,7 +202,7 @@ static void each_mistake_has_its_sentence(void **state)
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(table); i++) {
         struct err err = ERR_INIT;
-        assert_int_equal(parse(table[i].line, NULL, &o, &err), -EINVAL);
+        assert_int_equal(line_parse(table[i].line, NULL, &o, &err), -EINVAL);
         if (!strstr(err.text, table[i].part))
             fail_msg("%s: %s", table[i].line, err.text);
         options_release(&o);
@@ -207,7 +212,7 @@ static void each_mistake_has_its_sentence(void **state)
 static void flags_become_the_ranks_variables(void **state)
 {
     struct err err = ERR_INIT;
-    struct options o;
+    struct launch_options o;
     static const struct {
         const char *line, *name, *value;
     } table[] = {
@@ -261,8 +266,8 @@ static void flags_become_the_ranks_variables(void **state)
     };
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(table); i++) {
-        assert_int_equal(parse(table[i].line, NULL, &o, &err), 0);
-        const char *got = var(&o, table[i].name);
+        assert_int_equal(line_parse(table[i].line, NULL, &o, &err), 0);
+        const char *got = options_var(&o, table[i].name);
         if (!got != !table[i].value || (got && strcmp(got, table[i].value) != 0))
             fail_msg("%s: %s=%s", table[i].line, table[i].name, got ? got : "(none)");
         options_release(&o);
@@ -280,7 +285,7 @@ static void every_variable_of_a_flag_is_a_knob(void **state)
 {
     (void)state;
     for (size_t i = 0; i < OPT_COUNT; i++) {
-        const struct option_row *row = option_row((enum option_id)i);
+        const struct launch_option_row *row = option_row((enum option_id)i);
         char text[64];
         if (!*row->var || !strncmp(row->var, "NCCL_", 5))
             continue;
@@ -315,7 +320,7 @@ static void every_variable_of_a_flag_is_a_knob(void **state)
 static void a_config_file_counts_where_it_stands(void **state)
 {
     struct err err = ERR_INIT;
-    struct options o;
+    struct launch_options o;
     static const struct config c[] = {{"params.fusion_threshold_mb", "32"},
                                       {"params.cycle_time_ms", "10"},
                                       {"params.hierarchical_allreduce", "yes"},
@@ -326,24 +331,24 @@ static void a_config_file_counts_where_it_stands(void **state)
                                       {"controller", "MPI"},
                                       {NULL, NULL}};
     (void)state;
-    assert_int_equal(parse("x -np 2 --fusion-threshold-mb 128 --autotune --gloo "
-                           "--config-file f.yaml --cycle-time-ms 20 a",
-                           c, &o, &err),
+    assert_int_equal(line_parse("x -np 2 --fusion-threshold-mb 128 --autotune --gloo "
+                                "--config-file f.yaml --cycle-time-ms 20 a",
+                                c, &o, &err),
                      0);
-    assert_string_equal(var(&o, "HOROVOD_FUSION_THRESHOLD"), "33554432");
-    assert_string_equal(var(&o, "HOROVOD_CYCLE_TIME"), "20");
-    assert_string_equal(var(&o, "HOROVOD_HIERARCHICAL_ALLREDUCE"), "1");
-    assert_string_equal(var(&o, "HOROVOD_AUTOTUNE"), "0");
-    assert_string_equal(var(&o, "HOROVOD_STALL_CHECK_DISABLE"), "1");
-    assert_string_equal(var(&o, "HOROVOD_LOG_HIDE_TIME"), "1");
-    assert_string_equal(var(&o, "HOROVOD_LOG_LEVEL"), "INFO");
+    assert_string_equal(options_var(&o, "HOROVOD_FUSION_THRESHOLD"), "33554432");
+    assert_string_equal(options_var(&o, "HOROVOD_CYCLE_TIME"), "20");
+    assert_string_equal(options_var(&o, "HOROVOD_HIERARCHICAL_ALLREDUCE"), "1");
+    assert_string_equal(options_var(&o, "HOROVOD_AUTOTUNE"), "0");
+    assert_string_equal(options_var(&o, "HOROVOD_STALL_CHECK_DISABLE"), "1");
+    assert_string_equal(options_var(&o, "HOROVOD_LOG_HIDE_TIME"), "1");
+    assert_string_equal(options_var(&o, "HOROVOD_LOG_LEVEL"), "INFO");
     assert_true(options_is_on(&o, OPT_MPI));
     options_release(&o);
 }
 
 static void wrong_keys_have_their_sentences(void **state)
 {
-    struct options o;
+    struct launch_options o;
     static const struct {
         struct config c[2];
         const char *part;
@@ -361,7 +366,7 @@ static void wrong_keys_have_their_sentences(void **state)
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(table); i++) {
         struct err err = ERR_INIT;
-        assert_int_equal(parse("x --config-file f.yaml a", table[i].c, &o, &err),
+        assert_int_equal(line_parse("x --config-file f.yaml a", table[i].c, &o, &err),
                          -EINVAL);
         if (!strstr(err.text, table[i].part))
             fail_msg("%s: %s", table[i].part, err.text);
@@ -375,10 +380,10 @@ static void wrong_keys_have_their_sentences(void **state)
 static void flags_without_effect_are_warned_about(void **state)
 {
     struct err err = ERR_INIT;
-    struct options o;
+    struct launch_options o;
     (void)state;
     assert_int_equal(
-        parse("x --timeline-mark-cycles --slots-per-host 2 a", NULL, &o, &err), 0);
+        line_parse("x --timeline-mark-cycles --slots-per-host 2 a", NULL, &o, &err), 0);
     assert_int_equal(o.n_warnings, 2);
     assert_string_equal(o.warnings[0], "--slots-per-host has no effect without "
                                        "--host-discovery-script");
@@ -393,11 +398,11 @@ static void memory_that_runs_out_is_an_error(void **state)
     (void)state;
     for (long n = 0;; n++) {
         struct err err = ERR_INIT;
-        struct options o;
+        struct launch_options o;
         mem_fail_after(n);
-        int rc = parse("x \xe2\x80\x93np 4 --config-file f.yaml --log-level debug "
-                       "--fusion-threshold-mb 3 --network-interface a a",
-                       c, &o, &err);
+        int rc = line_parse("x \xe2\x80\x93np 4 --config-file f.yaml --log-level debug "
+                            "--fusion-threshold-mb 3 --network-interface a a",
+                            c, &o, &err);
         bool has_failed = mem_fail_fired();
         mem_fail_after(-1);
         options_release(&o);
@@ -418,7 +423,7 @@ static void help_names_the_program_and_every_option(void **state)
     assert_non_null(strstr(strbuf_str(&out), "usage: perseusrun"));
     assert_non_null(strstr(strbuf_str(&out), "128 + signal"));
     for (size_t i = 0; i < OPT_COUNT; i++) {
-        const struct option_row *row = option_row((enum option_id)i);
+        const struct launch_option_row *row = option_row((enum option_id)i);
         const char *const names[] = {row->name, row->alias, row->off, row->off_alias,
                                      row->help};
         for (size_t k = 0; k < ARRAY_LEN(names); k++)

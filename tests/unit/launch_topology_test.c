@@ -19,7 +19,7 @@
 #define MAX_RANKS 16
 
 static void
-add(struct topology *t, uint32_t node, uint32_t package, const char *threads)
+topology_add(struct topology *t, uint32_t node, uint32_t package, const char *threads)
 {
     struct cpuset set;
     uint32_t core = UINT32_MAX;
@@ -31,7 +31,7 @@ add(struct topology *t, uint32_t node, uint32_t package, const char *threads)
         }
 }
 
-static void begin(struct topology *t)
+static void topology_begin(struct topology *t)
 {
     memset(t, 0, sizeof(*t));
     t->cpus = mem_calloc(512, sizeof(*t->cpus));
@@ -62,24 +62,24 @@ add_nic(struct topology *t, const char *name, int32_t node, const char *path)
 static void old_xeon(struct topology *t)
 {
     char threads[16];
-    begin(t);
+    topology_begin(t);
     for (uint32_t i = 0; i < 8; i++) {
         (void)snprintf(threads, sizeof(threads), "%u,%u", i, i + 8);
-        add(t, 0, i % 4, threads);
+        topology_add(t, 0, i % 4, threads);
     }
     topology_sort(t);
 }
 
 /* PowerNV 8335-GTW, four threads a core, nodes 0 and 8, the part that a cgroup leaves.
  */
-static void power9(struct topology *t)
+static void topology_power9(struct topology *t)
 {
     char threads[16];
-    begin(t);
+    topology_begin(t);
     for (uint32_t i = 0; i < 8; i++) {
         uint32_t first = 4 * i + (i < 4 ? 0 : 72);
         (void)snprintf(threads, sizeof(threads), "%u-%u", first, first + 3);
-        add(t, i < 4 ? 0 : 8, i < 4 ? 0 : 8, threads);
+        topology_add(t, i < 4 ? 0 : 8, i < 4 ? 0 : 8, threads);
     }
     topology_sort(t);
 }
@@ -89,10 +89,10 @@ static void dgx_a100(struct topology *t)
 {
     static const int32_t nodes[] = {3, 3, 1, 1, 7, 7, 5, 5};
     char threads[16], path[64];
-    begin(t);
+    topology_begin(t);
     for (uint32_t i = 0; i < 128; i++) {
         (void)snprintf(threads, sizeof(threads), "%u,%u", i, i + 128);
-        add(t, i / 16, i / 64, threads);
+        topology_add(t, i / 16, i / 64, threads);
     }
     for (size_t i = 0; i < 8; i++) {
         (void)snprintf(path, sizeof(path), "pci%zu/bridge/gpu%zu", i / 2, i);
@@ -107,22 +107,22 @@ static void dgx_a100(struct topology *t)
 }
 
 /* A cloud machine with one package and one thread a core. */
-static void flat(struct topology *t, uint32_t n)
+static void topology_flat(struct topology *t, uint32_t n)
 {
     char threads[16];
-    begin(t);
+    topology_begin(t);
     for (uint32_t i = 0; i < n; i++) {
         (void)snprintf(threads, sizeof(threads), "%u", i);
-        add(t, 0, 0, threads);
+        topology_add(t, 0, 0, threads);
     }
     topology_sort(t);
 }
 
-static void expect(struct topology *t,
-                   enum binding how,
-                   uint32_t n,
-                   uint32_t per_core,
-                   const char *const *wanted)
+static void plan_expect(struct topology *t,
+                        enum binding how,
+                        uint32_t n,
+                        uint32_t per_core,
+                        const char *const *wanted)
 {
     struct err err = ERR_INIT;
     struct binding_plan p;
@@ -140,7 +140,7 @@ static void expect(struct topology *t,
     binding_plan_release(&p);
 }
 #define EXPECT(t, how, n, per_core, ...)                                               \
-    expect(t, how, n, per_core, (const char *const[]){__VA_ARGS__})
+    plan_expect(t, how, n, per_core, (const char *const[]){__VA_ARGS__})
 
 static void cores_are_divided_evenly_and_whole(void **state)
 {
@@ -167,7 +167,7 @@ static void more_ranks_than_cores_share_them(void **state)
     EXPECT(&t, BINDING_CORES, 12, 2, "0,8", "0,8", "4,12", "1,9", "1,9", "5,13", "2,10",
            "2,10", "6,14", "3,11", "3,11", "7,15");
     topology_release(&t);
-    flat(&t, 1);
+    topology_flat(&t, 1);
     EXPECT(&t, BINDING_CORES, 3, 3, "0", "0", "0");
     EXPECT(&t, BINDING_CORES, 0, 1, ""); /* no rank is here */
     topology_release(&t);
@@ -177,7 +177,7 @@ static void no_rank_spans_two_nodes_without_need(void **state)
 {
     struct topology t;
     (void)state;
-    power9(&t);
+    topology_power9(&t);
     assert_int_equal(t.n_nodes, 2);
     EXPECT(&t, BINDING_CORES, 1, 1, "0-15,88-103");
     EXPECT(&t, BINDING_CORES, 2, 1, "0-15", "88-103");
@@ -208,7 +208,7 @@ static void gpus_that_crowd_do_not_count(void **state)
 {
     struct topology t;
     (void)state;
-    power9(&t);
+    topology_power9(&t);
     for (int i = 0; i < 6; i++)
         add_gpu(&t, 8, ""); /* six ranks for the four cores of node 8 */
     EXPECT(&t, BINDING_CORES, 6, 1, "0-3", "4-7", "8-11", "88-91", "92-95", "96-99");
@@ -224,7 +224,7 @@ static void a_host_without_known_cpus_binds_nothing(void **state)
 {
     struct topology t;
     (void)state;
-    begin(&t);
+    topology_begin(&t);
     topology_sort(&t);
     EXPECT(&t, BINDING_CORES, 2, 1, "", "");
     EXPECT(&t, BINDING_NUMA, 1, 1, "");
@@ -332,7 +332,7 @@ static void path_of(char *ret, size_t size, const char *root, const char *path)
     }
 }
 
-static void put(const char *root, const char *path, const char *text)
+static void file_put(const char *root, const char *path, const char *text)
 {
     char full[512];
     path_of(full, sizeof(full), root, path);
@@ -353,11 +353,11 @@ static void put_gpu(const char *root, const char *address, const char *node, int
 {
     char path[256], text[256];
     (void)snprintf(path, sizeof(path), "sys/devices/pci0000:80/%s/numa_node", address);
-    put(root, path, node);
+    file_put(root, path, node);
     (void)snprintf(path, sizeof(path), "sys/devices/pci0000:80/%s/class", address);
-    put(root, path, "0x030200\n");
+    file_put(root, path, "0x030200\n");
     (void)snprintf(path, sizeof(path), "sys/devices/pci0000:80/%s/vendor", address);
-    put(root, path, "0x10de\n");
+    file_put(root, path, "0x10de\n");
     (void)snprintf(path, sizeof(path), "sys/bus/pci/devices/%s", address);
     (void)snprintf(text, sizeof(text), "../../../devices/pci0000:80/%s", address);
     put_link(root, path, text);
@@ -370,7 +370,7 @@ static void put_gpu(const char *root, const char *address, const char *node, int
         "Model: \t\t NVIDIA H100\nGPU UUID: \t GPU-%d234-abcd\nDevice Minor: \t "
         "%d\n",
         minor, minor);
-    put(root, path, text);
+    file_put(root, path, text);
 }
 
 static void make_tree(const char *root)
@@ -379,36 +379,38 @@ static void make_tree(const char *root)
     for (int i = 0; i < 8; i++) {
         (void)snprintf(path, sizeof(path),
                        "sys/devices/system/cpu/cpu%d/topology/physical_package_id", i);
-        put(root, path, i % 4 < 2 ? "0\n" : "1\n");
+        file_put(root, path, i % 4 < 2 ? "0\n" : "1\n");
         (void)snprintf(path, sizeof(path),
                        "sys/devices/system/cpu/cpu%d/topology/thread_siblings_list", i);
         (void)snprintf(text, sizeof(text), "%d,%d\n", i % 4, i % 4 + 4);
-        put(root, path, text);
+        file_put(root, path, text);
     }
-    put(root, "sys/devices/system/node/online", "0-1\n");
-    put(root, "sys/devices/system/node/node0/cpulist", "0-1,4-5\n");
-    put(root, "sys/devices/system/node/node1/cpulist", "2-3,6-7\n");
+    file_put(root, "sys/devices/system/node/online", "0-1\n");
+    file_put(root, "sys/devices/system/node/node0/cpulist", "0-1,4-5\n");
+    file_put(root, "sys/devices/system/node/node1/cpulist", "2-3,6-7\n");
     put_gpu(root, "0000:81:00.0", "1\n", 0);
     put_gpu(root, "0000:82:00.0", "0\n", 1);
     put_gpu(root, "0000:83:00.0", "0\n", 2); /* its device is not here */
     put_gpu(root, "0000:84:00.0", "0\n", -1);
-    put(root, "dev/nvidia0", "");
-    put(root, "dev/nvidia1", "");
-    put(root, "sys/devices/pci0000:00/0000:00:03.0/numa_node", "1\n");
-    put(root, "sys/devices/pci0000:00/0000:00:03.0/virtio0/net/eth0/type", "1\n");
-    put(root, "sys/devices/pci0000:00/0000:00:03.0/virtio0/net/eth0/operstate", "up\n");
+    file_put(root, "dev/nvidia0", "");
+    file_put(root, "dev/nvidia1", "");
+    file_put(root, "sys/devices/pci0000:00/0000:00:03.0/numa_node", "1\n");
+    file_put(root, "sys/devices/pci0000:00/0000:00:03.0/virtio0/net/eth0/type", "1\n");
+    file_put(root, "sys/devices/pci0000:00/0000:00:03.0/virtio0/net/eth0/operstate",
+             "up\n");
     put_link(root, "sys/devices/pci0000:00/0000:00:03.0/virtio0/net/eth0/device",
              "../..");
     put_link(root, "sys/class/net/eth0",
              "../../devices/pci0000:00/0000:00:03.0/virtio0/net/eth0");
-    put(root, "sys/devices/virtual/net/lo/type", "772\n");
+    file_put(root, "sys/devices/virtual/net/lo/type", "772\n");
     put_link(root, "sys/class/net/lo", "../../devices/virtual/net/lo");
-    put(root, "proc/net/route",
+    file_put(
+        root, "proc/net/route",
         "Iface\tDestination\tGateway\neth1\t0000000A\t00000000\nbond0\t00000000\t010000"
         "0A\n");
-    put(root, "proc/self/cgroup", "0::/pods/one\n");
-    put(root, "sys/fs/cgroup/pods/one/cpu.max", "max 100000\n");
-    put(root, "sys/fs/cgroup/pods/cpu.max", "300000 100000\n");
+    file_put(root, "proc/self/cgroup", "0::/pods/one\n");
+    file_put(root, "sys/fs/cgroup/pods/one/cpu.max", "max 100000\n");
+    file_put(root, "sys/fs/cgroup/pods/cpu.max", "300000 100000\n");
 }
 
 static void a_host_is_read_from_its_files(void **state)
@@ -476,22 +478,23 @@ static void other_gpus_and_older_limits_are_read_too(void **state)
     (void)state;
     assert_non_null(mkdtemp(root));
     assert_int_equal(cpuset_parse("0-7", &allowed), 0);
-    put(root, "sys/bus/pci/devices/0000:c1:00.0/class", "0x038000\n"); /* an MI300X */
-    put(root, "sys/bus/pci/devices/0000:c1:00.0/vendor", "0x1002\n");
-    put(root, "sys/bus/pci/devices/0000:c1:00.0/numa_node", "-1\n");
-    put(root, "sys/bus/pci/devices/0000:c2:00.0/class",
-        "0x030000\n"); /* a server's VGA */
-    put(root, "sys/bus/pci/devices/0000:c2:00.0/vendor", "0x1a03\n");
-    put(root, "sys/bus/pci/devices/0000:c3:00.0/class", "0x010802\n");
-    put(root, "sys/bus/pci/devices/0000:c3:00.0/vendor", "0x1002\n");
-    put(root, "sys/fs/cgroup/cpu/cpu.cfs_quota_us", "150000\n");
-    put(root, "sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000\n");
+    file_put(root, "sys/bus/pci/devices/0000:c1:00.0/class",
+             "0x038000\n"); /* an MI300X */
+    file_put(root, "sys/bus/pci/devices/0000:c1:00.0/vendor", "0x1002\n");
+    file_put(root, "sys/bus/pci/devices/0000:c1:00.0/numa_node", "-1\n");
+    file_put(root, "sys/bus/pci/devices/0000:c2:00.0/class",
+             "0x030000\n"); /* a server's VGA */
+    file_put(root, "sys/bus/pci/devices/0000:c2:00.0/vendor", "0x1a03\n");
+    file_put(root, "sys/bus/pci/devices/0000:c3:00.0/class", "0x010802\n");
+    file_put(root, "sys/bus/pci/devices/0000:c3:00.0/vendor", "0x1002\n");
+    file_put(root, "sys/fs/cgroup/cpu/cpu.cfs_quota_us", "150000\n");
+    file_put(root, "sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000\n");
     assert_int_equal(topology_read(&s, &allowed, &t, &err), 0);
     assert_int_equal(t.n_gpus, 0); /* its driver is not here */
     assert_true(t.quota_cpus > 1.49 && t.quota_cpus < 1.51);
     topology_release(&t);
-    put(root, "dev/kfd", "");
-    put(root, "sys/fs/cgroup/cpu/cpu.cfs_quota_us", "-1\n");
+    file_put(root, "dev/kfd", "");
+    file_put(root, "sys/fs/cgroup/cpu/cpu.cfs_quota_us", "-1\n");
     assert_int_equal(topology_read(&s, &allowed, &t, &err), 0);
     assert_int_equal(t.n_gpus, 1);
     assert_string_equal(t.gpus[0].name, "0000:c1:00.0");

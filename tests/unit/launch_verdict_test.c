@@ -16,7 +16,7 @@
 #define MS 1000000ull
 
 static struct report
-make(int32_t rank, int code, int sig, int32_t blames, uint64_t at_us)
+report_of(int32_t rank, int code, int sig, int32_t blames, uint64_t at_us)
 {
     struct report r;
     memset(&r, 0, sizeof(r));
@@ -44,10 +44,10 @@ static void the_cause_wins_in_every_order_of_arrival(void **state)
     for (size_t c = 0; c < ARRAY_LEN(cause); c++)
         for (size_t o = 0; o < 6; o++) {
             /* rank 1 is the cause; 0 and 2 say so in their last lines */
-            struct report all[3] = {make(0, 1, 0, 1, 20),
-                                    make(1, cause[c].code, cause[c].sig, -1, 10),
-                                    make(2, 1, 0, 1, 30)};
-            struct verdict v;
+            struct report all[3] = {report_of(0, 1, 0, 1, 20),
+                                    report_of(1, cause[c].code, cause[c].sig, -1, 10),
+                                    report_of(2, 1, 0, 1, 30)};
+            struct launch_verdict v;
             verdict_init(&v);
             for (int i = 0; i < 3; i++)
                 assert_int_equal(verdict_add(&v, &all[order[o][i]], (uint64_t)i * MS),
@@ -59,10 +59,12 @@ static void the_cause_wins_in_every_order_of_arrival(void **state)
 
 static void a_plain_exit_1_gives_way_to_a_signal_only(void **state)
 {
-    struct verdict v;
+    struct launch_verdict v;
     (void)state;
-    struct report plain = make(0, 1, 0, -1, 1), killed = make(1, 0, SIGKILL, -1, 2),
-                  aborted = make(2, 0, SIGABRT, -1, 3), other = make(3, 7, 0, -1, 4);
+    struct report plain = report_of(0, 1, 0, -1, 1),
+                  killed = report_of(1, 0, SIGKILL, -1, 2),
+                  aborted = report_of(2, 0, SIGABRT, -1, 3),
+                  other = report_of(3, 7, 0, -1, 4);
     verdict_init(&v);
     (void)verdict_add(&v, &plain, 0);
     (void)verdict_add(&v, &aborted, 1);
@@ -76,9 +78,9 @@ static void a_plain_exit_1_gives_way_to_a_signal_only(void **state)
 
 static void on_one_host_its_clock_decides(void **state)
 {
-    struct verdict v;
+    struct launch_verdict v;
     (void)state;
-    struct report a = make(0, 3, 0, -1, 500), b = make(1, 4, 0, -1, 400);
+    struct report a = report_of(0, 3, 0, -1, 500), b = report_of(1, 4, 0, -1, 400);
     strcpy(b.f.host, a.f.host);
     verdict_init(&v);
     (void)verdict_add(&v, &a, 0);
@@ -91,10 +93,10 @@ static void on_one_host_its_clock_decides(void **state)
 
 static void a_lost_worker_is_what_its_blamed_ranks_mean(void **state)
 {
-    struct verdict v;
+    struct launch_verdict v;
     (void)state;
-    struct report lost = make(-1, 125, 0, -1, 900), early = make(0, 1, 0, 5, 1),
-                  plain = make(1, 2, 0, -1, 2);
+    struct report lost = report_of(-1, 125, 0, -1, 900),
+                  early = report_of(0, 1, 0, 5, 1), plain = report_of(1, 2, 0, -1, 2);
     lost.first_rank = 4;
     lost.n_ranks = 4;
     verdict_init(&v);
@@ -108,9 +110,9 @@ static void a_lost_worker_is_what_its_blamed_ranks_mean(void **state)
 
 static void the_decision_waits_for_a_blamed_rank(void **state)
 {
-    struct verdict v;
+    struct launch_verdict v;
     (void)state;
-    struct report early = make(0, 1, 0, 1, 1), cause = make(1, 1, 0, -1, 2);
+    struct report early = report_of(0, 1, 0, 1, 1), cause = report_of(1, 1, 0, -1, 2);
     verdict_init(&v);
     assert_int_equal(verdict_deadline_ns(&v), UINT64_MAX);
     assert_null(verdict_pick(&v));
@@ -123,11 +125,11 @@ static void the_decision_waits_for_a_blamed_rank(void **state)
 
 static void reports_are_bounded(void **state)
 {
-    struct verdict v;
+    struct launch_verdict v;
     (void)state;
     verdict_init(&v);
     for (int i = 0; i < VERDICT_MAX_REPORTS + 50; i++) {
-        struct report r = make(i, 1, 0, -1, 1);
+        struct report r = report_of(i, 1, 0, -1, 1);
         assert_int_equal(verdict_add(&v, &r, 0), 0);
     }
     assert_int_equal(v.n, VERDICT_MAX_REPORTS);
@@ -180,7 +182,7 @@ static void exit_codes_are_those_of_a_shell(void **state)
 static void a_message_fits_and_keeps_the_newest_lines(void **state)
 {
     struct strbuf out;
-    struct report r = make(1, 3, 0, -1, 77);
+    struct report r = report_of(1, 3, 0, -1, 77);
     struct failure back;
     struct err err = ERR_INIT;
     (void)state;

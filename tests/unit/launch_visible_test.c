@@ -29,7 +29,7 @@ static void make_host(struct topology *t, size_t n)
     t->n_gpus = n;
 }
 
-static const char *names(const struct topology *t, char *ret, size_t size_bytes)
+static const char *gpu_names(const struct topology *t, char *ret, size_t size_bytes)
 {
     size_t n = 0;
 
@@ -97,7 +97,7 @@ static void lists_are_read_as_cuda_reads_them(void **state)
     for (size_t i = 0; i < ARRAY_LEN(table); i++) {
         make_host(&t, table[i].n);
         visible_keep(&t, table[i].list);
-        assert_string_equal(names(&t, text, sizeof(text)), table[i].seen);
+        assert_string_equal(gpu_names(&t, text, sizeof(text)), table[i].seen);
     }
 }
 

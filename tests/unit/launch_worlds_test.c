@@ -18,7 +18,7 @@
 #define MS    1000000ull
 #define LEAVE (MEET_LEAVE_MS * MS)
 
-static void start(struct meet *m, uint32_t workers, uint32_t slots)
+static void meet_start(struct meet *m, uint32_t workers, uint32_t slots)
 {
     struct err err = ERR_INIT;
     assert_int_equal(meet_init(m, workers, slots, 0, 60, 0, &err), 0);
@@ -34,28 +34,28 @@ static int come_of(
     return meet_hello(m, &h, "10.0.0.1", err);
 }
 
-static int come(struct meet *m, uint32_t i)
+static int worker_join(struct meet *m, uint32_t i)
 {
     struct err err = ERR_INIT;
     return come_of(m, i, m->generation, m->workers, &err);
 }
 
-static void run(struct meet *m)
+static void meet_run(struct meet *m)
 {
     for (uint32_t i = 0; i < m->workers; i++)
-        assert_int_equal(come(m, i), 0);
+        assert_int_equal(worker_join(m, i), 0);
     assert_int_equal(meet_due(m, 1, 0), MEET_RUNNING);
     meet_enter(m, MEET_RUNNING);
 }
 
-static int news(struct meet *m, uint32_t generation, uint32_t workers)
+static int meet_send_world(struct meet *m, uint32_t generation, uint32_t workers)
 {
     struct err err = ERR_INIT;
     struct job_world w = {generation, workers};
-    return meet_news(m, &w, &err);
+    return meet_take_world(m, &w, &err);
 }
 
-static void form(struct meet *m, uint64_t now_ns)
+static void meet_form(struct meet *m, uint64_t now_ns)
 {
     struct err err = ERR_INIT;
     assert_true(meet_reforms(m));
@@ -98,23 +98,23 @@ static void only_a_newer_world_is_news(void **state)
     struct meet m;
     struct err err = ERR_INIT;
     (void)state;
-    start(&m, 3, 17); /* 65536 workers of 17 slots are too many ranks */
+    meet_start(&m, 3, 17); /* 65536 workers of 17 slots are too many ranks */
     assert_false(meet_reforms(&m));
     for (size_t i = 0; i < ARRAY_LEN(t); i++) {
         struct job_world w = {t[i].generation, t[i].workers};
-        assert_int_equal(meet_news(&m, &w, &err), t[i].rc);
+        assert_int_equal(meet_take_world(&m, &w, &err), t[i].rc);
     }
     assert_true(meet_reforms(&m));
     assert_int_equal(m.wanted.workers, 2);
     meet_release(&m);
     assert_int_equal(meet_init(&m, 3, 1, 0, 60, 0, &err), 0); /* no world file */
     meet_know_world(&m, 4, false);
-    assert_int_equal(news(&m, 5, 2), -EINVAL);
+    assert_int_equal(meet_send_world(&m, 5, 2), -EINVAL);
     assert_int_equal(come_of(&m, 1, 5, 3, &err), -EINVAL);
     assert_string_equal(err.text,
                         "the job is of generation 4 and cannot be scaled (worker 0 has "
                         "no HVD_WORLD_FILE), but generation 5 is spoken of");
-    assert_false(meet_tells(&m, 4));
+    assert_false(meet_sends_world(&m, 4));
     meet_leaving(&m, 1, S);
     assert_int_equal(m.left_ns, 0);
     meet_release(&m);
@@ -125,27 +125,27 @@ static void everybody_comes_again(void **state)
     struct meet m;
     struct err err = ERR_INIT;
     (void)state;
-    start(&m, 2, 4);
-    run(&m);
+    meet_start(&m, 2, 4);
+    meet_run(&m);
     assert_int_equal(come_of(&m, 2, 5, 3, &err), -EAGAIN); /* brings the news */
-    form(&m, 100 * S);
+    meet_form(&m, 100 * S);
     assert_int_equal(meet_ranks(&m), 12);
     assert_int_equal(meet_present(&m), 0);
     assert_int_equal(meet_deadline_ns(&m), 160 * S);
     assert_int_equal(come_of(&m, 1, 4, 2, &err), -ESTALE);
-    assert_true(meet_tells(&m, 4));
-    assert_false(meet_tells(&m, 3)); /* before our time */
+    assert_true(meet_sends_world(&m, 4));
+    assert_false(meet_sends_world(&m, 3)); /* before our time */
     for (uint32_t i = 0; i < 3; i++) {
         assert_int_equal(meet_due(&m, 1, 101 * S), MEET_WAITING);
-        assert_int_equal(come(&m, i), 0);
+        assert_int_equal(worker_join(&m, i), 0);
     }
     assert_int_equal(meet_due(&m, 1, 101 * S), MEET_RUNNING);
     meet_enter(&m, MEET_RUNNING);
-    assert_int_equal(come(&m, 2), -EALREADY);
-    assert_int_equal(news(&m, 6, 1), 1);
-    form(&m, 200 * S);
-    assert_int_equal(come(&m, 1), -EINVAL); /* has no place in it */
-    assert_int_equal(come(&m, 0), 0);
+    assert_int_equal(worker_join(&m, 2), -EALREADY);
+    assert_int_equal(meet_send_world(&m, 6, 1), 1);
+    meet_form(&m, 200 * S);
+    assert_int_equal(worker_join(&m, 1), -EINVAL); /* has no place in it */
+    assert_int_equal(worker_join(&m, 0), 0);
     assert_int_equal(meet_due(&m, 1, 201 * S), MEET_RUNNING);
     meet_release(&m);
 }
@@ -154,17 +154,17 @@ static void who_has_run_in_no_world_may_go(void **state)
 {
     struct meet m;
     (void)state;
-    start(&m, 2, 1);
-    assert_int_equal(come(&m, 1), 0);
+    meet_start(&m, 2, 1);
+    assert_int_equal(worker_join(&m, 1), 0);
     assert_true(meet_lets_go(&m, 0));
     assert_true(meet_lets_go(&m, 1));
     meet_lost(&m, 1, "gone", 1, S);
     assert_int_equal(meet_present(&m), 0);
     assert_null(meet_first(&m));
-    run(&m);
+    meet_run(&m);
     assert_false(meet_lets_go(&m, 1));
-    assert_int_equal(news(&m, 5, 3), 1);
-    form(&m, 2 * S);
+    assert_int_equal(meet_send_world(&m, 5, 3), 1);
+    meet_form(&m, 2 * S);
     assert_false(meet_lets_go(&m, 1));
     assert_true(meet_lets_go(&m, 2)); /* a newcomer */
     meet_release(&m);
@@ -179,8 +179,8 @@ static void the_number_of_ranks_is_of_the_first_world_alone(void **state)
     assert_int_equal(meet_init(&m, 2, 4, 5, 60, 0, &err), 0);
     meet_know_world(&m, 0, true);
     assert_int_equal(meet_hello(&m, &h, "a", &err), 0);
-    assert_int_equal(news(&m, 1, 2), 1);
-    form(&m, 0);
+    assert_int_equal(meet_send_world(&m, 1, 2), 1);
+    meet_form(&m, 0);
     h.generation = 1;
     assert_int_equal(meet_hello(&m, &h, "a", &err), -EINVAL);
     h.np = 8;
@@ -223,22 +223,22 @@ static void a_world_undoes_what_those_who_leave_explain(void **state)
         for (int order = 0; order < 2; order++) {
             struct meet m;
             struct report r = failure_of(t[i].rank, t[i].blames);
-            start(&m, 3, 2);
-            run(&m);
+            meet_start(&m, 3, 2);
+            meet_run(&m);
             bool is_first = t[i].left_ns && t[i].left_ns <= t[i].fail_ns;
             if (is_first)
                 meet_leaving(&m, t[i].leaver, t[i].left_ns);
             if (order)
-                assert_int_equal(news(&m, 5, t[i].workers), 1);
+                assert_int_equal(meet_send_world(&m, 5, t[i].workers), 1);
             meet_failed(&m, &r, t[i].fail_ns);
             if (t[i].left_ns && !is_first)
                 meet_leaving(&m, t[i].leaver, t[i].left_ns);
             if (!order)
-                assert_int_equal(news(&m, 5, t[i].workers), 1);
+                assert_int_equal(meet_send_world(&m, 5, t[i].workers), 1);
             if (meet_reforms(&m) != t[i].is_undone)
                 fail_msg("%s", t[i].what);
             if (t[i].is_undone) {
-                form(&m, 11 * S);
+                meet_form(&m, 11 * S);
                 assert_null(meet_first(&m));
                 assert_int_equal(meet_deadline_ns(&m), 71 * S);
             } else {
@@ -254,8 +254,8 @@ static void a_leaving_worker_is_waited_for_and_nobody_else(void **state)
     struct meet m;
     struct report r = failure_of(4, -1);
     (void)state;
-    start(&m, 3, 2);
-    run(&m);
+    meet_start(&m, 3, 2);
+    meet_run(&m);
     meet_leaving(&m, 2, 20 * S);
     assert_int_equal(meet_deadline_ns(&m), UINT64_MAX); /* no failure yet */
     meet_failed(&m, &r, 21 * S);
@@ -268,8 +268,8 @@ static void a_leaving_worker_is_waited_for_and_nobody_else(void **state)
     assert_int_equal(meet_due(&m, 1, 22 * S + LEAVE), MEET_STOPPED);
     assert_int_equal(meet_first(&m)->f.rank, 4);
     meet_release(&m);
-    start(&m, 3, 2);
-    run(&m);
+    meet_start(&m, 3, 2);
+    meet_run(&m);
     meet_leaving(&m, 2, 20 * S); /* and stays: its ranks save their work, say */
     meet_failed(&m, &r, 90 * S);
     assert_int_equal(meet_deadline_ns(&m), 90 * S + VERDICT_WINDOW_MS * MS);
@@ -281,19 +281,19 @@ static void a_lost_worker_has_left(void **state)
 {
     struct meet m;
     (void)state;
-    start(&m, 3, 1);
-    run(&m);
+    meet_start(&m, 3, 1);
+    meet_run(&m);
     meet_lost(&m, 2, "its agent ended", 1, 20 * S);
     meet_lost(&m, 1, "its agent ended", 1, 20 * S); /* all others: still no hurry */
     assert_int_equal(meet_due(&m, 1, 20 * S + LEAVE - 1), MEET_RUNNING);
     assert_int_equal(meet_due(&m, 1, 20 * S + LEAVE), MEET_STOPPED);
-    assert_int_equal(news(&m, 5, 1), 1);
-    form(&m, 25 * S);
-    assert_int_equal(come(&m, 0), 0);
+    assert_int_equal(meet_send_world(&m, 5, 1), 1);
+    meet_form(&m, 25 * S);
+    assert_int_equal(worker_join(&m, 0), 0);
     assert_int_equal(meet_due(&m, 1, 25 * S), MEET_RUNNING);
     meet_release(&m);
-    start(&m, 3, 1);
-    run(&m);
+    meet_start(&m, 3, 1);
+    meet_run(&m);
     meet_lost(&m, 0, "its agent ended", 1,
               20 * S); /* the hub's own: no world without */
     assert_int_equal(meet_due(&m, 1, 20 * S + VERDICT_WINDOW_MS * MS), MEET_STOPPED);
@@ -304,30 +304,30 @@ static void losses_while_a_world_is_formed(void **state)
 {
     struct meet m;
     (void)state;
-    start(&m, 2, 1);
-    run(&m);
-    assert_int_equal(news(&m, 5, 3), 1);
-    form(&m, 100 * S);
-    assert_int_equal(come(&m, 2), 0);
+    meet_start(&m, 2, 1);
+    meet_run(&m);
+    assert_int_equal(meet_send_world(&m, 5, 3), 1);
+    meet_form(&m, 100 * S);
+    assert_int_equal(worker_join(&m, 2), 0);
     meet_lost(&m, 2, "x", 1, 101 * S); /* a newcomer may come again */
     assert_null(meet_first(&m));
-    assert_int_equal(come(&m, 2), 0);
-    assert_int_equal(come(&m, 0), 0);
+    assert_int_equal(worker_join(&m, 2), 0);
+    assert_int_equal(worker_join(&m, 0), 0);
     meet_lost(&m, 1, "its agent ended", 1, 102 * S); /* one whose ranks have run may
                                                         not, here before its HELLO */
     assert_string_equal(meet_first(&m)->f.why,
                         "worker 1 (w-1) was lost: its agent ended");
     assert_int_equal(meet_due(&m, 1, 102 * S), MEET_WAITING);
     assert_int_equal(meet_due(&m, 1, 102 * S + LEAVE), MEET_STOPPED);
-    assert_int_equal(news(&m, 6, 1), 1); /* but for a world without it */
-    form(&m, 103 * S);
+    assert_int_equal(meet_send_world(&m, 6, 1), 1); /* but for a world without it */
+    meet_form(&m, 103 * S);
     assert_null(meet_first(&m));
-    assert_int_equal(come(&m, 0), 0);
+    assert_int_equal(worker_join(&m, 0), 0);
     assert_int_equal(meet_due(&m, 1, 103 * S), MEET_RUNNING);
     meet_enter(&m, MEET_RUNNING);
-    assert_int_equal(news(&m, 7, 2), 1);
-    form(&m, 110 * S);
-    assert_int_equal(come(&m, 1), 0); /* another pod of this name: a newcomer */
+    assert_int_equal(meet_send_world(&m, 7, 2), 1);
+    meet_form(&m, 110 * S);
+    assert_int_equal(worker_join(&m, 1), 0); /* another pod of this name: a newcomer */
     meet_lost(&m, 1, "x", 1, 111 * S);
     assert_null(meet_first(&m));
     assert_int_equal(meet_due(&m, 1, 170 * S), MEET_STOPPED);
@@ -340,15 +340,15 @@ static void one_who_stays_and_was_told_to_end_is_still_leaving(void **state)
     struct meet m;
     struct report r = failure_of(1, -1);
     (void)state;
-    start(&m, 3, 1);
-    run(&m);
+    meet_start(&m, 3, 1);
+    meet_run(&m);
     meet_leaving(&m, 1, 20 * S);
-    assert_int_equal(news(&m, 5, 2), 1);
-    form(&m, 21 * S); /* nothing has failed */
+    assert_int_equal(meet_send_world(&m, 5, 2), 1);
+    meet_form(&m, 21 * S); /* nothing has failed */
     meet_failed(&m, &r, 22 * S);
     assert_int_equal(meet_due(&m, 1, 22 * S), MEET_WAITING);
-    assert_int_equal(news(&m, 6, 1), 1);
-    form(&m, 23 * S);
+    assert_int_equal(meet_send_world(&m, 6, 1), 1);
+    meet_form(&m, 23 * S);
     assert_int_equal(m.left_ns, 0);
     meet_release(&m);
 }
@@ -358,22 +358,22 @@ static void a_job_that_has_ended_forms_no_world(void **state)
     struct meet m;
     struct report r = failure_of(1, -1);
     (void)state;
-    start(&m, 2, 1);
-    run(&m);
+    meet_start(&m, 2, 1);
+    meet_run(&m);
     meet_done(&m, 0, 4);
     meet_done(&m, 1, 4);
-    assert_int_equal(news(&m, 5, 2), 1); /* before FINISH was said */
+    assert_int_equal(meet_send_world(&m, 5, 2), 1); /* before FINISH was said */
     assert_false(meet_reforms(&m));
     assert_int_equal(meet_due(&m, 1, S), MEET_FINISHED);
     meet_enter(&m, MEET_FINISHED);
     assert_false(meet_reforms(&m));
     meet_release(&m);
-    start(&m, 2, 1);
-    run(&m);
+    meet_start(&m, 2, 1);
+    meet_run(&m);
     meet_failed(&m, &r, S);
     assert_int_equal(meet_due(&m, 1, 2 * S), MEET_STOPPED);
     meet_enter(&m, MEET_STOPPED);
-    assert_int_equal(news(&m, 5, 1), 1);
+    assert_int_equal(meet_send_world(&m, 5, 1), 1);
     assert_false(meet_reforms(&m));
     meet_release(&m);
 }
@@ -382,29 +382,29 @@ static void words_of_an_earlier_world(void **state)
 {
     struct meet m;
     (void)state;
-    start(&m, 3, 1);
+    meet_start(&m, 3, 1);
     meet_done(&m, 0, 4); /* nothing has run */
-    run(&m);
+    meet_run(&m);
     meet_done(&m, 0, 4);
     meet_done(&m, 9, 4); /* who? */
-    assert_int_equal(news(&m, 5, 2), 1);
-    form(&m, S);
-    assert_int_equal(come(&m, 0), 0);
+    assert_int_equal(meet_send_world(&m, 5, 2), 1);
+    meet_form(&m, S);
+    assert_int_equal(worker_join(&m, 0), 0);
     meet_done(&m, 1, 4); /* on their way when the world was formed */
     meet_done(&m, 2, 3); /* of no world that we know */
     meet_done(&m, 2, 5);
     assert_int_equal(meet_due(&m, 1, S), MEET_WAITING);
-    assert_int_equal(news(&m, 6, 1), 1);
-    form(&m, S);
+    assert_int_equal(meet_send_world(&m, 6, 1), 1);
+    meet_form(&m, S);
     meet_done(&m, 2, 4); /* so all had ended well, and the job is finished */
     assert_int_equal(meet_due(&m, 1, S), MEET_FINISHED);
     meet_release(&m);
-    start(&m, 2, 1);
-    run(&m);
+    meet_start(&m, 2, 1);
+    meet_run(&m);
     meet_done(&m, 0, 4);
-    assert_int_equal(news(&m, 5, 2), 1);
-    form(&m, S);
-    run(&m);
+    assert_int_equal(meet_send_world(&m, 5, 2), 1);
+    meet_form(&m, S);
+    meet_run(&m);
     meet_done(&m, 1, 4); /* too late: they run again */
     meet_done(&m, 1, 5);
     assert_int_equal(meet_due(&m, 1, S), MEET_RUNNING);
@@ -418,32 +418,33 @@ static void what_a_world_leaves_behind(void **state)
     struct meet m;
     struct report r = failure_of(0, -1);
     (void)state;
-    start(&m, 3, 1);
-    run(&m);
+    meet_start(&m, 3, 1);
+    meet_run(&m);
     assert_true(meet_cares(&m, 4));
     meet_done(&m, 0, 4);
-    assert_int_equal(news(&m, 5, 1), 1);
-    form(&m, S);
+    assert_int_equal(meet_send_world(&m, 5, 1), 1);
+    meet_form(&m, S);
     assert_false(meet_cares(&m, 4));
     assert_true(meet_cares(&m, 5));
     assert_true(meet_cares(&m, 6)); /* of one who is ahead of us */
-    assert_int_equal(news(&m, 6, 3), 1);
-    form(&m, S);
-    assert_int_equal(come(&m, 2), 0); /* not the one that has run: it had to go */
+    assert_int_equal(meet_send_world(&m, 6, 3), 1);
+    meet_form(&m, S);
+    assert_int_equal(worker_join(&m, 2),
+                     0); /* not the one that has run: it had to go */
     meet_lost(&m, 2, "x", 1, S);
     assert_null(meet_first(&m));
     meet_failed(&m, &r, 2 * S); /* worker 0 has not come yet, and may know the cause */
     assert_int_equal(meet_due(&m, 1, 2 * S), MEET_WAITING);
     assert_int_equal(meet_due(&m, 1, 2 * S + VERDICT_WINDOW_MS * MS), MEET_STOPPED);
     meet_release(&m);
-    start(&m, 2, 1);
-    run(&m);
+    meet_start(&m, 2, 1);
+    meet_run(&m);
     meet_done(&m, 0, 4);
-    assert_int_equal(news(&m, 5, 2), 1);
-    form(&m, S);
-    run(&m);
-    assert_int_equal(news(&m, 6, 2), 1);
-    form(&m, S);
+    assert_int_equal(meet_send_world(&m, 5, 2), 1);
+    meet_form(&m, S);
+    meet_run(&m);
+    assert_int_equal(meet_send_world(&m, 6, 2), 1);
+    meet_form(&m, S);
     meet_done(&m, 1, 5); /* worker 0 was done in another world */
     assert_int_equal(meet_due(&m, 1, S), MEET_WAITING);
     meet_release(&m);
@@ -453,13 +454,13 @@ static void the_last_one_here_may_be_lost_and_not_needed(void **state)
 {
     struct meet m;
     (void)state;
-    start(&m, 2, 1);
-    run(&m);
+    meet_start(&m, 2, 1);
+    meet_run(&m);
     meet_done(&m, 0, 4);
     meet_lost(&m, 1, "its agent ended", 1, 20 * S);
     assert_int_equal(meet_due(&m, 1, 20 * S + LEAVE - 1), MEET_RUNNING);
-    assert_int_equal(news(&m, 5, 1), 1);
-    form(&m, 21 * S);
+    assert_int_equal(meet_send_world(&m, 5, 1), 1);
+    meet_form(&m, 21 * S);
     meet_release(&m);
 }
 

@@ -12,7 +12,7 @@
 #include "runtime/base/mem.h"
 #include "runtime/launch/core/bytes.h"
 
-void words_release(struct words *w)
+void words_release(struct errand_words *w)
 {
     for (size_t i = 0; i < w->n; i++)
         mem_free(w->v[i]);
@@ -20,14 +20,14 @@ void words_release(struct words *w)
     memset(w, 0, sizeof(*w));
 }
 
-static int words_room(struct words *w, size_t n)
+static int words_room(struct errand_words *w, size_t n)
 {
     memset(w, 0, sizeof(*w));
     w->v = n <= ERRAND_MAX_WORDS ? mem_calloc(n + 1, sizeof(*w->v)) : NULL;
     return w->v ? 0 : -ENOMEM;
 }
 
-int words_copy(char *const *from, struct words *ret, struct err *err)
+int words_copy(char *const *from, struct errand_words *ret, struct err *err)
 {
     size_t n = 0;
     while (from[n])
@@ -49,14 +49,14 @@ int words_copy(char *const *from, struct words *ret, struct err *err)
     return 0;
 }
 
-static void put_words(struct strbuf *out, const struct words *w)
+static void put_words(struct strbuf *out, const struct errand_words *w)
 {
     bytes_put_u32(out, (uint32_t)w->n);
     for (size_t i = 0; i < w->n; i++)
         bytes_put_str(out, w->v[i]);
 }
 
-static void get_words(struct bytes_reader *r, struct words *ret)
+static void get_words(struct bytes_reader *r, struct errand_words *ret)
 {
     uint32_t n = bytes_u32(r);
     if (n > r->left / 4 || words_room(ret, n) < 0) { /* each has a length at least */
@@ -298,7 +298,7 @@ int errand_lost_read(const uint8_t *p,
 }
 
 /* The host after h that is not skip. */
-static uint32_t step(uint32_t h, uint32_t skip)
+static uint32_t host_next(uint32_t h, uint32_t skip)
 {
     return h + 1 == skip ? h + 2 : h + 1;
 }
@@ -322,7 +322,7 @@ bool errand_share(uint32_t first,
     for (uint32_t k = 0; k <= j; k++) {
         *ret_first = at;
         for (uint32_t i = 0; i < size + (k < longer); i++)
-            at = step(at, skip);
+            at = host_next(at, skip);
     }
     *ret_end = at < end ? at : end;
     return true;

@@ -51,12 +51,12 @@ enum errand_type {
 #define ERRAND_SEED_BYTES            32
 #define ERRAND_MAX_WORDS             65536 /* of a command; of an environment */
 
-struct words { /* NULL-terminated */
+struct errand_words { /* NULL-terminated */
     char **v;
     size_t n;
 };
-void words_release(struct words *w);
-int words_copy(char *const *from, struct words *ret, struct err *err);
+void words_release(struct errand_words *w);
+int words_copy(char *const *from, struct errand_words *ret, struct err *err);
 
 /* The same for all hosts of a job. */
 struct errand {
@@ -71,9 +71,10 @@ struct errand {
     char binding[16], nics[256]; /* of --binding, --network-interfaces; "": none */
     uint32_t is_verbose;
     char agent_path[PATH_MAX];
-    struct ssh_how ssh;           /* for agents that start others */
-    uint32_t fanout;              /* 0: no agent starts others */
-    struct words argv, env, vars; /* vars: what horovodrun's flags set in the ranks */
+    struct ssh_how ssh; /* for agents that start others */
+    uint32_t fanout;    /* 0: no agent starts others */
+    struct errand_words argv, env,
+        vars; /* vars: what horovodrun's flags set in the ranks */
 };
 void errand_release(struct errand *e);
 void errand_write(const struct errand *e, struct strbuf *out);

@@ -42,7 +42,8 @@ static void read_gpu(const char *value, struct gpu_report *r)
     r->gpus[r->n_gpus++] = g;
 }
 
-static void append(char *to, size_t size_bytes, const char *separator, const char *text)
+static void
+text_append(char *to, size_t size_bytes, const char *separator, const char *text)
 {
     size_t n = strlen(to);
 
@@ -58,7 +59,7 @@ static void read_nvlink(const char *value, struct gpu_report *r)
         return;
     (void)snprintf(text, sizeof(text), "%s-%s:%s", a, strcmp(b, "-") ? b : "switch",
                    links);
-    append(r->nvlinks, sizeof(r->nvlinks), " ", text);
+    text_append(r->nvlinks, sizeof(r->nvlinks), " ", text);
 }
 
 /* "DEVICE PORT RATE" */
@@ -70,7 +71,7 @@ static void read_ib(const char *value, struct gpu_report *r)
     if (sscanf(value, "%63s %7s %n", device, port, &at) != 2 || at == 0)
         return;
     (void)snprintf(text, sizeof(text), "%s/%s %.64s", device, port, value + at);
-    append(r->ib, sizeof(r->ib), ", ", text);
+    text_append(r->ib, sizeof(r->ib), ", ", text);
 }
 
 static void read_line(const char *line, struct gpu_report *r)

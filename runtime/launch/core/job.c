@@ -19,11 +19,11 @@
 
 #define MS 1000000ull
 
-void job_init(struct job *j, uint64_t ask_grace_ns)
+void job_init(struct launch_job *j, uint64_t signal_grace_ns)
 {
     memset(j, 0, sizeof(*j));
     j->state = JOB_RUNNING;
-    j->ask_grace_ns = ask_grace_ns;
+    j->signal_grace_ns = signal_grace_ns;
     j->deadline_ns = UINT64_MAX;
 }
 
@@ -31,8 +31,8 @@ enum job_state job_next(enum job_state s, enum job_event e)
 {
     static const enum job_state edge[JOB_ENDED + 1][JOB_ALL_EXITED + 1] = {
         /*                 SIGNAL      STOP          DEADLINE      ALL_EXITED */
-        [JOB_RUNNING] = {JOB_ASKED, JOB_STOPPING, JOB_RUNNING, JOB_ENDED},
-        [JOB_ASKED] = {JOB_KILLED, JOB_STOPPING, JOB_KILLED, JOB_ENDED},
+        [JOB_RUNNING] = {JOB_SIGNALLED, JOB_STOPPING, JOB_RUNNING, JOB_ENDED},
+        [JOB_SIGNALLED] = {JOB_KILLED, JOB_STOPPING, JOB_KILLED, JOB_ENDED},
         [JOB_STOPPING] = {JOB_KILLED, JOB_STOPPING, JOB_KILLED, JOB_ENDED},
         [JOB_KILLED] = {JOB_KILLED, JOB_KILLED, JOB_ENDED, JOB_ENDED},
         [JOB_ENDED] = {JOB_ENDED, JOB_ENDED, JOB_ENDED, JOB_ENDED},
@@ -40,17 +40,17 @@ enum job_state job_next(enum job_state s, enum job_event e)
     return edge[s][e];
 }
 
-int job_apply(struct job *j, enum job_event e, int sig, uint64_t now_ns)
+int job_apply(struct launch_job *j, enum job_event e, int sig, uint64_t now_ns)
 {
     enum job_state next = job_next(j->state, e);
     if (next == j->state)
         return 0;
     j->state = next;
     switch (next) {
-    case JOB_ASKED:
-        j->asked_signal = sig;
+    case JOB_SIGNALLED:
+        j->forwarded_signal = sig;
         j->deadline_ns =
-            j->ask_grace_ns == UINT64_MAX ? UINT64_MAX : now_ns + j->ask_grace_ns;
+            j->signal_grace_ns == UINT64_MAX ? UINT64_MAX : now_ns + j->signal_grace_ns;
         return sig;
     case JOB_STOPPING:
         j->deadline_ns = now_ns + JOB_STOP_GRACE_MS * MS;

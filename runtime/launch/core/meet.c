@@ -108,7 +108,7 @@ static void ranks_of(const struct meet *m, uint32_t worker, struct report *r)
 
 /* --- worlds --- */
 
-int meet_news(struct meet *m, const struct job_world *w, struct err *err)
+int meet_take_world(struct meet *m, const struct job_world *w, struct err *err)
 {
     if (!m->is_scalable)
         return err_set(err, -EINVAL,
@@ -128,7 +128,7 @@ int meet_news(struct meet *m, const struct job_world *w, struct err *err)
     return 1;
 }
 
-bool meet_tells(const struct meet *m, uint32_t generation)
+bool meet_sends_world(const struct meet *m, uint32_t generation)
 {
     return m->is_scalable && generation >= m->first_generation;
 }
@@ -208,7 +208,7 @@ int meet_reform(struct meet *m, uint64_t now_ns, struct err *err)
     uint32_t n = m->wanted.workers;
     bool is_anyone_leaving = false;
     if (n > m->n_members) {
-        struct member *v = mem_calloc(n, sizeof(*v));
+        struct meet_member *v = mem_calloc(n, sizeof(*v));
         if (!v)
             return err_set(err, -ENOMEM, "out of memory for %u workers", n);
         memcpy(v, m->members, m->n_members * sizeof(*v));
@@ -217,7 +217,7 @@ int meet_reform(struct meet *m, uint64_t now_ns, struct err *err)
         m->n_members = n;
     }
     for (uint32_t i = 0; i < m->n_members; i++) {
-        struct member *w = &m->members[i];
+        struct meet_member *w = &m->members[i];
         w->state = MEMBER_ABSENT;
         w->has_run = w->has_run && i < n;
         w->is_leaving = w->is_leaving && i < n;
@@ -243,7 +243,7 @@ static int check_world(struct meet *m, const struct hello *h, struct err *err)
     struct job_world w = {h->generation, h->workers};
     if (h->generation == m->generation)
         return 0;
-    int rc = meet_news(m, &w, err);
+    int rc = meet_take_world(m, &w, err);
     return rc < 0 ? rc : h->generation > m->generation ? -EAGAIN : -ESTALE;
 }
 
@@ -270,7 +270,7 @@ int meet_hello(struct meet *m,
         return err_set(err, -EALREADY,
                        "the job has already %s; worker %u cannot join it now",
                        m->state == MEET_RUNNING ? "started" : "ended", h->worker);
-    struct member *w = &m->members[h->worker];
+    struct meet_member *w = &m->members[h->worker];
     w->state = MEMBER_HERE;
     (void)snprintf(w->host, sizeof(w->host), "%s", h->host);
     (void)snprintf(w->address, sizeof(w->address), "%s", address);
@@ -306,7 +306,7 @@ bool meet_lets_go(const struct meet *m, uint32_t worker)
 void meet_lost(
     struct meet *m, uint32_t worker, const char *why, uint64_t wall_us, uint64_t now_ns)
 {
-    struct member *w = &m->members[worker];
+    struct meet_member *w = &m->members[worker];
     bool is_early = meet_lets_go(m, worker);
     if (is_early)
         w->state = MEMBER_ABSENT;
@@ -445,7 +445,7 @@ const struct report *meet_first(const struct meet *m)
 static bool is_shared(const struct meet *m, uint32_t i, bool by_address)
 {
     for (uint32_t k = 0; k < m->workers; k++) {
-        const struct member *a = &m->members[i], *b = &m->members[k];
+        const struct meet_member *a = &m->members[i], *b = &m->members[k];
         if (k != i
             && !strcmp(by_address ? a->address : a->host,
                        by_address ? b->address : b->host))

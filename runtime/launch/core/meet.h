@@ -15,7 +15,7 @@ enum member_state { MEMBER_ABSENT, MEMBER_HERE, MEMBER_DONE, MEMBER_LOST };
  * kubelet that is told of the annotation by a watch to rewrite the world's file. */
 #define MEET_LEAVE_MS 10000
 
-struct member {
+struct meet_member {
     enum member_state state;
     bool has_run;    /* its ranks have run in an earlier world */
     bool was_done;   /* they ended with 0 in the last world that ran */
@@ -27,9 +27,9 @@ struct meet {
     uint32_t workers, slots, np;  /* np 0: all slots */
     const struct hostlist *hosts; /* horovodrun's, which knows them; else NULL */
     uint64_t start_deadline_ns, start_timeout_s;
-    struct member *members; /* n_members >= workers: also of earlier worlds */
+    struct meet_member *members; /* n_members >= workers: also of earlier worlds */
     uint32_t n_members;
-    struct verdict verdict;
+    struct launch_verdict verdict;
     /* a job that can be scaled */
     bool is_scalable;
     uint32_t generation, first_generation;
@@ -73,10 +73,10 @@ void meet_done(struct meet *m, uint32_t worker, uint32_t generation);
 void meet_leaving(struct meet *m, uint32_t worker, uint64_t now_ns);
 /* Somebody has read of a world. 1: it is newer than all that we know; 0: not; -EINVAL:
  * it cannot be ours, with a sentence. */
-int meet_news(struct meet *m, const struct job_world *w, struct err *err);
+int meet_take_world(struct meet *m, const struct job_world *w, struct err *err);
 /* Whether an agent of that world is to be told of ours. Not one of before our time,
  * which may be left over from an earlier attempt: its own file tells it or nobody. */
-bool meet_tells(const struct meet *m, uint32_t generation);
+bool meet_sends_world(const struct meet *m, uint32_t generation);
 /* Nothing has begun that the worker was part of: it may go, and another take its place.
  */
 bool meet_lets_go(const struct meet *m, uint32_t worker);

@@ -28,7 +28,7 @@ static const struct mpi_word table[] = {
     {"rf", 1, MPI_IDLE},
 };
 
-static const struct mpi_word *find(const char *word)
+static const struct mpi_word *mpi_word_find(const char *word)
 {
     static const struct mpi_word other = {"", 0, MPI_IDLE};
     word += word[0] == '-';
@@ -39,7 +39,7 @@ static const struct mpi_word *find(const char *word)
     return &other;
 }
 
-static void take_binding(struct options *o, const char *to)
+static void take_binding(struct launch_options *o, const char *to)
 {
     static const struct {
         const char *to, *binding;
@@ -51,7 +51,7 @@ static void take_binding(struct options *o, const char *to)
 }
 
 /* NAME=VALUE; NAME alone is passed on to the ranks anyway. */
-static int take_variable(struct options *o, char *pair, struct err *err)
+static int take_variable(struct launch_options *o, char *pair, struct err *err)
 {
     char *equals = strchr(pair, '=');
     if (!equals)
@@ -76,15 +76,17 @@ static char *next_word(char **at)
     return word;
 }
 
-static int
-take(struct options *o, enum option_id id, struct strbuf *idle, struct err *err)
+static int mpi_option_take(struct launch_options *o,
+                           enum option_id id,
+                           struct strbuf *idle,
+                           struct err *err)
 {
     char *at = arena_strdup(&o->arena, o->text[id]), *word;
     const char *option = option_row(id)->name;
     if (!at)
         return err_set(err, -ENOMEM, "out of memory for %s", option);
     while ((word = next_word(&at)) != NULL) {
-        const struct mpi_word *w = find(word);
+        const struct mpi_word *w = mpi_word_find(word);
         char *value = word; /* the last of its values */
         if (w->kind == MPI_IDLE)
             strbuf_printf(idle, " %s", word);
@@ -104,7 +106,7 @@ take(struct options *o, enum option_id id, struct strbuf *idle, struct err *err)
     return 0;
 }
 
-int options_mpi_words(struct options *o, struct err *err)
+int options_mpi_words(struct launch_options *o, struct err *err)
 {
     static const enum option_id ids[] = {OPT_MPI_ARGS, OPT_BINDING_ARGS};
     int rc = 0;
@@ -113,7 +115,7 @@ int options_mpi_words(struct options *o, struct err *err)
         if (!o->text[ids[i]])
             continue;
         strbuf_init(&idle, 1u << 20);
-        rc = take(o, ids[i], &idle, err);
+        rc = mpi_option_take(o, ids[i], &idle, err);
         if (rc == 0 && idle.n) {
             const char *sentence = arena_printf(
                 &o->arena, "%s: no mpirun is started, so these have no effect:%s",

@@ -8,6 +8,6 @@
 /* Takes "-x NAME=VALUE" as a variable and "-bind-to X" as --binding unless that is
  * given; one warning names what is left without effect. -EINVAL with a sentence for a
  * word that lacks its value. */
-int options_mpi_words(struct options *o, struct err *err);
+int options_mpi_words(struct launch_options *o, struct err *err);
 
 #endif

@@ -12,7 +12,7 @@
 
 #define N_SPELLINGS 4
 
-static const struct option_row rows[OPT_COUNT] = {
+static const struct launch_option_row rows[OPT_COUNT] = {
 #define ROW(id, name, alias, off, off_alias, value, kind, min, max, var, key, needs,   \
             group, help)                                                               \
     [OPT_##id] = {name, alias, off, off_alias, value,       OPTION_##kind,             \
@@ -22,12 +22,12 @@ static const struct option_row rows[OPT_COUNT] = {
 #undef ROW
 };
 
-const struct option_row *option_row(enum option_id id)
+const struct launch_option_row *option_row(enum option_id id)
 {
     return &rows[id];
 }
 
-static const char *spelling(const struct option_row *row, size_t k)
+static const char *row_spelling(const struct launch_option_row *row, size_t k)
 {
     const char *all[N_SPELLINGS] = {row->name, row->alias, row->off, row->off_alias};
     return all[k];
@@ -37,7 +37,7 @@ bool option_find(const char *name, size_t len, struct option_match *ret)
 {
     for (size_t i = 0; i < OPT_COUNT; i++)
         for (size_t k = 0; k < N_SPELLINGS; k++) {
-            const char *s = spelling(&rows[i], k);
+            const char *s = row_spelling(&rows[i], k);
             if (*s && strlen(s) == len && !strncmp(s, name, len)) {
                 *ret = (struct option_match){(enum option_id)i, s, k >= 2};
                 return true;
@@ -56,7 +56,7 @@ size_t option_find_prefix(const char *name,
         return 0;
     for (size_t i = 0; i < OPT_COUNT; i++)
         for (size_t k = 0; k < N_SPELLINGS; k++) {
-            const char *s = spelling(&rows[i], k);
+            const char *s = row_spelling(&rows[i], k);
             if (strncmp(s, name, len) != 0)
                 continue;
             if (n && ret->id == (enum option_id)i && ret->is_off == (k >= 2))
@@ -70,7 +70,8 @@ size_t option_find_prefix(const char *name,
 
 /* Doubled so that of two names at the same distance the one wins that goes on as a
  * begins. */
-static unsigned distance(const char *a, size_t a_len, const char *b, size_t b_len)
+static unsigned
+option_distance(const char *a, size_t a_len, const char *b, size_t b_len)
 {
     return 2 * spelling_distance(a, a_len, b, b_len) + (strncmp(a, b, a_len) != 0);
 }
@@ -81,8 +82,8 @@ const char *option_nearest(const char *name, size_t len)
     unsigned best_distance = UINT32_MAX;
     for (size_t i = 0; i < OPT_COUNT; i++)
         for (size_t k = 0; k < N_SPELLINGS; k++) {
-            const char *s = spelling(&rows[i], k);
-            unsigned d = *s ? distance(name, len, s, strlen(s)) : UINT32_MAX;
+            const char *s = row_spelling(&rows[i], k);
+            unsigned d = *s ? option_distance(name, len, s, strlen(s)) : UINT32_MAX;
             if (d < best_distance) {
                 best_distance = d;
                 best = s;
@@ -92,7 +93,7 @@ const char *option_nearest(const char *name, size_t len)
 }
 
 /* A row's key, or for k == 1 the section before its dot. */
-static size_t key_part(const struct option_row *row, size_t k)
+static size_t key_part(const struct launch_option_row *row, size_t k)
 {
     return k ? strcspn(row->key, ".") : strlen(row->key);
 }
@@ -100,14 +101,14 @@ static size_t key_part(const struct option_row *row, size_t k)
 const char *options_nearest_key(const char *key, size_t *ret_len)
 {
     const char *best = "controller";
-    unsigned best_distance = distance(key, strlen(key), best, strlen(best));
+    unsigned best_distance = option_distance(key, strlen(key), best, strlen(best));
     *ret_len = strlen(best);
     for (size_t i = 0; i < OPT_COUNT; i++)
         for (size_t k = 0; k < 2 && *rows[i].key; k++) {
             size_t len = key_part(&rows[i], k);
             unsigned d = k && strchr(key, '.')
                              ? UINT32_MAX
-                             : distance(key, strlen(key), rows[i].key, len);
+                             : option_distance(key, strlen(key), rows[i].key, len);
             if (d < best_distance) {
                 best_distance = d;
                 best = rows[i].key;
@@ -159,12 +160,12 @@ const char *option_plain_dashes(const char *text, struct arena *arena)
     return plain;
 }
 
-static void help_row(const struct option_row *r, struct strbuf *out)
+static void help_row(const struct launch_option_row *r, struct strbuf *out)
 {
     const char *separator = "  ";
     for (size_t k = 0; k < N_SPELLINGS; k++)
-        if (*spelling(r, k)) {
-            strbuf_printf(out, "%s%s", separator, spelling(r, k));
+        if (*row_spelling(r, k)) {
+            strbuf_printf(out, "%s%s", separator, row_spelling(r, k));
             separator = ", ";
         }
     strbuf_printf(out, "%s%s\n      %s\n", *r->value ? " " : "", r->value, r->help);

@@ -10,7 +10,7 @@
 
 #include "runtime/base/parse.h"
 
-static int check_range(const struct option_row *row,
+static int check_range(const struct launch_option_row *row,
                        const char *field,
                        const char *text,
                        double value,
@@ -24,21 +24,21 @@ static int check_range(const struct option_row *row,
     return 0;
 }
 
-static int whole(const struct option_row *row,
-                 const char *field,
-                 const char *text,
-                 int64_t *ret,
-                 struct err *err)
+static int value_whole(const struct launch_option_row *row,
+                       const char *field,
+                       const char *text,
+                       int64_t *ret,
+                       struct err *err)
 {
     if (parse_i64(field, text, INT64_MIN, INT64_MAX, ret, NULL) < 0)
         return err_set(err, -EINVAL, "%s=%.64s is not a whole number", field, text);
     return check_range(row, field, text, (double)*ret, err);
 }
 
-static int decimal(const struct option_row *row,
-                   const char *field,
-                   const char *text,
-                   struct err *err)
+static int value_decimal(const struct launch_option_row *row,
+                         const char *field,
+                         const char *text,
+                         struct err *err)
 {
     char *end;
     double value = strtod(text, &end);
@@ -48,12 +48,12 @@ static int decimal(const struct option_row *row,
 }
 
 /* Whoever reads HOROVOD_START_TIMEOUT with int() expects plain seconds. */
-static int seconds(const struct option_row *row,
-                   const char *field,
-                   const char *text,
-                   struct arena *arena,
-                   const char **ret,
-                   struct err *err)
+static int value_seconds(const struct launch_option_row *row,
+                         const char *field,
+                         const char *text,
+                         struct arena *arena,
+                         const char **ret,
+                         struct err *err)
 {
     uint64_t ms = 0;
     if (text[0] == '-' && text[1] >= '0' && text[1] <= '9')
@@ -71,10 +71,10 @@ static int seconds(const struct option_row *row,
     return *ret ? 0 : err_set(err, -ENOMEM, "out of memory for %s", field);
 }
 
-static int range(const struct option_row *row,
-                 const char *field,
-                 const char *text,
-                 struct err *err)
+static int value_range(const struct launch_option_row *row,
+                       const char *field,
+                       const char *text,
+                       struct err *err)
 {
     char low[24];
     int64_t min = 0, max = 0;
@@ -84,8 +84,8 @@ static int range(const struct option_row *row,
                        row->value);
     memcpy(low, text, len);
     low[len] = '\0';
-    int rc = whole(row, field, low, &min, err);
-    if (rc < 0 || (rc = whole(row, field, text + len + 1, &max, err)) < 0)
+    int rc = value_whole(row, field, low, &min, err);
+    if (rc < 0 || (rc = value_whole(row, field, text + len + 1, &max, err)) < 0)
         return rc;
     if (min > max)
         return err_set(err, -EINVAL, "%s: %lld exceeds %lld", field, (long long)min,
@@ -93,8 +93,10 @@ static int range(const struct option_row *row,
     return 0;
 }
 
-static int
-cpus(const struct option_row *row, const char *field, const char *text, struct err *err)
+static int value_cpus(const struct launch_option_row *row,
+                      const char *field,
+                      const char *text,
+                      struct err *err)
 {
     for (const char *p = text;; p++) {
         char word[16];
@@ -105,7 +107,7 @@ cpus(const struct option_row *row, const char *field, const char *text, struct e
                            field, text);
         memcpy(word, p, len);
         word[len] = '\0';
-        int rc = whole(row, field, word, &v, err);
+        int rc = value_whole(row, field, word, &v, err);
         if (rc < 0)
             return rc;
         p += len;
@@ -126,12 +128,12 @@ static bool has_word(const char *list, const char *word, size_t len)
     }
 }
 
-static int append(const char *field,
-                  const char *text,
-                  const char *before,
-                  struct arena *arena,
-                  const char **ret,
-                  struct err *err)
+static int list_append(const char *field,
+                       const char *text,
+                       const char *before,
+                       struct arena *arena,
+                       const char **ret,
+                       struct err *err)
 {
     char *list = arena_alloc(arena, strlen(text) + (before ? strlen(before) : 0) + 2);
     if (!list)
@@ -159,12 +161,12 @@ static int append(const char *field,
     return 0;
 }
 
-static int choice(const struct option_row *row,
-                  const char *field,
-                  const char *text,
-                  struct arena *arena,
-                  const char **ret,
-                  struct err *err)
+static int value_choice(const struct launch_option_row *row,
+                        const char *field,
+                        const char *text,
+                        struct arena *arena,
+                        const char **ret,
+                        struct err *err)
 {
     for (const char *p = row->value; *p;) {
         size_t len = strcspn(p, "|");
@@ -187,7 +189,7 @@ on_off(const char *field, const char *text, const char **ret, struct err *err)
     return 0;
 }
 
-int option_value(const struct option_row *row,
+int option_value(const struct launch_option_row *row,
                  const char *field,
                  const char *text,
                  const char *before,
@@ -206,19 +208,19 @@ int option_value(const struct option_row *row,
         return *text ? 0 : err_set(err, -EINVAL, "%s is empty", field);
     case OPTION_NUMBER:
     case OPTION_MIB:
-        return whole(row, field, text, &ignored, err);
+        return value_whole(row, field, text, &ignored, err);
     case OPTION_DECIMAL:
-        return decimal(row, field, text, err);
+        return value_decimal(row, field, text, err);
     case OPTION_SECONDS:
-        return seconds(row, field, text, arena, ret, err);
+        return value_seconds(row, field, text, arena, ret, err);
     case OPTION_RANGE:
-        return range(row, field, text, err);
+        return value_range(row, field, text, err);
     case OPTION_LIST:
-        return append(field, text, before, arena, ret, err);
+        return list_append(field, text, before, arena, ret, err);
     case OPTION_CPUS:
-        return cpus(row, field, text, err);
+        return value_cpus(row, field, text, err);
     case OPTION_CHOICE:
-        return choice(row, field, text, arena, ret, err);
+        return value_choice(row, field, text, arena, ret, err);
     }
     return 0;
 }

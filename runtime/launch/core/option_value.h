@@ -8,7 +8,7 @@
 /* *ret: text in its one form, either text itself or in the arena. before: what a LIST
  * has already, NULL: nothing. field is for the sentence, an option's spelling or a key.
  * RANGE takes its two words with a blank between them. */
-int option_value(const struct option_row *row,
+int option_value(const struct launch_option_row *row,
                  const char *field,
                  const char *text,
                  const char *before,

@@ -20,14 +20,14 @@
 
 #define ARENA_BYTES (4u << 20)
 
-struct words {
+struct option_words {
     int argc, i; /* the word that is looked at */
     char *const *argv;
     options_read_fn read;
     void *arg;
 };
 
-static int warn(struct options *o, const char *sentence)
+static int options_warn(struct launch_options *o, const char *sentence)
 {
     if (!sentence)
         return -ENOMEM;
@@ -50,8 +50,10 @@ static bool find_glued(const char *word, struct option_match *ret, const char **
     return true;
 }
 
-static int
-unknown(const char *word, size_t len, const char *candidates, struct err *err)
+static int option_refuse_unknown(const char *word,
+                                 size_t len,
+                                 const char *candidates,
+                                 struct err *err)
 {
     if (*candidates)
         return err_set(err, -EINVAL, "option %.*s is ambiguous: %s", (int)len, word,
@@ -61,12 +63,12 @@ unknown(const char *word, size_t len, const char *candidates, struct err *err)
 }
 
 /* word: without typographic dashes; *value: what stands behind "=" or NULL. */
-static int find(struct options *o,
-                const char *word,
-                bool had_dashes,
-                struct option_match *ret,
-                const char **value,
-                struct err *err)
+static int option_find_word(struct launch_options *o,
+                            const char *word,
+                            bool had_dashes,
+                            struct option_match *ret,
+                            const char **value,
+                            struct err *err)
 {
     struct strbuf candidates;
     size_t len = strcspn(word, "=");
@@ -84,20 +86,21 @@ static int find(struct options *o,
         return 0;
     strbuf_init(&candidates, 400);
     size_t n = option_find_prefix(word, len, ret, &candidates);
-    int rc = n == 1 ? 0 : unknown(word, len, strbuf_str(&candidates), err);
+    int rc =
+        n == 1 ? 0 : option_refuse_unknown(word, len, strbuf_str(&candidates), err);
     strbuf_release(&candidates);
     return rc;
 }
 
 /* The value of an option that needs one: behind "=", or the next word unless that is an
  * option itself. */
-static int take_value(struct words *w,
+static int take_value(struct option_words *w,
                       const struct option_match *m,
                       const char **value,
                       struct err *err)
 {
     struct option_match other;
-    const struct option_row *row = option_row(m->id);
+    const struct launch_option_row *row = option_row(m->id);
     const char *next = w->i + 1 < w->argc ? w->argv[w->i + 1] : NULL;
     if (!*value) {
         if (!next || option_find(next, strcspn(next, "="), &other))
@@ -108,8 +111,8 @@ static int take_value(struct words *w,
     return 0;
 }
 
-static int take_second(struct options *o,
-                       struct words *w,
+static int take_second(struct launch_options *o,
+                       struct option_words *w,
                        const struct option_match *m,
                        const char **value,
                        struct err *err)
@@ -121,13 +124,13 @@ static int take_second(struct options *o,
     return *value ? 0 : err_set(err, -ENOMEM, "out of memory for the command line");
 }
 
-static int store(struct options *o,
-                 struct words *w,
-                 const struct option_match *m,
-                 const char *value,
-                 struct err *err)
+static int options_store(struct launch_options *o,
+                         struct option_words *w,
+                         const struct option_match *m,
+                         const char *value,
+                         struct err *err)
 {
-    const struct option_row *row = option_row(m->id);
+    const struct launch_option_row *row = option_row(m->id);
     bool is_switch = row->kind == OPTION_FLAG || row->kind == OPTION_SWITCH;
     int rc;
     if (is_switch && value)
@@ -150,7 +153,7 @@ static int store(struct options *o,
 }
 
 /* One word that may be an option. 1: it is none, the command begins here. */
-static int take_word(struct options *o, struct words *w, struct err *err)
+static int take_word(struct launch_options *o, struct option_words *w, struct err *err)
 {
     struct option_match m = {.id = OPT_COUNT};
     const char *value = NULL, *typed = w->argv[w->i];
@@ -161,25 +164,26 @@ static int take_word(struct options *o, struct words *w, struct err *err)
     bool is_end = !strcmp(word, "--") || (had_dashes && !strcmp(word, "-"));
     if (!is_end && (word[0] != '-' || !word[1]))
         return 1;
-    int rc = is_end ? 0 : find(o, word, had_dashes, &m, &value, err);
+    int rc = is_end ? 0 : option_find_word(o, word, had_dashes, &m, &value, err);
     if (rc < 0)
         return rc;
     if (had_dashes
-        && warn(o, arena_printf(&o->arena,
-                                "%s is written with a typographic dash and read as %s",
-                                typed, is_end ? "--" : m.name))
+        && options_warn(
+               o, arena_printf(&o->arena,
+                               "%s is written with a typographic dash and read as %s",
+                               typed, is_end ? "--" : m.name))
                < 0)
         return err_set(err, -ENOMEM, "out of memory for the command line");
     if (is_end) {
         w->i++;
         return 1;
     }
-    rc = store(o, w, &m, value, err);
+    rc = options_store(o, w, &m, value, err);
     w->i++;
     return rc;
 }
 
-static int check_exclusive(const struct options *o, struct err *err)
+static int check_exclusive(const struct launch_options *o, struct err *err)
 {
     static const enum option_id sets[][3] = {
         {OPT_HOSTS, OPT_HOSTFILE, OPT_HOST_DISCOVERY_SCRIPT},
@@ -195,7 +199,7 @@ static int check_exclusive(const struct options *o, struct err *err)
 }
 
 /* Their numbers are checked first: a mistake is a mistake in every version. */
-static int check_elastic(const struct options *o, struct err *err)
+static int check_elastic(const struct launch_options *o, struct err *err)
 {
     static const enum option_id refused[] = {OPT_MIN_NP, OPT_MAX_NP,
                                              OPT_ELASTIC_TIMEOUT, OPT_RESET_LIMIT,
@@ -216,7 +220,7 @@ static int check_elastic(const struct options *o, struct err *err)
     return 0;
 }
 
-static int check_all(struct options *o, struct err *err)
+static int check_all(struct launch_options *o, struct err *err)
 {
     int rc = check_exclusive(o, err);
     if (rc < 0 || (rc = check_elastic(o, err)) < 0)
@@ -226,21 +230,21 @@ static int check_all(struct options *o, struct err *err)
                        "--jsrun: LSF's jsrun is not used, ranks are started by this "
                        "program itself; leave it out and give the hosts with -H");
     for (size_t i = 0; i < OPT_COUNT; i++) {
-        const struct option_row *row = option_row((enum option_id)i);
+        const struct launch_option_row *row = option_row((enum option_id)i);
         bool is_idle =
             o->on_given[i] && row->needs != OPT_COUNT && !options_is_on(o, row->needs);
         if (is_idle
-            && warn(o, arena_printf(&o->arena, "%s has no effect without %s", row->name,
-                                    option_row(row->needs)->name))
+            && options_warn(o, arena_printf(&o->arena, "%s has no effect without %s",
+                                            row->name, option_row(row->needs)->name))
                    < 0)
             return err_set(err, -ENOMEM, "out of memory for the command line");
     }
     return 0;
 }
 
-static int add_var(struct options *o, enum option_id id, struct err *err)
+static int add_var(struct launch_options *o, enum option_id id, struct err *err)
 {
-    const struct option_row *row = option_row(id);
+    const struct launch_option_row *row = option_row(id);
     const char *name = row->var, *value = o->text[id];
     if (*name == '!') {
         name++;
@@ -255,10 +259,10 @@ static int add_var(struct options *o, enum option_id id, struct err *err)
     return 0;
 }
 
-static int make_vars(struct options *o, struct err *err)
+static int make_vars(struct launch_options *o, struct err *err)
 {
     for (size_t i = 0; i < OPT_COUNT; i++) {
-        const struct option_row *row = option_row((enum option_id)i);
+        const struct launch_option_row *row = option_row((enum option_id)i);
         if (!o->text[i] || !*row->var
             || (row->needs != OPT_COUNT && !options_is_on(o, row->needs)))
             continue;
@@ -273,10 +277,11 @@ int options_parse(int argc,
                   char *const *argv,
                   options_read_fn read,
                   void *arg,
-                  struct options *ret,
+                  struct launch_options *ret,
                   struct err *err)
 {
-    struct words w = {.argc = argc, .i = 1, .argv = argv, .read = read, .arg = arg};
+    struct option_words w = {
+        .argc = argc, .i = 1, .argv = argv, .read = read, .arg = arg};
     int rc = 0;
     memset(ret, 0, sizeof(*ret));
     arena_init(&ret->arena, ARENA_BYTES);
@@ -289,13 +294,13 @@ int options_parse(int argc,
     return rc < 0 ? rc : options_mpi_words(ret, err);
 }
 
-void options_release(struct options *o)
+void options_release(struct launch_options *o)
 {
     arena_release(&o->arena);
     memset(o, 0, sizeof(*o));
 }
 
-static int set_controller(struct options *o, const char *value, struct err *err)
+static int set_controller(struct launch_options *o, const char *value, struct err *err)
 {
     bool is_gloo = value && !strcasecmp(value, "gloo");
     if (!value)
@@ -307,7 +312,7 @@ static int set_controller(struct options *o, const char *value, struct err *err)
     return 0;
 }
 
-int options_set_key(struct options *o,
+int options_set_key(struct launch_options *o,
                     const char *key,
                     const char *value,
                     struct err *err)
@@ -315,7 +320,7 @@ int options_set_key(struct options *o,
     if (!strcmp(key, "controller"))
         return set_controller(o, value, err);
     for (size_t i = 0; i < OPT_COUNT; i++) {
-        const struct option_row *row = option_row((enum option_id)i);
+        const struct launch_option_row *row = option_row((enum option_id)i);
         if (!*row->key || strcmp(row->key, key) != 0)
             continue;
         if (!value)
@@ -331,12 +336,13 @@ int options_set_key(struct options *o,
                    (int)len, nearest);
 }
 
-bool options_is_on(const struct options *o, enum option_id id)
+bool options_is_on(const struct launch_options *o, enum option_id id)
 {
     return o->text[id] && strcmp(o->text[id], "0") != 0;
 }
 
-uint32_t options_u32(const struct options *o, enum option_id id, uint32_t fallback)
+uint32_t
+options_u32(const struct launch_options *o, enum option_id id, uint32_t fallback)
 {
     uint32_t v = fallback;
     if (o->text[id])
@@ -344,7 +350,8 @@ uint32_t options_u32(const struct options *o, enum option_id id, uint32_t fallba
     return v;
 }
 
-uint64_t options_ms(const struct options *o, enum option_id id, uint64_t fallback)
+uint64_t
+options_ms(const struct launch_options *o, enum option_id id, uint64_t fallback)
 {
     uint64_t v = fallback;
     if (o->text[id])

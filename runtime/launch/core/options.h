@@ -42,7 +42,7 @@ enum option_group {
         OPTION_GROUP_COUNT
 };
 
-struct option_row { /* columns: option_table.h */
+struct launch_option_row { /* columns: option_table.h */
     const char *name, *alias, *off, *off_alias, *value;
     enum option_kind kind;
     double min, max;
@@ -51,7 +51,7 @@ struct option_row { /* columns: option_table.h */
     enum option_group group;
     const char *help;
 };
-const struct option_row *option_row(enum option_id id);
+const struct launch_option_row *option_row(enum option_id id);
 
 struct option_var {
     const char *name, *value;
@@ -59,7 +59,7 @@ struct option_var {
 #define OPTIONS_MAX_VARS     64
 #define OPTIONS_MAX_WARNINGS 32
 
-struct options { /* release with options_release */
+struct launch_options { /* release with options_release */
     /* What was given, checked and in one form: "1" and "0" for flags and switches, a
      * CHOICE as the table spells it. NULL: not given. */
     const char *text[OPT_COUNT];
@@ -75,7 +75,7 @@ struct options { /* release with options_release */
 /* Reads the config file path and calls options_set_key for each of its keys. */
 typedef int (*options_read_fn)(void *arg,
                                const char *path,
-                               struct options *o,
+                               struct launch_options *o,
                                struct err *err);
 
 /* Options end at the first word that is none, or after "--". -EINVAL with a sentence;
@@ -85,12 +85,12 @@ int options_parse(int argc,
                   char *const *argv,
                   options_read_fn read,
                   void *arg,
-                  struct options *ret,
+                  struct launch_options *ret,
                   struct err *err);
-void options_release(struct options *o); /* accepts a zeroed struct */
+void options_release(struct launch_options *o); /* accepts a zeroed struct */
 /* key as "params.cycle_time_ms"; value is a scalar's text, copied; NULL: the key is
  * checked and nothing is set. */
-int options_set_key(struct options *o,
+int options_set_key(struct launch_options *o,
                     const char *key,
                     const char *value,
                     struct err *err);
@@ -99,9 +99,12 @@ bool options_has_section(const char *section);
 /* A key, or a section where key has no dot: the first *ret_len bytes. */
 const char *options_nearest_key(const char *key, size_t *ret_len);
 
-bool options_is_on(const struct options *o, enum option_id id); /* false: not given */
-uint32_t options_u32(const struct options *o, enum option_id id, uint32_t fallback);
-uint64_t options_ms(const struct options *o, enum option_id id, uint64_t fallback);
+bool options_is_on(const struct launch_options *o,
+                   enum option_id id); /* false: not given */
+uint32_t
+options_u32(const struct launch_options *o, enum option_id id, uint32_t fallback);
+uint64_t
+options_ms(const struct launch_options *o, enum option_id id, uint64_t fallback);
 
 void options_help(const char *program, struct strbuf *out);
 

@@ -29,7 +29,7 @@ struct builder {
     bool is_full;
 };
 
-static void add(struct builder *b, const char *word, size_t len)
+static void builder_add(struct builder *b, const char *word, size_t len)
 {
     if (b->n_words + 1 >= SSH_MAX_WORDS || b->n + len + 1 > sizeof(b->c->text)) {
         b->is_full = true;
@@ -43,7 +43,7 @@ static void add(struct builder *b, const char *word, size_t len)
 
 static void add_word(struct builder *b, const char *word)
 {
-    add(b, word, strlen(word));
+    builder_add(b, word, strlen(word));
 }
 
 static void add_program(struct builder *b, const struct ssh_how *how)
@@ -54,7 +54,7 @@ static void add_program(struct builder *b, const struct ssh_how *how)
     for (const char *p = how->program; *p;) {
         size_t len = strcspn(p, " \t");
         if (len)
-            add(b, p, len);
+            builder_add(b, p, len);
         p += len + (p[len] != '\0');
     }
     if (b->n_words)

@@ -76,7 +76,7 @@ int cpuset_parse(const char *text, struct cpuset *ret)
     return 0;
 }
 
-static int compare(uint32_t a, uint32_t b)
+static int u32_compare(uint32_t a, uint32_t b)
 {
     return a < b ? -1 : a > b;
 }
@@ -84,10 +84,10 @@ static int compare(uint32_t a, uint32_t b)
 static int by_place(const void *a, const void *b)
 {
     const struct topology_cpu *x = a, *y = b;
-    int c = compare(x->node, y->node);
-    c = c ? c : compare(x->package, y->package);
-    c = c ? c : compare(x->core, y->core);
-    return c ? c : compare(x->cpu, y->cpu);
+    int c = u32_compare(x->node, y->node);
+    c = c ? c : u32_compare(x->package, y->package);
+    c = c ? c : u32_compare(x->core, y->core);
+    return c ? c : u32_compare(x->cpu, y->cpu);
 }
 
 void topology_sort(struct topology *t)

@@ -30,18 +30,18 @@
 
 #define MS 1000000ull
 
-void verdict_init(struct verdict *v)
+void verdict_init(struct launch_verdict *v)
 {
     memset(v, 0, sizeof(*v));
 }
 
-void verdict_release(struct verdict *v)
+void verdict_release(struct launch_verdict *v)
 {
     mem_free(v->v);
     memset(v, 0, sizeof(*v));
 }
 
-static bool covers(const struct report *r, int32_t rank)
+static bool report_covers_rank(const struct report *r, int32_t rank)
 {
     return rank >= 0 && (uint32_t)rank >= r->first_rank
            && (uint32_t)rank - r->first_rank < r->n_ranks;
@@ -62,11 +62,11 @@ static void share_why(const struct report *from, struct report *to)
     int32_t rank;
 
     if (to->f.rank >= 0 && !*to->f.why && own_cause(from, &rank) != GPU_CAUSE_NONE
-        && covers(to, rank))
+        && report_covers_rank(to, rank))
         memcpy(to->f.why, from->f.why, sizeof(to->f.why));
 }
 
-int verdict_add(struct verdict *v, const struct report *r, uint64_t now_ns)
+int verdict_add(struct launch_verdict *v, const struct report *r, uint64_t now_ns)
 {
     void *p = v->v;
     int rc = mem_grow(&p, v->n, &v->cap, sizeof(*v->v), VERDICT_MAX_REPORTS);
@@ -87,23 +87,23 @@ int verdict_add(struct verdict *v, const struct report *r, uint64_t now_ns)
     return 0;
 }
 
-static bool is_blamed(const struct verdict *v, const struct report *r)
+static bool is_blamed(const struct launch_verdict *v, const struct report *r)
 {
     for (size_t i = 0; i < v->n; i++)
-        if (&v->v[i] != r && covers(r, v->v[i].blames))
+        if (&v->v[i] != r && report_covers_rank(r, v->v[i].blames))
             return true;
     return false;
 }
 
-static bool has_reported(const struct verdict *v, int32_t rank)
+static bool has_reported(const struct launch_verdict *v, int32_t rank)
 {
     for (size_t i = 0; i < v->n; i++)
-        if (covers(&v->v[i], rank))
+        if (report_covers_rank(&v->v[i], rank))
             return true;
     return false;
 }
 
-static int report_class(const struct verdict *v, const struct report *r)
+static int report_class(const struct launch_verdict *v, const struct report *r)
 {
     int32_t rank;
     enum gpu_cause cause = own_cause(r, &rank);
@@ -124,7 +124,7 @@ static int report_class(const struct verdict *v, const struct report *r)
                : 1;
 }
 
-const struct report *verdict_pick(const struct verdict *v)
+const struct report *verdict_pick(const struct launch_verdict *v)
 {
     const struct report *best = NULL;
     int best_class = 0;
@@ -141,7 +141,7 @@ const struct report *verdict_pick(const struct verdict *v)
     return best;
 }
 
-uint64_t verdict_deadline_ns(const struct verdict *v)
+uint64_t verdict_deadline_ns(const struct launch_verdict *v)
 {
     const struct report *best = verdict_pick(v);
     if (!best)

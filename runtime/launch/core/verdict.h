@@ -23,20 +23,21 @@ struct report {
     char tail[TAIL_MAX_BYTES];    /* last lines, whole, each with newline */
 };
 
-struct verdict {
+struct launch_verdict {
     struct report *v;
     size_t n, cap;
     uint64_t first_ns;
 };
 
-void verdict_init(struct verdict *v);
-void verdict_release(struct verdict *v);
+void verdict_init(struct launch_verdict *v);
+void verdict_release(struct launch_verdict *v);
 /* In order of arrival. Reports beyond the bound are dropped (0): they are consequences.
  * What one says of another's GPU becomes that one's f.why, if it has none. */
-int verdict_add(struct verdict *v, const struct report *r, uint64_t now_ns);
+int verdict_add(struct launch_verdict *v, const struct report *r, uint64_t now_ns);
 /* When to decide: UINT64_MAX without reports; sooner or later as reports come in. */
-uint64_t verdict_deadline_ns(const struct verdict *v);
-const struct report *verdict_pick(const struct verdict *v); /* NULL without reports */
+uint64_t verdict_deadline_ns(const struct launch_verdict *v);
+const struct report *
+verdict_pick(const struct launch_verdict *v); /* NULL without reports */
 
 /* Reads in a rank's last lines which rank its error names as gone, in the runtime's
  * words: "lost rank 3", "rank 3 (host b, pid 7) was lost" or "called shutdown()", "rank

@@ -58,8 +58,10 @@ find_mig(const struct topology *t, const char *p, size_t n, struct topology_devi
     return true;
 }
 
-static bool
-find(const struct topology *t, const char *entry, size_t n, struct topology_device *ret)
+static bool gpu_find_entry(const struct topology *t,
+                           const char *entry,
+                           size_t n,
+                           struct topology_device *ret)
 {
     if (n >= 4 && strncmp(entry, "MIG-", 4) == 0)
         return find_mig(t, entry, n, ret);
@@ -81,7 +83,7 @@ void visible_keep(struct topology *t, const char *list)
         size_t len = strcspn(p, ","), trimmed = len;
         while (trimmed && p[trimmed - 1] == ' ')
             trimmed--;
-        if (!find(t, p, trimmed, &kept[n]))
+        if (!gpu_find_entry(t, p, trimmed, &kept[n]))
             break;
         n++;
         if (p[len] != ',')

@@ -6,7 +6,8 @@
 #include <errno.h>
 #include <string.h>
 
-static size_t find(const char *word, size_t len, const char *const *names, size_t n)
+static size_t
+word_find(const char *word, size_t len, const char *const *names, size_t n)
 {
     size_t k = 0;
     while (k < n && (strlen(names[k]) != len || strncmp(names[k], word, len) != 0))
@@ -22,7 +23,7 @@ ssize_t words_take(char *const *argv,
 {
     size_t i = 0;
     for (; argv[i] && strncmp(argv[i], "--", 2) == 0 && argv[i][2]; i++) {
-        size_t len = strcspn(argv[i], "="), k = find(argv[i], len, names, n);
+        size_t len = strcspn(argv[i], "="), k = word_find(argv[i], len, names, n);
         if (k == n)
             return err_set(err, -EINVAL, "unknown option %s", argv[i]);
         values[k] = argv[i][len] ? argv[i] + len + 1 : argv[i + 1] ? argv[++i] : NULL;

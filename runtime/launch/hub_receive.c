@@ -17,7 +17,7 @@ meet_stranger(struct hub *h, struct conn *c, const struct hello *hello, int rc)
                            : "worker of an older world is here",
              "worker=%u generation=%u address=%s present_generation=%u", hello->worker,
              hello->generation, c->address, h->meet.generation);
-    if (rc == -ESTALE && meet_tells(&h->meet, hello->generation))
+    if (rc == -ESTALE && meet_sends_world(&h->meet, hello->generation))
         hub_send_world(h, c);
 }
 
@@ -108,10 +108,10 @@ take_world(struct hub *h, struct conn *c, const struct frame *f, struct err *err
     int rc = world_read(f->p, f->n, &w, err);
     if (rc < 0)
         return rc;
-    if (meet_news(&h->meet, &w, &why) < 0)
+    if (meet_take_world(&h->meet, &w, &why) < 0)
         log_warn("a world is ignored", "address=%s cause=\"%s\"", c->address, why.text);
     else if (w.generation <= h->meet.generation && !c->is_here
-             && meet_tells(&h->meet, w.generation))
+             && meet_sends_world(&h->meet, w.generation))
         hub_send_world(h, c);
     return 0;
 }

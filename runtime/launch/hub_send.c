@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the hub tells agents, and the ranks' rendezvous. A message to an agent that is
- * lost is dropped: its loss shows at the next poll. Called by hub.c and hub_hear.c, in
+ * lost is dropped: its loss shows at the next poll. Called by hub.c and hub_receive.c, in
  * the hub's thread. */
 #include <errno.h>
 #include <stdio.h>
